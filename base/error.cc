@@ -1,0 +1,27 @@
+#include "base/error.h"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/text.h"
+
+namespace nomad_bridge {
+
+Error::Error(Code code, std::string msg, std::string details)
+    : code_(code),
+      msg_(std::move(msg)),
+      details_(std::move(details)),
+      what_(details_.empty() ? msg_ : Cat(msg_, ": ", details_)) {}
+
+std::string ErrnoText(int error) {
+  const char* const name = ::strerrorname_np(error);
+  return Cat(::strerror(error), " (", name != nullptr ? name : "unknown errno", ')');
+}
+
+Error ErrnoError(Code code, std::string msg) {
+  const int error = errno;
+  return {code, std::move(msg), ErrnoText(error)};
+}
+
+}  // namespace nomad_bridge

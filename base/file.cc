@@ -1,0 +1,154 @@
+#include "base/file.h"
+
+#include <array>
+#include <cerrno>
+#include <memory>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/text.h"
+
+namespace nomad_bridge {
+namespace {
+
+constexpr mode_t kFileMode = 0600;
+constexpr mode_t kFolderMode = 0755;
+
+std::string FolderOf(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+void WriteAll(int fd, std::string_view content, const std::string& path) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(fd, content.data(), content.size());
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
+    if (written < 0) {
+      throw ErrnoError(Code::kIo, Cat("cannot write ", Quoted(path)));
+    }
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace
+
+std::optional<std::string> FindFile(const std::string& path, std::size_t max_bytes) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) {
+    if (errno == ENOENT || errno == ENOTDIR) {
+      return std::nullopt;
+    }
+    throw ErrnoError(Code::kIo, Cat("cannot open ", Quoted(path)));
+  }
+  return ReadAll(fd.get(), path, max_bytes);
+}
+
+std::string ReadAll(int fd, const std::string& name, std::size_t max_bytes) {
+  std::string content;
+  std::array<char, 16384> buffer;
+  for (;;) {
+    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0) {
+      throw ErrnoError(Code::kIo, Cat("cannot read ", Quoted(name)));
+    }
+    if (got == 0) {
+      return content;
+    }
+    content.append(buffer.data(), static_cast<std::size_t>(got));
+    if (content.size() > max_bytes) {
+      throw Error(Code::kIo, Cat("cannot read ", Quoted(name)), Cat("longer than ", max_bytes, " bytes"));
+    }
+  }
+}
+
+bool CreateFile(const std::string& path, std::string_view content) {
+  // A file without a name, which gets one only when it is complete; linkat refuses a name that is taken.
+  const UniqueFd fd(::open(FolderOf(path).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kFileMode));
+  if (!fd) {
+    throw ErrnoError(Code::kIo, Cat("cannot create ", Quoted(path)));
+  }
+  WriteAll(fd.get(), content, path);
+  const std::string self = Cat("/proc/self/fd/", fd.get());
+  if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+    return true;
+  }
+  if (errno == EEXIST) {
+    return false;
+  }
+  throw ErrnoError(Code::kIo, Cat("cannot create ", Quoted(path)));
+}
+
+void ReplaceFile(const std::string& path, std::string_view content) {
+  const std::string fresh = path + ".new";
+  const UniqueFd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kFileMode));
+  if (!fd) {
+    throw ErrnoError(Code::kIo, Cat("cannot create ", Quoted(path)));
+  }
+  try {
+    WriteAll(fd.get(), content, path);
+    if (::rename(fresh.c_str(), path.c_str()) != 0) {
+      throw ErrnoError(Code::kIo, Cat("cannot replace ", Quoted(path)));
+    }
+  } catch (const Error&) {
+    ::unlink(fresh.c_str());
+    throw;
+  }
+}
+
+void EnsureFileGone(const std::string& path) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR) {
+    throw ErrnoError(Code::kIo, Cat("cannot remove ", Quoted(path)));
+  }
+}
+
+void EnsureFolder(const std::string& path) {
+  if (::mkdir(path.c_str(), kFolderMode) == 0) {
+    return;
+  }
+  const int why = errno;
+  if (why == ENOENT && path.rfind('/') != std::string::npos && path.rfind('/') != 0) {
+    EnsureFolder(FolderOf(path));
+    if (::mkdir(path.c_str(), kFolderMode) == 0 || errno == EEXIST) {
+      return;
+    }
+    throw ErrnoError(Code::kIo, Cat("cannot make the folder ", Quoted(path)));
+  }
+  struct stat info {};
+  if (why == EEXIST && ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    return;
+  }
+  throw Error(Code::kIo,
+              Cat("cannot make the folder ", Quoted(path)),
+              why == EEXIST ? "it exists and is no folder" : ErrnoText(why));
+}
+
+std::vector<std::string> Entries(const std::string& folder) {
+  const auto close_folder = [](DIR* open) { ::closedir(open); };
+  const std::unique_ptr<DIR, decltype(close_folder)> open(::opendir(folder.c_str()), close_folder);
+  if (open == nullptr) {
+    if (errno == ENOENT || errno == ENOTDIR) {
+      return {};
+    }
+    throw ErrnoError(Code::kIo, Cat("cannot list ", Quoted(folder)));
+  }
+  std::vector<std::string> names;
+  while (const dirent* const entry = ::readdir(open.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") {
+      names.emplace_back(name);
+    }
+  }
+  return names;
+}
+
+}  // namespace nomad_bridge

@@ -1,0 +1,106 @@
+#include "base/file_lock.h"
+
+#include <cerrno>
+#include <csignal>
+#include <functional>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/time.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace nomad_bridge {
+namespace {
+
+UniqueFd OpenLockFile(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd) {
+    throw ErrnoError(Code::kIo, Cat("cannot open the lock ", Quoted(path)));
+  }
+  return fd;
+}
+
+// While it lives, a blocking system call is interrupted every 50 ms. Repeating, so that a tick that comes just
+// before the call blocks is not the last one.
+class Ticker {
+ public:
+  Ticker() {
+    struct sigaction wake {};
+    wake.sa_handler = [](int) {};  // without SA_RESTART: the call returns EINTR
+    ::sigaction(SIGALRM, &wake, &before_);
+    constexpr timeval kTick{.tv_sec = 0, .tv_usec = 50'000};
+    constexpr itimerval kTicks{.it_interval = kTick, .it_value = kTick};
+    ::setitimer(ITIMER_REAL, &kTicks, nullptr);
+  }
+  ~Ticker() {
+    constexpr itimerval kNoTicks{};
+    ::setitimer(ITIMER_REAL, &kNoTicks, nullptr);
+    ::sigaction(SIGALRM, &before_, nullptr);
+  }
+  Ticker(const Ticker&) = delete;
+  Ticker& operator=(const Ticker&) = delete;
+
+ private:
+  struct sigaction before_ {};
+};
+
+// Calls `lock`, which blocks and returns like a system call, until it succeeds or patience ends.
+void Wait(const std::function<int()>& lock, const std::string& path, const std::string& what) {
+  const Deadline deadline = FromNow(kPatience);
+  const Ticker ticker;
+  while (lock() != 0) {
+    if (errno != EINTR) {
+      throw ErrnoError(Code::kIo, Cat("cannot lock ", Quoted(path)));
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      throw Error(Code::kTryAgain,
+                  Cat("cannot get hold of ", what),
+                  Cat("another process has held the lock ", Quoted(path), " for more than ", kPatience.count(),
+                      " s"));
+    }
+  }
+}
+
+struct flock OneByte(std::uint64_t byte) {
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = static_cast<off_t>(byte & 0x7fff'ffff'ffff'ffff);
+  range.l_len = 1;
+  return range;
+}
+
+}  // namespace
+
+FileLock FileLock::Take(const std::string& path, const std::string& what) {
+  UniqueFd fd = OpenLockFile(path);
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    Wait([&] { return ::flock(fd.get(), LOCK_EX); }, path, what);
+  }
+  return FileLock(std::move(fd));
+}
+
+RangeLock RangeLock::Take(const std::string& path, std::uint64_t byte, const std::string& what) {
+  UniqueFd fd = OpenLockFile(path);
+  struct flock range = OneByte(byte);
+  if (::fcntl(fd.get(), F_OFD_SETLK, &range) != 0) {
+    Wait([&] { return ::fcntl(fd.get(), F_OFD_SETLKW, &range); }, path, what);
+  }
+  return RangeLock(std::move(fd));
+}
+
+std::optional<RangeLock> RangeLock::TryTake(const std::string& path, std::uint64_t byte) {
+  UniqueFd fd = OpenLockFile(path);
+  struct flock range = OneByte(byte);
+  if (::fcntl(fd.get(), F_OFD_SETLK, &range) == 0) {
+    return RangeLock(std::move(fd));
+  }
+  if (errno == EAGAIN || errno == EACCES) {
+    return std::nullopt;
+  }
+  throw ErrnoError(Code::kIo, Cat("cannot lock ", Quoted(path)));
+}
+
+}  // namespace nomad_bridge

@@ -1,0 +1,53 @@
+// Locks between processes, never waited for without a deadline.
+//
+// Two kinds, both released by the kernel when their holder dies, however it dies:
+//   FileLock   a whole file, flock(2): the lease folder's lock, which the reference host-local takes too
+//   RangeLock  one byte of a file (its offset's highest bit is ignored), an open-file-description lock (fcntl(2), F_OFD_SETLK): one file serves any number
+//              of locks, so nothing per attachment is left lying about
+// Errors     kTryAgain when the deadline passes, naming what was waited for; kIo if the file cannot be opened.
+// Waiting    blocks in the kernel and is woken by an interval timer (SIGALRM) to look at the clock: no polling.
+//            One thread per process is assumed.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/fd.h"
+
+namespace nomad_bridge {
+
+// How long a command of ours waits for anybody else before it gives up.
+constexpr std::chrono::seconds kPatience{10};
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+[[nodiscard]] inline Deadline FromNow(std::chrono::milliseconds wait) {
+  return std::chrono::steady_clock::now() + wait;
+}
+
+class FileLock {
+ public:
+  // Opens (creates) `path` and takes it exclusively. `what` completes "cannot get hold of ...".
+  [[nodiscard]] static FileLock Take(const std::string& path, const std::string& what);
+
+ private:
+  explicit FileLock(UniqueFd fd) : fd_(std::move(fd)) {}
+  UniqueFd fd_;
+};
+
+class RangeLock {
+ public:
+  [[nodiscard]] static RangeLock Take(const std::string& path,
+                                      std::uint64_t byte,
+                                      const std::string& what);
+  // nullopt if somebody else holds it now.
+  [[nodiscard]] static std::optional<RangeLock> TryTake(const std::string& path, std::uint64_t byte);
+
+ private:
+  explicit RangeLock(UniqueFd fd) : fd_(std::move(fd)) {}
+  UniqueFd fd_;
+};
+
+}  // namespace nomad_bridge

@@ -1,0 +1,176 @@
+#include "base/ip.h"
+
+#include <algorithm>
+#include <cassert>
+#include <charconv>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include "base/text.h"
+
+namespace nomad_bridge {
+namespace {
+
+constexpr std::size_t kIpv4Bytes = 4;
+constexpr std::size_t kIpv6Bytes = 16;
+constexpr std::array<std::uint8_t, 12> kMappedPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+// `ip` with every bit after the first `prefix_length` set to `bit`.
+Ip WithHostBits(const Ip& ip, int prefix_length, bool bit) {
+  std::array<std::uint8_t, kIpv6Bytes> bytes{};
+  std::copy(ip.bytes().begin(), ip.bytes().end(), bytes.begin());
+  for (int i = prefix_length; i < ip.bits(); ++i) {
+    const auto mask = static_cast<std::uint8_t>(0x80 >> (i % 8));
+    std::uint8_t& byte = bytes[static_cast<std::size_t>(i / 8)];
+    byte = static_cast<std::uint8_t>(bit ? byte | mask : byte & ~mask);
+  }
+  return Ip(std::span(bytes).first(ip.bytes().size()));
+}
+
+Mac Local(std::uint8_t second, std::span<const std::uint8_t> last_four) {
+  Mac mac{{0x0a, second, 0, 0, 0, 0}};
+  std::copy(last_four.begin(), last_four.end(), mac.bytes.begin() + 2);
+  return mac;
+}
+
+std::array<std::uint8_t, 4> FourBytes(std::uint64_t value) {
+  return {static_cast<std::uint8_t>(value >> 24),
+          static_cast<std::uint8_t>(value >> 16),
+          static_cast<std::uint8_t>(value >> 8),
+          static_cast<std::uint8_t>(value)};
+}
+
+}  // namespace
+
+Ip::Ip(std::span<const std::uint8_t> bytes) {
+  assert(bytes.size() == kIpv4Bytes || bytes.size() == kIpv6Bytes);
+  if (bytes.size() == kIpv6Bytes && std::equal(kMappedPrefix.begin(), kMappedPrefix.end(), bytes.begin())) {
+    bytes = bytes.last(kIpv4Bytes);
+  }
+  family_ = bytes.size() == kIpv4Bytes ? Family::kIpv4 : Family::kIpv6;
+  std::copy(bytes.begin(), bytes.end(), bytes_.begin());
+}
+
+std::optional<Ip> Ip::Parse(std::string_view text) {
+  const std::string copy(text);  // inet_pton wants a terminator
+  if (copy.find('\0') != std::string::npos) {
+    return std::nullopt;
+  }
+  std::array<std::uint8_t, kIpv6Bytes> bytes{};
+  if (::inet_pton(AF_INET, copy.c_str(), bytes.data()) == 1) {
+    return Ip(std::span(bytes).first(kIpv4Bytes));
+  }
+  if (::inet_pton(AF_INET6, copy.c_str(), bytes.data()) == 1) {
+    return Ip(bytes);
+  }
+  return std::nullopt;
+}
+
+std::span<const std::uint8_t> Ip::bytes() const {
+  return std::span(bytes_).first(is_ipv4() ? kIpv4Bytes : kIpv6Bytes);
+}
+
+std::string Ip::Text() const {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  ::inet_ntop(is_ipv4() ? AF_INET : AF_INET6, bytes_.data(), text.data(), text.size());
+  return text.data();
+}
+
+bool Ip::IsUnspecified() const {
+  return std::all_of(bytes().begin(), bytes().end(), [](std::uint8_t byte) { return byte == 0; });
+}
+
+bool Ip::IsMulticast() const { return is_ipv4() ? (bytes_[0] & 0xf0) == 0xe0 : bytes_[0] == 0xff; }
+
+bool Ip::IsLoopback() const {
+  return is_ipv4() ? bytes_[0] == 127 : Text() == "::1";
+}
+
+bool Ip::IsLinkLocal() const {
+  return is_ipv4() ? bytes_[0] == 169 && bytes_[1] == 254
+                   : bytes_[0] == 0xfe && (bytes_[1] & 0xc0) == 0x80;
+}
+
+Ip Ip::Plus(std::uint64_t steps) const {
+  Ip sum = *this;
+  std::uint64_t carry = steps;
+  for (std::size_t i = bytes().size(); i-- > 0 && carry != 0;) {
+    // The carry can be close to 2^64, so the byte is added to its lowest part only.
+    const std::uint64_t low = (carry & 0xff) + bytes_[i];
+    sum.bytes_[i] = static_cast<std::uint8_t>(low);
+    carry = (carry >> 8) + (low >> 8);
+  }
+  return sum;
+}
+
+std::optional<Cidr> Cidr::Parse(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  if (slash == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const std::optional<Ip> ip = Ip::Parse(text.substr(0, slash));
+  const std::string_view digits = text.substr(slash + 1);
+  int length = -1;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), length);
+  const bool whole = error == std::errc() && end == digits.data() + digits.size() && digits[0] != '-';
+  if (!ip || !whole || length > ip->bits()) {
+    return std::nullopt;
+  }
+  return Cidr{*ip, length};
+}
+
+Ip Cidr::Network() const { return WithHostBits(address, prefix_length, false); }
+
+Ip Cidr::Last() const { return WithHostBits(address, prefix_length, true); }
+
+bool Cidr::Contains(const Ip& ip) const {
+  return ip.family() == address.family() && ip >= Network() && ip <= Last();
+}
+
+bool Cidr::Overlaps(const Cidr& other) const {
+  return Contains(other.Network()) || other.Contains(Network());
+}
+
+std::string Cidr::Text() const { return Cat(address, '/', prefix_length); }
+
+std::optional<Mac> Mac::Parse(std::string_view text) {
+  constexpr std::size_t kTextLength = 17;
+  if (text.size() != kTextLength) {
+    return std::nullopt;
+  }
+  Mac mac;
+  for (std::size_t i = 0; i < mac.bytes.size(); ++i) {
+    const char* const at = text.data() + 3 * i;
+    const auto [end, error] = std::from_chars(at, at + 2, mac.bytes[i], 16);
+    const bool separated = i == 5 || ((at[2] == ':' || at[2] == '-') && at[2] == text[2]);
+    if (error != std::errc() || end != at + 2 || !separated) {
+      return std::nullopt;
+    }
+  }
+  return mac;
+}
+
+Mac Mac::For(const Ip& ip) {
+  if (ip.is_ipv4()) {
+    return Local(0x58, ip.bytes());
+  }
+  return Local(0x59, FourBytes(StableHash(ip.Text())));
+}
+
+Mac Mac::ForName(std::string_view name) { return Local(0x5a, FourBytes(StableHash(name))); }
+
+std::string Mac::Text() const {
+  std::string text;
+  for (const std::uint8_t byte : bytes) {
+    text += text.empty() ? "" : ":";
+    text += Hex(byte, 2);
+  }
+  return text;
+}
+
+std::ostream& operator<<(std::ostream& out, const Ip& ip) { return out << ip.Text(); }
+std::ostream& operator<<(std::ostream& out, const Cidr& cidr) { return out << cidr.Text(); }
+std::ostream& operator<<(std::ostream& out, const Mac& mac) { return out << mac.Text(); }
+
+}  // namespace nomad_bridge

@@ -1,0 +1,97 @@
+// Addresses: Ip, Cidr and Mac, as plain values.
+//
+// Shapes  Ip    4 or 16 bytes, network byte order. An IPv4-mapped IPv6 address ("::ffff:10.0.0.1") is IPv4, as in Go.
+//         Cidr  an address with its prefix length; host bits are kept ("10.0.0.5/24" stays so)
+//         Mac   6 bytes
+// Errors  Parse() answers nullopt for text that is none; whoever asks knows the key's name and throws.
+// Source  RFC 4291, RFC 5952 (inet_ntop(3) prints it).
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace nomad_bridge {
+
+enum class Family { kIpv4, kIpv6 };
+
+class Ip {
+ public:
+  // 0.0.0.0; exists so that structs of addresses can be filled member by member.
+  Ip() = default;
+  // 4 or 16 bytes, network byte order; any other size is a bug.
+  explicit Ip(std::span<const std::uint8_t> bytes);
+  [[nodiscard]] static std::optional<Ip> Parse(std::string_view text);
+
+  [[nodiscard]] Family family() const { return family_; }
+  [[nodiscard]] bool is_ipv4() const { return family_ == Family::kIpv4; }
+  // 32 or 128.
+  [[nodiscard]] int bits() const { return is_ipv4() ? 32 : 128; }
+  [[nodiscard]] std::span<const std::uint8_t> bytes() const;
+  [[nodiscard]] std::string Text() const;
+
+  [[nodiscard]] bool IsUnspecified() const;
+  [[nodiscard]] bool IsMulticast() const;
+  [[nodiscard]] bool IsLoopback() const;
+  [[nodiscard]] bool IsLinkLocal() const;
+
+  // The address `steps` further on, wrapping at the end of the family's space.
+  [[nodiscard]] Ip Plus(std::uint64_t steps) const;
+
+  // Orders by family (IPv4 first), then numerically.
+  auto operator<=>(const Ip&) const = default;
+
+ private:
+  Family family_ = Family::kIpv4;
+  std::array<std::uint8_t, 16> bytes_{};  // IPv4 uses the first four
+};
+
+struct Cidr {
+  Ip address;
+  int prefix_length = 0;
+
+  // "10.0.0.5/24"; a bare address is no Cidr.
+  [[nodiscard]] static std::optional<Cidr> Parse(std::string_view text);
+  // The address alone: /32 or /128.
+  [[nodiscard]] static Cidr Host(const Ip& ip) { return {ip, ip.bits()}; }
+
+  // All host bits zero.
+  [[nodiscard]] Ip Network() const;
+  // All host bits one: IPv4's broadcast address.
+  [[nodiscard]] Ip Last() const;
+  [[nodiscard]] bool Contains(const Ip& ip) const;
+  [[nodiscard]] bool Overlaps(const Cidr& other) const;
+  [[nodiscard]] std::string Text() const;
+
+  auto operator<=>(const Cidr&) const = default;
+};
+
+struct Mac {
+  std::array<std::uint8_t, 6> bytes{};
+
+  // "02:42:ac:1a:40:02" (':' or '-' between the bytes).
+  [[nodiscard]] static std::optional<Mac> Parse(std::string_view text);
+  // The address an interface with `ip` gets: 0a:58 and IPv4's four bytes; for IPv6 four bytes of a hash. The same
+  // address always has the same MAC, so a neighbour's cache stays right when an address is given out again.
+  [[nodiscard]] static Mac For(const Ip& ip);
+  // A MAC for something without an address of its own (a host veth, a bridge), derived from its name.
+  [[nodiscard]] static Mac ForName(std::string_view name);
+
+  [[nodiscard]] bool IsMulticast() const { return (bytes[0] & 1) != 0; }
+  [[nodiscard]] bool IsZero() const { return bytes == std::array<std::uint8_t, 6>{}; }
+  [[nodiscard]] std::string Text() const;
+
+  auto operator<=>(const Mac&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Ip& ip);
+std::ostream& operator<<(std::ostream& out, const Cidr& cidr);
+std::ostream& operator<<(std::ostream& out, const Mac& mac);
+
+}  // namespace nomad_bridge

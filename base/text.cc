@@ -1,0 +1,110 @@
+#include "base/text.h"
+
+#include <algorithm>
+
+namespace nomad_bridge {
+namespace {
+
+constexpr bool IsContinuation(unsigned char byte) { return (byte & 0xc0) == 0x80; }
+
+// Length in bytes of the well-formed character at the start of `text`, or 0.
+std::size_t CharacterLength(std::string_view text) {
+  const auto at = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : static_cast<unsigned char>(0);
+  };
+  const unsigned char first = at(0);
+  if (first < 0x80) {
+    return 1;
+  }
+  if (first >= 0xc2 && first <= 0xdf) {
+    return IsContinuation(at(1)) ? 2 : 0;
+  }
+  if (first >= 0xe0 && first <= 0xef) {
+    const bool overlong = first == 0xe0 && at(1) < 0xa0;
+    const bool surrogate = first == 0xed && at(1) > 0x9f;
+    return IsContinuation(at(1)) && IsContinuation(at(2)) && !overlong && !surrogate ? 3 : 0;
+  }
+  if (first >= 0xf0 && first <= 0xf4) {
+    const bool overlong = first == 0xf0 && at(1) < 0x90;
+    const bool beyond = first == 0xf4 && at(1) > 0x8f;
+    const bool whole = IsContinuation(at(1)) && IsContinuation(at(2)) && IsContinuation(at(3));
+    return whole && !overlong && !beyond ? 4 : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string Quoted(std::string_view text) { return Cat('\'', text, '\''); }
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  return lower;
+}
+
+std::string CutUtf8(std::string_view text, std::size_t max_bytes) {
+  if (text.size() <= max_bytes) {
+    return std::string(text);
+  }
+  std::size_t end = max_bytes;
+  while (end > 0 && IsContinuation(static_cast<unsigned char>(text[end]))) {
+    --end;
+  }
+  return std::string(text.substr(0, end));
+}
+
+std::string Printable(std::string_view text) {
+  std::string safe;
+  safe.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = CharacterLength(text);
+    const auto first = static_cast<unsigned char>(text[0]);
+    const bool c1_control = length == 2 && first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0;
+    if (length == 0) {
+      safe += '?';
+    } else if (first < 0x20 || first == 0x7f || c1_control) {
+      safe += ' ';
+    } else if (first == '"' || first == '\\') {
+      safe += '\'';
+    } else {
+      safe += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return safe;
+}
+
+bool IsUtf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t length = CharacterLength(text);
+    if (length == 0) {
+      return false;
+    }
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+std::uint64_t StableHash(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  }
+  hash = (hash ^ (hash >> 33)) * 0xff51afd7ed558ccd;
+  hash = (hash ^ (hash >> 33)) * 0xc4ceb9fe1a85ec53;
+  return hash ^ (hash >> 33);
+}
+
+std::string Hex(std::uint64_t value, int digits) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text(static_cast<std::size_t>(digits), '0');
+  for (auto digit = text.rbegin(); digit != text.rend(); ++digit, value >>= 4) {
+    *digit = kDigits[value & 0xf];
+  }
+  return text;
+}
+
+}  // namespace nomad_bridge

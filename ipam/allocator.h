@@ -1,0 +1,43 @@
+// Choosing addresses: one from each range set, the one that has been free for longest first.
+//
+// Order   From the address after the last one given out (last_reserved_ip), wrapping: an address comes again only after
+//         all others. If that one is taken, the folder is listed once; no address is probed by opening files.
+// Errors  kConflict if a requested address is somebody else's; kInvalidConfig if no range offers it, or two requests fall
+//         into one set. A full pool is an answer: nullopt.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ip.h"
+#include "ipam/range.h"
+#include "ipam/store.h"
+
+namespace nomad_bridge::ipam {
+
+struct Assignment {
+  Cidr address;  // with the subnet's prefix length
+  Ip gateway;
+  std::size_t range_set = 0;
+};
+
+struct Wishes {
+  std::vector<Ip> requested;  // addresses the user asked for; each must be offered by exactly one set
+  std::vector<Ip> previous;   // addresses the attachment had before: taken if still free or still its own
+  Holder holder;
+};
+
+// Chooses without writing anything: the caller records its intent first, then calls Reserve() under the same Store.
+// nullopt if a set has no free address; `full_set` then says which, for the message.
+struct Choice {
+  std::vector<Assignment> assignments;
+  std::optional<std::size_t> full_set;
+};
+[[nodiscard]] Choice Choose(const Store& store, const std::vector<RangeSet>& sets, const Wishes& wishes);
+
+// Writes the leases and the marks of what was given out last. All or none: gives back what it took if one fails. Throws
+// kConflict if an address was taken meanwhile by another holder (it cannot be, under the lock).
+void Reserve(Store& store, const std::vector<Assignment>& assignments, const Holder& holder);
+
+}  // namespace nomad_bridge::ipam

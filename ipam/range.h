@@ -1,0 +1,45 @@
+// Ranges: what addresses a network may give out, checked.
+//
+// Shapes  A Range is part of one subnet, first to last, both included. A RangeSet is several ranges of one family, and
+//         an attachment gets one address from each set. Network and (IPv4) broadcast address are never
+//         given out, the gateway neither.
+// Errors  kInvalidConfig naming the key by its path ("ipam.ranges[0][1].rangeEnd"), the value and what is allowed.
+// Source  CNI plugins, host-local's range.go; its defaults: gateway and rangeStart network+1, rangeEnd broadcast-1 for IPv4,
+//         all ones for IPv6.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ip.h"
+
+namespace nomad_bridge::ipam {
+
+// One range as the config has it, already of the right types.
+struct RangeSpec {
+  std::string path;  // where it stands, for messages: "ipam.ranges[0][0]"
+  Cidr subnet;
+  std::optional<Ip> start;
+  std::optional<Ip> end;
+  std::optional<Ip> gateway;
+};
+
+struct Range {
+  Cidr subnet;  // network address and prefix length
+  Ip first;
+  Ip last;
+  Ip gateway;
+
+  // Whether `ip` may be given out: inside, and not the gateway.
+  [[nodiscard]] bool Offers(const Ip& ip) const;
+};
+
+using RangeSet = std::vector<Range>;
+
+// Checks all of it and fills in the defaults. Refuses: subnets longer than /30 (/126) or with host bits set; a start,
+// end or gateway outside its subnet; start > end; two families in one set; an empty set; ranges that overlap,
+// in a set or between sets.
+[[nodiscard]] std::vector<RangeSet> MakeRangeSets(const std::vector<std::vector<RangeSpec>>& specs);
+
+}  // namespace nomad_bridge::ipam

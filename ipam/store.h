@@ -1,0 +1,65 @@
+// Leases on disk: which address belongs to which attachment.
+//
+// Shape   <dir>/<network>/10.0.7.12             "<container id>\r\n<ifname>", mode 0600, whole or absent
+//         <dir>/<network>/fd00:..:5             IPv6 in its RFC 5952 spelling, as Go prints it
+//         <dir>/<network>/last_reserved_ip.0    the address given out last in range set 0, no line end
+//         <dir>/<network>/lock                  flock(2)ed by every operation, the reference plugin's too
+// Locks   A Store holds the lock as long as it lives. Keep it short, and never across a call that changes the kernel.
+// Errors  kIo for the file system, kTryAgain if the lock stays taken.
+// Lives   on tmpfs: a reboot empties it together with the namespaces it describes.
+// Source  CNI plugins 1.9.1, host-local's disk backend. Old leases may hold the container id alone.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/attachment.h"
+#include "base/file_lock.h"
+#include "base/ip.h"
+
+namespace nomad_bridge::ipam {
+
+// Who holds an address. `ifname` is empty in leases of very old plugins, which mean every interface.
+struct Holder {
+  std::string container_id;
+  std::string ifname;
+
+  bool operator==(const Holder&) const = default;
+};
+
+struct Lease {
+  Ip address;
+  Holder holder;
+};
+
+class Store {
+ public:
+  // Makes the folder if need be, and takes the lock.
+  [[nodiscard]] static Store Open(const std::string& data_dir, const std::string& network);
+  // The same for reading and releasing: nullopt if there is no such folder, so that DEL leaves none behind.
+  [[nodiscard]] static std::optional<Store> Find(const std::string& data_dir, const std::string& network);
+
+  // False if the address is taken.
+  [[nodiscard]] bool Reserve(const Ip& address, const Holder& holder);
+  // Gives `address` back if `holder` holds it; anybody else's lease stays. Absent is success.
+  void Release(const Ip& address, const Holder& holder);
+
+  [[nodiscard]] std::optional<Holder> HolderOf(const Ip& address) const;
+  // Every address that has a file, from the folder's listing alone: no file is opened.
+  [[nodiscard]] std::vector<Ip> Taken() const;
+  // Every lease, each file opened: slow with thousands, only for DEL without a record, GC and a full pool.
+  [[nodiscard]] std::vector<Lease> Leases() const;
+  // Seconds since the epoch at which the lease was written; nullopt if there is none.
+  [[nodiscard]] std::optional<std::int64_t> WrittenAt(const Ip& address) const;
+
+  [[nodiscard]] std::optional<Ip> LastReserved(std::size_t range_set) const;
+  void SetLastReserved(std::size_t range_set, const Ip& address);
+
+ private:
+  Store(std::string folder, FileLock lock) : folder_(std::move(folder)), lock_(std::move(lock)) {}
+  std::string folder_;
+  FileLock lock_;
+};
+
+}  // namespace nomad_bridge::ipam

@@ -1,0 +1,126 @@
+// Links, addresses and routes: one rtnetlink socket in one network namespace, about a dozen verbs.
+//
+// Shapes  Index 0 is no link. MTUs are in bytes. Addresses are Ip/Cidr/Mac values.
+// Costs   One kernel round trip per verb, unless said otherwise; links are looked up by a single get, never a dump.
+// Errors  kKernel: msg says what was tried with names, details hold the kernel's own words (extended ack, if any) and
+//         the errno's name. Absent links are answers (Find...) or success (Ensure...Gone).
+// Verbs   Find: absent is an answer. Create: must not exist. Ensure: again is fine. EnsureGone: absent is success.
+// Source  rtnetlink(7), linux/if_link.h, linux/rtnetlink.h, kernel 5.10 and later.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/file_lock.h"
+#include "base/ip.h"
+#include "netlink/netns.h"
+
+namespace nomad_bridge {
+
+struct Link {
+  int index = 0;
+  std::string name;
+  std::string kind;  // "bridge", "veth", ...; empty for lo and hardware
+  std::string alias;
+  Mac mac;
+  int mtu = 0;
+  bool up = false;           // IFF_UP: an administrator wants it up
+  bool operational = false;  // it is up and its carrier is there (operstate up, or unknown as lo has it)
+  bool promiscuous = false;  // IFF_PROMISC was set on it
+  int master = 0;            // index of the bridge it is a port of
+  int peer = 0;              // veth: index of the other end, in that end's namespace
+  std::optional<int> peer_netns;  // veth: id of the other end's namespace as this one numbers it; nullopt: here
+};
+
+// What to change of a link; what is nullopt stays.
+struct LinkChange {
+  std::optional<bool> up;
+  std::optional<bool> promiscuous;
+  std::optional<Mac> mac;
+  std::optional<int> mtu;
+  std::optional<int> master;  // 0 takes it out of its bridge
+  std::optional<std::string> alias;  // at most 255 bytes
+};
+
+// Flags of a bridge's port.
+struct PortFlags {
+  bool hairpin = false;
+};
+
+struct VethSpec {
+  std::string host_name;
+  Mac host_mac;
+  int bridge = 0;  // the host end becomes a port of this link
+  std::string guest_name;
+  Mac guest_mac;
+  int mtu = 0;  // 0 = the kernel's default
+};
+
+struct Route {
+  Cidr destination;
+  std::optional<Ip> gateway;
+  int mtu = 0;       // 0 = none, as are all below
+  int advmss = 0;
+  std::uint32_t priority = 0;
+  std::optional<std::uint32_t> table;  // main, unless given
+  std::optional<int> scope;            // universe (0) with a gateway, link (253) without, unless given
+
+  bool operator==(const Route&) const = default;
+};
+
+class Rtnl {
+ public:
+  [[nodiscard]] static Rtnl In(const Netns& ns);
+  Rtnl(Rtnl&&) noexcept;
+  Rtnl& operator=(Rtnl&&) noexcept;
+  ~Rtnl();
+
+  [[nodiscard]] std::optional<Link> FindLink(const std::string& name);
+  [[nodiscard]] std::optional<Link> FindLink(int index);
+  // Ports of a bridge by name and index only: one dump of bridge ports, for repair and for counting.
+  struct Port {
+    int index = 0;
+    std::string name;
+  };
+  [[nodiscard]] std::vector<Port> Ports(int bridge);
+
+  // False if a link of that name is there already (another process may have been faster). `mtu` 0 = the kernel's choice.
+  // The MAC is fixed: it does not change with the bridge's ports. The bridge is not yet up.
+  [[nodiscard]] bool CreateBridge(const std::string& name, const Mac& mac, int mtu);
+
+  // One message makes both ends: the host end here, up, a port of its bridge; the guest end born inside `guest` under
+  // its final name, down. Throws kConflict if either name is taken, naming it, and kKernel with a plain sentence
+  // if the bridge is full (1,023 ports).
+  void CreateVeth(const VethSpec& spec, const Netns& guest);
+
+  void Change(const Link& link, const LinkChange& change);
+  void SetPortFlags(const Link& port, const PortFlags& flags);
+  void EnsureLinkGone(const std::string& name);
+
+  [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);
+  // IPv6 addresses get IFA_F_NODAD; IPv4 ones their broadcast address where the prefix is shorter than /31.
+  void EnsureAddress(const Link& link, const Cidr& address);
+  void EnsureAddressGone(const Link& link, const Cidr& address);
+
+  void EnsureRoute(const Link& link, const Route& route);
+  // Every unicast route out of `link`, all tables, those that the kernel made for addresses among them.
+  [[nodiscard]] std::vector<Route> Routes(const Link& link);
+
+  // Waits until the link is operational and, if it is a bridge port, forwarding: woken by the kernel's own
+  // events, never by a timer of ours. Throws kTryAgain at the deadline, naming the state it was last seen in.
+  void AwaitOperational(const std::string& name, Deadline deadline);
+
+  // Whether anything still holds the namespace that this one knows under `netns_id` (see Link::peer_netns). A veth whose
+  // other end lives in a dead namespace is about to disappear.
+  [[nodiscard]] bool IsNetnsAlive(int netns_id);
+
+ private:
+  class Impl;
+  explicit Rtnl(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace nomad_bridge

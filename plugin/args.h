@@ -1,0 +1,27 @@
+// CNI_ARGS: "IgnoreUnknown=true;NOMAD_JOB_ID=billing;...".
+//
+// Shapes  Pairs between ';', key and value around the *first* '=' (Nomad's values may hold more of them; the reference plugins
+//         refuse those). Keys in any letter case. Of duplicates the last wins. Empty text is no arguments.
+// Errors  kInvalidEnvironment naming CNI_ARGS and the pair: a pair without '=' or without a key, a bad IP or MAC, a bad
+//         IgnoreUnknown, a key nobody knows unless IgnoreUnknown is 1 or true.
+// Source  CNI conventions; Go's pkg/types/args.go; nomad/client networking_cni.go.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/ip.h"
+#include "plugin/labels.h"
+
+namespace nomad_bridge {
+
+struct Args {
+  std::optional<Mac> mac;  // MAC
+  std::optional<Ip> ip;    // IP, a prefix length is ignored
+  Labels labels;           // NOMAD_*, K8S_POD_*, and, under IgnoreUnknown, every other key
+};
+
+[[nodiscard]] Args ParseArgs(std::string_view text);
+
+}  // namespace nomad_bridge

@@ -1,0 +1,87 @@
+// The network config: every key we read, checked in type, value and meaning before anything is touched.
+//
+// Keys     the reference plugins' own names; defaults are those of the name the binary was started under (names.h). README has
+//          the table. runtimeConfig, args.cni and CNI_ARGS are folded in here.
+// Refused  keys of the reference plugins that this name does not do (kUnsupportedField, naming key, value and the way out): never
+//          silently ignored. Keys nobody knows are ignored, as the specification asks.
+// Errors   kInvalidConfig, kUnsupportedField; kInvalidEnvironment for CNI_ARGS.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/ip.h"
+#include "firewall/ruleset.h"
+#include "ipam/range.h"
+#include "netlink/rtnl.h"
+#include "plugin/labels.h"
+#include "plugin/request.h"
+#include "plugin/result.h"
+#include "portmap/mapping.h"
+
+namespace nomad_bridge {
+
+// What a key means if the config does not have it.
+struct Defaults {
+  std::string bridge;
+  std::string data_dir;
+  std::string subnet;  // of the one range, if the config has neither ranges nor subnet; empty: ranges are required
+  std::string admin_chain;
+  bool is_gateway = false;
+  bool is_default_gateway = false;  // unless ipam.routes is there: then the routes say it
+  bool force_address = false;
+  bool hairpin_mode = false;
+  bool ip_masq = false;
+};
+
+struct LinkConfig {
+  std::string bridge;
+  int mtu = 0;  // 0: the kernel's default
+  std::optional<Mac> mac;
+  bool is_gateway = false;
+  bool is_default_gateway = false;
+  bool force_address = false;
+  bool hairpin_mode = false;
+  bool promisc_mode = false;
+};
+
+struct IpamConfig {
+  std::string data_dir;
+  std::vector<ipam::RangeSet> ranges;
+  std::vector<Route> routes;
+  Dns dns;                    // from resolvConf
+  std::vector<Ip> requested;  // CNI_ARGS IP, args.cni.ips, runtimeConfig.ips, in this order, each once
+};
+
+struct RulesConfig {
+  bool ip_masq = false;
+  bool snat = true;
+  bool masq_all = false;
+  firewall::Policy policy;
+  std::vector<portmap::Published> ports;
+};
+
+struct Config {
+  LinkConfig link;
+  IpamConfig ipam;
+  RulesConfig rules;
+  Dns dns;         // the config's own; if it has any, it replaces ipam's wholly
+  Labels labels;   // CNI_ARGS, then args.cni.labels
+  bool repair_on_check = true;
+  std::optional<Result> prev_result;
+};
+
+// For ADD and CHECK: all of it, or an error.
+[[nodiscard]] Config ParseConfig(const Request& request, const Defaults& defaults);
+
+// For DEL, GC and STATUS, which must get by with a config that ADD would refuse: what can be read, defaults for the rest.
+struct Whereabouts {
+  std::string bridge;
+  std::string data_dir;
+};
+[[nodiscard]] Whereabouts FindWhereabouts(const nlohmann::json& config, const Defaults& defaults);
+
+}  // namespace nomad_bridge

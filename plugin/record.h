@@ -1,0 +1,90 @@
+// What we intend and what we did, per attachment: all that DEL, GC, takeover and repair need.
+//
+// Shape   /run/nomad-bridge/<network>/<container>@<ifname>.json, one JSON object, written whole before the first change to
+//         the kernel and removed after the last. Where that name would pass 255 bytes the container id is cut and
+//         followed by '~' and a hash.
+//         /run/nomad-bridge/generation    "<boot id> <device> <inode> <generation> <mark bit>": see Trust
+//         /run/nomad-bridge/lock          locked by byte: 0 for the rules, the others for one attachment each
+// Lives   on tmpfs. A record of another boot is void: its namespaces and rules are gone. One of another network namespace
+//         (a second "host" that shares /run) is somebody else's.
+// Errors  kIo; a record that cannot be read counts as absent, with a line on stderr.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/attachment.h"
+#include "base/file_lock.h"
+#include "base/ip.h"
+#include "firewall/ruleset.h"
+#include "netlink/netns.h"
+#include "plugin/labels.h"
+#include "portmap/mapping.h"
+
+namespace nomad_bridge {
+
+struct Record {
+  Attachment who;
+  Labels labels;
+  std::string netns_path;
+  NetnsId netns;
+  std::string bridge;
+  bool hairpin = false;
+  std::vector<Cidr> gateways;  // what the bridge must have for this attachment
+  std::string data_dir;
+  std::vector<Cidr> addresses;
+  bool ip_masq = false;
+  bool snat = false;
+  bool masq_all = false;
+  firewall::Policy policy;
+  std::vector<portmap::Mapping> ports;
+
+  [[nodiscard]] bool HasIpv6() const;
+};
+
+// Everything `record` has in our nf_tables table.
+[[nodiscard]] std::vector<NftElement> ElementsOf(const Record& record);
+
+class Records {
+ public:
+  // Those of this boot and of the host namespace `host`.
+  explicit Records(const NetnsId& host);
+
+  [[nodiscard]] std::optional<Record> Find(const Attachment& who) const;
+  void Write(const Record& record) const;
+  void EnsureGone(const Attachment& who) const;
+
+  // Who has a record, from the folder's listing; `network` empty: in all networks.
+  [[nodiscard]] std::vector<Attachment> List(const std::string& network) const;
+  // The attachment whose elements and host veth go by `owner` (HostVethName).
+  [[nodiscard]] std::optional<Record> FindOwner(std::string_view owner) const;
+
+  // One command at a time per attachment.
+  [[nodiscard]] RangeLock Lock(const Attachment& who) const;
+  [[nodiscard]] std::optional<RangeLock> TryLock(const Attachment& who) const;
+  // One command at a time in the rules: not for safety (the kernel sees to that), but so that many do not
+  // make each other start again.
+  [[nodiscard]] RangeLock LockRules() const;
+
+  // Trust: the ruleset generation after our last change, and the mark bit of the rules; nullopt if unknown.
+  struct Trust {
+    std::uint32_t generation = 0;
+    int accept_mark_bit = 0;
+  };
+  [[nodiscard]] std::optional<Trust> FindTrust() const;
+  void WriteTrust(const Trust& trust) const;
+
+  // Whether the folder can be written to; throws kIo if not.
+  void RequireWritable() const;
+
+ private:
+  [[nodiscard]] std::string PathOf(const Attachment& who) const;
+
+  NetnsId host_;
+  std::string boot_id_;
+};
+
+}  // namespace nomad_bridge

@@ -1,0 +1,71 @@
+// Results: what ADD answers and what prevResult says, in every version's shape.
+//
+// Shapes  In memory always 1.1.0's; converted when read and when written:
+//           0.1.0, 0.2.0          ip4/ip6, the first address per family, no interfaces
+//           0.3.0, 0.3.1, 0.4.0   ips with "version"; dns always there
+//           1.0.0                 as 1.1.0 without mtu, socketPath and pciID of interfaces
+// Errors  kInvalidConfig naming the path below prevResult. Writing a result without an address as 0.1.0/0.2.0 is an error
+//         ("cannot convert: no valid IP addresses"), so it is asked before anything is made: see CanBeSaidIn.
+// Source  CNI specification 1.1.0, "Result types"; FAQ of older versions; Go's pkg/types.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/ip.h"
+#include "netlink/rtnl.h"
+
+namespace nomad_bridge {
+
+struct Interface {
+  std::string name;
+  std::string mac;      // as text: a stranger's may be of another length
+  int mtu = 0;
+  std::string sandbox;  // CNI_NETNS verbatim; empty on the host
+  std::string socket_path;
+  std::string pci_id;
+
+  bool operator==(const Interface&) const = default;
+};
+
+struct IpConfig {
+  std::optional<int> interface;  // index into interfaces
+  Cidr address;
+  std::optional<Ip> gateway;
+
+  bool operator==(const IpConfig&) const = default;
+};
+
+struct Dns {
+  std::vector<std::string> nameservers;
+  std::string domain;
+  std::vector<std::string> search;
+  std::vector<std::string> options;
+
+  [[nodiscard]] bool empty() const { return *this == Dns{}; }
+  bool operator==(const Dns&) const = default;
+};
+
+struct Result {
+  std::vector<Interface> interfaces;
+  std::vector<IpConfig> ips;
+  std::vector<Route> routes;
+  Dns dns;
+};
+
+// `json` is config.prevResult; `config_version` the config's. A result of another family than the config's is an error.
+[[nodiscard]] Result ParseResult(const nlohmann::json& json, std::string_view config_version);
+
+// `later` behind `first`: its interfaces follow, their indices in ips move along. dns: the first that has any.
+[[nodiscard]] Result Append(Result first, const Result& later);
+
+[[nodiscard]] nlohmann::ordered_json ToJson(const Result& result, std::string_view version);
+
+// Reads a Dns object (config.dns, or a result's).
+[[nodiscard]] Dns ParseDns(const nlohmann::json& json, const std::string& path);
+
+}  // namespace nomad_bridge

@@ -1,0 +1,61 @@
+// A published port: from a port of the node to a port of an allocation, checked.
+//
+// Shapes  Ports are host byte order, 1..65535. `host_ip` nullopt means every local address of the family.
+// Errors  kInvalidConfig naming key path, value and allowed range.
+// Source  CNI conventions, "portMappings" capability; CNI plugins, portmap.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ip.h"
+
+namespace nomad_bridge::portmap {
+
+enum class Protocol : std::uint8_t { kTcp = 6, kUdp = 17, kSctp = 132 };  // IPPROTO_* numbers
+
+// "tcp", "udp", "sctp".
+[[nodiscard]] std::string Text(Protocol protocol);
+// In any letter case; nullopt for anything else.
+[[nodiscard]] std::optional<Protocol> ParseProtocol(std::string_view text);
+
+// One entry of runtimeConfig.portMappings, already of the right types.
+struct MappingSpec {
+  std::string path;  // "runtimeConfig.portMappings[2]"
+  std::int64_t host_port = 0;
+  std::int64_t container_port = 0;
+  std::string protocol;  // empty = tcp
+  std::string host_ip;   // empty, "0.0.0.0" and "::" = every address (of both families, of IPv4, of IPv6)
+};
+
+// What the user asked for, before we know the allocation's addresses.
+struct Published {
+  Protocol protocol = Protocol::kTcp;
+  std::optional<Family> only;  // "0.0.0.0" or "::" or a host_ip narrow it to one family
+  std::optional<Ip> host_ip;
+  std::uint16_t host_port = 0;
+  std::uint16_t container_port = 0;
+};
+
+// Checks all of them, twins included: the same protocol, host address and port twice with the same target is one
+// (Nomad does that); with another target it is an error.
+[[nodiscard]] std::vector<Published> MakePublished(const std::vector<MappingSpec>& specs);
+
+// One entry of a map in the kernel.
+struct Mapping {
+  Protocol protocol = Protocol::kTcp;
+  std::optional<Ip> host_ip;
+  std::uint16_t host_port = 0;
+  Ip guest_ip;
+  std::uint16_t guest_port = 0;
+
+  bool operator==(const Mapping&) const = default;
+};
+
+// Each published port for the first address of each family it applies to. A host_ip whose family the allocation has no
+// address of is an error (kInvalidConfig), not a silent skip.
+[[nodiscard]] std::vector<Mapping> Resolve(const std::vector<Published>& ports, const std::vector<Ip>& guest_addresses);
+
+}  // namespace nomad_bridge::portmap
