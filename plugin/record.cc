@@ -275,11 +275,7 @@ void Records::WriteTrust(const Trust& trust) const {
                   '\n'));
 }
 
-void Records::RequireWritable() const {
-  EnsureFolder(kFolder);
-  ReplaceFile(Cat(kFolder, "/status"), "");
-  EnsureFileGone(Cat(kFolder, "/status"));
-}
+std::string Records::Folder() { return kFolder; }
 
 std::string Records::PathOf(const Attachment& who) const {
   return Cat(kFolder, '/', who.network, '/', FileName(who));

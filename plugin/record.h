@@ -77,8 +77,8 @@ class Records {
   [[nodiscard]] std::optional<Trust> FindTrust() const;
   void WriteTrust(const Trust& trust) const;
 
-  // Whether the folder can be written to; throws kIo if not.
-  void RequireWritable() const;
+  // Where all of this lies.
+  [[nodiscard]] static std::string Folder();
 
  private:
   [[nodiscard]] std::string PathOf(const Attachment& who) const;

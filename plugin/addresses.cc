@@ -1,0 +1,178 @@
+#include "plugin/addresses.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "firewall/members.h"
+#include "ipam/store.h"
+#include "plugin/living.h"
+#include "plugin/log.h"
+
+namespace nomad_bridge {
+namespace {
+
+ipam::Holder HolderOf(const Attachment& who) { return {who.container_id, who.ifname}; }
+
+std::vector<Ip> AddressesOf(const Record& record) {
+  std::vector<Ip> addresses;
+  for (const Cidr& cidr : record.addresses) {
+    addresses.push_back(cidr.address);
+  }
+  return addresses;
+}
+
+void SetAddresses(Record& record,
+                  const std::vector<ipam::Assignment>& assignments,
+                  const std::vector<portmap::Published>& ports) {
+  record.addresses.clear();
+  record.gateways.clear();
+  for (const ipam::Assignment& assignment : assignments) {
+    record.addresses.push_back(assignment.address);
+    record.gateways.push_back({assignment.gateway, assignment.address.prefix_length});
+  }
+  record.policy.ipv6 = record.HasIpv6();
+  record.ports = portmap::Resolve(ports, AddressesOf(record));
+}
+
+// If the kernel knows one of `assignments` as a living attachment's although it has no lease, that lease was lost:
+// put back. True if that happened, and the choice has to be made again.
+bool RestoreLostLease(Host& host,
+                      ipam::Store& store,
+                      const std::vector<ipam::Assignment>& assignments,
+                      const Attachment& who) {
+  for (const ipam::Assignment& assignment : assignments) {
+    const std::optional<NftElement> member = firewall::FindMember(host.nft, assignment.address.address);
+    const std::optional<Record> owner = member ? host.records.FindOwner(member->owner()) : std::nullopt;
+    if (owner && owner->who != who && owner->who.network == who.network && IsAlive(host, *owner) &&
+        store.Reserve(assignment.address.address, HolderOf(owner->who))) {
+      Say("put back the lost lease of ", assignment.address.address, " for container ",
+          Quoted(owner->who.container_id));
+      return true;
+    }
+  }
+  return false;
+}
+
+std::optional<ipam::Holder> FindHolder(const IpamConfig& config, const std::string& network, const Ip& address) {
+  const std::optional<ipam::Store> store = ipam::Store::Find(config.data_dir, network);
+  return store ? store->HolderOf(address) : std::nullopt;
+}
+
+// A requested address that somebody living has is an error that names them; the dead give it back.
+void RequireFree(Host& host, const IpamConfig& config, const Ip& address, const Attachment& who) {
+  const std::optional<ipam::Holder> holder = FindHolder(config, who.network, address);
+  if (!holder || *holder == HolderOf(who)) {
+    return;
+  }
+  const Attachment owner{who.network, holder->container_id, holder->ifname};
+  if (!BuryIfDead(host, owner)) {
+    const std::optional<Record> record = host.records.Find(owner);
+    throw Error(Code::kConflict,
+                Cat("address ", address, " is taken by ",
+                    NameOwner(record ? record->labels : Labels{}, owner.container_id)),
+                Cat("network ", Quoted(owner.network), ", container ", Quoted(owner.container_id), ", interface ",
+                    Quoted(owner.ifname)));
+  }
+}
+
+struct Acquired {
+  std::vector<ipam::Assignment> assignments;
+  std::optional<std::size_t> full_set;
+};
+
+Acquired TryAcquire(Host& host, const Config& config, Record& record, const std::optional<Record>& earlier) {
+  ipam::Store store = ipam::Store::Open(config.ipam.data_dir, record.who.network);
+  const ipam::Wishes wishes{.requested = config.ipam.requested,
+                            .previous = earlier ? AddressesOf(*earlier) : std::vector<Ip>{},
+                            .holder = HolderOf(record.who)};
+  ipam::Choice choice;
+  do {
+    choice = ipam::Choose(store, config.ipam.ranges, wishes);
+  } while (!choice.full_set && RestoreLostLease(host, store, choice.assignments, record.who));
+  if (choice.full_set) {
+    return {.assignments = {}, .full_set = choice.full_set};
+  }
+  SetAddresses(record, choice.assignments, config.rules.ports);
+  host.records.Write(record);
+  try {
+    ipam::Reserve(store, choice.assignments, wishes.holder);
+  } catch (const Error&) {
+    host.records.EnsureGone(record.who);
+    throw;
+  }
+  return {.assignments = choice.assignments, .full_set = std::nullopt};
+}
+
+std::string Describe(const ipam::RangeSet& set) {
+  std::string text;
+  for (const ipam::Range& range : set) {
+    text += Cat(text.empty() ? "" : ", ", range.first, "-", range.last);
+  }
+  return text;
+}
+
+// What an earlier ADD had and this one does not.
+void ReleaseAbandoned(const Record& earlier, const Record& now) {
+  Record abandoned = earlier;
+  if (earlier.data_dir == now.data_dir) {
+    std::erase_if(abandoned.addresses, [&](const Cidr& cidr) {
+      return std::any_of(now.addresses.begin(), now.addresses.end(), [&](const Cidr& kept) {
+        return kept.address == cidr.address;
+      });
+    });
+  }
+  ReleaseAddresses(abandoned);
+}
+
+}  // namespace
+
+std::vector<ipam::Assignment> AcquireAddresses(Host& host,
+                                               const Config& config,
+                                               Record& record,
+                                               const std::optional<Record>& earlier) {
+  for (const Ip& address : config.ipam.requested) {
+    RequireFree(host, config.ipam, address, record.who);
+  }
+  Acquired acquired = TryAcquire(host, config, record, earlier);
+  if (acquired.full_set && BuryTheDead(host, record.who.network, config.ipam.data_dir) > 0) {
+    acquired = TryAcquire(host, config, record, earlier);
+  }
+  if (acquired.full_set) {
+    throw Error(Code::kPoolExhausted,
+                Cat("no free address in network ", Quoted(record.who.network)),
+                Cat("every address of ", Describe(config.ipam.ranges[*acquired.full_set]),
+                    " is leased in ", Quoted(Cat(config.ipam.data_dir, '/', record.who.network)),
+                    ", and none of them to a container that is gone"));
+  }
+  if (earlier) {
+    ReleaseAbandoned(*earlier, record);
+  }
+  return acquired.assignments;
+}
+
+void ReleaseAddresses(const Record& record) {
+  if (record.addresses.empty()) {
+    return;
+  }
+  if (std::optional<ipam::Store> store = ipam::Store::Find(record.data_dir, record.who.network)) {
+    for (const Cidr& cidr : record.addresses) {
+      store->Release(cidr.address, HolderOf(record.who));
+    }
+  }
+}
+
+void ReleaseAddressesOf(const Attachment& who, const std::string& data_dir) {
+  std::optional<ipam::Store> store = ipam::Store::Find(data_dir, who.network);
+  if (!store) {
+    return;
+  }
+  for (const ipam::Lease& lease : store->Leases()) {
+    const bool whole_container = lease.holder.ifname.empty();
+    if (lease.holder.container_id == who.container_id && (whole_container || lease.holder.ifname == who.ifname)) {
+      store->Release(lease.address, lease.holder);
+    }
+  }
+}
+
+}  // namespace nomad_bridge

@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+#include "ipam/store.h"
+#include "plugin/failures.h"
+#include "plugin/host.h"
+#include "plugin/json.h"
+#include "plugin/living.h"
+#include "plugin/rules.h"
+#include "plugin/teardown.h"
+#include "plugin/verbs.h"
+
+namespace nomad_bridge {
+namespace {
+
+// The attachments to keep; nullopt if the request names none at all, which is not the same as an empty list.
+std::optional<std::set<Attachment>> FindValid(const Request& request) {
+  for (const char* const key : {"cni.dev/valid-attachments", "cni.dev/attachments"}) {  // the latter: libcni 1.2
+    for (const auto& [present, value] : request.config.items()) {
+      if (Lower(present) != key) {
+        continue;
+      }
+      std::set<Attachment> valid;
+      if (!value.is_null()) {  // Go writes an empty list as null
+        for (const JsonView& entry : JsonView(value, key).Elements()) {
+          const std::optional<JsonView> id = entry.Find("containerID");
+          const std::optional<JsonView> ifname = entry.Find("ifname");
+          if (!id || !ifname) {
+            throw entry.Wrong("an object with 'containerID' and 'ifname'");
+          }
+          valid.insert({request.who.network, id->String(), ifname->String()});
+        }
+      }
+      return valid;
+    }
+  }
+  return std::nullopt;
+}
+
+void RemoveRecorded(Host& host, const Attachment& who, Failures& failures) {
+  const RangeLock theirs = host.records.Lock(who);
+  if (const std::optional<Record> record = host.records.Find(who)) {
+    failures.Add(TearDown(host, *record));
+  } else {
+    host.records.EnsureGone(who);  // void: of another boot
+  }
+}
+
+// Leases of the network that nobody valid holds, whoever wrote them.
+std::set<Attachment> FindLeaseholders(const std::string& network, const std::string& data_dir) {
+  std::set<Attachment> holders;
+  if (const std::optional<ipam::Store> store = ipam::Store::Find(data_dir, network)) {
+    for (const ipam::Lease& lease : store->Leases()) {
+      holders.insert({network, lease.holder.container_id, lease.holder.ifname});
+    }
+  }
+  return holders;
+}
+
+// Our ports of the bridge that neither a valid attachment nor any record explains: their records were lost.
+void RemoveStrayLinks(Host& host, const Request& request, const std::string& bridge_name, const std::set<Attachment>& valid) {
+  const std::optional<Link> bridge = host.net.FindLink(bridge_name);
+  if (!bridge) {
+    return;
+  }
+  std::set<std::string> explained;
+  for (const Attachment& who : host.records.List("")) {
+    explained.insert(HostVethName(who));
+  }
+  for (const Attachment& who : valid) {
+    explained.insert(HostVethName(who));
+  }
+  for (const Rtnl::Port& port : host.net.Ports(bridge->index)) {
+    const std::optional<Link> link = explained.contains(port.name) ? std::nullopt : host.net.FindLink(port.index);
+    if (link && link->alias.starts_with(Cat("nomad-bridge net=", request.who.network, " id="))) {
+      host.net.EnsureLinkGone(port.name);
+    }
+  }
+}
+
+// Elements whose owner has neither a record nor a link.
+void RemoveStrayElements(Host& host) {
+  std::vector<NftElement> strays;
+  std::set<std::string> owners;
+  for (const Attachment& who : host.records.List("")) {
+    owners.insert(HostVethName(who));
+  }
+  for (NftElement& element : firewall::OwnedElements(host.nft)) {
+    const std::string owner(element.owner());
+    if (!owners.contains(owner) && !host.net.FindLink(owner)) {
+      strays.push_back(std::move(element));
+    }
+  }
+  WithdrawRules(host, strays);
+}
+
+}  // namespace
+
+void Gc(const Request& request, const Name& name) {
+  const std::optional<std::set<Attachment>> valid = FindValid(request);
+  const Whereabouts whereabouts = FindWhereabouts(request.config, name.defaults);
+  Host host = Host::Open();
+  if (!valid) {
+    BuryTheDead(host, request.who.network, whereabouts.data_dir);
+    return;
+  }
+
+  Failures failures;
+  for (const Attachment& who : host.records.List(request.who.network)) {
+    if (!valid->contains(who)) {
+      failures.Try(Cat("container ", Quoted(who.container_id)), [&] { RemoveRecorded(host, who, failures); });
+    }
+  }
+  for (const Attachment& who : FindLeaseholders(request.who.network, whereabouts.data_dir)) {
+    if (!valid->contains(who) && !host.records.Find(who)) {
+      failures.Add(TearDownUnrecorded(host, who, whereabouts.data_dir));
+    }
+  }
+  failures.Try("stray links", [&] { RemoveStrayLinks(host, request, whereabouts.bridge, *valid); });
+  failures.Try("stray rules", [&] { RemoveStrayElements(host); });
+  failures.ThrowIfAny(Cat("network ", Quoted(request.who.network), " still has parts of attachments that are not valid"));
+}
+
+}  // namespace nomad_bridge

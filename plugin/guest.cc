@@ -1,0 +1,115 @@
+#include "plugin/guest.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace nomad_bridge {
+namespace {
+
+void RequireNotHost(const Request& request, const Host& host, const Netns& netns) {
+  if (netns.id() == host.netns.id() && !request.netns_override) {
+    throw Error(Code::kInvalidNetns,
+                Cat("CNI_NETNS ", Quoted(request.netns_path), " is the network namespace of the host itself"),
+                "a container needs one of its own; CNI_NETNS_OVERRIDE=1 allows it nevertheless");
+  }
+}
+
+// Which of the expected interfaces is ours: the one in this sandbox under this name.
+std::optional<int> FindInterface(const Request& request, const Result& expected) {
+  for (std::size_t i = 0; i < expected.interfaces.size(); ++i) {
+    const Interface& interface = expected.interfaces[i];
+    if (interface.sandbox == request.netns_path && interface.name == request.who.ifname) {
+      return static_cast<int>(i);
+    }
+  }
+  return std::nullopt;
+}
+
+template <typename Range, typename Predicate>
+bool Any(const Range& range, Predicate predicate) {
+  return std::any_of(range.begin(), range.end(), predicate);
+}
+
+bool SameOrUnsaid(const std::optional<Ip>& expected, const std::optional<Ip>& present) {
+  return !expected || expected == present;
+}
+
+// A route of the result says less than the kernel's: what it does not say, may be anything.
+bool Matches(const Route& expected, const Route& present) {
+  const Cidr network{expected.destination.Network(), expected.destination.prefix_length};
+  return present.destination == network && SameOrUnsaid(expected.gateway, present.gateway) &&
+         present.table.value_or(0) == expected.table.value_or(present.table.value_or(0)) &&
+         (expected.mtu == 0 || expected.mtu == present.mtu) &&
+         (expected.advmss == 0 || expected.advmss == present.advmss) &&
+         (expected.priority == 0 || expected.priority == present.priority);
+}
+
+std::string Describe(const Route& route) {
+  return Cat(route.destination, route.gateway ? Cat(" via ", *route.gateway) : "");
+}
+
+std::vector<std::string> LinkDifferences(const Link& link, const Interface& expected) {
+  std::vector<std::string> found;
+  if (link.kind != "veth") {
+    found.push_back(Cat("interface ", Quoted(link.name), " is no veth any more but ", Quoted(link.kind)));
+  }
+  if (!link.up) {
+    found.push_back(Cat("interface ", Quoted(link.name), " is down"));
+  }
+  const std::optional<Mac> mac = Mac::Parse(expected.mac);
+  if (mac && *mac != link.mac) {
+    found.push_back(Cat("interface ", Quoted(link.name), " has the MAC ", link.mac, " instead of ", *mac));
+  }
+  return found;
+}
+
+}  // namespace
+
+Netns OpenGuest(const Request& request, const Host& host) {
+  Netns netns = Netns::Open(request.netns_path);
+  RequireNotHost(request, host, netns);
+  return netns;
+}
+
+void RefuseHostNamespace(const Request& request, const Host& host) {
+  const std::optional<Netns> netns =
+      request.netns_path.empty() ? std::nullopt : Netns::Find(request.netns_path);
+  if (netns) {
+    RequireNotHost(request, host, *netns);
+  }
+}
+
+std::vector<std::string> Differences(Rtnl& guest, const Request& request, const Result& expected) {
+  const std::string& ifname = request.who.ifname;
+  const std::optional<int> index = FindInterface(request, expected);
+  if (!index) {
+    return {Cat("prevResult has no interface ", Quoted(ifname), " in ", Quoted(request.netns_path))};
+  }
+  const std::optional<Link> link = guest.FindLink(ifname);
+  if (!link) {
+    return {Cat("interface ", Quoted(ifname), " is missing")};
+  }
+  std::vector<std::string> found =
+      LinkDifferences(*link, expected.interfaces[static_cast<std::size_t>(*index)]);
+  const std::vector<Cidr> addresses = guest.Addresses(*link);
+  for (const IpConfig& ip : expected.ips) {
+    if (ip.interface == index && !Any(addresses, [&](const Cidr& cidr) { return cidr == ip.address; })) {
+      found.push_back(Cat("address ", ip.address, " is missing on ", Quoted(ifname)));
+    }
+  }
+  const std::vector<Route> routes = guest.Routes(*link);
+  for (const Route& route : expected.routes) {
+    if (!Any(routes, [&](const Route& present) { return Matches(route, present); })) {
+      found.push_back(Cat("route to ", Describe(route), " is missing on ", Quoted(ifname)));
+    }
+  }
+  const std::optional<Link> lo = guest.FindLink("lo");
+  if (!lo || !lo->up) {
+    found.emplace_back("interface 'lo' is down");
+  }
+  return found;
+}
+
+}  // namespace nomad_bridge

@@ -1,0 +1,228 @@
+#include "plugin/link.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "netlink/sysctl.h"
+#include "plugin/log.h"
+#include "plugin/names.h"
+
+namespace nomad_bridge {
+namespace {
+
+constexpr int kScopeLink = 253;  // RT_SCOPE_LINK: a destination on the link itself, so without a gateway
+
+Link RequireLink(Rtnl& net, const std::string& name) {
+  std::optional<Link> link = net.FindLink(name);
+  if (!link) {
+    throw Error(Code::kKernel, Cat("link ", Quoted(name), " has vanished while it was being set up"));
+  }
+  return *std::move(link);
+}
+
+Link FindOrCreateBridge(Host& host, const LinkConfig& config) {
+  std::optional<Link> link = host.net.FindLink(config.bridge);
+  if (!link) {
+    // False means that another ADD was faster; then it is made all the same.
+    const bool created = host.net.CreateBridge(config.bridge, Mac::ForName(config.bridge), config.mtu);
+    link = RequireLink(host.net, config.bridge);
+    if (created) {
+      EnsureSysctlIfPresent(Cat("net/ipv6/conf/", config.bridge, "/accept_ra"), "0");
+    }
+  }
+  if (link->kind != "bridge") {
+    throw Error(Code::kInvalidConfig,
+                Cat("bridge ", Quoted(config.bridge), " cannot be made: a link of that name exists and is no bridge"),
+                Cat("its kind is ", Quoted(link->kind.empty() ? "physical" : link->kind),
+                    "; name another with the key 'bridge'"));
+  }
+  return *std::move(link);
+}
+
+// Gateways on `bridge` that living attachments of other networks rely on.
+std::vector<Cidr> GatewaysOfOthers(const Host& host, const std::string& bridge) {
+  std::vector<Cidr> gateways;
+  for (const Attachment& who : host.records.List("")) {
+    const std::optional<Record> record = host.records.Find(who);
+    if (record && record->bridge == bridge) {
+      gateways.insert(gateways.end(), record->gateways.begin(), record->gateways.end());
+    }
+  }
+  return gateways;
+}
+
+bool IsIn(const std::vector<Cidr>& list, const Cidr& cidr) {
+  return std::find(list.begin(), list.end(), cidr) != list.end();
+}
+
+// An address that cannot stay beside `gateways`: any other of IPv4, an overlapping one of IPv6.
+bool Disturbs(const Cidr& present, const std::vector<Cidr>& gateways) {
+  if (present.address.IsLinkLocal() && !present.address.is_ipv4()) {
+    return false;
+  }
+  return std::any_of(gateways.begin(), gateways.end(), [&](const Cidr& gateway) {
+    return gateway.address.family() == present.address.family() &&
+           (present.address.is_ipv4() || gateway.Overlaps(present));
+  });
+}
+
+void EnsureGateways(Host& host, const Link& bridge, const LinkConfig& config, const std::vector<Cidr>& gateways) {
+  const std::vector<Cidr> present = host.net.Addresses(bridge);
+  std::optional<std::vector<Cidr>> kept;  // asked for only if something is in the way
+  for (const Cidr& cidr : present) {
+    if (IsIn(gateways, cidr) || !Disturbs(cidr, gateways)) {
+      continue;
+    }
+    kept = kept ? kept : GatewaysOfOthers(host, bridge.name);
+    if (IsIn(*kept, cidr)) {
+      continue;
+    }
+    if (!config.force_address) {
+      throw Error(Code::kConflict,
+                  Cat("bridge ", Quoted(bridge.name), " already has the address ", cidr),
+                  Cat("this network wants ", gateways.front(), " there; remove it, or set 'forceAddress' to true"));
+    }
+    host.net.EnsureAddressGone(bridge, cidr);
+  }
+  for (const Cidr& gateway : gateways) {
+    if (!IsIn(present, gateway)) {
+      host.net.EnsureAddress(bridge, gateway);
+    }
+  }
+}
+
+bool HasFamily(const std::vector<Cidr>& cidrs, Family family) {
+  return std::any_of(
+      cidrs.begin(), cidrs.end(), [&](const Cidr& cidr) { return cidr.address.family() == family; });
+}
+
+void SwitchOnIpv6(const std::string& link) {
+  EnsureSysctl(Cat("net/ipv6/conf/", link, "/disable_ipv6"), "0");
+}
+
+}  // namespace
+
+Link EnsureBridge(Host& host, const LinkConfig& config, const std::vector<Cidr>& gateways) {
+  const Link bridge = FindOrCreateBridge(host, config);
+  LinkChange change;
+  if (!bridge.up) {
+    change.up = true;
+  }
+  if (config.promisc_mode && !bridge.promiscuous) {
+    change.promiscuous = true;
+  }
+  if (change.up || change.promiscuous) {
+    host.net.Change(bridge, change);
+  }
+  const std::vector<Cidr> wanted = config.is_gateway ? gateways : std::vector<Cidr>{};
+  if (HasFamily(wanted, Family::kIpv6)) {
+    SwitchOnIpv6(bridge.name);
+  }
+  EnsureGateways(host, bridge, config, wanted);
+  if (bridge.mac != Mac::ForName(bridge.name)) {
+    // Adopted: its MAC follows its ports until it is set once, if only to what it is.
+    host.net.Change(bridge, {.mac = RequireLink(host.net, bridge.name).mac});
+  }
+  if (HasFamily(wanted, Family::kIpv4)) {
+    EnsureSysctl("net/ipv4/ip_forward", "1");
+  }
+  if (HasFamily(wanted, Family::kIpv6)) {
+    EnsureSysctl("net/ipv6/conf/all/forwarding", "1");
+  }
+  return bridge;
+}
+
+std::optional<Link> FindHostVeth(Rtnl& host, const Attachment& who, bool recorded) {
+  std::optional<Link> link = host.FindLink(HostVethName(who));
+  // The alias comes one message after the link: in between only the record says that it is ours.
+  if (link && (IsAliasOf(link->alias, who) || (recorded && link->kind == "veth" && link->alias.empty()))) {
+    return link;
+  }
+  return std::nullopt;
+}
+
+void RefuseForeignInterface(Host& host, Rtnl& guest, const Attachment& who, bool recorded) {
+  const std::optional<Link> present = guest.FindLink(who.ifname);
+  if (!present) {
+    return;
+  }
+  const std::optional<Link> ours = FindHostVeth(host.net, who, recorded);
+  const bool is_pair =
+      ours && present->kind == "veth" && present->peer == ours->index && ours->peer == present->index;
+  if (!is_pair) {
+    throw Error(Code::kConflict,
+                Cat("interface ", Quoted(who.ifname), " already exists in the container's namespace"),
+                "it was not made by nomad-bridge and is left alone; remove it, or use another CNI_IFNAME");
+  }
+}
+
+void EnsureLinkGone(Host& host, const Attachment& who, bool recorded) {
+  if (const std::optional<Link> ours = FindHostVeth(host.net, who, recorded)) {
+    host.net.EnsureLinkGone(ours->name);
+  }
+}
+
+VethPair MakeVeth(Host& host,
+                  const Netns& guest_ns,
+                  Rtnl& guest,
+                  const Link& bridge,
+                  const Record& record,
+                  const LinkConfig& config) {
+  const std::string name = HostVethName(record.who);
+  const Mac derived = record.addresses.empty() ? Mac::ForName(Cat(name, " guest")) : Mac::For(record.addresses[0].address);
+  host.net.CreateVeth({.host_name = name,
+                       .host_mac = Mac::ForName(name),
+                       .bridge = bridge.index,
+                       .guest_name = record.who.ifname,
+                       .guest_mac = config.mac.value_or(derived),
+                       .mtu = config.mtu},
+                      guest_ns);
+  const Link host_end = RequireLink(host.net, name);
+  host.net.Change(host_end, {.alias = LinkAlias(record.who, record.labels)});
+  if (config.hairpin_mode) {
+    host.net.SetPortFlags(host_end, {.hairpin = true});
+  }
+  return {.host = host_end, .guest = RequireLink(guest, record.who.ifname)};
+}
+
+void ConfigureGuest(Host& host, const Netns& guest_ns, Rtnl& guest, const VethPair& veth, const Result& result) {
+  std::vector<Cidr> addresses;
+  for (const IpConfig& ip : result.ips) {
+    addresses.push_back(ip.address);
+  }
+  if (HasFamily(addresses, Family::kIpv6)) {
+    InNetns(guest_ns, [&] {
+      SwitchOnIpv6(veth.guest.name);
+      EnsureSysctl(Cat("net/ipv6/conf/", veth.guest.name, "/keep_addr_on_down"), "1");
+    });
+  }
+  if (veth.guest.mac != Mac::For(addresses.front().address)) {
+    // A MAC of the user's own choice: neighbours may know the address under another and have to be told.
+    InNetns(guest_ns, [&] { EnsureSysctlIfPresent(Cat("net/ipv4/conf/", veth.guest.name, "/arp_notify"), "1"); });
+  }
+  for (const Cidr& address : addresses) {
+    guest.EnsureAddress(veth.guest, address);
+  }
+  guest.Change(veth.guest, {.up = true});
+  for (Route route : result.routes) {
+    const auto same_family = [&](const IpConfig& ip) {
+      return ip.address.address.family() == route.destination.address.family() && ip.gateway;
+    };
+    const auto ip = std::find_if(result.ips.begin(), result.ips.end(), same_family);
+    if (!route.gateway && ip != result.ips.end() && route.scope != kScopeLink) {
+      route.gateway = ip->gateway;
+    }
+    guest.EnsureRoute(veth.guest, route);
+  }
+  host.net.AwaitOperational(veth.host.name, FromNow(kPatience));
+}
+
+void BringUpLoopback(Rtnl& guest) {
+  const Link lo = RequireLink(guest, "lo");
+  if (!lo.up) {
+    guest.Change(lo, {.up = true});
+  }
+}
+
+}  // namespace nomad_bridge

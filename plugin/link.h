@@ -1,0 +1,45 @@
+// The link of an attachment: the bridge, the veth pair, and the guest's end of it.
+//
+// Shared   The bridge, its addresses and the forwarding sysctls belong to every attachment: made or put right, never undone.
+// Errors   kConflict if a link or an address is somebody else's; kInvalidConfig if the bridge's name is no bridge.
+#pragma once
+
+#include <vector>
+
+#include "netlink/rtnl.h"
+#include "plugin/config.h"
+#include "plugin/host.h"
+#include "plugin/record.h"
+
+namespace nomad_bridge {
+
+// Makes or adopts the bridge, up, with `gateways` as its addresses (if the network is a gateway at all), and turns on
+// forwarding for their families. Other IPv4 addresses and overlapping IPv6 ones are an error, or removed with
+// forceAddress; those which another living attachment on the same bridge needs stay.
+[[nodiscard]] Link EnsureBridge(Host& host, const LinkConfig& config, const std::vector<Cidr>& gateways);
+
+// The host end of `who`, if it is there and ours by its alias, or by `recorded`: a record names it.
+[[nodiscard]] std::optional<Link> FindHostVeth(Rtnl& host, const Attachment& who, bool recorded);
+
+// Throws kConflict if the guest has an interface of that name which is not the other end of our pair.
+void RefuseForeignInterface(Host& host, Rtnl& guest, const Attachment& who, bool recorded);
+
+// Deletes the pair from the host's end; needs no guest namespace. Absent is success.
+void EnsureLinkGone(Host& host, const Attachment& who, bool recorded);
+
+struct VethPair {
+  Link host;
+  Link guest;
+};
+
+// Makes the pair of `record`: the host end a port of `bridge`, labelled; the guest end in its namespace, still down.
+[[nodiscard]] VethPair MakeVeth(Host& host, const Netns& guest_ns, Rtnl& guest, const Link& bridge, const Record& record,
+                                const LinkConfig& config);
+
+// Addresses, up, routes, as `result` says them for the interface of `link`; waits until the pair carries packets.
+void ConfigureGuest(Host& host, const Netns& guest_ns, Rtnl& guest, const VethPair& veth, const Result& result);
+
+// lo up, with the addresses the kernel gives it then.
+void BringUpLoopback(Rtnl& guest);
+
+}  // namespace nomad_bridge

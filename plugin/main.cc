@@ -1,0 +1,69 @@
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "plugin/log.h"
+#include "plugin/names.h"
+#include "plugin/request.h"
+#include "plugin/verbs.h"
+
+namespace nomad_bridge {
+namespace {
+
+void Dispatch(const Request& request, const Name& name) {
+  switch (request.verb) {
+    case Verb::kAdd:
+      return Add(request, name, std::cout);
+    case Verb::kDel:
+      return Del(request, name);
+    case Verb::kCheck:
+      return Check(request, name);
+    case Verb::kGc:
+      return Gc(request, name);
+    case Verb::kStatus:
+      return Status(request, name);
+    case Verb::kVersion:
+      return Version(std::cout);
+  }
+}
+
+// libcni reads stdout and drops stderr when we fail, so everything that helps is in the document.
+int Report(const std::string& version, const Error& error) {
+  nlohmann::ordered_json document = {
+      {"cniVersion", version}, {"code", static_cast<int>(error.code())}, {"msg", error.msg()}};
+  if (!error.details().empty()) {
+    document["details"] = error.details();
+  }
+  std::cout << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+  Say(error.what());
+  return EXIT_FAILURE;
+}
+
+int Run(const char* program) {
+  const Name& name = NameFor(program);
+  const char* const command = ::getenv("CNI_COMMAND");
+  if (command == nullptr || *command == '\0') {
+    About(name, std::cerr);
+    return EXIT_SUCCESS;
+  }
+  std::string version = SupportedVersions().back();  // spoken until the config names another
+  try {
+    const Request request = ReadRequest(::getenv, STDIN_FILENO, version);
+    Dispatch(request, name);
+    return EXIT_SUCCESS;
+  } catch (const Error& error) {
+    return Report(version, error);
+  } catch (const std::exception& error) {
+    return Report(version, Error(Code::kInternal, "unexpected failure", error.what()));
+  }
+}
+
+}  // namespace
+}  // namespace nomad_bridge
+
+int main(int count, char** arguments) { return nomad_bridge::Run(count > 0 ? arguments[0] : ""); }

@@ -1,0 +1,201 @@
+#include "plugin/rules.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "netlink/conntrack.h"
+#include "netlink/sysctl.h"
+#include "plugin/living.h"
+#include "plugin/log.h"
+#include "plugin/names.h"
+#include "plugin/teardown.h"
+#include "portmap/elements.h"
+#include "portmap/rules.h"
+
+namespace nomad_bridge {
+namespace {
+
+NftTable NodeTable(int accept_mark_bit) {
+  NftTable table = firewall::Describe(accept_mark_bit);
+  portmap::Describe(table);
+  return table;
+}
+
+std::optional<std::uint32_t> Generation(const std::optional<Records::Trust>& trust) {
+  return trust ? std::optional(trust->generation) : std::nullopt;
+}
+
+// The mark is one bit for the whole node, so networks have to agree on it.
+void RequireSameMarkBit(Host& host, const Record& record) {
+  for (const Record& other : LivingOthers(host, record.who)) {
+    if (other.policy.accept_mark_bit != record.policy.accept_mark_bit && other.who.network != record.who.network) {
+      throw Error(Code::kConflict,
+                  Cat("acceptMarkBit is ", record.policy.accept_mark_bit, " in network ", Quoted(record.who.network),
+                      ", but ", other.policy.accept_mark_bit, " in network ", Quoted(other.who.network)),
+                  "the bit is one for the whole node: networks with live allocations must agree on it");
+    }
+  }
+}
+
+std::vector<firewall::Holding> HoldingsOfOthers(Host& host, const Attachment& except) {
+  std::vector<firewall::Holding> holdings;
+  for (const Record& other : LivingOthers(host, except)) {
+    holdings.push_back({.policy = other.policy, .elements = ElementsOf(other)});
+  }
+  return holdings;
+}
+
+std::string DescribeConflict(const firewall::Conflict& conflict) {
+  const std::string port = portmap::DescribeKey(conflict.wanted);
+  return port.empty() ? "its address" : Cat("host port ", port);
+}
+
+[[noreturn]] void ThrowTaken(const firewall::Conflict& conflict, const std::optional<Record>& owner) {
+  const std::string what = Cat(DescribeConflict(conflict), " is taken by ");
+  if (!owner) {
+    throw Error(Code::kConflict,
+                Cat(what, "an attachment without a record"),
+                Cat("its element in table inet nomad-bridge says: ", conflict.present.comment));
+  }
+  throw Error(Code::kConflict,
+              Cat(what, NameOwner(owner->labels, owner->who.container_id)),
+              Cat("network ", Quoted(owner->who.network), ", container ", Quoted(owner->who.container_id),
+                  ", interface ", Quoted(owner->who.ifname),
+                  owner->addresses.empty() ? "" : Cat(", address ", owner->addresses.front().address)));
+}
+
+// A dead attachment in the way of ours, kept from any other command while it is taken over.
+struct Dead {
+  RangeLock lock;
+  Record record;
+};
+
+// The owner of the element in the way if it is dead; throws if it lives. nullopt: dead without a record.
+std::optional<Dead> RequireDead(Host& host, const firewall::Conflict& conflict) {
+  const std::string owner_key(conflict.present.owner());
+  std::optional<Record> owner = host.records.FindOwner(owner_key);
+  if (!owner) {
+    const std::optional<Link> veth = host.net.FindLink(owner_key);
+    if (owner_key.empty() || veth) {
+      ThrowTaken(conflict, owner);
+    }
+    return std::nullopt;
+  }
+  std::optional<RangeLock> lock = host.records.TryLock(owner->who);
+  if (!lock || IsAlive(host, *owner)) {
+    ThrowTaken(conflict, owner);
+  }
+  return Dead{*std::move(lock), *std::move(owner)};
+}
+
+// What the dead hold goes in the same batch, but for what is taken over from them.
+void AddUnwanted(firewall::Change& change, const Record& dead) {
+  for (NftElement& element : ElementsOf(dead)) {
+    const bool taken_over = std::any_of(change.wanted.begin(), change.wanted.end(), [&](const NftElement& wanted) {
+      return wanted.set == element.set && wanted.key == element.key;
+    });
+    if (!taken_over && !element.comment.empty()) {
+      change.unwanted.push_back(std::move(element));
+    }
+  }
+}
+
+void SaveTrust(Host& host, std::optional<std::uint32_t> generation, int accept_mark_bit) {
+  if (generation) {
+    host.records.WriteTrust({.generation = *generation, .accept_mark_bit = accept_mark_bit});
+  }
+}
+
+// Commits `change`, widened by what the dead in its way hold; returns those.
+std::vector<Dead> Commit(Host& host, const Record& record, firewall::Change& change) {
+  const RangeLock one_at_a_time = host.records.LockRules();
+  std::optional<Records::Trust> trust = host.records.FindTrust();
+  if (!trust || trust->accept_mark_bit != record.policy.accept_mark_bit) {
+    RequireSameMarkBit(host, record);
+    trust.reset();
+  }
+  const NftTable table = NodeTable(record.policy.accept_mark_bit);
+  const auto others = [&] { return HoldingsOfOthers(host, record.who); };
+  std::vector<Dead> dead;
+  firewall::Outcome outcome;
+  while ((outcome = firewall::Apply(host.nft, table, change, Generation(trust), others)).conflict) {
+    change.dead.emplace_back(outcome.conflict->present.owner());
+    if (std::optional<Dead> owner = RequireDead(host, *outcome.conflict)) {
+      AddUnwanted(change, owner->record);
+      dead.push_back(*std::move(owner));
+    }
+  }
+  SaveTrust(host, outcome.generation, record.policy.accept_mark_bit);
+  for (const std::string& phrase : outcome.mended) {
+    Say("mended ", phrase);
+  }
+  return dead;
+}
+
+}  // namespace
+
+void PublishRules(Host& host, const Record& record) {
+  firewall::Change change{.policy = record.policy, .wanted = ElementsOf(record)};
+  for (const Dead& owner : Commit(host, record, change)) {
+    Say("took over from the dead container ", Quoted(owner.record.who.container_id));
+    for (const std::string& failure : TearDown(host, owner.record)) {
+      Say(failure, ", ignoring");
+    }
+  }
+}
+
+void MendRules(Host& host, const Record& record) {
+  const std::optional<Records::Trust> trust = host.records.FindTrust();
+  if (!trust || trust->generation != host.nft.Generation()) {
+    PublishRules(host, record);
+  }
+}
+
+void WithdrawRules(Host& host, const std::vector<NftElement>& elements) {
+  std::vector<NftElement> owned;
+  std::copy_if(elements.begin(), elements.end(), std::back_inserter(owned), [](const NftElement& element) {
+    return !element.comment.empty();
+  });
+  if (owned.empty()) {
+    return;
+  }
+  const RangeLock one_at_a_time = host.records.LockRules();
+  const std::optional<Records::Trust> trust = host.records.FindTrust();
+  const std::optional<std::uint32_t> generation = firewall::Withdraw(host.nft, owned, Generation(trust));
+  SaveTrust(host, generation, trust ? trust->accept_mark_bit : 0);
+}
+
+std::vector<NftElement> FindRulesOf(Host& host, const Attachment& who) {
+  std::vector<NftElement> elements = firewall::OwnedElements(host.nft);
+  const std::string owner = HostVethName(who);
+  std::erase_if(elements, [&](const NftElement& element) { return element.owner() != owner; });
+  return elements;
+}
+
+std::vector<std::string> MissingRules(Host& host, const Record& record) {
+  return firewall::Missing(host.nft,
+                           NodeTable(record.policy.accept_mark_bit),
+                           {.policy = record.policy, .elements = ElementsOf(record)});
+}
+
+void ForgetStaleFlows(Host& host, const Record& record) {
+  std::vector<UdpPort> ports;
+  for (const portmap::Mapping& mapping : record.ports) {
+    if (mapping.protocol == portmap::Protocol::kUdp) {
+      ports.push_back({.family = mapping.guest_ip.family(), .address = mapping.host_ip, .port = mapping.host_port});
+    }
+  }
+  ForgetUdpFlows(host.netns, ports);
+}
+
+void EnsureLocalhostReaches(const Record& record) {
+  const bool has_ipv4_port = std::any_of(record.ports.begin(), record.ports.end(), [](const portmap::Mapping& mapping) {
+    return mapping.guest_ip.is_ipv4();
+  });
+  if (record.snat && has_ipv4_port) {
+    EnsureSysctl(Cat("net/ipv4/conf/", record.bridge, "/route_localnet"), "1");
+  }
+}
+
+}  // namespace nomad_bridge

@@ -1,0 +1,42 @@
+// An attachment's rules: its elements in our table, in force or gone, and everybody else's put right on the way.
+//
+// Trust    The ruleset's generation after our last change is kept in a file; while it is still the kernel's, nothing has to
+//          be looked at. When it is not (a flush, a reload, another tool), what living attachments should have is
+//          compared with what the kernel has, and mended.
+// Errors   kConflict if an address or a host port belongs to a living attachment, naming it by its labels, or if another
+//          network on the node uses another acceptMarkBit.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plugin/config.h"
+#include "plugin/host.h"
+#include "plugin/record.h"
+
+namespace nomad_bridge {
+
+// Puts everything of `record` in force, in one atomic batch. What dead attachments hold of it is taken over, and they are
+// buried. Says on stderr what was mended.
+void PublishRules(Host& host, const Record& record);
+
+// The same for an attachment that has its rules already, if anything was changed in the ruleset since we last looked.
+void MendRules(Host& host, const Record& record);
+
+// Takes `elements` out, where they still belong to whom their comments name.
+void WithdrawRules(Host& host, const std::vector<NftElement>& elements);
+
+// The elements in the kernel that belong to `who`, by a dump: for DEL without a record.
+[[nodiscard]] std::vector<NftElement> FindRulesOf(Host& host, const Attachment& who);
+
+// What is missing of the rules of `record`, one phrase each, changing nothing.
+[[nodiscard]] std::vector<std::string> MissingRules(Host& host, const Record& record);
+
+// Stale UDP flows to the published ports of `record`: they would go on to where the port led before.
+void ForgetStaleFlows(Host& host, const Record& record);
+
+// 127.0.0.1 → published port needs route_localnet on the bridge; the table's guard keeps others from abusing it, so this comes
+// after the rules.
+void EnsureLocalhostReaches(const Record& record);
+
+}  // namespace nomad_bridge

@@ -1,0 +1,66 @@
+#include <array>
+#include <cerrno>
+
+#include <linux/capability.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "plugin/host.h"
+#include "plugin/verbs.h"
+
+namespace nomad_bridge {
+namespace {
+
+bool HasCapability(int capability) {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> sets{};
+  if (::syscall(SYS_capget, &header, sets.data()) != 0) {
+    return false;
+  }
+  return (sets[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability)) != 0;
+}
+
+void RequireCapability(int capability, const char* name, const char* purpose) {
+  if (!HasCapability(capability)) {
+    throw Error(Code::kUnavailable, Cat("nomad-bridge lacks ", name), Cat("it is needed to ", purpose));
+  }
+}
+
+// Runs `probe` and says its failure as STATUS does.
+template <typename Probe>
+void Require(const std::string& what, Probe probe) {
+  try {
+    probe();
+  } catch (const Error& error) {
+    throw Error(Code::kUnavailable, what, error.what());
+  }
+}
+
+void RequireWritable(const std::string& folder) {
+  EnsureFolder(folder);
+  const std::string probe = Cat(folder, "/.nomad-bridge-status");
+  ReplaceFile(probe, "");
+  EnsureFileGone(probe);
+}
+
+}  // namespace
+
+// A full pool is no reason: Nomad asks before every DEL, too, and would then never run it.
+void Status(const Request& request, const Name& name) {
+  const Whereabouts whereabouts = FindWhereabouts(request.config, name.defaults);
+  RequireCapability(CAP_NET_ADMIN, "CAP_NET_ADMIN", "make links and rules");
+  RequireCapability(CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "enter network namespaces");
+  Require("the kernel has no nf_tables for us", [] {
+    Host host = Host::Open();
+    static_cast<void>(host.nft.Generation());
+  });
+  Require("records cannot be written", [] { RequireWritable(Records::Folder()); });
+  Require("the key 'ipam.dataDir' names a folder that cannot be written", [&] {
+    RequireWritable(whereabouts.data_dir);
+  });
+}
+
+}  // namespace nomad_bridge
