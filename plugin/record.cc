@@ -19,8 +19,8 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFolder = "/run/nomad-bridge";
-constexpr const char* kLockFile = "/run/nomad-bridge/lock";
-constexpr const char* kTrustFile = "/run/nomad-bridge/generation";
+constexpr const char* kLockFile = "/run/nomad-bridge/.lock";
+constexpr const char* kTrustFile = "/run/nomad-bridge/.generation";
 constexpr std::string_view kSuffix = ".json";
 constexpr std::uint64_t kRulesByte = 0;
 

@@ -3,8 +3,9 @@
 // Shape   /run/nomad-bridge/<network>/<container>@<ifname>.json, one JSON object, written whole before the first change to
 //         the kernel and removed after the last. Where that name would pass 255 bytes the container id is cut and
 //         followed by '~' and a hash.
-//         /run/nomad-bridge/generation    "<boot id> <device> <inode> <generation> <mark bit>": see Trust
-//         /run/nomad-bridge/lock          locked by byte: 0 for the rules, the others for one attachment each
+//         /run/nomad-bridge/.generation   "<boot id> <device> <inode> <generation> <mark bit>": see Trust
+//         /run/nomad-bridge/.lock         locked by byte: 0 for the rules, the others for one attachment each
+//         (a network's name never begins with a dot)
 // Lives   on tmpfs. A record of another boot is void: its namespaces and rules are gone. One of another network namespace
 //         (a second "host" that shares /run) is somebody else's.
 // Errors  kIo; a record that cannot be read counts as absent, with a line on stderr.
