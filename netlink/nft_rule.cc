@@ -1,0 +1,280 @@
+#include "netlink/nft_rule.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_conntrack_common.h>
+#include <linux/netfilter/nf_nat.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/rtnetlink.h>
+
+#include "netlink/handles.h"
+
+namespace nomad_bridge {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+// A number in the CPU's byte order, as the kernel compares marks, ct bits and route types.
+Bytes CpuOrder(std::uint32_t number) {
+  Bytes bytes(sizeof number);
+  std::memcpy(bytes.data(), &number, sizeof number);
+  return bytes;
+}
+
+// Registers are 4-byte slots. The kernel names every fourth one by its older, 16-byte name, and so
+// do nft and we: what we send must compare equal to what it shows.
+constexpr std::uint32_t Register(std::uint32_t slot) {
+  constexpr std::uint32_t kSlotsPerOldRegister = 4;
+  return slot % kSlotsPerOldRegister == 0 ? NFT_REG_1 + slot / kSlotsPerOldRegister
+                                          : NFT_REG32_00 + slot;
+}
+
+constexpr std::uint32_t SlotsOf(Family family) {
+  return family == Family::kIpv4 ? 1 : 4;
+}
+
+}  // namespace
+
+NftRule& NftRule::Add(NftExpression expression) {
+  expressions_.push_back(std::move(expression));
+  return *this;
+}
+
+NftRule& NftRule::LoadMeta(std::uint32_t key, std::uint32_t slot) {
+  return Add({"meta", {{NFTNL_EXPR_META_KEY, key}, {NFTNL_EXPR_META_DREG, Register(slot)}}});
+}
+
+NftRule& NftRule::LookUp(const std::string& set, bool inverted) {
+  NftExpression lookup{
+      "lookup", {{NFTNL_EXPR_LOOKUP_SREG, std::uint32_t{NFT_REG_1}}, {NFTNL_EXPR_LOOKUP_SET, set}}};
+  if (inverted) {
+    lookup.attributes.emplace_back(NFTNL_EXPR_LOOKUP_FLAGS, std::uint32_t{NFT_LOOKUP_F_INV});
+  }
+  return Add(std::move(lookup));
+}
+
+NftRule& NftRule::Compare(bool equal, Bytes bytes) {
+  const std::uint32_t op = equal ? NFT_CMP_EQ : NFT_CMP_NEQ;
+  return Add({"cmp",
+              {{NFTNL_EXPR_CMP_SREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_CMP_OP, op},
+               {NFTNL_EXPR_CMP_DATA, std::move(bytes)}}});
+}
+
+NftRule& NftRule::CompareEqual(Bytes bytes) {
+  return Compare(true, std::move(bytes));
+}
+
+// register = (register & mask) ^ flip
+NftRule& NftRule::Mask(Bytes mask, Bytes flip) {
+  const auto bytes = static_cast<std::uint32_t>(mask.size());
+  return Add({"bitwise",
+              {{NFTNL_EXPR_BITWISE_SREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_BITWISE_DREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_BITWISE_LEN, bytes},
+               {NFTNL_EXPR_BITWISE_MASK, std::move(mask)},
+               {NFTNL_EXPR_BITWISE_XOR, std::move(flip)}}});
+}
+
+NftRule& NftRule::AnyBit(std::uint32_t bits) {
+  return Mask(CpuOrder(bits), CpuOrder(0)).Compare(false, CpuOrder(0));
+}
+
+// [ payload load ... @ network header ]
+NftRule& NftRule::LoadAddress(bool source, std::size_t bytes) {
+  constexpr std::uint32_t kIpv4Source = 12;
+  constexpr std::uint32_t kIpv4Destination = 16;
+  constexpr std::uint32_t kIpv6Source = 8;
+  constexpr std::uint32_t kIpv6Destination = 24;
+  const std::uint32_t ipv4 = source ? kIpv4Source : kIpv4Destination;
+  const std::uint32_t ipv6 = source ? kIpv6Source : kIpv6Destination;
+  return Add({"payload",
+              {{NFTNL_EXPR_PAYLOAD_DREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_PAYLOAD_BASE, std::uint32_t{NFT_PAYLOAD_NETWORK_HEADER}},
+               {NFTNL_EXPR_PAYLOAD_OFFSET, family_ == Family::kIpv4 ? ipv4 : ipv6},
+               {NFTNL_EXPR_PAYLOAD_LEN, static_cast<std::uint32_t>(bytes)}}});
+}
+
+// th dport: the same two bytes in TCP, UDP and SCTP.
+NftRule& NftRule::LoadPort(std::uint32_t slot) {
+  constexpr std::uint32_t kDestinationPort = 2;
+  return Add({"payload",
+              {{NFTNL_EXPR_PAYLOAD_DREG, Register(slot)},
+               {NFTNL_EXPR_PAYLOAD_BASE, std::uint32_t{NFT_PAYLOAD_TRANSPORT_HEADER}},
+               {NFTNL_EXPR_PAYLOAD_OFFSET, kDestinationPort},
+               {NFTNL_EXPR_PAYLOAD_LEN, std::uint32_t{sizeof(std::uint16_t)}}}});
+}
+
+NftRule& NftRule::Verdict(std::uint32_t verdict, const std::string& chain) {
+  NftExpression immediate{
+      "immediate",
+      {{NFTNL_EXPR_IMM_DREG, std::uint32_t{NFT_REG_VERDICT}}, {NFTNL_EXPR_IMM_VERDICT, verdict}}};
+  if (!chain.empty()) {
+    immediate.attributes.emplace_back(NFTNL_EXPR_IMM_CHAIN, chain);
+  }
+  return Add(std::move(immediate));
+}
+
+NftRule& NftRule::IifnameIn(const std::string& set) {
+  return LoadMeta(NFT_META_IIFNAME).LookUp(set);
+}
+
+NftRule& NftRule::OifnameIn(const std::string& set) {
+  return LoadMeta(NFT_META_OIFNAME).LookUp(set);
+}
+
+NftRule& NftRule::OifnameNotIn(const std::string& set) {
+  return LoadMeta(NFT_META_OIFNAME).LookUp(set, true);
+}
+
+NftRule& NftRule::Only(Family family) {
+  family_ = family;
+  const std::uint8_t number = family == Family::kIpv4 ? NFPROTO_IPV4 : NFPROTO_IPV6;
+  return LoadMeta(NFT_META_NFPROTO).CompareEqual({number});
+}
+
+NftRule& NftRule::Ipv4() {
+  return Only(Family::kIpv4);
+}
+NftRule& NftRule::Ipv6() {
+  return Only(Family::kIpv6);
+}
+
+NftRule& NftRule::SaddrIn(const std::string& set) {
+  return LoadAddress(true, SlotsOf(family_) * 4).LookUp(set);
+}
+
+NftRule& NftRule::DaddrIn(const std::string& set) {
+  return LoadAddress(false, SlotsOf(family_) * 4).LookUp(set);
+}
+
+// As nft does it: a prefix of whole bytes is compared alone, any other under a mask.
+NftRule& NftRule::MatchPrefix(bool source, bool equal, const Cidr& prefix) {
+  constexpr int kBitsPerByte = 8;
+  const Ip network = prefix.Network();
+  const auto whole_bytes = static_cast<std::size_t>(prefix.prefix_length / kBitsPerByte);
+  const int odd_bits = prefix.prefix_length % kBitsPerByte;
+  if (odd_bits == 0) {
+    const auto first = network.bytes().first(whole_bytes);
+    return LoadAddress(source, whole_bytes).Compare(equal, {first.begin(), first.end()});
+  }
+  Bytes mask(network.bytes().size());
+  std::fill_n(mask.begin(), whole_bytes, std::uint8_t{0xff});
+  mask[whole_bytes] = static_cast<std::uint8_t>(0xff << (kBitsPerByte - odd_bits));
+  Bytes value(network.bytes().begin(), network.bytes().end());
+  Bytes none(mask.size());
+  return LoadAddress(source, mask.size())
+      .Mask(std::move(mask), std::move(none))
+      .Compare(equal, std::move(value));
+}
+
+NftRule& NftRule::Saddr(const Cidr& prefix) {
+  return MatchPrefix(true, true, prefix);
+}
+NftRule& NftRule::Daddr(const Cidr& prefix) {
+  return MatchPrefix(false, true, prefix);
+}
+NftRule& NftRule::DaddrNot(const Cidr& prefix) {
+  return MatchPrefix(false, false, prefix);
+}
+
+NftRule& NftRule::DaddrIsLocal() {
+  return Add({"fib",
+              {{NFTNL_EXPR_FIB_DREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_FIB_RESULT, std::uint32_t{NFT_FIB_RESULT_ADDRTYPE}},
+               {NFTNL_EXPR_FIB_FLAGS, std::uint32_t{NFTA_FIB_F_DADDR}}}})
+      .CompareEqual(CpuOrder(RTN_LOCAL));
+}
+
+NftRule& NftRule::CtState(std::uint32_t bits) {
+  return Add({"ct",
+              {{NFTNL_EXPR_CT_DREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_CT_KEY, std::uint32_t{NFT_CT_STATE}}}})
+      .AnyBit(bits);
+}
+
+NftRule& NftRule::CtStatusDnat() {
+  return Add({"ct",
+              {{NFTNL_EXPR_CT_DREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_CT_KEY, std::uint32_t{NFT_CT_STATUS}}}})
+      .AnyBit(IPS_DST_NAT);
+}
+
+NftRule& NftRule::SetMarkBit(int bit) {
+  const std::uint32_t mark = std::uint32_t{1} << bit;
+  return LoadMeta(NFT_META_MARK)
+      .Mask(CpuOrder(~mark), CpuOrder(mark))
+      .Add({"meta",
+            {{NFTNL_EXPR_META_KEY, std::uint32_t{NFT_META_MARK}},
+             {NFTNL_EXPR_META_SREG, std::uint32_t{NFT_REG_1}}}});
+}
+
+NftRule& NftRule::MarkBitIsSet(int bit) {
+  const std::uint32_t mark = std::uint32_t{1} << bit;
+  return LoadMeta(NFT_META_MARK).Mask(CpuOrder(mark), CpuOrder(0)).CompareEqual(CpuOrder(mark));
+}
+
+NftRule& NftRule::DnatByPort(const std::string& map) {
+  return LoadMeta(NFT_META_L4PROTO).LoadPort(1).Dnat(map);
+}
+
+NftRule& NftRule::DnatByAddressAndPort(const std::string& map) {
+  const std::uint32_t slots = SlotsOf(family_);
+  return LoadAddress(false, slots * 4)
+      .LoadMeta(NFT_META_L4PROTO, slots)
+      .LoadPort(slots + 1)
+      .Dnat(map);
+}
+
+// Looks the key in register 1 up and translates to what the map holds. Minimum, maximum and flags
+// are spelled out as the kernel shows them, so that our rule and its dump compare equal.
+NftRule& NftRule::Dnat(const std::string& map) {
+  const std::uint32_t address = Register(0);
+  const std::uint32_t port = Register(SlotsOf(family_));
+  const std::uint32_t family = family_ == Family::kIpv4 ? NFPROTO_IPV4 : NFPROTO_IPV6;
+  Add({"lookup",
+       {{NFTNL_EXPR_LOOKUP_SREG, address},
+        {NFTNL_EXPR_LOOKUP_SET, map},
+        {NFTNL_EXPR_LOOKUP_DREG, address}}});
+  return Add({"nat",
+              {{NFTNL_EXPR_NAT_TYPE, std::uint32_t{NFT_NAT_DNAT}},
+               {NFTNL_EXPR_NAT_FAMILY, family},
+               {NFTNL_EXPR_NAT_REG_ADDR_MIN, address},
+               {NFTNL_EXPR_NAT_REG_ADDR_MAX, address},
+               {NFTNL_EXPR_NAT_REG_PROTO_MIN, port},
+               {NFTNL_EXPR_NAT_REG_PROTO_MAX, port},
+               {NFTNL_EXPR_NAT_FLAGS,
+                std::uint32_t{NF_NAT_RANGE_MAP_IPS | NF_NAT_RANGE_PROTO_SPECIFIED}}}});
+}
+
+NftRule& NftRule::Masquerade() {
+  return Add({"masq", {}});
+}
+NftRule& NftRule::Counter() {
+  return Add({"counter", {}});
+}
+NftRule& NftRule::Accept() {
+  return Verdict(NF_ACCEPT);
+}
+NftRule& NftRule::Drop() {
+  return Verdict(NF_DROP);
+}
+
+NftRule& NftRule::Jump(const std::string& chain) {
+  return Verdict(static_cast<std::uint32_t>(NFT_JUMP), chain);
+}
+
+NftRule& NftRule::Goto(const std::string& chain) {
+  return Verdict(static_cast<std::uint32_t>(NFT_GOTO), chain);
+}
+
+NftRule& NftRule::Comment(const std::string& text) {
+  comment_ = text;
+  return *this;
+}
+
+}  // namespace nomad_bridge

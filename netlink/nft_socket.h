@@ -1,0 +1,97 @@
+// nf_tables in one network namespace: reading it, and changing it in one atomic commit.
+//
+// Generation  The kernel counts the changes of a namespace's ruleset. A commit is tied to the
+// generation it was planned on;
+//             if that has passed, nothing happens and the answer says so.
+// Costs       One round trip per call; Elements() and Rules() are dumps, retried by themselves if a
+// change interrupts them. Errors      kKernel: msg says what was tried, details hold the kernel's
+// words and the errno's name. kTryAgain if the kernel
+//             does not answer within base's patience. Absent is an answer.
+// Threads     One at a time per socket. The socket stays in the namespace it was opened in.
+// Source      linux/netfilter/nf_tables.h; NFNL_BATCH_GENID (kernel 4.12); NETLINK_EXT_ACK (4.12).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/file_lock.h"
+#include "netlink/netns.h"
+#include "netlink/nft_batch.h"
+#include "netlink/nft_element.h"
+#include "netlink/nft_table.h"
+
+namespace nomad_bridge {
+
+// A rule as the kernel shows it.
+struct NftKernelRule {
+  std::uint64_t handle = 0;
+  std::vector<std::string>
+      expressions;      // "[ meta load mark => reg 1 ]"; an xt match or target also shows its bytes
+  std::string comment;  // nft's; iptables keeps its own in an xt match until version 1.8.8
+};
+
+// The expressions of `rule` as Rules() would show them, were it in the kernel.
+[[nodiscard]] std::vector<std::string> ExpressionTexts(const NftRule& rule);
+
+// One message of a batch that the kernel would not take.
+struct NftRefusal {
+  std::size_t message = 0;  // index into the batch's messages
+  int error = 0;            // errno
+  std::string details;      // the kernel's words and the errno's name
+};
+
+struct NftReply {
+  bool generation_passed = false;   // somebody else changed the ruleset first
+  std::vector<NftRefusal> refused;  // in the batch's order
+
+  // Everything in the batch is in force; otherwise nothing of it is.
+  [[nodiscard]] bool done() const { return !generation_passed && refused.empty(); }
+};
+
+// The generation that follows: the kernel leaves out 0.
+[[nodiscard]] constexpr std::uint32_t NextGeneration(std::uint32_t generation) {
+  return generation == 0xffffffff ? 1 : generation + 1;
+}
+
+class NftSocket {
+ public:
+  [[nodiscard]] static NftSocket In(const Netns& ns);
+
+  [[nodiscard]] std::uint32_t Generation();
+  // `batch` must not be empty. Throws if the kernel refuses the batch as a whole.
+  [[nodiscard]] NftReply Commit(const NftBatch& batch, std::uint32_t generation);
+
+  [[nodiscard]] bool HasTable(const NftTableId& table);
+  [[nodiscard]] std::optional<NftSet> FindSet(const NftTableId& table, const std::string& name);
+  // Without its rules.
+  [[nodiscard]] std::optional<NftChain> FindChain(const NftTableId& table, const std::string& name);
+  // The element with `like`'s set and key.
+  [[nodiscard]] std::optional<NftElement> FindElement(const NftTableId& table,
+                                                      const NftElement& like);
+  // Empty if there is no such set.
+  [[nodiscard]] std::vector<NftElement> Elements(const NftTableId& table, const std::string& set);
+  // In their order; empty if there is no such chain.
+  [[nodiscard]] std::vector<NftKernelRule> Rules(const NftTableId& table, const std::string& chain);
+
+ private:
+  explicit NftSocket(UniqueFd fd) : fd_(std::move(fd)) {}
+
+  // Raw messages, one behind the other, as they came.
+  using Messages = std::vector<char>;
+
+  // What the kernel answers to one request; nullopt if it says that there is no such thing.
+  [[nodiscard]] std::optional<Messages> Ask(Messages request, const std::string& what);
+  void Send(const Messages& messages, const std::string& what) const;
+  // What has come by `deadline`; may be nothing, if a signal came first.
+  [[nodiscard]] Messages Receive(Deadline deadline, const std::string& what) const;
+
+  UniqueFd fd_;
+  std::uint32_t sequence_ = 0;
+};
+
+}  // namespace nomad_bridge

@@ -1,0 +1,92 @@
+// A table of nf_tables as a plain value: its sets, maps and chains, without their elements.
+//
+// Shapes  Names as nft prints them. Priorities are numbers (dstnat -100, srcnat 100, raw -300,
+// filter 0). Source  nft(8); linux/netfilter/nf_tables.h. NftType's numbers are nft's datatypes
+// (include/datatype.h), which nft
+//         writes into a set so that it can print it again; six bits each in a concatenation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "netlink/nft_element.h"
+#include "netlink/nft_rule.h"
+
+namespace nomad_bridge {
+
+enum class NftFamily : std::uint8_t { kInet = 1, kIp = 2, kIp6 = 10 };  // NFPROTO_*
+
+// "inet", "ip", "ip6".
+[[nodiscard]] std::string Text(NftFamily family);
+
+struct NftTableId {
+  NftFamily family = NftFamily::kInet;
+  std::string name;
+
+  bool operator==(const NftTableId&) const = default;
+};
+
+// "inet nomad-bridge".
+[[nodiscard]] std::string Text(const NftTableId& table);
+
+enum class NftType : std::uint8_t {
+  kIpv4Addr = 7,
+  kIpv6Addr = 8,
+  kInetProto = 12,
+  kInetService = 13,
+  kIfname = 41,
+};
+
+// Bytes of one field: its own, and as padded to registers inside a key.
+[[nodiscard]] std::size_t PaddedBytes(NftType type);
+
+struct NftSet {
+  std::string name;
+  std::vector<NftType> key;   // more than one: a concatenation
+  std::vector<NftType> data;  // empty: a set; else a map
+
+  bool operator==(const NftSet&) const = default;
+};
+
+// The key of `element` as nft prints it: "192.0.2.1 . tcp . 8080".
+[[nodiscard]] std::string KeyText(const NftSet& set, const NftElement& element);
+
+// Where a base chain hangs.
+struct NftHook {
+  std::string type;  // "filter", "nat"
+  enum class Point : std::uint8_t {
+    kPrerouting,
+    kInput,
+    kForward,
+    kOutput,
+    kPostrouting
+  };  // NF_INET_*
+  Point point = Point::kPrerouting;
+  std::int32_t priority = 0;
+
+  bool operator==(const NftHook&) const = default;
+};
+
+struct NftChain {
+  std::string name;
+  std::optional<NftHook> hook;  // nullopt: a chain to jump to; base chains have policy accept
+  std::vector<NftRule> rules;
+
+  bool operator==(const NftChain&) const = default;
+};
+
+struct NftTable {
+  NftTableId id;
+  std::vector<NftSet> sets;
+  std::vector<NftChain> chains;
+
+  // nullptr if there is none of that name.
+  [[nodiscard]] const NftSet* FindSet(const std::string& name) const;
+  // Throws kInternal if there is none: whoever appends rules knows the chains.
+  [[nodiscard]] NftChain& Chain(const std::string& name);
+};
+
+}  // namespace nomad_bridge
