@@ -15,6 +15,9 @@
 #include <libnftnl/set.h>
 #include <libnftnl/table.h>
 #include <libnftnl/udata.h>
+#include <netlink/handlers.h>
+#include <netlink/msg.h>
+#include <netlink/socket.h>
 
 namespace nomad_bridge {
 
@@ -39,5 +42,10 @@ using NftnlRule = Handle<nftnl_rule, nftnl_rule_free>;
 using NftnlExpression = Handle<nftnl_expr, nftnl_expr_free>;
 using NftnlExpressions = Handle<nftnl_expr_iter, nftnl_expr_iter_destroy>;
 using NftnlUserData = Handle<nftnl_udata_buf, nftnl_udata_buf_free>;
+
+// libnl
+using NlSocket = Handle<nl_sock, nl_socket_free>;
+using NlCallbacks = Handle<nl_cb, nl_cb_put>;
+using NlMessage = Handle<nl_msg, nlmsg_free>;  // counts references: nlmsg_get() makes another owner
 
 }  // namespace nomad_bridge

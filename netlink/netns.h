@@ -34,6 +34,8 @@ class Netns {
   [[nodiscard]] static Netns Open(const std::string& path);
   // The same, but nullopt where Open() throws: for DEL, where a namespace that has gone is an answer.
   [[nodiscard]] static std::optional<Netns> Find(const std::string& path);
+  // The namespace that `socket` (any socket of ours) was opened in.
+  [[nodiscard]] static Netns OfSocket(int socket);
 
   [[nodiscard]] const NetnsId& id() const { return id_; }
   [[nodiscard]] int fd() const { return fd_.get(); }

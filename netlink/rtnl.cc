@@ -1,0 +1,39 @@
+#include "netlink/rtnl.h"
+
+#include <cerrno>
+
+#include <linux/if_link.h>
+#include <linux/rtnetlink.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "netlink/rtnl_impl.h"
+
+namespace nomad_bridge {
+
+Rtnl::Rtnl(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Rtnl::Rtnl(Rtnl&&) noexcept = default;
+Rtnl& Rtnl::operator=(Rtnl&&) noexcept = default;
+Rtnl::~Rtnl() = default;
+
+Rtnl Rtnl::In(const Netns& ns) {
+  return Rtnl(std::make_unique<Impl>(NetlinkSocket::In(ns, NETLINK_ROUTE)));
+}
+
+bool Rtnl::IsNetnsAlive(int netns_id) {
+  // A namespace that is being torn down has no number any more.
+  if (netns_id < 0) {
+    return false;
+  }
+  // lo, which is always 1: the kernel looks for it only in a namespace that still has a reference.
+  constexpr int kLoopback = 1;
+  Message question = LinkQuestion(kLoopback);
+  question.PutU32(IFLA_TARGET_NETNSID, static_cast<std::uint32_t>(netns_id));
+  const Answer answer = impl_->socket.Ask(question);
+  if (answer.error != 0 && answer.error != EINVAL) {
+    throw Refusal(Cat("cannot tell whether namespace ", netns_id, " is alive"), answer);
+  }
+  return answer.error == 0;
+}
+
+}  // namespace nomad_bridge

@@ -1,0 +1,116 @@
+#include <algorithm>
+#include <cerrno>
+
+#include <linux/if_addr.h>
+#include <linux/rtnetlink.h>
+#include <sys/socket.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "netlink/rtnl_impl.h"
+
+namespace nomad_bridge {
+namespace {
+
+constexpr int kHostScope = RT_SCOPE_HOST;
+
+unsigned char FamilyOf(const Ip& ip) {
+  return ip.is_ipv4() ? AF_INET : AF_INET6;
+}
+
+Message AddressMessage(int type, int flags, const Link& link, const Cidr& address) {
+  Message message(type, flags);
+  ifaddrmsg head{};
+  head.ifa_family = FamilyOf(address.address);
+  head.ifa_prefixlen = static_cast<unsigned char>(address.prefix_length);
+  head.ifa_index = static_cast<unsigned int>(link.index);
+  // Duplicate address detection would take a second or more, and addresses of ours are unique by
+  // their lease.
+  head.ifa_flags = address.address.is_ipv4() ? 0 : IFA_F_NODAD;
+  head.ifa_scope = address.address.IsLoopback() ? kHostScope : RT_SCOPE_UNIVERSE;
+  message.Head(head);
+  message.PutBytes(IFA_LOCAL, address.address.bytes());
+  message.PutBytes(IFA_ADDRESS, address.address.bytes());
+  return message;
+}
+
+std::optional<Cidr> ReadAddress(const nlmsghdr* message, int index) {
+  const ifaddrmsg* const head = HeadOf<ifaddrmsg>(message);
+  // The kernel narrows the dump to one link only since 4.20, and a dump of all families brings
+  // MCTP's and others too.
+  if (head == nullptr || static_cast<int>(head->ifa_index) != index ||
+      (head->ifa_family != AF_INET && head->ifa_family != AF_INET6)) {
+    return std::nullopt;
+  }
+  const Attributes attributes(message, sizeof(ifaddrmsg));
+  // IFA_ADDRESS is the far end's on a point-to-point link; then IFA_LOCAL is there too.
+  std::span<const std::uint8_t> bytes = attributes.Bytes(IFA_LOCAL);
+  if (bytes.empty()) {
+    bytes = attributes.Bytes(IFA_ADDRESS);
+  }
+  if (bytes.size() != 4 && bytes.size() != 16) {
+    return std::nullopt;
+  }
+  return Cidr{.address = Ip(bytes), .prefix_length = head->ifa_prefixlen};
+}
+
+// Older kernels refuse an IPv6 address with an errno and no words.
+Error AddressRefusal(const std::string& what, const Cidr& address, Answer& answer) {
+  if (!address.address.is_ipv4() && answer.words.empty()) {
+    if (answer.error == EACCES) {
+      answer.words = "IPv6 is disabled on this device";
+    } else if (answer.error == EOPNOTSUPP || answer.error == EAFNOSUPPORT) {
+      answer.words = "this kernel has no IPv6, or has it switched off at boot";
+    }
+  }
+  return Refusal(what, answer);
+}
+
+}  // namespace
+
+std::vector<Cidr> Rtnl::Addresses(const Link& link) {
+  Message question(RTM_GETADDR, NLM_F_DUMP);
+  ifaddrmsg head{};
+  head.ifa_family = AF_UNSPEC;
+  head.ifa_index = static_cast<unsigned int>(link.index);
+  question.Head(head);
+  std::vector<Cidr> addresses;
+  for (const NlMessage& message :
+       impl_->socket.Require(question, Cat("cannot list the addresses of ", Quoted(link.name)))) {
+    if (const std::optional<Cidr> address = ReadAddress(nlmsg_hdr(message.get()), link.index)) {
+      addresses.push_back(*address);
+    }
+  }
+  return addresses;
+}
+
+void Rtnl::EnsureAddress(const Link& link, const Cidr& address) {
+  Message message =
+      AddressMessage(RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, link, address);
+  constexpr int kLastWithBroadcast = 30;
+  if (address.address.is_ipv4() && address.prefix_length <= kLastWithBroadcast) {
+    message.PutBytes(IFA_BROADCAST, address.Last().bytes());
+  }
+  const std::string what = Cat("cannot add ", address, " to ", Quoted(link.name));
+  Answer answer = impl_->socket.Ask(message);
+  if (answer.error == 0) {
+    return;
+  }
+  if (answer.error != EEXIST) {
+    throw AddressRefusal(what, address, answer);
+  }
+  // For IPv6 the same address with another prefix length is "already there" too.
+  const std::vector<Cidr> present = Addresses(link);
+  if (std::find(present.begin(), present.end(), address) == present.end()) {
+    throw Refusal(Cat(what, ": it is there with another prefix length"), answer);
+  }
+}
+
+void Rtnl::EnsureAddressGone(const Link& link, const Cidr& address) {
+  const Answer answer = impl_->socket.Ask(AddressMessage(RTM_DELADDR, NLM_F_ACK, link, address));
+  if (answer.error != 0 && answer.error != EADDRNOTAVAIL && answer.error != ENODEV) {
+    throw Refusal(Cat("cannot remove ", address, " from ", Quoted(link.name)), answer);
+  }
+}
+
+}  // namespace nomad_bridge

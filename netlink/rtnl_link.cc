@@ -1,0 +1,300 @@
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include <linux/if.h>
+#include <linux/if_bridge.h>
+#include <linux/if_link.h>
+#include <linux/rtnetlink.h>
+#include <linux/veth.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "netlink/rtnl_impl.h"
+
+namespace nomad_bridge {
+namespace {
+
+constexpr int kAck = NLM_F_ACK;
+constexpr int kCreate = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
+
+ifinfomsg HeadFor(int index) {
+  ifinfomsg head{};
+  head.ifi_family = AF_UNSPEC;
+  head.ifi_index = index;
+  return head;
+}
+
+// Name, MAC and MTU of a link that is to be made.
+void PutIdentity(Message& message, const std::string& name, const Mac& mac, int mtu) {
+  message.PutText(IFLA_IFNAME, name);
+  message.PutBytes(IFLA_ADDRESS, mac.bytes);
+  if (mtu != 0) {
+    message.PutU32(IFLA_MTU, static_cast<std::uint32_t>(mtu));
+  }
+}
+
+// The whole pair: { host end { LINKINFO { "veth", DATA { PEER { guest end } } } } }.
+Message VethPairMessage(const VethSpec& spec, int guest_fd) {
+  Message message(RTM_NEWLINK, kCreate);
+  ifinfomsg host = HeadFor(0);
+  host.ifi_flags = IFF_UP;
+  host.ifi_change = IFF_UP;
+  message.Head(host);
+  PutIdentity(message, spec.host_name, spec.host_mac, spec.mtu);
+  message.PutU32(IFLA_MASTER, static_cast<std::uint32_t>(spec.bridge));
+  const Nest info(message, IFLA_LINKINFO);
+  message.PutText(IFLA_INFO_KIND, "veth");
+  const Nest data(message, IFLA_INFO_DATA);
+  const Nest peer(message, VETH_INFO_PEER);
+  message.Head(HeadFor(0));
+  // The same MTU on both ends: the kernel would give the guest's its default.
+  PutIdentity(message, spec.guest_name, spec.guest_mac, spec.mtu);
+  message.PutU32(IFLA_NET_NS_FD, static_cast<std::uint32_t>(guest_fd));
+  return message;
+}
+
+// "up, master 5, MTU 1400": what a change would have done, for the error about it.
+std::string Describe(const LinkChange& change) {
+  std::string text;
+  const auto add = [&](const auto&... parts) { text += Cat(text.empty() ? "" : ", ", parts...); };
+  if (change.up) {
+    add(*change.up ? "up" : "down");
+  }
+  if (change.promiscuous) {
+    add("promiscuous mode ", *change.promiscuous ? "on" : "off");
+  }
+  if (change.mac) {
+    add("MAC ", *change.mac);
+  }
+  if (change.mtu) {
+    add("MTU ", *change.mtu);
+  }
+  if (change.master) {
+    add("bridge index ", *change.master);
+  }
+  if (change.alias) {
+    add("alias ", Quoted(*change.alias));
+  }
+  return text;
+}
+
+ifinfomsg HeadFor(int index, const LinkChange& change) {
+  ifinfomsg head = HeadFor(index);
+  const auto flag = [&](const std::optional<bool>& wanted, unsigned int bit) {
+    if (wanted) {
+      head.ifi_change |= bit;
+      head.ifi_flags |= *wanted ? bit : 0;
+    }
+  };
+  flag(change.up, IFF_UP);
+  flag(change.promiscuous, IFF_PROMISC);
+  return head;
+}
+
+Mac ReadMac(std::span<const std::uint8_t> bytes) {
+  Mac mac;
+  if (bytes.size() == mac.bytes.size()) {
+    std::copy(bytes.begin(), bytes.end(), mac.bytes.begin());
+  }
+  return mac;
+}
+
+int ReadIndex(const Attributes& attributes, int attribute) {
+  return static_cast<int>(attributes.U32(attribute).value_or(0));
+}
+
+// A new veth is "unknown" until the kernel has looked at its carrier for the first time; until then
+// it drops what is sent.
+bool IsOperational(const LinkState& state, unsigned int flags) {
+  const bool carries = (flags & IFF_UP) != 0 && (flags & IFF_LOWER_UP) != 0;
+  const bool has_no_state = state.operstate == IF_OPER_UNKNOWN && state.link.kind != "veth";
+  return carries && (state.operstate == IF_OPER_UP || has_no_state);
+}
+
+std::optional<LinkState> Find(NetlinkSocket& socket,
+                              const Message& question,
+                              const std::string& what) {
+  const Answer answer = socket.Ask(question);
+  if (answer.error == ENODEV) {
+    return std::nullopt;
+  }
+  if (answer.error != 0) {
+    throw Refusal(Cat("cannot look at ", what), answer);
+  }
+  return ReadLink(nlmsg_hdr(answer.messages.front().get()));
+}
+
+}  // namespace
+
+Message LinkQuestion(int index) {
+  Message question(RTM_GETLINK, 0);
+  question.Head(HeadFor(index));
+  question.PutU32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
+  return question;
+}
+
+LinkState ReadLink(const nlmsghdr* message) {
+  const ifinfomsg* const head = HeadOf<ifinfomsg>(message);
+  if (head == nullptr) {
+    throw Error(Code::kKernel, "the kernel's answer about a link is cut short");
+  }
+  const Attributes attributes(message, sizeof(ifinfomsg));
+  const Attributes info = attributes.Inside(IFLA_LINKINFO);
+  LinkState state;
+  state.link = {
+      .index = head->ifi_index,
+      .name = attributes.Text(IFLA_IFNAME),
+      .kind = info.Text(IFLA_INFO_KIND),
+      .alias = attributes.Text(IFLA_IFALIAS),
+      .mac = ReadMac(attributes.Bytes(IFLA_ADDRESS)),
+      .mtu = ReadIndex(attributes, IFLA_MTU),
+      .up = (head->ifi_flags & IFF_UP) != 0,
+      .promiscuous = (head->ifi_flags & IFF_PROMISC) != 0,
+      .master = ReadIndex(attributes, IFLA_MASTER),
+      .peer = ReadIndex(attributes, IFLA_LINK),
+  };
+  if (const std::optional<std::uint32_t> id = attributes.U32(IFLA_LINK_NETNSID)) {
+    state.link.peer_netns = static_cast<int>(*id);
+  }
+  state.operstate = attributes.U8(IFLA_OPERSTATE).value_or(IF_OPER_UNKNOWN);
+  if (info.Text(IFLA_INFO_SLAVE_KIND) == "bridge") {
+    state.port_state = info.Inside(IFLA_INFO_SLAVE_DATA).U8(IFLA_BRPORT_STATE);
+  }
+  state.link.operational = IsOperational(state, head->ifi_flags);
+  return state;
+}
+
+std::optional<LinkState> FindLinkState(NetlinkSocket& socket, const std::string& name) {
+  Message question = LinkQuestion(0);
+  question.PutText(IFLA_IFNAME, name);
+  return Find(socket, question, Cat("interface ", Quoted(name)));
+}
+
+std::optional<Link> Rtnl::FindLink(const std::string& name) {
+  std::optional<LinkState> state = FindLinkState(impl_->socket, name);
+  return state ? std::optional(std::move(state->link)) : std::nullopt;
+}
+
+std::optional<Link> Rtnl::FindLink(int index) {
+  std::optional<LinkState> state =
+      Find(impl_->socket, LinkQuestion(index), Cat("the interface of index ", index));
+  return state ? std::optional(std::move(state->link)) : std::nullopt;
+}
+
+std::vector<Rtnl::Port> Rtnl::Ports(int bridge) {
+  // In the bridge family the kernel describes ports only, in a few words each.
+  Message question(RTM_GETLINK, NLM_F_DUMP);
+  ifinfomsg head{};
+  head.ifi_family = AF_BRIDGE;
+  question.Head(head);
+  std::vector<Port> ports;
+  for (const NlMessage& message :
+       impl_->socket.Require(question, Cat("cannot list the ports of bridge index ", bridge))) {
+    const ifinfomsg* const port = HeadOf<ifinfomsg>(nlmsg_hdr(message.get()));
+    const Attributes attributes(nlmsg_hdr(message.get()), sizeof(ifinfomsg));
+    if (port != nullptr && port->ifi_index != bridge &&
+        ReadIndex(attributes, IFLA_MASTER) == bridge) {
+      ports.push_back({.index = port->ifi_index, .name = attributes.Text(IFLA_IFNAME)});
+    }
+  }
+  return ports;
+}
+
+bool Rtnl::CreateBridge(const std::string& name, const Mac& mac, int mtu) {
+  Message message(RTM_NEWLINK, kCreate);
+  message.Head(HeadFor(0));
+  // A MAC given at birth counts as set by an administrator: the bridge then does not take on its
+  // ports' lowest.
+  PutIdentity(message, name, mac, mtu);
+  {
+    const Nest info(message, IFLA_LINKINFO);
+    message.PutText(IFLA_INFO_KIND, "bridge");
+  }
+  const Answer answer = impl_->socket.Ask(message);
+  if (answer.error != 0 && answer.error != EEXIST) {
+    throw Refusal(Cat("cannot create bridge ", Quoted(name)), answer);
+  }
+  return answer.error == 0;
+}
+
+void Rtnl::CreateVeth(const VethSpec& spec, const Netns& guest) {
+  const Answer answer = impl_->socket.Ask(VethPairMessage(spec, guest.fd()));
+  if (answer.error == 0) {
+    return;
+  }
+  const std::string what =
+      Cat("cannot create veth pair ", Quoted(spec.host_name), " - ", Quoted(spec.guest_name));
+  if (answer.error == EEXIST) {
+    // The kernel does not say at which end.
+    const bool on_host = FindLink(spec.host_name).has_value();
+    throw Error(Code::kConflict,
+                what,
+                on_host ? Cat("the host has an interface ", Quoted(spec.host_name), " already")
+                        : Cat("the guest has an interface ", Quoted(spec.guest_name), " already"));
+  }
+  if (answer.error == EXFULL) {
+    const std::optional<Link> bridge = FindLink(spec.bridge);
+    throw Error(Code::kKernel,
+                what,
+                Cat("bridge ",
+                    Quoted(bridge ? bridge->name : ""),
+                    " already has 1,023 ports, the kernel's limit (EXFULL)"));
+  }
+  throw Refusal(what, answer);
+}
+
+void Rtnl::Change(const Link& link, const LinkChange& change) {
+  const std::string wanted = Describe(change);
+  if (wanted.empty()) {
+    return;
+  }
+  Message message(RTM_SETLINK, kAck);
+  message.Head(HeadFor(link.index, change));
+  if (change.mac) {
+    message.PutBytes(IFLA_ADDRESS, change.mac->bytes);
+  }
+  if (change.mtu) {
+    message.PutU32(IFLA_MTU, static_cast<std::uint32_t>(*change.mtu));
+  }
+  if (change.master) {
+    message.PutU32(IFLA_MASTER, static_cast<std::uint32_t>(*change.master));
+  }
+  if (change.alias) {
+    // Without a final zero, which would count as the 256th byte of a full one.
+    const std::span alias(change.alias->data(), change.alias->size());
+    message.PutBytes(
+        IFLA_IFALIAS,
+        {static_cast<const std::uint8_t*>(static_cast<const void*>(alias.data())), alias.size()});
+  }
+  impl_->socket.Require(message, Cat("cannot set interface ", Quoted(link.name), ": ", wanted));
+}
+
+void Rtnl::SetPortFlags(const Link& port, const PortFlags& flags) {
+  Message message(RTM_SETLINK, kAck);
+  ifinfomsg head = HeadFor(port.index);
+  head.ifi_family = AF_BRIDGE;
+  message.Head(head);
+  {
+    const Nest info(message, IFLA_PROTINFO);
+    message.PutU8(IFLA_BRPORT_MODE, flags.hairpin ? 1 : 0);
+  }
+  impl_->socket.Require(message,
+                        Cat("cannot turn hairpin mode ",
+                            flags.hairpin ? "on" : "off",
+                            " for bridge port ",
+                            Quoted(port.name)));
+}
+
+void Rtnl::EnsureLinkGone(const std::string& name) {
+  Message message(RTM_DELLINK, kAck);
+  message.Head(HeadFor(0));
+  message.PutText(IFLA_IFNAME, name);
+  const Answer answer = impl_->socket.Ask(message);
+  if (answer.error != 0 && answer.error != ENODEV) {
+    throw Refusal(Cat("cannot delete interface ", Quoted(name)), answer);
+  }
+}
+
+}  // namespace nomad_bridge

@@ -1,0 +1,141 @@
+#include <cerrno>
+#include <cstring>
+
+#include <linux/rtnetlink.h>
+#include <sys/socket.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "netlink/rtnl_impl.h"
+
+namespace nomad_bridge {
+namespace {
+
+int ScopeOf(const Route& route) {
+  return route.scope.value_or(route.gateway ? RT_SCOPE_UNIVERSE : RT_SCOPE_LINK);
+}
+
+rtmsg HeadFor(const Route& route) {
+  rtmsg head{};
+  head.rtm_family = route.destination.address.is_ipv4() ? AF_INET : AF_INET6;
+  head.rtm_dst_len = static_cast<unsigned char>(route.destination.prefix_length);
+  head.rtm_table = RT_TABLE_UNSPEC;
+  head.rtm_protocol = RTPROT_STATIC;
+  head.rtm_scope = static_cast<unsigned char>(ScopeOf(route));
+  head.rtm_type = RTN_UNICAST;
+  return head;
+}
+
+void PutMetrics(Message& message, const Route& route) {
+  if (route.mtu == 0 && route.advmss == 0) {
+    return;
+  }
+  const Nest metrics(message, RTA_METRICS);
+  if (route.mtu != 0) {
+    message.PutU32(RTAX_MTU, static_cast<std::uint32_t>(route.mtu));
+  }
+  if (route.advmss != 0) {
+    message.PutU32(RTAX_ADVMSS, static_cast<std::uint32_t>(route.advmss));
+  }
+}
+
+std::optional<Ip> ReadIp(std::span<const std::uint8_t> bytes) {
+  return bytes.size() == 4 || bytes.size() == 16 ? std::optional(Ip(bytes)) : std::nullopt;
+}
+
+// A route with one next hop out of one link; the gateway is still to be filled in.
+Route ReadCommon(const rtmsg& head, const Attributes& attributes) {
+  const Ip any = Ip::Parse(head.rtm_family == AF_INET ? "0.0.0.0" : "::").value_or(Ip());
+  const Attributes metrics = attributes.Inside(RTA_METRICS);
+  return {
+      .destination = {.address = ReadIp(attributes.Bytes(RTA_DST)).value_or(any),
+                      .prefix_length = head.rtm_dst_len},
+      .mtu = static_cast<int>(metrics.U32(RTAX_MTU).value_or(0)),
+      .advmss = static_cast<int>(metrics.U32(RTAX_ADVMSS).value_or(0)),
+      .priority = attributes.U32(RTA_PRIORITY).value_or(0),
+      .table = attributes.U32(RTA_TABLE).value_or(head.rtm_table),
+      .scope = head.rtm_scope,
+  };
+}
+
+// The next hops of a multipath route that go out of link `index`.
+std::vector<Attributes> HopsOut(std::span<const std::uint8_t> bytes, int index) {
+  std::vector<Attributes> hops;
+  rtnexthop hop{};
+  while (bytes.size() >= sizeof(hop)) {
+    std::memcpy(&hop, bytes.data(), sizeof(hop));
+    if (hop.rtnh_len < sizeof(hop) || hop.rtnh_len > bytes.size()) {
+      break;
+    }
+    if (hop.rtnh_ifindex == index) {
+      hops.push_back(Attributes::Of(bytes.subspan(sizeof(hop), hop.rtnh_len - sizeof(hop))));
+    }
+    const std::size_t aligned = NLMSG_ALIGN(hop.rtnh_len);
+    bytes = bytes.subspan(std::min(aligned, bytes.size()));
+  }
+  return hops;
+}
+
+void ReadRoutes(const nlmsghdr* message, int index, std::vector<Route>& routes) {
+  const rtmsg* const head = HeadOf<rtmsg>(message);
+  if (head == nullptr || head->rtm_type != RTN_UNICAST ||
+      (head->rtm_family != AF_INET && head->rtm_family != AF_INET6)) {
+    return;
+  }
+  const Attributes attributes(message, sizeof(rtmsg));
+  std::vector<Attributes> hops = HopsOut(attributes.Bytes(RTA_MULTIPATH), index);
+  if (static_cast<int>(attributes.U32(RTA_OIF).value_or(0)) == index) {
+    hops.push_back(attributes);
+  }
+  for (const Attributes& hop : hops) {
+    Route route = ReadCommon(*head, attributes);
+    route.gateway = ReadIp(hop.Bytes(RTA_GATEWAY));
+    routes.push_back(std::move(route));
+  }
+}
+
+}  // namespace
+
+void Rtnl::EnsureRoute(const Link& link, const Route& route) {
+  // Neither EXCL nor REPLACE: an identical route is then the only EEXIST, and nobody else's route
+  // is touched.
+  Message message(RTM_NEWROUTE, NLM_F_ACK | NLM_F_CREATE);
+  message.Head(HeadFor(route));
+  if (route.destination.prefix_length > 0) {
+    message.PutBytes(RTA_DST, route.destination.Network().bytes());
+  }
+  if (route.gateway) {
+    message.PutBytes(RTA_GATEWAY, route.gateway->bytes());
+  }
+  message.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
+  message.PutU32(RTA_TABLE, route.table.value_or(RT_TABLE_MAIN));
+  if (route.priority != 0) {
+    message.PutU32(RTA_PRIORITY, route.priority);
+  }
+  PutMetrics(message, route);
+  const Answer answer = impl_->socket.Ask(message);
+  if (answer.error != 0 && answer.error != EEXIST) {
+    throw Refusal(Cat("cannot add a route to ",
+                      route.destination,
+                      route.gateway ? Cat(" via ", *route.gateway) : "",
+                      " out of ",
+                      Quoted(link.name)),
+                  answer);
+  }
+}
+
+std::vector<Route> Rtnl::Routes(const Link& link) {
+  Message question(RTM_GETROUTE, NLM_F_DUMP);
+  rtmsg head{};
+  head.rtm_family = AF_UNSPEC;
+  question.Head(head);
+  question.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
+  std::vector<Route> routes;
+  for (const NlMessage& message :
+       impl_->socket.Require(question, Cat("cannot list the routes out of ", Quoted(link.name)))) {
+    ReadRoutes(nlmsg_hdr(message.get()), link.index, routes);
+  }
+  return routes;
+}
+
+}  // namespace nomad_bridge
