@@ -66,7 +66,8 @@ std::string ReadAll(int fd, const std::string& name, std::size_t max_bytes) {
     }
     content.append(buffer.data(), static_cast<std::size_t>(got));
     if (content.size() > max_bytes) {
-      throw Error(Code::kIo, Cat("cannot read ", Quoted(name)), Cat("longer than ", max_bytes, " bytes"));
+      throw Error(
+          Code::kIo, Cat("cannot read ", Quoted(name)), Cat("longer than ", max_bytes, " bytes"));
     }
   }
 }

@@ -57,7 +57,10 @@ void Wait(const std::function<int()>& lock, const std::string& path, const std::
     if (std::chrono::steady_clock::now() >= deadline) {
       throw Error(Code::kTryAgain,
                   Cat("cannot get hold of ", what),
-                  Cat("another process has held the lock ", Quoted(path), " for more than ", kPatience.count(),
+                  Cat("another process has held the lock ",
+                      Quoted(path),
+                      " for more than ",
+                      kPatience.count(),
                       " s"));
     }
   }

@@ -43,7 +43,8 @@ class RangeLock {
                                       std::uint64_t byte,
                                       const std::string& what);
   // nullopt if somebody else holds it now.
-  [[nodiscard]] static std::optional<RangeLock> TryTake(const std::string& path, std::uint64_t byte);
+  [[nodiscard]] static std::optional<RangeLock> TryTake(const std::string& path,
+                                                        std::uint64_t byte);
 
  private:
   explicit RangeLock(UniqueFd fd) : fd_(std::move(fd)) {}

@@ -45,7 +45,8 @@ std::array<std::uint8_t, 4> FourBytes(std::uint64_t value) {
 
 Ip::Ip(std::span<const std::uint8_t> bytes) {
   assert(bytes.size() == kIpv4Bytes || bytes.size() == kIpv6Bytes);
-  if (bytes.size() == kIpv6Bytes && std::equal(kMappedPrefix.begin(), kMappedPrefix.end(), bytes.begin())) {
+  if (bytes.size() == kIpv6Bytes &&
+      std::equal(kMappedPrefix.begin(), kMappedPrefix.end(), bytes.begin())) {
     bytes = bytes.last(kIpv4Bytes);
   }
   family_ = bytes.size() == kIpv4Bytes ? Family::kIpv4 : Family::kIpv6;
@@ -81,7 +82,9 @@ bool Ip::IsUnspecified() const {
   return std::all_of(bytes().begin(), bytes().end(), [](std::uint8_t byte) { return byte == 0; });
 }
 
-bool Ip::IsMulticast() const { return is_ipv4() ? (bytes_[0] & 0xf0) == 0xe0 : bytes_[0] == 0xff; }
+bool Ip::IsMulticast() const {
+  return is_ipv4() ? (bytes_[0] & 0xf0) == 0xe0 : bytes_[0] == 0xff;
+}
 
 bool Ip::IsLoopback() const {
   return is_ipv4() ? bytes_[0] == 127 : Text() == "::1";
@@ -113,16 +116,21 @@ std::optional<Cidr> Cidr::Parse(std::string_view text) {
   const std::string_view digits = text.substr(slash + 1);
   int length = -1;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), length);
-  const bool whole = error == std::errc() && end == digits.data() + digits.size() && digits[0] != '-';
+  const bool whole =
+      error == std::errc() && end == digits.data() + digits.size() && digits[0] != '-';
   if (!ip || !whole || length > ip->bits()) {
     return std::nullopt;
   }
   return Cidr{*ip, length};
 }
 
-Ip Cidr::Network() const { return WithHostBits(address, prefix_length, false); }
+Ip Cidr::Network() const {
+  return WithHostBits(address, prefix_length, false);
+}
 
-Ip Cidr::Last() const { return WithHostBits(address, prefix_length, true); }
+Ip Cidr::Last() const {
+  return WithHostBits(address, prefix_length, true);
+}
 
 bool Cidr::Contains(const Ip& ip) const {
   return ip.family() == address.family() && ip >= Network() && ip <= Last();
@@ -132,7 +140,9 @@ bool Cidr::Overlaps(const Cidr& other) const {
   return Contains(other.Network()) || other.Contains(Network());
 }
 
-std::string Cidr::Text() const { return Cat(address, '/', prefix_length); }
+std::string Cidr::Text() const {
+  return Cat(address, '/', prefix_length);
+}
 
 std::optional<Mac> Mac::Parse(std::string_view text) {
   constexpr std::size_t kTextLength = 17;
@@ -158,7 +168,9 @@ Mac Mac::For(const Ip& ip) {
   return Local(0x59, FourBytes(StableHash(ip.Text())));
 }
 
-Mac Mac::ForName(std::string_view name) { return Local(0x5a, FourBytes(StableHash(name))); }
+Mac Mac::ForName(std::string_view name) {
+  return Local(0x5a, FourBytes(StableHash(name)));
+}
 
 std::string Mac::Text() const {
   std::string text;
@@ -169,8 +181,14 @@ std::string Mac::Text() const {
   return text;
 }
 
-std::ostream& operator<<(std::ostream& out, const Ip& ip) { return out << ip.Text(); }
-std::ostream& operator<<(std::ostream& out, const Cidr& cidr) { return out << cidr.Text(); }
-std::ostream& operator<<(std::ostream& out, const Mac& mac) { return out << mac.Text(); }
+std::ostream& operator<<(std::ostream& out, const Ip& ip) {
+  return out << ip.Text();
+}
+std::ostream& operator<<(std::ostream& out, const Cidr& cidr) {
+  return out << cidr.Text();
+}
+std::ostream& operator<<(std::ostream& out, const Mac& mac) {
+  return out << mac.Text();
+}
 
 }  // namespace nomad_bridge

@@ -5,7 +5,9 @@
 namespace nomad_bridge {
 namespace {
 
-constexpr bool IsContinuation(unsigned char byte) { return (byte & 0xc0) == 0x80; }
+constexpr bool IsContinuation(unsigned char byte) {
+  return (byte & 0xc0) == 0x80;
+}
 
 // Length in bytes of the well-formed character at the start of `text`, or 0.
 std::size_t CharacterLength(std::string_view text) {
@@ -35,7 +37,9 @@ std::size_t CharacterLength(std::string_view text) {
 
 }  // namespace
 
-std::string Quoted(std::string_view text) { return Cat('\'', text, '\''); }
+std::string Quoted(std::string_view text) {
+  return Cat('\'', text, '\'');
+}
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
@@ -62,7 +66,8 @@ std::string Printable(std::string_view text) {
   while (!text.empty()) {
     const std::size_t length = CharacterLength(text);
     const auto first = static_cast<unsigned char>(text[0]);
-    const bool c1_control = length == 2 && first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0;
+    const bool c1_control =
+        length == 2 && first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0;
     if (length == 0) {
       safe += '?';
     } else if (first < 0x20 || first == 0x7f || c1_control) {

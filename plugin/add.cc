@@ -53,7 +53,8 @@ void RemoveEarlier(Host& host,
 }
 
 // The routes of the config, and a default route per family if the network is the way out and no route says so itself.
-std::vector<Route> RoutesOf(const Config& config, const std::vector<ipam::Assignment>& assignments) {
+std::vector<Route> RoutesOf(const Config& config,
+                            const std::vector<ipam::Assignment>& assignments) {
   std::vector<Route> routes = config.ipam.routes;
   if (!config.link.is_default_gateway) {
     return routes;
@@ -74,23 +75,32 @@ std::vector<Route> RoutesOf(const Config& config, const std::vector<ipam::Assign
 // Ours: the addresses, routes and DNS of the guest's interface, which is number 2 of our interfaces.
 Result Plan(const Config& config, const std::vector<ipam::Assignment>& assignments) {
   constexpr int kGuestInterface = 2;
-  Result result{.routes = RoutesOf(config, assignments), .dns = config.dns.empty() ? config.ipam.dns : config.dns};
+  Result result{.routes = RoutesOf(config, assignments),
+                .dns = config.dns.empty() ? config.ipam.dns : config.dns};
   for (const ipam::Assignment& assignment : assignments) {
-    result.ips.push_back(
-        {.interface = kGuestInterface, .address = assignment.address, .gateway = assignment.gateway});
+    result.ips.push_back({.interface = kGuestInterface,
+                          .address = assignment.address,
+                          .gateway = assignment.gateway});
   }
   return result;
 }
 
 // The interfaces in the order that plugins behind us rely on: bridge, host end, guest end.
-std::vector<Interface> Describe(const Link& bridge, const VethPair& veth, const std::string& sandbox) {
+std::vector<Interface> Describe(const Link& bridge,
+                                const VethPair& veth,
+                                const std::string& sandbox) {
   return {{.name = bridge.name, .mac = bridge.mac.Text(), .mtu = bridge.mtu},
           {.name = veth.host.name, .mac = veth.host.mac.Text(), .mtu = veth.host.mtu},
-          {.name = veth.guest.name, .mac = veth.guest.mac.Text(), .mtu = veth.guest.mtu, .sandbox = sandbox}};
+          {.name = veth.guest.name,
+           .mac = veth.guest.mac.Text(),
+           .mtu = veth.guest.mtu,
+           .sandbox = sandbox}};
 }
 
 void Print(const Result& result, const Request& request, std::ostream& out) {
-  out << ToJson(result, request.cni_version).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+  out << ToJson(result, request.cni_version)
+             .dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
+      << std::endl;
   if (!out) {
     throw Error(Code::kIo, "cannot write the result to stdout");
   }
@@ -122,7 +132,8 @@ void Add(const Request& request, const Name& name, std::ostream& out) {
   MendPorts(host, bridge, request.who.network);
 
   const VethPair veth = MakeVeth(host, guest_ns, guest, bridge, record, config.link);
-  undo.Then("delete the veth pair", [&host, who = request.who] { EnsureLinkGone(host, who, true); });
+  undo.Then("delete the veth pair",
+            [&host, who = request.who] { EnsureLinkGone(host, who, true); });
   Result result = Plan(config, assignments);
   BringUpLoopback(guest);
   ConfigureGuest(host, guest_ns, guest, veth, result);

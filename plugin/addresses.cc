@@ -12,7 +12,9 @@
 namespace nomad_bridge {
 namespace {
 
-ipam::Holder HolderOf(const Attachment& who) { return {who.container_id, who.ifname}; }
+ipam::Holder HolderOf(const Attachment& who) {
+  return {who.container_id, who.ifname};
+}
 
 std::vector<Ip> AddressesOf(const Record& record) {
   std::vector<Ip> addresses;
@@ -42,11 +44,15 @@ bool RestoreLostLease(Host& host,
                       const std::vector<ipam::Assignment>& assignments,
                       const Attachment& who) {
   for (const ipam::Assignment& assignment : assignments) {
-    const std::optional<NftElement> member = firewall::FindMember(host.nft, assignment.address.address);
-    const std::optional<Record> owner = member ? host.records.FindOwner(member->owner()) : std::nullopt;
+    const std::optional<NftElement> member =
+        firewall::FindMember(host.nft, assignment.address.address);
+    const std::optional<Record> owner =
+        member ? host.records.FindOwner(member->owner()) : std::nullopt;
     if (owner && owner->who != who && owner->who.network == who.network && IsAlive(host, *owner) &&
         store.Reserve(assignment.address.address, HolderOf(owner->who))) {
-      Say("put back the lost lease of ", assignment.address.address, " for container ",
+      Say("put back the lost lease of ",
+          assignment.address.address,
+          " for container ",
           Quoted(owner->who.container_id));
       return true;
     }
@@ -54,7 +60,9 @@ bool RestoreLostLease(Host& host,
   return false;
 }
 
-std::optional<ipam::Holder> FindHolder(const IpamConfig& config, const std::string& network, const Ip& address) {
+std::optional<ipam::Holder> FindHolder(const IpamConfig& config,
+                                       const std::string& network,
+                                       const Ip& address) {
   const std::optional<ipam::Store> store = ipam::Store::Find(config.data_dir, network);
   return store ? store->HolderOf(address) : std::nullopt;
 }
@@ -69,9 +77,15 @@ void RequireFree(Host& host, const IpamConfig& config, const Ip& address, const 
   if (!BuryIfDead(host, owner)) {
     const std::optional<Record> record = host.records.Find(owner);
     throw Error(Code::kConflict,
-                Cat("address ", address, " is taken by ",
+                Cat("address ",
+                    address,
+                    " is taken by ",
                     NameOwner(record ? record->labels : Labels{}, owner.container_id)),
-                Cat("network ", Quoted(owner.network), ", container ", Quoted(owner.container_id), ", interface ",
+                Cat("network ",
+                    Quoted(owner.network),
+                    ", container ",
+                    Quoted(owner.container_id),
+                    ", interface ",
                     Quoted(owner.ifname)));
   }
 }
@@ -81,7 +95,10 @@ struct Acquired {
   std::optional<std::size_t> full_set;
 };
 
-Acquired TryAcquire(Host& host, const Config& config, Record& record, const std::optional<Record>& earlier) {
+Acquired TryAcquire(Host& host,
+                    const Config& config,
+                    Record& record,
+                    const std::optional<Record>& earlier) {
   ipam::Store store = ipam::Store::Open(config.ipam.data_dir, record.who.network);
   const ipam::Wishes wishes{.requested = config.ipam.requested,
                             .previous = earlier ? AddressesOf(*earlier) : std::vector<Ip>{},
@@ -141,8 +158,10 @@ std::vector<ipam::Assignment> AcquireAddresses(Host& host,
   if (acquired.full_set) {
     throw Error(Code::kPoolExhausted,
                 Cat("no free address in network ", Quoted(record.who.network)),
-                Cat("every address of ", Describe(config.ipam.ranges[*acquired.full_set]),
-                    " is leased in ", Quoted(Cat(config.ipam.data_dir, '/', record.who.network)),
+                Cat("every address of ",
+                    Describe(config.ipam.ranges[*acquired.full_set]),
+                    " is leased in ",
+                    Quoted(Cat(config.ipam.data_dir, '/', record.who.network)),
                     ", and none of them to a container that is gone"));
   }
   if (earlier) {
@@ -169,7 +188,8 @@ void ReleaseAddressesOf(const Attachment& who, const std::string& data_dir) {
   }
   for (const ipam::Lease& lease : store->Leases()) {
     const bool whole_container = lease.holder.ifname.empty();
-    if (lease.holder.container_id == who.container_id && (whole_container || lease.holder.ifname == who.ifname)) {
+    if (lease.holder.container_id == who.container_id &&
+        (whole_container || lease.holder.ifname == who.ifname)) {
       store->Release(lease.address, lease.holder);
     }
   }

@@ -13,15 +13,25 @@ Record RequireRecord(const Host& host, const Attachment& who, const Netns& guest
   std::optional<Record> record = host.records.Find(who);
   if (!record) {
     throw Error(Code::kChanged,
-                Cat("container ", Quoted(who.container_id), " has no attachment ", Quoted(who.ifname), " to network ",
+                Cat("container ",
+                    Quoted(who.container_id),
+                    " has no attachment ",
+                    Quoted(who.ifname),
+                    " to network ",
                     Quoted(who.network)),
-                "nomad-bridge has no record of it: it was never added, removed, or added before the last boot");
+                "nomad-bridge has no record of it: it was never added, removed, or added before "
+                "the last boot");
   }
   if (record->netns != guest_ns.id()) {
-    throw Error(Code::kChanged,
-                Cat("container ", Quoted(who.container_id), " is in another network namespace than at ADD"),
-                Cat("it was added in ", Quoted(record->netns_path), ", inode ", record->netns.inode, ", and now is in ",
-                    guest_ns.id().inode));
+    throw Error(
+        Code::kChanged,
+        Cat("container ", Quoted(who.container_id), " is in another network namespace than at ADD"),
+        Cat("it was added in ",
+            Quoted(record->netns_path),
+            ", inode ",
+            record->netns.inode,
+            ", and now is in ",
+            guest_ns.id().inode));
   }
   return *std::move(record);
 }
@@ -31,7 +41,9 @@ Record RequireRecord(const Host& host, const Attachment& who, const Netns& guest
 void Check(const Request& request, const Name& name) {
   const Config config = ParseConfig(request, name.defaults);
   if (!config.prev_result) {
-    throw Error(Code::kInvalidConfig, "prevResult is missing", "CHECK compares with the result of ADD: it must be given");
+    throw Error(Code::kInvalidConfig,
+                "prevResult is missing",
+                "CHECK compares with the result of ADD: it must be given");
   }
   Host host = Host::Open();
   const Netns guest_ns = OpenGuest(request, host);
@@ -49,7 +61,9 @@ void Check(const Request& request, const Name& name) {
   faults.insert(faults.end(), differences.begin(), differences.end());
   if (!faults.empty()) {
     throw Error(Code::kChanged,
-                Cat("the network of container ", Quoted(request.who.container_id), " is not as ADD left it"),
+                Cat("the network of container ",
+                    Quoted(request.who.container_id),
+                    " is not as ADD left it"),
                 Failures::Join(faults));
   }
 }

@@ -21,8 +21,10 @@ void Del(const Request& request, const Name& name) {
     const Whereabouts whereabouts = FindWhereabouts(request.config, name.defaults);
     failures.Add(TearDownUnrecorded(host, request.who, whereabouts.data_dir));
   }
-  failures.ThrowIfAny(
-      Cat("container ", Quoted(request.who.container_id), " still has parts of its network ", Quoted(request.who.network)));
+  failures.ThrowIfAny(Cat("container ",
+                          Quoted(request.who.container_id),
+                          " still has parts of its network ",
+                          Quoted(request.who.network)));
 }
 
 }  // namespace nomad_bridge

@@ -21,7 +21,9 @@ class Failures {
       list_.push_back(Cat("cannot remove ", what, ": ", error.what()));
     }
   }
-  void Add(const std::vector<std::string>& more) { list_.insert(list_.end(), more.begin(), more.end()); }
+  void Add(const std::vector<std::string>& more) {
+    list_.insert(list_.end(), more.begin(), more.end());
+  }
 
   [[nodiscard]] bool empty() const { return list_.empty(); }
   [[nodiscard]] const std::vector<std::string>& list() const { return list_; }

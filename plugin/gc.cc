@@ -16,7 +16,8 @@ namespace {
 
 // The attachments to keep; nullopt if the request names none at all, which is not the same as an empty list.
 std::optional<std::set<Attachment>> FindValid(const Request& request) {
-  for (const char* const key : {"cni.dev/valid-attachments", "cni.dev/attachments"}) {  // the latter: libcni 1.2
+  for (const char* const key :
+       {"cni.dev/valid-attachments", "cni.dev/attachments"}) {  // the latter: libcni 1.2
     for (const auto& [present, value] : request.config.items()) {
       if (Lower(present) != key) {
         continue;
@@ -59,7 +60,10 @@ std::set<Attachment> FindLeaseholders(const std::string& network, const std::str
 }
 
 // Our ports of the bridge that neither a valid attachment nor any record explains: their records were lost.
-void RemoveStrayLinks(Host& host, const Request& request, const std::string& bridge_name, const std::set<Attachment>& valid) {
+void RemoveStrayLinks(Host& host,
+                      const Request& request,
+                      const std::string& bridge_name,
+                      const std::set<Attachment>& valid) {
   const std::optional<Link> bridge = host.net.FindLink(bridge_name);
   if (!bridge) {
     return;
@@ -72,7 +76,8 @@ void RemoveStrayLinks(Host& host, const Request& request, const std::string& bri
     explained.insert(HostVethName(who));
   }
   for (const Rtnl::Port& port : host.net.Ports(bridge->index)) {
-    const std::optional<Link> link = explained.contains(port.name) ? std::nullopt : host.net.FindLink(port.index);
+    const std::optional<Link> link =
+        explained.contains(port.name) ? std::nullopt : host.net.FindLink(port.index);
     if (link && link->alias.starts_with(Cat("nomad-bridge net=", request.who.network, " id="))) {
       host.net.EnsureLinkGone(port.name);
     }
@@ -109,7 +114,8 @@ void Gc(const Request& request, const Name& name) {
   Failures failures;
   for (const Attachment& who : host.records.List(request.who.network)) {
     if (!valid->contains(who)) {
-      failures.Try(Cat("container ", Quoted(who.container_id)), [&] { RemoveRecorded(host, who, failures); });
+      failures.Try(Cat("container ", Quoted(who.container_id)),
+                   [&] { RemoveRecorded(host, who, failures); });
     }
   }
   for (const Attachment& who : FindLeaseholders(request.who.network, whereabouts.data_dir)) {
@@ -119,7 +125,9 @@ void Gc(const Request& request, const Name& name) {
   }
   failures.Try("stray links", [&] { RemoveStrayLinks(host, request, whereabouts.bridge, *valid); });
   failures.Try("stray rules", [&] { RemoveStrayElements(host); });
-  failures.ThrowIfAny(Cat("network ", Quoted(request.who.network), " still has parts of attachments that are not valid"));
+  failures.ThrowIfAny(Cat("network ",
+                          Quoted(request.who.network),
+                          " still has parts of attachments that are not valid"));
 }
 
 }  // namespace nomad_bridge

@@ -11,7 +11,9 @@ namespace {
 void RequireNotHost(const Request& request, const Host& host, const Netns& netns) {
   if (netns.id() == host.netns.id() && !request.netns_override) {
     throw Error(Code::kInvalidNetns,
-                Cat("CNI_NETNS ", Quoted(request.netns_path), " is the network namespace of the host itself"),
+                Cat("CNI_NETNS ",
+                    Quoted(request.netns_path),
+                    " is the network namespace of the host itself"),
                 "a container needs one of its own; CNI_NETNS_OVERRIDE=1 allows it nevertheless");
   }
 }
@@ -53,14 +55,16 @@ std::string Describe(const Route& route) {
 std::vector<std::string> LinkDifferences(const Link& link, const Interface& expected) {
   std::vector<std::string> found;
   if (link.kind != "veth") {
-    found.push_back(Cat("interface ", Quoted(link.name), " is no veth any more but ", Quoted(link.kind)));
+    found.push_back(
+        Cat("interface ", Quoted(link.name), " is no veth any more but ", Quoted(link.kind)));
   }
   if (!link.up) {
     found.push_back(Cat("interface ", Quoted(link.name), " is down"));
   }
   const std::optional<Mac> mac = Mac::Parse(expected.mac);
   if (mac && *mac != link.mac) {
-    found.push_back(Cat("interface ", Quoted(link.name), " has the MAC ", link.mac, " instead of ", *mac));
+    found.push_back(
+        Cat("interface ", Quoted(link.name), " has the MAC ", link.mac, " instead of ", *mac));
   }
   return found;
 }
@@ -85,7 +89,8 @@ std::vector<std::string> Differences(Rtnl& guest, const Request& request, const 
   const std::string& ifname = request.who.ifname;
   const std::optional<int> index = FindInterface(request, expected);
   if (!index) {
-    return {Cat("prevResult has no interface ", Quoted(ifname), " in ", Quoted(request.netns_path))};
+    return {
+        Cat("prevResult has no interface ", Quoted(ifname), " in ", Quoted(request.netns_path))};
   }
   const std::optional<Link> link = guest.FindLink(ifname);
   if (!link) {
@@ -95,7 +100,8 @@ std::vector<std::string> Differences(Rtnl& guest, const Request& request, const 
       LinkDifferences(*link, expected.interfaces[static_cast<std::size_t>(*index)]);
   const std::vector<Cidr> addresses = guest.Addresses(*link);
   for (const IpConfig& ip : expected.ips) {
-    if (ip.interface == index && !Any(addresses, [&](const Cidr& cidr) { return cidr == ip.address; })) {
+    if (ip.interface == index &&
+        !Any(addresses, [&](const Cidr& cidr) { return cidr == ip.address; })) {
       found.push_back(Cat("address ", ip.address, " is missing on ", Quoted(ifname)));
     }
   }

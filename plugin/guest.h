@@ -21,6 +21,8 @@ void RefuseHostNamespace(const Request& request, const Host& host);
 
 // Every way in which the guest's interface differs from what `expected` (a prevResult, which may hold more than ours) says
 // of it, one phrase each: link, MAC, state, addresses, routes, lo.
-[[nodiscard]] std::vector<std::string> Differences(Rtnl& guest, const Request& request, const Result& expected);
+[[nodiscard]] std::vector<std::string> Differences(Rtnl& guest,
+                                                   const Request& request,
+                                                   const Result& expected);
 
 }  // namespace nomad_bridge

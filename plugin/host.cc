@@ -9,7 +9,10 @@ Host Host::Open() {
   Rtnl net = Rtnl::In(here);
   NftSocket nft = NftSocket::In(here);
   Records records(here.id());
-  return {.netns = std::move(here), .net = std::move(net), .nft = std::move(nft), .records = std::move(records)};
+  return {.netns = std::move(here),
+          .net = std::move(net),
+          .nft = std::move(nft),
+          .records = std::move(records)};
 }
 
 }  // namespace nomad_bridge

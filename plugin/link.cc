@@ -11,12 +11,14 @@
 namespace nomad_bridge {
 namespace {
 
-constexpr int kScopeLink = 253;  // RT_SCOPE_LINK: a destination on the link itself, so without a gateway
+constexpr int kScopeLink =
+    253;  // RT_SCOPE_LINK: a destination on the link itself, so without a gateway
 
 Link RequireLink(Rtnl& net, const std::string& name) {
   std::optional<Link> link = net.FindLink(name);
   if (!link) {
-    throw Error(Code::kKernel, Cat("link ", Quoted(name), " has vanished while it was being set up"));
+    throw Error(Code::kKernel,
+                Cat("link ", Quoted(name), " has vanished while it was being set up"));
   }
   return *std::move(link);
 }
@@ -25,7 +27,8 @@ Link FindOrCreateBridge(Host& host, const LinkConfig& config) {
   std::optional<Link> link = host.net.FindLink(config.bridge);
   if (!link) {
     // False means that another ADD was faster; then it is made all the same.
-    const bool created = host.net.CreateBridge(config.bridge, Mac::ForName(config.bridge), config.mtu);
+    const bool created =
+        host.net.CreateBridge(config.bridge, Mac::ForName(config.bridge), config.mtu);
     link = RequireLink(host.net, config.bridge);
     if (created) {
       EnsureSysctlIfPresent(Cat("net/ipv6/conf/", config.bridge, "/accept_ra"), "0");
@@ -33,8 +36,11 @@ Link FindOrCreateBridge(Host& host, const LinkConfig& config) {
   }
   if (link->kind != "bridge") {
     throw Error(Code::kInvalidConfig,
-                Cat("bridge ", Quoted(config.bridge), " cannot be made: a link of that name exists and is no bridge"),
-                Cat("its kind is ", Quoted(link->kind.empty() ? "physical" : link->kind),
+                Cat("bridge ",
+                    Quoted(config.bridge),
+                    " cannot be made: a link of that name exists and is no bridge"),
+                Cat("its kind is ",
+                    Quoted(link->kind.empty() ? "physical" : link->kind),
                     "; name another with the key 'bridge'"));
   }
   return *std::move(link);
@@ -67,7 +73,10 @@ bool Disturbs(const Cidr& present, const std::vector<Cidr>& gateways) {
   });
 }
 
-void EnsureGateways(Host& host, const Link& bridge, const LinkConfig& config, const std::vector<Cidr>& gateways) {
+void EnsureGateways(Host& host,
+                    const Link& bridge,
+                    const LinkConfig& config,
+                    const std::vector<Cidr>& gateways) {
   const std::vector<Cidr> present = host.net.Addresses(bridge);
   std::optional<std::vector<Cidr>> kept;  // asked for only if something is in the way
   for (const Cidr& cidr : present) {
@@ -81,7 +90,9 @@ void EnsureGateways(Host& host, const Link& bridge, const LinkConfig& config, co
     if (!config.force_address) {
       throw Error(Code::kConflict,
                   Cat("bridge ", Quoted(bridge.name), " already has the address ", cidr),
-                  Cat("this network wants ", gateways.front(), " there; remove it, or set 'forceAddress' to true"));
+                  Cat("this network wants ",
+                      gateways.front(),
+                      " there; remove it, or set 'forceAddress' to true"));
     }
     host.net.EnsureAddressGone(bridge, cidr);
   }
@@ -93,8 +104,9 @@ void EnsureGateways(Host& host, const Link& bridge, const LinkConfig& config, co
 }
 
 bool HasFamily(const std::vector<Cidr>& cidrs, Family family) {
-  return std::any_of(
-      cidrs.begin(), cidrs.end(), [&](const Cidr& cidr) { return cidr.address.family() == family; });
+  return std::any_of(cidrs.begin(), cidrs.end(), [&](const Cidr& cidr) {
+    return cidr.address.family() == family;
+  });
 }
 
 void SwitchOnIpv6(const std::string& link) {
@@ -136,7 +148,8 @@ Link EnsureBridge(Host& host, const LinkConfig& config, const std::vector<Cidr>&
 std::optional<Link> FindHostVeth(Rtnl& host, const Attachment& who, bool recorded) {
   std::optional<Link> link = host.FindLink(HostVethName(who));
   // The alias comes one message after the link: in between only the record says that it is ours.
-  if (link && (IsAliasOf(link->alias, who) || (recorded && link->kind == "veth" && link->alias.empty()))) {
+  if (link &&
+      (IsAliasOf(link->alias, who) || (recorded && link->kind == "veth" && link->alias.empty()))) {
     return link;
   }
   return std::nullopt;
@@ -148,12 +161,13 @@ void RefuseForeignInterface(Host& host, Rtnl& guest, const Attachment& who, bool
     return;
   }
   const std::optional<Link> ours = FindHostVeth(host.net, who, recorded);
-  const bool is_pair =
-      ours && present->kind == "veth" && present->peer == ours->index && ours->peer == present->index;
+  const bool is_pair = ours && present->kind == "veth" && present->peer == ours->index &&
+                       ours->peer == present->index;
   if (!is_pair) {
-    throw Error(Code::kConflict,
-                Cat("interface ", Quoted(who.ifname), " already exists in the container's namespace"),
-                "it was not made by nomad-bridge and is left alone; remove it, or use another CNI_IFNAME");
+    throw Error(
+        Code::kConflict,
+        Cat("interface ", Quoted(who.ifname), " already exists in the container's namespace"),
+        "it was not made by nomad-bridge and is left alone; remove it, or use another CNI_IFNAME");
   }
 }
 
@@ -170,7 +184,8 @@ VethPair MakeVeth(Host& host,
                   const Record& record,
                   const LinkConfig& config) {
   const std::string name = HostVethName(record.who);
-  const Mac derived = record.addresses.empty() ? Mac::ForName(Cat(name, " guest")) : Mac::For(record.addresses[0].address);
+  const Mac derived = record.addresses.empty() ? Mac::ForName(Cat(name, " guest"))
+                                               : Mac::For(record.addresses[0].address);
   host.net.CreateVeth({.host_name = name,
                        .host_mac = Mac::ForName(name),
                        .bridge = bridge.index,
@@ -186,7 +201,11 @@ VethPair MakeVeth(Host& host,
   return {.host = host_end, .guest = RequireLink(guest, record.who.ifname)};
 }
 
-void ConfigureGuest(Host& host, const Netns& guest_ns, Rtnl& guest, const VethPair& veth, const Result& result) {
+void ConfigureGuest(Host& host,
+                    const Netns& guest_ns,
+                    Rtnl& guest,
+                    const VethPair& veth,
+                    const Result& result) {
   std::vector<Cidr> addresses;
   for (const IpConfig& ip : result.ips) {
     addresses.push_back(ip.address);
@@ -199,7 +218,9 @@ void ConfigureGuest(Host& host, const Netns& guest_ns, Rtnl& guest, const VethPa
   }
   if (veth.guest.mac != Mac::For(addresses.front().address)) {
     // A MAC of the user's own choice: neighbours may know the address under another and have to be told.
-    InNetns(guest_ns, [&] { EnsureSysctlIfPresent(Cat("net/ipv4/conf/", veth.guest.name, "/arp_notify"), "1"); });
+    InNetns(guest_ns, [&] {
+      EnsureSysctlIfPresent(Cat("net/ipv4/conf/", veth.guest.name, "/arp_notify"), "1");
+    });
   }
   for (const Cidr& address : addresses) {
     guest.EnsureAddress(veth.guest, address);

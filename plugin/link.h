@@ -16,7 +16,9 @@ namespace nomad_bridge {
 // Makes or adopts the bridge, up, with `gateways` as its addresses (if the network is a gateway at all), and turns on
 // forwarding for their families. Other IPv4 addresses and overlapping IPv6 ones are an error, or removed with
 // forceAddress; those which another living attachment on the same bridge needs stay.
-[[nodiscard]] Link EnsureBridge(Host& host, const LinkConfig& config, const std::vector<Cidr>& gateways);
+[[nodiscard]] Link EnsureBridge(Host& host,
+                                const LinkConfig& config,
+                                const std::vector<Cidr>& gateways);
 
 // The host end of `who`, if it is there and ours by its alias, or by `recorded`: a record names it.
 [[nodiscard]] std::optional<Link> FindHostVeth(Rtnl& host, const Attachment& who, bool recorded);
@@ -33,11 +35,19 @@ struct VethPair {
 };
 
 // Makes the pair of `record`: the host end a port of `bridge`, labelled; the guest end in its namespace, still down.
-[[nodiscard]] VethPair MakeVeth(Host& host, const Netns& guest_ns, Rtnl& guest, const Link& bridge, const Record& record,
+[[nodiscard]] VethPair MakeVeth(Host& host,
+                                const Netns& guest_ns,
+                                Rtnl& guest,
+                                const Link& bridge,
+                                const Record& record,
                                 const LinkConfig& config);
 
 // Addresses, up, routes, as `result` says them for the interface of `link`; waits until the pair carries packets.
-void ConfigureGuest(Host& host, const Netns& guest_ns, Rtnl& guest, const VethPair& veth, const Result& result);
+void ConfigureGuest(Host& host,
+                    const Netns& guest_ns,
+                    Rtnl& guest,
+                    const VethPair& veth,
+                    const Result& result);
 
 // lo up, with the addresses the kernel gives it then.
 void BringUpLoopback(Rtnl& guest);

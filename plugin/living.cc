@@ -68,7 +68,10 @@ bool BuryIfDead(Host& host, const Attachment& who) {
   }
   const std::vector<std::string> failures = TearDown(host, *record);
   if (!failures.empty()) {
-    Say("cannot bury the dead container ", Quoted(who.container_id), ", ignoring: ", Failures::Join(failures));
+    Say("cannot bury the dead container ",
+        Quoted(who.container_id),
+        ", ignoring: ",
+        Failures::Join(failures));
     return false;
   }
   Say("gave back what the dead container ", Quoted(who.container_id), " held");

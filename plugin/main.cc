@@ -66,4 +66,6 @@ int Run(const char* program) {
 }  // namespace
 }  // namespace nomad_bridge
 
-int main(int count, char** arguments) { return nomad_bridge::Run(count > 0 ? arguments[0] : ""); }
+int main(int count, char** arguments) {
+  return nomad_bridge::Run(count > 0 ? arguments[0] : "");
+}

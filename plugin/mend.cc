@@ -24,7 +24,12 @@ void MendPort(Host& host, const Link& bridge, const Attachment& who, const Link&
     host.net.SetPortFlags(veth, {.hairpin = true});
   }
   EnsureLocalhostReaches(*record);
-  Say("mended ", veth.name, " of container ", Quoted(who.container_id), ": it was no port of ", Quoted(bridge.name),
+  Say("mended ",
+      veth.name,
+      " of container ",
+      Quoted(who.container_id),
+      ": it was no port of ",
+      Quoted(bridge.name),
       " any more");
 }
 

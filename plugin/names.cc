@@ -32,11 +32,15 @@ std::string Identity(const Attachment& who) {
   return Cat("nomad-bridge net=", who.network, " id=", who.container_id, " if=", who.ifname);
 }
 
-std::string Cut(std::string_view text, std::size_t max_bytes) { return CutUtf8(Printable(text), max_bytes); }
+std::string Cut(std::string_view text, std::size_t max_bytes) {
+  return CutUtf8(Printable(text), max_bytes);
+}
 
 }  // namespace
 
-bool Name::Does(Part part) const { return std::find(parts.begin(), parts.end(), part) != parts.end(); }
+bool Name::Does(Part part) const {
+  return std::find(parts.begin(), parts.end(), part) != parts.end();
+}
 
 const Name& NameFor(std::string_view program) {
   const std::string_view base = program.substr(program.rfind('/') + 1);
@@ -70,8 +74,13 @@ std::string ElementComment(const Attachment& who, const Labels& labels) {
   const bool is_allocation = removed != others.end();
   others.erase(removed, others.end());
   const std::string text = Describe(others);
-  return Cut(Cat(HostVethName(who), is_allocation ? " alloc=" : " id=", who.container_id, text.empty() ? "" : " ",
-                 text, " net=", who.network),
+  return Cut(Cat(HostVethName(who),
+                 is_allocation ? " alloc=" : " id=",
+                 who.container_id,
+                 text.empty() ? "" : " ",
+                 text,
+                 " net=",
+                 who.network),
              kMaxNftCommentBytes);
 }
 

@@ -34,9 +34,10 @@ std::string BootId() {
 std::string FileName(const Attachment& who) {
   constexpr std::size_t kLongestId = 190;
   constexpr std::size_t kKeptOfId = 150;
-  const std::string id = who.container_id.size() <= kLongestId
-                             ? who.container_id
-                             : Cat(who.container_id.substr(0, kKeptOfId), '~', Hex(StableHash(who.container_id), 16));
+  const std::string id =
+      who.container_id.size() <= kLongestId
+          ? who.container_id
+          : Cat(who.container_id.substr(0, kKeptOfId), '~', Hex(StableHash(who.container_id), 16));
   return Cat(id, '@', who.ifname, kSuffix);
 }
 
@@ -45,9 +46,13 @@ std::uint64_t LockByte(const Attachment& who) {
   return StableHash(Cat(who.network, '/', who.container_id, '@', who.ifname)) | 1;
 }
 
-json ToJson(const NetnsId& id) { return {{"device", id.device}, {"inode", id.inode}}; }
+json ToJson(const NetnsId& id) {
+  return {{"device", id.device}, {"inode", id.inode}};
+}
 
-NetnsId ParseNetnsId(const json& value) { return {value.at("device"), value.at("inode")}; }
+NetnsId ParseNetnsId(const json& value) {
+  return {value.at("device"), value.at("inode")};
+}
 
 json ToJson(const std::vector<Cidr>& cidrs) {
   json texts = json::array();
@@ -80,11 +85,12 @@ json ToJson(const std::vector<portmap::Mapping>& ports) {
 std::vector<portmap::Mapping> ParsePorts(const json& list) {
   std::vector<portmap::Mapping> ports;
   for (const json& port : list) {
-    ports.push_back({.protocol = portmap::ParseProtocol(port.at("protocol").get<std::string>()).value(),
-                     .host_ip = Ip::Parse(port.at("hostIp").get<std::string>()),
-                     .host_port = port.at("hostPort"),
-                     .guest_ip = Ip::Parse(port.at("guestIp").get<std::string>()).value(),
-                     .guest_port = port.at("guestPort")});
+    ports.push_back(
+        {.protocol = portmap::ParseProtocol(port.at("protocol").get<std::string>()).value(),
+         .host_ip = Ip::Parse(port.at("hostIp").get<std::string>()),
+         .host_port = port.at("hostPort"),
+         .guest_ip = Ip::Parse(port.at("guestIp").get<std::string>()).value(),
+         .guest_port = port.at("guestPort")});
   }
   return ports;
 }
@@ -139,7 +145,8 @@ Record ParseRecord(const json& value) {
                 .ip_masq = value.at("ipMasq"),
                 .snat = value.at("snat"),
                 .masq_all = value.at("masqAll"),
-                .policy = {.admin_chain = value.at("adminChain"), .accept_mark_bit = value.at("acceptMarkBit")},
+                .policy = {.admin_chain = value.at("adminChain"),
+                           .accept_mark_bit = value.at("acceptMarkBit")},
                 .ports = ParsePorts(value.at("ports"))};
   record.policy.ipv6 = record.HasIpv6();
   return record;
@@ -198,7 +205,9 @@ void Records::Write(const Record& record) const {
   ReplaceFile(PathOf(record.who), value.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
-void Records::EnsureGone(const Attachment& who) const { EnsureFileGone(PathOf(who)); }
+void Records::EnsureGone(const Attachment& who) const {
+  EnsureFileGone(PathOf(who));
+}
 
 std::vector<Attachment> Records::List(const std::string& network) const {
   if (network.empty()) {
@@ -241,9 +250,10 @@ std::optional<Record> Records::FindOwner(std::string_view owner) const {
 
 RangeLock Records::Lock(const Attachment& who) const {
   EnsureFolder(kFolder);
-  return RangeLock::Take(kLockFile,
-                         LockByte(who),
-                         Cat("interface ", Quoted(who.ifname), " of container ", Quoted(who.container_id)));
+  return RangeLock::Take(
+      kLockFile,
+      LockByte(who),
+      Cat("interface ", Quoted(who.ifname), " of container ", Quoted(who.container_id)));
 }
 
 std::optional<RangeLock> Records::TryLock(const Attachment& who) const {
@@ -271,11 +281,21 @@ std::optional<Records::Trust> Records::FindTrust() const {
 void Records::WriteTrust(const Trust& trust) const {
   EnsureFolder(kFolder);
   ReplaceFile(kTrustFile,
-              Cat(boot_id_, ' ', host_.device, ' ', host_.inode, ' ', trust.generation, ' ', trust.accept_mark_bit,
+              Cat(boot_id_,
+                  ' ',
+                  host_.device,
+                  ' ',
+                  host_.inode,
+                  ' ',
+                  trust.generation,
+                  ' ',
+                  trust.accept_mark_bit,
                   '\n'));
 }
 
-std::string Records::Folder() { return kFolder; }
+std::string Records::Folder() {
+  return kFolder;
+}
 
 std::string Records::PathOf(const Attachment& who) const {
   return Cat(kFolder, '/', who.network, '/', FileName(who));

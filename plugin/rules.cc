@@ -29,11 +29,19 @@ std::optional<std::uint32_t> Generation(const std::optional<Records::Trust>& tru
 // The mark is one bit for the whole node, so networks have to agree on it.
 void RequireSameMarkBit(Host& host, const Record& record) {
   for (const Record& other : LivingOthers(host, record.who)) {
-    if (other.policy.accept_mark_bit != record.policy.accept_mark_bit && other.who.network != record.who.network) {
-      throw Error(Code::kConflict,
-                  Cat("acceptMarkBit is ", record.policy.accept_mark_bit, " in network ", Quoted(record.who.network),
-                      ", but ", other.policy.accept_mark_bit, " in network ", Quoted(other.who.network)),
-                  "the bit is one for the whole node: networks with live allocations must agree on it");
+    if (other.policy.accept_mark_bit != record.policy.accept_mark_bit &&
+        other.who.network != record.who.network) {
+      throw Error(
+          Code::kConflict,
+          Cat("acceptMarkBit is ",
+              record.policy.accept_mark_bit,
+              " in network ",
+              Quoted(record.who.network),
+              ", but ",
+              other.policy.accept_mark_bit,
+              " in network ",
+              Quoted(other.who.network)),
+          "the bit is one for the whole node: networks with live allocations must agree on it");
     }
   }
 }
@@ -51,18 +59,24 @@ std::string DescribeConflict(const firewall::Conflict& conflict) {
   return port.empty() ? "its address" : Cat("host port ", port);
 }
 
-[[noreturn]] void ThrowTaken(const firewall::Conflict& conflict, const std::optional<Record>& owner) {
+[[noreturn]] void ThrowTaken(const firewall::Conflict& conflict,
+                             const std::optional<Record>& owner) {
   const std::string what = Cat(DescribeConflict(conflict), " is taken by ");
   if (!owner) {
     throw Error(Code::kConflict,
                 Cat(what, "an attachment without a record"),
                 Cat("its element in table inet nomad-bridge says: ", conflict.present.comment));
   }
-  throw Error(Code::kConflict,
-              Cat(what, NameOwner(owner->labels, owner->who.container_id)),
-              Cat("network ", Quoted(owner->who.network), ", container ", Quoted(owner->who.container_id),
-                  ", interface ", Quoted(owner->who.ifname),
-                  owner->addresses.empty() ? "" : Cat(", address ", owner->addresses.front().address)));
+  throw Error(
+      Code::kConflict,
+      Cat(what, NameOwner(owner->labels, owner->who.container_id)),
+      Cat("network ",
+          Quoted(owner->who.network),
+          ", container ",
+          Quoted(owner->who.container_id),
+          ", interface ",
+          Quoted(owner->who.ifname),
+          owner->addresses.empty() ? "" : Cat(", address ", owner->addresses.front().address)));
 }
 
 // A dead attachment in the way of ours, kept from any other command while it is taken over.
@@ -92,9 +106,10 @@ std::optional<Dead> RequireDead(Host& host, const firewall::Conflict& conflict) 
 // What the dead hold goes in the same batch, but for what is taken over from them.
 void AddUnwanted(firewall::Change& change, const Record& dead) {
   for (NftElement& element : ElementsOf(dead)) {
-    const bool taken_over = std::any_of(change.wanted.begin(), change.wanted.end(), [&](const NftElement& wanted) {
-      return wanted.set == element.set && wanted.key == element.key;
-    });
+    const bool taken_over =
+        std::any_of(change.wanted.begin(), change.wanted.end(), [&](const NftElement& wanted) {
+          return wanted.set == element.set && wanted.key == element.key;
+        });
     if (!taken_over && !element.comment.empty()) {
       change.unwanted.push_back(std::move(element));
     }
@@ -154,15 +169,17 @@ void MendRules(Host& host, const Record& record) {
 
 void WithdrawRules(Host& host, const std::vector<NftElement>& elements) {
   std::vector<NftElement> owned;
-  std::copy_if(elements.begin(), elements.end(), std::back_inserter(owned), [](const NftElement& element) {
-    return !element.comment.empty();
-  });
+  std::copy_if(
+      elements.begin(), elements.end(), std::back_inserter(owned), [](const NftElement& element) {
+        return !element.comment.empty();
+      });
   if (owned.empty()) {
     return;
   }
   const RangeLock one_at_a_time = host.records.LockRules();
   const std::optional<Records::Trust> trust = host.records.FindTrust();
-  const std::optional<std::uint32_t> generation = firewall::Withdraw(host.nft, owned, Generation(trust));
+  const std::optional<std::uint32_t> generation =
+      firewall::Withdraw(host.nft, owned, Generation(trust));
   SaveTrust(host, generation, trust ? trust->accept_mark_bit : 0);
 }
 
@@ -183,16 +200,19 @@ void ForgetStaleFlows(Host& host, const Record& record) {
   std::vector<UdpPort> ports;
   for (const portmap::Mapping& mapping : record.ports) {
     if (mapping.protocol == portmap::Protocol::kUdp) {
-      ports.push_back({.family = mapping.guest_ip.family(), .address = mapping.host_ip, .port = mapping.host_port});
+      ports.push_back({.family = mapping.guest_ip.family(),
+                       .address = mapping.host_ip,
+                       .port = mapping.host_port});
     }
   }
   ForgetUdpFlows(host.netns, ports);
 }
 
 void EnsureLocalhostReaches(const Record& record) {
-  const bool has_ipv4_port = std::any_of(record.ports.begin(), record.ports.end(), [](const portmap::Mapping& mapping) {
-    return mapping.guest_ip.is_ipv4();
-  });
+  const bool has_ipv4_port =
+      std::any_of(record.ports.begin(), record.ports.end(), [](const portmap::Mapping& mapping) {
+        return mapping.guest_ip.is_ipv4();
+      });
   if (record.snat && has_ipv4_port) {
     EnsureSysctl(Cat("net/ipv4/conf/", record.bridge, "/route_localnet"), "1");
   }

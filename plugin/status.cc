@@ -25,7 +25,8 @@ bool HasCapability(int capability) {
 
 void RequireCapability(int capability, const char* name, const char* purpose) {
   if (!HasCapability(capability)) {
-    throw Error(Code::kUnavailable, Cat("nomad-bridge lacks ", name), Cat("it is needed to ", purpose));
+    throw Error(
+        Code::kUnavailable, Cat("nomad-bridge lacks ", name), Cat("it is needed to ", purpose));
   }
 }
 
@@ -58,9 +59,8 @@ void Status(const Request& request, const Name& name) {
     static_cast<void>(host.nft.Generation());
   });
   Require("records cannot be written", [] { RequireWritable(Records::Folder()); });
-  Require("the key 'ipam.dataDir' names a folder that cannot be written", [&] {
-    RequireWritable(whereabouts.data_dir);
-  });
+  Require("the key 'ipam.dataDir' names a folder that cannot be written",
+          [&] { RequireWritable(whereabouts.data_dir); });
 }
 
 }  // namespace nomad_bridge

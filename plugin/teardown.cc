@@ -19,7 +19,9 @@ std::vector<std::string> TearDown(Host& host, const Record& record) {
   return failures.list();
 }
 
-std::vector<std::string> TearDownUnrecorded(Host& host, const Attachment& who, const std::string& data_dir) {
+std::vector<std::string> TearDownUnrecorded(Host& host,
+                                            const Attachment& who,
+                                            const std::string& data_dir) {
   Failures failures;
   failures.Try("the rules", [&] { WithdrawRules(host, FindRulesOf(host, who)); });
   failures.Try("the link", [&] { EnsureLinkGone(host, who, false); });

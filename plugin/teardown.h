@@ -17,6 +17,8 @@ namespace nomad_bridge {
 
 // Without one (never seen, or lost): the kernel's elements and the link by the name derived from `who`, leases by what
 // their files say.
-[[nodiscard]] std::vector<std::string> TearDownUnrecorded(Host& host, const Attachment& who, const std::string& data_dir);
+[[nodiscard]] std::vector<std::string> TearDownUnrecorded(Host& host,
+                                                          const Attachment& who,
+                                                          const std::string& data_dir);
 
 }  // namespace nomad_bridge

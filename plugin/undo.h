@@ -32,7 +32,9 @@ class Undo {
   }
 
   // `name` completes "cannot ...".
-  void Then(std::string name, std::function<void()> act) { steps_.push_back({std::move(name), std::move(act)}); }
+  void Then(std::string name, std::function<void()> act) {
+    steps_.push_back({std::move(name), std::move(act)});
+  }
   // Everything has succeeded: nothing is taken back.
   void Keep() { steps_.clear(); }
 
