@@ -1,8 +1,11 @@
 // CNI_ARGS: "IgnoreUnknown=true;NOMAD_JOB_ID=billing;...".
 //
-// Shapes  Pairs between ';', key and value around the *first* '=' (Nomad's values may hold more of them; the reference plugins
-//         refuse those). Keys in any letter case. Of duplicates the last wins. Empty text is no arguments.
-// Errors  kInvalidEnvironment naming CNI_ARGS and the pair: a pair without '=' or without a key, a bad IP or MAC, a bad
+// Shapes  Pairs between ';', key and value around the *first* '=' (Nomad's values may hold more of
+// them; the reference plugins
+//         refuse those). Keys in any letter case. Of duplicates the last wins. Empty text is no
+//         arguments.
+// Errors  kInvalidEnvironment naming CNI_ARGS and the pair: a pair without '=' or without a key, a
+// bad IP or MAC, a bad
 //         IgnoreUnknown, a key nobody knows unless IgnoreUnknown is 1 or true.
 // Source  CNI conventions; Go's pkg/types/args.go; nomad/client networking_cni.go.
 #pragma once

@@ -28,7 +28,8 @@ namespace nomad_bridge {
 struct Defaults {
   std::string bridge;
   std::string data_dir;
-  std::string subnet;  // of the one range, if the config has neither ranges nor subnet; empty: ranges are required
+  std::string
+      subnet;  // of the one range, if the config has neither ranges nor subnet; empty: ranges are required
   std::string admin_chain;
   bool is_gateway = false;
   bool is_default_gateway = false;  // unless ipam.routes is there: then the routes say it
@@ -52,8 +53,9 @@ struct IpamConfig {
   std::string data_dir;
   std::vector<ipam::RangeSet> ranges;
   std::vector<Route> routes;
-  Dns dns;                    // from resolvConf
-  std::vector<Ip> requested;  // CNI_ARGS IP, args.cni.ips, runtimeConfig.ips, in this order, each once
+  Dns dns;  // from resolvConf
+  std::vector<Ip>
+      requested;  // CNI_ARGS IP, args.cni.ips, runtimeConfig.ips, in this order, each once
 };
 
 struct RulesConfig {
@@ -68,8 +70,8 @@ struct Config {
   LinkConfig link;
   IpamConfig ipam;
   RulesConfig rules;
-  Dns dns;         // the config's own; if it has any, it replaces ipam's wholly
-  Labels labels;   // CNI_ARGS, then args.cni.labels
+  Dns dns;        // the config's own; if it has any, it replaces ipam's wholly
+  Labels labels;  // CNI_ARGS, then args.cni.labels
   bool repair_on_check = true;
   std::optional<Result> prev_result;
 };

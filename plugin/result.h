@@ -4,8 +4,9 @@
 //           0.1.0, 0.2.0          ip4/ip6, the first address per family, no interfaces
 //           0.3.0, 0.3.1, 0.4.0   ips with "version"; dns always there
 //           1.0.0                 as 1.1.0 without mtu, socketPath and pciID of interfaces
-// Errors  kInvalidConfig naming the path below prevResult. Writing a result without an address as 0.1.0/0.2.0 is an error
-//         ("cannot convert: no valid IP addresses"), so it is asked before anything is made: see CanBeSaidIn.
+// Errors  kInvalidConfig naming the path below prevResult. Writing a result without an address as
+// 0.1.0/0.2.0 is an error
+//         ("cannot convert: no valid IP addresses").
 // Source  CNI specification 1.1.0, "Result types"; FAQ of older versions; Go's pkg/types.
 #pragma once
 
@@ -18,12 +19,13 @@
 
 #include "base/ip.h"
 #include "netlink/rtnl.h"
+#include "plugin/json.h"
 
 namespace nomad_bridge {
 
 struct Interface {
   std::string name;
-  std::string mac;      // as text: a stranger's may be of another length
+  std::string mac;  // as text: a stranger's may be of another length
   int mtu = 0;
   std::string sandbox;  // CNI_NETNS verbatim; empty on the host
   std::string socket_path;
@@ -57,13 +59,18 @@ struct Result {
   Dns dns;
 };
 
-// `json` is config.prevResult; `config_version` the config's. A result of another family than the config's is an error.
+// `json` is config.prevResult; `config_version` the config's. A result of another family than the
+// config's is an error.
 [[nodiscard]] Result ParseResult(const nlohmann::json& json, std::string_view config_version);
 
-// `later` behind `first`: its interfaces follow, their indices in ips move along. dns: the first that has any.
+// `later` behind `first`: its interfaces follow, their indices in ips move along. dns: the first
+// that has any.
 [[nodiscard]] Result Append(Result first, const Result& later);
 
 [[nodiscard]] nlohmann::ordered_json ToJson(const Result& result, std::string_view version);
+
+// Reads one element of `routes`, the config's or a result's; "dst" is required.
+[[nodiscard]] Route ParseRoute(const JsonView& object);
 
 // Reads a Dns object (config.dns, or a result's).
 [[nodiscard]] Dns ParseDns(const nlohmann::json& json, const std::string& path);

@@ -1,0 +1,146 @@
+#include "plugin/config.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "plugin/args.h"
+#include "plugin/config_parts.h"
+#include "plugin/json.h"
+
+namespace nomad_bridge {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kLeastIpv6Mtu = 1280;  // RFC 8200, section 5
+
+// The reference plugins' keys that this name does not do, and the values that ask for nothing.
+struct Foreign {
+  const char* key;
+  json idle;
+};
+
+void RefuseForeignKeys(const JsonView& config) {
+  const std::array<Foreign, 11> foreign = {{{"vlan", 0},
+                                            {"vlanTrunk", json::array()},
+                                            {"preserveDefaultVlan", false},
+                                            {"macspoofchk", false},
+                                            {"portIsolation", false},
+                                            {"enabledad", false},
+                                            {"disableContainerInterface", false},
+                                            {"markMasqBit", 13},
+                                            {"externalSetMarkChain", ""},
+                                            {"firewalldZone", "trusted"},
+                                            {"ingressPolicy", "open"}}};
+  for (const Foreign& each : foreign) {
+    const std::optional<JsonView> field = config.Find(each.key);
+    if (!field || field->value() == each.idle || field->value() == "") {
+      continue;
+    }
+    throw Unsupported(*field, "leave it out, or use the reference plugins for this network");
+  }
+}
+
+std::string RequireText(const JsonView& object, std::string_view key) {
+  const std::optional<JsonView> text = object.Find(key);
+  if (!text) {
+    throw object.Wrong("an object with the texts 'key' and 'value'");
+  }
+  return text->String();
+}
+
+Labels ParseLabels(const Sources& sources) {
+  Labels labels = sources.args.labels;
+  const std::vector<JsonView> list =
+      sources.cni ? sources.cni->ElementsOf("labels") : std::vector<JsonView>();
+  for (const JsonView& element : list) {
+    labels.push_back({RequireText(element, "key"), RequireText(element, "value")});
+  }
+  return LastOfEach(std::move(labels));
+}
+
+Sources MakeSources(const Request& request) {
+  const JsonView config(request.config, "");
+  const std::optional<JsonView> args = config.Find("args");
+  return {.config = config,
+          .ipam = config.Find("ipam"),
+          .runtime = config.Find("runtimeConfig"),
+          .cni = args ? args->Find("cni") : std::nullopt,
+          .args = ParseArgs(request.args),
+          .cni_version = request.cni_version};
+}
+
+bool HasIpv6(const std::vector<ipam::RangeSet>& sets) {
+  return std::any_of(sets.begin(), sets.end(), [](const ipam::RangeSet& set) {
+    return std::any_of(set.begin(), set.end(), [](const ipam::Range& range) {
+      return !range.subnet.address.is_ipv4();
+    });
+  });
+}
+
+void CheckMtuIsEnough(const JsonView& config, const LinkConfig& link, bool ipv6) {
+  if (ipv6 && link.mtu != 0 && link.mtu < kLeastIpv6Mtu) {
+    throw config.Find("mtu")->Wrong(Cat("0 (the kernel's default), or ",
+                                        kLeastIpv6Mtu,
+                                        " and more, as the network has IPv6 addresses"));
+  }
+}
+
+// The text under `key` of something that need not be an object, or `fallback`.
+std::string TextOr(const json& object, std::string_view key, const std::string& fallback) {
+  const std::optional<JsonView> text =
+      object.is_object() ? JsonView(object, "").Find(key) : std::nullopt;
+  return text && text->value().is_string() ? text->String() : fallback;
+}
+
+}  // namespace
+
+Error Unsupported(const JsonView& field, std::string_view way_out) {
+  return {Code::kUnsupportedField,
+          Cat("config key ",
+              Quoted(field.path()),
+              " = ",
+              field.Shown(),
+              " is not supported by this name"),
+          std::string(way_out)};
+}
+
+Config ParseConfig(const Request& request, const Defaults& defaults) {
+  const Sources sources = MakeSources(request);
+  RefuseForeignKeys(sources.config);
+  Config config{.link = ParseLink(sources, defaults),
+                .ipam = ParseIpam(sources, defaults),
+                .rules = ParseRules(sources, defaults),
+                .labels = ParseLabels(sources),
+                .repair_on_check = sources.config.FindBool("repairOnCheck").value_or(true)};
+  config.rules.policy.ipv6 = HasIpv6(config.ipam.ranges);
+  CheckMtuIsEnough(sources.config, config.link, config.rules.policy.ipv6);
+  if (const std::optional<JsonView> dns = sources.config.Find("dns")) {
+    config.dns = ParseDns(dns->value(), dns->path());
+  }
+  if (const std::optional<JsonView> result = sources.config.Find("prevResult")) {
+    config.prev_result = ParseResult(result->value(), request.cni_version);
+  }
+  return config;
+}
+
+Whereabouts FindWhereabouts(const json& config, const Defaults& defaults) {
+  const std::optional<JsonView> ipam =
+      config.is_object() ? JsonView(config, "").Find("ipam") : std::nullopt;
+  Whereabouts found{
+      .bridge = TextOr(config, "bridge", defaults.bridge),
+      .data_dir = ipam ? TextOr(ipam->value(), "dataDir", defaults.data_dir) : defaults.data_dir};
+  // A name that ADD refuses has never been used.
+  if (!IsBridgeName(found.bridge)) {
+    found.bridge = defaults.bridge;
+  }
+  if (!IsFolderPath(found.data_dir)) {
+    found.data_dir = defaults.data_dir;
+  }
+  return found;
+}
+
+}  // namespace nomad_bridge

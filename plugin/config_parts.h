@@ -1,0 +1,40 @@
+// The parts of ParseConfig, one per file; nobody else includes this.
+//
+// Errors  as in config.h.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "plugin/args.h"
+#include "plugin/config.h"
+#include "plugin/json.h"
+
+namespace nomad_bridge {
+
+// Where settings come from, besides the config's own keys.
+struct Sources {
+  JsonView config;
+  std::optional<JsonView> ipam;     // config.ipam
+  std::optional<JsonView> runtime;  // config.runtimeConfig: from the runtime's capabilities
+  std::optional<JsonView> cni;      // config.args.cni: the older way
+  Args args;                        // CNI_ARGS
+  std::string cni_version;
+};
+
+[[nodiscard]] LinkConfig ParseLink(const Sources& sources, const Defaults& defaults);
+[[nodiscard]] IpamConfig ParseIpam(const Sources& sources, const Defaults& defaults);
+// Whether IPv6 is in use depends on the ranges: policy.ipv6 is left false.
+[[nodiscard]] RulesConfig ParseRules(const Sources& sources, const Defaults& defaults);
+
+// kUnsupportedField for `field`; `way_out` says what to do instead.
+[[nodiscard]] Error Unsupported(const JsonView& field, std::string_view way_out);
+
+// Whether `name` can be the bridge's: an interface name that means no other thing to the kernel.
+[[nodiscard]] bool IsBridgeName(std::string_view name);
+
+// Whether `path` can be the leases' folder.
+[[nodiscard]] bool IsFolderPath(std::string_view path);
+
+}  // namespace nomad_bridge

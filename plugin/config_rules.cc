@@ -1,0 +1,97 @@
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "base/text.h"
+#include "plugin/config_parts.h"
+
+namespace nomad_bridge {
+namespace {
+
+constexpr std::size_t kMaxChainBytes = 28;  // xtables' XT_EXTENSION_MAXNAMELEN, less its terminator
+constexpr int kMostMarkBit = 31;
+constexpr int kMostPort = 65535;
+
+// Built-in chains and targets, and the chain that jumps to the admin chain: a jump to one of them loops or is none.
+bool IsChainName(std::string_view name) {
+  constexpr std::array<std::string_view, 8> kTaken = {
+      "INPUT", "FORWARD", "OUTPUT", "CNI-FORWARD", "ACCEPT", "DROP", "QUEUE", "RETURN"};
+  const bool is_printable =
+      std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c < 0x7f; });
+  return is_printable && !name.empty() && name.size() <= kMaxChainBytes && name.front() != '-' &&
+         name.front() != '!' && std::find(kTaken.begin(), kTaken.end(), name) == kTaken.end();
+}
+
+std::string ParseAdminChain(const JsonView& config, const Defaults& defaults) {
+  std::string chain = config.FindText("iptablesAdminChainName").value_or(defaults.admin_chain);
+  if (!IsChainName(chain)) {
+    throw config.Find("iptablesAdminChainName")
+        ->Wrong(Cat("1 to ",
+                    kMaxChainBytes,
+                    " printable ASCII characters without white space, none of '-' and '!' first, "
+                    "and not the name of a "
+                    "built-in chain or target"));
+  }
+  return chain;
+}
+
+// Both name the same network here: our own table, and static rules in the tables that iptables shows.
+void CheckBackend(const JsonView& config, std::string_view key) {
+  const std::optional<std::string> backend = config.FindText(key);
+  if (backend && *backend != "iptables" && *backend != "nftables") {
+    throw Unsupported(*config.Find(key),
+                      "allowed: 'nftables' and 'iptables', which are one and the same here");
+  }
+}
+
+void RefuseConditions(const JsonView& config, std::string_view admin_chain) {
+  for (const char* const key : {"conditionsV4", "conditionsV6"}) {
+    if (!config.ElementsOf(key).empty()) {
+      throw Unsupported(*config.Find(key), Cat("use the admin chain ", admin_chain));
+    }
+  }
+}
+
+portmap::MappingSpec ParseMapping(const JsonView& object) {
+  const std::optional<JsonView> host_port = object.Find("hostPort");
+  const std::optional<JsonView> container_port = object.Find("containerPort");
+  if (!host_port || !container_port) {
+    throw object.Wrong(
+        "an object with 'hostPort' and 'containerPort', and perhaps 'protocol' and 'hostIP'");
+  }
+  return {.path = object.path(),
+          .host_port = host_port->Integer(1, kMostPort),
+          .container_port = container_port->Integer(1, kMostPort),
+          .protocol = object.FindText("protocol").value_or(std::string()),
+          .host_ip = object.FindText("hostIP").value_or(std::string())};
+}
+
+std::vector<portmap::Published> ParsePorts(const Sources& sources) {
+  std::vector<portmap::MappingSpec> specs;
+  if (sources.runtime) {
+    for (const JsonView& element : sources.runtime->ElementsOf("portMappings")) {
+      specs.push_back(ParseMapping(element));
+    }
+  }
+  return portmap::MakePublished(specs);
+}
+
+}  // namespace
+
+RulesConfig ParseRules(const Sources& sources, const Defaults& defaults) {
+  const JsonView& config = sources.config;
+  CheckBackend(config, "backend");
+  CheckBackend(config, "ipMasqBackend");
+  RulesConfig rules{.ip_masq = config.FindBool("ipMasq").value_or(defaults.ip_masq),
+                    .snat = config.FindBool("snat").value_or(true),
+                    .masq_all = config.FindBool("masqAll").value_or(false)};
+  rules.policy.admin_chain = ParseAdminChain(config, defaults);
+  if (const std::optional<JsonView> bit = config.Find("acceptMarkBit")) {
+    rules.policy.accept_mark_bit = static_cast<int>(bit->Integer(0, kMostMarkBit));
+  }
+  RefuseConditions(config, rules.policy.admin_chain);
+  rules.ports = ParsePorts(sources);
+  return rules;
+}
+
+}  // namespace nomad_bridge
