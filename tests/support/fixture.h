@@ -1,0 +1,11 @@
+// Files under fixtures/: inputs and expected outputs, each with its origin beside it.
+#pragma once
+
+#include <string>
+
+namespace nomad_bridge::test {
+
+// The content of fixtures/<path>. Throws if there is none.
+[[nodiscard]] std::string ReadFixture(const std::string& path);
+
+}  // namespace nomad_bridge::test

@@ -1,0 +1,104 @@
+#include "tests/support/isolation.h"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <stdexcept>
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+constexpr std::array kStateFolders = {"/run", "/var/run", "/var/lib/cni"};
+constexpr const char* kMark = "NOMAD_BRIDGE_TEST_ISOLATED";
+
+[[noreturn]] void Die(const std::string& what) {
+  std::cerr << what << ": " << ErrnoText(errno) << "\n";
+  std::_Exit(EXIT_FAILURE);
+}
+
+bool IsFolder(const char* path) {
+  struct stat status {};
+  return ::lstat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+// Waits for `child` while reaping whatever else is ours, and exits as it did.
+[[noreturn]] void ExitAs(pid_t child) {
+  int status = 0;
+  for (pid_t gone = 0; gone != child;) {
+    gone = ::waitpid(-1, &status, 0);
+    if (gone < 0 && errno != EINTR) {
+      Die("cannot wait for the tests");
+    }
+  }
+  std::_Exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+// Goes on as a child; the parent stays to report how it ended.
+void GoOnAsChild() {
+  const pid_t child = ::fork();
+  if (child < 0) {
+    Die("cannot fork");
+  }
+  if (child > 0) {
+    ExitAs(child);
+  }
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+}  // namespace
+
+bool IsIsolated() {
+  return std::getenv(kMark) != nullptr;
+}
+
+void EnterIsolation() {
+  if (::geteuid() != 0) {
+    std::cerr << "kernel and plugin tests need root: they make network namespaces\n";
+    std::_Exit(EXIT_FAILURE);
+  }
+  if (::unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWPID) != 0) {
+    Die("cannot make fresh namespaces");
+  }
+  GoOnAsChild();  // the first process of the new pid namespace: only waits and reaps,
+  GoOnAsChild();  // because signals by default do nothing to it, not even abort()
+  if (::mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0 ||
+      ::mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) {
+    Die("cannot mount /proc and /sys afresh");
+  }
+  ::mkdir("/var/lib/cni", 0755);
+  ::setenv(kMark, "1", 1);
+}
+
+FreshState::FreshState() {
+  if (!IsIsolated()) {
+    throw std::logic_error("state folders are only replaced in isolation");
+  }
+  for (const char* folder : kStateFolders) {
+    if (IsFolder(folder) && ::mount("tmpfs", folder, "tmpfs", 0, "mode=0755") != 0) {
+      throw ErrnoError(Code::kIo, Cat("cannot mount a tmpfs on ", folder));
+    }
+  }
+}
+
+FreshState::~FreshState() {
+  for (const char* folder : kStateFolders) {
+    if (IsFolder(folder)) {
+      ::umount2(folder, MNT_DETACH);
+    }
+  }
+}
+
+}  // namespace nomad_bridge::test

@@ -1,0 +1,21 @@
+// kill -9 between any two system calls: runs a program and kills it just before the N-th call that could change something.
+//
+// Counted  system calls of the program itself that can be seen from outside: not memory, not reading, not its own
+//          descriptors. Between two of them the world is the same, so N = 1, 2, 3 ... reaches every state it can leave.
+// How      ptrace(2): the call at whose entry the program is killed does not happen.
+#pragma once
+
+#include "tests/support/process.h"
+
+namespace nomad_bridge::test {
+
+struct Killing {
+  Outcome outcome;
+  int calls = 0;        // counted until the end
+  bool killed = false;  // false: it ended before its N-th call
+};
+
+// `nth` starts at 1; 0 only counts.
+[[nodiscard]] Killing RunKilledAt(Command command, int nth);
+
+}  // namespace nomad_bridge::test

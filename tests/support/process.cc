@@ -1,0 +1,151 @@
+#include "tests/support/process.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <ostream>
+#include <stdexcept>
+#include <utility>
+
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+UniqueFd MemoryFile(const std::string& content) {
+  UniqueFd fd(::memfd_create("test", MFD_CLOEXEC));
+  if (!fd) {
+    throw ErrnoError(Code::kIo, "cannot make a file in memory");
+  }
+  for (std::size_t done = 0; done < content.size();) {
+    const ssize_t wrote = ::write(fd.get(), content.data() + done, content.size() - done);
+    if (wrote <= 0) {
+      throw ErrnoError(Code::kIo, "cannot fill a file in memory");
+    }
+    done += static_cast<std::size_t>(wrote);
+  }
+  ::lseek(fd.get(), 0, SEEK_SET);
+  return fd;
+}
+
+std::string Content(const UniqueFd& fd) {
+  std::string content;
+  std::string buffer(65536, '\0');
+  while (true) {
+    const auto offset = static_cast<off_t>(content.size());
+    const ssize_t got = ::pread(fd.get(), buffer.data(), buffer.size(), offset);
+    if (got <= 0) {
+      return content;
+    }
+    content.append(buffer, 0, static_cast<std::size_t>(got));
+  }
+}
+
+[[noreturn]] void BecomeProgram(const Command& command, int in, int out, int err) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::signal(SIGPIPE, SIG_DFL);
+  ::dup2(in, STDIN_FILENO);
+  ::dup2(out, STDOUT_FILENO);
+  ::dup2(err, STDERR_FILENO);
+  if (!command.inherits_environment) {
+    ::clearenv();
+  }
+  for (const auto& [name, value] : command.variables) {
+    if (value) {
+      ::setenv(name.c_str(), value->c_str(), 1);
+    } else {
+      ::unsetenv(name.c_str());
+    }
+  }
+  std::vector<char*> argv;
+  for (const std::string& word : command.argv) {
+    argv.push_back(const_cast<char*>(word.c_str()));
+  }
+  argv.push_back(nullptr);
+  if (command.in_child) {
+    command.in_child();
+  }
+  ::execvp(argv[0], argv.data());
+  std::cerr << "cannot execute " << command.argv[0] << ": " << ErrnoText(errno) << std::endl;
+  std::_Exit(127);
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& stream, const Outcome& outcome) {
+  return stream << "exit code " << outcome.exit_code << "\nstdout: " << outcome.out
+                << "\nstderr: " << outcome.err;
+}
+
+Process::Process(pid_t pid, UniqueFd out, UniqueFd err)
+    : pid_(pid), out_(std::move(out)), err_(std::move(err)) {}
+
+Process::Process(Process&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)),
+      out_(std::move(other.out_)),
+      err_(std::move(other.err_)) {}
+
+Process::~Process() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+}
+
+Process Process::Start(const Command& command) {
+  const UniqueFd in = MemoryFile(command.input);
+  UniqueFd out = MemoryFile("");
+  UniqueFd err = MemoryFile("");
+  const pid_t pid = ::fork();
+  if (pid < 0) {
+    throw ErrnoError(Code::kInternal, "cannot fork");
+  }
+  if (pid == 0) {
+    BecomeProgram(command, in.get(), out.get(), err.get());
+  }
+  return {pid, std::move(out), std::move(err)};
+}
+
+Outcome Process::Wait() {
+  const UniqueFd handle(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  pollfd event{.fd = handle.get(), .events = POLLIN, .revents = 0};
+  const auto patience = std::chrono::milliseconds(kProgramPatience).count();
+  if (::poll(&event, 1, static_cast<int>(patience)) != 1) {
+    throw std::runtime_error(Cat("process ", pid_, " does not end; it said: ", Content(err_)));
+  }
+  int status = 0;
+  ::waitpid(pid_, &status, 0);
+  return Collect(status);
+}
+
+Outcome Process::Collect(int status) {
+  pid_ = -1;
+  Outcome outcome{.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+                  .out = Content(out_),
+                  .err = Content(err_),
+                  .json = nullptr};
+  outcome.json = nlohmann::json::parse(outcome.out, nullptr, /*allow_exceptions=*/false);
+  if (outcome.json.is_discarded()) {
+    outcome.json = nullptr;
+  }
+  return outcome;
+}
+
+Outcome Execute(const Command& command) {
+  return Process::Start(command).Wait();
+}
+
+Outcome Execute(const std::vector<std::string>& argv, const std::string& input) {
+  return Execute(Command{.argv = argv, .input = input, .variables = {}});
+}
+
+}  // namespace nomad_bridge::test

@@ -1,0 +1,75 @@
+// Other programs, run to their end and never for ever.
+//
+// Shapes   exit_code is the program's, or 128 + the signal that ended it. out and err are whole. Stdin is a file that holds
+//          the input, stdout and stderr are files too: nobody can block on a pipe.
+// Limits   a program that has not ended after kProgramPatience is killed, and that is an exception.
+// Where    the child is born in the network namespace the caller is in (see Node to run elsewhere).
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/fd.h"
+
+namespace nomad_bridge::test {
+
+constexpr std::chrono::seconds kProgramPatience{40};
+
+struct Outcome {
+  int exit_code = -1;
+  std::string out;
+  std::string err;
+  nlohmann::json json;  // stdout, if it is exactly one JSON document; else null
+};
+
+// For messages of failed assertions.
+std::ostream& operator<<(std::ostream& stream, const Outcome& outcome);
+
+// nullopt: the variable is not there.
+using Variables = std::map<std::string, std::optional<std::string>>;
+
+struct Command {
+  std::vector<std::string> argv;  // argv[0] is looked for in PATH
+  std::string input;
+  Variables variables;  // on top of, or instead of, our own environment
+  bool inherits_environment = true;
+  std::function<void()> in_child =
+      nullptr;  // the last thing before exec; async-signal-safe not needed: one thread
+};
+
+class Process {
+ public:
+  [[nodiscard]] static Process Start(const Command& command);
+  Process(Process&& other) noexcept;
+  Process& operator=(Process&&) = delete;
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  // Kills what still runs.
+  ~Process();
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  // Once only.
+  [[nodiscard]] Outcome Wait();
+  // The outcome of a process that somebody else has waited for with `status`.
+  [[nodiscard]] Outcome Collect(int status);
+
+ private:
+  Process(pid_t pid, UniqueFd out, UniqueFd err);
+
+  pid_t pid_;
+  UniqueFd out_;
+  UniqueFd err_;
+};
+
+[[nodiscard]] Outcome Execute(const Command& command);
+[[nodiscard]] Outcome Execute(const std::vector<std::string>& argv, const std::string& input = "");
+
+}  // namespace nomad_bridge::test

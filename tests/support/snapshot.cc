@@ -1,0 +1,218 @@
+#include "tests/support/snapshot.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "base/file.h"
+#include "base/text.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kAbsent = "(absent)";
+
+// `object`'s members of these names, as compact JSON.
+std::string Pick(const json& object, const std::vector<std::string>& names) {
+  json picked = json::object();
+  for (const std::string& name : names) {
+    if (object.contains(name)) {
+      picked[name] = object.at(name);
+    }
+  }
+  return picked.dump();
+}
+
+bool HasFlag(const json& link, const char* flag) {
+  const json flags = link.value("flags", json::array());
+  return std::find(flags.begin(), flags.end(), flag) != flags.end();
+}
+
+std::string LinkText(const json& link) {
+  json text = json::parse(Pick(link, {"mtu", "master", "address", "ifalias"}));
+  text["up"] = HasFlag(link, "UP");
+  text["promiscuous"] = link.value("promiscuity", 0) > 0;
+  if (link.contains("linkinfo")) {
+    const json& info = link.at("linkinfo");
+    text["kind"] = info.value("info_kind", "");
+    const json port = info.value("info_slave_data", json::object());
+    if (!port.empty()) {
+      text["port"] = json::parse(Pick(port, {"hairpin", "isolated", "learning", "flood"}));
+    }
+  }
+  return text.dump();
+}
+
+// Made by the kernel for every link, whenever it gets to it.
+bool IsByItself(const json& route) {
+  const std::string destination = route.value("dst", "");
+  return route.value("table", "") == "local" || destination.starts_with("fe80:") ||
+         destination.starts_with("ff00:") || route.value("type", "") == "multicast";
+}
+
+// Takes away what differs between two equal rulesets.
+json Still(json object) {
+  if (object.is_object()) {
+    object.erase("handle");
+    if (object.contains("counter")) {
+      object["counter"] = "...";
+    }
+    for (auto& [key, value] : object.items()) {
+      value = Still(value);
+    }
+  } else if (object.is_array()) {
+    for (json& value : object) {
+      value = Still(value);
+    }
+  }
+  return object;
+}
+
+bool IsMemory(const std::string& file_name) {
+  return file_name.ends_with("lock") || file_name.starts_with("last_reserved_ip.");
+}
+
+}  // namespace
+
+void Snapshot::AddLinks(const Node& node) {
+  for (const json& link : node.Json({"ip", "-j", "-d", "address"})) {
+    if (!link.contains("ifname")) {
+      continue;  // ip prints {} for what it filters
+    }
+    const std::string name = Cat(node.name(), " link ", link.at("ifname").get<std::string>());
+    facts_[name] = LinkText(link);
+    for (const json& address : link.value("addr_info", json::array())) {
+      if (address.contains("local") && address.value("scope", "") != "link") {
+        facts_[Cat(name, " address ", address.at("local").get<std::string>())] =
+            Pick(address, {"prefixlen", "broadcast", "scope", "label"});
+      }
+    }
+  }
+}
+
+void Snapshot::AddRoutes(const Node& node) {
+  for (const char* family : {"-4", "-6"}) {
+    for (const json& route : node.Json({"ip", "-j", family, "route", "show", "table", "all"})) {
+      if (!IsByItself(route)) {
+        const std::string text = Pick(
+            route,
+            {"dst", "type", "gateway", "dev", "table", "scope", "metric", "prefsrc", "metrics"});
+        facts_[Cat(node.name(), " route ", text)] = "";
+      }
+    }
+    for (const json& rule : node.Json({"ip", "-j", family, "rule"})) {
+      facts_[Cat(node.name(), " rule ", family, " ", rule.dump())] = "";
+    }
+  }
+}
+
+void Snapshot::AddRuleset(const Node& node) {
+  std::map<std::string, int> rules;  // of a chain, so far
+  for (const json& entry : node.Json({"nft", "-j", "list", "ruleset"}).at("nftables")) {
+    const std::string& kind = entry.begin().key();
+    if (kind == "metainfo") {
+      continue;
+    }
+    json object = Still(entry.begin().value());
+    const std::string where = Cat(node.name(),
+                                  " nft ",
+                                  object.value("family", ""),
+                                  " ",
+                                  object.value("table", object.value("name", "")));
+    if (kind == "rule") {
+      const std::string chain = Cat(where, " chain ", object.value("chain", ""));
+      const std::string number = Hex(static_cast<std::uint64_t>(rules[chain]++), 3);
+      facts_[Cat(chain, " rule ", number)] =
+          Cat(object.value("expr", json::array()).dump(), " ", object.value("comment", ""));
+      continue;
+    }
+    for (const json& element : object.value("elem", json::array())) {
+      facts_[Cat(where, " element of ", object.value("name", ""), " ", element.dump())] = "";
+    }
+    object.erase("elem");
+    facts_[Cat(where, " ", kind, " ", object.value("name", ""))] = object.dump();
+  }
+}
+
+void Snapshot::AddSysctls(const Node& node) {
+  std::vector<std::string> names = {"net/ipv4/ip_forward"};
+  for (const std::string& link : node.SysctlFolder("net/ipv4/conf")) {
+    names.push_back(Cat("net/ipv4/conf/", link, "/route_localnet"));
+  }
+  for (const std::string& link : node.SysctlFolder("net/ipv6/conf")) {
+    for (const char* key : {"forwarding", "disable_ipv6", "accept_ra", "accept_dad"}) {
+      names.push_back(Cat("net/ipv6/conf/", link, "/", key));
+    }
+  }
+  for (const std::string& name : names) {
+    facts_[Cat(node.name(), " sysctl ", name)] = node.Sysctl(name);
+  }
+}
+
+void Snapshot::AddNode(const Node& node) {
+  AddLinks(node);
+  AddRoutes(node);
+  AddRuleset(node);
+  AddSysctls(node);
+}
+
+void Snapshot::AddFolder(const std::string& folder) {
+  namespace fs = std::filesystem;
+  if (!fs::exists(folder)) {
+    return;
+  }
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file() && !IsMemory(entry.path().filename().string())) {
+      const std::string path = entry.path().string();
+      facts_[Cat("file ", path)] = FindFile(path).value_or(kAbsent);
+    }
+  }
+}
+
+std::string Snapshot::Difference(const Snapshot& before, const Snapshot& after) {
+  std::string text;
+  const auto line = [&text](char sign, const std::string& name, const std::string& value) {
+    text += Cat(sign, " ", name, value.empty() ? "" : ": ", value, "\n");
+  };
+  for (const auto& [name, value] : before.facts_) {
+    const auto other = after.facts_.find(name);
+    if (other == after.facts_.end()) {
+      line('-', name, value);
+    } else if (other->second != value) {
+      line('-', name, value);
+      line('+', name, other->second);
+    }
+  }
+  for (const auto& [name, value] : after.facts_) {
+    if (!before.facts_.contains(name)) {
+      line('+', name, value);
+    }
+  }
+  return text;
+}
+
+std::string Snapshot::Lines(const std::string& part) const {
+  std::string text;
+  for (const auto& [name, value] : facts_) {
+    if (name.find(part) != std::string::npos) {
+      text += Cat(name, value.empty() ? "" : ": ", value, "\n");
+    }
+  }
+  return text;
+}
+
+::testing::AssertionResult Unchanged(const Snapshot& before, const Snapshot& after) {
+  const std::string difference = Snapshot::Difference(before, after);
+  if (difference.empty()) {
+    return ::testing::AssertionSuccess();
+  }
+  return ::testing::AssertionFailure() << "it differs (- before, + after):\n" << difference;
+}
+
+std::ostream& operator<<(std::ostream& stream, const Snapshot& snapshot) {
+  return stream << snapshot.Lines();
+}
+
+}  // namespace nomad_bridge::test

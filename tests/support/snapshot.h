@@ -1,0 +1,47 @@
+// Everything a test could have left behind, as one value: before == after.
+//
+// Holds    of every node: links (name, kind, master, MAC, MTU, alias, up, promiscuous), addresses, routes of all tables,
+//          rules, the nf_tables ruleset, the sysctls we touch; of the machine: the files of our state folders.
+// Leaves   out what moves by itself: indices, handles, counters, carrier, timers, lifetimes; what the kernel makes for every
+//          link (link-local addresses, local, link-local and multicast routes); "lock" files and last_reserved_ip.<n>, which
+//          are memory, not state.
+#pragma once
+
+#include <map>
+#include <ostream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/node.h"
+
+namespace nomad_bridge::test {
+
+class Snapshot {
+ public:
+  void AddNode(const Node& node);
+  // Every file below `folder`, with its content.
+  void AddFolder(const std::string& folder);
+
+  bool operator==(const Snapshot&) const = default;
+
+  // One line per fact that only one of the two has, or that they tell differently; empty if they are equal.
+  [[nodiscard]] static std::string Difference(const Snapshot& before, const Snapshot& after);
+  // The facts whose name contains `part`, one per line: for assertions on a piece of it and for messages.
+  [[nodiscard]] std::string Lines(const std::string& part = "") const;
+
+ private:
+  void AddLinks(const Node& node);
+  void AddRoutes(const Node& node);
+  void AddRuleset(const Node& node);
+  void AddSysctls(const Node& node);
+
+  std::map<std::string, std::string> facts_;
+};
+
+// EXPECT_TRUE(Unchanged(before, after)) << "...": on failure says what differs.
+[[nodiscard]] ::testing::AssertionResult Unchanged(const Snapshot& before, const Snapshot& after);
+
+std::ostream& operator<<(std::ostream& stream, const Snapshot& snapshot);
+
+}  // namespace nomad_bridge::test

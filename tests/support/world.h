@@ -1,0 +1,84 @@
+// A whole little internet for one test: a host, an outside machine that reaches it, and guests.
+//
+//      outside                       host                               guest, guest2, ...
+//      198.51.100.2/24 ── uplink ──  198.51.100.1/24      (what the     empty but for lo (down), until
+//      2001:db8:100::2/64            2001:db8:100::1/64    plugin makes) an ADD attaches them
+//
+// Both ends have a default route through the other. No forwarding, no rules, no bridge: a bare machine.
+//
+// Where    The test itself runs inside the host; guests are under /run/netns/<name>.
+// State    /run and /var/run/cni and /var/lib/cni are empty at the start of every test and gone after it.
+// Lives    Nothing survives a test: processes, namespaces, mounts.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/fixture.h"
+#include "tests/support/isolation.h"
+#include "tests/support/killing.h"
+#include "tests/support/node.h"
+#include "tests/support/process.h"
+#include "tests/support/snapshot.h"
+#include "tests/support/traffic.h"
+
+namespace nomad_bridge::test {
+
+constexpr const char* kHostIp4 = "198.51.100.1";
+constexpr const char* kHostIp6 = "2001:db8:100::1";
+constexpr const char* kOutsideIp4 = "198.51.100.2";
+constexpr const char* kOutsideIp6 = "2001:db8:100::2";
+
+class World : public ::testing::Test {
+ protected:
+  World();
+  ~World() override;
+
+  [[nodiscard]] Node& host() { return *host_; }
+  [[nodiscard]] Node& outside() { return *outside_; }
+  // The first guest.
+  [[nodiscard]] Node& guest() { return *guests_.front(); }
+  // One more, with an empty namespace of its own.
+  [[nodiscard]] Node& AddGuest(const std::string& name);
+  // Its namespace dies, its path goes. The node must not be used again.
+  void KillGuest(const Node& guest);
+
+  // The built binary, run in the host as a runtime would: CNI_COMMAND=`verb`, CNI_CONTAINERID=alloc-1, CNI_NETNS the first
+  // guest's, CNI_IFNAME=eth0, CNI_PATH, PATH and nothing else; `variables` go on top (nullopt takes one away). `name` is
+  // what the binary is called under.
+  [[nodiscard]] Outcome RunPlugin(const std::string& verb,
+                                  const std::string& config,
+                                  const Variables& variables = {},
+                                  const std::string& name = "nomad-bridge");
+  // The same, not waited for, and killed at the N-th system call (killing.h).
+  [[nodiscard]] Process StartPlugin(const std::string& verb,
+                                    const std::string& config,
+                                    const Variables& variables = {});
+  [[nodiscard]] Killing RunPluginKilledAt(int nth,
+                                          const std::string& verb,
+                                          const std::string& config,
+                                          const Variables& variables = {});
+
+  // The variables that speak of another attachment: container id and namespace.
+  [[nodiscard]] static Variables As(const std::string& container_id, const Node& guest);
+
+  // Host, outside, every living guest, /run/nomad-bridge, /var/run/cni and /var/lib/cni.
+  [[nodiscard]] Snapshot TakeSnapshot();
+
+ private:
+  [[nodiscard]] Command PluginCommand(const std::string& verb,
+                                      const std::string& config,
+                                      const Variables& variables,
+                                      const std::string& name);
+
+  FreshState state_;  // first: everything below lives on it
+  std::unique_ptr<Node> host_;
+  std::unique_ptr<Node> outside_;
+  std::vector<std::unique_ptr<Node>> guests_;
+  UniqueFd home_;
+};
+
+}  // namespace nomad_bridge::test

@@ -1,0 +1,53 @@
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+
+namespace nomad_bridge {
+namespace {
+
+TEST(CutUtf8, NeverEndsInsideACharacter) {
+  EXPECT_EQ(CutUtf8("aé", 2), "a");
+  EXPECT_EQ(CutUtf8("aé", 3), "aé");
+  EXPECT_EQ(CutUtf8("€uro", 2), "");
+  EXPECT_EQ(CutUtf8("short", 100), "short");
+}
+
+TEST(Printable, KeepsUtf8AndReplacesWhatBreaksALine) {
+  EXPECT_EQ(Printable("job=zürich €"), "job=zürich €");
+  EXPECT_EQ(Printable("a\nb\tc\x7f"), "a b c ");
+  EXPECT_EQ(Printable("say \"hi\" \\ there"), "say 'hi' ' there");
+  EXPECT_EQ(Printable("\xc2\x85"), " ");  // a C1 control character
+}
+
+TEST(Printable, ReplacesEveryByteThatIsNoUtf8) {
+  EXPECT_EQ(Printable("\xff\xfe"), "??");
+  EXPECT_EQ(Printable("a\xc3"), "a?");               // cut off
+  EXPECT_EQ(Printable("\xc0\xaf"), "??");            // overlong
+  EXPECT_EQ(Printable("\xed\xa0\x80"), "???");       // surrogate
+  EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "????");  // beyond U+10FFFF
+}
+
+TEST(IsUtf8, KnowsWellFormedText) {
+  EXPECT_TRUE(IsUtf8(""));
+  EXPECT_TRUE(IsUtf8("plain, zürich, €, 😀"));
+  EXPECT_FALSE(IsUtf8("\x80"));
+}
+
+TEST(Lower, ChangesAsciiOnly) {
+  EXPECT_EQ(Lower("HostPÖRT"), "hostpÖrt");
+}
+
+TEST(StableHash, NeverChanges) {
+  // Links on running nodes are named after it.
+  EXPECT_EQ(Hex(StableHash(""), 16), "efd01f60ba992926");
+  EXPECT_EQ(Hex(StableHash("nomad"), 16), "4f1bce71bfb5362e");
+}
+
+TEST(Hex, PrintsTheLowestDigits) {
+  EXPECT_EQ(Hex(0xabcdef, 4), "cdef");
+}
+
+}  // namespace
+}  // namespace nomad_bridge
