@@ -1,9 +1,12 @@
-// The network config: every key we read, checked in type, value and meaning before anything is touched.
+// The network config: every key we read, checked in type, value and meaning before anything is
+// touched.
 //
-// Keys     the reference plugins' own names; defaults are those of the name the binary was started under (names.h). README has
-//          the table. runtimeConfig, args.cni and CNI_ARGS are folded in here.
-// Refused  keys of the reference plugins that this name does not do (kUnsupportedField, naming key, value and the way out): never
-//          silently ignored. Keys nobody knows are ignored, as the specification asks.
+// Keys     the reference plugins' own names; defaults are those of the name the binary was started
+//          under (names.h). README has the table. runtimeConfig, args.cni and CNI_ARGS are folded
+//          in here. Of a MAC the strongest wins: runtimeConfig, args.cni, CNI_ARGS, config.
+// Refused  keys of the reference plugins that this name does not do (kUnsupportedField, naming key,
+//          value and the way out): never silently ignored. Keys nobody knows are ignored, as the
+//          specification asks.
 // Errors   kInvalidConfig, kUnsupportedField; kInvalidEnvironment for CNI_ARGS.
 #pragma once
 
@@ -28,8 +31,8 @@ namespace nomad_bridge {
 struct Defaults {
   std::string bridge;
   std::string data_dir;
-  std::string
-      subnet;  // of the one range, if the config has neither ranges nor subnet; empty: ranges are required
+  // Of the one range, if the config has neither ranges nor subnet; empty: ranges are required.
+  std::string subnet;
   std::string admin_chain;
   bool is_gateway = false;
   bool is_default_gateway = false;  // unless ipam.routes is there: then the routes say it
@@ -54,8 +57,8 @@ struct IpamConfig {
   std::vector<ipam::RangeSet> ranges;
   std::vector<Route> routes;
   Dns dns;  // from resolvConf
-  std::vector<Ip>
-      requested;  // CNI_ARGS IP, args.cni.ips, runtimeConfig.ips, in this order, each once
+  // CNI_ARGS IP, args.cni.ips, runtimeConfig.ips, in this order, each once.
+  std::vector<Ip> requested;
 };
 
 struct RulesConfig {
@@ -79,7 +82,8 @@ struct Config {
 // For ADD and CHECK: all of it, or an error.
 [[nodiscard]] Config ParseConfig(const Request& request, const Defaults& defaults);
 
-// For DEL, GC and STATUS, which must get by with a config that ADD would refuse: what can be read, defaults for the rest.
+// For DEL, GC and STATUS, which must get by with a config that ADD would refuse: what can be read,
+// defaults for the rest. Never throws.
 struct Whereabouts {
   std::string bridge;
   std::string data_dir;

@@ -42,8 +42,8 @@ void AppendSets(SpecSets& sets, const std::vector<JsonView>& list) {
   }
 }
 
-// subnet, rangeStart, rangeEnd and gateway in ipam itself: one range. If the network has no other range, `subnet`, the
-// default, stands in for a missing one.
+// subnet, rangeStart, rangeEnd and gateway in ipam itself: one range. If the network has no other
+// range, `subnet`, the default, stands in for a missing one.
 void AppendOldStyle(SpecSets& sets, const JsonView& ipam, const std::string& subnet) {
   if (ipam.FindText("subnet")) {
     sets.push_back({ParseRange(ipam)});

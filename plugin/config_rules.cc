@@ -12,7 +12,8 @@ constexpr std::size_t kMaxChainBytes = 28;  // xtables' XT_EXTENSION_MAXNAMELEN,
 constexpr int kMostMarkBit = 31;
 constexpr int kMostPort = 65535;
 
-// Built-in chains and targets, and the chain that jumps to the admin chain: a jump to one of them loops or is none.
+// Built-in chains and targets, and the chain that jumps to the admin chain: a jump to one of them
+// loops or is none.
 bool IsChainName(std::string_view name) {
   constexpr std::array<std::string_view, 8> kTaken = {
       "INPUT", "FORWARD", "OUTPUT", "CNI-FORWARD", "ACCEPT", "DROP", "QUEUE", "RETURN"};
@@ -35,7 +36,7 @@ std::string ParseAdminChain(const JsonView& config, const Defaults& defaults) {
   return chain;
 }
 
-// Both name the same network here: our own table, and static rules in the tables that iptables shows.
+// Both name the same network here: our own table, and static rules in those that iptables shows.
 void CheckBackend(const JsonView& config, std::string_view key) {
   const std::optional<std::string> backend = config.FindText(key);
   if (backend && *backend != "iptables" && *backend != "nftables") {

@@ -1,12 +1,12 @@
 // Reading JSON as Go's encoding/json does, with errors that name the key's path.
 //
 // Shapes  A JsonView is one value and where it stands ("ipam.ranges[0][1].subnet"). Keys match in
-// any letter case; an
-//         exact match does not win over a later one: of several the last wins. null counts as
-//         absent.
-// Errors  kInvalidConfig: msg names the path and what came, details what is allowed. ParseJson:
-// kDecode. Limits  1,000 levels of nesting (Go: 10,000). Source  RFC 8259; Go's encoding/json,
-// "Unmarshal".
+//         any letter case; an exact match does not win over a later one: of several the last wins.
+//         null counts as absent.
+// Errors  kInvalidConfig: msg names the path and what came, details what is allowed. ParseJson
+//         throws kDecode with the parser's position.
+// Limits  1,000 levels of nesting (Go: 10,000).
+// Source  RFC 8259; Go's encoding/json, "Unmarshal".
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,7 @@
 //           0.3.0, 0.3.1, 0.4.0   ips with "version"; dns always there
 //           1.0.0                 as 1.1.0 without mtu, socketPath and pciID of interfaces
 // Errors  kInvalidConfig naming the path below prevResult. Writing a result without an address as
-// 0.1.0/0.2.0 is an error
-//         ("cannot convert: no valid IP addresses").
+//         0.1.0/0.2.0 is one too ("cannot convert: no valid IP addresses").
 // Source  CNI specification 1.1.0, "Result types"; FAQ of older versions; Go's pkg/types.
 #pragma once
 
