@@ -110,7 +110,8 @@ void Snapshot::AddRoutes(const Node& node) {
 
 void Snapshot::AddRuleset(const Node& node) {
   std::map<std::string, int> rules;  // of a chain, so far
-  for (const json& entry : node.Json({"nft", "-j", "list", "ruleset"}).at("nftables")) {
+  const json ruleset = node.Json({"nft", "-j", "list", "ruleset"});
+  for (const json& entry : ruleset.at("nftables")) {
     const std::string& kind = entry.begin().key();
     if (kind == "metainfo") {
       continue;
