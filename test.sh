@@ -1,0 +1,94 @@
+#!/bin/sh
+# All tests, as CI runs them: installs what is missing, builds with and without sanitizers, warnings as errors, runs every
+# test of both builds, and checks form (clang-format) and lint (clang-tidy).
+#
+# Needs  Debian 12, root (the tests make network namespaces; the machine's own is never touched)
+# Says   what runs; of the tests only those that fail; as the very last line "N passed, N failed", over everything.
+#        A skipped test has failed: green must not mean that nothing ran.
+# Leaves build/, for the next time to be faster
+set -u
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+export LC_ALL=C.UTF-8
+cd "$(dirname "$0")" || exit 1
+
+passed=0
+failed=0
+jobs=$(nproc)
+
+finish() {
+  echo "$passed passed, $failed failed"
+  [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+  exit
+}
+
+# check "what" command...: one check that is no ctest; its output is shown if it fails.
+check() {
+  what=$1
+  shift
+  echo "== $what"
+  if output=$("$@" 2>&1); then
+    passed=$((passed + 1))
+  else
+    printf '%s\n' "$output" | tail -n 200
+    echo "FAILED: $what"
+    failed=$((failed + 1))
+    return 1
+  fi
+}
+
+# The number in the attribute $1 of the test suite in ctest's JUnit report $2.
+count() {
+  number=$(sed -n "/<testsuite/,/>/s/.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p" "$2" | head -n 1)
+  echo "${number:-0}"
+}
+
+# run_tests preset [ctest options]: every test of that build, side by side: each has namespaces of its own.
+run_tests() {
+  preset=$1
+  shift
+  log=build/$preset/ctest.log
+  report=$PWD/build/$preset/ctest.xml
+  rm -f "$report"
+  echo "== tests, $preset"
+  # Most of a test's time is spent waiting, so twice as many as there are cores.
+  ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j $((2 * jobs)) \
+    --output-junit "$report" "$@" >"$log" 2>&1
+  result=$?
+  total=$(count tests "$report")
+  bad=$(($(count failures "$report") + $(count disabled "$report") + $(count skipped "$report")))
+  if [ $result -ne 0 ] && [ $bad -eq 0 ]; then
+    bad=1  # ctest itself failed
+  fi
+  if [ $bad -ne 0 ]; then
+    grep -v -E '^ *Start |[[:space:]]Passed[[:space:]]' "$log"
+  fi
+  echo "   $((total > bad ? total - bad : 0)) passed, $bad failed"
+  passed=$((passed + (total > bad ? total - bad : 0)))
+  failed=$((failed + bad))
+}
+
+if [ "$(id -u)" -ne 0 ]; then
+  echo "test.sh needs root: the tests make network namespaces"
+  failed=1
+  finish
+fi
+packaging/install-packages.sh test || { failed=1; finish; }
+if command -v ccache >/dev/null; then
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+fi
+
+sources=$(find base netlink ipam firewall portmap plugin tests -name '*.h' -o -name '*.cc' | sort)
+# shellcheck disable=SC2086  # a list of files
+check "form" clang-format --dry-run -Werror $sources
+
+for preset in release asan; do
+  check "configure, $preset" cmake --preset "$preset" || finish
+  check "build, $preset" cmake --build "build/$preset" -j "$jobs" || finish
+done
+
+run_tests release
+run_tests asan -E '^layers$'
+
+check "lint" run-clang-tidy -quiet -p build/release -j "$jobs"
+
+finish
