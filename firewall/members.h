@@ -1,11 +1,13 @@
 // What one attachment is, in the sets of our table: its addresses, and what may happen to them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/ip.h"
 #include "netlink/nft_element.h"
+#include "netlink/nft_socket.h"
 
 namespace nomad_bridge::firewall {
 
@@ -21,5 +23,8 @@ struct Member {
 
 // The element that makes `bridge` one of ours; shared by every attachment on it.
 [[nodiscard]] NftElement BridgeElement(const std::string& bridge);
+
+// The element of alloc4/6 for `address`, whoever's it is; nullopt if there is none, or no table.
+[[nodiscard]] std::optional<NftElement> FindMember(NftSocket& socket, const Ip& address);
 
 }  // namespace nomad_bridge::firewall

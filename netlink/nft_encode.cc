@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
 #include <libmnl/libmnl.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
@@ -156,7 +157,7 @@ NftnlChain Encode(const NftTableId& table, const NftChain& chain) {
     nftnl_chain_set_str(raw, NFTNL_CHAIN_TYPE, chain.hook->type.c_str());
     nftnl_chain_set_u32(raw, NFTNL_CHAIN_HOOKNUM, static_cast<std::uint32_t>(chain.hook->point));
     nftnl_chain_set_s32(raw, NFTNL_CHAIN_PRIO, chain.hook->priority);
-    nftnl_chain_set_u32(raw, NFTNL_CHAIN_POLICY, NF_ACCEPT);
+    nftnl_chain_set_u32(raw, NFTNL_CHAIN_POLICY, chain.hook->drops ? NF_DROP : NF_ACCEPT);
   }
   return encoded;
 }
@@ -225,7 +226,8 @@ NftChain DecodeChain(const nftnl_chain& chain) {
     decoded.hook = NftHook{
         .type = nftnl_chain_get_str(&chain, NFTNL_CHAIN_TYPE),
         .point = static_cast<NftHook::Point>(nftnl_chain_get_u32(&chain, NFTNL_CHAIN_HOOKNUM)),
-        .priority = nftnl_chain_get_s32(&chain, NFTNL_CHAIN_PRIO)};
+        .priority = nftnl_chain_get_s32(&chain, NFTNL_CHAIN_PRIO),
+        .drops = nftnl_chain_get_u32(&chain, NFTNL_CHAIN_POLICY) == NF_DROP};
   }
   return decoded;
 }
@@ -233,7 +235,7 @@ NftChain DecodeChain(const nftnl_chain& chain) {
 std::vector<NftElement> DecodeElements(const nftnl_set& set) {
   std::vector<NftElement> elements;
   const NftnlElements all(nftnl_set_elems_iter_create(&set));
-  for (nftnl_set_elem* element = nftnl_set_elems_iter_cur(all.get()); element != nullptr;
+  for (nftnl_set_elem* element = nftnl_set_elems_iter_next(all.get()); element != nullptr;
        element = nftnl_set_elems_iter_next(all.get())) {
     const auto bytes = [&](std::uint16_t attribute) -> std::span<const std::uint8_t> {
       std::uint32_t size = 0;

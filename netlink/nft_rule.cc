@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nf_nat.h>
@@ -48,13 +49,13 @@ NftRule& NftRule::LoadMeta(std::uint32_t key, std::uint32_t slot) {
   return Add({"meta", {{NFTNL_EXPR_META_KEY, key}, {NFTNL_EXPR_META_DREG, Register(slot)}}});
 }
 
+// The flags are given even if there are none: the kernel shows them always.
 NftRule& NftRule::LookUp(const std::string& set, bool inverted) {
-  NftExpression lookup{
-      "lookup", {{NFTNL_EXPR_LOOKUP_SREG, std::uint32_t{NFT_REG_1}}, {NFTNL_EXPR_LOOKUP_SET, set}}};
-  if (inverted) {
-    lookup.attributes.emplace_back(NFTNL_EXPR_LOOKUP_FLAGS, std::uint32_t{NFT_LOOKUP_F_INV});
-  }
-  return Add(std::move(lookup));
+  const std::uint32_t flags = inverted ? NFT_LOOKUP_F_INV : 0;
+  return Add({"lookup",
+              {{NFTNL_EXPR_LOOKUP_SREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_LOOKUP_SET, set},
+               {NFTNL_EXPR_LOOKUP_FLAGS, flags}}});
 }
 
 NftRule& NftRule::Compare(bool equal, Bytes bytes) {
@@ -239,7 +240,8 @@ NftRule& NftRule::Dnat(const std::string& map) {
   Add({"lookup",
        {{NFTNL_EXPR_LOOKUP_SREG, address},
         {NFTNL_EXPR_LOOKUP_SET, map},
-        {NFTNL_EXPR_LOOKUP_DREG, address}}});
+        {NFTNL_EXPR_LOOKUP_DREG, address},
+        {NFTNL_EXPR_LOOKUP_FLAGS, std::uint32_t{0}}}});
   return Add({"nat",
               {{NFTNL_EXPR_NAT_TYPE, std::uint32_t{NFT_NAT_DNAT}},
                {NFTNL_EXPR_NAT_FAMILY, family},

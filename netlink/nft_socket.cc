@@ -39,6 +39,7 @@ void Append(Bytes& bytes, const nlmsghdr& message) {
   bytes.insert(bytes.end(), first, first + message.nlmsg_len);
 }
 
+// Pointers into `bytes`, which must outlive them: never pass a temporary.
 std::vector<const nlmsghdr*> Split(const Bytes& bytes) {
   std::vector<const nlmsghdr*> messages;
   int left = static_cast<int>(bytes.size());
@@ -281,8 +282,9 @@ std::uint32_t NftSocket::Generation() {
   Scratch scratch{};
   Bytes request;
   Append(request, *Start(scratch, NFT_MSG_GETGEN, {}, NLM_F_ACK, 0));
-  const auto answer = Ask(std::move(request), "read the generation of the nf_tables ruleset");
-  for (const nlmsghdr* const message : Split(answer.value_or(Bytes{}))) {
+  const Bytes answer =
+      Ask(std::move(request), "read the generation of the nf_tables ruleset").value_or(Bytes{});
+  for (const nlmsghdr* const message : Split(answer)) {
     if (const nlattr* const id = FindAttribute(*message, sizeof(nfgenmsg), NFTA_GEN_ID)) {
       return ntohl(mnl_attr_get_u32(id));
     }
@@ -331,23 +333,24 @@ bool NftSocket::HasTable(const NftTableId& table) {
   return Ask(std::move(request), Cat("read table ", Text(table))).has_value();
 }
 
-std::optional<NftSet> NftSocket::FindSet(const NftTableId& table, const std::string& name) {
+std::vector<NftSet> NftSocket::Sets(const NftTableId& table) {
   Scratch scratch{};
   Bytes request;
   const NftnlSet which(nftnl_set_alloc());
   nftnl_set_set_str(which.get(), NFTNL_SET_TABLE, table.name.c_str());
-  nftnl_set_set_str(which.get(), NFTNL_SET_NAME, name.c_str());
-  nlmsghdr* const get = Start(scratch, NFT_MSG_GETSET, table.family, NLM_F_ACK, 0);
+  nlmsghdr* const get = Start(scratch, NFT_MSG_GETSET, table.family, NLM_F_DUMP, 0);
   nftnl_set_nlmsg_build_payload(get, which.get());
   Append(request, *get);
-  const auto answer = Ask(std::move(request), Cat("read set ", name, " of table ", Text(table)));
-  for (const nlmsghdr* const message : Split(answer.value_or(Bytes{}))) {
+  const Bytes answer =
+      Ask(std::move(request), Cat("read the sets of table ", Text(table))).value_or(Bytes{});
+  std::vector<NftSet> sets;
+  for (const nlmsghdr* const message : Split(answer)) {
     const NftnlSet set(nftnl_set_alloc());
     if (nftnl_set_nlmsg_parse(message, set.get()) == 0) {
-      return DecodeSet(*set);
+      sets.push_back(DecodeSet(*set));
     }
   }
-  return std::nullopt;
+  return sets;
 }
 
 std::optional<NftChain> NftSocket::FindChain(const NftTableId& table, const std::string& name) {
@@ -357,8 +360,9 @@ std::optional<NftChain> NftSocket::FindChain(const NftTableId& table, const std:
   nftnl_chain_nlmsg_build_payload(
       get, Encode(table, NftChain{.name = name, .hook = {}, .rules = {}}).get());
   Append(request, *get);
-  const auto answer = Ask(std::move(request), Cat("read chain ", name, " of table ", Text(table)));
-  for (const nlmsghdr* const message : Split(answer.value_or(Bytes{}))) {
+  const Bytes answer = Ask(std::move(request), Cat("read chain ", name, " of table ", Text(table)))
+                           .value_or(Bytes{});
+  for (const nlmsghdr* const message : Split(answer)) {
     const NftnlChain chain(nftnl_chain_alloc());
     if (nftnl_chain_nlmsg_parse(message, chain.get()) == 0) {
       return DecodeChain(*chain);
@@ -374,9 +378,10 @@ std::optional<NftElement> NftSocket::FindElement(const NftTableId& table, const 
   nlmsghdr* const get = Start(scratch, NFT_MSG_GETSETELEM, table.family, NLM_F_ACK, 0);
   nftnl_set_elems_nlmsg_build_payload(get, Encode(table, key).get());
   Append(request, *get);
-  const auto answer =
-      Ask(std::move(request), Cat("read an element of set ", like.set, " of table ", Text(table)));
-  const std::vector<NftElement> found = ElementsIn(answer.value_or(Bytes{}));
+  const Bytes answer =
+      Ask(std::move(request), Cat("read an element of set ", like.set, " of table ", Text(table)))
+          .value_or(Bytes{});
+  const std::vector<NftElement> found = ElementsIn(answer);
   return found.empty() ? std::nullopt : std::optional(found.front());
 }
 
@@ -389,9 +394,10 @@ std::vector<NftElement> NftSocket::Elements(const NftTableId& table, const std::
   nlmsghdr* const get = Start(scratch, NFT_MSG_GETSETELEM, table.family, NLM_F_DUMP, 0);
   nftnl_set_elems_nlmsg_build_payload(get, which.get());
   Append(request, *get);
-  const auto answer =
-      Ask(std::move(request), Cat("read the elements of set ", set, " of table ", Text(table)));
-  return ElementsIn(answer.value_or(Bytes{}));
+  const Bytes answer =
+      Ask(std::move(request), Cat("read the elements of set ", set, " of table ", Text(table)))
+          .value_or(Bytes{});
+  return ElementsIn(answer);
 }
 
 std::vector<NftKernelRule> NftSocket::Rules(const NftTableId& table, const std::string& chain) {
@@ -400,10 +406,11 @@ std::vector<NftKernelRule> NftSocket::Rules(const NftTableId& table, const std::
   nlmsghdr* const get = Start(scratch, NFT_MSG_GETRULE, table.family, NLM_F_DUMP, 0);
   nftnl_rule_nlmsg_build_payload(get, Encode(table, chain, NftRule()).get());
   Append(request, *get);
-  const auto answer =
-      Ask(std::move(request), Cat("read the rules of chain ", chain, " of table ", Text(table)));
+  const Bytes answer =
+      Ask(std::move(request), Cat("read the rules of chain ", chain, " of table ", Text(table)))
+          .value_or(Bytes{});
   std::vector<NftKernelRule> rules;
-  for (const nlmsghdr* const message : Split(answer.value_or(Bytes{}))) {
+  for (const nlmsghdr* const message : Split(answer)) {
     const NftnlRule rule(nftnl_rule_alloc());
     const bool understood = nftnl_rule_nlmsg_parse(message, rule.get()) == 0;
     rules.push_back(DecodeRule(*rule));

@@ -67,7 +67,8 @@ class NftSocket {
   [[nodiscard]] NftReply Commit(const NftBatch& batch, std::uint32_t generation);
 
   [[nodiscard]] bool HasTable(const NftTableId& table);
-  [[nodiscard]] std::optional<NftSet> FindSet(const NftTableId& table, const std::string& name);
+  // Every set and map of the table; empty if there is no such table.
+  [[nodiscard]] std::vector<NftSet> Sets(const NftTableId& table);
   // Without its rules.
   [[nodiscard]] std::optional<NftChain> FindChain(const NftTableId& table, const std::string& name);
   // The element with `like`'s set and key.

@@ -56,23 +56,20 @@ struct NftSet {
 
 // Where a base chain hangs.
 struct NftHook {
+  // NF_INET_*
+  enum class Point : std::uint8_t { kPrerouting, kInput, kForward, kOutput, kPostrouting };
+
   std::string type;  // "filter", "nat"
-  enum class Point : std::uint8_t {
-    kPrerouting,
-    kInput,
-    kForward,
-    kOutput,
-    kPostrouting
-  };  // NF_INET_*
   Point point = Point::kPrerouting;
   std::int32_t priority = 0;
+  bool drops = false;  // the chain's policy, for what no rule decides: accept, unless this is set
 
   bool operator==(const NftHook&) const = default;
 };
 
 struct NftChain {
   std::string name;
-  std::optional<NftHook> hook;  // nullopt: a chain to jump to; base chains have policy accept
+  std::optional<NftHook> hook;  // nullopt: a chain to jump to
   std::vector<NftRule> rules;
 
   bool operator==(const NftChain&) const = default;

@@ -1,0 +1,40 @@
+// Our one table: its name, and the names of what firewall/ and portmap/ both use in it.
+//
+// Shapes  Every set, map and rule about addresses exists twice, for IPv4 ("alloc4") and IPv6 ("alloc6").
+// Source  DESIGN in the README, "The rules".
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ip.h"
+#include "netlink/nft_element.h"
+#include "netlink/nft_table.h"
+
+namespace nomad_bridge::firewall {
+
+inline constexpr std::array kFamilies = {Family::kIpv4, Family::kIpv6};
+
+constexpr const char* kBridges = "bridges";   // set of ifname: the bridges of our networks
+constexpr std::string_view kAlloc = "alloc";  // sets of addresses: who may talk
+constexpr std::string_view kMasq = "masq";    // who leaves as the node
+constexpr std::string_view kSnat =
+    "snat";  // who is reached as the node where the way back would miss it
+constexpr std::string_view kMasqAll = "masqall";     // who is always reached as the node
+constexpr const char* kPostrouting = "postrouting";  // the chain portmap adds to
+
+// inet nomad-bridge
+[[nodiscard]] NftTableId TableId();
+
+// "alloc4", "alloc6": the set called `noun` for `family`.
+[[nodiscard]] std::string SetName(std::string_view noun, Family family);
+
+// The nft type of an address.
+[[nodiscard]] NftType AddressType(Family family);
+
+// `ip` as the bytes of a key.
+[[nodiscard]] std::vector<std::uint8_t> AddressKey(const Ip& ip);
+
+}  // namespace nomad_bridge::firewall

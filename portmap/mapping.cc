@@ -1,0 +1,151 @@
+#include "portmap/mapping.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace nomad_bridge::portmap {
+namespace {
+
+constexpr std::int64_t kHighestPort = 65535;
+
+std::uint16_t CheckPort(std::int64_t port, const std::string& path) {
+  if (port < 1 || port > kHighestPort) {
+    throw Error(Code::kInvalidConfig, Cat(path, " is ", port), "allowed: 1 to 65535");
+  }
+  return static_cast<std::uint16_t>(port);
+}
+
+Protocol CheckProtocol(const MappingSpec& spec) {
+  const std::optional<Protocol> protocol =
+      spec.protocol.empty() ? Protocol::kTcp : ParseProtocol(spec.protocol);
+  if (!protocol) {
+    throw Error(Code::kInvalidConfig,
+                Cat(spec.path, ".protocol is ", Quoted(Printable(spec.protocol))),
+                "allowed: tcp, udp, sctp");
+  }
+  return *protocol;
+}
+
+// nullopt for "any".
+std::optional<Ip> CheckHostIp(const MappingSpec& spec) {
+  if (spec.host_ip.empty()) {
+    return std::nullopt;
+  }
+  const std::optional<Ip> ip = Ip::Parse(spec.host_ip);
+  if (!ip || ip->IsMulticast()) {
+    throw Error(Code::kInvalidConfig,
+                Cat(spec.path, ".hostIP is ", Quoted(Printable(spec.host_ip))),
+                "allowed: an IPv4 or IPv6 address of this host, no multicast");
+  }
+  return ip;
+}
+
+Published Check(const MappingSpec& spec) {
+  const std::optional<Ip> host_ip = CheckHostIp(spec);
+  Published port{.protocol = CheckProtocol(spec),
+                 .only = {},
+                 .host_ip = {},
+                 .host_port = CheckPort(spec.host_port, spec.path + ".hostPort"),
+                 .container_port = CheckPort(spec.container_port, spec.path + ".containerPort")};
+  if (host_ip) {
+    port.only = host_ip->family();
+  }
+  if (host_ip && !host_ip->IsUnspecified()) {
+    port.host_ip = host_ip;
+  }
+  return port;
+}
+
+// Whether both would become the same entry of the same map, for some address an allocation may have.
+bool Collide(const Published& a, const Published& b) {
+  const bool share_family = !a.only || !b.only || a.only == b.only;
+  return a.protocol == b.protocol && a.host_port == b.host_port && a.host_ip == b.host_ip &&
+         share_family;
+}
+
+}  // namespace
+
+std::string Text(Protocol protocol) {
+  switch (protocol) {
+    case Protocol::kTcp:
+      return "tcp";
+    case Protocol::kUdp:
+      return "udp";
+    case Protocol::kSctp:
+      return "sctp";
+  }
+  return Cat("protocol ", static_cast<int>(protocol));
+}
+
+std::optional<Protocol> ParseProtocol(std::string_view text) {
+  const std::string lower = Lower(text);
+  for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp, Protocol::kSctp}) {
+    if (lower == Text(protocol)) {
+      return protocol;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<Published> MakePublished(const std::vector<MappingSpec>& specs) {
+  std::vector<Published> ports;
+  for (const MappingSpec& spec : specs) {
+    const Published port = Check(spec);
+    const auto twin = std::find_if(ports.begin(), ports.end(), [&](const Published& earlier) {
+      return Collide(earlier, port) && earlier.container_port != port.container_port;
+    });
+    if (twin != ports.end()) {
+      throw Error(
+          Code::kInvalidConfig,
+          Cat(spec.path, " publishes ", Text(port.protocol), " port ", port.host_port, " again"),
+          Cat("it leads to port ",
+              twin->container_port,
+              " already, and now to ",
+              port.container_port));
+    }
+    ports.push_back(port);
+  }
+  return ports;
+}
+
+std::vector<Mapping> Resolve(const std::vector<Published>& ports,
+                             const std::vector<Ip>& guest_addresses) {
+  std::vector<Mapping> mappings;
+  for (const Published& port : ports) {
+    for (const Family family : {Family::kIpv4, Family::kIpv6}) {
+      if (port.only.value_or(family) != family) {
+        continue;
+      }
+      const auto guest = std::find_if(guest_addresses.begin(),
+                                      guest_addresses.end(),
+                                      [&](const Ip& ip) { return ip.family() == family; });
+      if (guest == guest_addresses.end() && port.only) {
+        const std::string_view name = family == Family::kIpv4 ? "IPv4" : "IPv6";
+        throw Error(Code::kInvalidConfig,
+                    Cat("runtimeConfig.portMappings publishes ",
+                        Text(port.protocol),
+                        " port ",
+                        port.host_port,
+                        " on ",
+                        port.host_ip ? Cat(*port.host_ip) : Cat("every ", name, " address")),
+                    Cat("the allocation has no ", name, " address"));
+      }
+      if (guest == guest_addresses.end()) {
+        continue;
+      }
+      const Mapping mapping{.protocol = port.protocol,
+                            .host_ip = port.host_ip,
+                            .host_port = port.host_port,
+                            .guest_ip = *guest,
+                            .guest_port = port.container_port};
+      if (std::find(mappings.begin(), mappings.end(), mapping) == mappings.end()) {
+        mappings.push_back(mapping);
+      }
+    }
+  }
+  return mappings;
+}
+
+}  // namespace nomad_bridge::portmap

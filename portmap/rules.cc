@@ -1,0 +1,100 @@
+#include "portmap/rules.h"
+
+#include "base/ip.h"
+#include "firewall/table.h"
+#include "portmap/maps.h"
+
+namespace nomad_bridge::portmap {
+namespace {
+
+using firewall::kBridges;
+using firewall::kFamilies;
+using firewall::SetName;
+using Point = NftHook::Point;
+
+constexpr const char* kHostports = "hostports";
+// nft's dstnat. In `output` nft has no such name, only the number.
+constexpr int kDstnat = -100;
+
+Cidr Loopback(Family family) {
+  return Cidr::Parse(family == Family::kIpv4 ? "127.0.0.0/8" : "::1/128").value();
+}
+
+std::vector<NftSet> Maps(Family family) {
+  const NftType address = firewall::AddressType(family);
+  const std::vector<NftType> target = {address, NftType::kInetService};
+  return {{.name = SetName(kPort, family),
+           .key = {NftType::kInetProto, NftType::kInetService},
+           .data = target},
+          {.name = SetName(kHostIp, family),
+           .key = {address, NftType::kInetProto, NftType::kInetService},
+           .data = target}};
+}
+
+// A port published for one host address wins over the same port published for all.
+NftChain Hostports() {
+  NftChain chain = {.name = kHostports, .hook = {}, .rules = {}};
+  for (const Family family : kFamilies) {
+    // dnat ip to ip daddr . meta l4proto . th dport map @hostip4
+    chain.rules.push_back(NftRule().Only(family).DnatByAddressAndPort(SetName(kHostIp, family)));
+  }
+  for (const Family family : kFamilies) {
+    // meta nfproto ipv4 dnat ip to meta l4proto . th dport map @port4
+    chain.rules.push_back(NftRule().Only(family).DnatByPort(SetName(kPort, family)));
+  }
+  return chain;
+}
+
+// What comes in from anywhere, and what the node itself sends.
+NftChain Entrance(const std::string& name, Point point) {
+  return {.name = name,
+          .hook = NftHook{.type = "nat", .point = point, .priority = kDstnat},
+          .rules = {
+              // fib daddr type local goto hostports
+              NftRule().DaddrIsLocal().Goto(kHostports),
+          }};
+}
+
+void DescribeWayBack(NftChain& postrouting, Family family) {
+  const std::string snat = SetName(firewall::kSnat, family);
+  // oifname @bridges ip saddr 127.0.0.0/8 ip daddr @snat4 masquerade
+  // The node asked through localhost: the allocation would answer to its own.
+  postrouting.rules.push_back(NftRule()
+                                  .OifnameIn(kBridges)
+                                  .Only(family)
+                                  .Saddr(Loopback(family))
+                                  .DaddrIn(snat)
+                                  .Masquerade());
+  // oifname @bridges ct status dnat ip saddr @alloc4 ip daddr @snat4 masquerade
+  // Hairpin, and a neighbour that came by the node's port: the answer would go straight to it over the bridge.
+  postrouting.rules.push_back(NftRule()
+                                  .OifnameIn(kBridges)
+                                  .CtStatusDnat()
+                                  .Only(family)
+                                  .SaddrIn(SetName(firewall::kAlloc, family))
+                                  .DaddrIn(snat)
+                                  .Masquerade());
+  // oifname @bridges ct status dnat ip daddr @masqall4 masquerade
+  postrouting.rules.push_back(NftRule()
+                                  .OifnameIn(kBridges)
+                                  .CtStatusDnat()
+                                  .Only(family)
+                                  .DaddrIn(SetName(firewall::kMasqAll, family))
+                                  .Masquerade());
+}
+
+}  // namespace
+
+void Describe(NftTable& table) {
+  for (const Family family : kFamilies) {
+    for (NftSet& map : Maps(family)) {
+      table.sets.push_back(std::move(map));
+    }
+    DescribeWayBack(table.Chain(firewall::kPostrouting), family);
+  }
+  table.chains.push_back(Hostports());
+  table.chains.push_back(Entrance("prerouting", Point::kPrerouting));
+  table.chains.push_back(Entrance("output", Point::kOutput));
+}
+
+}  // namespace nomad_bridge::portmap
