@@ -23,8 +23,10 @@ struct Assignment {
 };
 
 struct Wishes {
-  std::vector<Ip> requested;  // addresses the user asked for; each must be offered by exactly one set
-  std::vector<Ip> previous;   // addresses the attachment had before: taken if still free or still its own
+  std::vector<Ip>
+      requested;  // addresses the user asked for; each must be offered by exactly one set
+  std::vector<Ip>
+      previous;  // addresses the attachment had before: taken if still free or still its own
   Holder holder;
 };
 
@@ -34,7 +36,9 @@ struct Choice {
   std::vector<Assignment> assignments;
   std::optional<std::size_t> full_set;
 };
-[[nodiscard]] Choice Choose(const Store& store, const std::vector<RangeSet>& sets, const Wishes& wishes);
+[[nodiscard]] Choice Choose(const Store& store,
+                            const std::vector<RangeSet>& sets,
+                            const Wishes& wishes);
 
 // Writes the leases and the marks of what was given out last. All or none: gives back what it took if one fails. Throws
 // kConflict if an address was taken meanwhile by another holder (it cannot be, under the lock).

@@ -4,14 +4,21 @@
 //         <dir>/<network>/fd00:..:5             IPv6 in its RFC 5952 spelling, as Go prints it
 //         <dir>/<network>/last_reserved_ip.0    the address given out last in range set 0, no line end
 //         <dir>/<network>/lock                  flock(2)ed by every operation, the reference plugin's too
+// Junk    Names that are no address, subfolders and links are left alone. An *empty* file is what a writer killed between
+//         creating and writing leaves (the reference plugin; never we). It blocks its address in the reference plugin for
+//         ever; here it counts as free and the next Reserve() overwrites it, which is safe because every writer holds the
+//         lock. Anything else under an address's name, whatever it holds, keeps the address taken: we cannot know whose.
 // Locks   A Store holds the lock as long as it lives. Keep it short, and never across a call that changes the kernel.
 // Errors  kIo for the file system, kTryAgain if the lock stays taken.
 // Lives   on tmpfs: a reboot empties it together with the namespaces it describes.
 // Source  CNI plugins 1.9.1, host-local's disk backend. Old leases may hold the container id alone.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/attachment.h"
@@ -25,6 +32,8 @@ struct Holder {
   std::string container_id;
   std::string ifname;
 
+  // Whether this is `other`'s lease: the same, or the whole container's.
+  [[nodiscard]] bool Covers(const Holder& other) const;
   bool operator==(const Holder&) const = default;
 };
 
@@ -38,15 +47,19 @@ class Store {
   // Makes the folder if need be, and takes the lock.
   [[nodiscard]] static Store Open(const std::string& data_dir, const std::string& network);
   // The same for reading and releasing: nullopt if there is no such folder, so that DEL leaves none behind.
-  [[nodiscard]] static std::optional<Store> Find(const std::string& data_dir, const std::string& network);
+  [[nodiscard]] static std::optional<Store> Find(const std::string& data_dir,
+                                                 const std::string& network);
 
   // False if the address is taken.
   [[nodiscard]] bool Reserve(const Ip& address, const Holder& holder);
   // Gives `address` back if `holder` holds it; anybody else's lease stays. Absent is success.
   void Release(const Ip& address, const Holder& holder);
 
+  // Whether Reserve() would succeed: no file, or an empty one. One look, nothing is opened.
+  [[nodiscard]] bool IsFree(const Ip& address) const;
+  // nullopt if it is free, or if its file names nobody.
   [[nodiscard]] std::optional<Holder> HolderOf(const Ip& address) const;
-  // Every address that has a file, from the folder's listing alone: no file is opened.
+  // Every address that has a file, also an empty one, in no order, from the folder's listing alone: no file is opened.
   [[nodiscard]] std::vector<Ip> Taken() const;
   // Every lease, each file opened: slow with thousands, only for DEL without a record, GC and a full pool.
   [[nodiscard]] std::vector<Lease> Leases() const;
@@ -58,6 +71,9 @@ class Store {
 
  private:
   Store(std::string folder, FileLock lock) : folder_(std::move(folder)), lock_(std::move(lock)) {}
+  [[nodiscard]] std::string PathOf(const Ip& address) const;
+  [[nodiscard]] std::string MarkPath(std::size_t range_set) const;
+
   std::string folder_;
   FileLock lock_;
 };

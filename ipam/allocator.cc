@@ -1,0 +1,239 @@
+#include "ipam/allocator.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace nomad_bridge::ipam {
+namespace {
+
+// A run of addresses to try, first to last.
+struct Run {
+  const Range* range = nullptr;
+  Ip first;
+  Ip last;
+};
+
+bool IsBetween(const Ip& ip, const Ip& first, const Ip& last) {
+  return ip.family() == first.family() && ip >= first && ip <= last;
+}
+
+// How many steps lie between `from` and `to`, which is not before it; at most 2^64-1, as an IPv6 range can be longer.
+std::uint64_t Steps(const Ip& from, const Ip& to) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t steps = 0;
+  for (std::size_t i = 0; i < from.bytes().size(); ++i) {
+    if (steps >= kMost / 256) {
+      return kMost;
+    }
+    // Single digits of the difference may be negative; the sum up to any digit is not.
+    steps = steps * 256 + to.bytes()[i] - from.bytes()[i];
+  }
+  return steps;
+}
+
+// All of `set`, from the address after `last` to the end, then from the start up to `last`. From its start if `last` is
+// none of its addresses.
+std::vector<Run> RunsAfter(const RangeSet& set, const std::optional<Ip>& last) {
+  std::vector<Run> runs;
+  std::vector<Run> wrapped;
+  bool is_behind = !last.has_value();
+  for (const Range& range : set) {
+    const bool has_last = !is_behind && IsBetween(*last, range.first, range.last);
+    if (!has_last) {
+      (is_behind ? runs : wrapped).push_back({&range, range.first, range.last});
+      continue;
+    }
+    is_behind = true;
+    wrapped.push_back({&range, range.first, *last});
+    if (*last != range.last) {
+      runs.push_back({&range, last->Plus(1), range.last});
+    }
+  }
+  runs.insert(runs.end(), wrapped.begin(), wrapped.end());
+  return runs;
+}
+
+// The first address of `run` that is not in `taken`.
+std::optional<Ip> FindGap(const Run& run, const std::vector<Ip>& taken) {
+  // Of the first taken+2 addresses one must be free (the gateway is the one more), so only these need marks, however
+  // long the run is.
+  const std::uint64_t length =
+      std::min<std::uint64_t>(Steps(run.first, run.last), taken.size() + 1);
+  std::vector<bool> is_taken(static_cast<std::size_t>(length) + 1);
+  const auto mark = [&](const Ip& ip) {
+    if (!IsBetween(ip, run.first, run.last)) {
+      return;
+    }
+    if (const std::uint64_t offset = Steps(run.first, ip); offset <= length) {
+      is_taken[static_cast<std::size_t>(offset)] = true;
+    }
+  };
+  std::for_each(taken.begin(), taken.end(), mark);
+  mark(run.range->gateway);
+  const auto gap = std::find(is_taken.begin(), is_taken.end(), false);
+  if (gap == is_taken.end()) {
+    return std::nullopt;
+  }
+  return run.first.Plus(static_cast<std::uint64_t>(gap - is_taken.begin()));
+}
+
+Assignment Assign(const RangeSet& set, std::size_t index, const Ip& address) {
+  const auto range = std::find_if(
+      set.begin(), set.end(), [&](const Range& candidate) { return candidate.Offers(address); });
+  return {.address = {address, range->subnet.prefix_length},
+          .gateway = range->gateway,
+          .range_set = index};
+}
+
+bool Offers(const RangeSet& set, const Ip& address) {
+  return std::any_of(
+      set.begin(), set.end(), [&](const Range& range) { return range.Offers(address); });
+}
+
+// Whether `holder` may have `address`: nobody has it, or `holder` itself.
+bool IsFor(const Store& store, const Ip& address, const Holder& holder) {
+  if (store.IsFree(address)) {
+    return true;
+  }
+  const std::optional<Holder> present = store.HolderOf(address);
+  return present && present->Covers(holder);
+}
+
+// One command's view of the leases: the folder is listed at most once, whatever the number of sets.
+class Chooser {
+ public:
+  explicit Chooser(const Store& store) : store_(&store) {}
+
+  // The address of `set` that has been free for longest; nullopt if all are taken.
+  [[nodiscard]] std::optional<Ip> FindFree(const RangeSet& set, std::size_t index) {
+    const std::vector<Run> runs = RunsAfter(set, store_->LastReserved(index));
+    // Mostly the very next one is free, and then one look is all it takes.
+    if (runs.front().first != runs.front().range->gateway && store_->IsFree(runs.front().first)) {
+      return runs.front().first;
+    }
+    for (const Run& run : runs) {
+      if (const std::optional<Ip> gap = FindGap(run, Taken())) {
+        return gap;
+      }
+    }
+    return FindAbandoned(set);
+  }
+
+ private:
+  [[nodiscard]] const std::vector<Ip>& Taken() {
+    if (!is_listed_) {
+      taken_ = store_->Taken();
+      is_listed_ = true;
+    }
+    return taken_;
+  }
+
+  // A full pool may hold empty files, which the listing cannot tell from leases.
+  [[nodiscard]] std::optional<Ip> FindAbandoned(const RangeSet& set) {
+    const std::vector<Ip>& taken = Taken();
+    const auto found = std::find_if(taken.begin(), taken.end(), [&](const Ip& address) {
+      return Offers(set, address) && store_->IsFree(address);
+    });
+    return found == taken.end() ? std::nullopt : std::optional<Ip>(*found);
+  }
+
+  const Store* store_;
+  std::vector<Ip> taken_;
+  bool is_listed_ = false;
+};
+
+// Puts each requested address where it is offered; nullopt for sets without a request.
+std::vector<std::optional<Ip>> PlaceRequests(const std::vector<RangeSet>& sets,
+                                             const std::vector<Ip>& requested) {
+  std::vector<std::optional<Ip>> places(sets.size());
+  for (const Ip& address : requested) {
+    const auto set = std::find_if(sets.begin(), sets.end(), [&](const RangeSet& candidate) {
+      return Offers(candidate, address);
+    });
+    if (set == sets.end()) {
+      throw Error(Code::kInvalidConfig,
+                  Cat("requested address ", address, " is not one that the network gives out"),
+                  "allowed: an address inside one of ipam.ranges that is not its gateway");
+    }
+    std::optional<Ip>& place = places[static_cast<std::size_t>(set - sets.begin())];
+    if (place && *place != address) {
+      throw Error(
+          Code::kInvalidConfig,
+          Cat("requested addresses ", *place, " and ", address, " are in one set of ranges"),
+          "an attachment gets one address from each set");
+    }
+    place = address;
+  }
+  return places;
+}
+
+void RequireFor(const Store& store, const Ip& address, const Holder& holder) {
+  if (IsFor(store, address, holder)) {
+    return;
+  }
+  const std::optional<Holder> present = store.HolderOf(address);
+  throw Error(Code::kConflict,
+              Cat("address ", address, " is taken"),
+              present ? Cat("by container ",
+                            Quoted(present->container_id),
+                            ", interface ",
+                            Quoted(present->ifname))
+                      : "by a lease that names nobody");
+}
+
+std::optional<Ip> FindPrevious(const Store& store, const RangeSet& set, const Wishes& wishes) {
+  const auto found =
+      std::find_if(wishes.previous.begin(), wishes.previous.end(), [&](const Ip& address) {
+        return Offers(set, address) && IsFor(store, address, wishes.holder);
+      });
+  return found == wishes.previous.end() ? std::nullopt : std::optional<Ip>(*found);
+}
+
+}  // namespace
+
+Choice Choose(const Store& store, const std::vector<RangeSet>& sets, const Wishes& wishes) {
+  Chooser chooser(store);
+  const std::vector<std::optional<Ip>> requested = PlaceRequests(sets, wishes.requested);
+  Choice choice;
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    std::optional<Ip> address = requested[i];
+    if (address) {
+      RequireFor(store, *address, wishes.holder);
+    } else {
+      address = FindPrevious(store, sets[i], wishes);
+    }
+    if (!address) {
+      address = chooser.FindFree(sets[i], i);
+    }
+    if (!address) {
+      return {.assignments = {}, .full_set = i};
+    }
+    choice.assignments.push_back(Assign(sets[i], i, *address));
+  }
+  return choice;
+}
+
+void Reserve(Store& store, const std::vector<Assignment>& assignments, const Holder& holder) {
+  std::vector<Ip> written;
+  try {
+    for (const Assignment& assignment : assignments) {
+      const Ip& address = assignment.address.address;
+      if (store.Reserve(address, holder)) {
+        written.push_back(address);
+        store.SetLastReserved(assignment.range_set, address);
+      } else {
+        RequireFor(store, address, holder);
+      }
+    }
+  } catch (const Error&) {
+    for (const Ip& address : written) {
+      store.Release(address, holder);
+    }
+    throw;
+  }
+}
+
+}  // namespace nomad_bridge::ipam
