@@ -1,6 +1,7 @@
 #include "plugin/rules.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -122,8 +123,13 @@ void SaveTrust(Host& host, std::optional<std::uint32_t> generation, int accept_m
   }
 }
 
+using HoldingsToMend = std::function<std::vector<firewall::Holding>()>;
+
 // Commits `change`, widened by what the dead in its way hold; returns those.
-std::vector<Dead> Commit(Host& host, const Record& record, firewall::Change& change) {
+std::vector<Dead> Commit(Host& host,
+                         const Record& record,
+                         firewall::Change& change,
+                         const HoldingsToMend& living) {
   const RangeLock one_at_a_time = host.records.LockRules();
   std::optional<Records::Trust> trust = host.records.FindTrust();
   if (!trust || trust->accept_mark_bit != record.policy.accept_mark_bit) {
@@ -131,10 +137,9 @@ std::vector<Dead> Commit(Host& host, const Record& record, firewall::Change& cha
     trust.reset();
   }
   const NftTable table = NodeTable(record.policy.accept_mark_bit);
-  const auto others = [&] { return HoldingsOfOthers(host, record.who); };
   std::vector<Dead> dead;
   firewall::Outcome outcome;
-  while ((outcome = firewall::Apply(host.nft, table, change, Generation(trust), others)).conflict) {
+  while ((outcome = firewall::Apply(host.nft, table, change, Generation(trust), living)).conflict) {
     change.dead.emplace_back(outcome.conflict->present.owner());
     if (std::optional<Dead> owner = RequireDead(host, *outcome.conflict)) {
       AddUnwanted(change, owner->record);
@@ -148,11 +153,9 @@ std::vector<Dead> Commit(Host& host, const Record& record, firewall::Change& cha
   return dead;
 }
 
-}  // namespace
-
-void PublishRules(Host& host, const Record& record) {
+void Publish(Host& host, const Record& record, const HoldingsToMend& living) {
   firewall::Change change{.policy = record.policy, .wanted = ElementsOf(record)};
-  for (const Dead& owner : Commit(host, record, change)) {
+  for (const Dead& owner : Commit(host, record, change, living)) {
     Say("took over from the dead container ", Quoted(owner.record.who.container_id));
     for (const std::string& failure : TearDown(host, owner.record)) {
       Say(failure, ", ignoring");
@@ -160,10 +163,17 @@ void PublishRules(Host& host, const Record& record) {
   }
 }
 
+}  // namespace
+
+void PublishRules(Host& host, const Record& record) {
+  Publish(host, record, [&] { return HoldingsOfOthers(host, record.who); });
+}
+
 void MendRules(Host& host, const Record& record) {
   const std::optional<Records::Trust> trust = host.records.FindTrust();
   if (!trust || trust->generation != host.nft.Generation()) {
-    PublishRules(host, record);
+    // This attachment is among the living: what it lost was lost, and is said so.
+    Publish(host, record, [&] { return HoldingsOfOthers(host, {}); });
   }
 }
 
