@@ -20,7 +20,7 @@ namespace nomad_bridge {
 
 struct UdpPort {
   Family family = Family::kIpv4;
-  std::optional<Ip> address{};
+  std::optional<Ip> address;
   std::uint16_t port = 0;
 };
 

@@ -21,8 +21,8 @@ namespace {
 
 // Either an open network namespace, or why there is none.
 struct Opened {
-  UniqueFd fd{};
-  std::string refusal{};
+  UniqueFd fd;
+  std::string refusal;
 };
 
 Opened TryOpen(const std::string& path) {

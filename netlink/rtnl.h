@@ -32,17 +32,17 @@ struct Link {
   bool promiscuous = false;  // IFF_PROMISC was set on it
   int master = 0;            // index of the bridge it is a port of
   int peer = 0;              // veth: index of the other end, in that end's namespace
-  std::optional<int> peer_netns{};  // veth: id of the other end's namespace as this one numbers it; nullopt: here
+  std::optional<int> peer_netns;  // veth: id of the other end's namespace as this one numbers it; nullopt: here
 };
 
 // What to change of a link; what is nullopt stays.
 struct LinkChange {
-  std::optional<bool> up{};
-  std::optional<bool> promiscuous{};
-  std::optional<Mac> mac{};
-  std::optional<int> mtu{};
-  std::optional<int> master{};  // 0 takes it out of its bridge
-  std::optional<std::string> alias{};  // at most 255 bytes
+  std::optional<bool> up;
+  std::optional<bool> promiscuous;
+  std::optional<Mac> mac;
+  std::optional<int> mtu;
+  std::optional<int> master;  // 0 takes it out of its bridge
+  std::optional<std::string> alias;  // at most 255 bytes
 };
 
 // Flags of a bridge's port.
@@ -61,12 +61,12 @@ struct VethSpec {
 
 struct Route {
   Cidr destination;
-  std::optional<Ip> gateway{};
+  std::optional<Ip> gateway;
   int mtu = 0;       // 0 = none, as are all below
   int advmss = 0;
   std::uint32_t priority = 0;
-  std::optional<std::uint32_t> table{};  // main, unless given
-  std::optional<int> scope{};            // universe (0) with a gateway, link (253) without, unless given
+  std::optional<std::uint32_t> table;  // main, unless given
+  std::optional<int> scope;            // universe (0) with a gateway, link (253) without, unless given
 
   bool operator==(const Route&) const = default;
 };
@@ -101,12 +101,14 @@ class Rtnl {
   void EnsureLinkGone(const std::string& name);
 
   [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);
-  // IPv6 addresses get IFA_F_NODAD; IPv4 ones their broadcast address where the prefix is shorter than /31.
+  // One more round trip if it was there already. IPv6 addresses get IFA_F_NODAD; IPv4 ones their broadcast address where the prefix is shorter than /31.
   void EnsureAddress(const Link& link, const Cidr& address);
   void EnsureAddressGone(const Link& link, const Cidr& address);
 
+  // Other routes to the same destination stay: an identical one is success, one through another gateway a second path.
   void EnsureRoute(const Link& link, const Route& route);
-  // Every unicast route out of `link`, all tables, those that the kernel made for addresses among them.
+  // Every unicast route out of `link`, all tables, those that the kernel made for addresses among them. As the kernel has
+  // them: table and scope are always given (IPv6's scope is 0), and an IPv6 route made without a priority has 1024.
   [[nodiscard]] std::vector<Route> Routes(const Link& link);
 
   // Waits until the link is operational and, if it is a bridge port, forwarding: woken by the kernel's own

@@ -26,7 +26,7 @@ struct Exchange {
   bool expects_more = false;  // an acknowledgement or the end of a dump is still to come
   bool done = false;
   bool interrupted = false;
-  Answer answer{};
+  Answer answer;
 };
 
 Exchange& ExchangeOf(void* argument) {

@@ -23,7 +23,7 @@ namespace nomad_bridge {
 struct Answer {
   int error = 0;      // errno, positive; 0: the kernel did it
   std::string words;  // what the kernel had to say about the error (extended ack); often nothing
-  std::vector<NlMessage> messages{};
+  std::vector<NlMessage> messages;
 
   // "IPv6 is disabled on this device (EACCES)": the kernel's words, or else strerror's.
   [[nodiscard]] std::string Details() const;

@@ -1,0 +1,118 @@
+// Namespaces: what counts as one, and that we always come back.
+#include <stdexcept>
+#include <string>
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "netlink/netns.h"
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class NetnsTest : public World {
+ protected:
+  // What the kernel says this process is in.
+  [[nodiscard]] static NetnsId Here() { return IdOf("/proc/self/ns/net"); }
+
+  [[nodiscard]] static NetnsId IdOf(const std::string& path) {
+    struct stat status {};
+    EXPECT_EQ(::stat(path.c_str(), &status), 0) << path;
+    return {.device = status.st_dev, .inode = status.st_ino};
+  }
+
+  // Expects that Open() refuses `path` for `reason` and Find() answers nothing.
+  static void ExpectNone(const std::string& path, const std::string& reason) {
+    EXPECT_FALSE(Netns::Find(path)) << path;
+    try {
+      const Netns ns = Netns::Open(path);
+      ADD_FAILURE() << path << " was taken for a namespace";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kInvalidEnvironment);
+      EXPECT_EQ(error.msg(), "cannot open CNI_NETNS '" + path + "'");
+      EXPECT_THAT(error.details(), HasSubstr(reason));
+      EXPECT_THAT(error.what(), Not(HasSubstr("not found")));
+    }
+  }
+};
+
+TEST_F(NetnsTest, CurrentIsTheOneWeAreIn) {
+  EXPECT_EQ(Netns::Current().id(), Here());
+}
+
+TEST_F(NetnsTest, OpensABindMountAndTellsItFromOurs) {
+  const Netns ns = Netns::Open(guest().path());
+
+  EXPECT_EQ(ns.id(), IdOf(guest().path()));
+  EXPECT_FALSE(ns.id() == Here());
+  EXPECT_NE(::fcntl(ns.fd(), F_GETFD) & FD_CLOEXEC, 0) << "a child would inherit it";
+}
+
+TEST_F(NetnsTest, OpensAProcessesNamespace) {
+  EXPECT_EQ(Netns::Open("/proc/self/ns/net").id(), Here());
+  const std::optional<Netns> found = Netns::Find(guest().path());
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->id(), IdOf(guest().path()));
+}
+
+TEST_F(NetnsTest, WhatIsNoNetworkNamespaceIsRefusedWithTheReason) {
+  EnsureFolder("/run/odd");
+  ReplaceFile("/run/odd/file", "plain");
+  // Opening it would wait for a writer for ever.
+  ASSERT_EQ(::mkfifo("/run/odd/fifo", 0600), 0);
+
+  ExpectNone("/run/odd/file", "it is no network namespace");
+  ExpectNone("/run/odd/fifo", "it is no network namespace");
+  ExpectNone("/run/odd", "it is no network namespace");
+  ExpectNone("/proc/self/ns/mnt", "it is no network namespace");
+  ExpectNone("/run/odd/absent", "ENOENT");
+  ExpectNone("", "ENOENT");
+}
+
+TEST_F(NetnsTest, ANamespaceThatHasGoneLeavesAPlainFile) {
+  const std::string path = guest().path();
+  KillGuest(guest());
+  ReplaceFile(path, "");
+
+  ExpectNone(path, "it is no network namespace");
+}
+
+TEST_F(NetnsTest, InNetnsActsThereAndComesBack) {
+  const NetnsId home = Here();
+  NetnsId seen;
+
+  InNetns(Netns::Open(guest().path()), [&] { seen = Here(); });
+
+  EXPECT_EQ(seen, IdOf(guest().path()));
+  EXPECT_EQ(Here(), home);
+}
+
+TEST_F(NetnsTest, InNetnsComesBackFromAnExceptionToo) {
+  const NetnsId home = Here();
+
+  EXPECT_THROW(InNetns(Netns::Open(guest().path()), [] { throw std::runtime_error("inside"); }),
+               std::runtime_error);
+
+  EXPECT_EQ(Here(), home);
+}
+
+TEST_F(NetnsTest, ASocketRemembersItsNamespace) {
+  UniqueFd socket;
+  InNetns(Netns::Open(guest().path()),
+          [&] { socket = UniqueFd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)); });
+
+  EXPECT_EQ(Netns::OfSocket(socket.get()).id(), IdOf(guest().path()));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
