@@ -1,0 +1,143 @@
+#include <random>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+#include "plugin/args.h"
+#include "tests/unit/plugin_caught.h"
+
+namespace nomad_bridge {
+namespace {
+
+using test::Caught;
+using ::testing::HasSubstr;
+
+Error Refused(const std::string& text) {
+  return Caught([&] { static_cast<void>(ParseArgs(text)); });
+}
+
+TEST(ParseArgs, ReadsWhatNomadSends) {
+  const Args args = ParseArgs(
+      "IgnoreUnknown=true;NOMAD_REGION=global;NOMAD_NAMESPACE=default;NOMAD_JOB_ID=billing;"
+      "NOMAD_GROUP_NAME=api;NOMAD_ALLOC_ID=5f3c1a2b-0000;team=blue");
+  EXPECT_EQ(args.labels,
+            (Labels{{"NOMAD_REGION", "global"},
+                    {"NOMAD_NAMESPACE", "default"},
+                    {"NOMAD_JOB_ID", "billing"},
+                    {"NOMAD_GROUP_NAME", "api"},
+                    {"NOMAD_ALLOC_ID", "5f3c1a2b-0000"},
+                    {"team", "blue"}}));
+  EXPECT_FALSE(args.mac);
+  EXPECT_FALSE(args.ip);
+}
+
+TEST(ParseArgs, EmptyTextIsNoArguments) {
+  EXPECT_TRUE(ParseArgs("").labels.empty());
+}
+
+TEST(ParseArgs, SplitsAtTheFirstEqualsSign) {
+  EXPECT_EQ(ParseArgs("IgnoreUnknown=1;QUERY=a=b==").labels, (Labels{{"QUERY", "a=b=="}}));
+  EXPECT_EQ(ParseArgs("NOMAD_JOB_ID==x").labels, (Labels{{"NOMAD_JOB_ID", "=x"}}));
+}
+
+TEST(ParseArgs, ReadsAddressAndMacInAnyLetterCaseOfTheKey) {
+  const Args args = ParseArgs("mac=02:42:ac:1a:40:02;Ip=172.26.64.5/20");
+  EXPECT_EQ(args.mac, Mac::Parse("02:42:ac:1a:40:02"));
+  EXPECT_EQ(args.ip, Ip::Parse("172.26.64.5"));
+  EXPECT_EQ(ParseArgs("IP=fd00::5").ip, Ip::Parse("fd00::5"));
+  EXPECT_FALSE(ParseArgs("IP=;MAC=").ip);
+}
+
+TEST(ParseArgs, OfDuplicatesTheLastWins) {
+  EXPECT_EQ(ParseArgs("NOMAD_JOB_ID=a;nomad_job_id=b").labels, (Labels{{"nomad_job_id", "b"}}));
+  EXPECT_EQ(ParseArgs("IP=10.0.0.1;ip=10.0.0.2").ip, Ip::Parse("10.0.0.2"));
+  EXPECT_EQ(Refused("IgnoreUnknown=1;IgnoreUnknown=0;x=y").code(), Code::kInvalidEnvironment);
+}
+
+TEST(ParseArgs, RefusesPairsThatAreNone) {
+  for (const char* const text : {"none",
+                                 "=b",
+                                 "A=B;",
+                                 ";A=B",
+                                 "NOMAD_X=1;;NOMAD_Y=2",
+                                 "IgnoreUnknown=1;A",
+                                 "IgnoreUnknown=1;",
+                                 ";"}) {
+    const Error error = Refused(text);
+    EXPECT_EQ(error.code(), Code::kInvalidEnvironment) << text;
+    EXPECT_THAT(error.msg(), HasSubstr("CNI_ARGS")) << text;
+  }
+}
+
+TEST(ParseArgs, RefusesBadValuesNamingThePair) {
+  for (const char* const pair : {"MAC=01:00:5e:00:00:01",
+                                 "MAC=00:00:00:00:00:00",
+                                 "MAC=02:42:ac:1a:40",
+                                 "MAC=x",
+                                 "IP=10.0.0",
+                                 "IP=10.0.0.5/33",
+                                 "IP=10.0.0.5/",
+                                 "IP=10.0.0.5,10.0.0.6",
+                                 "IgnoreUnknown=maybe",
+                                 "IgnoreUnknown="}) {
+    const Error error = Refused(pair);
+    EXPECT_EQ(error.code(), Code::kInvalidEnvironment) << pair;
+    EXPECT_THAT(error.msg(), HasSubstr(pair));
+  }
+}
+
+TEST(ParseArgs, RefusesUnknownKeysUnlessToldToIgnoreThem) {
+  EXPECT_THAT(Refused("FOO=1;NOMAD_JOB_ID=a;BAR=2").msg(), HasSubstr("FOO=1;BAR=2"));
+  EXPECT_EQ(Refused("IgnoreUnknown=0;FOO=1").code(), Code::kInvalidEnvironment);
+  for (const char* const yes : {"1", "true", "TRUE", "True"}) {
+    EXPECT_EQ(ParseArgs(Cat("FOO=1;ignoreunknown=", yes)).labels, (Labels{{"FOO", "1"}})) << yes;
+  }
+  EXPECT_EQ(ParseArgs("NOMAD_ANYTHING=1;K8S_POD_UID=2").labels.size(), 2U);
+}
+
+TEST(ParseArgs, KeepsHostileValuesAsTheyAre) {
+  for (const std::string& value : {std::string("\"quoted\" 'text' \\"),
+                                   std::string("two\nlines\r\n\t"),
+                                   std::string(4096, 'x'),
+                                   std::string("\xc3\xa4\xf0\x9f\x98\x80"),
+                                   std::string("\xff\xc3"),
+                                   std::string("$(reboot) `reboot` %s {}")}) {
+    EXPECT_EQ(ParseArgs(Cat("NOMAD_JOB_ID=", value)).labels, (Labels{{"NOMAD_JOB_ID", value}}));
+  }
+}
+
+// Whatever comes: labels that hold exactly what stood there, or an error that any output can carry.
+TEST(ParseArgs, NeverMisreadsRandomText) {
+  std::mt19937 random(7);  // NOLINT(cert-msc51-cpp): the same cases every time
+  constexpr std::string_view kLikely = "==;;AaIiPpMmCc10./:\"\\\n\xff\xc3";
+  for (int round = 0; round < 20'000; ++round) {
+    std::string text = round % 2 == 0 ? "IgnoreUnknown=1" : "NOMAD_JOB_ID=x";
+    for (std::size_t length = random() % 24; length > 0; --length) {
+      text += random() % 4 == 0 ? static_cast<char>(1 + random() % 255)
+                                : kLikely[random() % kLikely.size()];
+    }
+    try {
+      for (const Label& label : ParseArgs(text).labels) {
+        EXPECT_NE(text.find(Cat(label.key, '=', label.value)), text.npos) << text;
+        EXPECT_EQ(label.value.find(';'), label.value.npos) << text;
+        EXPECT_EQ(label.key.find('='), label.key.npos) << text;
+      }
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kInvalidEnvironment) << text;
+      EXPECT_EQ(error.msg(), Printable(error.msg())) << text;
+    }
+  }
+}
+
+TEST(ParseArgs, IsNotSlowWithAsManyPairsAsFit) {
+  std::string text = "IgnoreUnknown=1";
+  for (int i = 0; text.size() < 128 * 1024; ++i) {  // MAX_ARG_STRLEN: what execve(2) lets through
+    text += Cat(";", Hex(static_cast<std::uint64_t>(i), 4), "=");
+  }
+  EXPECT_GT(ParseArgs(text).labels.size(), 20'000U);
+}
+
+}  // namespace
+}  // namespace nomad_bridge
