@@ -6,6 +6,7 @@
 //         into one set. A full pool is an answer: nullopt.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,10 +24,10 @@ struct Assignment {
 };
 
 struct Wishes {
-  std::vector<Ip>
-      requested;  // addresses the user asked for; each must be offered by exactly one set
-  std::vector<Ip>
-      previous;  // addresses the attachment had before: taken if still free or still its own
+  // What the user asked for; each must be offered by exactly one set.
+  std::vector<Ip> requested;
+  // What the attachment had before: taken if still free or still its own.
+  std::vector<Ip> previous;
   Holder holder;
 };
 

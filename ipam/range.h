@@ -39,8 +39,8 @@ struct Range {
 using RangeSet = std::vector<Range>;
 
 // Checks all of it and fills in the defaults. Refuses: subnets longer than /30 (/126) or with host bits set; a start,
-// end or gateway outside its subnet; start > end; two families in one set; an empty set; ranges that overlap,
-// in a set or between sets.
+// end or gateway outside its subnet; the subnet's own or broadcast address as gateway; start > end; two families in
+// one set; an empty set; ranges that overlap, in a set or between sets.
 [[nodiscard]] std::vector<RangeSet> MakeRangeSets(const std::vector<std::vector<RangeSpec>>& specs);
 
 }  // namespace nomad_bridge::ipam

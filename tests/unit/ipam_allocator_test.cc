@@ -1,0 +1,259 @@
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "ipam/allocator.h"
+
+namespace nomad_bridge::ipam {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const Holder kAlice{.container_id = "alice", .ifname = "eth0"};
+const Holder kBob{.container_id = "bob", .ifname = "eth0"};
+
+Ip At(const std::string& text) {
+  return Ip::Parse(text).value();
+}
+
+RangeSpec Spec(const std::string& subnet) {
+  return {.path = "ipam.ranges[0][0]", .subnet = Cidr::Parse(subnet).value()};
+}
+
+class AllocatorTest : public ::testing::Test {
+ protected:
+  AllocatorTest() {
+    std::string pattern = "/dev/shm/nomad-bridge-test-XXXXXX";
+    data_dir_ = ::mkdtemp(pattern.data());
+    store_ = std::make_unique<Store>(Store::Open(data_dir_, "net"));
+  }
+  ~AllocatorTest() override { std::filesystem::remove_all(data_dir_); }
+
+  void Use(const std::vector<std::vector<RangeSpec>>& specs) { sets_ = MakeRangeSets(specs); }
+  void Put(const std::string& name, const std::string& content) const {
+    std::ofstream(Cat(data_dir_, "/net/", name)) << content;
+  }
+  [[nodiscard]] std::vector<std::string> Addresses(const Wishes& wishes) const {
+    std::vector<std::string> addresses;
+    for (const Assignment& assignment : Choose(*store_, sets_, wishes).assignments) {
+      addresses.push_back(assignment.address.Text());
+    }
+    return addresses;
+  }
+  // What ADD does: choose, then reserve. The address of each set, or nothing if a set is full.
+  std::vector<std::string> Allocate(const Holder& holder) {
+    std::vector<std::string> addresses = Addresses({.holder = holder});
+    Reserve(*store_, Choose(*store_, sets_, {.holder = holder}).assignments, holder);
+    return addresses;
+  }
+  [[nodiscard]] Error Refusal(const Wishes& wishes) const {
+    try {
+      static_cast<void>(Choose(*store_, sets_, wishes));
+    } catch (const Error& error) {
+      return error;
+    }
+    return {Code::kInternal, "not refused"};
+  }
+
+  std::string data_dir_;
+  std::unique_ptr<Store> store_;
+  std::vector<RangeSet> sets_;
+};
+
+TEST_F(AllocatorTest, GivesOneAddressOfEachSetWithPrefixAndGateway) {
+  Use({{Spec("10.0.0.0/24")}, {Spec("fd00::/64")}});
+  const Choice choice = Choose(*store_, sets_, {.holder = kAlice});
+  ASSERT_EQ(choice.assignments.size(), 2U);
+  EXPECT_EQ(choice.assignments[0].address.Text(), "10.0.0.2/24");
+  EXPECT_EQ(choice.assignments[0].gateway, At("10.0.0.1"));
+  EXPECT_EQ(choice.assignments[1].address.Text(), "fd00::2/64");
+  EXPECT_EQ(choice.assignments[1].gateway, At("fd00::1"));
+  EXPECT_EQ(choice.assignments[1].range_set, 1U);
+}
+
+TEST_F(AllocatorTest, ChoosingWritesNothing) {
+  Use({{Spec("10.0.0.0/24")}});
+  static_cast<void>(Choose(*store_, sets_, {.holder = kAlice}));
+  EXPECT_THAT(store_->Taken(), IsEmpty());
+  EXPECT_EQ(store_->LastReserved(0), std::nullopt);
+}
+
+TEST_F(AllocatorTest, AnAddressComesAgainOnlyAfterAllOthers) {
+  Use({{Spec("10.0.0.0/29")}});
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.2/29"));
+  store_->Release(At("10.0.0.2"), kAlice);
+  EXPECT_THAT(Allocate(kBob), ElementsAre("10.0.0.3/29"));
+  EXPECT_THAT(Allocate(kBob), ElementsAre("10.0.0.4/29"));
+  EXPECT_THAT(Allocate(kBob), ElementsAre("10.0.0.5/29"));
+  EXPECT_THAT(Allocate(kBob), ElementsAre("10.0.0.6/29"));
+  EXPECT_THAT(Allocate(kBob), ElementsAre("10.0.0.2/29")) << "wraps over the gateway";
+  EXPECT_EQ(Choose(*store_, sets_, {.holder = kAlice}).full_set, 0U);
+}
+
+TEST_F(AllocatorTest, FindsTheOnlyGapWhereverItIs) {
+  Use({{Spec("10.0.0.0/28")}});
+  for (int gap = 2; gap <= 14; ++gap) {
+    for (int mark = 2; mark <= 14; ++mark) {
+      for (int i = 2; i <= 14; ++i) {
+        Put(Cat("10.0.0.", i), "bob\r\neth0");
+      }
+      std::filesystem::remove(Cat(data_dir_, "/net/10.0.0.", gap));
+      store_->SetLastReserved(0, At(Cat("10.0.0.", mark)));
+      EXPECT_THAT(Addresses({.holder = kAlice}), ElementsAre(Cat("10.0.0.", gap, "/28")))
+          << "after " << mark;
+    }
+  }
+}
+
+TEST_F(AllocatorTest, GoesOnThroughTheRangesOfASetAndAroundThem) {
+  RangeSpec low = Spec("10.0.0.0/24");
+  low.start = At("10.0.0.250");
+  RangeSpec high = Spec("10.0.9.0/24");
+  high.end = At("10.0.9.2");
+  Use({{low, high}});
+  store_->SetLastReserved(0, At("10.0.0.253"));
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.254/24"));
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.9.2/24"));
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.250/24"));
+  Put("10.0.0.251", "bob\r\neth0");
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.252/24"));
+}
+
+TEST_F(AllocatorTest, AMarkOutsideTheRangesMeansFromTheStart) {
+  Use({{Spec("10.0.0.0/24")}});
+  store_->SetLastReserved(0, At("192.168.0.7"));
+  EXPECT_THAT(Addresses({.holder = kAlice}), ElementsAre("10.0.0.2/24"));
+  store_->SetLastReserved(0, At("fd00::7"));
+  EXPECT_THAT(Addresses({.holder = kAlice}), ElementsAre("10.0.0.2/24"));
+}
+
+TEST_F(AllocatorTest, AGatewayAmidTheRangeIsPassedOver) {
+  RangeSpec spec = Spec("10.0.0.0/29");
+  spec.gateway = At("10.0.0.3");
+  Use({{spec}});
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.1/29"));
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.2/29"));
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.4/29"));
+}
+
+TEST_F(AllocatorTest, HugeIpv6RangesAreWalkedInGapsNotCounted) {
+  Use({{Spec("fd00::/8")}});
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("fd00::2/8"));
+  Put("fd00::3", "bob\r\neth0");
+  Put("fd00::4", "bob\r\neth0");
+  Put("fdff::1", "bob\r\neth0");
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("fd00::5/8"));
+  store_->SetLastReserved(0, At("fdff:ffff:ffff:ffff:ffff:ffff:ffff:fffe"));
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/8"));
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("fd00::6/8"));
+}
+
+TEST_F(AllocatorTest, AFullSetIsAnAnswerThatSaysWhich) {
+  RangeSpec tiny = Spec("fd00::/126");
+  tiny.end = At("fd00::2");
+  Use({{Spec("10.0.0.0/24")}, {tiny}});
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.2/24", "fd00::2/126"));
+  const Choice choice = Choose(*store_, sets_, {.holder = kBob});
+  EXPECT_EQ(choice.full_set, 1U);
+  EXPECT_THAT(choice.assignments, IsEmpty());
+}
+
+TEST_F(AllocatorTest, AnEmptyFileIsTakenOnlyUntilNothingElseIsLeft) {
+  Use({{Spec("10.0.0.0/29")}});
+  Put("10.0.0.4", "");
+  for (const char* const name : {"10.0.0.2", "10.0.0.3", "10.0.0.5"}) {
+    Put(name, "bob\r\neth0");
+  }
+  store_->SetLastReserved(0, At("10.0.0.2"));
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.6/29"));
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.4/29"));
+  EXPECT_EQ(Choose(*store_, sets_, {.holder = kBob}).full_set, 0U);
+}
+
+TEST_F(AllocatorTest, WhatAnAttachmentHadItGetsAgain) {
+  Use({{Spec("10.0.0.0/24")}, {Spec("fd00::/64")}});
+  Put("10.0.0.9", "alice\r\neth0");
+  Put("fd00::9", "bob\r\neth0");
+  EXPECT_THAT(Addresses({.previous = {At("10.0.0.9"), At("fd00::9")}, .holder = kAlice}),
+              ElementsAre("10.0.0.9/24", "fd00::2/64"))
+      << "its own lease is kept, somebody else's is not taken";
+  EXPECT_THAT(Addresses({.previous = {At("10.0.0.77"), At("192.168.0.1")}, .holder = kAlice}),
+              ElementsAre("10.0.0.77/24", "fd00::2/64"))
+      << "a free one is taken, one of another network is forgotten";
+}
+
+TEST_F(AllocatorTest, ARequestedAddressGoesBeforeAFormerOne) {
+  Use({{Spec("10.0.0.0/24")}});
+  EXPECT_THAT(
+      Addresses({.requested = {At("10.0.0.50")}, .previous = {At("10.0.0.9")}, .holder = kAlice}),
+      ElementsAre("10.0.0.50/24"));
+}
+
+TEST_F(AllocatorTest, ARequestedAddressOfSomebodyElseIsAConflict) {
+  Use({{Spec("10.0.0.0/24")}});
+  Put("10.0.0.50", "bob\r\neth0");
+  const Error error = Refusal({.requested = {At("10.0.0.50")}, .holder = kAlice});
+  EXPECT_EQ(error.code(), Code::kConflict);
+  EXPECT_THAT(error.msg(), HasSubstr("10.0.0.50"));
+  EXPECT_THAT(error.details(), HasSubstr("'bob'"));
+  EXPECT_THAT(Addresses({.requested = {At("10.0.0.50")}, .holder = kBob}),
+              ElementsAre("10.0.0.50/24"));
+}
+
+TEST_F(AllocatorTest, ARequestThatNoRangeOffersIsRefused) {
+  Use({{Spec("10.0.0.0/24")}});
+  for (const char* const address : {"10.0.0.1", "10.0.0.0", "10.0.0.255", "10.0.1.5", "fd00::5"}) {
+    const Error error = Refusal({.requested = {At(address)}, .holder = kAlice});
+    EXPECT_EQ(error.code(), Code::kInvalidConfig) << address;
+    EXPECT_THAT(error.msg(), HasSubstr(address));
+  }
+}
+
+TEST_F(AllocatorTest, TwoRequestsInOneSetAreRefused) {
+  Use({{Spec("10.0.0.0/24")}});
+  EXPECT_EQ(Refusal({.requested = {At("10.0.0.5"), At("10.0.0.6")}, .holder = kAlice}).code(),
+            Code::kInvalidConfig);
+}
+
+TEST_F(AllocatorTest, ReservingMarksWhatWasGivenOutLast) {
+  Use({{Spec("10.0.0.0/24")}, {Spec("fd00::/64")}});
+  Allocate(kAlice);
+  EXPECT_EQ(store_->LastReserved(0), At("10.0.0.2"));
+  EXPECT_EQ(store_->LastReserved(1), At("fd00::2"));
+  EXPECT_EQ(store_->HolderOf(At("fd00::2")), kAlice);
+}
+
+TEST_F(AllocatorTest, ALeaseThatIsKeptDoesNotMoveTheMark) {
+  Use({{Spec("10.0.0.0/24")}});
+  Allocate(kAlice);
+  Allocate(kBob);
+  const Wishes again{.previous = {At("10.0.0.2")}, .holder = kAlice};
+  Reserve(*store_, Choose(*store_, sets_, again).assignments, kAlice);
+  EXPECT_EQ(store_->LastReserved(0), At("10.0.0.3"));
+}
+
+TEST_F(AllocatorTest, ReservingIsAllOrNothing) {
+  Use({{Spec("10.0.0.0/24")}, {Spec("fd00::/64")}});
+  const Choice choice = Choose(*store_, sets_, {.holder = kAlice});
+  Put("fd00::2", "bob\r\neth0");
+  try {
+    Reserve(*store_, choice.assignments, kAlice);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kConflict);
+  }
+  EXPECT_THAT(store_->Taken(), ElementsAre(At("fd00::2")));
+  EXPECT_EQ(store_->HolderOf(At("fd00::2")), kBob);
+}
+
+}  // namespace
+}  // namespace nomad_bridge::ipam
