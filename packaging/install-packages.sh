@@ -10,7 +10,7 @@ packages() {
   case $1 in
     build)
       echo g++ cmake ninja-build pkg-config
-      echo libnl-3-dev libnl-route-3-dev libmnl-dev libnftnl-dev nlohmann-json3-dev ;;
+      echo libnl-3-dev libmnl-dev libnftnl-dev nlohmann-json3-dev ;;
     test)
       packages build
       echo libgtest-dev libgmock-dev clang-format clang-tidy
