@@ -1,7 +1,9 @@
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -44,7 +46,20 @@ int Report(const std::string& version, const Error& error) {
   return EXIT_FAILURE;
 }
 
+// A runtime may start us with streams closed. Their numbers must not go to files of ours, which would then be written
+// to; and a reader that has gone must not kill us half way, but be an error like any other, which undoes everything.
+void SecureStreams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) < 0) {
+      // The lowest free number is this one. Read-only, so that writing still fails.
+      static_cast<void>(::open("/dev/null", O_RDONLY));
+    }
+  }
+  ::signal(SIGPIPE, SIG_IGN);
+}
+
 int Run(const char* program) {
+  SecureStreams();
   const Name& name = NameFor(program);
   const char* const command = ::getenv("CNI_COMMAND");
   if (command == nullptr || *command == '\0') {
