@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -23,13 +24,15 @@ bool IsBetween(const Ip& ip, const Ip& first, const Ip& last) {
 // How many steps lie between `from` and `to`, which is not before it; at most 2^64-1, as an IPv6 range can be longer.
 std::uint64_t Steps(const Ip& from, const Ip& to) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  const std::span<const std::uint8_t> low = from.bytes();
+  const std::span<const std::uint8_t> high = to.bytes();
   std::uint64_t steps = 0;
-  for (std::size_t i = 0; i < from.bytes().size(); ++i) {
+  for (std::size_t i = 0; i < low.size(); ++i) {
     if (steps >= kMost / 256) {
       return kMost;
     }
     // Single digits of the difference may be negative; the sum up to any digit is not.
-    steps = steps * 256 + to.bytes()[i] - from.bytes()[i];
+    steps = steps * 256 + high[i] - low[i];
   }
   return steps;
 }
@@ -64,7 +67,7 @@ std::optional<Ip> FindGap(const Run& run, const std::vector<Ip>& taken) {
       std::min<std::uint64_t>(Steps(run.first, run.last), taken.size() + 1);
   std::vector<bool> is_taken(static_cast<std::size_t>(length) + 1);
   const auto mark = [&](const Ip& ip) {
-    if (!IsBetween(ip, run.first, run.last)) {
+    if (ip.family() != run.first.family() || ip < run.first) {
       return;
     }
     if (const std::uint64_t offset = Steps(run.first, ip); offset <= length) {
@@ -110,9 +113,8 @@ class Chooser {
   // The address of `set` that has been free for longest; nullopt if all are taken.
   [[nodiscard]] std::optional<Ip> FindFree(const RangeSet& set, std::size_t index) {
     const std::vector<Run> runs = RunsAfter(set, store_->LastReserved(index));
-    // Mostly the very next one is free, and then one look is all it takes.
-    if (runs.front().first != runs.front().range->gateway && store_->IsFree(runs.front().first)) {
-      return runs.front().first;
+    if (const std::optional<Ip> near = LookAhead(runs)) {
+      return near;
     }
     for (const Run& run : runs) {
       if (const std::optional<Ip> gap = FindGap(run, Taken())) {
@@ -123,6 +125,25 @@ class Chooser {
   }
 
  private:
+  // Mostly the very next one is free, and unless a pool is nearly full one of the next few is. A look takes 2 us, a
+  // listing of 4,000 leases 900 us.
+  [[nodiscard]] std::optional<Ip> LookAhead(const std::vector<Run>& runs) const {
+    constexpr int kLooks = 16;
+    int looks = 0;
+    for (const Run& run : runs) {
+      for (Ip ip = run.first; looks < kLooks; ip = ip.Plus(1)) {
+        ++looks;
+        if (ip != run.range->gateway && store_->IsFree(ip)) {
+          return ip;
+        }
+        if (ip == run.last) {
+          break;
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
   [[nodiscard]] const std::vector<Ip>& Taken() {
     if (!is_listed_) {
       taken_ = store_->Taken();

@@ -1,8 +1,10 @@
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -100,17 +102,34 @@ TEST_F(AllocatorTest, AnAddressComesAgainOnlyAfterAllOthers) {
 }
 
 TEST_F(AllocatorTest, FindsTheOnlyGapWhereverItIs) {
-  Use({{Spec("10.0.0.0/28")}});
-  for (int gap = 2; gap <= 14; ++gap) {
-    for (int mark = 2; mark <= 14; ++mark) {
-      for (int i = 2; i <= 14; ++i) {
-        Put(Cat("10.0.0.", i), "bob\r\neth0");
-      }
-      std::filesystem::remove(Cat(data_dir_, "/net/10.0.0.", gap));
+  // Longer than what is looked at before the folder is listed.
+  Use({{Spec("10.0.0.0/26")}});
+  for (int i = 2; i <= 62; ++i) {
+    Put(Cat("10.0.0.", i), "bob\r\neth0");
+  }
+  for (int gap = 2; gap <= 62; ++gap) {
+    std::filesystem::remove(Cat(data_dir_, "/net/10.0.0.", gap));
+    for (int mark = 2; mark <= 62; ++mark) {
       store_->SetLastReserved(0, At(Cat("10.0.0.", mark)));
-      EXPECT_THAT(Addresses({.holder = kAlice}), ElementsAre(Cat("10.0.0.", gap, "/28")))
+      ASSERT_THAT(Addresses({.holder = kAlice}), ElementsAre(Cat("10.0.0.", gap, "/26")))
           << "after " << mark;
     }
+    Put(Cat("10.0.0.", gap), "bob\r\neth0");
+  }
+}
+
+TEST_F(AllocatorTest, OfTwoGapsTheOneThatComesFirstAfterTheMarkIsTaken) {
+  Use({{Spec("10.0.0.0/25")}});
+  for (int i = 2; i <= 126; ++i) {
+    Put(Cat("10.0.0.", i), "bob\r\neth0");
+  }
+  std::filesystem::remove(data_dir_ + "/net/10.0.0.30");
+  std::filesystem::remove(data_dir_ + "/net/10.0.0.90");
+  for (const auto& [mark, gap] :
+       {std::pair(2, 30), std::pair(31, 90), std::pair(60, 90), std::pair(91, 30)}) {
+    store_->SetLastReserved(0, At(Cat("10.0.0.", mark)));
+    EXPECT_THAT(Addresses({.holder = kAlice}), ElementsAre(Cat("10.0.0.", gap, "/25")))
+        << "after " << mark;
   }
 }
 
@@ -148,13 +167,14 @@ TEST_F(AllocatorTest, AGatewayAmidTheRangeIsPassedOver) {
 TEST_F(AllocatorTest, HugeIpv6RangesAreWalkedInGapsNotCounted) {
   Use({{Spec("fd00::/8")}});
   EXPECT_THAT(Allocate(kAlice), ElementsAre("fd00::2/8"));
-  Put("fd00::3", "bob\r\neth0");
-  Put("fd00::4", "bob\r\neth0");
+  for (int i = 3; i < 0x40; ++i) {
+    Put(At("fd00::").Plus(static_cast<std::uint64_t>(i)).Text(), "bob\r\neth0");
+  }
   Put("fdff::1", "bob\r\neth0");
-  EXPECT_THAT(Allocate(kAlice), ElementsAre("fd00::5/8"));
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("fd00::40/8"));
   store_->SetLastReserved(0, At("fdff:ffff:ffff:ffff:ffff:ffff:ffff:fffe"));
   EXPECT_THAT(Allocate(kAlice), ElementsAre("fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/8"));
-  EXPECT_THAT(Allocate(kAlice), ElementsAre("fd00::6/8"));
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("fd00::41/8"));
 }
 
 TEST_F(AllocatorTest, AFullSetIsAnAnswerThatSaysWhich) {
@@ -167,15 +187,13 @@ TEST_F(AllocatorTest, AFullSetIsAnAnswerThatSaysWhich) {
   EXPECT_THAT(choice.assignments, IsEmpty());
 }
 
-TEST_F(AllocatorTest, AnEmptyFileIsTakenOnlyUntilNothingElseIsLeft) {
-  Use({{Spec("10.0.0.0/29")}});
-  Put("10.0.0.4", "");
-  for (const char* const name : {"10.0.0.2", "10.0.0.3", "10.0.0.5"}) {
-    Put(name, "bob\r\neth0");
+TEST_F(AllocatorTest, AnEmptyFileKeepsNoAddressForEver) {
+  Use({{Spec("10.0.0.0/26")}});
+  for (int i = 2; i <= 62; ++i) {
+    Put(Cat("10.0.0.", i), i == 4 || i == 50 ? "" : "bob\r\neth0");
   }
-  store_->SetLastReserved(0, At("10.0.0.2"));
-  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.6/29"));
-  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.4/29"));
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.4/26")) << "near the start";
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.50/26")) << "far from it";
   EXPECT_EQ(Choose(*store_, sets_, {.holder = kBob}).full_set, 0U);
 }
 
