@@ -1,0 +1,209 @@
+// Leases beside the reference plugin, host-local, in one folder; and on a file system that is full or read-only.
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <sys/mount.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "ipam/allocator.h"
+#include "tests/support/isolation.h"
+#include "tests/support/process.h"
+
+namespace nomad_bridge::ipam {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+constexpr const char* kReference = "/usr/lib/cni/host-local";
+constexpr const char* kDataDir = "/run/leases";
+const Holder kOurs{.container_id = "ours", .ifname = "eth0"};
+
+Ip At(const std::string& text) {
+  return Ip::Parse(text).value();
+}
+
+std::vector<RangeSet> Sets() {
+  return MakeRangeSets({{{.path = "ipam.ranges[0][0]", .subnet = *Cidr::Parse("10.0.0.0/29")}},
+                        {{.path = "ipam.ranges[1][0]", .subnet = *Cidr::Parse("fd00::/64")}}});
+}
+
+test::Outcome Reference(const std::string& verb, const std::string& container) {
+  const std::string config =
+      Cat(R"({"cniVersion":"1.0.0","name":"net","type":"bridge","ipam":{
+      "type":"host-local","dataDir":")",
+          kDataDir,
+          R"(","ranges":[[{"subnet":"10.0.0.0/29"}],[{"subnet":"fd00::/64"}]]}})");
+  return test::Process::Start({.argv = {kReference},
+                               .input = config,
+                               .variables = {{"CNI_COMMAND", verb},
+                                             {"CNI_CONTAINERID", container},
+                                             {"CNI_NETNS", "/run/netns/none"},
+                                             {"CNI_IFNAME", "eth0"},
+                                             {"CNI_PATH", "/usr/lib/cni"}}})
+      .Wait();
+}
+
+std::vector<std::string> ReferenceAdd(const std::string& container) {
+  const test::Outcome outcome = Reference("ADD", container);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  std::vector<std::string> addresses;
+  for (const nlohmann::json& ip : outcome.json.value("ips", nlohmann::json::array())) {
+    addresses.push_back(ip.at("address"));
+  }
+  return addresses;
+}
+
+std::vector<std::string> OurAdd(const Holder& holder) {
+  Store store = Store::Open(kDataDir, "net");
+  const Choice choice = Choose(store, Sets(), {.holder = holder});
+  Reserve(store, choice.assignments, holder);
+  std::vector<std::string> addresses;
+  for (const Assignment& assignment : choice.assignments) {
+    addresses.push_back(assignment.address.Text());
+  }
+  return addresses;
+}
+
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(Cat(kDataDir, "/net"))) {
+    names.push_back(entry.path().filename());
+  }
+  return names;
+}
+
+class BesideTheReference : public ::testing::Test {
+  test::FreshState state_;
+};
+
+TEST_F(BesideTheReference, EitherGoesOnWhereTheOtherStopped) {
+  EXPECT_THAT(ReferenceAdd("theirs-1"), UnorderedElementsAre("10.0.0.2/29", "fd00::2/64"));
+  EXPECT_THAT(OurAdd(kOurs), UnorderedElementsAre("10.0.0.3/29", "fd00::3/64"));
+  EXPECT_THAT(ReferenceAdd("theirs-2"), UnorderedElementsAre("10.0.0.4/29", "fd00::4/64"));
+  EXPECT_THAT(OurAdd({"more", "eth0"}), UnorderedElementsAre("10.0.0.5/29", "fd00::5/64"));
+}
+
+TEST_F(BesideTheReference, ItsLeasesHaveTheirHolderForUs) {
+  ReferenceAdd("theirs");
+  Store store = Store::Open(kDataDir, "net");
+  EXPECT_EQ(store.HolderOf(At("10.0.0.2")), (Holder{"theirs", "eth0"}));
+  EXPECT_EQ(store.HolderOf(At("fd00::2")), (Holder{"theirs", "eth0"}));
+  EXPECT_EQ(store.LastReserved(0), At("10.0.0.2"));
+  EXPECT_EQ(store.LastReserved(1), At("fd00::2"));
+  store.Release(At("10.0.0.2"), {"theirs", "eth0"});
+  store.Release(At("fd00::2"), {"theirs", "eth0"});
+  EXPECT_THAT(Names(), UnorderedElementsAre("lock", "last_reserved_ip.0", "last_reserved_ip.1"));
+}
+
+TEST_F(BesideTheReference, OurLeasesAreCheckedAndReleasedByIt) {
+  OurAdd(kOurs);
+  EXPECT_NE(Reference("CHECK", "nobody").exit_code, 0);
+  EXPECT_EQ(Reference("CHECK", "ours").exit_code, 0);
+  const test::Outcome again = Reference("ADD", "ours");
+  EXPECT_NE(again.exit_code, 0);
+  EXPECT_THAT(again.out, HasSubstr("duplicate allocation"));
+  EXPECT_EQ(Reference("DEL", "nobody").exit_code, 0);
+  EXPECT_EQ(Reference("CHECK", "ours").exit_code, 0);
+  EXPECT_EQ(Reference("DEL", "ours").exit_code, 0);
+  EXPECT_THAT(Names(), UnorderedElementsAre("lock", "last_reserved_ip.0", "last_reserved_ip.1"));
+}
+
+TEST_F(BesideTheReference, APoolThatOneFilledIsFullForTheOther) {
+  for (const char* const container : {"a", "b", "c", "d", "e"}) {
+    OurAdd({container, "eth0"});
+  }
+  const test::Outcome full = Reference("ADD", "theirs");
+  EXPECT_NE(full.exit_code, 0);
+  EXPECT_THAT(full.out, HasSubstr("no IP addresses available in range set"));
+  ASSERT_EQ(Reference("DEL", "c").exit_code, 0);
+  ReferenceAdd("theirs");
+  const Store store = Store::Open(kDataDir, "net");
+  EXPECT_EQ(Choose(store, Sets(), {.holder = kOurs}).full_set, 0U);
+}
+
+TEST_F(BesideTheReference, OurLockKeepsItWaiting) {
+  auto store = std::make_unique<Store>(Store::Open(kDataDir, "net"));
+  test::Process adding = test::Process::Start(
+      {.argv = {"timeout", "1", kReference},
+       .input = Cat(
+           R"({"cniVersion":"1.0.0","name":"net","type":"bridge","ipam":{"type":"host-local","dataDir":")",
+           kDataDir,
+           R"(","ranges":[[{"subnet":"10.0.0.0/29"}]]}})"),
+       .variables = {{"CNI_COMMAND", "ADD"},
+                     {"CNI_CONTAINERID", "theirs"},
+                     {"CNI_NETNS", "/run/netns/none"},
+                     {"CNI_IFNAME", "eth0"},
+                     {"CNI_PATH", "/usr/lib/cni"}}});
+  EXPECT_EQ(adding.Wait().exit_code, 124) << "it did not wait";
+  EXPECT_THAT(store->Taken(), IsEmpty());
+}
+
+// A data dir that is a tmpfs of its own.
+class OnItsOwnFileSystem : public ::testing::Test {
+ protected:
+  OnItsOwnFileSystem() { std::filesystem::create_directory(kDataDir); }
+  ~OnItsOwnFileSystem() override { ::umount2(kDataDir, MNT_DETACH); }
+
+  static void Mount(const char* options) {
+    ASSERT_EQ(::mount("none", kDataDir, "tmpfs", 0, options), 0) << ErrnoText(errno);
+  }
+  // ADD's part of it; the error it must end with.
+  static Error Failure() {
+    try {
+      OurAdd(kOurs);
+    } catch (const Error& error) {
+      return error;
+    }
+    return {Code::kInternal, "no error"};
+  }
+
+ private:
+  test::FreshState state_;
+};
+
+TEST_F(OnItsOwnFileSystem, WithoutAFreeBlockNothingIsLeft) {
+  Mount("size=64k");
+  { const Store store = Store::Open(kDataDir, "net"); }
+  std::ofstream(Cat(kDataDir, "/ballast")) << std::string(1'000'000, 'x');
+  const Error error = Failure();
+  EXPECT_EQ(error.code(), Code::kIo);
+  EXPECT_THAT(error.msg(), HasSubstr("10.0.0.2"));
+  EXPECT_THAT(error.details(), HasSubstr("ENOSPC"));
+  EXPECT_THAT(Names(), UnorderedElementsAre("lock"));
+}
+
+// Wherever in the middle the last inode is used up: between the leases, between a lease and its mark.
+TEST_F(OnItsOwnFileSystem, WithoutAFreeInodeNothingIsLeft) {
+  // The root, net, lock, then 10.0.0.2, last_reserved_ip.0, fd00::2 and last_reserved_ip.1.
+  for (int inodes = 3; inodes <= 7; ++inodes) {
+    const bool is_enough = inodes == 7;
+    Mount(Cat("nr_inodes=", inodes).c_str());
+    const Error error = Failure();
+    EXPECT_EQ(error.code(), is_enough ? Code::kInternal : Code::kIo) << inodes << " inodes";
+    const Store store = Store::Open(kDataDir, "net");
+    EXPECT_EQ(store.Taken().size(), is_enough ? 2U : 0U) << inodes << " inodes";
+    ASSERT_EQ(::umount2(kDataDir, MNT_DETACH), 0);
+  }
+}
+
+TEST_F(OnItsOwnFileSystem, ReadOnlyIsAnErrorThatNamesTheFolder) {
+  Mount("size=64k");
+  OurAdd({"theirs", "eth0"});
+  ASSERT_EQ(::mount(nullptr, kDataDir, nullptr, MS_REMOUNT | MS_RDONLY, nullptr), 0);
+  const Error error = Failure();
+  EXPECT_EQ(error.code(), Code::kIo);
+  EXPECT_THAT(error.msg(), HasSubstr(Cat(kDataDir, "/net")));
+  EXPECT_THAT(error.details(), HasSubstr("EROFS"));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::ipam
