@@ -202,11 +202,18 @@ void Records::Write(const Record& record) const {
   value["bootId"] = boot_id_;
   value["hostNetns"] = ToJson(host_);
   // Labels may hold any bytes; a file of ours is always valid JSON.
-  ReplaceFile(PathOf(record.who), value.dump(-1, ' ', false, json::error_handler_t::replace));
+  const std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  const std::string path = PathOf(record.who);
+  // A new file leaves nothing behind if we are killed; replacing may, but only beside a record that somebody removes.
+  if (!CreateFile(path, text)) {
+    ReplaceFile(path, text);
+  }
 }
 
 void Records::EnsureGone(const Attachment& who) const {
-  EnsureFileGone(PathOf(who));
+  const std::string path = PathOf(who);
+  EnsureFileGone(path + ".new");  // of a writer that was killed while it replaced the record
+  EnsureFileGone(path);
 }
 
 std::vector<Attachment> Records::List(const std::string& network) const {
