@@ -71,7 +71,8 @@ json Still(json object) {
 }
 
 bool IsMemory(const std::string& file_name) {
-  return file_name.ends_with("lock") || file_name.starts_with("last_reserved_ip.");
+  return file_name.ends_with("lock") || file_name.starts_with("last_reserved_ip.") ||
+         file_name.starts_with(".generation");
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 // Holds    of every node: links (name, kind, master, MAC, MTU, alias, up, promiscuous), addresses, routes of all tables,
 //          rules, the nf_tables ruleset, the sysctls we touch; of the machine: the files of our state folders.
 // Leaves   out what moves by itself: indices, handles, counters, carrier, timers, lifetimes; what the kernel makes for every
-//          link (link-local addresses, local, link-local and multicast routes); "lock" files and last_reserved_ip.<n>, which
-//          are memory, not state.
+//          link (link-local addresses, local, link-local and multicast routes); "lock" files, last_reserved_ip.<n> and
+//          .generation, which are memory, not state.
 #pragma once
 
 #include <map>
