@@ -1,11 +1,8 @@
 #include "netlink/nft_socket.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <string_view>
 
 #include <arpa/inet.h>
 #include <libmnl/libmnl.h>
@@ -18,69 +15,21 @@
 #include "base/text.h"
 #include "netlink/handles.h"
 #include "netlink/nft_encode.h"
+#include "netlink/nft_wire.h"
 
 namespace nomad_bridge {
 namespace {
 
-// Enough for one message of ours: a rule of nine expressions takes 600 bytes.
-constexpr std::size_t kMaxMessageBytes = 16 * 1024;
 // The kernel fills a dump's messages up to the size of the reader's buffer, but not beyond this.
 constexpr std::size_t kReceiveBytes = 32 * 1024;
-// Limits, not memory: a batch of 4,000 elements is sent in one piece, and may be refused 4,000
-// times.
+// Limits, not memory: a batch of 4,000 elements is sent in one piece, and may be refused 4,000 times.
 constexpr int kSocketBufferBytes = 16 * 1024 * 1024;
 
-using Bytes = std::vector<char>;
-using Scratch = std::array<char, kMaxMessageBytes>;
-using Action = NftMessage::Action;
-
-void Append(Bytes& bytes, const nlmsghdr& message) {
-  const auto* const first = reinterpret_cast<const char*>(&message);
-  bytes.insert(bytes.end(), first, first + message.nlmsg_len);
-}
-
-// Pointers into `bytes`, which must outlive them: never pass a temporary.
-std::vector<const nlmsghdr*> Split(const Bytes& bytes) {
-  std::vector<const nlmsghdr*> messages;
-  int left = static_cast<int>(bytes.size());
-  const auto* message = reinterpret_cast<const nlmsghdr*>(bytes.data());
-  for (; mnl_nlmsg_ok(message, left); message = mnl_nlmsg_next(message, &left)) {
-    messages.push_back(message);
-  }
-  return messages;
-}
-
-// 0 for an acknowledgement.
-int ErrorOf(const nlmsghdr& message) {
-  return -*static_cast<const int*>(mnl_nlmsg_get_payload(&message));
-}
-
-// The first attribute of `type` behind a header of `header_bytes`; nullptr if there is none.
-const nlattr* FindAttribute(const nlmsghdr& message, std::size_t header_bytes, std::uint16_t type) {
-  const auto* const end = static_cast<const char*>(mnl_nlmsg_get_payload_tail(&message));
-  const auto* attribute =
-      static_cast<const nlattr*>(mnl_nlmsg_get_payload_offset(&message, header_bytes));
-  const auto left = [&] {
-    return static_cast<int>(end - reinterpret_cast<const char*>(attribute));
-  };
-  for (; mnl_attr_ok(attribute, left()); attribute = mnl_attr_next(attribute)) {
-    if (mnl_attr_get_type(attribute) == type) {
-      return attribute;
-    }
-  }
-  return nullptr;
-}
-
-// The kernel's own words, if it sent any, and the errno's.
-std::string DetailsOf(const nlmsghdr& message) {
-  const std::string text = ErrnoText(ErrorOf(message));
-  if ((message.nlmsg_flags & NLM_F_ACK_TLVS) == 0) {
-    return text;
-  }
-  // The request's payload is not echoed (NETLINK_CAP_ACK), so the attributes come at once.
-  const nlattr* const words = FindAttribute(message, sizeof(nlmsgerr), NLMSGERR_ATTR_MSG);
-  return words == nullptr ? text : Cat(mnl_attr_get_str(words), ": ", text);
-}
+using Bytes = nft_wire::Bytes;
+using Scratch = nft_wire::Scratch;
+using nft_wire::Append;
+using nft_wire::Split;
+using nft_wire::Start;
 
 // The answer to one request, as far as it has come.
 struct Answer {
@@ -102,92 +51,13 @@ void Take(const Bytes& received, std::uint32_t sequence, Answer& answer) {
     if (message->nlmsg_type == NLMSG_ERROR || message->nlmsg_type == NLMSG_DONE) {
       // A dump that breaks off says so in its last message, which begins like an error.
       answer.finished = true;
-      answer.error = mnl_nlmsg_get_payload_len(message) < sizeof(int) ? 0 : ErrorOf(*message);
-      answer.details = answer.error == 0 ? "" : DetailsOf(*message);
+      answer.error =
+          mnl_nlmsg_get_payload_len(message) < sizeof(int) ? 0 : nft_wire::ErrorOf(*message);
+      answer.details = answer.error == 0 ? "" : nft_wire::DetailsOf(*message);
     } else {
       Append(answer.data, *message);
     }
   }
-}
-
-nlmsghdr* Start(Scratch& scratch, int type, NftFamily family, int flags, std::uint32_t sequence) {
-  return nftnl_nlmsg_build_hdr(scratch.data(),
-                               static_cast<std::uint16_t>(type),
-                               static_cast<std::uint16_t>(family),
-                               static_cast<std::uint16_t>(flags),
-                               sequence);
-}
-
-struct Kind {
-  int type = 0;
-  int flags = 0;
-};
-
-Kind KindOf(Action action) {
-  switch (action) {
-    case Action::kAddTable:
-      return {NFT_MSG_NEWTABLE, NLM_F_CREATE};
-    case Action::kDeleteTable:
-      return {NFT_MSG_DELTABLE, 0};
-    case Action::kAddSet:
-      return {NFT_MSG_NEWSET, NLM_F_CREATE};
-    case Action::kAddChain:
-      return {NFT_MSG_NEWCHAIN, NLM_F_CREATE};
-    case Action::kFlushChain:
-    case Action::kDeleteRule:
-      return {NFT_MSG_DELRULE, 0};
-    case Action::kAppendRule:
-      return {NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND};
-    case Action::kInsertRule:
-      return {NFT_MSG_NEWRULE, NLM_F_CREATE};
-    case Action::kAddElement:
-      return {NFT_MSG_NEWSETELEM, NLM_F_CREATE | NLM_F_EXCL};
-    case Action::kDeleteElement:
-      return {NFT_MSG_DELSETELEM, 0};
-  }
-  return {};
-}
-
-void PutObject(nlmsghdr* out, const NftMessage& message, std::uint32_t id) {
-  if (const auto* const set = std::get_if<NftSet>(&message.object)) {
-    nftnl_set_nlmsg_build_payload(out, Encode(message.table, *set, id).get());
-  } else if (const auto* const chain = std::get_if<NftChain>(&message.object)) {
-    nftnl_chain_nlmsg_build_payload(out, Encode(message.table, *chain).get());
-  } else if (const auto* const rule = std::get_if<NftRule>(&message.object)) {
-    nftnl_rule_nlmsg_build_payload(out, Encode(message.table, message.chain, *rule).get());
-  } else if (const auto* const element = std::get_if<NftElement>(&message.object)) {
-    nftnl_set_elems_nlmsg_build_payload(out, Encode(message.table, *element).get());
-  } else if (message.chain.empty()) {
-    nftnl_table_nlmsg_build_payload(out, Encode(message.table).get());
-  } else {
-    const NftnlRule which = Encode(message.table, message.chain, NftRule());
-    if (message.handle != 0) {
-      nftnl_rule_set_u64(which.get(), NFTNL_RULE_HANDLE, message.handle);
-    }
-    nftnl_rule_nlmsg_build_payload(out, which.get());
-  }
-}
-
-// Begin, the messages numbered from `sequence` + 1, end. Only the last one asks for an
-// acknowledgement: refusals come in any case, and 4,000 acknowledgements would only fill the
-// socket.
-Bytes EncodeBatch(const NftBatch& batch, std::uint32_t generation, std::uint32_t sequence) {
-  Scratch scratch{};
-  Bytes bytes;
-  nlmsghdr* const begin = nftnl_batch_begin(scratch.data(), sequence);
-  mnl_attr_put_u32(begin, NFNL_BATCH_GENID, htonl(generation));
-  Append(bytes, *begin);
-  std::uint32_t left = static_cast<std::uint32_t>(batch.messages().size());
-  for (const NftMessage& message : batch.messages()) {
-    const Kind kind = KindOf(message.action);
-    const int acknowledge = --left == 0 ? NLM_F_ACK : 0;
-    nlmsghdr* const out =
-        Start(scratch, kind.type, message.table.family, kind.flags | acknowledge, ++sequence);
-    PutObject(out, message, sequence);
-    Append(bytes, *out);
-  }
-  Append(bytes, *nftnl_batch_end(scratch.data(), ++sequence));
-  return bytes;
 }
 
 std::vector<NftElement> ElementsIn(const Bytes& answer) {
@@ -285,7 +155,7 @@ std::uint32_t NftSocket::Generation() {
   const Bytes answer =
       Ask(std::move(request), "read the generation of the nf_tables ruleset").value_or(Bytes{});
   for (const nlmsghdr* const message : Split(answer)) {
-    if (const nlattr* const id = FindAttribute(*message, sizeof(nfgenmsg), NFTA_GEN_ID)) {
+    if (const nlattr* const id = nft_wire::FindAttribute(*message, sizeof(nfgenmsg), NFTA_GEN_ID)) {
       return ntohl(mnl_attr_get_u32(id));
     }
   }
@@ -297,7 +167,7 @@ NftReply NftSocket::Commit(const NftBatch& batch, std::uint32_t generation) {
   const std::uint32_t begin = ++sequence_;
   const std::uint32_t last = begin + static_cast<std::uint32_t>(batch.messages().size());
   sequence_ = last + 1;
-  Send(EncodeBatch(batch, generation, begin), what);
+  Send(nft_wire::EncodeBatch(batch, generation, begin), what);
   const Deadline deadline = FromNow(kPatience);
   NftReply reply;
   for (bool finished = false; !finished;) {
@@ -307,17 +177,17 @@ NftReply NftSocket::Commit(const NftBatch& batch, std::uint32_t generation) {
       if (!ours || message->nlmsg_type != NLMSG_ERROR) {
         continue;
       }
-      const int error = ErrorOf(*message);
+      const int error = nft_wire::ErrorOf(*message);
       // The kernel speaks about the batch as a whole under its first number.
       if (message->nlmsg_seq == begin && error != 0 && error != ERESTART) {
-        throw Error(Code::kKernel, Cat("cannot ", what), DetailsOf(*message));
+        throw Error(Code::kKernel, Cat("cannot ", what), nft_wire::DetailsOf(*message));
       }
       reply.generation_passed = reply.generation_passed || error == ERESTART;
       finished = finished || message->nlmsg_seq == last || reply.generation_passed;
       if (error != 0 && error != ERESTART) {
         reply.refused.push_back({.message = message->nlmsg_seq - begin - 1,
                                  .error = error,
-                                 .details = DetailsOf(*message)});
+                                 .details = nft_wire::DetailsOf(*message)});
       }
     }
   }
