@@ -16,7 +16,7 @@
 namespace nomad_bridge::test {
 namespace {
 
-constexpr std::array<std::uint64_t, 44> kUnseen = {SYS_mmap,
+constexpr std::array<std::uint64_t, 48> kUnseen = {SYS_mmap,
                                                    SYS_munmap,
                                                    SYS_mprotect,
                                                    SYS_mremap,
@@ -55,7 +55,11 @@ constexpr std::array<std::uint64_t, 44> kUnseen = {SYS_mmap,
                                                    SYS_setsockopt,
                                                    SYS_recvmsg,
                                                    SYS_recvfrom,
+                                                   SYS_poll,
                                                    SYS_ppoll,
+                                                   SYS_socket,
+                                                   SYS_bind,
+                                                   SYS_setns,
                                                    SYS_fcntl,
                                                    SYS_flock,
                                                    SYS_setitimer,
