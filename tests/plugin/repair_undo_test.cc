@@ -1,0 +1,1 @@
+#include "tests/plugin/repair_world.h"
