@@ -32,6 +32,9 @@ Link FindOrCreateBridge(Host& host, const LinkConfig& config) {
     link = RequireLink(host.net, config.bridge);
     if (created) {
       EnsureSysctlIfPresent(Cat("net/ipv6/conf/", config.bridge, "/accept_ra"), "0");
+      // Its link-local address is of a derived MAC. While the kernel tries for a second whether anybody has it, it asks no
+      // neighbour anything, so that nothing is forwarded to the first allocation.
+      EnsureSysctlIfPresent(Cat("net/ipv6/conf/", config.bridge, "/accept_dad"), "0");
     }
   }
   if (link->kind != "bridge") {
