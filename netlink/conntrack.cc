@@ -18,6 +18,7 @@ namespace {
 
 // Which parts of the tuple CTA_FILTER compares. The kernel keeps these bits in
 // net/netfilter/nf_internals.h, not in its public headers.
+constexpr std::uint32_t kFilterDestinationAddress = 1U << 1;
 constexpr std::uint32_t kFilterProtocol = 1U << 3;
 constexpr std::uint32_t kFilterDestinationPort = 1U << 5;
 
@@ -30,20 +31,45 @@ Message ConntrackMessage(int type, int flags, Family family) {
   return message;
 }
 
-// conntrack -L -f <family> -p udp [--orig-port-dst <port>]
-Message Question(Family family, std::optional<std::uint16_t> port) {
-  Message question = ConntrackMessage(IPCTNL_MSG_CT_GET, NLM_F_DUMP, family);
+// What of an entry's original direction is compared, and with what.
+void PutFilter(Message& message, std::optional<std::uint16_t> port, const std::optional<Ip>& ipv4) {
   {
-    const Nest tuple(question, CTA_TUPLE_ORIG);
-    const Nest protocol(question, CTA_TUPLE_PROTO);
-    question.PutU8(CTA_PROTO_NUM, IPPROTO_UDP);
+    const Nest tuple(message, CTA_TUPLE_ORIG);
+    if (ipv4) {
+      const Nest addresses(message, CTA_TUPLE_IP);
+      message.PutBytes(CTA_IP_V4_DST, ipv4->bytes());
+    }
+    const Nest protocol(message, CTA_TUPLE_PROTO);
+    message.PutU8(CTA_PROTO_NUM, IPPROTO_UDP);
     if (port) {
-      question.PutU16Be(CTA_PROTO_DST_PORT, *port);
+      message.PutU16Be(CTA_PROTO_DST_PORT, *port);
     }
   }
-  const Nest filter(question, CTA_FILTER);
-  question.PutU32(CTA_FILTER_ORIG_FLAGS, kFilterProtocol | (port ? kFilterDestinationPort : 0));
-  return question;
+  const Nest filter(message, CTA_FILTER);
+  message.PutU32(CTA_FILTER_ORIG_FLAGS,
+                 kFilterProtocol | (port ? kFilterDestinationPort : 0) |
+                     (ipv4 ? kFilterDestinationAddress : 0));
+}
+
+// conntrack -D -f <family> -p udp --orig-port-dst <port> [--orig-dst <address>]. False if the kernel cannot.
+bool Flush(NetlinkSocket& socket, const UdpPort& port) {
+  // The kernel has its comparison of IPv6 addresses the wrong way round (still in 6.18): it deletes all but that one's.
+  if (port.address && !port.address->is_ipv4()) {
+    return false;
+  }
+  Message message = ConntrackMessage(IPCTNL_MSG_CT_DELETE, NLM_F_ACK, port.family);
+  // An older kernel does not go by the filter but by the tuple, and that is none without both addresses: it refuses, and
+  // does not take "delete these" for "delete all".
+  PutFilter(message, port.port, port.address);
+  const Answer answer = socket.Ask(message);
+  if (answer.error == EINVAL || answer.error == EOPNOTSUPP) {
+    return false;
+  }
+  if (answer.error != 0 && answer.error != ENOENT) {
+    throw Refusal(Cat("cannot remove the UDP flows to port ", port.port, " from conntrack"),
+                  answer);
+  }
+  return true;
 }
 
 // Whether `entry` is a UDP flow towards one of `ports`.
@@ -75,32 +101,28 @@ void Forget(NetlinkSocket& socket, Family family, const Attributes& entry) {
     }
   }
   const Answer answer = socket.Ask(message);
-  if (answer.error != 0 && answer.error != ENOENT) {
+  if (answer.error != 0 && answer.error != ENOENT && answer.error != EBUSY) {
     throw Refusal("cannot remove a stale UDP entry from conntrack", answer);
   }
 }
 
 // `ports` are all of `family`.
-int ForgetIn(NetlinkSocket& socket, Family family, const std::vector<UdpPort>& ports) {
+void ForgetIn(NetlinkSocket& socket, Family family, const std::vector<UdpPort>& ports) {
   if (ports.empty()) {
-    return 0;
+    return;
   }
-  // The kernel walks its whole table for every dump: one for all ports, narrowed further if there
-  // is only one.
+  // One walk for all ports, narrowed further if there is only one.
   const bool same_port = std::ranges::all_of(
       ports, [&](const UdpPort& other) { return other.port == ports.front().port; });
-  const Message question =
-      Question(family, same_port ? std::optional(ports.front().port) : std::nullopt);
-  int count = 0;
+  Message question = ConntrackMessage(IPCTNL_MSG_CT_GET, NLM_F_DUMP, family);
+  PutFilter(question, same_port ? std::optional(ports.front().port) : std::nullopt, std::nullopt);
   for (const NlMessage& message :
        socket.Require(question, "cannot list UDP entries of conntrack")) {
     const Attributes entry(nlmsg_hdr(message.get()), sizeof(nfgenmsg));
     if (Concerns(entry, ports)) {
       Forget(socket, family, entry);
-      ++count;
     }
   }
-  return count;
 }
 
 std::vector<UdpPort> Of(Family family, const std::vector<UdpPort>& ports) {
@@ -112,13 +134,24 @@ std::vector<UdpPort> Of(Family family, const std::vector<UdpPort>& ports) {
 
 }  // namespace
 
-int ForgetUdpFlows(const Netns& ns, const std::vector<UdpPort>& ports) {
+void ForgetUdpFlows(const Netns& ns, const std::vector<UdpPort>& ports) {
   if (ports.empty()) {
-    return 0;
+    return;
   }
   NetlinkSocket socket = NetlinkSocket::In(ns, NETLINK_NETFILTER);
-  return ForgetIn(socket, Family::kIpv4, Of(Family::kIpv4, ports)) +
-         ForgetIn(socket, Family::kIpv6, Of(Family::kIpv6, ports));
+  std::vector<UdpPort> left;
+  std::ranges::copy_if(
+      ports, std::back_inserter(left), [&](const UdpPort& port) { return !Flush(socket, port); });
+  if (!left.empty()) {
+    ForgetUdpFlowsOneByOne(ns, left);
+  }
+}
+
+void ForgetUdpFlowsOneByOne(const Netns& ns, const std::vector<UdpPort>& ports) {
+  NetlinkSocket socket = NetlinkSocket::In(ns, NETLINK_NETFILTER);
+  for (const Family family : {Family::kIpv4, Family::kIpv6}) {
+    ForgetIn(socket, family, Of(family, ports));
+  }
 }
 
 }  // namespace nomad_bridge

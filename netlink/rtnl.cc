@@ -10,6 +10,12 @@
 #include "netlink/rtnl_impl.h"
 
 namespace nomad_bridge {
+namespace {
+
+// lo has this index in every namespace.
+constexpr int kLoopbackIndex = 1;
+
+}  // namespace
 
 Rtnl::Rtnl(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Rtnl::Rtnl(Rtnl&&) noexcept = default;
@@ -25,9 +31,8 @@ bool Rtnl::IsNetnsAlive(int netns_id) {
   if (netns_id < 0) {
     return false;
   }
-  // lo, which is always 1: the kernel looks for it only in a namespace that still has a reference.
-  constexpr int kLoopback = 1;
-  Message question = LinkQuestion(kLoopback);
+  // The kernel looks for a link only in a namespace that still has a reference; else the number is an invalid one.
+  Message question = LinkQuestion(kLoopbackIndex);
   question.PutU32(IFLA_TARGET_NETNSID, static_cast<std::uint32_t>(netns_id));
   const Answer answer = impl_->socket.Ask(question);
   if (answer.error != 0 && answer.error != EINVAL) {

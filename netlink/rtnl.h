@@ -76,6 +76,8 @@ class Rtnl {
   [[nodiscard]] static Rtnl In(const Netns& ns);
   Rtnl(Rtnl&&) noexcept;
   Rtnl& operator=(Rtnl&&) noexcept;
+  Rtnl(const Rtnl&) = delete;
+  Rtnl& operator=(const Rtnl&) = delete;
   ~Rtnl();
 
   [[nodiscard]] std::optional<Link> FindLink(const std::string& name);
@@ -101,7 +103,8 @@ class Rtnl {
   void EnsureLinkGone(const std::string& name);
 
   [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);
-  // One more round trip if it was there already. IPv6 addresses get IFA_F_NODAD; IPv4 ones their broadcast address where the prefix is shorter than /31.
+  // IPv6 addresses get IFA_F_NODAD; IPv4 ones their broadcast address where the prefix is shorter than /31. One more round
+  // trip if the address is there already.
   void EnsureAddress(const Link& link, const Cidr& address);
   void EnsureAddressGone(const Link& link, const Cidr& address);
 

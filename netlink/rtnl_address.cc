@@ -12,7 +12,8 @@
 namespace nomad_bridge {
 namespace {
 
-constexpr int kHostScope = RT_SCOPE_HOST;
+// The longest prefix of an IPv4 network that has a broadcast address.
+constexpr int kLongestWithBroadcast = 30;
 
 unsigned char FamilyOf(const Ip& ip) {
   return ip.is_ipv4() ? AF_INET : AF_INET6;
@@ -27,7 +28,7 @@ Message AddressMessage(int type, int flags, const Link& link, const Cidr& addres
   // Duplicate address detection would take a second or more, and addresses of ours are unique by
   // their lease.
   head.ifa_flags = address.address.is_ipv4() ? 0 : IFA_F_NODAD;
-  head.ifa_scope = address.address.IsLoopback() ? kHostScope : RT_SCOPE_UNIVERSE;
+  head.ifa_scope = address.address.IsLoopback() ? RT_SCOPE_HOST : RT_SCOPE_UNIVERSE;
   message.Head(head);
   message.PutBytes(IFA_LOCAL, address.address.bytes());
   message.PutBytes(IFA_ADDRESS, address.address.bytes());
@@ -87,8 +88,7 @@ std::vector<Cidr> Rtnl::Addresses(const Link& link) {
 void Rtnl::EnsureAddress(const Link& link, const Cidr& address) {
   Message message =
       AddressMessage(RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, link, address);
-  constexpr int kLastWithBroadcast = 30;
-  if (address.address.is_ipv4() && address.prefix_length <= kLastWithBroadcast) {
+  if (address.address.is_ipv4() && address.prefix_length <= kLongestWithBroadcast) {
     message.PutBytes(IFA_BROADCAST, address.Last().bytes());
   }
   const std::string what = Cat("cannot add ", address, " to ", Quoted(link.name));

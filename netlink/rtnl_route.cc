@@ -90,7 +90,7 @@ void ReadRoutes(const nlmsghdr* message, int index, std::vector<Route>& routes) 
   for (const Attributes& hop : hops) {
     Route route = ReadCommon(*head, attributes);
     route.gateway = ReadIp(hop.Bytes(RTA_GATEWAY));
-    routes.push_back(std::move(route));
+    routes.push_back(route);
   }
 }
 

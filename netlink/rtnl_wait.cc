@@ -16,6 +16,15 @@
 namespace nomad_bridge {
 namespace {
 
+// In the order of IF_OPER_... and BR_STATE_..., as ip(8) calls them.
+constexpr std::array<std::string_view, 7>
+    kOperstates{"unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up"};
+constexpr std::array<std::string_view, 5> kPortStates{"disabled",
+                                                      "listening",
+                                                      "learning",
+                                                      "forwarding",
+                                                      "blocking"};
+
 // A socket that hears of every change to a link of `ns`.
 UniqueFd ListenToLinks(const Netns& ns) {
   UniqueFd events;
@@ -86,13 +95,9 @@ bool IsReady(const LinkState& state) {
          state.port_state.value_or(BR_STATE_FORWARDING) == BR_STATE_FORWARDING;
 }
 
-// "up, no carrier (operstate lowerlayerdown), bridge port disabled": words for the states as ip(8)
+// "it is set up, its operstate is down, its bridge port is disabled".
 // has them.
 std::string Describe(const LinkState& state) {
-  constexpr std::array<std::string_view, 7> kOperstates{
-      "unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up"};
-  constexpr std::array<std::string_view, 5> kPortStates{
-      "disabled", "listening", "learning", "forwarding", "blocking"};
   std::string text =
       Cat("it is set ",
           state.link.up ? "up" : "down",

@@ -15,7 +15,6 @@
 namespace nomad_bridge::test {
 namespace {
 
-using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
@@ -258,6 +257,7 @@ TEST_F(RtnlAddressTest, ReadsBackTheRoutesItMade) {
     EXPECT_NE(std::find(routes.begin(), routes.end(), route), routes.end()) << route.destination;
   }
   std::vector<Cidr> destinations;
+  destinations.reserve(routes.size());
   for (const Route& route : routes) {
     destinations.push_back(route.destination);
   }

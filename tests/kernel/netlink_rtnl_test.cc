@@ -14,11 +14,11 @@
 namespace nomad_bridge::test {
 namespace {
 
+using std::chrono::milliseconds;
+using std::chrono::seconds;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using std::chrono_literals::operator""ms;
-using std::chrono_literals::operator""s;
 
 const Mac kBridgeMac = Mac::ForName("bridge");
 const Mac kHostMac = Mac::ForName("host end");
@@ -337,7 +337,7 @@ TEST_F(RtnlTest, ReadyMeansCarrierAndAForwardingPort) {
   net_.CreateVeth(Spec(Bridge()), guest_ns_);
   guest_net_.Change(guest_net_.FindLink("eth0").value(), {.up = true});
 
-  net_.AwaitOperational("veth0", FromNow(10s));
+  net_.AwaitOperational("veth0", FromNow(seconds(10)));
 
   const nlohmann::json shown = Show(host(), "veth0");
   EXPECT_EQ(shown.at("operstate"), "UP");
@@ -349,7 +349,7 @@ TEST_F(RtnlTest, WaitsForWhatAnotherProcessDoes) {
   net_.CreateVeth(Spec(Bridge()), guest_ns_);
   Process later = Shell("sleep 0.3; ip -n guest link set eth0 up");
 
-  net_.AwaitOperational("veth0", FromNow(20s));
+  net_.AwaitOperational("veth0", FromNow(seconds(20)));
 
   EXPECT_EQ(Show(host(), "veth0").at("operstate"), "UP");
   EXPECT_EQ(later.Wait().exit_code, 0);
@@ -361,14 +361,14 @@ TEST_F(RtnlTest, WithoutCarrierTheDeadlineEndsTheWait) {
   Process noise = Shell("while :; do ip link set lo up; done");
   const auto begin = std::chrono::steady_clock::now();
 
-  const Error error = Thrown([&] { net_.AwaitOperational("veth0", FromNow(300ms)); });
+  const Error error = Thrown([&] { net_.AwaitOperational("veth0", FromNow(milliseconds(300))); });
 
   EXPECT_EQ(error.code(), Code::kTryAgain);
   EXPECT_EQ(error.msg(), "interface 'veth0' did not become ready in time");
   // "down", or "lowerlayerdown": it depends on the indices of the two ends.
   EXPECT_THAT(error.details(), HasSubstr("down, its bridge port is disabled"));
-  EXPECT_GE(std::chrono::steady_clock::now() - begin, 300ms);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(300));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(5));
 }
 
 TEST_F(RtnlTest, APortThatOnlyListensIsNotReady) {
@@ -377,7 +377,7 @@ TEST_F(RtnlTest, APortThatOnlyListensIsNotReady) {
   net_.CreateVeth(Spec(net_.FindLink("br0").value()), guest_ns_);
   guest_net_.Change(guest_net_.FindLink("eth0").value(), {.up = true});
 
-  const Error error = Thrown([&] { net_.AwaitOperational("veth0", FromNow(300ms)); });
+  const Error error = Thrown([&] { net_.AwaitOperational("veth0", FromNow(milliseconds(300))); });
 
   EXPECT_THAT(error.details(), HasSubstr("its operstate is up, its bridge port is l"));
 }
@@ -386,7 +386,7 @@ TEST_F(RtnlTest, ALinkThatDisappearsEndsTheWait) {
   net_.CreateVeth(Spec(Bridge()), guest_ns_);
   Process later = Shell("sleep 0.3; ip link delete veth0");
 
-  const Error error = Thrown([&] { net_.AwaitOperational("veth0", FromNow(20s)); });
+  const Error error = Thrown([&] { net_.AwaitOperational("veth0", FromNow(seconds(20))); });
 
   EXPECT_EQ(error.details(), "it has disappeared");
   EXPECT_EQ(later.Wait().exit_code, 0);
