@@ -1,0 +1,66 @@
+#include "tests/bench/options.h"
+
+#include <charconv>
+#include <sstream>
+#include <stdexcept>
+
+#include "base/text.h"
+
+namespace nomad_bridge::bench {
+namespace {
+
+int ParseNumber(const std::string& text, int least) {
+  int number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end || number < least) {
+    throw std::invalid_argument(Cat(Quoted(text), " is no number from ", least, " up"));
+  }
+  return number;
+}
+
+std::vector<int> ParseNumbers(const std::string& text) {
+  std::vector<int> numbers;
+  std::istringstream list(text);
+  for (std::string item; std::getline(list, item, ',');) {
+    numbers.push_back(ParseNumber(item, 0));
+  }
+  return numbers;
+}
+
+void Apply(Options& options, const std::string& key, const std::string& value) {
+  if (key == "--plugin") {
+    options.plugin = value;
+  } else if (key == "--reference") {
+    options.reference = value;
+  } else if (key == "--only" && (value == "ours" || value == "reference")) {
+    options.with_ours = value == "ours";
+    options.with_reference = value == "reference";
+  } else if (key == "--rounds") {
+    options.rounds = ParseNumber(value, 1);
+  } else if (key == "--alive") {
+    options.alive = ParseNumbers(value);
+  } else if (key == "--leases") {
+    options.leases = ParseNumber(value, 1);
+  } else {
+    throw std::invalid_argument(Cat("cannot make sense of ", Quoted(Cat(key, ' ', value))));
+  }
+}
+
+}  // namespace
+
+std::optional<Options> ParseOptions(const std::vector<std::string>& arguments) {
+  Options options{.plugin = NOMAD_BRIDGE_BINARY};
+  for (std::size_t i = 0; i < arguments.size(); i += 2) {
+    if (arguments[i] == "--help" || arguments[i] == "-h") {
+      return std::nullopt;
+    }
+    if (i + 1 == arguments.size()) {
+      throw std::invalid_argument(Cat(Quoted(arguments[i]), " needs a value"));
+    }
+    Apply(options, arguments[i], arguments[i + 1]);
+  }
+  return options;
+}
+
+}  // namespace nomad_bridge::bench
