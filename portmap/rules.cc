@@ -1,5 +1,8 @@
 #include "portmap/rules.h"
 
+#include <utility>
+#include <vector>
+
 #include "base/ip.h"
 #include "firewall/table.h"
 #include "portmap/maps.h"
@@ -20,15 +23,22 @@ Cidr Loopback(Family family) {
   return Cidr::Parse(family == Family::kIpv4 ? "127.0.0.0/8" : "::1/128").value();
 }
 
-std::vector<NftSet> Maps(Family family) {
-  const NftType address = firewall::AddressType(family);
-  const std::vector<NftType> target = {address, NftType::kInetService};
-  return {{.name = SetName(kPort, family),
-           .key = {NftType::kInetProto, NftType::kInetService},
-           .data = target},
-          {.name = SetName(kHostIp, family),
-           .key = {address, NftType::kInetProto, NftType::kInetService},
-           .data = target}};
+std::vector<NftSet> Maps() {
+  std::vector<NftSet> maps;
+  const auto add = [&](std::string_view noun, Family family, std::vector<NftType> key) {
+    maps.push_back({.name = SetName(noun, family),
+                    .key = std::move(key),
+                    .data = {firewall::AddressType(family), NftType::kInetService}});
+  };
+  for (const Family family : kFamilies) {
+    add(kPort, family, {NftType::kInetProto, NftType::kInetService});
+  }
+  for (const Family family : kFamilies) {
+    add(kHostIp,
+        family,
+        {firewall::AddressType(family), NftType::kInetProto, NftType::kInetService});
+  }
+  return maps;
 }
 
 // A port published for one host address wins over the same port published for all.
@@ -86,10 +96,10 @@ void DescribeWayBack(NftChain& postrouting, Family family) {
 }  // namespace
 
 void Describe(NftTable& table) {
+  for (NftSet& map : Maps()) {
+    table.sets.push_back(std::move(map));
+  }
   for (const Family family : kFamilies) {
-    for (NftSet& map : Maps(family)) {
-      table.sets.push_back(std::move(map));
-    }
     DescribeWayBack(table.Chain(firewall::kPostrouting), family);
   }
   table.chains.push_back(Hostports());

@@ -1,0 +1,368 @@
+// Our table in the kernel: made, mended, shared and left alone. Read back with nft.
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tests/kernel/ruleset_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using firewall::Change;
+using firewall::Holding;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class Ruleset : public RulesetWorld {
+ protected:
+  std::string List() { return host().Must({"nft", "list", "table", "inet", "nomad-bridge"}); }
+
+  // The same in no order: what was made again stands behind the rest.
+  std::multiset<std::string> Lines() {
+    std::istringstream list(List());
+    std::multiset<std::string> lines;
+    for (std::string line; std::getline(list, line);) {
+      lines.insert(line);
+    }
+    return lines;
+  }
+
+  void Nft(const std::string& commands) { host().Must({"nft", "-f", "-"}, commands); }
+
+  static Change Wanting(const Holding& holding) {
+    Change change;
+    change.policy = holding.policy;
+    change.wanted = holding.elements;
+    return change;
+  }
+
+  // On a ruleset that is trusted: nobody may be asked who lives.
+  firewall::Outcome ApplyTrusting(const Change& change, std::optional<std::uint32_t> trusted) {
+    return firewall::Apply(socket_, table_, change, trusted, [] {
+      ADD_FAILURE() << "the ruleset was compared although nobody had touched it";
+      return std::vector<Holding>();
+    });
+  }
+};
+
+TEST_F(Ruleset, IsMadeWholeOnABareMachine) {
+  const auto outcome = Put(HoldingOf(2));
+  EXPECT_THAT(outcome.mended, IsEmpty()) << "nobody lost anything";
+  EXPECT_THAT(List(),
+              HasSubstr("elements = { 172.26.64.2 comment \"veth2 job=billing alloc=2\" }"));
+  EXPECT_THAT(List(), HasSubstr("elements = { \"nomad\" }"));
+}
+
+TEST_F(Ruleset, StaysAsItIsIfNothingIsToBeDone) {
+  const auto first = Put(HoldingOf(2));
+  const std::string before = List();
+  const auto again = Put(HoldingOf(2), {HoldingOf(2)});
+  EXPECT_EQ(again.generation, first.generation) << "something was committed";
+  EXPECT_THAT(again.mended, IsEmpty());
+  EXPECT_EQ(List(), before);
+}
+
+TEST_F(Ruleset, IsNotComparedWhileNobodyTouchesIt) {
+  std::optional<std::uint32_t> trusted = Put(HoldingOf(2)).generation;
+  for (const int n : {3, 4, 5}) {
+    trusted = ApplyTrusting(Wanting(HoldingOf(n)), trusted).generation;
+    EXPECT_THAT(List(), HasSubstr(Cat(Ip4(n), " comment")));
+  }
+  trusted = firewall::Withdraw(socket_, HoldingOf(4).elements, trusted);
+  EXPECT_NE(trusted, std::nullopt);
+  trusted = ApplyTrusting(Wanting(HoldingOf(6)), trusted).generation;
+  EXPECT_THAT(List(), Not(HasSubstr("veth4")));
+}
+
+TEST_F(Ruleset, IsComparedOnceSomebodyTouchedAnything) {
+  const auto outcome = Put(HoldingOf(2));
+  Nft("add table ip somebody");
+  bool asked = false;
+  static_cast<void>(
+      firewall::Apply(socket_, table_, Wanting(HoldingOf(3)), outcome.generation, [&] {
+        asked = true;
+        return std::vector<Holding>{HoldingOf(2)};
+      }));
+  EXPECT_TRUE(asked);
+  EXPECT_EQ(firewall::Withdraw(socket_, HoldingOf(3).elements, outcome.generation), std::nullopt)
+      << "an old generation was trusted";
+}
+
+// Somebody changes the ruleset after it was read and before it is changed.
+TEST_F(Ruleset, IsPlannedAnewIfSomebodyWasFaster) {
+  int asked = 0;
+  const auto outcome = firewall::Apply(socket_, table_, Wanting(HoldingOf(3)), std::nullopt, [&] {
+    if (++asked == 1) {
+      Nft("table inet nomad-bridge { set alloc4 { type ipv4_addr; }; }");
+    }
+    return std::vector<Holding>();
+  });
+  EXPECT_EQ(asked, 2);
+  EXPECT_THAT(List(), HasSubstr(Cat(Ip4(3), " comment")));
+  EXPECT_THAT(List(), HasSubstr("hook forward"));
+  static_cast<void>(ApplyTrusting(Wanting(HoldingOf(4)), outcome.generation));
+}
+
+TEST_F(Ruleset, ComesBackWithAllItsElementsAfterAFlush) {
+  Put(HoldingOf(2));
+  Put(HoldingOf(3), {HoldingOf(2)});
+  const std::string before = List();
+  Nft("flush ruleset");
+  const auto outcome = Put(HoldingOf(3), {HoldingOf(2)});
+  EXPECT_EQ(List(), before);
+  EXPECT_THAT(outcome.mended,
+              ElementsAre("table inet nomad-bridge with all that was in it",
+                          "the forwarding rules in table ip filter",
+                          "the forwarding rules in table ip6 filter"));
+}
+
+struct Damage {
+  std::string name;
+  std::string commands;
+  std::string phrase;
+};
+
+class Damaged : public Ruleset, public ::testing::WithParamInterface<Damage> {};
+
+TEST_P(Damaged, IsMended) {
+  Put(HoldingOf(2));
+  const std::multiset<std::string> before = Lines();
+  Nft(GetParam().commands);
+  ASSERT_NE(Lines(), before) << "no damage was done";
+  EXPECT_THAT(firewall::Missing(socket_, table_, HoldingOf(2)), Contains(GetParam().phrase));
+  ASSERT_NE(Lines(), before) << "Missing() changed something";
+  const auto outcome = Put(HoldingOf(2), {HoldingOf(2)});
+  EXPECT_THAT(outcome.mended, ElementsAre(GetParam().phrase));
+  EXPECT_EQ(Lines(), before);
+  EXPECT_THAT(firewall::Missing(socket_, table_, HoldingOf(2)), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways,
+    Damaged,
+    ::testing::Values(
+        Damage{"AnElementGone",
+               "delete element inet nomad-bridge masq4 { 172.26.64.2 }",
+               "172.26.64.2 in masq4 of veth2"},
+        Damage{"AnElementOfIpv6Gone",
+               "delete element inet nomad-bridge alloc6 { fd00:26::2 }",
+               "fd00:26::2 in alloc6 of veth2"},
+        Damage{"TheBridgeGone",
+               "delete element inet nomad-bridge bridges { nomad }",
+               "nomad in bridges"},
+        Damage{"AnotherComment",
+               "delete element inet nomad-bridge snat4 { 172.26.64.2 }\n"
+               "add element inet nomad-bridge snat4 { 172.26.64.2 comment \"veth2 other\" }",
+               "172.26.64.2 in snat4 of veth2"},
+        Damage{"AChainEmptied",
+               "flush chain inet nomad-bridge forward",
+               "chain forward in table inet nomad-bridge"},
+        Damage{"ARuleAdded",
+               "insert rule inet nomad-bridge forward drop",
+               "chain forward in table inet nomad-bridge"},
+        Damage{"AChainGone",
+               "flush chain inet nomad-bridge guard\ndelete chain inet nomad-bridge guard",
+               "chain guard in table inet nomad-bridge"},
+        Damage{"APolicy",
+               "chain inet nomad-bridge forward { policy drop; }",
+               "chain forward in table inet nomad-bridge"},
+        Damage{"AnotherTable",
+               "delete table inet nomad-bridge\n"
+               "table inet nomad-bridge { set alloc4 { type ipv6_addr; }; }",
+               "table inet nomad-bridge with all that was in it"},
+        Damage{
+            "AnotherHook",
+            "delete table inet nomad-bridge\n"
+            "table inet nomad-bridge { chain forward { type filter hook forward priority 5; }; }",
+            "table inet nomad-bridge with all that was in it"}),
+    [](const ::testing::TestParamInfo<Damage>& parameter) { return parameter.param.name; });
+
+TEST_F(Ruleset, LosesASetThatNobodyUsesAndGetsItBack) {
+  Nft("table inet nomad-bridge { set bridges { type ifname; }; }");
+  const auto outcome = Put(HoldingOf(2));
+  EXPECT_THAT(outcome.mended, Contains("set alloc4 in table inet nomad-bridge"));
+  EXPECT_THAT(List(), HasSubstr("ip saddr @alloc4"));
+}
+
+TEST_F(Ruleset, KeepsStrangersSetsAndElements) {
+  Put(HoldingOf(2));
+  Nft("add set inet nomad-bridge mine { type ipv4_addr; elements = { 192.0.2.1 }; }\n"
+      "add element inet nomad-bridge alloc4 { 192.0.2.9 }");
+  Put(HoldingOf(3), {HoldingOf(2)});
+  EXPECT_THAT(List(), HasSubstr("set mine"));
+  EXPECT_THAT(List(), HasSubstr("192.0.2.9"));
+}
+
+class Taken : public Ruleset, public ::testing::WithParamInterface<bool> {
+ protected:
+  // With and without having to compare first.
+  firewall::Outcome Try(const Change& change, std::optional<std::uint32_t> generation) {
+    return Apply(change, GetParam() ? generation : std::nullopt, {HoldingOf(2)});
+  }
+
+  // What guest 3 would hold if it wanted guest 2's address.
+  static Holding Greedy() {
+    Holding greedy = HoldingOf(2);
+    for (NftElement& element : greedy.elements) {
+      if (!element.comment.empty()) {
+        element.comment = Comment(3);
+      }
+    }
+    return greedy;
+  }
+};
+
+TEST_P(Taken, IsSaidWithTheOwnersNameAndChangesNothing) {
+  const auto first = Put(HoldingOf(2));
+  const std::string before = List();
+  const auto outcome = Try(Wanting(Greedy()), first.generation);
+  ASSERT_TRUE(outcome.conflict);
+  EXPECT_EQ(outcome.conflict->present.owner(), "veth2");
+  EXPECT_EQ(outcome.conflict->wanted.owner(), "veth3");
+  EXPECT_EQ(List(), before);
+}
+
+TEST_P(Taken, GoesOverFromTheDeadInOneBatch) {
+  const auto first = Put(HoldingOf(2));
+  Change change = Wanting(Greedy());
+  change.dead = {"veth2"};
+  const auto outcome = Apply(change, GetParam() ? first.generation : std::nullopt);
+  EXPECT_FALSE(outcome.conflict);
+  EXPECT_EQ(outcome.generation, first.generation.value() + 1) << "more than one commit";
+  EXPECT_THAT(List(), HasSubstr("172.26.64.2 comment \"veth3"));
+  EXPECT_THAT(List(), Not(HasSubstr("veth2")));
+}
+
+TEST_P(Taken, IsReplacedWhereItIsOnesOwn) {
+  const auto first = Put(HoldingOf(2));
+  Holding relabelled = HoldingOf(2);
+  for (NftElement& element : relabelled.elements) {
+    element.comment = element.comment.empty() ? "" : "veth2 job=new";
+  }
+  EXPECT_FALSE(Apply(Wanting(relabelled), GetParam() ? first.generation : std::nullopt).conflict);
+  EXPECT_THAT(List(), HasSubstr("172.26.64.2 comment \"veth2 job=new\""));
+  EXPECT_THAT(List(), Not(HasSubstr("billing")));
+}
+
+TEST_P(Taken, IsGivenUpOnlyByItsOwner) {
+  const auto first = Put(HoldingOf(2));
+  Change change = Wanting(HoldingOf(4));
+  change.unwanted = Greedy().elements;  // veth3 never had them
+  const auto second = Apply(change, GetParam() ? first.generation : std::nullopt, {HoldingOf(2)});
+  EXPECT_THAT(List(), HasSubstr("172.26.64.2 comment \"veth2"));
+  change = Wanting(HoldingOf(5));
+  change.unwanted = HoldingOf(2).elements;
+  Apply(change, GetParam() ? second.generation : std::nullopt, {HoldingOf(4)});
+  EXPECT_THAT(List(), Not(HasSubstr("veth2")));
+  EXPECT_THAT(List(), HasSubstr("\"nomad\"")) << "the bridge is everybody's";
+}
+
+INSTANTIATE_TEST_SUITE_P(Trust,
+                         Taken,
+                         ::testing::Bool(),
+                         [](const ::testing::TestParamInfo<bool>& parameter) {
+                           return parameter.param ? "Trusted" : "Compared";
+                         });
+
+// Everything is gone; whoever comes first must not get what a living attachment holds.
+TEST_F(Ruleset, BelongsToTheLivingAfterAFlush) {
+  Holding greedy = HoldingOf(2);
+  for (NftElement& element : greedy.elements) {
+    element.comment = element.comment.empty() ? "" : Comment(3);
+  }
+  const auto outcome = Put(greedy, {HoldingOf(2)});
+  ASSERT_TRUE(outcome.conflict);
+  EXPECT_EQ(outcome.conflict->present.owner(), "veth2");
+}
+
+TEST_F(Ruleset, LeavesWhatNowBelongsToSomebodyElse) {
+  Put(HoldingOf(2));
+  Nft("delete element inet nomad-bridge alloc4 { 172.26.64.2 }\n"
+      "add element inet nomad-bridge alloc4 { 172.26.64.2 comment \"veth9 x\" }");
+  const auto outcome = Put(HoldingOf(3), {HoldingOf(2)});
+  EXPECT_THAT(outcome.mended, IsEmpty());
+  EXPECT_THAT(List(), HasSubstr("172.26.64.2 comment \"veth9 x\""));
+}
+
+TEST_F(Ruleset, ForgetsWhoIsWithdrawnAndNobodyElse) {
+  Put(HoldingOf(2));
+  const std::string before = List();
+  Put(HoldingOf(3), {HoldingOf(2)});
+  static_cast<void>(firewall::Withdraw(socket_, HoldingOf(3).elements, std::nullopt));
+  EXPECT_EQ(List(), before);
+  static_cast<void>(firewall::Withdraw(socket_, HoldingOf(3).elements, std::nullopt));
+  EXPECT_EQ(List(), before) << "a second time";
+}
+
+TEST_F(Ruleset, CanBeWithdrawnFromWhereThereIsNone) {
+  EXPECT_EQ(firewall::Withdraw(socket_, HoldingOf(3).elements, std::nullopt), std::nullopt);
+  EXPECT_THAT(firewall::OwnedElements(socket_), IsEmpty());
+  EXPECT_EQ(firewall::FindMember(socket_, Ip::Parse(Ip4(2)).value()), std::nullopt);
+  EXPECT_EQ(host().Must({"nft", "list", "ruleset"}), "");
+}
+
+TEST_F(Ruleset, ShowsWhatHasAnOwner) {
+  Put(HoldingOf(2));
+  std::vector<NftElement> expected = HoldingOf(2).elements;
+  expected.pop_back();  // the bridge
+  EXPECT_THAT(firewall::OwnedElements(socket_), ::testing::UnorderedElementsAreArray(expected));
+  EXPECT_EQ(firewall::FindMember(socket_, Ip::Parse(Ip6(2)).value())->owner(), "veth2");
+}
+
+TEST_F(Ruleset, TakesAFullNodeBackInOneCommit) {
+  std::vector<Holding> living;
+  for (int n = 0; n < 1000; ++n) {
+    const Ip ip = Ip::Parse("172.26.66.0")->Plus(static_cast<std::uint64_t>(n));
+    Holding holding;
+    holding.elements = firewall::Elements(
+        {{.address = ip, .masquerade = true, .snat = true, .masquerade_all = true}},
+        Cat("veth", n, ' ', std::string(100, 'x')));
+    living.push_back(std::move(holding));
+  }
+  const auto outcome = Put(HoldingOf(2), living);
+  EXPECT_EQ(firewall::OwnedElements(socket_).size(), 4000U + 6U);
+  EXPECT_THAT(host().Must({"nft", "list", "set", "inet", "nomad-bridge", "masqall4"}),
+              HasSubstr("172.26.69.231"));
+  static_cast<void>(ApplyTrusting(Wanting(HoldingOf(3)), outcome.generation));
+}
+
+// 4,000 refusals in one answer.
+TEST_F(Ruleset, ReadsEveryRefusalOfALargeBatch) {
+  Put(HoldingOf(2));
+  NftBatch batch;
+  for (int n = 0; n < 4000; ++n) {
+    batch.AddElement(table_.id, HoldingOf(2).elements.front());
+  }
+  const NftReply reply = socket_.Commit(batch, socket_.Generation());
+  EXPECT_FALSE(reply.done());
+  EXPECT_EQ(reply.refused.size(), 4000U);
+  EXPECT_EQ(reply.refused.back().message, 3999U);
+  EXPECT_EQ(reply.refused.back().error, EEXIST);
+  EXPECT_THAT(Put(HoldingOf(2)).mended, IsEmpty()) << "the socket is out of step";
+}
+
+TEST_F(Ruleset, SaysWhichMessageTheKernelRefused) {
+  Holding odd = HoldingOf(2);
+  odd.elements.front().key.pop_back();
+  try {
+    Put(odd);
+    FAIL() << "an address of three bytes was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kKernel);
+    EXPECT_EQ(error.msg(),
+              "cannot add the element of alloc4 for 'veth2' to table inet nomad-bridge");
+    EXPECT_THAT(error.details(), HasSubstr("(EINVAL)"));
+  }
+  EXPECT_EQ(host().Must({"nft", "list", "ruleset"}), "") << "half of it is there";
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

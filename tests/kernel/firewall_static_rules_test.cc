@@ -1,0 +1,213 @@
+// The rules in iptables' own tables, read back with iptables.
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/kernel/ruleset_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr const char* kJump =
+    "-A FORWARD -m comment --comment \"CNI firewall plugin rules\" -j CNI-FORWARD";
+constexpr const char* kAdmin =
+    "-A CNI-FORWARD -m comment --comment \"CNI firewall plugin admin overrides\" -j NOMAD-ADMIN";
+
+class StaticRules : public RulesetWorld {
+ protected:
+  // "iptables -S", without the policies of chains.
+  std::vector<std::string> Rules(const std::string& iptables = "iptables") {
+    std::istringstream lines(host().Must({iptables, "-S"}));
+    std::vector<std::string> rules;
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with("-P")) {
+        rules.push_back(line);
+      }
+    }
+    return rules;
+  }
+
+  static std::string Accept(const std::string& mark) {
+    return Cat(
+        "-A CNI-FORWARD -m mark --mark ",
+        mark,
+        "/",
+        mark,
+        " -m comment --comment \"nomad-bridge: accepted by table inet nomad-bridge\" -j ACCEPT");
+  }
+
+  // As the reference firewall plugin asks.
+  bool ReferenceFindsIts(const std::string& iptables) {
+    const Outcome jump = host().Run({iptables,
+                                     "-C",
+                                     "FORWARD",
+                                     "-m",
+                                     "comment",
+                                     "--comment",
+                                     "CNI firewall plugin rules",
+                                     "-j",
+                                     "CNI-FORWARD"});
+    const Outcome admin = host().Run({iptables,
+                                      "-C",
+                                      "CNI-FORWARD",
+                                      "-m",
+                                      "comment",
+                                      "--comment",
+                                      "CNI firewall plugin admin overrides",
+                                      "-j",
+                                      "NOMAD-ADMIN"});
+    return jump.exit_code == 0 && admin.exit_code == 0;
+  }
+};
+
+TEST_F(StaticRules, ReadAsIptablesWouldHaveMadeThem) {
+  Put(HoldingOf(2));
+  for (const char* const iptables : {"iptables", "ip6tables"}) {
+    EXPECT_THAT(Rules(iptables),
+                ElementsAre("-N CNI-FORWARD", "-N NOMAD-ADMIN", kJump, kAdmin, Accept("0x1000")));
+    EXPECT_TRUE(ReferenceFindsIts(iptables));
+  }
+}
+
+TEST_F(StaticRules, SurviveBeingSavedAndRestored) {
+  Put(HoldingOf(2));
+  const std::vector<std::string> before = Rules();
+  const std::string saved = host().Must({"iptables-save"});
+  host().Must({"iptables-restore"}, saved);
+  EXPECT_EQ(Rules(), before);
+  const auto outcome = Put(HoldingOf(3), {HoldingOf(2)});
+  EXPECT_THAT(outcome.mended, IsEmpty()) << "iptables' own spelling of our rules is not known";
+  EXPECT_EQ(Rules(), before) << "a rule is there twice";
+}
+
+TEST_F(StaticRules, AreNotDoubledWhereTheReferenceMadeThem) {
+  host().Must({"iptables", "-N", "CNI-FORWARD"});
+  host().Must({"iptables", "-N", "NOMAD-ADMIN"});
+  host().Must({"iptables", "-A", "FORWARD", "-s", "192.0.2.1", "-j", "ACCEPT"});
+  host().Must({"iptables",
+               "-A",
+               "FORWARD",
+               "-m",
+               "comment",
+               "--comment",
+               "CNI firewall plugin rules",
+               "-j",
+               "CNI-FORWARD"});
+  host().Must({"iptables",
+               "-A",
+               "CNI-FORWARD",
+               "-m",
+               "comment",
+               "--comment",
+               "CNI firewall plugin admin overrides",
+               "-j",
+               "NOMAD-ADMIN"});
+  host().Must({"iptables", "-A", "CNI-FORWARD", "-s", "172.26.64.9/32", "-j", "ACCEPT"});
+  Put(HoldingOf(2));
+  EXPECT_THAT(Rules(),
+              ElementsAre("-N CNI-FORWARD",
+                          "-N NOMAD-ADMIN",
+                          "-A FORWARD -s 192.0.2.1/32 -j ACCEPT",
+                          kJump,
+                          kAdmin,
+                          "-A CNI-FORWARD -s 172.26.64.9/32 -j ACCEPT",
+                          Accept("0x1000")));
+}
+
+TEST_F(StaticRules, StandBeforeTheHostsOwnAndLeaveThePolicyAlone) {
+  host().Must({"iptables", "-P", "FORWARD", "DROP"});
+  host().Must({"iptables", "-A", "FORWARD", "-j", "REJECT"});
+  Put(HoldingOf(2));
+  EXPECT_THAT(host().Must({"iptables", "-S", "FORWARD"}),
+              Cat("-P FORWARD DROP\n",
+                  kJump,
+                  "\n-A FORWARD -j REJECT --reject-with icmp-port-unreachable\n"));
+}
+
+TEST_F(StaticRules, DoNotTakeAConditionalJumpForTheirs) {
+  host().Must({"iptables", "-N", "CNI-FORWARD"});
+  host().Must({"iptables", "-A", "FORWARD", "-s", "192.0.2.1", "-j", "CNI-FORWARD"});
+  Put(HoldingOf(2));
+  EXPECT_THAT(Rules(),
+              ElementsAre("-N CNI-FORWARD",
+                          "-N NOMAD-ADMIN",
+                          kJump,
+                          "-A FORWARD -s 192.0.2.1/32 -j CNI-FORWARD",
+                          kAdmin,
+                          Accept("0x1000")));
+}
+
+TEST_F(StaticRules, ComeBackAfterAFlush) {
+  Put(HoldingOf(2));
+  const std::vector<std::string> before = Rules();
+  host().Must({"iptables", "-F"});
+  const auto outcome = Put(HoldingOf(3), {HoldingOf(2)});
+  EXPECT_EQ(Rules(), before);
+  EXPECT_THAT(outcome.mended,
+              ElementsAre("the jump from FORWARD to CNI-FORWARD in table ip filter",
+                          "the jump from CNI-FORWARD to NOMAD-ADMIN in table ip filter",
+                          "the accept of our mark in CNI-FORWARD in table ip filter"));
+}
+
+TEST_F(StaticRules, LeaveTheOperatorsChainAlone) {
+  host().Must({"iptables", "-N", "NOMAD-ADMIN"});
+  host().Must({"iptables", "-A", "NOMAD-ADMIN", "-s", "192.0.2.1/32", "-j", "DROP"});
+  Put(HoldingOf(2));
+  host().Must({"iptables", "-D", "FORWARD", "1"});
+  Put(HoldingOf(3), {HoldingOf(2)});
+  EXPECT_THAT(Rules(), Contains("-A NOMAD-ADMIN -s 192.0.2.1/32 -j DROP"));
+  host().Must({"iptables", "-F", "NOMAD-ADMIN"});
+  EXPECT_THAT(Put(HoldingOf(3), {HoldingOf(2)}).mended, IsEmpty());
+}
+
+TEST_F(StaticRules, LeaveIpv6AloneWhereNobodyHasIt) {
+  firewall::Holding holding = HoldingOf(2);
+  holding.policy.ipv6 = false;
+  Put(holding);
+  EXPECT_THAT(host().Must({"nft", "list", "tables"}), ::testing::Not(HasSubstr("ip6 filter")));
+  EXPECT_THAT(Put(HoldingOf(3), {holding}).mended, IsEmpty()) << "nobody lost anything";
+  EXPECT_THAT(Rules("ip6tables"), Contains(kJump));
+}
+
+TEST_F(StaticRules, ChangeTheBitOfTheMarkInPlace) {
+  Put(HoldingOf(2));
+  table_ = firewall::Describe(20);
+  firewall::Holding holding = HoldingOf(2);
+  holding.policy.accept_mark_bit = 20;
+  Put(holding);
+  EXPECT_THAT(Rules(),
+              ElementsAre("-N CNI-FORWARD", "-N NOMAD-ADMIN", kJump, kAdmin, Accept("0x100000")));
+  EXPECT_THAT(host().Must({"nft", "list", "chain", "inet", "nomad-bridge", "forward"}),
+              HasSubstr("meta mark | 0x00100000"));
+}
+
+TEST_F(StaticRules, ServeTwoAdminChains) {
+  Put(HoldingOf(2));
+  firewall::Holding other = HoldingOf(3);
+  other.policy.admin_chain = "OTHER-ADMIN";
+  Put(other, {HoldingOf(2)});
+  EXPECT_THAT(Rules(), Contains(HasSubstr("-j NOMAD-ADMIN")));
+  EXPECT_THAT(Rules(), Contains(HasSubstr("-j OTHER-ADMIN")));
+}
+
+// A network that is new on a node which nobody has touched: the fast path must not take its rules for granted.
+TEST_F(StaticRules, AreMadeForANewNetworkEvenIfTheRulesetIsTrusted) {
+  const auto outcome = Put(HoldingOf(2));
+  firewall::Change change;
+  change.policy = HoldingOf(3).policy;
+  change.policy.admin_chain = "OTHER-ADMIN";
+  change.wanted = HoldingOf(3).elements;
+  Apply(change, outcome.generation, {HoldingOf(2)});
+  EXPECT_THAT(Rules(), Contains(HasSubstr("-j OTHER-ADMIN")));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

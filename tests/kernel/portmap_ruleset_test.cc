@@ -1,0 +1,113 @@
+// The whole table, firewall's part and portmap's, against its text for people.
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "portmap/elements.h"
+#include "portmap/rules.h"
+#include "tests/kernel/ruleset_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class WholeTable : public RulesetWorld {
+ protected:
+  WholeTable() { portmap::Describe(table_); }
+
+  static firewall::Holding Publishing(int n) {
+    firewall::Holding holding = HoldingOf(n);
+    const auto published =
+        portmap::MakePublished({{.path = "p", .host_port = 8080, .container_port = 80},
+                                {.path = "p",
+                                 .host_port = 53,
+                                 .container_port = 5353,
+                                 .protocol = "udp",
+                                 .host_ip = "192.0.2.7"}});
+    const auto mappings =
+        portmap::Resolve(published, {Ip::Parse(Ip4(n)).value(), Ip::Parse(Ip6(n)).value()});
+    for (const NftElement& element : portmap::Elements(mappings, Comment(n))) {
+      holding.elements.push_back(element);
+    }
+    return holding;
+  }
+
+  // "nft -j list table" without what counts by itself.
+  static nlohmann::json Json(const Node& node) {
+    nlohmann::json list =
+        node.Json({"nft", "-j", "list", "table", "inet", "nomad-bridge"}).at("nftables");
+    for (nlohmann::json& item : list) {
+      for (nlohmann::json& object : item) {
+        object.erase("handle");
+      }
+    }
+    return list;
+  }
+
+  std::string List() { return host().Must({"nft", "list", "table", "inet", "nomad-bridge"}); }
+};
+
+TEST_F(WholeTable, IsItsTextInTheKernel) {
+  Put(Publishing(2));
+  EXPECT_EQ(List(), ReadFixture("nft/nomad-bridge.nft"));
+  outside().Must({"nft", "-f", "-"}, ReadFixture("nft/nomad-bridge.nft"));
+  EXPECT_EQ(Json(host()), Json(outside()));
+}
+
+TEST_F(WholeTable, GoesThroughNftAndBackUnchanged) {
+  Put(Publishing(2));
+  const std::string before = host().Must({"nft", "list", "ruleset"});
+  host().Must({"nft", "-f", "-"}, "flush ruleset\n" + before);
+  EXPECT_EQ(host().Must({"nft", "list", "ruleset"}), before);
+  EXPECT_THAT(firewall::Missing(socket_, table_, Publishing(2)), IsEmpty())
+      << "nft's own spelling of our rules is not known";
+}
+
+TEST_F(WholeTable, IsReadableAsJson) {
+  Put(Publishing(2));
+  EXPECT_TRUE(host().Json({"nft", "-j", "list", "ruleset"}).contains("nftables"));
+}
+
+TEST_F(WholeTable, GetsLostPortsBack) {
+  Put(Publishing(2));
+  const std::string before = List();
+  host().Must({"nft", "flush", "map", "inet", "nomad-bridge", "port4"});
+  host().Must({"nft", "flush", "chain", "inet", "nomad-bridge", "hostports"});
+  const auto outcome = Put(Publishing(2), {Publishing(2)});
+  EXPECT_THAT(
+      outcome.mended,
+      ElementsAre("chain hostports in table inet nomad-bridge", "tcp . 8080 in port4 of veth2"));
+  EXPECT_EQ(List(), before);
+}
+
+TEST_F(WholeTable, PutsAPortRightThatLeadsElsewhere) {
+  Put(Publishing(2));
+  const std::string before = List();
+  host().Must({"nft", "-f", "-"},
+              "delete element inet nomad-bridge port4 { tcp . 8080 }\n"
+              "add element inet nomad-bridge port4 { tcp . 8080 comment \"veth2 job=billing "
+              "alloc=2\" : 10.0.0.1 . 1 }");
+  EXPECT_THAT(Put(HoldingOf(3), {Publishing(2)}).mended,
+              ElementsAre("tcp . 8080 in port4 of veth2"));
+  static_cast<void>(firewall::Withdraw(socket_, HoldingOf(3).elements, std::nullopt));
+  EXPECT_EQ(List(), before);
+}
+
+TEST_F(WholeTable, NamesThePortThatIsTaken) {
+  const auto first = Put(Publishing(2));
+  firewall::Change change;
+  change.policy = HoldingOf(3).policy;
+  change.wanted = Publishing(3).elements;
+  const auto outcome = Apply(change, first.generation);
+  ASSERT_TRUE(outcome.conflict);
+  EXPECT_EQ(portmap::DescribeKey(outcome.conflict->wanted), "tcp 8080");
+  EXPECT_EQ(outcome.conflict->present.owner(), "veth2");
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

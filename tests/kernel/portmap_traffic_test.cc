@@ -1,0 +1,156 @@
+// Published ports, tried with real traffic from everywhere a caller may be.
+#include <array>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+#include "portmap/elements.h"
+#include "portmap/rules.h"
+#include "tests/kernel/ruleset_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+constexpr std::array kHostAddresses = {kHostIp4, kHostIp6, "172.26.64.1", "fd00:26::1"};
+
+struct Ground {
+  bool forward_drops;  // FORWARD's policy, as Docker leaves it
+  bool br_netfilter;   // bridged packets pass iptables and nf_tables too
+};
+
+std::string NameOf(const ::testing::TestParamInfo<Ground>& info) {
+  return Cat(info.param.forward_drops ? "ForwardDrop" : "ForwardAccept",
+             info.param.br_netfilter ? "BrNetfilter" : "NoBrNetfilter");
+}
+
+class PublishedPort : public RulesetWorld, public ::testing::WithParamInterface<Ground> {
+ protected:
+  PublishedPort() {
+    portmap::Describe(table_);
+    MakeBridge();
+    PlugIn(guest(), 2);
+    neighbour_ = &AddGuest("neighbour");
+    PlugIn(*neighbour_, 3);
+    const std::string value = GetParam().br_netfilter ? "1" : "0";
+    host().SetSysctl("net/bridge/bridge-nf-call-iptables", value);
+    host().SetSysctl("net/bridge/bridge-nf-call-ip6tables", value);
+    if (GetParam().forward_drops) {
+      host().Must({"iptables", "-P", "FORWARD", "DROP"});
+      host().Must({"ip6tables", "-P", "FORWARD", "DROP"});
+    }
+    Put(HoldingOf(3));
+  }
+
+  // Publishes host port 8080 to guest 2's port 80, of both families, and starts its server.
+  void Publish(portmap::Protocol protocol, const std::string& host_ip = "") {
+    const auto published = portmap::MakePublished({{.path = "p",
+                                                    .host_port = 8080,
+                                                    .container_port = 80,
+                                                    .protocol = portmap::Text(protocol),
+                                                    .host_ip = host_ip}});
+    firewall::Holding holding = HoldingOf(2);
+    const auto mappings =
+        portmap::Resolve(published, {Ip::Parse(Ip4(2)).value(), Ip::Parse(Ip6(2)).value()});
+    for (const NftElement& element : portmap::Elements(mappings, Comment(2))) {
+      holding.elements.push_back(element);
+    }
+    ASSERT_FALSE(Put(holding, {HoldingOf(3)}).conflict);
+    const Protocol spoken = protocol == portmap::Protocol::kUdp ? Protocol::kUdp : Protocol::kTcp;
+    for (const std::string& address : {Ip4(2), Ip6(2)}) {
+      servers_.push_back(Server::Start(guest(), spoken, address, 80, "guest"));
+    }
+  }
+
+  Node* neighbour_ = nullptr;
+  std::vector<Server> servers_;
+};
+
+TEST_P(PublishedPort, AnswersTheOutsideWithItsOwnAddress) {
+  Publish(portmap::Protocol::kTcp);
+  EXPECT_EQ(Ask(outside(), {.to = kHostIp4, .port = 8080}), (Reply{"guest", kOutsideIp4}));
+  EXPECT_EQ(Ask(outside(), {.to = kHostIp6, .port = 8080}), (Reply{"guest", kOutsideIp6}));
+}
+
+TEST_P(PublishedPort, AnswersTheHostOnItsAddresses) {
+  Publish(portmap::Protocol::kTcp);
+  for (const char* const address : kHostAddresses) {
+    EXPECT_EQ(TcpText(host(), address, 8080), "guest") << address;
+  }
+}
+
+TEST_P(PublishedPort, AnswersLocalhost) {
+  Publish(portmap::Protocol::kTcp);
+  EXPECT_EQ(Ask(host(), {.to = "127.0.0.1", .port = 8080}), (Reply{"guest", "172.26.64.1"}));
+}
+
+// The way out works everywhere. The answer is translated back to ::1 on its way in, and for that the kernel has a local route
+// only on lo; and if br_netfilter translates it while it is still in the bridge, IPv6 drops it, as it does anything
+// for ::1 that comes from elsewhere than lo.
+TEST_P(PublishedPort, AnswersLocalhostOverIpv6WhereTheKernelCan) {
+  Publish(portmap::Protocol::kTcp);
+  const Call call = {.to = "::1", .port = 8080, .patience = std::chrono::milliseconds(300)};
+  EXPECT_EQ(Ask(host(), call), std::nullopt);
+  host().Must({"ip", "route", "add", "local", "::1", "dev", "nomad", "table", "local"});
+  if (GetParam().br_netfilter) {
+    EXPECT_EQ(Ask(host(), call), std::nullopt);
+  } else {
+    EXPECT_EQ(Ask(host(), call), (Reply{"guest", "fd00:26::1"}));
+  }
+}
+
+TEST_P(PublishedPort, AnswersANeighbour) {
+  Publish(portmap::Protocol::kTcp);
+  for (const char* const address : kHostAddresses) {
+    EXPECT_EQ(TcpText(*neighbour_, address, 8080), "guest") << address;
+  }
+}
+
+TEST_P(PublishedPort, AnswersItsOwnAllocation) {
+  Publish(portmap::Protocol::kTcp);
+  for (const char* const address : kHostAddresses) {
+    EXPECT_EQ(TcpText(guest(), address, 8080), "guest") << address;
+  }
+}
+
+TEST_P(PublishedPort, SpeaksUdp) {
+  Publish(portmap::Protocol::kUdp);
+  EXPECT_EQ(UdpText(outside(), kHostIp4, 8080), "guest");
+  EXPECT_EQ(UdpText(outside(), kHostIp6, 8080), "guest");
+  EXPECT_EQ(UdpText(host(), "127.0.0.1", 8080), "guest");
+  EXPECT_EQ(UdpText(guest(), kHostIp4, 8080), "guest");
+  EXPECT_EQ(UdpText(*neighbour_, kHostIp6, 8080), "guest");
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "") << "only UDP was published";
+}
+
+TEST_P(PublishedPort, IsFoundOnlyOnTheHostAddressItWasPublishedFor) {
+  Publish(portmap::Protocol::kTcp, kHostIp4);
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "guest");
+  EXPECT_EQ(TcpText(host(), kHostIp4, 8080), "guest");
+  EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "");
+  EXPECT_EQ(TcpText(*neighbour_, "172.26.64.1", 8080), "");
+  EXPECT_EQ(TcpText(outside(), kHostIp6, 8080), "");
+}
+
+TEST_P(PublishedPort, LeavesOtherPortsAndForeignAddressesAlone) {
+  Publish(portmap::Protocol::kTcp);
+  const Server on_host = Server::Start(host(), Protocol::kTcp, "::", 8081, "host");
+  const Server far_away = Server::Start(outside(), Protocol::kTcp, "::", 8080, "outside");
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8081), "host");
+  EXPECT_EQ(TcpText(guest(), kOutsideIp4, 8080), "outside");
+  EXPECT_EQ(TcpText(host(), kOutsideIp6, 8080), "outside");
+}
+
+INSTANTIATE_TEST_SUITE_P(Grounds,
+                         PublishedPort,
+                         ::testing::Values(Ground{false, false},
+                                           Ground{true, false},
+                                           Ground{false, true},
+                                           Ground{true, true}),
+                         NameOf);
+
+}  // namespace
+}  // namespace nomad_bridge::test

@@ -1,0 +1,97 @@
+// A world (tests/support/world.h) with a bridge and guests on it, made by ip(8) alone, and our rules on top.
+//
+//   host      bridge "nomad", 172.26.64.1/20 and fd00:26::1/64; forwards; route_localnet on the bridge
+//   guest n   172.26.64.<n>/20 and fd00:26::<n>/64, default routes through the host; host end "veth<n>", hairpin on
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "firewall/members.h"
+#include "firewall/ruleset.h"
+#include "netlink/netns.h"
+#include "netlink/nft_socket.h"
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+
+class RulesetWorld : public World {
+ protected:
+  RulesetWorld() : socket_(NftSocket::In(Netns::Current())), table_(firewall::Describe(12)) {}
+
+  void MakeBridge() {
+    host().Must({"ip", "link", "add", "nomad", "type", "bridge"});
+    host().Must({"ip", "address", "add", "172.26.64.1/20", "dev", "nomad"});
+    host().Must({"ip", "address", "add", "fd00:26::1/64", "dev", "nomad", "nodad"});
+    // Else the bridge is silent for the first second, until its link-local address is known to be its alone.
+    host().SetSysctl("net/ipv6/conf/nomad/accept_dad", "0");
+    host().Must({"ip", "link", "set", "nomad", "up"});
+    host().SetSysctl("net/ipv4/ip_forward", "1");
+    host().SetSysctl("net/ipv6/conf/all/forwarding", "1");
+    host().SetSysctl("net/ipv4/conf/nomad/route_localnet", "1");
+  }
+
+  void PlugIn(const Node& guest, int n) {
+    const std::string host_end = Cat("veth", n);
+    host().Must({"ip",
+                 "link",
+                 "add",
+                 host_end,
+                 "up",
+                 "type",
+                 "veth",
+                 "peer",
+                 "name",
+                 "eth0",
+                 "netns",
+                 guest.name()});
+    host().Must({"ip", "link", "set", host_end, "master", "nomad"});
+    host().Must({"bridge", "link", "set", "dev", host_end, "hairpin", "on"});
+    guest.Must({"ip", "link", "set", "lo", "up"});
+    guest.Must({"ip", "address", "add", Cat(Ip4(n), "/20"), "dev", "eth0"});
+    guest.Must({"ip", "address", "add", Cat(Ip6(n), "/64"), "dev", "eth0", "nodad"});
+    guest.Must({"ip", "link", "set", "eth0", "up"});
+    guest.Must({"ip", "route", "add", "default", "via", "172.26.64.1"});
+    guest.Must({"ip", "route", "add", "default", "via", "fd00:26::1"});
+  }
+
+  static std::string Ip4(int n) { return Cat("172.26.64.", n); }
+  static std::string Ip6(int n) { return Cat("fd00:26::", n); }
+  static std::string Comment(int n) { return Cat("veth", n, " job=billing alloc=", n); }
+
+  // What guest n is to the firewall: both families, masquerade and snat on.
+  static firewall::Holding HoldingOf(int n) {
+    std::vector<firewall::Member> members;
+    for (const std::string& address : {Ip4(n), Ip6(n)}) {
+      members.push_back({.address = Ip::Parse(address).value(), .masquerade = true, .snat = true});
+    }
+    firewall::Holding holding{.policy = {.ipv6 = true},
+                              .elements = firewall::Elements(members, Comment(n))};
+    holding.elements.push_back(firewall::BridgeElement("nomad"));
+    return holding;
+  }
+
+  firewall::Outcome Apply(const firewall::Change& change,
+                          std::optional<std::uint32_t> trusted = std::nullopt,
+                          const std::vector<firewall::Holding>& living = {}) {
+    return firewall::Apply(socket_, table_, change, trusted, [&] { return living; });
+  }
+
+  // Puts `holding` in on an unknown ruleset, among `living`.
+  firewall::Outcome Put(const firewall::Holding& holding,
+                        const std::vector<firewall::Holding>& living = {}) {
+    firewall::Change change;
+    change.policy = holding.policy;
+    change.wanted = holding.elements;
+    return Apply(change, std::nullopt, living);
+  }
+
+  NftSocket socket_;
+  NftTable table_;
+};
+
+}  // namespace nomad_bridge::test
