@@ -1,0 +1,197 @@
+// Addresses: which one an attachment gets, and from where.
+#include "tests/plugin/link_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class AddressTest : public LinkWorld {
+ protected:
+  // ADDs for container `id`, in a namespace of its own; its addresses.
+  std::vector<std::string> AddressesOf(const std::string& id,
+                                       const std::string& config,
+                                       const std::string& args = "") {
+    Variables variables = As(id, AddGuest(id));
+    if (!args.empty()) {
+      variables["CNI_ARGS"] = args;
+    }
+    return AddressesIn(MustAdd(config, variables));
+  }
+};
+
+TEST_F(AddressTest, IsTheFirstOfTheDefaultSubnetWithNoOptionAtAll) {
+  const json result = MustAdd(Network());
+
+  EXPECT_THAT(AddressesIn(result), ElementsAre("172.26.64.2/20"));
+  EXPECT_THAT(AddressesOn(guest(), "eth0"), ElementsAre("172.26.64.2/20"));
+  EXPECT_EQ(At(result, "/ips/0/gateway"), "172.26.64.1");
+  EXPECT_EQ(At(LinkOn(guest(), "eth0"), "/addr_info/0/broadcast"), "172.26.79.255");
+}
+
+TEST_F(AddressTest, IsOneOfEachRangeSetOfEachFamily) {
+  const std::string config = Network(R"({"ipam": {"ranges": [
+      [{"subnet": "10.1.0.0/24"}], [{"subnet": "fd00:1::/64"}],
+      [{"subnet": "10.2.0.0/28", "rangeStart": "10.2.0.9", "gateway": "10.2.0.5"}],
+      [{"subnet": "fd00:2::/64", "rangeStart": "fd00:2::100", "rangeEnd": "fd00:2::1ff"}]]}})");
+
+  const json result = MustAdd(config);
+
+  const std::vector<std::string> expected = {
+      "10.1.0.2/24", "fd00:1::2/64", "10.2.0.9/28", "fd00:2::100/64"};
+  EXPECT_EQ(AddressesIn(result), expected);
+  EXPECT_THAT(AddressesOn(guest(), "eth0"), ::testing::UnorderedElementsAreArray(expected));
+  EXPECT_THAT(AddressesOn(host(), "nomad"),
+              ::testing::UnorderedElementsAre(
+                  "10.1.0.1/24", "10.2.0.5/28", "fd00:1::1/64", "fd00:2::1/64"));
+  EXPECT_EQ(Leased(), (std::set<std::string>{"10.1.0.2", "10.2.0.9", "fd00:1::2", "fd00:2::100"}));
+  for (const char* gateway : {"10.1.0.1", "10.2.0.5", "fd00:1::1", "fd00:2::1"}) {
+    EXPECT_TRUE(Ping(guest(), gateway)) << gateway;
+  }
+}
+
+TEST_F(AddressTest, GoesOnInTheSetsNextRangeWhenOneIsUsedUp) {
+  const std::string config = Network(R"({"ipam": {"ranges": [[
+      {"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.7", "rangeEnd": "10.1.0.8"},
+      {"subnet": "10.2.0.0/24", "rangeStart": "10.2.0.20", "rangeEnd": "10.2.0.21"}]]}})");
+
+  EXPECT_THAT(AddressesOf("a", config), ElementsAre("10.1.0.7/24"));
+  EXPECT_THAT(AddressesOf("b", config), ElementsAre("10.1.0.8/24"));
+  const json third = MustAdd(config);
+  EXPECT_THAT(AddressesIn(third), ElementsAre("10.2.0.20/24"));
+  EXPECT_EQ(At(third, "/ips/0/gateway"), "10.2.0.1");
+  EXPECT_TRUE(Ping(guest(), "10.2.0.1"));
+}
+
+TEST_F(AddressTest, ComesFromTheOldStyleKeys) {
+  const json result = MustAdd(Network(R"({"ipam": {
+      "type": "host-local", "subnet": "10.3.0.0/24", "rangeStart": "10.3.0.100",
+      "rangeEnd": "10.3.0.101", "gateway": "10.3.0.254"}})"));
+
+  EXPECT_THAT(AddressesIn(result), ElementsAre("10.3.0.100/24"));
+  EXPECT_EQ(At(result, "/ips/0/gateway"), "10.3.0.254");
+  EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre("10.3.0.254/24"));
+}
+
+TEST_F(AddressTest, OfTheOldStyleStandsInFrontOfTheList) {
+  const json result = MustAdd(
+      Network(R"({"ipam": {"ranges": [[{"subnet": "fd00:1::/64"}]], "subnet": "10.3.0.0/24"}})"));
+
+  EXPECT_THAT(AddressesIn(result), ElementsAre("10.3.0.2/24", "fd00:1::2/64"));
+}
+
+TEST_F(AddressTest, OfTheRuntimesRangesStandsInFrontOfAll) {
+  const json result = MustAdd(Network(R"({
+      "runtimeConfig": {"ipRanges": [[{"subnet": "10.4.0.0/24", "rangeStart": "10.4.0.40"}]]},
+      "ipam": {"ranges": [[{"subnet": "fd00:1::/64"}]]}})"));
+
+  EXPECT_THAT(AddressesIn(result), ElementsAre("10.4.0.40/24", "fd00:1::2/64"));
+}
+
+// ---- asked for by name
+
+struct Wish {
+  const char* name;
+  std::string config;
+  const char* args;
+};
+
+void PrintTo(const Wish& wish, std::ostream* out) {
+  *out << wish.name;
+}
+
+class WishTest : public AddressTest, public ::testing::WithParamInterface<Wish> {};
+
+TEST_P(WishTest, IsGranted) {
+  const std::string config = Network(kDualStack, GetParam().config);
+
+  EXPECT_THAT(AddressesOf("wisher", config, GetParam().args),
+              ElementsAre("172.26.64.77/20", "fd00:26::2/64"));
+  EXPECT_EQ(Lease("172.26.64.77"), "wisher\r\neth0");
+}
+
+TEST_P(WishTest, IsRefusedIfAnotherHasItAndNamesThat) {
+  MustAdd(Network(kDualStack),
+          {{"CNI_ARGS", "IgnoreUnknown=1;IP=172.26.64.77;NOMAD_JOB_ID=billing"}});
+  Variables variables = As("alloc-2", AddGuest("second"));
+  variables["CNI_ARGS"] = GetParam().args;
+
+  const Outcome add = MustRefuse(102, Network(kDualStack, GetParam().config), variables);
+
+  EXPECT_THAT(add.json.at("msg").get<std::string>(), HasSubstr("172.26.64.77"));
+  EXPECT_THAT(add.json.at("msg").get<std::string>(), HasSubstr("billing"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Every,
+    WishTest,
+    ::testing::Values(Wish{"Args", "{}", "IP=172.26.64.77"},
+                      Wish{"ArgsWithPrefix", "{}", "IP=172.26.64.77/24"},
+                      Wish{"ArgsCni", R"({"args": {"cni": {"ips": ["172.26.64.77"]}}})", ""},
+                      Wish{"Runtime", R"({"runtimeConfig": {"ips": ["172.26.64.77/20"]}})", ""}),
+    [](const ::testing::TestParamInfo<Wish>& test) { return std::string(test.param.name); });
+
+TEST_F(AddressTest, OfEachFamilyMayBeAskedForInDifferentWays) {
+  const std::string config =
+      Network(kDualStack, R"({"runtimeConfig": {"ips": ["fd00:26::beef/64"]}})");
+
+  EXPECT_THAT(AddressesOf("wisher", config, "IP=172.26.64.77"),
+              ElementsAre("172.26.64.77/20", "fd00:26::beef/64"));
+}
+
+TEST_F(AddressTest, ThatTheNetworkDoesNotGiveOutIsRefused) {
+  for (const char* address :
+       {"172.26.64.1", "172.26.64.0", "172.26.79.255", "10.0.0.1", "fd00::5"}) {
+    const Outcome add = MustRefuse(7, Network(), {{"CNI_ARGS", Cat("IP=", address)}});
+    EXPECT_THAT(add.json.at("msg").get<std::string>(), HasSubstr(address));
+  }
+}
+
+// ---- order
+
+TEST_F(AddressTest, IsTheOneThatHasBeenFreeForLongest) {
+  const std::string config = Network(R"({"ipam": {"subnet": "10.5.0.0/29"}})");
+  // .1 is the gateway, .7 the broadcast address.
+  for (const char* address : {"2", "3", "4", "5", "6", "2", "3"}) {
+    const json result = MustAdd(config);
+    EXPECT_THAT(AddressesIn(result), ElementsAre(Cat("10.5.0.", address, "/29")));
+    MustDel(config);
+  }
+}
+
+TEST_F(AddressTest, SkipsThoseInUseOnItsWayRound) {
+  const std::string config = Network(R"({"ipam": {"subnet": "10.5.0.0/29"}})");
+  ASSERT_THAT(AddressesOf("a", config), ElementsAre("10.5.0.2/29"));
+  ASSERT_THAT(AddressesOf("b", config, "IP=10.5.0.4"), ElementsAre("10.5.0.4/29"));
+  MustAdd(config);
+  MustDel(config);
+
+  EXPECT_THAT(AddressesIn(MustAdd(config)), ElementsAre("10.5.0.6/29"));
+  MustDel(config);
+  EXPECT_THAT(AddressesIn(MustAdd(config)), ElementsAre("10.5.0.3/29"));
+}
+
+TEST_F(AddressTest, IsRefusedWhenAllAreInUse) {
+  const std::string config = Network(R"({"ipam": {"subnet": "10.5.0.0/30"}})");
+  ASSERT_THAT(AddressesOf("a", config), ElementsAre("10.5.0.2/30"));
+
+  const Outcome add = MustRefuse(101, config);
+
+  EXPECT_THAT(add.json.at("msg").get<std::string>(), HasSubstr("network 'nomad'"));
+  EXPECT_THAT(add.json.at("details").get<std::string>(), HasSubstr("10.5.0.2"));
+}
+
+TEST_F(AddressTest, OfTheOtherFamilyIsGivenBackWhenOneFamilyIsFull) {
+  const std::string config = Network(
+      R"({"ipam": {"ranges": [[{"subnet": "fd00:26::/64"}], [{"subnet": "10.5.0.0/30"}]]}})");
+  ASSERT_EQ(AddressesOf("a", config).size(), 2U);
+
+  MustRefuse(101, config);
+
+  EXPECT_EQ(Leased(), (std::set<std::string>{"10.5.0.2", "fd00:26::2"}));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

@@ -1,0 +1,181 @@
+// The bridge: made, adopted, refused; its address, MAC, MTU and modes.
+#include "tests/plugin/link_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class BridgeTest : public LinkWorld {
+ protected:
+  json Bridge(const std::string& name = "nomad") { return LinkOn(host(), name); }
+  std::string BridgeMac() { return Bridge().at("address"); }
+
+  void MakeBridge(const std::string& name = "nomad") {
+    host().Must({"ip", "link", "add", name, "type", "bridge"});
+    host().Must({"ip", "link", "set", name, "up"});
+  }
+  // A port of somebody else's, with a MAC below (or above) all others.
+  void PlugIn(const std::string& mac) {
+    host().Must({"ip", "link", "add", "other", "address", mac, "type", "veth"});
+    host().Must({"ip", "link", "set", "other", "master", "nomad", "up"});
+  }
+  void PullOut() { host().Must({"ip", "link", "del", "other"}); }
+};
+
+TEST_F(BridgeTest, IsMadeUpWithTheGatewaysAddress) {
+  MustAdd(Network());
+
+  EXPECT_EQ(At(Bridge(), "/linkinfo/info_kind"), "bridge");
+  EXPECT_THAT(Bridge().at("flags"), ::testing::Contains("UP"));
+  EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre("172.26.64.1/20"));
+  EXPECT_EQ(PortsOf("nomad").size(), 1U);
+}
+
+TEST_F(BridgeTest, HasTheNameThatTheConfigSays) {
+  MustAdd(Network(R"({"bridge": "br.7@x"})"));
+
+  EXPECT_EQ(PortsOf("br.7@x").size(), 1U);
+  EXPECT_TRUE(Bridge().is_null());
+}
+
+TEST_F(BridgeTest, IsNotAddressedNorForwardsWithoutAGateway) {
+  const json result = MustAdd(Network(R"({"isGateway": false})"));
+
+  EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre());
+  EXPECT_EQ(host().Sysctl("net/ipv4/ip_forward"), "0");
+  EXPECT_EQ(RoutesTo(guest(), "default"), json::array());
+  EXPECT_EQ(At(result, "/routes"), json());
+}
+
+TEST_F(BridgeTest, ThatWasThereIsAdoptedWithItsPortsAndItsMac) {
+  MakeBridge();
+  PlugIn("02:00:00:00:00:05");
+  const std::string mac = BridgeMac();
+
+  const json result = MustAdd(Network());
+
+  EXPECT_EQ(PortsOf("nomad").size(), 2U);
+  EXPECT_EQ(BridgeMac(), mac);
+  EXPECT_EQ(At(result, "/interfaces/0/mac"), mac);
+  EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre("172.26.64.1/20"));
+}
+
+TEST_F(BridgeTest, ThatWasThereDownComesUp) {
+  host().Must({"ip", "link", "add", "nomad", "type", "bridge"});
+
+  MustAdd(Network());
+
+  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+}
+
+TEST_F(BridgeTest, KeepsItsMacWhenPortsComeAndGo) {
+  MustAdd(Network());
+  const std::string mac = BridgeMac();
+
+  PlugIn("02:00:00:00:00:01");
+  EXPECT_EQ(BridgeMac(), mac);
+  PullOut();
+  EXPECT_EQ(BridgeMac(), mac);
+  MustDel(Network());
+  EXPECT_EQ(BridgeMac(), mac);
+}
+
+TEST_F(BridgeTest, ThatWasAdoptedKeepsItsMacWhenPortsComeAndGo) {
+  MakeBridge();
+  PlugIn("02:00:00:00:00:05");
+  MustAdd(Network());
+  const std::string mac = BridgeMac();
+
+  PullOut();
+  EXPECT_EQ(BridgeMac(), mac);
+  PlugIn("00:00:5e:00:00:01");
+  EXPECT_EQ(BridgeMac(), mac);
+  MustDel(Network());
+  EXPECT_EQ(BridgeMac(), mac);
+}
+
+TEST_F(BridgeTest, OfAnotherAddressIsTakenOverWithForceAddress) {
+  MakeBridge();
+  host().Must({"ip", "address", "add", "10.9.9.1/24", "dev", "nomad"});
+
+  MustAdd(Network(R"({"forceAddress": true})"));
+
+  EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre("172.26.64.1/20"));
+}
+
+TEST_F(BridgeTest, OfAnotherAddressIsRefusedWithoutForceAddress) {
+  MakeBridge();
+  host().Must({"ip", "address", "add", "10.9.9.1/24", "dev", "nomad"});
+
+  const Outcome add = MustRefuse(102, Network(R"({"forceAddress": false})"));
+
+  EXPECT_THAT(add.json.at("msg").get<std::string>(), HasSubstr("10.9.9.1/24"));
+  EXPECT_THAT(add.json.at("details").get<std::string>(), HasSubstr("forceAddress"));
+}
+
+TEST_F(BridgeTest, KeepsIpv6AddressesThatAreNotInTheWay) {
+  MakeBridge();
+  host().Must({"ip", "address", "add", "2001:db8:7::1/64", "dev", "nomad", "nodad"});
+  host().Must({"ip", "address", "add", "fd00:26::ff/64", "dev", "nomad", "nodad"});
+
+  MustAdd(Network(kDualStack));
+
+  EXPECT_THAT(
+      AddressesOn(host(), "nomad"),
+      ::testing::UnorderedElementsAre("172.26.64.1/20", "fd00:26::1/64", "2001:db8:7::1/64"));
+}
+
+TEST_F(BridgeTest, KeepsTheGatewayOfAnotherNetworkThatLivesOnIt) {
+  MustAdd(Network());
+  Node& second = AddGuest("second");
+
+  MustAdd(Network(R"({"name": "other", "ipam": {"subnet": "10.77.0.0/24"}})"),
+          As("alloc-2", second));
+
+  EXPECT_THAT(AddressesOn(host(), "nomad"),
+              ::testing::UnorderedElementsAre("172.26.64.1/20", "10.77.0.1/24"));
+  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(second, "10.77.0.1"));
+}
+
+TEST_F(BridgeTest, OfAnotherKindIsRefusedByItsKind) {
+  host().Must({"ip", "link", "add", "nomad", "type", "veth"});
+
+  const Outcome add = MustRefuse(7, Network());
+
+  EXPECT_THAT(add.json.at("msg").get<std::string>(), HasSubstr("'nomad'"));
+  EXPECT_THAT(add.json.at("details").get<std::string>(), HasSubstr("'veth'"));
+}
+
+TEST_F(BridgeTest, HasTheMtuOfTheConfigWhenItIsMade) {
+  MustAdd(Network(R"({"mtu": 1400})"));
+
+  EXPECT_EQ(At(Bridge(), "/mtu"), 1400);
+}
+
+TEST_F(BridgeTest, IsPromiscuousOnlyIfAsked) {
+  MustAdd(Network());
+  EXPECT_THAT(Bridge().at("flags"), ::testing::Not(::testing::Contains("PROMISC")));
+
+  Node& second = AddGuest("second");
+  MustAdd(Network(R"({"promiscMode": true})"), As("alloc-2", second));
+
+  EXPECT_THAT(Bridge().at("flags"), ::testing::Contains("PROMISC"));
+  const json port = PortsOf("nomad").at(1);
+  EXPECT_EQ(At(port, "/linkinfo/info_slave_data/hairpin"), false) << port;
+}
+
+TEST_F(BridgeTest, StaysForTheNextOneWhenTheLastGoes) {
+  MustAdd(Network());
+  const json before = Bridge();
+  MustDel(Network());
+
+  EXPECT_EQ(Bridge().at("ifindex"), before.at("ifindex"));
+  EXPECT_EQ(PortsOf("nomad").size(), 0U);
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

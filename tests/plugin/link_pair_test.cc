@@ -1,0 +1,321 @@
+// The veth pair: names, MACs, MTU, hairpin mode, alias.
+#include <array>
+#include <stdexcept>
+
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <sys/socket.h>
+
+#include "base/fd.h"
+#include "tests/plugin/link_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// Hears of every link that appears or changes in a node from now on.
+class LinkEvents {
+ public:
+  explicit LinkEvents(const Node& node) {
+    node.Do([&] {
+      fd_ = UniqueFd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
+    });
+    sockaddr_nl address{};
+    address.nl_family = AF_NETLINK;
+    address.nl_groups = RTMGRP_LINK;
+    if (::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+      throw std::runtime_error("cannot listen to links");
+    }
+  }
+
+  // The names that the links told of had.
+  [[nodiscard]] std::set<std::string> Names() {
+    std::set<std::string> names;
+    alignas(nlmsghdr) std::array<char, 65536> buffer;
+    ssize_t got = 0;
+    while ((got = ::recv(fd_.get(), buffer.data(), buffer.size(), 0)) > 0) {
+      auto left = static_cast<unsigned int>(got);
+      for (auto* message = reinterpret_cast<nlmsghdr*>(buffer.data()); NLMSG_OK(message, left);
+           message = NLMSG_NEXT(message, left)) {
+        AddName(message, names);
+      }
+    }
+    return names;
+  }
+
+ private:
+  static void AddName(nlmsghdr* message, std::set<std::string>& names) {
+    auto* link = static_cast<ifinfomsg*>(NLMSG_DATA(message));
+    auto left = static_cast<unsigned int>(IFLA_PAYLOAD(message));
+    for (rtattr* attribute = IFLA_RTA(link); RTA_OK(attribute, left);
+         attribute = RTA_NEXT(attribute, left)) {
+      if (attribute->rta_type == IFLA_IFNAME) {
+        names.emplace(static_cast<const char*>(RTA_DATA(attribute)));
+      }
+    }
+  }
+
+  UniqueFd fd_;
+};
+
+class PairTest : public LinkWorld {
+ protected:
+  json GuestEnd(const std::string& name = "eth0") { return LinkOn(guest(), name); }
+  json HostEnd(std::size_t number = 0) { return PortsOf("nomad").at(number); }
+  std::string GuestMac() { return GuestEnd().at("address"); }
+};
+
+TEST_F(PairTest, JoinsTheBridgeAndTheGuest) {
+  const json result = MustAdd(Network());
+  const json host_end = HostEnd();
+  const json guest_end = GuestEnd();
+
+  EXPECT_EQ(At(guest_end, "/linkinfo/info_kind"), "veth");
+  EXPECT_EQ(host_end.at("link_index"), guest_end.at("ifindex"));
+  EXPECT_EQ(guest_end.at("link_index"), host_end.at("ifindex"));
+  EXPECT_EQ(At(result, "/interfaces/1/name"), host_end.at("ifname"));
+  EXPECT_EQ(At(result, "/interfaces/2/name"), "eth0");
+  EXPECT_EQ(guest_end.at("operstate"), "UP");
+}
+
+TEST_F(PairTest, IsReadyWhenAddReturns) {
+  MustAdd(Network());
+
+  EXPECT_EQ(HostEnd().at("operstate"), "UP");
+  EXPECT_EQ(At(HostEnd(), "/linkinfo/info_slave_data/state"), "forwarding");
+  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+}
+
+TEST_F(PairTest, IsBornUnderItsFinalName) {
+  LinkEvents events(guest());
+
+  MustAdd(Network(R"({"mtu": 1400})"));
+
+  // A link that is renamed or moved in would have had another name, or gone from the host as one.
+  EXPECT_EQ(events.Names(), (std::set<std::string>{"lo", "eth0"}));
+}
+
+TEST_F(PairTest, HasTheMtuOfTheConfigAtBothEnds) {
+  const json result = MustAdd(Network(R"({"mtu": 1400})"));
+
+  EXPECT_EQ(GuestEnd().at("mtu"), 1400);
+  EXPECT_EQ(HostEnd().at("mtu"), 1400);
+  EXPECT_EQ(At(result, "/interfaces/1/mtu"), 1400);
+  EXPECT_EQ(At(result, "/interfaces/2/mtu"), 1400);
+}
+
+TEST_F(PairTest, IsHairpinByDefaultAndNotIfSwitchedOff) {
+  MustAdd(Network());
+  EXPECT_EQ(At(HostEnd(), "/linkinfo/info_slave_data/hairpin"), true);
+  MustDel(Network());
+
+  MustAdd(Network(R"({"hairpinMode": false})"));
+  EXPECT_EQ(At(HostEnd(), "/linkinfo/info_slave_data/hairpin"), false);
+}
+
+TEST_F(PairTest, HasTheSameMacWheneverItHasTheSameAddress) {
+  const Variables first = {{"CNI_ARGS", "IP=172.26.64.9"}};
+  MustAdd(Network(), first);
+  const std::string mac = GuestMac();
+  MustDel(Network(), first);
+
+  const Variables second = {{"CNI_ARGS", "IP=172.26.64.9"}, {"CNI_CONTAINERID", "alloc-2"}};
+  MustAdd(Network(), second);
+  EXPECT_EQ(GuestMac(), mac);
+  MustDel(Network(), second);
+
+  MustAdd(Network(), {{"CNI_ARGS", "IP=172.26.64.10"}});
+  EXPECT_NE(GuestMac(), mac);
+}
+
+TEST_F(PairTest, LetsNeighboursReachAReusedAddressAtOnce) {
+  Node& neighbour = AddGuest("neighbour");
+  Node& next = AddGuest("next");
+  MustAdd(Network(), As("neighbour", neighbour));
+  MustAdd(Network(R"({"runtimeConfig": {"ips": ["172.26.64.50"]}})"));
+  ASSERT_TRUE(Ping(neighbour, "172.26.64.50"));
+  ASSERT_TRUE(Ping(host(), "172.26.64.50"));
+  MustDel(Network());
+
+  MustAdd(Network(R"({"runtimeConfig": {"ips": ["172.26.64.50"]}})"), As("next", next));
+
+  EXPECT_TRUE(Ping(neighbour, "172.26.64.50"));
+  EXPECT_TRUE(Ping(host(), "172.26.64.50"));
+}
+
+// ---- where the MAC comes from: each way, and which wins over which
+
+struct MacCase {
+  const char* name;
+  std::string config;
+  const char* args;
+  const char* expected;
+};
+
+void PrintTo(const MacCase& mac_case, std::ostream* out) {
+  *out << mac_case.name;
+}
+
+class MacTest : public PairTest, public ::testing::WithParamInterface<MacCase> {};
+
+TEST_P(MacTest, IsTheGuestsAndTheResults) {
+  const Variables variables = {{"CNI_ARGS", GetParam().args}};
+
+  const json result = MustAdd(Network(GetParam().config), variables);
+
+  EXPECT_EQ(GuestMac(), GetParam().expected);
+  EXPECT_EQ(At(result, "/interfaces/2/mac"), GetParam().expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Every,
+    MacTest,
+    ::testing::Values(
+        MacCase{"Args", "{}", "MAC=02:11:11:11:11:11", "02:11:11:11:11:11"},
+        MacCase{"ArgsInLowerCase", "{}", "mac=02:11:11:11:11:AA", "02:11:11:11:11:aa"},
+        MacCase{"ArgsCni",
+                R"({"args": {"cni": {"mac": "02:22:22:22:22:22"}}})",
+                "",
+                "02:22:22:22:22:22"},
+        MacCase{"Runtime",
+                R"({"runtimeConfig": {"mac": "02:33:33:33:33:33"}})",
+                "",
+                "02:33:33:33:33:33"},
+        MacCase{"ArgsCniOverArgs",
+                R"({"args": {"cni": {"mac": "02:22:22:22:22:22"}}})",
+                "MAC=02:11:11:11:11:11",
+                "02:22:22:22:22:22"},
+        MacCase{"RuntimeOverBoth",
+                R"({"args": {"cni": {"mac": "02:22:22:22:22:22"}},
+                    "runtimeConfig": {"mac": "02:33:33:33:33:33"}})",
+                "MAC=02:11:11:11:11:11",
+                "02:33:33:33:33:33"}),
+    [](const ::testing::TestParamInfo<MacCase>& test) { return std::string(test.param.name); });
+
+TEST_F(PairTest, WithAMacOfItsOwnIsReachedByThoseWhoKnewAnother) {
+  Node& neighbour = AddGuest("neighbour");
+  MustAdd(Network(), As("neighbour", neighbour));
+  const Variables first = {{"CNI_ARGS", "IP=172.26.64.50;MAC=02:11:11:11:11:11"}};
+  MustAdd(Network(), first);
+  ASSERT_TRUE(Ping(neighbour, "172.26.64.50"));
+  MustDel(Network(), first);
+
+  MustAdd(Network(), {{"CNI_ARGS", "IP=172.26.64.50;MAC=02:22:22:22:22:22"}});
+
+  EXPECT_TRUE(Ping(neighbour, "172.26.64.50"));
+}
+
+TEST_F(PairTest, WithAnIpv6AddressThatAnotherMacHadIsReachedByThoseWhoKnewThat) {
+  Node& neighbour = AddGuest("neighbour");
+  MustAdd(Network(kDualStack), As("neighbour", neighbour));
+  const std::string first =
+      Network(kDualStack, R"({"runtimeConfig": {"ips": ["172.26.64.50", "fd00:26::50"]}})");
+  MustAdd(first);
+  ASSERT_TRUE(Ping(neighbour, "fd00:26::50"));
+  ASSERT_TRUE(Ping(host(), "fd00:26::50"));
+  const std::string mac = GuestMac();
+  MustDel(first);
+
+  MustAdd(Network(kDualStack, R"({"runtimeConfig": {"ips": ["172.26.64.51", "fd00:26::50"]}})"));
+
+  ASSERT_NE(GuestMac(), mac);
+  EXPECT_TRUE(Ping(neighbour, "fd00:26::50"));
+  EXPECT_TRUE(Ping(host(), "fd00:26::50"));
+}
+
+// ---- alias
+
+TEST_F(PairTest, CarriesTheLabelsOnTheHostsEnd) {
+  MustAdd(Network(),
+          {{"CNI_ARGS",
+            "IgnoreUnknown=true;NOMAD_REGION=global;NOMAD_NAMESPACE=prod;NOMAD_JOB_ID=billing;"
+            "NOMAD_GROUP_NAME=api;NOMAD_ALLOC_ID=5f3c1a2b"}});
+
+  const std::string alias = HostEnd().at("ifalias");
+  EXPECT_THAT(alias, StartsWith("nomad-bridge net=nomad id=alloc-1 if=eth0 "));
+  for (const char* label : {"job=billing", "group=api", "ns=prod", "alloc=5f3c1a2b"}) {
+    EXPECT_THAT(alias, HasSubstr(label));
+  }
+}
+
+TEST_F(PairTest, CutsAnAliasThatIsTooLongAndIsStillItsOwn) {
+  const Variables labelled = {
+      {"CNI_ARGS", Cat("IgnoreUnknown=true;NOMAD_JOB_ID=", std::string(4096, 'j'))}};
+  MustAdd(Network(), labelled);
+
+  EXPECT_EQ(HostEnd().at("ifalias").get<std::string>().size(), 255U);
+  MustDel(Network());
+  EXPECT_EQ(PortsOf("nomad").size(), 0U);
+}
+
+// ---- names
+
+class IfnameTest : public PairTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(IfnameTest, IsTheLinksNameAsItIs) {
+  const Variables odd = {{"CNI_IFNAME", GetParam()}};
+  const json result = MustAdd(Network(kDualStack), odd);
+
+  EXPECT_EQ(At(result, "/interfaces/2/name"), GetParam());
+  EXPECT_EQ(AddressesOn(guest(), GetParam()).size(), 2U);
+  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(guest(), "fd00:26::1"));
+  MustDel(Network(kDualStack), odd);
+  EXPECT_TRUE(LinkOn(guest(), GetParam()).is_null());
+  EXPECT_THAT(Leased(), ::testing::IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Odd,
+    IfnameTest,
+    ::testing::Values("eth0@x", "a.b", "fifteen-bytes-x", "a", "-dash", "x'\"$`;|&", "\xc3\xa4"));
+
+class NetworkNameTest : public PairTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(NetworkNameTest, IsOneLikeAnyOther) {
+  json config = json::parse(Network());
+  config["name"] = GetParam();
+  const std::string network = config.dump();
+  const json result = MustAdd(network);
+  json with_result = config;
+  with_result["prevResult"] = result;
+
+  const Outcome check = RunPlugin("CHECK", with_result.dump());
+  EXPECT_EQ(check.exit_code, 0) << check;
+  EXPECT_EQ(FindFile(Cat("/var/run/cni/", GetParam(), "/172.26.64.2")), "alloc-1\r\neth0");
+  MustDel(network);
+  EXPECT_THAT(Leased(Cat("/var/run/cni/", GetParam())), ::testing::IsEmpty());
+  EXPECT_EQ(PortsOf("nomad").size(), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Odd,
+    NetworkNameTest,
+    ::testing::Values("lock", "a", "a.b-c_d", "generation", "last_reserved_ip.0"));
+
+TEST_F(PairTest, TakesAContainerIdOf300Characters) {
+  const std::string id(300, 'c');
+  const Variables longest = {{"CNI_CONTAINERID", id}};
+  const json result = MustAdd(Network(), longest);
+  json with_result = json::parse(Network());
+  with_result["prevResult"] = result;
+
+  const Outcome check = RunPlugin("CHECK", with_result.dump(), longest);
+  EXPECT_EQ(check.exit_code, 0) << check;
+  EXPECT_EQ(Lease("172.26.64.2"), Cat(id, "\r\neth0"));
+  // Another one that differs only at its end is another attachment.
+  Node& second = AddGuest("second");
+  const std::string other = Cat(std::string(299, 'c'), "d");
+  MustAdd(Network(), As(other, second));
+  EXPECT_EQ(PortsOf("nomad").size(), 2U);
+  MustDel(Network(), longest);
+  EXPECT_EQ(PortsOf("nomad").size(), 1U);
+  EXPECT_EQ(Lease("172.26.64.3"), Cat(other, "\r\neth0"));
+  EXPECT_TRUE(Ping(second, "172.26.64.1"));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

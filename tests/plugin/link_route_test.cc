@@ -1,0 +1,163 @@
+// Routes, lo and DNS of a guest.
+#include <fstream>
+
+#include "tests/plugin/link_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+
+class RouteTest : public LinkWorld {
+ protected:
+  // The config with these routes on top of both families.
+  static std::string WithRoutes(const std::string& routes, std::string_view more = "{}") {
+    json config = json::parse(Network(kDualStack, more));
+    config["ipam"]["routes"] = json::parse(routes);
+    return config.dump();
+  }
+  // The only route of the guest to `destination`.
+  json RouteTo(const std::string& destination) {
+    const json routes = RoutesTo(guest(), destination);
+    EXPECT_EQ(routes.size(), 1U) << destination << ": " << routes;
+    return routes.empty() ? json::object() : routes.at(0);
+  }
+};
+
+TEST_F(RouteTest, IsTheDefaultOneOfEachFamilyByDefault) {
+  const json result = MustAdd(Network(kDualStack));
+
+  EXPECT_EQ(RouteTo("default").at("gateway"), "172.26.64.1");
+  const json ipv6 = guest().Json({"ip", "-j", "-6", "route", "show", "default"});
+  ASSERT_EQ(ipv6.size(), 1U) << ipv6;
+  EXPECT_EQ(ipv6.at(0).at("gateway"), "fd00:26::1");
+  EXPECT_EQ(result.at("routes"), json::parse(R"([{"dst": "0.0.0.0/0", "gw": "172.26.64.1"},
+                            {"dst": "::/0", "gw": "fd00:26::1"}])"));
+}
+
+TEST_F(RouteTest, IsNoDefaultOneWithoutIsDefaultGateway) {
+  MustAdd(Network(kDualStack, R"({"isDefaultGateway": false})"));
+
+  EXPECT_EQ(RoutesTo(guest(), "default"), json::array());
+  EXPECT_EQ(guest().Json({"ip", "-j", "-6", "route", "show", "default"}), json::array());
+  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+}
+
+TEST_F(RouteTest, WithoutAGatewayGoesThroughTheNetworks) {
+  MustAdd(WithRoutes(R"([{"dst": "10.0.0.0/8"}, {"dst": "2001:db8:9::/48"}])"));
+
+  EXPECT_EQ(RouteTo("10.0.0.0/8").at("gateway"), "172.26.64.1");
+  EXPECT_EQ(RouteTo("2001:db8:9::/48").at("gateway"), "fd00:26::1");
+  EXPECT_EQ(RoutesTo(guest(), "default"), json::array()) << "the routes say where to";
+}
+
+TEST_F(RouteTest, GoesThroughAGatewayOfItsOwn) {
+  MustAdd(WithRoutes(R"([{"dst": "10.0.0.0/8", "gw": "172.26.64.200"},
+                         {"dst": "2001:db8:9::/48", "gw": "fd00:26::200"}])"));
+
+  EXPECT_EQ(RouteTo("10.0.0.0/8").at("gateway"), "172.26.64.200");
+  EXPECT_EQ(RouteTo("2001:db8:9::/48").at("gateway"), "fd00:26::200");
+}
+
+TEST_F(RouteTest, ToEverywhereBesideIsDefaultGatewayIsThere) {
+  MustAdd(WithRoutes(R"([{"dst": "0.0.0.0/0", "gw": "172.26.64.200"}])",
+                     R"({"isDefaultGateway": true})"));
+
+  EXPECT_EQ(RouteTo("default").at("gateway"), "172.26.64.200");
+  EXPECT_EQ(guest().Json({"ip", "-j", "-6", "route", "show", "default"}).size(), 1U);
+}
+
+TEST_F(RouteTest, HasEveryFieldOfCni110) {
+  const std::string routes = R"([
+      {"dst": "10.0.0.0/8", "mtu": 1300, "advmss": 1200, "priority": 77, "table": 1234, "scope": 0},
+      {"dst": "10.1.0.0/16", "scope": 253},
+      {"dst": "2001:db8:9::/48", "mtu": 1310, "advmss": 1210, "priority": 78, "table": 1235}])";
+
+  const json result = MustAdd(WithRoutes(routes));
+
+  const json ipv4 = RouteTo("10.0.0.0/8");
+  EXPECT_EQ(At(ipv4, "/metrics/0/mtu"), 1300) << ipv4;
+  EXPECT_EQ(At(ipv4, "/metrics/0/advmss"), 1200) << ipv4;
+  EXPECT_EQ(ipv4.at("metric"), 77);
+  EXPECT_EQ(ipv4.at("table"), "1234");
+  EXPECT_EQ(ipv4.at("gateway"), "172.26.64.1");
+  const json on_link = RouteTo("10.1.0.0/16");
+  EXPECT_EQ(on_link.at("scope"), "253");
+  EXPECT_FALSE(on_link.contains("gateway"));
+  const json ipv6 = RouteTo("2001:db8:9::/48");
+  EXPECT_EQ(At(ipv6, "/metrics/0/mtu"), 1310) << ipv6;
+  EXPECT_EQ(At(ipv6, "/metrics/0/advmss"), 1210) << ipv6;
+  EXPECT_EQ(ipv6.at("metric"), 78);
+  EXPECT_EQ(ipv6.at("table"), "1235");
+  EXPECT_EQ(result.at("routes"), json::parse(routes));
+}
+
+TEST_F(RouteTest, OfEveryFieldPassesCheck) {
+  const std::string config = WithRoutes(R"([
+      {"dst": "10.0.0.0/8", "mtu": 1300, "advmss": 1200, "priority": 77, "table": 1234, "scope": 0},
+      {"dst": "10.1.0.0/16", "scope": 253}, {"dst": "10.2.0.0/16", "table": 0, "scope": 0},
+      {"dst": "2001:db8:9::/48", "mtu": 1310, "priority": 78, "table": 1235}])");
+  json with_result = json::parse(config);
+  with_result["prevResult"] = MustAdd(config);
+
+  const Outcome check = RunPlugin("CHECK", with_result.dump());
+
+  EXPECT_EQ(check.exit_code, 0) << check;
+}
+
+TEST_F(RouteTest, ThatTheKernelRefusesLeavesNothingBehind) {
+  MustAdd(Network(kDualStack));
+  MustDel(Network(kDualStack));
+
+  MustRefuse(100, WithRoutes(R"([{"dst": "10.0.0.0/8", "gw": "192.0.2.1"}])"));
+}
+
+// ---- lo
+
+TEST_F(RouteTest, LoIsUpWithItsTwoAddresses) {
+  ASSERT_EQ(LinkOn(guest(), "lo").at("operstate"), "DOWN");
+
+  MustAdd(Network());
+
+  EXPECT_THAT(LinkOn(guest(), "lo").at("flags"), ::testing::Contains("UP"));
+  EXPECT_THAT(AddressesOn(guest(), "lo"), ElementsAre("127.0.0.1/8", "::1/128"));
+  EXPECT_TRUE(Ping(guest(), "127.0.0.1"));
+  EXPECT_TRUE(Ping(guest(), "::1"));
+}
+
+// ---- DNS
+
+class DnsTest : public RouteTest {
+ protected:
+  DnsTest() {
+    std::ofstream("/run/resolv.conf") << "# from the machine\n"
+                                         "nameserver 192.0.2.53\n"
+                                         "nameserver 2001:db8::53\r\n"
+                                         "domain example.org\n"
+                                         "search a.example.org b.example.org\n"
+                                         "options ndots:2 timeout:1\n";
+  }
+};
+
+TEST_F(DnsTest, IsReadFromResolvConf) {
+  const json result = MustAdd(Network(R"({"ipam": {"resolvConf": "/run/resolv.conf"}})"));
+
+  EXPECT_EQ(result.at("dns"), json::parse(R"({
+      "nameservers": ["192.0.2.53", "2001:db8::53"], "domain": "example.org",
+      "search": ["a.example.org", "b.example.org"], "options": ["ndots:2", "timeout:1"]})"));
+}
+
+TEST_F(DnsTest, OfTheConfigReplacesResolvConfWholly) {
+  const json result = MustAdd(Network(R"({"ipam": {"resolvConf": "/run/resolv.conf"},
+                                          "dns": {"nameservers": ["192.0.2.99"]}})"));
+
+  EXPECT_EQ(result.at("dns"), json::parse(R"({"nameservers": ["192.0.2.99"]})"));
+}
+
+TEST_F(DnsTest, IsAbsentWithoutEither) {
+  EXPECT_FALSE(MustAdd(Network()).contains("dns"));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
