@@ -112,6 +112,17 @@ bool HasFamily(const std::vector<Cidr>& cidrs, Family family) {
   });
 }
 
+// Tells the neighbours, who may know an address of `link` under another MAC.
+void Announce(const Netns& guest_ns, Rtnl& guest, const Link& link) {
+  InNetns(guest_ns, [&] {
+    EnsureSysctlIfPresent(Cat("net/ipv4/conf/", link.name, "/arp_notify"), "1");
+    EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/ndisc_notify"), "1");
+  });
+  // The kernel announces a MAC that is set, also if it stays the same. What it announces when the link comes up is lost:
+  // the bridge's port does not forward yet.
+  guest.Change(link, {.mac = link.mac});
+}
+
 void SwitchOnIpv6(const std::string& link) {
   EnsureSysctl(Cat("net/ipv6/conf/", link, "/disable_ipv6"), "0");
 }
@@ -219,12 +230,6 @@ void ConfigureGuest(Host& host,
       EnsureSysctl(Cat("net/ipv6/conf/", veth.guest.name, "/keep_addr_on_down"), "1");
     });
   }
-  if (veth.guest.mac != Mac::For(addresses.front().address)) {
-    // A MAC of the user's own choice: neighbours may know the address under another and have to be told.
-    InNetns(guest_ns, [&] {
-      EnsureSysctlIfPresent(Cat("net/ipv4/conf/", veth.guest.name, "/arp_notify"), "1");
-    });
-  }
   for (const Cidr& address : addresses) {
     guest.EnsureAddress(veth.guest, address);
   }
@@ -240,6 +245,12 @@ void ConfigureGuest(Host& host,
     guest.EnsureRoute(veth.guest, route);
   }
   host.net.AwaitOperational(veth.host.name, FromNow(kPatience));
+  const bool is_derived = std::all_of(addresses.begin(), addresses.end(), [&](const Cidr& cidr) {
+    return veth.guest.mac == Mac::For(cidr.address);
+  });
+  if (!is_derived) {
+    Announce(guest_ns, guest, veth.guest);
+  }
 }
 
 void BringUpLoopback(Rtnl& guest) {
