@@ -38,11 +38,18 @@ bool SameOrUnsaid(const std::optional<Ip>& expected, const std::optional<Ip>& pr
   return !expected || expected == present;
 }
 
+// To the kernel table 0 is the main one.
+std::uint32_t TableOf(const Route& route) {
+  constexpr std::uint32_t kMain = 254;
+  const std::uint32_t table = route.table.value_or(0);
+  return table == 0 ? kMain : table;
+}
+
 // A route of the result says less than the kernel's: what it does not say, may be anything.
 bool Matches(const Route& expected, const Route& present) {
   const Cidr network{expected.destination.Network(), expected.destination.prefix_length};
   return present.destination == network && SameOrUnsaid(expected.gateway, present.gateway) &&
-         present.table.value_or(0) == expected.table.value_or(present.table.value_or(0)) &&
+         (!expected.table || TableOf(expected) == TableOf(present)) &&
          (expected.mtu == 0 || expected.mtu == present.mtu) &&
          (expected.advmss == 0 || expected.advmss == present.advmss) &&
          (expected.priority == 0 || expected.priority == present.priority);
