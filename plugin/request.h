@@ -25,6 +25,7 @@ enum class Verb { kAdd, kDel, kCheck, kGc, kStatus, kVersion };
 
 [[nodiscard]] std::string_view Text(Verb verb);
 
+// NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move is noexcept; its assertions confuse the check.
 struct Request {
   Verb verb = Verb::kVersion;
   Attachment who;               // container_id and ifname are empty for GC, STATUS and VERSION

@@ -133,7 +133,7 @@ TEST(ParseArgs, NeverMisreadsRandomText) {
 
 TEST(ParseArgs, IsNotSlowWithAsManyPairsAsFit) {
   std::string text = "IgnoreUnknown=1";
-  for (int i = 0; text.size() < 128 * 1024; ++i) {  // MAX_ARG_STRLEN: what execve(2) lets through
+  for (int i = 0; text.size() < 131'072; ++i) {  // MAX_ARG_STRLEN: what execve(2) lets through
     text += Cat(";", Hex(static_cast<std::uint64_t>(i), 4), "=");
   }
   EXPECT_GT(ParseArgs(text).labels.size(), 20'000U);
