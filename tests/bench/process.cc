@@ -42,6 +42,7 @@ std::string Content(const UniqueFd& fd) {
 
 std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
   for (const std::string& string : strings) {
     // exec(3) takes them as char* and does not write to them.
     pointers.push_back(const_cast<char*>(string.c_str()));

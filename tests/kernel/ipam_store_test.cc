@@ -151,6 +151,8 @@ TEST_F(BesideTheReference, OurLockKeepsItWaiting) {
 class OnItsOwnFileSystem : public ::testing::Test {
  protected:
   OnItsOwnFileSystem() { std::filesystem::create_directory(kDataDir); }
+  OnItsOwnFileSystem(const OnItsOwnFileSystem&) = delete;
+  OnItsOwnFileSystem& operator=(const OnItsOwnFileSystem&) = delete;
   ~OnItsOwnFileSystem() override { ::umount2(kDataDir, MNT_DETACH); }
 
   static void Mount(const char* options) {

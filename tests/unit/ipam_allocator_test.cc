@@ -38,6 +38,8 @@ class AllocatorTest : public ::testing::Test {
     data_dir_ = ::mkdtemp(pattern.data());
     store_ = std::make_unique<Store>(Store::Open(data_dir_, "net"));
   }
+  AllocatorTest(const AllocatorTest&) = delete;
+  AllocatorTest& operator=(const AllocatorTest&) = delete;
   ~AllocatorTest() override { std::filesystem::remove_all(data_dir_); }
 
   void Use(const std::vector<std::vector<RangeSpec>>& specs) { sets_ = MakeRangeSets(specs); }

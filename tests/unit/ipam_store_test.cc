@@ -35,6 +35,8 @@ class StoreTest : public ::testing::Test {
     std::string pattern = "/dev/shm/nomad-bridge-test-XXXXXX";
     data_dir_ = ::mkdtemp(pattern.data());
   }
+  StoreTest(const StoreTest&) = delete;
+  StoreTest& operator=(const StoreTest&) = delete;
   ~StoreTest() override { std::filesystem::remove_all(data_dir_); }
 
   [[nodiscard]] std::string Path(const std::string& name) const {
