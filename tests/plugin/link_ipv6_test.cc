@@ -1,0 +1,160 @@
+// IPv6: usable at once where it is asked for, untouched where it is not.
+#include "tests/plugin/link_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::IsEmpty;
+
+class Ipv6Test : public LinkWorld {
+ protected:
+  // As hosts have it whose administrator wants no IPv6.
+  void SwitchOffIpv6() {
+    for (const char* link : {"all", "default"}) {
+      host().SetSysctl(Cat("net/ipv6/conf/", link, "/disable_ipv6"), "1");
+    }
+  }
+
+  // Every sysctl below net/ipv6/conf of the links that are there now.
+  std::map<std::string, std::string> Ipv6Sysctls() {
+    std::map<std::string, std::string> values;
+    for (const std::string& link : host().SysctlFolder("net/ipv6/conf")) {
+      for (const std::string& key : host().SysctlFolder(Cat("net/ipv6/conf/", link))) {
+        const std::string name = Cat("net/ipv6/conf/", link, "/", key);
+        // A random secret that cannot be read, or reads differently.
+        if (key != "stable_secret") {
+          values[name] = host().Sysctl(name);
+        }
+      }
+    }
+    return values;
+  }
+
+  static json FlagsOf(const Node& node, const std::string& name) {
+    json tentative = json::array();
+    const json link = LinkOn(node, name);
+    for (const json& address : link.at("addr_info")) {
+      if (address.at("scope") == "global" && address.value("tentative", false)) {
+        tentative.push_back(address);
+      }
+    }
+    return tentative;
+  }
+
+  [[nodiscard]] bool HasTable(const std::string& family, const std::string& name) {
+    return host().Run({"nft", "list", "table", family, name}).exit_code == 0;
+  }
+};
+
+TEST_F(Ipv6Test, IsReachableAtOnce) {
+  MustAdd(Network(kDualStack));
+
+  EXPECT_EQ(FlagsOf(guest(), "eth0"), json::array());
+  EXPECT_EQ(FlagsOf(host(), "nomad"), json::array());
+  EXPECT_TRUE(Ping(guest(), "fd00:26::1"));
+  EXPECT_TRUE(Ping(host(), "fd00:26::2"));
+}
+
+TEST_F(Ipv6Test, AddressesAskForNoDuplicateDetection) {
+  MustAdd(Network(kDualStack));
+
+  for (const auto& [node, name] : {std::pair<Node*, const char*>{&guest(), "eth0"},
+                                   std::pair<Node*, const char*>{&host(), "nomad"}}) {
+    const json link = LinkOn(*node, name);
+    for (const json& address : link.at("addr_info")) {
+      if (address.at("family") == "inet6" && address.at("scope") == "global") {
+        EXPECT_EQ(address.value("nodad", false), true) << name << ": " << address;
+      }
+    }
+  }
+}
+
+TEST_F(Ipv6Test, AloneIsANetworkToo) {
+  const json result = MustAdd(Network(R"({"ipam": {"subnet": "fd00:26::/64"}})"));
+
+  EXPECT_EQ(AddressesIn(result), std::vector<std::string>{"fd00:26::2/64"});
+  EXPECT_TRUE(Ping(guest(), "fd00:26::1"));
+  EXPECT_EQ(host().Sysctl("net/ipv4/ip_forward"), "0");
+  EXPECT_EQ(host().Sysctl("net/ipv6/conf/all/forwarding"), "1");
+}
+
+TEST_F(Ipv6Test, ForwardingIsTurnedOnForTheFamiliesInUseOnly) {
+  MustAdd(Network());
+  EXPECT_EQ(host().Sysctl("net/ipv4/ip_forward"), "1");
+  EXPECT_EQ(host().Sysctl("net/ipv6/conf/all/forwarding"), "0");
+  EXPECT_FALSE(HasTable("ip6", "filter"));
+
+  MustAdd(
+      Network(
+          kDualStack,
+          R"({"name": "both", "bridge": "both", "ipam": {"ranges": [[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:27::/64"}]]}})"),
+      As("alloc-2", AddGuest("second")));
+  EXPECT_EQ(host().Sysctl("net/ipv6/conf/all/forwarding"), "1");
+  EXPECT_TRUE(HasTable("ip6", "filter"));
+}
+
+TEST_F(Ipv6Test, StaysOnInAGuestThatGoesDownAndUp) {
+  MustAdd(Network(kDualStack));
+
+  guest().Must({"ip", "link", "set", "eth0", "down"});
+  guest().Must({"ip", "link", "set", "eth0", "up"});
+
+  EXPECT_THAT(AddressesOn(guest(), "eth0"), ::testing::Contains("fd00:26::2/64"));
+}
+
+// ---- hosts without IPv6
+
+TEST_F(Ipv6Test, SwitchedOffOnTheHostStaysSoForANetworkOfIpv4) {
+  SwitchOffIpv6();
+  const std::map<std::string, std::string> before = Ipv6Sysctls();
+
+  MustAdd(Network());
+
+  for (const auto& [name, value] : Ipv6Sysctls()) {
+    const auto earlier = before.find(name);
+    if (earlier != before.end()) {
+      EXPECT_EQ(value, earlier->second) << name;
+    } else if (name.ends_with("/disable_ipv6")) {
+      EXPECT_EQ(value, "1") << name;
+    }
+  }
+  EXPECT_FALSE(HasTable("ip6", "filter"));
+  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  MustDel(Network());
+}
+
+TEST_F(Ipv6Test, SwitchedOffOnTheHostIsOnForTheBridgeOfANetworkThatHasIt) {
+  SwitchOffIpv6();
+
+  MustAdd(Network(kDualStack));
+
+  EXPECT_TRUE(Ping(guest(), "fd00:26::1"));
+  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_EQ(host().Sysctl("net/ipv6/conf/all/disable_ipv6"), "1");
+  EXPECT_EQ(host().Sysctl("net/ipv6/conf/uplink/disable_ipv6"), "1");
+}
+
+TEST_F(Ipv6Test, SwitchedOffInTheGuestIsTurnedOnForItsInterface) {
+  for (const char* link : {"all", "default"}) {
+    guest().SetSysctl(Cat("net/ipv6/conf/", link, "/disable_ipv6"), "1");
+  }
+
+  MustAdd(Network(kDualStack));
+
+  EXPECT_TRUE(Ping(guest(), "fd00:26::1"));
+}
+
+TEST_F(Ipv6Test, SwitchedOffInTheGuestIsNoMatterForIpv4) {
+  for (const char* link : {"all", "default"}) {
+    guest().SetSysctl(Cat("net/ipv6/conf/", link, "/disable_ipv6"), "1");
+  }
+
+  MustAdd(Network());
+
+  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_EQ(guest().Sysctl("net/ipv6/conf/eth0/disable_ipv6"), "1");
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
