@@ -34,6 +34,10 @@ constexpr std::uint32_t Register(std::uint32_t slot) {
                                           : NFT_REG32_00 + slot;
 }
 
+constexpr std::size_t BytesOf(Family family) {
+  return family == Family::kIpv4 ? 4 : 16;
+}
+
 constexpr std::uint32_t SlotsOf(Family family) {
   return family == Family::kIpv4 ? 1 : 4;
 }
@@ -146,11 +150,11 @@ NftRule& NftRule::Ipv6() {
 }
 
 NftRule& NftRule::SaddrIn(const std::string& set) {
-  return LoadAddress(true, SlotsOf(family_) * 4).LookUp(set);
+  return LoadAddress(true, BytesOf(family_)).LookUp(set);
 }
 
 NftRule& NftRule::DaddrIn(const std::string& set) {
-  return LoadAddress(false, SlotsOf(family_) * 4).LookUp(set);
+  return LoadAddress(false, BytesOf(family_)).LookUp(set);
 }
 
 // As nft does it: a prefix of whole bytes is compared alone, any other under a mask.
@@ -168,7 +172,7 @@ NftRule& NftRule::MatchPrefix(bool source, bool equal, const Cidr& prefix) {
   mask[whole_bytes] = static_cast<std::uint8_t>(0xff << (kBitsPerByte - odd_bits));
   Bytes value(network.bytes().begin(), network.bytes().end());
   Bytes none(mask.size());
-  return LoadAddress(source, mask.size())
+  return LoadAddress(source, network.bytes().size())
       .Mask(std::move(mask), std::move(none))
       .Compare(equal, std::move(value));
 }
@@ -225,7 +229,7 @@ NftRule& NftRule::DnatByPort(const std::string& map) {
 
 NftRule& NftRule::DnatByAddressAndPort(const std::string& map) {
   const std::uint32_t slots = SlotsOf(family_);
-  return LoadAddress(false, slots * 4)
+  return LoadAddress(false, BytesOf(family_))
       .LoadMeta(NFT_META_L4PROTO, slots)
       .LoadPort(slots + 1)
       .Dnat(map);

@@ -21,7 +21,7 @@ namespace nomad_bridge {
 namespace {
 
 // The kernel fills a dump's messages up to the size of the reader's buffer, but not beyond this.
-constexpr std::size_t kReceiveBytes = 32 * 1024;
+constexpr std::size_t kReceiveBytes = 32768;
 // Limits, not memory: a batch of 4,000 elements is sent in one piece, and may be refused 4,000 times.
 constexpr int kSocketBufferBytes = 16 * 1024 * 1024;
 
@@ -70,6 +70,24 @@ std::vector<NftElement> ElementsIn(const Bytes& answer) {
     }
   }
   return elements;
+}
+
+// What the kernel says about a batch as a whole, under the number of its first message.
+bool GenerationPassed(const nlmsghdr& message, const std::string& what) {
+  const int error = nft_wire::ErrorOf(message);
+  if (error != 0 && error != ERESTART) {
+    throw Error(Code::kKernel, Cat("cannot ", what), nft_wire::DetailsOf(message));
+  }
+  return error == ERESTART;
+}
+
+// What it says about one message of the batch that began at `begin`: nothing, if it was content.
+void AddRefusal(const nlmsghdr& message, std::uint32_t begin, NftReply& reply) {
+  if (const int error = nft_wire::ErrorOf(message); error != 0) {
+    reply.refused.push_back({.message = message.nlmsg_seq - begin - 1,
+                             .error = error,
+                             .details = nft_wire::DetailsOf(message)});
+  }
 }
 
 }  // namespace
@@ -170,25 +188,17 @@ NftReply NftSocket::Commit(const NftBatch& batch, std::uint32_t generation) {
   Send(nft_wire::EncodeBatch(batch, generation, begin), what);
   const Deadline deadline = FromNow(kPatience);
   NftReply reply;
-  for (bool finished = false; !finished;) {
+  bool finished = false;
+  while (!finished) {
     const Messages received = Receive(deadline, what);
     for (const nlmsghdr* const message : Split(received)) {
-      const bool ours = message->nlmsg_seq >= begin && message->nlmsg_seq <= last;
-      if (!ours || message->nlmsg_type != NLMSG_ERROR) {
-        continue;
+      const bool answer = message->nlmsg_type == NLMSG_ERROR;
+      if (answer && message->nlmsg_seq == begin) {
+        reply.generation_passed = GenerationPassed(*message, what);
+      } else if (answer && message->nlmsg_seq > begin && message->nlmsg_seq <= last) {
+        AddRefusal(*message, begin, reply);
       }
-      const int error = nft_wire::ErrorOf(*message);
-      // The kernel speaks about the batch as a whole under its first number.
-      if (message->nlmsg_seq == begin && error != 0 && error != ERESTART) {
-        throw Error(Code::kKernel, Cat("cannot ", what), nft_wire::DetailsOf(*message));
-      }
-      reply.generation_passed = reply.generation_passed || error == ERESTART;
-      finished = finished || message->nlmsg_seq == last || reply.generation_passed;
-      if (error != 0 && error != ERESTART) {
-        reply.refused.push_back({.message = message->nlmsg_seq - begin - 1,
-                                 .error = error,
-                                 .details = nft_wire::DetailsOf(*message)});
-      }
+      finished = finished || reply.generation_passed || (answer && message->nlmsg_seq == last);
     }
   }
   return reply;

@@ -102,7 +102,7 @@ const nlattr* FindAttribute(const nlmsghdr& message, std::size_t header_bytes, s
 }
 
 std::string DetailsOf(const nlmsghdr& message) {
-  const std::string text = ErrnoText(ErrorOf(message));
+  std::string text = ErrnoText(ErrorOf(message));
   if ((message.nlmsg_flags & NLM_F_ACK_TLVS) == 0) {
     return text;
   }

@@ -19,7 +19,7 @@ struct nlmsghdr;
 namespace nomad_bridge::nft_wire {
 
 // Enough for one message of ours: a rule of nine expressions takes 600 bytes.
-constexpr std::size_t kMaxMessageBytes = 16 * 1024;
+constexpr std::size_t kMaxMessageBytes = 16384;
 
 using Bytes = std::vector<char>;
 using Scratch = std::array<char, kMaxMessageBytes>;

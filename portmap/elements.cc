@@ -49,6 +49,7 @@ NftElement ElementFor(const Mapping& mapping, const std::string& comment) {
 
 std::vector<NftElement> Elements(const std::vector<Mapping>& mappings, const std::string& comment) {
   std::vector<NftElement> elements;
+  elements.reserve(mappings.size());
   for (const Mapping& mapping : mappings) {
     elements.push_back(ElementFor(mapping, comment));
   }

@@ -65,6 +65,41 @@ bool Collide(const Published& a, const Published& b) {
          share_family;
 }
 
+[[noreturn]] void ThrowNoAddress(const Published& port, Family family) {
+  const std::string_view name = family == Family::kIpv4 ? "IPv4" : "IPv6";
+  throw Error(Code::kInvalidConfig,
+              Cat("runtimeConfig.portMappings publishes ",
+                  Text(port.protocol),
+                  " port ",
+                  port.host_port,
+                  " on ",
+                  port.host_ip ? Cat(*port.host_ip) : Cat("every ", name, " address")),
+              Cat("the allocation has no ", name, " address"));
+}
+
+// nullopt if `port` does not concern `family`, or could but the allocation has no address of it.
+std::optional<Mapping> ResolveOne(const Published& port,
+                                  Family family,
+                                  const std::vector<Ip>& guest_addresses) {
+  if (port.only.value_or(family) != family) {
+    return std::nullopt;
+  }
+  const auto guest = std::find_if(guest_addresses.begin(),
+                                  guest_addresses.end(),
+                                  [&](const Ip& ip) { return ip.family() == family; });
+  if (guest == guest_addresses.end() && port.only) {
+    ThrowNoAddress(port, family);
+  }
+  if (guest == guest_addresses.end()) {
+    return std::nullopt;
+  }
+  return Mapping{.protocol = port.protocol,
+                 .host_ip = port.host_ip,
+                 .host_port = port.host_port,
+                 .guest_ip = *guest,
+                 .guest_port = port.container_port};
+}
+
 }  // namespace
 
 std::string Text(Protocol protocol) {
@@ -115,33 +150,9 @@ std::vector<Mapping> Resolve(const std::vector<Published>& ports,
   std::vector<Mapping> mappings;
   for (const Published& port : ports) {
     for (const Family family : {Family::kIpv4, Family::kIpv6}) {
-      if (port.only.value_or(family) != family) {
-        continue;
-      }
-      const auto guest = std::find_if(guest_addresses.begin(),
-                                      guest_addresses.end(),
-                                      [&](const Ip& ip) { return ip.family() == family; });
-      if (guest == guest_addresses.end() && port.only) {
-        const std::string_view name = family == Family::kIpv4 ? "IPv4" : "IPv6";
-        throw Error(Code::kInvalidConfig,
-                    Cat("runtimeConfig.portMappings publishes ",
-                        Text(port.protocol),
-                        " port ",
-                        port.host_port,
-                        " on ",
-                        port.host_ip ? Cat(*port.host_ip) : Cat("every ", name, " address")),
-                    Cat("the allocation has no ", name, " address"));
-      }
-      if (guest == guest_addresses.end()) {
-        continue;
-      }
-      const Mapping mapping{.protocol = port.protocol,
-                            .host_ip = port.host_ip,
-                            .host_port = port.host_port,
-                            .guest_ip = *guest,
-                            .guest_port = port.container_port};
-      if (std::find(mappings.begin(), mappings.end(), mapping) == mappings.end()) {
-        mappings.push_back(mapping);
+      const std::optional<Mapping> mapping = ResolveOne(port, family, guest_addresses);
+      if (mapping && std::find(mappings.begin(), mappings.end(), *mapping) == mappings.end()) {
+        mappings.push_back(*mapping);
       }
     }
   }

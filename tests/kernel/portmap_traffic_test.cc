@@ -46,13 +46,15 @@ class PublishedPort : public RulesetWorld, public ::testing::WithParamInterface<
   }
 
   // Publishes host port 8080 to guest 2's port 80, of both families, and starts its server.
-  void Publish(portmap::Protocol protocol, const std::string& host_ip = "") {
+  void Publish(portmap::Protocol protocol,
+               const std::string& host_ip = "",
+               const firewall::Member& member = {.masquerade = true, .snat = true}) {
     const auto published = portmap::MakePublished({{.path = "p",
                                                     .host_port = 8080,
                                                     .container_port = 80,
                                                     .protocol = portmap::Text(protocol),
                                                     .host_ip = host_ip}});
-    firewall::Holding holding = HoldingOf(2);
+    firewall::Holding holding = HoldingOf(2, member);
     const auto mappings =
         portmap::Resolve(published, {Ip::Parse(Ip4(2)).value(), Ip::Parse(Ip6(2)).value()});
     for (const NftElement& element : portmap::Elements(mappings, Comment(2))) {
@@ -133,6 +135,23 @@ TEST_P(PublishedPort, IsFoundOnlyOnTheHostAddressItWasPublishedFor) {
   EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "");
   EXPECT_EQ(TcpText(*neighbour_, "172.26.64.1", 8080), "");
   EXPECT_EQ(TcpText(outside(), kHostIp6, 8080), "");
+}
+
+// Without snat the way back misses the node wherever caller and allocation are on one bridge, and nowhere else.
+TEST_P(PublishedPort, HidesNoCallerWithoutSnat) {
+  Publish(portmap::Protocol::kTcp, "", {.masquerade = true});
+  const Call from_neighbour = {
+      .to = kHostIp4, .port = 8080, .patience = std::chrono::milliseconds(300)};
+  EXPECT_EQ(Ask(outside(), {.to = kHostIp4, .port = 8080}), (Reply{"guest", kOutsideIp4}));
+  if (!GetParam().br_netfilter) {
+    EXPECT_EQ(Ask(*neighbour_, from_neighbour), std::nullopt);
+  }
+}
+
+TEST_P(PublishedPort, HidesEveryCallerWithMasqAll) {
+  Publish(portmap::Protocol::kTcp, "", {.snat = true, .masquerade_all = true});
+  EXPECT_EQ(Ask(outside(), {.to = kHostIp4, .port = 8080}), (Reply{"guest", "172.26.64.1"}));
+  EXPECT_EQ(Ask(outside(), {.to = kHostIp6, .port = 8080}), (Reply{"guest", "fd00:26::1"}));
 }
 
 TEST_P(PublishedPort, LeavesOtherPortsAndForeignAddressesAlone) {

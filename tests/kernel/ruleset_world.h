@@ -63,11 +63,13 @@ class RulesetWorld : public World {
   static std::string Ip6(int n) { return Cat("fd00:26::", n); }
   static std::string Comment(int n) { return Cat("veth", n, " job=billing alloc=", n); }
 
-  // What guest n is to the firewall: both families, masquerade and snat on.
-  static firewall::Holding HoldingOf(int n) {
+  // What guest n is to the firewall, in both families.
+  static firewall::Holding HoldingOf(int n,
+                                     firewall::Member member = {.masquerade = true, .snat = true}) {
     std::vector<firewall::Member> members;
     for (const std::string& address : {Ip4(n), Ip6(n)}) {
-      members.push_back({.address = Ip::Parse(address).value(), .masquerade = true, .snat = true});
+      member.address = Ip::Parse(address).value();
+      members.push_back(member);
     }
     firewall::Holding holding{.policy = {.ipv6 = true},
                               .elements = firewall::Elements(members, Comment(n))};
