@@ -173,6 +173,18 @@ void Snapshot::AddFolder(const std::string& folder) {
   }
 }
 
+Snapshot Snapshot::Of(const std::vector<std::string>& beginnings) const {
+  Snapshot part;
+  for (const auto& [name, value] : facts_) {
+    if (std::any_of(beginnings.begin(), beginnings.end(), [&name](const std::string& beginning) {
+          return name.starts_with(beginning);
+        })) {
+      part.facts_[name] = value;
+    }
+  }
+  return part;
+}
+
 std::string Snapshot::Difference(const Snapshot& before, const Snapshot& after) {
   std::string text;
   const auto line = [&text](char sign, const std::string& name, const std::string& value) {

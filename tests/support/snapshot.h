@@ -10,6 +10,7 @@
 #include <map>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -22,6 +23,9 @@ class Snapshot {
   void AddNode(const Node& node);
   // Every file below `folder`, with its content.
   void AddFolder(const std::string& folder);
+
+  // Only the facts whose name begins with one of these: "host ", "file ".
+  [[nodiscard]] Snapshot Of(const std::vector<std::string>& beginnings) const;
 
   bool operator==(const Snapshot&) const = default;
 

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <stdexcept>
+#include <thread>
 
 #include <fcntl.h>
 #include <sched.h>
@@ -16,6 +19,10 @@
 
 namespace nomad_bridge::test {
 namespace {
+
+// How long a namespace may take to die, looked at now and then.
+constexpr std::chrono::milliseconds kPause{5};
+constexpr int kTries = 2000;
 
 constexpr const char* kBinFolder = "/run/cni-bin";
 
@@ -76,14 +83,22 @@ Node& World::AddGuest(const std::string& name) {
   return *guests_.back();
 }
 
-void World::KillGuest(const Node& guest) {
-  const auto found = std::find_if(guests_.begin(), guests_.end(), [&guest](const auto& candidate) {
-    return candidate.get() == &guest;
-  });
-  if (found == guests_.end()) {
-    throw std::logic_error("this node is no guest");
+void World::KillGuest(Node& guest) {
+  std::set<int> peers;  // indices in the host
+  for (const nlohmann::json& link : guest.Json({"ip", "-j", "link", "show"})) {
+    peers.insert(link.value("link_index", 0));
   }
-  (*found)->Kill();
+  guest.Kill();
+  for (int tries = 0; tries < kTries; ++tries) {
+    const nlohmann::json links = host().Json({"ip", "-j", "link", "show"});
+    if (std::none_of(links.begin(), links.end(), [&peers](const nlohmann::json& link) {
+          return peers.contains(link.at("ifindex").get<int>());
+        })) {
+      return;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+  throw std::runtime_error(Cat("the namespace of ", guest.name(), " does not die"));
 }
 
 Variables World::As(const std::string& container_id, const Node& guest) {
@@ -135,14 +150,19 @@ Killing World::RunPluginKilledAt(int nth,
 }
 
 Snapshot World::TakeSnapshot() {
-  Snapshot snapshot;
-  snapshot.AddNode(host());
-  snapshot.AddNode(outside());
+  Snapshot snapshot = TakeHostSnapshot();
   for (const std::unique_ptr<Node>& guest : guests_) {
     if (guest->IsAlive()) {
       snapshot.AddNode(*guest);
     }
   }
+  return snapshot;
+}
+
+Snapshot World::TakeHostSnapshot() {
+  Snapshot snapshot;
+  snapshot.AddNode(host());
+  snapshot.AddNode(outside());
   snapshot.AddFolder("/run/nomad-bridge");
   snapshot.AddFolder("/run/cni");
   if (!std::filesystem::is_symlink("/var/run")) {

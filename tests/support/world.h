@@ -43,8 +43,9 @@ class World : public ::testing::Test {
   [[nodiscard]] Node& guest() { return *guests_.front(); }
   // One more, with an empty namespace of its own.
   [[nodiscard]] Node& AddGuest(const std::string& name);
-  // Its namespace dies, its path goes. The node must not be used again.
-  void KillGuest(const Node& guest);
+  // Its path goes and its namespace dies, with every veth pair that led into it: that takes the kernel a moment, which is
+  // waited for. The node must not be used again.
+  void KillGuest(Node& guest);
 
   // The built binary, run in the host as a runtime would: CNI_COMMAND=`verb`, CNI_CONTAINERID=alloc-1, CNI_NETNS the first
   // guest's, CNI_IFNAME=eth0, CNI_PATH, PATH and nothing else; `variables` go on top (nullopt takes one away). `name` is
@@ -62,18 +63,21 @@ class World : public ::testing::Test {
                                           const std::string& config,
                                           const Variables& variables = {});
 
+  // What RunPlugin() runs, to be changed before it is.
+  [[nodiscard]] Command PluginCommand(const std::string& verb,
+                                      const std::string& config,
+                                      const Variables& variables = {},
+                                      const std::string& name = "nomad-bridge");
+
   // The variables that speak of another attachment: container id and namespace.
   [[nodiscard]] static Variables As(const std::string& container_id, const Node& guest);
 
   // Host, outside, every living guest, /run/nomad-bridge, /var/run/cni and /var/lib/cni.
   [[nodiscard]] Snapshot TakeSnapshot();
+  // The same without the guests, whose side belongs to themselves.
+  [[nodiscard]] Snapshot TakeHostSnapshot();
 
  private:
-  [[nodiscard]] Command PluginCommand(const std::string& verb,
-                                      const std::string& config,
-                                      const Variables& variables,
-                                      const std::string& name);
-
   FreshState state_;  // first: everything below lives on it
   std::unique_ptr<Node> host_;
   std::unique_ptr<Node> outside_;

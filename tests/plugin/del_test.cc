@@ -1,0 +1,288 @@
+// DEL: whatever is or is no longer there, exit 0 and nothing left.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include <sys/mount.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "tests/support/plugin_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kRecord = "/run/nomad-bridge/nomad/alloc-1@eth0.json";
+
+class DelTest : public PluginWorld {
+ protected:
+  // As Nomad attaches: labels, and every port for tcp and udp.
+  json AttachAsNomad() { return Attach(Published(), Labelled()); }
+
+  static json Published() {
+    return Publishing(Publishing(Config(), 8080, 80, "tcp"), 8080, 80, "udp");
+  }
+  static Variables Labelled() { return {{"CNI_ARGS", NomadArgs("billing", "alloc-1")}}; }
+};
+
+// ---- one ADD, then a DEL under every circumstance
+
+struct Circumstance {
+  const char* name;
+  // What happens between ADD and DEL.
+  std::function<void(Node& guest)> happens = [](Node&) {};
+  Variables variables = {};
+  json config = {{"cniVersion", "1.0.0"}, {"name", "nomad"}, {"type", "nomad-bridge"}};
+};
+
+void PrintTo(const Circumstance& circumstance, std::ostream* out) {
+  *out << circumstance.name;
+}
+
+void ForgetRecord(Node&) {
+  std::filesystem::remove(kRecord);
+}
+
+void ReplaceInRecord(const std::string& key, const json& value) {
+  json record = json::parse(FindFile(kRecord).value_or(""));
+  if (!record.contains(key)) {
+    throw std::logic_error(Cat("records have no key ", key));
+  }
+  record[key] = value;
+  std::ofstream(kRecord) << record;
+}
+
+std::vector<Circumstance> Circumstances() {
+  const json plain = {{"cniVersion", "1.0.0"}, {"name", "nomad"}, {"type", "nomad-bridge"}};
+  const auto with = [&plain](const char* key, const json& value) {
+    json config = plain;
+    config[key] = value;
+    return config;
+  };
+  return {
+      {.name = "NothingSpecial"},
+      {.name = "NamespaceGone", .happens = [](Node& guest) { guest.Kill(); }},
+      {.name = "NamespaceEmpty", .variables = {{"CNI_NETNS", ""}}},
+      {.name = "NamespaceUnset", .variables = {{"CNI_NETNS", std::nullopt}}},
+      {.name = "NamespaceIsAPlainFile", .variables = {{"CNI_NETNS", "/etc/hostname"}}},
+      {.name = "NamespaceElsewhere", .variables = {{"CNI_NETNS", "/run/netns/outside"}}},
+      {.name = "GuestLinkGone",
+       .happens =
+           [](Node& guest) {
+             guest.Must({"ip", "link", "delete", "eth0"});
+           }},
+      {.name = "GuestLinkRenamed",
+       .happens =
+           [](Node& guest) {
+             guest.Must({"ip", "link", "set", "eth0", "down"});
+             guest.Must({"ip", "link", "set", "eth0", "name", "moved"});
+           }},
+      {.name = "BrokenArgs", .variables = {{"CNI_ARGS", "IP=;;=x;no value"}}},
+      {.name = "PrevResultOfAnotherShape",
+       .config = with("prevResult", {{"cniVersion", "0.2.0"}, {"ip4", 7}})},
+      {.name = "PrevResultIsAText", .config = with("prevResult", "lost")},
+      {.name = "PortMappingsBroken",
+       .config = with("runtimeConfig", {{"portMappings", {{{"HostPort", 99999}}}}})},
+      {.name = "RangesBroken", .config = with("ipam", {{"ranges", 5}})},
+      {.name = "RecordLost", .happens = ForgetRecord},
+      {.name = "RecordAndNamespaceLost",
+       .happens =
+           [](Node& guest) {
+             guest.Kill();
+             ForgetRecord(guest);
+           }},
+      {.name = "RecordIsRubbish",
+       .happens = [](Node&) { std::ofstream(kRecord) << "{\"half\": "; }},
+      {.name = "RecordIsEmpty", .happens = [](Node&) { std::ofstream(kRecord) << ""; }},
+      {.name = "LeaseGone",
+       .happens =
+           [](Node&) {
+             for (const std::string& file : Entries("/run/cni/nomad")) {
+               if (file.starts_with("172.")) {
+                 std::filesystem::remove(Cat("/run/cni/nomad/", file));
+               }
+             }
+           }},
+      {.name = "DataDirGone", .happens = [](Node&) { std::filesystem::remove_all("/run/cni"); }},
+  };
+}
+
+class DelUnder : public DelTest, public ::testing::WithParamInterface<Circumstance> {};
+
+INSTANTIATE_TEST_SUITE_P(Del,
+                         DelUnder,
+                         ::testing::ValuesIn(Circumstances()),
+                         [](const auto& circumstance) { return circumstance.param.name; });
+
+TEST_P(DelUnder, SucceedsTwiceAndLeavesNothing) {
+  const Circumstance& circumstance = GetParam();
+  WarmUp();
+  const Snapshot before = TakeHostSnapshot();
+  AttachAsNomad();
+  circumstance.happens(guest());
+
+  for (const char* time : {"first", "second"}) {
+    const Outcome del = RunPlugin("DEL", circumstance.config, circumstance.variables);
+    EXPECT_EQ(del.exit_code, 0) << time << ": " << del;
+    EXPECT_EQ(del.out, "");
+  }
+
+  // The guest may have died, or been changed by the circumstance.
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+  if (guest().IsAlive()) {
+    EXPECT_EQ(guest().Json({"ip", "-j", "link", "show"}).size(), 1U) << "only lo";
+  }
+}
+
+TEST_F(DelTest, WholeWorldIsAsBefore) {
+  WarmUp();
+  const Snapshot before = TakeSnapshot();
+  const json result = AttachAsNomad();
+  Detach(WithPrevResult(Published(), result));
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+TEST_F(DelTest, OfAContainerNeverSeenOnABareMachine) {
+  const Snapshot before = TakeSnapshot();
+  const Outcome del = RunPlugin("DEL", Config());
+  EXPECT_EQ(del.exit_code, 0) << del;
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+TEST_F(DelTest, AfterAFailedAdd) {
+  Node& other = AddGuest("other");
+  Attach(Published(), As("holder", other));
+  const Snapshot before = TakeHostSnapshot();
+  ASSERT_EQ(RunPlugin("ADD", Published()).exit_code, 1) << "the port is taken";
+
+  EXPECT_EQ(RunPlugin("DEL", Published()).exit_code, 0);
+
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(DelTest, AfterARebootThatKeptTheFiles) {
+  // Where /run or the data dir is no tmpfs, records and leases outlive the kernel's state.
+  WarmUp();
+  const Snapshot before = TakeHostSnapshot();
+  AttachAsNomad();
+  ReplaceInRecord("bootId", "00000000-0000-0000-0000-000000000000");
+
+  EXPECT_EQ(RunPlugin("DEL", Config()).exit_code, 0);
+
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(DelTest, NeighboursGoOnTalking) {
+  Node& other = AddGuest("other");
+  const json neighbour = Attach(Publishing(Config(), 9090, 90), As("alloc-2", other));
+  const Server server = Server::Start(other, Protocol::kTcp, "0.0.0.0", 90, "neighbour");
+  AttachAsNomad();
+  std::optional<Connection> connection =
+      Connection::Open(outside(), {.to = kHostIp4, .port = 9090});
+  ASSERT_TRUE(connection);
+
+  Detach(Published());
+
+  EXPECT_TRUE(connection->Echoes("still there"));
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "neighbour");
+  EXPECT_EQ(TcpText(host(), AddressOf(neighbour), 90), "neighbour");
+}
+
+TEST_F(DelTest, UdpFlowsThroughThePortAreForgotten) {
+  AttachAsNomad();
+  const Server server = Server::Start(guest(), Protocol::kUdp, "0.0.0.0", 80, "datagrams");
+  ASSERT_EQ(UdpText(outside(), kHostIp4, 8080), "datagrams");
+  const std::vector<std::string> flows = {
+      "conntrack", "-L", "-p", "udp", "--orig-port-dst", "8080"};
+  ASSERT_THAT(host().Must(flows), HasSubstr("dport=8080"));
+
+  Detach(Config());
+
+  EXPECT_THAT(host().Must(flows), Not(HasSubstr("dport=8080")))
+      << "a client that goes on sending would reach nobody";
+}
+
+// ---- what cannot be removed: told, and the rest is done nevertheless
+
+// A file that can be read, but not unlinked: it is mounted on itself.
+class Stuck {
+ public:
+  explicit Stuck(std::string path) : path_(std::move(path)) {
+    if (::mount(path_.c_str(), path_.c_str(), "", MS_BIND, nullptr) != 0) {
+      throw std::runtime_error(Cat("cannot mount on ", path_));
+    }
+  }
+  Stuck(const Stuck&) = delete;
+  Stuck& operator=(const Stuck&) = delete;
+  ~Stuck() { ::umount2(path_.c_str(), MNT_DETACH); }
+
+ private:
+  std::string path_;
+};
+
+TEST_F(DelTest, GoesOnPastAnErrorAndCanBeRepeated) {
+  WarmUp();
+  const Snapshot before = TakeHostSnapshot();
+  const std::string address = AddressOf(AttachAsNomad());
+  {
+    const Stuck lease(Cat("/run/cni/nomad/", address));
+
+    const Outcome del = RunPlugin("DEL", Config());
+
+    EXPECT_EQ(del.exit_code, 1);
+    EXPECT_EQ(del.json.at("code"), 104) << del;
+    EXPECT_THAT(del.json.at("msg").get<std::string>(), HasSubstr("'alloc-1'"));
+    EXPECT_THAT(del.json.at("details").get<std::string>(), HasSubstr(address));
+    EXPECT_THAT(del.out, Not(HasSubstr("not found")));
+    EXPECT_TRUE(Unchanged(before.Of({"host "}), TakeHostSnapshot().Of({"host "})))
+        << "link and rules must be gone";
+  }
+
+  EXPECT_EQ(RunPlugin("DEL", Config()).exit_code, 0);
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(DelTest, TellsAllErrorsTogether) {
+  json config = Config();
+  config["ipam"]["ranges"] = {{{{"subnet", "172.26.64.0/20"}}}, {{{"subnet", "fd00:64::/64"}}}};
+  const json result = Attach(config);
+  const Stuck lease4(Cat("/run/cni/nomad/", AddressOf(result, 4)));
+  const Stuck lease6(Cat("/run/cni/nomad/", AddressOf(result, 6)));
+
+  const Outcome del = RunPlugin("DEL", config);
+
+  ASSERT_EQ(del.exit_code, 1);
+  const std::string details = del.json.at("details");
+  EXPECT_THAT(details, HasSubstr(AddressOf(result, 4)));
+  EXPECT_THAT(details, HasSubstr(AddressOf(result, 6)));
+}
+
+TEST_F(DelTest, OfTheHostsOwnNamespaceIsRefusedAndTheAttachmentLives) {
+  AttachAsNomad();
+  const Snapshot before = TakeSnapshot();
+  EXPECT_EQ(RunPlugin("DEL", Config(), {{"CNI_NETNS", host().path()}}).json.at("code"), 8);
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+TEST_F(DelTest, TouchesOnlyItsOwnNetworkContainerAndInterface) {
+  AttachAsNomad();
+  const Snapshot before = TakeSnapshot();
+  json other_network = Config();
+  other_network["name"] = "other";
+  EXPECT_EQ(RunPlugin("DEL", other_network).exit_code, 0);
+  EXPECT_EQ(RunPlugin("DEL", Config(), {{"CNI_IFNAME", "eth1"}}).exit_code, 0);
+  EXPECT_EQ(RunPlugin("DEL", Config(), {{"CNI_CONTAINERID", "alloc-11"}}).exit_code, 0);
+  EXPECT_EQ(RunPlugin("DEL", Config(), {{"CNI_CONTAINERID", "alloc"}}).exit_code, 0);
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

@@ -1,0 +1,173 @@
+// GC: what is listed lives on undisturbed, what is not goes.
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+#include "tests/support/plugin_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class GcTest : public PluginWorld {
+ protected:
+  // Valid attachments, all of them with eth0.
+  static json Valid(const std::vector<std::string>& container_ids) {
+    json config = Config("1.1.0");
+    config["cni.dev/valid-attachments"] = json::array();
+    for (const std::string& id : container_ids) {
+      config["cni.dev/valid-attachments"].push_back({{"containerID", id}, {"ifname", "eth0"}});
+    }
+    return config;
+  }
+
+  // A runtime gives GC no container.
+  Outcome Gc(const json& config) {
+    return RunPlugin("GC",
+                     config,
+                     {{"CNI_CONTAINERID", std::nullopt},
+                      {"CNI_NETNS", std::nullopt},
+                      {"CNI_IFNAME", std::nullopt}});
+  }
+};
+
+TEST_F(GcTest, KeepsTheListedUndisturbedAndRemovesTheRest) {
+  WarmUp();
+  Node& kept = AddGuest("kept");
+  Attach(Publishing(Config("1.1.0"), 9090, 90), As("kept", kept));
+  const Server server = Server::Start(kept, Protocol::kTcp, "0.0.0.0", 90, "kept");
+  std::optional<Connection> connection =
+      Connection::Open(outside(), {.to = kHostIp4, .port = 9090});
+  ASSERT_TRUE(connection);
+  const Snapshot before = TakeHostSnapshot();
+  Attach(Publishing(Config("1.1.0"), 8080, 80));
+  Node& dead = AddGuest("dead");
+  Attach(Config("1.1.0"), As("dead", dead));
+  KillGuest(dead);
+
+  const Outcome gc = Gc(Valid({"kept"}));
+
+  EXPECT_EQ(gc.exit_code, 0) << gc;
+  EXPECT_EQ(gc.out, "");
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+  EXPECT_TRUE(connection->Echoes("through all of it"));
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "kept");
+}
+
+TEST_F(GcTest, AnEmptyListKeepsNobody) {
+  WarmUp();
+  const Snapshot before = TakeHostSnapshot();
+  Attach(Config("1.1.0"));
+  EXPECT_EQ(Gc(Valid({})).exit_code, 0);
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(GcTest, GoWritesAnEmptyListAsNull) {
+  WarmUp();
+  const Snapshot before = TakeHostSnapshot();
+  Attach(Config("1.1.0"));
+  json config = Config("1.1.0");
+  config["cni.dev/valid-attachments"] = nullptr;
+  EXPECT_EQ(Gc(config).exit_code, 0);
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(GcTest, WithoutAnyListOnlyTheDeadGo) {
+  WarmUp();
+  Attach(Publishing(Config("1.1.0"), 8080, 80));
+  const Snapshot before = TakeHostSnapshot();
+  Node& dead = AddGuest("dead");
+  Attach(Config("1.1.0"), As("dead", dead));
+  KillGuest(dead);
+  EXPECT_EQ(Gc(Config("1.1.0")).exit_code, 0);
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(GcTest, TheSameContainerWithAnotherInterfaceIsAnother) {
+  Attach(Config("1.1.0"));
+  const Snapshot before = TakeHostSnapshot();
+  Attach(Config("1.1.0"), {{"CNI_IFNAME", "eth1"}});
+  EXPECT_EQ(Gc(Valid({"alloc-1"})).exit_code, 0);
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(GcTest, OtherNetworksAreNotItsBusiness) {
+  json other = Config("1.1.0");
+  other["name"] = "other";
+  other["bridge"] = "br-other";
+  other["ipam"]["subnet"] = "10.8.0.0/24";
+  Attach(Publishing(other, 8080, 80));
+  const Snapshot before = TakeHostSnapshot();
+  EXPECT_EQ(Gc(Valid({})).exit_code, 0);
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(GcTest, LeasesThatSomebodyElseLeftGo) {
+  WarmUp();
+  Attach(Config("1.1.0"));
+  const Snapshot before = TakeHostSnapshot();
+  std::ofstream("/run/cni/nomad/172.26.70.1") << "long-gone\r\neth0";
+  std::ofstream("/run/cni/nomad/172.26.70.2") << "listed\r\neth0";
+  EXPECT_EQ(Gc(Valid({"alloc-1", "listed"})).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists("/run/cni/nomad/172.26.70.1"));
+  EXPECT_TRUE(std::filesystem::exists("/run/cni/nomad/172.26.70.2"))
+      << "the reference plugins' attachments are valid, too";
+  std::filesystem::remove("/run/cni/nomad/172.26.70.2");
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(GcTest, WhatHasLostItsRecordGoesToo) {
+  WarmUp();
+  const Snapshot before = TakeHostSnapshot();
+  Attach(Publishing(Config("1.1.0"), 8080, 80));
+  std::filesystem::remove("/run/nomad-bridge/nomad/alloc-1@eth0.json");
+  EXPECT_EQ(Gc(Valid({})).exit_code, 0);
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(GcTest, LinksAndElementsWithoutRecordOrLeaseGoToo) {
+  WarmUp();
+  const Snapshot before = TakeHostSnapshot();
+  Attach(Publishing(Config("1.1.0"), 8080, 80));
+  std::filesystem::remove("/run/nomad-bridge/nomad/alloc-1@eth0.json");
+  std::filesystem::remove_all("/run/cni/nomad");
+  EXPECT_EQ(Gc(Valid({})).exit_code, 0);
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(GcTest, ForeignPortsAndElementsStay) {
+  Attach(Config("1.1.0"));
+  host().Must({"ip", "link", "add", "tap0", "type", "veth", "peer", "name", "tap1"});
+  host().Must({"ip", "link", "set", "tap0", "master", "nomad"});
+  const Snapshot before = TakeHostSnapshot();
+  EXPECT_EQ(Gc(Valid({"alloc-1"})).exit_code, 0);
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(GcTest, AListThatIsNoneIsAnErrorAndRemovesNothing) {
+  Attach(Config("1.1.0"));
+  const Snapshot before = TakeHostSnapshot();
+  for (const char* list : {R"("alloc-1")", R"([{"containerID": "alloc-1"}])", R"([7])", "{}"}) {
+    json config = Config("1.1.0");
+    config["cni.dev/valid-attachments"] = json::parse(list);
+    const Outcome gc = Gc(config);
+    EXPECT_EQ(gc.exit_code, 1) << list << ": " << gc;
+    EXPECT_THAT(gc.out, HasSubstr("cni.dev/valid-attachments"));
+  }
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(GcTest, OnABareMachine) {
+  const Snapshot before = TakeSnapshot();
+  const Outcome gc = Gc(Valid({}));
+  EXPECT_EQ(gc.exit_code, 0) << gc;
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

@@ -1,0 +1,348 @@
+// How the binary speaks CNI: versions, environment, stdin, stdout, errors.
+#include <array>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+#include "tests/support/plugin_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr std::array kVersions = {"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"};
+
+class ProtocolTest : public PluginWorld {};
+
+// ---- every version
+
+class EveryVersion : public ProtocolTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  [[nodiscard]] static std::string version() { return GetParam(); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Protocol,
+                         EveryVersion,
+                         ::testing::ValuesIn(kVersions),
+                         [](const auto& version) {
+                           std::string name = version.param;
+                           std::replace(name.begin(), name.end(), '.', '_');
+                           return Cat("v", name);
+                         });
+
+// What `ip -j` says about a link.
+json LinkOf(const Node& node, const std::string& name) {
+  return node.Json({"ip", "-j", "address", "show", "dev", name}).at(0);
+}
+
+TEST_P(EveryVersion, AddAnswersInItsShape) {
+  const json result = Attach(Config(version()));
+
+  EXPECT_EQ(result.at("cniVersion"), version());
+  const bool is_by_family = version() < "0.3.0";
+  const bool has_version = !is_by_family && version() < "1.0.0";
+  if (is_by_family) {
+    EXPECT_FALSE(result.contains("interfaces"));
+    EXPECT_THAT(result.at("ip4").at("ip"), StartsWith("172.26.64."));
+    EXPECT_EQ(result.at("ip4").at("gateway"), "172.26.64.1");
+    EXPECT_EQ(result.at("ip4").at("routes").at(0).at("dst"), "0.0.0.0/0");
+    return;
+  }
+  EXPECT_EQ(result.at("ips").at(0).contains("version"), has_version);
+  EXPECT_EQ(result.at("ips").at(0).at("gateway"), "172.26.64.1");
+  EXPECT_EQ(result.at("routes").at(0).at("dst"), "0.0.0.0/0");
+  EXPECT_EQ(result.contains("dns"), has_version) << "Go's older types print it always";
+}
+
+TEST_P(EveryVersion, TheInterfacesAreBridgeHostEndAndGuestEndAsTheKernelHasThem) {
+  if (version() < "0.3.0") {
+    Attach(Config(version()));
+    return;  // results of those versions have no interfaces
+  }
+  const json result = Attach(Config(version()));
+
+  const json& interfaces = result.at("interfaces");
+  ASSERT_EQ(interfaces.size(), 3U);
+  EXPECT_EQ(interfaces.at(0).at("name"), "nomad");
+  EXPECT_EQ(interfaces.at(0).at("mac"), LinkOf(host(), "nomad").at("address"));
+  EXPECT_EQ(interfaces.at(1).at("name"), OnlyPort());
+  EXPECT_EQ(interfaces.at(1).at("mac"), LinkOf(host(), OnlyPort()).at("address"));
+  EXPECT_EQ(interfaces.at(2).at("name"), "eth0");
+  EXPECT_EQ(interfaces.at(2).at("mac"), LinkOf(guest(), "eth0").at("address"));
+  EXPECT_EQ(interfaces.at(2).at("sandbox"), guest().path());
+  EXPECT_EQ(result.at("ips").at(0).at("interface"), 2);
+}
+
+TEST_P(EveryVersion, DelSaysNothingAndLeavesNothing) {
+  WarmUp();
+  const Snapshot before = TakeSnapshot();
+  Attach(Config(version()));
+
+  const Outcome del = RunPlugin("DEL", Config(version()));
+
+  EXPECT_EQ(del.exit_code, 0) << del;
+  EXPECT_EQ(del.out, "");
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+TEST_P(EveryVersion, CheckCameWith040) {
+  const json result = Attach(Config(version()));
+
+  const Outcome check = RunPlugin("CHECK", WithPrevResult(Config(version()), result));
+
+  if (version() >= "0.4.0") {
+    EXPECT_EQ(check.exit_code, 0) << check;
+    EXPECT_EQ(check.out, "");
+  } else {
+    EXPECT_EQ(check.exit_code, 1);
+    EXPECT_EQ(check.json.at("code"), 1);
+    EXPECT_EQ(check.json.at("msg"), "config version does not allow CHECK");
+  }
+}
+
+TEST_P(EveryVersion, GcAndStatusCameWith110) {
+  for (const char* verb : {"GC", "STATUS"}) {
+    const Outcome outcome = RunPlugin(verb, Config(version()));
+    if (version() >= "1.1.0") {
+      EXPECT_EQ(outcome.exit_code, 0) << outcome;
+      EXPECT_EQ(outcome.out, "");
+    } else {
+      EXPECT_EQ(outcome.exit_code, 1);
+      EXPECT_EQ(outcome.json.at("code"), 1);
+      EXPECT_EQ(outcome.json.at("msg"), Cat("config version does not allow ", verb));
+    }
+  }
+}
+
+TEST_P(EveryVersion, ErrorsSpeakIt) {
+  json config = Config(version());
+  config["mtu"] = 12;
+  const Outcome add = RunPlugin("ADD", config);
+  EXPECT_EQ(add.json.at("cniVersion"), version());
+  EXPECT_EQ(add.json.at("code"), 7);
+}
+
+TEST_F(ProtocolTest, NoVersionAndEmptyVersionAreTheOldest) {
+  json without = Config();
+  without.erase("cniVersion");
+  EXPECT_EQ(Attach(without).at("cniVersion"), "0.1.0");
+  Detach(without);
+  EXPECT_EQ(Attach(Config("")).at("cniVersion"), "0.1.0");
+}
+
+TEST_F(ProtocolTest, AnInterfaceOf110HasItsMtu) {
+  json config = Config("1.1.0");
+  config["mtu"] = 1400;
+  const json result = Attach(config);
+  EXPECT_EQ(result.at("interfaces").at(2).at("mtu"), 1400);
+  EXPECT_EQ(LinkOf(guest(), "eth0").at("mtu"), 1400);
+}
+
+// ---- VERSION, and no command at all
+
+TEST_F(ProtocolTest, VersionListsAllWithDummyEnvironment) {
+  const Outcome outcome = World::RunPlugin("VERSION",
+                                           R"({"cniVersion":"1.1.0"})",
+                                           {{"CNI_CONTAINERID", ""},
+                                            {"CNI_NETNS", "dummy"},
+                                            {"CNI_IFNAME", "dummy"},
+                                            {"CNI_PATH", "dummy"}});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.json.at("cniVersion"), "1.1.0");
+  EXPECT_EQ(outcome.json.at("supportedVersions"), json(kVersions));
+}
+
+TEST_F(ProtocolTest, VersionWorksWithStdinClosed) {
+  Command command = PluginCommand("VERSION", "");
+  command.in_child = [] { ::close(STDIN_FILENO); };
+  EXPECT_EQ(Execute(command).json.at("supportedVersions"), json(kVersions));
+}
+
+TEST_F(ProtocolTest, WithoutCommandItSaysTheLineThatNomadReads) {
+  const Outcome outcome = World::RunPlugin("", "", {{"CNI_COMMAND", std::nullopt}});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err,
+            "CNI nomad-bridge plugin v2.0.0\n"
+            "CNI protocol versions supported: 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0\n");
+}
+
+// ---- what comes in wrong: the first fault wins, and nothing has been touched
+
+struct BadCall {
+  const char* name;
+  const char* verb;
+  Variables variables;
+  std::string input;
+  int code;
+  const char* says;  // in msg or details
+};
+
+void PrintTo(const BadCall& call, std::ostream* out) {
+  *out << call.name;
+}
+
+const std::string kGood = R"({"cniVersion":"1.0.0","name":"nomad","type":"nomad-bridge"})";
+
+std::vector<BadCall> BadCalls() {
+  const Variables nothing;
+  return {
+      {"NothingInTheEnvironment",
+       "ADD",
+       {{"CNI_CONTAINERID", std::nullopt}, {"CNI_NETNS", std::nullopt}, {"CNI_IFNAME", ""}},
+       kGood,
+       4,
+       "required env variables [CNI_CONTAINERID,CNI_NETNS,CNI_IFNAME] missing"},
+      {"NoContainerOnDel", "DEL", {{"CNI_CONTAINERID", ""}}, kGood, 4, "CNI_CONTAINERID"},
+      {"NoNetnsOnCheck", "CHECK", {{"CNI_NETNS", ""}}, kGood, 4, "[CNI_NETNS]"},
+      {"ContainerIdClimbs", "ADD", {{"CNI_CONTAINERID", "../../x"}}, kGood, 4, "'../../x'"},
+      {"ContainerIdWithSlash", "ADD", {{"CNI_CONTAINERID", "a/b"}}, kGood, 4, "CNI_CONTAINERID"},
+      {"ContainerIdEndsInNewline",
+       "ADD",
+       {{"CNI_CONTAINERID", "a\n"}},
+       kGood,
+       4,
+       "CNI_CONTAINERID"},
+      {"IfnameTooLong", "ADD", {{"CNI_IFNAME", "sixteen-bytes-xx"}}, kGood, 4, "CNI_IFNAME"},
+      {"IfnameWithSlash", "ADD", {{"CNI_IFNAME", "eth/0"}}, kGood, 4, "'eth/0'"},
+      {"IfnameWithColon", "ADD", {{"CNI_IFNAME", "eth0:1"}}, kGood, 4, "'eth0:1'"},
+      {"IfnameWithSpace", "ADD", {{"CNI_IFNAME", "eth 0"}}, kGood, 4, "CNI_IFNAME"},
+      {"IfnameIsAFolder", "ADD", {{"CNI_IFNAME", ".."}}, kGood, 4, "CNI_IFNAME"},
+      {"EnvironmentComesBeforeStdin", "ADD", {{"CNI_IFNAME", ""}}, "{", 4, "CNI_IFNAME"},
+      {"EmptyStdin", "ADD", nothing, "", 6, "stdin"},
+      {"HalfAnObject", "ADD", nothing, R"({"name":"nomad")", 6, "stdin"},
+      {"TruncatedUtf8", "ADD", nothing, "{\"name\":\"nomad\",\"x\":\"\xc3\"}", 6, "stdin"},
+      {"AList", "ADD", nothing, "[]", 6, "stdin"},
+      {"TwoDocuments", "ADD", nothing, kGood + kGood, 6, "stdin"},
+      {"TenMegabytes", "ADD", nothing, std::string(10'000'000, ' ') + kGood, 5, "stdin"},
+      {"NoName", "ADD", nothing, R"({"cniVersion":"1.0.0"})", 7, "missing network name"},
+      {"NameIsANumber", "ADD", nothing, R"({"cniVersion":"1.0.0","name":1})", 6, "name"},
+      {"NameClimbs", "ADD", nothing, R"({"cniVersion":"1.0.0","name":"../x"})", 7, "'../x'"},
+      {"NameComesBeforeCommand", "FROB", nothing, R"({"cniVersion":"1.0.0"})", 7, "network name"},
+      {"UnknownCommand", "FROB", nothing, kGood, 4, "unknown CNI_COMMAND: FROB"},
+      {"CommandsAreUpperCase", "add", nothing, kGood, 4, "unknown CNI_COMMAND: add"},
+      {"FutureVersion", "ADD", nothing, R"({"cniVersion":"9.9.9","name":"nomad"})", 1, "\"9.9.9\""},
+      {"VersionsAreNotRounded",
+       "ADD",
+       nothing,
+       R"({"cniVersion":"1.1","name":"nomad"})",
+       1,
+       "\"1.1\""},
+      {"NoVersionAtAllOnCheck", "CHECK", nothing, R"({"cniVersion":"x","name":"nomad"})", 6, "'x'"},
+      {"NamespaceIsAPlainFile", "ADD", {{"CNI_NETNS", "/etc/hostname"}}, kGood, 4, "/etc/hostname"},
+      {"NamespaceIsOfAnotherKind",
+       "ADD",
+       {{"CNI_NETNS", "/proc/self/ns/mnt"}},
+       kGood,
+       4,
+       "/proc/self/ns/mnt"},
+      {"NoSuchNamespace", "ADD", {{"CNI_NETNS", "/run/netns/gone"}}, kGood, 4, "/run/netns/gone"},
+      {"TheHostsOwnNamespaceOnAdd",
+       "ADD",
+       {{"CNI_NETNS", "/proc/self/ns/net"}},
+       kGood,
+       8,
+       "/proc/self/ns/net"},
+      {"TheHostsOwnNamespaceOnDel",
+       "DEL",
+       {{"CNI_NETNS", "/run/netns/host"}},
+       kGood,
+       8,
+       "/run/netns/host"},
+      {"ArgsWithoutValue", "ADD", {{"CNI_ARGS", "IP"}}, kGood, 4, "CNI_ARGS"},
+  };
+}
+
+class BadCallTest : public ProtocolTest, public ::testing::WithParamInterface<BadCall> {};
+
+INSTANTIATE_TEST_SUITE_P(Protocol,
+                         BadCallTest,
+                         ::testing::ValuesIn(BadCalls()),
+                         [](const auto& call) { return call.param.name; });
+
+TEST_P(BadCallTest, IsAnErrorByNameAndTouchesNothing) {
+  const BadCall& call = GetParam();
+  const Snapshot before = TakeSnapshot();
+
+  const Outcome outcome = World::RunPlugin(call.verb, call.input, call.variables);
+
+  EXPECT_EQ(outcome.exit_code, 1);
+  ASSERT_TRUE(outcome.json.is_object()) << "stdout must be one JSON document: " << outcome;
+  EXPECT_EQ(outcome.json.at("code"), call.code) << outcome;
+  const std::string text =
+      Cat(outcome.json.at("msg").get<std::string>(), "\n", outcome.json.value("details", ""));
+  EXPECT_THAT(text, HasSubstr(call.says));
+  EXPECT_THAT(text, Not(HasSubstr("not found"))) << "go-cni takes that for success";
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+TEST_F(ProtocolTest, AnErrorIsOneDocumentAndOneLineForTheLog) {
+  json config = Config();
+  config["mtu"] = 12;
+  const Outcome add = RunPlugin("ADD", config);
+  for (const char* key : {"cniVersion", "code", "msg", "details"}) {
+    EXPECT_TRUE(add.json.contains(key)) << key;
+  }
+  EXPECT_THAT(add.err, StartsWith("nomad-bridge: "));
+  EXPECT_EQ(std::count(add.err.begin(), add.err.end(), '\n'), 1);
+}
+
+TEST_F(ProtocolTest, TheHostsOwnNamespaceCanBeAskedForOnPurpose) {
+  const Variables on_purpose = {{"CNI_NETNS", host().path()}, {"CNI_NETNS_OVERRIDE", "1"}};
+  EXPECT_EQ(RunPlugin("DEL", Config(), on_purpose).exit_code, 0);
+}
+
+TEST_F(ProtocolTest, KeysInAnyLetterCase) {
+  const json result = Attach(json::parse(R"({
+    "CNIVERSION": "1.0.0", "Name": "nomad", "tYpe": "nomad-bridge", "BRIDGE": "br-upper",
+    "Ipam": {"RANGES": [[{"Subnet": "10.9.0.0/24", "rangestart": "10.9.0.77"}]]},
+    "RUNTIMECONFIG": {"portmappings": [{"HOSTPORT": 8080, "containerport": 80, "protocol": "tcp"}]}})"));
+  EXPECT_EQ(result.at("interfaces").at(0).at("name"), "br-upper");
+  EXPECT_EQ(AddressOf(result), "10.9.0.77");
+  const Server server = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "published");
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "published");
+}
+
+TEST_F(ProtocolTest, PrevResultIsPassedThroughBehindOurs) {
+  const json before = json::parse(R"({
+    "cniVersion": "1.0.0",
+    "interfaces": [{"name": "dummy0"}, {"name": "lan0", "mac": "02:00:00:00:00:09", "sandbox": "/run/netns/x"}],
+    "ips": [{"address": "10.1.2.3/24", "interface": 1}],
+    "routes": [{"dst": "10.7.0.0/16", "gw": "10.1.2.1"}],
+    "dns": {"nameservers": ["192.0.2.53"]}})");
+
+  const json result = Attach(WithPrevResult(Config(), before));
+
+  ASSERT_EQ(result.at("interfaces").size(), 5U);
+  EXPECT_EQ(result.at("interfaces").at(0).at("name"), "nomad");
+  EXPECT_EQ(result.at("interfaces").at(3), before.at("interfaces").at(0));
+  EXPECT_EQ(result.at("interfaces").at(4), before.at("interfaces").at(1));
+  ASSERT_EQ(result.at("ips").size(), 2U);
+  EXPECT_EQ(result.at("ips").at(0).at("interface"), 2);
+  EXPECT_EQ(result.at("ips").at(1), json::parse(R"({"address": "10.1.2.3/24", "interface": 4})"));
+  EXPECT_EQ(result.at("routes").back(), before.at("routes").at(0));
+  EXPECT_EQ(result.at("dns"), before.at("dns"));
+}
+
+TEST_F(ProtocolTest, AResultThatNobodyCanReadIsAnErrorAndUndone) {
+  WarmUp();
+  const Snapshot before = TakeSnapshot();
+  Command command = PluginCommand("ADD", Config().dump());
+  command.in_child = [] { ::dup2(::open("/dev/full", O_WRONLY | O_CLOEXEC), STDOUT_FILENO); };
+
+  const Outcome add = Execute(command);
+
+  EXPECT_EQ(add.exit_code, 1);
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
