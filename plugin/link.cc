@@ -1,10 +1,10 @@
-#include "plugin/link.h"
-
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "netlink/sysctl.h"
+#include "plugin/link.h"
 #include "plugin/log.h"
 #include "plugin/names.h"
 
@@ -32,9 +32,6 @@ Link FindOrCreateBridge(Host& host, const LinkConfig& config) {
     link = RequireLink(host.net, config.bridge);
     if (created) {
       EnsureSysctlIfPresent(Cat("net/ipv6/conf/", config.bridge, "/accept_ra"), "0");
-      // Its link-local address is of a derived MAC. While the kernel tries for a second whether anybody has it, it asks no
-      // neighbour anything, so that nothing is forwarded to the first allocation.
-      EnsureSysctlIfPresent(Cat("net/ipv6/conf/", config.bridge, "/accept_dad"), "0");
     }
   }
   if (link->kind != "bridge") {
@@ -123,6 +120,17 @@ void Announce(const Netns& guest_ns, Rtnl& guest, const Link& link) {
   guest.Change(link, {.mac = link.mac});
 }
 
+// fe80:: with what the kernel makes of a MAC (RFC 4291, appendix A).
+Cidr LinkLocal(const Mac& mac) {
+  constexpr std::uint8_t kUniversalBit = 0x02;
+  constexpr int kPrefixBits = 64;
+  const auto& m = mac.bytes;
+  const auto first = static_cast<std::uint8_t>(m[0] ^ kUniversalBit);
+  const std::array<std::uint8_t, 16> bytes = {
+      0xfe, 0x80, 0, 0, 0, 0, 0, 0, first, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]};
+  return {Ip(bytes), kPrefixBits};
+}
+
 void SwitchOnIpv6(const std::string& link) {
   EnsureSysctl(Cat("net/ipv6/conf/", link, "/disable_ipv6"), "0");
 }
@@ -141,9 +149,14 @@ Link EnsureBridge(Host& host, const LinkConfig& config, const std::vector<Cidr>&
   if (change.up || change.promiscuous) {
     host.net.Change(bridge, change);
   }
-  const std::vector<Cidr> wanted = config.is_gateway ? gateways : std::vector<Cidr>{};
+  std::vector<Cidr> wanted = config.is_gateway ? gateways : std::vector<Cidr>{};
   if (HasFamily(wanted, Family::kIpv6)) {
     SwitchOnIpv6(bridge.name);
+    if (bridge.mac == Mac::ForName(bridge.name)) {
+      // The kernel asks with it for the allocations it forwards to. Left to itself it makes it when it notices the bridge's
+      // carrier, up to a second late, and then tries for another whether anybody else has it.
+      wanted.push_back(LinkLocal(bridge.mac));
+    }
   }
   EnsureGateways(host, bridge, config, wanted);
   if (bridge.mac != Mac::ForName(bridge.name)) {
