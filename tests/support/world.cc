@@ -64,8 +64,10 @@ World::World() : home_(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)) {
                "uplink",
                "netns",
                "outside"});
-  SetUpUplink(host(), kHostIp4, kHostIp6, "02:00:00:00:01:01");
+  // The host second: it then has carrier from the start, so that its link-local address, which it asks with for whom it
+  // forwards to, is there at once and not when the kernel gets to it.
   SetUpUplink(outside(), kOutsideIp4, kOutsideIp6, "02:00:00:00:01:02");
+  SetUpUplink(host(), kHostIp4, kHostIp6, "02:00:00:00:01:01");
   RouteAllTo(host(), kOutsideIp4, kOutsideIp6);
   RouteAllTo(outside(), kHostIp4, kHostIp6);
   host().Enter();
