@@ -1,0 +1,355 @@
+// Who is seen as whom: what leaves an allocation, what reaches it, and the options that change it.
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include <arpa/inet.h>
+#include <linux/mroute.h>
+#include <linux/mroute6.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "tests/plugin/rules_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class SeenAs : public RulesWorld {
+ protected:
+  // The guest with host port 8080 → 80, a neighbour beside it, and what the guest's server answers.
+  void Add(const nlohmann::json& changes = {}) {
+    Attach("web", guest(), Publish({Port(8080, 80)}, changes));
+    Attach("neighbour", neighbour_, Config(changes));
+    Serve(guest(), Protocol::kTcp, {"172.26.64.2", "fd00:26::2"}, 80, "web");
+  }
+
+  [[nodiscard]] std::optional<Reply> From(const Node& node, const std::string& to) const {
+    return Ask(node, {.to = to, .port = 8080});
+  }
+
+  Node& neighbour_ = AddGuest("neighbour");
+};
+
+TEST_F(SeenAs, TheNodeOutside) {
+  Add();
+  Serve(outside(), Protocol::kTcp, {kOutsideIp4, kOutsideIp6}, 9000, "outside");
+  EXPECT_EQ(Ask(guest(), {.to = kOutsideIp4, .port = 9000}), (Reply{"outside", kHostIp4}));
+  EXPECT_EQ(Ask(guest(), {.to = kOutsideIp6, .port = 9000}), (Reply{"outside", kHostIp6}));
+}
+
+TEST_F(SeenAs, ItselfOutsideWithoutIpMasq) {
+  Add({{"ipMasq", false}});
+  Serve(outside(), Protocol::kTcp, {kOutsideIp4, kOutsideIp6}, 9000, "outside");
+  EXPECT_EQ(Ask(guest(), {.to = kOutsideIp4, .port = 9000}), (Reply{"outside", "172.26.64.2"}));
+  EXPECT_EQ(Ask(guest(), {.to = kOutsideIp6, .port = 9000}), (Reply{"outside", "fd00:26::2"}));
+}
+
+TEST_F(SeenAs, ItselfOnTheNodeAndAtItsNeighbours) {
+  Add();
+  Serve(host(), Protocol::kTcp, {kHostIp4, kBridgeIp6}, 9000, "host");
+  EXPECT_EQ(Ask(guest(), {.to = kHostIp4, .port = 9000}), (Reply{"host", "172.26.64.2"}));
+  EXPECT_EQ(Ask(guest(), {.to = kBridgeIp6, .port = 9000}), (Reply{"host", "fd00:26::2"}));
+  EXPECT_EQ(Ask(neighbour_, {.to = "172.26.64.2", .port = 80}), (Reply{"web", "172.26.64.3"}));
+}
+
+TEST_F(SeenAs, TheBridgeByEverybodyWithMasqAll) {
+  Add({{"masqAll", true}});
+  EXPECT_EQ(From(outside(), kHostIp4), (Reply{"web", kBridgeIp4}));
+  EXPECT_EQ(From(outside(), kHostIp6), (Reply{"web", kBridgeIp6}));
+  EXPECT_EQ(From(host(), kHostIp4), (Reply{"web", kBridgeIp4}));
+  EXPECT_EQ(From(neighbour_, kHostIp4), (Reply{"web", kBridgeIp4}));
+  EXPECT_EQ(From(guest(), kHostIp6), (Reply{"web", kBridgeIp6}));
+}
+
+TEST_F(SeenAs, ItselfByANeighbourThatKnowsTheAddressEvenWithMasqAll) {
+  Add({{"masqAll", true}});
+  EXPECT_EQ(Ask(neighbour_, {.to = "172.26.64.2", .port = 80}), (Reply{"web", "172.26.64.3"}));
+}
+
+TEST_F(SeenAs, TheOutsideItselfWithoutSnat) {
+  Add({{"snat", false}});
+  EXPECT_EQ(From(outside(), kHostIp4), (Reply{"web", kOutsideIp4}));
+  EXPECT_EQ(From(outside(), kHostIp6), (Reply{"web", kOutsideIp6}));
+  EXPECT_EQ(From(host(), kHostIp4), (Reply{"web", kHostIp4}));
+}
+
+TEST_F(SeenAs, NobodyOnLocalhostWithoutSnat) {
+  Add({{"snat", false}});
+  EXPECT_TRUE(IsSilent(host(), {.to = "127.0.0.1", .port = 8080}));
+  EXPECT_EQ(host().Sysctl("net/ipv4/conf/nomad/route_localnet"), "0");
+  EXPECT_EQ(Elements("snat4"), nlohmann::json::array());
+}
+
+TEST_F(SeenAs, NeverANeighbourThatPublishesTheSamePortNumberElsewhere) {
+  Add();
+  // GHSA-jv3w-x3r3-g6rm: only what is addressed to the node itself may be caught.
+  Serve(outside(), Protocol::kTcp, {kOutsideIp4, kOutsideIp6}, 8080, "outside");
+  Serve(neighbour_, Protocol::kTcp, {"172.26.64.3"}, 8080, "neighbour");
+  EXPECT_EQ(TcpText(guest(), kOutsideIp4, 8080), "outside");
+  EXPECT_EQ(TcpText(neighbour_, kOutsideIp6, 8080), "outside");
+  EXPECT_EQ(TcpText(host(), kOutsideIp4, 8080), "outside");
+  EXPECT_EQ(TcpText(host(), kOutsideIp6, 8080), "outside");
+  EXPECT_EQ(TcpText(guest(), "172.26.64.3", 8080), "neighbour");
+  EXPECT_EQ(TcpText(outside(), "172.26.64.3", 8080), "neighbour");
+}
+
+TEST_F(SeenAs, AForeignMachineWhoseTrafficOnlyPassesThrough) {
+  Add();
+  Node& far = AddGuest("far");
+  host().Must({"ip",
+               "link",
+               "add",
+               "farlink",
+               "up",
+               "type",
+               "veth",
+               "peer",
+               "name",
+               "eth0",
+               "netns",
+               "far"});
+  host().Must({"ip", "address", "add", "203.0.113.1/24", "dev", "farlink"});
+  far.Must({"ip", "address", "add", "203.0.113.2/24", "dev", "eth0"});
+  far.Must({"ip", "link", "set", "eth0", "up"});
+  far.Must({"ip", "route", "add", "default", "via", "203.0.113.1"});
+  Serve(far, Protocol::kTcp, {"203.0.113.2"}, 8080, "far");
+  EXPECT_EQ(Ask(outside(), {.to = "203.0.113.2", .port = 8080}), (Reply{"far", kOutsideIp4}));
+  EXPECT_EQ(Ask(far, {.to = kHostIp4, .port = 8080}), (Reply{"web", "203.0.113.2"}));
+}
+
+// ---- forged sources
+
+class ForgedSource : public SeenAs {
+ protected:
+  ForgedSource() {
+    // The kernel's own filter would hide what ours does.
+    for (const std::string link : {"all", "default", "uplink"}) {
+      host().SetSysctl(Cat("net/ipv4/conf/", link, "/rp_filter"), "0");
+    }
+    Add();
+    host().SetSysctl("net/ipv4/conf/nomad/rp_filter", "0");
+    // Not its own, but an allocation may be root in its namespace.
+    guest().Must({"ip", "address", "add", "203.0.113.9/32", "dev", "eth0"});
+    guest().Must({"ip", "address", "add", "2001:db8:9::9/128", "dev", "eth0", "nodad"});
+  }
+
+  // One honest datagram of each family, so that all on the way know each other, and then forged ones.
+  void Send() {
+    const auto ask = [&](const std::string& from, const std::string& to) {
+      return Ask(guest(),
+                 {.protocol = Protocol::kUdp,
+                  .to = to,
+                  .port = 9000,
+                  .from = from,
+                  .patience = std::chrono::milliseconds(250)});
+    };
+    EXPECT_EQ(ask("172.26.64.2", kOutsideIp4), (Reply{"outside", kHostIp4}));
+    EXPECT_EQ(ask("fd00:26::2", kOutsideIp6), (Reply{"outside", kHostIp6}));
+    EXPECT_EQ(ask("203.0.113.9", kOutsideIp4), std::nullopt);
+    EXPECT_EQ(ask("2001:db8:9::9", kOutsideIp6), std::nullopt);
+  }
+
+  [[nodiscard]] Server Listen(const std::string& address) {
+    return Server::Start(outside(), Protocol::kUdp, address, 9000, "outside");
+  }
+};
+
+TEST_F(ForgedSource, DoesNotBecomeTheNodes) {
+  Server server = Listen(kOutsideIp4);
+  Server server6 = Listen(kOutsideIp6);
+  Send();
+  EXPECT_EQ(server.Heard(), (std::vector<std::string>{kHostIp4, "203.0.113.9"}));
+  EXPECT_EQ(server6.Heard(), (std::vector<std::string>{kHostIp6, "2001:db8:9::9"}));
+}
+
+TEST_F(ForgedSource, IsNotAcceptedWhereForwardDrops) {
+  host().Must({"iptables", "-P", "FORWARD", "DROP"});
+  host().Must({"ip6tables", "-P", "FORWARD", "DROP"});
+  Server server = Listen(kOutsideIp4);
+  Server server6 = Listen(kOutsideIp6);
+  Send();
+  EXPECT_EQ(server.Heard(), std::vector<std::string>{kHostIp4}) << "the honest one alone";
+  EXPECT_EQ(server6.Heard(), std::vector<std::string>{kHostIp6}) << "the honest one alone";
+}
+
+TEST_F(ForgedSource, OfAnAllocationIsNotAcceptedFromOutside) {
+  host().Must({"iptables", "-P", "FORWARD", "DROP"});
+  outside().Must({"ip", "address", "add", "172.26.64.3/32", "dev", "uplink"});
+  Server server = Server::Start(guest(), Protocol::kUdp, "172.26.64.2", 9000, "guest");
+  EXPECT_TRUE(IsSilent(
+      outside(),
+      {.protocol = Protocol::kUdp, .to = "172.26.64.2", .port = 9000, .from = "172.26.64.3"}));
+  EXPECT_TRUE(server.Heard().empty());
+  EXPECT_EQ(UdpText(neighbour_, "172.26.64.2", 9000), "guest");
+}
+
+// ---- localhost of the node, and packets of no connection
+
+class Guarded : public SeenAs {
+ protected:
+  // What the outside gets at prerouting and `match` says, as a number of packets.
+  void Count(const std::string& match) {
+    outside().Must({"nft", "-f", "-"},
+                   Cat("table inet seen { chain c { type filter hook prerouting priority raw; ",
+                       match,
+                       " counter;\n}\n}\n"));
+  }
+  [[nodiscard]] int Counted() {
+    const nlohmann::json listed = outside().Json({"nft", "-j", "list", "table", "inet", "seen"});
+    for (const nlohmann::json& entry : listed.at("nftables")) {
+      if (entry.contains("rule")) {
+        return entry.at("rule").at("expr").back().at("counter").at("packets").get<int>();
+      }
+    }
+    return -1;
+  }
+};
+
+TEST_F(Guarded, LocalhostOfTheNodeIsOutOfReachOfAnAllocation) {
+  Add();
+  ASSERT_EQ(host().Sysctl("net/ipv4/conf/nomad/route_localnet"), "1");
+  host().SetSysctl("net/ipv4/conf/all/rp_filter", "0");
+  host().SetSysctl("net/ipv4/conf/nomad/rp_filter", "0");
+  Server tcp = Server::Start(host(), Protocol::kTcp, "127.0.0.1", 9000, "host");
+  Server udp = Server::Start(host(), Protocol::kUdp, "127.0.0.1", 9000, "host");
+  guest().SetSysctl("net/ipv4/conf/all/route_localnet", "1");
+  guest().Must({"ip", "route", "flush", "table", "local", "dev", "lo"});
+  guest().Must({"ip", "route", "add", "127.0.0.0/8", "via", kBridgeIp4, "src", "172.26.64.2"});
+  for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
+    EXPECT_TRUE(IsSilent(guest(), {.protocol = protocol, .to = "127.0.0.1", .port = 9000}));
+  }
+  EXPECT_TRUE(tcp.Heard().empty());
+  EXPECT_TRUE(udp.Heard().empty());
+}
+
+TEST_F(Guarded, PacketsOfNoConnectionDoNotLeaveUntranslated) {
+  Add();
+  Server server = Server::Start(outside(), Protocol::kUdp, kOutsideIp4, 9000, "outside");
+  Count("ip protocol tcp tcp dport 9000");
+  guest().Do([] {
+    const UniqueFd raw(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_TCP));
+    // A SYN with a wrong checksum: what it belongs to cannot be told, so nothing would be translated.
+    const std::array<std::uint8_t, 20> segment = {0x30, 0x39, 0x23, 0x28, 0, 0, 0, 1, 0, 0,
+                                                  0,    0,    0x50, 0x02, 1, 0, 0, 0, 0, 0};
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    ::inet_pton(AF_INET, kOutsideIp4, &to.sin_addr);
+    ASSERT_EQ(::sendto(raw.get(),
+                       segment.data(),
+                       segment.size(),
+                       0,
+                       reinterpret_cast<const sockaddr*>(&to),
+                       sizeof to),
+              20);
+  });
+  // Sent after it on the same way, and answered: the other has arrived by now or never will.
+  EXPECT_EQ(UdpText(guest(), kOutsideIp4, 9000), "outside");
+  EXPECT_EQ(Counted(), 0);
+}
+
+// ---- multicast, with the node as its router
+
+// Routes `group` from the bridge to the uplink for as long as the descriptor lives.
+UniqueFd RouteMulticast4(const char* from, const char* group) {
+  UniqueFd fd(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_IGMP));
+  const int on = 1;
+  if (::setsockopt(fd.get(), IPPROTO_IP, MRT_INIT, &on, sizeof on) != 0) {
+    throw ErrnoError(Code::kInternal, "cannot become the multicast router");
+  }
+  const std::array<const char*, 2> links = {"nomad", "uplink"};
+  for (std::uint16_t i = 0; i < links.size(); ++i) {
+    vifctl vif{};
+    vif.vifc_vifi = i;
+    vif.vifc_flags = VIFF_USE_IFINDEX;
+    vif.vifc_threshold = 1;
+    vif.vifc_lcl_ifindex = static_cast<int>(::if_nametoindex(links.at(i)));
+    if (::setsockopt(fd.get(), IPPROTO_IP, MRT_ADD_VIF, &vif, sizeof vif) != 0) {
+      throw ErrnoError(Code::kInternal, "cannot add a multicast link");
+    }
+  }
+  mfcctl route{};
+  ::inet_pton(AF_INET, from, &route.mfcc_origin);
+  ::inet_pton(AF_INET, group, &route.mfcc_mcastgrp);
+  route.mfcc_parent = 0;
+  route.mfcc_ttls[1] = 1;
+  if (::setsockopt(fd.get(), IPPROTO_IP, MRT_ADD_MFC, &route, sizeof route) != 0) {
+    throw ErrnoError(Code::kInternal, "cannot add a multicast route");
+  }
+  return fd;
+}
+
+UniqueFd RouteMulticast6(const char* from, const char* group) {
+  UniqueFd fd(::socket(AF_INET6, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMPV6));
+  const int on = 1;
+  if (::setsockopt(fd.get(), IPPROTO_IPV6, MRT6_INIT, &on, sizeof on) != 0) {
+    throw ErrnoError(Code::kInternal, "cannot become the IPv6 multicast router");
+  }
+  const std::array<const char*, 2> links = {"nomad", "uplink"};
+  for (std::uint16_t i = 0; i < links.size(); ++i) {
+    mif6ctl mif{};
+    mif.mif6c_mifi = i;
+    mif.vifc_threshold = 1;
+    mif.mif6c_pifi = static_cast<std::uint16_t>(::if_nametoindex(links.at(i)));
+    if (::setsockopt(fd.get(), IPPROTO_IPV6, MRT6_ADD_MIF, &mif, sizeof mif) != 0) {
+      throw ErrnoError(Code::kInternal, "cannot add an IPv6 multicast link");
+    }
+  }
+  mf6cctl route{};
+  route.mf6cc_origin.sin6_family = AF_INET6;
+  route.mf6cc_mcastgrp.sin6_family = AF_INET6;
+  ::inet_pton(AF_INET6, from, &route.mf6cc_origin.sin6_addr);
+  ::inet_pton(AF_INET6, group, &route.mf6cc_mcastgrp.sin6_addr);
+  route.mf6cc_parent = 0;
+  IF_SET(1, &route.mf6cc_ifset);
+  if (::setsockopt(fd.get(), IPPROTO_IPV6, MRT6_ADD_MFC, &route, sizeof route) != 0) {
+    throw ErrnoError(Code::kInternal, "cannot add an IPv6 multicast route");
+  }
+  return fd;
+}
+
+void SendMulticast(int family, const std::string& group) {
+  const UniqueFd fd(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const int hops = 8;
+  const bool is_ipv4 = family == AF_INET;
+  ::setsockopt(fd.get(),
+               is_ipv4 ? IPPROTO_IP : IPPROTO_IPV6,
+               is_ipv4 ? IP_MULTICAST_TTL : IPV6_MULTICAST_HOPS,
+               &hops,
+               sizeof hops);
+  sockaddr_in to4{};
+  sockaddr_in6 to6{};
+  to4.sin_family = AF_INET;
+  to4.sin_port = htons(9000);
+  to6.sin6_family = AF_INET6;
+  to6.sin6_port = htons(9000);
+  ::inet_pton(family, group.c_str(), is_ipv4 ? static_cast<void*>(&to4.sin_addr) : &to6.sin6_addr);
+  const auto* const to =
+      is_ipv4 ? reinterpret_cast<const sockaddr*>(&to4) : reinterpret_cast<const sockaddr*>(&to6);
+  ASSERT_EQ(::sendto(fd.get(), "?", 1, 0, to, is_ipv4 ? sizeof to4 : sizeof to6), 1);
+}
+
+TEST_F(Guarded, MulticastKeepsItsSource) {
+  Add();
+  const UniqueFd router = RouteMulticast4("172.26.64.2", "239.1.1.1");
+  Count("ip saddr 172.26.64.2 ip daddr 239.1.1.1");
+  guest().Do([] { SendMulticast(AF_INET, "239.1.1.1"); });
+  EXPECT_EQ(Ask(outside(), {.to = kHostIp4, .port = 8080}), (Reply{"web", kOutsideIp4}));
+  EXPECT_EQ(Counted(), 1);
+}
+
+TEST_F(Guarded, Ipv6MulticastKeepsItsSource) {
+  Add();
+  const UniqueFd router = RouteMulticast6("fd00:26::2", "ff0e::1:1");
+  Count("ip6 saddr fd00:26::2 ip6 daddr ff0e::1:1");
+  guest().Do([] { SendMulticast(AF_INET6, "ff0e::1:1"); });
+  EXPECT_EQ(Ask(outside(), {.to = kHostIp6, .port = 8080}), (Reply{"web", kOutsideIp6}));
+  EXPECT_EQ(Counted(), 1);
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
