@@ -1,4 +1,5 @@
 // What runtimes really send (fixtures/README.md has the origins), through all that reads it.
+#include <map>
 #include <string>
 
 #include <sys/mman.h>
@@ -38,14 +39,15 @@ Request Read(const Sent& sent, const std::string& args) {
   const UniqueFd file(::memfd_create("stdin", MFD_CLOEXEC));
   EXPECT_EQ(::pwrite(file.get(), content.data(), content.size(), 0),
             static_cast<ssize_t>(content.size()));
-  const Environment environment = [&](const char* name) -> const char* {
-    const std::string variable = name;
-    return variable == "CNI_COMMAND"       ? sent.verb
-           : variable == "CNI_CONTAINERID" ? "5f3c1a2b-7d4e-4c55-9a52-0f3f6f0b8c11"
-           : variable == "CNI_NETNS"       ? "/var/run/netns/5f3c1a2b-7d4e-4c55-9a52-0f3f6f0b8c11"
-           : variable == "CNI_IFNAME"      ? "eth0"
-           : variable == "CNI_ARGS"        ? args.c_str()
-                                           : nullptr;
+  const std::map<std::string, std::string> variables = {
+      {"CNI_COMMAND", sent.verb},
+      {"CNI_CONTAINERID", "5f3c1a2b-7d4e-4c55-9a52-0f3f6f0b8c11"},
+      {"CNI_NETNS", "/var/run/netns/5f3c1a2b-7d4e-4c55-9a52-0f3f6f0b8c11"},
+      {"CNI_IFNAME", "eth0"},
+      {"CNI_ARGS", args}};
+  const Environment environment = [&](const char* name) {
+    const auto variable = variables.find(name);
+    return variable != variables.end() ? variable->second.c_str() : nullptr;
   };
   std::string said_version;
   return ReadRequest(environment, file.get(), said_version);
