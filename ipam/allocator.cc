@@ -125,10 +125,10 @@ class Chooser {
   }
 
  private:
-  // Mostly the very next one is free, and unless a pool is nearly full one of the next few is. A look takes 2 us, a
-  // listing of 4,000 leases 900 us.
+  // Mostly the very next one is free, and unless a pool is nearly full one of the next few dozen is. A look takes 1.5 us,
+  // a listing of 4,000 leases 1 ms.
   [[nodiscard]] std::optional<Ip> LookAhead(const std::vector<Run>& runs) const {
-    constexpr int kLooks = 16;
+    constexpr int kLooks = 64;
     int looks = 0;
     for (const Run& run : runs) {
       for (Ip ip = run.first; looks < kLooks; ip = ip.Plus(1)) {

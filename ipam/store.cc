@@ -18,6 +18,8 @@ constexpr std::string_view kLineEnd = "\r\n";
 constexpr std::string_view kWhiteSpace = " \t\r\n";
 // A lease is two names. Whatever is longer is none, and is not read to its end.
 constexpr std::size_t kMaxLeaseBytes = 4096;
+// A full /20, in one piece of memory from the start.
+constexpr std::size_t kUsualLeases = 4096;
 
 std::string_view Trim(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kWhiteSpace);
@@ -125,13 +127,14 @@ std::optional<Holder> Store::HolderOf(const Ip& address) const {
 }
 
 std::vector<Ip> Store::Taken() const {
-  // Not Entries(): with 4,000 leases the strings would cost a fifth of the listing.
+  // Not Entries(): with 4,000 leases its strings would cost as much as a quarter of what the kernel takes.
   const auto close_folder = [](DIR* open) { ::closedir(open); };
   const std::unique_ptr<DIR, decltype(close_folder)> open(::opendir(folder_.c_str()), close_folder);
   if (open == nullptr) {
     throw ErrnoError(Code::kIo, Cat("cannot list ", Quoted(folder_)));
   }
   std::vector<Ip> taken;
+  taken.reserve(kUsualLeases);
   while (const dirent* const entry = ::readdir(open.get())) {
     if (const std::optional<Ip> address = Ip::Parse(entry->d_name)) {
       taken.push_back(*address);
@@ -165,7 +168,7 @@ void Store::SetLastReserved(std::size_t range_set, const Ip& address) {
 }
 
 std::string Store::PathOf(const Ip& address) const {
-  return Cat(folder_, '/', address);
+  return folder_ + '/' + address.Text();
 }
 
 std::string Store::MarkPath(std::size_t range_set) const {

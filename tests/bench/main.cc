@@ -247,25 +247,43 @@ void CompareVerbs(const Options& options) {
   std::cout << '\n' << costs.notes;
 }
 
-// ADD with a data dir that is nearly empty, against one with leases whose only gap is behind them all.
+// ADD with nothing in the data dir, and with leases: once where the search for a free address begins behind them, as after
+// as many ADDs, and once where it begins before them, which is the worst there is.
+Row CompareLeasesOf(const Options& options,
+                    const std::function<std::unique_ptr<Contender>(const Options&)>& make) {
+  const std::unique_ptr<Contender> empty = make(options);
+  const std::unique_ptr<Contender> behind = make(options);
+  const std::unique_ptr<Contender> before = make(options);
+  behind->WriteLeases(options.leases);
+  before->WriteLeases(options.leases);
+  for (Contender* const contender : {empty.get(), behind.get(), before.get()}) {
+    contender->WarmUp();
+  }
+  for (int round = 0; round < options.rounds; ++round) {
+    empty->Round();
+    behind->Round();
+    before->ForgetLastReserved();
+    before->Round();
+  }
+  const double base = empty->add().Median();
+  Row row{empty->name(), Number(base)};
+  for (Contender* const contender : {behind.get(), before.get()}) {
+    const double median = contender->add().Median();
+    row.push_back(Cat(Number(median), " (+", Number(median - base), ')'));
+  }
+  return row;
+}
+
 void CompareLeases(const Options& options) {
-  const auto without = MakeContenders(options);
-  const auto with = MakeContenders(options);
-  std::vector<Row> rows{
-      {"ADD, ms, median", "0 leases", Cat(options.leases, " leases"), "slower by"}};
-  for (std::size_t i = 0; i < with.size(); ++i) {
-    with[i]->WriteLeases(options.leases);
-    without[i]->WarmUp();
-    with[i]->WarmUp();
-    for (int round = 0; round < options.rounds; ++round) {
-      for (Contender* const contender : {without[i].get(), with[i].get()}) {
-        contender->ForgetLastReserved();
-        contender->Round();
-      }
-    }
-    const double few = without[i]->add().Median();
-    const double many = with[i]->add().Median();
-    rows.push_back({with[i]->name(), Number(few), Number(many), Number(many - few)});
+  std::vector<Row> rows{{"ADD, ms, median",
+                         "no lease",
+                         Cat(options.leases, ", begins behind"),
+                         Cat(options.leases, ", begins before")}};
+  if (options.with_reference) {
+    rows.push_back(CompareLeasesOf(options, MakeReference));
+  }
+  if (options.with_ours) {
+    rows.push_back(CompareLeasesOf(options, MakeOurs));
   }
   std::cout << '\n';
   PrintTable(std::cout, rows);

@@ -105,15 +105,15 @@ TEST_F(AllocatorTest, AnAddressComesAgainOnlyAfterAllOthers) {
 
 TEST_F(AllocatorTest, FindsTheOnlyGapWhereverItIs) {
   // Longer than what is looked at before the folder is listed.
-  Use({{Spec("10.0.0.0/26")}});
-  for (int i = 2; i <= 62; ++i) {
+  Use({{Spec("10.0.0.0/24")}});
+  for (int i = 2; i <= 254; ++i) {
     Put(Cat("10.0.0.", i), "bob\r\neth0");
   }
-  for (int gap = 2; gap <= 62; ++gap) {
+  for (int gap = 2; gap <= 254; gap += 9) {
     std::filesystem::remove(Cat(data_dir_, "/net/10.0.0.", gap));
-    for (int mark = 2; mark <= 62; ++mark) {
+    for (int mark = 2; mark <= 254; mark += 7) {
       store_->SetLastReserved(0, At(Cat("10.0.0.", mark)));
-      ASSERT_THAT(Addresses({.holder = kAlice}), ElementsAre(Cat("10.0.0.", gap, "/26")))
+      ASSERT_THAT(Addresses({.holder = kAlice}), ElementsAre(Cat("10.0.0.", gap, "/24")))
           << "after " << mark;
     }
     Put(Cat("10.0.0.", gap), "bob\r\neth0");
@@ -121,16 +121,16 @@ TEST_F(AllocatorTest, FindsTheOnlyGapWhereverItIs) {
 }
 
 TEST_F(AllocatorTest, OfTwoGapsTheOneThatComesFirstAfterTheMarkIsTaken) {
-  Use({{Spec("10.0.0.0/25")}});
-  for (int i = 2; i <= 126; ++i) {
+  Use({{Spec("10.0.0.0/24")}});
+  for (int i = 2; i <= 254; ++i) {
     Put(Cat("10.0.0.", i), "bob\r\neth0");
   }
   std::filesystem::remove(data_dir_ + "/net/10.0.0.30");
-  std::filesystem::remove(data_dir_ + "/net/10.0.0.90");
+  std::filesystem::remove(data_dir_ + "/net/10.0.0.190");
   for (const auto& [mark, gap] :
-       {std::pair(2, 30), std::pair(31, 90), std::pair(60, 90), std::pair(91, 30)}) {
+       {std::pair(2, 30), std::pair(31, 190), std::pair(60, 190), std::pair(191, 30)}) {
     store_->SetLastReserved(0, At(Cat("10.0.0.", mark)));
-    EXPECT_THAT(Addresses({.holder = kAlice}), ElementsAre(Cat("10.0.0.", gap, "/25")))
+    EXPECT_THAT(Addresses({.holder = kAlice}), ElementsAre(Cat("10.0.0.", gap, "/24")))
         << "after " << mark;
   }
 }
@@ -169,14 +169,14 @@ TEST_F(AllocatorTest, AGatewayAmidTheRangeIsPassedOver) {
 TEST_F(AllocatorTest, HugeIpv6RangesAreWalkedInGapsNotCounted) {
   Use({{Spec("fd00::/8")}});
   EXPECT_THAT(Allocate(kAlice), ElementsAre("fd00::2/8"));
-  for (int i = 3; i < 0x40; ++i) {
+  for (int i = 3; i < 0x100; ++i) {
     Put(At("fd00::").Plus(static_cast<std::uint64_t>(i)).Text(), "bob\r\neth0");
   }
   Put("fdff::1", "bob\r\neth0");
-  EXPECT_THAT(Allocate(kAlice), ElementsAre("fd00::40/8"));
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("fd00::100/8"));
   store_->SetLastReserved(0, At("fdff:ffff:ffff:ffff:ffff:ffff:ffff:fffe"));
   EXPECT_THAT(Allocate(kAlice), ElementsAre("fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/8"));
-  EXPECT_THAT(Allocate(kAlice), ElementsAre("fd00::41/8"));
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("fd00::101/8"));
 }
 
 TEST_F(AllocatorTest, AFullSetIsAnAnswerThatSaysWhich) {
@@ -190,12 +190,12 @@ TEST_F(AllocatorTest, AFullSetIsAnAnswerThatSaysWhich) {
 }
 
 TEST_F(AllocatorTest, AnEmptyFileKeepsNoAddressForEver) {
-  Use({{Spec("10.0.0.0/26")}});
-  for (int i = 2; i <= 62; ++i) {
-    Put(Cat("10.0.0.", i), i == 4 || i == 50 ? "" : "bob\r\neth0");
+  Use({{Spec("10.0.0.0/24")}});
+  for (int i = 2; i <= 254; ++i) {
+    Put(Cat("10.0.0.", i), i == 4 || i == 150 ? "" : "bob\r\neth0");
   }
-  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.4/26")) << "near the start";
-  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.50/26")) << "far from it";
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.4/24")) << "near the start";
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.150/24")) << "far from it";
   EXPECT_EQ(Choose(*store_, sets_, {.holder = kBob}).full_set, 0U);
 }
 
