@@ -90,6 +90,22 @@ void RequireFree(Host& host, const IpamConfig& config, const Ip& address, const 
   }
 }
 
+// What an earlier ADD had in this store and this one does not. Called while the old record still stands: were we killed
+// after the new one is written, nobody would know of these leases any more.
+void ReleaseAbandoned(ipam::Store& store,
+                      const Record& earlier,
+                      const std::vector<ipam::Assignment>& assignments) {
+  for (const Cidr& cidr : earlier.addresses) {
+    const bool kept = std::any_of(
+        assignments.begin(), assignments.end(), [&](const ipam::Assignment& assignment) {
+          return assignment.address.address == cidr.address;
+        });
+    if (!kept) {
+      store.Release(cidr.address, HolderOf(earlier.who));
+    }
+  }
+}
+
 struct Acquired {
   std::vector<ipam::Assignment> assignments;
   std::optional<std::size_t> full_set;
@@ -111,6 +127,9 @@ Acquired TryAcquire(Host& host,
     return {.assignments = {}, .full_set = choice.full_set};
   }
   SetAddresses(record, choice.assignments, config.rules.ports);
+  if (earlier) {
+    ReleaseAbandoned(store, *earlier, choice.assignments);
+  }
   host.records.Write(record);
   try {
     ipam::Reserve(store, choice.assignments, wishes.holder);
@@ -129,19 +148,6 @@ std::string Describe(const ipam::RangeSet& set) {
   return text;
 }
 
-// What an earlier ADD had and this one does not.
-void ReleaseAbandoned(const Record& earlier, const Record& now) {
-  Record abandoned = earlier;
-  if (earlier.data_dir == now.data_dir) {
-    std::erase_if(abandoned.addresses, [&](const Cidr& cidr) {
-      return std::any_of(now.addresses.begin(), now.addresses.end(), [&](const Cidr& kept) {
-        return kept.address == cidr.address;
-      });
-    });
-  }
-  ReleaseAddresses(abandoned);
-}
-
 }  // namespace
 
 std::vector<ipam::Assignment> AcquireAddresses(Host& host,
@@ -150,6 +156,9 @@ std::vector<ipam::Assignment> AcquireAddresses(Host& host,
                                                const std::optional<Record>& earlier) {
   for (const Ip& address : config.ipam.requested) {
     RequireFree(host, config.ipam, address, record.who);
+  }
+  if (earlier && earlier->data_dir != record.data_dir) {
+    ReleaseAddresses(*earlier);
   }
   Acquired acquired = TryAcquire(host, config, record, earlier);
   if (acquired.full_set && BuryTheDead(host, record.who.network, config.ipam.data_dir) > 0) {
@@ -163,9 +172,6 @@ std::vector<ipam::Assignment> AcquireAddresses(Host& host,
                     " is leased in ",
                     Quoted(Cat(config.ipam.data_dir, '/', record.who.network)),
                     ", and none of them to a container that is gone"));
-  }
-  if (earlier) {
-    ReleaseAbandoned(*earlier, record);
   }
   return acquired.assignments;
 }

@@ -1,10 +1,11 @@
+#include "plugin/link.h"
+
 #include <algorithm>
 #include <array>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "netlink/sysctl.h"
-#include "plugin/link.h"
 #include "plugin/log.h"
 #include "plugin/names.h"
 
@@ -23,16 +24,17 @@ Link RequireLink(Rtnl& net, const std::string& name) {
   return *std::move(link);
 }
 
-Link FindOrCreateBridge(Host& host, const LinkConfig& config) {
+// What was put right; said only if it was not the first time.
+using Phrases = std::vector<std::string>;
+
+Link FindOrCreateBridge(Host& host, const LinkConfig& config, Phrases& changes) {
   std::optional<Link> link = host.net.FindLink(config.bridge);
   if (!link) {
     // False means that another ADD was faster; then it is made all the same.
-    const bool created =
-        host.net.CreateBridge(config.bridge, Mac::ForName(config.bridge), config.mtu);
-    link = RequireLink(host.net, config.bridge);
-    if (created) {
-      EnsureSysctlIfPresent(Cat("net/ipv6/conf/", config.bridge, "/accept_ra"), "0");
+    if (host.net.CreateBridge(config.bridge, Mac::ForName(config.bridge), config.mtu)) {
+      changes.push_back(Cat("bridge ", Quoted(config.bridge), ", which was gone"));
     }
+    link = RequireLink(host.net, config.bridge);
   }
   if (link->kind != "bridge") {
     throw Error(Code::kInvalidConfig,
@@ -76,7 +78,8 @@ bool Disturbs(const Cidr& present, const std::vector<Cidr>& gateways) {
 void EnsureGateways(Host& host,
                     const Link& bridge,
                     const LinkConfig& config,
-                    const std::vector<Cidr>& gateways) {
+                    const std::vector<Cidr>& gateways,
+                    Phrases& changes) {
   const std::vector<Cidr> present = host.net.Addresses(bridge);
   std::optional<std::vector<Cidr>> kept;  // asked for only if something is in the way
   for (const Cidr& cidr : present) {
@@ -99,6 +102,7 @@ void EnsureGateways(Host& host,
   for (const Cidr& gateway : gateways) {
     if (!IsIn(present, gateway)) {
       host.net.EnsureAddress(bridge, gateway);
+      changes.push_back(Cat("address ", gateway, " of bridge ", Quoted(bridge.name)));
     }
   }
 }
@@ -135,13 +139,16 @@ void SwitchOnIpv6(const std::string& link) {
   EnsureSysctl(Cat("net/ipv6/conf/", link, "/disable_ipv6"), "0");
 }
 
-}  // namespace
-
-Link EnsureBridge(Host& host, const LinkConfig& config, const std::vector<Cidr>& gateways) {
-  const Link bridge = FindOrCreateBridge(host, config);
+void BringUpBridge(Host& host, const Link& bridge, const LinkConfig& config, Phrases& changes) {
   LinkChange change;
   if (!bridge.up) {
     change.up = true;
+    if (changes.empty()) {  // a new one is down of course
+      changes.push_back(Cat("bridge ", Quoted(bridge.name), ", which was down"));
+    }
+    if (bridge.mac == Mac::ForName(bridge.name)) {  // of our making: also if its maker was killed
+      EnsureSysctlIfPresent(Cat("net/ipv6/conf/", bridge.name, "/accept_ra"), "0");
+    }
   }
   if (config.promisc_mode && !bridge.promiscuous) {
     change.promiscuous = true;
@@ -149,6 +156,23 @@ Link EnsureBridge(Host& host, const LinkConfig& config, const std::vector<Cidr>&
   if (change.up || change.promiscuous) {
     host.net.Change(bridge, change);
   }
+}
+
+// Whether an attachment is there that has used the bridge of this name.
+bool IsInUse(Host& host, const std::string& bridge) {
+  const std::vector<Attachment> all = host.records.List("");
+  return std::any_of(all.begin(), all.end(), [&](const Attachment& who) {
+    const std::optional<Record> record = host.records.Find(who);
+    return record && record->bridge == bridge && FindHostVeth(host.net, who, true);
+  });
+}
+
+}  // namespace
+
+Link EnsureBridge(Host& host, const LinkConfig& config, const std::vector<Cidr>& gateways) {
+  Phrases changes;
+  const Link bridge = FindOrCreateBridge(host, config, changes);
+  BringUpBridge(host, bridge, config, changes);
   std::vector<Cidr> wanted = config.is_gateway ? gateways : std::vector<Cidr>{};
   if (HasFamily(wanted, Family::kIpv6)) {
     SwitchOnIpv6(bridge.name);
@@ -158,16 +182,21 @@ Link EnsureBridge(Host& host, const LinkConfig& config, const std::vector<Cidr>&
       wanted.push_back(LinkLocal(bridge.mac));
     }
   }
-  EnsureGateways(host, bridge, config, wanted);
+  EnsureGateways(host, bridge, config, wanted, changes);
   if (bridge.mac != Mac::ForName(bridge.name)) {
     // Adopted: its MAC follows its ports until it is set once, if only to what it is.
     host.net.Change(bridge, {.mac = RequireLink(host.net, bridge.name).mac});
   }
-  if (HasFamily(wanted, Family::kIpv4)) {
-    EnsureSysctl("net/ipv4/ip_forward", "1");
+  if (HasFamily(wanted, Family::kIpv4) && EnsureSysctl("net/ipv4/ip_forward", "1")) {
+    changes.emplace_back("net.ipv4.ip_forward, which was 0");
   }
-  if (HasFamily(wanted, Family::kIpv6)) {
-    EnsureSysctl("net/ipv6/conf/all/forwarding", "1");
+  if (HasFamily(wanted, Family::kIpv6) && EnsureSysctl("net/ipv6/conf/all/forwarding", "1")) {
+    changes.emplace_back("net.ipv6.conf.all.forwarding, which was 0");
+  }
+  if (!changes.empty() && IsInUse(host, bridge.name)) {
+    for (const std::string& change : changes) {
+      Say("mended ", change);
+    }
   }
   return bridge;
 }
