@@ -1,1 +1,158 @@
+// Many commands at once, and locks that are not given back.
+#include <set>
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <gtest/gtest.h>
+
 #include "tests/plugin/repair_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class AtOnce : public RepairWorld {
+ protected:
+  static constexpr int kMany = 20;
+
+  // A guest per container, "c0" to "c19".
+  void MakeGuests() {
+    for (int i = 0; i < kMany; ++i) {
+      nodes_.push_back(&AddGuest(Cat("c", i)));
+    }
+  }
+
+  static std::string ConfigOf(int i) { return Config({{"tcp", 8000 + i, 80}}); }
+
+  Process StartFor(int i, const std::string& verb) {
+    return StartPlugin(verb, ConfigOf(i), As(Cat("c", i), *nodes_.at(static_cast<size_t>(i))));
+  }
+
+  std::vector<Node*> nodes_;
+};
+
+TEST_F(AtOnce, TwentyFirstAddsOnABareMachineAllSucceed) {
+  MakeGuests();
+  std::vector<Process> running;
+  for (int i = 0; i < kMany; ++i) {
+    running.push_back(StartFor(i, "ADD"));
+  }
+  std::set<std::string> addresses;
+  for (Process& process : running) {
+    const Outcome add = process.Wait();
+    EXPECT_EQ(add.exit_code, 0) << add;
+    addresses.insert(AddressOf(add));
+  }
+  EXPECT_EQ(addresses.size(), static_cast<size_t>(kMany));
+  for (const Node* const node : nodes_) {
+    EXPECT_TRUE(Ping(*node, kOutsideIp4)) << node->name();
+  }
+}
+
+TEST_F(AtOnce, AddsAndDelsOfDifferentContainersDoNotDisturbEachOther) {
+  MakeGuests();
+  UseOnce(ConfigOf(0), As("c0", *nodes_.front()));
+  for (const Node* const node : nodes_) {
+    node->Must({"ip", "link", "set", "lo", "up"});
+  }
+  const Snapshot before = TakeSnapshot();
+  for (int i = 0; i < kMany; i += 2) {
+    EXPECT_EQ(StartFor(i, "ADD").Wait().exit_code, 0);
+  }
+  // The odd ones come while the even ones go, and then the other way round.
+  for (const int coming : {1, 0}) {
+    std::vector<Process> running;
+    for (int i = 0; i < kMany; ++i) {
+      running.push_back(StartFor(i, i % 2 == coming ? "ADD" : "DEL"));
+    }
+    for (Process& process : running) {
+      const Outcome outcome = process.Wait();
+      EXPECT_EQ(outcome.exit_code, 0) << outcome;
+    }
+    EXPECT_EQ(Leases().size(), static_cast<size_t>(kMany / 2));
+  }
+  for (int i = 0; i < kMany; i += 2) {
+    const Server page =
+        Server::Start(*nodes_[static_cast<size_t>(i)], Protocol::kTcp, "0.0.0.0", 80, "page");
+    EXPECT_EQ(TcpText(outside(), kHostIp4, static_cast<std::uint16_t>(8000 + i)), "page");
+    EXPECT_EQ(StartFor(i, "DEL").Wait().exit_code, 0);
+  }
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+TEST_F(AtOnce, AddAndDelOfTheSameContainerLeaveAllOrNothing) {
+  const std::string config = Config({{"tcp", 8080, 80}});
+  UseOnce(config);
+  const Snapshot before = TakeSnapshot();
+  for (int round = 0; round < 5; ++round) {
+    Process add = StartPlugin("ADD", config);
+    Process del = StartPlugin("DEL", config);
+    const Outcome added = add.Wait();
+    const Outcome deleted = del.Wait();
+    EXPECT_EQ(added.exit_code, 0) << added;
+    EXPECT_EQ(deleted.exit_code, 0) << deleted;
+    if (HasRecord("alloc-1")) {
+      const Outcome check = Check(config, added);
+      EXPECT_EQ(check.exit_code, 0) << check;
+      MustDel(config);
+    }
+    EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+  }
+}
+
+TEST_F(AtOnce, TwoAddsOfTheSameContainerEndInOneAttachment) {
+  const std::string config = Config({{"tcp", 8080, 80}});
+  UseOnce(config);
+  const Snapshot before = TakeSnapshot();
+  for (int round = 0; round < 5; ++round) {
+    Process one = StartPlugin("ADD", config);
+    Process other = StartPlugin("ADD", config);
+    const Outcome first = one.Wait();
+    const Outcome second = other.Wait();
+    EXPECT_EQ(first.exit_code, 0) << first;
+    EXPECT_EQ(second.exit_code, 0) << second;
+    EXPECT_EQ(first.json, second.json);
+    EXPECT_EQ(Leases().size(), 1U);
+    const Outcome check = Check(config, first);
+    EXPECT_EQ(check.exit_code, 0) << check;
+    MustDel(config);
+    EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+  }
+}
+
+// Somebody holds the leases of one network, and the rules of the node, and does not let go. Both at once, because our
+// patience is ten seconds.
+TEST_F(AtOnce, ALockThatIsHeldForTooLongIsNamedInTheError) {
+  const std::string second =
+      Config({}, {{"name", "second"}, {"ipam", {{"subnet", "10.9.0.0/24"}}}});
+  UseOnce(Config());
+  const Variables other = As("other", AddGuest("other"));
+  UseOnce(second, other);
+  const Snapshot before = TakeSnapshot();
+  const std::string lease_lock = Cat(kLeases, "/lock");
+  const UniqueFd leases(::open(lease_lock.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(leases.get(), LOCK_EX | LOCK_NB), 0);
+  const UniqueFd rules(::open("/run/nomad-bridge/.lock", O_RDWR | O_CLOEXEC));
+  struct flock first_byte {};
+  first_byte.l_type = F_WRLCK;
+  first_byte.l_whence = SEEK_SET;
+  first_byte.l_len = 1;
+  ASSERT_EQ(::fcntl(rules.get(), F_OFD_SETLK, &first_byte), 0);
+
+  Process waits_for_leases = StartPlugin("ADD", Config());
+  Process waits_for_rules = StartPlugin("ADD", second, other);
+  const Outcome add = waits_for_leases.Wait();
+  EXPECT_EQ(ErrorCode(add), 11) << add;
+  EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr("leases"), HasSubstr(lease_lock)));
+  const Outcome other_add = waits_for_rules.Wait();
+  EXPECT_EQ(ErrorCode(other_add), 11) << other_add;
+  EXPECT_THAT(MsgAndDetails(other_add),
+              AllOf(HasSubstr("rules"), HasSubstr("/run/nomad-bridge/.lock")));
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

@@ -1,1 +1,141 @@
+// Files in our folders that are none of ours, or no more what we wrote: nobody else suffers from them.
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
 #include "tests/plugin/repair_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Junk {
+  std::string name;
+  std::string path;     // below kRecords
+  std::string content;  // "/": a folder
+};
+
+class JunkFile : public RepairWorld, public ::testing::WithParamInterface<Junk> {
+ protected:
+  static void Drop(const Junk& junk) {
+    const std::string path = Cat(kRecords, "/", junk.path);
+    if (junk.content == "/") {
+      EnsureFolder(path);
+    } else {
+      ReplaceFile(path, junk.content);
+    }
+  }
+};
+
+TEST_P(JunkFile, AmongTheRecordsDisturbsNobody) {
+  const std::string config = Config({{"tcp", 8080, 80}});
+  MustAdd(config, As("other", AddGuest("other")));
+  Drop(GetParam());
+  // Everything is read again, also what would be trusted.
+  host().Must({"nft", "flush", "ruleset"});
+
+  const std::string mine = Config({{"tcp", 9090, 80}});
+  const Outcome add = MustAdd(mine);
+  const Outcome check = Check(mine, add);
+  EXPECT_EQ(check.exit_code, 0) << check;
+  const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "page");
+  const Outcome gc = RunPlugin("GC", GcConfig({"other"}));
+  EXPECT_EQ(gc.exit_code, 0) << gc;
+  EXPECT_FALSE(HasInterface(guest(), "eth0"));
+  MustDel(mine);
+}
+
+TEST_P(JunkFile, IsReplacedByItsOwnContainersAddAndRemovedByItsDel) {
+  const std::string config = Config({{"tcp", 8080, 80}});
+  UseOnce(config);
+  const Snapshot before = TakeSnapshot();
+  MustAdd(config, As("broken", guest()));
+  Drop(GetParam());
+
+  MustAdd(config, As("broken", guest()));
+  const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+  MustDel(config, As("broken", guest()));
+  std::filesystem::remove_all(Cat(kRecords, "/", GetParam().path));
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds,
+    JunkFile,
+    ::testing::Values(Junk{"Empty", "broken@eth0.json", ""},
+                      Junk{"Garbage", "broken@eth0.json", "\xff\xfe{{{"},
+                      Junk{"HalfWritten", "broken@eth0.json", R"({"bootId":"5)"},
+                      Junk{"AnotherType", "broken@eth0.json", "[1, 2]"},
+                      Junk{"NoFields", "broken@eth0.json", "{}"},
+                      Junk{"NoRecordsName", "README", "hello"},
+                      Junk{"NoInterface", "x@.json", "{}"},
+                      Junk{"CutName", "x~y@eth0.json", "{"},
+                      Junk{"CutNameOfAnotherType", "x~y@eth0.json", R"({"containerId":5})"},
+                      Junk{"AFolder", "folder", "/"},
+                      Junk{"AFolderWithARecordsName", "folder@eth0.json", "/"}),
+    [](const auto& each) { return each.param.name; });
+
+class State : public RepairWorld {};
+
+TEST_F(State, ARecordThatCannotBeReadIsReportedOnStderr) {
+  const std::string config = Config();
+  MustAdd(config);
+  ReplaceFile(Cat(kRecords, "/alloc-1@eth0.json"), "nonsense");
+  const Outcome del = MustDel(config);
+  EXPECT_THAT(del.err, HasSubstr("alloc-1@eth0.json"));
+}
+
+TEST_F(State, AGenerationFileOfNonsenseIsNotTrusted) {
+  const std::string config = Config({{"tcp", 8080, 80}});
+  const Outcome add = MustAdd(config);
+  const Snapshot before = TakeSnapshot();
+  for (const char* const nonsense : {"", "x", "\xff\xff", "1 2 3 4 5 6 7"}) {
+    ReplaceFile("/run/nomad-bridge/.generation", nonsense);
+    host().Must({"nft", "flush", "ruleset"});
+    const Outcome check = Check(config, add);
+    EXPECT_EQ(check.exit_code, 0) << check;
+    EXPECT_TRUE(Unchanged(before, TakeSnapshot())) << nonsense;
+  }
+}
+
+TEST_F(State, AFolderOfAnotherProgramBesideOursIsLeftAlone) {
+  EnsureFolder("/run/nomad-bridge/foreign/deep");
+  ReplaceFile("/run/nomad-bridge/foreign/file", "text");
+  ReplaceFile("/run/nomad-bridge/loose", "text");
+  UseOnce(Config());
+  EXPECT_EQ(FindFile("/run/nomad-bridge/foreign/file"), "text");
+  EXPECT_EQ(FindFile("/run/nomad-bridge/loose"), "text");
+}
+
+// Two hosts (namespaces) that share /run: one's records are none of the other's business.
+TEST_F(State, ARecordOfAnotherHostIsNotOurs) {
+  const std::string config = Config({{"tcp", 8080, 80}});
+  MustAdd(config, As("other", AddGuest("other")));
+  const std::string path = Cat(kRecords, "/other@eth0.json");
+  nlohmann::json record = nlohmann::json::parse(FindFile(path).value());
+  record["hostNetns"]["inode"] = 1;
+  ReplaceFile(path, record.dump());
+  host().Must({"nft", "flush", "ruleset"});
+
+  const Outcome add = RunPlugin("ADD", config);
+
+  EXPECT_EQ(add.exit_code, 0) << add;
+  EXPECT_EQ(FindFile(path), record.dump());
+}
+
+// All of our memory is gone, but the links and the rules are there.
+TEST_F(State, WithoutAnyRecordDelStillRemovesEverything) {
+  const std::string config = Config({{"tcp", 8080, 80}, {"udp", 8053, 53}});
+  UseOnce(config);
+  const Snapshot before = TakeSnapshot();
+  MustAdd(config);
+  std::filesystem::remove_all("/run/nomad-bridge");
+  MustDel(config);
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

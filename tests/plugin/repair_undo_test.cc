@@ -1,1 +1,204 @@
+// An ADD that the kernel, the disk or a neighbour refuses: the error says what and why, and nothing is left of it.
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
 #include "tests/plugin/repair_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class RefusedAdd : public RepairWorld {
+ protected:
+  void SetUp() override {
+    neighbour_ = &AddGuest("neighbour");
+    MustAdd(Config({{"tcp", 9090, 80}}),
+            Nomad(As("neighbour", *neighbour_), "billing", "api", "5f3c1a2b"));
+    UseOnce(config_);
+    before_ = TakeSnapshot();
+  }
+
+  void ExpectNothingLeft() {
+    EXPECT_TRUE(Unchanged(before_, TakeSnapshot()));
+    // And nothing is in the way once the obstacle is gone.
+    MustAdd(config_);
+  }
+
+  const std::string config_ = Config({{"tcp", 8080, 80}, {"udp", 8053, 53}});
+  Node* neighbour_ = nullptr;
+  Snapshot before_;
+};
+
+// A file system of our own over `folder` while it lives.
+class Mounted {
+ public:
+  Mounted(std::string folder, const std::string& type, unsigned long flags, const char* options)
+      : folder_(std::move(folder)) {
+    EnsureFolder(folder_);
+    const bool bind = type == "bind";
+    const char* const source = bind ? folder_.c_str() : "tmpfs";
+    if (::mount(
+            source, folder_.c_str(), bind ? "" : type.c_str(), bind ? MS_BIND : flags, options) !=
+            0 ||
+        (bind && ::mount("", folder_.c_str(), "", MS_REMOUNT | MS_BIND | flags, nullptr) != 0)) {
+      throw ErrnoError(Code::kInternal, Cat("cannot mount over ", folder_));
+    }
+  }
+  Mounted(const Mounted&) = delete;
+  Mounted& operator=(const Mounted&) = delete;
+  ~Mounted() { ::umount2(folder_.c_str(), MNT_DETACH); }
+
+  static Mounted ReadOnly(const std::string& folder) {
+    return {folder, "bind", MS_RDONLY, nullptr};
+  }
+  static Mounted Full(const std::string& folder) {
+    Mounted mounted(folder, "tmpfs", 0, "size=8k");
+    const UniqueFd fd(
+        ::open(Cat(folder, "/ballast").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    const std::string block(4096, 'x');
+    while (::write(fd.get(), block.data(), block.size()) > 0) {
+    }
+    return mounted;
+  }
+
+ private:
+  std::string folder_;
+};
+
+TEST_F(RefusedAdd, ByAGuestWithoutIpv6LeavesNothing) {
+  const std::string dual = Config(
+      {{"tcp", 8080, 80}},
+      {{"ipam", {{"ranges", {{{{"subnet", "172.26.64.0/20"}}}, {{{"subnet", "fd00:9::/64"}}}}}}}});
+  UseOnce(dual);
+  MustDel(config_);
+  const Snapshot before = TakeSnapshot();
+  guest().SetSysctl("net/ipv6/conf/default/disable_ipv6", "1");
+  {
+    const Mounted sealed = Mounted::ReadOnly("/proc/sys");
+    const Outcome add = RunPlugin("ADD", dual);
+    EXPECT_EQ(ErrorCode(add), 100) << add;
+    EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr("disable_ipv6"), HasSubstr("EROFS")));
+  }
+  guest().SetSysctl("net/ipv6/conf/default/disable_ipv6", "0");
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+TEST_F(RefusedAdd, ByTheKernelsRoutesLeavesNothing) {
+  const Outcome add =
+      RunPlugin("ADD",
+                Config({{"tcp", 8080, 80}},
+                       {{"ipam", {{"routes", {{{"dst", "10.0.0.0/8"}, {"gw", "192.0.2.99"}}}}}}}));
+  EXPECT_EQ(ErrorCode(add), 100) << add;
+  EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr("10.0.0.0/8"), HasSubstr("192.0.2.99")));
+  ExpectNothingLeft();
+}
+
+TEST_F(RefusedAdd, ByABridgesOtherAddressLeavesNothing) {
+  host().Must({"ip", "link", "add", "other", "address", "02:00:00:00:09:05", "type", "bridge"});
+  host().Must({"ip", "address", "add", "192.0.2.1/24", "dev", "other"});
+  host().Must({"ip", "link", "set", "other", "up"});
+  before_ = TakeSnapshot();
+  const Outcome add = RunPlugin("ADD", Config({}, {{"bridge", "other"}, {"forceAddress", false}}));
+  EXPECT_EQ(ErrorCode(add), 102) << add;
+  EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr("'other'"), HasSubstr("192.0.2.1/24")));
+  ExpectNothingLeft();
+}
+
+TEST_F(RefusedAdd, ByABridgeThatIsNoneLeavesNothing) {
+  const Outcome add = RunPlugin("ADD", Config({{"tcp", 8080, 80}}, {{"bridge", "uplink"}}));
+  EXPECT_EQ(ErrorCode(add), 7) << add;
+  EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr("'uplink'"), HasSubstr("veth")));
+  ExpectNothingLeft();
+}
+
+TEST_F(RefusedAdd, ByALivingNeighboursPortLeavesNothing) {
+  const Outcome add = RunPlugin("ADD", Config({{"tcp", 8080, 80}, {"tcp", 9090, 80}}));
+  EXPECT_EQ(ErrorCode(add), 102) << add;
+  EXPECT_THAT(Msg(add), HasSubstr("'billing'"));
+  ExpectNothingLeft();
+}
+
+TEST_F(RefusedAdd, ByAReadOnlyDataDirLeavesNothing) {
+  {
+    const Mounted sealed = Mounted::ReadOnly(kLeases);
+    const Outcome add = RunPlugin("ADD", config_);
+    EXPECT_EQ(ErrorCode(add), 5) << add;
+    EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr(kLeases), HasSubstr("EROFS")));
+  }
+  ExpectNothingLeft();
+}
+
+TEST_F(RefusedAdd, ByAFullDataDirLeavesNothing) {
+  {
+    const Mounted full = Mounted::Full(kLeases);
+    const Outcome add = RunPlugin("ADD", config_);
+    EXPECT_EQ(ErrorCode(add), 5) << add;
+    EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr(kLeases), HasSubstr("ENOSPC")));
+    EXPECT_TRUE(Leases().empty());
+  }
+  ExpectNothingLeft();
+}
+
+TEST_F(RefusedAdd, ByAReadOnlyRunFolderLeavesNothing) {
+  {
+    const Mounted sealed = Mounted::ReadOnly("/run/nomad-bridge");
+    const Outcome add = RunPlugin("ADD", config_);
+    EXPECT_EQ(ErrorCode(add), 5) << add;
+    EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr("/run/nomad-bridge"), HasSubstr("EROFS")));
+  }
+  ExpectNothingLeft();
+}
+
+TEST_F(RefusedAdd, ByAFullRunFolderLeavesNothing) {
+  {
+    const Mounted full = Mounted::Full(kRecords);
+    const Outcome add = RunPlugin("ADD", config_);
+    EXPECT_EQ(ErrorCode(add), 5) << add;
+    EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr(kRecords), HasSubstr("ENOSPC")));
+    EXPECT_EQ(Entries(kRecords), std::vector<std::string>{"ballast"});
+  }
+  ExpectNothingLeft();
+}
+
+TEST_F(RefusedAdd, ByAFullStdoutLeavesNothing) {
+  Command command = PluginCommand("ADD", config_);
+  command.in_child = [] { ::dup2(::open("/dev/full", O_WRONLY), STDOUT_FILENO); };
+  const Outcome add = Execute(command);
+  EXPECT_EQ(add.exit_code, 1) << add;
+  EXPECT_THAT(add.err, HasSubstr("stdout"));
+  ExpectNothingLeft();
+}
+
+TEST_F(RefusedAdd, ByAClosedStdoutLeavesNothing) {
+  Command command = PluginCommand("ADD", config_);
+  command.in_child = [] { ::close(STDOUT_FILENO); };
+  const Outcome add = Execute(command);
+  EXPECT_EQ(add.exit_code, 1) << add;
+  EXPECT_THAT(add.err, HasSubstr("stdout"));
+  ExpectNothingLeft();
+}
+
+TEST_F(RefusedAdd, ByAPipeThatNobodyReadsLeavesNothing) {
+  Command command = PluginCommand("ADD", config_);
+  command.in_child = [] {
+    int ends[2] = {-1, -1};
+    if (::pipe(ends) == 0) {
+      ::dup2(ends[1], STDOUT_FILENO);
+      ::close(ends[0]);
+      ::close(ends[1]);
+    }
+  };
+  const Outcome add = Execute(command);
+  EXPECT_EQ(add.exit_code, 1) << add;
+  ExpectNothingLeft();
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
@@ -156,12 +157,14 @@ class RepairWorld : public World {
   }
 
   // The namespace of `guest` is dead and the kernel has noticed: no link leads there any more.
-  void KillGuestAndWait(const Node& guest, const std::string& host_veth) {
+  void KillGuestAndWait(Node& guest, const std::string& host_veth) {
     KillGuest(guest);
-    EXPECT_TRUE(Soon([&] {
-      return host().Run({"ip", "link", "show", "dev", host_veth}).exit_code != 0;
-    })) << host_veth
-        << " outlives its namespace";
+    EXPECT_TRUE(Soon([&] { return !HasInterface(host(), host_veth); }))
+        << host_veth << " outlives its namespace";
+  }
+
+  [[nodiscard]] static bool HasInterface(const Node& node, const std::string& name) {
+    return node.Run({"ip", "link", "show", "dev", name}).exit_code == 0;
   }
 
   [[nodiscard]] bool HasRecord(const std::string& container_id) {
