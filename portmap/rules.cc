@@ -1,5 +1,6 @@
 #include "portmap/rules.h"
 
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,8 +20,8 @@ constexpr const char* kHostports = "hostports";
 // nft's dstnat. In `output` nft has no such name, only the number.
 constexpr int kDstnat = -100;
 
-Cidr Loopback(Family family) {
-  return Cidr::Parse(family == Family::kIpv4 ? "127.0.0.0/8" : "::1/128").value();
+Cidr MustParse(std::string_view text) {
+  return Cidr::Parse(text).value();
 }
 
 std::vector<NftSet> Maps() {
@@ -65,16 +66,26 @@ NftChain Entrance(const std::string& name, Point point) {
           }};
 }
 
-void DescribeWayBack(NftChain& postrouting, Family family) {
-  const std::string snat = SetName(firewall::kSnat, family);
+// What the node sends to ::1 is left alone: the answer, translated back, would come in for ::1 by another link than lo, and the
+// kernel drops that. Refused at once, clients that try ::1 first go on to 127.0.0.1.
+NftRule LeaveIpv6Localhost() {
+  // ip6 daddr ::1 accept
+  return NftRule().Ipv6().Daddr(MustParse("::1/128")).Accept();
+}
+
+NftRule MasqueradeLocalhost() {
   // oifname @bridges ip saddr 127.0.0.0/8 ip daddr @snat4 masquerade
   // The node asked through localhost: the allocation would answer to its own.
-  postrouting.rules.push_back(NftRule()
-                                  .OifnameIn(kBridges)
-                                  .Only(family)
-                                  .Saddr(Loopback(family))
-                                  .DaddrIn(snat)
-                                  .Masquerade());
+  return NftRule()
+      .OifnameIn(kBridges)
+      .Ipv4()
+      .Saddr(MustParse("127.0.0.0/8"))
+      .DaddrIn(SetName(firewall::kSnat, Family::kIpv4))
+      .Masquerade();
+}
+
+void DescribeWayBack(NftChain& postrouting, Family family) {
+  const std::string snat = SetName(firewall::kSnat, family);
   // oifname @bridges ct status dnat ip saddr @alloc4 ip daddr @snat4 masquerade
   // Hairpin, and a neighbour that came by the node's port: the answer would go straight to it over the bridge.
   postrouting.rules.push_back(NftRule()
@@ -99,12 +110,16 @@ void Describe(NftTable& table) {
   for (NftSet& map : Maps()) {
     table.sets.push_back(std::move(map));
   }
+  NftChain& postrouting = table.Chain(firewall::kPostrouting);
+  postrouting.rules.push_back(MasqueradeLocalhost());
   for (const Family family : kFamilies) {
-    DescribeWayBack(table.Chain(firewall::kPostrouting), family);
+    DescribeWayBack(postrouting, family);
   }
   table.chains.push_back(Hostports());
   table.chains.push_back(Entrance("prerouting", Point::kPrerouting));
-  table.chains.push_back(Entrance("output", Point::kOutput));
+  NftChain output = Entrance("output", Point::kOutput);
+  output.rules.insert(output.rules.begin(), LeaveIpv6Localhost());
+  table.chains.push_back(std::move(output));
 }
 
 }  // namespace nomad_bridge::portmap
