@@ -42,14 +42,15 @@ count() {
   echo "${number:-0}"
 }
 
-# run_tests preset [ctest options]: every test of that build, side by side: each has namespaces of its own.
+# run_tests what preset [ctest options]: tests of that build, side by side: each has namespaces of its own.
 run_tests() {
-  preset=$1
-  shift
+  what=$1
+  preset=$2
+  shift 2
   log=build/$preset/ctest.log
   report=$PWD/build/$preset/ctest.xml
   rm -f "$report"
-  echo "== tests, $preset"
+  echo "== tests, $what"
   # Most of a test's time is spent waiting, so twice as many as there are cores.
   ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j $((2 * jobs)) \
     --output-junit "$report" "$@" >"$log" 2>&1
@@ -81,13 +82,19 @@ sources=$(find base netlink ipam firewall portmap plugin tests -name '*.h' -o -n
 # shellcheck disable=SC2086  # a list of files
 check "form" clang-format --dry-run -Werror $sources
 
-for preset in release asan; do
-  check "configure, $preset" cmake --preset "$preset" || finish
-  check "build, $preset" cmake --build "build/$preset" -j "$jobs" || finish
-done
+# The plugin tests run a binary and link nothing of ours: built once, they test both binaries.
+check "configure, release" cmake --preset release || finish
+check "build, release" cmake --build build/release -j "$jobs" || finish
+check "configure, asan" cmake --preset asan || finish
+check "build, asan" cmake --build build/asan -j "$jobs" \
+  --target nomad-bridge nb_unit_tests nb_kernel_tests || finish
 
-run_tests release
-run_tests asan -E '^layers$'
+run_tests "release" release
+run_tests "asan: unit and kernel" asan -L 'unit|kernel' -E '^layers$'
+NOMAD_BRIDGE_BINARY=$PWD/build/asan/plugin/nomad-bridge
+export NOMAD_BRIDGE_BINARY
+run_tests "asan: plugin" release -L plugin
+unset NOMAD_BRIDGE_BINARY
 
 check "lint" run-clang-tidy -quiet -p build/release -j "$jobs"
 
