@@ -23,6 +23,7 @@ Error Bad(std::string_view pair, std::string_view allowed) {
           Cat("allowed: ", allowed)};
 }
 
+// At the first '=': a query string or base64 is a value like any other.
 Pair ParsePair(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == text.npos || equals == 0) {
@@ -40,6 +41,7 @@ std::vector<Pair> Split(std::string_view text) {
       break;
     }
     text.remove_prefix(semicolon + 1);
+    // The Go plugins refuse a ';' at the end too: a value may have been cut there.
     if (text.empty()) {
       throw Bad(text, "pairs KEY=VALUE with ';' between them, none behind the last");
     }
@@ -65,6 +67,7 @@ std::optional<Mac> ParseMac(const Pair& pair) {
   return mac;
 }
 
+// The prefix length is the range's, but must be one.
 std::optional<Ip> ParseIp(const Pair& pair) {
   const std::string_view bare = pair.value.substr(0, pair.value.find('/'));
   const bool has_prefix = bare.size() != pair.value.size();
@@ -75,6 +78,7 @@ std::optional<Ip> ParseIp(const Pair& pair) {
   return ip;
 }
 
+// Orchestrators' own keys need no IgnoreUnknown.
 bool IsKnownLabel(const std::string& lower_key) {
   return lower_key.starts_with("nomad_") || lower_key.starts_with("k8s_pod_");
 }

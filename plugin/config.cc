@@ -37,6 +37,7 @@ void RefuseForeignKeys(const JsonView& config) {
                                             {"ingressPolicy", "open"}}};
   for (const Foreign& each : foreign) {
     const std::optional<JsonView> field = config.Find(each.key);
+    // Configs written for the reference plugins often spell out what is off.
     if (!field || field->value() == each.idle || field->value() == "") {
       continue;
     }
@@ -44,6 +45,7 @@ void RefuseForeignKeys(const JsonView& config) {
   }
 }
 
+// May be empty, but must be there.
 std::string RequireText(const JsonView& object, std::string_view key) {
   const std::optional<JsonView> text = object.Find(key);
   if (!text) {
@@ -52,6 +54,7 @@ std::string RequireText(const JsonView& object, std::string_view key) {
   return text->String();
 }
 
+// The CNI conventions' own labels win over CNI_ARGS: they are the newer way.
 Labels ParseLabels(const Sources& sources) {
   Labels labels = sources.args.labels;
   const std::vector<JsonView> list =
@@ -116,6 +119,7 @@ Config ParseConfig(const Request& request, const Defaults& defaults) {
                 .rules = ParseRules(sources, defaults),
                 .labels = ParseLabels(sources),
                 .repair_on_check = sources.config.FindBool("repairOnCheck").value_or(true)};
+  // Depends on two parts, so it is decided here: rules and MTU differ if any range is IPv6.
   config.rules.policy.ipv6 = HasIpv6(config.ipam.ranges);
   CheckMtuIsEnough(sources.config, config.link, config.rules.policy.ipv6);
   if (const std::optional<JsonView> dns = sources.config.Find("dns")) {

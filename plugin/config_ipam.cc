@@ -50,6 +50,7 @@ void AppendOldStyle(SpecSets& sets, const JsonView& ipam, const std::string& sub
     return;
   }
   const bool is_alone = sets.empty() && ipam.ElementsOf("ranges").empty();
+  // The reference plugin ignores these silently, and gives out other addresses than were asked for.
   for (const char* const key : {"rangeStart", "rangeEnd", "gateway"}) {
     if (ipam.FindAddress(key) && !(is_alone && !subnet.empty())) {
       throw ipam.Find(key)->Wrong(
@@ -108,6 +109,7 @@ std::vector<ipam::RangeSet> ParseRanges(const Sources& sources, const Defaults& 
   return ranges;
 }
 
+// Stricter than for a stranger's result: the kernel would refuse these only after half an ADD.
 Route ParseOwnRoute(const JsonView& object) {
   Route route = ParseRoute(object);
   const Cidr& destination = route.destination;
@@ -143,6 +145,7 @@ std::vector<std::string> Words(std::string_view line) {
       return words;
     }
     const std::size_t end = std::min(line.find_first_of(kSpace), line.size());
+    // What stands in a file may be no UTF-8, and goes into a result.
     words.push_back(Printable(line.substr(0, end)));
     line.remove_prefix(end);
   }
@@ -245,6 +248,7 @@ IpamConfig ParseIpam(const Sources& sources, const Defaults& defaults) {
   return config;
 }
 
+// Relative to what would depend on the runtime. A NUL would cut the path short in the kernel.
 bool IsFolderPath(std::string_view path) {
   return path.starts_with('/') && path.find('\0') == path.npos;
 }

@@ -29,6 +29,7 @@ int ParseMtu(const JsonView& config) {
   if (!mtu) {
     return 0;
   }
+  // Not Integer(): 1 to 67 lie between the two allowed pieces, and the message should say both.
   if (!mtu->value().is_number_integer() || mtu->value() < 0 || mtu->value() > kMostMtu) {
     throw mtu->Wrong(allowed);
   }
@@ -61,6 +62,7 @@ std::optional<Mac> ParseMac(const Sources& sources) {
   return chosen;
 }
 
+// A default gateway is a gateway. A config that lists routes says itself where the way out is.
 void ParseGateway(const Sources& sources, const Defaults& defaults, LinkConfig& link) {
   const std::optional<bool> is_default = sources.config.FindBool("isDefaultGateway");
   link.is_gateway = sources.config.FindBool("isGateway").value_or(defaults.is_gateway);

@@ -30,8 +30,7 @@ std::string ParseAdminChain(const JsonView& config, const Defaults& defaults) {
         ->Wrong(Cat("1 to ",
                     kMaxChainBytes,
                     " printable ASCII characters without white space, none of '-' and '!' first, "
-                    "and not the name of a "
-                    "built-in chain or target"));
+                    "and not the name of a built-in chain or target"));
   }
   return chain;
 }
@@ -45,6 +44,8 @@ void CheckBackend(const JsonView& config, std::string_view key) {
   }
 }
 
+// Conditions are in the syntax of iptables or nft, which we do not read; the operator's own chain
+// does the same.
 void RefuseConditions(const JsonView& config, std::string_view admin_chain) {
   for (const char* const key : {"conditionsV4", "conditionsV6"}) {
     if (!config.ElementsOf(key).empty()) {
@@ -53,6 +54,7 @@ void RefuseConditions(const JsonView& config, std::string_view admin_chain) {
   }
 }
 
+// Types only; what the values mean is portmap's to judge.
 portmap::MappingSpec ParseMapping(const JsonView& object) {
   const std::optional<JsonView> host_port = object.Find("hostPort");
   const std::optional<JsonView> container_port = object.Find("containerPort");

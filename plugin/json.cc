@@ -10,6 +10,7 @@ namespace {
 
 using nlohmann::json;
 
+// Printing a value for a message goes down by recursion: this bounds the stack.
 constexpr std::size_t kMaxDepth = 1000;
 constexpr std::size_t kMaxShownBytes = 160;
 constexpr std::size_t kMaxComplaintBytes = 300;
@@ -37,6 +38,7 @@ class Builder : public nlohmann::json_sax<json> {
   bool start_array(std::size_t /*size*/) override { return Open(json::array()); }
   bool end_array() override { return Close(); }
 
+  // The loser is erased rather than overwritten: the winner keeps its own spelling for messages.
   bool key(string_t& key) override {
     Frame& frame = frames_.back();
     const auto [earlier, is_new] = frame.spellings.try_emplace(Lower(key), key);
@@ -69,6 +71,8 @@ class Builder : public nlohmann::json_sax<json> {
         spellings;  // lower case to the spelling that is in the object
   };
 
+  // Where the value now stands. The pointer holds until its container is closed: an array grows
+  // only after the element that is being filled is complete, and an object's nodes do not move.
   json* Place(json value) {
     if (frames_.empty()) {
       root_ = std::move(value);
@@ -126,6 +130,7 @@ std::optional<JsonView> JsonView::Find(std::string_view key) const {
   if (!value_->is_object()) {
     throw Wrong("an object");
   }
+  // ParseJson leaves one spelling; a value made otherwise may hold several.
   const std::string wanted = Lower(key);
   const json* found = nullptr;
   for (const auto& [present, member] : value_->items()) {
@@ -166,6 +171,7 @@ bool JsonView::Bool() const {
 }
 
 std::int64_t JsonView::Integer(std::int64_t least, std::int64_t most) const {
+  // Numbers beyond int64 come as unsigned or as floating point. As in Go, 1500.0 is not whole.
   const bool fits = value_->is_number_unsigned()
                         ? value_->get<std::uint64_t>() <= static_cast<std::uint64_t>(INT64_MAX)
                         : value_->is_number_integer();
@@ -220,6 +226,7 @@ Error JsonView::Wrong(std::string_view allowed) const {
 }
 
 std::string JsonView::Shown() const {
+  // A text made by hand may hold any bytes: replaced, as dump() would throw.
   const std::string text = value_->dump(-1, ' ', false, json::error_handler_t::replace);
   return text.size() > kMaxShownBytes ? Cat(CutUtf8(text, kMaxShownBytes), "...") : text;
 }

@@ -44,6 +44,7 @@ std::string_view ValueOf(const Labels& labels, std::string_view key) {
   return {};
 }
 
+// An empty value tells nobody anything, and room in a comment is scarce.
 void AppendPair(std::string& text, std::string_view name, std::string_view value) {
   if (!value.empty()) {
     text += Cat(text.empty() ? "" : " ", Printable(name), '=', Printable(value));
@@ -52,6 +53,8 @@ void AppendPair(std::string& text, std::string_view name, std::string_view value
 
 }  // namespace
 
+// From the back, so that the first one met is the one to keep; a set, as CNI_ARGS has room for
+// 32,000 pairs.
 Labels LastOfEach(Labels labels) {
   std::set<std::string> seen;
   Labels kept;
@@ -78,6 +81,7 @@ std::string Describe(const Labels& labels) {
 }
 
 std::string NameOwner(const Labels& labels, const std::string& container_id) {
+  // What a person looks a job up by; the rest is in the link's alias.
   constexpr std::array<WellKnown, 4> kSaid = {{{"nomad_job_id", "job"},
                                                {"nomad_group_name", "group"},
                                                {"nomad_alloc_id", "allocation"},

@@ -91,6 +91,7 @@ Result ParseLists(const JsonView& object) {
   return result;
 }
 
+// Routes of both families go into one list: each route's destination tells its family.
 Result ParseByFamily(const JsonView& object) {
   Result result;
   for (const char* const key : {"ip4", "ip6"}) {
@@ -105,6 +106,7 @@ Result ParseByFamily(const JsonView& object) {
   return result;
 }
 
+// Go leaves out what is empty; a reader must not have to tell "" from nothing.
 ordered_json ToJson(const Dns& dns) {
   ordered_json object = ordered_json::object();
   const auto put = [&](const char* key, const auto& value) {
@@ -120,6 +122,7 @@ ordered_json ToJson(const Dns& dns) {
 }
 
 ordered_json ToJson(const Interface& interface, bool is_newest) {
+  // Readers before 1.1.0 need not know the three newer fields.
   ordered_json object = {{"name", interface.name}};
   if (!interface.mac.empty()) {
     object["mac"] = interface.mac;
@@ -167,6 +170,7 @@ ordered_json ToJson(const Route& route, bool with_extras) {
   put("mtu", route.mtu);
   put("advmss", route.advmss);
   put("priority", route.priority);
+  // Table 0 and scope 0 have a meaning: they are left out only if nobody has set them.
   if (with_extras && route.table) {
     object["table"] = *route.table;
   }
@@ -255,6 +259,7 @@ Result ParseResult(const json& json, std::string_view config_version) {
   return result;
 }
 
+// Ours stands first: plugins behind us take interfaces[0] for the bridge.
 Result Append(Result first, const Result& later) {
   const int offset = static_cast<int>(first.interfaces.size());
   first.interfaces.insert(first.interfaces.end(), later.interfaces.begin(), later.interfaces.end());

@@ -59,6 +59,7 @@ TEST(ParseArgs, OfDuplicatesTheLastWins) {
 TEST(ParseArgs, RefusesPairsThatAreNone) {
   for (const char* const text : {"none",
                                  "=b",
+                                 "IgnoreUnknown=1;=b",
                                  "A=B;",
                                  ";A=B",
                                  "NOMAD_X=1;;NOMAD_Y=2",

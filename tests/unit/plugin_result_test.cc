@@ -204,6 +204,12 @@ TEST(ParseResult, NamesThePathOfWhatIsWrong) {
   }
 }
 
+TEST(ParseResult, AnIndexNeedsInterfaces) {
+  const json said = json::parse(R"({"ips":[{"address":"10.0.0.5/24","interface":0}]})");
+  const Error error = Caught([&] { static_cast<void>(ParseResult(said, "1.1.0")); });
+  EXPECT_EQ(error.details(), "allowed: none, as there are no interfaces");
+}
+
 TEST(AppendResult, MovesTheIndicesOfTheOther) {
   const Result loopback{.interfaces = {{.name = "lo"}},
                         .ips = {{.interface = 0, .address = *Cidr::Parse("127.0.0.1/8")},
