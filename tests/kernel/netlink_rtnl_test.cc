@@ -1,6 +1,12 @@
 // Links and the way to them, read back with ip(8).
+#include <cerrno>
 #include <chrono>
+#include <fstream>
+#include <sstream>
 #include <string>
+
+#include <linux/netlink.h>
+#include <sys/socket.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -80,6 +86,49 @@ class RtnlTest : public World {
   Rtnl net_ = Rtnl::In(Netns::Current());
   Rtnl guest_net_ = Rtnl::In(guest_ns_);
 };
+
+// Sends a message that answers nothing to every route socket of this namespace: "no such device", as of another request.
+void SendStrays() {
+  const UniqueFd socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+  struct {
+    nlmsghdr header;
+    nlmsgerr refusal;
+  } stray{};
+  stray.header = {.nlmsg_len = sizeof(stray), .nlmsg_type = NLMSG_ERROR, .nlmsg_seq = 1};
+  stray.refusal.error = -ENODEV;
+  // "sk Eth Pid Groups ...": one line per socket.
+  std::ifstream sockets("/proc/net/netlink");
+  std::string line;
+  while (std::getline(sockets, line)) {
+    std::istringstream words(line);
+    std::string address;
+    int protocol = -1;
+    sockaddr_nl to{};
+    to.nl_family = AF_NETLINK;
+    words >> address >> protocol >> to.nl_pid;
+    if (words && protocol == NETLINK_ROUTE && to.nl_pid != 0) {
+      EXPECT_EQ(::sendto(socket.get(),
+                         &stray,
+                         sizeof(stray),
+                         0,
+                         static_cast<const sockaddr*>(static_cast<const void*>(&to)),
+                         sizeof(to)),
+                static_cast<ssize_t>(sizeof(stray)));
+    }
+  }
+}
+
+TEST_F(RtnlTest, AnAnswerToNoQuestionOfOursIsPassedOver) {
+  SendStrays();
+  EXPECT_TRUE(net_.FindLink("lo"));
+
+  SendStrays();
+  EXPECT_FALSE(net_.Addresses(net_.FindLink("lo").value()).empty());
+
+  SendStrays();
+  EXPECT_TRUE(net_.CreateBridge("nomad", kBridgeMac, 0));
+  EXPECT_FALSE(Show(host(), "nomad").is_null());
+}
 
 TEST_F(RtnlTest, AnAbsentLinkIsAnAnswer) {
   EXPECT_FALSE(net_.FindLink("nobody"));
@@ -400,7 +449,7 @@ TEST_F(RtnlTest, ANamespaceLivesAsLongAsAnythingHoldsIt) {
   const int id = net_.FindLink("veth0")->peer_netns.value();
 
   EXPECT_TRUE(net_.IsNetnsAlive(id));
-  KillGuest(other);
+  other.Kill();
   EXPECT_TRUE(net_.IsNetnsAlive(id)) << "its path has gone, but a descriptor holds it";
   hold.reset();
   EXPECT_FALSE(net_.IsNetnsAlive(id));
