@@ -177,96 +177,85 @@ TEST_F(ProtocolTest, WithoutCommandItSaysTheLineThatNomadReads) {
 
 // ---- what comes in wrong: the first fault wins, and nothing has been touched
 
+const std::string kGood = R"({"cniVersion":"1.0.0","name":"nomad","type":"nomad-bridge"})";
+
 struct BadCall {
   const char* name;
-  const char* verb;
-  Variables variables;
-  std::string input;
   int code;
   const char* says;  // in msg or details
+  std::string verb = "ADD";
+  Variables variables = {};
+  std::string input = kGood;
 };
 
 void PrintTo(const BadCall& call, std::ostream* out) {
   *out << call.name;
 }
 
-const std::string kGood = R"({"cniVersion":"1.0.0","name":"nomad","type":"nomad-bridge"})";
-
-std::vector<BadCall> BadCalls() {
-  const Variables nothing;
+std::vector<BadCall> BadEnvironments() {
+  const auto with = [](const char* variable, const char* value) -> Variables {
+    return {{variable, value}};
+  };
+  const char* id = "CNI_CONTAINERID";
+  const char* ifname = "CNI_IFNAME";
+  const char* netns = "CNI_NETNS";
   return {
-      {"NothingInTheEnvironment",
-       "ADD",
-       {{"CNI_CONTAINERID", std::nullopt}, {"CNI_NETNS", std::nullopt}, {"CNI_IFNAME", ""}},
-       kGood,
+      {"NothingThere",
        4,
-       "required env variables [CNI_CONTAINERID,CNI_NETNS,CNI_IFNAME] missing"},
-      {"NoContainerOnDel", "DEL", {{"CNI_CONTAINERID", ""}}, kGood, 4, "CNI_CONTAINERID"},
-      {"NoNetnsOnCheck", "CHECK", {{"CNI_NETNS", ""}}, kGood, 4, "[CNI_NETNS]"},
-      {"ContainerIdClimbs", "ADD", {{"CNI_CONTAINERID", "../../x"}}, kGood, 4, "'../../x'"},
-      {"ContainerIdWithSlash", "ADD", {{"CNI_CONTAINERID", "a/b"}}, kGood, 4, "CNI_CONTAINERID"},
-      {"ContainerIdEndsInNewline",
+       "required env variables [CNI_CONTAINERID,CNI_NETNS,CNI_IFNAME] missing",
        "ADD",
-       {{"CNI_CONTAINERID", "a\n"}},
-       kGood,
-       4,
-       "CNI_CONTAINERID"},
-      {"IfnameTooLong", "ADD", {{"CNI_IFNAME", "sixteen-bytes-xx"}}, kGood, 4, "CNI_IFNAME"},
-      {"IfnameWithSlash", "ADD", {{"CNI_IFNAME", "eth/0"}}, kGood, 4, "'eth/0'"},
-      {"IfnameWithColon", "ADD", {{"CNI_IFNAME", "eth0:1"}}, kGood, 4, "'eth0:1'"},
-      {"IfnameWithSpace", "ADD", {{"CNI_IFNAME", "eth 0"}}, kGood, 4, "CNI_IFNAME"},
-      {"IfnameIsAFolder", "ADD", {{"CNI_IFNAME", ".."}}, kGood, 4, "CNI_IFNAME"},
-      {"EnvironmentComesBeforeStdin", "ADD", {{"CNI_IFNAME", ""}}, "{", 4, "CNI_IFNAME"},
-      {"EmptyStdin", "ADD", nothing, "", 6, "stdin"},
-      {"HalfAnObject", "ADD", nothing, R"({"name":"nomad")", 6, "stdin"},
-      {"TruncatedUtf8", "ADD", nothing, "{\"name\":\"nomad\",\"x\":\"\xc3\"}", 6, "stdin"},
-      {"AList", "ADD", nothing, "[]", 6, "stdin"},
-      {"TwoDocuments", "ADD", nothing, kGood + kGood, 6, "stdin"},
-      {"TenMegabytes", "ADD", nothing, std::string(10'000'000, ' ') + kGood, 5, "stdin"},
-      {"NoName", "ADD", nothing, R"({"cniVersion":"1.0.0"})", 7, "missing network name"},
-      {"NameIsANumber", "ADD", nothing, R"({"cniVersion":"1.0.0","name":1})", 6, "name"},
-      {"NameClimbs", "ADD", nothing, R"({"cniVersion":"1.0.0","name":"../x"})", 7, "'../x'"},
-      {"NameComesBeforeCommand", "FROB", nothing, R"({"cniVersion":"1.0.0"})", 7, "network name"},
-      {"UnknownCommand", "FROB", nothing, kGood, 4, "unknown CNI_COMMAND: FROB"},
-      {"CommandsAreUpperCase", "add", nothing, kGood, 4, "unknown CNI_COMMAND: add"},
-      {"FutureVersion", "ADD", nothing, R"({"cniVersion":"9.9.9","name":"nomad"})", 1, "\"9.9.9\""},
-      {"VersionsAreNotRounded",
-       "ADD",
-       nothing,
-       R"({"cniVersion":"1.1","name":"nomad"})",
-       1,
-       "\"1.1\""},
-      {"NoVersionAtAllOnCheck", "CHECK", nothing, R"({"cniVersion":"x","name":"nomad"})", 6, "'x'"},
-      {"NamespaceIsAPlainFile", "ADD", {{"CNI_NETNS", "/etc/hostname"}}, kGood, 4, "/etc/hostname"},
-      {"NamespaceIsOfAnotherKind",
-       "ADD",
-       {{"CNI_NETNS", "/proc/self/ns/mnt"}},
-       kGood,
-       4,
-       "/proc/self/ns/mnt"},
-      {"NoSuchNamespace", "ADD", {{"CNI_NETNS", "/run/netns/gone"}}, kGood, 4, "/run/netns/gone"},
-      {"TheHostsOwnNamespaceOnAdd",
-       "ADD",
-       {{"CNI_NETNS", "/proc/self/ns/net"}},
-       kGood,
-       8,
-       "/proc/self/ns/net"},
-      {"TheHostsOwnNamespaceOnDel",
-       "DEL",
-       {{"CNI_NETNS", "/run/netns/host"}},
-       kGood,
-       8,
-       "/run/netns/host"},
-      {"ArgsWithoutValue", "ADD", {{"CNI_ARGS", "IP"}}, kGood, 4, "CNI_ARGS"},
+       {{id, std::nullopt}, {netns, std::nullopt}, {ifname, ""}}},
+      {"NoContainerOnDel", 4, id, "DEL", with(id, "")},
+      {"NoNetnsOnCheck", 4, "[CNI_NETNS]", "CHECK", with(netns, "")},
+      {"ContainerIdClimbs", 4, "'../../x'", "ADD", with(id, "../../x")},
+      {"ContainerIdWithSlash", 4, id, "ADD", with(id, "a/b")},
+      {"ContainerIdEndsInNewline", 4, id, "ADD", with(id, "a\n")},
+      {"IfnameTooLong", 4, ifname, "ADD", with(ifname, "sixteen-bytes-xx")},
+      {"IfnameWithSlash", 4, "'eth/0'", "ADD", with(ifname, "eth/0")},
+      {"IfnameWithColon", 4, "'eth0:1'", "ADD", with(ifname, "eth0:1")},
+      {"IfnameWithSpace", 4, ifname, "ADD", with(ifname, "eth 0")},
+      {"IfnameIsAFolder", 4, ifname, "ADD", with(ifname, "..")},
+      {"ComesBeforeStdin", 4, ifname, "ADD", with(ifname, ""), "{"},
+      {"NamespaceIsAPlainFile", 4, "/etc/hostname", "ADD", with(netns, "/etc/hostname")},
+      {"NamespaceOfAnotherKind", 4, "/proc/self/ns/mnt", "ADD", with(netns, "/proc/self/ns/mnt")},
+      {"NoSuchNamespace", 4, "/run/netns/gone", "ADD", with(netns, "/run/netns/gone")},
+      {"HostsOwnNamespaceOnAdd", 8, "/proc/self/ns/net", "ADD", with(netns, "/proc/self/ns/net")},
+      {"HostsOwnNamespaceOnDel", 8, "/run/netns/host", "DEL", with(netns, "/run/netns/host")},
+      {"ArgsWithoutValue", 4, "CNI_ARGS", "ADD", with("CNI_ARGS", "IP")},
+  };
+}
+
+std::vector<BadCall> BadConfigs() {
+  const Variables usual;
+  std::string ten_megabytes;
+  ten_megabytes.resize(std::size_t{10} << 20, ' ');
+  const auto of_version = [](const char* version) {
+    return Cat(R"({"cniVersion":")", version, R"(","name":"nomad"})");
+  };
+  return {
+      {"Empty", 6, "stdin", "ADD", usual, ""},
+      {"HalfAnObject", 6, "stdin", "ADD", usual, R"({"name":"nomad")"},
+      {"TruncatedUtf8", 6, "stdin", "ADD", usual, "{\"name\":\"nomad\",\"x\":\"\xc3\"}"},
+      {"AList", 6, "stdin", "ADD", usual, "[]"},
+      {"TwoDocuments", 6, "stdin", "ADD", usual, kGood + kGood},
+      {"TenMegabytes", 5, "stdin", "ADD", usual, ten_megabytes + kGood},
+      {"NoName", 7, "missing network name", "ADD", usual, R"({"cniVersion":"1.0.0"})"},
+      {"NameIsANumber", 6, "name", "ADD", usual, R"({"cniVersion":"1.0.0","name":1})"},
+      {"NameClimbs", 7, "'../x'", "ADD", usual, R"({"cniVersion":"1.0.0","name":"../x"})"},
+      {"NameComesBeforeCommand", 7, "network name", "FROB", usual, R"({"cniVersion":"1.0.0"})"},
+      {"UnknownCommand", 4, "unknown CNI_COMMAND: FROB", "FROB"},
+      {"CommandsAreUpperCase", 4, "unknown CNI_COMMAND: add", "add"},
+      {"FutureVersion", 1, "\"9.9.9\"", "ADD", usual, of_version("9.9.9")},
+      {"VersionsAreNotRounded", 1, "\"1.1\"", "ADD", usual, of_version("1.1")},
+      {"NoVersionAtAllOnCheck", 6, "'x'", "CHECK", usual, of_version("x")},
   };
 }
 
 class BadCallTest : public ProtocolTest, public ::testing::WithParamInterface<BadCall> {};
 
-INSTANTIATE_TEST_SUITE_P(Protocol,
-                         BadCallTest,
-                         ::testing::ValuesIn(BadCalls()),
-                         [](const auto& call) { return call.param.name; });
+const auto kNameOf = [](const auto& call) { return call.param.name; };
+INSTANTIATE_TEST_SUITE_P(Environment, BadCallTest, ::testing::ValuesIn(BadEnvironments()), kNameOf);
+INSTANTIATE_TEST_SUITE_P(Config, BadCallTest, ::testing::ValuesIn(BadConfigs()), kNameOf);
 
 TEST_P(BadCallTest, IsAnErrorByNameAndTouchesNothing) {
   const BadCall& call = GetParam();

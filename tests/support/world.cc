@@ -53,10 +53,14 @@ World::World() : home_(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)) {
   host_ = std::make_unique<Node>("host");
   outside_ = std::make_unique<Node>("outside");
   guests_.push_back(std::make_unique<Node>("guest", /*with_loopback=*/false));
+  // An index of its own for each end: the kernel then tells of carrier at once, and not up to a second late (it is in no hurry
+  // with links whose peer has their own index). Until then neither end speaks IPv6.
   host().Must({"ip",
                "link",
                "add",
                "uplink",
+               "index",
+               "70",
                "type",
                "veth",
                "peer",
@@ -64,10 +68,8 @@ World::World() : home_(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)) {
                "uplink",
                "netns",
                "outside"});
-  // The host second: it then has carrier from the start, so that its link-local address, which it asks with for whom it
-  // forwards to, is there at once and not when the kernel gets to it.
-  SetUpUplink(outside(), kOutsideIp4, kOutsideIp6, "02:00:00:00:01:02");
   SetUpUplink(host(), kHostIp4, kHostIp6, "02:00:00:00:01:01");
+  SetUpUplink(outside(), kOutsideIp4, kOutsideIp6, "02:00:00:00:01:02");
   RouteAllTo(host(), kOutsideIp4, kOutsideIp6);
   RouteAllTo(outside(), kHostIp4, kHostIp6);
   host().Enter();

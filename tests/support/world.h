@@ -35,6 +35,8 @@ constexpr const char* kOutsideIp6 = "2001:db8:100::2";
 class World : public ::testing::Test {
  protected:
   World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
   ~World() override;
 
   [[nodiscard]] Node& host() { return *host_; }
