@@ -149,6 +149,24 @@ TEST_F(AllocatorTest, GoesOnThroughTheRangesOfASetAndAroundThem) {
   EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.252/24"));
 }
 
+TEST_F(AllocatorTest, WithTheMarkInALaterRangeTheEarlierOnesComeLast) {
+  RangeSpec high = Spec("10.0.9.0/24");
+  high.start = At("10.0.9.250");
+  Use({{Spec("10.0.0.0/24"), high}});
+  store_->SetLastReserved(0, At("10.0.9.253"));
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.9.254/24"));
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.2/24"));
+}
+
+TEST_F(AllocatorTest, LeasesOfTheOtherFamilyAreInNobodysWay) {
+  Use({{Spec("10.0.0.0/24")}, {Spec("a00:0::/64")}});
+  for (int i = 2; i <= 100; ++i) {
+    Put(Cat("10.0.0.", i), "bob\r\neth0");
+  }
+  Put("a00:65::1", "bob\r\neth0");  // begins with the bytes of 10.0.0.101
+  EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.101/24", "a00::2/64"));
+}
+
 TEST_F(AllocatorTest, AMarkOutsideTheRangesMeansFromTheStart) {
   Use({{Spec("10.0.0.0/24")}});
   store_->SetLastReserved(0, At("192.168.0.7"));
@@ -173,6 +191,7 @@ TEST_F(AllocatorTest, HugeIpv6RangesAreWalkedInGapsNotCounted) {
     Put(At("fd00::").Plus(static_cast<std::uint64_t>(i)).Text(), "bob\r\neth0");
   }
   Put("fdff::1", "bob\r\neth0");
+  Put("fd00:0:0:1::100", "bob\r\neth0");  // 2^64 addresses after fd00::100
   EXPECT_THAT(Allocate(kAlice), ElementsAre("fd00::100/8"));
   store_->SetLastReserved(0, At("fdff:ffff:ffff:ffff:ffff:ffff:ffff:fffe"));
   EXPECT_THAT(Allocate(kAlice), ElementsAre("fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/8"));
@@ -234,7 +253,7 @@ TEST_F(AllocatorTest, ARequestThatNoRangeOffersIsRefused) {
   for (const char* const address : {"10.0.0.1", "10.0.0.0", "10.0.0.255", "10.0.1.5", "fd00::5"}) {
     const Error error = Refusal({.requested = {At(address)}, .holder = kAlice});
     EXPECT_EQ(error.code(), Code::kInvalidConfig) << address;
-    EXPECT_THAT(error.msg(), HasSubstr(address));
+    EXPECT_THAT(error.msg(), HasSubstr(Cat(address, " is not one that the network gives out")));
   }
 }
 
