@@ -1,0 +1,315 @@
+// Our rules beside those of others: the operator's chain, iptables and nft, and the reference firewall plugin.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/plugin/rules_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr const char* kJumpToUs =
+    "-A FORWARD -m comment --comment \"CNI firewall plugin rules\" -j CNI-FORWARD";
+constexpr const char* kJumpToAdmin =
+    "-A CNI-FORWARD -m comment --comment \"CNI firewall plugin admin overrides\" -j NOMAD-ADMIN";
+constexpr const char* kAccept =
+    "-A CNI-FORWARD -m mark --mark 0x1000/0x1000 -m comment --comment \"nomad-bridge: accepted by "
+    "table inet nomad-bridge\" -j ACCEPT";
+constexpr const char* kFirewallPlugin = "/usr/lib/cni/firewall";
+
+class Operator : public RulesWorld {
+ protected:
+  [[nodiscard]] static nlohmann::json Web(const nlohmann::json& changes = {}) {
+    return Publish({Port(8080, 80)}, changes);
+  }
+  Outcome AddWeb(const nlohmann::json& changes = {}) {
+    Outcome add = Attach("web", guest(), Web(changes));
+    Serve(guest(), Protocol::kTcp, {"172.26.64.2", "fd00:26::2"}, 80, "web");
+    return add;
+  }
+
+  // The whole state of nf_tables, for before and after.
+  [[nodiscard]] std::string Ruleset() { return TakeSnapshot().Lines("host nft"); }
+};
+
+// ---- the operator's chain
+
+TEST_F(Operator, ChainIsAskedBeforeAnythingOfOursAccepts) {
+  AddWeb();
+  EXPECT_THAT(RulesWith("-A "), ElementsAre(kJumpToUs, kJumpToAdmin, kAccept));
+  EXPECT_THAT(RulesWith("-A ", "ip6tables"), ElementsAre(kJumpToUs, kJumpToAdmin, kAccept));
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
+  EXPECT_EQ(TcpText(outside(), kHostIp6, 8080), "web");
+  host().Must({"iptables", "-A", "NOMAD-ADMIN", "-d", "172.26.64.0/20", "-j", "DROP"});
+  host().Must({"ip6tables", "-A", "NOMAD-ADMIN", "-d", "fd00:26::/64", "-j", "DROP"});
+  EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080}));
+  EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp6, .port = 8080}));
+}
+
+TEST_F(Operator, ChainMadeBeforeUsKeepsItsRules) {
+  host().Must({"iptables", "-N", "NOMAD-ADMIN"});
+  host().Must({"iptables", "-A", "NOMAD-ADMIN", "-s", "172.26.64.2/32", "-j", "DROP"});
+  AddWeb();
+  EXPECT_THAT(RulesWith("-A NOMAD-ADMIN"), ElementsAre("-A NOMAD-ADMIN -s 172.26.64.2/32 -j DROP"));
+  Serve(outside(), Protocol::kTcp, {kOutsideIp4}, 9000, "outside");
+  EXPECT_TRUE(IsSilent(guest(), {.to = kOutsideIp4, .port = 9000}));
+}
+
+TEST_F(Operator, ChainIsNeverTouchedAgain) {
+  const Outcome add = AddWeb();
+  host().Must({"iptables", "-A", "NOMAD-ADMIN", "-s", "10.9.9.0/24", "-j", "DROP"});
+  host().Must(
+      {"iptables", "-A", "NOMAD-ADMIN", "-m", "comment", "--comment", "mine", "-j", "RETURN"});
+  const std::vector<std::string> mine = RulesWith("-A NOMAD-ADMIN");
+  ASSERT_THAT(mine, SizeIs(2));
+  const Node& other = AddGuest("other");
+  const Outcome check = Check("web", guest(), Web(), add);
+  EXPECT_EQ(check.exit_code, 0) << check;
+  Attach("other", other, Config());
+  Detach("other", other, Config());
+  Detach("web", guest(), Web());
+  EXPECT_EQ(RulesWith("-A NOMAD-ADMIN"), mine);
+}
+
+TEST_F(Operator, ChainMayHaveAnotherName) {
+  host().Must({"iptables", "-P", "FORWARD", "DROP"});
+  AddWeb({{"iptablesAdminChainName", "OPS"}});
+  EXPECT_THAT(RulesWith("-j OPS"), SizeIs(1));
+  EXPECT_THAT(RulesWith("NOMAD-ADMIN"), IsEmpty());
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
+  host().Must({"iptables", "-A", "OPS", "-j", "DROP"});
+  EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080}));
+}
+
+TEST_F(Operator, ChainOfEachNetworkIsAsked) {
+  AddWeb();
+  Attach("other",
+         AddGuest("other"),
+         Config({{"name", "second"},
+                 {"bridge", "second"},
+                 {"iptablesAdminChainName", "OPS"},
+                 {"ipam", {{"ranges", {{{{"subnet", "10.77.0.0/24"}}}}}}}}));
+  EXPECT_THAT(RulesWith("-A CNI-FORWARD"), ElementsAre(HasSubstr("-j OPS"), kJumpToAdmin, kAccept));
+}
+
+TEST_F(Operator, WithoutIpv6HasNoIpv6TableMade) {
+  Attach("web", guest(), Config({{"ipam", {{"ranges", {{{{"subnet", "172.26.64.0/20"}}}}}}}}));
+  EXPECT_THAT(Ruleset(), AllOf(HasSubstr("host nft ip filter"), Not(HasSubstr("ip6 filter"))));
+}
+
+// ---- the mark
+
+TEST_F(Operator, MayChooseAnotherMarkBit) {
+  host().Must({"iptables", "-P", "FORWARD", "DROP"});
+  host().Must({"ip6tables", "-P", "FORWARD", "DROP"});
+  AddWeb({{"acceptMarkBit", 31}});
+  EXPECT_THAT(RulesWith("--mark"), ElementsAre(HasSubstr("--mark 0x80000000/0x80000000")));
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
+  EXPECT_EQ(TcpText(outside(), kHostIp6, 8080), "web");
+}
+
+TEST_F(Operator, IsToldOfNetworksThatDisagreeAboutTheMarkBit) {
+  AddWeb();
+  const std::string before = Ruleset();
+  const Outcome add =
+      Run("ADD", "other", AddGuest("other"), Config({{"name", "second"}, {"acceptMarkBit", 20}}));
+  EXPECT_EQ(add.exit_code, 1);
+  EXPECT_THAT(add.json.value("msg", ""),
+              AllOf(HasSubstr("acceptMarkBit is 20 in network 'second'"),
+                    HasSubstr("12 in network 'nomad'")));
+  EXPECT_EQ(Ruleset(), before);
+}
+
+TEST_F(Operator, MayChangeTheMarkBitOnceNobodyUsesTheOldOne) {
+  AddWeb();
+  Detach("web", guest(), Web());
+  host().Must({"iptables", "-P", "FORWARD", "DROP"});
+  Attach("web", guest(), Web({{"acceptMarkBit", 20}}));
+  EXPECT_THAT(RulesWith("--mark"), ElementsAre(HasSubstr("--mark 0x100000/0x100000")));
+  const nlohmann::json ips = RunPlugin("VERSION", Config().dump()).json;
+  EXPECT_FALSE(ips.is_null());
+  EXPECT_THAT(host().Must({"nft", "list", "chain", "inet", "nomad-bridge", "forward"}),
+              AllOf(HasSubstr("0x00100000"), Not(HasSubstr("0x00001000"))));
+}
+
+// ---- the tools of the trade
+
+TEST_F(Operator, SavesAndRestoresIptables) {
+  const Outcome add = AddWeb();
+  for (const std::string family : {"iptables", "ip6tables"}) {
+    const std::string before = host().Must({family, "-S"});
+    host().Must({family + "-restore"}, host().Must({family + "-save"}));
+    EXPECT_EQ(host().Must({family, "-S"}), before) << family;
+  }
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
+  const std::string restored = Ruleset();
+  const Outcome check = Check("web", guest(), Web(), add);
+  EXPECT_EQ(check.exit_code, 0) << check;
+  EXPECT_THAT(check.err, Not(HasSubstr("mended")));
+  EXPECT_EQ(Ruleset(), restored) << "no rule of ours may be there twice";
+  Attach("other", AddGuest("other"), Config());
+  EXPECT_THAT(RulesWith("-A "), ElementsAre(kJumpToUs, kJumpToAdmin, kAccept));
+}
+
+TEST_F(Operator, LoadsWhatNftLists) {
+  const Outcome add = AddWeb();
+  const std::string before = Ruleset();
+  host().Must({"nft", "-f", "-"}, "flush ruleset\n" + host().Must({"nft", "list", "ruleset"}));
+  EXPECT_EQ(Ruleset(), before);
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
+  const Outcome check = Check("web", guest(), Web(), add);
+  EXPECT_EQ(check.exit_code, 0) << check;
+  EXPECT_THAT(check.err, Not(HasSubstr("mended")));
+  EXPECT_EQ(Ruleset(), before);
+}
+
+TEST_F(Operator, ReadsOurRulesWithoutAWarning) {
+  AddWeb();
+  for (const std::string program : {"iptables", "ip6tables", "iptables-save", "ip6tables-save"}) {
+    const Outcome listing =
+        host().Run(program.ends_with("save") ? std::vector<std::string>{program}
+                                             : std::vector<std::string>{program, "-S"});
+    EXPECT_EQ(listing.exit_code, 0) << listing;
+    EXPECT_EQ(listing.err, "") << program;
+    EXPECT_THAT(listing.out, Not(HasSubstr("incompatible"))) << program;
+  }
+}
+
+TEST_F(Operator, FindsOurRulesAsTheReferencePluginLooksForThem) {
+  AddWeb();
+  for (const std::string program : {"iptables", "ip6tables"}) {
+    host().Must({program,
+                 "-C",
+                 "FORWARD",
+                 "-m",
+                 "comment",
+                 "--comment",
+                 "CNI firewall plugin rules",
+                 "-j",
+                 "CNI-FORWARD"});
+    host().Must({program,
+                 "-C",
+                 "CNI-FORWARD",
+                 "-m",
+                 "comment",
+                 "--comment",
+                 "CNI firewall plugin admin overrides",
+                 "-j",
+                 "NOMAD-ADMIN"});
+  }
+}
+
+TEST_F(Operator, MayHaveMadeTheSameChainsByHand) {
+  for (const std::string program : {"iptables", "ip6tables"}) {
+    host().Must({program, "-N", "CNI-FORWARD"});
+    host().Must({program, "-N", "NOMAD-ADMIN"});
+    host().Must({program,
+                 "-A",
+                 "FORWARD",
+                 "-m",
+                 "comment",
+                 "--comment",
+                 "CNI firewall plugin rules",
+                 "-j",
+                 "CNI-FORWARD"});
+    host().Must({program,
+                 "-A",
+                 "CNI-FORWARD",
+                 "-m",
+                 "comment",
+                 "--comment",
+                 "CNI firewall plugin admin overrides",
+                 "-j",
+                 "NOMAD-ADMIN"});
+  }
+  AddWeb();
+  EXPECT_THAT(RulesWith("-A "), ElementsAre(kJumpToUs, kJumpToAdmin, kAccept));
+  EXPECT_THAT(RulesWith("-A ", "ip6tables"), ElementsAre(kJumpToUs, kJumpToAdmin, kAccept));
+}
+
+class BesideTheReference : public Operator {
+ protected:
+  // The reference firewall plugin's `verb` for another container of the node.
+  void RunReference(const std::string& verb) {
+    const nlohmann::json config = {
+        {"cniVersion", "1.0.0"},
+        {"name", "old"},
+        {"type", "firewall"},
+        {"backend", "iptables"},
+        {"iptablesAdminChainName", "NOMAD-ADMIN"},
+        {"prevResult",
+         {{"cniVersion", "1.0.0"},
+          {"interfaces", {{{"name", "eth0"}, {"sandbox", guest().path()}}}},
+          {"ips", {{{"interface", 0}, {"address", "172.26.70.9/20"}}}}}}};
+    const Outcome outcome = Execute({.argv = {kFirewallPlugin},
+                                     .input = config.dump(),
+                                     .variables = {{"CNI_COMMAND", verb},
+                                                   {"CNI_CONTAINERID", "old"},
+                                                   {"CNI_NETNS", guest().path()},
+                                                   {"CNI_IFNAME", "eth0"},
+                                                   {"CNI_PATH", "/usr/lib/cni"}}});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome;
+  }
+  void ExpectNoneTwice() {
+    EXPECT_THAT(RulesWith("-j CNI-FORWARD"), SizeIs(1));
+    EXPECT_THAT(RulesWith("-j NOMAD-ADMIN"), SizeIs(1));
+    EXPECT_THAT(RulesWith("--mark 0x1000/0x1000"), SizeIs(1));
+  }
+};
+
+TEST_F(BesideTheReference, WhichCameFirstNoRuleIsThereTwice) {
+  RunReference("ADD");
+  AddWeb();
+  ExpectNoneTwice();
+  EXPECT_THAT(RulesWith("172.26.70.9"), SizeIs(2));
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
+}
+
+TEST_F(BesideTheReference, WhichComesSecondNoRuleIsThereTwice) {
+  const Outcome add = AddWeb();
+  RunReference("ADD");
+  RunReference("CHECK");
+  ExpectNoneTwice();
+  const Outcome check = Check("web", guest(), Web(), add);
+  EXPECT_EQ(check.exit_code, 0) << check;
+  EXPECT_THAT(check.err, Not(HasSubstr("mended")));
+  RunReference("DEL");
+  ExpectNoneTwice();
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
+}
+
+// ---- what cannot be had
+
+TEST_F(Operator, GetsAnErrorForConditionsThatNamesTheChainToUse) {
+  const Snapshot before = TakeSnapshot();
+  for (const std::string key : {"conditionsV4", "conditionsV6"}) {
+    const Outcome add = Run("ADD", "web", guest(), Web({{key, {"-s", "192.0.2.0/24"}}}));
+    EXPECT_EQ(add.exit_code, 1);
+    EXPECT_THAT(add.json.dump(),
+                AllOf(HasSubstr(key), HasSubstr("not supported"), HasSubstr("NOMAD-ADMIN")));
+  }
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+// The kernel of a test need not have SCTP sockets; the map is what decides.
+TEST_F(Operator, FindsSctpInTheMap) {
+  Attach("web", guest(), Publish({Port(5060, 5061, "sctp"), Port(5062, 5063, "SCTP", kHostIp4)}));
+  EXPECT_THAT(Elements("port4").dump(),
+              AllOf(HasSubstr("\"sctp\",5060"), HasSubstr("\"172.26.64.2\",5061")));
+  EXPECT_THAT(Elements("port6").dump(),
+              AllOf(HasSubstr("\"sctp\",5060"), HasSubstr("\"fd00:26::2\",5061")));
+  EXPECT_THAT(Elements("hostip4").dump(), HasSubstr("\"198.51.100.1\",\"sctp\",5062"));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
