@@ -62,7 +62,7 @@ class LinkWorld : public World {
   // Refused with code `code`, and nothing that was there is another than before.
   Outcome MustRefuse(int code, const std::string& config, const Variables& variables = {}) {
     const Snapshot before = TakeSnapshot();
-    const Outcome add = RunPlugin("ADD", config, variables);
+    Outcome add = RunPlugin("ADD", config, variables);
     EXPECT_EQ(add.exit_code, 1) << add;
     EXPECT_EQ(At(add.json, "/code"), code) << add;
     EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
