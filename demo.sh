@@ -122,6 +122,7 @@ say "... until the next CHECK (Nomad asks for one when its agent starts): it men
 try "jq --slurpfile result result.json '.prevResult = \$result[0]' billing.json > check.json"
 try "CNI_COMMAND=CHECK nomad-bridge < check.json"
 succeeds
+shows mended
 try "$page"
 succeeds
 shows "Hello from job billing"
