@@ -31,6 +31,7 @@ struct Link {
   bool operational = false;  // it is up and its carrier is there (operstate up, or unknown as lo has it)
   bool promiscuous = false;  // IFF_PROMISC was set on it
   int master = 0;            // index of the bridge it is a port of
+  bool hairpin = false;      // bridge port: what comes in may go out again
   int peer = 0;              // veth: index of the other end, in that end's namespace
   std::optional<int> peer_netns;  // veth: id of the other end's namespace as this one numbers it; nullopt: here
 };

@@ -160,7 +160,9 @@ LinkState ReadLink(const nlmsghdr* message) {
   }
   state.operstate = attributes.U8(IFLA_OPERSTATE).value_or(IF_OPER_UNKNOWN);
   if (info.Text(IFLA_INFO_SLAVE_KIND) == "bridge") {
-    state.port_state = info.Inside(IFLA_INFO_SLAVE_DATA).U8(IFLA_BRPORT_STATE);
+    const Attributes port = info.Inside(IFLA_INFO_SLAVE_DATA);
+    state.port_state = port.U8(IFLA_BRPORT_STATE);
+    state.link.hairpin = port.U8(IFLA_BRPORT_MODE).value_or(0) != 0;
   }
   state.link.operational = IsOperational(state, head->ifi_flags);
   return state;

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "firewall/members.h"
 #include "ipam/store.h"
+#include "plugin/failures.h"
 #include "plugin/living.h"
 #include "plugin/log.h"
 
@@ -26,15 +27,17 @@ std::vector<Ip> AddressesOf(const Record& record) {
 
 void SetAddresses(Record& record,
                   const std::vector<ipam::Assignment>& assignments,
-                  const std::vector<portmap::Published>& ports) {
+                  const Config& config) {
   record.addresses.clear();
   record.gateways.clear();
   for (const ipam::Assignment& assignment : assignments) {
     record.addresses.push_back(assignment.address);
-    record.gateways.push_back({assignment.gateway, assignment.address.prefix_length});
+    if (config.link.is_gateway) {
+      record.gateways.push_back({assignment.gateway, assignment.address.prefix_length});
+    }
   }
   record.policy.ipv6 = record.HasIpv6();
-  record.ports = portmap::Resolve(ports, AddressesOf(record));
+  record.ports = portmap::Resolve(config.rules.ports, AddressesOf(record));
 }
 
 // If the kernel knows one of `assignments` as a living attachment's although it has no lease, that lease was lost:
@@ -126,7 +129,7 @@ Acquired TryAcquire(Host& host,
   if (choice.full_set) {
     return {.assignments = {}, .full_set = choice.full_set};
   }
-  SetAddresses(record, choice.assignments, config.rules.ports);
+  SetAddresses(record, choice.assignments, config);
   if (earlier) {
     ReleaseAbandoned(store, *earlier, choice.assignments);
   }
@@ -177,14 +180,18 @@ std::vector<ipam::Assignment> AcquireAddresses(Host& host,
 }
 
 void ReleaseAddresses(const Record& record) {
-  if (record.addresses.empty()) {
+  std::optional<ipam::Store> store = record.addresses.empty()
+                                         ? std::nullopt
+                                         : ipam::Store::Find(record.data_dir, record.who.network);
+  if (!store) {
     return;
   }
-  if (std::optional<ipam::Store> store = ipam::Store::Find(record.data_dir, record.who.network)) {
-    for (const Cidr& cidr : record.addresses) {
-      store->Release(cidr.address, HolderOf(record.who));
-    }
+  Failures failures;
+  for (const Cidr& cidr : record.addresses) {
+    failures.Try(Cat("the lease of ", cidr.address),
+                 [&] { store->Release(cidr.address, HolderOf(record.who)); });
   }
+  failures.ThrowIfAny("not every lease could be given back");
 }
 
 void ReleaseAddressesOf(const Attachment& who, const std::string& data_dir) {

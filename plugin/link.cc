@@ -173,7 +173,7 @@ Link EnsureBridge(Host& host, const LinkConfig& config, const std::vector<Cidr>&
   Phrases changes;
   const Link bridge = FindOrCreateBridge(host, config, changes);
   BringUpBridge(host, bridge, config, changes);
-  std::vector<Cidr> wanted = config.is_gateway ? gateways : std::vector<Cidr>{};
+  std::vector<Cidr> wanted = gateways;
   if (HasFamily(wanted, Family::kIpv6)) {
     SwitchOnIpv6(bridge.name);
     if (bridge.mac == Mac::ForName(bridge.name)) {

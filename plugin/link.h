@@ -13,7 +13,7 @@
 
 namespace nomad_bridge {
 
-// Makes or adopts the bridge, up, with `gateways` as its addresses (if the network is a gateway at all), and turns on
+// Makes or adopts the bridge, up, with `gateways` as its addresses (none if the network is no gateway), and turns on
 // forwarding for their families. Other IPv4 addresses and overlapping IPv6 ones are an error, or removed with
 // forceAddress; those which another living attachment on the same bridge needs stay. Says on stderr what was mended: what
 // was not so although an attachment is there that needs it.

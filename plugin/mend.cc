@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "ipam/store.h"
+#include "netlink/sysctl.h"
 #include "plugin/link.h"
 #include "plugin/log.h"
 #include "plugin/names.h"
@@ -13,6 +14,10 @@
 
 namespace nomad_bridge {
 namespace {
+
+void Append(std::vector<std::string>& list, const std::vector<std::string>& more) {
+  list.insert(list.end(), more.begin(), more.end());
+}
 
 void MendPort(Host& host, const Link& bridge, const Attachment& who, const Link& veth) {
   const std::optional<Record> record = host.records.Find(who);
@@ -31,6 +36,22 @@ void MendPort(Host& host, const Link& bridge, const Attachment& who, const Link&
       ": it was no port of ",
       Quoted(bridge.name),
       " any more");
+}
+
+// The host end of this attachment: up, and with the flags of its record.
+void MendHostVeth(Host& host, const Record& record) {
+  const std::optional<Link> veth = FindHostVeth(host.net, record.who, true);
+  if (!veth) {
+    return;
+  }
+  if (!veth->up) {
+    host.net.Change(*veth, {.up = true});
+    Say("mended ", veth->name, ", which was down");
+  }
+  if (veth->hairpin != record.hairpin) {
+    host.net.SetPortFlags(*veth, {.hairpin = record.hairpin});
+    Say("mended the hairpin mode of ", veth->name);
+  }
 }
 
 void MendLeases(const Record& record) {
@@ -54,21 +75,47 @@ std::vector<std::string> LeaseFaults(const Record& record) {
   return faults;
 }
 
+std::vector<std::string> BridgeFaults(Host& host, const Link& bridge, const Record& record) {
+  std::vector<std::string> faults;
+  if (!bridge.up) {
+    faults.push_back(Cat("bridge ", Quoted(bridge.name), " is down"));
+  }
+  const std::vector<Cidr> present = host.net.Addresses(bridge);
+  for (const Cidr& gateway : record.gateways) {
+    if (std::find(present.begin(), present.end(), gateway) == present.end()) {
+      faults.push_back(Cat("address ", gateway, " is missing on bridge ", Quoted(bridge.name)));
+    }
+    const char* const forwarding =
+        gateway.address.is_ipv4() ? "net/ipv4/ip_forward" : "net/ipv6/conf/all/forwarding";
+    if (!IsSysctlOn(forwarding)) {
+      faults.push_back(Cat(forwarding, " is 0"));
+    }
+  }
+  return faults;
+}
+
+std::vector<std::string> PortFaults(const Link& veth, const Link& bridge, const Record& record) {
+  if (veth.master != bridge.index) {
+    return {Cat(veth.name, " is no port of bridge ", Quoted(bridge.name))};
+  }
+  std::vector<std::string> faults;
+  if (!veth.up) {
+    faults.push_back(Cat(veth.name, " is down"));
+  }
+  if (veth.hairpin != record.hairpin) {
+    faults.push_back(Cat("hairpin mode of ", veth.name, " is ", veth.hairpin ? "on" : "off"));
+  }
+  return faults;
+}
+
 std::vector<std::string> LinkFaults(Host& host, const Record& record) {
   const std::optional<Link> bridge = host.net.FindLink(record.bridge);
   if (!bridge || bridge->kind != "bridge") {
     return {Cat("bridge ", Quoted(record.bridge), " is missing")};
   }
-  std::vector<std::string> faults;
-  const std::vector<Cidr> present = host.net.Addresses(*bridge);
-  for (const Cidr& gateway : record.gateways) {
-    if (std::find(present.begin(), present.end(), gateway) == present.end()) {
-      faults.push_back(Cat("address ", gateway, " is missing on bridge ", Quoted(record.bridge)));
-    }
-  }
-  const std::optional<Link> veth = FindHostVeth(host.net, record.who, true);
-  if (veth && veth->master != bridge->index) {
-    faults.push_back(Cat(veth->name, " is no port of bridge ", Quoted(record.bridge)));
+  std::vector<std::string> faults = BridgeFaults(host, *bridge, record);
+  if (const std::optional<Link> veth = FindHostVeth(host.net, record.who, true)) {
+    Append(faults, PortFaults(*veth, *bridge, record));
   }
   return faults;
 }
@@ -93,6 +140,7 @@ void MendPorts(Host& host, const Link& bridge, const std::string& network) {
 void MendHostSide(Host& host, const LinkConfig& config, const Record& record) {
   const Link bridge = EnsureBridge(host, config, record.gateways);
   MendPorts(host, bridge, record.who.network);
+  MendHostVeth(host, record);
   MendLeases(record);
   MendRules(host, record);
   EnsureLocalhostReaches(record);
@@ -100,9 +148,8 @@ void MendHostSide(Host& host, const LinkConfig& config, const Record& record) {
 
 std::vector<std::string> FaultsOfHostSide(Host& host, const Record& record) {
   std::vector<std::string> faults = LinkFaults(host, record);
-  for (const std::vector<std::string>& more : {LeaseFaults(record), MissingRules(host, record)}) {
-    faults.insert(faults.end(), more.begin(), more.end());
-  }
+  Append(faults, LeaseFaults(record));
+  Append(faults, MissingRules(host, record));
   return faults;
 }
 

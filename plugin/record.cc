@@ -152,6 +152,15 @@ Record ParseRecord(const json& value) {
   return record;
 }
 
+// The container id inside the record `path`, which may be anything: nullopt then.
+std::optional<std::string> FindWholeId(const std::string& path) {
+  try {
+    return json::parse(FindFile(path).value_or("")).at("containerId").get<std::string>();
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 bool Record::HasIpv6() const {
@@ -180,11 +189,11 @@ Records::Records(const NetnsId& host) : host_(host), boot_id_(BootId()) {}
 
 std::optional<Record> Records::Find(const Attachment& who) const {
   const std::string path = PathOf(who);
-  const std::optional<std::string> text = FindFile(path);
-  if (!text) {
-    return std::nullopt;
-  }
   try {
+    const std::optional<std::string> text = FindFile(path);
+    if (!text) {
+      return std::nullopt;
+    }
     const json value = json::parse(*text);
     if (value.at("bootId") != boot_id_ || ParseNetnsId(value.at("hostNetns")) != host_) {
       return std::nullopt;
@@ -234,12 +243,11 @@ std::vector<Attachment> Records::List(const std::string& network) const {
     const std::string id = name.substr(0, at);
     Attachment who{network, id, name.substr(at + 1, name.size() - at - 1 - kSuffix.size())};
     if (id.find('~') != std::string::npos) {  // cut: only the file knows the whole id
-      const std::optional<std::string> text = FindFile(Cat(kFolder, '/', network, '/', name));
-      const json value = json::parse(text.value_or(""), nullptr, false);
-      if (!value.is_object()) {
+      std::optional<std::string> whole = FindWholeId(Cat(kFolder, '/', network, '/', name));
+      if (!whole) {
         continue;
       }
-      who.container_id = value.value("containerId", id);
+      who.container_id = *std::move(whole);
     }
     found.push_back(std::move(who));
   }
