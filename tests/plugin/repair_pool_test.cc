@@ -1,6 +1,7 @@
 // A full pool: the dead give their addresses back, the living keep theirs.
 #include <ctime>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <gtest/gtest.h>
@@ -26,8 +27,8 @@ class FullPool : public RepairWorld {
     late_ = As("late", AddGuest("late"));
   }
 
-  // Ends the namespace of `id`, and waits until the kernel has.
-  void Die(const std::string& id) { KillGuestAndWait(*nodes_.at(id), HostVethOf(adds_.at(id))); }
+  // Ends the namespace of `id`.
+  void Die(const std::string& id) { KillGuest(*nodes_.at(id)); }
 
   // As if `id` had been added before this machine was started.
   void MoveBeforeBoot(const std::string& id) {
@@ -87,7 +88,7 @@ TEST_F(FullPool, CountsANamespaceWithoutAPathAsAliveWhileAProcessIsInIt) {
     inside.emplace(Process::Start({.argv = {"sleep", "60"}, .input = "", .variables = {}}));
   });
   const std::string veth = HostVethOf(adds_.at("full-1"));
-  KillGuest(*nodes_.at("full-1"));
+  nodes_.at("full-1")->Kill();
 
   const Outcome refused = RunPlugin("ADD", config_, late_);
   EXPECT_EQ(ErrorCode(refused), 101) << refused;

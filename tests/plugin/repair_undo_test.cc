@@ -36,39 +36,48 @@ class RefusedAdd : public RepairWorld {
   Snapshot before_;
 };
 
-// A file system of our own over `folder` while it lives.
-class Mounted {
+// `folder` as something else while it lives: read-only, or a file system without room.
+class Obstacle {
  public:
-  Mounted(std::string folder, const std::string& type, unsigned long flags, const char* options)
-      : folder_(std::move(folder)) {
-    EnsureFolder(folder_);
-    const bool bind = type == "bind";
-    const char* const source = bind ? folder_.c_str() : "tmpfs";
-    if (::mount(
-            source, folder_.c_str(), bind ? "" : type.c_str(), bind ? MS_BIND : flags, options) !=
-            0 ||
-        (bind && ::mount("", folder_.c_str(), "", MS_REMOUNT | MS_BIND | flags, nullptr) != 0)) {
-      throw ErrnoError(Code::kInternal, Cat("cannot mount over ", folder_));
-    }
+  static Obstacle ReadOnly(const std::string& folder) {
+    Obstacle obstacle(folder);
+    Mount(folder, folder, "", MS_BIND, "");
+    Mount("", folder, "", MS_REMOUNT | MS_BIND | MS_RDONLY, "");
+    return obstacle;
   }
-  Mounted(const Mounted&) = delete;
-  Mounted& operator=(const Mounted&) = delete;
-  ~Mounted() { ::umount2(folder_.c_str(), MNT_DETACH); }
-
-  static Mounted ReadOnly(const std::string& folder) {
-    return {folder, "bind", MS_RDONLY, nullptr};
-  }
-  static Mounted Full(const std::string& folder) {
-    Mounted mounted(folder, "tmpfs", 0, "size=8k");
-    const UniqueFd fd(
-        ::open(Cat(folder, "/ballast").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  static Obstacle Full(const std::string& folder) {
+    Obstacle obstacle(folder);
+    Mount("tmpfs", folder, "tmpfs", 0, "size=8k");
+    const std::string path = Cat(folder, "/ballast");
+    const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     const std::string block(4096, 'x');
     while (::write(fd.get(), block.data(), block.size()) > 0) {
     }
-    return mounted;
+    return obstacle;
+  }
+  Obstacle(Obstacle&&) = default;
+  Obstacle& operator=(Obstacle&&) = delete;
+  Obstacle(const Obstacle&) = delete;
+  Obstacle& operator=(const Obstacle&) = delete;
+  ~Obstacle() {
+    if (!folder_.empty()) {
+      ::umount2(folder_.c_str(), MNT_DETACH);
+    }
   }
 
  private:
+  explicit Obstacle(std::string folder) : folder_(std::move(folder)) {}
+
+  static void Mount(const std::string& source,
+                    const std::string& folder,
+                    const std::string& type,
+                    unsigned long flags,
+                    const char* options) {
+    if (::mount(source.c_str(), folder.c_str(), type.c_str(), flags, options) != 0) {
+      throw ErrnoError(Code::kInternal, Cat("cannot mount over ", folder));
+    }
+  }
+
   std::string folder_;
 };
 
@@ -81,7 +90,7 @@ TEST_F(RefusedAdd, ByAGuestWithoutIpv6LeavesNothing) {
   const Snapshot before = TakeSnapshot();
   guest().SetSysctl("net/ipv6/conf/default/disable_ipv6", "1");
   {
-    const Mounted sealed = Mounted::ReadOnly("/proc/sys");
+    const Obstacle sealed = Obstacle::ReadOnly("/proc/sys");
     const Outcome add = RunPlugin("ADD", dual);
     EXPECT_EQ(ErrorCode(add), 100) << add;
     EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr("disable_ipv6"), HasSubstr("EROFS")));
@@ -127,7 +136,7 @@ TEST_F(RefusedAdd, ByALivingNeighboursPortLeavesNothing) {
 
 TEST_F(RefusedAdd, ByAReadOnlyDataDirLeavesNothing) {
   {
-    const Mounted sealed = Mounted::ReadOnly(kLeases);
+    const Obstacle sealed = Obstacle::ReadOnly(kLeases);
     const Outcome add = RunPlugin("ADD", config_);
     EXPECT_EQ(ErrorCode(add), 5) << add;
     EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr(kLeases), HasSubstr("EROFS")));
@@ -137,7 +146,7 @@ TEST_F(RefusedAdd, ByAReadOnlyDataDirLeavesNothing) {
 
 TEST_F(RefusedAdd, ByAFullDataDirLeavesNothing) {
   {
-    const Mounted full = Mounted::Full(kLeases);
+    const Obstacle full = Obstacle::Full(kLeases);
     const Outcome add = RunPlugin("ADD", config_);
     EXPECT_EQ(ErrorCode(add), 5) << add;
     EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr(kLeases), HasSubstr("ENOSPC")));
@@ -148,7 +157,7 @@ TEST_F(RefusedAdd, ByAFullDataDirLeavesNothing) {
 
 TEST_F(RefusedAdd, ByAReadOnlyRunFolderLeavesNothing) {
   {
-    const Mounted sealed = Mounted::ReadOnly("/run/nomad-bridge");
+    const Obstacle sealed = Obstacle::ReadOnly("/run/nomad-bridge");
     const Outcome add = RunPlugin("ADD", config_);
     EXPECT_EQ(ErrorCode(add), 5) << add;
     EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr("/run/nomad-bridge"), HasSubstr("EROFS")));
@@ -158,7 +167,7 @@ TEST_F(RefusedAdd, ByAReadOnlyRunFolderLeavesNothing) {
 
 TEST_F(RefusedAdd, ByAFullRunFolderLeavesNothing) {
   {
-    const Mounted full = Mounted::Full(kRecords);
+    const Obstacle full = Obstacle::Full(kRecords);
     const Outcome add = RunPlugin("ADD", config_);
     EXPECT_EQ(ErrorCode(add), 5) << add;
     EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr(kRecords), HasSubstr("ENOSPC")));

@@ -156,13 +156,6 @@ class RepairWorld : public World {
     return RunPlugin("CHECK", WithResult(config, add), variables);
   }
 
-  // The namespace of `guest` is dead and the kernel has noticed: no link leads there any more.
-  void KillGuestAndWait(Node& guest, const std::string& host_veth) {
-    KillGuest(guest);
-    EXPECT_TRUE(Soon([&] { return !HasInterface(host(), host_veth); }))
-        << host_veth << " outlives its namespace";
-  }
-
   [[nodiscard]] static bool HasInterface(const Node& node, const std::string& name) {
     return node.Run({"ip", "link", "show", "dev", name}).exit_code == 0;
   }
