@@ -135,7 +135,7 @@ NftnlSet Encode(const NftTableId& table, const NftSet& set, std::uint32_t id) {
   nftnl_set_set_u32(raw, NFTNL_SET_ID, id);
   nftnl_set_set_u32(raw, NFTNL_SET_KEY_TYPE, TypeNumber(set.key));
   nftnl_set_set_u32(raw, NFTNL_SET_KEY_LEN, KeyBytes(set.key));
-  nftnl_set_set_u32(raw, NFTNL_SET_FLAGS, set.data.empty() ? 0 : NFT_SET_MAP);
+  nftnl_set_set_u32(raw, NFTNL_SET_FLAGS, set.flags | (set.data.empty() ? 0U : std::uint32_t{NFT_SET_MAP}));
   nftnl_udata_put_u32(data.get(), NFTNL_UDATA_SET_KEYBYTEORDER, ByteOrder(set.key));
   if (!set.data.empty()) {
     nftnl_set_set_u32(raw, NFTNL_SET_DATA_TYPE, TypeNumber(set.data));
@@ -211,10 +211,12 @@ NftnlSet Encode(const NftTableId& table, const NftElement& element) {
 }
 
 NftSet DecodeSet(const nftnl_set& set) {
+  const std::uint32_t flags = nftnl_set_get_u32(&set, NFTNL_SET_FLAGS);
   NftSet decoded{.name = nftnl_set_get_str(&set, NFTNL_SET_NAME),
                  .key = Fields(nftnl_set_get_u32(&set, NFTNL_SET_KEY_TYPE)),
-                 .data = {}};
-  if ((nftnl_set_get_u32(&set, NFTNL_SET_FLAGS) & NFT_SET_MAP) != 0) {
+                 .data = {},
+                 .flags = flags & ~std::uint32_t{NFT_SET_MAP}};
+  if ((flags & NFT_SET_MAP) != 0) {
     decoded.data = Fields(nftnl_set_get_u32(&set, NFTNL_SET_DATA_TYPE));
   }
   return decoded;

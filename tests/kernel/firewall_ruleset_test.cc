@@ -178,6 +178,10 @@ INSTANTIATE_TEST_SUITE_P(
                "delete table inet nomad-bridge\n"
                "table inet nomad-bridge { set alloc4 { type ipv6_addr; }; }",
                "table inet nomad-bridge with all that was in it"},
+        Damage{"AnotherKindOfSet",
+               "delete table inet nomad-bridge\n"
+               "table inet nomad-bridge { set alloc4 { type ipv4_addr; flags interval; }; }",
+               "table inet nomad-bridge with all that was in it"},
         Damage{
             "AnotherHook",
             "delete table inet nomad-bridge\n"
