@@ -33,6 +33,9 @@ template <typename... Parts>
 // '"' and '\' become '\''. Used for link aliases and nf_tables comments.
 [[nodiscard]] std::string Printable(std::string_view text);
 
+// `text` with '?' for every byte that is no part of well-formed UTF-8; what is kept in JSON comes back the same.
+[[nodiscard]] std::string ValidUtf8(std::string_view text);
+
 // True if `text` is well-formed UTF-8 (no overlong forms, no surrogates).
 [[nodiscard]] bool IsUtf8(std::string_view text);
 
