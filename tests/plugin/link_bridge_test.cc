@@ -71,6 +71,39 @@ TEST_F(BridgeTest, ThatWasThereDownComesUp) {
   EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
 }
 
+// As when many first ADDs race, but at every moment there is.
+TEST_F(BridgeTest, IsAdoptedWheneverItAppearsDuringAnAdd) {
+  const Command add = PluginCommand("ADD", Network());
+  int nth = 0;
+  for (bool was_early = true; was_early;) {
+    ASSERT_LT(nth, 1000);
+    was_early = false;
+    const Killing disturbed = RunDisturbedAt(add, ++nth, [&] {
+      const Outcome made = host().Run({"ip", "link", "add", "nomad", "type", "bridge"});
+      was_early = made.exit_code == 0;
+    });
+
+    ASSERT_EQ(disturbed.outcome.exit_code, 0) << "call " << nth << ": " << disturbed.outcome;
+    EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre("172.26.64.1/20"));
+    EXPECT_EQ(PortsOf("nomad").size(), 1U);
+    MustDel(Network());
+    host().Must({"ip", "link", "del", "nomad"});
+  }
+  EXPECT_GT(nth, 3) << "the bridge was there from the start";
+}
+
+// Without waiting the guest would be deaf for as long as the bridge listens and learns.
+TEST_F(BridgeTest, WithSpanningTreeIsWaitedForUntilItForwards) {
+  MakeBridge();
+  host().Must({"ip", "link", "set", "nomad", "type", "bridge", "forward_delay", "200"});
+  host().Must({"ip", "link", "set", "nomad", "type", "bridge", "stp_state", "1"});
+
+  MustAdd(Network());
+
+  EXPECT_EQ(At(PortsOf("nomad"), "/0/linkinfo/info_slave_data/state"), "forwarding");
+  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+}
+
 TEST_F(BridgeTest, KeepsItsMacWhenPortsComeAndGo) {
   MustAdd(Network());
   const std::string mac = BridgeMac();

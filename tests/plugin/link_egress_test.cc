@@ -1,4 +1,5 @@
 // Out of the allocation: to the gateway, to neighbours, and as the node to the outside; and many first ADDs at once.
+#include <filesystem>
 #include <sstream>
 
 #include "tests/plugin/link_world.h"
@@ -66,38 +67,59 @@ TEST_F(EgressTest, FitsTheMtuOfTheNetwork) {
 
 // ---- the first ones, all at once
 
-TEST_F(EgressTest, TwentyFirstAddsAtOnceAllSucceed) {
-  constexpr int kAdds = 20;
-  std::vector<Node*> nodes;
-  for (int i = 0; i < kAdds; ++i) {
-    nodes.push_back(&AddGuest(Cat("n", i)));
-  }
-  std::vector<Process> started;
-  for (int i = 0; i < kAdds; ++i) {
-    started.push_back(StartPlugin("ADD", Network(kDualStack), As(Cat("alloc-", i), *nodes[i])));
+constexpr std::size_t kMany = 20;
+
+class AtOnceTest : public LinkWorld {
+ protected:
+  AtOnceTest() {
+    for (std::size_t i = 0; i < kMany; ++i) {
+      nodes_.push_back(&AddGuest(Cat("n", i)));
+    }
   }
 
+  [[nodiscard]] const std::vector<const Node*>& nodes() const { return nodes_; }
+
+  // The verb for every node at the same time; it must succeed for all.
+  std::vector<json> RunAll(const std::string& verb) {
+    std::vector<Process> started;
+    started.reserve(kMany);
+    for (const Node* node : nodes_) {
+      started.push_back(StartPlugin(verb, Network(kDualStack), As(node->name(), *node)));
+    }
+    std::vector<json> results;
+    results.reserve(kMany);
+    for (Process& process : started) {
+      const Outcome outcome = process.Wait();
+      EXPECT_EQ(outcome.exit_code, 0) << verb << ": " << outcome;
+      results.push_back(outcome.json);
+    }
+    return results;
+  }
+
+ private:
+  std::vector<const Node*> nodes_;
+};
+
+TEST_F(AtOnceTest, TwentyFirstAddsAllSucceed) {
   std::set<std::string> addresses;
-  for (Process& process : started) {
-    const Outcome add = process.Wait();
-    ASSERT_EQ(add.exit_code, 0) << add;
-    for (const std::string& address : AddressesIn(add.json)) {
+  for (const json& result : RunAll("ADD")) {
+    for (const std::string& address : AddressesIn(result)) {
       addresses.insert(address);
     }
   }
 
-  EXPECT_EQ(addresses.size(), 2U * kAdds);
-  EXPECT_EQ(Leased().size(), 2U * kAdds);
-  EXPECT_EQ(PortsOf("nomad").size(), static_cast<std::size_t>(kAdds));
+  EXPECT_EQ(addresses.size(), 2 * kMany);
+  EXPECT_EQ(Leased().size(), 2 * kMany);
+  EXPECT_EQ(PortsOf("nomad").size(), kMany);
   EXPECT_EQ(AddressesOn(host(), "nomad").size(), 2U);
-  for (const Node* node : nodes) {
+  for (const Node* node : nodes()) {
     EXPECT_TRUE(Ping(*node, "172.26.64.1")) << node->name();
     EXPECT_TRUE(Ping(*node, "fd00:26::1")) << node->name();
   }
 }
 
-// The rules of a chain, each a line.
-std::multiset<std::string> LinesOf(const std::string& text, const std::string& begin) {
+// The rules of all chains, each a line.
+std::multiset<std::string> RulesOf(const std::string& text, const std::string& begin) {
   std::multiset<std::string> lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
@@ -108,54 +130,33 @@ std::multiset<std::string> LinesOf(const std::string& text, const std::string& b
   return lines;
 }
 
-TEST_F(EgressTest, TwentyFirstAddsAtOnceMakeEveryRuleOnce) {
-  // One alone on another machine of the same kind says what there should be.
+TEST_F(AtOnceTest, TwentyFirstAddsMakeEveryRuleOnce) {
+  // One alone says what there should be; then the machine is bare again.
   MustAdd(Network(kDualStack));
   const Snapshot alone = TakeSnapshot();
   MustDel(Network(kDualStack));
   host().Must({"nft", "flush", "ruleset"});
   host().Must({"ip", "link", "del", "nomad"});
-  constexpr int kAdds = 20;
-  std::vector<Process> started;
-  for (int i = 0; i < kAdds; ++i) {
-    started.push_back(
-        StartPlugin("ADD", Network(kDualStack), As(Cat("alloc-", i), AddGuest(Cat("n", i)))));
-  }
-  for (Process& process : started) {
-    const Outcome add = process.Wait();
-    ASSERT_EQ(add.exit_code, 0) << add;
-  }
+  std::filesystem::remove_all("/run/nomad-bridge");
+
+  RunAll("ADD");
 
   const auto rules = [](const Snapshot& snapshot) {
-    return LinesOf(snapshot.Lines(" chain "), "host nft");
+    return RulesOf(snapshot.Lines(" chain "), "host nft");
   };
   EXPECT_EQ(rules(TakeSnapshot()), rules(alone));
   EXPECT_FALSE(rules(alone).empty());
   for (const char* program : {"iptables", "ip6tables"}) {
     const std::string all = host().Must({program, "-S"});
-    EXPECT_EQ(LinesOf(all, "-A FORWARD").size(), 1U) << all;
-    EXPECT_EQ(LinesOf(all, "-A CNI-FORWARD").size(), 2U) << all;
+    EXPECT_EQ(RulesOf(all, "-A FORWARD").size(), 1U) << all;
+    EXPECT_EQ(RulesOf(all, "-A CNI-FORWARD").size(), 2U) << all;
   }
 }
 
-TEST_F(EgressTest, TwentyAtOnceComeAndGo) {
-  constexpr int kAdds = 20;
-  for (const char* verb : {"ADD", "DEL"}) {
-    std::vector<Process> started;
-    for (int i = 0; i < kAdds; ++i) {
-      const std::string name = Cat("n", i);
-      const Variables variables = {{"CNI_CONTAINERID", name},
-                                   {"CNI_NETNS", Cat("/run/netns/", name)}};
-      if (std::string(verb) == "ADD") {
-        static_cast<void>(AddGuest(name));
-      }
-      started.push_back(StartPlugin(verb, Network(), variables));
-    }
-    for (Process& process : started) {
-      const Outcome outcome = process.Wait();
-      EXPECT_EQ(outcome.exit_code, 0) << verb << ": " << outcome;
-    }
-  }
+TEST_F(AtOnceTest, TwentyComeAndGo) {
+  RunAll("ADD");
+  RunAll("DEL");
+
   EXPECT_THAT(Leased(), ::testing::IsEmpty());
   EXPECT_EQ(PortsOf("nomad").size(), 0U);
   EXPECT_EQ(TakeSnapshot().Lines(" element of alloc"), "");

@@ -5,7 +5,6 @@ namespace nomad_bridge::test {
 namespace {
 
 using nlohmann::json;
-using ::testing::IsEmpty;
 
 class Ipv6Test : public LinkWorld {
  protected:

@@ -4,6 +4,7 @@
 #include <array>
 #include <csignal>
 #include <cstdint>
+#include <functional>
 #include <utility>
 
 #include <fcntl.h>
@@ -93,9 +94,8 @@ bool GoOn(pid_t child, int& status) {
   }
 }
 
-}  // namespace
-
-Killing RunKilledAt(Command command, int nth) {
+// Calls `at` when the program is about to make its N-th call.
+Killing Trace(Command command, int nth, const std::function<void(pid_t child)>& at) {
   command.in_child = [] { ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr); };
   // The leak checker is a tracer itself and would fail under another.
   command.variables["ASAN_OPTIONS"] = "detect_leaks=0";
@@ -109,12 +109,27 @@ Killing RunKilledAt(Command command, int nth) {
     __ptrace_syscall_info call{};
     ::ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof call, &call);
     if (call.op == PTRACE_SYSCALL_INFO_ENTRY && IsSeen(call) && ++killing.calls == nth) {
-      ::kill(child, SIGKILL);
-      killing.killed = true;
+      at(child);
     }
   }
   killing.outcome = process.Collect(status);
   return killing;
+}
+
+}  // namespace
+
+Killing RunKilledAt(Command command, int nth) {
+  bool killed = false;
+  Killing killing = Trace(std::move(command), nth, [&](pid_t child) {
+    ::kill(child, SIGKILL);
+    killed = true;
+  });
+  killing.killed = killed;
+  return killing;
+}
+
+Killing RunDisturbedAt(Command command, int nth, const std::function<void()>& act) {
+  return Trace(std::move(command), nth, [&](pid_t) { act(); });
 }
 
 }  // namespace nomad_bridge::test

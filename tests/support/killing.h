@@ -5,6 +5,8 @@
 // How      ptrace(2): the call at whose entry the program is killed does not happen.
 #pragma once
 
+#include <functional>
+
 #include "tests/support/process.h"
 
 namespace nomad_bridge::test {
@@ -12,10 +14,13 @@ namespace nomad_bridge::test {
 struct Killing {
   Outcome outcome;
   int calls = 0;        // counted until the end
-  bool killed = false;  // false: it ended before its N-th call
+  bool killed = false;  // false: it ended before its N-th call (or nobody killed it)
 };
 
 // `nth` starts at 1; 0 only counts.
 [[nodiscard]] Killing RunKilledAt(Command command, int nth);
+
+// The same moments, for races: at the N-th call the program is held while `act` changes something, and then goes on.
+[[nodiscard]] Killing RunDisturbedAt(Command command, int nth, const std::function<void()>& act);
 
 }  // namespace nomad_bridge::test
