@@ -269,7 +269,7 @@ Row CompareLeasesOf(const Options& options,
   Row row{empty->name(), Number(base)};
   for (Contender* const contender : {behind.get(), before.get()}) {
     const double median = contender->add().Median();
-    row.push_back(Cat(Number(median), " (+", Number(median - base), ')'));
+    row.push_back(Cat(Number(median), median < base ? " (" : " (+", Number(median - base), ')'));
   }
   return row;
 }
