@@ -10,6 +10,7 @@ using ::testing::ElementsAre;
 
 std::vector<std::string> SetsOf(const std::vector<NftElement>& elements) {
   std::vector<std::string> sets;
+  sets.reserve(elements.size());
   for (const NftElement& element : elements) {
     sets.push_back(element.set);
   }
