@@ -29,6 +29,11 @@ TEST(Printable, ReplacesEveryByteThatIsNoUtf8) {
   EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "????");  // beyond U+10FFFF
 }
 
+TEST(ValidUtf8, ReplacesWhatIsNoUtf8AndKeepsTheRest) {
+  EXPECT_EQ(ValidUtf8("a\n\"\\\x1b ü€"), "a\n\"\\\x1b ü€");
+  EXPECT_EQ(ValidUtf8("a\xff\xe2\x82"), "a???");
+}
+
 TEST(IsUtf8, KnowsWellFormedText) {
   EXPECT_TRUE(IsUtf8(""));
   EXPECT_TRUE(IsUtf8("plain, zürich, €, 😀"));
