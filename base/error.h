@@ -1,11 +1,13 @@
 // The one error of this program: thrown where a command fails, printed once, in plugin/main.cc.
 //
 // Shapes  msg      what we were doing, with the names of what we did it to; no final full stop
-//         details  what the kernel or the file said, with numbers and the allowed range; may be empty
-// Codes   0-99 are the CNI specification's, 100 and up are ours; the enumerators carry the wire numbers.
-// Rules   An expected outcome ("absent", "taken") is a return value, never an Error. Nobody catches to add
-//         context: whoever throws has the names. A message never contains the words "not found", because go-cni
-//         takes them, on DEL, for success.
+//         details  what the kernel or the file said, with numbers and the allowed range; may be
+//                  empty
+// Codes   0-99 are the CNI specification's, 100 and up are ours; the enumerators carry the wire
+//         numbers.
+// Rules   An expected outcome ("absent", "taken") is a return value, never an Error. Nobody catches
+//         to add context: whoever throws has the names. A message never contains the words "not
+//         found", because go-cni takes them, on DEL, for success.
 // Source  https://github.com/containernetworking/cni/blob/spec-v1.1.0/SPEC.md#error
 #pragma once
 

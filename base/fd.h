@@ -1,7 +1,7 @@
 // File descriptors that close themselves.
 //
-// Ownership  A UniqueFd owns its descriptor alone; -1 owns nothing. Open everything with O_CLOEXEC: a delegated
-//            IPAM plugin must inherit stdin, stdout and stderr only.
+// Ownership  A UniqueFd owns its descriptor alone; -1 owns nothing. Open everything with O_CLOEXEC:
+//            a delegated IPAM plugin must inherit stdin, stdout and stderr only.
 #pragma once
 
 #include <utility>

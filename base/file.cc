@@ -73,7 +73,8 @@ std::string ReadAll(int fd, const std::string& name, std::size_t max_bytes) {
 }
 
 bool CreateFile(const std::string& path, std::string_view content) {
-  // A file without a name, which gets one only when it is complete; linkat refuses a name that is taken.
+  // A file without a name, which gets one only when it is complete; linkat refuses a name that is
+  // taken.
   const UniqueFd fd(::open(FolderOf(path).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kFileMode));
   if (!fd) {
     throw ErrnoError(Code::kIo, Cat("cannot create ", Quoted(path)));

@@ -12,15 +12,16 @@
 
 namespace nomad_bridge {
 
-// The whole content, or nullopt if the file (or a folder on its path) does not exist. Throws kIo if it holds more
-// than `max_bytes`.
+// The whole content, or nullopt if the file (or a folder on its path) does not exist. Throws kIo if
+// it holds more than `max_bytes`.
 [[nodiscard]] std::optional<std::string> FindFile(const std::string& path,
                                                   std::size_t max_bytes = 1 << 20);
 
 // Reads `fd` to its end. Throws kIo naming `name` if more than `max_bytes` come.
 [[nodiscard]] std::string ReadAll(int fd, const std::string& name, std::size_t max_bytes);
 
-// Creates `path` with `content`, whole: another process sees all of it or no file. False if it already exists.
+// Creates `path` with `content`, whole: another process sees all of it or no file. False if it
+// already exists.
 [[nodiscard]] bool CreateFile(const std::string& path, std::string_view content);
 
 // Creates or replaces `path`, whole. A leftover of a killed writer ("<path>.new") is overwritten.

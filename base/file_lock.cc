@@ -22,8 +22,8 @@ UniqueFd OpenLockFile(const std::string& path) {
   return fd;
 }
 
-// While it lives, a blocking system call is interrupted every 50 ms. Repeating, so that a tick that comes just
-// before the call blocks is not the last one.
+// While it lives, a blocking system call is interrupted every 50 ms. Repeating, so that a tick that
+// comes just before the call blocks is not the last one.
 class Ticker {
  public:
   Ticker() {

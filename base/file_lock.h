@@ -1,12 +1,15 @@
 // Locks between processes, never waited for without a deadline.
 //
 // Two kinds, both released by the kernel when their holder dies, however it dies:
-//   FileLock   a whole file, flock(2): the lease folder's lock, which the reference host-local takes too
-//   RangeLock  one byte of a file (its offset's highest bit is ignored), an open-file-description lock (fcntl(2), F_OFD_SETLK): one file serves any number
-//              of locks, so nothing per attachment is left lying about
-// Errors     kTryAgain when the deadline passes, naming what was waited for; kIo if the file cannot be opened.
-// Waiting    blocks in the kernel and is woken by an interval timer (SIGALRM) to look at the clock: no polling.
-//            One thread per process is assumed.
+//   FileLock   a whole file, flock(2): the lease folder's lock, which the reference host-local
+//              takes too
+//   RangeLock  one byte of a file (its offset's highest bit is ignored), an open-file-description
+//              lock (fcntl(2), F_OFD_SETLK): one file serves any number of locks, so nothing per
+//              attachment is left lying about
+// Errors     kTryAgain when the deadline passes, naming what was waited for; kIo if the file cannot
+//            be opened.
+// Waiting    blocks in the kernel and is woken by an interval timer (SIGALRM) to look at the clock:
+//            no polling. One thread per process is assumed.
 #pragma once
 
 #include <chrono>

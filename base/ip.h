@@ -1,9 +1,11 @@
 // Addresses: Ip, Cidr and Mac, as plain values.
 //
-// Shapes  Ip    4 or 16 bytes, network byte order. An IPv4-mapped IPv6 address ("::ffff:10.0.0.1") is IPv4, as in Go.
+// Shapes  Ip    4 or 16 bytes, network byte order. An IPv4-mapped IPv6 address ("::ffff:10.0.0.1")
+//         is IPv4, as in Go.
 //         Cidr  an address with its prefix length; host bits are kept ("10.0.0.5/24" stays so)
 //         Mac   6 bytes
-// Errors  Parse() answers nullopt for text that is none; whoever asks knows the key's name and throws.
+// Errors  Parse() answers nullopt for text that is none; whoever asks knows the key's name and
+//         throws.
 // Source  RFC 4291, RFC 5952 (inet_ntop(3) prints it).
 #pragma once
 
@@ -77,10 +79,12 @@ struct Mac {
 
   // "02:42:ac:1a:40:02" (':' or '-' between the bytes).
   [[nodiscard]] static std::optional<Mac> Parse(std::string_view text);
-  // The address an interface with `ip` gets: 0a:58 and IPv4's four bytes; for IPv6 four bytes of a hash. The same
-  // address always has the same MAC, so a neighbour's cache stays right when an address is given out again.
+  // The address an interface with `ip` gets: 0a:58 and IPv4's four bytes; for IPv6 four bytes of a
+  // hash. The same address always has the same MAC, so a neighbour's cache stays right when an
+  // address is given out again.
   [[nodiscard]] static Mac For(const Ip& ip);
-  // A MAC for something without an address of its own (a host veth, a bridge), derived from its name.
+  // A MAC for something without an address of its own (a host veth, a bridge), derived from its
+  // name.
   [[nodiscard]] static Mac ForName(std::string_view name);
 
   [[nodiscard]] bool IsMulticast() const { return (bytes[0] & 1) != 0; }

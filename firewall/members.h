@@ -13,13 +13,17 @@ namespace nomad_bridge::firewall {
 
 struct Member {
   Ip address;
-  bool masquerade = false;  // ipMasq: leaves the node with the node's address            (set masq4/6)
-  bool snat = false;        // snat: reached with the bridge's address where the way back would miss it (snat4/6)
-  bool masquerade_all = false;  // masqAll: whatever is published is reached with the bridge's address (masqall4/6)
+  // ipMasq: leaves the node with the node's address (set masq4/6)
+  bool masquerade = false;
+  // snat: reached with the bridge's address where the way back would miss it (snat4/6)
+  bool snat = false;
+  // masqAll: whatever is published is reached with the bridge's address (masqall4/6)
+  bool masquerade_all = false;
 };
 
 // The elements of `members` (alloc4/6 always), each with `comment`.
-[[nodiscard]] std::vector<NftElement> Elements(const std::vector<Member>& members, const std::string& comment);
+[[nodiscard]] std::vector<NftElement> Elements(const std::vector<Member>& members,
+                                               const std::string& comment);
 
 // The element that makes `bridge` one of ours; shared by every attachment on it.
 [[nodiscard]] NftElement BridgeElement(const std::string& bridge);

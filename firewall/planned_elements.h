@@ -1,4 +1,5 @@
-// The elements of our table as a batch in the making will leave them: what the kernel holds, and what the batch does to it.
+// The elements of our table as a batch in the making will leave them: what the kernel holds, and
+// what the batch does to it.
 //
 // Ownership  Refers to the socket and the batch it was made with; both must outlive it.
 // Errors     kKernel from reading.

@@ -106,7 +106,8 @@ Plan PlanVerified(NftSocket& socket,
       plan.mended.insert(plan.mended.end(), lost.begin(), lost.end());
     }
   }
-  // Only what a living attachment lost is mended; what `change` needs for the first time is just made.
+  // Only what a living attachment lost is mended; what `change` needs for the first time is just
+  // made.
   NftBatch lost_by_living;
   const std::vector<std::string> lost = DescribeStaticRules(socket, policies, lost_by_living);
   plan.mended.insert(plan.mended.end(), lost.begin(), lost.end());
@@ -132,7 +133,8 @@ Plan PlanQuickly(NftSocket& socket, const NftTable& table, const Change& change,
   return plan;
 }
 
-// After a refusal: a taken key is looked up; anything else means that the kernel's table is not what we trusted it to be.
+// After a refusal: a taken key is looked up; anything else means that the kernel's table is not
+// what we trusted it to be.
 Care MoreCareful(Care care, const NftBatch& batch, const NftReply& reply) {
   const NftRefusal& first = reply.refused.front();
   if (care == Care::kVerifying) {

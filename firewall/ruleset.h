@@ -1,14 +1,19 @@
-// Our rules in the kernel: putting elements in, taking them out, and putting right what others broke.
+// Our rules in the kernel: putting elements in, taking them out, and putting right what others
+// broke.
 //
-// Atomic   Every function commits at most one batch, tied to the ruleset generation it was planned on: if anybody changes
-//          any rule in between, the kernel refuses and it is planned anew (up to base's patience, then kTryAgain).
-// Trust    The kernel counts every ruleset change of a namespace (its generation). A caller who remembers the
-//          generation after its last call passes it as `trusted`: if it is still the kernel's, nobody has touched
-//          anything and nothing needs to be looked at. Otherwise the table's skeleton, the static rules
-//          and the elements of every living attachment are compared with what should be there, and mended.
-// Shared   The table, its chains, sets and rules, the static rules in the iptables tables, the operator's chain: created if
-//          absent, never removed. The operator's chain is never touched once it is there.
-// Errors   kKernel, with the label of the message that failed; kConflict only through the returned Conflict.
+// Atomic   Every function commits at most one batch, tied to the ruleset generation it was planned
+//          on: if anybody changes any rule in between, the kernel refuses and it is planned anew
+//          (up to base's patience, then kTryAgain).
+// Trust    The kernel counts every ruleset change of a namespace (its generation). A caller who
+//          remembers the generation after its last call passes it as `trusted`: if it is still the
+//          kernel's, nobody has touched anything and nothing needs to be looked at. Otherwise the
+//          table's skeleton, the static rules and the elements of every living attachment are
+//          compared with what should be there, and mended.
+// Shared   The table, its chains, sets and rules, the static rules in the iptables tables, the
+//          operator's chain: created if absent, never removed. The operator's chain is never
+//          touched once it is there.
+// Errors   kKernel, with the label of the message that failed; kConflict only through the returned
+//          Conflict.
 // Source   linux/netfilter/nf_tables.h, NFNL_BATCH_GENID (kernel 4.12).
 #pragma once
 
@@ -47,31 +52,36 @@ struct Conflict {
 
 struct Change {
   Policy policy;
-  std::vector<NftElement> wanted;    // there afterwards; one of ours with other data or comment is replaced
-  std::vector<NftElement> unwanted;  // gone afterwards, where its owner is still the one its comment names
-  std::vector<std::string> dead;     // owners whose elements may be taken over (replaced by wanted ones)
+  // there afterwards; one of ours with other data or comment is replaced
+  std::vector<NftElement> wanted;
+  // gone afterwards, where its owner is still the one its comment names
+  std::vector<NftElement> unwanted;
+  // owners whose elements may be taken over (replaced by wanted ones)
+  std::vector<std::string> dead;
 };
 
 struct Outcome {
-  std::optional<Conflict> conflict;         // if set, nothing was changed
-  std::optional<std::uint32_t> generation;  // to be trusted from now on; nullopt if that cannot be said
-  std::vector<std::string> mended;          // what was missing or wrong and is right now, one phrase each
+  std::optional<Conflict> conflict;  // if set, nothing was changed
+  // to be trusted from now on; nullopt if that cannot be said
+  std::optional<std::uint32_t> generation;
+  // what was missing or wrong and is right now, one phrase each
+  std::vector<std::string> mended;
 };
 
-// The whole of our table: the firewall's part (sets, base chains, forward, masquerade, guard). portmap::Describe adds
-// its own to the same table.
+// The whole of our table: the firewall's part (sets, base chains, forward, masquerade, guard).
+// portmap::Describe adds its own to the same table.
 [[nodiscard]] NftTable Describe(int accept_mark_bit);
 
-// Makes `change` so. `living` is asked only if the ruleset cannot be trusted: the holdings of every other living
-// attachment on the node, whose elements are put back where they are missing.
+// Makes `change` so. `living` is asked only if the ruleset cannot be trusted: the holdings of every
+// other living attachment on the node, whose elements are put back where they are missing.
 [[nodiscard]] Outcome Apply(NftSocket& socket,
                             const NftTable& table,
                             const Change& change,
                             std::optional<std::uint32_t> trusted,
                             const std::function<std::vector<Holding>()>& living);
 
-// Takes out `elements` where their owner is still the one their comments name. No table, or no such element: success.
-// Returns the generation to trust, given that `trusted` was right before.
+// Takes out `elements` where their owner is still the one their comments name. No table, or no such
+// element: success. Returns the generation to trust, given that `trusted` was right before.
 std::optional<std::uint32_t> Withdraw(NftSocket& socket,
                                       const std::vector<NftElement>& elements,
                                       std::optional<std::uint32_t> trusted);
@@ -79,7 +89,10 @@ std::optional<std::uint32_t> Withdraw(NftSocket& socket,
 // Every element in our table that has an owner: for GC, for DEL without a record. One dump per set.
 [[nodiscard]] std::vector<NftElement> OwnedElements(NftSocket& socket);
 
-// What Apply() would have to mend for `holding` (and the skeleton), changing nothing: for a read-only CHECK.
-[[nodiscard]] std::vector<std::string> Missing(NftSocket& socket, const NftTable& table, const Holding& holding);
+// What Apply() would have to mend for `holding` (and the skeleton), changing nothing: for a
+// read-only CHECK.
+[[nodiscard]] std::vector<std::string> Missing(NftSocket& socket,
+                                               const NftTable& table,
+                                               const Holding& holding);
 
 }  // namespace nomad_bridge::firewall

@@ -1,4 +1,5 @@
-// The part of our table that never changes: its sets, chains and rules, compared with what the kernel holds.
+// The part of our table that never changes: its sets, chains and rules, compared with what the
+// kernel holds.
 #pragma once
 
 #include <string>
@@ -15,9 +16,9 @@ struct SkeletonPlan {
   std::vector<std::string> phrases;  // what else was missing or different
 };
 
-// Appends to `batch` what makes the kernel's table like `table`. A chain whose rules differ is emptied and filled again in
-// the same batch, so no packet meets it half made. A set or base chain of another shape cannot be changed in place: then the
-// whole table is replaced, at once.
+// Appends to `batch` what makes the kernel's table like `table`. A chain whose rules differ is
+// emptied and filled again in the same batch, so no packet meets it half made. A set or base chain
+// of another shape cannot be changed in place: then the whole table is replaced, at once.
 [[nodiscard]] SkeletonPlan DescribeSkeleton(NftSocket& socket,
                                             const NftTable& table,
                                             NftBatch& batch);

@@ -38,7 +38,8 @@ NftRule AcceptMark(int bit) {
       "nomad-bridge: accepted by table inet nomad-bridge");
 }
 
-// iptables' xt_mark of the same meaning: mark, mask and "not" as it lies in the kernel, which old iptables-nft uses.
+// iptables' xt_mark of the same meaning: mark, mask and "not" as it lies in the kernel, which old
+// iptables-nft uses.
 Texts XtAcceptMark(int bit) {
   std::uint32_t mark = std::uint32_t{1} << bit;
   std::string hex;
@@ -102,7 +103,8 @@ std::vector<Wanted> PerFamily(const std::vector<Policy>& policies) {
   return wanted;
 }
 
-// FORWARD, as iptables itself makes it, and the chains behind it. Returns whether CNI-FORWARD had to be made.
+// FORWARD, as iptables itself makes it, and the chains behind it. Returns whether CNI-FORWARD had
+// to be made.
 bool DescribeChains(NftSocket& socket, const Wanted& wanted, NftBatch& batch) {
   if (!socket.HasTable(wanted.table)) {
     batch.AddTable(wanted.table);

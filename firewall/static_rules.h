@@ -1,15 +1,19 @@
-// The few rules that stand in iptables' own tables: an accept in ours cannot undo a drop in another base chain, and Docker and
-// many hosts drop in FORWARD.
+// The few rules that stand in iptables' own tables: an accept in ours cannot undo a drop in another
+// base chain, and Docker and many hosts drop in FORWARD.
 //
 //   table ip filter (ip6 filter too where a network has IPv6)
-//     FORWARD      first:  jump CNI-FORWARD                          comment "CNI firewall plugin rules"
-//     CNI-FORWARD  first:  jump <admin chain>                        comment "CNI firewall plugin admin overrides"
+//     FORWARD      first:  jump CNI-FORWARD                          comment "CNI firewall plugin
+//                  rules"
+//     CNI-FORWARD  first:  jump <admin chain>                        comment "CNI firewall plugin
+//                  admin overrides"
 //                          meta mark & 0x1000 == 0x1000 accept       comment "nomad-bridge: ..."
 //     <admin chain>        the operator's: created empty if absent, never touched again
 //
-// Shapes  Only what iptables-nft 1.8.7-1.8.11 decodes, so that `iptables -S` and `iptables-save` go on working; chain names and
-//         comments are the reference firewall plugin's, so that its own checks (iptables -C) find them.
-// Known   The same rules as iptables-nft writes them itself are recognised, so that none is there twice.
+// Shapes  Only what iptables-nft 1.8.7-1.8.11 decodes, so that `iptables -S` and `iptables-save` go
+//         on working; chain names and comments are the reference firewall plugin's, so that its own
+//         checks (iptables -C) find them.
+// Known   The same rules as iptables-nft writes them itself are recognised, so that none is there
+//         twice.
 // Source  CNI plugins, firewall's iptables backend; iptables-nft's nft-shared.c.
 #pragma once
 
@@ -22,11 +26,12 @@
 
 namespace nomad_bridge::firewall {
 
-// Whether the rules that `policy` asks for are there, given that nobody has touched what we once made: one small dump
-// per family.
+// Whether the rules that `policy` asks for are there, given that nobody has touched what we once
+// made: one small dump per family.
 [[nodiscard]] bool HasStaticRules(NftSocket& socket, const Policy& policy);
 
-// Appends to `batch` what is missing for `policies`, which must agree on the mark's bit; one phrase for each.
+// Appends to `batch` what is missing for `policies`, which must agree on the mark's bit; one phrase
+// for each.
 [[nodiscard]] std::vector<std::string> DescribeStaticRules(NftSocket& socket,
                                                            const std::vector<Policy>& policies,
                                                            NftBatch& batch);

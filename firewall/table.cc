@@ -36,8 +36,8 @@ std::vector<NftSet> Sets() {
   return sets;
 }
 
-// With route_localnet on, the node would route 127.0.0.0/8 in from its bridges. IPv6 needs no twin: the kernel drops ::1 from
-// any link but lo before it routes.
+// With route_localnet on, the node would route 127.0.0.0/8 in from its bridges. IPv6 needs no twin:
+// the kernel drops ::1 from any link but lo before it routes.
 NftChain Guard() {
   return {.name = "guard",
           .hook = NftHook{.type = "filter", .point = Point::kPrerouting, .priority = kRaw},
@@ -47,7 +47,8 @@ NftChain Guard() {
           }};
 }
 
-// One step before the chains of iptables: what is accepted here carries the mark, which they then accept too.
+// One step before the chains of iptables: what is accepted here carries the mark, which they then
+// accept too.
 NftChain Forward(int mark_bit) {
   NftChain chain = {
       .name = "forward",

@@ -1,6 +1,7 @@
 // Our one table: its name, and the names of what firewall/ and portmap/ both use in it.
 //
-// Shapes  Every set, map and rule about addresses exists twice, for IPv4 ("alloc4") and IPv6 ("alloc6").
+// Shapes  Every set, map and rule about addresses exists twice, for IPv4 ("alloc4") and IPv6
+//         ("alloc6").
 // Source  DESIGN in the README, "The rules".
 #pragma once
 

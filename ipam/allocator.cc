@@ -21,7 +21,8 @@ bool IsBetween(const Ip& ip, const Ip& first, const Ip& last) {
   return ip.family() == first.family() && ip >= first && ip <= last;
 }
 
-// How many steps lie between `from` and `to`, which is not before it; at most 2^64-1, as an IPv6 range can be longer.
+// How many steps lie between `from` and `to`, which is not before it; at most 2^64-1, as an IPv6
+// range can be longer.
 std::uint64_t Steps(const Ip& from, const Ip& to) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
   const std::span<const std::uint8_t> low = from.bytes();
@@ -37,8 +38,8 @@ std::uint64_t Steps(const Ip& from, const Ip& to) {
   return steps;
 }
 
-// All of `set`, from the address after `last` to the end, then from the start up to `last`. From its start if `last` is
-// none of its addresses.
+// All of `set`, from the address after `last` to the end, then from the start up to `last`. From
+// its start if `last` is none of its addresses.
 std::vector<Run> RunsAfter(const RangeSet& set, const std::optional<Ip>& last) {
   std::vector<Run> runs;
   std::vector<Run> wrapped;
@@ -61,8 +62,8 @@ std::vector<Run> RunsAfter(const RangeSet& set, const std::optional<Ip>& last) {
 
 // The first address of `run` that is not in `taken`.
 std::optional<Ip> FindGap(const Run& run, const std::vector<Ip>& taken) {
-  // Of the first taken+2 addresses one must be free (the gateway is the one more), so only these need marks, however
-  // long the run is.
+  // Of the first taken+2 addresses one must be free (the gateway is the one more), so only these
+  // need marks, however long the run is.
   const std::uint64_t length =
       std::min<std::uint64_t>(Steps(run.first, run.last), taken.size() + 1);
   std::vector<bool> is_taken(static_cast<std::size_t>(length) + 1);
@@ -125,8 +126,8 @@ class Chooser {
   }
 
  private:
-  // Mostly the very next one is free, and unless a pool is nearly full one of the next few dozen is. A look takes 1.5 us,
-  // a listing of 4,000 leases 1 ms.
+  // Mostly the very next one is free, and unless a pool is nearly full one of the next few dozen
+  // is. A look takes 1.5 us, a listing of 4,000 leases 1 ms.
   [[nodiscard]] std::optional<Ip> LookAhead(const std::vector<Run>& runs) const {
     constexpr int kLooks = 64;
     int looks = 0;

@@ -1,10 +1,10 @@
 // Choosing addresses: one from each range set, the one that has been free for longest first.
 //
-// Order   From the address after the last one given out (last_reserved_ip), wrapping: an address comes again only after
-//         all others, unless it was requested or had before. If the next few are taken, the folder is listed once; no
-//         file is opened in search of a free address.
-// Errors  kConflict if a requested address is somebody else's; kInvalidConfig if no range offers it, or two requests fall
-//         into one set. A full pool is an answer: nullopt.
+// Order   From the address after the last one given out (last_reserved_ip), wrapping: an address
+//         comes again only after all others, unless it was requested or had before. If the next few
+//         are taken, the folder is listed once; no file is opened in search of a free address.
+// Errors  kConflict if a requested address is somebody else's; kInvalidConfig if no range offers
+//         it, or two requests fall into one set. A full pool is an answer: nullopt.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,9 @@ struct Wishes {
   Holder holder;
 };
 
-// Chooses without writing anything: the caller records its intent first, then calls Reserve() under the same Store.
-// nullopt if a set has no free address; `full_set` then says which, for the message.
+// Chooses without writing anything: the caller records its intent first, then calls Reserve() under
+// the same Store. nullopt if a set has no free address; `full_set` then says which, for the
+// message.
 struct Choice {
   std::vector<Assignment> assignments;
   std::optional<std::size_t> full_set;
@@ -42,8 +43,9 @@ struct Choice {
                             const std::vector<RangeSet>& sets,
                             const Wishes& wishes);
 
-// Writes the leases and the marks of what was given out last. All or none: gives back what it took if one fails. Throws
-// kConflict if an address was taken meanwhile by another holder (it cannot be, under the lock).
+// Writes the leases and the marks of what was given out last. All or none: gives back what it took
+// if one fails. Throws kConflict if an address was taken meanwhile by another holder (it cannot be,
+// under the lock).
 void Reserve(Store& store, const std::vector<Assignment>& assignments, const Holder& holder);
 
 }  // namespace nomad_bridge::ipam

@@ -46,8 +46,8 @@ void CheckInside(const RangeSpec& spec, const char* key, const std::optional<Ip>
   }
 }
 
-// The addresses of a subnet that a machine can have. IPv6 has no broadcast address; its first address is every
-// router's (RFC 4291, 2.6.1).
+// The addresses of a subnet that a machine can have. IPv6 has no broadcast address; its first
+// address is every router's (RFC 4291, 2.6.1).
 Ip FirstUsable(const Cidr& subnet) {
   return subnet.Network().Plus(1);
 }

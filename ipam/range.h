@@ -1,12 +1,13 @@
 // Ranges: what addresses a network may give out, checked.
 //
-// Shapes  A Range is part of one subnet, first to last, both included. A RangeSet is several ranges of one family, and
-//         an attachment gets one address from each set. Network and (IPv4) broadcast address are never
-//         given out, the gateway neither.
-//         A rangeStart or rangeEnd on one of those is allowed, as in the reference, and means the next one inward.
-// Errors  kInvalidConfig naming the key by its path ("ipam.ranges[0][1].rangeEnd"), the value and what is allowed.
-// Source  CNI plugins, host-local's range.go; its defaults: gateway and rangeStart network+1, rangeEnd broadcast-1 for IPv4,
-//         all ones for IPv6.
+// Shapes  A Range is part of one subnet, first to last, both included. A RangeSet is several ranges
+//         of one family, and an attachment gets one address from each set. Network and (IPv4)
+//         broadcast address are never given out, the gateway neither. A rangeStart or rangeEnd on
+//         one of those is allowed, as in the reference, and means the next one inward.
+// Errors  kInvalidConfig naming the key by its path ("ipam.ranges[0][1].rangeEnd"), the value and
+//         what is allowed.
+// Source  CNI plugins, host-local's range.go; its defaults: gateway and rangeStart network+1,
+//         rangeEnd broadcast-1 for IPv4, all ones for IPv6.
 #pragma once
 
 #include <optional>
@@ -38,9 +39,10 @@ struct Range {
 
 using RangeSet = std::vector<Range>;
 
-// Checks all of it and fills in the defaults. Refuses: subnets longer than /30 (/126) or with host bits set; a start,
-// end or gateway outside its subnet; the subnet's own or broadcast address as gateway; start > end; two families in
-// one set; an empty set; ranges that overlap, in a set or between sets.
+// Checks all of it and fills in the defaults. Refuses: subnets longer than /30 (/126) or with host
+// bits set; a start, end or gateway outside its subnet; the subnet's own or broadcast address as
+// gateway; start > end; two families in one set; an empty set; ranges that overlap, in a set or
+// between sets.
 [[nodiscard]] std::vector<RangeSet> MakeRangeSets(const std::vector<std::vector<RangeSpec>>& specs);
 
 }  // namespace nomad_bridge::ipam

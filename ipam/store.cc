@@ -98,8 +98,9 @@ bool Store::Reserve(const Ip& address, const Holder& holder) {
   if (!IsFree(address)) {
     return false;
   }
-  // An empty file: nobody can be about to fill it, for we hold the lock. Removed first rather than replaced, because a
-  // replacement killed half way leaves a second file that the reference plugin takes for a lease.
+  // An empty file: nobody can be about to fill it, for we hold the lock. Removed first rather than
+  // replaced, because a replacement killed half way leaves a second file that the reference plugin
+  // takes for a lease.
   EnsureFileGone(path);
   return CreateFile(path, Content(holder));
 }
@@ -127,7 +128,8 @@ std::optional<Holder> Store::HolderOf(const Ip& address) const {
 }
 
 std::vector<Ip> Store::Taken() const {
-  // Not Entries(): with 4,000 leases its strings would cost as much as a quarter of what the kernel takes.
+  // Not Entries(): with 4,000 leases its strings would cost as much as a quarter of what the kernel
+  // takes.
   const auto close_folder = [](DIR* open) { ::closedir(open); };
   const std::unique_ptr<DIR, decltype(close_folder)> open(::opendir(folder_.c_str()), close_folder);
   if (open == nullptr) {

@@ -1,14 +1,20 @@
 // Leases on disk: which address belongs to which attachment.
 //
-// Shape   <dir>/<network>/10.0.7.12             "<container id>\r\n<ifname>", mode 0600, whole or absent
+// Shape   <dir>/<network>/10.0.7.12             "<container id>\r\n<ifname>", mode 0600, whole or
+//         absent
 //         <dir>/<network>/fd00:..:5             IPv6 in its RFC 5952 spelling, as Go prints it
-//         <dir>/<network>/last_reserved_ip.0    the address given out last in range set 0, no line end
-//         <dir>/<network>/lock                  flock(2)ed by every operation, the reference plugin's too
-// Junk    Names that are no address, subfolders and links are left alone. An *empty* file is what a writer killed between
-//         creating and writing leaves (the reference plugin; never we). It blocks its address in the reference plugin for
-//         ever; here it counts as free and the next Reserve() overwrites it, which is safe because every writer holds the
-//         lock. Anything else under an address's name, whatever it holds, keeps the address taken: we cannot know whose.
-// Locks   A Store holds the lock as long as it lives. Keep it short, and never across a call that changes the kernel.
+//         <dir>/<network>/last_reserved_ip.0    the address given out last in range set 0, no line
+//                                               end
+//         <dir>/<network>/lock                  flock(2)ed by every operation, the reference
+//                                               plugin's too
+// Junk    Names that are no address, subfolders and links are left alone. An *empty* file is what a
+//         writer killed between creating and writing leaves (the reference plugin; never we). It
+//         blocks its address in the reference plugin for ever; here it counts as free and the next
+//         Reserve() overwrites it, which is safe because every writer holds the lock. Anything else
+//         under an address's name, whatever it holds, keeps the address taken: we cannot know
+//         whose.
+// Locks   A Store holds the lock as long as it lives. Keep it short, and never across a call that
+//         changes the kernel.
 // Errors  kIo for the file system, kTryAgain if the lock stays taken.
 // Lives   on tmpfs: a reboot empties it together with the namespaces it describes.
 // Source  CNI plugins 1.9.1, host-local's disk backend. Old leases may hold the container id alone.
@@ -27,7 +33,8 @@
 
 namespace nomad_bridge::ipam {
 
-// Who holds an address. `ifname` is empty in leases of very old plugins, which mean every interface.
+// Who holds an address. `ifname` is empty in leases of very old plugins, which mean every
+// interface.
 struct Holder {
   std::string container_id;
   std::string ifname;
@@ -46,7 +53,8 @@ class Store {
  public:
   // Makes the folder if need be, and takes the lock.
   [[nodiscard]] static Store Open(const std::string& data_dir, const std::string& network);
-  // The same for reading and releasing: nullopt if there is no such folder, so that DEL leaves none behind.
+  // The same for reading and releasing: nullopt if there is no such folder, so that DEL leaves none
+  // behind.
   [[nodiscard]] static std::optional<Store> Find(const std::string& data_dir,
                                                  const std::string& network);
 
@@ -59,9 +67,11 @@ class Store {
   [[nodiscard]] bool IsFree(const Ip& address) const;
   // nullopt if it is free, or if its file names nobody.
   [[nodiscard]] std::optional<Holder> HolderOf(const Ip& address) const;
-  // Every address that has a file, also an empty one, in no order, from the folder's listing alone: no file is opened.
+  // Every address that has a file, also an empty one, in no order, from the folder's listing alone:
+  // no file is opened.
   [[nodiscard]] std::vector<Ip> Taken() const;
-  // Every lease, each file opened: slow with thousands, only for DEL without a record, GC and a full pool.
+  // Every lease, each file opened: slow with thousands, only for DEL without a record, GC and a
+  // full pool.
   [[nodiscard]] std::vector<Lease> Leases() const;
   // Seconds since the epoch at which the lease was written; nullopt if there is none.
   [[nodiscard]] std::optional<std::int64_t> WrittenAt(const Ip& address) const;

@@ -51,15 +51,17 @@ void PutFilter(Message& message, std::optional<std::uint16_t> port, const std::o
                      (ipv4 ? kFilterDestinationAddress : 0));
 }
 
-// conntrack -D -f <family> -p udp --orig-port-dst <port> [--orig-dst <address>]. False if the kernel cannot.
+// conntrack -D -f <family> -p udp --orig-port-dst <port> [--orig-dst <address>]. False if the
+// kernel cannot.
 bool Flush(NetlinkSocket& socket, const UdpPort& port) {
-  // The kernel has its comparison of IPv6 addresses the wrong way round (still in 6.18): it deletes all but that one's.
+  // The kernel has its comparison of IPv6 addresses the wrong way round (still in 6.18): it deletes
+  // all but that one's.
   if (port.address && !port.address->is_ipv4()) {
     return false;
   }
   Message message = ConntrackMessage(IPCTNL_MSG_CT_DELETE, NLM_F_ACK, port.family);
-  // An older kernel does not go by the filter but by the tuple, and that is none without both addresses: it refuses, and
-  // does not take "delete these" for "delete all".
+  // An older kernel does not go by the filter but by the tuple, and that is none without both
+  // addresses: it refuses, and does not take "delete these" for "delete all".
   PutFilter(message, port.port, port.address);
   const Answer answer = socket.Ask(message);
   if (answer.error == EINVAL || answer.error == EOPNOTSUPP) {

@@ -1,15 +1,19 @@
-// Forgetting connections: UDP entries that would keep sending a published port's packets to where it used to lead.
+// Forgetting connections: UDP entries that would keep sending a published port's packets to where
+// it used to lead.
 //
-// Why     A UDP flow that was seen before the port was published (or while it belonged to another allocation) has a
-//         conntrack entry without, or with the wrong, translation; as long as packets come, it never expires.
-// Match   original direction: protocol UDP, destination port = the host's port, and the destination address too if the
-//         port was published for one host address only. Never the allocation's own port: that would cut
-//         connections of others.
-// Cost    The kernel walks its whole table (262,144 buckets on a machine of 4 GB): 0.2 ms per port where it can delete by
-//         filter, since 6.11; before, and for IPv6 ports of one host address only, 10 ms per family to list them.
-// Errors  kKernel. An entry that goes away by itself meanwhile is success, and so is one that a flowtable holds, which
-//         nobody can delete.
-// Source  linux/netfilter/nfnetlink_conntrack.h; CTA_FILTER narrows a list since kernel 5.8 and a deletion since 6.11.
+// Why     A UDP flow that was seen before the port was published (or while it belonged to another
+//         allocation) has a conntrack entry without, or with the wrong, translation; as long as
+//         packets come, it never expires.
+// Match   original direction: protocol UDP, destination port = the host's port, and the destination
+//         address too if the port was published for one host address only. Never the allocation's
+//         own port: that would cut connections of others.
+// Cost    The kernel walks its whole table (262,144 buckets on a machine of 4 GB): 0.2 ms per port
+//         where it can delete by filter, since 6.11; before, and for IPv6 ports of one host address
+//         only, 10 ms per family to list them.
+// Errors  kKernel. An entry that goes away by itself meanwhile is success, and so is one that a
+//         flowtable holds, which nobody can delete.
+// Source  linux/netfilter/nfnetlink_conntrack.h; CTA_FILTER narrows a list since kernel 5.8 and a
+//         deletion since 6.11.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +34,8 @@ struct UdpPort {
 // Removes every matching entry of namespace `ns`. No ports: no work at all.
 void ForgetUdpFlows(const Netns& ns, const std::vector<UdpPort>& ports);
 
-// The same in the way of kernels before 6.11: lists the entries and deletes one by one. ForgetUdpFlows() comes to it by
-// itself where it has to.
+// The same in the way of kernels before 6.11: lists the entries and deletes one by one.
+// ForgetUdpFlows() comes to it by itself where it has to.
 void ForgetUdpFlowsOneByOne(const Netns& ns, const std::vector<UdpPort>& ports);
 
 }  // namespace nomad_bridge

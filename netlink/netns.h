@@ -1,7 +1,7 @@
 // Network namespaces: finding them, telling them apart, and the one way to act inside another.
 //
-// Sockets  A netlink socket stays in the namespace it was opened in: Rtnl::In(ns) and NftSocket::In(ns) enter only to
-//          open theirs, so nothing else has to switch.
+// Sockets  A netlink socket stays in the namespace it was opened in: Rtnl::In(ns) and
+//          NftSocket::In(ns) enter only to open theirs, so nothing else has to switch.
 // Errors   kInvalidEnvironment if a path is no network namespace; kKernel if entering is refused.
 // Threads  One thread per process is assumed: setns(2) moves only the caller's.
 // Source   namespaces(7), ioctl_ns(2), setns(2).
@@ -16,8 +16,8 @@
 
 namespace nomad_bridge {
 
-// Which namespace: the device and inode of its nsfs file. Unique among the namespaces that live now; a number may
-// come again after its namespace has gone.
+// Which namespace: the device and inode of its nsfs file. Unique among the namespaces that live
+// now; a number may come again after its namespace has gone.
 struct NetnsId {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
@@ -29,10 +29,11 @@ class Netns {
  public:
   // The namespace this process is in.
   [[nodiscard]] static Netns Current();
-  // The namespace behind `path` (a bind mount, /proc/<pid>/ns/net). Throws kInvalidEnvironment naming CNI_NETNS if the
-  // path does not exist or is no network namespace.
+  // The namespace behind `path` (a bind mount, /proc/<pid>/ns/net). Throws kInvalidEnvironment
+  // naming CNI_NETNS if the path does not exist or is no network namespace.
   [[nodiscard]] static Netns Open(const std::string& path);
-  // The same, but nullopt where Open() throws: for DEL, where a namespace that has gone is an answer.
+  // The same, but nullopt where Open() throws: for DEL, where a namespace that has gone is an
+  // answer.
   [[nodiscard]] static std::optional<Netns> Find(const std::string& path);
   // The namespace that `socket` (any socket of ours) was opened in.
   [[nodiscard]] static Netns OfSocket(int socket);
@@ -46,8 +47,8 @@ class Netns {
   NetnsId id_;
 };
 
-// Runs `act` inside `ns` and returns to where it was, also when `act` throws. If the way back fails the process ends:
-// the wrong namespace is worse than death.
+// Runs `act` inside `ns` and returns to where it was, also when `act` throws. If the way back fails
+// the process ends: the wrong namespace is worse than death.
 void InNetns(const Netns& ns, const std::function<void()>& act);
 
 }  // namespace nomad_bridge

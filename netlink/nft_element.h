@@ -1,9 +1,10 @@
 // One element of an nf_tables set or map, and whose it is.
 //
-// Shapes  key and data are the kernel's bytes: every field of a concatenation padded to 4 bytes, network byte order
-//         (an interface name: 16 bytes, zero filled). data is empty for sets.
-// Owner   Elements of an attachment carry a comment that begins with the owner's key and a space, the key being the
-//         name of its host veth ("veth3f2a91c04d7e alloc=..."). An element without a comment is shared by all.
+// Shapes  key and data are the kernel's bytes: every field of a concatenation padded to 4 bytes,
+//         network byte order (an interface name: 16 bytes, zero filled). data is empty for sets.
+// Owner   Elements of an attachment carry a comment that begins with the owner's key and a space,
+//         the key being the name of its host veth ("veth3f2a91c04d7e alloc=..."). An element
+//         without a comment is shared by all.
 // Source  linux/netfilter/nf_tables.h; nft(8): a comment is at most 128 bytes.
 #pragma once
 

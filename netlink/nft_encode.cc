@@ -135,7 +135,8 @@ NftnlSet Encode(const NftTableId& table, const NftSet& set, std::uint32_t id) {
   nftnl_set_set_u32(raw, NFTNL_SET_ID, id);
   nftnl_set_set_u32(raw, NFTNL_SET_KEY_TYPE, TypeNumber(set.key));
   nftnl_set_set_u32(raw, NFTNL_SET_KEY_LEN, KeyBytes(set.key));
-  nftnl_set_set_u32(raw, NFTNL_SET_FLAGS, set.flags | (set.data.empty() ? 0U : std::uint32_t{NFT_SET_MAP}));
+  nftnl_set_set_u32(
+      raw, NFTNL_SET_FLAGS, set.flags | (set.data.empty() ? 0U : std::uint32_t{NFT_SET_MAP}));
   nftnl_udata_put_u32(data.get(), NFTNL_UDATA_SET_KEYBYTEORDER, ByteOrder(set.key));
   if (!set.data.empty()) {
     nftnl_set_set_u32(raw, NFTNL_SET_DATA_TYPE, TypeNumber(set.data));

@@ -22,7 +22,8 @@ namespace {
 
 // The kernel fills a dump's messages up to the size of the reader's buffer, but not beyond this.
 constexpr std::size_t kReceiveBytes = 32768;
-// Limits, not memory: a batch of 4,000 elements is sent in one piece, and may be refused 4,000 times.
+// Limits, not memory: a batch of 4,000 elements is sent in one piece, and may be refused 4,000
+// times.
 constexpr int kSocketBufferBytes = 16 * 1024 * 1024;
 
 using Bytes = nft_wire::Bytes;

@@ -47,7 +47,8 @@ struct NftSet {
   std::string name;
   std::vector<NftType> key;   // more than one: a concatenation
   std::vector<NftType> data;  // empty: a set; else a map
-  std::uint32_t flags = 0;    // NFT_SET_*, but for what says that it is a map: intervals, timeouts, ...
+  // NFT_SET_*, but for what says that it is a map: intervals, timeouts, ...
+  std::uint32_t flags = 0;
 
   bool operator==(const NftSet&) const = default;
 };

@@ -1,4 +1,5 @@
-// Messages of nf_tables as bytes: making them, and taking apart what comes back. Private to netlink/.
+// Messages of nf_tables as bytes: making them, and taking apart what comes back. Private to
+// netlink/.
 //
 // Shapes  Bytes hold whole netlink messages, one behind the other, aligned to 4 bytes.
 // Source  linux/netlink.h, linux/netfilter/nfnetlink.h, linux/netfilter/nf_tables.h.
@@ -46,7 +47,8 @@ void Append(Bytes& bytes, const nlmsghdr& message);
                                           std::size_t header_bytes,
                                           std::uint16_t type);
 
-// Begin, tied to `generation`, under the number `sequence`; the messages, numbered from `sequence` + 1; end.
+// Begin, tied to `generation`, under the number `sequence`; the messages, numbered from `sequence`
+// + 1; end.
 [[nodiscard]] Bytes EncodeBatch(const NftBatch& batch,
                                 std::uint32_t generation,
                                 std::uint32_t sequence);

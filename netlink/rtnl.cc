@@ -27,8 +27,8 @@ Rtnl Rtnl::In(const Netns& ns) {
 }
 
 bool Rtnl::IsNetnsAlive(int netns_id) {
-  // The kernel looks for a link only in a namespace that still has a reference; else the number is an invalid one, as is -1,
-  // which stands for a namespace that is being torn down.
+  // The kernel looks for a link only in a namespace that still has a reference; else the number is
+  // an invalid one, as is -1, which stands for a namespace that is being torn down.
   Message question = LinkQuestion(kLoopbackIndex);
   question.PutU32(IFLA_TARGET_NETNSID, static_cast<std::uint32_t>(netns_id));
   const Answer answer = impl_->socket.Ask(question);

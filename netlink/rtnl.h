@@ -1,10 +1,13 @@
 // Links, addresses and routes: one rtnetlink socket in one network namespace, about a dozen verbs.
 //
 // Shapes  Index 0 is no link. MTUs are in bytes. Addresses are Ip/Cidr/Mac values.
-// Costs   One kernel round trip per verb, unless said otherwise; links are looked up by a single get, never a dump.
-// Errors  kKernel: msg says what was tried with names, details hold the kernel's own words (extended ack, if any) and
-//         the errno's name. Absent links are answers (Find...) or success (Ensure...Gone).
-// Verbs   Find: absent is an answer. Create: must not exist. Ensure: again is fine. EnsureGone: absent is success.
+// Costs   One kernel round trip per verb, unless said otherwise; links are looked up by a single
+//         get, never a dump.
+// Errors  kKernel: msg says what was tried with names, details hold the kernel's own words
+//         (extended ack, if any) and the errno's name. Absent links are answers (Find...) or
+//         success (Ensure...Gone).
+// Verbs   Find: absent is an answer. Create: must not exist. Ensure: again is fine. EnsureGone:
+//         absent is success.
 // Source  rtnetlink(7), linux/if_link.h, linux/rtnetlink.h, kernel 5.10 and later.
 #pragma once
 
@@ -27,13 +30,15 @@ struct Link {
   std::string alias;
   Mac mac;
   int mtu = 0;
-  bool up = false;           // IFF_UP: an administrator wants it up
-  bool operational = false;  // it is up and its carrier is there (operstate up, or unknown as lo has it)
+  bool up = false;  // IFF_UP: an administrator wants it up
+  // it is up and its carrier is there (operstate up, or unknown as lo has it)
+  bool operational = false;
   bool promiscuous = false;  // IFF_PROMISC was set on it
   int master = 0;            // index of the bridge it is a port of
   bool hairpin = false;      // bridge port: what comes in may go out again
   int peer = 0;              // veth: index of the other end, in that end's namespace
-  std::optional<int> peer_netns;  // veth: id of the other end's namespace as this one numbers it; nullopt: here
+  // veth: id of the other end's namespace as this one numbers it; nullopt: here
+  std::optional<int> peer_netns;
 };
 
 // What to change of a link; what is nullopt stays.
@@ -42,7 +47,7 @@ struct LinkChange {
   std::optional<bool> promiscuous;
   std::optional<Mac> mac;
   std::optional<int> mtu;
-  std::optional<int> master;  // 0 takes it out of its bridge
+  std::optional<int> master;         // 0 takes it out of its bridge
   std::optional<std::string> alias;  // at most 255 bytes
 };
 
@@ -63,11 +68,12 @@ struct VethSpec {
 struct Route {
   Cidr destination;
   std::optional<Ip> gateway;
-  int mtu = 0;       // 0 = none, as are all below
+  int mtu = 0;  // 0 = none, as are all below
   int advmss = 0;
   std::uint32_t priority = 0;
   std::optional<std::uint32_t> table;  // main, unless given
-  std::optional<int> scope;            // universe (0) with a gateway, link (253) without, unless given
+  // universe (0) with a gateway, link (253) without, unless given
+  std::optional<int> scope;
 
   bool operator==(const Route&) const = default;
 };
@@ -83,20 +89,22 @@ class Rtnl {
 
   [[nodiscard]] std::optional<Link> FindLink(const std::string& name);
   [[nodiscard]] std::optional<Link> FindLink(int index);
-  // Ports of a bridge by name and index only: one dump of bridge ports, for repair and for counting.
+  // Ports of a bridge by name and index only: one dump of bridge ports, for repair and for
+  // counting.
   struct Port {
     int index = 0;
     std::string name;
   };
   [[nodiscard]] std::vector<Port> Ports(int bridge);
 
-  // False if a link of that name is there already (another process may have been faster). `mtu` 0 = the kernel's choice.
-  // The MAC is fixed: it does not change with the bridge's ports. The bridge is not yet up.
+  // False if a link of that name is there already (another process may have been faster). `mtu` 0 =
+  // the kernel's choice. The MAC is fixed: it does not change with the bridge's ports. The bridge
+  // is not yet up.
   [[nodiscard]] bool CreateBridge(const std::string& name, const Mac& mac, int mtu);
 
-  // One message makes both ends: the host end here, up, a port of its bridge; the guest end born inside `guest` under
-  // its final name, down. Throws kConflict if either name is taken, naming it, and kKernel with a plain sentence
-  // if the bridge is full (1,023 ports).
+  // One message makes both ends: the host end here, up, a port of its bridge; the guest end born
+  // inside `guest` under its final name, down. Throws kConflict if either name is taken, naming it,
+  // and kKernel with a plain sentence if the bridge is full (1,023 ports).
   void CreateVeth(const VethSpec& spec, const Netns& guest);
 
   void Change(const Link& link, const LinkChange& change);
@@ -104,23 +112,26 @@ class Rtnl {
   void EnsureLinkGone(const std::string& name);
 
   [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);
-  // IPv6 addresses get IFA_F_NODAD; IPv4 ones their broadcast address where the prefix is shorter than /31. One more round
-  // trip if the address is there already.
+  // IPv6 addresses get IFA_F_NODAD; IPv4 ones their broadcast address where the prefix is shorter
+  // than /31. One more round trip if the address is there already.
   void EnsureAddress(const Link& link, const Cidr& address);
   void EnsureAddressGone(const Link& link, const Cidr& address);
 
-  // Other routes to the same destination stay: an identical one is success, one through another gateway a second path.
+  // Other routes to the same destination stay: an identical one is success, one through another
+  // gateway a second path.
   void EnsureRoute(const Link& link, const Route& route);
-  // Every unicast route out of `link`, all tables, those that the kernel made for addresses among them. As the kernel has
-  // them: table and scope are always given (IPv6's scope is 0), and an IPv6 route made without a priority has 1024.
+  // Every unicast route out of `link`, all tables, those that the kernel made for addresses among
+  // them. As the kernel has them: table and scope are always given (IPv6's scope is 0), and an IPv6
+  // route made without a priority has 1024.
   [[nodiscard]] std::vector<Route> Routes(const Link& link);
 
-  // Waits until the link is operational and, if it is a bridge port, forwarding: woken by the kernel's own
-  // events, never by a timer of ours. Throws kTryAgain at the deadline, naming the state it was last seen in.
+  // Waits until the link is operational and, if it is a bridge port, forwarding: woken by the
+  // kernel's own events, never by a timer of ours. Throws kTryAgain at the deadline, naming the
+  // state it was last seen in.
   void AwaitOperational(const std::string& name, Deadline deadline);
 
-  // Whether anything still holds the namespace that this one knows under `netns_id` (see Link::peer_netns). A veth whose
-  // other end lives in a dead namespace is about to disappear.
+  // Whether anything still holds the namespace that this one knows under `netns_id` (see
+  // Link::peer_netns). A veth whose other end lives in a dead namespace is about to disappear.
   [[nodiscard]] bool IsNetnsAlive(int netns_id);
 
  private:

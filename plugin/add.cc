@@ -16,7 +16,8 @@
 namespace nomad_bridge {
 namespace {
 
-// All that is known before anything is done; AcquireAddresses adds the addresses and what follows from them.
+// All that is known before anything is done; AcquireAddresses adds the addresses and what follows
+// from them.
 Record Intend(const Request& request, const Config& config, const Netns& guest) {
   return {.who = request.who,
           .labels = config.labels,
@@ -31,7 +32,8 @@ Record Intend(const Request& request, const Config& config, const Netns& guest) 
           .policy = config.rules.policy};
 }
 
-// Whether the namespace of the earlier ADD lives or not: its link and its rules are in the way of ours.
+// Whether the namespace of the earlier ADD lives or not: its link and its rules are in the way of
+// ours.
 void RemoveEarlier(Host& host,
                    const Attachment& who,
                    const std::optional<Record>& earlier,
@@ -52,7 +54,8 @@ void RemoveEarlier(Host& host,
   }
 }
 
-// The routes of the config, and a default route per family if the network is the way out and no route says so itself.
+// The routes of the config, and a default route per family if the network is the way out and no
+// route says so itself.
 std::vector<Route> RoutesOf(const Config& config,
                             const std::vector<ipam::Assignment>& assignments) {
   std::vector<Route> routes = config.ipam.routes;
@@ -72,7 +75,8 @@ std::vector<Route> RoutesOf(const Config& config,
   return routes;
 }
 
-// Ours: the addresses, routes and DNS of the guest's interface, which is number 2 of our interfaces.
+// Ours: the addresses, routes and DNS of the guest's interface, which is number 2 of our
+// interfaces.
 Result Plan(const Config& config, const std::vector<ipam::Assignment>& assignments) {
   constexpr int kGuestInterface = 2;
   Result result{.routes = RoutesOf(config, assignments),
@@ -114,14 +118,16 @@ void Add(const Request& request, const Name& name, std::ostream& out) {
   const Netns guest_ns = OpenGuest(request, host);
   Rtnl guest = Rtnl::In(guest_ns);
 
-  // One command at a time for this attachment. What an earlier ADD of it made goes first; only its address is kept.
+  // One command at a time for this attachment. What an earlier ADD of it made goes first; only its
+  // address is kept.
   const RangeLock mine = host.records.Lock(request.who);
   const std::optional<Record> earlier = host.records.Find(request.who);
   RefuseForeignInterface(host, guest, request.who, earlier.has_value());
   Undo undo;
   RemoveEarlier(host, request.who, earlier, config.ipam.data_dir, undo);
 
-  // The intent is on disk before anything new is made, so that a crash from here on can be cleaned up.
+  // The intent is on disk before anything new is made, so that a crash from here on can be cleaned
+  // up.
   Record record = Intend(request, config, guest_ns);
   const std::vector<ipam::Assignment> assignments = AcquireAddresses(host, config, record, earlier);
   undo.Then("remove the record", [&host, who = request.who] { host.records.EnsureGone(who); });

@@ -40,8 +40,8 @@ void SetAddresses(Record& record,
   record.ports = portmap::Resolve(config.rules.ports, AddressesOf(record));
 }
 
-// If the kernel knows one of `assignments` as a living attachment's although it has no lease, that lease was lost:
-// put back. True if that happened, and the choice has to be made again.
+// If the kernel knows one of `assignments` as a living attachment's although it has no lease, that
+// lease was lost: put back. True if that happened, and the choice has to be made again.
 bool RestoreLostLease(Host& host,
                       ipam::Store& store,
                       const std::vector<ipam::Assignment>& assignments,
@@ -93,8 +93,8 @@ void RequireFree(Host& host, const IpamConfig& config, const Ip& address, const 
   }
 }
 
-// What an earlier ADD had in this store and this one does not. Called while the old record still stands: were we killed
-// after the new one is written, nobody would know of these leases any more.
+// What an earlier ADD had in this store and this one does not. Called while the old record still
+// stands: were we killed after the new one is written, nobody would know of these leases any more.
 void ReleaseAbandoned(ipam::Store& store,
                       const Record& earlier,
                       const std::vector<ipam::Assignment>& assignments) {

@@ -11,10 +11,11 @@
 
 namespace nomad_bridge {
 
-// Fills in the addresses, gateways and ports of `record`, writes it, and reserves the leases; `earlier` is what a former
-// ADD of the same attachment left: its addresses are taken again where the network still offers them, and given back where
-// not. A requested address of the dead is theirs no more, and a full pool first gives back all that the dead hold.
-// Throws kPoolExhausted, or kConflict if a requested address is taken, naming who has it. On an error nothing is left.
+// Fills in the addresses, gateways and ports of `record`, writes it, and reserves the leases;
+// `earlier` is what a former ADD of the same attachment left: its addresses are taken again where
+// the network still offers them, and given back where not. A requested address of the dead is
+// theirs no more, and a full pool first gives back all that the dead hold. Throws kPoolExhausted,
+// or kConflict if a requested address is taken, naming who has it. On an error nothing is left.
 [[nodiscard]] std::vector<ipam::Assignment> AcquireAddresses(Host& host,
                                                              const Config& config,
                                                              Record& record,
@@ -23,7 +24,8 @@ namespace nomad_bridge {
 // Gives back the leases of `record`.
 void ReleaseAddresses(const Record& record);
 
-// Gives back every lease of `who` in the data dir, whoever wrote it: for DEL without a record. Opens every lease.
+// Gives back every lease of `who` in the data dir, whoever wrote it: for DEL without a record.
+// Opens every lease.
 void ReleaseAddressesOf(const Attachment& who, const std::string& data_dir);
 
 }  // namespace nomad_bridge

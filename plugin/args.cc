@@ -98,7 +98,8 @@ Args ParseArgs(std::string_view text) {
     } else if (key == "ip") {
       args.ip = ParseIp(pair);
     } else {
-      // The record is JSON: what it would not give back as it was must not be in the comments either.
+      // The record is JSON: what it would not give back as it was must not be in the comments
+      // either.
       args.labels.push_back({ValidUtf8(pair.key), ValidUtf8(pair.value)});
       unknown += IsKnownLabel(key) ? "" : Cat(unknown.empty() ? "" : ";", pair.text);
     }

@@ -14,7 +14,8 @@
 namespace nomad_bridge {
 namespace {
 
-// The attachments to keep; nullopt if the request names none at all, which is not the same as an empty list.
+// The attachments to keep; nullopt if the request names none at all, which is not the same as an
+// empty list.
 std::optional<std::set<Attachment>> FindValid(const Request& request) {
   for (const char* const key :
        {"cni.dev/valid-attachments", "cni.dev/attachments"}) {  // the latter: libcni 1.2
@@ -59,7 +60,8 @@ std::set<Attachment> FindLeaseholders(const std::string& network, const std::str
   return holders;
 }
 
-// Our ports of the bridge that neither a valid attachment nor any record explains: their records were lost.
+// Our ports of the bridge that neither a valid attachment nor any record explains: their records
+// were lost.
 void RemoveStrayLinks(Host& host,
                       const Request& request,
                       const std::string& bridge_name,

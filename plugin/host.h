@@ -1,4 +1,5 @@
-// The node's side: its namespace, one socket of each kind in it, and our records. Opened once per command.
+// The node's side: its namespace, one socket of each kind in it, and our records. Opened once per
+// command.
 #pragma once
 
 #include "netlink/netns.h"

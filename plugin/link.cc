@@ -119,8 +119,8 @@ void Announce(const Netns& guest_ns, Rtnl& guest, const Link& link) {
     EnsureSysctlIfPresent(Cat("net/ipv4/conf/", link.name, "/arp_notify"), "1");
     EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/ndisc_notify"), "1");
   });
-  // The kernel announces a MAC that is set, also if it stays the same. What it announces when the link comes up is lost:
-  // the bridge's port does not forward yet.
+  // The kernel announces a MAC that is set, also if it stays the same. What it announces when the
+  // link comes up is lost: the bridge's port does not forward yet.
   guest.Change(link, {.mac = link.mac});
 }
 
@@ -177,8 +177,9 @@ Link EnsureBridge(Host& host, const LinkConfig& config, const std::vector<Cidr>&
   if (HasFamily(wanted, Family::kIpv6)) {
     SwitchOnIpv6(bridge.name);
     if (bridge.mac == Mac::ForName(bridge.name)) {
-      // The kernel asks with it for the allocations it forwards to. Left to itself it makes it when it notices the bridge's
-      // carrier, up to a second late, and then tries for another whether anybody else has it.
+      // The kernel asks with it for the allocations it forwards to. Left to itself it makes it when
+      // it notices the bridge's carrier, up to a second late, and then tries for another whether
+      // anybody else has it.
       wanted.push_back(LinkLocal(bridge.mac));
     }
   }

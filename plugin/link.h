@@ -1,7 +1,9 @@
 // The link of an attachment: the bridge, the veth pair, and the guest's end of it.
 //
-// Shared   The bridge, its addresses and the forwarding sysctls belong to every attachment: made or put right, never undone.
-// Errors   kConflict if a link or an address is somebody else's; kInvalidConfig if the bridge's name is no bridge.
+// Shared   The bridge, its addresses and the forwarding sysctls belong to every attachment: made or
+//          put right, never undone.
+// Errors   kConflict if a link or an address is somebody else's; kInvalidConfig if the bridge's
+//          name is no bridge.
 #pragma once
 
 #include <vector>
@@ -13,10 +15,11 @@
 
 namespace nomad_bridge {
 
-// Makes or adopts the bridge, up, with `gateways` as its addresses (none if the network is no gateway), and turns on
-// forwarding for their families. Other IPv4 addresses and overlapping IPv6 ones are an error, or removed with
-// forceAddress; those which another living attachment on the same bridge needs stay. Says on stderr what was mended: what
-// was not so although an attachment is there that needs it.
+// Makes or adopts the bridge, up, with `gateways` as its addresses (none if the network is no
+// gateway), and turns on forwarding for their families. Other IPv4 addresses and overlapping IPv6
+// ones are an error, or removed with forceAddress; those which another living attachment on the
+// same bridge needs stay. Says on stderr what was mended: what was not so although an attachment is
+// there that needs it.
 [[nodiscard]] Link EnsureBridge(Host& host,
                                 const LinkConfig& config,
                                 const std::vector<Cidr>& gateways);
@@ -24,7 +27,8 @@ namespace nomad_bridge {
 // The host end of `who`, if it is there and ours by its alias, or by `recorded`: a record names it.
 [[nodiscard]] std::optional<Link> FindHostVeth(Rtnl& host, const Attachment& who, bool recorded);
 
-// Throws kConflict if the guest has an interface of that name which is not the other end of our pair.
+// Throws kConflict if the guest has an interface of that name which is not the other end of our
+// pair.
 void RefuseForeignInterface(Host& host, Rtnl& guest, const Attachment& who, bool recorded);
 
 // Deletes the pair from the host's end; needs no guest namespace. Absent is success.
@@ -35,7 +39,8 @@ struct VethPair {
   Link guest;
 };
 
-// Makes the pair of `record`: the host end a port of `bridge`, labelled; the guest end in its namespace, still down.
+// Makes the pair of `record`: the host end a port of `bridge`, labelled; the guest end in its
+// namespace, still down.
 [[nodiscard]] VethPair MakeVeth(Host& host,
                                 const Netns& guest_ns,
                                 Rtnl& guest,
@@ -43,7 +48,8 @@ struct VethPair {
                                 const Record& record,
                                 const LinkConfig& config);
 
-// Addresses, up, routes, as `result` says them for the interface of `link`; waits until the pair carries packets.
+// Addresses, up, routes, as `result` says them for the interface of `link`; waits until the pair
+// carries packets.
 void ConfigureGuest(Host& host,
                     const Netns& guest_ns,
                     Rtnl& guest,

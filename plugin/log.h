@@ -1,4 +1,5 @@
-// Lines for the runtime's log, on stderr: what was mended, what is ignored. Never part of the protocol.
+// Lines for the runtime's log, on stderr: what was mended, what is ignored. Never part of the
+// protocol.
 #pragma once
 
 #include <iostream>

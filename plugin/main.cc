@@ -46,8 +46,9 @@ int Report(const std::string& version, const Error& error) {
   return EXIT_FAILURE;
 }
 
-// A runtime may start us with streams closed. Their numbers must not go to files of ours, which would then be written
-// to; and a reader that has gone must not kill us half way, but be an error like any other, which undoes everything.
+// A runtime may start us with streams closed. Their numbers must not go to files of ours, which
+// would then be written to; and a reader that has gone must not kill us half way, but be an error
+// like any other, which undoes everything.
 void SecureStreams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) < 0) {

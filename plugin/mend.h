@@ -1,4 +1,5 @@
-// The host's side of a network is ours: ADD and CHECK put it right from the records before they go on.
+// The host's side of a network is ours: ADD and CHECK put it right from the records before they go
+// on.
 #pragma once
 
 #include <string>
@@ -10,8 +11,8 @@
 
 namespace nomad_bridge {
 
-// Every attachment of `network` whose host veth has left `bridge` becomes its port again (the bridge was deleted and made
-// anew, or somebody took the port out). Says so on stderr.
+// Every attachment of `network` whose host veth has left `bridge` becomes its port again (the
+// bridge was deleted and made anew, or somebody took the port out). Says so on stderr.
 void MendPorts(Host& host, const Link& bridge, const std::string& network);
 
 // All of one attachment on the host's side: bridge, ports, leases, rules.

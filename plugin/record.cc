@@ -213,7 +213,8 @@ void Records::Write(const Record& record) const {
   // Labels may hold any bytes; a file of ours is always valid JSON.
   const std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
   const std::string path = PathOf(record.who);
-  // A new file leaves nothing behind if we are killed; replacing may, but only beside a record that somebody removes.
+  // A new file leaves nothing behind if we are killed; replacing may, but only beside a record that
+  // somebody removes.
   if (!CreateFile(path, text)) {
     ReplaceFile(path, text);
   }

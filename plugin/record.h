@@ -1,13 +1,15 @@
 // What we intend and what we did, per attachment: all that DEL, GC, takeover and repair need.
 //
-// Shape   /run/nomad-bridge/<network>/<container>@<ifname>.json, one JSON object, written whole before the first change to
-//         the kernel and removed after the last. Where that name would pass 255 bytes the container id is cut and
-//         followed by '~' and a hash.
-//         /run/nomad-bridge/.generation   "<boot id> <device> <inode> <generation> <mark bit>": see Trust
-//         /run/nomad-bridge/.lock         locked by byte: 0 for the rules, the others for one attachment each
+// Shape   /run/nomad-bridge/<network>/<container>@<ifname>.json, one JSON object, written whole
+//         before the first change to the kernel and removed after the last. Where that name would
+//         pass 255 bytes the container id is cut and followed by '~' and a hash.
+//         /run/nomad-bridge/.generation   "<boot id> <device> <inode> <generation> <mark bit>": see
+//                                         Trust
+//         /run/nomad-bridge/.lock         locked by byte: 0 for the rules, the others for one
+//                                         attachment each
 //         (a network's name never begins with a dot)
-// Lives   on tmpfs. A record of another boot is void: its namespaces and rules are gone. One of another network namespace
-//         (a second "host" that shares /run) is somebody else's.
+// Lives   on tmpfs. A record of another boot is void: its namespaces and rules are gone. One of
+//         another network namespace (a second "host" that shares /run) is somebody else's.
 // Errors  kIo; a record that cannot be read counts as absent, with a line on stderr.
 #pragma once
 
@@ -66,11 +68,12 @@ class Records {
   // One command at a time per attachment.
   [[nodiscard]] RangeLock Lock(const Attachment& who) const;
   [[nodiscard]] std::optional<RangeLock> TryLock(const Attachment& who) const;
-  // One command at a time in the rules: not for safety (the kernel sees to that), but so that many do not
-  // make each other start again.
+  // One command at a time in the rules: not for safety (the kernel sees to that), but so that many
+  // do not make each other start again.
   [[nodiscard]] RangeLock LockRules() const;
 
-  // Trust: the ruleset generation after our last change, and the mark bit of the rules; nullopt if unknown.
+  // Trust: the ruleset generation after our last change, and the mark bit of the rules; nullopt if
+  // unknown.
   struct Trust {
     std::uint32_t generation = 0;
     int accept_mark_bit = 0;

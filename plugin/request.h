@@ -1,8 +1,8 @@
 // What a runtime asks for: the environment and stdin, checked, nothing touched.
 //
 // Order    as the Go plugins check (the first failure wins): variables that are malformed or
-//          missing (4), stdin (5), JSON (6), network name (7), unknown verb (4), CNI version (1, or 6 if it
-//          is no version at all on CHECK, GC and STATUS). CNI_PATH is optional, as in the
+//          missing (4), stdin (5), JSON (6), network name (7), unknown verb (4), CNI version (1, or
+//          6 if it is no version at all on CHECK, GC and STATUS). CNI_PATH is optional, as in the
 //          specification: nothing is executed.
 // Limits   8 MiB of stdin (5).
 // Keys     JSON keys are matched in any letter case, as Go does; of duplicates the last wins. See

@@ -86,7 +86,8 @@ struct Dead {
   Record record;
 };
 
-// The owner of the element in the way if it is dead; throws if it lives. nullopt: dead without a record.
+// The owner of the element in the way if it is dead; throws if it lives. nullopt: dead without a
+// record.
 std::optional<Dead> RequireDead(Host& host, const firewall::Conflict& conflict) {
   const std::string owner_key(conflict.present.owner());
   std::optional<Record> owner = host.records.FindOwner(owner_key);

@@ -1,10 +1,11 @@
-// An attachment's rules: its elements in our table, in force or gone, and everybody else's put right on the way.
+// An attachment's rules: its elements in our table, in force or gone, and everybody else's put
+// right on the way.
 //
-// Trust    The ruleset's generation after our last change is kept in a file; while it is still the kernel's, nothing has to
-//          be looked at. When it is not (a flush, a reload, another tool), what living attachments should have is
-//          compared with what the kernel has, and mended.
-// Errors   kConflict if an address or a host port belongs to a living attachment, naming it by its labels, or if another
-//          network on the node uses another acceptMarkBit.
+// Trust    The ruleset's generation after our last change is kept in a file; while it is still the
+//          kernel's, nothing has to be looked at. When it is not (a flush, a reload, another tool),
+//          what living attachments should have is compared with what the kernel has, and mended.
+// Errors   kConflict if an address or a host port belongs to a living attachment, naming it by its
+//          labels, or if another network on the node uses another acceptMarkBit.
 #pragma once
 
 #include <string>
@@ -16,11 +17,12 @@
 
 namespace nomad_bridge {
 
-// Puts everything of `record` in force, in one atomic batch. What dead attachments hold of it is taken over, and they are
-// buried. Says on stderr what was mended.
+// Puts everything of `record` in force, in one atomic batch. What dead attachments hold of it is
+// taken over, and they are buried. Says on stderr what was mended.
 void PublishRules(Host& host, const Record& record);
 
-// The same for an attachment that has its rules already, if anything was changed in the ruleset since we last looked.
+// The same for an attachment that has its rules already, if anything was changed in the ruleset
+// since we last looked.
 void MendRules(Host& host, const Record& record);
 
 // Takes `elements` out, where they still belong to whom their comments name.
@@ -32,11 +34,12 @@ void WithdrawRules(Host& host, const std::vector<NftElement>& elements);
 // What is missing of the rules of `record`, one phrase each, changing nothing.
 [[nodiscard]] std::vector<std::string> MissingRules(Host& host, const Record& record);
 
-// Stale UDP flows to the published ports of `record`: they would go on to where the port led before.
+// Stale UDP flows to the published ports of `record`: they would go on to where the port led
+// before.
 void ForgetStaleFlows(Host& host, const Record& record);
 
-// 127.0.0.1 → published port needs route_localnet on the bridge; the table's guard keeps others from abusing it, so this comes
-// after the rules.
+// 127.0.0.1 → published port needs route_localnet on the bridge; the table's guard keeps others
+// from abusing it, so this comes after the rules.
 void EnsureLocalhostReaches(const Record& record);
 
 }  // namespace nomad_bridge

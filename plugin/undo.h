@@ -1,7 +1,8 @@
 // What to take back if ADD fails: the steps done so far, last first.
 //
-// Rules  Closures take by value whatever is declared after the Undo: locals die first, a reference would dangle. A step
-//        that fails is logged and ignored: DEL is the guarantee, this is courtesy.
+// Rules  Closures take by value whatever is declared after the Undo: locals die first, a reference
+//        would dangle. A step that fails is logged and ignored: DEL is the guarantee, this is
+//        courtesy.
 #pragma once
 
 #include <exception>

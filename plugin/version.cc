@@ -11,8 +11,8 @@ void Version(std::ostream& out) {
 }
 
 void About(const Name& name, std::ostream& err) {
-  // Nomad's fingerprint takes the first word that looks like a version, so ours comes before the protocol's, and it has
-  // no pre-release suffix.
+  // Nomad's fingerprint takes the first word that looks like a version, so ours comes before the
+  // protocol's, and it has no pre-release suffix.
   err << "CNI " << name.name << " plugin v" << NOMAD_BRIDGE_VERSION
       << "\nCNI protocol versions supported: ";
   const char* separator = "";

@@ -58,7 +58,8 @@ Published Check(const MappingSpec& spec) {
   return port;
 }
 
-// Whether both would become the same entry of the same map, for some address an allocation may have.
+// Whether both would become the same entry of the same map, for some address an allocation may
+// have.
 bool Collide(const Published& a, const Published& b) {
   const bool share_family = !a.only || !b.only || a.only == b.only;
   return a.protocol == b.protocol && a.host_port == b.host_port && a.host_ip == b.host_ip &&

@@ -1,6 +1,7 @@
 // A published port: from a port of the node to a port of an allocation, checked.
 //
-// Shapes  Ports are host byte order, 1..65535. `host_ip` nullopt means every local address of the family.
+// Shapes  Ports are host byte order, 1..65535. `host_ip` nullopt means every local address of the
+//         family.
 // Errors  kInvalidConfig naming key path, value and allowed range.
 // Source  CNI conventions, "portMappings" capability; CNI plugins, portmap.
 #pragma once
@@ -27,7 +28,8 @@ struct MappingSpec {
   std::int64_t host_port = 0;
   std::int64_t container_port = 0;
   std::string protocol;  // empty = tcp
-  std::string host_ip;   // empty, "0.0.0.0" and "::" = every address (of both families, of IPv4, of IPv6)
+  // empty, "0.0.0.0" and "::" = every address (of both families, of IPv4, of IPv6)
+  std::string host_ip;
 };
 
 // What the user asked for, before we know the allocation's addresses.
@@ -39,8 +41,8 @@ struct Published {
   std::uint16_t container_port = 0;
 };
 
-// Checks all of them, twins included: the same protocol, host address and port twice with the same target is one
-// (Nomad does that); with another target it is an error.
+// Checks all of them, twins included: the same protocol, host address and port twice with the same
+// target is one (Nomad does that); with another target it is an error.
 [[nodiscard]] std::vector<Published> MakePublished(const std::vector<MappingSpec>& specs);
 
 // One entry of a map in the kernel.
@@ -54,8 +56,9 @@ struct Mapping {
   bool operator==(const Mapping&) const = default;
 };
 
-// Each published port for the first address of each family it applies to. A host_ip whose family the allocation has no
-// address of is an error (kInvalidConfig), not a silent skip.
-[[nodiscard]] std::vector<Mapping> Resolve(const std::vector<Published>& ports, const std::vector<Ip>& guest_addresses);
+// Each published port for the first address of each family it applies to. A host_ip whose family
+// the allocation has no address of is an error (kInvalidConfig), not a silent skip.
+[[nodiscard]] std::vector<Mapping> Resolve(const std::vector<Published>& ports,
+                                           const std::vector<Ip>& guest_addresses);
 
 }  // namespace nomad_bridge::portmap

@@ -66,8 +66,9 @@ NftChain Entrance(const std::string& name, Point point) {
           }};
 }
 
-// What the node sends to ::1 is left alone: the answer, translated back, would come in for ::1 by another link than lo, and the
-// kernel drops that. Refused at once, clients that try ::1 first go on to 127.0.0.1.
+// What the node sends to ::1 is left alone: the answer, translated back, would come in for ::1 by
+// another link than lo, and the kernel drops that. Refused at once, clients that try ::1 first go
+// on to 127.0.0.1.
 NftRule LeaveIpv6Localhost() {
   // ip6 daddr ::1 accept
   return NftRule().Ipv6().Daddr(MustParse("::1/128")).Accept();
@@ -87,7 +88,8 @@ NftRule MasqueradeLocalhost() {
 void DescribeWayBack(NftChain& postrouting, Family family) {
   const std::string snat = SetName(firewall::kSnat, family);
   // oifname @bridges ct status dnat ip saddr @alloc4 ip daddr @snat4 masquerade
-  // Hairpin, and a neighbour that came by the node's port: the answer would go straight to it over the bridge.
+  // Hairpin, and a neighbour that came by the node's port: the answer would go straight to it over
+  // the bridge.
   postrouting.rules.push_back(NftRule()
                                   .OifnameIn(kBridges)
                                   .CtStatusDnat()

@@ -1,11 +1,13 @@
-// The rules that publish ports: DNAT by map, and masquerade where the way back would otherwise miss the node.
+// The rules that publish ports: DNAT by map, and masquerade where the way back would otherwise miss
+// the node.
 #pragma once
 
 #include "netlink/nft_table.h"
 
 namespace nomad_bridge::portmap {
 
-// Adds the maps, the chain hostports, and the rules in prerouting, output and postrouting to our table.
+// Adds the maps, the chain hostports, and the rules in prerouting, output and postrouting to our
+// table.
 void Describe(NftTable& table);
 
 }  // namespace nomad_bridge::portmap

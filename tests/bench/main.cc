@@ -1,4 +1,5 @@
-// How long an attachment takes: nomad-bridge against the reference plugins, verb by verb, alternating in one run.
+// How long an attachment takes: nomad-bridge against the reference plugins, verb by verb,
+// alternating in one run.
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -60,7 +61,8 @@ class Contender {
     Time(del_, [&] { runtime_.Del(attachment); });
   }
 
-  // What makes the first round different (the bridge, the tables, the page cache) is not what we measure.
+  // What makes the first round different (the bridge, the tables, the page cache) is not what we
+  // measure.
   void WarmUp() {
     Round();
     add_ = {};
@@ -247,8 +249,9 @@ void CompareVerbs(const Options& options) {
   std::cout << '\n' << costs.notes;
 }
 
-// ADD with nothing in the data dir, and with leases: once where the search for a free address begins behind them, as after
-// as many ADDs, and once where it begins before them, which is the worst there is.
+// ADD with nothing in the data dir, and with leases: once where the search for a free address
+// begins behind them, as after as many ADDs, and once where it begins before them, which is the
+// worst there is.
 Row CompareLeasesOf(const Options& options,
                     const std::function<std::unique_ptr<Contender>(const Options&)>& make) {
   const std::unique_ptr<Contender> empty = make(options);

@@ -1,6 +1,7 @@
 // Running a plugin: once to see how long it takes, once to see what it costs.
 //
-// Shapes  stdin, stdout and stderr are files in memory: nothing has to be pumped while the clock runs.
+// Shapes  stdin, stdout and stderr are files in memory: nothing has to be pumped while the clock
+//         runs.
 #pragma once
 
 #include <string>
@@ -30,8 +31,8 @@ struct Cost {
   long peak_kib = 0;  // the largest resident size that any one of them had
 };
 
-// Runs it under ptrace(2), far slower than Run(). Not wait4(2)'s ru_maxrss: that one never shows less than the memory
-// of whoever spawned the process.
+// Runs it under ptrace(2), far slower than Run(). Not wait4(2)'s ru_maxrss: that one never shows
+// less than the memory of whoever spawned the process.
 [[nodiscard]] Outcome RunTraced(const Command& command, Cost& cost);
 
 }  // namespace nomad_bridge::bench

@@ -1,8 +1,9 @@
 // A runtime as libcni is one: a list of plugins, run in order for ADD and CHECK, backwards for DEL.
 //
-// Shapes  stdin of each plugin is its entry of the list with name, cniVersion, runtimeConfig (if it declares the
-//         capability) and prevResult put in; ADD hands each result to the next plugin, CHECK and DEL hand the last one
-//         to all. CNI_ARGS is there for ADD and CHECK and empty for DEL, as with Nomad.
+// Shapes  stdin of each plugin is its entry of the list with name, cniVersion, runtimeConfig (if it
+//         declares the capability) and prevResult put in; ADD hands each result to the next plugin,
+//         CHECK and DEL hand the last one to all. CNI_ARGS is there for ADD and CHECK and empty for
+//         DEL, as with Nomad.
 // Source  libcni 1.3.0, api.go; go-cni's PortMapping.
 #pragma once
 
@@ -31,11 +32,13 @@ class Runtime {
   // Each throws std::runtime_error with the plugin's own words if it fails.
   void Add(Attachment& attachment) const;
   void Del(const Attachment& attachment) const;
-  // What the first plugin that fails says, the rest not asked; empty if all is well. Not thrown: the reference portmap
-  // of Debian 12 (1.1.1) refuses every attachment with a single IP family, and that takes time too.
+  // What the first plugin that fails says, the rest not asked; empty if all is well. Not thrown:
+  // the reference portmap of Debian 12 (1.1.1) refuses every attachment with a single IP family,
+  // and that takes time too.
   [[nodiscard]] std::string Check(const Attachment& attachment) const;
 
-  // The same, traced: what all plugins of one verb cost together (processes are added up, the peak is the largest).
+  // The same, traced: what all plugins of one verb cost together (processes are added up, the peak
+  // is the largest).
   void AddTraced(Attachment& attachment, Cost& cost) const;
 
  private:

@@ -1,4 +1,5 @@
-// What may pass between allocations, the node and the world, tried with real traffic where everything else is dropped.
+// What may pass between allocations, the node and the world, tried with real traffic where
+// everything else is dropped.
 #include <chrono>
 #include <string>
 
@@ -94,7 +95,8 @@ TEST_P(Forwarding, LetsTheOperatorHaveTheFirstWord) {
   EXPECT_EQ(TcpText(guest(), kOutsideIp4, 80), "outside");
 }
 
-// route_localnet is on: without the guard the node's own localhost would be open to every allocation.
+// route_localnet is on: without the guard the node's own localhost would be open to every
+// allocation.
 TEST_P(Forwarding, KeepsTheNodesLocalhostClosed) {
   guest().Must({"ip", "address", "flush", "dev", "lo"});
   guest().Must({"ip", "route", "add", "127.0.0.1", "via", "172.26.64.1", "src", Ip4(2)});

@@ -198,7 +198,8 @@ TEST_F(StaticRules, ServeTwoAdminChains) {
   EXPECT_THAT(Rules(), Contains(HasSubstr("-j OTHER-ADMIN")));
 }
 
-// A network that is new on a node which nobody has touched: the fast path must not take its rules for granted.
+// A network that is new on a node which nobody has touched: the fast path must not take its rules
+// for granted.
 TEST_F(StaticRules, AreMadeForANewNetworkEvenIfTheRulesetIsTrusted) {
   const auto outcome = Put(HoldingOf(2));
   firewall::Change change;

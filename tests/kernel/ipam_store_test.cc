@@ -1,4 +1,5 @@
-// Leases beside the reference plugin, host-local, in one folder; and on a file system that is full or read-only.
+// Leases beside the reference plugin, host-local, in one folder; and on a file system that is full
+// or read-only.
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -183,7 +184,8 @@ TEST_F(OnItsOwnFileSystem, WithoutAFreeBlockNothingIsLeft) {
   EXPECT_THAT(Names(), UnorderedElementsAre("lock"));
 }
 
-// Wherever in the middle the last inode is used up: between the leases, between a lease and its mark.
+// Wherever in the middle the last inode is used up: between the leases, between a lease and its
+// mark.
 TEST_F(OnItsOwnFileSystem, WithoutAFreeInodeNothingIsLeft) {
   // The root, net, lock, then 10.0.0.2, last_reserved_ip.0, fd00::2 and last_reserved_ip.1.
   for (int inodes = 3; inodes <= 7; ++inodes) {

@@ -87,7 +87,8 @@ class RtnlTest : public World {
   Rtnl guest_net_ = Rtnl::In(guest_ns_);
 };
 
-// Sends a message that answers nothing to every route socket of this namespace: "no such device", as of another request.
+// Sends a message that answers nothing to every route socket of this namespace: "no such device",
+// as of another request.
 void SendStrays() {
   const UniqueFd socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
   struct {

@@ -89,7 +89,8 @@ TEST_P(PublishedPort, AnswersLocalhost) {
   EXPECT_EQ(Ask(host(), {.to = "127.0.0.1", .port = 8080}), (Reply{"guest", "172.26.64.1"}));
 }
 
-// The kernel takes no answer for ::1 from another link than lo, so that port is left to the host itself.
+// The kernel takes no answer for ::1 from another link than lo, so that port is left to the host
+// itself.
 TEST_P(PublishedPort, LeavesIpv6LocalhostToTheHost) {
   Publish(portmap::Protocol::kTcp);
   EXPECT_EQ(Ask(host(), {.to = "::1", .port = 8080}), std::nullopt);
@@ -130,7 +131,8 @@ TEST_P(PublishedPort, IsFoundOnlyOnTheHostAddressItWasPublishedFor) {
   EXPECT_EQ(TcpText(outside(), kHostIp6, 8080), "");
 }
 
-// Without snat the way back misses the node wherever caller and allocation are on one bridge, and nowhere else.
+// Without snat the way back misses the node wherever caller and allocation are on one bridge, and
+// nowhere else.
 TEST_P(PublishedPort, HidesNoCallerWithoutSnat) {
   Publish(portmap::Protocol::kTcp, "", {.masquerade = true});
   const Call from_neighbour = {

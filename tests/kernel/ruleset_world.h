@@ -1,7 +1,10 @@
-// A world (tests/support/world.h) with a bridge and guests on it, made by ip(8) alone, and our rules on top.
+// A world (tests/support/world.h) with a bridge and guests on it, made by ip(8) alone, and our
+// rules on top.
 //
-//   host      bridge "nomad", 172.26.64.1/20 and fd00:26::1/64; forwards; route_localnet on the bridge
-//   guest n   172.26.64.<n>/20 and fd00:26::<n>/64, default routes through the host; host end "veth<n>", hairpin on
+//   host      bridge "nomad", 172.26.64.1/20 and fd00:26::1/64; forwards; route_localnet on the
+//             bridge
+//   guest n   172.26.64.<n>/20 and fd00:26::<n>/64, default routes through the host; host end
+//             "veth<n>", hairpin on
 #pragma once
 
 #include <functional>
@@ -27,7 +30,8 @@ class RulesetWorld : public World {
     host().Must({"ip", "link", "add", "nomad", "type", "bridge"});
     host().Must({"ip", "address", "add", "172.26.64.1/20", "dev", "nomad"});
     host().Must({"ip", "address", "add", "fd00:26::1/64", "dev", "nomad", "nodad"});
-    // Else the bridge is silent for the first second, until its link-local address is known to be its alone.
+    // Else the bridge is silent for the first second, until its link-local address is known to be
+    // its alone.
     host().SetSysctl("net/ipv6/conf/nomad/accept_dad", "0");
     host().Must({"ip", "link", "set", "nomad", "up"});
     host().SetSysctl("net/ipv4/ip_forward", "1");

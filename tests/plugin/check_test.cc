@@ -66,7 +66,8 @@ TEST_F(CheckTest, OfAnAttachmentNeverMade) {
 }
 
 TEST_F(CheckTest, InAnotherNamespaceThanAtAdd) {
-  // A host that comes back with docker: the pause container has a new namespace, the result is the old one.
+  // A host that comes back with docker: the pause container has a new namespace, the result is the
+  // old one.
   AttachForCheck();
   Node& other = AddGuest("other");
   const Outcome check =

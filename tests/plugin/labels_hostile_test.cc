@@ -1,4 +1,5 @@
-// Labels that want to break something: whatever is in them, rules, links, files and outputs stay readable to every tool.
+// Labels that want to break something: whatever is in them, rules, links, files and outputs stay
+// readable to every tool.
 #include <string>
 #include <vector>
 
@@ -96,7 +97,8 @@ class HostileLabel : public LabelsWorld, public ::testing::WithParamInterface<Ho
     EXPECT_EQ(std::count(links.begin(), links.end(), '\n'), 1);
   }
 
-  // Once somebody else has changed the ruleset, CHECK compares every element with what the record says.
+  // Once somebody else has changed the ruleset, CHECK compares every element with what the record
+  // says.
   void ExpectNothingToMend(const nlohmann::json& config, const Outcome& add) {
     host().Must({"nft", "add", "table", "inet", "somebody"});
     host().Must({"nft", "delete", "table", "inet", "somebody"});
@@ -154,7 +156,8 @@ TEST_P(HostileLabel, BreaksNothingByTheConventionsWayEither) {
 
 INSTANTIATE_TEST_SUITE_P(Values, HostileLabel, ::testing::ValuesIn(Values()), NameOf);
 
-// A dead owner's elements are found by their comments: a label must not be able to fake another owner.
+// A dead owner's elements are found by their comments: a label must not be able to fake another
+// owner.
 TEST_F(LabelsWorld, OfTheLongestNamesLeaveTheOwnerReadable) {
   const std::string id(200, 'c');
   Attach(id, guest(), Web(), Cat("NOMAD_JOB_ID=", std::string(4096, 'j')));

@@ -1,4 +1,5 @@
-// Whose it is: labels from CNI_ARGS and the config, in the link's alias, the elements' comments, the record and errors.
+// Whose it is: labels from CNI_ARGS and the config, in the link's alias, the elements' comments,
+// the record and errors.
 #include <string>
 
 #include <gmock/gmock.h>

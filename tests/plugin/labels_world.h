@@ -1,4 +1,5 @@
-// Where labels are read back: the link's alias, the elements' comments and the record, each with another tool than ours.
+// Where labels are read back: the link's alias, the elements' comments and the record, each with
+// another tool than ours.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Out of the allocation: to the gateway, to neighbours, and as the node to the outside; and many first ADDs at once.
+// Out of the allocation: to the gateway, to neighbours, and as the node to the outside; and many
+// first ADDs at once.
 #include <filesystem>
 #include <sstream>
 

@@ -1,4 +1,5 @@
-// Leases on disk: their format, and that the reference host-local plugin and ours can take over from each other.
+// Leases on disk: their format, and that the reference host-local plugin and ours can take over
+// from each other.
 #include <filesystem>
 #include <fstream>
 

@@ -1,5 +1,5 @@
-// What the tests of links and addresses share: configs as changes to the smallest one, ADDs that must succeed, and the
-// kernel's state as ip(8) tells it.
+// What the tests of links and addresses share: configs as changes to the smallest one, ADDs that
+// must succeed, and the kernel's state as ip(8) tells it.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,8 @@ constexpr const char* kLeases = "/var/run/cni/nomad";
 constexpr std::string_view kDualStack =
     R"({"ipam": {"ranges": [[{"subnet": "172.26.64.0/20"}], [{"subnet": "fd00:26::/64"}]]}})";
 
-// The smallest config with `changes`, a JSON object, merged on top (RFC 7386: null takes a key away).
+// The smallest config with `changes`, a JSON object, merged on top (RFC 7386: null takes a key
+// away).
 inline std::string Network(std::string_view changes = "{}", std::string_view more = "{}") {
   nlohmann::json config = {{"cniVersion", "1.1.0"}, {"name", "nomad"}, {"type", "nomad-bridge"}};
   config.merge_patch(nlohmann::json::parse(changes));

@@ -123,8 +123,8 @@ TEST_F(AtOnce, TwoAddsOfTheSameContainerEndInOneAttachment) {
   }
 }
 
-// Somebody holds the leases of one network, and the rules of the node, and does not let go. Both at once, because our
-// patience is ten seconds.
+// Somebody holds the leases of one network, and the rules of the node, and does not let go. Both at
+// once, because our patience is ten seconds.
 TEST_F(AtOnce, ALockThatIsHeldForTooLongIsNamedInTheError) {
   const std::string second =
       Config({}, {{"name", "second"}, {"ipam", {{"subnet", "10.9.0.0/24"}}}});

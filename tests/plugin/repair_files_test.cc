@@ -1,4 +1,5 @@
-// Files in our folders that are none of ours, or no more what we wrote: nobody else suffers from them.
+// Files in our folders that are none of ours, or no more what we wrote: nobody else suffers from
+// them.
 #include <filesystem>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// kill -9 in an ADD, at every system call: the next ADD, DEL or GC leaves a working attachment, or exactly nothing.
+// kill -9 in an ADD, at every system call: the next ADD, DEL or GC leaves a working attachment, or
+// exactly nothing.
 #include <gtest/gtest.h>
 
 #include "tests/plugin/repair_sweep.h"

@@ -1,4 +1,5 @@
-// kill -9 in the very first ADD of a machine, which makes the bridge, the table and the folders, at every system call.
+// kill -9 in the very first ADD of a machine, which makes the bridge, the table and the folders, at
+// every system call.
 #include <gtest/gtest.h>
 
 #include "tests/plugin/repair_sweep.h"

@@ -18,8 +18,8 @@ class KillingWorld : public RepairWorld {
     int step = 1;                           // 1: at every call; 3: at every third
   };
 
-  // Runs `victim` again and again, killed at its first, second, ... system call, and calls `recover` each time. Ends with
-  // a run that was not killed, and returns its outcome.
+  // Runs `victim` again and again, killed at its first, second, ... system call, and calls
+  // `recover` each time. Ends with a run that was not killed, and returns its outcome.
   Outcome Sweep(const Victim& victim, const std::function<void()>& recover) {
     constexpr int kFewest = 15;  // any command of ours makes more calls that can be seen
     for (int nth = 1; !HasFailure(); nth += victim.step) {
@@ -36,7 +36,8 @@ class KillingWorld : public RepairWorld {
     return {};
   }
 
-  // What an attachment can leave behind: on the host, in the files, and its interface in the first guest.
+  // What an attachment can leave behind: on the host, in the files, and its interface in the first
+  // guest.
   [[nodiscard]] Snapshot TakeBriefSnapshot() {
     Snapshot snapshot;
     snapshot.AddNode(host());

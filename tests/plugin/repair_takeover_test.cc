@@ -1,4 +1,5 @@
-// An ADD for an attachment that is known already: it takes over, whatever is left of the earlier one.
+// An ADD for an attachment that is known already: it takes over, whatever is left of the earlier
+// one.
 #include <gtest/gtest.h>
 
 #include "tests/plugin/repair_world.h"
@@ -157,7 +158,8 @@ TEST_P(ForeignInterface, IsRefusedAndUntouched) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot())) << "DEL took what is not ours";
 }
 
-// The living attachment loses nothing because its runtime now names a namespace in which the name is taken.
+// The living attachment loses nothing because its runtime now names a namespace in which the name
+// is taken.
 TEST_P(ForeignInterface, InANewNamespaceLeavesTheEarlierAttachmentAlone) {
   const std::string config = Config({{"tcp", 8080, 80}});
   const Outcome first = MustAdd(config);

@@ -1,4 +1,5 @@
-// An ADD that the kernel, the disk or a neighbour refuses: the error says what and why, and nothing is left of it.
+// An ADD that the kernel, the disk or a neighbour refuses: the error says what and why, and nothing
+// is left of it.
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// What the tests of records, takeover and repair share: a World with configs, attachments with servers in them, and the
-// question whether an attachment works.
+// What the tests of records, takeover and repair share: a World with configs, attachments with
+// servers in them, and the question whether an attachment works.
 #pragma once
 
 #include <chrono>
@@ -33,7 +33,8 @@ struct PublishedPort {
   std::string host_ip = {};
 };
 
-// A network config of ours as a runtime hands it over; `more` is merged over it (null takes a key away).
+// A network config of ours as a runtime hands it over; `more` is merged over it (null takes a key
+// away).
 inline std::string Config(const std::vector<PublishedPort>& ports = {},
                           const nlohmann::json& more = nlohmann::json::object()) {
   nlohmann::json mappings = nlohmann::json::array();
@@ -129,7 +130,8 @@ inline bool Soon(const std::function<bool()>& done) {
 
 class RepairWorld : public World {
  protected:
-  // A used machine: an ADD and a DEL have been there, so that everything shared stands, and the guest's lo is up.
+  // A used machine: an ADD and a DEL have been there, so that everything shared stands, and the
+  // guest's lo is up.
   void UseOnce(const std::string& config, const Variables& variables = {}) {
     const Outcome add = RunPlugin("ADD", config, variables);
     ASSERT_EQ(add.exit_code, 0) << add;

@@ -17,7 +17,8 @@ using ::testing::SizeIs;
 
 class Flows : public RulesWorld {
  protected:
-  // conntrack sees flows only where a rule asks for them: somebody else has been on the node before.
+  // conntrack sees flows only where a rule asks for them: somebody else has been on the node
+  // before.
   Flows() { Attach("first", AddGuest("first"), Config()); }
 
   // The entries of conntrack -L whose original destination is this port.

@@ -1,4 +1,5 @@
-// Our rules beside those of others: the operator's chain, iptables and nft, and the reference firewall plugin.
+// Our rules beside those of others: the operator's chain, iptables and nft, and the reference
+// firewall plugin.
 #include <algorithm>
 #include <string>
 #include <vector>

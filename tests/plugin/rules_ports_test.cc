@@ -1,4 +1,5 @@
-// Published ports, with real traffic from everywhere a caller may be, over the ground an operator may have laid.
+// Published ports, with real traffic from everywhere a caller may be, over the ground an operator
+// may have laid.
 #include <chrono>
 #include <string>
 #include <vector>
@@ -47,7 +48,8 @@ class PublishedPort : public RulesWorld, public ::testing::WithParamInterface<Gr
     }
   }
 
-  // The first guest, with host port 8080 → 80, and a neighbour; both protocols' servers stand in the guest.
+  // The first guest, with host port 8080 → 80, and a neighbour; both protocols' servers stand in
+  // the guest.
   void Add(const std::string& protocol = "tcp", const std::string& host_ip = "") {
     Attach("web", guest(), Publish({Port(8080, 80, protocol, host_ip)}));
     Attach("neighbour", neighbour_, Config());
@@ -95,7 +97,8 @@ TEST_P(PublishedTcpPort, AnswersTheHostOnLocalhostAndSeesTheBridge) {
   EXPECT_EQ(From(host(), "127.0.0.1"), (Reply{"web", kBridgeIp4}));
 }
 
-// The kernel routes nothing to ::1 that comes in by another link than lo, so the allocation's answer could not come back.
+// The kernel routes nothing to ::1 that comes in by another link than lo, so the allocation's
+// answer could not come back.
 TEST_P(PublishedTcpPort, IsRefusedAtOnceOnIpv6LocalhostSoThatClientsGoOnToIpv4) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(From(host(), "::1"), std::nullopt);

@@ -138,7 +138,8 @@ class ForgedSource : public SeenAs {
     guest().Must({"ip", "address", "add", "2001:db8:9::9/128", "dev", "eth0", "nodad"});
   }
 
-  // One honest datagram of each family, so that all on the way know each other, and then forged ones.
+  // One honest datagram of each family, so that all on the way know each other, and then forged
+  // ones.
   void Send() {
     const auto ask = [&](const std::string& from, const std::string& to) {
       return Ask(guest(),
@@ -233,7 +234,8 @@ TEST_F(Guarded, PacketsOfNoConnectionDoNotLeaveUntranslated) {
   Count("ip protocol tcp tcp dport 9000");
   guest().Do([] {
     const UniqueFd raw(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_TCP));
-    // A SYN with a wrong checksum: what it belongs to cannot be told, so nothing would be translated.
+    // A SYN with a wrong checksum: what it belongs to cannot be told, so nothing would be
+    // translated.
     const std::array<std::uint8_t, 20> segment = {0x30, 0x39, 0x23, 0x28, 0, 0, 0, 1, 0, 0,
                                                   0,    0,    0x50, 0x02, 1, 0, 0, 0, 0, 0};
     sockaddr_in to{};

@@ -1,5 +1,5 @@
-// A world with allocations on network "nomad", attached by the built binary, and servers in them: for tests of rules and
-// labels.
+// A world with allocations on network "nomad", attached by the built binary, and servers in them:
+// for tests of rules and labels.
 //
 //   allocation n (in the order of their ADDs, from 2)   172.26.64.<n>/20 and fd00:26::<n>/64
 #pragma once

@@ -52,7 +52,8 @@ TEST_F(StatusTest, IsFineAndSilentOnABareMachineAndChangesNothing) {
 }
 
 TEST_F(StatusTest, IsFineWithAFullPool) {
-  // Nomad asks before every DEL and skips it when the answer is no: that would keep the pool full for ever.
+  // Nomad asks before every DEL and skips it when the answer is no: that would keep the pool full
+  // for ever.
   json config = Config("1.1.0");
   config["ipam"]["ranges"] = {
       {{{"subnet", "10.8.0.0/24"}, {"rangeStart", "10.8.0.9"}, {"rangeEnd", "10.8.0.9"}}}};

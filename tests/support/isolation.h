@@ -1,14 +1,16 @@
 // The wall between tests and the machine they run on.
 //
-// Before the first test that needs it the program moves into fresh mount, network, IPC and process namespaces, with empty
-// tmpfs on /run, /var/lib/cni and (where it is no link into /run) /var/run. The machine's own namespace, firewall and state
-// are out of reach from then on, and every process a test leaves behind dies with the test program.
+// Before the first test that needs it the program moves into fresh mount, network, IPC and process
+// namespaces, with empty tmpfs on /run, /var/lib/cni and (where it is no link into /run) /var/run.
+// The machine's own namespace, firewall and state are out of reach from then on, and every process
+// a test leaves behind dies with the test program.
 #pragma once
 
 namespace nomad_bridge::test {
 
-// Carries on as a child in the fresh namespaces, while the caller waits and exits with the child's exit code: returns only
-// in the child. Needs root; without it the process ends with a sentence that says so.
+// Carries on as a child in the fresh namespaces, while the caller waits and exits with the child's
+// exit code: returns only in the child. Needs root; without it the process ends with a sentence
+// that says so.
 void EnterIsolation();
 
 [[nodiscard]] bool IsIsolated();

@@ -1,7 +1,9 @@
-// kill -9 between any two system calls: runs a program and kills it just before the N-th call that could change something.
+// kill -9 between any two system calls: runs a program and kills it just before the N-th call that
+// could change something.
 //
-// Counted  system calls of the program itself that can be seen from outside: not memory, not reading, not its own
-//          descriptors. Between two of them the world is the same, so N = 1, 2, 3 ... reaches every state it can leave.
+// Counted  system calls of the program itself that can be seen from outside: not memory, not
+//          reading, not its own descriptors. Between two of them the world is the same, so N = 1,
+//          2, 3 ... reaches every state it can leave.
 // How      ptrace(2): the call at whose entry the program is killed does not happen.
 #pragma once
 
@@ -20,7 +22,8 @@ struct Killing {
 // `nth` starts at 1; 0 only counts.
 [[nodiscard]] Killing RunKilledAt(Command command, int nth);
 
-// The same moments, for races: at the N-th call the program is held while `act` changes something, and then goes on.
+// The same moments, for races: at the N-th call the program is held while `act` changes something,
+// and then goes on.
 [[nodiscard]] Killing RunDisturbedAt(Command command, int nth, const std::function<void()>& act);
 
 }  // namespace nomad_bridge::test

@@ -1,4 +1,5 @@
-// main() of kernel and plugin tests: like GoogleTest's own, but in fresh namespaces. Listing the tests needs no rights.
+// main() of kernel and plugin tests: like GoogleTest's own, but in fresh namespaces. Listing the
+// tests needs no rights.
 #include <csignal>
 
 #include <gtest/gtest.h>

@@ -24,7 +24,8 @@ class Node {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] int fd() const { return fd_.get(); }
 
-  // Takes the path and our hold on it away: with no process in it the namespace dies, though not at once.
+  // Takes the path and our hold on it away: with no process in it the namespace dies, though not at
+  // once.
   void Kill();
   [[nodiscard]] bool IsAlive() const { return static_cast<bool>(fd_); }
 

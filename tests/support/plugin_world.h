@@ -1,4 +1,5 @@
-// A World for tests of the built binary: configs as Nomad makes them, and attachments that must come about.
+// A World for tests of the built binary: configs as Nomad makes them, and attachments that must
+// come about.
 #pragma once
 
 #include <string>
@@ -34,8 +35,9 @@ class PluginWorld : public World {
   nlohmann::json Attach(const nlohmann::json& config, const Variables& variables = {});
   void Detach(const nlohmann::json& config, const Variables& variables = {});
 
-  // An attachment made and taken away again, dual stack and with a port, so that what stays by design (bridge, table, static
-  // rules, the first guest's lo being up) is there already and a Snapshot shows only what is left behind.
+  // An attachment made and taken away again, dual stack and with a port, so that what stays by
+  // design (bridge, table, static rules, the first guest's lo being up) is there already and a
+  // Snapshot shows only what is left behind.
   void WarmUp();
 
   // The host end of the only port of bridge "nomad".

@@ -1,7 +1,8 @@
 // Other programs, run to their end and never for ever.
 //
-// Shapes   exit_code is the program's, or 128 + the signal that ended it. out and err are whole. Stdin is a file that holds
-//          the input, stdout and stderr are files too: nobody can block on a pipe.
+// Shapes   exit_code is the program's, or 128 + the signal that ended it. out and err are whole.
+//          Stdin is a file that holds the input, stdout and stderr are files too: nobody can block
+//          on a pipe.
 // Limits   a program that has not ended after kProgramPatience is killed, and that is an exception.
 // Where    the child is born in the network namespace the caller is in (see Node to run elsewhere).
 #pragma once

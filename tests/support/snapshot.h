@@ -1,10 +1,12 @@
 // Everything a test could have left behind, as one value: before == after.
 //
-// Holds    of every node: links (name, kind, master, MAC, MTU, alias, up, promiscuous), addresses, routes of all tables,
-//          rules, the nf_tables ruleset, the sysctls we touch; of the machine: the files of our state folders.
-// Leaves   out what moves by itself: indices, handles, counters, carrier, timers, lifetimes; what the kernel makes for every
-//          link (link-local addresses, local, link-local and multicast routes); "lock" files, last_reserved_ip.<n> and
-//          .generation, which are memory, not state.
+// Holds    of every node: links (name, kind, master, MAC, MTU, alias, up, promiscuous), addresses,
+//          routes of all tables, rules, the nf_tables ruleset, the sysctls we touch; of the
+//          machine: the files of our state folders.
+// Leaves   out what moves by itself: indices, handles, counters, carrier, timers, lifetimes; what
+//          the kernel makes for every link (link-local addresses, local, link-local and multicast
+//          routes); "lock" files, last_reserved_ip.<n> and .generation, which are memory, not
+//          state.
 #pragma once
 
 #include <map>
@@ -29,9 +31,11 @@ class Snapshot {
 
   bool operator==(const Snapshot&) const = default;
 
-  // One line per fact that only one of the two has, or that they tell differently; empty if they are equal.
+  // One line per fact that only one of the two has, or that they tell differently; empty if they
+  // are equal.
   [[nodiscard]] static std::string Difference(const Snapshot& before, const Snapshot& after);
-  // The facts whose name contains `part`, one per line: for assertions on a piece of it and for messages.
+  // The facts whose name contains `part`, one per line: for assertions on a piece of it and for
+  // messages.
   [[nodiscard]] std::string Lines(const std::string& part = "") const;
 
  private:

@@ -1,8 +1,11 @@
-// Traffic between the nodes of a test: servers, clients and pings of our own, with sockets opened inside a node.
+// Traffic between the nodes of a test: servers, clients and pings of our own, with sockets opened
+// inside a node.
 //
-// Shapes   A server answers whoever comes with its text and with the address it saw them come from; on TCP it then sends
-//          back what it gets. Addresses are text of either family, ports host byte order.
-// Limits   A client gives up after its patience; "no answer", "refused" and "unreachable" are all nullopt.
+// Shapes   A server answers whoever comes with its text and with the address it saw them come from;
+//          on TCP it then sends back what it gets. Addresses are text of either family, ports host
+//          byte order.
+// Limits   A client gives up after its patience; "no answer", "refused" and "unreachable" are all
+//          nullopt.
 // Lives    A server is a child process that ends with its Server.
 #pragma once
 
@@ -36,7 +39,8 @@ class Server {
   Server& operator=(const Server&) = delete;
   ~Server();
 
-  // The addresses of everybody who came since the last call, in order: also of those whom no answer can reach.
+  // The addresses of everybody who came since the last call, in order: also of those whom no answer
+  // can reach.
   [[nodiscard]] std::vector<std::string> Heard();
 
  private:

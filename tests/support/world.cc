@@ -53,8 +53,9 @@ World::World() : home_(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)) {
   host_ = std::make_unique<Node>("host");
   outside_ = std::make_unique<Node>("outside");
   guests_.push_back(std::make_unique<Node>("guest", /*with_loopback=*/false));
-  // An index of its own for each end: the kernel then tells of carrier at once, and not up to a second late (it is in no hurry
-  // with links whose peer has their own index). Until then neither end speaks IPv6.
+  // An index of its own for each end: the kernel then tells of carrier at once, and not up to a
+  // second late (it is in no hurry with links whose peer has their own index). Until then neither
+  // end speaks IPv6.
   host().Must({"ip",
                "link",
                "add",

@@ -1,13 +1,16 @@
 // A whole little internet for one test: a host, an outside machine that reaches it, and guests.
 //
 //      outside                       host                               guest, guest2, ...
-//      198.51.100.2/24 ── uplink ──  198.51.100.1/24      (what the     empty but for lo (down), until
+//      198.51.100.2/24 ── uplink ──  198.51.100.1/24      (what the     empty but for lo (down),
+//                                    until
 //      2001:db8:100::2/64            2001:db8:100::1/64    plugin makes) an ADD attaches them
 //
-// Both ends have a default route through the other. No forwarding, no rules, no bridge: a bare machine.
+// Both ends have a default route through the other. No forwarding, no rules, no bridge: a bare
+// machine.
 //
 // Where    The test itself runs inside the host; guests are under /run/netns/<name>.
-// State    /run and /var/run/cni and /var/lib/cni are empty at the start of every test and gone after it.
+// State    /run and /var/run/cni and /var/lib/cni are empty at the start of every test and gone
+//          after it.
 // Lives    Nothing survives a test: processes, namespaces, mounts.
 #pragma once
 
@@ -45,13 +48,14 @@ class World : public ::testing::Test {
   [[nodiscard]] Node& guest() { return *guests_.front(); }
   // One more, with an empty namespace of its own.
   [[nodiscard]] Node& AddGuest(const std::string& name);
-  // Its path goes and its namespace dies, with every veth pair that led into it: that takes the kernel a moment, which is
-  // waited for. The node must not be used again.
+  // Its path goes and its namespace dies, with every veth pair that led into it: that takes the
+  // kernel a moment, which is waited for. The node must not be used again.
   void KillGuest(Node& guest);
 
-  // The built binary, run in the host as a runtime would: CNI_COMMAND=`verb`, CNI_CONTAINERID=alloc-1, CNI_NETNS the first
-  // guest's, CNI_IFNAME=eth0, CNI_PATH, PATH and nothing else; `variables` go on top (nullopt takes one away). `name` is
-  // what the binary is called under.
+  // The built binary, run in the host as a runtime would: CNI_COMMAND=`verb`,
+  // CNI_CONTAINERID=alloc-1, CNI_NETNS the first guest's, CNI_IFNAME=eth0, CNI_PATH, PATH and
+  // nothing else; `variables` go on top (nullopt takes one away). `name` is what the binary is
+  // called under.
   [[nodiscard]] Outcome RunPlugin(const std::string& verb,
                                   const std::string& config,
                                   const Variables& variables = {},

@@ -28,7 +28,8 @@ Ip At(const std::string& text) {
   return Ip::Parse(text).value();
 }
 
-// Files are looked at with the standard library, not with the code under test. /dev/shm is tmpfs, as a node's data dir is.
+// Files are looked at with the standard library, not with the code under test. /dev/shm is tmpfs,
+// as a node's data dir is.
 class StoreTest : public ::testing::Test {
  protected:
   StoreTest() {

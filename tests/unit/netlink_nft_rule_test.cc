@@ -1,5 +1,6 @@
-// Each word of NftRule against what nft 1.0.6 makes of the same rule (nft --debug=netlink). Two things are spelled out more
-// than nft does, as the kernel shows them afterwards: a lookup's flags, and the upper ends and flags of a dnat.
+// Each word of NftRule against what nft 1.0.6 makes of the same rule (nft --debug=netlink). Two
+// things are spelled out more than nft does, as the kernel shows them afterwards: a lookup's flags,
+// and the upper ends and flags of a dnat.
 #include <string>
 #include <vector>
 
