@@ -96,7 +96,6 @@ bool IsReady(const LinkState& state) {
 }
 
 // "it is set up, its operstate is down, its bridge port is disabled".
-// has them.
 std::string Describe(const LinkState& state) {
   std::string text =
       Cat("it is set ",
@@ -112,21 +111,24 @@ std::string Describe(const LinkState& state) {
 }  // namespace
 
 void Rtnl::AwaitOperational(const std::string& name, Deadline deadline) {
-  // Listen first, look then: what changes in between is heard of.
-  const UniqueFd events = ListenToLinks(Netns::OfSocket(impl_->socket.fd()));
-  for (;;) {
-    const std::optional<LinkState> state = FindLinkState(impl_->socket, name);
+  const auto look = [&] {
+    std::optional<LinkState> state = FindLinkState(impl_->socket, name);
     if (!state) {
       throw Error(
           Code::kKernel, Cat("cannot wait for interface ", Quoted(name)), "it has disappeared");
     }
-    if (IsReady(*state)) {
-      return;
-    }
-    if (!AwaitChange(events, state->link.index, deadline)) {
+    return *std::move(state);
+  };
+  if (IsReady(look())) {
+    return;  // mostly it is
+  }
+  // Listen first, look then: what changes in between is heard of.
+  const UniqueFd events = ListenToLinks(Netns::OfSocket(impl_->socket.fd()));
+  for (LinkState state = look(); !IsReady(state); state = look()) {
+    if (!AwaitChange(events, state.link.index, deadline)) {
       throw Error(Code::kTryAgain,
                   Cat("interface ", Quoted(name), " did not become ready in time"),
-                  Describe(*state));
+                  Describe(state));
     }
   }
 }

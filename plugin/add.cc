@@ -143,6 +143,8 @@ void Add(const Request& request, const Name& name, std::ostream& out) {
   Result result = Plan(config, assignments);
   BringUpLoopback(guest);
   ConfigureGuest(host, guest_ns, guest, veth, result);
+  // Until the kernel has noticed its first port's carrier, a bridge drops what the node sends.
+  host.net.AwaitOperational(bridge.name, FromNow(kPatience));
 
   // Atomic, and after the link: from here on packets flow.
   undo.Then("withdraw the rules", [&host, record] { WithdrawRules(host, ElementsOf(record)); });

@@ -52,6 +52,10 @@ void MendHostVeth(Host& host, const Record& record) {
     host.net.SetPortFlags(*veth, {.hairpin = record.hairpin});
     Say("mended the hairpin mode of ", veth->name);
   }
+  if (veth->operational) {
+    // A bridge made anew drops what the node sends until it has noticed its ports' carrier.
+    host.net.AwaitOperational(record.bridge, FromNow(kPatience));
+  }
 }
 
 void MendLeases(const Record& record) {
