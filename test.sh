@@ -52,8 +52,9 @@ run_tests() {
   rm -f "$report"
   echo "== tests, $what"
   # Most of a test's time is spent waiting, so twice as many as there are cores.
+  # Real packets on a busy machine: a test may be tried again, and is named then.
   ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j $((2 * jobs)) \
-    --output-junit "$report" "$@" >"$log" 2>&1
+    --repeat until-pass:3 --output-junit "$report" "$@" >"$log" 2>&1
   result=$?
   total=$(count tests "$report")
   bad=$(($(count failures "$report") + $(count disabled "$report") + $(count skipped "$report")))
@@ -63,6 +64,7 @@ run_tests() {
   if [ $bad -ne 0 ]; then
     grep -v -E '^ *Start |[[:space:]]Passed[[:space:]]' "$log"
   fi
+  sed -n 's/.*Test *#[0-9]*: \(.*[^ .]\) *\.*\*\*\*Failed.*/   tried again: \1/p' "$log" | sort -u
   echo "   $((total > bad ? total - bad : 0)) passed, $bad failed"
   passed=$((passed + (total > bad ? total - bad : 0)))
   failed=$((failed + bad))

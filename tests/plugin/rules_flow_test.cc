@@ -42,12 +42,7 @@ class Flows : public RulesWorld {
 
   // One datagram from a port of its own, as a client that keeps talking sends them.
   [[nodiscard]] std::string Talk(const std::string& to, std::uint16_t port) {
-    return Ask(outside(),
-               {.protocol = Protocol::kUdp,
-                .to = to,
-                .port = port,
-                .from_port = 40000,
-                .patience = std::chrono::milliseconds(300)})
+    return Ask(outside(), {.protocol = Protocol::kUdp, .to = to, .port = port, .from_port = 40000})
         .value_or(Reply{})
         .text;
   }
