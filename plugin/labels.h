@@ -1,10 +1,10 @@
 // What an orchestrator calls an attachment: for people only. Identity is always the Attachment.
 //
 // Shapes  Keys and values as they came, any length, valid UTF-8: other bytes have become '?'.
-//         Well-known keys, in any letter case, have short
-//         names where people read them: NOMAD_JOB_ID job, NOMAD_GROUP_NAME group, NOMAD_NAMESPACE
-//         ns, NOMAD_ALLOC_ID alloc, NOMAD_REGION region, K8S_POD_NAME pod, K8S_POD_NAMESPACE podns.
-//         Any other key stays as it is.
+//         Well-known keys, in any letter case, have short names where people read them:
+//         NOMAD_JOB_ID job, NOMAD_GROUP_NAME group, NOMAD_NAMESPACE ns, NOMAD_ALLOC_ID alloc,
+//         NOMAD_REGION region, K8S_POD_NAME pod, K8S_POD_NAMESPACE podns. Any other key stays as
+//         it is.
 // Limits  A link alias holds 255 bytes, an nf_tables comment 128: both are cut at a character's
 //         boundary, well-known keys first in the order above.
 #pragma once
