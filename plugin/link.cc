@@ -171,7 +171,7 @@ bool IsInUse(Host& host, const std::string& bridge) {
 
 Link EnsureBridge(Host& host, const LinkConfig& config, const std::vector<Cidr>& gateways) {
   Phrases changes;
-  const Link bridge = FindOrCreateBridge(host, config, changes);
+  Link bridge = FindOrCreateBridge(host, config, changes);
   BringUpBridge(host, bridge, config, changes);
   std::vector<Cidr> wanted = gateways;
   if (HasFamily(wanted, Family::kIpv6)) {

@@ -20,7 +20,8 @@ bool HasCapability(int capability) {
   if (::syscall(SYS_capget, &header, sets.data()) != 0) {
     return false;
   }
-  return (sets[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability)) != 0;
+  return (sets.at(static_cast<std::size_t>(CAP_TO_INDEX(capability))).effective &
+          CAP_TO_MASK(capability)) != 0;
 }
 
 void RequireCapability(int capability, const char* name, const char* purpose) {
