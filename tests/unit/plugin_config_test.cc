@@ -417,6 +417,7 @@ TEST(ParseConfig, TheAdminChainIsANameThatIptablesTakes) {
   EXPECT_EQ(Parsed(R"({"iptablesAdminChainName":""})").rules.policy.admin_chain, "NOMAD-ADMIN");
   for (const char* const name : {"has space",
                                  "-X",
+                                 "a\\u007f",
                                  "!X",
                                  "a\\n",
                                  "\xc3\xa4",
