@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <algorithm>
+#include <array>
 
 namespace nomad_bridge {
 namespace {
@@ -9,30 +10,45 @@ constexpr bool IsContinuation(unsigned char byte) {
   return (byte & 0xc0) == 0x80;
 }
 
+// The well-formed characters, by their first byte (Unicode, table 3-7): their length, and what the
+// second byte may be. All further bytes are continuations.
+struct Encoding {
+  unsigned char first_from;
+  unsigned char first_to;
+  std::size_t length;
+  unsigned char second_from;
+  unsigned char second_to;
+};
+
+constexpr std::array<Encoding, 9> kEncodings = {{{0x00, 0x7f, 1, 0x00, 0x00},
+                                                 {0xc2, 0xdf, 2, 0x80, 0xbf},
+                                                 {0xe0, 0xe0, 3, 0xa0, 0xbf},  // shorter ones exist
+                                                 {0xe1, 0xec, 3, 0x80, 0xbf},
+                                                 {0xed, 0xed, 3, 0x80, 0x9f},  // no surrogates
+                                                 {0xee, 0xef, 3, 0x80, 0xbf},
+                                                 {0xf0, 0xf0, 4, 0x90, 0xbf},
+                                                 {0xf1, 0xf3, 4, 0x80, 0xbf},
+                                                 {0xf4, 0xf4, 4, 0x80, 0x8f}}};  // to U+10FFFF
+
 // Length in bytes of the well-formed character at the start of `text`, or 0.
 std::size_t CharacterLength(std::string_view text) {
-  const auto at = [&](std::size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : static_cast<unsigned char>(0);
-  };
-  const unsigned char first = at(0);
-  if (first < 0x80) {
-    return 1;
+  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const auto* const encoding =
+      std::find_if(kEncodings.begin(), kEncodings.end(), [&](const Encoding& each) {
+        return at(0) >= each.first_from && at(0) <= each.first_to;
+      });
+  if (encoding == kEncodings.end() || text.size() < encoding->length) {
+    return 0;
   }
-  if (first >= 0xc2 && first <= 0xdf) {
-    return IsContinuation(at(1)) ? 2 : 0;
+  if (encoding->length > 1 && (at(1) < encoding->second_from || at(1) > encoding->second_to)) {
+    return 0;
   }
-  if (first >= 0xe0 && first <= 0xef) {
-    const bool overlong = first == 0xe0 && at(1) < 0xa0;
-    const bool surrogate = first == 0xed && at(1) > 0x9f;
-    return IsContinuation(at(1)) && IsContinuation(at(2)) && !overlong && !surrogate ? 3 : 0;
+  for (std::size_t i = 2; i < encoding->length; ++i) {
+    if (!IsContinuation(at(i))) {
+      return 0;
+    }
   }
-  if (first >= 0xf0 && first <= 0xf4) {
-    const bool overlong = first == 0xf0 && at(1) < 0x90;
-    const bool beyond = first == 0xf4 && at(1) > 0x8f;
-    const bool whole = IsContinuation(at(1)) && IsContinuation(at(2)) && IsContinuation(at(3));
-    return whole && !overlong && !beyond ? 4 : 0;
-  }
-  return 0;
+  return encoding->length;
 }
 
 }  // namespace

@@ -14,27 +14,32 @@
 namespace nomad_bridge {
 namespace {
 
+std::set<Attachment> ParseAttachments(const std::string& network, const JsonView& list) {
+  std::set<Attachment> attachments;
+  if (list.value().is_null()) {  // Go writes an empty list so
+    return attachments;
+  }
+  for (const JsonView& entry : list.Elements()) {
+    const std::optional<JsonView> id = entry.Find("containerID");
+    const std::optional<JsonView> ifname = entry.Find("ifname");
+    if (!id || !ifname) {
+      throw entry.Wrong("an object with 'containerID' and 'ifname'");
+    }
+    attachments.insert({network, id->String(), ifname->String()});
+  }
+  return attachments;
+}
+
 // The attachments to keep; nullopt if the request names none at all, which is not the same as an
 // empty list.
 std::optional<std::set<Attachment>> FindValid(const Request& request) {
   for (const char* const key :
        {"cni.dev/valid-attachments", "cni.dev/attachments"}) {  // the latter: libcni 1.2
+    // Not JsonView::Find, to which null is the same as nothing.
     for (const auto& [present, value] : request.config.items()) {
-      if (Lower(present) != key) {
-        continue;
+      if (Lower(present) == key) {
+        return ParseAttachments(request.who.network, JsonView(value, key));
       }
-      std::set<Attachment> valid;
-      if (!value.is_null()) {  // Go writes an empty list as null
-        for (const JsonView& entry : JsonView(value, key).Elements()) {
-          const std::optional<JsonView> id = entry.Find("containerID");
-          const std::optional<JsonView> ifname = entry.Find("ifname");
-          if (!id || !ifname) {
-            throw entry.Wrong("an object with 'containerID' and 'ifname'");
-          }
-          valid.insert({request.who.network, id->String(), ifname->String()});
-        }
-      }
-      return valid;
     }
   }
   return std::nullopt;

@@ -1,5 +1,6 @@
 // Labels that want to break something: whatever is in them, rules, links, files and outputs stay
 // readable to every tool.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,6 @@
 namespace nomad_bridge::test {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 struct Hostile {

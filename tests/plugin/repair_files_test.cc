@@ -1,6 +1,7 @@
 // Files in our folders that are none of ours, or no more what we wrote: nobody else suffers from
 // them.
 #include <filesystem>
+#include <sstream>
 
 #include <gtest/gtest.h>
 
@@ -104,6 +105,25 @@ TEST_F(State, AGenerationFileOfNonsenseIsNotTrusted) {
     EXPECT_EQ(check.exit_code, 0) << check;
     EXPECT_TRUE(Unchanged(before, TakeSnapshot())) << nonsense;
   }
+}
+
+TEST_F(State, AGenerationOfAnotherBootIsNotTrustedThoughItsNumberIsRight) {
+  const std::string config = Config({{"tcp", 8080, 80}});
+  const Outcome add = MustAdd(config);
+  const Snapshot before = TakeSnapshot();
+  std::istringstream file(FindFile("/run/nomad-bridge/.generation").value());
+  std::string boot;
+  std::string device;
+  std::string inode;
+  std::uint32_t generation = 0;
+  file >> boot >> device >> inode >> generation;
+  host().Must({"nft", "flush", "ruleset"});  // one change, so one more
+  ReplaceFile("/run/nomad-bridge/.generation",
+              Cat("another-boot ", device, " ", inode, " ", generation + 1, " 12\n"));
+
+  EXPECT_EQ(Check(config, add).exit_code, 0);
+
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
 TEST_F(State, AFolderOfAnotherProgramBesideOursIsLeftAlone) {

@@ -20,7 +20,7 @@ class KilledAdd : public KillingWorld {
   Snapshot before_;
 };
 
-TEST_F(KilledAdd, IsRepairedByTheNextAdd) {
+TEST_P(KilledAdd, IsRepairedByTheNextAdd) {
   Serve();
   Sweep(victim_, [&] {
     ExpectServes(RunPlugin("ADD", config_), 8080, 8053);
@@ -29,14 +29,14 @@ TEST_F(KilledAdd, IsRepairedByTheNextAdd) {
   });
 }
 
-TEST_F(KilledAdd, IsRemovedByDel) {
+TEST_P(KilledAdd, IsRemovedByDel) {
   Sweep(victim_, [&] {
     MustDel(config_);
     ExpectNothingSince(before_);
   });
 }
 
-TEST_F(KilledAdd, IsRemovedByAGcThatDoesNotListIt) {
+TEST_P(KilledAdd, IsRemovedByAGcThatDoesNotListIt) {
   Sweep(victim_, [&] {
     const Outcome gc = RunPlugin("GC", GcConfig());
     EXPECT_EQ(gc.exit_code, 0) << gc;
@@ -45,17 +45,16 @@ TEST_F(KilledAdd, IsRemovedByAGcThatDoesNotListIt) {
 }
 
 // Nomad's agent dies with the plugin, and the allocation before it is back: no DEL ever comes.
-TEST_F(KilledAdd, GivesItsAddressBackWhenItsNamespaceHasDiedAndThePoolIsFull) {
+TEST_P(KilledAdd, GivesItsAddressBackWhenItsNamespaceHasDiedAndThePoolIsFull) {
   const std::string config = Config({{"tcp", 8080, 80}}, {{"ipam", {{"subnet", "10.9.0.0/30"}}}});
   const std::string plain = Config({}, {{"ipam", {{"subnet", "10.9.0.0/30"}}}});
   const Variables other = As("other", AddGuest("other"));
-  Node* doomed = nullptr;
   int guests = 0;
-  for (int nth = 1; !HasFailure(); nth += 4) {
-    doomed = &AddGuest(Cat("doomed", ++guests));
-    const Killing killing = RunPluginKilledAt(nth, "ADD", config, As("doomed", *doomed));
+  for (int nth = GetParam(); !HasFailure(); nth += kSlices) {
+    Node& doomed = AddGuest(Cat("doomed", ++guests));
+    const Killing killing = RunPluginKilledAt(nth, "ADD", config, As("doomed", doomed));
     SCOPED_TRACE(Cat("killed at call ", nth));
-    KillGuest(*doomed);
+    KillGuest(doomed);
     Outcome add;
     // The kernel takes its time to end a namespace; until then its attachment lives.
     EXPECT_TRUE(Soon([&] { return (add = RunPlugin("ADD", plain, other)).exit_code == 0; })) << add;
@@ -67,6 +66,8 @@ TEST_F(KilledAdd, GivesItsAddressBackWhenItsNamespaceHasDiedAndThePoolIsFull) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Slices, KilledAdd, Slices());
 
 }  // namespace
 }  // namespace nomad_bridge::test

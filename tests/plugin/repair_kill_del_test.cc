@@ -18,7 +18,7 @@ class KilledDel : public KillingWorld {
   Snapshot before_;
 };
 
-TEST_F(KilledDel, IsFinishedByTheNextDel) {
+TEST_P(KilledDel, IsFinishedByTheNextDel) {
   Sweep(victim_, [&] {
     MustDel(config_);
     ExpectNothingSince(before_);
@@ -26,7 +26,7 @@ TEST_F(KilledDel, IsFinishedByTheNextDel) {
   ExpectNothingSince(before_);
 }
 
-TEST_F(KilledDel, IsFinishedByAGcThatDoesNotListIt) {
+TEST_P(KilledDel, IsFinishedByAGcThatDoesNotListIt) {
   Sweep(victim_, [&] {
     const Outcome gc = RunPlugin("GC", GcConfig());
     EXPECT_EQ(gc.exit_code, 0) << gc;
@@ -34,7 +34,7 @@ TEST_F(KilledDel, IsFinishedByAGcThatDoesNotListIt) {
   });
 }
 
-TEST_F(KilledDel, IsNoHindranceToTheNextAdd) {
+TEST_P(KilledDel, IsNoHindranceToTheNextAdd) {
   Serve();
   Sweep(victim_, [&] {
     ExpectServes(RunPlugin("ADD", config_), 8080, 8053);
@@ -62,14 +62,14 @@ class KilledTakeover : public KillingWorld {
   Snapshot before_;
 };
 
-TEST_F(KilledTakeover, IsRemovedByDel) {
+TEST_P(KilledTakeover, IsRemovedByDel) {
   Sweep(victim_, [&] {
     MustDel(second_);
     ExpectNothingSince(before_);
   });
 }
 
-TEST_F(KilledTakeover, IsRemovedByAGcThatDoesNotListIt) {
+TEST_P(KilledTakeover, IsRemovedByAGcThatDoesNotListIt) {
   Sweep(victim_, [&] {
     const Outcome gc = RunPlugin("GC", GcConfig());
     EXPECT_EQ(gc.exit_code, 0) << gc;
@@ -77,7 +77,7 @@ TEST_F(KilledTakeover, IsRemovedByAGcThatDoesNotListIt) {
   });
 }
 
-TEST_F(KilledTakeover, IsRepairedByTheNextAdd) {
+TEST_P(KilledTakeover, IsRepairedByTheNextAdd) {
   Serve();
   Sweep(victim_, [&] {
     const Outcome add = RunPlugin("ADD", second_);
@@ -88,6 +88,9 @@ TEST_F(KilledTakeover, IsRepairedByTheNextAdd) {
     ExpectNothingSince(before_);
   });
 }
+
+INSTANTIATE_TEST_SUITE_P(Slices, KilledDel, Slices());
+INSTANTIATE_TEST_SUITE_P(Slices, KilledTakeover, Slices());
 
 }  // namespace
 }  // namespace nomad_bridge::test

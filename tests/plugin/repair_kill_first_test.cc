@@ -25,7 +25,7 @@ class KilledFirstAdd : public KillingWorld {
   const Victim victim_{.verb = "ADD", .config = config_, .prepare = [this] { MakeBare(); }};
 };
 
-TEST_F(KilledFirstAdd, IsRepairedByTheNextAdd) {
+TEST_P(KilledFirstAdd, IsRepairedByTheNextAdd) {
   const Snapshot used = TakeBriefSnapshot();
   Serve();
   Sweep(victim_, [&] {
@@ -35,7 +35,7 @@ TEST_F(KilledFirstAdd, IsRepairedByTheNextAdd) {
   });
 }
 
-TEST_F(KilledFirstAdd, IsRemovedByDelAndNoHindranceToOthers) {
+TEST_P(KilledFirstAdd, IsRemovedByDelAndNoHindranceToOthers) {
   const Snapshot used = TakeBriefSnapshot();
   const Variables other = As("other", AddGuest("other"));
   Sweep(victim_, [&] {
@@ -49,6 +49,8 @@ TEST_F(KilledFirstAdd, IsRemovedByDelAndNoHindranceToOthers) {
     ExpectNothingSince(used);
   });
 }
+
+INSTANTIATE_TEST_SUITE_P(Slices, KilledFirstAdd, Slices());
 
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -25,6 +25,12 @@ struct Damage {
   bool only_check_mends = false;   // nobody else suffers from it
 };
 
+// A network of both families.
+nlohmann::json DualStack() {
+  return nlohmann::json::parse(
+      R"({"ipam":{"ranges":[[{"subnet":"172.26.64.0/20"}],[{"subnet":"fd00:9::/64"}]]}})");
+}
+
 // A damage made by one program.
 std::function<void(const Scene&)> By(std::vector<std::string> argv) {
   return [argv](const Scene& scene) { scene.host.Must(argv); };
@@ -69,6 +75,7 @@ std::vector<Damage> Damages() {
       {"FlushIptables", By({"iptables", "-F"}), "FORWARD", true},
       {"FlushCniForward", By({"iptables", "-F", "CNI-FORWARD"}), "CNI-FORWARD"},
       {"FlushForward", By({"iptables", "-F", "FORWARD"}), "FORWARD"},
+      {"FlushIp6tables", By({"ip6tables", "-F", "CNI-FORWARD"}), "CNI-FORWARD"},
       {"DeleteBridge", By({"ip", "link", "delete", "nomad"}), "'nomad'"},
       {"BridgeDown", By({"ip", "link", "set", "nomad", "down"}), "'nomad'"},
       {"TakePortOut",
@@ -79,6 +86,19 @@ std::vector<Damage> Damages() {
       {"RemoveGateway",
        By({"ip", "address", "delete", "172.26.64.1/20", "dev", "nomad"}),
        "172.26.64.1/20"},
+      {"RemoveIpv6Gateway",
+       By({"ip", "address", "delete", "fd00:9::1/64", "dev", "nomad"}),
+       "fd00:9::1/64"},
+      {"Ipv6ForwardingOff",
+       [](const Scene& scene) { scene.host.SetSysctl("net/ipv6/conf/all/forwarding", "0"); },
+       "forwarding"},
+      {"HairpinOff",
+       [](const Scene& scene) {
+         scene.host.Must({"bridge", "link", "set", "dev", scene.host_veth, "hairpin", "off"});
+       },
+       "hairpin",
+       false,
+       true},
       {"ForwardingOff",
        [](const Scene& scene) { scene.host.SetSysctl("net/ipv4/ip_forward", "0"); },
        "ip_forward"},
@@ -121,10 +141,11 @@ class Mending : public RepairWorld, public ::testing::WithParamInterface<Damage>
     EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
     EXPECT_EQ(UdpText(outside(), kHostIp4, 8053), "name");
     EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+    EXPECT_TRUE(Ping(guest(), kOutsideIp6));
   }
 
-  const std::string config_ = Config({{"tcp", 8080, 80}, {"udp", 8053, 53}});
-  const std::string other_config_ = Config({{"tcp", 9090, 80}});
+  const std::string config_ = Config({{"tcp", 8080, 80}, {"udp", 8053, 53}}, DualStack());
+  const std::string other_config_ = Config({{"tcp", 9090, 80}}, DualStack());
   Variables other_;
   Outcome add_;
   Snapshot before_;
@@ -162,10 +183,10 @@ TEST_P(Mending, IsDoneByCheck) {
 TEST_P(Mending, IsNotDoneByACheckThatMayOnlyLook) {
   Break();
   const Snapshot broken = TakeSnapshot();
-  const std::string only_look =
-      Config({{"tcp", 8080, 80}, {"udp", 8053, 53}}, {{"repairOnCheck", false}});
+  nlohmann::json only_look = nlohmann::json::parse(config_);
+  only_look["repairOnCheck"] = false;
 
-  const Outcome check = Check(only_look, add_);
+  const Outcome check = Check(only_look.dump(), add_);
 
   EXPECT_EQ(ErrorCode(check), 103) << check;
   EXPECT_THAT(Details(check), HasSubstr(GetParam().said));

@@ -9,31 +9,36 @@
 
 namespace nomad_bridge::test {
 
-class KillingWorld : public RepairWorld {
+// A sweep is cut into three cases, so that none takes long: the first kills at calls 1, 4, 7 ...
+constexpr int kSlices = 3;
+
+inline auto Slices() {
+  return ::testing::Range(1, kSlices + 1);
+}
+
+class KillingWorld : public RepairWorld, public ::testing::WithParamInterface<int> {
  protected:
   struct Victim {
     std::string verb;
     std::string config;
     std::function<void()> prepare = [] {};  // before every run
-    int step = 1;                           // 1: at every call; 3: at every third
   };
 
-  // Runs `victim` again and again, killed at its first, second, ... system call, and calls
-  // `recover` each time. Ends with a run that was not killed, and returns its outcome.
-  Outcome Sweep(const Victim& victim, const std::function<void()>& recover) {
+  // Runs `victim` again and again, killed at one system call of this slice after the other, and
+  // calls `recover` each time. Ends with a run that was not killed.
+  void Sweep(const Victim& victim, const std::function<void()>& recover) {
     constexpr int kFewest = 15;  // any command of ours makes more calls that can be seen
-    for (int nth = 1; !HasFailure(); nth += victim.step) {
+    for (int nth = GetParam(); !HasFailure(); nth += kSlices) {
       victim.prepare();
-      Killing killing = RunPluginKilledAt(nth, victim.verb, victim.config);
+      const Killing killing = RunPluginKilledAt(nth, victim.verb, victim.config);
       if (!killing.killed) {
         EXPECT_EQ(killing.outcome.exit_code, 0) << killing.outcome;
         EXPECT_GT(killing.calls, kFewest);
-        return std::move(killing.outcome);
+        return;
       }
       SCOPED_TRACE(Cat("killed at call ", nth));
       recover();
     }
-    return {};
   }
 
   // What an attachment can leave behind: on the host, in the files, and its interface in the first

@@ -135,6 +135,20 @@ TEST_F(Takeover, ThatFailsLeavesNothingOfTheEarlierOneEither) {
   EXPECT_TRUE(Unchanged(with_other, TakeSnapshot()));
 }
 
+// The same where it fails before anything of its own is there.
+TEST_F(Takeover, ThatAsksForATakenAddressLeavesNothingOfTheEarlierOneEither) {
+  nlohmann::json config = nlohmann::json::parse(kBothFamilies);
+  const Outcome other = MustAdd(Config({}, config), As("other", AddGuest("other")));
+  const Snapshot with_other = TakeSnapshot();
+  MustAdd(config_);
+
+  config["runtimeConfig"]["ips"] = {AddressOf(other)};
+  const Outcome second = RunPlugin("ADD", Config({}, config));
+
+  EXPECT_EQ(ErrorCode(second), 102) << second;
+  EXPECT_TRUE(Unchanged(with_other, TakeSnapshot()));
+}
+
 // An interface with the name we are asked for that is none of ours.
 struct Foreign {
   std::string name;

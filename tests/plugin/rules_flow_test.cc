@@ -1,5 +1,5 @@
 // UDP flows that outlive what they led to: forgotten on ADD and DEL, all others kept.
-#include <algorithm>
+#include <chrono>
 #include <sstream>
 #include <string>
 #include <vector>

@@ -264,7 +264,7 @@ UniqueFd RouteMulticast4(const char* from, const char* group) {
     throw ErrnoError(Code::kInternal, "cannot become the multicast router");
   }
   const std::array<const char*, 2> links = {"nomad", "uplink"};
-  for (std::uint16_t i = 0; i < links.size(); ++i) {
+  for (const std::uint16_t i : {std::uint16_t{0}, std::uint16_t{1}}) {
     vifctl vif{};
     vif.vifc_vifi = i;
     vif.vifc_flags = VIFF_USE_IFINDEX;
@@ -292,7 +292,7 @@ UniqueFd RouteMulticast6(const char* from, const char* group) {
     throw ErrnoError(Code::kInternal, "cannot become the IPv6 multicast router");
   }
   const std::array<const char*, 2> links = {"nomad", "uplink"};
-  for (std::uint16_t i = 0; i < links.size(); ++i) {
+  for (const std::uint16_t i : {std::uint16_t{0}, std::uint16_t{1}}) {
     mif6ctl mif{};
     mif.mif6c_mifi = i;
     mif.vifc_threshold = 1;

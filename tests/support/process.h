@@ -24,6 +24,7 @@ namespace nomad_bridge::test {
 
 constexpr std::chrono::seconds kProgramPatience{40};
 
+// NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move is noexcept; its assertions confuse the check.
 struct Outcome {
   int exit_code = -1;
   std::string out;
