@@ -168,6 +168,14 @@ Mac Mac::For(const Ip& ip) {
   return Local(0x59, FourBytes(StableHash(ip.Text())));
 }
 
+std::vector<Ip> AddressesOnly(const std::vector<Cidr>& cidrs) {
+  std::vector<Ip> addresses;
+  for (const Cidr& cidr : cidrs) {
+    addresses.push_back(cidr.address);
+  }
+  return addresses;
+}
+
 Mac Mac::ForName(std::string_view name) {
   return Local(0x5a, FourBytes(StableHash(name)));
 }

@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace nomad_bridge {
 
@@ -73,6 +74,9 @@ struct Cidr {
 
   auto operator<=>(const Cidr&) const = default;
 };
+
+// Without their prefix lengths.
+[[nodiscard]] std::vector<Ip> AddressesOnly(const std::vector<Cidr>& cidrs);
 
 struct Mac {
   std::array<std::uint8_t, 6> bytes{};

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ip.h"
@@ -13,6 +14,8 @@ namespace nomad_bridge::firewall {
 
 struct Member {
   Ip address;
+  // may talk: the node forwards for it (alloc4/6)
+  bool forward = true;
   // ipMasq: leaves the node with the node's address (set masq4/6)
   bool masquerade = false;
   // snat: reached with the bridge's address where the way back would miss it (snat4/6)
@@ -21,12 +24,31 @@ struct Member {
   bool masquerade_all = false;
 };
 
-// The elements of `members` (alloc4/6 always), each with `comment`.
+// What may come to the allocations of a bridge from others that the node forwards for: the firewall
+// plugin's ingressPolicy.
+enum class Ingress {
+  kOpen,        // anything
+  kSameBridge,  // nothing from another bridge that is not open
+  kIsolated,    // nothing from this bridge either
+};
+
+// "open", "same-bridge", "isolated".
+[[nodiscard]] std::string_view Text(Ingress ingress);
+[[nodiscard]] std::optional<Ingress> ParseIngress(std::string_view text);
+
+// The elements of `members`, each with `comment`.
 [[nodiscard]] std::vector<NftElement> Elements(const std::vector<Member>& members,
                                                const std::string& comment);
 
 // The element that makes `bridge` one of ours; shared by every attachment on it.
 [[nodiscard]] NftElement BridgeElement(const std::string& bridge);
+
+// The elements that `ingress` needs for `bridge`, and those that it must not have; shared, too.
+struct IngressElements {
+  std::vector<NftElement> wanted;
+  std::vector<NftElement> retired;
+};
+[[nodiscard]] IngressElements ElementsFor(Ingress ingress, const std::string& bridge);
 
 // The element of alloc4/6 for `address`, whoever's it is; nullopt if there is none, or no table.
 [[nodiscard]] std::optional<NftElement> FindMember(NftSocket& socket, const Ip& address);

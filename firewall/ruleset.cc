@@ -48,6 +48,11 @@ std::optional<Conflict> PlanChange(PlannedElements& elements, const Change& chan
       elements.Delete(*present);
     }
   }
+  for (const NftElement& retired : change.retired) {
+    if (elements.Find(retired)) {
+      elements.Delete(retired);
+    }
+  }
   for (const NftElement& wanted : change.wanted) {
     const std::optional<NftElement> present = elements.Find(wanted);
     if (!present) {

@@ -31,8 +31,8 @@ namespace nomad_bridge::firewall {
 
 // What a network wants of the static rules in table ip filter (and ip6 filter, if ipv6).
 struct Policy {
-  std::string admin_chain = "NOMAD-ADMIN";
-  int accept_mark_bit = 12;  // 0..31; one for the whole node
+  std::string admin_chain = "NOMAD-ADMIN";  // empty: none of them, nothing is forwarded for it
+  int accept_mark_bit = 12;                 // 0..31; one for the whole node
   bool ipv6 = false;
 
   bool operator==(const Policy&) const = default;
@@ -56,6 +56,8 @@ struct Change {
   std::vector<NftElement> wanted;
   // gone afterwards, where its owner is still the one its comment names
   std::vector<NftElement> unwanted;
+  // gone afterwards: shared ones that no network needs any more
+  std::vector<NftElement> retired;
   // owners whose elements may be taken over (replaced by wanted ones)
   std::vector<std::string> dead;
 };

@@ -92,6 +92,9 @@ std::vector<Wanted> PerFamily(const std::vector<Policy>& policies) {
   Wanted ipv4{.table = {NftFamily::kIp, "filter"}, .admin_chains = {}};
   Wanted ipv6{.table = {NftFamily::kIp6, "filter"}, .admin_chains = {}};
   for (const Policy& policy : policies) {
+    if (policy.admin_chain.empty()) {
+      continue;
+    }
     ipv4.mark_bit = ipv6.mark_bit = policy.accept_mark_bit;
     ipv4.admin_chains.insert(policy.admin_chain);
     if (policy.ipv6) {

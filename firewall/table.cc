@@ -27,7 +27,11 @@ Cidr Multicast(Family family) {
 }
 
 std::vector<NftSet> Sets() {
-  std::vector<NftSet> sets = {{.name = kBridges, .key = {NftType::kIfname}, .data = {}}};
+  std::vector<NftSet> sets = {
+      {.name = kBridges, .key = {NftType::kIfname}, .data = {}},
+      {.name = kGuarded, .key = {NftType::kIfname}, .data = {}},
+      {.name = kWithin, .key = {NftType::kIfname, NftType::kIfname}, .data = {}},
+  };
   for (const std::string_view noun : {kAlloc, kMasq, kSnat, kMasqAll}) {
     for (const Family family : kFamilies) {
       sets.push_back({.name = SetName(noun, family), .key = {AddressType(family)}, .data = {}});
@@ -54,6 +58,10 @@ NftChain Forward(int mark_bit) {
       .name = "forward",
       .hook = NftHook{.type = "filter", .point = Point::kForward, .priority = kFilter - 1},
       .rules = {}};
+  // iifname @guarded oifname @guarded iifname . oifname != @within drop
+  // First: the operator's chain, too, opens nothing between networks that keep to themselves.
+  chain.rules.push_back(
+      NftRule().IifnameIn(kGuarded).OifnameIn(kGuarded).IfnamesNotIn(kWithin).Drop());
   // iifname @bridges ct state invalid drop
   chain.rules.push_back(NftRule().IifnameIn(kBridges).CtState(kCtInvalid).Drop());
   for (const Family family : kFamilies) {

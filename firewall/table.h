@@ -19,6 +19,8 @@ namespace nomad_bridge::firewall {
 inline constexpr std::array kFamilies = {Family::kIpv4, Family::kIpv6};
 
 constexpr const char* kBridges = "bridges";   // set of ifname: the bridges of our networks
+constexpr const char* kGuarded = "guarded";   // set of ifname: those that keep to themselves
+constexpr const char* kWithin = "within";     // set of ifname . ifname: who may talk all the same
 constexpr std::string_view kAlloc = "alloc";  // sets of addresses: who may talk
 constexpr std::string_view kMasq = "masq";    // who leaves as the node
 constexpr std::string_view kSnat =

@@ -136,6 +136,11 @@ NftRule& NftRule::OifnameNotIn(const std::string& set) {
   return LoadMeta(NFT_META_OIFNAME).LookUp(set, true);
 }
 
+NftRule& NftRule::IfnamesNotIn(const std::string& set) {
+  constexpr std::uint32_t kNameSlots = 4;  // 16 bytes
+  return LoadMeta(NFT_META_IIFNAME).LoadMeta(NFT_META_OIFNAME, kNameSlots).LookUp(set, true);
+}
+
 NftRule& NftRule::Only(Family family) {
   family_ = family;
   const std::uint8_t number = family == Family::kIpv4 ? NFPROTO_IPV4 : NFPROTO_IPV6;

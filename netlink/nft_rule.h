@@ -44,6 +44,8 @@ class NftRule {
   NftRule& IifnameIn(const std::string& set);
   NftRule& OifnameIn(const std::string& set);
   NftRule& OifnameNotIn(const std::string& set);
+  // iifname . oifname != @set
+  NftRule& IfnamesNotIn(const std::string& set);
 
   // meta nfproto ipv4, meta nfproto ipv6; the words below are then about that family.
   NftRule& Ipv4();

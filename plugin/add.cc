@@ -18,75 +18,54 @@ namespace {
 
 // All that is known before anything is done; AcquireAddresses adds the addresses and what follows
 // from them.
-Record Intend(const Request& request, const Config& config, const Netns& guest) {
+Record Intend(const Request& request, const Name& name, const Config& config, const Netns& guest) {
   return {.who = request.who,
+          .parts = name.parts,
           .labels = config.labels,
           .netns_path = request.netns_path,
           .netns = guest.id(),
           .bridge = config.link.bridge,
+          .gate = config.link.bridge,
           .hairpin = config.link.hairpin_mode,
           .data_dir = config.ipam.data_dir,
           .ip_masq = config.rules.ip_masq,
           .snat = config.rules.snat,
           .masq_all = config.rules.masq_all,
-          .policy = config.rules.policy};
+          .policy = config.rules.policy,
+          .ingress = config.rules.ingress};
 }
 
-// Whether the namespace of the earlier ADD lives or not: its link and its rules are in the way of
-// ours.
-void RemoveEarlier(Host& host,
-                   const Attachment& who,
-                   const std::optional<Record>& earlier,
-                   const std::string& data_dir,
-                   Undo& undo) {
-  if (earlier) {
-    undo.Then("remove what an earlier ADD left", [&host, earlier] {
-      Failures failures;
-      failures.Add(TearDown(host, *earlier));
-      failures.ThrowIfAny("some of it is still there");
-    });
-    WithdrawRules(host, ElementsOf(*earlier));
-    EnsureLinkGone(host, who, true);
-  } else if (FindHostVeth(host.net, who, false)) {
-    Failures failures;
-    failures.Add(TearDownUnrecorded(host, who, data_dir));
-    failures.ThrowIfAny("cannot remove what an earlier ADD without a record left");
-  }
-}
-
-// The routes of the config, and a default route per family if the network is the way out and no
-// route says so itself.
-std::vector<Route> RoutesOf(const Config& config,
-                            const std::vector<ipam::Assignment>& assignments) {
-  std::vector<Route> routes = config.ipam.routes;
-  if (!config.link.is_default_gateway) {
-    return routes;
-  }
-  for (const ipam::Assignment& assignment : assignments) {
-    const Ip unspecified = Cidr{assignment.gateway, 0}.Network();
-    const Cidr everything{unspecified, 0};
-    const bool said = std::any_of(routes.begin(), routes.end(), [&](const Route& route) {
-      return route.destination == everything && route.gateway;
-    });
+// A default route per family if the network is the way out and no route says so itself.
+void AddDefaultRoutes(Result& result) {
+  for (const IpConfig& ip : result.ips) {
+    if (!ip.gateway) {
+      continue;
+    }
+    const Cidr everything{Cidr{*ip.gateway, 0}.Network(), 0};
+    const bool said =
+        std::any_of(result.routes.begin(), result.routes.end(), [&](const Route& route) {
+          return route.destination == everything && route.gateway;
+        });
     if (!said) {
-      routes.push_back({.destination = everything, .gateway = assignment.gateway});
+      result.routes.push_back({.destination = everything, .gateway = ip.gateway});
     }
   }
-  return routes;
 }
 
-// Ours: the addresses, routes and DNS of the guest's interface, which is number 2 of our
-// interfaces.
-Result Plan(const Config& config, const std::vector<ipam::Assignment>& assignments) {
+// What the guest gets: the addresses, with the routes and the DNS that belong to them, on number 2
+// of our interfaces.
+Result Plan(const Config& config, Result addresses) {
   constexpr int kGuestInterface = 2;
-  Result result{.routes = RoutesOf(config, assignments),
-                .dns = config.dns.empty() ? config.ipam.dns : config.dns};
-  for (const ipam::Assignment& assignment : assignments) {
-    result.ips.push_back({.interface = kGuestInterface,
-                          .address = assignment.address,
-                          .gateway = assignment.gateway});
+  for (IpConfig& ip : addresses.ips) {
+    ip.interface = kGuestInterface;
   }
-  return result;
+  if (config.link.is_default_gateway) {
+    AddDefaultRoutes(addresses);
+  }
+  if (!config.dns.empty()) {
+    addresses.dns = config.dns;
+  }
+  return addresses;
 }
 
 // The interfaces in the order that plugins behind us rely on: bridge, host end, guest end.
@@ -101,22 +80,12 @@ std::vector<Interface> Describe(const Link& bridge,
            .sandbox = sandbox}};
 }
 
-void Print(const Result& result, const Request& request, std::ostream& out) {
-  out << ToJson(result, request.cni_version)
-             .dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
-      << std::endl;
-  if (!out) {
-    throw Error(Code::kIo, "cannot write the result to stdout");
-  }
-}
-
 }  // namespace
 
-void Add(const Request& request, const Name& name, std::ostream& out) {
-  const Config config = ParseConfig(request, name.defaults);
+void AddInterface(const Request& request, const Name& name, std::ostream& out) {
+  const Config config = ParseConfig(request, name);
   Host host = Host::Open();
-  const Netns guest_ns = OpenGuest(request, host);
-  Rtnl guest = Rtnl::In(guest_ns);
+  Guest guest = OpenGuest(request, host);
 
   // One command at a time for this attachment. What an earlier ADD of it made goes first; only its
   // address is kept.
@@ -128,8 +97,8 @@ void Add(const Request& request, const Name& name, std::ostream& out) {
 
   // The intent is on disk before anything new is made, so that a crash from here on can be cleaned
   // up.
-  Record record = Intend(request, config, guest_ns);
-  const std::vector<ipam::Assignment> assignments = AcquireAddresses(host, config, record, earlier);
+  Record record = Intend(request, name, config, guest.netns);
+  Result result = Plan(config, AcquireAddresses(host, config, record, earlier));
   undo.Then("remove the record", [&host, who = request.who] { host.records.EnsureGone(who); });
   undo.Then("release the addresses", [record] { ReleaseAddresses(record); });
 
@@ -137,12 +106,13 @@ void Add(const Request& request, const Name& name, std::ostream& out) {
   const Link bridge = EnsureBridge(host, config.link, record.gateways);
   MendPorts(host, bridge, request.who.network);
 
-  const VethPair veth = MakeVeth(host, guest_ns, guest, bridge, record, config.link);
+  const VethPair veth = MakeVeth(host, guest, bridge, record, config.link);
   undo.Then("delete the veth pair",
             [&host, who = request.who] { EnsureLinkGone(host, who, true); });
-  Result result = Plan(config, assignments);
-  BringUpLoopback(guest);
-  ConfigureGuest(host, guest_ns, guest, veth, result);
+  if (name.Does(Part::kLoopback)) {
+    BringUpLoopback(guest);
+  }
+  ConfigureGuest(host, guest, veth, result);
   // Until the kernel has noticed its first port's carrier, a bridge drops what the node sends.
   host.net.AwaitOperational(bridge.name, FromNow(kPatience));
 
@@ -153,7 +123,8 @@ void Add(const Request& request, const Name& name, std::ostream& out) {
   ForgetStaleFlows(host, record);
 
   result.interfaces = Describe(bridge, veth, request.netns_path);
-  Print(config.prev_result ? Append(result, *config.prev_result) : result, request, out);
+  Print(
+      config.prev_result ? Append(result, *config.prev_result) : result, request.cni_version, out);
   undo.Keep();
 }
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "firewall/members.h"
+#include "ipam/allocator.h"
 #include "ipam/store.h"
 #include "plugin/failures.h"
 #include "plugin/living.h"
@@ -17,27 +18,20 @@ ipam::Holder HolderOf(const Attachment& who) {
   return {who.container_id, who.ifname};
 }
 
-std::vector<Ip> AddressesOf(const Record& record) {
-  std::vector<Ip> addresses;
-  for (const Cidr& cidr : record.addresses) {
-    addresses.push_back(cidr.address);
-  }
-  return addresses;
-}
-
 void SetAddresses(Record& record,
                   const std::vector<ipam::Assignment>& assignments,
                   const Config& config) {
-  record.addresses.clear();
+  record.leases.clear();
   record.gateways.clear();
   for (const ipam::Assignment& assignment : assignments) {
-    record.addresses.push_back(assignment.address);
+    record.leases.push_back(assignment.address);
     if (config.link.is_gateway) {
       record.gateways.push_back({assignment.gateway, assignment.address.prefix_length});
     }
   }
+  record.addresses = record.leases;
   record.policy.ipv6 = record.HasIpv6();
-  record.ports = portmap::Resolve(config.rules.ports, AddressesOf(record));
+  record.ports = portmap::Resolve(config.rules.ports, AddressesOnly(record.addresses));
 }
 
 // If the kernel knows one of `assignments` as a living attachment's although it has no lease, that
@@ -98,7 +92,7 @@ void RequireFree(Host& host, const IpamConfig& config, const Ip& address, const 
 void ReleaseAbandoned(ipam::Store& store,
                       const Record& earlier,
                       const std::vector<ipam::Assignment>& assignments) {
-  for (const Cidr& cidr : earlier.addresses) {
+  for (const Cidr& cidr : earlier.leases) {
     const bool kept = std::any_of(
         assignments.begin(), assignments.end(), [&](const ipam::Assignment& assignment) {
           return assignment.address.address == cidr.address;
@@ -119,9 +113,10 @@ Acquired TryAcquire(Host& host,
                     Record& record,
                     const std::optional<Record>& earlier) {
   ipam::Store store = ipam::Store::Open(config.ipam.data_dir, record.who.network);
-  const ipam::Wishes wishes{.requested = config.ipam.requested,
-                            .previous = earlier ? AddressesOf(*earlier) : std::vector<Ip>{},
-                            .holder = HolderOf(record.who)};
+  const ipam::Wishes wishes{
+      .requested = config.ipam.requested,
+      .previous = earlier ? AddressesOnly(earlier->leases) : std::vector<Ip>{},
+      .holder = HolderOf(record.who)};
   ipam::Choice choice;
   do {
     choice = ipam::Choose(store, config.ipam.ranges, wishes);
@@ -151,12 +146,10 @@ std::string Describe(const ipam::RangeSet& set) {
   return text;
 }
 
-}  // namespace
-
-std::vector<ipam::Assignment> AcquireAddresses(Host& host,
-                                               const Config& config,
-                                               Record& record,
-                                               const std::optional<Record>& earlier) {
+Result AcquireLeases(Host& host,
+                     const Config& config,
+                     Record& record,
+                     const std::optional<Record>& earlier) {
   for (const Ip& address : config.ipam.requested) {
     RequireFree(host, config.ipam, address, record.who);
   }
@@ -176,18 +169,37 @@ std::vector<ipam::Assignment> AcquireAddresses(Host& host,
                     Quoted(Cat(config.ipam.data_dir, '/', record.who.network)),
                     ", and none of them to a container that is gone"));
   }
-  return acquired.assignments;
+  Result result{.routes = config.ipam.routes, .dns = config.ipam.dns};
+  for (const ipam::Assignment& assignment : acquired.assignments) {
+    result.ips.push_back({.address = assignment.address, .gateway = assignment.gateway});
+  }
+  return result;
+}
+
+}  // namespace
+
+Result AcquireAddresses(Host& host,
+                        const Config& config,
+                        Record& record,
+                        const std::optional<Record>& earlier) {
+  if (config.ipam.type == kHostLocal) {
+    return AcquireLeases(host, config, record, earlier);
+  }
+  if (earlier) {
+    ReleaseAddresses(*earlier);
+  }
+  host.records.Write(record);
+  return {};
 }
 
 void ReleaseAddresses(const Record& record) {
-  std::optional<ipam::Store> store = record.addresses.empty()
-                                         ? std::nullopt
-                                         : ipam::Store::Find(record.data_dir, record.who.network);
+  std::optional<ipam::Store> store =
+      record.leases.empty() ? std::nullopt : ipam::Store::Find(record.data_dir, record.who.network);
   if (!store) {
     return;
   }
   Failures failures;
-  for (const Cidr& cidr : record.addresses) {
+  for (const Cidr& cidr : record.leases) {
     failures.Try(Cat("the lease of ", cidr.address),
                  [&] { store->Release(cidr.address, HolderOf(record.who)); });
   }

@@ -4,22 +4,23 @@
 #include <optional>
 #include <vector>
 
-#include "ipam/allocator.h"
 #include "plugin/config.h"
 #include "plugin/host.h"
 #include "plugin/record.h"
+#include "plugin/result.h"
 
 namespace nomad_bridge {
 
+// Answers what an IPAM plugin does: addresses with their gateways, routes, DNS; no interfaces.
 // Fills in the addresses, gateways and ports of `record`, writes it, and reserves the leases;
 // `earlier` is what a former ADD of the same attachment left: its addresses are taken again where
 // the network still offers them, and given back where not. A requested address of the dead is
 // theirs no more, and a full pool first gives back all that the dead hold. Throws kPoolExhausted,
 // or kConflict if a requested address is taken, naming who has it. On an error nothing is left.
-[[nodiscard]] std::vector<ipam::Assignment> AcquireAddresses(Host& host,
-                                                             const Config& config,
-                                                             Record& record,
-                                                             const std::optional<Record>& earlier);
+[[nodiscard]] Result AcquireAddresses(Host& host,
+                                      const Config& config,
+                                      Record& record,
+                                      const std::optional<Record>& earlier);
 
 // Gives back the leases of `record`.
 void ReleaseAddresses(const Record& record);

@@ -17,24 +17,20 @@ using nlohmann::json;
 
 constexpr int kLeastIpv6Mtu = 1280;  // RFC 8200, section 5
 
-// The reference plugins' keys that this name does not do, and the values that ask for nothing.
+// The reference plugins' keys that we do not do, and the values that ask for nothing.
 struct Foreign {
   const char* key;
   json idle;
 };
 
 void RefuseForeignKeys(const JsonView& config) {
-  const std::array<Foreign, 11> foreign = {{{"vlan", 0},
-                                            {"vlanTrunk", json::array()},
-                                            {"preserveDefaultVlan", false},
-                                            {"macspoofchk", false},
-                                            {"portIsolation", false},
-                                            {"enabledad", false},
-                                            {"disableContainerInterface", false},
-                                            {"markMasqBit", 13},
-                                            {"externalSetMarkChain", ""},
-                                            {"firewalldZone", "trusted"},
-                                            {"ingressPolicy", "open"}}};
+  const std::array<Foreign, 7> foreign = {{{"vlan", 0},
+                                           {"vlanTrunk", json::array()},
+                                           {"preserveDefaultVlan", false},
+                                           {"macspoofchk", false},
+                                           {"portIsolation", false},
+                                           {"enabledad", false},
+                                           {"disableContainerInterface", false}}};
   for (const Foreign& each : foreign) {
     const std::optional<JsonView> field = config.Find(each.key);
     // Configs written for the reference plugins often spell out what is off.
@@ -65,14 +61,27 @@ Labels ParseLabels(const Sources& sources) {
   return LastOfEach(std::move(labels));
 }
 
-Sources MakeSources(const Request& request) {
+// The reference firewall, portmap and loopback plugins never look at CNI_ARGS: to them labels are a
+// help, and no reason to fail.
+Args ParseArgsFor(const Name& name, const std::string& text) {
+  if (name.Does(Part::kAddress) || name.Does(Part::kLink)) {
+    return ParseArgs(text);
+  }
+  try {
+    return ParseArgs(text);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+Sources MakeSources(const Request& request, const Name& name) {
   const JsonView config(request.config, "");
   const std::optional<JsonView> args = config.Find("args");
   return {.config = config,
           .ipam = config.Find("ipam"),
           .runtime = config.Find("runtimeConfig"),
           .cni = args ? args->Find("cni") : std::nullopt,
-          .args = ParseArgs(request.args),
+          .args = ParseArgsFor(name, request.args),
           .cni_version = request.cni_version};
 }
 
@@ -111,21 +120,25 @@ Error Unsupported(const JsonView& field, std::string_view way_out) {
           std::string(way_out)};
 }
 
-Config ParseConfig(const Request& request, const Defaults& defaults) {
-  const Sources sources = MakeSources(request);
-  RefuseForeignKeys(sources.config);
-  Config config{.link = ParseLink(sources, defaults),
-                .ipam = ParseIpam(sources, defaults),
-                .rules = ParseRules(sources, defaults),
+Config ParseConfig(const Request& request, const Name& name) {
+  const Sources sources = MakeSources(request, name);
+  Config config{.rules = ParseRules(sources, name),
                 .labels = ParseLabels(sources),
                 .repair_on_check = sources.config.FindBool("repairOnCheck").value_or(true)};
-  // Depends on two parts, so it is decided here: rules and MTU differ if any range is IPv6.
-  config.rules.policy.ipv6 = HasIpv6(config.ipam.ranges);
-  CheckMtuIsEnough(sources.config, config.link, config.rules.policy.ipv6);
-  if (const std::optional<JsonView> dns = sources.config.Find("dns")) {
-    config.dns = ParseDns(dns->value(), dns->path());
+  if (name.Does(Part::kAddress)) {
+    config.ipam = ParseIpam(sources, name.defaults);
   }
-  if (const std::optional<JsonView> result = sources.config.Find("prevResult")) {
+  if (name.Does(Part::kLink)) {
+    RefuseForeignKeys(sources.config);
+    config.link = ParseLink(sources, name.defaults);
+    // Depends on two parts, so it is decided here.
+    CheckMtuIsEnough(sources.config, config.link, HasIpv6(config.ipam.ranges));
+    if (const std::optional<JsonView> dns = sources.config.Find("dns")) {
+      config.dns = ParseDns(dns->value(), dns->path());
+    }
+  }
+  const std::optional<JsonView> result = sources.config.Find("prevResult");
+  if (result && (name.passes_on || request.verb == Verb::kCheck)) {
     config.prev_result = ParseResult(result->value(), request.cni_version);
   }
   return config;
@@ -136,6 +149,7 @@ Whereabouts FindWhereabouts(const json& config, const Defaults& defaults) {
       config.is_object() ? JsonView(config, "").Find("ipam") : std::nullopt;
   Whereabouts found{
       .bridge = TextOr(config, "bridge", defaults.bridge),
+      .ipam_type = ipam ? TextOr(ipam->value(), "type", defaults.ipam_type) : defaults.ipam_type,
       .data_dir = ipam ? TextOr(ipam->value(), "dataDir", defaults.data_dir) : defaults.data_dir};
   // A name that ADD refuses has never been used.
   if (!IsBridgeName(found.bridge)) {

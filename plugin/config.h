@@ -12,34 +12,23 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "base/ip.h"
+#include "firewall/members.h"
 #include "firewall/ruleset.h"
 #include "ipam/range.h"
 #include "netlink/rtnl.h"
 #include "plugin/labels.h"
+#include "plugin/names.h"
 #include "plugin/request.h"
 #include "plugin/result.h"
 #include "portmap/mapping.h"
 
 namespace nomad_bridge {
-
-// What a key means if the config does not have it.
-struct Defaults {
-  std::string bridge;
-  std::string data_dir;
-  // Of the one range, if the config has neither ranges nor subnet; empty: ranges are required.
-  std::string subnet;
-  std::string admin_chain;
-  bool is_gateway = false;
-  bool is_default_gateway = false;  // unless ipam.routes is there: then the routes say it
-  bool force_address = false;
-  bool hairpin_mode = false;
-  bool ip_masq = false;
-};
 
 struct LinkConfig {
   std::string bridge;
@@ -52,7 +41,11 @@ struct LinkConfig {
   bool promisc_mode = false;
 };
 
+constexpr std::string_view kHostLocal = "host-local";
+
 struct IpamConfig {
+  // "host-local": in this process. Any other: that plugin is run. Empty: no addresses.
+  std::string type;
   std::string data_dir;
   std::vector<ipam::RangeSet> ranges;
   std::vector<Route> routes;
@@ -65,7 +58,8 @@ struct RulesConfig {
   bool ip_masq = false;
   bool snat = true;
   bool masq_all = false;
-  firewall::Policy policy;
+  firewall::Policy policy;  // of a name that does not forward: without an admin chain
+  firewall::Ingress ingress = firewall::Ingress::kOpen;
   std::vector<portmap::Published> ports;
 };
 
@@ -79,13 +73,15 @@ struct Config {
   std::optional<Result> prev_result;
 };
 
-// For ADD and CHECK: all of it, or an error.
-[[nodiscard]] Config ParseConfig(const Request& request, const Defaults& defaults);
+// For ADD and CHECK: all that `name` does, or an error. Keys of parts that it does not do are not
+// looked at, as the config of a list's other plugin may hold them.
+[[nodiscard]] Config ParseConfig(const Request& request, const Name& name);
 
 // For DEL, GC and STATUS, which must get by with a config that ADD would refuse: what can be read,
 // defaults for the rest. Never throws.
 struct Whereabouts {
   std::string bridge;
+  std::string ipam_type;
   std::string data_dir;
 };
 [[nodiscard]] Whereabouts FindWhereabouts(const nlohmann::json& config, const Defaults& defaults);

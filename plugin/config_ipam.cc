@@ -227,18 +227,31 @@ std::string ParseDataDir(const JsonView& ipam, const Defaults& defaults) {
   return folder;
 }
 
-void CheckType(const JsonView& ipam) {
-  if (ipam.FindText("type").value_or("host-local") != "host-local") {
-    throw Unsupported(*ipam.Find("type"), "allowed: 'host-local', which is built in");
+std::string ParseType(const std::optional<JsonView>& ipam, const Defaults& defaults) {
+  std::string type = defaults.ipam_type;
+  if (ipam) {
+    type = ipam->FindText("type").value_or(type);
   }
+  if (type.find('/') != type.npos) {
+    throw ipam->Find("type")->Wrong("the name of a plugin, without '/'");
+  }
+  // The reference plugin makes a bare link of it, and nobody sees why there is no address.
+  for (const char* const key : {"subnet", "ranges"}) {
+    if (type.empty() && ipam && ipam->Find(key)) {
+      throw ipam->Find(key)->Wrong("only together with 'ipam.type', as \"host-local\"");
+    }
+  }
+  return type;
 }
 
 }  // namespace
 
 IpamConfig ParseIpam(const Sources& sources, const Defaults& defaults) {
-  IpamConfig config{.data_dir = defaults.data_dir};
+  IpamConfig config{.type = ParseType(sources.ipam, defaults), .data_dir = defaults.data_dir};
+  if (config.type != kHostLocal) {
+    return config;  // its keys are for the plugin of that name
+  }
   if (sources.ipam) {
-    CheckType(*sources.ipam);
     config.data_dir = ParseDataDir(*sources.ipam, defaults);
     config.routes = ParseRoutes(*sources.ipam);
     config.dns = ParseResolvConf(*sources.ipam);

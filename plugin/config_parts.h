@@ -25,8 +25,8 @@ struct Sources {
 
 [[nodiscard]] LinkConfig ParseLink(const Sources& sources, const Defaults& defaults);
 [[nodiscard]] IpamConfig ParseIpam(const Sources& sources, const Defaults& defaults);
-// Whether IPv6 is in use depends on the ranges: policy.ipv6 is left false.
-[[nodiscard]] RulesConfig ParseRules(const Sources& sources, const Defaults& defaults);
+// Whether IPv6 is in use depends on the addresses: policy.ipv6 is left false.
+[[nodiscard]] RulesConfig ParseRules(const Sources& sources, const Name& name);
 
 // kUnsupportedField for `field`; `way_out` says what to do instead.
 [[nodiscard]] Error Unsupported(const JsonView& field, std::string_view way_out);

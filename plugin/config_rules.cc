@@ -35,13 +35,23 @@ std::string ParseAdminChain(const JsonView& config, const Defaults& defaults) {
   return chain;
 }
 
-// Both name the same network here: our own table, and static rules in those that iptables shows.
+// 'iptables' and 'nftables' are one and the same here: our own table, and static rules in those that
+// iptables shows.
 void CheckBackend(const JsonView& config, std::string_view key) {
   const std::optional<std::string> backend = config.FindText(key);
   if (backend && *backend != "iptables" && *backend != "nftables") {
     throw Unsupported(*config.Find(key),
                       "allowed: 'nftables' and 'iptables', which are one and the same here");
   }
+}
+
+firewall::Ingress ParseIngress(const JsonView& config) {
+  const std::optional<firewall::Ingress> ingress =
+      firewall::ParseIngress(config.FindText("ingressPolicy").value_or("open"));
+  if (!ingress) {
+    throw config.Find("ingressPolicy")->Wrong("'open', 'same-bridge' or 'isolated'");
+  }
+  return *ingress;
 }
 
 // Conditions are in the syntax of iptables or nft, which we do not read; the operator's own chain
@@ -51,6 +61,24 @@ void RefuseConditions(const JsonView& config, std::string_view admin_chain) {
     if (!config.ElementsOf(key).empty()) {
       throw Unsupported(*config.Find(key), Cat("use the admin chain ", admin_chain));
     }
+  }
+}
+
+// The reference plugin marks packets first and masquerades what is marked. Here no mark is needed,
+// so that whatever bit or chain was meant for it, the packets leave as they would have.
+void CheckMarking(const JsonView& config) {
+  const std::optional<JsonView> bit = config.Find("markMasqBit");
+  if (bit) {
+    static_cast<void>(bit->Integer(0, kMostMarkBit));
+  }
+  const std::optional<std::string> chain = config.FindText("externalSetMarkChain");
+  if (bit && chain) {
+    throw config.Find("externalSetMarkChain")
+        ->Wrong("only one of 'externalSetMarkChain' and 'markMasqBit'");
+  }
+  if (chain && chain->size() > kMaxChainBytes) {
+    throw config.Find("externalSetMarkChain")
+        ->Wrong(Cat("the name of a chain, at most ", kMaxChainBytes, " bytes"));
   }
 }
 
@@ -81,19 +109,31 @@ std::vector<portmap::Published> ParsePorts(const Sources& sources) {
 
 }  // namespace
 
-RulesConfig ParseRules(const Sources& sources, const Defaults& defaults) {
+RulesConfig ParseRules(const Sources& sources, const Name& name) {
   const JsonView& config = sources.config;
-  CheckBackend(config, "backend");
-  CheckBackend(config, "ipMasqBackend");
-  RulesConfig rules{.ip_masq = config.FindBool("ipMasq").value_or(defaults.ip_masq),
-                    .snat = config.FindBool("snat").value_or(true),
-                    .masq_all = config.FindBool("masqAll").value_or(false)};
-  rules.policy.admin_chain = ParseAdminChain(config, defaults);
-  if (const std::optional<JsonView> bit = config.Find("acceptMarkBit")) {
-    rules.policy.accept_mark_bit = static_cast<int>(bit->Integer(0, kMostMarkBit));
+  RulesConfig rules{.policy = {.admin_chain = {}}};
+  if (name.Does(Part::kMasquerade)) {
+    CheckBackend(config, "ipMasqBackend");
+    rules.ip_masq = config.FindBool("ipMasq").value_or(name.defaults.ip_masq);
   }
-  RefuseConditions(config, rules.policy.admin_chain);
-  rules.ports = ParsePorts(sources);
+  if (name.Does(Part::kForward)) {
+    CheckBackend(config, "backend");
+    rules.policy.admin_chain = ParseAdminChain(config, name.defaults);
+    rules.ingress = ParseIngress(config);
+    if (const std::optional<JsonView> bit = config.Find("acceptMarkBit")) {
+      rules.policy.accept_mark_bit = static_cast<int>(bit->Integer(0, kMostMarkBit));
+    }
+  }
+  if (name.Does(Part::kPorts)) {
+    CheckBackend(config, "backend");
+    CheckMarking(config);
+    RefuseConditions(
+        config,
+        rules.policy.admin_chain.empty() ? name.defaults.admin_chain : rules.policy.admin_chain);
+    rules.snat = config.FindBool("snat").value_or(true);
+    rules.masq_all = config.FindBool("masqAll").value_or(false);
+    rules.ports = ParsePorts(sources);
+  }
   return rules;
 }
 

@@ -109,6 +109,7 @@ void RemoveStrayElements(Host& host) {
 
 }  // namespace
 
+// An attachment goes whole, whichever of its names is asked: nobody else is left to ask for it.
 void Gc(const Request& request, const Name& name) {
   const std::optional<std::set<Attachment>> valid = FindValid(request);
   const Whereabouts whereabouts = FindWhereabouts(request.config, name.defaults);
@@ -125,13 +126,20 @@ void Gc(const Request& request, const Name& name) {
                    [&] { RemoveRecorded(host, who, failures); });
     }
   }
-  for (const Attachment& who : FindLeaseholders(request.who.network, whereabouts.data_dir)) {
-    if (!valid->contains(who) && !host.records.Find(who)) {
-      failures.Add(TearDownUnrecorded(host, who, whereabouts.data_dir));
+  if (name.Does(Part::kAddress)) {
+    for (const Attachment& who : FindLeaseholders(request.who.network, whereabouts.data_dir)) {
+      if (!valid->contains(who) && !host.records.Find(who)) {
+        failures.Add(TearDownUnrecorded(host, who, whereabouts.data_dir));
+      }
     }
   }
-  failures.Try("stray links", [&] { RemoveStrayLinks(host, request, whereabouts.bridge, *valid); });
-  failures.Try("stray rules", [&] { RemoveStrayElements(host); });
+  if (name.Does(Part::kLink)) {
+    failures.Try("stray links",
+                 [&] { RemoveStrayLinks(host, request, whereabouts.bridge, *valid); });
+  }
+  if (name.DoesRules()) {
+    failures.Try("stray rules", [&] { RemoveStrayElements(host); });
+  }
   failures.ThrowIfAny(Cat("network ",
                           Quoted(request.who.network),
                           " still has parts of attachments that are not valid"));

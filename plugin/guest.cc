@@ -1,6 +1,7 @@
 #include "plugin/guest.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -78,51 +79,70 @@ std::vector<std::string> LinkDifferences(const Link& link, const Interface& expe
 
 }  // namespace
 
-Netns OpenGuest(const Request& request, const Host& host) {
+Guest OpenGuest(const Request& request, const Host& host) {
   Netns netns = Netns::Open(request.netns_path);
   RequireNotHost(request, host, netns);
-  return netns;
+  Rtnl net = Rtnl::In(netns);
+  return {.netns = std::move(netns), .net = std::move(net)};
 }
 
-void RefuseHostNamespace(const Request& request, const Host& host) {
-  const std::optional<Netns> netns =
+std::optional<Guest> FindGuest(const Request& request, const Host& host) {
+  std::optional<Netns> netns =
       request.netns_path.empty() ? std::nullopt : Netns::Find(request.netns_path);
-  if (netns) {
-    RequireNotHost(request, host, *netns);
+  if (!netns) {
+    return std::nullopt;
   }
+  RequireNotHost(request, host, *netns);
+  Rtnl net = Rtnl::In(*netns);
+  return Guest{.netns = *std::move(netns), .net = std::move(net)};
 }
 
-std::vector<std::string> Differences(Rtnl& guest, const Request& request, const Result& expected) {
+std::vector<std::string> Differences(Guest& guest, const Request& request, const Result& expected) {
   const std::string& ifname = request.who.ifname;
   const std::optional<int> index = FindInterface(request, expected);
   if (!index) {
     return {
         Cat("prevResult has no interface ", Quoted(ifname), " in ", Quoted(request.netns_path))};
   }
-  const std::optional<Link> link = guest.FindLink(ifname);
+  const std::optional<Link> link = guest.net.FindLink(ifname);
   if (!link) {
     return {Cat("interface ", Quoted(ifname), " is missing")};
   }
   std::vector<std::string> found =
       LinkDifferences(*link, expected.interfaces[static_cast<std::size_t>(*index)]);
-  const std::vector<Cidr> addresses = guest.Addresses(*link);
+  const std::vector<Cidr> addresses = guest.net.Addresses(*link);
   for (const IpConfig& ip : expected.ips) {
     if (ip.interface == index &&
         !Any(addresses, [&](const Cidr& cidr) { return cidr == ip.address; })) {
       found.push_back(Cat("address ", ip.address, " is missing on ", Quoted(ifname)));
     }
   }
-  const std::vector<Route> routes = guest.Routes(*link);
+  const std::vector<Route> routes = guest.net.Routes(*link);
   for (const Route& route : expected.routes) {
     if (!Any(routes, [&](const Route& present) { return Matches(route, present); })) {
       found.push_back(Cat("route to ", Describe(route), " is missing on ", Quoted(ifname)));
     }
   }
-  const std::optional<Link> lo = guest.FindLink("lo");
-  if (!lo || !lo->up) {
-    found.emplace_back("interface 'lo' is down");
-  }
   return found;
+}
+
+std::vector<std::string> LoopbackDifferences(Guest& guest) {
+  const std::optional<Link> lo = guest.net.FindLink("lo");
+  if (lo && lo->up) {
+    return {};
+  }
+  return {"interface 'lo' is down"};
+}
+
+std::vector<Cidr> AddressesIn(const Result& result, const Request& request) {
+  const std::optional<int> ours = FindInterface(request, result);
+  std::vector<Cidr> addresses;
+  for (const IpConfig& ip : result.ips) {
+    if (!ip.interface || ip.interface == ours) {
+      addresses.push_back(ip.address);
+    }
+  }
+  return addresses;
 }
 
 }  // namespace nomad_bridge

@@ -2,6 +2,7 @@
 // guest: we only look.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,17 +14,30 @@
 
 namespace nomad_bridge {
 
+// The guest's namespace and a socket in it. Opened once per command.
+struct Guest {
+  Netns netns;
+  Rtnl net;
+};
+
 // Opens CNI_NETNS. Throws kInvalidNetns if it is the host's own (unless CNI_NETNS_OVERRIDE),
 // kInvalidEnvironment if it is no network namespace.
-[[nodiscard]] Netns OpenGuest(const Request& request, const Host& host);
+[[nodiscard]] Guest OpenGuest(const Request& request, const Host& host);
 
-// For DEL, where the namespace may have gone: only refuses the host's own.
-void RefuseHostNamespace(const Request& request, const Host& host);
+// The same where the namespace may be out of sight or gone.
+[[nodiscard]] std::optional<Guest> FindGuest(const Request& request, const Host& host);
 
 // Every way in which the guest's interface differs from what `expected` (a prevResult, which may
-// hold more than ours) says of it, one phrase each: link, MAC, state, addresses, routes, lo.
-[[nodiscard]] std::vector<std::string> Differences(Rtnl& guest,
+// hold more than ours) says of it, one phrase each: link, MAC, state, addresses, routes.
+[[nodiscard]] std::vector<std::string> Differences(Guest& guest,
                                                    const Request& request,
                                                    const Result& expected);
+
+// The same for lo, which only has to be up.
+[[nodiscard]] std::vector<std::string> LoopbackDifferences(Guest& guest);
+
+// The addresses that `result` says the guest's interface has: those of CNI_IFNAME in CNI_NETNS, and
+// those that name no interface.
+[[nodiscard]] std::vector<Cidr> AddressesIn(const Result& result, const Request& request);
 
 }  // namespace nomad_bridge

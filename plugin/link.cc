@@ -114,14 +114,14 @@ bool HasFamily(const std::vector<Cidr>& cidrs, Family family) {
 }
 
 // Tells the neighbours, who may know an address of `link` under another MAC.
-void Announce(const Netns& guest_ns, Rtnl& guest, const Link& link) {
-  InNetns(guest_ns, [&] {
+void Announce(Guest& guest, const Link& link) {
+  InNetns(guest.netns, [&] {
     EnsureSysctlIfPresent(Cat("net/ipv4/conf/", link.name, "/arp_notify"), "1");
     EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/ndisc_notify"), "1");
   });
   // The kernel announces a MAC that is set, also if it stays the same. What it announces when the
   // link comes up is lost: the bridge's port does not forward yet.
-  guest.Change(link, {.mac = link.mac});
+  guest.net.Change(link, {.mac = link.mac});
 }
 
 // fe80:: with what the kernel makes of a MAC (RFC 4291, appendix A).
@@ -212,8 +212,8 @@ std::optional<Link> FindHostVeth(Rtnl& host, const Attachment& who, bool recorde
   return std::nullopt;
 }
 
-void RefuseForeignInterface(Host& host, Rtnl& guest, const Attachment& who, bool recorded) {
-  const std::optional<Link> present = guest.FindLink(who.ifname);
+void RefuseForeignInterface(Host& host, Guest& guest, const Attachment& who, bool recorded) {
+  const std::optional<Link> present = guest.net.FindLink(who.ifname);
   if (!present) {
     return;
   }
@@ -235,8 +235,7 @@ void EnsureLinkGone(Host& host, const Attachment& who, bool recorded) {
 }
 
 VethPair MakeVeth(Host& host,
-                  const Netns& guest_ns,
-                  Rtnl& guest,
+                  Guest& guest,
                   const Link& bridge,
                   const Record& record,
                   const LinkConfig& config) {
@@ -249,34 +248,30 @@ VethPair MakeVeth(Host& host,
                        .guest_name = record.who.ifname,
                        .guest_mac = config.mac.value_or(derived),
                        .mtu = config.mtu},
-                      guest_ns);
+                      guest.netns);
   const Link host_end = RequireLink(host.net, name);
   host.net.Change(host_end, {.alias = LinkAlias(record.who, record.labels)});
   if (config.hairpin_mode) {
     host.net.SetPortFlags(host_end, {.hairpin = true});
   }
-  return {.host = host_end, .guest = RequireLink(guest, record.who.ifname)};
+  return {.host = host_end, .guest = RequireLink(guest.net, record.who.ifname)};
 }
 
-void ConfigureGuest(Host& host,
-                    const Netns& guest_ns,
-                    Rtnl& guest,
-                    const VethPair& veth,
-                    const Result& result) {
+void ConfigureGuest(Host& host, Guest& guest, const VethPair& veth, const Result& result) {
   std::vector<Cidr> addresses;
   for (const IpConfig& ip : result.ips) {
     addresses.push_back(ip.address);
   }
   if (HasFamily(addresses, Family::kIpv6)) {
-    InNetns(guest_ns, [&] {
+    InNetns(guest.netns, [&] {
       SwitchOnIpv6(veth.guest.name);
       EnsureSysctl(Cat("net/ipv6/conf/", veth.guest.name, "/keep_addr_on_down"), "1");
     });
   }
   for (const Cidr& address : addresses) {
-    guest.EnsureAddress(veth.guest, address);
+    guest.net.EnsureAddress(veth.guest, address);
   }
-  guest.Change(veth.guest, {.up = true});
+  guest.net.Change(veth.guest, {.up = true});
   for (Route route : result.routes) {
     const auto same_family = [&](const IpConfig& ip) {
       return ip.address.address.family() == route.destination.address.family() && ip.gateway;
@@ -285,21 +280,21 @@ void ConfigureGuest(Host& host,
     if (!route.gateway && ip != result.ips.end() && route.scope != kScopeLink) {
       route.gateway = ip->gateway;
     }
-    guest.EnsureRoute(veth.guest, route);
+    guest.net.EnsureRoute(veth.guest, route);
   }
   host.net.AwaitOperational(veth.host.name, FromNow(kPatience));
   const bool is_derived = std::all_of(addresses.begin(), addresses.end(), [&](const Cidr& cidr) {
     return veth.guest.mac == Mac::For(cidr.address);
   });
   if (!is_derived) {
-    Announce(guest_ns, guest, veth.guest);
+    Announce(guest, veth.guest);
   }
 }
 
-void BringUpLoopback(Rtnl& guest) {
-  const Link lo = RequireLink(guest, "lo");
+void BringUpLoopback(Guest& guest) {
+  const Link lo = RequireLink(guest.net, "lo");
   if (!lo.up) {
-    guest.Change(lo, {.up = true});
+    guest.net.Change(lo, {.up = true});
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "netlink/rtnl.h"
 #include "plugin/config.h"
+#include "plugin/guest.h"
 #include "plugin/host.h"
 #include "plugin/record.h"
 
@@ -29,7 +30,7 @@ namespace nomad_bridge {
 
 // Throws kConflict if the guest has an interface of that name which is not the other end of our
 // pair.
-void RefuseForeignInterface(Host& host, Rtnl& guest, const Attachment& who, bool recorded);
+void RefuseForeignInterface(Host& host, Guest& guest, const Attachment& who, bool recorded);
 
 // Deletes the pair from the host's end; needs no guest namespace. Absent is success.
 void EnsureLinkGone(Host& host, const Attachment& who, bool recorded);
@@ -42,21 +43,16 @@ struct VethPair {
 // Makes the pair of `record`: the host end a port of `bridge`, labelled; the guest end in its
 // namespace, still down.
 [[nodiscard]] VethPair MakeVeth(Host& host,
-                                const Netns& guest_ns,
-                                Rtnl& guest,
+                                Guest& guest,
                                 const Link& bridge,
                                 const Record& record,
                                 const LinkConfig& config);
 
 // Addresses, up, routes, as `result` says them for the interface of `link`; waits until the pair
 // carries packets.
-void ConfigureGuest(Host& host,
-                    const Netns& guest_ns,
-                    Rtnl& guest,
-                    const VethPair& veth,
-                    const Result& result);
+void ConfigureGuest(Host& host, Guest& guest, const VethPair& veth, const Result& result);
 
 // lo up, with the addresses the kernel gives it then.
-void BringUpLoopback(Rtnl& guest);
+void BringUpLoopback(Guest& guest);
 
 }  // namespace nomad_bridge

@@ -17,14 +17,35 @@
 namespace nomad_bridge {
 namespace {
 
+// The verbs that differ from kind to kind.
+struct Kind {
+  void (*add)(const Request&, const Name&, std::ostream&);
+  void (*del)(const Request&, const Name&);
+  void (*check)(const Request&, const Name&);
+};
+
+Kind KindOf(const Name& name) {
+  if (name.Does(Part::kLink)) {
+    return {.add = AddInterface, .del = DelInterface, .check = CheckInterface};
+  }
+  if (name.Does(Part::kAddress)) {
+    return {.add = AddLeases, .del = DelLeases, .check = CheckLeases};
+  }
+  if (name.DoesRules()) {
+    return {.add = AddRules, .del = DelRules, .check = CheckRules};
+  }
+  return {.add = AddLoopback, .del = DelLoopback, .check = CheckLoopback};
+}
+
 void Dispatch(const Request& request, const Name& name) {
+  const Kind kind = KindOf(name);
   switch (request.verb) {
     case Verb::kAdd:
-      return Add(request, name, std::cout);
+      return kind.add(request, name, std::cout);
     case Verb::kDel:
-      return Del(request, name);
+      return kind.del(request, name);
     case Verb::kCheck:
-      return Check(request, name);
+      return kind.check(request, name);
     case Verb::kGc:
       return Gc(request, name);
     case Verb::kStatus:

@@ -59,8 +59,11 @@ void MendHostVeth(Host& host, const Record& record) {
 }
 
 void MendLeases(const Record& record) {
+  if (record.leases.empty()) {
+    return;
+  }
   ipam::Store store = ipam::Store::Open(record.data_dir, record.who.network);
-  for (const Cidr& cidr : record.addresses) {
+  for (const Cidr& cidr : record.leases) {
     if (store.Reserve(cidr.address, {record.who.container_id, record.who.ifname})) {
       Say("mended the lease of ", cidr.address, " for container ", Quoted(record.who.container_id));
     }
@@ -70,7 +73,7 @@ void MendLeases(const Record& record) {
 std::vector<std::string> LeaseFaults(const Record& record) {
   std::vector<std::string> faults;
   const std::optional<ipam::Store> store = ipam::Store::Find(record.data_dir, record.who.network);
-  for (const Cidr& cidr : record.addresses) {
+  for (const Cidr& cidr : record.leases) {
     const ipam::Holder holder{record.who.container_id, record.who.ifname};
     if (!store || store->HolderOf(cidr.address) != holder) {
       faults.push_back(Cat("the lease of ", cidr.address, " is missing"));

@@ -1,6 +1,7 @@
 #include "plugin/names.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/text.h"
 #include "netlink/nft_element.h"
@@ -12,11 +13,20 @@ constexpr std::size_t kMaxAliasBytes = 255;  // the kernel's IFALIASZ, less its 
 
 const std::vector<Name>& Table() {
   using enum Part;
+  // The reference plugins' own.
+  const Defaults reference{.bridge = "cni0",
+                           .data_dir = "/var/lib/cni/networks",
+                           .ipam_type = {},
+                           .subnet = {},
+                           .admin_chain = "CNI-ADMIN"};
+  Defaults leases = reference;
+  leases.ipam_type = "host-local";
   static const std::vector<Name> kTable = {
       {.name = "nomad-bridge",
        .parts = {kLoopback, kAddress, kLink, kMasquerade, kForward, kPorts},
        .defaults = {.bridge = "nomad",
                     .data_dir = "/var/run/cni",
+                    .ipam_type = "host-local",
                     .subnet = "172.26.64.0/20",
                     .admin_chain = "NOMAD-ADMIN",
                     .is_gateway = true,
@@ -24,6 +34,14 @@ const std::vector<Name>& Table() {
                     .force_address = true,
                     .hairpin_mode = true,
                     .ip_masq = true}},
+      {.name = "bridge",
+       .parts = {kAddress, kLink, kMasquerade},
+       .defaults = reference,
+       .passes_on = false},
+      {.name = "host-local", .parts = {kAddress}, .defaults = leases},
+      {.name = "firewall", .parts = {kForward}, .defaults = reference},
+      {.name = "portmap", .parts = {kPorts}, .defaults = reference},
+      {.name = "loopback", .parts = {kLoopback}, .defaults = reference},
   };
   return kTable;
 }
@@ -38,8 +56,8 @@ std::string Cut(std::string_view text, std::size_t max_bytes) {
 
 }  // namespace
 
-bool Name::Does(Part part) const {
-  return std::find(parts.begin(), parts.end(), part) != parts.end();
+bool Name::DoesRules() const {
+  return Does(Part::kMasquerade) || Does(Part::kForward) || Does(Part::kPorts);
 }
 
 const Name& NameFor(std::string_view program) {

@@ -1,6 +1,7 @@
 #include "plugin/record.h"
 
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 
 #include <nlohmann/json.hpp>
@@ -111,45 +112,75 @@ Labels ParseLabels(const json& list) {
   return labels;
 }
 
+json ToJson(const Parts& parts) {
+  json texts = json::array();
+  for (const Part part : parts) {
+    texts.push_back(Text(part));
+  }
+  return texts;
+}
+
+Parts ParseParts(const json& texts) {
+  Parts parts;
+  for (const json& text : texts) {
+    parts.insert(ParsePart(text.get<std::string>()).value());
+  }
+  return parts;
+}
+
 json ToJson(const Record& record) {
   return {{"network", record.who.network},
           {"containerId", record.who.container_id},
           {"ifname", record.who.ifname},
+          {"parts", ToJson(record.parts)},
           {"labels", ToJson(record.labels)},
           {"netnsPath", record.netns_path},
           {"netns", ToJson(record.netns)},
           {"hostVeth", HostVethName(record.who)},
           {"bridge", record.bridge},
+          {"gate", record.gate},
+          {"hostLinks", record.host_links},
           {"hairpin", record.hairpin},
           {"gateways", ToJson(record.gateways)},
-          {"dataDir", record.data_dir},
           {"addresses", ToJson(record.addresses)},
+          {"dataDir", record.data_dir},
+          {"leases", ToJson(record.leases)},
           {"ipMasq", record.ip_masq},
           {"snat", record.snat},
           {"masqAll", record.masq_all},
           {"adminChain", record.policy.admin_chain},
           {"acceptMarkBit", record.policy.accept_mark_bit},
+          {"ingress", firewall::Text(record.ingress)},
           {"ports", ToJson(record.ports)}};
 }
 
 Record ParseRecord(const json& value) {
   Record record{.who = {value.at("network"), value.at("containerId"), value.at("ifname")},
+                .parts = ParseParts(value.at("parts")),
                 .labels = ParseLabels(value.at("labels")),
                 .netns_path = value.at("netnsPath"),
                 .netns = ParseNetnsId(value.at("netns")),
                 .bridge = value.at("bridge"),
+                .gate = value.at("gate"),
+                .host_links = value.at("hostLinks"),
                 .hairpin = value.at("hairpin"),
                 .gateways = ParseCidrs(value.at("gateways")),
-                .data_dir = value.at("dataDir"),
                 .addresses = ParseCidrs(value.at("addresses")),
+                .data_dir = value.at("dataDir"),
+                .leases = ParseCidrs(value.at("leases")),
                 .ip_masq = value.at("ipMasq"),
                 .snat = value.at("snat"),
                 .masq_all = value.at("masqAll"),
                 .policy = {.admin_chain = value.at("adminChain"),
                            .accept_mark_bit = value.at("acceptMarkBit")},
+                .ingress = firewall::ParseIngress(value.at("ingress").get<std::string>()).value(),
                 .ports = ParsePorts(value.at("ports"))};
   record.policy.ipv6 = record.HasIpv6();
   return record;
+}
+
+void Append(std::vector<NftElement>& list, std::vector<NftElement> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(list));
 }
 
 // The container id inside the record `path`, which may be anything: nullopt then.
@@ -170,18 +201,32 @@ bool Record::HasIpv6() const {
 
 std::vector<NftElement> ElementsOf(const Record& record) {
   const std::string comment = ElementComment(record.who, record.labels);
+  const bool has_ports = record.Has(Part::kPorts);
   std::vector<firewall::Member> members;
   for (const Cidr& cidr : record.addresses) {
     members.push_back({.address = cidr.address,
-                       .masquerade = record.ip_masq,
-                       .snat = record.snat,
-                       .masquerade_all = record.masq_all});
+                       .forward = record.Has(Part::kForward),
+                       .masquerade = record.Has(Part::kMasquerade) && record.ip_masq,
+                       .snat = has_ports && record.snat,
+                       .masquerade_all = has_ports && record.masq_all});
   }
   std::vector<NftElement> elements = firewall::Elements(members, comment);
-  for (NftElement& element : portmap::Elements(record.ports, comment)) {
-    elements.push_back(std::move(element));
+  if (has_ports) {
+    Append(elements, portmap::Elements(record.ports, comment));
   }
-  elements.push_back(firewall::BridgeElement(record.bridge));
+  if (elements.empty()) {
+    return {};  // no rules, so it does not matter where its packets come from
+  }
+  for (const std::string& link : record.host_links) {
+    NftElement& element = elements.emplace_back(firewall::BridgeElement(link));
+    element.comment = comment;
+  }
+  if (!record.gate.empty()) {
+    elements.push_back(firewall::BridgeElement(record.gate));
+    if (record.Has(Part::kForward)) {
+      Append(elements, firewall::ElementsFor(record.ingress, record.gate).wanted);
+    }
+  }
   return elements;
 }
 
@@ -206,6 +251,9 @@ std::optional<Record> Records::Find(const Attachment& who) const {
 }
 
 void Records::Write(const Record& record) const {
+  if (record.netns == NetnsId{}) {
+    return;
+  }
   EnsureFolder(Cat(kFolder, '/', record.who.network));
   json value = ToJson(record);
   value["bootId"] = boot_id_;

@@ -22,33 +22,43 @@
 #include "base/attachment.h"
 #include "base/file_lock.h"
 #include "base/ip.h"
+#include "firewall/members.h"
 #include "firewall/ruleset.h"
 #include "netlink/netns.h"
 #include "plugin/labels.h"
+#include "plugin/parts.h"
 #include "portmap/mapping.h"
 
 namespace nomad_bridge {
 
 struct Record {
   Attachment who;
+  Parts parts;  // what of it we made, in one process or in several
   Labels labels;
   std::string netns_path;
   NetnsId netns;
-  std::string bridge;
+  std::string bridge;  // that our host veth is a port of
+  // The link by which the node and the attachments behind it reach each other: the bridge itself, or
+  // the gateway of its VLAN. Also that of somebody else's bridge.
+  std::string gate;
+  std::vector<std::string> host_links;  // the same, its alone: a foreign plugin's host ends
   bool hairpin = false;
-  std::vector<Cidr> gateways;  // what the bridge must have for this attachment
-  std::string data_dir;
-  std::vector<Cidr> addresses;
+  std::vector<Cidr> gateways;   // what the bridge must have for this attachment
+  std::vector<Cidr> addresses;  // the guest's
+  std::string data_dir;         // where its leases are
+  std::vector<Cidr> leases;     // those of the addresses that are leased there
   bool ip_masq = false;
   bool snat = false;
   bool masq_all = false;
   firewall::Policy policy;
+  firewall::Ingress ingress = firewall::Ingress::kOpen;
   std::vector<portmap::Mapping> ports;
 
+  [[nodiscard]] bool Has(Part part) const { return parts.contains(part); }
   [[nodiscard]] bool HasIpv6() const;
 };
 
-// Everything `record` has in our nf_tables table.
+// Everything that the parts of `record` have in our nf_tables table.
 [[nodiscard]] std::vector<NftElement> ElementsOf(const Record& record);
 
 class Records {
@@ -57,6 +67,7 @@ class Records {
   explicit Records(const NetnsId& host);
 
   [[nodiscard]] std::optional<Record> Find(const Attachment& who) const;
+  // Nothing if the namespace is not known: nobody could say later whether the attachment lives.
   void Write(const Record& record) const;
   void EnsureGone(const Attachment& who) const;
 

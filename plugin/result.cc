@@ -293,6 +293,17 @@ ordered_json ToJson(const Result& result, std::string_view version) {
   return object;
 }
 
+void Print(const Result& result, std::string_view version, std::ostream& out) {
+  Print(ToJson(result, version), out);
+}
+
+void Print(const ordered_json& result, std::ostream& out) {
+  out << result.dump(2, ' ', false, ordered_json::error_handler_t::replace) << std::endl;
+  if (!out) {
+    throw Error(Code::kIo, "cannot write the result to stdout");
+  }
+}
+
 Dns ParseDns(const json& json, const std::string& path) {
   return ParseDns(JsonView(json, path));
 }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "firewall/table.h"
 #include "netlink/conntrack.h"
 #include "netlink/sysctl.h"
 #include "plugin/living.h"
@@ -27,10 +28,28 @@ std::optional<std::uint32_t> Generation(const std::optional<Records::Trust>& tru
   return trust ? std::optional(trust->generation) : std::nullopt;
 }
 
+// Only who is forwarded for says which bit marks it.
+bool SaysMarkBit(const Record& record) {
+  return !record.policy.admin_chain.empty();
+}
+
+// The bit of the node's rules: what `record` says, else what the node has already.
+int MarkBitFor(Host& host, const Record& record, const std::optional<Records::Trust>& trust) {
+  if (SaysMarkBit(record)) {
+    return record.policy.accept_mark_bit;
+  }
+  if (trust) {
+    return trust->accept_mark_bit;
+  }
+  const std::vector<Record> others = LivingOthers(host, record.who);
+  const auto other = std::find_if(others.begin(), others.end(), SaysMarkBit);
+  return other != others.end() ? other->policy.accept_mark_bit : record.policy.accept_mark_bit;
+}
+
 // The mark is one bit for the whole node, so networks have to agree on it.
 void RequireSameMarkBit(Host& host, const Record& record) {
   for (const Record& other : LivingOthers(host, record.who)) {
-    if (other.policy.accept_mark_bit != record.policy.accept_mark_bit &&
+    if (SaysMarkBit(other) && other.policy.accept_mark_bit != record.policy.accept_mark_bit &&
         other.who.network != record.who.network) {
       throw Error(
           Code::kConflict,
@@ -133,11 +152,14 @@ std::vector<Dead> Commit(Host& host,
                          const HoldingsToMend& living) {
   const RangeLock one_at_a_time = host.records.LockRules();
   std::optional<Records::Trust> trust = host.records.FindTrust();
-  if (!trust || trust->accept_mark_bit != record.policy.accept_mark_bit) {
-    RequireSameMarkBit(host, record);
+  const int mark_bit = MarkBitFor(host, record, trust);
+  if (!trust || trust->accept_mark_bit != mark_bit) {
+    if (SaysMarkBit(record)) {
+      RequireSameMarkBit(host, record);
+    }
     trust.reset();
   }
-  const NftTable table = NodeTable(record.policy.accept_mark_bit);
+  const NftTable table = NodeTable(mark_bit);
   std::vector<Dead> dead;
   firewall::Outcome outcome;
   while ((outcome = firewall::Apply(host.nft, table, change, Generation(trust), living)).conflict) {
@@ -147,15 +169,41 @@ std::vector<Dead> Commit(Host& host,
       dead.push_back(*std::move(owner));
     }
   }
-  SaveTrust(host, outcome.generation, record.policy.accept_mark_bit);
+  SaveTrust(host, outcome.generation, mark_bit);
   for (const std::string& phrase : outcome.mended) {
     Say("mended ", phrase);
   }
   return dead;
 }
 
+// What an earlier ingressPolicy of the same bridge asked for, unless somebody living still does.
+std::vector<NftElement> IngressToRetire(Host& host, const Record& record) {
+  if (!record.Has(Part::kForward) || record.gate.empty()) {
+    return {};
+  }
+  std::vector<NftElement> retired = firewall::ElementsFor(record.ingress, record.gate).retired;
+  std::erase_if(retired, [&](const NftElement& element) {
+    return !host.nft.FindElement(firewall::TableId(), element);
+  });
+  if (retired.empty()) {
+    return {};
+  }
+  for (const Record& other : LivingOthers(host, record.who)) {
+    const std::vector<NftElement> needed = ElementsOf(other);
+    std::erase_if(retired, [&](const NftElement& element) {
+      return std::find(needed.begin(), needed.end(), element) != needed.end();
+    });
+  }
+  return retired;
+}
+
 void Publish(Host& host, const Record& record, const HoldingsToMend& living) {
-  firewall::Change change{.policy = record.policy, .wanted = ElementsOf(record)};
+  firewall::Change change{.policy = record.policy,
+                          .wanted = ElementsOf(record),
+                          .retired = IngressToRetire(host, record)};
+  if (change.wanted.empty()) {
+    return;  // a bare link: the kernel may even have no nf_tables
+  }
   for (const Dead& owner : Commit(host, record, change, living)) {
     Say("took over from the dead container ", Quoted(owner.record.who.container_id));
     for (const std::string& failure : TearDown(host, owner.record)) {
@@ -201,10 +249,28 @@ std::vector<NftElement> FindRulesOf(Host& host, const Attachment& who) {
   return elements;
 }
 
+std::optional<Part> PartOf(const NftElement& element) {
+  const auto is_of = [&](std::string_view noun) {
+    return element.set == firewall::SetName(noun, Family::kIpv4) ||
+           element.set == firewall::SetName(noun, Family::kIpv6);
+  };
+  if (element.set == firewall::kBridges) {
+    return std::nullopt;
+  }
+  if (is_of(firewall::kAlloc)) {
+    return Part::kForward;
+  }
+  return is_of(firewall::kMasq) ? Part::kMasquerade : Part::kPorts;
+}
+
 std::vector<std::string> MissingRules(Host& host, const Record& record) {
-  return firewall::Missing(host.nft,
-                           NodeTable(record.policy.accept_mark_bit),
-                           {.policy = record.policy, .elements = ElementsOf(record)});
+  const std::vector<NftElement> elements = ElementsOf(record);
+  if (elements.empty()) {
+    return {};
+  }
+  const int mark_bit = MarkBitFor(host, record, host.records.FindTrust());
+  return firewall::Missing(
+      host.nft, NodeTable(mark_bit), {.policy = record.policy, .elements = elements});
 }
 
 void ForgetStaleFlows(Host& host, const Record& record) {
@@ -224,8 +290,15 @@ void EnsureLocalhostReaches(const Record& record) {
       std::any_of(record.ports.begin(), record.ports.end(), [](const portmap::Mapping& mapping) {
         return mapping.guest_ip.is_ipv4();
       });
-  if (record.snat && has_ipv4_port) {
-    EnsureSysctl(Cat("net/ipv4/conf/", record.bridge, "/route_localnet"), "1");
+  if (!record.snat || !has_ipv4_port) {
+    return;
+  }
+  std::vector<std::string> links = record.host_links;
+  if (!record.gate.empty()) {
+    links.push_back(record.gate);
+  }
+  for (const std::string& link : links) {
+    EnsureSysctl(Cat("net/ipv4/conf/", link, "/route_localnet"), "1");
   }
 }
 

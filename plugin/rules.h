@@ -8,6 +8,7 @@
 //          labels, or if another network on the node uses another acceptMarkBit.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ void WithdrawRules(Host& host, const std::vector<NftElement>& elements);
 
 // The elements in the kernel that belong to `who`, by a dump: for DEL without a record.
 [[nodiscard]] std::vector<NftElement> FindRulesOf(Host& host, const Attachment& who);
+
+// The part that an element in our table belongs to; nullopt for what all parts share.
+[[nodiscard]] std::optional<Part> PartOf(const NftElement& element);
 
 // What is missing of the rules of `record`, one phrase each, changing nothing.
 [[nodiscard]] std::vector<std::string> MissingRules(Host& host, const Record& record);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "plugin/config.h"
 #include "plugin/host.h"
 #include "plugin/verbs.h"
 
@@ -53,15 +54,23 @@ void RequireWritable(const std::string& folder) {
 // A full pool is no reason: Nomad asks before every DEL, too, and would then never run it.
 void Status(const Request& request, const Name& name) {
   const Whereabouts whereabouts = FindWhereabouts(request.config, name.defaults);
-  RequireCapability(CAP_NET_ADMIN, "CAP_NET_ADMIN", "make links and rules");
-  RequireCapability(CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "enter network namespaces");
-  Require("the kernel has no nf_tables for us", [] {
-    Host host = Host::Open();
-    static_cast<void>(host.nft.Generation());
-  });
-  Require("records cannot be written", [] { RequireWritable(Records::Folder()); });
-  Require("the key 'ipam.dataDir' names a folder that cannot be written",
-          [&] { RequireWritable(whereabouts.data_dir); });
+  if (name.Does(Part::kLink) || name.DoesRules() || name.Does(Part::kLoopback)) {
+    RequireCapability(CAP_NET_ADMIN, "CAP_NET_ADMIN", "make links and rules");
+    RequireCapability(CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "enter network namespaces");
+  }
+  if (name.DoesRules()) {
+    Require("the kernel has no nf_tables for us", [] {
+      Host host = Host::Open();
+      static_cast<void>(host.nft.Generation());
+    });
+  }
+  if (!name.Does(Part::kLoopback) || name.DoesRules()) {
+    Require("records cannot be written", [] { RequireWritable(Records::Folder()); });
+  }
+  if (name.Does(Part::kAddress) && whereabouts.ipam_type == kHostLocal) {
+    Require("the key 'ipam.dataDir' names a folder that cannot be written",
+            [&] { RequireWritable(whereabouts.data_dir); });
+  }
 }
 
 }  // namespace nomad_bridge

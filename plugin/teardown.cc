@@ -1,5 +1,7 @@
 #include "plugin/teardown.h"
 
+#include <algorithm>
+
 #include "plugin/addresses.h"
 #include "plugin/failures.h"
 #include "plugin/link.h"
@@ -17,6 +19,49 @@ std::vector<std::string> TearDown(Host& host, const Record& record) {
     failures.Try("the record", [&] { host.records.EnsureGone(record.who); });
   }
   return failures.list();
+}
+
+std::vector<std::string> TearDownRules(Host& host, const Record& record, const Parts& parts) {
+  Record rest = record;
+  for (const Part part : parts) {
+    rest.parts.erase(part);
+  }
+  std::vector<NftElement> going = ElementsOf(record);
+  const std::vector<NftElement> staying = ElementsOf(rest);
+  std::erase_if(going, [&](const NftElement& element) {
+    return std::find(staying.begin(), staying.end(), element) != staying.end();
+  });
+  Failures failures;
+  failures.Try("the rules", [&] { WithdrawRules(host, going); });
+  if (parts.contains(Part::kPorts)) {
+    failures.Try("stale UDP flows", [&] { ForgetStaleFlows(host, record); });
+  }
+  if (failures.empty()) {
+    failures.Try("the record", [&] {
+      rest.parts.empty() ? host.records.EnsureGone(rest.who) : host.records.Write(rest);
+    });
+  }
+  return failures.list();
+}
+
+void RemoveEarlier(Host& host,
+                   const Attachment& who,
+                   const std::optional<Record>& earlier,
+                   const std::string& data_dir,
+                   Undo& undo) {
+  if (earlier) {
+    undo.Then("remove what an earlier ADD left", [&host, earlier] {
+      Failures failures;
+      failures.Add(TearDown(host, *earlier));
+      failures.ThrowIfAny("some of it is still there");
+    });
+    WithdrawRules(host, ElementsOf(*earlier));
+    EnsureLinkGone(host, who, true);
+  } else if (FindHostVeth(host.net, who, false)) {
+    Failures failures;
+    failures.Add(TearDownUnrecorded(host, who, data_dir));
+    failures.ThrowIfAny("cannot remove what an earlier ADD without a record left");
+  }
 }
 
 std::vector<std::string> TearDownUnrecorded(Host& host,

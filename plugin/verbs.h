@@ -1,6 +1,11 @@
-// What this binary does, one function per CNI verb. Each runs once per process; errors are thrown,
-// results are printed.
+// What this binary does, one function per CNI verb and kind of plugin. Each runs once per process;
+// errors are thrown, results are printed.
 //
+// Kinds   Interface  nomad-bridge, bridge: makes an interface, and all that the name does with it
+//         Leases     host-local: addresses for an interface that somebody else makes
+//         Rules      firewall, portmap: for an interface that somebody else has made (prevResult),
+//                    often we ourselves under another name
+//         Loopback   loopback: the guest's lo
 // Source  CNI specification 1.1.0, "CNI operations".
 #pragma once
 
@@ -11,17 +16,26 @@
 
 namespace nomad_bridge {
 
-// Makes the attachment, or takes over what an earlier ADD of it left, and prints the result. On
-// failure everything is taken back but what attachments share: bridge, table, forwarding.
-void Add(const Request& request, const Name& name, std::ostream& out);
+// ADD: makes the attachment, or takes over what an earlier ADD of it left, and prints the result.
+// On failure everything is taken back but what attachments share: bridge, table, forwarding.
+void AddInterface(const Request& request, const Name& name, std::ostream& out);
+void AddLeases(const Request& request, const Name& name, std::ostream& out);
+void AddRules(const Request& request, const Name& name, std::ostream& out);
+void AddLoopback(const Request& request, const Name& name, std::ostream& out);
 
-// Removes the attachment, whatever is left of it, by its identity alone. Goes on past errors and
-// throws them together; nothing left to remove is success.
-void Del(const Request& request, const Name& name);
+// DEL: removes the attachment, whatever is left of it, by its identity alone. Goes on past errors
+// and throws them together; nothing left to remove is success.
+void DelInterface(const Request& request, const Name& name);
+void DelLeases(const Request& request, const Name& name);
+void DelRules(const Request& request, const Name& name);
+void DelLoopback(const Request& request, const Name& name);
 
-// Puts the host's side right (unless repairOnCheck is false), then compares the guest's side with
-// prevResult. Throws kChanged naming every difference. Never touches the guest.
-void Check(const Request& request, const Name& name);
+// CHECK: puts the host's side right (unless repairOnCheck is false), then compares the guest's side
+// with prevResult. Throws kChanged naming every difference. Never touches the guest.
+void CheckInterface(const Request& request, const Name& name);
+void CheckLeases(const Request& request, const Name& name);
+void CheckRules(const Request& request, const Name& name);
+void CheckLoopback(const Request& request, const Name& name);
 
 // Removes every attachment of the network that is not listed in cni.dev/valid-attachments. Without
 // any list only those whose namespace has gone.

@@ -87,16 +87,27 @@ NftRule MasqueradeLocalhost() {
 
 void DescribeWayBack(NftChain& postrouting, Family family) {
   const std::string snat = SetName(firewall::kSnat, family);
-  // oifname @bridges ct status dnat ip saddr @alloc4 ip daddr @snat4 masquerade
+  // iifname @bridges oifname @bridges ct status dnat ip daddr @snat4 masquerade
   // Hairpin, and a neighbour that came by the node's port: the answer would go straight to it over
   // the bridge.
   postrouting.rules.push_back(NftRule()
+                                  .IifnameIn(kBridges)
                                   .OifnameIn(kBridges)
                                   .CtStatusDnat()
                                   .Only(family)
-                                  .SaddrIn(SetName(firewall::kAlloc, family))
                                   .DaddrIn(snat)
                                   .Masquerade());
+  // oifname @bridges ct status dnat ip saddr @alloc4 ip daddr @snat4 masquerade
+  // With br_netfilter the same packets are bridged, not routed, and come from no interface here.
+  for (const std::string& neighbours : {SetName(firewall::kAlloc, family), snat}) {
+    postrouting.rules.push_back(NftRule()
+                                    .OifnameIn(kBridges)
+                                    .CtStatusDnat()
+                                    .Only(family)
+                                    .SaddrIn(neighbours)
+                                    .DaddrIn(snat)
+                                    .Masquerade());
+  }
   // oifname @bridges ct status dnat ip daddr @masqall4 masquerade
   postrouting.rules.push_back(NftRule()
                                   .OifnameIn(kBridges)

@@ -26,11 +26,6 @@ constexpr int kTries = 2000;
 
 constexpr const char* kBinFolder = "/run/cni-bin";
 
-std::string Binary() {
-  const char* named = std::getenv("NOMAD_BRIDGE_BINARY");
-  return named != nullptr ? named : NOMAD_BRIDGE_BINARY;
-}
-
 // One end of the cable between host and outside.
 void SetUpUplink(const Node& node, const char* ip4, const char* ip6, const char* mac) {
   // Fixed, because a random MAC, and the link-local address made of it, would be in every snapshot.
@@ -104,6 +99,11 @@ void World::KillGuest(Node& guest) {
     std::this_thread::sleep_for(kPause);
   }
   throw std::runtime_error(Cat("the namespace of ", guest.name(), " does not die"));
+}
+
+std::string World::Binary() {
+  const char* named = std::getenv("NOMAD_BRIDGE_BINARY");
+  return named != nullptr ? named : NOMAD_BRIDGE_BINARY;
 }
 
 Variables World::As(const std::string& container_id, const Node& guest) {

@@ -52,6 +52,9 @@ class World : public ::testing::Test {
   // kernel a moment, which is waited for. The node must not be used again.
   void KillGuest(Node& guest);
 
+  // The file under test: what was built, or what the variable NOMAD_BRIDGE_BINARY names.
+  [[nodiscard]] static std::string Binary();
+
   // The built binary, run in the host as a runtime would: CNI_COMMAND=`verb`,
   // CNI_CONTAINERID=alloc-1, CNI_NETNS the first guest's, CNI_IFNAME=eth0, CNI_PATH, PATH and
   // nothing else; `variables` go on top (nullopt takes one away). `name` is what the binary is

@@ -31,7 +31,7 @@ const Defaults& NomadDefaults() {
 Config ParsedIn(const std::string& version, const std::string& text, const std::string& args = "") {
   Request request{.verb = Verb::kAdd, .args = args, .cni_version = version};
   request.config = ParseJson(text, "stdin");
-  return ParseConfig(request, NomadDefaults());
+  return ParseConfig(request, NameFor("nomad-bridge"));
 }
 
 Config Parsed(const std::string& text, const std::string& args = "") {
@@ -89,7 +89,6 @@ TEST(ParseConfig, ReadsTheBridgePartOfNomadsOwnList) {
               ElementsAre(Route{.destination = *Cidr::Parse("0.0.0.0/0")},
                           Route{.destination = *Cidr::Parse("::/0")}));
   EXPECT_THAT(config.ipam.ranges, SizeIs(2));
-  EXPECT_TRUE(config.rules.policy.ipv6);
 }
 
 TEST(ParseConfig, ReadsKeysInAnyLetterCaseAndTakesNullForAbsent) {
@@ -445,21 +444,79 @@ TEST(ParseConfig, RefusesWhatThisNameDoesNotDo) {
                        {R"({"portIsolation":true})", "'portIsolation'"},
                        {R"({"enabledad":true})", "'enabledad'"},
                        {R"({"disableContainerInterface":true})", "'disableContainerInterface'"},
-                       {R"({"markMasqBit":14})", "'markMasqBit'"},
-                       {R"({"externalSetMarkChain":"X"})", "'externalSetMarkChain'"},
-                       {R"({"firewalldZone":"public"})", "'firewalldZone'"},
-                       {R"({"ingressPolicy":"same-bridge"})", "'ingressPolicy' = \"same-bridge\""},
-                       {R"({"ingressPolicy":"sesame"})", "'ingressPolicy'"},
                        {R"({"backend":"firewalld"})", "'backend' = \"firewalld\""},
                        {R"({"ipMasqBackend":"ebpf"})", "'ipMasqBackend'"},
                        {R"({"conditionsV4":["-s","10.0.0.0/8"]})", "'conditionsV4'"},
-                       {R"({"conditionsV6":["x"]})", "'conditionsV6'"},
-                       {R"({"ipam":{"type":"dhcp"}})", "'ipam.type' = \"dhcp\""}};
+                       {R"({"conditionsV6":["x"]})", "'conditionsV6'"}};
   for (const Bad& bad : cases) {
     ExpectInvalid(bad, Code::kUnsupportedField);
   }
   EXPECT_EQ(Refused(R"({"conditionsV4":["x"],"iptablesAdminChainName":"A"})").details(),
             "use the admin chain A");
+}
+
+TEST(ParseConfig, ReadsTheIngressPolicy) {
+  EXPECT_EQ(Parsed("{}").rules.ingress, firewall::Ingress::kOpen);
+  EXPECT_EQ(Parsed(R"({"ingressPolicy":"same-bridge"})").rules.ingress,
+            firewall::Ingress::kSameBridge);
+  EXPECT_EQ(Parsed(R"({"ingressPolicy":"isolated"})").rules.ingress, firewall::Ingress::kIsolated);
+  ExpectInvalid({R"({"ingressPolicy":"sesame"})", "'ingressPolicy' is \"sesame\""});
+}
+
+TEST(ParseConfig, ChecksWhatOnlyTheReferenceNeedsToMarkPackets) {
+  EXPECT_NO_THROW(static_cast<void>(Parsed(R"({"markMasqBit":14})")));
+  EXPECT_NO_THROW(static_cast<void>(Parsed(R"({"externalSetMarkChain":"KUBE-MARK-MASQ"})")));
+  ExpectInvalid({R"({"markMasqBit":32})", "'markMasqBit' is 32"});
+  ExpectInvalid({R"({"markMasqBit":14,"externalSetMarkChain":"X"})", "'externalSetMarkChain'"});
+  ExpectInvalid({R"({"externalSetMarkChain":"a-chain-name-that-is-too-long-for-iptables"})",
+                 "'externalSetMarkChain'"});
+}
+
+TEST(ParseConfig, AnotherIpamKeepsItsKeysToItself) {
+  const Config config = Parsed(R"({"ipam":{"type":"dhcp","ranges":"its own"}})");
+  EXPECT_EQ(config.ipam.type, "dhcp");
+  EXPECT_THAT(config.ipam.ranges, IsEmpty());
+  ExpectInvalid({R"({"ipam":{"type":"../x"}})", "'ipam.type'"});
+}
+
+Config ParsedBy(const char* name, const std::string& json, const std::string& args = {}) {
+  const Request request{
+      .verb = Verb::kAdd, .args = args, .cni_version = "1.0.0", .config = ParseJson(json, "stdin")};
+  return ParseConfig(request, NameFor(name));
+}
+
+TEST(ParseConfig, UnderAReferenceNameTheDefaultsAreItsOwn) {
+  const Config bridge = ParsedBy("bridge", "{}");
+  EXPECT_EQ(bridge.link.bridge, "cni0");
+  EXPECT_FALSE(bridge.link.is_gateway || bridge.link.hairpin_mode || bridge.link.force_address);
+  EXPECT_FALSE(bridge.rules.ip_masq);
+  EXPECT_EQ(bridge.ipam.type, "") << "a bare link";
+  const Config leases =
+      ParsedBy("host-local", R"({"ipam":{"type":"host-local","subnet":"10.1.2.0/24"}})");
+  EXPECT_EQ(leases.ipam.data_dir, "/var/lib/cni/networks");
+  EXPECT_EQ(ParsedBy("firewall", "{}").rules.policy.admin_chain, "CNI-ADMIN");
+  EXPECT_EQ(ParsedBy("portmap", "{}").rules.policy.admin_chain, "") << "none of the static rules";
+  EXPECT_TRUE(ParsedBy("portmap", "{}").rules.snat);
+}
+
+TEST(ParseConfig, ANameLooksAtTheKeysOfItsPartsOnly) {
+  EXPECT_NO_THROW(static_cast<void>(
+      ParsedBy("portmap", R"({"bridge":5,"ipam":{"subnet":"x"},"ingressPolicy":7,"mtu":"x"})")));
+  EXPECT_NO_THROW(static_cast<void>(ParsedBy("firewall", R"({"bridge":5,"masqAll":"x"})")));
+  EXPECT_THROW(static_cast<void>(ParsedBy("bridge", R"({"bridge":5})")), Error);
+  EXPECT_THROW(static_cast<void>(ParsedBy("portmap", R"({"masqAll":"x"})")), Error);
+}
+
+TEST(ParseConfig, RulesAndLoopbackTakeLabelsButNoOffenceFromArguments) {
+  EXPECT_THAT(ParsedBy("portmap", "{}", "none").labels, IsEmpty());
+  EXPECT_THAT(ParsedBy("firewall", "{}", "NOMAD_JOB_ID=billing").labels,
+              ElementsAre(Label{"NOMAD_JOB_ID", "billing"}));
+  EXPECT_THROW(static_cast<void>(ParsedBy("bridge", "{}", "none")), Error);
+}
+
+TEST(ParseConfig, RangesWithoutATypeAreAMistake) {
+  EXPECT_THROW(static_cast<void>(ParsedBy("bridge", R"({"ipam":{"subnet":"10.0.0.0/24"}})")),
+               Error);
 }
 
 TEST(ParseConfig, TakesForeignKeysThatAskForNothing) {

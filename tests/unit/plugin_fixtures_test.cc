@@ -85,10 +85,9 @@ TEST_P(RuntimesConfig, IsUnderstood) {
   EXPECT_EQ(request.cni_version, sent.version);
   EXPECT_EQ(request.who.network, "nomad");
 
-  const Config config = ParseConfig(request, NameFor("nomad-bridge").defaults);
+  const Config config = ParseConfig(request, NameFor("nomad-bridge"));
   EXPECT_THAT(config.rules.ports, SizeIs(sent.ports));
   EXPECT_THAT(config.ipam.ranges, SizeIs(sent.families));
-  EXPECT_EQ(config.rules.policy.ipv6, sent.families == 2);
   EXPECT_EQ(config.prev_result.has_value(), sent.has_prev_result);
   EXPECT_THAT(config.labels, SizeIs(5));
 }
@@ -99,7 +98,7 @@ class RuntimesArguments : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RuntimesArguments, AreUnderstood) {
   const Request request = Read(kSent[5], test::ReadFixture(std::string("args/") + GetParam()));
-  const Config config = ParseConfig(request, NameFor("nomad-bridge").defaults);
+  const Config config = ParseConfig(request, NameFor("nomad-bridge"));
   EXPECT_NE(NameOwner(config.labels, "id"), "container 'id'");
 }
 
@@ -114,16 +113,15 @@ INSTANTIATE_TEST_SUITE_P(Fixtures,
                                            "podman_add.txt"));
 
 TEST(RuntimesArgs, OfAUserMayHoldEqualsSignsAndNothing) {
-  const Config config =
-      ParseConfig(Read(kSent[5], test::ReadFixture("args/nomad_add_user_args.txt")),
-                  NameFor("nomad-bridge").defaults);
+  const Config config = ParseConfig(
+      Read(kSent[5], test::ReadFixture("args/nomad_add_user_args.txt")), NameFor("nomad-bridge"));
   EXPECT_THAT(config.labels, Contains(Label{"query", "a=b&c=d"}));
   EXPECT_THAT(config.labels, Contains(Label{"empty", ""}));
 }
 
 TEST(RuntimesArgs, OfPodmanAskForAnAddressAndAMac) {
   const Config config = ParseConfig(Read(kSent[5], test::ReadFixture("args/podman_add.txt")),
-                                    NameFor("nomad-bridge").defaults);
+                                    NameFor("nomad-bridge"));
   EXPECT_THAT(config.ipam.requested, ::testing::ElementsAre(*Ip::Parse("172.26.64.99")));
   EXPECT_EQ(config.link.mac, Mac::Parse("0a:58:ac:1a:40:63"));
 }

@@ -1,0 +1,204 @@
+// firewall, portmap: rules for an interface that a plugin before us has made, often we ourselves
+// under another name.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "plugin/checking.h"
+#include "plugin/failures.h"
+#include "plugin/guest.h"
+#include "plugin/json.h"
+#include "plugin/log.h"
+#include "plugin/mend.h"
+#include "plugin/rules.h"
+#include "plugin/teardown.h"
+#include "plugin/verbs.h"
+
+namespace nomad_bridge {
+namespace {
+
+// Where the packets of a stranger's interface come from, by what its plugin says of the host's side:
+// a bridge (the reference plugin's, and perhaps the gateway of its VLAN), or ends of veth pairs that
+// are nobody's ports.
+void FillInHostSide(Host& host, const Result& before, Record& record) {
+  record.gate.clear();
+  record.host_links.clear();
+  for (const Interface& interface : before.interfaces) {
+    const std::optional<Link> link =
+        interface.sandbox.empty() ? host.net.FindLink(interface.name) : std::nullopt;
+    if (!link) {
+      continue;
+    }
+    const bool is_vlan_gateway = link->kind == "veth" && !record.gate.empty() &&
+                                 link->name.starts_with(Cat(record.gate, '.'));
+    if (link->kind == "bridge" || is_vlan_gateway) {
+      record.gate = link->name;
+    } else if (link->kind == "veth" && link->master == 0) {
+      record.host_links.push_back(link->name);
+    }
+  }
+}
+
+// The attachment as the plugins before us left it.
+Record Describe(Host& host,
+                const Request& request,
+                const Config& config,
+                const Netns& guest,
+                const std::optional<Record>& earlier) {
+  Record record = earlier ? *earlier
+                          : Record{.who = request.who,
+                                   .labels = config.labels,
+                                   .netns_path = request.netns_path,
+                                   .netns = guest.id(),
+                                   .policy = {.admin_chain = {}}};
+  if (!record.Has(Part::kLink)) {
+    record.addresses = AddressesIn(*config.prev_result, request);
+    FillInHostSide(host, *config.prev_result, record);
+  }
+  return record;
+}
+
+bool HasAny(const Record& record, const Parts& parts) {
+  return std::any_of(parts.begin(), parts.end(), [&](Part part) { return record.Has(part); });
+}
+
+// Nomad asks for the node's own address, of whatever family it is, also in a network without that
+// family. The reference plugin leaves such a port out, so that the allocation starts nevertheless.
+std::vector<portmap::Published> Reachable(std::vector<portmap::Published> ports,
+                                          const std::vector<Cidr>& addresses) {
+  std::erase_if(ports, [&](const portmap::Published& port) {
+    const bool reachable =
+        !port.only || std::any_of(addresses.begin(), addresses.end(), [&](const Cidr& cidr) {
+          return cidr.address.family() == *port.only;
+        });
+    if (!reachable) {
+      Say("not publishing ",
+          portmap::Text(port.protocol),
+          " port ",
+          port.host_port,
+          ": the container has no ",
+          *port.only == Family::kIpv4 ? "IPv4" : "IPv6",
+          " address");
+    }
+    return !reachable;
+  });
+  return ports;
+}
+
+// `record` with what `name` adds to it. Without a port portmap adds nothing.
+Record WithRules(Record record, const Name& name, const RulesConfig& rules) {
+  record.parts.insert(name.parts.begin(), name.parts.end());
+  if (name.Does(Part::kForward)) {
+    record.policy = rules.policy;
+    record.policy.ipv6 = record.HasIpv6();
+    record.ingress = rules.ingress;
+  }
+  if (name.Does(Part::kPorts)) {
+    record.snat = rules.snat;
+    record.masq_all = rules.masq_all;
+    record.ports =
+        portmap::Resolve(Reachable(rules.ports, record.addresses), AddressesOnly(record.addresses));
+    if (record.ports.empty()) {
+      record.parts.erase(Part::kPorts);
+    }
+  }
+  return record;
+}
+
+// Passed on whole, also what we know nothing of.
+void PassOn(const Request& request, std::ostream& out) {
+  nlohmann::ordered_json result = JsonView(request.config, "").Find("prevResult")->value();
+  result["cniVersion"] = request.cni_version;
+  Print(result, out);
+}
+
+}  // namespace
+
+void AddRules(const Request& request, const Name& name, std::ostream& out) {
+  const Config config = ParseConfig(request, name);
+  static_cast<void>(RequirePrevResult(config));
+  Host host = Host::Open();
+  const Guest guest = OpenGuest(request, host);
+  const RangeLock mine = host.records.Lock(request.who);
+
+  // What an earlier ADD in another namespace left belongs to nobody any more; what one in this
+  // namespace left of our part is replaced.
+  std::optional<Record> earlier = host.records.Find(request.who);
+  Failures failures;
+  if (earlier && earlier->netns != guest.netns.id()) {
+    failures.Add(TearDown(host, *earlier));
+    earlier.reset();
+  } else if (earlier && HasAny(*earlier, name.parts)) {
+    failures.Add(TearDownRules(host, *earlier, name.parts));
+    earlier->parts.erase(name.parts.begin(), name.parts.end());
+  }
+  failures.ThrowIfAny("cannot remove what an earlier ADD left");
+
+  const Record record =
+      WithRules(Describe(host, request, config, guest.netns, earlier), name, config.rules);
+  if (!HasAny(record, name.parts)) {
+    return PassOn(request, out);
+  }
+  Undo undo;
+  undo.Then("withdraw the rules", [&host, record, &name] {
+    Failures left;
+    left.Add(TearDownRules(host, record, name.parts));
+    left.ThrowIfAny("some of them are still there");
+  });
+  host.records.Write(record);
+  PublishRules(host, record);
+  EnsureLocalhostReaches(record);
+  ForgetStaleFlows(host, record);
+
+  PassOn(request, out);
+  undo.Keep();
+}
+
+void DelRules(const Request& request, const Name& name) {
+  Host host = Host::Open();
+  static_cast<void>(FindGuest(request, host));  // the host's own is refused
+  const RangeLock mine = host.records.Lock(request.who);
+
+  Failures failures;
+  if (const std::optional<Record> record = host.records.Find(request.who)) {
+    failures.Add(TearDownRules(host, *record, name.parts));
+  } else {
+    failures.Try("the rules", [&] {
+      std::vector<NftElement> elements = FindRulesOf(host, request.who);
+      std::erase_if(elements, [&](const NftElement& element) {
+        const std::optional<Part> part = PartOf(element);
+        return part && !name.Does(*part);
+      });
+      WithdrawRules(host, elements);
+    });
+  }
+  failures.ThrowIfAny(Cat("container ",
+                          Quoted(request.who.container_id),
+                          " still has rules of ",
+                          name.name,
+                          " in network ",
+                          Quoted(request.who.network)));
+}
+
+void CheckRules(const Request& request, const Name& name) {
+  const Config config = ParseConfig(request, name);
+  static_cast<void>(RequirePrevResult(config));
+  Host host = Host::Open();
+  const Guest guest = OpenGuest(request, host);
+  const RangeLock mine = host.records.Lock(request.who);
+  if (name.Does(Part::kPorts) && config.rules.ports.empty()) {
+    return;  // nothing was asked for
+  }
+  const Record record = RequireRecord(host, request.who, guest.netns);
+  if (!HasAny(record, name.parts)) {
+    ThrowIfChanged(request.who, {Cat("it has no rules of ", name.name)});
+  }
+  if (config.repair_on_check) {
+    MendRules(host, record);
+    EnsureLocalhostReaches(record);
+  } else {
+    ThrowIfChanged(request.who, MissingRules(host, record));
+  }
+}
+
+}  // namespace nomad_bridge

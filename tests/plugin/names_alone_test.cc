@@ -1,0 +1,269 @@
+// Each reference name by itself: what it says, what it answers, what it leaves behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "tests/support/runtime_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class NamesAlone : public RuntimeWorld {
+ protected:
+  // A list of one plugin.
+  static Network Only(json plugin, const std::string& version = "1.0.0") {
+    return {.list = {{"cniVersion", version}, {"name", "net"}, {"plugins", {std::move(plugin)}}},
+            .path = OurFolder()};
+  }
+  static json Bridge(json more = json::object()) {
+    json plugin = {{"type", "bridge"},
+                   {"bridge", "br7"},
+                   {"isGateway", true},
+                   {"ipam", {{"type", "host-local"}, {"subnet", "10.7.0.0/24"}}}};
+    plugin.update(more);
+    return plugin;
+  }
+  Attached Container() { return {.container_id = "c1", .guest = &guest()}; }
+
+  static std::string Said(const Outcome& outcome) {
+    return Cat(outcome.json.value("msg", ""), "; ", outcome.json.value("details", ""));
+  }
+};
+
+class EveryName : public NamesAlone, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(EveryName, SaysTheLineThatNomadReads) {
+  const Command command{.argv = {Cat(OurFolder(), "/", GetParam())}, .inherits_environment = false};
+  const Outcome about = Execute(command);
+  EXPECT_EQ(about.exit_code, 0);
+  EXPECT_EQ(about.out, "");
+  EXPECT_THAT(about.err, StartsWith(Cat("CNI ", GetParam(), " plugin v2.0.0\n")));
+}
+
+TEST_P(EveryName, AnswersVersionAndStatus) {
+  const Network network = Only({{"type", GetParam()}}, "1.1.0");
+  EXPECT_EQ(RunEntry("VERSION", network, 0, Container(), nullptr).json.at("cniVersion"), "1.1.0");
+  const Outcome status = RunEntry("STATUS", network, 0, Container(), nullptr);
+  EXPECT_EQ(status.exit_code, 0) << status;
+}
+
+TEST_P(EveryName, DelOfWhatWasNeverThereLeavesNothing) {
+  guest().Must({"ip", "link", "set", "lo", "up"});
+  const Snapshot before = TakeSnapshot().Of({"host ", "outside ", "file "});
+  const Network network = Only({{"type", GetParam()}});
+  for (int i = 0; i < 2; ++i) {
+    const Outcome del = RunEntry("DEL", network, 0, Container(), nullptr);
+    EXPECT_EQ(del.exit_code, 0) << del;
+  }
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot().Of({"host ", "outside ", "file "})));
+}
+
+TEST_P(EveryName, RefusesTheHostsOwnNamespace) {
+  Command command = PluginCommand("ADD",
+                                  R"({"cniVersion":"1.0.0","name":"net","type":"x","prevResult":{},
+            "ipam":{"type":"host-local","subnet":"10.7.0.0/24"}})",
+                                  {{"CNI_NETNS", "/proc/self/ns/net"}},
+                                  GetParam());
+  const Outcome add = Execute(command);
+  EXPECT_EQ(add.json.value("code", 0), 8) << add;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Names,
+    EveryName,
+    ::testing::Values("bridge", "host-local", "firewall", "portmap", "loopback"));
+
+// ---- bridge
+
+TEST_F(NamesAlone, BridgeMakesNoRulesThatNobodyAskedFor) {
+  Attached attached = Container();
+  const Outcome add = AddTo(Only(Bridge()), attached);
+  ASSERT_EQ(add.exit_code, 0) << add;
+  EXPECT_EQ(host().Must({"nft", "list", "ruleset"}), "");
+  EXPECT_TRUE(Ping(guest(), "10.7.0.1"));
+  EXPECT_EQ(add.json.at("ips").at(0).at("address"), "10.7.0.2/24");
+  EXPECT_FALSE(add.json.contains("routes")) << "no default gateway unless asked for";
+}
+
+TEST_F(NamesAlone, BridgeMasqueradesIfAskedTo) {
+  Attached attached = Container();
+  ASSERT_EQ(AddTo(Only(Bridge({{"ipMasq", true}, {"isDefaultGateway", true}})), attached).exit_code,
+            0);
+  const Server page = Server::Start(outside(), Protocol::kTcp, "0.0.0.0", 80, "page");
+  const std::optional<Reply> reply =
+      Ask(guest(), {.protocol = Protocol::kTcp, .to = kOutsideIp4, .port = 80});
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->seen_as, kHostIp4);
+  EXPECT_FALSE(host().Run({"nft", "list", "table", "ip", "filter"}).exit_code == 0)
+      << "static rules are the firewall's";
+}
+
+TEST_F(NamesAlone, BridgeDropsPrevResultAsTheReferenceDoes) {
+  const json before = {{"cniVersion", "1.0.0"}, {"interfaces", {{{"name", "x"}}}}};
+  const Outcome add = RunEntry("ADD", Only(Bridge()), 0, Container(), before);
+  ASSERT_EQ(add.exit_code, 0) << add;
+  EXPECT_EQ(add.json.at("interfaces").size(), 3U);
+  EXPECT_EQ(add.json.at("interfaces").at(0).at("name"), "br7");
+}
+
+TEST_F(NamesAlone, BridgeWithoutIpamIsABareLink) {
+  json plugin = Bridge();
+  plugin.erase("ipam");
+  plugin.erase("isGateway");
+  const Network network = Only(plugin);
+  Attached attached = Container();
+  const Snapshot before = TakeSnapshot();
+
+  const Outcome add = AddTo(network, attached);
+
+  ASSERT_EQ(add.exit_code, 0) << add;
+  EXPECT_FALSE(add.json.contains("ips"));
+  EXPECT_EQ(add.json.at("interfaces").at(2).at("name"), "eth0");
+  EXPECT_EQ(guest().Json({"ip", "-j", "link", "show", "eth0"}).at(0).at("operstate"), "UP");
+  const Outcome check = CheckIn(network, attached);
+  EXPECT_EQ(check.exit_code, 0) << check;
+  ASSERT_EQ(DelFrom(network, attached).exit_code, 0);
+  host().Must({"ip", "link", "delete", "br7"});
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+TEST_F(NamesAlone, BridgeOfAnOldVersionNeedsAnAddress) {
+  json plugin = Bridge();
+  plugin.erase("ipam");
+  Attached attached = Container();
+  const Outcome add = AddTo(Only(plugin, "0.2.0"), attached);
+  EXPECT_THAT(Said(add), HasSubstr("cannot convert: no valid IP addresses"));
+  EXPECT_EQ(guest().Run({"ip", "link", "show", "eth0"}).exit_code, 1) << "and all is undone";
+}
+
+// ---- host-local
+
+TEST_F(NamesAlone, HostLocalAnswersAddressesRoutesAndDns) {
+  host().Must({"sh", "-c", "echo nameserver 192.0.2.53 > /run/resolv.conf"});
+  const Network network = Only({{"type", "host-local"},
+                                {"ipam",
+                                 {{"type", "host-local"},
+                                  {"subnet", "10.7.0.0/24"},
+                                  {"resolvConf", "/run/resolv.conf"},
+                                  {"routes", {{{"dst", "0.0.0.0/0"}}}}}}});
+  Attached attached = Container();
+
+  const Outcome add = AddTo(network, attached);
+
+  ASSERT_EQ(add.exit_code, 0) << add;
+  EXPECT_EQ(
+      add.json,
+      json::parse(R"({"cniVersion":"1.0.0","ips":[{"address":"10.7.0.2/24","gateway":"10.7.0.1"}],
+                            "routes":[{"dst":"0.0.0.0/0"}],"dns":{"nameservers":["192.0.2.53"]}})"));
+  EXPECT_EQ(FindFile("/var/lib/cni/networks/net/10.7.0.2").value_or(""), "c1\r\neth0");
+  EXPECT_EQ(CheckIn(network, attached).exit_code, 0);
+  EXPECT_EQ(DelFrom(network, attached).exit_code, 0);
+  EXPECT_FALSE(FindFile("/var/lib/cni/networks/net/10.7.0.2").has_value());
+  const Outcome check = CheckIn(network, attached);
+  EXPECT_THAT(Said(check), HasSubstr("Failed to find address added by container c1"));
+}
+
+TEST_F(NamesAlone, HostLocalGivesTheSameAddressAgainAndTheDeadsWhenItIsFull) {
+  const Network network =
+      Only({{"type", "host-local"}, {"ipam", {{"type", "host-local"}, {"subnet", "10.7.0.0/30"}}}});
+  Node& doomed = AddGuest("doomed");
+  Attached first{.container_id = "first", .guest = &doomed};
+  ASSERT_EQ(AddTo(network, first).exit_code, 0);
+  Attached again = first;
+  ASSERT_EQ(AddTo(network, again).exit_code, 0);
+  EXPECT_EQ(again.result, first.result);
+  Attached second = Container();
+  EXPECT_EQ(AddTo(network, second).json.value("code", 0), 101);
+
+  doomed.Kill();
+
+  const Outcome add = AddTo(network, second);
+  EXPECT_EQ(add.exit_code, 0) << add;
+}
+
+// ---- firewall, portmap
+
+TEST_F(NamesAlone, RulesNeedAPrevResult) {
+  for (const char* const name : {"firewall", "portmap"}) {
+    const Outcome add = RunEntry("ADD", Only({{"type", name}}), 0, Container(), nullptr);
+    EXPECT_EQ(add.json.value("code", 0), 7) << add;
+    EXPECT_THAT(Said(add), HasSubstr("prevResult"));
+  }
+}
+
+TEST_F(NamesAlone, RulesPassOnAllOfPrevResultAlsoWhatTheyDoNotKnow) {
+  const json before = json::parse(
+      R"({"cniVersion":"1.0.0","interfaces":[{"name":"x","mac":"02:00:00:00:00:01","mtu":1400,"socketPath":"/s"}],
+          "ips":[{"address":"10.7.0.9/24"}],"routes":[{"dst":"0.0.0.0/0","mtu":1400}],"more":{"a":[1]}})");
+  for (const char* const name : {"firewall", "portmap", "loopback"}) {
+    SCOPED_TRACE(name);
+    const Outcome add = RunEntry("ADD", Only({{"type", name}}), 0, Container(), before);
+    ASSERT_EQ(add.exit_code, 0) << add;
+    if (std::string(name) != "loopback") {
+      EXPECT_EQ(add.json, before);
+    }
+    EXPECT_EQ(add.json.at("ips"), before.at("ips"));
+  }
+}
+
+TEST_F(NamesAlone, PortmapWithoutPortsTouchesNothing) {
+  const Snapshot before = TakeSnapshot();
+  const json result = {{"cniVersion", "1.0.0"}, {"ips", {{{"address", "10.7.0.9/24"}}}}};
+  const Network network = Only({{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}});
+  const Outcome add = RunEntry("ADD", network, 0, Container(), result);
+  EXPECT_EQ(add.exit_code, 0) << add;
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+  EXPECT_EQ(RunEntry("CHECK", network, 0, Container(), result).exit_code, 0);
+}
+
+TEST_F(NamesAlone, PortmapLeavesOutAPortOfAFamilyTheContainerHasNot) {
+  Network network = Only(Bridge());
+  network.list["plugins"].push_back(
+      {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}});
+  Attached attached = Container();
+  attached.port_mappings = {Port(8080, 80, "tcp"), Port(9090, 80, "tcp")};
+  attached.port_mappings[1]["HostIP"] = kHostIp6;
+
+  const Outcome add = AddTo(network, attached);
+
+  EXPECT_EQ(add.exit_code, 0) << add;
+  EXPECT_THAT(add.err, HasSubstr("not publishing tcp port 9090"));
+  EXPECT_THAT(host().Must({"nft", "list", "map", "inet", "nomad-bridge", "port4"}),
+              HasSubstr("8080"));
+}
+
+// ---- loopback
+
+TEST_F(NamesAlone, LoopbackBringsLoUpAndDownAndSaysWhatItHas) {
+  const Network network = Only({{"type", "loopback"}});
+  Attached attached = Container();
+
+  const Outcome add = AddTo(network, attached);
+
+  EXPECT_EQ(
+      add.json,
+      json::parse(R"({"cniVersion":"1.0.0","interfaces":[{"name":"lo","mac":"00:00:00:00:00:00",
+                "sandbox":"/run/netns/guest"}],"ips":[{"interface":0,"address":"127.0.0.1/8"},
+                {"interface":0,"address":"::1/128"}]})"));
+  EXPECT_EQ(CheckIn(network, attached).exit_code, 0);
+  EXPECT_EQ(DelFrom(network, attached).exit_code, 0);
+  EXPECT_THAT(guest().Must({"ip", "link", "show", "lo"}), Not(HasSubstr("UP")));
+  EXPECT_THAT(Said(CheckIn(network, attached)), HasSubstr("'lo' is down"));
+}
+
+TEST_F(NamesAlone, LoopbackTakesNoLoWithAnAddressThatIsNone) {
+  guest().Must({"ip", "address", "add", "10.7.0.9/24", "dev", "lo"});
+  Attached attached = Container();
+  const Outcome add = AddTo(Only({{"type", "loopback"}}), attached);
+  EXPECT_THAT(Said(add), HasSubstr("10.7.0.9/24"));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

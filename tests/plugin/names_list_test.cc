@@ -1,0 +1,272 @@
+// The five reference names as Nomad runs them: one attachment, made and removed by four processes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "tests/support/runtime_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class NamesList : public RuntimeWorld {
+ protected:
+  static Network Builtin(const char* fixture = "nomad_builtin_bridge.conflist") {
+    return {.list = Fixture(fixture), .path = OurFolder()};
+  }
+
+  Attached Allocation(const std::string& id, const Node& guest, int port = 8080) {
+    return {.container_id = id,
+            .guest = &guest,
+            .port_mappings = {Port(port, 80, "tcp"), Port(port, 80, "udp")},
+            .args = NomadArgs("billing", id)};
+  }
+
+  void MustAdd(const Network& network, Attached& attached) {
+    const Outcome add = AddTo(network, attached);
+    ASSERT_EQ(add.exit_code, 0) << add;
+  }
+
+  // What every first attachment on a node leaves by design is there.
+  void UseOnce(const Network& network) {
+    Node& early = AddGuest("early");
+    Attached first = Allocation("early", early, 7);
+    MustAdd(network, first);
+    ASSERT_EQ(DelFrom(network, first).exit_code, 0);
+    KillGuest(early);
+    guest().Must({"ip", "link", "set", "lo", "up"});
+  }
+
+  void ExpectPage(int port) {
+    const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+    const auto host_port = static_cast<std::uint16_t>(port);
+    EXPECT_EQ(TcpText(outside(), kHostIp4, host_port), "page");
+    EXPECT_EQ(TcpText(host(), "127.0.0.1", host_port), "page");
+  }
+
+  // What the attachment `id` consists of, by its record.
+  static std::vector<std::string> Parts(const std::string& id) {
+    const std::optional<std::string> record =
+        FindFile(Cat("/run/nomad-bridge/nomad/", id, "@eth0.json"));
+    return record ? json::parse(*record).at("parts").get<std::vector<std::string>>()
+                  : std::vector<std::string>();
+  }
+};
+
+TEST_F(NamesList, NomadsOwnListGivesTheNetworkThatNomadBridgeGivesAlone) {
+  const Network builtin = Builtin();
+  const Network alone{.list = {{"cniVersion", "0.4.0"},
+                               {"name", "nomad"},
+                               {"plugins",
+                                {{{"type", "nomad-bridge"},
+                                  {"hairpinMode", false},
+                                  {"capabilities", {{"portMappings", true}}}}}}},
+                      .path = OurFolder()};
+  Attached attached = Allocation("alloc-1", guest());
+  MustAdd(builtin, attached);
+  const Snapshot by_list = TakeSnapshot();
+  const json list_result = attached.result;
+  ASSERT_EQ(DelFrom(builtin, attached).exit_code, 0);
+  EnsureFileGone("/var/run/cni/nomad/last_reserved_ip.0");  // else the next address is another
+
+  MustAdd(alone, attached);
+
+  EXPECT_EQ(attached.result.at("interfaces"), list_result.at("interfaces"));
+  EXPECT_EQ(attached.result.at("ips"), list_result.at("ips"));
+  // But for the record, which says that lo is among what we made.
+  EXPECT_TRUE(Unchanged(by_list.Of({"host ", "guest ", "outside "}),
+                        TakeSnapshot().Of({"host ", "guest ", "outside "})));
+  ExpectPage(8080);
+}
+
+TEST_F(NamesList, CarriesTrafficIsCheckedAndGoesWithoutATrace) {
+  for (const char* const fixture :
+       {"nomad_builtin_bridge.conflist", "nomad_builtin_bridge_dual_stack.conflist"}) {
+    SCOPED_TRACE(fixture);
+    const Network network = Builtin(fixture);
+    UseOnce(network);
+    const Snapshot before = TakeSnapshot();
+    Attached attached = Allocation("alloc-1", guest());
+
+    MustAdd(network, attached);
+
+    ExpectPage(8080);
+    EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+    const Outcome check = CheckIn(network, attached);
+    EXPECT_EQ(check.exit_code, 0) << check;
+    EXPECT_EQ(check.err, "");
+    EXPECT_EQ(DelFrom(network, attached).exit_code, 0);
+    EXPECT_THAT(guest().Must({"ip", "link", "show", "lo"}), Not(HasSubstr("UP")));
+    guest().Must({"ip", "link", "set", "lo", "up"});
+    EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+  }
+}
+
+TEST_F(NamesList, EachNameAddsItsPartAndTakesItBack) {
+  const Network network = Builtin();
+  Attached attached = Allocation("alloc-1", guest());
+  MustAdd(network, attached);
+  EXPECT_THAT(Parts("alloc-1"), ElementsAre("address", "link", "masquerade", "forward", "ports"));
+  const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+
+  ASSERT_EQ(RunEntry("DEL", network, 3, attached, attached.result).exit_code, 0);
+  EXPECT_THAT(Parts("alloc-1"), ElementsAre("address", "link", "masquerade", "forward"));
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "");
+  EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+
+  host().Must({"iptables", "-P", "FORWARD", "DROP"});
+  EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+  ASSERT_EQ(RunEntry("DEL", network, 2, attached, attached.result).exit_code, 0);
+  EXPECT_THAT(Parts("alloc-1"), ElementsAre("address", "link", "masquerade"));
+  EXPECT_FALSE(Ping(guest(), kOutsideIp4));
+
+  ASSERT_EQ(RunEntry("DEL", network, 1, attached, attached.result).exit_code, 0);
+  EXPECT_THAT(Parts("alloc-1"), IsEmpty());
+  EXPECT_FALSE(FindFile("/run/cni/nomad/172.26.64.2").has_value());
+}
+
+// A DEL that never reaches the later plugins, as libcni's after an error in one of them.
+TEST_F(NamesList, ADelOfTheBridgeAloneTakesEverything) {
+  const Network network = Builtin();
+  UseOnce(network);
+  const Snapshot before = TakeSnapshot();
+  Attached attached = Allocation("alloc-1", guest());
+  MustAdd(network, attached);
+
+  ASSERT_EQ(RunEntry("DEL", network, 1, attached, nullptr).exit_code, 0);
+
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+  EXPECT_EQ(DelFrom(network, attached).exit_code, 0) << "and again is fine";
+}
+
+TEST_F(NamesList, WithoutPrevResultPortsAndNamespaceDelTakesEverything) {
+  const Network network = Builtin();
+  UseOnce(network);
+  Node& doomed = AddGuest("doomed");
+  const Snapshot before = TakeHostSnapshot();
+  Attached attached = Allocation("alloc-1", doomed);
+  MustAdd(network, attached);
+  KillGuest(doomed);
+  attached.port_mappings = json::array();
+
+  attached.result = nullptr;
+  const Outcome del = DelFrom(network, attached);
+
+  EXPECT_EQ(del.exit_code, 0) << del;
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+// Nomad tries a failed ADD again in the same namespace, with no DEL in between.
+TEST_F(NamesList, AListWhoseLastPluginFailedIsRepairedByTheRetry) {
+  const Network network = Builtin();
+  UseOnce(network);
+  Node& other_guest = AddGuest("other");
+  Attached other = Allocation("other", other_guest);
+  MustAdd(network, other);
+  const Snapshot before = TakeSnapshot();
+
+  Attached attached = Allocation("alloc-1", guest());
+  const Outcome add = AddTo(network, attached);
+  EXPECT_EQ(add.json.value("code", 0), 102) << add;
+  EXPECT_THAT(add.json.value("msg", ""), HasSubstr("job 'billing'"));
+  EXPECT_THAT(Parts("alloc-1"), ElementsAre("address", "link", "masquerade", "forward"));
+  attached.port_mappings = {Port(9090, 80, "tcp")};
+  MustAdd(network, attached);
+
+  EXPECT_THAT(attached.result.dump(), HasSubstr("172.26.64.4/20")) << "the same address";
+  ExpectPage(9090);
+  ASSERT_EQ(DelFrom(network, attached).exit_code, 0);
+  guest().Must({"ip", "link", "set", "lo", "up"});
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+// Nomad after a CHECK that failed: a new namespace, the same id, no DEL.
+TEST_F(NamesList, TakesOverInANewNamespaceWithTheSameAddress) {
+  const Network network = Builtin();
+  Node& old = AddGuest("old");
+  Attached attached = Allocation("alloc-1", old);
+  MustAdd(network, attached);
+  const json first = attached.result.at("ips");
+  attached.guest = &guest();
+
+  MustAdd(network, attached);
+
+  EXPECT_EQ(attached.result.at("ips"), first);
+  ExpectPage(8080);
+  EXPECT_EQ(CheckIn(network, attached).exit_code, 0);
+}
+
+TEST_F(NamesList, CheckMendsTheHostsSideWhicheverNameIsAsked) {
+  const Network network = Builtin();
+  UseOnce(network);
+  Attached attached = Allocation("alloc-1", guest());
+  MustAdd(network, attached);
+  const Snapshot whole = TakeSnapshot();
+  for (const std::size_t entry : {1U, 2U, 3U}) {
+    SCOPED_TRACE(entry);
+    host().Must({"nft", "flush", "ruleset"});
+
+    const Outcome check = RunEntry("CHECK", network, entry, attached, attached.result);
+
+    EXPECT_EQ(check.exit_code, 0) << check;
+    EXPECT_THAT(check.err, HasSubstr("mended"));
+    EXPECT_TRUE(Unchanged(whole, TakeSnapshot()));
+  }
+}
+
+TEST_F(NamesList, CheckNamesAPartThatWasNeverAdded) {
+  const Network network = Builtin();
+  Attached attached = Allocation("alloc-1", guest());
+  MustAdd(network, attached);
+  ASSERT_EQ(RunEntry("DEL", network, 3, attached, nullptr).exit_code, 0);
+
+  const Outcome check = RunEntry("CHECK", network, 3, attached, attached.result);
+
+  EXPECT_EQ(check.json.value("code", 0), 103) << check;
+  EXPECT_THAT(check.json.value("details", ""), HasSubstr("portmap"));
+}
+
+TEST_F(NamesList, TwentyAtOnceOnABareMachine) {
+  const Network network = Builtin();
+  constexpr int kCount = 6;
+  for (int i = 0; i < kCount; ++i) {
+    Attached attached = Allocation(Cat("alloc-", i), AddGuest(Cat("guest-", i)), 9000 + i);
+    MustAdd(network, attached);
+  }
+  EXPECT_EQ(host().Json({"ip", "-j", "link", "show", "master", "nomad"}).size(),
+            static_cast<std::size_t>(kCount));
+}
+
+TEST_F(NamesList, GcByAnyNameKeepsTheListedAndRemovesTheOthersWhole) {
+  Network network = Builtin();
+  network.list["cniVersion"] = "1.1.0";
+  UseOnce(network);
+  Attached kept = Allocation("kept", guest());
+  MustAdd(network, kept);
+  const Snapshot with_kept = TakeSnapshot();
+  for (const std::size_t entry : {1U, 2U, 3U}) {
+    SCOPED_TRACE(entry);
+    Node& lost_guest = AddGuest(Cat("lost-", entry));
+    Attached lost = Allocation("lost", lost_guest, 9090);
+    MustAdd(network, lost);
+    network.list["plugins"][entry]["cni.dev/valid-attachments"] = {
+        {{"containerID", "kept"}, {"ifname", "eth0"}}};
+
+    const Outcome gc = RunEntry("GC", network, entry, kept, nullptr);
+
+    EXPECT_EQ(gc.exit_code, 0) << gc;
+    EXPECT_THAT(Parts("lost"), IsEmpty());
+    KillGuest(lost_guest);
+    EXPECT_TRUE(Unchanged(with_kept, TakeSnapshot()));
+  }
+  ExpectPage(8080);
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

@@ -1,0 +1,113 @@
+// Ours and the reference plugins in one list: each does its part on what the other has made.
+#include <algorithm>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "tests/support/runtime_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+struct Mix {
+  std::string name;
+  // Which of the plugins are ours; the others are the reference's.
+  std::vector<std::string> ours;
+  json interface_plugin = {{"type", "bridge"},
+                           {"bridge", "br7"},
+                           {"isGateway", true},
+                           {"ipMasq", true}};
+};
+
+std::ostream& operator<<(std::ostream& stream, const Mix& mix) {
+  return stream << mix.name;
+}
+
+class NamesMixed : public RuntimeWorld, public ::testing::WithParamInterface<Mix> {
+ protected:
+  // A folder with ours where they are asked for, and the reference's for all others.
+  static std::string MixedFolder(const std::vector<std::string>& ours) {
+    EnsureFolder("/run/mixed");
+    for (const std::string& name : ours) {
+      std::filesystem::create_symlink(Cat(OurFolder(), '/', name), Cat("/run/mixed/", name));
+    }
+    return Cat("/run/mixed:", kReferenceFolder);
+  }
+
+  static Network MixOf(const Mix& mix) {
+    json interface = mix.interface_plugin;
+    interface["ipam"] = {{"type", "host-local"},
+                         {"ranges", {{{{"subnet", "10.7.0.0/24"}}}, {{{"subnet", "fd00:7::/64"}}}}},
+                         {"routes", {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}}}};
+    return {.list = {{"cniVersion", "1.0.0"},
+                     {"name", "net"},
+                     {"plugins",
+                      {interface,
+                       {{"type", "firewall"}},
+                       {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}}}}},
+            .path = MixedFolder(mix.ours)};
+  }
+
+  static bool Contains(const std::vector<std::string>& names, const char* name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  }
+
+  Attached Container(const std::string& id, const Node& node, int port) {
+    return {.container_id = id, .guest = &node, .port_mappings = {Port(port, 80, "tcp")}};
+  }
+};
+
+TEST_P(NamesMixed, CarriesTrafficAndGoesWithoutATrace) {
+  // The reference firewall does not let in what its portmap publishes.
+  if (Contains(GetParam().ours, "firewall") && Contains(GetParam().ours, "portmap")) {
+    host().Must({"iptables", "-P", "FORWARD", "DROP"});
+    host().Must({"ip6tables", "-P", "FORWARD", "DROP"});
+  }
+  const Network network = MixOf(GetParam());
+  Node& early = AddGuest("early");
+  Attached first = Container("first", early, 7);
+  const Outcome first_add = AddTo(network, first);
+  ASSERT_EQ(first_add.exit_code, 0) << first_add;
+  const Outcome first_del = DelFrom(network, first);
+  ASSERT_EQ(first_del.exit_code, 0) << first_del;
+  KillGuest(early);
+  const Snapshot before = TakeSnapshot();
+
+  Attached attached = Container("c1", guest(), 8080);
+  const Outcome add = AddTo(network, attached);
+  ASSERT_EQ(add.exit_code, 0) << add;
+
+  const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+  EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "page");
+  EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+  EXPECT_TRUE(Ping(guest(), kOutsideIp6));
+  const Outcome del = DelFrom(network, attached);
+  EXPECT_EQ(del.exit_code, 0) << del;
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+std::vector<Mix> Mixes() {
+  const json ptp = {{"type", "ptp"}, {"ipMasq", true}};
+  return {{"OurRulesBehindTheirBridge", {"firewall", "portmap"}},
+          {"OurRulesAndLeasesBehindTheirBridge", {"host-local", "firewall", "portmap"}},
+          {"OurLeasesOnly", {"host-local"}},
+          {"TheirRulesBehindOurBridge", {"bridge"}},
+          {"OurPortsOnly", {"portmap"}},
+          {"OurFirewallOnly", {"firewall"}},
+          {"OurRulesBehindTheirPtp", {"firewall", "portmap"}, ptp},
+          {"OurLeasesUnderTheirPtp", {"host-local"}, ptp}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Mixes, NamesMixed, ::testing::ValuesIn(Mixes()), [](const auto& test) {
+  return test.param.name;
+});
+
+}  // namespace
+}  // namespace nomad_bridge::test

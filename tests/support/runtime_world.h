@@ -1,0 +1,61 @@
+// A World with a CNI runtime as libcni is one: lists of plugins, run in order for ADD and CHECK,
+// backwards for DEL; every plugin is a process of its own, ours or anybody's.
+//
+// Shapes  stdin of a plugin is its entry of the list with name, cniVersion, runtimeConfig (if it
+//         declares the capability) and prevResult put in: on ADD the result of the plugin before
+//         it, on CHECK and DEL the last one's. CNI_ARGS is there for ADD and CHECK and empty for
+//         DEL, as with Nomad.
+// Source  libcni 1.3.0, api.go.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/plugin_world.h"
+
+namespace nomad_bridge::test {
+
+// The reference plugins, from Debian's package.
+constexpr const char* kReferenceFolder = "/usr/lib/cni";
+
+// A network configuration list, and where its plugins are looked for: CNI_PATH.
+struct Network {
+  nlohmann::json list;
+  std::string path;
+};
+
+// One attachment of a container to a network.
+struct Attached {
+  std::string container_id;
+  const Node* guest = nullptr;
+  nlohmann::json port_mappings = nlohmann::json::array();
+  std::string args = {};
+  std::string ifname = "eth0";
+  nlohmann::json result = {};  // of ADD; null before
+};
+
+class RuntimeWorld : public PluginWorld {
+ protected:
+  // A folder with our binary under all of its names.
+  [[nodiscard]] static std::string OurFolder();
+  // A conflist of fixtures/conf.
+  [[nodiscard]] static nlohmann::json Fixture(const std::string& name);
+  // {"hostPort", "containerPort", "protocol"} as Nomad's go-cni spells it.
+  [[nodiscard]] static nlohmann::json Port(int host_port, int container_port, const char* protocol);
+
+  // Of the first plugin that fails, else of the last one. AddTo() sets attached.result on success.
+  Outcome AddTo(const Network& network, Attached& attached);
+  Outcome CheckIn(const Network& network, const Attached& attached);
+  Outcome DelFrom(const Network& network, const Attached& attached);
+
+  // One plugin of the list: its entry `index`, with `prev_result` (null: none).
+  Outcome RunEntry(const std::string& verb,
+                   const Network& network,
+                   std::size_t index,
+                   const Attached& attached,
+                   const nlohmann::json& prev_result);
+};
+
+}  // namespace nomad_bridge::test
