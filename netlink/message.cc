@@ -102,8 +102,12 @@ std::optional<std::uint32_t> Attributes::U32(int attribute) const {
   return Number<std::uint32_t>(Bytes(attribute));
 }
 
+std::optional<std::uint16_t> Attributes::U16(int attribute) const {
+  return Number<std::uint16_t>(Bytes(attribute));
+}
+
 std::optional<std::uint16_t> Attributes::U16Be(int attribute) const {
-  const std::optional<std::uint16_t> value = Number<std::uint16_t>(Bytes(attribute));
+  const std::optional<std::uint16_t> value = U16(attribute);
   return value ? std::optional(be16toh(*value)) : std::nullopt;
 }
 
@@ -115,6 +119,19 @@ std::string Attributes::Text(int attribute) const {
 
 Attributes Attributes::Inside(int attribute) const {
   return Of(Bytes(attribute));
+}
+
+std::vector<Attributes> Attributes::InsideEach(int attribute) const {
+  std::vector<Attributes> found;
+  int left = size_;
+  for (const nlattr* next = first_; left > 0 && nla_ok(next, left) != 0;
+       next = nla_next(next, &left)) {
+    if (nla_type(next) == attribute) {
+      found.push_back(Of({static_cast<const std::uint8_t*>(nla_data(next)),
+                          static_cast<std::size_t>(nla_len(next))}));
+    }
+  }
+  return found;
 }
 
 }  // namespace nomad_bridge

@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "netlink/handles.h"
 
@@ -71,6 +72,7 @@ class Attributes {
 
   [[nodiscard]] std::optional<std::uint8_t> U8(int attribute) const;
   [[nodiscard]] std::optional<std::uint32_t> U32(int attribute) const;
+  [[nodiscard]] std::optional<std::uint16_t> U16(int attribute) const;
   [[nodiscard]] std::optional<std::uint16_t> U16Be(int attribute) const;
   // Up to the final zero; empty if absent.
   [[nodiscard]] std::string Text(int attribute) const;
@@ -78,6 +80,8 @@ class Attributes {
   [[nodiscard]] std::span<const std::uint8_t> Bytes(int attribute) const;
   // No attributes if absent.
   [[nodiscard]] Attributes Inside(int attribute) const;
+  // For lists: the insides of all of that type, in order.
+  [[nodiscard]] std::vector<Attributes> InsideEach(int attribute) const;
 
   // Those in `bytes`.
   [[nodiscard]] static Attributes Of(std::span<const std::uint8_t> bytes);

@@ -8,7 +8,8 @@
 //         success (Ensure...Gone).
 // Verbs   Find: absent is an answer. Create: must not exist. Ensure: again is fine. EnsureGone:
 //         absent is success.
-// Source  rtnetlink(7), linux/if_link.h, linux/rtnetlink.h, kernel 5.10 and later.
+// Source  rtnetlink(7), bridge(8), linux/if_link.h, linux/if_bridge.h, linux/rtnetlink.h, kernel
+//         5.10 and later.
 #pragma once
 
 #include <cstdint>
@@ -33,10 +34,13 @@ struct Link {
   bool up = false;  // IFF_UP: an administrator wants it up
   // it is up and its carrier is there (operstate up, or unknown as lo has it)
   bool operational = false;
-  bool promiscuous = false;  // IFF_PROMISC was set on it
-  int master = 0;            // index of the bridge it is a port of
-  bool hairpin = false;      // bridge port: what comes in may go out again
-  int peer = 0;              // veth: index of the other end, in that end's namespace
+  bool promiscuous = false;     // IFF_PROMISC was set on it
+  int master = 0;               // index of the bridge it is a port of
+  bool vlan_filtering = false;  // bridge: tells VLANs apart
+  bool hairpin = false;         // bridge port: what comes in may go out again
+  bool isolated = false;        // bridge port: has nothing to do with other isolated ones
+  bool locked = false;          // bridge port: see LockPort()
+  int peer = 0;                 // veth: index of the other end, in that end's namespace
   // veth: id of the other end's namespace as this one numbers it; nullopt: here
   std::optional<int> peer_netns;
 };
@@ -54,6 +58,31 @@ struct LinkChange {
 // Flags of a bridge's port.
 struct PortFlags {
   bool hairpin = false;
+  bool isolated = false;
+};
+
+// VLAN ids from the first to the last, both of them; 1 to 4094.
+struct VlanRange {
+  std::uint16_t first = 0;
+  std::uint16_t last = 0;
+
+  bool operator==(const VlanRange&) const = default;
+};
+
+// What a port is to some VLANs, as the kernel lists it: a member of them,
+struct Vlan {
+  VlanRange ids;
+  bool pvid = false;      // where frames without a tag belong that come in,
+  bool untagged = false;  // and whose frames go out without a tag.
+
+  bool operator==(const Vlan&) const = default;
+};
+
+// Which VLANs a port is to be a member of.
+struct PortVlans {
+  std::uint16_t untagged = 0;  // comes in and goes out without a tag; 0: none does
+  std::vector<VlanRange> tagged;
+  bool keep_default = false;  // others that it has stay, as does the bridge's default one
 };
 
 struct VethSpec {
@@ -99,16 +128,34 @@ class Rtnl {
 
   // False if a link of that name is there already (another process may have been faster). `mtu` 0 =
   // the kernel's choice. The MAC is fixed: it does not change with the bridge's ports. The bridge
-  // is not yet up.
-  [[nodiscard]] bool CreateBridge(const std::string& name, const Mac& mac, int mtu);
+  // is not yet up. Throws kKernel if it is to filter VLANs and the kernel cannot.
+  [[nodiscard]] bool CreateBridge(const std::string& name,
+                                  const Mac& mac,
+                                  int mtu,
+                                  bool vlan_filtering = false);
 
   // One message makes both ends: the host end here, up, a port of its bridge; the guest end born
-  // inside `guest` under its final name, down. Throws kConflict if either name is taken, naming it,
-  // and kKernel with a plain sentence if the bridge is full (1,023 ports).
+  // inside `guest` (which may be this very namespace) under its final name, down. Throws kConflict
+  // if either name is taken, naming it, and kKernel with a plain sentence if the bridge is full
+  // (1,023 ports).
   void CreateVeth(const VethSpec& spec, const Netns& guest);
 
   void Change(const Link& link, const LinkChange& change);
   void SetPortFlags(const Link& port, const PortFlags& flags);
+
+  // They count only on a bridge with Link::vlan_filtering. Again is fine, and mends. Throws kKernel
+  // on a kernel without VLANs. Has...: whether setting them would change nothing.
+  void SetPortVlans(const Link& port, const PortVlans& vlans);
+  [[nodiscard]] bool HasPortVlans(const Link& port, const PortVlans& vlans);
+  // By id; none on a kernel without VLANs, or if `port` is none.
+  [[nodiscard]] std::vector<Vlan> Vlans(const Link& port);
+
+  // From now on the bridge drops what comes in with another source MAC than this, in all VLANs that
+  // the port has by now. It dies with the port. Again is fine, and mends. Throws kKernel before
+  // Linux 5.18.
+  void LockPort(const Link& port, const Mac& mac);
+  [[nodiscard]] bool IsPortLocked(const Link& port, const Mac& mac);
+
   void EnsureLinkGone(const std::string& name);
 
   [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);
@@ -124,6 +171,9 @@ class Rtnl {
   // them. As the kernel has them: table and scope are always given (IPv6's scope is 0), and an IPv6
   // route made without a priority has 1024.
   [[nodiscard]] std::vector<Route> Routes(const Link& link);
+  // Index of the link that what is sent from here to `destination` leaves by; nullopt if there is
+  // no way. An address of this machine's own is reached by lo.
+  [[nodiscard]] std::optional<int> RouteTo(const Ip& destination);
 
   // Waits until the link is operational and, if it is a bridge port, forwarding: woken by the
   // kernel's own events, never by a timer of ours. Throws kTryAgain at the deadline, naming the

@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include <linux/rtnetlink.h>
+
 #include "netlink/message.h"
 #include "netlink/rtnl.h"
 #include "netlink/socket.h"
@@ -26,6 +28,21 @@ struct LinkState {
   int operstate = 0;                       // IF_OPER_...
   std::optional<std::uint8_t> port_state;  // BR_STATE_..., if it is a bridge's port
 };
+
+// The flags of a request that is acknowledged, and of one that makes something new.
+constexpr int kAck = NLM_F_ACK;
+constexpr int kCreate = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
+
+// What a kernel means that refuses anything about VLANs with EOPNOTSUPP.
+constexpr const char* kNoVlans =
+    "'vlan' and 'vlanTrunk' need a kernel with bridge VLAN filtering "
+    "(CONFIG_BRIDGE_VLAN_FILTERING), which this one has not";
+
+// The fixed header of a message about link `index`; `family` AF_BRIDGE: as a bridge's port.
+[[nodiscard]] ifinfomsg HeadFor(int index, unsigned char family = AF_UNSPEC);
+
+// Name, MAC and MTU of a link that is to be made.
+void PutIdentity(Message& message, const std::string& name, const Mac& mac, int mtu);
 
 // RTM_GETLINK for one link, statistics left out. The caller adds how to find it.
 [[nodiscard]] Message LinkQuestion(int index);

@@ -16,25 +16,6 @@
 namespace nomad_bridge {
 namespace {
 
-constexpr int kAck = NLM_F_ACK;
-constexpr int kCreate = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
-
-ifinfomsg HeadFor(int index) {
-  ifinfomsg head{};
-  head.ifi_family = AF_UNSPEC;
-  head.ifi_index = index;
-  return head;
-}
-
-// Name, MAC and MTU of a link that is to be made.
-void PutIdentity(Message& message, const std::string& name, const Mac& mac, int mtu) {
-  message.PutText(IFLA_IFNAME, name);
-  message.PutBytes(IFLA_ADDRESS, mac.bytes);
-  if (mtu != 0) {
-    message.PutU32(IFLA_MTU, static_cast<std::uint32_t>(mtu));
-  }
-}
-
 // The whole pair: { host end { LINKINFO { "veth", DATA { PEER { guest end } } } } }.
 Message VethPairMessage(const VethSpec& spec, int guest_fd) {
   Message message(RTM_NEWLINK, kCreate);
@@ -80,7 +61,7 @@ std::string Describe(const LinkChange& change) {
   return text;
 }
 
-ifinfomsg HeadFor(int index, const LinkChange& change) {
+ifinfomsg HeadOfChange(int index, const LinkChange& change) {
   ifinfomsg head = HeadFor(index);
   const auto flag = [&](const std::optional<bool>& wanted, unsigned int bit) {
     if (wanted) {
@@ -126,7 +107,39 @@ std::optional<LinkState> Find(NetlinkSocket& socket,
   return ReadLink(nlmsg_hdr(answer.messages.front().get()));
 }
 
+// What only bridges have, and only their ports.
+void ReadBridging(const Attributes& info, LinkState& state) {
+  const auto is_set = [](const Attributes& attributes, int attribute) {
+    return attributes.U8(attribute).value_or(0) != 0;
+  };
+  if (state.link.kind == "bridge") {
+    state.link.vlan_filtering = is_set(info.Inside(IFLA_INFO_DATA), IFLA_BR_VLAN_FILTERING);
+  }
+  if (info.Text(IFLA_INFO_SLAVE_KIND) == "bridge") {
+    const Attributes port = info.Inside(IFLA_INFO_SLAVE_DATA);
+    state.port_state = port.U8(IFLA_BRPORT_STATE);
+    state.link.hairpin = is_set(port, IFLA_BRPORT_MODE);
+    state.link.isolated = is_set(port, IFLA_BRPORT_ISOLATED);
+    state.link.locked = is_set(port, IFLA_BRPORT_LOCKED) && !is_set(port, IFLA_BRPORT_LEARNING);
+  }
+}
+
 }  // namespace
+
+ifinfomsg HeadFor(int index, unsigned char family) {
+  ifinfomsg head{};
+  head.ifi_family = family;
+  head.ifi_index = index;
+  return head;
+}
+
+void PutIdentity(Message& message, const std::string& name, const Mac& mac, int mtu) {
+  message.PutText(IFLA_IFNAME, name);
+  message.PutBytes(IFLA_ADDRESS, mac.bytes);
+  if (mtu != 0) {
+    message.PutU32(IFLA_MTU, static_cast<std::uint32_t>(mtu));
+  }
+}
 
 Message LinkQuestion(int index) {
   Message question(RTM_GETLINK, 0);
@@ -159,11 +172,7 @@ LinkState ReadLink(const nlmsghdr* message) {
     state.link.peer_netns = static_cast<int>(*id);
   }
   state.operstate = attributes.U8(IFLA_OPERSTATE).value_or(IF_OPER_UNKNOWN);
-  if (info.Text(IFLA_INFO_SLAVE_KIND) == "bridge") {
-    const Attributes port = info.Inside(IFLA_INFO_SLAVE_DATA);
-    state.port_state = port.U8(IFLA_BRPORT_STATE);
-    state.link.hairpin = port.U8(IFLA_BRPORT_MODE).value_or(0) != 0;
-  }
+  ReadBridging(info, state);
   state.link.operational = IsOperational(state, head->ifi_flags);
   return state;
 }
@@ -185,42 +194,6 @@ std::optional<Link> Rtnl::FindLink(int index) {
   return state ? std::optional(std::move(state->link)) : std::nullopt;
 }
 
-std::vector<Rtnl::Port> Rtnl::Ports(int bridge) {
-  // In the bridge family the kernel describes ports only, in a few words each.
-  Message question(RTM_GETLINK, NLM_F_DUMP);
-  ifinfomsg head{};
-  head.ifi_family = AF_BRIDGE;
-  question.Head(head);
-  std::vector<Port> ports;
-  for (const NlMessage& message :
-       impl_->socket.Require(question, Cat("cannot list the ports of bridge index ", bridge))) {
-    const ifinfomsg* const port = HeadOf<ifinfomsg>(nlmsg_hdr(message.get()));
-    const Attributes attributes(nlmsg_hdr(message.get()), sizeof(ifinfomsg));
-    if (port != nullptr && port->ifi_index != bridge &&
-        ReadIndex(attributes, IFLA_MASTER) == bridge) {
-      ports.push_back({.index = port->ifi_index, .name = attributes.Text(IFLA_IFNAME)});
-    }
-  }
-  return ports;
-}
-
-bool Rtnl::CreateBridge(const std::string& name, const Mac& mac, int mtu) {
-  Message message(RTM_NEWLINK, kCreate);
-  message.Head(HeadFor(0));
-  // A MAC given at birth counts as set by an administrator: the bridge then does not take on its
-  // ports' lowest.
-  PutIdentity(message, name, mac, mtu);
-  {
-    const Nest info(message, IFLA_LINKINFO);
-    message.PutText(IFLA_INFO_KIND, "bridge");
-  }
-  const Answer answer = impl_->socket.Ask(message);
-  if (answer.error != 0 && answer.error != EEXIST) {
-    throw Refusal(Cat("cannot create bridge ", Quoted(name)), answer);
-  }
-  return answer.error == 0;
-}
-
 void Rtnl::CreateVeth(const VethSpec& spec, const Netns& guest) {
   const Answer answer = impl_->socket.Ask(VethPairMessage(spec, guest.fd()));
   if (answer.error == 0) {
@@ -230,11 +203,15 @@ void Rtnl::CreateVeth(const VethSpec& spec, const Netns& guest) {
       Cat("cannot create veth pair ", Quoted(spec.host_name), " - ", Quoted(spec.guest_name));
   if (answer.error == EEXIST) {
     // The kernel does not say at which end.
-    const bool on_host = FindLink(spec.host_name).has_value();
+    const bool is_ours = FindLink(spec.host_name).has_value();
+    const bool is_here = is_ours || guest.id() == Netns::OfSocket(impl_->socket.fd()).id();
     throw Error(Code::kConflict,
                 what,
-                on_host ? Cat("the host has an interface ", Quoted(spec.host_name), " already")
-                        : Cat("the guest has an interface ", Quoted(spec.guest_name), " already"));
+                Cat("the ",
+                    is_here ? "host" : "guest",
+                    " has an interface ",
+                    Quoted(is_ours ? spec.host_name : spec.guest_name),
+                    " already"));
   }
   if (answer.error == EXFULL) {
     const std::optional<Link> bridge = FindLink(spec.bridge);
@@ -253,7 +230,7 @@ void Rtnl::Change(const Link& link, const LinkChange& change) {
     return;
   }
   Message message(RTM_SETLINK, kAck);
-  message.Head(HeadFor(link.index, change));
+  message.Head(HeadOfChange(link.index, change));
   if (change.mac) {
     message.PutBytes(IFLA_ADDRESS, change.mac->bytes);
   }
@@ -271,22 +248,6 @@ void Rtnl::Change(const Link& link, const LinkChange& change) {
         {static_cast<const std::uint8_t*>(static_cast<const void*>(alias.data())), alias.size()});
   }
   impl_->socket.Require(message, Cat("cannot set interface ", Quoted(link.name), ": ", wanted));
-}
-
-void Rtnl::SetPortFlags(const Link& port, const PortFlags& flags) {
-  Message message(RTM_SETLINK, kAck);
-  ifinfomsg head = HeadFor(port.index);
-  head.ifi_family = AF_BRIDGE;
-  message.Head(head);
-  {
-    const Nest info(message, IFLA_PROTINFO);
-    message.PutU8(IFLA_BRPORT_MODE, flags.hairpin ? 1 : 0);
-  }
-  impl_->socket.Require(message,
-                        Cat("cannot turn hairpin mode ",
-                            flags.hairpin ? "on" : "off",
-                            " for bridge port ",
-                            Quoted(port.name)));
 }
 
 void Rtnl::EnsureLinkGone(const std::string& name) {

@@ -1,4 +1,5 @@
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 #include <linux/rtnetlink.h>
@@ -94,6 +95,21 @@ void ReadRoutes(const nlmsghdr* message, int index, std::vector<Route>& routes) 
   }
 }
 
+// Of a lookup: no route, or one of type unreachable, prohibit or blackhole (in this order), or a
+// family that this kernel does not have.
+bool MeansNoWay(int error) {
+  switch (error) {
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+    case EACCES:
+    case EINVAL:
+    case EOPNOTSUPP:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 void Rtnl::EnsureRoute(const Link& link, const Route& route) {
@@ -136,6 +152,24 @@ std::vector<Route> Rtnl::Routes(const Link& link) {
     ReadRoutes(nlmsg_hdr(message.get()), link.index, routes);
   }
   return routes;
+}
+
+std::optional<int> Rtnl::RouteTo(const Ip& destination) {
+  Message question(RTM_GETROUTE, 0);
+  rtmsg head{};
+  head.rtm_family = destination.is_ipv4() ? AF_INET : AF_INET6;
+  head.rtm_dst_len = static_cast<unsigned char>(destination.bytes().size() * CHAR_BIT);
+  question.Head(head);
+  question.PutBytes(RTA_DST, destination.bytes());
+  const Answer answer = impl_->socket.Ask(question);
+  if (MeansNoWay(answer.error)) {
+    return std::nullopt;
+  }
+  if (answer.error != 0) {
+    throw Refusal(Cat("cannot ask for the route to ", destination), answer);
+  }
+  const Attributes route(nlmsg_hdr(answer.messages.front().get()), sizeof(rtmsg));
+  return static_cast<int>(route.U32(RTA_OIF).value_or(0));
 }
 
 }  // namespace nomad_bridge

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs on Debian 12 what is missing for a purpose, and nothing else.
 #
-# Usage: packaging/install-packages.sh build|test|demo ...     (root)
-#        packaging/install-packages.sh --list build|test|demo  (only says what that is)
+# Usage: packaging/install-packages.sh build|test|vm|demo ...     (root)
+#        packaging/install-packages.sh --list build|test|vm|demo  (only says what that is)
 set -eu
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
@@ -16,11 +16,14 @@ packages() {
       echo libgtest-dev libgmock-dev clang-format clang-tidy
       # The tests read back with other tools, and try the leases against the reference host-local.
       echo iproute2 nftables iptables conntrack iputils-ping kmod containernetworking-plugins ;;
+    vm)
+      # What tests/with-kernel boots other kernels with.
+      echo qemu-system-x86 kmod busybox-static python3-venv ;;
     demo)
       packages build
       echo iproute2 nftables curl python3 jq ;;
     *)
-      echo "no purpose '$1': build, test or demo" >&2
+      echo "no purpose '$1': build, test, vm or demo" >&2
       exit 2 ;;
   esac
 }

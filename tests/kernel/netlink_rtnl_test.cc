@@ -11,11 +11,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "base/text.h"
-#include "netlink/netns.h"
-#include "netlink/rtnl.h"
-#include "tests/support/world.h"
+#include "tests/kernel/rtnl_world.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -26,66 +23,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const Mac kBridgeMac = Mac::ForName("bridge");
-const Mac kHostMac = Mac::ForName("host end");
-const Mac kGuestMac = Mac::ForName("guest end");
-
-class RtnlTest : public World {
- protected:
-  // "ip -j -d link show" of one link; null if there is none.
-  [[nodiscard]] static nlohmann::json Show(const Node& node, const std::string& name) {
-    const Outcome outcome = node.Run({"ip", "-j", "-d", "link", "show", "dev", name});
-    return outcome.exit_code == 0 ? outcome.json.at(0) : nlohmann::json();
-  }
-
-  Link Bridge(const std::string& name = "br0") {
-    host().Must({"ip", "link", "add", name, "type", "bridge"});
-    host().Must({"ip", "link", "set", name, "up"});
-    return net_.FindLink(name).value();
-  }
-
-  [[nodiscard]] static VethSpec Spec(const Link& bridge, int mtu = 0) {
-    return {.host_name = "veth0",
-            .host_mac = kHostMac,
-            .bridge = bridge.index,
-            .guest_name = "eth0",
-            .guest_mac = kGuestMac,
-            .mtu = mtu};
-  }
-
-  // Some link that is no bridge, down.
-  void Add(const Node& node, const std::string& name) {
-    node.Must({"ip", "link", "add", name, "type", "veth", "peer", "name", name + "-peer"});
-  }
-
-  // The same as a port of 'br0'.
-  Link AddPort(const std::string& name) {
-    Add(host(), name);
-    host().Must({"ip", "link", "set", name, "master", "br0"});
-    return net_.FindLink(name).value();
-  }
-
-  [[nodiscard]] static Process Shell(const std::string& script) {
-    return Process::Start({.argv = {"sh", "-c", script}});
-  }
-
-  // The error that `act` throws.
-  template <typename Act>
-  [[nodiscard]] static Error Thrown(const Act& act) {
-    try {
-      act();
-    } catch (const Error& error) {
-      EXPECT_THAT(error.what(), Not(HasSubstr("not found"))) << "go-cni takes that for success";
-      return error;
-    }
-    ADD_FAILURE() << "nothing was thrown";
-    return {Code::kInternal, ""};
-  }
-
-  Netns guest_ns_ = Netns::Open(guest().path());
-  Rtnl net_ = Rtnl::In(Netns::Current());
-  Rtnl guest_net_ = Rtnl::In(guest_ns_);
-};
+using RtnlTest = RtnlWorld;
 
 // Sends a message that answers nothing to every route socket of this namespace: "no such device",
 // as of another request.

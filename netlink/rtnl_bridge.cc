@@ -1,0 +1,76 @@
+#include <cerrno>
+
+#include <linux/if_bridge.h>
+#include <linux/if_link.h>
+#include <linux/rtnetlink.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "netlink/rtnl_impl.h"
+
+namespace nomad_bridge {
+namespace {
+
+Message BridgeMessage(const std::string& name, const Mac& mac, int mtu, bool vlan_filtering) {
+  Message message(RTM_NEWLINK, kCreate);
+  message.Head(HeadFor(0));
+  // A MAC given at birth counts as set by an administrator: the bridge then does not take on its
+  // ports' lowest.
+  PutIdentity(message, name, mac, mtu);
+  const Nest info(message, IFLA_LINKINFO);
+  message.PutText(IFLA_INFO_KIND, "bridge");
+  if (vlan_filtering) {
+    const Nest data(message, IFLA_INFO_DATA);
+    message.PutU8(IFLA_BR_VLAN_FILTERING, 1);
+  }
+  return message;
+}
+
+}  // namespace
+
+std::vector<Rtnl::Port> Rtnl::Ports(int bridge) {
+  // In the bridge family the kernel describes ports only, in a few words each.
+  Message question(RTM_GETLINK, NLM_F_DUMP);
+  question.Head(HeadFor(0, AF_BRIDGE));
+  std::vector<Port> ports;
+  for (const NlMessage& message :
+       impl_->socket.Require(question, Cat("cannot list the ports of bridge index ", bridge))) {
+    const ifinfomsg* const port = HeadOf<ifinfomsg>(nlmsg_hdr(message.get()));
+    const Attributes attributes(nlmsg_hdr(message.get()), sizeof(ifinfomsg));
+    if (port != nullptr && port->ifi_index != bridge &&
+        static_cast<int>(attributes.U32(IFLA_MASTER).value_or(0)) == bridge) {
+      ports.push_back({.index = port->ifi_index, .name = attributes.Text(IFLA_IFNAME)});
+    }
+  }
+  return ports;
+}
+
+bool Rtnl::CreateBridge(const std::string& name, const Mac& mac, int mtu, bool vlan_filtering) {
+  Answer answer = impl_->socket.Ask(BridgeMessage(name, mac, mtu, vlan_filtering));
+  if (answer.error == EOPNOTSUPP && vlan_filtering) {
+    answer.words = kNoVlans;
+  }
+  if (answer.error != 0 && answer.error != EEXIST) {
+    throw Refusal(Cat("cannot create bridge ", Quoted(name)), answer);
+  }
+  return answer.error == 0;
+}
+
+void Rtnl::SetPortFlags(const Link& port, const PortFlags& flags) {
+  Message message(RTM_SETLINK, kAck);
+  message.Head(HeadFor(port.index, AF_BRIDGE));
+  {
+    const Nest info(message, IFLA_PROTINFO);
+    message.PutU8(IFLA_BRPORT_MODE, flags.hairpin ? 1 : 0);
+    message.PutU8(IFLA_BRPORT_ISOLATED, flags.isolated ? 1 : 0);
+  }
+  impl_->socket.Require(message,
+                        Cat("cannot turn hairpin mode ",
+                            flags.hairpin ? "on" : "off",
+                            " and isolation ",
+                            flags.isolated ? "on" : "off",
+                            " for bridge port ",
+                            Quoted(port.name)));
+}
+
+}  // namespace nomad_bridge

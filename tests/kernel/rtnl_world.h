@@ -1,0 +1,78 @@
+// What the tests of links share: the pieces they are made of, and how ip(8) sees them.
+#pragma once
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "netlink/netns.h"
+#include "netlink/rtnl.h"
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+
+inline const Mac kBridgeMac = Mac::ForName("bridge");
+inline const Mac kHostMac = Mac::ForName("host end");
+inline const Mac kGuestMac = Mac::ForName("guest end");
+
+class RtnlWorld : public World {
+ protected:
+  // "ip -j -d link show" of one link; null if there is none.
+  [[nodiscard]] static nlohmann::json Show(const Node& node, const std::string& name) {
+    const Outcome outcome = node.Run({"ip", "-j", "-d", "link", "show", "dev", name});
+    return outcome.exit_code == 0 ? outcome.json.at(0) : nlohmann::json();
+  }
+
+  Link Bridge(const std::string& name = "br0") {
+    host().Must({"ip", "link", "add", name, "type", "bridge"});
+    host().Must({"ip", "link", "set", name, "up"});
+    return net_.FindLink(name).value();
+  }
+
+  [[nodiscard]] static VethSpec Spec(const Link& bridge, int mtu = 0) {
+    return {.host_name = "veth0",
+            .host_mac = kHostMac,
+            .bridge = bridge.index,
+            .guest_name = "eth0",
+            .guest_mac = kGuestMac,
+            .mtu = mtu};
+  }
+
+  // Some link that is no bridge, down.
+  void Add(const Node& node, const std::string& name) {
+    node.Must({"ip", "link", "add", name, "type", "veth", "peer", "name", name + "-peer"});
+  }
+
+  // The same as a port of 'br0'.
+  Link AddPort(const std::string& name) {
+    Add(host(), name);
+    host().Must({"ip", "link", "set", name, "master", "br0"});
+    return net_.FindLink(name).value();
+  }
+
+  [[nodiscard]] static Process Shell(const std::string& script) {
+    return Process::Start({.argv = {"sh", "-c", script}});
+  }
+
+  // The error that `act` throws.
+  template <typename Act>
+  [[nodiscard]] static Error Thrown(const Act& act) {
+    try {
+      act();
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::Not(::testing::HasSubstr("not found")))
+          << "go-cni takes that for success";
+      return error;
+    }
+    ADD_FAILURE() << "nothing was thrown";
+    return {Code::kInternal, ""};
+  }
+
+  Netns guest_ns_ = Netns::Open(guest().path());
+  Rtnl net_ = Rtnl::In(Netns::Current());
+  Rtnl guest_net_ = Rtnl::In(guest_ns_);
+};
+
+}  // namespace nomad_bridge::test
