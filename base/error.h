@@ -33,6 +33,7 @@ enum class Code : int {
   kConflict = 102,          // an address, a host port or an interface belongs to somebody else
   kChanged = 103,           // CHECK: something is missing or different
   kIncomplete = 104,        // DEL, GC: some of it could not be removed; details list each
+  kDelegate = 105,          // a plugin that we ran failed without an error of its own
   kInternal = 999,          // what nobody foresaw
 };
 

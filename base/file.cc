@@ -24,19 +24,6 @@ std::string FolderOf(const std::string& path) {
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
-void WriteAll(int fd, std::string_view content, const std::string& path) {
-  while (!content.empty()) {
-    const ssize_t written = ::write(fd, content.data(), content.size());
-    if (written < 0 && errno == EINTR) {
-      continue;
-    }
-    if (written < 0) {
-      throw ErrnoError(Code::kIo, Cat("cannot write ", Quoted(path)));
-    }
-    content.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
-
 }  // namespace
 
 std::optional<std::string> FindFile(const std::string& path, std::size_t max_bytes) {
@@ -69,6 +56,19 @@ std::string ReadAll(int fd, const std::string& name, std::size_t max_bytes) {
       throw Error(
           Code::kIo, Cat("cannot read ", Quoted(name)), Cat("longer than ", max_bytes, " bytes"));
     }
+  }
+}
+
+void WriteAll(int fd, std::string_view content, const std::string& name) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(fd, content.data(), content.size());
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
+    if (written < 0) {
+      throw ErrnoError(Code::kIo, Cat("cannot write ", Quoted(name)));
+    }
+    content.remove_prefix(static_cast<std::size_t>(written));
   }
 }
 

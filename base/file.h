@@ -20,6 +20,9 @@ namespace nomad_bridge {
 // Reads `fd` to its end. Throws kIo naming `name` if more than `max_bytes` come.
 [[nodiscard]] std::string ReadAll(int fd, const std::string& name, std::size_t max_bytes);
 
+// Writes all of `content` into `fd`. Throws kIo naming `name`.
+void WriteAll(int fd, std::string_view content, const std::string& name);
+
 // Creates `path` with `content`, whole: another process sees all of it or no file. False if it
 // already exists.
 [[nodiscard]] bool CreateFile(const std::string& path, std::string_view content);

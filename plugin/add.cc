@@ -98,7 +98,7 @@ void AddInterface(const Request& request, const Name& name, std::ostream& out) {
   // The intent is on disk before anything new is made, so that a crash from here on can be cleaned
   // up.
   Record record = Intend(request, name, config, guest.netns);
-  Result result = Plan(config, AcquireAddresses(host, config, record, earlier));
+  Result result = Plan(config, AcquireAddresses(host, request, config, record, earlier));
   undo.Then("remove the record", [&host, who = request.who] { host.records.EnsureGone(who); });
   undo.Then("release the addresses", [record] { ReleaseAddresses(record); });
 

@@ -7,9 +7,11 @@
 #include "firewall/members.h"
 #include "ipam/allocator.h"
 #include "ipam/store.h"
+#include "plugin/delegate.h"
 #include "plugin/failures.h"
 #include "plugin/living.h"
 #include "plugin/log.h"
+#include "plugin/undo.h"
 
 namespace nomad_bridge {
 namespace {
@@ -176,23 +178,60 @@ Result AcquireLeases(Host& host,
   return result;
 }
 
+// As in the reference bridge plugin, a gateway that the giver does not name is the subnet's first
+// address.
+void SetGiven(Result& given, const Config& config, Record& record) {
+  for (IpConfig& ip : given.ips) {
+    record.addresses.push_back(ip.address);
+    if (config.link.is_gateway) {
+      ip.gateway = ip.gateway.value_or(ip.address.Network().Plus(1));
+      record.gateways.push_back({*ip.gateway, ip.address.prefix_length});
+    }
+  }
+  record.policy.ipv6 = record.HasIpv6();
+  record.ports = portmap::Resolve(config.rules.ports, AddressesOnly(record.addresses));
+}
+
+// The record comes first here too: whom to ask is known, if not yet for what.
+Result AskForAddresses(Host& host, const Request& request, const Config& config, Record& record) {
+  Undo undo;
+  undo.Then("remove the record", [&] { host.records.EnsureGone(record.who); });
+  // The specification wants its DEL also if its ADD has failed.
+  undo.Then("give back the addresses", [&] { ReleaseAddresses(record); });
+  host.records.Write(record);
+  const std::string answer = Ask(*record.giver, Verb::kAdd, record.who, record.netns_path);
+  Result given = ParseDelegated({.type = record.giver->type}, answer, request.cni_version);
+  SetGiven(given, config, record);
+  host.records.Write(record);
+  undo.Keep();
+  return given;
+}
+
 }  // namespace
 
 Result AcquireAddresses(Host& host,
+                        const Request& request,
                         const Config& config,
                         Record& record,
                         const std::optional<Record>& earlier) {
+  if (earlier && (earlier->giver || config.ipam.type != kHostLocal)) {
+    ReleaseAddresses(*earlier);
+  }
   if (config.ipam.type == kHostLocal) {
     return AcquireLeases(host, config, record, earlier);
   }
-  if (earlier) {
-    ReleaseAddresses(*earlier);
+  record.giver = FindGiver(request, config.ipam.type);
+  if (record.giver) {
+    return AskForAddresses(host, request, config, record);
   }
   host.records.Write(record);
   return {};
 }
 
 void ReleaseAddresses(const Record& record) {
+  if (record.giver) {
+    Ask(*record.giver, Verb::kDel, record.who, record.netns_path);
+  }
   std::optional<ipam::Store> store =
       record.leases.empty() ? std::nullopt : ipam::Store::Find(record.data_dir, record.who.network);
   if (!store) {

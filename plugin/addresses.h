@@ -17,12 +17,14 @@ namespace nomad_bridge {
 // the network still offers them, and given back where not. A requested address of the dead is
 // theirs no more, and a full pool first gives back all that the dead hold. Throws kPoolExhausted,
 // or kConflict if a requested address is taken, naming who has it. On an error nothing is left.
+// With another IPAM plugin than host-local that one is asked, and with none there are no addresses.
 [[nodiscard]] Result AcquireAddresses(Host& host,
+                                      const Request& request,
                                       const Config& config,
                                       Record& record,
                                       const std::optional<Record>& earlier);
 
-// Gives back the leases of `record`.
+// Gives back the leases of `record`, or asks who gave its addresses to take them back.
 void ReleaseAddresses(const Record& record);
 
 // Gives back every lease of `who` in the data dir, whoever wrote it: for DEL without a record.

@@ -27,6 +27,9 @@ void CheckInterface(const Request& request, const Name& name) {
   } else {
     faults = FaultsOfHostSide(host, record);
   }
+  if (const std::optional<Giver> giver = FindGiver(request, config.ipam.type)) {
+    Ask(*giver, Verb::kCheck, request.who, request.netns_path);
+  }
   Append(faults, Differences(guest, request, expected));
   if (name.Does(Part::kLoopback)) {
     Append(faults, LoopbackDifferences(guest));

@@ -3,7 +3,6 @@
 #include "plugin/failures.h"
 #include "plugin/guest.h"
 #include "plugin/host.h"
-#include "plugin/link.h"
 #include "plugin/teardown.h"
 #include "plugin/verbs.h"
 
@@ -14,13 +13,18 @@ void DelInterface(const Request& request, const Name& name) {
   // Not needed, and perhaps gone; but the host's own is refused.
   static_cast<void>(FindGuest(request, host));
   const RangeLock mine = host.records.Lock(request.who);
+  const Whereabouts whereabouts = FindWhereabouts(request.config, name.defaults);
+  const std::optional<Giver> giver = FindGiver(request, whereabouts.ipam_type);
 
   Failures failures;
-  if (const std::optional<Record> record = host.records.Find(request.who)) {
+  if (std::optional<Record> record = host.records.Find(request.who)) {
+    record->giver = giver ? giver : record->giver;  // it gets what the runtime says today
     failures.Add(TearDown(host, *record));
   } else {
-    const Whereabouts whereabouts = FindWhereabouts(request.config, name.defaults);
     failures.Add(TearDownUnrecorded(host, request.who, whereabouts.data_dir));
+    failures.Try("the addresses", [&] {
+      ReleaseAddresses({.who = request.who, .netns_path = request.netns_path, .giver = giver});
+    });
   }
   failures.ThrowIfAny(Cat("container ",
                           Quoted(request.who.container_id),

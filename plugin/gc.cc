@@ -120,6 +120,10 @@ void Gc(const Request& request, const Name& name) {
   }
 
   Failures failures;
+  if (const std::optional<Giver> giver =
+          name.Does(Part::kAddress) ? FindGiver(request, whereabouts.ipam_type) : std::nullopt) {
+    failures.Try("addresses", [&] { Ask(*giver, Verb::kGc, request.who, request.netns_path); });
+  }
   for (const Attachment& who : host.records.List(request.who.network)) {
     if (!valid->contains(who)) {
       failures.Try(Cat("container ", Quoted(who.container_id)),

@@ -28,7 +28,7 @@ void AddLeases(const Request& request, const Name& name, std::ostream& out) {
                 .netns = guest ? guest->netns.id() : NetnsId{},
                 .data_dir = config.ipam.data_dir,
                 .policy = {.admin_chain = {}}};
-  const Result result = AcquireAddresses(host, config, record, earlier);
+  const Result result = AcquireAddresses(host, request, config, record, earlier);
   undo.Then("remove the record", [&host, who = request.who] { host.records.EnsureGone(who); });
   undo.Then("release the addresses", [record] { ReleaseAddresses(record); });
 

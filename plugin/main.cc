@@ -2,6 +2,8 @@
 #include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "plugin/command_line.h"
 #include "plugin/log.h"
 #include "plugin/names.h"
 #include "plugin/request.h"
@@ -80,11 +83,14 @@ void SecureStreams() {
   ::signal(SIGPIPE, SIG_IGN);
 }
 
-int Run(const char* program) {
+int Run(const char* program, const std::vector<std::string>& arguments) {
   SecureStreams();
   const Name& name = NameFor(program);
   const char* const command = ::getenv("CNI_COMMAND");
   if (command == nullptr || *command == '\0') {
+    if (!arguments.empty()) {
+      return RunCommandLine(arguments);
+    }
     About(name, std::cerr);
     return EXIT_SUCCESS;
   }
@@ -104,5 +110,6 @@ int Run(const char* program) {
 }  // namespace nomad_bridge
 
 int main(int count, char** arguments) {
-  return nomad_bridge::Run(count > 0 ? arguments[0] : "");
+  return nomad_bridge::Run(count > 0 ? arguments[0] : "",
+                           {arguments + (count > 0 ? 1 : 0), arguments + count});
 }

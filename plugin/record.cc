@@ -128,6 +128,26 @@ Parts ParseParts(const json& texts) {
   return parts;
 }
 
+json ToJson(const std::optional<Giver>& giver) {
+  if (!giver) {
+    return nullptr;
+  }
+  return {{"type", giver->type},
+          {"cniPath", giver->cni_path},
+          {"args", giver->args},
+          {"config", giver->config}};
+}
+
+std::optional<Giver> ParseGiver(const json& value) {
+  if (value.is_null()) {
+    return std::nullopt;
+  }
+  return Giver{.type = value.at("type"),
+               .cni_path = value.at("cniPath"),
+               .args = value.at("args"),
+               .config = value.at("config")};
+}
+
 json ToJson(const Record& record) {
   return {{"network", record.who.network},
           {"containerId", record.who.container_id},
@@ -145,6 +165,7 @@ json ToJson(const Record& record) {
           {"addresses", ToJson(record.addresses)},
           {"dataDir", record.data_dir},
           {"leases", ToJson(record.leases)},
+          {"giver", ToJson(record.giver)},
           {"ipMasq", record.ip_masq},
           {"snat", record.snat},
           {"masqAll", record.masq_all},
@@ -168,6 +189,7 @@ Record ParseRecord(const json& value) {
                 .addresses = ParseCidrs(value.at("addresses")),
                 .data_dir = value.at("dataDir"),
                 .leases = ParseCidrs(value.at("leases")),
+                .giver = ParseGiver(value.at("giver")),
                 .ip_masq = value.at("ipMasq"),
                 .snat = value.at("snat"),
                 .masq_all = value.at("masqAll"),

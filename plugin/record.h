@@ -25,6 +25,7 @@
 #include "firewall/members.h"
 #include "firewall/ruleset.h"
 #include "netlink/netns.h"
+#include "plugin/giver.h"
 #include "plugin/labels.h"
 #include "plugin/parts.h"
 #include "portmap/mapping.h"
@@ -47,6 +48,7 @@ struct Record {
   std::vector<Cidr> addresses;  // the guest's
   std::string data_dir;         // where its leases are
   std::vector<Cidr> leases;     // those of the addresses that are leased there
+  std::optional<Giver> giver;   // or who gave them
   bool ip_masq = false;
   bool snat = false;
   bool masq_all = false;

@@ -92,8 +92,7 @@ void ReadIdentity(const Environment& environment, Request& request) {
   }
 }
 
-json ReadConfig(int stdin_fd) {
-  const std::string text = ReadAll(stdin_fd, "stdin", kMaxStdinBytes);
+json ParseConfigText(const std::string& text) {
   if (text.empty()) {
     throw Error(Code::kDecode, "stdin is empty", "it must hold the network config, a JSON object");
   }
@@ -199,7 +198,8 @@ void ReadNetwork(Request& request,
                  const std::string& command,
                  int stdin_fd,
                  std::string& said_version) {
-  request.config = ReadConfig(stdin_fd);
+  request.config_text = ReadAll(stdin_fd, "stdin", kMaxStdinBytes);
+  request.config = ParseConfigText(request.config_text);
   const std::optional<JsonView> version = JsonView(request.config, "").Find("cniVersion");
   if (version && version->value().is_string() && IsSupported(version->String())) {
     said_version = version->String();
@@ -254,6 +254,7 @@ Request ReadRequest(const Environment& environment, int stdin_fd, std::string& s
     ReadIdentity(environment, request);
   }
   request.args = GetText(environment, "CNI_ARGS");
+  request.cni_path = GetText(environment, "CNI_PATH");
   const std::string override_text = Lower(GetText(environment, "CNI_NETNS_OVERRIDE"));
   request.netns_override = override_text == "1" || override_text == "true";
   ReadNetwork(request, command, stdin_fd, said_version);

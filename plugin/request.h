@@ -3,7 +3,7 @@
 // Order    as the Go plugins check (the first failure wins): variables that are malformed or
 //          missing (4), stdin (5), JSON (6), network name (7), unknown verb (4), CNI version (1, or
 //          6 if it is no version at all on CHECK, GC and STATUS). CNI_PATH is optional, as in the
-//          specification: nothing is executed.
+//          specification: only a delegated IPAM plugin is looked for there.
 // Limits   8 MiB of stdin (5).
 // Keys     JSON keys are matched in any letter case, as Go does; of duplicates the last wins. See
 //          json.h.
@@ -32,8 +32,10 @@ struct Request {
   std::string netns_path;       // CNI_NETNS, verbatim; may be empty or dead on DEL
   bool netns_override = false;  // CNI_NETNS_OVERRIDE: the host's own namespace is allowed
   std::string args;             // CNI_ARGS, verbatim
+  std::string cni_path;         // CNI_PATH, verbatim; only a delegated IPAM plugin needs it
   std::string cni_version;      // the config's; "0.1.0" if it names none
   nlohmann::json config;        // an object; null for VERSION
+  std::string config_text;      // the same as it came: a delegated IPAM plugin gets these bytes
 };
 
 // An environment: answers a variable's value, or nullptr, as getenv(3) does.

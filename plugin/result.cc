@@ -243,8 +243,8 @@ Route ParseRoute(const JsonView& object) {
   return route;
 }
 
-Result ParseResult(const json& json, std::string_view config_version) {
-  const JsonView object(json, "prevResult");
+Result ParseResult(const json& json, std::string_view config_version, const std::string& path) {
+  const JsonView object(json, path);
   const std::string version = object.FindText("cniVersion").value_or(std::string(config_version));
   const std::vector<std::string>& supported = SupportedVersions();
   const bool is_known = std::find(supported.begin(), supported.end(), version) != supported.end();

@@ -59,9 +59,11 @@ struct Result {
   Dns dns;
 };
 
-// `json` is config.prevResult; `config_version` the config's. A result of another family than the
-// config's is an error.
-[[nodiscard]] Result ParseResult(const nlohmann::json& json, std::string_view config_version);
+// `json` is config.prevResult, or what errors call `path`; `config_version` the config's. A result
+// of another family than the config's is an error.
+[[nodiscard]] Result ParseResult(const nlohmann::json& json,
+                                 std::string_view config_version,
+                                 const std::string& path = "prevResult");
 
 // `later` behind `first`: its interfaces follow, their indices in ips move along. dns: the first
 // that has any.

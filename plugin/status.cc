@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "plugin/config.h"
+#include "plugin/giver.h"
 #include "plugin/host.h"
 #include "plugin/verbs.h"
 
@@ -67,9 +68,14 @@ void Status(const Request& request, const Name& name) {
   if (!name.Does(Part::kLoopback) || name.DoesRules()) {
     Require("records cannot be written", [] { RequireWritable(Records::Folder()); });
   }
-  if (name.Does(Part::kAddress) && whereabouts.ipam_type == kHostLocal) {
+  if (!name.Does(Part::kAddress)) {
+    return;
+  }
+  if (whereabouts.ipam_type == kHostLocal) {
     Require("the key 'ipam.dataDir' names a folder that cannot be written",
             [&] { RequireWritable(whereabouts.data_dir); });
+  } else if (const std::optional<Giver> giver = FindGiver(request, whereabouts.ipam_type)) {
+    Ask(*giver, Verb::kStatus, request.who, request.netns_path);
   }
 }
 

@@ -4,7 +4,7 @@
 #   - who may include whom: base <- netlink <- { ipam (base only), firewall <- portmap } <- plugin
 #   - C libraries (libnl, libmnl, libnftnl) only in netlink/*.cc and its private headers; JSON only in plugin/
 #   - close(), *_free() and *_put() only where a handle's owner is defined
-#   - no child processes, no sleeping, no source file over 400 lines
+#   - no child processes but base/program's, no sleeping, no source file over 400 lines
 #
 # Usage: tests/layers_test.sh [folder of the checkout]
 set -eu
@@ -13,6 +13,7 @@ cd "${1:-$(dirname "$0")/..}"
 rooms="base netlink ipam firewall portmap plugin"
 private_headers="netlink/handles.h"  # may name C types, so nobody outside netlink/ may include them
 owners="base/fd.cc netlink/handles.h"
+starters="base/program.cc"
 findings=$(mktemp)
 trap 'rm -f "$findings"' EXIT
 
@@ -71,6 +72,10 @@ check_words() {
   fi
   if code "$1" | grep -q -E '(^|[^[:alnum:]_])(system|popen|u?sleep|nanosleep|sleep_for|sleep_until)\('; then
     finding "$1" "starts a shell or sleeps"
+  fi
+  if ! is_among "$1" "$starters" &&
+      code "$1" | grep -q -E '(^|[^[:alnum:]_.>])(v?fork|clone3?|posix_spawnp?|f?exec[lv][pe]*)\('; then
+    finding "$1" "starts a program outside $starters"
   fi
   if [ "$(wc -l < "$1")" -gt 400 ]; then
     finding "$1" "$(wc -l < "$1") lines, over 400"

@@ -1,0 +1,387 @@
+// nomad-bridge install DIR, as an administrator calls it.
+#include <array>
+#include <filesystem>
+#include <fstream>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "tests/support/plugin_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr std::array kLinks = {"bridge", "host-local", "firewall", "portmap", "loopback"};
+constexpr const char* kFolder = "/run/plugins";
+
+class InstallTest : public PluginWorld {
+ protected:
+  // The built program with these arguments and no CNI_COMMAND.
+  [[nodiscard]] Command Line(const std::vector<std::string>& arguments) {
+    Command command = PluginCommand("", "", {{"CNI_COMMAND", std::nullopt}});
+    command.argv.insert(command.argv.end(), arguments.begin(), arguments.end());
+    return command;
+  }
+  [[nodiscard]] Outcome Run(const std::vector<std::string>& arguments) {
+    return Execute(Line(arguments));
+  }
+  [[nodiscard]] Outcome Install(const std::vector<std::string>& options = {}) {
+    std::vector<std::string> arguments = {"install", kFolder};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return Run(arguments);
+  }
+  void MustInstall(const std::vector<std::string>& options = {}) {
+    const Outcome outcome = Install(options);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome;
+  }
+
+  [[nodiscard]] std::string Built() {
+    return FindFile(PluginCommand("", "").argv.front(), 1 << 28).value();
+  }
+};
+
+std::string Path(const std::string& name) {
+  return Cat(kFolder, '/', name);
+}
+
+std::string Content(const std::string& name) {
+  return FindFile(Path(name), 1 << 28).value_or("nothing");
+}
+
+void Write(const std::string& name, const std::string& content) {
+  fs::create_directories(kFolder);
+  std::ofstream(Path(name)) << content;
+  fs::permissions(Path(name), fs::perms(0755));
+}
+
+// Every name, with what it is and what it holds or leads to.
+std::map<std::string, std::string> Listing() {
+  std::map<std::string, std::string> listing;
+  for (const fs::directory_entry& entry : fs::directory_iterator(kFolder)) {
+    const std::string name = entry.path().filename();
+    listing[name] = entry.is_symlink()     ? Cat("-> ", fs::read_symlink(entry.path()).string())
+                    : entry.is_directory() ? "folder"
+                                           : Content(name);
+  }
+  return listing;
+}
+
+// What Nomad's fingerprint asks.
+std::string About(const std::string& name) {
+  return Execute(Command{.argv = {Path(name)}, .variables = {{"CNI_COMMAND", std::nullopt}}}).err;
+}
+
+void ExpectInstalled() {
+  EXPECT_THAT(About("nomad-bridge"), StartsWith("CNI nomad-bridge plugin v"));
+  for (const char* const name : kLinks) {
+    EXPECT_EQ(fs::read_symlink(Path(name)), "nomad-bridge") << name;
+    EXPECT_THAT(About(name), StartsWith("CNI ")) << name;
+  }
+}
+
+// ---- what it lays
+
+TEST_F(InstallTest, LaysItselfAndFiveLinksIntoAFolderItMakes) {
+  const Outcome outcome = Run({"install", "/run/a/new/folder"});
+
+  EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(outcome.out,
+            "/run/a/new/folder/nomad-bridge: this program\n"
+            "/run/a/new/folder/bridge: link to nomad-bridge\n"
+            "/run/a/new/folder/host-local: link to nomad-bridge\n"
+            "/run/a/new/folder/firewall: link to nomad-bridge\n"
+            "/run/a/new/folder/portmap: link to nomad-bridge\n"
+            "/run/a/new/folder/loopback: link to nomad-bridge\n");
+  EXPECT_EQ(Entries("/run/a/new/folder").size(), 6U);
+}
+
+TEST_F(InstallTest, WhatItLaidRunsWhateverTheUmaskWas) {
+  Command command = Line({"install", kFolder});
+  command.in_child = [] { ::umask(0077); };
+  ASSERT_EQ(Execute(command).exit_code, 0);
+
+  EXPECT_EQ(Content("nomad-bridge"), Built());
+  EXPECT_EQ(fs::status(Path("nomad-bridge")).permissions(), fs::perms(0755));
+  ExpectInstalled();
+}
+
+TEST_F(InstallTest, TheLinksMoveWithTheFolder) {
+  MustInstall();
+  fs::rename(kFolder, "/run/elsewhere");
+  EXPECT_TRUE(fs::equivalent("/run/elsewhere/bridge", "/run/elsewhere/nomad-bridge"));
+}
+
+TEST_F(InstallTest, TheSecondTimeChangesNothing) {
+  MustInstall();
+  const fs::file_time_type before = fs::last_write_time(Path("nomad-bridge"));
+  const auto listing = Listing();
+
+  const Outcome again = Install();
+
+  EXPECT_EQ(again.exit_code, 0) << again;
+  EXPECT_THAT(again.out, HasSubstr("/run/plugins/nomad-bridge: this program, as before\n"));
+  EXPECT_THAT(again.out, HasSubstr("/run/plugins/portmap: link to nomad-bridge, as before\n"));
+  EXPECT_EQ(Listing(), listing);
+  EXPECT_EQ(fs::last_write_time(Path("nomad-bridge")), before);
+}
+
+TEST_F(InstallTest, MayBeRunFromTheFolderItself) {
+  MustInstall();
+  const Outcome outcome = Execute(Command{.argv = {Path("bridge"), "install", kFolder},
+                                          .variables = {{"CNI_COMMAND", std::nullopt}}});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  ExpectInstalled();
+}
+
+// ---- over what is ours
+
+TEST_F(InstallTest, ReplacesAnOlderOneWhileItIsRunning) {
+  const std::string older = Built() + "older";
+  Write("nomad-bridge", older);
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  Command waiting = PluginCommand("STATUS", "");
+  waiting.argv = {Path("nomad-bridge")};
+  waiting.in_child = [&] { ::dup2(reader.get(), STDIN_FILENO); };
+  Process running = Process::Start(waiting);
+  const std::string program = Cat("/proc/", running.pid(), "/exe");
+  while (fs::read_symlink(program) != Path("nomad-bridge")) {
+  }
+
+  const Outcome outcome = Install();
+
+  EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  EXPECT_THAT(outcome.out, HasSubstr("this program, in place of an older one\n"));
+  EXPECT_EQ(Content("nomad-bridge"), Built());
+  EXPECT_EQ(FindFile(program, 1 << 28), older) << "the one that runs is as it was";
+  writer = UniqueFd();
+  EXPECT_EQ(running.Wait().json.at("code"), 6) << "it goes on: stdin has ended, empty";
+  EXPECT_EQ(Entries(kFolder).size(), 6U) << "nothing is kept of what is ours";
+}
+
+TEST_F(InstallTest, CopiesOfItAndLinksToItAreOurs) {
+  Write("bridge", Built());
+  Write("../older", Built() + "older");
+  fs::create_symlink("/run/older", Path("portmap"));
+  fs::create_symlink("/run/older", Path("nomad-bridge"));
+  fs::create_symlink("nomad-bridge", Path("loopback"));
+
+  MustInstall();
+
+  ExpectInstalled();
+  EXPECT_FALSE(fs::is_symlink(Path("nomad-bridge")));
+  EXPECT_EQ(Entries(kFolder).size(), 6U);
+  EXPECT_EQ(FindFile("/run/older", 1 << 28), Built() + "older") << "outside of the folder";
+}
+
+TEST_F(InstallTest, WhatIsLeftOfOneThatWasKilledIsNoHindrance) {
+  Write(".nomad-bridge.new", "half a program");
+  MustInstall();
+  ExpectInstalled();
+  EXPECT_EQ(Entries(kFolder).size(), 6U);
+}
+
+// ---- over what is not
+
+TEST_F(InstallTest, RefusesWhatIsNotOursAndChangesNothing) {
+  Write("bridge", "the reference");
+  fs::create_symlink("/usr/lib/cni/portmap", Path("portmap"));
+  const auto before = Listing();
+
+  const Outcome outcome = Install();
+
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err,
+            "nomad-bridge: nothing was changed, as this is not ours: '/run/plugins/bridge', "
+            "'/run/plugins/portmap': with --replace it is kept beside as "
+            "<name>.before-nomad-bridge\n");
+  EXPECT_EQ(Listing(), before);
+}
+
+TEST_F(InstallTest, AProgramOfItsNameThatIsNotItIsRefusedToo) {
+  Write("nomad-bridge", "#!/bin/sh\necho CNI nomad-bridge plugin v9\n");
+  EXPECT_EQ(Install().exit_code, 1);
+  EXPECT_EQ(Listing().size(), 1U);
+}
+
+TEST_F(InstallTest, ALinkThatLeadsNowhereIsNotOurs) {
+  fs::create_directories(kFolder);
+  fs::create_symlink("somewhere/nomad-bridge", Path("bridge"));
+  EXPECT_EQ(Install().exit_code, 1);
+}
+
+TEST_F(InstallTest, ReplaceKeepsWhatWasThereUnderAClearName) {
+  Write("bridge", "the reference");
+  Write("dhcp", "another plugin");
+  fs::create_symlink("/usr/lib/cni/portmap", Path("portmap"));
+
+  const Outcome outcome = Install({"--replace"});
+
+  EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("/run/plugins/bridge: link to nomad-bridge, what was there is kept as "
+                        "bridge.before-nomad-bridge\n"));
+  ExpectInstalled();
+  EXPECT_EQ(Content("bridge.before-nomad-bridge"), "the reference");
+  EXPECT_EQ(fs::read_symlink(Path("portmap.before-nomad-bridge")), "/usr/lib/cni/portmap");
+  EXPECT_EQ(Content("dhcp"), "another plugin");
+  EXPECT_EQ(Entries(kFolder).size(), 9U);
+}
+
+TEST_F(InstallTest, WhatWasKeptEarlierStays) {
+  for (const char* const content : {"first", "second", "third"}) {
+    fs::remove(Path("bridge"));
+    Write("bridge", content);
+    MustInstall({"--replace"});
+  }
+  EXPECT_EQ(Content("bridge.before-nomad-bridge"), "first");
+  EXPECT_EQ(Content("bridge.before-nomad-bridge.2"), "second");
+  EXPECT_EQ(Content("bridge.before-nomad-bridge.3"), "third");
+  ExpectInstalled();
+}
+
+TEST_F(InstallTest, AFolderUnderANameOfOursIsNeverReplaced) {
+  fs::create_directories(Path("firewall/rules"));
+  const Outcome outcome = Install({"--replace"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.err, "nomad-bridge: '/run/plugins/firewall' is a folder\n");
+  EXPECT_EQ(Listing().size(), 1U);
+}
+
+TEST_F(InstallTest, KilledAtAnyMomentEveryNameLeadsToTheOldOrTheNewProgram) {
+  const auto about = [] {
+    std::string all;
+    for (const char* const name : {"nomad-bridge", "bridge", "portmap", "loopback"}) {
+      all +=
+          Cat(Execute(Command{.argv = {Path(name)}, .variables = {{"CNI_COMMAND", std::nullopt}}})
+                  .exit_code,
+              ' ');
+    }
+    return all;
+  };
+  const auto start = [&] {
+    fs::remove_all(kFolder);
+    Write("nomad-bridge", Built() + "older");
+    Write("portmap", "#!/bin/sh\n# the reference\n");
+    Write("bridge", "#!/bin/sh\n# the reference\n");
+    Write("loopback", Built());
+  };
+  const Command command = Line({"install", kFolder, "--replace"});
+  for (int nth = 1;; ++nth) {
+    start();
+    const Killing killing = RunKilledAt(command, nth);
+    EXPECT_EQ(about(), "0 0 0 0 ") << "killed at call " << nth;
+    MustInstall({"--replace"});
+    ExpectInstalled();
+    EXPECT_EQ(Content("portmap.before-nomad-bridge"), "#!/bin/sh\n# the reference\n") << nth;
+    if (!killing.killed) {
+      EXPECT_GT(nth, 10);
+      return;
+    }
+  }
+}
+
+// ---- what it cannot do
+
+TEST_F(InstallTest, AFileIsNoFolder) {
+  std::ofstream(kFolder) << "a file";
+  const Outcome outcome = Install();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.err,
+            "nomad-bridge: cannot make the folder '/run/plugins': it exists and is no folder\n");
+}
+
+TEST_F(InstallTest, WithoutTheRightToWriteSaysSo) {
+  fs::create_directories(kFolder);
+  host().Must({"mount", "-t", "tmpfs", "-o", "ro", "none", kFolder});
+  const Outcome read_only = Install();
+  EXPECT_EQ(read_only.exit_code, 1);
+  EXPECT_THAT(read_only.err, HasSubstr("'/run/plugins'"));
+  EXPECT_THAT(read_only.err, HasSubstr("EROFS"));
+  host().Must({"umount", kFolder});
+
+  // From where anybody may run it: the build folder may be root's alone.
+  ASSERT_EQ(Run({"install", "/run/shared"}).exit_code, 0);
+  Command command = Line({"install", kFolder});
+  command.argv.front() = "/run/shared/nomad-bridge";
+  command.in_child = [] { static_cast<void>(!::setuid(65534)); };
+  const Outcome nobody = Execute(command);
+  EXPECT_EQ(nobody.exit_code, 1);
+  EXPECT_THAT(nobody.err, HasSubstr("cannot write into the folder '/run/plugins'"));
+  EXPECT_THAT(nobody.err, HasSubstr("EACCES"));
+  EXPECT_TRUE(Listing().empty());
+}
+
+TEST_F(InstallTest, TwoAtATimeAreOneTooMany) {
+  fs::create_directories(kFolder);
+  const UniqueFd other(::open(kFolder, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
+  const Outcome outcome = Install();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("is another install at work there?"));
+}
+
+TEST_F(InstallTest, AFullDiskLeavesTheOldProgram) {
+  fs::create_directories(kFolder);
+  host().Must({"mount", "-t", "tmpfs", "-o", "size=64k", "none", kFolder});
+  Write("nomad-bridge", "#!/bin/sh\n");
+  const Outcome outcome = Install({"--replace"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("ENOSPC"));
+  EXPECT_EQ(Content("nomad-bridge"), "#!/bin/sh\n");
+  EXPECT_EQ(Listing().size(), 1U) << "nor half a program";
+}
+
+// ---- the command line
+
+TEST_F(InstallTest, HelpSaysHow) {
+  for (const char* const word : {"--help", "-h", "help"}) {
+    const Outcome outcome = Run({word});
+    EXPECT_EQ(outcome.exit_code, 0);
+    EXPECT_THAT(outcome.out, HasSubstr("Usage: nomad-bridge install DIR [--replace]"));
+    EXPECT_EQ(outcome.err, "");
+  }
+}
+
+TEST_F(InstallTest, WhatIsNotUnderstoodIsNamedAndNothingIsDone) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"instal", kFolder}, "unknown command 'instal'"},
+      {{""}, "unknown command ''"},
+      {{"install"}, "install wants a DIR"},
+      {{"install", ""}, "install wants one DIR"},
+      {{"install", kFolder, "/run/other"}, "install wants one DIR"},
+      {{"install", "--force", kFolder}, "install has no option '--force'"},
+      {{"install", "--replace"}, "install wants a DIR"}};
+  for (const auto& [arguments, why] : cases) {
+    const Outcome outcome = Run(arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << why;
+    EXPECT_THAT(outcome.err, StartsWith(Cat("nomad-bridge: ", why, "\n\n"))) << outcome;
+    EXPECT_THAT(outcome.err, HasSubstr("Usage:"));
+    EXPECT_EQ(outcome.out, "");
+  }
+  EXPECT_FALSE(fs::exists(kFolder));
+}
+
+TEST_F(InstallTest, UnderARuntimeArgumentsMeanNothing) {
+  Command command = PluginCommand("VERSION", "");
+  command.argv.insert(command.argv.end(), {"install", kFolder});
+  EXPECT_TRUE(Execute(command).json.contains("supportedVersions"));
+  EXPECT_FALSE(fs::exists(kFolder));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
