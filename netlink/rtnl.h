@@ -32,7 +32,7 @@ struct Link {
   Mac mac;
   int mtu = 0;
   bool up = false;  // IFF_UP: an administrator wants it up
-  // it is up and its carrier is there (operstate up, or unknown as lo has it)
+  // it is up, its carrier is there (operstate up, or unknown as lo has it), and it sends
   bool operational = false;
   bool promiscuous = false;     // IFF_PROMISC was set on it
   int master = 0;               // index of the bridge it is a port of
