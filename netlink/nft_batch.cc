@@ -86,6 +86,15 @@ void NftBatch::FlushChain(const NftTableId& table, const std::string& chain) {
        .object = {}});
 }
 
+void NftBatch::DeleteChain(const NftTableId& table, const std::string& chain) {
+  messages_.push_back(
+      {.action = Action::kDeleteChain,
+       .table = table,
+       .label = Cat("delete chain ", Quoted(chain), " of table ", nomad_bridge::Text(table)),
+       .chain = chain,
+       .object = NftChain{.name = chain, .hook = {}, .rules = {}}});
+}
+
 void NftBatch::AppendRule(const NftTableId& table, const std::string& chain, const NftRule& rule) {
   messages_.push_back(
       {.action = Action::kAppendRule,

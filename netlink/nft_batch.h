@@ -29,6 +29,7 @@ struct NftMessage {
     kAddSet,
     kAddChain,
     kFlushChain,
+    kDeleteChain,
     kAppendRule,
     kInsertRule,
     kDeleteRule,
@@ -39,7 +40,7 @@ struct NftMessage {
   Action action = Action::kAddTable;
   NftTableId table;
   std::string label;
-  std::string chain;         // the rule actions and kFlushChain
+  std::string chain;         // the rule actions, kFlushChain and kDeleteChain
   std::uint64_t handle = 0;  // kDeleteRule
   std::variant<std::monostate, NftSet, NftChain, NftRule, NftElement> object;
 };
@@ -53,6 +54,8 @@ class NftBatch {
   void AddChain(const NftTableId& table, const NftChain& chain);
   // Takes every rule out of the chain.
   void FlushChain(const NftTableId& table, const std::string& chain);
+  // It must be empty, and nobody may jump to it: by then.
+  void DeleteChain(const NftTableId& table, const std::string& chain);
   void AppendRule(const NftTableId& table, const std::string& chain, const NftRule& rule);
   // In front of all others.
   void InsertRule(const NftTableId& table, const std::string& chain, const NftRule& rule);

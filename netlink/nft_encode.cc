@@ -116,6 +116,29 @@ std::string TextOf(const nftnl_expr& expression) {
   return text + " ]";
 }
 
+bool IsKind(const nftnl_expr& expression, std::string_view kind) {
+  return nftnl_expr_get_str(&expression, NFTNL_EXPR_NAME) == kind;
+}
+
+void NoteTarget(const nftnl_expr& expression, NftKernelRule& rule) {
+  if (IsKind(expression, "immediate") && nftnl_expr_is_set(&expression, NFTNL_EXPR_IMM_CHAIN)) {
+    rule.target = nftnl_expr_get_str(&expression, NFTNL_EXPR_IMM_CHAIN);
+  }
+}
+
+// struct xt_comment_info: a text of 256 bytes at most.
+void NoteXtComment(const nftnl_expr& expression, NftKernelRule& rule) {
+  if (!IsKind(expression, "match") ||
+      nftnl_expr_get_str(&expression, NFTNL_EXPR_MT_NAME) != std::string_view("comment")) {
+    return;
+  }
+  std::uint32_t bytes = 0;
+  const auto* const info =
+      static_cast<const char*>(nftnl_expr_get(&expression, NFTNL_EXPR_MT_INFO, &bytes));
+  const std::string_view text(info, info == nullptr ? 0 : bytes);
+  rule.comment = text.substr(0, text.find('\0'));
+}
+
 }  // namespace
 
 NftnlTable Encode(const NftTableId& table) {
@@ -266,6 +289,8 @@ NftKernelRule DecodeRule(const nftnl_rule& rule) {
   for (const nftnl_expr* expression = nftnl_expr_iter_next(all.get()); expression != nullptr;
        expression = nftnl_expr_iter_next(all.get())) {
     decoded.expressions.push_back(TextOf(*expression));
+    NoteTarget(*expression, decoded);
+    NoteXtComment(*expression, decoded);
   }
   if (nftnl_rule_is_set(&rule, NFTNL_RULE_USERDATA)) {
     std::uint32_t bytes = 0;

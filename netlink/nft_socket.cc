@@ -252,6 +252,24 @@ std::optional<NftChain> NftSocket::FindChain(const NftTableId& table, const std:
   return std::nullopt;
 }
 
+std::vector<NftSocket::TableChain> NftSocket::Chains() {
+  Scratch scratch{};
+  Bytes request;
+  Append(request, *Start(scratch, NFT_MSG_GETCHAIN, NftFamily::kAny, NLM_F_DUMP, 0));
+  const Bytes answer = Ask(std::move(request), "read the chains").value_or(Bytes{});
+  std::vector<TableChain> chains;
+  for (const nlmsghdr* const message : Split(answer)) {
+    const NftnlChain chain(nftnl_chain_alloc());
+    if (nftnl_chain_nlmsg_parse(message, chain.get()) == 0) {
+      const auto family =
+          static_cast<NftFamily>(nftnl_chain_get_u32(chain.get(), NFTNL_CHAIN_FAMILY));
+      chains.push_back({.table = {family, nftnl_chain_get_str(chain.get(), NFTNL_CHAIN_TABLE)},
+                        .chain = DecodeChain(*chain)});
+    }
+  }
+  return chains;
+}
+
 std::optional<NftElement> NftSocket::FindElement(const NftTableId& table, const NftElement& like) {
   Scratch scratch{};
   Bytes request;

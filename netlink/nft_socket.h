@@ -32,7 +32,8 @@ struct NftKernelRule {
   std::uint64_t handle = 0;
   std::vector<std::string>
       expressions;      // "[ meta load mark => reg 1 ]"; an xt match or target also shows its bytes
-  std::string comment;  // nft's; iptables keeps its own in an xt match until version 1.8.8
+  std::string comment;  // nft's, or iptables' own match (which is among the expressions then)
+  std::string target;   // the chain it jumps or goes to; empty: none
 };
 
 // The expressions of `rule` as Rules() would show them, were it in the kernel.
@@ -71,6 +72,12 @@ class NftSocket {
   [[nodiscard]] std::vector<NftSet> Sets(const NftTableId& table);
   // Without its rules.
   [[nodiscard]] std::optional<NftChain> FindChain(const NftTableId& table, const std::string& name);
+  // Every chain of every table of every family, without its rules.
+  struct TableChain {
+    NftTableId table;
+    NftChain chain;
+  };
+  [[nodiscard]] std::vector<TableChain> Chains();
   // The element with `like`'s set and key.
   [[nodiscard]] std::optional<NftElement> FindElement(const NftTableId& table,
                                                       const NftElement& like);

@@ -68,6 +68,10 @@ std::string Text(NftFamily family) {
       return "ip";
     case NftFamily::kIp6:
       return "ip6";
+    case NftFamily::kBridge:
+      return "bridge";
+    case NftFamily::kAny:
+      break;
   }
   return {};
 }

@@ -17,9 +17,10 @@
 
 namespace nomad_bridge {
 
-enum class NftFamily : std::uint8_t { kInet = 1, kIp = 2, kIp6 = 10 };  // NFPROTO_*
+// NFPROTO_*
+enum class NftFamily : std::uint8_t { kAny = 0, kInet = 1, kIp = 2, kBridge = 7, kIp6 = 10 };
 
-// "inet", "ip", "ip6".
+// "inet", "ip", "ip6", "bridge"; empty for kAny.
 [[nodiscard]] std::string Text(NftFamily family);
 
 struct NftTableId {

@@ -30,6 +30,8 @@ Kind KindOf(Action action) {
       return {NFT_MSG_NEWSET, NLM_F_CREATE};
     case Action::kAddChain:
       return {NFT_MSG_NEWCHAIN, NLM_F_CREATE};
+    case Action::kDeleteChain:
+      return {NFT_MSG_DELCHAIN, 0};
     case Action::kFlushChain:
     case Action::kDeleteRule:
       return {NFT_MSG_DELRULE, 0};

@@ -32,7 +32,8 @@ Record Intend(const Request& request, const Name& name, const Config& config, co
           .snat = config.rules.snat,
           .masq_all = config.rules.masq_all,
           .policy = config.rules.policy,
-          .ingress = config.rules.ingress};
+          .ingress = config.rules.ingress,
+          .firewalld_zone = config.rules.firewalld_zone};
 }
 
 // A default route per family if the network is the way out and no route says so itself.

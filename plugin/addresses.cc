@@ -245,6 +245,18 @@ void ReleaseAddresses(const Record& record) {
   failures.ThrowIfAny("not every lease could be given back");
 }
 
+std::vector<Ip> FindLeasesOf(const Attachment& who, const std::string& data_dir) {
+  std::vector<Ip> addresses;
+  if (const std::optional<ipam::Store> store = ipam::Store::Find(data_dir, who.network)) {
+    for (const ipam::Lease& lease : store->Leases()) {
+      if (lease.holder.Covers(HolderOf(who))) {
+        addresses.push_back(lease.address);
+      }
+    }
+  }
+  return addresses;
+}
+
 void ReleaseAddressesOf(const Attachment& who, const std::string& data_dir) {
   std::optional<ipam::Store> store = ipam::Store::Find(data_dir, who.network);
   if (!store) {

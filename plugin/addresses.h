@@ -27,6 +27,9 @@ namespace nomad_bridge {
 // Gives back the leases of `record`, or asks who gave its addresses to take them back.
 void ReleaseAddresses(const Record& record);
 
+// Every address leased to `who` in the data dir, whoever wrote it. Opens every lease.
+[[nodiscard]] std::vector<Ip> FindLeasesOf(const Attachment& who, const std::string& data_dir);
+
 // Gives back every lease of `who` in the data dir, whoever wrote it: for DEL without a record.
 // Opens every lease.
 void ReleaseAddressesOf(const Attachment& who, const std::string& data_dir);

@@ -10,6 +10,7 @@
 #include "plugin/json.h"
 #include "plugin/log.h"
 #include "plugin/mend.h"
+#include "plugin/reference.h"
 #include "plugin/rules.h"
 #include "plugin/teardown.h"
 #include "plugin/verbs.h"
@@ -92,6 +93,7 @@ Record WithRules(Record record, const Name& name, const RulesConfig& rules) {
     record.policy = rules.policy;
     record.policy.ipv6 = record.HasIpv6();
     record.ingress = rules.ingress;
+    record.firewalld_zone = rules.firewalld_zone;
   }
   if (name.Does(Part::kPorts)) {
     record.snat = rules.snat;
@@ -103,6 +105,17 @@ Record WithRules(Record record, const Name& name, const RulesConfig& rules) {
     }
   }
   return record;
+}
+
+// What the runtime says it had; nothing is fine, and so is nonsense.
+std::vector<Cidr> FindExpectedAddresses(const Request& request) {
+  try {
+    const std::optional<JsonView> result = JsonView(request.config, "").Find("prevResult");
+    return result ? AddressesIn(ParseResult(result->value(), request.cni_version), request)
+                  : std::vector<Cidr>();
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 // Passed on whole, also what we know nothing of.
@@ -171,6 +184,10 @@ void DelRules(const Request& request, const Name& name) {
       });
       WithdrawRules(host, elements);
     });
+    failures.Try("the reference plugins' rules", [&] {
+      RemoveReferenceRulesOf(
+          host, request.who, AddressesOnly(FindExpectedAddresses(request)), name.parts);
+    });
   }
   failures.ThrowIfAny(Cat("container ",
                           Quoted(request.who.container_id),
@@ -188,6 +205,9 @@ void CheckRules(const Request& request, const Name& name) {
   const RangeLock mine = host.records.Lock(request.who);
   if (name.Does(Part::kPorts) && config.rules.ports.empty()) {
     return;  // nothing was asked for
+  }
+  if (!host.records.Find(request.who)) {
+    return ThrowIfChanged(request.who, ReferenceFaults(host, request, name, config));
   }
   const Record record = RequireRecord(host, request.who, guest.netns);
   if (!HasAny(record, name.parts)) {

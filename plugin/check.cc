@@ -2,6 +2,7 @@
 #include "plugin/guest.h"
 #include "plugin/host.h"
 #include "plugin/mend.h"
+#include "plugin/reference.h"
 #include "plugin/verbs.h"
 
 namespace nomad_bridge {
@@ -9,6 +10,15 @@ namespace {
 
 void Append(std::vector<std::string>& list, const std::vector<std::string>& more) {
   list.insert(list.end(), more.begin(), more.end());
+}
+
+// Mended on the way, unless the config forbids it.
+std::vector<std::string> FaultsOfOurs(Host& host, const Config& config, const Record& record) {
+  if (!config.repair_on_check) {
+    return FaultsOfHostSide(host, record);
+  }
+  MendHostSide(host, config.link, record);
+  return {};
 }
 
 }  // namespace
@@ -19,14 +29,11 @@ void CheckInterface(const Request& request, const Name& name) {
   Host host = Host::Open();
   Guest guest = OpenGuest(request, host);
   const RangeLock mine = host.records.Lock(request.who);
-  const Record record = RequireRecord(host, request.who, guest.netns);
 
-  std::vector<std::string> faults;
-  if (config.repair_on_check) {
-    MendHostSide(host, config.link, record);
-  } else {
-    faults = FaultsOfHostSide(host, record);
-  }
+  std::vector<std::string> faults =
+      IsReferenceMade(host, request, config)
+          ? ReferenceFaults(host, request, name, config)
+          : FaultsOfOurs(host, config, RequireRecord(host, request.who, guest.netns));
   if (const std::optional<Giver> giver = FindGiver(request, config.ipam.type)) {
     Ask(*giver, Verb::kCheck, request.who, request.netns_path);
   }

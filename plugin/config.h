@@ -60,6 +60,7 @@ struct RulesConfig {
   bool masq_all = false;
   firewall::Policy policy;  // of a name that does not forward: without an admin chain
   firewall::Ingress ingress = firewall::Ingress::kOpen;
+  std::string firewalld_zone;
   std::vector<portmap::Published> ports;
 };
 

@@ -37,11 +37,14 @@ std::string ParseAdminChain(const JsonView& config, const Defaults& defaults) {
 
 // 'iptables' and 'nftables' are one and the same here: our own table, and static rules in those that
 // iptables shows.
-void CheckBackend(const JsonView& config, std::string_view key) {
+void CheckBackend(const JsonView& config, std::string_view key, std::string_view also = {}) {
   const std::optional<std::string> backend = config.FindText(key);
-  if (backend && *backend != "iptables" && *backend != "nftables") {
-    throw Unsupported(*config.Find(key),
-                      "allowed: 'nftables' and 'iptables', which are one and the same here");
+  if (backend && *backend != "iptables" && *backend != "nftables" &&
+      (also.empty() || *backend != also)) {
+    throw Unsupported(
+        *config.Find(key),
+        "allowed: 'nftables' and 'iptables', which are one and the same here, and for "
+        "the firewall 'firewalld', which is minded wherever it runs");
   }
 }
 
@@ -117,7 +120,8 @@ RulesConfig ParseRules(const Sources& sources, const Name& name) {
     rules.ip_masq = config.FindBool("ipMasq").value_or(name.defaults.ip_masq);
   }
   if (name.Does(Part::kForward)) {
-    CheckBackend(config, "backend");
+    CheckBackend(config, "backend", "firewalld");
+    rules.firewalld_zone = config.FindText("firewalldZone").value_or("trusted");
     rules.policy.admin_chain = ParseAdminChain(config, name.defaults);
     rules.ingress = ParseIngress(config);
     if (const std::optional<JsonView> bit = config.Find("acceptMarkBit")) {

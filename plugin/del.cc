@@ -3,6 +3,7 @@
 #include "plugin/failures.h"
 #include "plugin/guest.h"
 #include "plugin/host.h"
+#include "plugin/reference.h"
 #include "plugin/teardown.h"
 #include "plugin/verbs.h"
 
@@ -10,8 +11,8 @@ namespace nomad_bridge {
 
 void DelInterface(const Request& request, const Name& name) {
   Host host = Host::Open();
-  // Not needed, and perhaps gone; but the host's own is refused.
-  static_cast<void>(FindGuest(request, host));
+  // Perhaps gone, and not needed for what we made; but the host's own is refused.
+  std::optional<Guest> guest = FindGuest(request, host);
   const RangeLock mine = host.records.Lock(request.who);
   const Whereabouts whereabouts = FindWhereabouts(request.config, name.defaults);
   const std::optional<Giver> giver = FindGiver(request, whereabouts.ipam_type);
@@ -22,6 +23,10 @@ void DelInterface(const Request& request, const Name& name) {
     failures.Add(TearDown(host, *record));
   } else {
     failures.Add(TearDownUnrecorded(host, request.who, whereabouts.data_dir));
+    if (guest) {
+      failures.Try("the reference plugin's link",
+                   [&] { EnsureReferenceLinkGone(host, *guest, request, whereabouts.bridge); });
+    }
     failures.Try("the addresses", [&] {
       ReleaseAddresses({.who = request.who, .netns_path = request.netns_path, .giver = giver});
     });

@@ -24,6 +24,8 @@ constexpr const char* kLockFile = "/run/nomad-bridge/.lock";
 constexpr const char* kTrustFile = "/run/nomad-bridge/.generation";
 constexpr std::string_view kSuffix = ".json";
 constexpr std::uint64_t kRulesByte = 0;
+constexpr std::string_view kGateLine = "gate ";
+constexpr std::string_view kNoteLine = "note ";
 
 std::string BootId() {
   std::string id = FindFile("/proc/sys/kernel/random/boot_id").value_or("unknown");
@@ -172,6 +174,7 @@ json ToJson(const Record& record) {
           {"adminChain", record.policy.admin_chain},
           {"acceptMarkBit", record.policy.accept_mark_bit},
           {"ingress", firewall::Text(record.ingress)},
+          {"firewalldZone", record.firewalld_zone},
           {"ports", ToJson(record.ports)}};
 }
 
@@ -196,6 +199,7 @@ Record ParseRecord(const json& value) {
                 .policy = {.admin_chain = value.at("adminChain"),
                            .accept_mark_bit = value.at("acceptMarkBit")},
                 .ingress = firewall::ParseIngress(value.at("ingress").get<std::string>()).value(),
+                .firewalld_zone = value.at("firewalldZone"),
                 .ports = ParsePorts(value.at("ports"))};
   record.policy.ipv6 = record.HasIpv6();
   return record;
@@ -361,22 +365,35 @@ std::optional<Records::Trust> Records::FindTrust() const {
   if (!text || boot_id != boot_id_ || host != host_) {
     return std::nullopt;
   }
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with(kGateLine)) {
+      trust.gates.push_back(line.substr(kGateLine.size()));
+    } else if (line.starts_with(kNoteLine)) {
+      trust.notes.push_back(line.substr(kNoteLine.size()));
+    }
+  }
   return trust;
 }
 
 void Records::WriteTrust(const Trust& trust) const {
   EnsureFolder(kFolder);
-  ReplaceFile(kTrustFile,
-              Cat(boot_id_,
-                  ' ',
-                  host_.device,
-                  ' ',
-                  host_.inode,
-                  ' ',
-                  trust.generation,
-                  ' ',
-                  trust.accept_mark_bit,
-                  '\n'));
+  std::string text = Cat(boot_id_,
+                         ' ',
+                         host_.device,
+                         ' ',
+                         host_.inode,
+                         ' ',
+                         trust.generation,
+                         ' ',
+                         trust.accept_mark_bit,
+                         '\n');
+  for (const std::string& gate : trust.gates) {
+    text += Cat(kGateLine, gate, '\n');
+  }
+  for (const std::string& note : trust.notes) {
+    text += Cat(kNoteLine, note, '\n');
+  }
+  ReplaceFile(kTrustFile, text);
 }
 
 std::string Records::Folder() {

@@ -3,8 +3,8 @@
 // Shape   /run/nomad-bridge/<network>/<container>@<ifname>.json, one JSON object, written whole
 //         before the first change to the kernel and removed after the last. Where that name would
 //         pass 255 bytes the container id is cut and followed by '~' and a hash.
-//         /run/nomad-bridge/.generation   "<boot id> <device> <inode> <generation> <mark bit>": see
-//                                         Trust
+//         /run/nomad-bridge/.generation   "<boot id> <device> <inode> <generation> <mark bit>", then
+//                                         lines "gate <link>" and "note <text>": see Trust
 //         /run/nomad-bridge/.lock         locked by byte: 0 for the rules, the others for one
 //                                         attachment each
 //         (a network's name never begins with a dot)
@@ -54,6 +54,7 @@ struct Record {
   bool masq_all = false;
   firewall::Policy policy;
   firewall::Ingress ingress = firewall::Ingress::kOpen;
+  std::string firewalld_zone;  // for the gate, where firewalld runs
   std::vector<portmap::Mapping> ports;
 
   [[nodiscard]] bool Has(Part part) const { return parts.contains(part); }
@@ -85,11 +86,12 @@ class Records {
   // do not make each other start again.
   [[nodiscard]] RangeLock LockRules() const;
 
-  // Trust: the ruleset generation after our last change, and the mark bit of the rules; nullopt if
-  // unknown.
+  // Trust: what holds as long as the ruleset's generation is the one after our last change.
   struct Trust {
     std::uint32_t generation = 0;
     int accept_mark_bit = 0;
+    std::vector<std::string> gates;  // that other firewalls were told of (other_firewalls.h)
+    std::vector<std::string> notes;  // what only the operator can help, one line each
   };
   [[nodiscard]] std::optional<Trust> FindTrust() const;
   void WriteTrust(const Trust& trust) const;

@@ -11,6 +11,7 @@
 #include "plugin/living.h"
 #include "plugin/log.h"
 #include "plugin/names.h"
+#include "plugin/other_firewalls.h"
 #include "plugin/teardown.h"
 #include "portmap/elements.h"
 #include "portmap/rules.h"
@@ -26,6 +27,12 @@ NftTable NodeTable(int accept_mark_bit) {
 
 std::optional<std::uint32_t> Generation(const std::optional<Records::Trust>& trust) {
   return trust ? std::optional(trust->generation) : std::nullopt;
+}
+
+// nullopt also if anybody has changed the ruleset since.
+std::optional<Records::Trust> FindCurrentTrust(Host& host) {
+  std::optional<Records::Trust> trust = host.records.FindTrust();
+  return trust && trust->generation == host.nft.Generation() ? trust : std::nullopt;
 }
 
 // Only who is forwarded for says which bit marks it.
@@ -137,13 +144,29 @@ void AddUnwanted(firewall::Change& change, const Record& dead) {
   }
 }
 
-void SaveTrust(Host& host, std::optional<std::uint32_t> generation, int accept_mark_bit) {
+void SaveTrust(Host& host, Records::Trust trust, std::optional<std::uint32_t> generation) {
   if (generation) {
-    host.records.WriteTrust({.generation = *generation, .accept_mark_bit = accept_mark_bit});
+    trust.generation = *generation;
+    host.records.WriteTrust(trust);
   }
 }
 
 using HoldingsToMend = std::function<std::vector<firewall::Holding>()>;
+
+// Others decide after us; what they are told, and what cannot be helped, holds until the ruleset is
+// changed again.
+void MindOthers(Host& host, const Record& record, bool changed, Records::Trust& trust) {
+  const bool is_known =
+      std::find(trust.gates.begin(), trust.gates.end(), record.gate) != trust.gates.end();
+  if (SaysMarkBit(record) && (changed || !is_known)) {
+    OpenOtherFirewalls(host, record);
+    trust.gates.push_back(record.gate);
+    trust.notes = NotesOnOtherFirewalls(host, trust.accept_mark_bit);
+  }
+  for (const std::string& note : trust.notes) {
+    Say(note);
+  }
+}
 
 // Commits `change`, widened by what the dead in its way hold; returns those.
 std::vector<Dead> Commit(Host& host,
@@ -151,7 +174,7 @@ std::vector<Dead> Commit(Host& host,
                          firewall::Change& change,
                          const HoldingsToMend& living) {
   const RangeLock one_at_a_time = host.records.LockRules();
-  std::optional<Records::Trust> trust = host.records.FindTrust();
+  std::optional<Records::Trust> trust = FindCurrentTrust(host);
   const int mark_bit = MarkBitFor(host, record, trust);
   if (!trust || trust->accept_mark_bit != mark_bit) {
     if (SaysMarkBit(record)) {
@@ -169,10 +192,13 @@ std::vector<Dead> Commit(Host& host,
       dead.push_back(*std::move(owner));
     }
   }
-  SaveTrust(host, outcome.generation, mark_bit);
   for (const std::string& phrase : outcome.mended) {
     Say("mended ", phrase);
   }
+  Records::Trust now = trust.value_or(Records::Trust{});
+  now.accept_mark_bit = mark_bit;
+  MindOthers(host, record, !trust, now);
+  SaveTrust(host, now, outcome.generation);
   return dead;
 }
 
@@ -219,10 +245,17 @@ void PublishRules(Host& host, const Record& record) {
 }
 
 void MendRules(Host& host, const Record& record) {
-  const std::optional<Records::Trust> trust = host.records.FindTrust();
-  if (!trust || trust->generation != host.nft.Generation()) {
+  const std::optional<Records::Trust> trust = FindCurrentTrust(host);
+  if (!trust) {
     // This attachment is among the living: what it lost was lost, and is said so.
     Publish(host, record, [&] { return HoldingsOfOthers(host, {}); });
+    return;
+  }
+  if (SaysMarkBit(record)) {
+    OpenLegacyTables(record);  // of which the generation says nothing
+  }
+  for (const std::string& note : trust->notes) {
+    Say(note);
   }
 }
 
@@ -239,7 +272,7 @@ void WithdrawRules(Host& host, const std::vector<NftElement>& elements) {
   const std::optional<Records::Trust> trust = host.records.FindTrust();
   const std::optional<std::uint32_t> generation =
       firewall::Withdraw(host.nft, owned, Generation(trust));
-  SaveTrust(host, generation, trust ? trust->accept_mark_bit : 0);
+  SaveTrust(host, trust.value_or(Records::Trust{}), generation);
 }
 
 std::vector<NftElement> FindRulesOf(Host& host, const Attachment& who) {

@@ -5,6 +5,7 @@
 #include "plugin/addresses.h"
 #include "plugin/failures.h"
 #include "plugin/link.h"
+#include "plugin/reference.h"
 #include "plugin/rules.h"
 
 namespace nomad_bridge {
@@ -57,7 +58,7 @@ void RemoveEarlier(Host& host,
     });
     WithdrawRules(host, ElementsOf(*earlier));
     EnsureLinkGone(host, who, true);
-  } else if (FindHostVeth(host.net, who, false)) {
+  } else if (FindHostVeth(host.net, who, false) || HasReferenceRules(host, who)) {
     Failures failures;
     failures.Add(TearDownUnrecorded(host, who, data_dir));
     failures.ThrowIfAny("cannot remove what an earlier ADD without a record left");
@@ -69,6 +70,10 @@ std::vector<std::string> TearDownUnrecorded(Host& host,
                                             const std::string& data_dir) {
   Failures failures;
   failures.Try("the rules", [&] { WithdrawRules(host, FindRulesOf(host, who)); });
+  failures.Try("the reference plugins' rules", [&] {
+    RemoveReferenceRulesOf(
+        host, who, FindLeasesOf(who, data_dir), {Part::kMasquerade, Part::kForward, Part::kPorts});
+  });
   failures.Try("the link", [&] { EnsureLinkGone(host, who, false); });
   failures.Try("the leases", [&] { ReleaseAddressesOf(who, data_dir); });
   failures.Try("the record", [&] { host.records.EnsureGone(who); });  // one that could not be read

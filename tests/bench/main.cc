@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include <unistd.h>
+
 #include "base/file.h"
 #include "base/ip.h"
 #include "base/text.h"
@@ -138,6 +140,23 @@ std::unique_ptr<Contender> MakeOurs(const Options& options) {
       "nomad-bridge", Runtime(list, plugin.parent_path(), ReadFixture("args/nomad_add.txt")));
 }
 
+// The same binary under the reference plugins' names, as Nomad's own list runs it.
+std::unique_ptr<Contender> MakeNames(const Options& options) {
+  const nlohmann::json list =
+      nlohmann::json::parse(ReadFixture("conf/nomad_builtin_bridge.conflist"));
+  const std::string folder = Cat(
+      std::filesystem::temp_directory_path().string(), "/nb_bench-", static_cast<long>(::getpid()));
+  EnsureFolder(folder);
+  for (const nlohmann::json& plugin : list.at("plugins")) {
+    const std::string link = Cat(folder, '/', plugin.at("type").get<std::string>());
+    if (!std::filesystem::exists(link)) {
+      std::filesystem::create_symlink(std::filesystem::absolute(options.plugin), link);
+    }
+  }
+  return std::make_unique<Contender>("five names",
+                                     Runtime(list, folder, ReadFixture("args/nomad_add.txt")));
+}
+
 std::unique_ptr<Contender> MakeReference(const Options& options) {
   return std::make_unique<Contender>(
       "reference",
@@ -154,6 +173,7 @@ std::vector<std::unique_ptr<Contender>> MakeContenders(const Options& options) {
   }
   if (options.with_ours) {
     contenders.push_back(MakeOurs(options));
+    contenders.push_back(MakeNames(options));
   }
   return contenders;
 }
@@ -164,6 +184,11 @@ std::string Spread(Samples& samples) {
 
 using Verb = Samples& (Contender::*)();
 
+// It stands first, and others to be compared with it behind.
+bool HasReference(const std::vector<std::unique_ptr<Contender>>& contenders) {
+  return contenders.size() > 1 && contenders.front()->name() == "reference";
+}
+
 Row MakeRow(const std::string& verb,
             int alive,
             const std::vector<std::unique_ptr<Contender>>& contenders,
@@ -172,9 +197,11 @@ Row MakeRow(const std::string& verb,
   for (const std::unique_ptr<Contender>& contender : contenders) {
     row.push_back(Spread((*contender.*samples)()));
   }
-  if (contenders.size() == 2) {
+  if (HasReference(contenders)) {
     const double reference = (*contenders.front().*samples)().Median();
-    row.push_back(Cat(Number(reference / (*contenders.back().*samples)().Median()), " x"));
+    for (std::size_t i = 1; i < contenders.size(); ++i) {
+      row.push_back(Cat(Number(reference / (*contenders[i].*samples)().Median()), " x"));
+    }
   }
   return row;
 }
@@ -184,8 +211,10 @@ Row MakeHead(const std::string& first, const std::vector<std::unique_ptr<Contend
   for (const std::unique_ptr<Contender>& contender : contenders) {
     head.push_back(contender->name());
   }
-  if (contenders.size() == 2) {
-    head.emplace_back("ratio");
+  if (HasReference(contenders)) {
+    for (std::size_t i = 1; i < contenders.size(); ++i) {
+      head.push_back(Cat("ratio, ", contenders[i]->name()));
+    }
   }
   return head;
 }

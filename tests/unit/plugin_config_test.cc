@@ -444,7 +444,7 @@ TEST(ParseConfig, RefusesWhatThisNameDoesNotDo) {
                        {R"({"portIsolation":true})", "'portIsolation'"},
                        {R"({"enabledad":true})", "'enabledad'"},
                        {R"({"disableContainerInterface":true})", "'disableContainerInterface'"},
-                       {R"({"backend":"firewalld"})", "'backend' = \"firewalld\""},
+                       {R"({"backend":"pf"})", "'backend' = \"pf\""},
                        {R"({"ipMasqBackend":"ebpf"})", "'ipMasqBackend'"},
                        {R"({"conditionsV4":["-s","10.0.0.0/8"]})", "'conditionsV4'"},
                        {R"({"conditionsV6":["x"]})", "'conditionsV6'"}};

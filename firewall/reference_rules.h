@@ -1,0 +1,47 @@
+// What the reference plugins' iptables and nftables backends hold for one attachment, so that a
+// node can be moved over to us while its allocations live: found, verified and removed through
+// nf_tables, without iptables.
+//
+//   masquerade  nat POSTROUTING                   -s <ip> comment name: "<net>" id: "<id>" -j CNI-<24 hex>
+//               inet cni_plugins_masquerade       masq_checks: comment "..., net: <net>, if: <if>, id: <id>"
+//   forward     filter CNI-FORWARD                -d <ip> RELATED,ESTABLISHED ACCEPT and -s <ip> ACCEPT
+//   ports       nat CNI-HOSTPORT-DNAT             comment dnat name: "<net>" id: "<id>" -j CNI-DN-<21 hex>
+//               ip, ip6 cni_hostport              hostports, hostip_hostports: comment <id>
+//
+// Known    Rules are told by these comments and addresses, chains by the rules that jump to them:
+//          nothing that another attachment owns is touched.
+// Shared   The chains that all attachments share stay, as with the reference plugins' own DEL.
+// Legacy   Tables of iptables-legacy are not seen here.
+// Source   CNI plugins 1.1.1 to 1.9.1: pkg/ip/ipmasq_*.go, plugins/meta/{firewall,portmap}.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/attachment.h"
+#include "base/ip.h"
+#include "netlink/nft_socket.h"
+
+namespace nomad_bridge::firewall {
+
+enum class ReferencePart { kMasquerade, kForward, kPorts };
+
+struct ReferenceRule {
+  ReferencePart part = ReferencePart::kMasquerade;
+  NftTableId table;
+  std::string chain;
+  std::uint64_t handle = 0;
+  std::string own_chain;  // that it jumps to, and nobody else does; empty: none
+};
+
+// All of `who`, in the order of the parts. `addresses` are those it had: CNI-FORWARD knows nothing
+// else.
+[[nodiscard]] std::vector<ReferenceRule> FindReferenceRules(NftSocket& socket,
+                                                            const Attachment& who,
+                                                            const std::vector<Ip>& addresses);
+
+// Removes `rules` and the chains of their own, in one atomic batch.
+void RemoveReferenceRules(NftSocket& socket, const std::vector<ReferenceRule>& rules);
+
+}  // namespace nomad_bridge::firewall

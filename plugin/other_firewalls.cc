@@ -1,0 +1,173 @@
+#include "plugin/other_firewalls.h"
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/program.h"
+#include "base/text.h"
+#include "firewall/foreign_drops.h"
+#include "plugin/log.h"
+
+namespace nomad_bridge {
+namespace {
+
+constexpr std::chrono::seconds kToolPatience{30};
+
+// Not from PATH, which is the runtime's.
+std::optional<std::string> FindTool(const std::string& name) {
+  constexpr std::array kFolders = {"/usr/sbin/", "/sbin/", "/usr/bin/", "/usr/local/sbin/"};
+  for (const char* const folder : kFolders) {
+    std::string path = Cat(folder, name);
+    if (::access(path.c_str(), X_OK) == 0) {
+      return path;
+    }
+  }
+  return std::nullopt;
+}
+
+Ending Run(const std::string& path, std::vector<std::string> arguments) {
+  return RunProgram({.path = path,
+                     .arguments = std::move(arguments),
+                     .environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"},
+                     .input = {},
+                     .patience = kToolPatience});
+}
+
+// "-w -A CHAIN ...": one call of the tool.
+using Words = std::vector<std::string>;
+
+class LegacyTable {
+ public:
+  explicit LegacyTable(std::string tool) : tool_(std::move(tool)) {}
+
+  void EnsureChain(const std::string& chain) const { Call({"-N", chain}); }  // fails if it is there
+  void EnsureFirst(const std::string& chain, const Words& rule) const { Ensure("-I", chain, rule); }
+  void EnsureLast(const std::string& chain, const Words& rule) const { Ensure("-A", chain, rule); }
+
+ private:
+  bool Call(Words words) const {
+    words.insert(words.begin(), "-w");
+    return Run(tool_, std::move(words)).Succeeded();
+  }
+
+  void Ensure(const char* how, const std::string& chain, const Words& rule) const {
+    const auto with = [&](const char* action) {
+      Words words = {action, chain};
+      words.insert(words.end(), rule.begin(), rule.end());
+      return words;
+    };
+    if (!Call(with("-C")) && !Call(with(how))) {
+      Say("cannot put a rule into chain ", chain, " by ", tool_);
+    }
+  }
+
+  std::string tool_;
+};
+
+bool IsInUse(const char* names_file) {
+  std::istringstream names(FindFile(names_file).value_or(""));
+  for (std::string name; names >> name;) {
+    if (name == "filter") {
+      return true;
+    }
+  }
+  return false;
+}
+
+void OpenLegacyTable(const char* names_file, const char* tool, const Record& record) {
+  if (!IsInUse(names_file)) {
+    return;
+  }
+  const std::optional<std::string> path = FindTool(tool);
+  if (!path) {
+    Say("tables of iptables-legacy are in use, but there is no ", tool, " to let allocations pass");
+    return;
+  }
+  const LegacyTable table(*path);
+  const std::string mark = Cat("0x", Hex(std::uint64_t{1} << record.policy.accept_mark_bit, 8));
+  const std::string comment = "nomad-bridge: accepted by table inet nomad-bridge";
+  table.EnsureChain("CNI-FORWARD");
+  table.EnsureChain(record.policy.admin_chain);
+  table.EnsureFirst(
+      "FORWARD", {"-m", "comment", "--comment", "CNI firewall plugin rules", "-j", "CNI-FORWARD"});
+  table.EnsureFirst("CNI-FORWARD",
+                    {"-m",
+                     "comment",
+                     "--comment",
+                     "CNI firewall plugin admin overrides",
+                     "-j",
+                     record.policy.admin_chain});
+  table.EnsureLast("CNI-FORWARD",
+                   {"-m",
+                    "mark",
+                    "--mark",
+                    Cat(mark, '/', mark),
+                    "-m",
+                    "comment",
+                    "--comment",
+                    comment,
+                    "-j",
+                    "ACCEPT"});
+}
+
+bool IsFirewalldThere(Host& host) {
+  return host.nft.HasTable({NftFamily::kInet, "firewalld"}) ||
+         host.nft.FindChain({NftFamily::kIp, "filter"}, "FORWARD_direct").has_value();
+}
+
+// The operator's choice of another zone stands.
+void EnsureZone(const std::string& link, const std::string& zone) {
+  const std::optional<std::string> tool = FindTool("firewall-cmd");
+  if (!tool) {
+    return;
+  }
+  if (Run(*tool, {Cat("--get-zone-of-interface=", link)}).Succeeded()) {
+    return;
+  }
+  const Ending added = Run(*tool, {Cat("--zone=", zone), Cat("--add-interface=", link)});
+  if (added.Succeeded()) {
+    Say("put ", link, " into zone ", zone, " of firewalld");
+  } else {
+    Say("cannot put ", link, " into zone ", zone, " of firewalld: ", Printable(added.err));
+  }
+}
+
+}  // namespace
+
+void OpenLegacyTables(const Record& record) {
+  OpenLegacyTable("/proc/net/ip_tables_names", "iptables-legacy", record);
+  if (record.policy.ipv6) {
+    OpenLegacyTable("/proc/net/ip6_tables_names", "ip6tables-legacy", record);
+  }
+}
+
+void OpenOtherFirewalls(Host& host, const Record& record) {
+  try {
+    OpenLegacyTables(record);
+    if (!record.gate.empty() && IsFirewalldThere(host)) {
+      EnsureZone(record.gate, record.firewalld_zone);
+    }
+  } catch (const Error& error) {
+    Say("cannot open another firewall, ignoring: ", error.what());
+  }
+}
+
+std::vector<std::string> NotesOnOtherFirewalls(Host& host, int accept_mark_bit) {
+  std::vector<std::string> notes;
+  for (const std::string& chain : firewall::ForeignDrops(host.nft)) {
+    if (chain.find("table inet firewalld") == std::string::npos) {
+      notes.push_back(
+          Cat(chain,
+              " comes after ours and may drop what we accept: let it accept the mark 0x",
+              Hex(std::uint64_t{1} << accept_mark_bit, 8)));
+    }
+  }
+  return notes;
+}
+
+}  // namespace nomad_bridge

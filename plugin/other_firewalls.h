@@ -1,0 +1,32 @@
+// Firewalls of others that decide after ours, and what can be done about them.
+//
+//   iptables-nft      the static rules in its tables (firewall/static_rules.h): nothing to do here
+//   iptables-legacy   tables of another kernel interface, if in use: the same rules there, by its
+//                     own tool, as there is no netlink for them
+//   firewalld         rejects what no zone allows: the bridge becomes an interface of a zone, by its
+//                     own tool; firewalld keeps that over a reload
+//   any other         is named: only its owner can help
+//
+// Costs    Once per bridge, and once after anybody has changed the ruleset; nothing is started where
+//          none of them is there.
+// Errors   None: an allocation may well work without. What went wrong is a line on stderr.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plugin/host.h"
+#include "plugin/record.h"
+
+namespace nomad_bridge {
+
+// Lets them through what comes from or goes to the bridge of `record`.
+void OpenOtherFirewalls(Host& host, const Record& record);
+
+// The legacy tables' part of it.
+void OpenLegacyTables(const Record& record);
+
+// Who may drop what we accept, one line each.
+[[nodiscard]] std::vector<std::string> NotesOnOtherFirewalls(Host& host, int accept_mark_bit);
+
+}  // namespace nomad_bridge

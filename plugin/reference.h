@@ -1,0 +1,44 @@
+// Attachments that the reference plugins made, on a node that is being moved over to us: nothing of
+// ours is there, but leases in the common format, a veth pair under somebody else's name, and rules
+// (firewall/reference_rules.h). CHECK verifies them as they are, DEL and a new ADD remove them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plugin/config.h"
+#include "plugin/guest.h"
+#include "plugin/host.h"
+#include "plugin/names.h"
+#include "plugin/request.h"
+
+namespace nomad_bridge {
+
+// Whether a reference plugin made the attachment that `config` has the result of: we know nothing of
+// it, but its addresses are leased to it.
+[[nodiscard]] bool IsReferenceMade(Host& host, const Request& request, const Config& config);
+
+// Whether rules of the reference plugins belong to `who`: one question where there are none.
+[[nodiscard]] bool HasReferenceRules(Host& host, const Attachment& who);
+
+// Removes those of them that `parts` are about. `addresses` are those `who` had.
+void RemoveReferenceRulesOf(Host& host,
+                            const Attachment& who,
+                            const std::vector<Ip>& addresses,
+                            const Parts& parts);
+
+// Deletes the guest's interface if it is one end of a pair whose other end is a port of `bridge`
+// without an alias: a reference plugin's.
+void EnsureReferenceLinkGone(Host& host,
+                             Guest& guest,
+                             const Request& request,
+                             const std::string& bridge);
+
+// What is missing of the host's side of an attachment whose result is `expected`, by the parts that
+// `name` does; one phrase each.
+[[nodiscard]] std::vector<std::string> ReferenceFaults(Host& host,
+                                                       const Request& request,
+                                                       const Name& name,
+                                                       const Config& config);
+
+}  // namespace nomad_bridge
