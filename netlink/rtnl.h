@@ -32,7 +32,7 @@ struct Link {
   Mac mac;
   int mtu = 0;
   bool up = false;  // IFF_UP: an administrator wants it up
-  // it is up and its carrier is there (operstate up, or unknown as lo has it)
+  // it is up, its carrier is there (operstate up, or unknown as lo has it), and it sends
   bool operational = false;
   bool promiscuous = false;     // IFF_PROMISC was set on it
   int master = 0;               // index of the bridge it is a port of
@@ -159,7 +159,8 @@ class Rtnl {
   void EnsureLinkGone(const std::string& name);
 
   [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);
-  // IPv6 addresses get IFA_F_NODAD; IPv4 ones their broadcast address where the prefix is shorter
+  // The address is in use when this returns: packets to it arrive. IPv6 addresses get IFA_F_NODAD
+  // and cost one more round trip; IPv4 ones get their broadcast address where the prefix is shorter
   // than /31. One more round trip if the address is there already.
   void EnsureAddress(const Link& link, const Cidr& address);
   void EnsureAddressGone(const Link& link, const Cidr& address);
@@ -186,6 +187,10 @@ class Rtnl {
 
  private:
   class Impl;
+
+  // Waits until the kernel has finished adding an IPv6 address, in the manner of AwaitOperational.
+  void AwaitLocal(const Link& link, const Ip& address, Deadline deadline);
+
   explicit Rtnl(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -93,16 +93,21 @@ void Rtnl::EnsureAddress(const Link& link, const Cidr& address) {
   }
   const std::string what = Cat("cannot add ", address, " to ", Quoted(link.name));
   Answer answer = impl_->socket.Ask(message);
-  if (answer.error == 0) {
-    return;
+  if (answer.error != 0) {
+    if (answer.error != EEXIST) {
+      throw AddressRefusal(what, address, answer);
+    }
+    // For IPv6 the same address with another prefix length is "already there" too.
+    const std::vector<Cidr> present = Addresses(link);
+    if (std::find(present.begin(), present.end(), address) == present.end()) {
+      throw Refusal(Cat(what, ": it is there with another prefix length"), answer);
+    }
   }
-  if (answer.error != EEXIST) {
-    throw AddressRefusal(what, address, answer);
-  }
-  // For IPv6 the same address with another prefix length is "already there" too.
-  const std::vector<Cidr> present = Addresses(link);
-  if (std::find(present.begin(), present.end(), address) == present.end()) {
-    throw Refusal(Cat(what, ": it is there with another prefix length"), answer);
+  if (!address.address.is_ipv4()) {
+    // The kernel lists an IPv6 address at once, but answers for it (joins the group in which
+    // neighbours ask for it, makes its local route) only when a worker of its own gets round to it
+    // (addrconf_dad_work, without detection too). Until then the first packet would be lost.
+    AwaitLocal(link, address.address, FromNow(kPatience));
   }
 }
 

@@ -86,12 +86,11 @@ int ReadIndex(const Attributes& attributes, int attribute) {
   return static_cast<int>(attributes.U32(attribute).value_or(0));
 }
 
-// A new veth is "unknown" until the kernel has looked at its carrier for the first time; until then
-// it drops what is sent.
-bool IsOperational(const LinkState& state, unsigned int flags) {
-  const bool carries = (flags & IFF_UP) != 0 && (flags & IFF_LOWER_UP) != 0;
-  const bool has_no_state = state.operstate == IF_OPER_UNKNOWN && state.link.kind != "veth";
-  return carries && (state.operstate == IF_OPER_UP || has_no_state);
+// A link whose carrier came after it was set up drops what is sent (its queue is "noop") until the
+// kernel has noticed; it may be "unknown" until then, and some links always are.
+bool IsOperational(const LinkState& state, unsigned int flags, const std::string& queue) {
+  const bool carries = (flags & IFF_UP) != 0 && (flags & IFF_LOWER_UP) != 0 && queue != "noop";
+  return carries && (state.operstate == IF_OPER_UP || state.operstate == IF_OPER_UNKNOWN);
 }
 
 std::optional<LinkState> Find(NetlinkSocket& socket,
@@ -173,7 +172,7 @@ LinkState ReadLink(const nlmsghdr* message) {
   }
   state.operstate = attributes.U8(IFLA_OPERSTATE).value_or(IF_OPER_UNKNOWN);
   ReadBridging(info, state);
-  state.link.operational = IsOperational(state, head->ifi_flags);
+  state.link.operational = IsOperational(state, head->ifi_flags, attributes.Text(IFLA_QDISC));
   return state;
 }
 

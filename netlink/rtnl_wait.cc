@@ -1,6 +1,8 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <climits>
+#include <functional>
 
 #include <linux/if_bridge.h>
 #include <linux/rtnetlink.h>
@@ -25,48 +27,49 @@ constexpr std::array<std::string_view, 5> kPortStates{"disabled",
                                                       "forwarding",
                                                       "blocking"};
 
-// A socket that hears of every change to a link of `ns`.
-UniqueFd ListenToLinks(const Netns& ns) {
+// Whether a message is about what is waited for.
+using Concerns = std::function<bool(const nlmsghdr*)>;
+
+// A socket that hears of every change in `group` (RTMGRP_...) of `ns`.
+UniqueFd Listen(const Netns& ns, std::uint32_t group) {
   UniqueFd events;
   InNetns(ns, [&] {
     events = UniqueFd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
   });
   sockaddr_nl address{};
   address.nl_family = AF_NETLINK;
-  address.nl_groups = RTMGRP_LINK;
+  address.nl_groups = group;
   const auto* const generic = static_cast<const sockaddr*>(static_cast<const void*>(&address));
   if (!events || ::bind(events.get(), generic, sizeof(address)) != 0) {
-    throw ErrnoError(Code::kKernel, "cannot listen to changes of links");
+    throw ErrnoError(Code::kKernel, "cannot listen to changes of links and routes");
   }
   return events;
 }
 
-// Whether one of the messages is about link `index`.
-bool Mention(std::span<const std::byte> messages, int index) {
+bool AnyConcerns(std::span<const std::byte> messages, const Concerns& concerns) {
   int left = static_cast<int>(messages.size());
   const auto* first = static_cast<const void*>(messages.data());
   // libnl's iterator wants a pointer to non-const, though it only reads.
   for (auto* message = static_cast<nlmsghdr*>(const_cast<void*>(first));
        nlmsg_ok(message, left) != 0;
        message = nlmsg_next(message, &left)) {
-    const ifinfomsg* const head = HeadOf<ifinfomsg>(message);
-    if (head != nullptr && head->ifi_index == index) {
+    if (concerns(message)) {
       return true;
     }
   }
   return false;
 }
 
-// Reads what has come. Whether any of it concerns link `index`; also true if so much came that some
-// was lost.
-bool Drain(const UniqueFd& events, int index) {
+// Reads what has come. Whether any of it is a concern; also true if so much came that some was
+// lost.
+bool Drain(const UniqueFd& events, const Concerns& concerns) {
   alignas(nlmsghdr) std::array<std::byte, 16384> buffer;
   bool concerned = false;
   for (;;) {
     const ssize_t got = ::recv(events.get(), buffer.data(), buffer.size(), 0);
     if (got > 0) {
-      concerned =
-          Mention(std::span(buffer).first(static_cast<std::size_t>(got)), index) || concerned;
+      const auto messages = std::span(buffer).first(static_cast<std::size_t>(got));
+      concerned = AnyConcerns(messages, concerns) || concerned;
     } else if (got < 0 && errno == ENOBUFS) {
       concerned = true;
     } else if (got == 0 || errno != EINTR) {
@@ -75,8 +78,8 @@ bool Drain(const UniqueFd& events, int index) {
   }
 }
 
-// Sleeps until link `index` changes; false at the deadline.
-bool AwaitChange(const UniqueFd& events, int index, Deadline deadline) {
+// Sleeps until something changes that is a concern; false at the deadline.
+bool AwaitChange(const UniqueFd& events, const Concerns& concerns, Deadline deadline) {
   for (;;) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
@@ -84,10 +87,30 @@ bool AwaitChange(const UniqueFd& events, int index, Deadline deadline) {
       return false;
     }
     pollfd waiting{.fd = events.get(), .events = POLLIN, .revents = 0};
-    if (::poll(&waiting, 1, static_cast<int>(left.count())) > 0 && Drain(events, index)) {
+    if (::poll(&waiting, 1, static_cast<int>(left.count())) > 0 && Drain(events, concerns)) {
       return true;
     }
   }
+}
+
+// Waits until `is_ready`, which is asked now and after each concern that the kernel tells of;
+// false at the deadline.
+bool Await(NetlinkSocket& socket,
+           std::uint32_t group,
+           const std::function<bool()>& is_ready,
+           const Concerns& concerns,
+           Deadline deadline) {
+  if (is_ready()) {
+    return true;  // mostly it is
+  }
+  // Listen first, look then: what changes in between is heard of.
+  const UniqueFd events = Listen(Netns::OfSocket(socket.fd()), group);
+  while (!is_ready()) {
+    if (!AwaitChange(events, concerns, deadline)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 bool IsReady(const LinkState& state) {
@@ -108,28 +131,55 @@ std::string Describe(const LinkState& state) {
   return text;
 }
 
+// Whether what is sent to `address` (of IPv6, on `link`) arrives here.
+bool IsLocal(NetlinkSocket& socket, const Link& link, const Ip& address) {
+  Message question(RTM_GETROUTE, 0);
+  rtmsg head{};
+  head.rtm_family = AF_INET6;
+  head.rtm_dst_len = static_cast<unsigned char>(address.bytes().size() * CHAR_BIT);
+  question.Head(head);
+  question.PutBytes(RTA_DST, address.bytes());
+  question.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
+  const Answer answer = socket.Ask(question);
+  if (answer.error != 0 || answer.messages.empty()) {
+    return false;  // no route at all
+  }
+  const rtmsg* const route = HeadOf<rtmsg>(nlmsg_hdr(answer.messages.front().get()));
+  return route != nullptr && route->rtm_type == RTN_LOCAL;
+}
+
 }  // namespace
 
 void Rtnl::AwaitOperational(const std::string& name, Deadline deadline) {
-  const auto look = [&] {
-    std::optional<LinkState> state = FindLinkState(impl_->socket, name);
-    if (!state) {
+  LinkState state;
+  const auto is_ready = [&] {
+    std::optional<LinkState> found = FindLinkState(impl_->socket, name);
+    if (!found) {
       throw Error(
           Code::kKernel, Cat("cannot wait for interface ", Quoted(name)), "it has disappeared");
     }
-    return *std::move(state);
+    state = *std::move(found);
+    return IsReady(state);
   };
-  if (IsReady(look())) {
-    return;  // mostly it is
+  const auto is_about_it = [&](const nlmsghdr* message) {
+    const ifinfomsg* const head = HeadOf<ifinfomsg>(message);
+    return head != nullptr && head->ifi_index == state.link.index;
+  };
+  if (!Await(impl_->socket, RTMGRP_LINK, is_ready, is_about_it, deadline)) {
+    throw Error(Code::kTryAgain,
+                Cat("interface ", Quoted(name), " did not become ready in time"),
+                Describe(state));
   }
-  // Listen first, look then: what changes in between is heard of.
-  const UniqueFd events = ListenToLinks(Netns::OfSocket(impl_->socket.fd()));
-  for (LinkState state = look(); !IsReady(state); state = look()) {
-    if (!AwaitChange(events, state.link.index, deadline)) {
-      throw Error(Code::kTryAgain,
-                  Cat("interface ", Quoted(name), " did not become ready in time"),
-                  Describe(state));
-    }
+}
+
+void Rtnl::AwaitLocal(const Link& link, const Ip& address, Deadline deadline) {
+  const auto is_local = [&] { return IsLocal(impl_->socket, link, address); };
+  const auto any = [](const nlmsghdr*) { return true; };
+  if (!Await(impl_->socket, RTMGRP_IPV6_ROUTE, is_local, any, deadline)) {
+    throw Error(
+        Code::kTryAgain,
+        Cat("address ", address, " of ", Quoted(link.name), " did not become ready in time"),
+        "the kernel has not made its local route");
   }
 }
 

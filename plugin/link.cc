@@ -283,6 +283,11 @@ void ConfigureGuest(Host& host, Guest& guest, const VethPair& veth, const Result
     guest.net.EnsureRoute(veth.guest, route);
   }
   host.net.AwaitOperational(veth.host.name, FromNow(kPatience));
+  if (HasFamily(addresses, Family::kIpv6)) {
+    // Until the kernel has noticed the guest's carrier, too, the guest has no route for multicast
+    // and does not hear neighbours ask for it.
+    guest.net.AwaitOperational(veth.guest.name, FromNow(kPatience));
+  }
   const bool is_derived = std::all_of(addresses.begin(), addresses.end(), [&](const Cidr& cidr) {
     return veth.guest.mac == Mac::For(cidr.address);
   });

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "netlink/netns.h"
 #include "netlink/rtnl.h"
@@ -94,6 +95,23 @@ TEST_F(RtnlAddressTest, AnIpv6AddressIsUsableAtOnce) {
   EXPECT_EQ(shown.at(0).at("prefixlen"), 64);
   EXPECT_EQ(shown.at(0).value("nodad", false), true);
   EXPECT_FALSE(shown.at(0).contains("tentative"));
+}
+
+// The kernel finishes it behind our back: see EnsureAddress. A file, because it is read sooner than
+// a program has started.
+TEST_F(RtnlAddressTest, AnIpv6AddressHasItsLocalRouteAndItsGroupAtOnce) {
+  for (int i = 0x10; i < 0x60; ++i) {
+    const std::string last = Cat("00", "0123456789abcdef"[i / 16], "0123456789abcdef"[i % 16]);
+    net_.EnsureAddress(link_, At(Cat("2001:db8::", last, "/64")));
+
+    guest().Do([&] {
+      EXPECT_THAT(FindFile("/proc/net/ipv6_route").value_or(""),
+                  HasSubstr(Cat("20010db800000000000000000000", last, " 80 ")));
+      EXPECT_THAT(FindFile("/proc/net/igmp6").value_or(""),
+                  HasSubstr(Cat("ff0200000000000000000001ff00", last)));
+    });
+    ASSERT_FALSE(HasFailure());
+  }
 }
 
 TEST_F(RtnlAddressTest, AgainIsFine) {

@@ -58,7 +58,7 @@ TEST_F(EgressTest, FitsTheMtuOfTheNetwork) {
 
   const auto ping = [&](int bytes) {
     return guest()
-        .Run({"ping", "-n", "-c1", "-W1", "-Mdo", "-s", Cat(bytes), kOutsideIp4})
+        .Run({"ping", "-n", "-c1", "-W3", "-Mdo", "-s", Cat(bytes), kOutsideIp4})
         .exit_code;
   };
   constexpr int kHeaders = 28;

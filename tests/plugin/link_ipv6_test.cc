@@ -1,4 +1,6 @@
 // IPv6: usable at once where it is asked for, untouched where it is not.
+#include <sstream>
+
 #include "tests/plugin/link_world.h"
 
 namespace nomad_bridge::test {
@@ -41,6 +43,19 @@ class Ipv6Test : public LinkWorld {
     return tentative;
   }
 
+  // ff00::/8 out of this link.
+  [[nodiscard]] static bool HasMulticastRoute(const Node& node, const std::string& link) {
+    std::string routes;
+    node.Do([&] { routes = FindFile("/proc/net/ipv6_route").value_or(""); });
+    std::istringstream lines(routes);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("ff000000000000000000000000000000 08 ") && line.ends_with(link)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   [[nodiscard]] bool HasTable(const std::string& family, const std::string& name) {
     return host().Run({"nft", "list", "table", family, name}).exit_code == 0;
   }
@@ -53,6 +68,21 @@ TEST_F(Ipv6Test, IsReachableAtOnce) {
   EXPECT_EQ(FlagsOf(host(), "nomad"), json::array());
   EXPECT_TRUE(Ping(guest(), "fd00:26::1"));
   EXPECT_TRUE(Ping(host(), "fd00:26::2"));
+}
+
+// What the kernel makes for them only when it has noticed their carrier: without the route for
+// multicast they do not hear who asks for their address. A file, because it is read sooner than a
+// program has started.
+TEST_F(Ipv6Test, NeighboursAreHeardAtOnce) {
+  constexpr int kTimes = 20;
+  for (int i = 0; i < kTimes && !HasFailure(); ++i) {
+    const Node& allocation = AddGuest(Cat("guest-", i));
+    const Variables who = As(allocation.name(), allocation);
+    MustAdd(Network(kDualStack), who);
+    EXPECT_TRUE(HasMulticastRoute(allocation, "eth0")) << "after ADD " << i;
+    EXPECT_TRUE(HasMulticastRoute(host(), "nomad")) << "after ADD " << i;
+    MustDel(Network(kDualStack), who);
+  }
 }
 
 TEST_F(Ipv6Test, AddressesAskForNoDuplicateDetection) {

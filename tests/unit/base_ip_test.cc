@@ -12,8 +12,22 @@ TEST(Ip, ParsesBothFamiliesAndPrintsThemBack) {
 }
 
 TEST(Ip, RefusesWhatIsNone) {
-  for (const char* const text :
-       {"", "10.0.0", "10.0.0.256", "010.0.0.1", " 10.0.0.1", "fd00::1%eth0", "host"}) {
+  for (const char* const text : {"",
+                                 "10.0.0",
+                                 "10.0.0.256",
+                                 "010.0.0.1",
+                                 "10.0.0.01",
+                                 "10.0.0.-1",
+                                 "10.0.0.+1",
+                                 "10..0.1",
+                                 "10.0.0.",
+                                 "10.0.0.1.",
+                                 "10.0.0.1.1",
+                                 "10.0.0.0x1",
+                                 " 10.0.0.1",
+                                 "10.0.0.1 ",
+                                 "fd00::1%eth0",
+                                 "host"}) {
     EXPECT_FALSE(Ip::Parse(text)) << text;
   }
 }
