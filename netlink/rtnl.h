@@ -160,9 +160,10 @@ class Rtnl {
 
   [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);
   // The address is in use when this returns: packets to it arrive. IPv6 addresses get IFA_F_NODAD
-  // and cost one more round trip; IPv4 ones get their broadcast address where the prefix is shorter
-  // than /31. One more round trip if the address is there already.
-  void EnsureAddress(const Link& link, const Cidr& address);
+  // and cost one more round trip, unless `detect_duplicates`: see AwaitAddresses(). IPv4 ones get
+  // their broadcast address where the prefix is shorter than /31. One more round trip if the address
+  // is there already.
+  void EnsureAddress(const Link& link, const Cidr& address, bool detect_duplicates = false);
   void EnsureAddressGone(const Link& link, const Cidr& address);
 
   // Other routes to the same destination stay: an identical one is success, one through another
@@ -180,6 +181,11 @@ class Rtnl {
   // kernel's own events, never by a timer of ours. Throws kTryAgain at the deadline, naming the
   // state it was last seen in.
   void AwaitOperational(const std::string& name, Deadline deadline);
+
+  // Waits, in the same way, until the link has all of its IPv6 addresses for itself: until the
+  // kernel has asked for each whether somebody else has it. Throws kConflict if somebody has, and
+  // kTryAgain at the deadline, naming the address.
+  void AwaitAddresses(const Link& link, Deadline deadline);
 
   // Whether anything still holds the namespace that this one knows under `netns_id` (see
   // Link::peer_netns). A veth whose other end lives in a dead namespace is about to disappear.
