@@ -44,12 +44,16 @@ void Message::PutU8(int attribute, std::uint8_t value) {
   RequireRoom(nla_put_u8(message_.get(), attribute, value) == 0);
 }
 
+void Message::PutU16(int attribute, std::uint16_t value) {
+  RequireRoom(nla_put_u16(message_.get(), attribute, value) == 0);
+}
+
 void Message::PutU32(int attribute, std::uint32_t value) {
   RequireRoom(nla_put_u32(message_.get(), attribute, value) == 0);
 }
 
 void Message::PutU16Be(int attribute, std::uint16_t value) {
-  RequireRoom(nla_put_u16(message_.get(), attribute, htobe16(value)) == 0);
+  PutU16(attribute, htobe16(value));
 }
 
 void Message::PutU32Be(int attribute, std::uint32_t value) {

@@ -32,6 +32,7 @@ class Message {
     Append(std::as_bytes(std::span(&header, 1)));
   }
   void PutU8(int attribute, std::uint8_t value);
+  void PutU16(int attribute, std::uint16_t value);
   void PutU32(int attribute, std::uint32_t value);
   void PutU16Be(int attribute, std::uint16_t value);
   void PutU32Be(int attribute, std::uint32_t value);

@@ -40,7 +40,9 @@ struct Link {
   bool hairpin = false;         // bridge port: what comes in may go out again
   bool isolated = false;        // bridge port: has nothing to do with other isolated ones
   bool locked = false;          // bridge port: see LockPort()
-  int peer = 0;                 // veth: index of the other end, in that end's namespace
+  std::uint16_t vlan = 0;       // VLAN link: its id
+  // veth: index of the other end, in that end's namespace; VLAN link: the link it stands on
+  int peer = 0;
   // veth: id of the other end's namespace as this one numbers it; nullopt: here
   std::optional<int> peer_netns;
 };
@@ -134,17 +136,23 @@ class Rtnl {
                                   int mtu,
                                   bool vlan_filtering = false);
 
+  // What `bridge` brings to the node of one VLAN, as a link of its own with the bridge's MAC, down;
+  // the bridge must be a member of that VLAN. False if a link of that name is there already.
+  [[nodiscard]] bool CreateVlanLink(const std::string& name,
+                                    const Link& bridge,
+                                    std::uint16_t vlan);
+
   // One message makes both ends: the host end here, up, a port of its bridge; the guest end born
-  // inside `guest` (which may be this very namespace) under its final name, down. Throws kConflict
-  // if either name is taken, naming it, and kKernel with a plain sentence if the bridge is full
-  // (1,023 ports).
+  // inside `guest` under its final name, down. Throws kConflict if either name is taken, naming it,
+  // and kKernel with a plain sentence if the bridge is full (1,023 ports).
   void CreateVeth(const VethSpec& spec, const Netns& guest);
 
   void Change(const Link& link, const LinkChange& change);
   void SetPortFlags(const Link& port, const PortFlags& flags);
 
-  // They count only on a bridge with Link::vlan_filtering. Again is fine, and mends. Throws kKernel
-  // on a kernel without VLANs. Has...: whether setting them would change nothing.
+  // They count only on a bridge with Link::vlan_filtering; `port` may be that bridge, which is a port
+  // of itself to the node. Again is fine, and mends. Throws kKernel on a kernel without VLANs.
+  // Has...: whether setting them would change nothing.
   void SetPortVlans(const Link& port, const PortVlans& vlans);
   [[nodiscard]] bool HasPortVlans(const Link& port, const PortVlans& vlans);
   // By id; none on a kernel without VLANs, or if `port` is none.
@@ -160,9 +168,10 @@ class Rtnl {
 
   [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);
   // The address is in use when this returns: packets to it arrive. IPv6 addresses get IFA_F_NODAD
-  // and cost one more round trip; IPv4 ones get their broadcast address where the prefix is shorter
-  // than /31. One more round trip if the address is there already.
-  void EnsureAddress(const Link& link, const Cidr& address);
+  // and cost one more round trip, unless `detect_duplicates`: see AwaitAddresses(). IPv4 ones get
+  // their broadcast address where the prefix is shorter than /31. One more round trip if the address
+  // is there already.
+  void EnsureAddress(const Link& link, const Cidr& address, bool detect_duplicates = false);
   void EnsureAddressGone(const Link& link, const Cidr& address);
 
   // Other routes to the same destination stay: an identical one is success, one through another
@@ -180,6 +189,11 @@ class Rtnl {
   // kernel's own events, never by a timer of ours. Throws kTryAgain at the deadline, naming the
   // state it was last seen in.
   void AwaitOperational(const std::string& name, Deadline deadline);
+
+  // Waits, in the same way, until the link has all of its IPv6 addresses for itself: until the
+  // kernel has asked for each whether somebody else has it. Throws kConflict if somebody has, and
+  // kTryAgain at the deadline, naming the address.
+  void AwaitAddresses(const Link& link, Deadline deadline);
 
   // Whether anything still holds the namespace that this one knows under `netns_id` (see
   // Link::peer_netns). A veth whose other end lives in a dead namespace is about to disappear.

@@ -25,9 +25,6 @@ Message AddressMessage(int type, int flags, const Link& link, const Cidr& addres
   head.ifa_family = FamilyOf(address.address);
   head.ifa_prefixlen = static_cast<unsigned char>(address.prefix_length);
   head.ifa_index = static_cast<unsigned int>(link.index);
-  // Duplicate address detection would take a second or more, and addresses of ours are unique by
-  // their lease.
-  head.ifa_flags = address.address.is_ipv4() ? 0 : IFA_F_NODAD;
   head.ifa_scope = address.address.IsLoopback() ? RT_SCOPE_HOST : RT_SCOPE_UNIVERSE;
   message.Head(head);
   message.PutBytes(IFA_LOCAL, address.address.bytes());
@@ -35,7 +32,7 @@ Message AddressMessage(int type, int flags, const Link& link, const Cidr& addres
   return message;
 }
 
-std::optional<Cidr> ReadAddress(const nlmsghdr* message, int index) {
+std::optional<AddressState> ReadAddress(const nlmsghdr* message, int index) {
   const ifaddrmsg* const head = HeadOf<ifaddrmsg>(message);
   // The kernel narrows the dump to one link only since 4.20, and a dump of all families brings
   // MCTP's and others too.
@@ -52,7 +49,10 @@ std::optional<Cidr> ReadAddress(const nlmsghdr* message, int index) {
   if (bytes.size() != 4 && bytes.size() != 16) {
     return std::nullopt;
   }
-  return Cidr{.address = Ip(bytes), .prefix_length = head->ifa_prefixlen};
+  const std::uint32_t flags = attributes.U32(IFA_FLAGS).value_or(head->ifa_flags);
+  return AddressState{.address = {.address = Ip(bytes), .prefix_length = head->ifa_prefixlen},
+                      .tentative = (flags & IFA_F_TENTATIVE) != 0,
+                      .duplicate = (flags & IFA_F_DADFAILED) != 0};
 }
 
 // Older kernels refuse an IPv6 address with an errno and no words.
@@ -69,27 +69,40 @@ Error AddressRefusal(const std::string& what, const Cidr& address, Answer& answe
 
 }  // namespace
 
-std::vector<Cidr> Rtnl::Addresses(const Link& link) {
+std::vector<AddressState> AddressStates(NetlinkSocket& socket, const Link& link) {
   Message question(RTM_GETADDR, NLM_F_DUMP);
   ifaddrmsg head{};
   head.ifa_family = AF_UNSPEC;
   head.ifa_index = static_cast<unsigned int>(link.index);
   question.Head(head);
-  std::vector<Cidr> addresses;
+  std::vector<AddressState> states;
   for (const NlMessage& message :
-       impl_->socket.Require(question, Cat("cannot list the addresses of ", Quoted(link.name)))) {
-    if (const std::optional<Cidr> address = ReadAddress(nlmsg_hdr(message.get()), link.index)) {
-      addresses.push_back(*address);
+       socket.Require(question, Cat("cannot list the addresses of ", Quoted(link.name)))) {
+    if (const std::optional<AddressState> state =
+            ReadAddress(nlmsg_hdr(message.get()), link.index)) {
+      states.push_back(*state);
     }
+  }
+  return states;
+}
+
+std::vector<Cidr> Rtnl::Addresses(const Link& link) {
+  std::vector<Cidr> addresses;
+  for (const AddressState& state : AddressStates(impl_->socket, link)) {
+    addresses.push_back(state.address);
   }
   return addresses;
 }
 
-void Rtnl::EnsureAddress(const Link& link, const Cidr& address) {
+void Rtnl::EnsureAddress(const Link& link, const Cidr& address, bool detect_duplicates) {
   Message message =
       AddressMessage(RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, link, address);
   if (address.address.is_ipv4() && address.prefix_length <= kLongestWithBroadcast) {
     message.PutBytes(IFA_BROADCAST, address.Last().bytes());
+  }
+  if (!address.address.is_ipv4() && !detect_duplicates) {
+    // It would take a second or more, and addresses of ours are unique by their lease.
+    message.PutU32(IFA_FLAGS, IFA_F_NODAD);
   }
   const std::string what = Cat("cannot add ", address, " to ", Quoted(link.name));
   Answer answer = impl_->socket.Ask(message);
@@ -103,7 +116,7 @@ void Rtnl::EnsureAddress(const Link& link, const Cidr& address) {
       throw Refusal(Cat(what, ": it is there with another prefix length"), answer);
     }
   }
-  if (!address.address.is_ipv4()) {
+  if (!address.address.is_ipv4() && !detect_duplicates) {
     // The kernel lists an IPv6 address at once, but answers for it (joins the group in which
     // neighbours ask for it, makes its local route) only when a worker of its own gets round to it
     // (addrconf_dad_work, without detection too). Until then the first packet would be lost.

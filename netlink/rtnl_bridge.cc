@@ -56,6 +56,26 @@ bool Rtnl::CreateBridge(const std::string& name, const Mac& mac, int mtu, bool v
   return answer.error == 0;
 }
 
+bool Rtnl::CreateVlanLink(const std::string& name, const Link& bridge, std::uint16_t vlan) {
+  Message message(RTM_NEWLINK, kCreate);
+  message.Head(HeadFor(0));
+  message.PutText(IFLA_IFNAME, name);
+  message.PutU32(IFLA_LINK, static_cast<std::uint32_t>(bridge.index));
+  {
+    const Nest info(message, IFLA_LINKINFO);
+    message.PutText(IFLA_INFO_KIND, "vlan");
+    const Nest data(message, IFLA_INFO_DATA);
+    message.PutU16(IFLA_VLAN_ID, vlan);
+  }
+  const Answer answer = impl_->socket.Ask(message);
+  if (answer.error != 0 && answer.error != EEXIST) {
+    throw Refusal(
+        Cat("cannot create ", Quoted(name), " for VLAN ", vlan, " of ", Quoted(bridge.name)),
+        answer);
+  }
+  return answer.error == 0;
+}
+
 void Rtnl::SetPortFlags(const Link& port, const PortFlags& flags) {
   Message message(RTM_SETLINK, kAck);
   message.Head(HeadFor(port.index, AF_BRIDGE));

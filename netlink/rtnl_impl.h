@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <linux/rtnetlink.h>
 
@@ -51,5 +52,15 @@ void PutIdentity(Message& message, const std::string& name, const Mac& mac, int 
 // A bare RTM_GETLINK by name; nullopt if there is none.
 [[nodiscard]] std::optional<LinkState> FindLinkState(NetlinkSocket& socket,
                                                      const std::string& name);
+
+// An address and what became of asking whether somebody else has it.
+struct AddressState {
+  Cidr address;
+  bool tentative = false;  // still being asked for
+  bool duplicate = false;  // somebody has
+};
+
+// One dump of the addresses of `link`.
+[[nodiscard]] std::vector<AddressState> AddressStates(NetlinkSocket& socket, const Link& link);
 
 }  // namespace nomad_bridge

@@ -106,11 +106,14 @@ std::optional<LinkState> Find(NetlinkSocket& socket,
   return ReadLink(nlmsg_hdr(answer.messages.front().get()));
 }
 
-// What only bridges have, and only their ports.
+// What only bridges have, their ports and their VLANs.
 void ReadBridging(const Attributes& info, LinkState& state) {
   const auto is_set = [](const Attributes& attributes, int attribute) {
     return attributes.U8(attribute).value_or(0) != 0;
   };
+  if (state.link.kind == "vlan") {
+    state.link.vlan = info.Inside(IFLA_INFO_DATA).U16(IFLA_VLAN_ID).value_or(0);
+  }
   if (state.link.kind == "bridge") {
     state.link.vlan_filtering = is_set(info.Inside(IFLA_INFO_DATA), IFLA_BR_VLAN_FILTERING);
   }
@@ -202,15 +205,11 @@ void Rtnl::CreateVeth(const VethSpec& spec, const Netns& guest) {
       Cat("cannot create veth pair ", Quoted(spec.host_name), " - ", Quoted(spec.guest_name));
   if (answer.error == EEXIST) {
     // The kernel does not say at which end.
-    const bool is_ours = FindLink(spec.host_name).has_value();
-    const bool is_here = is_ours || guest.id() == Netns::OfSocket(impl_->socket.fd()).id();
+    const bool on_host = FindLink(spec.host_name).has_value();
     throw Error(Code::kConflict,
                 what,
-                Cat("the ",
-                    is_here ? "host" : "guest",
-                    " has an interface ",
-                    Quoted(is_ours ? spec.host_name : spec.guest_name),
-                    " already"));
+                on_host ? Cat("the host has an interface ", Quoted(spec.host_name), " already")
+                        : Cat("the guest has an interface ", Quoted(spec.guest_name), " already"));
   }
   if (answer.error == EXFULL) {
     const std::optional<Link> bridge = FindLink(spec.bridge);

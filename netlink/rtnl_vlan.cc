@@ -93,7 +93,7 @@ void ReadEntry(const Attributes& entry, Memberships& memberships) {
 
 Memberships Read(NetlinkSocket& socket, const Link& port) {
   Memberships memberships{};
-  if (port.master == 0) {
+  if (port.master == 0 && port.kind != "bridge") {
     return memberships;
   }
   Message question(RTM_GETVLAN, NLM_F_DUMP);
@@ -140,6 +140,9 @@ void Send(NetlinkSocket& socket, int type, const Link& port, std::span<const Vla
     message.Head(HeadFor(port.index, AF_BRIDGE));
     {
       const Nest port_part(message, IFLA_AF_SPEC);
+      if (port.kind == "bridge") {
+        message.PutU16(IFLA_BRIDGE_FLAGS, BRIDGE_FLAGS_SELF);
+      }
       for (const Vlan& vlan : vlans.first(count)) {
         PutRange(message, vlan);
       }

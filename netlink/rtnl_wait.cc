@@ -4,6 +4,7 @@
 #include <climits>
 #include <functional>
 
+#include <linux/if_addr.h>
 #include <linux/if_bridge.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
@@ -41,7 +42,7 @@ UniqueFd Listen(const Netns& ns, std::uint32_t group) {
   address.nl_groups = group;
   const auto* const generic = static_cast<const sockaddr*>(static_cast<const void*>(&address));
   if (!events || ::bind(events.get(), generic, sizeof(address)) != 0) {
-    throw ErrnoError(Code::kKernel, "cannot listen to changes of links and routes");
+    throw ErrnoError(Code::kKernel, "cannot listen to changes of links, addresses and routes");
   }
   return events;
 }
@@ -148,6 +149,23 @@ bool IsLocal(NetlinkSocket& socket, const Link& link, const Ip& address) {
   return route != nullptr && route->rtm_type == RTN_LOCAL;
 }
 
+// One that is still being asked for; nullopt: all are settled. Throws kConflict for one that
+// somebody else has.
+std::optional<Cidr> FindTentative(NetlinkSocket& socket, const Link& link) {
+  std::optional<Cidr> tentative;
+  for (const AddressState& state : AddressStates(socket, link)) {
+    if (state.duplicate) {
+      throw Error(Code::kConflict,
+                  Cat("address ", state.address, " of ", Quoted(link.name), " is taken"),
+                  "duplicate address detection found another machine that has it");
+    }
+    if (state.tentative) {
+      tentative = state.address;
+    }
+  }
+  return tentative;
+}
+
 }  // namespace
 
 void Rtnl::AwaitOperational(const std::string& name, Deadline deadline) {
@@ -180,6 +198,23 @@ void Rtnl::AwaitLocal(const Link& link, const Ip& address, Deadline deadline) {
         Code::kTryAgain,
         Cat("address ", address, " of ", Quoted(link.name), " did not become ready in time"),
         "the kernel has not made its local route");
+  }
+}
+
+void Rtnl::AwaitAddresses(const Link& link, Deadline deadline) {
+  std::optional<Cidr> tentative;
+  const auto are_settled = [&] {
+    tentative = FindTentative(impl_->socket, link);
+    return !tentative;
+  };
+  const auto is_about_it = [&](const nlmsghdr* message) {
+    const ifaddrmsg* const head = HeadOf<ifaddrmsg>(message);
+    return head != nullptr && static_cast<int>(head->ifa_index) == link.index;
+  };
+  if (!Await(impl_->socket, RTMGRP_IPV6_IFADDR, are_settled, is_about_it, deadline)) {
+    throw Error(Code::kTryAgain,
+                Cat("address ", *tentative, " of ", Quoted(link.name), " did not get usable"),
+                "duplicate address detection has not come to an end in time");
   }
 }
 

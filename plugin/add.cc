@@ -16,6 +16,25 @@
 namespace nomad_bridge {
 namespace {
 
+// The VLANs of an attachment's port, if the network has any. What a trunk sends without a tag needs
+// a home too: VLAN 1, as with the reference plugin.
+std::optional<PortVlans> VlansFor(const LinkConfig& link) {
+  constexpr std::uint16_t kDefaultVlan = 1;
+  if (!link.HasVlans()) {
+    return std::nullopt;
+  }
+  return PortVlans{.untagged = link.vlan != 0 ? link.vlan : kDefaultVlan,
+                   .tagged = link.vlan_trunk,
+                   .keep_default = link.preserve_default_vlan};
+}
+
+Port PortFor(const LinkConfig& link) {
+  return {.hairpin = link.hairpin_mode,
+          .isolated = link.port_isolation,
+          .locked = link.mac_spoof_check,
+          .vlans = VlansFor(link)};
+}
+
 // All that is known before anything is done; AcquireAddresses adds the addresses and what follows
 // from them.
 Record Intend(const Request& request, const Name& name, const Config& config, const Netns& guest) {
@@ -25,8 +44,9 @@ Record Intend(const Request& request, const Name& name, const Config& config, co
           .netns_path = request.netns_path,
           .netns = guest.id(),
           .bridge = config.link.bridge,
-          .gate = config.link.bridge,
-          .hairpin = config.link.hairpin_mode,
+          .gate = config.link.Gate(),
+          .port = PortFor(config.link),
+          .mac = config.link.mac,
           .data_dir = config.ipam.data_dir,
           .ip_masq = config.rules.ip_masq,
           .snat = config.rules.snat,
@@ -69,16 +89,21 @@ Result Plan(const Config& config, Result addresses) {
   return addresses;
 }
 
-// The interfaces in the order that plugins behind us rely on: bridge, host end, guest end.
-std::vector<Interface> Describe(const Link& bridge,
+Interface Describe(const Link& link, const std::string& sandbox = {}) {
+  return {.name = link.name, .mac = link.mac.Text(), .mtu = link.mtu, .sandbox = sandbox};
+}
+
+// The interfaces in the order that plugins behind us rely on: bridge, host end, guest end, and the
+// gateway if it is not the bridge.
+std::vector<Interface> Describe(const Segment& segment,
                                 const VethPair& veth,
                                 const std::string& sandbox) {
-  return {{.name = bridge.name, .mac = bridge.mac.Text(), .mtu = bridge.mtu},
-          {.name = veth.host.name, .mac = veth.host.mac.Text(), .mtu = veth.host.mtu},
-          {.name = veth.guest.name,
-           .mac = veth.guest.mac.Text(),
-           .mtu = veth.guest.mtu,
-           .sandbox = sandbox}};
+  std::vector<Interface> interfaces = {
+      Describe(segment.bridge), Describe(veth.host), Describe(veth.guest, sandbox)};
+  if (segment.gate.index != segment.bridge.index) {
+    interfaces.push_back(Describe(segment.gate));
+  }
+  return interfaces;
 }
 
 }  // namespace
@@ -104,18 +129,16 @@ void AddInterface(const Request& request, const Name& name, std::ostream& out) {
   undo.Then("release the addresses", [record] { ReleaseAddresses(record); });
 
   // Shared by every allocation on this node, so it stays even if we fail below.
-  const Link bridge = EnsureBridge(host, config.link, record.gateways);
-  MendPorts(host, bridge, request.who.network);
+  const Segment segment = EnsureBridge(host, config.link, record.gateways);
+  MendPorts(host, segment.bridge, request.who.network);
 
-  const VethPair veth = MakeVeth(host, guest, bridge, record, config.link);
+  const VethPair veth = MakeVeth(host, guest, segment.bridge, record, config.link.mtu);
   undo.Then("delete the veth pair",
             [&host, who = request.who] { EnsureLinkGone(host, who, true); });
   if (name.Does(Part::kLoopback)) {
     BringUpLoopback(guest);
   }
-  ConfigureGuest(host, guest, veth, result);
-  // Until the kernel has noticed its first port's carrier, a bridge drops what the node sends.
-  host.net.AwaitOperational(bridge.name, FromNow(kPatience));
+  ConfigureGuest(host, guest, veth, result, config.link);
 
   // Atomic, and after the link: from here on packets flow.
   undo.Then("withdraw the rules", [&host, record] { WithdrawRules(host, ElementsOf(record)); });
@@ -123,7 +146,7 @@ void AddInterface(const Request& request, const Name& name, std::ostream& out) {
   EnsureLocalhostReaches(record);
   ForgetStaleFlows(host, record);
 
-  result.interfaces = Describe(bridge, veth, request.netns_path);
+  result.interfaces = Describe(segment, veth, request.netns_path);
   Print(
       config.prev_result ? Append(result, *config.prev_result) : result, request.cni_version, out);
   undo.Keep();

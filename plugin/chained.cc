@@ -30,7 +30,8 @@ void FillInHostSide(Host& host, const Result& before, Record& record) {
     if (!link) {
       continue;
     }
-    const bool is_vlan_gateway = link->kind == "veth" && !record.gate.empty() &&
+    const bool is_vlan_gateway = (link->kind == "veth" || link->kind == "vlan") &&
+                                 !record.gate.empty() &&
                                  link->name.starts_with(Cat(record.gate, '.'));
     if (link->kind == "bridge" || is_vlan_gateway) {
       record.gate = link->name;

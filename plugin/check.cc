@@ -37,7 +37,7 @@ void CheckInterface(const Request& request, const Name& name) {
   if (const std::optional<Giver> giver = FindGiver(request, config.ipam.type)) {
     Ask(*giver, Verb::kCheck, request.who, request.netns_path);
   }
-  Append(faults, Differences(guest, request, expected));
+  Append(faults, Differences(guest, request, expected, config.link.disable_container_interface));
   if (name.Does(Part::kLoopback)) {
     Append(faults, LoopbackDifferences(guest));
   }

@@ -17,30 +17,6 @@ using nlohmann::json;
 
 constexpr int kLeastIpv6Mtu = 1280;  // RFC 8200, section 5
 
-// The reference plugins' keys that we do not do, and the values that ask for nothing.
-struct Foreign {
-  const char* key;
-  json idle;
-};
-
-void RefuseForeignKeys(const JsonView& config) {
-  const std::array<Foreign, 7> foreign = {{{"vlan", 0},
-                                           {"vlanTrunk", json::array()},
-                                           {"preserveDefaultVlan", false},
-                                           {"macspoofchk", false},
-                                           {"portIsolation", false},
-                                           {"enabledad", false},
-                                           {"disableContainerInterface", false}}};
-  for (const Foreign& each : foreign) {
-    const std::optional<JsonView> field = config.Find(each.key);
-    // Configs written for the reference plugins often spell out what is off.
-    if (!field || field->value() == each.idle || field->value() == "") {
-      continue;
-    }
-    throw Unsupported(*field, "leave it out, or use the reference plugins for this network");
-  }
-}
-
 // May be empty, but must be there.
 std::string RequireText(const JsonView& object, std::string_view key) {
   const std::optional<JsonView> text = object.Find(key);
@@ -101,6 +77,16 @@ void CheckMtuIsEnough(const JsonView& config, const LinkConfig& link, bool ipv6)
   }
 }
 
+// An interface that stays down has no use for addresses.
+void CheckInterfaceMayStayDown(const JsonView& config, const Config& parsed) {
+  if (parsed.link.disable_container_interface && !parsed.ipam.type.empty()) {
+    throw config.Find("disableContainerInterface")
+        ->Wrong(Cat("false, as the network has addresses (ipam type ",
+                    Quoted(parsed.ipam.type),
+                    "); leave 'ipam' out, under the name 'bridge'"));
+  }
+}
+
 // The text under `key` of something that need not be an object, or `fallback`.
 std::string TextOr(const json& object, std::string_view key, const std::string& fallback) {
   const std::optional<JsonView> text =
@@ -129,10 +115,10 @@ Config ParseConfig(const Request& request, const Name& name) {
     config.ipam = ParseIpam(sources, name.defaults);
   }
   if (name.Does(Part::kLink)) {
-    RefuseForeignKeys(sources.config);
     config.link = ParseLink(sources, name.defaults);
     // Depends on two parts, so it is decided here.
     CheckMtuIsEnough(sources.config, config.link, HasIpv6(config.ipam.ranges));
+    CheckInterfaceMayStayDown(sources.config, config);
     if (const std::optional<JsonView> dns = sources.config.Find("dns")) {
       config.dns = ParseDns(dns->value(), dns->path());
     }

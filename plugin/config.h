@@ -10,6 +10,7 @@
 // Errors   kInvalidConfig, kUnsupportedField; kInvalidEnvironment for CNI_ARGS.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,6 +40,19 @@ struct LinkConfig {
   bool force_address = false;
   bool hairpin_mode = false;
   bool promisc_mode = false;
+  bool port_isolation = false;
+  bool mac_spoof_check = false;
+  std::uint16_t vlan = 0;  // of what comes from the guest without a tag; 0: the network has none
+  std::vector<VlanRange> vlan_trunk;  // with a tag
+  bool preserve_default_vlan = false;
+  bool enable_dad = false;
+  bool disable_container_interface = false;
+
+  [[nodiscard]] bool HasVlans() const { return vlan != 0 || !vlan_trunk.empty(); }
+  // In VLAN 1 the node is without more: as the bridge.
+  [[nodiscard]] bool HasVlanGate() const { return vlan > 1 && is_gateway; }
+  // The link that gets the gateway's addresses: the bridge, or "<bridge>.<vlan>".
+  [[nodiscard]] std::string Gate() const;
 };
 
 constexpr std::string_view kHostLocal = "host-local";

@@ -93,7 +93,15 @@ LinkConfig ParseLink(const Sources& sources, const Defaults& defaults) {
       .force_address = sources.config.FindBool("forceAddress").value_or(defaults.force_address)};
   ParseGateway(sources, defaults, link);
   ParseModes(sources.config, defaults, link);
+  ParsePort(sources.config, link);
+  link.enable_dad = sources.config.FindBool("enabledad").value_or(false);
+  link.disable_container_interface =
+      sources.config.FindBool("disableContainerInterface").value_or(false);
   return link;
+}
+
+std::string LinkConfig::Gate() const {
+  return HasVlanGate() ? Cat(bridge, '.', vlan) : bridge;
 }
 
 bool IsBridgeName(std::string_view name) {

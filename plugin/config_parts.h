@@ -24,6 +24,8 @@ struct Sources {
 };
 
 [[nodiscard]] LinkConfig ParseLink(const Sources& sources, const Defaults& defaults);
+// Isolation, VLANs and MAC check of its port; `link` has everything else.
+void ParsePort(const JsonView& config, LinkConfig& link);
 [[nodiscard]] IpamConfig ParseIpam(const Sources& sources, const Defaults& defaults);
 // Whether IPv6 is in use depends on the addresses: policy.ipv6 is left false.
 [[nodiscard]] RulesConfig ParseRules(const Sources& sources, const Name& name);

@@ -60,13 +60,15 @@ std::string Describe(const Route& route) {
   return Cat(route.destination, route.gateway ? Cat(" via ", *route.gateway) : "");
 }
 
-std::vector<std::string> LinkDifferences(const Link& link, const Interface& expected) {
+std::vector<std::string> LinkDifferences(const Link& link,
+                                         const Interface& expected,
+                                         bool stays_down) {
   std::vector<std::string> found;
   if (link.kind != "veth") {
     found.push_back(
         Cat("interface ", Quoted(link.name), " is no veth any more but ", Quoted(link.kind)));
   }
-  if (!link.up) {
+  if (!link.up && !stays_down) {
     found.push_back(Cat("interface ", Quoted(link.name), " is down"));
   }
   const std::optional<Mac> mac = Mac::Parse(expected.mac);
@@ -97,7 +99,10 @@ std::optional<Guest> FindGuest(const Request& request, const Host& host) {
   return Guest{.netns = *std::move(netns), .net = std::move(net)};
 }
 
-std::vector<std::string> Differences(Guest& guest, const Request& request, const Result& expected) {
+std::vector<std::string> Differences(Guest& guest,
+                                     const Request& request,
+                                     const Result& expected,
+                                     bool stays_down) {
   const std::string& ifname = request.who.ifname;
   const std::optional<int> index = FindInterface(request, expected);
   if (!index) {
@@ -109,7 +114,7 @@ std::vector<std::string> Differences(Guest& guest, const Request& request, const
     return {Cat("interface ", Quoted(ifname), " is missing")};
   }
   std::vector<std::string> found =
-      LinkDifferences(*link, expected.interfaces[static_cast<std::size_t>(*index)]);
+      LinkDifferences(*link, expected.interfaces[static_cast<std::size_t>(*index)], stays_down);
   const std::vector<Cidr> addresses = guest.net.Addresses(*link);
   for (const IpConfig& ip : expected.ips) {
     if (ip.interface == index &&

@@ -28,10 +28,12 @@ struct Guest {
 [[nodiscard]] std::optional<Guest> FindGuest(const Request& request, const Host& host);
 
 // Every way in which the guest's interface differs from what `expected` (a prevResult, which may
-// hold more than ours) says of it, one phrase each: link, MAC, state, addresses, routes.
+// hold more than ours) says of it, one phrase each: link, MAC, state (unless it `stays_down`),
+// addresses, routes.
 [[nodiscard]] std::vector<std::string> Differences(Guest& guest,
                                                    const Request& request,
-                                                   const Result& expected);
+                                                   const Result& expected,
+                                                   bool stays_down);
 
 // The same for lo, which only has to be up.
 [[nodiscard]] std::vector<std::string> LoopbackDifferences(Guest& guest);

@@ -8,6 +8,8 @@
 #include "netlink/sysctl.h"
 #include "plugin/log.h"
 #include "plugin/names.h"
+#include "plugin/port.h"
+#include "plugin/vlan_gate.h"
 
 namespace nomad_bridge {
 namespace {
@@ -31,7 +33,8 @@ Link FindOrCreateBridge(Host& host, const LinkConfig& config, Phrases& changes) 
   std::optional<Link> link = host.net.FindLink(config.bridge);
   if (!link) {
     // False means that another ADD was faster; then it is made all the same.
-    if (host.net.CreateBridge(config.bridge, Mac::ForName(config.bridge), config.mtu)) {
+    if (host.net.CreateBridge(
+            config.bridge, Mac::ForName(config.bridge), config.mtu, config.HasVlans())) {
       changes.push_back(Cat("bridge ", Quoted(config.bridge), ", which was gone"));
     }
     link = RequireLink(host.net, config.bridge);
@@ -45,15 +48,24 @@ Link FindOrCreateBridge(Host& host, const LinkConfig& config, Phrases& changes) 
                     Quoted(link->kind.empty() ? "physical" : link->kind),
                     "; name another with the key 'bridge'"));
   }
+  if (config.HasVlans() && !link->vlan_filtering) {
+    // Not turned on here: that would cut off what its other ports send with tags.
+    throw Error(Code::kInvalidConfig,
+                Cat("bridge ", Quoted(config.bridge), " does not tell VLANs apart"),
+                Cat("'vlan' and 'vlanTrunk' need it, and it was made without: name another with "
+                    "the key 'bridge', or turn it on with: ip link set ",
+                    config.bridge,
+                    " type bridge vlan_filtering 1"));
+  }
   return *std::move(link);
 }
 
-// Gateways on `bridge` that living attachments of other networks rely on.
-std::vector<Cidr> GatewaysOfOthers(const Host& host, const std::string& bridge) {
+// Gateways on `gate` that living attachments of other networks rely on.
+std::vector<Cidr> GatewaysOfOthers(const Host& host, const std::string& gate) {
   std::vector<Cidr> gateways;
   for (const Attachment& who : host.records.List("")) {
     const std::optional<Record> record = host.records.Find(who);
-    if (record && record->bridge == bridge) {
+    if (record && record->gate == gate) {
       gateways.insert(gateways.end(), record->gateways.begin(), record->gateways.end());
     }
   }
@@ -158,48 +170,109 @@ void BringUpBridge(Host& host, const Link& bridge, const LinkConfig& config, Phr
   }
 }
 
-// Whether an attachment is there that has used the bridge of this name.
-bool IsInUse(Host& host, const std::string& bridge) {
+void PrepareSysctls(Guest& guest, const Link& link, bool has_ipv6, bool enable_dad) {
+  InNetns(guest.netns, [&] {
+    if (has_ipv6) {
+      SwitchOnIpv6(link.name);
+      EnsureSysctl(Cat("net/ipv6/conf/", link.name, "/keep_addr_on_down"), "1");
+    }
+    if (enable_dad) {
+      // Enhanced (RFC 7527): by hairpin mode the question comes back to who asked it.
+      EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/enhanced_dad"), "1");
+      EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/accept_dad"), "1");
+    }
+  });
+}
+
+// Until packets flow between the guest, its neighbours and the node.
+void AwaitTraffic(Host& host,
+                  Guest& guest,
+                  const VethPair& veth,
+                  const LinkConfig& config,
+                  bool has_ipv6) {
+  host.net.AwaitOperational(veth.host.name, FromNow(kPatience));
+  if (has_ipv6) {
+    // Until the kernel has noticed the guest's carrier, too, the guest has no route for multicast
+    // and does not hear neighbours ask for it.
+    guest.net.AwaitOperational(veth.guest.name, FromNow(kPatience));
+  }
+  // Until the kernel has noticed its first port's carrier, a bridge drops what the node sends.
+  host.net.AwaitOperational(config.Gate(), FromNow(kPatience));
+  if (config.enable_dad) {
+    guest.net.AwaitAddresses(veth.guest, FromNow(kPatience));
+  }
+}
+
+// A route without a gateway of its own goes by the first of its family.
+void AddRoutes(Guest& guest, const Link& link, const Result& result) {
+  for (Route route : result.routes) {
+    const auto same_family = [&](const IpConfig& ip) {
+      return ip.address.address.family() == route.destination.address.family() && ip.gateway;
+    };
+    const auto ip = std::find_if(result.ips.begin(), result.ips.end(), same_family);
+    if (!route.gateway && ip != result.ips.end() && route.scope != kScopeLink) {
+      route.gateway = ip->gateway;
+    }
+    guest.net.EnsureRoute(link, route);
+  }
+}
+
+// Whether an attachment is there that has used the gate of this name.
+bool IsInUse(Host& host, const std::string& gate) {
   const std::vector<Attachment> all = host.records.List("");
   return std::any_of(all.begin(), all.end(), [&](const Attachment& who) {
     const std::optional<Record> record = host.records.Find(who);
-    return record && record->bridge == bridge && FindHostVeth(host.net, who, true);
+    return record && record->gate == gate && FindHostVeth(host.net, who, true);
   });
+}
+
+// The addresses that the node answers with on `gate`; `is_ours`: the bridge is of our making.
+std::vector<Cidr> AddressesFor(const Link& gate, bool is_ours, const std::vector<Cidr>& gateways) {
+  std::vector<Cidr> wanted = gateways;
+  if (HasFamily(wanted, Family::kIpv6)) {
+    SwitchOnIpv6(gate.name);
+    if (is_ours) {
+      // The kernel asks with it for the allocations it forwards to. Left to itself it makes it when
+      // it notices the link's carrier, up to a second late, and then tries for another whether
+      // anybody else has it.
+      wanted.push_back(LinkLocal(gate.mac));
+    }
+  }
+  return wanted;
+}
+
+void TurnOnForwarding(const std::vector<Cidr>& gateways, Phrases& changes) {
+  if (HasFamily(gateways, Family::kIpv4) && EnsureSysctl("net/ipv4/ip_forward", "1")) {
+    changes.emplace_back("net.ipv4.ip_forward, which was 0");
+  }
+  if (HasFamily(gateways, Family::kIpv6) && EnsureSysctl("net/ipv6/conf/all/forwarding", "1")) {
+    changes.emplace_back("net.ipv6.conf.all.forwarding, which was 0");
+  }
 }
 
 }  // namespace
 
-Link EnsureBridge(Host& host, const LinkConfig& config, const std::vector<Cidr>& gateways) {
+Segment EnsureBridge(Host& host, const LinkConfig& config, const std::vector<Cidr>& gateways) {
   Phrases changes;
-  Link bridge = FindOrCreateBridge(host, config, changes);
+  const Link bridge = FindOrCreateBridge(host, config, changes);
   BringUpBridge(host, bridge, config, changes);
-  std::vector<Cidr> wanted = gateways;
-  if (HasFamily(wanted, Family::kIpv6)) {
-    SwitchOnIpv6(bridge.name);
-    if (bridge.mac == Mac::ForName(bridge.name)) {
-      // The kernel asks with it for the allocations it forwards to. Left to itself it makes it when
-      // it notices the bridge's carrier, up to a second late, and then tries for another whether
-      // anybody else has it.
-      wanted.push_back(LinkLocal(bridge.mac));
-    }
-  }
-  EnsureGateways(host, bridge, config, wanted, changes);
-  if (bridge.mac != Mac::ForName(bridge.name)) {
+  const Link gate =
+      config.HasVlanGate()
+          ? EnsureVlanGate(host, bridge, {.name = config.Gate(), .vlan = config.vlan}, changes)
+          : bridge;
+  const bool is_ours = bridge.mac == Mac::ForName(bridge.name);
+  EnsureGateways(host, gate, config, AddressesFor(gate, is_ours, gateways), changes);
+  if (!is_ours) {
     // Adopted: its MAC follows its ports until it is set once, if only to what it is.
     host.net.Change(bridge, {.mac = RequireLink(host.net, bridge.name).mac});
   }
-  if (HasFamily(wanted, Family::kIpv4) && EnsureSysctl("net/ipv4/ip_forward", "1")) {
-    changes.emplace_back("net.ipv4.ip_forward, which was 0");
-  }
-  if (HasFamily(wanted, Family::kIpv6) && EnsureSysctl("net/ipv6/conf/all/forwarding", "1")) {
-    changes.emplace_back("net.ipv6.conf.all.forwarding, which was 0");
-  }
-  if (!changes.empty() && IsInUse(host, bridge.name)) {
+  TurnOnForwarding(gateways, changes);
+  if (!changes.empty() && IsInUse(host, gate.name)) {
     for (const std::string& change : changes) {
       Say("mended ", change);
     }
   }
-  return bridge;
+  return {.bridge = bridge, .gate = gate};
 }
 
 std::optional<Link> FindHostVeth(Rtnl& host, const Attachment& who, bool recorded) {
@@ -234,60 +307,40 @@ void EnsureLinkGone(Host& host, const Attachment& who, bool recorded) {
   }
 }
 
-VethPair MakeVeth(Host& host,
-                  Guest& guest,
-                  const Link& bridge,
-                  const Record& record,
-                  const LinkConfig& config) {
+VethPair MakeVeth(Host& host, Guest& guest, const Link& bridge, const Record& record, int mtu) {
   const std::string name = HostVethName(record.who);
-  const Mac derived = record.addresses.empty() ? Mac::ForName(Cat(name, " guest"))
-                                               : Mac::For(record.addresses[0].address);
   host.net.CreateVeth({.host_name = name,
                        .host_mac = Mac::ForName(name),
                        .bridge = bridge.index,
                        .guest_name = record.who.ifname,
-                       .guest_mac = config.mac.value_or(derived),
-                       .mtu = config.mtu},
+                       .guest_mac = record.GuestMac(),
+                       .mtu = mtu},
                       guest.netns);
   const Link host_end = RequireLink(host.net, name);
   host.net.Change(host_end, {.alias = LinkAlias(record.who, record.labels)});
-  if (config.hairpin_mode) {
-    host.net.SetPortFlags(host_end, {.hairpin = true});
-  }
+  SetPort(host.net, host_end, record.port, record.GuestMac());
   return {.host = host_end, .guest = RequireLink(guest.net, record.who.ifname)};
 }
 
-void ConfigureGuest(Host& host, Guest& guest, const VethPair& veth, const Result& result) {
+void ConfigureGuest(Host& host,
+                    Guest& guest,
+                    const VethPair& veth,
+                    const Result& result,
+                    const LinkConfig& config) {
+  if (config.disable_container_interface) {
+    return;
+  }
   std::vector<Cidr> addresses;
   for (const IpConfig& ip : result.ips) {
     addresses.push_back(ip.address);
   }
-  if (HasFamily(addresses, Family::kIpv6)) {
-    InNetns(guest.netns, [&] {
-      SwitchOnIpv6(veth.guest.name);
-      EnsureSysctl(Cat("net/ipv6/conf/", veth.guest.name, "/keep_addr_on_down"), "1");
-    });
-  }
+  PrepareSysctls(guest, veth.guest, HasFamily(addresses, Family::kIpv6), config.enable_dad);
   for (const Cidr& address : addresses) {
-    guest.net.EnsureAddress(veth.guest, address);
+    guest.net.EnsureAddress(veth.guest, address, config.enable_dad);
   }
   guest.net.Change(veth.guest, {.up = true});
-  for (Route route : result.routes) {
-    const auto same_family = [&](const IpConfig& ip) {
-      return ip.address.address.family() == route.destination.address.family() && ip.gateway;
-    };
-    const auto ip = std::find_if(result.ips.begin(), result.ips.end(), same_family);
-    if (!route.gateway && ip != result.ips.end() && route.scope != kScopeLink) {
-      route.gateway = ip->gateway;
-    }
-    guest.net.EnsureRoute(veth.guest, route);
-  }
-  host.net.AwaitOperational(veth.host.name, FromNow(kPatience));
-  if (HasFamily(addresses, Family::kIpv6)) {
-    // Until the kernel has noticed the guest's carrier, too, the guest has no route for multicast
-    // and does not hear neighbours ask for it.
-    guest.net.AwaitOperational(veth.guest.name, FromNow(kPatience));
-  }
+  AddRoutes(guest, veth.guest, result);
+  AwaitTraffic(host, guest, veth, config, HasFamily(addresses, Family::kIpv6));
   const bool is_derived = std::all_of(addresses.begin(), addresses.end(), [&](const Cidr& cidr) {
     return veth.guest.mac == Mac::For(cidr.address);
   });

@@ -16,14 +16,21 @@
 
 namespace nomad_bridge {
 
-// Makes or adopts the bridge, up, with `gateways` as its addresses (none if the network is no
-// gateway), and turns on forwarding for their families. Other IPv4 addresses and overlapping IPv6
+// The bridge, and the node's own place on it: the bridge itself, or the gateway of a VLAN.
+struct Segment {
+  Link bridge;
+  Link gate;
+};
+
+// Makes or adopts the bridge and, in a VLAN with a gateway, the gate; both up. The gate has
+// `gateways` as its addresses (none if the network is no gateway), and forwarding is turned on for
+// their families. Other IPv4 addresses and overlapping IPv6
 // ones are an error, or removed with forceAddress; those which another living attachment on the
 // same bridge needs stay. Says on stderr what was mended: what was not so although an attachment is
 // there that needs it.
-[[nodiscard]] Link EnsureBridge(Host& host,
-                                const LinkConfig& config,
-                                const std::vector<Cidr>& gateways);
+[[nodiscard]] Segment EnsureBridge(Host& host,
+                                   const LinkConfig& config,
+                                   const std::vector<Cidr>& gateways);
 
 // The host end of `who`, if it is there and ours by its alias, or by `recorded`: a record names it.
 [[nodiscard]] std::optional<Link> FindHostVeth(Rtnl& host, const Attachment& who, bool recorded);
@@ -40,17 +47,22 @@ struct VethPair {
   Link guest;
 };
 
-// Makes the pair of `record`: the host end a port of `bridge`, labelled; the guest end in its
+// Makes the pair of `record`: the host end a port of `bridge`, as its record says, labelled; the guest end in its
 // namespace, still down.
 [[nodiscard]] VethPair MakeVeth(Host& host,
                                 Guest& guest,
                                 const Link& bridge,
                                 const Record& record,
-                                const LinkConfig& config);
+                                int mtu);
 
-// Addresses, up, routes, as `result` says them for the interface of `link`; waits until the pair
-// carries packets.
-void ConfigureGuest(Host& host, Guest& guest, const VethPair& veth, const Result& result);
+// Addresses, up, routes, as `result` says them for the interface of `link`; waits until the pair and
+// the bridge carry packets and, with enabledad, until the addresses are known to be nobody else's.
+// With disableContainerInterface the interface stays down, and there is nothing to wait for.
+void ConfigureGuest(Host& host,
+                    Guest& guest,
+                    const VethPair& veth,
+                    const Result& result,
+                    const LinkConfig& config);
 
 // lo up, with the addresses the kernel gives it then.
 void BringUpLoopback(Guest& guest);

@@ -10,7 +10,9 @@
 #include "plugin/link.h"
 #include "plugin/log.h"
 #include "plugin/names.h"
+#include "plugin/port.h"
 #include "plugin/rules.h"
+#include "plugin/vlan_gate.h"
 
 namespace nomad_bridge {
 namespace {
@@ -25,9 +27,7 @@ void MendPort(Host& host, const Link& bridge, const Attachment& who, const Link&
     return;
   }
   host.net.Change(veth, {.up = true, .master = bridge.index});
-  if (record->hairpin) {
-    host.net.SetPortFlags(veth, {.hairpin = true});
-  }
+  SetPort(host.net, veth, record->port, record->GuestMac());
   EnsureLocalhostReaches(*record);
   Say("mended ",
       veth.name,
@@ -48,13 +48,17 @@ void MendHostVeth(Host& host, const Record& record) {
     host.net.Change(*veth, {.up = true});
     Say("mended ", veth->name, ", which was down");
   }
-  if (veth->hairpin != record.hairpin) {
-    host.net.SetPortFlags(*veth, {.hairpin = record.hairpin});
-    Say("mended the hairpin mode of ", veth->name);
+  const std::vector<std::string> faults =
+      PortFaults(host.net, *veth, record.port, record.GuestMac());
+  if (!faults.empty()) {
+    SetPort(host.net, *veth, record.port, record.GuestMac());
+  }
+  for (const std::string& fault : faults) {
+    Say("mended the ", fault, " of ", veth->name);
   }
   if (veth->operational) {
     // A bridge made anew drops what the node sends until it has noticed its ports' carrier.
-    host.net.AwaitOperational(record.bridge, FromNow(kPatience));
+    host.net.AwaitOperational(record.gate, FromNow(kPatience));
   }
 }
 
@@ -82,15 +86,27 @@ std::vector<std::string> LeaseFaults(const Record& record) {
   return faults;
 }
 
+// The gateway of its VLAN, if it is not the bridge.
+std::optional<VlanGate> VlanGateOf(const Record& record) {
+  if (!record.port.vlans || record.gate == record.bridge) {
+    return std::nullopt;
+  }
+  return VlanGate{.name = record.gate, .vlan = record.port.vlans->untagged};
+}
+
 std::vector<std::string> BridgeFaults(Host& host, const Link& bridge, const Record& record) {
   std::vector<std::string> faults;
   if (!bridge.up) {
     faults.push_back(Cat("bridge ", Quoted(bridge.name), " is down"));
   }
-  const std::vector<Cidr> present = host.net.Addresses(bridge);
+  if (const std::optional<VlanGate> gate = VlanGateOf(record)) {
+    Append(faults, VlanGateFaults(host, bridge, *gate));
+  }
+  const std::optional<Link> gate = host.net.FindLink(record.gate);
+  const std::vector<Cidr> present = gate ? host.net.Addresses(*gate) : std::vector<Cidr>();
   for (const Cidr& gateway : record.gateways) {
     if (std::find(present.begin(), present.end(), gateway) == present.end()) {
-      faults.push_back(Cat("address ", gateway, " is missing on bridge ", Quoted(bridge.name)));
+      faults.push_back(Cat("address ", gateway, " is missing on ", Quoted(record.gate)));
     }
     const char* const forwarding =
         gateway.address.is_ipv4() ? "net/ipv4/ip_forward" : "net/ipv6/conf/all/forwarding";
@@ -101,7 +117,10 @@ std::vector<std::string> BridgeFaults(Host& host, const Link& bridge, const Reco
   return faults;
 }
 
-std::vector<std::string> PortFaults(const Link& veth, const Link& bridge, const Record& record) {
+std::vector<std::string> HostVethFaults(Host& host,
+                                        const Link& veth,
+                                        const Link& bridge,
+                                        const Record& record) {
   if (veth.master != bridge.index) {
     return {Cat(veth.name, " is no port of bridge ", Quoted(bridge.name))};
   }
@@ -109,8 +128,8 @@ std::vector<std::string> PortFaults(const Link& veth, const Link& bridge, const 
   if (!veth.up) {
     faults.push_back(Cat(veth.name, " is down"));
   }
-  if (veth.hairpin != record.hairpin) {
-    faults.push_back(Cat("hairpin mode of ", veth.name, " is ", veth.hairpin ? "on" : "off"));
+  for (const std::string& fault : PortFaults(host.net, veth, record.port, record.GuestMac())) {
+    faults.push_back(Cat("the ", fault, " of ", veth.name, " was changed"));
   }
   return faults;
 }
@@ -122,7 +141,7 @@ std::vector<std::string> LinkFaults(Host& host, const Record& record) {
   }
   std::vector<std::string> faults = BridgeFaults(host, *bridge, record);
   if (const std::optional<Link> veth = FindHostVeth(host.net, record.who, true)) {
-    Append(faults, PortFaults(*veth, *bridge, record));
+    Append(faults, HostVethFaults(host, *veth, *bridge, record));
   }
   return faults;
 }
@@ -145,7 +164,7 @@ void MendPorts(Host& host, const Link& bridge, const std::string& network) {
 }
 
 void MendHostSide(Host& host, const LinkConfig& config, const Record& record) {
-  const Link bridge = EnsureBridge(host, config, record.gateways);
+  const Link bridge = EnsureBridge(host, config, record.gateways).bridge;
   MendPorts(host, bridge, record.who.network);
   MendHostVeth(host, record);
   MendLeases(record);

@@ -150,6 +150,34 @@ std::optional<Giver> ParseGiver(const json& value) {
                .config = value.at("config")};
 }
 
+json ToJson(const Port& port) {
+  json value = {{"hairpin", port.hairpin}, {"isolated", port.isolated}, {"locked", port.locked}};
+  if (port.vlans) {
+    json tagged = json::array();
+    for (const VlanRange& ids : port.vlans->tagged) {
+      tagged.push_back({ids.first, ids.last});
+    }
+    value["vlans"] = {{"untagged", port.vlans->untagged},
+                      {"tagged", tagged},
+                      {"keepDefault", port.vlans->keep_default}};
+  }
+  return value;
+}
+
+Port ParsePort(const json& value) {
+  Port port{.hairpin = value.at("hairpin"),
+            .isolated = value.at("isolated"),
+            .locked = value.at("locked")};
+  if (value.contains("vlans")) {
+    const json& vlans = value.at("vlans");
+    port.vlans = {.untagged = vlans.at("untagged"), .keep_default = vlans.at("keepDefault")};
+    for (const json& ids : vlans.at("tagged")) {
+      port.vlans->tagged.push_back({.first = ids.at(0), .last = ids.at(1)});
+    }
+  }
+  return port;
+}
+
 json ToJson(const Record& record) {
   return {{"network", record.who.network},
           {"containerId", record.who.container_id},
@@ -162,7 +190,8 @@ json ToJson(const Record& record) {
           {"bridge", record.bridge},
           {"gate", record.gate},
           {"hostLinks", record.host_links},
-          {"hairpin", record.hairpin},
+          {"port", ToJson(record.port)},
+          {"mac", record.mac ? record.mac->Text() : ""},
           {"gateways", ToJson(record.gateways)},
           {"addresses", ToJson(record.addresses)},
           {"dataDir", record.data_dir},
@@ -187,7 +216,8 @@ Record ParseRecord(const json& value) {
                 .bridge = value.at("bridge"),
                 .gate = value.at("gate"),
                 .host_links = value.at("hostLinks"),
-                .hairpin = value.at("hairpin"),
+                .port = ParsePort(value.at("port")),
+                .mac = Mac::Parse(value.at("mac").get<std::string>()),
                 .gateways = ParseCidrs(value.at("gateways")),
                 .addresses = ParseCidrs(value.at("addresses")),
                 .data_dir = value.at("dataDir"),
@@ -225,6 +255,12 @@ bool Record::HasIpv6() const {
       addresses.begin(), addresses.end(), [](const Cidr& cidr) { return !cidr.address.is_ipv4(); });
 }
 
+Mac Record::GuestMac() const {
+  const Mac derived = addresses.empty() ? Mac::ForName(Cat(HostVethName(who), " guest"))
+                                        : Mac::For(addresses.front().address);
+  return mac.value_or(derived);
+}
+
 std::vector<NftElement> ElementsOf(const Record& record) {
   const std::string comment = ElementComment(record.who, record.labels);
   const bool has_ports = record.Has(Part::kPorts);
@@ -246,6 +282,10 @@ std::vector<NftElement> ElementsOf(const Record& record) {
   for (const std::string& link : record.host_links) {
     NftElement& element = elements.emplace_back(firewall::BridgeElement(link));
     element.comment = comment;
+  }
+  if (!record.bridge.empty() && record.bridge != record.gate) {
+    // With br_netfilter what passes the bridge between two ports passes the rules, too.
+    elements.push_back(firewall::BridgeElement(record.bridge));
   }
   if (!record.gate.empty()) {
     elements.push_back(firewall::BridgeElement(record.gate));

@@ -28,6 +28,7 @@
 #include "plugin/giver.h"
 #include "plugin/labels.h"
 #include "plugin/parts.h"
+#include "plugin/port.h"
 #include "portmap/mapping.h"
 
 namespace nomad_bridge {
@@ -43,8 +44,9 @@ struct Record {
   // the gateway of its VLAN. Also that of somebody else's bridge.
   std::string gate;
   std::vector<std::string> host_links;  // the same, its alone: a foreign plugin's host ends
-  bool hairpin = false;
-  std::vector<Cidr> gateways;   // what the bridge must have for this attachment
+  Port port;
+  std::optional<Mac> mac;       // the guest's, if the config asked for one
+  std::vector<Cidr> gateways;   // what the gate must have for this attachment
   std::vector<Cidr> addresses;  // the guest's
   std::string data_dir;         // where its leases are
   std::vector<Cidr> leases;     // those of the addresses that are leased there
@@ -59,6 +61,8 @@ struct Record {
 
   [[nodiscard]] bool Has(Part part) const { return parts.contains(part); }
   [[nodiscard]] bool HasIpv6() const;
+  // What the guest's interface is made with: asked for, else derived from its first address.
+  [[nodiscard]] Mac GuestMac() const;
 };
 
 // Everything that the parts of `record` have in our nf_tables table.

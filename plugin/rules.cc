@@ -330,6 +330,9 @@ void EnsureLocalhostReaches(const Record& record) {
   if (!record.gate.empty()) {
     links.push_back(record.gate);
   }
+  if (!record.bridge.empty() && record.bridge != record.gate) {
+    links.push_back(record.bridge);  // with br_netfilter answers are turned back there
+  }
   for (const std::string& link : links) {
     EnsureSysctl(Cat("net/ipv4/conf/", link, "/route_localnet"), "1");
   }

@@ -1,5 +1,6 @@
 // Addresses and routes, read back with ip(8).
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -321,6 +322,49 @@ TEST_F(RtnlAddressTest, AnotherLinksRoutesAreNotListed) {
   guest().Must({"ip", "address", "add", "10.1.0.2/24", "dev", "e0"});
 
   EXPECT_TRUE(net_.Routes(link_).empty());
+}
+
+TEST_F(RtnlAddressTest, AnAddressIsAwaitedUntilItIsKnownToBeOurs) {
+  guest().SetSysctl("net/ipv6/conf/d0/accept_dad", "1");
+  guest().Must({"ip", "link", "set", "d0-peer", "down"});  // without carrier nobody can be asked
+  net_.EnsureAddress(link_, At("2001:db8::5/64"), true);
+  EXPECT_TRUE(Shown().at(0).value("tentative", false)) << Shown();
+  guest().Must({"ip", "link", "set", "d0-peer", "up"});
+
+  net_.AwaitAddresses(link_, FromNow(std::chrono::seconds(30)));
+
+  EXPECT_FALSE(Shown().at(0).value("tentative", false)) << Shown();
+  EXPECT_FALSE(Shown().at(0).contains("dadfailed"));
+}
+
+TEST_F(RtnlAddressTest, AnAddressThatSomebodyElseHasIsAConflict) {
+  guest().SetSysctl("net/ipv6/conf/d0/accept_dad", "1");
+  guest().Must({"ip", "address", "add", "2001:db8::5/64", "dev", "d0-peer", "nodad"});
+  net_.EnsureAddress(link_, At("2001:db8::5/64"), true);
+
+  const Error error =
+      Thrown([&] { net_.AwaitAddresses(link_, FromNow(std::chrono::seconds(30))); });
+
+  EXPECT_EQ(error.code(), Code::kConflict);
+  EXPECT_EQ(error.msg(), "address 2001:db8::5/64 of 'd0' is taken");
+}
+
+TEST_F(RtnlAddressTest, TheDeadlineEndsTheWaitForAnAddress) {
+  guest().SetSysctl("net/ipv6/conf/d0/accept_dad", "1");
+  guest().Must({"ip", "link", "set", "d0-peer", "down"});
+  net_.EnsureAddress(link_, At("2001:db8::5/64"), true);
+
+  const Error error =
+      Thrown([&] { net_.AwaitAddresses(link_, FromNow(std::chrono::milliseconds(200))); });
+
+  EXPECT_EQ(error.code(), Code::kTryAgain);
+  EXPECT_EQ(error.msg(), "address 2001:db8::5/64 of 'd0' did not get usable");
+}
+
+TEST_F(RtnlAddressTest, WithoutDetectionThereIsNothingToAwait) {
+  net_.EnsureAddress(link_, At("2001:db8::5/64"));
+  net_.EnsureAddress(link_, At("10.0.0.5/24"));
+  net_.AwaitAddresses(link_, FromNow(std::chrono::milliseconds(0)));
 }
 
 }  // namespace

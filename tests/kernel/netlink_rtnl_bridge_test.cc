@@ -266,23 +266,6 @@ TEST_F(RtnlBridgeTest, ABridgeFiltersVlansOrTheKernelsLackIsSaidAndNothingIsLeft
   EXPECT_TRUE(net_.HasPortVlans(Port("port-a"), {}));
 }
 
-TEST_F(RtnlBridgeTest, BothEndsOfAPairCanBeHere) {
-  VethSpec spec = Spec(Port("br0"), 1400);
-  spec.guest_name = "br0.7";
-
-  net_.CreateVeth(spec, Netns::Current());
-
-  EXPECT_EQ(Show(host(), "veth0").at("link"), "br0.7");
-  EXPECT_EQ(Show(host(), "br0.7").at("link"), "veth0");
-  EXPECT_EQ(Show(host(), "br0.7").at("mtu"), 1400);
-  EXPECT_EQ(Port("br0.7").peer_netns, std::nullopt);
-
-  spec.host_name = "veth1";
-  const Error error = Thrown([&] { net_.CreateVeth(spec, Netns::Current()); });
-  EXPECT_EQ(error.code(), Code::kConflict);
-  EXPECT_EQ(error.details(), "the host has an interface 'br0.7' already");
-}
-
 TEST_F(RtnlBridgeTest, TheWayToAnAddressIsALink) {
   const int uplink = Port("uplink").index;
   const auto way = [&](const char* address) { return net_.RouteTo(Ip::Parse(address).value()); };

@@ -175,17 +175,28 @@ TEST_F(RtnlVlanTest, ATrunkTalksToAllOfItsVlans) {
   EXPECT_FALSE(Ping(guest(), "10.0.0.11"));
 }
 
-TEST_F(RtnlVlanTest, AGatewaysPairStandsInItsVlan) {
+TEST_F(RtnlVlanTest, TheNodeTalksThroughALinkInTheVlan) {
   Attach(guest(), "port-a", "10.0.0.10");
   Set("port-a", {.untagged = 7});
-  VethSpec spec = Spec(Port("br0"));
-  spec.guest_name = "br0.7";
-  net_.CreateVeth(spec, Netns::Current());
-  Set("veth0", {.untagged = 7});
+  const PortVlans wanted{.tagged = {{7, 7}}, .keep_default = true};
+
+  Set("br0", wanted);
+  EXPECT_EQ(Shown("br0"), "1 PVID untagged, 7");
+  EXPECT_TRUE(net_.CreateVlanLink("br0.7", Port("br0"), 7));
+  EXPECT_FALSE(net_.CreateVlanLink("br0.7", Port("br0"), 7));
   net_.Change(Port("br0.7"), {.up = true});
   net_.EnsureAddress(Port("br0.7"), Cidr::Parse("10.0.0.1/24").value());
 
+  EXPECT_EQ(Show(host(), "br0.7").at("link"), "br0");
+  EXPECT_EQ(Show(host(), "br0.7").at("linkinfo").at("info_data").at("id"), 7);
+  EXPECT_EQ(Port("br0.7").vlan, 7);
+  EXPECT_EQ(Port("br0.7").peer, Port("br0").index);
+  EXPECT_EQ(Port("br0.7").mac, Port("br0").mac);
   EXPECT_TRUE(Ping(guest(), "10.0.0.1"));
+
+  host().Must({"bridge", "vlan", "del", "dev", "br0", "vid", "7", "self"});
+  EXPECT_FALSE(net_.HasPortVlans(Port("br0"), wanted));
+  EXPECT_FALSE(Ping(guest(), "10.0.0.1"));
 }
 
 TEST_F(RtnlVlanTest, ALockHoldsInEveryVlanOfThePort) {

@@ -66,8 +66,9 @@ std::string Text(Address address) {
 }
 
 UniqueFd OpenSocket(Protocol protocol, int family, int flags) {
-  const int type = protocol == Protocol::kTcp ? SOCK_STREAM : SOCK_DGRAM;
-  UniqueFd fd(::socket(family, type | SOCK_CLOEXEC | flags, 0));
+  const int type = protocol == Protocol::kUdp ? SOCK_DGRAM : SOCK_STREAM;
+  const int number = protocol == Protocol::kSctp ? IPPROTO_SCTP : 0;
+  UniqueFd fd(::socket(family, type | SOCK_CLOEXEC | flags, number));
   if (!fd) {
     throw ErrnoError(Code::kInternal, "cannot open a socket");
   }
@@ -230,7 +231,7 @@ Server Server::Start(const Node& where,
     fd = OpenSocket(protocol, Parse(address, port).family(), 0);
     Bind(fd, address, port);
   });
-  if (protocol == Protocol::kTcp && ::listen(fd.get(), 64) != 0) {
+  if (protocol != Protocol::kUdp && ::listen(fd.get(), 64) != 0) {
     throw ErrnoError(Code::kInternal, "cannot listen");
   }
   std::array<int, 2> ends{};
@@ -245,7 +246,7 @@ Server Server::Start(const Node& where,
   }
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (protocol == Protocol::kTcp) {
+    if (protocol != Protocol::kUdp) {
       ServeTcp(fd, notes.get(), text);
     }
     ServeUdp(fd, notes.get(), text);

@@ -2,7 +2,7 @@
 // inside a node.
 //
 // Shapes   A server answers whoever comes with its text and with the address it saw them come from;
-//          on TCP it then sends back what it gets. Addresses are text of either family, ports host
+//          on TCP and SCTP it then sends back what it gets. Addresses are text of either family, ports host
 //          byte order.
 // Limits   A client gives up after its patience; "no answer", "refused" and "unreachable" are all
 //          nullopt.
@@ -23,7 +23,7 @@
 
 namespace nomad_bridge::test {
 
-enum class Protocol { kTcp, kUdp };
+enum class Protocol { kTcp, kUdp, kSctp };
 
 class Server {
  public:

@@ -1,4 +1,5 @@
 #include <string>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -437,14 +438,7 @@ TEST(ParseConfig, TheMarkBitIsOneOf32) {
 }
 
 TEST(ParseConfig, RefusesWhatThisNameDoesNotDo) {
-  const Bad cases[] = {{R"({"vlan":5})", "'vlan' = 5"},
-                       {R"({"vlanTrunk":[{"id":5}]})", "'vlanTrunk'"},
-                       {R"({"preserveDefaultVlan":true})", "'preserveDefaultVlan' = true"},
-                       {R"({"macspoofchk":true})", "'macspoofchk'"},
-                       {R"({"portIsolation":true})", "'portIsolation'"},
-                       {R"({"enabledad":true})", "'enabledad'"},
-                       {R"({"disableContainerInterface":true})", "'disableContainerInterface'"},
-                       {R"({"backend":"pf"})", "'backend' = \"pf\""},
+  const Bad cases[] = {{R"({"backend":"pf"})", "'backend' = \"pf\""},
                        {R"({"ipMasqBackend":"ebpf"})", "'ipMasqBackend'"},
                        {R"({"conditionsV4":["-s","10.0.0.0/8"]})", "'conditionsV4'"},
                        {R"({"conditionsV6":["x"]})", "'conditionsV6'"}};
@@ -453,6 +447,79 @@ TEST(ParseConfig, RefusesWhatThisNameDoesNotDo) {
   }
   EXPECT_EQ(Refused(R"({"conditionsV4":["x"],"iptablesAdminChainName":"A"})").details(),
             "use the admin chain A");
+}
+
+TEST(ParseConfig, ReadsWhatABridgesPortIsToBe) {
+  const LinkConfig plain = Parsed("{}").link;
+  EXPECT_FALSE(plain.port_isolation || plain.mac_spoof_check || plain.preserve_default_vlan);
+  EXPECT_FALSE(plain.HasVlans() || plain.HasVlanGate());
+  EXPECT_EQ(plain.Gate(), "nomad");
+
+  const LinkConfig link = Parsed(R"({"vlan":4094,"portIsolation":true,"macspoofchk":true,
+      "preserveDefaultVlan":true,"enabledad":true,
+      "vlanTrunk":[{"minID":1,"maxID":4094},{"id":7},{"minID":9,"maxID":9,"id":5}]})")
+                              .link;
+  EXPECT_TRUE(link.port_isolation && link.mac_spoof_check && link.preserve_default_vlan);
+  EXPECT_TRUE(link.enable_dad);
+  EXPECT_EQ(link.vlan, 4094);
+  EXPECT_THAT(link.vlan_trunk,
+              ElementsAre(VlanRange{1, 4094}, VlanRange{7, 7}, VlanRange{9, 9}, VlanRange{5, 5}));
+  EXPECT_EQ(link.Gate(), "nomad.4094");
+}
+
+TEST(ParseConfig, OnlyAGatewayOfOneVlanIsNotTheBridge) {
+  const LinkConfig trunk = Parsed(R"({"vlanTrunk":[{"id":7}]})").link;
+  EXPECT_TRUE(trunk.HasVlans());
+  EXPECT_EQ(trunk.Gate(), "nomad");
+  const LinkConfig no_gateway =
+      Parsed(R"({"vlan":7,"isGateway":false,"isDefaultGateway":false})").link;
+  EXPECT_EQ(no_gateway.Gate(), "nomad");
+  EXPECT_EQ(Parsed(R"({"vlan":1})").link.Gate(), "nomad") << "where the bridge itself is";
+  EXPECT_FALSE(Parsed(R"({"vlan":0,"vlanTrunk":[]})").link.HasVlans());
+}
+
+TEST(ParseConfig, RefusesImpossibleVlans) {
+  const Bad cases[] = {
+      {R"({"vlan":-1})", "'vlan' is -1"},
+      {R"({"vlan":4095})", "'vlan' is 4095"},
+      {R"({"vlan":"5"})", "'vlan' is \"5\""},
+      {R"({"vlan":1.5})", "'vlan'"},
+      {R"({"vlanTrunk":{}})", "'vlanTrunk'"},
+      {R"({"vlanTrunk":[5]})", "'vlanTrunk[0]'"},
+      {R"({"vlanTrunk":[{}]})", "'vlanTrunk[0]'"},
+      {R"({"vlanTrunk":[{"id":0}]})", "'vlanTrunk[0].id' is 0"},
+      {R"({"vlanTrunk":[{"id":1},{"id":4095}]})", "'vlanTrunk[1].id' is 4095"},
+      {R"({"vlanTrunk":[{"id":"5"}]})", "'vlanTrunk[0].id'"},
+      {R"({"vlanTrunk":[{"minID":5}]})", "'vlanTrunk[0]'"},
+      {R"({"vlanTrunk":[{"maxID":5}]})", "'vlanTrunk[0]'"},
+      {R"({"vlanTrunk":[{"maxID":5,"id":6}]})", "'vlanTrunk[0]'"},
+      {R"({"vlanTrunk":[{"minID":0,"maxID":5}]})", "'vlanTrunk[0].minID' is 0"},
+      {R"({"vlanTrunk":[{"minID":5,"maxID":4095}]})", "'vlanTrunk[0].maxID' is 4095"},
+      {R"({"vlanTrunk":[{"minID":6,"maxID":5}]})", "'vlanTrunk[0].minID' is 6"},
+      {R"({"bridge":"a-long-name","vlan":1000})", "'vlan' is 1000"},
+  };
+  for (const Bad& bad : cases) {
+    ExpectInvalid(bad);
+  }
+  EXPECT_THAT(Refused(R"({"bridge":"a-long-name","vlan":1000})").details(),
+              HasSubstr("'a-long-name.1000'"));
+  EXPECT_NO_THROW(static_cast<void>(Parsed(
+      R"({"bridge":"a-long-name","vlan":1000,"isGateway":false,"isDefaultGateway":false})")));
+}
+
+TEST(ParseConfig, PortOptionsAreTrueOrFalse) {
+  for (const std::string& key : std::vector<std::string>{"portIsolation",
+                                                         "macspoofchk",
+                                                         "preserveDefaultVlan",
+                                                         "enabledad",
+                                                         "disableContainerInterface"}) {
+    ExpectInvalid({Cat("{\"", key, "\":1}").c_str(), Cat("'", key, "' is 1").c_str()});
+    ExpectInvalid({Cat("{\"", key, "\":\"yes\"}").c_str(), Cat("'", key, "'").c_str()});
+  }
+}
+
+TEST(ParseConfig, AnInterfaceThatStaysDownHasNoAddresses) {
+  ExpectInvalid({R"({"disableContainerInterface":true})", "'disableContainerInterface' is true"});
 }
 
 TEST(ParseConfig, ReadsTheIngressPolicy) {
@@ -483,6 +550,11 @@ Config ParsedBy(const char* name, const std::string& json, const std::string& ar
   const Request request{
       .verb = Verb::kAdd, .args = args, .cni_version = "1.0.0", .config = ParseJson(json, "stdin")};
   return ParseConfig(request, NameFor(name));
+}
+
+TEST(ParseConfig, ABareLinkMayStayDown) {
+  EXPECT_TRUE(
+      ParsedBy("bridge", R"({"disableContainerInterface":true})").link.disable_container_interface);
 }
 
 TEST(ParseConfig, UnderAReferenceNameTheDefaultsAreItsOwn) {

@@ -1,0 +1,198 @@
+// vlan, vlanTrunk, preserveDefaultVlan: who talks to whom, and what CHECK makes of it. Only under a
+// kernel with bridge VLAN filtering: see tests/with-kernel.
+#include "tests/plugin/link_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+constexpr std::string_view kVlan100 = R"({"vlan": 100})";
+
+class VlanTest : public LinkWorld {
+ protected:
+  // Another network on the same bridge.
+  static std::string Other(std::string_view changes) {
+    return Network(R"({"name": "other", "ipam": {"ranges": [[{"subnet": "10.9.0.0/16"}]]}})",
+                   changes);
+  }
+
+  // The member VLANs of a port, as "bridge vlan show" lists them: "100 PVID Egress Untagged".
+  std::string VlansOf(const std::string& port) {
+    std::string text;
+    for (const json& link : host().Json({"bridge", "-j", "vlan", "show", "dev", port})) {
+      for (const json& vlan : link.at("vlans")) {
+        text += Cat(text.empty() ? "" : ", ", vlan.at("vlan").get<int>());
+        for (const json& flag : vlan.value("flags", json::array())) {
+          text += Cat(" ", flag.get<std::string>());
+        }
+      }
+    }
+    return text;
+  }
+
+  static std::string HostVeth(const json& result) {
+    return At(result, "/interfaces/1/name").get<std::string>();
+  }
+  static std::string AddressOf(const json& result) {
+    const std::string address = AddressesIn(result).at(0);
+    return address.substr(0, address.find('/'));
+  }
+};
+
+TEST_F(VlanTest, OnlyTheSameVlanTalksAndEachHasItsGateway) {
+  Node& same = AddGuest("same");
+  Node& other = AddGuest("other");
+  const json result = MustAdd(Network(kVlan100));
+  const json neighbour = MustAdd(Network(kVlan100), As("same", same));
+  const json stranger = MustAdd(Other(R"({"vlan": 200})"), As("other", other));
+
+  EXPECT_EQ(VlansOf(HostVeth(result)), "100 PVID Egress Untagged");
+  EXPECT_EQ(VlansOf(HostVeth(stranger)), "200 PVID Egress Untagged");
+  EXPECT_EQ(At(result, "/interfaces/3/name"), "nomad.100");
+  EXPECT_EQ(At(result, "/interfaces/3/mac"), LinkOn(host(), "nomad.100").at("address"));
+  EXPECT_EQ(AddressesOn(host(), "nomad.100"), std::vector<std::string>{"172.26.64.1/20"});
+  EXPECT_EQ(AddressesOn(host(), "nomad.200"), std::vector<std::string>{"10.9.0.1/16"});
+  EXPECT_TRUE(AddressesOn(host(), "nomad").empty());
+
+  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(other, "10.9.0.1"));
+  EXPECT_TRUE(Ping(guest(), AddressOf(neighbour)));
+
+  // On the same wire, in another VLAN.
+  other.Must({"ip", "address", "add", "172.26.79.9/20", "dev", "eth0"});
+  EXPECT_FALSE(Ping(guest(), "172.26.79.9"));
+}
+
+// With br_netfilter, as Nomad asks for it, and without.
+class VlanRulesTest : public VlanTest, public ::testing::WithParamInterface<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(BridgeNetfilter, VlanRulesTest, ::testing::Values("0", "1"));
+
+TEST_P(VlanRulesTest, PublishedPortsAndTheWayOutWork) {
+  host().SetSysctl("net/bridge/bridge-nf-call-iptables", GetParam());
+  host().Must({"iptables", "-P", "FORWARD", "DROP"});
+  const Server inside = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "inside");
+  const Server out = Server::Start(outside(), Protocol::kTcp, "0.0.0.0", 81, "outside");
+  MustAdd(Network(kVlan100,
+                  R"({"runtimeConfig": {"portMappings": [
+                      {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}})"));
+
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "inside");
+  EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "inside");
+  EXPECT_EQ(TcpText(guest(), kHostIp4, 8080), "inside") << "by its own host port";
+  const std::optional<Reply> reply = Ask(guest(), {.to = kOutsideIp4, .port = 81});
+  EXPECT_EQ(reply, (Reply{"outside", kHostIp4}));
+}
+
+TEST_F(VlanTest, ATrunkCarriesItsVlansWithTags) {
+  Node& member = AddGuest("member");
+  const json member_result = MustAdd(Network(kVlan100), As("member", member));
+  const json result = MustAdd(Other(R"({"isGateway": false, "isDefaultGateway": false,
+                "vlanTrunk": [{"minID": 99, "maxID": 101}, {"id": 7}]})"));
+
+  EXPECT_EQ(VlansOf(HostVeth(result)), "1 PVID Egress Untagged, 7, 99, 100, 101");
+  guest().Must(
+      {"ip", "link", "add", "link", "eth0", "name", "tagged", "type", "vlan", "id", "100"});
+  guest().Must({"ip", "address", "add", "172.26.79.9/20", "dev", "tagged"});
+  guest().Must({"ip", "link", "set", "tagged", "up"});
+  EXPECT_TRUE(Ping(guest(), AddressOf(member_result)));
+}
+
+TEST_F(VlanTest, TheDefaultVlanIsKeptIfAskedFor) {
+  const json result = MustAdd(Network(R"({"vlan": 100, "preserveDefaultVlan": true})"));
+  EXPECT_EQ(VlansOf(HostVeth(result)), "1 Egress Untagged, 100 PVID Egress Untagged");
+}
+
+TEST_F(VlanTest, ABridgeThatDoesNotTellVlansApartIsAnErrorAndStaysAsItIs) {
+  MustAdd(Network());
+  MustDel(Network());
+
+  const Outcome refused = MustRefuse(7, Network(kVlan100));
+
+  EXPECT_THAT(refused.json.value("msg", ""), HasSubstr("bridge 'nomad' does not tell VLANs apart"));
+}
+
+TEST_F(VlanTest, ATakenGatewaysNameIsAnErrorThatNamesIt) {
+  MustAdd(Network(kVlan100));
+  MustDel(Network(kVlan100));
+  host().Must({"ip", "link", "delete", "nomad.100"});
+  host().Must({"ip", "link", "add", "nomad.100", "type", "bridge"});
+
+  const Outcome refused = MustRefuse(102, Network(kVlan100));
+
+  EXPECT_THAT(refused.json.value("msg", ""), HasSubstr("'nomad.100'"));
+}
+
+TEST_F(VlanTest, InVlan1TheBridgeIsTheGateway) {
+  const json result = MustAdd(Network(R"({"vlan": 1})"));
+  EXPECT_EQ(result.at("interfaces").size(), 3U);
+  EXPECT_EQ(VlansOf(HostVeth(result)), "1 PVID Egress Untagged");
+  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+}
+
+// What the reference plugin leaves for the gateway: a veth pair.
+TEST_F(VlanTest, APairOfTheReferencePluginsIsTakenAsItIs) {
+  host().Must({"ip", "link", "add", "nomad", "type", "bridge", "vlan_filtering", "1"});
+  host().Must({"ip", "link", "add", "nomad.100", "type", "veth", "peer", "name", "veth9"});
+  host().Must({"ip", "link", "set", "veth9", "master", "nomad", "up"});
+  host().Must({"bridge", "vlan", "del", "dev", "veth9", "vid", "1"});
+  host().Must({"bridge", "vlan", "add", "dev", "veth9", "vid", "100", "pvid", "untagged"});
+
+  const json result = MustAdd(Network(kVlan100));
+
+  EXPECT_EQ(At(result, "/interfaces/3/name"), "nomad.100");
+  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+}
+
+TEST_F(VlanTest, DelLeavesTheGatewayToTheOthers) {
+  Node& other = AddGuest("other");
+  MustAdd(Network(kVlan100), As("other", other));
+  const Snapshot before = TakeSnapshot().Of({"host link"});
+  MustAdd(Network(kVlan100));
+  MustDel(Network(kVlan100));
+
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot().Of({"host link"})));
+  EXPECT_TRUE(Ping(other, "172.26.64.1"));
+}
+
+TEST_F(VlanTest, WhateverIsChangedIsSeenMendedAndSaid) {
+  const std::string config = Network(R"({"vlan": 100, "macspoofchk": true})");
+  const json result = MustAdd(config);
+  const std::string port = HostVeth(result);
+  const json checked = {{"prevResult", result}};
+  json read_only = checked;
+  read_only["repairOnCheck"] = false;
+  for (const std::string& damage : {Cat("bridge vlan del dev ", port, " vid 100"),
+                                    Cat("bridge vlan add dev ", port, " vid 7"),
+                                    Cat("ip link set ", port, " nomaster"),
+                                    std::string("ip link delete nomad.100"),
+                                    std::string("ip link set nomad.100 down"),
+                                    std::string("bridge vlan del dev nomad vid 100 self"),
+                                    std::string("ip address flush dev nomad.100"),
+                                    std::string("ip link delete nomad")}) {
+    host().Must({"sh", "-c", damage});
+    const Outcome seen = RunPlugin("CHECK", Network(config, read_only.dump()));
+    EXPECT_EQ(At(seen.json, "/code"), 103) << damage << ": " << seen;
+
+    const Outcome mended = RunPlugin("CHECK", Network(config, checked.dump()));
+
+    EXPECT_EQ(mended.exit_code, 0) << damage << ": " << mended;
+    EXPECT_THAT(mended.err, HasSubstr("mended")) << damage;
+    EXPECT_EQ(VlansOf(port), "100 PVID Egress Untagged") << damage;
+    EXPECT_TRUE(Ping(guest(), "172.26.64.1")) << damage;
+  }
+}
+
+TEST_F(VlanTest, AMacCheckHoldsInItsVlan) {
+  MustAdd(Network(R"({"vlan": 100, "macspoofchk": true})"));
+  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+
+  guest().Must({"ip", "link", "set", "eth0", "address", "02:00:00:00:00:0f"});
+  guest().Must({"ip", "neighbour", "flush", "all"});
+  EXPECT_FALSE(Ping(guest(), "172.26.64.1"));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
