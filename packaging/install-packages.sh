@@ -15,7 +15,9 @@ packages() {
       packages build
       echo libgtest-dev libgmock-dev clang-format clang-tidy
       # The tests read back with other tools, and try the leases against the reference host-local.
-      echo iproute2 nftables iptables conntrack iputils-ping kmod containernetworking-plugins ;;
+      echo iproute2 nftables iptables conntrack iputils-ping kmod containernetworking-plugins
+      # Real clients, and what they run containers with. Go for cnitool comes as tests/clients/build-cnitool says.
+      echo podman containerd crun busybox-static ;;
     vm)
       # What tests/with-kernel boots other kernels with.
       echo qemu-system-x86 kmod busybox-static python3-venv ;;

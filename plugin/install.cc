@@ -17,17 +17,13 @@
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "plugin/names.h"
 
 namespace nomad_bridge {
 namespace {
 
 constexpr std::string_view kProgram = "nomad-bridge";
 constexpr mode_t kProgramMode = 0755;
-constexpr std::array<std::string_view, 5> kLinks = {"bridge",
-                                                    "host-local",
-                                                    "firewall",
-                                                    "portmap",
-                                                    "loopback"};
 
 // What our files are known by: it must never change.
 constexpr std::string_view kMark =
@@ -231,9 +227,10 @@ void Install(const Installation& wanted, std::ostream& out) {
   EnsureFolder(wanted.folder);
   const Folder folder(wanted.folder);
 
-  std::vector<Place> places = {{std::string(kProgram), LookAtProgram(folder.Path(kProgram), self)}};
-  for (const std::string_view name : kLinks) {
-    places.push_back({std::string(name), LookAtLink(folder.Path(name))});
+  std::vector<Place> places;
+  for (const std::string& name : Names()) {
+    const std::string path = folder.Path(name);
+    places.push_back({name, name == kProgram ? LookAtProgram(path, self) : LookAtLink(path)});
   }
   CheckAll(folder, places, wanted.replace);
 

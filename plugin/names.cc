@@ -67,6 +67,14 @@ const Name& NameFor(std::string_view program) {
   return row != Table().end() ? *row : Table().front();
 }
 
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  for (const Name& name : Table()) {
+    names.push_back(name.name);
+  }
+  return names;
+}
+
 std::string HostVethName(const Attachment& who) {
   constexpr int kDigits = 11;  // what a link's 15 bytes leave behind "veth"
   const std::string key = Cat(who.network, '\0', who.container_id, '\0', who.ifname);

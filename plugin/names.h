@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/attachment.h"
 #include "plugin/labels.h"
@@ -43,6 +44,9 @@ struct Name {
 // The row for `program` (argv[0]); a name that is not in the table is nomad-bridge under another
 // name.
 [[nodiscard]] const Name& NameFor(std::string_view program);
+
+// Every name of the table, our own first: what `install` lays.
+[[nodiscard]] std::vector<std::string> Names();
 
 // The host end of an attachment's veth pair: "veth" and 11 hexadecimal digits. Derived, so that a
 // lost record can still be cleaned up; the link's alias says whether it really is ours.

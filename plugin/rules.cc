@@ -106,6 +106,10 @@ std::string DescribeConflict(const firewall::Conflict& conflict) {
           owner->addresses.empty() ? "" : Cat(", address ", owner->addresses.front().address)));
 }
 
+bool IsSameContainer(const Attachment& who, const Record& record) {
+  return who.container_id == record.who.container_id && who != record.who;
+}
+
 // A dead attachment in the way of ours, kept from any other command while it is taken over.
 struct Dead {
   RangeLock lock;
@@ -129,6 +133,26 @@ std::optional<Dead> RequireDead(Host& host, const firewall::Conflict& conflict) 
     ThrowTaken(conflict, owner);
   }
   return Dead{*std::move(lock), *std::move(owner)};
+}
+
+// A runtime publishes a container's ports in every network the container is in (podman does), and
+// they lead to it either way: what another attachment of it holds is left there, until HandOnPorts().
+bool YieldToSameContainer(Host& host,
+                          const Record& record,
+                          const firewall::Conflict& conflict,
+                          firewall::Change& change) {
+  const std::optional<Record> owner = host.records.FindOwner(std::string(conflict.present.owner()));
+  const bool is_port = !portmap::DescribeKey(conflict.wanted).empty();
+  if (!is_port || !owner || !IsSameContainer(owner->who, record) || !IsAlive(host, *owner)) {
+    return false;
+  }
+  std::erase_if(change.wanted, [&](const NftElement& wanted) {
+    return wanted.set == conflict.wanted.set && wanted.key == conflict.wanted.key;
+  });
+  Say(DescribeConflict(conflict),
+      " stays with the same container in network ",
+      Quoted(owner->who.network));
+  return true;
 }
 
 // What the dead hold goes in the same batch, but for what is taken over from them.
@@ -186,6 +210,9 @@ std::vector<Dead> Commit(Host& host,
   std::vector<Dead> dead;
   firewall::Outcome outcome;
   while ((outcome = firewall::Apply(host.nft, table, change, Generation(trust), living)).conflict) {
+    if (YieldToSameContainer(host, record, *outcome.conflict, change)) {
+      continue;
+    }
     change.dead.emplace_back(outcome.conflict->present.owner());
     if (std::optional<Dead> owner = RequireDead(host, *outcome.conflict)) {
       AddUnwanted(change, owner->record);
@@ -273,6 +300,23 @@ void WithdrawRules(Host& host, const std::vector<NftElement>& elements) {
   const std::optional<std::uint32_t> generation =
       firewall::Withdraw(host.nft, owned, Generation(trust));
   SaveTrust(host, trust.value_or(Records::Trust{}), generation);
+}
+
+void HandOnPorts(Host& host, const Record& record) {
+  if (!record.Has(Part::kPorts) || record.ports.empty()) {
+    return;
+  }
+  for (const Attachment& who : host.records.List("")) {
+    if (!IsSameContainer(who, record)) {
+      continue;
+    }
+    // Whoever works on it publishes its ports, or takes them away.
+    const std::optional<RangeLock> lock = host.records.TryLock(who);
+    const std::optional<Record> other = lock ? host.records.Find(who) : std::nullopt;
+    if (other && other->Has(Part::kPorts) && IsAlive(host, *other)) {
+      PublishRules(host, *other);
+    }
+  }
 }
 
 std::vector<NftElement> FindRulesOf(Host& host, const Attachment& who) {

@@ -29,6 +29,10 @@ void MendRules(Host& host, const Record& record);
 // Takes `elements` out, where they still belong to whom their comments name.
 void WithdrawRules(Host& host, const std::vector<NftElement>& elements);
 
+// When the rules of `record` are gone: its ports go to another attachment of the same container that
+// wants them too.
+void HandOnPorts(Host& host, const Record& record);
+
 // The elements in the kernel that belong to `who`, by a dump: for DEL without a record.
 [[nodiscard]] std::vector<NftElement> FindRulesOf(Host& host, const Attachment& who);
 

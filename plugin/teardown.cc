@@ -13,6 +13,7 @@ namespace nomad_bridge {
 std::vector<std::string> TearDown(Host& host, const Record& record) {
   Failures failures;
   failures.Try("the rules", [&] { WithdrawRules(host, ElementsOf(record)); });
+  failures.Try("its hold on ports", [&] { HandOnPorts(host, record); });
   failures.Try("stale UDP flows", [&] { ForgetStaleFlows(host, record); });
   failures.Try("the link", [&] { EnsureLinkGone(host, record.who, true); });
   failures.Try("the leases", [&] { ReleaseAddresses(record); });
@@ -35,6 +36,7 @@ std::vector<std::string> TearDownRules(Host& host, const Record& record, const P
   Failures failures;
   failures.Try("the rules", [&] { WithdrawRules(host, going); });
   if (parts.contains(Part::kPorts)) {
+    failures.Try("its hold on ports", [&] { HandOnPorts(host, record); });
     failures.Try("stale UDP flows", [&] { ForgetStaleFlows(host, record); });
   }
   if (failures.empty()) {

@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "tests/plugin/repair_sweep.h"
 #include "tests/support/plugin_world.h"
 
 namespace nomad_bridge::test {
@@ -23,6 +24,11 @@ using ::testing::StartsWith;
 
 constexpr std::array kLinks = {"bridge", "host-local", "firewall", "portmap", "loopback"};
 constexpr const char* kFolder = "/run/plugins";
+
+// What every build of ours, of any version, can be known by.
+constexpr const char* kOlder =
+    "#!/bin/sh\n: '\nThis file is the CNI plugin nomad-bridge, and may replace itself.\n'\n";
+constexpr const char* kReferencePlugin = "#!/bin/sh\n: the reference\n";
 
 class InstallTest : public PluginWorld {
  protected:
@@ -262,36 +268,42 @@ TEST_F(InstallTest, AFolderUnderANameOfOursIsNeverReplaced) {
   EXPECT_EQ(Listing().size(), 1U);
 }
 
-TEST_F(InstallTest, KilledAtAnyMomentEveryNameLeadsToTheOldOrTheNewProgram) {
-  const auto about = [] {
-    std::string all;
-    for (const char* const name : {"nomad-bridge", "bridge", "portmap", "loopback"}) {
-      all +=
-          Cat(Execute(Command{.argv = {Path(name)}, .variables = {{"CNI_COMMAND", std::nullopt}}})
-                  .exit_code,
-              ' ');
+class KilledInstall : public InstallTest, public ::testing::WithParamInterface<int> {
+ protected:
+  // Exit codes of the names that were there before.
+  static std::string Codes() {
+    std::string codes;
+    for (const char* const name : {"nomad-bridge", "bridge", "loopback"}) {
+      const Command about{.argv = {Path(name)}, .variables = {{"CNI_COMMAND", std::nullopt}}};
+      codes += Cat(Execute(about).exit_code, ' ');
     }
-    return all;
-  };
-  const auto start = [&] {
-    fs::remove_all(kFolder);
-    Write("nomad-bridge", Built() + "older");
-    Write("portmap", "#!/bin/sh\n# the reference\n");
-    Write("bridge", "#!/bin/sh\n# the reference\n");
-    Write("loopback", Built());
-  };
+    return codes;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Slices, KilledInstall, Slices());
+
+TEST_P(KilledInstall, LeavesEveryNameTheOldOrTheNewProgramAndIsNoHindrance) {
   const Command command = Line({"install", kFolder, "--replace"});
-  for (int nth = 1;; ++nth) {
-    start();
+  for (int nth = GetParam(); !HasFailure(); nth += kSlices) {
+    SCOPED_TRACE(Cat("killed at call ", nth));
+    fs::remove_all(kFolder);
+    Write("nomad-bridge", kOlder);
+    Write("bridge", kReferencePlugin);
+    Write("loopback", kOlder);
+
     const Killing killing = RunKilledAt(command, nth);
-    EXPECT_EQ(about(), "0 0 0 0 ") << "killed at call " << nth;
-    MustInstall({"--replace"});
-    ExpectInstalled();
-    EXPECT_EQ(Content("portmap.before-nomad-bridge"), "#!/bin/sh\n# the reference\n") << nth;
+
+    EXPECT_EQ(Codes(), "0 0 0 ");
     if (!killing.killed) {
-      EXPECT_GT(nth, 10);
+      ExpectInstalled();
       return;
     }
+    MustInstall({"--replace"});
+    EXPECT_EQ(Content("bridge.before-nomad-bridge"), kReferencePlugin);
+    EXPECT_EQ(Content("nomad-bridge"), Built());
+    EXPECT_EQ(fs::read_symlink(Path("bridge")), "nomad-bridge");
+    EXPECT_EQ(fs::read_symlink(Path("loopback")), "nomad-bridge");
   }
 }
 

@@ -1,0 +1,167 @@
+// containerd's ctr, which attaches by go-cni, Nomad's own library.
+#include <filesystem>
+
+#include <sys/mount.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "tests/clients/client_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr const char* kSocket = "/run/containerd.sock";
+constexpr const char* kConfig = "/run/containerd.toml";
+constexpr const char* kNoCgroups = "/run/crun-without-cgroups";
+
+// The folders that ctr is built with. They may be missing, or full of the machine's: a layer over
+// their parent keeps what we make there to ourselves, and an empty one hides what is there.
+class Cover {
+ public:
+  Cover(const std::string& parent, const std::string& folder) {
+    const std::string layer = Cat("/run/layers", parent);
+    fs::create_directories(layer + "/upper");
+    fs::create_directories(layer + "/work");
+    Mount("overlay",
+          parent,
+          Cat("lowerdir=", parent, ",upperdir=", layer, "/upper,workdir=", layer, "/work"));
+    fs::create_directories(folder);
+    Mount("tmpfs", folder, "mode=0755");
+  }
+  Cover(const Cover&) = delete;
+  Cover& operator=(const Cover&) = delete;
+  ~Cover() {
+    for (auto mounted = mounted_.rbegin(); mounted != mounted_.rend(); ++mounted) {
+      ::umount2(mounted->c_str(), MNT_DETACH);
+    }
+  }
+
+ private:
+  void Mount(const char* type, const std::string& on, const std::string& options) {
+    if (::mount(type, on.c_str(), type, 0, options.c_str()) != 0) {
+      throw ErrnoError(Code::kIo, Cat("cannot mount ", type, " on ", on));
+    }
+    mounted_.push_back(on);
+  }
+
+  std::vector<std::string> mounted_;
+};
+
+// containerd and what it starts; all ends with the test.
+class ContainerdTest : public ClientWorld {
+ protected:
+  ContainerdTest() : daemon_(StartDaemon()) {
+    while (Execute(Ctr({"version"})).exit_code != 0) {
+    }
+  }
+
+  // The list that go-cni finds. ctr publishes no ports, so they stand in the file.
+  static void UseList(json list) {
+    for (json& plugin : list.at("plugins")) {
+      if (plugin.value("capabilities", json::object()).value("portMappings", false)) {
+        plugin.erase("capabilities");
+        plugin["runtimeConfig"]["portMappings"] = {
+            {{"hostPort", 8080}, {"containerPort", 80}, {"protocol", "tcp"}}};
+      }
+    }
+    WriteFile("/etc/cni/net.d/10-test.conflist", list.dump());
+  }
+
+  [[nodiscard]] static Command Ctr(const std::vector<std::string>& arguments) {
+    Command command{.argv = {"ctr", "--address", kSocket}, .variables = {}};
+    command.argv.insert(command.argv.end(), arguments.begin(), arguments.end());
+    return command;
+  }
+  // A container that serves its name.
+  [[nodiscard]] static Command RunCommand(const std::string& name,
+                                          const std::vector<std::string>& options) {
+    Command command = Ctr({"run", "--cni", "--runc-binary", kNoCgroups});
+    command.argv.insert(command.argv.end(), options.begin(), options.end());
+    command.argv.insert(command.argv.end(), {"--rootfs", MakeRoot(name), name});
+    command.argv.insert(command.argv.end(), kServe.begin(), kServe.end());
+    return command;
+  }
+  static void Kill(const std::string& name) {
+    Must(Ctr({"task", "kill", "--signal", "SIGKILL", name}));
+  }
+
+ private:
+  static Process StartDaemon() {
+    fs::create_directory_symlink(kPlugins, "/opt/cni/bin");
+    WriteFile(kNoCgroups, "#!/bin/sh\nexec crun --cgroup-manager=disabled \"$@\"\n");
+    fs::permissions(kNoCgroups, fs::perms(0755));
+    WriteFile(kConfig,
+              Cat(R"(version = 2
+root = "/run/containerd-root"
+state = "/run/containerd-state"
+disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"]
+[grpc]
+address = ")",
+                  kSocket,
+                  "\"\n"));
+    return Process::Start(Command{.argv = {"containerd", "--config", kConfig}, .variables = {}});
+  }
+
+  Cover opt_{"/opt", "/opt/cni"};
+  Cover etc_{"/etc", "/etc/cni"};
+  Process daemon_;
+};
+
+class EveryList : public ContainerdTest, public ::testing::WithParamInterface<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Containerd,
+                         EveryList,
+                         ::testing::Values("nomad_bridge", "nomad_builtin_bridge"),
+                         [](const auto& list) { return std::string(list.param); });
+
+TEST_P(EveryList, AContainerServesItsPortAndLeavesNoTrace) {
+  UseList(json::parse(ReadFixture(Cat("conf/", GetParam(), ".conflist"))));
+  Must(Ctr({"run",
+            "--rm",
+            "--cni",
+            "--runc-binary",
+            kNoCgroups,
+            "--rootfs",
+            MakeRoot("early"),
+            "early",
+            "/bin/busybox",
+            "true"}));
+  const Snapshot before = TakeSnapshot();
+
+  Process web = Process::Start(RunCommand("web", {"--rm"}));
+
+  EXPECT_EQ(AwaitPage(outside(), kHostIp4, 8080), "web");
+  EXPECT_THAT(AliasesOn("nomad"), Each(HasSubstr("nomad-bridge")));
+  Kill("web");
+  static_cast<void>(web.Wait());
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+TEST_P(EveryList, AContainerThatNobodyRemovesGivesUpItsPortToTheNext) {
+  UseList(json::parse(ReadFixture(Cat("conf/", GetParam(), ".conflist"))));
+  Must(RunCommand("first", {"--detach"}));
+  EXPECT_EQ(AwaitPage(outside(), kHostIp4, 8080), "first");
+  const Outcome taken = Execute(RunCommand("second", {"--rm"}));
+  EXPECT_NE(taken.exit_code, 0);
+  EXPECT_THAT(taken.err, HasSubstr("8080"));
+
+  // ctr never says DEL for a container that runs by itself.
+  Kill("first");
+  Process third = Process::Start(RunCommand("third", {"--rm"}));
+
+  EXPECT_EQ(AwaitPage(outside(), kHostIp4, 8080), "third");
+  Kill("third");
+  static_cast<void>(third.Wait());
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

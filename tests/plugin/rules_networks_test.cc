@@ -1,0 +1,107 @@
+// A container in two networks whose runtime publishes its ports in both of them, as podman does.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/plugin/rules_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class TwoNetworks : public RulesWorld {
+ protected:
+  // What the first network is like, and the second.
+  [[nodiscard]] static json One() { return Publish({Port(8080, 80), Port(8080, 80, "udp")}); }
+  [[nodiscard]] static json Two() {
+    json config = One();
+    config["name"] = "other";
+    config["bridge"] = "other";
+    config["ipam"]["ranges"] = {{{{"subnet", "10.97.0.0/24"}}}};
+    return config;
+  }
+
+  [[nodiscard]] Outcome Do(const std::string& verb, const json& config) {
+    Variables variables = As("web", guest());
+    variables["CNI_IFNAME"] = config.at("name") == "other" ? "eth1" : "eth0";
+    return RunPlugin(verb, config.dump(), variables);
+  }
+  json Must(const std::string& verb, const json& config) {
+    const Outcome outcome = Do(verb, config);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome;
+    return outcome.json;
+  }
+  [[nodiscard]] std::string Answer() { return TcpText(outside(), kHostIp4, 8080); }
+};
+
+TEST_F(TwoNetworks, PublishAPortOnce) {
+  Must("ADD", One());
+
+  const Outcome second = Do("ADD", Two());
+
+  EXPECT_EQ(second.exit_code, 0) << second;
+  EXPECT_THAT(second.err,
+              HasSubstr("host port tcp 8080 stays with the same container in network 'nomad'"));
+  const Server server = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "web");
+  EXPECT_EQ(Answer(), "web");
+  json check = Two();
+  check["prevResult"] = second.json;
+  Must("CHECK", check);
+}
+
+TEST_F(TwoNetworks, TheOneThatStaysHasThePort) {
+  Must("ADD", One());
+  Must("ADD", Two());
+  const Server server = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "web");
+
+  Must("DEL", One());
+  EXPECT_EQ(Answer(), "web") << "the second";
+  Must("ADD", One());
+  EXPECT_EQ(Answer(), "web") << "still the second";
+  Must("DEL", One());
+  EXPECT_EQ(Answer(), "web");
+  Must("DEL", Two());
+  EXPECT_EQ(Answer(), "");
+}
+
+TEST_F(TwoNetworks, LeaveNoTrace) {
+  Must("ADD", One());
+  Must("ADD", Two());
+  Must("DEL", One());
+  Must("DEL", Two());
+  const Snapshot before = TakeHostSnapshot();
+
+  Must("ADD", One());
+  Must("ADD", Two());
+  Must("DEL", One());
+  Must("DEL", Two());
+
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(TwoNetworks, AFlushIsMendedForBoth) {
+  Must("ADD", One());
+  json check = Two();
+  check["prevResult"] = Must("ADD", Two());
+  host().Must({"nft", "flush", "ruleset"});
+
+  Must("CHECK", check);
+
+  const Server server = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "web");
+  EXPECT_EQ(Answer(), "web");
+}
+
+TEST_F(TwoNetworks, AnotherContainersPortIsTaken) {
+  Must("ADD", One());
+  Must("ADD", Two());
+  Must("DEL", One());
+
+  const Outcome other = Run("ADD", "other", AddGuest("guest2"), One());
+
+  EXPECT_EQ(other.json.at("code"), 102);
+  EXPECT_THAT(other.json.at("details"), HasSubstr("network 'other', container 'web'"));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
