@@ -120,21 +120,22 @@ bool IsFirewalldThere(Host& host) {
          host.nft.FindChain({NftFamily::kIp, "filter"}, "FORWARD_direct").has_value();
 }
 
-// The operator's choice of another zone stands.
+// Now and, as a reload forgets whatever is not permanent, for good. The operator's choice of another
+// zone stands.
 void EnsureZone(const std::string& link, const std::string& zone) {
   const std::optional<std::string> tool = FindTool("firewall-cmd");
-  if (!tool) {
+  if (!tool || Run(*tool, {Cat("--get-zone-of-interface=", link)}).Succeeded()) {
     return;
   }
-  if (Run(*tool, {Cat("--get-zone-of-interface=", link)}).Succeeded()) {
-    return;
+  const Words add = {Cat("--zone=", zone), Cat("--add-interface=", link)};
+  for (const Words& words : {add, Words{"--permanent", add[0], add[1]}}) {
+    const Ending added = Run(*tool, words);
+    if (!added.Succeeded()) {
+      Say("cannot put ", link, " into zone ", zone, " of firewalld: ", Printable(added.err));
+      return;
+    }
   }
-  const Ending added = Run(*tool, {Cat("--zone=", zone), Cat("--add-interface=", link)});
-  if (added.Succeeded()) {
-    Say("put ", link, " into zone ", zone, " of firewalld");
-  } else {
-    Say("cannot put ", link, " into zone ", zone, " of firewalld: ", Printable(added.err));
-  }
+  Say("put ", link, " into zone ", zone, " of firewalld");
 }
 
 }  // namespace

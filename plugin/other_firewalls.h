@@ -3,8 +3,8 @@
 //   iptables-nft      the static rules in its tables (firewall/static_rules.h): nothing to do here
 //   iptables-legacy   tables of another kernel interface, if in use: the same rules there, by its
 //                     own tool, as there is no netlink for them
-//   firewalld         rejects what no zone allows: the bridge becomes an interface of a zone, by its
-//                     own tool; firewalld keeps that over a reload
+//   firewalld         rejects what no zone allows: the bridge becomes an interface of a zone, for
+//                     good, by its own tool; so it stays over a reload
 //   any other         is named: only its owner can help
 //
 // Costs    Once per bridge, and once after anybody has changed the ruleset; nothing is started where

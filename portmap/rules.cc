@@ -99,12 +99,13 @@ void DescribeWayBack(NftChain& postrouting, Family family) {
                                   .Masquerade());
   // oifname @bridges ct status dnat ip saddr @alloc4 ip daddr @snat4 masquerade
   // With br_netfilter the same packets are bridged, not routed, and come from no interface here.
-  for (const std::string& neighbours : {SetName(firewall::kAlloc, family), snat}) {
+  // Neighbours are told by whatever else is known of them.
+  for (const std::string_view noun : {firewall::kAlloc, firewall::kMasq, firewall::kSnat}) {
     postrouting.rules.push_back(NftRule()
                                     .OifnameIn(kBridges)
                                     .CtStatusDnat()
                                     .Only(family)
-                                    .SaddrIn(neighbours)
+                                    .SaddrIn(SetName(noun, family))
                                     .DaddrIn(snat)
                                     .Masquerade());
   }

@@ -1,0 +1,276 @@
+// Firewalls of others on the same node, and what networks do not want of each other.
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "tests/support/plugin_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Firewalls : public PluginWorld {
+ protected:
+  static json Publishes() { return Publishing(Config(), 8080, 80); }
+
+  void ExpectBothWays() {
+    const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+    EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+    EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+  }
+
+  Outcome Check(const json& result) {
+    return RunPlugin("CHECK", WithPrevResult(Publishes(), result));
+  }
+};
+
+// ---- iptables-legacy: tables that nf_tables knows nothing of
+
+TEST_F(Firewalls, LegacyTablesThatDropLetUsThrough) {
+  host().Must({"iptables-legacy", "-P", "FORWARD", "DROP"});
+  host().Must({"iptables-legacy", "-N", "NOMAD-ADMIN"});
+  host().Must({"iptables-legacy", "-A", "NOMAD-ADMIN", "-p", "tcp", "--dport", "25", "-j", "DROP"});
+
+  const json result = Attach(Publishes());
+
+  ExpectBothWays();
+  const std::string once = host().Must({"iptables-legacy", "-S"});
+  EXPECT_THAT(once, HasSubstr("-A NOMAD-ADMIN -p tcp"));
+  Attach(Config(), As("other", AddGuest("other")));
+  EXPECT_EQ(host().Must({"iptables-legacy", "-S"}), once) << "nothing twice";
+  host().Must({"iptables-legacy", "-F"});
+  EXPECT_EQ(Check(result).exit_code, 0);
+  ExpectBothWays();
+}
+
+TEST_F(Firewalls, LegacyTablesThatNobodyUsesAreNotMade) {
+  Attach(Publishes());
+  EXPECT_THAT(FindFile("/proc/net/ip_tables_names").value_or(""), Not(HasSubstr("filter")));
+}
+
+// ---- base chains of anybody
+
+struct Drop {
+  const char* name;
+  const char* chain;
+};
+
+class LaterDrop : public Firewalls, public ::testing::WithParamInterface<Drop> {};
+
+TEST_P(LaterDrop, IsNamedByAddAndByCheckAsLongAsItIsThere) {
+  host().Must({"nft", "-f", "-"},
+              Cat("table inet mine {\nchain late {\n", GetParam().chain, "\n}\n}\n"));
+
+  const Outcome add = RunPlugin("ADD", Publishes());
+
+  EXPECT_EQ(add.exit_code, 0) << add;
+  EXPECT_THAT(add.err, HasSubstr("chain late of table inet mine"));
+  EXPECT_THAT(add.err, HasSubstr("0x00001000"));
+  EXPECT_THAT(Check(add.json).err, HasSubstr("chain late of table inet mine"));
+  host().Must({"nft", "delete", "table", "inet", "mine"});
+  EXPECT_THAT(Check(add.json).err, Not(HasSubstr("mine")));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Chains,
+    LaterDrop,
+    ::testing::Values(Drop{"ByPolicy", "type filter hook forward priority 10; policy drop;"},
+                      Drop{"ByItsLastRule",
+                           "type filter hook forward priority 10; ct state established accept; "
+                           "counter reject;"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST_F(Firewalls, AcceptingOurMarkIsWhatTheNoteAsksFor) {
+  host().Must({"nft", "-f", "-"},
+              R"(table inet mine {
+  chain late {
+    type filter hook forward priority 10; policy drop;
+    meta mark & 0x1000 == 0x1000 accept
+  }
+})");
+  Attach(Publishes());
+  ExpectBothWays();
+}
+
+TEST_F(Firewalls, ChainsThatDropBeforeUsOrElsewhereAreNoConcernOfOurs) {
+  host().Must({"nft", "-f", "-"},
+              R"(table inet mine {
+  chain early {
+    type filter hook forward priority -10; policy accept;
+  }
+  chain in {
+    type filter hook input priority 10; policy drop;
+  }
+})");
+  EXPECT_THAT(RunPlugin("ADD", Publishes()).err, Not(HasSubstr("mine")));
+}
+
+// ufw's layout: its chains in front, policy DROP in iptables' own tables.
+TEST_F(Firewalls, UfwsLayoutOfRulesLetsUsThrough) {
+  host().Must({"iptables-restore"}, R"(*filter
+:INPUT DROP [0:0]
+:FORWARD DROP [0:0]
+:OUTPUT ACCEPT [0:0]
+:ufw-before-forward - [0:0]
+:ufw-after-forward - [0:0]
+:ufw-reject-forward - [0:0]
+-A INPUT -i lo -j ACCEPT
+-A FORWARD -j ufw-before-forward
+-A FORWARD -j ufw-after-forward
+-A FORWARD -j ufw-reject-forward
+-A ufw-before-forward -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A ufw-reject-forward -j REJECT
+COMMIT
+)");
+  Attach(Publishes());
+  ExpectBothWays();
+}
+
+// Docker's chains and policy.
+TEST_F(Firewalls, DockersChainsLetUsThrough) {
+  host().Must({"iptables-restore"}, R"(*filter
+:INPUT ACCEPT [0:0]
+:FORWARD DROP [0:0]
+:OUTPUT ACCEPT [0:0]
+:DOCKER - [0:0]
+:DOCKER-USER - [0:0]
+:DOCKER-ISOLATION-STAGE-1 - [0:0]
+:DOCKER-ISOLATION-STAGE-2 - [0:0]
+-A FORWARD -j DOCKER-USER
+-A FORWARD -j DOCKER-ISOLATION-STAGE-1
+-A FORWARD -o docker0 -j DOCKER
+-A DOCKER-ISOLATION-STAGE-1 -i docker0 ! -o docker0 -j DOCKER-ISOLATION-STAGE-2
+-A DOCKER-ISOLATION-STAGE-1 -j RETURN
+-A DOCKER-ISOLATION-STAGE-2 -o docker0 -j DROP
+-A DOCKER-USER -j RETURN
+COMMIT
+)");
+  Attach(Publishes());
+  ExpectBothWays();
+}
+
+// ---- firewalld, really running
+
+class Firewalld : public Firewalls {
+ protected:
+  Firewalld() {
+    host().Must({"mount", "-t", "tmpfs", "tmpfs", "/etc/firewalld"});
+    host().Must({"mount", "-t", "tmpfs", "tmpfs", "/var/log"});
+    EnsureFolder("/run/dbus");
+    bus_.emplace(Process::Start({.argv = {"dbus-daemon", "--system", "--nofork", "--nopidfile"}}));
+    EXPECT_TRUE(Soon([] { return std::filesystem::exists("/run/dbus/system_bus_socket"); }));
+    daemon_.emplace(Process::Start({.argv = {"firewalld", "--nofork", "--nopid"}}));
+    EXPECT_TRUE(Soon([&] { return host().Run({"firewall-cmd", "--state"}).exit_code == 0; }));
+  }
+
+  static bool Soon(const std::function<bool()>& happened) {
+    constexpr int kTries = 300;
+    for (int i = 0; i < kTries; ++i) {
+      if (happened()) {
+        return true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    return false;
+  }
+
+ private:
+  std::optional<Process> bus_;
+  std::optional<Process> daemon_;
+};
+
+TEST_F(Firewalld, LetsUsThroughAndGoesOnDoingSoAfterItsReloads) {
+  const Outcome add = RunPlugin("ADD", Publishes());
+  ASSERT_EQ(add.exit_code, 0) << add;
+  EXPECT_THAT(add.err, HasSubstr("zone trusted"));
+  ExpectBothWays();
+  host().Must({"firewall-cmd", "--reload"});
+  ExpectBothWays();
+  host().Must({"firewall-cmd", "--complete-reload"});
+  ExpectBothWays();
+  EXPECT_EQ(Check(add.json).exit_code, 0);
+  EXPECT_EQ(RunPlugin("DEL", Publishes()).exit_code, 0);
+}
+
+TEST_F(Firewalld, KeepsTheZoneThatTheOperatorChose) {
+  host().Must({"firewall-cmd", "--zone=internal", "--add-interface=nomad"});
+  Attach(Publishes());
+  EXPECT_THAT(host().Must({"firewall-cmd", "--get-zone-of-interface=nomad"}),
+              HasSubstr("internal"));
+}
+
+// ---- ingressPolicy: what networks do not want of each other
+
+class IngressPolicy : public Firewalls {
+ protected:
+  static json Network(const std::string& name, const std::string& subnet, const char* policy) {
+    return {{"cniVersion", "1.0.0"},
+            {"name", name},
+            {"type", "nomad-bridge"},
+            {"bridge", name},
+            {"ingressPolicy", policy},
+            {"ipam", {{"subnet", subnet}}}};
+  }
+  // What decides about packets within one bridge, too, only if they pass through it.
+  void FilterBridged() { host().SetSysctl("net/bridge/bridge-nf-call-iptables", "1"); }
+
+  // Two allocations of net a, one of net b.
+  void Make(const char* a, const char* b) {
+    first_ = AddressOf(Attach(Network("neta", "10.1.0.0/24", a), As("a1", guest())));
+    second_ = AddressOf(Attach(Network("neta", "10.1.0.0/24", a), As("a2", neighbour_)));
+    third_ = AddressOf(Attach(Network("netb", "10.2.0.0/24", b), As("b1", stranger_)));
+  }
+
+  Node& neighbour_ = AddGuest("neighbour");
+  Node& stranger_ = AddGuest("stranger");
+  std::string first_;
+  std::string second_;
+  std::string third_;
+};
+
+TEST_F(IngressPolicy, OpenNetworksReachEachOther) {
+  Make("open", "open");
+  EXPECT_TRUE(Ping(guest(), third_));
+  EXPECT_TRUE(Ping(stranger_, first_));
+}
+
+TEST_F(IngressPolicy, SameBridgeKeepsOutOtherBridgesThatAreNotOpen) {
+  FilterBridged();
+  Make("same-bridge", "same-bridge");
+  EXPECT_TRUE(Ping(guest(), second_));
+  EXPECT_FALSE(Ping(guest(), third_));
+  EXPECT_FALSE(Ping(stranger_, first_));
+  EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+}
+
+TEST_F(IngressPolicy, IsolatedKeepsOutItsOwnBridgeToo) {
+  FilterBridged();
+  Make("isolated", "isolated");
+  EXPECT_FALSE(Ping(guest(), second_));
+  EXPECT_FALSE(Ping(guest(), third_));
+  EXPECT_TRUE(Ping(guest(), "10.1.0.1")) << "the gateway";
+  EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+}
+
+TEST_F(IngressPolicy, GoesWhenTheNetworkIsOpenedAgain) {
+  Make("same-bridge", "same-bridge");
+  EXPECT_FALSE(Ping(guest(), third_));
+  for (const auto& [id, node] :
+       {std::pair<std::string, Node*>{"a1", &guest()}, {"a2", &neighbour_}}) {
+    Attach(Network("neta", "10.1.0.0/24", "open"), As(id, *node));
+  }
+  EXPECT_TRUE(Ping(guest(), third_));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
