@@ -114,8 +114,9 @@ check "build, asan" cmake --build build/asan -j "$jobs" \
 run_tests "release" release
 run_tests "asan: unit and kernel" asan -L 'unit|kernel' -E '^layers$'
 
-# What needs a kernel that this one need not be: bridge VLAN filtering.
-run_elsewhere bookworm build/release/tests/kernel/nb_vm_kernel_netlink
+# What needs a kernel that this one need not be: bridge VLAN filtering, SCTP sockets.
+run_elsewhere bookworm build/release/tests/plugin/nb_vm_plugin_link \
+  build/release/tests/kernel/nb_vm_kernel_netlink
 
 NOMAD_BRIDGE_BINARY=$PWD/build/asan/plugin/nomad-bridge
 export NOMAD_BRIDGE_BINARY

@@ -150,8 +150,8 @@ class Rtnl {
   void Change(const Link& link, const LinkChange& change);
   void SetPortFlags(const Link& port, const PortFlags& flags);
 
-  // They count only on a bridge with Link::vlan_filtering; `port` may be that bridge, which is a port
-  // of itself to the node. Again is fine, and mends. Throws kKernel on a kernel without VLANs.
+  // They count only on a bridge with Link::vlan_filtering; `port` may be that bridge, which is a
+  // port of itself to the node. Again is fine, and mends. Throws kKernel on a kernel without VLANs.
   // Has...: whether setting them would change nothing.
   void SetPortVlans(const Link& port, const PortVlans& vlans);
   [[nodiscard]] bool HasPortVlans(const Link& port, const PortVlans& vlans);
@@ -169,8 +169,8 @@ class Rtnl {
   [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);
   // The address is in use when this returns: packets to it arrive. IPv6 addresses get IFA_F_NODAD
   // and cost one more round trip, unless `detect_duplicates`: see AwaitAddresses(). IPv4 ones get
-  // their broadcast address where the prefix is shorter than /31. One more round trip if the address
-  // is there already.
+  // their broadcast address where the prefix is shorter than /31. One more round trip if the
+  // address is there already.
   void EnsureAddress(const Link& link, const Cidr& address, bool detect_duplicates = false);
   void EnsureAddressGone(const Link& link, const Cidr& address);
 

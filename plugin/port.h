@@ -1,5 +1,5 @@
-// The host end of an attachment as a port of its bridge: flags, VLANs, and the one MAC that may come
-// in. Set by ADD, kept in the record, put right from there by whoever finds it changed.
+// The host end of an attachment as a port of its bridge: flags, VLANs, and the one MAC that may
+// come in. Set by ADD, kept in the record, put right from there by whoever finds it changed.
 #pragma once
 
 #include <optional>

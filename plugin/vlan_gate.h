@@ -1,10 +1,10 @@
 // The node's own place in a VLAN of a bridge: a link "<bridge>.<vlan>" on the bridge, which has the
 // gateway's addresses, and the bridge's own membership in that VLAN.
 //
-// Why      The reference plugin makes a veth pair for it, one end a port of the bridge. What the guest
-//          sends then crosses the bridge and is routed after that, and with br_netfilter passes the
-//          rules twice, which leaves its address as it is on the way out. A pair that is there is
-//          taken as it is.
+// Why      The reference plugin makes a veth pair for it, one end a port of the bridge. What the
+//          guest sends then crosses the bridge and is routed after that, and with br_netfilter
+//          passes the rules twice, which leaves its address as it is on the way out. A pair that is
+//          there is taken as it is.
 // Shared   by every attachment in that VLAN, as the bridge is: made or put right, never undone.
 // Errors   kConflict if a link of that name is somebody else's.
 #pragma once

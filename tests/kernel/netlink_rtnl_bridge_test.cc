@@ -19,8 +19,8 @@ constexpr const char* kFalseMac = "02:00:00:00:00:0f";
 
 class RtnlBridgeTest : public RtnlWorld {
  protected:
-  // 'br0' with 10.0.0.1 and the guests 'guest' (port 'port-a', 10.0.0.10) and 'other' (port 'port-b',
-  // 10.0.0.11).
+  // 'br0' with 10.0.0.1, and the guests 'guest' (port 'port-a', 10.0.0.10) and 'other' (port
+  // 'port-b', 10.0.0.11).
   RtnlBridgeTest() {
     Bridge();
     host().Must({"ip", "address", "add", "10.0.0.1/24", "dev", "br0"});
