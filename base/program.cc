@@ -69,6 +69,7 @@ UniqueFd NonBlocking(UniqueFd fd) {
 // What execve(2) wants; points into `words`.
 std::vector<char*> Pointers(std::vector<std::string>& words) {
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (std::string& word : words) {
     pointers.push_back(word.data());
   }

@@ -82,7 +82,7 @@ std::string FindPlugin(const Delegate& delegate) {
   }
   std::string list;
   for (const std::string& folder : folders) {
-    const std::string path = Cat(folder, '/', delegate.type);
+    std::string path = Cat(folder, '/', delegate.type);
     struct stat found {};
     if (::stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode)) {
       CheckIsAnother(delegate, found);

@@ -153,7 +153,7 @@ void CheckAll(const Folder& folder, const std::vector<Place>& places, bool repla
 // A second name for what is there. link(2) never overwrites, so what was kept earlier stays.
 std::string Keep(const Folder& folder, const std::string& name) {
   for (int number = 1;; ++number) {
-    const std::string kept = Cat(name, kKeptAs, number == 1 ? "" : Cat('.', number));
+    std::string kept = Cat(name, kKeptAs, number == 1 ? "" : Cat('.', number));
     if (::linkat(folder.fd(), name.c_str(), folder.fd(), kept.c_str(), 0) == 0) {
       return kept;
     }

@@ -12,7 +12,6 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "tests/plugin/repair_sweep.h"
 #include "tests/support/plugin_world.h"
 
 namespace nomad_bridge::test {
@@ -281,7 +280,9 @@ class KilledInstall : public InstallTest, public ::testing::WithParamInterface<i
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Slices, KilledInstall, Slices());
+// The program under sanitizers has 80 MB, so few runs are many.
+constexpr int kSlices = 6;
+INSTANTIATE_TEST_SUITE_P(Slices, KilledInstall, ::testing::Range(1, kSlices + 1));
 
 TEST_P(KilledInstall, LeavesEveryNameTheOldOrTheNewProgramAndIsNoHindrance) {
   const Command command = Line({"install", kFolder, "--replace"});
