@@ -170,6 +170,7 @@ Mac Mac::For(const Ip& ip) {
 
 std::vector<Ip> AddressesOnly(const std::vector<Cidr>& cidrs) {
   std::vector<Ip> addresses;
+  addresses.reserve(cidrs.size());
   for (const Cidr& cidr : cidrs) {
     addresses.push_back(cidr.address);
   }

@@ -40,8 +40,7 @@ std::string Name(const NftTable& table, const NftElement& element) {
   return Cat(key, " in ", element.set, IsShared(element) ? "" : " of ", element.owner());
 }
 
-// Deletes before adds: a key may go from one owner to another in one batch.
-std::optional<Conflict> PlanChange(PlannedElements& elements, const Change& change) {
+void PlanDeletes(PlannedElements& elements, const Change& change) {
   for (const NftElement& unwanted : change.unwanted) {
     const std::optional<NftElement> present = elements.Find(unwanted);
     if (present && !IsShared(unwanted) && present->owner() == unwanted.owner()) {
@@ -53,6 +52,10 @@ std::optional<Conflict> PlanChange(PlannedElements& elements, const Change& chan
       elements.Delete(retired);
     }
   }
+}
+
+std::optional<Conflict> PlanChange(PlannedElements& elements, const Change& change) {
+  PlanDeletes(elements, change);  // first: a key may go from one owner to another in one batch
   for (const NftElement& wanted : change.wanted) {
     const std::optional<NftElement> present = elements.Find(wanted);
     if (!present) {
