@@ -158,7 +158,7 @@ TEST_F(VlanTest, DelLeavesTheGatewayToTheOthers) {
 }
 
 TEST_F(VlanTest, WhateverIsChangedIsSeenMendedAndSaid) {
-  const std::string config = Network(R"({"vlan": 100, "macspoofchk": true})");
+  const std::string config = Network(kVlan100);
   const json result = MustAdd(config);
   const std::string port = HostVeth(result);
   const json checked = {{"prevResult", result}};
@@ -186,7 +186,11 @@ TEST_F(VlanTest, WhateverIsChangedIsSeenMendedAndSaid) {
 }
 
 TEST_F(VlanTest, AMacCheckHoldsInItsVlan) {
-  MustAdd(Network(R"({"vlan": 100, "macspoofchk": true})"));
+  const Outcome add = Add(Network(R"({"vlan": 100, "macspoofchk": true})"));
+  if (add.exit_code != 0) {  // this kernel locks no ports: link_port_test.cc
+    EXPECT_THAT(add.json.value("details", ""), HasSubstr("5.18"));
+    return;
+  }
   EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
 
   guest().Must({"ip", "link", "set", "eth0", "address", "02:00:00:00:00:0f"});
