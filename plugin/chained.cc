@@ -18,26 +18,38 @@
 namespace nomad_bridge {
 namespace {
 
-// Where the packets of a stranger's interface come from, by what its plugin says of the host's side:
-// a bridge (the reference plugin's, and perhaps the gateway of its VLAN), or ends of veth pairs that
-// are nobody's ports.
+// `link` as the way to a stranger's interface: a bridge (the reference plugin's, and perhaps the
+// gateway of its VLAN), or the end of a veth pair that is nobody's port. Anything else, as a
+// macvlan's uplink, is not the container's alone.
+void NoteHostSide(const Link& link, Record& record) {
+  const bool is_vlan_gateway = (link.kind == "veth" || link.kind == "vlan") &&
+                               !record.gate.empty() && link.name.starts_with(Cat(record.gate, '.'));
+  if (link.kind == "bridge" || is_vlan_gateway) {
+    record.gate = link.name;
+  } else if (link.kind == "veth" && link.master == 0) {
+    record.host_links.push_back(link.name);
+  }
+}
+
+// Where the packets of a stranger's interface come from: by what its plugin says of the host's side;
+// by the node's own route, if it says nothing (results before 0.3.0 know no interfaces).
 void FillInHostSide(Host& host, const Result& before, Record& record) {
   record.gate.clear();
   record.host_links.clear();
   for (const Interface& interface : before.interfaces) {
     const std::optional<Link> link =
         interface.sandbox.empty() ? host.net.FindLink(interface.name) : std::nullopt;
-    if (!link) {
-      continue;
+    if (link) {
+      NoteHostSide(*link, record);
     }
-    const bool is_vlan_gateway = (link->kind == "veth" || link->kind == "vlan") &&
-                                 !record.gate.empty() &&
-                                 link->name.starts_with(Cat(record.gate, '.'));
-    if (link->kind == "bridge" || is_vlan_gateway) {
-      record.gate = link->name;
-    } else if (link->kind == "veth" && link->master == 0) {
-      record.host_links.push_back(link->name);
-    }
+  }
+  if (!before.interfaces.empty() || record.addresses.empty()) {
+    return;
+  }
+  const std::optional<int> way = host.net.RouteTo(record.addresses.front().address);
+  const std::optional<Link> link = way ? host.net.FindLink(*way) : std::nullopt;
+  if (link) {
+    NoteHostSide(*link, record);
   }
 }
 

@@ -19,6 +19,7 @@ struct Mix {
   std::string name;
   // Which of the plugins are ours; the others are the reference's.
   std::vector<std::string> ours;
+  std::string version = "1.0.0";
   json interface_plugin = {{"type", "bridge"},
                            {"bridge", "br7"},
                            {"isGateway", true},
@@ -45,7 +46,7 @@ class NamesMixed : public RuntimeWorld, public ::testing::WithParamInterface<Mix
     interface["ipam"] = {{"type", "host-local"},
                          {"ranges", {{{{"subnet", "10.7.0.0/24"}}}, {{{"subnet", "fd00:7::/64"}}}}},
                          {"routes", {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}}}};
-    return {.list = {{"cniVersion", "1.0.0"},
+    return {.list = {{"cniVersion", mix.version},
                      {"name", "net"},
                      {"plugins",
                       {interface,
@@ -101,8 +102,11 @@ std::vector<Mix> Mixes() {
           {"TheirRulesBehindOurBridge", {"bridge"}},
           {"OurPortsOnly", {"portmap"}},
           {"OurFirewallOnly", {"firewall"}},
-          {"OurRulesBehindTheirPtp", {"firewall", "portmap"}, ptp},
-          {"OurLeasesUnderTheirPtp", {"host-local"}, ptp}};
+          {"OurRulesBehindTheirPtp", {"firewall", "portmap"}, "1.0.0", ptp},
+          {"OurLeasesUnderTheirPtp", {"host-local"}, "1.0.0", ptp},
+          // A result without interfaces: where they are is for the node's routes to say.
+          {"OurRulesBehindTheirOldBridge", {"firewall", "portmap"}, "0.2.0"},
+          {"OurRulesBehindTheirOldPtp", {"firewall", "portmap"}, "0.2.0", ptp}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Mixes, NamesMixed, ::testing::ValuesIn(Mixes()), [](const auto& test) {
