@@ -45,12 +45,14 @@ class LegacyTable {
  public:
   explicit LegacyTable(std::string tool) : tool_(std::move(tool)) {}
 
-  void EnsureChain(const std::string& chain) const { Call({"-N", chain}); }  // fails if it is there
+  void EnsureChain(const std::string& chain) const {
+    static_cast<void>(Call({"-N", chain}));  // fails if it is there
+  }
   void EnsureFirst(const std::string& chain, const Words& rule) const { Ensure("-I", chain, rule); }
   void EnsureLast(const std::string& chain, const Words& rule) const { Ensure("-A", chain, rule); }
 
  private:
-  bool Call(Words words) const {
+  [[nodiscard]] bool Call(Words words) const {
     words.insert(words.begin(), "-w");
     return Run(tool_, std::move(words)).Succeeded();
   }

@@ -53,7 +53,7 @@ Link EnsureVlanGate(Host& host,
                     const Link& bridge,
                     const VlanGate& gate,
                     std::vector<std::string>& changes) {
-  const Link link = FindOrMake(host, bridge, gate, changes);
+  Link link = FindOrMake(host, bridge, gate, changes);
   if (link.kind == "vlan" && !host.net.HasPortVlans(bridge, MembershipIn(gate))) {
     host.net.SetPortVlans(bridge, MembershipIn(gate));
     changes.push_back(Cat("gateway ", Quoted(gate.name), ", which was cut off from its VLAN"));

@@ -175,11 +175,11 @@ void Snapshot::AddFolder(const std::string& folder) {
 
 Snapshot Snapshot::Of(const std::vector<std::string>& beginnings) const {
   Snapshot part;
-  for (const auto& [name, value] : facts_) {
-    if (std::any_of(beginnings.begin(), beginnings.end(), [&name](const std::string& beginning) {
-          return name.starts_with(beginning);
+  for (const auto& fact : facts_) {
+    if (std::any_of(beginnings.begin(), beginnings.end(), [&](const std::string& beginning) {
+          return fact.first.starts_with(beginning);
         })) {
-      part.facts_[name] = value;
+      part.facts_.insert(fact);
     }
   }
   return part;
