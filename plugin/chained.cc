@@ -1,6 +1,7 @@
 // firewall, portmap: rules for an interface that a plugin before us has made, often we ourselves
 // under another name.
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -219,10 +220,11 @@ void CheckRules(const Request& request, const Name& name) {
   if (name.Does(Part::kPorts) && config.rules.ports.empty()) {
     return;  // nothing was asked for
   }
-  if (!host.records.Find(request.who)) {
+  std::optional<Record> found = host.records.Find(request.who);
+  if (!found) {
     return ThrowIfChanged(request.who, ReferenceFaults(host, request, name, config));
   }
-  const Record record = RequireRecord(host, request.who, guest.netns);
+  const Record record = RequireRecord(std::move(found), request.who, guest.netns);
   if (!HasAny(record, name.parts)) {
     ThrowIfChanged(request.who, {Cat("it has no rules of ", name.name)});
   }

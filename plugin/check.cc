@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "plugin/checking.h"
 #include "plugin/guest.h"
 #include "plugin/host.h"
@@ -30,10 +32,13 @@ void CheckInterface(const Request& request, const Name& name) {
   Guest guest = OpenGuest(request, host);
   const RangeLock mine = host.records.Lock(request.who);
 
+  std::optional<Record> record = host.records.Find(request.who);
+  const bool has_link = record && record->Has(Part::kLink);
+  const bool is_reference = !has_link && IsReferenceMade(host, request, config);
   std::vector<std::string> faults =
-      IsReferenceMade(host, request, config)
+      is_reference
           ? ReferenceFaults(host, request, name, config)
-          : FaultsOfOurs(host, config, RequireRecord(host, request.who, guest.netns));
+          : FaultsOfOurs(host, config, RequireRecord(std::move(record), request.who, guest.netns));
   if (const std::optional<Giver> giver = FindGiver(request, config.ipam.type)) {
     Ask(*giver, Verb::kCheck, request.who, request.netns_path);
   }

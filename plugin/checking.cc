@@ -17,8 +17,7 @@ const Result& RequirePrevResult(const Config& config) {
   return *config.prev_result;
 }
 
-Record RequireRecord(const Host& host, const Attachment& who, const Netns& guest) {
-  std::optional<Record> record = host.records.Find(who);
+Record RequireRecord(std::optional<Record> record, const Attachment& who, const Netns& guest) {
   if (!record) {
     throw Error(Code::kChanged,
                 Cat("container ",

@@ -18,10 +18,13 @@ void DelInterface(const Request& request, const Name& name) {
   const std::optional<Giver> giver = FindGiver(request, whereabouts.ipam_type);
 
   Failures failures;
+  bool is_ours = false;  // a record may also be of rules alone, for a link that a stranger has made
   if (std::optional<Record> record = host.records.Find(request.who)) {
     record->giver = giver ? giver : record->giver;  // it gets what the runtime says today
     failures.Add(TearDown(host, *record));
-  } else {
+    is_ours = record->Has(Part::kLink);
+  }
+  if (!is_ours) {
     failures.Add(TearDownUnrecorded(host, request.who, whereabouts.data_dir));
     if (guest) {
       failures.Try("the reference plugin's link",

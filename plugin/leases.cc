@@ -42,11 +42,15 @@ void DelLeases(const Request& request, const Name& name) {
   const RangeLock mine = host.records.Lock(request.who);
 
   Failures failures;
-  if (const std::optional<Record> record = host.records.Find(request.who)) {
+  const std::optional<Record> record = host.records.Find(request.who);
+  if (record) {
     failures.Add(TearDown(host, *record));
   }
-  const Whereabouts whereabouts = FindWhereabouts(request.config, name.defaults);
-  failures.Try("the leases", [&] { ReleaseAddressesOf(request.who, whereabouts.data_dir); });
+  // Opens every lease, so only for what another host-local has given.
+  if (!record || !record->Has(Part::kAddress)) {
+    const Whereabouts whereabouts = FindWhereabouts(request.config, name.defaults);
+    failures.Try("the leases", [&] { ReleaseAddressesOf(request.who, whereabouts.data_dir); });
+  }
   failures.ThrowIfAny(
       Cat("container ", Quoted(request.who.container_id), " still has leased addresses"));
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <sstream>
 
 #include <unistd.h>
@@ -140,24 +141,31 @@ void EnsureZone(const std::string& link, const std::string& zone) {
   Say("put ", link, " into zone ", zone, " of firewalld");
 }
 
+// An allocation may well work without.
+void Try(const std::function<void()>& open) {
+  try {
+    open();
+  } catch (const Error& error) {
+    Say("cannot open another firewall, ignoring: ", error.what());
+  }
+}
+
 }  // namespace
 
 void OpenLegacyTables(const Record& record) {
-  OpenLegacyTable("/proc/net/ip_tables_names", "iptables-legacy", record);
+  Try([&] { OpenLegacyTable("/proc/net/ip_tables_names", "iptables-legacy", record); });
   if (record.policy.ipv6) {
-    OpenLegacyTable("/proc/net/ip6_tables_names", "ip6tables-legacy", record);
+    Try([&] { OpenLegacyTable("/proc/net/ip6_tables_names", "ip6tables-legacy", record); });
   }
 }
 
 void OpenOtherFirewalls(Host& host, const Record& record) {
-  try {
-    OpenLegacyTables(record);
+  OpenLegacyTables(record);
+  Try([&] {
     if (!record.gate.empty() && IsFirewalldThere(host)) {
       EnsureZone(record.gate, record.firewalld_zone);
     }
-  } catch (const Error& error) {
-    Say("cannot open another firewall, ignoring: ", error.what());
-  }
+  });
 }
 
 std::vector<std::string> NotesOnOtherFirewalls(Host& host, int accept_mark_bit) {

@@ -39,7 +39,7 @@ bool HasLease(const Request& request, const std::string& data_dir, const Ip& add
 }  // namespace
 
 bool IsReferenceMade(Host& host, const Request& request, const Config& config) {
-  if (host.records.Find(request.who) || FindHostVeth(host.net, request.who, false)) {
+  if (FindHostVeth(host.net, request.who, false)) {
     return false;
   }
   const std::vector<Cidr> addresses = AddressesIn(*config.prev_result, request);

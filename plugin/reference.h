@@ -14,11 +14,12 @@
 
 namespace nomad_bridge {
 
-// Whether a reference plugin made the attachment that `config` has the result of: we know nothing of
-// it, but its addresses are leased to it.
+// Whether a reference plugin made the attachment that `config` has the result of, given that we have
+// no record of it: it has no link of ours, but its addresses are leased to it.
 [[nodiscard]] bool IsReferenceMade(Host& host, const Request& request, const Config& config);
 
-// Whether rules of the reference plugins belong to `who`: one question where there are none.
+// Whether rules of the reference plugins belong to `who`. One question where iptables' table nat is
+// not in use; else a dump of each chain they might stand in.
 [[nodiscard]] bool HasReferenceRules(Host& host, const Attachment& who);
 
 // Removes those of them that `parts` are about. `addresses` are those `who` had.

@@ -177,21 +177,6 @@ void SaveTrust(Host& host, Records::Trust trust, std::optional<std::uint32_t> ge
 
 using HoldingsToMend = std::function<std::vector<firewall::Holding>()>;
 
-// Others decide after us; what they are told, and what cannot be helped, holds until the ruleset is
-// changed again.
-void MindOthers(Host& host, const Record& record, bool changed, Records::Trust& trust) {
-  const bool is_known =
-      std::find(trust.gates.begin(), trust.gates.end(), record.gate) != trust.gates.end();
-  if (SaysMarkBit(record) && (changed || !is_known)) {
-    OpenOtherFirewalls(host, record);
-    trust.gates.push_back(record.gate);
-    trust.notes = NotesOnOtherFirewalls(host, trust.accept_mark_bit);
-  }
-  for (const std::string& note : trust.notes) {
-    Say(note);
-  }
-}
-
 // Commits `change`, widened by what the dead in its way hold; returns those.
 std::vector<Dead> Commit(Host& host,
                          const Record& record,
@@ -224,7 +209,6 @@ std::vector<Dead> Commit(Host& host,
   }
   Records::Trust now = trust.value_or(Records::Trust{});
   now.accept_mark_bit = mark_bit;
-  MindOthers(host, record, !trust, now);
   SaveTrust(host, now, outcome.generation);
   return dead;
 }
@@ -250,6 +234,27 @@ std::vector<NftElement> IngressToRetire(Host& host, const Record& record) {
   return retired;
 }
 
+// Others decide after us; what they are told, and what cannot be helped, holds until the ruleset is
+// changed again. Their tools take their time, so nobody's lock is held meanwhile.
+void MindOthers(Host& host, const Record& record) {
+  Records::Trust trust = host.records.FindTrust().value_or(Records::Trust{});
+  const bool is_known =
+      std::find(trust.gates.begin(), trust.gates.end(), record.gate) != trust.gates.end();
+  if (SaysMarkBit(record) && !is_known) {
+    OpenOtherFirewalls(host, record);
+    trust.notes = NotesOnOtherFirewalls(host, record.policy.accept_mark_bit);
+    const RangeLock one_at_a_time = host.records.LockRules();
+    if (std::optional<Records::Trust> now = host.records.FindTrust()) {
+      now->gates.push_back(record.gate);
+      now->notes = trust.notes;
+      host.records.WriteTrust(*now);
+    }
+  }
+  for (const std::string& note : trust.notes) {
+    Say(note);
+  }
+}
+
 void Publish(Host& host, const Record& record, const HoldingsToMend& living) {
   firewall::Change change{.policy = record.policy,
                           .wanted = ElementsOf(record),
@@ -263,6 +268,7 @@ void Publish(Host& host, const Record& record, const HoldingsToMend& living) {
       Say(failure, ", ignoring");
     }
   }
+  MindOthers(host, record);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // A node that is moved over to us and back while its allocations live: Nomad's own list, run by the
 // reference plugins of Debian before, by ours after.
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -88,6 +90,25 @@ TEST_F(Moving, ADelOfTheirsByNomadBridgeAloneTakesAllAsWell) {
   EXPECT_THAT(Iptables(), Not(HasSubstr("old")));
   EXPECT_THAT(Iptables(), Not(HasSubstr("172.26.64.2/32")));
   EXPECT_FALSE(FindFile("/var/run/cni/nomad/172.26.64.2").has_value());
+}
+
+// A node that was moved in two steps: our firewall and portmap first, our bridge later.
+TEST_F(Moving, TheirLinkUnderOurRulesGoesByOurDelToo) {
+  EnsureFolder("/run/half");
+  for (const char* const name : {"firewall", "portmap"}) {
+    std::filesystem::create_symlink(Cat(OurFolder(), '/', name), Cat("/run/half/", name));
+  }
+  Attached old = Allocation("old", guest(), 7070);
+  MustAdd({.list = list_, .path = Cat("/run/half:", kReferenceFolder)}, old);
+
+  const Outcome check = RunEntry("CHECK", Ours(), 1, old, old.result);
+  EXPECT_EQ(check.exit_code, 0) << check;
+  ASSERT_EQ(RunEntry("DEL", Ours(), 1, old, old.result).exit_code, 0);
+
+  EXPECT_THAT(Iptables(), Not(HasSubstr("old")));
+  EXPECT_FALSE(FindFile("/var/run/cni/nomad/172.26.64.2").has_value());
+  EXPECT_NE(guest().Run({"ip", "link", "show", "eth0"}).exit_code, 0);
+  EXPECT_FALSE(FindFile("/run/nomad-bridge/nomad/old@eth0.json").has_value());
 }
 
 TEST_F(Moving, ADelOfOneOfTheirsLeavesTheOthersAlone) {
