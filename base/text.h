@@ -4,20 +4,41 @@
 //         here is valid UTF-8 without control characters, cut at a character's boundary.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <sstream>
 #include <string>
 #include <string_view>
 
 namespace nomad_bridge {
 
-// Cat("a ", 1, " b") is "a 1 b": anything a stream prints, joined.
+// A whole number, and no character or truth value.
+template <typename T>
+concept Number = std::integral<T> && sizeof(T) > 1;
+
+inline void Append(std::string& text, std::string_view part) {
+  text += part;
+}
+void Append(std::string& text, std::same_as<char> auto part) {
+  text += part;
+}
+void Append(std::string& text, Number auto part) {
+  text += std::to_string(part);
+}
+// What knows its own text: an address, a MAC.
+template <typename Part>
+  requires requires(const Part& part) { part.Text(); }
+void Append(std::string& text, const Part& part) {
+  text += part.Text();
+}
+
+// Cat("a ", 1, " b") is "a 1 b": texts, characters, whole numbers and what has a Text(), joined. Not
+// by a stream: an ADD joins hundreds of texts.
 template <typename... Parts>
 [[nodiscard]] std::string Cat(const Parts&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return std::move(out).str();
+  std::string text;
+  (Append(text, parts), ...);
+  return text;
 }
 
 // 'text' in the quotes that every message of ours uses round a name.

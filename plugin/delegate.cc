@@ -159,9 +159,13 @@ std::string Details(const Ending& ending) {
 
 Error Failed(const Delegate& delegate, Verb verb, const Ending& ending) {
   if (ending.how == End::kOverdue) {
-    const std::chrono::duration<double> patience = delegate.patience;
     return {Code::kTryAgain,
-            Cat(Named(delegate), " has not answered ", Text(verb), " in ", patience.count(), " s"),
+            Cat(Named(delegate),
+                " has not answered ",
+                Text(verb),
+                " in ",
+                delegate.patience.count(),
+                " ms"),
             Details(ending)};
   }
   if (ending.how == End::kExit) {

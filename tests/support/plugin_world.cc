@@ -83,7 +83,7 @@ std::string AddressOf(const json& result, int family) {
       return address.substr(0, address.find('/'));
     }
   }
-  throw std::runtime_error(Cat("no address of family ", family, " in ", result));
+  throw std::runtime_error(Cat("no address of family ", family, " in ", result.dump()));
 }
 
 }  // namespace nomad_bridge::test

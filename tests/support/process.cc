@@ -81,9 +81,12 @@ std::string Content(const UniqueFd& fd) {
 
 }  // namespace
 
+std::string Outcome::Text() const {
+  return Cat("exit code ", exit_code, "\nstdout: ", out, "\nstderr: ", err);
+}
+
 std::ostream& operator<<(std::ostream& stream, const Outcome& outcome) {
-  return stream << "exit code " << outcome.exit_code << "\nstdout: " << outcome.out
-                << "\nstderr: " << outcome.err;
+  return stream << outcome.Text();
 }
 
 Process::Process(pid_t pid, UniqueFd out, UniqueFd err)

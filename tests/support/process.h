@@ -30,9 +30,10 @@ struct Outcome {
   std::string out;
   std::string err;
   nlohmann::json json;  // stdout, if it is exactly one JSON document; else null
-};
 
-// For messages of failed assertions.
+  // For messages of failed assertions.
+  [[nodiscard]] std::string Text() const;
+};
 std::ostream& operator<<(std::ostream& stream, const Outcome& outcome);
 
 // nullopt: the variable is not there.

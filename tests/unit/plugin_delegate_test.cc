@@ -269,7 +269,7 @@ TEST_F(DelegateTest, OneThatDoesNotAnswerIsKilledWithAllItStarted) {
   const Error error = Caught([&] { static_cast<void>(RunDelegate(delegate, Verb::kCheck)); });
 
   EXPECT_EQ(error.code(), Code::kTryAgain);
-  EXPECT_EQ(error.msg(), "IPAM plugin 'x' has not answered CHECK in 0.5 s");
+  EXPECT_EQ(error.msg(), "IPAM plugin 'x' has not answered CHECK in 500 ms");
   EXPECT_EQ(error.details(), "killed; stderr: asking ");
   EXPECT_FALSE(HasChildren());
   AwaitDeath(Written("itself"));
