@@ -117,6 +117,9 @@ class Chooser {
     if (const std::optional<Ip> near = LookAhead(runs)) {
       return near;
     }
+    if (const std::optional<Ip> far = LeapAhead(runs)) {
+      return far;
+    }
     for (const Run& run : runs) {
       if (const std::optional<Ip> gap = FindGap(run, Taken())) {
         return gap;
@@ -126,15 +129,19 @@ class Chooser {
   }
 
  private:
-  // Mostly the very next one is free, and unless a pool is nearly full one of the next few dozen
-  // is. A look takes 1.5 us, a listing of 4,000 leases 1 ms.
+  [[nodiscard]] bool IsFree(const Run& run, const Ip& ip) const {
+    return ip != run.range->gateway && store_->IsFree(ip);
+  }
+
+  // Mostly the very next one is free, and unless a pool is nearly full one of the next hundred
+  // is. A look takes 2 us, a listing of 4,000 leases 1 to 2 ms.
   [[nodiscard]] std::optional<Ip> LookAhead(const std::vector<Run>& runs) const {
-    constexpr int kLooks = 64;
+    constexpr int kLooks = 128;
     int looks = 0;
     for (const Run& run : runs) {
       for (Ip ip = run.first; looks < kLooks; ip = ip.Plus(1)) {
         ++looks;
-        if (ip != run.range->gateway && store_->IsFree(ip)) {
+        if (IsFree(run, ip)) {
           return ip;
         }
         if (ip == run.last) {
@@ -143,6 +150,32 @@ class Chooser {
       }
     }
     return std::nullopt;
+  }
+
+  // If they are all taken it is mostly because a solid block of leases lies ahead: leaps of doubled
+  // length find a free address behind it, and halving the last one finds the block's end.
+  [[nodiscard]] std::optional<Ip> LeapAhead(const std::vector<Run>& runs) const {
+    for (const Run& run : runs) {
+      const std::uint64_t last = Steps(run.first, run.last);
+      std::uint64_t taken = 0;
+      for (std::uint64_t leap = 1; taken != last; leap *= 2) {
+        const std::uint64_t step = std::min(leap, last);
+        if (IsFree(run, run.first.Plus(step))) {
+          return FindEnd(run, taken, step);
+        }
+        taken = step;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // The first free address behind a block that holds `taken` and ends before `free`.
+  [[nodiscard]] Ip FindEnd(const Run& run, std::uint64_t taken, std::uint64_t free) const {
+    while (free - taken > 1) {
+      const std::uint64_t middle = taken + (free - taken) / 2;
+      (IsFree(run, run.first.Plus(middle)) ? free : taken) = middle;
+    }
+    return run.first.Plus(free);
   }
 
   [[nodiscard]] const std::vector<Ip>& Taken() {

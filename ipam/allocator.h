@@ -1,8 +1,10 @@
 // Choosing addresses: one from each range set, the one that has been free for longest first.
 //
 // Order   From the address after the last one given out (last_reserved_ip), wrapping: an address
-//         comes again only after all others, unless it was requested or had before. If the next few
-//         are taken, the folder is listed once; no file is opened in search of a free address.
+//         comes again only after all others, unless it was requested or had before. If the next
+//         hundred or so are taken, the end of the block they are in; what is free further ahead
+//         inside that block has to wait for the next round. Only in a pool that is nearly full the
+//         folder is listed, once; no file is opened in search of a free address.
 // Errors  kConflict if a requested address is somebody else's; kInvalidConfig if no range offers
 //         it, or two requests fall into one set. A full pool is an answer: nullopt.
 #pragma once
