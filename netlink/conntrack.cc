@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <string>
+#include <utility>
 
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nfnetlink_conntrack.h>
@@ -136,23 +137,35 @@ std::vector<UdpPort> Of(Family family, const std::vector<UdpPort>& ports) {
 
 }  // namespace
 
-void ForgetUdpFlows(const Netns& ns, const std::vector<UdpPort>& ports) {
-  if (ports.empty()) {
-    return;
-  }
-  NetlinkSocket socket = NetlinkSocket::In(ns, NETLINK_NETFILTER);
+class Conntrack::Impl {
+ public:
+  explicit Impl(NetlinkSocket opened) : socket(std::move(opened)) {}
+
+  NetlinkSocket socket;
+};
+
+Conntrack::Conntrack(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Conntrack::Conntrack(Conntrack&&) noexcept = default;
+Conntrack& Conntrack::operator=(Conntrack&&) noexcept = default;
+Conntrack::~Conntrack() = default;
+
+Conntrack Conntrack::In(const Netns& ns) {
+  return Conntrack(std::make_unique<Impl>(NetlinkSocket::In(ns, NETLINK_NETFILTER)));
+}
+
+void Conntrack::ForgetUdpFlows(const std::vector<UdpPort>& ports) {
   std::vector<UdpPort> left;
-  std::ranges::copy_if(
-      ports, std::back_inserter(left), [&](const UdpPort& port) { return !Flush(socket, port); });
+  std::ranges::copy_if(ports, std::back_inserter(left), [&](const UdpPort& port) {
+    return !Flush(impl_->socket, port);
+  });
   if (!left.empty()) {
-    ForgetUdpFlowsOneByOne(ns, left);
+    ForgetUdpFlowsOneByOne(left);
   }
 }
 
-void ForgetUdpFlowsOneByOne(const Netns& ns, const std::vector<UdpPort>& ports) {
-  NetlinkSocket socket = NetlinkSocket::In(ns, NETLINK_NETFILTER);
+void Conntrack::ForgetUdpFlowsOneByOne(const std::vector<UdpPort>& ports) {
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
-    ForgetIn(socket, family, Of(family, ports));
+    ForgetIn(impl_->socket, family, Of(family, ports));
   }
 }
 

@@ -7,6 +7,8 @@
 // Match   original direction: protocol UDP, destination port = the host's port, and the destination
 //         address too if the port was published for one host address only. Never the allocation's
 //         own port: that would cut connections of others.
+// Socket  Stays open as long as the object, and is best closed last: closing one of nf_tables' protocol
+//         waits until all that was deleted from nf_tables has been freed, some 10 ms.
 // Cost    The kernel walks its whole table (262,144 buckets on a machine of 4 GB): 0.2 ms per port
 //         where it can delete by filter, since 6.11; before, and for IPv6 ports of one host address
 //         only, 10 ms per family to list them.
@@ -17,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -31,11 +34,27 @@ struct UdpPort {
   std::uint16_t port = 0;
 };
 
-// Removes every matching entry of namespace `ns`. No ports: no work at all.
-void ForgetUdpFlows(const Netns& ns, const std::vector<UdpPort>& ports);
+class Conntrack {
+ public:
+  [[nodiscard]] static Conntrack In(const Netns& ns);
+  Conntrack(Conntrack&&) noexcept;
+  Conntrack& operator=(Conntrack&&) noexcept;
+  Conntrack(const Conntrack&) = delete;
+  Conntrack& operator=(const Conntrack&) = delete;
+  ~Conntrack();
 
-// The same in the way of kernels before 6.11: lists the entries and deletes one by one.
-// ForgetUdpFlows() comes to it by itself where it has to.
-void ForgetUdpFlowsOneByOne(const Netns& ns, const std::vector<UdpPort>& ports);
+  // Removes every matching entry.
+  void ForgetUdpFlows(const std::vector<UdpPort>& ports);
+
+  // The same in the way of kernels before 6.11: lists the entries and deletes one by one.
+  // ForgetUdpFlows() comes to it by itself where it has to.
+  void ForgetUdpFlowsOneByOne(const std::vector<UdpPort>& ports);
+
+ private:
+  class Impl;
+
+  explicit Conntrack(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace nomad_bridge

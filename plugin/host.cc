@@ -12,7 +12,8 @@ Host Host::Open() {
   return {.netns = std::move(here),
           .net = std::move(net),
           .nft = std::move(nft),
-          .records = std::move(records)};
+          .records = std::move(records),
+          .conntrack = std::nullopt};
 }
 
 }  // namespace nomad_bridge

@@ -1,7 +1,10 @@
 // The node's side: its namespace, one socket of each kind in it, and our records. Opened once per
-// command.
+// command, and closed only at its end: see conntrack.h.
 #pragma once
 
+#include <optional>
+
+#include "netlink/conntrack.h"
 #include "netlink/netns.h"
 #include "netlink/nft_socket.h"
 #include "netlink/rtnl.h"
@@ -14,6 +17,7 @@ struct Host {
   Rtnl net;
   NftSocket nft;
   Records records;
+  std::optional<Conntrack> conntrack;  // once it is needed
 
   [[nodiscard]] static Host Open();
 };

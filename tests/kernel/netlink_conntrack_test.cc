@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-using Way = void (*)(const Netns&, const std::vector<UdpPort>&);
+using Way = void (Conntrack::*)(const std::vector<UdpPort>&);
 
 // Both ways: the one this kernel takes, and the one older kernels need.
 class ConntrackTest : public World, public ::testing::WithParamInterface<Way> {
@@ -58,7 +58,12 @@ class ConntrackTest : public World, public ::testing::WithParamInterface<Way> {
            node.Must({"conntrack", "-L", "-f", "ipv6"});
   }
 
-  static void Forget(const std::vector<UdpPort>& ports) { GetParam()(Netns::Current(), ports); }
+  static void ForgetIn(const Netns& ns, const std::vector<UdpPort>& ports) {
+    Conntrack conntrack = Conntrack::In(ns);
+    (conntrack.*GetParam())(ports);
+  }
+
+  static void Forget(const std::vector<UdpPort>& ports) { ForgetIn(Netns::Current(), ports); }
 };
 
 TEST_P(ConntrackTest, ForgetsTheFlowsOfAPortAndNoOthers) {
@@ -134,7 +139,7 @@ TEST_P(ConntrackTest, ActsInTheNamespaceItIsGiven) {
   Make(host(), {.from = "198.51.100.2", .to = kHostIp4, .to_port = 53});
   Make(outside(), {.from = "198.51.100.2", .to = kHostIp4, .to_port = 53});
 
-  GetParam()(Netns::Open(outside().path()), {{.family = Family::kIpv4, .port = 53}});
+  ForgetIn(Netns::Open(outside().path()), {{.family = Family::kIpv4, .port = 53}});
 
   EXPECT_EQ(List(outside()), "");
   EXPECT_THAT(List(host()), HasSubstr("dport=53"));
@@ -160,7 +165,8 @@ TEST_P(ConntrackTest, ATableWithManyOthersIsLeftAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Ways,
                          ConntrackTest,
-                         ::testing::Values(&ForgetUdpFlows, &ForgetUdpFlowsOneByOne),
+                         ::testing::Values(&Conntrack::ForgetUdpFlows,
+                                           &Conntrack::ForgetUdpFlowsOneByOne),
                          [](const auto& way) { return way.index == 0 ? "ByFilter" : "OneByOne"; });
 
 }  // namespace
