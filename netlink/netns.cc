@@ -19,6 +19,8 @@
 namespace nomad_bridge {
 namespace {
 
+constexpr const char* kCurrent = "/proc/self/ns/net";
+
 // Either an open network namespace, or why there is none.
 struct Opened {
   UniqueFd fd;
@@ -70,7 +72,7 @@ class WayBack {
 }  // namespace
 
 Netns Netns::Current() {
-  UniqueFd fd(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
+  UniqueFd fd(::open(kCurrent, O_RDONLY | O_CLOEXEC));
   if (!fd) {
     throw ErrnoError(Code::kKernel, "cannot open this process's network namespace");
   }
@@ -108,11 +110,13 @@ Netns Netns::OfSocket(int socket) {
 }
 
 void InNetns(const Netns& ns, const std::function<void()>& act) {
-  const Netns home = Netns::Current();
-  if (ns.id() == home.id()) {
+  struct stat here {};
+  if (::stat(kCurrent, &here) == 0 &&
+      ns.id() == NetnsId{.device = here.st_dev, .inode = here.st_ino}) {
     act();
     return;
   }
+  const Netns home = Netns::Current();
   if (::setns(ns.fd(), CLONE_NEWNET) != 0) {
     throw ErrnoError(Code::kKernel, "cannot enter a network namespace");
   }

@@ -1,6 +1,7 @@
 #include "netlink/nft_socket.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 
@@ -135,14 +136,13 @@ NftSocket::Messages NftSocket::Receive(Deadline deadline, const std::string& wha
   if (ready == 0) {
     throw Error(Code::kTryAgain, Cat("cannot ", what), "the kernel did not answer in time");
   }
-  Messages received(kReceiveBytes);
+  std::array<char, kReceiveBytes> buffer;  // on the stack: mostly a few bytes come
   const ssize_t bytes =
-      ready < 0 ? -1 : ::recv(fd_.get(), received.data(), received.size(), MSG_DONTWAIT);
+      ready < 0 ? -1 : ::recv(fd_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
   if (bytes < 0 && errno != EINTR && errno != EAGAIN) {
     throw ErrnoError(Code::kKernel, Cat("cannot ", what));
   }
-  received.resize(static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)));
-  return received;
+  return {buffer.begin(), buffer.begin() + std::max<ssize_t>(bytes, 0)};
 }
 
 std::optional<NftSocket::Messages> NftSocket::Ask(Messages request, const std::string& what) {

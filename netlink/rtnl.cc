@@ -10,12 +10,6 @@
 #include "netlink/rtnl_impl.h"
 
 namespace nomad_bridge {
-namespace {
-
-// lo has this index in every namespace.
-constexpr int kLoopbackIndex = 1;
-
-}  // namespace
 
 Rtnl::Rtnl(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Rtnl::Rtnl(Rtnl&&) noexcept = default;

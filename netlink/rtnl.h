@@ -24,6 +24,9 @@
 
 namespace nomad_bridge {
 
+// lo has this index in every namespace.
+constexpr int kLoopbackIndex = 1;
+
 struct Link {
   int index = 0;
   std::string name;
@@ -47,6 +50,12 @@ struct Link {
   std::optional<int> peer_netns;
 };
 
+// Flags of a bridge's port.
+struct PortFlags {
+  bool hairpin = false;
+  bool isolated = false;
+};
+
 // What to change of a link; what is nullopt stays.
 struct LinkChange {
   std::optional<bool> up;
@@ -55,12 +64,7 @@ struct LinkChange {
   std::optional<int> mtu;
   std::optional<int> master;         // 0 takes it out of its bridge
   std::optional<std::string> alias;  // at most 255 bytes
-};
-
-// Flags of a bridge's port.
-struct PortFlags {
-  bool hairpin = false;
-  bool isolated = false;
+  std::optional<PortFlags> port;     // the link must be a port already
 };
 
 // VLAN ids from the first to the last, both of them; 1 to 4094.
@@ -142,13 +146,12 @@ class Rtnl {
                                     const Link& bridge,
                                     std::uint16_t vlan);
 
-  // One message makes both ends: the host end here, up, a port of its bridge; the guest end born
-  // inside `guest` under its final name, down. Throws kConflict if either name is taken, naming it,
+  // One message makes both ends, down: the host end here, a port of its bridge; the guest end born
+  // inside `guest` under its final name. Throws kConflict if either name is taken, naming it,
   // and kKernel with a plain sentence if the bridge is full (1,023 ports).
   void CreateVeth(const VethSpec& spec, const Netns& guest);
 
   void Change(const Link& link, const LinkChange& change);
-  void SetPortFlags(const Link& port, const PortFlags& flags);
 
   // They count only on a bridge with Link::vlan_filtering; `port` may be that bridge, which is a
   // port of itself to the node. Again is fine, and mends. Throws kKernel on a kernel without VLANs.

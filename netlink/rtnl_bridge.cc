@@ -76,21 +76,4 @@ bool Rtnl::CreateVlanLink(const std::string& name, const Link& bridge, std::uint
   return answer.error == 0;
 }
 
-void Rtnl::SetPortFlags(const Link& port, const PortFlags& flags) {
-  Message message(RTM_SETLINK, kAck);
-  message.Head(HeadFor(port.index, AF_BRIDGE));
-  {
-    const Nest info(message, IFLA_PROTINFO);
-    message.PutU8(IFLA_BRPORT_MODE, flags.hairpin ? 1 : 0);
-    message.PutU8(IFLA_BRPORT_ISOLATED, flags.isolated ? 1 : 0);
-  }
-  impl_->socket.Require(message,
-                        Cat("cannot turn hairpin mode ",
-                            flags.hairpin ? "on" : "off",
-                            " and isolation ",
-                            flags.isolated ? "on" : "off",
-                            " for bridge port ",
-                            Quoted(port.name)));
-}
-
 }  // namespace nomad_bridge

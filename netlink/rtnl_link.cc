@@ -16,14 +16,19 @@
 namespace nomad_bridge {
 namespace {
 
+// As many queues as a veth uses unless somebody asks for more. Since Linux 5.15 it would otherwise
+// have one per processor, switch off all but one, and wait for each end until nobody can use them.
+void PutOneQueue(Message& message) {
+  message.PutU32(IFLA_NUM_TX_QUEUES, 1);
+  message.PutU32(IFLA_NUM_RX_QUEUES, 1);
+}
+
 // The whole pair: { host end { LINKINFO { "veth", DATA { PEER { guest end } } } } }.
 Message VethPairMessage(const VethSpec& spec, int guest_fd) {
   Message message(RTM_NEWLINK, kCreate);
-  ifinfomsg host = HeadFor(0);
-  host.ifi_flags = IFF_UP;
-  host.ifi_change = IFF_UP;
-  message.Head(host);
+  message.Head(HeadFor(0));
   PutIdentity(message, spec.host_name, spec.host_mac, spec.mtu);
+  PutOneQueue(message);
   message.PutU32(IFLA_MASTER, static_cast<std::uint32_t>(spec.bridge));
   const Nest info(message, IFLA_LINKINFO);
   message.PutText(IFLA_INFO_KIND, "veth");
@@ -32,8 +37,13 @@ Message VethPairMessage(const VethSpec& spec, int guest_fd) {
   message.Head(HeadFor(0));
   // The same MTU on both ends: the kernel would give the guest's its default.
   PutIdentity(message, spec.guest_name, spec.guest_mac, spec.mtu);
+  PutOneQueue(message);
   message.PutU32(IFLA_NET_NS_FD, static_cast<std::uint32_t>(guest_fd));
   return message;
+}
+
+std::string_view OnOff(bool value) {
+  return value ? "on" : "off";
 }
 
 // "up, master 5, MTU 1400": what a change would have done, for the error about it.
@@ -44,7 +54,7 @@ std::string Describe(const LinkChange& change) {
     add(*change.up ? "up" : "down");
   }
   if (change.promiscuous) {
-    add("promiscuous mode ", *change.promiscuous ? "on" : "off");
+    add("promiscuous mode ", OnOff(*change.promiscuous));
   }
   if (change.mac) {
     add("MAC ", *change.mac);
@@ -58,7 +68,19 @@ std::string Describe(const LinkChange& change) {
   if (change.alias) {
     add("alias ", Quoted(*change.alias));
   }
+  if (change.port) {
+    add("hairpin mode ", OnOff(change.port->hairpin));
+    add("isolation ", OnOff(change.port->isolated));
+  }
   return text;
+}
+
+void PutPortFlags(Message& message, const PortFlags& flags) {
+  const Nest info(message, IFLA_LINKINFO);
+  message.PutText(IFLA_INFO_SLAVE_KIND, "bridge");
+  const Nest data(message, IFLA_INFO_SLAVE_DATA);
+  message.PutU8(IFLA_BRPORT_MODE, flags.hairpin ? 1 : 0);
+  message.PutU8(IFLA_BRPORT_ISOLATED, flags.isolated ? 1 : 0);
 }
 
 ifinfomsg HeadOfChange(int index, const LinkChange& change) {
@@ -227,8 +249,13 @@ void Rtnl::Change(const Link& link, const LinkChange& change) {
   if (wanted.empty()) {
     return;
   }
-  Message message(RTM_SETLINK, kAck);
+  // For a link that is there RTM_NEWLINK says all that RTM_SETLINK does, and what its bridge wants to
+  // know of it, too.
+  Message message(RTM_NEWLINK, kAck);
   message.Head(HeadOfChange(link.index, change));
+  if (change.port) {
+    PutPortFlags(message, *change.port);
+  }
   if (change.mac) {
     message.PutBytes(IFLA_ADDRESS, change.mac->bytes);
   }

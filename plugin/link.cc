@@ -317,8 +317,12 @@ VethPair MakeVeth(Host& host, Guest& guest, const Link& bridge, const Record& re
                        .mtu = mtu},
                       guest.netns);
   const Link host_end = RequireLink(host.net, name);
-  host.net.Change(host_end, {.alias = LinkAlias(record.who, record.labels)});
-  SetPort(host.net, host_end, record.port, record.GuestMac());
+  // Up only now: looking at a link that is up without a carrier makes the kernel wait.
+  SetPort(host.net,
+          host_end,
+          record.port,
+          record.GuestMac(),
+          {.up = true, .alias = LinkAlias(record.who, record.labels)});
   return {.host = host_end, .guest = RequireLink(guest.net, record.who.ifname)};
 }
 
@@ -350,10 +354,7 @@ void ConfigureGuest(Host& host,
 }
 
 void BringUpLoopback(Guest& guest) {
-  const Link lo = RequireLink(guest.net, "lo");
-  if (!lo.up) {
-    guest.net.Change(lo, {.up = true});
-  }
+  guest.net.Change({.index = kLoopbackIndex, .name = "lo"}, {.up = true});
 }
 
 }  // namespace nomad_bridge

@@ -94,18 +94,18 @@ class RtnlBridgeTest : public RtnlWorld {
 };
 
 TEST_F(RtnlBridgeTest, HairpinModeAndIsolationAreBothWritten) {
-  net_.SetPortFlags(Port("port-a"), {.hairpin = true, .isolated = true});
+  net_.Change(Port("port-a"), {.port = PortFlags{.hairpin = true, .isolated = true}});
   EXPECT_TRUE(Flag(host(), "port-a", "hairpin"));
   EXPECT_TRUE(Flag(host(), "port-a", "isolated"));
   EXPECT_TRUE(Port("port-a").hairpin);
   EXPECT_TRUE(Port("port-a").isolated);
 
-  net_.SetPortFlags(Port("port-a"), {.hairpin = true});
+  net_.Change(Port("port-a"), {.port = PortFlags{.hairpin = true}});
   EXPECT_TRUE(Flag(host(), "port-a", "hairpin"));
   EXPECT_FALSE(Flag(host(), "port-a", "isolated"));
   EXPECT_FALSE(Port("port-a").isolated);
 
-  net_.SetPortFlags(Port("port-a"), {.isolated = true});
+  net_.Change(Port("port-a"), {.port = PortFlags{.isolated = true}});
   EXPECT_FALSE(Flag(host(), "port-a", "hairpin"));
   EXPECT_TRUE(Flag(host(), "port-a", "isolated"));
 }
@@ -113,8 +113,8 @@ TEST_F(RtnlBridgeTest, HairpinModeAndIsolationAreBothWritten) {
 TEST_F(RtnlBridgeTest, IsolatedPortsReachTheBridgeButNotEachOther) {
   EXPECT_TRUE(Ping(guest(), "10.0.0.11"));
 
-  net_.SetPortFlags(Port("port-a"), {.isolated = true});
-  net_.SetPortFlags(Port("port-b"), {.isolated = true});
+  net_.Change(Port("port-a"), {.port = PortFlags{.isolated = true}});
+  net_.Change(Port("port-b"), {.port = PortFlags{.isolated = true}});
 
   EXPECT_TRUE(Ping(guest(), "10.0.0.1"));
   EXPECT_TRUE(Ping(other_, "10.0.0.1"));
@@ -165,7 +165,7 @@ TEST_F(RtnlBridgeTest, ALockLeavesNothingBehindItsPort) {
 // With hairpin mode off and on.
 class LockTest : public RtnlBridgeTest, public ::testing::WithParamInterface<bool> {
  protected:
-  LockTest() { net_.SetPortFlags(Port("port-a"), {.hairpin = GetParam()}); }
+  LockTest() { net_.Change(Port("port-a"), {.port = PortFlags{.hairpin = GetParam()}}); }
 
   void Spoof() {
     guest().Must({"ip", "link", "set", "eth0", "address", kFalseMac});

@@ -300,9 +300,9 @@ TEST_F(RtnlTest, HairpinModeIsTurnedOnAndOff) {
     return Show(host(), "test0").at("linkinfo").at("info_slave_data").at("hairpin").get<bool>();
   };
 
-  net_.SetPortFlags(port, {.hairpin = true});
+  net_.Change(port, {.port = PortFlags{.hairpin = true}});
   EXPECT_TRUE(hairpin());
-  net_.SetPortFlags(port, {.hairpin = false});
+  net_.Change(port, {.port = PortFlags{.hairpin = false}});
   EXPECT_FALSE(hairpin());
 }
 
