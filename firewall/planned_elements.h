@@ -32,6 +32,8 @@ class PlannedElements {
 
   // Takes the element to be absent without asking: the kernel refuses the batch if it is not.
   void AssumeAbsent(const NftElement& element) { known_[KeyOf(element)] = std::nullopt; }
+  // Takes it to be as it should.
+  void AssumePresent(const NftElement& element) { known_[KeyOf(element)] = element; }
 
   void Add(const NftElement& element);
   void Delete(const NftElement& element);

@@ -130,11 +130,11 @@ Plan PlanVerified(NftSocket& socket,
 Plan PlanQuickly(NftSocket& socket, const NftTable& table, const Change& change, Care care) {
   Plan plan;
   PlannedElements elements(socket, table.id, Reading::kSingly, plan.batch);
-  if (care == Care::kTrusting) {
-    for (const NftElement& wanted : change.wanted) {
-      if (!IsShared(wanted)) {
-        elements.AssumeAbsent(wanted);
-      }
+  for (const NftElement& wanted : change.wanted) {
+    if (IsShared(wanted) && change.shared_is_there) {
+      elements.AssumePresent(wanted);
+    } else if (!IsShared(wanted) && care == Care::kTrusting) {
+      elements.AssumeAbsent(wanted);
     }
   }
   plan.conflict = PlanChange(elements, change);
@@ -172,10 +172,13 @@ Outcome Apply(NftSocket& socket,
               std::optional<std::uint32_t> trusted,
               const std::function<std::vector<Holding>()>& living) {
   const Deadline deadline = FromNow(kPatience);
-  Care care = Care::kTrusting;
-  while (true) {
-    const std::uint32_t generation = socket.Generation();
-    if (trusted != generation || !HasStaticRules(socket, change.policy)) {
+  Care care = change.again ? Care::kLookingUp : Care::kTrusting;
+  std::uint32_t generation = trusted ? *trusted : socket.Generation();
+  for (;; generation = socket.Generation()) {
+    const bool is_shared_there =
+        trusted == generation &&
+        (change.shared_is_there || HasStaticRules(socket, change.policy));
+    if (!is_shared_there) {
       care = Care::kVerifying;
     }
     Plan plan = care == Care::kVerifying ? PlanVerified(socket, table, &change, living())

@@ -6,7 +6,8 @@
 //          (up to base's patience, then kTryAgain).
 // Trust    The kernel counts every ruleset change of a namespace (its generation). A caller who
 //          remembers the generation after its last call passes it as `trusted`: if it is still the
-//          kernel's, nobody has touched anything and nothing needs to be looked at. Otherwise the
+//          kernel's, nobody has touched anything and nothing needs to be looked at. It is asked for by
+//          the caller, who decides by it too; the batch itself is tied to it. Otherwise the
 //          table's skeleton, the static rules and the elements of every living attachment are
 //          compared with what should be there, and mended.
 // Shared   The table, its chains, sets and rules, the static rules in the iptables tables, the
@@ -60,6 +61,12 @@ struct Change {
   std::vector<NftElement> retired;
   // owners whose elements may be taken over (replaced by wanted ones)
   std::vector<std::string> dead;
+  // Some of `wanted` may be in force already. They are looked up first: a batch that the kernel
+  // refuses costs more, as it waits some 10 ms until nobody can have seen what it takes back.
+  bool again = false;
+  // What `policy` and the shared ones of `wanted` ask for was made under the trusted generation, and
+  // need not be looked up.
+  bool shared_is_there = false;
 };
 
 struct Outcome {

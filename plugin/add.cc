@@ -142,7 +142,7 @@ void AddInterface(const Request& request, const Name& name, std::ostream& out) {
 
   // Atomic, and after the link: from here on packets flow.
   undo.Then("withdraw the rules", [&host, record] { WithdrawRules(host, ElementsOf(record)); });
-  PublishRules(host, record);
+  PublishRules(host, record, false);
   EnsureLocalhostReaches(record);
   ForgetStaleFlows(host, record);
 

@@ -173,7 +173,7 @@ void AddRules(const Request& request, const Name& name, std::ostream& out) {
     left.ThrowIfAny("some of them are still there");
   });
   host.records.Write(record);
-  PublishRules(host, record);
+  PublishRules(host, record, earlier.has_value());
   EnsureLocalhostReaches(record);
   ForgetStaleFlows(host, record);
 

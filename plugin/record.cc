@@ -25,6 +25,7 @@ constexpr const char* kLockFile = "/run/nomad-bridge/.lock";
 constexpr const char* kTrustFile = "/run/nomad-bridge/.generation";
 constexpr std::string_view kSuffix = ".json";
 constexpr std::uint64_t kRulesByte = 0;
+constexpr std::string_view kSharedLine = "shared ";
 constexpr std::string_view kGateLine = "gate ";
 constexpr std::string_view kNoteLine = "note ";
 
@@ -221,7 +222,9 @@ std::optional<Records::Trust> Records::FindTrust() const {
     return std::nullopt;
   }
   for (std::string line; std::getline(text, line);) {
-    if (line.starts_with(kGateLine)) {
+    if (line.starts_with(kSharedLine)) {
+      trust.shared.push_back(line.substr(kSharedLine.size()));
+    } else if (line.starts_with(kGateLine)) {
       trust.gates.push_back(line.substr(kGateLine.size()));
     } else if (line.starts_with(kNoteLine)) {
       trust.notes.push_back(line.substr(kNoteLine.size()));
@@ -242,6 +245,9 @@ void Records::WriteTrust(const Trust& trust) const {
                          ' ',
                          trust.accept_mark_bit,
                          '\n');
+  for (const std::string& hash : trust.shared) {
+    text += Cat(kSharedLine, hash, '\n');
+  }
   for (const std::string& gate : trust.gates) {
     text += Cat(kGateLine, gate, '\n');
   }

@@ -4,7 +4,8 @@
 //         before the first change to the kernel and removed after the last. Where that name would
 //         pass 255 bytes the container id is cut and followed by '~' and a hash.
 //         /run/nomad-bridge/.generation   "<boot id> <device> <inode> <generation> <mark bit>", then
-//                                         lines "gate <link>" and "note <text>": see Trust
+//                                         lines "shared <hash>", "gate <link>" and "note <text>":
+//                                         see Trust
 //         /run/nomad-bridge/.lock         locked by byte: 0 for the rules, the others for one
 //                                         attachment each
 //         (a network's name never begins with a dot)
@@ -94,6 +95,7 @@ class Records {
   struct Trust {
     std::uint32_t generation = 0;
     int accept_mark_bit = 0;
+    std::vector<std::string> shared;  // hashes of what attachments share that is in force (rules.cc)
     std::vector<std::string> gates;  // that other firewalls were told of (other_firewalls.h)
     std::vector<std::string> notes;  // what only the operator can help, one line each
   };

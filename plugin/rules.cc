@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "firewall/table.h"
-#include "netlink/conntrack.h"
 #include "netlink/sysctl.h"
 #include "plugin/living.h"
 #include "plugin/log.h"
@@ -175,42 +175,17 @@ void SaveTrust(Host& host, Records::Trust trust, std::optional<std::uint32_t> ge
   }
 }
 
-using HoldingsToMend = std::function<std::vector<firewall::Holding>()>;
-
-// Commits `change`, widened by what the dead in its way hold; returns those.
-std::vector<Dead> Commit(Host& host,
-                         const Record& record,
-                         firewall::Change& change,
-                         const HoldingsToMend& living) {
-  const RangeLock one_at_a_time = host.records.LockRules();
-  std::optional<Records::Trust> trust = FindCurrentTrust(host);
-  const int mark_bit = MarkBitFor(host, record, trust);
-  if (!trust || trust->accept_mark_bit != mark_bit) {
-    if (SaysMarkBit(record)) {
-      RequireSameMarkBit(host, record);
-    }
-    trust.reset();
-  }
-  const NftTable table = NodeTable(mark_bit);
-  std::vector<Dead> dead;
-  firewall::Outcome outcome;
-  while ((outcome = firewall::Apply(host.nft, table, change, Generation(trust), living)).conflict) {
-    if (YieldToSameContainer(host, record, *outcome.conflict, change)) {
-      continue;
-    }
-    change.dead.emplace_back(outcome.conflict->present.owner());
-    if (std::optional<Dead> owner = RequireDead(host, *outcome.conflict)) {
-      AddUnwanted(change, owner->record);
-      dead.push_back(*std::move(owner));
+// What `record` asks for that others may ask for too: two that ask for the same have the same hash.
+std::string HashOfShared(const Record& record, const std::vector<NftElement>& elements) {
+  std::string text = Cat(record.policy.admin_chain,
+                         record.policy.ipv6 ? " ipv6 " : " ",
+                         record.Has(Part::kForward) ? firewall::Text(record.ingress) : "");
+  for (const NftElement& element : elements) {
+    if (element.comment.empty()) {
+      text += Cat(' ', element.set, ' ', std::string(element.key.begin(), element.key.end()));
     }
   }
-  for (const std::string& phrase : outcome.mended) {
-    Say("mended ", phrase);
-  }
-  Records::Trust now = trust.value_or(Records::Trust{});
-  now.accept_mark_bit = mark_bit;
-  SaveTrust(host, now, outcome.generation);
-  return dead;
+  return Hex(StableHash(text), 16);
 }
 
 // What an earlier ingressPolicy of the same bridge asked for, unless somebody living still does.
@@ -234,10 +209,62 @@ std::vector<NftElement> IngressToRetire(Host& host, const Record& record) {
   return retired;
 }
 
+using HoldingsToMend = std::function<std::vector<firewall::Holding>()>;
+
+struct Committed {
+  std::vector<Dead> dead;  // in the way of the change, and widening it
+  Records::Trust trust;
+};
+
+Committed Commit(Host& host,
+                 const Record& record,
+                 firewall::Change& change,
+                 const HoldingsToMend& living) {
+  const RangeLock one_at_a_time = host.records.LockRules();
+  std::optional<Records::Trust> trust = FindCurrentTrust(host);
+  const int mark_bit = MarkBitFor(host, record, trust);
+  if (!trust || trust->accept_mark_bit != mark_bit) {
+    if (SaysMarkBit(record)) {
+      RequireSameMarkBit(host, record);
+    }
+    trust.reset();
+  }
+  Committed committed{.dead = {}, .trust = trust.value_or(Records::Trust{})};
+  std::vector<std::string>& shared = committed.trust.shared;
+  const std::string hash = HashOfShared(record, change.wanted);
+  change.shared_is_there = std::find(shared.begin(), shared.end(), hash) != shared.end();
+  if (!change.shared_is_there) {
+    change.retired = IngressToRetire(host, record);
+  }
+  const NftTable table = NodeTable(mark_bit);
+  firewall::Outcome outcome;
+  while ((outcome = firewall::Apply(host.nft, table, change, Generation(trust), living)).conflict) {
+    if (YieldToSameContainer(host, record, *outcome.conflict, change)) {
+      continue;
+    }
+    change.dead.emplace_back(outcome.conflict->present.owner());
+    if (std::optional<Dead> owner = RequireDead(host, *outcome.conflict)) {
+      AddUnwanted(change, owner->record);
+      committed.dead.push_back(*std::move(owner));
+    }
+  }
+  for (const std::string& phrase : outcome.mended) {
+    Say("mended ", phrase);
+  }
+  if (!change.retired.empty()) {
+    shared.clear();  // who asked for that, will have to again
+  }
+  if (!change.shared_is_there) {
+    shared.push_back(hash);
+  }
+  committed.trust.accept_mark_bit = mark_bit;
+  SaveTrust(host, committed.trust, outcome.generation);
+  return committed;
+}
+
 // Others decide after us; what they are told, and what cannot be helped, holds until the ruleset is
 // changed again. Their tools take their time, so nobody's lock is held meanwhile.
-void MindOthers(Host& host, const Record& record) {
-  Records::Trust trust = host.records.FindTrust().value_or(Records::Trust{});
+void MindOthers(Host& host, const Record& record, Records::Trust trust) {
   const bool is_known =
       std::find(trust.gates.begin(), trust.gates.end(), record.gate) != trust.gates.end();
   if (SaysMarkBit(record) && !is_known) {
@@ -255,33 +282,33 @@ void MindOthers(Host& host, const Record& record) {
   }
 }
 
-void Publish(Host& host, const Record& record, const HoldingsToMend& living) {
-  firewall::Change change{.policy = record.policy,
-                          .wanted = ElementsOf(record),
-                          .retired = IngressToRetire(host, record)};
+void Publish(Host& host, const Record& record, bool again, const HoldingsToMend& living) {
+  firewall::Change change{
+      .policy = record.policy, .wanted = ElementsOf(record), .again = again};
   if (change.wanted.empty()) {
     return;  // a bare link: the kernel may even have no nf_tables
   }
-  for (const Dead& owner : Commit(host, record, change, living)) {
+  Committed committed = Commit(host, record, change, living);
+  for (const Dead& owner : committed.dead) {
     Say("took over from the dead container ", Quoted(owner.record.who.container_id));
     for (const std::string& failure : TearDown(host, owner.record)) {
       Say(failure, ", ignoring");
     }
   }
-  MindOthers(host, record);
+  MindOthers(host, record, std::move(committed.trust));
 }
 
 }  // namespace
 
-void PublishRules(Host& host, const Record& record) {
-  Publish(host, record, [&] { return HoldingsOfOthers(host, record.who); });
+void PublishRules(Host& host, const Record& record, bool again) {
+  Publish(host, record, again, [&] { return HoldingsOfOthers(host, record.who); });
 }
 
 void MendRules(Host& host, const Record& record) {
   const std::optional<Records::Trust> trust = FindCurrentTrust(host);
   if (!trust) {
     // This attachment is among the living: what it lost was lost, and is said so.
-    Publish(host, record, [&] { return HoldingsOfOthers(host, {}); });
+    Publish(host, record, true, [&] { return HoldingsOfOthers(host, {}); });
     return;
   }
   if (SaysMarkBit(record)) {
@@ -320,7 +347,7 @@ void HandOnPorts(Host& host, const Record& record) {
     const std::optional<RangeLock> lock = host.records.TryLock(who);
     const std::optional<Record> other = lock ? host.records.Find(who) : std::nullopt;
     if (other && other->Has(Part::kPorts) && IsAlive(host, *other)) {
-      PublishRules(host, *other);
+      PublishRules(host, *other, true);
     }
   }
 }
@@ -365,7 +392,13 @@ void ForgetStaleFlows(Host& host, const Record& record) {
                        .port = mapping.host_port});
     }
   }
-  ForgetUdpFlows(host.netns, ports);
+  if (ports.empty()) {
+    return;
+  }
+  if (!host.conntrack) {
+    host.conntrack = Conntrack::In(host.netns);
+  }
+  host.conntrack->ForgetUdpFlows(ports);
 }
 
 void EnsureLocalhostReaches(const Record& record) {

@@ -19,8 +19,9 @@
 namespace nomad_bridge {
 
 // Puts everything of `record` in force, in one atomic batch. What dead attachments hold of it is
-// taken over, and they are buried. Says on stderr what was mended.
-void PublishRules(Host& host, const Record& record);
+// taken over, and they are buried. Says on stderr what was mended. `again`: some of it may be in
+// force already.
+void PublishRules(Host& host, const Record& record, bool again);
 
 // The same for an attachment that has its rules already, if anything was changed in the ruleset
 // since we last looked.
