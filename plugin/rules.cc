@@ -12,6 +12,7 @@
 #include "plugin/log.h"
 #include "plugin/names.h"
 #include "plugin/other_firewalls.h"
+#include "plugin/shared_rules.h"
 #include "plugin/teardown.h"
 #include "portmap/elements.h"
 #include "portmap/rules.h"
@@ -175,40 +176,6 @@ void SaveTrust(Host& host, Records::Trust trust, std::optional<std::uint32_t> ge
   }
 }
 
-// What `record` asks for that others may ask for too: two that ask for the same have the same hash.
-std::string HashOfShared(const Record& record, const std::vector<NftElement>& elements) {
-  std::string text = Cat(record.policy.admin_chain,
-                         record.policy.ipv6 ? " ipv6 " : " ",
-                         record.Has(Part::kForward) ? firewall::Text(record.ingress) : "");
-  for (const NftElement& element : elements) {
-    if (element.comment.empty()) {
-      text += Cat(' ', element.set, ' ', std::string(element.key.begin(), element.key.end()));
-    }
-  }
-  return Hex(StableHash(text), 16);
-}
-
-// What an earlier ingressPolicy of the same bridge asked for, unless somebody living still does.
-std::vector<NftElement> IngressToRetire(Host& host, const Record& record) {
-  if (!record.Has(Part::kForward) || record.gate.empty()) {
-    return {};
-  }
-  std::vector<NftElement> retired = firewall::ElementsFor(record.ingress, record.gate).retired;
-  std::erase_if(retired, [&](const NftElement& element) {
-    return !host.nft.FindElement(firewall::TableId(), element);
-  });
-  if (retired.empty()) {
-    return {};
-  }
-  for (const Record& other : LivingOthers(host, record.who)) {
-    const std::vector<NftElement> needed = ElementsOf(other);
-    std::erase_if(retired, [&](const NftElement& element) {
-      return std::find(needed.begin(), needed.end(), element) != needed.end();
-    });
-  }
-  return retired;
-}
-
 using HoldingsToMend = std::function<std::vector<firewall::Holding>()>;
 
 struct Committed {
@@ -233,9 +200,8 @@ Committed Commit(Host& host,
   std::vector<std::string>& shared = committed.trust.shared;
   const std::string hash = HashOfShared(record, change.wanted);
   change.shared_is_there = std::find(shared.begin(), shared.end(), hash) != shared.end();
-  if (!change.shared_is_there) {
-    change.retired = IngressToRetire(host, record);
-  }
+  const OldIngress old = change.shared_is_there ? OldIngress{} : FindOldIngress(host, record);
+  change.retired = old.retired;
   const NftTable table = NodeTable(mark_bit);
   firewall::Outcome outcome;
   while ((outcome = firewall::Apply(host.nft, table, change, Generation(trust), living)).conflict) {
@@ -254,7 +220,7 @@ Committed Commit(Host& host,
   if (!change.retired.empty()) {
     shared.clear();  // who asked for that, will have to again
   }
-  if (!change.shared_is_there) {
+  if (!change.shared_is_there && !old.is_kept) {
     shared.push_back(hash);
   }
   committed.trust.accept_mark_bit = mark_bit;

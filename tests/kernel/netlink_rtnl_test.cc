@@ -165,7 +165,8 @@ TEST_F(RtnlTest, MakesBothEndsOfAPairInOneGo) {
   EXPECT_EQ(host_end.at("address"), kHostMac.Text());
   EXPECT_EQ(host_end.at("mtu"), 1400);
   EXPECT_EQ(host_end.at("master"), "br0");
-  EXPECT_THAT(host_end.at("flags"), Contains("UP"));
+  EXPECT_THAT(host_end.at("flags"), Not(Contains("UP")));
+  EXPECT_EQ(host_end.at("num_tx_queues"), 1);
   const nlohmann::json guest_end = Show(guest(), "eth0");
   EXPECT_EQ(guest_end.at("address"), kGuestMac.Text());
   EXPECT_EQ(guest_end.at("mtu"), 1400);
@@ -323,6 +324,7 @@ TEST_F(RtnlTest, WhatCannotBeDeletedIsAnError) {
 
 TEST_F(RtnlTest, ReadyMeansCarrierAndAForwardingPort) {
   net_.CreateVeth(Spec(Bridge()), guest_ns_);
+  net_.Change(net_.FindLink("veth0").value(), {.up = true});
   guest_net_.Change(guest_net_.FindLink("eth0").value(), {.up = true});
 
   net_.AwaitOperational("veth0", FromNow(seconds(10)));
@@ -335,6 +337,7 @@ TEST_F(RtnlTest, ReadyMeansCarrierAndAForwardingPort) {
 
 TEST_F(RtnlTest, WaitsForWhatAnotherProcessDoes) {
   net_.CreateVeth(Spec(Bridge()), guest_ns_);
+  net_.Change(net_.FindLink("veth0").value(), {.up = true});
   Process later = Shell("sleep 0.3; ip -n guest link set eth0 up");
 
   net_.AwaitOperational("veth0", FromNow(seconds(20)));
@@ -363,6 +366,7 @@ TEST_F(RtnlTest, APortThatOnlyListensIsNotReady) {
   host().Must({"ip", "link", "add", "br0", "type", "bridge", "stp_state", "1"});
   host().Must({"ip", "link", "set", "br0", "up"});
   net_.CreateVeth(Spec(net_.FindLink("br0").value()), guest_ns_);
+  net_.Change(net_.FindLink("veth0").value(), {.up = true});
   guest_net_.Change(guest_net_.FindLink("eth0").value(), {.up = true});
 
   const Error error = Thrown([&] { net_.AwaitOperational("veth0", FromNow(milliseconds(300))); });

@@ -1,0 +1,27 @@
+// What attachments share in the rules: the static rules, names of links, the ingress policy of a
+// bridge. Put in force by the first that asks for it, and looked up again only when the ruleset may
+// have been changed by others: see Records::Trust.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "netlink/nft_element.h"
+#include "plugin/host.h"
+#include "plugin/record.h"
+
+namespace nomad_bridge {
+
+// What `record` asks for that others may ask for too: two that ask for the same have the same hash.
+// `elements` are all of its own.
+[[nodiscard]] std::string HashOfShared(const Record& record,
+                                       const std::vector<NftElement>& elements);
+
+// What an earlier ingressPolicy of the same bridge has left.
+struct OldIngress {
+  std::vector<NftElement> retired;  // nobody living wants it any more
+  bool is_kept = false;             // somebody still wants some of it
+};
+[[nodiscard]] OldIngress FindOldIngress(Host& host, const Record& record);
+
+}  // namespace nomad_bridge
