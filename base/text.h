@@ -27,7 +27,9 @@ void Append(std::string& text, Number auto part) {
 }
 // What knows its own text: an address, a MAC.
 template <typename Part>
-  requires requires(const Part& part) { part.Text(); }
+requires requires(const Part& part) {
+  part.Text();
+}
 void Append(std::string& text, const Part& part) {
   text += part.Text();
 }

@@ -49,6 +49,16 @@ NftElement BridgeElement(const std::string& bridge) {
   return Shared(kBridges, NameKey(bridge));
 }
 
+std::vector<std::string> SharedBridges(NftSocket& socket) {
+  std::vector<std::string> names;
+  for (const NftElement& element : socket.Elements(TableId(), kBridges)) {
+    if (element.comment.empty()) {
+      names.emplace_back(element.key.begin(), std::find(element.key.begin(), element.key.end(), 0));
+    }
+  }
+  return names;
+}
+
 IngressElements ElementsFor(Ingress ingress, const std::string& bridge) {
   std::vector<std::uint8_t> pair = NameKey(bridge);
   const std::vector<std::uint8_t> again = pair;

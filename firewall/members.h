@@ -43,6 +43,9 @@ enum class Ingress {
 // The element that makes `bridge` one of ours; shared by every attachment on it.
 [[nodiscard]] NftElement BridgeElement(const std::string& bridge);
 
+// The bridges that are ours so far; none if there is no table. One dump.
+[[nodiscard]] std::vector<std::string> SharedBridges(NftSocket& socket);
+
 // The elements that `ingress` needs for `bridge`, and those that it must not have; shared, too.
 struct IngressElements {
   std::vector<NftElement> wanted;

@@ -176,8 +176,7 @@ Outcome Apply(NftSocket& socket,
   std::uint32_t generation = trusted ? *trusted : socket.Generation();
   for (;; generation = socket.Generation()) {
     const bool is_shared_there =
-        trusted == generation &&
-        (change.shared_is_there || HasStaticRules(socket, change.policy));
+        trusted == generation && (change.shared_is_there || HasStaticRules(socket, change.policy));
     if (!is_shared_there) {
       care = Care::kVerifying;
     }

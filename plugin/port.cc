@@ -2,8 +2,7 @@
 
 namespace nomad_bridge {
 
-void SetPort(
-    Rtnl& net, const Link& veth, const Port& port, const Mac& mac, LinkChange change) {
+void SetPort(Rtnl& net, const Link& veth, const Port& port, const Mac& mac, LinkChange change) {
   change.port = PortFlags{.hairpin = port.hairpin, .isolated = port.isolated};
   net.Change(veth, change);
   if (port.vlans) {

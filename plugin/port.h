@@ -20,8 +20,7 @@ struct Port {
 
 // Makes it so; again is fine. `mac` is the guest's. `change`: what else there is to change of the
 // link, in the same message.
-void SetPort(
-    Rtnl& net, const Link& veth, const Port& port, const Mac& mac, LinkChange change = {});
+void SetPort(Rtnl& net, const Link& veth, const Port& port, const Mac& mac, LinkChange change = {});
 
 // What is not so: "hairpin mode", "isolation", "VLANs", "MAC check".
 [[nodiscard]] std::vector<std::string> PortFaults(Rtnl& net,

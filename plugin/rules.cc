@@ -200,8 +200,8 @@ Committed Commit(Host& host,
   std::vector<std::string>& shared = committed.trust.shared;
   const std::string hash = HashOfShared(record, change.wanted);
   change.shared_is_there = std::find(shared.begin(), shared.end(), hash) != shared.end();
-  const OldIngress old = change.shared_is_there ? OldIngress{} : FindOldIngress(host, record);
-  change.retired = old.retired;
+  const Outdated outdated = change.shared_is_there ? Outdated{} : FindOutdated(host, record);
+  change.retired = outdated.retired;
   const NftTable table = NodeTable(mark_bit);
   firewall::Outcome outcome;
   while ((outcome = firewall::Apply(host.nft, table, change, Generation(trust), living)).conflict) {
@@ -220,7 +220,7 @@ Committed Commit(Host& host,
   if (!change.retired.empty()) {
     shared.clear();  // who asked for that, will have to again
   }
-  if (!change.shared_is_there && !old.is_kept) {
+  if (!change.shared_is_there && !outdated.is_kept) {
     shared.push_back(hash);
   }
   committed.trust.accept_mark_bit = mark_bit;
@@ -249,8 +249,7 @@ void MindOthers(Host& host, const Record& record, Records::Trust trust) {
 }
 
 void Publish(Host& host, const Record& record, bool again, const HoldingsToMend& living) {
-  firewall::Change change{
-      .policy = record.policy, .wanted = ElementsOf(record), .again = again};
+  firewall::Change change{.policy = record.policy, .wanted = ElementsOf(record), .again = again};
   if (change.wanted.empty()) {
     return;  // a bare link: the kernel may even have no nf_tables
   }

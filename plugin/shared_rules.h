@@ -17,11 +17,12 @@ namespace nomad_bridge {
 [[nodiscard]] std::string HashOfShared(const Record& record,
                                        const std::vector<NftElement>& elements);
 
-// What an earlier ingressPolicy of the same bridge has left.
-struct OldIngress {
+// What has had its day: an earlier ingressPolicy of the same bridge, and the names of bridges that
+// are gone (`podman network rm`).
+struct Outdated {
   std::vector<NftElement> retired;  // nobody living wants it any more
-  bool is_kept = false;             // somebody still wants some of it
+  bool is_kept = false;             // somebody still wants that earlier policy
 };
-[[nodiscard]] OldIngress FindOldIngress(Host& host, const Record& record);
+[[nodiscard]] Outdated FindOutdated(Host& host, const Record& record);
 
 }  // namespace nomad_bridge

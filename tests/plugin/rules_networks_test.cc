@@ -9,6 +9,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class TwoNetworks : public RulesWorld {
  protected:
@@ -101,6 +102,42 @@ TEST_F(TwoNetworks, AnotherContainersPortIsTaken) {
 
   EXPECT_EQ(other.json.at("code"), 102);
   EXPECT_THAT(other.json.at("details"), HasSubstr("network 'other', container 'web'"));
+}
+
+// As `podman network rm` leaves it: the bridge is deleted by the runtime, and nobody tells us.
+TEST_F(TwoNetworks, ANetworkThatIsGoneIsForgottenByTheNext) {
+  json gone = One();
+  gone["name"] = "gone";
+  gone["bridge"] = "gone0";
+  gone["ingressPolicy"] = "same-bridge";
+  Must("ADD", gone);
+  Must("DEL", gone);
+  host().Must({"ip", "link", "delete", "gone0"});
+
+  Must("ADD", One());
+  EXPECT_THAT(host().Must({"nft", "list", "ruleset"}), Not(HasSubstr("gone0")));
+
+  // It may come back, and is as it was.
+  Must("DEL", One());
+  Must("ADD", gone);
+  EXPECT_THAT(host().Must({"nft", "list", "set", "inet", "nomad-bridge", "guarded"}),
+              HasSubstr("gone0"));
+  EXPECT_THAT(host().Must({"nft", "list", "set", "inet", "nomad-bridge", "bridges"}),
+              HasSubstr("gone0"));
+}
+
+// Its record says that it wants its bridge back.
+TEST_F(TwoNetworks, ABridgeThatSomebodyDeletedUnderALivingAllocationIsNotForgotten) {
+  json check = One();
+  check["prevResult"] = Must("ADD", One());
+  host().Must({"ip", "link", "delete", "nomad"});
+
+  Must("ADD", Two());
+  EXPECT_THAT(host().Must({"nft", "list", "set", "inet", "nomad-bridge", "bridges"}),
+              HasSubstr("\"nomad\""));
+  Must("CHECK", check);
+  const Server server = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "web");
+  EXPECT_EQ(Answer(), "web");
 }
 
 }  // namespace
