@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs on Debian 12 what is missing for a purpose, and nothing else.
 #
-# Usage: packaging/install-packages.sh build|test|vm|demo ...     (root)
-#        packaging/install-packages.sh --list build|test|vm|demo  (only says what that is)
+# Usage: packaging/install-packages.sh build|test|vm|container|demo ...     (root)
+#        packaging/install-packages.sh --list build|test|vm|container|demo  (only says what that is)
 set -eu
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
@@ -23,11 +23,14 @@ packages() {
     vm)
       # What tests/with-kernel boots other kernels with.
       echo qemu-system-x86 kmod busybox-static python3-venv ;;
+    container)
+      # What tests/in-container runs the tests in.
+      echo debootstrap podman runc ;;
     demo)
       packages build
       echo iproute2 nftables curl python3 jq ;;
     *)
-      echo "no purpose '$1': build, test, vm or demo" >&2
+      echo "no purpose '$1': build, test, vm, container or demo" >&2
       exit 2 ;;
   esac
 }
