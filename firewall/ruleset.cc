@@ -141,6 +141,11 @@ Plan PlanQuickly(NftSocket& socket, const NftTable& table, const Change& change,
   return plan;
 }
 
+// Asked only of a ruleset that is trusted.
+bool IsSharedThere(NftSocket& socket, const Change& change) {
+  return change.shared_is_there || HasStaticRules(socket, change.policy);
+}
+
 // After a refusal: a taken key is looked up; anything else means that the kernel's table is not
 // what we trusted it to be.
 Care MoreCareful(Care care, const NftBatch& batch, const NftReply& reply) {
@@ -175,9 +180,7 @@ Outcome Apply(NftSocket& socket,
   Care care = change.again ? Care::kLookingUp : Care::kTrusting;
   std::uint32_t generation = trusted ? *trusted : socket.Generation();
   for (;; generation = socket.Generation()) {
-    const bool is_shared_there =
-        trusted == generation && (change.shared_is_there || HasStaticRules(socket, change.policy));
-    if (!is_shared_there) {
+    if (trusted != generation || !IsSharedThere(socket, change)) {
       care = Care::kVerifying;
     }
     Plan plan = care == Care::kVerifying ? PlanVerified(socket, table, &change, living())

@@ -84,7 +84,11 @@ std::vector<firewall::Holding> HoldingsOfOthers(Host& host, const Attachment& ex
 
 std::string DescribeConflict(const firewall::Conflict& conflict) {
   const std::string port = portmap::DescribeKey(conflict.wanted);
-  return port.empty() ? "its address" : Cat("host port ", port);
+  if (!port.empty()) {
+    return Cat("host port ", port);
+  }
+  return conflict.wanted.set == firewall::kBridges ? "its interface on the host"
+                                                   : Cat("address ", Ip(conflict.wanted.key));
 }
 
 [[noreturn]] void ThrowTaken(const firewall::Conflict& conflict,

@@ -104,6 +104,21 @@ TEST_F(TwoNetworks, AnotherContainersPortIsTaken) {
   EXPECT_THAT(other.json.at("details"), HasSubstr("network 'other', container 'web'"));
 }
 
+// Two networks with one subnet, whose leases know nothing of each other.
+TEST_F(TwoNetworks, AnAddressThatIsTakenIsNamed) {
+  const std::string address = Must("ADD", One()).at("ips").at(0).at("address");
+  json same = One();
+  same["name"] = "other";
+  same["bridge"] = "other";
+  same["runtimeConfig"] = json::object();
+
+  const Outcome other = Run("ADD", "other", AddGuest("guest2"), same);
+
+  EXPECT_EQ(other.json.at("code"), 102) << other;
+  EXPECT_THAT(other.json.at("msg"),
+              HasSubstr("address " + address.substr(0, address.find('/')) + " is taken by"));
+}
+
 // As `podman network rm` leaves it: the bridge is deleted by the runtime, and nobody tells us.
 TEST_F(TwoNetworks, ANetworkThatIsGoneIsForgottenByTheNext) {
   json gone = One();
