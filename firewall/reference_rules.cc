@@ -22,11 +22,6 @@ struct Place {
   std::function<bool(const NftKernelRule&)> is_his;
 };
 
-// As Go's %q writes plain names: network names and container ids hold nothing to escape.
-std::string IptablesComment(const Attachment& who) {
-  return Cat("name: \"", who.network, "\" id: \"", who.container_id, '"');
-}
-
 Texts Meaning(Texts expressions) {
   std::erase_if(expressions,
                 [](const std::string& text) { return text.starts_with("[ counter "); });
@@ -85,23 +80,14 @@ std::vector<Place> PlacesOf(const Attachment& who, const std::vector<Ip>& addres
   for (const NftFamily family : {NftFamily::kIp, NftFamily::kIp6}) {
     const NftTableId nat{family, "nat"};
     const NftTableId hostport{family, "cni_hostport"};
-    add(kMasquerade, nat, "POSTROUTING", says(IptablesComment(who)));
+    add(kMasquerade, nat, "POSTROUTING", says(ReferenceComment(who)));
     add(kForward, {family, "filter"}, "CNI-FORWARD", accepts);
-    add(kPorts, nat, "CNI-HOSTPORT-DNAT", says("dnat " + IptablesComment(who)));
+    add(kPorts, nat, "CNI-HOSTPORT-DNAT", says("dnat " + ReferenceComment(who)));
     add(kPorts, hostport, "hostports", says(who.container_id));
     add(kPorts, hostport, "hostip_hostports", says(who.container_id));
   }
   add(kMasquerade, {NftFamily::kInet, "cni_plugins_masquerade"}, "masq_checks", ends_so);
   return places;
-}
-
-// Chains of the attachment alone have these names; a jump elsewhere is not its to follow.
-bool IsOwnChain(const std::string& chain) {
-  constexpr std::size_t kLength = 28;
-  return chain.size() == kLength && chain.starts_with("CNI-") &&
-         std::all_of(chain.end() - 21, chain.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
 }
 
 NftBatch PlanRemoval(const std::vector<ReferenceRule>& rules) {
@@ -122,6 +108,19 @@ NftBatch PlanRemoval(const std::vector<ReferenceRule>& rules) {
 
 }  // namespace
 
+// As Go's %q writes plain names: network names and container ids hold nothing to escape.
+std::string ReferenceComment(const Attachment& who) {
+  return Cat("name: \"", who.network, "\" id: \"", who.container_id, '"');
+}
+
+bool IsOwnReferenceChain(const std::string& chain) {
+  constexpr std::size_t kLength = 28;
+  return chain.size() == kLength && chain.starts_with("CNI-") &&
+         std::all_of(chain.end() - 21, chain.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
+}
+
 std::vector<ReferenceRule> FindReferenceRules(NftSocket& socket,
                                               const Attachment& who,
                                               const std::vector<Ip>& addresses) {
@@ -129,11 +128,12 @@ std::vector<ReferenceRule> FindReferenceRules(NftSocket& socket,
   for (const Place& place : PlacesOf(who, addresses)) {
     for (const NftKernelRule& rule : socket.Rules(place.table, place.chain)) {
       if (place.is_his(rule)) {
-        found.push_back({.part = place.part,
-                         .table = place.table,
-                         .chain = place.chain,
-                         .handle = rule.handle,
-                         .own_chain = IsOwnChain(rule.target) ? rule.target : std::string()});
+        found.push_back(
+            {.part = place.part,
+             .table = place.table,
+             .chain = place.chain,
+             .handle = rule.handle,
+             .own_chain = IsOwnReferenceChain(rule.target) ? rule.target : std::string()});
       }
     }
   }

@@ -11,7 +11,7 @@
 // Known    Rules are told by these comments and addresses, chains by the rules that jump to them:
 //          nothing that another attachment owns is touched.
 // Shared   The chains that all attachments share stay, as with the reference plugins' own DEL.
-// Legacy   Tables of iptables-legacy are not seen here.
+// Legacy   Tables of iptables-legacy are not seen here: firewall/legacy_reference.h.
 // Source   CNI plugins 1.1.1 to 1.9.1: pkg/ip/ipmasq_*.go, plugins/meta/{firewall,portmap}.
 #pragma once
 
@@ -26,6 +26,13 @@
 namespace nomad_bridge::firewall {
 
 enum class ReferencePart { kMasquerade, kForward, kPorts };
+
+// The comment on the jump to its chain for masquerading; with "dnat " before it, on that to the one
+// for its ports.
+[[nodiscard]] std::string ReferenceComment(const Attachment& who);
+
+// Chains of one attachment alone have these names; a jump elsewhere is not its to follow.
+[[nodiscard]] bool IsOwnReferenceChain(const std::string& chain);
 
 struct ReferenceRule {
   ReferencePart part = ReferencePart::kMasquerade;
