@@ -1,43 +1,18 @@
 #include "plugin/other_firewalls.h"
 
-#include <algorithm>
-#include <array>
 #include <functional>
-#include <sstream>
-
-#include <unistd.h>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/program.h"
 #include "base/text.h"
 #include "firewall/foreign_drops.h"
+#include "plugin/legacy_tables.h"
 #include "plugin/log.h"
+#include "plugin/tools.h"
 
 namespace nomad_bridge {
 namespace {
-
-constexpr std::chrono::seconds kToolPatience{30};
-
-// Not from PATH, which is the runtime's.
-std::optional<std::string> FindTool(const std::string& name) {
-  constexpr std::array kFolders = {"/usr/sbin/", "/sbin/", "/usr/bin/", "/usr/local/sbin/"};
-  for (const char* const folder : kFolders) {
-    std::string path = Cat(folder, name);
-    if (::access(path.c_str(), X_OK) == 0) {
-      return path;
-    }
-  }
-  return std::nullopt;
-}
-
-Ending Run(const std::string& path, std::vector<std::string> arguments) {
-  return RunProgram({.path = path,
-                     .arguments = std::move(arguments),
-                     .environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"},
-                     .input = {},
-                     .patience = kToolPatience});
-}
 
 // "-w -A CHAIN ...": one call of the tool.
 using Words = std::vector<std::string>;
@@ -55,7 +30,7 @@ class LegacyTable {
  private:
   [[nodiscard]] bool Call(Words words) const {
     words.insert(words.begin(), "-w");
-    return Run(tool_, std::move(words)).Succeeded();
+    return RunTool(tool_, std::move(words)).Succeeded();
   }
 
   void Ensure(const char* how, const std::string& chain, const Words& rule) const {
@@ -72,20 +47,11 @@ class LegacyTable {
   std::string tool_;
 };
 
-bool IsInUse(const char* names_file) {
-  std::istringstream names(FindFile(names_file).value_or(""));
-  for (std::string name; names >> name;) {
-    if (name == "filter") {
-      return true;
-    }
-  }
-  return false;
-}
-
-void OpenLegacyTable(const char* names_file, const char* tool, const Record& record) {
-  if (!IsInUse(names_file)) {
+void OpenLegacyTable(Family family, const Record& record) {
+  if (!IsLegacyTableInUse(family, "filter")) {
     return;
   }
+  const std::string tool = LegacyTool(family);
   const std::optional<std::string> path = FindTool(tool);
   if (!path) {
     Say("tables of iptables-legacy are in use, but there is no ", tool, " to let allocations pass");
@@ -127,12 +93,12 @@ bool IsFirewalldThere(Host& host) {
 // zone stands.
 void EnsureZone(const std::string& link, const std::string& zone) {
   const std::optional<std::string> tool = FindTool("firewall-cmd");
-  if (!tool || Run(*tool, {Cat("--get-zone-of-interface=", link)}).Succeeded()) {
+  if (!tool || RunTool(*tool, {Cat("--get-zone-of-interface=", link)}).Succeeded()) {
     return;
   }
   const Words add = {Cat("--zone=", zone), Cat("--add-interface=", link)};
   for (const Words& words : {add, Words{"--permanent", add[0], add[1]}}) {
-    const Ending added = Run(*tool, words);
+    const Ending added = RunTool(*tool, words);
     if (!added.Succeeded()) {
       Say("cannot put ", link, " into zone ", zone, " of firewalld: ", Printable(added.err));
       return;
@@ -153,9 +119,9 @@ void Try(const std::function<void()>& open) {
 }  // namespace
 
 void OpenLegacyTables(const Record& record) {
-  Try([&] { OpenLegacyTable("/proc/net/ip_tables_names", "iptables-legacy", record); });
+  Try([&] { OpenLegacyTable(Family::kIpv4, record); });
   if (record.policy.ipv6) {
-    Try([&] { OpenLegacyTable("/proc/net/ip6_tables_names", "ip6tables-legacy", record); });
+    Try([&] { OpenLegacyTable(Family::kIpv6, record); });
   }
 }
 

@@ -1,0 +1,62 @@
+#include "plugin/tools.h"
+
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include <unistd.h>
+
+#include "base/text.h"
+
+namespace nomad_bridge {
+namespace {
+
+constexpr std::chrono::seconds kToolPatience{30};
+constexpr std::size_t kMostSaid = 300;
+
+std::string HowItEnded(const Ending& ending) {
+  switch (ending.how) {
+    case End::kExit:
+      return Cat("exit code ", ending.number);
+    case End::kSignal:
+      return Cat("killed by signal ", ending.number);
+    case End::kOverdue:
+      return Cat("no end after ", kToolPatience.count(), " s");
+    case End::kTooMuch:
+      break;
+  }
+  return "it printed too much";
+}
+
+}  // namespace
+
+std::optional<std::string> FindTool(const std::string& name) {
+  constexpr std::array kFolders = {"/usr/sbin/", "/sbin/", "/usr/bin/", "/usr/local/sbin/"};
+  for (const char* const folder : kFolders) {
+    std::string path = Cat(folder, name);
+    if (::access(path.c_str(), X_OK) == 0) {
+      return path;
+    }
+  }
+  return std::nullopt;
+}
+
+Ending RunTool(const std::string& path, std::vector<std::string> arguments, std::string input) {
+  return RunProgram({.path = path,
+                     .arguments = std::move(arguments),
+                     .environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"},
+                     .input = std::move(input),
+                     .patience = kToolPatience});
+}
+
+std::string WhyItFailed(const Ending& ending) {
+  std::string said = CutUtf8(Printable(ending.err), kMostSaid);
+  // modprobe's words for a module, which go-cni would take for success on DEL.
+  constexpr std::string_view kMisleading = "not found";
+  for (std::size_t at = said.find(kMisleading); at != said.npos; at = said.find(kMisleading)) {
+    said.replace(at, kMisleading.size(), "not there");
+  }
+  return Cat(HowItEnded(ending), said.empty() ? "" : ": ", said);
+}
+
+}  // namespace nomad_bridge
