@@ -1,11 +1,16 @@
 #include "plugin/reference.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "firewall/reference_rules.h"
 #include "ipam/store.h"
+#include "plugin/legacy_reference.h"
 #include "plugin/link.h"
+#include "plugin/log.h"
 
 namespace nomad_bridge {
 namespace {
@@ -13,21 +18,60 @@ namespace {
 using firewall::ReferencePart;
 using firewall::ReferenceRule;
 
-Part PartOf(ReferencePart part) {
-  switch (part) {
-    case ReferencePart::kMasquerade:
-      return Part::kMasquerade;
-    case ReferencePart::kForward:
-      return Part::kForward;
-    case ReferencePart::kPorts:
-      break;
+ReferenceParts ReferencePartsOf(const Parts& parts) {
+  constexpr std::array kPairs = {std::pair(Part::kMasquerade, ReferencePart::kMasquerade),
+                                 std::pair(Part::kForward, ReferencePart::kForward),
+                                 std::pair(Part::kPorts, ReferencePart::kPorts)};
+  ReferenceParts wanted;
+  for (const auto& [part, theirs] : kPairs) {
+    if (parts.contains(part)) {
+      wanted.insert(theirs);
+    }
   }
-  return Part::kPorts;
+  return wanted;
 }
 
 bool HasRuleOf(const std::vector<ReferenceRule>& rules, ReferencePart part) {
   return std::any_of(
       rules.begin(), rules.end(), [&](const ReferenceRule& rule) { return rule.part == part; });
+}
+
+// What an ADD by `name` made.
+ReferenceParts ExpectedParts(const Name& name, const RulesConfig& rules) {
+  ReferenceParts parts = ReferencePartsOf(name.parts);
+  if (!rules.ip_masq) {
+    parts.erase(ReferencePart::kMasquerade);
+  }
+  if (rules.ports.empty()) {
+    parts.erase(ReferencePart::kPorts);
+  }
+  return parts;
+}
+
+// Those of `expected` that neither nf_tables nor a table of iptables-legacy has.
+ReferenceParts LostParts(Host& host,
+                         const Attachment& who,
+                         const std::vector<Ip>& addresses,
+                         const std::vector<portmap::Published>& ports,
+                         ReferenceParts expected) {
+  const std::vector<ReferenceRule> rules = firewall::FindReferenceRules(host.nft, who, addresses);
+  std::erase_if(expected, [&](ReferencePart part) { return HasRuleOf(rules, part); });
+  const std::vector<LegacyFinding> findings = FindLegacyReferenceRules(who, addresses, expected);
+  std::erase_if(expected,
+                [&](ReferencePart part) { return IsWhole(findings, part, addresses, ports); });
+  return expected;
+}
+
+const char* Fault(ReferencePart part) {
+  switch (part) {
+    case ReferencePart::kMasquerade:
+      return "the rule that masquerades it is missing";
+    case ReferencePart::kForward:
+      return "the rules that let it talk are missing";
+    case ReferencePart::kPorts:
+      break;
+  }
+  return "the rules of its published ports are missing";
 }
 
 bool HasLease(const Request& request, const std::string& data_dir, const Ip& address) {
@@ -49,18 +93,28 @@ bool IsReferenceMade(Host& host, const Request& request, const Config& config) {
 }
 
 bool HasReferenceRules(Host& host, const Attachment& who) {
-  return host.nft.HasTable({NftFamily::kIp, "nat"}) &&
-         !firewall::FindReferenceRules(host.nft, who, {}).empty();
+  if (host.nft.HasTable({NftFamily::kIp, "nat"}) &&
+      !firewall::FindReferenceRules(host.nft, who, {}).empty()) {
+    return true;
+  }
+  try {
+    return !FindLegacyReferenceRules(who, {}, {ReferencePart::kMasquerade, ReferencePart::kPorts})
+                .empty();
+  } catch (const Error& error) {
+    Say("cannot look for rules of the reference plugins, ignoring: ", error.what());
+    return false;
+  }
 }
 
 void RemoveReferenceRulesOf(Host& host,
                             const Attachment& who,
                             const std::vector<Ip>& addresses,
                             const Parts& parts) {
+  const ReferenceParts theirs = ReferencePartsOf(parts);
   std::vector<ReferenceRule> rules = firewall::FindReferenceRules(host.nft, who, addresses);
-  std::erase_if(rules,
-                [&](const ReferenceRule& rule) { return !parts.contains(PartOf(rule.part)); });
+  std::erase_if(rules, [&](const ReferenceRule& rule) { return !theirs.contains(rule.part); });
   firewall::RemoveReferenceRules(host.nft, rules);
+  RemoveLegacyReferenceRules(who, addresses, theirs);
 }
 
 void EnsureReferenceLinkGone(Host& host,
@@ -85,8 +139,6 @@ std::vector<std::string> ReferenceFaults(Host& host,
                                          const Name& name,
                                          const Config& config) {
   const std::vector<Ip> addresses = AddressesOnly(AddressesIn(*config.prev_result, request));
-  const std::vector<ReferenceRule> rules =
-      firewall::FindReferenceRules(host.nft, request.who, addresses);
   std::vector<std::string> faults;
   if (name.Does(Part::kAddress) && config.ipam.type == kHostLocal) {
     for (const Ip& address : addresses) {
@@ -95,16 +147,9 @@ std::vector<std::string> ReferenceFaults(Host& host,
       }
     }
   }
-  if (name.Does(Part::kMasquerade) && config.rules.ip_masq &&
-      !HasRuleOf(rules, ReferencePart::kMasquerade)) {
-    faults.emplace_back("the rule that masquerades it is missing");
-  }
-  if (name.Does(Part::kForward) && !HasRuleOf(rules, ReferencePart::kForward)) {
-    faults.emplace_back("the rules that let it talk are missing");
-  }
-  if (name.Does(Part::kPorts) && !config.rules.ports.empty() &&
-      !HasRuleOf(rules, ReferencePart::kPorts)) {
-    faults.emplace_back("the rules of its published ports are missing");
+  for (const ReferencePart part : LostParts(
+           host, request.who, addresses, config.rules.ports, ExpectedParts(name, config.rules))) {
+    faults.emplace_back(Fault(part));
   }
   return faults;
 }

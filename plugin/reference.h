@@ -1,6 +1,7 @@
 // Attachments that the reference plugins made, on a node that is being moved over to us: nothing of
 // ours is there, but leases in the common format, a veth pair under somebody else's name, and rules
-// (firewall/reference_rules.h). CHECK verifies them as they are, DEL and a new ADD remove them.
+// in nf_tables (firewall/reference_rules.h) or in tables of iptables-legacy
+// (plugin/legacy_reference.h). CHECK verifies them as they are, DEL and a new ADD remove them.
 #pragma once
 
 #include <string>
@@ -19,7 +20,8 @@ namespace nomad_bridge {
 [[nodiscard]] bool IsReferenceMade(Host& host, const Request& request, const Config& config);
 
 // Whether rules of the reference plugins belong to `who`. One question where iptables' table nat is
-// not in use; else a dump of each chain they might stand in.
+// not in use; else a dump of each chain they might stand in, and one tool where a legacy one is.
+// That tables of iptables-legacy cannot be read is a line on stderr: most who ask have nothing there.
 [[nodiscard]] bool HasReferenceRules(Host& host, const Attachment& who);
 
 // Removes those of them that `parts` are about. `addresses` are those `who` had.

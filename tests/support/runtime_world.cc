@@ -79,6 +79,9 @@ Outcome RuntimeWorld::RunEntry(const std::string& verb,
                                   As(attached.container_id, *attached.guest));
   command.argv = {Find(network.path, type)};
   command.variables["CNI_PATH"] = network.path;
+  if (!network.program_path.empty()) {
+    command.variables["PATH"] = network.program_path;
+  }
   command.variables["CNI_IFNAME"] = attached.ifname;
   command.variables["CNI_ARGS"] = verb == "DEL" ? "" : attached.args;
   return Execute(command);

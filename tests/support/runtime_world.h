@@ -20,10 +20,12 @@ namespace nomad_bridge::test {
 // The reference plugins, from Debian's package.
 constexpr const char* kReferenceFolder = "/usr/lib/cni";
 
-// A network configuration list, and where its plugins are looked for: CNI_PATH.
+// A network configuration list, where its plugins are looked for (CNI_PATH), and where they look for
+// the programs that they run (PATH; empty: the system's folders).
 struct Network {
   nlohmann::json list;
   std::string path;
+  std::string program_path = {};
 };
 
 // One attachment of a container to a network.
