@@ -1,23 +1,20 @@
 #include "tests/clients/client_world.h"
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
-#include <thread>
 
 #include <sys/mount.h>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::milliseconds kPause{50};
-constexpr int kTries = 200;
 constexpr const char* kBusybox = "/bin/busybox";
 
 // So that no container leaves a group of processes in the machine's own.
@@ -37,7 +34,7 @@ ClientWorld::ClientWorld() {
 }
 
 std::string ClientWorld::MakeRoot(const std::string& name) {
-  const std::string root = Cat("/run/roots/", name);
+  std::string root = Cat("/run/roots/", name);
   for (const char* const folder : {"bin", "dev", "etc", "proc", "run", "sys", "tmp", "www"}) {
     fs::create_directories(Cat(root, '/', folder));
   }
@@ -66,13 +63,9 @@ std::string ClientWorld::Page(const Node& from, const std::string& address, int 
 }
 
 std::string ClientWorld::AwaitPage(const Node& from, const std::string& address, int port) {
-  for (int tries = 0; tries < kTries; ++tries) {
-    if (std::string page = Page(from, address, port); !page.empty()) {
-      return page;
-    }
-    std::this_thread::sleep_for(kPause);
-  }
-  return "";
+  std::string page;
+  static_cast<void>(Soon([&] { return !(page = Page(from, address, port)).empty(); }));
+  return page;
 }
 
 std::vector<std::string> ClientWorld::AliasesOn(const std::string& bridge) {

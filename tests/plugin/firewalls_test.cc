@@ -1,9 +1,6 @@
 // Firewalls of others on the same node, and what networks do not want of each other.
-#include <chrono>
 #include <filesystem>
-#include <functional>
 #include <optional>
-#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "tests/support/plugin_world.h"
+#include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -171,17 +169,6 @@ class Firewalld : public Firewalls {
     EXPECT_TRUE(Soon([] { return std::filesystem::exists("/run/dbus/system_bus_socket"); }));
     daemon_.emplace(Process::Start({.argv = {"firewalld", "--nofork", "--nopid"}}));
     EXPECT_TRUE(Soon([&] { return host().Run({"firewall-cmd", "--state"}).exit_code == 0; }));
-  }
-
-  static bool Soon(const std::function<bool()>& happened) {
-    constexpr int kTries = 300;
-    for (int i = 0; i < kTries; ++i) {
-      if (happened()) {
-        return true;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    }
-    return false;
   }
 
  private:

@@ -2,12 +2,9 @@
 // servers in them, and the question whether an attachment works.
 #pragma once
 
-#include <chrono>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "tests/support/soon.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -114,18 +112,6 @@ inline int ErrorCode(const Outcome& outcome) {
 
 inline std::string MsgAndDetails(const Outcome& outcome) {
   return Cat(Msg(outcome), " / ", Details(outcome));
-}
-
-// Whether `done` becomes true soon: for what the kernel does in its own time.
-inline bool Soon(const std::function<bool()>& done) {
-  constexpr int kTries = 200;
-  for (int i = 0; i < kTries; ++i) {
-    if (done()) {
-      return true;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return done();
 }
 
 class RepairWorld : public World {

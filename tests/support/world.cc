@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <stdexcept>
-#include <thread>
 
 #include <fcntl.h>
 #include <sched.h>
@@ -16,13 +14,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-// How long a namespace may take to die, looked at now and then.
-constexpr std::chrono::milliseconds kPause{5};
-constexpr int kTries = 2000;
 
 constexpr const char* kBinFolder = "/run/cni-bin";
 
@@ -89,16 +84,15 @@ void World::KillGuest(Node& guest) {
     peers.insert(link.value("link_index", 0));
   }
   guest.Kill();
-  for (int tries = 0; tries < kTries; ++tries) {
+  const bool is_dead = Soon([&] {
     const nlohmann::json links = host().Json({"ip", "-j", "link", "show"});
-    if (std::none_of(links.begin(), links.end(), [&peers](const nlohmann::json& link) {
-          return peers.contains(link.at("ifindex").get<int>());
-        })) {
-      return;
-    }
-    std::this_thread::sleep_for(kPause);
+    return std::none_of(links.begin(), links.end(), [&peers](const nlohmann::json& link) {
+      return peers.contains(link.at("ifindex").get<int>());
+    });
+  });
+  if (!is_dead) {
+    throw std::runtime_error(Cat("the namespace of ", guest.name(), " does not die"));
   }
-  throw std::runtime_error(Cat("the namespace of ", guest.name(), " does not die"));
 }
 
 std::string World::Binary() {
