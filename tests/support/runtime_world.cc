@@ -68,11 +68,11 @@ json RuntimeWorld::Port(int host_port, int container_port, const char* protocol)
           {"HostIP", ""}};
 }
 
-Outcome RuntimeWorld::RunEntry(const std::string& verb,
-                               const Network& network,
-                               std::size_t index,
-                               const Attached& attached,
-                               const json& prev_result) {
+Command RuntimeWorld::EntryCommand(const std::string& verb,
+                                   const Network& network,
+                                   std::size_t index,
+                                   const Attached& attached,
+                                   const json& prev_result) {
   const std::string type = network.list.at("plugins").at(index).at("type");
   Command command = PluginCommand(verb,
                                   ConfigOf(network.list, index, attached, prev_result).dump(),
@@ -84,7 +84,15 @@ Outcome RuntimeWorld::RunEntry(const std::string& verb,
   }
   command.variables["CNI_IFNAME"] = attached.ifname;
   command.variables["CNI_ARGS"] = verb == "DEL" ? "" : attached.args;
-  return Execute(command);
+  return command;
+}
+
+Outcome RuntimeWorld::RunEntry(const std::string& verb,
+                               const Network& network,
+                               std::size_t index,
+                               const Attached& attached,
+                               const json& prev_result) {
+  return Execute(EntryCommand(verb, network, index, attached, prev_result));
 }
 
 Outcome RuntimeWorld::AddTo(const Network& network, Attached& attached) {

@@ -58,6 +58,12 @@ class RuntimeWorld : public PluginWorld {
                    std::size_t index,
                    const Attached& attached,
                    const nlohmann::json& prev_result);
+  // What RunEntry() runs, to be run in another way.
+  [[nodiscard]] Command EntryCommand(const std::string& verb,
+                                     const Network& network,
+                                     std::size_t index,
+                                     const Attached& attached,
+                                     const nlohmann::json& prev_result);
 };
 
 }  // namespace nomad_bridge::test

@@ -1,0 +1,106 @@
+// kill -9 in an ADD by one of the five names, and what the runtime does then: DEL of the whole list,
+// without a result, and ADD again.
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+#include "tests/support/runtime_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using nlohmann::json;
+
+// The plugins of Nomad's list, and its IPAM plugin as a stranger's interface plugin would run it.
+constexpr std::array kNames = {"loopback", "bridge", "firewall", "portmap", "host-local"};
+
+class KilledName : public RuntimeWorld, public ::testing::WithParamInterface<const char*> {
+ protected:
+  static Network Ours() {
+    json list = Fixture("nomad_builtin_bridge.conflist");
+    json& plugins = list["plugins"];
+    if (GetParam() == std::string("host-local")) {
+      plugins = {{{"type", "host-local"}, {"ipam", plugins[1]["ipam"]}}};
+    }
+    return {.list = list, .path = OurFolder()};
+  }
+
+  [[nodiscard]] std::size_t Index() const {
+    const json& plugins = network_.list.at("plugins");
+    const auto found = std::find_if(plugins.begin(), plugins.end(), [](const json& plugin) {
+      return plugin.at("type") == GetParam();
+    });
+    return static_cast<std::size_t>(found - plugins.begin());
+  }
+
+  Attached Allocation(const Node& guest) {
+    return {.container_id = "alloc-1",
+            .guest = &guest,
+            .port_mappings = {Port(8080, 80, "tcp"), Port(8053, 53, "udp")},
+            .args = NomadArgs("billing", "alloc-1")};
+  }
+
+  // The plugins before it, and then itself, killed at its N-th call.
+  Killing AddKilledAt(int nth) {
+    json result;
+    for (std::size_t i = 0; i < Index(); ++i) {
+      const Outcome add = RunEntry("ADD", network_, i, allocation_, result);
+      EXPECT_EQ(add.exit_code, 0) << add;
+      result = add.json;
+    }
+    return RunKilledAt(EntryCommand("ADD", network_, Index(), allocation_, result), nth);
+  }
+
+  // As the runtime does it after an ADD that failed: it has no result.
+  void MustDel() {
+    const Outcome del = DelFrom(network_, allocation_);
+    EXPECT_EQ(del.exit_code, 0) << del;
+  }
+
+  // An ADD of the whole list, traffic, and a DEL that knows the result.
+  void ExpectWorks() {
+    Attached attached = allocation_;
+    const Outcome add = AddTo(network_, attached);
+    ASSERT_EQ(add.exit_code, 0) << add;
+    if (network_.list.at("plugins").size() > 1) {
+      EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+      EXPECT_EQ(UdpText(outside(), kHostIp4, 8053), "name");
+    }
+    const Outcome del = DelFrom(network_, attached);
+    EXPECT_EQ(del.exit_code, 0) << del;
+  }
+
+  const Network network_ = Ours();
+  const Attached allocation_ = Allocation(guest());
+  const Server page_ = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+  const Server name_ = Server::Start(guest(), Protocol::kUdp, "0.0.0.0", 53, "name");
+};
+
+TEST_P(KilledName, LeavesNothingThatDelAndAddDoNotPutRight) {
+  constexpr int kFewest = 5;  // any command of ours makes more calls that can be seen
+  ExpectWorks();              // the first one leaves behind what is shared
+  const Snapshot before = TakeSnapshot();
+
+  int nth = 0;
+  for (bool is_killed = true; is_killed && !HasFailure();) {
+    SCOPED_TRACE(Cat("killed at call ", ++nth));
+    is_killed = AddKilledAt(nth).killed;
+    MustDel();
+    EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+    ExpectWorks();
+    EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+  }
+  EXPECT_GT(nth, kFewest);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, KilledName, ::testing::ValuesIn(kNames), [](const auto& test) {
+  std::string name = test.param;
+  std::erase(name, '-');
+  return name;
+});
+
+}  // namespace
+}  // namespace nomad_bridge::test
