@@ -141,6 +141,15 @@ Plan PlanQuickly(NftSocket& socket, const NftTable& table, const Change& change,
   return plan;
 }
 
+Plan MakePlan(NftSocket& socket,
+              const NftTable& table,
+              const Change& change,
+              Care care,
+              const HoldingsOfLiving& living) {
+  return care == Care::kVerifying ? PlanVerified(socket, table, &change, living())
+                                  : PlanQuickly(socket, table, change, care);
+}
+
 // Asked only of a ruleset that is trusted.
 bool IsSharedThere(NftSocket& socket, const Change& change) {
   return change.shared_is_there || HasStaticRules(socket, change.policy);
@@ -175,7 +184,7 @@ Outcome Apply(NftSocket& socket,
               const NftTable& table,
               const Change& change,
               std::optional<std::uint32_t> trusted,
-              const std::function<std::vector<Holding>()>& living) {
+              const HoldingsOfLiving& living) {
   const Deadline deadline = FromNow(kPatience);
   Care care = change.again ? Care::kLookingUp : Care::kTrusting;
   std::uint32_t generation = trusted ? *trusted : socket.Generation();
@@ -183,8 +192,7 @@ Outcome Apply(NftSocket& socket,
     if (trusted != generation || !IsSharedThere(socket, change)) {
       care = Care::kVerifying;
     }
-    Plan plan = care == Care::kVerifying ? PlanVerified(socket, table, &change, living())
-                                         : PlanQuickly(socket, table, change, care);
+    Plan plan = MakePlan(socket, table, change, care, living);
     if (plan.conflict) {
       return {.conflict = std::move(plan.conflict), .generation = {}, .mended = {}};
     }

@@ -81,13 +81,15 @@ struct Outcome {
 // portmap::Describe adds its own to the same table.
 [[nodiscard]] NftTable Describe(int accept_mark_bit);
 
+using HoldingsOfLiving = std::function<std::vector<Holding>()>;
+
 // Makes `change` so. `living` is asked only if the ruleset cannot be trusted: the holdings of every
 // other living attachment on the node, whose elements are put back where they are missing.
 [[nodiscard]] Outcome Apply(NftSocket& socket,
                             const NftTable& table,
                             const Change& change,
                             std::optional<std::uint32_t> trusted,
-                            const std::function<std::vector<Holding>()>& living);
+                            const HoldingsOfLiving& living);
 
 // Takes out `elements` where their owner is still the one their comments name. No table, or no such
 // element: success. Returns the generation to trust, given that `trusted` was right before.

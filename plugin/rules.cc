@@ -1,7 +1,6 @@
 #include "plugin/rules.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "base/error.h"
@@ -180,8 +179,6 @@ void SaveTrust(Host& host, Records::Trust trust, std::optional<std::uint32_t> ge
   }
 }
 
-using HoldingsToMend = std::function<std::vector<firewall::Holding>()>;
-
 struct Committed {
   std::vector<Dead> dead;  // in the way of the change, and widening it
   Records::Trust trust;
@@ -190,7 +187,7 @@ struct Committed {
 Committed Commit(Host& host,
                  const Record& record,
                  firewall::Change& change,
-                 const HoldingsToMend& living) {
+                 const firewall::HoldingsOfLiving& living) {
   const RangeLock one_at_a_time = host.records.LockRules();
   std::optional<Records::Trust> trust = FindCurrentTrust(host);
   const int mark_bit = MarkBitFor(host, record, trust);
@@ -252,7 +249,10 @@ void MindOthers(Host& host, const Record& record, Records::Trust trust) {
   }
 }
 
-void Publish(Host& host, const Record& record, bool again, const HoldingsToMend& living) {
+void Publish(Host& host,
+             const Record& record,
+             bool again,
+             const firewall::HoldingsOfLiving& living) {
   firewall::Change change{.policy = record.policy, .wanted = ElementsOf(record), .again = again};
   if (change.wanted.empty()) {
     return;  // a bare link: the kernel may even have no nf_tables
