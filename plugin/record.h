@@ -95,9 +95,9 @@ class Records {
   struct Trust {
     std::uint32_t generation = 0;
     int accept_mark_bit = 0;
-    std::vector<std::string> shared;  // hashes of what attachments share that is in force (rules.cc)
-    std::vector<std::string> gates;  // that other firewalls were told of (other_firewalls.h)
-    std::vector<std::string> notes;  // what only the operator can help, one line each
+    std::vector<std::string> shared;  // hashes: what is in force (shared_rules.h)
+    std::vector<std::string> gates;   // that other firewalls were told of (other_firewalls.h)
+    std::vector<std::string> notes;   // what only the operator can help, one line each
   };
   [[nodiscard]] std::optional<Trust> FindTrust() const;
   void WriteTrust(const Trust& trust) const;
