@@ -1,6 +1,7 @@
 #include "firewall/reference_rules.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <set>
 #include <utility>
@@ -90,6 +91,17 @@ std::vector<Place> PlacesOf(const Attachment& who, const std::vector<Ip>& addres
   return places;
 }
 
+// As iptables-nft writes them, and as its own expressions would.
+bool HasEffect(const NftKernelRule& rule) {
+  constexpr std::array kEffects = {" name DNAT ", " name MASQUERADE ", "[ nat dnat ", "[ masq "};
+  return std::any_of(
+      rule.expressions.begin(), rule.expressions.end(), [&](const std::string& text) {
+        return std::any_of(kEffects.begin(), kEffects.end(), [&](const char* effect) {
+          return text.find(effect) != text.npos;
+        });
+      });
+}
+
 NftBatch PlanRemoval(const std::vector<ReferenceRule>& rules) {
   NftBatch batch;
   std::set<std::pair<std::string, std::string>> chains;
@@ -138,6 +150,20 @@ std::vector<ReferenceRule> FindReferenceRules(NftSocket& socket,
     }
   }
   return found;
+}
+
+std::size_t CountEffects(NftSocket& socket, const std::vector<ReferenceRule>& rules) {
+  std::size_t effects = 0;
+  std::set<std::pair<std::string, std::string>> chains;
+  for (const ReferenceRule& rule : rules) {
+    if (rule.own_chain.empty()) {
+      ++effects;
+    } else if (chains.emplace(Text(rule.table), rule.own_chain).second) {
+      const std::vector<NftKernelRule> own = socket.Rules(rule.table, rule.own_chain);
+      effects += static_cast<std::size_t>(std::count_if(own.begin(), own.end(), HasEffect));
+    }
+  }
+  return effects;
 }
 
 void RemoveReferenceRules(NftSocket& socket, const std::vector<ReferenceRule>& rules) {

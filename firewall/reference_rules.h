@@ -9,12 +9,14 @@
 //               ip, ip6 cni_hostport              hostports, hostip_hostports: comment <id>
 //
 // Known    Rules are told by these comments and addresses, chains by the rules that jump to them:
-//          nothing that another attachment owns is touched.
+//          nothing that another attachment owns is touched. A chain whose jumps somebody has deleted
+//          by hand is nobody's, and stays.
 // Shared   The chains that all attachments share stay, as with the reference plugins' own DEL.
 // Legacy   Tables of iptables-legacy are not seen here: firewall/legacy_reference.h.
 // Source   CNI plugins 1.1.1 to 1.9.1: pkg/ip/ipmasq_*.go, plugins/meta/{firewall,portmap}.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -47,6 +49,10 @@ struct ReferenceRule {
 [[nodiscard]] std::vector<ReferenceRule> FindReferenceRules(NftSocket& socket,
                                                             const Attachment& who,
                                                             const std::vector<Ip>& addresses);
+
+// How many rules do what `rules` are for, masquerade or lead to the container: those in the chains of
+// their own, or they themselves.
+[[nodiscard]] std::size_t CountEffects(NftSocket& socket, const std::vector<ReferenceRule>& rules);
 
 // Removes `rules` and the chains of their own, in one atomic batch.
 void RemoveReferenceRules(NftSocket& socket, const std::vector<ReferenceRule>& rules);

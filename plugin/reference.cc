@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -31,9 +33,45 @@ ReferenceParts ReferencePartsOf(const Parts& parts) {
   return wanted;
 }
 
-bool HasRuleOf(const std::vector<ReferenceRule>& rules, ReferencePart part) {
-  return std::any_of(
-      rules.begin(), rules.end(), [&](const ReferenceRule& rule) { return rule.part == part; });
+// In how many families, and for how many ports in all of them, `ports` lead to `addresses`.
+struct Publishing {
+  std::size_t jumps = 0;  // at least one per family and protocol
+  std::size_t ports = 0;
+};
+
+Publishing PublishingFor(const std::vector<Ip>& addresses,
+                         const std::vector<portmap::Published>& ports) {
+  std::set<std::pair<Family, portmap::Protocol>> jumps;
+  std::set<std::tuple<Family, portmap::Protocol, std::uint16_t>> led;
+  for (const Ip& address : addresses) {
+    for (const portmap::Published& port : ports) {
+      if (!port.only || *port.only == address.family()) {
+        jumps.emplace(address.family(), port.protocol);
+        led.emplace(address.family(), port.protocol, port.host_port);
+      }
+    }
+  }
+  return {.jumps = jumps.size(), .ports = led.size()};
+}
+
+// Whether nf_tables has as many rules for `part` as an ADD makes.
+bool IsWhole(NftSocket& nft,
+             std::vector<ReferenceRule> rules,
+             ReferencePart part,
+             const std::vector<Ip>& addresses,
+             const std::vector<portmap::Published>& ports) {
+  std::erase_if(rules, [&](const ReferenceRule& rule) { return rule.part != part; });
+  switch (part) {
+    case ReferencePart::kForward:
+      return rules.size() >= 2 * addresses.size();  // what it sends, and the answers
+    case ReferencePart::kMasquerade:
+      return rules.size() >= addresses.size() &&
+             firewall::CountEffects(nft, rules) >= addresses.size();
+    case ReferencePart::kPorts:
+      break;
+  }
+  const Publishing wanted = PublishingFor(addresses, ports);
+  return rules.size() >= wanted.jumps && firewall::CountEffects(nft, rules) >= wanted.ports;
 }
 
 // What an ADD by `name` made.
@@ -55,7 +93,9 @@ ReferenceParts LostParts(Host& host,
                          const std::vector<portmap::Published>& ports,
                          ReferenceParts expected) {
   const std::vector<ReferenceRule> rules = firewall::FindReferenceRules(host.nft, who, addresses);
-  std::erase_if(expected, [&](ReferencePart part) { return HasRuleOf(rules, part); });
+  std::erase_if(expected, [&](ReferencePart part) {
+    return IsWhole(host.nft, rules, part, addresses, ports);
+  });
   const std::vector<LegacyFinding> findings = FindLegacyReferenceRules(who, addresses, expected);
   std::erase_if(expected,
                 [&](ReferencePart part) { return IsWhole(findings, part, addresses, ports); });

@@ -1,8 +1,9 @@
-// A node whose iptables is the legacy one, moved over to us while its allocations live: Nomad's own
+// A node whose iptables is the legacy one (of lost rules: either one), moved over to us while its allocations live: Nomad's own
 // list, run by the reference plugins of Debian before, by ours after.
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <tuple>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -21,6 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr const char* kLegacyPrograms = "/run/legacy-programs";
+constexpr const char* kLegacyTool = "iptables-legacy";
 constexpr const char* kLegacyBinary = "/usr/sbin/xtables-legacy-multi";
 
 // Another file in the place of iptables-legacy, for as long as this lives.
@@ -170,49 +172,80 @@ struct Lost {
   const char* fault;
 };
 
-class LostLegacyRule : public MovingLegacy, public ::testing::WithParamInterface<Lost> {
+// One of them, in the tables of which tool.
+using LostWhere = std::tuple<Lost, const char*>;
+
+class LostRule : public MovingLegacy, public ::testing::WithParamInterface<LostWhere> {
  protected:
+  Network Theirs() { return is_legacy_ ? MovingLegacy::Theirs() : TheirsByNft(); }
+
+  std::string Rules() { return List("nat") + List("filter"); }
+
   // By the shell, which reads quotes as the tool writes them.
-  void Delete(const Lost& lost) {
-    std::istringstream rules(host().Must({"iptables-legacy", "-t", lost.table, "-S"}));
+  void DeleteIt() {
+    std::istringstream rules(List(lost_.table));
     for (std::string rule; std::getline(rules, rule);) {
-      if (rule.starts_with(lost.beginning) && rule.find(lost.end) != rule.npos) {
-        host().Must({"sh", "-c", Cat("iptables-legacy -t ", lost.table, " -D ", rule.substr(3))});
+      if (rule.starts_with(lost_.beginning) && rule.find(lost_.end) != rule.npos) {
+        host().Must({"sh", "-c", Cat(tool_, " -t ", lost_.table, " -D ", rule.substr(3))});
         return;
       }
     }
     FAIL() << "no such rule";
   }
+
+  const Lost lost_ = std::get<0>(GetParam());
+  const std::string tool_ = std::get<1>(GetParam());
+  const bool is_legacy_ = tool_ == kLegacyTool;
+
+ private:
+  std::string List(const char* table) { return host().Must({tool_, "-t", table, "-S"}); }
 };
 
-TEST_P(LostLegacyRule, IsNamedByCheckAndNoHindranceToDel) {
+TEST_P(LostRule, IsNamedByCheckAndNoHindranceToDel) {
   MustAdd(Theirs(), Allocation("older", AddGuest("other"), 7080));
-  const std::string before = Legacy();
+  const std::string before = Rules();
   const Attached old = MustAdd(Theirs(), Allocation("old", guest(), 7070));
-  Delete(GetParam());
+  EXPECT_EQ(CheckIn(Ours(), old).exit_code, 0);
+  DeleteIt();
 
   const Outcome check = CheckIn(Ours(), old);
   EXPECT_NE(check.exit_code, 0);
-  EXPECT_THAT(Said(check), HasSubstr(GetParam().fault));
+  EXPECT_THAT(Said(check), HasSubstr(lost_.fault));
   const Outcome del = DelFrom(Ours(), old);
 
   EXPECT_EQ(del.exit_code, 0) << del;
-  EXPECT_EQ(Legacy(), before);
+  EXPECT_EQ(Rules(), before);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Each,
-    LostLegacyRule,
-    ::testing::Values(
-        Lost{"AcceptFrom", "filter", "-A CNI-FORWARD -s 172.26.64.3/32", "ACCEPT", "let it talk"},
-        Lost{"AcceptTo", "filter", "-A CNI-FORWARD -d 172.26.64.3/32", "ACCEPT", "let it talk"},
-        Lost{"MasqueradeJump", "nat", "-A POSTROUTING -s 172.26.64.3/32", "CNI-", "masquerades"},
-        Lost{"Masquerade", "nat", "-A CNI-", "id: \\\"old\\\"\" -j MASQUERADE", "masquerades"},
-        Lost{"TcpJump", "nat", "-A CNI-HOSTPORT-DNAT -p tcp", "--dports 7070", "published ports"},
-        Lost{"UdpJump", "nat", "-A CNI-HOSTPORT-DNAT -p udp", "--dports 7071", "published ports"},
-        Lost{"TcpDnat", "nat", "-A CNI-DN-", "172.26.64.3:80", "published ports"},
-        Lost{"UdpDnat", "nat", "-A CNI-DN-", "172.26.64.3:53", "published ports"}),
-    [](const auto& test) { return std::string(test.param.name); });
+constexpr Lost kMasqueradeJump{"MasqueradeJump",
+                               "nat",
+                               "-A POSTROUTING -s 172.26.64.3/32",
+                               "CNI-",
+                               "masquerades"};
+const auto kLost = ::testing::Values(
+    Lost{"AcceptFrom", "filter", "-A CNI-FORWARD -s 172.26.64.3/32", "ACCEPT", "let it talk"},
+    Lost{"AcceptTo", "filter", "-A CNI-FORWARD -d 172.26.64.3/32", "ACCEPT", "let it talk"},
+    Lost{"Masquerade", "nat", "-A CNI-", "id: \\\"old\\\"\" -j MASQUERADE", "masquerades"},
+    Lost{"TcpJump", "nat", "-A CNI-HOSTPORT-DNAT -p tcp", "--dports 7070", "published ports"},
+    Lost{"UdpJump", "nat", "-A CNI-HOSTPORT-DNAT -p udp", "--dports 7071", "published ports"},
+    Lost{"TcpDnat", "nat", "-A CNI-DN-", "172.26.64.3:80", "published ports"},
+    Lost{"UdpDnat", "nat", "-A CNI-DN-", "172.26.64.3:53", "published ports"});
+const auto name_of = [](const auto& test) { return std::string(std::get<0>(test.param).name); };
+
+INSTANTIATE_TEST_SUITE_P(InLegacy,
+                         LostRule,
+                         ::testing::Combine(kLost, ::testing::Values(kLegacyTool)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(InNft,
+                         LostRule,
+                         ::testing::Combine(kLost, ::testing::Values("iptables-nft")),
+                         name_of);
+// In nf_tables a chain that nothing jumps to any more is nobody's, and stays.
+INSTANTIATE_TEST_SUITE_P(OnlyInLegacy,
+                         LostRule,
+                         ::testing::Combine(::testing::Values(kMasqueradeJump),
+                                            ::testing::Values(kLegacyTool)),
+                         name_of);
 
 // ---- the tool
 
