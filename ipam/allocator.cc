@@ -156,14 +156,17 @@ class Chooser {
   // length find a free address behind it, and halving the last one finds the block's end.
   [[nodiscard]] std::optional<Ip> LeapAhead(const std::vector<Run>& runs) const {
     for (const Run& run : runs) {
+      if (IsFree(run, run.first)) {
+        return run.first;
+      }
       const std::uint64_t last = Steps(run.first, run.last);
       std::uint64_t taken = 0;
-      for (std::uint64_t leap = 1; taken != last; leap *= 2) {
-        const std::uint64_t step = std::min(leap, last);
-        if (IsFree(run, run.first.Plus(step))) {
-          return FindEnd(run, taken, step);
+      while (taken != last) {
+        const std::uint64_t next = taken < last / 2 ? std::max<std::uint64_t>(1, taken * 2) : last;
+        if (IsFree(run, run.first.Plus(next))) {
+          return FindEnd(run, taken, next);
         }
-        taken = step;
+        taken = next;
       }
     }
     return std::nullopt;

@@ -198,6 +198,44 @@ TEST_F(AllocatorTest, HugeIpv6RangesAreWalkedInGapsNotCounted) {
   EXPECT_THAT(Allocate(kAlice), ElementsAre("fd00::101/8"));
 }
 
+// Longer than what is looked at one by one.
+constexpr int kBlock = 600;
+
+TEST_F(AllocatorTest, ASolidBlockIsLeaptOverToItsVeryEnd) {
+  Use({{Spec("10.0.0.0/20")}});
+  for (int taken = 2; taken <= kBlock; ++taken) {
+    Put(At("10.0.0.0").Plus(static_cast<std::uint64_t>(taken)).Text(), "bob\r\neth0");
+  }
+  const std::string behind = At("10.0.0.0").Plus(kBlock + 1).Text();
+  EXPECT_THAT(Addresses({.holder = kAlice}), ElementsAre(behind + "/20"));
+  // What became free inside it waits for the next round, but is not forgotten.
+  std::filesystem::remove(data_dir_ + "/net/10.0.1.200");
+  EXPECT_THAT(Addresses({.holder = kAlice}), ElementsAre(behind + "/20"));
+}
+
+TEST_F(AllocatorTest, BehindARangeThatIsFullTheNextBeginsWithItsFirst) {
+  RangeSpec high = Spec("10.1.0.0/24");
+  high.start = At("10.1.0.10");
+  Use({{Spec("10.0.0.0/23"), high}});
+  for (std::uint64_t taken = 2; taken <= 510; ++taken) {
+    Put(At("10.0.0.0").Plus(taken).Text(), "bob\r\neth0");
+  }
+  EXPECT_THAT(Addresses({.holder = kAlice}), ElementsAre("10.1.0.10/24"));
+}
+
+TEST_F(AllocatorTest, LeasesWhereverALeapLandsOnlyMakeItList) {
+  Use({{Spec("fd00::/8")}});
+  const Ip first = At("fd00::1");
+  for (std::uint64_t taken = 1; taken <= 300; ++taken) {
+    Put(first.Plus(taken).Text(), "bob\r\neth0");
+  }
+  for (int bit = 8; bit < 64; ++bit) {
+    Put(first.Plus(std::uint64_t{1} << bit).Text(), "bob\r\neth0");
+  }
+  Put(first.Plus(~std::uint64_t{0}).Text(), "bob\r\neth0");
+  EXPECT_THAT(Addresses({.holder = kAlice}), ElementsAre(first.Plus(301).Text() + "/8"));
+}
+
 TEST_F(AllocatorTest, AFullSetIsAnAnswerThatSaysWhich) {
   RangeSpec tiny = Spec("fd00::/126");
   tiny.end = At("fd00::2");
