@@ -239,6 +239,7 @@ void MindOthers(Host& host, const Record& record, Records::Trust trust) {
     trust.notes = NotesOnOtherFirewalls(host, record.policy.accept_mark_bit);
     const RangeLock one_at_a_time = host.records.LockRules();
     if (std::optional<Records::Trust> now = host.records.FindTrust()) {
+      std::erase(now->gates, record.gate);  // another ADD may have told them meanwhile
       now->gates.push_back(record.gate);
       now->notes = trust.notes;
       host.records.WriteTrust(*now);
