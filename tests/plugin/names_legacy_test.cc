@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "tests/support/runtime_world.h"
+#include "tests/plugin/names_moving_world.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -39,7 +39,7 @@ class InPlaceOfLegacy {
   const Node& node_;
 };
 
-class MovingLegacy : public RuntimeWorld {
+class MovingLegacy : public MovingWorld {
  protected:
   MovingLegacy() {
     EnsureFolder(kLegacyPrograms);
@@ -53,32 +53,12 @@ class MovingLegacy : public RuntimeWorld {
             .path = kReferenceFolder,
             .program_path = Cat(kLegacyPrograms, ":/usr/sbin:/usr/bin")};
   }
-  Network TheirsByNft() { return {.list = list_, .path = kReferenceFolder}; }
-  Network Ours() { return {.list = list_, .path = OurFolder()}; }
-  static Network OursAlone() {
-    return {.list = {{"cniVersion", "0.4.0"},
-                     {"name", "nomad"},
-                     {"plugins",
-                      {{{"type", "nomad-bridge"}, {"capabilities", {{"portMappings", true}}}}}}},
-            .path = OurFolder()};
-  }
-
   // Publishes `port` by TCP and the one after it by UDP.
   static Attached Allocation(const std::string& id, const Node& guest, int port) {
     return {.container_id = id,
             .guest = &guest,
             .port_mappings = {Port(port, 80, "tcp"), Port(port + 1, 53, "udp")},
             .args = {}};
-  }
-
-  Attached MustAdd(const Network& network, Attached attached) {
-    const Outcome add = AddTo(network, attached);
-    EXPECT_EQ(add.exit_code, 0) << add;
-    return attached;
-  }
-
-  static std::string Said(const Outcome& outcome) {
-    return Cat(outcome.json.value("msg", ""), "; ", outcome.json.value("details", ""));
   }
 
   std::string Legacy() {
@@ -95,8 +75,6 @@ class MovingLegacy : public RuntimeWorld {
   void GiveIpv6() {
     list_["plugins"][1]["ipam"]["ranges"].push_back({{{"subnet", "fd00:1::/64"}}});
   }
-
-  json list_ = Fixture("nomad_builtin_bridge.conflist");
 };
 
 TEST_F(MovingLegacy, TheirsPassOurCheckAndGoByOurDelWhileOthersStay) {
@@ -177,7 +155,7 @@ using LostWhere = std::tuple<Lost, const char*>;
 
 class LostRule : public MovingLegacy, public ::testing::WithParamInterface<LostWhere> {
  protected:
-  Network Theirs() { return is_legacy_ ? MovingLegacy::Theirs() : TheirsByNft(); }
+  Network Theirs() { return is_legacy_ ? MovingLegacy::Theirs() : MovingWorld::Theirs(); }
 
   std::string Rules() { return List("nat") + List("filter"); }
 
@@ -286,7 +264,7 @@ TEST_F(MovingLegacy, AToolThatFailsIsReportedAndTheNextDelDoesIt) {
 }
 
 TEST_F(MovingLegacy, NothingIsStartedWhereNoLegacyTableIsInUse) {
-  const Attached old = MustAdd(TheirsByNft(), Allocation("old", guest(), 7070));
+  const Attached old = MustAdd(MovingWorld::Theirs(), Allocation("old", guest(), 7070));
   const std::string tattling = "/run/tattling-tool";
   std::ofstream(tattling) << "#!/bin/sh\ntouch /run/started\n";
   std::filesystem::permissions(tattling, std::filesystem::perms::owner_all);

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "tests/support/runtime_world.h"
+#include "tests/plugin/names_moving_world.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -16,48 +16,27 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class Moving : public RuntimeWorld {
+class Moving : public MovingWorld {
  protected:
-  Network Theirs() { return {.list = list_, .path = kReferenceFolder}; }
-  Network Ours() { return {.list = list_, .path = OurFolder()}; }
-  Network OursAlone() {
-    return {.list = {{"cniVersion", "0.4.0"},
-                     {"name", "nomad"},
-                     {"plugins",
-                      {{{"type", "nomad-bridge"}, {"capabilities", {{"portMappings", true}}}}}}},
-            .path = OurFolder()};
-  }
-
   static Attached Allocation(const std::string& id, const Node& guest, int port) {
     return {
         .container_id = id, .guest = &guest, .port_mappings = {Port(port, 80, "tcp")}, .args = {}};
   }
 
-  void MustAdd(const Network& network, Attached& attached) {
-    const Outcome add = AddTo(network, attached);
-    ASSERT_EQ(add.exit_code, 0) << add;
-  }
-
-  static std::string Said(const Outcome& outcome) {
-    return Cat(outcome.json.value("msg", ""), "; ", outcome.json.value("details", ""));
-  }
-
   std::string Iptables() { return host().Must({"iptables-save"}); }
-
-  const json list_ = Fixture("nomad_builtin_bridge.conflist");
 };
 
 TEST_F(Moving, TheirAllocationsKeepWorkingBesideOursAndGoByOurDel) {
   Node& old_guest = AddGuest("old");
   Attached old = Allocation("old", old_guest, 7070);
-  MustAdd(Theirs(), old);
+  old = MustAdd(Theirs(), old);
   const Server old_page = Server::Start(old_guest, Protocol::kTcp, "0.0.0.0", 80, "old");
   std::optional<Connection> stays =
       Connection::Open(outside(), {.protocol = Protocol::kTcp, .to = kHostIp4, .port = 7070});
   ASSERT_TRUE(stays);
 
   Attached young = Allocation("young", guest(), 8080);
-  MustAdd(Ours(), young);
+  young = MustAdd(Ours(), young);
 
   const Server young_page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "young");
   EXPECT_TRUE(stays->Echoes("still here"));
@@ -81,7 +60,7 @@ TEST_F(Moving, TheirAllocationsKeepWorkingBesideOursAndGoByOurDel) {
 
 TEST_F(Moving, ADelOfTheirsByNomadBridgeAloneTakesAllAsWell) {
   Attached old = Allocation("old", guest(), 7070);
-  MustAdd(Theirs(), old);
+  old = MustAdd(Theirs(), old);
 
   EXPECT_EQ(CheckIn(OursAlone(), old).exit_code, 0);
   const Outcome del = DelFrom(OursAlone(), old);
@@ -99,7 +78,7 @@ TEST_F(Moving, TheirLinkUnderOurRulesGoesByOurDelToo) {
     std::filesystem::create_symlink(Cat(OurFolder(), '/', name), Cat("/run/half/", name));
   }
   Attached old = Allocation("old", guest(), 7070);
-  MustAdd({.list = list_, .path = Cat("/run/half:", kReferenceFolder)}, old);
+  old = MustAdd({.list = list_, .path = Cat("/run/half:", kReferenceFolder)}, old);
 
   const Outcome check = RunEntry("CHECK", Ours(), 1, old, old.result);
   EXPECT_EQ(check.exit_code, 0) << check;
@@ -115,8 +94,8 @@ TEST_F(Moving, ADelOfOneOfTheirsLeavesTheOthersAlone) {
   Node& other_guest = AddGuest("other");
   Attached old = Allocation("old", guest(), 7070);
   Attached other = Allocation("older", other_guest, 7071);  // whose name begins the same
-  MustAdd(Theirs(), old);
-  MustAdd(Theirs(), other);
+  old = MustAdd(Theirs(), old);
+  other = MustAdd(Theirs(), other);
 
   ASSERT_EQ(DelFrom(Ours(), old).exit_code, 0);
 
@@ -128,7 +107,7 @@ TEST_F(Moving, ADelOfOneOfTheirsLeavesTheOthersAlone) {
 
 TEST_F(Moving, CheckNamesWhatIsMissingOfTheirs) {
   Attached old = Allocation("old", guest(), 7070);
-  MustAdd(Theirs(), old);
+  old = MustAdd(Theirs(), old);
   host().Must({"iptables", "-t", "nat", "-F", "CNI-HOSTPORT-DNAT"});
   EXPECT_THAT(Said(CheckIn(Ours(), old)), HasSubstr("published ports"));
   host().Must({"iptables", "-F", "CNI-FORWARD"});
@@ -142,11 +121,11 @@ TEST_F(Moving, CheckNamesWhatIsMissingOfTheirs) {
 TEST_F(Moving, AnAddOfTheirsInANewNamespaceIsTakenOver) {
   Node& old_guest = AddGuest("old");
   Attached old = Allocation("alloc-1", old_guest, 7070);
-  MustAdd(Theirs(), old);
+  old = MustAdd(Theirs(), old);
   KillGuest(old_guest);
   Attached again = Allocation("alloc-1", guest(), 7070);
 
-  MustAdd(Ours(), again);
+  again = MustAdd(Ours(), again);
 
   EXPECT_THAT(Iptables(), Not(HasSubstr("alloc-1")));
   const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
@@ -159,11 +138,11 @@ TEST_F(Moving, AnAddOfTheirsInANewNamespaceIsTakenOver) {
 TEST_F(Moving, BackAgainTheirHostLocalReadsOurLeasesAndTheirDelEndsClean) {
   Node& ours_guest = AddGuest("ours");
   Attached ours = Allocation("ours", ours_guest, 8080);
-  MustAdd(Ours(), ours);
+  ours = MustAdd(Ours(), ours);
   const Server page = Server::Start(ours_guest, Protocol::kTcp, "0.0.0.0", 80, "ours");
 
   Attached theirs = Allocation("theirs", guest(), 7070);
-  MustAdd(Theirs(), theirs);
+  theirs = MustAdd(Theirs(), theirs);
 
   EXPECT_NE(AddressOf(theirs.result), AddressOf(ours.result));
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "ours") << "while nobody of ours is installed";

@@ -6,6 +6,12 @@
 #include "base/file_lock.h"
 
 namespace nomad_bridge::test {
+namespace {
+
+// Far shorter than what is waited for, and no load for a machine on which many wait.
+constexpr std::chrono::milliseconds kPause{10};
+
+}  // namespace
 
 bool Soon(const std::function<bool()>& happened) {
   const Deadline deadline = FromNow(std::chrono::seconds(30));
@@ -13,7 +19,7 @@ bool Soon(const std::function<bool()>& happened) {
     if (happened()) {
       return true;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::this_thread::sleep_for(kPause);
   }
   return happened();
 }

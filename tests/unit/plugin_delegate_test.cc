@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "plugin/delegate.h"
+#include "tests/support/soon.h"
 #include "tests/unit/plugin_caught.h"
 
 namespace nomad_bridge {
@@ -62,13 +63,12 @@ class DelegateTest : public ::testing::Test {
 
   // What a script has written into a file; waited for.
   [[nodiscard]] std::string Written(const std::string& name) const {
-    for (;;) {
-      const std::string text = FindFile(Path(name)).value_or("");
-      if (!text.empty() && text.back() == '\n') {
-        return text.substr(0, text.size() - 1);
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
+    std::string text;
+    EXPECT_TRUE(test::Soon([&] {
+      text = FindFile(Path(name)).value_or("");
+      return text.ends_with('\n');
+    }));
+    return text.substr(0, text.find('\n'));
   }
 
  private:
@@ -82,11 +82,8 @@ bool IsDead(const std::string& pid) {
   return name_end == stat.npos || stat.at(name_end + 2) == 'Z' || stat.at(name_end + 2) == 'X';
 }
 
-// ctest's own patience ends a test that waits in vain.
 void AwaitDeath(const std::string& pid) {
-  while (!IsDead(pid)) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  EXPECT_TRUE(test::Soon([&] { return IsDead(pid); }));
 }
 
 bool HasChildren() {
@@ -174,6 +171,7 @@ TEST_F(DelegateTest, OneThatIsBeingInstalledIsWaitedFor) {
   UniqueFd writer(::open(Path("x").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   const pid_t installer = ::fork();
   if (installer == 0) {
+    // Long enough for the first try to find the file still open.
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     ::_exit(0);
   }

@@ -1,0 +1,38 @@
+// A node that is moved over to us while its allocations live: Nomad's own list, run by the reference
+// plugins of Debian before, by ours after.
+#pragma once
+
+#include <string>
+
+#include "base/text.h"
+#include "tests/support/runtime_world.h"
+
+namespace nomad_bridge::test {
+
+class MovingWorld : public RuntimeWorld {
+ protected:
+  [[nodiscard]] Network Theirs() const { return {.list = list_, .path = kReferenceFolder}; }
+  [[nodiscard]] Network Ours() const { return {.list = list_, .path = OurFolder()}; }
+  [[nodiscard]] static Network OursAlone() {
+    return {.list = {{"cniVersion", "0.4.0"},
+                     {"name", "nomad"},
+                     {"plugins",
+                      {{{"type", "nomad-bridge"}, {"capabilities", {{"portMappings", true}}}}}}},
+            .path = OurFolder()};
+  }
+
+  // With the result of its ADD.
+  Attached MustAdd(const Network& network, Attached attached) {
+    const Outcome add = AddTo(network, attached);
+    EXPECT_EQ(add.exit_code, 0) << add;
+    return attached;
+  }
+
+  [[nodiscard]] static std::string Said(const Outcome& outcome) {
+    return Cat(outcome.json.value("msg", ""), "; ", outcome.json.value("details", ""));
+  }
+
+  nlohmann::json list_ = Fixture("nomad_builtin_bridge.conflist");
+};
+
+}  // namespace nomad_bridge::test
