@@ -1,5 +1,5 @@
-// A node whose iptables is the legacy one (of lost rules: either one), moved over to us while its allocations live: Nomad's own
-// list, run by the reference plugins of Debian before, by ours after.
+// A node whose iptables is the legacy one (of lost rules: either one), moved over to us while its
+// allocations live: Nomad's own list, run by the reference plugins of Debian before, by ours after.
 #include <filesystem>
 #include <fstream>
 #include <sstream>
