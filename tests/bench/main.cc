@@ -14,8 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include <unistd.h>
-
 #include "base/file.h"
 #include "base/ip.h"
 #include "base/text.h"
@@ -28,6 +26,7 @@ namespace nomad_bridge::bench {
 namespace {
 
 constexpr const char* kLeaseFolder = "/var/run/cni/nomad";
+constexpr const char* kNamesFolder = "/run/names";
 constexpr const char* kFirstAddress = "172.26.64.2";
 
 std::string ReadFixture(const std::string& name) {
@@ -46,6 +45,13 @@ class Contender {
       : name_(std::move(name)), runtime_(std::move(runtime)) {}
 
   [[nodiscard]] const std::string& name() const { return name_; }
+
+  // `link` to `file`, in this side's world alone.
+  void Link(const std::filesystem::path& link, const std::filesystem::path& file) const {
+    world_.Enter();
+    EnsureFolder(link.parent_path());
+    std::filesystem::create_symlink(file, link);
+  }
 
   // One more attachment that stays.
   void Attach() {
@@ -133,35 +139,30 @@ class Contender {
 };
 
 std::unique_ptr<Contender> MakeOurs(const Options& options) {
-  const std::filesystem::path plugin = std::filesystem::absolute(options.plugin);
   nlohmann::json list = nlohmann::json::parse(ReadFixture("conf/nomad_bridge.conflist"));
-  list["plugins"][0]["type"] = plugin.filename();
+  list["plugins"][0]["type"] = options.plugin.filename();
   return std::make_unique<Contender>(
-      "nomad-bridge", Runtime(list, plugin.parent_path(), ReadFixture("args/nomad_add.txt")));
+      "nomad-bridge",
+      Runtime(list, options.plugin.parent_path(), ReadFixture("args/nomad_add.txt")));
 }
 
 // The same binary under the reference plugins' names, as Nomad's own list runs it.
 std::unique_ptr<Contender> MakeNames(const Options& options) {
   const nlohmann::json list =
       nlohmann::json::parse(ReadFixture("conf/nomad_builtin_bridge.conflist"));
-  const std::string folder = Cat(
-      std::filesystem::temp_directory_path().string(), "/nb_bench-", static_cast<long>(::getpid()));
-  EnsureFolder(folder);
+  auto names = std::make_unique<Contender>(
+      "five names", Runtime(list, kNamesFolder, ReadFixture("args/nomad_add.txt")));
   for (const nlohmann::json& plugin : list.at("plugins")) {
-    const std::string link = Cat(folder, '/', plugin.at("type").get<std::string>());
-    if (!std::filesystem::exists(link)) {
-      std::filesystem::create_symlink(std::filesystem::absolute(options.plugin), link);
-    }
+    names->Link(Cat(kNamesFolder, '/', plugin.at("type").get<std::string>()), options.plugin);
   }
-  return std::make_unique<Contender>("five names",
-                                     Runtime(list, folder, ReadFixture("args/nomad_add.txt")));
+  return names;
 }
 
 std::unique_ptr<Contender> MakeReference(const Options& options) {
   return std::make_unique<Contender>(
       "reference",
       Runtime(nlohmann::json::parse(ReadFixture("conf/nomad_builtin_bridge.conflist")),
-              std::filesystem::absolute(options.reference),
+              options.reference,
               ReadFixture("args/nomad_add.txt")));
 }
 

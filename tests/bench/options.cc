@@ -30,9 +30,9 @@ std::vector<int> ParseNumbers(const std::string& text) {
 
 void Apply(Options& options, const std::string& key, const std::string& value) {
   if (key == "--plugin") {
-    options.plugin = value;
+    options.plugin = std::filesystem::absolute(value);
   } else if (key == "--reference") {
-    options.reference = value;
+    options.reference = std::filesystem::absolute(value);
   } else if (key == "--only" && (value == "ours" || value == "reference")) {
     options.with_ours = value == "ours";
     options.with_reference = value == "reference";

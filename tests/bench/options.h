@@ -1,6 +1,7 @@
 // What the benchmark is asked to measure, from its command line.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,8 +9,9 @@
 namespace nomad_bridge::bench {
 
 struct Options {
-  std::string plugin;                      // our binary
-  std::string reference = "/usr/lib/cni";  // the folder of the reference plugins
+  // Absolute, since every world we enter takes us to its root folder.
+  std::filesystem::path plugin;                      // our binary
+  std::filesystem::path reference = "/usr/lib/cni";  // the folder of the reference plugins
   bool with_ours = true;
   bool with_reference = true;
   int rounds = 30;
