@@ -102,6 +102,7 @@ std::vector<portmap::Published> Reachable(std::vector<portmap::Published> ports,
 
 // `record` with what `name` adds to it. Without a port portmap adds nothing.
 Record WithRules(Record record, const Name& name, const RulesConfig& rules) {
+  record.leaving = Leaving::kNot;
   record.parts.insert(name.parts.begin(), name.parts.end());
   if (name.Does(Part::kForward)) {
     record.policy = rules.policy;
@@ -119,6 +120,16 @@ Record WithRules(Record record, const Name& name, const RulesConfig& rules) {
     }
   }
   return record;
+}
+
+// The first DEL may be about its own part alone. A second one, of another name's part, says that the
+// runtime goes through its list: what rules are left go with it, ahead of the DEL of the bridge they
+// belong to. Every process that deletes from nf_tables waits for an RCU grace period, some 15 ms.
+Leaving LeavingAfter(const Record& record, const Name& name) {
+  if (record.leaving == Leaving::kNot) {
+    return Leaving::kBegun;
+  }
+  return HasAny(record, name.parts) ? Leaving::kWithoutRules : record.leaving;
 }
 
 // What the runtime says it had; nothing is fine, and so is nonsense.
@@ -156,7 +167,7 @@ void AddRules(const Request& request, const Name& name, std::ostream& out) {
     failures.Add(TearDown(host, *earlier));
     earlier.reset();
   } else if (earlier && HasAny(*earlier, name.parts)) {
-    failures.Add(TearDownRules(host, *earlier, name.parts));
+    failures.Add(TearDownRules(host, *earlier, name.parts, Leaving::kNot));
     earlier->parts.erase(name.parts.begin(), name.parts.end());
   }
   failures.ThrowIfAny("cannot remove what an earlier ADD left");
@@ -169,7 +180,7 @@ void AddRules(const Request& request, const Name& name, std::ostream& out) {
   Undo undo;
   undo.Then("withdraw the rules", [&host, record, &name] {
     Failures left;
-    left.Add(TearDownRules(host, record, name.parts));
+    left.Add(TearDownRules(host, record, name.parts, Leaving::kNot));
     left.ThrowIfAny("some of them are still there");
   });
   host.records.Write(record);
@@ -188,7 +199,7 @@ void DelRules(const Request& request, const Name& name) {
 
   Failures failures;
   if (const std::optional<Record> record = host.records.Find(request.who)) {
-    failures.Add(TearDownRules(host, *record, name.parts));
+    failures.Add(TearDownRules(host, *record, name.parts, LeavingAfter(*record, name)));
   } else {
     failures.Try("the rules", [&] {
       std::vector<NftElement> elements = FindRulesOf(host, request.who);

@@ -78,6 +78,9 @@ Mac Record::GuestMac() const {
 }
 
 std::vector<NftElement> ElementsOf(const Record& record) {
+  if (record.leaving == Leaving::kWithoutRules) {
+    return {};
+  }
   const std::string comment = ElementComment(record.who, record.labels);
   const bool has_ports = record.Has(Part::kPorts);
   std::vector<firewall::Member> members;

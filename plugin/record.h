@@ -34,6 +34,14 @@
 
 namespace nomad_bridge {
 
+// How far a list's DELs, one name after the other, have taken an attachment apart. Any ADD makes it
+// kNot again.
+enum class Leaving {
+  kNot,
+  kBegun,         // one name has taken its part back
+  kWithoutRules,  // and another: nothing of it is in nf_tables any more, whatever its parts
+};
+
 struct Record {
   Attachment who;
   Parts parts;  // what of it we made, in one process or in several
@@ -52,6 +60,7 @@ struct Record {
   std::string data_dir;         // where its leases are
   std::vector<Cidr> leases;     // those of the addresses that are leased there
   std::optional<Giver> giver;   // or who gave them
+  Leaving leaving = Leaving::kNot;
   bool ip_masq = false;
   bool snat = false;
   bool masq_all = false;

@@ -80,6 +80,28 @@ Parts ParseParts(const json& texts) {
   return parts;
 }
 
+// "", "begun", "without rules".
+std::string_view Text(Leaving leaving) {
+  switch (leaving) {
+    case Leaving::kNot:
+      return "";
+    case Leaving::kBegun:
+      return "begun";
+    case Leaving::kWithoutRules:
+      return "without rules";
+  }
+  return {};
+}
+
+Leaving ParseLeaving(const std::string& text) {
+  for (const Leaving leaving : {Leaving::kBegun, Leaving::kWithoutRules}) {
+    if (text == Text(leaving)) {
+      return leaving;
+    }
+  }
+  return Leaving::kNot;
+}
+
 json ToJson(const std::optional<Giver>& giver) {
   if (!giver) {
     return nullptr;
@@ -157,6 +179,7 @@ json ToJson(const Record& record) {
           {"dataDir", record.data_dir},
           {"leases", ToJson(record.leases)},
           {"giver", ToJson(record.giver)},
+          {"leaving", Text(record.leaving)},
           {"ipMasq", record.ip_masq},
           {"snat", record.snat},
           {"masqAll", record.masq_all},
@@ -183,6 +206,7 @@ Record ParseRecord(const json& value) {
                 .data_dir = value.at("dataDir"),
                 .leases = ParseCidrs(value.at("leases")),
                 .giver = ParseGiver(value.at("giver")),
+                .leaving = ParseLeaving(value.at("leaving")),
                 .ip_masq = value.at("ipMasq"),
                 .snat = value.at("snat"),
                 .masq_all = value.at("masqAll"),

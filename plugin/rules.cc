@@ -354,6 +354,9 @@ std::vector<std::string> MissingRules(Host& host, const Record& record) {
 }
 
 void ForgetStaleFlows(Host& host, const Record& record) {
+  if (!record.Has(Part::kPorts)) {
+    return;
+  }
   std::vector<UdpPort> ports;
   for (const portmap::Mapping& mapping : record.ports) {
     if (mapping.protocol == portmap::Protocol::kUdp) {

@@ -23,8 +23,12 @@ std::vector<std::string> TearDown(Host& host, const Record& record) {
   return failures.list();
 }
 
-std::vector<std::string> TearDownRules(Host& host, const Record& record, const Parts& parts) {
+std::vector<std::string> TearDownRules(Host& host,
+                                       const Record& record,
+                                       const Parts& parts,
+                                       Leaving leaving) {
   Record rest = record;
+  rest.leaving = leaving;
   for (const Part part : parts) {
     rest.parts.erase(part);
   }

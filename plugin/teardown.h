@@ -20,10 +20,11 @@ namespace nomad_bridge {
 [[nodiscard]] std::vector<std::string> TearDown(Host& host, const Record& record);
 
 // Of that, only what `parts` have: rules and published ports. The rest stays, with a record that says
-// so; with the last part the record goes.
+// so, and that it is `leaving`; with the last part the record goes.
 [[nodiscard]] std::vector<std::string> TearDownRules(Host& host,
                                                      const Record& record,
-                                                     const Parts& parts);
+                                                     const Parts& parts,
+                                                     Leaving leaving);
 
 // What an earlier ADD left is in the way of a new one, whether its namespace lives or not: its rules
 // and its link go. Its leases stay, for the new one to get the same addresses; if that fails

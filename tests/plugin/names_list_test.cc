@@ -50,6 +50,38 @@ class NamesList : public RuntimeWorld {
     EXPECT_EQ(TcpText(host(), "127.0.0.1", host_port), "page");
   }
 
+  // The addresses in set `name` of our table.
+  json Members(const std::string& name) {
+    const json listing = host()
+                             .Json({"nft", "-j", "list", "set", "inet", "nomad-bridge", name})
+                             .at("nftables")
+                             .at(1);
+    json addresses = json::array();
+    for (const json& element : listing.at("set").value("elem", json::array())) {
+      addresses.push_back(element.at("elem").at("val"));
+    }
+    return addresses;
+  }
+
+  // `verb` of entry `index`, for all of `many` at the same time.
+  void AllAtOnce(const std::string& verb,
+                 const Network& network,
+                 std::size_t index,
+                 std::vector<Attached>& many) {
+    std::vector<Process> running;
+    for (const Attached& attached : many) {
+      running.push_back(
+          Process::Start(EntryCommand(verb, network, index, attached, attached.result)));
+    }
+    for (std::size_t i = 0; i < many.size(); ++i) {
+      const Outcome outcome = running[i].Wait();
+      EXPECT_EQ(outcome.exit_code, 0) << outcome;
+      if (verb == "ADD") {
+        many[i].result = outcome.json;
+      }
+    }
+  }
+
   // What the attachment `id` consists of, by its record.
   static std::vector<std::string> Parts(const std::string& id) {
     const std::optional<std::string> record =
@@ -129,6 +161,56 @@ TEST_F(NamesList, EachNameAddsItsPartAndTakesItBack) {
   ASSERT_EQ(RunEntry("DEL", network, 1, attached, attached.result).exit_code, 0);
   EXPECT_THAT(Parts("alloc-1"), IsEmpty());
   EXPECT_FALSE(FindFile("/run/cni/nomad/172.26.64.2").has_value());
+}
+
+// A process that deletes from nf_tables waits for it, so bridge should find nothing left to delete.
+TEST_F(NamesList, TheSecondDelTakesTheRulesOfWhoComesLast) {
+  const Network network = Builtin();
+  Attached attached = Allocation("alloc-1", guest());
+  MustAdd(network, attached);
+  ASSERT_EQ(RunEntry("DEL", network, 3, attached, attached.result).exit_code, 0);
+  ASSERT_EQ(Members("masq4"), json({"172.26.64.2"}))
+      << "the first DEL may be of its own part alone";
+
+  ASSERT_EQ(RunEntry("DEL", network, 2, attached, attached.result).exit_code, 0);
+
+  EXPECT_EQ(Members("masq4"), json::array());
+  EXPECT_THAT(Parts("alloc-1"), ElementsAre("address", "link", "masquerade"));
+}
+
+TEST_F(NamesList, TheSameDelTwiceTakesItsPartAlone) {
+  const Network network = Builtin();
+  Attached attached = Allocation("alloc-1", guest());
+  MustAdd(network, attached);
+
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(RunEntry("DEL", network, 3, attached, attached.result).exit_code, 0);
+  }
+
+  EXPECT_EQ(Members("masq4"), json({"172.26.64.2"}));
+  EXPECT_EQ(Members("alloc4"), json({"172.26.64.2"}));
+}
+
+TEST_F(NamesList, ADelAndAnAddOfOnePartLeaveNoMemoryOfIt) {
+  const Network network = Builtin();
+  Attached attached = Allocation("alloc-1", guest());
+  MustAdd(network, attached);
+  const Snapshot whole = TakeSnapshot();
+  for (const std::size_t entry : {3U, 2U}) {
+    SCOPED_TRACE(entry);
+    ASSERT_EQ(RunEntry("DEL", network, entry, attached, attached.result).exit_code, 0);
+    ASSERT_EQ(RunEntry("ADD", network, entry, attached, attached.result).exit_code, 0);
+    EXPECT_TRUE(Unchanged(whole, TakeSnapshot()));
+  }
+  // Both gone, and only then both back: with them the masquerading that went along.
+  for (const std::size_t entry : {3U, 2U}) {
+    ASSERT_EQ(RunEntry("DEL", network, entry, attached, attached.result).exit_code, 0);
+  }
+  for (const std::size_t entry : {2U, 3U}) {
+    ASSERT_EQ(RunEntry("ADD", network, entry, attached, attached.result).exit_code, 0);
+  }
+  EXPECT_TRUE(Unchanged(whole, TakeSnapshot()));
+  ExpectPage(8080);
 }
 
 // A DEL that never reaches the later plugins, as libcni's after an error in one of them.
@@ -232,15 +314,33 @@ TEST_F(NamesList, CheckNamesAPartThatWasNeverAdded) {
   EXPECT_THAT(check.json.value("details", ""), HasSubstr("portmap"));
 }
 
-TEST_F(NamesList, TwentyAtOnceOnABareMachine) {
+TEST_F(NamesList, TwentyAtOnceOnABareMachineComeAndGo) {
   const Network network = Builtin();
-  constexpr int kCount = 6;
-  for (int i = 0; i < kCount; ++i) {
-    Attached attached = Allocation(Cat("alloc-", i), AddGuest(Cat("guest-", i)), 9000 + i);
-    MustAdd(network, attached);
+  constexpr std::size_t kCount = 20;
+  std::vector<Attached> many;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    many.push_back(
+        Allocation(Cat("alloc-", i), AddGuest(Cat("guest-", i)), 9000 + static_cast<int>(i)));
   }
-  EXPECT_EQ(host().Json({"ip", "-j", "link", "show", "master", "nomad"}).size(),
-            static_cast<std::size_t>(kCount));
+
+  for (const std::size_t entry : {0U, 1U, 2U, 3U}) {
+    AllAtOnce("ADD", network, entry, many);
+  }
+
+  EXPECT_EQ(Members("alloc4").size(), kCount);
+  EXPECT_EQ(Members("masq4").size(), kCount);
+  for (const Attached& attached : many) {
+    EXPECT_TRUE(Ping(*attached.guest, kOutsideIp4)) << attached.container_id;
+  }
+
+  for (const std::size_t entry : {3U, 2U, 1U, 0U}) {
+    AllAtOnce("DEL", network, entry, many);
+  }
+
+  EXPECT_EQ(Members("alloc4"), json::array());
+  EXPECT_EQ(Members("masq4"), json::array());
+  EXPECT_EQ(host().Json({"ip", "-j", "link", "show", "master", "nomad"}), json::array());
+  EXPECT_THAT(Entries("/run/nomad-bridge/nomad"), IsEmpty());
 }
 
 TEST_F(NamesList, GcByAnyNameKeepsTheListedAndRemovesTheOthersWhole) {
