@@ -24,6 +24,39 @@ std::string FolderOf(const std::string& path) {
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
+// A new file in a folder that nobody else opens: one without a name, or, where the file system has
+// no such (overlayfs before Linux 6.1), under a name of its own, which goes with the object.
+class FreshFile {
+ public:
+  explicit FreshFile(const std::string& folder)
+      : fd_(::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kFileMode)) {
+    // EISDIR: a kernel or file system that has never heard of the flag.
+    if (!fd_ && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
+      name_ = Cat(folder, "/.nomad-bridge-XXXXXX");
+      fd_ = UniqueFd(::mkostemp(name_.data(), O_CLOEXEC));
+    }
+  }
+  FreshFile(const FreshFile&) = delete;
+  FreshFile& operator=(const FreshFile&) = delete;
+  ~FreshFile() {
+    if (fd_ && !name_.empty()) {
+      ::unlink(name_.c_str());
+    }
+  }
+
+  // -1 if there is none, and errno says why.
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  // As link(2): EEXIST if `path` is taken.
+  [[nodiscard]] int LinkTo(const std::string& path) const {
+    const std::string self = name_.empty() ? Cat("/proc/self/fd/", fd_.get()) : name_;
+    return ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW);
+  }
+
+ private:
+  UniqueFd fd_;
+  std::string name_;
+};
+
 }  // namespace
 
 std::optional<std::string> FindFile(const std::string& path, std::size_t max_bytes) {
@@ -73,15 +106,13 @@ void WriteAll(int fd, std::string_view content, const std::string& name) {
 }
 
 bool CreateFile(const std::string& path, std::string_view content) {
-  // A file without a name, which gets one only when it is complete; linkat refuses a name that is
-  // taken.
-  const UniqueFd fd(::open(FolderOf(path).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kFileMode));
-  if (!fd) {
+  // It gets its name only when it is complete.
+  const FreshFile file(FolderOf(path));
+  if (file.fd() < 0) {
     throw ErrnoError(Code::kIo, Cat("cannot create ", Quoted(path)));
   }
-  WriteAll(fd.get(), content, path);
-  const std::string self = Cat("/proc/self/fd/", fd.get());
-  if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+  WriteAll(file.fd(), content, path);
+  if (file.LinkTo(path) == 0) {
     return true;
   }
   if (errno == EEXIST) {
@@ -107,8 +138,16 @@ void ReplaceFile(const std::string& path, std::string_view content) {
   }
 }
 
+void RequireWritable(const std::string& folder) {
+  const FreshFile file(folder);
+  if (file.fd() < 0) {
+    throw ErrnoError(Code::kIo, Cat("cannot create a file in ", Quoted(folder)));
+  }
+}
+
 void EnsureFileGone(const std::string& path) {
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR) {
+  // ENAMETOOLONG: such a file has never been there.
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR && errno != ENAMETOOLONG) {
     throw ErrnoError(Code::kIo, Cat("cannot remove ", Quoted(path)));
   }
 }

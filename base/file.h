@@ -30,6 +30,9 @@ void WriteAll(int fd, std::string_view content, const std::string& name);
 // Creates or replaces `path`, whole. A leftover of a killed writer ("<path>.new") is overwritten.
 void ReplaceFile(const std::string& path, std::string_view content);
 
+// Throws unless CreateFile() could make a file in `folder`, which has to be there. Leaves nothing.
+void RequireWritable(const std::string& folder);
+
 // Removes `path`; absent is success.
 void EnsureFileGone(const std::string& path);
 

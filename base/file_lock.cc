@@ -30,6 +30,11 @@ class Ticker {
     struct sigaction wake {};
     wake.sa_handler = [](int) {};  // without SA_RESTART: the call returns EINTR
     ::sigaction(SIGALRM, &wake, &before_);
+    // A parent may have blocked it: masks survive execve(2).
+    sigset_t alarm;
+    ::sigemptyset(&alarm);
+    ::sigaddset(&alarm, SIGALRM);
+    ::sigprocmask(SIG_UNBLOCK, &alarm, &mask_before_);
     constexpr timeval kTick{.tv_sec = 0, .tv_usec = 50'000};
     constexpr itimerval kTicks{.it_interval = kTick, .it_value = kTick};
     ::setitimer(ITIMER_REAL, &kTicks, nullptr);
@@ -37,6 +42,7 @@ class Ticker {
   ~Ticker() {
     constexpr itimerval kNoTicks{};
     ::setitimer(ITIMER_REAL, &kNoTicks, nullptr);
+    ::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
     ::sigaction(SIGALRM, &before_, nullptr);
   }
   Ticker(const Ticker&) = delete;
@@ -44,6 +50,7 @@ class Ticker {
 
  private:
   struct sigaction before_ {};
+  sigset_t mask_before_{};
 };
 
 // Calls `lock`, which blocks and returns like a system call, until it succeeds or patience ends.

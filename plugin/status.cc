@@ -43,11 +43,10 @@ void Require(const std::string& what, Probe probe) {
   }
 }
 
-void RequireWritable(const std::string& folder) {
+// As ADD would make it.
+void RequireUsable(const std::string& folder) {
   EnsureFolder(folder);
-  const std::string probe = Cat(folder, "/.nomad-bridge-status");
-  ReplaceFile(probe, "");
-  EnsureFileGone(probe);
+  RequireWritable(folder);
 }
 
 }  // namespace
@@ -66,14 +65,14 @@ void Status(const Request& request, const Name& name) {
     });
   }
   if (!name.Does(Part::kLoopback) || name.DoesRules()) {
-    Require("records cannot be written", [] { RequireWritable(Records::Folder()); });
+    Require("records cannot be written", [] { RequireUsable(Records::Folder()); });
   }
   if (!name.Does(Part::kAddress)) {
     return;
   }
   if (whereabouts.ipam_type == kHostLocal) {
     Require("the key 'ipam.dataDir' names a folder that cannot be written",
-            [&] { RequireWritable(whereabouts.data_dir); });
+            [&] { RequireUsable(whereabouts.data_dir); });
   } else if (const std::optional<Giver> giver = FindGiver(request, whereabouts.ipam_type)) {
     Ask(*giver, Verb::kStatus, request.who, request.netns_path);
   }

@@ -1,4 +1,5 @@
 // Many commands at once, and locks that are not given back.
+#include <csignal>
 #include <set>
 
 #include <fcntl.h>
@@ -142,7 +143,14 @@ TEST_F(AtOnce, ALockThatIsHeldForTooLongIsNamedInTheError) {
   first_byte.l_len = 1;
   ASSERT_EQ(::fcntl(rules.get(), F_OFD_SETLK, &first_byte), 0);
 
-  Process waits_for_leases = StartPlugin("ADD", Config());
+  Command with_alarms_blocked = PluginCommand("ADD", Config(), {});
+  with_alarms_blocked.in_child = [] {
+    sigset_t alarm;
+    ::sigemptyset(&alarm);
+    ::sigaddset(&alarm, SIGALRM);
+    ::sigprocmask(SIG_BLOCK, &alarm, nullptr);
+  };
+  Process waits_for_leases = Process::Start(with_alarms_blocked);
   Process waits_for_rules = StartPlugin("ADD", second, other);
   const Outcome add = waits_for_leases.Wait();
   EXPECT_EQ(ErrorCode(add), 11) << add;

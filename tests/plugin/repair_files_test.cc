@@ -1,7 +1,17 @@
 // Files in our folders that are none of ours, or no more what we wrote: nobody else suffers from
 // them.
+#include <array>
+#include <cerrno>
+#include <cstddef>
 #include <filesystem>
 #include <sstream>
+
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -149,6 +159,37 @@ TEST_F(State, ARecordOfAnotherHostIsNotOurs) {
 
   EXPECT_EQ(add.exit_code, 0) << add;
   EXPECT_EQ(FindFile(path), record.dump());
+}
+
+// From now on no file without a name can be made, as on overlayfs before Linux 6.1.
+void HideNamelessFiles() {
+  constexpr auto kFlags = static_cast<std::uint32_t>(offsetof(seccomp_data, args[2]));
+  std::array<sock_filter, 6> filter = {{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kFlags),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_TMPFILE & ~O_DIRECTORY, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog program{.len = filter.size(), .filter = filter.data()};
+  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+    ::_exit(126);
+  }
+}
+
+TEST_F(State, NeedsNoFilesWithoutNames) {
+  const std::string config = Config({{"tcp", 8080, 80}});
+  UseOnce(config);
+  const Snapshot before = TakeSnapshot();
+  for (const char* const verb : {"STATUS", "ADD", "ADD", "DEL"}) {
+    SCOPED_TRACE(verb);
+    Command command = PluginCommand(verb, config);
+    command.in_child = HideNamelessFiles;
+    const Outcome outcome = Execute(command);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  }
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
 // All of our memory is gone, but the links and the rules are there.

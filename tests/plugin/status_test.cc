@@ -51,6 +51,17 @@ TEST_F(StatusTest, IsFineAndSilentOnABareMachineAndChangesNothing) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
+TEST_F(StatusTest, ManyAtOnceDoNotDisturbEachOther) {
+  std::vector<Process> running;
+  for (int i = 0; i < 100; ++i) {
+    running.push_back(Process::Start(StatusCommand(Config("1.1.0"))));
+  }
+  for (Process& status : running) {
+    const Outcome outcome = status.Wait();
+    EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  }
+}
+
 TEST_F(StatusTest, IsFineWithAFullPool) {
   // Nomad asks before every DEL and skips it when the answer is no: that would keep the pool full
   // for ever.
