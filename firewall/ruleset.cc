@@ -103,7 +103,9 @@ Plan PlanVerified(NftSocket& socket,
       socket, table.id, skeleton.made_anew ? Reading::kNothing : Reading::kWholeSets, plan.batch);
   std::vector<Policy> policies;
   plan.mended = skeleton.phrases;
-  if (skeleton.made_anew && !living.empty()) {
+  const bool had_elements = std::any_of(
+      living.begin(), living.end(), [](const Holding& one) { return !one.elements.empty(); });
+  if (skeleton.made_anew && had_elements) {
     plan.mended.push_back(Cat("table ", Text(table.id), " with all that was in it"));
   }
   // The living first: after a flush their ports are theirs, not the first comer's.

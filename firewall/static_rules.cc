@@ -12,6 +12,7 @@ namespace {
 constexpr const char* kForward = "FORWARD";
 constexpr const char* kCniForward = "CNI-FORWARD";
 constexpr int kMarkBits = 32;
+constexpr const char* kAcceptComment = "nomad-bridge: accepted by table inet nomad-bridge";
 
 using Texts = std::vector<std::string>;
 
@@ -34,8 +35,7 @@ NftRule JumpToAdmin(const std::string& chain) {
 
 // meta mark & 0x1000 == 0x1000 accept
 NftRule AcceptMark(int bit) {
-  return NftRule().MarkBitIsSet(bit).Counter().Accept().Comment(
-      "nomad-bridge: accepted by table inet nomad-bridge");
+  return NftRule().MarkBitIsSet(bit).Counter().Accept().Comment(kAcceptComment);
 }
 
 // iptables' xt_mark of the same meaning: mark, mask and "not" as it lies in the kernel, which old
@@ -73,11 +73,11 @@ bool AcceptsMark(const NftKernelRule& rule, int bit) {
   return DoesTheSame(rule, AcceptMark(bit)) || Meaning(rule.expressions) == XtAcceptMark(bit);
 }
 
-// The bit whose mark `rule` accepts, and nothing else; -1 if it is another rule.
+// The bit whose mark `rule`, one of ours, accepts, and nothing else; -1 if it is another rule.
 int AcceptedBit(const NftKernelRule& rule) {
   const std::string accept = ExpressionTexts(NftRule().Accept()).front();
   const Texts meaning = Meaning(rule.expressions);
-  if (meaning.empty() || meaning.back() != accept ||
+  if (rule.comment != kAcceptComment || meaning.empty() || meaning.back() != accept ||
       meaning.front().find(" mark ") == std::string::npos) {
     return -1;
   }

@@ -210,5 +210,25 @@ TEST_F(StaticRules, AreMadeForANewNetworkEvenIfTheRulesetIsTrusted) {
   EXPECT_THAT(Rules(), Contains(HasSubstr("-j OTHER-ADMIN")));
 }
 
+// Whatever it accepts: only ours is ours to replace.
+TEST_F(StaticRules, AnOperatorsAcceptOfAnotherMarkStays) {
+  Put(HoldingOf(2));
+  host().Must({"iptables",
+               "-A",
+               "CNI-FORWARD",
+               "-m",
+               "mark",
+               "--mark",
+               "0x2000/0x2000",
+               "-m",
+               "comment",
+               "--comment",
+               "operator: vpn",
+               "-j",
+               "ACCEPT"});
+  Put(HoldingOf(3), {HoldingOf(2)});
+  EXPECT_THAT(host().Must({"iptables", "-S", "CNI-FORWARD"}), HasSubstr("operator: vpn"));
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test
