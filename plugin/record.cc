@@ -24,6 +24,8 @@ constexpr const char* kFolder = "/run/nomad-bridge";
 constexpr const char* kLockFile = "/run/nomad-bridge/.lock";
 constexpr const char* kTrustFile = "/run/nomad-bridge/.generation";
 constexpr std::string_view kSuffix = ".json";
+// A record repeats what a config of 8 MiB may say, each byte perhaps as an escape of six.
+constexpr std::size_t kMaxRecordBytes = 64 << 20;
 constexpr std::uint64_t kRulesByte = 0;
 constexpr std::string_view kSharedLine = "shared ";
 constexpr std::string_view kGateLine = "gate ";
@@ -58,7 +60,9 @@ void Append(std::vector<NftElement>& list, std::vector<NftElement> more) {
 // The container id inside the record `path`, which may be anything: nullopt then.
 std::optional<std::string> FindWholeId(const std::string& path) {
   try {
-    return json::parse(FindFile(path).value_or("")).at("containerId").get<std::string>();
+    return json::parse(FindFile(path, kMaxRecordBytes).value_or(""))
+        .at("containerId")
+        .get<std::string>();
   } catch (const std::exception&) {
     return std::nullopt;
   }
@@ -99,8 +103,14 @@ std::vector<NftElement> ElementsOf(const Record& record) {
     return {};  // no rules, so it does not matter where its packets come from
   }
   for (const std::string& link : record.host_links) {
-    NftElement& element = elements.emplace_back(firewall::BridgeElement(link));
-    element.comment = comment;
+    std::vector<NftElement> its = {firewall::BridgeElement(link)};
+    if (record.Has(Part::kForward)) {
+      Append(its, firewall::ElementsFor(record.ingress, link).wanted);
+    }
+    for (NftElement& element : its) {
+      element.comment = comment;
+    }
+    Append(elements, std::move(its));
   }
   if (!record.bridge.empty() && record.bridge != record.gate) {
     // With br_netfilter what passes the bridge between two ports passes the rules, too.
@@ -120,7 +130,7 @@ Records::Records(const NetnsId& host) : host_(host), boot_id_(BootId()) {}
 std::optional<Record> Records::Find(const Attachment& who) const {
   const std::string path = PathOf(who);
   try {
-    const std::optional<std::string> text = FindFile(path);
+    const std::optional<std::string> text = FindFile(path, kMaxRecordBytes);
     if (!text) {
       return std::nullopt;
     }
@@ -157,6 +167,19 @@ void Records::EnsureGone(const Attachment& who) const {
   const std::string path = PathOf(who);
   EnsureFileGone(path + ".new");  // of a writer that was killed while it replaced the record
   EnsureFileGone(path);
+}
+
+void Records::EnsureVoidGone(const Attachment& who) const {
+  try {
+    const std::optional<std::string> text = FindFile(PathOf(who), kMaxRecordBytes);
+    if (text && json::parse(*text).at("bootId") == boot_id_) {
+      static_cast<void>(ParseRecord(json::parse(*text)));
+      return;
+    }
+  } catch (const std::exception&) {
+    // Nobody can read it.
+  }
+  EnsureGone(who);
 }
 
 std::vector<Attachment> Records::List(const std::string& network) const {

@@ -87,6 +87,8 @@ class Records {
   // Nothing if the namespace is not known: nobody could say later whether the attachment lives.
   void Write(const Record& record) const;
   void EnsureGone(const Attachment& who) const;
+  // The same for a record that says nothing (any more): of another boot, or not to be read.
+  void EnsureVoidGone(const Attachment& who) const;
 
   // Who has a record, from the folder's listing; `network` empty: in all networks.
   [[nodiscard]] std::vector<Attachment> List(const std::string& network) const;

@@ -206,7 +206,7 @@ Record ParseRecord(const json& value) {
                 .data_dir = value.at("dataDir"),
                 .leases = ParseCidrs(value.at("leases")),
                 .giver = ParseGiver(value.at("giver")),
-                .leaving = ParseLeaving(value.at("leaving")),
+                .leaving = ParseLeaving(value.value("leaving", "")),
                 .ip_masq = value.at("ipMasq"),
                 .snat = value.at("snat"),
                 .masq_all = value.at("masqAll"),

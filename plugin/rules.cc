@@ -172,10 +172,16 @@ void AddUnwanted(firewall::Change& change, const Record& dead) {
   }
 }
 
+// Without it the next one looks for itself: no reason to fail, least of all for a DEL.
 void SaveTrust(Host& host, Records::Trust trust, std::optional<std::uint32_t> generation) {
-  if (generation) {
-    trust.generation = *generation;
+  if (!generation) {
+    return;
+  }
+  trust.generation = *generation;
+  try {
     host.records.WriteTrust(trust);
+  } catch (const Error& error) {
+    Say(error.what(), ", ignoring");
   }
 }
 
@@ -221,6 +227,7 @@ Committed Commit(Host& host,
   if (!change.retired.empty()) {
     shared.clear();  // who asked for that, will have to again
   }
+  std::erase_if(shared, [&](const std::string& known) { return IsOfAnotherPolicy(known, record); });
   if (!change.shared_is_there && !outdated.is_kept) {
     shared.push_back(hash);
   }
@@ -337,7 +344,8 @@ std::optional<Part> PartOf(const NftElement& element) {
   if (element.set == firewall::kBridges) {
     return std::nullopt;
   }
-  if (is_of(firewall::kAlloc)) {
+  if (is_of(firewall::kAlloc) || element.set == firewall::kGuarded ||
+      element.set == firewall::kWithin) {
     return Part::kForward;
   }
   return is_of(firewall::kMasq) ? Part::kMasquerade : Part::kPorts;

@@ -11,6 +11,14 @@
 namespace nomad_bridge {
 namespace {
 
+constexpr std::string_view kNoPolicy = "- ";
+
+// "nomad same-bridge ", "nomad - " without a firewall.
+std::string PolicyOf(const Record& record) {
+  return record.Has(Part::kForward) ? Cat(record.gate, ' ', firewall::Text(record.ingress), ' ')
+                                    : Cat(record.gate, ' ', kNoPolicy);
+}
+
 bool IsAmong(const std::vector<NftElement>& elements, const NftElement& element) {
   return std::find(elements.begin(), elements.end(), element) != elements.end();
 }
@@ -48,15 +56,18 @@ std::vector<NftElement> NamesOfGone(Host& host) {
 }  // namespace
 
 std::string HashOfShared(const Record& record, const std::vector<NftElement>& elements) {
-  std::string text = Cat(record.policy.admin_chain,
-                         record.policy.ipv6 ? " ipv6 " : " ",
-                         record.Has(Part::kForward) ? firewall::Text(record.ingress) : "");
+  std::string text = Cat(record.policy.admin_chain, record.policy.ipv6 ? " ipv6" : "");
   for (const NftElement& element : elements) {
     if (element.comment.empty()) {
       text += Cat(' ', element.set, ' ', std::string(element.key.begin(), element.key.end()));
     }
   }
-  return Hex(StableHash(text), 16);
+  return Cat(PolicyOf(record), Hex(StableHash(text), 16));
+}
+
+bool IsOfAnotherPolicy(const std::string& hash, const Record& record) {
+  return record.Has(Part::kForward) && hash.starts_with(Cat(record.gate, ' ')) &&
+         !hash.starts_with(Cat(record.gate, ' ', kNoPolicy)) && !hash.starts_with(PolicyOf(record));
 }
 
 Outdated FindOutdated(Host& host, const Record& record) {

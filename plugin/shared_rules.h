@@ -12,10 +12,14 @@
 
 namespace nomad_bridge {
 
-// What `record` asks for that others may ask for too: two that ask for the same have the same hash.
-// `elements` are all of its own.
+// What `record` asks for that others may ask for too: two that ask for the same have the same hash,
+// "<gate> <ingressPolicy> <digits>". `elements` are all of its own.
 [[nodiscard]] std::string HashOfShared(const Record& record,
                                        const std::vector<NftElement>& elements);
+
+// Whether `hash` stands for another ingressPolicy of the gate of `record`: what has been put in force
+// for one of them may undo the other.
+[[nodiscard]] bool IsOfAnotherPolicy(const std::string& hash, const Record& record);
 
 // What has had its day: an earlier ingressPolicy of the same bridge, and the names of bridges that
 // are gone (`podman network rm`).

@@ -249,6 +249,28 @@ TEST_F(IngressPolicy, IsolatedKeepsOutItsOwnBridgeToo) {
   EXPECT_TRUE(Ping(guest(), kOutsideIp4));
 }
 
+// What was in force for one policy is not taken for what another needs.
+TEST_F(IngressPolicy, IsWhatTheNetworkAsksForWhateverItHasAskedForBefore) {
+  FilterBridged();
+  for (const char* const earlier : {"isolated", "same-bridge", "open", "same-bridge"}) {
+    const json network = Network("neta", "10.1.0.0/24", earlier);
+    Attach(network, As("early", guest()));
+    Detach(network, As("early", guest()));
+  }
+
+  Make("isolated", "same-bridge");
+
+  EXPECT_FALSE(Ping(guest(), second_));
+  EXPECT_FALSE(Ping(stranger_, first_));
+  for (const auto& [id, node] :
+       {std::pair<std::string, Node*>{"a1", &guest()}, {"a2", &neighbour_}}) {
+    Detach(Network("neta", "10.1.0.0/24", "isolated"), As(id, *node));
+  }
+  const std::string first =
+      AddressOf(Attach(Network("neta", "10.1.0.0/24", "open"), As("a3", guest())));
+  EXPECT_TRUE(Ping(stranger_, first));
+}
+
 TEST_F(IngressPolicy, GoesWhenTheNetworkIsOpenedAgain) {
   Make("same-bridge", "same-bridge");
   EXPECT_FALSE(Ping(guest(), third_));
