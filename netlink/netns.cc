@@ -25,13 +25,15 @@ constexpr const char* kCurrent = "/proc/self/ns/net";
 struct Opened {
   UniqueFd fd;
   std::string refusal;
+  bool for_lack = false;  // of what it takes to open anything, which says nothing of the path
 };
 
 Opened TryOpen(const std::string& path) {
   // Any file may stand there: O_NONBLOCK, because opening a FIFO would wait for its writer.
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) {
-    return {.refusal = ErrnoText(errno)};
+    const int why = errno;
+    return {.refusal = ErrnoText(why), .for_lack = why == EMFILE || why == ENFILE || why == ENOMEM};
   }
   struct statfs system {};
   if (::fstatfs(fd.get(), &system) != 0) {
@@ -93,6 +95,9 @@ Netns Netns::Open(const std::string& path) {
 
 std::optional<Netns> Netns::Find(const std::string& path) {
   Opened opened = TryOpen(path);
+  if (opened.for_lack) {
+    throw Error(Code::kKernel, Cat("cannot open ", Quoted(path)), std::move(opened.refusal));
+  }
   if (!opened.fd) {
     return std::nullopt;
   }

@@ -184,6 +184,8 @@ class Rtnl {
   // them. As the kernel has them: table and scope are always given (IPv6's scope is 0), and an IPv6
   // route made without a priority has 1024.
   [[nodiscard]] std::vector<Route> Routes(const Link& link);
+  // The same out of any link.
+  [[nodiscard]] std::vector<Route> Routes();
   // Index of the link that what is sent from here to `destination` leaves by; nullopt if there is
   // no way. An address of this machine's own is reached by lo.
   [[nodiscard]] std::optional<int> RouteTo(const Ip& destination);

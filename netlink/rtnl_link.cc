@@ -125,6 +125,9 @@ std::optional<LinkState> Find(NetlinkSocket& socket,
   if (answer.error != 0) {
     throw Refusal(Cat("cannot look at ", what), answer);
   }
+  if (answer.messages.empty()) {
+    return std::nullopt;
+  }
   return ReadLink(nlmsg_hdr(answer.messages.front().get()));
 }
 

@@ -59,6 +59,8 @@ Route ReadCommon(const rtmsg& head, const Attributes& attributes) {
   };
 }
 
+constexpr int kAnyLink = 0;
+
 // The next hops of a multipath route that go out of link `index`.
 std::vector<Attributes> HopsOut(std::span<const std::uint8_t> bytes, int index) {
   std::vector<Attributes> hops;
@@ -68,7 +70,7 @@ std::vector<Attributes> HopsOut(std::span<const std::uint8_t> bytes, int index) 
     if (hop.rtnh_len < sizeof(hop) || hop.rtnh_len > bytes.size()) {
       break;
     }
-    if (hop.rtnh_ifindex == index) {
+    if (index == kAnyLink || hop.rtnh_ifindex == index) {
       hops.push_back(Attributes::Of(bytes.subspan(sizeof(hop), hop.rtnh_len - sizeof(hop))));
     }
     const std::size_t aligned = NLMSG_ALIGN(hop.rtnh_len);
@@ -85,7 +87,8 @@ void ReadRoutes(const nlmsghdr* message, int index, std::vector<Route>& routes) 
   }
   const Attributes attributes(message, sizeof(rtmsg));
   std::vector<Attributes> hops = HopsOut(attributes.Bytes(RTA_MULTIPATH), index);
-  if (static_cast<int>(attributes.U32(RTA_OIF).value_or(0)) == index) {
+  const int oif = static_cast<int>(attributes.U32(RTA_OIF).value_or(0));
+  if (oif != 0 && (index == kAnyLink || oif == index)) {
     hops.push_back(attributes);
   }
   for (const Attributes& hop : hops) {
@@ -154,6 +157,18 @@ std::vector<Route> Rtnl::Routes(const Link& link) {
   return routes;
 }
 
+std::vector<Route> Rtnl::Routes() {
+  Message question(RTM_GETROUTE, NLM_F_DUMP);
+  rtmsg head{};
+  head.rtm_family = AF_UNSPEC;
+  question.Head(head);
+  std::vector<Route> routes;
+  for (const NlMessage& message : impl_->socket.Require(question, "cannot list the routes")) {
+    ReadRoutes(nlmsg_hdr(message.get()), kAnyLink, routes);
+  }
+  return routes;
+}
+
 std::optional<int> Rtnl::RouteTo(const Ip& destination) {
   Message question(RTM_GETROUTE, 0);
   rtmsg head{};
@@ -167,6 +182,9 @@ std::optional<int> Rtnl::RouteTo(const Ip& destination) {
   }
   if (answer.error != 0) {
     throw Refusal(Cat("cannot ask for the route to ", destination), answer);
+  }
+  if (answer.messages.empty()) {
+    return std::nullopt;
   }
   const Attributes route(nlmsg_hdr(answer.messages.front().get()), sizeof(rtmsg));
   return static_cast<int>(route.U32(RTA_OIF).value_or(0));

@@ -129,7 +129,7 @@ void AddInterface(const Request& request, const Name& name, std::ostream& out) {
   undo.Then("release the addresses", [record] { ReleaseAddresses(record); });
 
   // Shared by every allocation on this node, so it stays even if we fail below.
-  const Segment segment = EnsureBridge(host, config.link, record.gateways);
+  const Segment segment = EnsureBridge(host, config.link, record.gateways, request.who);
   MendPorts(host, segment.bridge, request.who.network);
 
   const VethPair veth = MakeVeth(host, guest, segment.bridge, record, config.link.mtu);

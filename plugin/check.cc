@@ -19,8 +19,7 @@ std::vector<std::string> FaultsOfOurs(Host& host, const Config& config, const Re
   if (!config.repair_on_check) {
     return FaultsOfHostSide(host, record);
   }
-  MendHostSide(host, config.link, record);
-  return {};
+  return MendHostSide(host, config.link, record);
 }
 
 }  // namespace

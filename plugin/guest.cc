@@ -19,15 +19,20 @@ void RequireNotHost(const Request& request, const Host& host, const Netns& netns
   }
 }
 
-// Which of the expected interfaces is ours: the one in this sandbox under this name.
+// Which of the expected interfaces is ours: the one under this name in a sandbox, best in this one.
+// The path may be another than at ADD (/var/run for /run), or there may be none any more (DEL).
 std::optional<int> FindInterface(const Request& request, const Result& expected) {
+  std::optional<int> found;
   for (std::size_t i = 0; i < expected.interfaces.size(); ++i) {
     const Interface& interface = expected.interfaces[i];
-    if (interface.sandbox == request.netns_path && interface.name == request.who.ifname) {
-      return static_cast<int>(i);
+    if (interface.name != request.who.ifname || interface.sandbox.empty()) {
+      continue;
+    }
+    if (!found || interface.sandbox == request.netns_path) {
+      found = static_cast<int>(i);
     }
   }
-  return std::nullopt;
+  return found;
 }
 
 template <typename Range, typename Predicate>
@@ -122,10 +127,12 @@ std::vector<std::string> Differences(Guest& guest,
       found.push_back(Cat("address ", ip.address, " is missing on ", Quoted(ifname)));
     }
   }
-  const std::vector<Route> routes = guest.net.Routes(*link);
+  // Out of any link: a plugin behind us may have added both.
+  const std::vector<Route> routes =
+      expected.routes.empty() ? std::vector<Route>() : guest.net.Routes();
   for (const Route& route : expected.routes) {
     if (!Any(routes, [&](const Route& present) { return Matches(route, present); })) {
-      found.push_back(Cat("route to ", Describe(route), " is missing on ", Quoted(ifname)));
+      found.push_back(Cat("route to ", Describe(route), " is missing"));
     }
   }
   return found;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "netlink/sysctl.h"
+#include "plugin/living.h"
 #include "plugin/log.h"
 #include "plugin/names.h"
 #include "plugin/port.h"
@@ -60,13 +61,12 @@ Link FindOrCreateBridge(Host& host, const LinkConfig& config, Phrases& changes) 
   return *std::move(link);
 }
 
-// Gateways on `gate` that living attachments of other networks rely on.
-std::vector<Cidr> GatewaysOfOthers(const Host& host, const std::string& gate) {
+// Gateways on `gate` that living attachments rely on, but for `except`.
+std::vector<Cidr> GatewaysOfLiving(Host& host, const std::string& gate, const Attachment& except) {
   std::vector<Cidr> gateways;
-  for (const Attachment& who : host.records.List("")) {
-    const std::optional<Record> record = host.records.Find(who);
-    if (record && record->gate == gate) {
-      gateways.insert(gateways.end(), record->gateways.begin(), record->gateways.end());
+  for (const Record& record : LivingOthers(host, except)) {
+    if (record.gate == gate) {
+      gateways.insert(gateways.end(), record.gateways.begin(), record.gateways.end());
     }
   }
   return gateways;
@@ -91,15 +91,17 @@ void EnsureGateways(Host& host,
                     const Link& bridge,
                     const LinkConfig& config,
                     const std::vector<Cidr>& gateways,
+                    const Attachment& except,
                     Phrases& changes) {
   const std::vector<Cidr> present = host.net.Addresses(bridge);
-  std::optional<std::vector<Cidr>> kept;  // asked for only if something is in the way
+  // Asked for only if something is in the way, or missing.
+  std::optional<std::vector<Cidr>> needed;
+  const auto is_needed = [&](const Cidr& cidr) {
+    needed = needed ? std::move(needed) : GatewaysOfLiving(host, bridge.name, except);
+    return IsIn(*needed, cidr);
+  };
   for (const Cidr& cidr : present) {
-    if (IsIn(gateways, cidr) || !Disturbs(cidr, gateways)) {
-      continue;
-    }
-    kept = kept ? kept : GatewaysOfOthers(host, bridge.name);
-    if (IsIn(*kept, cidr)) {
+    if (IsIn(gateways, cidr) || !Disturbs(cidr, gateways) || is_needed(cidr)) {
       continue;
     }
     if (!config.force_address) {
@@ -114,7 +116,9 @@ void EnsureGateways(Host& host,
   for (const Cidr& gateway : gateways) {
     if (!IsIn(present, gateway)) {
       host.net.EnsureAddress(bridge, gateway);
-      changes.push_back(Cat("address ", gateway, " of bridge ", Quoted(bridge.name)));
+      if (is_needed(gateway)) {
+        changes.push_back(Cat("address ", gateway, " of bridge ", Quoted(bridge.name)));
+      }
     }
   }
 }
@@ -252,7 +256,10 @@ void TurnOnForwarding(const std::vector<Cidr>& gateways, Phrases& changes) {
 
 }  // namespace
 
-Segment EnsureBridge(Host& host, const LinkConfig& config, const std::vector<Cidr>& gateways) {
+Segment EnsureBridge(Host& host,
+                     const LinkConfig& config,
+                     const std::vector<Cidr>& gateways,
+                     const Attachment& except) {
   Phrases changes;
   const Link bridge = FindOrCreateBridge(host, config, changes);
   BringUpBridge(host, bridge, config, changes);
@@ -261,7 +268,7 @@ Segment EnsureBridge(Host& host, const LinkConfig& config, const std::vector<Cid
           ? EnsureVlanGate(host, bridge, {.name = config.Gate(), .vlan = config.vlan}, changes)
           : bridge;
   const bool is_ours = bridge.mac == Mac::ForName(bridge.name);
-  EnsureGateways(host, gate, config, AddressesFor(gate, is_ours, gateways), changes);
+  EnsureGateways(host, gate, config, AddressesFor(gate, is_ours, gateways), except, changes);
   if (!is_ours) {
     // Adopted: its MAC follows its ports until it is set once, if only to what it is.
     host.net.Change(bridge, {.mac = RequireLink(host.net, bridge.name).mac});

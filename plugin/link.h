@@ -26,11 +26,12 @@ struct Segment {
 // `gateways` as its addresses (none if the network is no gateway), and forwarding is turned on for
 // their families. Other IPv4 addresses and overlapping IPv6
 // ones are an error, or removed with forceAddress; those which another living attachment on the
-// same bridge needs stay. Says on stderr what was mended: what was not so although an attachment is
-// there that needs it.
+// same bridge needs stay. Says on stderr what was mended: what was not so although an attachment
+// other than `except` is there that needs it.
 [[nodiscard]] Segment EnsureBridge(Host& host,
                                    const LinkConfig& config,
-                                   const std::vector<Cidr>& gateways);
+                                   const std::vector<Cidr>& gateways,
+                                   const Attachment& except);
 
 // The host end of `who`, if it is there and ours by its alias, or by `recorded`: a record names it.
 [[nodiscard]] std::optional<Link> FindHostVeth(Rtnl& host, const Attachment& who, bool recorded);

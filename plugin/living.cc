@@ -1,5 +1,6 @@
 #include "plugin/living.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "base/text.h"
@@ -21,7 +22,19 @@ std::int64_t BootTime() {
   return now.tv_sec - uptime.tv_sec;
 }
 
-int ReleaseLeasesFromBeforeBoot(const std::string& network, const std::string& data_dir) {
+// Whether anybody whom we know of, in this network and alive, has that lease.
+bool IsHeld(Host& host, const std::string& network, const ipam::Holder& holder) {
+  const std::vector<Attachment> known = host.records.List(network);
+  return std::any_of(known.begin(), known.end(), [&](const Attachment& who) {
+    return holder.Covers({who.container_id, who.ifname}) && host.records.Find(who);
+  });
+}
+
+// Who has a record by now lives, or is being worked on: the wall clock may have been set since his
+// lease was written, so that the lease looks older than it is.
+int ReleaseLeasesFromBeforeBoot(Host& host,
+                                const std::string& network,
+                                const std::string& data_dir) {
   std::optional<ipam::Store> store = ipam::Store::Find(data_dir, network);
   if (!store) {
     return 0;
@@ -29,7 +42,8 @@ int ReleaseLeasesFromBeforeBoot(const std::string& network, const std::string& d
   int released = 0;
   const std::int64_t boot = BootTime();
   for (const ipam::Lease& lease : store->Leases()) {
-    if (store->WrittenAt(lease.address).value_or(boot) < boot) {
+    if (store->WrittenAt(lease.address).value_or(boot) < boot &&
+        !IsHeld(host, network, lease.holder)) {
       store->Release(lease.address, lease.holder);
       ++released;
     }
@@ -45,8 +59,14 @@ bool IsAlive(Host& host, const Record& record) {
     return true;
   }
   // The path is a name, and a name can go before the namespace does (or be out of our sight).
-  const std::optional<Link> veth = FindHostVeth(host.net, record.who, true);
-  return veth && veth->peer_netns && host.net.IsNetnsAlive(*veth->peer_netns);
+  const auto leads_somewhere = [&](const std::optional<Link>& veth) {
+    return veth && veth->peer_netns && host.net.IsNetnsAlive(*veth->peer_netns);
+  };
+  return leads_somewhere(FindHostVeth(host.net, record.who, true)) ||
+         std::any_of(
+             record.host_links.begin(), record.host_links.end(), [&](const std::string& name) {
+               return leads_somewhere(host.net.FindLink(name));
+             });
 }
 
 std::vector<Record> LivingOthers(Host& host, const Attachment& except) {
@@ -83,7 +103,7 @@ int BuryTheDead(Host& host, const std::string& network, const std::string& data_
   for (const Attachment& who : host.records.List(network)) {
     buried += BuryIfDead(host, who) ? 1 : 0;
   }
-  return buried + ReleaseLeasesFromBeforeBoot(network, data_dir);
+  return buried + ReleaseLeasesFromBeforeBoot(host, network, data_dir);
 }
 
 }  // namespace nomad_bridge

@@ -62,25 +62,43 @@ void MendHostVeth(Host& host, const Record& record) {
   }
 }
 
-void MendLeases(const Record& record) {
-  if (record.leases.empty()) {
-    return;
-  }
-  ipam::Store store = ipam::Store::Open(record.data_dir, record.who.network);
+// Of the addresses that `record` has leased, those that `store` does not know as its.
+std::vector<Ip> LostLeases(const std::optional<ipam::Store>& store, const Record& record) {
+  std::vector<Ip> lost;
   for (const Cidr& cidr : record.leases) {
-    if (store.Reserve(cidr.address, {record.who.container_id, record.who.ifname})) {
-      Say("mended the lease of ", cidr.address, " for container ", Quoted(record.who.container_id));
+    const std::optional<ipam::Holder> holder = store ? store->HolderOf(cidr.address) : std::nullopt;
+    if (!holder || !holder->Covers({record.who.container_id, record.who.ifname})) {
+      lost.push_back(cidr.address);
     }
   }
+  return lost;
 }
 
 std::vector<std::string> LeaseFaults(const Record& record) {
   std::vector<std::string> faults;
-  const std::optional<ipam::Store> store = ipam::Store::Find(record.data_dir, record.who.network);
+  for (const Ip& address :
+       LostLeases(ipam::Store::Find(record.data_dir, record.who.network), record)) {
+    faults.push_back(Cat("the lease of ", address, " is missing"));
+  }
+  return faults;
+}
+
+// Nothing is written where nothing is lost: the disk may be full.
+std::vector<std::string> MendLeases(const Record& record) {
+  if (LeaseFaults(record).empty()) {
+    return {};
+  }
+  ipam::Store store = ipam::Store::Open(record.data_dir, record.who.network);
+  std::vector<std::string> faults;
   for (const Cidr& cidr : record.leases) {
-    const ipam::Holder holder{record.who.container_id, record.who.ifname};
-    if (!store || store->HolderOf(cidr.address) != holder) {
-      faults.push_back(Cat("the lease of ", cidr.address, " is missing"));
+    if (store.Reserve(cidr.address, {record.who.container_id, record.who.ifname})) {
+      Say("mended the lease of ", cidr.address, " for container ", Quoted(record.who.container_id));
+    } else if (const std::optional<ipam::Holder> holder = store.HolderOf(cidr.address);
+               !holder || !holder->Covers({record.who.container_id, record.who.ifname})) {
+      faults.push_back(Cat("the lease of ",
+                           cidr.address,
+                           " belongs to ",
+                           holder ? Cat("container ", Quoted(holder->container_id)) : "nobody"));
     }
   }
   return faults;
@@ -163,13 +181,20 @@ void MendPorts(Host& host, const Link& bridge, const std::string& network) {
   }
 }
 
-void MendHostSide(Host& host, const LinkConfig& config, const Record& record) {
-  const Link bridge = EnsureBridge(host, config, record.gateways).bridge;
+std::vector<std::string> MendHostSide(Host& host, const LinkConfig& config, const Record& record) {
+  if (config.bridge != record.bridge) {
+    return {Cat("it is on bridge ",
+                Quoted(record.bridge),
+                ", and the config names ",
+                Quoted(config.bridge))};
+  }
+  const Link bridge = EnsureBridge(host, config, record.gateways, {}).bridge;
   MendPorts(host, bridge, record.who.network);
   MendHostVeth(host, record);
-  MendLeases(record);
+  std::vector<std::string> faults = MendLeases(record);
   MendRules(host, record);
   EnsureLocalhostReaches(record);
+  return faults;
 }
 
 std::vector<std::string> FaultsOfHostSide(Host& host, const Record& record) {

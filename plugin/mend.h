@@ -16,7 +16,9 @@ namespace nomad_bridge {
 void MendPorts(Host& host, const Link& bridge, const std::string& network);
 
 // All of one attachment on the host's side: bridge, ports, leases, rules.
-void MendHostSide(Host& host, const LinkConfig& config, const Record& record);
+[[nodiscard]] std::vector<std::string> MendHostSide(Host& host,
+                                                    const LinkConfig& config,
+                                                    const Record& record);
 
 // The same, looking only: what would be mended, one phrase each.
 [[nodiscard]] std::vector<std::string> FaultsOfHostSide(Host& host, const Record& record);

@@ -57,6 +57,40 @@ TEST_F(CheckTest, PrevResultMayHoldMoreThanOurs) {
   EXPECT_EQ(Check().exit_code, 0) << Check();
 }
 
+// A plugin behind us may have made both.
+TEST_F(CheckTest, ARouteMayLeadOutOfAnotherInterface) {
+  AttachForCheck();
+  guest().Must({"ip", "link", "add", "vpn", "type", "veth", "peer", "name", "vpn-end"});
+  guest().Must({"ip", "address", "add", "10.77.0.2/24", "dev", "vpn"});
+  guest().Must({"ip", "link", "set", "vpn", "up"});
+  guest().Must({"ip", "link", "set", "vpn-end", "up"});
+  guest().Must({"ip", "route", "add", "10.99.0.0/24", "via", "10.77.0.1"});
+  result_["routes"].push_back({{"dst", "10.99.0.0/24"}, {"gw", "10.77.0.1"}});
+  EXPECT_EQ(Check().exit_code, 0) << Check();
+  guest().Must({"ip", "link", "delete", "vpn"});
+  EXPECT_EQ(Check().json.value("code", 0), 103);
+}
+
+TEST_F(CheckTest, AnotherBridgeInTheConfigIsNamedAndNotTouched) {
+  AttachForCheck();
+  host().Must({"ip", "link", "add", "other", "type", "bridge"});
+  host().Must({"ip", "address", "add", "192.168.77.1/24", "dev", "other"});
+  const Snapshot before = TakeSnapshot();
+  config_["bridge"] = "other";
+  const Outcome check = Check();
+  EXPECT_EQ(check.json.value("code", 0), 103) << check;
+  EXPECT_THAT(check.json.value("details", ""), HasSubstr("'other'"));
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+TEST_F(CheckTest, OfAHealthyAttachmentNeedsNoRoomOnTheDisk) {
+  AttachForCheck();
+  host().Must({"mount", "-o", "remount,size=64k", "/run"});
+  host().Must({"sh", "-c", "cat /dev/zero > /run/fill 2>/dev/null || true"});
+  const Outcome check = Check();
+  EXPECT_EQ(check.exit_code, 0) << check;
+}
+
 TEST_F(CheckTest, OfAnAttachmentNeverMade) {
   AttachForCheck();
   const Outcome check =
