@@ -133,6 +133,15 @@ bool IsOwnReferenceChain(const std::string& chain) {
          });
 }
 
+bool MayHaveReferenceRules(NftSocket& socket) {
+  constexpr std::array<std::string_view, 3> kTables = {
+      "nat", "cni_hostport", "cni_plugins_masquerade"};
+  const std::vector<NftTableId> tables = socket.Tables();
+  return std::any_of(tables.begin(), tables.end(), [&](const NftTableId& table) {
+    return std::find(kTables.begin(), kTables.end(), table.name) != kTables.end();
+  });
+}
+
 std::vector<ReferenceRule> FindReferenceRules(NftSocket& socket,
                                               const Attachment& who,
                                               const std::vector<Ip>& addresses) {

@@ -36,6 +36,9 @@ enum class ReferencePart { kMasquerade, kForward, kPorts };
 // Chains of one attachment alone have these names; a jump elsewhere is not its to follow.
 [[nodiscard]] bool IsOwnReferenceChain(const std::string& chain);
 
+// Whether there is any table that may hold such rules of an attachment without an address. One dump.
+[[nodiscard]] bool MayHaveReferenceRules(NftSocket& socket);
+
 struct ReferenceRule {
   ReferencePart part = ReferencePart::kMasquerade;
   NftTableId table;

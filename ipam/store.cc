@@ -16,8 +16,9 @@ namespace {
 
 constexpr std::string_view kLineEnd = "\r\n";
 constexpr std::string_view kWhiteSpace = " \t\r\n";
-// A lease is two names. Whatever is longer is none, and is not read to its end.
-constexpr std::size_t kMaxLeaseBytes = 4096;
+// A lease is two names, and an environment holds no longer ones. Whatever is longer is no lease, and
+// is not read to its end.
+constexpr std::size_t kMaxLeaseBytes = 256 << 10;
 // A full /20, in one piece of memory from the start.
 constexpr std::size_t kUsualLeases = 4096;
 

@@ -214,6 +214,23 @@ bool NftSocket::HasTable(const NftTableId& table) {
   return Ask(std::move(request), Cat("read table ", Text(table))).has_value();
 }
 
+std::vector<NftTableId> NftSocket::Tables() {
+  Scratch scratch{};
+  Bytes request;
+  Append(request, *Start(scratch, NFT_MSG_GETTABLE, NftFamily::kAny, NLM_F_DUMP, 0));
+  const Bytes answer = Ask(std::move(request), "read the tables").value_or(Bytes{});
+  std::vector<NftTableId> tables;
+  for (const nlmsghdr* const message : Split(answer)) {
+    const NftnlTable table(nftnl_table_alloc());
+    if (nftnl_table_nlmsg_parse(message, table.get()) == 0) {
+      tables.push_back(
+          {static_cast<NftFamily>(nftnl_table_get_u32(table.get(), NFTNL_TABLE_FAMILY)),
+           nftnl_table_get_str(table.get(), NFTNL_TABLE_NAME)});
+    }
+  }
+  return tables;
+}
+
 std::vector<NftSet> NftSocket::Sets(const NftTableId& table) {
   Scratch scratch{};
   Bytes request;

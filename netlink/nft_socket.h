@@ -68,6 +68,8 @@ class NftSocket {
   [[nodiscard]] NftReply Commit(const NftBatch& batch, std::uint32_t generation);
 
   [[nodiscard]] bool HasTable(const NftTableId& table);
+  // Those of every family.
+  [[nodiscard]] std::vector<NftTableId> Tables();
   // Every set and map of the table; empty if there is no such table.
   [[nodiscard]] std::vector<NftSet> Sets(const NftTableId& table);
   // Without its rules.

@@ -69,7 +69,7 @@ std::optional<ipam::Holder> FindHolder(const IpamConfig& config,
 // A requested address that somebody living has is an error that names them; the dead give it back.
 void RequireFree(Host& host, const IpamConfig& config, const Ip& address, const Attachment& who) {
   const std::optional<ipam::Holder> holder = FindHolder(config, who.network, address);
-  if (!holder || *holder == HolderOf(who)) {
+  if (!holder || holder->Covers(HolderOf(who))) {
     return;
   }
   const Attachment owner{who.network, holder->container_id, holder->ifname};
@@ -229,20 +229,19 @@ Result AcquireAddresses(Host& host,
 }
 
 void ReleaseAddresses(const Record& record) {
+  Failures failures;
+  std::optional<ipam::Store> store =
+      record.leases.empty() ? std::nullopt : ipam::Store::Find(record.data_dir, record.who.network);
+  if (store) {
+    for (const Cidr& cidr : record.leases) {
+      failures.Try(Cat("the lease of ", cidr.address),
+                   [&] { store->Release(cidr.address, HolderOf(record.who)); });
+    }
+  }
+  failures.ThrowIfAny("not every lease could be given back");
   if (record.giver) {
     Ask(*record.giver, Verb::kDel, record.who, record.netns_path);
   }
-  std::optional<ipam::Store> store =
-      record.leases.empty() ? std::nullopt : ipam::Store::Find(record.data_dir, record.who.network);
-  if (!store) {
-    return;
-  }
-  Failures failures;
-  for (const Cidr& cidr : record.leases) {
-    failures.Try(Cat("the lease of ", cidr.address),
-                 [&] { store->Release(cidr.address, HolderOf(record.who)); });
-  }
-  failures.ThrowIfAny("not every lease could be given back");
 }
 
 std::vector<Ip> FindLeasesOf(const Attachment& who, const std::string& data_dir) {
@@ -263,9 +262,7 @@ void ReleaseAddressesOf(const Attachment& who, const std::string& data_dir) {
     return;
   }
   for (const ipam::Lease& lease : store->Leases()) {
-    const bool whole_container = lease.holder.ifname.empty();
-    if (lease.holder.container_id == who.container_id &&
-        (whole_container || lease.holder.ifname == who.ifname)) {
+    if (lease.holder.Covers(HolderOf(who))) {
       store->Release(lease.address, lease.holder);
     }
   }

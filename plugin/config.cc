@@ -94,6 +94,13 @@ std::string TextOr(const json& object, std::string_view key, const std::string& 
   return text && text->value().is_string() ? text->String() : fallback;
 }
 
+// Whether an ADD may have asked an IPAM plugin of that name: no path, and not ourselves.
+bool MayBeIpamType(const std::string& type) {
+  const std::vector<std::string> ours = Names();
+  return type == kHostLocal || (type.find_first_of(std::string_view("/\0", 2)) == type.npos &&
+                                std::find(ours.begin(), ours.end(), type) == ours.end());
+}
+
 }  // namespace
 
 Error Unsupported(const JsonView& field, std::string_view way_out) {
@@ -143,6 +150,9 @@ Whereabouts FindWhereabouts(const json& config, const Defaults& defaults) {
   }
   if (!IsFolderPath(found.data_dir)) {
     found.data_dir = defaults.data_dir;
+  }
+  if (defaults.is_ipam || !MayBeIpamType(found.ipam_type)) {
+    found.ipam_type = defaults.ipam_type;
   }
   return found;
 }

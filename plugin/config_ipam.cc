@@ -229,7 +229,7 @@ std::string ParseDataDir(const JsonView& ipam, const Defaults& defaults) {
 
 std::string ParseType(const std::optional<JsonView>& ipam, const Defaults& defaults) {
   std::string type = defaults.ipam_type;
-  if (ipam) {
+  if (ipam && !defaults.is_ipam) {
     type = ipam->FindText("type").value_or(type);
   }
   if (type.find('/') != type.npos) {

@@ -4,12 +4,23 @@
 #include <exception>
 #include <functional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
 
 namespace nomad_bridge {
+
+// Others' words, in which "not found" may stand, which go-cni takes for success on DEL.
+[[nodiscard]] inline std::string WithoutNotFound(std::string text) {
+  constexpr std::string_view kMisleading = "not found";
+  for (std::size_t at = text.find(kMisleading); at != text.npos; at = text.find(kMisleading)) {
+    text.replace(at, kMisleading.size(), "not there");
+  }
+  return text;
+}
 
 class Failures {
  public:
@@ -41,7 +52,7 @@ class Failures {
     for (const std::string& item : list) {
       joined += Cat(joined.empty() ? "" : "; ", item);
     }
-    return joined;
+    return WithoutNotFound(std::move(joined));
   }
 
  private:

@@ -50,23 +50,40 @@ void RemoveRecorded(Host& host, const Attachment& who, Failures& failures) {
   if (const std::optional<Record> record = host.records.Find(who)) {
     failures.Add(TearDown(host, *record));
   } else {
-    host.records.EnsureGone(who);  // void: of another boot
+    host.records.EnsureVoidGone(who);
   }
 }
 
-// Leases of the network that nobody valid holds, whoever wrote them.
-std::set<Attachment> FindLeaseholders(const std::string& network, const std::string& data_dir) {
+// Who holds leases of the network, whoever wrote them, and is not among `valid`.
+std::set<Attachment> FindInvalidHolders(const std::string& network,
+                                        const std::string& data_dir,
+                                        const std::set<Attachment>& valid) {
   std::set<Attachment> holders;
   if (const std::optional<ipam::Store> store = ipam::Store::Find(data_dir, network)) {
     for (const ipam::Lease& lease : store->Leases()) {
-      holders.insert({network, lease.holder.container_id, lease.holder.ifname});
+      const bool is_valid = std::any_of(valid.begin(), valid.end(), [&](const Attachment& who) {
+        return lease.holder.Covers({who.container_id, who.ifname});
+      });
+      if (!is_valid) {
+        holders.insert({network, lease.holder.container_id, lease.holder.ifname});
+      }
     }
   }
   return holders;
 }
 
+void RemoveUnrecorded(Host& host,
+                      const Attachment& who,
+                      const std::string& data_dir,
+                      Failures& failures) {
+  const RangeLock theirs = host.records.Lock(who);
+  if (!host.records.Find(who)) {
+    failures.Add(TearDownUnrecorded(host, who, data_dir));
+  }
+}
+
 // Our ports of the bridge that neither a valid attachment nor any record explains: their records
-// were lost.
+// were lost. Records are read last, here and below: an ADD writes its record before anything else.
 void RemoveStrayLinks(Host& host,
                       const Request& request,
                       const std::string& bridge_name,
@@ -75,6 +92,7 @@ void RemoveStrayLinks(Host& host,
   if (!bridge) {
     return;
   }
+  const std::vector<Rtnl::Port> ports = host.net.Ports(bridge->index);
   std::set<std::string> explained;
   for (const Attachment& who : host.records.List("")) {
     explained.insert(HostVethName(who));
@@ -82,7 +100,7 @@ void RemoveStrayLinks(Host& host,
   for (const Attachment& who : valid) {
     explained.insert(HostVethName(who));
   }
-  for (const Rtnl::Port& port : host.net.Ports(bridge->index)) {
+  for (const Rtnl::Port& port : ports) {
     const std::optional<Link> link =
         explained.contains(port.name) ? std::nullopt : host.net.FindLink(port.index);
     if (link && link->alias.starts_with(Cat("nomad-bridge net=", request.who.network, " id="))) {
@@ -94,11 +112,12 @@ void RemoveStrayLinks(Host& host,
 // Elements whose owner has neither a record nor a link.
 void RemoveStrayElements(Host& host) {
   std::vector<NftElement> strays;
+  std::vector<NftElement> present = firewall::OwnedElements(host.nft);
   std::set<std::string> owners;
   for (const Attachment& who : host.records.List("")) {
     owners.insert(HostVethName(who));
   }
-  for (NftElement& element : firewall::OwnedElements(host.nft)) {
+  for (NftElement& element : present) {
     const std::string owner(element.owner());
     if (!owners.contains(owner) && !host.net.FindLink(owner)) {
       strays.push_back(std::move(element));
@@ -131,10 +150,10 @@ void Gc(const Request& request, const Name& name) {
     }
   }
   if (name.Does(Part::kAddress)) {
-    for (const Attachment& who : FindLeaseholders(request.who.network, whereabouts.data_dir)) {
-      if (!valid->contains(who) && !host.records.Find(who)) {
-        failures.Add(TearDownUnrecorded(host, who, whereabouts.data_dir));
-      }
+    for (const Attachment& who :
+         FindInvalidHolders(request.who.network, whereabouts.data_dir, *valid)) {
+      failures.Try(Cat("container ", Quoted(who.container_id)),
+                   [&] { RemoveUnrecorded(host, who, whereabouts.data_dir, failures); });
     }
   }
   if (name.Does(Part::kLink)) {

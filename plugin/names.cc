@@ -21,6 +21,7 @@ const std::vector<Name>& Table() {
                            .admin_chain = "CNI-ADMIN"};
   Defaults leases = reference;
   leases.ipam_type = "host-local";
+  leases.is_ipam = true;
   static const std::vector<Name> kTable = {
       {.name = "nomad-bridge",
        .parts = {kLoopback, kAddress, kLink, kMasquerade, kForward, kPorts},

@@ -18,6 +18,9 @@ struct Defaults {
   std::string data_dir;
   // How addresses come about if the config does not say; empty: there are none (a bare link).
   std::string ipam_type;
+  // Whatever the config says, as to the reference host-local: another IPAM plugin may run this one
+  // with its own name there.
+  bool is_ipam = false;
   // Of the one range, if the config has neither ranges nor subnet; empty: ranges are required.
   std::string subnet;
   std::string admin_chain;

@@ -133,7 +133,7 @@ bool IsReferenceMade(Host& host, const Request& request, const Config& config) {
 }
 
 bool HasReferenceRules(Host& host, const Attachment& who) {
-  if (host.nft.HasTable({NftFamily::kIp, "nat"}) &&
+  if (firewall::MayHaveReferenceRules(host.nft) &&
       !firewall::FindReferenceRules(host.nft, who, {}).empty()) {
     return true;
   }
@@ -151,6 +151,9 @@ void RemoveReferenceRulesOf(Host& host,
                             const std::vector<Ip>& addresses,
                             const Parts& parts) {
   const ReferenceParts theirs = ReferencePartsOf(parts);
+  if (theirs.empty()) {
+    return;
+  }
   std::vector<ReferenceRule> rules = firewall::FindReferenceRules(host.nft, who, addresses);
   std::erase_if(rules, [&](const ReferenceRule& rule) { return !theirs.contains(rule.part); });
   firewall::RemoveReferenceRules(host.nft, rules);

@@ -2,13 +2,28 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "plugin/addresses.h"
 #include "plugin/failures.h"
 #include "plugin/link.h"
+#include "plugin/log.h"
 #include "plugin/reference.h"
 #include "plugin/rules.h"
 
 namespace nomad_bridge {
+
+namespace {
+
+// On a full disk a record may say too much: whoever goes by it finds that to be gone already.
+void WriteRest(Host& host, const Record& rest) {
+  try {
+    host.records.Write(rest);
+  } catch (const Error& error) {
+    Say(error.what(), ", ignoring");
+  }
+}
+
+}  // namespace
 
 std::vector<std::string> TearDown(Host& host, const Record& record) {
   Failures failures;
@@ -43,10 +58,10 @@ std::vector<std::string> TearDownRules(Host& host,
     failures.Try("its hold on ports", [&] { HandOnPorts(host, record); });
     failures.Try("stale UDP flows", [&] { ForgetStaleFlows(host, record); });
   }
-  if (failures.empty()) {
-    failures.Try("the record", [&] {
-      rest.parts.empty() ? host.records.EnsureGone(rest.who) : host.records.Write(rest);
-    });
+  if (failures.empty() && rest.parts.empty()) {
+    failures.Try("the record", [&] { host.records.EnsureGone(rest.who); });
+  } else if (failures.empty()) {
+    WriteRest(host, rest);
   }
   return failures.list();
 }
@@ -73,16 +88,20 @@ void RemoveEarlier(Host& host,
 
 std::vector<std::string> TearDownUnrecorded(Host& host,
                                             const Attachment& who,
-                                            const std::string& data_dir) {
+                                            const std::string& data_dir,
+                                            const std::vector<Ip>& addresses) {
   Failures failures;
   failures.Try("the rules", [&] { WithdrawRules(host, FindRulesOf(host, who)); });
   failures.Try("the reference plugins' rules", [&] {
-    RemoveReferenceRulesOf(
-        host, who, FindLeasesOf(who, data_dir), {Part::kMasquerade, Part::kForward, Part::kPorts});
+    std::vector<Ip> all = FindLeasesOf(who, data_dir);
+    all.insert(all.end(), addresses.begin(), addresses.end());
+    RemoveReferenceRulesOf(host, who, all, {Part::kMasquerade, Part::kForward, Part::kPorts});
   });
   failures.Try("the link", [&] { EnsureLinkGone(host, who, false); });
   failures.Try("the leases", [&] { ReleaseAddressesOf(who, data_dir); });
-  failures.Try("the record", [&] { host.records.EnsureGone(who); });  // one that could not be read
+  if (failures.empty()) {
+    failures.Try("the record", [&] { host.records.EnsureVoidGone(who); });
+  }
   return failures.list();
 }
 

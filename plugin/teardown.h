@@ -36,9 +36,10 @@ void RemoveEarlier(Host& host,
                    Undo& undo);
 
 // Without one (never seen, or lost): the kernel's elements and the link by the name derived from
-// `who`, leases by what their files say.
+// `who`, leases by what their files say. `addresses`: what else it is known to have had.
 [[nodiscard]] std::vector<std::string> TearDownUnrecorded(Host& host,
                                                           const Attachment& who,
-                                                          const std::string& data_dir);
+                                                          const std::string& data_dir,
+                                                          const std::vector<Ip>& addresses = {});
 
 }  // namespace nomad_bridge

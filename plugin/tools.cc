@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "plugin/failures.h"
 
 namespace nomad_bridge {
 namespace {
@@ -50,12 +51,7 @@ Ending RunTool(const std::string& path, std::vector<std::string> arguments, std:
 }
 
 std::string WhyItFailed(const Ending& ending) {
-  std::string said = CutUtf8(Printable(ending.err), kMostSaid);
-  // modprobe's words for a module, which go-cni would take for success on DEL.
-  constexpr std::string_view kMisleading = "not found";
-  for (std::size_t at = said.find(kMisleading); at != said.npos; at = said.find(kMisleading)) {
-    said.replace(at, kMisleading.size(), "not there");
-  }
+  const std::string said = WithoutNotFound(CutUtf8(Printable(ending.err), kMostSaid));
   return Cat(HowItEnded(ending), said.empty() ? "" : ": ", said);
 }
 

@@ -17,6 +17,7 @@ namespace nomad_bridge::test {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -263,6 +264,52 @@ TEST_F(DelTest, TellsAllErrorsTogether) {
   const std::string details = del.json.at("details");
   EXPECT_THAT(details, HasSubstr(AddressOf(result, 4)));
   EXPECT_THAT(details, HasSubstr(AddressOf(result, 6)));
+}
+
+TEST_F(DelTest, NeedsNoRoomOnTheDisk) {
+  WarmUp();
+  const Snapshot before = TakeHostSnapshot();
+  AttachAsNomad();
+  host().Must({"mount", "-o", "remount,size=64k", "/run"});
+  host().Must({"sh", "-c", "cat /dev/zero > /run/fill 2>/dev/null || true"});
+  const Outcome del = RunPlugin("DEL", Published());
+  EXPECT_EQ(del.exit_code, 0) << del;
+  std::filesystem::remove("/run/fill");
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+// The config may have changed since ADD. What we leased we give back; whom we never asked is not
+// asked now.
+TEST_F(DelTest, WithAnotherIpamTypeThanAtAdd) {
+  WarmUp();
+  const Snapshot before = TakeHostSnapshot();
+  for (const char* const type : {"whereabouts", "a/b", "bridge", "nomad-bridge"}) {
+    SCOPED_TRACE(type);
+    AttachAsNomad();
+    json config = Published();
+    config["ipam"] = {{"type", type}};
+    const Outcome del = RunPlugin("DEL", config, {{"CNI_PATH", "/run"}});
+    EXPECT_EQ(del.exit_code, 0) << del;
+    EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+  }
+}
+
+// go-cni takes an error with these words for success.
+TEST_F(DelTest, NeverSaysNotFoundWhateverAnIpamPluginSays) {
+  std::filesystem::create_directories("/run/ipam");
+  std::ofstream("/run/ipam/sulking") << R"(#!/bin/sh
+[ "$CNI_COMMAND" != ADD ] || { echo '{"cniVersion":"1.0.0","ips":[{"address":"10.5.0.2/24"}]}'; exit 0; }
+echo '{"code": 999, "msg": "lease store: key not found"}'
+exit 1
+)";
+  std::filesystem::permissions("/run/ipam/sulking", std::filesystem::perms::owner_all);
+  json config = Config();
+  config["ipam"] = {{"type", "sulking"}};
+  const Variables where = {{"CNI_PATH", "/run/ipam"}};
+  Attach(config, where);
+  const Outcome del = RunPlugin("DEL", config, where);
+  EXPECT_EQ(del.json.value("code", 0), 104) << del;
+  EXPECT_THAT(del.out, AllOf(HasSubstr("lease store"), Not(HasSubstr("not found"))));
 }
 
 TEST_F(DelTest, OfTheHostsOwnNamespaceIsRefusedAndTheAttachmentLives) {

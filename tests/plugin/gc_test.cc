@@ -107,6 +107,28 @@ TEST_F(GcTest, OtherNetworksAreNotItsBusiness) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
+// Written by plugins that knew of one interface only: it stands for all of the container's.
+TEST_F(GcTest, ALeaseWithoutAnInterfaceIsItsContainers) {
+  const std::string folder = "/var/run/cni/nomad";
+  std::filesystem::create_directories(folder);
+  std::ofstream(Cat(folder, "/172.26.64.9")) << "kept";
+  std::ofstream(Cat(folder, "/172.26.64.10")) << "gone";
+  EXPECT_EQ(Gc(Valid({"kept"})).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(Cat(folder, "/172.26.64.9")));
+  EXPECT_FALSE(std::filesystem::exists(Cat(folder, "/172.26.64.10")));
+}
+
+// Two hosts, as two containers may be, that share /run.
+TEST_F(GcTest, RecordsOfAnotherHostAreNotItsBusiness) {
+  Attach(Config("1.1.0"));
+  const std::string record = "/run/nomad-bridge/nomad/alloc-1@eth0.json";
+  json value = json::parse(std::ifstream(record));
+  value["hostNetns"]["inode"] = 1;
+  std::ofstream(record) << value;
+  EXPECT_EQ(Gc(Valid({})).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(record));
+}
+
 TEST_F(GcTest, LeasesThatSomebodyElseLeftGo) {
   WarmUp();
   Attach(Config("1.1.0"));

@@ -155,8 +155,7 @@ TEST_F(Moving, BackAgainTheirHostLocalReadsOurLeasesAndTheirDelEndsClean) {
 }
 
 // The nftables backends of plugins newer than Debian's, as their sources write them.
-TEST_F(Moving, RulesOfTheirNftablesBackendsGoByOurDel) {
-  host().Must({"nft", "-f", "-"}, R"(
+constexpr const char* kOfNftablesBackends = R"(
 table inet cni_plugins_masquerade {
   chain masq_checks {
     ip saddr 10.9.0.5 ip daddr != 10.9.0.0/24 masquerade comment "0011223344556677-8899aabbccddeeff, net: nomad, if: eth0, id: old"
@@ -169,7 +168,10 @@ table ip cni_hostport {
     tcp dport 8081 dnat to 10.9.0.6:80 comment "other"
   }
 }
-)");
+)";
+
+TEST_F(Moving, RulesOfTheirNftablesBackendsGoByOurDel) {
+  host().Must({"nft", "-f", "-"}, kOfNftablesBackends);
   const Attached old{.container_id = "old", .guest = &guest()};
 
   EXPECT_EQ(DelFrom(Ours(), old).exit_code, 0);
@@ -178,6 +180,14 @@ table ip cni_hostport {
   EXPECT_THAT(ruleset, Not(HasSubstr("old")));
   EXPECT_THAT(ruleset, HasSubstr("id: other"));
   EXPECT_THAT(ruleset, HasSubstr("8081"));
+}
+
+TEST_F(Moving, RulesOfTheirNftablesBackendsGoByOurNextAdd) {
+  host().Must({"nft", "-f", "-"}, kOfNftablesBackends);
+  MustAdd(Ours(), {.container_id = "old", .guest = &guest()});
+  const std::string ruleset = host().Must({"nft", "list", "ruleset"});
+  EXPECT_THAT(ruleset, Not(HasSubstr("10.9.0.5")));
+  EXPECT_THAT(ruleset, HasSubstr("10.9.0.6"));
 }
 
 }  // namespace
