@@ -77,15 +77,18 @@ bool HasAny(const Record& record, const Parts& parts) {
   return std::any_of(parts.begin(), parts.end(), [&](Part part) { return record.Has(part); });
 }
 
+bool IsReachable(const portmap::Published& port, const std::vector<Cidr>& addresses) {
+  return !port.only || std::any_of(addresses.begin(), addresses.end(), [&](const Cidr& cidr) {
+    return cidr.address.family() == *port.only;
+  });
+}
+
 // Nomad asks for the node's own address, of whatever family it is, also in a network without that
 // family. The reference plugin leaves such a port out, so that the allocation starts nevertheless.
 std::vector<portmap::Published> Reachable(std::vector<portmap::Published> ports,
                                           const std::vector<Cidr>& addresses) {
   std::erase_if(ports, [&](const portmap::Published& port) {
-    const bool reachable =
-        !port.only || std::any_of(addresses.begin(), addresses.end(), [&](const Cidr& cidr) {
-          return cidr.address.family() == *port.only;
-        });
+    const bool reachable = IsReachable(port, addresses);
     if (!reachable) {
       Say("not publishing ",
           portmap::Text(port.protocol),
@@ -167,20 +170,21 @@ void AddRules(const Request& request, const Name& name, std::ostream& out) {
     failures.Add(TearDown(host, *earlier));
     earlier.reset();
   } else if (earlier && HasAny(*earlier, name.parts)) {
-    failures.Add(TearDownRules(host, *earlier, name.parts, Leaving::kNot));
+    failures.Add(TearDownRules(host, *earlier, name.parts, earlier->leaving));
     earlier->parts.erase(name.parts.begin(), name.parts.end());
   }
   failures.ThrowIfAny("cannot remove what an earlier ADD left");
 
   const Record record =
       WithRules(Describe(host, request, config, guest.netns, earlier), name, config.rules);
-  if (!HasAny(record, name.parts)) {
+  const Leaving before = earlier ? earlier->leaving : Leaving::kNot;
+  if (!HasAny(record, name.parts) && before == Leaving::kNot) {
     return PassOn(request, out);
   }
   Undo undo;
-  undo.Then("withdraw the rules", [&host, record, &name] {
+  undo.Then("withdraw the rules", [&host, record, &name, before] {
     Failures left;
-    left.Add(TearDownRules(host, record, name.parts, Leaving::kNot));
+    left.Add(TearDownRules(host, record, name.parts, before));
     left.ThrowIfAny("some of them are still there");
   });
   host.records.Write(record);
@@ -198,7 +202,9 @@ void DelRules(const Request& request, const Name& name) {
   const RangeLock mine = host.records.Lock(request.who);
 
   Failures failures;
-  if (const std::optional<Record> record = host.records.Find(request.who)) {
+  const std::optional<Record> record = host.records.Find(request.who);
+  const bool are_ours = record && HasAny(*record, name.parts);
+  if (record) {
     failures.Add(TearDownRules(host, *record, name.parts, LeavingAfter(*record, name)));
   } else {
     failures.Try("the rules", [&] {
@@ -209,9 +215,15 @@ void DelRules(const Request& request, const Name& name) {
       });
       WithdrawRules(host, elements);
     });
+  }
+  if (!are_ours) {
+    // Behind our own bridge, too, the reference plugin may have made them.
     failures.Try("the reference plugins' rules", [&] {
-      RemoveReferenceRulesOf(
-          host, request.who, AddressesOnly(FindExpectedAddresses(request)), name.parts);
+      std::vector<Cidr> addresses = FindExpectedAddresses(request);
+      if (record) {
+        addresses.insert(addresses.end(), record->addresses.begin(), record->addresses.end());
+      }
+      RemoveReferenceRulesOf(host, request.who, AddressesOnly(addresses), name.parts);
     });
   }
   failures.ThrowIfAny(Cat("container ",
@@ -228,17 +240,23 @@ void CheckRules(const Request& request, const Name& name) {
   Host host = Host::Open();
   const Guest guest = OpenGuest(request, host);
   const RangeLock mine = host.records.Lock(request.who);
-  if (name.Does(Part::kPorts) && config.rules.ports.empty()) {
-    return;  // nothing was asked for
+  const std::vector<Cidr> addresses = AddressesIn(*config.prev_result, request);
+  const std::vector<portmap::Published>& ports = config.rules.ports;
+  if (name.Does(Part::kPorts) &&
+      std::none_of(ports.begin(), ports.end(), [&](const portmap::Published& port) {
+        return IsReachable(port, addresses);
+      })) {
+    return;  // nothing was asked for, or nothing that there is
   }
   std::optional<Record> found = host.records.Find(request.who);
-  if (!found) {
-    return ThrowIfChanged(request.who, ReferenceFaults(host, request, name, config));
+  if (!found || !HasAny(*found, name.parts)) {
+    std::vector<std::string> faults = ReferenceFaults(host, request, name, config);
+    if (found && !faults.empty()) {
+      faults.push_back(Cat("it has no rules of ", name.name));
+    }
+    return ThrowIfChanged(request.who, faults);
   }
   const Record record = RequireRecord(std::move(found), request.who, guest.netns);
-  if (!HasAny(record, name.parts)) {
-    ThrowIfChanged(request.who, {Cat("it has no rules of ", name.name)});
-  }
   if (config.repair_on_check) {
     MendRules(host, record);
     EnsureLocalhostReaches(record);

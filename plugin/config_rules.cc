@@ -129,13 +129,14 @@ RulesConfig ParseRules(const Sources& sources, const Name& name) {
     }
   }
   if (name.Does(Part::kPorts)) {
-    CheckBackend(config, "backend");
+    CheckBackend(config, "backend", name.Does(Part::kForward) ? "firewalld" : "");
     CheckMarking(config);
     RefuseConditions(
         config,
         rules.policy.admin_chain.empty() ? name.defaults.admin_chain : rules.policy.admin_chain);
     rules.snat = config.FindBool("snat").value_or(true);
-    rules.masq_all = config.FindBool("masqAll").value_or(false);
+    // Which sources: as in the reference plugin, only where there is snat at all.
+    rules.masq_all = config.FindBool("masqAll").value_or(false) && rules.snat;
     rules.ports = ParsePorts(sources);
   }
   return rules;

@@ -56,10 +56,11 @@ void CheckContainerId(const std::string& id) {
 }
 
 void CheckIfname(const std::string& name) {
-  if (!IsInterfaceName(name)) {
+  // A record, which is JSON, would not give anything else back as it was.
+  if (!IsInterfaceName(name) || !IsUtf8(name)) {
     throw Error(Code::kInvalidEnvironment,
                 Cat("CNI_IFNAME is ", Quoted(Shown(name))),
-                Cat("allowed: ", kInterfaceNameRule));
+                Cat("allowed: ", kInterfaceNameRule, ", in UTF-8"));
   }
 }
 

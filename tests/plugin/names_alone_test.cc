@@ -1,4 +1,7 @@
 // Each reference name by itself: what it says, what it answers, what it leaves behind.
+#include <filesystem>
+#include <fstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -237,6 +240,63 @@ TEST_F(NamesAlone, PortmapLeavesOutAPortOfAFamilyTheContainerHasNot) {
   EXPECT_THAT(add.err, HasSubstr("not publishing tcp port 9090"));
   EXPECT_THAT(host().Must({"nft", "list", "map", "inet", "nomad-bridge", "port4"}),
               HasSubstr("8080"));
+  const Outcome check = CheckIn(network, attached);
+  EXPECT_EQ(check.exit_code, 0) << check;
+  attached.port_mappings.erase(0);
+  const Outcome check_of_none = CheckIn(network, attached);
+  EXPECT_EQ(check_of_none.exit_code, 0) << check_of_none;
+}
+
+// /var/run for /run, or the path of an earlier boot.
+TEST_F(NamesAlone, RulesGoByTheInterfacesNameWhereverTheResultSaysItIs) {
+  const json before = json::parse(
+      R"({"cniVersion":"1.0.0","interfaces":[{"name":"veth7"},{"name":"eth0","sandbox":"/var/run/netns/guest"}],
+          "ips":[{"interface":1,"address":"10.7.0.9/24"}]})");
+  Attached attached = Container();
+  attached.port_mappings = {Port(8080, 80, "tcp")};
+  Network network = Only({{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}});
+  network.list["plugins"].push_back({{"type", "firewall"}});
+  for (const std::size_t entry : {0U, 1U}) {
+    const Outcome add = RunEntry("ADD", network, entry, attached, before);
+    ASSERT_EQ(add.exit_code, 0) << add;
+  }
+  const std::string table = host().Must({"nft", "list", "table", "inet", "nomad-bridge"});
+  EXPECT_THAT(table, HasSubstr("tcp . 8080"));
+  EXPECT_THAT(table, HasSubstr("10.7.0.9 comment"));
+}
+
+// The reference host-local does not look at ipam.type: another IPAM plugin may run it.
+TEST_F(NamesAlone, HostLocalIsHostLocalWhateverTheConfigNames) {
+  const std::string folder = OurFolder();
+  std::ofstream(Cat(folder, "/wrapper")) << "#!/bin/sh\nexec " << folder << "/host-local\n";
+  std::filesystem::permissions(Cat(folder, "/wrapper"), std::filesystem::perms::owner_all);
+  const Network network =
+      Only({{"type", "host-local"}, {"ipam", {{"type", "wrapper"}, {"subnet", "10.6.0.0/24"}}}});
+  Attached attached = Container();
+  const Outcome add = AddTo(network, attached);
+  ASSERT_EQ(add.exit_code, 0) << add;
+  EXPECT_EQ(add.json.at("ips").at(0).at("address"), "10.6.0.2/24");
+  EXPECT_EQ(CheckIn(network, attached).exit_code, 0);
+  EXPECT_EQ(DelFrom(network, attached).exit_code, 0);
+  EXPECT_FALSE(FindFile("/var/lib/cni/networks/net/10.6.0.2").has_value());
+}
+
+TEST_F(NamesAlone, AnInterfaceNameIsUtf8) {
+  Attached attached = Container();
+  attached.ifname = "\xff\xfe";
+  EXPECT_EQ(AddTo(Only(Bridge()), attached).json.value("code", 0), 4);
+}
+
+// Wall clocks are set, also while containers live.
+TEST_F(NamesAlone, ALivingContainerKeepsALeaseThatLooksOlderThanTheBoot) {
+  const Network network =
+      Only(Bridge({{"ipam", {{"type", "host-local"}, {"subnet", "10.7.0.0/30"}}}}));
+  Attached first = Container();
+  ASSERT_EQ(AddTo(network, first).exit_code, 0);
+  host().Must({"touch", "-d", "-30 days", "/var/lib/cni/networks/net/10.7.0.2"});
+  Attached second{.container_id = "c2", .guest = &AddGuest("second")};
+  EXPECT_EQ(AddTo(network, second).json.value("code", 0), 101);
+  EXPECT_TRUE(FindFile("/var/lib/cni/networks/net/10.7.0.2").has_value());
 }
 
 // ---- loopback

@@ -10,6 +10,7 @@ namespace nomad_bridge::test {
 namespace {
 
 using nlohmann::json;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -211,6 +212,39 @@ TEST_F(NamesList, ADelAndAnAddOfOnePartLeaveNoMemoryOfIt) {
   }
   EXPECT_TRUE(Unchanged(whole, TakeSnapshot()));
   ExpectPage(8080);
+}
+
+TEST_F(NamesList, AFailedAddLeavesAnAttachmentAsFarApartAsItWas) {
+  const Network network = Builtin();
+  Attached other = Allocation("other", AddGuest("other"), 9090);
+  MustAdd(network, other);
+  Attached attached = Allocation("alloc-1", guest());
+  MustAdd(network, attached);
+  for (const std::size_t entry : {3U, 2U}) {
+    ASSERT_EQ(RunEntry("DEL", network, entry, attached, attached.result).exit_code, 0);
+  }
+  const Snapshot before = TakeSnapshot();
+  attached.port_mappings = {Port(9090, 80, "tcp")};
+
+  EXPECT_EQ(RunEntry("ADD", network, 3, attached, attached.result).json.value("code", 0), 102);
+
+  // But for the ports in the record, of which it no longer has any.
+  EXPECT_TRUE(Unchanged(before.Of({"host ", "guest "}), TakeSnapshot().Of({"host ", "guest "})));
+  attached.port_mappings = json::array();
+  EXPECT_EQ(RunEntry("ADD", network, 3, attached, attached.result).exit_code, 0);
+  EXPECT_THAT(Members("masq4"), Contains("172.26.64.3")) << "nothing to publish, but it is back";
+}
+
+TEST_F(NamesList, ARecordOfAnEarlierVersionIsRead) {
+  const Network network = Builtin();
+  Attached attached = Allocation("alloc-1", guest());
+  MustAdd(network, attached);
+  const std::string path = "/run/nomad-bridge/nomad/alloc-1@eth0.json";
+  json record = json::parse(FindFile(path).value());
+  record.erase("leaving");
+  ReplaceFile(path, record.dump());
+  const Outcome check = CheckIn(network, attached);
+  EXPECT_EQ(check.exit_code, 0) << check;
 }
 
 // A DEL that never reaches the later plugins, as libcni's after an error in one of them.

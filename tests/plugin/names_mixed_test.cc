@@ -14,6 +14,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Mix {
   std::string name;
@@ -24,13 +25,14 @@ struct Mix {
                            {"bridge", "br7"},
                            {"isGateway", true},
                            {"ipMasq", true}};
+  const char* policy = "open";  // the firewall's ingressPolicy
 };
 
 std::ostream& operator<<(std::ostream& stream, const Mix& mix) {
   return stream << mix.name;
 }
 
-class NamesMixed : public RuntimeWorld, public ::testing::WithParamInterface<Mix> {
+class MixedWorld : public RuntimeWorld {
  protected:
   // A folder with ours where they are asked for, and the reference's for all others.
   static std::string MixedFolder(const std::vector<std::string>& ours) {
@@ -50,7 +52,7 @@ class NamesMixed : public RuntimeWorld, public ::testing::WithParamInterface<Mix
                      {"name", "net"},
                      {"plugins",
                       {interface,
-                       {{"type", "firewall"}},
+                       {{"type", "firewall"}, {"ingressPolicy", mix.policy}},
                        {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}}}}},
             .path = MixedFolder(mix.ours)};
   }
@@ -63,6 +65,8 @@ class NamesMixed : public RuntimeWorld, public ::testing::WithParamInterface<Mix
     return {.container_id = id, .guest = &node, .port_mappings = {Port(port, 80, "tcp")}};
   }
 };
+
+class NamesMixed : public MixedWorld, public ::testing::WithParamInterface<Mix> {};
 
 TEST_P(NamesMixed, CarriesTrafficAndGoesWithoutATrace) {
   // The reference firewall does not let in what its portmap publishes.
@@ -92,6 +96,75 @@ TEST_P(NamesMixed, CarriesTrafficAndGoesWithoutATrace) {
   const Outcome del = DelFrom(network, attached);
   EXPECT_EQ(del.exit_code, 0) << del;
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+// Moved over to ours while it lives, whoever made which part.
+TEST_P(NamesMixed, IsCheckedAndRemovedByOursWhoeverMadeIt) {
+  Network network = MixOf(GetParam());
+  if (network.list.at("plugins").at(0).at("type") != "bridge") {
+    network.list["plugins"][0]["type"] = "bridge";
+    network.list["plugins"][0].update({{"bridge", "br7"}, {"isGateway", true}});
+  }
+  Network ours = network;
+  ours.path = OurFolder();
+  Node& early = AddGuest("early");
+  Attached first = Container("first", early, 7);
+  ASSERT_EQ(AddTo(network, first).exit_code, 0);
+  ASSERT_EQ(DelFrom(network, first).exit_code, 0);
+  KillGuest(early);
+  const Snapshot before = TakeSnapshot();
+  Attached attached = Container("c1", guest(), 8080);
+  ASSERT_EQ(AddTo(network, attached).exit_code, 0);
+  if (GetParam().version != "0.2.0") {
+    const Outcome check = CheckIn(ours, attached);
+    EXPECT_EQ(check.exit_code, 0) << check;
+  }
+
+  const Outcome del = DelFrom(ours, attached);
+
+  EXPECT_EQ(del.exit_code, 0) << del;
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+class BehindTheirPtp : public MixedWorld {
+ protected:
+  // Our firewall and portmap behind the reference ptp.
+  static Network Ptp(const char* policy = "open") {
+    return MixOf({.name = "ptp",
+                  .ours = {"firewall", "portmap"},
+                  .interface_plugin = {{"type", "ptp"}, {"ipMasq", true}},
+                  .policy = policy});
+  }
+};
+
+TEST_F(BehindTheirPtp, IngressPolicyHoldsBetweenItsLinks) {
+  const Network network = Ptp("same-bridge");
+  Node& other = AddGuest("other");
+  Attached first = Container("c1", guest(), 8080);
+  Attached second = Container("c2", other, 9090);
+  ASSERT_EQ(AddTo(network, first).exit_code, 0);
+  ASSERT_EQ(AddTo(network, second).exit_code, 0);
+  EXPECT_FALSE(Ping(guest(), AddressOf(second.result)));
+  EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+  ASSERT_EQ(DelFrom(network, second).exit_code, 0);
+  const std::string table = host().Must({"nft", "list", "table", "inet", "nomad-bridge"});
+  EXPECT_THAT(table, Not(HasSubstr("id=c2")));
+}
+
+// The path of a namespace is a name, and may go before the container does.
+TEST_F(BehindTheirPtp, AContainerLivesAsLongAsItsLinkLeadsSomewhere) {
+  const Network network = Ptp();
+  Node& living = AddGuest("living");
+  Attached first = Container("c1", living, 8080);
+  ASSERT_EQ(AddTo(network, first).exit_code, 0);
+  std::optional<Process> inside;
+  living.Do([&] {
+    inside.emplace(Process::Start({.argv = {"sleep", "60"}, .input = "", .variables = {}}));
+  });
+  living.Kill();
+  Attached second = Container("c2", guest(), 8080);
+  const Outcome add = AddTo(network, second);
+  EXPECT_EQ(add.json.value("code", 0), 102) << add;
 }
 
 std::vector<Mix> Mixes() {

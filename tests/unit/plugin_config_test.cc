@@ -601,6 +601,18 @@ TEST(ParseConfig, TakesForeignKeysThatAskForNothing) {
       Parsed(R"({"vlan":null,"ingressPolicy":"","backend":"","ipam":{"type":""}})")));
 }
 
+TEST(ParseConfig, TakesTheBackendsOfEitherPart) {
+  for (const char* const backend : {"iptables", "nftables", "firewalld"}) {
+    EXPECT_NO_THROW(static_cast<void>(Parsed(Cat(R"({"backend":")", backend, "\"}"))));
+  }
+  EXPECT_THROW(static_cast<void>(ParsedBy("portmap", R"({"backend":"firewalld"})")), Error);
+}
+
+TEST(ParseConfig, MasqAllSaysWhomSnatIsFor) {
+  EXPECT_TRUE(Parsed(R"({"masqAll":true})").rules.masq_all);
+  EXPECT_FALSE(Parsed(R"({"masqAll":true,"snat":false})").rules.masq_all);
+}
+
 TEST(ParseConfig, CollectsLabelsFromBothPlaces) {
   const Config config =
       Parsed(R"({"args":{"cni":{"labels":[{"key":"team","value":"blue"},{"Key":"b","Value":""},
