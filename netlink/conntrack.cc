@@ -119,8 +119,14 @@ void ForgetIn(NetlinkSocket& socket, Family family, const std::vector<UdpPort>& 
       ports, [&](const UdpPort& other) { return other.port == ports.front().port; });
   Message question = ConntrackMessage(IPCTNL_MSG_CT_GET, NLM_F_DUMP, family);
   PutFilter(question, same_port ? std::optional(ports.front().port) : std::nullopt, std::nullopt);
-  for (const NlMessage& message :
-       socket.Require(question, "cannot list UDP entries of conntrack")) {
+  const Answer answer = socket.Ask(question);
+  if (answer.error == EINVAL) {
+    return;  // this kernel has no conntrack, or none that can be asked
+  }
+  if (answer.error != 0) {
+    throw Refusal("cannot list UDP entries of conntrack", answer);
+  }
+  for (const NlMessage& message : answer.messages) {
     const Attributes entry(nlmsg_hdr(message.get()), sizeof(nfgenmsg));
     if (Concerns(entry, ports)) {
       Forget(socket, family, entry);

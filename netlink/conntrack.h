@@ -12,6 +12,7 @@
 // Cost    The kernel walks its whole table (262,144 buckets on a machine of 4 GB): 0.2 ms per port
 //         where it can delete by filter, since 6.11; before, and for IPv6 ports of one host address
 //         only, 10 ms per family to list them.
+// Kernel  Without CONFIG_NF_CT_NETLINK nobody can forget anything, and nothing is.
 // Errors  kKernel. An entry that goes away by itself meanwhile is success, and so is one that a
 //         flowtable holds, which nobody can delete.
 // Source  linux/netfilter/nfnetlink_conntrack.h; CTA_FILTER narrows a list since kernel 5.8 and a

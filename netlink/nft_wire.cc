@@ -60,7 +60,8 @@ void PutObject(nlmsghdr* out, const NftMessage& message, std::uint32_t id) {
     nftnl_table_nlmsg_build_payload(out, Encode(message.table).get());
   } else {
     const NftnlRule which = Encode(message.table, message.chain, NftRule());
-    if (message.handle != 0) {
+    // Without a handle it would mean every rule of the chain.
+    if (message.action == Action::kDeleteRule) {
       nftnl_rule_set_u64(which.get(), NFTNL_RULE_HANDLE, message.handle);
     }
     nftnl_rule_nlmsg_build_payload(out, which.get());
