@@ -17,7 +17,7 @@ if [ -z "${NOMAD_BRIDGE_DEMO_INSIDE:-}" ]; then
   cmake --preset release -DNOMAD_BRIDGE_TESTS=OFF >/dev/null
   cmake --build build/release --target nomad-bridge | tail -n 1
   # With a process namespace of its own, whatever the demo starts ends with it.
-  NOMAD_BRIDGE_DEMO_INSIDE=1 exec unshare --mount --net --pid --fork --kill-child --mount-proc "$0"
+  NOMAD_BRIDGE_DEMO_INSIDE=1 exec unshare --mount --net --pid --fork --kill-child --mount-proc ./demo.sh
 fi
 
 bold=
