@@ -19,22 +19,21 @@ namespace nomad_bridge {
 
 enum class Code : int {
   kIncompatibleVersion = 1,  // cniVersion, or a verb that this version does not have
-  kUnsupportedField =
-      2,  // a config field whose value we do not do; the message names key and value
-  kInvalidEnvironment = 4,  // CNI_* variables; the message names the variable
-  kIo = 5,                  // a file of ours: records, leases, locks, stdin, stdout
-  kDecode = 6,              // stdin is not what it should be
-  kInvalidConfig = 7,       // the network config says something impossible
-  kInvalidNetns = 8,        // CNI_NETNS is the host's own network namespace
-  kTryAgain = 11,           // a lock or an event did not come in time
-  kUnavailable = 50,        // STATUS: an ADD could not possibly work
-  kKernel = 100,            // the kernel refused; details carry its words and errno's name
-  kPoolExhausted = 101,     // no free address
-  kConflict = 102,          // an address, a host port or an interface belongs to somebody else
-  kChanged = 103,           // CHECK: something is missing or different
-  kIncomplete = 104,        // DEL, GC: some of it could not be removed; details list each
-  kDelegate = 105,          // a plugin that we ran failed without an error of its own
-  kInternal = 999,          // what nobody foresaw
+  kUnsupportedField = 2,     // a config value that we do not do; the message names key and value
+  kInvalidEnvironment = 4,   // CNI_* variables; the message names the variable
+  kIo = 5,                   // a file of ours: records, leases, locks, stdin, stdout
+  kDecode = 6,               // stdin is not what it should be
+  kInvalidConfig = 7,        // the network config says something impossible
+  kInvalidNetns = 8,         // CNI_NETNS is the host's own network namespace
+  kTryAgain = 11,            // a lock or an event did not come in time
+  kUnavailable = 50,         // STATUS: an ADD could not possibly work
+  kKernel = 100,             // the kernel refused; details carry its words and errno's name
+  kPoolExhausted = 101,      // no free address
+  kConflict = 102,           // an address, a host port or an interface belongs to somebody else
+  kChanged = 103,            // CHECK: something is missing or different
+  kIncomplete = 104,         // DEL, GC: some of it could not be removed; details list each
+  kDelegate = 105,           // a plugin that we ran failed without an error of its own
+  kInternal = 999,           // what nobody foresaw
 };
 
 class Error : public std::exception {

@@ -2,11 +2,9 @@
 // base chain, and Docker and many hosts drop in FORWARD.
 //
 //   table ip filter (ip6 filter too where a network has IPv6)
-//     FORWARD      first:  jump CNI-FORWARD                          comment "CNI firewall plugin
-//                  rules"
-//     CNI-FORWARD  first:  jump <admin chain>                        comment "CNI firewall plugin
-//                  admin overrides"
-//                          meta mark & 0x1000 == 0x1000 accept       comment "nomad-bridge: ..."
+//     FORWARD      first:  jump CNI-FORWARD          comment "CNI firewall plugin rules"
+//     CNI-FORWARD  first:  jump <admin chain>        comment "CNI firewall plugin admin overrides"
+//                  then:   meta mark & 0x1000 == 0x1000 accept         comment "nomad-bridge: ..."
 //     <admin chain>        the operator's: created empty if absent, never touched again
 //
 // Shapes  Only what iptables-nft 1.8.7-1.8.11 decodes, so that `iptables -S` and `iptables-save` go

@@ -23,8 +23,8 @@ constexpr const char* kGuarded = "guarded";   // set of ifname: those that keep 
 constexpr const char* kWithin = "within";     // set of ifname . ifname: who may talk all the same
 constexpr std::string_view kAlloc = "alloc";  // sets of addresses: who may talk
 constexpr std::string_view kMasq = "masq";    // who leaves as the node
-constexpr std::string_view kSnat =
-    "snat";  // who is reached as the node where the way back would miss it
+// Who is reached as the node where the way back would miss it.
+constexpr std::string_view kSnat = "snat";
 constexpr std::string_view kMasqAll = "masqall";     // who is always reached as the node
 constexpr const char* kPostrouting = "postrouting";  // the chain portmap adds to
 

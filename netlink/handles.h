@@ -2,8 +2,7 @@
 // includes this.
 //
 // Ownership  A Handle frees what it holds, once. Where a C call takes its argument over (a rule
-// takes its
-//            expressions, a set its elements), pass release().
+//            takes its expressions, a set its elements), pass release().
 #pragma once
 
 #include <cstdio>

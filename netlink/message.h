@@ -2,11 +2,12 @@
 // Private to netlink/.
 //
 // Layout  | nlmsghdr | the family's fixed header | attribute | attribute ... |; an attribute is a
-// length, a type, and a
-//         value padded to four bytes, which may again be a row of attributes (a nest).
+//         length, a type, and a value padded to four bytes, which may again be a row of attributes
+//         (a nest).
 // Order   Numbers are in host byte order, but for the ...Be ones: nfnetlink speaks network byte
-// order. Errors  kInternal if a request outgrows its page: no caller has that much to say. Source
-// netlink(7), libnl's attr.h and msg.h.
+//         order.
+// Errors  kInternal if a request outgrows its page: no caller has that much to say.
+// Source  netlink(7), libnl's attr.h and msg.h.
 #pragma once
 
 #include <cstddef>

@@ -2,11 +2,9 @@
 // or nothing.
 //
 // Order   Messages take effect in their order; what one makes, the next may name. A deleted element
-// or table may be added again
-//         in the same batch.
+//         or table may be added again in the same batch.
 // Exists  AddTable, AddChain and AddSet are content if the same thing is there already; AddElement
-// is not: a taken key
-//         is refused (EEXIST).
+//         is not: a taken key is refused (EEXIST).
 // Labels  Every message carries what it does, to complete "cannot ...".
 // Source  linux/netfilter/nf_tables.h; linux/netfilter/nfnetlink.h (batches).
 #pragma once

@@ -2,7 +2,7 @@
 //
 // Ownership  What Encode() returns is the caller's.
 // Source     libnftnl 1.2; the user data (comments, byte orders) is laid out as nft does: type,
-// length, value.
+//            length, value.
 #pragma once
 
 #include <cstdint>

@@ -1,16 +1,16 @@
 // One nf_tables rule as a plain value, built from words that read as nft does.
 //
 // Shapes  A rule is a list of expressions; an expression is its kind ("payload", "lookup", ...) and
-// the attributes the
-//         kernel gets, numbered as libnftnl numbers them. Numbers are host byte order; bytes are
-//         what is on the wire (addresses, ports) or in the CPU's order (marks, ct bits), as the
-//         kernel compares them.
+//         the attributes the kernel gets, numbered as libnftnl numbers them. Numbers are host byte
+//         order; bytes are what is on the wire (addresses, ports) or in the CPU's order (marks, ct
+//         bits), as the kernel compares them.
 // Words   Matches first, one verdict or NAT statement last; the kernel reads left to right.
-//           NftRule().IifnameIn("bridges").CtState(kCtInvalid).Drop()   iifname @bridges ct state
-//           invalid drop
+//           NftRule().IifnameIn("bridges").CtState(kCtInvalid).Drop()
+//           iifname @bridges ct state invalid drop
 // Family  Words about addresses need Ipv4() or Ipv6() before them: that is nft's own `meta nfproto`
-// dependency. Source  nft(8); linux/netfilter/nf_tables.h; the words emit what nft 1.0.6 emits (nft
-// --debug=netlink).
+//         dependency.
+// Source  nft(8); linux/netfilter/nf_tables.h; the words emit what nft 1.0.6 emits (nft
+//         --debug=netlink).
 #pragma once
 
 #include <cstddef>

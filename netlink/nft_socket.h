@@ -1,12 +1,13 @@
 // nf_tables in one network namespace: reading it, and changing it in one atomic commit.
 //
 // Generation  The kernel counts the changes of a namespace's ruleset. A commit is tied to the
-// generation it was planned on;
-//             if that has passed, nothing happens and the answer says so.
-// Costs       One round trip per call; Elements() and Rules() are dumps, retried by themselves if a
-// change interrupts them. Errors      kKernel: msg says what was tried, details hold the kernel's
-// words and the errno's name. kTryAgain if the kernel
-//             does not answer within base's patience. Absent is an answer.
+//             generation it was planned on; if that has passed, nothing happens and the answer says
+//             so.
+// Costs       One round trip per call; Sets(), Chains(), Elements() and Rules() are dumps, retried
+//             by themselves if a change interrupts them.
+// Errors      kKernel: msg says what was tried, details hold the kernel's words and the errno's
+//             name. kTryAgain if the kernel does not answer within base's patience. Absent is an
+//             answer.
 // Threads     One at a time per socket. The socket stays in the namespace it was opened in.
 // Source      linux/netfilter/nf_tables.h; NFNL_BATCH_GENID (kernel 4.12); NETLINK_EXT_ACK (4.12).
 #pragma once
@@ -30,8 +31,8 @@ namespace nomad_bridge {
 // A rule as the kernel shows it.
 struct NftKernelRule {
   std::uint64_t handle = 0;
-  std::vector<std::string>
-      expressions;      // "[ meta load mark => reg 1 ]"; an xt match or target also shows its bytes
+  // "[ meta load mark => reg 1 ]"; an xt match or target also shows its bytes.
+  std::vector<std::string> expressions;
   std::string comment;  // nft's, or iptables' own match (which is among the expressions then)
   std::string target;   // the chain it jumps or goes to; empty: none
 };

@@ -1,9 +1,10 @@
 // A table of nf_tables as a plain value: its sets, maps and chains, without their elements.
 //
 // Shapes  Names as nft prints them. Priorities are numbers (dstnat -100, srcnat 100, raw -300,
-// filter 0). Source  nft(8); linux/netfilter/nf_tables.h. NftType's numbers are nft's datatypes
-// (include/datatype.h), which nft
-//         writes into a set so that it can print it again; six bits each in a concatenation.
+//         filter 0).
+// Source  nft(8); linux/netfilter/nf_tables.h. NftType's numbers are nft's datatypes
+//         (include/datatype.h), which nft writes into a set so that it can print it again; six bits
+//         each in a concatenation.
 #pragma once
 
 #include <cstddef>

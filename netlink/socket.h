@@ -3,9 +3,9 @@
 //
 // Namespace  The socket stays in the network namespace in which it was opened.
 // Replies    are told from strays by their sequence number, here and nowhere else. An interrupted
-// dump is asked again. Errors     What the kernel refuses is an Answer, for the caller knows which
-// refusals are expected and what it was doing.
-//            kKernel if the conversation itself breaks down.
+//            dump is asked again.
+// Errors     What the kernel refuses is an Answer, for the caller knows which refusals are expected
+//            and what it was doing. kKernel if the conversation itself breaks down.
 // Source     netlink(7): NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK, NLM_F_DUMP_INTR.
 #pragma once
 

@@ -48,8 +48,8 @@ struct VethPair {
   Link guest;
 };
 
-// Makes the pair of `record`: the host end a port of `bridge`, as its record says, labelled; the guest end in its
-// namespace, still down.
+// Makes the pair of `record`: the host end a port of `bridge`, as its record says, labelled; the
+// guest end in its namespace, still down.
 [[nodiscard]] VethPair MakeVeth(Host& host,
                                 Guest& guest,
                                 const Link& bridge,

@@ -2,8 +2,7 @@
 //
 //      outside                       host                               guest, guest2, ...
 //      198.51.100.2/24 ── uplink ──  198.51.100.1/24      (what the     empty but for lo (down),
-//                                    until
-//      2001:db8:100::2/64            2001:db8:100::1/64    plugin makes) an ADD attaches them
+//      2001:db8:100::2/64            2001:db8:100::1/64   plugin makes) until an ADD attaches them
 //
 // Both ends have a default route through the other. No forwarding, no rules, no bridge: a bare
 // machine.
