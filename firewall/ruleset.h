@@ -77,10 +77,6 @@ struct Outcome {
   std::vector<std::string> mended;
 };
 
-// The whole of our table: the firewall's part (sets, base chains, forward, masquerade, guard).
-// portmap::Describe adds its own to the same table.
-[[nodiscard]] NftTable Describe(int accept_mark_bit);
-
 using HoldingsOfLiving = std::function<std::vector<Holding>()>;
 
 // Makes `change` so. `living` is asked only if the ruleset cannot be trusted: the holdings of every

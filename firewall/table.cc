@@ -1,7 +1,6 @@
 #include "firewall/table.h"
 
 #include "base/text.h"
-#include "firewall/ruleset.h"
 
 namespace nomad_bridge::firewall {
 namespace {

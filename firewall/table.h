@@ -40,4 +40,8 @@ constexpr const char* kPostrouting = "postrouting";  // the chain portmap adds t
 // `ip` as the bytes of a key.
 [[nodiscard]] std::vector<std::uint8_t> AddressKey(const Ip& ip);
 
+// The firewall's part of our table: the sets named above, and the chains guard, forward and
+// postrouting. portmap::Describe adds maps and chains to it, and rules to postrouting.
+[[nodiscard]] NftTable Describe(int accept_mark_bit);
+
 }  // namespace nomad_bridge::firewall

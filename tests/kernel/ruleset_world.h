@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "firewall/members.h"
 #include "firewall/ruleset.h"
+#include "firewall/table.h"
 #include "netlink/netns.h"
 #include "netlink/nft_socket.h"
 #include "tests/support/world.h"
