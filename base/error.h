@@ -25,7 +25,7 @@ enum class Code : int {
   kDecode = 6,               // stdin is not what it should be
   kInvalidConfig = 7,        // the network config says something impossible
   kInvalidNetns = 8,         // CNI_NETNS is the host's own network namespace
-  kTryAgain = 11,            // a lock or an event did not come in time
+  kTryAgain = 11,            // a lock, an event or another program's answer did not come in time
   kUnavailable = 50,         // STATUS: an ADD could not possibly work
   kKernel = 100,             // the kernel refused; details carry its words and errno's name
   kPoolExhausted = 101,      // no free address

@@ -6,7 +6,7 @@
 //         inside that block has to wait for the next round. Only in a pool that is nearly full the
 //         folder is listed, once; no file is opened in search of a free address.
 // Errors  kConflict if a requested address is somebody else's; kInvalidConfig if no range offers
-//         it, or two requests fall into one set. A full pool is an answer: nullopt.
+//         it, or two requests fall into one set. A full pool is an answer: Choice::full_set.
 #pragma once
 
 #include <cstddef>
@@ -34,13 +34,13 @@ struct Wishes {
   Holder holder;
 };
 
-// Chooses without writing anything: the caller records its intent first, then calls Reserve() under
-// the same Store. nullopt if a set has no free address; `full_set` then says which, for the
-// message.
 struct Choice {
-  std::vector<Assignment> assignments;
-  std::optional<std::size_t> full_set;
+  std::vector<Assignment> assignments;  // one per set, in their order; none if a set is full
+  std::optional<std::size_t> full_set;  // the set that has no free address
 };
+
+// Chooses without writing anything: the caller records its intent first, then calls Reserve() under
+// the same Store.
 [[nodiscard]] Choice Choose(const Store& store,
                             const std::vector<RangeSet>& sets,
                             const Wishes& wishes);

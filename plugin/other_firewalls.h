@@ -7,8 +7,9 @@
 //                     good, by its own tool; so it stays over a reload
 //   any other         is named: only its owner can help
 //
-// Costs    Once per bridge, and once after anybody has changed the ruleset; nothing is started where
-//          none of them is there.
+// Costs    Once per bridge, and once after anybody has changed the ruleset; where tables of
+//          iptables-legacy are in use, their tool at every CHECK too, as no generation tells of
+//          them. Nothing is started where none of these firewalls is there.
 // Errors   None: an allocation may well work without. What went wrong is a line on stderr.
 #pragma once
 

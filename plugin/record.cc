@@ -37,7 +37,7 @@ std::string BootId() {
   return id;
 }
 
-// A name for the file of `who`, at most 250 bytes: readable, and unique also when it had to be cut.
+// A name for the file of `who`, at most 211 bytes: readable, and unique also when it had to be cut.
 std::string FileName(const Attachment& who) {
   constexpr std::size_t kLongestId = 190;
   constexpr std::size_t kKeptOfId = 150;

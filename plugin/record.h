@@ -1,8 +1,8 @@
 // What we intend and what we did, per attachment: all that DEL, GC, takeover and repair need.
 //
 // Shape   /run/nomad-bridge/<network>/<container>@<ifname>.json, one JSON object, written whole
-//         before the first change to the kernel and removed after the last. Where that name would
-//         pass 255 bytes the container id is cut and followed by '~' and a hash.
+//         before the first change to the kernel and removed after the last. A container id of more
+//         than 190 bytes is cut and followed by '~' and a hash.
 //         /run/nomad-bridge/.generation   "<boot id> <device> <inode> <generation> <mark bit>", then
 //                                         lines "shared <hash>", "gate <link>" and "note <text>":
 //                                         see Trust

@@ -71,7 +71,8 @@ struct Variable {
 };
 
 // In the order of the Go plugins: a malformed variable fails at once, missing ones are named
-// together. CNI_PATH, which they demand, is optional in the specification, and we execute nothing.
+// together. CNI_PATH, which they demand, is optional in the specification: only a delegated IPAM
+// plugin is looked for there.
 void ReadIdentity(const Environment& environment, Request& request) {
   const std::array<Variable, 3> required = {
       Variable{"CNI_CONTAINERID", &request.who.container_id, CheckContainerId},
