@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include "base/text.h"
 #include "plugin/config_parts.h"
@@ -85,7 +84,11 @@ void CheckMarking(const JsonView& config) {
   }
 }
 
-// Types only; what the values mean is portmap's to judge.
+std::uint16_t ParsePort(const JsonView& port) {
+  return static_cast<std::uint16_t>(port.Integer(1, kMostPort));
+}
+
+// The rest of what the values mean is portmap's to judge.
 portmap::MappingSpec ParseMapping(const JsonView& object) {
   const std::optional<JsonView> host_port = object.Find("hostPort");
   const std::optional<JsonView> container_port = object.Find("containerPort");
@@ -94,8 +97,8 @@ portmap::MappingSpec ParseMapping(const JsonView& object) {
         "an object with 'hostPort' and 'containerPort', and perhaps 'protocol' and 'hostIP'");
   }
   return {.path = object.path(),
-          .host_port = host_port->Integer(1, kMostPort),
-          .container_port = container_port->Integer(1, kMostPort),
+          .host_port = ParsePort(*host_port),
+          .container_port = ParsePort(*container_port),
           .protocol = object.FindText("protocol").value_or(std::string()),
           .host_ip = object.FindText("hostIP").value_or(std::string())};
 }

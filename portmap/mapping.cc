@@ -8,15 +8,6 @@
 namespace nomad_bridge::portmap {
 namespace {
 
-constexpr std::int64_t kHighestPort = 65535;
-
-std::uint16_t CheckPort(std::int64_t port, const std::string& path) {
-  if (port < 1 || port > kHighestPort) {
-    throw Error(Code::kInvalidConfig, Cat(path, " is ", port), "allowed: 1 to 65535");
-  }
-  return static_cast<std::uint16_t>(port);
-}
-
 Protocol CheckProtocol(const MappingSpec& spec) {
   const std::optional<Protocol> protocol =
       spec.protocol.empty() ? Protocol::kTcp : ParseProtocol(spec.protocol);
@@ -47,8 +38,8 @@ Published Check(const MappingSpec& spec) {
   Published port{.protocol = CheckProtocol(spec),
                  .only = {},
                  .host_ip = {},
-                 .host_port = CheckPort(spec.host_port, spec.path + ".hostPort"),
-                 .container_port = CheckPort(spec.container_port, spec.path + ".containerPort")};
+                 .host_port = spec.host_port,
+                 .container_port = spec.container_port};
   if (host_ip) {
     port.only = host_ip->family();
   }

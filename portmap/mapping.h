@@ -2,7 +2,7 @@
 //
 // Shapes  Ports are host byte order, 1..65535. `host_ip` nullopt means every local address of the
 //         family.
-// Errors  kInvalidConfig naming key path, value and allowed range.
+// Errors  kInvalidConfig naming key path, value and what is allowed.
 // Source  CNI conventions, "portMappings" capability; CNI plugins, portmap.
 #pragma once
 
@@ -22,11 +22,11 @@ enum class Protocol : std::uint8_t { kTcp = 6, kUdp = 17, kSctp = 132 };  // IPP
 // In any letter case; nullopt for anything else.
 [[nodiscard]] std::optional<Protocol> ParseProtocol(std::string_view text);
 
-// One entry of runtimeConfig.portMappings, already of the right types.
+// One entry of runtimeConfig.portMappings, already of the right types, its ports in range.
 struct MappingSpec {
   std::string path;  // "runtimeConfig.portMappings[2]"
-  std::int64_t host_port = 0;
-  std::int64_t container_port = 0;
+  std::uint16_t host_port = 0;
+  std::uint16_t container_port = 0;
   std::string protocol;  // empty = tcp
   // empty, "0.0.0.0" and "::" = every address (of both families, of IPv4, of IPv6)
   std::string host_ip;
