@@ -40,10 +40,6 @@ TEST(IsUtf8, KnowsWellFormedText) {
   EXPECT_FALSE(IsUtf8("\x80"));
 }
 
-TEST(ValidUtf8, ReplacesOnlyBrokenBytes) {
-  EXPECT_EQ(ValidUtf8("a\nb \"€\" \xff\xc3"), "a\nb \"€\" ??");
-}
-
 TEST(Lower, ChangesAsciiOnly) {
   EXPECT_EQ(Lower("HostPÖRT"), "hostpÖrt");
 }
