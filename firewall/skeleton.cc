@@ -30,18 +30,13 @@ void AddAll(const NftTable& table, NftBatch& batch) {
 
 // What the kernel has of our table.
 struct Present {
-  std::vector<NftSet> sets;
-  std::vector<std::optional<NftChain>> chains;  // in the order of the table's
-
-  [[nodiscard]] const NftSet* FindSet(const std::string& name) const {
-    const auto set =
-        std::find_if(sets.begin(), sets.end(), [&](const NftSet& one) { return one.name == name; });
-    return set == sets.end() ? nullptr : &*set;
-  }
+  NftTable table;                               // its sets alone
+  std::vector<std::optional<NftChain>> chains;  // in the order of our table's
 };
 
 Present Read(NftSocket& socket, const NftTable& table) {
-  Present present{.sets = socket.Sets(table.id), .chains = {}};
+  Present present{.table = {.id = table.id, .sets = socket.Sets(table.id), .chains = {}},
+                  .chains = {}};
   for (const NftChain& chain : table.chains) {
     present.chains.push_back(socket.FindChain(table.id, chain.name));
   }
@@ -58,7 +53,7 @@ bool SamePlace(std::optional<NftHook> present, const std::optional<NftHook>& wan
 
 bool HasSameShape(const Present& present, const NftTable& table) {
   const bool sets = std::all_of(table.sets.begin(), table.sets.end(), [&](const NftSet& wanted) {
-    const NftSet* const set = present.FindSet(wanted.name);
+    const NftSet* const set = present.table.FindSet(wanted.name);
     return set == nullptr || *set == wanted;
   });
   bool chains = true;
@@ -95,7 +90,7 @@ SkeletonPlan DescribeSkeleton(NftSocket& socket, const NftTable& table, NftBatch
   }
   SkeletonPlan plan;
   for (const NftSet& set : table.sets) {
-    if (present.FindSet(set.name) == nullptr) {
+    if (present.table.FindSet(set.name) == nullptr) {
       batch.AddSet(table.id, set);
       plan.phrases.push_back(Cat("set ", set.name, " in table ", Text(table.id)));
     }

@@ -12,17 +12,8 @@ constexpr int kRaw = -300;
 constexpr int kFilter = 0;
 constexpr int kSrcnat = 100;
 
-Cidr MustParse(std::string_view text) {
-  return Cidr::Parse(text).value();
-}
-
-// What a node must never be asked for by its own allocations.
-Cidr Loopback(Family family) {
-  return family == Family::kIpv4 ? MustParse("127.0.0.0/8") : MustParse("::1/128");
-}
-
 Cidr Multicast(Family family) {
-  return family == Family::kIpv4 ? MustParse("224.0.0.0/4") : MustParse("ff00::/8");
+  return family == Family::kIpv4 ? Prefix("224.0.0.0/4") : Prefix("ff00::/8");
 }
 
 std::vector<NftSet> Sets() {
@@ -46,7 +37,7 @@ NftChain Guard() {
           .hook = NftHook{.type = "filter", .point = Point::kPrerouting, .priority = kRaw},
           .rules = {
               // iifname @bridges ip daddr 127.0.0.0/8 drop
-              NftRule().IifnameIn(kBridges).Ipv4().Daddr(Loopback(Family::kIpv4)).Drop(),
+              NftRule().IifnameIn(kBridges).Ipv4().Daddr(Prefix("127.0.0.0/8")).Drop(),
           }};
 }
 
@@ -117,6 +108,10 @@ NftType AddressType(Family family) {
 
 std::vector<std::uint8_t> AddressKey(const Ip& ip) {
   return {ip.bytes().begin(), ip.bytes().end()};
+}
+
+Cidr Prefix(std::string_view text) {
+  return Cidr::Parse(text).value();
 }
 
 NftTable Describe(int accept_mark_bit) {

@@ -40,6 +40,9 @@ constexpr const char* kPostrouting = "postrouting";  // the chain portmap adds t
 // `ip` as the bytes of a key.
 [[nodiscard]] std::vector<std::uint8_t> AddressKey(const Ip& ip);
 
+// A prefix that stands in a rule of ours: "127.0.0.0/8". `text` must be one.
+[[nodiscard]] Cidr Prefix(std::string_view text);
+
 // The firewall's part of our table: the sets named above, and the chains guard, forward and
 // postrouting. portmap::Describe adds maps and chains to it, and rules to postrouting.
 [[nodiscard]] NftTable Describe(int accept_mark_bit);

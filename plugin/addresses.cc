@@ -105,15 +105,11 @@ void ReleaseAbandoned(ipam::Store& store,
   }
 }
 
-struct Acquired {
-  std::vector<ipam::Assignment> assignments;
-  std::optional<std::size_t> full_set;
-};
-
-Acquired TryAcquire(Host& host,
-                    const Config& config,
-                    Record& record,
-                    const std::optional<Record>& earlier) {
+// What was chosen is recorded and taken.
+ipam::Choice TryAcquire(Host& host,
+                        const Config& config,
+                        Record& record,
+                        const std::optional<Record>& earlier) {
   ipam::Store store = ipam::Store::Open(config.ipam.data_dir, record.who.network);
   const ipam::Wishes wishes{
       .requested = config.ipam.requested,
@@ -124,7 +120,7 @@ Acquired TryAcquire(Host& host,
     choice = ipam::Choose(store, config.ipam.ranges, wishes);
   } while (!choice.full_set && RestoreLostLease(host, store, choice.assignments, record.who));
   if (choice.full_set) {
-    return {.assignments = {}, .full_set = choice.full_set};
+    return choice;
   }
   SetAddresses(record, choice.assignments, config);
   if (earlier) {
@@ -137,7 +133,7 @@ Acquired TryAcquire(Host& host,
     host.records.EnsureGone(record.who);
     throw;
   }
-  return {.assignments = choice.assignments, .full_set = std::nullopt};
+  return choice;
 }
 
 std::string Describe(const ipam::RangeSet& set) {
@@ -158,7 +154,7 @@ Result AcquireLeases(Host& host,
   if (earlier && earlier->data_dir != record.data_dir) {
     ReleaseAddresses(*earlier);
   }
-  Acquired acquired = TryAcquire(host, config, record, earlier);
+  ipam::Choice acquired = TryAcquire(host, config, record, earlier);
   if (acquired.full_set && BuryTheDead(host, record.who.network, config.ipam.data_dir) > 0) {
     acquired = TryAcquire(host, config, record, earlier);
   }

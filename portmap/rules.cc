@@ -13,16 +13,13 @@ namespace {
 
 using firewall::kBridges;
 using firewall::kFamilies;
+using firewall::Prefix;
 using firewall::SetName;
 using Point = NftHook::Point;
 
 constexpr const char* kHostports = "hostports";
 // nft's dstnat. In `output` nft has no such name, only the number.
 constexpr int kDstnat = -100;
-
-Cidr MustParse(std::string_view text) {
-  return Cidr::Parse(text).value();
-}
 
 std::vector<NftSet> Maps() {
   std::vector<NftSet> maps;
@@ -71,7 +68,7 @@ NftChain Entrance(const std::string& name, Point point) {
 // on to 127.0.0.1.
 NftRule LeaveIpv6Localhost() {
   // ip6 daddr ::1 accept
-  return NftRule().Ipv6().Daddr(MustParse("::1/128")).Accept();
+  return NftRule().Ipv6().Daddr(Prefix("::1/128")).Accept();
 }
 
 NftRule MasqueradeLocalhost() {
@@ -80,7 +77,7 @@ NftRule MasqueradeLocalhost() {
   return NftRule()
       .OifnameIn(kBridges)
       .Ipv4()
-      .Saddr(MustParse("127.0.0.0/8"))
+      .Saddr(Prefix("127.0.0.0/8"))
       .DaddrIn(SetName(firewall::kSnat, Family::kIpv4))
       .Masquerade();
 }
