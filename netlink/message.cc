@@ -56,10 +56,6 @@ void Message::PutU16Be(int attribute, std::uint16_t value) {
   PutU16(attribute, htobe16(value));
 }
 
-void Message::PutU32Be(int attribute, std::uint32_t value) {
-  RequireRoom(nla_put_u32(message_.get(), attribute, htobe32(value)) == 0);
-}
-
 void Message::PutText(int attribute, const std::string& text) {
   RequireRoom(nla_put_string(message_.get(), attribute, text.c_str()) == 0);
 }

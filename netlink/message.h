@@ -36,7 +36,6 @@ class Message {
   void PutU16(int attribute, std::uint16_t value);
   void PutU32(int attribute, std::uint32_t value);
   void PutU16Be(int attribute, std::uint16_t value);
-  void PutU32Be(int attribute, std::uint32_t value);
   // With the final zero that the kernel's names have; PutBytes writes none.
   void PutText(int attribute, const std::string& text);
   void PutBytes(int attribute, std::span<const std::uint8_t> bytes);

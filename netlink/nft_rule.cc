@@ -1,7 +1,6 @@
 #include "netlink/nft_rule.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstring>
 

@@ -1,7 +1,6 @@
 #include "netlink/nft_table.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
 #include "base/ip.h"

@@ -1,7 +1,6 @@
 #include "plugin/config.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/error.h"

@@ -1,6 +1,5 @@
 #include "portmap/elements.h"
 
-#include <array>
 #include <span>
 
 #include "base/text.h"
