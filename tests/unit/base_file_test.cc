@@ -1,7 +1,12 @@
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
+
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -9,9 +14,22 @@
 #include "base/file.h"
 #include "base/file_lock.h"
 #include "base/text.h"
+#include "tests/support/soon.h"
 
 namespace nomad_bridge {
 namespace {
+
+// Whether this process waits for a lock that somebody else has, as proc(5) shows it.
+bool IsWaitingForALock() {
+  std::istringstream locks(FindFile("/proc/locks").value_or(""));
+  for (std::string line; std::getline(locks, line);) {
+    if (line.find("-> FLOCK") != std::string::npos &&
+        line.find(Cat(' ', ::getpid(), ' ')) != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
 
 class FileTest : public ::testing::Test {
  protected:
@@ -78,9 +96,19 @@ TEST_F(FileTest, ALockIsFreeAgainWhenItsHolderIsGone) {
 
 TEST_F(FileTest, AWaiterGetsTheLockWhenItIsReleased) {
   auto held = std::make_unique<FileLock>(FileLock::Take(Path("lock"), "the lock"));
-  std::thread release([&] { held.reset(); });
-  const FileLock got = FileLock::Take(Path("lock"), "the lock");
-  release.join();
+  std::atomic<bool> is_released = false;
+  std::atomic<bool> came_after_release = false;
+  std::thread waiter([&] {
+    const FileLock got = FileLock::Take(Path("lock"), "the lock");
+    came_after_release = is_released.load();
+  });
+
+  EXPECT_TRUE(test::Soon(IsWaitingForALock));
+  is_released = true;
+  held.reset();
+  waiter.join();
+
+  EXPECT_TRUE(came_after_release);
 }
 
 }  // namespace
