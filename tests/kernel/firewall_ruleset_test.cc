@@ -331,7 +331,9 @@ TEST_F(Ruleset, TakesAFullNodeBackInOneCommit) {
         Cat("veth", n, ' ', std::string(100, 'x')));
     living.push_back(std::move(holding));
   }
+  const std::uint32_t before = socket_.Generation();
   const auto outcome = Put(HoldingOf(2), living);
+  EXPECT_EQ(socket_.Generation(), NextGeneration(before)) << "more than one commit";
   EXPECT_EQ(firewall::OwnedElements(socket_).size(), 4000U + 6U);
   EXPECT_THAT(host().Must({"nft", "list", "set", "inet", "nomad-bridge", "masqall4"}),
               HasSubstr("172.26.69.231"));
