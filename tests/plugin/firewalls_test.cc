@@ -104,13 +104,15 @@ TEST_F(Firewalls, ChainsThatDropBeforeUsOrElsewhereAreNoConcernOfOurs) {
   host().Must({"nft", "-f", "-"},
               R"(table inet mine {
   chain early {
-    type filter hook forward priority -10; policy accept;
+    type filter hook forward priority -10; policy drop;
   }
   chain in {
     type filter hook input priority 10; policy drop;
   }
 })");
-  EXPECT_THAT(RunPlugin("ADD", Publishes()).err, Not(HasSubstr("mine")));
+  const Outcome add = RunPlugin("ADD", Publishes());
+  EXPECT_EQ(add.exit_code, 0) << add;
+  EXPECT_THAT(add.err, Not(HasSubstr("mine")));
 }
 
 // ufw's layout: its chains in front, policy DROP in iptables' own tables.
