@@ -12,6 +12,7 @@ namespace nomad_bridge::test {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class GcTest : public PluginWorld {
@@ -166,7 +167,13 @@ TEST_F(GcTest, ForeignPortsAndElementsStay) {
   Attach(Config("1.1.0"));
   host().Must({"ip", "link", "add", "tap0", "type", "veth", "peer", "name", "tap1"});
   host().Must({"ip", "link", "set", "tap0", "master", "nomad"});
+  // Nobody's, and that of a link which is there.
+  host().Must({"nft", "-f", "-"},
+              "add element inet nomad-bridge alloc4 "
+              "{ 172.26.70.1, 172.26.70.2 comment \"tap0 by hand\" }\n");
   const Snapshot before = TakeHostSnapshot();
+  ASSERT_THAT(before.Lines(" element of alloc4"),
+              AllOf(HasSubstr("172.26.70.1"), HasSubstr("tap0 by hand")));
   EXPECT_EQ(Gc(Valid({"alloc-1"})).exit_code, 0);
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
