@@ -1,7 +1,6 @@
 // How the binary speaks CNI: versions, environment, stdin, stdout, errors.
 #include <array>
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <gmock/gmock.h>
@@ -319,18 +318,6 @@ TEST_F(ProtocolTest, PrevResultIsPassedThroughBehindOurs) {
   EXPECT_EQ(result.at("ips").at(1), json::parse(R"({"address": "10.1.2.3/24", "interface": 4})"));
   EXPECT_EQ(result.at("routes").back(), before.at("routes").at(0));
   EXPECT_EQ(result.at("dns"), before.at("dns"));
-}
-
-TEST_F(ProtocolTest, AResultThatNobodyCanReadIsAnErrorAndUndone) {
-  WarmUp();
-  const Snapshot before = TakeSnapshot();
-  Command command = PluginCommand("ADD", Config().dump());
-  command.in_child = [] { ::dup2(::open("/dev/full", O_WRONLY | O_CLOEXEC), STDOUT_FILENO); };
-
-  const Outcome add = Execute(command);
-
-  EXPECT_EQ(add.exit_code, 1);
-  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
 }  // namespace
