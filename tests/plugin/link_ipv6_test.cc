@@ -32,7 +32,8 @@ class Ipv6Test : public LinkWorld {
     return values;
   }
 
-  static json FlagsOf(const Node& node, const std::string& name) {
+  // The addresses that the kernel still looks for twins of.
+  static json TentativeOn(const Node& node, const std::string& name) {
     json tentative = json::array();
     const json link = LinkOn(node, name);
     for (const json& address : link.at("addr_info")) {
@@ -64,8 +65,8 @@ class Ipv6Test : public LinkWorld {
 TEST_F(Ipv6Test, IsReachableAtOnce) {
   MustAdd(Network(kDualStack));
 
-  EXPECT_EQ(FlagsOf(guest(), "eth0"), json::array());
-  EXPECT_EQ(FlagsOf(host(), "nomad"), json::array());
+  EXPECT_EQ(TentativeOn(guest(), "eth0"), json::array());
+  EXPECT_EQ(TentativeOn(host(), "nomad"), json::array());
   EXPECT_TRUE(Ping(guest(), "fd00:26::1"));
   EXPECT_TRUE(Ping(host(), "fd00:26::2"));
 }
