@@ -1,4 +1,5 @@
 // Many commands at once, and locks that are not given back.
+#include <algorithm>
 #include <csignal>
 #include <set>
 
@@ -26,31 +27,66 @@ class AtOnce : public RepairWorld {
     }
   }
 
-  static std::string ConfigOf(int i) { return Config({{"tcp", 8000 + i, 80}}); }
+  // Of both families.
+  static std::string ConfigOf(int i) {
+    return Config({{"tcp", 8000 + i, 80}}, nlohmann::json::parse(R"({"ipam": {"ranges": [
+      [{"subnet": "172.26.64.0/20"}], [{"subnet": "fd00:26::/64"}]]}})"));
+  }
 
   Process StartFor(int i, const std::string& verb) {
     return StartPlugin(verb, ConfigOf(i), As(Cat("c", i), *nodes_.at(static_cast<size_t>(i))));
   }
+
+  // All of them at the same time; their first addresses.
+  std::set<std::string> AddAll() {
+    std::vector<Process> running;
+    for (int i = 0; i < kMany; ++i) {
+      running.push_back(StartFor(i, "ADD"));
+    }
+    std::set<std::string> addresses;
+    for (Process& process : running) {
+      const Outcome add = process.Wait();
+      EXPECT_EQ(add.exit_code, 0) << add;
+      addresses.insert(AddressOf(add));
+    }
+    return addresses;
+  }
+
+  // Every chain of the host with its rules.
+  std::string Chains() { return TakeHostSnapshot().Of({"host nft"}).Lines(" chain "); }
 
   std::vector<Node*> nodes_;
 };
 
 TEST_F(AtOnce, TwentyFirstAddsOnABareMachineAllSucceed) {
   MakeGuests();
-  std::vector<Process> running;
-  for (int i = 0; i < kMany; ++i) {
-    running.push_back(StartFor(i, "ADD"));
-  }
-  std::set<std::string> addresses;
-  for (Process& process : running) {
-    const Outcome add = process.Wait();
-    EXPECT_EQ(add.exit_code, 0) << add;
-    addresses.insert(AddressOf(add));
-  }
-  EXPECT_EQ(addresses.size(), static_cast<size_t>(kMany));
+  EXPECT_EQ(AddAll().size(), static_cast<size_t>(kMany));
+  EXPECT_EQ(Leases().size(), static_cast<size_t>(2 * kMany)) << "one of each family";
+  EXPECT_EQ(host().Json({"ip", "-j", "link", "show", "master", "nomad"}).size(),
+            static_cast<size_t>(kMany));
+  const std::string gateways =
+      host().Must({"ip", "-o", "address", "show", "dev", "nomad", "scope", "global"});
+  EXPECT_EQ(std::count(gateways.begin(), gateways.end(), '\n'), 2) << gateways;
   for (const Node* const node : nodes_) {
     EXPECT_TRUE(Ping(*node, kOutsideIp4)) << node->name();
+    EXPECT_TRUE(Ping(*node, kOutsideIp6)) << node->name();
   }
+}
+
+TEST_F(AtOnce, TwentyFirstAddsMakeEveryRuleOnce) {
+  MakeGuests();
+  // One alone says what there should be; then the machine is bare again.
+  MustAdd(ConfigOf(0));
+  const std::string of_one = Chains();
+  EXPECT_THAT(of_one, AllOf(HasSubstr("nomad-bridge chain"), HasSubstr("CNI-FORWARD")));
+  MustDel(ConfigOf(0));
+  host().Must({"nft", "flush", "ruleset"});
+  host().Must({"ip", "link", "del", "nomad"});
+  std::filesystem::remove_all("/run/nomad-bridge");
+
+  AddAll();
+
+  EXPECT_EQ(Chains(), of_one);
 }
 
 TEST_F(AtOnce, AddsAndDelsOfDifferentContainersDoNotDisturbEachOther) {
@@ -73,7 +109,7 @@ TEST_F(AtOnce, AddsAndDelsOfDifferentContainersDoNotDisturbEachOther) {
       const Outcome outcome = process.Wait();
       EXPECT_EQ(outcome.exit_code, 0) << outcome;
     }
-    EXPECT_EQ(Leases().size(), static_cast<size_t>(kMany / 2));
+    EXPECT_EQ(Leases().size(), static_cast<size_t>(kMany));
   }
   for (int i = 0; i < kMany; i += 2) {
     const Server page =
