@@ -33,6 +33,16 @@ class TwoNetworks : public RulesWorld {
     EXPECT_EQ(outcome.exit_code, 0) << outcome;
     return outcome.json;
   }
+  // The host's rules and elements, but for the ports, which lead to the container by either network.
+  [[nodiscard]] Snapshot AllButPorts() {
+    const std::string table = "host nft inet nomad-bridge ";
+    return TakeHostSnapshot().Of({"host nft ip",
+                                  table + "chain",
+                                  table + "element of alloc",
+                                  table + "element of bridges",
+                                  table + "element of masq",
+                                  table + "element of snat"});
+  }
   [[nodiscard]] std::string Answer() { return TcpText(outside(), kHostIp4, 8080); }
 };
 
@@ -85,10 +95,13 @@ TEST_F(TwoNetworks, AFlushIsMendedForBoth) {
   Must("ADD", One());
   json check = Two();
   check["prevResult"] = Must("ADD", Two());
+  const Snapshot before = AllButPorts();
   host().Must({"nft", "flush", "ruleset"});
 
   Must("CHECK", check);
 
+  EXPECT_TRUE(Unchanged(before, AllButPorts()));
+  EXPECT_EQ(Elements("port4").size(), 2U);
   const Server server = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "web");
   EXPECT_EQ(Answer(), "web");
 }
