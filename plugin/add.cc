@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "plugin/addresses.h"
 #include "plugin/failures.h"
+#include "plugin/flows.h"
 #include "plugin/guest.h"
 #include "plugin/host.h"
 #include "plugin/link.h"

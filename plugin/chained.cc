@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "plugin/checking.h"
 #include "plugin/failures.h"
+#include "plugin/flows.h"
 #include "plugin/guest.h"
 #include "plugin/json.h"
 #include "plugin/log.h"

@@ -24,10 +24,9 @@ struct Segment {
 
 // Makes or adopts the bridge and, in a VLAN with a gateway, the gate; both up. The gate has
 // `gateways` as its addresses (none if the network is no gateway), and forwarding is turned on for
-// their families. Other IPv4 addresses and overlapping IPv6
-// ones are an error, or removed with forceAddress; those which another living attachment on the
-// same bridge needs stay. Says on stderr what was mended: what was not so although an attachment
-// other than `except` is there that needs it.
+// their families. Other IPv4 addresses and overlapping IPv6 ones are an error, or removed with
+// forceAddress; those which another living attachment on the same bridge needs stay. Says on stderr
+// what was mended: what was not so although an attachment other than `except` is there that needs it.
 [[nodiscard]] Segment EnsureBridge(Host& host,
                                    const LinkConfig& config,
                                    const std::vector<Cidr>& gateways,

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "ipam/store.h"
 #include "netlink/sysctl.h"
+#include "plugin/flows.h"
 #include "plugin/link.h"
 #include "plugin/log.h"
 #include "plugin/names.h"

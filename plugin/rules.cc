@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "firewall/table.h"
-#include "netlink/sysctl.h"
 #include "plugin/living.h"
 #include "plugin/log.h"
 #include "plugin/names.h"
@@ -359,47 +358,6 @@ std::vector<std::string> MissingRules(Host& host, const Record& record) {
   const int mark_bit = MarkBitFor(host, record, host.records.FindTrust());
   return firewall::Missing(
       host.nft, NodeTable(mark_bit), {.policy = record.policy, .elements = elements});
-}
-
-void ForgetStaleFlows(Host& host, const Record& record) {
-  if (!record.Has(Part::kPorts)) {
-    return;
-  }
-  std::vector<UdpPort> ports;
-  for (const portmap::Mapping& mapping : record.ports) {
-    if (mapping.protocol == portmap::Protocol::kUdp) {
-      ports.push_back({.family = mapping.guest_ip.family(),
-                       .address = mapping.host_ip,
-                       .port = mapping.host_port});
-    }
-  }
-  if (ports.empty()) {
-    return;
-  }
-  if (!host.conntrack) {
-    host.conntrack = Conntrack::In(host.netns);
-  }
-  host.conntrack->ForgetUdpFlows(ports);
-}
-
-void EnsureLocalhostReaches(const Record& record) {
-  const bool has_ipv4_port =
-      std::any_of(record.ports.begin(), record.ports.end(), [](const portmap::Mapping& mapping) {
-        return mapping.guest_ip.is_ipv4();
-      });
-  if (!record.snat || !has_ipv4_port) {
-    return;
-  }
-  std::vector<std::string> links = record.host_links;
-  if (!record.gate.empty()) {
-    links.push_back(record.gate);
-  }
-  if (!record.bridge.empty() && record.bridge != record.gate) {
-    links.push_back(record.bridge);  // with br_netfilter answers are turned back there
-  }
-  for (const std::string& link : links) {
-    EnsureSysctl(Cat("net/ipv4/conf/", link, "/route_localnet"), "1");
-  }
 }
 
 }  // namespace nomad_bridge

@@ -43,12 +43,4 @@ void HandOnPorts(Host& host, const Record& record);
 // What is missing of the rules of `record`, one phrase each, changing nothing.
 [[nodiscard]] std::vector<std::string> MissingRules(Host& host, const Record& record);
 
-// Stale UDP flows to the published ports of `record`: they would go on to where the port led
-// before.
-void ForgetStaleFlows(Host& host, const Record& record);
-
-// 127.0.0.1 → published port needs route_localnet on the bridge; the table's guard keeps others
-// from abusing it, so this comes after the rules.
-void EnsureLocalhostReaches(const Record& record);
-
 }  // namespace nomad_bridge

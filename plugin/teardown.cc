@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "plugin/addresses.h"
 #include "plugin/failures.h"
+#include "plugin/flows.h"
 #include "plugin/link.h"
 #include "plugin/log.h"
 #include "plugin/reference.h"

@@ -123,7 +123,7 @@ TEST_F(StoreTest, AnEmptyFileIsFreeAndIsOverwritten) {
 TEST_F(StoreTest, JunkIsLeftAlone) {
   Write("notes.txt", "mine");
   Write("10.0.0.5.new", "alice\r\neth0");
-  Write("10.0.0.9", std::string(100'000, 'x'));
+  Write("10.0.0.9", std::string(300'000, 'x'));
   Write("10.0.0.10", "\n");
   std::filesystem::create_directory(Path("10.0.0.6"));
   std::filesystem::create_directory(Path("backup"));
