@@ -109,7 +109,7 @@ std::vector<Interface> Describe(const Segment& segment,
 
 }  // namespace
 
-void AddInterface(const Request& request, const Name& name, std::ostream& out) {
+void AddInterface(const Request& request, const Name& name, int out) {
   const Config config = ParseConfig(request, name);
   Host host = Host::Open();
   Guest guest = OpenGuest(request, host);

@@ -148,7 +148,7 @@ std::vector<Cidr> FindExpectedAddresses(const Request& request) {
 }
 
 // Passed on whole, also what we know nothing of.
-void PassOn(const Request& request, std::ostream& out) {
+void PassOn(const Request& request, int out) {
   nlohmann::ordered_json result = JsonView(request.config, "").Find("prevResult")->value();
   result["cniVersion"] = request.cni_version;
   Print(result, out);
@@ -156,7 +156,7 @@ void PassOn(const Request& request, std::ostream& out) {
 
 }  // namespace
 
-void AddRules(const Request& request, const Name& name, std::ostream& out) {
+void AddRules(const Request& request, const Name& name, int out) {
   const Config config = ParseConfig(request, name);
   static_cast<void>(RequirePrevResult(config));
   Host host = Host::Open();

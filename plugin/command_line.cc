@@ -2,9 +2,7 @@
 
 #include <cstdlib>
 #include <exception>
-#include <iostream>
 #include <optional>
-#include <ostream>
 
 #include "base/text.h"
 #include "plugin/install.h"
@@ -28,7 +26,7 @@ not ours is refused; with --replace it is kept beside, as NAME.before-nomad-brid
 )";
 
 int Misunderstood(const std::string& why) {
-  std::cerr << "nomad-bridge: " << why << "\n\n" << kUsage;
+  Tell(STDERR_FILENO, Cat("nomad-bridge: ", why, "\n\n", kUsage));
   return kMisunderstood;
 }
 
@@ -48,7 +46,7 @@ int RunInstall(const std::vector<std::string>& arguments) {
   if (wanted.folder.empty()) {
     return Misunderstood("install wants a DIR");
   }
-  Install(wanted, std::cout);
+  Install(wanted, STDOUT_FILENO);
   return EXIT_SUCCESS;
 }
 
@@ -58,7 +56,7 @@ int RunCommandLine(const std::vector<std::string>& arguments) {
   try {
     const std::string& command = arguments.at(0);
     if (command == "--help" || command == "-h" || command == "help") {
-      std::cout << kUsage;
+      Tell(STDOUT_FILENO, kUsage);
       return EXIT_SUCCESS;
     }
     if (command == "install") {

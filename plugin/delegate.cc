@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iostream>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "base/program.h"
 #include "base/text.h"
 #include "plugin/json.h"
+#include "plugin/log.h"
 
 namespace nomad_bridge {
 namespace {
@@ -224,9 +224,9 @@ std::string RunDelegate(const Delegate& delegate,
                               .environment = Environ(all),
                               .input = delegate.config,
                               .patience = delegate.patience});
-  std::cerr << ending.err;
+  Tell(STDERR_FILENO, ending.err);
   if (!ending.err.empty() && ending.err.back() != '\n') {
-    std::cerr << '\n';  // the next line there is another's
+    Tell(STDERR_FILENO, "\n");  // the next line there is another's
   }
   if (!ending.Succeeded()) {
     throw Failed(delegate, verb, ending);

@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "plugin/log.h"
 #include "plugin/names.h"
 
 namespace nomad_bridge {
@@ -194,10 +195,10 @@ std::string What(const Place& place) {
   return place.name == kProgram ? "this program" : Cat("link to ", kProgram);
 }
 
-void Lay(const Folder& folder, const Place& place, const std::string& self, std::ostream& out) {
+void Lay(const Folder& folder, const Place& place, const std::string& self, int out) {
   const std::string path = folder.Path(place.name);
   if (place.finding == Finding::kDone) {
-    out << path << ": " << What(place) << ", as before\n";
+    Tell(out, Cat(path, ": ", What(place), ", as before\n"));
     return;
   }
   std::string note = place.finding == Finding::kOurs ? ", in place of an older one" : "";
@@ -217,12 +218,12 @@ void Lay(const Folder& folder, const Place& place, const std::string& self, std:
     EnsureFileGone(folder.Path(kTemporary));
     throw;
   }
-  out << path << ": " << What(place) << note << '\n';
+  Tell(out, Cat(path, ": ", What(place), note, '\n'));
 }
 
 }  // namespace
 
-void Install(const Installation& wanted, std::ostream& out) {
+void Install(const Installation& wanted, int out) {
   const std::string self = ReadSelf();
   EnsureFolder(wanted.folder);
   const Folder folder(wanted.folder);

@@ -13,7 +13,6 @@
 // Errors   kConflict naming everything that is not ours; kIo.
 #pragma once
 
-#include <ostream>
 #include <string>
 
 namespace nomad_bridge {
@@ -24,6 +23,6 @@ struct Installation {
 };
 
 // Says on `out` what it did, a line per name.
-void Install(const Installation& wanted, std::ostream& out);
+void Install(const Installation& wanted, int out);
 
 }  // namespace nomad_bridge

@@ -11,7 +11,7 @@
 
 namespace nomad_bridge {
 
-void AddLeases(const Request& request, const Name& name, std::ostream& out) {
+void AddLeases(const Request& request, const Name& name, int out) {
   const Config config = ParseConfig(request, name);
   Host host = Host::Open();
   // Looked at for one reason only: a full pool asks who is still alive.

@@ -31,7 +31,7 @@ Result Describe(Guest& guest, const std::string& sandbox) {
 
 }  // namespace
 
-void AddLoopback(const Request& request, const Name& name, std::ostream& out) {
+void AddLoopback(const Request& request, const Name& name, int out) {
   const Config config = ParseConfig(request, name);
   Guest guest = OpenGuest(request, Host::Open());
   BringUpLoopback(guest);

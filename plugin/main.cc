@@ -1,7 +1,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
-#include <iostream>
 #include <string>
 #include <vector>
 
@@ -22,7 +21,7 @@ namespace {
 
 // The verbs that differ from kind to kind.
 struct Kind {
-  void (*add)(const Request&, const Name&, std::ostream&);
+  void (*add)(const Request&, const Name&, int);
   void (*del)(const Request&, const Name&);
   void (*check)(const Request&, const Name&);
 };
@@ -44,7 +43,7 @@ void Dispatch(const Request& request, const Name& name) {
   const Kind kind = KindOf(name);
   switch (request.verb) {
     case Verb::kAdd:
-      return kind.add(request, name, std::cout);
+      return kind.add(request, name, STDOUT_FILENO);
     case Verb::kDel:
       return kind.del(request, name);
     case Verb::kCheck:
@@ -54,7 +53,7 @@ void Dispatch(const Request& request, const Name& name) {
     case Verb::kStatus:
       return Status(request, name);
     case Verb::kVersion:
-      return Version(std::cout);
+      return Version(STDOUT_FILENO);
   }
 }
 
@@ -65,7 +64,8 @@ int Report(const std::string& version, const Error& error) {
   if (!error.details().empty()) {
     document["details"] = error.details();
   }
-  std::cout << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+  Tell(STDOUT_FILENO,
+       document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   Say(error.what());
   return EXIT_FAILURE;
 }
@@ -91,7 +91,7 @@ int Run(const char* program, const std::vector<std::string>& arguments) {
     if (!arguments.empty()) {
       return RunCommandLine(arguments);
     }
-    About(name, std::cerr);
+    About(name, STDERR_FILENO);
     return EXIT_SUCCESS;
   }
   std::string version = SupportedVersions().back();  // spoken until the config names another

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "plugin/json.h"
 #include "plugin/request.h"
@@ -293,15 +294,13 @@ ordered_json ToJson(const Result& result, std::string_view version) {
   return object;
 }
 
-void Print(const Result& result, std::string_view version, std::ostream& out) {
+void Print(const Result& result, std::string_view version, int out) {
   Print(ToJson(result, version), out);
 }
 
-void Print(const ordered_json& result, std::ostream& out) {
-  out << result.dump(2, ' ', false, ordered_json::error_handler_t::replace) << std::endl;
-  if (!out) {
-    throw Error(Code::kIo, "cannot write the result to stdout");
-  }
+void Print(const ordered_json& result, int out) {
+  WriteAll(
+      out, result.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n", "stdout");
 }
 
 Dns ParseDns(const json& json, const std::string& path) {

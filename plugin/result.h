@@ -10,7 +10,6 @@
 #pragma once
 
 #include <optional>
-#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -72,8 +71,8 @@ struct Result {
 [[nodiscard]] nlohmann::ordered_json ToJson(const Result& result, std::string_view version);
 
 // ADD's answer: one document. Throws kIo if nobody can read it.
-void Print(const Result& result, std::string_view version, std::ostream& out);
-void Print(const nlohmann::ordered_json& result, std::ostream& out);
+void Print(const Result& result, std::string_view version, int out);
+void Print(const nlohmann::ordered_json& result, int out);
 
 // Reads one element of `routes`, the config's or a result's; "dst" is required.
 [[nodiscard]] Route ParseRoute(const JsonView& object);

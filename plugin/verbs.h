@@ -1,5 +1,5 @@
 // What this binary does, one function per CNI verb and kind of plugin. Each runs once per process;
-// errors are thrown, results are printed.
+// errors are thrown, results are printed into the file descriptor `out`.
 //
 // Kinds   Interface  nomad-bridge, bridge: makes an interface, and all that the name does with it
 //         Leases     host-local: addresses for an interface that somebody else makes
@@ -9,8 +9,6 @@
 // Source  CNI specification 1.1.0, "CNI operations".
 #pragma once
 
-#include <ostream>
-
 #include "plugin/names.h"
 #include "plugin/request.h"
 
@@ -18,10 +16,10 @@ namespace nomad_bridge {
 
 // ADD: makes the attachment, or takes over what an earlier ADD of it left, and prints the result.
 // On failure everything is taken back but what attachments share: bridge, table, forwarding.
-void AddInterface(const Request& request, const Name& name, std::ostream& out);
-void AddLeases(const Request& request, const Name& name, std::ostream& out);
-void AddRules(const Request& request, const Name& name, std::ostream& out);
-void AddLoopback(const Request& request, const Name& name, std::ostream& out);
+void AddInterface(const Request& request, const Name& name, int out);
+void AddLeases(const Request& request, const Name& name, int out);
+void AddRules(const Request& request, const Name& name, int out);
+void AddLoopback(const Request& request, const Name& name, int out);
 
 // DEL: removes the attachment, whatever is left of it, by its identity alone. Goes on past errors
 // and throws them together; nothing left to remove is success.
@@ -45,9 +43,9 @@ void Gc(const Request& request, const Name& name);
 void Status(const Request& request, const Name& name);
 
 // Prints the versions of the protocol that we speak.
-void Version(std::ostream& out);
+void Version(int out);
 
 // For people and for Nomad's fingerprint: what this is, on stderr.
-void About(const Name& name, std::ostream& err);
+void About(const Name& name, int err);
 
 }  // namespace nomad_bridge

@@ -1,26 +1,29 @@
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
+#include "base/text.h"
+#include "plugin/log.h"
 #include "plugin/verbs.h"
 
 namespace nomad_bridge {
 
-void Version(std::ostream& out) {
+void Version(int out) {
   const nlohmann::json answer = {{"cniVersion", SupportedVersions().back()},
                                  {"supportedVersions", SupportedVersions()}};
-  out << answer.dump() << std::endl;
+  WriteAll(out, answer.dump() + "\n", "stdout");
 }
 
-void About(const Name& name, std::ostream& err) {
+void About(const Name& name, int err) {
   // Nomad's fingerprint takes the first word that looks like a version, so ours comes before the
   // protocol's, and it has no pre-release suffix.
-  err << "CNI " << name.name << " plugin v" << NOMAD_BRIDGE_VERSION
-      << "\nCNI protocol versions supported: ";
+  std::string text = Cat(
+      "CNI ", name.name, " plugin v" NOMAD_BRIDGE_VERSION "\nCNI protocol versions supported: ");
   const char* separator = "";
   for (const std::string& version : SupportedVersions()) {
-    err << separator << version;
+    text += Cat(separator, version);
     separator = ", ";
   }
-  err << '\n';
+  Tell(err, text + "\n");
 }
 
 }  // namespace nomad_bridge
