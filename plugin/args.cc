@@ -90,18 +90,17 @@ Args ParseArgs(std::string_view text) {
   bool ignore_unknown = false;
   std::string unknown;
   for (const Pair& pair : Split(text)) {
-    const std::string key = Lower(pair.key);
-    if (key == "ignoreunknown") {
+    if (pair.key == "IgnoreUnknown") {
       ignore_unknown = ParseBool(pair);
-    } else if (key == "mac") {
+    } else if (pair.key == "MAC") {
       args.mac = ParseMac(pair);
-    } else if (key == "ip") {
+    } else if (pair.key == "IP") {
       args.ip = ParseIp(pair);
     } else {
       // The record is JSON: what it would not give back as it was must not be in the comments
       // either.
       args.labels.push_back({ValidUtf8(pair.key), ValidUtf8(pair.value)});
-      unknown += IsKnownLabel(key) ? "" : Cat(unknown.empty() ? "" : ";", pair.text);
+      unknown += IsKnownLabel(Lower(pair.key)) ? "" : Cat(unknown.empty() ? "" : ";", pair.text);
     }
   }
   // Decided at the end: IgnoreUnknown may stand anywhere.

@@ -1,7 +1,7 @@
 // CNI_ARGS: "IgnoreUnknown=true;NOMAD_JOB_ID=billing;...".
 //
 // Shapes  Pairs between ';', key and value around the *first* '=' (Nomad's values may hold more of
-//         them; the reference plugins refuse those). Keys in any letter case. Of duplicates the
+//         them; the reference plugins refuse those). Keys as they are spelled. Of duplicates the
 //         last wins. Empty text is no arguments, an empty value of MAC or IP is none.
 // Errors  kInvalidEnvironment naming CNI_ARGS and the pair: a pair without '=' or without a key, a
 //         bad IP or MAC, a bad IgnoreUnknown, a key nobody knows unless IgnoreUnknown is 1 or true.

@@ -58,10 +58,13 @@ firewall::Ingress ParseIngress(const JsonView& config) {
 
 // Conditions are in the syntax of iptables or nft, which we do not read; the operator's own chain
 // does the same.
-void RefuseConditions(const JsonView& config, std::string_view admin_chain) {
+void RefuseConditions(const JsonView& config, const std::string& admin_chain) {
   for (const char* const key : {"conditionsV4", "conditionsV6"}) {
     if (!config.ElementsOf(key).empty()) {
-      throw Unsupported(*config.Find(key), Cat("use the admin chain ", admin_chain));
+      throw Unsupported(*config.Find(key),
+                        admin_chain.empty()
+                            ? "use the firewall plugin's admin chain, its 'iptablesAdminChainName'"
+                            : Cat("use the admin chain ", admin_chain));
     }
   }
 }
@@ -134,9 +137,7 @@ RulesConfig ParseRules(const Sources& sources, const Name& name) {
   if (name.Does(Part::kPorts)) {
     CheckBackend(config, "backend", name.Does(Part::kForward) ? "firewalld" : "");
     CheckMarking(config);
-    RefuseConditions(
-        config,
-        rules.policy.admin_chain.empty() ? name.defaults.admin_chain : rules.policy.admin_chain);
+    RefuseConditions(config, rules.policy.admin_chain);
     rules.snat = config.FindBool("snat").value_or(true);
     // Which sources: as in the reference plugin, only where there is snat at all.
     rules.masq_all = config.FindBool("masqAll").value_or(false) && rules.snat;

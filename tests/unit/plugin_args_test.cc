@@ -42,17 +42,26 @@ TEST(ParseArgs, SplitsAtTheFirstEqualsSign) {
   EXPECT_EQ(ParseArgs("NOMAD_JOB_ID==x").labels, (Labels{{"NOMAD_JOB_ID", "=x"}}));
 }
 
-TEST(ParseArgs, ReadsAddressAndMacInAnyLetterCaseOfTheKey) {
-  const Args args = ParseArgs("mac=02:42:ac:1a:40:02;Ip=172.26.64.5/20");
+TEST(ParseArgs, ReadsAddressAndMac) {
+  const Args args = ParseArgs("MAC=02:42:ac:1a:40:02;IP=172.26.64.5/20");
   EXPECT_EQ(args.mac, Mac::Parse("02:42:ac:1a:40:02"));
   EXPECT_EQ(args.ip, Ip::Parse("172.26.64.5"));
   EXPECT_EQ(ParseArgs("IP=fd00::5").ip, Ip::Parse("fd00::5"));
   EXPECT_FALSE(ParseArgs("IP=;MAC=").ip);
 }
 
+// A job may have labels of its own, "ip" and "mac" among them.
+TEST(ParseArgs, KeysOfAnotherLetterCaseAreLabels) {
+  const Args args = ParseArgs("IgnoreUnknown=1;ip=hello;mac=mini");
+  EXPECT_EQ(args.labels, (Labels{{"ip", "hello"}, {"mac", "mini"}}));
+  EXPECT_FALSE(args.ip);
+  EXPECT_FALSE(args.mac);
+  EXPECT_EQ(Refused("ignoreunknown=1;x=y").code(), Code::kInvalidEnvironment);
+}
+
 TEST(ParseArgs, OfDuplicatesTheLastWins) {
   EXPECT_EQ(ParseArgs("NOMAD_JOB_ID=a;nomad_job_id=b").labels, (Labels{{"nomad_job_id", "b"}}));
-  EXPECT_EQ(ParseArgs("IP=10.0.0.1;ip=10.0.0.2").ip, Ip::Parse("10.0.0.2"));
+  EXPECT_EQ(ParseArgs("IP=10.0.0.1;IP=10.0.0.2").ip, Ip::Parse("10.0.0.2"));
   EXPECT_EQ(Refused("IgnoreUnknown=1;IgnoreUnknown=0;x=y").code(), Code::kInvalidEnvironment);
 }
 
@@ -93,7 +102,7 @@ TEST(ParseArgs, RefusesUnknownKeysUnlessToldToIgnoreThem) {
   EXPECT_THAT(Refused("FOO=1;NOMAD_JOB_ID=a;BAR=2").msg(), HasSubstr("FOO=1;BAR=2"));
   EXPECT_EQ(Refused("IgnoreUnknown=0;FOO=1").code(), Code::kInvalidEnvironment);
   for (const char* const yes : {"1", "true", "TRUE", "True"}) {
-    EXPECT_EQ(ParseArgs(Cat("FOO=1;ignoreunknown=", yes)).labels, (Labels{{"FOO", "1"}})) << yes;
+    EXPECT_EQ(ParseArgs(Cat("FOO=1;IgnoreUnknown=", yes)).labels, (Labels{{"FOO", "1"}})) << yes;
   }
   EXPECT_EQ(ParseArgs("NOMAD_ANYTHING=1;K8S_POD_UID=2").labels.size(), 2U);
 }
