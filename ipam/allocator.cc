@@ -106,10 +106,15 @@ bool IsFor(const Store& store, const Ip& address, const Holder& holder) {
   return present && present->Covers(holder);
 }
 
+bool IsIn(const std::vector<Ip>& list, const Ip& ip) {
+  return std::find(list.begin(), list.end(), ip) != list.end();
+}
+
 // One command's view of the leases: the folder is listed at most once, whatever the number of sets.
 class Chooser {
  public:
-  explicit Chooser(const Store& store) : store_(&store) {}
+  Chooser(const Store& store, const std::vector<Ip>& avoided)
+      : store_(&store), avoided_(&avoided) {}
 
   // The address of `set` that has been free for longest; nullopt if all are taken.
   [[nodiscard]] std::optional<Ip> FindFree(const RangeSet& set, std::size_t index) {
@@ -130,7 +135,7 @@ class Chooser {
 
  private:
   [[nodiscard]] bool IsFree(const Run& run, const Ip& ip) const {
-    return ip != run.range->gateway && store_->IsFree(ip);
+    return ip != run.range->gateway && !IsIn(*avoided_, ip) && store_->IsFree(ip);
   }
 
   // Mostly the very next one is free, and unless a pool is nearly full one of the next hundred
@@ -184,6 +189,7 @@ class Chooser {
   [[nodiscard]] const std::vector<Ip>& Taken() {
     if (!is_listed_) {
       taken_ = store_->Taken();
+      taken_.insert(taken_.end(), avoided_->begin(), avoided_->end());
       is_listed_ = true;
     }
     return taken_;
@@ -193,12 +199,13 @@ class Chooser {
   [[nodiscard]] std::optional<Ip> FindAbandoned(const RangeSet& set) {
     const std::vector<Ip>& taken = Taken();
     const auto found = std::find_if(taken.begin(), taken.end(), [&](const Ip& address) {
-      return Offers(set, address) && store_->IsFree(address);
+      return Offers(set, address) && !IsIn(*avoided_, address) && store_->IsFree(address);
     });
     return found == taken.end() ? std::nullopt : std::optional<Ip>(*found);
   }
 
   const Store* store_;
+  const std::vector<Ip>* avoided_;
   std::vector<Ip> taken_;
   bool is_listed_ = false;
 };
@@ -245,7 +252,8 @@ void RequireFor(const Store& store, const Ip& address, const Holder& holder) {
 std::optional<Ip> FindPrevious(const Store& store, const RangeSet& set, const Wishes& wishes) {
   const auto found =
       std::find_if(wishes.previous.begin(), wishes.previous.end(), [&](const Ip& address) {
-        return Offers(set, address) && IsFor(store, address, wishes.holder);
+        return Offers(set, address) && !IsIn(wishes.avoided, address) &&
+               IsFor(store, address, wishes.holder);
       });
   return found == wishes.previous.end() ? std::nullopt : std::optional<Ip>(*found);
 }
@@ -253,7 +261,7 @@ std::optional<Ip> FindPrevious(const Store& store, const RangeSet& set, const Wi
 }  // namespace
 
 Choice Choose(const Store& store, const std::vector<RangeSet>& sets, const Wishes& wishes) {
-  Chooser chooser(store);
+  Chooser chooser(store, wishes.avoided);
   const std::vector<std::optional<Ip>> requested = PlaceRequests(sets, wishes.requested);
   Choice choice;
   for (std::size_t i = 0; i < sets.size(); ++i) {

@@ -31,6 +31,8 @@ struct Wishes {
   std::vector<Ip> requested;
   // What the attachment had before: taken if still free or still its own.
   std::vector<Ip> previous;
+  // Not to be chosen although nobody has leased them here.
+  std::vector<Ip> avoided;
   Holder holder;
 };
 

@@ -36,23 +36,39 @@ void SetAddresses(Record& record,
   record.ports = portmap::Resolve(config.rules.ports, AddressesOnly(record.addresses));
 }
 
-// If the kernel knows one of `assignments` as a living attachment's although it has no lease, that
-// lease was lost: put back. True if that happened, and the choice has to be made again.
-bool RestoreLostLease(Host& host,
-                      ipam::Store& store,
-                      const std::vector<ipam::Assignment>& assignments,
-                      const Attachment& who) {
+// Who lives with `address` although nobody has leased it here; the kernel knows.
+std::optional<Record> FindOwner(Host& host, const Ip& address, const Attachment& except) {
+  const std::optional<NftElement> member = firewall::FindMember(host.nft, address);
+  std::optional<Record> owner = member ? host.records.FindOwner(member->owner()) : std::nullopt;
+  return owner && owner->who != except && IsAlive(host, *owner) ? std::move(owner) : std::nullopt;
+}
+
+// Whether one of `assignments` cannot be had, so that the choice has to be made again: its lease was
+// lost, and is put back; or it is leased in another network of the same subnet on the same bridge,
+// and is avoided. (With another bridge between them it would be a conflict, which comes to light.)
+bool HasOwner(Host& host,
+              ipam::Store& store,
+              const std::vector<ipam::Assignment>& assignments,
+              const Record& record,
+              ipam::Wishes& wishes) {
   for (const ipam::Assignment& assignment : assignments) {
-    const std::optional<NftElement> member =
-        firewall::FindMember(host.nft, assignment.address.address);
-    const std::optional<Record> owner =
-        member ? host.records.FindOwner(member->owner()) : std::nullopt;
-    if (owner && owner->who != who && owner->who.network == who.network && IsAlive(host, *owner) &&
-        store.Reserve(assignment.address.address, HolderOf(owner->who))) {
+    const Ip& address = assignment.address.address;
+    const std::optional<Record> owner = FindOwner(host, address, record.who);
+    if (!owner) {
+      continue;
+    }
+    const bool is_same_network = owner->who.network == record.who.network;
+    if (is_same_network && store.Reserve(address, HolderOf(owner->who))) {
       Say("put back the lost lease of ",
-          assignment.address.address,
+          address,
           " for container ",
           Quoted(owner->who.container_id));
+      return true;
+    }
+    const bool is_wish = std::find(wishes.requested.begin(), wishes.requested.end(), address) !=
+                         wishes.requested.end();
+    if (!is_same_network && owner->gate == record.gate && !is_wish) {
+      wishes.avoided.push_back(address);
       return true;
     }
   }
@@ -111,14 +127,13 @@ ipam::Choice TryAcquire(Host& host,
                         Record& record,
                         const std::optional<Record>& earlier) {
   ipam::Store store = ipam::Store::Open(config.ipam.data_dir, record.who.network);
-  const ipam::Wishes wishes{
-      .requested = config.ipam.requested,
-      .previous = earlier ? AddressesOnly(earlier->leases) : std::vector<Ip>{},
-      .holder = HolderOf(record.who)};
+  ipam::Wishes wishes{.requested = config.ipam.requested,
+                      .previous = earlier ? AddressesOnly(earlier->leases) : std::vector<Ip>{},
+                      .holder = HolderOf(record.who)};
   ipam::Choice choice;
   do {
     choice = ipam::Choose(store, config.ipam.ranges, wishes);
-  } while (!choice.full_set && RestoreLostLease(host, store, choice.assignments, record.who));
+  } while (!choice.full_set && HasOwner(host, store, choice.assignments, record, wishes));
   if (choice.full_set) {
     return choice;
   }

@@ -61,6 +61,23 @@ TEST_F(TwoNetworks, PublishAPortOnce) {
   Must("CHECK", check);
 }
 
+// Two networks by the defaults alone are on one bridge, with one subnet, and have leases of their own.
+TEST_F(TwoNetworks, OfTheSameSubnetPassOverEachOthersAddresses) {
+  json one = Config();
+  one.erase("runtimeConfig");
+  json other = one;
+  other["name"] = "other";
+  Node& second = AddGuest("second");
+  Node& third = AddGuest("third");
+  Attach("a1", guest(), one);
+  const Outcome add = Attach("b1", second, other);
+  EXPECT_EQ(add.json.at("ips").at(0).at("address"), "172.26.64.3/20");
+  EXPECT_EQ(add.json.at("ips").at(1).at("address"), "fd00:26::3/64");
+  EXPECT_EQ(Attach("a2", third, one).json.at("ips").at(0).at("address"), "172.26.64.4/20");
+  EXPECT_TRUE(Ping(second, kOutsideIp4));
+  EXPECT_TRUE(Ping(third, "172.26.64.3"));
+}
+
 TEST_F(TwoNetworks, TheOneThatStaysHasThePort) {
   Must("ADD", One());
   Must("ADD", Two());

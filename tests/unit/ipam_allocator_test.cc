@@ -84,6 +84,19 @@ TEST_F(AllocatorTest, GivesOneAddressOfEachSetWithPrefixAndGateway) {
   EXPECT_EQ(choice.assignments[1].range_set, 1U);
 }
 
+TEST_F(AllocatorTest, PassesOverWhatIsToBeAvoidedWhereverItLooks) {
+  Use({{Spec("10.0.0.0/29")}});
+  EXPECT_THAT(Addresses({.avoided = {At("10.0.0.2"), At("10.0.0.3")}, .holder = kAlice}),
+              ElementsAre("10.0.0.4/29"));
+  for (const char* const taken : {"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"}) {
+    Put(taken, "other\r\neth0");
+  }
+  const Choice choice = Choose(*store_, sets_, {.avoided = {At("10.0.0.6")}, .holder = kAlice});
+  EXPECT_EQ(choice.full_set, 0U);
+  Put("10.0.0.6", "");
+  EXPECT_EQ(Choose(*store_, sets_, {.avoided = {At("10.0.0.6")}, .holder = kAlice}).full_set, 0U);
+}
+
 TEST_F(AllocatorTest, ChoosingWritesNothing) {
   Use({{Spec("10.0.0.0/24")}});
   static_cast<void>(Choose(*store_, sets_, {.holder = kAlice}));
