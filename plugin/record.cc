@@ -57,6 +57,33 @@ void Append(std::vector<NftElement>& list, std::vector<NftElement> more) {
   std::move(more.begin(), more.end(), std::back_inserter(list));
 }
 
+// What says where its packets come from, and what they may meet there: of a stranger's links its
+// own, of a bridge shared.
+std::vector<NftElement> WaysOf(const Record& record, const std::string& comment) {
+  const auto with_ingress = [&](const std::string& link) {
+    std::vector<NftElement> elements = {firewall::BridgeElement(link)};
+    if (record.Has(Part::kForward)) {
+      Append(elements, firewall::ElementsFor(record.ingress, link).wanted);
+    }
+    return elements;
+  };
+  std::vector<NftElement> elements;
+  for (const std::string& link : record.host_links) {
+    Append(elements, with_ingress(link));
+  }
+  for (NftElement& element : elements) {
+    element.comment = comment;
+  }
+  if (!record.bridge.empty() && record.bridge != record.gate) {
+    // With br_netfilter what passes the bridge between two ports passes the rules, too.
+    elements.push_back(firewall::BridgeElement(record.bridge));
+  }
+  if (!record.gate.empty()) {
+    Append(elements, with_ingress(record.gate));
+  }
+  return elements;
+}
+
 // The container id inside the record `path`, which may be anything: nullopt then.
 std::optional<std::string> FindWholeId(const std::string& path) {
   try {
@@ -102,26 +129,7 @@ std::vector<NftElement> ElementsOf(const Record& record) {
   if (elements.empty()) {
     return {};  // no rules, so it does not matter where its packets come from
   }
-  for (const std::string& link : record.host_links) {
-    std::vector<NftElement> its = {firewall::BridgeElement(link)};
-    if (record.Has(Part::kForward)) {
-      Append(its, firewall::ElementsFor(record.ingress, link).wanted);
-    }
-    for (NftElement& element : its) {
-      element.comment = comment;
-    }
-    Append(elements, std::move(its));
-  }
-  if (!record.bridge.empty() && record.bridge != record.gate) {
-    // With br_netfilter what passes the bridge between two ports passes the rules, too.
-    elements.push_back(firewall::BridgeElement(record.bridge));
-  }
-  if (!record.gate.empty()) {
-    elements.push_back(firewall::BridgeElement(record.gate));
-    if (record.Has(Part::kForward)) {
-      Append(elements, firewall::ElementsFor(record.ingress, record.gate).wanted);
-    }
-  }
+  Append(elements, WaysOf(record, comment));
   return elements;
 }
 
