@@ -220,11 +220,10 @@ void DelRules(const Request& request, const Name& name) {
   if (!are_ours) {
     // Behind our own bridge, too, the reference plugin may have made them.
     failures.Try("the reference plugins' rules", [&] {
-      std::vector<Cidr> addresses = FindExpectedAddresses(request);
-      if (record) {
-        addresses.insert(addresses.end(), record->addresses.begin(), record->addresses.end());
-      }
-      RemoveReferenceRulesOf(host, request.who, AddressesOnly(addresses), name.parts);
+      const std::vector<Ip> addresses =
+          AddressesOnly(record ? record->addresses : FindExpectedAddresses(request));
+      record ? RemovePerhapsReferenceRulesOf(host, request.who, addresses, name.parts)
+             : RemoveReferenceRulesOf(host, request.who, addresses, name.parts);
     });
   }
   failures.ThrowIfAny(Cat("container ",

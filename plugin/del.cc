@@ -45,7 +45,7 @@ void DelInterface(const Request& request, const Name& name) {
     is_ours = record->Has(Part::kLink);
     if (is_ours && record->leaving == Leaving::kNot) {
       failures.Try("the reference plugins' rules", [&] {
-        RemoveReferenceRulesOf(host, request.who, addresses, RulesOfStrangers(*record));
+        RemovePerhapsReferenceRulesOf(host, request.who, addresses, RulesOfStrangers(*record));
       });
     }
   }

@@ -114,6 +114,19 @@ const char* Fault(ReferencePart part) {
   return "the rules of its published ports are missing";
 }
 
+void RemoveFromNfTables(Host& host,
+                        const Attachment& who,
+                        const std::vector<Ip>& addresses,
+                        const ReferenceParts& parts) {
+  std::vector<ReferenceRule> rules = firewall::FindReferenceRules(host.nft, who, addresses);
+  std::erase_if(rules, [&](const ReferenceRule& rule) { return !parts.contains(rule.part); });
+  firewall::RemoveReferenceRules(host.nft, rules);
+}
+
+void SayIgnored(const Error& error) {
+  Say("cannot look for rules of the reference plugins, ignoring: ", error.what());
+}
+
 bool HasLease(const Request& request, const std::string& data_dir, const Ip& address) {
   const std::optional<ipam::Store> store = ipam::Store::Find(data_dir, request.who.network);
   const std::optional<ipam::Holder> holder = store ? store->HolderOf(address) : std::nullopt;
@@ -141,7 +154,7 @@ bool HasReferenceRules(Host& host, const Attachment& who) {
     return !FindLegacyReferenceRules(who, {}, {ReferencePart::kMasquerade, ReferencePart::kPorts})
                 .empty();
   } catch (const Error& error) {
-    Say("cannot look for rules of the reference plugins, ignoring: ", error.what());
+    SayIgnored(error);
     return false;
   }
 }
@@ -151,13 +164,24 @@ void RemoveReferenceRulesOf(Host& host,
                             const std::vector<Ip>& addresses,
                             const Parts& parts) {
   const ReferenceParts theirs = ReferencePartsOf(parts);
+  RemoveFromNfTables(host, who, addresses, theirs);
+  RemoveLegacyReferenceRules(who, addresses, theirs);
+}
+
+void RemovePerhapsReferenceRulesOf(Host& host,
+                                   const Attachment& who,
+                                   const std::vector<Ip>& addresses,
+                                   const Parts& parts) {
+  const ReferenceParts theirs = ReferencePartsOf(parts);
   if (theirs.empty()) {
     return;
   }
-  std::vector<ReferenceRule> rules = firewall::FindReferenceRules(host.nft, who, addresses);
-  std::erase_if(rules, [&](const ReferenceRule& rule) { return !theirs.contains(rule.part); });
-  firewall::RemoveReferenceRules(host.nft, rules);
-  RemoveLegacyReferenceRules(who, addresses, theirs);
+  RemoveFromNfTables(host, who, addresses, theirs);
+  try {
+    RemoveLegacyReferenceRules(who, addresses, theirs);
+  } catch (const Error& error) {
+    SayIgnored(error);
+  }
 }
 
 void EnsureReferenceLinkGone(Host& host,

@@ -29,6 +29,12 @@ void RemoveReferenceRulesOf(Host& host,
                             const Attachment& who,
                             const std::vector<Ip>& addresses,
                             const Parts& parts);
+// The same of an attachment of ours, where nothing says that there are any: what cannot be looked
+// into is passed over.
+void RemovePerhapsReferenceRulesOf(Host& host,
+                                   const Attachment& who,
+                                   const std::vector<Ip>& addresses,
+                                   const Parts& parts);
 
 // Deletes the guest's interface if it is one end of a pair whose other end is a port of `bridge`
 // without an alias: a reference plugin's.

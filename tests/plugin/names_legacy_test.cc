@@ -244,6 +244,17 @@ TEST_F(MovingLegacy, AToolThatIsMissingIsNamedByCheckAndDel) {
   EXPECT_THAT(Legacy(), Not(HasSubstr("old")));
 }
 
+TEST_F(MovingLegacy, OursGoWithoutTheTool) {
+  MustAdd(Theirs(), Allocation("old", guest(), 7070));
+  Node& ours_guest = AddGuest("ours");
+  Attached ours = Allocation("ours", ours_guest, 8080);
+  ours.port_mappings = json::array();  // portmap has nothing of its own to remove
+  ours = MustAdd(Ours(), ours);
+  const InPlaceOfLegacy nothing(host(), "/dev/null");
+  const Outcome del = DelFrom(Ours(), ours);
+  EXPECT_EQ(del.exit_code, 0) << del;
+}
+
 TEST_F(MovingLegacy, AToolThatFailsIsReportedAndTheNextDelDoesIt) {
   const Attached old = MustAdd(Theirs(), Allocation("old", guest(), 7070));
   const std::string failing = "/run/failing-tool";
