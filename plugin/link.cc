@@ -87,17 +87,18 @@ bool Disturbs(const Cidr& present, const std::vector<Cidr>& gateways) {
   });
 }
 
-void EnsureGateways(Host& host,
-                    const Link& bridge,
-                    const LinkConfig& config,
-                    const std::vector<Cidr>& gateways,
-                    const Attachment& except,
-                    Phrases& changes) {
+Phrases EnsureGateways(Host& host,
+                       const Link& bridge,
+                       const LinkConfig& config,
+                       const std::vector<Cidr>& gateways,
+                       const Attachment& except) {
   const std::vector<Cidr> present = host.net.Addresses(bridge);
   // Asked for only if something is in the way, or missing.
   std::optional<std::vector<Cidr>> needed;
   const auto is_needed = [&](const Cidr& cidr) {
-    needed = needed ? std::move(needed) : GatewaysOfLiving(host, bridge.name, except);
+    if (!needed) {
+      needed = GatewaysOfLiving(host, bridge.name, except);
+    }
     return IsIn(*needed, cidr);
   };
   for (const Cidr& cidr : present) {
@@ -113,6 +114,7 @@ void EnsureGateways(Host& host,
     }
     host.net.EnsureAddressGone(bridge, cidr);
   }
+  Phrases changes;
   for (const Cidr& gateway : gateways) {
     if (!IsIn(present, gateway)) {
       host.net.EnsureAddress(bridge, gateway);
@@ -121,6 +123,7 @@ void EnsureGateways(Host& host,
       }
     }
   }
+  return changes;
 }
 
 bool HasFamily(const std::vector<Cidr>& cidrs, Family family) {
@@ -268,7 +271,9 @@ Segment EnsureBridge(Host& host,
           ? EnsureVlanGate(host, bridge, {.name = config.Gate(), .vlan = config.vlan}, changes)
           : bridge;
   const bool is_ours = bridge.mac == Mac::ForName(bridge.name);
-  EnsureGateways(host, gate, config, AddressesFor(gate, is_ours, gateways), except, changes);
+  const Phrases gained =
+      EnsureGateways(host, gate, config, AddressesFor(gate, is_ours, gateways), except);
+  changes.insert(changes.end(), gained.begin(), gained.end());
   if (!is_ours) {
     // Adopted: its MAC follows its ports until it is set once, if only to what it is.
     host.net.Change(bridge, {.mac = RequireLink(host.net, bridge.name).mac});

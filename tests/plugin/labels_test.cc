@@ -73,7 +73,7 @@ TEST_F(Labels, KeepEverythingBehindTheFirstEqualsSign) {
 }
 
 TEST_F(Labels, AreKnownInAnyLetterCase) {
-  Attach("web", guest(), Web(), "nomad_job_id=billing;Nomad_Group_Name=api;ignoreunknown=TRUE");
+  Attach("web", guest(), Web(), "nomad_job_id=billing;Nomad_Group_Name=api;IgnoreUnknown=TRUE");
   EXPECT_THAT(Alias(), EndsWith("job=billing group=api"));
 }
 
