@@ -6,8 +6,9 @@
 // Codes   0-99 are the CNI specification's, 100 and up are ours; the enumerators carry the wire
 //         numbers.
 // Rules   An expected outcome ("absent", "taken") is a return value, never an Error. Nobody catches
-//         to add context: whoever throws has the names. A message never contains the words "not
-//         found", because go-cni takes them, on DEL, for success.
+//         to add context: whoever throws has the names. A message of ours never contains the
+//         words "not found", because go-cni takes them, on DEL, for success; those of other programs
+//         lose them (plugin/failures.h).
 // Source  https://github.com/containernetworking/cni/blob/spec-v1.1.0/SPEC.md#error
 #pragma once
 

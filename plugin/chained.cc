@@ -222,8 +222,11 @@ void DelRules(const Request& request, const Name& name) {
     failures.Try("the reference plugins' rules", [&] {
       const std::vector<Ip> addresses =
           AddressesOnly(record ? record->addresses : FindExpectedAddresses(request));
-      record ? RemovePerhapsReferenceRulesOf(host, request.who, addresses, name.parts)
-             : RemoveReferenceRulesOf(host, request.who, addresses, name.parts);
+      if (record) {
+        RemovePerhapsReferenceRulesOf(host, request.who, addresses, name.parts);
+      } else {
+        RemoveReferenceRulesOf(host, request.who, addresses, name.parts);
+      }
     });
   }
   failures.ThrowIfAny(Cat("container ",

@@ -84,6 +84,24 @@ std::vector<std::string> LinkDifferences(const Link& link,
   return found;
 }
 
+void Strike(std::vector<Route>& expected, const std::vector<Route>& present) {
+  std::erase_if(expected, [&](const Route& route) {
+    return Any(present, [&](const Route& some) { return Matches(route, some); });
+  });
+}
+
+// A plugin behind us may have added some out of a link of its own; all routes of a guest that runs a
+// routing daemon are many, so they are looked at only if ours are not enough.
+std::vector<Route> MissingRoutes(Guest& guest, const Link& link, std::vector<Route> expected) {
+  if (!expected.empty()) {
+    Strike(expected, guest.net.Routes(link));
+  }
+  if (!expected.empty()) {
+    Strike(expected, guest.net.Routes());
+  }
+  return expected;
+}
+
 }  // namespace
 
 Guest OpenGuest(const Request& request, const Host& host) {
@@ -127,13 +145,8 @@ std::vector<std::string> Differences(Guest& guest,
       found.push_back(Cat("address ", ip.address, " is missing on ", Quoted(ifname)));
     }
   }
-  // Out of any link: a plugin behind us may have added both.
-  const std::vector<Route> routes =
-      expected.routes.empty() ? std::vector<Route>() : guest.net.Routes();
-  for (const Route& route : expected.routes) {
-    if (!Any(routes, [&](const Route& present) { return Matches(route, present); })) {
-      found.push_back(Cat("route to ", Describe(route), " is missing"));
-    }
+  for (const Route& route : MissingRoutes(guest, *link, expected.routes)) {
+    found.push_back(Cat("route to ", Describe(route), " is missing"));
   }
   return found;
 }

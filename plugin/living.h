@@ -2,8 +2,8 @@
 //
 // Alive    An attachment lives as long as its namespace does: the recorded path still leads to the
 //          recorded namespace, or anything else (a process, a mount elsewhere) still holds the
-//          namespace that its host veth, or a stranger's, leads to. One that another command is working on counts as
-//          living.
+//          namespace that its host veth, or a stranger's, leads to. One that another command is
+//          working on counts as living.
 // Why      Nomad never tells us of an allocation that ended while its agent was away. What such an
 //          attachment held is given back when somebody needs it: an address of a full pool, a host
 //          port.

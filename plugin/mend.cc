@@ -65,10 +65,11 @@ void MendHostVeth(Host& host, const Record& record) {
 
 // Of the addresses that `record` has leased, those that `store` does not know as its.
 std::vector<Ip> LostLeases(const std::optional<ipam::Store>& store, const Record& record) {
+  const ipam::Holder us{record.who.container_id, record.who.ifname};
   std::vector<Ip> lost;
   for (const Cidr& cidr : record.leases) {
     const std::optional<ipam::Holder> holder = store ? store->HolderOf(cidr.address) : std::nullopt;
-    if (!holder || !holder->Covers({record.who.container_id, record.who.ifname})) {
+    if (!holder || !holder->Covers(us)) {
       lost.push_back(cidr.address);
     }
   }
@@ -86,18 +87,19 @@ std::vector<std::string> LeaseFaults(const Record& record) {
 
 // Nothing is written where nothing is lost: the disk may be full.
 std::vector<std::string> MendLeases(const Record& record) {
-  if (LeaseFaults(record).empty()) {
+  const ipam::Holder us{record.who.container_id, record.who.ifname};
+  if (LostLeases(ipam::Store::Find(record.data_dir, record.who.network), record).empty()) {
     return {};
   }
-  ipam::Store store = ipam::Store::Open(record.data_dir, record.who.network);
+  std::optional<ipam::Store> store = ipam::Store::Open(record.data_dir, record.who.network);
   std::vector<std::string> faults;
-  for (const Cidr& cidr : record.leases) {
-    if (store.Reserve(cidr.address, {record.who.container_id, record.who.ifname})) {
-      Say("mended the lease of ", cidr.address, " for container ", Quoted(record.who.container_id));
-    } else if (const std::optional<ipam::Holder> holder = store.HolderOf(cidr.address);
-               !holder || !holder->Covers({record.who.container_id, record.who.ifname})) {
+  for (const Ip& address : LostLeases(store, record)) {
+    if (store->Reserve(address, us)) {
+      Say("mended the lease of ", address, " for container ", Quoted(us.container_id));
+    } else {
+      const std::optional<ipam::Holder> holder = store->HolderOf(address);
       faults.push_back(Cat("the lease of ",
-                           cidr.address,
+                           address,
                            " belongs to ",
                            holder ? Cat("container ", Quoted(holder->container_id)) : "nobody"));
     }

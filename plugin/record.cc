@@ -95,6 +95,17 @@ std::optional<std::string> FindWholeId(const std::string& path) {
   }
 }
 
+// Whether `text` is a record that somebody wrote since the machine started.
+bool IsOfBoot(const std::string& boot_id, const std::string& text) {
+  try {
+    const json value = json::parse(text);
+    static_cast<void>(ParseRecord(value));
+    return value.at("bootId") == boot_id;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 bool Record::HasIpv6() const {
@@ -178,16 +189,11 @@ void Records::EnsureGone(const Attachment& who) const {
 }
 
 void Records::EnsureVoidGone(const Attachment& who) const {
-  try {
-    const std::optional<std::string> text = FindFile(PathOf(who), kMaxRecordBytes);
-    if (text && json::parse(*text).at("bootId") == boot_id_) {
-      static_cast<void>(ParseRecord(json::parse(*text)));
-      return;
-    }
-  } catch (const std::exception&) {
-    // Nobody can read it.
+  // That it cannot be opened just now says nothing of what is in it.
+  const std::optional<std::string> text = FindFile(PathOf(who), kMaxRecordBytes);
+  if (!text || !IsOfBoot(boot_id_, *text)) {
+    EnsureGone(who);
   }
-  EnsureGone(who);
 }
 
 std::vector<Attachment> Records::List(const std::string& network) const {

@@ -29,6 +29,7 @@ void RemoveReferenceRulesOf(Host& host,
                             const Attachment& who,
                             const std::vector<Ip>& addresses,
                             const Parts& parts);
+
 // The same of an attachment of ours, where nothing says that there are any: what cannot be looked
 // into is passed over.
 void RemovePerhapsReferenceRulesOf(Host& host,

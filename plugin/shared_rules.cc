@@ -66,7 +66,8 @@ std::string HashOfShared(const Record& record, const std::vector<NftElement>& el
 }
 
 bool IsOfAnotherPolicy(const std::string& hash, const Record& record) {
-  return record.Has(Part::kForward) && hash.starts_with(Cat(record.gate, ' ')) &&
+  return record.Has(Part::kForward) && !record.gate.empty() &&
+         hash.starts_with(Cat(record.gate, ' ')) &&
          !hash.starts_with(Cat(record.gate, ' ', kNoPolicy)) && !hash.starts_with(PolicyOf(record));
 }
 
