@@ -40,6 +40,7 @@ struct Link {
   bool promiscuous = false;     // IFF_PROMISC was set on it
   int master = 0;               // index of the bridge it is a port of
   bool vlan_filtering = false;  // bridge: tells VLANs apart
+  bool has_id = false;          // bridge: its id holds a MAC, that of a port or one that was set
   bool hairpin = false;         // bridge port: what comes in may go out again
   bool isolated = false;        // bridge port: has nothing to do with other isolated ones
   bool locked = false;          // bridge port: see LockPort()

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <span>
 #include <string_view>
 
 #include <linux/if.h>
@@ -131,6 +133,15 @@ std::optional<LinkState> Find(NetlinkSocket& socket,
   return ReadLink(nlmsg_hdr(answer.messages.front().get()));
 }
 
+// Of a bridge's id.
+bool HasMac(std::span<const std::uint8_t> id) {
+  if (id.size() != sizeof(ifla_bridge_id)) {
+    return false;
+  }
+  const auto mac = id.subspan(offsetof(ifla_bridge_id, addr));
+  return std::any_of(mac.begin(), mac.end(), [](std::uint8_t byte) { return byte != 0; });
+}
+
 // What only bridges have, their ports and their VLANs.
 void ReadBridging(const Attributes& info, LinkState& state) {
   const auto is_set = [](const Attributes& attributes, int attribute) {
@@ -140,7 +151,9 @@ void ReadBridging(const Attributes& info, LinkState& state) {
     state.link.vlan = info.Inside(IFLA_INFO_DATA).U16(IFLA_VLAN_ID).value_or(0);
   }
   if (state.link.kind == "bridge") {
-    state.link.vlan_filtering = is_set(info.Inside(IFLA_INFO_DATA), IFLA_BR_VLAN_FILTERING);
+    const Attributes bridge = info.Inside(IFLA_INFO_DATA);
+    state.link.vlan_filtering = is_set(bridge, IFLA_BR_VLAN_FILTERING);
+    state.link.has_id = HasMac(bridge.Bytes(IFLA_BR_BRIDGE_ID));
   }
   if (info.Text(IFLA_INFO_SLAVE_KIND) == "bridge") {
     const Attributes port = info.Inside(IFLA_INFO_SLAVE_DATA);

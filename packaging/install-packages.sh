@@ -15,7 +15,7 @@ packages() {
       packages build
       echo libgtest-dev libgmock-dev clang-format clang-tidy
       # The tests read back with other tools, and try the leases against the reference host-local.
-      echo iproute2 nftables iptables conntrack iputils-ping kmod containernetworking-plugins
+      echo iproute2 nftables iptables conntrack iputils-ping kmod strace containernetworking-plugins
       # Firewalls of others that really run.
       echo firewalld dbus
       # Real clients, and what they run containers with. Go for cnitool comes as tests/clients/build-cnitool says.

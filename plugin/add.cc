@@ -133,9 +133,10 @@ void AddInterface(const Request& request, const Name& name, int out) {
   const Segment segment = EnsureBridge(host, config.link, record.gateways, request.who);
   MendPorts(host, segment.bridge, request.who.network);
 
-  const VethPair veth = MakeVeth(host, guest, segment.bridge, record, config.link.mtu);
+  CreateVeth(host, guest, segment.bridge, record, config.link.mtu);
   undo.Then("delete the veth pair",
             [&host, who = request.who] { EnsureLinkGone(host, who, true); });
+  const VethPair veth = PlugIn(host, guest, record);
   if (name.Does(Part::kLoopback)) {
     BringUpLoopback(guest);
   }

@@ -177,6 +177,18 @@ void BringUpBridge(Host& host, const Link& bridge, const LinkConfig& config, Phr
   }
 }
 
+// The MAC of an adopted bridge follows its ports until it is set once, if only to what it is.
+void FixMac(Host& host, const Link& bridge) {
+  if (!bridge.has_id) {
+    // It has never had a port. Linux 5.10, unlike 6.1, lets nothing through to its MAC until that
+    // has been set to another one.
+    Mac other = bridge.mac;
+    other.bytes.back() ^= 1;
+    host.net.Change(bridge, {.mac = other});
+  }
+  host.net.Change(bridge, {.mac = bridge.mac});
+}
+
 void PrepareSysctls(Guest& guest, const Link& link, bool has_ipv6, bool enable_dad) {
   InNetns(guest.netns, [&] {
     if (has_ipv6) {
@@ -275,8 +287,7 @@ Segment EnsureBridge(Host& host,
       EnsureGateways(host, gate, config, AddressesFor(gate, is_ours, gateways), except);
   changes.insert(changes.end(), gained.begin(), gained.end());
   if (!is_ours) {
-    // Adopted: its MAC follows its ports until it is set once, if only to what it is.
-    host.net.Change(bridge, {.mac = RequireLink(host.net, bridge.name).mac});
+    FixMac(host, RequireLink(host.net, bridge.name));
   }
   TurnOnForwarding(gateways, changes);
   if (!changes.empty() && IsInUse(host, gate.name)) {
@@ -319,7 +330,7 @@ void EnsureLinkGone(Host& host, const Attachment& who, bool recorded) {
   }
 }
 
-VethPair MakeVeth(Host& host, Guest& guest, const Link& bridge, const Record& record, int mtu) {
+void CreateVeth(Host& host, Guest& guest, const Link& bridge, const Record& record, int mtu) {
   const std::string name = HostVethName(record.who);
   host.net.CreateVeth({.host_name = name,
                        .host_mac = Mac::ForName(name),
@@ -328,7 +339,10 @@ VethPair MakeVeth(Host& host, Guest& guest, const Link& bridge, const Record& re
                        .guest_mac = record.GuestMac(),
                        .mtu = mtu},
                       guest.netns);
-  const Link host_end = RequireLink(host.net, name);
+}
+
+VethPair PlugIn(Host& host, Guest& guest, const Record& record) {
+  const Link host_end = RequireLink(host.net, HostVethName(record.who));
   // Up only now: looking at a link that is up without a carrier makes the kernel wait.
   SetPort(host.net,
           host_end,

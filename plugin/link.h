@@ -47,13 +47,12 @@ struct VethPair {
   Link guest;
 };
 
-// Makes the pair of `record`: the host end a port of `bridge`, as its record says, labelled; the
-// guest end in its namespace, still down.
-[[nodiscard]] VethPair MakeVeth(Host& host,
-                                Guest& guest,
-                                const Link& bridge,
-                                const Record& record,
-                                int mtu);
+// Makes the pair of `record`, down: the host end in `bridge`, the guest end in its namespace.
+void CreateVeth(Host& host, Guest& guest, const Link& bridge, const Record& record, int mtu);
+
+// The host end of that pair becomes the port that `record` says: flags, label, up. The guest end
+// stays down.
+[[nodiscard]] VethPair PlugIn(Host& host, Guest& guest, const Record& record);
 
 // Addresses, up, routes, as `result` says them for the interface of `link`; waits until the pair and
 // the bridge carry packets and, with enabledad, until the addresses are known to be nobody else's.

@@ -65,9 +65,11 @@ TEST_F(BridgeTest, ThatWasThereIsAdoptedWithItsPortsAndItsMac) {
 
 TEST_F(BridgeTest, ThatWasThereDownComesUp) {
   host().Must({"ip", "link", "add", "nomad", "type", "bridge"});
+  const std::string mac = BridgeMac();
 
   MustAdd(Network());
 
+  EXPECT_EQ(BridgeMac(), mac);
   EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
 }
 
