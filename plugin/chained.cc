@@ -183,10 +183,13 @@ void AddRules(const Request& request, const Name& name, int out) {
     return PassOn(request, out);
   }
   Undo undo;
-  undo.Then("withdraw the rules", [&host, record, &name, before] {
+  undo.Then("withdraw the rules", [&host, record, &name, before, earlier] {
     Failures left;
     left.Add(TearDownRules(host, record, name.parts, before));
     left.ThrowIfAny("some of them are still there");
+    if (earlier) {
+      host.records.Write(*earlier);
+    }
   });
   host.records.Write(record);
   PublishRules(host, record, earlier.has_value());

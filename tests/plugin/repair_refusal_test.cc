@@ -3,47 +3,24 @@
 #include <gtest/gtest.h>
 
 #include "tests/plugin/repair_sweep.h"
+#include "tests/support/refusal.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-struct Refusal {
-  Outcome outcome;
-  bool happened = false;  // false: the command made fewer requests
-};
-
-// `command` of the plugin, whose N-th netlink request never gets to the kernel.
-Refusal RunRefusedAt(int nth, Command command) {
-  const std::string log = "/run/requests";
-  const std::vector<std::string> strace = {"strace",
-                                           "-o",
-                                           log,
-                                           "-e",
-                                           "trace=sendto,sendmsg",
-                                           "-e",
-                                           Cat("inject=sendto,sendmsg:error=EPERM:when=", nth)};
-  command.argv.insert(command.argv.begin(), strace.begin(), strace.end());
-  // The leak checker is a tracer itself and would fail under another.
-  command.variables["ASAN_OPTIONS"] = "detect_leaks=0";
-  Refusal refusal{.outcome = Execute(command)};
-  refusal.happened = FindFile(log).value_or("").find("(INJECTED)") != std::string::npos;
-  EnsureFileGone(log);
-  return refusal;
-}
-
-class RefusedRequest : public KillingWorld {
+class RefusedRequest : public SweepWorld, public ::testing::WithParamInterface<const char*> {
  protected:
-  // Runs `victim` again and again, refused one request of this slice after the other, and shows
-  // each outcome to `look`.
+  // Runs `victim` again and again, refused one request after the other, and shows each outcome to
+  // `look`.
   void Refuse(const Victim& victim, const std::function<void(const Outcome&)>& look) {
-    constexpr int kFewest = 5;  // any ADD or DEL makes more requests
-    for (int nth = GetParam(); !HasFailure(); nth += kSlices) {
+    for (int nth = 1; !HasFailure(); ++nth) {
       SCOPED_TRACE(Cat("request ", nth));
       victim.prepare();
-      const Refusal refusal = RunRefusedAt(nth, PluginCommand(victim.verb, victim.config));
+      const Refusal refusal =
+          RunRefusedAt(PluginCommand(victim.verb, victim.config), GetParam(), nth);
       if (!refusal.happened) {
         EXPECT_EQ(refusal.outcome.exit_code, 0) << refusal.outcome;
-        EXPECT_GT(nth, kFewest);
+        EXPECT_GT(nth, 1);
         return;
       }
       if (refusal.outcome.exit_code != 0) {
@@ -87,7 +64,7 @@ TEST_P(RefusedRequest, OfADelIsSaidAndMadeUpForByTheNext) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Slices, RefusedRequest, Slices());
+INSTANTIATE_TEST_SUITE_P(By, RefusedRequest, ::testing::ValuesIn(kRequestCalls));
 
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -1,4 +1,4 @@
-// kill -9 at every system call of a command, and what becomes of it.
+// A command that comes to grief at every moment in turn, and what becomes of it.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ inline auto Slices() {
   return ::testing::Range(1, kSlices + 1);
 }
 
-class KillingWorld : public RepairWorld, public ::testing::WithParamInterface<int> {
+class SweepWorld : public RepairWorld {
  protected:
   struct Victim {
     std::string verb;
@@ -24,6 +24,25 @@ class KillingWorld : public RepairWorld, public ::testing::WithParamInterface<in
     std::function<void()> prepare = [] {};  // before every run
   };
 
+  // What an attachment can leave behind: on the host, in the files, and its interface in the first
+  // guest.
+  [[nodiscard]] Snapshot TakeBriefSnapshot() {
+    Snapshot snapshot;
+    snapshot.AddNode(host());
+    snapshot.AddFolder("/run/nomad-bridge");
+    snapshot.AddFolder(kLeases);
+    return snapshot;
+  }
+
+  void ExpectNothingSince(const Snapshot& before) {
+    EXPECT_TRUE(Unchanged(before, TakeBriefSnapshot()));
+    EXPECT_FALSE(HasInterface(guest(), "eth0"));
+  }
+};
+
+// By kill -9 at every system call.
+class KillingWorld : public SweepWorld, public ::testing::WithParamInterface<int> {
+ protected:
   // Runs `victim` again and again, killed at one system call of this slice after the other, and
   // calls `recover` each time. Ends with a run that was not killed.
   void Sweep(const Victim& victim, const std::function<void()>& recover) {
@@ -39,21 +58,6 @@ class KillingWorld : public RepairWorld, public ::testing::WithParamInterface<in
       SCOPED_TRACE(Cat("killed at call ", nth));
       recover();
     }
-  }
-
-  // What an attachment can leave behind: on the host, in the files, and its interface in the first
-  // guest.
-  [[nodiscard]] Snapshot TakeBriefSnapshot() {
-    Snapshot snapshot;
-    snapshot.AddNode(host());
-    snapshot.AddFolder("/run/nomad-bridge");
-    snapshot.AddFolder(kLeases);
-    return snapshot;
-  }
-
-  void ExpectNothingSince(const Snapshot& before) {
-    EXPECT_TRUE(Unchanged(before, TakeBriefSnapshot()));
-    EXPECT_FALSE(HasInterface(guest(), "eth0"));
   }
 
   // Servers in the first guest, which stay through every ADD and DEL of it.

@@ -1,0 +1,80 @@
+// An ADD by one of the names of which the kernel refuses one request, whichever it is: what the
+// plugins before it have made is as they left it, and DEL of the list removes that, too.
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+#include "tests/support/refusal.h"
+#include "tests/support/runtime_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using nlohmann::json;
+
+// The parameter is its place in Nomad's list.
+class RefusedName : public RuntimeWorld, public ::testing::WithParamInterface<std::size_t> {
+ protected:
+  // The result of the plugins before it.
+  json AddThoseBefore() {
+    json result;
+    for (std::size_t i = 0; i < GetParam(); ++i) {
+      const Outcome add = RunEntry("ADD", network_, i, allocation_, result);
+      EXPECT_EQ(add.exit_code, 0) << add;
+      result = add.json;
+    }
+    return result;
+  }
+
+  void MustDel() {
+    const Outcome del = DelFrom(network_, allocation_);
+    EXPECT_EQ(del.exit_code, 0) << del;
+  }
+
+  // An ADD of the list up to our plugin, refused its N-th request by `call`. False if it made fewer.
+  bool ExpectNothingIsLeft(const std::string& call, int nth) {
+    const Snapshot nothing = TakeSnapshot();
+    const json result = AddThoseBefore();
+    const Snapshot before = TakeSnapshot();
+    const Refusal refusal =
+        RunRefusedAt(EntryCommand("ADD", network_, GetParam(), allocation_, result), call, nth);
+    if (refusal.outcome.exit_code != 0) {
+      EXPECT_GT(refusal.outcome.json.value("code", 0), 0) << refusal.outcome;
+      EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+    }
+    MustDel();
+    EXPECT_TRUE(Unchanged(nothing, TakeSnapshot()));
+    return refusal.happened;
+  }
+
+  const Network network_{.list = Fixture("nomad_builtin_bridge.conflist"), .path = OurFolder()};
+  const Attached allocation_{.container_id = "alloc-1",
+                             .guest = &guest(),
+                             .port_mappings = {Port(8080, 80, "tcp"), Port(8053, 53, "udp")},
+                             .args = NomadArgs("billing", "alloc-1")};
+};
+
+TEST_P(RefusedName, LeavesWhatThoseBeforeItMade) {
+  Attached first = allocation_;
+  ASSERT_EQ(AddTo(network_, first).exit_code, 0);  // leaves behind what is shared
+  MustDel();
+
+  int refused = 0;
+  for (const char* const call : kRequestCalls) {
+    for (int nth = 1; !HasFailure(); ++nth) {
+      SCOPED_TRACE(Cat(call, " ", nth));
+      if (!ExpectNothingIsLeft(call, nth)) {
+        break;
+      }
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 1);
+}
+
+// Bridge, firewall and portmap.
+INSTANTIATE_TEST_SUITE_P(AtPlace, RefusedName, ::testing::Values(1, 2, 3));
+
+}  // namespace
+}  // namespace nomad_bridge::test
