@@ -48,8 +48,15 @@ TEST_P(RefusedRequest, OfAnAddLeavesNothing) {
   ExpectAFailedAddLeavesNothing(config_);
 }
 
-TEST_P(RefusedRequest, OfAnAddWithALockedPortLeavesNothing) {
-  ExpectAFailedAddLeavesNothing(Config({}, {{"macspoofchk", true}, {"ingressPolicy", "isolated"}}));
+TEST_P(RefusedRequest, OfAnAddWithMoreToDoLeavesNothing) {
+  ExpectAFailedAddLeavesNothing(
+      Config({{"tcp", 8080, 80}},
+             {{"portIsolation", true},
+              {"ingressPolicy", "isolated"},
+              {"runtimeConfig", {{"mac", "02:42:ac:1a:40:02"}}},
+              {"ipam",
+               {{"ranges", {{{{"subnet", "172.26.64.0/20"}}}, {{{"subnet", "fd00:9::/64"}}}}},
+                {"routes", {{{"dst", "10.0.0.0/8"}}}}}}}));
 }
 
 TEST_P(RefusedRequest, OfADelIsSaidAndMadeUpForByTheNext) {
