@@ -141,6 +141,11 @@ class Rtnl {
                                   int mtu,
                                   bool vlan_filtering = false);
 
+  // A bridge made without a MAC takes that of a port, each time again; from now on it keeps the one
+  // it has. Before it has had a port Linux 5.10 (6.1 no more) does not even take that for its own,
+  // and has to be told.
+  void FixMac(const Link& bridge);
+
   // What `bridge` brings to the node of one VLAN, as a link of its own with the bridge's MAC, down;
   // the bridge must be a member of that VLAN. False if a link of that name is there already.
   [[nodiscard]] bool CreateVlanLink(const std::string& name,

@@ -2,6 +2,7 @@
 
 #include <linux/if_bridge.h>
 #include <linux/if_link.h>
+#include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
 
 #include "base/error.h"
@@ -54,6 +55,22 @@ bool Rtnl::CreateBridge(const std::string& name, const Mac& mac, int mtu, bool v
     throw Refusal(Cat("cannot create bridge ", Quoted(name)), answer);
   }
   return answer.error == 0;
+}
+
+void Rtnl::FixMac(const Link& bridge) {
+  Change(bridge, {.mac = bridge.mac});
+  if (bridge.has_id) {
+    return;
+  }
+  Message message(RTM_NEWNEIGH, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE);
+  ndmsg head{};
+  head.ndm_family = AF_BRIDGE;
+  head.ndm_ifindex = bridge.index;
+  head.ndm_state = NUD_PERMANENT;
+  head.ndm_flags = NTF_SELF;
+  message.Head(head);
+  message.PutBytes(NDA_LLADDR, bridge.mac.bytes);
+  impl_->socket.Require(message, Cat("cannot tell bridge ", Quoted(bridge.name), " its own MAC"));
 }
 
 bool Rtnl::CreateVlanLink(const std::string& name, const Link& bridge, std::uint16_t vlan) {

@@ -177,18 +177,6 @@ void BringUpBridge(Host& host, const Link& bridge, const LinkConfig& config, Phr
   }
 }
 
-// The MAC of an adopted bridge follows its ports until it is set once, if only to what it is.
-void FixMac(Host& host, const Link& bridge) {
-  if (!bridge.has_id) {
-    // It has never had a port. Linux 5.10, unlike 6.1, lets nothing through to its MAC until that
-    // has been set to another one.
-    Mac other = bridge.mac;
-    other.bytes.back() ^= 1;
-    host.net.Change(bridge, {.mac = other});
-  }
-  host.net.Change(bridge, {.mac = bridge.mac});
-}
-
 void PrepareSysctls(Guest& guest, const Link& link, bool has_ipv6, bool enable_dad) {
   InNetns(guest.netns, [&] {
     if (has_ipv6) {
@@ -287,7 +275,7 @@ Segment EnsureBridge(Host& host,
       EnsureGateways(host, gate, config, AddressesFor(gate, is_ours, gateways), except);
   changes.insert(changes.end(), gained.begin(), gained.end());
   if (!is_ours) {
-    FixMac(host, RequireLink(host.net, bridge.name));
+    host.net.FixMac(RequireLink(host.net, bridge.name));
   }
   TurnOnForwarding(gateways, changes);
   if (!changes.empty() && IsInUse(host, gate.name)) {
