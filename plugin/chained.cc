@@ -172,7 +172,9 @@ void AddRules(const Request& request, const Name& name, int out) {
     earlier.reset();
   } else if (earlier && HasAny(*earlier, name.parts)) {
     failures.Add(TearDownRules(host, *earlier, name.parts, earlier->leaving));
-    earlier->parts.erase(name.parts.begin(), name.parts.end());
+    for (const Part part : name.parts) {
+      earlier->parts.erase(part);
+    }
   }
   failures.ThrowIfAny("cannot remove what an earlier ADD left");
 

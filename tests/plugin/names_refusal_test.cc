@@ -1,9 +1,11 @@
 // An ADD by one of the names of which the kernel refuses one request, whichever it is: what the
 // plugins before it have made is as they left it, and DEL of the list removes that, too.
+#include <optional>
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "tests/support/refusal.h"
 #include "tests/support/runtime_world.h"
@@ -71,6 +73,40 @@ TEST_P(RefusedName, LeavesWhatThoseBeforeItMade) {
     }
   }
   EXPECT_GT(refused, 1);
+}
+
+class RefusedRetry : public RuntimeWorld {};
+
+// Behind a stranger's interface there is nothing but portmap's part, which an ADD replaces.
+TEST_F(RefusedRetry, LeavesNoRecordOfNothing) {
+  const Network network{
+      .list = {{"cniVersion", "1.0.0"},
+               {"name", "net"},
+               {"plugins", {{{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}}}}},
+      .path = OurFolder()};
+  const Attached container{
+      .container_id = "c1", .guest = &guest(), .port_mappings = {Port(8080, 80, "tcp")}};
+  const json before = {{"cniVersion", "1.0.0"}, {"ips", {{{"address", "10.9.0.2/24"}}}}};
+  const std::string record = "/run/nomad-bridge/net/c1@eth0.json";
+
+  int failed = 0;
+  for (int nth = 1;; ++nth) {
+    SCOPED_TRACE(Cat("request ", nth));
+    ASSERT_EQ(RunEntry("ADD", network, 0, container, before).exit_code, 0);
+    const Refusal refusal =
+        RunRefusedAt(EntryCommand("ADD", network, 0, container, before), "sendto", nth);
+    if (!refusal.happened) {
+      EXPECT_EQ(refusal.outcome.exit_code, 0) << refusal.outcome;
+      break;
+    }
+    failed += refusal.outcome.exit_code != 0 ? 1 : 0;
+    if (const std::optional<std::string> text = FindFile(record)) {
+      EXPECT_EQ(json::parse(*text).at("parts"), json::array({"ports"}));
+    }
+    ASSERT_EQ(RunEntry("DEL", network, 0, container, nullptr).exit_code, 0);
+    EXPECT_EQ(FindFile(record), std::nullopt);
+  }
+  EXPECT_GT(failed, 1);
 }
 
 // Bridge, firewall and portmap.
