@@ -110,6 +110,22 @@ TEST_F(RtnlBridgeTest, HairpinModeAndIsolationAreBothWritten) {
   EXPECT_TRUE(Flag(host(), "port-a", "isolated"));
 }
 
+TEST_F(RtnlBridgeTest, KeepsTheMacThatIsFixedAndTakesItForItsOwn) {
+  EXPECT_TRUE(Port("br0").has_id);
+  const Link bridge = Bridge("br1");
+  EXPECT_FALSE(bridge.has_id);
+
+  net_.FixMac(bridge);
+  net_.FixMac(bridge);
+
+  // A port with a MAC below it, which it would take on.
+  host().Must({"ip", "link", "add", "low", "address", "02:00:00:00:00:01", "type", "veth"});
+  host().Must({"ip", "link", "set", "low", "master", "br1"});
+  EXPECT_EQ(Show(host(), "br1").at("address"), bridge.mac.Text());
+  EXPECT_THAT(host().Must({"bridge", "fdb", "show", "br", "br1"}),
+              HasSubstr(Cat(bridge.mac, " dev br1 master br1 permanent")));
+}
+
 TEST_F(RtnlBridgeTest, IsolatedPortsReachTheBridgeButNotEachOther) {
   EXPECT_TRUE(Ping(guest(), "10.0.0.11"));
 
