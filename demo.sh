@@ -118,11 +118,11 @@ try "nft flush ruleset"
 try "$page"
 fails
 
-say "... until the next CHECK (Nomad asks for one when its agent starts): it mends the node's side and says so."
+say "... until the next CHECK (Nomad asks for one when its agent starts): it repairs the node's side and says so."
 try "jq --slurpfile result result.json '.prevResult = \$result[0]' billing.json > check.json"
 try "CNI_COMMAND=CHECK nomad-bridge < check.json"
 succeeds
-shows mended
+shows repaired
 try "$page"
 succeeds
 shows "Hello from job billing"

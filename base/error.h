@@ -8,7 +8,7 @@
 // Rules   An expected outcome ("absent", "taken") is a return value, never an Error. Nobody catches
 //         to add context: whoever throws has the names. A message of ours never contains the
 //         words "not found", because go-cni takes them, on DEL, for success; those of other programs
-//         lose them (plugin/failures.h).
+//         lose them (plugin/cni/error_list.h).
 // Source  https://github.com/containernetworking/cni/blob/spec-v1.1.0/SPEC.md#error
 #pragma once
 

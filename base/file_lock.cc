@@ -55,7 +55,7 @@ class Ticker {
 
 // Calls `lock`, which blocks and returns like a system call, until it succeeds or patience ends.
 void Wait(const std::function<int()>& lock, const std::string& path, const std::string& what) {
-  const Deadline deadline = FromNow(kPatience);
+  const Deadline deadline = FromNow(kTimeout);
   const Ticker ticker;
   while (lock() != 0) {
     if (errno != EINTR) {
@@ -63,11 +63,11 @@ void Wait(const std::function<int()>& lock, const std::string& path, const std::
     }
     if (std::chrono::steady_clock::now() >= deadline) {
       throw Error(Code::kTryAgain,
-                  Cat("cannot get hold of ", what),
+                  Cat("timed out waiting for the lock of ", what),
                   Cat("another process has held the lock ",
                       Quoted(path),
                       " for more than ",
-                      kPatience.count(),
+                      kTimeout.count(),
                       " s"));
     }
   }

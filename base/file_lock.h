@@ -22,7 +22,7 @@
 namespace nomad_bridge {
 
 // How long a command of ours waits for anybody else before it gives up.
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kTimeout{10};
 
 using Deadline = std::chrono::steady_clock::time_point;
 
@@ -32,7 +32,7 @@ using Deadline = std::chrono::steady_clock::time_point;
 
 class FileLock {
  public:
-  // Opens (creates) `path` and takes it exclusively. `what` completes "cannot get hold of ...".
+  // Opens (creates) `path` and takes it exclusively. `what` completes "timed out waiting for the lock of ...".
   [[nodiscard]] static FileLock Take(const std::string& path, const std::string& what);
 
  private:

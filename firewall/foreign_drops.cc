@@ -9,20 +9,20 @@ namespace nomad_bridge::firewall {
 namespace {
 
 // Later than ours, at filter - 1, and none of those where our mark is accepted.
-bool ComesAfterUs(const NftSocket::TableChain& each) {
-  const std::optional<NftHook>& hook = each.chain.hook;
-  const NftFamily family = each.table.family;
+bool ComesAfterUs(const nft::Socket::TableChain& each) {
+  const std::optional<nft::Hook>& hook = each.chain.hook;
+  const nft::TableFamily family = each.table.family;
   const bool is_ours = each.table == TableId();
   const bool is_iptables = each.table.name == "filter" && each.chain.name == "FORWARD" &&
-                           (family == NftFamily::kIp || family == NftFamily::kIp6);
-  const bool is_ip =
-      family == NftFamily::kInet || family == NftFamily::kIp || family == NftFamily::kIp6;
-  return hook && hook->type == "filter" && hook->point == NftHook::Point::kForward &&
+                           (family == nft::TableFamily::kIp || family == nft::TableFamily::kIp6);
+  const bool is_ip = family == nft::TableFamily::kInet || family == nft::TableFamily::kIp ||
+                     family == nft::TableFamily::kIp6;
+  return hook && hook->type == "filter" && hook->point == nft::Hook::Point::kForward &&
          hook->priority >= 0 && is_ip && !is_ours && !is_iptables;
 }
 
 // Without any match before it.
-bool IsUnconditionalDrop(const NftKernelRule& rule) {
+bool IsUnconditionalDrop(const nft::KernelRule& rule) {
   std::vector<std::string> meaning = rule.expressions;
   std::erase_if(meaning, [](const std::string& text) { return text.starts_with("[ counter "); });
   return meaning.size() == 1 && (meaning.front().find(" drop ]") != std::string::npos ||
@@ -31,18 +31,18 @@ bool IsUnconditionalDrop(const NftKernelRule& rule) {
 
 }  // namespace
 
-std::vector<std::string> ForeignDrops(NftSocket& socket) {
+std::vector<std::string> ForeignDrops(nft::Socket& socket) {
   std::vector<std::string> found;
-  for (const NftSocket::TableChain& each : socket.Chains()) {
+  for (const nft::Socket::TableChain& each : socket.Chains()) {
     if (!ComesAfterUs(each)) {
       continue;
     }
-    const std::string name = Cat("chain ", each.chain.name, " of table ", Text(each.table));
+    const std::string name = Cat("chain ", each.chain.name, " of table ", nft::Text(each.table));
     if (each.chain.hook->drops) {
       found.push_back(name + " (policy drop)");
       continue;
     }
-    const std::vector<NftKernelRule> rules = socket.Rules(each.table, each.chain.name);
+    const std::vector<nft::KernelRule> rules = socket.Rules(each.table, each.chain.name);
     if (!rules.empty() && IsUnconditionalDrop(rules.back())) {
       found.push_back(name + " (its last rule drops)");
     }

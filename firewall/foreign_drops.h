@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "netlink/nft_socket.h"
+#include "netlink/nft/socket.h"
 
 namespace nomad_bridge::firewall {
 
 // "chain forward of table inet mine (policy drop)": every chain at the forward hook that comes
 // later than ours, is not iptables', and drops or rejects by policy or by its last rule.
-[[nodiscard]] std::vector<std::string> ForeignDrops(NftSocket& socket);
+[[nodiscard]] std::vector<std::string> ForeignDrops(nft::Socket& socket);
 
 }  // namespace nomad_bridge::firewall

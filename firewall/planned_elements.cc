@@ -2,7 +2,7 @@
 
 namespace nomad_bridge::firewall {
 
-std::optional<NftElement> PlannedElements::Find(const NftElement& like) {
+std::optional<nft::Element> PlannedElements::Find(const nft::Element& like) {
   if (const auto known = known_.find(KeyOf(like)); known != known_.end()) {
     return known->second;
   }
@@ -17,23 +17,23 @@ std::optional<NftElement> PlannedElements::Find(const NftElement& like) {
   if (!whole_sets_.insert(like.set).second) {
     return std::nullopt;
   }
-  for (NftElement& element : socket_.Elements(table_, like.set)) {
+  for (nft::Element& element : socket_.Elements(table_, like.set)) {
     known_.try_emplace(KeyOf(element), std::move(element));  // what the batch does to it holds
   }
   return Find(like);
 }
 
-void PlannedElements::Add(const NftElement& element) {
+void PlannedElements::Add(const nft::Element& element) {
   batch_.AddElement(table_, element);
   known_[KeyOf(element)] = element;
 }
 
-void PlannedElements::Delete(const NftElement& element) {
+void PlannedElements::Delete(const nft::Element& element) {
   batch_.DeleteElement(table_, element);
   known_[KeyOf(element)] = std::nullopt;
 }
 
-void PlannedElements::Replace(const NftElement& present, const NftElement& element) {
+void PlannedElements::Replace(const nft::Element& present, const nft::Element& element) {
   Delete(present);
   Add(element);
 }

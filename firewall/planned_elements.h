@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "netlink/nft_batch.h"
-#include "netlink/nft_element.h"
-#include "netlink/nft_socket.h"
-#include "netlink/nft_table.h"
+#include "netlink/nft/batch.h"
+#include "netlink/nft/element.h"
+#include "netlink/nft/socket.h"
+#include "netlink/nft/table.h"
 
 namespace nomad_bridge::firewall {
 
@@ -24,31 +24,31 @@ class PlannedElements {
   // How the kernel is asked: not at all (the table is new), element by element, or set by set.
   enum class Reading { kNothing, kSingly, kWholeSets };
 
-  PlannedElements(NftSocket& socket, NftTableId table, Reading reading, NftBatch& batch)
+  PlannedElements(nft::Socket& socket, nft::TableId table, Reading reading, nft::Batch& batch)
       : socket_(socket), table_(std::move(table)), reading_(reading), batch_(batch) {}
 
   // The element with `like`'s set and key as it will be.
-  [[nodiscard]] std::optional<NftElement> Find(const NftElement& like);
+  [[nodiscard]] std::optional<nft::Element> Find(const nft::Element& like);
 
   // Takes the element to be absent without asking: the kernel refuses the batch if it is not.
-  void AssumeAbsent(const NftElement& element) { known_[KeyOf(element)] = std::nullopt; }
+  void AssumeAbsent(const nft::Element& element) { known_[KeyOf(element)] = std::nullopt; }
   // Takes it to be as it should.
-  void AssumePresent(const NftElement& element) { known_[KeyOf(element)] = element; }
+  void AssumePresent(const nft::Element& element) { known_[KeyOf(element)] = element; }
 
-  void Add(const NftElement& element);
-  void Delete(const NftElement& element);
-  void Replace(const NftElement& present, const NftElement& element);
+  void Add(const nft::Element& element);
+  void Delete(const nft::Element& element);
+  void Replace(const nft::Element& present, const nft::Element& element);
 
  private:
   using Key = std::pair<std::string, std::vector<std::uint8_t>>;
 
-  static Key KeyOf(const NftElement& element) { return {element.set, element.key}; }
+  static Key KeyOf(const nft::Element& element) { return {element.set, element.key}; }
 
-  NftSocket& socket_;
-  NftTableId table_;
+  nft::Socket& socket_;
+  nft::TableId table_;
   Reading reading_;
-  NftBatch& batch_;
-  std::map<Key, std::optional<NftElement>> known_;
+  nft::Batch& batch_;
+  std::map<Key, std::optional<nft::Element>> known_;
   std::set<std::string> whole_sets_;  // read already
 };
 

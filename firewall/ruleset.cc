@@ -16,48 +16,41 @@ namespace {
 
 using Reading = PlannedElements::Reading;
 
-// How much is looked at before a commit; the next one only if the one before was refused.
-enum class Care {
-  kTrusting,   // our elements are taken to be absent: the kernel says if one is not
-  kLookingUp,  // the elements in question are read one by one
-  kVerifying,  // everything that should be there is compared with what is
-};
-
 struct Plan {
-  NftBatch batch;
+  nft::Batch batch;
   std::optional<Conflict> conflict;
-  std::vector<std::string> mended;
+  std::vector<std::string> repaired;
 };
 
-bool IsShared(const NftElement& element) {
+bool IsShared(const nft::Element& element) {
   return element.comment.empty();
 }
 
 // "tcp . 8080 in port4 of veth3f2a91c04d7e"
-std::string Name(const NftTable& table, const NftElement& element) {
-  const NftSet* const set = table.FindSet(element.set);
-  const std::string key = set == nullptr ? "an element" : KeyText(*set, element);
+std::string Name(const nft::Table& table, const nft::Element& element) {
+  const nft::Set* const set = table.FindSet(element.set);
+  const std::string key = set == nullptr ? "an element" : nft::KeyText(*set, element);
   return Cat(key, " in ", element.set, IsShared(element) ? "" : " of ", element.owner());
 }
 
 void PlanDeletes(PlannedElements& elements, const Change& change) {
-  for (const NftElement& unwanted : change.unwanted) {
-    const std::optional<NftElement> present = elements.Find(unwanted);
-    if (present && !IsShared(unwanted) && present->owner() == unwanted.owner()) {
+  for (const nft::Element& element : change.remove_owned) {
+    const std::optional<nft::Element> present = elements.Find(element);
+    if (present && !IsShared(element) && present->owner() == element.owner()) {
       elements.Delete(*present);
     }
   }
-  for (const NftElement& retired : change.retired) {
-    if (elements.Find(retired)) {
-      elements.Delete(retired);
+  for (const nft::Element& element : change.remove_shared) {
+    if (elements.Find(element)) {
+      elements.Delete(element);
     }
   }
 }
 
 std::optional<Conflict> PlanChange(PlannedElements& elements, const Change& change) {
   PlanDeletes(elements, change);  // first: a key may go from one owner to another in one batch
-  for (const NftElement& wanted : change.wanted) {
-    const std::optional<NftElement> present = elements.Find(wanted);
+  for (const nft::Element& wanted : change.add) {
+    const std::optional<nft::Element> present = elements.Find(wanted);
     if (!present) {
       elements.Add(wanted);
       continue;
@@ -66,7 +59,8 @@ std::optional<Conflict> PlanChange(PlannedElements& elements, const Change& chan
       continue;
     }
     const bool mine = present->owner() == wanted.owner();
-    if (!mine && std::count(change.dead.begin(), change.dead.end(), present->owner()) == 0) {
+    if (!mine &&
+        std::count(change.stale_owners.begin(), change.stale_owners.end(), present->owner()) == 0) {
       return Conflict{.wanted = wanted, .present = *present};
     }
     elements.Replace(*present, wanted);
@@ -76,66 +70,69 @@ std::optional<Conflict> PlanChange(PlannedElements& elements, const Change& chan
 
 // Puts back what `holding` lost, and names it. What now belongs to somebody else is left alone.
 std::vector<std::string> PlanRepair(PlannedElements& elements,
-                                    const NftTable& table,
-                                    const Holding& holding) {
-  std::vector<std::string> phrases;
-  for (const NftElement& held : holding.elements) {
-    const std::optional<NftElement> present = elements.Find(held);
+                                    const nft::Table& table,
+                                    const DesiredState& desired) {
+  std::vector<std::string> mismatches;
+  for (const nft::Element& held : desired.elements) {
+    const std::optional<nft::Element> present = elements.Find(held);
     if (!present) {
       elements.Add(held);
-      phrases.push_back(Name(table, held));
+      mismatches.push_back(Name(table, held));
     } else if (!IsShared(held) && present->owner() == held.owner() && *present != held) {
       elements.Replace(*present, held);
-      phrases.push_back(Name(table, held));
+      mismatches.push_back(Name(table, held));
     }
   }
-  return phrases;
+  return mismatches;
 }
 
 // `change` may be absent: then the plan is only what `living` need.
-Plan PlanVerified(NftSocket& socket,
-                  const NftTable& table,
+Plan PlanVerified(nft::Socket& socket,
+                  const nft::Table& table,
                   const Change* change,
-                  const std::vector<Holding>& living) {
+                  const std::vector<DesiredState>& living) {
   Plan plan;
   const SkeletonPlan skeleton = DescribeSkeleton(socket, table, plan.batch);
   PlannedElements elements(
       socket, table.id, skeleton.made_anew ? Reading::kNothing : Reading::kWholeSets, plan.batch);
-  std::vector<Policy> policies;
-  plan.mended = skeleton.phrases;
+  std::vector<ForwardHook> forward_hooks;
+  plan.repaired = skeleton.mismatches;
   const bool had_elements = std::any_of(
-      living.begin(), living.end(), [](const Holding& one) { return !one.elements.empty(); });
+      living.begin(), living.end(), [](const DesiredState& one) { return !one.elements.empty(); });
   if (skeleton.made_anew && had_elements) {
-    plan.mended.push_back(Cat("table ", Text(table.id), " with all that was in it"));
+    plan.repaired.push_back(Cat("table ", nft::Text(table.id), " with all that was in it"));
   }
   // The living first: after a flush their ports are theirs, not the first comer's.
-  for (const Holding& holding : living) {
-    policies.push_back(holding.policy);
-    const std::vector<std::string> lost = PlanRepair(elements, table, holding);
+  for (const DesiredState& desired : living) {
+    forward_hooks.push_back(desired.forward_hook);
+    const std::vector<std::string> lost = PlanRepair(elements, table, desired);
     if (!skeleton.made_anew) {
-      plan.mended.insert(plan.mended.end(), lost.begin(), lost.end());
+      plan.repaired.insert(plan.repaired.end(), lost.begin(), lost.end());
     }
   }
   // Only what a living attachment lost is mended; what `change` needs for the first time is just
   // made.
-  NftBatch lost_by_living;
-  const std::vector<std::string> lost = DescribeStaticRules(socket, policies, lost_by_living);
-  plan.mended.insert(plan.mended.end(), lost.begin(), lost.end());
+  nft::Batch lost_by_living;
+  const std::vector<std::string> lost = DescribeStaticRules(socket, forward_hooks, lost_by_living);
+  plan.repaired.insert(plan.repaired.end(), lost.begin(), lost.end());
   if (change != nullptr) {
     plan.conflict = PlanChange(elements, *change);
-    policies.push_back(change->policy);
+    forward_hooks.push_back(change->forward_hook);
   }
-  static_cast<void>(DescribeStaticRules(socket, policies, plan.batch));
+  static_cast<void>(DescribeStaticRules(socket, forward_hooks, plan.batch));
   return plan;
 }
 
-Plan PlanQuickly(NftSocket& socket, const NftTable& table, const Change& change, Care care) {
+Plan PlanQuickly(nft::Socket& socket,
+                 const nft::Table& table,
+                 const Change& change,
+                 PlanMode mode) {
   Plan plan;
   PlannedElements elements(socket, table.id, Reading::kSingly, plan.batch);
-  for (const NftElement& wanted : change.wanted) {
-    if (IsShared(wanted) && change.shared_is_there) {
+  for (const nft::Element& wanted : change.add) {
+    if (IsShared(wanted) && change.shared_in_force) {
       elements.AssumePresent(wanted);
-    } else if (!IsShared(wanted) && care == Care::kTrusting) {
+    } else if (!IsShared(wanted) && mode == PlanMode::kAssumeAbsent) {
       elements.AssumeAbsent(wanted);
     }
   }
@@ -143,98 +140,98 @@ Plan PlanQuickly(NftSocket& socket, const NftTable& table, const Change& change,
   return plan;
 }
 
-Plan MakePlan(NftSocket& socket,
-              const NftTable& table,
+Plan MakePlan(nft::Socket& socket,
+              const nft::Table& table,
               const Change& change,
-              Care care,
-              const HoldingsOfLiving& living) {
-  return care == Care::kVerifying ? PlanVerified(socket, table, &change, living())
-                                  : PlanQuickly(socket, table, change, care);
+              PlanMode mode,
+              const ListDesired& living) {
+  return mode == PlanMode::kVerify ? PlanVerified(socket, table, &change, living())
+                                   : PlanQuickly(socket, table, change, mode);
 }
 
 // Asked only of a ruleset that is trusted.
-bool IsSharedThere(NftSocket& socket, const Change& change) {
-  return change.shared_is_there || HasStaticRules(socket, change.policy);
+bool IsSharedThere(nft::Socket& socket, const Change& change) {
+  return change.shared_in_force || HasStaticRules(socket, change.forward_hook);
 }
 
 // After a refusal: a taken key is looked up; anything else means that the kernel's table is not
 // what we trusted it to be.
-Care MoreCareful(Care care, const NftBatch& batch, const NftReply& reply) {
-  const NftRefusal& first = reply.refused.front();
-  if (care == Care::kVerifying) {
+PlanMode NextMode(PlanMode mode, const nft::Batch& batch, const nft::CommitReply& reply) {
+  const nft::Refusal& first = reply.refused.front();
+  if (mode == PlanMode::kVerify) {
     throw Error(
         Code::kKernel, Cat("cannot ", batch.messages()[first.message].label), first.details);
   }
   const bool only_taken =
-      std::all_of(reply.refused.begin(), reply.refused.end(), [](const NftRefusal& refusal) {
+      std::all_of(reply.refused.begin(), reply.refused.end(), [](const nft::Refusal& refusal) {
         return refusal.error == EEXIST;
       });
-  return care == Care::kTrusting && only_taken ? Care::kLookingUp : Care::kVerifying;
+  return mode == PlanMode::kAssumeAbsent && only_taken ? PlanMode::kLookUp : PlanMode::kVerify;
 }
 
 void RequireTime(Deadline deadline) {
   if (std::chrono::steady_clock::now() > deadline) {
     throw Error(Code::kTryAgain,
-                Cat("cannot change table ", Text(TableId())),
+                Cat("cannot change table ", nft::Text(TableId())),
                 "other programs keep changing the nf_tables ruleset");
   }
 }
 
 }  // namespace
 
-Outcome Apply(NftSocket& socket,
-              const NftTable& table,
+Outcome Apply(nft::Socket& socket,
+              const nft::Table& table,
               const Change& change,
               std::optional<std::uint32_t> trusted,
-              const HoldingsOfLiving& living) {
-  const Deadline deadline = FromNow(kPatience);
-  Care care = change.again ? Care::kLookingUp : Care::kTrusting;
+              const ListDesired& living) {
+  const Deadline deadline = FromNow(kTimeout);
+  PlanMode mode = change.mode;
   std::uint32_t generation = trusted ? *trusted : socket.Generation();
   for (;; generation = socket.Generation()) {
     if (trusted != generation || !IsSharedThere(socket, change)) {
-      care = Care::kVerifying;
+      mode = PlanMode::kVerify;
     }
-    Plan plan = MakePlan(socket, table, change, care, living);
+    Plan plan = MakePlan(socket, table, change, mode, living);
     if (plan.conflict) {
-      return {.conflict = std::move(plan.conflict), .generation = {}, .mended = {}};
+      return {.conflict = std::move(plan.conflict), .generation = {}, .repaired = {}};
     }
     if (plan.batch.empty()) {
-      return {.conflict = {}, .generation = generation, .mended = {}};
+      return {.conflict = {}, .generation = generation, .repaired = {}};
     }
-    const NftReply reply = socket.Commit(plan.batch, generation);
+    const nft::CommitReply reply = socket.Commit(plan.batch, generation);
     if (reply.done()) {
       return {.conflict = {},
-              .generation = NextGeneration(generation),
-              .mended = std::move(plan.mended)};
+              .generation = nft::NextGeneration(generation),
+              .repaired = std::move(plan.repaired)};
     }
     if (!reply.refused.empty()) {
-      care = MoreCareful(care, plan.batch, reply);
+      mode = NextMode(mode, plan.batch, reply);
     }
     RequireTime(deadline);
   }
 }
 
-std::optional<std::uint32_t> Withdraw(NftSocket& socket,
-                                      const std::vector<NftElement>& elements,
-                                      std::optional<std::uint32_t> trusted) {
+std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
+                                            const std::vector<nft::Element>& elements,
+                                            std::optional<std::uint32_t> trusted) {
   Change change;
-  change.unwanted = elements;
-  const Deadline deadline = FromNow(kPatience);
+  change.remove_owned = elements;
+  const Deadline deadline = FromNow(kTimeout);
   while (true) {
     const std::uint32_t generation = socket.Generation();
-    NftBatch batch;
+    nft::Batch batch;
     PlannedElements present(socket, TableId(), Reading::kSingly, batch);
     static_cast<void>(PlanChange(present, change));
     const bool still_trusted = trusted == generation;
     if (batch.empty()) {
       return still_trusted ? trusted : std::nullopt;
     }
-    const NftReply reply = socket.Commit(batch, generation);
+    const nft::CommitReply reply = socket.Commit(batch, generation);
     if (reply.done()) {
-      return still_trusted ? std::optional(NextGeneration(generation)) : std::nullopt;
+      return still_trusted ? std::optional(nft::NextGeneration(generation)) : std::nullopt;
     }
     if (!reply.refused.empty()) {
-      const NftRefusal& first = reply.refused.front();
+      const nft::Refusal& first = reply.refused.front();
       throw Error(
           Code::kKernel, Cat("cannot ", batch.messages()[first.message].label), first.details);
     }
@@ -242,10 +239,10 @@ std::optional<std::uint32_t> Withdraw(NftSocket& socket,
   }
 }
 
-std::vector<NftElement> OwnedElements(NftSocket& socket) {
-  std::vector<NftElement> owned;
-  for (const NftSet& set : socket.Sets(TableId())) {
-    for (NftElement& element : socket.Elements(TableId(), set.name)) {
+std::vector<nft::Element> OwnedElements(nft::Socket& socket) {
+  std::vector<nft::Element> owned;
+  for (const nft::Set& set : socket.Sets(TableId())) {
+    for (nft::Element& element : socket.Elements(TableId(), set.name)) {
       if (!IsShared(element)) {
         owned.push_back(std::move(element));
       }
@@ -254,13 +251,15 @@ std::vector<NftElement> OwnedElements(NftSocket& socket) {
   return owned;
 }
 
-std::vector<std::string> Missing(NftSocket& socket, const NftTable& table, const Holding& holding) {
-  const Deadline deadline = FromNow(kPatience);
+std::vector<std::string> Diff(nft::Socket& socket,
+                              const nft::Table& table,
+                              const DesiredState& desired) {
+  const Deadline deadline = FromNow(kTimeout);
   while (true) {
     const std::uint32_t generation = socket.Generation();
-    Plan plan = PlanVerified(socket, table, nullptr, {holding});
+    Plan plan = PlanVerified(socket, table, nullptr, {desired});
     if (socket.Generation() == generation) {
-      return std::move(plan.mended);
+      return std::move(plan.repaired);
     }
     RequireTime(deadline);
   }

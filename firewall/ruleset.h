@@ -24,49 +24,55 @@
 #include <string>
 #include <vector>
 
-#include "netlink/nft_element.h"
-#include "netlink/nft_socket.h"
-#include "netlink/nft_table.h"
+#include "netlink/nft/element.h"
+#include "netlink/nft/socket.h"
+#include "netlink/nft/table.h"
 
 namespace nomad_bridge::firewall {
 
 // What a network wants of the static rules in table ip filter (and ip6 filter, if ipv6).
-struct Policy {
+struct ForwardHook {
   std::string admin_chain = "NOMAD-ADMIN";  // empty: none of them, nothing is forwarded for it
   int accept_mark_bit = 12;                 // 0..31; one for the whole node
   bool ipv6 = false;
 
-  bool operator==(const Policy&) const = default;
+  bool operator==(const ForwardHook&) const = default;
 };
 
 // What should be in force for one living attachment.
-struct Holding {
-  Policy policy;
-  std::vector<NftElement> elements;
+struct DesiredState {
+  ForwardHook forward_hook;
+  std::vector<nft::Element> elements;
 };
 
 // An element that belongs to somebody who was not declared dead.
 struct Conflict {
-  NftElement wanted;
-  NftElement present;  // present.owner() says whose it is
+  nft::Element wanted;
+  nft::Element present;  // present.owner() says whose it is
+};
+
+// What is taken to be in the kernel already. A batch that the kernel refuses costs more than a look,
+// as it waits some 10 ms until nobody can have seen what it takes back.
+enum class PlanMode {
+  kAssumeAbsent,  // none of our own elements: the kernel says if one is there
+  kLookUp,        // some may be: the elements in question are read one by one
+  kVerify,        // everything that should be there is compared with what is
 };
 
 struct Change {
-  Policy policy;
+  ForwardHook forward_hook;
   // there afterwards; one of ours with other data or comment is replaced
-  std::vector<NftElement> wanted;
+  std::vector<nft::Element> add;
   // gone afterwards, where its owner is still the one its comment names
-  std::vector<NftElement> unwanted;
+  std::vector<nft::Element> remove_owned;
   // gone afterwards: shared ones that no network needs any more
-  std::vector<NftElement> retired;
-  // owners whose elements may be taken over (replaced by wanted ones)
-  std::vector<std::string> dead;
-  // Some of `wanted` may be in force already. They are looked up first: a batch that the kernel
-  // refuses costs more, as it waits some 10 ms until nobody can have seen what it takes back.
-  bool again = false;
-  // What `policy` and the shared ones of `wanted` ask for was made under the trusted generation, and
+  std::vector<nft::Element> remove_shared;
+  // owners whose elements may be taken over (replaced by those of `add`)
+  std::vector<std::string> stale_owners;
+  PlanMode mode = PlanMode::kAssumeAbsent;
+  // What `forward_hook` and the shared ones of `add` ask for was made under the trusted generation, and
   // need not be looked up.
-  bool shared_is_there = false;
+  bool shared_in_force = false;
 };
 
 struct Outcome {
@@ -74,32 +80,32 @@ struct Outcome {
   // to be trusted from now on; nullopt if that cannot be said
   std::optional<std::uint32_t> generation;
   // what was missing or wrong and is right now, one phrase each
-  std::vector<std::string> mended;
+  std::vector<std::string> repaired;
 };
 
-using HoldingsOfLiving = std::function<std::vector<Holding>()>;
+using ListDesired = std::function<std::vector<DesiredState>()>;
 
 // Makes `change` so. `living` is asked only if the ruleset cannot be trusted: the holdings of every
 // other living attachment on the node, whose elements are put back where they are missing.
-[[nodiscard]] Outcome Apply(NftSocket& socket,
-                            const NftTable& table,
+[[nodiscard]] Outcome Apply(nft::Socket& socket,
+                            const nft::Table& table,
                             const Change& change,
                             std::optional<std::uint32_t> trusted,
-                            const HoldingsOfLiving& living);
+                            const ListDesired& living);
 
 // Takes out `elements` where their owner is still the one their comments name. No table, or no such
 // element: success. Returns the generation to trust, given that `trusted` was right before.
-std::optional<std::uint32_t> Withdraw(NftSocket& socket,
-                                      const std::vector<NftElement>& elements,
-                                      std::optional<std::uint32_t> trusted);
+std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
+                                            const std::vector<nft::Element>& elements,
+                                            std::optional<std::uint32_t> trusted);
 
 // Every element in our table that has an owner: for GC, for DEL without a record. One dump per set.
-[[nodiscard]] std::vector<NftElement> OwnedElements(NftSocket& socket);
+[[nodiscard]] std::vector<nft::Element> OwnedElements(nft::Socket& socket);
 
 // What Apply() would have to mend for `holding` (and the skeleton), changing nothing: for a
 // read-only CHECK.
-[[nodiscard]] std::vector<std::string> Missing(NftSocket& socket,
-                                               const NftTable& table,
-                                               const Holding& holding);
+[[nodiscard]] std::vector<std::string> Diff(nft::Socket& socket,
+                                            const nft::Table& table,
+                                            const DesiredState& desired);
 
 }  // namespace nomad_bridge::firewall

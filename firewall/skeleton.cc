@@ -8,106 +8,106 @@
 namespace nomad_bridge::firewall {
 namespace {
 
-void AddRules(const NftTable& table, const NftChain& chain, NftBatch& batch) {
-  for (const NftRule& rule : chain.rules) {
+void AddRules(const nft::Table& table, const nft::Chain& chain, nft::Batch& batch) {
+  for (const nft::Rule& rule : chain.rules) {
     batch.AppendRule(table.id, chain.name, rule);
   }
 }
 
-void AddAll(const NftTable& table, NftBatch& batch) {
+void AddAll(const nft::Table& table, nft::Batch& batch) {
   batch.AddTable(table.id);
-  for (const NftSet& set : table.sets) {
+  for (const nft::Set& set : table.sets) {
     batch.AddSet(table.id, set);
   }
   // All chains before any rule: rules name chains.
-  for (const NftChain& chain : table.chains) {
+  for (const nft::Chain& chain : table.chains) {
     batch.AddChain(table.id, chain);
   }
-  for (const NftChain& chain : table.chains) {
+  for (const nft::Chain& chain : table.chains) {
     AddRules(table, chain, batch);
   }
 }
 
 // What the kernel has of our table.
 struct Present {
-  NftTable table;                               // its sets alone
-  std::vector<std::optional<NftChain>> chains;  // in the order of our table's
+  nft::Table table;                               // its sets alone
+  std::vector<std::optional<nft::Chain>> chains;  // in the order of our table's
 };
 
-Present Read(NftSocket& socket, const NftTable& table) {
+Present Read(nft::Socket& socket, const nft::Table& table) {
   Present present{.table = {.id = table.id, .sets = socket.Sets(table.id), .chains = {}},
                   .chains = {}};
-  for (const NftChain& chain : table.chains) {
+  for (const nft::Chain& chain : table.chains) {
     present.chains.push_back(socket.FindChain(table.id, chain.name));
   }
   return present;
 }
 
 // A chain's policy can be changed in place; where it hangs cannot.
-bool SamePlace(std::optional<NftHook> present, const std::optional<NftHook>& wanted) {
+bool SamePlace(std::optional<nft::Hook> present, const std::optional<nft::Hook>& wanted) {
   if (present && wanted) {
     present->drops = wanted->drops;
   }
   return present == wanted;
 }
 
-bool HasSameShape(const Present& present, const NftTable& table) {
-  const bool sets = std::all_of(table.sets.begin(), table.sets.end(), [&](const NftSet& wanted) {
-    const NftSet* const set = present.table.FindSet(wanted.name);
+bool HasSameShape(const Present& present, const nft::Table& table) {
+  const bool sets = std::all_of(table.sets.begin(), table.sets.end(), [&](const nft::Set& wanted) {
+    const nft::Set* const set = present.table.FindSet(wanted.name);
     return set == nullptr || *set == wanted;
   });
   bool chains = true;
   for (std::size_t i = 0; i < table.chains.size(); ++i) {
-    const std::optional<NftChain>& chain = present.chains[i];
+    const std::optional<nft::Chain>& chain = present.chains[i];
     chains = chains && (!chain || SamePlace(chain->hook, table.chains[i].hook));
   }
   return sets && chains;
 }
 
-bool HasSameRules(NftSocket& socket, const NftTable& table, const NftChain& chain) {
-  const std::vector<NftKernelRule> present = socket.Rules(table.id, chain.name);
+bool HasSameRules(nft::Socket& socket, const nft::Table& table, const nft::Chain& chain) {
+  const std::vector<nft::KernelRule> present = socket.Rules(table.id, chain.name);
   return std::equal(present.begin(),
                     present.end(),
                     chain.rules.begin(),
                     chain.rules.end(),
-                    [](const NftKernelRule& kernel, const NftRule& rule) {
-                      return kernel.expressions == ExpressionTexts(rule);
+                    [](const nft::KernelRule& kernel, const nft::Rule& rule) {
+                      return kernel.expressions == nft::ExpressionTexts(rule);
                     });
 }
 
 }  // namespace
 
-SkeletonPlan DescribeSkeleton(NftSocket& socket, const NftTable& table, NftBatch& batch) {
+SkeletonPlan DescribeSkeleton(nft::Socket& socket, const nft::Table& table, nft::Batch& batch) {
   if (!socket.HasTable(table.id)) {
     AddAll(table, batch);
-    return {.made_anew = true, .phrases = {}};
+    return {.made_anew = true, .mismatches = {}};
   }
   const Present present = Read(socket, table);
   if (!HasSameShape(present, table)) {
     batch.DeleteTable(table.id);
     AddAll(table, batch);
-    return {.made_anew = true, .phrases = {}};
+    return {.made_anew = true, .mismatches = {}};
   }
   SkeletonPlan plan;
-  for (const NftSet& set : table.sets) {
+  for (const nft::Set& set : table.sets) {
     if (present.table.FindSet(set.name) == nullptr) {
       batch.AddSet(table.id, set);
-      plan.phrases.push_back(Cat("set ", set.name, " in table ", Text(table.id)));
+      plan.mismatches.push_back(Cat("set ", set.name, " in table ", nft::Text(table.id)));
     }
   }
-  std::vector<const NftChain*> different;
+  std::vector<const nft::Chain*> different;
   for (std::size_t i = 0; i < table.chains.size(); ++i) {
-    const NftChain& chain = table.chains[i];
-    const std::optional<NftChain>& found = present.chains[i];
+    const nft::Chain& chain = table.chains[i];
+    const std::optional<nft::Chain>& found = present.chains[i];
     if (!found || found->hook != chain.hook) {
       batch.AddChain(table.id, chain);
     }
     if (!found || found->hook != chain.hook || !HasSameRules(socket, table, chain)) {
       different.push_back(&chain);
-      plan.phrases.push_back(Cat("chain ", chain.name, " in table ", Text(table.id)));
+      plan.mismatches.push_back(Cat("chain ", chain.name, " in table ", nft::Text(table.id)));
     }
   }
-  for (const NftChain* const chain : different) {
+  for (const nft::Chain* const chain : different) {
     batch.FlushChain(table.id, chain->name);
     AddRules(table, *chain, batch);
   }

@@ -5,22 +5,22 @@
 #include <string>
 #include <vector>
 
-#include "netlink/nft_batch.h"
-#include "netlink/nft_socket.h"
-#include "netlink/nft_table.h"
+#include "netlink/nft/batch.h"
+#include "netlink/nft/socket.h"
+#include "netlink/nft/table.h"
 
 namespace nomad_bridge::firewall {
 
 struct SkeletonPlan {
   bool made_anew = false;  // the table was not there, or of another shape: no element survives
-  std::vector<std::string> phrases;  // what else was missing or different
+  std::vector<std::string> mismatches;  // what else was missing or different
 };
 
 // Appends to `batch` what makes the kernel's table like `table`. A chain whose rules differ is
 // emptied and filled again in the same batch, so no packet meets it half made. A set or base chain
 // of another shape cannot be changed in place: then the whole table is replaced, at once.
-[[nodiscard]] SkeletonPlan DescribeSkeleton(NftSocket& socket,
-                                            const NftTable& table,
-                                            NftBatch& batch);
+[[nodiscard]] SkeletonPlan DescribeSkeleton(nft::Socket& socket,
+                                            const nft::Table& table,
+                                            nft::Batch& batch);
 
 }  // namespace nomad_bridge::firewall

@@ -18,24 +18,24 @@ using Texts = std::vector<std::string>;
 
 // What is wanted of one family's table filter.
 struct Wanted {
-  NftTableId table;
+  nft::TableId table;
   std::set<std::string> admin_chains;
   int mark_bit = 0;
 };
 
 // jump CNI-FORWARD
-NftRule JumpToUs() {
-  return NftRule().Counter().Jump(kCniForward).Comment("CNI firewall plugin rules");
+nft::Rule JumpToUs() {
+  return nft::Rule().Counter().Jump(kCniForward).Comment("CNI firewall plugin rules");
 }
 
 // jump NOMAD-ADMIN
-NftRule JumpToAdmin(const std::string& chain) {
-  return NftRule().Counter().Jump(chain).Comment("CNI firewall plugin admin overrides");
+nft::Rule JumpToAdmin(const std::string& chain) {
+  return nft::Rule().Counter().Jump(chain).Comment("CNI firewall plugin admin overrides");
 }
 
 // meta mark & 0x1000 == 0x1000 accept
-NftRule AcceptMark(int bit) {
-  return NftRule().MarkBitIsSet(bit).Counter().Accept().Comment(kAcceptComment);
+nft::Rule AcceptMark(int bit) {
+  return nft::Rule().MarkBitIsSet(bit).Counter().Accept().Comment(kAcceptComment);
 }
 
 // iptables' xt_mark of the same meaning: mark, mask and "not" as it lies in the kernel, which old
@@ -48,7 +48,7 @@ Texts XtAcceptMark(int bit) {
     hex += Hex(mark >> (byte * 8) & 0xff, 2);
   }
   return {Cat("[ match name mark rev 1 info ", hex, hex, "00000000 ]"),
-          ExpressionTexts(NftRule().Accept()).front()};
+          nft::ExpressionTexts(nft::Rule().Accept()).front()};
 }
 
 // Counters and comments do not change what a rule does.
@@ -59,23 +59,23 @@ Texts Meaning(Texts expressions) {
   return expressions;
 }
 
-bool DoesTheSame(const NftKernelRule& present, const NftRule& rule) {
-  return Meaning(present.expressions) == Meaning(ExpressionTexts(rule));
+bool DoesTheSame(const nft::KernelRule& present, const nft::Rule& rule) {
+  return Meaning(present.expressions) == Meaning(nft::ExpressionTexts(rule));
 }
 
-bool Has(const std::vector<NftKernelRule>& present, const NftRule& rule) {
-  return std::any_of(present.begin(), present.end(), [&](const NftKernelRule& candidate) {
+bool Has(const std::vector<nft::KernelRule>& present, const nft::Rule& rule) {
+  return std::any_of(present.begin(), present.end(), [&](const nft::KernelRule& candidate) {
     return DoesTheSame(candidate, rule);
   });
 }
 
-bool AcceptsMark(const NftKernelRule& rule, int bit) {
+bool AcceptsMark(const nft::KernelRule& rule, int bit) {
   return DoesTheSame(rule, AcceptMark(bit)) || Meaning(rule.expressions) == XtAcceptMark(bit);
 }
 
 // The bit whose mark `rule`, one of ours, accepts, and nothing else; -1 if it is another rule.
-int AcceptedBit(const NftKernelRule& rule) {
-  const std::string accept = ExpressionTexts(NftRule().Accept()).front();
+int AcceptedBit(const nft::KernelRule& rule) {
+  const std::string accept = nft::ExpressionTexts(nft::Rule().Accept()).front();
   const Texts meaning = Meaning(rule.expressions);
   if (rule.comment != kAcceptComment || meaning.empty() || meaning.back() != accept ||
       meaning.front().find(" mark ") == std::string::npos) {
@@ -88,17 +88,17 @@ int AcceptedBit(const NftKernelRule& rule) {
   return bit;
 }
 
-std::vector<Wanted> PerFamily(const std::vector<Policy>& policies) {
-  Wanted ipv4{.table = {NftFamily::kIp, "filter"}, .admin_chains = {}};
-  Wanted ipv6{.table = {NftFamily::kIp6, "filter"}, .admin_chains = {}};
-  for (const Policy& policy : policies) {
-    if (policy.admin_chain.empty()) {
+std::vector<Wanted> PerFamily(const std::vector<ForwardHook>& forward_hooks) {
+  Wanted ipv4{.table = {nft::TableFamily::kIp, "filter"}, .admin_chains = {}};
+  Wanted ipv6{.table = {nft::TableFamily::kIp6, "filter"}, .admin_chains = {}};
+  for (const ForwardHook& forward_hook : forward_hooks) {
+    if (forward_hook.admin_chain.empty()) {
       continue;
     }
-    ipv4.mark_bit = ipv6.mark_bit = policy.accept_mark_bit;
-    ipv4.admin_chains.insert(policy.admin_chain);
-    if (policy.ipv6) {
-      ipv6.admin_chains.insert(policy.admin_chain);
+    ipv4.mark_bit = ipv6.mark_bit = forward_hook.accept_mark_bit;
+    ipv4.admin_chains.insert(forward_hook.admin_chain);
+    if (forward_hook.ipv6) {
+      ipv6.admin_chains.insert(forward_hook.admin_chain);
     }
   }
   std::vector<Wanted> wanted = {std::move(ipv4), std::move(ipv6)};
@@ -108,11 +108,11 @@ std::vector<Wanted> PerFamily(const std::vector<Policy>& policies) {
 
 // FORWARD, as iptables itself makes it, and the chains behind it. Returns whether CNI-FORWARD had
 // to be made.
-bool DescribeChains(NftSocket& socket, const Wanted& wanted, NftBatch& batch) {
+bool DescribeChains(nft::Socket& socket, const Wanted& wanted, nft::Batch& batch) {
   if (!socket.HasTable(wanted.table)) {
     batch.AddTable(wanted.table);
   }
-  const auto ensure = [&](const NftChain& chain) {
+  const auto ensure = [&](const nft::Chain& chain) {
     const bool absent = !socket.FindChain(wanted.table, chain.name);
     if (absent) {
       batch.AddChain(wanted.table, chain);
@@ -121,31 +121,33 @@ bool DescribeChains(NftSocket& socket, const Wanted& wanted, NftBatch& batch) {
   };
   static_cast<void>(ensure(
       {.name = kForward,
-       .hook = NftHook{.type = "filter", .point = NftHook::Point::kForward, .priority = 0}}));
+       .hook = nft::Hook{.type = "filter", .point = nft::Hook::Point::kForward, .priority = 0}}));
   for (const std::string& name : wanted.admin_chains) {
     static_cast<void>(ensure({.name = name}));
   }
   return ensure({.name = kCniForward});
 }
 
-std::vector<std::string> DescribeRules(NftSocket& socket, const Wanted& wanted, NftBatch& batch) {
-  std::vector<std::string> phrases;
-  const auto mended = [&](const std::string& what) {
-    phrases.push_back(Cat(what, " in table ", Text(wanted.table)));
+std::vector<std::string> DescribeRules(nft::Socket& socket,
+                                       const Wanted& wanted,
+                                       nft::Batch& batch) {
+  std::vector<std::string> mismatches;
+  const auto repaired = [&](const std::string& what) {
+    mismatches.push_back(Cat(what, " in table ", nft::Text(wanted.table)));
   };
   if (!Has(socket.Rules(wanted.table, kForward), JumpToUs())) {
     batch.InsertRule(wanted.table, kForward, JumpToUs());
-    mended("the jump from FORWARD to CNI-FORWARD");
+    repaired("the jump from FORWARD to CNI-FORWARD");
   }
-  const std::vector<NftKernelRule> present = socket.Rules(wanted.table, kCniForward);
+  const std::vector<nft::KernelRule> present = socket.Rules(wanted.table, kCniForward);
   for (const std::string& chain : wanted.admin_chains) {
     if (!Has(present, JumpToAdmin(chain))) {
       batch.InsertRule(wanted.table, kCniForward, JumpToAdmin(chain));
-      mended(Cat("the jump from CNI-FORWARD to ", chain));
+      repaired(Cat("the jump from CNI-FORWARD to ", chain));
     }
   }
   bool accepted = false;
-  for (const NftKernelRule& rule : present) {
+  for (const nft::KernelRule& rule : present) {
     const int bit = AcceptedBit(rule);
     if (bit >= 0 && (bit != wanted.mark_bit || accepted)) {
       batch.DeleteRule(wanted.table, kCniForward, rule.handle);
@@ -154,38 +156,38 @@ std::vector<std::string> DescribeRules(NftSocket& socket, const Wanted& wanted, 
   }
   if (!accepted) {
     batch.AppendRule(wanted.table, kCniForward, AcceptMark(wanted.mark_bit));
-    mended("the accept of our mark in CNI-FORWARD");
+    repaired("the accept of our mark in CNI-FORWARD");
   }
-  return phrases;
+  return mismatches;
 }
 
 }  // namespace
 
-bool HasStaticRules(NftSocket& socket, const Policy& policy) {
-  const std::vector<Wanted> wanted = PerFamily({policy});
+bool HasStaticRules(nft::Socket& socket, const ForwardHook& forward_hook) {
+  const std::vector<Wanted> wanted = PerFamily({forward_hook});
   return std::all_of(wanted.begin(), wanted.end(), [&](const Wanted& family) {
-    const std::vector<NftKernelRule> present = socket.Rules(family.table, kCniForward);
-    return Has(present, JumpToAdmin(policy.admin_chain)) &&
-           std::any_of(present.begin(), present.end(), [&](const NftKernelRule& rule) {
-             return AcceptsMark(rule, policy.accept_mark_bit);
+    const std::vector<nft::KernelRule> present = socket.Rules(family.table, kCniForward);
+    return Has(present, JumpToAdmin(forward_hook.admin_chain)) &&
+           std::any_of(present.begin(), present.end(), [&](const nft::KernelRule& rule) {
+             return AcceptsMark(rule, forward_hook.accept_mark_bit);
            });
   });
 }
 
-std::vector<std::string> DescribeStaticRules(NftSocket& socket,
-                                             const std::vector<Policy>& policies,
-                                             NftBatch& batch) {
-  std::vector<std::string> phrases;
-  for (const Wanted& wanted : PerFamily(policies)) {
+std::vector<std::string> DescribeStaticRules(nft::Socket& socket,
+                                             const std::vector<ForwardHook>& forward_hooks,
+                                             nft::Batch& batch) {
+  std::vector<std::string> mismatches;
+  for (const Wanted& wanted : PerFamily(forward_hooks)) {
     const bool made_anew = DescribeChains(socket, wanted, batch);
     const std::vector<std::string> rules = DescribeRules(socket, wanted, batch);
     if (made_anew) {
-      phrases.push_back(Cat("the forwarding rules in table ", Text(wanted.table)));
+      mismatches.push_back(Cat("the forwarding rules in table ", nft::Text(wanted.table)));
     } else {
-      phrases.insert(phrases.end(), rules.begin(), rules.end());
+      mismatches.insert(mismatches.end(), rules.begin(), rules.end());
     }
   }
-  return phrases;
+  return mismatches;
 }
 
 }  // namespace nomad_bridge::firewall

@@ -19,19 +19,20 @@
 #include <vector>
 
 #include "firewall/ruleset.h"
-#include "netlink/nft_batch.h"
-#include "netlink/nft_socket.h"
+#include "netlink/nft/batch.h"
+#include "netlink/nft/socket.h"
 
 namespace nomad_bridge::firewall {
 
-// Whether the rules that `policy` asks for are there, given that nobody has touched what we once
+// Whether the rules that `forward_hook` asks for are there, given that nobody has touched what we once
 // made: one small dump per family.
-[[nodiscard]] bool HasStaticRules(NftSocket& socket, const Policy& policy);
+[[nodiscard]] bool HasStaticRules(nft::Socket& socket, const ForwardHook& forward_hook);
 
-// Appends to `batch` what is missing for `policies`, which must agree on the mark's bit; one phrase
+// Appends to `batch` what is missing for `forward_hooks`, which must agree on the mark's bit; one phrase
 // for each.
-[[nodiscard]] std::vector<std::string> DescribeStaticRules(NftSocket& socket,
-                                                           const std::vector<Policy>& policies,
-                                                           NftBatch& batch);
+[[nodiscard]] std::vector<std::string> DescribeStaticRules(
+    nft::Socket& socket,
+    const std::vector<ForwardHook>& forward_hooks,
+    nft::Batch& batch);
 
 }  // namespace nomad_bridge::firewall

@@ -97,13 +97,13 @@ bool Offers(const RangeSet& set, const Ip& address) {
       set.begin(), set.end(), [&](const Range& range) { return range.Offers(address); });
 }
 
-// Whether `holder` may have `address`: nobody has it, or `holder` itself.
-bool IsFor(const Store& store, const Ip& address, const Holder& holder) {
+// Whether `owner` may have `address`: nobody has it, or `owner` itself.
+bool IsFor(const Store& store, const Ip& address, const LeaseOwner& owner) {
   if (store.IsFree(address)) {
     return true;
   }
-  const std::optional<Holder> present = store.HolderOf(address);
-  return present && present->Covers(holder);
+  const std::optional<LeaseOwner> present = store.FindOwner(address);
+  return present && present->Matches(owner);
 }
 
 bool IsIn(const std::vector<Ip>& list, const Ip& ip) {
@@ -126,7 +126,7 @@ class Chooser {
       return far;
     }
     for (const Run& run : runs) {
-      if (const std::optional<Ip> gap = FindGap(run, Taken())) {
+      if (const std::optional<Ip> gap = FindGap(run, InUse())) {
         return gap;
       }
     }
@@ -186,9 +186,9 @@ class Chooser {
     return run.first.Plus(free);
   }
 
-  [[nodiscard]] const std::vector<Ip>& Taken() {
+  [[nodiscard]] const std::vector<Ip>& InUse() {
     if (!is_listed_) {
-      taken_ = store_->Taken();
+      taken_ = store_->InUse();
       taken_.insert(taken_.end(), avoided_->begin(), avoided_->end());
       is_listed_ = true;
     }
@@ -197,7 +197,7 @@ class Chooser {
 
   // A full pool may hold empty files, which the listing cannot tell from leases.
   [[nodiscard]] std::optional<Ip> FindAbandoned(const RangeSet& set) {
-    const std::vector<Ip>& taken = Taken();
+    const std::vector<Ip>& taken = InUse();
     const auto found = std::find_if(taken.begin(), taken.end(), [&](const Ip& address) {
       return Offers(set, address) && !IsIn(*avoided_, address) && store_->IsFree(address);
     });
@@ -235,11 +235,11 @@ std::vector<std::optional<Ip>> PlaceRequests(const std::vector<RangeSet>& sets,
   return places;
 }
 
-void RequireFor(const Store& store, const Ip& address, const Holder& holder) {
-  if (IsFor(store, address, holder)) {
+void RequireFor(const Store& store, const Ip& address, const LeaseOwner& owner) {
+  if (IsFor(store, address, owner)) {
     return;
   }
-  const std::optional<Holder> present = store.HolderOf(address);
+  const std::optional<LeaseOwner> present = store.FindOwner(address);
   throw Error(Code::kConflict,
               Cat("address ", address, " is taken"),
               present ? Cat("by container ",
@@ -249,27 +249,27 @@ void RequireFor(const Store& store, const Ip& address, const Holder& holder) {
                       : "by a lease that names nobody");
 }
 
-std::optional<Ip> FindPrevious(const Store& store, const RangeSet& set, const Wishes& wishes) {
+std::optional<Ip> FindPrevious(const Store& store, const RangeSet& set, const Request& request) {
   const auto found =
-      std::find_if(wishes.previous.begin(), wishes.previous.end(), [&](const Ip& address) {
-        return Offers(set, address) && !IsIn(wishes.avoided, address) &&
-               IsFor(store, address, wishes.holder);
+      std::find_if(request.previous.begin(), request.previous.end(), [&](const Ip& address) {
+        return Offers(set, address) && !IsIn(request.avoided, address) &&
+               IsFor(store, address, request.owner);
       });
-  return found == wishes.previous.end() ? std::nullopt : std::optional<Ip>(*found);
+  return found == request.previous.end() ? std::nullopt : std::optional<Ip>(*found);
 }
 
 }  // namespace
 
-Choice Choose(const Store& store, const std::vector<RangeSet>& sets, const Wishes& wishes) {
-  Chooser chooser(store, wishes.avoided);
-  const std::vector<std::optional<Ip>> requested = PlaceRequests(sets, wishes.requested);
-  Choice choice;
+Allocation Choose(const Store& store, const std::vector<RangeSet>& sets, const Request& request) {
+  Chooser chooser(store, request.avoided);
+  const std::vector<std::optional<Ip>> requested = PlaceRequests(sets, request.requested);
+  Allocation choice;
   for (std::size_t i = 0; i < sets.size(); ++i) {
     std::optional<Ip> address = requested[i];
     if (address) {
-      RequireFor(store, *address, wishes.holder);
+      RequireFor(store, *address, request.owner);
     } else {
-      address = FindPrevious(store, sets[i], wishes);
+      address = FindPrevious(store, sets[i], request);
     }
     if (!address) {
       address = chooser.FindFree(sets[i], i);
@@ -282,21 +282,21 @@ Choice Choose(const Store& store, const std::vector<RangeSet>& sets, const Wishe
   return choice;
 }
 
-void Reserve(Store& store, const std::vector<Assignment>& assignments, const Holder& holder) {
+void Reserve(Store& store, const std::vector<Assignment>& assignments, const LeaseOwner& owner) {
   std::vector<Ip> written;
   try {
     for (const Assignment& assignment : assignments) {
       const Ip& address = assignment.address.address;
-      if (store.Reserve(address, holder)) {
+      if (store.Reserve(address, owner)) {
         written.push_back(address);
         store.SetLastReserved(assignment.range_set, address);
       } else {
-        RequireFor(store, address, holder);
+        RequireFor(store, address, owner);
       }
     }
   } catch (const Error&) {
     for (const Ip& address : written) {
-      store.Release(address, holder);
+      store.Release(address, owner);
     }
     throw;
   }

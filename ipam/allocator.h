@@ -26,30 +26,30 @@ struct Assignment {
   std::size_t range_set = 0;
 };
 
-struct Wishes {
+struct Request {
   // What the user asked for; each must be offered by exactly one set.
   std::vector<Ip> requested;
   // What the attachment had before: taken if still free or still its own.
   std::vector<Ip> previous;
   // Not to be chosen although nobody has leased them here.
   std::vector<Ip> avoided;
-  Holder holder;
+  LeaseOwner owner;
 };
 
-struct Choice {
+struct Allocation {
   std::vector<Assignment> assignments;  // one per set, in their order; none if a set is full
   std::optional<std::size_t> full_set;  // the set that has no free address
 };
 
 // Chooses without writing anything: the caller records its intent first, then calls Reserve() under
 // the same Store.
-[[nodiscard]] Choice Choose(const Store& store,
-                            const std::vector<RangeSet>& sets,
-                            const Wishes& wishes);
+[[nodiscard]] Allocation Choose(const Store& store,
+                                const std::vector<RangeSet>& sets,
+                                const Request& request);
 
 // Writes the leases and the marks of what was given out last. All or none: gives back what it took
 // if one fails. Throws kConflict if an address was taken meanwhile by another holder (it cannot be,
 // under the lock).
-void Reserve(Store& store, const std::vector<Assignment>& assignments, const Holder& holder);
+void Reserve(Store& store, const std::vector<Assignment>& assignments, const LeaseOwner& owner);
 
 }  // namespace nomad_bridge::ipam

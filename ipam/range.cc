@@ -13,7 +13,7 @@ constexpr int kSmallestSubnetBits = 2;
 
 Error Wrong(const RangeSpec& spec, const char* key, const std::string& value, std::string allowed) {
   return Error(Code::kInvalidConfig,
-               Cat("config key ", Quoted(Cat(spec.path, '.', key)), " is ", Quoted(value)),
+               Cat("invalid ", Quoted(Cat(spec.path, '.', key)), ": ", Quoted(value)),
                std::move(allowed));
 }
 

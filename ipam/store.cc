@@ -50,26 +50,26 @@ std::optional<struct stat> FindStatus(const std::string& path) {
   throw ErrnoError(Code::kIo, Cat("cannot look at ", Quoted(path)));
 }
 
-std::string Content(const Holder& holder) {
-  return Cat(holder.container_id, kLineEnd, holder.ifname);
+std::string Content(const LeaseOwner& owner) {
+  return Cat(owner.container_id, kLineEnd, owner.ifname);
 }
 
-std::optional<Holder> ParseHolder(std::string_view content) {
+std::optional<LeaseOwner> ParseHolder(std::string_view content) {
   content = Trim(content);
   if (content.empty()) {
     return std::nullopt;
   }
   const std::size_t line_end = content.find_first_of(kLineEnd);
   if (line_end == std::string_view::npos) {
-    return Holder{.container_id = std::string(content), .ifname = {}};
+    return LeaseOwner{.container_id = std::string(content), .ifname = {}};
   }
-  return Holder{.container_id = std::string(content.substr(0, line_end)),
-                .ifname = std::string(Trim(content.substr(line_end)))};
+  return LeaseOwner{.container_id = std::string(content.substr(0, line_end)),
+                    .ifname = std::string(Trim(content.substr(line_end)))};
 }
 
 }  // namespace
 
-bool Holder::Covers(const Holder& other) const {
+bool LeaseOwner::Matches(const LeaseOwner& other) const {
   return container_id == other.container_id && (ifname.empty() || ifname == other.ifname);
 }
 
@@ -80,7 +80,7 @@ Store Store::Open(const std::string& data_dir, const std::string& network) {
   return {std::move(folder), std::move(lock)};
 }
 
-std::optional<Store> Store::Find(const std::string& data_dir, const std::string& network) {
+std::optional<Store> Store::OpenIfExists(const std::string& data_dir, const std::string& network) {
   std::string folder = FolderOf(data_dir, network);
   struct stat status {};
   // Follows a symbolic link, as Open() would: the folder may lie elsewhere.
@@ -91,9 +91,9 @@ std::optional<Store> Store::Find(const std::string& data_dir, const std::string&
   return Store(std::move(folder), std::move(lock));
 }
 
-bool Store::Reserve(const Ip& address, const Holder& holder) {
+bool Store::Reserve(const Ip& address, const LeaseOwner& owner) {
   const std::string path = PathOf(address);
-  if (CreateFile(path, Content(holder))) {
+  if (CreateFile(path, Content(owner))) {
     return true;
   }
   if (!IsFree(address)) {
@@ -103,12 +103,12 @@ bool Store::Reserve(const Ip& address, const Holder& holder) {
   // replaced, because a replacement killed half way leaves a second file that the reference plugin
   // takes for a lease.
   EnsureFileGone(path);
-  return CreateFile(path, Content(holder));
+  return CreateFile(path, Content(owner));
 }
 
-void Store::Release(const Ip& address, const Holder& holder) {
-  const std::optional<Holder> present = HolderOf(address);
-  if (present && present->Covers(holder)) {
+void Store::Release(const Ip& address, const LeaseOwner& owner) {
+  const std::optional<LeaseOwner> present = FindOwner(address);
+  if (present && present->Matches(owner)) {
     EnsureFileGone(PathOf(address));
   }
 }
@@ -118,7 +118,7 @@ bool Store::IsFree(const Ip& address) const {
   return !status || (S_ISREG(status->st_mode) && status->st_size == 0);
 }
 
-std::optional<Holder> Store::HolderOf(const Ip& address) const {
+std::optional<LeaseOwner> Store::FindOwner(const Ip& address) const {
   const std::string path = PathOf(address);
   const std::optional<struct stat> status = FindStatus(path);
   if (!status || !S_ISREG(status->st_mode) || status->st_size > off_t{kMaxLeaseBytes}) {
@@ -128,7 +128,7 @@ std::optional<Holder> Store::HolderOf(const Ip& address) const {
   return content ? ParseHolder(*content) : std::nullopt;
 }
 
-std::vector<Ip> Store::Taken() const {
+std::vector<Ip> Store::InUse() const {
   // Not Entries(): with 4,000 leases its strings would cost as much as a quarter of what the kernel
   // takes.
   const auto close_folder = [](DIR* open) { ::closedir(open); };
@@ -148,9 +148,9 @@ std::vector<Ip> Store::Taken() const {
 
 std::vector<Lease> Store::Leases() const {
   std::vector<Lease> leases;
-  for (const Ip& address : Taken()) {
-    if (std::optional<Holder> holder = HolderOf(address)) {
-      leases.push_back({.address = address, .holder = *std::move(holder)});
+  for (const Ip& address : InUse()) {
+    if (std::optional<LeaseOwner> owner = FindOwner(address)) {
+      leases.push_back({.address = address, .owner = *std::move(owner)});
     }
   }
   return leases;

@@ -27,7 +27,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/attachment.h"
+#include "base/attachment_id.h"
 #include "base/file_lock.h"
 #include "base/ip.h"
 
@@ -35,18 +35,18 @@ namespace nomad_bridge::ipam {
 
 // Who holds an address. `ifname` is empty in leases of very old plugins, which mean every
 // interface.
-struct Holder {
+struct LeaseOwner {
   std::string container_id;
   std::string ifname;
 
   // Whether this is `other`'s lease: the same, or the whole container's.
-  [[nodiscard]] bool Covers(const Holder& other) const;
-  bool operator==(const Holder&) const = default;
+  [[nodiscard]] bool Matches(const LeaseOwner& other) const;
+  bool operator==(const LeaseOwner&) const = default;
 };
 
 struct Lease {
   Ip address;
-  Holder holder;
+  LeaseOwner owner;
 };
 
 class Store {
@@ -55,21 +55,21 @@ class Store {
   [[nodiscard]] static Store Open(const std::string& data_dir, const std::string& network);
   // The same for reading and releasing: nullopt if there is no such folder, so that DEL leaves none
   // behind.
-  [[nodiscard]] static std::optional<Store> Find(const std::string& data_dir,
-                                                 const std::string& network);
+  [[nodiscard]] static std::optional<Store> OpenIfExists(const std::string& data_dir,
+                                                         const std::string& network);
 
   // False if the address is taken.
-  [[nodiscard]] bool Reserve(const Ip& address, const Holder& holder);
-  // Gives `address` back if `holder` holds it; anybody else's lease stays. Absent is success.
-  void Release(const Ip& address, const Holder& holder);
+  [[nodiscard]] bool Reserve(const Ip& address, const LeaseOwner& owner);
+  // Gives `address` back if `owner` holds it; anybody else's lease stays. Absent is success.
+  void Release(const Ip& address, const LeaseOwner& owner);
 
   // Whether Reserve() would succeed: no file, or an empty one. One look, nothing is opened.
   [[nodiscard]] bool IsFree(const Ip& address) const;
   // nullopt if it is free, or if its file names nobody.
-  [[nodiscard]] std::optional<Holder> HolderOf(const Ip& address) const;
+  [[nodiscard]] std::optional<LeaseOwner> FindOwner(const Ip& address) const;
   // Every address that has a file, also an empty one, in no order, from the folder's listing alone:
   // no file is opened.
-  [[nodiscard]] std::vector<Ip> Taken() const;
+  [[nodiscard]] std::vector<Ip> InUse() const;
   // Every lease, each file opened: slow with thousands, only for DEL without a record, GC and a
   // full pool.
   [[nodiscard]] std::vector<Lease> Leases() const;

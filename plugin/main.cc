@@ -10,50 +10,54 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "plugin/command_line.h"
-#include "plugin/log.h"
-#include "plugin/names.h"
-#include "plugin/request.h"
-#include "plugin/verbs.h"
+#include "base/log.h"
+#include "plugin/cli/command_line.h"
+#include "plugin/cni/plugin_type.h"
+#include "plugin/cni/request.h"
+#include "plugin/cni/version.h"
+#include "plugin/commands/commands.h"
 
 namespace nomad_bridge {
 namespace {
 
 // The verbs that differ from kind to kind.
 struct Kind {
-  void (*add)(const Request&, const Name&, int);
-  void (*del)(const Request&, const Name&);
-  void (*check)(const Request&, const Name&);
+  void (*add)(const cni::Request&, const cni::PluginType&, int);
+  void (*del)(const cni::Request&, const cni::PluginType&);
+  void (*check)(const cni::Request&, const cni::PluginType&);
 };
 
-Kind KindOf(const Name& name) {
-  if (name.Does(Part::kLink)) {
-    return {.add = AddInterface, .del = DelInterface, .check = CheckInterface};
+Kind KindOf(const cni::PluginType& type) {
+  if (type.Provides(cni::Part::kLink)) {
+    return {.add = commands::AddInterface,
+            .del = commands::DelInterface,
+            .check = commands::CheckInterface};
   }
-  if (name.Does(Part::kAddress)) {
-    return {.add = AddLeases, .del = DelLeases, .check = CheckLeases};
+  if (type.Provides(cni::Part::kAddress)) {
+    return {.add = commands::AddLeases, .del = commands::DelLeases, .check = commands::CheckLeases};
   }
-  if (name.DoesRules()) {
-    return {.add = AddRules, .del = DelRules, .check = CheckRules};
+  if (type.ProvidesRules()) {
+    return {.add = commands::AddRules, .del = commands::DelRules, .check = commands::CheckRules};
   }
-  return {.add = AddLoopback, .del = DelLoopback, .check = CheckLoopback};
+  return {
+      .add = commands::AddLoopback, .del = commands::DelLoopback, .check = commands::CheckLoopback};
 }
 
-void Dispatch(const Request& request, const Name& name) {
-  const Kind kind = KindOf(name);
+void Dispatch(const cni::Request& request, const cni::PluginType& type) {
+  const Kind kind = KindOf(type);
   switch (request.verb) {
-    case Verb::kAdd:
-      return kind.add(request, name, STDOUT_FILENO);
-    case Verb::kDel:
-      return kind.del(request, name);
-    case Verb::kCheck:
-      return kind.check(request, name);
-    case Verb::kGc:
-      return Gc(request, name);
-    case Verb::kStatus:
-      return Status(request, name);
-    case Verb::kVersion:
-      return Version(STDOUT_FILENO);
+    case cni::Verb::kAdd:
+      return kind.add(request, type, STDOUT_FILENO);
+    case cni::Verb::kDel:
+      return kind.del(request, type);
+    case cni::Verb::kCheck:
+      return kind.check(request, type);
+    case cni::Verb::kGc:
+      return commands::Gc(request, type);
+    case cni::Verb::kStatus:
+      return commands::Status(request, type);
+    case cni::Verb::kVersion:
+      return cni::PrintVersions(STDOUT_FILENO);
   }
 }
 
@@ -64,16 +68,16 @@ int Report(const std::string& version, const Error& error) {
   if (!error.details().empty()) {
     document["details"] = error.details();
   }
-  Tell(STDOUT_FILENO,
-       document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-  Say(error.what());
+  WriteBestEffort(STDOUT_FILENO,
+                  document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  LogLine(error.what());
   return EXIT_FAILURE;
 }
 
 // A runtime may start us with streams closed. Their numbers must not go to files of ours, which
 // would then be written to; and a reader that has gone must not kill us half way, but be an error
 // like any other, which undoes everything.
-void SecureStreams() {
+void EnsureStdioOpen() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) < 0) {
       // The lowest free number is this one. Read-only, so that writing still fails.
@@ -84,20 +88,20 @@ void SecureStreams() {
 }
 
 int Run(const char* program, const std::vector<std::string>& arguments) {
-  SecureStreams();
-  const Name& name = NameFor(program);
+  EnsureStdioOpen();
+  const cni::PluginType& type = cni::TypeOf(program);
   const char* const command = ::getenv("CNI_COMMAND");
   if (command == nullptr || *command == '\0') {
     if (!arguments.empty()) {
-      return RunCommandLine(arguments);
+      return cli::RunCommandLine(arguments);
     }
-    About(name, STDERR_FILENO);
+    cni::PrintVersionBanner(type, STDERR_FILENO);
     return EXIT_SUCCESS;
   }
-  std::string version = SupportedVersions().back();  // spoken until the config names another
+  std::string version = cni::SupportedVersions().back();  // spoken until the config names another
   try {
-    const Request request = ReadRequest(::getenv, STDIN_FILENO, version);
-    Dispatch(request, name);
+    const cni::Request request = cni::ReadRequest(::getenv, STDIN_FILENO, version);
+    Dispatch(request, type);
     return EXIT_SUCCESS;
   } catch (const Error& error) {
     return Report(version, error);

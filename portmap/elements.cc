@@ -28,34 +28,35 @@ void Put(Bytes& bytes, std::uint16_t port) {
   bytes.insert(bytes.end(), {high, low, 0, 0});
 }
 
-NftElement ElementFor(const Mapping& mapping, const std::string& comment) {
+nft::Element ElementFor(const DnatEntry& mapping, const std::string& comment) {
   const std::string_view noun = mapping.host_ip ? kHostIp : kPort;
-  NftElement element{.set = firewall::SetName(noun, mapping.guest_ip.family()),
-                     .key = {},
-                     .data = {},
-                     .comment = comment};
+  nft::Element element{.set = firewall::SetName(noun, mapping.container_ip.family()),
+                       .key = {},
+                       .data = {},
+                       .comment = comment};
   if (mapping.host_ip) {
     Put(element.key, *mapping.host_ip);
   }
   Put(element.key, mapping.protocol);
   Put(element.key, mapping.host_port);
-  Put(element.data, mapping.guest_ip);
-  Put(element.data, mapping.guest_port);
+  Put(element.data, mapping.container_ip);
+  Put(element.data, mapping.container_port);
   return element;
 }
 
 }  // namespace
 
-std::vector<NftElement> Elements(const std::vector<Mapping>& mappings, const std::string& comment) {
-  std::vector<NftElement> elements;
+std::vector<nft::Element> Elements(const std::vector<DnatEntry>& mappings,
+                                   const std::string& comment) {
+  std::vector<nft::Element> elements;
   elements.reserve(mappings.size());
-  for (const Mapping& mapping : mappings) {
+  for (const DnatEntry& mapping : mappings) {
     elements.push_back(ElementFor(mapping, comment));
   }
   return elements;
 }
 
-std::string DescribeKey(const NftElement& element) {
+std::string DescribeKey(const nft::Element& element) {
   const bool any_address = element.set.starts_with(kPort);
   if (!any_address && !element.set.starts_with(kHostIp)) {
     return {};

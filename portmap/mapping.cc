@@ -8,7 +8,7 @@
 namespace nomad_bridge::portmap {
 namespace {
 
-Protocol CheckProtocol(const MappingSpec& spec) {
+Protocol CheckProtocol(const PortMappingSpec& spec) {
   const std::optional<Protocol> protocol =
       spec.protocol.empty() ? Protocol::kTcp : ParseProtocol(spec.protocol);
   if (!protocol) {
@@ -20,7 +20,7 @@ Protocol CheckProtocol(const MappingSpec& spec) {
 }
 
 // nullopt for "any".
-std::optional<Ip> CheckHostIp(const MappingSpec& spec) {
+std::optional<Ip> CheckHostIp(const PortMappingSpec& spec) {
   if (spec.host_ip.empty()) {
     return std::nullopt;
   }
@@ -33,13 +33,13 @@ std::optional<Ip> CheckHostIp(const MappingSpec& spec) {
   return ip;
 }
 
-Published Check(const MappingSpec& spec) {
+PortMapping Check(const PortMappingSpec& spec) {
   const std::optional<Ip> host_ip = CheckHostIp(spec);
-  Published port{.protocol = CheckProtocol(spec),
-                 .only = {},
-                 .host_ip = {},
-                 .host_port = spec.host_port,
-                 .container_port = spec.container_port};
+  PortMapping port{.protocol = CheckProtocol(spec),
+                   .only = {},
+                   .host_ip = {},
+                   .host_port = spec.host_port,
+                   .container_port = spec.container_port};
   if (host_ip) {
     port.only = host_ip->family();
   }
@@ -51,13 +51,13 @@ Published Check(const MappingSpec& spec) {
 
 // Whether both would become the same entry of the same map, for some address an allocation may
 // have.
-bool Collide(const Published& a, const Published& b) {
+bool Collide(const PortMapping& a, const PortMapping& b) {
   const bool share_family = !a.only || !b.only || a.only == b.only;
   return a.protocol == b.protocol && a.host_port == b.host_port && a.host_ip == b.host_ip &&
          share_family;
 }
 
-[[noreturn]] void ThrowNoAddress(const Published& port, Family family) {
+[[noreturn]] void ThrowNoAddress(const PortMapping& port, Family family) {
   const std::string_view name = family == Family::kIpv4 ? "IPv4" : "IPv6";
   throw Error(Code::kInvalidConfig,
               Cat("runtimeConfig.portMappings publishes ",
@@ -70,26 +70,26 @@ bool Collide(const Published& a, const Published& b) {
 }
 
 // nullopt if `port` does not concern `family`, or could but the allocation has no address of it.
-std::optional<Mapping> ResolveOne(const Published& port,
-                                  Family family,
-                                  const std::vector<Ip>& guest_addresses) {
+std::optional<DnatEntry> ResolveOne(const PortMapping& port,
+                                    Family family,
+                                    const std::vector<Ip>& container_addresses) {
   if (port.only.value_or(family) != family) {
     return std::nullopt;
   }
-  const auto guest = std::find_if(guest_addresses.begin(),
-                                  guest_addresses.end(),
-                                  [&](const Ip& ip) { return ip.family() == family; });
-  if (guest == guest_addresses.end() && port.only) {
+  const auto container = std::find_if(container_addresses.begin(),
+                                      container_addresses.end(),
+                                      [&](const Ip& ip) { return ip.family() == family; });
+  if (container == container_addresses.end() && port.only) {
     ThrowNoAddress(port, family);
   }
-  if (guest == guest_addresses.end()) {
+  if (container == container_addresses.end()) {
     return std::nullopt;
   }
-  return Mapping{.protocol = port.protocol,
-                 .host_ip = port.host_ip,
-                 .host_port = port.host_port,
-                 .guest_ip = *guest,
-                 .guest_port = port.container_port};
+  return DnatEntry{.protocol = port.protocol,
+                   .host_ip = port.host_ip,
+                   .host_port = port.host_port,
+                   .container_ip = *container,
+                   .container_port = port.container_port};
 }
 
 }  // namespace
@@ -116,11 +116,11 @@ std::optional<Protocol> ParseProtocol(std::string_view text) {
   return std::nullopt;
 }
 
-std::vector<Published> MakePublished(const std::vector<MappingSpec>& specs) {
-  std::vector<Published> ports;
-  for (const MappingSpec& spec : specs) {
-    const Published port = Check(spec);
-    const auto twin = std::find_if(ports.begin(), ports.end(), [&](const Published& earlier) {
+std::vector<PortMapping> MakePortMappings(const std::vector<PortMappingSpec>& specs) {
+  std::vector<PortMapping> ports;
+  for (const PortMappingSpec& spec : specs) {
+    const PortMapping port = Check(spec);
+    const auto twin = std::find_if(ports.begin(), ports.end(), [&](const PortMapping& earlier) {
       return Collide(earlier, port) && earlier.container_port != port.container_port;
     });
     if (twin != ports.end()) {
@@ -137,12 +137,12 @@ std::vector<Published> MakePublished(const std::vector<MappingSpec>& specs) {
   return ports;
 }
 
-std::vector<Mapping> Resolve(const std::vector<Published>& ports,
-                             const std::vector<Ip>& guest_addresses) {
-  std::vector<Mapping> mappings;
-  for (const Published& port : ports) {
+std::vector<DnatEntry> Resolve(const std::vector<PortMapping>& ports,
+                               const std::vector<Ip>& container_addresses) {
+  std::vector<DnatEntry> mappings;
+  for (const PortMapping& port : ports) {
     for (const Family family : {Family::kIpv4, Family::kIpv6}) {
-      const std::optional<Mapping> mapping = ResolveOne(port, family, guest_addresses);
+      const std::optional<DnatEntry> mapping = ResolveOne(port, family, container_addresses);
       if (mapping && std::find(mappings.begin(), mappings.end(), *mapping) == mappings.end()) {
         mappings.push_back(*mapping);
       }

@@ -23,7 +23,7 @@ enum class Protocol : std::uint8_t { kTcp = 6, kUdp = 17, kSctp = 132 };  // IPP
 [[nodiscard]] std::optional<Protocol> ParseProtocol(std::string_view text);
 
 // One entry of runtimeConfig.portMappings, already of the right types, its ports in range.
-struct MappingSpec {
+struct PortMappingSpec {
   std::string path;  // "runtimeConfig.portMappings[2]"
   std::uint16_t host_port = 0;
   std::uint16_t container_port = 0;
@@ -33,7 +33,7 @@ struct MappingSpec {
 };
 
 // What the user asked for, before we know the allocation's addresses.
-struct Published {
+struct PortMapping {
   Protocol protocol = Protocol::kTcp;
   std::optional<Family> only;  // "0.0.0.0" or "::" or a host_ip narrow it to one family
   std::optional<Ip> host_ip;
@@ -43,22 +43,22 @@ struct Published {
 
 // Checks all of them, twins included: the same protocol, host address and port twice with the same
 // target is one (Nomad does that); with another target it is an error.
-[[nodiscard]] std::vector<Published> MakePublished(const std::vector<MappingSpec>& specs);
+[[nodiscard]] std::vector<PortMapping> MakePortMappings(const std::vector<PortMappingSpec>& specs);
 
 // One entry of a map in the kernel.
-struct Mapping {
+struct DnatEntry {
   Protocol protocol = Protocol::kTcp;
   std::optional<Ip> host_ip;
   std::uint16_t host_port = 0;
-  Ip guest_ip;
-  std::uint16_t guest_port = 0;
+  Ip container_ip;
+  std::uint16_t container_port = 0;
 
-  bool operator==(const Mapping&) const = default;
+  bool operator==(const DnatEntry&) const = default;
 };
 
 // Each published port for the first address of each family it applies to. A host_ip whose family
 // the allocation has no address of is an error (kInvalidConfig), not a silent skip.
-[[nodiscard]] std::vector<Mapping> Resolve(const std::vector<Published>& ports,
-                                           const std::vector<Ip>& guest_addresses);
+[[nodiscard]] std::vector<DnatEntry> Resolve(const std::vector<PortMapping>& ports,
+                                             const std::vector<Ip>& container_addresses);
 
 }  // namespace nomad_bridge::portmap

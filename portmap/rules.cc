@@ -15,66 +15,66 @@ using firewall::kBridges;
 using firewall::kFamilies;
 using firewall::Prefix;
 using firewall::SetName;
-using Point = NftHook::Point;
+using Point = nft::Hook::Point;
 
 constexpr const char* kHostports = "hostports";
 // nft's dstnat. In `output` nft has no such name, only the number.
 constexpr int kDstnat = -100;
 
-std::vector<NftSet> Maps() {
-  std::vector<NftSet> maps;
-  const auto add = [&](std::string_view noun, Family family, std::vector<NftType> key) {
+std::vector<nft::Set> Maps() {
+  std::vector<nft::Set> maps;
+  const auto add = [&](std::string_view noun, Family family, std::vector<nft::Type> key) {
     maps.push_back({.name = SetName(noun, family),
                     .key = std::move(key),
-                    .data = {firewall::AddressType(family), NftType::kInetService}});
+                    .data = {firewall::AddressType(family), nft::Type::kInetService}});
   };
   for (const Family family : kFamilies) {
-    add(kPort, family, {NftType::kInetProto, NftType::kInetService});
+    add(kPort, family, {nft::Type::kInetProto, nft::Type::kInetService});
   }
   for (const Family family : kFamilies) {
     add(kHostIp,
         family,
-        {firewall::AddressType(family), NftType::kInetProto, NftType::kInetService});
+        {firewall::AddressType(family), nft::Type::kInetProto, nft::Type::kInetService});
   }
   return maps;
 }
 
 // A port published for one host address wins over the same port published for all.
-NftChain Hostports() {
-  NftChain chain = {.name = kHostports, .hook = {}, .rules = {}};
+nft::Chain Hostports() {
+  nft::Chain chain = {.name = kHostports, .hook = {}, .rules = {}};
   for (const Family family : kFamilies) {
     // dnat ip to ip daddr . meta l4proto . th dport map @hostip4
-    chain.rules.push_back(NftRule().Only(family).DnatByAddressAndPort(SetName(kHostIp, family)));
+    chain.rules.push_back(nft::Rule().Only(family).DnatByAddressAndPort(SetName(kHostIp, family)));
   }
   for (const Family family : kFamilies) {
     // meta nfproto ipv4 dnat ip to meta l4proto . th dport map @port4
-    chain.rules.push_back(NftRule().Only(family).DnatByPort(SetName(kPort, family)));
+    chain.rules.push_back(nft::Rule().Only(family).DnatByPort(SetName(kPort, family)));
   }
   return chain;
 }
 
 // What comes in from anywhere, and what the node itself sends.
-NftChain Entrance(const std::string& name, Point point) {
+nft::Chain Entrance(const std::string& name, Point point) {
   return {.name = name,
-          .hook = NftHook{.type = "nat", .point = point, .priority = kDstnat},
+          .hook = nft::Hook{.type = "nat", .point = point, .priority = kDstnat},
           .rules = {
               // fib daddr type local goto hostports
-              NftRule().DaddrIsLocal().Goto(kHostports),
+              nft::Rule().DaddrIsLocal().Goto(kHostports),
           }};
 }
 
 // What the node sends to ::1 is left alone: the answer, translated back, would come in for ::1 by
 // another link than lo, and the kernel drops that. Refused at once, clients that try ::1 first go
 // on to 127.0.0.1.
-NftRule LeaveIpv6Localhost() {
+nft::Rule LeaveIpv6Localhost() {
   // ip6 daddr ::1 accept
-  return NftRule().Ipv6().Daddr(Prefix("::1/128")).Accept();
+  return nft::Rule().Ipv6().Daddr(Prefix("::1/128")).Accept();
 }
 
-NftRule MasqueradeLocalhost() {
+nft::Rule MasqueradeLocalhost() {
   // oifname @bridges ip saddr 127.0.0.0/8 ip daddr @snat4 masquerade
   // The node asked through localhost: the allocation would answer to its own.
-  return NftRule()
+  return nft::Rule()
       .OifnameIn(kBridges)
       .Ipv4()
       .Saddr(Prefix("127.0.0.0/8"))
@@ -82,12 +82,12 @@ NftRule MasqueradeLocalhost() {
       .Masquerade();
 }
 
-void DescribeWayBack(NftChain& postrouting, Family family) {
+void DescribeWayBack(nft::Chain& postrouting, Family family) {
   const std::string snat = SetName(firewall::kSnat, family);
   // iifname @bridges oifname @bridges ct status dnat ip daddr @snat4 masquerade
   // Hairpin, and a neighbour that came by the node's port: the answer would go straight to it over
   // the bridge.
-  postrouting.rules.push_back(NftRule()
+  postrouting.rules.push_back(nft::Rule()
                                   .IifnameIn(kBridges)
                                   .OifnameIn(kBridges)
                                   .CtStatusDnat()
@@ -98,7 +98,7 @@ void DescribeWayBack(NftChain& postrouting, Family family) {
   // With br_netfilter the same packets are bridged, not routed, and come from no interface here.
   // Neighbours are told by whatever else is known of them.
   for (const std::string_view noun : {firewall::kAlloc, firewall::kMasq, firewall::kSnat}) {
-    postrouting.rules.push_back(NftRule()
+    postrouting.rules.push_back(nft::Rule()
                                     .OifnameIn(kBridges)
                                     .CtStatusDnat()
                                     .Only(family)
@@ -107,7 +107,7 @@ void DescribeWayBack(NftChain& postrouting, Family family) {
                                     .Masquerade());
   }
   // oifname @bridges ct status dnat ip daddr @masqall4 masquerade
-  postrouting.rules.push_back(NftRule()
+  postrouting.rules.push_back(nft::Rule()
                                   .OifnameIn(kBridges)
                                   .CtStatusDnat()
                                   .Only(family)
@@ -117,18 +117,18 @@ void DescribeWayBack(NftChain& postrouting, Family family) {
 
 }  // namespace
 
-void Describe(NftTable& table) {
-  for (NftSet& map : Maps()) {
+void Describe(nft::Table& table) {
+  for (nft::Set& map : Maps()) {
     table.sets.push_back(std::move(map));
   }
-  NftChain& postrouting = table.Chain(firewall::kPostrouting);
+  nft::Chain& postrouting = table.RequireChain(firewall::kPostrouting);
   postrouting.rules.push_back(MasqueradeLocalhost());
   for (const Family family : kFamilies) {
     DescribeWayBack(postrouting, family);
   }
   table.chains.push_back(Hostports());
   table.chains.push_back(Entrance("prerouting", Point::kPrerouting));
-  NftChain output = Entrance("output", Point::kOutput);
+  nft::Chain output = Entrance("output", Point::kOutput);
   output.rules.insert(output.rules.begin(), LeaveIpv6Localhost());
   table.chains.push_back(std::move(output));
 }

@@ -2,12 +2,12 @@
 // the node.
 #pragma once
 
-#include "netlink/nft_table.h"
+#include "netlink/nft/table.h"
 
 namespace nomad_bridge::portmap {
 
 // Adds the maps, the chain hostports, and the rules in prerouting, output and postrouting to our
 // table.
-void Describe(NftTable& table);
+void Describe(nft::Table& table);
 
 }  // namespace nomad_bridge::portmap

@@ -1,31 +1,42 @@
 #!/bin/sh
 # The walls between the rooms, checked by reading the sources:
 #
-#   - who may include whom: base <- netlink <- { ipam (base only), firewall <- portmap } <- plugin
-#   - C libraries (libnl, libmnl, libnftnl) only in netlink/*.cc and its private headers; JSON only in plugin/
+#   - a room includes only itself and what its nb_room(... NEEDS ...) in a CMakeLists.txt names; the order of those
+#     lists admits no circle, and calls are checked by the linker (tests/rooms)
+#   - C libraries (libnl, libmnl, libnftnl) only in netlink/*/*.cc and its private headers; JSON only in plugin/'s cni,
+#     config, state/record_json and main.cc
 #   - close(), *_free() and *_put() only where a handle's owner is defined
-#   - no child processes but base/program's, no sleeping, no source file over 400 lines
+#   - no child processes but base/subprocess's, no sleeping, no source file over 400 lines
 #
 # Usage: tests/layers_test.sh [folder of the checkout]
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 
-rooms="base netlink ipam firewall portmap plugin"
-private_headers="netlink/handles.h"  # may name C types, so nobody outside netlink/ may include them
-owners="base/fd.cc netlink/handles.h"
-starters="base/program.cc"
+private_headers="netlink/core/handles.h netlink/core/message.h netlink/core/request_socket.h netlink/rtnl/rtnl_impl.h netlink/nft/encode.h netlink/nft/wire.h"
+owners="base/fd.cc netlink/core/handles.h"
+starters="base/subprocess.cc"
 findings=$(mktemp)
-trap 'rm -f "$findings"' EXIT
+table=$(mktemp)
+trap 'rm -f "$findings" "$table"' EXIT
 
-may_include() {
-  case $1 in
-    base) echo "base" ;;
-    netlink) echo "base netlink" ;;
-    ipam) echo "base ipam" ;;
-    firewall) echo "base netlink firewall" ;;
-    portmap) echo "base netlink firewall portmap" ;;
-    plugin) echo "$rooms" ;;
-  esac
+# One line per room: its folder, its name, and the rooms it needs.
+for list in CMakeLists.txt */CMakeLists.txt; do
+  { tr '\n' ' ' <"$list"; echo; } | sed 's/nb_room(/\n&/g' | sed -n 's/^nb_room(\([a-z_]*\)\([^)]*\)).*/\1 \2/p' |
+    while read -r room words; do
+      folder=$(dirname "$list")
+      case $words in
+        DIR\ *)
+          words=${words#DIR }
+          folder=$folder/${words%% *} ;;
+      esac
+      needs=${words#*NEEDS }
+      echo "$folder $room ${needs%%PRIVATELY*}"
+    done
+done | grep -v '^\. ' >"$table"
+
+# The room whose folder is $1.
+room_in() {
+  awk -v folder="$1" '$1 == folder { print $2 }' "$table"
 }
 
 is_among() {
@@ -44,12 +55,15 @@ code() {
   sed 's,//.*,,' "$1"
 }
 
+# check_includes file room needs
 check_includes() {
   for included in $(sed -n 's/^#include "\(.*\)".*/\1/p' "$1"); do
-    is_among "${included%%/*}" "$(may_include "$2")" || finding "$1" "$2/ may not include $included"
-    if [ "$2" != netlink ] && is_among "$included" "$private_headers"; then
-      finding "$1" "$included is private to netlink/"
-    fi
+    other=$(room_in "${included%/*}")
+    is_among "${other:-none}" "$2 $3" || finding "$1" "room $2 may not include $included"
+    case $1 in
+      netlink/*) ;;
+      *) ! is_among "$included" "$private_headers" || finding "$1" "$included is private to netlink/" ;;
+    esac
   done
   for library in $(sed -n 's/^#include <\(.*\)>.*/\1/p' "$1"); do
     case $library in
@@ -59,7 +73,10 @@ check_includes() {
           *) is_among "$1" "$private_headers" || finding "$1" "C library <$library> outside netlink/*.cc" ;;
         esac ;;
       nlohmann/*)
-        [ "$2" = plugin ] || finding "$1" "JSON outside plugin/" ;;
+        case $1 in
+          plugin/cni/* | plugin/config/* | plugin/state/record_json.cc | plugin/main.cc) ;;
+          *) finding "$1" "JSON outside cni, config, state/record_json and main.cc" ;;
+        esac ;;
     esac
   done
 }
@@ -74,7 +91,7 @@ check_words() {
     finding "$1" "starts a shell or sleeps"
   fi
   if ! is_among "$1" "$starters" &&
-      code "$1" | grep -q -E '(^|[^[:alnum:]_.>])(v?fork|clone3?|posix_spawnp?|f?exec[lv][pe]*)\('; then
+      code "$1" | grep -q -E '(^|[^[:alnum:]_.])(v?fork|clone3?|posix_spawnp?|f?exec[lv][pe]*)\('; then
     finding "$1" "starts a program outside $starters"
   fi
   if [ "$(wc -l < "$1")" -gt 400 ]; then
@@ -83,12 +100,19 @@ check_words() {
 }
 
 files=0
-for room in $rooms; do
-  for file in "$room"/*.h "$room"/*.cc; do
-    check_includes "$file" "$room"
-    check_words "$file"
-    files=$((files + 1))
-  done
+for file in $(find base netlink ipam firewall portmap plugin -name '*.h' -o -name '*.cc' | sort); do
+  if [ "$file" = plugin/main.cc ]; then
+    check_includes "$file" main "commands cli cni base"
+  else
+    row=$(awk -v folder="$(dirname "$file")" '$1 == folder' "$table")
+    [ -n "$row" ] || finding "$file" "is in no room"
+    read -r _ room needs <<END
+$row
+END
+    check_includes "$file" "$room" "$needs"
+  fi
+  check_words "$file"
+  files=$((files + 1))
 done
 
 if [ -s "$findings" ]; then

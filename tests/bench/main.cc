@@ -56,14 +56,14 @@ class Contender {
   // One more attachment that stays.
   void Attach() {
     world_.Enter();
-    Attachment attachment = Next();
+    AttachmentId attachment = Next();
     runtime_.Add(attachment);
   }
 
   // ADD, CHECK and DEL of one attachment, in a namespace made beforehand.
   void Round() {
     world_.Enter();
-    Attachment attachment = Next();
+    AttachmentId attachment = Next();
     Time(add_, [&] { runtime_.Add(attachment); });
     Time(check_, [&] { complaint_ = runtime_.Check(attachment); });
     Time(del_, [&] { runtime_.Del(attachment); });
@@ -80,7 +80,7 @@ class Contender {
 
   [[nodiscard]] Cost CostOfAdd() {
     world_.Enter();
-    Attachment attachment = Next();
+    AttachmentId attachment = Next();
     Cost cost;
     runtime_.AddTraced(attachment, cost);
     runtime_.Del(attachment);
@@ -110,7 +110,7 @@ class Contender {
   [[nodiscard]] Samples& del() { return del_; }
 
  private:
-  [[nodiscard]] Attachment Next() {
+  [[nodiscard]] AttachmentId Next() {
     ++count_;
     std::ostringstream id;
     id << "5f3c1a2b-7d4e-4c55-9a52-" << std::setfill('0') << std::setw(12) << count_;

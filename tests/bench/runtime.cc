@@ -42,7 +42,7 @@ Runtime::Runtime(const json& conflist, std::string folder, std::string cni_args)
 
 Command Runtime::Prepare(const std::string& verb,
                          const json& plugin,
-                         const Attachment& attachment,
+                         const AttachmentId& attachment,
                          const json& prev_result) const {
   json config = plugin;
   if (config.contains("/capabilities/portMappings"_json_pointer)) {
@@ -63,7 +63,7 @@ Command Runtime::Prepare(const std::string& verb,
                           Cat("CNI_PATH=", folder_)}};
 }
 
-void Runtime::Add(Attachment& attachment) const {
+void Runtime::Add(AttachmentId& attachment) const {
   json result;
   for (const json& plugin : plugins_) {
     const Command command = Prepare("ADD", plugin, attachment, result);
@@ -74,7 +74,7 @@ void Runtime::Add(Attachment& attachment) const {
   attachment.result = std::move(result);
 }
 
-void Runtime::AddTraced(Attachment& attachment, Cost& cost) const {
+void Runtime::AddTraced(AttachmentId& attachment, Cost& cost) const {
   json result;
   for (const json& plugin : plugins_) {
     const Command command = Prepare("ADD", plugin, attachment, result);
@@ -85,7 +85,7 @@ void Runtime::AddTraced(Attachment& attachment, Cost& cost) const {
   attachment.result = std::move(result);
 }
 
-std::string Runtime::Check(const Attachment& attachment) const {
+std::string Runtime::Check(const AttachmentId& attachment) const {
   for (const json& plugin : plugins_) {
     const Command command = Prepare("CHECK", plugin, attachment, attachment.result);
     const Outcome outcome = Run(command);
@@ -96,7 +96,7 @@ std::string Runtime::Check(const Attachment& attachment) const {
   return {};
 }
 
-void Runtime::Del(const Attachment& attachment) const {
+void Runtime::Del(const AttachmentId& attachment) const {
   for (auto plugin = plugins_.rbegin(); plugin != plugins_.rend(); ++plugin) {
     const Command command = Prepare("DEL", *plugin, attachment, attachment.result);
     RequireSuccess(command, "DEL", Run(command));

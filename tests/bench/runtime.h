@@ -17,7 +17,7 @@
 namespace nomad_bridge::bench {
 
 // What is attached, and as what.
-struct Attachment {
+struct AttachmentId {
   std::string container_id;
   std::string netns_path;
   int host_port = 0;      // published as tcp and as udp
@@ -30,21 +30,21 @@ class Runtime {
   Runtime(const nlohmann::json& conflist, std::string folder, std::string cni_args);
 
   // Each throws std::runtime_error with the plugin's own words if it fails.
-  void Add(Attachment& attachment) const;
-  void Del(const Attachment& attachment) const;
+  void Add(AttachmentId& attachment) const;
+  void Del(const AttachmentId& attachment) const;
   // What the first plugin that fails says, the rest not asked; empty if all is well. Not thrown:
   // the reference portmap of Debian 12 (1.1.1) refuses every attachment with a single IP family,
   // and that takes time too.
-  [[nodiscard]] std::string Check(const Attachment& attachment) const;
+  [[nodiscard]] std::string Check(const AttachmentId& attachment) const;
 
   // The same, traced: what all plugins of one verb cost together (processes are added up, the peak
   // is the largest).
-  void AddTraced(Attachment& attachment, Cost& cost) const;
+  void AddTraced(AttachmentId& attachment, Cost& cost) const;
 
  private:
   [[nodiscard]] Command Prepare(const std::string& verb,
                                 const nlohmann::json& plugin,
-                                const Attachment& attachment,
+                                const AttachmentId& attachment,
                                 const nlohmann::json& prev_result) const;
 
   std::string version_;

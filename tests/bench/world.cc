@@ -71,9 +71,9 @@ void World::Enter() const {
 }
 
 std::string World::MakeGuest() {
-  std::string path = Cat("/run/netns/guest-", ++guests_);
+  std::string path = Cat("/run/netns/guest-", ++containers_);
   Require(CreateFile(path, ""), Cat("create ", path));
-  Require(::unshare(CLONE_NEWNET) == 0, "make a guest's network namespace");
+  Require(::unshare(CLONE_NEWNET) == 0, "make a container's network namespace");
   Require(::mount("/proc/self/ns/net", path.c_str(), nullptr, MS_BIND, nullptr) == 0,
           Cat("bind a namespace to ", path));
   Require(::setns(network_.get(), CLONE_NEWNET) == 0, "go back to the host's network namespace");

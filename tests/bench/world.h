@@ -27,7 +27,7 @@ class World {
  private:
   UniqueFd network_;
   UniqueFd mounts_;
-  int guests_ = 0;
+  int containers_ = 0;
 };
 
 }  // namespace nomad_bridge::bench

@@ -19,7 +19,7 @@ class CnitoolTest : public ClientWorld {
   static void UseList(const json& list) { WriteFile("/run/lists/list.conflist", list.dump()); }
 
   [[nodiscard]] Command Cnitool(const std::string& verb, const json& ports = DefaultPorts()) {
-    return {.argv = {NOMAD_BRIDGE_CNITOOL, verb, "nomad", guest().path()},
+    return {.argv = {NOMAD_BRIDGE_CNITOOL, verb, "nomad", container().path()},
             .variables = {{"CNI_PATH", kPlugins},
                           {"NETCONFPATH", "/run/lists"},
                           {"CAP_ARGS", json{{"portMappings", ports}}.dump()},
@@ -32,7 +32,7 @@ class CnitoolTest : public ClientWorld {
     return {{{"hostPort", 8080}, {"containerPort", 80}, {"protocol", "tcp"}}};
   }
   [[nodiscard]] Server ServeInGuest() {
-    return Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "guest");
+    return Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "guest");
   }
 };
 
@@ -76,7 +76,7 @@ TEST_F(CnitoolTest, NomadsOwnListMakesTheSameNetworkAsNomadBridgeAlone) {
     Must(Cnitool("del"));
     // The next one is to get the same address.
     host().Must({"rm", "-r", "/var/run/cni/nomad"});
-    guest().Must({"ip", "link", "set", "lo", "down"});
+    container().Must({"ip", "link", "set", "lo", "down"});
     return std::pair(result, network);
   };
 
@@ -90,7 +90,7 @@ TEST_F(CnitoolTest, NomadsOwnListMakesTheSameNetworkAsNomadBridgeAlone) {
 TEST_F(CnitoolTest, CheckSaysWhatHasGone) {
   UseList(List("nomad_builtin_bridge"));
   Add();
-  guest().Must({"ip", "route", "del", "default"});
+  container().Must({"ip", "route", "del", "default"});
   const Outcome check = Execute(Cnitool("check"));
   EXPECT_NE(check.exit_code, 0);
   EXPECT_THAT(check.err, HasSubstr("0.0.0.0/0"));
@@ -123,7 +123,7 @@ TEST_F(CnitoolTest, AStrangersPluginGetsItsPlaceInTheChain) {
   const json result = json::parse(Must(add));
 
   EXPECT_EQ(result.at("interfaces").at(0).at("name"), "nomad");
-  EXPECT_EQ(guest().Sysctl("net/ipv4/conf/eth0/arp_filter"), "1");
+  EXPECT_EQ(container().Sysctl("net/ipv4/conf/eth0/arp_filter"), "1");
   const Server server = ServeInGuest();
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "guest");
   Command del = Cnitool("del");

@@ -16,8 +16,8 @@ class Forwarding : public RulesetWorld, public ::testing::WithParamInterface<boo
  protected:
   Forwarding() {
     MakeBridge();
-    PlugIn(guest(), 2);
-    neighbour_ = &AddGuest("neighbour");
+    PlugIn(container(), 2);
+    neighbour_ = &AddContainer("neighbour");
     PlugIn(*neighbour_, 3);
     for (const char* const setting : {"iptables", "ip6tables"}) {
       host().SetSysctl(Cat("net/bridge/bridge-nf-call-", setting), GetParam() ? "1" : "0");
@@ -33,42 +33,42 @@ class Forwarding : public RulesetWorld, public ::testing::WithParamInterface<boo
 TEST_P(Forwarding, LetsAnAllocationOutAsTheNode) {
   const Server server4 = Server::Start(outside(), Protocol::kTcp, kOutsideIp4, 80, "outside");
   const Server server6 = Server::Start(outside(), Protocol::kTcp, kOutsideIp6, 80, "outside");
-  EXPECT_EQ(Ask(guest(), {.to = kOutsideIp4, .port = 80}), (Reply{"outside", kHostIp4}));
-  EXPECT_EQ(Ask(guest(), {.to = kOutsideIp6, .port = 80}), (Reply{"outside", kHostIp6}));
-  EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+  EXPECT_EQ(Ask(container(), {.to = kOutsideIp4, .port = 80}), (Reply{"outside", kHostIp4}));
+  EXPECT_EQ(Ask(container(), {.to = kOutsideIp6, .port = 80}), (Reply{"outside", kHostIp6}));
+  EXPECT_TRUE(Ping(container(), kOutsideIp4));
 }
 
 TEST_P(Forwarding, KeepsTheAddressesOfThoseWhoAreNotMasqueraded) {
-  firewall::Holding plain = HoldingOf(2);
+  firewall::DesiredState plain = HoldingOf(2);
   std::erase_if(plain.elements,
-                [](const NftElement& element) { return element.set.starts_with("masq"); });
-  firewall::Withdraw(socket_, HoldingOf(2).elements, std::nullopt);
+                [](const nft::Element& element) { return element.set.starts_with("masq"); });
+  firewall::RemoveElements(socket_, HoldingOf(2).elements, std::nullopt);
   Put(plain);
   outside().Must({"ip", "route", "add", "172.26.64.0/20", "via", kHostIp4});
   const Server server = Server::Start(outside(), Protocol::kTcp, kOutsideIp4, 80, "outside");
-  EXPECT_EQ(Ask(guest(), {.to = kOutsideIp4, .port = 80}), (Reply{"outside", Ip4(2)}));
+  EXPECT_EQ(Ask(container(), {.to = kOutsideIp4, .port = 80}), (Reply{"outside", Ip4(2)}));
 }
 
 TEST_P(Forwarding, LetsNeighboursTalkUnderTheirOwnAddresses) {
-  const Server server4 = Server::Start(guest(), Protocol::kTcp, Ip4(2), 80, "guest");
-  const Server server6 = Server::Start(guest(), Protocol::kTcp, Ip6(2), 80, "guest");
+  const Server server4 = Server::Start(container(), Protocol::kTcp, Ip4(2), 80, "guest");
+  const Server server6 = Server::Start(container(), Protocol::kTcp, Ip6(2), 80, "guest");
   EXPECT_EQ(Ask(*neighbour_, {.to = Ip4(2), .port = 80}), (Reply{"guest", Ip4(3)}));
   EXPECT_EQ(Ask(*neighbour_, {.to = Ip6(2), .port = 80}), (Reply{"guest", Ip6(3)}));
 }
 
 TEST_P(Forwarding, AcceptsNothingNewFromOutside) {
   outside().Must({"ip", "route", "add", "172.26.64.0/20", "via", kHostIp4});
-  Server server = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "guest");
+  Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "guest");
   EXPECT_EQ(TcpText(outside(), Ip4(2), 80), "");
   EXPECT_THAT(server.Heard(), ::testing::IsEmpty());
 }
 
 // A source that was never given to anybody: the allocation made it up.
 TEST_P(Forwarding, DropsWhatAnAllocationSendsUnderAnotherAddress) {
-  guest().Must({"ip", "address", "add", "172.26.64.77/32", "dev", "lo"});
+  container().Must({"ip", "address", "add", "172.26.64.77/32", "dev", "lo"});
   Server server = Server::Start(outside(), Protocol::kUdp, kOutsideIp4, 80, "outside");
   EXPECT_EQ(
-      Ask(guest(),
+      Ask(container(),
           {.protocol = Protocol::kUdp, .to = kOutsideIp4, .port = 80, .from = "172.26.64.77"}),
       std::nullopt);
   EXPECT_THAT(server.Heard(), ::testing::IsEmpty());
@@ -81,7 +81,7 @@ TEST_P(Forwarding, DropsAnAllocationsAddressThatComesFromOutside) {
   }
   outside().Must({"ip", "address", "add", Cat(Ip4(3), "/32"), "dev", "lo"});
   outside().Must({"ip", "route", "add", Cat(Ip4(2), "/32"), "via", kHostIp4});
-  Server server = Server::Start(guest(), Protocol::kUdp, Ip4(2), 80, "guest");
+  Server server = Server::Start(container(), Protocol::kUdp, Ip4(2), 80, "guest");
   EXPECT_EQ(Ask(outside(), {.protocol = Protocol::kUdp, .to = Ip4(2), .port = 80, .from = Ip4(3)}),
             std::nullopt);
   EXPECT_THAT(server.Heard(), ::testing::IsEmpty());
@@ -90,26 +90,26 @@ TEST_P(Forwarding, DropsAnAllocationsAddressThatComesFromOutside) {
 TEST_P(Forwarding, LetsTheOperatorHaveTheFirstWord) {
   const Server server = Server::Start(outside(), Protocol::kTcp, kOutsideIp4, 80, "outside");
   host().Must({"iptables", "-A", "NOMAD-ADMIN", "-d", kOutsideIp4, "-j", "DROP"});
-  EXPECT_EQ(TcpText(guest(), kOutsideIp4, 80), "");
+  EXPECT_EQ(TcpText(container(), kOutsideIp4, 80), "");
   host().Must({"iptables", "-F", "NOMAD-ADMIN"});
-  EXPECT_EQ(TcpText(guest(), kOutsideIp4, 80), "outside");
+  EXPECT_EQ(TcpText(container(), kOutsideIp4, 80), "outside");
 }
 
 // route_localnet is on: without the guard the node's own localhost would be open to every
 // allocation.
 TEST_P(Forwarding, KeepsTheNodesLocalhostClosed) {
-  guest().Must({"ip", "address", "flush", "dev", "lo"});
-  guest().Must({"ip", "route", "add", "127.0.0.1", "via", "172.26.64.1", "src", Ip4(2)});
+  container().Must({"ip", "address", "flush", "dev", "lo"});
+  container().Must({"ip", "route", "add", "127.0.0.1", "via", "172.26.64.1", "src", Ip4(2)});
   Server server = Server::Start(host(), Protocol::kUdp, "127.0.0.1", 7000, "host");
   const Call call = {.protocol = Protocol::kUdp,
                      .to = "127.0.0.1",
                      .port = 7000,
                      .patience = std::chrono::milliseconds(300)};
-  static_cast<void>(Ask(guest(), call));
+  static_cast<void>(Ask(container(), call));
   EXPECT_THAT(server.Heard(), ::testing::IsEmpty());
-  host().Must({"nft", "flush", "chain", "inet", "nomad-bridge", "guard"});
+  host().Must({"nft", "flush", "chain", "inet", "nomad-bridge", "localhost_guard"});
   static_cast<void>(
-      Ask(guest(), call));  // the answer, from 127.0.0.1, is none that the guest would take
+      Ask(container(), call));  // the answer, from 127.0.0.1, is none that the container would take
   EXPECT_THAT(server.Heard(), ::testing::ElementsAre(Ip4(2))) << "the test itself is broken";
 }
 

@@ -14,7 +14,7 @@ namespace nomad_bridge::test {
 namespace {
 
 using firewall::Change;
-using firewall::Holding;
+using firewall::DesiredState;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -37,10 +37,10 @@ class Ruleset : public RulesetWorld {
 
   void Nft(const std::string& commands) { host().Must({"nft", "-f", "-"}, commands); }
 
-  static Change Wanting(const Holding& holding) {
+  static Change Wanting(const DesiredState& desired) {
     Change change;
-    change.policy = holding.policy;
-    change.wanted = holding.elements;
+    change.forward_hook = desired.forward_hook;
+    change.add = desired.elements;
     return change;
   }
 
@@ -48,14 +48,14 @@ class Ruleset : public RulesetWorld {
   firewall::Outcome ApplyTrusting(const Change& change, std::optional<std::uint32_t> trusted) {
     return firewall::Apply(socket_, table_, change, trusted, [] {
       ADD_FAILURE() << "the ruleset was compared although nobody had touched it";
-      return std::vector<Holding>();
+      return std::vector<DesiredState>();
     });
   }
 };
 
 TEST_F(Ruleset, IsMadeWholeOnABareMachine) {
   const auto outcome = Put(HoldingOf(2));
-  EXPECT_THAT(outcome.mended, IsEmpty()) << "nobody lost anything";
+  EXPECT_THAT(outcome.repaired, IsEmpty()) << "nobody lost anything";
   EXPECT_THAT(List(),
               HasSubstr("elements = { 172.26.64.2 comment \"veth2 job=billing alloc=2\" }"));
   EXPECT_THAT(List(), HasSubstr("elements = { \"nomad\" }"));
@@ -66,7 +66,7 @@ TEST_F(Ruleset, StaysAsItIsIfNothingIsToBeDone) {
   const std::string before = List();
   const auto again = Put(HoldingOf(2), {HoldingOf(2)});
   EXPECT_EQ(again.generation, first.generation) << "something was committed";
-  EXPECT_THAT(again.mended, IsEmpty());
+  EXPECT_THAT(again.repaired, IsEmpty());
   EXPECT_EQ(List(), before);
 }
 
@@ -76,7 +76,7 @@ TEST_F(Ruleset, IsNotComparedWhileNobodyTouchesIt) {
     trusted = ApplyTrusting(Wanting(HoldingOf(n)), trusted).generation;
     EXPECT_THAT(List(), HasSubstr(Cat(Ip4(n), " comment")));
   }
-  trusted = firewall::Withdraw(socket_, HoldingOf(4).elements, trusted);
+  trusted = firewall::RemoveElements(socket_, HoldingOf(4).elements, trusted);
   EXPECT_NE(trusted, std::nullopt);
   trusted = ApplyTrusting(Wanting(HoldingOf(6)), trusted).generation;
   EXPECT_THAT(List(), Not(HasSubstr("veth4")));
@@ -89,10 +89,11 @@ TEST_F(Ruleset, IsComparedOnceSomebodyTouchedAnything) {
   static_cast<void>(
       firewall::Apply(socket_, table_, Wanting(HoldingOf(3)), outcome.generation, [&] {
         asked = true;
-        return std::vector<Holding>{HoldingOf(2)};
+        return std::vector<DesiredState>{HoldingOf(2)};
       }));
   EXPECT_TRUE(asked);
-  EXPECT_EQ(firewall::Withdraw(socket_, HoldingOf(3).elements, outcome.generation), std::nullopt)
+  EXPECT_EQ(firewall::RemoveElements(socket_, HoldingOf(3).elements, outcome.generation),
+            std::nullopt)
       << "an old generation was trusted";
 }
 
@@ -103,7 +104,7 @@ TEST_F(Ruleset, IsPlannedAnewIfSomebodyWasFaster) {
     if (++asked == 1) {
       Nft("table inet nomad-bridge { set alloc4 { type ipv4_addr; }; }");
     }
-    return std::vector<Holding>();
+    return std::vector<DesiredState>();
   });
   EXPECT_EQ(asked, 2);
   EXPECT_THAT(List(), HasSubstr(Cat(Ip4(3), " comment")));
@@ -118,7 +119,7 @@ TEST_F(Ruleset, ComesBackWithAllItsElementsAfterAFlush) {
   Nft("flush ruleset");
   const auto outcome = Put(HoldingOf(3), {HoldingOf(2)});
   EXPECT_EQ(List(), before);
-  EXPECT_THAT(outcome.mended,
+  EXPECT_THAT(outcome.repaired,
               ElementsAre("table inet nomad-bridge with all that was in it",
                           "the forwarding rules in table ip filter",
                           "the forwarding rules in table ip6 filter"));
@@ -137,12 +138,12 @@ TEST_P(Damaged, IsMended) {
   const std::multiset<std::string> before = Lines();
   Nft(GetParam().commands);
   ASSERT_NE(Lines(), before) << "no damage was done";
-  EXPECT_THAT(firewall::Missing(socket_, table_, HoldingOf(2)), Contains(GetParam().phrase));
+  EXPECT_THAT(firewall::Diff(socket_, table_, HoldingOf(2)), Contains(GetParam().phrase));
   ASSERT_NE(Lines(), before) << "Missing() changed something";
   const auto outcome = Put(HoldingOf(2), {HoldingOf(2)});
-  EXPECT_THAT(outcome.mended, ElementsAre(GetParam().phrase));
+  EXPECT_THAT(outcome.repaired, ElementsAre(GetParam().phrase));
   EXPECT_EQ(Lines(), before);
-  EXPECT_THAT(firewall::Missing(socket_, table_, HoldingOf(2)), IsEmpty());
+  EXPECT_THAT(firewall::Diff(socket_, table_, HoldingOf(2)), IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -169,8 +170,8 @@ INSTANTIATE_TEST_SUITE_P(
                "insert rule inet nomad-bridge forward drop",
                "chain forward in table inet nomad-bridge"},
         Damage{"AChainGone",
-               "flush chain inet nomad-bridge guard\ndelete chain inet nomad-bridge guard",
-               "chain guard in table inet nomad-bridge"},
+               "flush chain inet nomad-bridge localhost_guard\ndelete chain inet nomad-bridge localhost_guard",
+               "chain localhost_guard in table inet nomad-bridge"},
         Damage{"APolicy",
                "chain inet nomad-bridge forward { policy drop; }",
                "chain forward in table inet nomad-bridge"},
@@ -192,7 +193,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_F(Ruleset, LosesASetThatNobodyUsesAndGetsItBack) {
   Nft("table inet nomad-bridge { set bridges { type ifname; }; }");
   const auto outcome = Put(HoldingOf(2));
-  EXPECT_THAT(outcome.mended, Contains("set alloc4 in table inet nomad-bridge"));
+  EXPECT_THAT(outcome.repaired, Contains("set alloc4 in table inet nomad-bridge"));
   EXPECT_THAT(List(), HasSubstr("ip saddr @alloc4"));
 }
 
@@ -212,10 +213,10 @@ class Taken : public Ruleset, public ::testing::WithParamInterface<bool> {
     return Apply(change, GetParam() ? generation : std::nullopt, {HoldingOf(2)});
   }
 
-  // What guest 3 would hold if it wanted guest 2's address.
-  static Holding Greedy() {
-    Holding greedy = HoldingOf(2);
-    for (NftElement& element : greedy.elements) {
+  // What container 3 would hold if it wanted container 2's address.
+  static DesiredState Greedy() {
+    DesiredState greedy = HoldingOf(2);
+    for (nft::Element& element : greedy.elements) {
       if (!element.comment.empty()) {
         element.comment = Comment(3);
       }
@@ -237,7 +238,7 @@ TEST_P(Taken, IsSaidWithTheOwnersNameAndChangesNothing) {
 TEST_P(Taken, GoesOverFromTheDeadInOneBatch) {
   const auto first = Put(HoldingOf(2));
   Change change = Wanting(Greedy());
-  change.dead = {"veth2"};
+  change.stale_owners = {"veth2"};
   const auto outcome = Apply(change, GetParam() ? first.generation : std::nullopt);
   EXPECT_FALSE(outcome.conflict);
   EXPECT_EQ(outcome.generation, first.generation.value() + 1) << "more than one commit";
@@ -247,8 +248,8 @@ TEST_P(Taken, GoesOverFromTheDeadInOneBatch) {
 
 TEST_P(Taken, IsReplacedWhereItIsOnesOwn) {
   const auto first = Put(HoldingOf(2));
-  Holding relabelled = HoldingOf(2);
-  for (NftElement& element : relabelled.elements) {
+  DesiredState relabelled = HoldingOf(2);
+  for (nft::Element& element : relabelled.elements) {
     element.comment = element.comment.empty() ? "" : "veth2 job=new";
   }
   EXPECT_FALSE(Apply(Wanting(relabelled), GetParam() ? first.generation : std::nullopt).conflict);
@@ -259,11 +260,11 @@ TEST_P(Taken, IsReplacedWhereItIsOnesOwn) {
 TEST_P(Taken, IsGivenUpOnlyByItsOwner) {
   const auto first = Put(HoldingOf(2));
   Change change = Wanting(HoldingOf(4));
-  change.unwanted = Greedy().elements;  // veth3 never had them
+  change.remove_owned = Greedy().elements;  // veth3 never had them
   const auto second = Apply(change, GetParam() ? first.generation : std::nullopt, {HoldingOf(2)});
   EXPECT_THAT(List(), HasSubstr("172.26.64.2 comment \"veth2"));
   change = Wanting(HoldingOf(5));
-  change.unwanted = HoldingOf(2).elements;
+  change.remove_owned = HoldingOf(2).elements;
   Apply(change, GetParam() ? second.generation : std::nullopt, {HoldingOf(4)});
   EXPECT_THAT(List(), Not(HasSubstr("veth2")));
   EXPECT_THAT(List(), HasSubstr("\"nomad\"")) << "the bridge is everybody's";
@@ -278,8 +279,8 @@ INSTANTIATE_TEST_SUITE_P(Trust,
 
 // Everything is gone; whoever comes first must not get what a living attachment holds.
 TEST_F(Ruleset, BelongsToTheLivingAfterAFlush) {
-  Holding greedy = HoldingOf(2);
-  for (NftElement& element : greedy.elements) {
+  DesiredState greedy = HoldingOf(2);
+  for (nft::Element& element : greedy.elements) {
     element.comment = element.comment.empty() ? "" : Comment(3);
   }
   const auto outcome = Put(greedy, {HoldingOf(2)});
@@ -292,7 +293,7 @@ TEST_F(Ruleset, LeavesWhatNowBelongsToSomebodyElse) {
   Nft("delete element inet nomad-bridge alloc4 { 172.26.64.2 }\n"
       "add element inet nomad-bridge alloc4 { 172.26.64.2 comment \"veth9 x\" }");
   const auto outcome = Put(HoldingOf(3), {HoldingOf(2)});
-  EXPECT_THAT(outcome.mended, IsEmpty());
+  EXPECT_THAT(outcome.repaired, IsEmpty());
   EXPECT_THAT(List(), HasSubstr("172.26.64.2 comment \"veth9 x\""));
 }
 
@@ -300,40 +301,40 @@ TEST_F(Ruleset, ForgetsWhoIsWithdrawnAndNobodyElse) {
   Put(HoldingOf(2));
   const std::string before = List();
   Put(HoldingOf(3), {HoldingOf(2)});
-  static_cast<void>(firewall::Withdraw(socket_, HoldingOf(3).elements, std::nullopt));
+  static_cast<void>(firewall::RemoveElements(socket_, HoldingOf(3).elements, std::nullopt));
   EXPECT_EQ(List(), before);
-  static_cast<void>(firewall::Withdraw(socket_, HoldingOf(3).elements, std::nullopt));
+  static_cast<void>(firewall::RemoveElements(socket_, HoldingOf(3).elements, std::nullopt));
   EXPECT_EQ(List(), before) << "a second time";
 }
 
 TEST_F(Ruleset, CanBeWithdrawnFromWhereThereIsNone) {
-  EXPECT_EQ(firewall::Withdraw(socket_, HoldingOf(3).elements, std::nullopt), std::nullopt);
+  EXPECT_EQ(firewall::RemoveElements(socket_, HoldingOf(3).elements, std::nullopt), std::nullopt);
   EXPECT_THAT(firewall::OwnedElements(socket_), IsEmpty());
-  EXPECT_EQ(firewall::FindMember(socket_, Ip::Parse(Ip4(2)).value()), std::nullopt);
+  EXPECT_EQ(firewall::FindAddress(socket_, Ip::Parse(Ip4(2)).value()), std::nullopt);
   EXPECT_EQ(host().Must({"nft", "list", "ruleset"}), "");
 }
 
 TEST_F(Ruleset, ShowsWhatHasAnOwner) {
   Put(HoldingOf(2));
-  std::vector<NftElement> expected = HoldingOf(2).elements;
+  std::vector<nft::Element> expected = HoldingOf(2).elements;
   expected.pop_back();  // the bridge
   EXPECT_THAT(firewall::OwnedElements(socket_), ::testing::UnorderedElementsAreArray(expected));
-  EXPECT_EQ(firewall::FindMember(socket_, Ip::Parse(Ip6(2)).value())->owner(), "veth2");
+  EXPECT_EQ(firewall::FindAddress(socket_, Ip::Parse(Ip6(2)).value())->owner(), "veth2");
 }
 
 TEST_F(Ruleset, TakesAFullNodeBackInOneCommit) {
-  std::vector<Holding> living;
+  std::vector<DesiredState> living;
   for (int n = 0; n < 1000; ++n) {
     const Ip ip = Ip::Parse("172.26.66.0")->Plus(static_cast<std::uint64_t>(n));
-    Holding holding;
-    holding.elements = firewall::Elements(
+    DesiredState desired;
+    desired.elements = firewall::Elements(
         {{.address = ip, .masquerade = true, .snat = true, .masquerade_all = true}},
         Cat("veth", n, ' ', std::string(100, 'x')));
-    living.push_back(std::move(holding));
+    living.push_back(std::move(desired));
   }
   const std::uint32_t before = socket_.Generation();
   const auto outcome = Put(HoldingOf(2), living);
-  EXPECT_EQ(socket_.Generation(), NextGeneration(before)) << "more than one commit";
+  EXPECT_EQ(socket_.Generation(), nft::NextGeneration(before)) << "more than one commit";
   EXPECT_EQ(firewall::OwnedElements(socket_).size(), 4000U + 6U);
   EXPECT_THAT(host().Must({"nft", "list", "set", "inet", "nomad-bridge", "masqall4"}),
               HasSubstr("172.26.69.231"));
@@ -343,20 +344,20 @@ TEST_F(Ruleset, TakesAFullNodeBackInOneCommit) {
 // 4,000 refusals in one answer.
 TEST_F(Ruleset, ReadsEveryRefusalOfALargeBatch) {
   Put(HoldingOf(2));
-  NftBatch batch;
+  nft::Batch batch;
   for (int n = 0; n < 4000; ++n) {
     batch.AddElement(table_.id, HoldingOf(2).elements.front());
   }
-  const NftReply reply = socket_.Commit(batch, socket_.Generation());
+  const nft::CommitReply reply = socket_.Commit(batch, socket_.Generation());
   EXPECT_FALSE(reply.done());
   EXPECT_EQ(reply.refused.size(), 4000U);
   EXPECT_EQ(reply.refused.back().message, 3999U);
   EXPECT_EQ(reply.refused.back().error, EEXIST);
-  EXPECT_THAT(Put(HoldingOf(2)).mended, IsEmpty()) << "the socket is out of step";
+  EXPECT_THAT(Put(HoldingOf(2)).repaired, IsEmpty()) << "the socket is out of step";
 }
 
 TEST_F(Ruleset, SaysWhichMessageTheKernelRefused) {
-  Holding odd = HoldingOf(2);
+  DesiredState odd = HoldingOf(2);
   odd.elements.front().key.pop_back();
   try {
     Put(odd);

@@ -84,7 +84,7 @@ TEST_F(StaticRules, SurviveBeingSavedAndRestored) {
   host().Must({"iptables-restore"}, saved);
   EXPECT_EQ(Rules(), before);
   const auto outcome = Put(HoldingOf(3), {HoldingOf(2)});
-  EXPECT_THAT(outcome.mended, IsEmpty()) << "iptables' own spelling of our rules is not known";
+  EXPECT_THAT(outcome.repaired, IsEmpty()) << "iptables' own spelling of our rules is not known";
   EXPECT_EQ(Rules(), before) << "a rule is there twice";
 }
 
@@ -151,7 +151,7 @@ TEST_F(StaticRules, ComeBackAfterAFlush) {
   host().Must({"iptables", "-F"});
   const auto outcome = Put(HoldingOf(3), {HoldingOf(2)});
   EXPECT_EQ(Rules(), before);
-  EXPECT_THAT(outcome.mended,
+  EXPECT_THAT(outcome.repaired,
               ElementsAre("the jump from FORWARD to CNI-FORWARD in table ip filter",
                           "the jump from CNI-FORWARD to NOMAD-ADMIN in table ip filter",
                           "the accept of our mark in CNI-FORWARD in table ip filter"));
@@ -165,24 +165,24 @@ TEST_F(StaticRules, LeaveTheOperatorsChainAlone) {
   Put(HoldingOf(3), {HoldingOf(2)});
   EXPECT_THAT(Rules(), Contains("-A NOMAD-ADMIN -s 192.0.2.1/32 -j DROP"));
   host().Must({"iptables", "-F", "NOMAD-ADMIN"});
-  EXPECT_THAT(Put(HoldingOf(3), {HoldingOf(2)}).mended, IsEmpty());
+  EXPECT_THAT(Put(HoldingOf(3), {HoldingOf(2)}).repaired, IsEmpty());
 }
 
 TEST_F(StaticRules, LeaveIpv6AloneWhereNobodyHasIt) {
-  firewall::Holding holding = HoldingOf(2);
-  holding.policy.ipv6 = false;
-  Put(holding);
+  firewall::DesiredState desired = HoldingOf(2);
+  desired.forward_hook.ipv6 = false;
+  Put(desired);
   EXPECT_THAT(host().Must({"nft", "list", "tables"}), ::testing::Not(HasSubstr("ip6 filter")));
-  EXPECT_THAT(Put(HoldingOf(3), {holding}).mended, IsEmpty()) << "nobody lost anything";
+  EXPECT_THAT(Put(HoldingOf(3), {desired}).repaired, IsEmpty()) << "nobody lost anything";
   EXPECT_THAT(Rules("ip6tables"), Contains(kJump));
 }
 
 TEST_F(StaticRules, ChangeTheBitOfTheMarkInPlace) {
   Put(HoldingOf(2));
   table_ = firewall::Describe(20);
-  firewall::Holding holding = HoldingOf(2);
-  holding.policy.accept_mark_bit = 20;
-  Put(holding);
+  firewall::DesiredState desired = HoldingOf(2);
+  desired.forward_hook.accept_mark_bit = 20;
+  Put(desired);
   EXPECT_THAT(Rules(),
               ElementsAre("-N CNI-FORWARD", "-N NOMAD-ADMIN", kJump, kAdmin, Accept("0x100000")));
   EXPECT_THAT(host().Must({"nft", "list", "chain", "inet", "nomad-bridge", "forward"}),
@@ -191,8 +191,8 @@ TEST_F(StaticRules, ChangeTheBitOfTheMarkInPlace) {
 
 TEST_F(StaticRules, ServeTwoAdminChains) {
   Put(HoldingOf(2));
-  firewall::Holding other = HoldingOf(3);
-  other.policy.admin_chain = "OTHER-ADMIN";
+  firewall::DesiredState other = HoldingOf(3);
+  other.forward_hook.admin_chain = "OTHER-ADMIN";
   Put(other, {HoldingOf(2)});
   EXPECT_THAT(Rules(), Contains(HasSubstr("-j NOMAD-ADMIN")));
   EXPECT_THAT(Rules(), Contains(HasSubstr("-j OTHER-ADMIN")));
@@ -203,9 +203,9 @@ TEST_F(StaticRules, ServeTwoAdminChains) {
 TEST_F(StaticRules, AreMadeForANewNetworkEvenIfTheRulesetIsTrusted) {
   const auto outcome = Put(HoldingOf(2));
   firewall::Change change;
-  change.policy = HoldingOf(3).policy;
-  change.policy.admin_chain = "OTHER-ADMIN";
-  change.wanted = HoldingOf(3).elements;
+  change.forward_hook = HoldingOf(3).forward_hook;
+  change.forward_hook.admin_chain = "OTHER-ADMIN";
+  change.add = HoldingOf(3).elements;
   Apply(change, outcome.generation, {HoldingOf(2)});
   EXPECT_THAT(Rules(), Contains(HasSubstr("-j OTHER-ADMIN")));
 }

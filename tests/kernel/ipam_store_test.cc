@@ -26,7 +26,7 @@ using ::testing::UnorderedElementsAre;
 
 constexpr const char* kReference = "/usr/lib/cni/host-local";
 constexpr const char* kDataDir = "/run/leases";
-const Holder kOurs{.container_id = "ours", .ifname = "eth0"};
+const LeaseOwner kOurs{.container_id = "ours", .ifname = "eth0"};
 
 Ip At(const std::string& text) {
   return Ip::Parse(text).value();
@@ -63,10 +63,10 @@ std::vector<std::string> ReferenceAdd(const std::string& container) {
   return addresses;
 }
 
-std::vector<std::string> OurAdd(const Holder& holder) {
+std::vector<std::string> OurAdd(const LeaseOwner& owner) {
   Store store = Store::Open(kDataDir, "net");
-  const Choice choice = Choose(store, Sets(), {.holder = holder});
-  Reserve(store, choice.assignments, holder);
+  const Allocation choice = Choose(store, Sets(), {.owner = owner});
+  Reserve(store, choice.assignments, owner);
   std::vector<std::string> addresses;
   for (const Assignment& assignment : choice.assignments) {
     addresses.push_back(assignment.address.Text());
@@ -96,8 +96,8 @@ TEST_F(BesideTheReference, EitherGoesOnWhereTheOtherStopped) {
 TEST_F(BesideTheReference, ItsLeasesHaveTheirHolderForUs) {
   ReferenceAdd("theirs");
   Store store = Store::Open(kDataDir, "net");
-  EXPECT_EQ(store.HolderOf(At("10.0.0.2")), (Holder{"theirs", "eth0"}));
-  EXPECT_EQ(store.HolderOf(At("fd00::2")), (Holder{"theirs", "eth0"}));
+  EXPECT_EQ(store.FindOwner(At("10.0.0.2")), (LeaseOwner{"theirs", "eth0"}));
+  EXPECT_EQ(store.FindOwner(At("fd00::2")), (LeaseOwner{"theirs", "eth0"}));
   EXPECT_EQ(store.LastReserved(0), At("10.0.0.2"));
   EXPECT_EQ(store.LastReserved(1), At("fd00::2"));
   store.Release(At("10.0.0.2"), {"theirs", "eth0"});
@@ -128,7 +128,7 @@ TEST_F(BesideTheReference, APoolThatOneFilledIsFullForTheOther) {
   ASSERT_EQ(Reference("DEL", "c").exit_code, 0);
   ReferenceAdd("theirs");
   const Store store = Store::Open(kDataDir, "net");
-  EXPECT_EQ(Choose(store, Sets(), {.holder = kOurs}).full_set, 0U);
+  EXPECT_EQ(Choose(store, Sets(), {.owner = kOurs}).full_set, 0U);
 }
 
 TEST_F(BesideTheReference, OurLockKeepsItWaiting) {
@@ -145,7 +145,7 @@ TEST_F(BesideTheReference, OurLockKeepsItWaiting) {
                      {"CNI_IFNAME", "eth0"},
                      {"CNI_PATH", "/usr/lib/cni"}}});
   EXPECT_EQ(adding.Wait().exit_code, 124) << "it did not wait";
-  EXPECT_THAT(store->Taken(), IsEmpty());
+  EXPECT_THAT(store->InUse(), IsEmpty());
 }
 
 // A data dir that is a tmpfs of its own.
@@ -194,7 +194,7 @@ TEST_F(OnItsOwnFileSystem, WithoutAFreeInodeNothingIsLeft) {
     const Error error = Failure();
     EXPECT_EQ(error.code(), is_enough ? Code::kInternal : Code::kIo) << inodes << " inodes";
     const Store store = Store::Open(kDataDir, "net");
-    EXPECT_EQ(store.Taken().size(), is_enough ? 2U : 0U) << inodes << " inodes";
+    EXPECT_EQ(store.InUse().size(), is_enough ? 2U : 0U) << inodes << " inodes";
     ASSERT_EQ(::umount2(kDataDir, MNT_DETACH), 0);
   }
 }

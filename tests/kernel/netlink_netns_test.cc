@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "netlink/netns.h"
+#include "netlink/core/netns.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -23,9 +23,9 @@ using ::testing::Not;
 class NetnsTest : public World {
  protected:
   // What the kernel says this process is in.
-  [[nodiscard]] static NetnsId Here() { return IdOf("/proc/self/ns/net"); }
+  [[nodiscard]] static netlink::NetnsId Here() { return IdOf("/proc/self/ns/net"); }
 
-  [[nodiscard]] static NetnsId IdOf(const std::string& path) {
+  [[nodiscard]] static netlink::NetnsId IdOf(const std::string& path) {
     struct stat status {};
     EXPECT_EQ(::stat(path.c_str(), &status), 0) << path;
     return {.device = status.st_dev, .inode = status.st_ino};
@@ -33,9 +33,9 @@ class NetnsTest : public World {
 
   // Expects that Open() refuses `path` for `reason` and Find() answers nothing.
   static void ExpectNone(const std::string& path, const std::string& reason) {
-    EXPECT_FALSE(Netns::Find(path)) << path;
+    EXPECT_FALSE(netlink::Netns::Find(path)) << path;
     try {
-      const Netns ns = Netns::Open(path);
+      const netlink::Netns ns = netlink::Netns::Open(path);
       ADD_FAILURE() << path << " was taken for a namespace";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::kInvalidEnvironment);
@@ -47,22 +47,22 @@ class NetnsTest : public World {
 };
 
 TEST_F(NetnsTest, CurrentIsTheOneWeAreIn) {
-  EXPECT_EQ(Netns::Current().id(), Here());
+  EXPECT_EQ(netlink::Netns::Current().id(), Here());
 }
 
 TEST_F(NetnsTest, OpensABindMountAndTellsItFromOurs) {
-  const Netns ns = Netns::Open(guest().path());
+  const netlink::Netns ns = netlink::Netns::Open(container().path());
 
-  EXPECT_EQ(ns.id(), IdOf(guest().path()));
+  EXPECT_EQ(ns.id(), IdOf(container().path()));
   EXPECT_FALSE(ns.id() == Here());
   EXPECT_NE(::fcntl(ns.fd(), F_GETFD) & FD_CLOEXEC, 0) << "a child would inherit it";
 }
 
 TEST_F(NetnsTest, OpensAProcessesNamespace) {
-  EXPECT_EQ(Netns::Open("/proc/self/ns/net").id(), Here());
-  const std::optional<Netns> found = Netns::Find(guest().path());
+  EXPECT_EQ(netlink::Netns::Open("/proc/self/ns/net").id(), Here());
+  const std::optional<netlink::Netns> found = netlink::Netns::Find(container().path());
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->id(), IdOf(guest().path()));
+  EXPECT_EQ(found->id(), IdOf(container().path()));
 }
 
 TEST_F(NetnsTest, WhatIsNoNetworkNamespaceIsRefusedWithTheReason) {
@@ -80,27 +80,28 @@ TEST_F(NetnsTest, WhatIsNoNetworkNamespaceIsRefusedWithTheReason) {
 }
 
 TEST_F(NetnsTest, ANamespaceThatHasGoneLeavesAPlainFile) {
-  const std::string path = guest().path();
-  KillGuest(guest());
+  const std::string path = container().path();
+  KillContainer(container());
   ReplaceFile(path, "");
 
   ExpectNone(path, "it is no network namespace");
 }
 
 TEST_F(NetnsTest, InNetnsActsThereAndComesBack) {
-  const NetnsId home = Here();
-  NetnsId seen;
+  const netlink::NetnsId home = Here();
+  netlink::NetnsId seen;
 
-  InNetns(Netns::Open(guest().path()), [&] { seen = Here(); });
+  netlink::InNetns(netlink::Netns::Open(container().path()), [&] { seen = Here(); });
 
-  EXPECT_EQ(seen, IdOf(guest().path()));
+  EXPECT_EQ(seen, IdOf(container().path()));
   EXPECT_EQ(Here(), home);
 }
 
 TEST_F(NetnsTest, InNetnsComesBackFromAnExceptionToo) {
-  const NetnsId home = Here();
+  const netlink::NetnsId home = Here();
 
-  EXPECT_THROW(InNetns(Netns::Open(guest().path()), [] { throw std::runtime_error("inside"); }),
+  EXPECT_THROW(netlink::InNetns(netlink::Netns::Open(container().path()),
+                                [] { throw std::runtime_error("inside"); }),
                std::runtime_error);
 
   EXPECT_EQ(Here(), home);
@@ -108,10 +109,10 @@ TEST_F(NetnsTest, InNetnsComesBackFromAnExceptionToo) {
 
 TEST_F(NetnsTest, ASocketRemembersItsNamespace) {
   UniqueFd socket;
-  InNetns(Netns::Open(guest().path()),
-          [&] { socket = UniqueFd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)); });
+  netlink::InNetns(netlink::Netns::Open(container().path()),
+                   [&] { socket = UniqueFd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)); });
 
-  EXPECT_EQ(Netns::OfSocket(socket.get()).id(), IdOf(guest().path()));
+  EXPECT_EQ(netlink::Netns::OfSocket(socket.get()).id(), IdOf(container().path()));
 }
 
 }  // namespace

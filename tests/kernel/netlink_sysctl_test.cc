@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "netlink/netns.h"
-#include "netlink/sysctl.h"
+#include "netlink/core/netns.h"
+#include "netlink/core/sysctl.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -22,33 +22,34 @@ class SysctlTest : public World {};
 TEST_F(SysctlTest, WritesWhatDiffersAndSaysSo) {
   ASSERT_EQ(host().Sysctl(kForward), "0");
 
-  EXPECT_TRUE(EnsureSysctl(kForward, "1"));
+  EXPECT_TRUE(netlink::EnsureSysctl(kForward, "1"));
   EXPECT_EQ(host().Sysctl(kForward), "1");
-  EXPECT_FALSE(EnsureSysctl(kForward, "1")) << "nothing was left to write";
-  EXPECT_TRUE(EnsureSysctlIfPresent(kForward, "0"));
+  EXPECT_FALSE(netlink::EnsureSysctl(kForward, "1")) << "nothing was left to write";
+  EXPECT_TRUE(netlink::EnsureSysctlIfPresent(kForward, "0"));
   EXPECT_EQ(host().Sysctl(kForward), "0");
 }
 
 TEST_F(SysctlTest, InAnotherNamespaceItIsThatOnesSetting) {
-  InNetns(Netns::Open(guest().path()), [] { EnsureSysctl(kForward, "1"); });
+  netlink::InNetns(netlink::Netns::Open(container().path()),
+                   [] { netlink::EnsureSysctl(kForward, "1"); });
 
-  EXPECT_EQ(guest().Sysctl(kForward), "1");
+  EXPECT_EQ(container().Sysctl(kForward), "1");
   EXPECT_EQ(host().Sysctl(kForward), "0");
 }
 
 TEST_F(SysctlTest, ALinksNameMayHoldDots) {
   host().Must({"ip", "link", "add", "br.a-1", "type", "bridge"});
 
-  EXPECT_TRUE(EnsureSysctl("net/ipv4/conf/br.a-1/route_localnet", "1"));
+  EXPECT_TRUE(netlink::EnsureSysctl("net/ipv4/conf/br.a-1/route_localnet", "1"));
 
   EXPECT_EQ(host().Sysctl("net/ipv4/conf/br.a-1/route_localnet"), "1");
 }
 
 TEST_F(SysctlTest, AnAbsentSettingIsAnErrorOrAnAnswer) {
-  EXPECT_FALSE(EnsureSysctlIfPresent(kNone, "1"));
-  EXPECT_FALSE(IsSysctlOn(kNone));
+  EXPECT_FALSE(netlink::EnsureSysctlIfPresent(kNone, "1"));
+  EXPECT_FALSE(netlink::IsSysctlOn(kNone));
   try {
-    EnsureSysctl(kNone, "1");
+    netlink::EnsureSysctl(kNone, "1");
     FAIL() << "it was written";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::kKernel);
@@ -59,7 +60,7 @@ TEST_F(SysctlTest, AnAbsentSettingIsAnErrorOrAnAnswer) {
 
 TEST_F(SysctlTest, AValueTheKernelRefusesIsAnErrorThatNamesIt) {
   try {
-    EnsureSysctl(kForward, "perhaps");
+    netlink::EnsureSysctl(kForward, "perhaps");
     FAIL() << "it was written";
   } catch (const Error& error) {
     EXPECT_EQ(error.msg(), "cannot set 'net/ipv4/ip_forward' to 'perhaps'");
@@ -68,9 +69,9 @@ TEST_F(SysctlTest, AValueTheKernelRefusesIsAnErrorThatNamesIt) {
 }
 
 TEST_F(SysctlTest, OnIsNeitherZeroNorAbsent) {
-  EXPECT_FALSE(IsSysctlOn(kForward));
+  EXPECT_FALSE(netlink::IsSysctlOn(kForward));
   host().SetSysctl(kForward, "1");
-  EXPECT_TRUE(IsSysctlOn(kForward));
+  EXPECT_TRUE(netlink::IsSysctlOn(kForward));
 }
 
 TEST_F(SysctlTest, AReadOnlyTreeThatIsRightIsNoError) {
@@ -78,8 +79,8 @@ TEST_F(SysctlTest, AReadOnlyTreeThatIsRightIsNoError) {
   ASSERT_EQ(::mount("/proc/sys", "/proc/sys", nullptr, MS_BIND, nullptr), 0);
   ASSERT_EQ(::mount(nullptr, "/proc/sys", nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr), 0);
 
-  EXPECT_NO_THROW(EnsureSysctl(kForward, "1"));
-  EXPECT_THROW(EnsureSysctl(kForward, "0"), Error);
+  EXPECT_NO_THROW(netlink::EnsureSysctl(kForward, "1"));
+  EXPECT_THROW(netlink::EnsureSysctl(kForward, "0"), Error);
 
   EXPECT_EQ(::umount2("/proc/sys", MNT_DETACH), 0);
 }

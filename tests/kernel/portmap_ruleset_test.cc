@@ -20,21 +20,21 @@ class WholeTable : public RulesetWorld {
  protected:
   WholeTable() { portmap::Describe(table_); }
 
-  static firewall::Holding Publishing(int n) {
-    firewall::Holding holding = HoldingOf(n);
+  static firewall::DesiredState Publishing(int n) {
+    firewall::DesiredState desired = HoldingOf(n);
     const auto published =
-        portmap::MakePublished({{.path = "p", .host_port = 8080, .container_port = 80},
-                                {.path = "p",
-                                 .host_port = 53,
-                                 .container_port = 5353,
-                                 .protocol = "udp",
-                                 .host_ip = "192.0.2.7"}});
+        portmap::MakePortMappings({{.path = "p", .host_port = 8080, .container_port = 80},
+                                   {.path = "p",
+                                    .host_port = 53,
+                                    .container_port = 5353,
+                                    .protocol = "udp",
+                                    .host_ip = "192.0.2.7"}});
     const auto mappings =
         portmap::Resolve(published, {Ip::Parse(Ip4(n)).value(), Ip::Parse(Ip6(n)).value()});
-    for (const NftElement& element : portmap::Elements(mappings, Comment(n))) {
-      holding.elements.push_back(element);
+    for (const nft::Element& element : portmap::Elements(mappings, Comment(n))) {
+      desired.elements.push_back(element);
     }
-    return holding;
+    return desired;
   }
 
   // "nft -j list table" without what counts by itself.
@@ -64,7 +64,7 @@ TEST_F(WholeTable, GoesThroughNftAndBackUnchanged) {
   const std::string before = host().Must({"nft", "list", "ruleset"});
   host().Must({"nft", "-f", "-"}, "flush ruleset\n" + before);
   EXPECT_EQ(host().Must({"nft", "list", "ruleset"}), before);
-  EXPECT_THAT(firewall::Missing(socket_, table_, Publishing(2)), IsEmpty())
+  EXPECT_THAT(firewall::Diff(socket_, table_, Publishing(2)), IsEmpty())
       << "nft's own spelling of our rules is not known";
 }
 
@@ -80,7 +80,7 @@ TEST_F(WholeTable, GetsLostPortsBack) {
   host().Must({"nft", "flush", "chain", "inet", "nomad-bridge", "hostports"});
   const auto outcome = Put(Publishing(2), {Publishing(2)});
   EXPECT_THAT(
-      outcome.mended,
+      outcome.repaired,
       ElementsAre("chain hostports in table inet nomad-bridge", "tcp . 8080 in port4 of veth2"));
   EXPECT_EQ(List(), before);
 }
@@ -92,17 +92,17 @@ TEST_F(WholeTable, PutsAPortRightThatLeadsElsewhere) {
               "delete element inet nomad-bridge port4 { tcp . 8080 }\n"
               "add element inet nomad-bridge port4 { tcp . 8080 comment \"veth2 job=billing "
               "alloc=2\" : 10.0.0.1 . 1 }");
-  EXPECT_THAT(Put(HoldingOf(3), {Publishing(2)}).mended,
+  EXPECT_THAT(Put(HoldingOf(3), {Publishing(2)}).repaired,
               ElementsAre("tcp . 8080 in port4 of veth2"));
-  static_cast<void>(firewall::Withdraw(socket_, HoldingOf(3).elements, std::nullopt));
+  static_cast<void>(firewall::RemoveElements(socket_, HoldingOf(3).elements, std::nullopt));
   EXPECT_EQ(List(), before);
 }
 
 TEST_F(WholeTable, NamesThePortThatIsTaken) {
   const auto first = Put(Publishing(2));
   firewall::Change change;
-  change.policy = HoldingOf(3).policy;
-  change.wanted = Publishing(3).elements;
+  change.forward_hook = HoldingOf(3).forward_hook;
+  change.add = Publishing(3).elements;
   const auto outcome = Apply(change, first.generation);
   ASSERT_TRUE(outcome.conflict);
   EXPECT_EQ(portmap::DescribeKey(outcome.conflict->wanted), "tcp 8080");

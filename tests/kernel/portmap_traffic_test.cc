@@ -32,8 +32,8 @@ class PublishedPort : public RulesetWorld, public ::testing::WithParamInterface<
   PublishedPort() {
     portmap::Describe(table_);
     MakeBridge();
-    PlugIn(guest(), 2);
-    neighbour_ = &AddGuest("neighbour");
+    PlugIn(container(), 2);
+    neighbour_ = &AddContainer("neighbour");
     PlugIn(*neighbour_, 3);
     const std::string value = GetParam().br_netfilter ? "1" : "0";
     host().SetSysctl("net/bridge/bridge-nf-call-iptables", value);
@@ -45,25 +45,25 @@ class PublishedPort : public RulesetWorld, public ::testing::WithParamInterface<
     Put(HoldingOf(3));
   }
 
-  // Publishes host port 8080 to guest 2's port 80, of both families, and starts its server.
-  void Publish(portmap::Protocol protocol,
-               const std::string& host_ip = "",
-               const firewall::Member& member = {.masquerade = true, .snat = true}) {
-    const auto published = portmap::MakePublished({{.path = "p",
-                                                    .host_port = 8080,
-                                                    .container_port = 80,
-                                                    .protocol = portmap::Text(protocol),
-                                                    .host_ip = host_ip}});
-    firewall::Holding holding = HoldingOf(2, member);
+  // Publishes host port 8080 to container 2's port 80, of both families, and starts its server.
+  void Apply(portmap::Protocol protocol,
+             const std::string& host_ip = "",
+             const firewall::AddressPolicy& member = {.masquerade = true, .snat = true}) {
+    const auto published = portmap::MakePortMappings({{.path = "p",
+                                                       .host_port = 8080,
+                                                       .container_port = 80,
+                                                       .protocol = portmap::Text(protocol),
+                                                       .host_ip = host_ip}});
+    firewall::DesiredState desired = HoldingOf(2, member);
     const auto mappings =
         portmap::Resolve(published, {Ip::Parse(Ip4(2)).value(), Ip::Parse(Ip6(2)).value()});
-    for (const NftElement& element : portmap::Elements(mappings, Comment(2))) {
-      holding.elements.push_back(element);
+    for (const nft::Element& element : portmap::Elements(mappings, Comment(2))) {
+      desired.elements.push_back(element);
     }
-    ASSERT_FALSE(Put(holding, {HoldingOf(3)}).conflict);
+    ASSERT_FALSE(Put(desired, {HoldingOf(3)}).conflict);
     const Protocol spoken = protocol == portmap::Protocol::kUdp ? Protocol::kUdp : Protocol::kTcp;
     for (const std::string& address : {Ip4(2), Ip6(2)}) {
-      servers_.push_back(Server::Start(guest(), spoken, address, 80, "guest"));
+      servers_.push_back(Server::Start(container(), spoken, address, 80, "guest"));
     }
   }
 
@@ -72,58 +72,58 @@ class PublishedPort : public RulesetWorld, public ::testing::WithParamInterface<
 };
 
 TEST_P(PublishedPort, AnswersTheOutsideWithItsOwnAddress) {
-  Publish(portmap::Protocol::kTcp);
+  Apply(portmap::Protocol::kTcp);
   EXPECT_EQ(Ask(outside(), {.to = kHostIp4, .port = 8080}), (Reply{"guest", kOutsideIp4}));
   EXPECT_EQ(Ask(outside(), {.to = kHostIp6, .port = 8080}), (Reply{"guest", kOutsideIp6}));
 }
 
 TEST_P(PublishedPort, AnswersTheHostOnItsAddresses) {
-  Publish(portmap::Protocol::kTcp);
+  Apply(portmap::Protocol::kTcp);
   for (const char* const address : kHostAddresses) {
     EXPECT_EQ(TcpText(host(), address, 8080), "guest") << address;
   }
 }
 
 TEST_P(PublishedPort, AnswersLocalhost) {
-  Publish(portmap::Protocol::kTcp);
+  Apply(portmap::Protocol::kTcp);
   EXPECT_EQ(Ask(host(), {.to = "127.0.0.1", .port = 8080}), (Reply{"guest", "172.26.64.1"}));
 }
 
 // The kernel takes no answer for ::1 from another link than lo, so that port is left to the host
 // itself.
 TEST_P(PublishedPort, LeavesIpv6LocalhostToTheHost) {
-  Publish(portmap::Protocol::kTcp);
+  Apply(portmap::Protocol::kTcp);
   EXPECT_EQ(Ask(host(), {.to = "::1", .port = 8080}), std::nullopt);
   const Server on_host = Server::Start(host(), Protocol::kTcp, "::1", 8080, "host");
   EXPECT_EQ(Ask(host(), {.to = "::1", .port = 8080}), (Reply{"host", "::1"}));
 }
 
 TEST_P(PublishedPort, AnswersANeighbour) {
-  Publish(portmap::Protocol::kTcp);
+  Apply(portmap::Protocol::kTcp);
   for (const char* const address : kHostAddresses) {
     EXPECT_EQ(TcpText(*neighbour_, address, 8080), "guest") << address;
   }
 }
 
 TEST_P(PublishedPort, AnswersItsOwnAllocation) {
-  Publish(portmap::Protocol::kTcp);
+  Apply(portmap::Protocol::kTcp);
   for (const char* const address : kHostAddresses) {
-    EXPECT_EQ(TcpText(guest(), address, 8080), "guest") << address;
+    EXPECT_EQ(TcpText(container(), address, 8080), "guest") << address;
   }
 }
 
 TEST_P(PublishedPort, SpeaksUdp) {
-  Publish(portmap::Protocol::kUdp);
+  Apply(portmap::Protocol::kUdp);
   EXPECT_EQ(UdpText(outside(), kHostIp4, 8080), "guest");
   EXPECT_EQ(UdpText(outside(), kHostIp6, 8080), "guest");
   EXPECT_EQ(UdpText(host(), "127.0.0.1", 8080), "guest");
-  EXPECT_EQ(UdpText(guest(), kHostIp4, 8080), "guest");
+  EXPECT_EQ(UdpText(container(), kHostIp4, 8080), "guest");
   EXPECT_EQ(UdpText(*neighbour_, kHostIp6, 8080), "guest");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "") << "only UDP was published";
 }
 
 TEST_P(PublishedPort, IsFoundOnlyOnTheHostAddressItWasPublishedFor) {
-  Publish(portmap::Protocol::kTcp, kHostIp4);
+  Apply(portmap::Protocol::kTcp, kHostIp4);
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "guest");
   EXPECT_EQ(TcpText(host(), kHostIp4, 8080), "guest");
   EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "");
@@ -134,7 +134,7 @@ TEST_P(PublishedPort, IsFoundOnlyOnTheHostAddressItWasPublishedFor) {
 // Without snat the way back misses the node wherever caller and allocation are on one bridge, and
 // nowhere else.
 TEST_P(PublishedPort, HidesNoCallerWithoutSnat) {
-  Publish(portmap::Protocol::kTcp, "", {.masquerade = true});
+  Apply(portmap::Protocol::kTcp, "", {.masquerade = true});
   const Call from_neighbour = {
       .to = kHostIp4, .port = 8080, .patience = std::chrono::milliseconds(300)};
   EXPECT_EQ(Ask(outside(), {.to = kHostIp4, .port = 8080}), (Reply{"guest", kOutsideIp4}));
@@ -144,17 +144,17 @@ TEST_P(PublishedPort, HidesNoCallerWithoutSnat) {
 }
 
 TEST_P(PublishedPort, HidesEveryCallerWithMasqAll) {
-  Publish(portmap::Protocol::kTcp, "", {.snat = true, .masquerade_all = true});
+  Apply(portmap::Protocol::kTcp, "", {.snat = true, .masquerade_all = true});
   EXPECT_EQ(Ask(outside(), {.to = kHostIp4, .port = 8080}), (Reply{"guest", "172.26.64.1"}));
   EXPECT_EQ(Ask(outside(), {.to = kHostIp6, .port = 8080}), (Reply{"guest", "fd00:26::1"}));
 }
 
 TEST_P(PublishedPort, LeavesOtherPortsAndForeignAddressesAlone) {
-  Publish(portmap::Protocol::kTcp);
+  Apply(portmap::Protocol::kTcp);
   const Server on_host = Server::Start(host(), Protocol::kTcp, "::", 8081, "host");
   const Server far_away = Server::Start(outside(), Protocol::kTcp, "::", 8080, "outside");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8081), "host");
-  EXPECT_EQ(TcpText(guest(), kOutsideIp4, 8080), "outside");
+  EXPECT_EQ(TcpText(container(), kOutsideIp4, 8080), "outside");
   EXPECT_EQ(TcpText(host(), kOutsideIp6, 8080), "outside");
 }
 

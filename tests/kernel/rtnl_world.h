@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "netlink/netns.h"
-#include "netlink/rtnl.h"
+#include "netlink/core/netns.h"
+#include "netlink/rtnl/rtnl.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -25,18 +25,18 @@ class RtnlWorld : public World {
     return outcome.exit_code == 0 ? outcome.json.at(0) : nlohmann::json();
   }
 
-  Link Bridge(const std::string& name = "br0") {
+  rtnl::Link Bridge(const std::string& name = "br0") {
     host().Must({"ip", "link", "add", name, "type", "bridge"});
     host().Must({"ip", "link", "set", name, "up"});
     return net_.FindLink(name).value();
   }
 
-  [[nodiscard]] static VethSpec Spec(const Link& bridge, int mtu = 0) {
+  [[nodiscard]] static rtnl::VethSpec Spec(const rtnl::Link& bridge, int mtu = 0) {
     return {.host_name = "veth0",
             .host_mac = kHostMac,
             .bridge = bridge.index,
-            .guest_name = "eth0",
-            .guest_mac = kGuestMac,
+            .container_ifname = "eth0",
+            .container_mac = kGuestMac,
             .mtu = mtu};
   }
 
@@ -46,7 +46,7 @@ class RtnlWorld : public World {
   }
 
   // The same as a port of 'br0'.
-  Link AddPort(const std::string& name) {
+  rtnl::Link AddPort(const std::string& name) {
     Add(host(), name);
     host().Must({"ip", "link", "set", name, "master", "br0"});
     return net_.FindLink(name).value();
@@ -70,9 +70,9 @@ class RtnlWorld : public World {
     return {Code::kInternal, ""};
   }
 
-  Netns guest_ns_ = Netns::Open(guest().path());
-  Rtnl net_ = Rtnl::In(Netns::Current());
-  Rtnl guest_net_ = Rtnl::In(guest_ns_);
+  netlink::Netns guest_ns_ = netlink::Netns::Open(container().path());
+  rtnl::Socket net_ = rtnl::Socket::In(netlink::Netns::Current());
+  rtnl::Socket guest_net_ = rtnl::Socket::In(guest_ns_);
 };
 
 }  // namespace nomad_bridge::test

@@ -1,9 +1,9 @@
-// A world (tests/support/world.h) with a bridge and guests on it, made by ip(8) alone, and our
+// A world (tests/support/world.h) with a bridge and containers on it, made by ip(8) alone, and our
 // rules on top.
 //
 //   host      bridge "nomad", 172.26.64.1/20 and fd00:26::1/64; forwards; route_localnet on the
 //             bridge
-//   guest n   172.26.64.<n>/20 and fd00:26::<n>/64, default routes through the host; host end
+//   container n   172.26.64.<n>/20 and fd00:26::<n>/64, default routes through the host; host end
 //             "veth<n>", hairpin on
 #pragma once
 
@@ -14,18 +14,19 @@
 #include <vector>
 
 #include "base/text.h"
-#include "firewall/members.h"
+#include "firewall/address_policy.h"
 #include "firewall/ruleset.h"
 #include "firewall/table.h"
-#include "netlink/netns.h"
-#include "netlink/nft_socket.h"
+#include "netlink/core/netns.h"
+#include "netlink/nft/socket.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 
 class RulesetWorld : public World {
  protected:
-  RulesetWorld() : socket_(NftSocket::In(Netns::Current())), table_(firewall::Describe(12)) {}
+  RulesetWorld()
+      : socket_(nft::Socket::In(netlink::Netns::Current())), table_(firewall::Describe(12)) {}
 
   void MakeBridge() {
     host().Must({"ip", "link", "add", "nomad", "type", "bridge"});
@@ -40,7 +41,7 @@ class RulesetWorld : public World {
     host().SetSysctl("net/ipv4/conf/nomad/route_localnet", "1");
   }
 
-  void PlugIn(const Node& guest, int n) {
+  void PlugIn(const Node& container, int n) {
     const std::string host_end = Cat("veth", n);
     host().Must({"ip",
                  "link",
@@ -53,52 +54,53 @@ class RulesetWorld : public World {
                  "name",
                  "eth0",
                  "netns",
-                 guest.name()});
+                 container.name()});
     host().Must({"ip", "link", "set", host_end, "master", "nomad"});
     host().Must({"bridge", "link", "set", "dev", host_end, "hairpin", "on"});
-    guest.Must({"ip", "link", "set", "lo", "up"});
-    guest.Must({"ip", "address", "add", Cat(Ip4(n), "/20"), "dev", "eth0"});
-    guest.Must({"ip", "address", "add", Cat(Ip6(n), "/64"), "dev", "eth0", "nodad"});
-    guest.Must({"ip", "link", "set", "eth0", "up"});
-    guest.Must({"ip", "route", "add", "default", "via", "172.26.64.1"});
-    guest.Must({"ip", "route", "add", "default", "via", "fd00:26::1"});
+    container.Must({"ip", "link", "set", "lo", "up"});
+    container.Must({"ip", "address", "add", Cat(Ip4(n), "/20"), "dev", "eth0"});
+    container.Must({"ip", "address", "add", Cat(Ip6(n), "/64"), "dev", "eth0", "nodad"});
+    container.Must({"ip", "link", "set", "eth0", "up"});
+    container.Must({"ip", "route", "add", "default", "via", "172.26.64.1"});
+    container.Must({"ip", "route", "add", "default", "via", "fd00:26::1"});
   }
 
   static std::string Ip4(int n) { return Cat("172.26.64.", n); }
   static std::string Ip6(int n) { return Cat("fd00:26::", n); }
   static std::string Comment(int n) { return Cat("veth", n, " job=billing alloc=", n); }
 
-  // What guest n is to the firewall, in both families.
-  static firewall::Holding HoldingOf(int n,
-                                     firewall::Member member = {.masquerade = true, .snat = true}) {
-    std::vector<firewall::Member> members;
+  // What container n is to the firewall, in both families.
+  static firewall::DesiredState HoldingOf(int n,
+                                          firewall::AddressPolicy member = {.masquerade = true,
+                                                                            .snat = true}) {
+    std::vector<firewall::AddressPolicy> members;
     for (const std::string& address : {Ip4(n), Ip6(n)}) {
       member.address = Ip::Parse(address).value();
       members.push_back(member);
     }
-    firewall::Holding holding{.policy = {.ipv6 = true},
-                              .elements = firewall::Elements(members, Comment(n))};
-    holding.elements.push_back(firewall::BridgeElement("nomad"));
-    return holding;
+    firewall::DesiredState desired{.forward_hook = {.ipv6 = true},
+                                   .elements = firewall::Elements(members, Comment(n))};
+    desired.elements.push_back(firewall::BridgeElement("nomad"));
+    return desired;
   }
 
   firewall::Outcome Apply(const firewall::Change& change,
                           std::optional<std::uint32_t> trusted = std::nullopt,
-                          const std::vector<firewall::Holding>& living = {}) {
+                          const std::vector<firewall::DesiredState>& living = {}) {
     return firewall::Apply(socket_, table_, change, trusted, [&] { return living; });
   }
 
   // Puts `holding` in on an unknown ruleset, among `living`.
-  firewall::Outcome Put(const firewall::Holding& holding,
-                        const std::vector<firewall::Holding>& living = {}) {
+  firewall::Outcome Put(const firewall::DesiredState& desired,
+                        const std::vector<firewall::DesiredState>& living = {}) {
     firewall::Change change;
-    change.policy = holding.policy;
-    change.wanted = holding.elements;
+    change.forward_hook = desired.forward_hook;
+    change.add = desired.elements;
     return Apply(change, std::nullopt, living);
   }
 
-  NftSocket socket_;
-  NftTable table_;
+  nft::Socket socket_;
+  nft::Table table_;
 };
 
 }  // namespace nomad_bridge::test

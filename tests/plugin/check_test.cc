@@ -1,4 +1,4 @@
-// CHECK: the guest's side is compared and named, the host's side is put right.
+// CHECK: the container's side is compared and named, the host's side is put right.
 #include <filesystem>
 #include <functional>
 
@@ -39,7 +39,7 @@ TEST_F(CheckTest, RightAfterAddIsSilentAndChangesNothing) {
   const Outcome check = Check();
   EXPECT_EQ(check.exit_code, 0) << check;
   EXPECT_EQ(check.out, "");
-  EXPECT_EQ(check.err, "") << "nothing was mended";
+  EXPECT_EQ(check.err, "") << "nothing was repaired";
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
@@ -52,7 +52,7 @@ TEST_F(CheckTest, NeedsPrevResult) {
 
 TEST_F(CheckTest, PrevResultMayHoldMoreThanOurs) {
   AttachForCheck();
-  result_["interfaces"].push_back({{"name", "tun7"}, {"sandbox", guest().path()}});
+  result_["interfaces"].push_back({{"name", "tun7"}, {"sandbox", container().path()}});
   result_["ips"].push_back({{"address", "10.3.3.3/24"}, {"interface", 3}});
   EXPECT_EQ(Check().exit_code, 0) << Check();
 }
@@ -60,14 +60,14 @@ TEST_F(CheckTest, PrevResultMayHoldMoreThanOurs) {
 // A plugin behind us may have made both.
 TEST_F(CheckTest, ARouteMayLeadOutOfAnotherInterface) {
   AttachForCheck();
-  guest().Must({"ip", "link", "add", "vpn", "type", "veth", "peer", "name", "vpn-end"});
-  guest().Must({"ip", "address", "add", "10.77.0.2/24", "dev", "vpn"});
-  guest().Must({"ip", "link", "set", "vpn", "up"});
-  guest().Must({"ip", "link", "set", "vpn-end", "up"});
-  guest().Must({"ip", "route", "add", "10.99.0.0/24", "via", "10.77.0.1"});
+  container().Must({"ip", "link", "add", "vpn", "type", "veth", "peer", "name", "vpn-end"});
+  container().Must({"ip", "address", "add", "10.77.0.2/24", "dev", "vpn"});
+  container().Must({"ip", "link", "set", "vpn", "up"});
+  container().Must({"ip", "link", "set", "vpn-end", "up"});
+  container().Must({"ip", "route", "add", "10.99.0.0/24", "via", "10.77.0.1"});
   result_["routes"].push_back({{"dst", "10.99.0.0/24"}, {"gw", "10.77.0.1"}});
   EXPECT_EQ(Check().exit_code, 0) << Check();
-  guest().Must({"ip", "link", "delete", "vpn"});
+  container().Must({"ip", "link", "delete", "vpn"});
   EXPECT_EQ(Check().json.value("code", 0), 103);
 }
 
@@ -103,17 +103,17 @@ TEST_F(CheckTest, InAnotherNamespaceThanAtAdd) {
   // A host that comes back with docker: the pause container has a new namespace, the result is the
   // old one.
   AttachForCheck();
-  Node& other = AddGuest("other");
+  Node& other = AddContainer("other");
   const Outcome check =
       RunPlugin("CHECK", WithPrevResult(config_, result_), {{"CNI_NETNS", other.path()}});
   EXPECT_EQ(check.json.at("code"), 103) << check;
 }
 
-// ---- the guest's side: named, never touched
+// ---- the container's side: named, never touched
 
 struct GuestFault {
   const char* name;
-  std::vector<std::vector<std::string>> commands;  // run in the guest
+  std::vector<std::vector<std::string>> commands;  // run in the container
   std::vector<const char*> says;
 };
 
@@ -157,7 +157,7 @@ INSTANTIATE_TEST_SUITE_P(Check,
 TEST_P(CheckGuest, IsNamedAndNotTouched) {
   AttachForCheck();
   for (const std::vector<std::string>& command : GetParam().commands) {
-    guest().Must(command);
+    container().Must(command);
   }
   const Snapshot before = TakeSnapshot().Of({"guest "});
 
@@ -170,7 +170,7 @@ TEST_P(CheckGuest, IsNamedAndNotTouched) {
     EXPECT_THAT(check.json.value("details", ""), HasSubstr(words));
   }
   EXPECT_TRUE(Unchanged(before, TakeSnapshot().Of({"guest "})))
-      << "the guest's side belongs to the guest";
+      << "the container's side belongs to the guest";
 }
 
 // ---- the host's side: mended, and said so; with repairOnCheck off only said
@@ -213,7 +213,7 @@ INSTANTIATE_TEST_SUITE_P(Check, CheckHost, ::testing::ValuesIn(kHostFaults), [](
 
 TEST_P(CheckHost, IsMendedAndSaid) {
   AttachForCheck();
-  const Server server = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+  const Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   const Snapshot before = TakeSnapshot();
   Damage();
   ASSERT_FALSE(Unchanged(before, TakeSnapshot())) << "the damage does nothing";
@@ -222,7 +222,7 @@ TEST_P(CheckHost, IsMendedAndSaid) {
 
   EXPECT_EQ(check.exit_code, 0) << check;
   EXPECT_EQ(check.out, "");
-  EXPECT_THAT(check.err, HasSubstr("mended"));
+  EXPECT_THAT(check.err, HasSubstr("repaired"));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
 }

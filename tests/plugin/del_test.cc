@@ -39,7 +39,7 @@ class DelTest : public PluginWorld {
 struct Circumstance {
   const char* name;
   // What happens between ADD and DEL.
-  std::function<void(Node& guest)> happens = [](Node&) {};
+  std::function<void(Node& container)> happens = [](Node&) {};
   Variables variables = {};
   json config = {{"cniVersion", "1.0.0"}, {"name", "nomad"}, {"type", "nomad-bridge"}};
 };
@@ -70,21 +70,21 @@ std::vector<Circumstance> Circumstances() {
   };
   return {
       {.name = "NothingSpecial"},
-      {.name = "NamespaceGone", .happens = [](Node& guest) { guest.Kill(); }},
+      {.name = "NamespaceGone", .happens = [](Node& container) { container.Kill(); }},
       {.name = "NamespaceEmpty", .variables = {{"CNI_NETNS", ""}}},
       {.name = "NamespaceUnset", .variables = {{"CNI_NETNS", std::nullopt}}},
       {.name = "NamespaceIsAPlainFile", .variables = {{"CNI_NETNS", "/etc/hostname"}}},
       {.name = "NamespaceElsewhere", .variables = {{"CNI_NETNS", "/run/netns/outside"}}},
       {.name = "GuestLinkGone",
        .happens =
-           [](Node& guest) {
-             guest.Must({"ip", "link", "delete", "eth0"});
+           [](Node& container) {
+             container.Must({"ip", "link", "delete", "eth0"});
            }},
       {.name = "GuestLinkRenamed",
        .happens =
-           [](Node& guest) {
-             guest.Must({"ip", "link", "set", "eth0", "down"});
-             guest.Must({"ip", "link", "set", "eth0", "name", "moved"});
+           [](Node& container) {
+             container.Must({"ip", "link", "set", "eth0", "down"});
+             container.Must({"ip", "link", "set", "eth0", "name", "moved"});
            }},
       {.name = "BrokenArgs", .variables = {{"CNI_ARGS", "IP=;;=x;no value"}}},
       {.name = "PrevResultOfAnotherShape",
@@ -96,9 +96,9 @@ std::vector<Circumstance> Circumstances() {
       {.name = "RecordLost", .happens = ForgetRecord},
       {.name = "RecordAndNamespaceLost",
        .happens =
-           [](Node& guest) {
-             guest.Kill();
-             ForgetRecord(guest);
+           [](Node& container) {
+             container.Kill();
+             ForgetRecord(container);
            }},
       {.name = "RecordIsRubbish",
        .happens = [](Node&) { std::ofstream(kRecord) << "{\"half\": "; }},
@@ -128,7 +128,7 @@ TEST_P(DelUnder, SucceedsTwiceAndLeavesNothing) {
   WarmUp();
   const Snapshot before = TakeHostSnapshot();
   AttachAsNomad();
-  circumstance.happens(guest());
+  circumstance.happens(container());
 
   for (const char* time : {"first", "second"}) {
     const Outcome del = RunPlugin("DEL", circumstance.config, circumstance.variables);
@@ -136,10 +136,10 @@ TEST_P(DelUnder, SucceedsTwiceAndLeavesNothing) {
     EXPECT_EQ(del.out, "");
   }
 
-  // The guest may have died, or been changed by the circumstance.
+  // The container may have died, or been changed by the circumstance.
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
-  if (guest().IsAlive()) {
-    EXPECT_EQ(guest().Json({"ip", "-j", "link", "show"}).size(), 1U) << "only lo";
+  if (container().IsAlive()) {
+    EXPECT_EQ(container().Json({"ip", "-j", "link", "show"}).size(), 1U) << "only lo";
   }
 }
 
@@ -159,7 +159,7 @@ TEST_F(DelTest, OfAContainerNeverSeenOnABareMachine) {
 }
 
 TEST_F(DelTest, AfterAFailedAdd) {
-  Node& other = AddGuest("other");
+  Node& other = AddContainer("other");
   Attach(Published(), As("holder", other));
   const Snapshot before = TakeHostSnapshot();
   ASSERT_EQ(RunPlugin("ADD", Published()).exit_code, 1) << "the port is taken";
@@ -182,7 +182,7 @@ TEST_F(DelTest, AfterARebootThatKeptTheFiles) {
 }
 
 TEST_F(DelTest, NeighboursGoOnTalking) {
-  Node& other = AddGuest("other");
+  Node& other = AddContainer("other");
   const json neighbour = Attach(Publishing(Config(), 9090, 90), As("alloc-2", other));
   const Server server = Server::Start(other, Protocol::kTcp, "0.0.0.0", 90, "neighbour");
   AttachAsNomad();
@@ -199,7 +199,7 @@ TEST_F(DelTest, NeighboursGoOnTalking) {
 
 TEST_F(DelTest, UdpFlowsThroughThePortAreForgotten) {
   AttachAsNomad();
-  const Server server = Server::Start(guest(), Protocol::kUdp, "0.0.0.0", 80, "datagrams");
+  const Server server = Server::Start(container(), Protocol::kUdp, "0.0.0.0", 80, "datagrams");
   ASSERT_EQ(UdpText(outside(), kHostIp4, 8080), "datagrams");
   const std::vector<std::string> flows = {
       "conntrack", "-L", "-p", "udp", "--orig-port-dst", "8080"};

@@ -22,9 +22,9 @@ class Firewalls : public PluginWorld {
   static json Publishes() { return Publishing(Config(), 8080, 80); }
 
   void ExpectBothWays() {
-    const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+    const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
     EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
-    EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+    EXPECT_TRUE(Ping(container(), kOutsideIp4));
   }
 
   Outcome Check(const json& result) {
@@ -44,7 +44,7 @@ TEST_F(Firewalls, LegacyTablesThatDropLetUsThrough) {
   ExpectBothWays();
   const std::string once = host().Must({"iptables-legacy", "-S"});
   EXPECT_THAT(once, HasSubstr("-A NOMAD-ADMIN -p tcp"));
-  Attach(Config(), As("other", AddGuest("other")));
+  Attach(Config(), As("other", AddContainer("other")));
   EXPECT_EQ(host().Must({"iptables-legacy", "-S"}), once) << "nothing twice";
   host().Must({"iptables-legacy", "-F"});
   EXPECT_EQ(Check(result).exit_code, 0);
@@ -215,13 +215,13 @@ class IngressPolicy : public Firewalls {
 
   // Two allocations of net a, one of net b.
   void Make(const char* a, const char* b) {
-    first_ = AddressOf(Attach(Network("neta", "10.1.0.0/24", a), As("a1", guest())));
+    first_ = AddressOf(Attach(Network("neta", "10.1.0.0/24", a), As("a1", container())));
     second_ = AddressOf(Attach(Network("neta", "10.1.0.0/24", a), As("a2", neighbour_)));
     third_ = AddressOf(Attach(Network("netb", "10.2.0.0/24", b), As("b1", stranger_)));
   }
 
-  Node& neighbour_ = AddGuest("neighbour");
-  Node& stranger_ = AddGuest("stranger");
+  Node& neighbour_ = AddContainer("neighbour");
+  Node& stranger_ = AddContainer("stranger");
   std::string first_;
   std::string second_;
   std::string third_;
@@ -229,26 +229,26 @@ class IngressPolicy : public Firewalls {
 
 TEST_F(IngressPolicy, OpenNetworksReachEachOther) {
   Make("open", "open");
-  EXPECT_TRUE(Ping(guest(), third_));
+  EXPECT_TRUE(Ping(container(), third_));
   EXPECT_TRUE(Ping(stranger_, first_));
 }
 
 TEST_F(IngressPolicy, SameBridgeKeepsOutOtherBridgesThatAreNotOpen) {
   FilterBridged();
   Make("same-bridge", "same-bridge");
-  EXPECT_TRUE(Ping(guest(), second_));
-  EXPECT_FALSE(Ping(guest(), third_));
+  EXPECT_TRUE(Ping(container(), second_));
+  EXPECT_FALSE(Ping(container(), third_));
   EXPECT_FALSE(Ping(stranger_, first_));
-  EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+  EXPECT_TRUE(Ping(container(), kOutsideIp4));
 }
 
 TEST_F(IngressPolicy, IsolatedKeepsOutItsOwnBridgeToo) {
   FilterBridged();
   Make("isolated", "isolated");
-  EXPECT_FALSE(Ping(guest(), second_));
-  EXPECT_FALSE(Ping(guest(), third_));
-  EXPECT_TRUE(Ping(guest(), "10.1.0.1")) << "the gateway";
-  EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+  EXPECT_FALSE(Ping(container(), second_));
+  EXPECT_FALSE(Ping(container(), third_));
+  EXPECT_TRUE(Ping(container(), "10.1.0.1")) << "the gateway";
+  EXPECT_TRUE(Ping(container(), kOutsideIp4));
 }
 
 // What was in force for one policy is not taken for what another needs.
@@ -256,31 +256,31 @@ TEST_F(IngressPolicy, IsWhatTheNetworkAsksForWhateverItHasAskedForBefore) {
   FilterBridged();
   for (const char* const earlier : {"isolated", "same-bridge", "open", "same-bridge"}) {
     const json network = Network("neta", "10.1.0.0/24", earlier);
-    Attach(network, As("early", guest()));
-    Detach(network, As("early", guest()));
+    Attach(network, As("early", container()));
+    Detach(network, As("early", container()));
   }
 
   Make("isolated", "same-bridge");
 
-  EXPECT_FALSE(Ping(guest(), second_));
+  EXPECT_FALSE(Ping(container(), second_));
   EXPECT_FALSE(Ping(stranger_, first_));
   for (const auto& [id, node] :
-       {std::pair<std::string, Node*>{"a1", &guest()}, {"a2", &neighbour_}}) {
+       {std::pair<std::string, Node*>{"a1", &container()}, {"a2", &neighbour_}}) {
     Detach(Network("neta", "10.1.0.0/24", "isolated"), As(id, *node));
   }
   const std::string first =
-      AddressOf(Attach(Network("neta", "10.1.0.0/24", "open"), As("a3", guest())));
+      AddressOf(Attach(Network("neta", "10.1.0.0/24", "open"), As("a3", container())));
   EXPECT_TRUE(Ping(stranger_, first));
 }
 
 TEST_F(IngressPolicy, GoesWhenTheNetworkIsOpenedAgain) {
   Make("same-bridge", "same-bridge");
-  EXPECT_FALSE(Ping(guest(), third_));
+  EXPECT_FALSE(Ping(container(), third_));
   for (const auto& [id, node] :
-       {std::pair<std::string, Node*>{"a1", &guest()}, {"a2", &neighbour_}}) {
+       {std::pair<std::string, Node*>{"a1", &container()}, {"a2", &neighbour_}}) {
     Attach(Network("neta", "10.1.0.0/24", "open"), As(id, *node));
   }
-  EXPECT_TRUE(Ping(guest(), third_));
+  EXPECT_TRUE(Ping(container(), third_));
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ class GcTest : public PluginWorld {
 
 TEST_F(GcTest, KeepsTheListedUndisturbedAndRemovesTheRest) {
   WarmUp();
-  Node& kept = AddGuest("kept");
+  Node& kept = AddContainer("kept");
   Attach(Publishing(Config("1.1.0"), 9090, 90), As("kept", kept));
   const Server server = Server::Start(kept, Protocol::kTcp, "0.0.0.0", 90, "kept");
   std::optional<Connection> connection =
@@ -47,9 +47,9 @@ TEST_F(GcTest, KeepsTheListedUndisturbedAndRemovesTheRest) {
   ASSERT_TRUE(connection);
   const Snapshot before = TakeHostSnapshot();
   Attach(Publishing(Config("1.1.0"), 8080, 80));
-  Node& dead = AddGuest("dead");
+  Node& dead = AddContainer("dead");
   Attach(Config("1.1.0"), As("dead", dead));
-  KillGuest(dead);
+  KillContainer(dead);
 
   const Outcome gc = Gc(Valid({"kept"}));
 
@@ -82,9 +82,9 @@ TEST_F(GcTest, WithoutAnyListOnlyTheDeadGo) {
   WarmUp();
   Attach(Publishing(Config("1.1.0"), 8080, 80));
   const Snapshot before = TakeHostSnapshot();
-  Node& dead = AddGuest("dead");
+  Node& dead = AddContainer("dead");
   Attach(Config("1.1.0"), As("dead", dead));
-  KillGuest(dead);
+  KillContainer(dead);
   EXPECT_EQ(Gc(Config("1.1.0")).exit_code, 0);
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }

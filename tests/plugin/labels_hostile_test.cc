@@ -104,7 +104,7 @@ class HostileLabel : public LabelsWorld, public ::testing::WithParamInterface<Ho
   void ExpectNothingToMend(const nlohmann::json& config, const Outcome& add) {
     host().Must({"nft", "add", "table", "inet", "somebody"});
     host().Must({"nft", "delete", "table", "inet", "somebody"});
-    const Outcome check = Check("web", guest(), config, add);
+    const Outcome check = Check("web", container(), config, add);
     EXPECT_EQ(check.exit_code, 0) << check;
     EXPECT_EQ(check.err, "");
   }
@@ -112,13 +112,13 @@ class HostileLabel : public LabelsWorld, public ::testing::WithParamInterface<Ho
 
 TEST_P(HostileLabel, BreaksNothing) {
   const Snapshot before = [&] {
-    Attach("warm-up", guest(), Web());
-    Detach("warm-up", guest(), Web());
+    Attach("warm-up", container(), Web());
+    Detach("warm-up", container(), Web());
     return TakeSnapshot();
   }();
   std::string value = GetParam().value;
   std::erase(value, ';');  // separates pairs
-  const Outcome add = Attach("web", guest(), Web(), Cat("NOMAD_JOB_ID=", value));
+  const Outcome add = Attach("web", container(), Web(), Cat("NOMAD_JOB_ID=", value));
   ASSERT_FALSE(add.json.is_null()) << add;
   ExpectRulesetLoads();
   ExpectTextsAreWithinTheirLimits();
@@ -126,7 +126,7 @@ TEST_P(HostileLabel, BreaksNothing) {
     EXPECT_EQ(RecordedLabel("NOMAD_JOB_ID"), value) << "the record holds it whole";
   }
   ExpectNothingToMend(Web(), add);
-  Detach("web", guest(), Web());
+  Detach("web", container(), Web());
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
@@ -145,41 +145,41 @@ TEST_P(HostileLabel, BreaksNothingByTheConventionsWayEither) {
   const std::string value = GetParam().value + std::string("\0;", 2);
   config["args"]["cni"]["labels"] = {{{"key", "NOMAD_JOB_ID"}, {"value", value}},
                                      {{"key", GetParam().value}, {"value", "a key like that"}}};
-  const Outcome add = Attach("web", guest(), config);
+  const Outcome add = Attach("web", container(), config);
   ExpectRulesetLoads();
   ExpectTextsAreWithinTheirLimits();
   EXPECT_EQ(RecordedLabel("NOMAD_JOB_ID"), value);
   EXPECT_EQ(RecordedLabel(GetParam().value), "a key like that");
   ExpectNothingToMend(config, add);
-  Detach("web", guest(), config);
+  Detach("web", container(), config);
 }
 
 INSTANTIATE_TEST_SUITE_P(Values, HostileLabel, ::testing::ValuesIn(Values()), NameOf);
 
 TEST_F(LabelsWorld, OfTheLongestNamesLeaveTheOwnerReadable) {
   const std::string id(200, 'c');
-  Attach(id, guest(), Web(), Cat("NOMAD_JOB_ID=", std::string(4096, 'j')));
+  Attach(id, container(), Web(), Cat("NOMAD_JOB_ID=", std::string(4096, 'j')));
   EXPECT_LE(Comment("alloc4").size(), 128U);
   EXPECT_THAT(Comment("alloc4"), StartsWith(HostVeth() + " id=ccc"));
-  Detach(id, guest(), Web());
+  Detach(id, container(), Web());
   EXPECT_EQ(Elements("alloc4"), nlohmann::json::array());
 }
 
 // Without a record an attachment's elements are found by their comments: a label must not be able
 // to fake another owner.
 TEST_F(LabelsWorld, ThatReadAsAnothersCommentAreNotTakenForIt) {
-  Attach("web", guest(), Web());
+  Attach("web", container(), Web());
   const std::string comment_of_web = Comment("alloc4");
-  Detach("web", guest(), Web());
-  Node& other = AddGuest("other");
+  Detach("web", container(), Web());
+  Node& other = AddContainer("other");
   const nlohmann::json config = Publish({Port(8081, 80)});
   Attach("faker", other, config, Cat("NOMAD_JOB_ID=", comment_of_web));
   EXPECT_THAT(Comment("alloc4"), HasSubstr(comment_of_web));
   const nlohmann::json of_faker = Elements("alloc4");
 
-  Attach("web", guest(), Web());
+  Attach("web", container(), Web());
   std::filesystem::remove("/run/nomad-bridge/nomad/web@eth0.json");
-  Detach("web", guest(), Web());
+  Detach("web", container(), Web());
 
   EXPECT_EQ(Elements("alloc4"), of_faker);
 }

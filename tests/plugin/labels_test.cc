@@ -19,7 +19,7 @@ using ::testing::StartsWith;
 class Labels : public LabelsWorld {};
 
 TEST_F(Labels, OfNomadAreInTheAliasTheCommentsAndTheRecord) {
-  Attach("0c1d", guest(), Web(), kNomadArgs);
+  Attach("0c1d", container(), Web(), kNomadArgs);
   EXPECT_EQ(Alias(),
             "nomad-bridge net=nomad id=0c1d if=eth0 job=billing group=api ns=prod alloc=5f3c1a2b "
             "region=global");
@@ -38,26 +38,26 @@ TEST_F(Labels, OfNomadAreInTheAliasTheCommentsAndTheRecord) {
 }
 
 TEST_F(Labels, SayTheAllocationOnceWhereItIsTheContainer) {
-  Attach("5f3c1a2b", guest(), Web(), kNomadArgs);
+  Attach("5f3c1a2b", container(), Web(), kNomadArgs);
   EXPECT_EQ(Comment("alloc4"),
             HostVeth() + " alloc=5f3c1a2b job=billing group=api ns=prod region=global net=nomad");
 }
 
 TEST_F(Labels, OfKubernetesAreKnownToo) {
-  Attach("web", guest(), Web(), "K8S_POD_NAME=web-0;K8S_POD_NAMESPACE=shop");
+  Attach("web", container(), Web(), "K8S_POD_NAME=web-0;K8S_POD_NAMESPACE=shop");
   EXPECT_THAT(Alias(), EndsWith("if=eth0 pod=web-0 podns=shop"));
   EXPECT_THAT(Comment("alloc4"), HasSubstr(" pod=web-0 podns=shop "));
 }
 
 TEST_F(Labels, MayBeAnyKeyUnderIgnoreUnknown) {
-  Attach("web", guest(), Web(), "team=payments;IgnoreUnknown=1;cost-centre=42");
+  Attach("web", container(), Web(), "team=payments;IgnoreUnknown=1;cost-centre=42");
   EXPECT_THAT(Alias(), EndsWith("team=payments cost-centre=42"));
   EXPECT_EQ(RecordedLabel("cost-centre"), "42");
 }
 
 TEST_F(Labels, OfAnyOtherKeyAreAnErrorWithoutIgnoreUnknown) {
   const Snapshot before = TakeSnapshot();
-  const Outcome add = Run("ADD", "web", guest(), Web(), "team=payments;NOMAD_JOB_ID=billing");
+  const Outcome add = Run("ADD", "web", container(), Web(), "team=payments;NOMAD_JOB_ID=billing");
   EXPECT_EQ(add.exit_code, 1);
   EXPECT_EQ(add.json.value("code", 0), 4);
   EXPECT_THAT(add.json.value("msg", ""),
@@ -66,24 +66,24 @@ TEST_F(Labels, OfAnyOtherKeyAreAnErrorWithoutIgnoreUnknown) {
 }
 
 TEST_F(Labels, KeepEverythingBehindTheFirstEqualsSign) {
-  Attach("web", guest(), Web(), "NOMAD_JOB_ID=a=b==c;NOMAD_GROUP_NAME==");
+  Attach("web", container(), Web(), "NOMAD_JOB_ID=a=b==c;NOMAD_GROUP_NAME==");
   EXPECT_EQ(RecordedLabel("NOMAD_JOB_ID"), "a=b==c");
   EXPECT_EQ(RecordedLabel("NOMAD_GROUP_NAME"), "=");
   EXPECT_THAT(Alias(), EndsWith("job=a=b==c group=="));
 }
 
 TEST_F(Labels, AreKnownInAnyLetterCase) {
-  Attach("web", guest(), Web(), "nomad_job_id=billing;Nomad_Group_Name=api;IgnoreUnknown=TRUE");
+  Attach("web", container(), Web(), "nomad_job_id=billing;Nomad_Group_Name=api;IgnoreUnknown=TRUE");
   EXPECT_THAT(Alias(), EndsWith("job=billing group=api"));
 }
 
 TEST_F(Labels, MayBeEmpty) {
-  Attach("web", guest(), Web(), "NOMAD_JOB_ID=;NOMAD_GROUP_NAME=api");
+  Attach("web", container(), Web(), "NOMAD_JOB_ID=;NOMAD_GROUP_NAME=api");
   EXPECT_EQ(Alias(), "nomad-bridge net=nomad id=web if=eth0 group=api");
 }
 
 TEST_F(Labels, MayBeAbsent) {
-  Attach("web", guest(), Web());
+  Attach("web", container(), Web());
   EXPECT_EQ(Alias(), "nomad-bridge net=nomad id=web if=eth0");
   EXPECT_EQ(Comment("port4"), HostVeth() + " id=web net=nomad");
 }
@@ -92,7 +92,7 @@ TEST_F(Labels, OfTheConventionsWinOverCniArgs) {
   nlohmann::json config = Web();
   config["args"]["cni"]["labels"] = {{{"key", "team"}, {"value", "payments"}},
                                      {{"key", "NOMAD_JOB_ID"}, {"value", "ledger"}}};
-  Attach("web", guest(), config, "NOMAD_JOB_ID=billing");
+  Attach("web", container(), config, "NOMAD_JOB_ID=billing");
   EXPECT_THAT(Alias(), EndsWith("if=eth0 job=ledger team=payments"));
 }
 
@@ -101,12 +101,12 @@ TEST_F(Labels, OfTheConventionsWinOverCniArgs) {
 class Owner : public LabelsWorld {
  protected:
   [[nodiscard]] Outcome Intrude(const nlohmann::json& config) {
-    return Run("ADD", "intruder", AddGuest("intruder"), config);
+    return Run("ADD", "intruder", AddContainer("intruder"), config);
   }
 };
 
 TEST_F(Owner, OfATakenPortIsNamedByJobGroupAndAllocation) {
-  Attach("0c1d", guest(), Web(), kNomadArgs);
+  Attach("0c1d", container(), Web(), kNomadArgs);
   const Outcome add = Intrude(Publish({Port(8080, 9090)}));
   EXPECT_EQ(add.exit_code, 1);
   EXPECT_EQ(add.json.value("msg", ""),
@@ -117,14 +117,14 @@ TEST_F(Owner, OfATakenPortIsNamedByJobGroupAndAllocation) {
 
 TEST_F(Owner, OfATakenPortOfOneHostAddressIsNamedToo) {
   const nlohmann::json config = Publish({Port(8053, 53, "udp", kHostIp6)});
-  Attach("0c1d", guest(), config, kNomadArgs);
+  Attach("0c1d", container(), config, kNomadArgs);
   EXPECT_EQ(Intrude(config).json.value("msg", ""),
             "host port udp [2001:db8:100::1]:8053 is taken by job 'billing', group 'api', "
             "allocation '5f3c1a2b'");
 }
 
 TEST_F(Owner, OfATakenAddressIsNamedToo) {
-  Attach("0c1d", guest(), Web(), kNomadArgs);
+  Attach("0c1d", container(), Web(), kNomadArgs);
   nlohmann::json config = Config();
   config["args"]["cni"]["ips"] = {"172.26.64.2"};
   const Outcome add = Intrude(config);
@@ -137,14 +137,14 @@ TEST_F(Owner, OfATakenAddressIsNamedToo) {
 }
 
 TEST_F(Owner, WithoutLabelsIsNamedByItsContainer) {
-  Attach("0c1d", guest(), Web());
+  Attach("0c1d", container(), Web());
   EXPECT_EQ(Intrude(Web()).json.value("msg", ""),
             "host port tcp 8080 is taken by container '0c1d'");
 }
 
 TEST_F(Owner, WithHostileLabelsStillGivesOneJsonDocument) {
   Attach("0c1d",
-         guest(),
+         container(),
          Web(),
          Cat("NOMAD_JOB_ID=\"}\n{\\\xff\x1b[31m;NOMAD_GROUP_NAME=", std::string(4096, 'x')));
   const Outcome add = Intrude(Web());

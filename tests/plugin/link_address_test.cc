@@ -14,7 +14,7 @@ class AddressTest : public LinkWorld {
   std::vector<std::string> AddressesOf(const std::string& id,
                                        const std::string& config,
                                        const std::string& args = "") {
-    Variables variables = As(id, AddGuest(id));
+    Variables variables = As(id, AddContainer(id));
     if (!args.empty()) {
       variables["CNI_ARGS"] = args;
     }
@@ -26,9 +26,9 @@ TEST_F(AddressTest, IsTheFirstOfTheDefaultSubnetWithNoOptionAtAll) {
   const json result = MustAdd(Network());
 
   EXPECT_THAT(AddressesIn(result), ElementsAre("172.26.64.2/20"));
-  EXPECT_THAT(AddressesOn(guest(), "eth0"), ElementsAre("172.26.64.2/20"));
+  EXPECT_THAT(AddressesOn(container(), "eth0"), ElementsAre("172.26.64.2/20"));
   EXPECT_EQ(At(result, "/ips/0/gateway"), "172.26.64.1");
-  EXPECT_EQ(At(LinkOn(guest(), "eth0"), "/addr_info/0/broadcast"), "172.26.79.255");
+  EXPECT_EQ(At(LinkOn(container(), "eth0"), "/addr_info/0/broadcast"), "172.26.79.255");
 }
 
 TEST_F(AddressTest, IsOneOfEachRangeSetOfEachFamily) {
@@ -42,13 +42,13 @@ TEST_F(AddressTest, IsOneOfEachRangeSetOfEachFamily) {
   const std::vector<std::string> expected = {
       "10.1.0.2/24", "fd00:1::2/64", "10.2.0.9/28", "fd00:2::100/64"};
   EXPECT_EQ(AddressesIn(result), expected);
-  EXPECT_THAT(AddressesOn(guest(), "eth0"), ::testing::UnorderedElementsAreArray(expected));
+  EXPECT_THAT(AddressesOn(container(), "eth0"), ::testing::UnorderedElementsAreArray(expected));
   EXPECT_THAT(AddressesOn(host(), "nomad"),
               ::testing::UnorderedElementsAre(
                   "10.1.0.1/24", "10.2.0.5/28", "fd00:1::1/64", "fd00:2::1/64"));
   EXPECT_EQ(Leased(), (std::set<std::string>{"10.1.0.2", "10.2.0.9", "fd00:1::2", "fd00:2::100"}));
   for (const char* gateway : {"10.1.0.1", "10.2.0.5", "fd00:1::1", "fd00:2::1"}) {
-    EXPECT_TRUE(Ping(guest(), gateway)) << gateway;
+    EXPECT_TRUE(Ping(container(), gateway)) << gateway;
   }
 }
 
@@ -62,7 +62,7 @@ TEST_F(AddressTest, GoesOnInTheSetsNextRangeWhenOneIsUsedUp) {
   const json third = MustAdd(config);
   EXPECT_THAT(AddressesIn(third), ElementsAre("10.2.0.20/24"));
   EXPECT_EQ(At(third, "/ips/0/gateway"), "10.2.0.1");
-  EXPECT_TRUE(Ping(guest(), "10.2.0.1"));
+  EXPECT_TRUE(Ping(container(), "10.2.0.1"));
 }
 
 TEST_F(AddressTest, ComesFromTheOldStyleKeys) {
@@ -115,7 +115,7 @@ TEST_P(WishTest, IsGranted) {
 TEST_P(WishTest, IsRefusedIfAnotherHasItAndNamesThat) {
   MustAdd(Network(kDualStack),
           {{"CNI_ARGS", "IgnoreUnknown=1;IP=172.26.64.77;NOMAD_JOB_ID=billing"}});
-  Variables variables = As("alloc-2", AddGuest("second"));
+  Variables variables = As("alloc-2", AddContainer("second"));
   variables["CNI_ARGS"] = GetParam().args;
 
   const Outcome add = MustRefuse(102, Network(kDualStack, GetParam().config), variables);

@@ -46,7 +46,7 @@ TEST_F(BridgeTest, IsNotAddressedNorForwardsWithoutAGateway) {
 
   EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre());
   EXPECT_EQ(host().Sysctl("net/ipv4/ip_forward"), "0");
-  EXPECT_EQ(RoutesTo(guest(), "default"), json::array());
+  EXPECT_EQ(RoutesTo(container(), "default"), json::array());
   EXPECT_EQ(At(result, "/routes"), json());
 }
 
@@ -70,7 +70,7 @@ TEST_F(BridgeTest, ThatWasThereDownComesUp) {
   MustAdd(Network());
 
   EXPECT_EQ(BridgeMac(), mac);
-  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
 // As when many first ADDs race, but at every moment there is.
@@ -94,7 +94,7 @@ TEST_F(BridgeTest, IsAdoptedWheneverItAppearsDuringAnAdd) {
   EXPECT_GT(nth, 3) << "the bridge was there from the start";
 }
 
-// Without waiting the guest would be deaf for as long as the bridge listens and learns.
+// Without waiting the container would be deaf for as long as the bridge listens and learns.
 TEST_F(BridgeTest, WithSpanningTreeIsWaitedForUntilItForwards) {
   MakeBridge();
   host().Must({"ip", "link", "set", "nomad", "type", "bridge", "forward_delay", "200"});
@@ -103,7 +103,7 @@ TEST_F(BridgeTest, WithSpanningTreeIsWaitedForUntilItForwards) {
   MustAdd(Network());
 
   EXPECT_EQ(At(PortsOf("nomad"), "/0/linkinfo/info_slave_data/state"), "forwarding");
-  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
 TEST_F(BridgeTest, KeepsItsMacWhenPortsComeAndGo) {
@@ -165,14 +165,14 @@ TEST_F(BridgeTest, KeepsIpv6AddressesThatAreNotInTheWay) {
 
 TEST_F(BridgeTest, KeepsTheGatewayOfAnotherNetworkThatLivesOnIt) {
   MustAdd(Network());
-  Node& second = AddGuest("second");
+  Node& second = AddContainer("second");
 
   MustAdd(Network(R"({"name": "other", "ipam": {"subnet": "10.77.0.0/24"}})"),
           As("alloc-2", second));
 
   EXPECT_THAT(AddressesOn(host(), "nomad"),
               ::testing::UnorderedElementsAre("172.26.64.1/20", "10.77.0.1/24"));
-  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
   EXPECT_TRUE(Ping(second, "10.77.0.1"));
 }
 
@@ -195,7 +195,7 @@ TEST_F(BridgeTest, IsPromiscuousOnlyIfAsked) {
   MustAdd(Network());
   EXPECT_THAT(Bridge().at("flags"), ::testing::Not(::testing::Contains("PROMISC")));
 
-  Node& second = AddGuest("second");
+  Node& second = AddContainer("second");
   MustAdd(Network(R"({"promiscMode": true})"), As("alloc-2", second));
 
   EXPECT_THAT(Bridge().at("flags"), ::testing::Contains("PROMISC"));

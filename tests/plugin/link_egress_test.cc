@@ -20,8 +20,8 @@ TEST_F(EgressTest, IsTheNodeToTheOutside) {
 
   MustAdd(Network(kDualStack));
 
-  EXPECT_EQ(Ask(guest(), {.to = kOutsideIp4, .port = kPort}), As("four", kHostIp4));
-  EXPECT_EQ(Ask(guest(), {.protocol = Protocol::kUdp, .to = kOutsideIp6, .port = kPort}),
+  EXPECT_EQ(Ask(container(), {.to = kOutsideIp4, .port = kPort}), As("four", kHostIp4));
+  EXPECT_EQ(Ask(container(), {.protocol = Protocol::kUdp, .to = kOutsideIp6, .port = kPort}),
             As("six", kHostIp6));
 }
 
@@ -31,19 +31,19 @@ TEST_F(EgressTest, IsItselfToTheOutsideWithoutIpMasq) {
   MustAdd(Network(R"({"ipMasq": false})"));
 
   // The outside's default route leads back through the host.
-  EXPECT_EQ(Ask(guest(), {.to = kOutsideIp4, .port = kPort}), As("four", "172.26.64.2"));
+  EXPECT_EQ(Ask(container(), {.to = kOutsideIp4, .port = kPort}), As("four", "172.26.64.2"));
 }
 
 TEST_F(EgressTest, IsItselfToTheNodeAndToNeighbours) {
-  Node& neighbour = AddGuest("neighbour");
+  Node& neighbour = AddContainer("neighbour");
   MustAdd(Network(kDualStack));
   MustAdd(Network(kDualStack), As("neighbour", neighbour));
   const Server on_host = Server::Start(host(), Protocol::kTcp, "::", kPort, "host");
   const Server next_door = Server::Start(neighbour, Protocol::kTcp, "::", kPort, "neighbour");
 
-  EXPECT_EQ(Ask(guest(), {.to = "fd00:26::1", .port = kPort}), As("host", "fd00:26::2"));
-  EXPECT_EQ(Ask(guest(), {.to = "fd00:26::3", .port = kPort}), As("neighbour", "fd00:26::2"));
-  EXPECT_EQ(Ask(guest(), {.to = "172.26.64.3", .port = kPort}),
+  EXPECT_EQ(Ask(container(), {.to = "fd00:26::1", .port = kPort}), As("host", "fd00:26::2"));
+  EXPECT_EQ(Ask(container(), {.to = "fd00:26::3", .port = kPort}), As("neighbour", "fd00:26::2"));
+  EXPECT_EQ(Ask(container(), {.to = "172.26.64.3", .port = kPort}),
             As("neighbour", "::ffff:172.26.64.2"));
 }
 
@@ -51,7 +51,7 @@ TEST_F(EgressTest, FitsTheMtuOfTheNetwork) {
   MustAdd(Network(R"({"mtu": 1400})"));
 
   const auto ping = [&](int bytes) {
-    return guest()
+    return container()
         .Run({"ping", "-n", "-c1", "-W3", "-Mdo", "-s", Cat(bytes), kOutsideIp4})
         .exit_code;
   };

@@ -65,9 +65,9 @@ class Ipv6Test : public LinkWorld {
 TEST_F(Ipv6Test, IsReachableAtOnce) {
   MustAdd(Network(kDualStack));
 
-  EXPECT_EQ(TentativeOn(guest(), "eth0"), json::array());
+  EXPECT_EQ(TentativeOn(container(), "eth0"), json::array());
   EXPECT_EQ(TentativeOn(host(), "nomad"), json::array());
-  EXPECT_TRUE(Ping(guest(), "fd00:26::1"));
+  EXPECT_TRUE(Ping(container(), "fd00:26::1"));
   EXPECT_TRUE(Ping(host(), "fd00:26::2"));
 }
 
@@ -77,19 +77,19 @@ TEST_F(Ipv6Test, IsReachableAtOnce) {
 TEST_F(Ipv6Test, NeighboursAreHeardAtOnce) {
   constexpr int kTimes = 20;
   for (int i = 0; i < kTimes && !HasFailure(); ++i) {
-    const Node& allocation = AddGuest(Cat("guest-", i));
-    const Variables who = As(allocation.name(), allocation);
-    MustAdd(Network(kDualStack), who);
+    const Node& allocation = AddContainer(Cat("guest-", i));
+    const Variables id = As(allocation.name(), allocation);
+    MustAdd(Network(kDualStack), id);
     EXPECT_TRUE(HasMulticastRoute(allocation, "eth0")) << "after ADD " << i;
     EXPECT_TRUE(HasMulticastRoute(host(), "nomad")) << "after ADD " << i;
-    MustDel(Network(kDualStack), who);
+    MustDel(Network(kDualStack), id);
   }
 }
 
 TEST_F(Ipv6Test, AddressesAskForNoDuplicateDetection) {
   MustAdd(Network(kDualStack));
 
-  for (const auto& [node, name] : {std::pair<Node*, const char*>{&guest(), "eth0"},
+  for (const auto& [node, name] : {std::pair<Node*, const char*>{&container(), "eth0"},
                                    std::pair<Node*, const char*>{&host(), "nomad"}}) {
     const json link = LinkOn(*node, name);
     for (const json& address : link.at("addr_info")) {
@@ -104,7 +104,7 @@ TEST_F(Ipv6Test, AloneIsANetworkToo) {
   const json result = MustAdd(Network(R"({"ipam": {"subnet": "fd00:26::/64"}})"));
 
   EXPECT_EQ(AddressesIn(result), std::vector<std::string>{"fd00:26::2/64"});
-  EXPECT_TRUE(Ping(guest(), "fd00:26::1"));
+  EXPECT_TRUE(Ping(container(), "fd00:26::1"));
   EXPECT_EQ(host().Sysctl("net/ipv4/ip_forward"), "0");
   EXPECT_EQ(host().Sysctl("net/ipv6/conf/all/forwarding"), "1");
 }
@@ -119,7 +119,7 @@ TEST_F(Ipv6Test, ForwardingIsTurnedOnForTheFamiliesInUseOnly) {
       Network(
           kDualStack,
           R"({"name": "both", "bridge": "both", "ipam": {"ranges": [[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:27::/64"}]]}})"),
-      As("alloc-2", AddGuest("second")));
+      As("alloc-2", AddContainer("second")));
   EXPECT_EQ(host().Sysctl("net/ipv6/conf/all/forwarding"), "1");
   EXPECT_TRUE(HasTable("ip6", "filter"));
 }
@@ -127,10 +127,10 @@ TEST_F(Ipv6Test, ForwardingIsTurnedOnForTheFamiliesInUseOnly) {
 TEST_F(Ipv6Test, StaysOnInAGuestThatGoesDownAndUp) {
   MustAdd(Network(kDualStack));
 
-  guest().Must({"ip", "link", "set", "eth0", "down"});
-  guest().Must({"ip", "link", "set", "eth0", "up"});
+  container().Must({"ip", "link", "set", "eth0", "down"});
+  container().Must({"ip", "link", "set", "eth0", "up"});
 
-  EXPECT_THAT(AddressesOn(guest(), "eth0"), ::testing::Contains("fd00:26::2/64"));
+  EXPECT_THAT(AddressesOn(container(), "eth0"), ::testing::Contains("fd00:26::2/64"));
 }
 
 // ---- hosts without IPv6
@@ -150,7 +150,7 @@ TEST_F(Ipv6Test, SwitchedOffOnTheHostStaysSoForANetworkOfIpv4) {
     }
   }
   EXPECT_FALSE(HasTable("ip6", "filter"));
-  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
   MustDel(Network());
 }
 
@@ -159,31 +159,31 @@ TEST_F(Ipv6Test, SwitchedOffOnTheHostIsOnForTheBridgeOfANetworkThatHasIt) {
 
   MustAdd(Network(kDualStack));
 
-  EXPECT_TRUE(Ping(guest(), "fd00:26::1"));
-  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(container(), "fd00:26::1"));
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
   EXPECT_EQ(host().Sysctl("net/ipv6/conf/all/disable_ipv6"), "1");
   EXPECT_EQ(host().Sysctl("net/ipv6/conf/uplink/disable_ipv6"), "1");
 }
 
 TEST_F(Ipv6Test, SwitchedOffInTheGuestIsTurnedOnForItsInterface) {
   for (const char* link : {"all", "default"}) {
-    guest().SetSysctl(Cat("net/ipv6/conf/", link, "/disable_ipv6"), "1");
+    container().SetSysctl(Cat("net/ipv6/conf/", link, "/disable_ipv6"), "1");
   }
 
   MustAdd(Network(kDualStack));
 
-  EXPECT_TRUE(Ping(guest(), "fd00:26::1"));
+  EXPECT_TRUE(Ping(container(), "fd00:26::1"));
 }
 
 TEST_F(Ipv6Test, SwitchedOffInTheGuestIsNoMatterForIpv4) {
   for (const char* link : {"all", "default"}) {
-    guest().SetSysctl(Cat("net/ipv6/conf/", link, "/disable_ipv6"), "1");
+    container().SetSysctl(Cat("net/ipv6/conf/", link, "/disable_ipv6"), "1");
   }
 
   MustAdd(Network());
 
-  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
-  EXPECT_EQ(guest().Sysctl("net/ipv6/conf/eth0/disable_ipv6"), "1");
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
+  EXPECT_EQ(container().Sysctl("net/ipv6/conf/eth0/disable_ipv6"), "1");
 }
 
 }  // namespace

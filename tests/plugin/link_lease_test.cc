@@ -29,7 +29,7 @@ class LeaseTest : public LinkWorld {
                     .input = config.dump(),
                     .variables = {{"CNI_COMMAND", verb},
                                   {"CNI_CONTAINERID", container_id},
-                                  {"CNI_NETNS", guest().path()},
+                                  {"CNI_NETNS", container().path()},
                                   {"CNI_IFNAME", "eth0"},
                                   {"CNI_PATH", "/usr/lib/cni"}}});
   }
@@ -130,7 +130,7 @@ TEST_F(LeaseTest, IsFoundAmong4000Others) {
   WriteLease("last_reserved_ip.0", "172.26.64.1");
 
   EXPECT_THAT(AddressesIn(MustAdd(Network())), ElementsAre("172.26.79.162/20"));
-  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
   MustDel(Network());
   EXPECT_EQ(Leased().size(), 4000U);
 }
@@ -143,7 +143,7 @@ TEST_F(LeaseTest, OfTheLastFreeAddressAmong4000IsFoundAndThenThePoolIsFull) {
   }
 
   EXPECT_THAT(AddressesIn(MustAdd(Network())), ElementsAre("172.26.68.210/20"));
-  const Outcome full = Add(Network(), As("alloc-2", AddGuest("second")));
+  const Outcome full = Add(Network(), As("alloc-2", AddContainer("second")));
   EXPECT_EQ(At(full.json, "/code"), 101) << full;
   EXPECT_EQ(Leased().size(), 4093U);
 }

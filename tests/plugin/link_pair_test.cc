@@ -32,7 +32,7 @@ class LinkEvents {
   }
 
   // The names that the links told of had.
-  [[nodiscard]] std::set<std::string> Names() {
+  [[nodiscard]] std::set<std::string> PluginTypeNames() {
     std::set<std::string> names;
     alignas(nlmsghdr) std::array<char, 65536> buffer;
     ssize_t got = 0;
@@ -63,9 +63,9 @@ class LinkEvents {
 
 class PairTest : public LinkWorld {
  protected:
-  json GuestEnd(const std::string& name = "eth0") { return LinkOn(guest(), name); }
+  json GuestEnd(const std::string& name = "eth0") { return LinkOn(container(), name); }
   json HostEnd(std::size_t number = 0) { return PortsOf("nomad").at(number); }
-  std::string GuestMac() { return GuestEnd().at("address"); }
+  std::string ContainerMac() { return GuestEnd().at("address"); }
 };
 
 TEST_F(PairTest, JoinsTheBridgeAndTheGuest) {
@@ -86,16 +86,16 @@ TEST_F(PairTest, IsReadyWhenAddReturns) {
 
   EXPECT_EQ(HostEnd().at("operstate"), "UP");
   EXPECT_EQ(At(HostEnd(), "/linkinfo/info_slave_data/state"), "forwarding");
-  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
 TEST_F(PairTest, IsBornUnderItsFinalName) {
-  LinkEvents events(guest());
+  LinkEvents events(container());
 
   MustAdd(Network(R"({"mtu": 1400})"));
 
   // A link that is renamed or moved in would have had another name, or gone from the host as one.
-  EXPECT_EQ(events.Names(), (std::set<std::string>{"lo", "eth0"}));
+  EXPECT_EQ(events.PluginTypeNames(), (std::set<std::string>{"lo", "eth0"}));
 }
 
 TEST_F(PairTest, HasTheMtuOfTheConfigAtBothEnds) {
@@ -119,21 +119,21 @@ TEST_F(PairTest, IsHairpinByDefaultAndNotIfSwitchedOff) {
 TEST_F(PairTest, HasTheSameMacWheneverItHasTheSameAddress) {
   const Variables first = {{"CNI_ARGS", "IP=172.26.64.9"}};
   MustAdd(Network(), first);
-  const std::string mac = GuestMac();
+  const std::string mac = ContainerMac();
   MustDel(Network(), first);
 
   const Variables second = {{"CNI_ARGS", "IP=172.26.64.9"}, {"CNI_CONTAINERID", "alloc-2"}};
   MustAdd(Network(), second);
-  EXPECT_EQ(GuestMac(), mac);
+  EXPECT_EQ(ContainerMac(), mac);
   MustDel(Network(), second);
 
   MustAdd(Network(), {{"CNI_ARGS", "IP=172.26.64.10"}});
-  EXPECT_NE(GuestMac(), mac);
+  EXPECT_NE(ContainerMac(), mac);
 }
 
 TEST_F(PairTest, LetsNeighboursReachAReusedAddressAtOnce) {
-  Node& neighbour = AddGuest("neighbour");
-  Node& next = AddGuest("next");
+  Node& neighbour = AddContainer("neighbour");
+  Node& next = AddContainer("next");
   MustAdd(Network(), As("neighbour", neighbour));
   MustAdd(Network(R"({"runtimeConfig": {"ips": ["172.26.64.50"]}})"));
   ASSERT_TRUE(Ping(neighbour, "172.26.64.50"));
@@ -166,7 +166,7 @@ TEST_P(MacTest, IsTheGuestsAndTheResults) {
 
   const json result = MustAdd(Network(GetParam().config), variables);
 
-  EXPECT_EQ(GuestMac(), GetParam().expected);
+  EXPECT_EQ(ContainerMac(), GetParam().expected);
   EXPECT_EQ(At(result, "/interfaces/2/mac"), GetParam().expected);
 }
 
@@ -195,7 +195,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const ::testing::TestParamInfo<MacCase>& test) { return std::string(test.param.name); });
 
 TEST_F(PairTest, WithAMacOfItsOwnIsReachedByThoseWhoKnewAnother) {
-  Node& neighbour = AddGuest("neighbour");
+  Node& neighbour = AddContainer("neighbour");
   MustAdd(Network(), As("neighbour", neighbour));
   const Variables first = {{"CNI_ARGS", "IP=172.26.64.50;MAC=02:11:11:11:11:11"}};
   MustAdd(Network(), first);
@@ -208,19 +208,19 @@ TEST_F(PairTest, WithAMacOfItsOwnIsReachedByThoseWhoKnewAnother) {
 }
 
 TEST_F(PairTest, WithAnIpv6AddressThatAnotherMacHadIsReachedByThoseWhoKnewThat) {
-  Node& neighbour = AddGuest("neighbour");
+  Node& neighbour = AddContainer("neighbour");
   MustAdd(Network(kDualStack), As("neighbour", neighbour));
   const std::string first =
       Network(kDualStack, R"({"runtimeConfig": {"ips": ["172.26.64.50", "fd00:26::50"]}})");
   MustAdd(first);
   ASSERT_TRUE(Ping(neighbour, "fd00:26::50"));
   ASSERT_TRUE(Ping(host(), "fd00:26::50"));
-  const std::string mac = GuestMac();
+  const std::string mac = ContainerMac();
   MustDel(first);
 
   MustAdd(Network(kDualStack, R"({"runtimeConfig": {"ips": ["172.26.64.51", "fd00:26::50"]}})"));
 
-  ASSERT_NE(GuestMac(), mac);
+  ASSERT_NE(ContainerMac(), mac);
   EXPECT_TRUE(Ping(neighbour, "fd00:26::50"));
   EXPECT_TRUE(Ping(host(), "fd00:26::50"));
 }
@@ -259,11 +259,11 @@ TEST_P(IfnameTest, IsTheLinksNameAsItIs) {
   const json result = MustAdd(Network(kDualStack), odd);
 
   EXPECT_EQ(At(result, "/interfaces/2/name"), GetParam());
-  EXPECT_EQ(AddressesOn(guest(), GetParam()).size(), 2U);
-  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
-  EXPECT_TRUE(Ping(guest(), "fd00:26::1"));
+  EXPECT_EQ(AddressesOn(container(), GetParam()).size(), 2U);
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(container(), "fd00:26::1"));
   MustDel(Network(kDualStack), odd);
-  EXPECT_TRUE(LinkOn(guest(), GetParam()).is_null());
+  EXPECT_TRUE(LinkOn(container(), GetParam()).is_null());
   EXPECT_THAT(Leased(), ::testing::IsEmpty());
 }
 
@@ -306,7 +306,7 @@ TEST_F(PairTest, TakesAContainerIdOf300Characters) {
   EXPECT_EQ(check.exit_code, 0) << check;
   EXPECT_EQ(Lease("172.26.64.2"), Cat(id, "\r\neth0"));
   // Another one that differs only at its end is another attachment.
-  Node& second = AddGuest("second");
+  Node& second = AddContainer("second");
   const std::string other = Cat(std::string(299, 'c'), "d");
   MustAdd(Network(), As(other, second));
   EXPECT_EQ(PortsOf("nomad").size(), 2U);

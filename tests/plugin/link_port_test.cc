@@ -38,9 +38,9 @@ class PortTest : public LinkWorld {
       EXPECT_EQ(At(seen.json, "/code"), 103) << damage << ": " << seen;
 
       check["repairOnCheck"] = true;
-      const Outcome mended = RunPlugin("CHECK", Network(config, check.dump()));
-      EXPECT_EQ(mended.exit_code, 0) << damage << ": " << mended;
-      EXPECT_THAT(mended.err, HasSubstr("mended")) << damage;
+      const Outcome repaired = RunPlugin("CHECK", Network(config, check.dump()));
+      EXPECT_EQ(repaired.exit_code, 0) << damage << ": " << repaired;
+      EXPECT_THAT(repaired.err, HasSubstr("repaired")) << damage;
       EXPECT_EQ(Port(), before) << damage;
       check["repairOnCheck"] = false;
       EXPECT_EQ(RunPlugin("CHECK", Network(config, check.dump())).exit_code, 0) << damage;
@@ -49,25 +49,25 @@ class PortTest : public LinkWorld {
 };
 
 TEST_F(PortTest, IsolatedAllocationsReachTheNodeButNotEachOther) {
-  Node& other = AddGuest("other");
+  Node& other = AddContainer("other");
   const std::string config = Network(R"({"portIsolation": true})");
   const json result = MustAdd(config, As("other", other));
   MustAdd(config);
 
   EXPECT_EQ(Port(0).at("isolated"), true);
   EXPECT_EQ(Port(1).at("isolated"), true);
-  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
   EXPECT_TRUE(Ping(other, "172.26.64.1"));
-  EXPECT_FALSE(Ping(guest(), AddressOf(result)));
+  EXPECT_FALSE(Ping(container(), AddressOf(result)));
 }
 
 TEST_F(PortTest, WithoutIsolationAllocationsReachEachOther) {
-  Node& other = AddGuest("other");
+  Node& other = AddContainer("other");
   const json result = MustAdd(Network(), As("other", other));
   MustAdd(Network());
 
   EXPECT_EQ(Port(0).at("isolated"), false);
-  EXPECT_TRUE(Ping(guest(), AddressOf(result)));
+  EXPECT_TRUE(Ping(container(), AddressOf(result)));
 }
 
 TEST_F(PortTest, ChangedFlagsAreSeenAndMended) {
@@ -97,8 +97,8 @@ class MacCheckTest : public PortTest {
   }
 
   void TakeMac(const std::string& mac) {
-    guest().Must({"ip", "link", "set", "eth0", "address", mac});
-    guest().Must({"ip", "neighbour", "flush", "all"});
+    container().Must({"ip", "link", "set", "eth0", "address", mac});
+    container().Must({"ip", "neighbour", "flush", "all"});
   }
 
   const std::string config_ = Network(R"({"macspoofchk": true})");
@@ -108,19 +108,19 @@ TEST_F(MacCheckTest, OnlyTheAllocationsOwnMacComesIn) {
   if (!KernelCan()) {
     return;
   }
-  Node& other = AddGuest("other");
+  Node& other = AddContainer("other");
   const json neighbour = MustAdd(Network(), As("other", other));
   const json result = MustAdd(config_);
-  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
-  EXPECT_TRUE(Ping(guest(), AddressOf(neighbour)));
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(container(), AddressOf(neighbour)));
   EXPECT_TRUE(Ping(other, AddressOf(result)));
 
   TakeMac("02:00:00:00:00:0f");
-  EXPECT_FALSE(Ping(guest(), "172.26.64.1"));
-  EXPECT_FALSE(Ping(guest(), AddressOf(neighbour)));
+  EXPECT_FALSE(Ping(container(), "172.26.64.1"));
+  EXPECT_FALSE(Ping(container(), AddressOf(neighbour)));
 
   TakeMac(At(result, "/interfaces/2/mac"));
-  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
 TEST_F(MacCheckTest, AMacThatWasAskedForIsTheRightOne) {
@@ -128,7 +128,7 @@ TEST_F(MacCheckTest, AMacThatWasAskedForIsTheRightOne) {
     return;
   }
   MustAdd(Network(config_, R"({"mac": "02:42:ac:1a:40:02"})"));
-  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
 TEST_F(MacCheckTest, LeavesNothingBehind) {
@@ -137,7 +137,7 @@ TEST_F(MacCheckTest, LeavesNothingBehind) {
   }
   const Snapshot before = TakeHostSnapshot();
   MustAdd(config_);
-  const std::string mac = LinkOn(guest(), "eth0").at("address");
+  const std::string mac = LinkOn(container(), "eth0").at("address");
   MustDel(config_);
 
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
@@ -160,9 +160,9 @@ TEST_F(MacCheckTest, AChangedLockIsSeenAndMended) {
 TEST_F(PortTest, AddressesAreAskedForIfDetectionIsOn) {
   MustAdd(Network(kDualStack, R"({"enabledad": true})"));
 
-  EXPECT_EQ(guest().Sysctl("net/ipv6/conf/eth0/accept_dad"), "1");
-  EXPECT_EQ(guest().Sysctl("net/ipv6/conf/eth0/enhanced_dad"), "1");
-  const json shown = LinkOn(guest(), "eth0");
+  EXPECT_EQ(container().Sysctl("net/ipv6/conf/eth0/accept_dad"), "1");
+  EXPECT_EQ(container().Sysctl("net/ipv6/conf/eth0/enhanced_dad"), "1");
+  const json shown = LinkOn(container(), "eth0");
   for (const json& address : shown.at("addr_info")) {
     EXPECT_FALSE(address.value("tentative", false)) << address;
     EXPECT_FALSE(address.value("nodad", false)) << address;
@@ -170,10 +170,10 @@ TEST_F(PortTest, AddressesAreAskedForIfDetectionIsOn) {
 }
 
 TEST_F(PortTest, AnAddressThatSomebodyHasIsAnErrorIfDetectionIsOn) {
-  Node& other = AddGuest("other");
+  Node& other = AddContainer("other");
   MustAdd(Network(kDualStack), As("other", other));
   other.Must({"ip", "address", "add", "fd00:26::5/64", "dev", "eth0", "nodad"});
-  guest().Must({"ip", "link", "set", "lo", "up"});
+  container().Must({"ip", "link", "set", "lo", "up"});
 
   const Outcome refused = MustRefuse(
       102, Network(kDualStack, R"({"enabledad": true, "runtimeConfig": {"ips": ["fd00:26::5"]}})"));
@@ -187,7 +187,7 @@ TEST_F(PortTest, ABareLinkMayStayDown) {
   const Outcome add = RunPlugin("ADD", config, {}, "bridge");
   ASSERT_EQ(add.exit_code, 0) << add;
 
-  EXPECT_EQ(LinkOn(guest(), "eth0").at("operstate"), "DOWN");
+  EXPECT_EQ(LinkOn(container(), "eth0").at("operstate"), "DOWN");
   json check = json::parse(config);
   check["prevResult"] = add.json;
   const Outcome checked = RunPlugin("CHECK", check.dump(), {}, "bridge");

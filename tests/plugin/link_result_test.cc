@@ -18,11 +18,11 @@ class ResultTest : public LinkWorld {
     json interfaces = {
         {{"name", "nomad"}, {"mac", MacOf(host(), "nomad")}},
         {{"name", veth}, {"mac", MacOf(host(), veth)}},
-        {{"name", "eth0"}, {"mac", MacOf(guest(), "eth0")}, {"sandbox", guest().path()}}};
+        {{"name", "eth0"}, {"mac", MacOf(container(), "eth0")}, {"sandbox", container().path()}}};
     if (with_mtu) {
       interfaces[0]["mtu"] = LinkOn(host(), "nomad").at("mtu");
       interfaces[1]["mtu"] = LinkOn(host(), veth).at("mtu");
-      interfaces[2]["mtu"] = LinkOn(guest(), "eth0").at("mtu");
+      interfaces[2]["mtu"] = LinkOn(container(), "eth0").at("mtu");
     }
     return interfaces;
   }
@@ -46,7 +46,7 @@ TEST_P(OldResultTest, HasOneAddressPerFamily) {
       "dns": {}})");
   expected["cniVersion"] = GetParam();
   EXPECT_EQ(result, expected);
-  EXPECT_THAT(AddressesOn(guest(), "eth0"),
+  EXPECT_THAT(AddressesOn(container(), "eth0"),
               ::testing::UnorderedElementsAre("172.26.64.2/20", "fd00:26::2/64"));
 }
 
@@ -125,8 +125,8 @@ TEST_F(ResultTest, HasThePreviousOneBehindItWithIndicesMoved) {
       {"dst": "10.8.0.0/16", "gw": "10.0.0.1", "mtu": 1200, "table": 7, "scope": 0}])"));
   EXPECT_EQ(At(result, "/dns/nameservers/0"), "192.0.2.53");
   // It is passed on, not done: that was the other plugin's work.
-  EXPECT_EQ(AddressesOn(guest(), "eth0"), std::vector<std::string>{"172.26.64.2/20"});
-  EXPECT_EQ(RoutesTo(guest(), "10.8.0.0/16"), json::array());
+  EXPECT_EQ(AddressesOn(container(), "eth0"), std::vector<std::string>{"172.26.64.2/20"});
+  EXPECT_EQ(RoutesTo(container(), "10.8.0.0/16"), json::array());
 }
 
 TEST_F(ResultTest, WithAPreviousOnePassesCheck) {

@@ -1,4 +1,4 @@
-// Routes, lo and DNS of a guest.
+// Routes, lo and DNS of a container.
 #include <fstream>
 
 #include "tests/plugin/link_world.h"
@@ -17,9 +17,9 @@ class RouteTest : public LinkWorld {
     config["ipam"]["routes"] = json::parse(routes);
     return config.dump();
   }
-  // The only route of the guest to `destination`.
+  // The only route of the container to `destination`.
   json RouteTo(const std::string& destination) {
-    const json routes = RoutesTo(guest(), destination);
+    const json routes = RoutesTo(container(), destination);
     EXPECT_EQ(routes.size(), 1U) << destination << ": " << routes;
     return routes.empty() ? json::object() : routes.at(0);
   }
@@ -29,7 +29,7 @@ TEST_F(RouteTest, IsTheDefaultOneOfEachFamilyByDefault) {
   const json result = MustAdd(Network(kDualStack));
 
   EXPECT_EQ(RouteTo("default").at("gateway"), "172.26.64.1");
-  const json ipv6 = guest().Json({"ip", "-j", "-6", "route", "show", "default"});
+  const json ipv6 = container().Json({"ip", "-j", "-6", "route", "show", "default"});
   ASSERT_EQ(ipv6.size(), 1U) << ipv6;
   EXPECT_EQ(ipv6.at(0).at("gateway"), "fd00:26::1");
   EXPECT_EQ(result.at("routes"), json::parse(R"([{"dst": "0.0.0.0/0", "gw": "172.26.64.1"},
@@ -39,9 +39,9 @@ TEST_F(RouteTest, IsTheDefaultOneOfEachFamilyByDefault) {
 TEST_F(RouteTest, IsNoDefaultOneWithoutIsDefaultGateway) {
   MustAdd(Network(kDualStack, R"({"isDefaultGateway": false})"));
 
-  EXPECT_EQ(RoutesTo(guest(), "default"), json::array());
-  EXPECT_EQ(guest().Json({"ip", "-j", "-6", "route", "show", "default"}), json::array());
-  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_EQ(RoutesTo(container(), "default"), json::array());
+  EXPECT_EQ(container().Json({"ip", "-j", "-6", "route", "show", "default"}), json::array());
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
 TEST_F(RouteTest, WithoutAGatewayGoesThroughTheNetworks) {
@@ -49,7 +49,7 @@ TEST_F(RouteTest, WithoutAGatewayGoesThroughTheNetworks) {
 
   EXPECT_EQ(RouteTo("10.0.0.0/8").at("gateway"), "172.26.64.1");
   EXPECT_EQ(RouteTo("2001:db8:9::/48").at("gateway"), "fd00:26::1");
-  EXPECT_EQ(RoutesTo(guest(), "default"), json::array()) << "the routes say where to";
+  EXPECT_EQ(RoutesTo(container(), "default"), json::array()) << "the routes say where to";
 }
 
 TEST_F(RouteTest, GoesThroughAGatewayOfItsOwn) {
@@ -65,7 +65,7 @@ TEST_F(RouteTest, ToEverywhereBesideIsDefaultGatewayIsThere) {
                      R"({"isDefaultGateway": true})"));
 
   EXPECT_EQ(RouteTo("default").at("gateway"), "172.26.64.200");
-  EXPECT_EQ(guest().Json({"ip", "-j", "-6", "route", "show", "default"}).size(), 1U);
+  EXPECT_EQ(container().Json({"ip", "-j", "-6", "route", "show", "default"}).size(), 1U);
 }
 
 TEST_F(RouteTest, HasEveryFieldOfCni110) {
@@ -116,14 +116,14 @@ TEST_F(RouteTest, ThatTheKernelRefusesLeavesNothingBehind) {
 // ---- lo
 
 TEST_F(RouteTest, LoIsUpWithItsTwoAddresses) {
-  ASSERT_EQ(LinkOn(guest(), "lo").at("operstate"), "DOWN");
+  ASSERT_EQ(LinkOn(container(), "lo").at("operstate"), "DOWN");
 
   MustAdd(Network());
 
-  EXPECT_THAT(LinkOn(guest(), "lo").at("flags"), ::testing::Contains("UP"));
-  EXPECT_THAT(AddressesOn(guest(), "lo"), ElementsAre("127.0.0.1/8", "::1/128"));
-  EXPECT_TRUE(Ping(guest(), "127.0.0.1"));
-  EXPECT_TRUE(Ping(guest(), "::1"));
+  EXPECT_THAT(LinkOn(container(), "lo").at("flags"), ::testing::Contains("UP"));
+  EXPECT_THAT(AddressesOn(container(), "lo"), ElementsAre("127.0.0.1/8", "::1/128"));
+  EXPECT_TRUE(Ping(container(), "127.0.0.1"));
+  EXPECT_TRUE(Ping(container(), "::1"));
 }
 
 // ---- DNS

@@ -33,7 +33,7 @@ class NamesAlone : public RuntimeWorld {
     plugin.update(more);
     return plugin;
   }
-  Attached Container() { return {.container_id = "c1", .guest = &guest()}; }
+  Attached Container() { return {.container_id = "c1", .container = &container()}; }
 
   static std::string Said(const Outcome& outcome) {
     return Cat(outcome.json.value("msg", ""), "; ", outcome.json.value("details", ""));
@@ -58,7 +58,7 @@ TEST_P(EveryName, AnswersVersionAndStatus) {
 }
 
 TEST_P(EveryName, DelOfWhatWasNeverThereLeavesNothing) {
-  guest().Must({"ip", "link", "set", "lo", "up"});
+  container().Must({"ip", "link", "set", "lo", "up"});
   const Snapshot before = TakeSnapshot().Of({"host ", "outside ", "file "});
   const Network network = Only({{"type", GetParam()}});
   for (int i = 0; i < 2; ++i) {
@@ -79,7 +79,7 @@ TEST_P(EveryName, RefusesTheHostsOwnNamespace) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Names,
+    PluginTypeNames,
     EveryName,
     ::testing::Values("bridge", "host-local", "firewall", "portmap", "loopback"));
 
@@ -90,7 +90,7 @@ TEST_F(NamesAlone, BridgeMakesNoRulesThatNobodyAskedFor) {
   const Outcome add = AddTo(Only(Bridge()), attached);
   ASSERT_EQ(add.exit_code, 0) << add;
   EXPECT_EQ(host().Must({"nft", "list", "ruleset"}), "");
-  EXPECT_TRUE(Ping(guest(), "10.7.0.1"));
+  EXPECT_TRUE(Ping(container(), "10.7.0.1"));
   EXPECT_EQ(add.json.at("ips").at(0).at("address"), "10.7.0.2/24");
   EXPECT_FALSE(add.json.contains("routes")) << "no default gateway unless asked for";
 }
@@ -101,7 +101,7 @@ TEST_F(NamesAlone, BridgeMasqueradesIfAskedTo) {
             0);
   const Server page = Server::Start(outside(), Protocol::kTcp, "0.0.0.0", 80, "page");
   const std::optional<Reply> reply =
-      Ask(guest(), {.protocol = Protocol::kTcp, .to = kOutsideIp4, .port = 80});
+      Ask(container(), {.protocol = Protocol::kTcp, .to = kOutsideIp4, .port = 80});
   ASSERT_TRUE(reply);
   EXPECT_EQ(reply->seen_as, kHostIp4);
   EXPECT_FALSE(host().Run({"nft", "list", "table", "ip", "filter"}).exit_code == 0)
@@ -129,7 +129,7 @@ TEST_F(NamesAlone, BridgeWithoutIpamIsABareLink) {
   ASSERT_EQ(add.exit_code, 0) << add;
   EXPECT_FALSE(add.json.contains("ips"));
   EXPECT_EQ(add.json.at("interfaces").at(2).at("name"), "eth0");
-  EXPECT_EQ(guest().Json({"ip", "-j", "link", "show", "eth0"}).at(0).at("operstate"), "UP");
+  EXPECT_EQ(container().Json({"ip", "-j", "link", "show", "eth0"}).at(0).at("operstate"), "UP");
   const Outcome check = CheckIn(network, attached);
   EXPECT_EQ(check.exit_code, 0) << check;
   ASSERT_EQ(DelFrom(network, attached).exit_code, 0);
@@ -143,7 +143,7 @@ TEST_F(NamesAlone, BridgeOfAnOldVersionNeedsAnAddress) {
   Attached attached = Container();
   const Outcome add = AddTo(Only(plugin, "0.2.0"), attached);
   EXPECT_THAT(Said(add), HasSubstr("cannot convert: no valid IP addresses"));
-  EXPECT_EQ(guest().Run({"ip", "link", "show", "eth0"}).exit_code, 1) << "and all is undone";
+  EXPECT_EQ(container().Run({"ip", "link", "show", "eth0"}).exit_code, 1) << "and all is undone";
 }
 
 // ---- host-local
@@ -176,8 +176,8 @@ TEST_F(NamesAlone, HostLocalAnswersAddressesRoutesAndDns) {
 TEST_F(NamesAlone, HostLocalGivesTheSameAddressAgainAndTheDeadsWhenItIsFull) {
   const Network network =
       Only({{"type", "host-local"}, {"ipam", {{"type", "host-local"}, {"subnet", "10.7.0.0/30"}}}});
-  Node& doomed = AddGuest("doomed");
-  Attached first{.container_id = "first", .guest = &doomed};
+  Node& doomed = AddContainer("doomed");
+  Attached first{.container_id = "first", .container = &doomed};
   ASSERT_EQ(AddTo(network, first).exit_code, 0);
   Attached again = first;
   ASSERT_EQ(AddTo(network, again).exit_code, 0);
@@ -294,7 +294,7 @@ TEST_F(NamesAlone, ALivingContainerKeepsALeaseThatLooksOlderThanTheBoot) {
   Attached first = Container();
   ASSERT_EQ(AddTo(network, first).exit_code, 0);
   host().Must({"touch", "-d", "-30 days", "/var/lib/cni/networks/net/10.7.0.2"});
-  Attached second{.container_id = "c2", .guest = &AddGuest("second")};
+  Attached second{.container_id = "c2", .container = &AddContainer("second")};
   EXPECT_EQ(AddTo(network, second).json.value("code", 0), 101);
   EXPECT_TRUE(FindFile("/var/lib/cni/networks/net/10.7.0.2").has_value());
 }
@@ -314,12 +314,12 @@ TEST_F(NamesAlone, LoopbackBringsLoUpAndDownAndSaysWhatItHas) {
                 {"interface":0,"address":"::1/128"}]})"));
   EXPECT_EQ(CheckIn(network, attached).exit_code, 0);
   EXPECT_EQ(DelFrom(network, attached).exit_code, 0);
-  EXPECT_THAT(guest().Must({"ip", "link", "show", "lo"}), Not(HasSubstr("UP")));
+  EXPECT_THAT(container().Must({"ip", "link", "show", "lo"}), Not(HasSubstr("UP")));
   EXPECT_THAT(Said(CheckIn(network, attached)), HasSubstr("'lo' is down"));
 }
 
 TEST_F(NamesAlone, LoopbackTakesNoLoWithAnAddressThatIsNone) {
-  guest().Must({"ip", "address", "add", "10.7.0.9/24", "dev", "lo"});
+  container().Must({"ip", "address", "add", "10.7.0.9/24", "dev", "lo"});
   Attached attached = Container();
   const Outcome add = AddTo(Only({{"type", "loopback"}}), attached);
   EXPECT_THAT(Said(add), HasSubstr("10.7.0.9/24"));

@@ -136,11 +136,12 @@ class Differential : public RuntimeWorld, public ::testing::WithParamInterface<C
   // Results, exit codes and traffic of one life of two containers.
   std::map<std::string, std::string> Live(const std::string& path) {
     const Network network = NetworkOf(GetParam(), path);
-    Node& a = AddGuest(Cat("a", ++lives_));
-    Node& b = AddGuest(Cat("b", lives_));
+    Node& a = AddContainer(Cat("a", ++lives_));
+    Node& b = AddContainer(Cat("b", lives_));
     Attached first{
-        .container_id = "a", .guest = &a, .port_mappings = {Port(8080, 80, "tcp")}, .args = {}};
-    Attached second{.container_id = "b", .guest = &b, .port_mappings = json::array(), .args = {}};
+        .container_id = "a", .container = &a, .port_mappings = {Port(8080, 80, "tcp")}, .args = {}};
+    Attached second{
+        .container_id = "b", .container = &b, .port_mappings = json::array(), .args = {}};
     std::map<std::string, std::string> facts;
     facts["add a"] = Cat(AddTo(network, first).exit_code);
     if (!GetParam().alone) {
@@ -161,8 +162,8 @@ class Differential : public RuntimeWorld, public ::testing::WithParamInterface<C
     facts["del b"] = Cat(DelFrom(network, second).exit_code);
     facts["del a"] = Cat(DelFrom(network, first).exit_code);
     facts["interface left"] = Cat(a.Run({"ip", "link", "show", "eth0"}).exit_code);
-    KillGuest(a);
-    KillGuest(b);
+    KillContainer(a);
+    KillContainer(b);
     // The next life begins on a bare machine.
     host().Must({"ip", "link", "delete", "br7"});
     host().Must({"nft", "flush", "ruleset"});

@@ -36,9 +36,9 @@ class KilledName : public RuntimeWorld, public ::testing::WithParamInterface<con
     return static_cast<std::size_t>(found - plugins.begin());
   }
 
-  Attached Allocation(const Node& guest) {
+  Attached Allocation(const Node& container) {
     return {.container_id = "alloc-1",
-            .guest = &guest,
+            .container = &container,
             .port_mappings = {Port(8080, 80, "tcp"), Port(8053, 53, "udp")},
             .args = NomadArgs("billing", "alloc-1")};
   }
@@ -74,9 +74,9 @@ class KilledName : public RuntimeWorld, public ::testing::WithParamInterface<con
   }
 
   const Network network_ = Ours();
-  const Attached allocation_ = Allocation(guest());
-  const Server page_ = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
-  const Server name_ = Server::Start(guest(), Protocol::kUdp, "0.0.0.0", 53, "name");
+  const Attached allocation_ = Allocation(container());
+  const Server page_ = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
+  const Server name_ = Server::Start(container(), Protocol::kUdp, "0.0.0.0", 53, "name");
 };
 
 TEST_P(KilledName, LeavesNothingThatDelAndAddDoNotPutRight) {

@@ -54,9 +54,9 @@ class MovingLegacy : public MovingWorld {
             .program_path = Cat(kLegacyPrograms, ":/usr/sbin:/usr/bin")};
   }
   // Publishes `port` by TCP and the one after it by UDP.
-  static Attached Allocation(const std::string& id, const Node& guest, int port) {
+  static Attached Allocation(const std::string& id, const Node& container, int port) {
     return {.container_id = id,
-            .guest = &guest,
+            .container = &container,
             .port_mappings = {Port(port, 80, "tcp"), Port(port + 1, 53, "udp")},
             .args = {}};
   }
@@ -78,10 +78,10 @@ class MovingLegacy : public MovingWorld {
 };
 
 TEST_F(MovingLegacy, TheirsPassOurCheckAndGoByOurDelWhileOthersStay) {
-  Node& other_guest = AddGuest("other");
+  Node& other_guest = AddContainer("other");
   const Attached other = MustAdd(Theirs(), Allocation("older", other_guest, 7080));
   const std::string before = Legacy();
-  const Attached old = MustAdd(Theirs(), Allocation("old", guest(), 7070));
+  const Attached old = MustAdd(Theirs(), Allocation("old", container(), 7070));
   ASSERT_THAT(Legacy(), HasSubstr("id: \\\"old\\\""));
 
   const Outcome check = CheckIn(Ours(), old);
@@ -91,7 +91,7 @@ TEST_F(MovingLegacy, TheirsPassOurCheckAndGoByOurDelWhileOthersStay) {
   EXPECT_EQ(del.exit_code, 0) << del;
   EXPECT_EQ(Legacy(), before);
   EXPECT_FALSE(FindFile("/var/run/cni/nomad/172.26.64.3").has_value());
-  EXPECT_NE(guest().Run({"ip", "link", "show", "eth0"}).exit_code, 0);
+  EXPECT_NE(container().Run({"ip", "link", "show", "eth0"}).exit_code, 0);
   EXPECT_EQ(CheckIn(Ours(), other).exit_code, 0);
   const Server page = Server::Start(other_guest, Protocol::kTcp, "0.0.0.0", 80, "other");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 7080), "other");
@@ -100,9 +100,9 @@ TEST_F(MovingLegacy, TheirsPassOurCheckAndGoByOurDelWhileOthersStay) {
 
 TEST_F(MovingLegacy, TheirsOfBothFamiliesPassAndGoToo) {
   GiveIpv6();
-  MustAdd(Theirs(), Allocation("older", AddGuest("other"), 7080));
+  MustAdd(Theirs(), Allocation("older", AddContainer("other"), 7080));
   const std::string before = Legacy();
-  const Attached old = MustAdd(Theirs(), Allocation("old", guest(), 7070));
+  const Attached old = MustAdd(Theirs(), Allocation("old", container(), 7070));
   EXPECT_EQ(AddressOf(old.result, 6), "fd00:1::3");
 
   EXPECT_EQ(CheckIn(Ours(), old).exit_code, 0);
@@ -114,9 +114,9 @@ TEST_F(MovingLegacy, TheirsOfBothFamiliesPassAndGoToo) {
 }
 
 TEST_F(MovingLegacy, ADelByNomadBridgeAloneTakesAllAsWell) {
-  MustAdd(Theirs(), Allocation("older", AddGuest("other"), 7080));
+  MustAdd(Theirs(), Allocation("older", AddContainer("other"), 7080));
   const std::string before = Legacy();
-  const Attached old = MustAdd(Theirs(), Allocation("old", guest(), 7070));
+  const Attached old = MustAdd(Theirs(), Allocation("old", container(), 7070));
 
   const Outcome check = CheckIn(OursAlone(), old);
   EXPECT_EQ(check.exit_code, 0) << check;
@@ -128,15 +128,15 @@ TEST_F(MovingLegacy, ADelByNomadBridgeAloneTakesAllAsWell) {
 
 // Nomad after a CHECK that failed: a new namespace, the same id, no DEL.
 TEST_F(MovingLegacy, AnAddOfTheirsInANewNamespaceIsTakenOver) {
-  Node& old_guest = AddGuest("old");
+  Node& old_guest = AddContainer("old");
   MustAdd(Theirs(), Allocation("alloc-1", old_guest, 7070));
-  KillGuest(old_guest);
+  KillContainer(old_guest);
 
-  MustAdd(Ours(), Allocation("alloc-1", guest(), 7070));
+  MustAdd(Ours(), Allocation("alloc-1", container(), 7070));
 
   EXPECT_THAT(Legacy(), Not(HasSubstr("alloc-1")));
   EXPECT_THAT(Legacy(), Not(HasSubstr("CNI-DN-")));
-  const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+  const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 7070), "page");
 }
 
@@ -180,9 +180,9 @@ class LostRule : public MovingLegacy, public ::testing::WithParamInterface<LostW
 };
 
 TEST_P(LostRule, IsNamedByCheckAndNoHindranceToDel) {
-  MustAdd(Theirs(), Allocation("older", AddGuest("other"), 7080));
+  MustAdd(Theirs(), Allocation("older", AddContainer("other"), 7080));
   const std::string before = Rules();
-  const Attached old = MustAdd(Theirs(), Allocation("old", guest(), 7070));
+  const Attached old = MustAdd(Theirs(), Allocation("old", container(), 7070));
   EXPECT_EQ(CheckIn(Ours(), old).exit_code, 0);
   DeleteIt();
 
@@ -228,7 +228,7 @@ INSTANTIATE_TEST_SUITE_P(OnlyInLegacy,
 // ---- the tool
 
 TEST_F(MovingLegacy, AToolThatIsMissingIsNamedByCheckAndDel) {
-  const Attached old = MustAdd(Theirs(), Allocation("old", guest(), 7070));
+  const Attached old = MustAdd(Theirs(), Allocation("old", container(), 7070));
   {
     const InPlaceOfLegacy nothing(host(), "/dev/null");
     for (const Outcome& outcome : {CheckIn(Ours(), old), DelFrom(Ours(), old)}) {
@@ -236,7 +236,7 @@ TEST_F(MovingLegacy, AToolThatIsMissingIsNamedByCheckAndDel) {
       EXPECT_THAT(Said(outcome),
                   AllOf(HasSubstr("iptables-legacy-save"), Not(HasSubstr("not found"))));
     }
-    const Attached stranger{.container_id = "nobody", .guest = &guest()};
+    const Attached stranger{.container_id = "nobody", .container = &container()};
     const Outcome del = DelFrom(Ours(), stranger);
     EXPECT_EQ(del.exit_code, 0) << del;
   }
@@ -245,8 +245,8 @@ TEST_F(MovingLegacy, AToolThatIsMissingIsNamedByCheckAndDel) {
 }
 
 TEST_F(MovingLegacy, OursGoWithoutTheTool) {
-  MustAdd(Theirs(), Allocation("old", guest(), 7070));
-  Node& ours_guest = AddGuest("ours");
+  MustAdd(Theirs(), Allocation("old", container(), 7070));
+  Node& ours_guest = AddContainer("ours");
   Attached ours = Allocation("ours", ours_guest, 8080);
   ours.port_mappings = json::array();  // portmap has nothing of its own to remove
   ours = MustAdd(Ours(), ours);
@@ -256,7 +256,7 @@ TEST_F(MovingLegacy, OursGoWithoutTheTool) {
 }
 
 TEST_F(MovingLegacy, AToolThatFailsIsReportedAndTheNextDelDoesIt) {
-  const Attached old = MustAdd(Theirs(), Allocation("old", guest(), 7070));
+  const Attached old = MustAdd(Theirs(), Allocation("old", container(), 7070));
   const std::string failing = "/run/failing-tool";
   std::ofstream(failing) << "#!/bin/sh\necho 'Module ip_tables not found' >&2\nexit 3\n";
   std::filesystem::permissions(failing, std::filesystem::perms::owner_all);
@@ -275,7 +275,7 @@ TEST_F(MovingLegacy, AToolThatFailsIsReportedAndTheNextDelDoesIt) {
 }
 
 TEST_F(MovingLegacy, NothingIsStartedWhereNoLegacyTableIsInUse) {
-  const Attached old = MustAdd(MovingWorld::Theirs(), Allocation("old", guest(), 7070));
+  const Attached old = MustAdd(MovingWorld::Theirs(), Allocation("old", container(), 7070));
   const std::string tattling = "/run/tattling-tool";
   std::ofstream(tattling) << "#!/bin/sh\ntouch /run/started\n";
   std::filesystem::permissions(tattling, std::filesystem::perms::owner_all);
@@ -283,7 +283,7 @@ TEST_F(MovingLegacy, NothingIsStartedWhereNoLegacyTableIsInUse) {
 
   EXPECT_EQ(CheckIn(Ours(), old).exit_code, 0);
   EXPECT_EQ(DelFrom(Ours(), old).exit_code, 0);
-  MustAdd(Ours(), Allocation("young", guest(), 8080));
+  MustAdd(Ours(), Allocation("young", container(), 8080));
 
   EXPECT_FALSE(std::filesystem::exists("/run/started"));
 }

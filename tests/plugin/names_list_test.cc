@@ -22,9 +22,9 @@ class NamesList : public RuntimeWorld {
     return {.list = Fixture(fixture), .path = OurFolder()};
   }
 
-  Attached Allocation(const std::string& id, const Node& guest, int port = 8080) {
+  Attached Allocation(const std::string& id, const Node& container, int port = 8080) {
     return {.container_id = id,
-            .guest = &guest,
+            .container = &container,
             .port_mappings = {Port(port, 80, "tcp"), Port(port, 80, "udp")},
             .args = NomadArgs("billing", id)};
   }
@@ -36,16 +36,16 @@ class NamesList : public RuntimeWorld {
 
   // What every first attachment on a node leaves by design is there.
   void UseOnce(const Network& network) {
-    Node& early = AddGuest("early");
+    Node& early = AddContainer("early");
     Attached first = Allocation("early", early, 7);
     MustAdd(network, first);
     ASSERT_EQ(DelFrom(network, first).exit_code, 0);
-    KillGuest(early);
-    guest().Must({"ip", "link", "set", "lo", "up"});
+    KillContainer(early);
+    container().Must({"ip", "link", "set", "lo", "up"});
   }
 
   void ExpectPage(int port) {
-    const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+    const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
     const auto host_port = static_cast<std::uint16_t>(port);
     EXPECT_EQ(TcpText(outside(), kHostIp4, host_port), "page");
     EXPECT_EQ(TcpText(host(), "127.0.0.1", host_port), "page");
@@ -101,7 +101,7 @@ TEST_F(NamesList, NomadsOwnListGivesTheNetworkThatNomadBridgeGivesAlone) {
                                   {"hairpinMode", false},
                                   {"capabilities", {{"portMappings", true}}}}}}},
                       .path = OurFolder()};
-  Attached attached = Allocation("alloc-1", guest());
+  Attached attached = Allocation("alloc-1", container());
   MustAdd(builtin, attached);
   const Snapshot by_list = TakeSnapshot();
   const json list_result = attached.result;
@@ -125,39 +125,39 @@ TEST_F(NamesList, CarriesTrafficIsCheckedAndGoesWithoutATrace) {
     const Network network = Builtin(fixture);
     UseOnce(network);
     const Snapshot before = TakeSnapshot();
-    Attached attached = Allocation("alloc-1", guest());
+    Attached attached = Allocation("alloc-1", container());
 
     MustAdd(network, attached);
 
     ExpectPage(8080);
-    EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+    EXPECT_TRUE(Ping(container(), kOutsideIp4));
     const Outcome check = CheckIn(network, attached);
     EXPECT_EQ(check.exit_code, 0) << check;
     EXPECT_EQ(check.err, "");
     EXPECT_EQ(DelFrom(network, attached).exit_code, 0);
-    EXPECT_THAT(guest().Must({"ip", "link", "show", "lo"}), Not(HasSubstr("UP")));
-    guest().Must({"ip", "link", "set", "lo", "up"});
+    EXPECT_THAT(container().Must({"ip", "link", "show", "lo"}), Not(HasSubstr("UP")));
+    container().Must({"ip", "link", "set", "lo", "up"});
     EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
   }
 }
 
 TEST_F(NamesList, EachNameAddsItsPartAndTakesItBack) {
   const Network network = Builtin();
-  Attached attached = Allocation("alloc-1", guest());
+  Attached attached = Allocation("alloc-1", container());
   MustAdd(network, attached);
   EXPECT_THAT(Parts("alloc-1"), ElementsAre("address", "link", "masquerade", "forward", "ports"));
-  const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+  const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
 
   ASSERT_EQ(RunEntry("DEL", network, 3, attached, attached.result).exit_code, 0);
   EXPECT_THAT(Parts("alloc-1"), ElementsAre("address", "link", "masquerade", "forward"));
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "");
-  EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+  EXPECT_TRUE(Ping(container(), kOutsideIp4));
 
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
-  EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+  EXPECT_TRUE(Ping(container(), kOutsideIp4));
   ASSERT_EQ(RunEntry("DEL", network, 2, attached, attached.result).exit_code, 0);
   EXPECT_THAT(Parts("alloc-1"), ElementsAre("address", "link", "masquerade"));
-  EXPECT_FALSE(Ping(guest(), kOutsideIp4));
+  EXPECT_FALSE(Ping(container(), kOutsideIp4));
 
   ASSERT_EQ(RunEntry("DEL", network, 1, attached, attached.result).exit_code, 0);
   EXPECT_THAT(Parts("alloc-1"), IsEmpty());
@@ -167,7 +167,7 @@ TEST_F(NamesList, EachNameAddsItsPartAndTakesItBack) {
 // A process that deletes from nf_tables waits for it, so bridge should find nothing left to delete.
 TEST_F(NamesList, TheSecondDelTakesTheRulesOfWhoComesLast) {
   const Network network = Builtin();
-  Attached attached = Allocation("alloc-1", guest());
+  Attached attached = Allocation("alloc-1", container());
   MustAdd(network, attached);
   ASSERT_EQ(RunEntry("DEL", network, 3, attached, attached.result).exit_code, 0);
   ASSERT_EQ(Members("masq4"), json({"172.26.64.2"}))
@@ -181,7 +181,7 @@ TEST_F(NamesList, TheSecondDelTakesTheRulesOfWhoComesLast) {
 
 TEST_F(NamesList, TheSameDelTwiceTakesItsPartAlone) {
   const Network network = Builtin();
-  Attached attached = Allocation("alloc-1", guest());
+  Attached attached = Allocation("alloc-1", container());
   MustAdd(network, attached);
 
   for (int i = 0; i < 2; ++i) {
@@ -194,7 +194,7 @@ TEST_F(NamesList, TheSameDelTwiceTakesItsPartAlone) {
 
 TEST_F(NamesList, ADelAndAnAddOfOnePartLeaveNoMemoryOfIt) {
   const Network network = Builtin();
-  Attached attached = Allocation("alloc-1", guest());
+  Attached attached = Allocation("alloc-1", container());
   MustAdd(network, attached);
   const Snapshot whole = TakeSnapshot();
   for (const std::size_t entry : {3U, 2U}) {
@@ -216,9 +216,9 @@ TEST_F(NamesList, ADelAndAnAddOfOnePartLeaveNoMemoryOfIt) {
 
 TEST_F(NamesList, AFailedAddLeavesAnAttachmentAsFarApartAsItWas) {
   const Network network = Builtin();
-  Attached other = Allocation("other", AddGuest("other"), 9090);
+  Attached other = Allocation("other", AddContainer("other"), 9090);
   MustAdd(network, other);
-  Attached attached = Allocation("alloc-1", guest());
+  Attached attached = Allocation("alloc-1", container());
   MustAdd(network, attached);
   for (const std::size_t entry : {3U, 2U}) {
     ASSERT_EQ(RunEntry("DEL", network, entry, attached, attached.result).exit_code, 0);
@@ -237,11 +237,11 @@ TEST_F(NamesList, AFailedAddLeavesAnAttachmentAsFarApartAsItWas) {
 
 TEST_F(NamesList, ARecordOfAnEarlierVersionIsRead) {
   const Network network = Builtin();
-  Attached attached = Allocation("alloc-1", guest());
+  Attached attached = Allocation("alloc-1", container());
   MustAdd(network, attached);
   const std::string path = "/run/nomad-bridge/nomad/alloc-1@eth0.json";
   json record = json::parse(FindFile(path).value());
-  record.erase("leaving");
+  record.erase("delProgress");
   ReplaceFile(path, record.dump());
   const Outcome check = CheckIn(network, attached);
   EXPECT_EQ(check.exit_code, 0) << check;
@@ -252,7 +252,7 @@ TEST_F(NamesList, ADelOfTheBridgeAloneTakesEverything) {
   const Network network = Builtin();
   UseOnce(network);
   const Snapshot before = TakeSnapshot();
-  Attached attached = Allocation("alloc-1", guest());
+  Attached attached = Allocation("alloc-1", container());
   MustAdd(network, attached);
 
   ASSERT_EQ(RunEntry("DEL", network, 1, attached, nullptr).exit_code, 0);
@@ -264,11 +264,11 @@ TEST_F(NamesList, ADelOfTheBridgeAloneTakesEverything) {
 TEST_F(NamesList, WithoutPrevResultPortsAndNamespaceDelTakesEverything) {
   const Network network = Builtin();
   UseOnce(network);
-  Node& doomed = AddGuest("doomed");
+  Node& doomed = AddContainer("doomed");
   const Snapshot before = TakeHostSnapshot();
   Attached attached = Allocation("alloc-1", doomed);
   MustAdd(network, attached);
-  KillGuest(doomed);
+  KillContainer(doomed);
   attached.port_mappings = json::array();
 
   attached.result = nullptr;
@@ -282,12 +282,12 @@ TEST_F(NamesList, WithoutPrevResultPortsAndNamespaceDelTakesEverything) {
 TEST_F(NamesList, AListWhoseLastPluginFailedIsRepairedByTheRetry) {
   const Network network = Builtin();
   UseOnce(network);
-  Node& other_guest = AddGuest("other");
+  Node& other_guest = AddContainer("other");
   Attached other = Allocation("other", other_guest);
   MustAdd(network, other);
   const Snapshot before = TakeSnapshot();
 
-  Attached attached = Allocation("alloc-1", guest());
+  Attached attached = Allocation("alloc-1", container());
   const Outcome add = AddTo(network, attached);
   EXPECT_EQ(add.json.value("code", 0), 102) << add;
   EXPECT_THAT(add.json.value("msg", ""), HasSubstr("job 'billing'"));
@@ -298,18 +298,18 @@ TEST_F(NamesList, AListWhoseLastPluginFailedIsRepairedByTheRetry) {
   EXPECT_THAT(attached.result.dump(), HasSubstr("172.26.64.4/20")) << "the same address";
   ExpectPage(9090);
   ASSERT_EQ(DelFrom(network, attached).exit_code, 0);
-  guest().Must({"ip", "link", "set", "lo", "up"});
+  container().Must({"ip", "link", "set", "lo", "up"});
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
 // Nomad after a CHECK that failed: a new namespace, the same id, no DEL.
 TEST_F(NamesList, TakesOverInANewNamespaceWithTheSameAddress) {
   const Network network = Builtin();
-  Node& old = AddGuest("old");
+  Node& old = AddContainer("old");
   Attached attached = Allocation("alloc-1", old);
   MustAdd(network, attached);
   const json first = attached.result.at("ips");
-  attached.guest = &guest();
+  attached.container = &container();
 
   MustAdd(network, attached);
 
@@ -321,7 +321,7 @@ TEST_F(NamesList, TakesOverInANewNamespaceWithTheSameAddress) {
 TEST_F(NamesList, CheckMendsTheHostsSideWhicheverNameIsAsked) {
   const Network network = Builtin();
   UseOnce(network);
-  Attached attached = Allocation("alloc-1", guest());
+  Attached attached = Allocation("alloc-1", container());
   MustAdd(network, attached);
   const Snapshot whole = TakeSnapshot();
   for (const std::size_t entry : {1U, 2U, 3U}) {
@@ -331,14 +331,14 @@ TEST_F(NamesList, CheckMendsTheHostsSideWhicheverNameIsAsked) {
     const Outcome check = RunEntry("CHECK", network, entry, attached, attached.result);
 
     EXPECT_EQ(check.exit_code, 0) << check;
-    EXPECT_THAT(check.err, HasSubstr("mended"));
+    EXPECT_THAT(check.err, HasSubstr("repaired"));
     EXPECT_TRUE(Unchanged(whole, TakeSnapshot()));
   }
 }
 
 TEST_F(NamesList, CheckNamesAPartThatWasNeverAdded) {
   const Network network = Builtin();
-  Attached attached = Allocation("alloc-1", guest());
+  Attached attached = Allocation("alloc-1", container());
   MustAdd(network, attached);
   ASSERT_EQ(RunEntry("DEL", network, 3, attached, nullptr).exit_code, 0);
 
@@ -354,7 +354,7 @@ TEST_F(NamesList, TwentyAtOnceOnABareMachineComeAndGo) {
   std::vector<Attached> many;
   for (std::size_t i = 0; i < kCount; ++i) {
     many.push_back(
-        Allocation(Cat("alloc-", i), AddGuest(Cat("guest-", i)), 9000 + static_cast<int>(i)));
+        Allocation(Cat("alloc-", i), AddContainer(Cat("guest-", i)), 9000 + static_cast<int>(i)));
   }
 
   for (const std::size_t entry : {0U, 1U, 2U, 3U}) {
@@ -364,7 +364,7 @@ TEST_F(NamesList, TwentyAtOnceOnABareMachineComeAndGo) {
   EXPECT_EQ(Members("alloc4").size(), kCount);
   EXPECT_EQ(Members("masq4").size(), kCount);
   for (const Attached& attached : many) {
-    EXPECT_TRUE(Ping(*attached.guest, kOutsideIp4)) << attached.container_id;
+    EXPECT_TRUE(Ping(*attached.container, kOutsideIp4)) << attached.container_id;
   }
 
   for (const std::size_t entry : {3U, 2U, 1U, 0U}) {
@@ -381,12 +381,12 @@ TEST_F(NamesList, GcByAnyNameKeepsTheListedAndRemovesTheOthersWhole) {
   Network network = Builtin();
   network.list["cniVersion"] = "1.1.0";
   UseOnce(network);
-  Attached kept = Allocation("kept", guest());
+  Attached kept = Allocation("kept", container());
   MustAdd(network, kept);
   const Snapshot with_kept = TakeSnapshot();
   for (const std::size_t entry : {1U, 2U, 3U}) {
     SCOPED_TRACE(entry);
-    Node& lost_guest = AddGuest(Cat("lost-", entry));
+    Node& lost_guest = AddContainer(Cat("lost-", entry));
     Attached lost = Allocation("lost", lost_guest, 9090);
     MustAdd(network, lost);
     network.list["plugins"][entry]["cni.dev/valid-attachments"] = {
@@ -396,7 +396,7 @@ TEST_F(NamesList, GcByAnyNameKeepsTheListedAndRemovesTheOthersWhole) {
 
     EXPECT_EQ(gc.exit_code, 0) << gc;
     EXPECT_THAT(Parts("lost"), IsEmpty());
-    KillGuest(lost_guest);
+    KillContainer(lost_guest);
     EXPECT_TRUE(Unchanged(with_kept, TakeSnapshot()));
   }
   ExpectPage(8080);

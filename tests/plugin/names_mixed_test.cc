@@ -62,7 +62,7 @@ class MixedWorld : public RuntimeWorld {
   }
 
   Attached Container(const std::string& id, const Node& node, int port) {
-    return {.container_id = id, .guest = &node, .port_mappings = {Port(port, 80, "tcp")}};
+    return {.container_id = id, .container = &node, .port_mappings = {Port(port, 80, "tcp")}};
   }
 };
 
@@ -75,24 +75,24 @@ TEST_P(NamesMixed, CarriesTrafficAndGoesWithoutATrace) {
     host().Must({"ip6tables", "-P", "FORWARD", "DROP"});
   }
   const Network network = MixOf(GetParam());
-  Node& early = AddGuest("early");
+  Node& early = AddContainer("early");
   Attached first = Container("first", early, 7);
   const Outcome first_add = AddTo(network, first);
   ASSERT_EQ(first_add.exit_code, 0) << first_add;
   const Outcome first_del = DelFrom(network, first);
   ASSERT_EQ(first_del.exit_code, 0) << first_del;
-  KillGuest(early);
+  KillContainer(early);
   const Snapshot before = TakeSnapshot();
 
-  Attached attached = Container("c1", guest(), 8080);
+  Attached attached = Container("c1", container(), 8080);
   const Outcome add = AddTo(network, attached);
   ASSERT_EQ(add.exit_code, 0) << add;
 
-  const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+  const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
   EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "page");
-  EXPECT_TRUE(Ping(guest(), kOutsideIp4));
-  EXPECT_TRUE(Ping(guest(), kOutsideIp6));
+  EXPECT_TRUE(Ping(container(), kOutsideIp4));
+  EXPECT_TRUE(Ping(container(), kOutsideIp6));
   const Outcome del = DelFrom(network, attached);
   EXPECT_EQ(del.exit_code, 0) << del;
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
@@ -107,13 +107,13 @@ TEST_P(NamesMixed, IsCheckedAndRemovedByOursWhoeverMadeIt) {
   }
   Network ours = network;
   ours.path = OurFolder();
-  Node& early = AddGuest("early");
+  Node& early = AddContainer("early");
   Attached first = Container("first", early, 7);
   ASSERT_EQ(AddTo(network, first).exit_code, 0);
   ASSERT_EQ(DelFrom(network, first).exit_code, 0);
-  KillGuest(early);
+  KillContainer(early);
   const Snapshot before = TakeSnapshot();
-  Attached attached = Container("c1", guest(), 8080);
+  Attached attached = Container("c1", container(), 8080);
   ASSERT_EQ(AddTo(network, attached).exit_code, 0);
   if (GetParam().version != "0.2.0") {
     const Outcome check = CheckIn(ours, attached);
@@ -139,13 +139,13 @@ class BehindTheirPtp : public MixedWorld {
 
 TEST_F(BehindTheirPtp, IngressPolicyHoldsBetweenItsLinks) {
   const Network network = Ptp("same-bridge");
-  Node& other = AddGuest("other");
-  Attached first = Container("c1", guest(), 8080);
+  Node& other = AddContainer("other");
+  Attached first = Container("c1", container(), 8080);
   Attached second = Container("c2", other, 9090);
   ASSERT_EQ(AddTo(network, first).exit_code, 0);
   ASSERT_EQ(AddTo(network, second).exit_code, 0);
-  EXPECT_FALSE(Ping(guest(), AddressOf(second.result)));
-  EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+  EXPECT_FALSE(Ping(container(), AddressOf(second.result)));
+  EXPECT_TRUE(Ping(container(), kOutsideIp4));
   ASSERT_EQ(DelFrom(network, second).exit_code, 0);
   const std::string table = host().Must({"nft", "list", "table", "inet", "nomad-bridge"});
   EXPECT_THAT(table, Not(HasSubstr("id=c2")));
@@ -154,7 +154,7 @@ TEST_F(BehindTheirPtp, IngressPolicyHoldsBetweenItsLinks) {
 // The path of a namespace is a name, and may go before the container does.
 TEST_F(BehindTheirPtp, AContainerLivesAsLongAsItsLinkLeadsSomewhere) {
   const Network network = Ptp();
-  Node& living = AddGuest("living");
+  Node& living = AddContainer("living");
   Attached first = Container("c1", living, 8080);
   ASSERT_EQ(AddTo(network, first).exit_code, 0);
   std::optional<Process> inside;
@@ -162,7 +162,7 @@ TEST_F(BehindTheirPtp, AContainerLivesAsLongAsItsLinkLeadsSomewhere) {
     inside.emplace(Process::Start({.argv = {"sleep", "60"}, .input = "", .variables = {}}));
   });
   living.Kill();
-  Attached second = Container("c2", guest(), 8080);
+  Attached second = Container("c2", container(), 8080);
   const Outcome add = AddTo(network, second);
   EXPECT_EQ(add.json.value("code", 0), 102) << add;
 }

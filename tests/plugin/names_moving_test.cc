@@ -18,16 +18,18 @@ using ::testing::Not;
 
 class Moving : public MovingWorld {
  protected:
-  static Attached Allocation(const std::string& id, const Node& guest, int port) {
-    return {
-        .container_id = id, .guest = &guest, .port_mappings = {Port(port, 80, "tcp")}, .args = {}};
+  static Attached Allocation(const std::string& id, const Node& container, int port) {
+    return {.container_id = id,
+            .container = &container,
+            .port_mappings = {Port(port, 80, "tcp")},
+            .args = {}};
   }
 
   std::string Iptables() { return host().Must({"iptables-save"}); }
 };
 
 TEST_F(Moving, TheirAllocationsKeepWorkingBesideOursAndGoByOurDel) {
-  Node& old_guest = AddGuest("old");
+  Node& old_guest = AddContainer("old");
   Attached old = Allocation("old", old_guest, 7070);
   old = MustAdd(Theirs(), old);
   const Server old_page = Server::Start(old_guest, Protocol::kTcp, "0.0.0.0", 80, "old");
@@ -35,10 +37,10 @@ TEST_F(Moving, TheirAllocationsKeepWorkingBesideOursAndGoByOurDel) {
       Connection::Open(outside(), {.protocol = Protocol::kTcp, .to = kHostIp4, .port = 7070});
   ASSERT_TRUE(stays);
 
-  Attached young = Allocation("young", guest(), 8080);
+  Attached young = Allocation("young", container(), 8080);
   young = MustAdd(Ours(), young);
 
-  const Server young_page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "young");
+  const Server young_page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "young");
   EXPECT_TRUE(stays->Echoes("still here"));
   EXPECT_EQ(TcpText(outside(), kHostIp4, 7070), "old");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "young");
@@ -59,7 +61,7 @@ TEST_F(Moving, TheirAllocationsKeepWorkingBesideOursAndGoByOurDel) {
 }
 
 TEST_F(Moving, ADelOfTheirsByNomadBridgeAloneTakesAllAsWell) {
-  Attached old = Allocation("old", guest(), 7070);
+  Attached old = Allocation("old", container(), 7070);
   old = MustAdd(Theirs(), old);
 
   EXPECT_EQ(CheckIn(OursAlone(), old).exit_code, 0);
@@ -77,7 +79,7 @@ TEST_F(Moving, TheirLinkUnderOurRulesGoesByOurDelToo) {
   for (const char* const name : {"firewall", "portmap"}) {
     std::filesystem::create_symlink(Cat(OurFolder(), '/', name), Cat("/run/half/", name));
   }
-  Attached old = Allocation("old", guest(), 7070);
+  Attached old = Allocation("old", container(), 7070);
   old = MustAdd({.list = list_, .path = Cat("/run/half:", kReferenceFolder)}, old);
 
   const Outcome check = RunEntry("CHECK", Ours(), 1, old, old.result);
@@ -86,13 +88,13 @@ TEST_F(Moving, TheirLinkUnderOurRulesGoesByOurDelToo) {
 
   EXPECT_THAT(Iptables(), Not(HasSubstr("old")));
   EXPECT_FALSE(FindFile("/var/run/cni/nomad/172.26.64.2").has_value());
-  EXPECT_NE(guest().Run({"ip", "link", "show", "eth0"}).exit_code, 0);
+  EXPECT_NE(container().Run({"ip", "link", "show", "eth0"}).exit_code, 0);
   EXPECT_FALSE(FindFile("/run/nomad-bridge/nomad/old@eth0.json").has_value());
 }
 
 TEST_F(Moving, ADelOfOneOfTheirsLeavesTheOthersAlone) {
-  Node& other_guest = AddGuest("other");
-  Attached old = Allocation("old", guest(), 7070);
+  Node& other_guest = AddContainer("other");
+  Attached old = Allocation("old", container(), 7070);
   Attached other = Allocation("older", other_guest, 7071);  // whose name begins the same
   old = MustAdd(Theirs(), old);
   other = MustAdd(Theirs(), other);
@@ -106,7 +108,7 @@ TEST_F(Moving, ADelOfOneOfTheirsLeavesTheOthersAlone) {
 }
 
 TEST_F(Moving, CheckNamesWhatIsMissingOfTheirs) {
-  Attached old = Allocation("old", guest(), 7070);
+  Attached old = Allocation("old", container(), 7070);
   old = MustAdd(Theirs(), old);
   host().Must({"iptables", "-t", "nat", "-F", "CNI-HOSTPORT-DNAT"});
   EXPECT_THAT(Said(CheckIn(Ours(), old)), HasSubstr("published ports"));
@@ -119,29 +121,29 @@ TEST_F(Moving, CheckNamesWhatIsMissingOfTheirs) {
 // Nomad after a CHECK that failed, on a node that was moved meanwhile: a new namespace, the same
 // id, no DEL. The reference host-local refuses that as a duplicate for ever.
 TEST_F(Moving, AnAddOfTheirsInANewNamespaceIsTakenOver) {
-  Node& old_guest = AddGuest("old");
+  Node& old_guest = AddContainer("old");
   Attached old = Allocation("alloc-1", old_guest, 7070);
   old = MustAdd(Theirs(), old);
-  KillGuest(old_guest);
-  Attached again = Allocation("alloc-1", guest(), 7070);
+  KillContainer(old_guest);
+  Attached again = Allocation("alloc-1", container(), 7070);
 
   again = MustAdd(Ours(), again);
 
   EXPECT_THAT(Iptables(), Not(HasSubstr("alloc-1")));
-  const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+  const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 7070), "page");
-  EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+  EXPECT_TRUE(Ping(container(), kOutsideIp4));
   ASSERT_EQ(DelFrom(Ours(), again).exit_code, 0);
   EXPECT_FALSE(FindFile("/var/run/cni/nomad/172.26.64.2").has_value()) << "the old lease";
 }
 
 TEST_F(Moving, BackAgainTheirHostLocalReadsOurLeasesAndTheirDelEndsClean) {
-  Node& ours_guest = AddGuest("ours");
+  Node& ours_guest = AddContainer("ours");
   Attached ours = Allocation("ours", ours_guest, 8080);
   ours = MustAdd(Ours(), ours);
   const Server page = Server::Start(ours_guest, Protocol::kTcp, "0.0.0.0", 80, "ours");
 
-  Attached theirs = Allocation("theirs", guest(), 7070);
+  Attached theirs = Allocation("theirs", container(), 7070);
   theirs = MustAdd(Theirs(), theirs);
 
   EXPECT_NE(AddressOf(theirs.result), AddressOf(ours.result));
@@ -172,7 +174,7 @@ table ip cni_hostport {
 
 TEST_F(Moving, RulesOfTheirNftablesBackendsGoByOurDel) {
   host().Must({"nft", "-f", "-"}, kOfNftablesBackends);
-  const Attached old{.container_id = "old", .guest = &guest()};
+  const Attached old{.container_id = "old", .container = &container()};
 
   EXPECT_EQ(DelFrom(Ours(), old).exit_code, 0);
 
@@ -184,7 +186,7 @@ TEST_F(Moving, RulesOfTheirNftablesBackendsGoByOurDel) {
 
 TEST_F(Moving, RulesOfTheirNftablesBackendsGoByOurNextAdd) {
   host().Must({"nft", "-f", "-"}, kOfNftablesBackends);
-  MustAdd(Ours(), {.container_id = "old", .guest = &guest()});
+  MustAdd(Ours(), {.container_id = "old", .container = &container()});
   const std::string ruleset = host().Must({"nft", "list", "ruleset"});
   EXPECT_THAT(ruleset, Not(HasSubstr("10.9.0.5")));
   EXPECT_THAT(ruleset, HasSubstr("10.9.0.6"));

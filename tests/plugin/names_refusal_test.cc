@@ -52,7 +52,7 @@ class RefusedName : public RuntimeWorld, public ::testing::WithParamInterface<st
 
   const Network network_{.list = Fixture("nomad_builtin_bridge.conflist"), .path = OurFolder()};
   const Attached allocation_{.container_id = "alloc-1",
-                             .guest = &guest(),
+                             .container = &container(),
                              .port_mappings = {Port(8080, 80, "tcp"), Port(8053, 53, "udp")},
                              .args = NomadArgs("billing", "alloc-1")};
 };
@@ -84,17 +84,17 @@ TEST_F(RefusedRetry, LeavesNoRecordOfNothing) {
                {"name", "net"},
                {"plugins", {{{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}}}}},
       .path = OurFolder()};
-  const Attached container{
-      .container_id = "c1", .guest = &guest(), .port_mappings = {Port(8080, 80, "tcp")}};
+  const Attached attached{
+      .container_id = "c1", .container = &container(), .port_mappings = {Port(8080, 80, "tcp")}};
   const json before = {{"cniVersion", "1.0.0"}, {"ips", {{{"address", "10.9.0.2/24"}}}}};
   const std::string record = "/run/nomad-bridge/net/c1@eth0.json";
 
   int failed = 0;
   for (int nth = 1;; ++nth) {
     SCOPED_TRACE(Cat("request ", nth));
-    ASSERT_EQ(RunEntry("ADD", network, 0, container, before).exit_code, 0);
+    ASSERT_EQ(RunEntry("ADD", network, 0, attached, before).exit_code, 0);
     const Refusal refusal =
-        RunRefusedAt(EntryCommand("ADD", network, 0, container, before), "sendto", nth);
+        RunRefusedAt(EntryCommand("ADD", network, 0, attached, before), "sendto", nth);
     if (!refusal.happened) {
       EXPECT_EQ(refusal.outcome.exit_code, 0) << refusal.outcome;
       break;
@@ -103,7 +103,7 @@ TEST_F(RefusedRetry, LeavesNoRecordOfNothing) {
     if (const std::optional<std::string> text = FindFile(record)) {
       EXPECT_EQ(json::parse(*text).at("parts"), json::array({"ports"}));
     }
-    ASSERT_EQ(RunEntry("DEL", network, 0, container, nullptr).exit_code, 0);
+    ASSERT_EQ(RunEntry("DEL", network, 0, attached, nullptr).exit_code, 0);
     EXPECT_EQ(FindFile(record), std::nullopt);
   }
   EXPECT_GT(failed, 1);

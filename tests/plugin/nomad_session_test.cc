@@ -101,7 +101,7 @@ TEST_F(NomadSession, PodmansArgsChooseAddressAndMac) {
       Send("ADD", ReadFixture("conf/nomad_bridge_1.0.0.add.json"), "podman_add.txt");
   ASSERT_EQ(add.exit_code, 0) << add;
   EXPECT_EQ(AddressOf(add.json), "172.26.64.99");
-  const json link = guest().Json({"ip", "-j", "link", "show", "dev", "eth0"}).at(0);
+  const json link = container().Json({"ip", "-j", "link", "show", "dev", "eth0"}).at(0);
   EXPECT_EQ(link.at("address"), "0a:58:ac:1a:40:63");
 }
 
@@ -111,7 +111,7 @@ TEST_P(AnyGc, KeepsTheListedAllocation) {
   const std::string config = ReadFixture("conf/nomad_bridge_1.1.0.add.json");
   ASSERT_EQ(Send("ADD", config, "nomad_add.txt").exit_code, 0);
   const std::string kept = OnlyPort();
-  Node& second = AddGuest("second");
+  Node& second = AddContainer("second");
   Variables stray = As("stray", second);
   stray["CNI_ARGS"] = "";
   ASSERT_EQ(

@@ -75,8 +75,8 @@ TEST_P(EveryVersion, TheInterfacesAreBridgeHostEndAndGuestEndAsTheKernelHasThem)
   EXPECT_EQ(interfaces.at(1).at("name"), OnlyPort());
   EXPECT_EQ(interfaces.at(1).at("mac"), LinkOf(host(), OnlyPort()).at("address"));
   EXPECT_EQ(interfaces.at(2).at("name"), "eth0");
-  EXPECT_EQ(interfaces.at(2).at("mac"), LinkOf(guest(), "eth0").at("address"));
-  EXPECT_EQ(interfaces.at(2).at("sandbox"), guest().path());
+  EXPECT_EQ(interfaces.at(2).at("mac"), LinkOf(container(), "eth0").at("address"));
+  EXPECT_EQ(interfaces.at(2).at("sandbox"), container().path());
   EXPECT_EQ(result.at("ips").at(0).at("interface"), 2);
 }
 
@@ -142,7 +142,7 @@ TEST_F(ProtocolTest, AnInterfaceOf110HasItsMtu) {
   config["mtu"] = 1400;
   const json result = Attach(config);
   EXPECT_EQ(result.at("interfaces").at(2).at("mtu"), 1400);
-  EXPECT_EQ(LinkOf(guest(), "eth0").at("mtu"), 1400);
+  EXPECT_EQ(LinkOf(container(), "eth0").at("mtu"), 1400);
 }
 
 // ---- VERSION, and no command at all
@@ -295,7 +295,7 @@ TEST_F(ProtocolTest, KeysInAnyLetterCase) {
     "RUNTIMECONFIG": {"portmappings": [{"HOSTPORT": 8080, "containerport": 80, "protocol": "tcp"}]}})"));
   EXPECT_EQ(result.at("interfaces").at(0).at("name"), "br-upper");
   EXPECT_EQ(AddressOf(result), "10.9.0.77");
-  const Server server = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "published");
+  const Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "published");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "published");
 }
 

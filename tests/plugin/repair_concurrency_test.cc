@@ -20,10 +20,10 @@ class AtOnce : public RepairWorld {
  protected:
   static constexpr int kMany = 20;
 
-  // A guest per container, "c0" to "c19".
+  // A container per container, "c0" to "c19".
   void MakeGuests() {
     for (int i = 0; i < kMany; ++i) {
-      nodes_.push_back(&AddGuest(Cat("c", i)));
+      nodes_.push_back(&AddContainer(Cat("c", i)));
     }
   }
 
@@ -166,7 +166,7 @@ TEST_F(AtOnce, ALockThatIsHeldForTooLongIsNamedInTheError) {
   const std::string second =
       Config({}, {{"name", "second"}, {"ipam", {{"subnet", "10.9.0.0/24"}}}});
   UseOnce(Config());
-  const Variables other = As("other", AddGuest("other"));
+  const Variables other = As("other", AddContainer("other"));
   UseOnce(second, other);
   const Snapshot before = TakeSnapshot();
   const std::string lease_lock = Cat(kLeases, "/lock");

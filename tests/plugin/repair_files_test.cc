@@ -42,7 +42,7 @@ class JunkFile : public RepairWorld, public ::testing::WithParamInterface<Junk> 
 
 TEST_P(JunkFile, AmongTheRecordsDisturbsNobody) {
   const std::string config = Config({{"tcp", 8080, 80}});
-  MustAdd(config, As("other", AddGuest("other")));
+  MustAdd(config, As("other", AddContainer("other")));
   Drop(GetParam());
   // Everything is read again, also what would be trusted.
   host().Must({"nft", "flush", "ruleset"});
@@ -51,7 +51,7 @@ TEST_P(JunkFile, AmongTheRecordsDisturbsNobody) {
   const Outcome add = MustAdd(mine);
   const Outcome check = Check(mine, add);
   EXPECT_EQ(check.exit_code, 0) << check;
-  const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+  const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "page");
   const Outcome gc = RunPlugin("GC", GcConfig({"other"}));
   if (GetParam().name == "AFolderWithARecordsName") {
@@ -59,7 +59,7 @@ TEST_P(JunkFile, AmongTheRecordsDisturbsNobody) {
   } else {
     EXPECT_EQ(gc.exit_code, 0) << gc;
   }
-  EXPECT_FALSE(HasInterface(guest(), "eth0"));
+  EXPECT_FALSE(HasInterface(container(), "eth0"));
   MustDel(mine);
 }
 
@@ -67,13 +67,13 @@ TEST_P(JunkFile, IsReplacedByItsOwnContainersAddAndRemovedByItsDel) {
   const std::string config = Config({{"tcp", 8080, 80}});
   UseOnce(config);
   const Snapshot before = TakeSnapshot();
-  MustAdd(config, As("broken", guest()));
+  MustAdd(config, As("broken", container()));
   Drop(GetParam());
 
-  MustAdd(config, As("broken", guest()));
-  const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+  MustAdd(config, As("broken", container()));
+  const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
-  MustDel(config, As("broken", guest()));
+  MustDel(config, As("broken", container()));
   std::filesystem::remove_all(Cat(kRecords, "/", GetParam().path));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
@@ -148,7 +148,7 @@ TEST_F(State, AFolderOfAnotherProgramBesideOursIsLeftAlone) {
 // Two hosts (namespaces) that share /run: one's records are none of the other's business.
 TEST_F(State, ARecordOfAnotherHostIsNotOurs) {
   const std::string config = Config({{"tcp", 8080, 80}});
-  MustAdd(config, As("other", AddGuest("other")));
+  MustAdd(config, As("other", AddContainer("other")));
   const std::string path = Cat(kRecords, "/other@eth0.json");
   nlohmann::json record = nlohmann::json::parse(FindFile(path).value());
   record["hostNetns"]["inode"] = 1;

@@ -7,7 +7,7 @@
 namespace nomad_bridge::test {
 namespace {
 
-// An ADD with a port of each kind, on a machine and in a guest that have seen one before.
+// An ADD with a port of each kind, on a machine and in a container that have seen one before.
 class KilledAdd : public KillingWorld {
  protected:
   void SetUp() override {
@@ -48,13 +48,13 @@ TEST_P(KilledAdd, IsRemovedByAGcThatDoesNotListIt) {
 TEST_P(KilledAdd, GivesItsAddressBackWhenItsNamespaceHasDiedAndThePoolIsFull) {
   const std::string config = Config({{"tcp", 8080, 80}}, {{"ipam", {{"subnet", "10.9.0.0/30"}}}});
   const std::string plain = Config({}, {{"ipam", {{"subnet", "10.9.0.0/30"}}}});
-  const Variables other = As("other", AddGuest("other"));
-  int guests = 0;
+  const Variables other = As("other", AddContainer("other"));
+  int containers = 0;
   for (int nth = GetParam(); !HasFailure(); nth += kSlices) {
-    Node& doomed = AddGuest(Cat("doomed", ++guests));
+    Node& doomed = AddContainer(Cat("doomed", ++containers));
     const Killing killing = RunPluginKilledAt(nth, "ADD", config, As("doomed", doomed));
     SCOPED_TRACE(Cat("killed at call ", nth));
-    KillGuest(doomed);
+    KillContainer(doomed);
     Outcome add;
     // The kernel takes its time to end a namespace; until then its attachment lives.
     EXPECT_TRUE(Soon([&] { return (add = RunPlugin("ADD", plain, other)).exit_code == 0; })) << add;

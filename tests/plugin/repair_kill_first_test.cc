@@ -14,7 +14,7 @@ class KilledFirstAdd : public KillingWorld {
   // As if no ADD had ever been here.
   void MakeBare() {
     static_cast<void>(host().Run({"ip", "link", "delete", "nomad"}));
-    static_cast<void>(guest().Run({"ip", "link", "delete", "eth0"}));
+    static_cast<void>(container().Run({"ip", "link", "delete", "eth0"}));
     host().Must({"nft", "flush", "ruleset"});
     host().SetSysctl("net/ipv4/ip_forward", "0");
     std::filesystem::remove_all("/run/nomad-bridge");
@@ -37,10 +37,10 @@ TEST_P(KilledFirstAdd, IsRepairedByTheNextAdd) {
 
 TEST_P(KilledFirstAdd, IsRemovedByDelAndNoHindranceToOthers) {
   const Snapshot used = TakeBriefSnapshot();
-  const Variables other = As("other", AddGuest("other"));
+  const Variables other = As("other", AddContainer("other"));
   Sweep(victim_, [&] {
     MustDel(config_);
-    EXPECT_FALSE(HasInterface(guest(), "eth0"));
+    EXPECT_FALSE(HasInterface(container(), "eth0"));
     EXPECT_FALSE(HasRecord("alloc-1"));
     EXPECT_TRUE(Leases().empty());
     // What is shared may be half made; whoever comes next completes it.

@@ -118,7 +118,7 @@ std::vector<Damage> Damages() {
 class Mending : public RepairWorld, public ::testing::WithParamInterface<Damage> {
  protected:
   void SetUp() override {
-    other_ = As("other", AddGuest("other"));
+    other_ = As("other", AddContainer("other"));
     UseOnce(other_config_, other_);
     add_ = MustAdd(config_);
     if (!GetParam().takes_admin_rules) {
@@ -126,8 +126,8 @@ class Mending : public RepairWorld, public ::testing::WithParamInterface<Damage>
     }
     host().Must({"iptables", "-P", "FORWARD", "DROP"});
     before_ = TakeSnapshot();
-    servers_.push_back(Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page"));
-    servers_.push_back(Server::Start(guest(), Protocol::kUdp, "0.0.0.0", 53, "name"));
+    servers_.push_back(Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page"));
+    servers_.push_back(Server::Start(container(), Protocol::kUdp, "0.0.0.0", 53, "name"));
   }
 
   void Break() {
@@ -140,8 +140,8 @@ class Mending : public RepairWorld, public ::testing::WithParamInterface<Damage>
   void ExpectWorks() {
     EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
     EXPECT_EQ(UdpText(outside(), kHostIp4, 8053), "name");
-    EXPECT_TRUE(Ping(guest(), kOutsideIp4));
-    EXPECT_TRUE(Ping(guest(), kOutsideIp6));
+    EXPECT_TRUE(Ping(container(), kOutsideIp4));
+    EXPECT_TRUE(Ping(container(), kOutsideIp6));
   }
 
   const std::string config_ = Config({{"tcp", 8080, 80}, {"udp", 8053, 53}}, DualStack());
@@ -161,7 +161,7 @@ TEST_P(Mending, IsDoneByTheAddOfAnother) {
   ExpectWorks();
   MustDel(other_config_, other_);
   if (!GetParam().only_check_mends) {
-    EXPECT_THAT(add.err, HasSubstr("mended"));
+    EXPECT_THAT(add.err, HasSubstr("repaired"));
     EXPECT_THAT(add.err, HasSubstr(GetParam().said));
     EXPECT_TRUE(Unchanged(before_, TakeSnapshot()));
   }
@@ -173,11 +173,11 @@ TEST_P(Mending, IsDoneByCheck) {
   const Outcome check = Check(config_, add_);
 
   EXPECT_EQ(check.exit_code, 0) << check;
-  EXPECT_THAT(check.err, HasSubstr("mended"));
+  EXPECT_THAT(check.err, HasSubstr("repaired"));
   EXPECT_THAT(check.err, HasSubstr(GetParam().said));
   EXPECT_TRUE(Unchanged(before_, TakeSnapshot()));
   ExpectWorks();
-  EXPECT_EQ(Check(config_, add_).err, "") << "there was something left to mend";
+  EXPECT_EQ(Check(config_, add_).err, "") << "there was something left to repair";
 }
 
 TEST_P(Mending, IsNotDoneByACheckThatMayOnlyLook) {
@@ -216,22 +216,22 @@ TEST_F(Undisturbed, AnAddressWithoutALeaseIsGivenToNobodyElse) {
   ASSERT_EQ(AddressOf(first), "10.9.0.2");
   EnsureFileGone(Cat(kLeases, "/10.9.0.2"));
 
-  const Outcome second = RunPlugin("ADD", config, As("other", AddGuest("other")));
+  const Outcome second = RunPlugin("ADD", config, As("other", AddContainer("other")));
 
   EXPECT_EQ(ErrorCode(second), 101) << second;
   EXPECT_EQ(Leases(), (std::map<std::string, std::string>{{"10.9.0.2", "alloc-1"}}));
-  EXPECT_TRUE(Ping(guest(), kOutsideIp4));
+  EXPECT_TRUE(Ping(container(), kOutsideIp4));
 }
 
 TEST_F(Undisturbed, AConnectionSurvivesWhatHappensToOthersAndARepair) {
   const std::string config = Config({{"tcp", 8080, 80}});
   const Outcome add = MustAdd(config);
-  const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+  const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   std::optional<Connection> connection =
       Connection::Open(outside(), {.to = kHostIp4, .port = 8080});
   ASSERT_TRUE(connection.has_value());
   const std::string other_config = Config({{"tcp", 9090, 80}});
-  const Variables other = As("other", AddGuest("other"));
+  const Variables other = As("other", AddContainer("other"));
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
 
   EXPECT_TRUE(connection->Echoes("before\n"));

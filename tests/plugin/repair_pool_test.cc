@@ -20,15 +20,15 @@ class FullPool : public RepairWorld {
   void SetUp() override {
     for (int i = 1; i <= 5; ++i) {
       const std::string id = Cat("full-", i);
-      Node& node = AddGuest(id);
+      Node& node = AddContainer(id);
       adds_[id] = MustAdd(config_, As(id, node));
       nodes_[id] = &node;
     }
-    late_ = As("late", AddGuest("late"));
+    late_ = As("late", AddContainer("late"));
   }
 
   // Ends the namespace of `id`.
-  void Die(const std::string& id) { KillGuest(*nodes_.at(id)); }
+  void Die(const std::string& id) { KillContainer(*nodes_.at(id)); }
 
   // As if `id` had been added before this machine was started.
   void MoveBeforeBoot(const std::string& id) {
@@ -113,7 +113,7 @@ TEST_F(FullPool, KeepsLeasesWithoutARecord) {
 }
 
 TEST_F(FullPool, IsNotInTheWayOfAnAllocationThatIsInItAlready) {
-  const Outcome again = MustAdd(config_, As("full-4", AddGuest("again")));
+  const Outcome again = MustAdd(config_, As("full-4", AddContainer("again")));
   EXPECT_EQ(AddressOf(again), AddressOf(adds_.at("full-4")));
 }
 

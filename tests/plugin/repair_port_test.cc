@@ -12,13 +12,13 @@ using ::testing::HasSubstr;
 class OwnedPort : public RepairWorld {
  protected:
   void SetUp() override {
-    owner_ = &AddGuest("owner");
+    owner_ = &AddContainer("owner");
     add_ = MustAdd(config_, Nomad(As("owner", *owner_), "billing", "api", "5f3c1a2b"));
-    late_ = &AddGuest("late");
+    late_ = &AddContainer("late");
     late_->Must({"ip", "link", "set", "lo", "up"});  // which ADD does, and does not undo
   }
 
-  void OwnerDies() { KillGuest(*owner_); }
+  void OwnerDies() { KillContainer(*owner_); }
 
   const std::string config_ = Config({{"tcp", 8080, 80}, {"udp", 8053, 53}});
   Node* owner_ = nullptr;

@@ -25,7 +25,7 @@ class SweepWorld : public RepairWorld {
   };
 
   // What an attachment can leave behind: on the host, in the files, and its interface in the first
-  // guest.
+  // container.
   [[nodiscard]] Snapshot TakeBriefSnapshot() {
     Snapshot snapshot;
     snapshot.AddNode(host());
@@ -36,7 +36,7 @@ class SweepWorld : public RepairWorld {
 
   void ExpectNothingSince(const Snapshot& before) {
     EXPECT_TRUE(Unchanged(before, TakeBriefSnapshot()));
-    EXPECT_FALSE(HasInterface(guest(), "eth0"));
+    EXPECT_FALSE(HasInterface(container(), "eth0"));
   }
 };
 
@@ -60,10 +60,10 @@ class KillingWorld : public SweepWorld, public ::testing::WithParamInterface<int
     }
   }
 
-  // Servers in the first guest, which stay through every ADD and DEL of it.
+  // Servers in the first container, which stay through every ADD and DEL of it.
   void Serve() {
-    servers_.push_back(Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page"));
-    servers_.push_back(Server::Start(guest(), Protocol::kUdp, "0.0.0.0", 53, "name"));
+    servers_.push_back(Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page"));
+    servers_.push_back(Server::Start(container(), Protocol::kUdp, "0.0.0.0", 53, "name"));
   }
 
   void ExpectServes(const Outcome& add, std::uint16_t tcp, std::uint16_t udp) {

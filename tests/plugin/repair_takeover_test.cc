@@ -32,7 +32,7 @@ TEST_F(Takeover, KeepsTheAddressesInTheSameNamespace) {
 
   EXPECT_EQ(second.json, first.json);
   EXPECT_TRUE(Unchanged(once, TakeSnapshot()));
-  const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+  const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
   MustDel(config_);
   EXPECT_TRUE(Unchanged(before_, TakeSnapshot()));
@@ -40,12 +40,12 @@ TEST_F(Takeover, KeepsTheAddressesInTheSameNamespace) {
 
 TEST_F(Takeover, KeepsTheAddressesInANewNamespaceWhileTheOldOneLives) {
   const Outcome first = MustAdd(config_);
-  Node& fresh = AddGuest("fresh");
+  Node& fresh = AddContainer("fresh");
 
   const Outcome second = MustAdd(config_, As("alloc-1", fresh));
 
   EXPECT_EQ(second.json.at("ips"), first.json.at("ips"));
-  EXPECT_FALSE(HasInterface(guest(), "eth0"));
+  EXPECT_FALSE(HasInterface(container(), "eth0"));
   EXPECT_TRUE(Ping(fresh, kOutsideIp4));
   const Server page = Server::Start(fresh, Protocol::kTcp, "0.0.0.0", 80, "page");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
@@ -54,13 +54,13 @@ TEST_F(Takeover, KeepsTheAddressesInANewNamespaceWhileTheOldOneLives) {
 
 // What Nomad does after a CHECK that failed: a new namespace, no DEL, ADD with the same id.
 TEST_F(Takeover, KeepsTheAddressesAfterAFailedCheckAndTheDeathOfTheOldNamespace) {
-  Node& old = AddGuest("old");
+  Node& old = AddContainer("old");
   const Outcome first = MustAdd(config_, As("alloc-2", old));
   old.Must({"ip", "address", "flush", "dev", "eth0"});
   const Outcome check = Check(config_, first, As("alloc-2", old));
   EXPECT_EQ(ErrorCode(check), 103) << check;
   old.Kill();  // and not waited for: the kernel may still be at it
-  Node& fresh = AddGuest("fresh");
+  Node& fresh = AddContainer("fresh");
 
   const Outcome second = MustAdd(config_, As("alloc-2", fresh));
 
@@ -73,12 +73,12 @@ TEST_F(Takeover, KeepsTheAddressesAfterAFailedCheckAndTheDeathOfTheOldNamespace)
 TEST_F(Takeover, FreesThePortsThatTheEarlierOneHad) {
   MustAdd(config_);
   const Outcome second = MustAdd(Config({{"tcp", 9090, 80}}, nlohmann::json::parse(kBothFamilies)));
-  const Variables other = As("other", AddGuest("other"));
+  const Variables other = As("other", AddContainer("other"));
 
   const Outcome third = RunPlugin("ADD", config_, other);
 
   EXPECT_EQ(third.exit_code, 0) << third;
-  const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+  const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "page");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "") << "the old port still leads to the old owner";
   MustDel(config_, other);
@@ -103,7 +103,7 @@ TEST_F(Takeover, WorksWhenSomebodyHasRemovedTheRecord) {
 
   const Outcome second = MustAdd(config_);
 
-  const Server page = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "page");
+  const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
   EXPECT_EQ(Leases().size(), 2U) << "one per family, and nothing left of the earlier one";
   MustDel(config_);
@@ -123,7 +123,7 @@ TEST_F(Takeover, GivesBackLeasesInADataDirThatIsUsedNoMore) {
 }
 
 TEST_F(Takeover, ThatFailsLeavesNothingOfTheEarlierOneEither) {
-  const Variables other = As("other", AddGuest("other"));
+  const Variables other = As("other", AddContainer("other"));
   MustAdd(Config({{"tcp", 9090, 80}}, nlohmann::json::parse(kBothFamilies)), other);
   const Snapshot with_other = TakeSnapshot();
   MustAdd(config_);
@@ -138,7 +138,7 @@ TEST_F(Takeover, ThatFailsLeavesNothingOfTheEarlierOneEither) {
 // The same where it fails before anything of its own is there.
 TEST_F(Takeover, ThatAsksForATakenAddressLeavesNothingOfTheEarlierOneEither) {
   nlohmann::json config = nlohmann::json::parse(kBothFamilies);
-  const Outcome other = MustAdd(Config({}, config), As("other", AddGuest("other")));
+  const Outcome other = MustAdd(Config({}, config), As("other", AddContainer("other")));
   const Snapshot with_other = TakeSnapshot();
   MustAdd(config_);
 
@@ -160,7 +160,7 @@ class ForeignInterface : public RepairWorld, public ::testing::WithParamInterfac
 TEST_P(ForeignInterface, IsRefusedAndUntouched) {
   const std::string config = Config({{"tcp", 8080, 80}});
   UseOnce(config);
-  guest().Must(GetParam().made_by);
+  container().Must(GetParam().made_by);
   const Snapshot before = TakeSnapshot();
 
   const Outcome add = RunPlugin("ADD", config);
@@ -177,7 +177,7 @@ TEST_P(ForeignInterface, IsRefusedAndUntouched) {
 TEST_P(ForeignInterface, InANewNamespaceLeavesTheEarlierAttachmentAlone) {
   const std::string config = Config({{"tcp", 8080, 80}});
   const Outcome first = MustAdd(config);
-  Node& fresh = AddGuest("fresh");
+  Node& fresh = AddContainer("fresh");
   fresh.Must(GetParam().made_by);
   const Snapshot before = TakeSnapshot();
 

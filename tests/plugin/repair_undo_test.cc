@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 class RefusedAdd : public RepairWorld {
  protected:
   void SetUp() override {
-    neighbour_ = &AddGuest("neighbour");
+    neighbour_ = &AddContainer("neighbour");
     MustAdd(Config({{"tcp", 9090, 80}}),
             Nomad(As("neighbour", *neighbour_), "billing", "api", "5f3c1a2b"));
     UseOnce(config_);
@@ -88,14 +88,14 @@ TEST_F(RefusedAdd, ByAGuestWithoutIpv6LeavesNothing) {
   UseOnce(dual);
   MustDel(config_);
   const Snapshot before = TakeSnapshot();
-  guest().SetSysctl("net/ipv6/conf/default/disable_ipv6", "1");
+  container().SetSysctl("net/ipv6/conf/default/disable_ipv6", "1");
   {
     const Obstacle sealed = Obstacle::ReadOnly("/proc/sys");
     const Outcome add = RunPlugin("ADD", dual);
     EXPECT_EQ(ErrorCode(add), 100) << add;
     EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr("disable_ipv6"), HasSubstr("EROFS")));
   }
-  guest().SetSysctl("net/ipv6/conf/default/disable_ipv6", "0");
+  container().SetSysctl("net/ipv6/conf/default/disable_ipv6", "0");
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 

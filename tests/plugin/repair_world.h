@@ -23,11 +23,11 @@ constexpr const char* kRecords = "/run/nomad-bridge/nomad";
 constexpr const char* kLeases = "/var/run/cni/nomad";
 constexpr const char* kTable = "nomad-bridge";
 
-// "tcp", host port, guest port.
+// "tcp", host port, container port.
 struct PublishedPort {
   std::string protocol;
   int host_port = 0;
-  int guest_port = 0;
+  int container_port = 0;
   std::string host_ip = {};
 };
 
@@ -38,7 +38,7 @@ inline std::string Config(const std::vector<PublishedPort>& ports = {},
   nlohmann::json mappings = nlohmann::json::array();
   for (const PublishedPort& port : ports) {
     nlohmann::json mapping = {{"hostPort", port.host_port},
-                              {"containerPort", port.guest_port},
+                              {"containerPort", port.container_port},
                               {"protocol", port.protocol}};
     if (!port.host_ip.empty()) {
       mapping["hostIP"] = port.host_ip;
@@ -117,7 +117,7 @@ inline std::string MsgAndDetails(const Outcome& outcome) {
 class RepairWorld : public World {
  protected:
   // A used machine: an ADD and a DEL have been there, so that everything shared stands, and the
-  // guest's lo is up.
+  // container's lo is up.
   void UseOnce(const std::string& config, const Variables& variables = {}) {
     const Outcome add = RunPlugin("ADD", config, variables);
     ASSERT_EQ(add.exit_code, 0) << add;

@@ -19,7 +19,7 @@ class Flows : public RulesWorld {
  protected:
   // conntrack sees flows only where a rule asks for them: somebody else has been on the node
   // before.
-  Flows() { Attach("first", AddGuest("first"), Config()); }
+  Flows() { Attach("first", AddContainer("first"), Config()); }
 
   // The entries of conntrack -L whose original destination is this port.
   [[nodiscard]] std::vector<std::string> To(int port, const std::string& protocol = "udp") {
@@ -57,29 +57,29 @@ TEST_F(Flows, ToTheHostGoOnToTheAllocationOnceItsPortIsPublished) {
   EXPECT_EQ(Talk(kHostIp4, 5353), "host");
   EXPECT_EQ(Talk(kHostIp6, 5353), "host");
   ASSERT_THAT(To(5353), SizeIs(2));
-  Attach("dns", guest(), Dns());
+  Attach("dns", container(), Dns());
   EXPECT_THAT(To(5353), IsEmpty());
-  Serve(guest(), Protocol::kUdp, {"172.26.64.3", "fd00:26::3"}, 53, "dns");
+  Serve(container(), Protocol::kUdp, {"172.26.64.3", "fd00:26::3"}, 53, "dns");
   EXPECT_EQ(Talk(kHostIp4, 5353), "dns");
   EXPECT_EQ(Talk(kHostIp6, 5353), "dns");
 }
 
 TEST_F(Flows, ToAnAllocationEndWithIt) {
-  Attach("dns", guest(), Dns());
-  Serve(guest(), Protocol::kUdp, {"172.26.64.3", "fd00:26::3"}, 53, "dns");
+  Attach("dns", container(), Dns());
+  Serve(container(), Protocol::kUdp, {"172.26.64.3", "fd00:26::3"}, 53, "dns");
   EXPECT_EQ(Talk(kHostIp4, 5353), "dns");
   EXPECT_EQ(Talk(kHostIp6, 5353), "dns");
   ASSERT_THAT(To(5353), SizeIs(2));
-  Detach("dns", guest(), Dns());
+  Detach("dns", container(), Dns());
   EXPECT_THAT(To(5353), IsEmpty());
 }
 
 TEST_F(Flows, GoOnToWhoeverPublishesThePortNext) {
-  Attach("dns", guest(), Dns());
-  Serve(guest(), Protocol::kUdp, {"172.26.64.3"}, 53, "old");
+  Attach("dns", container(), Dns());
+  Serve(container(), Protocol::kUdp, {"172.26.64.3"}, 53, "old");
   EXPECT_EQ(Talk(kHostIp4, 5353), "old");
-  Detach("dns", guest(), Dns());
-  const Node& next = AddGuest("next");
+  Detach("dns", container(), Dns());
+  const Node& next = AddContainer("next");
   Attach("next", next, Dns());
   Serve(next, Protocol::kUdp, {"172.26.64.4"}, 53, "new");
   EXPECT_EQ(Talk(kHostIp4, 5353), "new");
@@ -93,8 +93,8 @@ TEST_F(Flows, OfOthersAreKept) {
   EXPECT_EQ(Talk(kHostIp6, 5354), "host");
   EXPECT_EQ(Talk(kBridgeIp4, 5353), "host");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 5353), "host");
-  Attach("dns", guest(), Dns(kHostIp4));
-  Detach("dns", guest(), Dns(kHostIp4));
+  Attach("dns", container(), Dns(kHostIp4));
+  Detach("dns", container(), Dns(kHostIp4));
   EXPECT_THAT(To(5354), SizeIs(2)) << "another port";
   EXPECT_THAT(To(5353), SizeIs(1)) << "another host address than the published one";
   EXPECT_THAT(To(5353, "tcp"), SizeIs(1)) << "another protocol";

@@ -24,7 +24,7 @@ class TwoNetworks : public RulesWorld {
   }
 
   [[nodiscard]] Outcome Do(const std::string& verb, const json& config) {
-    Variables variables = As("web", guest());
+    Variables variables = As("web", container());
     variables["CNI_IFNAME"] = config.at("name") == "other" ? "eth1" : "eth0";
     return RunPlugin(verb, config.dump(), variables);
   }
@@ -54,7 +54,7 @@ TEST_F(TwoNetworks, PublishAPortOnce) {
   EXPECT_EQ(second.exit_code, 0) << second;
   EXPECT_THAT(second.err,
               HasSubstr("host port tcp 8080 stays with the same container in network 'nomad'"));
-  const Server server = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "web");
+  const Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "web");
   EXPECT_EQ(Answer(), "web");
   json check = Two();
   check["prevResult"] = second.json;
@@ -67,9 +67,9 @@ TEST_F(TwoNetworks, OfTheSameSubnetPassOverEachOthersAddresses) {
   one.erase("runtimeConfig");
   json other = one;
   other["name"] = "other";
-  Node& second = AddGuest("second");
-  Node& third = AddGuest("third");
-  Attach("a1", guest(), one);
+  Node& second = AddContainer("second");
+  Node& third = AddContainer("third");
+  Attach("a1", container(), one);
   const Outcome add = Attach("b1", second, other);
   EXPECT_EQ(add.json.at("ips").at(0).at("address"), "172.26.64.3/20");
   EXPECT_EQ(add.json.at("ips").at(1).at("address"), "fd00:26::3/64");
@@ -81,7 +81,7 @@ TEST_F(TwoNetworks, OfTheSameSubnetPassOverEachOthersAddresses) {
 TEST_F(TwoNetworks, TheOneThatStaysHasThePort) {
   Must("ADD", One());
   Must("ADD", Two());
-  const Server server = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "web");
+  const Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "web");
 
   Must("DEL", One());
   EXPECT_EQ(Answer(), "web") << "the second";
@@ -119,7 +119,7 @@ TEST_F(TwoNetworks, AFlushIsMendedForBoth) {
 
   EXPECT_TRUE(Unchanged(before, AllButPorts()));
   EXPECT_EQ(Elements("port4").size(), 2U);
-  const Server server = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "web");
+  const Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "web");
   EXPECT_EQ(Answer(), "web");
 }
 
@@ -128,7 +128,7 @@ TEST_F(TwoNetworks, AnotherContainersPortIsTaken) {
   Must("ADD", Two());
   Must("DEL", One());
 
-  const Outcome other = Run("ADD", "other", AddGuest("guest2"), One());
+  const Outcome other = Run("ADD", "other", AddContainer("guest2"), One());
 
   EXPECT_EQ(other.json.at("code"), 102);
   EXPECT_THAT(other.json.at("details"), HasSubstr("network 'other', container 'web'"));
@@ -142,7 +142,7 @@ TEST_F(TwoNetworks, AnAddressThatIsTakenIsNamed) {
   same["bridge"] = "other";
   same["runtimeConfig"] = json::object();
 
-  const Outcome other = Run("ADD", "other", AddGuest("guest2"), same);
+  const Outcome other = Run("ADD", "other", AddContainer("guest2"), same);
 
   EXPECT_EQ(other.json.at("code"), 102) << other;
   EXPECT_THAT(other.json.at("msg"),
@@ -165,7 +165,7 @@ TEST_F(TwoNetworks, ANetworkThatIsGoneIsForgottenByTheNext) {
   // It may come back, and is as it was.
   Must("DEL", One());
   Must("ADD", gone);
-  EXPECT_THAT(host().Must({"nft", "list", "set", "inet", "nomad-bridge", "guarded"}),
+  EXPECT_THAT(host().Must({"nft", "list", "set", "inet", "nomad-bridge", "ingress_restricted"}),
               HasSubstr("gone0"));
   EXPECT_THAT(host().Must({"nft", "list", "set", "inet", "nomad-bridge", "bridges"}),
               HasSubstr("gone0"));
@@ -181,7 +181,7 @@ TEST_F(TwoNetworks, ABridgeThatSomebodyDeletedUnderALivingAllocationIsNotForgott
   EXPECT_THAT(host().Must({"nft", "list", "set", "inet", "nomad-bridge", "bridges"}),
               HasSubstr("\"nomad\""));
   Must("CHECK", check);
-  const Server server = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "web");
+  const Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "web");
   EXPECT_EQ(Answer(), "web");
 }
 

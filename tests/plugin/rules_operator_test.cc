@@ -33,8 +33,8 @@ class Operator : public RulesWorld {
     return Publish({Port(8080, 80)}, changes);
   }
   Outcome AddWeb(const nlohmann::json& changes = {}) {
-    Outcome add = Attach("web", guest(), Web(changes));
-    Serve(guest(), Protocol::kTcp, {"172.26.64.2", "fd00:26::2"}, 80, "web");
+    Outcome add = Attach("web", container(), Web(changes));
+    Serve(container(), Protocol::kTcp, {"172.26.64.2", "fd00:26::2"}, 80, "web");
     return add;
   }
 
@@ -62,7 +62,7 @@ TEST_F(Operator, ChainMadeBeforeUsKeepsItsRules) {
   AddWeb();
   EXPECT_THAT(RulesWith("-A NOMAD-ADMIN"), ElementsAre("-A NOMAD-ADMIN -s 172.26.64.2/32 -j DROP"));
   Serve(outside(), Protocol::kTcp, {kOutsideIp4}, 9000, "outside");
-  EXPECT_TRUE(IsSilent(guest(), {.to = kOutsideIp4, .port = 9000}));
+  EXPECT_TRUE(IsSilent(container(), {.to = kOutsideIp4, .port = 9000}));
 }
 
 TEST_F(Operator, ChainIsNeverTouchedAgain) {
@@ -72,12 +72,12 @@ TEST_F(Operator, ChainIsNeverTouchedAgain) {
       {"iptables", "-A", "NOMAD-ADMIN", "-m", "comment", "--comment", "mine", "-j", "RETURN"});
   const std::vector<std::string> mine = RulesWith("-A NOMAD-ADMIN");
   ASSERT_THAT(mine, SizeIs(2));
-  const Node& other = AddGuest("other");
-  const Outcome check = Check("web", guest(), Web(), add);
+  const Node& other = AddContainer("other");
+  const Outcome check = Check("web", container(), Web(), add);
   EXPECT_EQ(check.exit_code, 0) << check;
   Attach("other", other, Config());
   Detach("other", other, Config());
-  Detach("web", guest(), Web());
+  Detach("web", container(), Web());
   EXPECT_EQ(RulesWith("-A NOMAD-ADMIN"), mine);
 }
 
@@ -94,7 +94,7 @@ TEST_F(Operator, ChainMayHaveAnotherName) {
 TEST_F(Operator, ChainOfEachNetworkIsAsked) {
   AddWeb();
   Attach("other",
-         AddGuest("other"),
+         AddContainer("other"),
          Config({{"name", "second"},
                  {"bridge", "second"},
                  {"iptablesAdminChainName", "OPS"},
@@ -103,7 +103,7 @@ TEST_F(Operator, ChainOfEachNetworkIsAsked) {
 }
 
 TEST_F(Operator, WithoutIpv6HasNoIpv6TableMade) {
-  Attach("web", guest(), Config({{"ipam", {{"ranges", {{{{"subnet", "172.26.64.0/20"}}}}}}}}));
+  Attach("web", container(), Config({{"ipam", {{"ranges", {{{{"subnet", "172.26.64.0/20"}}}}}}}}));
   EXPECT_THAT(Ruleset(), AllOf(HasSubstr("host nft ip filter"), Not(HasSubstr("ip6 filter"))));
 }
 
@@ -121,8 +121,8 @@ TEST_F(Operator, MayChooseAnotherMarkBit) {
 TEST_F(Operator, IsToldOfNetworksThatDisagreeAboutTheMarkBit) {
   AddWeb();
   const std::string before = Ruleset();
-  const Outcome add =
-      Run("ADD", "other", AddGuest("other"), Config({{"name", "second"}, {"acceptMarkBit", 20}}));
+  const Outcome add = Run(
+      "ADD", "other", AddContainer("other"), Config({{"name", "second"}, {"acceptMarkBit", 20}}));
   EXPECT_EQ(add.exit_code, 1);
   EXPECT_THAT(add.json.value("msg", ""),
               AllOf(HasSubstr("acceptMarkBit is 20 in network 'second'"),
@@ -132,9 +132,9 @@ TEST_F(Operator, IsToldOfNetworksThatDisagreeAboutTheMarkBit) {
 
 TEST_F(Operator, MayChangeTheMarkBitOnceNobodyUsesTheOldOne) {
   AddWeb();
-  Detach("web", guest(), Web());
+  Detach("web", container(), Web());
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
-  Attach("web", guest(), Web({{"acceptMarkBit", 20}}));
+  Attach("web", container(), Web({{"acceptMarkBit", 20}}));
   EXPECT_THAT(RulesWith("--mark"), ElementsAre(HasSubstr("--mark 0x100000/0x100000")));
   EXPECT_THAT(host().Must({"nft", "list", "chain", "inet", "nomad-bridge", "forward"}),
               AllOf(HasSubstr("0x00100000"), Not(HasSubstr("0x00001000"))));
@@ -151,11 +151,11 @@ TEST_F(Operator, SavesAndRestoresIptables) {
   }
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
   const std::string restored = Ruleset();
-  const Outcome check = Check("web", guest(), Web(), add);
+  const Outcome check = Check("web", container(), Web(), add);
   EXPECT_EQ(check.exit_code, 0) << check;
-  EXPECT_THAT(check.err, Not(HasSubstr("mended")));
+  EXPECT_THAT(check.err, Not(HasSubstr("repaired")));
   EXPECT_EQ(Ruleset(), restored) << "no rule of ours may be there twice";
-  Attach("other", AddGuest("other"), Config());
+  Attach("other", AddContainer("other"), Config());
   EXPECT_THAT(RulesWith("-A "), ElementsAre(kJumpToUs, kJumpToAdmin, kAccept));
 }
 
@@ -165,9 +165,9 @@ TEST_F(Operator, LoadsWhatNftLists) {
   host().Must({"nft", "-f", "-"}, "flush ruleset\n" + host().Must({"nft", "list", "ruleset"}));
   EXPECT_EQ(Ruleset(), before);
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
-  const Outcome check = Check("web", guest(), Web(), add);
+  const Outcome check = Check("web", container(), Web(), add);
   EXPECT_EQ(check.exit_code, 0) << check;
-  EXPECT_THAT(check.err, Not(HasSubstr("mended")));
+  EXPECT_THAT(check.err, Not(HasSubstr("repaired")));
   EXPECT_EQ(Ruleset(), before);
 }
 
@@ -247,13 +247,13 @@ class BesideTheReference : public Operator {
         {"iptablesAdminChainName", "NOMAD-ADMIN"},
         {"prevResult",
          {{"cniVersion", "1.0.0"},
-          {"interfaces", {{{"name", "eth0"}, {"sandbox", guest().path()}}}},
+          {"interfaces", {{{"name", "eth0"}, {"sandbox", container().path()}}}},
           {"ips", {{{"interface", 0}, {"address", "172.26.70.9/20"}}}}}}};
     const Outcome outcome = Execute({.argv = {kFirewallPlugin},
                                      .input = config.dump(),
                                      .variables = {{"CNI_COMMAND", verb},
                                                    {"CNI_CONTAINERID", "old"},
-                                                   {"CNI_NETNS", guest().path()},
+                                                   {"CNI_NETNS", container().path()},
                                                    {"CNI_IFNAME", "eth0"},
                                                    {"CNI_PATH", "/usr/lib/cni"}}});
     ASSERT_EQ(outcome.exit_code, 0) << outcome;
@@ -278,9 +278,9 @@ TEST_F(BesideTheReference, WhichComesSecondNoRuleIsThereTwice) {
   RunReference("ADD");
   RunReference("CHECK");
   ExpectNoneTwice();
-  const Outcome check = Check("web", guest(), Web(), add);
+  const Outcome check = Check("web", container(), Web(), add);
   EXPECT_EQ(check.exit_code, 0) << check;
-  EXPECT_THAT(check.err, Not(HasSubstr("mended")));
+  EXPECT_THAT(check.err, Not(HasSubstr("repaired")));
   RunReference("DEL");
   ExpectNoneTwice();
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
@@ -291,7 +291,7 @@ TEST_F(BesideTheReference, WhichComesSecondNoRuleIsThereTwice) {
 TEST_F(Operator, GetsAnErrorForConditionsThatNamesTheChainToUse) {
   const Snapshot before = TakeSnapshot();
   for (const std::string key : {"conditionsV4", "conditionsV6"}) {
-    const Outcome add = Run("ADD", "web", guest(), Web({{key, {"-s", "192.0.2.0/24"}}}));
+    const Outcome add = Run("ADD", "web", container(), Web({{key, {"-s", "192.0.2.0/24"}}}));
     EXPECT_EQ(add.exit_code, 1);
     EXPECT_THAT(add.json.dump(),
                 AllOf(HasSubstr(key), HasSubstr("not supported"), HasSubstr("NOMAD-ADMIN")));
@@ -301,7 +301,8 @@ TEST_F(Operator, GetsAnErrorForConditionsThatNamesTheChainToUse) {
 
 // The kernel of a test need not have SCTP sockets; the map is what decides.
 TEST_F(Operator, FindsSctpInTheMap) {
-  Attach("web", guest(), Publish({Port(5060, 5061, "sctp"), Port(5062, 5063, "SCTP", kHostIp4)}));
+  Attach(
+      "web", container(), Publish({Port(5060, 5061, "sctp"), Port(5062, 5063, "SCTP", kHostIp4)}));
   EXPECT_THAT(Elements("port4").dump(),
               AllOf(HasSubstr("\"sctp\",5060"), HasSubstr("\"172.26.64.2\",5061")));
   EXPECT_THAT(Elements("port6").dump(),

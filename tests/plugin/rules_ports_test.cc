@@ -37,7 +37,7 @@ std::string NameOf(const ::testing::TestParamInfo<Ground>& info) {
 
 class PublishedPort : public RulesWorld, public ::testing::WithParamInterface<Ground> {
  protected:
-  PublishedPort() : neighbour_(AddGuest("neighbour")) {
+  PublishedPort() : neighbour_(AddContainer("neighbour")) {
     const std::string value = GetParam().br_netfilter ? "1" : "0";
     host().SetSysctl("net/bridge/bridge-nf-call-iptables", value);
     host().SetSysctl("net/bridge/bridge-nf-call-ip6tables", value);
@@ -48,10 +48,10 @@ class PublishedPort : public RulesWorld, public ::testing::WithParamInterface<Gr
     }
   }
 
-  // The first guest, with host port 8080 → 80, and a neighbour; both protocols' servers stand in
-  // the guest.
+  // The first container, with host port 8080 → 80, and a neighbour; both protocols' servers stand in
+  // the container.
   void Add(const std::string& protocol = "tcp", const std::string& host_ip = "") {
-    Attach("web", guest(), Publish({Port(8080, 80, protocol, host_ip)}));
+    Attach("web", container(), Publish({Port(8080, 80, protocol, host_ip)}));
     Attach("neighbour", neighbour_, Config());
     for (const std::string& program : {std::string("iptables"), std::string("ip6tables")}) {
       if (GetParam().forward == Forward::kDropsBehind) {
@@ -59,7 +59,7 @@ class PublishedPort : public RulesWorld, public ::testing::WithParamInterface<Gr
       }
     }
     const Protocol spoken = protocol == "udp" ? Protocol::kUdp : Protocol::kTcp;
-    Serve(guest(), spoken, {"172.26.64.2", "fd00:26::2"}, 80, "web");
+    Serve(container(), spoken, {"172.26.64.2", "fd00:26::2"}, 80, "web");
     protocol_ = spoken;
   }
 
@@ -116,10 +116,10 @@ TEST_P(PublishedTcpPort, AnswersANeighbourAndSeesTheBridge) {
 
 TEST_P(PublishedTcpPort, AnswersItsOwnAllocationAndSeesTheBridge) {
   for (const std::string address : {kHostIp4, kBridgeIp4}) {
-    EXPECT_EQ(From(guest(), address), (Reply{"web", kBridgeIp4})) << address;
+    EXPECT_EQ(From(container(), address), (Reply{"web", kBridgeIp4})) << address;
   }
   for (const std::string address : {kHostIp6, kBridgeIp6}) {
-    EXPECT_EQ(From(guest(), address), (Reply{"web", kBridgeIp6})) << address;
+    EXPECT_EQ(From(container(), address), (Reply{"web", kBridgeIp6})) << address;
   }
 }
 
@@ -129,7 +129,7 @@ TEST_P(PublishedTcpPort, LeavesTheNeighboursOwnAddressesAlone) {
 }
 
 TEST_P(PublishedTcpPort, IsNotPublishedForUdp) {
-  Serve(guest(), Protocol::kUdp, {"172.26.64.2"}, 80, "web");
+  Serve(container(), Protocol::kUdp, {"172.26.64.2"}, 80, "web");
   EXPECT_TRUE(IsSilent(outside(), {.protocol = Protocol::kUdp, .to = kHostIp4, .port = 8080}));
 }
 
@@ -139,7 +139,7 @@ TEST_P(PublishedUdpPort, AnswersEverybody) {
   EXPECT_EQ(From(host(), kHostIp4), (Reply{"web", kHostIp4}));
   EXPECT_EQ(From(host(), kHostIp6), (Reply{"web", kHostIp6}));
   EXPECT_EQ(From(host(), "127.0.0.1"), (Reply{"web", kBridgeIp4}));
-  for (const Node* node : {&guest(), &neighbour_}) {
+  for (const Node* node : {&container(), &neighbour_}) {
     EXPECT_EQ(From(*node, kHostIp4), (Reply{"web", kBridgeIp4})) << node->name();
     EXPECT_EQ(From(*node, kHostIp6), (Reply{"web", kBridgeIp6})) << node->name();
   }
@@ -150,7 +150,7 @@ TEST_P(PublishedPort, ForOneHostAddressAnswersOnThatOneFromEverywhere) {
   EXPECT_EQ(From(outside(), kHostIp4), (Reply{"web", kOutsideIp4}));
   EXPECT_EQ(From(host(), kHostIp4), (Reply{"web", kHostIp4}));
   EXPECT_EQ(From(neighbour_, kHostIp4), (Reply{"web", kBridgeIp4}));
-  EXPECT_EQ(From(guest(), kHostIp4), (Reply{"web", kBridgeIp4}));
+  EXPECT_EQ(From(container(), kHostIp4), (Reply{"web", kBridgeIp4}));
 }
 
 TEST_P(PublishedPort, ForOneHostAddressAnswersOnNoOther) {
@@ -165,7 +165,7 @@ TEST_P(PublishedPort, ForOneHostAddressAnswersOnNoOther) {
 TEST_P(PublishedPort, ForAnIpv6HostAddressAnswersThere) {
   Add("udp", kHostIp6);
   EXPECT_EQ(From(outside(), kHostIp6), (Reply{"web", kOutsideIp6}));
-  EXPECT_EQ(From(guest(), kHostIp6), (Reply{"web", kBridgeIp6}));
+  EXPECT_EQ(From(container(), kHostIp6), (Reply{"web", kBridgeIp6}));
   EXPECT_TRUE(IsSilent(outside(), {.protocol = Protocol::kUdp, .to = kHostIp4, .port = 8080}));
 }
 
@@ -177,7 +177,7 @@ TEST_P(PublishedPort, ForLocalhostAnswersTheHostAlone) {
 
 TEST_P(PublishedPort, IsSilentAfterDel) {
   Add();
-  Detach("web", guest(), Config());
+  Detach("web", container(), Config());
   for (const std::string address : {kHostIp4, kHostIp6}) {
     EXPECT_TRUE(IsSilent(outside(), {.to = address, .port = 8080}));
     EXPECT_TRUE(IsSilent(host(), {.to = address, .port = 8080}));

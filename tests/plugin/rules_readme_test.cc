@@ -26,7 +26,7 @@ class Readme : public RulesWorld {
   // The allocation that the README tells of.
   Readme() {
     Attach("5f3c1a2b",
-           guest(),
+           container(),
            Publish({Port(8080, 80)}),
            "NOMAD_JOB_ID=billing;NOMAD_GROUP_NAME=api;NOMAD_ALLOC_ID=5f3c1a2b");
   }

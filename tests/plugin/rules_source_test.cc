@@ -21,39 +21,39 @@ namespace {
 
 class SeenAs : public RulesWorld {
  protected:
-  // The guest with host port 8080 → 80, a neighbour beside it, and what the guest's server answers.
+  // The container with host port 8080 → 80, a neighbour beside it, and what the container's server answers.
   void Add(const nlohmann::json& changes = {}) {
-    Attach("web", guest(), Publish({Port(8080, 80)}, changes));
+    Attach("web", container(), Publish({Port(8080, 80)}, changes));
     Attach("neighbour", neighbour_, Config(changes));
-    Serve(guest(), Protocol::kTcp, {"172.26.64.2", "fd00:26::2"}, 80, "web");
+    Serve(container(), Protocol::kTcp, {"172.26.64.2", "fd00:26::2"}, 80, "web");
   }
 
   [[nodiscard]] std::optional<Reply> From(const Node& node, const std::string& to) const {
     return Ask(node, {.to = to, .port = 8080});
   }
 
-  Node& neighbour_ = AddGuest("neighbour");
+  Node& neighbour_ = AddContainer("neighbour");
 };
 
 TEST_F(SeenAs, TheNodeOutside) {
   Add();
   Serve(outside(), Protocol::kTcp, {kOutsideIp4, kOutsideIp6}, 9000, "outside");
-  EXPECT_EQ(Ask(guest(), {.to = kOutsideIp4, .port = 9000}), (Reply{"outside", kHostIp4}));
-  EXPECT_EQ(Ask(guest(), {.to = kOutsideIp6, .port = 9000}), (Reply{"outside", kHostIp6}));
+  EXPECT_EQ(Ask(container(), {.to = kOutsideIp4, .port = 9000}), (Reply{"outside", kHostIp4}));
+  EXPECT_EQ(Ask(container(), {.to = kOutsideIp6, .port = 9000}), (Reply{"outside", kHostIp6}));
 }
 
 TEST_F(SeenAs, ItselfOutsideWithoutIpMasq) {
   Add({{"ipMasq", false}});
   Serve(outside(), Protocol::kTcp, {kOutsideIp4, kOutsideIp6}, 9000, "outside");
-  EXPECT_EQ(Ask(guest(), {.to = kOutsideIp4, .port = 9000}), (Reply{"outside", "172.26.64.2"}));
-  EXPECT_EQ(Ask(guest(), {.to = kOutsideIp6, .port = 9000}), (Reply{"outside", "fd00:26::2"}));
+  EXPECT_EQ(Ask(container(), {.to = kOutsideIp4, .port = 9000}), (Reply{"outside", "172.26.64.2"}));
+  EXPECT_EQ(Ask(container(), {.to = kOutsideIp6, .port = 9000}), (Reply{"outside", "fd00:26::2"}));
 }
 
 TEST_F(SeenAs, ItselfOnTheNodeAndAtItsNeighbours) {
   Add();
   Serve(host(), Protocol::kTcp, {kHostIp4, kBridgeIp6}, 9000, "host");
-  EXPECT_EQ(Ask(guest(), {.to = kHostIp4, .port = 9000}), (Reply{"host", "172.26.64.2"}));
-  EXPECT_EQ(Ask(guest(), {.to = kBridgeIp6, .port = 9000}), (Reply{"host", "fd00:26::2"}));
+  EXPECT_EQ(Ask(container(), {.to = kHostIp4, .port = 9000}), (Reply{"host", "172.26.64.2"}));
+  EXPECT_EQ(Ask(container(), {.to = kBridgeIp6, .port = 9000}), (Reply{"host", "fd00:26::2"}));
   EXPECT_EQ(Ask(neighbour_, {.to = "172.26.64.2", .port = 80}), (Reply{"web", "172.26.64.3"}));
 }
 
@@ -63,7 +63,7 @@ TEST_F(SeenAs, TheBridgeByEverybodyWithMasqAll) {
   EXPECT_EQ(From(outside(), kHostIp6), (Reply{"web", kBridgeIp6}));
   EXPECT_EQ(From(host(), kHostIp4), (Reply{"web", kBridgeIp4}));
   EXPECT_EQ(From(neighbour_, kHostIp4), (Reply{"web", kBridgeIp4}));
-  EXPECT_EQ(From(guest(), kHostIp6), (Reply{"web", kBridgeIp6}));
+  EXPECT_EQ(From(container(), kHostIp6), (Reply{"web", kBridgeIp6}));
 }
 
 TEST_F(SeenAs, ItselfByANeighbourThatKnowsTheAddressEvenWithMasqAll) {
@@ -90,17 +90,17 @@ TEST_F(SeenAs, NeverANeighbourThatPublishesTheSamePortNumberElsewhere) {
   // GHSA-jv3w-x3r3-g6rm: only what is addressed to the node itself may be caught.
   Serve(outside(), Protocol::kTcp, {kOutsideIp4, kOutsideIp6}, 8080, "outside");
   Serve(neighbour_, Protocol::kTcp, {"172.26.64.3"}, 8080, "neighbour");
-  EXPECT_EQ(TcpText(guest(), kOutsideIp4, 8080), "outside");
+  EXPECT_EQ(TcpText(container(), kOutsideIp4, 8080), "outside");
   EXPECT_EQ(TcpText(neighbour_, kOutsideIp6, 8080), "outside");
   EXPECT_EQ(TcpText(host(), kOutsideIp4, 8080), "outside");
   EXPECT_EQ(TcpText(host(), kOutsideIp6, 8080), "outside");
-  EXPECT_EQ(TcpText(guest(), "172.26.64.3", 8080), "neighbour");
+  EXPECT_EQ(TcpText(container(), "172.26.64.3", 8080), "neighbour");
   EXPECT_EQ(TcpText(outside(), "172.26.64.3", 8080), "neighbour");
 }
 
 TEST_F(SeenAs, AForeignMachineWhoseTrafficOnlyPassesThrough) {
   Add();
-  Node& far = AddGuest("far");
+  Node& far = AddContainer("far");
   host().Must({"ip",
                "link",
                "add",
@@ -134,15 +134,15 @@ class ForgedSource : public SeenAs {
     Add();
     host().SetSysctl("net/ipv4/conf/nomad/rp_filter", "0");
     // Not its own, but an allocation may be root in its namespace.
-    guest().Must({"ip", "address", "add", "203.0.113.9/32", "dev", "eth0"});
-    guest().Must({"ip", "address", "add", "2001:db8:9::9/128", "dev", "eth0", "nodad"});
+    container().Must({"ip", "address", "add", "203.0.113.9/32", "dev", "eth0"});
+    container().Must({"ip", "address", "add", "2001:db8:9::9/128", "dev", "eth0", "nodad"});
   }
 
   // One honest datagram of each family, so that all on the way know each other, and then forged
   // ones.
   void Send() {
     const auto ask = [&](const std::string& from, const std::string& to) {
-      return Ask(guest(),
+      return Ask(container(),
                  {.protocol = Protocol::kUdp,
                   .to = to,
                   .port = 9000,
@@ -181,7 +181,7 @@ TEST_F(ForgedSource, IsNotAcceptedWhereForwardDrops) {
 TEST_F(ForgedSource, OfAnAllocationIsNotAcceptedFromOutside) {
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
   outside().Must({"ip", "address", "add", "172.26.64.3/32", "dev", "uplink"});
-  Server server = Server::Start(guest(), Protocol::kUdp, "172.26.64.2", 9000, "guest");
+  Server server = Server::Start(container(), Protocol::kUdp, "172.26.64.2", 9000, "guest");
   EXPECT_TRUE(IsSilent(
       outside(),
       {.protocol = Protocol::kUdp, .to = "172.26.64.2", .port = 9000, .from = "172.26.64.3"}));
@@ -218,11 +218,11 @@ TEST_F(Guarded, LocalhostOfTheNodeIsOutOfReachOfAnAllocation) {
   host().SetSysctl("net/ipv4/conf/nomad/rp_filter", "0");
   Server tcp = Server::Start(host(), Protocol::kTcp, "127.0.0.1", 9000, "host");
   Server udp = Server::Start(host(), Protocol::kUdp, "127.0.0.1", 9000, "host");
-  guest().SetSysctl("net/ipv4/conf/all/route_localnet", "1");
-  guest().Must({"ip", "route", "flush", "table", "local", "dev", "lo"});
-  guest().Must({"ip", "route", "add", "127.0.0.0/8", "via", kBridgeIp4, "src", "172.26.64.2"});
+  container().SetSysctl("net/ipv4/conf/all/route_localnet", "1");
+  container().Must({"ip", "route", "flush", "table", "local", "dev", "lo"});
+  container().Must({"ip", "route", "add", "127.0.0.0/8", "via", kBridgeIp4, "src", "172.26.64.2"});
   for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
-    EXPECT_TRUE(IsSilent(guest(), {.protocol = protocol, .to = "127.0.0.1", .port = 9000}));
+    EXPECT_TRUE(IsSilent(container(), {.protocol = protocol, .to = "127.0.0.1", .port = 9000}));
   }
   EXPECT_TRUE(tcp.Heard().empty());
   EXPECT_TRUE(udp.Heard().empty());
@@ -232,7 +232,7 @@ TEST_F(Guarded, PacketsOfNoConnectionDoNotLeaveUntranslated) {
   Add();
   Server server = Server::Start(outside(), Protocol::kUdp, kOutsideIp4, 9000, "outside");
   Count("ip protocol tcp tcp dport 9000");
-  guest().Do([] {
+  container().Do([] {
     const UniqueFd raw(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_TCP));
     // A SYN with a wrong checksum: what it belongs to cannot be told, so nothing would be
     // translated.
@@ -250,7 +250,7 @@ TEST_F(Guarded, PacketsOfNoConnectionDoNotLeaveUntranslated) {
               20);
   });
   // Sent after it on the same way, and answered: the other has arrived by now or never will.
-  EXPECT_EQ(UdpText(guest(), kOutsideIp4, 9000), "outside");
+  EXPECT_EQ(UdpText(container(), kOutsideIp4, 9000), "outside");
   EXPECT_EQ(Counted(), 0);
 }
 
@@ -341,7 +341,7 @@ TEST_F(Guarded, MulticastKeepsItsSource) {
   host().SetSysctl("net/bridge/bridge-nf-call-iptables", "0");
   const UniqueFd router = RouteMulticast4("172.26.64.2", "239.1.1.1");
   Count("ip saddr 172.26.64.2 ip daddr 239.1.1.1");
-  guest().Do([] { SendMulticast(AF_INET, "239.1.1.1"); });
+  container().Do([] { SendMulticast(AF_INET, "239.1.1.1"); });
   EXPECT_EQ(Ask(outside(), {.to = kHostIp4, .port = 8080}), (Reply{"web", kOutsideIp4}));
   EXPECT_EQ(Counted(), 1);
 }
@@ -351,7 +351,7 @@ TEST_F(Guarded, Ipv6MulticastKeepsItsSource) {
   host().SetSysctl("net/bridge/bridge-nf-call-ip6tables", "0");
   const UniqueFd router = RouteMulticast6("fd00:26::2", "ff0e::1:1");
   Count("ip6 saddr fd00:26::2 ip6 daddr ff0e::1:1");
-  guest().Do([] { SendMulticast(AF_INET6, "ff0e::1:1"); });
+  container().Do([] { SendMulticast(AF_INET6, "ff0e::1:1"); });
   EXPECT_EQ(Ask(outside(), {.to = kHostIp6, .port = 8080}), (Reply{"web", kOutsideIp6}));
   EXPECT_EQ(Counted(), 1);
 }

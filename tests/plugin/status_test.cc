@@ -69,7 +69,7 @@ TEST_F(StatusTest, IsFineWithAFullPool) {
   config["ipam"]["ranges"] = {
       {{{"subnet", "10.8.0.0/24"}, {"rangeStart", "10.8.0.9"}, {"rangeEnd", "10.8.0.9"}}}};
   Attach(config);
-  Node& second = AddGuest("second");
+  Node& second = AddContainer("second");
   ASSERT_EQ(RunPlugin("ADD", config, As("alloc-2", second)).json.at("code"), 101);
   EXPECT_EQ(Status(config).exit_code, 0);
 }

@@ -7,7 +7,7 @@ namespace {
 using SctpTest = LinkWorld;
 
 TEST_F(SctpTest, APublishedPortIsReachedFromOutsideAndFromTheNode) {
-  const Server inside = Server::Start(guest(), Protocol::kSctp, "0.0.0.0", 80, "inside");
+  const Server inside = Server::Start(container(), Protocol::kSctp, "0.0.0.0", 80, "inside");
   const std::string config = Network(R"({"runtimeConfig": {"portMappings": [
       {"hostPort": 8080, "containerPort": 80, "protocol": "sctp"}]}})");
   MustAdd(config);

@@ -42,8 +42,8 @@ class VlanTest : public LinkWorld {
 };
 
 TEST_F(VlanTest, OnlyTheSameVlanTalksAndEachHasItsGateway) {
-  Node& same = AddGuest("same");
-  Node& other = AddGuest("other");
+  Node& same = AddContainer("same");
+  Node& other = AddContainer("other");
   const json result = MustAdd(Network(kVlan100));
   const json neighbour = MustAdd(Network(kVlan100), As("same", same));
   const json stranger = MustAdd(Other(R"({"vlan": 200})"), As("other", other));
@@ -56,13 +56,13 @@ TEST_F(VlanTest, OnlyTheSameVlanTalksAndEachHasItsGateway) {
   EXPECT_EQ(AddressesOn(host(), "nomad.200"), std::vector<std::string>{"10.9.0.1/16"});
   EXPECT_TRUE(AddressesOn(host(), "nomad").empty());
 
-  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
   EXPECT_TRUE(Ping(other, "10.9.0.1"));
-  EXPECT_TRUE(Ping(guest(), AddressOf(neighbour)));
+  EXPECT_TRUE(Ping(container(), AddressOf(neighbour)));
 
   // On the same wire, in another VLAN.
   other.Must({"ip", "address", "add", "172.26.79.9/20", "dev", "eth0"});
-  EXPECT_FALSE(Ping(guest(), "172.26.79.9"));
+  EXPECT_FALSE(Ping(container(), "172.26.79.9"));
 }
 
 // With br_netfilter, as Nomad asks for it, and without.
@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(BridgeNetfilter, VlanRulesTest, ::testing::Values("0", 
 TEST_P(VlanRulesTest, PublishedPortsAndTheWayOutWork) {
   host().SetSysctl("net/bridge/bridge-nf-call-iptables", GetParam());
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
-  const Server inside = Server::Start(guest(), Protocol::kTcp, "0.0.0.0", 80, "inside");
+  const Server inside = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "inside");
   const Server out = Server::Start(outside(), Protocol::kTcp, "0.0.0.0", 81, "outside");
   MustAdd(Network(kVlan100,
                   R"({"runtimeConfig": {"portMappings": [
@@ -81,23 +81,23 @@ TEST_P(VlanRulesTest, PublishedPortsAndTheWayOutWork) {
 
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "inside");
   EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "inside");
-  EXPECT_EQ(TcpText(guest(), kHostIp4, 8080), "inside") << "by its own host port";
-  const std::optional<Reply> reply = Ask(guest(), {.to = kOutsideIp4, .port = 81});
+  EXPECT_EQ(TcpText(container(), kHostIp4, 8080), "inside") << "by its own host port";
+  const std::optional<Reply> reply = Ask(container(), {.to = kOutsideIp4, .port = 81});
   EXPECT_EQ(reply, (Reply{"outside", kHostIp4}));
 }
 
 TEST_F(VlanTest, ATrunkCarriesItsVlansWithTags) {
-  Node& member = AddGuest("member");
+  Node& member = AddContainer("member");
   const json member_result = MustAdd(Network(kVlan100), As("member", member));
   const json result = MustAdd(Other(R"({"isGateway": false, "isDefaultGateway": false,
                 "vlanTrunk": [{"minID": 99, "maxID": 101}, {"id": 7}]})"));
 
   EXPECT_EQ(VlansOf(HostVeth(result)), "1 PVID Egress Untagged, 7, 99, 100, 101");
-  guest().Must(
+  container().Must(
       {"ip", "link", "add", "link", "eth0", "name", "tagged", "type", "vlan", "id", "100"});
-  guest().Must({"ip", "address", "add", "172.26.79.9/20", "dev", "tagged"});
-  guest().Must({"ip", "link", "set", "tagged", "up"});
-  EXPECT_TRUE(Ping(guest(), AddressOf(member_result)));
+  container().Must({"ip", "address", "add", "172.26.79.9/20", "dev", "tagged"});
+  container().Must({"ip", "link", "set", "tagged", "up"});
+  EXPECT_TRUE(Ping(container(), AddressOf(member_result)));
 }
 
 TEST_F(VlanTest, TheDefaultVlanIsKeptIfAskedFor) {
@@ -129,7 +129,7 @@ TEST_F(VlanTest, InVlan1TheBridgeIsTheGateway) {
   const json result = MustAdd(Network(R"({"vlan": 1})"));
   EXPECT_EQ(result.at("interfaces").size(), 3U);
   EXPECT_EQ(VlansOf(HostVeth(result)), "1 PVID Egress Untagged");
-  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
 // What the reference plugin leaves for the gateway: a veth pair.
@@ -143,11 +143,11 @@ TEST_F(VlanTest, APairOfTheReferencePluginsIsTakenAsItIs) {
   const json result = MustAdd(Network(kVlan100));
 
   EXPECT_EQ(At(result, "/interfaces/3/name"), "nomad.100");
-  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
 TEST_F(VlanTest, DelLeavesTheGatewayToTheOthers) {
-  Node& other = AddGuest("other");
+  Node& other = AddContainer("other");
   MustAdd(Network(kVlan100), As("other", other));
   const Snapshot before = TakeSnapshot().Of({"host link"});
   MustAdd(Network(kVlan100));
@@ -176,12 +176,12 @@ TEST_F(VlanTest, WhateverIsChangedIsSeenMendedAndSaid) {
     const Outcome seen = RunPlugin("CHECK", Network(config, read_only.dump()));
     EXPECT_EQ(At(seen.json, "/code"), 103) << damage << ": " << seen;
 
-    const Outcome mended = RunPlugin("CHECK", Network(config, checked.dump()));
+    const Outcome repaired = RunPlugin("CHECK", Network(config, checked.dump()));
 
-    EXPECT_EQ(mended.exit_code, 0) << damage << ": " << mended;
-    EXPECT_THAT(mended.err, HasSubstr("mended")) << damage;
+    EXPECT_EQ(repaired.exit_code, 0) << damage << ": " << repaired;
+    EXPECT_THAT(repaired.err, HasSubstr("repaired")) << damage;
     EXPECT_EQ(VlansOf(port), "100 PVID Egress Untagged") << damage;
-    EXPECT_TRUE(Ping(guest(), "172.26.64.1")) << damage;
+    EXPECT_TRUE(Ping(container(), "172.26.64.1")) << damage;
   }
 }
 
@@ -191,11 +191,11 @@ TEST_F(VlanTest, AMacCheckHoldsInItsVlan) {
     EXPECT_THAT(add.json.value("details", ""), HasSubstr("5.18"));
     return;
   }
-  EXPECT_TRUE(Ping(guest(), "172.26.64.1"));
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 
-  guest().Must({"ip", "link", "set", "eth0", "address", "02:00:00:00:00:0f"});
-  guest().Must({"ip", "neighbour", "flush", "all"});
-  EXPECT_FALSE(Ping(guest(), "172.26.64.1"));
+  container().Must({"ip", "link", "set", "eth0", "address", "02:00:00:00:00:0f"});
+  container().Must({"ip", "neighbour", "flush", "all"});
+  EXPECT_FALSE(Ping(container(), "172.26.64.1"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// One network namespace of a test: the host, the outside or a guest, as a machine of its own.
+// One network namespace of a test: the host, the outside or a container, as a machine of its own.
 //
 // Paths    bound to /run/netns/<name>, as ip-netns(8) and the runtimes do it.
 // Threads  one: entering moves the caller.

@@ -58,14 +58,14 @@ void PluginWorld::Detach(const json& config, const Variables& variables) {
 }
 
 void PluginWorld::WarmUp() {
-  guest().Must({"ip", "link", "set", "lo", "up"});
+  container().Must({"ip", "link", "set", "lo", "up"});
   json config = Publishing(Config(), 7, 7);
   config["ipam"]["ranges"] = {{{{"subnet", "172.26.64.0/20"}}}, {{{"subnet", "fd00:64::/64"}}}};
-  Node& early = AddGuest("early");
+  Node& early = AddContainer("early");
   const Variables variables = As("early", early);
   Attach(config, variables);
   Detach(config, variables);
-  KillGuest(early);
+  KillContainer(early);
 }
 
 std::string PluginWorld::OnlyPort() {

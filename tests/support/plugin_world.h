@@ -36,7 +36,7 @@ class PluginWorld : public World {
   void Detach(const nlohmann::json& config, const Variables& variables = {});
 
   // An attachment made and taken away again, dual stack and with a port, so that what stays by
-  // design (bridge, table, static rules, the first guest's lo being up) is there already and a
+  // design (bridge, table, static rules, the first container's lo being up) is there already and a
   // Snapshot shows only what is left behind.
   void WarmUp();
 

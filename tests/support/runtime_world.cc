@@ -76,7 +76,7 @@ Command RuntimeWorld::EntryCommand(const std::string& verb,
   const std::string type = network.list.at("plugins").at(index).at("type");
   Command command = PluginCommand(verb,
                                   ConfigOf(network.list, index, attached, prev_result).dump(),
-                                  As(attached.container_id, *attached.guest));
+                                  As(attached.container_id, *attached.container));
   command.argv = {Find(network.path, type)};
   command.variables["CNI_PATH"] = network.path;
   if (!network.program_path.empty()) {

@@ -31,7 +31,7 @@ struct Network {
 // One attachment of a container to a network.
 struct Attached {
   std::string container_id;
-  const Node* guest = nullptr;
+  const Node* container = nullptr;
   nlohmann::json port_mappings = nlohmann::json::array();
   std::string args = {};
   std::string ifname = "eth0";

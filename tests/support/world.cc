@@ -42,7 +42,7 @@ void RouteAllTo(const Node& node, const char* ip4, const char* ip6) {
 World::World() : home_(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)) {
   host_ = std::make_unique<Node>("host");
   outside_ = std::make_unique<Node>("outside");
-  guests_.push_back(std::make_unique<Node>("guest", /*with_loopback=*/false));
+  containers_.push_back(std::make_unique<Node>("guest", /*with_loopback=*/false));
   // An index of its own for each end: the kernel then tells of carrier at once, and not up to a
   // second late (it is in no hurry with links whose peer has their own index). Until then neither
   // end speaks IPv6.
@@ -73,17 +73,17 @@ World::~World() {
   }
 }
 
-Node& World::AddGuest(const std::string& name) {
-  guests_.push_back(std::make_unique<Node>(name, /*with_loopback=*/false));
-  return *guests_.back();
+Node& World::AddContainer(const std::string& name) {
+  containers_.push_back(std::make_unique<Node>(name, /*with_loopback=*/false));
+  return *containers_.back();
 }
 
-void World::KillGuest(Node& guest) {
+void World::KillContainer(Node& container) {
   std::set<int> peers;  // indices in the host
-  for (const nlohmann::json& link : guest.Json({"ip", "-j", "link", "show"})) {
+  for (const nlohmann::json& link : container.Json({"ip", "-j", "link", "show"})) {
     peers.insert(link.value("link_index", 0));
   }
-  guest.Kill();
+  container.Kill();
   const bool is_dead = Soon([&] {
     const nlohmann::json links = host().Json({"ip", "-j", "link", "show"});
     return std::none_of(links.begin(), links.end(), [&peers](const nlohmann::json& link) {
@@ -91,7 +91,7 @@ void World::KillGuest(Node& guest) {
     });
   });
   if (!is_dead) {
-    throw std::runtime_error(Cat("the namespace of ", guest.name(), " does not die"));
+    throw std::runtime_error(Cat("the namespace of ", container.name(), " does not die"));
   }
 }
 
@@ -100,8 +100,8 @@ std::string World::Binary() {
   return named != nullptr ? named : NOMAD_BRIDGE_BINARY;
 }
 
-Variables World::As(const std::string& container_id, const Node& guest) {
-  return {{"CNI_CONTAINERID", container_id}, {"CNI_NETNS", guest.path()}};
+Variables World::As(const std::string& container_id, const Node& container) {
+  return {{"CNI_CONTAINERID", container_id}, {"CNI_NETNS", container.path()}};
 }
 
 Command World::PluginCommand(const std::string& verb,
@@ -117,7 +117,7 @@ Command World::PluginCommand(const std::string& verb,
                   .input = config,
                   .variables = {{"CNI_COMMAND", verb},
                                 {"CNI_CONTAINERID", "alloc-1"},
-                                {"CNI_NETNS", guest().path()},
+                                {"CNI_NETNS", container().path()},
                                 {"CNI_IFNAME", "eth0"},
                                 {"CNI_PATH", kBinFolder},
                                 {"PATH", "/usr/sbin:/usr/bin:/sbin:/bin"}},
@@ -150,9 +150,9 @@ Killing World::RunPluginKilledAt(int nth,
 
 Snapshot World::TakeSnapshot() {
   Snapshot snapshot = TakeHostSnapshot();
-  for (const std::unique_ptr<Node>& guest : guests_) {
-    if (guest->IsAlive()) {
-      snapshot.AddNode(*guest);
+  for (const std::unique_ptr<Node>& container : containers_) {
+    if (container->IsAlive()) {
+      snapshot.AddNode(*container);
     }
   }
   return snapshot;

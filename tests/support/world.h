@@ -1,13 +1,13 @@
-// A whole little internet for one test: a host, an outside machine that reaches it, and guests.
+// A whole little internet for one test: a host, an outside machine that reaches it, and containers.
 //
-//      outside                       host                               guest, guest2, ...
+//      outside                       host                               container, guest2, ...
 //      198.51.100.2/24 ── uplink ──  198.51.100.1/24      (what the     empty but for lo (down),
 //      2001:db8:100::2/64            2001:db8:100::1/64   plugin makes) until an ADD attaches them
 //
 // Both ends have a default route through the other. No forwarding, no rules, no bridge: a bare
 // machine.
 //
-// Where    The test itself runs inside the host; guests are under /run/netns/<name>.
+// Where    The test itself runs inside the host; containers are under /run/netns/<name>.
 // State    /run and /var/run/cni and /var/lib/cni are empty at the start of every test and gone
 //          after it.
 // Lives    Nothing survives a test: processes, namespaces, mounts.
@@ -43,19 +43,19 @@ class World : public ::testing::Test {
 
   [[nodiscard]] Node& host() { return *host_; }
   [[nodiscard]] Node& outside() { return *outside_; }
-  // The first guest.
-  [[nodiscard]] Node& guest() { return *guests_.front(); }
+  // The first container.
+  [[nodiscard]] Node& container() { return *containers_.front(); }
   // One more, with an empty namespace of its own.
-  [[nodiscard]] Node& AddGuest(const std::string& name);
+  [[nodiscard]] Node& AddContainer(const std::string& name);
   // Its path goes and its namespace dies, with every veth pair that led into it: that takes the
   // kernel a moment, which is waited for. The node must not be used again.
-  void KillGuest(Node& guest);
+  void KillContainer(Node& container);
 
   // The file under test: what was built, or what the variable NOMAD_BRIDGE_BINARY names.
   [[nodiscard]] static std::string Binary();
 
   // The built binary, run in the host as a runtime would: CNI_COMMAND=`verb`,
-  // CNI_CONTAINERID=alloc-1, CNI_NETNS the first guest's, CNI_IFNAME=eth0, CNI_PATH, PATH and
+  // CNI_CONTAINERID=alloc-1, CNI_NETNS the first container's, CNI_IFNAME=eth0, CNI_PATH, PATH and
   // nothing else; `variables` go on top (nullopt takes one away). `name` is what the binary is
   // called under.
   [[nodiscard]] Outcome RunPlugin(const std::string& verb,
@@ -78,18 +78,18 @@ class World : public ::testing::Test {
                                       const std::string& name = "nomad-bridge");
 
   // The variables that speak of another attachment: container id and namespace.
-  [[nodiscard]] static Variables As(const std::string& container_id, const Node& guest);
+  [[nodiscard]] static Variables As(const std::string& container_id, const Node& container);
 
-  // Host, outside, every living guest, /run/nomad-bridge, /var/run/cni and /var/lib/cni.
+  // Host, outside, every living container, /run/nomad-bridge, /var/run/cni and /var/lib/cni.
   [[nodiscard]] Snapshot TakeSnapshot();
-  // The same without the guests, whose side belongs to themselves.
+  // The same without the containers, whose side belongs to themselves.
   [[nodiscard]] Snapshot TakeHostSnapshot();
 
  private:
   FreshState state_;  // first: everything below lives on it
   std::unique_ptr<Node> host_;
   std::unique_ptr<Node> outside_;
-  std::vector<std::unique_ptr<Node>> guests_;
+  std::vector<std::unique_ptr<Node>> containers_;
   UniqueFd home_;
 };
 

@@ -20,8 +20,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-const Holder kAlice{.container_id = "alice", .ifname = "eth0"};
-const Holder kBob{.container_id = "bob", .ifname = "eth0"};
+const LeaseOwner kAlice{.container_id = "alice", .ifname = "eth0"};
+const LeaseOwner kBob{.container_id = "bob", .ifname = "eth0"};
 
 Ip At(const std::string& text) {
   return Ip::Parse(text).value();
@@ -46,22 +46,22 @@ class AllocatorTest : public ::testing::Test {
   void Put(const std::string& name, const std::string& content) const {
     std::ofstream(Cat(data_dir_, "/net/", name)) << content;
   }
-  [[nodiscard]] std::vector<std::string> Addresses(const Wishes& wishes) const {
+  [[nodiscard]] std::vector<std::string> Addresses(const Request& request) const {
     std::vector<std::string> addresses;
-    for (const Assignment& assignment : Choose(*store_, sets_, wishes).assignments) {
+    for (const Assignment& assignment : Choose(*store_, sets_, request).assignments) {
       addresses.push_back(assignment.address.Text());
     }
     return addresses;
   }
   // What ADD does: choose, then reserve. The address of each set, or nothing if a set is full.
-  std::vector<std::string> Allocate(const Holder& holder) {
-    std::vector<std::string> addresses = Addresses({.holder = holder});
-    Reserve(*store_, Choose(*store_, sets_, {.holder = holder}).assignments, holder);
+  std::vector<std::string> Allocate(const LeaseOwner& owner) {
+    std::vector<std::string> addresses = Addresses({.owner = owner});
+    Reserve(*store_, Choose(*store_, sets_, {.owner = owner}).assignments, owner);
     return addresses;
   }
-  [[nodiscard]] Error Refusal(const Wishes& wishes) const {
+  [[nodiscard]] Error Refusal(const Request& request) const {
     try {
-      static_cast<void>(Choose(*store_, sets_, wishes));
+      static_cast<void>(Choose(*store_, sets_, request));
     } catch (const Error& error) {
       return error;
     }
@@ -75,7 +75,7 @@ class AllocatorTest : public ::testing::Test {
 
 TEST_F(AllocatorTest, GivesOneAddressOfEachSetWithPrefixAndGateway) {
   Use({{Spec("10.0.0.0/24")}, {Spec("fd00::/64")}});
-  const Choice choice = Choose(*store_, sets_, {.holder = kAlice});
+  const Allocation choice = Choose(*store_, sets_, {.owner = kAlice});
   ASSERT_EQ(choice.assignments.size(), 2U);
   EXPECT_EQ(choice.assignments[0].address.Text(), "10.0.0.2/24");
   EXPECT_EQ(choice.assignments[0].gateway, At("10.0.0.1"));
@@ -86,21 +86,21 @@ TEST_F(AllocatorTest, GivesOneAddressOfEachSetWithPrefixAndGateway) {
 
 TEST_F(AllocatorTest, PassesOverWhatIsToBeAvoidedWhereverItLooks) {
   Use({{Spec("10.0.0.0/29")}});
-  EXPECT_THAT(Addresses({.avoided = {At("10.0.0.2"), At("10.0.0.3")}, .holder = kAlice}),
+  EXPECT_THAT(Addresses({.avoided = {At("10.0.0.2"), At("10.0.0.3")}, .owner = kAlice}),
               ElementsAre("10.0.0.4/29"));
   for (const char* const taken : {"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"}) {
     Put(taken, "other\r\neth0");
   }
-  const Choice choice = Choose(*store_, sets_, {.avoided = {At("10.0.0.6")}, .holder = kAlice});
+  const Allocation choice = Choose(*store_, sets_, {.avoided = {At("10.0.0.6")}, .owner = kAlice});
   EXPECT_EQ(choice.full_set, 0U);
   Put("10.0.0.6", "");
-  EXPECT_EQ(Choose(*store_, sets_, {.avoided = {At("10.0.0.6")}, .holder = kAlice}).full_set, 0U);
+  EXPECT_EQ(Choose(*store_, sets_, {.avoided = {At("10.0.0.6")}, .owner = kAlice}).full_set, 0U);
 }
 
 TEST_F(AllocatorTest, ChoosingWritesNothing) {
   Use({{Spec("10.0.0.0/24")}});
-  static_cast<void>(Choose(*store_, sets_, {.holder = kAlice}));
-  EXPECT_THAT(store_->Taken(), IsEmpty());
+  static_cast<void>(Choose(*store_, sets_, {.owner = kAlice}));
+  EXPECT_THAT(store_->InUse(), IsEmpty());
   EXPECT_EQ(store_->LastReserved(0), std::nullopt);
 }
 
@@ -113,7 +113,7 @@ TEST_F(AllocatorTest, AnAddressComesAgainOnlyAfterAllOthers) {
   EXPECT_THAT(Allocate(kBob), ElementsAre("10.0.0.5/29"));
   EXPECT_THAT(Allocate(kBob), ElementsAre("10.0.0.6/29"));
   EXPECT_THAT(Allocate(kBob), ElementsAre("10.0.0.2/29")) << "wraps over the gateway";
-  EXPECT_EQ(Choose(*store_, sets_, {.holder = kAlice}).full_set, 0U);
+  EXPECT_EQ(Choose(*store_, sets_, {.owner = kAlice}).full_set, 0U);
 }
 
 TEST_F(AllocatorTest, FindsTheOnlyGapWhereverItIs) {
@@ -126,7 +126,7 @@ TEST_F(AllocatorTest, FindsTheOnlyGapWhereverItIs) {
     std::filesystem::remove(Cat(data_dir_, "/net/10.0.0.", gap));
     for (int mark = 2; mark <= 254; mark += 7) {
       store_->SetLastReserved(0, At(Cat("10.0.0.", mark)));
-      ASSERT_THAT(Addresses({.holder = kAlice}), ElementsAre(Cat("10.0.0.", gap, "/24")))
+      ASSERT_THAT(Addresses({.owner = kAlice}), ElementsAre(Cat("10.0.0.", gap, "/24")))
           << "after " << mark;
     }
     Put(Cat("10.0.0.", gap), "bob\r\neth0");
@@ -143,7 +143,7 @@ TEST_F(AllocatorTest, OfTwoGapsTheOneThatComesFirstAfterTheMarkIsTaken) {
   for (const auto& [mark, gap] :
        {std::pair(2, 30), std::pair(31, 190), std::pair(60, 190), std::pair(191, 30)}) {
     store_->SetLastReserved(0, At(Cat("10.0.0.", mark)));
-    EXPECT_THAT(Addresses({.holder = kAlice}), ElementsAre(Cat("10.0.0.", gap, "/24")))
+    EXPECT_THAT(Addresses({.owner = kAlice}), ElementsAre(Cat("10.0.0.", gap, "/24")))
         << "after " << mark;
   }
 }
@@ -183,9 +183,9 @@ TEST_F(AllocatorTest, LeasesOfTheOtherFamilyAreInNobodysWay) {
 TEST_F(AllocatorTest, AMarkOutsideTheRangesMeansFromTheStart) {
   Use({{Spec("10.0.0.0/24")}});
   store_->SetLastReserved(0, At("192.168.0.7"));
-  EXPECT_THAT(Addresses({.holder = kAlice}), ElementsAre("10.0.0.2/24"));
+  EXPECT_THAT(Addresses({.owner = kAlice}), ElementsAre("10.0.0.2/24"));
   store_->SetLastReserved(0, At("fd00::7"));
-  EXPECT_THAT(Addresses({.holder = kAlice}), ElementsAre("10.0.0.2/24"));
+  EXPECT_THAT(Addresses({.owner = kAlice}), ElementsAre("10.0.0.2/24"));
 }
 
 TEST_F(AllocatorTest, AGatewayAmidTheRangeIsPassedOver) {
@@ -220,10 +220,10 @@ TEST_F(AllocatorTest, ASolidBlockIsLeaptOverToItsVeryEnd) {
     Put(At("10.0.0.0").Plus(static_cast<std::uint64_t>(taken)).Text(), "bob\r\neth0");
   }
   const std::string behind = At("10.0.0.0").Plus(kBlock + 1).Text();
-  EXPECT_THAT(Addresses({.holder = kAlice}), ElementsAre(behind + "/20"));
+  EXPECT_THAT(Addresses({.owner = kAlice}), ElementsAre(behind + "/20"));
   // What became free inside it waits for the next round, but is not forgotten.
   std::filesystem::remove(data_dir_ + "/net/10.0.1.200");
-  EXPECT_THAT(Addresses({.holder = kAlice}), ElementsAre(behind + "/20"));
+  EXPECT_THAT(Addresses({.owner = kAlice}), ElementsAre(behind + "/20"));
 }
 
 TEST_F(AllocatorTest, BehindARangeThatIsFullTheNextBeginsWithItsFirst) {
@@ -233,7 +233,7 @@ TEST_F(AllocatorTest, BehindARangeThatIsFullTheNextBeginsWithItsFirst) {
   for (std::uint64_t taken = 2; taken <= 510; ++taken) {
     Put(At("10.0.0.0").Plus(taken).Text(), "bob\r\neth0");
   }
-  EXPECT_THAT(Addresses({.holder = kAlice}), ElementsAre("10.1.0.10/24"));
+  EXPECT_THAT(Addresses({.owner = kAlice}), ElementsAre("10.1.0.10/24"));
 }
 
 TEST_F(AllocatorTest, LeasesWhereverALeapLandsOnlyMakeItList) {
@@ -246,7 +246,7 @@ TEST_F(AllocatorTest, LeasesWhereverALeapLandsOnlyMakeItList) {
     Put(first.Plus(std::uint64_t{1} << bit).Text(), "bob\r\neth0");
   }
   Put(first.Plus(~std::uint64_t{0}).Text(), "bob\r\neth0");
-  EXPECT_THAT(Addresses({.holder = kAlice}), ElementsAre(first.Plus(301).Text() + "/8"));
+  EXPECT_THAT(Addresses({.owner = kAlice}), ElementsAre(first.Plus(301).Text() + "/8"));
 }
 
 TEST_F(AllocatorTest, AFullSetIsAnAnswerThatSaysWhich) {
@@ -254,7 +254,7 @@ TEST_F(AllocatorTest, AFullSetIsAnAnswerThatSaysWhich) {
   tiny.end = At("fd00::2");
   Use({{Spec("10.0.0.0/24")}, {tiny}});
   EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.2/24", "fd00::2/126"));
-  const Choice choice = Choose(*store_, sets_, {.holder = kBob});
+  const Allocation choice = Choose(*store_, sets_, {.owner = kBob});
   EXPECT_EQ(choice.full_set, 1U);
   EXPECT_THAT(choice.assignments, IsEmpty());
 }
@@ -266,17 +266,17 @@ TEST_F(AllocatorTest, AnEmptyFileKeepsNoAddressForEver) {
   }
   EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.4/24")) << "near the start";
   EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.150/24")) << "far from it";
-  EXPECT_EQ(Choose(*store_, sets_, {.holder = kBob}).full_set, 0U);
+  EXPECT_EQ(Choose(*store_, sets_, {.owner = kBob}).full_set, 0U);
 }
 
 TEST_F(AllocatorTest, WhatAnAttachmentHadItGetsAgain) {
   Use({{Spec("10.0.0.0/24")}, {Spec("fd00::/64")}});
   Put("10.0.0.9", "alice\r\neth0");
   Put("fd00::9", "bob\r\neth0");
-  EXPECT_THAT(Addresses({.previous = {At("10.0.0.9"), At("fd00::9")}, .holder = kAlice}),
+  EXPECT_THAT(Addresses({.previous = {At("10.0.0.9"), At("fd00::9")}, .owner = kAlice}),
               ElementsAre("10.0.0.9/24", "fd00::2/64"))
       << "its own lease is kept, somebody else's is not taken";
-  EXPECT_THAT(Addresses({.previous = {At("10.0.0.77"), At("192.168.0.1")}, .holder = kAlice}),
+  EXPECT_THAT(Addresses({.previous = {At("10.0.0.77"), At("192.168.0.1")}, .owner = kAlice}),
               ElementsAre("10.0.0.77/24", "fd00::2/64"))
       << "a free one is taken, one of another network is forgotten";
 }
@@ -284,25 +284,25 @@ TEST_F(AllocatorTest, WhatAnAttachmentHadItGetsAgain) {
 TEST_F(AllocatorTest, ARequestedAddressGoesBeforeAFormerOne) {
   Use({{Spec("10.0.0.0/24")}});
   EXPECT_THAT(
-      Addresses({.requested = {At("10.0.0.50")}, .previous = {At("10.0.0.9")}, .holder = kAlice}),
+      Addresses({.requested = {At("10.0.0.50")}, .previous = {At("10.0.0.9")}, .owner = kAlice}),
       ElementsAre("10.0.0.50/24"));
 }
 
 TEST_F(AllocatorTest, ARequestedAddressOfSomebodyElseIsAConflict) {
   Use({{Spec("10.0.0.0/24")}});
   Put("10.0.0.50", "bob\r\neth0");
-  const Error error = Refusal({.requested = {At("10.0.0.50")}, .holder = kAlice});
+  const Error error = Refusal({.requested = {At("10.0.0.50")}, .owner = kAlice});
   EXPECT_EQ(error.code(), Code::kConflict);
   EXPECT_THAT(error.msg(), HasSubstr("10.0.0.50"));
   EXPECT_THAT(error.details(), HasSubstr("'bob'"));
-  EXPECT_THAT(Addresses({.requested = {At("10.0.0.50")}, .holder = kBob}),
+  EXPECT_THAT(Addresses({.requested = {At("10.0.0.50")}, .owner = kBob}),
               ElementsAre("10.0.0.50/24"));
 }
 
 TEST_F(AllocatorTest, ARequestThatNoRangeOffersIsRefused) {
   Use({{Spec("10.0.0.0/24")}});
   for (const char* const address : {"10.0.0.1", "10.0.0.0", "10.0.0.255", "10.0.1.5", "fd00::5"}) {
-    const Error error = Refusal({.requested = {At(address)}, .holder = kAlice});
+    const Error error = Refusal({.requested = {At(address)}, .owner = kAlice});
     EXPECT_EQ(error.code(), Code::kInvalidConfig) << address;
     EXPECT_THAT(error.msg(), HasSubstr(Cat(address, " is not one that the network gives out")));
   }
@@ -310,7 +310,7 @@ TEST_F(AllocatorTest, ARequestThatNoRangeOffersIsRefused) {
 
 TEST_F(AllocatorTest, TwoRequestsInOneSetAreRefused) {
   Use({{Spec("10.0.0.0/24")}});
-  EXPECT_EQ(Refusal({.requested = {At("10.0.0.5"), At("10.0.0.6")}, .holder = kAlice}).code(),
+  EXPECT_EQ(Refusal({.requested = {At("10.0.0.5"), At("10.0.0.6")}, .owner = kAlice}).code(),
             Code::kInvalidConfig);
 }
 
@@ -319,21 +319,21 @@ TEST_F(AllocatorTest, ReservingMarksWhatWasGivenOutLast) {
   Allocate(kAlice);
   EXPECT_EQ(store_->LastReserved(0), At("10.0.0.2"));
   EXPECT_EQ(store_->LastReserved(1), At("fd00::2"));
-  EXPECT_EQ(store_->HolderOf(At("fd00::2")), kAlice);
+  EXPECT_EQ(store_->FindOwner(At("fd00::2")), kAlice);
 }
 
 TEST_F(AllocatorTest, ALeaseThatIsKeptDoesNotMoveTheMark) {
   Use({{Spec("10.0.0.0/24")}});
   Allocate(kAlice);
   Allocate(kBob);
-  const Wishes again{.previous = {At("10.0.0.2")}, .holder = kAlice};
+  const Request again{.previous = {At("10.0.0.2")}, .owner = kAlice};
   Reserve(*store_, Choose(*store_, sets_, again).assignments, kAlice);
   EXPECT_EQ(store_->LastReserved(0), At("10.0.0.3"));
 }
 
 TEST_F(AllocatorTest, ReservingIsAllOrNothing) {
   Use({{Spec("10.0.0.0/24")}, {Spec("fd00::/64")}});
-  const Choice choice = Choose(*store_, sets_, {.holder = kAlice});
+  const Allocation choice = Choose(*store_, sets_, {.owner = kAlice});
   Put("fd00::2", "bob\r\neth0");
   try {
     Reserve(*store_, choice.assignments, kAlice);
@@ -341,8 +341,8 @@ TEST_F(AllocatorTest, ReservingIsAllOrNothing) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::kConflict);
   }
-  EXPECT_THAT(store_->Taken(), ElementsAre(At("fd00::2")));
-  EXPECT_EQ(store_->HolderOf(At("fd00::2")), kBob);
+  EXPECT_THAT(store_->InUse(), ElementsAre(At("fd00::2")));
+  EXPECT_EQ(store_->FindOwner(At("fd00::2")), kBob);
 }
 
 }  // namespace

@@ -179,7 +179,7 @@ TEST(RangeSets, RefuseTwoFamiliesInOneSet) {
   RangeSpec second = Spec("fd00::/64");
   second.path = "ipam.ranges[0][1]";
   EXPECT_THAT(Refusal({{Spec("10.0.0.0/24"), second}}).msg(),
-              HasSubstr("'ipam.ranges[0][1].subnet' is 'fd00::/64'"));
+              HasSubstr("'ipam.ranges[0][1].subnet': 'fd00::/64'"));
 }
 
 TEST(RangeSets, RefuseOverlapsInASetAndBetweenSets) {

@@ -21,8 +21,8 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-const Holder kAlice{.container_id = "alice", .ifname = "eth0"};
-const Holder kBob{.container_id = "bob", .ifname = "eth0"};
+const LeaseOwner kAlice{.container_id = "alice", .ifname = "eth0"};
+const LeaseOwner kBob{.container_id = "bob", .ifname = "eth0"};
 
 Ip At(const std::string& text) {
   return Ip::Parse(text).value();
@@ -86,7 +86,7 @@ TEST_F(StoreTest, AnAddressIsReservedOnce) {
   EXPECT_FALSE(store.IsFree(At("10.0.0.5")));
   EXPECT_FALSE(store.Reserve(At("10.0.0.5"), kBob));
   EXPECT_FALSE(store.Reserve(At("10.0.0.5"), kAlice));
-  EXPECT_EQ(store.HolderOf(At("10.0.0.5")), kAlice);
+  EXPECT_EQ(store.FindOwner(At("10.0.0.5")), kAlice);
 }
 
 TEST_F(StoreTest, OnlyItsHolderGivesALeaseBack) {
@@ -94,16 +94,16 @@ TEST_F(StoreTest, OnlyItsHolderGivesALeaseBack) {
   ASSERT_TRUE(store.Reserve(At("10.0.0.5"), kAlice));
   store.Release(At("10.0.0.5"), kBob);
   store.Release(At("10.0.0.5"), {.container_id = "alice", .ifname = "eth1"});
-  EXPECT_EQ(store.HolderOf(At("10.0.0.5")), kAlice);
+  EXPECT_EQ(store.FindOwner(At("10.0.0.5")), kAlice);
   store.Release(At("10.0.0.5"), kAlice);
-  EXPECT_EQ(store.HolderOf(At("10.0.0.5")), std::nullopt);
+  EXPECT_EQ(store.FindOwner(At("10.0.0.5")), std::nullopt);
   store.Release(At("10.0.0.5"), kAlice);
 }
 
 TEST_F(StoreTest, AnOldLeaseWithTheContainerAloneMeansEveryInterface) {
   Write("10.0.0.5", "alice\n");
   Store store = Open();
-  EXPECT_EQ(store.HolderOf(At("10.0.0.5")), (Holder{.container_id = "alice", .ifname = ""}));
+  EXPECT_EQ(store.FindOwner(At("10.0.0.5")), (LeaseOwner{.container_id = "alice", .ifname = ""}));
   store.Release(At("10.0.0.5"), kBob);
   EXPECT_FALSE(store.IsFree(At("10.0.0.5")));
   store.Release(At("10.0.0.5"), kAlice);
@@ -114,7 +114,7 @@ TEST_F(StoreTest, AnEmptyFileIsFreeAndIsOverwritten) {
   Write("10.0.0.5", "");
   Store store = Open();
   EXPECT_TRUE(store.IsFree(At("10.0.0.5")));
-  EXPECT_EQ(store.HolderOf(At("10.0.0.5")), std::nullopt);
+  EXPECT_EQ(store.FindOwner(At("10.0.0.5")), std::nullopt);
   EXPECT_TRUE(store.Reserve(At("10.0.0.5"), kAlice));
   EXPECT_EQ(Read("10.0.0.5"), "alice\r\neth0");
   EXPECT_THAT(Names(), UnorderedElementsAre("10.0.0.5", "lock"));
@@ -133,7 +133,7 @@ TEST_F(StoreTest, JunkIsLeftAlone) {
   for (const char* const address : {"10.0.0.6", "10.0.0.7", "10.0.0.9", "10.0.0.10"}) {
     EXPECT_FALSE(store.IsFree(At(address))) << address;
     EXPECT_FALSE(store.Reserve(At(address), kAlice)) << address;
-    EXPECT_EQ(store.HolderOf(At(address)), std::nullopt) << address;
+    EXPECT_EQ(store.FindOwner(At(address)), std::nullopt) << address;
     store.Release(At(address), kAlice);
   }
   EXPECT_THAT(store.Leases(), IsEmpty());
@@ -146,10 +146,10 @@ TEST_F(StoreTest, TakenListsAddressesAndLeasesTellsWhose) {
   ASSERT_TRUE(store.Reserve(At("10.0.0.5"), kAlice));
   ASSERT_TRUE(store.Reserve(At("fd00::5"), kBob));
   store.SetLastReserved(1, At("fd00::5"));
-  EXPECT_THAT(store.Taken(), UnorderedElementsAre(At("10.0.0.5"), At("10.0.0.7"), At("fd00::5")));
+  EXPECT_THAT(store.InUse(), UnorderedElementsAre(At("10.0.0.5"), At("10.0.0.7"), At("fd00::5")));
   ASSERT_EQ(store.Leases().size(), 2U);
   for (const Lease& lease : store.Leases()) {
-    EXPECT_EQ(lease.holder, lease.address.is_ipv4() ? kAlice : kBob);
+    EXPECT_EQ(lease.owner, lease.address.is_ipv4() ? kAlice : kBob);
   }
 }
 
@@ -175,11 +175,11 @@ TEST_F(StoreTest, WrittenAtIsTheTimeOfTheLease) {
 }
 
 TEST_F(StoreTest, FindMakesNothing) {
-  EXPECT_FALSE(Store::Find(data_dir_, "net").has_value());
-  EXPECT_FALSE(Store::Find(data_dir_ + "/none", "net").has_value());
+  EXPECT_FALSE(Store::OpenIfExists(data_dir_, "net").has_value());
+  EXPECT_FALSE(Store::OpenIfExists(data_dir_ + "/none", "net").has_value());
   EXPECT_TRUE(std::filesystem::is_empty(data_dir_));
   { const Store store = Open(); }
-  EXPECT_TRUE(Store::Find(data_dir_, "net").has_value());
+  EXPECT_TRUE(Store::OpenIfExists(data_dir_, "net").has_value());
 }
 
 TEST_F(StoreTest, AFileInPlaceOfTheFolderIsAnErrorThatNamesIt) {
@@ -191,7 +191,7 @@ TEST_F(StoreTest, AFileInPlaceOfTheFolderIsAnErrorThatNamesIt) {
     EXPECT_EQ(error.code(), Code::kIo);
     EXPECT_NE(error.msg().find(data_dir_ + "/net"), std::string::npos);
   }
-  EXPECT_FALSE(Store::Find(data_dir_, "net").has_value());
+  EXPECT_FALSE(Store::OpenIfExists(data_dir_, "net").has_value());
 }
 
 TEST_F(StoreTest, ALeaseThatCannotBeWrittenWholeIsNotThere) {

@@ -15,13 +15,13 @@ Ip MustParse(const std::string& text) {
 TEST(PortElements, AreInTheMapOfAllAddressesUnlessOneWasAskedFor) {
   const auto elements = Elements({{.protocol = Protocol::kTcp,
                                    .host_port = 8080,
-                                   .guest_ip = MustParse("172.26.64.2"),
-                                   .guest_port = 80},
+                                   .container_ip = MustParse("172.26.64.2"),
+                                   .container_port = 80},
                                   {.protocol = Protocol::kUdp,
                                    .host_ip = MustParse("192.0.2.7"),
                                    .host_port = 53,
-                                   .guest_ip = MustParse("172.26.64.2"),
-                                   .guest_port = 5353}},
+                                   .container_ip = MustParse("172.26.64.2"),
+                                   .container_port = 5353}},
                                  "veth1 job=dns");
   ASSERT_EQ(elements.size(), 2U);
   EXPECT_EQ(elements[0].set, "port4");
@@ -37,8 +37,8 @@ TEST(PortElements, OfIpv6AreInTheTwins) {
   const auto elements = Elements({{.protocol = Protocol::kSctp,
                                    .host_ip = MustParse("2001:db8::7"),
                                    .host_port = 65535,
-                                   .guest_ip = MustParse("fd00::2"),
-                                   .guest_port = 1}},
+                                   .container_ip = MustParse("fd00::2"),
+                                   .container_port = 1}},
                                  "veth1");
   ASSERT_EQ(elements.size(), 1U);
   EXPECT_EQ(elements[0].set, "hostip6");

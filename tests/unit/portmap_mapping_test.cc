@@ -13,20 +13,22 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-MappingSpec Spec(std::uint16_t host_port, std::uint16_t container_port) {
+PortMappingSpec Spec(std::uint16_t host_port, std::uint16_t container_port) {
   return {.path = "runtimeConfig.portMappings[2]",
           .host_port = host_port,
           .container_port = container_port};
 }
 
-MappingSpec On(const std::string& host_ip, std::uint16_t host_port, std::uint16_t container_port) {
-  MappingSpec spec = Spec(host_port, container_port);
+PortMappingSpec On(const std::string& host_ip,
+                   std::uint16_t host_port,
+                   std::uint16_t container_port) {
+  PortMappingSpec spec = Spec(host_port, container_port);
   spec.host_ip = host_ip;
   return spec;
 }
 
-MappingSpec Speaking(const std::string& protocol) {
-  MappingSpec spec = Spec(8080, 80);
+PortMappingSpec Speaking(const std::string& protocol) {
+  PortMappingSpec spec = Spec(8080, 80);
   spec.protocol = protocol;
   return spec;
 }
@@ -35,9 +37,9 @@ const std::vector<Ip> kBoth = {Ip::Parse("172.26.64.2").value(), Ip::Parse("fd00
 const std::vector<Ip> kOnlyIpv4 = {Ip::Parse("172.26.64.2").value()};
 
 // What MakePublished says against `specs`; "" if it is content.
-std::string Complaint(const std::vector<MappingSpec>& specs) {
+std::string Complaint(const std::vector<PortMappingSpec>& specs) {
   try {
-    static_cast<void>(MakePublished(specs));
+    static_cast<void>(MakePortMappings(specs));
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::kInvalidConfig);
     return error.what();
@@ -45,27 +47,27 @@ std::string Complaint(const std::vector<MappingSpec>& specs) {
   return "";
 }
 
-TEST(Published, TakesTheWholeRangeOfPorts) {
-  const auto ports = MakePublished({Spec(1, 65535), Spec(65535, 1)});
+TEST(PortMapping, TakesTheWholeRangeOfPorts) {
+  const auto ports = MakePortMappings({Spec(1, 65535), Spec(65535, 1)});
   EXPECT_EQ(ports[0].host_port, 1);
   EXPECT_EQ(ports[0].container_port, 65535);
   EXPECT_EQ(ports[1].host_port, 65535);
 }
 
-TEST(Published, ReadsProtocolsInAnyLetterCase) {
-  EXPECT_EQ(MakePublished({Speaking("")})[0].protocol, Protocol::kTcp);
-  EXPECT_EQ(MakePublished({Speaking("UDP")})[0].protocol, Protocol::kUdp);
-  EXPECT_EQ(MakePublished({Speaking("Sctp")})[0].protocol, Protocol::kSctp);
+TEST(PortMapping, ReadsProtocolsInAnyLetterCase) {
+  EXPECT_EQ(MakePortMappings({Speaking("")})[0].protocol, Protocol::kTcp);
+  EXPECT_EQ(MakePortMappings({Speaking("UDP")})[0].protocol, Protocol::kUdp);
+  EXPECT_EQ(MakePortMappings({Speaking("Sctp")})[0].protocol, Protocol::kSctp);
 }
 
-TEST(Published, RefusesUnknownProtocols) {
+TEST(PortMapping, RefusesUnknownProtocols) {
   EXPECT_THAT(
       Complaint({Speaking("icmp")}),
       HasSubstr("runtimeConfig.portMappings[2].protocol is 'icmp': allowed: tcp, udp, sctp"));
   EXPECT_THAT(Complaint({Speaking("tcp\n")}), HasSubstr("protocol is 'tcp '"));
 }
 
-TEST(Published, RefusesHostAddressesThatAreNone) {
+TEST(PortMapping, RefusesHostAddressesThatAreNone) {
   for (const std::string& bad : std::vector<std::string>{
            "localhost", "10.0.0.256", "10.0.0.0/8", "fe80::1%eth0", "224.0.0.1", "ff02::1"}) {
     EXPECT_THAT(Complaint({On(bad, 8080, 80)}),
@@ -73,17 +75,17 @@ TEST(Published, RefusesHostAddressesThatAreNone) {
   }
 }
 
-TEST(Published, TakesLoopbackAndMappedHostAddresses) {
-  EXPECT_EQ(MakePublished({On("127.0.0.1", 8080, 80)})[0].host_ip, Ip::Parse("127.0.0.1"));
-  EXPECT_EQ(MakePublished({On("::ffff:192.0.2.7", 8080, 80)})[0].only, Family::kIpv4);
+TEST(PortMapping, TakesLoopbackAndMappedHostAddresses) {
+  EXPECT_EQ(MakePortMappings({On("127.0.0.1", 8080, 80)})[0].host_ip, Ip::Parse("127.0.0.1"));
+  EXPECT_EQ(MakePortMappings({On("::ffff:192.0.2.7", 8080, 80)})[0].only, Family::kIpv4);
 }
 
-TEST(Published, TakesTheSamePortTwiceWithTheSameTarget) {
+TEST(PortMapping, TakesTheSamePortTwiceWithTheSameTarget) {
   EXPECT_THAT(Complaint({Spec(8080, 80), Spec(8080, 80)}), IsEmpty());
-  EXPECT_EQ(Resolve(MakePublished({Spec(8080, 80), Spec(8080, 80)}), kOnlyIpv4).size(), 1U);
+  EXPECT_EQ(Resolve(MakePortMappings({Spec(8080, 80), Spec(8080, 80)}), kOnlyIpv4).size(), 1U);
 }
 
-TEST(Published, RefusesTheSamePortTwiceWithDifferentTargets) {
+TEST(PortMapping, RefusesTheSamePortTwiceWithDifferentTargets) {
   EXPECT_THAT(Complaint({Spec(8080, 80), Spec(8080, 81)}),
               HasSubstr("runtimeConfig.portMappings[2] publishes tcp port 8080 again: it leads to "
                         "port 80 already, and now to 81"));
@@ -91,7 +93,7 @@ TEST(Published, RefusesTheSamePortTwiceWithDifferentTargets) {
   EXPECT_THAT(Complaint({On("::", 8080, 80), Spec(8080, 81)}), HasSubstr("again"));
 }
 
-TEST(Published, TakesOnePortForTwoAddressesFamiliesOrProtocols) {
+TEST(PortMapping, TakesOnePortForTwoAddressesFamiliesOrProtocols) {
   EXPECT_THAT(Complaint({On("0.0.0.0", 8080, 80), On("::", 8080, 81)}), IsEmpty());
   EXPECT_THAT(Complaint({On("192.0.2.7", 8080, 80), On("192.0.2.8", 8080, 81)}), IsEmpty());
   EXPECT_THAT(Complaint({On("192.0.2.7", 8080, 80), Spec(8080, 81)}), IsEmpty());
@@ -99,35 +101,35 @@ TEST(Published, TakesOnePortForTwoAddressesFamiliesOrProtocols) {
 }
 
 TEST(Resolve, PublishesForEveryFamilyTheAllocationHas) {
-  const auto mappings = Resolve(MakePublished({Spec(8080, 80)}), kBoth);
+  const auto mappings = Resolve(MakePortMappings({Spec(8080, 80)}), kBoth);
   ASSERT_EQ(mappings.size(), 2U);
-  EXPECT_EQ(mappings[0].guest_ip, kBoth[0]);
-  EXPECT_EQ(mappings[1].guest_ip, kBoth[1]);
-  EXPECT_EQ(Resolve(MakePublished({Spec(8080, 80)}), kOnlyIpv4).size(), 1U);
+  EXPECT_EQ(mappings[0].container_ip, kBoth[0]);
+  EXPECT_EQ(mappings[1].container_ip, kBoth[1]);
+  EXPECT_EQ(Resolve(MakePortMappings({Spec(8080, 80)}), kOnlyIpv4).size(), 1U);
 }
 
 TEST(Resolve, NarrowsToTheFamilyOfTheHostAddress) {
-  const auto any4 = Resolve(MakePublished({On("0.0.0.0", 8080, 80)}), kBoth);
+  const auto any4 = Resolve(MakePortMappings({On("0.0.0.0", 8080, 80)}), kBoth);
   ASSERT_EQ(any4.size(), 1U);
-  EXPECT_EQ(any4[0].guest_ip, kBoth[0]);
+  EXPECT_EQ(any4[0].container_ip, kBoth[0]);
   EXPECT_EQ(any4[0].host_ip, std::nullopt);
-  const auto one6 = Resolve(MakePublished({On("2001:db8::7", 8080, 80)}), kBoth);
+  const auto one6 = Resolve(MakePortMappings({On("2001:db8::7", 8080, 80)}), kBoth);
   ASSERT_EQ(one6.size(), 1U);
-  EXPECT_EQ(one6[0].guest_ip, kBoth[1]);
+  EXPECT_EQ(one6[0].container_ip, kBoth[1]);
   EXPECT_EQ(one6[0].host_ip, Ip::Parse("2001:db8::7"));
 }
 
 TEST(Resolve, TakesTheFirstAddressOfAFamily) {
   const std::vector<Ip> two = {Ip::Parse("10.0.0.2").value(), Ip::Parse("10.0.0.3").value()};
-  const auto mappings = Resolve(MakePublished({Spec(8080, 80)}), two);
+  const auto mappings = Resolve(MakePortMappings({Spec(8080, 80)}), two);
   ASSERT_EQ(mappings.size(), 1U);
-  EXPECT_EQ(mappings[0].guest_ip, two[0]);
+  EXPECT_EQ(mappings[0].container_ip, two[0]);
 }
 
 TEST(Resolve, RefusesAHostAddressOfAFamilyTheAllocationHasNot) {
   for (const char* const host_ip : {"2001:db8::7", "::"}) {
     try {
-      static_cast<void>(Resolve(MakePublished({On(host_ip, 8080, 80)}), kOnlyIpv4));
+      static_cast<void>(Resolve(MakePortMappings({On(host_ip, 8080, 80)}), kOnlyIpv4));
       ADD_FAILURE() << host_ip << " was skipped in silence";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::kInvalidConfig);

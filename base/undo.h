@@ -1,0 +1,50 @@
+// What to take back if ADD fails: the steps done so far, last first.
+//
+// Rules  Closures take by value whatever is declared after the Undo: locals die first, a reference
+//        would dangle. A step that fails is logged and ignored: DEL is the guarantee, this is
+//        courtesy.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+
+namespace nomad_bridge {
+
+class Undo {
+ public:
+  Undo() = default;
+  Undo(const Undo&) = delete;
+  Undo& operator=(const Undo&) = delete;
+  ~Undo() {
+    while (!steps_.empty()) {
+      const Step step = std::move(steps_.back());
+      steps_.pop_back();
+      try {
+        step.act();
+      } catch (const std::exception& error) {
+        LogLine("cannot ", step.name, ", ignoring: ", error.what());
+      }
+    }
+  }
+
+  // `name` completes "cannot ...".
+  void Then(std::string name, std::function<void()> act) {
+    steps_.push_back({std::move(name), std::move(act)});
+  }
+  // Everything has succeeded: nothing is taken back.
+  void Keep() { steps_.clear(); }
+
+ private:
+  struct Step {
+    std::string name;
+    std::function<void()> act;
+  };
+  std::vector<Step> steps_;
+};
+
+}  // namespace nomad_bridge

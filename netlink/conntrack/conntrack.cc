@@ -1,0 +1,180 @@
+#include "netlink/conntrack/conntrack.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netfilter/nfnetlink_conntrack.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "netlink/core/request_socket.h"
+
+namespace nomad_bridge::conntrack {
+namespace {
+
+// Which parts of the tuple CTA_FILTER compares. The kernel keeps these bits in
+// net/netfilter/nf_internals.h, not in its public headers.
+constexpr std::uint32_t kFilterDestinationAddress = 1U << 1;
+constexpr std::uint32_t kFilterProtocol = 1U << 3;
+constexpr std::uint32_t kFilterDestinationPort = 1U << 5;
+
+netlink::Message ConntrackMessage(int type, int flags, Family family) {
+  netlink::Message message((NFNL_SUBSYS_CTNETLINK << 8) | type, flags);
+  nfgenmsg head{};
+  head.nfgen_family = family == Family::kIpv4 ? AF_INET : AF_INET6;
+  head.version = NFNETLINK_V0;
+  message.Head(head);
+  return message;
+}
+
+// What of an entry's original direction is compared, and with what.
+void PutFilter(netlink::Message& message,
+               std::optional<std::uint16_t> port,
+               const std::optional<Ip>& ipv4) {
+  {
+    const netlink::Nest tuple(message, CTA_TUPLE_ORIG);
+    if (ipv4) {
+      const netlink::Nest addresses(message, CTA_TUPLE_IP);
+      message.PutBytes(CTA_IP_V4_DST, ipv4->bytes());
+    }
+    const netlink::Nest protocol(message, CTA_TUPLE_PROTO);
+    message.PutU8(CTA_PROTO_NUM, IPPROTO_UDP);
+    if (port) {
+      message.PutU16Be(CTA_PROTO_DST_PORT, *port);
+    }
+  }
+  const netlink::Nest filter(message, CTA_FILTER);
+  message.PutU32(CTA_FILTER_ORIG_FLAGS,
+                 kFilterProtocol | (port ? kFilterDestinationPort : 0) |
+                     (ipv4 ? kFilterDestinationAddress : 0));
+}
+
+// conntrack -D -f <family> -p udp --orig-port-dst <port> [--orig-dst <address>]. False if the
+// kernel cannot.
+bool Flush(netlink::RequestSocket& socket, const UdpPort& port) {
+  // The kernel has its comparison of IPv6 addresses the wrong way round (still in 6.18): it deletes
+  // all but that one's.
+  if (port.address && !port.address->is_ipv4()) {
+    return false;
+  }
+  netlink::Message message = ConntrackMessage(IPCTNL_MSG_CT_DELETE, NLM_F_ACK, port.family);
+  // An older kernel does not go by the filter but by the tuple, and that is none without both
+  // addresses: it refuses, and does not take "delete these" for "delete all".
+  PutFilter(message, port.port, port.address);
+  const netlink::Reply answer = socket.Transact(message);
+  if (answer.error == EINVAL || answer.error == EOPNOTSUPP) {
+    return false;
+  }
+  if (answer.error != 0 && answer.error != ENOENT) {
+    throw netlink::RequestError(
+        Cat("cannot remove the UDP flows to port ", port.port, " from conntrack"), answer);
+  }
+  return true;
+}
+
+// Whether `entry` is a UDP flow towards one of `ports`.
+bool EventFilter(const netlink::Attributes& entry, const std::vector<UdpPort>& ports) {
+  const netlink::Attributes tuple = entry.Inside(CTA_TUPLE_ORIG);
+  const netlink::Attributes protocol = tuple.Inside(CTA_TUPLE_PROTO);
+  const netlink::Attributes addresses = tuple.Inside(CTA_TUPLE_IP);
+  if (protocol.U8(CTA_PROTO_NUM) != IPPROTO_UDP) {
+    return false;
+  }
+  std::span<const std::uint8_t> destination = addresses.Bytes(CTA_IP_V4_DST);
+  if (destination.empty()) {
+    destination = addresses.Bytes(CTA_IP_V6_DST);
+  }
+  const std::optional<std::uint16_t> port = protocol.U16Be(CTA_PROTO_DST_PORT);
+  return std::any_of(ports.begin(), ports.end(), [&](const UdpPort& wanted) {
+    return wanted.port == port &&
+           (!wanted.address || std::ranges::equal(wanted.address->bytes(), destination));
+  });
+}
+
+// Deletes exactly this entry: its id keeps us from hitting a new flow between the same ends.
+void Forget(netlink::RequestSocket& socket, Family family, const netlink::Attributes& entry) {
+  netlink::Message message = ConntrackMessage(IPCTNL_MSG_CT_DELETE, NLM_F_ACK, family);
+  for (const int attribute : {CTA_TUPLE_ORIG, CTA_ID, CTA_ZONE}) {
+    const std::span<const std::uint8_t> value = entry.Bytes(attribute);
+    if (!value.empty()) {
+      message.PutBytes(attribute == CTA_TUPLE_ORIG ? NLA_F_NESTED | attribute : attribute, value);
+    }
+  }
+  const netlink::Reply answer = socket.Transact(message);
+  if (answer.error != 0 && answer.error != ENOENT && answer.error != EBUSY) {
+    throw netlink::RequestError("cannot remove a stale UDP entry from conntrack", answer);
+  }
+}
+
+// `ports` are all of `family`.
+void ForgetIn(netlink::RequestSocket& socket, Family family, const std::vector<UdpPort>& ports) {
+  if (ports.empty()) {
+    return;
+  }
+  // One walk for all ports, narrowed further if there is only one.
+  const bool same_port = std::ranges::all_of(
+      ports, [&](const UdpPort& other) { return other.port == ports.front().port; });
+  netlink::Message question = ConntrackMessage(IPCTNL_MSG_CT_GET, NLM_F_DUMP, family);
+  PutFilter(question, same_port ? std::optional(ports.front().port) : std::nullopt, std::nullopt);
+  const netlink::Reply answer = socket.Transact(question);
+  if (answer.error == EINVAL) {
+    return;  // this kernel has no conntrack, or none that can be asked
+  }
+  if (answer.error != 0) {
+    throw netlink::RequestError("cannot list UDP entries of conntrack", answer);
+  }
+  for (const netlink::NlMessage& message : answer.messages) {
+    const netlink::Attributes entry(nlmsg_hdr(message.get()), sizeof(nfgenmsg));
+    if (EventFilter(entry, ports)) {
+      Forget(socket, family, entry);
+    }
+  }
+}
+
+std::vector<UdpPort> Of(Family family, const std::vector<UdpPort>& ports) {
+  std::vector<UdpPort> found;
+  std::ranges::copy_if(
+      ports, std::back_inserter(found), [&](const UdpPort& port) { return port.family == family; });
+  return found;
+}
+
+}  // namespace
+
+class Conntrack::Impl {
+ public:
+  explicit Impl(netlink::RequestSocket opened) : socket(std::move(opened)) {}
+
+  netlink::RequestSocket socket;
+};
+
+Conntrack::Conntrack(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Conntrack::Conntrack(Conntrack&&) noexcept = default;
+Conntrack& Conntrack::operator=(Conntrack&&) noexcept = default;
+Conntrack::~Conntrack() = default;
+
+Conntrack Conntrack::In(const netlink::Netns& ns) {
+  return Conntrack(std::make_unique<Impl>(netlink::RequestSocket::In(ns, NETLINK_NETFILTER)));
+}
+
+void Conntrack::ForgetUdpFlows(const std::vector<UdpPort>& ports) {
+  std::vector<UdpPort> left;
+  std::ranges::copy_if(ports, std::back_inserter(left), [&](const UdpPort& port) {
+    return !Flush(impl_->socket, port);
+  });
+  if (!left.empty()) {
+    ForgetUdpFlowsOneByOne(left);
+  }
+}
+
+void Conntrack::ForgetUdpFlowsOneByOne(const std::vector<UdpPort>& ports) {
+  for (const Family family : {Family::kIpv4, Family::kIpv6}) {
+    ForgetIn(impl_->socket, family, Of(family, ports));
+  }
+}
+
+}  // namespace nomad_bridge::conntrack

@@ -1,0 +1,137 @@
+#include "netlink/core/message.h"
+
+#include <cstring>
+
+#include <endian.h>
+#include <linux/netlink.h>
+#include <netlink/attr.h>
+
+#include "base/error.h"
+
+namespace nomad_bridge::netlink {
+namespace {
+
+void RequireRoom(bool there_was) {
+  if (!there_was) {
+    throw Error(Code::kInternal, "a netlink request outgrew its page");
+  }
+}
+
+// The value as a T, if it is one by its size.
+template <typename T>
+std::optional<T> Number(std::span<const std::uint8_t> bytes) {
+  if (bytes.size() != sizeof(T)) {
+    return std::nullopt;
+  }
+  T value{};
+  std::memcpy(&value, bytes.data(), sizeof(T));
+  return value;
+}
+
+}  // namespace
+
+Message::Message(int type, int flags) : message_(nlmsg_alloc_simple(type, NLM_F_REQUEST | flags)) {
+  RequireRoom(message_ != nullptr);
+}
+
+void Message::Append(std::span<const std::byte> bytes) {
+  void* const room = nlmsg_reserve(message_.get(), bytes.size(), NLMSG_ALIGNTO);
+  RequireRoom(room != nullptr);
+  std::memcpy(room, bytes.data(), bytes.size());
+}
+
+void Message::PutU8(int attribute, std::uint8_t value) {
+  RequireRoom(nla_put_u8(message_.get(), attribute, value) == 0);
+}
+
+void Message::PutU16(int attribute, std::uint16_t value) {
+  RequireRoom(nla_put_u16(message_.get(), attribute, value) == 0);
+}
+
+void Message::PutU32(int attribute, std::uint32_t value) {
+  RequireRoom(nla_put_u32(message_.get(), attribute, value) == 0);
+}
+
+void Message::PutU16Be(int attribute, std::uint16_t value) {
+  PutU16(attribute, htobe16(value));
+}
+
+void Message::PutText(int attribute, const std::string& text) {
+  RequireRoom(nla_put_string(message_.get(), attribute, text.c_str()) == 0);
+}
+
+void Message::PutBytes(int attribute, std::span<const std::uint8_t> bytes) {
+  RequireRoom(nla_put(message_.get(), attribute, static_cast<int>(bytes.size()), bytes.data()) ==
+              0);
+}
+
+Nest::Nest(const Message& message, int attribute)
+    : message_(message.get()), start_(nla_nest_start(message_, NLA_F_NESTED | attribute)) {
+  RequireRoom(start_ != nullptr);
+}
+
+Nest::~Nest() {
+  nla_nest_end(message_, start_);
+}
+
+Attributes::Attributes(const nlmsghdr* message, std::size_t header_size)
+    : first_(nlmsg_attrdata(message, static_cast<int>(header_size))),
+      size_(nlmsg_attrlen(message, static_cast<int>(header_size))) {}
+
+Attributes Attributes::Of(std::span<const std::uint8_t> bytes) {
+  Attributes attributes;
+  attributes.first_ = static_cast<const nlattr*>(static_cast<const void*>(bytes.data()));
+  attributes.size_ = static_cast<int>(bytes.size());
+  return attributes;
+}
+
+std::span<const std::uint8_t> Attributes::Bytes(int attribute) const {
+  const nlattr* const found = size_ > 0 ? nla_find(first_, size_, attribute) : nullptr;
+  if (found == nullptr) {
+    return {};
+  }
+  return {static_cast<const std::uint8_t*>(nla_data(found)),
+          static_cast<std::size_t>(nla_len(found))};
+}
+
+std::optional<std::uint8_t> Attributes::U8(int attribute) const {
+  return Number<std::uint8_t>(Bytes(attribute));
+}
+
+std::optional<std::uint32_t> Attributes::U32(int attribute) const {
+  return Number<std::uint32_t>(Bytes(attribute));
+}
+
+std::optional<std::uint16_t> Attributes::U16(int attribute) const {
+  return Number<std::uint16_t>(Bytes(attribute));
+}
+
+std::optional<std::uint16_t> Attributes::U16Be(int attribute) const {
+  const std::optional<std::uint16_t> value = U16(attribute);
+  return value ? std::optional(be16toh(*value)) : std::nullopt;
+}
+
+std::string Attributes::Text(int attribute) const {
+  const std::span<const std::uint8_t> bytes = Bytes(attribute);
+  std::string text(bytes.begin(), bytes.end());
+  return text.substr(0, text.find('\0'));
+}
+
+Attributes Attributes::Inside(int attribute) const {
+  return Of(Bytes(attribute));
+}
+
+std::vector<Attributes> Attributes::InsideEach(int attribute) const {
+  std::vector<Attributes> found;
+  int left = size_;
+  for (const nlattr* next = first_; left > 0 && nla_ok(next, left) != 0;
+       next = nla_next(next, &left)) {
+    if (nla_type(next) == attribute) {
+      found.push_back(Of({static_cast<const std::uint8_t*>(nla_data(next)),
+                          static_cast<std::size_t>(nla_len(next))}));
+    }
+  }
+  return found;
+}
+
+}  // namespace nomad_bridge::netlink

@@ -1,0 +1,132 @@
+#include "netlink/core/netns.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <utility>
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/nsfs.h>
+#include <linux/sockios.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace nomad_bridge::netlink {
+namespace {
+
+constexpr const char* kCurrent = "/proc/self/ns/net";
+
+// Either an open network namespace, or why there is none.
+struct Opened {
+  UniqueFd fd;
+  std::string refusal;
+  bool for_lack = false;  // of what it takes to open anything, which says nothing of the path
+};
+
+Opened TryOpen(const std::string& path) {
+  // Any file may stand there: O_NONBLOCK, because opening a FIFO would wait for its writer.
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) {
+    const int why = errno;
+    return {.refusal = ErrnoText(why), .for_lack = why == EMFILE || why == ENFILE || why == ENOMEM};
+  }
+  struct statfs system {};
+  if (::fstatfs(fd.get(), &system) != 0) {
+    return {.refusal = ErrnoText(errno)};
+  }
+  // The type is asked only of what is a namespace at all: another file may take that ioctl for
+  // something else.
+  if (system.f_type != NSFS_MAGIC || ::ioctl(fd.get(), NS_GET_NSTYPE) != CLONE_NEWNET) {
+    return {.refusal = "it is no network namespace"};
+  }
+  return {.fd = std::move(fd)};
+}
+
+NetnsId IdOf(const UniqueFd& fd) {
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) {
+    throw ErrnoError(Code::kKernel, "cannot identify a network namespace");
+  }
+  return {.device = status.st_dev, .inode = status.st_ino};
+}
+
+// Goes back to `home` when it goes out of scope.
+class WayBack {
+ public:
+  explicit WayBack(const Netns& home) : home_(home) {}
+  WayBack(const WayBack&) = delete;
+  WayBack& operator=(const WayBack&) = delete;
+  ~WayBack() {
+    if (::setns(home_.fd(), CLONE_NEWNET) != 0) {
+      std::abort();
+    }
+  }
+
+ private:
+  const Netns& home_;
+};
+
+}  // namespace
+
+Netns Netns::Current() {
+  UniqueFd fd(::open(kCurrent, O_RDONLY | O_CLOEXEC));
+  if (!fd) {
+    throw ErrnoError(Code::kKernel, "cannot open this process's network namespace");
+  }
+  const NetnsId id = IdOf(fd);
+  return {std::move(fd), id};
+}
+
+Netns Netns::Open(const std::string& path) {
+  Opened opened = TryOpen(path);
+  if (!opened.fd) {
+    throw Error(Code::kInvalidEnvironment,
+                Cat("cannot open CNI_NETNS ", Quoted(path)),
+                std::move(opened.refusal));
+  }
+  const NetnsId id = IdOf(opened.fd);
+  return {std::move(opened.fd), id};
+}
+
+std::optional<Netns> Netns::Find(const std::string& path) {
+  Opened opened = TryOpen(path);
+  if (opened.for_lack) {
+    throw Error(Code::kKernel, Cat("cannot open ", Quoted(path)), std::move(opened.refusal));
+  }
+  if (!opened.fd) {
+    return std::nullopt;
+  }
+  const NetnsId id = IdOf(opened.fd);
+  return Netns(std::move(opened.fd), id);
+}
+
+Netns Netns::OfSocket(int socket) {
+  UniqueFd fd(::ioctl(socket, SIOCGSKNS));
+  if (!fd) {
+    throw ErrnoError(Code::kKernel, "cannot open a socket's network namespace");
+  }
+  const NetnsId id = IdOf(fd);
+  return {std::move(fd), id};
+}
+
+void InNetns(const Netns& ns, const std::function<void()>& act) {
+  struct stat here {};
+  if (::stat(kCurrent, &here) == 0 &&
+      ns.id() == NetnsId{.device = here.st_dev, .inode = here.st_ino}) {
+    act();
+    return;
+  }
+  const Netns home = Netns::Current();
+  if (::setns(ns.fd(), CLONE_NEWNET) != 0) {
+    throw ErrnoError(Code::kKernel, "cannot enter a network namespace");
+  }
+  const WayBack way_back(home);
+  act();
+}
+
+}  // namespace nomad_bridge::netlink

@@ -1,0 +1,54 @@
+// Network namespaces: finding them, telling them apart, and the one way to act inside another.
+//
+// Sockets  A netlink socket stays in the namespace it was opened in: rtnl::Socket::In(ns) and
+//          nft::Socket::In(ns) enter only to open theirs, so nothing else has to switch.
+// Errors   kInvalidEnvironment if a path is no network namespace; kKernel if entering is refused.
+// Threads  One thread per process is assumed: setns(2) moves only the caller's.
+// Source   namespaces(7), ioctl_ns(2), setns(2).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/fd.h"
+
+namespace nomad_bridge::netlink {
+
+// Which namespace: the device and inode of its nsfs file. Unique among the namespaces that live
+// now; a number may come again after its namespace has gone.
+struct NetnsId {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+
+  bool operator==(const NetnsId&) const = default;
+};
+
+class Netns {
+ public:
+  // The namespace this process is in.
+  [[nodiscard]] static Netns Current();
+  // The namespace behind `path` (a bind mount, /proc/<pid>/ns/net). Throws kInvalidEnvironment
+  // naming CNI_NETNS if the path does not exist or is no network namespace.
+  [[nodiscard]] static Netns Open(const std::string& path);
+  // The same, but nullopt where Open() throws: for DEL, where a namespace that has gone is an
+  // answer.
+  [[nodiscard]] static std::optional<Netns> Find(const std::string& path);
+  // The namespace that `socket` (any socket of ours) was opened in.
+  [[nodiscard]] static Netns OfSocket(int socket);
+
+  [[nodiscard]] const NetnsId& id() const { return id_; }
+  [[nodiscard]] int fd() const { return fd_.get(); }
+
+ private:
+  Netns(UniqueFd fd, NetnsId id) : fd_(std::move(fd)), id_(id) {}
+  UniqueFd fd_;
+  NetnsId id_;
+};
+
+// Runs `act` inside `ns` and returns to where it was, also when `act` throws. If the way back fails
+// the process ends: the wrong namespace is worse than death.
+void InNetns(const Netns& ns, const std::function<void()>& act);
+
+}  // namespace nomad_bridge::netlink

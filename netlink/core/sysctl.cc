@@ -1,0 +1,62 @@
+#include "netlink/core/sysctl.h"
+
+#include <cerrno>
+#include <optional>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/file.h"
+#include "base/text.h"
+
+namespace nomad_bridge::netlink {
+namespace {
+
+std::string PathOf(const std::string& name) {
+  return Cat("/proc/sys/", name);
+}
+
+// The value without its newline; nullopt if this kernel has no such setting.
+std::optional<std::string> FindValue(const std::string& name) {
+  std::optional<std::string> value = FindFile(PathOf(name));
+  if (value && value->ends_with('\n')) {
+    value->pop_back();
+  }
+  return value;
+}
+
+void Write(const std::string& name, const std::string& value) {
+  const UniqueFd fd(::open(PathOf(name).c_str(), O_WRONLY | O_CLOEXEC));
+  // One write(2): the kernel takes each for a whole value.
+  if (!fd || ::write(fd.get(), value.data(), value.size()) < 0) {
+    throw ErrnoError(Code::kKernel, Cat("cannot set ", Quoted(name), " to ", Quoted(value)));
+  }
+}
+
+}  // namespace
+
+bool EnsureSysctl(const std::string& name, const std::string& value) {
+  if (FindValue(name) == value) {
+    return false;
+  }
+  Write(name, value);
+  return true;
+}
+
+bool EnsureSysctlIfPresent(const std::string& name, const std::string& value) {
+  const std::optional<std::string> present = FindValue(name);
+  if (!present || present == value) {
+    return false;
+  }
+  Write(name, value);
+  return true;
+}
+
+bool IsSysctlOn(const std::string& name) {
+  const std::optional<std::string> value = FindValue(name);
+  return value && !value->empty() && value != "0";
+}
+
+}  // namespace nomad_bridge::netlink

@@ -1,0 +1,24 @@
+// Settings under /proc/sys/net of the network namespace this process is in (see InNetns for
+// another's).
+//
+// Names   as sysctl(8) shows them with '/' between the parts: "net/ipv4/ip_forward" (a link's name
+//         may hold dots).
+// Errors  kKernel naming the setting and the value.
+#pragma once
+
+#include <string>
+
+namespace nomad_bridge::netlink {
+
+// Writes only if the value differs, so a read-only /proc/sys that is already right is no error.
+// Returns whether it wrote.
+bool EnsureSysctl(const std::string& name, const std::string& value);
+
+// The same, but false instead of an error if this kernel does not have the setting at all (IPv6
+// switched off at boot).
+bool EnsureSysctlIfPresent(const std::string& name, const std::string& value);
+
+// Whether the setting exists and is neither "0" nor empty.
+[[nodiscard]] bool IsSysctlOn(const std::string& name);
+
+}  // namespace nomad_bridge::netlink

@@ -1,0 +1,75 @@
+// What is to change in the ruleset, as a plain list of messages; Socket::Commit() does it, all
+// or nothing.
+//
+// Order   Messages take effect in their order; what one makes, the next may name. A deleted element
+//         or table may be added again in the same batch.
+// Exists  AddTable, AddChain and AddSet are content if the same thing is there already; AddElement
+//         is not: a taken key is refused (EEXIST).
+// Labels  Every message carries what it does, to complete "cannot ...".
+// Source  linux/netfilter/nf_tables.h; linux/netfilter/nfnetlink.h (batches).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "netlink/nft/element.h"
+#include "netlink/nft/rule.h"
+#include "netlink/nft/table.h"
+
+namespace nomad_bridge::nft {
+
+struct BatchMessage {
+  enum class Action {
+    kAddTable,
+    kDeleteTable,
+    kAddSet,
+    kAddChain,
+    kFlushChain,
+    kDeleteChain,
+    kAppendRule,
+    kInsertRule,
+    kDeleteRule,
+    kAddElement,
+    kDeleteElement,
+  };
+
+  Action action = Action::kAddTable;
+  TableId table;
+  std::string label;
+  std::string chain;         // the rule actions, kFlushChain and kDeleteChain
+  std::uint64_t handle = 0;  // kDeleteRule
+  std::variant<std::monostate, Set, Chain, Rule, Element> object;
+};
+
+class Batch {
+ public:
+  void AddTable(const TableId& table);
+  void DeleteTable(const TableId& table);
+  void AddSet(const TableId& table, const Set& set);
+  // Without its rules.
+  void AddChain(const TableId& table, const Chain& chain);
+  // Takes every rule out of the chain.
+  void FlushChain(const TableId& table, const std::string& chain);
+  // It must be empty, and nobody may jump to it: by then.
+  void DeleteChain(const TableId& table, const std::string& chain);
+  void AppendRule(const TableId& table, const std::string& chain, const Rule& rule);
+  // In front of all others.
+  void InsertRule(const TableId& table, const std::string& chain, const Rule& rule);
+  void DeleteRule(const TableId& table, const std::string& chain, std::uint64_t handle);
+  void AddElement(const TableId& table, const Element& element);
+  void DeleteElement(const TableId& table, const Element& element);
+
+  [[nodiscard]] const std::vector<BatchMessage>& messages() const { return messages_; }
+  [[nodiscard]] bool empty() const { return messages_.empty(); }
+
+  // One paragraph per message: its label, then the object as libnftnl prints it (as `nft
+  // --debug=netlink` does).
+  [[nodiscard]] std::string Text() const;
+
+ private:
+  std::vector<BatchMessage> messages_;
+};
+
+}  // namespace nomad_bridge::nft

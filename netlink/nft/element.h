@@ -1,0 +1,34 @@
+// One element of an nf_tables set or map, and whose it is.
+//
+// Shapes  key and data are the kernel's bytes: every field of a concatenation padded to 4 bytes,
+//         network byte order (an interface name: 16 bytes, zero filled). data is empty for sets.
+// Owner   Elements of an attachment carry a comment that begins with the owner's key and a space,
+//         the key being the name of its host veth ("veth3f2a91c04d7e alloc=..."). An element
+//         without a comment is shared by all.
+// Source  linux/netfilter/nf_tables.h; nft(8): a comment is at most 128 bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nomad_bridge::nft {
+
+constexpr std::size_t kMaxCommentBytes = 128;
+
+struct Element {
+  std::string set;
+  std::vector<std::uint8_t> key;
+  std::vector<std::uint8_t> data;
+  std::string comment;
+
+  // The comment's first word; empty for a shared element.
+  [[nodiscard]] std::string_view owner() const {
+    return std::string_view(comment).substr(0, comment.find(' '));
+  }
+
+  bool operator==(const Element&) const = default;
+};
+
+}  // namespace nomad_bridge::nft

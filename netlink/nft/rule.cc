@@ -1,0 +1,290 @@
+#include "netlink/nft/rule.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_conntrack_common.h>
+#include <linux/netfilter/nf_nat.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/rtnetlink.h>
+
+#include "netlink/core/handles.h"
+
+namespace nomad_bridge::nft {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+// A number in the CPU's byte order, as the kernel compares marks, ct bits and route types.
+Bytes CpuOrder(std::uint32_t number) {
+  Bytes bytes(sizeof number);
+  std::memcpy(bytes.data(), &number, sizeof number);
+  return bytes;
+}
+
+// Registers are 4-byte slots. The kernel names every fourth one by its older, 16-byte name, and so
+// do nft and we: what we send must compare equal to what it shows.
+constexpr std::uint32_t Register(std::uint32_t slot) {
+  constexpr std::uint32_t kSlotsPerOldRegister = 4;
+  return slot % kSlotsPerOldRegister == 0 ? NFT_REG_1 + slot / kSlotsPerOldRegister
+                                          : NFT_REG32_00 + slot;
+}
+
+constexpr std::size_t BytesOf(Family family) {
+  return family == Family::kIpv4 ? 4 : 16;
+}
+
+constexpr std::uint32_t SlotsOf(Family family) {
+  return family == Family::kIpv4 ? 1 : 4;
+}
+
+}  // namespace
+
+Rule& Rule::Add(Expression expression) {
+  expressions_.push_back(std::move(expression));
+  return *this;
+}
+
+Rule& Rule::LoadMeta(std::uint32_t key, std::uint32_t slot) {
+  return Add({"meta", {{NFTNL_EXPR_META_KEY, key}, {NFTNL_EXPR_META_DREG, Register(slot)}}});
+}
+
+// The flags are given even if there are none: the kernel shows them always.
+Rule& Rule::LookUp(const std::string& set, bool inverted) {
+  const std::uint32_t flags = inverted ? NFT_LOOKUP_F_INV : 0;
+  return Add({"lookup",
+              {{NFTNL_EXPR_LOOKUP_SREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_LOOKUP_SET, set},
+               {NFTNL_EXPR_LOOKUP_FLAGS, flags}}});
+}
+
+Rule& Rule::Compare(bool equal, Bytes bytes) {
+  const std::uint32_t op = equal ? NFT_CMP_EQ : NFT_CMP_NEQ;
+  return Add({"cmp",
+              {{NFTNL_EXPR_CMP_SREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_CMP_OP, op},
+               {NFTNL_EXPR_CMP_DATA, std::move(bytes)}}});
+}
+
+Rule& Rule::CompareEqual(Bytes bytes) {
+  return Compare(true, std::move(bytes));
+}
+
+// register = (register & mask) ^ flip
+Rule& Rule::Mask(Bytes mask, Bytes flip) {
+  const auto bytes = static_cast<std::uint32_t>(mask.size());
+  return Add({"bitwise",
+              {{NFTNL_EXPR_BITWISE_SREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_BITWISE_DREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_BITWISE_LEN, bytes},
+               {NFTNL_EXPR_BITWISE_MASK, std::move(mask)},
+               {NFTNL_EXPR_BITWISE_XOR, std::move(flip)}}});
+}
+
+Rule& Rule::AnyBit(std::uint32_t bits) {
+  return Mask(CpuOrder(bits), CpuOrder(0)).Compare(false, CpuOrder(0));
+}
+
+// [ payload load ... @ network header ]
+Rule& Rule::LoadAddress(bool source, std::size_t bytes) {
+  constexpr std::uint32_t kIpv4Source = 12;
+  constexpr std::uint32_t kIpv4Destination = 16;
+  constexpr std::uint32_t kIpv6Source = 8;
+  constexpr std::uint32_t kIpv6Destination = 24;
+  const std::uint32_t ipv4 = source ? kIpv4Source : kIpv4Destination;
+  const std::uint32_t ipv6 = source ? kIpv6Source : kIpv6Destination;
+  return Add({"payload",
+              {{NFTNL_EXPR_PAYLOAD_DREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_PAYLOAD_BASE, std::uint32_t{NFT_PAYLOAD_NETWORK_HEADER}},
+               {NFTNL_EXPR_PAYLOAD_OFFSET, family_ == Family::kIpv4 ? ipv4 : ipv6},
+               {NFTNL_EXPR_PAYLOAD_LEN, static_cast<std::uint32_t>(bytes)}}});
+}
+
+// th dport: the same two bytes in TCP, UDP and SCTP.
+Rule& Rule::LoadPort(std::uint32_t slot) {
+  constexpr std::uint32_t kDestinationPort = 2;
+  return Add({"payload",
+              {{NFTNL_EXPR_PAYLOAD_DREG, Register(slot)},
+               {NFTNL_EXPR_PAYLOAD_BASE, std::uint32_t{NFT_PAYLOAD_TRANSPORT_HEADER}},
+               {NFTNL_EXPR_PAYLOAD_OFFSET, kDestinationPort},
+               {NFTNL_EXPR_PAYLOAD_LEN, std::uint32_t{sizeof(std::uint16_t)}}}});
+}
+
+Rule& Rule::Verdict(std::uint32_t verdict, const std::string& chain) {
+  Expression immediate{
+      "immediate",
+      {{NFTNL_EXPR_IMM_DREG, std::uint32_t{NFT_REG_VERDICT}}, {NFTNL_EXPR_IMM_VERDICT, verdict}}};
+  if (!chain.empty()) {
+    immediate.attributes.emplace_back(NFTNL_EXPR_IMM_CHAIN, chain);
+  }
+  return Add(std::move(immediate));
+}
+
+Rule& Rule::IifnameIn(const std::string& set) {
+  return LoadMeta(NFT_META_IIFNAME).LookUp(set);
+}
+
+Rule& Rule::OifnameIn(const std::string& set) {
+  return LoadMeta(NFT_META_OIFNAME).LookUp(set);
+}
+
+Rule& Rule::OifnameNotIn(const std::string& set) {
+  return LoadMeta(NFT_META_OIFNAME).LookUp(set, true);
+}
+
+Rule& Rule::IfnamesNotIn(const std::string& set) {
+  constexpr std::uint32_t kNameSlots = 4;  // 16 bytes
+  return LoadMeta(NFT_META_IIFNAME).LoadMeta(NFT_META_OIFNAME, kNameSlots).LookUp(set, true);
+}
+
+Rule& Rule::Only(Family family) {
+  family_ = family;
+  const std::uint8_t number = family == Family::kIpv4 ? NFPROTO_IPV4 : NFPROTO_IPV6;
+  return LoadMeta(NFT_META_NFPROTO).CompareEqual({number});
+}
+
+Rule& Rule::Ipv4() {
+  return Only(Family::kIpv4);
+}
+Rule& Rule::Ipv6() {
+  return Only(Family::kIpv6);
+}
+
+Rule& Rule::SaddrIn(const std::string& set) {
+  return LoadAddress(true, BytesOf(family_)).LookUp(set);
+}
+
+Rule& Rule::DaddrIn(const std::string& set) {
+  return LoadAddress(false, BytesOf(family_)).LookUp(set);
+}
+
+// As nft does it: a prefix of whole bytes is compared alone, any other under a mask.
+Rule& Rule::MatchPrefix(bool source, bool equal, const Cidr& prefix) {
+  constexpr int kBitsPerByte = 8;
+  const Ip network = prefix.Network();
+  const auto whole_bytes = static_cast<std::size_t>(prefix.prefix_length / kBitsPerByte);
+  const int odd_bits = prefix.prefix_length % kBitsPerByte;
+  if (odd_bits == 0) {
+    const auto first = network.bytes().first(whole_bytes);
+    return LoadAddress(source, whole_bytes).Compare(equal, {first.begin(), first.end()});
+  }
+  Bytes mask(network.bytes().size());
+  std::fill_n(mask.begin(), whole_bytes, std::uint8_t{0xff});
+  mask[whole_bytes] = static_cast<std::uint8_t>(0xff << (kBitsPerByte - odd_bits));
+  Bytes value(network.bytes().begin(), network.bytes().end());
+  Bytes none(mask.size());
+  return LoadAddress(source, network.bytes().size())
+      .Mask(std::move(mask), std::move(none))
+      .Compare(equal, std::move(value));
+}
+
+Rule& Rule::Saddr(const Cidr& prefix) {
+  return MatchPrefix(true, true, prefix);
+}
+Rule& Rule::Daddr(const Cidr& prefix) {
+  return MatchPrefix(false, true, prefix);
+}
+Rule& Rule::DaddrNot(const Cidr& prefix) {
+  return MatchPrefix(false, false, prefix);
+}
+
+Rule& Rule::DaddrIsLocal() {
+  return Add({"fib",
+              {{NFTNL_EXPR_FIB_DREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_FIB_RESULT, std::uint32_t{NFT_FIB_RESULT_ADDRTYPE}},
+               {NFTNL_EXPR_FIB_FLAGS, std::uint32_t{NFTA_FIB_F_DADDR}}}})
+      .CompareEqual(CpuOrder(RTN_LOCAL));
+}
+
+Rule& Rule::CtState(std::uint32_t bits) {
+  return Add({"ct",
+              {{NFTNL_EXPR_CT_DREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_CT_KEY, std::uint32_t{NFT_CT_STATE}}}})
+      .AnyBit(bits);
+}
+
+Rule& Rule::CtStatusDnat() {
+  return Add({"ct",
+              {{NFTNL_EXPR_CT_DREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_CT_KEY, std::uint32_t{NFT_CT_STATUS}}}})
+      .AnyBit(IPS_DST_NAT);
+}
+
+Rule& Rule::SetMarkBit(int bit) {
+  const std::uint32_t mark = std::uint32_t{1} << bit;
+  return LoadMeta(NFT_META_MARK)
+      .Mask(CpuOrder(~mark), CpuOrder(mark))
+      .Add({"meta",
+            {{NFTNL_EXPR_META_KEY, std::uint32_t{NFT_META_MARK}},
+             {NFTNL_EXPR_META_SREG, std::uint32_t{NFT_REG_1}}}});
+}
+
+Rule& Rule::MarkBitIsSet(int bit) {
+  const std::uint32_t mark = std::uint32_t{1} << bit;
+  return LoadMeta(NFT_META_MARK).Mask(CpuOrder(mark), CpuOrder(0)).CompareEqual(CpuOrder(mark));
+}
+
+Rule& Rule::DnatByPort(const std::string& map) {
+  return LoadMeta(NFT_META_L4PROTO).LoadPort(1).Dnat(map);
+}
+
+Rule& Rule::DnatByAddressAndPort(const std::string& map) {
+  const std::uint32_t slots = SlotsOf(family_);
+  return LoadAddress(false, BytesOf(family_))
+      .LoadMeta(NFT_META_L4PROTO, slots)
+      .LoadPort(slots + 1)
+      .Dnat(map);
+}
+
+// Looks the key in register 1 up and translates to what the map holds. Minimum, maximum and flags
+// are spelled out as the kernel shows them, so that our rule and its dump compare equal.
+Rule& Rule::Dnat(const std::string& map) {
+  const std::uint32_t address = Register(0);
+  const std::uint32_t port = Register(SlotsOf(family_));
+  const std::uint32_t family = family_ == Family::kIpv4 ? NFPROTO_IPV4 : NFPROTO_IPV6;
+  Add({"lookup",
+       {{NFTNL_EXPR_LOOKUP_SREG, address},
+        {NFTNL_EXPR_LOOKUP_SET, map},
+        {NFTNL_EXPR_LOOKUP_DREG, address},
+        {NFTNL_EXPR_LOOKUP_FLAGS, std::uint32_t{0}}}});
+  return Add({"nat",
+              {{NFTNL_EXPR_NAT_TYPE, std::uint32_t{NFT_NAT_DNAT}},
+               {NFTNL_EXPR_NAT_FAMILY, family},
+               {NFTNL_EXPR_NAT_REG_ADDR_MIN, address},
+               {NFTNL_EXPR_NAT_REG_ADDR_MAX, address},
+               {NFTNL_EXPR_NAT_REG_PROTO_MIN, port},
+               {NFTNL_EXPR_NAT_REG_PROTO_MAX, port},
+               {NFTNL_EXPR_NAT_FLAGS,
+                std::uint32_t{NF_NAT_RANGE_MAP_IPS | NF_NAT_RANGE_PROTO_SPECIFIED}}}});
+}
+
+Rule& Rule::Masquerade() {
+  return Add({"masq", {}});
+}
+Rule& Rule::Counter() {
+  return Add({"counter", {}});
+}
+Rule& Rule::Accept() {
+  return Verdict(NF_ACCEPT);
+}
+Rule& Rule::Drop() {
+  return Verdict(NF_DROP);
+}
+
+Rule& Rule::Jump(const std::string& chain) {
+  return Verdict(static_cast<std::uint32_t>(NFT_JUMP), chain);
+}
+
+Rule& Rule::Goto(const std::string& chain) {
+  return Verdict(static_cast<std::uint32_t>(NFT_GOTO), chain);
+}
+
+Rule& Rule::Comment(const std::string& text) {
+  comment_ = text;
+  return *this;
+}
+
+}  // namespace nomad_bridge::nft

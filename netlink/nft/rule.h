@@ -1,0 +1,115 @@
+// One nf_tables rule as a plain value, built from words that read as nft does.
+//
+// Shapes  A rule is a list of expressions; an expression is its kind ("payload", "lookup", ...) and
+//         the attributes the kernel gets, numbered as libnftnl numbers them. Numbers are host byte
+//         order; bytes are what is on the wire (addresses, ports) or in the CPU's order (marks, ct
+//         bits), as the kernel compares them.
+// Words   Matches first, one verdict or NAT statement last; the kernel reads left to right.
+//           Rule().IifnameIn("bridges").CtState(kCtInvalid).Drop()
+//           iifname @bridges ct state invalid drop
+// Family  Words about addresses need Ipv4() or Ipv6() before them: that is nft's own `meta nfproto`
+//         dependency.
+// Source  nft(8); linux/netfilter/nf_tables.h; the words emit what nft 1.0.6 emits (nft
+//         --debug=netlink).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/ip.h"
+
+namespace nomad_bridge::nft {
+
+using Value = std::variant<std::uint32_t, std::string, std::vector<std::uint8_t>>;
+
+struct Expression {
+  std::string kind;
+  std::vector<std::pair<std::uint16_t, Value>> attributes;
+
+  bool operator==(const Expression&) const = default;
+};
+
+// Bits of `ct state`, for CtState(). linux/netfilter/nf_conntrack_common.h.
+constexpr std::uint32_t kCtInvalid = 1;
+constexpr std::uint32_t kCtEstablished = 2;
+constexpr std::uint32_t kCtRelated = 4;
+
+class Rule {
+ public:
+  // iifname @set, oifname @set, oifname != @set
+  Rule& IifnameIn(const std::string& set);
+  Rule& OifnameIn(const std::string& set);
+  Rule& OifnameNotIn(const std::string& set);
+  // iifname . oifname != @set
+  Rule& IfnamesNotIn(const std::string& set);
+
+  // meta nfproto ipv4, meta nfproto ipv6; the words below are then about that family.
+  Rule& Ipv4();
+  Rule& Ipv6();
+  Rule& Only(Family family);
+
+  // ip saddr @set, ip daddr @set (ip6 likewise)
+  Rule& SaddrIn(const std::string& set);
+  Rule& DaddrIn(const std::string& set);
+  // ip saddr 127.0.0.0/8, ip daddr ..., ip daddr != ...
+  Rule& Saddr(const Cidr& prefix);
+  Rule& Daddr(const Cidr& prefix);
+  Rule& DaddrNot(const Cidr& prefix);
+  // fib daddr type local
+  Rule& DaddrIsLocal();
+
+  // ct state <any of these bits>
+  Rule& CtState(std::uint32_t bits);
+  // ct status dnat
+  Rule& CtStatusDnat();
+
+  // meta mark set meta mark | (1 << bit)
+  Rule& SetMarkBit(int bit);
+  // meta mark & (1 << bit) == (1 << bit)
+  Rule& MarkBitIsSet(int bit);
+
+  // dnat ip to meta l4proto . th dport map @map
+  Rule& DnatByPort(const std::string& map);
+  // dnat ip to ip daddr . meta l4proto . th dport map @map
+  Rule& DnatByAddressAndPort(const std::string& map);
+  // masquerade
+  Rule& Masquerade();
+
+  Rule& Counter();
+  Rule& Accept();
+  Rule& Drop();
+  Rule& Jump(const std::string& chain);
+  Rule& Goto(const std::string& chain);
+  // comment "text": at most 128 bytes, kept as the rule's user data, where nft and iptables-nft
+  // read it.
+  Rule& Comment(const std::string& text);
+
+  [[nodiscard]] const std::vector<Expression>& expressions() const { return expressions_; }
+  [[nodiscard]] const std::string& comment() const { return comment_; }
+
+  bool operator==(const Rule&) const = default;
+
+ private:
+  Rule& Add(Expression expression);
+  Rule& LookUp(const std::string& set, bool inverted = false);
+  Rule& CompareEqual(std::vector<std::uint8_t> bytes);
+  Rule& Compare(bool equal, std::vector<std::uint8_t> bytes);
+  Rule& Mask(std::vector<std::uint8_t> mask, std::vector<std::uint8_t> flip);
+  Rule& LoadMeta(std::uint32_t key, std::uint32_t slot = 0);
+  Rule& LoadAddress(bool source, std::size_t bytes);
+  Rule& LoadPort(std::uint32_t slot);
+  Rule& MatchPrefix(bool source, bool equal, const Cidr& prefix);
+  Rule& AnyBit(std::uint32_t bits);
+  Rule& Dnat(const std::string& map);
+  Rule& Verdict(std::uint32_t verdict, const std::string& chain = {});
+
+  std::vector<Expression> expressions_;
+  std::string comment_;
+  Family family_ = Family::kIpv4;
+};
+
+}  // namespace nomad_bridge::nft

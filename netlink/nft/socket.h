@@ -1,0 +1,107 @@
+// nf_tables in one network namespace: reading it, and changing it in one atomic commit.
+//
+// Generation  The kernel counts the changes of a namespace's ruleset. A commit is tied to the
+//             generation it was planned on; if that has passed, nothing happens and the answer says
+//             so.
+// Costs       One round trip per call; Sets(), Chains(), Elements() and Rules() are dumps, retried
+//             by themselves if a change interrupts them.
+// Errors      kKernel: msg says what was tried, details hold the kernel's words and the errno's
+//             name. kTryAgain if the kernel does not answer within base's patience. Absent is an
+//             answer.
+// Threads     One at a time per socket. The socket stays in the namespace it was opened in.
+// Source      linux/netfilter/nf_tables.h; NFNL_BATCH_GENID (kernel 4.12); NETLINK_EXT_ACK (4.12).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/file_lock.h"
+#include "netlink/core/netns.h"
+#include "netlink/nft/batch.h"
+#include "netlink/nft/element.h"
+#include "netlink/nft/table.h"
+
+namespace nomad_bridge::nft {
+
+// A rule as the kernel shows it.
+struct KernelRule {
+  std::uint64_t handle = 0;
+  // "[ meta load mark => reg 1 ]"; an xt match or target also shows its bytes.
+  std::vector<std::string> expressions;
+  std::string comment;  // nft's, or iptables' own match (which is among the expressions then)
+  std::string target;   // the chain it jumps or goes to; empty: none
+};
+
+// The expressions of `rule` as Rules() would show them, were it in the kernel.
+[[nodiscard]] std::vector<std::string> ExpressionTexts(const Rule& rule);
+
+// One message of a batch that the kernel would not take.
+struct Refusal {
+  std::size_t message = 0;  // index into the batch's messages
+  int error = 0;            // errno
+  std::string details;      // the kernel's words and the errno's name
+};
+
+struct CommitReply {
+  bool generation_passed = false;  // somebody else changed the ruleset first
+  std::vector<Refusal> refused;    // in the batch's order
+
+  // Everything in the batch is in force; otherwise nothing of it is.
+  [[nodiscard]] bool done() const { return !generation_passed && refused.empty(); }
+};
+
+// The generation that follows: the kernel leaves out 0.
+[[nodiscard]] constexpr std::uint32_t NextGeneration(std::uint32_t generation) {
+  return generation == 0xffffffff ? 1 : generation + 1;
+}
+
+class Socket {
+ public:
+  [[nodiscard]] static Socket In(const netlink::Netns& ns);
+
+  [[nodiscard]] std::uint32_t Generation();
+  // `batch` must not be empty. Throws if the kernel refuses the batch as a whole.
+  [[nodiscard]] CommitReply Commit(const Batch& batch, std::uint32_t generation);
+
+  [[nodiscard]] bool HasTable(const TableId& table);
+  // Those of every family.
+  [[nodiscard]] std::vector<TableId> Tables();
+  // Every set and map of the table; empty if there is no such table.
+  [[nodiscard]] std::vector<Set> Sets(const TableId& table);
+  // Without its rules.
+  [[nodiscard]] std::optional<Chain> FindChain(const TableId& table, const std::string& name);
+  // Every chain of every table of every family, without its rules.
+  struct TableChain {
+    TableId table;
+    Chain chain;
+  };
+  [[nodiscard]] std::vector<TableChain> Chains();
+  // The element with `like`'s set and key.
+  [[nodiscard]] std::optional<Element> FindElement(const TableId& table, const Element& like);
+  // Empty if there is no such set.
+  [[nodiscard]] std::vector<Element> Elements(const TableId& table, const std::string& set);
+  // In their order; empty if there is no such chain.
+  [[nodiscard]] std::vector<KernelRule> Rules(const TableId& table, const std::string& chain);
+
+ private:
+  explicit Socket(UniqueFd fd) : fd_(std::move(fd)) {}
+
+  // Raw messages, one behind the other, as they came.
+  using Messages = std::vector<char>;
+
+  // What the kernel answers to one request; nullopt if it says that there is no such thing.
+  [[nodiscard]] std::optional<Messages> Transact(Messages request, const std::string& what);
+  void Send(const Messages& messages, const std::string& what) const;
+  // What has come by `deadline`; may be nothing, if a signal came first.
+  [[nodiscard]] Messages Receive(Deadline deadline, const std::string& what) const;
+
+  UniqueFd fd_;
+  std::uint32_t sequence_ = 0;
+};
+
+}  // namespace nomad_bridge::nft

@@ -1,0 +1,115 @@
+#include "netlink/nft/table.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/ip.h"
+#include "base/text.h"
+
+namespace nomad_bridge::nft {
+namespace {
+
+constexpr std::size_t kRegisterBytes = 4;
+
+std::size_t Bytes(Type type) {
+  switch (type) {
+    case Type::kIpv4Addr:
+      return 4;
+    case Type::kIpv6Addr:
+    case Type::kIfname:
+      return 16;
+    case Type::kInetProto:
+      return 1;
+    case Type::kInetService:
+      return 2;
+  }
+  return 0;
+}
+
+std::string ProtocolText(std::uint8_t number) {
+  constexpr std::uint8_t kTcp = 6;
+  constexpr std::uint8_t kUdp = 17;
+  constexpr std::uint8_t kSctp = 132;
+  switch (number) {
+    case kTcp:
+      return "tcp";
+    case kUdp:
+      return "udp";
+    case kSctp:
+      return "sctp";
+    default:
+      return Cat(int{number});
+  }
+}
+
+std::string FieldText(Type type, std::span<const std::uint8_t> bytes) {
+  switch (type) {
+    case Type::kIpv4Addr:
+    case Type::kIpv6Addr:
+      return Ip(bytes).Text();
+    case Type::kIfname:
+      return {bytes.begin(), std::find(bytes.begin(), bytes.end(), 0)};
+    case Type::kInetProto:
+      return ProtocolText(bytes[0]);
+    case Type::kInetService:
+      return Cat(bytes[0] * 256 + bytes[1]);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string Text(TableFamily family) {
+  switch (family) {
+    case TableFamily::kInet:
+      return "inet";
+    case TableFamily::kIp:
+      return "ip";
+    case TableFamily::kIp6:
+      return "ip6";
+    case TableFamily::kBridge:
+      return "bridge";
+    case TableFamily::kAny:
+      break;
+  }
+  return {};
+}
+
+std::string Text(const TableId& table) {
+  return Cat(Text(table.family), ' ', table.name);
+}
+
+std::size_t PaddedBytes(Type type) {
+  return (Bytes(type) + kRegisterBytes - 1) / kRegisterBytes * kRegisterBytes;
+}
+
+std::string KeyText(const Set& set, const Element& element) {
+  std::string text;
+  std::size_t offset = 0;
+  for (const Type type : set.key) {
+    if (offset + Bytes(type) > element.key.size()) {
+      break;
+    }
+    text += Cat(text.empty() ? "" : " . ",
+                FieldText(type, std::span(element.key).subspan(offset, Bytes(type))));
+    offset += PaddedBytes(type);
+  }
+  return text;
+}
+
+const Set* Table::FindSet(const std::string& name) const {
+  const auto set = std::find_if(
+      sets.begin(), sets.end(), [&](const Set& candidate) { return candidate.name == name; });
+  return set == sets.end() ? nullptr : &*set;
+}
+
+Chain& Table::RequireChain(const std::string& name) {
+  const auto chain = std::find_if(
+      chains.begin(), chains.end(), [&](const Chain& candidate) { return candidate.name == name; });
+  if (chain == chains.end()) {
+    throw Error(Code::kInternal, Cat("table ", nft::Text(id), " has no chain ", Quoted(name)));
+  }
+  return *chain;
+}
+
+}  // namespace nomad_bridge::nft

@@ -1,0 +1,93 @@
+// A table of nf_tables as a plain value: its sets, maps and chains, without their elements.
+//
+// Shapes  Names as nft prints them. Priorities are numbers (dstnat -100, srcnat 100, raw -300,
+//         filter 0).
+// Source  nft(8); linux/netfilter/nf_tables.h. Type's numbers are nft's datatypes
+//         (include/datatype.h), which nft writes into a set so that it can print it again; six bits
+//         each in a concatenation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "netlink/nft/element.h"
+#include "netlink/nft/rule.h"
+
+namespace nomad_bridge::nft {
+
+// NFPROTO_*
+enum class TableFamily : std::uint8_t { kAny = 0, kInet = 1, kIp = 2, kBridge = 7, kIp6 = 10 };
+
+// "inet", "ip", "ip6", "bridge"; empty for kAny.
+[[nodiscard]] std::string Text(TableFamily family);
+
+struct TableId {
+  TableFamily family = TableFamily::kInet;
+  std::string name;
+
+  bool operator==(const TableId&) const = default;
+};
+
+// "inet nomad-bridge".
+[[nodiscard]] std::string Text(const TableId& table);
+
+enum class Type : std::uint8_t {
+  kIpv4Addr = 7,
+  kIpv6Addr = 8,
+  kInetProto = 12,
+  kInetService = 13,
+  kIfname = 41,
+};
+
+// Bytes of one field: its own, and as padded to registers inside a key.
+[[nodiscard]] std::size_t PaddedBytes(Type type);
+
+struct Set {
+  std::string name;
+  std::vector<Type> key;   // more than one: a concatenation
+  std::vector<Type> data;  // empty: a set; else a map
+  // NFT_SET_*, but for what says that it is a map: intervals, timeouts, ...
+  std::uint32_t flags = 0;
+
+  bool operator==(const Set&) const = default;
+};
+
+// The key of `element` as nft prints it: "192.0.2.1 . tcp . 8080".
+[[nodiscard]] std::string KeyText(const Set& set, const Element& element);
+
+// Where a base chain hangs.
+struct Hook {
+  // NF_INET_*
+  enum class Point : std::uint8_t { kPrerouting, kInput, kForward, kOutput, kPostrouting };
+
+  std::string type;  // "filter", "nat"
+  Point point = Point::kPrerouting;
+  std::int32_t priority = 0;
+  bool drops = false;  // the chain's policy, for what no rule decides: accept, unless this is set
+
+  bool operator==(const Hook&) const = default;
+};
+
+struct Chain {
+  std::string name;
+  std::optional<Hook> hook;  // nullopt: a chain to jump to
+  std::vector<Rule> rules;
+
+  bool operator==(const Chain&) const = default;
+};
+
+struct Table {
+  TableId id;
+  std::vector<Set> sets;
+  std::vector<Chain> chains;
+
+  // nullptr if there is none of that name.
+  [[nodiscard]] const Set* FindSet(const std::string& name) const;
+  // Throws kInternal if there is none: whoever appends rules knows the chains.
+  [[nodiscard]] Chain& RequireChain(const std::string& name);
+};
+
+}  // namespace nomad_bridge::nft

@@ -1,0 +1,136 @@
+#include <algorithm>
+#include <cerrno>
+
+#include <linux/if_addr.h>
+#include <linux/rtnetlink.h>
+#include <sys/socket.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "netlink/rtnl/rtnl_impl.h"
+
+namespace nomad_bridge::rtnl {
+namespace {
+
+// The longest prefix of an IPv4 network that has a broadcast address.
+constexpr int kLongestWithBroadcast = 30;
+
+unsigned char FamilyOf(const Ip& ip) {
+  return ip.is_ipv4() ? AF_INET : AF_INET6;
+}
+
+netlink::Message AddressMessage(int type, int flags, const Link& link, const Cidr& address) {
+  netlink::Message message(type, flags);
+  ifaddrmsg head{};
+  head.ifa_family = FamilyOf(address.address);
+  head.ifa_prefixlen = static_cast<unsigned char>(address.prefix_length);
+  head.ifa_index = static_cast<unsigned int>(link.index);
+  head.ifa_scope = address.address.IsLoopback() ? RT_SCOPE_HOST : RT_SCOPE_UNIVERSE;
+  message.Head(head);
+  message.PutBytes(IFA_LOCAL, address.address.bytes());
+  message.PutBytes(IFA_ADDRESS, address.address.bytes());
+  return message;
+}
+
+std::optional<AddressState> ReadAddress(const nlmsghdr* message, int index) {
+  const ifaddrmsg* const head = netlink::HeadOf<ifaddrmsg>(message);
+  // The kernel narrows the dump to one link only since 4.20, and a dump of all families brings
+  // MCTP's and others too.
+  if (head == nullptr || static_cast<int>(head->ifa_index) != index ||
+      (head->ifa_family != AF_INET && head->ifa_family != AF_INET6)) {
+    return std::nullopt;
+  }
+  const netlink::Attributes attributes(message, sizeof(ifaddrmsg));
+  // IFA_ADDRESS is the far end's on a point-to-point link; then IFA_LOCAL is there too.
+  std::span<const std::uint8_t> bytes = attributes.Bytes(IFA_LOCAL);
+  if (bytes.empty()) {
+    bytes = attributes.Bytes(IFA_ADDRESS);
+  }
+  if (bytes.size() != 4 && bytes.size() != 16) {
+    return std::nullopt;
+  }
+  const std::uint32_t flags = attributes.U32(IFA_FLAGS).value_or(head->ifa_flags);
+  return AddressState{.address = {.address = Ip(bytes), .prefix_length = head->ifa_prefixlen},
+                      .tentative = (flags & IFA_F_TENTATIVE) != 0,
+                      .duplicate = (flags & IFA_F_DADFAILED) != 0};
+}
+
+// Older kernels refuse an IPv6 address with an errno and no words.
+Error AddressRefusal(const std::string& what, const Cidr& address, netlink::Reply& answer) {
+  if (!address.address.is_ipv4() && answer.words.empty()) {
+    if (answer.error == EACCES) {
+      answer.words = "IPv6 is disabled on this device";
+    } else if (answer.error == EOPNOTSUPP || answer.error == EAFNOSUPPORT) {
+      answer.words = "this kernel has no IPv6, or has it switched off at boot";
+    }
+  }
+  return netlink::RequestError(what, answer);
+}
+
+}  // namespace
+
+std::vector<AddressState> AddressStates(netlink::RequestSocket& socket, const Link& link) {
+  netlink::Message question(RTM_GETADDR, NLM_F_DUMP);
+  ifaddrmsg head{};
+  head.ifa_family = AF_UNSPEC;
+  head.ifa_index = static_cast<unsigned int>(link.index);
+  question.Head(head);
+  std::vector<AddressState> states;
+  for (const netlink::NlMessage& message :
+       socket.TransactOrThrow(question, Cat("cannot list the addresses of ", Quoted(link.name)))) {
+    if (const std::optional<AddressState> state =
+            ReadAddress(nlmsg_hdr(message.get()), link.index)) {
+      states.push_back(*state);
+    }
+  }
+  return states;
+}
+
+std::vector<Cidr> Socket::Addresses(const Link& link) {
+  std::vector<Cidr> addresses;
+  for (const AddressState& state : AddressStates(impl_->socket, link)) {
+    addresses.push_back(state.address);
+  }
+  return addresses;
+}
+
+void Socket::EnsureAddress(const Link& link, const Cidr& address, bool detect_duplicates) {
+  netlink::Message message =
+      AddressMessage(RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, link, address);
+  if (address.address.is_ipv4() && address.prefix_length <= kLongestWithBroadcast) {
+    message.PutBytes(IFA_BROADCAST, address.Last().bytes());
+  }
+  if (!address.address.is_ipv4() && !detect_duplicates) {
+    // It would take a second or more, and addresses of ours are unique by their lease.
+    message.PutU32(IFA_FLAGS, IFA_F_NODAD);
+  }
+  const std::string what = Cat("cannot add ", address, " to ", Quoted(link.name));
+  netlink::Reply answer = impl_->socket.Transact(message);
+  if (answer.error != 0) {
+    if (answer.error != EEXIST) {
+      throw AddressRefusal(what, address, answer);
+    }
+    // For IPv6 the same address with another prefix length is "already there" too.
+    const std::vector<Cidr> present = Addresses(link);
+    if (std::find(present.begin(), present.end(), address) == present.end()) {
+      throw netlink::RequestError(Cat(what, ": it is there with another prefix length"), answer);
+    }
+  }
+  if (!address.address.is_ipv4() && !detect_duplicates) {
+    // The kernel lists an IPv6 address at once, but answers for it (joins the group in which
+    // neighbours ask for it, makes its local route) only when a worker of its own gets round to it
+    // (addrconf_dad_work, without detection too). Until then the first packet would be lost.
+    AwaitLocal(link, address.address, FromNow(kTimeout));
+  }
+}
+
+void Socket::EnsureAddressGone(const Link& link, const Cidr& address) {
+  const netlink::Reply answer =
+      impl_->socket.Transact(AddressMessage(RTM_DELADDR, NLM_F_ACK, link, address));
+  if (answer.error != 0 && answer.error != EADDRNOTAVAIL && answer.error != ENODEV) {
+    throw netlink::RequestError(Cat("cannot remove ", address, " from ", Quoted(link.name)),
+                                answer);
+  }
+}
+
+}  // namespace nomad_bridge::rtnl

@@ -1,0 +1,100 @@
+#include <cerrno>
+
+#include <linux/if_bridge.h>
+#include <linux/if_link.h>
+#include <linux/neighbour.h>
+#include <linux/rtnetlink.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "netlink/rtnl/rtnl_impl.h"
+
+namespace nomad_bridge::rtnl {
+namespace {
+
+netlink::Message BridgeMessage(const std::string& name,
+                               const Mac& mac,
+                               int mtu,
+                               bool vlan_filtering) {
+  netlink::Message message(RTM_NEWLINK, kCreate);
+  message.Head(HeadFor(0));
+  // A MAC given at birth counts as set by an administrator: the bridge then does not take on its
+  // ports' lowest.
+  PutIdentity(message, name, mac, mtu);
+  const netlink::Nest info(message, IFLA_LINKINFO);
+  message.PutText(IFLA_INFO_KIND, "bridge");
+  if (vlan_filtering) {
+    const netlink::Nest data(message, IFLA_INFO_DATA);
+    message.PutU8(IFLA_BR_VLAN_FILTERING, 1);
+  }
+  return message;
+}
+
+}  // namespace
+
+std::vector<Socket::Port> Socket::Ports(int bridge) {
+  // In the bridge family the kernel describes ports only, in a few words each.
+  netlink::Message question(RTM_GETLINK, NLM_F_DUMP);
+  question.Head(HeadFor(0, AF_BRIDGE));
+  std::vector<Port> ports;
+  for (const netlink::NlMessage& message : impl_->socket.TransactOrThrow(
+           question, Cat("cannot list the ports of bridge index ", bridge))) {
+    const ifinfomsg* const port = netlink::HeadOf<ifinfomsg>(nlmsg_hdr(message.get()));
+    const netlink::Attributes attributes(nlmsg_hdr(message.get()), sizeof(ifinfomsg));
+    if (port != nullptr && port->ifi_index != bridge &&
+        static_cast<int>(attributes.U32(IFLA_MASTER).value_or(0)) == bridge) {
+      ports.push_back({.index = port->ifi_index, .name = attributes.Text(IFLA_IFNAME)});
+    }
+  }
+  return ports;
+}
+
+bool Socket::CreateBridge(const std::string& name, const Mac& mac, int mtu, bool vlan_filtering) {
+  netlink::Reply answer = impl_->socket.Transact(BridgeMessage(name, mac, mtu, vlan_filtering));
+  if (answer.error == EOPNOTSUPP && vlan_filtering) {
+    answer.words = kNoVlans;
+  }
+  if (answer.error != 0 && answer.error != EEXIST) {
+    throw netlink::RequestError(Cat("cannot create bridge ", Quoted(name)), answer);
+  }
+  return answer.error == 0;
+}
+
+void Socket::FixMac(const Link& bridge) {
+  Change(bridge, {.mac = bridge.mac});
+  if (bridge.has_id) {
+    return;
+  }
+  netlink::Message message(RTM_NEWNEIGH, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE);
+  ndmsg head{};
+  head.ndm_family = AF_BRIDGE;
+  head.ndm_ifindex = bridge.index;
+  head.ndm_state = NUD_PERMANENT;
+  head.ndm_flags = NTF_SELF;
+  message.Head(head);
+  message.PutBytes(NDA_LLADDR, bridge.mac.bytes);
+  impl_->socket.TransactOrThrow(message,
+                                Cat("cannot tell bridge ", Quoted(bridge.name), " its own MAC"));
+}
+
+bool Socket::CreateVlanLink(const std::string& name, const Link& bridge, std::uint16_t vlan) {
+  netlink::Message message(RTM_NEWLINK, kCreate);
+  message.Head(HeadFor(0));
+  message.PutText(IFLA_IFNAME, name);
+  message.PutU32(IFLA_LINK, static_cast<std::uint32_t>(bridge.index));
+  {
+    const netlink::Nest info(message, IFLA_LINKINFO);
+    message.PutText(IFLA_INFO_KIND, "vlan");
+    const netlink::Nest data(message, IFLA_INFO_DATA);
+    message.PutU16(IFLA_VLAN_ID, vlan);
+  }
+  const netlink::Reply answer = impl_->socket.Transact(message);
+  if (answer.error != 0 && answer.error != EEXIST) {
+    throw netlink::RequestError(
+        Cat("cannot create ", Quoted(name), " for VLAN ", vlan, " of ", Quoted(bridge.name)),
+        answer);
+  }
+  return answer.error == 0;
+}
+
+}  // namespace nomad_bridge::rtnl

@@ -1,0 +1,315 @@
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include <linux/if.h>
+#include <linux/if_bridge.h>
+#include <linux/if_link.h>
+#include <linux/rtnetlink.h>
+#include <linux/veth.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "netlink/rtnl/rtnl_impl.h"
+
+namespace nomad_bridge::rtnl {
+namespace {
+
+// As many queues as a veth uses unless somebody asks for more. Since Linux 5.15 it would otherwise
+// have one per processor, switch off all but one, and wait for each end until nobody can use them.
+void PutOneQueue(netlink::Message& message) {
+  message.PutU32(IFLA_NUM_TX_QUEUES, 1);
+  message.PutU32(IFLA_NUM_RX_QUEUES, 1);
+}
+
+// The whole pair: { host end { LINKINFO { "veth", DATA { PEER { container end } } } } }.
+netlink::Message VethPairMessage(const VethSpec& spec, int guest_fd) {
+  netlink::Message message(RTM_NEWLINK, kCreate);
+  message.Head(HeadFor(0));
+  PutIdentity(message, spec.host_name, spec.host_mac, spec.mtu);
+  PutOneQueue(message);
+  message.PutU32(IFLA_MASTER, static_cast<std::uint32_t>(spec.bridge));
+  const netlink::Nest info(message, IFLA_LINKINFO);
+  message.PutText(IFLA_INFO_KIND, "veth");
+  const netlink::Nest data(message, IFLA_INFO_DATA);
+  const netlink::Nest peer(message, VETH_INFO_PEER);
+  message.Head(HeadFor(0));
+  // The same MTU on both ends: the kernel would give the container's its default.
+  PutIdentity(message, spec.container_ifname, spec.container_mac, spec.mtu);
+  PutOneQueue(message);
+  message.PutU32(IFLA_NET_NS_FD, static_cast<std::uint32_t>(guest_fd));
+  return message;
+}
+
+std::string_view OnOff(bool value) {
+  return value ? "on" : "off";
+}
+
+// "up, master 5, MTU 1400": what a change would have done, for the error about it.
+std::string Describe(const LinkChange& change) {
+  std::string text;
+  const auto add = [&](const auto&... parts) { text += Cat(text.empty() ? "" : ", ", parts...); };
+  if (change.up) {
+    add(*change.up ? "up" : "down");
+  }
+  if (change.promiscuous) {
+    add("promiscuous mode ", OnOff(*change.promiscuous));
+  }
+  if (change.mac) {
+    add("MAC ", *change.mac);
+  }
+  if (change.mtu) {
+    add("MTU ", *change.mtu);
+  }
+  if (change.master) {
+    add("bridge index ", *change.master);
+  }
+  if (change.alias) {
+    add("alias ", Quoted(*change.alias));
+  }
+  if (change.port) {
+    add("hairpin mode ", OnOff(change.port->hairpin));
+    add("isolation ", OnOff(change.port->isolated));
+  }
+  return text;
+}
+
+void PutPortFlags(netlink::Message& message, const PortFlags& flags) {
+  const netlink::Nest info(message, IFLA_LINKINFO);
+  message.PutText(IFLA_INFO_SLAVE_KIND, "bridge");
+  const netlink::Nest data(message, IFLA_INFO_SLAVE_DATA);
+  message.PutU8(IFLA_BRPORT_MODE, flags.hairpin ? 1 : 0);
+  message.PutU8(IFLA_BRPORT_ISOLATED, flags.isolated ? 1 : 0);
+}
+
+ifinfomsg HeadOfChange(int index, const LinkChange& change) {
+  ifinfomsg head = HeadFor(index);
+  const auto flag = [&](const std::optional<bool>& wanted, unsigned int bit) {
+    if (wanted) {
+      head.ifi_change |= bit;
+      head.ifi_flags |= *wanted ? bit : 0;
+    }
+  };
+  flag(change.up, IFF_UP);
+  flag(change.promiscuous, IFF_PROMISC);
+  return head;
+}
+
+Mac ReadMac(std::span<const std::uint8_t> bytes) {
+  Mac mac;
+  if (bytes.size() == mac.bytes.size()) {
+    std::copy(bytes.begin(), bytes.end(), mac.bytes.begin());
+  }
+  return mac;
+}
+
+int ReadIndex(const netlink::Attributes& attributes, int attribute) {
+  return static_cast<int>(attributes.U32(attribute).value_or(0));
+}
+
+// A link whose carrier came after it was set up drops what is sent (its queue is "noop") until the
+// kernel has noticed; it may be "unknown" until then, and some links always are.
+bool IsOperational(const LinkState& state, unsigned int flags, const std::string& queue) {
+  const bool carries = (flags & IFF_UP) != 0 && (flags & IFF_LOWER_UP) != 0 && queue != "noop";
+  return carries && (state.operstate == IF_OPER_UP || state.operstate == IF_OPER_UNKNOWN);
+}
+
+std::optional<LinkState> Find(netlink::RequestSocket& socket,
+                              const netlink::Message& question,
+                              const std::string& what) {
+  const netlink::Reply answer = socket.Transact(question);
+  if (answer.error == ENODEV) {
+    return std::nullopt;
+  }
+  if (answer.error != 0) {
+    throw netlink::RequestError(Cat("cannot look at ", what), answer);
+  }
+  if (answer.messages.empty()) {
+    return std::nullopt;
+  }
+  return ReadLink(nlmsg_hdr(answer.messages.front().get()));
+}
+
+// Of a bridge's id.
+bool HasMac(std::span<const std::uint8_t> id) {
+  if (id.size() != sizeof(ifla_bridge_id)) {
+    return false;
+  }
+  const auto mac = id.subspan(offsetof(ifla_bridge_id, addr));
+  return std::any_of(mac.begin(), mac.end(), [](std::uint8_t byte) { return byte != 0; });
+}
+
+// What only bridges have, their ports and their VLANs.
+void ReadBridging(const netlink::Attributes& info, LinkState& state) {
+  const auto is_set = [](const netlink::Attributes& attributes, int attribute) {
+    return attributes.U8(attribute).value_or(0) != 0;
+  };
+  if (state.link.kind == "vlan") {
+    state.link.vlan = info.Inside(IFLA_INFO_DATA).U16(IFLA_VLAN_ID).value_or(0);
+  }
+  if (state.link.kind == "bridge") {
+    const netlink::Attributes bridge = info.Inside(IFLA_INFO_DATA);
+    state.link.vlan_filtering = is_set(bridge, IFLA_BR_VLAN_FILTERING);
+    state.link.has_id = HasMac(bridge.Bytes(IFLA_BR_BRIDGE_ID));
+  }
+  if (info.Text(IFLA_INFO_SLAVE_KIND) == "bridge") {
+    const netlink::Attributes port = info.Inside(IFLA_INFO_SLAVE_DATA);
+    state.port_state = port.U8(IFLA_BRPORT_STATE);
+    state.link.hairpin = is_set(port, IFLA_BRPORT_MODE);
+    state.link.isolated = is_set(port, IFLA_BRPORT_ISOLATED);
+    state.link.locked = is_set(port, IFLA_BRPORT_LOCKED) && !is_set(port, IFLA_BRPORT_LEARNING);
+  }
+}
+
+}  // namespace
+
+ifinfomsg HeadFor(int index, unsigned char family) {
+  ifinfomsg head{};
+  head.ifi_family = family;
+  head.ifi_index = index;
+  return head;
+}
+
+void PutIdentity(netlink::Message& message, const std::string& name, const Mac& mac, int mtu) {
+  message.PutText(IFLA_IFNAME, name);
+  message.PutBytes(IFLA_ADDRESS, mac.bytes);
+  if (mtu != 0) {
+    message.PutU32(IFLA_MTU, static_cast<std::uint32_t>(mtu));
+  }
+}
+
+netlink::Message LinkQuestion(int index) {
+  netlink::Message question(RTM_GETLINK, 0);
+  question.Head(HeadFor(index));
+  question.PutU32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
+  return question;
+}
+
+LinkState ReadLink(const nlmsghdr* message) {
+  const ifinfomsg* const head = netlink::HeadOf<ifinfomsg>(message);
+  if (head == nullptr) {
+    throw Error(Code::kKernel, "the kernel's answer about a link is cut short");
+  }
+  const netlink::Attributes attributes(message, sizeof(ifinfomsg));
+  const netlink::Attributes info = attributes.Inside(IFLA_LINKINFO);
+  LinkState state;
+  state.link = {
+      .index = head->ifi_index,
+      .name = attributes.Text(IFLA_IFNAME),
+      .kind = info.Text(IFLA_INFO_KIND),
+      .alias = attributes.Text(IFLA_IFALIAS),
+      .mac = ReadMac(attributes.Bytes(IFLA_ADDRESS)),
+      .mtu = ReadIndex(attributes, IFLA_MTU),
+      .up = (head->ifi_flags & IFF_UP) != 0,
+      .promiscuous = (head->ifi_flags & IFF_PROMISC) != 0,
+      .master = ReadIndex(attributes, IFLA_MASTER),
+      .peer = ReadIndex(attributes, IFLA_LINK),
+  };
+  if (const std::optional<std::uint32_t> id = attributes.U32(IFLA_LINK_NETNSID)) {
+    state.link.peer_netns = static_cast<int>(*id);
+  }
+  state.operstate = attributes.U8(IFLA_OPERSTATE).value_or(IF_OPER_UNKNOWN);
+  ReadBridging(info, state);
+  state.link.operational = IsOperational(state, head->ifi_flags, attributes.Text(IFLA_QDISC));
+  return state;
+}
+
+std::optional<LinkState> FindLinkState(netlink::RequestSocket& socket, const std::string& name) {
+  netlink::Message question = LinkQuestion(0);
+  question.PutText(IFLA_IFNAME, name);
+  return Find(socket, question, Cat("interface ", Quoted(name)));
+}
+
+std::optional<Link> Socket::FindLink(const std::string& name) {
+  std::optional<LinkState> state = FindLinkState(impl_->socket, name);
+  return state ? std::optional(std::move(state->link)) : std::nullopt;
+}
+
+std::optional<Link> Socket::FindLink(int index) {
+  std::optional<LinkState> state =
+      Find(impl_->socket, LinkQuestion(index), Cat("the interface of index ", index));
+  return state ? std::optional(std::move(state->link)) : std::nullopt;
+}
+
+Link Socket::RequireLink(const std::string& name) {
+  std::optional<Link> link = FindLink(name);
+  if (!link) {
+    throw Error(Code::kKernel,
+                Cat("link ", Quoted(name), " has vanished while it was being set up"));
+  }
+  return *std::move(link);
+}
+
+void Socket::CreateVeth(const VethSpec& spec, const netlink::Netns& container) {
+  const netlink::Reply answer = impl_->socket.Transact(VethPairMessage(spec, container.fd()));
+  if (answer.error == 0) {
+    return;
+  }
+  const std::string what =
+      Cat("cannot create veth pair ", Quoted(spec.host_name), " - ", Quoted(spec.container_ifname));
+  if (answer.error == EEXIST) {
+    // The kernel does not say at which end.
+    const bool on_host = FindLink(spec.host_name).has_value();
+    throw Error(
+        Code::kConflict,
+        what,
+        on_host ? Cat("the host has an interface ", Quoted(spec.host_name), " already")
+                : Cat("the guest has an interface ", Quoted(spec.container_ifname), " already"));
+  }
+  if (answer.error == EXFULL) {
+    const std::optional<Link> bridge = FindLink(spec.bridge);
+    throw Error(Code::kKernel,
+                what,
+                Cat("bridge ",
+                    Quoted(bridge ? bridge->name : ""),
+                    " already has 1,023 ports, the kernel's limit (EXFULL)"));
+  }
+  throw netlink::RequestError(what, answer);
+}
+
+void Socket::Change(const Link& link, const LinkChange& change) {
+  const std::string wanted = Describe(change);
+  if (wanted.empty()) {
+    return;
+  }
+  // For a link that is there RTM_NEWLINK says all that RTM_SETLINK does, and what its bridge wants to
+  // know of it, too.
+  netlink::Message message(RTM_NEWLINK, kAck);
+  message.Head(HeadOfChange(link.index, change));
+  if (change.port) {
+    PutPortFlags(message, *change.port);
+  }
+  if (change.mac) {
+    message.PutBytes(IFLA_ADDRESS, change.mac->bytes);
+  }
+  if (change.mtu) {
+    message.PutU32(IFLA_MTU, static_cast<std::uint32_t>(*change.mtu));
+  }
+  if (change.master) {
+    message.PutU32(IFLA_MASTER, static_cast<std::uint32_t>(*change.master));
+  }
+  if (change.alias) {
+    // Without a final zero, which would count as the 256th byte of a full one.
+    const std::span alias(change.alias->data(), change.alias->size());
+    message.PutBytes(
+        IFLA_IFALIAS,
+        {static_cast<const std::uint8_t*>(static_cast<const void*>(alias.data())), alias.size()});
+  }
+  impl_->socket.TransactOrThrow(message,
+                                Cat("cannot set interface ", Quoted(link.name), ": ", wanted));
+}
+
+void Socket::EnsureLinkGone(const std::string& name) {
+  netlink::Message message(RTM_DELLINK, kAck);
+  message.Head(HeadFor(0));
+  message.PutText(IFLA_IFNAME, name);
+  const netlink::Reply answer = impl_->socket.Transact(message);
+  if (answer.error != 0 && answer.error != ENODEV) {
+    throw netlink::RequestError(Cat("cannot delete interface ", Quoted(name)), answer);
+  }
+}
+
+}  // namespace nomad_bridge::rtnl

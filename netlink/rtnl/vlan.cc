@@ -1,0 +1,190 @@
+// VLANs of bridge ports: read by RTM_GETVLAN, for one port at a time (kernel 5.6), and changed by
+// RTM_SETLINK and RTM_DELLINK, a range at a time.
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <linux/if_bridge.h>
+#include <linux/if_link.h>
+#include <linux/rtnetlink.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "netlink/rtnl/rtnl_impl.h"
+
+namespace nomad_bridge::rtnl {
+namespace {
+
+constexpr std::uint16_t kFirstId = 1;
+constexpr std::uint16_t kLastId = 4094;
+
+// As many as surely fit into one message: 16 bytes each.
+constexpr std::size_t kRangesPerMessage = 128;
+
+// What a port is to one VLAN; all false: no member of it.
+struct Membership {
+  bool member = false;
+  bool pvid = false;
+  bool untagged = false;
+
+  bool operator==(const Membership&) const = default;
+};
+
+// By VLAN id.
+using Memberships = std::array<Membership, kLastId + 1>;
+
+// Equal neighbours in one range; ids that the port is no member of are left out.
+std::vector<Vlan> RangesOf(const Memberships& memberships) {
+  std::vector<Vlan> vlans;
+  for (std::uint16_t id = kFirstId; id <= kLastId; ++id) {
+    const Membership& here = memberships.at(id);
+    if (!here.member) {
+      continue;
+    }
+    if (!vlans.empty() && vlans.back().ids.last == id - 1 && memberships.at(id - 1U) == here) {
+      vlans.back().ids.last = id;
+    } else {
+      vlans.push_back(
+          {.ids = {.first = id, .last = id}, .pvid = here.pvid, .untagged = here.untagged});
+    }
+  }
+  return vlans;
+}
+
+void Fill(Memberships& memberships, const VlanRange& ids, const Membership& membership) {
+  for (std::uint16_t id = std::max(ids.first, kFirstId); id <= std::min(ids.last, kLastId); ++id) {
+    memberships.at(id) = membership;
+  }
+}
+
+// What is to be, for a port that has `now`.
+Memberships Wanted(const PortVlans& vlans, const Memberships& now) {
+  Memberships wanted{};
+  if (vlans.keep_default) {
+    wanted = now;
+  }
+  for (const VlanRange& ids : vlans.tagged) {
+    Fill(wanted, ids, {.member = true});
+  }
+  if (vlans.untagged != 0) {
+    // A port has one home for what comes without a tag: the last one moves out.
+    for (Membership& other : wanted) {
+      other.pvid = false;
+    }
+    wanted.at(vlans.untagged) = {.member = true, .pvid = true, .untagged = true};
+  }
+  return wanted;
+}
+
+void ReadEntry(const netlink::Attributes& entry, Memberships& memberships) {
+  const std::span<const std::uint8_t> bytes = entry.Bytes(BRIDGE_VLANDB_ENTRY_INFO);
+  bridge_vlan_info info{};
+  if (bytes.size() != sizeof(info)) {
+    return;
+  }
+  std::memcpy(&info, bytes.data(), sizeof(info));
+  Fill(memberships,
+       {.first = info.vid, .last = entry.U16(BRIDGE_VLANDB_ENTRY_RANGE).value_or(info.vid)},
+       {.member = true,
+        .pvid = (info.flags & BRIDGE_VLAN_INFO_PVID) != 0,
+        .untagged = (info.flags & BRIDGE_VLAN_INFO_UNTAGGED) != 0});
+}
+
+Memberships Read(netlink::RequestSocket& socket, const Link& port) {
+  Memberships memberships{};
+  if (port.master == 0 && port.kind != "bridge") {
+    return memberships;
+  }
+  netlink::Message question(RTM_GETVLAN, NLM_F_DUMP);
+  question.Head(
+      br_vlan_msg{.family = AF_BRIDGE, .ifindex = static_cast<std::uint32_t>(port.index)});
+  const netlink::Reply answer = socket.Transact(question);
+  if (answer.error == EOPNOTSUPP) {
+    return memberships;  // this kernel knows no VLANs
+  }
+  if (answer.error != 0) {
+    throw netlink::RequestError(Cat("cannot list the VLANs of bridge port ", Quoted(port.name)),
+                                answer);
+  }
+  for (const netlink::NlMessage& message : answer.messages) {
+    const netlink::Attributes attributes(nlmsg_hdr(message.get()), sizeof(br_vlan_msg));
+    for (const netlink::Attributes& entry : attributes.InsideEach(BRIDGE_VLANDB_ENTRY)) {
+      ReadEntry(entry, memberships);
+    }
+  }
+  return memberships;
+}
+
+void PutRange(netlink::Message& message, const Vlan& vlan) {
+  const int flags =
+      (vlan.pvid ? BRIDGE_VLAN_INFO_PVID : 0) | (vlan.untagged ? BRIDGE_VLAN_INFO_UNTAGGED : 0);
+  const auto put = [&](std::uint16_t id, int bound) {
+    const bridge_vlan_info info{.flags = static_cast<std::uint16_t>(flags | bound), .vid = id};
+    std::array<std::uint8_t, sizeof(info)> bytes{};
+    std::memcpy(bytes.data(), &info, sizeof(info));
+    message.PutBytes(IFLA_BRIDGE_VLAN_INFO, bytes);
+  };
+  if (vlan.ids.first == vlan.ids.last) {
+    put(vlan.ids.first, 0);
+  } else {
+    put(vlan.ids.first, BRIDGE_VLAN_INFO_RANGE_BEGIN);
+    put(vlan.ids.last, BRIDGE_VLAN_INFO_RANGE_END);
+  }
+}
+
+// RTM_SETLINK makes the port a member of these, RTM_DELLINK takes it out.
+void Send(netlink::RequestSocket& socket, int type, const Link& port, std::span<const Vlan> vlans) {
+  while (!vlans.empty()) {
+    const std::size_t count = std::min(vlans.size(), kRangesPerMessage);
+    netlink::Message message(type, kAck);
+    message.Head(HeadFor(port.index, AF_BRIDGE));
+    {
+      const netlink::Nest port_part(message, IFLA_AF_SPEC);
+      if (port.kind == "bridge") {
+        message.PutU16(IFLA_BRIDGE_FLAGS, BRIDGE_FLAGS_SELF);
+      }
+      for (const Vlan& vlan : vlans.first(count)) {
+        PutRange(message, vlan);
+      }
+    }
+    netlink::Reply answer = socket.Transact(message);
+    if (answer.error == EOPNOTSUPP) {
+      answer.words = kNoVlans;
+    }
+    if (answer.error != 0) {
+      throw netlink::RequestError(Cat("cannot set the VLANs of bridge port ", Quoted(port.name)),
+                                  answer);
+    }
+    vlans = vlans.subspan(count);
+  }
+}
+
+}  // namespace
+
+std::vector<Vlan> Socket::Vlans(const Link& port) {
+  return RangesOf(Read(impl_->socket, port));
+}
+
+bool Socket::HasPortVlans(const Link& port, const PortVlans& vlans) {
+  const Memberships now = Read(impl_->socket, port);
+  return Wanted(vlans, now) == now;
+}
+
+void Socket::SetPortVlans(const Link& port, const PortVlans& vlans) {
+  const Memberships now = Read(impl_->socket, port);
+  const Memberships wanted = Wanted(vlans, now);
+  Memberships surplus{};
+  Memberships missing{};
+  for (std::size_t id = kFirstId; id <= kLastId; ++id) {
+    if (now.at(id).member && !wanted.at(id).member) {
+      surplus.at(id).member = true;
+    } else if (wanted.at(id) != now.at(id)) {
+      missing.at(id) = wanted.at(id);
+    }
+  }
+  Send(impl_->socket, RTM_DELLINK, port, RangesOf(surplus));
+  Send(impl_->socket, RTM_SETLINK, port, RangesOf(missing));
+}
+
+}  // namespace nomad_bridge::rtnl

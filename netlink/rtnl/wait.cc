@@ -1,0 +1,221 @@
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <functional>
+
+#include <linux/if_addr.h>
+#include <linux/if_bridge.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/text.h"
+#include "netlink/rtnl/rtnl_impl.h"
+
+namespace nomad_bridge::rtnl {
+namespace {
+
+// In the order of IF_OPER_... and BR_STATE_..., as ip(8) calls them.
+constexpr std::array<std::string_view, 7>
+    kOperstates{"unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up"};
+constexpr std::array<std::string_view, 5> kPortStates{"disabled",
+                                                      "listening",
+                                                      "learning",
+                                                      "forwarding",
+                                                      "blocking"};
+
+// Whether a message is about what is waited for.
+using EventFilter = std::function<bool(const nlmsghdr*)>;
+
+// A socket that hears of every change in `group` (RTMGRP_...) of `ns`.
+UniqueFd Listen(const netlink::Netns& ns, std::uint32_t group) {
+  UniqueFd events;
+  netlink::InNetns(ns, [&] {
+    events = UniqueFd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
+  });
+  sockaddr_nl address{};
+  address.nl_family = AF_NETLINK;
+  address.nl_groups = group;
+  const auto* const generic = static_cast<const sockaddr*>(static_cast<const void*>(&address));
+  if (!events || ::bind(events.get(), generic, sizeof(address)) != 0) {
+    throw ErrnoError(Code::kKernel, "cannot listen to changes of links, addresses and routes");
+  }
+  return events;
+}
+
+bool AnyConcerns(std::span<const std::byte> messages, const EventFilter& concerns) {
+  int left = static_cast<int>(messages.size());
+  const auto* first = static_cast<const void*>(messages.data());
+  // libnl's iterator wants a pointer to non-const, though it only reads.
+  for (auto* message = static_cast<nlmsghdr*>(const_cast<void*>(first));
+       nlmsg_ok(message, left) != 0;
+       message = nlmsg_next(message, &left)) {
+    if (concerns(message)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Reads what has come. Whether any of it is a concern; also true if so much came that some was
+// lost.
+bool Drain(const UniqueFd& events, const EventFilter& concerns) {
+  alignas(nlmsghdr) std::array<std::byte, 16384> buffer;
+  bool concerned = false;
+  for (;;) {
+    const ssize_t got = ::recv(events.get(), buffer.data(), buffer.size(), 0);
+    if (got > 0) {
+      const auto messages = std::span(buffer).first(static_cast<std::size_t>(got));
+      concerned = AnyConcerns(messages, concerns) || concerned;
+    } else if (got < 0 && errno == ENOBUFS) {
+      concerned = true;
+    } else if (got == 0 || errno != EINTR) {
+      return concerned;
+    }
+  }
+}
+
+// Sleeps until something changes that is a concern; false at the deadline.
+bool AwaitChange(const UniqueFd& events, const EventFilter& concerns, Deadline deadline) {
+  for (;;) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) {
+      return false;
+    }
+    pollfd waiting{.fd = events.get(), .events = POLLIN, .revents = 0};
+    if (::poll(&waiting, 1, static_cast<int>(left.count())) > 0 && Drain(events, concerns)) {
+      return true;
+    }
+  }
+}
+
+// Waits until `is_ready`, which is asked now and after each concern that the kernel tells of;
+// false at the deadline.
+bool Await(netlink::RequestSocket& socket,
+           std::uint32_t group,
+           const std::function<bool()>& is_ready,
+           const EventFilter& concerns,
+           Deadline deadline) {
+  if (is_ready()) {
+    return true;  // mostly it is
+  }
+  // Listen first, look then: what changes in between is heard of.
+  const UniqueFd events = Listen(netlink::Netns::OfSocket(socket.fd()), group);
+  while (!is_ready()) {
+    if (!AwaitChange(events, concerns, deadline)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool IsReady(const LinkState& state) {
+  return state.link.operational &&
+         state.port_state.value_or(BR_STATE_FORWARDING) == BR_STATE_FORWARDING;
+}
+
+// "it is set up, its operstate is down, its bridge port is disabled".
+std::string Describe(const LinkState& state) {
+  std::string text =
+      Cat("it is set ",
+          state.link.up ? "up" : "down",
+          ", its operstate is ",
+          kOperstates.at(static_cast<std::size_t>(state.operstate) % kOperstates.size()));
+  if (state.port_state) {
+    text += Cat(", its bridge port is ", kPortStates.at(*state.port_state % kPortStates.size()));
+  }
+  return text;
+}
+
+// Whether what is sent to `address` (of IPv6, on `link`) arrives here.
+bool IsLocal(netlink::RequestSocket& socket, const Link& link, const Ip& address) {
+  netlink::Message question(RTM_GETROUTE, 0);
+  rtmsg head{};
+  head.rtm_family = AF_INET6;
+  head.rtm_dst_len = static_cast<unsigned char>(address.bytes().size() * CHAR_BIT);
+  question.Head(head);
+  question.PutBytes(RTA_DST, address.bytes());
+  question.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
+  const netlink::Reply answer = socket.Transact(question);
+  if (answer.error != 0 || answer.messages.empty()) {
+    return false;  // no route at all
+  }
+  const rtmsg* const route = netlink::HeadOf<rtmsg>(nlmsg_hdr(answer.messages.front().get()));
+  return route != nullptr && route->rtm_type == RTN_LOCAL;
+}
+
+// One that is still being asked for; nullopt: all are settled. Throws kConflict for one that
+// somebody else has.
+std::optional<Cidr> FindTentative(netlink::RequestSocket& socket, const Link& link) {
+  std::optional<Cidr> tentative;
+  for (const AddressState& state : AddressStates(socket, link)) {
+    if (state.duplicate) {
+      throw Error(Code::kConflict,
+                  Cat("address ", state.address, " of ", Quoted(link.name), " is taken"),
+                  "duplicate address detection found another machine that has it");
+    }
+    if (state.tentative) {
+      tentative = state.address;
+    }
+  }
+  return tentative;
+}
+
+}  // namespace
+
+void Socket::AwaitOperational(const std::string& name, Deadline deadline) {
+  LinkState state;
+  const auto is_ready = [&] {
+    std::optional<LinkState> found = FindLinkState(impl_->socket, name);
+    if (!found) {
+      throw Error(
+          Code::kKernel, Cat("cannot wait for interface ", Quoted(name)), "it has disappeared");
+    }
+    state = *std::move(found);
+    return IsReady(state);
+  };
+  const auto Matches = [&](const nlmsghdr* message) {
+    const ifinfomsg* const head = netlink::HeadOf<ifinfomsg>(message);
+    return head != nullptr && head->ifi_index == state.link.index;
+  };
+  if (!Await(impl_->socket, RTMGRP_LINK, is_ready, Matches, deadline)) {
+    throw Error(Code::kTryAgain,
+                Cat("interface ", Quoted(name), " did not become ready in time"),
+                Describe(state));
+  }
+}
+
+void Socket::AwaitLocal(const Link& link, const Ip& address, Deadline deadline) {
+  const auto is_local = [&] { return IsLocal(impl_->socket, link, address); };
+  const auto any = [](const nlmsghdr*) { return true; };
+  if (!Await(impl_->socket, RTMGRP_IPV6_ROUTE, is_local, any, deadline)) {
+    throw Error(
+        Code::kTryAgain,
+        Cat("address ", address, " of ", Quoted(link.name), " did not become ready in time"),
+        "the kernel has not made its local route");
+  }
+}
+
+void Socket::AwaitAddresses(const Link& link, Deadline deadline) {
+  std::optional<Cidr> tentative;
+  const auto are_settled = [&] {
+    tentative = FindTentative(impl_->socket, link);
+    return !tentative;
+  };
+  const auto Matches = [&](const nlmsghdr* message) {
+    const ifaddrmsg* const head = netlink::HeadOf<ifaddrmsg>(message);
+    return head != nullptr && static_cast<int>(head->ifa_index) == link.index;
+  };
+  if (!Await(impl_->socket, RTMGRP_IPV6_IFADDR, are_settled, Matches, deadline)) {
+    throw Error(Code::kTryAgain,
+                Cat("address ", *tentative, " of ", Quoted(link.name), " did not get usable"),
+                "duplicate address detection has not come to an end in time");
+  }
+}
+
+}  // namespace nomad_bridge::rtnl

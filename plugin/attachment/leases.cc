@@ -1,0 +1,55 @@
+#include "plugin/attachment/leases.h"
+
+#include <optional>
+
+#include "base/text.h"
+#include "plugin/cni/error_list.h"
+
+namespace nomad_bridge::attachment {
+
+ipam::LeaseOwner OwnerOf(const AttachmentId& id) {
+  return {id.container_id, id.ifname};
+}
+
+void ReleaseAddresses(const state::Record& record) {
+  cni::Failures failures;
+  std::optional<ipam::Store> store =
+      record.leases.empty() ? std::nullopt
+                            : ipam::Store::OpenIfExists(record.data_dir, record.id.network);
+  if (store) {
+    for (const Cidr& cidr : record.leases) {
+      failures.Try(Cat("the lease of ", cidr.address),
+                   [&] { store->Release(cidr.address, OwnerOf(record.id)); });
+    }
+  }
+  failures.ThrowIfAny("not every lease could be given back");
+  if (record.delegated_ipam) {
+    cni::InvokeIpam(*record.delegated_ipam, cni::Verb::kDel, record.id, record.netns_path);
+  }
+}
+
+std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir) {
+  std::vector<Ip> addresses;
+  if (const std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, id.network)) {
+    for (const ipam::Lease& lease : store->Leases()) {
+      if (lease.owner.Matches(OwnerOf(id))) {
+        addresses.push_back(lease.address);
+      }
+    }
+  }
+  return addresses;
+}
+
+void ReleaseAddressesOf(const AttachmentId& id, const std::string& data_dir) {
+  std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, id.network);
+  if (!store) {
+    return;
+  }
+  for (const ipam::Lease& lease : store->Leases()) {
+    if (lease.owner.Matches(OwnerOf(id))) {
+      store->Release(lease.address, lease.owner);
+    }
+  }
+}
+
+}  // namespace nomad_bridge::attachment

@@ -1,0 +1,110 @@
+#include "plugin/attachment/remove.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "plugin/attachment/leases.h"
+#include "plugin/attachment/publish.h"
+#include "plugin/attachment/teardown.h"
+#include "plugin/cni/error_list.h"
+#include "plugin/link/host_veth.h"
+#include "plugin/rules/apply.h"
+#include "plugin/rules/elements.h"
+#include "plugin/rules/port_side_effects.h"
+#include "plugin/takeover/reference.h"
+
+namespace nomad_bridge::attachment {
+namespace {
+
+// On a full disk a record may say too much: whoever goes by it finds that to be gone already.
+void WriteRest(state::Host& host, const state::Record& rest) {
+  try {
+    host.records.Write(rest);
+  } catch (const Error& error) {
+    LogLine(error.what(), ", ignoring");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> Remove(state::Host& host, const state::Record& record) {
+  cni::Failures failures;
+  failures.Add(TearDownRules(host, rules::ElementsOf(record)));
+  failures.Try("its hold on ports", [&] { TransferPortsToSibling(host, record); });
+  failures.Add(TearDownLinkAndLeases(host, record));
+  if (failures.empty()) {
+    failures.Try("the record", [&] { host.records.EnsureGone(record.id); });
+  }
+  return failures.list();
+}
+
+std::vector<std::string> RemoveParts(state::Host& host,
+                                     const state::Record& record,
+                                     const cni::Parts& parts,
+                                     state::DelProgress del_progress) {
+  state::Record rest = record;
+  rest.del_progress = del_progress;
+  for (const cni::Part part : parts) {
+    rest.parts.erase(part);
+  }
+  std::vector<nft::Element> going = rules::ElementsOf(record);
+  const std::vector<nft::Element> staying = rules::ElementsOf(rest);
+  std::erase_if(going, [&](const nft::Element& element) {
+    return std::find(staying.begin(), staying.end(), element) != staying.end();
+  });
+  cni::Failures failures;
+  failures.Add(TearDownRules(host, going));
+  if (parts.contains(cni::Part::kPorts)) {
+    failures.Try("its hold on ports", [&] { TransferPortsToSibling(host, record); });
+    failures.Try("stale UDP flows", [&] { rules::ForgetStaleFlows(host, record); });
+  }
+  if (failures.empty() && rest.parts.empty()) {
+    failures.Try("the record", [&] { host.records.EnsureGone(rest.id); });
+  } else if (failures.empty()) {
+    WriteRest(host, rest);
+  }
+  return failures.list();
+}
+
+void RemoveEarlier(state::Host& host,
+                   const AttachmentId& id,
+                   const std::optional<state::Record>& earlier,
+                   const std::string& data_dir,
+                   Undo& undo) {
+  if (earlier) {
+    undo.Then("remove what an earlier ADD left", [&host, earlier] {
+      cni::Failures failures;
+      failures.Add(Remove(host, *earlier));
+      failures.ThrowIfAny("some of it is still there");
+    });
+    rules::RemoveElements(host, rules::ElementsOf(*earlier));
+    link::EnsureLinkGone(host, id, true);
+  } else if (link::FindHostVeth(host.net, id, false) || takeover::HasReferenceRules(host, id)) {
+    cni::Failures failures;
+    failures.Add(RemoveUnrecorded(host, id, data_dir));
+    failures.ThrowIfAny("cannot remove what an earlier ADD without a record left");
+  }
+}
+
+std::vector<std::string> RemoveUnrecorded(state::Host& host,
+                                          const AttachmentId& id,
+                                          const std::string& data_dir,
+                                          const std::vector<Ip>& addresses) {
+  cni::Failures failures;
+  failures.Try("the rules", [&] { rules::RemoveElements(host, rules::FindRulesOf(host, id)); });
+  failures.Try("the reference plugins' rules", [&] {
+    std::vector<Ip> all = FindLeasesOf(id, data_dir);
+    all.insert(all.end(), addresses.begin(), addresses.end());
+    takeover::RemoveReferenceRulesOf(
+        host, id, all, {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts});
+  });
+  failures.Try("the link", [&] { link::EnsureLinkGone(host, id, false); });
+  failures.Try("the leases", [&] { ReleaseAddressesOf(id, data_dir); });
+  if (failures.empty()) {
+    failures.Try("the record", [&] { host.records.EnsureVoidGone(id); });
+  }
+  return failures.list();
+}
+
+}  // namespace nomad_bridge::attachment

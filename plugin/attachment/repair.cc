@@ -1,0 +1,223 @@
+#include "plugin/attachment/repair.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "ipam/store.h"
+#include "netlink/core/sysctl.h"
+#include "plugin/attachment/publish.h"
+#include "plugin/link/bridge.h"
+#include "plugin/link/bridge_port.h"
+#include "plugin/link/host_veth.h"
+#include "plugin/link/vlan_gateway.h"
+#include "plugin/rules/apply.h"
+#include "plugin/rules/port_side_effects.h"
+#include "plugin/state/kernel_names.h"
+
+namespace nomad_bridge::attachment {
+namespace {
+
+void Append(std::vector<std::string>& list, const std::vector<std::string>& more) {
+  list.insert(list.end(), more.begin(), more.end());
+}
+
+void RepairPort(state::Host& host,
+                const rtnl::Link& bridge,
+                const AttachmentId& id,
+                const rtnl::Link& veth) {
+  const std::optional<state::Record> record = host.records.Find(id);
+  if (!record || record->bridge != bridge.name || veth.master == bridge.index) {
+    return;
+  }
+  host.net.Change(veth, {.up = true, .master = bridge.index});
+  link::SetPort(host.net, veth, record->port, record->ContainerMac());
+  rules::EnsureLocalhostReaches(*record);
+  LogLine("repaired ",
+          veth.name,
+          " of container ",
+          Quoted(id.container_id),
+          ": it was no port of ",
+          Quoted(bridge.name),
+          " any more");
+}
+
+// The host end of this attachment: up, and with the flags of its record.
+void RepairHostVeth(state::Host& host, const state::Record& record) {
+  const std::optional<rtnl::Link> veth = link::FindHostVeth(host.net, record.id, true);
+  if (!veth) {
+    return;
+  }
+  if (!veth->up) {
+    host.net.Change(*veth, {.up = true});
+    LogLine("repaired ", veth->name, ", which was down");
+  }
+  const std::vector<std::string> mismatches =
+      link::DiffBridgePort(host.net, *veth, record.port, record.ContainerMac());
+  if (!mismatches.empty()) {
+    link::SetPort(host.net, *veth, record.port, record.ContainerMac());
+  }
+  for (const std::string& mismatch : mismatches) {
+    LogLine("repaired the ", mismatch, " of ", veth->name);
+  }
+  if (veth->operational) {
+    // A bridge made anew drops what the node sends until it has noticed its ports' carrier.
+    host.net.AwaitOperational(record.gateway_ifname, FromNow(kTimeout));
+  }
+}
+
+// Of the addresses that `record` has leased, those that `store` does not know as its.
+std::vector<Ip> LostLeases(const std::optional<ipam::Store>& store, const state::Record& record) {
+  const ipam::LeaseOwner us{record.id.container_id, record.id.ifname};
+  std::vector<Ip> lost;
+  for (const Cidr& cidr : record.leases) {
+    const std::optional<ipam::LeaseOwner> owner =
+        store ? store->FindOwner(cidr.address) : std::nullopt;
+    if (!owner || !owner->Matches(us)) {
+      lost.push_back(cidr.address);
+    }
+  }
+  return lost;
+}
+
+std::vector<std::string> DiffLeases(const state::Record& record) {
+  std::vector<std::string> mismatches;
+  for (const Ip& address :
+       LostLeases(ipam::Store::OpenIfExists(record.data_dir, record.id.network), record)) {
+    mismatches.push_back(Cat("the lease of ", address, " is missing"));
+  }
+  return mismatches;
+}
+
+// Nothing is written where nothing is lost: the disk may be full.
+std::vector<std::string> RepairLeases(const state::Record& record) {
+  const ipam::LeaseOwner us{record.id.container_id, record.id.ifname};
+  if (LostLeases(ipam::Store::OpenIfExists(record.data_dir, record.id.network), record).empty()) {
+    return {};
+  }
+  std::optional<ipam::Store> store = ipam::Store::Open(record.data_dir, record.id.network);
+  std::vector<std::string> mismatches;
+  for (const Ip& address : LostLeases(store, record)) {
+    if (store->Reserve(address, us)) {
+      LogLine("repaired the lease of ", address, " for container ", Quoted(us.container_id));
+    } else {
+      const std::optional<ipam::LeaseOwner> owner = store->FindOwner(address);
+      mismatches.push_back(Cat("the lease of ",
+                               address,
+                               " belongs to ",
+                               owner ? Cat("container ", Quoted(owner->container_id)) : "nobody"));
+    }
+  }
+  return mismatches;
+}
+
+// The gateway of its VLAN, if it is not the bridge.
+std::optional<link::VlanGateway> VlanGatewayOf(const state::Record& record) {
+  if (!record.port.vlans || record.gateway_ifname == record.bridge) {
+    return std::nullopt;
+  }
+  return link::VlanGateway{.name = record.gateway_ifname, .vlan = record.port.vlans->untagged};
+}
+
+std::vector<std::string> DiffBridge(state::Host& host,
+                                    const rtnl::Link& bridge,
+                                    const state::Record& record) {
+  std::vector<std::string> mismatches;
+  if (!bridge.up) {
+    mismatches.push_back(Cat("bridge ", Quoted(bridge.name), " is down"));
+  }
+  if (const std::optional<link::VlanGateway> gateway_ifname = VlanGatewayOf(record)) {
+    Append(mismatches, link::DiffVlanGateway(host, bridge, *gateway_ifname));
+  }
+  const std::optional<rtnl::Link> gateway_ifname = host.net.FindLink(record.gateway_ifname);
+  const std::vector<Cidr> present =
+      gateway_ifname ? host.net.Addresses(*gateway_ifname) : std::vector<Cidr>();
+  for (const Cidr& gateway : record.gateways) {
+    if (std::find(present.begin(), present.end(), gateway) == present.end()) {
+      mismatches.push_back(
+          Cat("address ", gateway, " is missing on ", Quoted(record.gateway_ifname)));
+    }
+    const char* const forwarding =
+        gateway.address.is_ipv4() ? "net/ipv4/ip_forward" : "net/ipv6/conf/all/forwarding";
+    if (!netlink::IsSysctlOn(forwarding)) {
+      mismatches.push_back(Cat(forwarding, " is 0"));
+    }
+  }
+  return mismatches;
+}
+
+std::vector<std::string> DiffHostVeth(state::Host& host,
+                                      const rtnl::Link& veth,
+                                      const rtnl::Link& bridge,
+                                      const state::Record& record) {
+  if (veth.master != bridge.index) {
+    return {Cat(veth.name, " is no port of bridge ", Quoted(bridge.name))};
+  }
+  std::vector<std::string> mismatches;
+  if (!veth.up) {
+    mismatches.push_back(Cat(veth.name, " is down"));
+  }
+  for (const std::string& mismatch :
+       link::DiffBridgePort(host.net, veth, record.port, record.ContainerMac())) {
+    mismatches.push_back(Cat("the ", mismatch, " of ", veth.name, " was changed"));
+  }
+  return mismatches;
+}
+
+std::vector<std::string> DiffLink(state::Host& host, const state::Record& record) {
+  const std::optional<rtnl::Link> bridge = host.net.FindLink(record.bridge);
+  if (!bridge || bridge->kind != "bridge") {
+    return {Cat("bridge ", Quoted(record.bridge), " is missing")};
+  }
+  std::vector<std::string> mismatches = DiffBridge(host, *bridge, record);
+  if (const std::optional<rtnl::Link> veth = link::FindHostVeth(host.net, record.id, true)) {
+    Append(mismatches, DiffHostVeth(host, *veth, *bridge, record));
+  }
+  return mismatches;
+}
+
+}  // namespace
+
+void RepairPorts(state::Host& host, const rtnl::Link& bridge, const std::string& network) {
+  std::set<std::string> ports;
+  for (rtnl::Socket::Port& port : host.net.Ports(bridge.index)) {
+    ports.insert(std::move(port.name));
+  }
+  for (const AttachmentId& id : host.records.List(network)) {
+    if (ports.contains(state::HostVethName(id))) {
+      continue;
+    }
+    if (const std::optional<rtnl::Link> veth = link::FindHostVeth(host.net, id, true)) {
+      RepairPort(host, bridge, id, *veth);
+    }
+  }
+}
+
+std::vector<std::string> RepairHostSide(state::Host& host,
+                                        const config::LinkConfig& config,
+                                        const state::Record& record) {
+  if (config.bridge != record.bridge) {
+    return {Cat("it is on bridge ",
+                Quoted(record.bridge),
+                ", and the config names ",
+                Quoted(config.bridge))};
+  }
+  const rtnl::Link bridge = link::EnsureBridge(host, config, record.gateways, {}).bridge;
+  RepairPorts(host, bridge, record.id.network);
+  RepairHostVeth(host, record);
+  std::vector<std::string> mismatches = RepairLeases(record);
+  RepairRules(host, record);
+  rules::EnsureLocalhostReaches(record);
+  return mismatches;
+}
+
+std::vector<std::string> DiffHostSide(state::Host& host, const state::Record& record) {
+  std::vector<std::string> mismatches = DiffLink(host, record);
+  Append(mismatches, DiffLeases(record));
+  Append(mismatches, rules::DiffRules(host, record));
+  return mismatches;
+}
+
+}  // namespace nomad_bridge::attachment

@@ -1,0 +1,62 @@
+// Errors of a command that goes on past them (DEL, GC): collected, and thrown together at the end.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace nomad_bridge::cni {
+
+// Others' words, in which "not found" may stand, which go-cni takes for success on DEL.
+[[nodiscard]] inline std::string WithoutNotFound(std::string text) {
+  constexpr std::string_view kMisleading = "not found";
+  for (std::size_t at = text.find(kMisleading); at != text.npos; at = text.find(kMisleading)) {
+    text.replace(at, kMisleading.size(), "not there");
+  }
+  return text;
+}
+
+class Failures {
+ public:
+  // `what` completes "cannot remove ...".
+  void Try(const std::string& what, const std::function<void()>& act) {
+    try {
+      act();
+    } catch (const std::exception& error) {
+      list_.push_back(Cat("cannot remove ", what, ": ", error.what()));
+    }
+  }
+  void Add(const std::vector<std::string>& more) {
+    list_.insert(list_.end(), more.begin(), more.end());
+  }
+
+  [[nodiscard]] bool empty() const { return list_.empty(); }
+  [[nodiscard]] const std::vector<std::string>& list() const { return list_; }
+
+  // Throws kIncomplete if there were any; `msg` says what is not complete.
+  void ThrowIfAny(const std::string& msg) const {
+    if (!list_.empty()) {
+      throw Error(Code::kIncomplete, msg, Join(list_));
+    }
+  }
+
+  // "first; second; third".
+  [[nodiscard]] static std::string Join(const std::vector<std::string>& list) {
+    std::string joined;
+    for (const std::string& item : list) {
+      joined += Cat(joined.empty() ? "" : "; ", item);
+    }
+    return WithoutNotFound(std::move(joined));
+  }
+
+ private:
+  std::vector<std::string> list_;
+};
+
+}  // namespace nomad_bridge::cni

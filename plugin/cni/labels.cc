@@ -1,0 +1,100 @@
+#include "plugin/cni/labels.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+
+namespace nomad_bridge::cni {
+namespace {
+
+struct WellKnown {
+  std::string_view key;  // lower case
+  std::string_view name;
+};
+
+constexpr std::array<WellKnown, 7> kWellKnown = {{{"nomad_job_id", "job"},
+                                                  {"nomad_group_name", "group"},
+                                                  {"nomad_namespace", "ns"},
+                                                  {"nomad_alloc_id", "alloc"},
+                                                  {"nomad_region", "region"},
+                                                  {"k8s_pod_name", "pod"},
+                                                  {"k8s_pod_namespace", "podns"}}};
+
+// How many bytes of a label a sentence about somebody else quotes.
+constexpr std::size_t kMaxQuotedBytes = 80;
+
+bool IsWellKnown(std::string_view key) {
+  const std::string lower = Lower(key);
+  return std::any_of(kWellKnown.begin(), kWellKnown.end(), [&](const WellKnown& known) {
+    return known.key == lower;
+  });
+}
+
+// The value under `key` (lower case); empty if there is none.
+std::string_view ValueOf(const Labels& labels, std::string_view key) {
+  for (const Label& label : labels) {
+    if (label.key.size() == key.size() && Lower(label.key) == key) {
+      return label.value;
+    }
+  }
+  return {};
+}
+
+// An empty value tells nobody anything, and room in a comment is scarce.
+void AppendPair(std::string& text, std::string_view name, std::string_view value) {
+  if (!value.empty()) {
+    text += Cat(text.empty() ? "" : " ", Printable(name), '=', Printable(value));
+  }
+}
+
+}  // namespace
+
+// From the back, so that the first one met is the one to keep; a set, as CNI_ARGS has room for
+// 32,000 pairs.
+Labels LastOfEach(Labels labels) {
+  std::set<std::string> seen;
+  Labels kept;
+  std::for_each(labels.rbegin(), labels.rend(), [&](Label& label) {
+    if (seen.insert(Lower(label.key)).second) {
+      kept.push_back(std::move(label));
+    }
+  });
+  std::reverse(kept.begin(), kept.end());
+  return kept;
+}
+
+std::string Describe(const Labels& labels) {
+  std::string text;
+  for (const WellKnown& known : kWellKnown) {
+    AppendPair(text, known.name, ValueOf(labels, known.key));
+  }
+  for (const Label& label : labels) {
+    if (!IsWellKnown(label.key)) {
+      AppendPair(text, label.key, label.value);
+    }
+  }
+  return text;
+}
+
+std::string NameOwner(const Labels& labels, const std::string& container_id) {
+  // What a person looks a job up by; the rest is in the link's alias.
+  constexpr std::array<WellKnown, 4> kSaid = {{{"nomad_job_id", "job"},
+                                               {"nomad_group_name", "group"},
+                                               {"nomad_alloc_id", "allocation"},
+                                               {"k8s_pod_name", "pod"}}};
+  std::string text;
+  for (const WellKnown& said : kSaid) {
+    const std::string_view value = ValueOf(labels, said.key);
+    if (!value.empty()) {
+      const std::string quoted = Quoted(CutUtf8(Printable(value), kMaxQuotedBytes));
+      text += Cat(text.empty() ? "" : ", ", said.name, ' ', quoted);
+    }
+  }
+  return text.empty() ? Cat("container ", Quoted(container_id)) : text;
+}
+
+}  // namespace nomad_bridge::cni

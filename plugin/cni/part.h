@@ -1,0 +1,28 @@
+// What an attachment is made of, in the order ADD makes it. DEL goes backwards.
+//
+// One process may make them all, or several one after the other, each under a name of its own: see
+// names.h.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string_view>
+
+namespace nomad_bridge::cni {
+
+enum class Part {
+  kLoopback,    // the container's lo is up
+  kAddress,     // leases
+  kLink,        // bridge, veth pair, the container's interface with its addresses and routes
+  kMasquerade,  // leaves the node with the node's address
+  kForward,     // the node forwards for it
+  kPorts,       // published ports
+};
+
+using Parts = std::set<Part>;
+
+// "loopback", "address", "link", "masquerade", "forward", "ports": as records spell them.
+[[nodiscard]] std::string_view Text(Part part);
+[[nodiscard]] std::optional<Part> ParsePart(std::string_view text);
+
+}  // namespace nomad_bridge::cni

@@ -1,0 +1,66 @@
+#include "plugin/cni/plugin_type.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace nomad_bridge::cni {
+namespace {
+
+const std::vector<PluginType>& Table() {
+  using enum Part;
+  // The reference plugins' own.
+  const Defaults reference{.bridge = "cni0",
+                           .data_dir = "/var/lib/cni/networks",
+                           .ipam_type = {},
+                           .subnet = {},
+                           .admin_chain = "CNI-ADMIN"};
+  Defaults leases = reference;
+  leases.ipam_type = "host-local";
+  leases.is_ipam = true;
+  static const std::vector<PluginType> kTable = {
+      {.name = "nomad-bridge",
+       .parts = {kLoopback, kAddress, kLink, kMasquerade, kForward, kPorts},
+       .defaults = {.bridge = "nomad",
+                    .data_dir = "/var/run/cni",
+                    .ipam_type = "host-local",
+                    .subnet = "172.26.64.0/20",
+                    .admin_chain = "NOMAD-ADMIN",
+                    .is_gateway = true,
+                    .is_default_gateway = true,
+                    .force_address = true,
+                    .hairpin_mode = true,
+                    .ip_masq = true}},
+      {.name = "bridge",
+       .parts = {kAddress, kLink, kMasquerade},
+       .defaults = reference,
+       .passes_on = false},
+      {.name = "host-local", .parts = {kAddress}, .defaults = leases},
+      {.name = "firewall", .parts = {kForward}, .defaults = reference},
+      {.name = "portmap", .parts = {kPorts}, .defaults = reference},
+      {.name = "loopback", .parts = {kLoopback}, .defaults = reference},
+  };
+  return kTable;
+}
+
+}  // namespace
+
+bool PluginType::ProvidesRules() const {
+  return Provides(Part::kMasquerade) || Provides(Part::kForward) || Provides(Part::kPorts);
+}
+
+const PluginType& TypeOf(std::string_view program) {
+  const std::string_view base = program.substr(program.rfind('/') + 1);
+  const auto row = std::find_if(
+      Table().begin(), Table().end(), [&](const PluginType& type) { return type.name == base; });
+  return row != Table().end() ? *row : Table().front();
+}
+
+std::vector<std::string> PluginTypeNames() {
+  std::vector<std::string> names;
+  for (const PluginType& type : Table()) {
+    names.push_back(type.name);
+  }
+  return names;
+}
+
+}  // namespace nomad_bridge::cni

@@ -1,0 +1,62 @@
+// What a runtime asks for: the environment and stdin, checked, nothing touched.
+//
+// Order    as the Go plugins check (the first failure wins): variables that are malformed or
+//          missing (4), stdin (5), JSON (6), network name (7), unknown verb (4), CNI version (1, or
+//          6 if it is no version at all on CHECK, GC and STATUS). CNI_PATH is optional, as in the
+//          specification: only a delegated IPAM plugin is looked for there.
+// Limits   8 MiB of stdin (5).
+// Keys     JSON keys are matched in any letter case, as Go does; of duplicates the last wins. See
+//          json.h.
+// Source   CNI specification 1.1.0, "Parameters"; Go's pkg/skel.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/attachment_id.h"
+
+namespace nomad_bridge::cni {
+
+enum class Verb { kAdd, kDel, kCheck, kGc, kStatus, kVersion };
+
+[[nodiscard]] std::string_view Text(Verb verb);
+
+// NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move is noexcept; its assertions confuse the check.
+struct Request {
+  Verb verb = Verb::kVersion;
+  AttachmentId id;              // container_id and ifname are empty for GC, STATUS and VERSION
+  std::string netns_path;       // CNI_NETNS, verbatim; may be empty or dead on DEL
+  bool netns_override = false;  // CNI_NETNS_OVERRIDE: the host's own namespace is allowed
+  std::string args;             // CNI_ARGS, verbatim
+  std::string cni_path;         // CNI_PATH, verbatim; only a delegated IPAM plugin needs it
+  std::string cni_version;      // the config's; "0.1.0" if it names none
+  nlohmann::json config;        // an object; null for VERSION
+  std::string config_text;      // the same as it came: a delegated IPAM plugin gets these bytes
+};
+
+// An environment: answers a variable's value, or nullptr, as getenv(3) does.
+using Environment = std::function<const char*(const char*)>;
+
+// Reads and checks everything above. `said_version` is set as soon as the config's version is
+// known, so that an error can be answered in it. stdin is read to its end except for VERSION, which
+// must work with it closed.
+[[nodiscard]] Request ReadRequest(const Environment& environment,
+                                  int stdin_fd,
+                                  std::string& said_version);
+
+// "0.1.0" ... "1.1.0", oldest first: what VERSION answers.
+[[nodiscard]] const std::vector<std::string>& SupportedVersions();
+
+// Whether `version`, one of the supported ones, is `other` or newer.
+[[nodiscard]] bool IsAtLeast(std::string_view version, std::string_view other);
+
+// Whether the kernel takes `name` for a link, as it is.
+[[nodiscard]] bool IsInterfaceName(std::string_view name);
+constexpr std::string_view kInterfaceNameRule =
+    "1 to 15 bytes, no '/', ':', '%' or white space, and neither '.' nor '..'";
+
+}  // namespace nomad_bridge::cni

@@ -1,0 +1,79 @@
+// host-local: addresses for an interface that another plugin makes.
+#include "base/error.h"
+#include "base/text.h"
+#include "ipam/store.h"
+#include "plugin/attachment/acquire_addresses.h"
+#include "plugin/attachment/leases.h"
+#include "plugin/attachment/remove.h"
+#include "plugin/cni/error_list.h"
+#include "plugin/commands/check_errors.h"
+#include "plugin/commands/commands.h"
+#include "plugin/link/container.h"
+
+namespace nomad_bridge::commands {
+
+void AddLeases(const cni::Request& request, const cni::PluginType& type, int out) {
+  const config::Config config = config::ParseConfig(request, type);
+  state::Host host = state::Host::Open();
+  // Looked at for one reason only: a full pool asks who is still alive.
+  const std::optional<link::Container> container = link::FindContainer(request, host);
+  const RangeLock mine = host.records.Lock(request.id);
+  const std::optional<state::Record> earlier = host.records.Find(request.id);
+  Undo undo;
+  attachment::RemoveEarlier(host, request.id, earlier, config.ipam.data_dir, undo);
+
+  state::Record record{.id = request.id,
+                       .parts = type.parts,
+                       .labels = config.labels,
+                       .netns_path = request.netns_path,
+                       .netns = container ? container->netns.id() : netlink::NetnsId{},
+                       .data_dir = config.ipam.data_dir,
+                       .forward_hook = {.admin_chain = {}}};
+  const cni::Result result = attachment::AcquireAddresses(host, request, config, record, earlier);
+  undo.Then("remove the record", [&host, id = request.id] { host.records.EnsureGone(id); });
+  undo.Then("release the addresses", [record] { attachment::ReleaseAddresses(record); });
+
+  cni::Print(result, request.cni_version, out);
+  undo.Keep();
+}
+
+void DelLeases(const cni::Request& request, const cni::PluginType& type) {
+  state::Host host = state::Host::Open();
+  static_cast<void>(link::FindContainer(request, host));  // the host's own is refused
+  const RangeLock mine = host.records.Lock(request.id);
+
+  cni::Failures failures;
+  const std::optional<state::Record> record = host.records.Find(request.id);
+  if (record) {
+    failures.Add(attachment::Remove(host, *record));
+  }
+  // Opens every lease, so only for what another host-local has given.
+  if (!record || !record->Has(cni::Part::kAddress)) {
+    const config::LenientConfig lenient = config::ParseLenient(request.config, type.defaults);
+    failures.Try("the leases",
+                 [&] { attachment::ReleaseAddressesOf(request.id, lenient.data_dir); });
+  }
+  failures.ThrowIfAny(
+      Cat("container ", Quoted(request.id.container_id), " still has leased addresses"));
+}
+
+void CheckLeases(const cni::Request& request, const cni::PluginType& type) {
+  const config::Config config = config::ParseConfig(request, type);
+  const std::optional<ipam::Store> store =
+      ipam::Store::OpenIfExists(config.ipam.data_dir, request.id.network);
+  const ipam::LeaseOwner owner{request.id.container_id, request.id.ifname};
+  if (store) {
+    for (const ipam::Lease& lease : store->Leases()) {
+      if (lease.owner.Matches(owner)) {
+        return;
+      }
+    }
+  }
+  // The reference plugin's words.
+  throw Error(
+      Code::kChanged,
+      Cat("host-local: Failed to find address added by container ", request.id.container_id),
+      Cat("no lease in ", Quoted(Cat(config.ipam.data_dir, '/', request.id.network)), " is its"));
+}
+
+}  // namespace nomad_bridge::commands

@@ -1,0 +1,56 @@
+// loopback: the container's lo. CNI_IFNAME is not looked at, as in the reference plugin: Nomad runs it
+// with that of the next one.
+#include "base/error.h"
+#include "base/text.h"
+#include "plugin/commands/check_errors.h"
+#include "plugin/commands/commands.h"
+#include "plugin/link/container.h"
+#include "plugin/link/container_setup.h"
+
+namespace nomad_bridge::commands {
+namespace {
+
+constexpr const char* kLo = "lo";
+
+// What lo has is the kernel's doing; anything but loopback addresses is somebody's mistake, which
+// would come to light much later.
+cni::Result Describe(link::Container& container, const std::string& sandbox) {
+  const std::optional<rtnl::Link> lo = container.net.FindLink(kLo);
+  cni::Result result;
+  result.interfaces = {{.name = kLo, .mac = Mac{}.Text(), .sandbox = sandbox}};
+  for (const Cidr& address : container.net.Addresses(lo.value())) {
+    if (!address.address.IsLoopback()) {
+      throw Error(Code::kConflict,
+                  Cat("loopback interface found with non-loopback address ", address),
+                  "remove it from 'lo'");
+    }
+    result.ips.push_back({.interface = 0, .address = address});
+  }
+  return result;
+}
+
+}  // namespace
+
+void AddLoopback(const cni::Request& request, const cni::PluginType& type, int out) {
+  const config::Config config = config::ParseConfig(request, type);
+  link::Container container = link::OpenContainer(request, state::Host::Open());
+  link::BringUpLoopback(container);
+  const cni::Result result = Describe(container, request.netns_path);
+  cni::Print(config.prev_result.value_or(result), request.cni_version, out);
+}
+
+void DelLoopback(const cni::Request& request, const cni::PluginType&) {
+  if (std::optional<link::Container> container =
+          link::FindContainer(request, state::Host::Open())) {
+    if (const std::optional<rtnl::Link> lo = container->net.FindLink(kLo)) {
+      container->net.Change(*lo, {.up = false});
+    }
+  }
+}
+
+void CheckLoopback(const cni::Request& request, const cni::PluginType&) {
+  link::Container container = link::OpenContainer(request, state::Host::Open());
+  ThrowIfChanged(request.id, link::DiffLoopback(container));
+}
+
+}  // namespace nomad_bridge::commands

@@ -1,0 +1,83 @@
+#include <array>
+#include <cerrno>
+
+#include <linux/capability.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "plugin/cni/delegated_ipam.h"
+#include "plugin/commands/commands.h"
+#include "plugin/config/config.h"
+#include "plugin/state/host.h"
+
+namespace nomad_bridge::commands {
+namespace {
+
+bool HasCapability(int capability) {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> sets{};
+  if (::syscall(SYS_capget, &header, sets.data()) != 0) {
+    return false;
+  }
+  return (sets.at(static_cast<std::size_t>(CAP_TO_INDEX(capability))).effective &
+          CAP_TO_MASK(capability)) != 0;
+}
+
+void RequireCapability(int capability, const char* name, const char* purpose) {
+  if (!HasCapability(capability)) {
+    throw Error(
+        Code::kUnavailable, Cat("nomad-bridge lacks ", name), Cat("it is needed to ", purpose));
+  }
+}
+
+// Runs `probe` and says its failure as STATUS does.
+template <typename Probe>
+void Require(const std::string& what, Probe probe) {
+  try {
+    probe();
+  } catch (const Error& error) {
+    throw Error(Code::kUnavailable, what, error.what());
+  }
+}
+
+// As ADD would make it.
+void RequireUsable(const std::string& folder) {
+  EnsureFolder(folder);
+  RequireWritable(folder);
+}
+
+}  // namespace
+
+// A full pool is no reason: Nomad asks before every DEL, too, and would then never run it.
+void Status(const cni::Request& request, const cni::PluginType& type) {
+  const config::LenientConfig lenient = config::ParseLenient(request.config, type.defaults);
+  if (type.Provides(cni::Part::kLink) || type.ProvidesRules() ||
+      type.Provides(cni::Part::kLoopback)) {
+    RequireCapability(CAP_NET_ADMIN, "CAP_NET_ADMIN", "make links and rules");
+    RequireCapability(CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "enter network namespaces");
+  }
+  if (type.ProvidesRules()) {
+    Require("the kernel has no nf_tables for us", [] {
+      state::Host host = state::Host::Open();
+      static_cast<void>(host.nft.Generation());
+    });
+  }
+  if (!type.Provides(cni::Part::kLoopback) || type.ProvidesRules()) {
+    Require("records cannot be written", [] { RequireUsable(state::kStateFolder); });
+  }
+  if (!type.Provides(cni::Part::kAddress)) {
+    return;
+  }
+  if (lenient.ipam_type == cni::kHostLocal) {
+    Require("the key 'ipam.dataDir' names a folder that cannot be written",
+            [&] { RequireUsable(lenient.data_dir); });
+  } else if (const std::optional<cni::DelegatedIpam> delegated_ipam =
+                 cni::FindDelegatedIpam(request, lenient.ipam_type)) {
+    cni::InvokeIpam(*delegated_ipam, cni::Verb::kStatus, request.id, request.netns_path);
+  }
+}
+
+}  // namespace nomad_bridge::commands

@@ -1,0 +1,155 @@
+#include "plugin/config/config.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "plugin/cni/args.h"
+#include "plugin/cni/json.h"
+#include "plugin/config/sources.h"
+
+namespace nomad_bridge::config {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kLeastIpv6Mtu = 1280;  // RFC 8200, section 5
+
+// May be empty, but must be there.
+std::string RequireText(const cni::JsonView& object, std::string_view key) {
+  const std::optional<cni::JsonView> text = object.Find(key);
+  if (!text) {
+    throw object.Wrong("an object with the strings 'key' and 'value'");
+  }
+  return text->String();
+}
+
+// The CNI conventions' own labels win over CNI_ARGS: they are the newer way.
+cni::Labels ParseLabels(const Sources& sources) {
+  cni::Labels labels = sources.args.labels;
+  const std::vector<cni::JsonView> list =
+      sources.cni ? sources.cni->ElementsOf("labels") : std::vector<cni::JsonView>();
+  for (const cni::JsonView& element : list) {
+    labels.push_back({RequireText(element, "key"), RequireText(element, "value")});
+  }
+  return cni::LastOfEach(std::move(labels));
+}
+
+// The reference firewall, portmap and loopback plugins never look at CNI_ARGS: to them labels are a
+// help, and no reason to fail.
+cni::Args ParseArgsFor(const cni::PluginType& type, const std::string& text) {
+  if (type.Provides(cni::Part::kAddress) || type.Provides(cni::Part::kLink)) {
+    return cni::ParseArgs(text);
+  }
+  try {
+    return cni::ParseArgs(text);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+Sources MakeSources(const cni::Request& request, const cni::PluginType& type) {
+  const cni::JsonView config(request.config, "");
+  const std::optional<cni::JsonView> args = config.Find("args");
+  return {.config = config,
+          .ipam = config.Find("ipam"),
+          .runtime = config.Find("runtimeConfig"),
+          .cni = args ? args->Find("cni") : std::nullopt,
+          .args = ParseArgsFor(type, request.args),
+          .cni_version = request.cni_version};
+}
+
+bool HasIpv6(const std::vector<ipam::RangeSet>& sets) {
+  return std::any_of(sets.begin(), sets.end(), [](const ipam::RangeSet& set) {
+    return std::any_of(set.begin(), set.end(), [](const ipam::Range& range) {
+      return !range.subnet.address.is_ipv4();
+    });
+  });
+}
+
+void CheckMtuIsEnough(const cni::JsonView& config, const LinkConfig& link, bool ipv6) {
+  if (ipv6 && link.mtu != 0 && link.mtu < kLeastIpv6Mtu) {
+    throw config.Find("mtu")->Wrong(Cat("0 (the kernel's default), or ",
+                                        kLeastIpv6Mtu,
+                                        " and more, as the network has IPv6 addresses"));
+  }
+}
+
+// An interface that stays down has no use for addresses.
+void CheckInterfaceMayStayDown(const cni::JsonView& config, const Config& parsed) {
+  if (parsed.link.disable_container_interface && !parsed.ipam.type.empty()) {
+    throw config.Find("disableContainerInterface")
+        ->Wrong(Cat("false, as the network has addresses (ipam type ",
+                    Quoted(parsed.ipam.type),
+                    "); leave 'ipam' out, under the name 'bridge'"));
+  }
+}
+
+// The text under `key` of something that need not be an object, or `fallback`.
+std::string TextOr(const json& object, std::string_view key, const std::string& fallback) {
+  const std::optional<cni::JsonView> text =
+      object.is_object() ? cni::JsonView(object, "").Find(key) : std::nullopt;
+  return text && text->value().is_string() ? text->String() : fallback;
+}
+
+// Whether an ADD may have asked an IPAM plugin of that name: no path, and not ourselves.
+bool MayBeIpamType(const std::string& type) {
+  const std::vector<std::string> ours = cni::PluginTypeNames();
+  return type == cni::kHostLocal || (type.find_first_of(std::string_view("/\0", 2)) == type.npos &&
+                                     std::find(ours.begin(), ours.end(), type) == ours.end());
+}
+
+}  // namespace
+
+Error Unsupported(const cni::JsonView& field, std::string_view way_out) {
+  return {Code::kUnsupportedField,
+          Cat(Quoted(field.path()), " = ", field.Shown(), " is not supported by this name"),
+          std::string(way_out)};
+}
+
+Config ParseConfig(const cni::Request& request, const cni::PluginType& type) {
+  const Sources sources = MakeSources(request, type);
+  Config config{.rules = ParseRules(sources, type),
+                .labels = ParseLabels(sources),
+                .repair_on_check = sources.config.FindBool("repairOnCheck").value_or(true)};
+  if (type.Provides(cni::Part::kAddress)) {
+    config.ipam = ParseIpam(sources, type.defaults);
+  }
+  if (type.Provides(cni::Part::kLink)) {
+    config.link = ParseLink(sources, type.defaults);
+    // Depends on two parts, so it is decided here.
+    CheckMtuIsEnough(sources.config, config.link, HasIpv6(config.ipam.ranges));
+    CheckInterfaceMayStayDown(sources.config, config);
+    if (const std::optional<cni::JsonView> dns = sources.config.Find("dns")) {
+      config.dns = cni::ParseDns(dns->value(), dns->path());
+    }
+  }
+  const std::optional<cni::JsonView> result = sources.config.Find("prevResult");
+  if (result && (type.passes_on || request.verb == cni::Verb::kCheck)) {
+    config.prev_result = cni::ParseResult(result->value(), request.cni_version);
+  }
+  return config;
+}
+
+LenientConfig ParseLenient(const json& config, const cni::Defaults& defaults) {
+  const std::optional<cni::JsonView> ipam =
+      config.is_object() ? cni::JsonView(config, "").Find("ipam") : std::nullopt;
+  LenientConfig found{
+      .bridge = TextOr(config, "bridge", defaults.bridge),
+      .ipam_type = ipam ? TextOr(ipam->value(), "type", defaults.ipam_type) : defaults.ipam_type,
+      .data_dir = ipam ? TextOr(ipam->value(), "dataDir", defaults.data_dir) : defaults.data_dir};
+  // A name that ADD refuses has never been used.
+  if (!IsBridgeName(found.bridge)) {
+    found.bridge = defaults.bridge;
+  }
+  if (!IsFolderPath(found.data_dir)) {
+    found.data_dir = defaults.data_dir;
+  }
+  if (defaults.is_ipam || !MayBeIpamType(found.ipam_type)) {
+    found.ipam_type = defaults.ipam_type;
+  }
+  return found;
+}
+
+}  // namespace nomad_bridge::config

@@ -1,0 +1,268 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "plugin/config/sources.h"
+
+namespace nomad_bridge::config {
+namespace {
+
+using SpecSets = std::vector<std::vector<ipam::RangeSpec>>;
+
+ipam::RangeSpec ParseRange(const cni::JsonView& object) {
+  const std::optional<cni::JsonView> subnet = object.Find("subnet");
+  if (!subnet) {
+    throw object.Wrong(
+        "an object with 'subnet', and perhaps 'rangeStart', 'rangeEnd' and 'gateway'");
+  }
+  return {.path = object.path(),
+          .subnet = subnet->Subnet(),
+          .start = object.FindAddress("rangeStart"),
+          .end = object.FindAddress("rangeEnd"),
+          .gateway = object.FindAddress("gateway")};
+}
+
+// A list of sets, each a list of ranges. go-cni's capability has bare ranges in the place of sets.
+void AppendSets(SpecSets& sets, const std::vector<cni::JsonView>& list) {
+  for (const cni::JsonView& element : list) {
+    std::vector<ipam::RangeSpec>& set = sets.emplace_back();
+    if (element.value().is_object()) {
+      set.push_back(ParseRange(element));
+      continue;
+    }
+    for (const cni::JsonView& range : element.Elements()) {
+      set.push_back(ParseRange(range));
+    }
+    if (set.empty()) {
+      throw element.Wrong("an array of at least one range");
+    }
+  }
+}
+
+// subnet, rangeStart, rangeEnd and gateway in ipam itself: one range. If the network has no other
+// range, `subnet`, the default, stands in for a missing one.
+void AppendOldStyle(SpecSets& sets, const cni::JsonView& ipam, const std::string& subnet) {
+  if (ipam.FindText("subnet")) {
+    sets.push_back({ParseRange(ipam)});
+    return;
+  }
+  const bool is_alone = sets.empty() && ipam.ElementsOf("ranges").empty();
+  // The reference plugin ignores these silently, and gives out other addresses than were asked for.
+  for (const char* const key : {"rangeStart", "rangeEnd", "gateway"}) {
+    if (ipam.FindAddress(key) && !(is_alone && !subnet.empty())) {
+      throw ipam.Find(key)->Wrong(
+          "only together with 'ipam.subnet'; in 'ipam.ranges' each range has its own");
+    }
+  }
+}
+
+void AppendDefault(SpecSets& sets,
+                   const std::optional<cni::JsonView>& ipam,
+                   const std::string& subnet) {
+  ipam::RangeSpec range{.path = "ipam"};
+  const std::optional<Cidr> parsed = Cidr::Parse(subnet);
+  if (!parsed) {
+    throw Error(Code::kInvalidConfig, "the network has no IP ranges", "'ipam.ranges' is missing");
+  }
+  range.subnet = *parsed;
+  if (ipam) {
+    range.start = ipam->FindAddress("rangeStart");
+    range.end = ipam->FindAddress("rangeEnd");
+    range.gateway = ipam->FindAddress("gateway");
+  }
+  sets.push_back({std::move(range)});
+}
+
+// Results of CNI 0.1.0 and 0.2.0 have room for one address per family.
+void CheckResultHasRoom(const std::vector<ipam::RangeSet>& sets, const std::string& cni_version) {
+  for (const Family family : {Family::kIpv4, Family::kIpv6}) {
+    const auto count = std::count_if(sets.begin(), sets.end(), [&](const ipam::RangeSet& set) {
+      return set.front().subnet.address.family() == family;
+    });
+    if (count > 1 && !cni::IsAtLeast(cni_version, "0.3.0")) {
+      throw Error(
+          Code::kInvalidConfig,
+          Cat("the network has ", count, " range sets of one family"),
+          Cat("allowed: one, as results of CNI ", cni_version, " hold one address per family"));
+    }
+  }
+}
+
+// In the reference plugin's order: the runtime's, the old style's, the list's.
+std::vector<ipam::RangeSet> ParseRanges(const Sources& sources, const cni::Defaults& defaults) {
+  SpecSets sets;
+  if (sources.runtime) {
+    AppendSets(sets, sources.runtime->ElementsOf("ipRanges"));
+  }
+  if (sources.ipam) {
+    AppendOldStyle(sets, *sources.ipam, defaults.subnet);
+    AppendSets(sets, sources.ipam->ElementsOf("ranges"));
+  }
+  if (sets.empty()) {
+    AppendDefault(sets, sources.ipam, defaults.subnet);
+  }
+  std::vector<ipam::RangeSet> ranges = ipam::MakeRangeSets(sets);
+  CheckResultHasRoom(ranges, sources.cni_version);
+  return ranges;
+}
+
+// Stricter than for a stranger's result: the kernel would refuse these only after half an ADD.
+Route ParseOwnRoute(const cni::JsonView& object) {
+  Route route = cni::ParseRoute(object);
+  const Cidr& destination = route.destination;
+  if (destination.address != destination.Network()) {
+    throw object.Find("dst")->Wrong(Cat("a network without host bits, as '",
+                                        destination.Network(),
+                                        '/',
+                                        destination.prefix_length,
+                                        '\''));
+  }
+  if (route.gateway && route.gateway->family() != destination.address.family()) {
+    throw object.Find("gw")->Wrong("an address of the family of 'dst'");
+  }
+  return route;
+}
+
+std::vector<Route> ParseRoutes(const cni::JsonView& ipam) {
+  std::vector<Route> routes;
+  for (const cni::JsonView& element : ipam.ElementsOf("routes")) {
+    routes.push_back(ParseOwnRoute(element));
+  }
+  return routes;
+}
+
+// White space and line ends as resolv.conf(5) has them.
+std::vector<std::string> Words(std::string_view line) {
+  constexpr std::string_view kSpace = " \t\r";
+  std::vector<std::string> words;
+  for (;;) {
+    const std::size_t begin = std::min(line.find_first_not_of(kSpace), line.size());
+    line.remove_prefix(begin);
+    if (line.empty()) {
+      return words;
+    }
+    const std::size_t end = std::min(line.find_first_of(kSpace), line.size());
+    // What stands in a file may be no UTF-8, and goes into a result.
+    words.push_back(Printable(line.substr(0, end)));
+    line.remove_prefix(end);
+  }
+}
+
+void AppendLine(cni::Dns& dns, const std::vector<std::string>& words) {
+  const std::string& keyword = words.front();
+  if (keyword == "nameserver") {
+    dns.nameservers.push_back(words[1]);
+  } else if (keyword == "domain") {
+    dns.domain = words[1];
+  } else if (keyword == "search") {
+    dns.search.insert(dns.search.end(), words.begin() + 1, words.end());
+  } else if (keyword == "options") {
+    dns.options.insert(dns.options.end(), words.begin() + 1, words.end());
+  }
+}
+
+cni::Dns ParseResolvConf(const cni::JsonView& ipam) {
+  const std::optional<std::string> path = ipam.FindText("resolvConf");
+  if (!path) {
+    return {};
+  }
+  const std::optional<std::string> file =
+      path->find('\0') == path->npos ? FindFile(*path) : std::nullopt;
+  if (!file) {
+    throw ipam.Find("resolvConf")->Wrong("the path of a file that exists");
+  }
+  cni::Dns dns;
+  std::string_view rest = *file;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    const std::vector<std::string> words = Words(rest.substr(0, end));
+    // A keyword without a value says nothing. Comments begin with no keyword either.
+    if (words.size() > 1) {
+      AppendLine(dns, words);
+    }
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return dns;
+}
+
+// "10.0.0.5" and "10.0.0.5/24" both name an address; the prefix length is the range's.
+Ip ParseWish(const cni::JsonView& text) {
+  const std::string wish = text.String();
+  const std::optional<Cidr> with_prefix = Cidr::Parse(wish);
+  const std::optional<Ip> address = with_prefix ? with_prefix->address : Ip::Parse(wish);
+  if (!address) {
+    throw text.Wrong("an IP address, as '10.0.0.5' or '10.0.0.5/24'");
+  }
+  return *address;
+}
+
+std::vector<Ip> ParseWishes(const Sources& sources) {
+  std::vector<Ip> wishes;
+  const auto add = [&](const Ip& wish) {
+    if (std::find(wishes.begin(), wishes.end(), wish) == wishes.end()) {
+      wishes.push_back(wish);
+    }
+  };
+  if (sources.args.ip) {
+    add(*sources.args.ip);
+  }
+  for (const std::optional<cni::JsonView>& object : {sources.cni, sources.runtime}) {
+    if (object) {
+      for (const cni::JsonView& text : object->ElementsOf("ips")) {
+        add(ParseWish(text));
+      }
+    }
+  }
+  return wishes;
+}
+
+std::string ParseDataDir(const cni::JsonView& ipam, const cni::Defaults& defaults) {
+  std::string folder = ipam.FindText("dataDir").value_or(defaults.data_dir);
+  if (!IsFolderPath(folder)) {
+    throw ipam.Find("dataDir")->Wrong("an absolute path");
+  }
+  return folder;
+}
+
+std::string ParseType(const std::optional<cni::JsonView>& ipam, const cni::Defaults& defaults) {
+  std::string type = defaults.ipam_type;
+  if (ipam && !defaults.is_ipam) {
+    type = ipam->FindText("type").value_or(type);
+  }
+  if (type.find('/') != type.npos) {
+    throw ipam->Find("type")->Wrong("the name of a plugin, without '/'");
+  }
+  // The reference plugin makes a bare link of it, and nobody sees why there is no address.
+  for (const char* const key : {"subnet", "ranges"}) {
+    if (type.empty() && ipam && ipam->Find(key)) {
+      throw ipam->Find(key)->Wrong("only together with 'ipam.type', as \"host-local\"");
+    }
+  }
+  return type;
+}
+
+}  // namespace
+
+IpamConfig ParseIpam(const Sources& sources, const cni::Defaults& defaults) {
+  IpamConfig config{.type = ParseType(sources.ipam, defaults), .data_dir = defaults.data_dir};
+  if (config.type != cni::kHostLocal) {
+    return config;  // its keys are for the plugin of that name
+  }
+  if (sources.ipam) {
+    config.data_dir = ParseDataDir(*sources.ipam, defaults);
+    config.routes = ParseRoutes(*sources.ipam);
+    config.dns = ParseResolvConf(*sources.ipam);
+  }
+  config.ranges = ParseRanges(sources, defaults);
+  config.requested = ParseWishes(sources);
+  return config;
+}
+
+// Relative to what would depend on the runtime. A NUL would cut the path short in the kernel.
+bool IsFolderPath(std::string_view path) {
+  return path.starts_with('/') && path.find('\0') == path.npos;
+}
+
+}  // namespace nomad_bridge::config

@@ -1,0 +1,114 @@
+#include <algorithm>
+#include <array>
+
+#include "base/text.h"
+#include "plugin/config/sources.h"
+
+namespace nomad_bridge::config {
+namespace {
+
+constexpr int kLeastMtu = 68;  // RFC 791: what every link must carry
+constexpr int kMostMtu = 65535;
+
+std::string ParseBridge(const cni::JsonView& config, const cni::Defaults& defaults) {
+  const std::optional<cni::JsonView> bridge = config.Find("bridge");
+  if (!bridge) {
+    return defaults.bridge;
+  }
+  std::string name = bridge->String();
+  if (!IsBridgeName(name)) {
+    throw bridge->Wrong(Cat(cni::kInterfaceNameRule, ", nor 'all', 'default' or 'lo'"));
+  }
+  return name;
+}
+
+int ParseMtu(const cni::JsonView& config) {
+  const std::optional<cni::JsonView> mtu = config.Find("mtu");
+  const std::string allowed =
+      Cat("0 (the kernel's default), or an integer from ", kLeastMtu, " to ", kMostMtu);
+  if (!mtu) {
+    return 0;
+  }
+  // Not Integer(): 1 to 67 lie between the two allowed pieces, and the message should say both.
+  if (!mtu->value().is_number_integer() || mtu->value() < 0 || mtu->value() > kMostMtu) {
+    throw mtu->Wrong(allowed);
+  }
+  const int bytes = mtu->value().get<int>();
+  if (bytes != 0 && bytes < kLeastMtu) {
+    throw mtu->Wrong(allowed);
+  }
+  return bytes;
+}
+
+// From the weakest to the strongest, as in the reference plugin; each is checked, used or not.
+std::optional<Mac> ParseMac(const Sources& sources) {
+  std::optional<Mac> chosen;
+  const auto read = [&](const std::optional<cni::JsonView>& object) {
+    const std::optional<std::string> text = object ? object->FindText("mac") : std::nullopt;
+    if (!text) {
+      return;
+    }
+    chosen = Mac::Parse(*text);
+    if (!chosen || chosen->IsMulticast() || chosen->IsZero()) {
+      throw object->Find("mac")->Wrong("a MAC of one station, as '02:42:ac:1a:40:02'");
+    }
+  };
+  read(sources.config);
+  if (sources.args.mac) {
+    chosen = sources.args.mac;
+  }
+  read(sources.cni);
+  read(sources.runtime);
+  return chosen;
+}
+
+// A default gateway is a gateway. A config that lists routes says itself where the way out is.
+void ParseGateway(const Sources& sources, const cni::Defaults& defaults, LinkConfig& link) {
+  const std::optional<bool> is_default = sources.config.FindBool("isDefaultGateway");
+  link.is_gateway = sources.config.FindBool("isGateway").value_or(defaults.is_gateway);
+  const bool routes_say_it = sources.ipam && sources.ipam->Find("routes");
+  link.is_default_gateway =
+      is_default.value_or(defaults.is_default_gateway && link.is_gateway && !routes_say_it);
+  link.is_gateway = link.is_gateway || link.is_default_gateway;
+}
+
+// A bridge in promiscuous mode hands a port's packets back by itself.
+void ParseModes(const cni::JsonView& config, const cni::Defaults& defaults, LinkConfig& link) {
+  const std::optional<bool> hairpin = config.FindBool("hairpinMode");
+  link.promisc_mode = config.FindBool("promiscMode").value_or(false);
+  if (link.promisc_mode && hairpin.value_or(false)) {
+    throw config.Find("promiscMode")
+        ->Wrong("false, as 'hairpinMode' is true: only one of the two can be");
+  }
+  link.hairpin_mode = hairpin.value_or(defaults.hairpin_mode && !link.promisc_mode);
+}
+
+}  // namespace
+
+LinkConfig ParseLink(const Sources& sources, const cni::Defaults& defaults) {
+  LinkConfig link{
+      .bridge = ParseBridge(sources.config, defaults),
+      .mtu = ParseMtu(sources.config),
+      .mac = ParseMac(sources),
+      .force_address = sources.config.FindBool("forceAddress").value_or(defaults.force_address)};
+  ParseGateway(sources, defaults, link);
+  ParseModes(sources.config, defaults, link);
+  ParsePort(sources.config, link);
+  link.enable_dad = sources.config.FindBool("enabledad").value_or(false);
+  link.disable_container_interface =
+      sources.config.FindBool("disableContainerInterface").value_or(false);
+  return link;
+}
+
+std::string LinkConfig::GatewayIfname() const {
+  return HasVlanGateway() ? Cat(bridge, '.', vlan) : bridge;
+}
+
+bool IsBridgeName(std::string_view name) {
+  // 'all' and 'default' are folders of sysctls, so no link can have these names.
+  constexpr std::array<std::string_view, 3> kTaken = {"all", "default", "lo"};
+  return cni::IsInterfaceName(name) &&
+         std::find(kTaken.begin(), kTaken.end(), name) == kTaken.end();
+}
+
+}  // namespace nomad_bridge::config

@@ -1,0 +1,149 @@
+#include <algorithm>
+#include <array>
+
+#include "base/text.h"
+#include "plugin/config/sources.h"
+
+namespace nomad_bridge::config {
+namespace {
+
+constexpr std::size_t kMaxChainBytes = 28;  // xtables' XT_EXTENSION_MAXNAMELEN, less its terminator
+constexpr int kMostMarkBit = 31;
+constexpr int kMostPort = 65535;
+
+// Built-in chains and targets, and the chain that jumps to the admin chain: a jump to one of them
+// loops or is none.
+bool IsChainName(std::string_view name) {
+  constexpr std::array<std::string_view, 8> kTaken = {
+      "INPUT", "FORWARD", "OUTPUT", "CNI-FORWARD", "ACCEPT", "DROP", "QUEUE", "RETURN"};
+  const bool is_printable =
+      std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c < 0x7f; });
+  return is_printable && !name.empty() && name.size() <= kMaxChainBytes && name.front() != '-' &&
+         name.front() != '!' && std::find(kTaken.begin(), kTaken.end(), name) == kTaken.end();
+}
+
+std::string ParseAdminChain(const cni::JsonView& config, const cni::Defaults& defaults) {
+  std::string chain = config.FindText("iptablesAdminChainName").value_or(defaults.admin_chain);
+  if (!IsChainName(chain)) {
+    throw config.Find("iptablesAdminChainName")
+        ->Wrong(Cat("1 to ",
+                    kMaxChainBytes,
+                    " printable ASCII characters without white space, none of '-' and '!' first, "
+                    "and not the name of a built-in chain or target"));
+  }
+  return chain;
+}
+
+// 'iptables' and 'nftables' are one and the same here: our own table, and static rules in those that
+// iptables shows.
+void CheckBackend(const cni::JsonView& config, std::string_view key, std::string_view also = {}) {
+  const std::optional<std::string> backend = config.FindText(key);
+  if (backend && *backend != "iptables" && *backend != "nftables" &&
+      (also.empty() || *backend != also)) {
+    throw Unsupported(
+        *config.Find(key),
+        "allowed: 'nftables' and 'iptables', which are one and the same here, and for "
+        "the firewall 'firewalld', in which allocations are allowed wherever it runs");
+  }
+}
+
+firewall::Ingress ParseIngress(const cni::JsonView& config) {
+  const std::optional<firewall::Ingress> ingress =
+      firewall::ParseIngress(config.FindText("ingressPolicy").value_or("open"));
+  if (!ingress) {
+    throw config.Find("ingressPolicy")->Wrong("'open', 'same-bridge' or 'isolated'");
+  }
+  return *ingress;
+}
+
+// Conditions are in the syntax of iptables or nft, which we do not read; the operator's own chain
+// does the same.
+void RefuseConditions(const cni::JsonView& config, const std::string& admin_chain) {
+  for (const char* const key : {"conditionsV4", "conditionsV6"}) {
+    if (!config.ElementsOf(key).empty()) {
+      throw Unsupported(*config.Find(key),
+                        admin_chain.empty()
+                            ? "use the firewall plugin's admin chain, its 'iptablesAdminChainName'"
+                            : Cat("use the admin chain ", admin_chain));
+    }
+  }
+}
+
+// The reference plugin marks packets first and masquerades what is marked. Here no mark is needed,
+// so that whatever bit or chain was meant for it, the packets leave as they would have.
+void CheckMarking(const cni::JsonView& config) {
+  const std::optional<cni::JsonView> bit = config.Find("markMasqBit");
+  if (bit) {
+    static_cast<void>(bit->Integer(0, kMostMarkBit));
+  }
+  const std::optional<std::string> chain = config.FindText("externalSetMarkChain");
+  if (bit && chain) {
+    throw config.Find("externalSetMarkChain")
+        ->Wrong("only one of 'externalSetMarkChain' and 'markMasqBit'");
+  }
+  if (chain && chain->size() > kMaxChainBytes) {
+    throw config.Find("externalSetMarkChain")
+        ->Wrong(Cat("the name of a chain, at most ", kMaxChainBytes, " bytes"));
+  }
+}
+
+std::uint16_t ParsePort(const cni::JsonView& port) {
+  return static_cast<std::uint16_t>(port.Integer(1, kMostPort));
+}
+
+// The rest of what the values mean is portmap's to judge.
+portmap::PortMappingSpec ParseMapping(const cni::JsonView& object) {
+  const std::optional<cni::JsonView> host_port = object.Find("hostPort");
+  const std::optional<cni::JsonView> container_port = object.Find("containerPort");
+  if (!host_port || !container_port) {
+    throw object.Wrong(
+        "an object with 'hostPort' and 'containerPort', and perhaps 'protocol' and 'hostIP'");
+  }
+  return {.path = object.path(),
+          .host_port = ParsePort(*host_port),
+          .container_port = ParsePort(*container_port),
+          .protocol = object.FindText("protocol").value_or(std::string()),
+          .host_ip = object.FindText("hostIP").value_or(std::string())};
+}
+
+std::vector<portmap::PortMapping> ParsePorts(const Sources& sources) {
+  std::vector<portmap::PortMappingSpec> specs;
+  if (sources.runtime) {
+    for (const cni::JsonView& element : sources.runtime->ElementsOf("portMappings")) {
+      specs.push_back(ParseMapping(element));
+    }
+  }
+  return portmap::MakePortMappings(specs);
+}
+
+}  // namespace
+
+RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type) {
+  const cni::JsonView& config = sources.config;
+  RulesConfig rules{.forward_hook = {.admin_chain = {}}};
+  if (type.Provides(cni::Part::kMasquerade)) {
+    CheckBackend(config, "ipMasqBackend");
+    rules.ip_masq = config.FindBool("ipMasq").value_or(type.defaults.ip_masq);
+  }
+  if (type.Provides(cni::Part::kForward)) {
+    CheckBackend(config, "backend", "firewalld");
+    rules.firewalld_zone = config.FindText("firewalldZone").value_or("trusted");
+    rules.forward_hook.admin_chain = ParseAdminChain(config, type.defaults);
+    rules.ingress = ParseIngress(config);
+    if (const std::optional<cni::JsonView> bit = config.Find("acceptMarkBit")) {
+      rules.forward_hook.accept_mark_bit = static_cast<int>(bit->Integer(0, kMostMarkBit));
+    }
+  }
+  if (type.Provides(cni::Part::kPorts)) {
+    CheckBackend(config, "backend", type.Provides(cni::Part::kForward) ? "firewalld" : "");
+    CheckMarking(config);
+    RefuseConditions(config, rules.forward_hook.admin_chain);
+    rules.snat = config.FindBool("snat").value_or(true);
+    // Which sources: as in the reference plugin, only where there is snat at all.
+    rules.masq_all = config.FindBool("masqAll").value_or(false) && rules.snat;
+    rules.ports = ParsePorts(sources);
+  }
+  return rules;
+}
+
+}  // namespace nomad_bridge::config

@@ -1,0 +1,58 @@
+#include "plugin/foreign/tools.h"
+
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include <unistd.h>
+
+#include "base/text.h"
+#include "plugin/cni/error_list.h"
+
+namespace nomad_bridge::foreign {
+namespace {
+
+constexpr std::chrono::seconds kToolTimeout{30};
+constexpr std::size_t kMostSaid = 300;
+
+std::string HowItEnded(const ExitInfo& exit) {
+  switch (exit.how) {
+    case End::kExit:
+      return Cat("exit code ", exit.number);
+    case End::kSignal:
+      return Cat("killed by signal ", exit.number);
+    case End::kOverdue:
+      return Cat("no end after ", kToolTimeout.count(), " s");
+    case End::kTooMuch:
+      break;
+  }
+  return "it printed too much";
+}
+
+}  // namespace
+
+std::optional<std::string> FindTool(const std::string& name) {
+  constexpr std::array kFolders = {"/usr/sbin/", "/sbin/", "/usr/bin/", "/usr/local/sbin/"};
+  for (const char* const folder : kFolders) {
+    std::string path = Cat(folder, name);
+    if (::access(path.c_str(), X_OK) == 0) {
+      return path;
+    }
+  }
+  return std::nullopt;
+}
+
+ExitInfo RunTool(const std::string& path, std::vector<std::string> arguments, std::string input) {
+  return RunSubprocess({.path = path,
+                        .arguments = std::move(arguments),
+                        .environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"},
+                        .input = std::move(input),
+                        .timeout = kToolTimeout});
+}
+
+std::string WhyItFailed(const ExitInfo& exit) {
+  const std::string said = cni::WithoutNotFound(CutUtf8(Printable(exit.err), kMostSaid));
+  return Cat(HowItEnded(exit), said.empty() ? "" : ": ", said);
+}
+
+}  // namespace nomad_bridge::foreign

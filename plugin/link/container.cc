@@ -1,0 +1,177 @@
+#include "plugin/link/container.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace nomad_bridge::link {
+namespace {
+
+void RequireNotHost(const cni::Request& request,
+                    const state::Host& host,
+                    const netlink::Netns& netns) {
+  if (netns.id() == host.netns.id() && !request.netns_override) {
+    throw Error(Code::kInvalidNetns,
+                Cat("CNI_NETNS ",
+                    Quoted(request.netns_path),
+                    " is the network namespace of the host itself"),
+                "a container needs one of its own; CNI_NETNS_OVERRIDE=1 allows it nevertheless");
+  }
+}
+
+// Which of the expected interfaces is ours: the one under this name in a sandbox, best in this one.
+// The path may be another than at ADD (/var/run for /run), or there may be none any more (DEL).
+std::optional<int> FindInterface(const cni::Request& request, const cni::Result& expected) {
+  std::optional<int> found;
+  for (std::size_t i = 0; i < expected.interfaces.size(); ++i) {
+    const cni::Interface& interface = expected.interfaces[i];
+    if (interface.name != request.id.ifname || interface.sandbox.empty()) {
+      continue;
+    }
+    if (!found || interface.sandbox == request.netns_path) {
+      found = static_cast<int>(i);
+    }
+  }
+  return found;
+}
+
+template <typename Range, typename Predicate>
+bool Any(const Range& range, Predicate predicate) {
+  return std::any_of(range.begin(), range.end(), predicate);
+}
+
+bool SameOrUnsaid(const std::optional<Ip>& expected, const std::optional<Ip>& present) {
+  return !expected || expected == present;
+}
+
+// To the kernel table 0 is the main one.
+std::uint32_t TableOf(const Route& route) {
+  constexpr std::uint32_t kMain = 254;
+  const std::uint32_t table = route.table.value_or(0);
+  return table == 0 ? kMain : table;
+}
+
+// A route of the result says less than the kernel's: what it does not say, may be anything.
+bool Matches(const Route& expected, const Route& present) {
+  const Cidr network{expected.destination.Network(), expected.destination.prefix_length};
+  return present.destination == network && SameOrUnsaid(expected.gateway, present.gateway) &&
+         (!expected.table || TableOf(expected) == TableOf(present)) &&
+         (expected.mtu == 0 || expected.mtu == present.mtu) &&
+         (expected.advmss == 0 || expected.advmss == present.advmss) &&
+         (expected.priority == 0 || expected.priority == present.priority);
+}
+
+std::string Describe(const Route& route) {
+  return Cat(route.destination, route.gateway ? Cat(" via ", *route.gateway) : "");
+}
+
+std::vector<std::string> DiffInterface(const rtnl::Link& link,
+                                       const cni::Interface& expected,
+                                       bool stays_down) {
+  std::vector<std::string> found;
+  if (link.kind != "veth") {
+    found.push_back(
+        Cat("interface ", Quoted(link.name), " is no veth any more but ", Quoted(link.kind)));
+  }
+  if (!link.up && !stays_down) {
+    found.push_back(Cat("interface ", Quoted(link.name), " is down"));
+  }
+  const std::optional<Mac> mac = Mac::Parse(expected.mac);
+  if (mac && *mac != link.mac) {
+    found.push_back(
+        Cat("interface ", Quoted(link.name), " has the MAC ", link.mac, " instead of ", *mac));
+  }
+  return found;
+}
+
+void Strike(std::vector<Route>& expected, const std::vector<Route>& present) {
+  std::erase_if(expected, [&](const Route& route) {
+    return Any(present, [&](const Route& some) { return Matches(route, some); });
+  });
+}
+
+// A plugin behind us may have added some out of a link of its own; all routes of a container that runs a
+// routing daemon are many, so they are looked at only if ours are not enough.
+std::vector<Route> MissingRoutes(Container& container,
+                                 const rtnl::Link& link,
+                                 std::vector<Route> expected) {
+  if (!expected.empty()) {
+    Strike(expected, container.net.Routes(link));
+  }
+  if (!expected.empty()) {
+    Strike(expected, container.net.Routes());
+  }
+  return expected;
+}
+
+}  // namespace
+
+Container OpenContainer(const cni::Request& request, const state::Host& host) {
+  netlink::Netns netns = netlink::Netns::Open(request.netns_path);
+  RequireNotHost(request, host, netns);
+  rtnl::Socket net = rtnl::Socket::In(netns);
+  return {.netns = std::move(netns), .net = std::move(net)};
+}
+
+std::optional<Container> FindContainer(const cni::Request& request, const state::Host& host) {
+  std::optional<netlink::Netns> netns =
+      request.netns_path.empty() ? std::nullopt : netlink::Netns::Find(request.netns_path);
+  if (!netns) {
+    return std::nullopt;
+  }
+  RequireNotHost(request, host, *netns);
+  rtnl::Socket net = rtnl::Socket::In(*netns);
+  return Container{.netns = *std::move(netns), .net = std::move(net)};
+}
+
+std::vector<std::string> DiffContainer(Container& container,
+                                       const cni::Request& request,
+                                       const cni::Result& expected,
+                                       bool stays_down) {
+  const std::string& ifname = request.id.ifname;
+  const std::optional<int> index = FindInterface(request, expected);
+  if (!index) {
+    return {
+        Cat("prevResult has no interface ", Quoted(ifname), " in ", Quoted(request.netns_path))};
+  }
+  const std::optional<rtnl::Link> link = container.net.FindLink(ifname);
+  if (!link) {
+    return {Cat("interface ", Quoted(ifname), " is missing")};
+  }
+  std::vector<std::string> found =
+      DiffInterface(*link, expected.interfaces[static_cast<std::size_t>(*index)], stays_down);
+  const std::vector<Cidr> addresses = container.net.Addresses(*link);
+  for (const cni::IpConfig& ip : expected.ips) {
+    if (ip.interface == index &&
+        !Any(addresses, [&](const Cidr& cidr) { return cidr == ip.address; })) {
+      found.push_back(Cat("address ", ip.address, " is missing on ", Quoted(ifname)));
+    }
+  }
+  for (const Route& route : MissingRoutes(container, *link, expected.routes)) {
+    found.push_back(Cat("route to ", Describe(route), " is missing"));
+  }
+  return found;
+}
+
+std::vector<std::string> DiffLoopback(Container& container) {
+  const std::optional<rtnl::Link> lo = container.net.FindLink("lo");
+  if (lo && lo->up) {
+    return {};
+  }
+  return {"interface 'lo' is down"};
+}
+
+std::vector<Cidr> AddressesIn(const cni::Result& result, const cni::Request& request) {
+  const std::optional<int> ours = FindInterface(request, result);
+  std::vector<Cidr> addresses;
+  for (const cni::IpConfig& ip : result.ips) {
+    if (!ip.interface || ip.interface == ours) {
+      addresses.push_back(ip.address);
+    }
+  }
+  return addresses;
+}
+
+}  // namespace nomad_bridge::link

@@ -1,0 +1,106 @@
+#include "plugin/link/container_setup.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "netlink/core/sysctl.h"
+#include "plugin/link/gateway_addresses.h"
+
+namespace nomad_bridge::link {
+namespace {
+
+constexpr int kScopeLink =
+    253;  // RT_SCOPE_LINK: a destination on the link itself, so without a gateway
+
+// Tells the neighbours, who may know an address of `link` under another MAC.
+void Announce(Container& container, const rtnl::Link& link) {
+  netlink::InNetns(container.netns, [&] {
+    netlink::EnsureSysctlIfPresent(Cat("net/ipv4/conf/", link.name, "/arp_notify"), "1");
+    netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/ndisc_notify"), "1");
+  });
+  // The kernel announces a MAC that is set, also if it stays the same. What it announces when the
+  // link comes up is lost: the bridge's port does not forward yet.
+  container.net.Change(link, {.mac = link.mac});
+}
+
+void PrepareSysctls(Container& container, const rtnl::Link& link, bool has_ipv6, bool enable_dad) {
+  netlink::InNetns(container.netns, [&] {
+    if (has_ipv6) {
+      netlink::EnsureSysctl(Cat("net/ipv6/conf/", link.name, "/disable_ipv6"), "0");
+      netlink::EnsureSysctl(Cat("net/ipv6/conf/", link.name, "/keep_addr_on_down"), "1");
+    }
+    if (enable_dad) {
+      // Enhanced (RFC 7527): by hairpin mode the question comes back to who asked it.
+      netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/enhanced_dad"), "1");
+      netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/accept_dad"), "1");
+    }
+  });
+}
+
+// Until packets flow between the container, its neighbours and the node.
+void AwaitTraffic(state::Host& host,
+                  Container& container,
+                  const VethPair& veth,
+                  const config::LinkConfig& config,
+                  bool has_ipv6) {
+  host.net.AwaitOperational(veth.host.name, FromNow(kTimeout));
+  if (has_ipv6) {
+    // Until the kernel has noticed the container's carrier, too, the container has no route for multicast
+    // and does not hear neighbours ask for it.
+    container.net.AwaitOperational(veth.container.name, FromNow(kTimeout));
+  }
+  // Until the kernel has noticed its first port's carrier, a bridge drops what the node sends.
+  host.net.AwaitOperational(config.GatewayIfname(), FromNow(kTimeout));
+  if (config.enable_dad) {
+    container.net.AwaitAddresses(veth.container, FromNow(kTimeout));
+  }
+}
+
+// A route without a gateway of its own goes by the first of its family.
+void AddRoutes(Container& container, const rtnl::Link& link, const cni::Result& result) {
+  for (Route route : result.routes) {
+    const auto same_family = [&](const cni::IpConfig& ip) {
+      return ip.address.address.family() == route.destination.address.family() && ip.gateway;
+    };
+    const auto ip = std::find_if(result.ips.begin(), result.ips.end(), same_family);
+    if (!route.gateway && ip != result.ips.end() && route.scope != kScopeLink) {
+      route.gateway = ip->gateway;
+    }
+    container.net.EnsureRoute(link, route);
+  }
+}
+
+}  // namespace
+
+void ConfigureContainer(state::Host& host,
+                        Container& container,
+                        const VethPair& veth,
+                        const cni::Result& result,
+                        const config::LinkConfig& config) {
+  if (config.disable_container_interface) {
+    return;
+  }
+  std::vector<Cidr> addresses;
+  for (const cni::IpConfig& ip : result.ips) {
+    addresses.push_back(ip.address);
+  }
+  PrepareSysctls(container, veth.container, HasFamily(addresses, Family::kIpv6), config.enable_dad);
+  for (const Cidr& address : addresses) {
+    container.net.EnsureAddress(veth.container, address, config.enable_dad);
+  }
+  container.net.Change(veth.container, {.up = true});
+  AddRoutes(container, veth.container, result);
+  AwaitTraffic(host, container, veth, config, HasFamily(addresses, Family::kIpv6));
+  const bool is_derived = std::all_of(addresses.begin(), addresses.end(), [&](const Cidr& cidr) {
+    return veth.container.mac == Mac::For(cidr.address);
+  });
+  if (!is_derived) {
+    Announce(container, veth.container);
+  }
+}
+
+void BringUpLoopback(Container& container) {
+  container.net.Change({.index = rtnl::kLoopbackIndex, .name = "lo"}, {.up = true});
+}
+
+}  // namespace nomad_bridge::link

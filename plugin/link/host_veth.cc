@@ -1,0 +1,71 @@
+#include "plugin/link/host_veth.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "plugin/link/bridge_port.h"
+#include "plugin/state/kernel_names.h"
+
+namespace nomad_bridge::link {
+
+std::optional<rtnl::Link> FindHostVeth(rtnl::Socket& host, const AttachmentId& id, bool recorded) {
+  std::optional<rtnl::Link> link = host.FindLink(state::HostVethName(id));
+  // The alias comes one message after the link: in between only the record says that it is ours.
+  if (link && (state::IsAliasOf(link->alias, id) ||
+               (recorded && link->kind == "veth" && link->alias.empty()))) {
+    return link;
+  }
+  return std::nullopt;
+}
+
+void RefuseForeignInterface(state::Host& host,
+                            Container& container,
+                            const AttachmentId& id,
+                            bool recorded) {
+  const std::optional<rtnl::Link> present = container.net.FindLink(id.ifname);
+  if (!present) {
+    return;
+  }
+  const std::optional<rtnl::Link> ours = FindHostVeth(host.net, id, recorded);
+  const bool is_pair = ours && present->kind == "veth" && present->peer == ours->index &&
+                       ours->peer == present->index;
+  if (!is_pair) {
+    throw Error(
+        Code::kConflict,
+        Cat("interface ", Quoted(id.ifname), " already exists in the container's namespace"),
+        "it was not made by nomad-bridge and is left alone; remove it, or use another CNI_IFNAME");
+  }
+}
+
+void EnsureLinkGone(state::Host& host, const AttachmentId& id, bool recorded) {
+  if (const std::optional<rtnl::Link> ours = FindHostVeth(host.net, id, recorded)) {
+    host.net.EnsureLinkGone(ours->name);
+  }
+}
+
+void CreateVeth(state::Host& host,
+                Container& container,
+                const rtnl::Link& bridge,
+                const state::Record& record,
+                int mtu) {
+  const std::string name = state::HostVethName(record.id);
+  host.net.CreateVeth({.host_name = name,
+                       .host_mac = Mac::ForName(name),
+                       .bridge = bridge.index,
+                       .container_ifname = record.id.ifname,
+                       .container_mac = record.ContainerMac(),
+                       .mtu = mtu},
+                      container.netns);
+}
+
+VethPair PlugIn(state::Host& host, Container& container, const state::Record& record) {
+  const rtnl::Link host_end = host.net.RequireLink(state::HostVethName(record.id));
+  // Up only now: looking at a link that is up without a carrier makes the kernel wait.
+  SetPort(host.net,
+          host_end,
+          record.port,
+          record.ContainerMac(),
+          {.up = true, .alias = state::LinkAlias(record.id, record.labels)});
+  return {.host = host_end, .container = container.net.RequireLink(record.id.ifname)};
+}
+
+}  // namespace nomad_bridge::link

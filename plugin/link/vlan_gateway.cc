@@ -1,0 +1,87 @@
+#include "plugin/link/vlan_gateway.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "netlink/core/sysctl.h"
+
+namespace nomad_bridge::link {
+namespace {
+
+// A link on the bridge needs the bridge to be a member of the VLAN, besides what it is else.
+rtnl::PortVlans MembershipIn(const VlanGateway& gateway) {
+  return {.tagged = {{.first = gateway.vlan, .last = gateway.vlan}}, .keep_default = true};
+}
+
+bool IsVlanLink(const rtnl::Link& link, const rtnl::Link& bridge, const VlanGateway& gateway) {
+  return link.kind == "vlan" && link.peer == bridge.index && link.vlan == gateway.vlan;
+}
+
+// One end of a veth pair whose other end is a port of `bridge`: the reference plugin's.
+bool IsPair(state::Host& host, const rtnl::Link& link, const rtnl::Link& bridge) {
+  const bool both_are_here = link.kind == "veth" && link.peer != 0 && !link.peer_netns;
+  const std::optional<rtnl::Link> port =
+      both_are_here ? host.net.FindLink(link.peer) : std::nullopt;
+  return port && port->master == bridge.index;
+}
+
+rtnl::Link FindOrMake(state::Host& host,
+                      const rtnl::Link& bridge,
+                      const VlanGateway& gateway,
+                      std::vector<std::string>& changes) {
+  std::optional<rtnl::Link> link = host.net.FindLink(gateway.name);
+  if (!link) {
+    // False means that another ADD was faster; then it is made all the same.
+    if (host.net.CreateVlanLink(gateway.name, bridge, gateway.vlan)) {
+      changes.push_back(Cat("gateway ", Quoted(gateway.name), ", which was gone"));
+    }
+    link = host.net.FindLink(gateway.name);
+  }
+  if (!link || (!IsVlanLink(*link, bridge, gateway) && !IsPair(host, *link, bridge))) {
+    throw Error(Code::kConflict,
+                Cat("the gateway ",
+                    Quoted(gateway.name),
+                    " of VLAN ",
+                    gateway.vlan,
+                    " cannot be made: a link of that name is something else"),
+                Cat("it must be VLAN ", gateway.vlan, " of bridge ", Quoted(bridge.name)));
+  }
+  return *std::move(link);
+}
+
+}  // namespace
+
+rtnl::Link EnsureVlanGateway(state::Host& host,
+                             const rtnl::Link& bridge,
+                             const VlanGateway& gateway,
+                             std::vector<std::string>& changes) {
+  rtnl::Link link = FindOrMake(host, bridge, gateway, changes);
+  if (link.kind == "vlan" && !host.net.HasPortVlans(bridge, MembershipIn(gateway))) {
+    host.net.SetPortVlans(bridge, MembershipIn(gateway));
+    changes.push_back(Cat("gateway ", Quoted(gateway.name), ", which was cut off from its VLAN"));
+  }
+  if (!link.up) {
+    netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", gateway.name, "/accept_ra"), "0");
+    host.net.Change(link, {.up = true});
+    changes.push_back(Cat("gateway ", Quoted(gateway.name), ", which was down"));
+  }
+  return link;
+}
+
+std::vector<std::string> DiffVlanGateway(state::Host& host,
+                                         const rtnl::Link& bridge,
+                                         const VlanGateway& gateway) {
+  const std::optional<rtnl::Link> link = host.net.FindLink(gateway.name);
+  if (!link) {
+    return {Cat("gateway ", Quoted(gateway.name), " is missing")};
+  }
+  std::vector<std::string> mismatches;
+  if (!link->up) {
+    mismatches.push_back(Cat("gateway ", Quoted(gateway.name), " is down"));
+  }
+  if (link->kind == "vlan" && !host.net.HasPortVlans(bridge, MembershipIn(gateway))) {
+    mismatches.push_back(Cat("gateway ", Quoted(gateway.name), " is cut off from its VLAN"));
+  }
+  return mismatches;
+}
+
+}  // namespace nomad_bridge::link

@@ -1,0 +1,298 @@
+#include "plugin/rules/apply.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "firewall/table.h"
+#include "plugin/foreign/other_firewalls.h"
+#include "plugin/link/liveness.h"
+#include "plugin/rules/elements.h"
+#include "plugin/rules/shared.h"
+#include "plugin/state/kernel_names.h"
+#include "portmap/elements.h"
+#include "portmap/rules.h"
+
+namespace nomad_bridge::rules {
+namespace {
+
+nft::Table NodeTable(int accept_mark_bit) {
+  nft::Table table = firewall::Describe(accept_mark_bit);
+  portmap::Describe(table);
+  return table;
+}
+
+std::optional<std::uint32_t> Generation(const std::optional<state::Checkpoint>& checkpoint) {
+  return checkpoint ? std::optional(checkpoint->generation) : std::nullopt;
+}
+
+// The bit of the node's rules: what `record` says, else what the node has already.
+int MarkBitFor(state::Host& host,
+               const state::Record& record,
+               const std::optional<state::Checkpoint>& checkpoint) {
+  if (HasForwardHook(record)) {
+    return record.forward_hook.accept_mark_bit;
+  }
+  if (checkpoint) {
+    return checkpoint->accept_mark_bit;
+  }
+  const std::vector<state::Record> others = link::LiveAttachmentsExcept(host, record.id);
+  const auto other = std::find_if(others.begin(), others.end(), HasForwardHook);
+  return other != others.end() ? other->forward_hook.accept_mark_bit
+                               : record.forward_hook.accept_mark_bit;
+}
+
+// The mark is one bit for the whole node, so networks have to agree on it.
+void RequireSameMarkBit(state::Host& host, const state::Record& record) {
+  for (const state::Record& other : link::LiveAttachmentsExcept(host, record.id)) {
+    if (HasForwardHook(other) &&
+        other.forward_hook.accept_mark_bit != record.forward_hook.accept_mark_bit &&
+        other.id.network != record.id.network) {
+      throw Error(
+          Code::kConflict,
+          Cat("acceptMarkBit is ",
+              record.forward_hook.accept_mark_bit,
+              " in network ",
+              Quoted(record.id.network),
+              ", but ",
+              other.forward_hook.accept_mark_bit,
+              " in network ",
+              Quoted(other.id.network)),
+          "the bit is one for the whole node: networks with live allocations must agree on it");
+    }
+  }
+}
+
+std::string DescribeConflict(const firewall::Conflict& conflict) {
+  const std::string port = portmap::DescribeKey(conflict.wanted);
+  if (!port.empty()) {
+    return Cat("host port ", port);
+  }
+  return conflict.wanted.set == firewall::kBridges ? "its interface on the host"
+                                                   : Cat("address ", Ip(conflict.wanted.key));
+}
+
+[[noreturn]] void ThrowTaken(const firewall::Conflict& conflict,
+                             const std::optional<state::Record>& owner) {
+  const std::string what = Cat(DescribeConflict(conflict), " is taken by ");
+  if (!owner) {
+    throw Error(Code::kConflict,
+                Cat(what, "an attachment without a record"),
+                Cat("its element in table inet nomad-bridge says: ", conflict.present.comment));
+  }
+  throw Error(
+      Code::kConflict,
+      Cat(what, cni::NameOwner(owner->labels, owner->id.container_id)),
+      Cat("network ",
+          Quoted(owner->id.network),
+          ", container ",
+          Quoted(owner->id.container_id),
+          ", interface ",
+          Quoted(owner->id.ifname),
+          owner->addresses.empty() ? "" : Cat(", address ", owner->addresses.front().address)));
+}
+
+// The owner of the element in the way if it is dead; throws if it lives. nullopt: dead without a
+// record.
+std::optional<StaleOwner> RequireStale(state::Host& host, const firewall::Conflict& conflict) {
+  const std::string owner_key(conflict.present.owner());
+  std::optional<state::Record> owner = host.records.FindOwner(owner_key);
+  if (!owner) {
+    const std::optional<rtnl::Link> veth = host.net.FindLink(owner_key);
+    if (owner_key.empty() || veth) {
+      ThrowTaken(conflict, owner);
+    }
+    return std::nullopt;
+  }
+  std::optional<RangeLock> lock = host.records.TryLock(owner->id);
+  if (!lock || link::IsAlive(host, *owner)) {
+    ThrowTaken(conflict, owner);
+  }
+  return StaleOwner{*std::move(lock), *std::move(owner)};
+}
+
+// A runtime publishes a container's ports in every network the container is in (podman does), and
+// they lead to it either way: what another attachment of it holds is left there, until HandOnPorts().
+bool LeaveToSibling(state::Host& host,
+                    const state::Record& record,
+                    const firewall::Conflict& conflict,
+                    firewall::Change& change) {
+  const std::optional<state::Record> owner =
+      host.records.FindOwner(std::string(conflict.present.owner()));
+  const bool is_port = !portmap::DescribeKey(conflict.wanted).empty();
+  if (!is_port || !owner || !IsSameContainer(owner->id, record) || !link::IsAlive(host, *owner)) {
+    return false;
+  }
+  std::erase_if(change.add, [&](const nft::Element& wanted) {
+    return wanted.set == conflict.wanted.set && wanted.key == conflict.wanted.key;
+  });
+  LogLine(DescribeConflict(conflict),
+          " stays with the same container in network ",
+          Quoted(owner->id.network));
+  return true;
+}
+
+// What the dead hold goes in the same batch, but for what is taken over from them.
+void AddStaleElements(firewall::Change& change, const state::Record& stale) {
+  for (nft::Element& element : ElementsOf(stale)) {
+    const bool taken_over =
+        std::any_of(change.add.begin(), change.add.end(), [&](const nft::Element& wanted) {
+          return wanted.set == element.set && wanted.key == element.key;
+        });
+    if (!taken_over && !element.comment.empty()) {
+      change.remove_owned.push_back(std::move(element));
+    }
+  }
+}
+
+// Without it the next one looks for itself: no reason to fail, least of all for a DEL.
+void SaveCheckpoint(state::Host& host,
+                    state::Checkpoint checkpoint,
+                    std::optional<std::uint32_t> generation) {
+  if (!generation) {
+    return;
+  }
+  checkpoint.generation = *generation;
+  try {
+    host.checkpoint.Write(checkpoint);
+  } catch (const Error& error) {
+    LogLine(error.what(), ", ignoring");
+  }
+}
+
+}  // namespace
+
+std::optional<state::Checkpoint> FindCurrentCheckpoint(state::Host& host) {
+  std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  return checkpoint && checkpoint->generation == host.nft.Generation() ? checkpoint : std::nullopt;
+}
+
+bool HasForwardHook(const state::Record& record) {
+  return !record.forward_hook.admin_chain.empty();
+}
+
+Committed Commit(state::Host& host,
+                 const state::Record& record,
+                 firewall::Change& change,
+                 const firewall::ListDesired& living) {
+  const RangeLock one_at_a_time = host.records.LockRules();
+  std::optional<state::Checkpoint> checkpoint = FindCurrentCheckpoint(host);
+  const int mark_bit = MarkBitFor(host, record, checkpoint);
+  if (!checkpoint || checkpoint->accept_mark_bit != mark_bit) {
+    if (HasForwardHook(record)) {
+      RequireSameMarkBit(host, record);
+    }
+    checkpoint.reset();
+  }
+  Committed committed{.stale_owners = {}, .checkpoint = checkpoint.value_or(state::Checkpoint{})};
+  std::vector<std::string>& shared = committed.checkpoint.shared;
+  const std::string hash = HashOfShared(record, change.add);
+  change.shared_in_force = std::find(shared.begin(), shared.end(), hash) != shared.end();
+  const StaleShared stale = change.shared_in_force ? StaleShared{} : FindStaleShared(host, record);
+  change.remove_shared = stale.elements;
+  const nft::Table table = NodeTable(mark_bit);
+  firewall::Outcome outcome;
+  while ((outcome = firewall::Apply(host.nft, table, change, Generation(checkpoint), living))
+             .conflict) {
+    if (LeaveToSibling(host, record, *outcome.conflict, change)) {
+      continue;
+    }
+    change.stale_owners.emplace_back(outcome.conflict->present.owner());
+    if (std::optional<StaleOwner> owner = RequireStale(host, *outcome.conflict)) {
+      AddStaleElements(change, owner->record);
+      committed.stale_owners.push_back(*std::move(owner));
+    }
+  }
+  for (const std::string& mismatch : outcome.repaired) {
+    LogLine("repaired ", mismatch);
+  }
+  if (!change.remove_shared.empty()) {
+    shared.clear();  // who asked for that, will have to again
+  }
+  std::erase_if(shared, [&](const std::string& known) { return IsOfAnotherPolicy(known, record); });
+  if (!change.shared_in_force && !stale.is_kept) {
+    shared.push_back(hash);
+  }
+  committed.checkpoint.accept_mark_bit = mark_bit;
+  SaveCheckpoint(host, committed.checkpoint, outcome.generation);
+  return committed;
+}
+
+void UpdateForeignFirewalls(state::Host& host,
+                            const state::Record& record,
+                            state::Checkpoint checkpoint) {
+  const bool is_known = std::find(checkpoint.opened_ifnames.begin(),
+                                  checkpoint.opened_ifnames.end(),
+                                  record.gateway_ifname) != checkpoint.opened_ifnames.end();
+  if (HasForwardHook(record) && !is_known) {
+    foreign::OpenOtherFirewalls(host, record);
+    checkpoint.notes = foreign::NotesOnOtherFirewalls(host, record.forward_hook.accept_mark_bit);
+    const RangeLock one_at_a_time = host.records.LockRules();
+    if (std::optional<state::Checkpoint> now = host.checkpoint.Find()) {
+      std::erase(now->opened_ifnames,
+                 record.gateway_ifname);  // another ADD may have told them meanwhile
+      now->opened_ifnames.push_back(record.gateway_ifname);
+      now->notes = checkpoint.notes;
+      host.checkpoint.Write(*now);
+    }
+  }
+  for (const std::string& note : checkpoint.notes) {
+    LogLine(note);
+  }
+}
+
+void RemoveElements(state::Host& host, const std::vector<nft::Element>& elements) {
+  std::vector<nft::Element> owned;
+  std::copy_if(
+      elements.begin(), elements.end(), std::back_inserter(owned), [](const nft::Element& element) {
+        return !element.comment.empty();
+      });
+  if (owned.empty()) {
+    return;
+  }
+  const RangeLock one_at_a_time = host.records.LockRules();
+  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  const std::optional<std::uint32_t> generation =
+      firewall::RemoveElements(host.nft, owned, Generation(checkpoint));
+  SaveCheckpoint(host, checkpoint.value_or(state::Checkpoint{}), generation);
+}
+
+bool IsSameContainer(const AttachmentId& id, const state::Record& record) {
+  return id.container_id == record.id.container_id && id != record.id;
+}
+
+std::vector<nft::Element> FindRulesOf(state::Host& host, const AttachmentId& id) {
+  std::vector<nft::Element> elements = firewall::OwnedElements(host.nft);
+  const std::string owner = state::HostVethName(id);
+  std::erase_if(elements, [&](const nft::Element& element) { return element.owner() != owner; });
+  return elements;
+}
+
+std::optional<cni::Part> PartOf(const nft::Element& element) {
+  const auto is_of = [&](std::string_view noun) {
+    return element.set == firewall::SetName(noun, Family::kIpv4) ||
+           element.set == firewall::SetName(noun, Family::kIpv6);
+  };
+  if (element.set == firewall::kBridges) {
+    return std::nullopt;
+  }
+  if (is_of(firewall::kAlloc) || element.set == firewall::kIngressRestricted ||
+      element.set == firewall::kIngressAllowed) {
+    return cni::Part::kForward;
+  }
+  return is_of(firewall::kMasq) ? cni::Part::kMasquerade : cni::Part::kPorts;
+}
+
+std::vector<std::string> DiffRules(state::Host& host, const state::Record& record) {
+  const std::vector<nft::Element> elements = ElementsOf(record);
+  if (elements.empty()) {
+    return {};
+  }
+  const int mark_bit = MarkBitFor(host, record, host.checkpoint.Find());
+  return firewall::Diff(
+      host.nft, NodeTable(mark_bit), {.forward_hook = record.forward_hook, .elements = elements});
+}
+
+}  // namespace nomad_bridge::rules

@@ -1,0 +1,71 @@
+#include "plugin/rules/elements.h"
+
+#include <iterator>
+
+#include "firewall/address_policy.h"
+#include "plugin/state/kernel_names.h"
+#include "portmap/elements.h"
+
+namespace nomad_bridge::rules {
+namespace {
+
+void Append(std::vector<nft::Element>& list, std::vector<nft::Element> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(list));
+}
+
+// What says where its packets come from, and what they may meet there: of a stranger's links its
+// own, of a bridge shared.
+std::vector<nft::Element> InterfaceElements(const state::Record& record,
+                                            const std::string& comment) {
+  const auto with_ingress = [&](const std::string& link) {
+    std::vector<nft::Element> elements = {firewall::BridgeElement(link)};
+    if (record.Has(cni::Part::kForward)) {
+      Append(elements, firewall::ElementsFor(record.ingress, link).add);
+    }
+    return elements;
+  };
+  std::vector<nft::Element> elements;
+  for (const std::string& link : record.foreign_host_ifnames) {
+    Append(elements, with_ingress(link));
+  }
+  for (nft::Element& element : elements) {
+    element.comment = comment;
+  }
+  if (!record.bridge.empty() && record.bridge != record.gateway_ifname) {
+    // With br_netfilter what passes the bridge between two ports passes the rules, too.
+    elements.push_back(firewall::BridgeElement(record.bridge));
+  }
+  if (!record.gateway_ifname.empty()) {
+    Append(elements, with_ingress(record.gateway_ifname));
+  }
+  return elements;
+}
+
+}  // namespace
+
+std::vector<nft::Element> ElementsOf(const state::Record& record) {
+  if (record.del_progress == state::DelProgress::kRulesGone) {
+    return {};
+  }
+  const std::string comment = state::ElementComment(record.id, record.labels);
+  const bool has_ports = record.Has(cni::Part::kPorts);
+  std::vector<firewall::AddressPolicy> policies;
+  for (const Cidr& cidr : record.addresses) {
+    policies.push_back({.address = cidr.address,
+                        .forward = record.Has(cni::Part::kForward),
+                        .masquerade = record.Has(cni::Part::kMasquerade) && record.ip_masq,
+                        .snat = has_ports && record.snat,
+                        .masquerade_all = has_ports && record.masq_all});
+  }
+  std::vector<nft::Element> elements = firewall::Elements(policies, comment);
+  if (has_ports) {
+    Append(elements, portmap::Elements(record.ports, comment));
+  }
+  if (elements.empty()) {
+    return {};  // no rules, so it does not matter where its packets come from
+  }
+  Append(elements, InterfaceElements(record, comment));
+  return elements;
+}
+
+}  // namespace nomad_bridge::rules

@@ -1,0 +1,96 @@
+#include "plugin/rules/shared.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "firewall/address_policy.h"
+#include "firewall/table.h"
+#include "plugin/link/liveness.h"
+#include "plugin/rules/elements.h"
+
+namespace nomad_bridge::rules {
+namespace {
+
+constexpr std::string_view kNoPolicy = "- ";
+
+// "nomad same-bridge ", "nomad - " without a firewall.
+std::string IngressKey(const state::Record& record) {
+  return record.Has(cni::Part::kForward)
+             ? Cat(record.gateway_ifname, ' ', firewall::Text(record.ingress), ' ')
+             : Cat(record.gateway_ifname, ' ', kNoPolicy);
+}
+
+bool IsAmong(const std::vector<nft::Element>& elements, const nft::Element& element) {
+  return std::find(elements.begin(), elements.end(), element) != elements.end();
+}
+
+void Retain(const std::vector<nft::Element>& needed, std::vector<nft::Element>& stale) {
+  std::erase_if(stale, [&](const nft::Element& element) { return IsAmong(needed, element); });
+}
+
+// What an earlier ingressPolicy of the bridge of `record` put in, and this one does not want.
+std::vector<nft::Element> EarlierPolicy(state::Host& host, const state::Record& record) {
+  if (!record.Has(cni::Part::kForward) || record.gateway_ifname.empty()) {
+    return {};
+  }
+  std::vector<nft::Element> elements =
+      firewall::ElementsFor(record.ingress, record.gateway_ifname).remove;
+  std::erase_if(elements, [&](const nft::Element& element) {
+    return !host.nft.FindElement(firewall::TableId(), element);
+  });
+  return elements;
+}
+
+// All that says something of a bridge that is not there any more.
+std::vector<nft::Element> ElementsOfMissingBridges(state::Host& host) {
+  std::vector<nft::Element> elements;
+  for (const std::string& bridge : firewall::SharedBridges(host.nft)) {
+    if (!host.net.FindLink(bridge)) {
+      elements.push_back(firewall::BridgeElement(bridge));
+      const std::vector<nft::Element> forward_hook =
+          firewall::ElementsFor(firewall::Ingress::kOpen, bridge).remove;
+      elements.insert(elements.end(), forward_hook.begin(), forward_hook.end());
+    }
+  }
+  return elements;
+}
+
+}  // namespace
+
+std::string HashOfShared(const state::Record& record, const std::vector<nft::Element>& elements) {
+  std::string text = Cat(record.forward_hook.admin_chain, record.forward_hook.ipv6 ? " ipv6" : "");
+  for (const nft::Element& element : elements) {
+    if (element.comment.empty()) {
+      text += Cat(' ', element.set, ' ', std::string(element.key.begin(), element.key.end()));
+    }
+  }
+  return Cat(IngressKey(record), Hex(StableHash(text), 16));
+}
+
+bool IsOfAnotherPolicy(const std::string& hash, const state::Record& record) {
+  return record.Has(cni::Part::kForward) && !record.gateway_ifname.empty() &&
+         hash.starts_with(Cat(record.gateway_ifname, ' ')) &&
+         !hash.starts_with(Cat(record.gateway_ifname, ' ', kNoPolicy)) &&
+         !hash.starts_with(IngressKey(record));
+}
+
+StaleShared FindStaleShared(state::Host& host, const state::Record& record) {
+  const std::vector<nft::Element> forward_hook = EarlierPolicy(host, record);
+  std::vector<nft::Element> stale = ElementsOfMissingBridges(host);
+  stale.insert(stale.end(), forward_hook.begin(), forward_hook.end());
+  if (stale.empty()) {
+    return {};
+  }
+  for (const state::Record& other : link::LiveAttachmentsExcept(host, record.id)) {
+    Retain(ElementsOf(other), stale);
+  }
+  const bool is_kept =
+      std::any_of(forward_hook.begin(), forward_hook.end(), [&](const nft::Element& element) {
+        return !IsAmong(stale, element);
+      });
+  Retain(ElementsOf(record), stale);
+  return {.elements = std::move(stale), .is_kept = is_kept};
+}
+
+}  // namespace nomad_bridge::rules

@@ -1,0 +1,58 @@
+#include "plugin/state/kernel_names.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "netlink/nft/element.h"
+
+namespace nomad_bridge::state {
+namespace {
+
+constexpr std::size_t kMaxAliasBytes = 255;  // the kernel's IFALIASZ, less its terminator
+
+std::string Identity(const AttachmentId& id) {
+  return Cat("nomad-bridge net=", id.network, " id=", id.container_id, " if=", id.ifname);
+}
+
+std::string Cut(std::string_view text, std::size_t max_bytes) {
+  return CutUtf8(Printable(text), max_bytes);
+}
+
+}  // namespace
+
+std::string HostVethName(const AttachmentId& id) {
+  constexpr int kDigits = 11;  // what a link's 15 bytes leave behind "veth"
+  const std::string key = Cat(id.network, '\0', id.container_id, '\0', id.ifname);
+  return Cat("veth", Hex(StableHash(key), kDigits));
+}
+
+std::string LinkAlias(const AttachmentId& id, const cni::Labels& labels) {
+  const std::string text = cni::Describe(labels);
+  return Cut(Cat(Identity(id), text.empty() ? "" : " ", text), kMaxAliasBytes);
+}
+
+bool IsAliasOf(std::string_view alias, const AttachmentId& id) {
+  const std::string identity = Cut(Identity(id), kMaxAliasBytes);
+  const bool begins = alias.substr(0, identity.size()) == identity;
+  return begins && (alias.size() == identity.size() || alias[identity.size()] == ' ');
+}
+
+std::string ElementComment(const AttachmentId& id, const cni::Labels& labels) {
+  // Nomad's container id is its allocation id: said once, under the name people look for.
+  cni::Labels others = labels;
+  const auto is_container = [&](const cni::Label& label) { return label.value == id.container_id; };
+  const auto removed = std::remove_if(others.begin(), others.end(), is_container);
+  const bool is_allocation = removed != others.end();
+  others.erase(removed, others.end());
+  const std::string text = cni::Describe(others);
+  return Cut(Cat(HostVethName(id),
+                 is_allocation ? " alloc=" : " id=",
+                 id.container_id,
+                 text.empty() ? "" : " ",
+                 text,
+                 " net=",
+                 id.network),
+             nft::kMaxCommentBytes);
+}
+
+}  // namespace nomad_bridge::state

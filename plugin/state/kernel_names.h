@@ -1,0 +1,29 @@
+// The names of what an attachment has in the kernel, derived from its identity: so that a lost record
+// can still be cleaned up, and so that nothing of anybody else's is ever taken for ours.
+//
+// Shapes   Link names are at most 15 bytes, aliases 255, comments of nf_tables elements 128; the last
+//          two are cut at a character's boundary.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/attachment_id.h"
+#include "plugin/cni/labels.h"
+
+namespace nomad_bridge::state {
+
+// The host end of an attachment's veth pair: "veth" and 11 hexadecimal digits. Derived, so that a
+// lost record can still be cleaned up; the link's alias says whether it really is ours.
+[[nodiscard]] std::string HostVethName(const AttachmentId& id);
+
+// The alias of that link: "nomad-bridge net=<network> id=<container> if=<ifname> job=... ", at most
+// 255 bytes.
+[[nodiscard]] std::string LinkAlias(const AttachmentId& id, const cni::Labels& labels);
+[[nodiscard]] bool IsAliasOf(std::string_view alias, const AttachmentId& id);
+
+// The comment of an attachment's elements: its host veth (the owner's key), then for people its
+// container and labels, at most 128 bytes.
+[[nodiscard]] std::string ElementComment(const AttachmentId& id, const cni::Labels& labels);
+
+}  // namespace nomad_bridge::state

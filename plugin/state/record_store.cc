@@ -1,0 +1,145 @@
+#include "plugin/state/record_store.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "plugin/state/kernel_names.h"
+#include "plugin/state/record_json.h"
+
+namespace nomad_bridge::state {
+namespace {
+
+constexpr const char* kLockFile = "/run/nomad-bridge/.lock";
+constexpr std::string_view kSuffix = ".json";
+// A record repeats what a config of 8 MiB may say, each byte perhaps as an escape of six.
+constexpr std::size_t kMaxRecordBytes = 64 << 20;
+constexpr std::uint64_t kRulesByte = 0;
+
+// A name for the file of `id`, at most 211 bytes: readable, and unique also when it had to be cut.
+std::string FileName(const AttachmentId& id) {
+  constexpr std::size_t kLongestId = 190;
+  constexpr std::size_t kKeptOfId = 150;
+  const std::string container_id =
+      id.container_id.size() <= kLongestId
+          ? id.container_id
+          : Cat(id.container_id.substr(0, kKeptOfId), '~', Hex(StableHash(id.container_id), 16));
+  return Cat(container_id, '@', id.ifname, kSuffix);
+}
+
+std::string PathOf(const AttachmentId& id) {
+  return Cat(kStateFolder, '/', id.network, '/', FileName(id));
+}
+
+// A byte of the lock file for `id`; never the rules' one.
+std::uint64_t LockByte(const AttachmentId& id) {
+  return StableHash(Cat(id.network, '/', id.container_id, '@', id.ifname)) | 1;
+}
+
+}  // namespace
+
+std::optional<Record> Records::Find(const AttachmentId& id) const {
+  const std::string path = PathOf(id);
+  try {
+    const std::optional<std::string> text = FindFile(path, kMaxRecordBytes);
+    if (!text) {
+      return std::nullopt;
+    }
+    StoredRecord stored = ParseRecord(*text);
+    return stored.origin == here_ ? std::optional(std::move(stored.record)) : std::nullopt;
+  } catch (const std::exception& error) {
+    LogLine("cannot read the record ", Quoted(path), ", ignoring it: ", error.what());
+    return std::nullopt;
+  }
+}
+
+void Records::Write(const Record& record) const {
+  if (record.netns == netlink::NetnsId{}) {
+    return;
+  }
+  EnsureFolder(Cat(kStateFolder, '/', record.id.network));
+  const std::string text = FormatRecord(record, here_);
+  const std::string path = PathOf(record.id);
+  // A new file leaves nothing behind if we are killed; replacing may, but only beside a record that
+  // somebody removes.
+  if (!CreateFile(path, text)) {
+    ReplaceFile(path, text);
+  }
+}
+
+void Records::EnsureGone(const AttachmentId& id) const {
+  const std::string path = PathOf(id);
+  EnsureFileGone(path + ".new");  // of a writer that was killed while it replaced the record
+  EnsureFileGone(path);
+}
+
+void Records::EnsureVoidGone(const AttachmentId& id) const {
+  // That it cannot be opened just now says nothing of what is in it.
+  const std::optional<std::string> text = FindFile(PathOf(id), kMaxRecordBytes);
+  if (!text || !IsOfBoot(*text, here_.boot_id)) {
+    EnsureGone(id);
+  }
+}
+
+std::vector<AttachmentId> Records::List(const std::string& network) const {
+  if (network.empty()) {
+    std::vector<AttachmentId> all;
+    for (const std::string& name : Entries(kStateFolder)) {
+      const std::vector<AttachmentId> some = List(name);
+      all.insert(all.end(), some.begin(), some.end());
+    }
+    return all;
+  }
+  std::vector<AttachmentId> found;
+  for (const std::string& name : Entries(Cat(kStateFolder, '/', network))) {
+    const std::size_t at = name.find('@');  // never part of a container id
+    if (at == std::string::npos || !name.ends_with(kSuffix)) {
+      continue;
+    }
+    const std::string container_id = name.substr(0, at);
+    AttachmentId id{
+        network, container_id, name.substr(at + 1, name.size() - at - 1 - kSuffix.size())};
+    if (container_id.find('~') != std::string::npos) {  // cut: only the file knows the whole id
+      const std::optional<std::string> text =
+          FindFile(Cat(kStateFolder, '/', network, '/', name), kMaxRecordBytes);
+      std::optional<std::string> whole = FindContainerId(text.value_or(""));
+      if (!whole) {
+        continue;
+      }
+      id.container_id = *std::move(whole);
+    }
+    found.push_back(std::move(id));
+  }
+  return found;
+}
+
+std::optional<Record> Records::FindOwner(std::string_view owner) const {
+  for (const AttachmentId& id : List("")) {
+    if (HostVethName(id) == owner) {
+      return Find(id);
+    }
+  }
+  return std::nullopt;
+}
+
+RangeLock Records::Lock(const AttachmentId& id) const {
+  EnsureFolder(kStateFolder);
+  return RangeLock::Take(
+      kLockFile,
+      LockByte(id),
+      Cat("interface ", Quoted(id.ifname), " of container ", Quoted(id.container_id)));
+}
+
+std::optional<RangeLock> Records::TryLock(const AttachmentId& id) const {
+  EnsureFolder(kStateFolder);
+  return RangeLock::TryTake(kLockFile, LockByte(id));
+}
+
+RangeLock Records::LockRules() const {
+  EnsureFolder(kStateFolder);
+  return RangeLock::Take(kLockFile, kRulesByte, "the node's rules");
+}
+
+}  // namespace nomad_bridge::state

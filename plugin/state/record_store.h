@@ -1,0 +1,56 @@
+// Records on disk, one file per attachment, and the locks of commands that work on one.
+//
+// Shape   /run/nomad-bridge/<network>/<container>@<ifname>.json, one JSON object (record_json.h). A
+//         container id of more than 190 bytes is cut and followed by '~' and a hash.
+//         /run/nomad-bridge/.lock         locked by byte: 0 for the rules, the others for one
+//                                         attachment each
+//         (a network's name never begins with a dot)
+// Lives   on tmpfs. A record of another boot is void: its namespaces and rules are gone. One of
+//         another network namespace (a second "host" that shares /run) is somebody else's.
+// Errors  kIo; kTryAgain if a lock stays taken. A record that cannot be read counts as absent, with
+//         a line on stderr.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/attachment_id.h"
+#include "base/file_lock.h"
+#include "plugin/state/origin.h"
+#include "plugin/state/record.h"
+
+namespace nomad_bridge::state {
+
+class Records {
+ public:
+  // Those of `here`: this boot, this host namespace.
+  explicit Records(Origin here) : here_(std::move(here)) {}
+
+  [[nodiscard]] std::optional<Record> Find(const AttachmentId& id) const;
+  // Nothing if the namespace is not known: nobody could say later whether the attachment lives.
+  void Write(const Record& record) const;
+  void EnsureGone(const AttachmentId& id) const;
+  // The same for a record that says nothing (any more): of another boot, or not to be read.
+  void EnsureVoidGone(const AttachmentId& id) const;
+
+  // Who has a record, from the folder's listing; `network` empty: in all networks.
+  [[nodiscard]] std::vector<AttachmentId> List(const std::string& network) const;
+  // The attachment whose elements and host veth go by `owner` (HostVethName).
+  [[nodiscard]] std::optional<Record> FindOwner(std::string_view owner) const;
+
+  // One command at a time per attachment.
+  [[nodiscard]] RangeLock Lock(const AttachmentId& id) const;
+  // nullopt if another command works on it now.
+  [[nodiscard]] std::optional<RangeLock> TryLock(const AttachmentId& id) const;
+  // One command at a time in the rules: not for safety (the kernel sees to that), but so that many
+  // do not make each other start again.
+  [[nodiscard]] RangeLock LockRules() const;
+
+ private:
+  Origin here_;
+};
+
+}  // namespace nomad_bridge::state

@@ -1,0 +1,176 @@
+// Forgetting UDP flows; entries are made, and read back, by conntrack(8).
+#include "netlink/conntrack/conntrack.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "netlink/core/netns.h"
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Way = void (conntrack::Conntrack::*)(const std::vector<conntrack::UdpPort>&);
+
+// Both ways: the one this kernel takes, and the one older kernels need.
+class ConntrackTest : public World, public ::testing::WithParamInterface<Way> {
+ protected:
+  struct Flow {
+    std::string from;
+    std::string to;
+    int from_port = 40000;
+    int to_port = 0;
+    std::string protocol = "udp";
+    std::string zone;
+  };
+
+  static void Make(const Node& node, const Flow& flow) {
+    std::vector<std::string> argv{"conntrack",
+                                  "-I",
+                                  "-p",
+                                  flow.protocol,
+                                  "-s",
+                                  flow.from,
+                                  "-d",
+                                  flow.to,
+                                  "--sport",
+                                  std::to_string(flow.from_port),
+                                  "--dport",
+                                  std::to_string(flow.to_port),
+                                  "-t",
+                                  "300"};
+    if (flow.protocol == "tcp") {
+      argv.insert(argv.end(), {"--state", "ESTABLISHED"});
+    }
+    if (!flow.zone.empty()) {
+      argv.insert(argv.end(), {"--zone", flow.zone});
+    }
+    node.Must(argv);
+  }
+
+  [[nodiscard]] static std::string List(const Node& node) {
+    return node.Must({"conntrack", "-L", "-f", "ipv4"}) +
+           node.Must({"conntrack", "-L", "-f", "ipv6"});
+  }
+
+  static void ForgetIn(const netlink::Netns& ns, const std::vector<conntrack::UdpPort>& ports) {
+    conntrack::Conntrack conntrack = conntrack::Conntrack::In(ns);
+    (conntrack.*GetParam())(ports);
+  }
+
+  static void Forget(const std::vector<conntrack::UdpPort>& ports) {
+    ForgetIn(netlink::Netns::Current(), ports);
+  }
+};
+
+TEST_P(ConntrackTest, ForgetsTheFlowsOfAPortAndNoOthers) {
+  Make(host(), {.from = "198.51.100.2", .to = kHostIp4, .to_port = 5353});
+  Make(host(), {.from = "198.51.100.3", .to = "203.0.113.9", .to_port = 5353});
+  Make(host(), {.from = "198.51.100.2", .to = kHostIp4, .to_port = 5354});
+  Make(host(), {.from = "198.51.100.4", .to = kHostIp4, .to_port = 5353, .protocol = "tcp"});
+  Make(host(), {.from = kOutsideIp6, .to = kHostIp6, .to_port = 5353});
+  // Its *source* port is the published one: an answer, somebody else's flow.
+  Make(host(), {.from = "198.51.100.5", .to = kHostIp4, .from_port = 5353, .to_port = 9});
+
+  Forget({{.family = Family::kIpv4, .port = 5353}});
+
+  const std::string left = List(host());
+  EXPECT_THAT(left, Not(HasSubstr("src=198.51.100.2 dst=198.51.100.1 sport=40000 dport=5353")));
+  EXPECT_THAT(left, Not(HasSubstr("src=198.51.100.3")));
+  EXPECT_THAT(left, HasSubstr("dport=5354"));
+  EXPECT_THAT(left, HasSubstr("src=198.51.100.4"));
+  EXPECT_THAT(left, HasSubstr("src=2001:db8:100::2"));
+  EXPECT_THAT(left, HasSubstr("src=198.51.100.5"));
+}
+
+TEST_P(ConntrackTest, AHostAddressNarrowsItToThatAddress) {
+  Make(host(), {.from = "198.51.100.2", .to = kHostIp4, .to_port = 53});
+  Make(host(), {.from = "198.51.100.3", .to = "203.0.113.9", .to_port = 53});
+
+  Forget({{.family = Family::kIpv4, .address = Ip::Parse(kHostIp4), .port = 53}});
+
+  EXPECT_THAT(List(host()), Not(HasSubstr("src=198.51.100.2")));
+  EXPECT_THAT(List(host()), HasSubstr("src=198.51.100.3"));
+}
+
+TEST_P(ConntrackTest, SeveralPortsOfBothFamiliesAtOnce) {
+  for (const int port : {1000, 1001, 1002}) {
+    Make(host(), {.from = "198.51.100.2", .to = kHostIp4, .to_port = port});
+    Make(host(), {.from = kOutsideIp6, .to = kHostIp6, .to_port = port});
+  }
+
+  Forget({{.family = Family::kIpv4, .port = 1000},
+          {.family = Family::kIpv4, .port = 1001},
+          {.family = Family::kIpv6, .address = Ip::Parse(kHostIp6), .port = 1001},
+          {.family = Family::kIpv6, .address = Ip::Parse("2001:db8::9"), .port = 1002}});
+
+  const std::string left = List(host());
+  EXPECT_THAT(left, HasSubstr("src=198.51.100.2 dst=198.51.100.1 sport=40000 dport=1002"));
+  EXPECT_THAT(left, HasSubstr("dst=2001:db8:100::1 sport=40000 dport=1000"));
+  EXPECT_THAT(left, HasSubstr("dst=2001:db8:100::1 sport=40000 dport=1002"));
+  EXPECT_THAT(left, Not(HasSubstr("dport=1001")));
+}
+
+TEST_P(ConntrackTest, AnEntryInAZoneIsForgottenToo) {
+  Make(host(), {.from = "198.51.100.2", .to = kHostIp4, .to_port = 53, .zone = "7"});
+
+  Forget({{.family = Family::kIpv4, .port = 53}});
+
+  EXPECT_EQ(List(host()), "");
+}
+
+TEST_P(ConntrackTest, ThousandsOfFlowsGoInOneCall) {
+  std::string script;
+  for (int i = 0; i < 3000; ++i) {
+    script += "-I -p udp -s 198.51.100.2 -d 198.51.100.1 --dport 53 -t 300 --sport " +
+              std::to_string(1024 + i) + "\n";
+  }
+  host().Must({"conntrack", "-R", "-"}, script);
+
+  Forget({{.family = Family::kIpv4, .port = 53}});
+
+  EXPECT_EQ(List(host()), "");
+}
+
+TEST_P(ConntrackTest, ActsInTheNamespaceItIsGiven) {
+  Make(host(), {.from = "198.51.100.2", .to = kHostIp4, .to_port = 53});
+  Make(outside(), {.from = "198.51.100.2", .to = kHostIp4, .to_port = 53});
+
+  ForgetIn(netlink::Netns::Open(outside().path()), {{.family = Family::kIpv4, .port = 53}});
+
+  EXPECT_EQ(List(outside()), "");
+  EXPECT_THAT(List(host()), HasSubstr("dport=53"));
+}
+
+TEST_P(ConntrackTest, NothingThereAndNothingAskedAreNoErrors) {
+  Forget({});
+  Forget({{.family = Family::kIpv4, .port = 53}, {.family = Family::kIpv6, .port = 53}});
+}
+
+TEST_P(ConntrackTest, ATableWithManyOthersIsLeftAlone) {
+  std::string script;
+  for (int i = 0; i < 2000; ++i) {
+    script += "-I -p udp -s 198.51.100.2 -d 198.51.100.1 --sport 9 -t 300 --dport " +
+              std::to_string(1024 + i) + "\n";
+  }
+  host().Must({"conntrack", "-R", "-"}, script);
+
+  Forget({{.family = Family::kIpv4, .port = 1500}, {.family = Family::kIpv4, .port = 1501}});
+
+  EXPECT_EQ(host().Must({"conntrack", "-C"}), "1998\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways,
+                         ConntrackTest,
+                         ::testing::Values(&conntrack::Conntrack::ForgetUdpFlows,
+                                           &conntrack::Conntrack::ForgetUdpFlowsOneByOne),
+                         [](const auto& way) { return way.index == 0 ? "ByFilter" : "OneByOne"; });
+
+}  // namespace
+}  // namespace nomad_bridge::test

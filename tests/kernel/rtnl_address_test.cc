@@ -1,0 +1,373 @@
+// Addresses and routes, read back with ip(8).
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "netlink/core/netns.h"
+#include "netlink/rtnl/rtnl.h"
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+Cidr At(const std::string& text) {
+  return Cidr::Parse(text).value();
+}
+
+// A container with a link 'd0'.
+class RtnlAddressTest : public World {
+ protected:
+  RtnlAddressTest() {
+    AddLink("d0");
+    link_ = net_.FindLink("d0").value();
+  }
+
+  // A link that is up and has a carrier, but none of the kernel's own link-local addresses.
+  void AddLink(const std::string& name) {
+    const std::string peer = name + "-peer";
+    container().Must({"ip", "link", "add", name, "type", "veth", "peer", "name", peer});
+    for (const std::string& end : {name, peer}) {
+      container().Must({"ip", "link", "set", end, "addrgenmode", "none", "up"});
+    }
+  }
+
+  // What ip says of the addresses of 'd0'.
+  [[nodiscard]] nlohmann::json Shown() {
+    return container().Json({"ip", "-j", "address", "show", "dev", "d0"}).at(0).at("addr_info");
+  }
+
+  [[nodiscard]] nlohmann::json ShownRoutes(const std::string& family,
+                                           const std::string& destination,
+                                           const std::string& table = "main") {
+    return container().Json(
+        {"ip", "-j", "-N", family, "route", "show", destination, "table", table});
+  }
+
+  template <typename Act>
+  [[nodiscard]] static Error Thrown(const Act& act) {
+    try {
+      act();
+    } catch (const Error& error) {
+      return error;
+    }
+    ADD_FAILURE() << "nothing was thrown";
+    return {Code::kInternal, ""};
+  }
+
+  rtnl::Socket net_ = rtnl::Socket::In(netlink::Netns::Open(container().path()));
+  rtnl::Link link_;
+};
+
+TEST_F(RtnlAddressTest, AnIpv4AddressHasItsPrefixAndBroadcastAddress) {
+  net_.EnsureAddress(link_, At("172.26.64.2/20"));
+
+  const nlohmann::json shown = Shown();
+  ASSERT_EQ(shown.size(), 1U) << shown;
+  EXPECT_EQ(shown.at(0).at("local"), "172.26.64.2");
+  EXPECT_EQ(shown.at(0).at("prefixlen"), 20);
+  EXPECT_EQ(shown.at(0).at("broadcast"), "172.26.79.255");
+  EXPECT_EQ(shown.at(0).at("scope"), "global");
+}
+
+TEST_F(RtnlAddressTest, NoBroadcastAddressWithoutRoomForOne) {
+  net_.EnsureAddress(link_, At("192.0.2.4/31"));
+  net_.EnsureAddress(link_, At("192.0.2.9/32"));
+
+  for (const nlohmann::json& address : Shown()) {
+    EXPECT_FALSE(address.contains("broadcast")) << address;
+  }
+}
+
+TEST_F(RtnlAddressTest, AnIpv6AddressIsUsableAtOnce) {
+  net_.EnsureAddress(link_, At("2001:db8::5/64"));
+
+  const nlohmann::json shown = Shown();
+  ASSERT_EQ(shown.size(), 1U) << shown;
+  EXPECT_EQ(shown.at(0).at("local"), "2001:db8::5");
+  EXPECT_EQ(shown.at(0).at("prefixlen"), 64);
+  EXPECT_EQ(shown.at(0).value("nodad", false), true);
+  EXPECT_FALSE(shown.at(0).contains("tentative"));
+}
+
+// The kernel finishes it behind our back: see EnsureAddress. A file, because it is read sooner than
+// a program has started.
+TEST_F(RtnlAddressTest, AnIpv6AddressHasItsLocalRouteAndItsGroupAtOnce) {
+  for (int i = 0x10; i < 0x60; ++i) {
+    const std::string last = Cat("00", "0123456789abcdef"[i / 16], "0123456789abcdef"[i % 16]);
+    net_.EnsureAddress(link_, At(Cat("2001:db8::", last, "/64")));
+
+    container().Do([&] {
+      EXPECT_THAT(FindFile("/proc/net/ipv6_route").value_or(""),
+                  HasSubstr(Cat("20010db800000000000000000000", last, " 80 ")));
+      EXPECT_THAT(FindFile("/proc/net/igmp6").value_or(""),
+                  HasSubstr(Cat("ff0200000000000000000001ff00", last)));
+    });
+    ASSERT_FALSE(HasFailure());
+  }
+}
+
+TEST_F(RtnlAddressTest, AgainIsFine) {
+  for (const char* address : {"172.26.64.2/20", "2001:db8::5/64"}) {
+    net_.EnsureAddress(link_, At(address));
+    net_.EnsureAddress(link_, At(address));
+  }
+
+  EXPECT_EQ(Shown().size(), 2U);
+}
+
+TEST_F(RtnlAddressTest, ListsWhatIpLists) {
+  container().Must({"ip", "address", "add", "10.1.0.5/24", "dev", "d0"});
+  container().Must({"ip", "address", "add", "10.2.0.5", "peer", "10.2.0.6/30", "dev", "d0"});
+  container().Must({"ip", "address", "add", "2001:db8::7/64", "dev", "d0"});
+  AddLink("other");
+  container().Must({"ip", "address", "add", "10.9.9.9/24", "dev", "other"});
+
+  EXPECT_THAT(net_.Addresses(link_),
+              UnorderedElementsAre(At("10.1.0.5/24"), At("10.2.0.5/30"), At("2001:db8::7/64")));
+}
+
+TEST_F(RtnlAddressTest, NoAddressesAreAnAnswer) {
+  EXPECT_TRUE(net_.Addresses(link_).empty());
+}
+
+TEST_F(RtnlAddressTest, AListThatFailsOnItsWayIsAnError) {
+  container().Must({"ip", "link", "delete", "d0"});
+
+  const Error error = Thrown([&] { static_cast<void>(net_.Addresses(link_)); });
+
+  EXPECT_EQ(error.msg(), "cannot list the addresses of 'd0'");
+  EXPECT_THAT(error.details(), HasSubstr("(ENODEV)"));
+}
+
+TEST_F(RtnlAddressTest, AnAddressGoesAndMayGoTwice) {
+  for (const char* address : {"172.26.64.2/20", "2001:db8::5/64"}) {
+    net_.EnsureAddress(link_, At(address));
+    net_.EnsureAddressGone(link_, At(address));
+    net_.EnsureAddressGone(link_, At(address));
+  }
+
+  EXPECT_TRUE(Shown().empty());
+}
+
+TEST_F(RtnlAddressTest, SwitchedOffIpv6IsSaidSo) {
+  container().SetSysctl("net/ipv6/conf/d0/disable_ipv6", "1");
+
+  const Error error = Thrown([&] { net_.EnsureAddress(link_, At("2001:db8::5/64")); });
+
+  EXPECT_EQ(error.code(), Code::kKernel);
+  EXPECT_EQ(error.msg(), "cannot add 2001:db8::5/64 to 'd0'");
+  EXPECT_THAT(error.details(), HasSubstr("IPv6 is disabled on this device (EACCES)"));
+}
+
+TEST_F(RtnlAddressTest, AnotherPrefixLengthIsNotTheSameAddress) {
+  container().Must({"ip", "address", "add", "2001:db8::5/80", "dev", "d0"});
+
+  const Error error = Thrown([&] { net_.EnsureAddress(link_, At("2001:db8::5/64")); });
+
+  EXPECT_EQ(error.msg(),
+            "cannot add 2001:db8::5/64 to 'd0': it is there with another prefix length");
+}
+
+TEST_F(RtnlAddressTest, ARouteHasEveryFieldItWasGiven) {
+  net_.EnsureAddress(link_, At("10.0.0.2/24"));
+
+  net_.EnsureRoute(link_,
+                   {.destination = At("192.168.7.9/16"),
+                    .gateway = Ip::Parse("10.0.0.1"),
+                    .mtu = 1400,
+                    .advmss = 1360,
+                    .priority = 77,
+                    .table = 1000});
+
+  const nlohmann::json shown = ShownRoutes("-4", "192.168.0.0/16", "1000");
+  ASSERT_EQ(shown.size(), 1U) << shown;
+  EXPECT_EQ(shown.at(0).at("gateway"), "10.0.0.1");
+  EXPECT_EQ(shown.at(0).at("dev"), "d0");
+  EXPECT_EQ(shown.at(0).at("metric"), 77);
+  EXPECT_EQ(shown.at(0).at("metrics").at(0).at("mtu"), 1400);
+  EXPECT_EQ(shown.at(0).at("metrics").at(0).at("advmss"), 1360);
+  EXPECT_TRUE(ShownRoutes("-4", "192.168.0.0/16").empty());
+}
+
+TEST_F(RtnlAddressTest, ScopeFollowsTheGatewayUnlessGiven) {
+  net_.EnsureAddress(link_, At("10.0.0.2/24"));
+
+  net_.EnsureRoute(link_, {.destination = At("192.0.2.0/24")});
+  net_.EnsureRoute(link_, {.destination = At("198.51.100.0/24"), .gateway = Ip::Parse("10.0.0.1")});
+  net_.EnsureRoute(link_, {.destination = At("203.0.113.0/24"), .scope = 200});
+
+  EXPECT_EQ(ShownRoutes("-4", "192.0.2.0/24").at(0).at("scope"), "253");
+  EXPECT_FALSE(ShownRoutes("-4", "198.51.100.0/24").at(0).contains("scope"))
+      << "universe is not printed";
+  EXPECT_EQ(ShownRoutes("-4", "203.0.113.0/24").at(0).at("scope"), "200");
+}
+
+TEST_F(RtnlAddressTest, DefaultRoutesOfBothFamiliesAndAgainIsFine) {
+  net_.EnsureAddress(link_, At("10.0.0.2/24"));
+  net_.EnsureAddress(link_, At("2001:db8::2/64"));
+
+  for (int i = 0; i < 2; ++i) {
+    net_.EnsureRoute(link_, {.destination = At("0.0.0.0/0"), .gateway = Ip::Parse("10.0.0.1")});
+    net_.EnsureRoute(link_, {.destination = At("::/0"), .gateway = Ip::Parse("2001:db8::1")});
+  }
+
+  ASSERT_EQ(ShownRoutes("-4", "default").size(), 1U);
+  EXPECT_EQ(ShownRoutes("-4", "default").at(0).at("gateway"), "10.0.0.1");
+  ASSERT_EQ(ShownRoutes("-6", "default").size(), 1U);
+  EXPECT_EQ(ShownRoutes("-6", "default").at(0).at("gateway"), "2001:db8::1");
+}
+
+TEST_F(RtnlAddressTest, SomebodyElsesRouteToTheSamePlaceStays) {
+  net_.EnsureAddress(link_, At("10.0.0.2/24"));
+  container().Must({"ip", "route", "add", "192.0.2.0/24", "via", "10.0.0.9"});
+
+  net_.EnsureRoute(link_, {.destination = At("192.0.2.0/24"), .gateway = Ip::Parse("10.0.0.1")});
+
+  std::vector<std::string> gateways;
+  for (const nlohmann::json& route : ShownRoutes("-4", "192.0.2.0/24")) {
+    gateways.push_back(route.at("gateway"));
+  }
+  EXPECT_THAT(gateways, UnorderedElementsAre("10.0.0.1", "10.0.0.9"));
+}
+
+TEST_F(RtnlAddressTest, AGatewayOutOfReachIsAnErrorInTheKernelsWords) {
+  const Error error = Thrown([&] {
+    net_.EnsureRoute(link_, {.destination = At("192.0.2.0/24"), .gateway = Ip::Parse("10.0.0.1")});
+  });
+
+  EXPECT_EQ(error.code(), Code::kKernel);
+  EXPECT_EQ(error.msg(), "cannot add a route to 192.0.2.0/24 via 10.0.0.1 out of 'd0'");
+  EXPECT_EQ(error.details(), "Nexthop has invalid gateway (ENETUNREACH)");
+}
+
+TEST_F(RtnlAddressTest, ReadsBackTheRoutesItMade) {
+  net_.EnsureAddress(link_, At("10.0.0.2/24"));
+  net_.EnsureAddress(link_, At("2001:db8::2/64"));
+  const std::vector<Route> made{
+      {.destination = At("0.0.0.0/0"), .gateway = Ip::Parse("10.0.0.1"), .table = 254, .scope = 0},
+      {.destination = At("192.0.2.0/24"),
+       .mtu = 1400,
+       .advmss = 1300,
+       .priority = 5,
+       .table = 1000,
+       .scope = 253},
+      {.destination = At("::/0"),
+       .gateway = Ip::Parse("2001:db8::1"),
+       .priority = 9,
+       .table = 254,
+       .scope = 0},
+  };
+  for (const Route& route : made) {
+    net_.EnsureRoute(link_, route);
+  }
+
+  const std::vector<Route> routes = net_.Routes(link_);
+
+  for (const Route& route : made) {
+    EXPECT_NE(std::find(routes.begin(), routes.end(), route), routes.end()) << route.destination;
+  }
+  std::vector<Cidr> destinations;
+  destinations.reserve(routes.size());
+  for (const Route& route : routes) {
+    destinations.push_back(route.destination);
+  }
+  EXPECT_THAT(
+      destinations,
+      UnorderedElementsAre(
+          At("0.0.0.0/0"), At("192.0.2.0/24"), At("::/0"), At("10.0.0.0/24"), At("2001:db8::/64")))
+      << "ours and the kernel's own, of every table, but neither local nor broadcast ones";
+}
+
+TEST_F(RtnlAddressTest, OneOfSeveralNextHopsCountsAsARoute) {
+  AddLink("e0");
+  container().Must({"ip", "address", "add", "10.0.0.2/24", "dev", "d0"});
+  container().Must({"ip", "address", "add", "10.1.0.2/24", "dev", "e0"});
+  container().Must({"ip",
+                    "route",
+                    "add",
+                    "192.0.2.0/24",
+                    "nexthop",
+                    "via",
+                    "10.1.0.1",
+                    "dev",
+                    "e0",
+                    "nexthop",
+                    "via",
+                    "10.0.0.1",
+                    "dev",
+                    "d0"});
+
+  std::vector<Route> found;
+  for (const Route& route : net_.Routes(link_)) {
+    if (route.destination == At("192.0.2.0/24")) {
+      found.push_back(route);
+    }
+  }
+
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found.front().gateway, Ip::Parse("10.0.0.1"));
+}
+
+TEST_F(RtnlAddressTest, AnotherLinksRoutesAreNotListed) {
+  AddLink("e0");
+  container().Must({"ip", "address", "add", "10.1.0.2/24", "dev", "e0"});
+
+  EXPECT_TRUE(net_.Routes(link_).empty());
+}
+
+TEST_F(RtnlAddressTest, AnAddressIsAwaitedUntilItIsKnownToBeOurs) {
+  container().SetSysctl("net/ipv6/conf/d0/accept_dad", "1");
+  container().Must(
+      {"ip", "link", "set", "d0-peer", "down"});  // without carrier nobody can be asked
+  net_.EnsureAddress(link_, At("2001:db8::5/64"), true);
+  EXPECT_TRUE(Shown().at(0).value("tentative", false)) << Shown();
+  container().Must({"ip", "link", "set", "d0-peer", "up"});
+
+  net_.AwaitAddresses(link_, FromNow(std::chrono::seconds(30)));
+
+  EXPECT_FALSE(Shown().at(0).value("tentative", false)) << Shown();
+  EXPECT_FALSE(Shown().at(0).contains("dadfailed"));
+}
+
+TEST_F(RtnlAddressTest, AnAddressThatSomebodyElseHasIsAConflict) {
+  container().SetSysctl("net/ipv6/conf/d0/accept_dad", "1");
+  container().Must({"ip", "address", "add", "2001:db8::5/64", "dev", "d0-peer", "nodad"});
+  net_.EnsureAddress(link_, At("2001:db8::5/64"), true);
+
+  const Error error =
+      Thrown([&] { net_.AwaitAddresses(link_, FromNow(std::chrono::seconds(30))); });
+
+  EXPECT_EQ(error.code(), Code::kConflict);
+  EXPECT_EQ(error.msg(), "address 2001:db8::5/64 of 'd0' is taken");
+}
+
+TEST_F(RtnlAddressTest, TheDeadlineEndsTheWaitForAnAddress) {
+  container().SetSysctl("net/ipv6/conf/d0/accept_dad", "1");
+  container().Must({"ip", "link", "set", "d0-peer", "down"});
+  net_.EnsureAddress(link_, At("2001:db8::5/64"), true);
+
+  const Error error =
+      Thrown([&] { net_.AwaitAddresses(link_, FromNow(std::chrono::milliseconds(200))); });
+
+  EXPECT_EQ(error.code(), Code::kTryAgain);
+  EXPECT_EQ(error.msg(), "address 2001:db8::5/64 of 'd0' did not get usable");
+}
+
+TEST_F(RtnlAddressTest, WithoutDetectionThereIsNothingToAwait) {
+  net_.EnsureAddress(link_, At("2001:db8::5/64"));
+  net_.EnsureAddress(link_, At("10.0.0.5/24"));
+  net_.AwaitAddresses(link_, FromNow(std::chrono::milliseconds(0)));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

@@ -1,0 +1,407 @@
+// Links and the way to them, read back with ip(8).
+#include <cerrno>
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include <linux/netlink.h>
+#include <sys/socket.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+#include "tests/kernel/rtnl_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using RtnlTest = RtnlWorld;
+
+// Sends a message that answers nothing to every route socket of this namespace: "no such device",
+// as of another request.
+void SendStrays() {
+  const UniqueFd socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+  struct {
+    nlmsghdr header;
+    nlmsgerr refusal;
+  } stray{};
+  stray.header = {.nlmsg_len = sizeof(stray), .nlmsg_type = NLMSG_ERROR, .nlmsg_seq = 1};
+  stray.refusal.error = -ENODEV;
+  // "sk Eth Pid Groups ...": one line per socket.
+  std::ifstream sockets("/proc/net/netlink");
+  std::string line;
+  while (std::getline(sockets, line)) {
+    std::istringstream words(line);
+    std::string address;
+    int protocol = -1;
+    sockaddr_nl to{};
+    to.nl_family = AF_NETLINK;
+    words >> address >> protocol >> to.nl_pid;
+    if (words && protocol == NETLINK_ROUTE && to.nl_pid != 0) {
+      EXPECT_EQ(::sendto(socket.get(),
+                         &stray,
+                         sizeof(stray),
+                         0,
+                         static_cast<const sockaddr*>(static_cast<const void*>(&to)),
+                         sizeof(to)),
+                static_cast<ssize_t>(sizeof(stray)));
+    }
+  }
+}
+
+TEST_F(RtnlTest, AnAnswerToNoQuestionOfOursIsPassedOver) {
+  SendStrays();
+  EXPECT_TRUE(net_.FindLink("lo"));
+
+  SendStrays();
+  EXPECT_FALSE(net_.Addresses(net_.FindLink("lo").value()).empty());
+
+  SendStrays();
+  EXPECT_TRUE(net_.CreateBridge("nomad", kBridgeMac, 0));
+  EXPECT_FALSE(Show(host(), "nomad").is_null());
+}
+
+TEST_F(RtnlTest, AnAbsentLinkIsAnAnswer) {
+  EXPECT_FALSE(net_.FindLink("nobody"));
+  EXPECT_FALSE(net_.FindLink(4711));
+}
+
+TEST_F(RtnlTest, FindsALinkWithAllThatIpSaysOfIt) {
+  host().Must({"ip",
+               "link",
+               "add",
+               "odd\"';$",
+               "mtu",
+               "1400",
+               "type",
+               "veth",
+               "peer",
+               "p",
+               "netns",
+               "guest"});
+  host().Must({"ip", "link", "set", "odd\"';$", "alias", "job=é; group=\"x\""});
+  host().Must({"ip", "link", "set", "odd\"';$", "promisc", "on", "up"});
+  const rtnl::Link bridge = Bridge();
+  host().Must({"ip", "link", "set", "odd\"';$", "master", "br0"});
+  const nlohmann::json shown = Show(host(), "odd\"';$");
+
+  const rtnl::Link link = net_.FindLink("odd\"';$").value();
+
+  EXPECT_EQ(link.index, shown.at("ifindex"));
+  EXPECT_EQ(link.name, "odd\"';$");
+  EXPECT_EQ(link.kind, "veth");
+  EXPECT_EQ(link.alias, "job=é; group=\"x\"");
+  EXPECT_EQ(link.mac.Text(), shown.at("address"));
+  EXPECT_EQ(link.mtu, 1400);
+  EXPECT_TRUE(link.up);
+  EXPECT_FALSE(link.operational) << "its peer is down";
+  EXPECT_TRUE(link.promiscuous);
+  EXPECT_EQ(link.master, bridge.index);
+  EXPECT_EQ(link.peer, Show(container(), "p").at("ifindex"));
+  EXPECT_EQ(link.peer_netns, shown.at("link_netnsid").get<int>());
+  EXPECT_EQ(net_.FindLink(link.index)->name, link.name);
+}
+
+TEST_F(RtnlTest, LoIsOperationalAndOfNoKind) {
+  const rtnl::Link lo = net_.FindLink("lo").value();
+  EXPECT_EQ(lo.kind, "");
+  EXPECT_TRUE(lo.up);
+  EXPECT_TRUE(lo.operational);
+  EXPECT_EQ(lo.peer_netns, std::nullopt);
+  EXPECT_FALSE(guest_net_.FindLink("lo")->operational);
+}
+
+TEST_F(RtnlTest, CreatesABridgeOnceAndDown) {
+  EXPECT_TRUE(net_.CreateBridge("nomad", kBridgeMac, 1450));
+  EXPECT_FALSE(net_.CreateBridge("nomad", Mac::ForName("another"), 9000));
+
+  const nlohmann::json shown = Show(host(), "nomad");
+  EXPECT_EQ(shown.at("linkinfo").at("info_kind"), "bridge");
+  EXPECT_EQ(shown.at("address"), kBridgeMac.Text());
+  EXPECT_EQ(shown.at("mtu"), 1450);
+  EXPECT_THAT(shown.at("flags"), Not(Contains("UP")));
+}
+
+TEST_F(RtnlTest, ABridgeIsNotCreatedOverAnotherKindOfLink) {
+  Add(host(), "nomad");
+
+  EXPECT_FALSE(net_.CreateBridge("nomad", kBridgeMac, 0));
+
+  EXPECT_EQ(Show(host(), "nomad").at("linkinfo").at("info_kind"), "veth");
+}
+
+TEST_F(RtnlTest, ABridgesMacDoesNotFollowItsPorts) {
+  ASSERT_TRUE(net_.CreateBridge("nomad", kBridgeMac, 0));
+
+  Add(host(), "low");
+  host().Must({"ip", "link", "set", "low", "address", "00:00:00:00:00:01"});
+  host().Must({"ip", "link", "set", "low", "master", "nomad", "up"});
+
+  EXPECT_EQ(Show(host(), "nomad").at("address"), kBridgeMac.Text());
+}
+
+TEST_F(RtnlTest, ANameTheKernelDoesNotTakeIsAnErrorInItsWords) {
+  const Error error = Thrown([&] { static_cast<void>(net_.CreateBridge("a/b", kBridgeMac, 0)); });
+
+  EXPECT_EQ(error.code(), Code::kKernel);
+  EXPECT_EQ(error.msg(), "cannot create bridge 'a/b'");
+  EXPECT_THAT(error.details(), HasSubstr("(EINVAL)"));
+}
+
+TEST_F(RtnlTest, MakesBothEndsOfAPairInOneGo) {
+  const rtnl::Link bridge = Bridge();
+
+  net_.CreateVeth(Spec(bridge, 1400), guest_ns_);
+
+  const nlohmann::json host_end = Show(host(), "veth0");
+  EXPECT_EQ(host_end.at("address"), kHostMac.Text());
+  EXPECT_EQ(host_end.at("mtu"), 1400);
+  EXPECT_EQ(host_end.at("master"), "br0");
+  EXPECT_THAT(host_end.at("flags"), Not(Contains("UP")));
+  EXPECT_EQ(host_end.at("num_tx_queues"), 1);
+  const nlohmann::json guest_end = Show(container(), "eth0");
+  EXPECT_EQ(guest_end.at("address"), kGuestMac.Text());
+  EXPECT_EQ(guest_end.at("mtu"), 1400);
+  EXPECT_THAT(guest_end.at("flags"), Not(Contains("UP")));
+  EXPECT_EQ(net_.FindLink("veth0")->peer, guest_end.at("ifindex"));
+}
+
+TEST_F(RtnlTest, WithoutAnMtuThePairHasTheKernelsDefault) {
+  net_.CreateVeth(Spec(Bridge()), guest_ns_);
+
+  EXPECT_EQ(Show(host(), "veth0").at("mtu"), 1500);
+  EXPECT_EQ(Show(container(), "eth0").at("mtu"), 1500);
+}
+
+TEST_F(RtnlTest, ATakenHostNameIsNamed) {
+  const rtnl::Link bridge = Bridge();
+  Add(host(), "veth0");
+  const Snapshot before = TakeSnapshot();
+
+  const Error error = Thrown([&] { net_.CreateVeth(Spec(bridge), guest_ns_); });
+
+  EXPECT_EQ(error.code(), Code::kConflict);
+  EXPECT_EQ(error.msg(), "cannot create veth pair 'veth0' - 'eth0'");
+  EXPECT_EQ(error.details(), "the host has an interface 'veth0' already");
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+TEST_F(RtnlTest, ATakenGuestNameIsNamed) {
+  const rtnl::Link bridge = Bridge();
+  Add(container(), "eth0");
+  const Snapshot before = TakeSnapshot();
+
+  const Error error = Thrown([&] { net_.CreateVeth(Spec(bridge), guest_ns_); });
+
+  EXPECT_EQ(error.code(), Code::kConflict);
+  EXPECT_EQ(error.details(), "the guest has an interface 'eth0' already");
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+TEST_F(RtnlTest, AFullBridgeIsSaidInPlainWordsAndNothingIsLeft) {
+  const rtnl::Link bridge = Bridge();
+  std::string batch;
+  for (int i = 0; i < 1023; ++i) {
+    batch += Cat("link add d", i, " master br0 type veth peer name p", i, "\n");
+  }
+  host().Must({"ip", "-batch", "-"}, batch);
+
+  const Error error = Thrown([&] { net_.CreateVeth(Spec(bridge), guest_ns_); });
+
+  EXPECT_EQ(error.code(), Code::kKernel);
+  EXPECT_EQ(error.details(), "bridge 'br0' already has 1,023 ports, the kernel's limit (EXFULL)");
+  EXPECT_TRUE(Show(host(), "veth0").is_null());
+  EXPECT_TRUE(Show(container(), "eth0").is_null());
+  EXPECT_EQ(net_.Ports(bridge.index).size(), 1023U);
+}
+
+TEST_F(RtnlTest, ListsThePortsOfOneBridge) {
+  const rtnl::Link bridge = Bridge();
+  const rtnl::Link other = Bridge("br1");
+  Add(host(), "alone");
+  AddPort("port-a");
+  AddPort("port-c");
+  Add(host(), "other");
+  host().Must({"ip", "link", "set", "other", "master", "br1"});
+
+  std::map<std::string, int> ports;
+  for (const rtnl::Socket::Port& port : net_.Ports(bridge.index)) {
+    ports[port.name] = port.index;
+  }
+
+  EXPECT_EQ(ports,
+            (std::map<std::string, int>{{"port-a", Show(host(), "port-a").at("ifindex")},
+                                        {"port-c", Show(host(), "port-c").at("ifindex")}}));
+  EXPECT_EQ(net_.Ports(other.index).size(), 1U);
+}
+
+TEST_F(RtnlTest, ChangesOnlyWhatItIsTold) {
+  const rtnl::Link bridge = Bridge();
+  Add(host(), "test0");
+  host().Must({"ip", "link", "set", "dev", "test0", "mtu", "1300"});
+  const rtnl::Link link = net_.FindLink("test0").value();
+
+  net_.Change(link, {.up = true, .promiscuous = true, .mac = kHostMac, .master = bridge.index});
+  nlohmann::json shown = Show(host(), "test0");
+  EXPECT_THAT(shown.at("flags"), Contains("UP"));
+  EXPECT_THAT(shown.at("flags"), Contains("PROMISC"));
+  EXPECT_EQ(shown.at("address"), kHostMac.Text());
+  EXPECT_EQ(shown.at("master"), "br0");
+  EXPECT_EQ(shown.at("mtu"), 1300);
+
+  net_.Change(link, {.up = false, .mtu = 1200, .master = 0});
+  shown = Show(host(), "test0");
+  EXPECT_THAT(shown.at("flags"), Not(Contains("UP")));
+  EXPECT_THAT(shown.at("flags"), Contains("PROMISC"));
+  EXPECT_EQ(shown.at("address"), kHostMac.Text());
+  EXPECT_FALSE(shown.contains("master"));
+  EXPECT_EQ(shown.at("mtu"), 1200);
+}
+
+TEST_F(RtnlTest, AnAliasHolds255Bytes) {
+  Add(host(), "test0");
+  const rtnl::Link link = net_.FindLink("test0").value();
+  const std::string full = std::string(253, 'x') + "é";
+
+  net_.Change(link, {.alias = full});
+  EXPECT_EQ(Show(host(), "test0").at("ifalias"), full);
+  EXPECT_EQ(net_.FindLink("test0")->alias, full);
+
+  const Error error = Thrown([&] { net_.Change(link, {.alias = full + "x"}); });
+  EXPECT_THAT(error.details(), HasSubstr("(ERANGE)"));
+  EXPECT_EQ(Show(host(), "test0").at("ifalias"), full);
+
+  net_.Change(link, {.alias = ""});
+  EXPECT_FALSE(Show(host(), "test0").contains("ifalias"));
+}
+
+TEST_F(RtnlTest, ARefusedChangeSaysWhatWasTriedAndWhatTheKernelSaid) {
+  Add(host(), "test0");
+  const rtnl::Link link = net_.FindLink("test0").value();
+
+  const Error error = Thrown([&] { net_.Change(link, {.up = true, .mtu = 10}); });
+
+  EXPECT_EQ(error.code(), Code::kKernel);
+  EXPECT_EQ(error.msg(), "cannot set interface 'test0': up, MTU 10");
+  EXPECT_EQ(error.details(), "mtu less than device minimum (EINVAL)") << "the extended ack";
+}
+
+TEST_F(RtnlTest, HairpinModeIsTurnedOnAndOff) {
+  Bridge();
+  const rtnl::Link port = AddPort("test0");
+  const auto hairpin = [&] {
+    return Show(host(), "test0").at("linkinfo").at("info_slave_data").at("hairpin").get<bool>();
+  };
+
+  net_.Change(port, {.port = rtnl::PortFlags{.hairpin = true}});
+  EXPECT_TRUE(hairpin());
+  net_.Change(port, {.port = rtnl::PortFlags{.hairpin = false}});
+  EXPECT_FALSE(hairpin());
+}
+
+TEST_F(RtnlTest, EnsureLinkGoneMayRunTwice) {
+  net_.CreateVeth(Spec(Bridge()), guest_ns_);
+
+  net_.EnsureLinkGone("veth0");
+  net_.EnsureLinkGone("veth0");
+
+  EXPECT_TRUE(Show(host(), "veth0").is_null());
+  EXPECT_TRUE(Show(container(), "eth0").is_null());
+}
+
+TEST_F(RtnlTest, WhatCannotBeDeletedIsAnError) {
+  const Error error = Thrown([&] { net_.EnsureLinkGone("lo"); });
+  EXPECT_EQ(error.msg(), "cannot delete interface 'lo'");
+}
+
+TEST_F(RtnlTest, ReadyMeansCarrierAndAForwardingPort) {
+  net_.CreateVeth(Spec(Bridge()), guest_ns_);
+  net_.Change(net_.FindLink("veth0").value(), {.up = true});
+  guest_net_.Change(guest_net_.FindLink("eth0").value(), {.up = true});
+
+  net_.AwaitOperational("veth0", FromNow(seconds(10)));
+
+  const nlohmann::json shown = Show(host(), "veth0");
+  EXPECT_EQ(shown.at("operstate"), "UP");
+  EXPECT_EQ(shown.at("linkinfo").at("info_slave_data").at("state"), "forwarding");
+  EXPECT_TRUE(net_.FindLink("veth0")->operational);
+}
+
+TEST_F(RtnlTest, WaitsForWhatAnotherProcessDoes) {
+  net_.CreateVeth(Spec(Bridge()), guest_ns_);
+  net_.Change(net_.FindLink("veth0").value(), {.up = true});
+  Process later = Shell("sleep 0.3; ip -n guest link set eth0 up");
+
+  net_.AwaitOperational("veth0", FromNow(seconds(20)));
+
+  EXPECT_EQ(Show(host(), "veth0").at("operstate"), "UP");
+  EXPECT_EQ(later.Wait().exit_code, 0);
+}
+
+TEST_F(RtnlTest, WithoutCarrierTheDeadlineEndsTheWait) {
+  net_.CreateVeth(Spec(Bridge()), guest_ns_);
+  // Somebody else's changes must neither end the wait nor put it off.
+  Process noise = Shell("while :; do ip link set lo up; done");
+  const auto begin = std::chrono::steady_clock::now();
+
+  const Error error = Thrown([&] { net_.AwaitOperational("veth0", FromNow(milliseconds(300))); });
+
+  EXPECT_EQ(error.code(), Code::kTryAgain);
+  EXPECT_EQ(error.msg(), "interface 'veth0' did not become ready in time");
+  // "down", or "lowerlayerdown": it depends on the indices of the two ends.
+  EXPECT_THAT(error.details(), HasSubstr("down, its bridge port is disabled"));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(300));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(5));
+}
+
+TEST_F(RtnlTest, APortThatOnlyListensIsNotReady) {
+  host().Must({"ip", "link", "add", "br0", "type", "bridge", "stp_state", "1"});
+  host().Must({"ip", "link", "set", "br0", "up"});
+  net_.CreateVeth(Spec(net_.FindLink("br0").value()), guest_ns_);
+  net_.Change(net_.FindLink("veth0").value(), {.up = true});
+  guest_net_.Change(guest_net_.FindLink("eth0").value(), {.up = true});
+
+  const Error error = Thrown([&] { net_.AwaitOperational("veth0", FromNow(milliseconds(300))); });
+
+  EXPECT_THAT(error.details(), HasSubstr("its operstate is up, its bridge port is l"));
+}
+
+TEST_F(RtnlTest, ALinkThatDisappearsEndsTheWait) {
+  net_.CreateVeth(Spec(Bridge()), guest_ns_);
+  Process later = Shell("sleep 0.3; ip link delete veth0");
+
+  const Error error = Thrown([&] { net_.AwaitOperational("veth0", FromNow(seconds(20))); });
+
+  EXPECT_EQ(error.details(), "it has disappeared");
+  EXPECT_EQ(later.Wait().exit_code, 0);
+}
+
+TEST_F(RtnlTest, ANamespaceLivesAsLongAsAnythingHoldsIt) {
+  Node& other = AddContainer("other");
+  const rtnl::Link bridge = Bridge();
+  std::optional<netlink::Netns> hold = netlink::Netns::Open(other.path());
+  net_.CreateVeth(Spec(bridge), *hold);
+  const int id = net_.FindLink("veth0")->peer_netns.value();
+
+  EXPECT_TRUE(net_.IsNetnsAlive(id));
+  other.Kill();
+  EXPECT_TRUE(net_.IsNetnsAlive(id)) << "its path has gone, but a descriptor holds it";
+  hold.reset();
+  EXPECT_FALSE(net_.IsNetnsAlive(id));
+}
+
+TEST_F(RtnlTest, ANumberNobodyHasIsNoLivingNamespace) {
+  EXPECT_FALSE(net_.IsNetnsAlive(12345));
+  EXPECT_FALSE(net_.IsNetnsAlive(-1));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

@@ -1,0 +1,459 @@
+// Plugins written by the test, run as an IPAM plugin of somebody else's would be.
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/fd.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "plugin/cni/delegate.h"
+#include "tests/support/soon.h"
+#include "tests/unit/caught.h"
+
+namespace nomad_bridge {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Caught;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int kForeign = 50;  // a descriptor that a runtime left open in us
+
+class DelegateTest : public ::testing::Test {
+ protected:
+  DelegateTest() {
+    std::string pattern = (fs::temp_directory_path() / "delegate.XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~DelegateTest() override { fs::remove_all(folder_); }
+
+  [[nodiscard]] std::string Path(const std::string& name) const { return Cat(folder_, '/', name); }
+
+  // A plugin "x" that runs this.
+  void WritePlugin(const std::string& script, const std::string& path = "x") const {
+    fs::create_directories(fs::path(Path(path)).parent_path());
+    std::ofstream(Path(path)) << "#!/bin/sh\ncd " << folder_ << '\n' << script << '\n';
+    fs::permissions(Path(path), fs::perms::owner_all);
+  }
+
+  [[nodiscard]] cni::Delegate X(const std::string& config = "{}") const {
+    return {.type = "x", .cni_path = folder_, .config = config};
+  }
+  [[nodiscard]] std::string Run(const std::string& script) const {
+    WritePlugin(script);
+    return cni::RunDelegate(X(), cni::Verb::kAdd);
+  }
+  [[nodiscard]] Error Failure(const std::string& script, cni::Verb verb = cni::Verb::kAdd) const {
+    WritePlugin(script);
+    return Caught([&] { static_cast<void>(cni::RunDelegate(X(), verb)); });
+  }
+
+  // What a script has written into a file; waited for.
+  [[nodiscard]] std::string Written(const std::string& name) const {
+    std::string text;
+    EXPECT_TRUE(test::Soon([&] {
+      text = FindFile(Path(name)).value_or("");
+      return text.ends_with('\n');
+    }));
+    return text.substr(0, text.find('\n'));
+  }
+
+ private:
+  std::string folder_;
+};
+
+// Gone, or dead and not yet fetched by its new parent.
+bool IsDead(const std::string& pid) {
+  const std::string stat = FindFile(Cat("/proc/", pid, "/stat")).value_or("");
+  const std::size_t name_end = stat.rfind(')');
+  return name_end == stat.npos || stat.at(name_end + 2) == 'Z' || stat.at(name_end + 2) == 'X';
+}
+
+void AwaitDeath(const std::string& pid) {
+  EXPECT_TRUE(test::Soon([&] { return IsDead(pid); }));
+}
+
+bool HasChildren() {
+  return ::waitpid(-1, nullptr, WNOHANG) >= 0 || errno != ECHILD;
+}
+
+// ---- where it is found
+
+TEST_F(DelegateTest, IsTheFirstRegularFileOfThatNameInCniPath) {
+  fs::create_directories(Path("empty"));
+  fs::create_directories(Path("folder/x"));
+  WritePlugin("echo first", "first/x");
+  WritePlugin("echo second", "second/x");
+  const auto path = [&](const std::string& name) { return Path(name); };
+  const std::string all = Cat(":/nowhere::",
+                              path("empty"),
+                              ':',
+                              path("folder"),
+                              ':',
+                              path("first"),
+                              ':',
+                              path("second"),
+                              ':');
+
+  EXPECT_EQ(cni::RunDelegate({.type = "x", .cni_path = all, .config = "{}"}, cni::Verb::kAdd),
+            "first\n");
+}
+
+TEST_F(DelegateTest, AMissingOneIsAnErrorThatListsTheFoldersAndIsNoSuccessForGoCni) {
+  const Error error = Caught([&] {
+    static_cast<void>(cni::RunDelegate(
+        {.type = "dhcpp", .cni_path = "/nowhere:/opt/none", .config = "{}"}, cni::Verb::kDel));
+  });
+  EXPECT_EQ(error.code(), Code::kInvalidConfig);
+  EXPECT_EQ(error.msg(), "failed to find plugin \"dhcpp\" in path [/nowhere /opt/none]");
+  EXPECT_THAT(error.what(), Not(HasSubstr("not found")));
+}
+
+TEST_F(DelegateTest, WithoutFoldersSaysSo) {
+  for (const char* const path : {"", ":", "::"}) {
+    const Error error = Caught([&] {
+      static_cast<void>(
+          cni::RunDelegate({.type = "x", .cni_path = path, .config = "{}"}, cni::Verb::kDel));
+    });
+    EXPECT_EQ(error.code(), Code::kInvalidEnvironment);
+    EXPECT_EQ(error.msg(), "CNI_PATH is empty");
+  }
+}
+
+TEST_F(DelegateTest, ItsNameIsNoPath) {
+  const auto refused = [&](const std::string& type) {
+    return Caught([&] {
+      static_cast<void>(
+          cni::RunDelegate({.type = type, .cni_path = "/", .config = "{}"}, cni::Verb::kAdd));
+    });
+  };
+  EXPECT_EQ(refused("").msg(), "no plugin name provided");
+  EXPECT_EQ(refused("bin/true").msg(), "invalid plugin name: bin/true");
+  EXPECT_EQ(refused("../x").msg(), "invalid plugin name: ../x");
+  EXPECT_EQ(refused(std::string("x\0y", 3)).code(), Code::kInvalidConfig);
+}
+
+TEST_F(DelegateTest, IsNeverThisProgramItself) {
+  fs::create_symlink(fs::read_symlink("/proc/self/exe"), Path("x"));
+  const Error error = Caught([&] { static_cast<void>(cni::RunDelegate(X(), cni::Verb::kAdd)); });
+  EXPECT_EQ(error.code(), Code::kInvalidConfig);
+  EXPECT_EQ(error.msg(), "invalid 'ipam.type': 'x'");
+  EXPECT_THAT(error.details(), HasSubstr("this program"));
+}
+
+TEST_F(DelegateTest, OneThatCannotBeStartedIsNamed) {
+  WritePlugin("true");
+  fs::permissions(Path("x"), fs::perms::owner_read);
+  const Error no_right = Caught([&] { static_cast<void>(cni::RunDelegate(X(), cni::Verb::kAdd)); });
+  EXPECT_EQ(no_right.code(), Code::kIo);
+  EXPECT_THAT(no_right.what(), HasSubstr(Path("x")));
+  EXPECT_THAT(no_right.details(), HasSubstr("EACCES"));
+
+  std::ofstream(Path("x")) << "neither program nor script";
+  fs::permissions(Path("x"), fs::perms::owner_all);
+  const Error no_program =
+      Caught([&] { static_cast<void>(cni::RunDelegate(X(), cni::Verb::kAdd)); });
+  EXPECT_THAT(no_program.details(), HasSubstr("ENOEXEC"));
+  EXPECT_FALSE(HasChildren());
+}
+
+TEST_F(DelegateTest, OneThatIsBeingInstalledIsWaitedFor) {
+  WritePlugin("echo installed");
+  UniqueFd writer(::open(Path("x").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  const pid_t installer = ::fork();
+  if (installer == 0) {
+    // Long enough for the first try to find the file still open.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ::_exit(0);
+  }
+  writer = UniqueFd();
+
+  EXPECT_EQ(cni::RunDelegate(X(), cni::Verb::kAdd), "installed\n");
+  ::waitpid(installer, nullptr, 0);
+}
+
+// ---- what it gets
+
+TEST_F(DelegateTest, GetsTheBytesOfOurStdinAndThenItsEnd) {
+  std::string config(3'000'000, 'x');
+  config += std::string("\0\r\n\xff{}", 6);
+  WritePlugin("cat >got; wc -c <got");
+
+  EXPECT_EQ(cni::RunDelegate(X(config), cni::Verb::kAdd), Cat(config.size(), '\n'));
+  EXPECT_EQ(FindFile(Path("got"), 8 << 20), config);
+}
+
+TEST_F(DelegateTest, GetsOurEnvironmentWithTheCommandAndTheVariablesInIt) {
+  ::setenv("CNI_COMMAND", "ADD", 1);
+  ::setenv("CNI_CONTAINERID", "ours", 1);
+  ::setenv("OF_THE_RUNTIME", "kept = as it is", 1);
+  WritePlugin("env | grep -E '^(CNI_|OF_THE)' | sort");
+
+  EXPECT_EQ(
+      cni::RunDelegate(X(), cni::Verb::kDel, {{"CNI_CONTAINERID", "other"}, {"CNI_NETNS", ""}}),
+      "CNI_COMMAND=DEL\nCNI_CONTAINERID=other\nCNI_NETNS=\nOF_THE_RUNTIME=kept = as it is\n");
+}
+
+TEST_F(DelegateTest, HasTheVerbsOfTheSpecification) {
+  WritePlugin("printf %s $CNI_COMMAND");
+  for (const cni::Verb verb :
+       {cni::Verb::kAdd, cni::Verb::kDel, cni::Verb::kCheck, cni::Verb::kGc, cni::Verb::kStatus}) {
+    EXPECT_EQ(cni::RunDelegate(X(), verb), cni::Text(verb));
+  }
+}
+
+TEST_F(DelegateTest, GetsNoDescriptorOfOursNorOfTheRuntimes) {
+  ASSERT_EQ(::dup2(STDIN_FILENO, kForeign), kForeign);
+  const UniqueFd foreign(kForeign);
+  // By way of a file: a pipe of the shell's own would be seen now and then.
+  EXPECT_EQ(
+      Run(Cat("ls -l /proc/$$/fd >fds; grep -E ' (", kForeign, "|[3-9]) -> ' fds || echo none")),
+      "none\n");
+}
+
+TEST_F(DelegateTest, MayBeKilledByAPipeThatNobodyReads) {
+  std::signal(SIGPIPE, SIG_IGN);
+  EXPECT_EQ(Run("grep SigIgn /proc/self/status | cut -f2"), "0000000000000000\n");
+  std::signal(SIGPIPE, SIG_DFL);
+}
+
+TEST_F(DelegateTest, RunsInOurFolder) {
+  WritePlugin("");  // it would change the folder
+  std::ofstream(Path("x")) << "#!/bin/sh\npwd\n";
+  EXPECT_EQ(cni::RunDelegate(X(), cni::Verb::kAdd), Cat(fs::current_path().string(), '\n'));
+}
+
+// ---- what it says, and how long it may
+
+TEST_F(DelegateTest, MaySayMuchOnBothSidesAndHearNothing) {
+  WritePlugin("head -c 10000000 /dev/zero >&2 & head -c 10000000 /dev/zero; wait");
+  ::testing::internal::CaptureStderr();
+
+  const std::string out = cni::RunDelegate(X(std::string(5'000'000, ' ')), cni::Verb::kAdd);
+
+  EXPECT_EQ(out.size(), 10'000'000U);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr().size(), (1U << 20) + 1);
+}
+
+TEST_F(DelegateTest, IsKilledWhenItSaysTooMuch) {
+  const Error error = Failure("exec cat /dev/zero");
+  EXPECT_EQ(error.code(), Code::kDelegate);
+  EXPECT_THAT(error.details(), HasSubstr("too much on stdout"));
+  EXPECT_FALSE(HasChildren());
+}
+
+TEST_F(DelegateTest, WhatItSaysOnStderrWeSayToo) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(Run("echo a lease from 10.0.0.1 >&2; printf 'no end' >&2; echo ok"), "ok\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "a lease from 10.0.0.1\nno end\n");
+
+  ::testing::internal::CaptureStderr();
+  static_cast<void>(Failure("echo a reason >&2; exit 1"));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "a reason\n");
+}
+
+TEST_F(DelegateTest, OneThatDoesNotAnswerIsKilledWithAllItStarted) {
+  WritePlugin("sleep 1000 & echo $! >helper; echo $$ >itself; echo asking >&2; sleep 1000");
+  cni::Delegate delegate = X();
+  delegate.timeout = std::chrono::milliseconds(500);
+
+  const Error error =
+      Caught([&] { static_cast<void>(cni::RunDelegate(delegate, cni::Verb::kCheck)); });
+
+  EXPECT_EQ(error.code(), Code::kTryAgain);
+  EXPECT_EQ(error.msg(), "IPAM plugin 'x' has not answered CHECK in 500 ms");
+  EXPECT_EQ(error.details(), "killed; stderr: asking ");
+  EXPECT_FALSE(HasChildren());
+  AwaitDeath(Written("itself"));
+  AwaitDeath(Written("helper"));
+}
+
+TEST_F(DelegateTest, OneThatClosesItsStreamsAndStaysIsWaitedForAndKilledToo) {
+  WritePlugin("exec <&- >&- 2>&-; exec sleep 1000");
+  cni::Delegate delegate = X();
+  delegate.timeout = std::chrono::milliseconds(200);
+  const Error error =
+      Caught([&] { static_cast<void>(cni::RunDelegate(delegate, cni::Verb::kAdd)); });
+  EXPECT_EQ(error.code(), Code::kTryAgain);
+  EXPECT_FALSE(HasChildren());
+}
+
+TEST_F(DelegateTest, WhatItLeavesBehindIsKilledAndNotWaitedFor) {
+  EXPECT_EQ(Run("sleep 1000 & echo $! >helper; echo ok"), "ok\n");
+  AwaitDeath(Written("helper"));
+}
+
+TEST_F(DelegateTest, ADaemonThatHoldsItsStreamsIsNotWaitedFor) {
+  EXPECT_EQ(Run("setsid sh -c 'echo $$ >daemon; exec sleep 1000' & "
+                "while [ ! -s daemon ]; do sleep 0.01; done; echo ok"),
+            "ok\n");
+  const std::string daemon = Written("daemon");
+  EXPECT_FALSE(IsDead(daemon)) << "what starts a session of its own is meant to stay";
+  ::kill(std::stoi(daemon), SIGKILL);
+}
+
+TEST_F(DelegateTest, DiesWithUs) {
+  WritePlugin("echo $$ >itself; exec sleep 1000");
+  const pid_t us = ::fork();
+  if (us == 0) {
+    static_cast<void>(cni::RunDelegate(X(), cni::Verb::kAdd));
+    ::_exit(0);
+  }
+  const std::string plugin = Written("itself");
+  ::kill(us, SIGKILL);
+  ::waitpid(us, nullptr, 0);
+  AwaitDeath(plugin);
+}
+
+TEST_F(DelegateTest, ItsEndIsSeenThoughTheRuntimeDoesNotCareForItsChildren) {
+  std::signal(SIGCHLD, SIG_IGN);
+  EXPECT_THAT(Failure("exit 3").details(), HasSubstr("exit code 3"));
+  EXPECT_EQ(std::signal(SIGCHLD, SIG_DFL), SIG_IGN) << "as it was before";
+}
+
+// ---- its errors
+
+TEST_F(DelegateTest, ItsErrorIsPassedOnAsItIs) {
+  const Error error = Failure(R"(cat <<E
+{ "cniVersion": "0.4.0", "code": 117, "msg": "no lease; not found", "details": "line 1\nline 2" }
+E
+exit 1)",
+                              cni::Verb::kDel);
+  EXPECT_EQ(static_cast<int>(error.code()), 117);
+  EXPECT_EQ(error.msg(), "no lease; not found");
+  EXPECT_EQ(error.details(), "line 1\nline 2");
+}
+
+TEST_F(DelegateTest, ItsErrorNeedsNoDetailsAndMayBeSpelledAsGoReadsIt) {
+  const Error error = Failure(R"(echo '{"Code": 11, "MSG": "later"}'; exit 2)");
+  EXPECT_EQ(error.code(), Code::kTryAgain);
+  EXPECT_EQ(error.msg(), "later");
+  EXPECT_EQ(error.details(), "");
+  EXPECT_EQ(static_cast<int>(Failure(R"(echo '{"msg": "none"}'; exit 1)").code()), 0);
+}
+
+TEST_F(DelegateTest, AnEndWithoutAnErrorOfItsOwnIsToldWithWhatItSaid) {
+  const Error silent = Failure("exit 3");
+  EXPECT_EQ(silent.code(), Code::kDelegate);
+  EXPECT_EQ(silent.msg(), "IPAM plugin 'x' failed at ADD");
+  EXPECT_EQ(silent.details(), "exit code 3");
+
+  const Error talking = Failure("echo panic; echo goroutine 1 >&2; exit 2", cni::Verb::kDel);
+  EXPECT_EQ(talking.msg(), "IPAM plugin 'x' failed at DEL");
+  EXPECT_EQ(talking.details(), "exit code 2; stdout: panic ; stderr: goroutine 1 ");
+
+  const Error killed = Failure("kill -SEGV $$");
+  EXPECT_EQ(killed.details(), "killed by signal 11 (Segmentation fault)");
+}
+
+TEST_F(DelegateTest, WhatIsNoErrorDocumentIsNotTakenForOne) {
+  for (const char* const document : {R"({"code": -1, "msg": "m"})",
+                                     R"({"code": "7", "msg": "m"})",
+                                     R"({"code": 7.5, "msg": "m"})",
+                                     R"({"code": 7, "msg": 5})",
+                                     R"({"code": 99999999999, "msg": "m"})",
+                                     R"({"ips": []})",
+                                     R"({"code": 7, "msg": "m"} {})",
+                                     R"([7])",
+                                     R"(null)"}) {
+    const Error error = Failure(Cat("echo '", document, "'; exit 1"));
+    EXPECT_EQ(error.code(), Code::kDelegate) << document;
+    EXPECT_THAT(error.details(), HasSubstr("exit code 1; stdout: ")) << document;
+  }
+}
+
+// ---- its results
+
+cni::Result Parsed(const std::string& answer, const std::string& version = "1.1.0") {
+  return cni::ParseDelegated({.type = "x", .cni_path = "", .config = ""}, answer, version);
+}
+
+Error Unusable(const std::string& answer) {
+  return Caught([&] { static_cast<void>(Parsed(answer)); });
+}
+
+TEST(ParseDelegated, ReadsEveryVersionsShapeWhateverTheConfigs) {
+  const std::string by_family =
+      R"("ip4":{"ip":"10.0.0.5/24","gateway":"10.0.0.1","routes":[{"dst":"0.0.0.0/0"}]},)"
+      R"("ip6":{"ip":"fd00::5/64"},"dns":{"nameservers":["10.0.0.1"]}})";
+  const std::string lists =
+      R"("ips":[{"version":"4","address":"10.0.0.5/24","gateway":"10.0.0.1"},)"
+      R"({"version":"6","address":"fd00::5/64"}],"routes":[{"dst":"0.0.0.0/0"}],)"
+      R"("dns":{"nameservers":["10.0.0.1"]}})";
+  for (const std::string& theirs : cni::SupportedVersions()) {
+    for (const std::string& ours : cni::SupportedVersions()) {
+      const cni::Result result = Parsed(Cat(R"({"cniVersion":")",
+                                            theirs,
+                                            R"(",)",
+                                            cni::IsAtLeast(theirs, "0.3.0") ? lists : by_family),
+                                        ours);
+      EXPECT_EQ(result.ips,
+                (std::vector<cni::IpConfig>{
+                    {.address = *Cidr::Parse("10.0.0.5/24"), .gateway = Ip::Parse("10.0.0.1")},
+                    {.address = *Cidr::Parse("fd00::5/64")}}))
+          << theirs << " in " << ours;
+      EXPECT_EQ(result.routes.size(), 1U);
+      EXPECT_EQ(result.dns.nameservers, std::vector<std::string>{"10.0.0.1"});
+    }
+  }
+}
+
+TEST(ParseDelegated, AnAnswerWithoutAVersionHasTheConfigs) {
+  EXPECT_EQ(Parsed(R"({"ip4":{"ip":"10.0.0.5/24"}})", "0.2.0").ips.size(), 1U);
+  EXPECT_EQ(Parsed(R"({"cniVersion":"","ips":[{"address":"10.0.0.5/24"}]})", "1.0.0").ips.size(),
+            1U);
+}
+
+TEST(ParseDelegated, AddressesAreNotYetAnInterfaces) {
+  const cni::Result result =
+      Parsed(R"({"Interfaces":[{"name":5}],"IPs":[{"Interface":7,"Address":"10.0.0.5/24"}]})");
+  EXPECT_TRUE(result.interfaces.empty());
+  EXPECT_EQ(result.ips.at(0).interface, std::nullopt);
+}
+
+TEST(ParseDelegated, NeedsAnAddress) {
+  for (const char* const answer :
+       {"{}", R"({"ips":[]})", R"({"ips":null})", R"({"code":7,"msg":"m"})"}) {
+    const Error error = Unusable(answer);
+    EXPECT_EQ(error.code(), Code::kDelegate) << answer;
+    EXPECT_EQ(error.msg(), "IPAM plugin returned missing IP config") << answer;
+    EXPECT_EQ(error.details(), Cat("IPAM plugin 'x' said: ", Printable(answer)));
+  }
+}
+
+TEST(ParseDelegated, AnUnusableAnswerIsThePluginsFault) {
+  for (const char* const answer : {"",
+                                   "ok",
+                                   "null",
+                                   "[]",
+                                   R"({"ips":[{"address":"10.0.0.5"}]})",
+                                   R"({"ips":[{}]})",
+                                   R"({"ips":{}})",
+                                   R"({"ips":[5]})",
+                                   R"({"cniVersion":"9.0.0","ips":[{"address":"10.0.0.5/24"}]})",
+                                   R"({"cniVersion":5})",
+                                   R"({"ips":[{"address":"10.0.0.5/24"}]}{})"}) {
+    const Error error = Unusable(answer);
+    EXPECT_EQ(error.code(), Code::kDelegate) << answer;
+    EXPECT_EQ(error.msg(), "cannot use the answer of IPAM plugin 'x'") << answer;
+    EXPECT_NE(error.details(), "") << answer;
+  }
+  EXPECT_EQ(Unusable(R"({"cniVersion":"9.0.0"})").details(),
+            R"(invalid 'result.cniVersion': "9.0.0": allowed: a version up to 1.1.0)");
+}
+
+}  // namespace
+}  // namespace nomad_bridge

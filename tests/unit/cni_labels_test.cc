@@ -1,0 +1,66 @@
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+#include "plugin/cni/labels.h"
+
+namespace nomad_bridge {
+namespace {
+
+TEST(DescribeLabels, PutsWellKnownOnesFirstUnderShortNames) {
+  const cni::Labels labels = {{"team", "blue"},
+                              {"K8S_POD_NAMESPACE", "default"},
+                              {"NOMAD_REGION", "eu"},
+                              {"NOMAD_ALLOC_ID", "5f3c"},
+                              {"K8S_POD_NAME", "web-0"},
+                              {"nomad_namespace", "prod"},
+                              {"NOMAD_GROUP_NAME", "api"},
+                              {"NOMAD_JOB_ID", "billing"},
+                              {"NOMAD_X", "y"}};
+  EXPECT_EQ(cni::Describe(labels),
+            "job=billing group=api ns=prod alloc=5f3c region=eu pod=web-0 podns=default team=blue "
+            "NOMAD_X=y");
+}
+
+TEST(DescribeLabels, IsEmptyWithoutValues) {
+  EXPECT_EQ(cni::Describe({}), "");
+  EXPECT_EQ(cni::Describe({{"NOMAD_JOB_ID", ""}, {"team", ""}}), "");
+}
+
+TEST(DescribeLabels, IsOneLineOfUtf8WhateverTheValues) {
+  for (int byte = 1; byte < 256; ++byte) {
+    const std::string hostile = Cat("a", static_cast<char>(byte), "b");
+    const std::string text = cni::Describe({{"NOMAD_JOB_ID", hostile}, {hostile, hostile}});
+    EXPECT_TRUE(IsUtf8(text)) << byte;
+    EXPECT_EQ(text, Printable(text)) << byte;
+  }
+}
+
+TEST(NameOwner, SaysJobGroupAndAllocation) {
+  const cni::Labels labels = {
+      {"NOMAD_ALLOC_ID", "5f3c"}, {"NOMAD_JOB_ID", "billing"}, {"NOMAD_GROUP_NAME", "api"}};
+  EXPECT_EQ(cni::NameOwner(labels, "id"), "job 'billing', group 'api', allocation '5f3c'");
+  EXPECT_EQ(cni::NameOwner({{"K8S_POD_NAME", "web"}}, "id"), "pod 'web'");
+}
+
+TEST(NameOwner, FallsBackToTheContainer) {
+  EXPECT_EQ(cni::NameOwner({}, "5f3c"), "container '5f3c'");
+  EXPECT_EQ(cni::NameOwner({{"NOMAD_JOB_ID", ""}, {"team", "blue"}}, "5f3c"), "container '5f3c'");
+}
+
+TEST(NameOwner, QuotesAHostileValueShortAndSafe) {
+  const std::string text =
+      cni::NameOwner({{"NOMAD_JOB_ID", std::string(4096, '\n') + "\xff"}}, "id");
+  EXPECT_LT(text.size(), 100U);
+  EXPECT_EQ(text, Printable(text));
+}
+
+TEST(LastOfEach, KeepsOrderAndTheLastOfEveryKey) {
+  const cni::Labels labels = {{"a", "1"}, {"b", "2"}, {"A", "3"}, {"c", "4"}};
+  EXPECT_EQ(cni::LastOfEach(labels), (cni::Labels{{"b", "2"}, {"A", "3"}, {"c", "4"}}));
+}
+
+}  // namespace
+}  // namespace nomad_bridge

@@ -1,0 +1,287 @@
+#include <map>
+#include <string>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/fd.h"
+#include "base/text.h"
+#include "plugin/cni/request.h"
+#include "tests/unit/caught.h"
+
+namespace nomad_bridge {
+namespace {
+
+using test::Caught;
+using ::testing::HasSubstr;
+
+using Variables = std::map<std::string, std::string>;
+
+const Variables kAdd = {{"CNI_COMMAND", "ADD"},
+                        {"CNI_CONTAINERID", "5f3c1a2b-0000"},
+                        {"CNI_NETNS", "/run/netns/x"},
+                        {"CNI_IFNAME", "eth0"}};
+constexpr const char* kConfig = R"({"cniVersion":"1.0.0","name":"nomad","type":"nomad-bridge"})";
+
+Variables With(Variables variables, const std::string& name, const std::string& value) {
+  variables[name] = value;
+  return variables;
+}
+
+UniqueFd FileWith(const std::string& content) {
+  UniqueFd file(::memfd_create("stdin", MFD_CLOEXEC));
+  EXPECT_EQ(::pwrite(file.get(), content.data(), content.size(), 0),
+            static_cast<ssize_t>(content.size()));
+  return file;
+}
+
+struct Answer {
+  cni::Request request;
+  std::string said_version = "1.1.0";
+};
+
+Answer Read(const Variables& variables, const std::string& stdin_text = kConfig) {
+  const UniqueFd file = FileWith(stdin_text);
+  const cni::Environment environment = [&](const char* name) {
+    const auto variable = variables.find(name);
+    return variable != variables.end() ? variable->second.c_str() : nullptr;
+  };
+  Answer answer;
+  answer.request = cni::ReadRequest(environment, file.get(), answer.said_version);
+  return answer;
+}
+
+Error Refused(const Variables& variables, const std::string& stdin_text = kConfig) {
+  return Caught([&] { static_cast<void>(Read(variables, stdin_text)); });
+}
+
+std::string ConfigOf(const std::string& version) {
+  return Cat(R"({"name":"nomad","cniVersion":")", version, "\"}");
+}
+
+TEST(ReadRequest, ReadsAllOfIt) {
+  Variables variables = With(kAdd, "CNI_ARGS", "IgnoreUnknown=1;A=B=C");
+  variables["CNI_NETNS_OVERRIDE"] = "TRUE";
+  const auto [request, said_version] = Read(variables);
+  EXPECT_EQ(request.verb, cni::Verb::kAdd);
+  EXPECT_EQ(request.id, (AttachmentId{"nomad", "5f3c1a2b-0000", "eth0"}));
+  EXPECT_EQ(request.netns_path, "/run/netns/x");
+  EXPECT_TRUE(request.netns_override);
+  EXPECT_EQ(request.args, "IgnoreUnknown=1;A=B=C");
+  EXPECT_EQ(request.cni_version, "1.0.0");
+  EXPECT_EQ(said_version, "1.0.0");
+  EXPECT_EQ(request.config.at("type"), "nomad-bridge");
+}
+
+TEST(ReadRequest, NamesEveryMissingVariableInOneMessage) {
+  EXPECT_EQ(Refused({}).msg(), "required env variables [CNI_COMMAND] missing");
+  const Error error = Refused({{"CNI_COMMAND", "ADD"}, {"CNI_NETNS", ""}});
+  EXPECT_EQ(error.code(), Code::kInvalidEnvironment);
+  EXPECT_EQ(error.msg(), "required env variables [CNI_CONTAINERID,CNI_NETNS,CNI_IFNAME] missing");
+  EXPECT_EQ(Refused({{"CNI_COMMAND", "CHECK"}, {"CNI_CONTAINERID", "a"}}).msg(),
+            "required env variables [CNI_NETNS,CNI_IFNAME] missing");
+}
+
+TEST(ReadRequest, DelNeedsNoNamespace) {
+  const auto [request, said_version] =
+      Read(With(With(kAdd, "CNI_COMMAND", "DEL"), "CNI_NETNS", ""));
+  EXPECT_EQ(request.netns_path, "");
+  EXPECT_EQ(Refused({{"CNI_COMMAND", "DEL"}}).msg(),
+            "required env variables [CNI_CONTAINERID,CNI_IFNAME] missing");
+}
+
+TEST(ReadRequest, GcAndStatusNeedNoIdentity) {
+  for (const char* const command : {"GC", "STATUS"}) {
+    const Answer answer =
+        Read({{"CNI_COMMAND", command}, {"CNI_CONTAINERID", "../x"}}, ConfigOf("1.1.0"));
+    EXPECT_EQ(cni::Text(answer.request.verb), command);
+    EXPECT_EQ(answer.request.id, (AttachmentId{.network = "nomad"}));
+  }
+}
+
+TEST(ReadRequest, VersionReadsNoStdin) {
+  std::string said_version;
+  const cni::Environment environment = [](const char* name) {
+    return std::string(name) == "CNI_COMMAND" ? "VERSION" : nullptr;
+  };
+  EXPECT_EQ(cni::ReadRequest(environment, -1, said_version).verb, cni::Verb::kVersion);
+}
+
+TEST(ReadRequest, RefusesContainerIdsThatAreNoPlainNames) {
+  for (const std::string id :
+       {"..", "../x", ".a", "-a", "_a", "a/b", "a b", "a\n", "a:b", "\xc3\xa9", "a;b"}) {
+    const Error error = Refused(With(kAdd, "CNI_CONTAINERID", id));
+    EXPECT_EQ(error.code(), Code::kInvalidEnvironment) << id;
+    EXPECT_THAT(error.msg(), HasSubstr("CNI_CONTAINERID")) << id;
+  }
+  EXPECT_EQ(Read(With(kAdd, "CNI_CONTAINERID", "a..b_-")).request.id.container_id, "a..b_-");
+  EXPECT_EQ(Read(With(kAdd, "CNI_CONTAINERID", std::string(4000, '7'))).request.verb,
+            cni::Verb::kAdd);
+}
+
+TEST(ReadRequest, RefusesInterfaceNamesTheKernelWouldNotTake) {
+  for (const char* const name : {"sixteen-bytes-xx",
+                                 "a/b",
+                                 "a:b",
+                                 "a b",
+                                 "a\t",
+                                 "eth0\n",
+                                 ".",
+                                 "..",
+                                 "eth%d",
+                                 "a\xc2\x85",
+                                 "a\xc2\xa0",
+                                 "\xe3\x80\x80"}) {
+    const Error error = Refused(With(kAdd, "CNI_IFNAME", name));
+    EXPECT_EQ(error.code(), Code::kInvalidEnvironment) << name;
+    EXPECT_THAT(error.msg(), HasSubstr("CNI_IFNAME")) << name;
+  }
+  EXPECT_EQ(Read(With(kAdd, "CNI_IFNAME", "fifteen-bytes-x")).request.id.ifname, "fifteen-bytes-x");
+}
+
+TEST(ReadRequest, AMalformedVariableComesBeforeMissingOnes) {
+  EXPECT_THAT(Refused({{"CNI_COMMAND", "ADD"}, {"CNI_IFNAME", "a/b"}}).msg(),
+              HasSubstr("CNI_IFNAME is"));
+}
+
+TEST(ReadRequest, VariablesComeBeforeStdin) {
+  EXPECT_EQ(Refused({{"CNI_COMMAND", "ADD"}}, "").code(), Code::kInvalidEnvironment);
+}
+
+TEST(ReadRequest, RefusesStdinThatIsNoObject) {
+  for (const char* const text :
+       {"", " ", "[]", "null", "5", "\"name\"", "{", "{}{}", "{\"name\":\"\xc3"}) {
+    EXPECT_EQ(Refused(kAdd, text).code(), Code::kDecode) << text;
+  }
+  EXPECT_EQ(Refused(kAdd, "").msg(), "stdin is empty");
+}
+
+TEST(ReadRequest, RefusesTenMegabytesNamingTheLimit) {
+  std::string text = R"({"name":"nomad"})";
+  text.resize(10'000'000, ' ');
+  const Error error = Refused(kAdd, text);
+  EXPECT_EQ(error.code(), Code::kIo);
+  EXPECT_THAT(error.msg(), HasSubstr("stdin"));
+  EXPECT_THAT(error.details(), HasSubstr("8388608"));
+}
+
+TEST(ReadRequest, SaysThatStdinCannotBeRead) {
+  const cni::Environment environment = [](const char* name) {
+    return std::string(name) == "CNI_COMMAND" ? "STATUS" : nullptr;
+  };
+  std::string said_version;
+  const UniqueFd write_only(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  const Error error = Caught(
+      [&] { static_cast<void>(cni::ReadRequest(environment, write_only.get(), said_version)); });
+  EXPECT_EQ(error.code(), Code::kIo);
+}
+
+TEST(ReadRequest, ChecksTheNetworksName) {
+  for (const char* const config : {"{}", R"({"name":""})", R"({"name":null})"}) {
+    const Error error = Refused(kAdd, config);
+    EXPECT_EQ(error.code(), Code::kInvalidConfig);
+    EXPECT_EQ(error.msg(), "missing network name");
+  }
+  for (const char* const name : {"..", "a/b", "a b", "-a", "\\n", "a\\u0000"}) {
+    const Error error = Refused(kAdd, Cat(R"({"name":")", name, "\"}"));
+    EXPECT_EQ(error.code(), Code::kInvalidConfig) << name;
+    EXPECT_THAT(error.msg(), HasSubstr("'name'")) << name;
+  }
+  EXPECT_EQ(Refused(kAdd, R"({"name":5})").code(), Code::kDecode);
+}
+
+TEST(ReadRequest, ReadsKeysInAnyLetterCase) {
+  const Answer answer = Read(kAdd, R"({"NAME":"a","Name":"b","CNIVERSION":"0.3.1"})");
+  EXPECT_EQ(answer.request.id.network, "b");
+  EXPECT_EQ(answer.request.cni_version, "0.3.1");
+}
+
+TEST(ReadRequest, AnUnknownVerbIsToldAfterTheConfig) {
+  const Variables variables = {{"CNI_COMMAND", "FLY"}};
+  EXPECT_EQ(Refused(variables, "").code(), Code::kDecode);
+  EXPECT_EQ(Refused(variables, "{}").code(), Code::kInvalidConfig);
+  const Error error = Refused(variables, ConfigOf("9.9.9"));
+  EXPECT_EQ(error.code(), Code::kInvalidEnvironment);
+  EXPECT_EQ(error.msg(), "unknown CNI_COMMAND: FLY");
+  EXPECT_EQ(Refused({{"CNI_COMMAND", "add"}}).msg(), "unknown CNI_COMMAND: add");
+}
+
+TEST(ReadRequest, TakesEveryVersionAndTakesNoneForTheOldest) {
+  for (const std::string& version : cni::SupportedVersions()) {
+    const Answer answer = Read(kAdd, ConfigOf(version));
+    EXPECT_EQ(answer.request.cni_version, version);
+    EXPECT_EQ(answer.said_version, version);
+  }
+  for (const char* const config : {R"({"name":"a"})", R"({"name":"a","cniVersion":""})"}) {
+    EXPECT_EQ(Read(kAdd, config).request.cni_version, "0.1.0");
+    EXPECT_EQ(Read(kAdd, config).said_version, "0.1.0");
+  }
+}
+
+TEST(ReadRequest, RefusesVersionsWithTheListOfThose) {
+  for (const char* const version : {"1.1", "0.4", "1.2.0", "1.1.0 ", "0.3.2", "x"}) {
+    const Error error = Refused(kAdd, ConfigOf(version));
+    EXPECT_EQ(error.code(), Code::kIncompatibleVersion) << version;
+    EXPECT_EQ(error.msg(), "incompatible CNI versions");
+    EXPECT_EQ(
+        error.details(),
+        Cat("config is \"",
+            version,
+            R"(", plugin supports ["0.1.0" "0.2.0" "0.3.0" "0.3.1" "0.4.0" "1.0.0" "1.1.0"])"));
+  }
+  EXPECT_EQ(Refused(kAdd, R"({"name":"a","cniVersion":1})").code(), Code::kDecode);
+}
+
+TEST(ReadRequest, VerbsHaveTheirOldestVersion) {
+  const auto verdict = [](const char* command, const std::string& version) {
+    return Refused(With(kAdd, "CNI_COMMAND", command), ConfigOf(version));
+  };
+  for (const char* const version : {"", "0.1.0", "0.2.0", "0.3.0", "0.3.1"}) {
+    EXPECT_EQ(verdict("CHECK", version).msg(), "config version does not allow CHECK") << version;
+  }
+  for (const char* const version : {"0.4.0", "1.0.0"}) {
+    EXPECT_EQ(verdict("GC", version).msg(), "config version does not allow GC");
+    EXPECT_EQ(verdict("STATUS", version).msg(), "config version does not allow STATUS");
+    EXPECT_EQ(verdict("STATUS", version).code(), Code::kIncompatibleVersion);
+    EXPECT_EQ(Read(With(kAdd, "CNI_COMMAND", "CHECK"), ConfigOf(version)).request.verb,
+              cni::Verb::kCheck);
+  }
+  EXPECT_EQ(verdict("CHECK", "1.2.0").msg(), "plugin version does not allow CHECK");
+  EXPECT_EQ(verdict("CHECK", "1.0").msg(), "incompatible CNI versions");
+}
+
+TEST(ReadRequest, AVersionThatIsNoneIsUndecodableOnCheckGcAndStatus) {
+  for (const char* const version : {"x", "1..0", "1.0.0.0", "-1.0", "1.x"}) {
+    for (const char* const command : {"CHECK", "GC", "STATUS"}) {
+      EXPECT_EQ(Refused(With(kAdd, "CNI_COMMAND", command), ConfigOf(version)).code(),
+                Code::kDecode)
+          << version;
+    }
+  }
+}
+
+TEST(ReadRequest, AnswersInTheConfigsVersionOnceItIsKnown) {
+  std::string said_version = "1.1.0";
+  const UniqueFd file = FileWith(R"({"cniVersion":"0.4.0","name":"a/b"})");
+  const cni::Environment environment = [](const char* name) {
+    return kAdd.count(name) ? kAdd.at(name).c_str() : nullptr;
+  };
+  EXPECT_EQ(Caught([&] {
+              static_cast<void>(cni::ReadRequest(environment, file.get(), said_version));
+            }).code(),
+            Code::kInvalidConfig);
+  EXPECT_EQ(said_version, "0.4.0");
+}
+
+TEST(IsAtLeast, OrdersVersionsAsNumbers) {
+  EXPECT_TRUE(cni::IsAtLeast("1.0.0", "0.4.0"));
+  EXPECT_TRUE(cni::IsAtLeast("0.3.1", "0.3.1"));
+  EXPECT_FALSE(cni::IsAtLeast("0.3.1", "0.4.0"));
+}
+
+}  // namespace
+}  // namespace nomad_bridge

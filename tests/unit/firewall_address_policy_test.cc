@@ -1,0 +1,46 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "firewall/address_policy.h"
+
+namespace nomad_bridge::firewall {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::vector<std::string> SetsOf(const std::vector<nft::Element>& elements) {
+  std::vector<std::string> sets;
+  sets.reserve(elements.size());
+  for (const nft::Element& element : elements) {
+    sets.push_back(element.set);
+  }
+  return sets;
+}
+
+TEST(Members, AreInTheSetsOfWhatMayHappenToThem) {
+  const Ip ip = Ip::Parse("10.0.0.2").value();
+  EXPECT_THAT(SetsOf(Elements({{.address = ip}}, "c")), ElementsAre("alloc4"));
+  EXPECT_THAT(SetsOf(Elements({{.address = ip, .masquerade = true}}, "c")),
+              ElementsAre("alloc4", "masq4"));
+  EXPECT_THAT(SetsOf(Elements({{.address = ip, .snat = true, .masquerade_all = true}}, "c")),
+              ElementsAre("alloc4", "snat4", "masqall4"));
+}
+
+TEST(Members, OfIpv6AreInTheTwins) {
+  const std::vector<nft::Element> elements = Elements(
+      {{.address = Ip::Parse("fd00::2").value(), .masquerade = true, .snat = true}}, "veth1 x");
+  EXPECT_THAT(SetsOf(elements), ElementsAre("alloc6", "masq6", "snat6"));
+  EXPECT_THAT(elements[0].key, ElementsAre(0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2));
+  EXPECT_EQ(elements[0].owner(), "veth1");
+  EXPECT_TRUE(elements[0].data.empty());
+}
+
+TEST(Bridge, IsSharedAndFilledUpWithZeros) {
+  const nft::Element bridge = BridgeElement("nomad");
+  EXPECT_EQ(bridge.set, "bridges");
+  EXPECT_EQ(bridge.owner(), "");
+  EXPECT_THAT(bridge.key, ElementsAre('n', 'o', 'm', 'a', 'd', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::firewall

@@ -1,0 +1,128 @@
+// Each word of nft::Rule against what nft 1.0.6 makes of the same rule (nft --debug=netlink). Two
+// things are spelled out more than nft does, as the kernel shows them afterwards: a lookup's flags,
+// and the upper ends and flags of a dnat.
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "netlink/nft/rule.h"
+#include "netlink/nft/socket.h"
+
+namespace nomad_bridge {
+namespace {
+
+using ::testing::ElementsAre;
+
+Cidr Prefix(const std::string& text) {
+  return Cidr::Parse(text).value();
+}
+
+TEST(NftRule, NamesInterfacesBySet) {
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().IifnameIn("bridges").OifnameNotIn("bridges").Drop()),
+              ElementsAre("[ meta load iifname => reg 1 ]",
+                          "[ lookup reg 1 set bridges 0x0 ]",
+                          "[ meta load oifname => reg 1 ]",
+                          "[ lookup reg 1 set bridges 0x1 ]",
+                          "[ immediate reg 0 drop ]"));
+}
+
+TEST(NftRule, LooksAddressesUpWhereEachFamilyHasThem) {
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv4().SaddrIn("a4").DaddrIn("b4")),
+              ElementsAre("[ meta load nfproto => reg 1 ]",
+                          "[ cmp eq reg 1 0x00000002 ]",
+                          "[ payload load 4b @ network header + 12 => reg 1 ]",
+                          "[ lookup reg 1 set a4 0x0 ]",
+                          "[ payload load 4b @ network header + 16 => reg 1 ]",
+                          "[ lookup reg 1 set b4 0x0 ]"));
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv6().SaddrIn("a6").DaddrIn("b6")),
+              ElementsAre("[ meta load nfproto => reg 1 ]",
+                          "[ cmp eq reg 1 0x0000000a ]",
+                          "[ payload load 16b @ network header + 8 => reg 1 ]",
+                          "[ lookup reg 1 set a6 0x0 ]",
+                          "[ payload load 16b @ network header + 24 => reg 1 ]",
+                          "[ lookup reg 1 set b6 0x0 ]"));
+}
+
+TEST(NftRule, ComparesPrefixesAsNftDoes) {
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv4().Saddr(Prefix("127.0.0.0/8"))),
+              ElementsAre("[ meta load nfproto => reg 1 ]",
+                          "[ cmp eq reg 1 0x00000002 ]",
+                          "[ payload load 1b @ network header + 12 => reg 1 ]",
+                          "[ cmp eq reg 1 0x0000007f ]"));
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv4().DaddrNot(Prefix("224.0.0.0/4"))),
+              ElementsAre("[ meta load nfproto => reg 1 ]",
+                          "[ cmp eq reg 1 0x00000002 ]",
+                          "[ payload load 4b @ network header + 16 => reg 1 ]",
+                          "[ bitwise reg 1 = ( reg 1 & 0x000000f0 ) ^ 0x00000000 ]",
+                          "[ cmp neq reg 1 0x000000e0 ]"));
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv6().Saddr(Prefix("::1/128"))),
+              ElementsAre("[ meta load nfproto => reg 1 ]",
+                          "[ cmp eq reg 1 0x0000000a ]",
+                          "[ payload load 16b @ network header + 8 => reg 1 ]",
+                          "[ cmp eq reg 1 0x00000000 0x00000000 0x00000000 0x01000000 ]"));
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv6().DaddrNot(Prefix("ff00::/8"))),
+              ElementsAre("[ meta load nfproto => reg 1 ]",
+                          "[ cmp eq reg 1 0x0000000a ]",
+                          "[ payload load 1b @ network header + 24 => reg 1 ]",
+                          "[ cmp neq reg 1 0x000000ff ]"));
+}
+
+TEST(NftRule, AsksTheRoutingTableAndConntrack) {
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().DaddrIsLocal().Goto("hostports")),
+              ElementsAre("[ fib daddr type => reg 1 ]",
+                          "[ cmp eq reg 1 0x00000002 ]",
+                          "[ immediate reg 0 goto -> hostports ]"));
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().CtState(nft::kCtEstablished | nft::kCtRelated)),
+              ElementsAre("[ ct load state => reg 1 ]",
+                          "[ bitwise reg 1 = ( reg 1 & 0x00000006 ) ^ 0x00000000 ]",
+                          "[ cmp neq reg 1 0x00000000 ]"));
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().CtStatusDnat()),
+              ElementsAre("[ ct load status => reg 1 ]",
+                          "[ bitwise reg 1 = ( reg 1 & 0x00000020 ) ^ 0x00000000 ]",
+                          "[ cmp neq reg 1 0x00000000 ]"));
+}
+
+TEST(NftRule, SetsAndReadsOneBitOfTheMark) {
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().SetMarkBit(12).Accept()),
+              ElementsAre("[ meta load mark => reg 1 ]",
+                          "[ bitwise reg 1 = ( reg 1 & 0xffffefff ) ^ 0x00001000 ]",
+                          "[ meta set mark with reg 1 ]",
+                          "[ immediate reg 0 accept ]"));
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().MarkBitIsSet(31).Counter().Jump("there")),
+              ElementsAre("[ meta load mark => reg 1 ]",
+                          "[ bitwise reg 1 = ( reg 1 & 0x80000000 ) ^ 0x00000000 ]",
+                          "[ cmp eq reg 1 0x80000000 ]",
+                          "[ counter pkts 0 bytes 0 ]",
+                          "[ immediate reg 0 jump -> there ]"));
+}
+
+TEST(NftRule, TranslatesByMapInTheRegistersNftUses) {
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv4().DnatByPort("port4")),
+              ElementsAre("[ meta load nfproto => reg 1 ]",
+                          "[ cmp eq reg 1 0x00000002 ]",
+                          "[ meta load l4proto => reg 1 ]",
+                          "[ payload load 2b @ transport header + 2 => reg 9 ]",
+                          "[ lookup reg 1 set port4 dreg 1 0x0 ]",
+                          "[ nat dnat ip addr_min reg 1 addr_max reg 1 proto_min reg 9 proto_max "
+                          "reg 9 flags 0x3 ]"));
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv6().DnatByAddressAndPort("hostip6")),
+              ElementsAre("[ meta load nfproto => reg 1 ]",
+                          "[ cmp eq reg 1 0x0000000a ]",
+                          "[ payload load 16b @ network header + 24 => reg 1 ]",
+                          "[ meta load l4proto => reg 2 ]",
+                          "[ payload load 2b @ transport header + 2 => reg 13 ]",
+                          "[ lookup reg 1 set hostip6 dreg 1 0x0 ]",
+                          "[ nat dnat ip6 addr_min reg 1 addr_max reg 1 proto_min reg 2 proto_max "
+                          "reg 2 flags 0x3 ]"));
+}
+
+TEST(NftRule, IsAValue) {
+  EXPECT_EQ(nft::Rule().Masquerade(), nft::Rule().Masquerade());
+  EXPECT_NE(nft::Rule().Masquerade(), nft::Rule().Masquerade().Comment("another"));
+  EXPECT_NE(nft::Rule().Accept(), nft::Rule().Drop());
+}
+
+}  // namespace
+}  // namespace nomad_bridge
