@@ -166,6 +166,9 @@ void AddRules(const cni::Request& request, const cni::PluginType& type, int out)
     for (const cni::Part part : type.parts) {
       earlier->parts.erase(part);
     }
+    if (earlier->parts.empty()) {
+      earlier.reset();  // its record went with its last part
+    }
   }
   failures.ThrowIfAny("cannot remove what an earlier ADD left");
 
