@@ -20,17 +20,17 @@ namespace {
 void SetAddresses(state::Record& record,
                   const std::vector<ipam::Assignment>& assignments,
                   const config::Config& config) {
-  record.leases.clear();
-  record.gateways.clear();
+  record.ipam.leases.clear();
+  record.link.gateways.clear();
   for (const ipam::Assignment& assignment : assignments) {
-    record.leases.push_back(assignment.address);
+    record.ipam.leases.push_back(assignment.address);
     if (config.link.is_gateway) {
-      record.gateways.push_back({assignment.gateway, assignment.address.prefix_length});
+      record.link.gateways.push_back({assignment.gateway, assignment.address.prefix_length});
     }
   }
-  record.addresses = record.leases;
-  record.forward_hook.ipv6 = record.HasIpv6();
-  record.ports = portmap::Resolve(config.rules.ports, AddressesOnly(record.addresses));
+  record.ipam.addresses = record.ipam.leases;
+  record.rules.forward_hook.ipv6 = record.HasIpv6();
+  record.rules.ports = portmap::Resolve(config.rules.ports, AddressesOnly(record.ipam.addresses));
 }
 
 // Who lives with `address` although nobody has leased it here; the kernel knows.
@@ -68,7 +68,7 @@ bool HasOwner(state::Host& host,
     }
     const bool is_wish = std::find(wanted.requested.begin(), wanted.requested.end(), address) !=
                          wanted.requested.end();
-    if (!is_same_network && owner->gateway_ifname == record.gateway_ifname && !is_wish) {
+    if (!is_same_network && owner->link.gateway_ifname == record.link.gateway_ifname && !is_wish) {
       wanted.avoided.push_back(address);
       return true;
     }
@@ -114,7 +114,7 @@ void RequireFree(state::Host& host,
 void ReleaseAbandoned(ipam::Store& store,
                       const state::Record& earlier,
                       const std::vector<ipam::Assignment>& assignments) {
-  for (const Cidr& cidr : earlier.leases) {
+  for (const Cidr& cidr : earlier.ipam.leases) {
     const bool kept = std::any_of(
         assignments.begin(), assignments.end(), [&](const ipam::Assignment& assignment) {
           return assignment.address.address == cidr.address;
@@ -131,9 +131,10 @@ ipam::Allocation TryAcquire(state::Host& host,
                             state::Record& record,
                             const std::optional<state::Record>& earlier) {
   ipam::Store store = ipam::Store::Open(config.ipam.data_dir, record.id.network);
-  ipam::Request wanted{.requested = config.ipam.requested,
-                       .previous = earlier ? AddressesOnly(earlier->leases) : std::vector<Ip>{},
-                       .owner = OwnerOf(record.id)};
+  ipam::Request wanted{
+      .requested = config.ipam.requested,
+      .previous = earlier ? AddressesOnly(earlier->ipam.leases) : std::vector<Ip>{},
+      .owner = OwnerOf(record.id)};
   ipam::Allocation choice;
   do {
     choice = ipam::Choose(store, config.ipam.ranges, wanted);
@@ -170,7 +171,7 @@ cni::Result AcquireLeases(state::Host& host,
   for (const Ip& address : config.ipam.requested) {
     RequireFree(host, config.ipam, address, record.id);
   }
-  if (earlier && earlier->data_dir != record.data_dir) {
+  if (earlier && earlier->ipam.data_dir != record.ipam.data_dir) {
     ReleaseAddresses(*earlier);
   }
   ipam::Allocation acquired = TryAcquire(host, config, record, earlier);
@@ -197,14 +198,14 @@ cni::Result AcquireLeases(state::Host& host,
 // address.
 void SetGiven(cni::Result& given, const config::Config& config, state::Record& record) {
   for (cni::IpConfig& ip : given.ips) {
-    record.addresses.push_back(ip.address);
+    record.ipam.addresses.push_back(ip.address);
     if (config.link.is_gateway) {
       ip.gateway = ip.gateway.value_or(ip.address.Network().Plus(1));
-      record.gateways.push_back({*ip.gateway, ip.address.prefix_length});
+      record.link.gateways.push_back({*ip.gateway, ip.address.prefix_length});
     }
   }
-  record.forward_hook.ipv6 = record.HasIpv6();
-  record.ports = portmap::Resolve(config.rules.ports, AddressesOnly(record.addresses));
+  record.rules.forward_hook.ipv6 = record.HasIpv6();
+  record.rules.ports = portmap::Resolve(config.rules.ports, AddressesOnly(record.ipam.addresses));
 }
 
 // The record comes first here too: whom to ask is known, if not yet for what.
@@ -218,9 +219,9 @@ cni::Result AskForAddresses(state::Host& host,
   undo.Then("give back the addresses", [&] { ReleaseAddresses(record); });
   host.records.Write(record);
   const std::string answer =
-      cni::InvokeIpam(*record.delegated_ipam, cni::Verb::kAdd, record.id, record.netns_path);
+      cni::InvokeIpam(*record.ipam.delegated, cni::Verb::kAdd, record.id, record.netns_path);
   cni::Result given =
-      cni::ParseDelegated({.type = record.delegated_ipam->type}, answer, request.cni_version);
+      cni::ParseDelegated({.type = record.ipam.delegated->type}, answer, request.cni_version);
   SetGiven(given, config, record);
   host.records.Write(record);
   undo.Keep();
@@ -234,14 +235,14 @@ cni::Result AcquireAddresses(state::Host& host,
                              const config::Config& config,
                              state::Record& record,
                              const std::optional<state::Record>& earlier) {
-  if (earlier && (earlier->delegated_ipam || config.ipam.type != cni::kHostLocal)) {
+  if (earlier && (earlier->ipam.delegated || config.ipam.type != cni::kHostLocal)) {
     ReleaseAddresses(*earlier);
   }
   if (config.ipam.type == cni::kHostLocal) {
     return AcquireLeases(host, config, record, earlier);
   }
-  record.delegated_ipam = cni::FindDelegatedIpam(request, config.ipam.type);
-  if (record.delegated_ipam) {
+  record.ipam.delegated = cni::FindDelegatedIpam(request, config.ipam.type);
+  if (record.ipam.delegated) {
     return AskForAddresses(host, request, config, record);
   }
   host.records.Write(record);

@@ -14,17 +14,18 @@ ipam::LeaseOwner OwnerOf(const AttachmentId& id) {
 void ReleaseAddresses(const state::Record& record) {
   cni::Failures failures;
   std::optional<ipam::Store> store =
-      record.leases.empty() ? std::nullopt
-                            : ipam::Store::OpenIfExists(record.data_dir, record.id.network);
+      record.ipam.leases.empty()
+          ? std::nullopt
+          : ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network);
   if (store) {
-    for (const Cidr& cidr : record.leases) {
+    for (const Cidr& cidr : record.ipam.leases) {
       failures.Try(Cat("the lease of ", cidr.address),
                    [&] { store->Release(cidr.address, OwnerOf(record.id)); });
     }
   }
   failures.ThrowIfAny("not every lease could be given back");
-  if (record.delegated_ipam) {
-    cni::InvokeIpam(*record.delegated_ipam, cni::Verb::kDel, record.id, record.netns_path);
+  if (record.ipam.delegated) {
+    cni::InvokeIpam(*record.ipam.delegated, cni::Verb::kDel, record.id, record.netns_path);
   }
 }
 

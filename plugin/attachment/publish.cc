@@ -16,7 +16,8 @@ namespace {
 std::vector<firewall::DesiredState> DesiredOfOthers(state::Host& host, const AttachmentId& except) {
   std::vector<firewall::DesiredState> desired;
   for (const state::Record& other : link::LiveAttachmentsExcept(host, except)) {
-    desired.push_back({.forward_hook = other.forward_hook, .elements = rules::ElementsOf(other)});
+    desired.push_back(
+        {.forward_hook = other.rules.forward_hook, .elements = rules::ElementsOf(other)});
   }
   return desired;
 }
@@ -26,7 +27,7 @@ void Apply(state::Host& host,
            firewall::PlanMode mode,
            const firewall::ListDesired& living) {
   firewall::Change change{
-      .forward_hook = record.forward_hook, .add = rules::ElementsOf(record), .mode = mode};
+      .forward_hook = record.rules.forward_hook, .add = rules::ElementsOf(record), .mode = mode};
   if (change.add.empty()) {
     return;  // a bare link: the kernel may even have no nf_tables
   }
@@ -65,7 +66,7 @@ void RepairRules(state::Host& host, const state::Record& record) {
 }
 
 void TransferPortsToSibling(state::Host& host, const state::Record& record) {
-  if (!record.Has(cni::Part::kPorts) || record.ports.empty()) {
+  if (!record.Has(cni::Part::kPorts) || record.rules.ports.empty()) {
     return;
   }
   for (const AttachmentId& id : host.records.List("")) {

@@ -29,11 +29,11 @@ void RepairPort(state::Host& host,
                 const AttachmentId& id,
                 const rtnl::Link& veth) {
   const std::optional<state::Record> record = host.records.Find(id);
-  if (!record || record->bridge != bridge.name || veth.master == bridge.index) {
+  if (!record || record->link.bridge != bridge.name || veth.master == bridge.index) {
     return;
   }
   host.net.Change(veth, {.up = true, .master = bridge.index});
-  link::SetPort(host.net, veth, record->port, record->ContainerMac());
+  link::SetPort(host.net, veth, record->link.port, record->ContainerMac());
   rules::EnsureLocalhostReaches(*record);
   LogLine("repaired ",
           veth.name,
@@ -55,16 +55,16 @@ void RepairHostVeth(state::Host& host, const state::Record& record) {
     LogLine("repaired ", veth->name, ", which was down");
   }
   const std::vector<std::string> mismatches =
-      link::DiffBridgePort(host.net, *veth, record.port, record.ContainerMac());
+      link::DiffBridgePort(host.net, *veth, record.link.port, record.ContainerMac());
   if (!mismatches.empty()) {
-    link::SetPort(host.net, *veth, record.port, record.ContainerMac());
+    link::SetPort(host.net, *veth, record.link.port, record.ContainerMac());
   }
   for (const std::string& mismatch : mismatches) {
     LogLine("repaired the ", mismatch, " of ", veth->name);
   }
   if (veth->operational) {
     // A bridge made anew drops what the node sends until it has noticed its ports' carrier.
-    host.net.AwaitOperational(record.gateway_ifname, FromNow(kTimeout));
+    host.net.AwaitOperational(record.link.gateway_ifname, FromNow(kTimeout));
   }
 }
 
@@ -72,7 +72,7 @@ void RepairHostVeth(state::Host& host, const state::Record& record) {
 std::vector<Ip> LostLeases(const std::optional<ipam::Store>& store, const state::Record& record) {
   const ipam::LeaseOwner us{record.id.container_id, record.id.ifname};
   std::vector<Ip> lost;
-  for (const Cidr& cidr : record.leases) {
+  for (const Cidr& cidr : record.ipam.leases) {
     const std::optional<ipam::LeaseOwner> owner =
         store ? store->FindOwner(cidr.address) : std::nullopt;
     if (!owner || !owner->Matches(us)) {
@@ -85,7 +85,7 @@ std::vector<Ip> LostLeases(const std::optional<ipam::Store>& store, const state:
 std::vector<std::string> DiffLeases(const state::Record& record) {
   std::vector<std::string> mismatches;
   for (const Ip& address :
-       LostLeases(ipam::Store::OpenIfExists(record.data_dir, record.id.network), record)) {
+       LostLeases(ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network), record)) {
     mismatches.push_back(Cat("the lease of ", address, " is missing"));
   }
   return mismatches;
@@ -94,10 +94,11 @@ std::vector<std::string> DiffLeases(const state::Record& record) {
 // Nothing is written where nothing is lost: the disk may be full.
 std::vector<std::string> RepairLeases(const state::Record& record) {
   const ipam::LeaseOwner us{record.id.container_id, record.id.ifname};
-  if (LostLeases(ipam::Store::OpenIfExists(record.data_dir, record.id.network), record).empty()) {
+  if (LostLeases(ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network), record)
+          .empty()) {
     return {};
   }
-  std::optional<ipam::Store> store = ipam::Store::Open(record.data_dir, record.id.network);
+  std::optional<ipam::Store> store = ipam::Store::Open(record.ipam.data_dir, record.id.network);
   std::vector<std::string> mismatches;
   for (const Ip& address : LostLeases(store, record)) {
     if (store->Reserve(address, us)) {
@@ -115,10 +116,11 @@ std::vector<std::string> RepairLeases(const state::Record& record) {
 
 // The gateway of its VLAN, if it is not the bridge.
 std::optional<link::VlanGateway> VlanGatewayOf(const state::Record& record) {
-  if (!record.port.vlans || record.gateway_ifname == record.bridge) {
+  if (!record.link.port.vlans || record.link.gateway_ifname == record.link.bridge) {
     return std::nullopt;
   }
-  return link::VlanGateway{.name = record.gateway_ifname, .vlan = record.port.vlans->untagged};
+  return link::VlanGateway{.name = record.link.gateway_ifname,
+                           .vlan = record.link.port.vlans->untagged};
 }
 
 std::vector<std::string> DiffBridge(state::Host& host,
@@ -131,13 +133,13 @@ std::vector<std::string> DiffBridge(state::Host& host,
   if (const std::optional<link::VlanGateway> gateway_ifname = VlanGatewayOf(record)) {
     Append(mismatches, link::DiffVlanGateway(host, bridge, *gateway_ifname));
   }
-  const std::optional<rtnl::Link> gateway_ifname = host.net.FindLink(record.gateway_ifname);
+  const std::optional<rtnl::Link> gateway_ifname = host.net.FindLink(record.link.gateway_ifname);
   const std::vector<Cidr> present =
       gateway_ifname ? host.net.Addresses(*gateway_ifname) : std::vector<Cidr>();
-  for (const Cidr& gateway : record.gateways) {
+  for (const Cidr& gateway : record.link.gateways) {
     if (std::find(present.begin(), present.end(), gateway) == present.end()) {
       mismatches.push_back(
-          Cat("address ", gateway, " is missing on ", Quoted(record.gateway_ifname)));
+          Cat("address ", gateway, " is missing on ", Quoted(record.link.gateway_ifname)));
     }
     const char* const forwarding =
         gateway.address.is_ipv4() ? "net/ipv4/ip_forward" : "net/ipv6/conf/all/forwarding";
@@ -160,16 +162,16 @@ std::vector<std::string> DiffHostVeth(state::Host& host,
     mismatches.push_back(Cat(veth.name, " is down"));
   }
   for (const std::string& mismatch :
-       link::DiffBridgePort(host.net, veth, record.port, record.ContainerMac())) {
+       link::DiffBridgePort(host.net, veth, record.link.port, record.ContainerMac())) {
     mismatches.push_back(Cat("the ", mismatch, " of ", veth.name, " was changed"));
   }
   return mismatches;
 }
 
 std::vector<std::string> DiffLink(state::Host& host, const state::Record& record) {
-  const std::optional<rtnl::Link> bridge = host.net.FindLink(record.bridge);
+  const std::optional<rtnl::Link> bridge = host.net.FindLink(record.link.bridge);
   if (!bridge || bridge->kind != "bridge") {
-    return {Cat("bridge ", Quoted(record.bridge), " is missing")};
+    return {Cat("bridge ", Quoted(record.link.bridge), " is missing")};
   }
   std::vector<std::string> mismatches = DiffBridge(host, *bridge, record);
   if (const std::optional<rtnl::Link> veth = link::FindHostVeth(host.net, record.id, true)) {
@@ -198,13 +200,13 @@ void RepairPorts(state::Host& host, const rtnl::Link& bridge, const std::string&
 std::vector<std::string> RepairHostSide(state::Host& host,
                                         const config::LinkConfig& config,
                                         const state::Record& record) {
-  if (config.bridge != record.bridge) {
+  if (config.bridge != record.link.bridge) {
     return {Cat("it is on bridge ",
-                Quoted(record.bridge),
+                Quoted(record.link.bridge),
                 ", and the config names ",
                 Quoted(config.bridge))};
   }
-  const rtnl::Link bridge = link::EnsureBridge(host, config, record.gateways, {}).bridge;
+  const rtnl::Link bridge = link::EnsureBridge(host, config, record.link.gateways, {}).bridge;
   RepairPorts(host, bridge, record.id.network);
   RepairHostVeth(host, record);
   std::vector<std::string> mismatches = RepairLeases(record);

@@ -52,17 +52,17 @@ state::Record Intend(const cni::Request& request,
           .labels = config.labels,
           .netns_path = request.netns_path,
           .netns = container.id(),
-          .bridge = config.link.bridge,
-          .gateway_ifname = config.link.GatewayIfname(),
-          .port = PortFor(config.link),
-          .mac = config.link.mac,
-          .data_dir = config.ipam.data_dir,
-          .ip_masq = config.rules.ip_masq,
-          .snat = config.rules.snat,
-          .masq_all = config.rules.masq_all,
-          .forward_hook = config.rules.forward_hook,
-          .ingress = config.rules.ingress,
-          .firewalld_zone = config.rules.firewalld_zone};
+          .link = {.bridge = config.link.bridge,
+                   .gateway_ifname = config.link.GatewayIfname(),
+                   .port = PortFor(config.link),
+                   .mac = config.link.mac},
+          .ipam = {.data_dir = config.ipam.data_dir},
+          .rules = {.ip_masq = config.rules.ip_masq,
+                    .snat = config.rules.snat,
+                    .masq_all = config.rules.masq_all,
+                    .forward_hook = config.rules.forward_hook,
+                    .ingress = config.rules.ingress,
+                    .firewalld_zone = config.rules.firewalld_zone}};
 }
 
 // A default route per family if the network is the way out and no route says so itself.
@@ -139,7 +139,8 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   undo.Then("release the addresses", [record] { attachment::ReleaseAddresses(record); });
 
   // Shared by every allocation on this node, so it stays even if we fail below.
-  const link::Segment segment = link::EnsureBridge(host, config.link, record.gateways, request.id);
+  const link::Segment segment =
+      link::EnsureBridge(host, config.link, record.link.gateways, request.id);
   attachment::RepairPorts(host, segment.bridge, request.id.network);
 
   link::CreateVeth(host, container, segment.bridge, record, config.link.mtu);

@@ -25,20 +25,20 @@ namespace {
 // macvlan's uplink, is not the container's alone.
 void NoteHostSide(const rtnl::Link& link, state::Record& record) {
   const bool is_vlan_gateway = (link.kind == "veth" || link.kind == "vlan") &&
-                               !record.gateway_ifname.empty() &&
-                               link.name.starts_with(Cat(record.gateway_ifname, '.'));
+                               !record.link.gateway_ifname.empty() &&
+                               link.name.starts_with(Cat(record.link.gateway_ifname, '.'));
   if (link.kind == "bridge" || is_vlan_gateway) {
-    record.gateway_ifname = link.name;
+    record.link.gateway_ifname = link.name;
   } else if (link.kind == "veth" && link.master == 0) {
-    record.foreign_host_ifnames.push_back(link.name);
+    record.link.foreign_host_ifnames.push_back(link.name);
   }
 }
 
 // Where the packets of a stranger's interface come from: by what its plugin says of the host's side;
 // by the node's own route, if it says nothing (results before 0.3.0 know no interfaces).
 void FillInHostSide(state::Host& host, const cni::Result& before, state::Record& record) {
-  record.gateway_ifname.clear();
-  record.foreign_host_ifnames.clear();
+  record.link.gateway_ifname.clear();
+  record.link.foreign_host_ifnames.clear();
   for (const cni::Interface& interface : before.interfaces) {
     const std::optional<rtnl::Link> link =
         interface.sandbox.empty() ? host.net.FindLink(interface.name) : std::nullopt;
@@ -46,10 +46,11 @@ void FillInHostSide(state::Host& host, const cni::Result& before, state::Record&
       NoteHostSide(*link, record);
     }
   }
-  if (!before.interfaces.empty() || record.addresses.empty()) {
+  if (!before.interfaces.empty() || record.ipam.addresses.empty()) {
     return;
   }
-  const std::optional<int> way = host.net.LookupOutputInterface(record.addresses.front().address);
+  const std::optional<int> way =
+      host.net.LookupOutputInterface(record.ipam.addresses.front().address);
   const std::optional<rtnl::Link> link = way ? host.net.FindLink(*way) : std::nullopt;
   if (link) {
     NoteHostSide(*link, record);
@@ -67,9 +68,9 @@ state::Record Describe(state::Host& host,
                                                  .labels = config.labels,
                                                  .netns_path = request.netns_path,
                                                  .netns = container.id(),
-                                                 .forward_hook = {.admin_chain = {}}};
+                                                 .rules = {.forward_hook = {.admin_chain = {}}}};
   if (!record.Has(cni::Part::kLink)) {
-    record.addresses = link::AddressesIn(*config.prev_result, request);
+    record.ipam.addresses = link::AddressesIn(*config.prev_result, request);
     FillInHostSide(host, *config.prev_result, record);
   }
   return record;
@@ -112,17 +113,17 @@ state::Record WithRules(state::Record record,
   record.del_progress = state::DelProgress::kNone;
   record.parts.insert(type.parts.begin(), type.parts.end());
   if (type.Provides(cni::Part::kForward)) {
-    record.forward_hook = rules.forward_hook;
-    record.forward_hook.ipv6 = record.HasIpv6();
-    record.ingress = rules.ingress;
-    record.firewalld_zone = rules.firewalld_zone;
+    record.rules.forward_hook = rules.forward_hook;
+    record.rules.forward_hook.ipv6 = record.HasIpv6();
+    record.rules.ingress = rules.ingress;
+    record.rules.firewalld_zone = rules.firewalld_zone;
   }
   if (type.Provides(cni::Part::kPorts)) {
-    record.snat = rules.snat;
-    record.masq_all = rules.masq_all;
-    record.ports =
-        portmap::Resolve(Reachable(rules.ports, record.addresses), AddressesOnly(record.addresses));
-    if (record.ports.empty()) {
+    record.rules.snat = rules.snat;
+    record.rules.masq_all = rules.masq_all;
+    record.rules.ports = portmap::Resolve(Reachable(rules.ports, record.ipam.addresses),
+                                          AddressesOnly(record.ipam.addresses));
+    if (record.rules.ports.empty()) {
       record.parts.erase(cni::Part::kPorts);
     }
   }
@@ -221,7 +222,7 @@ void DelRules(const cni::Request& request, const cni::PluginType& type) {
     // Behind our own bridge, too, the reference plugin may have made them.
     failures.Try("the reference plugins' rules", [&] {
       const std::vector<Ip> addresses =
-          AddressesOnly(record ? record->addresses : FindExpectedAddresses(request));
+          AddressesOnly(record ? record->ipam.addresses : FindExpectedAddresses(request));
       if (record) {
         takeover::TryRemoveReferenceRules(host, request.id, addresses, type.parts);
       } else {

@@ -39,10 +39,10 @@ void DelInterface(const cni::Request& request, const cni::PluginType& type) {
   std::vector<Ip> addresses;
   bool is_ours = false;  // a record may also be of rules alone, for a link that a stranger has made
   if (std::optional<state::Record> record = host.records.Find(request.id)) {
-    if (record->delegated_ipam && delegated_ipam) {
-      record->delegated_ipam = delegated_ipam;  // it gets what the runtime says today
+    if (record->ipam.delegated && delegated_ipam) {
+      record->ipam.delegated = delegated_ipam;  // it gets what the runtime says today
     }
-    addresses = AddressesOnly(record->addresses);
+    addresses = AddressesOnly(record->ipam.addresses);
     failures.Add(attachment::Remove(host, *record));
     is_ours = record->Has(cni::Part::kLink);
     if (is_ours && record->del_progress == state::DelProgress::kNone) {
@@ -59,8 +59,9 @@ void DelInterface(const cni::Request& request, const cni::PluginType& type) {
       });
     }
     failures.Try("the addresses", [&] {
-      attachment::ReleaseAddresses(
-          {.id = request.id, .netns_path = request.netns_path, .delegated_ipam = delegated_ipam});
+      attachment::ReleaseAddresses({.id = request.id,
+                                    .netns_path = request.netns_path,
+                                    .ipam = {.delegated = delegated_ipam}});
     });
   }
   failures.ThrowIfAny(Cat("container ",

@@ -27,8 +27,8 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
                        .labels = config.labels,
                        .netns_path = request.netns_path,
                        .netns = container ? container->netns.id() : netlink::NetnsId{},
-                       .data_dir = config.ipam.data_dir,
-                       .forward_hook = {.admin_chain = {}}};
+                       .ipam = {.data_dir = config.ipam.data_dir},
+                       .rules = {.forward_hook = {.admin_chain = {}}}};
   const cni::Result result = attachment::AcquireAddresses(host, request, config, record, earlier);
   undo.Then("remove the record", [&host, id = request.id] { host.records.EnsureGone(id); });
   undo.Then("release the addresses", [record] { attachment::ReleaseAddresses(record); });

@@ -60,10 +60,10 @@ void OpenLegacyTable(Family family, const state::Record& record) {
   }
   const LegacyTable table(*path);
   const std::string mark =
-      Cat("0x", Hex(std::uint64_t{1} << record.forward_hook.accept_mark_bit, 8));
+      Cat("0x", Hex(std::uint64_t{1} << record.rules.forward_hook.accept_mark_bit, 8));
   const std::string comment = "nomad-bridge: accepted by table inet nomad-bridge";
   table.EnsureChain("CNI-FORWARD");
-  table.EnsureChain(record.forward_hook.admin_chain);
+  table.EnsureChain(record.rules.forward_hook.admin_chain);
   table.EnsureFirst(
       "FORWARD", {"-m", "comment", "--comment", "CNI firewall plugin rules", "-j", "CNI-FORWARD"});
   table.EnsureFirst("CNI-FORWARD",
@@ -72,7 +72,7 @@ void OpenLegacyTable(Family family, const state::Record& record) {
                      "--comment",
                      "CNI firewall plugin admin overrides",
                      "-j",
-                     record.forward_hook.admin_chain});
+                     record.rules.forward_hook.admin_chain});
   table.EnsureLast("CNI-FORWARD",
                    {"-m",
                     "mark",
@@ -122,7 +122,7 @@ void Try(const std::function<void()>& open) {
 
 void OpenLegacyTables(const state::Record& record) {
   Try([&] { OpenLegacyTable(Family::kIpv4, record); });
-  if (record.forward_hook.ipv6) {
+  if (record.rules.forward_hook.ipv6) {
     Try([&] { OpenLegacyTable(Family::kIpv6, record); });
   }
 }
@@ -130,8 +130,8 @@ void OpenLegacyTables(const state::Record& record) {
 void OpenOtherFirewalls(state::Host& host, const state::Record& record) {
   OpenLegacyTables(record);
   Try([&] {
-    if (!record.gateway_ifname.empty() && IsFirewalldThere(host)) {
-      EnsureZone(record.gateway_ifname, record.firewalld_zone);
+    if (!record.link.gateway_ifname.empty() && IsFirewalldThere(host)) {
+      EnsureZone(record.link.gateway_ifname, record.rules.firewalld_zone);
     }
   });
 }

@@ -76,7 +76,8 @@ bool IsInUse(state::Host& host, const std::string& gateway_ifname) {
   const std::vector<AttachmentId> all = host.records.List("");
   return std::any_of(all.begin(), all.end(), [&](const AttachmentId& id) {
     const std::optional<state::Record> record = host.records.Find(id);
-    return record && record->gateway_ifname == gateway_ifname && FindHostVeth(host.net, id, true);
+    return record && record->link.gateway_ifname == gateway_ifname &&
+           FindHostVeth(host.net, id, true);
   });
 }
 

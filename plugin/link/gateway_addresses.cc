@@ -17,8 +17,8 @@ std::vector<Cidr> GatewaysOfLive(state::Host& host,
                                  const AttachmentId& except) {
   std::vector<Cidr> gateways;
   for (const state::Record& record : LiveAttachmentsExcept(host, except)) {
-    if (record.gateway_ifname == gateway) {
-      gateways.insert(gateways.end(), record.gateways.begin(), record.gateways.end());
+    if (record.link.gateway_ifname == gateway) {
+      gateways.insert(gateways.end(), record.link.gateways.begin(), record.link.gateways.end());
     }
   }
   return gateways;

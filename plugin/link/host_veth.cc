@@ -62,7 +62,7 @@ VethPair PlugIn(state::Host& host, Container& container, const state::Record& re
   // Up only now: looking at a link that is up without a carrier makes the kernel wait.
   SetPort(host.net,
           host_end,
-          record.port,
+          record.link.port,
           record.ContainerMac(),
           {.up = true, .alias = state::LinkAlias(record.id, record.labels)});
   return {.host = host_end, .container = container.net.RequireLink(record.id.ifname)};

@@ -16,8 +16,8 @@ bool IsAlive(state::Host& host, const state::Record& record) {
   };
   return leads_somewhere(FindHostVeth(host.net, record.id, true)) ||
          std::any_of(
-             record.foreign_host_ifnames.begin(),
-             record.foreign_host_ifnames.end(),
+             record.link.foreign_host_ifnames.begin(),
+             record.link.foreign_host_ifnames.end(),
              [&](const std::string& name) { return leads_somewhere(host.net.FindLink(name)); });
 }
 

@@ -33,31 +33,31 @@ int MarkBitFor(state::Host& host,
                const state::Record& record,
                const std::optional<state::Checkpoint>& checkpoint) {
   if (HasForwardHook(record)) {
-    return record.forward_hook.accept_mark_bit;
+    return record.rules.forward_hook.accept_mark_bit;
   }
   if (checkpoint) {
     return checkpoint->accept_mark_bit;
   }
   const std::vector<state::Record> others = link::LiveAttachmentsExcept(host, record.id);
   const auto other = std::find_if(others.begin(), others.end(), HasForwardHook);
-  return other != others.end() ? other->forward_hook.accept_mark_bit
-                               : record.forward_hook.accept_mark_bit;
+  return other != others.end() ? other->rules.forward_hook.accept_mark_bit
+                               : record.rules.forward_hook.accept_mark_bit;
 }
 
 // The mark is one bit for the whole node, so networks have to agree on it.
 void RequireSameMarkBit(state::Host& host, const state::Record& record) {
   for (const state::Record& other : link::LiveAttachmentsExcept(host, record.id)) {
     if (HasForwardHook(other) &&
-        other.forward_hook.accept_mark_bit != record.forward_hook.accept_mark_bit &&
+        other.rules.forward_hook.accept_mark_bit != record.rules.forward_hook.accept_mark_bit &&
         other.id.network != record.id.network) {
       throw Error(
           Code::kConflict,
           Cat("acceptMarkBit is ",
-              record.forward_hook.accept_mark_bit,
+              record.rules.forward_hook.accept_mark_bit,
               " in network ",
               Quoted(record.id.network),
               ", but ",
-              other.forward_hook.accept_mark_bit,
+              other.rules.forward_hook.accept_mark_bit,
               " in network ",
               Quoted(other.id.network)),
           "the bit is one for the whole node: networks with live allocations must agree on it");
@@ -82,16 +82,17 @@ std::string DescribeConflict(const firewall::Conflict& conflict) {
                 Cat(what, "an attachment without a record"),
                 Cat("its element in table inet nomad-bridge says: ", conflict.present.comment));
   }
-  throw Error(
-      Code::kConflict,
-      Cat(what, cni::NameOwner(owner->labels, owner->id.container_id)),
-      Cat("network ",
-          Quoted(owner->id.network),
-          ", container ",
-          Quoted(owner->id.container_id),
-          ", interface ",
-          Quoted(owner->id.ifname),
-          owner->addresses.empty() ? "" : Cat(", address ", owner->addresses.front().address)));
+  throw Error(Code::kConflict,
+              Cat(what, cni::NameOwner(owner->labels, owner->id.container_id)),
+              Cat("network ",
+                  Quoted(owner->id.network),
+                  ", container ",
+                  Quoted(owner->id.container_id),
+                  ", interface ",
+                  Quoted(owner->id.ifname),
+                  owner->ipam.addresses.empty()
+                      ? ""
+                      : Cat(", address ", owner->ipam.addresses.front().address)));
 }
 
 // The owner of the element in the way if it is dead; throws if it lives. nullopt: dead without a
@@ -170,7 +171,7 @@ std::optional<state::Checkpoint> FindCurrentCheckpoint(state::Host& host) {
 }
 
 bool HasForwardHook(const state::Record& record) {
-  return !record.forward_hook.admin_chain.empty();
+  return !record.rules.forward_hook.admin_chain.empty();
 }
 
 Committed Commit(state::Host& host,
@@ -225,15 +226,16 @@ void UpdateForeignFirewalls(state::Host& host,
                             state::Checkpoint checkpoint) {
   const bool is_known = std::find(checkpoint.opened_ifnames.begin(),
                                   checkpoint.opened_ifnames.end(),
-                                  record.gateway_ifname) != checkpoint.opened_ifnames.end();
+                                  record.link.gateway_ifname) != checkpoint.opened_ifnames.end();
   if (HasForwardHook(record) && !is_known) {
     foreign::OpenOtherFirewalls(host, record);
-    checkpoint.notes = foreign::NotesOnOtherFirewalls(host, record.forward_hook.accept_mark_bit);
+    checkpoint.notes =
+        foreign::NotesOnOtherFirewalls(host, record.rules.forward_hook.accept_mark_bit);
     const RangeLock one_at_a_time = host.records.LockRules();
     if (std::optional<state::Checkpoint> now = host.checkpoint.Find()) {
       std::erase(now->opened_ifnames,
-                 record.gateway_ifname);  // another ADD may have told them meanwhile
-      now->opened_ifnames.push_back(record.gateway_ifname);
+                 record.link.gateway_ifname);  // another ADD may have told them meanwhile
+      now->opened_ifnames.push_back(record.link.gateway_ifname);
       now->notes = checkpoint.notes;
       host.checkpoint.Write(*now);
     }
@@ -291,8 +293,9 @@ std::vector<std::string> DiffRules(state::Host& host, const state::Record& recor
     return {};
   }
   const int mark_bit = MarkBitFor(host, record, host.checkpoint.Find());
-  return firewall::Diff(
-      host.nft, NodeTable(mark_bit), {.forward_hook = record.forward_hook, .elements = elements});
+  return firewall::Diff(host.nft,
+                        NodeTable(mark_bit),
+                        {.forward_hook = record.rules.forward_hook, .elements = elements});
 }
 
 }  // namespace nomad_bridge::rules

@@ -20,23 +20,23 @@ std::vector<nft::Element> InterfaceElements(const state::Record& record,
   const auto with_ingress = [&](const std::string& link) {
     std::vector<nft::Element> elements = {firewall::BridgeElement(link)};
     if (record.Has(cni::Part::kForward)) {
-      Append(elements, firewall::ElementsFor(record.ingress, link).add);
+      Append(elements, firewall::ElementsFor(record.rules.ingress, link).add);
     }
     return elements;
   };
   std::vector<nft::Element> elements;
-  for (const std::string& link : record.foreign_host_ifnames) {
+  for (const std::string& link : record.link.foreign_host_ifnames) {
     Append(elements, with_ingress(link));
   }
   for (nft::Element& element : elements) {
     element.comment = comment;
   }
-  if (!record.bridge.empty() && record.bridge != record.gateway_ifname) {
+  if (!record.link.bridge.empty() && record.link.bridge != record.link.gateway_ifname) {
     // With br_netfilter what passes the bridge between two ports passes the rules, too.
-    elements.push_back(firewall::BridgeElement(record.bridge));
+    elements.push_back(firewall::BridgeElement(record.link.bridge));
   }
-  if (!record.gateway_ifname.empty()) {
-    Append(elements, with_ingress(record.gateway_ifname));
+  if (!record.link.gateway_ifname.empty()) {
+    Append(elements, with_ingress(record.link.gateway_ifname));
   }
   return elements;
 }
@@ -50,16 +50,16 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
   const std::string comment = state::ElementComment(record.id, record.labels);
   const bool has_ports = record.Has(cni::Part::kPorts);
   std::vector<firewall::AddressPolicy> policies;
-  for (const Cidr& cidr : record.addresses) {
+  for (const Cidr& cidr : record.ipam.addresses) {
     policies.push_back({.address = cidr.address,
                         .forward = record.Has(cni::Part::kForward),
-                        .masquerade = record.Has(cni::Part::kMasquerade) && record.ip_masq,
-                        .snat = has_ports && record.snat,
-                        .masquerade_all = has_ports && record.masq_all});
+                        .masquerade = record.Has(cni::Part::kMasquerade) && record.rules.ip_masq,
+                        .snat = has_ports && record.rules.snat,
+                        .masquerade_all = has_ports && record.rules.masq_all});
   }
   std::vector<nft::Element> elements = firewall::Elements(policies, comment);
   if (has_ports) {
-    Append(elements, portmap::Elements(record.ports, comment));
+    Append(elements, portmap::Elements(record.rules.ports, comment));
   }
   if (elements.empty()) {
     return {};  // no rules, so it does not matter where its packets come from

@@ -13,7 +13,7 @@ void ForgetStaleFlows(state::Host& host, const state::Record& record) {
     return;
   }
   std::vector<conntrack::UdpPort> ports;
-  for (const portmap::DnatEntry& mapping : record.ports) {
+  for (const portmap::DnatEntry& mapping : record.rules.ports) {
     if (mapping.protocol == portmap::Protocol::kUdp) {
       ports.push_back({.family = mapping.container_ip.family(),
                        .address = mapping.host_ip,
@@ -30,19 +30,19 @@ void ForgetStaleFlows(state::Host& host, const state::Record& record) {
 }
 
 void EnsureLocalhostReaches(const state::Record& record) {
-  const bool has_ipv4_port =
-      std::any_of(record.ports.begin(), record.ports.end(), [](const portmap::DnatEntry& mapping) {
+  const bool has_ipv4_port = std::any_of(
+      record.rules.ports.begin(), record.rules.ports.end(), [](const portmap::DnatEntry& mapping) {
         return mapping.container_ip.is_ipv4();
       });
-  if (!record.snat || !has_ipv4_port) {
+  if (!record.rules.snat || !has_ipv4_port) {
     return;
   }
-  std::vector<std::string> links = record.foreign_host_ifnames;
-  if (!record.gateway_ifname.empty()) {
-    links.push_back(record.gateway_ifname);
+  std::vector<std::string> links = record.link.foreign_host_ifnames;
+  if (!record.link.gateway_ifname.empty()) {
+    links.push_back(record.link.gateway_ifname);
   }
-  if (!record.bridge.empty() && record.bridge != record.gateway_ifname) {
-    links.push_back(record.bridge);  // with br_netfilter answers are turned back there
+  if (!record.link.bridge.empty() && record.link.bridge != record.link.gateway_ifname) {
+    links.push_back(record.link.bridge);  // with br_netfilter answers are turned back there
   }
   for (const std::string& link : links) {
     netlink::EnsureSysctl(Cat("net/ipv4/conf/", link, "/route_localnet"), "1");

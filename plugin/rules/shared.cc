@@ -17,8 +17,8 @@ constexpr std::string_view kNoPolicy = "- ";
 // "nomad same-bridge ", "nomad - " without a firewall.
 std::string IngressKey(const state::Record& record) {
   return record.Has(cni::Part::kForward)
-             ? Cat(record.gateway_ifname, ' ', firewall::Text(record.ingress), ' ')
-             : Cat(record.gateway_ifname, ' ', kNoPolicy);
+             ? Cat(record.link.gateway_ifname, ' ', firewall::Text(record.rules.ingress), ' ')
+             : Cat(record.link.gateway_ifname, ' ', kNoPolicy);
 }
 
 bool IsAmong(const std::vector<nft::Element>& elements, const nft::Element& element) {
@@ -31,11 +31,11 @@ void Retain(const std::vector<nft::Element>& needed, std::vector<nft::Element>& 
 
 // What an earlier ingressPolicy of the bridge of `record` put in, and this one does not want.
 std::vector<nft::Element> EarlierPolicy(state::Host& host, const state::Record& record) {
-  if (!record.Has(cni::Part::kForward) || record.gateway_ifname.empty()) {
+  if (!record.Has(cni::Part::kForward) || record.link.gateway_ifname.empty()) {
     return {};
   }
   std::vector<nft::Element> elements =
-      firewall::ElementsFor(record.ingress, record.gateway_ifname).remove;
+      firewall::ElementsFor(record.rules.ingress, record.link.gateway_ifname).remove;
   std::erase_if(elements, [&](const nft::Element& element) {
     return !host.nft.FindElement(firewall::TableId(), element);
   });
@@ -59,7 +59,8 @@ std::vector<nft::Element> ElementsOfMissingBridges(state::Host& host) {
 }  // namespace
 
 std::string HashOfShared(const state::Record& record, const std::vector<nft::Element>& elements) {
-  std::string text = Cat(record.forward_hook.admin_chain, record.forward_hook.ipv6 ? " ipv6" : "");
+  std::string text =
+      Cat(record.rules.forward_hook.admin_chain, record.rules.forward_hook.ipv6 ? " ipv6" : "");
   for (const nft::Element& element : elements) {
     if (element.comment.empty()) {
       text += Cat(' ', element.set, ' ', std::string(element.key.begin(), element.key.end()));
@@ -69,9 +70,9 @@ std::string HashOfShared(const state::Record& record, const std::vector<nft::Ele
 }
 
 bool IsOfAnotherPolicy(const std::string& hash, const state::Record& record) {
-  return record.Has(cni::Part::kForward) && !record.gateway_ifname.empty() &&
-         hash.starts_with(Cat(record.gateway_ifname, ' ')) &&
-         !hash.starts_with(Cat(record.gateway_ifname, ' ', kNoPolicy)) &&
+  return record.Has(cni::Part::kForward) && !record.link.gateway_ifname.empty() &&
+         hash.starts_with(Cat(record.link.gateway_ifname, ' ')) &&
+         !hash.starts_with(Cat(record.link.gateway_ifname, ' ', kNoPolicy)) &&
          !hash.starts_with(IngressKey(record));
 }
 

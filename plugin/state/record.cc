@@ -8,14 +8,17 @@
 namespace nomad_bridge::state {
 
 bool Record::HasIpv6() const {
-  return std::any_of(
-      addresses.begin(), addresses.end(), [](const Cidr& cidr) { return !cidr.address.is_ipv4(); });
+  return std::any_of(ipam.addresses.begin(), ipam.addresses.end(), [](const Cidr& cidr) {
+    return !cidr.address.is_ipv4();
+  });
 }
 
 Mac Record::ContainerMac() const {
-  const Mac derived = addresses.empty() ? Mac::ForName(Cat(HostVethName(id), " guest"))
-                                        : Mac::For(addresses.front().address);
-  return mac.value_or(derived);
+  if (link.mac) {
+    return *link.mac;
+  }
+  return ipam.addresses.empty() ? Mac::ForName(Cat(HostVethName(id), " container"))
+                                : Mac::For(ipam.addresses.front().address);
 }
 
 }  // namespace nomad_bridge::state

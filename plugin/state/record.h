@@ -1,7 +1,9 @@
-// What we intend and what we did, per attachment: all that DEL, GC, takeover and repair need.
+// What an ADD intends and has done: all that DEL, CHECK, GC, takeover and repair need to know of an
+// attachment.
 //
-// Written  whole before the first change to the kernel, removed after the last: record_store.h.
+// Written  whole, before the first change to the kernel; removed after the last (record_store.h).
 // Shape    of its file: record_json.h.
+// Units    addresses are network byte order inside Ip, ports host byte order.
 #pragma once
 
 #include <optional>
@@ -25,49 +27,57 @@ namespace nomad_bridge::state {
 struct BridgePort {
   bool hairpin = false;
   bool isolated = false;
-  bool locked = false;                   // only the container's own MAC comes in
-  std::optional<rtnl::PortVlans> vlans;  // nullopt: those that the kernel gives every port
+  bool locked = false;                   // frames from any MAC but the container's are dropped
+  std::optional<rtnl::PortVlans> vlans;  // nullopt: the kernel's default
 };
 
-// How far a list's DELs, one name after the other, have taken an attachment apart. Any ADD makes it
-// kNone again.
+// How far the DELs of a plugin list, one plugin type after the other, have come. Any ADD resets it.
 enum class DelProgress {
   kNone,
-  kStarted,    // one name has taken its part back
-  kRulesGone,  // and another: nothing of it is in nf_tables any more, whatever its parts
+  kStarted,    // one type has removed its part
+  kRulesGone,  // a second one has: no element of it is in nf_tables any more, whatever `parts` says
 };
 
 struct Record {
   AttachmentId id;
-  cni::Parts parts;  // what of it we made, in one process or in several
+  cni::Parts parts;  // those that are ours, made by one process or by several
   cni::Labels labels;
-  std::string netns_path;
+  std::string netns_path;  // the container's network namespace, as CNI_NETNS named it
   netlink::NetnsId netns;
-  std::string bridge;  // that our host veth is a port of
-  // The link by which the node and the attachments behind it reach each other: the bridge itself, or
-  // the gateway of its VLAN. Also that of somebody else's bridge.
-  std::string gateway_ifname;
-  std::vector<std::string>
-      foreign_host_ifnames;  // the same, its alone: a foreign plugin's host ends
-  BridgePort port;
-  std::optional<Mac> mac;                            // the container's, if the config asked for one
-  std::vector<Cidr> gateways;                        // what the gate must have for this attachment
-  std::vector<Cidr> addresses;                       // the container's
-  std::string data_dir;                              // where its leases are
-  std::vector<Cidr> leases;                          // those of the addresses that are leased there
-  std::optional<cni::DelegatedIpam> delegated_ipam;  // or who gave them
   DelProgress del_progress = DelProgress::kNone;
-  bool ip_masq = false;
-  bool snat = false;
-  bool masq_all = false;
-  firewall::ForwardHook forward_hook;
-  firewall::Ingress ingress = firewall::Ingress::kOpen;
-  std::string firewalld_zone;  // for the gate, where firewalld runs
-  std::vector<portmap::DnatEntry> ports;
+
+  struct Link {
+    std::string bridge;  // of which our host veth is a port
+    // Where the node and what lies behind it reach the container: the bridge itself, or the gateway
+    // of its VLAN. Also set for a foreign plugin's bridge.
+    std::string gateway_ifname;
+    // Without a bridge: the host ends of a foreign plugin's veth pairs, used by this container alone.
+    std::vector<std::string> foreign_host_ifnames;
+    BridgePort port;
+    std::optional<Mac> mac;      // the container's, if the config asked for one
+    std::vector<Cidr> gateways;  // addresses that gateway_ifname must have for this attachment
+  } link;
+
+  struct Ipam {
+    std::vector<Cidr> addresses;  // the container's
+    std::string data_dir;
+    std::vector<Cidr> leases;                     // of `addresses`, those leased in data_dir
+    std::optional<cni::DelegatedIpam> delegated;  // the IPAM plugin that assigned the others
+  } ipam;
+
+  struct Rules {
+    bool ip_masq = false;
+    bool snat = false;
+    bool masq_all = false;
+    firewall::ForwardHook forward_hook;
+    firewall::Ingress ingress = firewall::Ingress::kOpen;
+    std::string firewalld_zone;  // for gateway_ifname, where firewalld runs
+    std::vector<portmap::DnatEntry> ports;
+  } rules;
 
   [[nodiscard]] bool Has(cni::Part part) const { return parts.contains(part); }
   [[nodiscard]] bool HasIpv6() const;
-  // What the container's interface is made with: asked for, else derived from its first address.
+  // Of the container's interface: the configured one, else derived from its first address.
   [[nodiscard]] Mac ContainerMac() const;
 };
 

@@ -1,8 +1,11 @@
-// A record as the text of its file: one JSON object with the record's own keys and, under "bootId"
-// and "hostNetns", where it was written.
+// A record as the text of its file.
 //
-// Errors  ParseRecord throws what nlohmann::json or std::optional throw: the file is ours, so
-//         whatever is missing or odd makes the whole of it void.
+// Shape   One JSON object: "network", "containerId", "ifname", "parts", "labels", "netnsPath", "netns",
+//         "delProgress", the groups "link", "ipam" and "rules" of Record, and where it was written:
+//         "bootId", "hostNetns". "hostVeth" is for people; it is derived, and not read back.
+//         Addresses are "10.0.0.2/24", MACs "02:…", a namespace {"device", "inode"}.
+// Errors  ParseRecord throws std::exception (of nlohmann::json or std::optional) if a key is missing or
+//         has a wrong value: the file is ours, so such a record is void as a whole.
 #pragma once
 
 #include <optional>
@@ -19,14 +22,14 @@ struct StoredRecord {
   Origin origin;
 };
 
-// Always valid JSON: bytes of labels that are no UTF-8 are replaced.
+// Always valid JSON: bytes of labels that are not UTF-8 are replaced.
 [[nodiscard]] std::string FormatRecord(const Record& record, const Origin& origin);
 [[nodiscard]] StoredRecord ParseRecord(std::string_view text);
 
-// The container id inside `text`, which may be anything: nullopt then.
+// The container id in `text`; nullopt if that is no record.
 [[nodiscard]] std::optional<std::string> FindContainerId(std::string_view text);
 
-// Whether `text` is a record that somebody wrote since the machine started.
+// Whether `text` is a record of this boot, of whatever network namespace.
 [[nodiscard]] bool IsOfBoot(std::string_view text, std::string_view boot_id);
 
 }  // namespace nomad_bridge::state
