@@ -1,5 +1,6 @@
 #include "base/file_lock.h"
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <functional>
@@ -13,6 +14,22 @@
 
 namespace nomad_bridge {
 namespace {
+
+// The locks that this thread holds, by kind.
+int& CountOf(LockKind kind) {
+  static thread_local std::array<int, 3> counts{};
+  return counts.at(static_cast<std::size_t>(kind));
+}
+
+void RequireOrder(LockKind kind, const std::string& what) {
+  const bool is_first = CountOf(LockKind::kAttachment) == 0;
+  const bool is_last = CountOf(LockKind::kLeases) == 0 && CountOf(LockKind::kRules) == 0;
+  if (!is_last || (kind == LockKind::kAttachment && !is_first)) {
+    throw Error(Code::kInternal,
+                Cat("refusing to wait for the lock of ", what),
+                "another lock is held that has to be taken after it, or instead of it");
+  }
+}
 
 UniqueFd OpenLockFile(const std::string& path) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
@@ -53,7 +70,7 @@ class Ticker {
   sigset_t mask_before_{};
 };
 
-// Calls `lock`, which blocks and returns like a system call, until it succeeds or patience ends.
+// Calls `lock`, which blocks and returns like a system call, until it succeeds or the deadline passes.
 void Wait(const std::function<int()>& lock, const std::string& path, const std::string& what) {
   const Deadline deadline = FromNow(kTimeout);
   const Ticker ticker;
@@ -84,28 +101,39 @@ struct flock OneByte(std::uint64_t byte) {
 
 }  // namespace
 
-FileLock FileLock::Take(const std::string& path, const std::string& what) {
+HeldLock::HeldLock(LockKind kind) : count_(&CountOf(kind)) {
+  ++*count_;
+}
+
+FileLock FileLock::Take(const std::string& path, LockKind kind, const std::string& what) {
+  RequireOrder(kind, what);
   UniqueFd fd = OpenLockFile(path);
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     Wait([&] { return ::flock(fd.get(), LOCK_EX); }, path, what);
   }
-  return FileLock(std::move(fd));
+  return {std::move(fd), kind};
 }
 
-RangeLock RangeLock::Take(const std::string& path, std::uint64_t byte, const std::string& what) {
+RangeLock RangeLock::Take(const std::string& path,
+                          std::uint64_t byte,
+                          LockKind kind,
+                          const std::string& what) {
+  RequireOrder(kind, what);
   UniqueFd fd = OpenLockFile(path);
   struct flock range = OneByte(byte);
   if (::fcntl(fd.get(), F_OFD_SETLK, &range) != 0) {
     Wait([&] { return ::fcntl(fd.get(), F_OFD_SETLKW, &range); }, path, what);
   }
-  return RangeLock(std::move(fd));
+  return {std::move(fd), kind};
 }
 
-std::optional<RangeLock> RangeLock::TryTake(const std::string& path, std::uint64_t byte) {
+std::optional<RangeLock> RangeLock::TryTake(const std::string& path,
+                                            std::uint64_t byte,
+                                            LockKind kind) {
   UniqueFd fd = OpenLockFile(path);
   struct flock range = OneByte(byte);
   if (::fcntl(fd.get(), F_OFD_SETLK, &range) == 0) {
-    return RangeLock(std::move(fd));
+    return RangeLock(std::move(fd), kind);
   }
   if (errno == EAGAIN || errno == EACCES) {
     return std::nullopt;

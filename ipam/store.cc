@@ -35,7 +35,8 @@ std::string FolderOf(const std::string& data_dir, const std::string& network) {
 }
 
 FileLock TakeLock(const std::string& folder) {
-  return FileLock::Take(Cat(folder, "/lock"), Cat("the leases in ", Quoted(folder)));
+  return FileLock::Take(
+      Cat(folder, "/lock"), LockKind::kLeases, Cat("the leases in ", Quoted(folder)));
 }
 
 // What has the name `path`, symbolic links not followed; nullopt if nothing.

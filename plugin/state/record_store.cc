@@ -129,17 +129,18 @@ RangeLock Records::Lock(const AttachmentId& id) const {
   return RangeLock::Take(
       kLockFile,
       LockByte(id),
+      LockKind::kAttachment,
       Cat("interface ", Quoted(id.ifname), " of container ", Quoted(id.container_id)));
 }
 
 std::optional<RangeLock> Records::TryLock(const AttachmentId& id) const {
   EnsureFolder(kStateFolder);
-  return RangeLock::TryTake(kLockFile, LockByte(id));
+  return RangeLock::TryTake(kLockFile, LockByte(id), LockKind::kAttachment);
 }
 
 RangeLock Records::LockRules() const {
   EnsureFolder(kStateFolder);
-  return RangeLock::Take(kLockFile, kRulesByte, "the node's rules");
+  return RangeLock::Take(kLockFile, kRulesByte, LockKind::kRules, "the node's rules");
 }
 
 }  // namespace nomad_bridge::state

@@ -84,22 +84,25 @@ TEST_F(FileTest, ErrorsNameThePath) {
 }
 
 TEST_F(FileTest, ARangeLockKeepsOthersFromItsByteOnly) {
-  const RangeLock held = RangeLock::Take(Path("lock"), 7, "seven");
-  EXPECT_FALSE(RangeLock::TryTake(Path("lock"), 7));
-  EXPECT_TRUE(RangeLock::TryTake(Path("lock"), 8));
+  const RangeLock held = RangeLock::Take(Path("lock"), 7, LockKind::kAttachment, "seven");
+  EXPECT_FALSE(RangeLock::TryTake(Path("lock"), 7, LockKind::kAttachment));
+  EXPECT_TRUE(RangeLock::TryTake(Path("lock"), 8, LockKind::kAttachment));
 }
 
 TEST_F(FileTest, ALockIsFreeAgainWhenItsHolderIsGone) {
-  { const RangeLock held = RangeLock::Take(Path("lock"), ~0ULL, "all ones"); }
-  EXPECT_TRUE(RangeLock::TryTake(Path("lock"), ~0ULL));
+  {
+    const RangeLock held = RangeLock::Take(Path("lock"), ~0ULL, LockKind::kAttachment, "all ones");
+  }
+  EXPECT_TRUE(RangeLock::TryTake(Path("lock"), ~0ULL, LockKind::kAttachment));
 }
 
 TEST_F(FileTest, AWaiterGetsTheLockWhenItIsReleased) {
-  auto held = std::make_unique<FileLock>(FileLock::Take(Path("lock"), "the lock"));
+  auto held =
+      std::make_unique<FileLock>(FileLock::Take(Path("lock"), LockKind::kLeases, "the lock"));
   std::atomic<bool> is_released = false;
   std::atomic<bool> came_after_release = false;
   std::thread waiter([&] {
-    const FileLock got = FileLock::Take(Path("lock"), "the lock");
+    const FileLock got = FileLock::Take(Path("lock"), LockKind::kLeases, "the lock");
     came_after_release = is_released.load();
   });
 
@@ -109,6 +112,57 @@ TEST_F(FileTest, AWaiterGetsTheLockWhenItIsReleased) {
   waiter.join();
 
   EXPECT_TRUE(came_after_release);
+}
+
+// Whether this thread may wait for a lock of `kind` now.
+class LockOrder : public FileTest {
+ protected:
+  [[nodiscard]] bool Allows(LockKind kind) {
+    try {
+      static_cast<void>(RangeLock::Take(Path("lock"), next_byte_++, kind, "a lock"));
+      return true;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kInternal);
+      return false;
+    }
+  }
+
+ private:
+  std::uint64_t next_byte_ = 100;
+};
+
+TEST_F(LockOrder, IsOwnAttachmentThenLeasesOrRules) {
+  const RangeLock own = RangeLock::Take(Path("lock"), 1, LockKind::kAttachment, "our own");
+  EXPECT_FALSE(Allows(LockKind::kAttachment));
+  EXPECT_TRUE(Allows(LockKind::kLeases));
+  EXPECT_TRUE(Allows(LockKind::kRules));
+}
+
+TEST_F(LockOrder, KeepsLeasesAndRulesApart) {
+  for (const LockKind last : {LockKind::kLeases, LockKind::kRules}) {
+    const RangeLock held = RangeLock::Take(Path("lock"), 1, last, "the last");
+    EXPECT_FALSE(Allows(LockKind::kAttachment));
+    EXPECT_FALSE(Allows(LockKind::kLeases));
+    EXPECT_FALSE(Allows(LockKind::kRules));
+  }
+  EXPECT_TRUE(Allows(LockKind::kAttachment)) << "all of them were released";
+}
+
+TEST_F(LockOrder, LetsAnotherAttachmentBeTriedAtAnyTime) {
+  const RangeLock own = RangeLock::Take(Path("lock"), 1, LockKind::kAttachment, "our own");
+  const RangeLock rules = RangeLock::Take(Path("lock"), 2, LockKind::kRules, "the rules");
+  EXPECT_TRUE(RangeLock::TryTake(Path("lock"), 3, LockKind::kAttachment));
+}
+
+TEST_F(LockOrder, FollowsALockThatIsMoved) {
+  std::optional<RangeLock> kept;
+  {
+    RangeLock own = RangeLock::Take(Path("lock"), 1, LockKind::kAttachment, "our own");
+    kept = std::move(own);
+  }
+  EXPECT_FALSE(Allows(LockKind::kAttachment));
+  kept.reset();
+  EXPECT_TRUE(Allows(LockKind::kAttachment));
 }
 
 }  // namespace
