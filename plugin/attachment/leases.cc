@@ -12,7 +12,7 @@ ipam::LeaseOwner OwnerOf(const AttachmentId& id) {
 }
 
 void ReleaseAddresses(const state::Record& record) {
-  cni::Failures failures;
+  cni::ErrorList failures;
   std::optional<ipam::Store> store =
       record.ipam.leases.empty()
           ? std::nullopt

@@ -64,7 +64,7 @@ bool ReclaimIfStale(state::Host& host, const AttachmentId& id) {
     LogLine("cannot reclaim stale container ",
             Quoted(id.container_id),
             ", ignoring: ",
-            cni::Failures::Join(failures));
+            cni::ErrorList::Join(failures));
     return false;
   }
   LogLine("reclaimed what stale container ", Quoted(id.container_id), " held");

@@ -29,7 +29,7 @@ void WriteRest(state::Host& host, const state::Record& rest) {
 }  // namespace
 
 std::vector<std::string> Remove(state::Host& host, const state::Record& record) {
-  cni::Failures failures;
+  cni::ErrorList failures;
   failures.Add(TearDownRules(host, rules::ElementsOf(record)));
   failures.Try("its hold on ports", [&] { TransferPortsToSibling(host, record); });
   failures.Add(TearDownLinkAndLeases(host, record));
@@ -53,7 +53,7 @@ std::vector<std::string> RemoveParts(state::Host& host,
   std::erase_if(going, [&](const nft::Element& element) {
     return std::find(staying.begin(), staying.end(), element) != staying.end();
   });
-  cni::Failures failures;
+  cni::ErrorList failures;
   failures.Add(TearDownRules(host, going));
   if (parts.contains(cni::Part::kPorts)) {
     failures.Try("its hold on ports", [&] { TransferPortsToSibling(host, record); });
@@ -74,14 +74,14 @@ void RemoveEarlier(state::Host& host,
                    Undo& undo) {
   if (earlier) {
     undo.Then("remove what an earlier ADD left", [&host, earlier] {
-      cni::Failures failures;
+      cni::ErrorList failures;
       failures.Add(Remove(host, *earlier));
       failures.ThrowIfAny("some of it is still there");
     });
     rules::RemoveElements(host, rules::ElementsOf(*earlier));
     link::EnsureLinkGone(host, id, true);
   } else if (link::FindHostVeth(host.net, id, false) || takeover::HasReferenceRules(host, id)) {
-    cni::Failures failures;
+    cni::ErrorList failures;
     failures.Add(RemoveUnrecorded(host, id, data_dir));
     failures.ThrowIfAny("cannot remove what an earlier ADD without a record left");
   }
@@ -91,7 +91,7 @@ std::vector<std::string> RemoveUnrecorded(state::Host& host,
                                           const AttachmentId& id,
                                           const std::string& data_dir,
                                           const std::vector<Ip>& addresses) {
-  cni::Failures failures;
+  cni::ErrorList failures;
   failures.Try("the rules", [&] { rules::RemoveElements(host, rules::FindRulesOf(host, id)); });
   failures.Try("the reference plugins' rules", [&] {
     std::vector<Ip> all = FindLeasesOf(id, data_dir);

@@ -11,13 +11,13 @@ namespace nomad_bridge::attachment {
 
 std::vector<std::string> TearDownRules(state::Host& host,
                                        const std::vector<nft::Element>& elements) {
-  cni::Failures failures;
+  cni::ErrorList failures;
   failures.Try("the rules", [&] { rules::RemoveElements(host, elements); });
   return failures.list();
 }
 
 std::vector<std::string> TearDownLinkAndLeases(state::Host& host, const state::Record& record) {
-  cni::Failures failures;
+  cni::ErrorList failures;
   failures.Try("stale UDP flows", [&] { rules::ForgetStaleFlows(host, record); });
   failures.Try("the link", [&] { link::EnsureLinkGone(host, record.id, true); });
   failures.Try("the leases", [&] { ReleaseAddresses(record); });
@@ -25,7 +25,7 @@ std::vector<std::string> TearDownLinkAndLeases(state::Host& host, const state::R
 }
 
 std::vector<std::string> TearDown(state::Host& host, const state::Record& record) {
-  cni::Failures failures;
+  cni::ErrorList failures;
   failures.Add(TearDownRules(host, rules::ElementsOf(record)));
   failures.Add(TearDownLinkAndLeases(host, record));
   if (failures.empty()) {

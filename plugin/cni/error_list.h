@@ -1,4 +1,7 @@
-// Errors of a command that goes on past them (DEL, GC): collected, and thrown together at the end.
+// The errors of a command that goes on past them (DEL, GC), thrown together at its end.
+//
+// Shapes  One string per error, "cannot remove <what>: <msg>: <details>"; joined with "; ".
+// Errors  ThrowIfAny throws kIncomplete, all errors in its details; Try catches what `act` throws.
 #pragma once
 
 #include <exception>
@@ -13,7 +16,7 @@
 
 namespace nomad_bridge::cni {
 
-// Others' words, in which "not found" may stand, which go-cni takes for success on DEL.
+// A message of another program without "not found", which go-cni takes for success on DEL.
 [[nodiscard]] inline std::string WithoutNotFound(std::string text) {
   constexpr std::string_view kMisleading = "not found";
   for (std::size_t at = text.find(kMisleading); at != text.npos; at = text.find(kMisleading)) {
@@ -22,7 +25,7 @@ namespace nomad_bridge::cni {
   return text;
 }
 
-class Failures {
+class ErrorList {
  public:
   // `what` completes "cannot remove ...".
   void Try(const std::string& what, const std::function<void()>& act) {
@@ -39,7 +42,7 @@ class Failures {
   [[nodiscard]] bool empty() const { return list_.empty(); }
   [[nodiscard]] const std::vector<std::string>& list() const { return list_; }
 
-  // Throws kIncomplete if there were any; `msg` says what is not complete.
+  // `msg` is what could not be completed.
   void ThrowIfAny(const std::string& msg) const {
     if (!list_.empty()) {
       throw Error(Code::kIncomplete, msg, Join(list_));

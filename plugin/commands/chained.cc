@@ -158,7 +158,7 @@ void AddRules(const cni::Request& request, const cni::PluginType& type, int out)
   // What an earlier ADD in another namespace left belongs to nobody any more; what one in this
   // namespace left of our part is replaced.
   std::optional<state::Record> earlier = host.records.Find(request.id);
-  cni::Failures failures;
+  cni::ErrorList failures;
   if (earlier && earlier->netns != container.netns.id()) {
     failures.Add(attachment::Remove(host, *earlier));
     earlier.reset();
@@ -181,7 +181,7 @@ void AddRules(const cni::Request& request, const cni::PluginType& type, int out)
   }
   Undo undo;
   undo.Then("withdraw the rules", [&host, record, &type, before, earlier] {
-    cni::Failures left;
+    cni::ErrorList left;
     left.Add(attachment::RemoveParts(host, record, type.parts, before));
     left.ThrowIfAny("some of them are still there");
     if (earlier) {
@@ -203,7 +203,7 @@ void DelRules(const cni::Request& request, const cni::PluginType& type) {
   static_cast<void>(link::FindContainer(request, host));  // the host's own is refused
   const RangeLock mine = host.records.Lock(request.id);
 
-  cni::Failures failures;
+  cni::ErrorList failures;
   const std::optional<state::Record> record = host.records.Find(request.id);
   const bool are_ours = record && HasAny(*record, type.parts);
   if (record) {

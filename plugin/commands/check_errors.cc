@@ -49,7 +49,7 @@ void ThrowIfChanged(const AttachmentId& id, const std::vector<std::string>& mism
   if (!mismatches.empty()) {
     throw Error(Code::kChanged,
                 Cat("the network of container ", Quoted(id.container_id), " is not as ADD left it"),
-                cni::Failures::Join(mismatches));
+                cni::ErrorList::Join(mismatches));
   }
 }
 

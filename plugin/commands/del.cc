@@ -35,7 +35,7 @@ void DelInterface(const cni::Request& request, const cni::PluginType& type) {
   const std::optional<cni::DelegatedIpam> delegated_ipam =
       cni::FindDelegatedIpam(request, lenient.ipam_type);
 
-  cni::Failures failures;
+  cni::ErrorList failures;
   std::vector<Ip> addresses;
   bool is_ours = false;  // a record may also be of rules alone, for a link that a stranger has made
   if (std::optional<state::Record> record = host.records.Find(request.id)) {

@@ -5,7 +5,7 @@
 #include "ipam/store.h"
 #include "plugin/attachment/reclaim.h"
 #include "plugin/attachment/remove.h"
-#include "plugin/cni/delegated_ipam.h"
+#include "plugin/cni/delegate.h"
 #include "plugin/cni/error_list.h"
 #include "plugin/cni/valid_attachments.h"
 #include "plugin/commands/commands.h"
@@ -17,7 +17,7 @@
 namespace nomad_bridge::commands {
 namespace {
 
-void RemoveRecorded(state::Host& host, const AttachmentId& id, cni::Failures& failures) {
+void RemoveRecorded(state::Host& host, const AttachmentId& id, cni::ErrorList& failures) {
   const RangeLock theirs = host.records.Lock(id);
   if (const std::optional<state::Record> record = host.records.Find(id)) {
     failures.Add(attachment::Remove(host, *record));
@@ -47,7 +47,7 @@ std::set<AttachmentId> FindInvalidHolders(const std::string& network,
 void RemoveUnrecorded(state::Host& host,
                       const AttachmentId& id,
                       const std::string& data_dir,
-                      cni::Failures& failures) {
+                      cni::ErrorList& failures) {
   const RangeLock theirs = host.records.Lock(id);
   if (!host.records.Find(id)) {
     failures.Add(attachment::RemoveUnrecorded(host, id, data_dir));
@@ -110,7 +110,7 @@ void Gc(const cni::Request& request, const cni::PluginType& type) {
     return;
   }
 
-  cni::Failures failures;
+  cni::ErrorList failures;
   if (const std::optional<cni::DelegatedIpam> delegated_ipam =
           type.Provides(cni::Part::kAddress) ? cni::FindDelegatedIpam(request, lenient.ipam_type)
                                              : std::nullopt) {

@@ -42,7 +42,7 @@ void DelLeases(const cni::Request& request, const cni::PluginType& type) {
   static_cast<void>(link::FindContainer(request, host));  // the host's own is refused
   const RangeLock mine = host.records.Lock(request.id);
 
-  cni::Failures failures;
+  cni::ErrorList failures;
   const std::optional<state::Record> record = host.records.Find(request.id);
   if (record) {
     failures.Add(attachment::Remove(host, *record));

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "plugin/cni/delegated_ipam.h"
+#include "plugin/cni/delegate.h"
 #include "plugin/commands/commands.h"
 #include "plugin/config/config.h"
 #include "plugin/state/host.h"

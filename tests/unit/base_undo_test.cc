@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "base/undo.h"
-#include "plugin/cni/error_list.h"
 
 namespace nomad_bridge {
 namespace {
@@ -37,20 +36,6 @@ TEST(Undo, GoesOnPastAStepThatFails) {
     undo.Then("second", [] { throw std::runtime_error("on purpose"); });
   }
   EXPECT_TRUE(ran);
-}
-
-TEST(Failures, AreThrownTogether) {
-  cni::Failures failures;
-  failures.Try("one", [] { throw Error(Code::kKernel, "no", "EPERM"); });
-  failures.Try("two", [] {});
-  failures.Try("three", [] { throw Error(Code::kIo, "nor that"); });
-  try {
-    failures.ThrowIfAny("not all is gone");
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::kIncomplete);
-    EXPECT_EQ(error.details(), "cannot remove one: no: EPERM; cannot remove three: nor that");
-  }
 }
 
 }  // namespace
