@@ -98,6 +98,11 @@ std::string Printable(std::string_view text) {
   return safe;
 }
 
+std::string Excerpt(std::string_view text, std::size_t max_bytes) {
+  // A character more, so that none is invalid only because it was cut.
+  return CutUtf8(Printable(text.substr(0, max_bytes + 4)), max_bytes);
+}
+
 std::string ValidUtf8(std::string_view text) {
   std::string valid;
   valid.reserve(text.size());

@@ -57,6 +57,9 @@ template <typename... Parts>
 // space, '"' and '\' become '\''. Used for link aliases and nf_tables comments.
 [[nodiscard]] std::string Printable(std::string_view text);
 
+// The beginning of `text`, printable: how a message shows what came from outside.
+[[nodiscard]] std::string Excerpt(std::string_view text, std::size_t max_bytes = 160);
+
 // `text` with '?' for every byte that is no part of well-formed UTF-8; what is kept in JSON comes
 // back the same.
 [[nodiscard]] std::string ValidUtf8(std::string_view text);

@@ -9,8 +9,6 @@
 namespace nomad_bridge::cni {
 namespace {
 
-constexpr std::size_t kMaxShownBytes = 160;
-
 struct Pair {
   std::string_view text;
   std::string_view key;
@@ -19,7 +17,7 @@ struct Pair {
 
 Error Bad(std::string_view pair, std::string_view allowed) {
   return {Code::kInvalidEnvironment,
-          Cat("CNI_ARGS has ", Quoted(CutUtf8(Printable(pair), kMaxShownBytes))),
+          Cat("CNI_ARGS has ", Quoted(Excerpt(pair))),
           Cat("allowed: ", allowed)};
 }
 

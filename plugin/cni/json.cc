@@ -1,7 +1,10 @@
 #include "plugin/cni/json.h"
 
+#include <algorithm>
 #include <cstddef>
-#include <map>
+#include <set>
+
+#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 
@@ -10,108 +13,31 @@ namespace {
 
 using nlohmann::json;
 
-// Printing a value for a message goes down by recursion: this bounds the stack.
+// Copying and printing a document recurse: this bounds the stack.
 constexpr std::size_t kMaxDepth = 1000;
 constexpr std::size_t kMaxShownBytes = 160;
 constexpr std::size_t kMaxComplaintBytes = 300;
 
-// Builds the document from the parser's events. nlohmann's own builder sorts keys and so forgets
-// which of "name" and "Name" came last; its ordered one searches linearly, so that many keys take
-// forever.
-class Builder : public nlohmann::json_sax<json> {
- public:
-  explicit Builder(std::string_view name) : name_(name) {}
-
-  [[nodiscard]] json Take() { return std::move(root_); }
-
-  bool null() override { return Put(nullptr); }
-  bool boolean(bool value) override { return Put(value); }
-  bool number_integer(number_integer_t value) override { return Put(value); }
-  bool number_unsigned(number_unsigned_t value) override { return Put(value); }
-  bool number_float(number_float_t value, const string_t& /*digits*/) override {
-    return Put(value);
-  }
-  bool string(string_t& value) override { return Put(std::move(value)); }
-  bool binary(binary_t& /*value*/) override { return false; }  // JSON has none
-  bool start_object(std::size_t /*size*/) override { return Open(json::object()); }
-  bool end_object() override { return Close(); }
-  bool start_array(std::size_t /*size*/) override { return Open(json::array()); }
-  bool end_array() override { return Close(); }
-
-  // The loser is erased rather than overwritten: the winner keeps its own spelling for messages.
-  bool key(string_t& key) override {
-    Frame& frame = frames_.back();
-    const auto [earlier, is_new] = frame.spellings.try_emplace(Lower(key), key);
-    if (!is_new && earlier->second != key) {
-      frame.place->erase(earlier->second);
-      earlier->second = key;
+// How deep arrays and objects nest. Measured before parsing, which would need 100 bytes of memory
+// for every '['; a parser callback could stop there too, but makes nlohmann's parser quadratic.
+std::size_t DepthOf(std::string_view text) {
+  std::size_t depth = 0;
+  std::size_t deepest = 0;
+  bool is_in_string = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"') {
+      is_in_string = !is_in_string;
+    } else if (is_in_string) {
+      at += c == '\\' ? 1 : 0;  // what it escapes, perhaps a '"'
+    } else if (c == '[' || c == '{') {
+      deepest = std::max(deepest, ++depth);
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
     }
-    frame.member = &(*frame.place)[key];
-    return true;
   }
-
-  bool parse_error(std::size_t /*position*/,
-                   const std::string& /*token*/,
-                   const nlohmann::detail::exception& error) override {
-    const std::string_view words =
-        error.what();  // "[json.exception.parse_error.101] parse error at line 1, ..."
-    const std::size_t prefix = words.find("] ");
-    throw Error(Code::kDecode,
-                Cat("cannot decode ", name_, " as JSON"),
-                CutUtf8(Printable(words.substr(prefix == words.npos ? 0 : prefix + 2)),
-                        kMaxComplaintBytes));
-  }
-
- private:
-  // A container that is not closed yet.
-  struct Frame {
-    json* place = nullptr;
-    json* member = nullptr;  // where the next value of an object goes
-    std::map<std::string, std::string>
-        spellings;  // lower case to the spelling that is in the object
-  };
-
-  // Where the value now stands. The pointer holds until its container is closed: an array grows
-  // only after the element that is being filled is complete, and an object's nodes do not move.
-  json* Place(json value) {
-    if (frames_.empty()) {
-      root_ = std::move(value);
-      return &root_;
-    }
-    Frame& frame = frames_.back();
-    if (frame.place->is_array()) {
-      frame.place->push_back(std::move(value));
-      return &frame.place->back();
-    }
-    *frame.member = std::move(value);
-    return frame.member;
-  }
-
-  bool Put(json value) {
-    Place(std::move(value));
-    return true;
-  }
-
-  bool Open(json opened) {
-    if (frames_.size() == kMaxDepth) {
-      throw Error(Code::kDecode,
-                  Cat("cannot decode ", name_, " as JSON"),
-                  Cat("nested deeper than ", kMaxDepth, " levels"));
-    }
-    json* const place = Place(std::move(opened));
-    frames_.push_back({.place = place});
-    return true;
-  }
-
-  bool Close() {
-    frames_.pop_back();
-    return true;
-  }
-
-  std::string name_;
-  json root_;
-  std::vector<Frame> frames_;
-};
+  return deepest;
+}
 
 std::string Child(const std::string& path, std::string_view key) {
   return path.empty() ? std::string(key) : Cat(path, '.', key);
@@ -120,25 +46,57 @@ std::string Child(const std::string& path, std::string_view key) {
 }  // namespace
 
 json ParseJson(std::string_view text, std::string_view name) {
-  Builder builder(name);
-  // The result says nothing new: every error has been thrown.
-  static_cast<void>(json::sax_parse(text.begin(), text.end(), &builder));
-  return builder.Take();
+  const auto refused = [&](const std::string& why) {
+    return Error(Code::kDecode, Cat("cannot decode ", name, " as JSON"), why);
+  };
+  if (DepthOf(text) > kMaxDepth) {
+    throw refused(Cat("nested deeper than ", kMaxDepth, " levels"));
+  }
+  try {
+    return json::parse(text);
+  } catch (const json::exception& error) {
+    // "[json.exception.parse_error.101] parse error at line 1, ...", the input quoted in it.
+    const std::string_view what = error.what();
+    throw refused(CutUtf8(Printable(what.substr(what.find("] ") + 2)), kMaxComplaintBytes));
+  }
+}
+
+void KeepLastOfEachKey(json& value) {
+  if (!value.is_structured()) {
+    return;
+  }
+  if (value.is_object()) {
+    std::set<std::string> seen;
+    for (auto member = value.end(); member != value.begin();) {
+      --member;
+      if (!seen.insert(Lower(member.key())).second) {
+        member = value.erase(member);
+      }
+    }
+  }
+  for (json& child : value) {
+    KeepLastOfEachKey(child);
+  }
 }
 
 std::optional<JsonView> JsonView::Find(std::string_view key) const {
   if (!value_->is_object()) {
     throw Wrong("an object");
   }
-  // ParseJson leaves one spelling; a value made otherwise may hold several.
   const std::string wanted = Lower(key);
-  const json* found = nullptr;
-  for (const auto& [present, member] : value_->items()) {
-    if (present.size() == wanted.size() && Lower(present) == wanted) {
-      found = &member;
+  auto found = value_->end();
+  for (auto member = value_->begin(); member != value_->end(); ++member) {
+    if (member.key().size() != wanted.size() || Lower(member.key()) != wanted) {
+      continue;
     }
+    if (found != value_->end()) {
+      throw Error(Code::kDecode,
+                  Cat("duplicate key ", Quoted(Child(path_, key))),
+                  Cat(Quoted(found.key()), " and ", Quoted(member.key()), " are the same key"));
+    }
+    found = member;
   }
-  if (found == nullptr || found->is_null()) {
+  if (found == value_->end() || found->is_null()) {
     return std::nullopt;
   }
   return JsonView(*found, Child(path_, key));
@@ -171,7 +129,7 @@ bool JsonView::Bool() const {
 }
 
 std::int64_t JsonView::Integer(std::int64_t least, std::int64_t most) const {
-  // Numbers beyond int64 come as unsigned or as floating point. As in Go, 1500.0 is not whole.
+  // Numbers beyond int64 come as unsigned or as floating point. As in Go, 1500.0 is none.
   const bool fits = value_->is_number_unsigned()
                         ? value_->get<std::uint64_t>() <= static_cast<std::uint64_t>(INT64_MAX)
                         : value_->is_number_integer();
@@ -198,10 +156,10 @@ Cidr JsonView::Subnet() const {
   return *subnet;
 }
 
-std::optional<std::string> JsonView::FindText(std::string_view key) const {
+std::optional<std::string> JsonView::FindString(std::string_view key) const {
   const std::optional<JsonView> member = Find(key);
-  std::string text = member ? member->String() : std::string();
-  return text.empty() ? std::nullopt : std::optional(std::move(text));
+  std::string string = member ? member->String() : std::string();
+  return string.empty() ? std::nullopt : std::optional(std::move(string));
 }
 
 std::optional<Ip> JsonView::FindAddress(std::string_view key) const {
@@ -225,7 +183,7 @@ Error JsonView::Wrong(std::string_view allowed) const {
 }
 
 std::string JsonView::Shown() const {
-  // A text made by hand may hold any bytes: replaced, as dump() would throw.
+  // dump() throws on a string that is not UTF-8, which only one that was not parsed can be.
   const std::string text = value_->dump(-1, ' ', false, json::error_handler_t::replace);
   return text.size() > kMaxShownBytes ? Cat(CutUtf8(text, kMaxShownBytes), "...") : text;
 }

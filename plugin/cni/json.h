@@ -1,11 +1,15 @@
-// Reading JSON as Go's encoding/json does, with errors that name the key's path.
+// JSON as Go's encoding/json reads it, with errors that name the key's path.
 //
-// Shapes  A JsonView is one value and where it stands ("ipam.ranges[0][1].subnet"). Keys match in
-//         any letter case; an exact match does not win over a later one: of several the last wins.
-//         null counts as absent.
-// Errors  kInvalidConfig: msg names the path and what came, details what is allowed. ParseJson
-//         throws kDecode with the parser's position.
+// Shapes  A JsonView is one value and its path ("ipam.ranges[0][1].subnet"). Keys match in any
+//         letter case. null counts as absent.
+// Keys    Of a key that stands twice the last stays, as in Go; libcni passes on only that one. Keys
+//         of one object that differ in letter case only, of which Go takes the last, are refused
+//         where one of them is looked for; so what is only passed on (pod annotations, another
+//         plugin's config) may hold them. KeepLastOfEachKey is for verbs that must not fail for it.
+// Errors  kInvalidConfig: msg names path and value, details what is allowed. kDecode: the parser's
+//         position, or the duplicate key's path.
 // Limits  1,000 levels of nesting (Go: 10,000).
+// Owner   A view points into a document, which must outlive it.
 // Source  RFC 8259; Go's encoding/json, "Unmarshal".
 #pragma once
 
@@ -16,20 +20,23 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "base/error.h"
 #include "base/ip.h"
 
 namespace nomad_bridge::cni {
 
-// The one document that `text` holds. Where an object has keys that differ in letter case only, the
-// last of them stays, spelled as it came. `name` is what `text` is, for the message: "stdin".
+// `name` is what `text` is, for the message: "stdin".
 [[nodiscard]] nlohmann::json ParseJson(std::string_view text, std::string_view name);
+
+// At every level, of keys that differ in letter case only the last in byte order: what libcni sends
+// is sorted, so that Go's last one is the same.
+void KeepLastOfEachKey(nlohmann::json& value);
 
 class JsonView {
  public:
-  // `value` must outlive the view. An empty path is the config itself.
+  // An empty path is the config itself.
   JsonView(const nlohmann::json& value, std::string path)
       : value_(&value), path_(std::move(path)) {}
 
@@ -43,21 +50,21 @@ class JsonView {
 
   [[nodiscard]] std::string String() const;
   [[nodiscard]] bool Bool() const;
-  // A whole number from `least` to `most`; says the range if it is not.
+  // From `least` to `most`; the error names the range.
   [[nodiscard]] std::int64_t Integer(std::int64_t least, std::int64_t most) const;
   [[nodiscard]] Ip Address() const;
   [[nodiscard]] Cidr Subnet() const;  // host bits are kept
 
-  // Members that may be missing. As in Go, an empty text is the same as none.
-  [[nodiscard]] std::optional<std::string> FindText(std::string_view key) const;
+  // Members that may be missing. As in Go, an empty string is the same as none.
+  [[nodiscard]] std::optional<std::string> FindString(std::string_view key) const;
   [[nodiscard]] std::optional<Ip> FindAddress(std::string_view key) const;
   [[nodiscard]] std::optional<bool> FindBool(std::string_view key) const;
-  // The members of a list; none if the list is missing.
+  // The elements of an array; none if it is missing.
   [[nodiscard]] std::vector<JsonView> ElementsOf(std::string_view key) const;
 
-  // "bridge": wrong type or value. `allowed` becomes the details.
+  // "invalid 'mtu': 12", for a wrong type or value; details "allowed: <allowed>".
   [[nodiscard]] Error Wrong(std::string_view allowed) const;
-  // The value in a message: on one line, and cut if it is long.
+  // The value for a message: on one line, and cut if it is long.
   [[nodiscard]] std::string Shown() const;
 
  private:

@@ -82,16 +82,16 @@ std::string Describe(const Labels& labels) {
 
 std::string NameOwner(const Labels& labels, const std::string& container_id) {
   // What a person looks a job up by; the rest is in the link's alias.
-  constexpr std::array<WellKnown, 4> kSaid = {{{"nomad_job_id", "job"},
-                                               {"nomad_group_name", "group"},
-                                               {"nomad_alloc_id", "allocation"},
-                                               {"k8s_pod_name", "pod"}}};
+  constexpr std::array<WellKnown, 4> kParts = {{{"nomad_job_id", "job"},
+                                                {"nomad_group_name", "group"},
+                                                {"nomad_alloc_id", "allocation"},
+                                                {"k8s_pod_name", "pod"}}};
   std::string text;
-  for (const WellKnown& said : kSaid) {
-    const std::string_view value = ValueOf(labels, said.key);
+  for (const WellKnown& part : kParts) {
+    const std::string_view value = ValueOf(labels, part.key);
     if (!value.empty()) {
-      const std::string quoted = Quoted(CutUtf8(Printable(value), kMaxQuotedBytes));
-      text += Cat(text.empty() ? "" : ", ", said.name, ' ', quoted);
+      text +=
+          Cat(text.empty() ? "" : ", ", part.name, ' ', Quoted(Excerpt(value, kMaxQuotedBytes)));
     }
   }
   return text.empty() ? Cat("container ", Quoted(container_id)) : text;

@@ -1,19 +1,18 @@
 // What a runtime asks for: the environment and stdin, checked, nothing touched.
 //
-// Order    as the Go plugins check (the first failure wins): variables that are malformed or
-//          missing (4), stdin (5), JSON (6), network name (7), unknown verb (4), CNI version (1, or
-//          6 if it is no version at all on CHECK, GC and STATUS). CNI_PATH is optional, as in the
-//          specification: only a delegated IPAM plugin is looked for there.
-// Limits   8 MiB of stdin (5).
-// Keys     JSON keys are matched in any letter case, as Go does; of duplicates the last wins. See
-//          json.h.
-// Source   CNI specification 1.1.0, "Parameters"; Go's pkg/skel.
+// Shapes  CNI_* variables and the network config, a JSON object; keys as json.h matches them.
+// Errors  In the Go plugins' order, the first failure wins: variables that are malformed or missing
+//         (4), stdin (5), JSON (6), network name (7), unknown verb (4), CNI version (1, or 6 if it
+//         is no version at all on CHECK, GC and STATUS). CNI_PATH, which they demand, is optional
+//         here as in the specification: only a delegated IPAM plugin is looked for there.
+//         A key that is there twice in different letter case is refused on ADD and CHECK only.
+// Limits  8 MiB of stdin (5).
+// Source  CNI specification 1.1.0, "Parameters"; Go's pkg/skel.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -29,7 +28,7 @@ enum class Verb { kAdd, kDel, kCheck, kGc, kStatus, kVersion };
 struct Request {
   Verb verb = Verb::kVersion;
   AttachmentId id;              // container_id and ifname are empty for GC, STATUS and VERSION
-  std::string netns_path;       // CNI_NETNS, verbatim; may be empty or dead on DEL
+  std::string netns_path;       // CNI_NETNS, verbatim; on DEL perhaps empty, or gone
   bool netns_override = false;  // CNI_NETNS_OVERRIDE: the host's own namespace is allowed
   std::string args;             // CNI_ARGS, verbatim
   std::string cni_path;         // CNI_PATH, verbatim; only a delegated IPAM plugin needs it
@@ -41,20 +40,13 @@ struct Request {
 // An environment: answers a variable's value, or nullptr, as getenv(3) does.
 using Environment = std::function<const char*(const char*)>;
 
-// Reads and checks everything above. `said_version` is set as soon as the config's version is
-// known, so that an error can be answered in it. stdin is read to its end except for VERSION, which
-// must work with it closed.
+// Sets `reply_version` as soon as the config's version is known, so that an error can be answered in
+// it. stdin is read to its end except for VERSION, which must work with it closed.
 [[nodiscard]] Request ReadRequest(const Environment& environment,
                                   int stdin_fd,
-                                  std::string& said_version);
+                                  std::string& reply_version);
 
-// "0.1.0" ... "1.1.0", oldest first: what VERSION answers.
-[[nodiscard]] const std::vector<std::string>& SupportedVersions();
-
-// Whether `version`, one of the supported ones, is `other` or newer.
-[[nodiscard]] bool IsAtLeast(std::string_view version, std::string_view other);
-
-// Whether the kernel takes `name` for a link, as it is.
+// Whether the kernel takes `name` as a link's, unchanged.
 [[nodiscard]] bool IsInterfaceName(std::string_view name);
 constexpr std::string_view kInterfaceNameRule =
     "1 to 15 bytes, no '/', ':', '%' or white space, and neither '.' nor '..'";

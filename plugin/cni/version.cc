@@ -1,13 +1,91 @@
 #include "plugin/cni/version.h"
 
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "plugin/cni/request.h"
 
 namespace nomad_bridge::cni {
+namespace {
+
+using Numbers = std::array<int, 3>;
+
+// "1", "1.0" and "1.0.0" are versions.
+std::optional<Numbers> ParseVersion(std::string_view text) {
+  Numbers numbers{};
+  for (int& number : numbers) {
+    const std::size_t dot = std::min(text.find('.'), text.size());
+    const auto [end, error] = std::from_chars(text.data(), text.data() + dot, number);
+    if (error != std::errc() || end != text.data() + dot || number < 0) {
+      return std::nullopt;
+    }
+    if (dot == text.size()) {
+      return numbers;
+    }
+    text.remove_prefix(dot + 1);
+  }
+  return std::nullopt;
+}
+
+// CHECK, GC and STATUS came later: an older config cannot ask for them.
+void CheckVerbIsIn(const std::string& version, Verb verb) {
+  const std::optional<Numbers> numbers = ParseVersion(version);
+  if (!numbers) {
+    throw Error(Code::kDecode,
+                Cat("invalid 'cniVersion': ", Quoted(Excerpt(version))),
+                "allowed: up to three numbers with '.' between them");
+  }
+  if (*numbers < *ParseVersion(verb == Verb::kCheck ? "0.4.0" : "1.1.0")) {
+    throw Error(Code::kIncompatibleVersion, Cat("config version does not allow ", Text(verb)));
+  }
+  if (*numbers > *ParseVersion(SupportedVersions().back())) {
+    throw Error(Code::kIncompatibleVersion, Cat("plugin version does not allow ", Text(verb)));
+  }
+}
+
+std::string Joined(std::string_view quote, std::string_view separator) {
+  std::string list;
+  for (const std::string& version : SupportedVersions()) {
+    list += Cat(list.empty() ? "" : separator, quote, version, quote);
+  }
+  return list;
+}
+
+}  // namespace
+
+const std::vector<std::string>& SupportedVersions() {
+  static const std::vector<std::string> kVersions = {
+      "0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"};
+  return kVersions;
+}
+
+bool IsSupported(std::string_view version) {
+  const std::vector<std::string>& all = SupportedVersions();
+  return std::find(all.begin(), all.end(), version) != all.end();
+}
+
+bool IsAtLeast(std::string_view version, std::string_view other) {
+  return ParseVersion(version) >= ParseVersion(other);
+}
+
+void CheckVersion(const std::string& version, Verb verb) {
+  if (verb != Verb::kAdd && verb != Verb::kDel) {
+    CheckVerbIsIn(version, verb);
+  }
+  if (!IsSupported(version)) {
+    throw Error(
+        Code::kIncompatibleVersion,
+        "incompatible CNI versions",
+        Cat("config is \"", Excerpt(version), "\", plugin supports [", Joined("\"", " "), ']'));
+  }
+}
 
 void PrintVersions(int out) {
   const nlohmann::json answer = {{"cniVersion", SupportedVersions().back()},
@@ -15,17 +93,15 @@ void PrintVersions(int out) {
   WriteAll(out, answer.dump() + "\n", "stdout");
 }
 
+// Nomad's fingerprint takes the first word that looks like a version, so ours comes before the
+// protocol's, and it has no pre-release suffix.
 void PrintVersionBanner(const PluginType& type, int err) {
-  // Nomad's fingerprint takes the first word that looks like a version, so ours comes before the
-  // protocol's, and it has no pre-release suffix.
-  std::string text = Cat(
-      "CNI ", type.name, " plugin v" NOMAD_BRIDGE_VERSION "\nCNI protocol versions supported: ");
-  const char* separator = "";
-  for (const std::string& version : SupportedVersions()) {
-    text += Cat(separator, version);
-    separator = ", ";
-  }
-  WriteBestEffort(err, text + "\n");
+  WriteBestEffort(err,
+                  Cat("CNI ",
+                      type.name,
+                      " plugin v" NOMAD_BRIDGE_VERSION "\nCNI protocol versions supported: ",
+                      Joined("", ", "),
+                      '\n'));
 }
 
 }  // namespace nomad_bridge::cni

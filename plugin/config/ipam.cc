@@ -44,7 +44,7 @@ void AppendSets(SpecSets& sets, const std::vector<cni::JsonView>& list) {
 // subnet, rangeStart, rangeEnd and gateway in ipam itself: one range. If the network has no other
 // range, `subnet`, the default, stands in for a missing one.
 void AppendOldStyle(SpecSets& sets, const cni::JsonView& ipam, const std::string& subnet) {
-  if (ipam.FindText("subnet")) {
+  if (ipam.FindString("subnet")) {
     sets.push_back({ParseRange(ipam)});
     return;
   }
@@ -164,7 +164,7 @@ void AppendLine(cni::Dns& dns, const std::vector<std::string>& words) {
 }
 
 cni::Dns ParseResolvConf(const cni::JsonView& ipam) {
-  const std::optional<std::string> path = ipam.FindText("resolvConf");
+  const std::optional<std::string> path = ipam.FindString("resolvConf");
   if (!path) {
     return {};
   }
@@ -219,7 +219,7 @@ std::vector<Ip> ParseWishes(const Sources& sources) {
 }
 
 std::string ParseDataDir(const cni::JsonView& ipam, const cni::Defaults& defaults) {
-  std::string folder = ipam.FindText("dataDir").value_or(defaults.data_dir);
+  std::string folder = ipam.FindString("dataDir").value_or(defaults.data_dir);
   if (!IsFolderPath(folder)) {
     throw ipam.Find("dataDir")->Wrong("an absolute path");
   }
@@ -229,7 +229,7 @@ std::string ParseDataDir(const cni::JsonView& ipam, const cni::Defaults& default
 std::string ParseType(const std::optional<cni::JsonView>& ipam, const cni::Defaults& defaults) {
   std::string type = defaults.ipam_type;
   if (ipam && !defaults.is_ipam) {
-    type = ipam->FindText("type").value_or(type);
+    type = ipam->FindString("type").value_or(type);
   }
   if (type.find('/') != type.npos) {
     throw ipam->Find("type")->Wrong("the name of a plugin, without '/'");

@@ -44,7 +44,7 @@ int ParseMtu(const cni::JsonView& config) {
 std::optional<Mac> ParseMac(const Sources& sources) {
   std::optional<Mac> chosen;
   const auto read = [&](const std::optional<cni::JsonView>& object) {
-    const std::optional<std::string> text = object ? object->FindText("mac") : std::nullopt;
+    const std::optional<std::string> text = object ? object->FindString("mac") : std::nullopt;
     if (!text) {
       return;
     }

@@ -23,7 +23,7 @@ bool IsChainName(std::string_view name) {
 }
 
 std::string ParseAdminChain(const cni::JsonView& config, const cni::Defaults& defaults) {
-  std::string chain = config.FindText("iptablesAdminChainName").value_or(defaults.admin_chain);
+  std::string chain = config.FindString("iptablesAdminChainName").value_or(defaults.admin_chain);
   if (!IsChainName(chain)) {
     throw config.Find("iptablesAdminChainName")
         ->Wrong(Cat("1 to ",
@@ -37,7 +37,7 @@ std::string ParseAdminChain(const cni::JsonView& config, const cni::Defaults& de
 // 'iptables' and 'nftables' are one and the same here: our own table, and static rules in those that
 // iptables shows.
 void CheckBackend(const cni::JsonView& config, std::string_view key, std::string_view also = {}) {
-  const std::optional<std::string> backend = config.FindText(key);
+  const std::optional<std::string> backend = config.FindString(key);
   if (backend && *backend != "iptables" && *backend != "nftables" &&
       (also.empty() || *backend != also)) {
     throw Unsupported(
@@ -49,7 +49,7 @@ void CheckBackend(const cni::JsonView& config, std::string_view key, std::string
 
 firewall::Ingress ParseIngress(const cni::JsonView& config) {
   const std::optional<firewall::Ingress> ingress =
-      firewall::ParseIngress(config.FindText("ingressPolicy").value_or("open"));
+      firewall::ParseIngress(config.FindString("ingressPolicy").value_or("open"));
   if (!ingress) {
     throw config.Find("ingressPolicy")->Wrong("'open', 'same-bridge' or 'isolated'");
   }
@@ -76,7 +76,7 @@ void CheckMarking(const cni::JsonView& config) {
   if (bit) {
     static_cast<void>(bit->Integer(0, kMostMarkBit));
   }
-  const std::optional<std::string> chain = config.FindText("externalSetMarkChain");
+  const std::optional<std::string> chain = config.FindString("externalSetMarkChain");
   if (bit && chain) {
     throw config.Find("externalSetMarkChain")
         ->Wrong("only one of 'externalSetMarkChain' and 'markMasqBit'");
@@ -102,8 +102,8 @@ portmap::PortMappingSpec ParseMapping(const cni::JsonView& object) {
   return {.path = object.path(),
           .host_port = ParsePort(*host_port),
           .container_port = ParsePort(*container_port),
-          .protocol = object.FindText("protocol").value_or(std::string()),
-          .host_ip = object.FindText("hostIP").value_or(std::string())};
+          .protocol = object.FindString("protocol").value_or(std::string()),
+          .host_ip = object.FindString("hostIP").value_or(std::string())};
 }
 
 std::vector<portmap::PortMapping> ParsePorts(const Sources& sources) {
@@ -127,7 +127,7 @@ RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type) {
   }
   if (type.Provides(cni::Part::kForward)) {
     CheckBackend(config, "backend", "firewalld");
-    rules.firewalld_zone = config.FindText("firewalldZone").value_or("trusted");
+    rules.firewalld_zone = config.FindString("firewalldZone").value_or("trusted");
     rules.forward_hook.admin_chain = ParseAdminChain(config, type.defaults);
     rules.ingress = ParseIngress(config);
     if (const std::optional<cni::JsonView> bit = config.Find("acceptMarkBit")) {

@@ -21,23 +21,12 @@ json Parse(const std::string& text) {
   return cni::ParseJson(text, "stdin");
 }
 
-TEST(ParseJson, OfKeysInDifferentLetterCaseTheLastStays) {
-  EXPECT_EQ(Parse(R"({"name":"a","Name":"b"})").dump(), R"({"Name":"b"})");
-  EXPECT_EQ(Parse(R"({"Name":"b","name":"a"})").dump(), R"({"name":"a"})");
-  EXPECT_EQ(Parse(R"({"name":"a","Name":"b","name":"c"})").dump(), R"({"name":"c"})");
+TEST(ParseJson, TakesTheLastOfAKeyThatStandsTwice) {
   EXPECT_EQ(Parse(R"({"name":"a","name":"b"})").dump(), R"({"name":"b"})");
+  EXPECT_EQ(Parse(R"({"ipam":{"type":"x"},"ipam":{}})").dump(), R"({"ipam":{}})");
 }
 
-TEST(ParseJson, FoldsKeysPerObject) {
-  const json document = Parse(R"([{"a":{"A":1,"b":[{"A":2}]}},{"A":3}])");
-  EXPECT_EQ(document.dump(), R"([{"a":{"A":1,"b":[{"A":2}]}},{"A":3}])");
-}
-
-TEST(ParseJson, KeepsWhatAKeyHeldBeforeOutOfTheLastOne) {
-  EXPECT_EQ(Parse(R"({"ipam":{"type":"x"},"IPAM":{}})").dump(), R"({"IPAM":{}})");
-}
-
-TEST(ParseJson, SaysWhereItStopped) {
+TEST(ParseJson, NamesThePlaceWhereItStopped) {
   const Error error = Caught([] { static_cast<void>(Parse("{\"name\":\n  nope}")); });
   EXPECT_EQ(error.code(), Code::kDecode);
   EXPECT_EQ(error.msg(), "cannot decode stdin as JSON");
@@ -66,16 +55,33 @@ TEST(ParseJson, RefusesEverythingThatIsNotOneDocument) {
   }
 }
 
-TEST(ParseJson, WithstandsAMillionOpenBrackets) {
-  for (const std::string& open : {std::string("["), std::string("{\"a\":")}) {
+TEST(ParseJson, RefusesEightMillionOpenBracketsNamingTheLimit) {
+  for (const std::string open : {"[", "{\"a\":"}) {
     std::string bomb;
-    for (int i = 0; i < 1'000'000; ++i) {
+    while (bomb.size() < (8U << 20)) {
       bomb += open;
     }
-    const Error error = Caught([&] { static_cast<void>(Parse(bomb)); });
-    EXPECT_EQ(error.code(), Code::kDecode);
-    EXPECT_THAT(error.details(), HasSubstr("1000 levels"));
+    for (const std::string& text : {bomb, Cat("{\"name\":\"nomad\",\"x\":", bomb)}) {
+      const Error error = Caught([&] { static_cast<void>(Parse(text)); });
+      EXPECT_EQ(error.code(), Code::kDecode);
+      EXPECT_EQ(error.details(), "nested deeper than 1000 levels");
+    }
   }
+}
+
+TEST(ParseJson, CountsOpenBracketsOutsideOfStringsOnly) {
+  const auto nested = [](std::size_t levels) {
+    return Parse(std::string(levels, '[') + std::string(levels, ']'));
+  };
+  EXPECT_NO_THROW(static_cast<void>(nested(1000)));
+  EXPECT_EQ(Caught([&] { static_cast<void>(nested(1001)); }).code(), Code::kDecode);
+  const std::string brackets(2000, '[');
+  EXPECT_EQ(Parse(Cat(R"(["\\",")", brackets, R"(","\"{)", brackets, "\"]")).size(), 3U);
+  std::string flat = "[0";
+  for (int i = 0; i < 2000; ++i) {
+    flat += ",[{}]";
+  }
+  EXPECT_EQ(Parse(flat + "]").size(), 2001U);
 }
 
 TEST(ParseJson, IsNotSlowWithManyKeysOrManyElements) {
@@ -96,6 +102,25 @@ TEST(JsonView, FindsKeysInAnyLetterCase) {
   EXPECT_EQ(view.FindBool("ipMasq"), true);
   EXPECT_FALSE(view.Find("none"));
   EXPECT_FALSE(view.Find("absent"));
+}
+
+TEST(JsonView, RefusesAKeyThatIsThereInTwoLetterCases) {
+  const json config = Parse(R"({"ipam":[{"DataDir":"/x","dataDir":"/x","other":1,"Other":2}]})");
+  const cni::JsonView ipam = cni::JsonView(config, "").ElementsOf("ipam")[0];
+  const Error error = Caught([&] { static_cast<void>(ipam.Find("dataDir")); });
+  EXPECT_EQ(error.code(), Code::kDecode);
+  EXPECT_EQ(error.msg(), "duplicate key 'ipam[0].dataDir'");
+  EXPECT_EQ(error.details(), "'DataDir' and 'dataDir' are the same key");
+  EXPECT_FALSE(ipam.Find("type")) << "keys that nobody looks for may be there in both";
+  const json one_is_null = Parse(R"({"MTU":null,"mtu":1500})");
+  EXPECT_EQ(Caught([&] { static_cast<void>(cni::JsonView(one_is_null, "").Find("mtu")); }).code(),
+            Code::kDecode);
+}
+
+TEST(KeepLastOfEachKey, KeepsTheLastInByteOrderAtEveryLevel) {
+  json config = Parse(R"({"name":"c","NAME":"a","Name":"b","l":[5,{"x":{"B":1,"b":2,"c":3}}]})");
+  cni::KeepLastOfEachKey(config);
+  EXPECT_EQ(config.dump(), R"({"l":[5,{"x":{"b":2,"c":3}}],"name":"c"})");
 }
 
 TEST(JsonView, NamesThePathInEveryError) {
@@ -136,7 +161,7 @@ TEST(JsonView, RefusesWrongTypes) {
   }
 }
 
-TEST(JsonView, IntegersKeepTheirRange) {
+TEST(JsonView, RefusesIntegersOutOfRange) {
   const auto integer = [](const char* text) {
     const json value = Parse(text);
     return cni::JsonView(value, "key").Integer(-1, 10);
@@ -150,11 +175,11 @@ TEST(JsonView, IntegersKeepTheirRange) {
   }
 }
 
-TEST(JsonView, AnEmptyTextIsNone) {
+TEST(JsonView, TakesAnEmptyStringForNone) {
   const json config = Parse(R"({"gateway":"","dataDir":""})");
   const cni::JsonView view(config, "");
   EXPECT_FALSE(view.FindAddress("gateway"));
-  EXPECT_FALSE(view.FindText("dataDir"));
+  EXPECT_FALSE(view.FindString("dataDir"));
 }
 
 TEST(JsonView, CutsLongValuesInMessages) {

@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "plugin/cni/request.h"
+#include "plugin/cni/version.h"
 #include "tests/unit/caught.h"
 
 namespace nomad_bridge {
@@ -41,7 +42,7 @@ UniqueFd FileWith(const std::string& content) {
 
 struct Answer {
   cni::Request request;
-  std::string said_version = "1.1.0";
+  std::string reply_version = "1.1.0";
 };
 
 Answer Read(const Variables& variables, const std::string& stdin_text = kConfig) {
@@ -51,7 +52,7 @@ Answer Read(const Variables& variables, const std::string& stdin_text = kConfig)
     return variable != variables.end() ? variable->second.c_str() : nullptr;
   };
   Answer answer;
-  answer.request = cni::ReadRequest(environment, file.get(), answer.said_version);
+  answer.request = cni::ReadRequest(environment, file.get(), answer.reply_version);
   return answer;
 }
 
@@ -66,14 +67,14 @@ std::string ConfigOf(const std::string& version) {
 TEST(ReadRequest, ReadsAllOfIt) {
   Variables variables = With(kAdd, "CNI_ARGS", "IgnoreUnknown=1;A=B=C");
   variables["CNI_NETNS_OVERRIDE"] = "TRUE";
-  const auto [request, said_version] = Read(variables);
+  const auto [request, reply_version] = Read(variables);
   EXPECT_EQ(request.verb, cni::Verb::kAdd);
   EXPECT_EQ(request.id, (AttachmentId{"nomad", "5f3c1a2b-0000", "eth0"}));
   EXPECT_EQ(request.netns_path, "/run/netns/x");
   EXPECT_TRUE(request.netns_override);
   EXPECT_EQ(request.args, "IgnoreUnknown=1;A=B=C");
   EXPECT_EQ(request.cni_version, "1.0.0");
-  EXPECT_EQ(said_version, "1.0.0");
+  EXPECT_EQ(reply_version, "1.0.0");
   EXPECT_EQ(request.config.at("type"), "nomad-bridge");
 }
 
@@ -86,15 +87,15 @@ TEST(ReadRequest, NamesEveryMissingVariableInOneMessage) {
             "required env variables [CNI_NETNS,CNI_IFNAME] missing");
 }
 
-TEST(ReadRequest, DelNeedsNoNamespace) {
-  const auto [request, said_version] =
+TEST(ReadRequest, NeedsNoNamespaceForDel) {
+  const auto [request, reply_version] =
       Read(With(With(kAdd, "CNI_COMMAND", "DEL"), "CNI_NETNS", ""));
   EXPECT_EQ(request.netns_path, "");
   EXPECT_EQ(Refused({{"CNI_COMMAND", "DEL"}}).msg(),
             "required env variables [CNI_CONTAINERID,CNI_IFNAME] missing");
 }
 
-TEST(ReadRequest, GcAndStatusNeedNoIdentity) {
+TEST(ReadRequest, NeedsNoIdentityForGcAndStatus) {
   for (const char* const command : {"GC", "STATUS"}) {
     const Answer answer =
         Read({{"CNI_COMMAND", command}, {"CNI_CONTAINERID", "../x"}}, ConfigOf("1.1.0"));
@@ -103,12 +104,12 @@ TEST(ReadRequest, GcAndStatusNeedNoIdentity) {
   }
 }
 
-TEST(ReadRequest, VersionReadsNoStdin) {
-  std::string said_version;
+TEST(ReadRequest, ReadsNoStdinForVersion) {
+  std::string reply_version;
   const cni::Environment environment = [](const char* name) {
     return std::string(name) == "CNI_COMMAND" ? "VERSION" : nullptr;
   };
-  EXPECT_EQ(cni::ReadRequest(environment, -1, said_version).verb, cni::Verb::kVersion);
+  EXPECT_EQ(cni::ReadRequest(environment, -1, reply_version).verb, cni::Verb::kVersion);
 }
 
 TEST(ReadRequest, RefusesContainerIdsThatAreNoPlainNames) {
@@ -143,12 +144,12 @@ TEST(ReadRequest, RefusesInterfaceNamesTheKernelWouldNotTake) {
   EXPECT_EQ(Read(With(kAdd, "CNI_IFNAME", "fifteen-bytes-x")).request.id.ifname, "fifteen-bytes-x");
 }
 
-TEST(ReadRequest, AMalformedVariableComesBeforeMissingOnes) {
+TEST(ReadRequest, ChecksMalformedVariablesBeforeMissingOnes) {
   EXPECT_THAT(Refused({{"CNI_COMMAND", "ADD"}, {"CNI_IFNAME", "a/b"}}).msg(),
               HasSubstr("CNI_IFNAME is"));
 }
 
-TEST(ReadRequest, VariablesComeBeforeStdin) {
+TEST(ReadRequest, ChecksVariablesBeforeStdin) {
   EXPECT_EQ(Refused({{"CNI_COMMAND", "ADD"}}, "").code(), Code::kInvalidEnvironment);
 }
 
@@ -169,14 +170,14 @@ TEST(ReadRequest, RefusesTenMegabytesNamingTheLimit) {
   EXPECT_THAT(error.details(), HasSubstr("8388608"));
 }
 
-TEST(ReadRequest, SaysThatStdinCannotBeRead) {
+TEST(ReadRequest, RefusesStdinThatCannotBeRead) {
   const cni::Environment environment = [](const char* name) {
     return std::string(name) == "CNI_COMMAND" ? "STATUS" : nullptr;
   };
-  std::string said_version;
+  std::string reply_version;
   const UniqueFd write_only(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   const Error error = Caught(
-      [&] { static_cast<void>(cni::ReadRequest(environment, write_only.get(), said_version)); });
+      [&] { static_cast<void>(cni::ReadRequest(environment, write_only.get(), reply_version)); });
   EXPECT_EQ(error.code(), Code::kIo);
 }
 
@@ -195,12 +196,28 @@ TEST(ReadRequest, ChecksTheNetworksName) {
 }
 
 TEST(ReadRequest, ReadsKeysInAnyLetterCase) {
-  const Answer answer = Read(kAdd, R"({"NAME":"a","Name":"b","CNIVERSION":"0.3.1"})");
+  const Answer answer = Read(kAdd, R"({"Name":"b","CNIVERSION":"0.3.1"})");
   EXPECT_EQ(answer.request.id.network, "b");
   EXPECT_EQ(answer.request.cni_version, "0.3.1");
 }
 
-TEST(ReadRequest, AnUnknownVerbIsToldAfterTheConfig) {
+TEST(ReadRequest, RefusesAKeyInTwoLetterCasesOnAddAndCheckOnly) {
+  const std::string config =
+      R"({"NAME":"a","cniVersion":"1.1.0","name":"b","IPAM":{"dataDir":"/a","DataDir":"/b"}})";
+  for (const char* const command : {"ADD", "CHECK"}) {
+    const Error error = Refused(With(kAdd, "CNI_COMMAND", command), config);
+    EXPECT_EQ(error.code(), Code::kDecode);
+    EXPECT_EQ(error.msg(), "duplicate key 'name'");
+  }
+  for (const char* const command : {"DEL", "GC", "STATUS"}) {
+    const cni::Request request = Read(With(kAdd, "CNI_COMMAND", command), config).request;
+    EXPECT_EQ(request.id.network, "b");
+    EXPECT_EQ(request.config.at("IPAM").dump(), R"({"dataDir":"/a"})");
+    EXPECT_EQ(request.config_text, config) << "for a delegated IPAM plugin";
+  }
+}
+
+TEST(ReadRequest, RefusesAnUnknownVerbAfterTheConfig) {
   const Variables variables = {{"CNI_COMMAND", "FLY"}};
   EXPECT_EQ(Refused(variables, "").code(), Code::kDecode);
   EXPECT_EQ(Refused(variables, "{}").code(), Code::kInvalidConfig);
@@ -210,15 +227,15 @@ TEST(ReadRequest, AnUnknownVerbIsToldAfterTheConfig) {
   EXPECT_EQ(Refused({{"CNI_COMMAND", "add"}}).msg(), "unknown CNI_COMMAND: add");
 }
 
-TEST(ReadRequest, TakesEveryVersionAndTakesNoneForTheOldest) {
+TEST(ReadRequest, TakesEveryVersionAndAMissingOneForTheOldest) {
   for (const std::string& version : cni::SupportedVersions()) {
     const Answer answer = Read(kAdd, ConfigOf(version));
     EXPECT_EQ(answer.request.cni_version, version);
-    EXPECT_EQ(answer.said_version, version);
+    EXPECT_EQ(answer.reply_version, version);
   }
   for (const char* const config : {R"({"name":"a"})", R"({"name":"a","cniVersion":""})"}) {
     EXPECT_EQ(Read(kAdd, config).request.cni_version, "0.1.0");
-    EXPECT_EQ(Read(kAdd, config).said_version, "0.1.0");
+    EXPECT_EQ(Read(kAdd, config).reply_version, "0.1.0");
   }
 }
 
@@ -236,7 +253,7 @@ TEST(ReadRequest, RefusesVersionsWithTheListOfThose) {
   EXPECT_EQ(Refused(kAdd, R"({"name":"a","cniVersion":1})").code(), Code::kDecode);
 }
 
-TEST(ReadRequest, VerbsHaveTheirOldestVersion) {
+TEST(ReadRequest, KnowsTheOldestVersionOfEachVerb) {
   const auto verdict = [](const char* command, const std::string& version) {
     return Refused(With(kAdd, "CNI_COMMAND", command), ConfigOf(version));
   };
@@ -254,7 +271,7 @@ TEST(ReadRequest, VerbsHaveTheirOldestVersion) {
   EXPECT_EQ(verdict("CHECK", "1.0").msg(), "incompatible CNI versions");
 }
 
-TEST(ReadRequest, AVersionThatIsNoneIsUndecodableOnCheckGcAndStatus) {
+TEST(ReadRequest, CannotDecodeAnImpossibleVersionOnCheckGcAndStatus) {
   for (const char* const version : {"x", "1..0", "1.0.0.0", "-1.0", "1.x"}) {
     for (const char* const command : {"CHECK", "GC", "STATUS"}) {
       EXPECT_EQ(Refused(With(kAdd, "CNI_COMMAND", command), ConfigOf(version)).code(),
@@ -265,16 +282,16 @@ TEST(ReadRequest, AVersionThatIsNoneIsUndecodableOnCheckGcAndStatus) {
 }
 
 TEST(ReadRequest, AnswersInTheConfigsVersionOnceItIsKnown) {
-  std::string said_version = "1.1.0";
+  std::string reply_version = "1.1.0";
   const UniqueFd file = FileWith(R"({"cniVersion":"0.4.0","name":"a/b"})");
   const cni::Environment environment = [](const char* name) {
     return kAdd.count(name) ? kAdd.at(name).c_str() : nullptr;
   };
   EXPECT_EQ(Caught([&] {
-              static_cast<void>(cni::ReadRequest(environment, file.get(), said_version));
+              static_cast<void>(cni::ReadRequest(environment, file.get(), reply_version));
             }).code(),
             Code::kInvalidConfig);
-  EXPECT_EQ(said_version, "0.4.0");
+  EXPECT_EQ(reply_version, "0.4.0");
 }
 
 TEST(IsAtLeast, OrdersVersionsAsNumbers) {

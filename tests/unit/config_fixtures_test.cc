@@ -49,8 +49,8 @@ cni::Request Read(const Sent& sent, const std::string& args) {
     const auto variable = variables.find(name);
     return variable != variables.end() ? variable->second.c_str() : nullptr;
   };
-  std::string said_version;
-  return cni::ReadRequest(environment, file.get(), said_version);
+  std::string reply_version;
+  return cni::ReadRequest(environment, file.get(), reply_version);
 }
 
 constexpr Sent kSent[] = {
