@@ -220,8 +220,7 @@ cni::Result AskForAddresses(state::Host& host,
   host.records.Write(record);
   const std::string answer =
       cni::InvokeIpam(*record.ipam.delegated, cni::Verb::kAdd, record.id, record.netns_path);
-  cni::Result given =
-      cni::ParseDelegated({.type = record.ipam.delegated->type}, answer, request.cni_version);
+  cni::Result given = cni::ParseDelegated(*record.ipam.delegated, answer, request.cni_version);
   SetGiven(given, config, record);
   host.records.Write(record);
   undo.Keep();

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <optional>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -17,34 +17,15 @@
 #include "base/subprocess.h"
 #include "base/text.h"
 #include "plugin/cni/json.h"
+#include "plugin/cni/version.h"
 
 namespace nomad_bridge::cni {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::size_t kMaxShownBytes = 400;
 
-std::string Named(const Delegate& delegate) {
-  return Cat("IPAM plugin ", Quoted(delegate.type));
-}
-
-// A stranger's text in a message.
-std::string Shown(std::string_view text) {
-  return CutUtf8(Printable(text.substr(0, kMaxShownBytes)), kMaxShownBytes);
-}
-
-// An empty element is no folder: as the current one it would be a surprise.
-std::vector<std::string> Folders(std::string_view path) {
-  std::vector<std::string> folders;
-  while (!path.empty()) {
-    const std::size_t colon = std::min(path.find(':'), path.size());
-    if (colon > 0) {
-      folders.emplace_back(path.substr(0, colon));
-    }
-    path.remove_prefix(std::min(colon + 1, path.size()));
-  }
-  return folders;
+std::string Named(const DelegatedIpam& ipam) {
+  return Cat("IPAM plugin ", Quoted(ipam.type));
 }
 
 // The words of Go's pkg/invoke.
@@ -54,53 +35,59 @@ void CheckType(const std::string& type) {
   }
   if (type.find_first_of(std::string_view("/\0", 2)) != type.npos) {
     throw Error(Code::kInvalidConfig,
-                Cat("invalid plugin name: ", Shown(type)),
-                "'ipam.type' is a name in a folder of CNI_PATH, not a path");
+                Cat("invalid plugin name: ", Excerpt(type)),
+                "'ipam.type' is a name in a directory of CNI_PATH, not a path");
   }
 }
 
 // Under any of our names but host-local's, which is never delegated, we would start ourselves with
 // the same config, and so on.
-void CheckIsAnother(const Delegate& delegate, const struct stat& found) {
+void CheckIsAnother(const std::string& type, const struct stat& found) {
   struct stat self {};
   if (::stat("/proc/self/exe", &self) == 0 && self.st_dev == found.st_dev &&
       self.st_ino == found.st_ino) {
     throw Error(Code::kInvalidConfig,
-                Cat("invalid 'ipam.type': ", Quoted(Shown(delegate.type))),
+                Cat("invalid 'ipam.type': ", Quoted(Excerpt(type))),
                 "that is this program, which would run itself for ever");
   }
 }
 
 // Never says "not found", which go-cni takes for success on DEL.
-std::string FindPlugin(const Delegate& delegate) {
-  CheckType(delegate.type);
-  const std::vector<std::string> folders = Folders(delegate.cni_path);
-  if (folders.empty()) {
-    throw Error(Code::kInvalidEnvironment,
-                "CNI_PATH is empty",
-                Cat(Named(delegate), " is looked for in its folders"));
-  }
-  std::string list;
-  for (const std::string& folder : folders) {
-    std::string path = Cat(folder, '/', delegate.type);
+std::string FindPlugin(const DelegatedIpam& ipam) {
+  CheckType(ipam.type);
+  std::string tried;
+  std::string_view rest = ipam.cni_path;
+  while (!rest.empty()) {
+    const std::string_view directory = rest.substr(0, rest.find(':'));
+    rest.remove_prefix(std::min(directory.size() + 1, rest.size()));
+    if (directory.empty()) {
+      continue;  // to exec(3) it would be the current one
+    }
+    std::string path = Cat(directory, '/', ipam.type);
     struct stat found {};
     if (::stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode)) {
-      CheckIsAnother(delegate, found);
+      CheckIsAnother(ipam.type, found);
       return path;
     }
-    list += Cat(list.empty() ? "" : " ", folder);
+    tried += Cat(tried.empty() ? "" : " ", directory);
+  }
+  if (tried.empty()) {
+    throw Error(Code::kInvalidEnvironment,
+                "CNI_PATH is empty",
+                Cat(Named(ipam), " is looked for in its directories"));
   }
   throw Error(Code::kInvalidConfig,
-              Cat("failed to find plugin \"", Shown(delegate.type), "\" in path [", list, ']'),
-              "'ipam.type' names it, CNI_PATH the folders");
+              Cat("failed to find plugin \"", Excerpt(ipam.type), "\" in path [", tried, ']'),
+              "'ipam.type' names it, CNI_PATH the directories");
 }
 
+// Ours, with `variables` in the place of those of the same name.
 std::vector<std::string> Environ(const std::map<std::string, std::string>& variables) {
   std::vector<std::string> all;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string_view text = *variable;
-    if (variables.find(std::string(text.substr(0, text.find('=')))) == variables.end()) {
-      all.emplace_back(text);
+    const std::string text = *variable;
+    if (!variables.contains(text.substr(0, text.find('=')))) {
+      all.push_back(text);
     }
   }
   for (const auto& [name, value] : variables) {
@@ -112,23 +99,23 @@ std::vector<std::string> Environ(const std::map<std::string, std::string>& varia
 // The error document that a plugin which failed has printed; nullopt if it is none.
 std::optional<Error> FindError(const std::string& out) {
   try {
-    const json document = ParseJson(out, "stdout");
+    const nlohmann::json document = ParseJson(out, "stdout");
     const JsonView error(document, "");
     const std::optional<JsonView> code = error.Find("code");
-    const std::string msg = error.FindText("msg").value_or(std::string());
+    const std::string msg = error.FindString("msg").value_or(std::string());
     if (!code && msg.empty()) {
       return std::nullopt;  // a result, for example
     }
     constexpr int kMost = std::numeric_limits<int>::max();
     // Any number: the codes are the plugin's, and ours has room for them all.
     const auto number = static_cast<Code>(code ? code->Integer(0, kMost) : 0);
-    return Error(number, msg, error.FindText("details").value_or(std::string()));
+    return Error(number, msg, error.FindString("details").value_or(std::string()));
   } catch (const Error&) {
     return std::nullopt;
   }
 }
 
-std::string Words(const ExitInfo& exit) {
+std::string HowItEnded(const ExitInfo& exit) {
   switch (exit.how) {
     case End::kExit:
       return Cat("exit code ", exit.number);
@@ -142,112 +129,96 @@ std::string Words(const ExitInfo& exit) {
   return "";
 }
 
-// How it ended and what it said, for an end without an error document.
+// How it ended and what it printed, for an end without an error document.
 std::string Details(const ExitInfo& exit) {
-  std::string details = Words(exit);
+  std::string details = HowItEnded(exit);
   if (!exit.out.empty()) {
-    details += Cat("; stdout: ", Shown(exit.out));
+    details += Cat("; stdout: ", Excerpt(exit.out, kMaxShownBytes));
   }
   if (!exit.err.empty()) {
-    // What it said last is nearest to the reason.
-    const std::string_view err = exit.err;
-    const std::size_t begin = err.size() > kMaxShownBytes ? err.size() - kMaxShownBytes : 0;
-    details += Cat("; stderr: ", Shown(err.substr(begin)));
+    // The last lines are nearest to the reason.
+    const std::size_t begin = exit.err.size() - std::min(exit.err.size(), kMaxShownBytes);
+    details += Cat("; stderr: ", Excerpt(exit.err.substr(begin), kMaxShownBytes));
   }
   return details;
 }
 
-Error Failed(const Delegate& delegate, Verb verb, const ExitInfo& exit) {
+Error Failed(const DelegatedIpam& ipam,
+             Verb verb,
+             const ExitInfo& exit,
+             std::chrono::milliseconds timeout) {
   if (exit.how == End::kOverdue) {
     return {Code::kTryAgain,
-            Cat(Named(delegate),
-                " has not answered ",
-                Text(verb),
-                " in ",
-                delegate.timeout.count(),
-                " ms"),
+            Cat(Named(ipam), " has not answered ", Text(verb), " in ", timeout.count(), " ms"),
             Details(exit)};
   }
-  if (exit.how == End::kExit) {
-    if (std::optional<Error> error = FindError(exit.out)) {
-      return *error;
-    }
-  }
-  return {Code::kDelegate, Cat(Named(delegate), " failed at ", Text(verb)), Details(exit)};
+  const std::optional<Error> error = exit.how == End::kExit ? FindError(exit.out) : std::nullopt;
+  return error.value_or(
+      Error(Code::kDelegate, Cat(Named(ipam), " failed at ", Text(verb)), Details(exit)));
 }
 
-// Interfaces, and indices into them, are not IPAM's: a wrong one is no reason to fail.
-void EraseMember(json& object, std::string_view key) {
-  for (auto member = object.begin(); member != object.end();) {
-    member = Lower(member.key()) == key ? object.erase(member) : std::next(member);
-  }
-}
-
-json WithoutInterfaces(json answer) {
-  if (!answer.is_object()) {
-    return answer;
-  }
-  EraseMember(answer, "interfaces");
-  for (auto& [key, ips] : answer.items()) {
-    if (Lower(key) != "ips" || !ips.is_array()) {
-      continue;
-    }
-    for (json& ip : ips) {
-      if (ip.is_object()) {
-        EraseMember(ip, "interface");
-      }
-    }
-  }
-  return answer;
-}
-
-Result ReadAnswer(std::string_view answer, std::string_view config_version) {
-  const json document = WithoutInterfaces(ParseJson(answer, "stdout"));
+Result ParseAnswer(std::string_view answer, std::string_view config_version) {
+  const nlohmann::json document = ParseJson(answer, "stdout");
   const JsonView object(document, "result");
-  const std::string version = object.FindText("cniVersion").value_or(std::string(config_version));
-  const std::vector<std::string>& known = SupportedVersions();
-  if (std::find(known.begin(), known.end(), version) == known.end()) {
-    throw object.Find("cniVersion")->Wrong(Cat("a version up to ", known.back()));
+  const std::string version = object.FindString("cniVersion").value_or(std::string(config_version));
+  if (!IsSupported(version)) {
+    throw object.Find("cniVersion")->Wrong(Cat("a version up to ", SupportedVersions().back()));
   }
-  return ParseResult(document, version, "result");
+  return ParseIpamResult(object, version);
 }
 
 }  // namespace
 
-std::string RunDelegate(const Delegate& delegate,
-                        Verb verb,
-                        const std::map<std::string, std::string>& variables) {
-  std::map<std::string, std::string> all = variables;
-  all["CNI_COMMAND"] = Text(verb);
-  ExitInfo exit = RunSubprocess({.path = FindPlugin(delegate),
-                                 .arguments = {},
-                                 .environment = Environ(all),
-                                 .input = delegate.config,
-                                 .timeout = delegate.timeout});
-  WriteBestEffort(STDERR_FILENO, exit.err);
-  if (!exit.err.empty() && exit.err.back() != '\n') {
-    WriteBestEffort(STDERR_FILENO, "\n");  // the next line there is another's
+std::optional<DelegatedIpam> FindDelegatedIpam(const Request& request,
+                                               const std::string& ipam_type) {
+  if (ipam_type.empty() || ipam_type == kHostLocal) {
+    return std::nullopt;
   }
+  return DelegatedIpam{.type = ipam_type,
+                       .cni_path = request.cni_path,
+                       .args = request.args,
+                       .config = request.config_text};
+}
+
+std::string InvokeIpam(const DelegatedIpam& ipam,
+                       Verb verb,
+                       const AttachmentId& id,
+                       const std::string& netns_path,
+                       std::chrono::milliseconds timeout) {
+  const std::map<std::string, std::string> variables = {{"CNI_COMMAND", std::string(Text(verb))},
+                                                        {"CNI_CONTAINERID", id.container_id},
+                                                        {"CNI_NETNS", netns_path},
+                                                        {"CNI_IFNAME", id.ifname},
+                                                        {"CNI_ARGS", ipam.args},
+                                                        {"CNI_PATH", ipam.cni_path}};
+  ExitInfo exit = RunSubprocess({.path = FindPlugin(ipam),
+                                 .arguments = {},
+                                 .environment = Environ(variables),
+                                 .input = ipam.config,
+                                 .timeout = timeout});
+  // A whole line, as the next one there is another's.
+  const bool is_cut = !exit.err.empty() && exit.err.back() != '\n';
+  WriteBestEffort(STDERR_FILENO, exit.err + (is_cut ? "\n" : ""));
   if (!exit.Succeeded()) {
-    throw Failed(delegate, verb, exit);
+    throw Failed(ipam, verb, exit, timeout);
   }
   return std::move(exit.out);
 }
 
-Result ParseDelegated(const Delegate& delegate,
+Result ParseDelegated(const DelegatedIpam& ipam,
                       std::string_view answer,
                       std::string_view config_version) {
   Result result;
   try {
-    result = ReadAnswer(answer, config_version);
+    result = ParseAnswer(answer, config_version);
   } catch (const Error& error) {
     // What is wrong is not the config, as the error below says, but the plugin.
-    throw Error(Code::kDelegate, Cat("cannot use the answer of ", Named(delegate)), error.what());
+    throw Error(Code::kDelegate, Cat("cannot use the answer of ", Named(ipam)), error.what());
   }
   if (result.ips.empty()) {
     throw Error(Code::kDelegate,
                 "IPAM plugin returned missing IP config",
-                Cat(Named(delegate), " said: ", Shown(answer)));
+                Cat(Named(ipam), " printed: ", Excerpt(answer, kMaxShownBytes)));
   }
   return result;
 }

@@ -3,47 +3,36 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <utility>
+
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/text.h"
-#include "plugin/cni/json.h"
-#include "plugin/cni/request.h"
+#include "plugin/cni/version.h"
 
 namespace nomad_bridge::cni {
 namespace {
 
-using nlohmann::json;
-using nlohmann::ordered_json;
-
 // Versions whose results have one shape: a plugin understands only its own.
-enum class Shape { kByFamily, kListWithVersion, kList };
+enum class Shape { kByFamily, kArraysWithVersion, kArrays };
 
 Shape ShapeOf(std::string_view version) {
   if (IsAtLeast(version, "1.0.0")) {
-    return Shape::kList;
+    return Shape::kArrays;
   }
-  return IsAtLeast(version, "0.3.0") ? Shape::kListWithVersion : Shape::kByFamily;
+  return IsAtLeast(version, "0.3.0") ? Shape::kArraysWithVersion : Shape::kByFamily;
 }
 
-std::string TextOf(const JsonView& object, std::string_view key) {
-  return object.FindText(key).value_or(std::string());
+std::string StringOf(const JsonView& object, std::string_view key) {
+  return object.FindString(key).value_or(std::string());
 }
 
-std::vector<std::string> TextsOf(const JsonView& object, std::string_view key) {
-  std::vector<std::string> texts;
+std::vector<std::string> StringsOf(const JsonView& object, std::string_view key) {
+  std::vector<std::string> strings;
   for (const JsonView& element : object.ElementsOf(key)) {
-    texts.push_back(element.String());
+    strings.push_back(element.String());
   }
-  return texts;
-}
-
-Dns ParseDns(const JsonView& dns) {
-  return {.nameservers = TextsOf(dns, "nameservers"),
-          .domain = TextOf(dns, "domain"),
-          .search = TextsOf(dns, "search"),
-          .options = TextsOf(dns, "options")};
+  return strings;
 }
 
 Cidr RequireSubnet(const JsonView& object, std::string_view key) {
@@ -57,34 +46,39 @@ Cidr RequireSubnet(const JsonView& object, std::string_view key) {
 Interface ParseInterface(const JsonView& object) {
   const std::optional<JsonView> mtu = object.Find("mtu");
   constexpr int kMost = std::numeric_limits<int>::max();
-  return {.name = TextOf(object, "name"),
-          .mac = TextOf(object, "mac"),
+  return {.name = StringOf(object, "name"),
+          .mac = StringOf(object, "mac"),
           .mtu = mtu ? static_cast<int>(mtu->Integer(0, kMost)) : 0,
-          .sandbox = TextOf(object, "sandbox"),
-          .socket_path = TextOf(object, "socketPath"),
-          .pci_id = TextOf(object, "pciID")};
+          .sandbox = StringOf(object, "sandbox"),
+          .socket_path = StringOf(object, "socketPath"),
+          .pci_id = StringOf(object, "pciID")};
 }
 
-IpConfig ParseIpConfig(const JsonView& object, std::size_t interfaces) {
-  IpConfig ip{.address = RequireSubnet(object, "address"),
-              .gateway = object.FindAddress("gateway")};
-  if (const std::optional<JsonView> index = object.Find("interface")) {
-    // Passed on, an index beyond the list makes Nomad's agent panic.
-    if (interfaces == 0) {
-      throw index->Wrong("none, as there are no interfaces");
-    }
-    ip.interface = static_cast<int>(index->Integer(0, static_cast<std::int64_t>(interfaces) - 1));
+// An index beyond the array, passed on, makes Nomad's agent panic.
+std::optional<int> FindIndex(const JsonView& ip, std::size_t interfaces) {
+  const std::optional<JsonView> index = ip.Find("interface");
+  if (index && interfaces == 0) {
+    throw index->Wrong("none, as there are no interfaces");
   }
-  return ip;
+  const auto last = static_cast<std::int64_t>(interfaces) - 1;
+  return index ? std::optional(static_cast<int>(index->Integer(0, last))) : std::nullopt;
 }
 
-Result ParseLists(const JsonView& object) {
-  Result result;
+void ParseInterfaces(const JsonView& object, Result& result) {
   for (const JsonView& element : object.ElementsOf("interfaces")) {
     result.interfaces.push_back(ParseInterface(element));
   }
+  auto ip = result.ips.begin();
   for (const JsonView& element : object.ElementsOf("ips")) {
-    result.ips.push_back(ParseIpConfig(element, result.interfaces.size()));
+    (ip++)->interface = FindIndex(element, result.interfaces.size());
+  }
+}
+
+Result ParseArrays(const JsonView& object) {
+  Result result;
+  for (const JsonView& element : object.ElementsOf("ips")) {
+    result.ips.push_back(
+        {.address = RequireSubnet(element, "address"), .gateway = element.FindAddress("gateway")});
   }
   for (const JsonView& element : object.ElementsOf("routes")) {
     result.routes.push_back(ParseRoute(element));
@@ -92,7 +86,7 @@ Result ParseLists(const JsonView& object) {
   return result;
 }
 
-// Routes of both families go into one list: each route's destination tells its family.
+// Routes of both families go into one array: each route's destination tells its family.
 Result ParseByFamily(const JsonView& object) {
   Result result;
   for (const char* const key : {"ip4", "ip6"}) {
@@ -105,119 +99,6 @@ Result ParseByFamily(const JsonView& object) {
     }
   }
   return result;
-}
-
-// Go leaves out what is empty; a reader must not have to tell "" from nothing.
-ordered_json ToJson(const Dns& dns) {
-  ordered_json object = ordered_json::object();
-  const auto put = [&](const char* key, const auto& value) {
-    if (!value.empty()) {
-      object[key] = value;
-    }
-  };
-  put("nameservers", dns.nameservers);
-  put("domain", dns.domain);
-  put("search", dns.search);
-  put("options", dns.options);
-  return object;
-}
-
-ordered_json ToJson(const Interface& interface, bool is_newest) {
-  // Readers before 1.1.0 need not know the three newer fields.
-  ordered_json object = {{"name", interface.name}};
-  if (!interface.mac.empty()) {
-    object["mac"] = interface.mac;
-  }
-  if (is_newest && interface.mtu != 0) {
-    object["mtu"] = interface.mtu;
-  }
-  if (!interface.sandbox.empty()) {
-    object["sandbox"] = interface.sandbox;
-  }
-  if (is_newest && !interface.socket_path.empty()) {
-    object["socketPath"] = interface.socket_path;
-  }
-  if (is_newest && !interface.pci_id.empty()) {
-    object["pciID"] = interface.pci_id;
-  }
-  return object;
-}
-
-ordered_json ToJson(const IpConfig& ip, bool with_version) {
-  ordered_json object = ordered_json::object();
-  if (with_version) {
-    object["version"] = ip.address.address.is_ipv4() ? "4" : "6";
-  }
-  if (ip.interface) {
-    object["interface"] = *ip.interface;  // also 0: it is an index
-  }
-  object["address"] = ip.address.Text();
-  if (ip.gateway) {
-    object["gateway"] = ip.gateway->Text();
-  }
-  return object;
-}
-
-ordered_json ToJson(const Route& route, bool with_extras) {
-  ordered_json object = {{"dst", route.destination.Text()}};
-  if (route.gateway) {
-    object["gw"] = route.gateway->Text();
-  }
-  const auto put = [&](const char* key, std::int64_t value) {
-    if (with_extras && value != 0) {
-      object[key] = value;
-    }
-  };
-  put("mtu", route.mtu);
-  put("advmss", route.advmss);
-  put("priority", route.priority);
-  // Table 0 and scope 0 have a meaning: they are left out only if nobody has set them.
-  if (with_extras && route.table) {
-    object["table"] = *route.table;
-  }
-  if (with_extras && route.scope) {
-    object["scope"] = *route.scope;
-  }
-  return object;
-}
-
-template <typename Element>
-void PutList(ordered_json& object,
-             const char* key,
-             const std::vector<Element>& elements,
-             bool flag) {
-  for (const Element& element : elements) {
-    object[key].push_back(ToJson(element, flag));
-  }
-}
-
-// The first address of a family with its routes; nothing if there is none.
-void PutFamily(ordered_json& object, const char* key, const Result& result, Family family) {
-  const auto first = std::find_if(result.ips.begin(), result.ips.end(), [&](const IpConfig& ip) {
-    return ip.address.address.family() == family;
-  });
-  if (first == result.ips.end()) {
-    return;
-  }
-  ordered_json& said = object[key] = {{"ip", first->address.Text()}};
-  if (first->gateway) {
-    said["gateway"] = first->gateway->Text();
-  }
-  for (const Route& route : result.routes) {
-    if (route.destination.address.family() == family) {
-      said["routes"].push_back(ToJson(route, false));
-    }
-  }
-}
-
-void PutByFamily(ordered_json& object, const Result& result) {
-  if (result.ips.empty()) {
-    throw Error(Code::kInvalidConfig,
-                "cannot convert: no valid IP addresses",
-                "results of CNI 0.1.0 and 0.2.0 consist of addresses");
-  }
-  PutFamily(object, "ip4", result, Family::kIpv4);
-  PutFamily(object, "ip6", result, Family::kIpv6);
 }
 
 }  // namespace
@@ -244,18 +125,31 @@ Route ParseRoute(const JsonView& object) {
   return route;
 }
 
-Result ParseResult(const json& json, std::string_view config_version, const std::string& path) {
-  const JsonView object(json, path);
-  const std::string version = object.FindText("cniVersion").value_or(std::string(config_version));
-  const std::vector<std::string>& supported = SupportedVersions();
-  const bool is_known = std::find(supported.begin(), supported.end(), version) != supported.end();
-  if (!is_known || ShapeOf(version) != ShapeOf(config_version)) {
+Dns ParseDns(const JsonView& object) {
+  return {.nameservers = StringsOf(object, "nameservers"),
+          .domain = StringOf(object, "domain"),
+          .search = StringsOf(object, "search"),
+          .options = StringsOf(object, "options")};
+}
+
+Result ParseIpamResult(const JsonView& object, std::string_view version) {
+  Result result =
+      ShapeOf(version) == Shape::kByFamily ? ParseByFamily(object) : ParseArrays(object);
+  if (const std::optional<JsonView> dns = object.Find("dns")) {
+    result.dns = ParseDns(*dns);
+  }
+  return result;
+}
+
+Result ParseResult(const JsonView& object, std::string_view config_version) {
+  const std::string version = object.FindString("cniVersion").value_or(std::string(config_version));
+  if (!IsSupported(version) || ShapeOf(version) != ShapeOf(config_version)) {
     throw object.Find("cniVersion")
         ->Wrong(Cat("a version whose results have the shape of the config's, ", config_version));
   }
-  Result result = ShapeOf(version) == Shape::kByFamily ? ParseByFamily(object) : ParseLists(object);
-  if (const std::optional<JsonView> dns = object.Find("dns")) {
-    result.dns = ParseDns(*dns);
+  Result result = ParseIpamResult(object, version);
+  if (ShapeOf(version) != Shape::kByFamily) {
+    ParseInterfaces(object, result);
   }
   return result;
 }
@@ -277,49 +171,13 @@ Result Append(Result first, const Result& later) {
   return first;
 }
 
-ordered_json ToJson(const Result& result, std::string_view version) {
-  const Shape shape = ShapeOf(version);
-  ordered_json object = {{"cniVersion", version}};
-  if (shape == Shape::kByFamily) {
-    PutByFamily(object, result);
-  } else {
-    PutList(object, "interfaces", result.interfaces, IsAtLeast(version, "1.1.0"));
-    PutList(object, "ips", result.ips, shape == Shape::kListWithVersion);
-    PutList(object, "routes", result.routes, true);
-  }
-  // Go's older types print it always.
-  if (shape != Shape::kList || !result.dns.empty()) {
-    object["dns"] = ToJson(result.dns);
-  }
-  return object;
-}
-
-void Print(const Result& result, std::string_view version, int out) {
-  Print(ToJson(result, version), out);
-}
-
-void Print(const ordered_json& result, int out) {
-  WriteAll(
-      out, result.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n", "stdout");
-}
-
-Dns ParseDns(const json& json, const std::string& path) {
-  return ParseDns(JsonView(json, path));
-}
-
 std::optional<Result> FindPrevResult(const Request& request) {
   try {
     const std::optional<JsonView> result = JsonView(request.config, "").Find("prevResult");
-    return result ? std::optional(ParseResult(result->value(), request.cni_version)) : std::nullopt;
+    return result ? std::optional(ParseResult(*result, request.cni_version)) : std::nullopt;
   } catch (const Error&) {
     return std::nullopt;
   }
-}
-
-void PrintPrevResult(const Request& request, int out) {
-  nlohmann::ordered_json result = JsonView(request.config, "").Find("prevResult")->value();
-  result["cniVersion"] = request.cni_version;
-  Print(result, out);
 }
 
 }  // namespace nomad_bridge::cni

@@ -3,9 +3,10 @@
 // Shapes  In memory always 1.1.0's; converted when read and when written:
 //           0.1.0, 0.2.0          ip4/ip6, the first address per family, no interfaces
 //           0.3.0, 0.3.1, 0.4.0   ips with "version"; dns always there
-//           1.0.0                 as 1.1.0 without mtu, socketPath and pciID of interfaces
-// Errors  kInvalidConfig naming the path below prevResult. Writing a result without an address as
-//         0.1.0/0.2.0 is one too ("cannot convert: no valid IP addresses").
+//           1.0.0                 as 1.1.0 without mtu, socketPath and pciID of interfaces, which
+//                                 readers need not know
+// Errors  kInvalidConfig naming the path of what is wrong; "cannot convert: no valid IP addresses"
+//         for a result without an address that is to be written as 0.1.0 or 0.2.0.
 // Source  CNI specification 1.1.0, "Result types"; FAQ of older versions; Go's pkg/types.
 #pragma once
 
@@ -14,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "base/ip.h"
 #include "base/route.h"
@@ -25,7 +26,7 @@ namespace nomad_bridge::cni {
 
 struct Interface {
   std::string name;
-  std::string mac;  // as text: a stranger's may be of another length
+  std::string mac;  // a string, as another plugin's may be of another length
   int mtu = 0;
   std::string sandbox;  // CNI_NETNS verbatim; empty on the host
   std::string socket_path;
@@ -59,32 +60,33 @@ struct Result {
   Dns dns;
 };
 
-// `json` is config.prevResult, or what errors call `path`; `config_version` the config's. A result
-// of another family than the config's is an error.
-[[nodiscard]] Result ParseResult(const nlohmann::json& json,
-                                 std::string_view config_version,
-                                 const std::string& path = "prevResult");
+// Reads prevResult, or another plugin's answer. A version whose results have another shape than the
+// config's is an error.
+[[nodiscard]] Result ParseResult(const JsonView& object, std::string_view config_version);
 
-// `later` behind `first`: its interfaces follow, their indices in ips move along. dns: the first
-// that has any.
+// Reads the answer of an IPAM plugin, of any supported version: interfaces, and indices into them,
+// are not read, as which interface an address is for is not IPAM's to say.
+[[nodiscard]] Result ParseIpamResult(const JsonView& object, std::string_view version);
+
+// `later` behind `first`: interfaces, addresses and routes follow, and the indices of interfaces
+// grow. dns: the first that has any.
 [[nodiscard]] Result Append(Result first, const Result& later);
 
 [[nodiscard]] nlohmann::ordered_json ToJson(const Result& result, std::string_view version);
 
-// What `request` says an earlier ADD answered; nullopt if it says nothing, or nonsense: for DEL.
+// prevResult for DEL: nullopt if there is none, or none that can be read.
 [[nodiscard]] std::optional<Result> FindPrevResult(const Request& request);
 
-// prevResult as ADD's answer, passed on whole, also what we know nothing of. It must be there.
+// prevResult as ADD's answer, with its unknown keys. It must be there.
 void PrintPrevResult(const Request& request, int out);
 
-// ADD's answer: one document. Throws kIo if nobody can read it.
+// ADD's answer: one document. Throws kIo if stdout cannot be written.
 void Print(const Result& result, std::string_view version, int out);
-void Print(const nlohmann::ordered_json& result, int out);
 
 // Reads one element of `routes`, the config's or a result's; "dst" is required.
 [[nodiscard]] Route ParseRoute(const JsonView& object);
 
 // Reads a Dns object (config.dns, or a result's).
-[[nodiscard]] Dns ParseDns(const nlohmann::json& json, const std::string& path);
+[[nodiscard]] Dns ParseDns(const JsonView& object);
 
 }  // namespace nomad_bridge::cni

@@ -122,12 +122,12 @@ Config ParseConfig(const cni::Request& request, const cni::PluginType& type) {
     CheckMtuIsEnough(sources.config, config.link, HasIpv6(config.ipam.ranges));
     CheckInterfaceMayStayDown(sources.config, config);
     if (const std::optional<cni::JsonView> dns = sources.config.Find("dns")) {
-      config.dns = cni::ParseDns(dns->value(), dns->path());
+      config.dns = cni::ParseDns(*dns);
     }
   }
   const std::optional<cni::JsonView> result = sources.config.Find("prevResult");
   if (result && (type.passes_on || request.verb == cni::Verb::kCheck)) {
-    config.prev_result = cni::ParseResult(result->value(), request.cni_version);
+    config.prev_result = cni::ParseResult(*result, request.cni_version);
   }
   return config;
 }

@@ -24,7 +24,7 @@
 #include "firewall/address_policy.h"
 #include "firewall/ruleset.h"
 #include "ipam/range.h"
-#include "plugin/cni/delegated_ipam.h"
+#include "plugin/cni/delegate.h"
 #include "plugin/cni/labels.h"
 #include "plugin/cni/plugin_type.h"
 #include "plugin/cni/request.h"

@@ -16,7 +16,7 @@
 #include "firewall/ruleset.h"
 #include "netlink/core/netns.h"
 #include "netlink/rtnl/rtnl.h"
-#include "plugin/cni/delegated_ipam.h"
+#include "plugin/cni/delegate.h"
 #include "plugin/cni/labels.h"
 #include "plugin/cni/part.h"
 #include "portmap/mapping.h"

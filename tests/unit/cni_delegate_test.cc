@@ -1,4 +1,4 @@
-// Plugins written by the test, run as an IPAM plugin of somebody else's would be.
+// Shell scripts, run as a foreign IPAM plugin would be.
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -32,33 +32,48 @@ using ::testing::Not;
 
 constexpr int kForeign = 50;  // a descriptor that a runtime left open in us
 
-class DelegateTest : public ::testing::Test {
+class DelegatedIpam : public ::testing::Test {
  protected:
-  DelegateTest() {
+  DelegatedIpam() {
     std::string pattern = (fs::temp_directory_path() / "delegate.XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
+    directory_ = ::mkdtemp(pattern.data());
   }
-  ~DelegateTest() override { fs::remove_all(folder_); }
+  ~DelegatedIpam() override { fs::remove_all(directory_); }
 
-  [[nodiscard]] std::string Path(const std::string& name) const { return Cat(folder_, '/', name); }
+  [[nodiscard]] std::string Path(const std::string& name) const {
+    return Cat(directory_, '/', name);
+  }
 
   // A plugin "x" that runs this.
   void WritePlugin(const std::string& script, const std::string& path = "x") const {
     fs::create_directories(fs::path(Path(path)).parent_path());
-    std::ofstream(Path(path)) << "#!/bin/sh\ncd " << folder_ << '\n' << script << '\n';
+    std::ofstream(Path(path)) << "#!/bin/sh\ncd " << directory_ << '\n' << script << '\n';
     fs::permissions(Path(path), fs::perms::owner_all);
   }
 
-  [[nodiscard]] cni::Delegate X(const std::string& config = "{}") const {
-    return {.type = "x", .cni_path = folder_, .config = config};
+  [[nodiscard]] std::string Invoke(cni::Verb verb = cni::Verb::kAdd,
+                                   const std::string& config = "{}") const {
+    return InvokeIn(directory_, verb, config);
+  }
+  [[nodiscard]] static std::string InvokeIn(const std::string& cni_path,
+                                            cni::Verb verb = cni::Verb::kAdd,
+                                            const std::string& config = "{}",
+                                            const std::string& type = "x") {
+    return cni::InvokeIpam({.type = type, .cni_path = cni_path, .config = config}, verb, {}, "");
   }
   [[nodiscard]] std::string Run(const std::string& script) const {
     WritePlugin(script);
-    return cni::RunDelegate(X(), cni::Verb::kAdd);
+    return Invoke();
   }
   [[nodiscard]] Error Failure(const std::string& script, cni::Verb verb = cni::Verb::kAdd) const {
     WritePlugin(script);
-    return Caught([&] { static_cast<void>(cni::RunDelegate(X(), verb)); });
+    return Caught([&] { static_cast<void>(Invoke(verb)); });
+  }
+  [[nodiscard]] Error Overdue(cni::Verb verb, std::chrono::milliseconds timeout) const {
+    return Caught([&] {
+      static_cast<void>(
+          cni::InvokeIpam({.type = "x", .cni_path = directory_}, verb, {}, "", timeout));
+    });
   }
 
   // What a script has written into a file; waited for.
@@ -72,18 +87,18 @@ class DelegateTest : public ::testing::Test {
   }
 
  private:
-  std::string folder_;
+  std::string directory_;
 };
 
-// Gone, or dead and not yet fetched by its new parent.
-bool IsDead(const std::string& pid) {
+// Gone, or a zombie that its new parent has not reaped yet.
+bool HasEnded(const std::string& pid) {
   const std::string stat = FindFile(Cat("/proc/", pid, "/stat")).value_or("");
   const std::size_t name_end = stat.rfind(')');
   return name_end == stat.npos || stat.at(name_end + 2) == 'Z' || stat.at(name_end + 2) == 'X';
 }
 
-void AwaitDeath(const std::string& pid) {
-  EXPECT_TRUE(test::Soon([&] { return IsDead(pid); }));
+void AwaitEnd(const std::string& pid) {
+  EXPECT_TRUE(test::Soon([&] { return HasEnded(pid); }));
 }
 
 bool HasChildren() {
@@ -92,53 +107,44 @@ bool HasChildren() {
 
 // ---- where it is found
 
-TEST_F(DelegateTest, IsTheFirstRegularFileOfThatNameInCniPath) {
+TEST_F(DelegatedIpam, IsTheFirstRegularFileOfThatNameInCniPath) {
   fs::create_directories(Path("empty"));
-  fs::create_directories(Path("folder/x"));
+  fs::create_directories(Path("directory/x"));
   WritePlugin("echo first", "first/x");
   WritePlugin("echo second", "second/x");
   const auto path = [&](const std::string& name) { return Path(name); };
   const std::string all = Cat(":/nowhere::",
                               path("empty"),
                               ':',
-                              path("folder"),
+                              path("directory"),
                               ':',
                               path("first"),
                               ':',
                               path("second"),
                               ':');
 
-  EXPECT_EQ(cni::RunDelegate({.type = "x", .cni_path = all, .config = "{}"}, cni::Verb::kAdd),
-            "first\n");
+  EXPECT_EQ(InvokeIn(all), "first\n");
 }
 
-TEST_F(DelegateTest, AMissingOneIsAnErrorThatListsTheFoldersAndIsNoSuccessForGoCni) {
-  const Error error = Caught([&] {
-    static_cast<void>(cni::RunDelegate(
-        {.type = "dhcpp", .cni_path = "/nowhere:/opt/none", .config = "{}"}, cni::Verb::kDel));
-  });
+TEST_F(DelegatedIpam, ThatIsMissingIsAnErrorThatListsTheDirectoriesAndIsNoSuccessForGoCni) {
+  const Error error = Caught(
+      [&] { static_cast<void>(InvokeIn("/nowhere:/opt/none", cni::Verb::kDel, "{}", "dhcpp")); });
   EXPECT_EQ(error.code(), Code::kInvalidConfig);
   EXPECT_EQ(error.msg(), "failed to find plugin \"dhcpp\" in path [/nowhere /opt/none]");
   EXPECT_THAT(error.what(), Not(HasSubstr("not found")));
 }
 
-TEST_F(DelegateTest, WithoutFoldersSaysSo) {
+TEST_F(DelegatedIpam, WithoutADirectoryToLookInIsAnError) {
   for (const char* const path : {"", ":", "::"}) {
-    const Error error = Caught([&] {
-      static_cast<void>(
-          cni::RunDelegate({.type = "x", .cni_path = path, .config = "{}"}, cni::Verb::kDel));
-    });
+    const Error error = Caught([&] { static_cast<void>(InvokeIn(path, cni::Verb::kDel)); });
     EXPECT_EQ(error.code(), Code::kInvalidEnvironment);
     EXPECT_EQ(error.msg(), "CNI_PATH is empty");
   }
 }
 
-TEST_F(DelegateTest, ItsNameIsNoPath) {
+TEST_F(DelegatedIpam, HasANameAndNoPath) {
   const auto refused = [&](const std::string& type) {
-    return Caught([&] {
-      static_cast<void>(
-          cni::RunDelegate({.type = type, .cni_path = "/", .config = "{}"}, cni::Verb::kAdd));
-    });
+    return Caught([&] { static_cast<void>(InvokeIn("/", cni::Verb::kAdd, "{}", type)); });
   };
   EXPECT_EQ(refused("").msg(), "no plugin name provided");
   EXPECT_EQ(refused("bin/true").msg(), "invalid plugin name: bin/true");
@@ -146,31 +152,30 @@ TEST_F(DelegateTest, ItsNameIsNoPath) {
   EXPECT_EQ(refused(std::string("x\0y", 3)).code(), Code::kInvalidConfig);
 }
 
-TEST_F(DelegateTest, IsNeverThisProgramItself) {
+TEST_F(DelegatedIpam, IsNeverThisProgramItself) {
   fs::create_symlink(fs::read_symlink("/proc/self/exe"), Path("x"));
-  const Error error = Caught([&] { static_cast<void>(cni::RunDelegate(X(), cni::Verb::kAdd)); });
+  const Error error = Caught([&] { static_cast<void>(Invoke()); });
   EXPECT_EQ(error.code(), Code::kInvalidConfig);
   EXPECT_EQ(error.msg(), "invalid 'ipam.type': 'x'");
   EXPECT_THAT(error.details(), HasSubstr("this program"));
 }
 
-TEST_F(DelegateTest, OneThatCannotBeStartedIsNamed) {
+TEST_F(DelegatedIpam, ThatCannotBeStartedIsNamed) {
   WritePlugin("true");
   fs::permissions(Path("x"), fs::perms::owner_read);
-  const Error no_right = Caught([&] { static_cast<void>(cni::RunDelegate(X(), cni::Verb::kAdd)); });
+  const Error no_right = Caught([&] { static_cast<void>(Invoke()); });
   EXPECT_EQ(no_right.code(), Code::kIo);
   EXPECT_THAT(no_right.what(), HasSubstr(Path("x")));
   EXPECT_THAT(no_right.details(), HasSubstr("EACCES"));
 
   std::ofstream(Path("x")) << "neither program nor script";
   fs::permissions(Path("x"), fs::perms::owner_all);
-  const Error no_program =
-      Caught([&] { static_cast<void>(cni::RunDelegate(X(), cni::Verb::kAdd)); });
+  const Error no_program = Caught([&] { static_cast<void>(Invoke()); });
   EXPECT_THAT(no_program.details(), HasSubstr("ENOEXEC"));
   EXPECT_FALSE(HasChildren());
 }
 
-TEST_F(DelegateTest, OneThatIsBeingInstalledIsWaitedFor) {
+TEST_F(DelegatedIpam, ThatIsBeingInstalledIsWaitedFor) {
   WritePlugin("echo installed");
   UniqueFd writer(::open(Path("x").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   const pid_t installer = ::fork();
@@ -181,41 +186,46 @@ TEST_F(DelegateTest, OneThatIsBeingInstalledIsWaitedFor) {
   }
   writer = UniqueFd();
 
-  EXPECT_EQ(cni::RunDelegate(X(), cni::Verb::kAdd), "installed\n");
+  EXPECT_EQ(Invoke(), "installed\n");
   ::waitpid(installer, nullptr, 0);
 }
 
 // ---- what it gets
 
-TEST_F(DelegateTest, GetsTheBytesOfOurStdinAndThenItsEnd) {
+TEST_F(DelegatedIpam, GetsTheBytesOfOurStdinAndThenItsEnd) {
   std::string config(3'000'000, 'x');
   config += std::string("\0\r\n\xff{}", 6);
   WritePlugin("cat >got; wc -c <got");
 
-  EXPECT_EQ(cni::RunDelegate(X(config), cni::Verb::kAdd), Cat(config.size(), '\n'));
+  EXPECT_EQ(Invoke(cni::Verb::kAdd, config), Cat(config.size(), '\n'));
   EXPECT_EQ(FindFile(Path("got"), 8 << 20), config);
 }
 
-TEST_F(DelegateTest, GetsOurEnvironmentWithTheCommandAndTheVariablesInIt) {
+TEST_F(DelegatedIpam, GetsOurEnvironmentWithTheCommandAndTheAttachmentInIt) {
   ::setenv("CNI_COMMAND", "ADD", 1);
   ::setenv("CNI_CONTAINERID", "ours", 1);
   ::setenv("OF_THE_RUNTIME", "kept = as it is", 1);
   WritePlugin("env | grep -E '^(CNI_|OF_THE)' | sort");
 
-  EXPECT_EQ(
-      cni::RunDelegate(X(), cni::Verb::kDel, {{"CNI_CONTAINERID", "other"}, {"CNI_NETNS", ""}}),
-      "CNI_COMMAND=DEL\nCNI_CONTAINERID=other\nCNI_NETNS=\nOF_THE_RUNTIME=kept = as it is\n");
+  EXPECT_EQ(cni::InvokeIpam({.type = "x", .cni_path = Path(""), .args = "A=1", .config = "{}"},
+                            cni::Verb::kDel,
+                            {"net", "other", "eth7"},
+                            ""),
+            Cat("CNI_ARGS=A=1\nCNI_COMMAND=DEL\nCNI_CONTAINERID=other\nCNI_IFNAME=eth7\n",
+                "CNI_NETNS=\nCNI_PATH=",
+                Path(""),
+                "\nOF_THE_RUNTIME=kept = as it is\n"));
 }
 
-TEST_F(DelegateTest, HasTheVerbsOfTheSpecification) {
+TEST_F(DelegatedIpam, GetsTheVerbsOfTheSpecification) {
   WritePlugin("printf %s $CNI_COMMAND");
   for (const cni::Verb verb :
        {cni::Verb::kAdd, cni::Verb::kDel, cni::Verb::kCheck, cni::Verb::kGc, cni::Verb::kStatus}) {
-    EXPECT_EQ(cni::RunDelegate(X(), verb), cni::Text(verb));
+    EXPECT_EQ(Invoke(verb), cni::Text(verb));
   }
 }
 
-TEST_F(DelegateTest, GetsNoDescriptorOfOursNorOfTheRuntimes) {
+TEST_F(DelegatedIpam, GetsNoDescriptorOfOursNorOfTheRuntimes) {
   ASSERT_EQ(::dup2(STDIN_FILENO, kForeign), kForeign);
   const UniqueFd foreign(kForeign);
   // By way of a file: a pipe of the shell's own would be seen now and then.
@@ -224,38 +234,38 @@ TEST_F(DelegateTest, GetsNoDescriptorOfOursNorOfTheRuntimes) {
       "none\n");
 }
 
-TEST_F(DelegateTest, MayBeKilledByAPipeThatNobodyReads) {
+TEST_F(DelegatedIpam, MayBeKilledByAPipeThatNobodyReads) {
   std::signal(SIGPIPE, SIG_IGN);
   EXPECT_EQ(Run("grep SigIgn /proc/self/status | cut -f2"), "0000000000000000\n");
   std::signal(SIGPIPE, SIG_DFL);
 }
 
-TEST_F(DelegateTest, RunsInOurFolder) {
-  WritePlugin("");  // it would change the folder
+TEST_F(DelegatedIpam, RunsInOurDirectory) {
+  WritePlugin("");  // it would change the directory
   std::ofstream(Path("x")) << "#!/bin/sh\npwd\n";
-  EXPECT_EQ(cni::RunDelegate(X(), cni::Verb::kAdd), Cat(fs::current_path().string(), '\n'));
+  EXPECT_EQ(Invoke(), Cat(fs::current_path().string(), '\n'));
 }
 
-// ---- what it says, and how long it may
+// ---- what it prints, and how long it may take
 
-TEST_F(DelegateTest, MaySayMuchOnBothSidesAndHearNothing) {
+TEST_F(DelegatedIpam, MayPrintMuchOnBothStreamsAndReadNothing) {
   WritePlugin("head -c 10000000 /dev/zero >&2 & head -c 10000000 /dev/zero; wait");
   ::testing::internal::CaptureStderr();
 
-  const std::string out = cni::RunDelegate(X(std::string(5'000'000, ' ')), cni::Verb::kAdd);
+  const std::string out = Invoke(cni::Verb::kAdd, std::string(5'000'000, ' '));
 
   EXPECT_EQ(out.size(), 10'000'000U);
   EXPECT_EQ(::testing::internal::GetCapturedStderr().size(), (1U << 20) + 1);
 }
 
-TEST_F(DelegateTest, IsKilledWhenItSaysTooMuch) {
+TEST_F(DelegatedIpam, IsKilledWhenItPrintsTooMuch) {
   const Error error = Failure("exec cat /dev/zero");
   EXPECT_EQ(error.code(), Code::kDelegate);
   EXPECT_THAT(error.details(), HasSubstr("too much on stdout"));
   EXPECT_FALSE(HasChildren());
 }
 
-TEST_F(DelegateTest, WhatItSaysOnStderrWeSayToo) {
+TEST_F(DelegatedIpam, HasItsStderrCopiedToOurs) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(Run("echo a lease from 10.0.0.1 >&2; printf 'no end' >&2; echo ok"), "ok\n");
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "a lease from 10.0.0.1\nno end\n");
@@ -265,60 +275,54 @@ TEST_F(DelegateTest, WhatItSaysOnStderrWeSayToo) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "a reason\n");
 }
 
-TEST_F(DelegateTest, OneThatDoesNotAnswerIsKilledWithAllItStarted) {
+TEST_F(DelegatedIpam, ThatDoesNotAnswerIsKilledWithAllItStarted) {
   WritePlugin("sleep 1000 & echo $! >helper; echo $$ >itself; echo asking >&2; sleep 1000");
-  cni::Delegate delegate = X();
-  delegate.timeout = std::chrono::milliseconds(500);
 
-  const Error error =
-      Caught([&] { static_cast<void>(cni::RunDelegate(delegate, cni::Verb::kCheck)); });
+  const Error error = Overdue(cni::Verb::kCheck, std::chrono::milliseconds(500));
 
   EXPECT_EQ(error.code(), Code::kTryAgain);
   EXPECT_EQ(error.msg(), "IPAM plugin 'x' has not answered CHECK in 500 ms");
   EXPECT_EQ(error.details(), "killed; stderr: asking ");
   EXPECT_FALSE(HasChildren());
-  AwaitDeath(Written("itself"));
-  AwaitDeath(Written("helper"));
+  AwaitEnd(Written("itself"));
+  AwaitEnd(Written("helper"));
 }
 
-TEST_F(DelegateTest, OneThatClosesItsStreamsAndStaysIsWaitedForAndKilledToo) {
+TEST_F(DelegatedIpam, ThatClosesItsStreamsAndStaysIsKilledToo) {
   WritePlugin("exec <&- >&- 2>&-; exec sleep 1000");
-  cni::Delegate delegate = X();
-  delegate.timeout = std::chrono::milliseconds(200);
-  const Error error =
-      Caught([&] { static_cast<void>(cni::RunDelegate(delegate, cni::Verb::kAdd)); });
+  const Error error = Overdue(cni::Verb::kAdd, std::chrono::milliseconds(200));
   EXPECT_EQ(error.code(), Code::kTryAgain);
   EXPECT_FALSE(HasChildren());
 }
 
-TEST_F(DelegateTest, WhatItLeavesBehindIsKilledAndNotWaitedFor) {
+TEST_F(DelegatedIpam, LeavesNoProcessBehindAndNoneIsWaitedFor) {
   EXPECT_EQ(Run("sleep 1000 & echo $! >helper; echo ok"), "ok\n");
-  AwaitDeath(Written("helper"));
+  AwaitEnd(Written("helper"));
 }
 
-TEST_F(DelegateTest, ADaemonThatHoldsItsStreamsIsNotWaitedFor) {
+TEST_F(DelegatedIpam, MayLeaveADaemonThatHoldsItsStreams) {
   EXPECT_EQ(Run("setsid sh -c 'echo $$ >daemon; exec sleep 1000' & "
                 "while [ ! -s daemon ]; do sleep 0.01; done; echo ok"),
             "ok\n");
   const std::string daemon = Written("daemon");
-  EXPECT_FALSE(IsDead(daemon)) << "what starts a session of its own is meant to stay";
+  EXPECT_FALSE(HasEnded(daemon)) << "what starts a session of its own is meant to stay";
   ::kill(std::stoi(daemon), SIGKILL);
 }
 
-TEST_F(DelegateTest, DiesWithUs) {
+TEST_F(DelegatedIpam, DiesWithUs) {
   WritePlugin("echo $$ >itself; exec sleep 1000");
   const pid_t us = ::fork();
   if (us == 0) {
-    static_cast<void>(cni::RunDelegate(X(), cni::Verb::kAdd));
+    static_cast<void>(Invoke());
     ::_exit(0);
   }
   const std::string plugin = Written("itself");
   ::kill(us, SIGKILL);
   ::waitpid(us, nullptr, 0);
-  AwaitDeath(plugin);
+  AwaitEnd(plugin);
 }
 
-TEST_F(DelegateTest, ItsEndIsSeenThoughTheRuntimeDoesNotCareForItsChildren) {
+TEST_F(DelegatedIpam, IsReapedThoughTheRuntimeIgnoresSigchld) {
   std::signal(SIGCHLD, SIG_IGN);
   EXPECT_THAT(Failure("exit 3").details(), HasSubstr("exit code 3"));
   EXPECT_EQ(std::signal(SIGCHLD, SIG_DFL), SIG_IGN) << "as it was before";
@@ -326,7 +330,7 @@ TEST_F(DelegateTest, ItsEndIsSeenThoughTheRuntimeDoesNotCareForItsChildren) {
 
 // ---- its errors
 
-TEST_F(DelegateTest, ItsErrorIsPassedOnAsItIs) {
+TEST_F(DelegatedIpam, HasItsErrorPassedOnAsItIs) {
   const Error error = Failure(R"(cat <<E
 { "cniVersion": "0.4.0", "code": 117, "msg": "no lease; not found", "details": "line 1\nline 2" }
 E
@@ -337,7 +341,7 @@ exit 1)",
   EXPECT_EQ(error.details(), "line 1\nline 2");
 }
 
-TEST_F(DelegateTest, ItsErrorNeedsNoDetailsAndMayBeSpelledAsGoReadsIt) {
+TEST_F(DelegatedIpam, MayLeaveDetailsOutOfItsErrorAndSpellItAsGoReadsIt) {
   const Error error = Failure(R"(echo '{"Code": 11, "MSG": "later"}'; exit 2)");
   EXPECT_EQ(error.code(), Code::kTryAgain);
   EXPECT_EQ(error.msg(), "later");
@@ -345,7 +349,7 @@ TEST_F(DelegateTest, ItsErrorNeedsNoDetailsAndMayBeSpelledAsGoReadsIt) {
   EXPECT_EQ(static_cast<int>(Failure(R"(echo '{"msg": "none"}'; exit 1)").code()), 0);
 }
 
-TEST_F(DelegateTest, AnEndWithoutAnErrorOfItsOwnIsToldWithWhatItSaid) {
+TEST_F(DelegatedIpam, ThatFailsWithoutAnErrorIsReportedWithItsOutput) {
   const Error silent = Failure("exit 3");
   EXPECT_EQ(silent.code(), Code::kDelegate);
   EXPECT_EQ(silent.msg(), "IPAM plugin 'x' failed at ADD");
@@ -359,7 +363,7 @@ TEST_F(DelegateTest, AnEndWithoutAnErrorOfItsOwnIsToldWithWhatItSaid) {
   EXPECT_EQ(killed.details(), "killed by signal 11 (Segmentation fault)");
 }
 
-TEST_F(DelegateTest, WhatIsNoErrorDocumentIsNotTakenForOne) {
+TEST_F(DelegatedIpam, PrintsAnErrorOnlyIfItIsADocumentWithCodeOrMsg) {
   for (const char* const document : {R"({"code": -1, "msg": "m"})",
                                      R"({"code": "7", "msg": "m"})",
                                      R"({"code": 7.5, "msg": "m"})",
@@ -373,86 +377,6 @@ TEST_F(DelegateTest, WhatIsNoErrorDocumentIsNotTakenForOne) {
     EXPECT_EQ(error.code(), Code::kDelegate) << document;
     EXPECT_THAT(error.details(), HasSubstr("exit code 1; stdout: ")) << document;
   }
-}
-
-// ---- its results
-
-cni::Result Parsed(const std::string& answer, const std::string& version = "1.1.0") {
-  return cni::ParseDelegated({.type = "x", .cni_path = "", .config = ""}, answer, version);
-}
-
-Error Unusable(const std::string& answer) {
-  return Caught([&] { static_cast<void>(Parsed(answer)); });
-}
-
-TEST(ParseDelegated, ReadsEveryVersionsShapeWhateverTheConfigs) {
-  const std::string by_family =
-      R"("ip4":{"ip":"10.0.0.5/24","gateway":"10.0.0.1","routes":[{"dst":"0.0.0.0/0"}]},)"
-      R"("ip6":{"ip":"fd00::5/64"},"dns":{"nameservers":["10.0.0.1"]}})";
-  const std::string lists =
-      R"("ips":[{"version":"4","address":"10.0.0.5/24","gateway":"10.0.0.1"},)"
-      R"({"version":"6","address":"fd00::5/64"}],"routes":[{"dst":"0.0.0.0/0"}],)"
-      R"("dns":{"nameservers":["10.0.0.1"]}})";
-  for (const std::string& theirs : cni::SupportedVersions()) {
-    for (const std::string& ours : cni::SupportedVersions()) {
-      const cni::Result result = Parsed(Cat(R"({"cniVersion":")",
-                                            theirs,
-                                            R"(",)",
-                                            cni::IsAtLeast(theirs, "0.3.0") ? lists : by_family),
-                                        ours);
-      EXPECT_EQ(result.ips,
-                (std::vector<cni::IpConfig>{
-                    {.address = *Cidr::Parse("10.0.0.5/24"), .gateway = Ip::Parse("10.0.0.1")},
-                    {.address = *Cidr::Parse("fd00::5/64")}}))
-          << theirs << " in " << ours;
-      EXPECT_EQ(result.routes.size(), 1U);
-      EXPECT_EQ(result.dns.nameservers, std::vector<std::string>{"10.0.0.1"});
-    }
-  }
-}
-
-TEST(ParseDelegated, AnAnswerWithoutAVersionHasTheConfigs) {
-  EXPECT_EQ(Parsed(R"({"ip4":{"ip":"10.0.0.5/24"}})", "0.2.0").ips.size(), 1U);
-  EXPECT_EQ(Parsed(R"({"cniVersion":"","ips":[{"address":"10.0.0.5/24"}]})", "1.0.0").ips.size(),
-            1U);
-}
-
-TEST(ParseDelegated, AddressesAreNotYetAnInterfaces) {
-  const cni::Result result =
-      Parsed(R"({"Interfaces":[{"name":5}],"IPs":[{"Interface":7,"Address":"10.0.0.5/24"}]})");
-  EXPECT_TRUE(result.interfaces.empty());
-  EXPECT_EQ(result.ips.at(0).interface, std::nullopt);
-}
-
-TEST(ParseDelegated, NeedsAnAddress) {
-  for (const char* const answer :
-       {"{}", R"({"ips":[]})", R"({"ips":null})", R"({"code":7,"msg":"m"})"}) {
-    const Error error = Unusable(answer);
-    EXPECT_EQ(error.code(), Code::kDelegate) << answer;
-    EXPECT_EQ(error.msg(), "IPAM plugin returned missing IP config") << answer;
-    EXPECT_EQ(error.details(), Cat("IPAM plugin 'x' said: ", Printable(answer)));
-  }
-}
-
-TEST(ParseDelegated, AnUnusableAnswerIsThePluginsFault) {
-  for (const char* const answer : {"",
-                                   "ok",
-                                   "null",
-                                   "[]",
-                                   R"({"ips":[{"address":"10.0.0.5"}]})",
-                                   R"({"ips":[{}]})",
-                                   R"({"ips":{}})",
-                                   R"({"ips":[5]})",
-                                   R"({"cniVersion":"9.0.0","ips":[{"address":"10.0.0.5/24"}]})",
-                                   R"({"cniVersion":5})",
-                                   R"({"ips":[{"address":"10.0.0.5/24"}]}{})"}) {
-    const Error error = Unusable(answer);
-    EXPECT_EQ(error.code(), Code::kDelegate) << answer;
-    EXPECT_EQ(error.msg(), "cannot use the answer of IPAM plugin 'x'") << answer;
-    EXPECT_NE(error.details(), "") << answer;
-  }
-  EXPECT_EQ(Unusable(R"({"cniVersion":"9.0.0"})").details(),
-            R"(invalid 'result.cniVersion': "9.0.0": allowed: a version up to 1.1.0)");
 }
 
 }  // namespace

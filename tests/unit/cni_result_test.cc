@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "plugin/cni/request.h"
 #include "plugin/cni/result.h"
+#include "plugin/cni/version.h"
 #include "tests/unit/caught.h"
 
 namespace nomad_bridge {
@@ -37,13 +38,17 @@ cni::Result DualStack() {
                      {.destination = *Cidr::Parse("fd01::/64")}}};
 }
 
-std::string Said(const cni::Result& result, std::string_view version) {
+cni::Result Parsed(const json& document, std::string_view config_version) {
+  return cni::ParseResult(cni::JsonView(document, "prevResult"), config_version);
+}
+
+std::string Printed(const cni::Result& result, std::string_view version) {
   return cni::ToJson(result, version).dump();
 }
 
 TEST(ResultToJson, HasOneObjectPerFamilyUpTo020) {
   for (const char* const version : {"0.1.0", "0.2.0"}) {
-    EXPECT_EQ(Said(DualStack(), version),
+    EXPECT_EQ(Printed(DualStack(), version),
               Cat(R"({"cniVersion":")",
                   version,
                   R"(","ip4":{"ip":"10.0.0.5/24","gateway":"10.0.0.1",)",
@@ -55,7 +60,7 @@ TEST(ResultToJson, HasOneObjectPerFamilyUpTo020) {
 TEST(ResultToJson, HasListsWithVersionsUpTo040) {
   for (const char* const version : {"0.3.0", "0.3.1", "0.4.0"}) {
     EXPECT_EQ(
-        Said(DualStack(), version),
+        Printed(DualStack(), version),
         Cat(R"({"cniVersion":")",
             version,
             R"(","interfaces":[{"name":"nomad","mac":"02:00:00:00:00:01"},)",
@@ -70,7 +75,7 @@ TEST(ResultToJson, HasListsWithVersionsUpTo040) {
 
 TEST(ResultToJson, DropsVersionAndEmptyDnsFrom100) {
   EXPECT_EQ(
-      Said(DualStack(), "1.0.0"),
+      Printed(DualStack(), "1.0.0"),
       R"({"cniVersion":"1.0.0","interfaces":[{"name":"nomad","mac":"02:00:00:00:00:01"},)"
       R"({"name":"veth1","mac":"02:00:00:00:00:02"},)"
       R"({"name":"eth0","mac":"02:00:00:00:00:03","sandbox":"/run/netns/x"}],)"
@@ -84,11 +89,11 @@ TEST(ResultToJson, HasTheNewFieldsFrom110) {
   cni::Result result = DualStack();
   result.interfaces[2].socket_path = "/run/s";
   result.interfaces[2].pci_id = "0000:00:1f.6";
-  const json newest = json::parse(Said(result, "1.1.0"));
+  const json newest = json::parse(Printed(result, "1.1.0"));
   EXPECT_EQ(newest["interfaces"][2].dump(),
             R"({"mac":"02:00:00:00:00:03","mtu":1500,"name":"eth0","pciID":"0000:00:1f.6",)"
             R"("sandbox":"/run/netns/x","socketPath":"/run/s"})");
-  const json older = json::parse(Said(result, "1.0.0"));
+  const json older = json::parse(Printed(result, "1.0.0"));
   EXPECT_EQ(older["interfaces"][2].size(), 3U);
 }
 
@@ -98,7 +103,7 @@ TEST(ResultToJson, PrintsIndexZeroAndEveryMemberOfDns) {
       .ips = {{.interface = 0, .address = *Cidr::Parse("127.0.0.1/8")}},
       .dns = {.nameservers = {"1.1.1.1"}, .domain = "d", .search = {"s"}, .options = {"o"}}};
   EXPECT_EQ(
-      Said(result, "1.0.0"),
+      Printed(result, "1.0.0"),
       R"({"cniVersion":"1.0.0","interfaces":[{"name":"lo"}],"ips":[{"interface":0,"address":"127.0.0.1/8"}],)"
       R"("dns":{"nameservers":["1.1.1.1"],"domain":"d","search":["s"],"options":["o"]}})");
 }
@@ -107,20 +112,22 @@ TEST(ResultToJson, OldShapesTakeTheFirstAddressOfAFamilyAndDropRoutesOfTheOther)
   const cni::Result result{
       .ips = {{.address = *Cidr::Parse("10.0.0.5/24")}, {.address = *Cidr::Parse("10.0.0.6/24")}},
       .routes = {{.destination = *Cidr::Parse("::/0")}}};
-  EXPECT_EQ(Said(result, "0.2.0"), R"({"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.5/24"},"dns":{}})");
+  EXPECT_EQ(Printed(result, "0.2.0"),
+            R"({"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.5/24"},"dns":{}})");
 }
 
 TEST(ResultToJson, OldShapesNeedAnAddress) {
   const Error error = Caught([] { static_cast<void>(cni::ToJson(cni::Result{}, "0.2.0")); });
-  EXPECT_EQ(error.msg(), "cannot convert: no valid IP addresses");
-  EXPECT_EQ(Said(cni::Result{}, "0.4.0"), R"({"cniVersion":"0.4.0","dns":{}})");
-  EXPECT_EQ(Said(cni::Result{}, "1.1.0"), R"({"cniVersion":"1.1.0"})");
+  EXPECT_EQ(error.msg(), "cannot convert: no valid IP addresses") << "nothing behind it";
+  EXPECT_EQ(error.details(), "results of CNI 0.1.0 and 0.2.0 consist of addresses");
+  EXPECT_EQ(Printed(cni::Result{}, "0.4.0"), R"({"cniVersion":"0.4.0","dns":{}})");
+  EXPECT_EQ(Printed(cni::Result{}, "1.1.0"), R"({"cniVersion":"1.1.0"})");
 }
 
 TEST(ParseResult, ReadsWhatItWritesInEveryVersion) {
   for (const std::string& version : cni::SupportedVersions()) {
-    const json said = cni::ToJson(DualStack(), version);
-    EXPECT_EQ(json(cni::ToJson(cni::ParseResult(said, version), version)), said) << version;
+    const json document = cni::ToJson(DualStack(), version);
+    EXPECT_EQ(json(cni::ToJson(Parsed(document, version), version)), document) << version;
   }
 }
 
@@ -129,7 +136,7 @@ TEST(ParseResult, ReadsEveryFieldOf110) {
   result.interfaces[2].socket_path = "/run/s";
   result.interfaces[2].pci_id = "p";
   result.dns = {.nameservers = {"1.1.1.1"}, .domain = "d", .search = {"s"}, .options = {"o"}};
-  const cni::Result read = cni::ParseResult(cni::ToJson(result, "1.1.0"), "1.1.0");
+  const cni::Result read = Parsed(cni::ToJson(result, "1.1.0"), "1.1.0");
   EXPECT_EQ(read.interfaces, result.interfaces);
   EXPECT_EQ(read.ips, result.ips);
   EXPECT_EQ(read.routes, result.routes);
@@ -142,11 +149,11 @@ TEST(ParseResult, TakesAResultOfTheSameShapeOnly) {
   };
   for (const std::string& theirs : cni::SupportedVersions()) {
     for (const std::string& ours : cni::SupportedVersions()) {
-      const json said = cni::ToJson(DualStack(), theirs);
+      const json document = cni::ToJson(DualStack(), theirs);
       if (family(theirs) == family(ours)) {
-        EXPECT_EQ(cni::ParseResult(said, ours).ips.size(), 2U) << theirs << " in " << ours;
+        EXPECT_EQ(Parsed(document, ours).ips.size(), 2U) << theirs << " in " << ours;
       } else {
-        const Error error = Caught([&] { static_cast<void>(cni::ParseResult(said, ours)); });
+        const Error error = Caught([&] { static_cast<void>(Parsed(document, ours)); });
         EXPECT_EQ(error.code(), Code::kInvalidConfig) << theirs << " in " << ours;
         EXPECT_THAT(error.msg(), HasSubstr("'prevResult.cniVersion'"));
       }
@@ -154,17 +161,15 @@ TEST(ParseResult, TakesAResultOfTheSameShapeOnly) {
   }
 }
 
-TEST(ParseResult, AResultWithoutAVersionHasTheConfigs) {
-  EXPECT_EQ(cni::ParseResult(json::parse(R"({"ip4":{"ip":"10.0.0.5/24"}})"), "0.2.0").ips.size(),
-            1U);
-  EXPECT_EQ(cni::ParseResult(json::parse(R"({"cniVersion":"","ips":[{"address":"10.0.0.5/24"}]})"),
-                             "1.0.0")
+TEST(ParseResult, TakesTheConfigsVersionForAMissingOne) {
+  EXPECT_EQ(Parsed(json::parse(R"({"ip4":{"ip":"10.0.0.5/24"}})"), "0.2.0").ips.size(), 1U);
+  EXPECT_EQ(Parsed(json::parse(R"({"cniVersion":"","ips":[{"address":"10.0.0.5/24"}]})"), "1.0.0")
                 .ips.size(),
             1U);
 }
 
 TEST(ParseResult, ReadsKeysInAnyLetterCaseAndEmptyGatewaysAsNone) {
-  const cni::Result result = cni::ParseResult(
+  const cni::Result result = Parsed(
       json::parse(R"({"IPs":[{"Address":"10.0.0.5/24","gateway":"","Interface":null}],"DNS":{}})"),
       "1.0.0");
   ASSERT_EQ(result.ips.size(), 1U);
@@ -199,15 +204,15 @@ TEST(ParseResult, NamesThePathOfWhatIsWrong) {
   };
   for (const auto& [text, path] : cases) {
     const Error error =
-        Caught([text = text] { static_cast<void>(cni::ParseResult(json::parse(text), "1.1.0")); });
+        Caught([text = text] { static_cast<void>(Parsed(json::parse(text), "1.1.0")); });
     EXPECT_EQ(error.code(), Code::kInvalidConfig) << text;
     EXPECT_THAT(error.msg(), HasSubstr(path)) << text;
   }
 }
 
-TEST(ParseResult, AnIndexNeedsInterfaces) {
-  const json said = json::parse(R"({"ips":[{"address":"10.0.0.5/24","interface":0}]})");
-  const Error error = Caught([&] { static_cast<void>(cni::ParseResult(said, "1.1.0")); });
+TEST(ParseResult, RefusesAnIndexWithoutInterfaces) {
+  const json document = json::parse(R"({"ips":[{"address":"10.0.0.5/24","interface":0}]})");
+  const Error error = Caught([&] { static_cast<void>(Parsed(document, "1.1.0")); });
   EXPECT_EQ(error.details(), "allowed: none, as there are no interfaces");
 }
 
