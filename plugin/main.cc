@@ -20,14 +20,14 @@
 namespace nomad_bridge {
 namespace {
 
-// The verbs that differ from kind to kind.
-struct Kind {
+// The verbs that differ from one plugin type to another.
+struct Handlers {
   void (*add)(const cni::Request&, const cni::PluginType&, int);
   void (*del)(const cni::Request&, const cni::PluginType&);
   void (*check)(const cni::Request&, const cni::PluginType&);
 };
 
-Kind KindOf(const cni::PluginType& type) {
+Handlers HandlersOf(const cni::PluginType& type) {
   if (type.Provides(cni::Part::kLink)) {
     return {.add = commands::AddInterface,
             .del = commands::DelInterface,
@@ -44,14 +44,14 @@ Kind KindOf(const cni::PluginType& type) {
 }
 
 void Dispatch(const cni::Request& request, const cni::PluginType& type) {
-  const Kind kind = KindOf(type);
+  const Handlers handlers = HandlersOf(type);
   switch (request.verb) {
     case cni::Verb::kAdd:
-      return kind.add(request, type, STDOUT_FILENO);
+      return handlers.add(request, type, STDOUT_FILENO);
     case cni::Verb::kDel:
-      return kind.del(request, type);
+      return handlers.del(request, type);
     case cni::Verb::kCheck:
-      return kind.check(request, type);
+      return handlers.check(request, type);
     case cni::Verb::kGc:
       return commands::Gc(request, type);
     case cni::Verb::kStatus:
@@ -74,9 +74,9 @@ int Report(const std::string& version, const Error& error) {
   return EXIT_FAILURE;
 }
 
-// A runtime may start us with streams closed. Their numbers must not go to files of ours, which
-// would then be written to; and a reader that has gone must not kill us half way, but be an error
-// like any other, which undoes everything.
+// A runtime may start us with streams closed: their numbers must not go to files of ours, which would
+// then be written to. Without SIGPIPE a reader that has gone is an error like any other, after which
+// everything is undone.
 void EnsureStdioOpen() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) < 0) {
@@ -98,7 +98,7 @@ int Run(const char* program, const std::vector<std::string>& arguments) {
     cni::PrintVersionBanner(type, STDERR_FILENO);
     return EXIT_SUCCESS;
   }
-  std::string version = cni::SupportedVersions().back();  // spoken until the config names another
+  std::string version = cni::SupportedVersions().back();  // of an error, until the config names one
   try {
     const cni::Request request = cni::ReadRequest(::getenv, STDIN_FILENO, version);
     Dispatch(request, type);

@@ -49,11 +49,11 @@ std::vector<Pair> Split(std::string_view text) {
 
 bool ParseBool(const Pair& pair) {
   const std::string value = Lower(pair.value);
-  const bool yes = value == "1" || value == "true";
-  if (!yes && value != "0" && value != "false") {
+  const bool is_true = value == "1" || value == "true";
+  if (!is_true && value != "0" && value != "false") {
     throw Bad(pair.text, "1, true, 0 or false");
   }
-  return yes;
+  return is_true;
 }
 
 // As in Go, an empty value is none.
@@ -65,7 +65,7 @@ std::optional<Mac> ParseMac(const Pair& pair) {
   return mac;
 }
 
-// The prefix length is the range's, but must be one.
+// The prefix length is the range's; one that is given is only checked.
 std::optional<Ip> ParseIp(const Pair& pair) {
   const std::string_view bare = pair.value.substr(0, pair.value.find('/'));
   const bool has_prefix = bare.size() != pair.value.size();
@@ -76,7 +76,7 @@ std::optional<Ip> ParseIp(const Pair& pair) {
   return ip;
 }
 
-// Orchestrators' own keys need no IgnoreUnknown.
+// Nomad's and Kubernetes' keys need no IgnoreUnknown.
 bool IsKnownLabel(const std::string& lower_key) {
   return lower_key.starts_with("nomad_") || lower_key.starts_with("k8s_pod_");
 }
@@ -95,8 +95,7 @@ Args ParseArgs(std::string_view text) {
     } else if (pair.key == "IP") {
       args.ip = ParseIp(pair);
     } else {
-      // The record is JSON: what it would not give back as it was must not be in the comments
-      // either.
+      // A record is JSON, which holds UTF-8 only, and comments must equal the record's labels.
       args.labels.push_back({ValidUtf8(pair.key), ValidUtf8(pair.value)});
       unknown += IsKnownLabel(Lower(pair.key)) ? "" : Cat(unknown.empty() ? "" : ";", pair.text);
     }

@@ -28,7 +28,7 @@ std::string Named(const DelegatedIpam& ipam) {
   return Cat("IPAM plugin ", Quoted(ipam.type));
 }
 
-// The words of Go's pkg/invoke.
+// With the messages of Go's pkg/invoke.
 void CheckType(const std::string& type) {
   if (type.empty()) {
     throw Error(Code::kInvalidConfig, "no plugin name provided", "'ipam.type' is empty");
@@ -52,7 +52,7 @@ void CheckIsAnother(const std::string& type, const struct stat& found) {
   }
 }
 
-// Never says "not found", which go-cni takes for success on DEL.
+// No message may hold "not found", which go-cni takes for success on DEL.
 std::string FindPlugin(const DelegatedIpam& ipam) {
   CheckType(ipam.type);
   std::string tried;
@@ -212,7 +212,7 @@ Result ParseDelegated(const DelegatedIpam& ipam,
   try {
     result = ParseAnswer(answer, config_version);
   } catch (const Error& error) {
-    // What is wrong is not the config, as the error below says, but the plugin.
+    // Not kInvalidConfig, as the caught error is: the plugin is wrong, not the config.
     throw Error(Code::kDelegate, Cat("cannot use the answer of ", Named(ipam)), error.what());
   }
   if (result.ips.empty()) {

@@ -24,7 +24,7 @@ constexpr std::array<WellKnown, 7> kWellKnown = {{{"nomad_job_id", "job"},
                                                   {"k8s_pod_name", "pod"},
                                                   {"k8s_pod_namespace", "podns"}}};
 
-// How many bytes of a label a sentence about somebody else quotes.
+// How much of a label a message quotes.
 constexpr std::size_t kMaxQuotedBytes = 80;
 
 bool IsWellKnown(std::string_view key) {
@@ -44,7 +44,7 @@ std::string_view ValueOf(const Labels& labels, std::string_view key) {
   return {};
 }
 
-// An empty value tells nobody anything, and room in a comment is scarce.
+// An empty value is left out: room in a comment is scarce.
 void AppendPair(std::string& text, std::string_view name, std::string_view value) {
   if (!value.empty()) {
     text += Cat(text.empty() ? "" : " ", Printable(name), '=', Printable(value));
@@ -53,8 +53,7 @@ void AppendPair(std::string& text, std::string_view name, std::string_view value
 
 }  // namespace
 
-// From the back, so that the first one met is the one to keep; a set, as CNI_ARGS has room for
-// 32,000 pairs.
+// From the back, so that the first one met is kept; with a set, as CNI_ARGS may hold 32,000 pairs.
 Labels LastOfEach(Labels labels) {
   std::set<std::string> seen;
   Labels kept;
@@ -81,7 +80,7 @@ std::string Describe(const Labels& labels) {
 }
 
 std::string NameOwner(const Labels& labels, const std::string& container_id) {
-  // What a person looks a job up by; the rest is in the link's alias.
+  // Enough to find the job; the other labels are in the link's alias.
   constexpr std::array<WellKnown, 4> kParts = {{{"nomad_job_id", "job"},
                                                 {"nomad_group_name", "group"},
                                                 {"nomad_alloc_id", "allocation"},

@@ -1,10 +1,9 @@
-// What an orchestrator calls an attachment: for people only. Identity is always the Attachment.
+// What an orchestrator calls an attachment: for people only. Identity is always the AttachmentId.
 //
 // Shapes  Keys and values as they came, any length, valid UTF-8: other bytes have become '?'.
 //         Well-known keys, in any letter case, have short names where people read them:
 //         NOMAD_JOB_ID job, NOMAD_GROUP_NAME group, NOMAD_NAMESPACE ns, NOMAD_ALLOC_ID alloc,
-//         NOMAD_REGION region, K8S_POD_NAME pod, K8S_POD_NAMESPACE podns. Any other key stays as
-//         it is.
+//         NOMAD_REGION region, K8S_POD_NAME pod, K8S_POD_NAMESPACE podns. Other keys stay.
 // Limits  A link alias holds 255 bytes, an nf_tables comment 128: both are cut at a character's
 //         boundary, well-known keys first in the order above.
 #pragma once
@@ -29,8 +28,8 @@ using Labels = std::vector<Label>;
 // "job=billing group=api ns=prod alloc=5f3c1a2b-...", printable, whole. Empty if there are none.
 [[nodiscard]] std::string Describe(const Labels& labels);
 
-// "job 'billing', group 'api', allocation '5f3c...'": for a sentence about somebody else. Long
-// values are cut. Falls back to "container '<id>'".
+// "job 'billing', group 'api', allocation '5f3c...'", for messages; without such labels "container
+// '<id>'". Long values are cut.
 [[nodiscard]] std::string NameOwner(const Labels& labels, const std::string& container_id);
 
 }  // namespace nomad_bridge::cni

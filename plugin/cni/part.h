@@ -1,7 +1,10 @@
-// What an attachment is made of, in the order ADD makes it. DEL goes backwards.
+// The parts of an attachment, in the order ADD makes them. DEL goes backwards.
 //
-// One process may make them all, or several one after the other, each under a name of its own: see
-// names.h.
+// One process may make them all, or several processes one after the other, each under a name of its
+// own (plugin_type.h).
+//
+// Shapes  records hold a part's Text(): "loopback", "address", "link", "masquerade", "forward",
+//         "ports".
 #pragma once
 
 #include <optional>
@@ -14,14 +17,13 @@ enum class Part {
   kLoopback,    // the container's lo is up
   kAddress,     // leases
   kLink,        // bridge, veth pair, the container's interface with its addresses and routes
-  kMasquerade,  // leaves the node with the node's address
+  kMasquerade,  // packets leave the node with the node's address
   kForward,     // the node forwards for it
   kPorts,       // published ports
 };
 
 using Parts = std::set<Part>;
 
-// "loopback", "address", "link", "masquerade", "forward", "ports": as records spell them.
 [[nodiscard]] std::string_view Text(Part part);
 [[nodiscard]] std::optional<Part> ParsePart(std::string_view text);
 

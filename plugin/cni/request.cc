@@ -129,7 +129,7 @@ std::string DecodeString(const json& config, std::string_view key) {
   return view ? view->String() : std::string();
 }
 
-// Go's words for a missing name: runtimes' tests know them.
+// "missing network name" is Go's message, which runtimes' tests look for.
 std::string DecodeName(const json& config) {
   std::string name = DecodeString(config, "name");
   if (name.empty()) {

@@ -43,12 +43,18 @@ Cidr RequireSubnet(const JsonView& object, std::string_view key) {
   return subnet->Subnet();
 }
 
+template <typename Number>
+std::optional<Number> FindNumber(const JsonView& object,
+                                 std::string_view key,
+                                 std::int64_t most = std::numeric_limits<Number>::max()) {
+  const std::optional<JsonView> member = object.Find(key);
+  return member ? std::optional(static_cast<Number>(member->Integer(0, most))) : std::nullopt;
+}
+
 Interface ParseInterface(const JsonView& object) {
-  const std::optional<JsonView> mtu = object.Find("mtu");
-  constexpr int kMost = std::numeric_limits<int>::max();
   return {.name = StringOf(object, "name"),
           .mac = StringOf(object, "mac"),
-          .mtu = mtu ? static_cast<int>(mtu->Integer(0, kMost)) : 0,
+          .mtu = FindNumber<int>(object, "mtu").value_or(0),
           .sandbox = StringOf(object, "sandbox"),
           .socket_path = StringOf(object, "socketPath"),
           .pci_id = StringOf(object, "pciID")};
@@ -60,8 +66,7 @@ std::optional<int> FindIndex(const JsonView& ip, std::size_t interfaces) {
   if (index && interfaces == 0) {
     throw index->Wrong("none, as there are no interfaces");
   }
-  const auto last = static_cast<std::int64_t>(interfaces) - 1;
-  return index ? std::optional(static_cast<int>(index->Integer(0, last))) : std::nullopt;
+  return FindNumber<int>(ip, "interface", static_cast<std::int64_t>(interfaces) - 1);
 }
 
 void ParseInterfaces(const JsonView& object, Result& result) {
@@ -104,25 +109,14 @@ Result ParseByFamily(const JsonView& object) {
 }  // namespace
 
 Route ParseRoute(const JsonView& object) {
-  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
-  constexpr std::int64_t kMostUnsigned = std::numeric_limits<std::uint32_t>::max();
   constexpr std::int64_t kMostScope = 255;
-  const auto find = [&](std::string_view key, std::int64_t most) {
-    const std::optional<JsonView> number = object.Find(key);
-    return number ? std::optional(number->Integer(0, most)) : std::nullopt;
-  };
-  Route route{.destination = RequireSubnet(object, "dst"),
-              .gateway = object.FindAddress("gw"),
-              .mtu = static_cast<int>(find("mtu", kMost).value_or(0)),
-              .advmss = static_cast<int>(find("advmss", kMost).value_or(0)),
-              .priority = static_cast<std::uint32_t>(find("priority", kMostUnsigned).value_or(0))};
-  if (const std::optional<std::int64_t> table = find("table", kMostUnsigned)) {
-    route.table = static_cast<std::uint32_t>(*table);
-  }
-  if (const std::optional<std::int64_t> scope = find("scope", kMostScope)) {
-    route.scope = static_cast<int>(*scope);
-  }
-  return route;
+  return {.destination = RequireSubnet(object, "dst"),
+          .gateway = object.FindAddress("gw"),
+          .mtu = FindNumber<int>(object, "mtu").value_or(0),
+          .advmss = FindNumber<int>(object, "advmss").value_or(0),
+          .priority = FindNumber<std::uint32_t>(object, "priority").value_or(0),
+          .table = FindNumber<std::uint32_t>(object, "table"),
+          .scope = FindNumber<int>(object, "scope", kMostScope)};
 }
 
 Dns ParseDns(const JsonView& object) {

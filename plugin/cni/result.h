@@ -64,8 +64,8 @@ struct Result {
 // config's is an error.
 [[nodiscard]] Result ParseResult(const JsonView& object, std::string_view config_version);
 
-// Reads the answer of an IPAM plugin, of any supported version: interfaces, and indices into them,
-// are not read, as which interface an address is for is not IPAM's to say.
+// Reads the answer of an IPAM plugin, of any supported version, without interfaces and indices into
+// them: an IPAM plugin does not know the interfaces.
 [[nodiscard]] Result ParseIpamResult(const JsonView& object, std::string_view version);
 
 // `later` behind `first`: interfaces, addresses and routes follow, and the indices of interfaces

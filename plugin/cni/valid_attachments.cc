@@ -6,12 +6,9 @@
 namespace nomad_bridge::cni {
 namespace {
 
-std::set<AttachmentId> ParseAttachments(const std::string& network, const JsonView& list) {
+std::set<AttachmentId> ParseAttachments(const std::string& network, const JsonView& array) {
   std::set<AttachmentId> attachments;
-  if (list.value().is_null()) {  // Go writes an empty list so
-    return attachments;
-  }
-  for (const JsonView& entry : list.Elements()) {
+  for (const JsonView& entry : array.Elements()) {
     const std::optional<JsonView> container_id = entry.Find("containerID");
     const std::optional<JsonView> ifname = entry.Find("ifname");
     if (!container_id || !ifname) {
@@ -27,10 +24,11 @@ std::set<AttachmentId> ParseAttachments(const std::string& network, const JsonVi
 std::optional<std::set<AttachmentId>> FindValidAttachments(const Request& request) {
   for (const char* const key :
        {"cni.dev/valid-attachments", "cni.dev/attachments"}) {  // the latter: libcni 1.2
-    // Not JsonView::Find, to which null is the same as nothing.
+    // Not JsonView::Find, to which null is the same as nothing: Go writes an empty array so.
     for (const auto& [present, value] : request.config.items()) {
       if (Lower(present) == key) {
-        return ParseAttachments(request.id.network, JsonView(value, key));
+        return value.is_null() ? std::set<AttachmentId>()
+                               : ParseAttachments(request.id.network, JsonView(value, key));
       }
     }
   }

@@ -33,7 +33,7 @@ TEST(ParseArgs, ReadsWhatNomadSends) {
   EXPECT_FALSE(args.ip);
 }
 
-TEST(ParseArgs, EmptyTextIsNoArguments) {
+TEST(ParseArgs, TakesAnEmptyStringForNoArguments) {
   EXPECT_TRUE(cni::ParseArgs("").labels.empty());
 }
 
@@ -52,7 +52,7 @@ TEST(ParseArgs, ReadsAddressAndMac) {
 }
 
 // A job may have labels of its own, "ip" and "mac" among them.
-TEST(ParseArgs, KeysOfAnotherLetterCaseAreLabels) {
+TEST(ParseArgs, TakesKeysInAnotherLetterCaseForLabels) {
   const cni::Args args = cni::ParseArgs("IgnoreUnknown=1;ip=hello;mac=mini");
   EXPECT_EQ(args.labels, (cni::Labels{{"ip", "hello"}, {"mac", "mini"}}));
   EXPECT_FALSE(args.ip);
@@ -60,14 +60,14 @@ TEST(ParseArgs, KeysOfAnotherLetterCaseAreLabels) {
   EXPECT_EQ(Refused("ignoreunknown=1;x=y").code(), Code::kInvalidEnvironment);
 }
 
-TEST(ParseArgs, OfDuplicatesTheLastWins) {
+TEST(ParseArgs, TakesTheLastOfDuplicates) {
   EXPECT_EQ(cni::ParseArgs("NOMAD_JOB_ID=a;nomad_job_id=b").labels,
             (cni::Labels{{"nomad_job_id", "b"}}));
   EXPECT_EQ(cni::ParseArgs("IP=10.0.0.1;IP=10.0.0.2").ip, Ip::Parse("10.0.0.2"));
   EXPECT_EQ(Refused("IgnoreUnknown=1;IgnoreUnknown=0;x=y").code(), Code::kInvalidEnvironment);
 }
 
-TEST(ParseArgs, RefusesPairsThatAreNone) {
+TEST(ParseArgs, RefusesPairsWithoutKeyOrEqualsSign) {
   for (const char* const text : {"none",
                                  "=b",
                                  "IgnoreUnknown=1;=b",
@@ -100,7 +100,7 @@ TEST(ParseArgs, RefusesBadValuesNamingThePair) {
   }
 }
 
-TEST(ParseArgs, RefusesUnknownKeysUnlessToldToIgnoreThem) {
+TEST(ParseArgs, RefusesUnknownKeysUnlessIgnoreUnknownIsSet) {
   EXPECT_THAT(Refused("FOO=1;NOMAD_JOB_ID=a;BAR=2").msg(), HasSubstr("FOO=1;BAR=2"));
   EXPECT_EQ(Refused("IgnoreUnknown=0;FOO=1").code(), Code::kInvalidEnvironment);
   for (const char* const yes : {"1", "true", "TRUE", "True"}) {

@@ -38,7 +38,7 @@ TEST(DescribeLabels, IsOneLineOfUtf8WhateverTheValues) {
   }
 }
 
-TEST(NameOwner, SaysJobGroupAndAllocation) {
+TEST(NameOwner, NamesJobGroupAndAllocation) {
   const cni::Labels labels = {
       {"NOMAD_ALLOC_ID", "5f3c"}, {"NOMAD_JOB_ID", "billing"}, {"NOMAD_GROUP_NAME", "api"}};
   EXPECT_EQ(cni::NameOwner(labels, "id"), "job 'billing', group 'api', allocation '5f3c'");

@@ -57,7 +57,7 @@ TEST(ResultToJson, HasOneObjectPerFamilyUpTo020) {
   }
 }
 
-TEST(ResultToJson, HasListsWithVersionsUpTo040) {
+TEST(ResultToJson, HasArraysWithVersionsUpTo040) {
   for (const char* const version : {"0.3.0", "0.3.1", "0.4.0"}) {
     EXPECT_EQ(
         Printed(DualStack(), version),
@@ -108,7 +108,7 @@ TEST(ResultToJson, PrintsIndexZeroAndEveryMemberOfDns) {
       R"("dns":{"nameservers":["1.1.1.1"],"domain":"d","search":["s"],"options":["o"]}})");
 }
 
-TEST(ResultToJson, OldShapesTakeTheFirstAddressOfAFamilyAndDropRoutesOfTheOther) {
+TEST(ResultToJson, HasTheFirstAddressOfAFamilyAndItsRoutesInOldShapes) {
   const cni::Result result{
       .ips = {{.address = *Cidr::Parse("10.0.0.5/24")}, {.address = *Cidr::Parse("10.0.0.6/24")}},
       .routes = {{.destination = *Cidr::Parse("::/0")}}};
@@ -116,7 +116,7 @@ TEST(ResultToJson, OldShapesTakeTheFirstAddressOfAFamilyAndDropRoutesOfTheOther)
             R"({"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.5/24"},"dns":{}})");
 }
 
-TEST(ResultToJson, OldShapesNeedAnAddress) {
+TEST(ResultToJson, NeedsAnAddressInOldShapes) {
   const Error error = Caught([] { static_cast<void>(cni::ToJson(cni::Result{}, "0.2.0")); });
   EXPECT_EQ(error.msg(), "cannot convert: no valid IP addresses") << "nothing behind it";
   EXPECT_EQ(error.details(), "results of CNI 0.1.0 and 0.2.0 consist of addresses");
