@@ -16,7 +16,7 @@ const std::vector<PluginType>& Table() {
                            .admin_chain = "CNI-ADMIN"};
   Defaults leases = reference;
   leases.ipam_type = "host-local";
-  leases.is_ipam = true;
+  leases.ignores_ipam_type = true;
   static const std::vector<PluginType> kTable = {
       {.name = "nomad-bridge",
        .parts = {kLoopback, kAddress, kLink, kMasquerade, kForward, kPorts},
@@ -33,7 +33,7 @@ const std::vector<PluginType>& Table() {
       {.name = "bridge",
        .parts = {kAddress, kLink, kMasquerade},
        .defaults = reference,
-       .passes_on = false},
+       .appends_prev_result = false},
       {.name = "host-local", .parts = {kAddress}, .defaults = leases},
       {.name = "firewall", .parts = {kForward}, .defaults = reference},
       {.name = "portmap", .parts = {kPorts}, .defaults = reference},

@@ -17,34 +17,34 @@ using nlohmann::json;
 constexpr int kLeastIpv6Mtu = 1280;  // RFC 8200, section 5
 
 // May be empty, but must be there.
-std::string RequireText(const cni::JsonView& object, std::string_view key) {
-  const std::optional<cni::JsonView> text = object.Find(key);
-  if (!text) {
-    throw object.Wrong("an object with the strings 'key' and 'value'");
+std::string RequireString(const cni::JsonView& label, std::string_view key) {
+  const std::optional<cni::JsonView> member = label.Find(key);
+  if (!member) {
+    throw label.Wrong("an object with the strings 'key' and 'value'");
   }
-  return text->String();
+  return member->String();
 }
 
 // The CNI conventions' own labels win over CNI_ARGS: they are the newer way.
 cni::Labels ParseLabels(const Sources& sources) {
   cni::Labels labels = sources.args.labels;
-  const std::vector<cni::JsonView> list =
-      sources.cni ? sources.cni->ElementsOf("labels") : std::vector<cni::JsonView>();
-  for (const cni::JsonView& element : list) {
-    labels.push_back({RequireText(element, "key"), RequireText(element, "value")});
+  if (sources.cni) {
+    for (const cni::JsonView& label : sources.cni->ElementsOf("labels")) {
+      labels.push_back({RequireString(label, "key"), RequireString(label, "value")});
+    }
   }
   return cni::LastOfEach(std::move(labels));
 }
 
-// The reference firewall, portmap and loopback plugins never look at CNI_ARGS: to them labels are a
-// help, and no reason to fail.
-cni::Args ParseArgsFor(const cni::PluginType& type, const std::string& text) {
-  if (type.Provides(cni::Part::kAddress) || type.Provides(cni::Part::kLink)) {
-    return cni::ParseArgs(text);
-  }
+// The reference firewall, portmap and loopback plugins never look at CNI_ARGS: under their names it
+// holds labels only, and no mistake in it is a reason to fail.
+cni::Args ParseArgsFor(const cni::PluginType& type, const std::string& args) {
   try {
-    return cni::ParseArgs(text);
+    return cni::ParseArgs(args);
   } catch (const Error&) {
+    if (type.Provides(cni::Part::kAddress) || type.Provides(cni::Part::kLink)) {
+      throw;
+    }
     return {};
   }
 }
@@ -86,26 +86,27 @@ void CheckInterfaceMayStayDown(const cni::JsonView& config, const Config& parsed
   }
 }
 
-// The text under `key` of something that need not be an object, or `fallback`.
-std::string TextOr(const json& object, std::string_view key, const std::string& fallback) {
-  const std::optional<cni::JsonView> text =
-      object.is_object() ? cni::JsonView(object, "").Find(key) : std::nullopt;
-  return text && text->value().is_string() ? text->String() : fallback;
+// The string under `key` of a value that need not be an object, or `fallback`.
+std::string StringOr(const json& value, std::string_view key, const std::string& fallback) {
+  const std::optional<cni::JsonView> member =
+      value.is_object() ? cni::JsonView(value, "").Find(key) : std::nullopt;
+  return member && member->value().is_string() ? member->String() : fallback;
 }
 
-// Whether an ADD may have asked an IPAM plugin of that name: no path, and not ourselves.
-bool MayBeIpamType(const std::string& type) {
+// Whether an ADD may have run an IPAM plugin of that name: no path, and not ourselves.
+bool MayBeIpamType(const std::string& ipam_type) {
   const std::vector<std::string> ours = cni::PluginTypeNames();
-  return type == cni::kHostLocal || (type.find_first_of(std::string_view("/\0", 2)) == type.npos &&
-                                     std::find(ours.begin(), ours.end(), type) == ours.end());
+  return ipam_type == cni::kHostLocal ||
+         (ipam_type.find_first_of(std::string_view("/\0", 2)) == ipam_type.npos &&
+          std::find(ours.begin(), ours.end(), ipam_type) == ours.end());
 }
 
 }  // namespace
 
-Error Unsupported(const cni::JsonView& field, std::string_view way_out) {
+Error Unsupported(const cni::JsonView& field, std::string_view instead) {
   return {Code::kUnsupportedField,
-          Cat(Quoted(field.path()), " = ", field.Shown(), " is not supported by this name"),
-          std::string(way_out)};
+          Cat("unsupported ", Quoted(field.path()), ": ", field.Shown()),
+          std::string(instead)};
 }
 
 Config ParseConfig(const cni::Request& request, const cni::PluginType& type) {
@@ -118,7 +119,7 @@ Config ParseConfig(const cni::Request& request, const cni::PluginType& type) {
   }
   if (type.Provides(cni::Part::kLink)) {
     config.link = ParseLink(sources, type.defaults);
-    // Depends on two parts, so it is decided here.
+    // These depend on two parts.
     CheckMtuIsEnough(sources.config, config.link, HasIpv6(config.ipam.ranges));
     CheckInterfaceMayStayDown(sources.config, config);
     if (const std::optional<cni::JsonView> dns = sources.config.Find("dns")) {
@@ -126,7 +127,7 @@ Config ParseConfig(const cni::Request& request, const cni::PluginType& type) {
     }
   }
   const std::optional<cni::JsonView> result = sources.config.Find("prevResult");
-  if (result && (type.passes_on || request.verb == cni::Verb::kCheck)) {
+  if (result && (type.appends_prev_result || request.verb == cni::Verb::kCheck)) {
     config.prev_result = cni::ParseResult(*result, request.cni_version);
   }
   return config;
@@ -136,17 +137,17 @@ LenientConfig ParseLenient(const json& config, const cni::Defaults& defaults) {
   const std::optional<cni::JsonView> ipam =
       config.is_object() ? cni::JsonView(config, "").Find("ipam") : std::nullopt;
   LenientConfig found{
-      .bridge = TextOr(config, "bridge", defaults.bridge),
-      .ipam_type = ipam ? TextOr(ipam->value(), "type", defaults.ipam_type) : defaults.ipam_type,
-      .data_dir = ipam ? TextOr(ipam->value(), "dataDir", defaults.data_dir) : defaults.data_dir};
-  // A name that ADD refuses has never been used.
+      .bridge = StringOr(config, "bridge", defaults.bridge),
+      .ipam_type = ipam ? StringOr(ipam->value(), "type", defaults.ipam_type) : defaults.ipam_type,
+      .data_dir = ipam ? StringOr(ipam->value(), "dataDir", defaults.data_dir) : defaults.data_dir};
+  // What ADD refuses has never been used.
   if (!IsBridgeName(found.bridge)) {
     found.bridge = defaults.bridge;
   }
-  if (!IsFolderPath(found.data_dir)) {
+  if (!IsDirectoryPath(found.data_dir)) {
     found.data_dir = defaults.data_dir;
   }
-  if (defaults.is_ipam || !MayBeIpamType(found.ipam_type)) {
+  if (defaults.ignores_ipam_type || !MayBeIpamType(found.ipam_type)) {
     found.ipam_type = defaults.ipam_type;
   }
   return found;

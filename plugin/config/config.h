@@ -1,13 +1,14 @@
 // The network config: every key we read, checked in type, value and meaning before anything is
 // touched.
 //
-// Keys     the reference plugins' own names; defaults are those of the name the binary was started
-//          under (names.h). README has the table. runtimeConfig, args.cni and CNI_ARGS are folded
-//          in here. Of a MAC the strongest wins: runtimeConfig, args.cni, CNI_ARGS, config.
-// Refused  keys of the reference plugins that this name does not do (kUnsupportedField, naming key,
-//          value and the way out): never silently ignored. Keys nobody knows are ignored, as the
+// Shapes   the reference plugins' own keys; defaults are those of the name the binary was started
+//          under (plugin_type.h). runtimeConfig, args.cni and CNI_ARGS are folded in here. Of a MAC
+//          the strongest wins: runtimeConfig, args.cni, CNI_ARGS, config. MTU in bytes.
+// Errors   kInvalidConfig; kInvalidEnvironment for CNI_ARGS; kDecode for a key in two letter cases.
+//          kUnsupportedField for a key of the reference plugins that this name does not do, with
+//          what to do instead: never silently ignored. Unknown keys are ignored, as the
 //          specification asks.
-// Errors   kInvalidConfig, kUnsupportedField; kInvalidEnvironment for CNI_ARGS.
+// Source   CNI conventions; the reference plugins' documentation.
 #pragma once
 
 #include <cstdint>
@@ -44,22 +45,21 @@ struct LinkConfig {
   bool promisc_mode = false;
   bool port_isolation = false;
   bool mac_spoof_check = false;
-  std::uint16_t vlan =
-      0;  // of what comes from the container without a tag; 0: the network has none
-  std::vector<VlanRange> vlan_trunk;  // with a tag
+  std::uint16_t vlan = 0;             // of the container's untagged frames; 0: no VLAN
+  std::vector<VlanRange> vlan_trunk;  // of its tagged frames
   bool preserve_default_vlan = false;
   bool enable_dad = false;
   bool disable_container_interface = false;
 
   [[nodiscard]] bool HasVlans() const { return vlan != 0 || !vlan_trunk.empty(); }
-  // In VLAN 1 the node is without more: as the bridge.
+  // VLAN 1 needs no sub-interface: the bridge device is itself an untagged member.
   [[nodiscard]] bool HasVlanGateway() const { return vlan > 1 && is_gateway; }
   // The link that gets the gateway's addresses: the bridge, or "<bridge>.<vlan>".
   [[nodiscard]] std::string GatewayIfname() const;
 };
 
 struct IpamConfig {
-  // "host-local": in this process. Any other: that plugin is run. Empty: no addresses.
+  // "host-local" is done in this process; any other plugin is run; empty: no addresses.
   std::string type;
   std::string data_dir;
   std::vector<ipam::RangeSet> ranges;
@@ -73,7 +73,7 @@ struct RulesConfig {
   bool ip_masq = false;
   bool snat = true;
   bool masq_all = false;
-  firewall::ForwardHook forward_hook;  // of a name that does not forward: without an admin chain
+  firewall::ForwardHook forward_hook;  // no admin chain without Part::kForward
   firewall::Ingress ingress = firewall::Ingress::kOpen;
   std::string firewalld_zone;
   std::vector<portmap::PortMapping> ports;
@@ -89,12 +89,13 @@ struct Config {
   std::optional<cni::Result> prev_result;
 };
 
-// For ADD and CHECK: all that `name` does, or an error. Keys of parts that it does not do are not
-// looked at, as the config of a list's other plugin may hold them.
+// For ADD and CHECK: the settings of all parts of `type`. Keys of other parts are not looked at: they
+// may be another plugin's.
 [[nodiscard]] Config ParseConfig(const cni::Request& request, const cni::PluginType& type);
 
-// For DEL, GC and STATUS, which must get by with a config that ADD would refuse: what can be read,
-// defaults for the rest. Never throws.
+// For DEL, GC and STATUS, which must work with a config that ADD would refuse: what can be read,
+// defaults for the rest. Never throws for a config in which no key stands in two letter cases, as
+// ReadRequest returns it for these verbs.
 struct LenientConfig {
   std::string bridge;
   std::string ipam_type;

@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "plugin/cni/version.h"
 #include "plugin/config/sources.h"
 
 namespace nomad_bridge::config {
@@ -11,22 +13,26 @@ namespace {
 
 using SpecSets = std::vector<std::vector<ipam::RangeSpec>>;
 
+ipam::RangeSpec MakeSpec(const cni::JsonView& object, const Cidr& subnet) {
+  return {.path = object.path(),
+          .subnet = subnet,
+          .start = object.FindAddress("rangeStart"),
+          .end = object.FindAddress("rangeEnd"),
+          .gateway = object.FindAddress("gateway")};
+}
+
 ipam::RangeSpec ParseRange(const cni::JsonView& object) {
   const std::optional<cni::JsonView> subnet = object.Find("subnet");
   if (!subnet) {
     throw object.Wrong(
         "an object with 'subnet', and perhaps 'rangeStart', 'rangeEnd' and 'gateway'");
   }
-  return {.path = object.path(),
-          .subnet = subnet->Subnet(),
-          .start = object.FindAddress("rangeStart"),
-          .end = object.FindAddress("rangeEnd"),
-          .gateway = object.FindAddress("gateway")};
+  return MakeSpec(object, subnet->Subnet());
 }
 
-// A list of sets, each a list of ranges. go-cni's capability has bare ranges in the place of sets.
-void AppendSets(SpecSets& sets, const std::vector<cni::JsonView>& list) {
-  for (const cni::JsonView& element : list) {
+// An array of sets, each an array of ranges; go-cni's capability has bare ranges in place of sets.
+void AppendSets(SpecSets& sets, const std::vector<cni::JsonView>& elements) {
+  for (const cni::JsonView& element : elements) {
     std::vector<ipam::RangeSpec>& set = sets.emplace_back();
     if (element.value().is_object()) {
       set.push_back(ParseRange(element));
@@ -61,21 +67,15 @@ void AppendOldStyle(SpecSets& sets, const cni::JsonView& ipam, const std::string
 void AppendDefault(SpecSets& sets,
                    const std::optional<cni::JsonView>& ipam,
                    const std::string& subnet) {
-  ipam::RangeSpec range{.path = "ipam"};
   const std::optional<Cidr> parsed = Cidr::Parse(subnet);
   if (!parsed) {
     throw Error(Code::kInvalidConfig, "the network has no IP ranges", "'ipam.ranges' is missing");
   }
-  range.subnet = *parsed;
-  if (ipam) {
-    range.start = ipam->FindAddress("rangeStart");
-    range.end = ipam->FindAddress("rangeEnd");
-    range.gateway = ipam->FindAddress("gateway");
-  }
-  sets.push_back({std::move(range)});
+  sets.push_back(
+      {ipam ? MakeSpec(*ipam, *parsed) : ipam::RangeSpec{.path = "ipam", .subnet = *parsed}});
 }
 
-// Results of CNI 0.1.0 and 0.2.0 have room for one address per family.
+// The message is the reference plugin's, whose test suites look for it.
 void CheckResultHasRoom(const std::vector<ipam::RangeSet>& sets, const std::string& cni_version) {
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
     const auto count = std::count_if(sets.begin(), sets.end(), [&](const ipam::RangeSet& set) {
@@ -84,13 +84,13 @@ void CheckResultHasRoom(const std::vector<ipam::RangeSet>& sets, const std::stri
     if (count > 1 && !cni::IsAtLeast(cni_version, "0.3.0")) {
       throw Error(
           Code::kInvalidConfig,
-          Cat("the network has ", count, " range sets of one family"),
-          Cat("allowed: one, as results of CNI ", cni_version, " hold one address per family"));
+          Cat("CNI version ", cni_version, " does not support more than 1 address per family"),
+          Cat("the network has ", count, " range sets of one family"));
     }
   }
 }
 
-// In the reference plugin's order: the runtime's, the old style's, the list's.
+// In the reference plugin's order: the runtime's, the old style's, then 'ipam.ranges'.
 std::vector<ipam::RangeSet> ParseRanges(const Sources& sources, const cni::Defaults& defaults) {
   SpecSets sets;
   if (sources.runtime) {
@@ -108,7 +108,7 @@ std::vector<ipam::RangeSet> ParseRanges(const Sources& sources, const cni::Defau
   return ranges;
 }
 
-// Stricter than for a stranger's result: the kernel would refuse these only after half an ADD.
+// Stricter than for another plugin's result: the kernel would refuse these after half an ADD.
 Route ParseOwnRoute(const cni::JsonView& object) {
   Route route = cni::ParseRoute(object);
   const Cidr& destination = route.destination;
@@ -133,21 +133,14 @@ std::vector<Route> ParseRoutes(const cni::JsonView& ipam) {
   return routes;
 }
 
-// White space and line ends as resolv.conf(5) has them.
-std::vector<std::string> Words(std::string_view line) {
-  constexpr std::string_view kSpace = " \t\r";
+// Printable, as a file may hold bytes that are not UTF-8, and these go into a result.
+std::vector<std::string> Words(const std::string& line) {
+  std::istringstream stream(line);
   std::vector<std::string> words;
-  for (;;) {
-    const std::size_t begin = std::min(line.find_first_not_of(kSpace), line.size());
-    line.remove_prefix(begin);
-    if (line.empty()) {
-      return words;
-    }
-    const std::size_t end = std::min(line.find_first_of(kSpace), line.size());
-    // What stands in a file may be no UTF-8, and goes into a result.
-    words.push_back(Printable(line.substr(0, end)));
-    line.remove_prefix(end);
+  for (std::string word; stream >> word;) {
+    words.push_back(Printable(word));
   }
+  return words;
 }
 
 void AppendLine(cni::Dns& dns, const std::vector<std::string>& words) {
@@ -174,35 +167,33 @@ cni::Dns ParseResolvConf(const cni::JsonView& ipam) {
     throw ipam.Find("resolvConf")->Wrong("the path of a file that exists");
   }
   cni::Dns dns;
-  std::string_view rest = *file;
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    const std::vector<std::string> words = Words(rest.substr(0, end));
-    // A keyword without a value says nothing. Comments begin with no keyword either.
+  std::istringstream lines(*file);
+  for (std::string line; std::getline(lines, line);) {
+    const std::vector<std::string> words = Words(line);
+    // A keyword without a value is nothing. Comments begin with no keyword either.
     if (words.size() > 1) {
       AppendLine(dns, words);
     }
-    rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return dns;
 }
 
 // "10.0.0.5" and "10.0.0.5/24" both name an address; the prefix length is the range's.
-Ip ParseWish(const cni::JsonView& text) {
-  const std::string wish = text.String();
-  const std::optional<Cidr> with_prefix = Cidr::Parse(wish);
-  const std::optional<Ip> address = with_prefix ? with_prefix->address : Ip::Parse(wish);
+Ip ParseRequested(const cni::JsonView& element) {
+  const std::string text = element.String();
+  const std::optional<Cidr> with_prefix = Cidr::Parse(text);
+  const std::optional<Ip> address = with_prefix ? with_prefix->address : Ip::Parse(text);
   if (!address) {
-    throw text.Wrong("an IP address, as '10.0.0.5' or '10.0.0.5/24'");
+    throw element.Wrong("an IP address, as '10.0.0.5' or '10.0.0.5/24'");
   }
   return *address;
 }
 
-std::vector<Ip> ParseWishes(const Sources& sources) {
-  std::vector<Ip> wishes;
-  const auto add = [&](const Ip& wish) {
-    if (std::find(wishes.begin(), wishes.end(), wish) == wishes.end()) {
-      wishes.push_back(wish);
+std::vector<Ip> ParseAllRequested(const Sources& sources) {
+  std::vector<Ip> requested;
+  const auto add = [&](const Ip& address) {
+    if (std::find(requested.begin(), requested.end(), address) == requested.end()) {
+      requested.push_back(address);
     }
   };
   if (sources.args.ip) {
@@ -210,31 +201,31 @@ std::vector<Ip> ParseWishes(const Sources& sources) {
   }
   for (const std::optional<cni::JsonView>& object : {sources.cni, sources.runtime}) {
     if (object) {
-      for (const cni::JsonView& text : object->ElementsOf("ips")) {
-        add(ParseWish(text));
+      for (const cni::JsonView& element : object->ElementsOf("ips")) {
+        add(ParseRequested(element));
       }
     }
   }
-  return wishes;
+  return requested;
 }
 
 std::string ParseDataDir(const cni::JsonView& ipam, const cni::Defaults& defaults) {
-  std::string folder = ipam.FindString("dataDir").value_or(defaults.data_dir);
-  if (!IsFolderPath(folder)) {
+  std::string directory = ipam.FindString("dataDir").value_or(defaults.data_dir);
+  if (!IsDirectoryPath(directory)) {
     throw ipam.Find("dataDir")->Wrong("an absolute path");
   }
-  return folder;
+  return directory;
 }
 
-std::string ParseType(const std::optional<cni::JsonView>& ipam, const cni::Defaults& defaults) {
+std::string ParseIpamType(const std::optional<cni::JsonView>& ipam, const cni::Defaults& defaults) {
   std::string type = defaults.ipam_type;
-  if (ipam && !defaults.is_ipam) {
+  if (ipam && !defaults.ignores_ipam_type) {
     type = ipam->FindString("type").value_or(type);
   }
   if (type.find('/') != type.npos) {
     throw ipam->Find("type")->Wrong("the name of a plugin, without '/'");
   }
-  // The reference plugin makes a bare link of it, and nobody sees why there is no address.
+  // The reference plugin makes a bare link of it, and gives no reason why there is no address.
   for (const char* const key : {"subnet", "ranges"}) {
     if (type.empty() && ipam && ipam->Find(key)) {
       throw ipam->Find(key)->Wrong("only together with 'ipam.type', as \"host-local\"");
@@ -246,9 +237,9 @@ std::string ParseType(const std::optional<cni::JsonView>& ipam, const cni::Defau
 }  // namespace
 
 IpamConfig ParseIpam(const Sources& sources, const cni::Defaults& defaults) {
-  IpamConfig config{.type = ParseType(sources.ipam, defaults), .data_dir = defaults.data_dir};
+  IpamConfig config{.type = ParseIpamType(sources.ipam, defaults), .data_dir = defaults.data_dir};
   if (config.type != cni::kHostLocal) {
-    return config;  // its keys are for the plugin of that name
+    return config;  // the other keys are for the plugin of that name
   }
   if (sources.ipam) {
     config.data_dir = ParseDataDir(*sources.ipam, defaults);
@@ -256,12 +247,12 @@ IpamConfig ParseIpam(const Sources& sources, const cni::Defaults& defaults) {
     config.dns = ParseResolvConf(*sources.ipam);
   }
   config.ranges = ParseRanges(sources, defaults);
-  config.requested = ParseWishes(sources);
+  config.requested = ParseAllRequested(sources);
   return config;
 }
 
-// Relative to what would depend on the runtime. A NUL would cut the path short in the kernel.
-bool IsFolderPath(std::string_view path) {
+// A relative one would depend on the runtime; a NUL would cut the path short in the kernel.
+bool IsDirectoryPath(std::string_view path) {
   return path.starts_with('/') && path.find('\0') == path.npos;
 }
 

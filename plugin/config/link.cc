@@ -24,23 +24,19 @@ std::string ParseBridge(const cni::JsonView& config, const cni::Defaults& defaul
 
 int ParseMtu(const cni::JsonView& config) {
   const std::optional<cni::JsonView> mtu = config.Find("mtu");
-  const std::string allowed =
-      Cat("0 (the kernel's default), or an integer from ", kLeastMtu, " to ", kMostMtu);
   if (!mtu) {
     return 0;
   }
-  // Not Integer(): 1 to 67 lie between the two allowed pieces, and the message should say both.
-  if (!mtu->value().is_number_integer() || mtu->value() < 0 || mtu->value() > kMostMtu) {
-    throw mtu->Wrong(allowed);
+  // Not Integer(): its message would not have both of what is allowed.
+  const nlohmann::json& bytes = mtu->value();
+  if (!bytes.is_number_integer() || bytes > kMostMtu || (bytes < kLeastMtu && bytes != 0)) {
+    throw mtu->Wrong(
+        Cat("0 (the kernel's default), or an integer from ", kLeastMtu, " to ", kMostMtu));
   }
-  const int bytes = mtu->value().get<int>();
-  if (bytes != 0 && bytes < kLeastMtu) {
-    throw mtu->Wrong(allowed);
-  }
-  return bytes;
+  return bytes.get<int>();
 }
 
-// From the weakest to the strongest, as in the reference plugin; each is checked, used or not.
+// From the weakest to the strongest, as in the reference plugin; each is checked, even if unused.
 std::optional<Mac> ParseMac(const Sources& sources) {
   std::optional<Mac> chosen;
   const auto read = [&](const std::optional<cni::JsonView>& object) {
@@ -62,13 +58,13 @@ std::optional<Mac> ParseMac(const Sources& sources) {
   return chosen;
 }
 
-// A default gateway is a gateway. A config that lists routes says itself where the way out is.
+// A default gateway is a gateway. By default there is one unless the config has routes of its own.
 void ParseGateway(const Sources& sources, const cni::Defaults& defaults, LinkConfig& link) {
   const std::optional<bool> is_default = sources.config.FindBool("isDefaultGateway");
   link.is_gateway = sources.config.FindBool("isGateway").value_or(defaults.is_gateway);
-  const bool routes_say_it = sources.ipam && sources.ipam->Find("routes");
+  const bool has_routes = sources.ipam && sources.ipam->Find("routes");
   link.is_default_gateway =
-      is_default.value_or(defaults.is_default_gateway && link.is_gateway && !routes_say_it);
+      is_default.value_or(defaults.is_default_gateway && link.is_gateway && !has_routes);
   link.is_gateway = link.is_gateway || link.is_default_gateway;
 }
 
@@ -93,7 +89,7 @@ LinkConfig ParseLink(const Sources& sources, const cni::Defaults& defaults) {
       .force_address = sources.config.FindBool("forceAddress").value_or(defaults.force_address)};
   ParseGateway(sources, defaults, link);
   ParseModes(sources.config, defaults, link);
-  ParsePort(sources.config, link);
+  ParseBridgePort(sources.config, link);
   link.enable_dad = sources.config.FindBool("enabledad").value_or(false);
   link.disable_container_interface =
       sources.config.FindBool("disableContainerInterface").value_or(false);
@@ -105,7 +101,7 @@ std::string LinkConfig::GatewayIfname() const {
 }
 
 bool IsBridgeName(std::string_view name) {
-  // 'all' and 'default' are folders of sysctls, so no link can have these names.
+  // 'all' and 'default' are directories of sysctls, so no link can have these names.
   constexpr std::array<std::string_view, 3> kTaken = {"all", "default", "lo"};
   return cni::IsInterfaceName(name) &&
          std::find(kTaken.begin(), kTaken.end(), name) == kTaken.end();

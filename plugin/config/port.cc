@@ -36,7 +36,7 @@ void ParseTrunk(const cni::JsonView& element, std::vector<VlanRange>& trunk) {
 
 }  // namespace
 
-void ParsePort(const cni::JsonView& config, LinkConfig& link) {
+void ParseBridgePort(const cni::JsonView& config, LinkConfig& link) {
   link.port_isolation = config.FindBool("portIsolation").value_or(false);
   link.mac_spoof_check = config.FindBool("macspoofchk").value_or(false);
   link.preserve_default_vlan = config.FindBool("preserveDefaultVlan").value_or(false);

@@ -11,8 +11,8 @@ constexpr std::size_t kMaxChainBytes = 28;  // xtables' XT_EXTENSION_MAXNAMELEN,
 constexpr int kMostMarkBit = 31;
 constexpr int kMostPort = 65535;
 
-// Built-in chains and targets, and the chain that jumps to the admin chain: a jump to one of them
-// loops or is none.
+// Not a built-in chain or target, nor the chain that jumps to the admin chain: the jump would loop, or
+// be none.
 bool IsChainName(std::string_view name) {
   constexpr std::array<std::string_view, 8> kTaken = {
       "INPUT", "FORWARD", "OUTPUT", "CNI-FORWARD", "ACCEPT", "DROP", "QUEUE", "RETURN"};
@@ -35,11 +35,11 @@ std::string ParseAdminChain(const cni::JsonView& config, const cni::Defaults& de
 }
 
 // 'iptables' and 'nftables' are one and the same here: our own table, and static rules in those that
-// iptables shows.
-void CheckBackend(const cni::JsonView& config, std::string_view key, std::string_view also = {}) {
+// iptables shows. 'firewalld' is the firewall plugin's.
+void CheckBackend(const cni::JsonView& config, std::string_view key, bool may_be_firewalld) {
   const std::optional<std::string> backend = config.FindString(key);
   if (backend && *backend != "iptables" && *backend != "nftables" &&
-      (also.empty() || *backend != also)) {
+      !(may_be_firewalld && *backend == "firewalld")) {
     throw Unsupported(
         *config.Find(key),
         "allowed: 'nftables' and 'iptables', which are one and the same here, and for "
@@ -56,8 +56,7 @@ firewall::Ingress ParseIngress(const cni::JsonView& config) {
   return *ingress;
 }
 
-// Conditions are in the syntax of iptables or nft, which we do not read; the operator's own chain
-// does the same.
+// Conditions are in iptables' or nft's syntax, which we do not parse; the admin chain can do the same.
 void RefuseConditions(const cni::JsonView& config, const std::string& admin_chain) {
   for (const char* const key : {"conditionsV4", "conditionsV6"}) {
     if (!config.ElementsOf(key).empty()) {
@@ -69,8 +68,8 @@ void RefuseConditions(const cni::JsonView& config, const std::string& admin_chai
   }
 }
 
-// The reference plugin marks packets first and masquerades what is marked. Here no mark is needed,
-// so that whatever bit or chain was meant for it, the packets leave as they would have.
+// The reference plugin marks packets first and masquerades what is marked. No mark is needed here:
+// the keys are checked, and have no effect.
 void CheckMarking(const cni::JsonView& config) {
   const std::optional<cni::JsonView> bit = config.Find("markMasqBit");
   if (bit) {
@@ -91,7 +90,7 @@ std::uint16_t ParsePort(const cni::JsonView& port) {
   return static_cast<std::uint16_t>(port.Integer(1, kMostPort));
 }
 
-// The rest of what the values mean is portmap's to judge.
+// Protocol and host address are checked by portmap::MakePortMappings.
 portmap::PortMappingSpec ParseMapping(const cni::JsonView& object) {
   const std::optional<cni::JsonView> host_port = object.Find("hostPort");
   const std::optional<cni::JsonView> container_port = object.Find("containerPort");
@@ -122,11 +121,11 @@ RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type) {
   const cni::JsonView& config = sources.config;
   RulesConfig rules{.forward_hook = {.admin_chain = {}}};
   if (type.Provides(cni::Part::kMasquerade)) {
-    CheckBackend(config, "ipMasqBackend");
+    CheckBackend(config, "ipMasqBackend", false);
     rules.ip_masq = config.FindBool("ipMasq").value_or(type.defaults.ip_masq);
   }
   if (type.Provides(cni::Part::kForward)) {
-    CheckBackend(config, "backend", "firewalld");
+    CheckBackend(config, "backend", true);
     rules.firewalld_zone = config.FindString("firewalldZone").value_or("trusted");
     rules.forward_hook.admin_chain = ParseAdminChain(config, type.defaults);
     rules.ingress = ParseIngress(config);
@@ -135,11 +134,11 @@ RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type) {
     }
   }
   if (type.Provides(cni::Part::kPorts)) {
-    CheckBackend(config, "backend", type.Provides(cni::Part::kForward) ? "firewalld" : "");
+    CheckBackend(config, "backend", type.Provides(cni::Part::kForward));
     CheckMarking(config);
     RefuseConditions(config, rules.forward_hook.admin_chain);
     rules.snat = config.FindBool("snat").value_or(true);
-    // Which sources: as in the reference plugin, only where there is snat at all.
+    // As in the reference plugin, only together with snat.
     rules.masq_all = config.FindBool("masqAll").value_or(false) && rules.snat;
     rules.ports = ParsePorts(sources);
   }

@@ -1,6 +1,7 @@
-// The parts of ParseConfig, one per file; nobody else includes this.
+// The parts of ParseConfig, one per file; no other code includes this.
 //
-// Errors  as in config.h.
+// Errors  kInvalidConfig, kUnsupportedField.
+// Owner   Sources points into the request's config, which must outlive it.
 #pragma once
 
 #include <optional>
@@ -18,25 +19,25 @@ struct Sources {
   cni::JsonView config;
   std::optional<cni::JsonView> ipam;     // config.ipam
   std::optional<cni::JsonView> runtime;  // config.runtimeConfig: from the runtime's capabilities
-  std::optional<cni::JsonView> cni;      // config.args.cni: the older way
+  std::optional<cni::JsonView> cni;      // config.args.cni: the CNI conventions
   cni::Args args;                        // CNI_ARGS
   std::string cni_version;
 };
 
 [[nodiscard]] LinkConfig ParseLink(const Sources& sources, const cni::Defaults& defaults);
-// Isolation, VLANs and MAC check of its port; `link` has everything else.
-void ParsePort(const cni::JsonView& config, LinkConfig& link);
+// Isolation, VLANs and MAC check of the bridge's port, into `link`, whose other members are set.
+void ParseBridgePort(const cni::JsonView& config, LinkConfig& link);
 [[nodiscard]] IpamConfig ParseIpam(const Sources& sources, const cni::Defaults& defaults);
-// Whether IPv6 is in use depends on the addresses: policy.ipv6 is left false.
+// forward_hook.ipv6 is left false: it depends on the addresses.
 [[nodiscard]] RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type);
 
-// kUnsupportedField for `field`; `way_out` says what to do instead.
-[[nodiscard]] Error Unsupported(const cni::JsonView& field, std::string_view way_out);
+// kUnsupportedField: "unsupported 'backend': \"pf\""; `instead` becomes the details.
+[[nodiscard]] Error Unsupported(const cni::JsonView& field, std::string_view instead);
 
-// Whether `name` can be the bridge's: an interface name that means no other thing to the kernel.
+// An interface's name that does not mean something else to the kernel.
 [[nodiscard]] bool IsBridgeName(std::string_view name);
 
-// Whether `path` can be the leases' folder.
-[[nodiscard]] bool IsFolderPath(std::string_view path);
+// Whether `path` can be that of the directory of leases.
+[[nodiscard]] bool IsDirectoryPath(std::string_view path);
 
 }  // namespace nomad_bridge::config

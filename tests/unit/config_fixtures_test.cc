@@ -94,10 +94,10 @@ TEST_P(RuntimesConfig, IsUnderstood) {
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, RuntimesConfig, ValuesIn(kSent));
 
-class RuntimesArguments : public ::testing::TestWithParam<const char*> {};
+class RuntimesArguments : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(RuntimesArguments, AreUnderstood) {
-  const cni::Request request = Read(kSent[5], test::ReadFixture(std::string("args/") + GetParam()));
+  const cni::Request request = Read(kSent[5], test::ReadFixture("args/" + GetParam()));
   const config::Config config = config::ParseConfig(request, cni::TypeOf("nomad-bridge"));
   EXPECT_NE(cni::NameOwner(config.labels, "id"), "container 'id'");
 }
@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(Fixtures,
                                            "nomad_add_dropped_group.txt",
                                            "podman_add.txt"));
 
-TEST(RuntimesArgs, OfAUserMayHoldEqualsSignsAndNothing) {
+TEST(RuntimesArgs, OfUsersMayHoldEqualsSignsAndNothing) {
   const config::Config config =
       config::ParseConfig(Read(kSent[5], test::ReadFixture("args/nomad_add_user_args.txt")),
                           cni::TypeOf("nomad-bridge"));
