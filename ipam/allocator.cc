@@ -210,27 +210,27 @@ class Chooser {
   bool is_listed_ = false;
 };
 
-// Puts each requested address where it is offered; nullopt for sets without a request.
+// Puts each requested address where it is offered; nullopt for sets without a request. The message
+// is the reference plugin's, whose test suites look for it.
 std::vector<std::optional<Ip>> PlaceRequests(const std::vector<RangeSet>& sets,
                                              const std::vector<Ip>& requested) {
   std::vector<std::optional<Ip>> places(sets.size());
+  std::string unplaced;
   for (const Ip& address : requested) {
     const auto set = std::find_if(sets.begin(), sets.end(), [&](const RangeSet& candidate) {
       return Offers(candidate, address);
     });
-    if (set == sets.end()) {
-      throw Error(Code::kInvalidConfig,
-                  Cat("requested address ", address, " is not one that the network gives out"),
-                  "allowed: an address inside one of ipam.ranges that is not its gateway");
+    const auto index = static_cast<std::size_t>(set - sets.begin());
+    if (set == sets.end() || places[index].value_or(address) != address) {
+      unplaced += Cat(' ', address);
+    } else {
+      places[index] = address;
     }
-    std::optional<Ip>& place = places[static_cast<std::size_t>(set - sets.begin())];
-    if (place && *place != address) {
-      throw Error(
-          Code::kInvalidConfig,
-          Cat("requested addresses ", *place, " and ", address, " are in one set of ranges"),
-          "an attachment gets one address from each set");
-    }
-    place = address;
+  }
+  if (!unplaced.empty()) {
+    throw Error(Code::kInvalidConfig,
+                Cat("failed to allocate all requested IPs:", unplaced),
+                "allowed: one address from each set of ranges, inside a range and not its gateway");
   }
   return places;
 }

@@ -304,14 +304,19 @@ TEST_F(AllocatorTest, ARequestThatNoRangeOffersIsRefused) {
   for (const char* const address : {"10.0.0.1", "10.0.0.0", "10.0.0.255", "10.0.1.5", "fd00::5"}) {
     const Error error = Refusal({.requested = {At(address)}, .owner = kAlice});
     EXPECT_EQ(error.code(), Code::kInvalidConfig) << address;
-    EXPECT_THAT(error.msg(), HasSubstr(Cat(address, " is not one that the network gives out")));
+    EXPECT_EQ(error.msg(), Cat("failed to allocate all requested IPs: ", address));
+    EXPECT_THAT(error.details(), HasSubstr("inside a range"));
   }
+  EXPECT_EQ(Refusal({.requested = {At("fd00::5"), At("10.0.0.5"), At("10.0.1.5")}, .owner = kAlice})
+                .msg(),
+            "failed to allocate all requested IPs: fd00::5 10.0.1.5");
 }
 
 TEST_F(AllocatorTest, TwoRequestsInOneSetAreRefused) {
   Use({{Spec("10.0.0.0/24")}});
-  EXPECT_EQ(Refusal({.requested = {At("10.0.0.5"), At("10.0.0.6")}, .owner = kAlice}).code(),
-            Code::kInvalidConfig);
+  const Error error = Refusal({.requested = {At("10.0.0.5"), At("10.0.0.6")}, .owner = kAlice});
+  EXPECT_EQ(error.code(), Code::kInvalidConfig);
+  EXPECT_EQ(error.msg(), "failed to allocate all requested IPs: 10.0.0.6");
 }
 
 TEST_F(AllocatorTest, ReservingMarksWhatWasGivenOutLast) {
