@@ -1,5 +1,6 @@
 #include "tests/bench/options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <sstream>
 #include <stdexcept>
@@ -14,7 +15,7 @@ int ParseNumber(const std::string& text, int least) {
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, number);
   if (error != std::errc() || stop != end || number < least) {
-    throw std::invalid_argument(Cat(Quoted(text), " is no number from ", least, " up"));
+    throw std::invalid_argument(Cat(Quoted(text), " is not an integer of at least ", least));
   }
   return number;
 }
@@ -25,12 +26,18 @@ std::vector<int> ParseNumbers(const std::string& text) {
   for (std::string item; std::getline(list, item, ',');) {
     numbers.push_back(ParseNumber(item, 0));
   }
+  std::sort(numbers.begin(), numbers.end());
   return numbers;
 }
 
 void Apply(Options& options, const std::string& key, const std::string& value) {
-  if (key == "--plugin") {
-    options.plugin = std::filesystem::absolute(value);
+  if (key == "--binary") {
+    options.binary = std::filesystem::absolute(value);
+  } else if (key == "--compare") {
+    options.other = std::filesystem::absolute(value);
+    options.with_reference = false;
+  } else if (key == "--json") {
+    options.json = std::filesystem::absolute(value);
   } else if (key == "--reference") {
     options.reference = std::filesystem::absolute(value);
   } else if (key == "--only" && (value == "ours" || value == "reference")) {
@@ -43,14 +50,21 @@ void Apply(Options& options, const std::string& key, const std::string& value) {
   } else if (key == "--leases") {
     options.leases = ParseNumber(value, 1);
   } else {
-    throw std::invalid_argument(Cat("cannot make sense of ", Quoted(Cat(key, ' ', value))));
+    throw std::invalid_argument(Cat("unknown option ", Quoted(Cat(key, ' ', value))));
   }
 }
 
 }  // namespace
 
+int Options::RoundsWith(int living) const {
+  if (rounds != 0) {
+    return rounds;
+  }
+  return living <= 100 ? 40 : living <= 300 ? 30 : 20;
+}
+
 std::optional<Options> ParseOptions(const std::vector<std::string>& arguments) {
-  Options options{.plugin = NOMAD_BRIDGE_BINARY};
+  Options options{.binary = NOMAD_BRIDGE_BINARY};
   for (std::size_t i = 0; i < arguments.size(); i += 2) {
     if (arguments[i] == "--help" || arguments[i] == "-h") {
       return std::nullopt;

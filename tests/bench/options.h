@@ -1,4 +1,6 @@
 // What the benchmark is asked to measure, from its command line.
+//
+// Errors  std::invalid_argument with a sentence.
 #pragma once
 
 #include <filesystem>
@@ -10,27 +12,33 @@ namespace nomad_bridge::bench {
 
 struct Options {
   // Absolute, since every world we enter takes us to its root folder.
-  std::filesystem::path plugin;                      // our binary
+  std::filesystem::path binary;                      // our build
+  std::filesystem::path other;                       // an older one to compare it with, or empty
   std::filesystem::path reference = "/usr/lib/cni";  // the folder of the reference plugins
   bool with_ours = true;
   bool with_reference = true;
-  int rounds = 30;
-  std::vector<int> alive = {0, 300};  // how many attachments live beside the one that is measured
-  int leases = 0;  // not 0: measure ADD with that many leases in the data dir instead
+  int rounds = 0;                                // 0: fewer, the more attachments are alive
+  std::vector<int> alive = {0, 100, 300, 1000};  // ascending: beside the one that is measured
+  int leases = 0;              // not 0: measure ADD with that many leases in the data dir instead
+  std::filesystem::path json;  // where the figures go, besides stdout; or empty
+
+  [[nodiscard]] int RoundsWith(int living) const;
 };
 
 constexpr const char* kUsage =
     R"(nb_bench: ADD, CHECK and DEL of nomad-bridge against the reference plugins (root; touches nothing of this machine)
 
-  --plugin FILE     our binary (default: the one of this build)
+  --binary FILE     our binary (default: the one of this build)
+  --compare FILE    another build of ours, measured in turns with the first, instead of the reference
   --reference DIR   where loopback, bridge, host-local, firewall and portmap are (default: /usr/lib/cni)
   --only SIDE       ours or reference
-  --rounds N        how often each verb is measured (default: 30)
-  --alive N,N,...   with how many other attachments alive (default: 0,300)
+  --alive N,N,...   with how many other attachments alive (default: 0,100,300,1000)
+  --rounds N        how often each verb is measured (default: 40 up to 100 alive, 30 up to 300, then 20)
   --leases N        measure ADD with N leases in the data dir against an empty one, and nothing else
+  --json FILE       writes the figures there as well, for tests/bench/draw-figures
 )";
 
-// nullopt: the usage was asked for. Throws std::invalid_argument with a sentence.
+// nullopt: the usage was asked for.
 [[nodiscard]] std::optional<Options> ParseOptions(const std::vector<std::string>& arguments);
 
 }  // namespace nomad_bridge::bench

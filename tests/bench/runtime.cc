@@ -1,10 +1,10 @@
 #include "tests/bench/runtime.h"
 
-#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
 #include "base/text.h"
+#include "tests/support/fixture.h"
 
 namespace nomad_bridge::bench {
 namespace {
@@ -20,86 +20,76 @@ json PortMappings(int host_port) {
   return mappings;
 }
 
-void RequireSuccess(const Command& command, const std::string& verb, const Outcome& outcome) {
-  if (outcome.status != 0) {
+void RequireSuccess(const test::Command& command, const test::Outcome& outcome) {
+  if (outcome.exit_code != 0) {
     throw std::runtime_error(
-        Cat(command.program, ' ', verb, " failed: ", outcome.out, ' ', outcome.err));
+        Cat(command.argv.front(), ' ', *command.variables.at("CNI_COMMAND"), ": ", outcome.Text()));
   }
 }
 
 }  // namespace
 
-Runtime::Runtime(const json& conflist, std::string folder, std::string cni_args)
-    : version_(conflist.at("cniVersion")),
-      folder_(std::move(folder)),
-      cni_args_(std::move(cni_args)) {
-  for (json plugin : conflist.at("plugins")) {
-    plugin["name"] = conflist.at("name");
-    plugin["cniVersion"] = version_;
-    plugins_.push_back(std::move(plugin));
-  }
-}
+const Runtime::Execute Runtime::kExecute = [](const test::Command& command) {
+  return test::Execute(command);
+};
 
-Command Runtime::Prepare(const std::string& verb,
-                         const json& plugin,
-                         const AttachmentId& attachment,
-                         const json& prev_result) const {
+Runtime::Runtime(json conflist, std::string folder)
+    : list_(std::move(conflist)),
+      folder_(std::move(folder)),
+      cni_args_(test::ReadFixture("args/nomad_add.txt")) {}
+
+test::Command Runtime::Prepare(const std::string& verb,
+                               const json& plugin,
+                               const Attachment& attachment,
+                               const json& prev_result) const {
   json config = plugin;
+  config["name"] = list_.at("name");
+  config["cniVersion"] = list_.at("cniVersion");
   if (config.contains("/capabilities/portMappings"_json_pointer)) {
     config["runtimeConfig"]["portMappings"] = PortMappings(attachment.host_port);
   }
   if (!prev_result.is_null()) {
     config["prevResult"] = prev_result;
   }
-  return {.program = Cat(folder_, '/', plugin.at("type").get<std::string>()),
-          .arguments = {},
+  return {.argv = {Cat(folder_, '/', plugin.at("type").get<std::string>())},
           .input = config.dump(),
-          .environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
-                          Cat("CNI_COMMAND=", verb),
-                          Cat("CNI_CONTAINERID=", attachment.container_id),
-                          Cat("CNI_NETNS=", attachment.netns_path),
-                          "CNI_IFNAME=eth0",
-                          Cat("CNI_ARGS=", verb == "DEL" ? "" : cni_args_),
-                          Cat("CNI_PATH=", folder_)}};
+          .variables = {{"PATH", "/usr/sbin:/usr/bin:/sbin:/bin"},
+                        {"CNI_COMMAND", verb},
+                        {"CNI_CONTAINERID", attachment.container_id},
+                        {"CNI_NETNS", attachment.netns_path},
+                        {"CNI_IFNAME", "eth0"},
+                        {"CNI_ARGS", verb == "DEL" ? "" : cni_args_},
+                        {"CNI_PATH", folder_}},
+          .inherits_environment = false};
 }
 
-void Runtime::Add(AttachmentId& attachment) const {
+void Runtime::Add(Attachment& attachment, const Execute& execute) const {
   json result;
-  for (const json& plugin : plugins_) {
-    const Command command = Prepare("ADD", plugin, attachment, result);
-    const Outcome outcome = Run(command);
-    RequireSuccess(command, "ADD", outcome);
-    result = json::parse(outcome.out);
+  for (const json& plugin : list_.at("plugins")) {
+    const test::Command command = Prepare("ADD", plugin, attachment, result);
+    const test::Outcome outcome = execute(command);
+    RequireSuccess(command, outcome);
+    result = outcome.json;
   }
   attachment.result = std::move(result);
 }
 
-void Runtime::AddTraced(AttachmentId& attachment, Cost& cost) const {
-  json result;
-  for (const json& plugin : plugins_) {
-    const Command command = Prepare("ADD", plugin, attachment, result);
-    const Outcome outcome = RunTraced(command, cost);
-    RequireSuccess(command, "ADD", outcome);
-    result = json::parse(outcome.out);
-  }
-  attachment.result = std::move(result);
-}
-
-std::string Runtime::Check(const AttachmentId& attachment) const {
-  for (const json& plugin : plugins_) {
-    const Command command = Prepare("CHECK", plugin, attachment, attachment.result);
-    const Outcome outcome = Run(command);
-    if (outcome.status != 0) {
-      return Cat(command.program, ": ", outcome.out, outcome.err);
+std::string Runtime::Check(const Attachment& attachment) const {
+  for (const json& plugin : list_.at("plugins")) {
+    const test::Command command = Prepare("CHECK", plugin, attachment, attachment.result);
+    const test::Outcome outcome = test::Execute(command);
+    if (outcome.exit_code != 0) {
+      return Cat(command.argv.front(), ": ", outcome.out, outcome.err);
     }
   }
   return {};
 }
 
-void Runtime::Del(const AttachmentId& attachment) const {
-  for (auto plugin = plugins_.rbegin(); plugin != plugins_.rend(); ++plugin) {
-    const Command command = Prepare("DEL", *plugin, attachment, attachment.result);
-    RequireSuccess(command, "DEL", Run(command));
+void Runtime::Del(const Attachment& attachment) const {
+  const json& plugins = list_.at("plugins");
+  for (auto plugin = plugins.rbegin(); plugin != plugins.rend(); ++plugin) {
+    const test::Command command = Prepare("DEL", *plugin, attachment, attachment.result);
+    RequireSuccess(command, test::Execute(command));
   }
 }
 

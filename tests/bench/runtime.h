@@ -7,48 +7,46 @@
 // Source  libcni 1.3.0, api.go; go-cni's PortMapping.
 #pragma once
 
+#include <functional>
 #include <string>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "tests/bench/process.h"
+#include "tests/support/process.h"
 
 namespace nomad_bridge::bench {
 
-// What is attached, and as what.
-struct AttachmentId {
+struct Attachment {
   std::string container_id;
   std::string netns_path;
   int host_port = 0;      // published as tcp and as udp
-  nlohmann::json result;  // what ADD answered
+  nlohmann::json result;  // of ADD
 };
 
 class Runtime {
  public:
+  using Execute = std::function<test::Outcome(const test::Command&)>;
+
   // `conflist` is a network configuration list; its plugins are in `folder`.
-  Runtime(const nlohmann::json& conflist, std::string folder, std::string cni_args);
+  Runtime(nlohmann::json conflist, std::string folder);
 
   // Each throws std::runtime_error with the plugin's own words if it fails.
-  void Add(AttachmentId& attachment) const;
-  void Del(const AttachmentId& attachment) const;
+  void Add(Attachment& attachment, const Execute& execute = kExecute) const;
+  void Del(const Attachment& attachment) const;
   // What the first plugin that fails says, the rest not asked; empty if all is well. Not thrown:
   // the reference portmap of Debian 12 (1.1.1) refuses every attachment with a single IP family,
   // and that takes time too.
-  [[nodiscard]] std::string Check(const AttachmentId& attachment) const;
-
-  // The same, traced: what all plugins of one verb cost together (processes are added up, the peak
-  // is the largest).
-  void AddTraced(AttachmentId& attachment, Cost& cost) const;
+  [[nodiscard]] std::string Check(const Attachment& attachment) const;
 
  private:
-  [[nodiscard]] Command Prepare(const std::string& verb,
-                                const nlohmann::json& plugin,
-                                const AttachmentId& attachment,
-                                const nlohmann::json& prev_result) const;
+  static const Execute kExecute;
 
-  std::string version_;
-  std::vector<nlohmann::json> plugins_;
+  [[nodiscard]] test::Command Prepare(const std::string& verb,
+                                      const nlohmann::json& plugin,
+                                      const Attachment& attachment,
+                                      const nlohmann::json& prev_result) const;
+
+  nlohmann::json list_;
   std::string folder_;
   std::string cni_args_;
 };

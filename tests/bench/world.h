@@ -1,30 +1,34 @@
-// A node of its own for one side: a network and a mount namespace with nothing in them.
+// A node of its own for one contender: a network and a mount namespace with nothing in them.
 //
-// Where   /run, and with it /var/run/cni and /run/netns, is an empty tmpfs in there; so is
-//         /var/lib/cni, if there is one.
-// Lives   Everything in a world dies with the program. Guests are kept until then too: a dying
-//         network namespace keeps the kernel busy for a while, and that would show in the next
-//         measurement.
+// Where   /run, /var/run and /var/lib/cni are empty tmpfs in there.
+// Lives   Everything in a world ends with the program. Containers are kept until then too: a network
+//         namespace that is being deleted keeps the kernel busy for a while, and that would show in
+//         the next measurement.
 // Threads One: entering moves the caller.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/fd.h"
+#include "tests/support/isolation.h"
 
 namespace nomad_bridge::bench {
 
 class World {
  public:
+  // The process must be isolated already (EnterIsolation()).
   World();
 
   // Moves this process into the world.
   void Enter() const;
   // A fresh network namespace, as a runtime prepares it: bound to the path that is returned. The
-  // caller is in the world.
-  [[nodiscard]] std::string MakeGuest();
+  // caller is in the world. No descriptor of it stays open: a thousand of them would slow down
+  // every fork and exec that is measured.
+  [[nodiscard]] std::string MakeContainer();
 
  private:
+  std::optional<test::FreshState> state_;
   UniqueFd network_;
   UniqueFd mounts_;
   int containers_ = 0;
