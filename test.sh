@@ -2,9 +2,11 @@
 # All tests, as CI runs them: installs what is missing, builds with and without sanitizers, warnings as errors, runs every
 # test of both builds, and checks form (clang-format) and lint (clang-tidy).
 #
-# Needs  Debian 12, root (the tests make network namespaces; the machine's own is never touched)
-# Says   what runs; of the tests only those that fail; as the very last line "N passed, N failed", over everything.
+# Needs  Debian 12 or 13, root (the tests make network namespaces; the machine's own is never touched)
+# Prints what runs; of the tests only those that fail; as the very last line "N passed, N failed", over everything.
 #        A skipped test has failed: green must not mean that nothing ran.
+# Form   and lint are clang-format 14's and clang-tidy 14's, which Debian 12 has: another version formats and warns differently.
+#        Elsewhere both are checked if these versions are installed.
 # Usage  ./test.sh [--all]
 # Leaves build/, for the next time to be faster
 set -u
@@ -102,13 +104,25 @@ if [ "$(id -u)" -ne 0 ]; then
   finish
 fi
 packaging/install-packages.sh test || { failed=1; finish; }
+release=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+if [ "$release" = bookworm ]; then
+  packaging/install-packages.sh style || { failed=1; finish; }
+fi
+# Both or none.
+has_style() {
+  [ "$release" = bookworm ] || { command -v clang-format-14 && command -v run-clang-tidy-14; } >/dev/null
+}
 if command -v ccache >/dev/null; then
   export CMAKE_CXX_COMPILER_LAUNCHER=ccache
 fi
 
 sources=$(find base netlink ipam firewall portmap plugin tests -name '*.h' -o -name '*.cc' | sort)
-# shellcheck disable=SC2086  # a list of files
-check "form" clang-format --dry-run -Werror $sources
+if has_style; then
+  # shellcheck disable=SC2086  # a list of files
+  check "form" clang-format-14 --dry-run -Werror $sources
+else
+  echo "== form and lint are not checked: no clang-format-14 and clang-tidy-14"
+fi
 
 # The plugin tests run a binary and link nothing of ours: built once, they test both binaries.
 check "configure, release" cmake --preset release || finish
@@ -137,6 +151,8 @@ unset NOMAD_BRIDGE_BINARY
 # The cases themselves only by hand (./test.sh --all): they take twice as long as all the rest.
 rooms='base|netlink|ipam|firewall|portmap|plugin|tests/support'
 [ "${1:-}" != --all ] || rooms="$rooms|tests"
-check "lint" run-clang-tidy -quiet -p build/release -j "$jobs" "^$PWD/($rooms)/"
+if has_style; then
+  check "lint" run-clang-tidy-14 -clang-tidy-binary clang-tidy-14 -quiet -p build/release -j "$jobs" "^$PWD/($rooms)/"
+fi
 
 finish

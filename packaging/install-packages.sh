@@ -1,8 +1,15 @@
 #!/bin/sh
-# Installs on Debian 12 what is missing for a purpose, and nothing else.
+# Installs on Debian what is missing for a purpose, and nothing else.
 #
-# Usage: packaging/install-packages.sh build|test|vm|container|demo ...     (root)
-#        packaging/install-packages.sh --list build|test|vm|container|demo  (only says what that is)
+# Usage: packaging/install-packages.sh PURPOSE ...         (root)
+#        packaging/install-packages.sh --list PURPOSE      (only prints the packages)
+# PURPOSE  build      the compiler and five libraries
+#          test       what the tests need beside it
+#          style      clang-format and clang-tidy of the version that the sources are written with; Debian 12 only
+#          vm         what tests/with-kernel boots other kernels with
+#          container  what tests/in-container runs the tests in
+#          demo       what demo.sh needs
+# Debian   12 and 13
 set -eu
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
@@ -13,24 +20,24 @@ packages() {
       echo libnl-3-dev libmnl-dev libnftnl-dev nlohmann-json3-dev ;;
     test)
       packages build
-      echo libgtest-dev libgmock-dev clang-format clang-tidy
+      echo libgtest-dev libgmock-dev
       # The tests read back with other tools, and try the leases against the reference host-local.
-      echo iproute2 nftables iptables conntrack iputils-ping kmod strace containernetworking-plugins
+      echo iproute2 nftables iptables conntrack iputils-ping kmod strace python3 containernetworking-plugins
       # Firewalls of others that really run.
       echo firewalld dbus
       # Real clients, and what they run containers with. Go for cnitool comes as tests/clients/build-cnitool says.
       echo podman containerd crun busybox-static ;;
+    style)
+      echo clang-format-14 clang-tidy-14 ;;
     vm)
-      # What tests/with-kernel boots other kernels with.
       echo qemu-system-x86 kmod busybox-static python3-venv ;;
     container)
-      # What tests/in-container runs the tests in.
       echo debootstrap podman runc ;;
     demo)
       packages build
       echo iproute2 nftables curl python3 jq ;;
     *)
-      echo "no purpose '$1': build, test, vm, container or demo" >&2
+      echo "no purpose '$1': build, test, style, vm, container or demo" >&2
       exit 2 ;;
   esac
 }
