@@ -12,17 +12,18 @@ namespace nomad_bridge::cni {
 namespace {
 
 struct WellKnown {
-  std::string_view key;  // lower case
-  std::string_view name;
+  std::string_view key;         // lower case
+  std::string_view name;        // in aliases and comments
+  std::string_view owner_name;  // in messages; empty: not needed to find the job
 };
 
-constexpr std::array<WellKnown, 7> kWellKnown = {{{"nomad_job_id", "job"},
-                                                  {"nomad_group_name", "group"},
-                                                  {"nomad_namespace", "ns"},
-                                                  {"nomad_alloc_id", "alloc"},
-                                                  {"nomad_region", "region"},
-                                                  {"k8s_pod_name", "pod"},
-                                                  {"k8s_pod_namespace", "podns"}}};
+constexpr std::array<WellKnown, 7> kWellKnown = {{{"nomad_job_id", "job", "job"},
+                                                  {"nomad_group_name", "group", "group"},
+                                                  {"nomad_namespace", "ns", ""},
+                                                  {"nomad_alloc_id", "alloc", "allocation"},
+                                                  {"nomad_region", "region", ""},
+                                                  {"k8s_pod_name", "pod", "pod"},
+                                                  {"k8s_pod_namespace", "podns", ""}}};
 
 // How much of a label a message quotes.
 constexpr std::size_t kMaxQuotedBytes = 80;
@@ -80,17 +81,12 @@ std::string Describe(const Labels& labels) {
 }
 
 std::string NameOwner(const Labels& labels, const std::string& container_id) {
-  // Enough to find the job; the other labels are in the link's alias.
-  constexpr std::array<WellKnown, 4> kParts = {{{"nomad_job_id", "job"},
-                                                {"nomad_group_name", "group"},
-                                                {"nomad_alloc_id", "allocation"},
-                                                {"k8s_pod_name", "pod"}}};
   std::string text;
-  for (const WellKnown& part : kParts) {
-    const std::string_view value = ValueOf(labels, part.key);
-    if (!value.empty()) {
-      text +=
-          Cat(text.empty() ? "" : ", ", part.name, ' ', Quoted(Excerpt(value, kMaxQuotedBytes)));
+  for (const WellKnown& known : kWellKnown) {
+    const std::string_view value = ValueOf(labels, known.key);
+    if (!value.empty() && !known.owner_name.empty()) {
+      text += Cat(text.empty() ? "" : ", ", known.owner_name, ' ');
+      text += Quoted(Excerpt(value, kMaxQuotedBytes));
     }
   }
   return text.empty() ? Cat("container ", Quoted(container_id)) : text;
