@@ -7,9 +7,8 @@
 //         address, port and chain names exchanged. The iptables tables hold the same as after whole ADDs:
 //         the number of rules per attachment is compared with what the next whole ADD adds.
 #include <algorithm>
-#include <iomanip>
+#include <functional>
 #include <map>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -23,8 +22,12 @@ namespace {
 
 using nlohmann::json;
 
-// Of iptables-save: the lines of a table that name something.
-using Tables = std::map<std::string, std::vector<std::string>>;
+struct Line {
+  std::string table;
+  std::string text;
+  auto operator<=>(const Line&) const = default;
+};
+using Lines = std::vector<Line>;
 
 std::string Must(const std::vector<std::string>& argv, const std::string& input = "") {
   const test::Outcome outcome = test::Execute(argv, input);
@@ -34,27 +37,29 @@ std::string Must(const std::vector<std::string>& argv, const std::string& input 
   return outcome.out;
 }
 
-Tables SaveTables() {
-  Tables tables;
+// Every rule and every chain that is not built in (those have counters).
+Lines SaveLines() {
+  Lines lines;
   std::istringstream save(Must({"iptables-save"}));
   std::string table;
-  for (std::string line; std::getline(save, line);) {
-    if (line.starts_with('*')) {
-      table = line;
-    } else if (line.starts_with(':') || line.starts_with('-')) {
-      tables[table].push_back(line);
+  for (std::string text; std::getline(save, text);) {
+    if (text.starts_with('*')) {
+      table = text;
+    } else if (text.starts_with("-A") || (text.starts_with(':') && text.ends_with(" - [0:0]"))) {
+      lines.push_back({table, text});
     }
   }
-  return tables;
+  return lines;
 }
 
-std::size_t CountRules() {
-  std::size_t rules = 0;
-  for (const auto& [table, lines] : SaveTables()) {
-    rules += static_cast<std::size_t>(std::count_if(
-        lines.begin(), lines.end(), [](const std::string& line) { return line.front() == '-'; }));
-  }
-  return rules;
+// What `act` adds to the iptables tables, in their order.
+Lines LinesAddedBy(const std::function<void()>& act) {
+  const Lines listed = SaveLines();
+  const std::set<Line> before(listed.begin(), listed.end());
+  act();
+  Lines added = SaveLines();
+  std::erase_if(added, [&](const Line& line) { return before.contains(line); });
+  return added;
 }
 
 std::string AddressOf(const Attachment& attachment) {
@@ -68,68 +73,48 @@ void ReplaceAll(std::string& text, const std::string& from, const std::string& t
   }
 }
 
-// The rules of one attachment, to be written for others.
-class Template {
- public:
-  explicit Template(const Attachment& model) : model_(model) {
-    const std::regex chain(R"(CNI-(DN-)?[0-9a-f]{21,24}\b)");
-    const Tables tables = SaveTables();
-    for (const auto& [table, lines] : tables) {
-      for (const std::string& line : lines) {
-        std::smatch match;
-        if (line.find(model.container_id) != line.npos && std::regex_search(line, match, chain)) {
-          chains_.insert(match.str());
-        }
-      }
-    }
-    for (const auto& [table, lines] : tables) {
-      std::copy_if(lines.begin(),
-                   lines.end(),
-                   std::back_inserter(lines_[table]),
-                   [&](const std::string& line) { return Concerns(line); });
+// `lines`, those of `model`, as those of `other`.
+Lines Imitate(const Lines& lines, const Attachment& model, const Attachment& other) {
+  const std::string serial = other.container_id.substr(other.container_id.size() - 12);
+  std::map<std::string, std::string> exchanged = {
+      {model.container_id, other.container_id},
+      {Cat(AddressOf(model), "/32"), Cat(AddressOf(other), "/32")},
+      {Cat(AddressOf(model), ":"), Cat(AddressOf(other), ":")},
+      {Cat(" ", model.host_port, " "), Cat(" ", other.host_port, " ")}};
+  for (const Line& line : lines) {
+    if (line.text.front() == ':') {  // the name ends in a hash; any other ending will do
+      const std::string chain = line.text.substr(1, line.text.find(' ') - 1);
+      exchanged[chain] = Cat(chain.substr(0, chain.size() - serial.size()), serial);
     }
   }
-
-  [[nodiscard]] std::size_t rules() const {
-    std::size_t rules = 0;
-    for (const auto& [table, lines] : lines_) {
-      for (const std::string& line : lines) {
-        rules += line.front() == '-' ? 1U : 0U;
-      }
-    }
-    return rules;
-  }
-
-  // Adds those of `attachment` to what iptables-restore shall read.
-  void Write(const Attachment& attachment, Tables& tables) const {
-    const std::string serial = attachment.container_id.substr(attachment.container_id.size() - 12);
-    for (const auto& [table, lines] : lines_) {
-      for (std::string line : lines) {
-        for (const std::string& chain : chains_) {
-          ReplaceAll(line, chain, Cat(chain.substr(0, chain.size() - serial.size()), serial));
-        }
-        ReplaceAll(line, model_.container_id, attachment.container_id);
-        ReplaceAll(line, Cat(AddressOf(model_), "/32"), Cat(AddressOf(attachment), "/32"));
-        ReplaceAll(line, Cat(AddressOf(model_), ":"), Cat(AddressOf(attachment), ":"));
-        ReplaceAll(line, Cat(" ", model_.host_port, " "), Cat(" ", attachment.host_port, " "));
-        tables[table].push_back(line);
-      }
+  Lines imitated = lines;
+  for (Line& line : imitated) {
+    for (const auto& [from, to] : exchanged) {
+      ReplaceAll(line.text, from, to);
     }
   }
+  return imitated;
+}
 
- private:
-  [[nodiscard]] bool Concerns(const std::string& line) const {
-    return line.find(model_.container_id) != line.npos ||
-           line.find(Cat(AddressOf(model_), "/32")) != line.npos ||
-           std::any_of(chains_.begin(), chains_.end(), [&](const std::string& chain) {
-             return line.find(chain) != line.npos;
-           });
+// Chains first: a rule may jump to one only then.
+void Restore(Lines lines) {
+  std::stable_sort(lines.begin(), lines.end(), [](const Line& one, const Line& other) {
+    return std::pair(one.table, one.text.front() != ':') <
+           std::pair(other.table, other.text.front() != ':');
+  });
+  std::string input;
+  std::string table;
+  for (const Line& line : lines) {
+    if (line.table != table) {
+      input += Cat(table.empty() ? "" : "COMMIT\n", line.table, '\n');
+      table = line.table;
+    }
+    input += Cat(line.text, '\n');
   }
-
-  Attachment model_;
-  std::set<std::string> chains_;
-  Tables lines_;
-};
+  if (!input.empty()) {
+    static_cast<void>(Must({"iptables-restore", "--noflush", "--wait"}, input + "COMMIT\n"));
+  }
+}
 
 json WholeList() {
   return json::parse(test::ReadFixture("conf/nomad_builtin_bridge.conflist"));
@@ -163,48 +148,30 @@ class Reference : public Contender {
       return;
     }
     Attachment model = Next();
-    runtime().Add(model);
-    const Template rules(model);
-    Tables tables;
-    for (int i = 1; i + 1 < count; ++i) {
+    const Lines added = LinesAddedBy([&] { runtime().Add(model); });
+    Lines imitated;
+    for (int i = 2; i < count; ++i) {
       Attachment attachment = Next();
       without_rules_.Add(attachment);
-      rules.Write(attachment, tables);
+      const Lines lines = Imitate(added, model, attachment);
+      imitated.insert(imitated.end(), lines.begin(), lines.end());
     }
-    Restore(tables);
-    if (count > 1) {
-      AddWhole(rules.rules());
+    Restore(imitated);
+    if (count == 1) {
+      return;
+    }
+    // The last one whole again, to see that the others have as much.
+    Attachment last = Next();
+    const Lines whole = LinesAddedBy([&] { runtime().Add(last); });
+    if (whole.size() != added.size()) {
+      throw std::runtime_error(Cat("an ADD of the reference adds ",
+                                   whole.size(),
+                                   " chains and rules, our imitation ",
+                                   added.size()));
     }
   }
 
  private:
-  static void Restore(const Tables& tables) {
-    std::string input;
-    for (const auto& [table, lines] : tables) {
-      input += Cat(table, '\n');
-      // Chains first: a rule may jump to one only then.
-      for (const char kind : {':', '-'}) {
-        for (const std::string& line : lines) {
-          input += line.front() == kind ? Cat(line, '\n') : "";
-        }
-      }
-      input += "COMMIT\n";
-    }
-    static_cast<void>(Must({"iptables-restore", "--noflush", "--wait"}, input));
-  }
-
-  // The last one whole again, to see that the others have as many rules.
-  void AddWhole(std::size_t rules) {
-    const std::size_t before = CountRules();
-    Attachment attachment = Next();
-    runtime().Add(attachment);
-    const std::size_t added = CountRules() - before;
-    if (added != rules) {
-      throw std::runtime_error(Cat(
-          "an ADD of the reference makes ", added, " rules, our imitation ", rules, " of them"));
-    }
-  }
-
   Runtime without_rules_;
 };
 
