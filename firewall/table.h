@@ -2,7 +2,7 @@
 //
 // Shapes  Every set, map and rule about addresses exists twice, for IPv4 ("alloc4") and IPv6
 //         ("alloc6").
-// Source  DESIGN in the README, "The rules".
+// Source  docs/rules.md
 #pragma once
 
 #include <array>

@@ -1,0 +1,51 @@
+// docs/rules.md shows what the kernel holds, to the letter.
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/plugin/rules_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+// The block in the document that begins with ```<language>, without its fences.
+std::string Block(const std::string& language) {
+  const std::string document = ReadFixture("../docs/rules.md");
+  const std::string fence = Cat("\n```", language, "\n");
+  const std::size_t start = document.find(fence);
+  EXPECT_NE(start, std::string::npos) << "no block of " << language;
+  if (start == std::string::npos) {
+    return "";
+  }
+  const std::size_t text = start + fence.size();
+  return document.substr(text, document.find("```", text) - text);
+}
+
+class RulesDocument : public RulesWorld {
+ protected:
+  // The allocation of the document.
+  RulesDocument() {
+    Attach("5f3c1a2b",
+           container(),
+           Publish({Port(8080, 80)}),
+           "NOMAD_JOB_ID=billing;NOMAD_GROUP_NAME=api;NOMAD_ALLOC_ID=5f3c1a2b");
+  }
+};
+
+TEST_F(RulesDocument, ShowsOurTable) {
+  std::string listed = host().Must({"nft", "list", "table", "inet", "nomad-bridge"});
+  // nft 1.1 has a name for that number at this hook, too.
+  const std::string by_name = "hook output priority dstnat;";
+  if (const std::size_t at = listed.find(by_name); at != listed.npos) {
+    listed.replace(at, by_name.size(), "hook output priority -100;");
+  }
+  EXPECT_EQ(Block("nft"), listed);
+}
+
+TEST_F(RulesDocument, ShowsWhatIptablesLists) {
+  EXPECT_EQ(Block("iptables"), host().Must({"iptables", "-S"}));
+  EXPECT_EQ(Block("iptables"), host().Must({"ip6tables", "-S"}));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
