@@ -1,7 +1,7 @@
 #!/bin/bash
 # nomad-bridge in a minute: an allocation gets its network, survives a flushed firewall, and leaves nothing behind.
 #
-# Needs  Debian 12 and root. Everything happens in fresh namespaces: the machine's own network and /run are not touched.
+# Needs  Debian 12 or 13, and root. Everything happens in fresh namespaces: the machine's own network and /run are not touched.
 # Exits  with 0 only if every step showed what it says.
 set -eu
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -15,8 +15,8 @@ if [ -z "${NOMAD_BRIDGE_DEMO_INSIDE:-}" ]; then
   packaging/install-packages.sh demo
   echo "== building"
   cmake --preset release -DNOMAD_BRIDGE_TESTS=OFF >/dev/null
-  cmake --build build/release --target nomad-bridge | tail -n 1
-  # With a process namespace of its own, whatever the demo starts ends with it.
+  cmake --build build/release --target nomad-bridge -- --quiet
+  # With a process namespace of its own, everything that the demo starts ends with it.
   NOMAD_BRIDGE_DEMO_INSIDE=1 exec unshare --mount --net --pid --fork --kill-child --mount-proc ./demo.sh
 fi
 
@@ -27,9 +27,9 @@ if [ -t 1 ]; then
   plain=$(tput sgr0 2>/dev/null || true)
 fi
 
-say() { printf '\n%s# %s%s\n' "$bold" "$*" "$plain"; }
+title() { printf '\n%s# %s%s\n' "$bold" "$*" "$plain"; }
 
-# Shows a command as you would type it, runs it and shows what it says. Keeps that in $output, its exit code in $code.
+# Shows a command as you would type it, runs it and shows its output. Keeps that in $output, its exit code in $code.
 try() {
   printf '%s$ %s%s\n' "$bold" "$1" "$plain"
   code=0
@@ -71,13 +71,13 @@ JSON
 cp billing.json search.json
 echo "Hello from job billing" >index.html
 
-say "A bare machine: no bridge, no rules."
+title "A bare machine: no bridge, no rules."
 try "ip -brief link"
 shows_not nomad
 try "nft list ruleset"
 shows_nothing
 
-say "Nomad starts an allocation. This is what it gives a plugin: a namespace, its labels, a port to publish."
+title "Nomad starts an allocation. This is what it gives a plugin: a namespace, its labels, a port to publish."
 try "cat billing.json"
 try "export CNI_CONTAINERID=5f3c1a2b-77aa-4d1e-9a50-1f6d0c2b9e11 CNI_NETNS=/run/netns/billing CNI_IFNAME=eth0"
 try "export CNI_ARGS='IgnoreUnknown=true;NOMAD_REGION=global;NOMAD_NAMESPACE=prod;NOMAD_JOB_ID=billing;NOMAD_GROUP_NAME=api;NOMAD_ALLOC_ID=5f3c1a2b-77aa-4d1e-9a50-1f6d0c2b9e11'"
@@ -86,23 +86,23 @@ succeeds
 try "jq -c .ips[] result.json"
 shows 172.26.64.
 
-say "The allocation has an address and a way out."
+title "The allocation has an address and a way out."
 try "ip -n billing -brief address"
 shows eth0
 try "ip -n billing route"
 shows "default via 172.26.64.1"
 
-say "On the node, the link says whose it is."
+title "On the node, the link's alias names its owner."
 try "ip link show type veth master nomad"
 shows billing
 shows api
 
-say "The rules never change; allocations and ports are elements of sets, with their labels."
+title "The rules never change; allocations and ports are elements of sets, with their labels."
 try "nft list table inet nomad-bridge"
 shows "8080"
 shows "billing"
 
-say "A page through the published port, from outside."
+title "A page through the published port, from outside."
 (ip netns exec billing python3 -m http.server --directory $work 80 >/dev/null 2>&1 &)
 for _ in $(seq 100); do  # until it listens
   ip netns exec billing curl -s -o /dev/null http://127.0.0.1/ && break
@@ -113,12 +113,12 @@ try "$page"
 succeeds
 shows "Hello from job billing"
 
-say "Somebody flushes the firewall, and the page is gone ..."
+title "Somebody flushes the firewall, and the page is gone ..."
 try "nft flush ruleset"
 try "$page"
 fails
 
-say "... until the next CHECK (Nomad asks for one when its agent starts): it repairs the node's side and says so."
+title "... until the next CHECK (Nomad runs one when its agent starts): it repairs the host's side and lists what it repaired."
 try "jq --slurpfile result result.json '.prevResult = \$result[0]' billing.json > check.json"
 try "CNI_COMMAND=CHECK nomad-bridge < check.json"
 succeeds
@@ -127,7 +127,7 @@ try "$page"
 succeeds
 shows "Hello from job billing"
 
-say "Another allocation wants the same port: refused, with the name of who has it, and nothing left behind."
+title "Another allocation wants the same port: refused, with the name of the owner, and nothing left behind."
 try "CNI_COMMAND=ADD CNI_CONTAINERID=c0ffee00-1111-4222-8333-444455556666 CNI_NETNS=/run/netns/search CNI_ARGS='IgnoreUnknown=true;NOMAD_JOB_ID=search;NOMAD_ALLOC_ID=c0ffee00-1111-4222-8333-444455556666' nomad-bridge < search.json"
 fails
 shows 8080
@@ -135,12 +135,12 @@ shows billing
 try "ip -n search -brief link"
 shows_not eth0
 
-say "The allocation ends."
+title "The allocation ends."
 try "CNI_COMMAND=DEL nomad-bridge < billing.json"
 succeeds
 shows_nothing
 
-say "An empty machine again: no link, no element, no record, no lease."
+title "An empty machine again: no link, no element, no record, no lease."
 try "ip -brief link show type veth master nomad"
 shows_nothing
 try "nft -j list table inet nomad-bridge | jq -c '.nftables[] | (.set, .map) | select(.elem) | {name, elem}'"
