@@ -300,6 +300,13 @@ KernelRule DecodeRule(const nftnl_rule& rule) {
   return decoded;
 }
 
+std::vector<std::string> Meaning(std::vector<std::string> expressions) {
+  std::erase_if(expressions, [](const std::string& text) {
+    return text.starts_with("[ counter ") || text.starts_with("[ match name comment ");
+  });
+  return expressions;
+}
+
 std::vector<std::string> ExpressionTexts(const Rule& rule) {
   return DecodeRule(*Encode({}, {}, rule)).expressions;
 }

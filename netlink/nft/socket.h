@@ -40,6 +40,9 @@ struct KernelRule {
 // The expressions of `rule` as Rules() would show them, were it in the kernel.
 [[nodiscard]] std::vector<std::string> ExpressionTexts(const Rule& rule);
 
+// Those of `expressions` that decide what a rule does: no counters, no comments.
+[[nodiscard]] std::vector<std::string> Meaning(std::vector<std::string> expressions);
+
 // One message of a batch that the kernel would not take.
 struct Refusal {
   std::size_t message = 0;  // index into the batch's messages
