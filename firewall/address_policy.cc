@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/append.h"
 #include "firewall/table.h"
 
 namespace nomad_bridge::firewall {
@@ -24,23 +25,16 @@ std::vector<nft::Element> Elements(const std::vector<AddressPolicy>& policies,
                                    const std::string& comment) {
   std::vector<nft::Element> elements;
   for (const AddressPolicy& policy : policies) {
-    const auto add = [&](std::string_view noun) {
-      elements.push_back({.set = SetName(noun, policy.address.family()),
-                          .key = AddressKey(policy.address),
-                          .data = {},
-                          .comment = comment});
-    };
-    if (policy.forward) {
-      add(kAlloc);
-    }
-    if (policy.masquerade) {
-      add(kMasq);
-    }
-    if (policy.snat) {
-      add(kSnat);
-    }
-    if (policy.masquerade_all) {
-      add(kMasqAll);
+    for (const auto& [is_in, noun] : {std::pair(policy.forward, kAlloc),
+                                      std::pair(policy.masquerade, kMasq),
+                                      std::pair(policy.snat, kSnat),
+                                      std::pair(policy.masquerade_all, kMasqAll)}) {
+      if (is_in) {
+        elements.push_back({.set = SetName(noun, policy.address.family()),
+                            .key = AddressKey(policy.address),
+                            .data = {},
+                            .comment = comment});
+      }
     }
   }
   return elements;
@@ -62,9 +56,8 @@ std::vector<std::string> SharedBridges(nft::Socket& socket) {
 
 IngressElements ElementsFor(Ingress ingress, const std::string& bridge) {
   std::vector<std::uint8_t> pair = NameKey(bridge);
-  const std::vector<std::uint8_t> again = pair;
-  pair.insert(pair.end(), again.begin(), again.end());
-  const nft::Element restricted = Shared(kIngressRestricted, again);
+  const nft::Element restricted = Shared(kIngressRestricted, pair);
+  Append(pair, NameKey(bridge));
   const nft::Element allowed = Shared(kIngressAllowed, std::move(pair));
   switch (ingress) {
     case Ingress::kOpen:

@@ -1,4 +1,9 @@
-// What one attachment is, in the sets of our table: its addresses, and what may happen to them.
+// What may happen to an attachment's packets, as elements of the sets of our table: by address, and by
+// the bridge they come from.
+//
+// Shapes  Elements of addresses carry a comment and belong to one attachment; those of bridges have
+//         none and are shared. Names of interfaces are padded with zeros to 16 bytes.
+// Errors  kKernel from the functions with a socket; the others are pure.
 #pragma once
 
 #include <optional>
@@ -14,46 +19,43 @@ namespace nomad_bridge::firewall {
 
 struct AddressPolicy {
   Ip address;
-  // may talk: the node forwards for it (alloc4/6)
-  bool forward = true;
-  // ipMasq: leaves the node with the node's address (set masq4/6)
-  bool masquerade = false;
-  // snat: reached with the bridge's address where the way back would miss it (snat4/6)
-  bool snat = false;
-  // masqAll: whatever is published is reached with the bridge's address (masqall4/6)
-  bool masquerade_all = false;
+  bool forward = true;          // alloc4/6: the node forwards for it
+  bool masquerade = false;      // masq4/6: leaves the node with the node's address (ipMasq)
+  bool snat = false;            // snat4/6: is reached with the bridge's address if replies would
+                                // otherwise bypass the node (snat)
+  bool masquerade_all = false;  // masqall4/6: its ports are always reached with that (masqAll)
 };
 
-// What may come to the allocations of a bridge from others that the node forwards for: the firewall
-// plugin's ingressPolicy.
+// The firewall plugin's ingressPolicy: which new connections the node forwards to a bridge.
 enum class Ingress {
-  kOpen,        // anything
-  kSameBridge,  // nothing from another bridge that is not open
-  kIsolated,    // nothing from this bridge either
+  kOpen,        // all
+  kSameBridge,  // none from another bridge that is not open
+  kIsolated,    // nor from this bridge
 };
 
 // "open", "same-bridge", "isolated".
 [[nodiscard]] std::string_view Text(Ingress ingress);
 [[nodiscard]] std::optional<Ingress> ParseIngress(std::string_view text);
 
-// The elements of `members`, each with `comment`.
+// The elements of `policies`, each with `comment`.
 [[nodiscard]] std::vector<nft::Element> Elements(const std::vector<AddressPolicy>& policies,
                                                  const std::string& comment);
 
-// The element that makes `bridge` one of ours; shared by every attachment on it.
+// The element that makes `bridge` one of ours.
 [[nodiscard]] nft::Element BridgeElement(const std::string& bridge);
 
-// The bridges that are ours so far; none if there is no table. One dump.
+// Those bridges in the kernel; none if there is no table. One dump.
 [[nodiscard]] std::vector<std::string> SharedBridges(nft::Socket& socket);
 
-// The elements that `ingress` needs for `bridge`, and those that it must not have; shared, too.
+// The elements that `ingress` needs for `bridge`, and those that it must not have.
 struct IngressElements {
   std::vector<nft::Element> add;
   std::vector<nft::Element> remove;
 };
 [[nodiscard]] IngressElements ElementsFor(Ingress ingress, const std::string& bridge);
 
-// The element of alloc4/6 for `address`, whoever's it is; nullopt if there is none, or no table.
+// The element of alloc4/6 for `address`, whichever owner it has; nullopt if there is none, or no
+// table.
 [[nodiscard]] std::optional<nft::Element> FindAddress(nft::Socket& socket, const Ip& address);
 
 }  // namespace nomad_bridge::firewall

@@ -8,7 +8,7 @@
 namespace nomad_bridge::firewall {
 namespace {
 
-// Later than ours, at filter - 1, and none of those where our mark is accepted.
+// Ours is at priority -1; iptables' FORWARD has the static rules.
 bool ComesAfterUs(const nft::Socket::TableChain& each) {
   const std::optional<nft::Hook>& hook = each.chain.hook;
   const nft::TableFamily family = each.table.family;
@@ -21,10 +21,8 @@ bool ComesAfterUs(const nft::Socket::TableChain& each) {
          hook->priority >= 0 && is_ip && !is_ours && !is_iptables;
 }
 
-// Without any match before it.
 bool IsUnconditionalDrop(const nft::KernelRule& rule) {
-  std::vector<std::string> meaning = rule.expressions;
-  std::erase_if(meaning, [](const std::string& text) { return text.starts_with("[ counter "); });
+  const std::vector<std::string> meaning = nft::Meaning(rule.expressions);
   return meaning.size() == 1 && (meaning.front().find(" drop ]") != std::string::npos ||
                                  meaning.front().starts_with("[ reject "));
 }

@@ -1,6 +1,9 @@
-// Base chains of others that drop what we accept: an accept is final only for its own chain, and a
-// later one may still drop. For those of iptables there are the static rules; for any other only
-// its owner can do something, so it has to be named.
+// Base chains of other programs that drop what we accept: an accept is final only for its own chain,
+// and a later one may still drop. For those of iptables there are the static rules; any other must be
+// changed by its owner, so it has to be named.
+//
+// Costs   One dump of all chains, and one of the rules of each chain in question.
+// Errors  kKernel.
 #pragma once
 
 #include <string>
@@ -11,7 +14,7 @@
 namespace nomad_bridge::firewall {
 
 // "chain forward of table inet mine (policy drop)": every chain at the forward hook that comes
-// later than ours, is not iptables', and drops or rejects by policy or by its last rule.
+// later than ours, is not iptables', and drops or rejects by its policy or its last rule.
 [[nodiscard]] std::vector<std::string> ForeignDrops(nft::Socket& socket);
 
 }  // namespace nomad_bridge::firewall

@@ -1,5 +1,5 @@
-// The elements of our table as a batch in the making will leave them: what the kernel holds, and
-// what the batch does to it.
+// The elements of our table as a batch will leave them: what the kernel holds, and what the batch does
+// to it.
 //
 // Ownership  Refers to the socket and the batch it was made with; both must outlive it.
 // Errors     kKernel from reading.
@@ -21,7 +21,7 @@ namespace nomad_bridge::firewall {
 
 class PlannedElements {
  public:
-  // How the kernel is asked: not at all (the table is new), element by element, or set by set.
+  // How the kernel is read: not at all (the table is new), element by element, or set by set.
   enum class Reading { kNothing, kSingly, kWholeSets };
 
   PlannedElements(nft::Socket& socket, nft::TableId table, Reading reading, nft::Batch& batch)
@@ -30,9 +30,8 @@ class PlannedElements {
   // The element with `like`'s set and key as it will be.
   [[nodiscard]] std::optional<nft::Element> Find(const nft::Element& like);
 
-  // Takes the element to be absent without asking: the kernel refuses the batch if it is not.
+  // Without reading: the kernel refuses the batch if the element is there.
   void AssumeAbsent(const nft::Element& element) { known_[KeyOf(element)] = std::nullopt; }
-  // Takes it to be as it should.
   void AssumePresent(const nft::Element& element) { known_[KeyOf(element)] = element; }
 
   void Add(const nft::Element& element);

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
-#include "base/error.h"
-#include "base/file_lock.h"
+#include "base/append.h"
 #include "base/text.h"
 #include "firewall/planned_elements.h"
 #include "firewall/skeleton.h"
 #include "firewall/static_rules.h"
 #include "firewall/table.h"
+#include "netlink/nft/commit.h"
 
 namespace nomad_bridge::firewall {
 namespace {
@@ -35,8 +36,9 @@ std::string Name(const nft::Table& table, const nft::Element& element) {
 
 void PlanDeletes(PlannedElements& elements, const Change& change) {
   for (const nft::Element& element : change.remove_owned) {
-    const std::optional<nft::Element> present = elements.Find(element);
-    if (present && !IsShared(element) && present->owner() == element.owner()) {
+    const std::optional<nft::Element> present =
+        IsShared(element) ? std::nullopt : elements.Find(element);
+    if (present && present->owner() == element.owner()) {
       elements.Delete(*present);
     }
   }
@@ -58,8 +60,7 @@ std::optional<Conflict> PlanChange(PlannedElements& elements, const Change& chan
     if (IsShared(wanted) || *present == wanted) {
       continue;
     }
-    const bool mine = present->owner() == wanted.owner();
-    if (!mine &&
+    if (present->owner() != wanted.owner() &&
         std::count(change.stale_owners.begin(), change.stale_owners.end(), present->owner()) == 0) {
       return Conflict{.wanted = wanted, .present = *present};
     }
@@ -68,53 +69,52 @@ std::optional<Conflict> PlanChange(PlannedElements& elements, const Change& chan
   return std::nullopt;
 }
 
-// Puts back what `holding` lost, and names it. What now belongs to somebody else is left alone.
+// Restores the elements of `desired` that are missing or different, and names them. What belongs to
+// another owner by now is left alone.
 std::vector<std::string> PlanRepair(PlannedElements& elements,
                                     const nft::Table& table,
                                     const DesiredState& desired) {
   std::vector<std::string> mismatches;
-  for (const nft::Element& held : desired.elements) {
-    const std::optional<nft::Element> present = elements.Find(held);
+  for (const nft::Element& element : desired.elements) {
+    const std::optional<nft::Element> present = elements.Find(element);
     if (!present) {
-      elements.Add(held);
-      mismatches.push_back(Name(table, held));
-    } else if (!IsShared(held) && present->owner() == held.owner() && *present != held) {
-      elements.Replace(*present, held);
-      mismatches.push_back(Name(table, held));
+      elements.Add(element);
+      mismatches.push_back(Name(table, element));
+    } else if (!IsShared(element) && present->owner() == element.owner() && *present != element) {
+      elements.Replace(*present, element);
+      mismatches.push_back(Name(table, element));
     }
   }
   return mismatches;
 }
 
-// `change` may be absent: then the plan is only what `living` need.
+// Repairs what `live` attachments need, then makes `change`, unless that is null.
 Plan PlanVerified(nft::Socket& socket,
                   const nft::Table& table,
                   const Change* change,
-                  const std::vector<DesiredState>& living) {
+                  const std::vector<DesiredState>& live) {
   Plan plan;
   const SkeletonPlan skeleton = DescribeSkeleton(socket, table, plan.batch);
   PlannedElements elements(
-      socket, table.id, skeleton.made_anew ? Reading::kNothing : Reading::kWholeSets, plan.batch);
+      socket, table.id, skeleton.is_new ? Reading::kNothing : Reading::kWholeSets, plan.batch);
   std::vector<ForwardHook> forward_hooks;
   plan.repaired = skeleton.mismatches;
   const bool had_elements = std::any_of(
-      living.begin(), living.end(), [](const DesiredState& one) { return !one.elements.empty(); });
-  if (skeleton.made_anew && had_elements) {
+      live.begin(), live.end(), [](const DesiredState& one) { return !one.elements.empty(); });
+  if (skeleton.is_new && had_elements) {
     plan.repaired.push_back(Cat("table ", nft::Text(table.id), " with all that was in it"));
   }
-  // The living first: after a flush their ports are theirs, not the first comer's.
-  for (const DesiredState& desired : living) {
+  // Before `change`: after a flush a port still belongs to the attachment that had it.
+  for (const DesiredState& desired : live) {
     forward_hooks.push_back(desired.forward_hook);
-    const std::vector<std::string> lost = PlanRepair(elements, table, desired);
-    if (!skeleton.made_anew) {
-      plan.repaired.insert(plan.repaired.end(), lost.begin(), lost.end());
+    std::vector<std::string> lost = PlanRepair(elements, table, desired);
+    if (!skeleton.is_new) {
+      Append(plan.repaired, std::move(lost));
     }
   }
-  // Only what a living attachment lost is mended; what `change` needs for the first time is just
-  // made.
-  nft::Batch lost_by_living;
-  const std::vector<std::string> lost = DescribeStaticRules(socket, forward_hooks, lost_by_living);
-  plan.repaired.insert(plan.repaired.end(), lost.begin(), lost.end());
+  // Described once for `live` alone: what only `change` needs is new, and not reported as repaired.
+  nft::Batch unused;
+  Append(plan.repaired, DescribeStaticRules(socket, forward_hooks, unused));
   if (change != nullptr) {
     plan.conflict = PlanChange(elements, *change);
     forward_hooks.push_back(change->forward_hook);
@@ -140,27 +140,11 @@ Plan PlanQuickly(nft::Socket& socket,
   return plan;
 }
 
-Plan MakePlan(nft::Socket& socket,
-              const nft::Table& table,
-              const Change& change,
-              PlanMode mode,
-              const ListDesired& living) {
-  return mode == PlanMode::kVerify ? PlanVerified(socket, table, &change, living())
-                                   : PlanQuickly(socket, table, change, mode);
-}
-
-// Asked only of a ruleset that is trusted.
-bool IsSharedThere(nft::Socket& socket, const Change& change) {
-  return change.shared_in_force || HasStaticRules(socket, change.forward_hook);
-}
-
-// After a refusal: a taken key is looked up; anything else means that the kernel's table is not
-// what we trusted it to be.
+// After a refusal: a key that is taken is looked up; anything else means that the table is not as
+// the checkpoint has it, and is compared. If that plan is refused too, it throws.
 PlanMode NextMode(PlanMode mode, const nft::Batch& batch, const nft::CommitReply& reply) {
-  const nft::Refusal& first = reply.refused.front();
   if (mode == PlanMode::kVerify) {
-    throw Error(
-        Code::kKernel, Cat("cannot ", batch.messages()[first.message].label), first.details);
+    nft::ThrowIfRefused(batch, reply);
   }
   const bool only_taken =
       std::all_of(reply.refused.begin(), reply.refused.end(), [](const nft::Refusal& refusal) {
@@ -169,12 +153,8 @@ PlanMode NextMode(PlanMode mode, const nft::Batch& batch, const nft::CommitReply
   return mode == PlanMode::kAssumeAbsent && only_taken ? PlanMode::kLookUp : PlanMode::kVerify;
 }
 
-void RequireTime(Deadline deadline) {
-  if (std::chrono::steady_clock::now() > deadline) {
-    throw Error(Code::kTryAgain,
-                Cat("cannot change table ", nft::Text(TableId())),
-                "other programs keep changing the nf_tables ruleset");
-  }
+std::string ChangingTheTable() {
+  return Cat("change table ", nft::Text(TableId()));
 }
 
 }  // namespace
@@ -182,61 +162,56 @@ void RequireTime(Deadline deadline) {
 Outcome Apply(nft::Socket& socket,
               const nft::Table& table,
               const Change& change,
-              std::optional<std::uint32_t> trusted,
-              const ListDesired& living) {
-  const Deadline deadline = FromNow(kTimeout);
+              std::optional<std::uint32_t> checkpoint,
+              const ListDesired& list_desired) {
   PlanMode mode = change.mode;
-  std::uint32_t generation = trusted ? *trusted : socket.Generation();
-  for (;; generation = socket.Generation()) {
-    if (trusted != generation || !IsSharedThere(socket, change)) {
+  Outcome outcome;
+  const auto attempt = [&](std::uint32_t generation) {
+    if (checkpoint != generation ||
+        (!change.shared_in_force && !HasStaticRules(socket, change.forward_hook))) {
       mode = PlanMode::kVerify;
     }
-    Plan plan = MakePlan(socket, table, change, mode, living);
+    Plan plan = mode == PlanMode::kVerify ? PlanVerified(socket, table, &change, list_desired())
+                                          : PlanQuickly(socket, table, change, mode);
     if (plan.conflict) {
-      return {.conflict = std::move(plan.conflict), .generation = {}, .repaired = {}};
+      outcome = {.conflict = std::move(plan.conflict), .generation = {}, .repaired = {}};
+      return true;
     }
     if (plan.batch.empty()) {
-      return {.conflict = {}, .generation = generation, .repaired = {}};
+      outcome = {.conflict = {}, .generation = generation, .repaired = {}};
+      return true;
     }
     const nft::CommitReply reply = socket.Commit(plan.batch, generation);
-    if (reply.done()) {
-      return {.conflict = {},
-              .generation = nft::NextGeneration(generation),
-              .repaired = std::move(plan.repaired)};
-    }
     if (!reply.refused.empty()) {
       mode = NextMode(mode, plan.batch, reply);
     }
-    RequireTime(deadline);
-  }
+    outcome = {.conflict = {},
+               .generation = nft::NextGeneration(generation),
+               .repaired = std::move(plan.repaired)};
+    return reply.done();
+  };
+  nft::RetryOnGenerations(socket, ChangingTheTable(), checkpoint, attempt);
+  return outcome;
 }
 
 std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
                                             const std::vector<nft::Element>& elements,
-                                            std::optional<std::uint32_t> trusted) {
+                                            std::optional<std::uint32_t> checkpoint) {
   Change change;
   change.remove_owned = elements;
-  const Deadline deadline = FromNow(kTimeout);
-  while (true) {
-    const std::uint32_t generation = socket.Generation();
+  std::optional<std::uint32_t> after;
+  nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
     nft::Batch batch;
     PlannedElements present(socket, TableId(), Reading::kSingly, batch);
-    static_cast<void>(PlanChange(present, change));
-    const bool still_trusted = trusted == generation;
-    if (batch.empty()) {
-      return still_trusted ? trusted : std::nullopt;
+    PlanDeletes(present, change);
+    if (checkpoint == generation) {
+      after = batch.empty() ? generation : nft::NextGeneration(generation);
+    } else {
+      after.reset();
     }
-    const nft::CommitReply reply = socket.Commit(batch, generation);
-    if (reply.done()) {
-      return still_trusted ? std::optional(nft::NextGeneration(generation)) : std::nullopt;
-    }
-    if (!reply.refused.empty()) {
-      const nft::Refusal& first = reply.refused.front();
-      throw Error(
-          Code::kKernel, Cat("cannot ", batch.messages()[first.message].label), first.details);
-    }
-    RequireTime(deadline);
-  }
+    return nft::TryCommit(socket, batch, generation);
+  });
+  return after;
 }
 
 std::vector<nft::Element> OwnedElements(nft::Socket& socket) {
@@ -254,15 +229,12 @@ std::vector<nft::Element> OwnedElements(nft::Socket& socket) {
 std::vector<std::string> Diff(nft::Socket& socket,
                               const nft::Table& table,
                               const DesiredState& desired) {
-  const Deadline deadline = FromNow(kTimeout);
-  while (true) {
-    const std::uint32_t generation = socket.Generation();
-    Plan plan = PlanVerified(socket, table, nullptr, {desired});
-    if (socket.Generation() == generation) {
-      return std::move(plan.repaired);
-    }
-    RequireTime(deadline);
-  }
+  std::vector<std::string> mismatches;
+  nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
+    mismatches = PlanVerified(socket, table, nullptr, {desired}).repaired;
+    return socket.Generation() == generation;
+  });
+  return mismatches;
 }
 
 }  // namespace nomad_bridge::firewall

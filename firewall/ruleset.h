@@ -1,21 +1,20 @@
-// Our rules in the kernel: putting elements in, taking them out, and putting right what others
-// broke.
+// Our rules in the kernel: adding and removing elements, and repairing what others changed.
 //
-// Atomic   Every function commits at most one batch, tied to the ruleset generation it was planned
-//          on: if anybody changes any rule in between, the kernel refuses and it is planned anew
-//          (up to base's patience, then kTryAgain).
-// Trust    The kernel counts every ruleset change of a namespace (its generation). A caller who
-//          remembers the generation after its last call passes it as `trusted`: if it is still the
-//          kernel's, nobody has touched anything and nothing needs to be looked at. It is asked for by
-//          the caller, who decides by it too; the batch itself is tied to it. Otherwise the
-//          table's skeleton, the static rules and the elements of every living attachment are
-//          compared with what should be there, and mended.
-// Shared   The table, its chains, sets and rules, the static rules in the iptables tables, the
-//          operator's chain: created if absent, never removed. The operator's chain is never
-//          touched once it is there.
-// Errors   kKernel, with the label of the message that failed; kConflict only through the returned
-//          Conflict.
-// Source   linux/netfilter/nf_tables.h, NFNL_BATCH_GENID (kernel 4.12).
+// Atomic      Every function commits at most one batch, tied to the ruleset generation it was planned
+//             on. If others change any rule in between, the kernel refuses it and it is planned anew,
+//             up to kTimeout.
+// Checkpoint  The generation after the caller's last change. The kernel counts every change of a
+//             namespace's ruleset, so while the checkpoint is still the kernel's generation, nothing
+//             has been changed and nothing needs to be compared. Otherwise the table's skeleton, the
+//             static rules and the elements of every live attachment are compared with what should
+//             be there, and repaired.
+// Shared      The table, its chains, sets and rules, the static rules in the iptables tables, the
+//             operator's chain: created if absent, never removed. The operator's chain is never
+//             touched once it is there.
+// Errors      kKernel, with the label of the message that was refused; kTryAgain. An element of
+//             another owner is no error here, but a Conflict.
+// Locks       None here. The caller holds the rules' lock while it uses and moves a checkpoint.
+// Source      linux/netfilter/nf_tables.h, NFNL_BATCH_GENID (kernel 4.12).
 #pragma once
 
 #include <cstdint>
@@ -24,86 +23,78 @@
 #include <string>
 #include <vector>
 
+#include "firewall/forward_hook.h"
 #include "netlink/nft/element.h"
 #include "netlink/nft/socket.h"
 #include "netlink/nft/table.h"
 
 namespace nomad_bridge::firewall {
 
-// What a network wants of the static rules in table ip filter (and ip6 filter, if ipv6).
-struct ForwardHook {
-  std::string admin_chain = "NOMAD-ADMIN";  // empty: none of them, nothing is forwarded for it
-  int accept_mark_bit = 12;                 // 0..31; one for the whole node
-  bool ipv6 = false;
-
-  bool operator==(const ForwardHook&) const = default;
-};
-
-// What should be in force for one living attachment.
+// What should be in force for one live attachment.
 struct DesiredState {
   ForwardHook forward_hook;
   std::vector<nft::Element> elements;
 };
 
-// An element that belongs to somebody who was not declared dead.
+// An element that belongs to an owner who is not among Change::stale_owners.
 struct Conflict {
   nft::Element wanted;
-  nft::Element present;  // present.owner() says whose it is
+  nft::Element present;  // present.owner() is the other owner
 };
 
-// What is taken to be in the kernel already. A batch that the kernel refuses costs more than a look,
-// as it waits some 10 ms until nobody can have seen what it takes back.
+// What is assumed about the kernel's elements. A batch that the kernel refuses costs more than a
+// look: some 10 ms, until no packet can be using what is rolled back.
 enum class PlanMode {
-  kAssumeAbsent,  // none of our own elements: the kernel says if one is there
+  kAssumeAbsent,  // none of our own elements is there: the kernel refuses the batch if one is
   kLookUp,        // some may be: the elements in question are read one by one
   kVerify,        // everything that should be there is compared with what is
 };
 
 struct Change {
   ForwardHook forward_hook;
-  // there afterwards; one of ours with other data or comment is replaced
+  // There afterwards; one of the same owner with other data or comment is replaced.
   std::vector<nft::Element> add;
-  // gone afterwards, where its owner is still the one its comment names
+  // Gone afterwards, unless it belongs to another owner than its comment names.
   std::vector<nft::Element> remove_owned;
-  // gone afterwards: shared ones that no network needs any more
+  // Gone afterwards: shared ones that no network needs any more.
   std::vector<nft::Element> remove_shared;
-  // owners whose elements may be taken over (replaced by those of `add`)
+  // Owners whose elements those of `add` may replace.
   std::vector<std::string> stale_owners;
   PlanMode mode = PlanMode::kAssumeAbsent;
-  // What `forward_hook` and the shared ones of `add` ask for was made under the trusted generation, and
-  // need not be looked up.
+  // What `forward_hook` and the shared elements of `add` need has been there since the checkpoint, and
+  // is not looked up.
   bool shared_in_force = false;
 };
 
 struct Outcome {
   std::optional<Conflict> conflict;  // if set, nothing was changed
-  // to be trusted from now on; nullopt if that cannot be said
+  // The next checkpoint.
   std::optional<std::uint32_t> generation;
-  // what was missing or wrong and is right now, one phrase each
+  // What was missing or different and is right now.
   std::vector<std::string> repaired;
 };
 
 using ListDesired = std::function<std::vector<DesiredState>()>;
 
-// Makes `change` so. `living` is asked only if the ruleset cannot be trusted: the holdings of every
-// other living attachment on the node, whose elements are put back where they are missing.
+// Makes `change`. `list_desired` is called only if the checkpoint has passed: the desired state of every
+// other live attachment on the node, which is restored first.
 [[nodiscard]] Outcome Apply(nft::Socket& socket,
                             const nft::Table& table,
                             const Change& change,
-                            std::optional<std::uint32_t> trusted,
-                            const ListDesired& living);
+                            std::optional<std::uint32_t> checkpoint,
+                            const ListDesired& list_desired);
 
-// Takes out `elements` where their owner is still the one their comments name. No table, or no such
-// element: success. Returns the generation to trust, given that `trusted` was right before.
+// Removes those of `elements` that have an owner and still belong to it. No table, or no such
+// element: success. Returns the next checkpoint; nullopt if `checkpoint` had passed.
 std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
                                             const std::vector<nft::Element>& elements,
-                                            std::optional<std::uint32_t> trusted);
+                                            std::optional<std::uint32_t> checkpoint);
 
 // Every element in our table that has an owner: for GC, for DEL without a record. One dump per set.
 [[nodiscard]] std::vector<nft::Element> OwnedElements(nft::Socket& socket);
 
-// What Apply() would have to mend for `holding` (and the skeleton), changing nothing: for a
-// read-only CHECK.
+// What Apply() would repair for `desired` and in the skeleton, changing nothing: for a read-only
+// CHECK.
 [[nodiscard]] std::vector<std::string> Diff(nft::Socket& socket,
                                             const nft::Table& table,
                                             const DesiredState& desired);

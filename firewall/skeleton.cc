@@ -43,7 +43,7 @@ Present Read(nft::Socket& socket, const nft::Table& table) {
   return present;
 }
 
-// A chain's policy can be changed in place; where it hangs cannot.
+// A chain's policy can be changed in place; its hook cannot.
 bool SamePlace(std::optional<nft::Hook> present, const std::optional<nft::Hook>& wanted) {
   if (present && wanted) {
     present->drops = wanted->drops;
@@ -80,13 +80,13 @@ bool HasSameRules(nft::Socket& socket, const nft::Table& table, const nft::Chain
 SkeletonPlan DescribeSkeleton(nft::Socket& socket, const nft::Table& table, nft::Batch& batch) {
   if (!socket.HasTable(table.id)) {
     AddAll(table, batch);
-    return {.made_anew = true, .mismatches = {}};
+    return {.is_new = true, .mismatches = {}};
   }
   const Present present = Read(socket, table);
   if (!HasSameShape(present, table)) {
     batch.DeleteTable(table.id);
     AddAll(table, batch);
-    return {.made_anew = true, .mismatches = {}};
+    return {.is_new = true, .mismatches = {}};
   }
   SkeletonPlan plan;
   for (const nft::Set& set : table.sets) {

@@ -1,5 +1,7 @@
-// The part of our table that never changes: its sets, chains and rules, compared with what the
-// kernel holds.
+// The part of our table that does not depend on attachments: its sets, chains and rules, compared with
+// what the kernel holds.
+//
+// Errors  kKernel from reading.
 #pragma once
 
 #include <string>
@@ -12,13 +14,13 @@
 namespace nomad_bridge::firewall {
 
 struct SkeletonPlan {
-  bool made_anew = false;  // the table was not there, or of another shape: no element survives
+  bool is_new = false;  // the table was missing, or of another shape: no element survives
   std::vector<std::string> mismatches;  // what else was missing or different
 };
 
 // Appends to `batch` what makes the kernel's table like `table`. A chain whose rules differ is
-// emptied and filled again in the same batch, so no packet meets it half made. A set or base chain
-// of another shape cannot be changed in place: then the whole table is replaced, at once.
+// flushed and filled again in the same batch, so no packet is judged by half of it. A set or base
+// chain of another shape cannot be changed in place: then the whole table is replaced.
 [[nodiscard]] SkeletonPlan DescribeSkeleton(nft::Socket& socket,
                                             const nft::Table& table,
                                             nft::Batch& batch);

@@ -3,20 +3,19 @@
 #include <algorithm>
 #include <bit>
 #include <set>
+#include <utility>
 
+#include "base/append.h"
 #include "base/text.h"
 
 namespace nomad_bridge::firewall {
 namespace {
 
-constexpr const char* kForward = "FORWARD";
-constexpr const char* kCniForward = "CNI-FORWARD";
 constexpr int kMarkBits = 32;
-constexpr const char* kAcceptComment = "nomad-bridge: accepted by table inet nomad-bridge";
 
 using Texts = std::vector<std::string>;
 
-// What is wanted of one family's table filter.
+// What one family's table filter needs.
 struct Wanted {
   nft::TableId table;
   std::set<std::string> admin_chains;
@@ -25,12 +24,12 @@ struct Wanted {
 
 // jump CNI-FORWARD
 nft::Rule JumpToUs() {
-  return nft::Rule().Counter().Jump(kCniForward).Comment("CNI firewall plugin rules");
+  return nft::Rule().Counter().Jump(kCniForward).Comment(kJumpComment);
 }
 
 // jump NOMAD-ADMIN
 nft::Rule JumpToAdmin(const std::string& chain) {
-  return nft::Rule().Counter().Jump(chain).Comment("CNI firewall plugin admin overrides");
+  return nft::Rule().Counter().Jump(chain).Comment(kAdminComment);
 }
 
 // meta mark & 0x1000 == 0x1000 accept
@@ -38,8 +37,7 @@ nft::Rule AcceptMark(int bit) {
   return nft::Rule().MarkBitIsSet(bit).Counter().Accept().Comment(kAcceptComment);
 }
 
-// iptables' xt_mark of the same meaning: mark, mask and "not" as it lies in the kernel, which old
-// iptables-nft uses.
+// The same in old iptables-nft: xt_mark's mark, mask and "not", as the kernel stores them.
 Texts XtAcceptMark(int bit) {
   std::uint32_t mark = std::uint32_t{1} << bit;
   std::string hex;
@@ -51,16 +49,8 @@ Texts XtAcceptMark(int bit) {
           nft::ExpressionTexts(nft::Rule().Accept()).front()};
 }
 
-// Counters and comments do not change what a rule does.
-Texts Meaning(Texts expressions) {
-  std::erase_if(expressions, [](const std::string& text) {
-    return text.starts_with("[ counter ") || text.starts_with("[ match name comment ");
-  });
-  return expressions;
-}
-
 bool DoesTheSame(const nft::KernelRule& present, const nft::Rule& rule) {
-  return Meaning(present.expressions) == Meaning(nft::ExpressionTexts(rule));
+  return nft::Meaning(present.expressions) == nft::Meaning(nft::ExpressionTexts(rule));
 }
 
 bool Has(const std::vector<nft::KernelRule>& present, const nft::Rule& rule) {
@@ -70,13 +60,13 @@ bool Has(const std::vector<nft::KernelRule>& present, const nft::Rule& rule) {
 }
 
 bool AcceptsMark(const nft::KernelRule& rule, int bit) {
-  return DoesTheSame(rule, AcceptMark(bit)) || Meaning(rule.expressions) == XtAcceptMark(bit);
+  return DoesTheSame(rule, AcceptMark(bit)) || nft::Meaning(rule.expressions) == XtAcceptMark(bit);
 }
 
-// The bit whose mark `rule`, one of ours, accepts, and nothing else; -1 if it is another rule.
+// The mark's bit, if `rule` is one of ours that accept a mark; else -1.
 int AcceptedBit(const nft::KernelRule& rule) {
   const std::string accept = nft::ExpressionTexts(nft::Rule().Accept()).front();
-  const Texts meaning = Meaning(rule.expressions);
+  const Texts meaning = nft::Meaning(rule.expressions);
   if (rule.comment != kAcceptComment || meaning.empty() || meaning.back() != accept ||
       meaning.front().find(" mark ") == std::string::npos) {
     return -1;
@@ -106,8 +96,8 @@ std::vector<Wanted> PerFamily(const std::vector<ForwardHook>& forward_hooks) {
   return wanted;
 }
 
-// FORWARD, as iptables itself makes it, and the chains behind it. Returns whether CNI-FORWARD had
-// to be made.
+// FORWARD, as iptables itself creates it, and the chains behind it. Returns whether CNI-FORWARD was
+// missing.
 bool DescribeChains(nft::Socket& socket, const Wanted& wanted, nft::Batch& batch) {
   if (!socket.HasTable(wanted.table)) {
     batch.AddTable(wanted.table);
@@ -179,13 +169,12 @@ std::vector<std::string> DescribeStaticRules(nft::Socket& socket,
                                              nft::Batch& batch) {
   std::vector<std::string> mismatches;
   for (const Wanted& wanted : PerFamily(forward_hooks)) {
-    const bool made_anew = DescribeChains(socket, wanted, batch);
-    const std::vector<std::string> rules = DescribeRules(socket, wanted, batch);
-    if (made_anew) {
-      mismatches.push_back(Cat("the forwarding rules in table ", nft::Text(wanted.table)));
-    } else {
-      mismatches.insert(mismatches.end(), rules.begin(), rules.end());
+    const bool is_new = DescribeChains(socket, wanted, batch);
+    std::vector<std::string> lost = DescribeRules(socket, wanted, batch);
+    if (is_new) {
+      lost = {Cat("the forwarding rules in table ", nft::Text(wanted.table))};
     }
+    Append(mismatches, std::move(lost));
   }
   return mismatches;
 }

@@ -8,28 +8,35 @@
 //     <admin chain>        the operator's: created empty if absent, never touched again
 //
 // Shapes  Only what iptables-nft 1.8.7-1.8.11 decodes, so that `iptables -S` and `iptables-save` go
-//         on working; chain names and comments are the reference firewall plugin's, so that its own
-//         checks (iptables -C) find them.
-// Known   The same rules as iptables-nft writes them itself are recognised, so that none is there
-//         twice.
+//         on working. Chain names and comments are the reference firewall plugin's, so that its
+//         checks (iptables -C) find them; the same rules in iptables-nft's encoding are recognised
+//         and not added again.
+// Errors  kKernel from reading.
 // Source  CNI plugins, firewall's iptables backend; iptables-nft's nft-shared.c.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "firewall/ruleset.h"
+#include "firewall/forward_hook.h"
 #include "netlink/nft/batch.h"
 #include "netlink/nft/socket.h"
 
 namespace nomad_bridge::firewall {
 
-// Whether the rules that `forward_hook` asks for are there, given that nobody has touched what we once
-// made: one small dump per family.
+// Chains and comments, for iptables-legacy's tables too (plugin/foreign/other_firewalls.h).
+constexpr const char* kForward = "FORWARD";
+constexpr const char* kCniForward = "CNI-FORWARD";
+constexpr const char* kJumpComment = "CNI firewall plugin rules";
+constexpr const char* kAdminComment = "CNI firewall plugin admin overrides";
+constexpr const char* kAcceptComment = "nomad-bridge: accepted by table inet nomad-bridge";
+
+// Whether the rules for `forward_hook` are there, given that nobody has changed those that we added:
+// one small dump per family.
 [[nodiscard]] bool HasStaticRules(nft::Socket& socket, const ForwardHook& forward_hook);
 
-// Appends to `batch` what is missing for `forward_hooks`, which must agree on the mark's bit; one phrase
-// for each.
+// Appends to `batch` what is missing for `forward_hooks`, which must agree on the mark's bit. Returns
+// one mismatch for each.
 [[nodiscard]] std::vector<std::string> DescribeStaticRules(
     nft::Socket& socket,
     const std::vector<ForwardHook>& forward_hooks,

@@ -30,9 +30,9 @@ std::vector<nft::Set> Sets() {
   return sets;
 }
 
-// With route_localnet on, the node would route 127.0.0.0/8 in from its bridges. IPv6 needs no twin:
-// the kernel drops ::1 from any link but lo before it routes.
-nft::Chain Guard() {
+// With route_localnet on, the node would route 127.0.0.0/8 from its bridges to itself. Not needed for
+// IPv6: the kernel drops ::1 from any link but lo before routing.
+nft::Chain LocalhostGuard() {
   return {.name = "localhost_guard",
           .hook = nft::Hook{.type = "filter", .point = Point::kPrerouting, .priority = kRaw},
           .rules = {
@@ -41,15 +41,15 @@ nft::Chain Guard() {
           }};
 }
 
-// One step before the chains of iptables: what is accepted here carries the mark, which they then
-// accept too.
+// One step before the chains of iptables: what is accepted here carries the mark, by which the static
+// rules accept it there.
 nft::Chain Forward(int mark_bit) {
   nft::Chain chain = {
       .name = "forward",
       .hook = nft::Hook{.type = "filter", .point = Point::kForward, .priority = kFilter - 1},
       .rules = {}};
   // iifname @ingress_restricted oifname @ingress_restricted iifname . oifname != @ingress_allowed drop
-  // First: the operator's chain, too, opens nothing between networks that keep to themselves.
+  // First, so that no accept, the operator's included, opens what ingressPolicy closes.
   chain.rules.push_back(nft::Rule()
                             .IifnameIn(kIngressRestricted)
                             .OifnameIn(kIngressRestricted)
@@ -59,7 +59,7 @@ nft::Chain Forward(int mark_bit) {
   chain.rules.push_back(nft::Rule().IifnameIn(kBridges).CtState(nft::kCtInvalid).Drop());
   for (const Family family : kFamilies) {
     // iifname @bridges ip saddr @alloc4 meta mark set meta mark | 0x1000 accept
-    // The interface too: a spoofed source from outside is not ours.
+    // The interface too: a source address from outside may be spoofed.
     chain.rules.push_back(nft::Rule()
                               .IifnameIn(kBridges)
                               .Only(family)
@@ -121,7 +121,7 @@ Cidr Prefix(std::string_view text) {
 nft::Table Describe(int accept_mark_bit) {
   return {.id = TableId(),
           .sets = Sets(),
-          .chains = {Guard(), Forward(accept_mark_bit), Postrouting()}};
+          .chains = {LocalhostGuard(), Forward(accept_mark_bit), Postrouting()}};
 }
 
 }  // namespace nomad_bridge::firewall

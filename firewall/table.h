@@ -1,7 +1,7 @@
-// Our one table: its name, and the names of what firewall/ and portmap/ both use in it.
+// Our one table: its name, and the names of what firewall/ and portmap/ both use in it. Pure.
 //
 // Shapes  Every set, map and rule about addresses exists twice, for IPv4 ("alloc4") and IPv6
-//         ("alloc6").
+//         ("alloc6"). Keys are in network byte order.
 // Source  docs/rules.md
 #pragma once
 
@@ -18,17 +18,19 @@ namespace nomad_bridge::firewall {
 
 inline constexpr std::array kFamilies = {Family::kIpv4, Family::kIpv6};
 
-constexpr const char* kBridges = "bridges";  // set of ifname: the bridges of our networks
-constexpr const char* kIngressRestricted =
-    "ingress_restricted";  // set of ifname: those that keep to themselves
-constexpr const char* kIngressAllowed =
-    "ingress_allowed";                        // set of ifname . ifname: who may talk all the same
-constexpr std::string_view kAlloc = "alloc";  // sets of addresses: who may talk
-constexpr std::string_view kMasq = "masq";    // who leaves as the node
-// Who is reached as the node where the way back would miss it.
+// Sets of ifname: the bridges of our networks, and those whose network is not open.
+constexpr const char* kBridges = "bridges";
+constexpr const char* kIngressRestricted = "ingress_restricted";
+// Set of ifname . ifname: from and to where a restricted one may forward all the same.
+constexpr const char* kIngressAllowed = "ingress_allowed";
+// Sets of addresses, without the digit of their family: forwarded for, masqueraded towards the
+// outside, and as the target of published ports reached with the bridge's address: where the way back
+// would miss the node, or always.
+constexpr std::string_view kAlloc = "alloc";
+constexpr std::string_view kMasq = "masq";
 constexpr std::string_view kSnat = "snat";
-constexpr std::string_view kMasqAll = "masqall";     // who is always reached as the node
-constexpr const char* kPostrouting = "postrouting";  // the chain portmap adds to
+constexpr std::string_view kMasqAll = "masqall";
+constexpr const char* kPostrouting = "postrouting";  // the chain that portmap adds to
 
 // inet nomad-bridge
 [[nodiscard]] nft::TableId TableId();
@@ -42,10 +44,10 @@ constexpr const char* kPostrouting = "postrouting";  // the chain portmap adds t
 // `ip` as the bytes of a key.
 [[nodiscard]] std::vector<std::uint8_t> AddressKey(const Ip& ip);
 
-// A prefix that stands in a rule of ours: "127.0.0.0/8". `text` must be one.
+// A prefix in a rule of ours: "127.0.0.0/8". `text` must be valid.
 [[nodiscard]] Cidr Prefix(std::string_view text);
 
-// The firewall's part of our table: the sets named above, and the chains guard, forward and
+// The firewall's part of our table: the sets named above, and the chains localhost_guard, forward and
 // postrouting. portmap::Describe adds maps and chains to it, and rules to postrouting.
 [[nodiscard]] nft::Table Describe(int accept_mark_bit);
 

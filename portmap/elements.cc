@@ -1,10 +1,12 @@
 #include "portmap/elements.h"
 
 #include <span>
+#include <utility>
 
+#include "base/append.h"
 #include "base/text.h"
 #include "firewall/table.h"
-#include "portmap/maps.h"
+#include "portmap/rules.h"
 
 namespace nomad_bridge::portmap {
 namespace {
@@ -14,44 +16,31 @@ using Bytes = std::vector<std::uint8_t>;
 // Every field of a key is padded to 4 bytes.
 constexpr std::size_t kFieldBytes = 4;
 
-void Put(Bytes& bytes, const Ip& ip) {
-  bytes.insert(bytes.end(), ip.bytes().begin(), ip.bytes().end());
+Bytes Field(Protocol protocol) {
+  return {static_cast<std::uint8_t>(protocol), 0, 0, 0};
 }
 
-void Put(Bytes& bytes, Protocol protocol) {
-  bytes.insert(bytes.end(), {static_cast<std::uint8_t>(protocol), 0, 0, 0});
-}
-
-void Put(Bytes& bytes, std::uint16_t port) {
-  const auto high = static_cast<std::uint8_t>(port >> 8);
-  const auto low = static_cast<std::uint8_t>(port & 0xff);
-  bytes.insert(bytes.end(), {high, low, 0, 0});
-}
-
-nft::Element ElementFor(const DnatEntry& mapping, const std::string& comment) {
-  const std::string_view noun = mapping.host_ip ? kHostIp : kPort;
-  nft::Element element{.set = firewall::SetName(noun, mapping.container_ip.family()),
-                       .key = {},
-                       .data = {},
-                       .comment = comment};
-  if (mapping.host_ip) {
-    Put(element.key, *mapping.host_ip);
-  }
-  Put(element.key, mapping.protocol);
-  Put(element.key, mapping.host_port);
-  Put(element.data, mapping.container_ip);
-  Put(element.data, mapping.container_port);
-  return element;
+Bytes Field(std::uint16_t port) {
+  return {static_cast<std::uint8_t>(port >> 8), static_cast<std::uint8_t>(port & 0xff), 0, 0};
 }
 
 }  // namespace
 
-std::vector<nft::Element> Elements(const std::vector<DnatEntry>& mappings,
+std::vector<nft::Element> Elements(const std::vector<DnatEntry>& entries,
                                    const std::string& comment) {
   std::vector<nft::Element> elements;
-  elements.reserve(mappings.size());
-  for (const DnatEntry& mapping : mappings) {
-    elements.push_back(ElementFor(mapping, comment));
+  elements.reserve(entries.size());
+  for (const DnatEntry& entry : entries) {
+    Bytes key = entry.host_ip ? firewall::AddressKey(*entry.host_ip) : Bytes();
+    Append(key, Field(entry.protocol));
+    Append(key, Field(entry.host_port));
+    Bytes data = firewall::AddressKey(entry.container_ip);
+    Append(data, Field(entry.container_port));
+    elements.push_back(
+        {.set = firewall::SetName(entry.host_ip ? kHostIp : kPort, entry.container_ip.family()),
+         .key = std::move(key),
+         .data = std::move(data),
+         .comment = comment});
   }
   return elements;
 }

@@ -1,4 +1,7 @@
-// Published ports as elements of our table's maps.
+// Published ports as elements of our table's maps. Pure.
+//
+// Shapes  portmap/rules.h; every field is padded to 4 bytes, ports and addresses are in network byte
+//         order.
 #pragma once
 
 #include <string>
@@ -9,12 +12,12 @@
 
 namespace nomad_bridge::portmap {
 
-// One element per mapping, in port4/6, or in hostip4/6 where a host address was asked for.
-[[nodiscard]] std::vector<nft::Element> Elements(const std::vector<DnatEntry>& mappings,
+// One element per entry, in port4/6, or in hostip4/6 if it has a host address; each with `comment`.
+[[nodiscard]] std::vector<nft::Element> Elements(const std::vector<DnatEntry>& entries,
                                                  const std::string& comment);
 
-// "tcp 8080" or "udp 192.0.2.7:53", for messages: what a map's key stands for. Empty for any other
-// set.
+// "tcp 8080" or "udp 192.0.2.7:53", for messages: the key of `element`. Empty if its set is none of our
+// maps.
 [[nodiscard]] std::string DescribeKey(const nft::Element& element);
 
 }  // namespace nomad_bridge::portmap

@@ -13,7 +13,7 @@ Protocol CheckProtocol(const PortMappingSpec& spec) {
       spec.protocol.empty() ? Protocol::kTcp : ParseProtocol(spec.protocol);
   if (!protocol) {
     throw Error(Code::kInvalidConfig,
-                Cat(spec.path, ".protocol is ", Quoted(Printable(spec.protocol))),
+                Cat("invalid '", spec.path, ".protocol': ", Quoted(Printable(spec.protocol))),
                 "allowed: tcp, udp, sctp");
   }
   return *protocol;
@@ -27,7 +27,7 @@ std::optional<Ip> CheckHostIp(const PortMappingSpec& spec) {
   const std::optional<Ip> ip = Ip::Parse(spec.host_ip);
   if (!ip || ip->IsMulticast()) {
     throw Error(Code::kInvalidConfig,
-                Cat(spec.path, ".hostIP is ", Quoted(Printable(spec.host_ip))),
+                Cat("invalid '", spec.path, ".hostIP': ", Quoted(Printable(spec.host_ip))),
                 "allowed: an IPv4 or IPv6 address of this host, no multicast");
   }
   return ip;
@@ -49,8 +49,7 @@ PortMapping Check(const PortMappingSpec& spec) {
   return port;
 }
 
-// Whether both would become the same entry of the same map, for some address an allocation may
-// have.
+// Whether both could become the same entry of the same map.
 bool Collide(const PortMapping& a, const PortMapping& b) {
   const bool share_family = !a.only || !b.only || a.only == b.only;
   return a.protocol == b.protocol && a.host_port == b.host_port && a.host_ip == b.host_ip &&
@@ -69,7 +68,7 @@ bool Collide(const PortMapping& a, const PortMapping& b) {
               Cat("the allocation has no ", name, " address"));
 }
 
-// nullopt if `port` does not concern `family`, or could but the allocation has no address of it.
+// nullopt if `port` is not published for `family`, or the allocation has no address of it.
 std::optional<DnatEntry> ResolveOne(const PortMapping& port,
                                     Family family,
                                     const std::vector<Ip>& container_addresses) {

@@ -1,8 +1,7 @@
-// A published port: from a port of the node to a port of an allocation, checked.
+// Published ports: from a port of the node to a port of an allocation, checked. Pure.
 //
-// Shapes  Ports are host byte order, 1..65535. `host_ip` nullopt means every local address of the
-//         family.
-// Errors  kInvalidConfig naming key path, value and what is allowed.
+// Shapes  Ports are in host byte order, 1..65535. `host_ip` nullopt: every local address of the family.
+// Errors  kInvalidConfig, naming key path, value and what is allowed.
 // Source  CNI conventions, "portMappings" capability; CNI plugins, portmap.
 #pragma once
 
@@ -32,17 +31,17 @@ struct PortMappingSpec {
   std::string host_ip;
 };
 
-// What the user asked for, before we know the allocation's addresses.
+// What the config asks for, before the allocation's addresses are known.
 struct PortMapping {
   Protocol protocol = Protocol::kTcp;
-  std::optional<Family> only;  // "0.0.0.0" or "::" or a host_ip narrow it to one family
+  std::optional<Family> only;  // the family of host_ip, "0.0.0.0" or "::"
   std::optional<Ip> host_ip;
   std::uint16_t host_port = 0;
   std::uint16_t container_port = 0;
 };
 
-// Checks all of them, twins included: the same protocol, host address and port twice with the same
-// target is one (Nomad does that); with another target it is an error.
+// Checks all of them. The same protocol, host address and port twice with the same target is no error
+// (Nomad does that), with another target it is.
 [[nodiscard]] std::vector<PortMapping> MakePortMappings(const std::vector<PortMappingSpec>& specs);
 
 // One entry of a map in the kernel.
@@ -56,8 +55,8 @@ struct DnatEntry {
   bool operator==(const DnatEntry&) const = default;
 };
 
-// Each published port for the first address of each family it applies to. A host_ip whose family
-// the allocation has no address of is an error (kInvalidConfig), not a silent skip.
+// Each published port for the first container address of each family it applies to. A host_ip of a
+// family in which the container has no address is an error (kInvalidConfig).
 [[nodiscard]] std::vector<DnatEntry> Resolve(const std::vector<PortMapping>& ports,
                                              const std::vector<Ip>& container_addresses);
 

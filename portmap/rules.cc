@@ -6,7 +6,6 @@
 
 #include "base/ip.h"
 #include "firewall/table.h"
-#include "portmap/maps.h"
 
 namespace nomad_bridge::portmap {
 namespace {
@@ -53,7 +52,7 @@ nft::Chain Hostports() {
   return chain;
 }
 
-// What comes in from anywhere, and what the node itself sends.
+// For packets that arrive, and for those that the node itself sends.
 nft::Chain Entrance(const std::string& name, Point point) {
   return {.name = name,
           .hook = nft::Hook{.type = "nat", .point = point, .priority = kDstnat},
@@ -63,9 +62,8 @@ nft::Chain Entrance(const std::string& name, Point point) {
           }};
 }
 
-// What the node sends to ::1 is left alone: the answer, translated back, would come in for ::1 by
-// another link than lo, and the kernel drops that. Refused at once, clients that try ::1 first go
-// on to 127.0.0.1.
+// Packets of the node to ::1 are not translated: the kernel drops replies for ::1 from any link but lo.
+// Refused at once, clients that try ::1 first go on to 127.0.0.1.
 nft::Rule LeaveIpv6Localhost() {
   // ip6 daddr ::1 accept
   return nft::Rule().Ipv6().Daddr(Prefix("::1/128")).Accept();
@@ -73,7 +71,7 @@ nft::Rule LeaveIpv6Localhost() {
 
 nft::Rule MasqueradeLocalhost() {
   // oifname @bridges ip saddr 127.0.0.0/8 ip daddr @snat4 masquerade
-  // The node asked through localhost: the allocation would answer to its own.
+  // Otherwise the allocation would reply to its own localhost.
   return nft::Rule()
       .OifnameIn(kBridges)
       .Ipv4()
@@ -85,8 +83,7 @@ nft::Rule MasqueradeLocalhost() {
 void DescribeWayBack(nft::Chain& postrouting, Family family) {
   const std::string snat = SetName(firewall::kSnat, family);
   // iifname @bridges oifname @bridges ct status dnat ip daddr @snat4 masquerade
-  // Hairpin, and a neighbour that came by the node's port: the answer would go straight to it over
-  // the bridge.
+  // Hairpin, and neighbours that use the node's port: replies would go straight over the bridge.
   postrouting.rules.push_back(nft::Rule()
                                   .IifnameIn(kBridges)
                                   .OifnameIn(kBridges)
@@ -95,8 +92,8 @@ void DescribeWayBack(nft::Chain& postrouting, Family family) {
                                   .DaddrIn(snat)
                                   .Masquerade());
   // oifname @bridges ct status dnat ip saddr @alloc4 ip daddr @snat4 masquerade
-  // With br_netfilter the same packets are bridged, not routed, and come from no interface here.
-  // Neighbours are told by whatever else is known of them.
+  // With br_netfilter the same packets are bridged, not routed, and have no input interface here, so
+  // neighbours are recognised by their addresses.
   for (const std::string_view noun : {firewall::kAlloc, firewall::kMasq, firewall::kSnat}) {
     postrouting.rules.push_back(nft::Rule()
                                     .OifnameIn(kBridges)

@@ -31,7 +31,7 @@ void Apply(state::Host& host,
   if (change.add.empty()) {
     return;  // a bare link: the kernel may even have no nf_tables
   }
-  rules::Committed committed = rules::Commit(host, record, change, living);
+  rules::Committed committed = rules::Commit(host, record, std::move(change), living);
   for (const rules::StaleOwner& owner : committed.stale_owners) {
     LogLine("took over from the stale container ", Quoted(owner.record.id.container_id));
     for (const std::string& failure : TearDown(host, owner.record)) {

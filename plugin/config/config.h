@@ -23,7 +23,7 @@
 #include "base/route.h"
 #include "base/vlan_range.h"
 #include "firewall/address_policy.h"
-#include "firewall/ruleset.h"
+#include "firewall/forward_hook.h"
 #include "ipam/range.h"
 #include "plugin/cni/delegate.h"
 #include "plugin/cni/labels.h"

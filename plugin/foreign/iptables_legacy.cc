@@ -1,7 +1,6 @@
 #include "plugin/foreign/iptables_legacy.h"
 
 #include <optional>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -16,7 +15,7 @@ namespace {
 constexpr const char* kSave = "-save";
 constexpr const char* kRestore = "-restore";
 
-// What it printed.
+// Returns its stdout.
 std::string MustRun(const std::string& name,
                     std::vector<std::string> arguments,
                     const std::string& input = {}) {
@@ -44,15 +43,9 @@ bool HasLegacyTools(Family family) {
 }
 
 bool IsLegacyTableInUse(Family family, const std::string& table) {
-  std::istringstream names(
-      FindFile(family == Family::kIpv4 ? "/proc/net/ip_tables_names" : "/proc/net/ip6_tables_names")
-          .value_or(""));
-  for (std::string name; names >> name;) {
-    if (name == table) {
-      return true;
-    }
-  }
-  return false;
+  const std::optional<std::string> names = FindFile(
+      family == Family::kIpv4 ? "/proc/net/ip_tables_names" : "/proc/net/ip6_tables_names");
+  return names && Cat('\n', *names).find(Cat('\n', table, '\n')) != std::string::npos;
 }
 
 std::string SaveLegacyTable(Family family, const std::string& table) {

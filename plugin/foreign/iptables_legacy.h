@@ -1,10 +1,10 @@
-// Tables of iptables-legacy: a kernel interface of their own, which has no netlink, so that they are
-// read and changed by their own tools; where a table is in use, and nowhere else.
+// Tables of iptables-legacy: they have no netlink interface, so they are read and changed by their own
+// tools, and only where such a table is in use: looking into another would create it.
 //
-// In use   is what somebody has made since the namespace was born; to ask for another would make it.
-// Errors   kKernel if a tool is not installed or does not succeed; it is named.
-// Locks    The tools wait for each other's lock (-w); ours must not be held meanwhile, except the
-//          attachment's own.
+// Shapes  Tables in the language of iptables-save and iptables-restore.
+// Errors  kKernel, naming the tool, if it is not installed or fails.
+// Locks   The tools wait for each other's lock (-w). The rules' lock must not be held meanwhile.
+// Source  iptables-save(8), iptables-restore(8); /proc/net/ip_tables_names.
 #pragma once
 
 #include <string>
@@ -16,16 +16,16 @@ namespace nomad_bridge::foreign {
 // "iptables-legacy" or "ip6tables-legacy".
 [[nodiscard]] std::string LegacyTool(Family family);
 
-// Those that the two functions below run.
+// Whether those are installed that the last two functions run.
 [[nodiscard]] bool HasLegacyTools(Family family);
 
-// `table`: "nat", "filter".
+// Whether some program has used `table` ("nat", "filter") since the namespace was created.
 [[nodiscard]] bool IsLegacyTableInUse(Family family, const std::string& table);
 
 // As iptables-save prints it.
 [[nodiscard]] std::string SaveLegacyTable(Family family, const std::string& table);
 
-// Provides what `plan`, in the same language, says, all or nothing; what it does not name stays.
+// Applies `plan`, all or nothing; what it does not name stays.
 void ChangeLegacyTable(Family family, const std::string& plan);
 
 }  // namespace nomad_bridge::foreign

@@ -4,48 +4,38 @@
 #include <optional>
 #include <utility>
 
+#include "base/append.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "firewall/foreign_drops.h"
+#include "firewall/static_rules.h"
 #include "plugin/foreign/iptables_legacy.h"
 #include "plugin/foreign/tools.h"
 
 namespace nomad_bridge::foreign {
 namespace {
 
-// "-w -A CHAIN ...": one call of the tool.
 using Words = std::vector<std::string>;
 
-class LegacyTable {
- public:
-  explicit LegacyTable(std::string tool) : tool_(std::move(tool)) {}
+bool Call(const std::string& tool, Words words) {
+  words.insert(words.begin(), "-w");
+  return RunTool(tool, std::move(words)).Succeeded();
+}
 
-  void EnsureChain(const std::string& chain) const {
-    static_cast<void>(Call({"-N", chain}));  // fails if it is there
+// `action` adds it: "-A" as the last, "-I" as the first rule of `chain`.
+void EnsureRule(const std::string& tool,
+                const char* action,
+                const std::string& chain,
+                const Words& rule) {
+  Words check = {"-C", chain};
+  Append(check, rule);
+  Words add = {action, chain};
+  Append(add, rule);
+  if (!Call(tool, check) && !Call(tool, add)) {
+    LogLine("cannot add a rule to chain ", chain, " by ", tool);
   }
-  void EnsureFirst(const std::string& chain, const Words& rule) const { Ensure("-I", chain, rule); }
-  void EnsureLast(const std::string& chain, const Words& rule) const { Ensure("-A", chain, rule); }
-
- private:
-  [[nodiscard]] bool Call(Words words) const {
-    words.insert(words.begin(), "-w");
-    return RunTool(tool_, std::move(words)).Succeeded();
-  }
-
-  void Ensure(const char* how, const std::string& chain, const Words& rule) const {
-    const auto with = [&](const char* action) {
-      Words words = {action, chain};
-      words.insert(words.end(), rule.begin(), rule.end());
-      return words;
-    };
-    if (!Call(with("-C")) && !Call(with(how))) {
-      LogLine("cannot put a rule into chain ", chain, " by ", tool_);
-    }
-  }
-
-  std::string tool_;
-};
+}
 
 void OpenLegacyTable(Family family, const state::Record& record) {
   if (!IsLegacyTableInUse(family, "filter")) {
@@ -54,36 +44,29 @@ void OpenLegacyTable(Family family, const state::Record& record) {
   const std::string tool = LegacyTool(family);
   const std::optional<std::string> path = FindTool(tool);
   if (!path) {
-    LogLine(
-        "tables of iptables-legacy are in use, but there is no ", tool, " to let allocations pass");
+    LogLine("tables of iptables-legacy are in use, but there is no ",
+            tool,
+            " to add rules that accept allocations");
     return;
   }
-  const LegacyTable table(*path);
+  const auto rule = [](Words match, const std::string& comment, const std::string& target) {
+    Append(match, {"-m", "comment", "--comment", comment, "-j", target});
+    return match;
+  };
+  const std::string& admin_chain = record.rules.forward_hook.admin_chain;
   const std::string mark =
       Cat("0x", Hex(std::uint64_t{1} << record.rules.forward_hook.accept_mark_bit, 8));
-  const std::string comment = "nomad-bridge: accepted by table inet nomad-bridge";
-  table.EnsureChain("CNI-FORWARD");
-  table.EnsureChain(record.rules.forward_hook.admin_chain);
-  table.EnsureFirst(
-      "FORWARD", {"-m", "comment", "--comment", "CNI firewall plugin rules", "-j", "CNI-FORWARD"});
-  table.EnsureFirst("CNI-FORWARD",
-                    {"-m",
-                     "comment",
-                     "--comment",
-                     "CNI firewall plugin admin overrides",
-                     "-j",
-                     record.rules.forward_hook.admin_chain});
-  table.EnsureLast("CNI-FORWARD",
-                   {"-m",
-                    "mark",
-                    "--mark",
-                    Cat(mark, '/', mark),
-                    "-m",
-                    "comment",
-                    "--comment",
-                    comment,
-                    "-j",
-                    "ACCEPT"});
+  for (const std::string& chain : {std::string(firewall::kCniForward), admin_chain}) {
+    static_cast<void>(Call(*path, {"-N", chain}));  // fails if it is there
+  }
+  EnsureRule(
+      *path, "-I", firewall::kForward, rule({}, firewall::kJumpComment, firewall::kCniForward));
+  EnsureRule(*path, "-I", firewall::kCniForward, rule({}, firewall::kAdminComment, admin_chain));
+  EnsureRule(
+      *path,
+      "-A",
+      firewall::kCniForward,
+      rule({"-m", "mark", "--mark", Cat(mark, '/', mark)}, firewall::kAcceptComment, "ACCEPT"));
 }
 
 bool IsFirewalldThere(state::Host& host) {
@@ -91,7 +74,7 @@ bool IsFirewalldThere(state::Host& host) {
          host.nft.FindChain({nft::TableFamily::kIp, "filter"}, "FORWARD_direct").has_value();
 }
 
-// Now and, as a reload forgets whatever is not permanent, for good. The operator's choice of another
+// For now and, as a reload drops what is not permanent, permanently. The operator's choice of another
 // zone stands.
 void EnsureZone(const std::string& link, const std::string& zone) {
   const std::optional<std::string> tool = FindTool("firewall-cmd");
@@ -102,14 +85,13 @@ void EnsureZone(const std::string& link, const std::string& zone) {
   for (const Words& words : {add, Words{"--permanent", add[0], add[1]}}) {
     const ExitInfo added = RunTool(*tool, words);
     if (!added.Succeeded()) {
-      LogLine("cannot put ", link, " into zone ", zone, " of firewalld: ", Printable(added.err));
+      LogLine("cannot add ", link, " to zone ", zone, " of firewalld: ", Printable(added.err));
       return;
     }
   }
-  LogLine("put ", link, " into zone ", zone, " of firewalld");
+  LogLine("added ", link, " to zone ", zone, " of firewalld");
 }
 
-// An allocation may well work without.
 void Try(const std::function<void()>& open) {
   try {
     open();

@@ -1,16 +1,15 @@
-// Firewalls of others that decide after ours, and what can be done about them.
+// Firewalls of other programs that decide after our rules, and what can be done about them.
 //
 //   iptables-nft      the static rules in its tables (firewall/static_rules.h): nothing to do here
-//   iptables-legacy   tables of another kernel interface, if in use: the same rules there, by its
-//                     own tool, as there is no netlink for them
-//   firewalld         rejects what no zone allows: the bridge becomes an interface of a zone, for
-//                     good, by its own tool; so it stays over a reload
-//   any other         is named: only its owner can help
+//   iptables-legacy   if its tables are in use: the same rules there, by its own tool
+//   firewalld         rejects what no zone allows: the bridge is added to a zone by its own tool,
+//                     permanently, so that it stays after a reload
+//   any other         is reported: only its owner can change it
 //
-// Costs    Once per bridge, and once after anybody has changed the ruleset; where tables of
-//          iptables-legacy are in use, their tool at every CHECK too, as no generation tells of
-//          them. Nothing is started where none of these firewalls is there.
-// Errors   None: an allocation may well work without. What went wrong is a line on stderr.
+// Costs    Once per bridge, and once after any change of the ruleset by others; where tables of
+//          iptables-legacy are in use, their tool at every CHECK too, as no generation covers them.
+//          No tool is started where none of these firewalls is in use.
+// Errors   None: an allocation may work without. Failures are logged.
 #pragma once
 
 #include <string>
@@ -21,13 +20,13 @@
 
 namespace nomad_bridge::foreign {
 
-// Lets them through what comes from or goes to the bridge of `record`.
+// Lets packets from and to the bridge of `record` pass.
 void OpenOtherFirewalls(state::Host& host, const state::Record& record);
 
-// The legacy tables' part of it.
+// Only those of iptables-legacy.
 void OpenLegacyTables(const state::Record& record);
 
-// Who may drop what we accept, one line each.
+// The chains that may drop what we accept, one line each.
 [[nodiscard]] std::vector<std::string> NotesOnOtherFirewalls(state::Host& host,
                                                              int accept_mark_bit);
 

@@ -13,7 +13,7 @@ namespace nomad_bridge::foreign {
 namespace {
 
 constexpr std::chrono::seconds kToolTimeout{30};
-constexpr std::size_t kMostSaid = 300;
+constexpr std::size_t kMaxStderrBytes = 300;
 
 std::string HowItEnded(const ExitInfo& exit) {
   switch (exit.how) {
@@ -32,9 +32,9 @@ std::string HowItEnded(const ExitInfo& exit) {
 }  // namespace
 
 std::optional<std::string> FindTool(const std::string& name) {
-  constexpr std::array kFolders = {"/usr/sbin/", "/sbin/", "/usr/bin/", "/usr/local/sbin/"};
-  for (const char* const folder : kFolders) {
-    std::string path = Cat(folder, name);
+  constexpr std::array kDirectories = {"/usr/sbin/", "/sbin/", "/usr/bin/", "/usr/local/sbin/"};
+  for (const char* const directory : kDirectories) {
+    std::string path = Cat(directory, name);
     if (::access(path.c_str(), X_OK) == 0) {
       return path;
     }
@@ -51,8 +51,8 @@ ExitInfo RunTool(const std::string& path, std::vector<std::string> arguments, st
 }
 
 std::string WhyItFailed(const ExitInfo& exit) {
-  const std::string said = cni::WithoutNotFound(CutUtf8(Printable(exit.err), kMostSaid));
-  return Cat(HowItEnded(exit), said.empty() ? "" : ": ", said);
+  const std::string message = cni::WithoutNotFound(CutUtf8(Printable(exit.err), kMaxStderrBytes));
+  return Cat(HowItEnded(exit), message.empty() ? "" : ": ", message);
 }
 
 }  // namespace nomad_bridge::foreign

@@ -1,7 +1,8 @@
-// The tools of other firewalls, run where a firewall has no interface but its tool.
+// The command-line tools of other firewalls, run where a firewall has no other interface.
 //
-// Where    in the system's own folders: PATH is the runtime's, and says nothing of them.
-// Limits   30 seconds each, see base/subprocess.h.
+// Shapes  Found in the system's own directories: PATH is the runtime's, and need not hold them.
+// Errors  kKernel if the subprocess cannot be started; a tool that fails is a value.
+// Limits  30 seconds each; see base/subprocess.h.
 #pragma once
 
 #include <optional>
@@ -12,14 +13,14 @@
 
 namespace nomad_bridge::foreign {
 
-// Its path; nullopt if it is not installed.
+// The path of `name`; nullopt if it is not installed.
 [[nodiscard]] std::optional<std::string> FindTool(const std::string& name);
 
 [[nodiscard]] ExitInfo RunTool(const std::string& path,
                                std::vector<std::string> arguments,
                                std::string input = {});
 
-// Why a tool that has not succeeded did not: how it ended and what it said.
+// Why a tool failed: how it ended, and its stderr.
 [[nodiscard]] std::string WhyItFailed(const ExitInfo& exit);
 
 }  // namespace nomad_bridge::foreign

@@ -28,7 +28,7 @@ std::optional<std::uint32_t> Generation(const std::optional<state::Checkpoint>& 
   return checkpoint ? std::optional(checkpoint->generation) : std::nullopt;
 }
 
-// The bit of the node's rules: what `record` says, else what the node has already.
+// The bit of the node's rules: that of `record` if it is forwarded for, else the one in use.
 int MarkBitFor(state::Host& host,
                const state::Record& record,
                const std::optional<state::Checkpoint>& checkpoint) {
@@ -46,6 +46,9 @@ int MarkBitFor(state::Host& host,
 
 // The mark is one bit for the whole node, so networks have to agree on it.
 void RequireSameMarkBit(state::Host& host, const state::Record& record) {
+  if (!HasForwardHook(record)) {
+    return;
+  }
   for (const state::Record& other : link::LiveAttachmentsExcept(host, record.id)) {
     if (HasForwardHook(other) &&
         other.rules.forward_hook.accept_mark_bit != record.rules.forward_hook.accept_mark_bit &&
@@ -78,9 +81,10 @@ std::string DescribeConflict(const firewall::Conflict& conflict) {
                              const std::optional<state::Record>& owner) {
   const std::string what = Cat(DescribeConflict(conflict), " is taken by ");
   if (!owner) {
-    throw Error(Code::kConflict,
-                Cat(what, "an attachment without a record"),
-                Cat("its element in table inet nomad-bridge says: ", conflict.present.comment));
+    throw Error(
+        Code::kConflict,
+        Cat(what, "an attachment without a record"),
+        Cat("its element in table inet nomad-bridge has the comment: ", conflict.present.comment));
   }
   throw Error(Code::kConflict,
               Cat(what, cni::NameOwner(owner->labels, owner->id.container_id)),
@@ -95,14 +99,13 @@ std::string DescribeConflict(const firewall::Conflict& conflict) {
                       : Cat(", address ", owner->ipam.addresses.front().address)));
 }
 
-// The owner of the element in the way if it is dead; throws if it lives. nullopt: dead without a
-// record.
+// The owner of the element in the way if it is stale; throws if it is alive. nullopt: stale, but
+// without a record.
 std::optional<StaleOwner> RequireStale(state::Host& host, const firewall::Conflict& conflict) {
   const std::string owner_key(conflict.present.owner());
   std::optional<state::Record> owner = host.records.FindOwner(owner_key);
   if (!owner) {
-    const std::optional<rtnl::Link> veth = host.net.FindLink(owner_key);
-    if (owner_key.empty() || veth) {
+    if (owner_key.empty() || host.net.FindLink(owner_key)) {
       ThrowTaken(conflict, owner);
     }
     return std::nullopt;
@@ -114,8 +117,13 @@ std::optional<StaleOwner> RequireStale(state::Host& host, const firewall::Confli
   return StaleOwner{*std::move(lock), *std::move(owner)};
 }
 
-// A runtime publishes a container's ports in every network the container is in (podman does), and
-// they lead to it either way: what another attachment of it holds is left there, until HandOnPorts().
+bool Replaces(const nft::Element& added, const nft::Element& element) {
+  return added.set == element.set && added.key == element.key;
+}
+
+// A runtime publishes a container's ports in every network the container is in (podman does). A port
+// that another attachment of the same container holds stays with that, until it is transferred when
+// that one goes. Returns whether this is such a conflict.
 bool LeaveToSibling(state::Host& host,
                     const state::Record& record,
                     const firewall::Conflict& conflict,
@@ -126,29 +134,50 @@ bool LeaveToSibling(state::Host& host,
   if (!is_port || !owner || !IsSameContainer(owner->id, record) || !link::IsAlive(host, *owner)) {
     return false;
   }
-  std::erase_if(change.add, [&](const nft::Element& wanted) {
-    return wanted.set == conflict.wanted.set && wanted.key == conflict.wanted.key;
-  });
+  std::erase_if(change.add,
+                [&](const nft::Element& added) { return Replaces(added, conflict.wanted); });
   LogLine(DescribeConflict(conflict),
           " stays with the same container in network ",
           Quoted(owner->id.network));
   return true;
 }
 
-// What the dead hold goes in the same batch, but for what is taken over from them.
-void AddStaleElements(firewall::Change& change, const state::Record& stale) {
-  for (nft::Element& element : ElementsOf(stale)) {
-    const bool taken_over =
-        std::any_of(change.add.begin(), change.add.end(), [&](const nft::Element& wanted) {
-          return wanted.set == element.set && wanted.key == element.key;
-        });
-    if (!taken_over && !element.comment.empty()) {
-      change.remove_owned.push_back(std::move(element));
+// Lets `change` replace the element in the way, and remove all else of its owner, in the same batch.
+std::optional<StaleOwner> TakeOver(state::Host& host,
+                                   const firewall::Conflict& conflict,
+                                   firewall::Change& change) {
+  std::optional<StaleOwner> stale = RequireStale(host, conflict);
+  change.stale_owners.emplace_back(conflict.present.owner());
+  if (stale) {
+    for (nft::Element& element : ElementsOf(stale->record)) {
+      const bool is_replaced =
+          std::any_of(change.add.begin(), change.add.end(), [&](const nft::Element& added) {
+            return Replaces(added, element);
+          });
+      if (!is_replaced && !element.comment.empty()) {
+        change.remove_owned.push_back(std::move(element));
+      }
     }
   }
+  return stale;
 }
 
-// Without it the next one looks for itself: no reason to fail, least of all for a DEL.
+// Checkpoint::shared after a commit of what `hash` stands for, which removed `stale`.
+std::vector<std::string> SharedAfter(std::vector<std::string> shared,
+                                     const std::string& hash,
+                                     const state::Record& record,
+                                     const StaleShared& stale) {
+  if (!stale.elements.empty()) {
+    shared.clear();  // any of the others may have needed what was removed
+  }
+  std::erase_if(shared, [&](const std::string& known) { return IsOfAnotherPolicy(known, record); });
+  if (!stale.is_kept && std::find(shared.begin(), shared.end(), hash) == shared.end()) {
+    shared.push_back(hash);
+  }
+  return shared;
+}
+
+// Failing is no reason to fail the command, least of all a DEL: the next command compares instead.
 void SaveCheckpoint(state::Host& host,
                     state::Checkpoint checkpoint,
                     std::optional<std::uint32_t> generation) {
@@ -176,15 +205,13 @@ bool HasForwardHook(const state::Record& record) {
 
 Committed Commit(state::Host& host,
                  const state::Record& record,
-                 firewall::Change& change,
-                 const firewall::ListDesired& living) {
+                 firewall::Change change,
+                 const firewall::ListDesired& list_desired) {
   const RangeLock one_at_a_time = host.records.LockRules();
   std::optional<state::Checkpoint> checkpoint = FindCurrentCheckpoint(host);
   const int mark_bit = MarkBitFor(host, record, checkpoint);
   if (!checkpoint || checkpoint->accept_mark_bit != mark_bit) {
-    if (HasForwardHook(record)) {
-      RequireSameMarkBit(host, record);
-    }
+    RequireSameMarkBit(host, record);
     checkpoint.reset();
   }
   Committed committed{.stale_owners = {}, .checkpoint = checkpoint.value_or(state::Checkpoint{})};
@@ -193,29 +220,23 @@ Committed Commit(state::Host& host,
   change.shared_in_force = std::find(shared.begin(), shared.end(), hash) != shared.end();
   const StaleShared stale = change.shared_in_force ? StaleShared{} : FindStaleShared(host, record);
   change.remove_shared = stale.elements;
+
   const nft::Table table = NodeTable(mark_bit);
   firewall::Outcome outcome;
-  while ((outcome = firewall::Apply(host.nft, table, change, Generation(checkpoint), living))
+  while ((outcome = firewall::Apply(host.nft, table, change, Generation(checkpoint), list_desired))
              .conflict) {
     if (LeaveToSibling(host, record, *outcome.conflict, change)) {
       continue;
     }
-    change.stale_owners.emplace_back(outcome.conflict->present.owner());
-    if (std::optional<StaleOwner> owner = RequireStale(host, *outcome.conflict)) {
-      AddStaleElements(change, owner->record);
+    if (std::optional<StaleOwner> owner = TakeOver(host, *outcome.conflict, change)) {
       committed.stale_owners.push_back(*std::move(owner));
     }
   }
   for (const std::string& mismatch : outcome.repaired) {
     LogLine("repaired ", mismatch);
   }
-  if (!change.remove_shared.empty()) {
-    shared.clear();  // who asked for that, will have to again
-  }
-  std::erase_if(shared, [&](const std::string& known) { return IsOfAnotherPolicy(known, record); });
-  if (!change.shared_in_force && !stale.is_kept) {
-    shared.push_back(hash);
-  }
+
+  shared = SharedAfter(shared, hash, record, stale);
   committed.checkpoint.accept_mark_bit = mark_bit;
   SaveCheckpoint(host, committed.checkpoint, outcome.generation);
   return committed;
@@ -233,8 +254,8 @@ void UpdateForeignFirewalls(state::Host& host,
         foreign::NotesOnOtherFirewalls(host, record.rules.forward_hook.accept_mark_bit);
     const RangeLock one_at_a_time = host.records.LockRules();
     if (std::optional<state::Checkpoint> now = host.checkpoint.Find()) {
-      std::erase(now->opened_ifnames,
-                 record.link.gateway_ifname);  // another ADD may have told them meanwhile
+      // Another ADD may have added it meanwhile.
+      std::erase(now->opened_ifnames, record.link.gateway_ifname);
       now->opened_ifnames.push_back(record.link.gateway_ifname);
       now->notes = checkpoint.notes;
       host.checkpoint.Write(*now);
@@ -246,18 +267,13 @@ void UpdateForeignFirewalls(state::Host& host,
 }
 
 void RemoveElements(state::Host& host, const std::vector<nft::Element>& elements) {
-  std::vector<nft::Element> owned;
-  std::copy_if(
-      elements.begin(), elements.end(), std::back_inserter(owned), [](const nft::Element& element) {
-        return !element.comment.empty();
-      });
-  if (owned.empty()) {
+  if (elements.empty()) {
     return;
   }
   const RangeLock one_at_a_time = host.records.LockRules();
   const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
   const std::optional<std::uint32_t> generation =
-      firewall::RemoveElements(host.nft, owned, Generation(checkpoint));
+      firewall::RemoveElements(host.nft, elements, Generation(checkpoint));
   SaveCheckpoint(host, checkpoint.value_or(state::Checkpoint{}), generation);
 }
 

@@ -1,12 +1,14 @@
 // An attachment's rules in the kernel: its elements in our table added or removed, in one atomic
 // commit.
 //
-// Trust    The ruleset's generation after our last change is kept in a file; while it is still the
-//          kernel's, nothing has to be looked at. When it is not (a flush, a reload, another tool),
-//          what living attachments should have is compared with what the kernel has, and mended.
-// Errors   kConflict if an address or a host port belongs to a living attachment, naming it by its
-//          labels, or if another network on the node uses another acceptMarkBit; kKernel.
-// Locks    Takes the rules' lock for each commit. Of other attachments' locks only by TryLock.
+// Checkpoint  The ruleset's generation after our last change is kept in a file (state/checkpoint.h).
+//             While it is still the kernel's, nothing is looked up. When it is not (a flush, a reload,
+//             another tool), what live attachments should have is compared with what the kernel has,
+//             and repaired.
+// Errors      kConflict if an address or a host port belongs to a live attachment, naming it by its
+//             labels, or if another network on the node uses another acceptMarkBit; kKernel;
+//             kTryAgain.
+// Locks       Takes the rules' lock for each commit. Other attachments' locks only by TryLock.
 #pragma once
 
 #include <optional>
@@ -20,38 +22,38 @@
 
 namespace nomad_bridge::rules {
 
-// A dead attachment in the way of ours, kept from any other command while it is taken over.
+// A stale attachment in the way of ours, locked against any other command.
 struct StaleOwner {
   RangeLock lock;
   state::Record record;
 };
 
 struct Committed {
-  std::vector<StaleOwner> stale_owners;  // in the way of the change, and widening it
+  std::vector<StaleOwner> stale_owners;  // whose elements were removed or replaced
   state::Checkpoint checkpoint;
 };
 
-// Puts `change`, the elements of `record`, in force. What dead attachments hold of it is taken over;
-// they are returned, for the caller to take down. Says on stderr what was mended. `living` is asked
-// for everybody else's elements if the ruleset cannot be trusted.
+// Makes `change` for `record`. Elements of stale attachments that are in its way are taken over; their
+// owners are returned, for the caller to take down. Logs what was repaired. `list_desired` lists what all
+// other attachments should have, and is called only without a current checkpoint.
 [[nodiscard]] Committed Commit(state::Host& host,
                                const state::Record& record,
-                               firewall::Change& change,
-                               const firewall::ListDesired& living);
+                               firewall::Change change,
+                               const firewall::ListDesired& list_desired);
 
-// The trust of our last change; nullopt also if anybody has changed the ruleset since.
+// The checkpoint; nullopt if the ruleset has been changed since, by whatever program.
 [[nodiscard]] std::optional<state::Checkpoint> FindCurrentCheckpoint(state::Host& host);
 
-// Only who is forwarded for says which bit marks it.
+// Whether the node forwards for `record`: only then it has a say in the mark's bit.
 [[nodiscard]] bool HasForwardHook(const state::Record& record);
 
-// Others decide after us; what they are told, and what cannot be helped, holds until the ruleset is
-// changed again. Their tools take their time, so nobody's lock is held meanwhile.
+// Opens foreign firewalls for `record`, once until the ruleset is changed again, and logs what only
+// the operator can do. Must be called without the rules' lock: other programs' tools take their time.
 void UpdateForeignFirewalls(state::Host& host,
                             const state::Record& record,
                             state::Checkpoint checkpoint);
 
-// Takes `elements` out, where they still belong to whom their comments name.
+// Removes those of `elements` that have an owner and still belong to it.
 void RemoveElements(state::Host& host, const std::vector<nft::Element>& elements);
 
 // The elements in the kernel that belong to `id`, by a dump: for DEL without a record.
@@ -60,10 +62,11 @@ void RemoveElements(state::Host& host, const std::vector<nft::Element>& elements
 // The part that an element in our table belongs to; nullopt for what all parts share.
 [[nodiscard]] std::optional<cni::Part> PartOf(const nft::Element& element);
 
-// What is missing of the rules of `record`, one phrase each, changing nothing.
+// What is missing or different in the rules of `record`, one mismatch each, changing nothing.
 [[nodiscard]] std::vector<std::string> DiffRules(state::Host& host, const state::Record& record);
 
-// Two attachments of one container, in two networks or under two interface names.
+// Whether `id` is another attachment of the container of `record`: in another network, or under
+// another interface name.
 [[nodiscard]] bool IsSameContainer(const AttachmentId& id, const state::Record& record);
 
 }  // namespace nomad_bridge::rules

@@ -1,7 +1,6 @@
 #include "plugin/rules/elements.h"
 
-#include <iterator>
-
+#include "base/append.h"
 #include "firewall/address_policy.h"
 #include "plugin/state/kernel_names.h"
 #include "portmap/elements.h"
@@ -9,12 +8,8 @@
 namespace nomad_bridge::rules {
 namespace {
 
-void Append(std::vector<nft::Element>& list, std::vector<nft::Element> more) {
-  std::move(more.begin(), more.end(), std::back_inserter(list));
-}
-
-// What says where its packets come from, and what they may meet there: of a stranger's links its
-// own, of a bridge shared.
+// By which interface its packets come, and what ingressPolicy makes of it. Those of a bridge are
+// shared; those of foreign host ends are the attachment's own.
 std::vector<nft::Element> InterfaceElements(const state::Record& record,
                                             const std::string& comment) {
   const auto with_ingress = [&](const std::string& link) {
@@ -32,7 +27,7 @@ std::vector<nft::Element> InterfaceElements(const state::Record& record,
     element.comment = comment;
   }
   if (!record.link.bridge.empty() && record.link.bridge != record.link.gateway_ifname) {
-    // With br_netfilter what passes the bridge between two ports passes the rules, too.
+    // With br_netfilter packets between two ports of the bridge pass the rules, too.
     elements.push_back(firewall::BridgeElement(record.link.bridge));
   }
   if (!record.link.gateway_ifname.empty()) {
@@ -62,7 +57,7 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
     Append(elements, portmap::Elements(record.rules.ports, comment));
   }
   if (elements.empty()) {
-    return {};  // no rules, so it does not matter where its packets come from
+    return {};  // no rules that would match its interface
   }
   Append(elements, InterfaceElements(record, comment));
   return elements;

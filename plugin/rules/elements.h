@@ -1,7 +1,7 @@
-// What an attachment has in our nf_tables table, derived from its record.
+// What an attachment has in our nf_tables table, derived from its record. Pure.
 //
-// Owned    Elements with a comment are the attachment's own; those without one are shared by all
-//          attachments behind the same interface.
+// Shapes  Elements with a comment are the attachment's own; those without one are shared by all
+//         attachments behind the same interface.
 #pragma once
 
 #include <vector>

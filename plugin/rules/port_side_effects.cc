@@ -42,7 +42,7 @@ void EnsureLocalhostReaches(const state::Record& record) {
     links.push_back(record.link.gateway_ifname);
   }
   if (!record.link.bridge.empty() && record.link.bridge != record.link.gateway_ifname) {
-    links.push_back(record.link.bridge);  // with br_netfilter answers are turned back there
+    links.push_back(record.link.bridge);  // with br_netfilter answers are translated there
   }
   for (const std::string& link : links) {
     netlink::EnsureSysctl(Cat("net/ipv4/conf/", link, "/route_localnet"), "1");

@@ -1,6 +1,7 @@
-// What published ports need beside their rules.
+// What published ports need besides their rules: conntrack and sysctls.
 //
 // Errors  kKernel, kIo.
+// Locks   None.
 #pragma once
 
 #include "plugin/state/host.h"
@@ -8,12 +9,12 @@
 
 namespace nomad_bridge::rules {
 
-// Stale UDP flows to the published ports of `record`: they would go on to where the port led
-// before.
+// Deletes UDP flows to the published ports of `record`: conntrack would go on translating them to the
+// earlier target.
 void ForgetStaleFlows(state::Host& host, const state::Record& record);
 
-// 127.0.0.1 → published port needs route_localnet on the bridge; the table's guard keeps others
-// from abusing it, so this comes after the rules.
+// Lets the node reach published ports by 127.0.0.1: needs route_localnet on the bridge. To be called
+// after the rules are in force, as localhost_guard protects the node from its misuse.
 void EnsureLocalhostReaches(const state::Record& record);
 
 }  // namespace nomad_bridge::rules

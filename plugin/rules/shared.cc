@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/append.h"
 #include "base/text.h"
 #include "firewall/address_policy.h"
 #include "firewall/table.h"
@@ -25,11 +26,12 @@ bool IsAmong(const std::vector<nft::Element>& elements, const nft::Element& elem
   return std::find(elements.begin(), elements.end(), element) != elements.end();
 }
 
+// Takes those that are needed out of `stale`.
 void Retain(const std::vector<nft::Element>& needed, std::vector<nft::Element>& stale) {
   std::erase_if(stale, [&](const nft::Element& element) { return IsAmong(needed, element); });
 }
 
-// What an earlier ingressPolicy of the bridge of `record` put in, and this one does not want.
+// Elements of an earlier ingressPolicy of the bridge of `record` that its own must not have.
 std::vector<nft::Element> EarlierPolicy(state::Host& host, const state::Record& record) {
   if (!record.Has(cni::Part::kForward) || record.link.gateway_ifname.empty()) {
     return {};
@@ -42,15 +44,12 @@ std::vector<nft::Element> EarlierPolicy(state::Host& host, const state::Record& 
   return elements;
 }
 
-// All that says something of a bridge that is not there any more.
 std::vector<nft::Element> ElementsOfMissingBridges(state::Host& host) {
   std::vector<nft::Element> elements;
   for (const std::string& bridge : firewall::SharedBridges(host.nft)) {
     if (!host.net.FindLink(bridge)) {
       elements.push_back(firewall::BridgeElement(bridge));
-      const std::vector<nft::Element> forward_hook =
-          firewall::ElementsFor(firewall::Ingress::kOpen, bridge).remove;
-      elements.insert(elements.end(), forward_hook.begin(), forward_hook.end());
+      Append(elements, firewall::ElementsFor(firewall::Ingress::kOpen, bridge).remove);
     }
   }
   return elements;
@@ -77,9 +76,9 @@ bool IsOfAnotherPolicy(const std::string& hash, const state::Record& record) {
 }
 
 StaleShared FindStaleShared(state::Host& host, const state::Record& record) {
-  const std::vector<nft::Element> forward_hook = EarlierPolicy(host, record);
+  const std::vector<nft::Element> earlier = EarlierPolicy(host, record);
   std::vector<nft::Element> stale = ElementsOfMissingBridges(host);
-  stale.insert(stale.end(), forward_hook.begin(), forward_hook.end());
+  Append(stale, earlier);
   if (stale.empty()) {
     return {};
   }
@@ -87,7 +86,7 @@ StaleShared FindStaleShared(state::Host& host, const state::Record& record) {
     Retain(ElementsOf(other), stale);
   }
   const bool is_kept =
-      std::any_of(forward_hook.begin(), forward_hook.end(), [&](const nft::Element& element) {
+      std::any_of(earlier.begin(), earlier.end(), [&](const nft::Element& element) {
         return !IsAmong(stale, element);
       });
   Retain(ElementsOf(record), stale);

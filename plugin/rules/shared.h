@@ -1,6 +1,9 @@
-// What attachments share in the rules: the static rules, names of links, the ingress policy of a
-// bridge. Put in force by the first that asks for it, and looked up again only when the ruleset may
-// have been changed by others: see Records::Trust.
+// What attachments share in the rules: the static rules, names of interfaces, the ingress policy of a
+// bridge. Put in force by the first that needs it, and looked up again only when the ruleset may have
+// been changed by other programs.
+//
+// Errors  kKernel.
+// Locks   FindStaleShared() needs the rules' lock.
 #pragma once
 
 #include <string>
@@ -12,20 +15,20 @@
 
 namespace nomad_bridge::rules {
 
-// What `record` asks for that others may ask for too: two that ask for the same have the same hash,
-// "<gate> <ingressPolicy> <digits>". `elements` are all of its own.
+// Stands for what `record` shares with others: equal for two that need the same. For
+// Checkpoint::shared: "<gateway ifname> <ingressPolicy> <16 hex>". `elements` are all of `record`.
 [[nodiscard]] std::string HashOfShared(const state::Record& record,
                                        const std::vector<nft::Element>& elements);
 
-// Whether `hash` stands for another ingressPolicy of the gate of `record`: what has been put in force
-// for one of them may undo the other.
+// Whether `hash` is for another ingressPolicy of the gateway of `record`: putting that of `record` in
+// force may have undone it.
 [[nodiscard]] bool IsOfAnotherPolicy(const std::string& hash, const state::Record& record);
 
-// What has had its day: an earlier ingressPolicy of the same bridge, and the names of bridges that
-// are gone (`podman network rm`).
+// Elements of an earlier ingressPolicy of the same bridge, and of bridges that are gone (`podman
+// network rm`).
 struct StaleShared {
-  std::vector<nft::Element> elements;  // nobody living wants it any more
-  bool is_kept = false;                // somebody still wants that earlier policy
+  std::vector<nft::Element> elements;  // that no live attachment needs any more
+  bool is_kept = false;                // some live attachment still needs that earlier policy
 };
 [[nodiscard]] StaleShared FindStaleShared(state::Host& host, const state::Record& record);
 

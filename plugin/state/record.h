@@ -13,7 +13,7 @@
 #include "base/attachment_id.h"
 #include "base/ip.h"
 #include "firewall/address_policy.h"
-#include "firewall/ruleset.h"
+#include "firewall/forward_hook.h"
 #include "netlink/core/netns.h"
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/cni/delegate.h"

@@ -23,14 +23,14 @@ class Forwarding : public RulesetWorld, public ::testing::WithParamInterface<boo
       host().SetSysctl(Cat("net/bridge/bridge-nf-call-", setting), GetParam() ? "1" : "0");
       host().Must({setting, "-P", "FORWARD", "DROP"});
     }
-    Put(HoldingOf(2));
-    Put(HoldingOf(3), {HoldingOf(2)});
+    Put(DesiredOf(2));
+    Put(DesiredOf(3), {DesiredOf(2)});
   }
 
   Node* neighbour_ = nullptr;
 };
 
-TEST_P(Forwarding, LetsAnAllocationOutAsTheNode) {
+TEST_P(Forwarding, MasqueradesAnAllocationTowardsTheOutside) {
   const Server server4 = Server::Start(outside(), Protocol::kTcp, kOutsideIp4, 80, "outside");
   const Server server6 = Server::Start(outside(), Protocol::kTcp, kOutsideIp6, 80, "outside");
   EXPECT_EQ(Ask(container(), {.to = kOutsideIp4, .port = 80}), (Reply{"outside", kHostIp4}));
@@ -38,32 +38,32 @@ TEST_P(Forwarding, LetsAnAllocationOutAsTheNode) {
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
 }
 
-TEST_P(Forwarding, KeepsTheAddressesOfThoseWhoAreNotMasqueraded) {
-  firewall::DesiredState plain = HoldingOf(2);
+TEST_P(Forwarding, KeepsTheAddressOfAnAllocationWithoutMasquerade) {
+  firewall::DesiredState plain = DesiredOf(2);
   std::erase_if(plain.elements,
                 [](const nft::Element& element) { return element.set.starts_with("masq"); });
-  firewall::RemoveElements(socket_, HoldingOf(2).elements, std::nullopt);
+  firewall::RemoveElements(socket_, DesiredOf(2).elements, std::nullopt);
   Put(plain);
   outside().Must({"ip", "route", "add", "172.26.64.0/20", "via", kHostIp4});
   const Server server = Server::Start(outside(), Protocol::kTcp, kOutsideIp4, 80, "outside");
   EXPECT_EQ(Ask(container(), {.to = kOutsideIp4, .port = 80}), (Reply{"outside", Ip4(2)}));
 }
 
-TEST_P(Forwarding, LetsNeighboursTalkUnderTheirOwnAddresses) {
-  const Server server4 = Server::Start(container(), Protocol::kTcp, Ip4(2), 80, "guest");
-  const Server server6 = Server::Start(container(), Protocol::kTcp, Ip6(2), 80, "guest");
-  EXPECT_EQ(Ask(*neighbour_, {.to = Ip4(2), .port = 80}), (Reply{"guest", Ip4(3)}));
-  EXPECT_EQ(Ask(*neighbour_, {.to = Ip6(2), .port = 80}), (Reply{"guest", Ip6(3)}));
+TEST_P(Forwarding, KeepsTheAddressesBetweenNeighbours) {
+  const Server server4 = Server::Start(container(), Protocol::kTcp, Ip4(2), 80, "container");
+  const Server server6 = Server::Start(container(), Protocol::kTcp, Ip6(2), 80, "container");
+  EXPECT_EQ(Ask(*neighbour_, {.to = Ip4(2), .port = 80}), (Reply{"container", Ip4(3)}));
+  EXPECT_EQ(Ask(*neighbour_, {.to = Ip6(2), .port = 80}), (Reply{"container", Ip6(3)}));
 }
 
 TEST_P(Forwarding, AcceptsNothingNewFromOutside) {
   outside().Must({"ip", "route", "add", "172.26.64.0/20", "via", kHostIp4});
-  Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "guest");
+  Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "container");
   EXPECT_EQ(TcpText(outside(), Ip4(2), 80), "");
   EXPECT_THAT(server.Heard(), ::testing::IsEmpty());
 }
 
-// A source that was never given to anybody: the allocation made it up.
+// A source address that no allocation has.
 TEST_P(Forwarding, DropsWhatAnAllocationSendsUnderAnotherAddress) {
   container().Must({"ip", "address", "add", "172.26.64.77/32", "dev", "lo"});
   Server server = Server::Start(outside(), Protocol::kUdp, kOutsideIp4, 80, "outside");
@@ -74,20 +74,20 @@ TEST_P(Forwarding, DropsWhatAnAllocationSendsUnderAnotherAddress) {
   EXPECT_THAT(server.Heard(), ::testing::IsEmpty());
 }
 
-// From outside, under an allocation's address: in the right set, but from the wrong side.
+// In the right set, but from the wrong interface.
 TEST_P(Forwarding, DropsAnAllocationsAddressThatComesFromOutside) {
   for (const char* const link : {"all", "uplink"}) {
     host().SetSysctl(Cat("net/ipv4/conf/", link, "/rp_filter"), "0");
   }
   outside().Must({"ip", "address", "add", Cat(Ip4(3), "/32"), "dev", "lo"});
   outside().Must({"ip", "route", "add", Cat(Ip4(2), "/32"), "via", kHostIp4});
-  Server server = Server::Start(container(), Protocol::kUdp, Ip4(2), 80, "guest");
+  Server server = Server::Start(container(), Protocol::kUdp, Ip4(2), 80, "container");
   EXPECT_EQ(Ask(outside(), {.protocol = Protocol::kUdp, .to = Ip4(2), .port = 80, .from = Ip4(3)}),
             std::nullopt);
   EXPECT_THAT(server.Heard(), ::testing::IsEmpty());
 }
 
-TEST_P(Forwarding, LetsTheOperatorHaveTheFirstWord) {
+TEST_P(Forwarding, AppliesTheOperatorsChainFirst) {
   const Server server = Server::Start(outside(), Protocol::kTcp, kOutsideIp4, 80, "outside");
   host().Must({"iptables", "-A", "NOMAD-ADMIN", "-d", kOutsideIp4, "-j", "DROP"});
   EXPECT_EQ(TcpText(container(), kOutsideIp4, 80), "");
@@ -95,8 +95,7 @@ TEST_P(Forwarding, LetsTheOperatorHaveTheFirstWord) {
   EXPECT_EQ(TcpText(container(), kOutsideIp4, 80), "outside");
 }
 
-// route_localnet is on: without the guard the node's own localhost would be open to every
-// allocation.
+// route_localnet is on: without localhost_guard every allocation could reach the node's localhost.
 TEST_P(Forwarding, KeepsTheNodesLocalhostClosed) {
   container().Must({"ip", "address", "flush", "dev", "lo"});
   container().Must({"ip", "route", "add", "127.0.0.1", "via", "172.26.64.1", "src", Ip4(2)});
@@ -108,8 +107,7 @@ TEST_P(Forwarding, KeepsTheNodesLocalhostClosed) {
   static_cast<void>(Ask(container(), call));
   EXPECT_THAT(server.Heard(), ::testing::IsEmpty());
   host().Must({"nft", "flush", "chain", "inet", "nomad-bridge", "localhost_guard"});
-  static_cast<void>(
-      Ask(container(), call));  // the answer, from 127.0.0.1, is none that the container would take
+  static_cast<void>(Ask(container(), call));  // the container drops the answer from 127.0.0.1
   EXPECT_THAT(server.Heard(), ::testing::ElementsAre(Ip4(2))) << "the test itself is broken";
 }
 

@@ -1,4 +1,5 @@
-// Our table in the kernel: made, mended, shared and left alone. Read back with nft.
+// Our table in the kernel: created, repaired, shared and left alone. Read back with nft.
+#include <ostream>
 #include <set>
 #include <sstream>
 #include <string>
@@ -25,7 +26,7 @@ class Ruleset : public RulesetWorld {
  protected:
   std::string List() { return host().Must({"nft", "list", "table", "inet", "nomad-bridge"}); }
 
-  // The same in no order: what was made again stands behind the rest.
+  // The same in no order: what was added again stands last.
   std::multiset<std::string> Lines() {
     std::istringstream list(List());
     std::multiset<std::string> lines;
@@ -37,70 +38,81 @@ class Ruleset : public RulesetWorld {
 
   void Nft(const std::string& commands) { host().Must({"nft", "-f", "-"}, commands); }
 
-  static Change Wanting(const DesiredState& desired) {
+  static Change Adding(const DesiredState& desired) {
     Change change;
     change.forward_hook = desired.forward_hook;
     change.add = desired.elements;
     return change;
   }
 
-  // On a ruleset that is trusted: nobody may be asked who lives.
-  firewall::Outcome ApplyTrusting(const Change& change, std::optional<std::uint32_t> trusted) {
-    return firewall::Apply(socket_, table_, change, trusted, [] {
-      ADD_FAILURE() << "the ruleset was compared although nobody had touched it";
+  // The elements of container 2, claimed by container 3.
+  static DesiredState ClaimOfAnother() {
+    DesiredState claim = DesiredOf(2);
+    for (nft::Element& element : claim.elements) {
+      if (!element.comment.empty()) {
+        element.comment = Comment(3);
+      }
+    }
+    return claim;
+  }
+
+  // On a checkpoint that still holds: ListDesired must not be called.
+  firewall::Outcome ApplyOnCheckpoint(const Change& change,
+                                      std::optional<std::uint32_t> checkpoint) {
+    return firewall::Apply(socket_, table_, change, checkpoint, [] {
+      ADD_FAILURE() << "the ruleset was compared although nobody had changed it";
       return std::vector<DesiredState>();
     });
   }
 };
 
-TEST_F(Ruleset, IsMadeWholeOnABareMachine) {
-  const auto outcome = Put(HoldingOf(2));
-  EXPECT_THAT(outcome.repaired, IsEmpty()) << "nobody lost anything";
+TEST_F(Ruleset, IsCreatedOnABareMachine) {
+  const auto outcome = Put(DesiredOf(2));
+  EXPECT_THAT(outcome.repaired, IsEmpty()) << "nothing was lost";
   EXPECT_THAT(List(),
               HasSubstr("elements = { 172.26.64.2 comment \"veth2 job=billing alloc=2\" }"));
   EXPECT_THAT(List(), HasSubstr("elements = { \"nomad\" }"));
 }
 
 TEST_F(Ruleset, StaysAsItIsIfNothingIsToBeDone) {
-  const auto first = Put(HoldingOf(2));
+  const auto first = Put(DesiredOf(2));
   const std::string before = List();
-  const auto again = Put(HoldingOf(2), {HoldingOf(2)});
+  const auto again = Put(DesiredOf(2), {DesiredOf(2)});
   EXPECT_EQ(again.generation, first.generation) << "something was committed";
   EXPECT_THAT(again.repaired, IsEmpty());
   EXPECT_EQ(List(), before);
 }
 
-TEST_F(Ruleset, IsNotComparedWhileNobodyTouchesIt) {
-  std::optional<std::uint32_t> trusted = Put(HoldingOf(2)).generation;
+TEST_F(Ruleset, IsNotComparedWhileNobodyChangesIt) {
+  std::optional<std::uint32_t> checkpoint = Put(DesiredOf(2)).generation;
   for (const int n : {3, 4, 5}) {
-    trusted = ApplyTrusting(Wanting(HoldingOf(n)), trusted).generation;
+    checkpoint = ApplyOnCheckpoint(Adding(DesiredOf(n)), checkpoint).generation;
     EXPECT_THAT(List(), HasSubstr(Cat(Ip4(n), " comment")));
   }
-  trusted = firewall::RemoveElements(socket_, HoldingOf(4).elements, trusted);
-  EXPECT_NE(trusted, std::nullopt);
-  trusted = ApplyTrusting(Wanting(HoldingOf(6)), trusted).generation;
+  checkpoint = firewall::RemoveElements(socket_, DesiredOf(4).elements, checkpoint);
+  EXPECT_NE(checkpoint, std::nullopt);
+  checkpoint = ApplyOnCheckpoint(Adding(DesiredOf(6)), checkpoint).generation;
   EXPECT_THAT(List(), Not(HasSubstr("veth4")));
 }
 
-TEST_F(Ruleset, IsComparedOnceSomebodyTouchedAnything) {
-  const auto outcome = Put(HoldingOf(2));
-  Nft("add table ip somebody");
+TEST_F(Ruleset, IsComparedAfterAForeignChange) {
+  const auto outcome = Put(DesiredOf(2));
+  Nft("add table ip foreign");
   bool asked = false;
-  static_cast<void>(
-      firewall::Apply(socket_, table_, Wanting(HoldingOf(3)), outcome.generation, [&] {
-        asked = true;
-        return std::vector<DesiredState>{HoldingOf(2)};
-      }));
+  static_cast<void>(firewall::Apply(socket_, table_, Adding(DesiredOf(3)), outcome.generation, [&] {
+    asked = true;
+    return std::vector<DesiredState>{DesiredOf(2)};
+  }));
   EXPECT_TRUE(asked);
-  EXPECT_EQ(firewall::RemoveElements(socket_, HoldingOf(3).elements, outcome.generation),
+  EXPECT_EQ(firewall::RemoveElements(socket_, DesiredOf(3).elements, outcome.generation),
             std::nullopt)
-      << "an old generation was trusted";
+      << "an old checkpoint was taken for valid";
 }
 
-// Somebody changes the ruleset after it was read and before it is changed.
-TEST_F(Ruleset, IsPlannedAnewIfSomebodyWasFaster) {
+// A foreign change between reading and committing.
+TEST_F(Ruleset, IsPlannedAnewIfItWasChangedMeanwhile) {
   int asked = 0;
-  const auto outcome = firewall::Apply(socket_, table_, Wanting(HoldingOf(3)), std::nullopt, [&] {
+  const auto outcome = firewall::Apply(socket_, table_, Adding(DesiredOf(3)), std::nullopt, [&] {
     if (++asked == 1) {
       Nft("table inet nomad-bridge { set alloc4 { type ipv4_addr; }; }");
     }
@@ -109,15 +121,15 @@ TEST_F(Ruleset, IsPlannedAnewIfSomebodyWasFaster) {
   EXPECT_EQ(asked, 2);
   EXPECT_THAT(List(), HasSubstr(Cat(Ip4(3), " comment")));
   EXPECT_THAT(List(), HasSubstr("hook forward"));
-  static_cast<void>(ApplyTrusting(Wanting(HoldingOf(4)), outcome.generation));
+  static_cast<void>(ApplyOnCheckpoint(Adding(DesiredOf(4)), outcome.generation));
 }
 
 TEST_F(Ruleset, ComesBackWithAllItsElementsAfterAFlush) {
-  Put(HoldingOf(2));
-  Put(HoldingOf(3), {HoldingOf(2)});
+  Put(DesiredOf(2));
+  Put(DesiredOf(3), {DesiredOf(2)});
   const std::string before = List();
   Nft("flush ruleset");
-  const auto outcome = Put(HoldingOf(3), {HoldingOf(2)});
+  const auto outcome = Put(DesiredOf(3), {DesiredOf(2)});
   EXPECT_EQ(List(), before);
   EXPECT_THAT(outcome.repaired,
               ElementsAre("table inet nomad-bridge with all that was in it",
@@ -128,27 +140,31 @@ TEST_F(Ruleset, ComesBackWithAllItsElementsAfterAFlush) {
 struct Damage {
   std::string name;
   std::string commands;
-  std::string phrase;
+  std::string mismatch;
 };
 
-class Damaged : public Ruleset, public ::testing::WithParamInterface<Damage> {};
+void PrintTo(const Damage& damage, std::ostream* out) {
+  *out << damage.name;
+}
 
-TEST_P(Damaged, IsMended) {
-  Put(HoldingOf(2));
+class DamagedRuleset : public Ruleset, public ::testing::WithParamInterface<Damage> {};
+
+TEST_P(DamagedRuleset, IsRepaired) {
+  Put(DesiredOf(2));
   const std::multiset<std::string> before = Lines();
   Nft(GetParam().commands);
   ASSERT_NE(Lines(), before) << "no damage was done";
-  EXPECT_THAT(firewall::Diff(socket_, table_, HoldingOf(2)), Contains(GetParam().phrase));
-  ASSERT_NE(Lines(), before) << "Missing() changed something";
-  const auto outcome = Put(HoldingOf(2), {HoldingOf(2)});
-  EXPECT_THAT(outcome.repaired, ElementsAre(GetParam().phrase));
+  EXPECT_THAT(firewall::Diff(socket_, table_, DesiredOf(2)), Contains(GetParam().mismatch));
+  ASSERT_NE(Lines(), before) << "Diff() changed something";
+  const auto outcome = Put(DesiredOf(2), {DesiredOf(2)});
+  EXPECT_THAT(outcome.repaired, ElementsAre(GetParam().mismatch));
   EXPECT_EQ(Lines(), before);
-  EXPECT_THAT(firewall::Diff(socket_, table_, HoldingOf(2)), IsEmpty());
+  EXPECT_THAT(firewall::Diff(socket_, table_, DesiredOf(2)), IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Ways,
-    Damaged,
+    After,
+    DamagedRuleset,
     ::testing::Values(
         Damage{"AnElementGone",
                "delete element inet nomad-bridge masq4 { 172.26.64.2 }",
@@ -170,7 +186,8 @@ INSTANTIATE_TEST_SUITE_P(
                "insert rule inet nomad-bridge forward drop",
                "chain forward in table inet nomad-bridge"},
         Damage{"AChainGone",
-               "flush chain inet nomad-bridge localhost_guard\ndelete chain inet nomad-bridge localhost_guard",
+               "flush chain inet nomad-bridge localhost_guard\ndelete chain inet nomad-bridge "
+               "localhost_guard",
                "chain localhost_guard in table inet nomad-bridge"},
         Damage{"APolicy",
                "chain inet nomad-bridge forward { policy drop; }",
@@ -188,56 +205,45 @@ INSTANTIATE_TEST_SUITE_P(
             "delete table inet nomad-bridge\n"
             "table inet nomad-bridge { chain forward { type filter hook forward priority 5; }; }",
             "table inet nomad-bridge with all that was in it"}),
-    [](const ::testing::TestParamInfo<Damage>& parameter) { return parameter.param.name; });
+    ::testing::PrintToStringParamName());
 
-TEST_F(Ruleset, LosesASetThatNobodyUsesAndGetsItBack) {
+TEST_F(Ruleset, GetsAMissingSetBack) {
   Nft("table inet nomad-bridge { set bridges { type ifname; }; }");
-  const auto outcome = Put(HoldingOf(2));
+  const auto outcome = Put(DesiredOf(2));
   EXPECT_THAT(outcome.repaired, Contains("set alloc4 in table inet nomad-bridge"));
   EXPECT_THAT(List(), HasSubstr("ip saddr @alloc4"));
 }
 
-TEST_F(Ruleset, KeepsStrangersSetsAndElements) {
-  Put(HoldingOf(2));
+TEST_F(Ruleset, KeepsForeignSetsAndElements) {
+  Put(DesiredOf(2));
   Nft("add set inet nomad-bridge mine { type ipv4_addr; elements = { 192.0.2.1 }; }\n"
       "add element inet nomad-bridge alloc4 { 192.0.2.9 }");
-  Put(HoldingOf(3), {HoldingOf(2)});
+  Put(DesiredOf(3), {DesiredOf(2)});
   EXPECT_THAT(List(), HasSubstr("set mine"));
   EXPECT_THAT(List(), HasSubstr("192.0.2.9"));
 }
 
-class Taken : public Ruleset, public ::testing::WithParamInterface<bool> {
+class TakenElement : public Ruleset, public ::testing::WithParamInterface<bool> {
  protected:
-  // With and without having to compare first.
+  // On a checkpoint, and compared first.
   firewall::Outcome Try(const Change& change, std::optional<std::uint32_t> generation) {
-    return Apply(change, GetParam() ? generation : std::nullopt, {HoldingOf(2)});
-  }
-
-  // What container 3 would hold if it wanted container 2's address.
-  static DesiredState Greedy() {
-    DesiredState greedy = HoldingOf(2);
-    for (nft::Element& element : greedy.elements) {
-      if (!element.comment.empty()) {
-        element.comment = Comment(3);
-      }
-    }
-    return greedy;
+    return Apply(change, GetParam() ? generation : std::nullopt, {DesiredOf(2)});
   }
 };
 
-TEST_P(Taken, IsSaidWithTheOwnersNameAndChangesNothing) {
-  const auto first = Put(HoldingOf(2));
+TEST_P(TakenElement, IsReportedWithItsOwnerAndStays) {
+  const auto first = Put(DesiredOf(2));
   const std::string before = List();
-  const auto outcome = Try(Wanting(Greedy()), first.generation);
+  const auto outcome = Try(Adding(ClaimOfAnother()), first.generation);
   ASSERT_TRUE(outcome.conflict);
   EXPECT_EQ(outcome.conflict->present.owner(), "veth2");
   EXPECT_EQ(outcome.conflict->wanted.owner(), "veth3");
   EXPECT_EQ(List(), before);
 }
 
-TEST_P(Taken, GoesOverFromTheDeadInOneBatch) {
-  const auto first = Put(HoldingOf(2));
-  Change change = Wanting(Greedy());
+TEST_P(TakenElement, IsTakenOverFromAStaleOwnerInOneBatch) {
+  const auto first = Put(DesiredOf(2));
+  Change change = Adding(ClaimOfAnother());
   change.stale_owners = {"veth2"};
   const auto outcome = Apply(change, GetParam() ? first.generation : std::nullopt);
   EXPECT_FALSE(outcome.conflict);
@@ -246,118 +252,114 @@ TEST_P(Taken, GoesOverFromTheDeadInOneBatch) {
   EXPECT_THAT(List(), Not(HasSubstr("veth2")));
 }
 
-TEST_P(Taken, IsReplacedWhereItIsOnesOwn) {
-  const auto first = Put(HoldingOf(2));
-  DesiredState relabelled = HoldingOf(2);
+TEST_P(TakenElement, IsReplacedByItsOwner) {
+  const auto first = Put(DesiredOf(2));
+  DesiredState relabelled = DesiredOf(2);
   for (nft::Element& element : relabelled.elements) {
     element.comment = element.comment.empty() ? "" : "veth2 job=new";
   }
-  EXPECT_FALSE(Apply(Wanting(relabelled), GetParam() ? first.generation : std::nullopt).conflict);
+  EXPECT_FALSE(Apply(Adding(relabelled), GetParam() ? first.generation : std::nullopt).conflict);
   EXPECT_THAT(List(), HasSubstr("172.26.64.2 comment \"veth2 job=new\""));
   EXPECT_THAT(List(), Not(HasSubstr("billing")));
 }
 
-TEST_P(Taken, IsGivenUpOnlyByItsOwner) {
-  const auto first = Put(HoldingOf(2));
-  Change change = Wanting(HoldingOf(4));
-  change.remove_owned = Greedy().elements;  // veth3 never had them
-  const auto second = Apply(change, GetParam() ? first.generation : std::nullopt, {HoldingOf(2)});
+TEST_P(TakenElement, IsRemovedOnlyByItsOwner) {
+  const auto first = Put(DesiredOf(2));
+  Change change = Adding(DesiredOf(4));
+  change.remove_owned = ClaimOfAnother().elements;  // veth3 never had them
+  const auto second = Apply(change, GetParam() ? first.generation : std::nullopt, {DesiredOf(2)});
   EXPECT_THAT(List(), HasSubstr("172.26.64.2 comment \"veth2"));
-  change = Wanting(HoldingOf(5));
-  change.remove_owned = HoldingOf(2).elements;
-  Apply(change, GetParam() ? second.generation : std::nullopt, {HoldingOf(4)});
+  change = Adding(DesiredOf(5));
+  change.remove_owned = DesiredOf(2).elements;
+  Apply(change, GetParam() ? second.generation : std::nullopt, {DesiredOf(4)});
   EXPECT_THAT(List(), Not(HasSubstr("veth2")));
-  EXPECT_THAT(List(), HasSubstr("\"nomad\"")) << "the bridge is everybody's";
+  EXPECT_THAT(List(), HasSubstr("\"nomad\"")) << "the bridge is shared";
 }
 
-INSTANTIATE_TEST_SUITE_P(Trust,
-                         Taken,
+INSTANTIATE_TEST_SUITE_P(Ruleset,
+                         TakenElement,
                          ::testing::Bool(),
                          [](const ::testing::TestParamInfo<bool>& parameter) {
-                           return parameter.param ? "Trusted" : "Compared";
+                           return parameter.param ? "OnACheckpoint" : "Compared";
                          });
 
-// Everything is gone; whoever comes first must not get what a living attachment holds.
-TEST_F(Ruleset, BelongsToTheLivingAfterAFlush) {
-  DesiredState greedy = HoldingOf(2);
-  for (nft::Element& element : greedy.elements) {
-    element.comment = element.comment.empty() ? "" : Comment(3);
-  }
-  const auto outcome = Put(greedy, {HoldingOf(2)});
+// A flush must not let the next ADD take the elements of a live attachment.
+TEST_F(Ruleset, KeepsTheElementsOfLiveAttachmentsAfterAFlush) {
+  const auto outcome = Put(ClaimOfAnother(), {DesiredOf(2)});
   ASSERT_TRUE(outcome.conflict);
   EXPECT_EQ(outcome.conflict->present.owner(), "veth2");
 }
 
-TEST_F(Ruleset, LeavesWhatNowBelongsToSomebodyElse) {
-  Put(HoldingOf(2));
+TEST_F(Ruleset, LeavesAnElementThatHasAnotherOwnerByNow) {
+  Put(DesiredOf(2));
   Nft("delete element inet nomad-bridge alloc4 { 172.26.64.2 }\n"
       "add element inet nomad-bridge alloc4 { 172.26.64.2 comment \"veth9 x\" }");
-  const auto outcome = Put(HoldingOf(3), {HoldingOf(2)});
+  const auto outcome = Put(DesiredOf(3), {DesiredOf(2)});
   EXPECT_THAT(outcome.repaired, IsEmpty());
   EXPECT_THAT(List(), HasSubstr("172.26.64.2 comment \"veth9 x\""));
 }
 
-TEST_F(Ruleset, ForgetsWhoIsWithdrawnAndNobodyElse) {
-  Put(HoldingOf(2));
+TEST_F(Ruleset, LosesOnlyTheElementsThatAreRemoved) {
+  Put(DesiredOf(2));
   const std::string before = List();
-  Put(HoldingOf(3), {HoldingOf(2)});
-  static_cast<void>(firewall::RemoveElements(socket_, HoldingOf(3).elements, std::nullopt));
+  Put(DesiredOf(3), {DesiredOf(2)});
+  static_cast<void>(firewall::RemoveElements(socket_, DesiredOf(3).elements, std::nullopt));
   EXPECT_EQ(List(), before);
-  static_cast<void>(firewall::RemoveElements(socket_, HoldingOf(3).elements, std::nullopt));
+  static_cast<void>(firewall::RemoveElements(socket_, DesiredOf(3).elements, std::nullopt));
   EXPECT_EQ(List(), before) << "a second time";
 }
 
-TEST_F(Ruleset, CanBeWithdrawnFromWhereThereIsNone) {
-  EXPECT_EQ(firewall::RemoveElements(socket_, HoldingOf(3).elements, std::nullopt), std::nullopt);
+TEST_F(Ruleset, MayBeAbsentWhenElementsAreRemoved) {
+  EXPECT_EQ(firewall::RemoveElements(socket_, DesiredOf(3).elements, std::nullopt), std::nullopt);
   EXPECT_THAT(firewall::OwnedElements(socket_), IsEmpty());
   EXPECT_EQ(firewall::FindAddress(socket_, Ip::Parse(Ip4(2)).value()), std::nullopt);
   EXPECT_EQ(host().Must({"nft", "list", "ruleset"}), "");
 }
 
-TEST_F(Ruleset, ShowsWhatHasAnOwner) {
-  Put(HoldingOf(2));
-  std::vector<nft::Element> expected = HoldingOf(2).elements;
+TEST_F(Ruleset, ListsElementsThatHaveAnOwner) {
+  Put(DesiredOf(2));
+  std::vector<nft::Element> expected = DesiredOf(2).elements;
   expected.pop_back();  // the bridge
   EXPECT_THAT(firewall::OwnedElements(socket_), ::testing::UnorderedElementsAreArray(expected));
   EXPECT_EQ(firewall::FindAddress(socket_, Ip::Parse(Ip6(2)).value())->owner(), "veth2");
 }
 
-TEST_F(Ruleset, TakesAFullNodeBackInOneCommit) {
-  std::vector<DesiredState> living;
+TEST_F(Ruleset, IsRestoredForAThousandAttachmentsInOneCommit) {
+  std::vector<DesiredState> others;
   for (int n = 0; n < 1000; ++n) {
     const Ip ip = Ip::Parse("172.26.66.0")->Plus(static_cast<std::uint64_t>(n));
     DesiredState desired;
     desired.elements = firewall::Elements(
         {{.address = ip, .masquerade = true, .snat = true, .masquerade_all = true}},
         Cat("veth", n, ' ', std::string(100, 'x')));
-    living.push_back(std::move(desired));
+    others.push_back(std::move(desired));
   }
   const std::uint32_t before = socket_.Generation();
-  const auto outcome = Put(HoldingOf(2), living);
+  const auto outcome = Put(DesiredOf(2), others);
   EXPECT_EQ(socket_.Generation(), nft::NextGeneration(before)) << "more than one commit";
   EXPECT_EQ(firewall::OwnedElements(socket_).size(), 4000U + 6U);
   EXPECT_THAT(host().Must({"nft", "list", "set", "inet", "nomad-bridge", "masqall4"}),
               HasSubstr("172.26.69.231"));
-  static_cast<void>(ApplyTrusting(Wanting(HoldingOf(3)), outcome.generation));
+  static_cast<void>(ApplyOnCheckpoint(Adding(DesiredOf(3)), outcome.generation));
 }
 
 // 4,000 refusals in one answer.
-TEST_F(Ruleset, ReadsEveryRefusalOfALargeBatch) {
-  Put(HoldingOf(2));
+TEST_F(Ruleset, ReportsEveryRefusalOfALargeBatch) {
+  Put(DesiredOf(2));
   nft::Batch batch;
   for (int n = 0; n < 4000; ++n) {
-    batch.AddElement(table_.id, HoldingOf(2).elements.front());
+    batch.AddElement(table_.id, DesiredOf(2).elements.front());
   }
   const nft::CommitReply reply = socket_.Commit(batch, socket_.Generation());
   EXPECT_FALSE(reply.done());
   EXPECT_EQ(reply.refused.size(), 4000U);
   EXPECT_EQ(reply.refused.back().message, 3999U);
   EXPECT_EQ(reply.refused.back().error, EEXIST);
-  EXPECT_THAT(Put(HoldingOf(2)).repaired, IsEmpty()) << "the socket is out of step";
+  EXPECT_THAT(Put(DesiredOf(2)).repaired, IsEmpty()) << "the socket is out of step";
 }
 
-TEST_F(Ruleset, SaysWhichMessageTheKernelRefused) {
-  DesiredState odd = HoldingOf(2);
+TEST_F(Ruleset, ReportsWhichMessageTheKernelRefused) {
+  DesiredState odd = DesiredOf(2);
   odd.elements.front().key.pop_back();
   try {
     Put(odd);

@@ -44,8 +44,8 @@ class StaticRules : public RulesetWorld {
         " -m comment --comment \"nomad-bridge: accepted by table inet nomad-bridge\" -j ACCEPT");
   }
 
-  // As the reference firewall plugin asks.
-  bool ReferenceFindsIts(const std::string& iptables) {
+  // With the reference firewall plugin's own checks.
+  bool AreFoundByReference(const std::string& iptables) {
     const Outcome jump = host().Run({iptables,
                                      "-C",
                                      "FORWARD",
@@ -68,27 +68,27 @@ class StaticRules : public RulesetWorld {
   }
 };
 
-TEST_F(StaticRules, ReadAsIptablesWouldHaveMadeThem) {
-  Put(HoldingOf(2));
+TEST_F(StaticRules, ReadAsIfIptablesHadAddedThem) {
+  Put(DesiredOf(2));
   for (const char* const iptables : {"iptables", "ip6tables"}) {
     EXPECT_THAT(Rules(iptables),
                 ElementsAre("-N CNI-FORWARD", "-N NOMAD-ADMIN", kJump, kAdmin, Accept("0x1000")));
-    EXPECT_TRUE(ReferenceFindsIts(iptables));
+    EXPECT_TRUE(AreFoundByReference(iptables));
   }
 }
 
 TEST_F(StaticRules, SurviveBeingSavedAndRestored) {
-  Put(HoldingOf(2));
+  Put(DesiredOf(2));
   const std::vector<std::string> before = Rules();
   const std::string saved = host().Must({"iptables-save"});
   host().Must({"iptables-restore"}, saved);
   EXPECT_EQ(Rules(), before);
-  const auto outcome = Put(HoldingOf(3), {HoldingOf(2)});
+  const auto outcome = Put(DesiredOf(3), {DesiredOf(2)});
   EXPECT_THAT(outcome.repaired, IsEmpty()) << "iptables' own spelling of our rules is not known";
   EXPECT_EQ(Rules(), before) << "a rule is there twice";
 }
 
-TEST_F(StaticRules, AreNotDoubledWhereTheReferenceMadeThem) {
+TEST_F(StaticRules, AreNotDoubledWhereTheReferencePluginAddedThem) {
   host().Must({"iptables", "-N", "CNI-FORWARD"});
   host().Must({"iptables", "-N", "NOMAD-ADMIN"});
   host().Must({"iptables", "-A", "FORWARD", "-s", "192.0.2.1", "-j", "ACCEPT"});
@@ -111,7 +111,7 @@ TEST_F(StaticRules, AreNotDoubledWhereTheReferenceMadeThem) {
                "-j",
                "NOMAD-ADMIN"});
   host().Must({"iptables", "-A", "CNI-FORWARD", "-s", "172.26.64.9/32", "-j", "ACCEPT"});
-  Put(HoldingOf(2));
+  Put(DesiredOf(2));
   EXPECT_THAT(Rules(),
               ElementsAre("-N CNI-FORWARD",
                           "-N NOMAD-ADMIN",
@@ -125,7 +125,7 @@ TEST_F(StaticRules, AreNotDoubledWhereTheReferenceMadeThem) {
 TEST_F(StaticRules, StandBeforeTheHostsOwnAndLeaveThePolicyAlone) {
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
   host().Must({"iptables", "-A", "FORWARD", "-j", "REJECT"});
-  Put(HoldingOf(2));
+  Put(DesiredOf(2));
   EXPECT_THAT(host().Must({"iptables", "-S", "FORWARD"}),
               Cat("-P FORWARD DROP\n",
                   kJump,
@@ -135,7 +135,7 @@ TEST_F(StaticRules, StandBeforeTheHostsOwnAndLeaveThePolicyAlone) {
 TEST_F(StaticRules, DoNotTakeAConditionalJumpForTheirs) {
   host().Must({"iptables", "-N", "CNI-FORWARD"});
   host().Must({"iptables", "-A", "FORWARD", "-s", "192.0.2.1", "-j", "CNI-FORWARD"});
-  Put(HoldingOf(2));
+  Put(DesiredOf(2));
   EXPECT_THAT(Rules(),
               ElementsAre("-N CNI-FORWARD",
                           "-N NOMAD-ADMIN",
@@ -146,10 +146,10 @@ TEST_F(StaticRules, DoNotTakeAConditionalJumpForTheirs) {
 }
 
 TEST_F(StaticRules, ComeBackAfterAFlush) {
-  Put(HoldingOf(2));
+  Put(DesiredOf(2));
   const std::vector<std::string> before = Rules();
   host().Must({"iptables", "-F"});
-  const auto outcome = Put(HoldingOf(3), {HoldingOf(2)});
+  const auto outcome = Put(DesiredOf(3), {DesiredOf(2)});
   EXPECT_EQ(Rules(), before);
   EXPECT_THAT(outcome.repaired,
               ElementsAre("the jump from FORWARD to CNI-FORWARD in table ip filter",
@@ -160,27 +160,27 @@ TEST_F(StaticRules, ComeBackAfterAFlush) {
 TEST_F(StaticRules, LeaveTheOperatorsChainAlone) {
   host().Must({"iptables", "-N", "NOMAD-ADMIN"});
   host().Must({"iptables", "-A", "NOMAD-ADMIN", "-s", "192.0.2.1/32", "-j", "DROP"});
-  Put(HoldingOf(2));
+  Put(DesiredOf(2));
   host().Must({"iptables", "-D", "FORWARD", "1"});
-  Put(HoldingOf(3), {HoldingOf(2)});
+  Put(DesiredOf(3), {DesiredOf(2)});
   EXPECT_THAT(Rules(), Contains("-A NOMAD-ADMIN -s 192.0.2.1/32 -j DROP"));
   host().Must({"iptables", "-F", "NOMAD-ADMIN"});
-  EXPECT_THAT(Put(HoldingOf(3), {HoldingOf(2)}).repaired, IsEmpty());
+  EXPECT_THAT(Put(DesiredOf(3), {DesiredOf(2)}).repaired, IsEmpty());
 }
 
-TEST_F(StaticRules, LeaveIpv6AloneWhereNobodyHasIt) {
-  firewall::DesiredState desired = HoldingOf(2);
+TEST_F(StaticRules, LeaveIpv6AloneWhereNoNetworkHasIt) {
+  firewall::DesiredState desired = DesiredOf(2);
   desired.forward_hook.ipv6 = false;
   Put(desired);
   EXPECT_THAT(host().Must({"nft", "list", "tables"}), ::testing::Not(HasSubstr("ip6 filter")));
-  EXPECT_THAT(Put(HoldingOf(3), {desired}).repaired, IsEmpty()) << "nobody lost anything";
+  EXPECT_THAT(Put(DesiredOf(3), {desired}).repaired, IsEmpty()) << "nothing was lost";
   EXPECT_THAT(Rules("ip6tables"), Contains(kJump));
 }
 
 TEST_F(StaticRules, ChangeTheBitOfTheMarkInPlace) {
-  Put(HoldingOf(2));
+  Put(DesiredOf(2));
   table_ = firewall::Describe(20);
-  firewall::DesiredState desired = HoldingOf(2);
+  firewall::DesiredState desired = DesiredOf(2);
   desired.forward_hook.accept_mark_bit = 20;
   Put(desired);
   EXPECT_THAT(Rules(),
@@ -190,29 +190,27 @@ TEST_F(StaticRules, ChangeTheBitOfTheMarkInPlace) {
 }
 
 TEST_F(StaticRules, ServeTwoAdminChains) {
-  Put(HoldingOf(2));
-  firewall::DesiredState other = HoldingOf(3);
+  Put(DesiredOf(2));
+  firewall::DesiredState other = DesiredOf(3);
   other.forward_hook.admin_chain = "OTHER-ADMIN";
-  Put(other, {HoldingOf(2)});
+  Put(other, {DesiredOf(2)});
   EXPECT_THAT(Rules(), Contains(HasSubstr("-j NOMAD-ADMIN")));
   EXPECT_THAT(Rules(), Contains(HasSubstr("-j OTHER-ADMIN")));
 }
 
-// A network that is new on a node which nobody has touched: the fast path must not take its rules
-// for granted.
-TEST_F(StaticRules, AreMadeForANewNetworkEvenIfTheRulesetIsTrusted) {
-  const auto outcome = Put(HoldingOf(2));
+// The fast path must not assume the static rules of a new network.
+TEST_F(StaticRules, AreAddedForANewNetworkOnACheckpointToo) {
+  const auto outcome = Put(DesiredOf(2));
   firewall::Change change;
-  change.forward_hook = HoldingOf(3).forward_hook;
+  change.forward_hook = DesiredOf(3).forward_hook;
   change.forward_hook.admin_chain = "OTHER-ADMIN";
-  change.add = HoldingOf(3).elements;
-  Apply(change, outcome.generation, {HoldingOf(2)});
+  change.add = DesiredOf(3).elements;
+  Apply(change, outcome.generation, {DesiredOf(2)});
   EXPECT_THAT(Rules(), Contains(HasSubstr("-j OTHER-ADMIN")));
 }
 
-// Whatever it accepts: only ours is ours to replace.
-TEST_F(StaticRules, AnOperatorsAcceptOfAnotherMarkStays) {
-  Put(HoldingOf(2));
+TEST_F(StaticRules, LeaveAnOperatorsAcceptOfAnotherMark) {
+  Put(DesiredOf(2));
   host().Must({"iptables",
                "-A",
                "CNI-FORWARD",
@@ -226,7 +224,7 @@ TEST_F(StaticRules, AnOperatorsAcceptOfAnotherMarkStays) {
                "operator: vpn",
                "-j",
                "ACCEPT"});
-  Put(HoldingOf(3), {HoldingOf(2)});
+  Put(DesiredOf(3), {DesiredOf(2)});
   EXPECT_THAT(host().Must({"iptables", "-S", "CNI-FORWARD"}), HasSubstr("operator: vpn"));
 }
 

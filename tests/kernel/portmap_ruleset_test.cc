@@ -1,4 +1,4 @@
-// The whole table, firewall's part and portmap's, against its text for people.
+// The whole table, firewall's part and portmap's, against its text in nft's syntax.
 #include <string>
 #include <vector>
 
@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/append.h"
 #include "portmap/elements.h"
 #include "portmap/rules.h"
 #include "tests/kernel/ruleset_world.h"
@@ -21,7 +22,7 @@ class WholeTable : public RulesetWorld {
   WholeTable() { portmap::Describe(table_); }
 
   static firewall::DesiredState Publishing(int n) {
-    firewall::DesiredState desired = HoldingOf(n);
+    firewall::DesiredState desired = DesiredOf(n);
     const auto published =
         portmap::MakePortMappings({{.path = "p", .host_port = 8080, .container_port = 80},
                                    {.path = "p",
@@ -31,13 +32,11 @@ class WholeTable : public RulesetWorld {
                                     .host_ip = "192.0.2.7"}});
     const auto mappings =
         portmap::Resolve(published, {Ip::Parse(Ip4(n)).value(), Ip::Parse(Ip6(n)).value()});
-    for (const nft::Element& element : portmap::Elements(mappings, Comment(n))) {
-      desired.elements.push_back(element);
-    }
+    Append(desired.elements, portmap::Elements(mappings, Comment(n)));
     return desired;
   }
 
-  // "nft -j list table" without what counts by itself.
+  // "nft -j list table" without handles.
   static nlohmann::json Json(const Node& node) {
     nlohmann::json list =
         node.Json({"nft", "-j", "list", "table", "inet", "nomad-bridge"}).at("nftables");
@@ -52,7 +51,7 @@ class WholeTable : public RulesetWorld {
   std::string List() { return host().Must({"nft", "list", "table", "inet", "nomad-bridge"}); }
 };
 
-TEST_F(WholeTable, IsItsTextInTheKernel) {
+TEST_F(WholeTable, EqualsItsFixture) {
   Put(Publishing(2));
   EXPECT_EQ(List(), ReadFixture("nft/nomad-bridge.nft"));
   outside().Must({"nft", "-f", "-"}, ReadFixture("nft/nomad-bridge.nft"));
@@ -73,7 +72,7 @@ TEST_F(WholeTable, IsReadableAsJson) {
   EXPECT_TRUE(host().Json({"nft", "-j", "list", "ruleset"}).contains("nftables"));
 }
 
-TEST_F(WholeTable, GetsLostPortsBack) {
+TEST_F(WholeTable, GetsMissingPortsBack) {
   Put(Publishing(2));
   const std::string before = List();
   host().Must({"nft", "flush", "map", "inet", "nomad-bridge", "port4"});
@@ -85,23 +84,23 @@ TEST_F(WholeTable, GetsLostPortsBack) {
   EXPECT_EQ(List(), before);
 }
 
-TEST_F(WholeTable, PutsAPortRightThatLeadsElsewhere) {
+TEST_F(WholeTable, CorrectsAPortThatLeadsElsewhere) {
   Put(Publishing(2));
   const std::string before = List();
   host().Must({"nft", "-f", "-"},
               "delete element inet nomad-bridge port4 { tcp . 8080 }\n"
               "add element inet nomad-bridge port4 { tcp . 8080 comment \"veth2 job=billing "
               "alloc=2\" : 10.0.0.1 . 1 }");
-  EXPECT_THAT(Put(HoldingOf(3), {Publishing(2)}).repaired,
+  EXPECT_THAT(Put(DesiredOf(3), {Publishing(2)}).repaired,
               ElementsAre("tcp . 8080 in port4 of veth2"));
-  static_cast<void>(firewall::RemoveElements(socket_, HoldingOf(3).elements, std::nullopt));
+  static_cast<void>(firewall::RemoveElements(socket_, DesiredOf(3).elements, std::nullopt));
   EXPECT_EQ(List(), before);
 }
 
 TEST_F(WholeTable, NamesThePortThatIsTaken) {
   const auto first = Put(Publishing(2));
   firewall::Change change;
-  change.forward_hook = HoldingOf(3).forward_hook;
+  change.forward_hook = DesiredOf(3).forward_hook;
   change.add = Publishing(3).elements;
   const auto outcome = Apply(change, first.generation);
   ASSERT_TRUE(outcome.conflict);

@@ -1,12 +1,14 @@
-// Published ports, tried with real traffic from everywhere a caller may be.
+// Published ports, tried with real traffic from every place a caller may be in.
 #include <array>
 #include <chrono>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/append.h"
 #include "base/text.h"
 #include "portmap/elements.h"
 #include "portmap/rules.h"
@@ -22,9 +24,9 @@ struct Ground {
   bool br_netfilter;   // bridged packets pass iptables and nf_tables too
 };
 
-std::string NameOf(const ::testing::TestParamInfo<Ground>& info) {
-  return Cat(info.param.forward_drops ? "ForwardDrop" : "ForwardAccept",
-             info.param.br_netfilter ? "BrNetfilter" : "NoBrNetfilter");
+void PrintTo(const Ground& ground, std::ostream* out) {
+  *out << (ground.forward_drops ? "ForwardDrop" : "ForwardAccept")
+       << (ground.br_netfilter ? "BrNetfilter" : "NoBrNetfilter");
 }
 
 class PublishedPort : public RulesetWorld, public ::testing::WithParamInterface<Ground> {
@@ -42,28 +44,26 @@ class PublishedPort : public RulesetWorld, public ::testing::WithParamInterface<
       host().Must({"iptables", "-P", "FORWARD", "DROP"});
       host().Must({"ip6tables", "-P", "FORWARD", "DROP"});
     }
-    Put(HoldingOf(3));
+    Put(DesiredOf(3));
   }
 
   // Publishes host port 8080 to container 2's port 80, of both families, and starts its server.
   void Apply(portmap::Protocol protocol,
              const std::string& host_ip = "",
-             const firewall::AddressPolicy& member = {.masquerade = true, .snat = true}) {
+             const firewall::AddressPolicy& policy = {.masquerade = true, .snat = true}) {
     const auto published = portmap::MakePortMappings({{.path = "p",
                                                        .host_port = 8080,
                                                        .container_port = 80,
                                                        .protocol = portmap::Text(protocol),
                                                        .host_ip = host_ip}});
-    firewall::DesiredState desired = HoldingOf(2, member);
+    firewall::DesiredState desired = DesiredOf(2, policy);
     const auto mappings =
         portmap::Resolve(published, {Ip::Parse(Ip4(2)).value(), Ip::Parse(Ip6(2)).value()});
-    for (const nft::Element& element : portmap::Elements(mappings, Comment(2))) {
-      desired.elements.push_back(element);
-    }
-    ASSERT_FALSE(Put(desired, {HoldingOf(3)}).conflict);
+    Append(desired.elements, portmap::Elements(mappings, Comment(2)));
+    ASSERT_FALSE(Put(desired, {DesiredOf(3)}).conflict);
     const Protocol spoken = protocol == portmap::Protocol::kUdp ? Protocol::kUdp : Protocol::kTcp;
     for (const std::string& address : {Ip4(2), Ip6(2)}) {
-      servers_.push_back(Server::Start(container(), spoken, address, 80, "guest"));
+      servers_.push_back(Server::Start(container(), spoken, address, 80, "container"));
     }
   }
 
@@ -71,26 +71,25 @@ class PublishedPort : public RulesetWorld, public ::testing::WithParamInterface<
   std::vector<Server> servers_;
 };
 
-TEST_P(PublishedPort, AnswersTheOutsideWithItsOwnAddress) {
+TEST_P(PublishedPort, ShowsCallersFromOutsideUnderTheirAddress) {
   Apply(portmap::Protocol::kTcp);
-  EXPECT_EQ(Ask(outside(), {.to = kHostIp4, .port = 8080}), (Reply{"guest", kOutsideIp4}));
-  EXPECT_EQ(Ask(outside(), {.to = kHostIp6, .port = 8080}), (Reply{"guest", kOutsideIp6}));
+  EXPECT_EQ(Ask(outside(), {.to = kHostIp4, .port = 8080}), (Reply{"container", kOutsideIp4}));
+  EXPECT_EQ(Ask(outside(), {.to = kHostIp6, .port = 8080}), (Reply{"container", kOutsideIp6}));
 }
 
 TEST_P(PublishedPort, AnswersTheHostOnItsAddresses) {
   Apply(portmap::Protocol::kTcp);
   for (const char* const address : kHostAddresses) {
-    EXPECT_EQ(TcpText(host(), address, 8080), "guest") << address;
+    EXPECT_EQ(TcpText(host(), address, 8080), "container") << address;
   }
 }
 
 TEST_P(PublishedPort, AnswersLocalhost) {
   Apply(portmap::Protocol::kTcp);
-  EXPECT_EQ(Ask(host(), {.to = "127.0.0.1", .port = 8080}), (Reply{"guest", "172.26.64.1"}));
+  EXPECT_EQ(Ask(host(), {.to = "127.0.0.1", .port = 8080}), (Reply{"container", "172.26.64.1"}));
 }
 
-// The kernel takes no answer for ::1 from another link than lo, so that port is left to the host
-// itself.
+// The kernel drops answers for ::1 from any link but lo, so that port is left to the host itself.
 TEST_P(PublishedPort, LeavesIpv6LocalhostToTheHost) {
   Apply(portmap::Protocol::kTcp);
   EXPECT_EQ(Ask(host(), {.to = "::1", .port = 8080}), std::nullopt);
@@ -101,52 +100,51 @@ TEST_P(PublishedPort, LeavesIpv6LocalhostToTheHost) {
 TEST_P(PublishedPort, AnswersANeighbour) {
   Apply(portmap::Protocol::kTcp);
   for (const char* const address : kHostAddresses) {
-    EXPECT_EQ(TcpText(*neighbour_, address, 8080), "guest") << address;
+    EXPECT_EQ(TcpText(*neighbour_, address, 8080), "container") << address;
   }
 }
 
 TEST_P(PublishedPort, AnswersItsOwnAllocation) {
   Apply(portmap::Protocol::kTcp);
   for (const char* const address : kHostAddresses) {
-    EXPECT_EQ(TcpText(container(), address, 8080), "guest") << address;
+    EXPECT_EQ(TcpText(container(), address, 8080), "container") << address;
   }
 }
 
-TEST_P(PublishedPort, SpeaksUdp) {
+TEST_P(PublishedPort, ForwardsUdp) {
   Apply(portmap::Protocol::kUdp);
-  EXPECT_EQ(UdpText(outside(), kHostIp4, 8080), "guest");
-  EXPECT_EQ(UdpText(outside(), kHostIp6, 8080), "guest");
-  EXPECT_EQ(UdpText(host(), "127.0.0.1", 8080), "guest");
-  EXPECT_EQ(UdpText(container(), kHostIp4, 8080), "guest");
-  EXPECT_EQ(UdpText(*neighbour_, kHostIp6, 8080), "guest");
+  EXPECT_EQ(UdpText(outside(), kHostIp4, 8080), "container");
+  EXPECT_EQ(UdpText(outside(), kHostIp6, 8080), "container");
+  EXPECT_EQ(UdpText(host(), "127.0.0.1", 8080), "container");
+  EXPECT_EQ(UdpText(container(), kHostIp4, 8080), "container");
+  EXPECT_EQ(UdpText(*neighbour_, kHostIp6, 8080), "container");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "") << "only UDP was published";
 }
 
-TEST_P(PublishedPort, IsFoundOnlyOnTheHostAddressItWasPublishedFor) {
+TEST_P(PublishedPort, AnswersOnlyOnItsHostAddress) {
   Apply(portmap::Protocol::kTcp, kHostIp4);
-  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "guest");
-  EXPECT_EQ(TcpText(host(), kHostIp4, 8080), "guest");
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "container");
+  EXPECT_EQ(TcpText(host(), kHostIp4, 8080), "container");
   EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "");
   EXPECT_EQ(TcpText(*neighbour_, "172.26.64.1", 8080), "");
   EXPECT_EQ(TcpText(outside(), kHostIp6, 8080), "");
 }
 
-// Without snat the way back misses the node wherever caller and allocation are on one bridge, and
-// nowhere else.
-TEST_P(PublishedPort, HidesNoCallerWithoutSnat) {
+// Without snat the way back misses the node only if caller and allocation are on one bridge.
+TEST_P(PublishedPort, KeepsTheCallersAddressWithoutSnat) {
   Apply(portmap::Protocol::kTcp, "", {.masquerade = true});
   const Call from_neighbour = {
       .to = kHostIp4, .port = 8080, .patience = std::chrono::milliseconds(300)};
-  EXPECT_EQ(Ask(outside(), {.to = kHostIp4, .port = 8080}), (Reply{"guest", kOutsideIp4}));
+  EXPECT_EQ(Ask(outside(), {.to = kHostIp4, .port = 8080}), (Reply{"container", kOutsideIp4}));
   if (!GetParam().br_netfilter) {
     EXPECT_EQ(Ask(*neighbour_, from_neighbour), std::nullopt);
   }
 }
 
-TEST_P(PublishedPort, HidesEveryCallerWithMasqAll) {
+TEST_P(PublishedPort, MasqueradesEveryCallerWithMasqAll) {
   Apply(portmap::Protocol::kTcp, "", {.snat = true, .masquerade_all = true});
-  EXPECT_EQ(Ask(outside(), {.to = kHostIp4, .port = 8080}), (Reply{"guest", "172.26.64.1"}));
-  EXPECT_EQ(Ask(outside(), {.to = kHostIp6, .port = 8080}), (Reply{"guest", "fd00:26::1"}));
+  EXPECT_EQ(Ask(outside(), {.to = kHostIp4, .port = 8080}), (Reply{"container", "172.26.64.1"}));
+  EXPECT_EQ(Ask(outside(), {.to = kHostIp6, .port = 8080}), (Reply{"container", "fd00:26::1"}));
 }
 
 TEST_P(PublishedPort, LeavesOtherPortsAndForeignAddressesAlone) {
@@ -164,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(Grounds,
                                            Ground{true, false},
                                            Ground{false, true},
                                            Ground{true, true}),
-                         NameOf);
+                         ::testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -1,4 +1,4 @@
-// A world (tests/support/world.h) with a bridge and containers on it, made by ip(8) alone, and our
+// A world (tests/support/world.h) with a bridge and containers on it, created by ip(8) alone, and our
 // rules on top.
 //
 //   host      bridge "nomad", 172.26.64.1/20 and fd00:26::1/64; forwards; route_localnet on the
@@ -32,8 +32,7 @@ class RulesetWorld : public World {
     host().Must({"ip", "link", "add", "nomad", "type", "bridge"});
     host().Must({"ip", "address", "add", "172.26.64.1/20", "dev", "nomad"});
     host().Must({"ip", "address", "add", "fd00:26::1/64", "dev", "nomad", "nodad"});
-    // Else the bridge is silent for the first second, until its link-local address is known to be
-    // its alone.
+    // Otherwise duplicate address detection keeps the bridge silent for a second.
     host().SetSysctl("net/ipv6/conf/nomad/accept_dad", "0");
     host().Must({"ip", "link", "set", "nomad", "up"});
     host().SetSysctl("net/ipv4/ip_forward", "1");
@@ -69,34 +68,34 @@ class RulesetWorld : public World {
   static std::string Ip6(int n) { return Cat("fd00:26::", n); }
   static std::string Comment(int n) { return Cat("veth", n, " job=billing alloc=", n); }
 
-  // What container n is to the firewall, in both families.
-  static firewall::DesiredState HoldingOf(int n,
-                                          firewall::AddressPolicy member = {.masquerade = true,
+  // What should be in force for container n, in both families.
+  static firewall::DesiredState DesiredOf(int n,
+                                          firewall::AddressPolicy policy = {.masquerade = true,
                                                                             .snat = true}) {
-    std::vector<firewall::AddressPolicy> members;
+    std::vector<firewall::AddressPolicy> policies;
     for (const std::string& address : {Ip4(n), Ip6(n)}) {
-      member.address = Ip::Parse(address).value();
-      members.push_back(member);
+      policy.address = Ip::Parse(address).value();
+      policies.push_back(policy);
     }
     firewall::DesiredState desired{.forward_hook = {.ipv6 = true},
-                                   .elements = firewall::Elements(members, Comment(n))};
+                                   .elements = firewall::Elements(policies, Comment(n))};
     desired.elements.push_back(firewall::BridgeElement("nomad"));
     return desired;
   }
 
   firewall::Outcome Apply(const firewall::Change& change,
-                          std::optional<std::uint32_t> trusted = std::nullopt,
-                          const std::vector<firewall::DesiredState>& living = {}) {
-    return firewall::Apply(socket_, table_, change, trusted, [&] { return living; });
+                          std::optional<std::uint32_t> checkpoint = std::nullopt,
+                          const std::vector<firewall::DesiredState>& others = {}) {
+    return firewall::Apply(socket_, table_, change, checkpoint, [&] { return others; });
   }
 
-  // Puts `holding` in on an unknown ruleset, among `living`.
+  // Adds `desired` without a checkpoint, beside `others`.
   firewall::Outcome Put(const firewall::DesiredState& desired,
-                        const std::vector<firewall::DesiredState>& living = {}) {
+                        const std::vector<firewall::DesiredState>& others = {}) {
     firewall::Change change;
     change.forward_hook = desired.forward_hook;
     change.add = desired.elements;
-    return Apply(change, std::nullopt, living);
+    return Apply(change, std::nullopt, others);
   }
 
   nft::Socket socket_;

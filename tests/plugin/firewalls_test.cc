@@ -1,6 +1,7 @@
-// Firewalls of others on the same node, and what networks do not want of each other.
+// Other firewalls on the same node, and ingressPolicy between networks.
 #include <filesystem>
 #include <optional>
+#include <ostream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,9 +18,9 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class Firewalls : public PluginWorld {
+class ForeignFirewall : public PluginWorld {
  protected:
-  static json Publishes() { return Publishing(Config(), 8080, 80); }
+  static json PublishingConfig() { return Publishing(Config(), 8080, 80); }
 
   void ExpectBothWays() {
     const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
@@ -28,18 +29,18 @@ class Firewalls : public PluginWorld {
   }
 
   Outcome Check(const json& result) {
-    return RunPlugin("CHECK", WithPrevResult(Publishes(), result));
+    return RunPlugin("CHECK", WithPrevResult(PublishingConfig(), result));
   }
 };
 
-// ---- iptables-legacy: tables that nf_tables knows nothing of
+// ---- iptables-legacy
 
-TEST_F(Firewalls, LegacyTablesThatDropLetUsThrough) {
+TEST_F(ForeignFirewall, OfIptablesLegacyThatDropsLetsUsThrough) {
   host().Must({"iptables-legacy", "-P", "FORWARD", "DROP"});
   host().Must({"iptables-legacy", "-N", "NOMAD-ADMIN"});
   host().Must({"iptables-legacy", "-A", "NOMAD-ADMIN", "-p", "tcp", "--dport", "25", "-j", "DROP"});
 
-  const json result = Attach(Publishes());
+  const json result = Attach(PublishingConfig());
 
   ExpectBothWays();
   const std::string once = host().Must({"iptables-legacy", "-S"});
@@ -51,25 +52,29 @@ TEST_F(Firewalls, LegacyTablesThatDropLetUsThrough) {
   ExpectBothWays();
 }
 
-TEST_F(Firewalls, LegacyTablesThatNobodyUsesAreNotMade) {
-  Attach(Publishes());
+TEST_F(ForeignFirewall, OfIptablesLegacyIsNotCreatedIfUnused) {
+  Attach(PublishingConfig());
   EXPECT_THAT(FindFile("/proc/net/ip_tables_names").value_or(""), Not(HasSubstr("filter")));
 }
 
-// ---- base chains of anybody
+// ---- foreign base chains
 
 struct Drop {
   const char* name;
   const char* chain;
 };
 
-class LaterDrop : public Firewalls, public ::testing::WithParamInterface<Drop> {};
+void PrintTo(const Drop& drop, std::ostream* out) {
+  *out << drop.name;
+}
 
-TEST_P(LaterDrop, IsNamedByAddAndByCheckAsLongAsItIsThere) {
+class LaterDrop : public ForeignFirewall, public ::testing::WithParamInterface<Drop> {};
+
+TEST_P(LaterDrop, IsReportedByAddAndCheckAsLongAsItIsThere) {
   host().Must({"nft", "-f", "-"},
               Cat("table inet mine {\nchain late {\n", GetParam().chain, "\n}\n}\n"));
 
-  const Outcome add = RunPlugin("ADD", Publishes());
+  const Outcome add = RunPlugin("ADD", PublishingConfig());
 
   EXPECT_EQ(add.exit_code, 0) << add;
   EXPECT_THAT(add.err, HasSubstr("chain late of table inet mine"));
@@ -86,9 +91,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Drop{"ByItsLastRule",
                            "type filter hook forward priority 10; ct state established accept; "
                            "counter reject;"}),
-    [](const auto& test) { return std::string(test.param.name); });
+    ::testing::PrintToStringParamName());
 
-TEST_F(Firewalls, AcceptingOurMarkIsWhatTheNoteAsksFor) {
+TEST_F(ForeignFirewall, ThatAcceptsOurMarkLetsUsThrough) {
   host().Must({"nft", "-f", "-"},
               R"(table inet mine {
   chain late {
@@ -96,11 +101,11 @@ TEST_F(Firewalls, AcceptingOurMarkIsWhatTheNoteAsksFor) {
     meta mark & 0x1000 == 0x1000 accept
   }
 })");
-  Attach(Publishes());
+  Attach(PublishingConfig());
   ExpectBothWays();
 }
 
-TEST_F(Firewalls, ChainsThatDropBeforeUsOrElsewhereAreNoConcernOfOurs) {
+TEST_F(ForeignFirewall, ThatDropsBeforeUsOrElsewhereIsNotReported) {
   host().Must({"nft", "-f", "-"},
               R"(table inet mine {
   chain early {
@@ -110,13 +115,13 @@ TEST_F(Firewalls, ChainsThatDropBeforeUsOrElsewhereAreNoConcernOfOurs) {
     type filter hook input priority 10; policy drop;
   }
 })");
-  const Outcome add = RunPlugin("ADD", Publishes());
+  const Outcome add = RunPlugin("ADD", PublishingConfig());
   EXPECT_EQ(add.exit_code, 0) << add;
   EXPECT_THAT(add.err, Not(HasSubstr("mine")));
 }
 
 // ufw's layout: its chains in front, policy DROP in iptables' own tables.
-TEST_F(Firewalls, UfwsLayoutOfRulesLetsUsThrough) {
+TEST_F(ForeignFirewall, OfUfwLetsUsThrough) {
   host().Must({"iptables-restore"}, R"(*filter
 :INPUT DROP [0:0]
 :FORWARD DROP [0:0]
@@ -132,12 +137,12 @@ TEST_F(Firewalls, UfwsLayoutOfRulesLetsUsThrough) {
 -A ufw-reject-forward -j REJECT
 COMMIT
 )");
-  Attach(Publishes());
+  Attach(PublishingConfig());
   ExpectBothWays();
 }
 
 // Docker's chains and policy.
-TEST_F(Firewalls, DockersChainsLetUsThrough) {
+TEST_F(ForeignFirewall, OfDockerLetsUsThrough) {
   host().Must({"iptables-restore"}, R"(*filter
 :INPUT ACCEPT [0:0]
 :FORWARD DROP [0:0]
@@ -155,13 +160,13 @@ TEST_F(Firewalls, DockersChainsLetUsThrough) {
 -A DOCKER-USER -j RETURN
 COMMIT
 )");
-  Attach(Publishes());
+  Attach(PublishingConfig());
   ExpectBothWays();
 }
 
 // ---- firewalld, really running
 
-class Firewalld : public Firewalls {
+class Firewalld : public ForeignFirewall {
  protected:
   Firewalld() {
     host().Must({"mount", "-t", "tmpfs", "tmpfs", "/etc/firewalld"});
@@ -178,8 +183,8 @@ class Firewalld : public Firewalls {
   std::optional<Process> daemon_;
 };
 
-TEST_F(Firewalld, LetsUsThroughAndGoesOnDoingSoAfterItsReloads) {
-  const Outcome add = RunPlugin("ADD", Publishes());
+TEST_F(Firewalld, LetsUsThroughAlsoAfterItsReloads) {
+  const Outcome add = RunPlugin("ADD", PublishingConfig());
   ASSERT_EQ(add.exit_code, 0) << add;
   EXPECT_THAT(add.err, HasSubstr("zone trusted"));
   ExpectBothWays();
@@ -188,19 +193,19 @@ TEST_F(Firewalld, LetsUsThroughAndGoesOnDoingSoAfterItsReloads) {
   host().Must({"firewall-cmd", "--complete-reload"});
   ExpectBothWays();
   EXPECT_EQ(Check(add.json).exit_code, 0);
-  EXPECT_EQ(RunPlugin("DEL", Publishes()).exit_code, 0);
+  EXPECT_EQ(RunPlugin("DEL", PublishingConfig()).exit_code, 0);
 }
 
 TEST_F(Firewalld, KeepsTheZoneThatTheOperatorChose) {
   host().Must({"firewall-cmd", "--zone=internal", "--add-interface=nomad"});
-  Attach(Publishes());
+  Attach(PublishingConfig());
   EXPECT_THAT(host().Must({"firewall-cmd", "--get-zone-of-interface=nomad"}),
               HasSubstr("internal"));
 }
 
-// ---- ingressPolicy: what networks do not want of each other
+// ---- ingressPolicy
 
-class IngressPolicy : public Firewalls {
+class IngressPolicy : public ForeignFirewall {
  protected:
   static json Network(const std::string& name, const std::string& subnet, const char* policy) {
     return {{"cniVersion", "1.0.0"},
@@ -210,18 +215,18 @@ class IngressPolicy : public Firewalls {
             {"ingressPolicy", policy},
             {"ipam", {{"subnet", subnet}}}};
   }
-  // What decides about packets within one bridge, too, only if they pass through it.
+  // Rules see packets within one bridge only with br_netfilter.
   void FilterBridged() { host().SetSysctl("net/bridge/bridge-nf-call-iptables", "1"); }
 
   // Two allocations of net a, one of net b.
   void Make(const char* a, const char* b) {
     first_ = AddressOf(Attach(Network("neta", "10.1.0.0/24", a), As("a1", container())));
     second_ = AddressOf(Attach(Network("neta", "10.1.0.0/24", a), As("a2", neighbour_)));
-    third_ = AddressOf(Attach(Network("netb", "10.2.0.0/24", b), As("b1", stranger_)));
+    third_ = AddressOf(Attach(Network("netb", "10.2.0.0/24", b), As("b1", other_)));
   }
 
   Node& neighbour_ = AddContainer("neighbour");
-  Node& stranger_ = AddContainer("stranger");
+  Node& other_ = AddContainer("other");
   std::string first_;
   std::string second_;
   std::string third_;
@@ -230,7 +235,7 @@ class IngressPolicy : public Firewalls {
 TEST_F(IngressPolicy, OpenNetworksReachEachOther) {
   Make("open", "open");
   EXPECT_TRUE(Ping(container(), third_));
-  EXPECT_TRUE(Ping(stranger_, first_));
+  EXPECT_TRUE(Ping(other_, first_));
 }
 
 TEST_F(IngressPolicy, SameBridgeKeepsOutOtherBridgesThatAreNotOpen) {
@@ -238,7 +243,7 @@ TEST_F(IngressPolicy, SameBridgeKeepsOutOtherBridgesThatAreNotOpen) {
   Make("same-bridge", "same-bridge");
   EXPECT_TRUE(Ping(container(), second_));
   EXPECT_FALSE(Ping(container(), third_));
-  EXPECT_FALSE(Ping(stranger_, first_));
+  EXPECT_FALSE(Ping(other_, first_));
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
 }
 
@@ -251,8 +256,7 @@ TEST_F(IngressPolicy, IsolatedKeepsOutItsOwnBridgeToo) {
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
 }
 
-// What was in force for one policy is not taken for what another needs.
-TEST_F(IngressPolicy, IsWhatTheNetworkAsksForWhateverItHasAskedForBefore) {
+TEST_F(IngressPolicy, IsTheNetworksCurrentOneWhateverItWasBefore) {
   FilterBridged();
   for (const char* const earlier : {"isolated", "same-bridge", "open", "same-bridge"}) {
     const json network = Network("neta", "10.1.0.0/24", earlier);
@@ -263,17 +267,17 @@ TEST_F(IngressPolicy, IsWhatTheNetworkAsksForWhateverItHasAskedForBefore) {
   Make("isolated", "same-bridge");
 
   EXPECT_FALSE(Ping(container(), second_));
-  EXPECT_FALSE(Ping(stranger_, first_));
+  EXPECT_FALSE(Ping(other_, first_));
   for (const auto& [id, node] :
        {std::pair<std::string, Node*>{"a1", &container()}, {"a2", &neighbour_}}) {
     Detach(Network("neta", "10.1.0.0/24", "isolated"), As(id, *node));
   }
   const std::string first =
       AddressOf(Attach(Network("neta", "10.1.0.0/24", "open"), As("a3", container())));
-  EXPECT_TRUE(Ping(stranger_, first));
+  EXPECT_TRUE(Ping(other_, first));
 }
 
-TEST_F(IngressPolicy, GoesWhenTheNetworkIsOpenedAgain) {
+TEST_F(IngressPolicy, IsRemovedWhenTheNetworkIsOpenedAgain) {
   Make("same-bridge", "same-bridge");
   EXPECT_FALSE(Ping(container(), third_));
   for (const auto& [id, node] :

@@ -17,7 +17,7 @@ std::vector<std::string> SetsOf(const std::vector<nft::Element>& elements) {
   return sets;
 }
 
-TEST(Members, AreInTheSetsOfWhatMayHappenToThem) {
+TEST(AddressPolicy, IsInTheSetsOfWhatItAllows) {
   const Ip ip = Ip::Parse("10.0.0.2").value();
   EXPECT_THAT(SetsOf(Elements({{.address = ip}}, "c")), ElementsAre("alloc4"));
   EXPECT_THAT(SetsOf(Elements({{.address = ip, .masquerade = true}}, "c")),
@@ -26,7 +26,7 @@ TEST(Members, AreInTheSetsOfWhatMayHappenToThem) {
               ElementsAre("alloc4", "snat4", "masqall4"));
 }
 
-TEST(Members, OfIpv6AreInTheTwins) {
+TEST(AddressPolicy, OfIpv6IsInTheSetsOfIpv6) {
   const std::vector<nft::Element> elements = Elements(
       {{.address = Ip::Parse("fd00::2").value(), .masquerade = true, .snat = true}}, "veth1 x");
   EXPECT_THAT(SetsOf(elements), ElementsAre("alloc6", "masq6", "snat6"));
@@ -35,7 +35,7 @@ TEST(Members, OfIpv6AreInTheTwins) {
   EXPECT_TRUE(elements[0].data.empty());
 }
 
-TEST(Bridge, IsSharedAndFilledUpWithZeros) {
+TEST(BridgeElement, IsSharedAndPaddedWithZeros) {
   const nft::Element bridge = BridgeElement("nomad");
   EXPECT_EQ(bridge.set, "bridges");
   EXPECT_EQ(bridge.owner(), "");

@@ -33,7 +33,7 @@ TEST(PortElements, AreInTheMapOfAllAddressesUnlessOneWasAskedFor) {
   EXPECT_EQ(elements[1].comment, "veth1 job=dns");
 }
 
-TEST(PortElements, OfIpv6AreInTheTwins) {
+TEST(PortElements, OfIpv6AreInTheMapsOfIpv6) {
   const auto elements = Elements({{.protocol = Protocol::kSctp,
                                    .host_ip = MustParse("2001:db8::7"),
                                    .host_port = 65535,
@@ -47,13 +47,13 @@ TEST(PortElements, OfIpv6AreInTheTwins) {
   EXPECT_EQ(DescribeKey(elements[0]), "sctp [2001:db8::7]:65535");
 }
 
-TEST(PortElements, AreNamedAsPeopleSayThem) {
+TEST(PortElements, AreDescribedByProtocolAddressAndPort) {
   EXPECT_EQ(DescribeKey({.set = "port4", .key = {6, 0, 0, 0, 0x1f, 0x90, 0, 0}}), "tcp 8080");
   EXPECT_EQ(DescribeKey({.set = "port6", .key = {17, 0, 0, 0, 0, 53, 0, 0}}), "udp 53");
   EXPECT_EQ(DescribeKey({.set = "hostip4", .key = {192, 0, 2, 7, 17, 0, 0, 0, 0, 53, 0, 0}}),
             "udp 192.0.2.7:53");
   EXPECT_EQ(DescribeKey({.set = "alloc4", .key = {10, 0, 0, 2}}), "");
-  EXPECT_EQ(DescribeKey({.set = "port4", .key = {6}}), "") << "a stranger's map of that name";
+  EXPECT_EQ(DescribeKey({.set = "port4", .key = {6}}), "") << "a foreign map of that name";
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ PortMappingSpec On(const std::string& host_ip,
   return spec;
 }
 
-PortMappingSpec Speaking(const std::string& protocol) {
+PortMappingSpec WithProtocol(const std::string& protocol) {
   PortMappingSpec spec = Spec(8080, 80);
   spec.protocol = protocol;
   return spec;
@@ -36,8 +36,8 @@ PortMappingSpec Speaking(const std::string& protocol) {
 const std::vector<Ip> kBoth = {Ip::Parse("172.26.64.2").value(), Ip::Parse("fd00::2").value()};
 const std::vector<Ip> kOnlyIpv4 = {Ip::Parse("172.26.64.2").value()};
 
-// What MakePublished says against `specs`; "" if it is content.
-std::string Complaint(const std::vector<PortMappingSpec>& specs) {
+// The error for `specs`; "" if there is none.
+std::string ErrorOf(const std::vector<PortMappingSpec>& specs) {
   try {
     static_cast<void>(MakePortMappings(specs));
   } catch (const Error& error) {
@@ -47,57 +47,58 @@ std::string Complaint(const std::vector<PortMappingSpec>& specs) {
   return "";
 }
 
-TEST(PortMapping, TakesTheWholeRangeOfPorts) {
+TEST(PortMapping, AcceptsEveryPortFrom1To65535) {
   const auto ports = MakePortMappings({Spec(1, 65535), Spec(65535, 1)});
   EXPECT_EQ(ports[0].host_port, 1);
   EXPECT_EQ(ports[0].container_port, 65535);
   EXPECT_EQ(ports[1].host_port, 65535);
 }
 
-TEST(PortMapping, ReadsProtocolsInAnyLetterCase) {
-  EXPECT_EQ(MakePortMappings({Speaking("")})[0].protocol, Protocol::kTcp);
-  EXPECT_EQ(MakePortMappings({Speaking("UDP")})[0].protocol, Protocol::kUdp);
-  EXPECT_EQ(MakePortMappings({Speaking("Sctp")})[0].protocol, Protocol::kSctp);
+TEST(PortMapping, AcceptsProtocolsInAnyLetterCase) {
+  EXPECT_EQ(MakePortMappings({WithProtocol("")})[0].protocol, Protocol::kTcp);
+  EXPECT_EQ(MakePortMappings({WithProtocol("UDP")})[0].protocol, Protocol::kUdp);
+  EXPECT_EQ(MakePortMappings({WithProtocol("Sctp")})[0].protocol, Protocol::kSctp);
 }
 
 TEST(PortMapping, RefusesUnknownProtocols) {
   EXPECT_THAT(
-      Complaint({Speaking("icmp")}),
-      HasSubstr("runtimeConfig.portMappings[2].protocol is 'icmp': allowed: tcp, udp, sctp"));
-  EXPECT_THAT(Complaint({Speaking("tcp\n")}), HasSubstr("protocol is 'tcp '"));
+      ErrorOf({WithProtocol("icmp")}),
+      HasSubstr(
+          "invalid 'runtimeConfig.portMappings[2].protocol': 'icmp': allowed: tcp, udp, sctp"));
+  EXPECT_THAT(ErrorOf({WithProtocol("tcp\n")}), HasSubstr("protocol': 'tcp '"));
 }
 
-TEST(PortMapping, RefusesHostAddressesThatAreNone) {
+TEST(PortMapping, RefusesInvalidHostAddresses) {
   for (const std::string& bad : std::vector<std::string>{
            "localhost", "10.0.0.256", "10.0.0.0/8", "fe80::1%eth0", "224.0.0.1", "ff02::1"}) {
-    EXPECT_THAT(Complaint({On(bad, 8080, 80)}),
-                HasSubstr("runtimeConfig.portMappings[2].hostIP is '" + bad + "'"));
+    EXPECT_THAT(ErrorOf({On(bad, 8080, 80)}),
+                HasSubstr("invalid 'runtimeConfig.portMappings[2].hostIP': '" + bad + "'"));
   }
 }
 
-TEST(PortMapping, TakesLoopbackAndMappedHostAddresses) {
+TEST(PortMapping, AcceptsLoopbackAndMappedHostAddresses) {
   EXPECT_EQ(MakePortMappings({On("127.0.0.1", 8080, 80)})[0].host_ip, Ip::Parse("127.0.0.1"));
   EXPECT_EQ(MakePortMappings({On("::ffff:192.0.2.7", 8080, 80)})[0].only, Family::kIpv4);
 }
 
-TEST(PortMapping, TakesTheSamePortTwiceWithTheSameTarget) {
-  EXPECT_THAT(Complaint({Spec(8080, 80), Spec(8080, 80)}), IsEmpty());
+TEST(PortMapping, AcceptsTheSamePortTwiceWithTheSameTarget) {
+  EXPECT_THAT(ErrorOf({Spec(8080, 80), Spec(8080, 80)}), IsEmpty());
   EXPECT_EQ(Resolve(MakePortMappings({Spec(8080, 80), Spec(8080, 80)}), kOnlyIpv4).size(), 1U);
 }
 
 TEST(PortMapping, RefusesTheSamePortTwiceWithDifferentTargets) {
-  EXPECT_THAT(Complaint({Spec(8080, 80), Spec(8080, 81)}),
+  EXPECT_THAT(ErrorOf({Spec(8080, 80), Spec(8080, 81)}),
               HasSubstr("runtimeConfig.portMappings[2] publishes tcp port 8080 again: it leads to "
                         "port 80 already, and now to 81"));
-  EXPECT_THAT(Complaint({Spec(8080, 80), On("0.0.0.0", 8080, 81)}), HasSubstr("again"));
-  EXPECT_THAT(Complaint({On("::", 8080, 80), Spec(8080, 81)}), HasSubstr("again"));
+  EXPECT_THAT(ErrorOf({Spec(8080, 80), On("0.0.0.0", 8080, 81)}), HasSubstr("again"));
+  EXPECT_THAT(ErrorOf({On("::", 8080, 80), Spec(8080, 81)}), HasSubstr("again"));
 }
 
-TEST(PortMapping, TakesOnePortForTwoAddressesFamiliesOrProtocols) {
-  EXPECT_THAT(Complaint({On("0.0.0.0", 8080, 80), On("::", 8080, 81)}), IsEmpty());
-  EXPECT_THAT(Complaint({On("192.0.2.7", 8080, 80), On("192.0.2.8", 8080, 81)}), IsEmpty());
-  EXPECT_THAT(Complaint({On("192.0.2.7", 8080, 80), Spec(8080, 81)}), IsEmpty());
-  EXPECT_THAT(Complaint({Speaking("udp"), Spec(8080, 81)}), IsEmpty());
+TEST(PortMapping, AcceptsOnePortForTwoAddressesFamiliesOrProtocols) {
+  EXPECT_THAT(ErrorOf({On("0.0.0.0", 8080, 80), On("::", 8080, 81)}), IsEmpty());
+  EXPECT_THAT(ErrorOf({On("192.0.2.7", 8080, 80), On("192.0.2.8", 8080, 81)}), IsEmpty());
+  EXPECT_THAT(ErrorOf({On("192.0.2.7", 8080, 80), Spec(8080, 81)}), IsEmpty());
+  EXPECT_THAT(ErrorOf({WithProtocol("udp"), Spec(8080, 81)}), IsEmpty());
 }
 
 TEST(Resolve, PublishesForEveryFamilyTheAllocationHas) {
@@ -126,11 +127,11 @@ TEST(Resolve, TakesTheFirstAddressOfAFamily) {
   EXPECT_EQ(mappings[0].container_ip, two[0]);
 }
 
-TEST(Resolve, RefusesAHostAddressOfAFamilyTheAllocationHasNot) {
+TEST(Resolve, RefusesAHostAddressOfAFamilyThatTheAllocationLacks) {
   for (const char* const host_ip : {"2001:db8::7", "::"}) {
     try {
       static_cast<void>(Resolve(MakePortMappings({On(host_ip, 8080, 80)}), kOnlyIpv4));
-      ADD_FAILURE() << host_ip << " was skipped in silence";
+      ADD_FAILURE() << host_ip << " was ignored";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::kInvalidConfig);
       EXPECT_THAT(error.what(), HasSubstr("tcp port 8080"));
