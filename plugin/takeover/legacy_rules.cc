@@ -4,87 +4,93 @@
 #include <iterator>
 #include <optional>
 #include <set>
+#include <utility>
 
+#include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
+#include "plugin/foreign/iptables_legacy.h"
+#include "plugin/takeover/nft_rules.h"
 
 namespace nomad_bridge::takeover {
 namespace {
 
 using Words = std::vector<std::string>;
 
-Words AcceptFrom(const Ip& ip) {
-  return {"-s", Cidr::Host(ip).Text(), "-j", "ACCEPT"};
+bool AcceptsFor(const LegacyRule& rule, const Ip& ip) {
+  const std::string host = Cidr::Host(ip).Text();
+  return rule.words == Words{"-s", host, "-j", "ACCEPT"} ||
+         rule.words ==
+             Words{
+                 "-d", host, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"};
 }
 
-Words AcceptAnswersTo(const Ip& ip) {
-  return {"-d",
-          Cidr::Host(ip).Text(),
-          "-m",
-          "conntrack",
-          "--ctstate",
-          "RELATED,ESTABLISHED",
-          "-j",
-          "ACCEPT"};
-}
-
-// The word after `option`; "" if the rule does not have it, or has it the other way round.
+// The word after `option`; "" if the rule does not have it.
 std::string ValueOf(const LegacyRule& rule, const std::string& option) {
   const auto found = std::find(rule.words.begin(), rule.words.end(), option);
-  const bool is_negated =
-      found != rule.words.begin() && found != rule.words.end() && *std::prev(found) == "!";
-  return found == rule.words.end() || std::next(found) == rule.words.end() || is_negated
-             ? ""
-             : *std::next(found);
+  return found == rule.words.end() || std::next(found) == rule.words.end() ? "" : *std::next(found);
 }
 
-// "80,443" has "80".
-bool HasElement(const std::string& list, const std::string& element) {
-  return Cat(',', list, ',').find(Cat(',', element, ',')) != std::string::npos;
-}
-
-std::optional<ReferencePart> FindPart(const std::string& table,
-                                      const LegacyRule& rule,
-                                      const AttachmentId& id,
-                                      const std::vector<Ip>& addresses) {
+std::optional<cni::Part> FindPart(const std::string& table,
+                                  const LegacyRule& rule,
+                                  const AttachmentId& id,
+                                  const std::vector<Ip>& addresses) {
   const std::string comment = ValueOf(rule, "--comment");
   if (table == kLegacyNat && comment == ReferenceComment(id) &&
       (rule.chain == "POSTROUTING" || IsOwnReferenceChain(rule.chain))) {
-    return ReferencePart::kMasquerade;
+    return cni::Part::kMasquerade;
   }
   if (table == kLegacyNat && rule.chain == "CNI-HOSTPORT-DNAT" &&
       comment == "dnat " + ReferenceComment(id)) {
-    return ReferencePart::kPorts;
+    return cni::Part::kPorts;
   }
-  const bool is_accept = std::any_of(addresses.begin(), addresses.end(), [&](const Ip& ip) {
-    return rule.words == AcceptFrom(ip) || rule.words == AcceptAnswersTo(ip);
-  });
+  const bool is_accept = std::any_of(
+      addresses.begin(), addresses.end(), [&](const Ip& ip) { return AcceptsFor(rule, ip); });
   return table == kLegacyFilter && rule.chain == "CNI-FORWARD" && is_accept
-             ? std::optional(ReferencePart::kForward)
+             ? std::optional(cni::Part::kForward)
              : std::nullopt;
+}
+
+// Where rules of `parts` may stand.
+std::vector<std::string> TablesOf(const cni::Parts& parts, const std::vector<Ip>& addresses) {
+  std::vector<std::string> tables;
+  if (parts.contains(cni::Part::kMasquerade) || parts.contains(cni::Part::kPorts)) {
+    tables.emplace_back(kLegacyNat);
+  }
+  if (parts.contains(cni::Part::kForward) && !addresses.empty()) {
+    tables.emplace_back(kLegacyFilter);
+  }
+  return tables;
+}
+
+bool CanRead(Family family, const std::string& table) {
+  const bool can = foreign::HasLegacyTools(family);
+  if (!can) {
+    LogLine("cannot look into table ",
+            table,
+            ", ignoring: there is no ",
+            foreign::LegacyTool(family),
+            "-save");
+  }
+  return can;
 }
 
 }  // namespace
 
-std::vector<LegacyReferenceRule> FindLegacyReferenceRules(const std::string& table,
-                                                          std::string_view save,
-                                                          const AttachmentId& id,
-                                                          const std::vector<Ip>& addresses) {
-  const std::vector<LegacyRule> all = ParseLegacySave(save);
+std::vector<LegacyReferenceRule> FindLegacyRulesIn(const std::string& save,
+                                                   const std::string& table,
+                                                   const AttachmentId& id,
+                                                   const std::vector<Ip>& addresses) {
   std::vector<LegacyReferenceRule> found;
-  for (const LegacyRule& rule : all) {
-    const std::optional<ReferencePart> part = FindPart(table, rule, id, addresses);
-    if (!part) {
-      continue;
+  for (const LegacyRule& rule : ParseLegacySave(save)) {
+    if (const std::optional<cni::Part> part = FindPart(table, rule, id, addresses)) {
+      found.push_back({.part = *part, .rule = rule, .own_chain = {}});
+      for (const std::string& chain : {rule.chain, ValueOf(rule, "-j")}) {
+        if (IsOwnReferenceChain(chain)) {
+          found.back().own_chain = chain;
+        }
+      }
     }
-    LegacyReferenceRule his{.part = *part, .rule = rule, .own_chain = {}, .own_rules = {}};
-    for (const std::string& chain : {rule.chain, ValueOf(rule, "-j")}) {
-      his.own_chain = IsOwnReferenceChain(chain) ? chain : his.own_chain;
-    }
-    std::copy_if(
-        all.begin(), all.end(), std::back_inserter(his.own_rules), [&](const LegacyRule& each) {
-          return each.chain == his.own_chain;
-        });
-    found.push_back(std::move(his));
   }
   return found;
 }
@@ -93,10 +99,10 @@ std::string PlanLegacyRemoval(const std::string& table,
                               const std::vector<LegacyReferenceRule>& rules) {
   std::string plan = Cat('*', table, '\n');
   std::set<std::string> chains;
-  for (const LegacyReferenceRule& his : rules) {
-    plan += Cat("-D ", his.rule.text, '\n');
-    if (!his.own_chain.empty()) {
-      chains.insert(his.own_chain);
+  for (const LegacyReferenceRule& rule : rules) {
+    plan += Cat("-D ", rule.rule.text, '\n');
+    if (!rule.own_chain.empty()) {
+      chains.insert(rule.own_chain);
     }
   }
   for (const std::string& chain : chains) {
@@ -105,37 +111,47 @@ std::string PlanLegacyRemoval(const std::string& table,
   return plan + "COMMIT\n";
 }
 
-bool HasMasquerade(const std::vector<LegacyReferenceRule>& rules, const Ip& ip) {
-  return std::any_of(rules.begin(), rules.end(), [&](const LegacyReferenceRule& his) {
-    return his.part == ReferencePart::kMasquerade &&
-           ValueOf(his.rule, "-s") == Cidr::Host(ip).Text() &&
-           std::any_of(his.own_rules.begin(), his.own_rules.end(), [](const LegacyRule& rule) {
-             return ValueOf(rule, "-j") == "MASQUERADE";
-           });
-  });
+std::vector<LegacyFinding> FindLegacyRules(const AttachmentId& id,
+                                           const std::vector<Ip>& addresses,
+                                           const cni::Parts& parts) {
+  std::vector<LegacyFinding> findings;
+  for (const Family family : {Family::kIpv4, Family::kIpv6}) {
+    for (const std::string& table : TablesOf(parts, addresses)) {
+      if (!foreign::IsLegacyTableInUse(family, table) ||
+          (addresses.empty() && !CanRead(family, table))) {
+        continue;
+      }
+      std::vector<LegacyReferenceRule> rules =
+          FindLegacyRulesIn(foreign::SaveLegacyTable(family, table), table, id, addresses);
+      std::erase_if(rules,
+                    [&](const LegacyReferenceRule& rule) { return !parts.contains(rule.part); });
+      if (!rules.empty()) {
+        findings.push_back({.family = family, .table = table, .rules = std::move(rules)});
+      }
+    }
+  }
+  return findings;
 }
 
-bool HasForwardAccepts(const std::vector<LegacyReferenceRule>& rules, const Ip& ip) {
-  const auto has = [&](const Words& words) {
-    return std::any_of(rules.begin(), rules.end(), [&](const LegacyReferenceRule& his) {
-      return his.part == ReferencePart::kForward && his.rule.words == words;
-    });
-  };
-  return has(AcceptFrom(ip)) && has(AcceptAnswersTo(ip));
-}
-
-bool HasDnat(const std::vector<LegacyReferenceRule>& rules,
-             const std::string& protocol,
-             std::uint16_t port) {
-  const auto leads = [&](const LegacyRule& rule) {
-    return ValueOf(rule, "-p") == protocol && ValueOf(rule, "--dport") == Cat(port) &&
-           ValueOf(rule, "-j") == "DNAT";
-  };
-  return std::any_of(rules.begin(), rules.end(), [&](const LegacyReferenceRule& his) {
-    return his.part == ReferencePart::kPorts && ValueOf(his.rule, "-p") == protocol &&
-           HasElement(ValueOf(his.rule, "--dports"), Cat(port)) &&
-           std::any_of(his.own_rules.begin(), his.own_rules.end(), leads);
-  });
+void RemoveLegacyRules(const AttachmentId& id,
+                       const std::vector<Ip>& addresses,
+                       const cni::Parts& parts) {
+  std::vector<LegacyFinding> found = FindLegacyRules(id, addresses, parts);
+  while (!found.empty()) {
+    try {
+      for (const LegacyFinding& finding : found) {
+        foreign::ChangeLegacyTable(finding.family, PlanLegacyRemoval(finding.table, finding.rules));
+      }
+      return;
+    } catch (const Error&) {
+      // A rule that somebody else has deleted meanwhile makes the tool refuse the whole plan.
+      std::vector<LegacyFinding> left = FindLegacyRules(id, addresses, parts);
+      if (left == found) {
+        throw;
+      }
+      found = std::move(left);
+    }
+  }
 }
 
 }  // namespace nomad_bridge::takeover

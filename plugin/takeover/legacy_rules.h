@@ -1,21 +1,24 @@
-// What the reference plugins hold for one attachment in tables of iptables-legacy, of which
-// nf_tables knows nothing: the rules of plugin/takeover/nft_rules.h, in the text of its own tools.
+// What the reference plugins hold for one attachment in tables of iptables-legacy, which nf_tables
+// does not show: found and removed by iptables-legacy's own tools.
 //
-// Pure     Texts in, texts out; who runs the tools is plugin/foreign/iptables_legacy.h.
-// Known    As there: by the comment, by the addresses, and chains by the rules that jump to them;
-//          that for masquerading by the comment of its own rules, too. An accept counts only as the
-//          reference writes it, to the word.
+// Shapes   The rules of plugin/takeover/nft_rules.h as iptables-legacy-save prints them, recognised
+//          in the same way; those in the chain for masquerading also by their own comment. An accept
+//          must be the reference's, word by word.
+// Costs    A tool for each table and family that is in use and may hold what is asked for, and one
+//          for each that is changed; none is started where no such table is in use.
+// Errors   kKernel, naming the tool that is missing or fails. Without addresses a missing one is
+//          only logged: the node may have no other use for it (only kube-proxy in containers), and
+//          an attachment without an address must remain removable.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/attachment_id.h"
 #include "base/ip.h"
+#include "plugin/cni/part.h"
 #include "plugin/takeover/legacy_save.h"
-#include "plugin/takeover/nft_rules.h"
 
 namespace nomad_bridge::takeover {
 
@@ -23,33 +26,40 @@ constexpr const char* kLegacyNat = "nat";
 constexpr const char* kLegacyFilter = "filter";
 
 struct LegacyReferenceRule {
-  ReferencePart part = ReferencePart::kMasquerade;
+  cni::Part part = cni::Part::kMasquerade;
   LegacyRule rule;
-  std::string own_chain;  // that it jumps to, or stands in; nobody else does; empty: none
-  std::vector<LegacyRule> own_rules;  // in that chain
+  std::string own_chain;  // the attachment's own, that it jumps to or stands in; else empty
 
   bool operator==(const LegacyReferenceRule&) const = default;
 };
 
-// All of `id` in `table`, of which `save` is what the tool prints.
-[[nodiscard]] std::vector<LegacyReferenceRule> FindLegacyReferenceRules(
-    const std::string& table,
-    std::string_view save,
-    const AttachmentId& id,
-    const std::vector<Ip>& addresses);
+// What one table holds of an attachment.
+struct LegacyFinding {
+  Family family = Family::kIpv4;
+  std::string table;
+  std::vector<LegacyReferenceRule> rules;  // at least one
 
-// What the tool is told to remove `rules` and the chains of their own from `table`, all or nothing.
+  bool operator==(const LegacyFinding&) const = default;
+};
+
+// Those of `id` that make up `parts`. `addresses` are those it had.
+[[nodiscard]] std::vector<LegacyFinding> FindLegacyRules(const AttachmentId& id,
+                                                         const std::vector<Ip>& addresses,
+                                                         const cni::Parts& parts);
+
+// Removes them.
+void RemoveLegacyRules(const AttachmentId& id,
+                       const std::vector<Ip>& addresses,
+                       const cni::Parts& parts);
+
+// Pure: all rules of `id` in `save`, the tool's output for `table`.
+[[nodiscard]] std::vector<LegacyReferenceRule> FindLegacyRulesIn(const std::string& save,
+                                                                 const std::string& table,
+                                                                 const AttachmentId& id,
+                                                                 const std::vector<Ip>& addresses);
+
+// Pure: the input with which iptables-legacy-restore removes `rules` and the chains of their own.
 [[nodiscard]] std::string PlanLegacyRemoval(const std::string& table,
                                             const std::vector<LegacyReferenceRule>& rules);
-
-// Whether `rules`, those of one family, have all that an ADD makes:
-// for what `ip` sends out to leave with the node's address;
-[[nodiscard]] bool HasMasquerade(const std::vector<LegacyReferenceRule>& rules, const Ip& ip);
-// for `ip` to talk;
-[[nodiscard]] bool HasForwardAccepts(const std::vector<LegacyReferenceRule>& rules, const Ip& ip);
-// for `port` of the node to be published; `protocol` is "tcp", "udp" or "sctp".
-[[nodiscard]] bool HasDnat(const std::vector<LegacyReferenceRule>& rules,
-                           const std::string& protocol,
-                           std::uint16_t port);
 
 }  // namespace nomad_bridge::takeover

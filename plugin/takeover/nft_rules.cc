@@ -1,49 +1,40 @@
 #include "plugin/takeover/nft_rules.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <set>
 #include <utility>
 
-#include "base/error.h"
-#include "base/file_lock.h"
+#include "base/append.h"
 #include "base/text.h"
+#include "netlink/nft/commit.h"
 
 namespace nomad_bridge::takeover {
 namespace {
 
 using Texts = std::vector<std::string>;
 
-// Where one kind of rule stands, and how it is told.
+// Where rules of one kind stand, and how they are recognised.
 struct Location {
-  ReferencePart part;
+  cni::Part part;
   nft::TableId table;
   std::string chain;
   std::function<bool(const nft::KernelRule&)> matches;
 };
 
-Texts Meaning(Texts expressions) {
-  std::erase_if(expressions,
-                [](const std::string& text) { return text.starts_with("[ counter "); });
-  return expressions;
-}
-
-// What iptables-nft makes of -s or -d with one address: no word about the family, which the table
-// says.
+// iptables-nft's -s or -d with one address: without a match on the family, which the table implies.
 Texts AddressMatch(const Ip& ip, bool source) {
   nft::Rule rule;
   rule.Only(ip.family());
-  const std::size_t about_family = rule.expressions().size();
+  const auto about_family = static_cast<std::ptrdiff_t>(rule.expressions().size());
   source ? rule.Saddr(Cidr::Host(ip)) : rule.Daddr(Cidr::Host(ip));
-  Texts texts = nft::ExpressionTexts(rule);
-  texts.erase(texts.begin(), texts.begin() + static_cast<std::ptrdiff_t>(about_family));
-  return texts;
+  const Texts texts = nft::ExpressionTexts(rule);
+  return {texts.begin() + about_family, texts.end()};
 }
 
 // -s <ip> -j ACCEPT, or -d <ip> -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT.
 bool AcceptsFor(const nft::KernelRule& rule, const Ip& ip) {
-  const Texts meaning = Meaning(rule.expressions);
+  const Texts meaning = nft::Meaning(rule.expressions);
   const std::string accept = nft::ExpressionTexts(nft::Rule().Accept()).front();
   const auto begins_with = [&](const Texts& match) {
     return meaning.size() > match.size() &&
@@ -51,55 +42,38 @@ bool AcceptsFor(const nft::KernelRule& rule, const Ip& ip) {
   };
   const Texts from = AddressMatch(ip, true);
   const Texts to = AddressMatch(ip, false);
-  return (begins_with(from) && meaning.size() == from.size() + 1) ||
-         (begins_with(to) && meaning.size() > to.size() + 1);
+  return rule.comment.empty() && ((begins_with(from) && meaning.size() == from.size() + 1) ||
+                                  (begins_with(to) && meaning.size() > to.size() + 1));
 }
 
-std::vector<Location> PlacesOf(const AttachmentId& id, const std::vector<Ip>& addresses) {
-  const auto says = [](std::string comment) {
-    return [comment = std::move(comment)](const nft::KernelRule& rule) {
-      return rule.comment == comment;
-    };
+std::vector<Location> LocationsOf(const AttachmentId& id, const std::vector<Ip>& addresses) {
+  const auto has_comment = [](const std::string& comment) {
+    return [comment](const nft::KernelRule& rule) { return rule.comment == comment; };
   };
-  const auto accepts = [&addresses](const nft::KernelRule& rule) {
+  const auto accepts = [addresses](const nft::KernelRule& rule) {
     return std::any_of(
         addresses.begin(), addresses.end(), [&](const Ip& ip) { return AcceptsFor(rule, ip); });
   };
-  const std::string nft_comment =
+  const std::string ending =
       Cat(", net: ", id.network, ", if: ", id.ifname, ", id: ", id.container_id);
-  const auto ends_so = [nft_comment](const nft::KernelRule& rule) {
-    return rule.comment.ends_with(nft_comment);
+  const auto ends_so = [ending](const nft::KernelRule& rule) {
+    return rule.comment.ends_with(ending);
   };
-  std::vector<Location> places;
-  const auto add = [&](ReferencePart part,
-                       const nft::TableId& table,
-                       const std::string& chain,
-                       const std::function<bool(const nft::KernelRule&)>& matches) {
-    places.push_back({.part = part, .table = table, .chain = chain, .matches = matches});
-  };
-  using enum ReferencePart;
+  using enum cni::Part;
+  std::vector<Location> locations = {
+      {kMasquerade, {nft::TableFamily::kInet, "cni_plugins_masquerade"}, "masq_checks", ends_so}};
   for (const nft::TableFamily family : {nft::TableFamily::kIp, nft::TableFamily::kIp6}) {
     const nft::TableId nat{family, "nat"};
     const nft::TableId hostport{family, "cni_hostport"};
-    add(kMasquerade, nat, "POSTROUTING", says(ReferenceComment(id)));
-    add(kForward, {family, "filter"}, "CNI-FORWARD", accepts);
-    add(kPorts, nat, "CNI-HOSTPORT-DNAT", says("dnat " + ReferenceComment(id)));
-    add(kPorts, hostport, "hostports", says(id.container_id));
-    add(kPorts, hostport, "hostip_hostports", says(id.container_id));
+    const std::string comment = ReferenceComment(id);
+    Append(locations,
+           {{kMasquerade, nat, "POSTROUTING", has_comment(comment)},
+            {kForward, {family, "filter"}, "CNI-FORWARD", accepts},
+            {kPorts, nat, "CNI-HOSTPORT-DNAT", has_comment("dnat " + comment)},
+            {kPorts, hostport, "hostports", has_comment(id.container_id)},
+            {kPorts, hostport, "hostip_hostports", has_comment(id.container_id)}});
   }
-  add(kMasquerade, {nft::TableFamily::kInet, "cni_plugins_masquerade"}, "masq_checks", ends_so);
-  return places;
-}
-
-// As iptables-nft writes them, and as its own expressions would.
-bool HasEffect(const nft::KernelRule& rule) {
-  constexpr std::array kEffects = {" name DNAT ", " name MASQUERADE ", "[ nat dnat ", "[ masq "};
-  return std::any_of(
-      rule.expressions.begin(), rule.expressions.end(), [&](const std::string& text) {
-        return std::any_of(kEffects.begin(), kEffects.end(), [&](const char* effect) {
-          return text.find(effect) != text.npos;
-        });
-      });
+  return locations;
 }
 
 nft::Batch PlanRemoval(const std::vector<ReferenceRule>& rules) {
@@ -128,31 +102,31 @@ std::string ReferenceComment(const AttachmentId& id) {
 bool IsOwnReferenceChain(const std::string& chain) {
   constexpr std::size_t kLength = 28;
   return chain.size() == kLength && chain.starts_with("CNI-") &&
-         std::all_of(chain.end() - 21, chain.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
-}
-
-bool MayHaveReferenceRules(nft::Socket& socket) {
-  constexpr std::array<std::string_view, 3> kTables = {
-      "nat", "cni_hostport", "cni_plugins_masquerade"};
-  const std::vector<nft::TableId> tables = socket.Tables();
-  return std::any_of(tables.begin(), tables.end(), [&](const nft::TableId& table) {
-    return std::find(kTables.begin(), kTables.end(), table.name) != kTables.end();
-  });
+         chain.find_first_not_of("0123456789abcdef", kLength - 21) == chain.npos;
 }
 
 std::vector<ReferenceRule> FindReferenceRules(nft::Socket& socket,
                                               const AttachmentId& id,
-                                              const std::vector<Ip>& addresses) {
+                                              const std::vector<Ip>& addresses,
+                                              const cni::Parts& parts) {
+  std::vector<Location> locations = LocationsOf(id, addresses);
+  std::erase_if(locations, [&](const Location& each) { return !parts.contains(each.part); });
+  if (locations.empty()) {
+    return {};
+  }
+  // One dump spares those of chains in tables that do not exist: nearly all of them.
+  const std::vector<nft::TableId> tables = socket.Tables();
   std::vector<ReferenceRule> found;
-  for (const Location& place : PlacesOf(id, addresses)) {
-    for (const nft::KernelRule& rule : socket.Rules(place.table, place.chain)) {
-      if (place.matches(rule)) {
+  for (const Location& location : locations) {
+    if (std::find(tables.begin(), tables.end(), location.table) == tables.end()) {
+      continue;
+    }
+    for (const nft::KernelRule& rule : socket.Rules(location.table, location.chain)) {
+      if (location.matches(rule)) {
         found.push_back(
-            {.part = place.part,
-             .table = place.table,
-             .chain = place.chain,
+            {.part = location.part,
+             .table = location.table,
+             .chain = location.chain,
              .handle = rule.handle,
              .own_chain = IsOwnReferenceChain(rule.target) ? rule.target : std::string()});
       }
@@ -161,44 +135,16 @@ std::vector<ReferenceRule> FindReferenceRules(nft::Socket& socket,
   return found;
 }
 
-std::size_t CountEffects(nft::Socket& socket, const std::vector<ReferenceRule>& rules) {
-  std::size_t effects = 0;
-  std::set<std::pair<std::string, std::string>> chains;
-  for (const ReferenceRule& rule : rules) {
-    if (rule.own_chain.empty()) {
-      ++effects;
-    } else if (chains.emplace(nft::Text(rule.table), rule.own_chain).second) {
-      const std::vector<nft::KernelRule> own = socket.Rules(rule.table, rule.own_chain);
-      effects += static_cast<std::size_t>(std::count_if(own.begin(), own.end(), HasEffect));
-    }
-  }
-  return effects;
-}
-
 void RemoveReferenceRules(nft::Socket& socket, const std::vector<ReferenceRule>& rules) {
   if (rules.empty()) {
     return;
   }
-  // Handles are never used again, so that a change by others in between does no harm: the batch is
-  // simply tied to the generation after it.
+  // Handles are never used again, so one plan serves whatever others change in between.
   const nft::Batch batch = PlanRemoval(rules);
-  const Deadline deadline = FromNow(kTimeout);
-  for (;;) {
-    const nft::CommitReply reply = socket.Commit(batch, socket.Generation());
-    if (reply.done()) {
-      return;
-    }
-    if (!reply.refused.empty()) {
-      const nft::Refusal& first = reply.refused.front();
-      throw Error(
-          Code::kKernel, Cat("cannot ", batch.messages()[first.message].label), first.details);
-    }
-    if (std::chrono::steady_clock::now() > deadline) {
-      throw Error(Code::kTryAgain,
-                  "cannot remove rules of the reference plugins",
-                  "other programs keep changing the nf_tables ruleset");
-    }
-  }
+  nft::RetryOnGenerations(
+      socket, "remove rules of the reference plugins", {}, [&](std::uint32_t generation) {
+        return nft::TryCommit(socket, batch, generation);
+      });
 }
 
 }  // namespace nomad_bridge::takeover

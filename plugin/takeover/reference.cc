@@ -1,9 +1,7 @@
 #include "plugin/takeover/reference.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -11,115 +9,76 @@
 #include "base/text.h"
 #include "ipam/store.h"
 #include "plugin/link/host_veth.h"
-#include "plugin/takeover/legacy_reference.h"
+#include "plugin/takeover/legacy_rules.h"
 #include "plugin/takeover/nft_rules.h"
 
 namespace nomad_bridge::takeover {
 namespace {
 
-ReferenceParts ReferencePartsOf(const cni::Parts& parts) {
-  constexpr std::array kPairs = {std::pair(cni::Part::kMasquerade, ReferencePart::kMasquerade),
-                                 std::pair(cni::Part::kForward, ReferencePart::kForward),
-                                 std::pair(cni::Part::kPorts, ReferencePart::kPorts)};
-  ReferenceParts wanted;
-  for (const auto& [part, theirs] : kPairs) {
-    if (parts.contains(part)) {
-      wanted.insert(theirs);
-    }
-  }
-  return wanted;
-}
-
-// In how many families, and for how many ports in all of them, `ports` lead to `addresses`.
-struct Publishing {
-  std::size_t jumps = 0;  // at least one per family and protocol
-  std::size_t ports = 0;
-};
-
-Publishing PublishingFor(const std::vector<Ip>& addresses,
-                         const std::vector<portmap::PortMapping>& ports) {
-  std::set<std::pair<Family, portmap::Protocol>> jumps;
-  std::set<std::tuple<Family, portmap::Protocol, std::uint16_t>> led;
+// What an ADD of `type` makes rules for, by the families of `addresses`.
+std::set<std::pair<cni::Part, Family>> ExpectedParts(const cni::PluginType& type,
+                                                     const config::RulesConfig& rules,
+                                                     const std::vector<Ip>& addresses) {
+  std::set<std::pair<cni::Part, Family>> parts;
   for (const Ip& address : addresses) {
-    for (const portmap::PortMapping& port : ports) {
-      if (!port.only || *port.only == address.family()) {
-        jumps.emplace(address.family(), port.protocol);
-        led.emplace(address.family(), port.protocol, port.host_port);
+    const Family family = address.family();
+    const bool has_ports =
+        std::any_of(rules.ports.begin(), rules.ports.end(), [&](const portmap::PortMapping& port) {
+          return port.only.value_or(family) == family;
+        });
+    for (const auto& [part, is_expected] : {std::pair(cni::Part::kMasquerade, rules.ip_masq),
+                                            std::pair(cni::Part::kForward, true),
+                                            std::pair(cni::Part::kPorts, has_ports)}) {
+      if (is_expected && type.Provides(part)) {
+        parts.emplace(part, family);
       }
     }
-  }
-  return {.jumps = jumps.size(), .ports = led.size()};
-}
-
-// Whether nf_tables has as many rules for `part` as an ADD makes.
-bool IsWhole(nft::Socket& nft,
-             std::vector<ReferenceRule> rules,
-             ReferencePart part,
-             const std::vector<Ip>& addresses,
-             const std::vector<portmap::PortMapping>& ports) {
-  std::erase_if(rules, [&](const ReferenceRule& rule) { return rule.part != part; });
-  switch (part) {
-    case ReferencePart::kForward:
-      return rules.size() >= 2 * addresses.size();  // what it sends, and the answers
-    case ReferencePart::kMasquerade:
-      return rules.size() >= addresses.size() && CountEffects(nft, rules) >= addresses.size();
-    case ReferencePart::kPorts:
-      break;
-  }
-  const Publishing wanted = PublishingFor(addresses, ports);
-  return rules.size() >= wanted.jumps && CountEffects(nft, rules) >= wanted.ports;
-}
-
-// What an ADD by `name` made.
-ReferenceParts ExpectedParts(const cni::PluginType& type, const config::RulesConfig& rules) {
-  ReferenceParts parts = ReferencePartsOf(type.parts);
-  if (!rules.ip_masq) {
-    parts.erase(ReferencePart::kMasquerade);
-  }
-  if (rules.ports.empty()) {
-    parts.erase(ReferencePart::kPorts);
   }
   return parts;
 }
 
-// Those of `expected` that neither nf_tables nor a table of iptables-legacy has.
-ReferenceParts LostParts(state::Host& host,
-                         const AttachmentId& id,
-                         const std::vector<Ip>& addresses,
-                         const std::vector<portmap::PortMapping>& ports,
-                         ReferenceParts expected) {
-  const std::vector<ReferenceRule> rules = FindReferenceRules(host.nft, id, addresses);
-  std::erase_if(expected, [&](ReferencePart part) {
-    return IsWhole(host.nft, rules, part, addresses, ports);
-  });
-  const std::vector<LegacyFinding> findings = FindLegacyReferenceRules(id, addresses, expected);
-  std::erase_if(expected,
-                [&](ReferencePart part) { return IsWhole(findings, part, addresses, ports); });
-  return expected;
-}
-
-const char* MismatchOf(ReferencePart part) {
-  switch (part) {
-    case ReferencePart::kMasquerade:
-      return "the rule that masquerades it is missing";
-    case ReferencePart::kForward:
-      return "the rules that let it talk are missing";
-    case ReferencePart::kPorts:
-      break;
+// The parts that, for some family, have a rule neither in nf_tables nor in iptables-legacy. Whether
+// the rules of a part are complete is not verified.
+cni::Parts LostParts(state::Host& host,
+                     const AttachmentId& id,
+                     const std::vector<Ip>& addresses,
+                     const cni::PluginType& type,
+                     const config::RulesConfig& rules) {
+  auto expected = ExpectedParts(type, rules, addresses);
+  for (const ReferenceRule& rule : FindReferenceRules(host.nft, id, addresses, type.parts)) {
+    if (rule.table.family != nft::TableFamily::kIp6) {
+      expected.erase({rule.part, Family::kIpv4});
+    }
+    if (rule.table.family != nft::TableFamily::kIp) {
+      expected.erase({rule.part, Family::kIpv6});
+    }
   }
-  return "the rules of its published ports are missing";
+  if (expected.empty()) {
+    return {};
+  }
+  for (const LegacyFinding& finding : FindLegacyRules(id, addresses, type.parts)) {
+    for (const LegacyReferenceRule& rule : finding.rules) {
+      if (rule.rule.chain != rule.own_chain) {  // a rule in there does not lead there
+        expected.erase({rule.part, finding.family});
+      }
+    }
+  }
+  cni::Parts lost;
+  for (const auto& [part, family] : expected) {
+    lost.insert(part);
+  }
+  return lost;
 }
 
-void RemoveFromNfTables(state::Host& host,
-                        const AttachmentId& id,
-                        const std::vector<Ip>& addresses,
-                        const ReferenceParts& parts) {
-  std::vector<ReferenceRule> rules = FindReferenceRules(host.nft, id, addresses);
-  std::erase_if(rules, [&](const ReferenceRule& rule) { return !parts.contains(rule.part); });
-  RemoveReferenceRules(host.nft, rules);
+const char* MismatchOf(cni::Part part) {
+  if (part == cni::Part::kMasquerade) {
+    return "the rule that masquerades it is missing";
+  }
+  return part == cni::Part::kForward ? "the rules that accept its packets are missing"
+                                     : "the rules of its published ports are missing";
 }
 
-void SayIgnored(const Error& error) {
+void LogIgnored(const Error& error) {
   LogLine("cannot look for rules of the reference plugins, ignoring: ", error.what());
 }
 
@@ -142,14 +101,14 @@ bool IsReferenceMade(state::Host& host, const cni::Request& request, const confi
 }
 
 bool HasReferenceRules(state::Host& host, const AttachmentId& id) {
-  if (MayHaveReferenceRules(host.nft) && !FindReferenceRules(host.nft, id, {}).empty()) {
+  const cni::Parts parts = {cni::Part::kMasquerade, cni::Part::kPorts};  // known without an address
+  if (!FindReferenceRules(host.nft, id, {}, parts).empty()) {
     return true;
   }
   try {
-    return !FindLegacyReferenceRules(id, {}, {ReferencePart::kMasquerade, ReferencePart::kPorts})
-                .empty();
+    return !FindLegacyRules(id, {}, parts).empty();
   } catch (const Error& error) {
-    SayIgnored(error);
+    LogIgnored(error);
     return false;
   }
 }
@@ -158,24 +117,19 @@ void RemoveReferenceRulesOf(state::Host& host,
                             const AttachmentId& id,
                             const std::vector<Ip>& addresses,
                             const cni::Parts& parts) {
-  const ReferenceParts theirs = ReferencePartsOf(parts);
-  RemoveFromNfTables(host, id, addresses, theirs);
-  RemoveLegacyReferenceRules(id, addresses, theirs);
+  RemoveReferenceRules(host.nft, FindReferenceRules(host.nft, id, addresses, parts));
+  RemoveLegacyRules(id, addresses, parts);
 }
 
 void TryRemoveReferenceRules(state::Host& host,
                              const AttachmentId& id,
                              const std::vector<Ip>& addresses,
                              const cni::Parts& parts) {
-  const ReferenceParts theirs = ReferencePartsOf(parts);
-  if (theirs.empty()) {
-    return;
-  }
-  RemoveFromNfTables(host, id, addresses, theirs);
+  RemoveReferenceRules(host.nft, FindReferenceRules(host.nft, id, addresses, parts));
   try {
-    RemoveLegacyReferenceRules(id, addresses, theirs);
+    RemoveLegacyRules(id, addresses, parts);
   } catch (const Error& error) {
-    SayIgnored(error);
+    LogIgnored(error);
   }
 }
 
@@ -209,8 +163,7 @@ std::vector<std::string> DiffReference(state::Host& host,
       }
     }
   }
-  for (const ReferencePart part : LostParts(
-           host, request.id, addresses, config.rules.ports, ExpectedParts(type, config.rules))) {
+  for (const cni::Part part : LostParts(host, request.id, addresses, type, config.rules)) {
     mismatches.emplace_back(MismatchOf(part));
   }
   return mismatches;

@@ -1,7 +1,12 @@
-// Attachments that the reference plugins made, on a node that is being moved over to us: nothing of
-// ours is there, but leases in the common format, a veth pair under somebody else's name, and rules
-// in nf_tables (plugin/takeover/nft_rules.h) or in tables of iptables-legacy
-// (plugin/takeover/legacy_reference.h). CHECK verifies them as they are, DEL and a new ADD remove them.
+// Attachments that the reference plugins made, on a node that is being moved over to us. Nothing of
+// ours is there, but leases in the common format, a veth pair under a foreign name, and rules in
+// nf_tables (plugin/takeover/nft_rules.h) or in tables of iptables-legacy
+// (plugin/takeover/legacy_rules.h). CHECK compares lease, interface and that each part has rules;
+// DEL and a new ADD remove them.
+//
+// Parts    Of cni::Parts only masquerade, forward and ports have rules; others are ignored.
+// Errors   kKernel, also if tables of iptables-legacy are in use but cannot be read; kTryAgain.
+// Locks    The attachment's own must be held, the rules' must not: the tools wait for others.
 #pragma once
 
 #include <string>
@@ -21,19 +26,18 @@ namespace nomad_bridge::takeover {
                                    const cni::Request& request,
                                    const config::Config& config);
 
-// Whether rules of the reference plugins belong to `id`. One question where iptables' table nat is
-// not in use; else a dump of each chain they might stand in, and one tool where a legacy one is.
-// That tables of iptables-legacy cannot be read is a line on stderr: most who ask have nothing there.
+// Whether rules of the reference plugins belong to `id`. One dump where no table of theirs is there;
+// that tables of iptables-legacy cannot be read is only logged, as most attachments have none there.
 [[nodiscard]] bool HasReferenceRules(state::Host& host, const AttachmentId& id);
 
-// Removes those of them that `parts` are about. `addresses` are those `id` had.
+// Removes those that make up `parts`. `addresses` are those `id` had.
 void RemoveReferenceRulesOf(state::Host& host,
                             const AttachmentId& id,
                             const std::vector<Ip>& addresses,
                             const cni::Parts& parts);
 
-// The same of an attachment of ours, where nothing says that there are any: what cannot be looked
-// into is passed over.
+// The same for an attachment of ours, which may have none: that tables of iptables-legacy cannot be
+// read or changed is only logged.
 void TryRemoveReferenceRules(state::Host& host,
                              const AttachmentId& id,
                              const std::vector<Ip>& addresses,
@@ -46,8 +50,8 @@ void EnsureReferenceLinkGone(state::Host& host,
                              const cni::Request& request,
                              const std::string& bridge);
 
-// What is missing of the host's side of an attachment whose result is `expected`, by the parts that
-// `name` does; one phrase each.
+// What is missing on the host's side of the attachment whose result is config.prev_result: leases,
+// and rules for the parts that `type` provides. One mismatch each.
 [[nodiscard]] std::vector<std::string> DiffReference(state::Host& host,
                                                      const cni::Request& request,
                                                      const cni::PluginType& type,

@@ -16,7 +16,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class Moving : public MovingWorld {
+class ReferenceAttachment : public MovingWorld {
  protected:
   static Attached Allocation(const std::string& id, const Node& container, int port) {
     return {.container_id = id,
@@ -28,11 +28,11 @@ class Moving : public MovingWorld {
   std::string Iptables() { return host().Must({"iptables-save"}); }
 };
 
-TEST_F(Moving, TheirAllocationsKeepWorkingBesideOursAndGoByOurDel) {
-  Node& old_guest = AddContainer("old");
-  Attached old = Allocation("old", old_guest, 7070);
+TEST_F(ReferenceAttachment, KeepsWorkingBesideOursAndIsRemovedByOurDel) {
+  Node& old_container = AddContainer("old");
+  Attached old = Allocation("old", old_container, 7070);
   old = MustAdd(Theirs(), old);
-  const Server old_page = Server::Start(old_guest, Protocol::kTcp, "0.0.0.0", 80, "old");
+  const Server old_page = Server::Start(old_container, Protocol::kTcp, "0.0.0.0", 80, "old");
   std::optional<Connection> stays =
       Connection::Open(outside(), {.protocol = Protocol::kTcp, .to = kHostIp4, .port = 7070});
   ASSERT_TRUE(stays);
@@ -44,8 +44,8 @@ TEST_F(Moving, TheirAllocationsKeepWorkingBesideOursAndGoByOurDel) {
   EXPECT_TRUE(stays->Echoes("still here"));
   EXPECT_EQ(TcpText(outside(), kHostIp4, 7070), "old");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "young");
-  EXPECT_EQ(TcpText(old_guest, kHostIp4, 8080), "young") << "a neighbour by the node's port";
-  EXPECT_TRUE(Ping(old_guest, kOutsideIp4));
+  EXPECT_EQ(TcpText(old_container, kHostIp4, 8080), "young") << "a neighbour by the node's port";
+  EXPECT_TRUE(Ping(old_container, kOutsideIp4));
   const Outcome check = CheckIn(Ours(), old);
   EXPECT_EQ(check.exit_code, 0) << check;
 
@@ -56,11 +56,11 @@ TEST_F(Moving, TheirAllocationsKeepWorkingBesideOursAndGoByOurDel) {
   EXPECT_THAT(Iptables(), Not(HasSubstr("172.26.64.2/32")));
   EXPECT_THAT(Iptables(), Not(HasSubstr("CNI-DN-")));
   EXPECT_FALSE(FindFile("/var/run/cni/nomad/172.26.64.2").has_value());
-  EXPECT_NE(old_guest.Run({"ip", "link", "show", "eth0"}).exit_code, 0);
+  EXPECT_NE(old_container.Run({"ip", "link", "show", "eth0"}).exit_code, 0);
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "young");
 }
 
-TEST_F(Moving, ADelOfTheirsByNomadBridgeAloneTakesAllAsWell) {
+TEST_F(ReferenceAttachment, IsRemovedByADelOfNomadBridgeAlone) {
   Attached old = Allocation("old", container(), 7070);
   old = MustAdd(Theirs(), old);
 
@@ -74,7 +74,7 @@ TEST_F(Moving, ADelOfTheirsByNomadBridgeAloneTakesAllAsWell) {
 }
 
 // A node that was moved in two steps: our firewall and portmap first, our bridge later.
-TEST_F(Moving, TheirLinkUnderOurRulesGoesByOurDelToo) {
+TEST_F(ReferenceAttachment, WithOurRulesIsRemovedByOurDelToo) {
   EnsureFolder("/run/half");
   for (const char* const name : {"firewall", "portmap"}) {
     std::filesystem::create_symlink(Cat(OurFolder(), '/', name), Cat("/run/half/", name));
@@ -92,39 +92,39 @@ TEST_F(Moving, TheirLinkUnderOurRulesGoesByOurDelToo) {
   EXPECT_FALSE(FindFile("/run/nomad-bridge/nomad/old@eth0.json").has_value());
 }
 
-TEST_F(Moving, ADelOfOneOfTheirsLeavesTheOthersAlone) {
-  Node& other_guest = AddContainer("other");
+TEST_F(ReferenceAttachment, IsRemovedByOurDelWithoutTouchingTheOthers) {
+  Node& other_container = AddContainer("other");
   Attached old = Allocation("old", container(), 7070);
-  Attached other = Allocation("older", other_guest, 7071);  // whose name begins the same
+  Attached other = Allocation("older", other_container, 7071);  // whose name begins the same
   old = MustAdd(Theirs(), old);
   other = MustAdd(Theirs(), other);
 
   ASSERT_EQ(DelFrom(Ours(), old).exit_code, 0);
 
-  const Server page = Server::Start(other_guest, Protocol::kTcp, "0.0.0.0", 80, "other");
+  const Server page = Server::Start(other_container, Protocol::kTcp, "0.0.0.0", 80, "other");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 7071), "other");
-  EXPECT_TRUE(Ping(other_guest, kOutsideIp4));
+  EXPECT_TRUE(Ping(other_container, kOutsideIp4));
   EXPECT_EQ(CheckIn(Ours(), other).exit_code, 0);
 }
 
-TEST_F(Moving, CheckNamesWhatIsMissingOfTheirs) {
+TEST_F(ReferenceAttachment, FailsOurCheckIfAPartIsMissing) {
   Attached old = Allocation("old", container(), 7070);
   old = MustAdd(Theirs(), old);
   host().Must({"iptables", "-t", "nat", "-F", "CNI-HOSTPORT-DNAT"});
-  EXPECT_THAT(Said(CheckIn(Ours(), old)), HasSubstr("published ports"));
+  EXPECT_THAT(MessageOf(CheckIn(Ours(), old)), HasSubstr("published ports"));
   host().Must({"iptables", "-F", "CNI-FORWARD"});
-  EXPECT_THAT(Said(CheckIn(Ours(), old)), HasSubstr("let it talk"));
+  EXPECT_THAT(MessageOf(CheckIn(Ours(), old)), HasSubstr("accept its packets"));
   host().Must({"iptables", "-t", "nat", "-F", "POSTROUTING"});
-  EXPECT_THAT(Said(CheckIn(Ours(), old)), HasSubstr("masquerades"));
+  EXPECT_THAT(MessageOf(CheckIn(Ours(), old)), HasSubstr("masquerades"));
 }
 
 // Nomad after a CHECK that failed, on a node that was moved meanwhile: a new namespace, the same
 // id, no DEL. The reference host-local refuses that as a duplicate for ever.
-TEST_F(Moving, AnAddOfTheirsInANewNamespaceIsTakenOver) {
-  Node& old_guest = AddContainer("old");
-  Attached old = Allocation("alloc-1", old_guest, 7070);
+TEST_F(ReferenceAttachment, IsTakenOverByAnAddInANewNamespace) {
+  Node& old_container = AddContainer("old");
+  Attached old = Allocation("alloc-1", old_container, 7070);
   old = MustAdd(Theirs(), old);
-  KillContainer(old_guest);
+  KillContainer(old_container);
   Attached again = Allocation("alloc-1", container(), 7070);
 
   again = MustAdd(Ours(), again);
@@ -137,22 +137,23 @@ TEST_F(Moving, AnAddOfTheirsInANewNamespaceIsTakenOver) {
   EXPECT_FALSE(FindFile("/var/run/cni/nomad/172.26.64.2").has_value()) << "the old lease";
 }
 
-TEST_F(Moving, BackAgainTheirHostLocalReadsOurLeasesAndTheirDelEndsClean) {
-  Node& ours_guest = AddContainer("ours");
-  Attached ours = Allocation("ours", ours_guest, 8080);
+TEST_F(ReferenceAttachment, AddedAfterOursRespectsOurLeasesAndItsDelRemovesOurs) {
+  Node& our_container = AddContainer("ours");
+  Attached ours = Allocation("ours", our_container, 8080);
   ours = MustAdd(Ours(), ours);
-  const Server page = Server::Start(ours_guest, Protocol::kTcp, "0.0.0.0", 80, "ours");
+  const Server page = Server::Start(our_container, Protocol::kTcp, "0.0.0.0", 80, "ours");
 
   Attached theirs = Allocation("theirs", container(), 7070);
   theirs = MustAdd(Theirs(), theirs);
 
   EXPECT_NE(AddressOf(theirs.result), AddressOf(ours.result));
-  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "ours") << "while nobody of ours is installed";
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "ours") << "while our plugin is not installed";
   const Outcome del = DelFrom(Theirs(), ours);
   // Version 1.1.1 stumbles over any chain of its own that is not there, as at a second DEL of an
   // attachment that it made itself; by then all else is done.
-  EXPECT_TRUE(del.exit_code == 0 || Said(del).find("does not exist") != std::string::npos) << del;
-  EXPECT_NE(ours_guest.Run({"ip", "link", "show", "eth0"}).exit_code, 0);
+  EXPECT_TRUE(del.exit_code == 0 || MessageOf(del).find("does not exist") != std::string::npos)
+      << del;
+  EXPECT_NE(our_container.Run({"ip", "link", "show", "eth0"}).exit_code, 0);
   EXPECT_FALSE(FindFile(Cat("/var/run/cni/nomad/", AddressOf(ours.result))).has_value());
 }
 
@@ -172,7 +173,7 @@ table ip cni_hostport {
 }
 )";
 
-TEST_F(Moving, RulesOfTheirNftablesBackendsGoByOurDel) {
+TEST_F(ReferenceAttachment, OfNftablesBackendsLosesItsRulesByOurDel) {
   host().Must({"nft", "-f", "-"}, kOfNftablesBackends);
   const Attached old{.container_id = "old", .container = &container()};
 
@@ -184,7 +185,7 @@ TEST_F(Moving, RulesOfTheirNftablesBackendsGoByOurDel) {
   EXPECT_THAT(ruleset, HasSubstr("8081"));
 }
 
-TEST_F(Moving, RulesOfTheirNftablesBackendsGoByOurNextAdd) {
+TEST_F(ReferenceAttachment, OfNftablesBackendsLosesItsRulesByOurNextAdd) {
   host().Must({"nft", "-f", "-"}, kOfNftablesBackends);
   MustAdd(Ours(), {.container_id = "old", .container = &container()});
   const std::string ruleset = host().Must({"nft", "list", "ruleset"});

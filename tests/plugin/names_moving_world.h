@@ -1,5 +1,5 @@
-// A node that is moved over to us while its allocations live: Nomad's own list, run by the reference
-// plugins of Debian before, by ours after.
+// A node that is moved over to us while its allocations live: Nomad's own list, run by Debian's
+// reference plugins before, by ours after.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ class MovingWorld : public RuntimeWorld {
     return attached;
   }
 
-  [[nodiscard]] static std::string Said(const Outcome& outcome) {
+  [[nodiscard]] static std::string MessageOf(const Outcome& outcome) {
     return Cat(outcome.json.value("msg", ""), "; ", outcome.json.value("details", ""));
   }
 
