@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/append.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -19,10 +20,6 @@
 
 namespace nomad_bridge::attachment {
 namespace {
-
-void Append(std::vector<std::string>& list, const std::vector<std::string>& more) {
-  list.insert(list.end(), more.begin(), more.end());
-}
 
 void RepairPort(state::Host& host,
                 const rtnl::Link& bridge,

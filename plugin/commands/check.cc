@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "base/append.h"
 #include "plugin/attachment/repair.h"
 #include "plugin/commands/check_errors.h"
 #include "plugin/commands/commands.h"
@@ -9,10 +10,6 @@
 
 namespace nomad_bridge::commands {
 namespace {
-
-void Append(std::vector<std::string>& list, const std::vector<std::string>& more) {
-  list.insert(list.end(), more.begin(), more.end());
-}
 
 // Mended on the way, unless the config forbids it.
 std::vector<std::string> DiffOurs(state::Host& host,
