@@ -7,8 +7,6 @@
 #include <sys/mount.h>
 
 #include "base/error.h"
-#include "base/text.h"
-#include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -70,7 +68,7 @@ std::string ClientWorld::AwaitPage(const Node& from, const std::string& address,
 
 std::vector<std::string> ClientWorld::AliasesOn(const std::string& bridge) {
   std::vector<std::string> aliases;
-  for (const nlohmann::json& link : host().Json({"ip", "-j", "link", "show", "master", bridge})) {
+  for (const json& link : PortsOf(bridge)) {
     aliases.push_back(link.value("ifalias", ""));
   }
   return aliases;

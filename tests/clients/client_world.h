@@ -1,27 +1,24 @@
-// A World for tests of real clients: programs that start plugins by themselves, from a folder that
+// A World for tests of real clients: programs that start plugins by themselves, from a directory that
 // `nomad-bridge install` has filled.
 //
-// Containers  each has a root folder of its own, made of Debian's static busybox, and serves one
+// Containers  each has a root directory of its own, made of Debian's static busybox, and serves one
 //             page on port 80 that holds its name. They run without cgroups: the machine's are
 //             hidden, as everything else of it is.
 // Plugins     kPlugins; what the clients' own lists name beyond our names is in kReference.
 #pragma once
 
-#include <string>
-#include <vector>
-
-#include "tests/support/plugin_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 
 constexpr const char* kPlugins = "/run/plugins";
 constexpr const char* kReference = "/usr/lib/cni";
 
-class ClientWorld : public PluginWorld {
+class ClientWorld : public World {
  protected:
   ClientWorld();
 
-  // A fresh root folder; what it serves with kServe is `name`.
+  // A fresh root directory; what it serves with kServe is `name`.
   [[nodiscard]] static std::string MakeRoot(const std::string& name);
   static inline const std::vector<std::string> kServe =
       {"/bin/busybox", "httpd", "-f", "-p", "80", "-h", "/www"};
@@ -41,7 +38,7 @@ class ClientWorld : public PluginWorld {
                                              const std::string& address,
                                              int port);
 
-  // The aliases of the bridge's ports, which say whose they are: only ours have one.
+  // The aliases of the bridge's ports, which name the attachment: only ours have one.
   [[nodiscard]] std::vector<std::string> AliasesOn(const std::string& bridge);
 };
 

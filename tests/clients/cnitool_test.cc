@@ -1,24 +1,18 @@
 // cnitool: libcni, as every runtime in Go uses it.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include "base/text.h"
 #include "tests/clients/client_world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using nlohmann::json;
-using ::testing::HasSubstr;
-
-class CnitoolTest : public ClientWorld {
+class Cnitool : public ClientWorld {
  protected:
   [[nodiscard]] static json List(const std::string& name) {
     return json::parse(ReadFixture(Cat("conf/", name, ".conflist")));
   }
   static void UseList(const json& list) { WriteFile("/run/lists/list.conflist", list.dump()); }
 
-  [[nodiscard]] Command Cnitool(const std::string& verb, const json& ports = DefaultPorts()) {
+  [[nodiscard]] Command Invocation(const std::string& verb, const json& ports = DefaultPorts()) {
     return {.argv = {NOMAD_BRIDGE_CNITOOL, verb, "nomad", container().path()},
             .variables = {{"CNI_PATH", kPlugins},
                           {"NETCONFPATH", "/run/lists"},
@@ -26,54 +20,54 @@ class CnitoolTest : public ClientWorld {
                           {"PATH", "/usr/sbin:/usr/bin:/sbin:/bin"}},
             .inherits_environment = false};
   }
-  json Add() { return json::parse(Must(Cnitool("add"))); }
+  json Add() { return json::parse(Must(Invocation("add"))); }
 
   [[nodiscard]] static json DefaultPorts() {
     return {{{"hostPort", 8080}, {"containerPort", 80}, {"protocol", "tcp"}}};
   }
-  [[nodiscard]] Server ServeInGuest() {
-    return Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "guest");
+  [[nodiscard]] Server ServePage() {
+    return Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   }
 };
 
-TEST_F(CnitoolTest, AddsChecksAndDeletesEveryList) {
+TEST_F(Cnitool, AddsChecksAndDeletesEveryList) {
   for (const char* const name : {"nomad_bridge",
                                  "nomad_bridge_dual_stack",
                                  "nomad_builtin_bridge",
                                  "nomad_builtin_bridge_dual_stack"}) {
     UseList(List(name));
     Add();
-    Must(Cnitool("del"));
+    Must(Invocation("del"));
     const Snapshot before = TakeHostSnapshot();
 
     Add();
     {
-      const Server server = ServeInGuest();
-      EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "guest") << name;
+      const Server server = ServePage();
+      EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page") << name;
     }
-    Must(Cnitool("check"));
-    Must(Cnitool("del"));
+    Must(Invocation("check"));
+    Must(Invocation("del"));
     EXPECT_TRUE(Unchanged(before, TakeHostSnapshot())) << name;
-    Must(Cnitool("del"));
+    Must(Invocation("del"));
   }
 }
 
-TEST_F(CnitoolTest, NomadsOwnListMakesTheSameNetworkAsNomadBridgeAlone) {
+TEST_F(Cnitool, NomadsOwnListMakesTheSameNetworkAsNomadBridgeAlone) {
   json alone = List("nomad_bridge");
   alone["cniVersion"] = "0.4.0";
-  // What Nomad's list says otherwise than we do when nothing is said.
+  // What Nomad's list sets differently from our defaults.
   alone["plugins"][0]["hairpinMode"] = false;
   alone["plugins"][0]["ipam"]["routes"] = {{{"dst", "0.0.0.0/0"}}};
   const auto made_by = [&](const json& list) {
     UseList(list);
     const json result = Add();
     {
-      const Server server = ServeInGuest();
-      EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "guest") << list;
-      EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "guest") << list;
+      const Server server = ServePage();
+      EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page") << list;
+      EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "page") << list;
     }
-    const Snapshot network = TakeSnapshot().Of({"host ", "outside ", "guest "});
-    Must(Cnitool("del"));
+    const Snapshot network = TakeSnapshot().Of({"host ", "outside ", "container "});
+    Must(Invocation("del"));
     // The next one is to get the same address.
     host().Must({"rm", "-r", "/var/run/cni/nomad"});
     container().Must({"ip", "link", "set", "lo", "down"});
@@ -87,46 +81,46 @@ TEST_F(CnitoolTest, NomadsOwnListMakesTheSameNetworkAsNomadBridgeAlone) {
   EXPECT_EQ(one_result, five_result);
 }
 
-TEST_F(CnitoolTest, CheckSaysWhatHasGone) {
+TEST_F(Cnitool, CheckNamesWhatIsMissing) {
   UseList(List("nomad_builtin_bridge"));
   Add();
   container().Must({"ip", "route", "del", "default"});
-  const Outcome check = Execute(Cnitool("check"));
+  const Outcome check = Execute(Invocation("check"));
   EXPECT_NE(check.exit_code, 0);
   EXPECT_THAT(check.err, HasSubstr("0.0.0.0/0"));
 }
 
-TEST_F(CnitoolTest, GcAndStatusOfAListThatHasThem) {
+TEST_F(Cnitool, GcAndStatusOfAListThatHasThem) {
   json list = List("nomad_builtin_bridge");
   list["cniVersion"] = "1.1.0";
   UseList(list);
-  Must(Cnitool("status"));
+  Must(Invocation("status"));
   Add();
-  Must(Cnitool("del"));
+  Must(Invocation("del"));
   const Snapshot before = TakeHostSnapshot();
   Add();
 
-  // It names no attachment as valid, so libcni deletes those it knows of, and then says GC.
-  Must(Cnitool("gc"));
+  // It names no attachment as valid, so libcni deletes those it knows of, and then runs GC.
+  Must(Invocation("gc"));
 
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(CnitoolTest, AStrangersPluginGetsItsPlaceInTheChain) {
+TEST_F(Cnitool, AForeignPluginKeepsItsPlaceInTheChain) {
   json list = List("nomad_builtin_bridge");
   list["plugins"].push_back(
       {{"type", "tuning"}, {"sysctl", {{"net.ipv4.conf.IFNAME.arp_filter", "1"}}}});
   UseList(list);
-  Command add = Cnitool("add");
+  Command add = Invocation("add");
   add.variables["CNI_PATH"] = Cat(kPlugins, ':', kReference);
 
   const json result = json::parse(Must(add));
 
   EXPECT_EQ(result.at("interfaces").at(0).at("name"), "nomad");
   EXPECT_EQ(container().Sysctl("net/ipv4/conf/eth0/arp_filter"), "1");
-  const Server server = ServeInGuest();
-  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "guest");
-  Command del = Cnitool("del");
+  const Server server = ServePage();
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+  Command del = Invocation("del");
   del.variables["CNI_PATH"] = Cat(kPlugins, ':', kReference);
   Must(del);
 }

@@ -3,21 +3,14 @@
 
 #include <sys/mount.h>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "base/error.h"
-#include "base/file.h"
-#include "base/text.h"
 #include "tests/clients/client_world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 using ::testing::Each;
-using ::testing::HasSubstr;
 
 constexpr const char* kSocket = "/run/containerd.sock";
 constexpr const char* kConfig = "/run/containerd.toml";
@@ -57,9 +50,9 @@ class Cover {
 };
 
 // containerd and what it starts; all ends with the test.
-class ContainerdTest : public ClientWorld {
+class Containerd : public ClientWorld {
  protected:
-  ContainerdTest() : daemon_(StartDaemon()) {
+  Containerd() : daemon_(StartDaemon()) {
     while (Execute(Ctr({"version"})).exit_code != 0) {
     }
   }
@@ -116,7 +109,7 @@ address = ")",
   Process daemon_;
 };
 
-class EveryList : public ContainerdTest, public ::testing::WithParamInterface<const char*> {};
+class EveryList : public Containerd, public ::testing::WithParamInterface<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(Containerd,
                          EveryList,
@@ -154,7 +147,7 @@ TEST_P(EveryList, AContainerThatNobodyRemovesGivesUpItsPortToTheNext) {
   EXPECT_NE(taken.exit_code, 0);
   EXPECT_THAT(taken.err, HasSubstr("8080"));
 
-  // ctr never says DEL for a container that runs by itself.
+  // ctr never runs DEL for a container that runs by itself.
   Kill("first");
   Process third = Process::Start(RunCommand("third", {"--rm"}));
 

@@ -1,20 +1,11 @@
 // podman with its CNI backend: its own lists, which it makes for the five names, run on ours.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include "base/text.h"
 #include "tests/clients/client_world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using nlohmann::json;
-using ::testing::AllOf;
 using ::testing::Each;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
 
 constexpr const char* kConfig = "/run/podman/containers.conf";
 constexpr const char* kDefaultBridge = "cni-podman0";
@@ -42,11 +33,11 @@ runtime_supports_nocgroup = ["crun"]
 )");
 }
 
-class PodmanTest : public ClientWorld {
+class Podman : public ClientWorld {
  protected:
-  PodmanTest() { WriteFile(kConfig, Settings()); }
+  Podman() { WriteFile(kConfig, Settings()); }
 
-  [[nodiscard]] static Command Podman(const std::vector<std::string>& arguments) {
+  [[nodiscard]] static Command Invocation(const std::vector<std::string>& arguments) {
     Command command{.argv = {"podman",
                              "--storage-driver=vfs",
                              "--root=/run/podman/root",
@@ -60,7 +51,7 @@ class PodmanTest : public ClientWorld {
     return command;
   }
   static std::string Do(const std::vector<std::string>& arguments) {
-    return Must(Podman(arguments));
+    return Must(Invocation(arguments));
   }
 
   [[nodiscard]] static Command RunCommand(const std::string& name,
@@ -70,7 +61,7 @@ class PodmanTest : public ClientWorld {
     arguments.insert(arguments.end(), options.begin(), options.end());
     arguments.insert(arguments.end(), {"--rootfs", MakeRoot(name)});
     arguments.insert(arguments.end(), kServe.begin(), kServe.end());
-    return Podman(arguments);
+    return Invocation(arguments);
   }
   // A container that serves its name.
   static void Run(const std::string& name, const std::vector<std::string>& options = {}) {
@@ -84,10 +75,10 @@ class PodmanTest : public ClientWorld {
     Remove("early");
   }
 
-  // `network.key` of a container, as podman tells it.
-  [[nodiscard]] static std::string Told(const std::string& container,
-                                        const std::string& network,
-                                        const std::string& key) {
+  // `network.key` of a container, by podman inspect.
+  [[nodiscard]] static std::string Inspect(const std::string& container,
+                                           const std::string& network,
+                                           const std::string& key) {
     const json all = json::parse(Do({"inspect", container}));
     return all.at(0).at("NetworkSettings").at("Networks").at(network).at(key);
   }
@@ -95,7 +86,7 @@ class PodmanTest : public ClientWorld {
                                       const std::vector<std::string>& words) {
     std::vector<std::string> arguments = {"exec", container, "/bin/busybox"};
     arguments.insert(arguments.end(), words.begin(), words.end());
-    return Execute(Podman(arguments)).out;
+    return Execute(Invocation(arguments)).out;
   }
   [[nodiscard]] static std::string PageFor(const std::string& container,
                                            const std::string& address,
@@ -103,13 +94,13 @@ class PodmanTest : public ClientWorld {
     std::vector<std::string> arguments = {"exec", "--interactive", container};
     const std::vector<std::string> program = PageProgram(address, port);
     arguments.insert(arguments.end(), program.begin(), program.end());
-    Command command = Podman(arguments);
+    Command command = Invocation(arguments);
     command.input = kPageRequest;
     return PageIn(Execute(command).out);
   }
 };
 
-TEST_F(PodmanTest, PublishesAPortAndLeavesNoTrace) {
+TEST_F(Podman, PublishesAPortAndLeavesNoTrace) {
   WarmUp();
   const Snapshot before = TakeSnapshot();
 
@@ -126,7 +117,7 @@ TEST_F(PodmanTest, PublishesAPortAndLeavesNoTrace) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(PodmanTest, AContainerComesBackWithItsPort) {
+TEST_F(Podman, AContainerComesBackWithItsPort) {
   WarmUp();
   const Snapshot before = TakeSnapshot();
   Run("web", {"--publish=8080:80"});
@@ -143,19 +134,19 @@ TEST_F(PodmanTest, AContainerComesBackWithItsPort) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(PodmanTest, ContainersReachEachOtherAndTheWorld) {
+TEST_F(Podman, ContainersReachEachOtherAndTheWorld) {
   const Server world = Server::Start(outside(), Protocol::kTcp, "0.0.0.0", 5000, "world");
   Run("one", {"--publish=8080:80"});
   Run("two");
   ASSERT_EQ(AwaitPage(outside(), kHostIp4, 8080), "one");
 
-  const std::string one = Told("one", "podman", "IPAddress");
+  const std::string one = Inspect("one", "podman", "IPAddress");
   EXPECT_EQ(PageFor("two", one, 80), "one");
   EXPECT_EQ(PageFor("two", kHostIp4, 8080), "one");
   EXPECT_THAT(In("two", {"timeout", "3", "nc", kOutsideIp4, "5000"}), HasSubstr("world"));
 }
 
-TEST_F(PodmanTest, ANetworkOfBothFamiliesIsOneOfBothFamilies) {
+TEST_F(Podman, ANetworkOfBothFamiliesIsOneOfBothFamilies) {
   const auto make = [] {
     Do({"network", "create", "--ipv6", "--subnet=10.97.0.0/24", "--subnet=fd97::/64", "dual"});
     Run("web", {"--network=dual", "--publish=8080:80"});
@@ -170,8 +161,8 @@ TEST_F(PodmanTest, ANetworkOfBothFamiliesIsOneOfBothFamilies) {
 
   make();
 
-  EXPECT_THAT(Told("web", "dual", "IPAddress"), StartsWith("10.97.0."));
-  EXPECT_THAT(Told("web", "dual", "GlobalIPv6Address"), StartsWith("fd97::"));
+  EXPECT_THAT(Inspect("web", "dual", "IPAddress"), StartsWith("10.97.0."));
+  EXPECT_THAT(Inspect("web", "dual", "GlobalIPv6Address"), StartsWith("fd97::"));
   EXPECT_EQ(AwaitPage(outside(), kHostIp4, 8080), "web");
   EXPECT_EQ(Page(outside(), kHostIp6, 8080), "web");
   EXPECT_THAT(In("web", {"ping", "-c1", "-W3", kOutsideIp4}), HasSubstr("1 packets received"));
@@ -180,22 +171,22 @@ TEST_F(PodmanTest, ANetworkOfBothFamiliesIsOneOfBothFamilies) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(PodmanTest, AnInternalNetworkHasNoWayOut) {
+TEST_F(Podman, AnInternalNetworkHasNoWayOut) {
   Do({"network", "create", "--internal", "--subnet=10.98.0.0/24", "inner"});
   Run("one", {"--network=inner"});
   Run("two", {"--network=inner"});
 
-  EXPECT_THAT(In("two", {"ping", "-c1", "-W3", Told("one", "inner", "IPAddress")}),
+  EXPECT_THAT(In("two", {"ping", "-c1", "-W3", Inspect("one", "inner", "IPAddress")}),
               HasSubstr("1 packets received"));
   EXPECT_THAT(In("one", {"ip", "route"}), Not(HasSubstr("default")));
   EXPECT_THAT(In("one", {"ping", "-c1", "-W1", kOutsideIp4}), Not(HasSubstr("1 packets received")));
 }
 
-TEST_F(PodmanTest, AnAddressAskedForIsGivenOnce) {
+TEST_F(Podman, AnAddressAskedForIsGivenOnce) {
   Do({"network", "create", "--subnet=10.97.0.0/24", "net"});
   Run("one", {"--network=net", "--ip=10.97.0.50", "--mac-address=92:d0:c6:0a:29:33"});
-  EXPECT_EQ(Told("one", "net", "IPAddress"), "10.97.0.50");
-  EXPECT_EQ(Told("one", "net", "MacAddress"), "92:d0:c6:0a:29:33");
+  EXPECT_EQ(Inspect("one", "net", "IPAddress"), "10.97.0.50");
+  EXPECT_EQ(Inspect("one", "net", "MacAddress"), "92:d0:c6:0a:29:33");
   EXPECT_THAT(In("one", {"ip", "address", "show", "dev", "eth0"}),
               AllOf(HasSubstr("10.97.0.50/24"), HasSubstr("92:d0:c6:0a:29:33")));
   const Snapshot before = TakeSnapshot();
@@ -207,10 +198,10 @@ TEST_F(PodmanTest, AnAddressAskedForIsGivenOnce) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
   Remove("one");
   Do({"start", "two"});
-  EXPECT_EQ(Told("two", "net", "IPAddress"), "10.97.0.50");
+  EXPECT_EQ(Inspect("two", "net", "IPAddress"), "10.97.0.50");
 }
 
-TEST_F(PodmanTest, AContainerMayBeInTwoNetworks) {
+TEST_F(Podman, AContainerMayBeInTwoNetworks) {
   Do({"network", "create", "--subnet=10.97.0.0/24", "left"});
   Do({"network", "create", "--subnet=10.98.0.0/24", "right"});
   Run("early", {"--network=left,right", "--publish=7:7"});
@@ -220,8 +211,8 @@ TEST_F(PodmanTest, AContainerMayBeInTwoNetworks) {
 
   Run("web", {"--network=left,right", "--publish=8080:80"});
 
-  EXPECT_THAT(Told("web", "left", "IPAddress"), StartsWith("10.97.0."));
-  const std::string right = Told("web", "right", "IPAddress");
+  EXPECT_THAT(Inspect("web", "left", "IPAddress"), StartsWith("10.97.0."));
+  const std::string right = Inspect("web", "right", "IPAddress");
   EXPECT_EQ(AwaitPage(outside(), kHostIp4, 8080), "web");
   EXPECT_EQ(PageFor("other", right, 80), "web");
   Do({"network", "disconnect", "left", "web"});
@@ -232,7 +223,7 @@ TEST_F(PodmanTest, AContainerMayBeInTwoNetworks) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(PodmanTest, APortThatIsTakenIsRefusedAndTheContainerStartsWhenItIsFree) {
+TEST_F(Podman, APortThatIsTakenIsRefusedAndTheContainerStartsWhenItIsFree) {
   Do({"network", "create", "--subnet=10.97.0.0/24", "net"});
   Run("one", {"--publish=8080:80"});
 
@@ -246,7 +237,7 @@ TEST_F(PodmanTest, APortThatIsTakenIsRefusedAndTheContainerStartsWhenItIsFree) {
   EXPECT_EQ(AwaitPage(outside(), kHostIp4, 8080), "two");
 }
 
-TEST_F(PodmanTest, AReloadMendsWhatAFlushTookAway) {
+TEST_F(Podman, AReloadRepairsAFlush) {
   Run("web", {"--publish=8080:80"});
   EXPECT_EQ(AwaitPage(outside(), kHostIp4, 8080), "web");
   host().Must({"nft", "flush", "ruleset"});

@@ -1,56 +1,46 @@
-// CHECK: the container's side is compared and named, the host's side is put right.
+// CHECK: the container's side is compared and named, the host's side is repaired.
 #include <filesystem>
-#include <functional>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/file.h"
-#include "base/text.h"
-#include "tests/support/plugin_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using nlohmann::json;
-using ::testing::HasSubstr;
-
-class CheckTest : public PluginWorld {
+class CheckCommand : public World {
  protected:
   // An attachment in both families with a published port, and what CHECK gets to see of it.
   void AttachForCheck() {
-    config_ = Publishing(Config(), 8080, 80);
-    config_["ipam"]["ranges"] = {{{{"subnet", "172.26.64.0/20"}}}, {{{"subnet", "fd00:64::/64"}}}};
+    config_ = Publish({Port(8080, 80)}, DualStack());
     config_["ipam"]["routes"] = {{{"dst", "0.0.0.0/0"}},
                                  {{"dst", "::/0"}},
                                  {{"dst", "10.44.0.0/16"}, {"gw", "172.26.64.1"}}};
     result_ = Attach(config_);
   }
 
-  Outcome Check() { return RunPlugin("CHECK", WithPrevResult(config_, result_)); }
+  Outcome Check() { return World::Check(config_, result_); }
+  Outcome MustCheck() { return World::MustCheck(config_, result_); }
 
   json config_;
   json result_;
 };
 
-TEST_F(CheckTest, RightAfterAddIsSilentAndChangesNothing) {
+TEST_F(CheckCommand, RightAfterAddIsSilentAndChangesNothing) {
   AttachForCheck();
   const Snapshot before = TakeSnapshot();
-  const Outcome check = Check();
-  EXPECT_EQ(check.exit_code, 0) << check;
+  const Outcome check = MustCheck();
   EXPECT_EQ(check.out, "");
   EXPECT_EQ(check.err, "") << "nothing was repaired";
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(CheckTest, NeedsPrevResult) {
+TEST_F(CheckCommand, NeedsPrevResult) {
   AttachForCheck();
   const Outcome check = RunPlugin("CHECK", config_);
-  EXPECT_EQ(check.json.at("code"), 7) << check;
-  EXPECT_THAT(check.json.at("msg").get<std::string>(), HasSubstr("prevResult"));
+  EXPECT_EQ(ErrorCode(check), 7) << check;
+  EXPECT_THAT(Msg(check), HasSubstr("prevResult"));
 }
 
-TEST_F(CheckTest, PrevResultMayHoldMoreThanOurs) {
+TEST_F(CheckCommand, PrevResultMayHoldMoreThanOurs) {
   AttachForCheck();
   result_["interfaces"].push_back({{"name", "tun7"}, {"sandbox", container().path()}});
   result_["ips"].push_back({{"address", "10.3.3.3/24"}, {"interface", 3}});
@@ -58,7 +48,7 @@ TEST_F(CheckTest, PrevResultMayHoldMoreThanOurs) {
 }
 
 // A plugin behind us may have made both.
-TEST_F(CheckTest, ARouteMayLeadOutOfAnotherInterface) {
+TEST_F(CheckCommand, ARouteMayLeadOutOfAnotherInterface) {
   AttachForCheck();
   container().Must({"ip", "link", "add", "vpn", "type", "veth", "peer", "name", "vpn-end"});
   container().Must({"ip", "address", "add", "10.77.0.2/24", "dev", "vpn"});
@@ -68,60 +58,59 @@ TEST_F(CheckTest, ARouteMayLeadOutOfAnotherInterface) {
   result_["routes"].push_back({{"dst", "10.99.0.0/24"}, {"gw", "10.77.0.1"}});
   EXPECT_EQ(Check().exit_code, 0) << Check();
   container().Must({"ip", "link", "delete", "vpn"});
-  EXPECT_EQ(Check().json.value("code", 0), 103);
+  EXPECT_EQ(ErrorCode(Check()), 103);
 }
 
-TEST_F(CheckTest, AnotherBridgeInTheConfigIsNamedAndNotTouched) {
+TEST_F(CheckCommand, AnotherBridgeInTheConfigIsNamedAndNotTouched) {
   AttachForCheck();
   host().Must({"ip", "link", "add", "other", "type", "bridge"});
   host().Must({"ip", "address", "add", "192.168.77.1/24", "dev", "other"});
   const Snapshot before = TakeSnapshot();
   config_["bridge"] = "other";
   const Outcome check = Check();
-  EXPECT_EQ(check.json.value("code", 0), 103) << check;
-  EXPECT_THAT(check.json.value("details", ""), HasSubstr("'other'"));
+  EXPECT_EQ(ErrorCode(check), 103) << check;
+  EXPECT_THAT(Details(check), HasSubstr("'other'"));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(CheckTest, OfAHealthyAttachmentNeedsNoRoomOnTheDisk) {
+TEST_F(CheckCommand, OfAHealthyAttachmentNeedsNoRoomOnTheDisk) {
   AttachForCheck();
   host().Must({"mount", "-o", "remount,size=64k", "/run"});
   host().Must({"sh", "-c", "cat /dev/zero > /run/fill 2>/dev/null || true"});
-  const Outcome check = Check();
-  EXPECT_EQ(check.exit_code, 0) << check;
+  MustCheck();
 }
 
-TEST_F(CheckTest, OfAnAttachmentNeverMade) {
+TEST_F(CheckCommand, OfAnAttachmentNeverMade) {
   AttachForCheck();
   const Outcome check =
-      RunPlugin("CHECK", WithPrevResult(config_, result_), {{"CNI_CONTAINERID", "never-seen"}});
-  EXPECT_EQ(check.json.at("code"), 103) << check;
-  EXPECT_THAT(check.json.at("msg").get<std::string>(), HasSubstr("'never-seen'"));
+      RunPlugin("CHECK", WithResult(config_, result_), {{"CNI_CONTAINERID", "never-seen"}});
+  EXPECT_EQ(ErrorCode(check), 103) << check;
+  EXPECT_THAT(Msg(check), HasSubstr("'never-seen'"));
 }
 
-TEST_F(CheckTest, InAnotherNamespaceThanAtAdd) {
+TEST_F(CheckCommand, InAnotherNamespaceThanAtAdd) {
   // A host that comes back with docker: the pause container has a new namespace, the result is the
   // old one.
   AttachForCheck();
   Node& other = AddContainer("other");
   const Outcome check =
-      RunPlugin("CHECK", WithPrevResult(config_, result_), {{"CNI_NETNS", other.path()}});
-  EXPECT_EQ(check.json.at("code"), 103) << check;
+      RunPlugin("CHECK", WithResult(config_, result_), {{"CNI_NETNS", other.path()}});
+  EXPECT_EQ(ErrorCode(check), 103) << check;
 }
 
 // ---- the container's side: named, never touched
 
-struct GuestFault {
+struct ContainerDamage {
   const char* name;
   std::vector<std::vector<std::string>> commands;  // run in the container
-  std::vector<const char*> says;
+  std::vector<const char*> expected;
 };
 
-void PrintTo(const GuestFault& fault, std::ostream* out) {
-  *out << fault.name;
+void PrintTo(const ContainerDamage& damage, std::ostream* out) {
+  *out << damage.name;
 }
 
-std::vector<GuestFault> GuestFaults() {
+std::vector<ContainerDamage> ContainerDamages() {
   return {
       {"LinkMissing", {{"ip", "link", "delete", "eth0"}}, {"'eth0' is missing"}},
       {"LinkDown", {{"ip", "link", "set", "eth0", "down"}}, {"'eth0' is down"}},
@@ -132,7 +121,7 @@ std::vector<GuestFault> GuestFaults() {
       {"Address4Missing", {{"ip", "-4", "address", "flush", "dev", "eth0"}}, {"172.26.64."}},
       {"Address6Missing",
        {{"ip", "-6", "address", "flush", "dev", "eth0", "scope", "global"}},
-       {"fd00:64::"}},
+       {"fd00:26::"}},
       {"DefaultRouteMissing", {{"ip", "route", "delete", "default"}}, {"0.0.0.0/0"}},
       {"DefaultRoute6Missing", {{"ip", "-6", "route", "delete", "default"}}, {"::/0"}},
       {"RouteMissing", {{"ip", "route", "delete", "10.44.0.0/16"}}, {"10.44.0.0/16"}},
@@ -147,87 +136,85 @@ std::vector<GuestFault> GuestFaults() {
   };
 }
 
-class CheckGuest : public CheckTest, public ::testing::WithParamInterface<GuestFault> {};
+class CheckOfDamagedContainer : public CheckCommand,
+                                public ::testing::WithParamInterface<ContainerDamage> {};
 
 INSTANTIATE_TEST_SUITE_P(Check,
-                         CheckGuest,
-                         ::testing::ValuesIn(GuestFaults()),
-                         [](const auto& fault) { return fault.param.name; });
+                         CheckOfDamagedContainer,
+                         ::testing::ValuesIn(ContainerDamages()),
+                         kNameOf);
 
-TEST_P(CheckGuest, IsNamedAndNotTouched) {
+TEST_P(CheckOfDamagedContainer, NamesItAndDoesNotTouchIt) {
   AttachForCheck();
   for (const std::vector<std::string>& command : GetParam().commands) {
     container().Must(command);
   }
-  const Snapshot before = TakeSnapshot().Of({"guest "});
+  const Snapshot before = TakeSnapshot().Of({"container "});
 
   const Outcome check = Check();
 
   EXPECT_EQ(check.exit_code, 1);
   ASSERT_TRUE(check.json.is_object()) << check;
-  EXPECT_EQ(check.json.at("code"), 103) << check;
-  for (const char* words : GetParam().says) {
-    EXPECT_THAT(check.json.value("details", ""), HasSubstr(words));
+  EXPECT_EQ(ErrorCode(check), 103) << check;
+  for (const char* words : GetParam().expected) {
+    EXPECT_THAT(Details(check), HasSubstr(words));
   }
-  EXPECT_TRUE(Unchanged(before, TakeSnapshot().Of({"guest "})))
-      << "the container's side belongs to the guest";
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot().Of({"container "})))
+      << "the container's side belongs to itself";
 }
 
-// ---- the host's side: mended, and said so; with repairOnCheck off only said
+// ---- the host's side: repaired and logged; with repairOnCheck off only reported
 
-struct HostFault {
+struct HostDamage {
   const char* name;
   // Run by a shell in the host; $port is the host end of the attachment.
   const char* damage;
 };
 
-void PrintTo(const HostFault& fault, std::ostream* out) {
-  *out << fault.name;
+void PrintTo(const HostDamage& damage, std::ostream* out) {
+  *out << damage.name;
 }
 
-constexpr std::array kHostFaults = {
-    HostFault{"RulesetFlushed", "nft flush ruleset"},
-    HostFault{"TableDeleted", "nft delete table inet nomad-bridge"},
-    HostFault{"ElementsFlushed", "nft flush set inet nomad-bridge alloc4"},
-    HostFault{"PortElementGone", "nft flush map inet nomad-bridge port4"},
-    HostFault{"ChainFlushed", "nft flush chain inet nomad-bridge postrouting"},
-    HostFault{"IptablesFlushed", "iptables -F && iptables -X"},
-    HostFault{"BridgeDeleted", "ip link delete nomad"},
-    HostFault{"BridgeDown", "ip link set nomad down"},
-    HostFault{"GatewayGone", "ip -4 address flush dev nomad"},
-    HostFault{"PortOutOfBridge", "ip link set $port nomaster"},
-    HostFault{"PortDown", "ip link set $port down"},
-    HostFault{"HairpinOff", "bridge link set dev $port hairpin off"},
-    HostFault{"LeasesGone", "rm /run/cni/nomad/172.* /run/cni/nomad/fd00*"},
-    HostFault{"ForwardingOff", "echo 0 > /proc/sys/net/ipv4/ip_forward"},
+constexpr std::array kHostDamages = {
+    HostDamage{"RulesetFlushed", "nft flush ruleset"},
+    HostDamage{"TableDeleted", "nft delete table inet nomad-bridge"},
+    HostDamage{"ElementsFlushed", "nft flush set inet nomad-bridge alloc4"},
+    HostDamage{"PortElementGone", "nft flush map inet nomad-bridge port4"},
+    HostDamage{"ChainFlushed", "nft flush chain inet nomad-bridge postrouting"},
+    HostDamage{"IptablesFlushed", "iptables -F && iptables -X"},
+    HostDamage{"BridgeDeleted", "ip link delete nomad"},
+    HostDamage{"BridgeDown", "ip link set nomad down"},
+    HostDamage{"GatewayGone", "ip -4 address flush dev nomad"},
+    HostDamage{"PortOutOfBridge", "ip link set $port nomaster"},
+    HostDamage{"PortDown", "ip link set $port down"},
+    HostDamage{"HairpinOff", "bridge link set dev $port hairpin off"},
+    HostDamage{"LeasesGone", "rm /run/cni/nomad/172.* /run/cni/nomad/fd00*"},
+    HostDamage{"ForwardingOff", "echo 0 > /proc/sys/net/ipv4/ip_forward"},
 };
 
-class CheckHost : public CheckTest, public ::testing::WithParamInterface<HostFault> {
+class CheckOfDamagedHostSide : public CheckCommand,
+                               public ::testing::WithParamInterface<HostDamage> {
  protected:
   void Damage() { host().Must({"sh", "-c", Cat("port=", OnlyPort(), "; ", GetParam().damage)}); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Check, CheckHost, ::testing::ValuesIn(kHostFaults), [](const auto& fault) {
-  return fault.param.name;
-});
+INSTANTIATE_TEST_SUITE_P(Check, CheckOfDamagedHostSide, ::testing::ValuesIn(kHostDamages), kNameOf);
 
-TEST_P(CheckHost, IsMendedAndSaid) {
+TEST_P(CheckOfDamagedHostSide, RepairsAndLogsIt) {
   AttachForCheck();
   const Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   const Snapshot before = TakeSnapshot();
   Damage();
   ASSERT_FALSE(Unchanged(before, TakeSnapshot())) << "the damage does nothing";
 
-  const Outcome check = Check();
-
-  EXPECT_EQ(check.exit_code, 0) << check;
+  const Outcome check = MustCheck();
   EXPECT_EQ(check.out, "");
   EXPECT_THAT(check.err, HasSubstr("repaired"));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
 }
 
-TEST_P(CheckHost, IsOnlySaidWhereRepairIsOff) {
+TEST_P(CheckOfDamagedHostSide, OnlyReportsItWithRepairOff) {
   AttachForCheck();
   Damage();
   const Snapshot before = TakeSnapshot();
@@ -236,8 +223,8 @@ TEST_P(CheckHost, IsOnlySaidWhereRepairIsOff) {
   const Outcome check = Check();
 
   EXPECT_EQ(check.exit_code, 1);
-  EXPECT_EQ(check.json.value("code", 0), 103) << check;
-  EXPECT_NE(check.json.value("details", ""), "");
+  EXPECT_EQ(ErrorCode(check), 103) << check;
+  EXPECT_NE(Details(check), "");
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 

@@ -1,36 +1,23 @@
-// DEL: whatever is or is no longer there, exit 0 and nothing left.
+// DEL: exit 0 and nothing left, in whatever state the attachment is.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 
 #include <sys/mount.h>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/file.h"
-#include "base/text.h"
-#include "tests/support/plugin_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using nlohmann::json;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 constexpr const char* kRecord = "/run/nomad-bridge/nomad/alloc-1@eth0.json";
 
-class DelTest : public PluginWorld {
+class DelCommand : public World {
  protected:
   // As Nomad attaches: labels, and every port for tcp and udp.
   json AttachAsNomad() { return Attach(Published(), Labelled()); }
 
-  static json Published() {
-    return Publishing(Publishing(Config(), 8080, 80, "tcp"), 8080, 80, "udp");
-  }
+  static json Published() { return Publish({Port(8080, 80), Port(8080, 80, "udp")}); }
   static Variables Labelled() { return {{"CNI_ARGS", NomadArgs("billing", "alloc-1")}}; }
 };
 
@@ -41,7 +28,7 @@ struct Circumstance {
   // What happens between ADD and DEL.
   std::function<void(Node& container)> happens = [](Node&) {};
   Variables variables = {};
-  json config = {{"cniVersion", "1.0.0"}, {"name", "nomad"}, {"type", "nomad-bridge"}};
+  json config = Config();
 };
 
 void PrintTo(const Circumstance& circumstance, std::ostream* out) {
@@ -62,12 +49,7 @@ void ReplaceInRecord(const std::string& key, const json& value) {
 }
 
 std::vector<Circumstance> Circumstances() {
-  const json plain = {{"cniVersion", "1.0.0"}, {"name", "nomad"}, {"type", "nomad-bridge"}};
-  const auto with = [&plain](const char* key, const json& value) {
-    json config = plain;
-    config[key] = value;
-    return config;
-  };
+  const auto with = [](const char* key, const json& value) { return Config({{key, value}}); };
   return {
       {.name = "NothingSpecial"},
       {.name = "NamespaceGone", .happens = [](Node& container) { container.Kill(); }},
@@ -75,12 +57,12 @@ std::vector<Circumstance> Circumstances() {
       {.name = "NamespaceUnset", .variables = {{"CNI_NETNS", std::nullopt}}},
       {.name = "NamespaceIsAPlainFile", .variables = {{"CNI_NETNS", "/etc/hostname"}}},
       {.name = "NamespaceElsewhere", .variables = {{"CNI_NETNS", "/run/netns/outside"}}},
-      {.name = "GuestLinkGone",
+      {.name = "ContainerLinkGone",
        .happens =
            [](Node& container) {
              container.Must({"ip", "link", "delete", "eth0"});
            }},
-      {.name = "GuestLinkRenamed",
+      {.name = "ContainerLinkRenamed",
        .happens =
            [](Node& container) {
              container.Must({"ip", "link", "set", "eth0", "down"});
@@ -89,7 +71,7 @@ std::vector<Circumstance> Circumstances() {
       {.name = "BrokenArgs", .variables = {{"CNI_ARGS", "IP=;;=x;no value"}}},
       {.name = "PrevResultOfAnotherShape",
        .config = with("prevResult", {{"cniVersion", "0.2.0"}, {"ip4", 7}})},
-      {.name = "PrevResultIsAText", .config = with("prevResult", "lost")},
+      {.name = "PrevResultIsAString", .config = with("prevResult", "lost")},
       {.name = "PortMappingsBroken",
        .config = with("runtimeConfig", {{"portMappings", {{{"HostPort", 99999}}}}})},
       {.name = "RangesBroken", .config = with("ipam", {{"ranges", 5}})},
@@ -116,14 +98,11 @@ std::vector<Circumstance> Circumstances() {
   };
 }
 
-class DelUnder : public DelTest, public ::testing::WithParamInterface<Circumstance> {};
+class DelInAnyCase : public DelCommand, public ::testing::WithParamInterface<Circumstance> {};
 
-INSTANTIATE_TEST_SUITE_P(Del,
-                         DelUnder,
-                         ::testing::ValuesIn(Circumstances()),
-                         [](const auto& circumstance) { return circumstance.param.name; });
+INSTANTIATE_TEST_SUITE_P(Del, DelInAnyCase, ::testing::ValuesIn(Circumstances()), kNameOf);
 
-TEST_P(DelUnder, SucceedsTwiceAndLeavesNothing) {
+TEST_P(DelInAnyCase, SucceedsTwiceAndLeavesNothing) {
   const Circumstance& circumstance = GetParam();
   WarmUp();
   const Snapshot before = TakeHostSnapshot();
@@ -143,22 +122,21 @@ TEST_P(DelUnder, SucceedsTwiceAndLeavesNothing) {
   }
 }
 
-TEST_F(DelTest, WholeWorldIsAsBefore) {
+TEST_F(DelCommand, LeavesEverythingAsBefore) {
   WarmUp();
   const Snapshot before = TakeSnapshot();
   const json result = AttachAsNomad();
-  Detach(WithPrevResult(Published(), result));
+  Detach(WithResult(Published(), result));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(DelTest, OfAContainerNeverSeenOnABareMachine) {
+TEST_F(DelCommand, SucceedsForAContainerNeverSeen) {
   const Snapshot before = TakeSnapshot();
-  const Outcome del = RunPlugin("DEL", Config());
-  EXPECT_EQ(del.exit_code, 0) << del;
+  Detach(Config());
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(DelTest, AfterAFailedAdd) {
+TEST_F(DelCommand, SucceedsAfterAFailedAdd) {
   Node& other = AddContainer("other");
   Attach(Published(), As("holder", other));
   const Snapshot before = TakeHostSnapshot();
@@ -169,7 +147,7 @@ TEST_F(DelTest, AfterAFailedAdd) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(DelTest, AfterARebootThatKeptTheFiles) {
+TEST_F(DelCommand, CleansUpAfterARebootThatKeptTheFiles) {
   // Where /run or the data dir is no tmpfs, records and leases outlive the kernel's state.
   WarmUp();
   const Snapshot before = TakeHostSnapshot();
@@ -181,9 +159,9 @@ TEST_F(DelTest, AfterARebootThatKeptTheFiles) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(DelTest, NeighboursGoOnTalking) {
+TEST_F(DelCommand, LeavesNeighboursConnected) {
   Node& other = AddContainer("other");
-  const json neighbour = Attach(Publishing(Config(), 9090, 90), As("alloc-2", other));
+  const json neighbour = Attach(Publish({Port(9090, 90)}), As("alloc-2", other));
   const Server server = Server::Start(other, Protocol::kTcp, "0.0.0.0", 90, "neighbour");
   AttachAsNomad();
   std::optional<Connection> connection =
@@ -197,7 +175,7 @@ TEST_F(DelTest, NeighboursGoOnTalking) {
   EXPECT_EQ(TcpText(host(), AddressOf(neighbour), 90), "neighbour");
 }
 
-TEST_F(DelTest, UdpFlowsThroughThePortAreForgotten) {
+TEST_F(DelCommand, ForgetsUdpFlowsThroughThePort) {
   AttachAsNomad();
   const Server server = Server::Start(container(), Protocol::kUdp, "0.0.0.0", 80, "datagrams");
   ASSERT_EQ(UdpText(outside(), kHostIp4, 8080), "datagrams");
@@ -211,7 +189,7 @@ TEST_F(DelTest, UdpFlowsThroughThePortAreForgotten) {
       << "a client that goes on sending would reach nobody";
 }
 
-// ---- what cannot be removed: told, and the rest is done nevertheless
+// ---- what cannot be removed is reported, and the rest is done
 
 // A file that can be read, but not unlinked: it is mounted on itself.
 class Stuck {
@@ -229,7 +207,7 @@ class Stuck {
   std::string path_;
 };
 
-TEST_F(DelTest, GoesOnPastAnErrorAndCanBeRepeated) {
+TEST_F(DelCommand, GoesOnPastAnErrorAndCanBeRepeated) {
   WarmUp();
   const Snapshot before = TakeHostSnapshot();
   const std::string address = AddressOf(AttachAsNomad());
@@ -239,9 +217,9 @@ TEST_F(DelTest, GoesOnPastAnErrorAndCanBeRepeated) {
     const Outcome del = RunPlugin("DEL", Config());
 
     EXPECT_EQ(del.exit_code, 1);
-    EXPECT_EQ(del.json.at("code"), 104) << del;
-    EXPECT_THAT(del.json.at("msg").get<std::string>(), HasSubstr("'alloc-1'"));
-    EXPECT_THAT(del.json.at("details").get<std::string>(), HasSubstr(address));
+    EXPECT_EQ(ErrorCode(del), 104) << del;
+    EXPECT_THAT(Msg(del), HasSubstr("'alloc-1'"));
+    EXPECT_THAT(Details(del), HasSubstr(address));
     EXPECT_THAT(del.out, Not(HasSubstr("not found")));
     EXPECT_TRUE(Unchanged(before.Of({"host "}), TakeHostSnapshot().Of({"host "})))
         << "link and rules must be gone";
@@ -251,9 +229,8 @@ TEST_F(DelTest, GoesOnPastAnErrorAndCanBeRepeated) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(DelTest, TellsAllErrorsTogether) {
-  json config = Config();
-  config["ipam"]["ranges"] = {{{{"subnet", "172.26.64.0/20"}}}, {{{"subnet", "fd00:64::/64"}}}};
+TEST_F(DelCommand, ReportsAllErrorsTogether) {
+  const json config = DualStack();
   const json result = Attach(config);
   const Stuck lease4(Cat("/run/cni/nomad/", AddressOf(result, 4)));
   const Stuck lease6(Cat("/run/cni/nomad/", AddressOf(result, 6)));
@@ -261,26 +238,24 @@ TEST_F(DelTest, TellsAllErrorsTogether) {
   const Outcome del = RunPlugin("DEL", config);
 
   ASSERT_EQ(del.exit_code, 1);
-  const std::string details = del.json.at("details");
-  EXPECT_THAT(details, HasSubstr(AddressOf(result, 4)));
-  EXPECT_THAT(details, HasSubstr(AddressOf(result, 6)));
+  EXPECT_THAT(Details(del),
+              AllOf(HasSubstr(AddressOf(result, 4)), HasSubstr(AddressOf(result, 6))));
 }
 
-TEST_F(DelTest, NeedsNoRoomOnTheDisk) {
+TEST_F(DelCommand, NeedsNoRoomOnTheDisk) {
   WarmUp();
   const Snapshot before = TakeHostSnapshot();
   AttachAsNomad();
   host().Must({"mount", "-o", "remount,size=64k", "/run"});
   host().Must({"sh", "-c", "cat /dev/zero > /run/fill 2>/dev/null || true"});
-  const Outcome del = RunPlugin("DEL", Published());
-  EXPECT_EQ(del.exit_code, 0) << del;
+  Detach(Published());
   std::filesystem::remove("/run/fill");
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-// The config may have changed since ADD. What we leased we give back; whom we never asked is not
-// asked now.
-TEST_F(DelTest, WithAnotherIpamTypeThanAtAdd) {
+// The config may have changed since ADD. What we leased is released; an IPAM plugin that ADD did
+// not run is not run now.
+TEST_F(DelCommand, IgnoresAnIpamTypeThatChangedSinceAdd) {
   WarmUp();
   const Snapshot before = TakeHostSnapshot();
   for (const char* const type : {"whereabouts", "a/b", "bridge", "nomad-bridge"}) {
@@ -288,46 +263,42 @@ TEST_F(DelTest, WithAnotherIpamTypeThanAtAdd) {
     AttachAsNomad();
     json config = Published();
     config["ipam"] = {{"type", type}};
-    const Outcome del = RunPlugin("DEL", config, {{"CNI_PATH", "/run"}});
-    EXPECT_EQ(del.exit_code, 0) << del;
+    Detach(config, {{"CNI_PATH", "/run"}});
     EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
   }
 }
 
 // go-cni takes an error with these words for success.
-TEST_F(DelTest, NeverSaysNotFoundWhateverAnIpamPluginSays) {
+TEST_F(DelCommand, NeverPrintsNotFoundEvenIfAnIpamPluginDoes) {
   std::filesystem::create_directories("/run/ipam");
-  std::ofstream("/run/ipam/sulking") << R"(#!/bin/sh
+  std::ofstream("/run/ipam/failing") << R"(#!/bin/sh
 [ "$CNI_COMMAND" != ADD ] || { echo '{"cniVersion":"1.0.0","ips":[{"address":"10.5.0.2/24"}]}'; exit 0; }
 echo '{"code": 999, "msg": "lease store: key not found"}'
 exit 1
 )";
-  std::filesystem::permissions("/run/ipam/sulking", std::filesystem::perms::owner_all);
-  json config = Config();
-  config["ipam"] = {{"type", "sulking"}};
+  std::filesystem::permissions("/run/ipam/failing", std::filesystem::perms::owner_all);
+  const json config = Config({{"ipam", {{"type", "failing"}}}});
   const Variables where = {{"CNI_PATH", "/run/ipam"}};
   Attach(config, where);
   const Outcome del = RunPlugin("DEL", config, where);
-  EXPECT_EQ(del.json.value("code", 0), 104) << del;
+  EXPECT_EQ(ErrorCode(del), 104) << del;
   EXPECT_THAT(del.out, AllOf(HasSubstr("lease store"), Not(HasSubstr("not found"))));
 }
 
-TEST_F(DelTest, OfTheHostsOwnNamespaceIsRefusedAndTheAttachmentLives) {
+TEST_F(DelCommand, RefusesTheHostsOwnNamespaceAndTheAttachmentStays) {
   AttachAsNomad();
   const Snapshot before = TakeSnapshot();
   EXPECT_EQ(RunPlugin("DEL", Config(), {{"CNI_NETNS", host().path()}}).json.at("code"), 8);
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(DelTest, TouchesOnlyItsOwnNetworkContainerAndInterface) {
+TEST_F(DelCommand, TouchesOnlyItsOwnNetworkContainerAndInterface) {
   AttachAsNomad();
   const Snapshot before = TakeSnapshot();
-  json other_network = Config();
-  other_network["name"] = "other";
-  EXPECT_EQ(RunPlugin("DEL", other_network).exit_code, 0);
-  EXPECT_EQ(RunPlugin("DEL", Config(), {{"CNI_IFNAME", "eth1"}}).exit_code, 0);
-  EXPECT_EQ(RunPlugin("DEL", Config(), {{"CNI_CONTAINERID", "alloc-11"}}).exit_code, 0);
-  EXPECT_EQ(RunPlugin("DEL", Config(), {{"CNI_CONTAINERID", "alloc"}}).exit_code, 0);
+  Detach(Config({{"name", "other"}}));
+  Detach(Config(), {{"CNI_IFNAME", "eth1"}});
+  Detach(Config(), {{"CNI_CONTAINERID", "alloc-11"}});
+  Detach(Config(), {{"CNI_CONTAINERID", "alloc"}});
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 

@@ -1,26 +1,15 @@
 // Other firewalls on the same node, and ingressPolicy between networks.
 #include <filesystem>
-#include <optional>
 #include <ostream>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/file.h"
-#include "base/text.h"
-#include "tests/support/plugin_world.h"
-#include "tests/support/soon.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using nlohmann::json;
-using ::testing::HasSubstr;
-using ::testing::Not;
-
-class ForeignFirewall : public PluginWorld {
+class ForeignFirewall : public World {
  protected:
-  static json PublishingConfig() { return Publishing(Config(), 8080, 80); }
+  static json PublishingConfig() { return Publish({Port(8080, 80)}); }
 
   void ExpectBothWays() {
     const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
@@ -29,7 +18,7 @@ class ForeignFirewall : public PluginWorld {
   }
 
   Outcome Check(const json& result) {
-    return RunPlugin("CHECK", WithPrevResult(PublishingConfig(), result));
+    return RunPlugin("CHECK", WithResult(PublishingConfig(), result));
   }
 };
 
@@ -74,9 +63,7 @@ TEST_P(LaterDrop, IsReportedByAddAndCheckAsLongAsItIsThere) {
   host().Must({"nft", "-f", "-"},
               Cat("table inet mine {\nchain late {\n", GetParam().chain, "\n}\n}\n"));
 
-  const Outcome add = RunPlugin("ADD", PublishingConfig());
-
-  EXPECT_EQ(add.exit_code, 0) << add;
+  const Outcome add = MustRun("ADD", PublishingConfig());
   EXPECT_THAT(add.err, HasSubstr("chain late of table inet mine"));
   EXPECT_THAT(add.err, HasSubstr("0x00001000"));
   EXPECT_THAT(Check(add.json).err, HasSubstr("chain late of table inet mine"));
@@ -115,8 +102,7 @@ TEST_F(ForeignFirewall, ThatDropsBeforeUsOrElsewhereIsNotReported) {
     type filter hook input priority 10; policy drop;
   }
 })");
-  const Outcome add = RunPlugin("ADD", PublishingConfig());
-  EXPECT_EQ(add.exit_code, 0) << add;
+  const Outcome add = MustRun("ADD", PublishingConfig());
   EXPECT_THAT(add.err, Not(HasSubstr("mine")));
 }
 
@@ -184,8 +170,7 @@ class Firewalld : public ForeignFirewall {
 };
 
 TEST_F(Firewalld, LetsUsThroughAlsoAfterItsReloads) {
-  const Outcome add = RunPlugin("ADD", PublishingConfig());
-  ASSERT_EQ(add.exit_code, 0) << add;
+  const Outcome add = MustRun("ADD", PublishingConfig());
   EXPECT_THAT(add.err, HasSubstr("zone trusted"));
   ExpectBothWays();
   host().Must({"firewall-cmd", "--reload"});

@@ -1,32 +1,14 @@
-// GC: what is listed lives on undisturbed, what is not goes.
+// GC: what is listed is left undisturbed, everything else is removed.
 #include <filesystem>
 #include <fstream>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/text.h"
-#include "tests/support/plugin_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using nlohmann::json;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
-class GcTest : public PluginWorld {
+class GcCommand : public World {
  protected:
-  // Valid attachments, all of them with eth0.
-  static json Valid(const std::vector<std::string>& container_ids) {
-    json config = Config("1.1.0");
-    config["cni.dev/valid-attachments"] = json::array();
-    for (const std::string& id : container_ids) {
-      config["cni.dev/valid-attachments"].push_back({{"containerID", id}, {"ifname", "eth0"}});
-    }
-    return config;
-  }
-
   // A runtime gives GC no container.
   Outcome Gc(const json& config) {
     return RunPlugin("GC",
@@ -37,21 +19,21 @@ class GcTest : public PluginWorld {
   }
 };
 
-TEST_F(GcTest, KeepsTheListedUndisturbedAndRemovesTheRest) {
+TEST_F(GcCommand, KeepsTheListedUndisturbedAndRemovesTheRest) {
   WarmUp();
   Node& kept = AddContainer("kept");
-  Attach(Publishing(Config("1.1.0"), 9090, 90), As("kept", kept));
+  Attach(Publish({Port(9090, 90)}), As("kept", kept));
   const Server server = Server::Start(kept, Protocol::kTcp, "0.0.0.0", 90, "kept");
   std::optional<Connection> connection =
       Connection::Open(outside(), {.to = kHostIp4, .port = 9090});
   ASSERT_TRUE(connection);
   const Snapshot before = TakeHostSnapshot();
-  Attach(Publishing(Config("1.1.0"), 8080, 80));
-  Node& dead = AddContainer("dead");
-  Attach(Config("1.1.0"), As("dead", dead));
-  KillContainer(dead);
+  Attach(Publish({Port(8080, 80)}));
+  Node& stale = AddContainer("stale");
+  Attach(Config(), As("stale", stale));
+  KillContainer(stale);
 
-  const Outcome gc = Gc(Valid({"kept"}));
+  const Outcome gc = Gc(WithValid({"kept"}));
 
   EXPECT_EQ(gc.exit_code, 0) << gc;
   EXPECT_EQ(gc.out, "");
@@ -60,83 +42,81 @@ TEST_F(GcTest, KeepsTheListedUndisturbedAndRemovesTheRest) {
   EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "kept");
 }
 
-TEST_F(GcTest, AnEmptyListKeepsNobody) {
+TEST_F(GcCommand, RemovesAllForAnEmptyArray) {
   WarmUp();
   const Snapshot before = TakeHostSnapshot();
-  Attach(Config("1.1.0"));
-  EXPECT_EQ(Gc(Valid({})).exit_code, 0);
+  Attach(Config());
+  EXPECT_EQ(Gc(WithValid({})).exit_code, 0);
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(GcTest, GoWritesAnEmptyListAsNull) {
+TEST_F(GcCommand, TakesNullForAnEmptyArray) {
   WarmUp();
   const Snapshot before = TakeHostSnapshot();
-  Attach(Config("1.1.0"));
-  json config = Config("1.1.0");
+  Attach(Config());
+  json config = Config();
   config["cni.dev/valid-attachments"] = nullptr;
   EXPECT_EQ(Gc(config).exit_code, 0);
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(GcTest, WithoutAnyListOnlyTheDeadGo) {
+TEST_F(GcCommand, RemovesOnlyStaleAttachmentsWithoutAnArray) {
   WarmUp();
-  Attach(Publishing(Config("1.1.0"), 8080, 80));
+  Attach(Publish({Port(8080, 80)}));
   const Snapshot before = TakeHostSnapshot();
-  Node& dead = AddContainer("dead");
-  Attach(Config("1.1.0"), As("dead", dead));
-  KillContainer(dead);
-  EXPECT_EQ(Gc(Config("1.1.0")).exit_code, 0);
+  Node& stale = AddContainer("stale");
+  Attach(Config(), As("stale", stale));
+  KillContainer(stale);
+  EXPECT_EQ(Gc(Config()).exit_code, 0);
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(GcTest, TheSameContainerWithAnotherInterfaceIsAnother) {
-  Attach(Config("1.1.0"));
+TEST_F(GcCommand, TellsInterfacesOfAContainerApart) {
+  Attach(Config());
   const Snapshot before = TakeHostSnapshot();
-  Attach(Config("1.1.0"), {{"CNI_IFNAME", "eth1"}});
-  EXPECT_EQ(Gc(Valid({"alloc-1"})).exit_code, 0);
+  Attach(Config(), {{"CNI_IFNAME", "eth1"}});
+  EXPECT_EQ(Gc(WithValid({"alloc-1"})).exit_code, 0);
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(GcTest, OtherNetworksAreNotItsBusiness) {
-  json other = Config("1.1.0");
-  other["name"] = "other";
-  other["bridge"] = "br-other";
-  other["ipam"]["subnet"] = "10.8.0.0/24";
-  Attach(Publishing(other, 8080, 80));
+TEST_F(GcCommand, LeavesOtherNetworksAlone) {
+  const json other =
+      Config({{"name", "other"}, {"bridge", "br-other"}, {"ipam", {{"subnet", "10.8.0.0/24"}}}});
+  Attach(Publish({Port(8080, 80)}, other));
   const Snapshot before = TakeHostSnapshot();
-  EXPECT_EQ(Gc(Valid({})).exit_code, 0);
+  EXPECT_EQ(Gc(WithValid({})).exit_code, 0);
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
 // Written by plugins that knew of one interface only: it stands for all of the container's.
-TEST_F(GcTest, ALeaseWithoutAnInterfaceIsItsContainers) {
+TEST_F(GcCommand, TakesALeaseWithoutAnInterfaceForItsContainers) {
   const std::string folder = "/var/run/cni/nomad";
   std::filesystem::create_directories(folder);
   std::ofstream(Cat(folder, "/172.26.64.9")) << "kept";
   std::ofstream(Cat(folder, "/172.26.64.10")) << "gone";
-  EXPECT_EQ(Gc(Valid({"kept"})).exit_code, 0);
+  EXPECT_EQ(Gc(WithValid({"kept"})).exit_code, 0);
   EXPECT_TRUE(std::filesystem::exists(Cat(folder, "/172.26.64.9")));
   EXPECT_FALSE(std::filesystem::exists(Cat(folder, "/172.26.64.10")));
 }
 
 // Two hosts, as two containers may be, that share /run.
-TEST_F(GcTest, RecordsOfAnotherHostAreNotItsBusiness) {
-  Attach(Config("1.1.0"));
-  const std::string record = "/run/nomad-bridge/nomad/alloc-1@eth0.json";
+TEST_F(GcCommand, LeavesRecordsOfAnotherHostAlone) {
+  Attach(Config());
+  const std::string record = RecordOf("alloc-1");
   json value = json::parse(std::ifstream(record));
   value["hostNetns"]["inode"] = 1;
   std::ofstream(record) << value;
-  EXPECT_EQ(Gc(Valid({})).exit_code, 0);
+  EXPECT_EQ(Gc(WithValid({})).exit_code, 0);
   EXPECT_TRUE(std::filesystem::exists(record));
 }
 
-TEST_F(GcTest, LeasesThatSomebodyElseLeftGo) {
+TEST_F(GcCommand, RemovesLeasesThatSomebodyElseLeft) {
   WarmUp();
-  Attach(Config("1.1.0"));
+  Attach(Config());
   const Snapshot before = TakeHostSnapshot();
   std::ofstream("/run/cni/nomad/172.26.70.1") << "long-gone\r\neth0";
   std::ofstream("/run/cni/nomad/172.26.70.2") << "listed\r\neth0";
-  EXPECT_EQ(Gc(Valid({"alloc-1", "listed"})).exit_code, 0);
+  EXPECT_EQ(Gc(WithValid({"alloc-1", "listed"})).exit_code, 0);
   EXPECT_FALSE(std::filesystem::exists("/run/cni/nomad/172.26.70.1"));
   EXPECT_TRUE(std::filesystem::exists("/run/cni/nomad/172.26.70.2"))
       << "the reference plugins' attachments are valid, too";
@@ -144,27 +124,27 @@ TEST_F(GcTest, LeasesThatSomebodyElseLeftGo) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(GcTest, WhatHasLostItsRecordGoesToo) {
+TEST_F(GcCommand, RemovesWhatHasLostItsRecord) {
   WarmUp();
   const Snapshot before = TakeHostSnapshot();
-  Attach(Publishing(Config("1.1.0"), 8080, 80));
-  std::filesystem::remove("/run/nomad-bridge/nomad/alloc-1@eth0.json");
-  EXPECT_EQ(Gc(Valid({})).exit_code, 0);
+  Attach(Publish({Port(8080, 80)}));
+  std::filesystem::remove(RecordOf("alloc-1"));
+  EXPECT_EQ(Gc(WithValid({})).exit_code, 0);
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(GcTest, LinksAndElementsWithoutRecordOrLeaseGoToo) {
+TEST_F(GcCommand, RemovesLinksAndElementsWithoutRecordOrLease) {
   WarmUp();
   const Snapshot before = TakeHostSnapshot();
-  Attach(Publishing(Config("1.1.0"), 8080, 80));
-  std::filesystem::remove("/run/nomad-bridge/nomad/alloc-1@eth0.json");
+  Attach(Publish({Port(8080, 80)}));
+  std::filesystem::remove(RecordOf("alloc-1"));
   std::filesystem::remove_all("/run/cni/nomad");
-  EXPECT_EQ(Gc(Valid({})).exit_code, 0);
+  EXPECT_EQ(Gc(WithValid({})).exit_code, 0);
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(GcTest, ForeignPortsAndElementsStay) {
-  Attach(Config("1.1.0"));
+TEST_F(GcCommand, LeavesForeignPortsAndElementsAlone) {
+  Attach(Config());
   host().Must({"ip", "link", "add", "tap0", "type", "veth", "peer", "name", "tap1"});
   host().Must({"ip", "link", "set", "tap0", "master", "nomad"});
   // Nobody's, and that of a link which is there.
@@ -174,15 +154,15 @@ TEST_F(GcTest, ForeignPortsAndElementsStay) {
   const Snapshot before = TakeHostSnapshot();
   ASSERT_THAT(before.Lines(" element of alloc4"),
               AllOf(HasSubstr("172.26.70.1"), HasSubstr("tap0 by hand")));
-  EXPECT_EQ(Gc(Valid({"alloc-1"})).exit_code, 0);
+  EXPECT_EQ(Gc(WithValid({"alloc-1"})).exit_code, 0);
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(GcTest, AListThatIsNoneIsAnErrorAndRemovesNothing) {
-  Attach(Config("1.1.0"));
+TEST_F(GcCommand, RefusesAnythingButAnArrayAndRemovesNothing) {
+  Attach(Config());
   const Snapshot before = TakeHostSnapshot();
   for (const char* list : {R"("alloc-1")", R"([{"containerID": "alloc-1"}])", R"([7])", "{}"}) {
-    json config = Config("1.1.0");
+    json config = Config();
     config["cni.dev/valid-attachments"] = json::parse(list);
     const Outcome gc = Gc(config);
     EXPECT_EQ(gc.exit_code, 1) << list << ": " << gc;
@@ -191,9 +171,9 @@ TEST_F(GcTest, AListThatIsNoneIsAnErrorAndRemovesNothing) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(GcTest, OnABareMachine) {
+TEST_F(GcCommand, DoesNothingOnABareMachine) {
   const Snapshot before = TakeSnapshot();
-  const Outcome gc = Gc(Valid({}));
+  const Outcome gc = Gc(WithValid({}));
   EXPECT_EQ(gc.exit_code, 0) << gc;
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }

@@ -7,19 +7,12 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/file.h"
-#include "base/text.h"
-#include "tests/support/plugin_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 constexpr std::array kLinks = {"bridge", "host-local", "firewall", "portmap", "loopback"};
 constexpr const char* kFolder = "/run/plugins";
@@ -29,7 +22,7 @@ constexpr const char* kOlder =
     "#!/bin/sh\n: '\nThis file is the CNI plugin nomad-bridge, and may replace itself.\n'\n";
 constexpr const char* kReferencePlugin = "#!/bin/sh\n: the reference\n";
 
-class InstallTest : public PluginWorld {
+class InstallTest : public World {
  protected:
   // The built program with these arguments and no CNI_COMMAND.
   [[nodiscard]] Command Line(const std::vector<std::string>& arguments) {

@@ -2,19 +2,11 @@
 // readable to every tool.
 #include <algorithm>
 #include <filesystem>
-#include <string>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/plugin/labels_world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 struct Hostile {
   std::string name;
@@ -24,10 +16,6 @@ struct Hostile {
 
 std::ostream& operator<<(std::ostream& stream, const Hostile& hostile) {
   return stream << hostile.name;
-}
-
-std::string NameOf(const ::testing::TestParamInfo<Hostile>& info) {
-  return info.param.name;
 }
 
 std::string Repeat(const std::string& text, int times) {
@@ -99,87 +87,87 @@ class HostileLabel : public LabelsWorld, public ::testing::WithParamInterface<Ho
     EXPECT_EQ(std::count(links.begin(), links.end(), '\n'), 1);
   }
 
-  // Once somebody else has changed the ruleset, CHECK compares every element with what the record
-  // says.
-  void ExpectNothingToMend(const nlohmann::json& config, const Outcome& add) {
+  // Once somebody else has changed the ruleset, CHECK compares every element with the record.
+  void ExpectNothingToRepair(const json& config, const json& add) {
     host().Must({"nft", "add", "table", "inet", "somebody"});
     host().Must({"nft", "delete", "table", "inet", "somebody"});
-    const Outcome check = Check("web", container(), config, add);
-    EXPECT_EQ(check.exit_code, 0) << check;
+    const Outcome check = MustCheck(config, add, As("web", container()));
     EXPECT_EQ(check.err, "");
   }
 };
 
 TEST_P(HostileLabel, BreaksNothing) {
   const Snapshot before = [&] {
-    Attach("warm-up", container(), Web());
-    Detach("warm-up", container(), Web());
+    Attach(Web(), As("warm-up", container()));
+    Detach(Web(), As("warm-up", container()));
     return TakeSnapshot();
   }();
   std::string value = GetParam().value;
   std::erase(value, ';');  // separates pairs
-  const Outcome add = Attach("web", container(), Web(), Cat("NOMAD_JOB_ID=", value));
-  ASSERT_FALSE(add.json.is_null()) << add;
+  const json add = Attach(Web(), As("web", container(), Cat("NOMAD_JOB_ID=", value)));
+  ASSERT_FALSE(add.is_null());
   ExpectRulesetLoads();
   ExpectTextsAreWithinTheirLimits();
   if (GetParam().is_utf8) {
     EXPECT_EQ(RecordedLabel("NOMAD_JOB_ID"), value) << "the record holds it whole";
   }
-  ExpectNothingToMend(Web(), add);
-  Detach("web", container(), Web());
+  ExpectNothingToRepair(Web(), add);
+  Detach(Web(), As("web", container()));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
 // By the way of the config there may be anything: semicolons and NUL too.
-TEST_P(HostileLabel, BreaksNothingByTheConventionsWayEither) {
+TEST_P(HostileLabel, BreaksNothingAsAConventionLabelEither) {
   if (!GetParam().is_utf8) {
-    // No JSON can say it, so it is refused as a whole.
+    // JSON cannot hold it, so the whole config is refused.
     const Outcome add = RunPlugin(
         "ADD",
         R"({"cniVersion":"1.0.0","name":"nomad","args":{"cni":{"labels":[{"key":"a","value":")" +
             GetParam().value + R"("}]}}})");
-    EXPECT_EQ(add.json.value("code", 0), 6) << add;
+    EXPECT_EQ(ErrorCode(add), 6) << add;
     return;
   }
-  nlohmann::json config = Web();
+  json config = Web();
   const std::string value = GetParam().value + std::string("\0;", 2);
   config["args"]["cni"]["labels"] = {{{"key", "NOMAD_JOB_ID"}, {"value", value}},
                                      {{"key", GetParam().value}, {"value", "a key like that"}}};
-  const Outcome add = Attach("web", container(), config);
+  const json add = Attach(config, As("web", container()));
   ExpectRulesetLoads();
   ExpectTextsAreWithinTheirLimits();
   EXPECT_EQ(RecordedLabel("NOMAD_JOB_ID"), value);
   EXPECT_EQ(RecordedLabel(GetParam().value), "a key like that");
-  ExpectNothingToMend(config, add);
-  Detach("web", container(), config);
+  ExpectNothingToRepair(config, add);
+  Detach(config, As("web", container()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Values, HostileLabel, ::testing::ValuesIn(Values()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Values, HostileLabel, ::testing::ValuesIn(Values()), kNameOf);
 
-TEST_F(LabelsWorld, OfTheLongestNamesLeaveTheOwnerReadable) {
+class HostileLabels : public LabelsWorld {};
+
+TEST_F(HostileLabels, OfTheLongestNamesLeaveTheOwnerReadable) {
   const std::string id(200, 'c');
-  Attach(id, container(), Web(), Cat("NOMAD_JOB_ID=", std::string(4096, 'j')));
+  Attach(Web(), As(id, container(), Cat("NOMAD_JOB_ID=", std::string(4096, 'j'))));
   EXPECT_LE(Comment("alloc4").size(), 128U);
   EXPECT_THAT(Comment("alloc4"), StartsWith(HostVeth() + " id=ccc"));
-  Detach(id, container(), Web());
-  EXPECT_EQ(Elements("alloc4"), nlohmann::json::array());
+  Detach(Web(), As(id, container()));
+  EXPECT_EQ(Elements("alloc4"), json::array());
 }
 
 // Without a record an attachment's elements are found by their comments: a label must not be able
 // to fake another owner.
-TEST_F(LabelsWorld, ThatReadAsAnothersCommentAreNotTakenForIt) {
-  Attach("web", container(), Web());
+TEST_F(HostileLabels, ThatReadAsAnothersCommentAreNotTakenForIt) {
+  Attach(Web(), As("web", container()));
   const std::string comment_of_web = Comment("alloc4");
-  Detach("web", container(), Web());
+  Detach(Web(), As("web", container()));
   Node& other = AddContainer("other");
-  const nlohmann::json config = Publish({Port(8081, 80)});
-  Attach("faker", other, config, Cat("NOMAD_JOB_ID=", comment_of_web));
+  const json config = Publish({Port(8081, 80)}, DualStack());
+  Attach(config, As("faker", other, Cat("NOMAD_JOB_ID=", comment_of_web)));
   EXPECT_THAT(Comment("alloc4"), HasSubstr(comment_of_web));
-  const nlohmann::json of_faker = Elements("alloc4");
+  const json of_faker = Elements("alloc4");
 
-  Attach("web", container(), Web());
-  std::filesystem::remove("/run/nomad-bridge/nomad/web@eth0.json");
-  Detach("web", container(), Web());
+  Attach(Web(), As("web", container()));
+  std::filesystem::remove(RecordOf("web"));
+  Detach(Web(), As("web", container()));
 
   EXPECT_EQ(Elements("alloc4"), of_faker);
 }

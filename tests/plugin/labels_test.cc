@@ -1,25 +1,15 @@
 // Whose it is: labels from CNI_ARGS and the config, in the link's alias, the elements' comments,
 // the record and errors.
-#include <string>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/plugin/labels_world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
-
 class Labels : public LabelsWorld {};
 
 TEST_F(Labels, OfNomadAreInTheAliasTheCommentsAndTheRecord) {
-  Attach("0c1d", container(), Web(), kNomadArgs);
+  Attach(Web(), As("0c1d", container(), kNomadArgs));
   EXPECT_EQ(Alias(),
             "nomad-bridge net=nomad id=0c1d if=eth0 job=billing group=api ns=prod alloc=5f3c1a2b "
             "region=global");
@@ -37,62 +27,63 @@ TEST_F(Labels, OfNomadAreInTheAliasTheCommentsAndTheRecord) {
   EXPECT_EQ(RecordedLabel("NOMAD_REGION"), "global");
 }
 
-TEST_F(Labels, SayTheAllocationOnceWhereItIsTheContainer) {
-  Attach("5f3c1a2b", container(), Web(), kNomadArgs);
+TEST_F(Labels, NameTheAllocationOnceWhereItIsTheContainer) {
+  Attach(Web(), As("5f3c1a2b", container(), kNomadArgs));
   EXPECT_EQ(Comment("alloc4"),
             HostVeth() + " alloc=5f3c1a2b job=billing group=api ns=prod region=global net=nomad");
 }
 
 TEST_F(Labels, OfKubernetesAreKnownToo) {
-  Attach("web", container(), Web(), "K8S_POD_NAME=web-0;K8S_POD_NAMESPACE=shop");
+  Attach(Web(), As("web", container(), "K8S_POD_NAME=web-0;K8S_POD_NAMESPACE=shop"));
   EXPECT_THAT(Alias(), EndsWith("if=eth0 pod=web-0 podns=shop"));
   EXPECT_THAT(Comment("alloc4"), HasSubstr(" pod=web-0 podns=shop "));
 }
 
 TEST_F(Labels, MayBeAnyKeyUnderIgnoreUnknown) {
-  Attach("web", container(), Web(), "team=payments;IgnoreUnknown=1;cost-centre=42");
+  Attach(Web(), As("web", container(), "team=payments;IgnoreUnknown=1;cost-centre=42"));
   EXPECT_THAT(Alias(), EndsWith("team=payments cost-centre=42"));
   EXPECT_EQ(RecordedLabel("cost-centre"), "42");
 }
 
 TEST_F(Labels, OfAnyOtherKeyAreAnErrorWithoutIgnoreUnknown) {
   const Snapshot before = TakeSnapshot();
-  const Outcome add = Run("ADD", "web", container(), Web(), "team=payments;NOMAD_JOB_ID=billing");
+  const Outcome add =
+      RunPlugin("ADD", Web(), As("web", container(), "team=payments;NOMAD_JOB_ID=billing"));
   EXPECT_EQ(add.exit_code, 1);
-  EXPECT_EQ(add.json.value("code", 0), 4);
-  EXPECT_THAT(add.json.value("msg", ""),
-              AllOf(HasSubstr("team=payments"), Not(HasSubstr("NOMAD_JOB_ID"))));
+  EXPECT_EQ(ErrorCode(add), 4);
+  EXPECT_THAT(Msg(add), AllOf(HasSubstr("team=payments"), Not(HasSubstr("NOMAD_JOB_ID"))));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
 TEST_F(Labels, KeepEverythingBehindTheFirstEqualsSign) {
-  Attach("web", container(), Web(), "NOMAD_JOB_ID=a=b==c;NOMAD_GROUP_NAME==");
+  Attach(Web(), As("web", container(), "NOMAD_JOB_ID=a=b==c;NOMAD_GROUP_NAME=="));
   EXPECT_EQ(RecordedLabel("NOMAD_JOB_ID"), "a=b==c");
   EXPECT_EQ(RecordedLabel("NOMAD_GROUP_NAME"), "=");
   EXPECT_THAT(Alias(), EndsWith("job=a=b==c group=="));
 }
 
-TEST_F(Labels, AreKnownInAnyLetterCase) {
-  Attach("web", container(), Web(), "nomad_job_id=billing;Nomad_Group_Name=api;IgnoreUnknown=TRUE");
+TEST_F(Labels, AreReadInAnyLetterCase) {
+  Attach(Web(),
+         As("web", container(), "nomad_job_id=billing;Nomad_Group_Name=api;IgnoreUnknown=TRUE"));
   EXPECT_THAT(Alias(), EndsWith("job=billing group=api"));
 }
 
 TEST_F(Labels, MayBeEmpty) {
-  Attach("web", container(), Web(), "NOMAD_JOB_ID=;NOMAD_GROUP_NAME=api");
+  Attach(Web(), As("web", container(), "NOMAD_JOB_ID=;NOMAD_GROUP_NAME=api"));
   EXPECT_EQ(Alias(), "nomad-bridge net=nomad id=web if=eth0 group=api");
 }
 
 TEST_F(Labels, MayBeAbsent) {
-  Attach("web", container(), Web());
+  Attach(Web(), As("web", container()));
   EXPECT_EQ(Alias(), "nomad-bridge net=nomad id=web if=eth0");
   EXPECT_EQ(Comment("port4"), HostVeth() + " id=web net=nomad");
 }
 
 TEST_F(Labels, OfTheConventionsWinOverCniArgs) {
-  nlohmann::json config = Web();
+  json config = Web();
   config["args"]["cni"]["labels"] = {{{"key", "team"}, {"value", "payments"}},
                                      {{"key", "NOMAD_JOB_ID"}, {"value", "ledger"}}};
-  Attach("web", container(), config, "NOMAD_JOB_ID=billing");
+  Attach(config, As("web", container(), "NOMAD_JOB_ID=billing"));
   EXPECT_THAT(Alias(), EndsWith("if=eth0 job=ledger team=payments"));
 }
 
@@ -100,32 +91,31 @@ TEST_F(Labels, OfTheConventionsWinOverCniArgs) {
 
 class Owner : public LabelsWorld {
  protected:
-  [[nodiscard]] Outcome Intrude(const nlohmann::json& config) {
-    return Run("ADD", "intruder", AddContainer("intruder"), config);
+  [[nodiscard]] Outcome Intrude(const json& config) {
+    return RunPlugin("ADD", config, As("intruder", AddContainer("intruder")));
   }
 };
 
 TEST_F(Owner, OfATakenPortIsNamedByJobGroupAndAllocation) {
-  Attach("0c1d", container(), Web(), kNomadArgs);
-  const Outcome add = Intrude(Publish({Port(8080, 9090)}));
+  Attach(Web(), As("0c1d", container(), kNomadArgs));
+  const Outcome add = Intrude(Publish({Port(8080, 9090)}, DualStack()));
   EXPECT_EQ(add.exit_code, 1);
-  EXPECT_EQ(add.json.value("msg", ""),
+  EXPECT_EQ(Msg(add),
             "host port tcp 8080 is taken by job 'billing', group 'api', allocation '5f3c1a2b'");
-  EXPECT_THAT(add.json.value("details", ""),
-              AllOf(HasSubstr("container '0c1d'"), HasSubstr("172.26.64.2")));
+  EXPECT_THAT(Details(add), AllOf(HasSubstr("container '0c1d'"), HasSubstr("172.26.64.2")));
 }
 
 TEST_F(Owner, OfATakenPortOfOneHostAddressIsNamedToo) {
-  const nlohmann::json config = Publish({Port(8053, 53, "udp", kHostIp6)});
-  Attach("0c1d", container(), config, kNomadArgs);
+  const json config = Publish({Port(8053, 53, "udp", kHostIp6)}, DualStack());
+  Attach(config, As("0c1d", container(), kNomadArgs));
   EXPECT_EQ(Intrude(config).json.value("msg", ""),
             "host port udp [2001:db8:100::1]:8053 is taken by job 'billing', group 'api', "
             "allocation '5f3c1a2b'");
 }
 
 TEST_F(Owner, OfATakenAddressIsNamedToo) {
-  Attach("0c1d", container(), Web(), kNomadArgs);
-  nlohmann::json config = Config();
+  Attach(Web(), As("0c1d", container(), kNomadArgs));
+  json config = DualStack();
   config["args"]["cni"]["ips"] = {"172.26.64.2"};
   const Outcome add = Intrude(config);
   EXPECT_EQ(add.exit_code, 1);
@@ -137,22 +127,21 @@ TEST_F(Owner, OfATakenAddressIsNamedToo) {
 }
 
 TEST_F(Owner, WithoutLabelsIsNamedByItsContainer) {
-  Attach("0c1d", container(), Web());
+  Attach(Web(), As("0c1d", container()));
   EXPECT_EQ(Intrude(Web()).json.value("msg", ""),
             "host port tcp 8080 is taken by container '0c1d'");
 }
 
 TEST_F(Owner, WithHostileLabelsStillGivesOneJsonDocument) {
-  Attach("0c1d",
-         container(),
-         Web(),
-         Cat("NOMAD_JOB_ID=\"}\n{\\\xff\x1b[31m;NOMAD_GROUP_NAME=", std::string(4096, 'x')));
+  Attach(Web(),
+         As("0c1d",
+            container(),
+            Cat("NOMAD_JOB_ID=\"}\n{\\\xff\x1b[31m;NOMAD_GROUP_NAME=", std::string(4096, 'x'))));
   const Outcome add = Intrude(Web());
   EXPECT_EQ(add.exit_code, 1);
   ASSERT_FALSE(add.json.is_null()) << add;
-  EXPECT_THAT(add.json.value("msg", ""),
-              StartsWith("host port tcp 8080 is taken by job ''} {'? [31m', group 'xxx"));
-  EXPECT_LT(add.json.value("msg", "").size(), 400U);
+  EXPECT_THAT(Msg(add), StartsWith("host port tcp 8080 is taken by job ''} {'? [31m', group 'xxx"));
+  EXPECT_LT(Msg(add).size(), 400U);
 }
 
 }  // namespace

@@ -1,29 +1,25 @@
 // Addresses: which one an attachment gets, and from where.
-#include "tests/plugin/link_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using nlohmann::json;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-
-class AddressTest : public LinkWorld {
+class Address : public World {
  protected:
   // ADDs for container `id`, in a namespace of its own; its addresses.
   std::vector<std::string> AddressesOf(const std::string& id,
-                                       const std::string& config,
+                                       const json& config,
                                        const std::string& args = "") {
     Variables variables = As(id, AddContainer(id));
     if (!args.empty()) {
       variables["CNI_ARGS"] = args;
     }
-    return AddressesIn(MustAdd(config, variables));
+    return AddressesIn(Attach(config, variables));
   }
 };
 
-TEST_F(AddressTest, IsTheFirstOfTheDefaultSubnetWithNoOptionAtAll) {
-  const json result = MustAdd(Network());
+TEST_F(Address, IsTheFirstOfTheDefaultSubnetWithNoOptionAtAll) {
+  const json result = Attach(Config());
 
   EXPECT_THAT(AddressesIn(result), ElementsAre("172.26.64.2/20"));
   EXPECT_THAT(AddressesOn(container(), "eth0"), ElementsAre("172.26.64.2/20"));
@@ -31,13 +27,13 @@ TEST_F(AddressTest, IsTheFirstOfTheDefaultSubnetWithNoOptionAtAll) {
   EXPECT_EQ(At(LinkOn(container(), "eth0"), "/addr_info/0/broadcast"), "172.26.79.255");
 }
 
-TEST_F(AddressTest, IsOneOfEachRangeSetOfEachFamily) {
-  const std::string config = Network(R"({"ipam": {"ranges": [
+TEST_F(Address, IsOneOfEachRangeSetOfEachFamily) {
+  const json config = Config(R"({"ipam": {"ranges": [
       [{"subnet": "10.1.0.0/24"}], [{"subnet": "fd00:1::/64"}],
       [{"subnet": "10.2.0.0/28", "rangeStart": "10.2.0.9", "gateway": "10.2.0.5"}],
       [{"subnet": "fd00:2::/64", "rangeStart": "fd00:2::100", "rangeEnd": "fd00:2::1ff"}]]}})");
 
-  const json result = MustAdd(config);
+  const json result = Attach(config);
 
   const std::vector<std::string> expected = {
       "10.1.0.2/24", "fd00:1::2/64", "10.2.0.9/28", "fd00:2::100/64"};
@@ -52,21 +48,21 @@ TEST_F(AddressTest, IsOneOfEachRangeSetOfEachFamily) {
   }
 }
 
-TEST_F(AddressTest, GoesOnInTheSetsNextRangeWhenOneIsUsedUp) {
-  const std::string config = Network(R"({"ipam": {"ranges": [[
+TEST_F(Address, GoesOnInTheSetsNextRangeWhenOneIsUsedUp) {
+  const json config = Config(R"({"ipam": {"ranges": [[
       {"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.7", "rangeEnd": "10.1.0.8"},
       {"subnet": "10.2.0.0/24", "rangeStart": "10.2.0.20", "rangeEnd": "10.2.0.21"}]]}})");
 
   EXPECT_THAT(AddressesOf("a", config), ElementsAre("10.1.0.7/24"));
   EXPECT_THAT(AddressesOf("b", config), ElementsAre("10.1.0.8/24"));
-  const json third = MustAdd(config);
+  const json third = Attach(config);
   EXPECT_THAT(AddressesIn(third), ElementsAre("10.2.0.20/24"));
   EXPECT_EQ(At(third, "/ips/0/gateway"), "10.2.0.1");
   EXPECT_TRUE(Ping(container(), "10.2.0.1"));
 }
 
-TEST_F(AddressTest, ComesFromTheOldStyleKeys) {
-  const json result = MustAdd(Network(R"({"ipam": {
+TEST_F(Address, ComesFromTheOldStyleKeys) {
+  const json result = Attach(Config(R"({"ipam": {
       "type": "host-local", "subnet": "10.3.0.0/24", "rangeStart": "10.3.0.100",
       "rangeEnd": "10.3.0.101", "gateway": "10.3.0.254"}})"));
 
@@ -75,15 +71,15 @@ TEST_F(AddressTest, ComesFromTheOldStyleKeys) {
   EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre("10.3.0.254/24"));
 }
 
-TEST_F(AddressTest, OfTheOldStyleStandsInFrontOfTheList) {
-  const json result = MustAdd(
-      Network(R"({"ipam": {"ranges": [[{"subnet": "fd00:1::/64"}]], "subnet": "10.3.0.0/24"}})"));
+TEST_F(Address, OfTheOldStyleStandsInFrontOfTheList) {
+  const json result = Attach(
+      Config(R"({"ipam": {"ranges": [[{"subnet": "fd00:1::/64"}]], "subnet": "10.3.0.0/24"}})"));
 
   EXPECT_THAT(AddressesIn(result), ElementsAre("10.3.0.2/24", "fd00:1::2/64"));
 }
 
-TEST_F(AddressTest, OfTheRuntimesRangesStandsInFrontOfAll) {
-  const json result = MustAdd(Network(R"({
+TEST_F(Address, OfTheRuntimesRangesStandsInFrontOfAll) {
+  const json result = Attach(Config(R"({
       "runtimeConfig": {"ipRanges": [[{"subnet": "10.4.0.0/24", "rangeStart": "10.4.0.40"}]]},
       "ipam": {"ranges": [[{"subnet": "fd00:1::/64"}]]}})"));
 
@@ -92,99 +88,98 @@ TEST_F(AddressTest, OfTheRuntimesRangesStandsInFrontOfAll) {
 
 // ---- asked for by name
 
-struct Wish {
+struct AddressRequest {
   const char* name;
-  std::string config;
+  const char* config;
   const char* args;
 };
 
-void PrintTo(const Wish& wish, std::ostream* out) {
+void PrintTo(const AddressRequest& wish, std::ostream* out) {
   *out << wish.name;
 }
 
-class WishTest : public AddressTest, public ::testing::WithParamInterface<Wish> {};
+class RequestedAddress : public Address, public ::testing::WithParamInterface<AddressRequest> {};
 
-TEST_P(WishTest, IsGranted) {
-  const std::string config = Network(kDualStack, GetParam().config);
+TEST_P(RequestedAddress, IsGranted) {
+  const json config = DualStack(GetParam().config);
 
   EXPECT_THAT(AddressesOf("wisher", config, GetParam().args),
               ElementsAre("172.26.64.77/20", "fd00:26::2/64"));
   EXPECT_EQ(Lease("172.26.64.77"), "wisher\r\neth0");
 }
 
-TEST_P(WishTest, IsRefusedIfAnotherHasItAndNamesThat) {
-  MustAdd(Network(kDualStack),
-          {{"CNI_ARGS", "IgnoreUnknown=1;IP=172.26.64.77;NOMAD_JOB_ID=billing"}});
+TEST_P(RequestedAddress, IsRefusedIfAnotherHasItAndNamesThat) {
+  Attach(DualStack(), {{"CNI_ARGS", "IgnoreUnknown=1;IP=172.26.64.77;NOMAD_JOB_ID=billing"}});
   Variables variables = As("alloc-2", AddContainer("second"));
   variables["CNI_ARGS"] = GetParam().args;
 
-  const Outcome add = MustRefuse(102, Network(kDualStack, GetParam().config), variables);
+  const Outcome add = MustRefuse(102, DualStack(GetParam().config), variables);
 
-  EXPECT_THAT(add.json.at("msg").get<std::string>(), HasSubstr("172.26.64.77"));
-  EXPECT_THAT(add.json.at("msg").get<std::string>(), HasSubstr("billing"));
+  EXPECT_THAT(Msg(add), HasSubstr("172.26.64.77"));
+  EXPECT_THAT(Msg(add), HasSubstr("billing"));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Every,
-    WishTest,
-    ::testing::Values(Wish{"Args", "{}", "IP=172.26.64.77"},
-                      Wish{"ArgsWithPrefix", "{}", "IP=172.26.64.77/24"},
-                      Wish{"ArgsCni", R"({"args": {"cni": {"ips": ["172.26.64.77"]}}})", ""},
-                      Wish{"Runtime", R"({"runtimeConfig": {"ips": ["172.26.64.77/20"]}})", ""}),
-    [](const ::testing::TestParamInfo<Wish>& test) { return std::string(test.param.name); });
+    RequestedAddress,
+    ::testing::Values(
+        AddressRequest{"Args", "{}", "IP=172.26.64.77"},
+        AddressRequest{"ArgsWithPrefix", "{}", "IP=172.26.64.77/24"},
+        AddressRequest{"ArgsCni", R"({"args": {"cni": {"ips": ["172.26.64.77"]}}})", ""},
+        AddressRequest{"Runtime", R"({"runtimeConfig": {"ips": ["172.26.64.77/20"]}})", ""}),
+    kNameOf);
 
-TEST_F(AddressTest, OfEachFamilyMayBeAskedForInDifferentWays) {
-  const std::string config =
-      Network(kDualStack, R"({"runtimeConfig": {"ips": ["fd00:26::beef/64"]}})");
+TEST_F(Address, OfEachFamilyMayBeAskedForInDifferentWays) {
+  const json config = DualStack(R"({"runtimeConfig": {"ips": ["fd00:26::beef/64"]}})");
 
   EXPECT_THAT(AddressesOf("wisher", config, "IP=172.26.64.77"),
               ElementsAre("172.26.64.77/20", "fd00:26::beef/64"));
 }
 
-TEST_F(AddressTest, ThatTheNetworkDoesNotGiveOutIsRefused) {
+TEST_F(Address, ThatTheNetworkDoesNotGiveOutIsRefused) {
   for (const char* address :
        {"172.26.64.1", "172.26.64.0", "172.26.79.255", "10.0.0.1", "fd00::5"}) {
-    const Outcome add = MustRefuse(7, Network(), {{"CNI_ARGS", Cat("IP=", address)}});
-    EXPECT_THAT(add.json.at("msg").get<std::string>(), HasSubstr(address));
+    const Outcome add = MustRefuse(7, Config(), {{"CNI_ARGS", Cat("IP=", address)}});
+    EXPECT_THAT(Msg(add), HasSubstr(address));
   }
 }
 
 // ---- order
 
-TEST_F(AddressTest, IsTheOneThatHasBeenFreeForLongest) {
-  const std::string config = Network(R"({"ipam": {"subnet": "10.5.0.0/29"}})");
+TEST_F(Address, IsTheOneThatHasBeenFreeForLongest) {
+  const json config = Config(R"({"ipam": {"subnet": "10.5.0.0/29"}})");
   // .1 is the gateway, .7 the broadcast address.
   for (const char* address : {"2", "3", "4", "5", "6", "2", "3"}) {
-    const json result = MustAdd(config);
+    const json result = Attach(config);
     EXPECT_THAT(AddressesIn(result), ElementsAre(Cat("10.5.0.", address, "/29")));
-    MustDel(config);
+    Detach(config);
   }
 }
 
-TEST_F(AddressTest, SkipsThoseInUseOnItsWayRound) {
-  const std::string config = Network(R"({"ipam": {"subnet": "10.5.0.0/29"}})");
+TEST_F(Address, SkipsThoseInUseOnItsWayRound) {
+  const json config = Config(R"({"ipam": {"subnet": "10.5.0.0/29"}})");
   ASSERT_THAT(AddressesOf("a", config), ElementsAre("10.5.0.2/29"));
   ASSERT_THAT(AddressesOf("b", config, "IP=10.5.0.4"), ElementsAre("10.5.0.4/29"));
-  MustAdd(config);
-  MustDel(config);
+  Attach(config);
+  Detach(config);
 
-  EXPECT_THAT(AddressesIn(MustAdd(config)), ElementsAre("10.5.0.6/29"));
-  MustDel(config);
-  EXPECT_THAT(AddressesIn(MustAdd(config)), ElementsAre("10.5.0.3/29"));
+  EXPECT_THAT(AddressesIn(Attach(config)), ElementsAre("10.5.0.6/29"));
+  Detach(config);
+  EXPECT_THAT(AddressesIn(Attach(config)), ElementsAre("10.5.0.3/29"));
 }
 
-TEST_F(AddressTest, IsRefusedWhenAllAreInUse) {
-  const std::string config = Network(R"({"ipam": {"subnet": "10.5.0.0/30"}})");
+TEST_F(Address, IsRefusedWhenAllAreInUse) {
+  const json config = Config(R"({"ipam": {"subnet": "10.5.0.0/30"}})");
   ASSERT_THAT(AddressesOf("a", config), ElementsAre("10.5.0.2/30"));
 
   const Outcome add = MustRefuse(101, config);
 
-  EXPECT_THAT(add.json.at("msg").get<std::string>(), HasSubstr("network 'nomad'"));
-  EXPECT_THAT(add.json.at("details").get<std::string>(), HasSubstr("10.5.0.2"));
+  EXPECT_THAT(Msg(add), HasSubstr("network 'nomad'"));
+  EXPECT_THAT(Details(add), HasSubstr("10.5.0.2"));
 }
 
-TEST_F(AddressTest, OfTheOtherFamilyIsGivenBackWhenOneFamilyIsFull) {
-  const std::string config = Network(
+TEST_F(Address, OfTheOtherFamilyIsGivenBackWhenOneFamilyIsFull) {
+  const json config = Config(
       R"({"ipam": {"ranges": [[{"subnet": "fd00:26::/64"}], [{"subnet": "10.5.0.0/30"}]]}})");
   ASSERT_EQ(AddressesOf("a", config).size(), 2U);
 

@@ -1,14 +1,10 @@
 // The bridge: made, adopted, refused; its address, MAC, MTU and modes.
-#include "tests/plugin/link_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using nlohmann::json;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-
-class BridgeTest : public LinkWorld {
+class HostBridge : public World {
  protected:
   json Bridge(const std::string& name = "nomad") { return LinkOn(host(), name); }
   std::string BridgeMac() { return Bridge().at("address"); }
@@ -25,8 +21,8 @@ class BridgeTest : public LinkWorld {
   void PullOut() { host().Must({"ip", "link", "del", "other"}); }
 };
 
-TEST_F(BridgeTest, IsMadeUpWithTheGatewaysAddress) {
-  MustAdd(Network());
+TEST_F(HostBridge, IsMadeUpWithTheGatewaysAddress) {
+  Attach(Config());
 
   EXPECT_EQ(At(Bridge(), "/linkinfo/info_kind"), "bridge");
   EXPECT_THAT(Bridge().at("flags"), ::testing::Contains("UP"));
@@ -34,15 +30,15 @@ TEST_F(BridgeTest, IsMadeUpWithTheGatewaysAddress) {
   EXPECT_EQ(PortsOf("nomad").size(), 1U);
 }
 
-TEST_F(BridgeTest, HasTheNameThatTheConfigSays) {
-  MustAdd(Network(R"({"bridge": "br.7@x"})"));
+TEST_F(HostBridge, HasTheNameThatTheConfigSays) {
+  Attach(Config(R"({"bridge": "br.7@x"})"));
 
   EXPECT_EQ(PortsOf("br.7@x").size(), 1U);
   EXPECT_TRUE(Bridge().is_null());
 }
 
-TEST_F(BridgeTest, IsNotAddressedNorForwardsWithoutAGateway) {
-  const json result = MustAdd(Network(R"({"isGateway": false})"));
+TEST_F(HostBridge, IsNotAddressedNorForwardsWithoutAGateway) {
+  const json result = Attach(Config(R"({"isGateway": false})"));
 
   EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre());
   EXPECT_EQ(host().Sysctl("net/ipv4/ip_forward"), "0");
@@ -50,12 +46,12 @@ TEST_F(BridgeTest, IsNotAddressedNorForwardsWithoutAGateway) {
   EXPECT_EQ(At(result, "/routes"), json());
 }
 
-TEST_F(BridgeTest, ThatWasThereIsAdoptedWithItsPortsAndItsMac) {
+TEST_F(HostBridge, ThatWasThereIsAdoptedWithItsPortsAndItsMac) {
   MakeBridge();
   PlugIn("02:00:00:00:00:05");
   const std::string mac = BridgeMac();
 
-  const json result = MustAdd(Network());
+  const json result = Attach(Config());
 
   EXPECT_EQ(PortsOf("nomad").size(), 2U);
   EXPECT_EQ(BridgeMac(), mac);
@@ -63,19 +59,19 @@ TEST_F(BridgeTest, ThatWasThereIsAdoptedWithItsPortsAndItsMac) {
   EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre("172.26.64.1/20"));
 }
 
-TEST_F(BridgeTest, ThatWasThereDownComesUp) {
+TEST_F(HostBridge, ThatWasThereDownComesUp) {
   host().Must({"ip", "link", "add", "nomad", "type", "bridge"});
   const std::string mac = BridgeMac();
 
-  MustAdd(Network());
+  Attach(Config());
 
   EXPECT_EQ(BridgeMac(), mac);
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
 // As when many first ADDs race, but at every moment there is.
-TEST_F(BridgeTest, IsAdoptedWheneverItAppearsDuringAnAdd) {
-  const Command add = PluginCommand("ADD", Network());
+TEST_F(HostBridge, IsAdoptedWheneverItAppearsDuringAnAdd) {
+  const Command add = PluginCommand("ADD", Config());
   int nth = 0;
   for (bool was_early = true; was_early;) {
     ASSERT_LT(nth, 1000);
@@ -88,87 +84,86 @@ TEST_F(BridgeTest, IsAdoptedWheneverItAppearsDuringAnAdd) {
     ASSERT_EQ(disturbed.outcome.exit_code, 0) << "call " << nth << ": " << disturbed.outcome;
     EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre("172.26.64.1/20"));
     EXPECT_EQ(PortsOf("nomad").size(), 1U);
-    MustDel(Network());
+    Detach(Config());
     host().Must({"ip", "link", "del", "nomad"});
   }
   EXPECT_GT(nth, 3) << "the bridge was there from the start";
 }
 
 // Without waiting the container would be deaf for as long as the bridge listens and learns.
-TEST_F(BridgeTest, WithSpanningTreeIsWaitedForUntilItForwards) {
+TEST_F(HostBridge, WithSpanningTreeIsWaitedForUntilItForwards) {
   MakeBridge();
   host().Must({"ip", "link", "set", "nomad", "type", "bridge", "forward_delay", "200"});
   host().Must({"ip", "link", "set", "nomad", "type", "bridge", "stp_state", "1"});
 
-  MustAdd(Network());
+  Attach(Config());
 
   EXPECT_EQ(At(PortsOf("nomad"), "/0/linkinfo/info_slave_data/state"), "forwarding");
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
-TEST_F(BridgeTest, KeepsItsMacWhenPortsComeAndGo) {
-  MustAdd(Network());
+TEST_F(HostBridge, KeepsItsMacWhenPortsComeAndGo) {
+  Attach(Config());
   const std::string mac = BridgeMac();
 
   PlugIn("02:00:00:00:00:01");
   EXPECT_EQ(BridgeMac(), mac);
   PullOut();
   EXPECT_EQ(BridgeMac(), mac);
-  MustDel(Network());
+  Detach(Config());
   EXPECT_EQ(BridgeMac(), mac);
 }
 
-TEST_F(BridgeTest, ThatWasAdoptedKeepsItsMacWhenPortsComeAndGo) {
+TEST_F(HostBridge, ThatWasAdoptedKeepsItsMacWhenPortsComeAndGo) {
   MakeBridge();
   PlugIn("02:00:00:00:00:05");
-  MustAdd(Network());
+  Attach(Config());
   const std::string mac = BridgeMac();
 
   PullOut();
   EXPECT_EQ(BridgeMac(), mac);
   PlugIn("00:00:5e:00:00:01");
   EXPECT_EQ(BridgeMac(), mac);
-  MustDel(Network());
+  Detach(Config());
   EXPECT_EQ(BridgeMac(), mac);
 }
 
-TEST_F(BridgeTest, OfAnotherAddressIsTakenOverWithForceAddress) {
+TEST_F(HostBridge, OfAnotherAddressIsTakenOverWithForceAddress) {
   MakeBridge();
   host().Must({"ip", "address", "add", "10.9.9.1/24", "dev", "nomad"});
 
-  MustAdd(Network(R"({"forceAddress": true})"));
+  Attach(Config(R"({"forceAddress": true})"));
 
   EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre("172.26.64.1/20"));
 }
 
-TEST_F(BridgeTest, OfAnotherAddressIsRefusedWithoutForceAddress) {
+TEST_F(HostBridge, OfAnotherAddressIsRefusedWithoutForceAddress) {
   MakeBridge();
   host().Must({"ip", "address", "add", "10.9.9.1/24", "dev", "nomad"});
 
-  const Outcome add = MustRefuse(102, Network(R"({"forceAddress": false})"));
+  const Outcome add = MustRefuse(102, Config(R"({"forceAddress": false})"));
 
-  EXPECT_THAT(add.json.at("msg").get<std::string>(), HasSubstr("10.9.9.1/24"));
-  EXPECT_THAT(add.json.at("details").get<std::string>(), HasSubstr("forceAddress"));
+  EXPECT_THAT(Msg(add), HasSubstr("10.9.9.1/24"));
+  EXPECT_THAT(Details(add), HasSubstr("forceAddress"));
 }
 
-TEST_F(BridgeTest, KeepsIpv6AddressesThatAreNotInTheWay) {
+TEST_F(HostBridge, KeepsIpv6AddressesThatAreNotInTheWay) {
   MakeBridge();
   host().Must({"ip", "address", "add", "2001:db8:7::1/64", "dev", "nomad", "nodad"});
   host().Must({"ip", "address", "add", "fd00:26::ff/64", "dev", "nomad", "nodad"});
 
-  MustAdd(Network(kDualStack));
+  Attach(DualStack());
 
   EXPECT_THAT(
       AddressesOn(host(), "nomad"),
       ::testing::UnorderedElementsAre("172.26.64.1/20", "fd00:26::1/64", "2001:db8:7::1/64"));
 }
 
-TEST_F(BridgeTest, KeepsTheGatewayOfAnotherNetworkThatLivesOnIt) {
-  MustAdd(Network());
+TEST_F(HostBridge, KeepsTheGatewayOfAnotherNetworkThatLivesOnIt) {
+  Attach(Config());
   Node& second = AddContainer("second");
 
-  MustAdd(Network(R"({"name": "other", "ipam": {"subnet": "10.77.0.0/24"}})"),
-          As("alloc-2", second));
+  Attach(Config(R"({"name": "other", "ipam": {"subnet": "10.77.0.0/24"}})"), As("alloc-2", second));
 
   EXPECT_THAT(AddressesOn(host(), "nomad"),
               ::testing::UnorderedElementsAre("172.26.64.1/20", "10.77.0.1/24"));
@@ -176,37 +171,37 @@ TEST_F(BridgeTest, KeepsTheGatewayOfAnotherNetworkThatLivesOnIt) {
   EXPECT_TRUE(Ping(second, "10.77.0.1"));
 }
 
-TEST_F(BridgeTest, OfAnotherKindIsRefusedByItsKind) {
+TEST_F(HostBridge, OfAnotherKindIsRefusedByItsKind) {
   host().Must({"ip", "link", "add", "nomad", "type", "veth"});
 
-  const Outcome add = MustRefuse(7, Network());
+  const Outcome add = MustRefuse(7, Config());
 
-  EXPECT_THAT(add.json.at("msg").get<std::string>(), HasSubstr("'nomad'"));
-  EXPECT_THAT(add.json.at("details").get<std::string>(), HasSubstr("'veth'"));
+  EXPECT_THAT(Msg(add), HasSubstr("'nomad'"));
+  EXPECT_THAT(Details(add), HasSubstr("'veth'"));
 }
 
-TEST_F(BridgeTest, HasTheMtuOfTheConfigWhenItIsMade) {
-  MustAdd(Network(R"({"mtu": 1400})"));
+TEST_F(HostBridge, HasTheMtuOfTheConfigWhenItIsMade) {
+  Attach(Config(R"({"mtu": 1400})"));
 
   EXPECT_EQ(At(Bridge(), "/mtu"), 1400);
 }
 
-TEST_F(BridgeTest, IsPromiscuousOnlyIfAsked) {
-  MustAdd(Network());
-  EXPECT_THAT(Bridge().at("flags"), ::testing::Not(::testing::Contains("PROMISC")));
+TEST_F(HostBridge, IsPromiscuousOnlyIfAsked) {
+  Attach(Config());
+  EXPECT_THAT(Bridge().at("flags"), Not(::testing::Contains("PROMISC")));
 
   Node& second = AddContainer("second");
-  MustAdd(Network(R"({"promiscMode": true})"), As("alloc-2", second));
+  Attach(Config(R"({"promiscMode": true})"), As("alloc-2", second));
 
   EXPECT_THAT(Bridge().at("flags"), ::testing::Contains("PROMISC"));
   const json port = PortsOf("nomad").at(1);
   EXPECT_EQ(At(port, "/linkinfo/info_slave_data/hairpin"), false) << port;
 }
 
-TEST_F(BridgeTest, StaysForTheNextOneWhenTheLastGoes) {
-  MustAdd(Network());
+TEST_F(HostBridge, StaysForTheNextOneWhenTheLastGoes) {
+  Attach(Config());
   const json before = Bridge();
-  MustDel(Network());
+  Detach(Config());
 
   EXPECT_EQ(Bridge().at("ifindex"), before.at("ifindex"));
   EXPECT_EQ(PortsOf("nomad").size(), 0U);

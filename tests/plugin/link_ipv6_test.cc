@@ -1,14 +1,12 @@
 // IPv6: usable at once where it is asked for, untouched where it is not.
 #include <sstream>
 
-#include "tests/plugin/link_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using nlohmann::json;
-
-class Ipv6Test : public LinkWorld {
+class Ipv6 : public World {
  protected:
   // As hosts have it whose administrator wants no IPv6.
   void SwitchOffIpv6() {
@@ -62,8 +60,8 @@ class Ipv6Test : public LinkWorld {
   }
 };
 
-TEST_F(Ipv6Test, IsReachableAtOnce) {
-  MustAdd(Network(kDualStack));
+TEST_F(Ipv6, IsReachableAtOnce) {
+  Attach(DualStack());
 
   EXPECT_EQ(TentativeOn(container(), "eth0"), json::array());
   EXPECT_EQ(TentativeOn(host(), "nomad"), json::array());
@@ -74,20 +72,20 @@ TEST_F(Ipv6Test, IsReachableAtOnce) {
 // What the kernel makes for them only when it has noticed their carrier: without the route for
 // multicast they do not hear who asks for their address. A file, because it is read sooner than a
 // program has started.
-TEST_F(Ipv6Test, NeighboursAreHeardAtOnce) {
+TEST_F(Ipv6, NeighboursAreHeardAtOnce) {
   constexpr int kTimes = 20;
   for (int i = 0; i < kTimes && !HasFailure(); ++i) {
-    const Node& allocation = AddContainer(Cat("guest-", i));
+    const Node& allocation = AddContainer(Cat("container-", i));
     const Variables id = As(allocation.name(), allocation);
-    MustAdd(Network(kDualStack), id);
+    Attach(DualStack(), id);
     EXPECT_TRUE(HasMulticastRoute(allocation, "eth0")) << "after ADD " << i;
     EXPECT_TRUE(HasMulticastRoute(host(), "nomad")) << "after ADD " << i;
-    MustDel(Network(kDualStack), id);
+    Detach(DualStack(), id);
   }
 }
 
-TEST_F(Ipv6Test, AddressesAskForNoDuplicateDetection) {
-  MustAdd(Network(kDualStack));
+TEST_F(Ipv6, AddressesAskForNoDuplicateDetection) {
+  Attach(DualStack());
 
   for (const auto& [node, name] : {std::pair<Node*, const char*>{&container(), "eth0"},
                                    std::pair<Node*, const char*>{&host(), "nomad"}}) {
@@ -100,8 +98,8 @@ TEST_F(Ipv6Test, AddressesAskForNoDuplicateDetection) {
   }
 }
 
-TEST_F(Ipv6Test, AloneIsANetworkToo) {
-  const json result = MustAdd(Network(R"({"ipam": {"subnet": "fd00:26::/64"}})"));
+TEST_F(Ipv6, AloneIsANetworkToo) {
+  const json result = Attach(Config(R"({"ipam": {"subnet": "fd00:26::/64"}})"));
 
   EXPECT_EQ(AddressesIn(result), std::vector<std::string>{"fd00:26::2/64"});
   EXPECT_TRUE(Ping(container(), "fd00:26::1"));
@@ -109,23 +107,22 @@ TEST_F(Ipv6Test, AloneIsANetworkToo) {
   EXPECT_EQ(host().Sysctl("net/ipv6/conf/all/forwarding"), "1");
 }
 
-TEST_F(Ipv6Test, ForwardingIsTurnedOnForTheFamiliesInUseOnly) {
-  MustAdd(Network());
+TEST_F(Ipv6, ForwardingIsTurnedOnForTheFamiliesInUseOnly) {
+  Attach(Config());
   EXPECT_EQ(host().Sysctl("net/ipv4/ip_forward"), "1");
   EXPECT_EQ(host().Sysctl("net/ipv6/conf/all/forwarding"), "0");
   EXPECT_FALSE(HasTable("ip6", "filter"));
 
-  MustAdd(
-      Network(
-          kDualStack,
+  Attach(
+      DualStack(
           R"({"name": "both", "bridge": "both", "ipam": {"ranges": [[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00:27::/64"}]]}})"),
       As("alloc-2", AddContainer("second")));
   EXPECT_EQ(host().Sysctl("net/ipv6/conf/all/forwarding"), "1");
   EXPECT_TRUE(HasTable("ip6", "filter"));
 }
 
-TEST_F(Ipv6Test, StaysOnInAGuestThatGoesDownAndUp) {
-  MustAdd(Network(kDualStack));
+TEST_F(Ipv6, StaysOnInAContainerThatGoesDownAndUp) {
+  Attach(DualStack());
 
   container().Must({"ip", "link", "set", "eth0", "down"});
   container().Must({"ip", "link", "set", "eth0", "up"});
@@ -135,11 +132,11 @@ TEST_F(Ipv6Test, StaysOnInAGuestThatGoesDownAndUp) {
 
 // ---- hosts without IPv6
 
-TEST_F(Ipv6Test, SwitchedOffOnTheHostStaysSoForANetworkOfIpv4) {
+TEST_F(Ipv6, SwitchedOffOnTheHostStaysSoForANetworkOfIpv4) {
   SwitchOffIpv6();
   const std::map<std::string, std::string> before = Ipv6Sysctls();
 
-  MustAdd(Network());
+  Attach(Config());
 
   for (const auto& [name, value] : Ipv6Sysctls()) {
     const auto earlier = before.find(name);
@@ -151,13 +148,13 @@ TEST_F(Ipv6Test, SwitchedOffOnTheHostStaysSoForANetworkOfIpv4) {
   }
   EXPECT_FALSE(HasTable("ip6", "filter"));
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
-  MustDel(Network());
+  Detach(Config());
 }
 
-TEST_F(Ipv6Test, SwitchedOffOnTheHostIsOnForTheBridgeOfANetworkThatHasIt) {
+TEST_F(Ipv6, SwitchedOffOnTheHostIsOnForTheBridgeOfANetworkThatHasIt) {
   SwitchOffIpv6();
 
-  MustAdd(Network(kDualStack));
+  Attach(DualStack());
 
   EXPECT_TRUE(Ping(container(), "fd00:26::1"));
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
@@ -165,22 +162,22 @@ TEST_F(Ipv6Test, SwitchedOffOnTheHostIsOnForTheBridgeOfANetworkThatHasIt) {
   EXPECT_EQ(host().Sysctl("net/ipv6/conf/uplink/disable_ipv6"), "1");
 }
 
-TEST_F(Ipv6Test, SwitchedOffInTheGuestIsTurnedOnForItsInterface) {
+TEST_F(Ipv6, SwitchedOffInTheContainerIsTurnedOnForItsInterface) {
   for (const char* link : {"all", "default"}) {
     container().SetSysctl(Cat("net/ipv6/conf/", link, "/disable_ipv6"), "1");
   }
 
-  MustAdd(Network(kDualStack));
+  Attach(DualStack());
 
   EXPECT_TRUE(Ping(container(), "fd00:26::1"));
 }
 
-TEST_F(Ipv6Test, SwitchedOffInTheGuestIsNoMatterForIpv4) {
+TEST_F(Ipv6, SwitchedOffInTheContainerIsNoMatterForIpv4) {
   for (const char* link : {"all", "default"}) {
     container().SetSysctl(Cat("net/ipv6/conf/", link, "/disable_ipv6"), "1");
   }
 
-  MustAdd(Network());
+  Attach(Config());
 
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
   EXPECT_EQ(container().Sysctl("net/ipv6/conf/eth0/disable_ipv6"), "1");

@@ -5,17 +5,14 @@
 
 #include <sys/stat.h>
 
-#include "tests/plugin/link_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using nlohmann::json;
-using ::testing::ElementsAre;
-
 namespace fs = std::filesystem;
 
-class LeaseTest : public LinkWorld {
+class LeaseFile : public World {
  protected:
   // The reference plugin on the same network: same name, ranges and data dir.
   Outcome HostLocal(const std::string& verb, const std::string& container_id) {
@@ -46,8 +43,8 @@ class LeaseTest : public LinkWorld {
   }
 };
 
-TEST_F(LeaseTest, IsTheReferencePluginsFile) {
-  MustAdd(Network(kDualStack));
+TEST_F(LeaseFile, IsTheReferencePluginsFile) {
+  Attach(DualStack());
 
   EXPECT_EQ(Lease("172.26.64.2"), "alloc-1\r\neth0");
   EXPECT_EQ(Lease("fd00:26::2"), "alloc-1\r\neth0");
@@ -64,19 +61,19 @@ TEST_F(LeaseTest, IsTheReferencePluginsFile) {
                 "172.26.64.2", "fd00:26::2", "last_reserved_ip.0", "last_reserved_ip.1", "lock"}));
 }
 
-TEST_F(LeaseTest, LiesInTheFolderOfTheConfig) {
-  const std::string config = Network(R"({"ipam": {"dataDir": "/var/lib/cni/networks/deep"}})");
+TEST_F(LeaseFile, IsInTheDirectoryOfTheConfig) {
+  const json config = Config(R"({"ipam": {"dataDir": "/var/lib/cni/networks/deep"}})");
 
-  MustAdd(config);
+  Attach(config);
 
   EXPECT_EQ(FindFile("/var/lib/cni/networks/deep/nomad/172.26.64.2"), "alloc-1\r\neth0");
   EXPECT_FALSE(fs::exists(kLeases));
-  MustDel(config);
-  EXPECT_THAT(Leased("/var/lib/cni/networks/deep/nomad"), ::testing::IsEmpty());
+  Detach(config);
+  EXPECT_THAT(Leased("/var/lib/cni/networks/deep/nomad"), IsEmpty());
 }
 
-TEST_F(LeaseTest, IsUnderstoodByTheReferencePlugin) {
-  MustAdd(Network());
+TEST_F(LeaseFile, IsUnderstoodByTheReferencePlugin) {
+  Attach(Config());
 
   // Its CHECK finds ours; its next address is the one behind ours; its DEL gives ours back.
   const Outcome check = HostLocal("CHECK", "alloc-1");
@@ -88,63 +85,63 @@ TEST_F(LeaseTest, IsUnderstoodByTheReferencePlugin) {
   EXPECT_EQ(Leased(), (std::set<std::string>{"172.26.64.3"}));
 }
 
-TEST_F(LeaseTest, OfTheReferencePluginIsRespected) {
+TEST_F(LeaseFile, OfTheReferencePluginIsRespected) {
   ASSERT_THAT(AddressesIn(HostLocal("ADD", "theirs").json), ElementsAre("172.26.64.2/20"));
 
-  EXPECT_THAT(AddressesIn(MustAdd(Network())), ElementsAre("172.26.64.3/20"));
-  MustDel(Network());
+  EXPECT_THAT(AddressesIn(Attach(Config())), ElementsAre("172.26.64.3/20"));
+  Detach(Config());
   EXPECT_EQ(Lease("172.26.64.2"), "theirs\r\neth0");
 }
 
-TEST_F(LeaseTest, OfTheReferencePluginForTheSameContainerGoesWithDel) {
+TEST_F(LeaseFile, OfTheReferencePluginForTheSameContainerGoesWithDel) {
   ASSERT_EQ(HostLocal("ADD", "alloc-1").exit_code, 0);
 
-  MustDel(Network());
+  Detach(Config());
 
-  EXPECT_THAT(Leased(), ::testing::IsEmpty());
+  EXPECT_THAT(Leased(), IsEmpty());
 }
 
-TEST_F(LeaseTest, ThatAnotherKillLeftEmptyIsUsedAgain) {
+TEST_F(LeaseFile, LeftEmptyByAKillIsReplaced) {
   WriteLease("172.26.64.2", "");
 
-  EXPECT_THAT(AddressesIn(MustAdd(Network())), ElementsAre("172.26.64.2/20"));
+  EXPECT_THAT(AddressesIn(Attach(Config())), ElementsAre("172.26.64.2/20"));
 }
 
-TEST_F(LeaseTest, FolderMayHoldJunk) {
+TEST_F(LeaseFile, DirectoryMayHoldJunk) {
   WriteLease("not-an-address", "junk");
   WriteLease("172.26.64.2", "?");
   WriteLease("last_reserved_ip.0", "rubbish");
   fs::create_directories(Cat(kLeases, "/172.26.64.3"));
 
-  EXPECT_THAT(AddressesIn(MustAdd(Network())), ElementsAre("172.26.64.4/20"));
-  MustDel(Network());
+  EXPECT_THAT(AddressesIn(Attach(Config())), ElementsAre("172.26.64.4/20"));
+  Detach(Config());
   EXPECT_EQ(Lease("not-an-address"), "junk");
   EXPECT_EQ(Lease("172.26.64.2"), "?");
 }
 
-TEST_F(LeaseTest, IsFoundAmong4000Others) {
+TEST_F(LeaseFile, IsFoundAmong4000Others) {
   // All but the last 93 addresses of the /20, and every one of them behind the mark.
   for (int i = 2; i < 4002; ++i) {
     WriteLease(Cat("172.26.", 64 + i / 256, ".", i % 256), Cat("other-", i, "\r\neth0"));
   }
   WriteLease("last_reserved_ip.0", "172.26.64.1");
 
-  EXPECT_THAT(AddressesIn(MustAdd(Network())), ElementsAre("172.26.79.162/20"));
+  EXPECT_THAT(AddressesIn(Attach(Config())), ElementsAre("172.26.79.162/20"));
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
-  MustDel(Network());
+  Detach(Config());
   EXPECT_EQ(Leased().size(), 4000U);
 }
 
-TEST_F(LeaseTest, OfTheLastFreeAddressAmong4000IsFoundAndThenThePoolIsFull) {
+TEST_F(LeaseFile, OfTheLastFreeAddressAmong4000IsFoundAndThenThePoolIsFull) {
   for (int i = 2; i < 4095; ++i) {
     if (i != 1234) {
       WriteLease(Cat("172.26.", 64 + i / 256, ".", i % 256), Cat("other-", i, "\r\neth0"));
     }
   }
 
-  EXPECT_THAT(AddressesIn(MustAdd(Network())), ElementsAre("172.26.68.210/20"));
-  const Outcome full = Add(Network(), As("alloc-2", AddContainer("second")));
-  EXPECT_EQ(At(full.json, "/code"), 101) << full;
+  EXPECT_THAT(AddressesIn(Attach(Config())), ElementsAre("172.26.68.210/20"));
+  const Outcome full = RunPlugin("ADD", Config(), As("alloc-2", AddContainer("second")));
+  EXPECT_EQ(ErrorCode(full), 101) << full;
   EXPECT_EQ(Leased().size(), 4093U);
 }
 

@@ -7,14 +7,10 @@
 #include <sys/socket.h>
 
 #include "base/fd.h"
-#include "tests/plugin/link_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-using nlohmann::json;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 // Hears of every link that appears or changes in a node from now on.
 class LinkEvents {
@@ -31,8 +27,8 @@ class LinkEvents {
     }
   }
 
-  // The names that the links told of had.
-  [[nodiscard]] std::set<std::string> PluginTypeNames() {
+  // The names that those links had.
+  [[nodiscard]] std::set<std::string> Names() {
     std::set<std::string> names;
     alignas(nlmsghdr) std::array<char, 65536> buffer;
     ssize_t got = 0;
@@ -61,86 +57,86 @@ class LinkEvents {
   UniqueFd fd_;
 };
 
-class PairTest : public LinkWorld {
+class VethPair : public World {
  protected:
-  json GuestEnd(const std::string& name = "eth0") { return LinkOn(container(), name); }
+  json ContainerEnd(const std::string& name = "eth0") { return LinkOn(container(), name); }
   json HostEnd(std::size_t number = 0) { return PortsOf("nomad").at(number); }
-  std::string ContainerMac() { return GuestEnd().at("address"); }
+  std::string ContainerMac() { return ContainerEnd().at("address"); }
 };
 
-TEST_F(PairTest, JoinsTheBridgeAndTheGuest) {
-  const json result = MustAdd(Network());
+TEST_F(VethPair, JoinsTheBridgeAndTheContainer) {
+  const json result = Attach(Config());
   const json host_end = HostEnd();
-  const json guest_end = GuestEnd();
+  const json container_end = ContainerEnd();
 
-  EXPECT_EQ(At(guest_end, "/linkinfo/info_kind"), "veth");
-  EXPECT_EQ(host_end.at("link_index"), guest_end.at("ifindex"));
-  EXPECT_EQ(guest_end.at("link_index"), host_end.at("ifindex"));
+  EXPECT_EQ(At(container_end, "/linkinfo/info_kind"), "veth");
+  EXPECT_EQ(host_end.at("link_index"), container_end.at("ifindex"));
+  EXPECT_EQ(container_end.at("link_index"), host_end.at("ifindex"));
   EXPECT_EQ(At(result, "/interfaces/1/name"), host_end.at("ifname"));
   EXPECT_EQ(At(result, "/interfaces/2/name"), "eth0");
-  EXPECT_EQ(guest_end.at("operstate"), "UP");
+  EXPECT_EQ(container_end.at("operstate"), "UP");
 }
 
-TEST_F(PairTest, IsReadyWhenAddReturns) {
-  MustAdd(Network());
+TEST_F(VethPair, IsReadyWhenAddReturns) {
+  Attach(Config());
 
   EXPECT_EQ(HostEnd().at("operstate"), "UP");
   EXPECT_EQ(At(HostEnd(), "/linkinfo/info_slave_data/state"), "forwarding");
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
-TEST_F(PairTest, IsBornUnderItsFinalName) {
+TEST_F(VethPair, IsCreatedUnderItsFinalName) {
   LinkEvents events(container());
 
-  MustAdd(Network(R"({"mtu": 1400})"));
+  Attach(Config(R"({"mtu": 1400})"));
 
   // A link that is renamed or moved in would have had another name, or gone from the host as one.
-  EXPECT_EQ(events.PluginTypeNames(), (std::set<std::string>{"lo", "eth0"}));
+  EXPECT_EQ(events.Names(), (std::set<std::string>{"lo", "eth0"}));
 }
 
-TEST_F(PairTest, HasTheMtuOfTheConfigAtBothEnds) {
-  const json result = MustAdd(Network(R"({"mtu": 1400})"));
+TEST_F(VethPair, HasTheMtuOfTheConfigAtBothEnds) {
+  const json result = Attach(Config(R"({"mtu": 1400})"));
 
-  EXPECT_EQ(GuestEnd().at("mtu"), 1400);
+  EXPECT_EQ(ContainerEnd().at("mtu"), 1400);
   EXPECT_EQ(HostEnd().at("mtu"), 1400);
   EXPECT_EQ(At(result, "/interfaces/1/mtu"), 1400);
   EXPECT_EQ(At(result, "/interfaces/2/mtu"), 1400);
 }
 
-TEST_F(PairTest, IsHairpinByDefaultAndNotIfSwitchedOff) {
-  MustAdd(Network());
+TEST_F(VethPair, IsHairpinByDefaultAndNotIfSwitchedOff) {
+  Attach(Config());
   EXPECT_EQ(At(HostEnd(), "/linkinfo/info_slave_data/hairpin"), true);
-  MustDel(Network());
+  Detach(Config());
 
-  MustAdd(Network(R"({"hairpinMode": false})"));
+  Attach(Config(R"({"hairpinMode": false})"));
   EXPECT_EQ(At(HostEnd(), "/linkinfo/info_slave_data/hairpin"), false);
 }
 
-TEST_F(PairTest, HasTheSameMacWheneverItHasTheSameAddress) {
+TEST_F(VethPair, HasTheSameMacWheneverItHasTheSameAddress) {
   const Variables first = {{"CNI_ARGS", "IP=172.26.64.9"}};
-  MustAdd(Network(), first);
+  Attach(Config(), first);
   const std::string mac = ContainerMac();
-  MustDel(Network(), first);
+  Detach(Config(), first);
 
   const Variables second = {{"CNI_ARGS", "IP=172.26.64.9"}, {"CNI_CONTAINERID", "alloc-2"}};
-  MustAdd(Network(), second);
+  Attach(Config(), second);
   EXPECT_EQ(ContainerMac(), mac);
-  MustDel(Network(), second);
+  Detach(Config(), second);
 
-  MustAdd(Network(), {{"CNI_ARGS", "IP=172.26.64.10"}});
+  Attach(Config(), {{"CNI_ARGS", "IP=172.26.64.10"}});
   EXPECT_NE(ContainerMac(), mac);
 }
 
-TEST_F(PairTest, LetsNeighboursReachAReusedAddressAtOnce) {
+TEST_F(VethPair, LetsNeighboursReachAReusedAddressAtOnce) {
   Node& neighbour = AddContainer("neighbour");
   Node& next = AddContainer("next");
-  MustAdd(Network(), As("neighbour", neighbour));
-  MustAdd(Network(R"({"runtimeConfig": {"ips": ["172.26.64.50"]}})"));
+  Attach(Config(), As("neighbour", neighbour));
+  Attach(Config(R"({"runtimeConfig": {"ips": ["172.26.64.50"]}})"));
   ASSERT_TRUE(Ping(neighbour, "172.26.64.50"));
   ASSERT_TRUE(Ping(host(), "172.26.64.50"));
-  MustDel(Network());
+  Detach(Config());
 
-  MustAdd(Network(R"({"runtimeConfig": {"ips": ["172.26.64.50"]}})"), As("next", next));
+  Attach(Config(R"({"runtimeConfig": {"ips": ["172.26.64.50"]}})"), As("next", next));
 
   EXPECT_TRUE(Ping(neighbour, "172.26.64.50"));
   EXPECT_TRUE(Ping(host(), "172.26.64.50"));
@@ -150,7 +146,7 @@ TEST_F(PairTest, LetsNeighboursReachAReusedAddressAtOnce) {
 
 struct MacCase {
   const char* name;
-  std::string config;
+  const char* config;
   const char* args;
   const char* expected;
 };
@@ -159,12 +155,12 @@ void PrintTo(const MacCase& mac_case, std::ostream* out) {
   *out << mac_case.name;
 }
 
-class MacTest : public PairTest, public ::testing::WithParamInterface<MacCase> {};
+class Mac : public VethPair, public ::testing::WithParamInterface<MacCase> {};
 
-TEST_P(MacTest, IsTheGuestsAndTheResults) {
+TEST_P(Mac, IsOnTheInterfaceAndInTheResult) {
   const Variables variables = {{"CNI_ARGS", GetParam().args}};
 
-  const json result = MustAdd(Network(GetParam().config), variables);
+  const json result = Attach(Config(GetParam().config), variables);
 
   EXPECT_EQ(ContainerMac(), GetParam().expected);
   EXPECT_EQ(At(result, "/interfaces/2/mac"), GetParam().expected);
@@ -172,7 +168,7 @@ TEST_P(MacTest, IsTheGuestsAndTheResults) {
 
 INSTANTIATE_TEST_SUITE_P(
     Every,
-    MacTest,
+    Mac,
     ::testing::Values(MacCase{"Args", "{}", "MAC=02:11:11:11:11:11", "02:11:11:11:11:11"},
                       MacCase{"ArgsInCapitals", "{}", "MAC=02:11:11:11:11:AA", "02:11:11:11:11:aa"},
                       MacCase{"ArgsCni",
@@ -192,33 +188,32 @@ INSTANTIATE_TEST_SUITE_P(
                     "runtimeConfig": {"mac": "02:33:33:33:33:33"}})",
                               "MAC=02:11:11:11:11:11",
                               "02:33:33:33:33:33"}),
-    [](const ::testing::TestParamInfo<MacCase>& test) { return std::string(test.param.name); });
+    kNameOf);
 
-TEST_F(PairTest, WithAMacOfItsOwnIsReachedByThoseWhoKnewAnother) {
+TEST_F(VethPair, WithANewMacIsReachedByNeighboursThatCachedTheOldOne) {
   Node& neighbour = AddContainer("neighbour");
-  MustAdd(Network(), As("neighbour", neighbour));
+  Attach(Config(), As("neighbour", neighbour));
   const Variables first = {{"CNI_ARGS", "IP=172.26.64.50;MAC=02:11:11:11:11:11"}};
-  MustAdd(Network(), first);
+  Attach(Config(), first);
   ASSERT_TRUE(Ping(neighbour, "172.26.64.50"));
-  MustDel(Network(), first);
+  Detach(Config(), first);
 
-  MustAdd(Network(), {{"CNI_ARGS", "IP=172.26.64.50;MAC=02:22:22:22:22:22"}});
+  Attach(Config(), {{"CNI_ARGS", "IP=172.26.64.50;MAC=02:22:22:22:22:22"}});
 
   EXPECT_TRUE(Ping(neighbour, "172.26.64.50"));
 }
 
-TEST_F(PairTest, WithAnIpv6AddressThatAnotherMacHadIsReachedByThoseWhoKnewThat) {
+TEST_F(VethPair, WithAReusedIpv6AddressIsReachedByNeighboursThatCachedItsOldMac) {
   Node& neighbour = AddContainer("neighbour");
-  MustAdd(Network(kDualStack), As("neighbour", neighbour));
-  const std::string first =
-      Network(kDualStack, R"({"runtimeConfig": {"ips": ["172.26.64.50", "fd00:26::50"]}})");
-  MustAdd(first);
+  Attach(DualStack(), As("neighbour", neighbour));
+  const json first = DualStack(R"({"runtimeConfig": {"ips": ["172.26.64.50", "fd00:26::50"]}})");
+  Attach(first);
   ASSERT_TRUE(Ping(neighbour, "fd00:26::50"));
   ASSERT_TRUE(Ping(host(), "fd00:26::50"));
   const std::string mac = ContainerMac();
-  MustDel(first);
+  Detach(first);
 
-  MustAdd(Network(kDualStack, R"({"runtimeConfig": {"ips": ["172.26.64.51", "fd00:26::50"]}})"));
+  Attach(DualStack(R"({"runtimeConfig": {"ips": ["172.26.64.51", "fd00:26::50"]}})"));
 
   ASSERT_NE(ContainerMac(), mac);
   EXPECT_TRUE(Ping(neighbour, "fd00:26::50"));
@@ -227,11 +222,11 @@ TEST_F(PairTest, WithAnIpv6AddressThatAnotherMacHadIsReachedByThoseWhoKnewThat) 
 
 // ---- alias
 
-TEST_F(PairTest, CarriesTheLabelsOnTheHostsEnd) {
-  MustAdd(Network(),
-          {{"CNI_ARGS",
-            "IgnoreUnknown=true;NOMAD_REGION=global;NOMAD_NAMESPACE=prod;NOMAD_JOB_ID=billing;"
-            "NOMAD_GROUP_NAME=api;NOMAD_ALLOC_ID=5f3c1a2b"}});
+TEST_F(VethPair, CarriesTheLabelsOnTheHostsEnd) {
+  Attach(Config(),
+         {{"CNI_ARGS",
+           "IgnoreUnknown=true;NOMAD_REGION=global;NOMAD_NAMESPACE=prod;NOMAD_JOB_ID=billing;"
+           "NOMAD_GROUP_NAME=api;NOMAD_ALLOC_ID=5f3c1a2b"}});
 
   const std::string alias = HostEnd().at("ifalias");
   EXPECT_THAT(alias, StartsWith("nomad-bridge net=nomad id=alloc-1 if=eth0 "));
@@ -240,77 +235,65 @@ TEST_F(PairTest, CarriesTheLabelsOnTheHostsEnd) {
   }
 }
 
-TEST_F(PairTest, CutsAnAliasThatIsTooLongAndIsStillItsOwn) {
+TEST_F(VethPair, CutsAnAliasThatIsTooLongAndIsStillItsOwn) {
   const Variables labelled = {
       {"CNI_ARGS", Cat("IgnoreUnknown=true;NOMAD_JOB_ID=", std::string(4096, 'j'))}};
-  MustAdd(Network(), labelled);
+  Attach(Config(), labelled);
 
   EXPECT_EQ(HostEnd().at("ifalias").get<std::string>().size(), 255U);
-  MustDel(Network());
+  Detach(Config());
   EXPECT_EQ(PortsOf("nomad").size(), 0U);
 }
 
 // ---- names
 
-class IfnameTest : public PairTest, public ::testing::WithParamInterface<const char*> {};
+class Ifname : public VethPair, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(IfnameTest, IsTheLinksNameAsItIs) {
+TEST_P(Ifname, IsTheLinksNameAsItIs) {
   const Variables odd = {{"CNI_IFNAME", GetParam()}};
-  const json result = MustAdd(Network(kDualStack), odd);
+  const json result = Attach(DualStack(), odd);
 
   EXPECT_EQ(At(result, "/interfaces/2/name"), GetParam());
   EXPECT_EQ(AddressesOn(container(), GetParam()).size(), 2U);
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
   EXPECT_TRUE(Ping(container(), "fd00:26::1"));
-  MustDel(Network(kDualStack), odd);
+  Detach(DualStack(), odd);
   EXPECT_TRUE(LinkOn(container(), GetParam()).is_null());
-  EXPECT_THAT(Leased(), ::testing::IsEmpty());
+  EXPECT_THAT(Leased(), IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Odd,
-    IfnameTest,
+    Ifname,
     ::testing::Values("eth0@x", "a.b", "fifteen-bytes-x", "a", "-dash", "x'\"$`;|&", "\xc3\xa4"));
 
-class NetworkNameTest : public PairTest, public ::testing::WithParamInterface<const char*> {};
+class NetworkName : public VethPair, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(NetworkNameTest, IsOneLikeAnyOther) {
-  json config = json::parse(Network());
-  config["name"] = GetParam();
-  const std::string network = config.dump();
-  const json result = MustAdd(network);
-  json with_result = config;
-  with_result["prevResult"] = result;
-
-  const Outcome check = RunPlugin("CHECK", with_result.dump());
-  EXPECT_EQ(check.exit_code, 0) << check;
+TEST_P(NetworkName, IsOneLikeAnyOther) {
+  const json network = Config({{"name", GetParam()}});
+  MustCheck(network, Attach(network));
   EXPECT_EQ(FindFile(Cat("/var/run/cni/", GetParam(), "/172.26.64.2")), "alloc-1\r\neth0");
-  MustDel(network);
-  EXPECT_THAT(Leased(Cat("/var/run/cni/", GetParam())), ::testing::IsEmpty());
+  Detach(network);
+  EXPECT_THAT(Leased(Cat("/var/run/cni/", GetParam())), IsEmpty());
   EXPECT_EQ(PortsOf("nomad").size(), 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Odd,
-    NetworkNameTest,
+    NetworkName,
     ::testing::Values("lock", "a", "a.b-c_d", "generation", "last_reserved_ip.0"));
 
-TEST_F(PairTest, TakesAContainerIdOf300Characters) {
+TEST_F(VethPair, TakesAContainerIdOf300Characters) {
   const std::string id(300, 'c');
   const Variables longest = {{"CNI_CONTAINERID", id}};
-  const json result = MustAdd(Network(), longest);
-  json with_result = json::parse(Network());
-  with_result["prevResult"] = result;
-
-  const Outcome check = RunPlugin("CHECK", with_result.dump(), longest);
-  EXPECT_EQ(check.exit_code, 0) << check;
+  MustCheck(Config(), Attach(Config(), longest), longest);
   EXPECT_EQ(Lease("172.26.64.2"), Cat(id, "\r\neth0"));
   // Another one that differs only at its end is another attachment.
   Node& second = AddContainer("second");
   const std::string other = Cat(std::string(299, 'c'), "d");
-  MustAdd(Network(), As(other, second));
+  Attach(Config(), As(other, second));
   EXPECT_EQ(PortsOf("nomad").size(), 2U);
-  MustDel(Network(), longest);
+  Detach(Config(), longest);
   EXPECT_EQ(PortsOf("nomad").size(), 1U);
   EXPECT_EQ(Lease("172.26.64.3"), Cat(other, "\r\neth0"));
   EXPECT_TRUE(Ping(second, "172.26.64.1"));

@@ -1,17 +1,14 @@
 // portIsolation, macspoofchk, enabledad, disableContainerInterface: what they let through, what
 // CHECK makes of changes to them.
-#include "tests/plugin/link_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using nlohmann::json;
-using ::testing::HasSubstr;
-
-class PortTest : public LinkWorld {
+class BridgePort : public World {
  protected:
   // Those of the flags that are ours.
-  json Port(std::size_t number = 0) {
+  json Flags(std::size_t number = 0) {
     const json port = At(PortsOf("nomad").at(number), "/linkinfo/info_slave_data");
     json flags;
     for (const char* flag : {"hairpin", "isolated", "learning", "locked"}) {
@@ -20,78 +17,73 @@ class PortTest : public LinkWorld {
     return flags;
   }
 
-  static std::string AddressOf(const json& result) {
-    const std::string address = AddressesIn(result).at(0);
-    return address.substr(0, address.find('/'));
-  }
-
   // Every difference that `damage` makes, in a shell with the port's name in $port, is seen by a
-  // CHECK that only looks, and mended by one that may.
-  void ExpectMended(const std::string& config, const std::vector<std::string>& damages) {
-    const json result = MustAdd(config);
+  // CHECK that only looks, and repaired by one that may.
+  void ExpectRepaired(json config, const std::vector<std::string>& damages) {
+    const json result = Attach(config);
     const std::string port = At(result, "/interfaces/1/name");
     for (const std::string& damage : damages) {
-      const json before = Port();
+      const json before = Flags();
       host().Must({"sh", "-c", Cat("port=", port, "; ", damage)});
-      json check = {{"prevResult", result}, {"repairOnCheck", false}};
-      const Outcome seen = RunPlugin("CHECK", Network(config, check.dump()));
-      EXPECT_EQ(At(seen.json, "/code"), 103) << damage << ": " << seen;
+      config["repairOnCheck"] = false;
+      const Outcome seen = Check(config, result);
+      EXPECT_EQ(ErrorCode(seen), 103) << damage << ": " << seen;
 
-      check["repairOnCheck"] = true;
-      const Outcome repaired = RunPlugin("CHECK", Network(config, check.dump()));
+      config["repairOnCheck"] = true;
+      const Outcome repaired = Check(config, result);
       EXPECT_EQ(repaired.exit_code, 0) << damage << ": " << repaired;
       EXPECT_THAT(repaired.err, HasSubstr("repaired")) << damage;
-      EXPECT_EQ(Port(), before) << damage;
-      check["repairOnCheck"] = false;
-      EXPECT_EQ(RunPlugin("CHECK", Network(config, check.dump())).exit_code, 0) << damage;
+      EXPECT_EQ(Flags(), before) << damage;
+      config["repairOnCheck"] = false;
+      EXPECT_EQ(Check(config, result).exit_code, 0) << damage;
     }
   }
 };
 
-TEST_F(PortTest, IsolatedAllocationsReachTheNodeButNotEachOther) {
+TEST_F(BridgePort, IsolatedAllocationsReachTheNodeButNotEachOther) {
   Node& other = AddContainer("other");
-  const std::string config = Network(R"({"portIsolation": true})");
-  const json result = MustAdd(config, As("other", other));
-  MustAdd(config);
+  const json config = Config(R"({"portIsolation": true})");
+  const json result = Attach(config, As("other", other));
+  Attach(config);
 
-  EXPECT_EQ(Port(0).at("isolated"), true);
-  EXPECT_EQ(Port(1).at("isolated"), true);
+  EXPECT_EQ(Flags(0).at("isolated"), true);
+  EXPECT_EQ(Flags(1).at("isolated"), true);
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
   EXPECT_TRUE(Ping(other, "172.26.64.1"));
   EXPECT_FALSE(Ping(container(), AddressOf(result)));
 }
 
-TEST_F(PortTest, WithoutIsolationAllocationsReachEachOther) {
+TEST_F(BridgePort, WithoutIsolationAllocationsReachEachOther) {
   Node& other = AddContainer("other");
-  const json result = MustAdd(Network(), As("other", other));
-  MustAdd(Network());
+  const json result = Attach(Config(), As("other", other));
+  Attach(Config());
 
-  EXPECT_EQ(Port(0).at("isolated"), false);
+  EXPECT_EQ(Flags(0).at("isolated"), false);
   EXPECT_TRUE(Ping(container(), AddressOf(result)));
 }
 
-TEST_F(PortTest, ChangedFlagsAreSeenAndMended) {
-  ExpectMended(Network(R"({"portIsolation": true})"),
-               {"bridge link set dev $port isolated off",
-                "bridge link set dev $port hairpin off",
-                "ip link set $port nomaster"});
-  MustDel(Network());
-  ExpectMended(Network(), {"bridge link set dev $port isolated on"});
+TEST_F(BridgePort, RepairsChangedFlags) {
+  ExpectRepaired(Config(R"({"portIsolation": true})"),
+                 {"bridge link set dev $port isolated off",
+                  "bridge link set dev $port hairpin off",
+                  "ip link set $port nomaster"});
+  Detach(Config());
+  ExpectRepaired(Config(), {"bridge link set dev $port isolated on"});
 }
 
-class MacCheckTest : public PortTest {
+class MacSpoofCheck : public BridgePort {
  protected:
   // Whether this kernel locks ports. Without, an ADD is refused for that, and leaves nothing.
   bool KernelCan() {
-    MustAdd(Network());
+    Attach(Config());
     const std::string port = PortsOf("nomad").at(0).at("ifname");
     host().Must({"bridge", "link", "set", "dev", port, "locked", "on"});
-    const bool can = Port().at("locked");
-    MustDel(Network());
+    const bool can = Flags().at("locked");
+    Detach(Config());
     if (!can) {
       const Outcome refused = MustRefuse(100, config_);
-      EXPECT_THAT(refused.json.value("details", ""), HasSubstr("'macspoofchk' needs"));
-      EXPECT_THAT(refused.json.value("details", ""), HasSubstr("5.18"));
+      EXPECT_THAT(Details(refused), HasSubstr("'macspoofchk' needs"));
+      EXPECT_THAT(Details(refused), HasSubstr("5.18"));
     }
     return can;
   }
@@ -101,16 +93,16 @@ class MacCheckTest : public PortTest {
     container().Must({"ip", "neighbour", "flush", "all"});
   }
 
-  const std::string config_ = Network(R"({"macspoofchk": true})");
+  const json config_ = Config(R"({"macspoofchk": true})");
 };
 
-TEST_F(MacCheckTest, OnlyTheAllocationsOwnMacComesIn) {
+TEST_F(MacSpoofCheck, OnlyTheAllocationsOwnMacComesIn) {
   if (!KernelCan()) {
     return;
   }
   Node& other = AddContainer("other");
-  const json neighbour = MustAdd(Network(), As("other", other));
-  const json result = MustAdd(config_);
+  const json neighbour = Attach(Config(), As("other", other));
+  const json result = Attach(config_);
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
   EXPECT_TRUE(Ping(container(), AddressOf(neighbour)));
   EXPECT_TRUE(Ping(other, AddressOf(result)));
@@ -123,32 +115,32 @@ TEST_F(MacCheckTest, OnlyTheAllocationsOwnMacComesIn) {
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
-TEST_F(MacCheckTest, AMacThatWasAskedForIsTheRightOne) {
+TEST_F(MacSpoofCheck, AMacThatWasAskedForIsTheRightOne) {
   if (!KernelCan()) {
     return;
   }
-  MustAdd(Network(config_, R"({"mac": "02:42:ac:1a:40:02"})"));
+  Attach(Config(config_.dump().c_str(), R"({"mac": "02:42:ac:1a:40:02"})"));
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
-TEST_F(MacCheckTest, LeavesNothingBehind) {
+TEST_F(MacSpoofCheck, LeavesNothingBehind) {
   if (!KernelCan()) {
     return;
   }
   const Snapshot before = TakeHostSnapshot();
-  MustAdd(config_);
+  Attach(config_);
   const std::string mac = LinkOn(container(), "eth0").at("address");
-  MustDel(config_);
+  Detach(config_);
 
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
   EXPECT_EQ(host().Must({"bridge", "fdb", "show", "br", "nomad"}).find(mac), std::string::npos);
 }
 
-TEST_F(MacCheckTest, AChangedLockIsSeenAndMended) {
+TEST_F(MacSpoofCheck, RepairsAChangedLock) {
   if (!KernelCan()) {
     return;
   }
-  ExpectMended(
+  ExpectRepaired(
       config_,
       {"bridge link set dev $port locked off",
        "bridge link set dev $port learning on",
@@ -157,8 +149,8 @@ TEST_F(MacCheckTest, AChangedLockIsSeenAndMended) {
        "ip link set $port nomaster"});
 }
 
-TEST_F(PortTest, AddressesAreAskedForIfDetectionIsOn) {
-  MustAdd(Network(kDualStack, R"({"enabledad": true})"));
+TEST_F(BridgePort, AddressesAreAskedForIfDetectionIsOn) {
+  Attach(DualStack(R"({"enabledad": true})"));
 
   EXPECT_EQ(container().Sysctl("net/ipv6/conf/eth0/accept_dad"), "1");
   EXPECT_EQ(container().Sysctl("net/ipv6/conf/eth0/enhanced_dad"), "1");
@@ -169,29 +161,27 @@ TEST_F(PortTest, AddressesAreAskedForIfDetectionIsOn) {
   }
 }
 
-TEST_F(PortTest, AnAddressThatSomebodyHasIsAnErrorIfDetectionIsOn) {
+TEST_F(BridgePort, AnAddressThatSomebodyHasIsAnErrorIfDetectionIsOn) {
   Node& other = AddContainer("other");
-  MustAdd(Network(kDualStack), As("other", other));
+  Attach(DualStack(), As("other", other));
   other.Must({"ip", "address", "add", "fd00:26::5/64", "dev", "eth0", "nodad"});
   container().Must({"ip", "link", "set", "lo", "up"});
 
   const Outcome refused = MustRefuse(
-      102, Network(kDualStack, R"({"enabledad": true, "runtimeConfig": {"ips": ["fd00:26::5"]}})"));
+      102, DualStack(R"({"enabledad": true, "runtimeConfig": {"ips": ["fd00:26::5"]}})"));
 
-  EXPECT_THAT(refused.json.value("msg", ""), HasSubstr("fd00:26::5/64"));
+  EXPECT_THAT(Msg(refused), HasSubstr("fd00:26::5/64"));
 }
 
-TEST_F(PortTest, ABareLinkMayStayDown) {
+TEST_F(BridgePort, ABareLinkMayStayDown) {
   const std::string config = R"({"cniVersion": "1.0.0", "name": "net", "type": "bridge",
                                  "disableContainerInterface": true})";
   const Outcome add = RunPlugin("ADD", config, {}, "bridge");
   ASSERT_EQ(add.exit_code, 0) << add;
 
   EXPECT_EQ(LinkOn(container(), "eth0").at("operstate"), "DOWN");
-  json check = json::parse(config);
-  check["prevResult"] = add.json;
-  const Outcome checked = RunPlugin("CHECK", check.dump(), {}, "bridge");
-  EXPECT_EQ(checked.exit_code, 0) << checked;
+  const std::string check = WithResult(json::parse(config), add.json).dump();
+  EXPECT_EQ(RunPlugin("CHECK", check, {}, "bridge").exit_code, 0);
   EXPECT_EQ(RunPlugin("DEL", config, {}, "bridge").exit_code, 0);
 }
 

@@ -1,13 +1,10 @@
 // The result: in every version's shape, true to the kernel, with prevResult passed through.
-#include "tests/plugin/link_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using nlohmann::json;
-using ::testing::HasSubstr;
-
-class ResultTest : public LinkWorld {
+class Result : public World {
  protected:
   std::string MacOf(const Node& node, const std::string& name) {
     return LinkOn(node, name).at("address");
@@ -26,17 +23,17 @@ class ResultTest : public LinkWorld {
     }
     return interfaces;
   }
-  static std::string InVersion(const std::string& version, std::string_view more = "{}") {
-    json config = json::parse(Network(kDualStack, more));
+  static json InVersion(const std::string& version, const char* more = "{}") {
+    json config = DualStack(more);
     config["cniVersion"] = version;
-    return config.dump();
+    return config;
   }
 };
 
-class OldResultTest : public ResultTest, public ::testing::WithParamInterface<const char*> {};
+class ResultBefore030 : public Result, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(OldResultTest, HasOneAddressPerFamily) {
-  const json result = MustAdd(InVersion(GetParam()));
+TEST_P(ResultBefore030, HasOneAddressPerFamily) {
+  const json result = Attach(InVersion(GetParam()));
 
   json expected = json::parse(R"({
       "ip4": {"ip": "172.26.64.2/20", "gateway": "172.26.64.1",
@@ -50,15 +47,15 @@ TEST_P(OldResultTest, HasOneAddressPerFamily) {
               ::testing::UnorderedElementsAre("172.26.64.2/20", "fd00:26::2/64"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Versions, OldResultTest, ::testing::Values("0.1.0", "0.2.0"));
+INSTANTIATE_TEST_SUITE_P(Versions, ResultBefore030, ::testing::Values("0.1.0", "0.2.0"));
 
-class NewResultTest : public ResultTest, public ::testing::WithParamInterface<const char*> {};
+class ResultSince030 : public Result, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(NewResultTest, IsTrueToTheKernel) {
+TEST_P(ResultSince030, IsTrueToTheKernel) {
   const std::string version = GetParam();
   const bool has_version = version < "1.0.0";
 
-  const json result = MustAdd(InVersion(version, R"({"mtu": 1400})"));
+  const json result = Attach(InVersion(version, R"({"mtu": 1400})"));
 
   json ips = json::parse(R"([
       {"interface": 2, "address": "172.26.64.2/20", "gateway": "172.26.64.1"},
@@ -77,14 +74,11 @@ TEST_P(NewResultTest, IsTrueToTheKernel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Versions,
-                         NewResultTest,
+                         ResultSince030,
                          ::testing::Values("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"));
 
-TEST_F(ResultTest, OfAConfigWithoutAVersionIsOf010) {
-  json config = json::parse(Network());
-  config.erase("cniVersion");
-
-  const json result = MustAdd(config.dump());
+TEST_F(Result, OfAConfigWithoutAVersionIsOf010) {
+  const json result = Attach(Config({{"cniVersion", nullptr}}));
 
   EXPECT_EQ(result.at("cniVersion"), "0.1.0");
   EXPECT_EQ(At(result, "/ip4/ip"), "172.26.64.2/20");
@@ -92,8 +86,8 @@ TEST_F(ResultTest, OfAConfigWithoutAVersionIsOf010) {
 
 // ---- prevResult
 
-TEST_F(ResultTest, HasThePreviousOneBehindItWithIndicesMoved) {
-  const std::string config = Network(R"({"prevResult": {
+TEST_F(Result, HasThePreviousOneBehindItWithIndicesMoved) {
+  const json config = Config(R"({"prevResult": {
       "cniVersion": "1.1.0",
       "interfaces": [{"name": "lo", "mac": "00:00:00:00:00:00", "sandbox": "/x"},
                      {"name": "net1", "mac": "02:00:00:00:00:09", "mtu": 9000, "sandbox": "/x",
@@ -104,7 +98,7 @@ TEST_F(ResultTest, HasThePreviousOneBehindItWithIndicesMoved) {
       "routes": [{"dst": "10.8.0.0/16", "gw": "10.0.0.1", "mtu": 1200, "table": 7, "scope": 0}],
       "dns": {"nameservers": ["192.0.2.53"]}}})");
 
-  const json result = MustAdd(config);
+  const json result = Attach(config);
 
   json interfaces = Interfaces(true);
   interfaces.push_back({{"name", "lo"}, {"mac", "00:00:00:00:00:00"}, {"sandbox", "/x"}});
@@ -129,26 +123,22 @@ TEST_F(ResultTest, HasThePreviousOneBehindItWithIndicesMoved) {
   EXPECT_EQ(RoutesTo(container(), "10.8.0.0/16"), json::array());
 }
 
-TEST_F(ResultTest, WithAPreviousOnePassesCheck) {
-  json config = json::parse(Network(R"({"prevResult": {
+TEST_F(Result, WithAPreviousOnePassesCheck) {
+  const json config = Config(R"({"prevResult": {
       "cniVersion": "1.1.0", "interfaces": [{"name": "lo", "sandbox": "/x"}],
-      "ips": [{"interface": 0, "address": "127.0.0.1/8"}]}})"));
-  config["prevResult"] = MustAdd(config.dump());
-
-  const Outcome check = RunPlugin("CHECK", config.dump());
-
-  EXPECT_EQ(check.exit_code, 0) << check;
+      "ips": [{"interface": 0, "address": "127.0.0.1/8"}]}})");
+  MustCheck(config, Attach(config));
 }
 
-TEST_F(ResultTest, RefusesAPreviousOneWhoseIndexLeadsNowhere) {
-  for (const char* index : {"1", "-1", "99"}) {
-    const Outcome add = MustRefuse(
-        7,
-        Network(Cat(R"({"prevResult": {"cniVersion": "1.1.0", "interfaces": [{"name": "lo"}],
-                        "ips": [{"address": "127.0.0.1/8", "interface": )",
-                    index,
-                    "}]}}")));
-    EXPECT_THAT(add.json.at("msg").get<std::string>(), HasSubstr("prevResult.ips[0].interface"));
+TEST_F(Result, RefusesAPreviousOneWhoseIndexLeadsNowhere) {
+  for (const int index : {1, -1, 99}) {
+    const Outcome add =
+        MustRefuse(7,
+                   Config({{"prevResult",
+                            {{"cniVersion", "1.1.0"},
+                             {"interfaces", {{{"name", "lo"}}}},
+                             {"ips", {{{"address", "127.0.0.1/8"}, {"interface", index}}}}}}}));
+    EXPECT_THAT(Msg(add), HasSubstr("prevResult.ips[0].interface"));
   }
 }
 

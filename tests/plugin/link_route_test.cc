@@ -1,21 +1,18 @@
 // Routes, lo and DNS of a container.
 #include <fstream>
 
-#include "tests/plugin/link_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using nlohmann::json;
-using ::testing::ElementsAre;
-
-class RouteTest : public LinkWorld {
+class Route : public World {
  protected:
   // The config with these routes on top of both families.
-  static std::string WithRoutes(const std::string& routes, std::string_view more = "{}") {
-    json config = json::parse(Network(kDualStack, more));
+  static json WithRoutes(const char* routes, const char* more = "{}") {
+    json config = DualStack(more);
     config["ipam"]["routes"] = json::parse(routes);
-    return config.dump();
+    return config;
   }
   // The only route of the container to `destination`.
   json RouteTo(const std::string& destination) {
@@ -25,8 +22,8 @@ class RouteTest : public LinkWorld {
   }
 };
 
-TEST_F(RouteTest, IsTheDefaultOneOfEachFamilyByDefault) {
-  const json result = MustAdd(Network(kDualStack));
+TEST_F(Route, IsTheDefaultOneOfEachFamilyByDefault) {
+  const json result = Attach(DualStack());
 
   EXPECT_EQ(RouteTo("default").at("gateway"), "172.26.64.1");
   const json ipv6 = container().Json({"ip", "-j", "-6", "route", "show", "default"});
@@ -36,45 +33,45 @@ TEST_F(RouteTest, IsTheDefaultOneOfEachFamilyByDefault) {
                             {"dst": "::/0", "gw": "fd00:26::1"}])"));
 }
 
-TEST_F(RouteTest, IsNoDefaultOneWithoutIsDefaultGateway) {
-  MustAdd(Network(kDualStack, R"({"isDefaultGateway": false})"));
+TEST_F(Route, IsNoDefaultOneWithoutIsDefaultGateway) {
+  Attach(DualStack(R"({"isDefaultGateway": false})"));
 
   EXPECT_EQ(RoutesTo(container(), "default"), json::array());
   EXPECT_EQ(container().Json({"ip", "-j", "-6", "route", "show", "default"}), json::array());
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
-TEST_F(RouteTest, WithoutAGatewayGoesThroughTheNetworks) {
-  MustAdd(WithRoutes(R"([{"dst": "10.0.0.0/8"}, {"dst": "2001:db8:9::/48"}])"));
+TEST_F(Route, WithoutAGatewayGoesThroughTheNetworks) {
+  Attach(WithRoutes(R"([{"dst": "10.0.0.0/8"}, {"dst": "2001:db8:9::/48"}])"));
 
   EXPECT_EQ(RouteTo("10.0.0.0/8").at("gateway"), "172.26.64.1");
   EXPECT_EQ(RouteTo("2001:db8:9::/48").at("gateway"), "fd00:26::1");
   EXPECT_EQ(RoutesTo(container(), "default"), json::array()) << "the routes say where to";
 }
 
-TEST_F(RouteTest, GoesThroughAGatewayOfItsOwn) {
-  MustAdd(WithRoutes(R"([{"dst": "10.0.0.0/8", "gw": "172.26.64.200"},
+TEST_F(Route, GoesThroughAGatewayOfItsOwn) {
+  Attach(WithRoutes(R"([{"dst": "10.0.0.0/8", "gw": "172.26.64.200"},
                          {"dst": "2001:db8:9::/48", "gw": "fd00:26::200"}])"));
 
   EXPECT_EQ(RouteTo("10.0.0.0/8").at("gateway"), "172.26.64.200");
   EXPECT_EQ(RouteTo("2001:db8:9::/48").at("gateway"), "fd00:26::200");
 }
 
-TEST_F(RouteTest, ToEverywhereBesideIsDefaultGatewayIsThere) {
-  MustAdd(WithRoutes(R"([{"dst": "0.0.0.0/0", "gw": "172.26.64.200"}])",
-                     R"({"isDefaultGateway": true})"));
+TEST_F(Route, ToEverywhereBesideIsDefaultGatewayIsThere) {
+  Attach(WithRoutes(R"([{"dst": "0.0.0.0/0", "gw": "172.26.64.200"}])",
+                    R"({"isDefaultGateway": true})"));
 
   EXPECT_EQ(RouteTo("default").at("gateway"), "172.26.64.200");
   EXPECT_EQ(container().Json({"ip", "-j", "-6", "route", "show", "default"}).size(), 1U);
 }
 
-TEST_F(RouteTest, HasEveryFieldOfCni110) {
-  const std::string routes = R"([
+TEST_F(Route, HasEveryFieldOfCni110) {
+  const char* const routes = R"([
       {"dst": "10.0.0.0/8", "mtu": 1300, "advmss": 1200, "priority": 77, "table": 1234, "scope": 0},
       {"dst": "10.1.0.0/16", "scope": 253},
       {"dst": "2001:db8:9::/48", "mtu": 1310, "advmss": 1210, "priority": 78, "table": 1235}])";
 
-  const json result = MustAdd(WithRoutes(routes));
+  const json result = Attach(WithRoutes(routes));
 
   const json ipv4 = RouteTo("10.0.0.0/8");
   EXPECT_EQ(At(ipv4, "/metrics/0/mtu"), 1300) << ipv4;
@@ -93,32 +90,27 @@ TEST_F(RouteTest, HasEveryFieldOfCni110) {
   EXPECT_EQ(result.at("routes"), json::parse(routes));
 }
 
-TEST_F(RouteTest, OfEveryFieldPassesCheck) {
-  const std::string config = WithRoutes(R"([
+TEST_F(Route, OfEveryFieldPassesCheck) {
+  const json config = WithRoutes(R"([
       {"dst": "10.0.0.0/8", "mtu": 1300, "advmss": 1200, "priority": 77, "table": 1234, "scope": 0},
       {"dst": "10.1.0.0/16", "scope": 253}, {"dst": "10.2.0.0/16", "table": 0, "scope": 0},
       {"dst": "2001:db8:9::/48", "mtu": 1310, "priority": 78, "table": 1235}])");
-  json with_result = json::parse(config);
-  with_result["prevResult"] = MustAdd(config);
-
-  const Outcome check = RunPlugin("CHECK", with_result.dump());
-
-  EXPECT_EQ(check.exit_code, 0) << check;
+  MustCheck(config, Attach(config));
 }
 
-TEST_F(RouteTest, ThatTheKernelRefusesLeavesNothingBehind) {
-  MustAdd(Network(kDualStack));
-  MustDel(Network(kDualStack));
+TEST_F(Route, ThatTheKernelRefusesLeavesNothingBehind) {
+  Attach(DualStack());
+  Detach(DualStack());
 
   MustRefuse(100, WithRoutes(R"([{"dst": "10.0.0.0/8", "gw": "192.0.2.1"}])"));
 }
 
 // ---- lo
 
-TEST_F(RouteTest, LoIsUpWithItsTwoAddresses) {
+TEST_F(Route, LoIsUpWithItsTwoAddresses) {
   ASSERT_EQ(LinkOn(container(), "lo").at("operstate"), "DOWN");
 
-  MustAdd(Network());
+  Attach(Config());
 
   EXPECT_THAT(LinkOn(container(), "lo").at("flags"), ::testing::Contains("UP"));
   EXPECT_THAT(AddressesOn(container(), "lo"), ElementsAre("127.0.0.1/8", "::1/128"));
@@ -128,9 +120,9 @@ TEST_F(RouteTest, LoIsUpWithItsTwoAddresses) {
 
 // ---- DNS
 
-class DnsTest : public RouteTest {
+class Dns : public Route {
  protected:
-  DnsTest() {
+  Dns() {
     std::ofstream("/run/resolv.conf") << "# from the machine\n"
                                          "nameserver 192.0.2.53\n"
                                          "nameserver 2001:db8::53\r\n"
@@ -140,23 +132,23 @@ class DnsTest : public RouteTest {
   }
 };
 
-TEST_F(DnsTest, IsReadFromResolvConf) {
-  const json result = MustAdd(Network(R"({"ipam": {"resolvConf": "/run/resolv.conf"}})"));
+TEST_F(Dns, IsReadFromResolvConf) {
+  const json result = Attach(Config(R"({"ipam": {"resolvConf": "/run/resolv.conf"}})"));
 
   EXPECT_EQ(result.at("dns"), json::parse(R"({
       "nameservers": ["192.0.2.53", "2001:db8::53"], "domain": "example.org",
       "search": ["a.example.org", "b.example.org"], "options": ["ndots:2", "timeout:1"]})"));
 }
 
-TEST_F(DnsTest, OfTheConfigReplacesResolvConfWholly) {
-  const json result = MustAdd(Network(R"({"ipam": {"resolvConf": "/run/resolv.conf"},
+TEST_F(Dns, OfTheConfigReplacesResolvConfWholly) {
+  const json result = Attach(Config(R"({"ipam": {"resolvConf": "/run/resolv.conf"},
                                           "dns": {"nameservers": ["192.0.2.99"]}})"));
 
   EXPECT_EQ(result.at("dns"), json::parse(R"({"nameservers": ["192.0.2.99"]})"));
 }
 
-TEST_F(DnsTest, IsAbsentWithoutEither) {
-  EXPECT_FALSE(MustAdd(Network()).contains("dns"));
+TEST_F(Dns, IsAbsentWithoutEither) {
+  EXPECT_FALSE(Attach(Config()).contains("dns"));
 }
 
 }  // namespace

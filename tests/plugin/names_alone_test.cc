@@ -1,24 +1,13 @@
-// Each reference name by itself: what it says, what it answers, what it leaves behind.
+// Each reference name by itself: what it prints, returns and leaves behind.
 #include <filesystem>
 #include <fstream>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/file.h"
-#include "base/text.h"
 #include "tests/support/runtime_world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using nlohmann::json;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::StartsWith;
-
-class NamesAlone : public RuntimeWorld {
+class ReferenceName : public RuntimeWorld {
  protected:
   // A list of one plugin.
   static Network Only(json plugin, const std::string& version = "1.0.0") {
@@ -34,15 +23,11 @@ class NamesAlone : public RuntimeWorld {
     return plugin;
   }
   Attached Container() { return {.container_id = "c1", .container = &container()}; }
-
-  static std::string Said(const Outcome& outcome) {
-    return Cat(outcome.json.value("msg", ""), "; ", outcome.json.value("details", ""));
-  }
 };
 
-class EveryName : public NamesAlone, public ::testing::WithParamInterface<const char*> {};
+class EveryName : public ReferenceName, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(EveryName, SaysTheLineThatNomadReads) {
+TEST_P(EveryName, PrintsTheLineThatNomadReads) {
   const Command command{.argv = {Cat(OurFolder(), "/", GetParam())}, .inherits_environment = false};
   const Outcome about = Execute(command);
   EXPECT_EQ(about.exit_code, 0);
@@ -75,7 +60,7 @@ TEST_P(EveryName, RefusesTheHostsOwnNamespace) {
                                   {{"CNI_NETNS", "/proc/self/ns/net"}},
                                   GetParam());
   const Outcome add = Execute(command);
-  EXPECT_EQ(add.json.value("code", 0), 8) << add;
+  EXPECT_EQ(ErrorCode(add), 8) << add;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -85,17 +70,17 @@ INSTANTIATE_TEST_SUITE_P(
 
 // ---- bridge
 
-TEST_F(NamesAlone, BridgeMakesNoRulesThatNobodyAskedFor) {
+TEST_F(ReferenceName, BridgeMakesNoRulesThatNobodyAskedFor) {
   Attached attached = Container();
   const Outcome add = AddTo(Only(Bridge()), attached);
   ASSERT_EQ(add.exit_code, 0) << add;
   EXPECT_EQ(host().Must({"nft", "list", "ruleset"}), "");
   EXPECT_TRUE(Ping(container(), "10.7.0.1"));
-  EXPECT_EQ(add.json.at("ips").at(0).at("address"), "10.7.0.2/24");
+  EXPECT_EQ(AddressesIn(add.json).at(0), "10.7.0.2/24");
   EXPECT_FALSE(add.json.contains("routes")) << "no default gateway unless asked for";
 }
 
-TEST_F(NamesAlone, BridgeMasqueradesIfAskedTo) {
+TEST_F(ReferenceName, BridgeMasqueradesIfAskedTo) {
   Attached attached = Container();
   ASSERT_EQ(AddTo(Only(Bridge({{"ipMasq", true}, {"isDefaultGateway", true}})), attached).exit_code,
             0);
@@ -108,7 +93,7 @@ TEST_F(NamesAlone, BridgeMasqueradesIfAskedTo) {
       << "static rules are the firewall's";
 }
 
-TEST_F(NamesAlone, BridgeDropsPrevResultAsTheReferenceDoes) {
+TEST_F(ReferenceName, BridgeDropsPrevResultAsTheReferenceDoes) {
   const json before = {{"cniVersion", "1.0.0"}, {"interfaces", {{{"name", "x"}}}}};
   const Outcome add = RunEntry("ADD", Only(Bridge()), 0, Container(), before);
   ASSERT_EQ(add.exit_code, 0) << add;
@@ -116,7 +101,7 @@ TEST_F(NamesAlone, BridgeDropsPrevResultAsTheReferenceDoes) {
   EXPECT_EQ(add.json.at("interfaces").at(0).at("name"), "br7");
 }
 
-TEST_F(NamesAlone, BridgeWithoutIpamIsABareLink) {
+TEST_F(ReferenceName, BridgeWithoutIpamIsABareLink) {
   json plugin = Bridge();
   plugin.erase("ipam");
   plugin.erase("isGateway");
@@ -130,25 +115,24 @@ TEST_F(NamesAlone, BridgeWithoutIpamIsABareLink) {
   EXPECT_FALSE(add.json.contains("ips"));
   EXPECT_EQ(add.json.at("interfaces").at(2).at("name"), "eth0");
   EXPECT_EQ(container().Json({"ip", "-j", "link", "show", "eth0"}).at(0).at("operstate"), "UP");
-  const Outcome check = CheckIn(network, attached);
-  EXPECT_EQ(check.exit_code, 0) << check;
-  ASSERT_EQ(DelFrom(network, attached).exit_code, 0);
+  MustCheckIn(network, attached);
+  MustDelFrom(network, attached);
   host().Must({"ip", "link", "delete", "br7"});
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(NamesAlone, BridgeOfAnOldVersionNeedsAnAddress) {
+TEST_F(ReferenceName, BridgeOfAnOldVersionNeedsAnAddress) {
   json plugin = Bridge();
   plugin.erase("ipam");
   Attached attached = Container();
   const Outcome add = AddTo(Only(plugin, "0.2.0"), attached);
-  EXPECT_THAT(Said(add), HasSubstr("cannot convert: no valid IP addresses"));
+  EXPECT_THAT(MsgAndDetails(add), HasSubstr("cannot convert: no valid IP addresses"));
   EXPECT_EQ(container().Run({"ip", "link", "show", "eth0"}).exit_code, 1) << "and all is undone";
 }
 
 // ---- host-local
 
-TEST_F(NamesAlone, HostLocalAnswersAddressesRoutesAndDns) {
+TEST_F(ReferenceName, HostLocalAnswersAddressesRoutesAndDns) {
   host().Must({"sh", "-c", "echo nameserver 192.0.2.53 > /run/resolv.conf"});
   const Network network = Only({{"type", "host-local"},
                                 {"ipam",
@@ -166,14 +150,14 @@ TEST_F(NamesAlone, HostLocalAnswersAddressesRoutesAndDns) {
       json::parse(R"({"cniVersion":"1.0.0","ips":[{"address":"10.7.0.2/24","gateway":"10.7.0.1"}],
                             "routes":[{"dst":"0.0.0.0/0"}],"dns":{"nameservers":["192.0.2.53"]}})"));
   EXPECT_EQ(FindFile("/var/lib/cni/networks/net/10.7.0.2").value_or(""), "c1\r\neth0");
-  EXPECT_EQ(CheckIn(network, attached).exit_code, 0);
-  EXPECT_EQ(DelFrom(network, attached).exit_code, 0);
+  MustCheckIn(network, attached);
+  MustDelFrom(network, attached);
   EXPECT_FALSE(FindFile("/var/lib/cni/networks/net/10.7.0.2").has_value());
   const Outcome check = CheckIn(network, attached);
-  EXPECT_THAT(Said(check), HasSubstr("Failed to find address added by container c1"));
+  EXPECT_THAT(MsgAndDetails(check), HasSubstr("Failed to find address added by container c1"));
 }
 
-TEST_F(NamesAlone, HostLocalGivesTheSameAddressAgainAndTheDeadsWhenItIsFull) {
+TEST_F(ReferenceName, HostLocalGivesTheSameAddressAgainAndAStaleOneWhenFull) {
   const Network network =
       Only({{"type", "host-local"}, {"ipam", {{"type", "host-local"}, {"subnet", "10.7.0.0/30"}}}});
   Node& doomed = AddContainer("doomed");
@@ -183,7 +167,7 @@ TEST_F(NamesAlone, HostLocalGivesTheSameAddressAgainAndTheDeadsWhenItIsFull) {
   ASSERT_EQ(AddTo(network, again).exit_code, 0);
   EXPECT_EQ(again.result, first.result);
   Attached second = Container();
-  EXPECT_EQ(AddTo(network, second).json.value("code", 0), 101);
+  EXPECT_EQ(ErrorCode(AddTo(network, second)), 101);
 
   doomed.Kill();
 
@@ -193,15 +177,15 @@ TEST_F(NamesAlone, HostLocalGivesTheSameAddressAgainAndTheDeadsWhenItIsFull) {
 
 // ---- firewall, portmap
 
-TEST_F(NamesAlone, RulesNeedAPrevResult) {
+TEST_F(ReferenceName, RulesNeedAPrevResult) {
   for (const char* const name : {"firewall", "portmap"}) {
     const Outcome add = RunEntry("ADD", Only({{"type", name}}), 0, Container(), nullptr);
-    EXPECT_EQ(add.json.value("code", 0), 7) << add;
-    EXPECT_THAT(Said(add), HasSubstr("prevResult"));
+    EXPECT_EQ(ErrorCode(add), 7) << add;
+    EXPECT_THAT(MsgAndDetails(add), HasSubstr("prevResult"));
   }
 }
 
-TEST_F(NamesAlone, RulesPassOnAllOfPrevResultAlsoWhatTheyDoNotKnow) {
+TEST_F(ReferenceName, RulesPassOnAllOfPrevResultAlsoWhatTheyDoNotKnow) {
   const json before = json::parse(
       R"({"cniVersion":"1.0.0","interfaces":[{"name":"x","mac":"02:00:00:00:00:01","mtu":1400,"socketPath":"/s"}],
           "ips":[{"address":"10.7.0.9/24"}],"routes":[{"dst":"0.0.0.0/0","mtu":1400}],"more":{"a":[1]}})");
@@ -216,7 +200,7 @@ TEST_F(NamesAlone, RulesPassOnAllOfPrevResultAlsoWhatTheyDoNotKnow) {
   }
 }
 
-TEST_F(NamesAlone, PortmapWithoutPortsTouchesNothing) {
+TEST_F(ReferenceName, PortmapWithoutPortsTouchesNothing) {
   const Snapshot before = TakeSnapshot();
   const json result = {{"cniVersion", "1.0.0"}, {"ips", {{{"address", "10.7.0.9/24"}}}}};
   const Network network = Only({{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}});
@@ -226,7 +210,7 @@ TEST_F(NamesAlone, PortmapWithoutPortsTouchesNothing) {
   EXPECT_EQ(RunEntry("CHECK", network, 0, Container(), result).exit_code, 0);
 }
 
-TEST_F(NamesAlone, PortmapLeavesOutAPortOfAFamilyTheContainerHasNot) {
+TEST_F(ReferenceName, PortmapLeavesOutAPortOfAFamilyTheContainerHasNot) {
   Network network = Only(Bridge());
   network.list["plugins"].push_back(
       {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}});
@@ -240,17 +224,15 @@ TEST_F(NamesAlone, PortmapLeavesOutAPortOfAFamilyTheContainerHasNot) {
   EXPECT_THAT(add.err, HasSubstr("not publishing tcp port 9090"));
   EXPECT_THAT(host().Must({"nft", "list", "map", "inet", "nomad-bridge", "port4"}),
               HasSubstr("8080"));
-  const Outcome check = CheckIn(network, attached);
-  EXPECT_EQ(check.exit_code, 0) << check;
+  MustCheckIn(network, attached);
   attached.port_mappings.erase(0);
-  const Outcome check_of_none = CheckIn(network, attached);
-  EXPECT_EQ(check_of_none.exit_code, 0) << check_of_none;
+  MustCheckIn(network, attached);
 }
 
 // /var/run for /run, or the path of an earlier boot.
-TEST_F(NamesAlone, RulesGoByTheInterfacesNameWhereverTheResultSaysItIs) {
+TEST_F(ReferenceName, RulesGoByTheInterfacesNameNotItsPath) {
   const json before = json::parse(
-      R"({"cniVersion":"1.0.0","interfaces":[{"name":"veth7"},{"name":"eth0","sandbox":"/var/run/netns/guest"}],
+      R"({"cniVersion":"1.0.0","interfaces":[{"name":"veth7"},{"name":"eth0","sandbox":"/var/run/netns/container"}],
           "ips":[{"interface":1,"address":"10.7.0.9/24"}]})");
   Attached attached = Container();
   attached.port_mappings = {Port(8080, 80, "tcp")};
@@ -266,7 +248,7 @@ TEST_F(NamesAlone, RulesGoByTheInterfacesNameWhereverTheResultSaysItIs) {
 }
 
 // The reference host-local does not look at ipam.type: another IPAM plugin may run it.
-TEST_F(NamesAlone, HostLocalIsHostLocalWhateverTheConfigNames) {
+TEST_F(ReferenceName, HostLocalIgnoresTheTypeThatTheConfigNames) {
   const std::string folder = OurFolder();
   std::ofstream(Cat(folder, "/wrapper")) << "#!/bin/sh\nexec " << folder << "/host-local\n";
   std::filesystem::permissions(Cat(folder, "/wrapper"), std::filesystem::perms::owner_all);
@@ -275,33 +257,33 @@ TEST_F(NamesAlone, HostLocalIsHostLocalWhateverTheConfigNames) {
   Attached attached = Container();
   const Outcome add = AddTo(network, attached);
   ASSERT_EQ(add.exit_code, 0) << add;
-  EXPECT_EQ(add.json.at("ips").at(0).at("address"), "10.6.0.2/24");
-  EXPECT_EQ(CheckIn(network, attached).exit_code, 0);
-  EXPECT_EQ(DelFrom(network, attached).exit_code, 0);
+  EXPECT_EQ(AddressesIn(add.json).at(0), "10.6.0.2/24");
+  MustCheckIn(network, attached);
+  MustDelFrom(network, attached);
   EXPECT_FALSE(FindFile("/var/lib/cni/networks/net/10.6.0.2").has_value());
 }
 
-TEST_F(NamesAlone, AnInterfaceNameIsUtf8) {
+TEST_F(ReferenceName, AnInterfaceNameIsUtf8) {
   Attached attached = Container();
   attached.ifname = "\xff\xfe";
-  EXPECT_EQ(AddTo(Only(Bridge()), attached).json.value("code", 0), 4);
+  EXPECT_EQ(ErrorCode(AddTo(Only(Bridge()), attached)), 4);
 }
 
 // Wall clocks are set, also while containers live.
-TEST_F(NamesAlone, ALivingContainerKeepsALeaseThatLooksOlderThanTheBoot) {
+TEST_F(ReferenceName, ALivingContainerKeepsALeaseThatLooksOlderThanTheBoot) {
   const Network network =
       Only(Bridge({{"ipam", {{"type", "host-local"}, {"subnet", "10.7.0.0/30"}}}}));
   Attached first = Container();
   ASSERT_EQ(AddTo(network, first).exit_code, 0);
   host().Must({"touch", "-d", "-30 days", "/var/lib/cni/networks/net/10.7.0.2"});
   Attached second{.container_id = "c2", .container = &AddContainer("second")};
-  EXPECT_EQ(AddTo(network, second).json.value("code", 0), 101);
+  EXPECT_EQ(ErrorCode(AddTo(network, second)), 101);
   EXPECT_TRUE(FindFile("/var/lib/cni/networks/net/10.7.0.2").has_value());
 }
 
 // ---- loopback
 
-TEST_F(NamesAlone, LoopbackBringsLoUpAndDownAndSaysWhatItHas) {
+TEST_F(ReferenceName, LoopbackBringsLoUpAndDownAndReportsItsAddresses) {
   const Network network = Only({{"type", "loopback"}});
   Attached attached = Container();
 
@@ -310,19 +292,19 @@ TEST_F(NamesAlone, LoopbackBringsLoUpAndDownAndSaysWhatItHas) {
   EXPECT_EQ(
       add.json,
       json::parse(R"({"cniVersion":"1.0.0","interfaces":[{"name":"lo","mac":"00:00:00:00:00:00",
-                "sandbox":"/run/netns/guest"}],"ips":[{"interface":0,"address":"127.0.0.1/8"},
+                "sandbox":"/run/netns/container"}],"ips":[{"interface":0,"address":"127.0.0.1/8"},
                 {"interface":0,"address":"::1/128"}]})"));
-  EXPECT_EQ(CheckIn(network, attached).exit_code, 0);
-  EXPECT_EQ(DelFrom(network, attached).exit_code, 0);
+  MustCheckIn(network, attached);
+  MustDelFrom(network, attached);
   EXPECT_THAT(container().Must({"ip", "link", "show", "lo"}), Not(HasSubstr("UP")));
-  EXPECT_THAT(Said(CheckIn(network, attached)), HasSubstr("'lo' is down"));
+  EXPECT_THAT(MsgAndDetails(CheckIn(network, attached)), HasSubstr("'lo' is down"));
 }
 
-TEST_F(NamesAlone, LoopbackTakesNoLoWithAnAddressThatIsNone) {
+TEST_F(ReferenceName, LoopbackTakesNoLoWithAnAddressThatIsNone) {
   container().Must({"ip", "address", "add", "10.7.0.9/24", "dev", "lo"});
   Attached attached = Container();
   const Outcome add = AddTo(Only({{"type", "loopback"}}), attached);
-  EXPECT_THAT(Said(add), HasSubstr("10.7.0.9/24"));
+  EXPECT_THAT(MsgAndDetails(add), HasSubstr("10.7.0.9/24"));
 }
 
 }  // namespace

@@ -2,19 +2,11 @@
 // results compared as JSON (generated names, MACs and order aside), then who reaches whom. What
 // differs on purpose is in docs/differences.md.
 #include <algorithm>
-#include <map>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/file.h"
-#include "base/text.h"
 #include "tests/support/runtime_world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-using nlohmann::json;
 
 struct Case {
   std::string name;
@@ -36,12 +28,11 @@ json Ipam(const char* text) {
 std::vector<Case> Cases() {
   const json v4 = {{"ipam", Ipam(R"({"type":"host-local","subnet":"10.7.0.0/24",
                                      "routes":[{"dst":"0.0.0.0/0"}]})")}};
-  const json v4_gateway = [&] {
-    json keys = v4;
-    keys["isGateway"] = true;
-    keys["ipMasq"] = true;
+  const auto with = [](json keys, const json& more) {
+    keys.update(more);
     return keys;
-  }();
+  };
+  const json v4_gateway = with(v4, {{"isGateway", true}, {"ipMasq", true}});
   const json both = {{"isGateway", true}, {"ipMasq", true}, {"ipam", Ipam(R"({"type":"host-local",
         "ranges":[[{"subnet":"10.7.0.0/24","rangeStart":"10.7.0.20"}],[{"subnet":"fd00:7::/64"}]],
         "routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]})")}};
@@ -60,27 +51,11 @@ std::vector<Case> Cases() {
       {"GatewayOf020", v4_gateway, nullptr, nullptr, "0.2.0"},
       {"DualStack", both, json::object(), ports},
       {"DefaultGateway", default_gateway, json::object(), ports},
-      {"Promiscuous",
-       [&] {
-         json keys = v4_gateway;
-         keys["promiscMode"] = true;
-         return keys;
-       }(),
-       nullptr,
-       ports},
-      {"SmallMtu",
-       [&] {
-         json keys = v4_gateway;
-         keys["mtu"] = 1300;
-         return keys;
-       }()},
+      {"Promiscuous", with(v4_gateway, {{"promiscMode", true}}), nullptr, ports},
+      {"SmallMtu", with(v4_gateway, {{"mtu", 1300}})},
       {"NoSnat", v4_gateway, json::object(), {{"snat", false}}},
       {"Dns",
-       [&] {
-         json keys = v4_gateway;
-         keys["dns"] = {{"nameservers", {"192.0.2.53"}}, {"search", {"example.org"}}};
-         return keys;
-       }()},
+       with(v4_gateway, {{"dns", {{"nameservers", {"192.0.2.53"}}, {"search", {"example.org"}}}}})},
       {"StaticIpam",
        {{"isGateway", true},
         {"ipam", Ipam(R"({"type":"static","addresses":[{"address":"10.7.0.9/24"}],
@@ -93,7 +68,7 @@ std::vector<Case> Cases() {
   };
 }
 
-class Differential : public RuntimeWorld, public ::testing::WithParamInterface<Case> {
+class OursAndTheReference : public RuntimeWorld, public ::testing::WithParamInterface<Case> {
  protected:
   static Network NetworkOf(const Case& each, const std::string& path) {
     json bridge = {{"type", "bridge"}, {"bridge", "br7"}};
@@ -111,7 +86,7 @@ class Differential : public RuntimeWorld, public ::testing::WithParamInterface<C
             .path = path};
   }
 
-  // What nobody chooses is left out: MACs, generated names; dns that is empty, which version 1.1.1
+  // What is generated is left out: MACs, generated names; dns that is empty, which version 1.1.1
   // of the plugins still prints for 1.0.0.
   static json Comparable(json result) {
     if (result.contains("dns") && result.at("dns").empty()) {
@@ -152,10 +127,9 @@ class Differential : public RuntimeWorld, public ::testing::WithParamInterface<C
       interface.erase("sandbox");  // named after the life
     }
     facts["result"] = result.dump(2);
-    facts["mtu"] = a.Json({"ip", "-j", "link", "show", "eth0"}).at(0).at("mtu").dump();
-    facts["up"] = a.Json({"ip", "-j", "link", "show", "eth0"}).at(0).at("operstate").dump();
-    facts["promiscuous"] =
-        host().Json({"ip", "-j", "-d", "link", "show", "br7"}).at(0).at("promiscuity").dump();
+    facts["mtu"] = LinkOn(a, "eth0").at("mtu").dump();
+    facts["up"] = LinkOn(a, "eth0").at("operstate").dump();
+    facts["promiscuous"] = LinkOn(host(), "br7").at("promiscuity").dump();
     if (result.contains("ips")) {
       Traffic(a, b, result, facts);
     }
@@ -174,13 +148,11 @@ class Differential : public RuntimeWorld, public ::testing::WithParamInterface<C
   }
 
   void Traffic(Node& a, Node& b, const json& result, std::map<std::string, std::string>& facts) {
-    const json& ip = result.at("ips").at(0);
-    const std::string address = ip.at("address").get<std::string>();
-    const std::string bare = address.substr(0, address.find('/'));
+    const std::string address = AddressOf(result);
     const Server page = Server::Start(a, Protocol::kTcp, "0.0.0.0", 80, "page");
     const Server abroad = Server::Start(outside(), Protocol::kTcp, "0.0.0.0", 80, "abroad");
-    facts["neighbour"] = Reach(b, bare, 80);
-    facts["host"] = Reach(host(), bare, 80);
+    facts["neighbour"] = Reach(b, address, 80);
+    facts["host"] = Reach(host(), address, 80);
     facts["out"] = Reach(a, kOutsideIp4, 80);
     facts["out, IPv6"] = Ping(a, kOutsideIp6) ? "yes" : "no";
     facts["published, outside"] = Reach(outside(), kHostIp4, 8080);
@@ -193,7 +165,7 @@ class Differential : public RuntimeWorld, public ::testing::WithParamInterface<C
   int lives_ = 0;
 };
 
-TEST_P(Differential, IsTheSameNetwork) {
+TEST_P(OursAndTheReference, MakeTheSameNetwork) {
   const std::map<std::string, std::string> reference = Live(kReferenceFolder);
   const std::map<std::string, std::string> ours =
       Live(Cat(OurFolder(), ':', kReferenceFolder));  // static is theirs
@@ -203,9 +175,7 @@ TEST_P(Differential, IsTheSameNetwork) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Lists, Differential, ::testing::ValuesIn(Cases()), [](const auto& test) {
-  return test.param.name;
-});
+INSTANTIATE_TEST_SUITE_P(Lists, OursAndTheReference, ::testing::ValuesIn(Cases()), kNameOf);
 
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -2,19 +2,13 @@
 // without a result, and ADD again.
 #include <algorithm>
 #include <array>
-#include <string>
 
-#include <gtest/gtest.h>
-
-#include "base/text.h"
 #include "tests/support/runtime_world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using nlohmann::json;
-
-// The plugins of Nomad's list, and its IPAM plugin as a stranger's interface plugin would run it.
+// The plugins of Nomad's list, and its IPAM plugin as a foreign interface plugin would run it.
 constexpr std::array kNames = {"loopback", "bridge", "firewall", "portmap", "host-local"};
 
 class KilledName : public RuntimeWorld, public ::testing::WithParamInterface<const char*> {
@@ -54,12 +48,6 @@ class KilledName : public RuntimeWorld, public ::testing::WithParamInterface<con
     return RunKilledAt(EntryCommand("ADD", network_, Index(), allocation_, result), nth);
   }
 
-  // As the runtime does it after an ADD that failed: it has no result.
-  void MustDel() {
-    const Outcome del = DelFrom(network_, allocation_);
-    EXPECT_EQ(del.exit_code, 0) << del;
-  }
-
   // An ADD of the whole list, traffic, and a DEL that knows the result.
   void ExpectWorks() {
     Attached attached = allocation_;
@@ -69,8 +57,7 @@ class KilledName : public RuntimeWorld, public ::testing::WithParamInterface<con
       EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
       EXPECT_EQ(UdpText(outside(), kHostIp4, 8053), "name");
     }
-    const Outcome del = DelFrom(network_, attached);
-    EXPECT_EQ(del.exit_code, 0) << del;
+    MustDelFrom(network_, attached);
   }
 
   const Network network_ = Ours();
@@ -79,7 +66,7 @@ class KilledName : public RuntimeWorld, public ::testing::WithParamInterface<con
   const Server name_ = Server::Start(container(), Protocol::kUdp, "0.0.0.0", 53, "name");
 };
 
-TEST_P(KilledName, LeavesNothingThatDelAndAddDoNotPutRight) {
+TEST_P(KilledName, LeavesNothingThatDelAndAddDoNotRepair) {
   constexpr int kFewest = 5;  // any command of ours makes more calls that can be seen
   ExpectWorks();              // the first one leaves behind what is shared
   const Snapshot before = TakeSnapshot();
@@ -88,7 +75,7 @@ TEST_P(KilledName, LeavesNothingThatDelAndAddDoNotPutRight) {
   for (bool is_killed = true; is_killed && !HasFailure();) {
     SCOPED_TRACE(Cat("killed at call ", ++nth));
     is_killed = AddKilledAt(nth).killed;
-    MustDel();
+    MustDelFrom(network_, allocation_);
     EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
     ExpectWorks();
     EXPECT_TRUE(Unchanged(before, TakeSnapshot()));

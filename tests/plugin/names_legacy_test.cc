@@ -5,22 +5,11 @@
 #include <ostream>
 #include <sstream>
 #include <tuple>
-#include <utility>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/file.h"
-#include "base/text.h"
 #include "tests/plugin/names_moving_world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-using nlohmann::json;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr const char* kLegacyPrograms = "/run/legacy-programs";
 constexpr const char* kLegacyTool = "iptables-legacy";
@@ -111,7 +100,7 @@ TEST_F(LegacyReferenceAttachment, OfBothFamiliesPassesOurCheckAndIsRemovedByOurD
        {"-s fd00:1::3", "-d fd00:1::3 -m conntrack --ctstate RELATED,ESTABLISHED"}) {
     host().Must({"sh", "-c", Cat("ip6tables-legacy -D CNI-FORWARD ", rule, " -j ACCEPT")});
   }
-  EXPECT_THAT(MessageOf(CheckIn(Ours(), old)), HasSubstr("accept its packets"));
+  EXPECT_THAT(MsgAndDetails(CheckIn(Ours(), old)), HasSubstr("accept its packets"));
   EXPECT_EQ(DelFrom(Ours(), old).exit_code, 0);
 
   EXPECT_EQ(Legacy(), before);
@@ -209,7 +198,7 @@ TEST_P(LostReferenceRules, AreReportedByCheckIfAPartIsGoneAndDoNotPreventDel) {
   if (*lost_.mismatch != '\0') {
     const Outcome check = CheckIn(Ours(), old);
     EXPECT_NE(check.exit_code, 0);
-    EXPECT_THAT(MessageOf(check), HasSubstr(lost_.mismatch));
+    EXPECT_THAT(MsgAndDetails(check), HasSubstr(lost_.mismatch));
   }
   const Outcome del = DelFrom(Ours(), old);
 
@@ -259,7 +248,7 @@ TEST_F(LegacyReferenceAttachment, IsReportedByCheckAndDelIfTheToolIsMissing) {
     const InPlaceOfLegacy nothing(host(), "/dev/null");
     for (const Outcome& outcome : {CheckIn(Ours(), old), DelFrom(Ours(), old)}) {
       EXPECT_NE(outcome.exit_code, 0);
-      EXPECT_THAT(MessageOf(outcome),
+      EXPECT_THAT(MsgAndDetails(outcome),
                   AllOf(HasSubstr("iptables-legacy-save"), Not(HasSubstr("not found"))));
     }
     const Attached unknown{.container_id = "nobody", .container = &container()};
@@ -290,7 +279,7 @@ TEST_F(LegacyReferenceAttachment, IsReportedByCheckAndDelIfTheToolFailsAndRemove
     const InPlaceOfLegacy tool(host(), failing);
     for (const Outcome& outcome : {CheckIn(Ours(), old), DelFrom(Ours(), old)}) {
       EXPECT_NE(outcome.exit_code, 0);
-      EXPECT_THAT(MessageOf(outcome),
+      EXPECT_THAT(MsgAndDetails(outcome),
                   AllOf(HasSubstr("iptables-legacy-save failed"),
                         HasSubstr("exit code 3"),
                         Not(HasSubstr("not found"))));

@@ -1,22 +1,11 @@
 // The five reference names as Nomad runs them: one attachment, made and removed by four processes.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include "base/file.h"
-#include "base/text.h"
 #include "tests/support/runtime_world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using nlohmann::json;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-
-class NamesList : public RuntimeWorld {
+class ListOfReferenceNames : public RuntimeWorld {
  protected:
   static Network Builtin(const char* fixture = "nomad_builtin_bridge.conflist") {
     return {.list = Fixture(fixture), .path = OurFolder()};
@@ -29,17 +18,12 @@ class NamesList : public RuntimeWorld {
             .args = NomadArgs("billing", id)};
   }
 
-  void MustAdd(const Network& network, Attached& attached) {
-    const Outcome add = AddTo(network, attached);
-    ASSERT_EQ(add.exit_code, 0) << add;
-  }
-
   // What every first attachment on a node leaves by design is there.
   void UseOnce(const Network& network) {
     Node& early = AddContainer("early");
     Attached first = Allocation("early", early, 7);
-    MustAdd(network, first);
-    ASSERT_EQ(DelFrom(network, first).exit_code, 0);
+    first = MustAdd(network, first);
+    MustDelFrom(network, first);
     KillContainer(early);
     container().Must({"ip", "link", "set", "lo", "up"});
   }
@@ -85,14 +69,13 @@ class NamesList : public RuntimeWorld {
 
   // What the attachment `id` consists of, by its record.
   static std::vector<std::string> Parts(const std::string& id) {
-    const std::optional<std::string> record =
-        FindFile(Cat("/run/nomad-bridge/nomad/", id, "@eth0.json"));
+    const std::optional<std::string> record = FindFile(RecordOf(id));
     return record ? json::parse(*record).at("parts").get<std::vector<std::string>>()
                   : std::vector<std::string>();
   }
 };
 
-TEST_F(NamesList, NomadsOwnListGivesTheNetworkThatNomadBridgeGivesAlone) {
+TEST_F(ListOfReferenceNames, NomadsOwnListGivesTheNetworkThatNomadBridgeGivesAlone) {
   const Network builtin = Builtin();
   const Network alone{.list = {{"cniVersion", "0.4.0"},
                                {"name", "nomad"},
@@ -102,23 +85,23 @@ TEST_F(NamesList, NomadsOwnListGivesTheNetworkThatNomadBridgeGivesAlone) {
                                   {"capabilities", {{"portMappings", true}}}}}}},
                       .path = OurFolder()};
   Attached attached = Allocation("alloc-1", container());
-  MustAdd(builtin, attached);
+  attached = MustAdd(builtin, attached);
   const Snapshot by_list = TakeSnapshot();
   const json list_result = attached.result;
-  ASSERT_EQ(DelFrom(builtin, attached).exit_code, 0);
+  MustDelFrom(builtin, attached);
   EnsureFileGone("/var/run/cni/nomad/last_reserved_ip.0");  // else the next address is another
 
-  MustAdd(alone, attached);
+  attached = MustAdd(alone, attached);
 
   EXPECT_EQ(attached.result.at("interfaces"), list_result.at("interfaces"));
   EXPECT_EQ(attached.result.at("ips"), list_result.at("ips"));
-  // But for the record, which says that lo is among what we made.
-  EXPECT_TRUE(Unchanged(by_list.Of({"host ", "guest ", "outside "}),
-                        TakeSnapshot().Of({"host ", "guest ", "outside "})));
+  // But for the record, in which lo is one of the parts.
+  EXPECT_TRUE(Unchanged(by_list.Of({"host ", "container ", "outside "}),
+                        TakeSnapshot().Of({"host ", "container ", "outside "})));
   ExpectPage(8080);
 }
 
-TEST_F(NamesList, CarriesTrafficIsCheckedAndGoesWithoutATrace) {
+TEST_F(ListOfReferenceNames, CarriesTrafficIsCheckedAndGoesWithoutATrace) {
   for (const char* const fixture :
        {"nomad_builtin_bridge.conflist", "nomad_builtin_bridge_dual_stack.conflist"}) {
     SCOPED_TRACE(fixture);
@@ -127,24 +110,23 @@ TEST_F(NamesList, CarriesTrafficIsCheckedAndGoesWithoutATrace) {
     const Snapshot before = TakeSnapshot();
     Attached attached = Allocation("alloc-1", container());
 
-    MustAdd(network, attached);
+    attached = MustAdd(network, attached);
 
     ExpectPage(8080);
     EXPECT_TRUE(Ping(container(), kOutsideIp4));
-    const Outcome check = CheckIn(network, attached);
-    EXPECT_EQ(check.exit_code, 0) << check;
+    const Outcome check = MustCheckIn(network, attached);
     EXPECT_EQ(check.err, "");
-    EXPECT_EQ(DelFrom(network, attached).exit_code, 0);
+    MustDelFrom(network, attached);
     EXPECT_THAT(container().Must({"ip", "link", "show", "lo"}), Not(HasSubstr("UP")));
     container().Must({"ip", "link", "set", "lo", "up"});
     EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
   }
 }
 
-TEST_F(NamesList, EachNameAddsItsPartAndTakesItBack) {
+TEST_F(ListOfReferenceNames, EachNameAddsItsPartAndTakesItBack) {
   const Network network = Builtin();
   Attached attached = Allocation("alloc-1", container());
-  MustAdd(network, attached);
+  attached = MustAdd(network, attached);
   EXPECT_THAT(Parts("alloc-1"), ElementsAre("address", "link", "masquerade", "forward", "ports"));
   const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
 
@@ -165,10 +147,10 @@ TEST_F(NamesList, EachNameAddsItsPartAndTakesItBack) {
 }
 
 // A process that deletes from nf_tables waits for it, so bridge should find nothing left to delete.
-TEST_F(NamesList, TheSecondDelTakesTheRulesOfWhoComesLast) {
+TEST_F(ListOfReferenceNames, TheSecondDelRemovesTheRulesOfTheLast) {
   const Network network = Builtin();
   Attached attached = Allocation("alloc-1", container());
-  MustAdd(network, attached);
+  attached = MustAdd(network, attached);
   ASSERT_EQ(RunEntry("DEL", network, 3, attached, attached.result).exit_code, 0);
   ASSERT_EQ(Members("masq4"), json({"172.26.64.2"}))
       << "the first DEL may be of its own part alone";
@@ -179,10 +161,10 @@ TEST_F(NamesList, TheSecondDelTakesTheRulesOfWhoComesLast) {
   EXPECT_THAT(Parts("alloc-1"), ElementsAre("address", "link", "masquerade"));
 }
 
-TEST_F(NamesList, TheSameDelTwiceTakesItsPartAlone) {
+TEST_F(ListOfReferenceNames, TheSameDelTwiceTakesItsPartAlone) {
   const Network network = Builtin();
   Attached attached = Allocation("alloc-1", container());
-  MustAdd(network, attached);
+  attached = MustAdd(network, attached);
 
   for (int i = 0; i < 2; ++i) {
     ASSERT_EQ(RunEntry("DEL", network, 3, attached, attached.result).exit_code, 0);
@@ -192,10 +174,10 @@ TEST_F(NamesList, TheSameDelTwiceTakesItsPartAlone) {
   EXPECT_EQ(Members("alloc4"), json({"172.26.64.2"}));
 }
 
-TEST_F(NamesList, ADelAndAnAddOfOnePartLeaveNoMemoryOfIt) {
+TEST_F(ListOfReferenceNames, ADelAndAnAddOfOnePartLeaveNoMemoryOfIt) {
   const Network network = Builtin();
   Attached attached = Allocation("alloc-1", container());
-  MustAdd(network, attached);
+  attached = MustAdd(network, attached);
   const Snapshot whole = TakeSnapshot();
   for (const std::size_t entry : {3U, 2U}) {
     SCOPED_TRACE(entry);
@@ -214,115 +196,113 @@ TEST_F(NamesList, ADelAndAnAddOfOnePartLeaveNoMemoryOfIt) {
   ExpectPage(8080);
 }
 
-TEST_F(NamesList, AFailedAddLeavesAnAttachmentAsFarApartAsItWas) {
+TEST_F(ListOfReferenceNames, AFailedAddLeavesAnAttachmentAsFarApartAsItWas) {
   const Network network = Builtin();
   Attached other = Allocation("other", AddContainer("other"), 9090);
-  MustAdd(network, other);
+  other = MustAdd(network, other);
   Attached attached = Allocation("alloc-1", container());
-  MustAdd(network, attached);
+  attached = MustAdd(network, attached);
   for (const std::size_t entry : {3U, 2U}) {
     ASSERT_EQ(RunEntry("DEL", network, entry, attached, attached.result).exit_code, 0);
   }
   const Snapshot before = TakeSnapshot();
   attached.port_mappings = {Port(9090, 80, "tcp")};
 
-  EXPECT_EQ(RunEntry("ADD", network, 3, attached, attached.result).json.value("code", 0), 102);
+  EXPECT_EQ(ErrorCode(RunEntry("ADD", network, 3, attached, attached.result)), 102);
 
   // But for the ports in the record, of which it no longer has any.
-  EXPECT_TRUE(Unchanged(before.Of({"host ", "guest "}), TakeSnapshot().Of({"host ", "guest "})));
+  EXPECT_TRUE(
+      Unchanged(before.Of({"host ", "container "}), TakeSnapshot().Of({"host ", "container "})));
   attached.port_mappings = json::array();
   EXPECT_EQ(RunEntry("ADD", network, 3, attached, attached.result).exit_code, 0);
   EXPECT_THAT(Members("masq4"), Contains("172.26.64.3")) << "nothing to publish, but it is back";
 }
 
-TEST_F(NamesList, ARecordOfAnEarlierVersionIsRead) {
+TEST_F(ListOfReferenceNames, ARecordOfAnEarlierVersionIsRead) {
   const Network network = Builtin();
   Attached attached = Allocation("alloc-1", container());
-  MustAdd(network, attached);
-  const std::string path = "/run/nomad-bridge/nomad/alloc-1@eth0.json";
+  attached = MustAdd(network, attached);
+  const std::string path = RecordOf("alloc-1");
   json record = json::parse(FindFile(path).value());
   record.erase("delProgress");
   ReplaceFile(path, record.dump());
-  const Outcome check = CheckIn(network, attached);
-  EXPECT_EQ(check.exit_code, 0) << check;
+  MustCheckIn(network, attached);
 }
 
 // A DEL that never reaches the later plugins, as libcni's after an error in one of them.
-TEST_F(NamesList, ADelOfTheBridgeAloneTakesEverything) {
+TEST_F(ListOfReferenceNames, ADelOfTheBridgeAloneTakesEverything) {
   const Network network = Builtin();
   UseOnce(network);
   const Snapshot before = TakeSnapshot();
   Attached attached = Allocation("alloc-1", container());
-  MustAdd(network, attached);
+  attached = MustAdd(network, attached);
 
   ASSERT_EQ(RunEntry("DEL", network, 1, attached, nullptr).exit_code, 0);
 
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
-  EXPECT_EQ(DelFrom(network, attached).exit_code, 0) << "and again is fine";
+  MustDelFrom(network, attached);
 }
 
-TEST_F(NamesList, WithoutPrevResultPortsAndNamespaceDelTakesEverything) {
+TEST_F(ListOfReferenceNames, WithoutPrevResultPortsAndNamespaceDelTakesEverything) {
   const Network network = Builtin();
   UseOnce(network);
   Node& doomed = AddContainer("doomed");
   const Snapshot before = TakeHostSnapshot();
   Attached attached = Allocation("alloc-1", doomed);
-  MustAdd(network, attached);
+  attached = MustAdd(network, attached);
   KillContainer(doomed);
   attached.port_mappings = json::array();
 
   attached.result = nullptr;
-  const Outcome del = DelFrom(network, attached);
-
-  EXPECT_EQ(del.exit_code, 0) << del;
+  MustDelFrom(network, attached);
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
 // Nomad tries a failed ADD again in the same namespace, with no DEL in between.
-TEST_F(NamesList, AListWhoseLastPluginFailedIsRepairedByTheRetry) {
+TEST_F(ListOfReferenceNames, AListWhoseLastPluginFailedIsRepairedByTheRetry) {
   const Network network = Builtin();
   UseOnce(network);
-  Node& other_guest = AddContainer("other");
-  Attached other = Allocation("other", other_guest);
-  MustAdd(network, other);
+  Node& other_container = AddContainer("other");
+  Attached other = Allocation("other", other_container);
+  other = MustAdd(network, other);
   const Snapshot before = TakeSnapshot();
 
   Attached attached = Allocation("alloc-1", container());
   const Outcome add = AddTo(network, attached);
-  EXPECT_EQ(add.json.value("code", 0), 102) << add;
-  EXPECT_THAT(add.json.value("msg", ""), HasSubstr("job 'billing'"));
+  EXPECT_EQ(ErrorCode(add), 102) << add;
+  EXPECT_THAT(Msg(add), HasSubstr("job 'billing'"));
   EXPECT_THAT(Parts("alloc-1"), ElementsAre("address", "link", "masquerade", "forward"));
   attached.port_mappings = {Port(9090, 80, "tcp")};
-  MustAdd(network, attached);
+  attached = MustAdd(network, attached);
 
   EXPECT_THAT(attached.result.dump(), HasSubstr("172.26.64.4/20")) << "the same address";
   ExpectPage(9090);
-  ASSERT_EQ(DelFrom(network, attached).exit_code, 0);
+  MustDelFrom(network, attached);
   container().Must({"ip", "link", "set", "lo", "up"});
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
 // Nomad after a CHECK that failed: a new namespace, the same id, no DEL.
-TEST_F(NamesList, TakesOverInANewNamespaceWithTheSameAddress) {
+TEST_F(ListOfReferenceNames, TakesOverInANewNamespaceWithTheSameAddress) {
   const Network network = Builtin();
   Node& old = AddContainer("old");
   Attached attached = Allocation("alloc-1", old);
-  MustAdd(network, attached);
+  attached = MustAdd(network, attached);
   const json first = attached.result.at("ips");
   attached.container = &container();
 
-  MustAdd(network, attached);
+  attached = MustAdd(network, attached);
 
   EXPECT_EQ(attached.result.at("ips"), first);
   ExpectPage(8080);
-  EXPECT_EQ(CheckIn(network, attached).exit_code, 0);
+  MustCheckIn(network, attached);
 }
 
-TEST_F(NamesList, CheckMendsTheHostsSideWhicheverNameIsAsked) {
+TEST_F(ListOfReferenceNames, CheckByAnyNameRepairsTheHostsSide) {
   const Network network = Builtin();
   UseOnce(network);
   Attached attached = Allocation("alloc-1", container());
-  MustAdd(network, attached);
+  attached = MustAdd(network, attached);
   const Snapshot whole = TakeSnapshot();
   for (const std::size_t entry : {1U, 2U, 3U}) {
     SCOPED_TRACE(entry);
@@ -336,25 +316,25 @@ TEST_F(NamesList, CheckMendsTheHostsSideWhicheverNameIsAsked) {
   }
 }
 
-TEST_F(NamesList, CheckNamesAPartThatWasNeverAdded) {
+TEST_F(ListOfReferenceNames, CheckNamesAPartThatWasNeverAdded) {
   const Network network = Builtin();
   Attached attached = Allocation("alloc-1", container());
-  MustAdd(network, attached);
+  attached = MustAdd(network, attached);
   ASSERT_EQ(RunEntry("DEL", network, 3, attached, nullptr).exit_code, 0);
 
   const Outcome check = RunEntry("CHECK", network, 3, attached, attached.result);
 
-  EXPECT_EQ(check.json.value("code", 0), 103) << check;
-  EXPECT_THAT(check.json.value("details", ""), HasSubstr("portmap"));
+  EXPECT_EQ(ErrorCode(check), 103) << check;
+  EXPECT_THAT(Details(check), HasSubstr("portmap"));
 }
 
-TEST_F(NamesList, TwentyAtOnceOnABareMachineComeAndGo) {
+TEST_F(ListOfReferenceNames, TwentyAtOnceOnABareMachineComeAndGo) {
   const Network network = Builtin();
   constexpr std::size_t kCount = 20;
   std::vector<Attached> many;
   for (std::size_t i = 0; i < kCount; ++i) {
-    many.push_back(
-        Allocation(Cat("alloc-", i), AddContainer(Cat("guest-", i)), 9000 + static_cast<int>(i)));
+    many.push_back(Allocation(
+        Cat("alloc-", i), AddContainer(Cat("container-", i)), 9000 + static_cast<int>(i)));
   }
 
   for (const std::size_t entry : {0U, 1U, 2U, 3U}) {
@@ -373,22 +353,22 @@ TEST_F(NamesList, TwentyAtOnceOnABareMachineComeAndGo) {
 
   EXPECT_EQ(Members("alloc4"), json::array());
   EXPECT_EQ(Members("masq4"), json::array());
-  EXPECT_EQ(host().Json({"ip", "-j", "link", "show", "master", "nomad"}), json::array());
+  EXPECT_EQ(PortsOf("nomad"), json::array());
   EXPECT_THAT(Entries("/run/nomad-bridge/nomad"), IsEmpty());
 }
 
-TEST_F(NamesList, GcByAnyNameKeepsTheListedAndRemovesTheOthersWhole) {
+TEST_F(ListOfReferenceNames, GcByAnyNameKeepsTheListedAndRemovesTheOthersWhole) {
   Network network = Builtin();
   network.list["cniVersion"] = "1.1.0";
   UseOnce(network);
   Attached kept = Allocation("kept", container());
-  MustAdd(network, kept);
+  kept = MustAdd(network, kept);
   const Snapshot with_kept = TakeSnapshot();
   for (const std::size_t entry : {1U, 2U, 3U}) {
     SCOPED_TRACE(entry);
-    Node& lost_guest = AddContainer(Cat("lost-", entry));
-    Attached lost = Allocation("lost", lost_guest, 9090);
-    MustAdd(network, lost);
+    Node& lost_container = AddContainer(Cat("lost-", entry));
+    Attached lost = Allocation("lost", lost_container, 9090);
+    lost = MustAdd(network, lost);
     network.list["plugins"][entry]["cni.dev/valid-attachments"] = {
         {{"containerID", "kept"}, {"ifname", "eth0"}}};
 
@@ -396,7 +376,7 @@ TEST_F(NamesList, GcByAnyNameKeepsTheListedAndRemovesTheOthersWhole) {
 
     EXPECT_EQ(gc.exit_code, 0) << gc;
     EXPECT_THAT(Parts("lost"), IsEmpty());
-    KillContainer(lost_guest);
+    KillContainer(lost_container);
     EXPECT_TRUE(Unchanged(with_kept, TakeSnapshot()));
   }
   ExpectPage(8080);

@@ -2,19 +2,10 @@
 #include <algorithm>
 #include <filesystem>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/file.h"
-#include "base/text.h"
 #include "tests/support/runtime_world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-using nlohmann::json;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 struct Mix {
   std::string name;
@@ -34,7 +25,7 @@ std::ostream& operator<<(std::ostream& stream, const Mix& mix) {
 
 class MixedWorld : public RuntimeWorld {
  protected:
-  // A folder with ours where they are asked for, and the reference's for all others.
+  // A directory with ours where they are asked for, and the reference's for all others.
   static std::string MixedFolder(const std::vector<std::string>& ours) {
     EnsureFolder("/run/mixed");
     for (const std::string& name : ours) {
@@ -66,9 +57,9 @@ class MixedWorld : public RuntimeWorld {
   }
 };
 
-class NamesMixed : public MixedWorld, public ::testing::WithParamInterface<Mix> {};
+class MixedList : public MixedWorld, public ::testing::WithParamInterface<Mix> {};
 
-TEST_P(NamesMixed, CarriesTrafficAndGoesWithoutATrace) {
+TEST_P(MixedList, CarriesTrafficAndGoesWithoutATrace) {
   // The reference firewall does not let in what its portmap publishes.
   if (Contains(GetParam().ours, "firewall") && Contains(GetParam().ours, "portmap")) {
     host().Must({"iptables", "-P", "FORWARD", "DROP"});
@@ -79,8 +70,7 @@ TEST_P(NamesMixed, CarriesTrafficAndGoesWithoutATrace) {
   Attached first = Container("first", early, 7);
   const Outcome first_add = AddTo(network, first);
   ASSERT_EQ(first_add.exit_code, 0) << first_add;
-  const Outcome first_del = DelFrom(network, first);
-  ASSERT_EQ(first_del.exit_code, 0) << first_del;
+  MustDelFrom(network, first);
   KillContainer(early);
   const Snapshot before = TakeSnapshot();
 
@@ -93,13 +83,12 @@ TEST_P(NamesMixed, CarriesTrafficAndGoesWithoutATrace) {
   EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "page");
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
   EXPECT_TRUE(Ping(container(), kOutsideIp6));
-  const Outcome del = DelFrom(network, attached);
-  EXPECT_EQ(del.exit_code, 0) << del;
+  MustDelFrom(network, attached);
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-// Moved over to ours while it lives, whoever made which part.
-TEST_P(NamesMixed, IsCheckedAndRemovedByOursWhoeverMadeIt) {
+// Moved over to ours while it lives, by whichever plugins it was made.
+TEST_P(MixedList, IsCheckedAndRemovedByOurs) {
   Network network = MixOf(GetParam());
   if (network.list.at("plugins").at(0).at("type") != "bridge") {
     network.list["plugins"][0]["type"] = "bridge";
@@ -110,19 +99,16 @@ TEST_P(NamesMixed, IsCheckedAndRemovedByOursWhoeverMadeIt) {
   Node& early = AddContainer("early");
   Attached first = Container("first", early, 7);
   ASSERT_EQ(AddTo(network, first).exit_code, 0);
-  ASSERT_EQ(DelFrom(network, first).exit_code, 0);
+  MustDelFrom(network, first);
   KillContainer(early);
   const Snapshot before = TakeSnapshot();
   Attached attached = Container("c1", container(), 8080);
   ASSERT_EQ(AddTo(network, attached).exit_code, 0);
   if (GetParam().version != "0.2.0") {
-    const Outcome check = CheckIn(ours, attached);
-    EXPECT_EQ(check.exit_code, 0) << check;
+    MustCheckIn(ours, attached);
   }
 
-  const Outcome del = DelFrom(ours, attached);
-
-  EXPECT_EQ(del.exit_code, 0) << del;
+  MustDelFrom(ours, attached);
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
@@ -146,7 +132,7 @@ TEST_F(BehindTheirPtp, IngressPolicyHoldsBetweenItsLinks) {
   ASSERT_EQ(AddTo(network, second).exit_code, 0);
   EXPECT_FALSE(Ping(container(), AddressOf(second.result)));
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
-  ASSERT_EQ(DelFrom(network, second).exit_code, 0);
+  MustDelFrom(network, second);
   const std::string table = host().Must({"nft", "list", "table", "inet", "nomad-bridge"});
   EXPECT_THAT(table, Not(HasSubstr("id=c2")));
 }
@@ -164,7 +150,7 @@ TEST_F(BehindTheirPtp, AContainerLivesAsLongAsItsLinkLeadsSomewhere) {
   living.Kill();
   Attached second = Container("c2", container(), 8080);
   const Outcome add = AddTo(network, second);
-  EXPECT_EQ(add.json.value("code", 0), 102) << add;
+  EXPECT_EQ(ErrorCode(add), 102) << add;
 }
 
 std::vector<Mix> Mixes() {
@@ -177,14 +163,12 @@ std::vector<Mix> Mixes() {
           {"OurFirewallOnly", {"firewall"}},
           {"OurRulesBehindTheirPtp", {"firewall", "portmap"}, "1.0.0", ptp},
           {"OurLeasesUnderTheirPtp", {"host-local"}, "1.0.0", ptp},
-          // A result without interfaces: where they are is for the node's routes to say.
+          // A result without interfaces: their location follows from the node's routes.
           {"OurRulesBehindTheirOldBridge", {"firewall", "portmap"}, "0.2.0"},
           {"OurRulesBehindTheirOldPtp", {"firewall", "portmap"}, "0.2.0", ptp}};
 }
 
-INSTANTIATE_TEST_SUITE_P(Mixes, NamesMixed, ::testing::ValuesIn(Mixes()), [](const auto& test) {
-  return test.param.name;
-});
+INSTANTIATE_TEST_SUITE_P(Mixes, MixedList, ::testing::ValuesIn(Mixes()), kNameOf);
 
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -2,19 +2,10 @@
 // reference plugins of Debian before, by ours after.
 #include <filesystem>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/file.h"
-#include "base/text.h"
 #include "tests/plugin/names_moving_world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-using nlohmann::json;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class ReferenceAttachment : public MovingWorld {
  protected:
@@ -89,7 +80,7 @@ TEST_F(ReferenceAttachment, WithOurRulesIsRemovedByOurDelToo) {
   EXPECT_THAT(Iptables(), Not(HasSubstr("old")));
   EXPECT_FALSE(FindFile("/var/run/cni/nomad/172.26.64.2").has_value());
   EXPECT_NE(container().Run({"ip", "link", "show", "eth0"}).exit_code, 0);
-  EXPECT_FALSE(FindFile("/run/nomad-bridge/nomad/old@eth0.json").has_value());
+  EXPECT_FALSE(FindFile(RecordOf("old")).has_value());
 }
 
 TEST_F(ReferenceAttachment, IsRemovedByOurDelWithoutTouchingTheOthers) {
@@ -111,11 +102,11 @@ TEST_F(ReferenceAttachment, FailsOurCheckIfAPartIsMissing) {
   Attached old = Allocation("old", container(), 7070);
   old = MustAdd(Theirs(), old);
   host().Must({"iptables", "-t", "nat", "-F", "CNI-HOSTPORT-DNAT"});
-  EXPECT_THAT(MessageOf(CheckIn(Ours(), old)), HasSubstr("published ports"));
+  EXPECT_THAT(MsgAndDetails(CheckIn(Ours(), old)), HasSubstr("published ports"));
   host().Must({"iptables", "-F", "CNI-FORWARD"});
-  EXPECT_THAT(MessageOf(CheckIn(Ours(), old)), HasSubstr("accept its packets"));
+  EXPECT_THAT(MsgAndDetails(CheckIn(Ours(), old)), HasSubstr("accept its packets"));
   host().Must({"iptables", "-t", "nat", "-F", "POSTROUTING"});
-  EXPECT_THAT(MessageOf(CheckIn(Ours(), old)), HasSubstr("masquerades"));
+  EXPECT_THAT(MsgAndDetails(CheckIn(Ours(), old)), HasSubstr("masquerades"));
 }
 
 // Nomad after a CHECK that failed, on a node that was moved meanwhile: a new namespace, the same
@@ -151,7 +142,7 @@ TEST_F(ReferenceAttachment, AddedAfterOursRespectsOurLeasesAndItsDelRemovesOurs)
   const Outcome del = DelFrom(Theirs(), ours);
   // Version 1.1.1 stumbles over any chain of its own that is not there, as at a second DEL of an
   // attachment that it made itself; by then all else is done.
-  EXPECT_TRUE(del.exit_code == 0 || MessageOf(del).find("does not exist") != std::string::npos)
+  EXPECT_TRUE(del.exit_code == 0 || MsgAndDetails(del).find("does not exist") != std::string::npos)
       << del;
   EXPECT_NE(our_container.Run({"ip", "link", "show", "eth0"}).exit_code, 0);
   EXPECT_FALSE(FindFile(Cat("/var/run/cni/nomad/", AddressOf(ours.result))).has_value());

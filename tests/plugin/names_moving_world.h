@@ -2,9 +2,6 @@
 // reference plugins before, by ours after.
 #pragma once
 
-#include <string>
-
-#include "base/text.h"
 #include "tests/support/runtime_world.h"
 
 namespace nomad_bridge::test {
@@ -21,18 +18,7 @@ class MovingWorld : public RuntimeWorld {
             .path = OurFolder()};
   }
 
-  // With the result of its ADD.
-  Attached MustAdd(const Network& network, Attached attached) {
-    const Outcome add = AddTo(network, attached);
-    EXPECT_EQ(add.exit_code, 0) << add;
-    return attached;
-  }
-
-  [[nodiscard]] static std::string MessageOf(const Outcome& outcome) {
-    return Cat(outcome.json.value("msg", ""), "; ", outcome.json.value("details", ""));
-  }
-
-  nlohmann::json list_ = Fixture("nomad_builtin_bridge.conflist");
+  json list_ = Fixture("nomad_builtin_bridge.conflist");
 };
 
 }  // namespace nomad_bridge::test

@@ -1,19 +1,11 @@
 // An ADD by one of the names of which the kernel refuses one request, whichever it is: what the
 // plugins before it have made is as they left it, and DEL of the list removes that, too.
-#include <optional>
-#include <string>
 
-#include <gtest/gtest.h>
-
-#include "base/file.h"
-#include "base/text.h"
 #include "tests/support/refusal.h"
 #include "tests/support/runtime_world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-using nlohmann::json;
 
 // The parameter is its place in Nomad's list.
 class RefusedName : public RuntimeWorld, public ::testing::WithParamInterface<std::size_t> {
@@ -29,11 +21,6 @@ class RefusedName : public RuntimeWorld, public ::testing::WithParamInterface<st
     return result;
   }
 
-  void MustDel() {
-    const Outcome del = DelFrom(network_, allocation_);
-    EXPECT_EQ(del.exit_code, 0) << del;
-  }
-
   // An ADD of the list up to our plugin, refused its N-th request by `call`. False if it made fewer.
   bool ExpectNothingIsLeft(const std::string& call, int nth) {
     const Snapshot nothing = TakeSnapshot();
@@ -42,10 +29,10 @@ class RefusedName : public RuntimeWorld, public ::testing::WithParamInterface<st
     const Refusal refusal =
         RunRefusedAt(EntryCommand("ADD", network_, GetParam(), allocation_, result), call, nth);
     if (refusal.outcome.exit_code != 0) {
-      EXPECT_GT(refusal.outcome.json.value("code", 0), 0) << refusal.outcome;
+      EXPECT_GT(ErrorCode(refusal.outcome), 0) << refusal.outcome;
       EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
     }
-    MustDel();
+    MustDelFrom(network_, allocation_);
     EXPECT_TRUE(Unchanged(nothing, TakeSnapshot()));
     return refusal.happened;
   }
@@ -60,7 +47,7 @@ class RefusedName : public RuntimeWorld, public ::testing::WithParamInterface<st
 TEST_P(RefusedName, LeavesWhatThoseBeforeItMade) {
   Attached first = allocation_;
   ASSERT_EQ(AddTo(network_, first).exit_code, 0);  // leaves behind what is shared
-  MustDel();
+  MustDelFrom(network_, allocation_);
 
   int refused = 0;
   for (const char* const call : kRequestCalls) {
@@ -77,7 +64,7 @@ TEST_P(RefusedName, LeavesWhatThoseBeforeItMade) {
 
 class RefusedRetry : public RuntimeWorld {};
 
-// Behind a stranger's interface there is nothing but portmap's part, which an ADD replaces.
+// Behind a foreign interface there is nothing but portmap's part, which an ADD replaces.
 TEST_F(RefusedRetry, LeavesNoRecordOfNothing) {
   const Network network{
       .list = {{"cniVersion", "1.0.0"},

@@ -1,18 +1,10 @@
 // What Nomad does in an allocation's life, with the bytes that it sends (fixtures/README.md).
 #include <cctype>
-#include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/text.h"
-#include "tests/support/plugin_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-using nlohmann::json;
-using ::testing::HasSubstr;
 
 constexpr const char* kAllocation = "5f3c1a2b-7d4e-4c55-9a52-0f3f6f0b8c11";
 
@@ -24,28 +16,26 @@ std::string NameOf(const ::testing::TestParamInfo<const char*>& that) {
   return name;
 }
 
-class NomadSession : public PluginWorld {
+class NomadSession : public World {
  protected:
   // `input` to the byte, with CNI_ARGS as Nomad sets it for that verb.
   [[nodiscard]] Outcome Send(const std::string& verb,
                              const std::string& input,
                              const std::string& args_file) {
     const std::string args = verb == "DEL" ? "" : ReadFixture("args/" + args_file);
-    return World::RunPlugin(verb, input, {{"CNI_CONTAINERID", kAllocation}, {"CNI_ARGS", args}});
+    return RunPlugin(verb, input, {{"CNI_CONTAINERID", kAllocation}, {"CNI_ARGS", args}});
   }
-  [[nodiscard]] std::string Alias() {
-    return host().Json({"ip", "-j", "-d", "link", "show", "dev", OnlyPort()}).at(0).at("ifalias");
-  }
+  [[nodiscard]] std::string Alias() { return LinkOn(host(), OnlyPort()).at("ifalias"); }
 };
 
-class AnyConfig : public NomadSession, public ::testing::WithParamInterface<const char*> {};
+class EveryConfigOfNomad : public NomadSession,
+                           public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(AnyConfig, IsAddedCheckedAndTakenAway) {
+TEST_P(EveryConfigOfNomad, IsAddedCheckedAndDeleted) {
   const std::string config = ReadFixture(Cat("conf/", GetParam()));
   // A first life, for what stays by design: the bridge with its addresses, the table.
   WarmUp();
-  Attach(json::parse(config));
-  Detach(json::parse(config));
+  UseOnce(json::parse(config));
   const Snapshot before = TakeSnapshot();
 
   const Outcome add = Send("ADD", config, "nomad_add.txt");
@@ -53,7 +43,7 @@ TEST_P(AnyConfig, IsAddedCheckedAndTakenAway) {
 
   const json sent = json::parse(config);
   if (sent.at("cniVersion") >= "0.4.0") {
-    const Outcome check = Send("CHECK", WithPrevResult(sent, add.json).dump(), "nomad_add.txt");
+    const Outcome check = Send("CHECK", WithResult(sent, add.json).dump(), "nomad_add.txt");
     EXPECT_EQ(check.exit_code, 0) << check;
   }
   const Outcome del = Send("DEL", config, "");
@@ -62,7 +52,7 @@ TEST_P(AnyConfig, IsAddedCheckedAndTakenAway) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures,
-                         AnyConfig,
+                         EveryConfigOfNomad,
                          ::testing::Values("nomad_bridge_0.1.0.add.json",
                                            "nomad_bridge_0.2.0.add.json",
                                            "nomad_bridge_0.3.0.add.json",
@@ -77,9 +67,10 @@ INSTANTIATE_TEST_SUITE_P(Fixtures,
                                            "podman_ports.add.json"),
                          NameOf);
 
-class AnyArgs : public NomadSession, public ::testing::WithParamInterface<const char*> {};
+class EveryCniArgsOfNomad : public NomadSession,
+                            public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(AnyArgs, NameTheAllocationOnItsLink) {
+TEST_P(EveryCniArgsOfNomad, NamesTheAllocationOnItsLink) {
   const Outcome add = Send("ADD", ReadFixture("conf/nomad_bridge_1.0.0.add.json"), GetParam());
   ASSERT_EQ(add.exit_code, 0) << add;
   EXPECT_THAT(Alias(), HasSubstr("job="));
@@ -87,7 +78,7 @@ TEST_P(AnyArgs, NameTheAllocationOnItsLink) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures,
-                         AnyArgs,
+                         EveryCniArgsOfNomad,
                          ::testing::Values("nomad_add.txt",
                                            "nomad_add_other_order.txt",
                                            "nomad_add_dispatched.txt",
@@ -101,39 +92,37 @@ TEST_F(NomadSession, PodmansArgsChooseAddressAndMac) {
       Send("ADD", ReadFixture("conf/nomad_bridge_1.0.0.add.json"), "podman_add.txt");
   ASSERT_EQ(add.exit_code, 0) << add;
   EXPECT_EQ(AddressOf(add.json), "172.26.64.99");
-  const json link = container().Json({"ip", "-j", "link", "show", "dev", "eth0"}).at(0);
+  const json link = LinkOn(container(), "eth0");
   EXPECT_EQ(link.at("address"), "0a:58:ac:1a:40:63");
 }
 
-class AnyGc : public NomadSession, public ::testing::WithParamInterface<const char*> {};
+class EveryGcOfNomad : public NomadSession, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(AnyGc, KeepsTheListedAllocation) {
+TEST_P(EveryGcOfNomad, KeepsTheListedAllocation) {
   const std::string config = ReadFixture("conf/nomad_bridge_1.1.0.add.json");
   ASSERT_EQ(Send("ADD", config, "nomad_add.txt").exit_code, 0);
   const std::string kept = OnlyPort();
   Node& second = AddContainer("second");
-  Variables stray = As("stray", second);
-  stray["CNI_ARGS"] = "";
   ASSERT_EQ(
-      World::RunPlugin("ADD", ReadFixture("conf/nomad_bridge_no_ports.add.json"), stray).exit_code,
+      RunPlugin("ADD", ReadFixture("conf/nomad_bridge_no_ports.add.json"), As("stray", second))
+          .exit_code,
       0);
 
-  const Outcome gc = World::RunPlugin("GC", ReadFixture(Cat("conf/", GetParam())));
+  const Outcome gc = RunPlugin("GC", ReadFixture(Cat("conf/", GetParam())));
 
   EXPECT_EQ(gc.exit_code, 0) << gc;
   EXPECT_EQ(OnlyPort(), kept);
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures,
-                         AnyGc,
+                         EveryGcOfNomad,
                          ::testing::Values("nomad_bridge_1.1.0.gc.json",
                                            "nomad_bridge_1.1.0_old_key.gc.json"),
                          NameOf);
 
 TEST_F(NomadSession, StatusAndVersionAnswerLibcni) {
-  EXPECT_EQ(
-      World::RunPlugin("STATUS", ReadFixture("conf/nomad_bridge_1.1.0.status.json")).exit_code, 0);
-  const Outcome version = World::RunPlugin("VERSION", ReadFixture("conf/version.json"));
+  EXPECT_EQ(RunPlugin("STATUS", ReadFixture("conf/nomad_bridge_1.1.0.status.json")).exit_code, 0);
+  const Outcome version = RunPlugin("VERSION", ReadFixture("conf/version.json"));
   EXPECT_EQ(version.exit_code, 0) << version;
   EXPECT_TRUE(version.json.contains("supportedVersions"));
 }

@@ -1,34 +1,25 @@
-// How the binary speaks CNI: versions, environment, stdin, stdout, errors.
+// CNI as the binary implements it: versions, environment, stdin, stdout, errors.
 #include <array>
 
 #include <unistd.h>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/text.h"
-#include "tests/support/plugin_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using nlohmann::json;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
-
 constexpr std::array kVersions = {"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"};
 
-class ProtocolTest : public PluginWorld {};
+class CniProtocol : public World {};
 
 // ---- every version
 
-class EveryVersion : public ProtocolTest, public ::testing::WithParamInterface<const char*> {
+class EveryVersion : public CniProtocol, public ::testing::WithParamInterface<const char*> {
  protected:
   [[nodiscard]] static std::string version() { return GetParam(); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Protocol,
+INSTANTIATE_TEST_SUITE_P(Every,
                          EveryVersion,
                          ::testing::ValuesIn(kVersions),
                          [](const auto& version) {
@@ -37,13 +28,8 @@ INSTANTIATE_TEST_SUITE_P(Protocol,
                            return Cat("v", name);
                          });
 
-// What `ip -j` says about a link.
-json LinkOf(const Node& node, const std::string& name) {
-  return node.Json({"ip", "-j", "address", "show", "dev", name}).at(0);
-}
-
 TEST_P(EveryVersion, AddAnswersInItsShape) {
-  const json result = Attach(Config(version()));
+  const json result = Attach(Config({{"cniVersion", version()}}));
 
   EXPECT_EQ(result.at("cniVersion"), version());
   const bool is_by_family = version() < "0.3.0";
@@ -61,112 +47,105 @@ TEST_P(EveryVersion, AddAnswersInItsShape) {
   EXPECT_EQ(result.contains("dns"), has_version) << "Go's older types print it always";
 }
 
-TEST_P(EveryVersion, TheInterfacesAreBridgeHostEndAndGuestEndAsTheKernelHasThem) {
+TEST_P(EveryVersion, TheInterfacesAreBridgeHostEndAndContainerEndAsTheKernelHasThem) {
   if (version() < "0.3.0") {
-    Attach(Config(version()));
+    Attach(Config({{"cniVersion", version()}}));
     return;  // results of those versions have no interfaces
   }
-  const json result = Attach(Config(version()));
+  const json result = Attach(Config({{"cniVersion", version()}}));
 
   const json& interfaces = result.at("interfaces");
   ASSERT_EQ(interfaces.size(), 3U);
   EXPECT_EQ(interfaces.at(0).at("name"), "nomad");
-  EXPECT_EQ(interfaces.at(0).at("mac"), LinkOf(host(), "nomad").at("address"));
+  EXPECT_EQ(interfaces.at(0).at("mac"), LinkOn(host(), "nomad").at("address"));
   EXPECT_EQ(interfaces.at(1).at("name"), OnlyPort());
-  EXPECT_EQ(interfaces.at(1).at("mac"), LinkOf(host(), OnlyPort()).at("address"));
+  EXPECT_EQ(interfaces.at(1).at("mac"), LinkOn(host(), OnlyPort()).at("address"));
   EXPECT_EQ(interfaces.at(2).at("name"), "eth0");
-  EXPECT_EQ(interfaces.at(2).at("mac"), LinkOf(container(), "eth0").at("address"));
+  EXPECT_EQ(interfaces.at(2).at("mac"), LinkOn(container(), "eth0").at("address"));
   EXPECT_EQ(interfaces.at(2).at("sandbox"), container().path());
   EXPECT_EQ(result.at("ips").at(0).at("interface"), 2);
 }
 
-TEST_P(EveryVersion, DelSaysNothingAndLeavesNothing) {
+TEST_P(EveryVersion, DelPrintsNothingAndLeavesNothing) {
   WarmUp();
   const Snapshot before = TakeSnapshot();
-  Attach(Config(version()));
+  Attach(Config({{"cniVersion", version()}}));
 
-  const Outcome del = RunPlugin("DEL", Config(version()));
-
-  EXPECT_EQ(del.exit_code, 0) << del;
+  const Outcome del = MustRun("DEL", Config({{"cniVersion", version()}}));
   EXPECT_EQ(del.out, "");
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
 TEST_P(EveryVersion, CheckCameWith040) {
-  const json result = Attach(Config(version()));
+  const json result = Attach(Config({{"cniVersion", version()}}));
 
-  const Outcome check = RunPlugin("CHECK", WithPrevResult(Config(version()), result));
+  const Outcome check = RunPlugin("CHECK", WithResult(Config({{"cniVersion", version()}}), result));
 
   if (version() >= "0.4.0") {
     EXPECT_EQ(check.exit_code, 0) << check;
     EXPECT_EQ(check.out, "");
   } else {
     EXPECT_EQ(check.exit_code, 1);
-    EXPECT_EQ(check.json.at("code"), 1);
+    EXPECT_EQ(ErrorCode(check), 1);
     EXPECT_EQ(check.json.at("msg"), "config version does not allow CHECK");
   }
 }
 
 TEST_P(EveryVersion, GcAndStatusCameWith110) {
   for (const char* verb : {"GC", "STATUS"}) {
-    const Outcome outcome = RunPlugin(verb, Config(version()));
+    const Outcome outcome = RunPlugin(verb, Config({{"cniVersion", version()}}));
     if (version() >= "1.1.0") {
       EXPECT_EQ(outcome.exit_code, 0) << outcome;
       EXPECT_EQ(outcome.out, "");
     } else {
       EXPECT_EQ(outcome.exit_code, 1);
-      EXPECT_EQ(outcome.json.at("code"), 1);
+      EXPECT_EQ(ErrorCode(outcome), 1);
       EXPECT_EQ(outcome.json.at("msg"), Cat("config version does not allow ", verb));
     }
   }
 }
 
-TEST_P(EveryVersion, ErrorsSpeakIt) {
-  json config = Config(version());
-  config["mtu"] = 12;
-  const Outcome add = RunPlugin("ADD", config);
+TEST_P(EveryVersion, ErrorsAreInItsShape) {
+  const Outcome add = RunPlugin("ADD", Config({{"cniVersion", version()}, {"mtu", 12}}));
   EXPECT_EQ(add.json.at("cniVersion"), version());
-  EXPECT_EQ(add.json.at("code"), 7);
+  EXPECT_EQ(ErrorCode(add), 7);
 }
 
-TEST_F(ProtocolTest, NoVersionAndEmptyVersionAreTheOldest) {
-  json without = Config();
-  without.erase("cniVersion");
+TEST_F(CniProtocol, NoVersionAndEmptyVersionAreTheOldest) {
+  const json without = Config({{"cniVersion", nullptr}});
   EXPECT_EQ(Attach(without).at("cniVersion"), "0.1.0");
   Detach(without);
-  EXPECT_EQ(Attach(Config("")).at("cniVersion"), "0.1.0");
+  EXPECT_EQ(Attach(Config({{"cniVersion", ""}})).at("cniVersion"), "0.1.0");
 }
 
-TEST_F(ProtocolTest, AnInterfaceOf110HasItsMtu) {
-  json config = Config("1.1.0");
-  config["mtu"] = 1400;
-  const json result = Attach(config);
+TEST_F(CniProtocol, AnInterfaceOf110HasItsMtu) {
+  const json result = Attach(Config({{"mtu", 1400}}));
   EXPECT_EQ(result.at("interfaces").at(2).at("mtu"), 1400);
-  EXPECT_EQ(LinkOf(container(), "eth0").at("mtu"), 1400);
+  EXPECT_EQ(LinkOn(container(), "eth0").at("mtu"), 1400);
 }
 
 // ---- VERSION, and no command at all
 
-TEST_F(ProtocolTest, VersionListsAllWithDummyEnvironment) {
-  const Outcome outcome = World::RunPlugin("VERSION",
-                                           R"({"cniVersion":"1.1.0"})",
-                                           {{"CNI_CONTAINERID", ""},
-                                            {"CNI_NETNS", "dummy"},
-                                            {"CNI_IFNAME", "dummy"},
-                                            {"CNI_PATH", "dummy"}});
+TEST_F(CniProtocol, VersionListsAllWithDummyEnvironment) {
+  const Outcome outcome = RunPlugin("VERSION",
+                                    R"({"cniVersion":"1.1.0"})",
+                                    {{"CNI_CONTAINERID", ""},
+                                     {"CNI_NETNS", "dummy"},
+                                     {"CNI_IFNAME", "dummy"},
+                                     {"CNI_PATH", "dummy"}});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.json.at("cniVersion"), "1.1.0");
   EXPECT_EQ(outcome.json.at("supportedVersions"), json(kVersions));
 }
 
-TEST_F(ProtocolTest, VersionWorksWithStdinClosed) {
+TEST_F(CniProtocol, VersionWorksWithStdinClosed) {
   Command command = PluginCommand("VERSION", "");
   command.in_child = [] { ::close(STDIN_FILENO); };
   EXPECT_EQ(Execute(command).json.at("supportedVersions"), json(kVersions));
 }
 
-TEST_F(ProtocolTest, WithoutCommandItSaysTheLineThatNomadReads) {
-  const Outcome outcome = World::RunPlugin("", "", {{"CNI_COMMAND", std::nullopt}});
+TEST_F(CniProtocol, PrintsTheLineThatNomadReadsWithoutACommand) {
+  const Outcome outcome = RunPlugin("", "", {{"CNI_COMMAND", std::nullopt}});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.err,
@@ -174,14 +153,14 @@ TEST_F(ProtocolTest, WithoutCommandItSaysTheLineThatNomadReads) {
             "CNI protocol versions supported: 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0\n");
 }
 
-// ---- what comes in wrong: the first fault wins, and nothing has been touched
+// ---- invalid input: the first mistake is reported, and nothing has been touched
 
 const std::string kGood = R"({"cniVersion":"1.0.0","name":"nomad","type":"nomad-bridge"})";
 
 struct BadCall {
   const char* name;
   int code;
-  const char* says;  // in msg or details
+  const char* expected;  // in msg or details
   std::string verb = "ADD";
   Variables variables = {};
   std::string input = kGood;
@@ -213,7 +192,7 @@ std::vector<BadCall> BadEnvironments() {
       {"IfnameWithSlash", 4, "'eth/0'", "ADD", with(ifname, "eth/0")},
       {"IfnameWithColon", 4, "'eth0:1'", "ADD", with(ifname, "eth0:1")},
       {"IfnameWithSpace", 4, ifname, "ADD", with(ifname, "eth 0")},
-      {"IfnameIsAFolder", 4, ifname, "ADD", with(ifname, "..")},
+      {"IfnameIsADirectory", 4, ifname, "ADD", with(ifname, "..")},
       {"ComesBeforeStdin", 4, ifname, "ADD", with(ifname, ""), "{"},
       {"NamespaceIsAPlainFile", 4, "/etc/hostname", "ADD", with(netns, "/etc/hostname")},
       {"NamespaceOfAnotherKind", 4, "/proc/self/ns/mnt", "ADD", with(netns, "/proc/self/ns/mnt")},
@@ -235,7 +214,7 @@ std::vector<BadCall> BadConfigs() {
       {"Empty", 6, "stdin", "ADD", usual, ""},
       {"HalfAnObject", 6, "stdin", "ADD", usual, R"({"name":"nomad")"},
       {"TruncatedUtf8", 6, "stdin", "ADD", usual, "{\"name\":\"nomad\",\"x\":\"\xc3\"}"},
-      {"AList", 6, "stdin", "ADD", usual, "[]"},
+      {"AnArray", 6, "stdin", "ADD", usual, "[]"},
       {"TwoDocuments", 6, "stdin", "ADD", usual, kGood + kGood},
       {"TenMegabytes", 5, "stdin", "ADD", usual, ten_megabytes + kGood},
       {"NoName", 7, "missing network name", "ADD", usual, R"({"cniVersion":"1.0.0"})"},
@@ -250,32 +229,28 @@ std::vector<BadCall> BadConfigs() {
   };
 }
 
-class BadCallTest : public ProtocolTest, public ::testing::WithParamInterface<BadCall> {};
+class InvalidCall : public CniProtocol, public ::testing::WithParamInterface<BadCall> {};
 
-const auto kNameOf = [](const auto& call) { return call.param.name; };
-INSTANTIATE_TEST_SUITE_P(Environment, BadCallTest, ::testing::ValuesIn(BadEnvironments()), kNameOf);
-INSTANTIATE_TEST_SUITE_P(Config, BadCallTest, ::testing::ValuesIn(BadConfigs()), kNameOf);
+INSTANTIATE_TEST_SUITE_P(Environment, InvalidCall, ::testing::ValuesIn(BadEnvironments()), kNameOf);
+INSTANTIATE_TEST_SUITE_P(Config, InvalidCall, ::testing::ValuesIn(BadConfigs()), kNameOf);
 
-TEST_P(BadCallTest, IsAnErrorByNameAndTouchesNothing) {
+TEST_P(InvalidCall, IsAnErrorByNameAndTouchesNothing) {
   const BadCall& call = GetParam();
   const Snapshot before = TakeSnapshot();
 
-  const Outcome outcome = World::RunPlugin(call.verb, call.input, call.variables);
+  const Outcome outcome = RunPlugin(call.verb, call.input, call.variables);
 
   EXPECT_EQ(outcome.exit_code, 1);
   ASSERT_TRUE(outcome.json.is_object()) << "stdout must be one JSON document: " << outcome;
-  EXPECT_EQ(outcome.json.at("code"), call.code) << outcome;
-  const std::string text =
-      Cat(outcome.json.at("msg").get<std::string>(), "\n", outcome.json.value("details", ""));
-  EXPECT_THAT(text, HasSubstr(call.says));
+  EXPECT_EQ(ErrorCode(outcome), call.code) << outcome;
+  const std::string text = Cat(Msg(outcome), "\n", Details(outcome));
+  EXPECT_THAT(text, HasSubstr(call.expected));
   EXPECT_THAT(text, Not(HasSubstr("not found"))) << "go-cni takes that for success";
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(ProtocolTest, AnErrorIsOneDocumentAndOneLineForTheLog) {
-  json config = Config();
-  config["mtu"] = 12;
-  const Outcome add = RunPlugin("ADD", config);
+TEST_F(CniProtocol, AnErrorIsOneDocumentAndOneLineForTheLog) {
+  const Outcome add = RunPlugin("ADD", Config({{"mtu", 12}}));
   for (const char* key : {"cniVersion", "code", "msg", "details"}) {
     EXPECT_TRUE(add.json.contains(key)) << key;
   }
@@ -283,12 +258,12 @@ TEST_F(ProtocolTest, AnErrorIsOneDocumentAndOneLineForTheLog) {
   EXPECT_EQ(std::count(add.err.begin(), add.err.end(), '\n'), 1);
 }
 
-TEST_F(ProtocolTest, TheHostsOwnNamespaceCanBeAskedForOnPurpose) {
+TEST_F(CniProtocol, TheHostsOwnNamespaceCanBeAskedForOnPurpose) {
   const Variables on_purpose = {{"CNI_NETNS", host().path()}, {"CNI_NETNS_OVERRIDE", "1"}};
   EXPECT_EQ(RunPlugin("DEL", Config(), on_purpose).exit_code, 0);
 }
 
-TEST_F(ProtocolTest, KeysInAnyLetterCase) {
+TEST_F(CniProtocol, KeysInAnyLetterCase) {
   const json result = Attach(json::parse(R"({
     "CNIVERSION": "1.0.0", "Name": "nomad", "tYpe": "nomad-bridge", "BRIDGE": "br-upper",
     "Ipam": {"RANGES": [[{"Subnet": "10.9.0.0/24", "rangestart": "10.9.0.77"}]]},
@@ -299,7 +274,7 @@ TEST_F(ProtocolTest, KeysInAnyLetterCase) {
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "published");
 }
 
-TEST_F(ProtocolTest, PrevResultIsPassedThroughBehindOurs) {
+TEST_F(CniProtocol, PrevResultIsPassedThroughBehindOurs) {
   const json before = json::parse(R"({
     "cniVersion": "1.0.0",
     "interfaces": [{"name": "dummy0"}, {"name": "lan0", "mac": "02:00:00:00:00:09", "sandbox": "/run/netns/x"}],
@@ -307,7 +282,7 @@ TEST_F(ProtocolTest, PrevResultIsPassedThroughBehindOurs) {
     "routes": [{"dst": "10.7.0.0/16", "gw": "10.1.2.1"}],
     "dns": {"nameservers": ["192.0.2.53"]}})");
 
-  const json result = Attach(WithPrevResult(Config(), before));
+  const json result = Attach(WithResult(Config(), before));
 
   ASSERT_EQ(result.at("interfaces").size(), 5U);
   EXPECT_EQ(result.at("interfaces").at(0).at("name"), "nomad");

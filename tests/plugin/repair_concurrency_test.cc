@@ -1,37 +1,27 @@
 // Many commands at once, and locks that are not given back.
 #include <algorithm>
 #include <csignal>
-#include <set>
 
 #include <fcntl.h>
 #include <sys/file.h>
 
-#include <gtest/gtest.h>
-
-#include "tests/plugin/repair_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
-class AtOnce : public RepairWorld {
+class ManyCommandsAtOnce : public World {
  protected:
   static constexpr int kMany = 20;
 
-  // A container per container, "c0" to "c19".
-  void MakeGuests() {
+  // "c0" to "c19".
+  void MakeContainers() {
     for (int i = 0; i < kMany; ++i) {
       nodes_.push_back(&AddContainer(Cat("c", i)));
     }
   }
 
-  // Of both families.
-  static std::string ConfigOf(int i) {
-    return Config({{"tcp", 8000 + i, 80}}, nlohmann::json::parse(R"({"ipam": {"ranges": [
-      [{"subnet": "172.26.64.0/20"}], [{"subnet": "fd00:26::/64"}]]}})"));
-  }
+  static json ConfigOf(int i) { return Publish({Port(8000 + i, 80)}, DualStack()); }
 
   Process StartFor(int i, const std::string& verb) {
     return StartPlugin(verb, ConfigOf(i), As(Cat("c", i), *nodes_.at(static_cast<size_t>(i))));
@@ -47,7 +37,7 @@ class AtOnce : public RepairWorld {
     for (Process& process : running) {
       const Outcome add = process.Wait();
       EXPECT_EQ(add.exit_code, 0) << add;
-      addresses.insert(AddressOf(add));
+      addresses.insert(AddressOf(add.json));
     }
     return addresses;
   }
@@ -58,12 +48,11 @@ class AtOnce : public RepairWorld {
   std::vector<Node*> nodes_;
 };
 
-TEST_F(AtOnce, TwentyFirstAddsOnABareMachineAllSucceed) {
-  MakeGuests();
+TEST_F(ManyCommandsAtOnce, TwentyFirstAddsOnABareMachineAllSucceed) {
+  MakeContainers();
   EXPECT_EQ(AddAll().size(), static_cast<size_t>(kMany));
   EXPECT_EQ(Leases().size(), static_cast<size_t>(2 * kMany)) << "one of each family";
-  EXPECT_EQ(host().Json({"ip", "-j", "link", "show", "master", "nomad"}).size(),
-            static_cast<size_t>(kMany));
+  EXPECT_EQ(PortsOf("nomad").size(), static_cast<size_t>(kMany));
   const std::string gateways =
       host().Must({"ip", "-o", "address", "show", "dev", "nomad", "scope", "global"});
   EXPECT_EQ(std::count(gateways.begin(), gateways.end(), '\n'), 2) << gateways;
@@ -73,13 +62,13 @@ TEST_F(AtOnce, TwentyFirstAddsOnABareMachineAllSucceed) {
   }
 }
 
-TEST_F(AtOnce, TwentyFirstAddsMakeEveryRuleOnce) {
-  MakeGuests();
-  // One alone says what there should be; then the machine is bare again.
-  MustAdd(ConfigOf(0));
+TEST_F(ManyCommandsAtOnce, TwentyFirstAddsMakeEveryRuleOnce) {
+  MakeContainers();
+  // The rules of one ADD alone are the expected ones; then the machine is bare again.
+  Attach(ConfigOf(0));
   const std::string of_one = Chains();
   EXPECT_THAT(of_one, AllOf(HasSubstr("nomad-bridge chain"), HasSubstr("CNI-FORWARD")));
-  MustDel(ConfigOf(0));
+  Detach(ConfigOf(0));
   host().Must({"nft", "flush", "ruleset"});
   host().Must({"ip", "link", "del", "nomad"});
   std::filesystem::remove_all("/run/nomad-bridge");
@@ -89,8 +78,8 @@ TEST_F(AtOnce, TwentyFirstAddsMakeEveryRuleOnce) {
   EXPECT_EQ(Chains(), of_one);
 }
 
-TEST_F(AtOnce, AddsAndDelsOfDifferentContainersDoNotDisturbEachOther) {
-  MakeGuests();
+TEST_F(ManyCommandsAtOnce, AddsAndDelsOfDifferentContainersDoNotDisturbEachOther) {
+  MakeContainers();
   UseOnce(ConfigOf(0), As("c0", *nodes_.front()));
   for (const Node* const node : nodes_) {
     node->Must({"ip", "link", "set", "lo", "up"});
@@ -120,8 +109,8 @@ TEST_F(AtOnce, AddsAndDelsOfDifferentContainersDoNotDisturbEachOther) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(AtOnce, AddAndDelOfTheSameContainerLeaveAllOrNothing) {
-  const std::string config = Config({{"tcp", 8080, 80}});
+TEST_F(ManyCommandsAtOnce, AddAndDelOfTheSameContainerLeaveAllOrNothing) {
+  const json config = Publish({Port(8080, 80)});
   UseOnce(config);
   const Snapshot before = TakeSnapshot();
   for (int round = 0; round < 5; ++round) {
@@ -132,16 +121,15 @@ TEST_F(AtOnce, AddAndDelOfTheSameContainerLeaveAllOrNothing) {
     EXPECT_EQ(added.exit_code, 0) << added;
     EXPECT_EQ(deleted.exit_code, 0) << deleted;
     if (HasRecord("alloc-1")) {
-      const Outcome check = Check(config, added);
-      EXPECT_EQ(check.exit_code, 0) << check;
-      MustDel(config);
+      MustCheck(config, added.json);
+      Detach(config);
     }
     EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
   }
 }
 
-TEST_F(AtOnce, TwoAddsOfTheSameContainerEndInOneAttachment) {
-  const std::string config = Config({{"tcp", 8080, 80}});
+TEST_F(ManyCommandsAtOnce, TwoAddsOfTheSameContainerEndInOneAttachment) {
+  const json config = Publish({Port(8080, 80)});
   UseOnce(config);
   const Snapshot before = TakeSnapshot();
   for (int round = 0; round < 5; ++round) {
@@ -153,18 +141,16 @@ TEST_F(AtOnce, TwoAddsOfTheSameContainerEndInOneAttachment) {
     EXPECT_EQ(second.exit_code, 0) << second;
     EXPECT_EQ(first.json, second.json);
     EXPECT_EQ(Leases().size(), 1U);
-    const Outcome check = Check(config, first);
-    EXPECT_EQ(check.exit_code, 0) << check;
-    MustDel(config);
+    MustCheck(config, first.json);
+    Detach(config);
     EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
   }
 }
 
 // Somebody holds the leases of one network, and the rules of the node, and does not let go. Both at
 // once, because our patience is ten seconds.
-TEST_F(AtOnce, ALockThatIsHeldForTooLongIsNamedInTheError) {
-  const std::string second =
-      Config({}, {{"name", "second"}, {"ipam", {{"subnet", "10.9.0.0/24"}}}});
+TEST_F(ManyCommandsAtOnce, ALockThatIsHeldForTooLongIsNamedInTheError) {
+  const json second = Config({{"name", "second"}, {"ipam", {{"subnet", "10.9.0.0/24"}}}});
   UseOnce(Config());
   const Variables other = As("other", AddContainer("other"));
   UseOnce(second, other);
@@ -179,7 +165,7 @@ TEST_F(AtOnce, ALockThatIsHeldForTooLongIsNamedInTheError) {
   first_byte.l_len = 1;
   ASSERT_EQ(::fcntl(rules.get(), F_OFD_SETLK, &first_byte), 0);
 
-  Command with_alarms_blocked = PluginCommand("ADD", Config(), {});
+  Command with_alarms_blocked = PluginCommand("ADD", Config().dump());
   with_alarms_blocked.in_child = [] {
     sigset_t alarm;
     ::sigemptyset(&alarm);

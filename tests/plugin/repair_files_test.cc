@@ -1,5 +1,4 @@
-// Files in our folders that are none of ours, or no more what we wrote: nobody else suffers from
-// them.
+// Foreign or damaged files in our directories: they affect no other attachment.
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -13,22 +12,22 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <gtest/gtest.h>
-
-#include "tests/plugin/repair_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using ::testing::HasSubstr;
-
 struct Junk {
   std::string name;
   std::string path;     // below kRecords
-  std::string content;  // "/": a folder
+  std::string content;  // "/": a directory
 };
 
-class JunkFile : public RepairWorld, public ::testing::WithParamInterface<Junk> {
+std::ostream& operator<<(std::ostream& out, const Junk& junk) {
+  return out << junk.name;
+}
+
+class JunkFile : public World, public ::testing::WithParamInterface<Junk> {
  protected:
   static void Drop(const Junk& junk) {
     const std::string path = Cat(kRecords, "/", junk.path);
@@ -40,40 +39,39 @@ class JunkFile : public RepairWorld, public ::testing::WithParamInterface<Junk> 
   }
 };
 
-TEST_P(JunkFile, AmongTheRecordsDisturbsNobody) {
-  const std::string config = Config({{"tcp", 8080, 80}});
-  MustAdd(config, As("other", AddContainer("other")));
+TEST_P(JunkFile, AmongTheRecordsDisturbsNothing) {
+  const json config = Publish({Port(8080, 80)});
+  Attach(config, As("other", AddContainer("other")));
   Drop(GetParam());
   // Everything is read again, also what would be trusted.
   host().Must({"nft", "flush", "ruleset"});
 
-  const std::string mine = Config({{"tcp", 9090, 80}});
-  const Outcome add = MustAdd(mine);
-  const Outcome check = Check(mine, add);
-  EXPECT_EQ(check.exit_code, 0) << check;
+  const json mine = Publish({Port(9090, 80)});
+  const json add = Attach(mine);
+  MustCheck(mine, add);
   const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "page");
-  const Outcome gc = RunPlugin("GC", GcConfig({"other"}));
+  const Outcome gc = RunPlugin("GC", WithValid({"other"}));
   if (GetParam().name == "AFolderWithARecordsName") {
-    EXPECT_THAT(Details(gc), HasSubstr(GetParam().path)) << gc;  // goes on, and says what stays
+    EXPECT_THAT(Details(gc), HasSubstr(GetParam().path)) << gc;  // goes on, and reports what stays
   } else {
     EXPECT_EQ(gc.exit_code, 0) << gc;
   }
   EXPECT_FALSE(HasInterface(container(), "eth0"));
-  MustDel(mine);
+  Detach(mine);
 }
 
 TEST_P(JunkFile, IsReplacedByItsOwnContainersAddAndRemovedByItsDel) {
-  const std::string config = Config({{"tcp", 8080, 80}});
+  const json config = Publish({Port(8080, 80)});
   UseOnce(config);
   const Snapshot before = TakeSnapshot();
-  MustAdd(config, As("broken", container()));
+  Attach(config, As("broken", container()));
   Drop(GetParam());
 
-  MustAdd(config, As("broken", container()));
+  Attach(config, As("broken", container()));
   const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
-  MustDel(config, As("broken", container()));
+  Detach(config, As("broken", container()));
   std::filesystem::remove_all(Cat(kRecords, "/", GetParam().path));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
@@ -92,34 +90,33 @@ INSTANTIATE_TEST_SUITE_P(
                       Junk{"CutNameOfAnotherType", "x~y@eth0.json", R"({"containerId":5})"},
                       Junk{"AFolder", "folder", "/"},
                       Junk{"AFolderWithARecordsName", "folder@eth0.json", "/"}),
-    [](const auto& each) { return each.param.name; });
+    kNameOf);
 
-class State : public RepairWorld {};
+class StateFiles : public World {};
 
-TEST_F(State, ARecordThatCannotBeReadIsReportedOnStderr) {
-  const std::string config = Config();
-  MustAdd(config);
-  ReplaceFile(Cat(kRecords, "/alloc-1@eth0.json"), "nonsense");
-  const Outcome del = MustDel(config);
+TEST_F(StateFiles, ThatCannotBeReadAreReportedOnStderr) {
+  const json config = Config();
+  Attach(config);
+  ReplaceFile(RecordOf("alloc-1"), "nonsense");
+  const Outcome del = MustRun("DEL", config);
   EXPECT_THAT(del.err, HasSubstr("alloc-1@eth0.json"));
 }
 
-TEST_F(State, AGenerationFileOfNonsenseIsNotTrusted) {
-  const std::string config = Config({{"tcp", 8080, 80}});
-  const Outcome add = MustAdd(config);
+TEST_F(StateFiles, DoNotTrustAnInvalidCheckpoint) {
+  const json config = Publish({Port(8080, 80)});
+  const json add = Attach(config);
   const Snapshot before = TakeSnapshot();
   for (const char* const nonsense : {"", "x", "\xff\xff", "1 2 3 4 5 6 7"}) {
     ReplaceFile("/run/nomad-bridge/.generation", nonsense);
     host().Must({"nft", "flush", "ruleset"});
-    const Outcome check = Check(config, add);
-    EXPECT_EQ(check.exit_code, 0) << check;
+    MustCheck(config, add);
     EXPECT_TRUE(Unchanged(before, TakeSnapshot())) << nonsense;
   }
 }
 
-TEST_F(State, AGenerationOfAnotherBootIsNotTrustedThoughItsNumberIsRight) {
-  const std::string config = Config({{"tcp", 8080, 80}});
-  const Outcome add = MustAdd(config);
+TEST_F(StateFiles, DoNotTrustACheckpointOfAnotherBootWithTheRightNumber) {
+  const json config = Publish({Port(8080, 80)});
+  const json add = Attach(config);
   const Snapshot before = TakeSnapshot();
   std::istringstream file(FindFile("/run/nomad-bridge/.generation").value());
   std::string boot;
@@ -136,7 +133,7 @@ TEST_F(State, AGenerationOfAnotherBootIsNotTrustedThoughItsNumberIsRight) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(State, AFolderOfAnotherProgramBesideOursIsLeftAlone) {
+TEST_F(StateFiles, LeaveADirectoryOfAnotherProgramAlone) {
   EnsureFolder("/run/nomad-bridge/foreign/deep");
   ReplaceFile("/run/nomad-bridge/foreign/file", "text");
   ReplaceFile("/run/nomad-bridge/loose", "text");
@@ -146,18 +143,16 @@ TEST_F(State, AFolderOfAnotherProgramBesideOursIsLeftAlone) {
 }
 
 // Two hosts (namespaces) that share /run: one's records are none of the other's business.
-TEST_F(State, ARecordOfAnotherHostIsNotOurs) {
-  const std::string config = Config({{"tcp", 8080, 80}});
-  MustAdd(config, As("other", AddContainer("other")));
-  const std::string path = Cat(kRecords, "/other@eth0.json");
-  nlohmann::json record = nlohmann::json::parse(FindFile(path).value());
+TEST_F(StateFiles, LeaveARecordOfAnotherHostAlone) {
+  const json config = Publish({Port(8080, 80)});
+  Attach(config, As("other", AddContainer("other")));
+  const std::string path = RecordOf("other");
+  json record = json::parse(FindFile(path).value());
   record["hostNetns"]["inode"] = 1;
   ReplaceFile(path, record.dump());
   host().Must({"nft", "flush", "ruleset"});
 
-  const Outcome add = RunPlugin("ADD", config);
-
-  EXPECT_EQ(add.exit_code, 0) << add;
+  Attach(config);
   EXPECT_EQ(FindFile(path), record.dump());
 }
 
@@ -178,13 +173,13 @@ void HideNamelessFiles() {
   }
 }
 
-TEST_F(State, NeedsNoFilesWithoutNames) {
-  const std::string config = Config({{"tcp", 8080, 80}});
+TEST_F(StateFiles, AreWrittenAlsoWithoutNamelessFiles) {
+  const json config = Publish({Port(8080, 80)});
   UseOnce(config);
   const Snapshot before = TakeSnapshot();
   for (const char* const verb : {"STATUS", "ADD", "ADD", "DEL"}) {
     SCOPED_TRACE(verb);
-    Command command = PluginCommand(verb, config);
+    Command command = PluginCommand(verb, config.dump());
     command.in_child = HideNamelessFiles;
     const Outcome outcome = Execute(command);
     EXPECT_EQ(outcome.exit_code, 0) << outcome;
@@ -193,13 +188,13 @@ TEST_F(State, NeedsNoFilesWithoutNames) {
 }
 
 // All of our memory is gone, but the links and the rules are there.
-TEST_F(State, WithoutAnyRecordDelStillRemovesEverything) {
-  const std::string config = Config({{"tcp", 8080, 80}, {"udp", 8053, 53}});
+TEST_F(StateFiles, AreNotNeededByDelToRemoveEverything) {
+  const json config = Publish({Port(8080, 80), Port(8053, 53, "udp")});
   UseOnce(config);
   const Snapshot before = TakeSnapshot();
-  MustAdd(config);
+  Attach(config);
   std::filesystem::remove_all("/run/nomad-bridge");
-  MustDel(config);
+  Detach(config);
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 

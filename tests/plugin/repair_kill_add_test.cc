@@ -1,6 +1,5 @@
 // kill -9 in an ADD, at every system call: the next ADD, DEL or GC leaves a working attachment, or
 // exactly nothing.
-#include <gtest/gtest.h>
 
 #include "tests/plugin/repair_sweep.h"
 
@@ -15,39 +14,38 @@ class KilledAdd : public KillingWorld {
     before_ = TakeBriefSnapshot();
   }
 
-  const std::string config_ = Config({{"tcp", 8080, 80}, {"udp", 8053, 53}});
+  const json config_ = Publish({Port(8080, 80), Port(8053, 53, "udp")});
   const Victim victim_{.verb = "ADD", .config = config_};
   Snapshot before_;
 };
 
 TEST_P(KilledAdd, IsRepairedByTheNextAdd) {
-  Serve();
+  ServeAll();
   Sweep(victim_, [&] {
     ExpectServes(RunPlugin("ADD", config_), 8080, 8053);
-    MustDel(config_);
+    Detach(config_);
     ExpectNothingSince(before_);
   });
 }
 
 TEST_P(KilledAdd, IsRemovedByDel) {
   Sweep(victim_, [&] {
-    MustDel(config_);
+    Detach(config_);
     ExpectNothingSince(before_);
   });
 }
 
-TEST_P(KilledAdd, IsRemovedByAGcThatDoesNotListIt) {
+TEST_P(KilledAdd, IsRemovedByGcWithoutIt) {
   Sweep(victim_, [&] {
-    const Outcome gc = RunPlugin("GC", GcConfig());
-    EXPECT_EQ(gc.exit_code, 0) << gc;
+    MustRun("GC", WithValid({}));
     ExpectNothingSince(before_);
   });
 }
 
 // Nomad's agent dies with the plugin, and the allocation before it is back: no DEL ever comes.
-TEST_P(KilledAdd, GivesItsAddressBackWhenItsNamespaceHasDiedAndThePoolIsFull) {
-  const std::string config = Config({{"tcp", 8080, 80}}, {{"ipam", {{"subnet", "10.9.0.0/30"}}}});
-  const std::string plain = Config({}, {{"ipam", {{"subnet", "10.9.0.0/30"}}}});
+TEST_P(KilledAdd, GivesItsAddressBackWhenItsNamespaceIsGoneAndThePoolIsFull) {
+  const json config = Publish({Port(8080, 80)}, Config({{"ipam", {{"subnet", "10.9.0.0/30"}}}}));
+  const json plain = Config({{"ipam", {{"subnet", "10.9.0.0/30"}}}});
   const Variables other = As("other", AddContainer("other"));
   int containers = 0;
   for (int nth = GetParam(); !HasFailure(); nth += kSlices) {
@@ -58,9 +56,9 @@ TEST_P(KilledAdd, GivesItsAddressBackWhenItsNamespaceHasDiedAndThePoolIsFull) {
     Outcome add;
     // The kernel takes its time to end a namespace; until then its attachment lives.
     EXPECT_TRUE(Soon([&] { return (add = RunPlugin("ADD", plain, other)).exit_code == 0; })) << add;
-    EXPECT_EQ(AddressOf(add), "10.9.0.2");
+    EXPECT_EQ(AddressOf(add.json), "10.9.0.2");
     EXPECT_EQ(Leases(), (std::map<std::string, std::string>{{"10.9.0.2", "other"}}));
-    MustDel(plain, other);
+    Detach(plain, other);
     if (!killing.killed) {
       break;
     }

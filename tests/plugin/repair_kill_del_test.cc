@@ -1,5 +1,4 @@
 // kill -9 in a DEL, and in an ADD that takes over, at every system call.
-#include <gtest/gtest.h>
 
 #include "tests/plugin/repair_sweep.h"
 
@@ -13,32 +12,31 @@ class KilledDel : public KillingWorld {
     before_ = TakeBriefSnapshot();
   }
 
-  const std::string config_ = Config({{"tcp", 8080, 80}, {"udp", 8053, 53}});
-  const Victim victim_{.verb = "DEL", .config = config_, .prepare = [this] { MustAdd(config_); }};
+  const json config_ = Publish({Port(8080, 80), Port(8053, 53, "udp")});
+  const Victim victim_{.verb = "DEL", .config = config_, .prepare = [this] { Attach(config_); }};
   Snapshot before_;
 };
 
 TEST_P(KilledDel, IsFinishedByTheNextDel) {
   Sweep(victim_, [&] {
-    MustDel(config_);
+    Detach(config_);
     ExpectNothingSince(before_);
   });
   ExpectNothingSince(before_);
 }
 
-TEST_P(KilledDel, IsFinishedByAGcThatDoesNotListIt) {
+TEST_P(KilledDel, IsFinishedByGcWithoutIt) {
   Sweep(victim_, [&] {
-    const Outcome gc = RunPlugin("GC", GcConfig());
-    EXPECT_EQ(gc.exit_code, 0) << gc;
+    MustRun("GC", WithValid({}));
     ExpectNothingSince(before_);
   });
 }
 
-TEST_P(KilledDel, IsNoHindranceToTheNextAdd) {
-  Serve();
+TEST_P(KilledDel, DoesNotHinderTheNextAdd) {
+  ServeAll();
   Sweep(victim_, [&] {
     ExpectServes(RunPlugin("ADD", config_), 8080, 8053);
-    MustDel(config_);
+    Detach(config_);
     ExpectNothingSince(before_);
   });
 }
@@ -51,40 +49,38 @@ class KilledTakeover : public KillingWorld {
     before_ = TakeBriefSnapshot();
   }
 
-  static nlohmann::json Asking(const std::string& address) {
-    return {{"runtimeConfig", {{"ips", {address}}}}, {"capabilities", {{"ips", true}}}};
+  static json Asking(const std::string& address) {
+    return Config({{"runtimeConfig", {{"ips", {address}}}}});
   }
 
-  const std::string first_ = Config({{"tcp", 8080, 80}, {"udp", 8053, 53}}, Asking("172.26.64.50"));
-  const std::string second_ =
-      Config({{"tcp", 9080, 80}, {"udp", 9053, 53}}, Asking("172.26.64.60"));
-  const Victim victim_{.verb = "ADD", .config = second_, .prepare = [this] { MustAdd(first_); }};
+  const json first_ = Publish({Port(8080, 80), Port(8053, 53, "udp")}, Asking("172.26.64.50"));
+  const json second_ = Publish({Port(9080, 80), Port(9053, 53, "udp")}, Asking("172.26.64.60"));
+  const Victim victim_{.verb = "ADD", .config = second_, .prepare = [this] { Attach(first_); }};
   Snapshot before_;
 };
 
 TEST_P(KilledTakeover, IsRemovedByDel) {
   Sweep(victim_, [&] {
-    MustDel(second_);
+    Detach(second_);
     ExpectNothingSince(before_);
   });
 }
 
-TEST_P(KilledTakeover, IsRemovedByAGcThatDoesNotListIt) {
+TEST_P(KilledTakeover, IsRemovedByGcWithoutIt) {
   Sweep(victim_, [&] {
-    const Outcome gc = RunPlugin("GC", GcConfig());
-    EXPECT_EQ(gc.exit_code, 0) << gc;
+    MustRun("GC", WithValid({}));
     ExpectNothingSince(before_);
   });
 }
 
 TEST_P(KilledTakeover, IsRepairedByTheNextAdd) {
-  Serve();
+  ServeAll();
   Sweep(victim_, [&] {
     const Outcome add = RunPlugin("ADD", second_);
     ExpectServes(add, 9080, 9053);
-    EXPECT_EQ(AddressOf(add), "172.26.64.60");
+    EXPECT_EQ(AddressOf(add.json), "172.26.64.60");
     EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "") << "the old port still leads there";
-    MustDel(second_);
+    Detach(second_);
     ExpectNothingSince(before_);
   });
 }

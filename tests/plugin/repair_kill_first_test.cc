@@ -1,6 +1,5 @@
 // kill -9 in the very first ADD of a machine, which makes the bridge, the table and the folders, at
 // every system call.
-#include <gtest/gtest.h>
 
 #include "tests/plugin/repair_sweep.h"
 
@@ -21,31 +20,31 @@ class KilledFirstAdd : public KillingWorld {
     std::filesystem::remove_all(kLeases);
   }
 
-  const std::string config_ = Config({{"tcp", 8080, 80}, {"udp", 8053, 53}});
+  const json config_ = Publish({Port(8080, 80), Port(8053, 53, "udp")});
   const Victim victim_{.verb = "ADD", .config = config_, .prepare = [this] { MakeBare(); }};
 };
 
 TEST_P(KilledFirstAdd, IsRepairedByTheNextAdd) {
   const Snapshot used = TakeBriefSnapshot();
-  Serve();
+  ServeAll();
   Sweep(victim_, [&] {
     ExpectServes(RunPlugin("ADD", config_), 8080, 8053);
-    MustDel(config_);
+    Detach(config_);
     ExpectNothingSince(used);
   });
 }
 
-TEST_P(KilledFirstAdd, IsRemovedByDelAndNoHindranceToOthers) {
+TEST_P(KilledFirstAdd, IsRemovedByDelAndDoesNotHinderOthers) {
   const Snapshot used = TakeBriefSnapshot();
   const Variables other = As("other", AddContainer("other"));
   Sweep(victim_, [&] {
-    MustDel(config_);
+    Detach(config_);
     EXPECT_FALSE(HasInterface(container(), "eth0"));
     EXPECT_FALSE(HasRecord("alloc-1"));
     EXPECT_TRUE(Leases().empty());
-    // What is shared may be half made; whoever comes next completes it.
-    MustAdd(config_, other);
-    MustDel(config_, other);
+    // What is shared may be half made; the next ADD completes it.
+    Attach(config_, other);
+    Detach(config_, other);
     ExpectNothingSince(used);
   });
 }

@@ -1,27 +1,22 @@
-// A full pool: the dead give their addresses back, the living keep theirs.
+// A full pool: addresses of stale attachments are reclaimed, live ones keep theirs.
 #include <ctime>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <gtest/gtest.h>
-
-#include "tests/plugin/repair_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
 // Five addresses, .2 to .6, and five allocations that have them.
-class FullPool : public RepairWorld {
+class FullPool : public World {
  protected:
   void SetUp() override {
     for (int i = 1; i <= 5; ++i) {
       const std::string id = Cat("full-", i);
       Node& node = AddContainer(id);
-      adds_[id] = MustAdd(config_, As(id, node));
+      adds_[id] = Attach(config_, As(id, node));
       nodes_[id] = &node;
     }
     late_ = As("late", AddContainer("late"));
@@ -32,8 +27,8 @@ class FullPool : public RepairWorld {
 
   // As if `id` had been added before this machine was started.
   void MoveBeforeBoot(const std::string& id) {
-    const std::string path = Cat(kRecords, "/", id, "@eth0.json");
-    nlohmann::json record = nlohmann::json::parse(FindFile(path).value());
+    const std::string path = RecordOf(id);
+    json record = json::parse(FindFile(path).value());
     record["bootId"] = "00000000-0000-0000-0000-000000000000";
     ReplaceFile(path, record.dump());
     const std::string lease = Cat(kLeases, "/", AddressOf(adds_.at(id)));
@@ -42,13 +37,13 @@ class FullPool : public RepairWorld {
     ASSERT_EQ(::utimensat(AT_FDCWD, lease.c_str(), times, 0), 0);
   }
 
-  const std::string config_ = Config({}, {{"ipam", {{"subnet", "10.9.0.0/29"}}}});
-  std::map<std::string, Outcome> adds_;
+  const json config_ = Config({{"ipam", {{"subnet", "10.9.0.0/29"}}}});
+  std::map<std::string, json> adds_;
   std::map<std::string, Node*> nodes_;
   Variables late_;
 };
 
-TEST_F(FullPool, OfTheLivingIsAnErrorThatNamesTheNetworkAndTheRange) {
+TEST_F(FullPool, OfLiveAttachmentsIsAnErrorThatNamesTheNetworkAndTheRange) {
   const Snapshot before = TakeSnapshot();
 
   const Outcome add = RunPlugin("ADD", config_, late_);
@@ -58,12 +53,12 @@ TEST_F(FullPool, OfTheLivingIsAnErrorThatNamesTheNetworkAndTheRange) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(FullPool, GivesTheAddressOfADeadOneToTheNextAndLeavesTheLivingAlone) {
+TEST_F(FullPool, ReclaimsAStaleAddressAndLeavesLiveAttachmentsAlone) {
   Die("full-3");
 
-  const Outcome add = MustAdd(config_, late_);
+  const Outcome add = MustRun("ADD", config_, late_);
 
-  EXPECT_EQ(AddressOf(add), AddressOf(adds_.at("full-3")));
+  EXPECT_EQ(AddressOf(add.json), AddressOf(adds_.at("full-3")));
   EXPECT_THAT(add.err, HasSubstr("full-3"));
   EXPECT_FALSE(HasRecord("full-3"));
   for (const char* const living : {"full-1", "full-2", "full-4", "full-5"}) {
@@ -72,17 +67,17 @@ TEST_F(FullPool, GivesTheAddressOfADeadOneToTheNextAndLeavesTheLivingAlone) {
   }
 }
 
-TEST_F(FullPool, GivesBackAllThatTheDeadHeldNotJustOne) {
+TEST_F(FullPool, ReclaimsAllThatIsStaleNotJustOne) {
   Die("full-2");
   Die("full-4");
-  MustAdd(config_, late_);
+  Attach(config_, late_);
   EXPECT_FALSE(HasRecord("full-2"));
   EXPECT_FALSE(HasRecord("full-4"));
   EXPECT_EQ(Leases().size(), 4U);
 }
 
 // A container whose namespace file has gone but that still runs: its path is a name only.
-TEST_F(FullPool, CountsANamespaceWithoutAPathAsAliveWhileAProcessIsInIt) {
+TEST_F(FullPool, CountsANamespaceWithoutAPathAsLiveWhileAProcessIsInIt) {
   std::optional<Process> inside;
   nodes_.at("full-1")->Do([&] {
     inside.emplace(Process::Start({.argv = {"sleep", "60"}, .input = "", .variables = {}}));
@@ -96,35 +91,34 @@ TEST_F(FullPool, CountsANamespaceWithoutAPathAsAliveWhileAProcessIsInIt) {
 
   inside.reset();
   EXPECT_TRUE(Soon([&] { return !HasInterface(host(), veth); }));
-  EXPECT_EQ(AddressOf(MustAdd(config_, late_)), AddressOf(adds_.at("full-1")));
+  EXPECT_EQ(AddressOf(Attach(config_, late_)), AddressOf(adds_.at("full-1")));
 }
 
-TEST_F(FullPool, GivesBackWhatIsFromBeforeTheLastBoot) {
+TEST_F(FullPool, ReclaimsWhatIsFromBeforeTheLastBoot) {
   Die("full-2");
   MoveBeforeBoot("full-2");
-  EXPECT_EQ(AddressOf(MustAdd(config_, late_)), AddressOf(adds_.at("full-2")));
+  EXPECT_EQ(AddressOf(Attach(config_, late_)), AddressOf(adds_.at("full-2")));
 }
 
 // The reference plugins' leases have no record with us. We cannot know whether they live.
 TEST_F(FullPool, KeepsLeasesWithoutARecord) {
   Die("full-2");
-  EnsureFileGone(Cat(kRecords, "/full-2@eth0.json"));
+  EnsureFileGone(RecordOf("full-2"));
   EXPECT_EQ(ErrorCode(RunPlugin("ADD", config_, late_)), 101);
 }
 
 TEST_F(FullPool, IsNotInTheWayOfAnAllocationThatIsInItAlready) {
-  const Outcome again = MustAdd(config_, As("full-4", AddContainer("again")));
+  const json again = Attach(config_, As("full-4", AddContainer("again")));
   EXPECT_EQ(AddressOf(again), AddressOf(adds_.at("full-4")));
 }
 
-TEST_F(FullPool, GivesAWantedAddressOfTheDeadAndRefusesOneOfTheLivingByName) {
+TEST_F(FullPool, GivesARequestedStaleAddressAndRefusesALiveOneByName) {
   const auto asking = [&](const std::string& id) {
-    return Config({},
-                  {{"ipam", {{"subnet", "10.9.0.0/29"}}},
+    return Config({{"ipam", {{"subnet", "10.9.0.0/29"}}},
                    {"runtimeConfig", {{"ips", {AddressOf(adds_.at(id))}}}}});
   };
   Die("full-3");
-  MustAdd(config_, Nomad(As("full-4", *nodes_.at("full-4")), "billing", "api", "5f3c"));
+  Attach(config_, As("full-4", *nodes_.at("full-4"), NomadArgs("billing", "5f3c")));
   const Snapshot before = TakeSnapshot();
 
   const Outcome refused = RunPlugin("ADD", asking("full-4"), late_);
@@ -136,7 +130,7 @@ TEST_F(FullPool, GivesAWantedAddressOfTheDeadAndRefusesOneOfTheLivingByName) {
                     HasSubstr("'5f3c'")));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 
-  const Outcome given = MustAdd(asking("full-3"), late_);
+  const json given = Attach(asking("full-3"), late_);
   EXPECT_EQ(AddressOf(given), AddressOf(adds_.at("full-3")));
 }
 

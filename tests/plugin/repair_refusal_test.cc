@@ -1,6 +1,5 @@
 // Commands of which the kernel refuses one request, whichever it is: a failed ADD leaves nothing, and
-// a DEL that says it is done is done.
-#include <gtest/gtest.h>
+// a DEL that succeeds has removed everything.
 
 #include "tests/plugin/repair_sweep.h"
 #include "tests/support/refusal.h"
@@ -17,7 +16,7 @@ class RefusedRequest : public SweepWorld, public ::testing::WithParamInterface<c
       SCOPED_TRACE(Cat("request ", nth));
       victim.prepare();
       const Refusal refusal =
-          RunRefusedAt(PluginCommand(victim.verb, victim.config), GetParam(), nth);
+          RunRefusedAt(PluginCommand(victim.verb, victim.config.dump()), GetParam(), nth);
       if (!refusal.happened) {
         EXPECT_EQ(refusal.outcome.exit_code, 0) << refusal.outcome;
         EXPECT_GT(nth, 1);
@@ -30,18 +29,18 @@ class RefusedRequest : public SweepWorld, public ::testing::WithParamInterface<c
     }
   }
 
-  void ExpectAFailedAddLeavesNothing(const std::string& config) {
+  void ExpectAFailedAddLeavesNothing(const json& config) {
     UseOnce(config);
     const Snapshot before = TakeBriefSnapshot();
     Refuse({.verb = "ADD", .config = config}, [&](const Outcome& add) {
       if (add.exit_code == 0) {  // it was not needed
-        MustDel(config);
+        Detach(config);
       }
       ExpectNothingSince(before);
     });
   }
 
-  const std::string config_ = Config({{"tcp", 8080, 80}, {"udp", 8053, 53}});
+  const json config_ = Publish({Port(8080, 80), Port(8053, 53, "udp")});
 };
 
 TEST_P(RefusedRequest, OfAnAddLeavesNothing) {
@@ -50,22 +49,20 @@ TEST_P(RefusedRequest, OfAnAddLeavesNothing) {
 
 TEST_P(RefusedRequest, OfAnAddWithMoreToDoLeavesNothing) {
   ExpectAFailedAddLeavesNothing(
-      Config({{"tcp", 8080, 80}},
-             {{"portIsolation", true},
-              {"ingressPolicy", "isolated"},
-              {"runtimeConfig", {{"mac", "02:42:ac:1a:40:02"}}},
-              {"ipam",
-               {{"ranges", {{{{"subnet", "172.26.64.0/20"}}}, {{{"subnet", "fd00:9::/64"}}}}},
-                {"routes", {{{"dst", "10.0.0.0/8"}}}}}}}));
+      Publish({Port(8080, 80)},
+              DualStack({{"portIsolation", true},
+                         {"ingressPolicy", "isolated"},
+                         {"runtimeConfig", {{"mac", "02:42:ac:1a:40:02"}}},
+                         {"ipam", {{"routes", {{{"dst", "10.0.0.0/8"}}}}}}})));
 }
 
-TEST_P(RefusedRequest, OfADelIsSaidAndMadeUpForByTheNext) {
+TEST_P(RefusedRequest, OfADelIsReportedAndTheNextDelFinishesIt) {
   UseOnce(config_);
   const Snapshot before = TakeBriefSnapshot();
-  const auto prepare = [this] { MustAdd(config_); };
+  const auto prepare = [this] { Attach(config_); };
   Refuse({.verb = "DEL", .config = config_, .prepare = prepare}, [&](const Outcome& del) {
     if (del.exit_code != 0) {
-      MustDel(config_);
+      Detach(config_);
     }
     ExpectNothingSince(before);
   });

@@ -1,11 +1,7 @@
-// A command that comes to grief at every moment in turn, and what becomes of it.
+// A command that is killed, or refused a request, at every point in turn.
 #pragma once
 
-#include <functional>
-#include <string>
-#include <vector>
-
-#include "tests/plugin/repair_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 
@@ -16,11 +12,11 @@ inline auto Slices() {
   return ::testing::Range(1, kSlices + 1);
 }
 
-class SweepWorld : public RepairWorld {
+class SweepWorld : public World {
  protected:
   struct Victim {
     std::string verb;
-    std::string config;
+    json config;
     std::function<void()> prepare = [] {};  // before every run
   };
 
@@ -61,20 +57,17 @@ class KillingWorld : public SweepWorld, public ::testing::WithParamInterface<int
   }
 
   // Servers in the first container, which stay through every ADD and DEL of it.
-  void Serve() {
-    servers_.push_back(Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page"));
-    servers_.push_back(Server::Start(container(), Protocol::kUdp, "0.0.0.0", 53, "name"));
+  void ServeAll() {
+    Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "page");
+    Serve(container(), Protocol::kUdp, {"0.0.0.0"}, 53, "name");
   }
 
   void ExpectServes(const Outcome& add, std::uint16_t tcp, std::uint16_t udp) {
     ASSERT_EQ(add.exit_code, 0) << add;
     EXPECT_EQ(TcpText(outside(), kHostIp4, tcp), "page");
     EXPECT_EQ(UdpText(outside(), kHostIp4, udp), "name");
-    EXPECT_EQ(Leases(), (std::map<std::string, std::string>{{AddressOf(add), "alloc-1"}}));
+    EXPECT_EQ(Leases(), (std::map<std::string, std::string>{{AddressOf(add.json), "alloc-1"}}));
   }
-
- private:
-  std::vector<Server> servers_;
 };
 
 }  // namespace nomad_bridge::test

@@ -1,26 +1,21 @@
-// An ADD that the kernel, the disk or a neighbour refuses: the error says what and why, and nothing
+// An ADD that the kernel, the disk or a neighbour refuses: the error names what and why, and nothing
 // is left of it.
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include <gtest/gtest.h>
-
 #include "base/error.h"
-#include "tests/plugin/repair_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
-class RefusedAdd : public RepairWorld {
+class RefusedAdd : public World {
  protected:
   void SetUp() override {
     neighbour_ = &AddContainer("neighbour");
-    MustAdd(Config({{"tcp", 9090, 80}}),
-            Nomad(As("neighbour", *neighbour_), "billing", "api", "5f3c1a2b"));
+    Attach(Publish({Port(9090, 80)}),
+           As("neighbour", *neighbour_, NomadArgs("billing", "5f3c1a2b")));
     UseOnce(config_);
     before_ = TakeSnapshot();
   }
@@ -28,10 +23,10 @@ class RefusedAdd : public RepairWorld {
   void ExpectNothingLeft() {
     EXPECT_TRUE(Unchanged(before_, TakeSnapshot()));
     // And nothing is in the way once the obstacle is gone.
-    MustAdd(config_);
+    Attach(config_);
   }
 
-  const std::string config_ = Config({{"tcp", 8080, 80}, {"udp", 8053, 53}});
+  const json config_ = Publish({Port(8080, 80), Port(8053, 53, "udp")});
   Node* neighbour_ = nullptr;
   Snapshot before_;
 };
@@ -81,12 +76,10 @@ class Obstacle {
   std::string folder_;
 };
 
-TEST_F(RefusedAdd, ByAGuestWithoutIpv6LeavesNothing) {
-  const std::string dual = Config(
-      {{"tcp", 8080, 80}},
-      {{"ipam", {{"ranges", {{{{"subnet", "172.26.64.0/20"}}}, {{{"subnet", "fd00:9::/64"}}}}}}}});
+TEST_F(RefusedAdd, ByAContainerWithoutIpv6LeavesNothing) {
+  const json dual = Publish({Port(8080, 80)}, DualStack());
   UseOnce(dual);
-  MustDel(config_);
+  Detach(config_);
   const Snapshot before = TakeSnapshot();
   container().SetSysctl("net/ipv6/conf/default/disable_ipv6", "1");
   {
@@ -100,10 +93,10 @@ TEST_F(RefusedAdd, ByAGuestWithoutIpv6LeavesNothing) {
 }
 
 TEST_F(RefusedAdd, ByTheKernelsRoutesLeavesNothing) {
-  const Outcome add =
-      RunPlugin("ADD",
-                Config({{"tcp", 8080, 80}},
-                       {{"ipam", {{"routes", {{{"dst", "10.0.0.0/8"}, {"gw", "192.0.2.99"}}}}}}}));
+  const Outcome add = RunPlugin(
+      "ADD",
+      Publish({Port(8080, 80)},
+              Config({{"ipam", {{"routes", {{{"dst", "10.0.0.0/8"}, {"gw", "192.0.2.99"}}}}}}})));
   EXPECT_EQ(ErrorCode(add), 100) << add;
   EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr("10.0.0.0/8"), HasSubstr("192.0.2.99")));
   ExpectNothingLeft();
@@ -114,21 +107,21 @@ TEST_F(RefusedAdd, ByABridgesOtherAddressLeavesNothing) {
   host().Must({"ip", "address", "add", "192.0.2.1/24", "dev", "other"});
   host().Must({"ip", "link", "set", "other", "up"});
   before_ = TakeSnapshot();
-  const Outcome add = RunPlugin("ADD", Config({}, {{"bridge", "other"}, {"forceAddress", false}}));
+  const Outcome add = RunPlugin("ADD", Config({{"bridge", "other"}, {"forceAddress", false}}));
   EXPECT_EQ(ErrorCode(add), 102) << add;
   EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr("'other'"), HasSubstr("192.0.2.1/24")));
   ExpectNothingLeft();
 }
 
 TEST_F(RefusedAdd, ByABridgeThatIsNoneLeavesNothing) {
-  const Outcome add = RunPlugin("ADD", Config({{"tcp", 8080, 80}}, {{"bridge", "uplink"}}));
+  const Outcome add = RunPlugin("ADD", Publish({Port(8080, 80)}, Config({{"bridge", "uplink"}})));
   EXPECT_EQ(ErrorCode(add), 7) << add;
   EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr("'uplink'"), HasSubstr("veth")));
   ExpectNothingLeft();
 }
 
 TEST_F(RefusedAdd, ByALivingNeighboursPortLeavesNothing) {
-  const Outcome add = RunPlugin("ADD", Config({{"tcp", 8080, 80}, {"tcp", 9090, 80}}));
+  const Outcome add = RunPlugin("ADD", Publish({Port(8080, 80), Port(9090, 80)}));
   EXPECT_EQ(ErrorCode(add), 102) << add;
   EXPECT_THAT(Msg(add), HasSubstr("'billing'"));
   ExpectNothingLeft();
@@ -155,7 +148,7 @@ TEST_F(RefusedAdd, ByAFullDataDirLeavesNothing) {
   ExpectNothingLeft();
 }
 
-TEST_F(RefusedAdd, ByAReadOnlyRunFolderLeavesNothing) {
+TEST_F(RefusedAdd, ByAReadOnlyRunDirectoryLeavesNothing) {
   {
     const Obstacle sealed = Obstacle::ReadOnly("/run/nomad-bridge");
     const Outcome add = RunPlugin("ADD", config_);
@@ -165,7 +158,7 @@ TEST_F(RefusedAdd, ByAReadOnlyRunFolderLeavesNothing) {
   ExpectNothingLeft();
 }
 
-TEST_F(RefusedAdd, ByAFullRunFolderLeavesNothing) {
+TEST_F(RefusedAdd, ByAFullRunDirectoryLeavesNothing) {
   {
     const Obstacle full = Obstacle::Full(kRecords);
     const Outcome add = RunPlugin("ADD", config_);

@@ -1,9 +1,5 @@
 // docs/rules.md shows what the kernel holds, to the letter.
-#include <string>
-
-#include <gtest/gtest.h>
-
-#include "tests/plugin/rules_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -21,14 +17,14 @@ std::string Block(const std::string& language) {
   return document.substr(text, document.find("```", text) - text);
 }
 
-class RulesDocument : public RulesWorld {
+class RulesDocument : public World {
  protected:
   // The allocation of the document.
   RulesDocument() {
-    Attach("5f3c1a2b",
-           container(),
-           Publish({Port(8080, 80)}),
-           "NOMAD_JOB_ID=billing;NOMAD_GROUP_NAME=api;NOMAD_ALLOC_ID=5f3c1a2b");
+    Attach(Publish({Port(8080, 80)}, DualStack()),
+           As("5f3c1a2b",
+              container(),
+              "NOMAD_JOB_ID=billing;NOMAD_GROUP_NAME=api;NOMAD_ALLOC_ID=5f3c1a2b"));
   }
 };
 

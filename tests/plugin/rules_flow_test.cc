@@ -1,38 +1,23 @@
 // UDP flows that outlive what they led to: forgotten on ADD and DEL, all others kept.
-#include <chrono>
 #include <sstream>
-#include <string>
-#include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "tests/plugin/rules_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
-
-class Flows : public RulesWorld {
+class Flows : public World {
  protected:
-  // conntrack sees flows only where a rule asks for them: somebody else has been on the node
+  // conntrack sees flows only where a rule asks for them: another attachment has been on the node
   // before.
-  Flows() { Attach("first", AddContainer("first"), Config()); }
+  Flows() { Attach(DualStack(), As("first", AddContainer("first"))); }
 
   // The entries of conntrack -L whose original destination is this port.
   [[nodiscard]] std::vector<std::string> To(int port, const std::string& protocol = "udp") {
     std::vector<std::string> found;
     for (const std::string family : {"ipv4", "ipv6"}) {
-      std::istringstream lines(host().Must({"conntrack",
-                                            "-L",
-                                            "-f",
-                                            family,
-                                            "-p",
-                                            protocol,
-                                            "--orig-port-dst",
-                                            std::to_string(port)}));
+      std::istringstream lines(host().Must(
+          Words(Cat("conntrack -L -f ", family, " -p ", protocol, " --orig-port-dst ", port))));
       for (std::string line; std::getline(lines, line);) {
         found.push_back(line);
       }
@@ -47,8 +32,8 @@ class Flows : public RulesWorld {
         .text;
   }
 
-  [[nodiscard]] static nlohmann::json Dns(const std::string& host_ip = "") {
-    return Publish({Port(5353, 53, "udp", host_ip)});
+  [[nodiscard]] static json Dns(const std::string& host_ip = "") {
+    return Publish({Port(5353, 53, "udp", host_ip)}, DualStack());
   }
 };
 
@@ -57,7 +42,7 @@ TEST_F(Flows, ToTheHostGoOnToTheAllocationOnceItsPortIsPublished) {
   EXPECT_EQ(Talk(kHostIp4, 5353), "host");
   EXPECT_EQ(Talk(kHostIp6, 5353), "host");
   ASSERT_THAT(To(5353), SizeIs(2));
-  Attach("dns", container(), Dns());
+  Attach(Dns(), As("dns", container()));
   EXPECT_THAT(To(5353), IsEmpty());
   Serve(container(), Protocol::kUdp, {"172.26.64.3", "fd00:26::3"}, 53, "dns");
   EXPECT_EQ(Talk(kHostIp4, 5353), "dns");
@@ -65,22 +50,22 @@ TEST_F(Flows, ToTheHostGoOnToTheAllocationOnceItsPortIsPublished) {
 }
 
 TEST_F(Flows, ToAnAllocationEndWithIt) {
-  Attach("dns", container(), Dns());
+  Attach(Dns(), As("dns", container()));
   Serve(container(), Protocol::kUdp, {"172.26.64.3", "fd00:26::3"}, 53, "dns");
   EXPECT_EQ(Talk(kHostIp4, 5353), "dns");
   EXPECT_EQ(Talk(kHostIp6, 5353), "dns");
   ASSERT_THAT(To(5353), SizeIs(2));
-  Detach("dns", container(), Dns());
+  Detach(Dns(), As("dns", container()));
   EXPECT_THAT(To(5353), IsEmpty());
 }
 
-TEST_F(Flows, GoOnToWhoeverPublishesThePortNext) {
-  Attach("dns", container(), Dns());
+TEST_F(Flows, GoOnToTheNextThatPublishesThePort) {
+  Attach(Dns(), As("dns", container()));
   Serve(container(), Protocol::kUdp, {"172.26.64.3"}, 53, "old");
   EXPECT_EQ(Talk(kHostIp4, 5353), "old");
-  Detach("dns", container(), Dns());
+  Detach(Dns(), As("dns", container()));
   const Node& next = AddContainer("next");
-  Attach("next", next, Dns());
+  Attach(Dns(), As("next", next));
   Serve(next, Protocol::kUdp, {"172.26.64.4"}, 53, "new");
   EXPECT_EQ(Talk(kHostIp4, 5353), "new");
 }
@@ -93,8 +78,8 @@ TEST_F(Flows, OfOthersAreKept) {
   EXPECT_EQ(Talk(kHostIp6, 5354), "host");
   EXPECT_EQ(Talk(kBridgeIp4, 5353), "host");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 5353), "host");
-  Attach("dns", container(), Dns(kHostIp4));
-  Detach("dns", container(), Dns(kHostIp4));
+  Attach(Dns(kHostIp4), As("dns", container()));
+  Detach(Dns(kHostIp4), As("dns", container()));
   EXPECT_THAT(To(5354), SizeIs(2)) << "another port";
   EXPECT_THAT(To(5353), SizeIs(1)) << "another host address than the published one";
   EXPECT_THAT(To(5353, "tcp"), SizeIs(1)) << "another protocol";

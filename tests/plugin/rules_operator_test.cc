@@ -1,22 +1,10 @@
 // Our rules beside those of others: the operator's chain, iptables and nft, and the reference
 // firewall plugin.
-#include <string>
-#include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "tests/plugin/rules_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 constexpr const char* kJumpToUs =
     "-A FORWARD -m comment --comment \"CNI firewall plugin rules\" -j CNI-FORWARD";
@@ -27,13 +15,28 @@ constexpr const char* kAccept =
     "table inet nomad-bridge\" -j ACCEPT";
 constexpr const char* kFirewallPlugin = "/usr/lib/cni/firewall";
 
-class Operator : public RulesWorld {
+// The same two as commands, "-A" or "-C".
+std::vector<std::string> Jump(const std::string& program,
+                              const std::string& command,
+                              bool to_admin) {
+  return {program,
+          command,
+          to_admin ? "CNI-FORWARD" : "FORWARD",
+          "-m",
+          "comment",
+          "--comment",
+          to_admin ? "CNI firewall plugin admin overrides" : "CNI firewall plugin rules",
+          "-j",
+          to_admin ? "NOMAD-ADMIN" : "CNI-FORWARD"};
+}
+
+class Operator : public World {
  protected:
-  [[nodiscard]] static nlohmann::json Web(const nlohmann::json& changes = {}) {
-    return Publish({Port(8080, 80)}, changes);
+  [[nodiscard]] static json Web(const json& changes = {}) {
+    return Publish({Port(8080, 80)}, DualStack(changes));
   }
-  Outcome AddWeb(const nlohmann::json& changes = {}) {
-    Outcome add = Attach("web", container(), Web(changes));
+  json AddWeb(const json& changes = {}) {
+    json add = Attach(Web(changes), As("web", container()));
     Serve(container(), Protocol::kTcp, {"172.26.64.2", "fd00:26::2"}, 80, "web");
     return add;
   }
@@ -66,18 +69,17 @@ TEST_F(Operator, ChainMadeBeforeUsKeepsItsRules) {
 }
 
 TEST_F(Operator, ChainIsNeverTouchedAgain) {
-  const Outcome add = AddWeb();
+  const json add = AddWeb();
   host().Must({"iptables", "-A", "NOMAD-ADMIN", "-s", "10.9.9.0/24", "-j", "DROP"});
   host().Must(
       {"iptables", "-A", "NOMAD-ADMIN", "-m", "comment", "--comment", "mine", "-j", "RETURN"});
   const std::vector<std::string> mine = RulesWith("-A NOMAD-ADMIN");
   ASSERT_THAT(mine, SizeIs(2));
   const Node& other = AddContainer("other");
-  const Outcome check = Check("web", container(), Web(), add);
-  EXPECT_EQ(check.exit_code, 0) << check;
-  Attach("other", other, Config());
-  Detach("other", other, Config());
-  Detach("web", container(), Web());
+  MustCheck(Web(), add, As("web", container()));
+  Attach(DualStack(), As("other", other));
+  Detach(DualStack(), As("other", other));
+  Detach(Web(), As("web", container()));
   EXPECT_EQ(RulesWith("-A NOMAD-ADMIN"), mine);
 }
 
@@ -93,17 +95,17 @@ TEST_F(Operator, ChainMayHaveAnotherName) {
 
 TEST_F(Operator, ChainOfEachNetworkIsAsked) {
   AddWeb();
-  Attach("other",
-         AddContainer("other"),
-         Config({{"name", "second"},
-                 {"bridge", "second"},
-                 {"iptablesAdminChainName", "OPS"},
-                 {"ipam", {{"ranges", {{{{"subnet", "10.77.0.0/24"}}}}}}}}));
+  Attach(DualStack({{"name", "second"},
+                    {"bridge", "second"},
+                    {"iptablesAdminChainName", "OPS"},
+                    {"ipam", {{"ranges", {{{{"subnet", "10.77.0.0/24"}}}}}}}}),
+         As("other", AddContainer("other")));
   EXPECT_THAT(RulesWith("-A CNI-FORWARD"), ElementsAre(HasSubstr("-j OPS"), kJumpToAdmin, kAccept));
 }
 
 TEST_F(Operator, WithoutIpv6HasNoIpv6TableMade) {
-  Attach("web", container(), Config({{"ipam", {{"ranges", {{{{"subnet", "172.26.64.0/20"}}}}}}}}));
+  Attach(DualStack({{"ipam", {{"ranges", {{{{"subnet", "172.26.64.0/20"}}}}}}}}),
+         As("web", container()));
   EXPECT_THAT(Ruleset(), AllOf(HasSubstr("host nft ip filter"), Not(HasSubstr("ip6 filter"))));
 }
 
@@ -118,13 +120,14 @@ TEST_F(Operator, MayChooseAnotherMarkBit) {
   EXPECT_EQ(TcpText(outside(), kHostIp6, 8080), "web");
 }
 
-TEST_F(Operator, IsToldOfNetworksThatDisagreeAboutTheMarkBit) {
+TEST_F(Operator, GetsAnErrorForNetworksThatDisagreeAboutTheMarkBit) {
   AddWeb();
   const std::string before = Ruleset();
-  const Outcome add = Run(
-      "ADD", "other", AddContainer("other"), Config({{"name", "second"}, {"acceptMarkBit", 20}}));
+  const Outcome add = RunPlugin("ADD",
+                                DualStack({{"name", "second"}, {"acceptMarkBit", 20}}),
+                                As("other", AddContainer("other")));
   EXPECT_EQ(add.exit_code, 1);
-  EXPECT_THAT(add.json.value("msg", ""),
+  EXPECT_THAT(Msg(add),
               AllOf(HasSubstr("acceptMarkBit is 20 in network 'second'"),
                     HasSubstr("12 in network 'nomad'")));
   EXPECT_EQ(Ruleset(), before);
@@ -132,9 +135,9 @@ TEST_F(Operator, IsToldOfNetworksThatDisagreeAboutTheMarkBit) {
 
 TEST_F(Operator, MayChangeTheMarkBitOnceNobodyUsesTheOldOne) {
   AddWeb();
-  Detach("web", container(), Web());
+  Detach(Web(), As("web", container()));
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
-  Attach("web", container(), Web({{"acceptMarkBit", 20}}));
+  Attach(Web({{"acceptMarkBit", 20}}), As("web", container()));
   EXPECT_THAT(RulesWith("--mark"), ElementsAre(HasSubstr("--mark 0x100000/0x100000")));
   EXPECT_THAT(host().Must({"nft", "list", "chain", "inet", "nomad-bridge", "forward"}),
               AllOf(HasSubstr("0x00100000"), Not(HasSubstr("0x00001000"))));
@@ -143,7 +146,7 @@ TEST_F(Operator, MayChangeTheMarkBitOnceNobodyUsesTheOldOne) {
 // ---- the tools of the trade
 
 TEST_F(Operator, SavesAndRestoresIptables) {
-  const Outcome add = AddWeb();
+  const json add = AddWeb();
   for (const std::string family : {"iptables", "ip6tables"}) {
     const std::string before = host().Must({family, "-S"});
     host().Must({family + "-restore"}, host().Must({family + "-save"}));
@@ -151,22 +154,20 @@ TEST_F(Operator, SavesAndRestoresIptables) {
   }
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
   const std::string restored = Ruleset();
-  const Outcome check = Check("web", container(), Web(), add);
-  EXPECT_EQ(check.exit_code, 0) << check;
+  const Outcome check = MustCheck(Web(), add, As("web", container()));
   EXPECT_THAT(check.err, Not(HasSubstr("repaired")));
   EXPECT_EQ(Ruleset(), restored) << "no rule of ours may be there twice";
-  Attach("other", AddContainer("other"), Config());
+  Attach(DualStack(), As("other", AddContainer("other")));
   EXPECT_THAT(RulesWith("-A "), ElementsAre(kJumpToUs, kJumpToAdmin, kAccept));
 }
 
 TEST_F(Operator, LoadsWhatNftLists) {
-  const Outcome add = AddWeb();
+  const json add = AddWeb();
   const std::string before = Ruleset();
   host().Must({"nft", "-f", "-"}, "flush ruleset\n" + host().Must({"nft", "list", "ruleset"}));
   EXPECT_EQ(Ruleset(), before);
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
-  const Outcome check = Check("web", container(), Web(), add);
-  EXPECT_EQ(check.exit_code, 0) << check;
+  const Outcome check = MustCheck(Web(), add, As("web", container()));
   EXPECT_THAT(check.err, Not(HasSubstr("repaired")));
   EXPECT_EQ(Ruleset(), before);
 }
@@ -186,24 +187,8 @@ TEST_F(Operator, ReadsOurRulesWithoutAWarning) {
 TEST_F(Operator, FindsOurRulesAsTheReferencePluginLooksForThem) {
   AddWeb();
   for (const std::string program : {"iptables", "ip6tables"}) {
-    host().Must({program,
-                 "-C",
-                 "FORWARD",
-                 "-m",
-                 "comment",
-                 "--comment",
-                 "CNI firewall plugin rules",
-                 "-j",
-                 "CNI-FORWARD"});
-    host().Must({program,
-                 "-C",
-                 "CNI-FORWARD",
-                 "-m",
-                 "comment",
-                 "--comment",
-                 "CNI firewall plugin admin overrides",
-                 "-j",
-                 "NOMAD-ADMIN"});
+    host().Must(Jump(program, "-C", false));
+    host().Must(Jump(program, "-C", true));
   }
 }
 
@@ -211,44 +196,27 @@ TEST_F(Operator, MayHaveMadeTheSameChainsByHand) {
   for (const std::string program : {"iptables", "ip6tables"}) {
     host().Must({program, "-N", "CNI-FORWARD"});
     host().Must({program, "-N", "NOMAD-ADMIN"});
-    host().Must({program,
-                 "-A",
-                 "FORWARD",
-                 "-m",
-                 "comment",
-                 "--comment",
-                 "CNI firewall plugin rules",
-                 "-j",
-                 "CNI-FORWARD"});
-    host().Must({program,
-                 "-A",
-                 "CNI-FORWARD",
-                 "-m",
-                 "comment",
-                 "--comment",
-                 "CNI firewall plugin admin overrides",
-                 "-j",
-                 "NOMAD-ADMIN"});
+    host().Must(Jump(program, "-A", false));
+    host().Must(Jump(program, "-A", true));
   }
   AddWeb();
   EXPECT_THAT(RulesWith("-A "), ElementsAre(kJumpToUs, kJumpToAdmin, kAccept));
   EXPECT_THAT(RulesWith("-A ", "ip6tables"), ElementsAre(kJumpToUs, kJumpToAdmin, kAccept));
 }
 
-class BesideTheReference : public Operator {
+class BesideTheReferencePlugin : public Operator {
  protected:
   // The reference firewall plugin's `verb` for another container of the node.
   void RunReference(const std::string& verb) {
-    const nlohmann::json config = {
-        {"cniVersion", "1.0.0"},
-        {"name", "old"},
-        {"type", "firewall"},
-        {"backend", "iptables"},
-        {"iptablesAdminChainName", "NOMAD-ADMIN"},
-        {"prevResult",
-         {{"cniVersion", "1.0.0"},
-          {"interfaces", {{{"name", "eth0"}, {"sandbox", container().path()}}}},
-          {"ips", {{{"interface", 0}, {"address", "172.26.70.9/20"}}}}}}};
+    const json config = {{"cniVersion", "1.0.0"},
+                         {"name", "old"},
+                         {"type", "firewall"},
+                         {"backend", "iptables"},
+                         {"iptablesAdminChainName", "NOMAD-ADMIN"},
+                         {"prevResult",
+                          {{"cniVersion", "1.0.0"},
+                           {"interfaces", {{{"name", "eth0"}, {"sandbox", container().path()}}}},
+                           {"ips", {{{"interface", 0}, {"address", "172.26.70.9/20"}}}}}}};
     const Outcome outcome = Execute({.argv = {kFirewallPlugin},
                                      .input = config.dump(),
                                      .variables = {{"CNI_COMMAND", verb},
@@ -265,7 +233,7 @@ class BesideTheReference : public Operator {
   }
 };
 
-TEST_F(BesideTheReference, WhichCameFirstNoRuleIsThereTwice) {
+TEST_F(BesideTheReferencePlugin, NoRuleIsThereTwiceIfItCameFirst) {
   RunReference("ADD");
   AddWeb();
   ExpectNoneTwice();
@@ -273,13 +241,12 @@ TEST_F(BesideTheReference, WhichCameFirstNoRuleIsThereTwice) {
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
 }
 
-TEST_F(BesideTheReference, WhichComesSecondNoRuleIsThereTwice) {
-  const Outcome add = AddWeb();
+TEST_F(BesideTheReferencePlugin, NoRuleIsThereTwiceIfItCameSecond) {
+  const json add = AddWeb();
   RunReference("ADD");
   RunReference("CHECK");
   ExpectNoneTwice();
-  const Outcome check = Check("web", container(), Web(), add);
-  EXPECT_EQ(check.exit_code, 0) << check;
+  const Outcome check = MustCheck(Web(), add, As("web", container()));
   EXPECT_THAT(check.err, Not(HasSubstr("repaired")));
   RunReference("DEL");
   ExpectNoneTwice();
@@ -291,7 +258,8 @@ TEST_F(BesideTheReference, WhichComesSecondNoRuleIsThereTwice) {
 TEST_F(Operator, GetsAnErrorForConditionsThatNamesTheChainToUse) {
   const Snapshot before = TakeSnapshot();
   for (const std::string key : {"conditionsV4", "conditionsV6"}) {
-    const Outcome add = Run("ADD", "web", container(), Web({{key, {"-s", "192.0.2.0/24"}}}));
+    const Outcome add =
+        RunPlugin("ADD", Web({{key, {"-s", "192.0.2.0/24"}}}), As("web", container()));
     EXPECT_EQ(add.exit_code, 1);
     EXPECT_THAT(add.json.dump(),
                 AllOf(HasSubstr(key), HasSubstr("not supported"), HasSubstr("NOMAD-ADMIN")));
@@ -301,8 +269,8 @@ TEST_F(Operator, GetsAnErrorForConditionsThatNamesTheChainToUse) {
 
 // The kernel of a test need not have SCTP sockets; the map is what decides.
 TEST_F(Operator, FindsSctpInTheMap) {
-  Attach(
-      "web", container(), Publish({Port(5060, 5061, "sctp"), Port(5062, 5063, "SCTP", kHostIp4)}));
+  Attach(Publish({Port(5060, 5061, "sctp"), Port(5062, 5063, "SCTP", kHostIp4)}, DualStack()),
+         As("web", container()));
   EXPECT_THAT(Elements("port4").dump(),
               AllOf(HasSubstr("\"sctp\",5060"), HasSubstr("\"172.26.64.2\",5061")));
   EXPECT_THAT(Elements("port6").dump(),

@@ -1,12 +1,7 @@
 // Published ports, with real traffic from everywhere a caller may be, over the ground an operator
 // may have laid.
-#include <chrono>
-#include <string>
-#include <vector>
 
-#include <gtest/gtest.h>
-
-#include "tests/plugin/rules_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -35,7 +30,7 @@ std::string NameOf(const ::testing::TestParamInfo<Ground>& info) {
              info.param.br_netfilter ? "WithBrNetfilter" : "WithoutBrNetfilter");
 }
 
-class PublishedPort : public RulesWorld, public ::testing::WithParamInterface<Ground> {
+class PublishedPort : public World, public ::testing::WithParamInterface<Ground> {
  protected:
   PublishedPort() : neighbour_(AddContainer("neighbour")) {
     const std::string value = GetParam().br_netfilter ? "1" : "0";
@@ -51,8 +46,8 @@ class PublishedPort : public RulesWorld, public ::testing::WithParamInterface<Gr
   // The first container, with host port 8080 → 80, and a neighbour; both protocols' servers stand in
   // the container.
   void Add(const std::string& protocol = "tcp", const std::string& host_ip = "") {
-    Attach("web", container(), Publish({Port(8080, 80, protocol, host_ip)}));
-    Attach("neighbour", neighbour_, Config());
+    Attach(Publish({Port(8080, 80, protocol, host_ip)}, DualStack()), As("web", container()));
+    Attach(DualStack(), As("neighbour", neighbour_));
     for (const std::string& program : {std::string("iptables"), std::string("ip6tables")}) {
       if (GetParam().forward == Forward::kDropsBehind) {
         host().Must({program, "-A", "FORWARD", "-j", "DROP"});
@@ -177,7 +172,7 @@ TEST_P(PublishedPort, ForLocalhostAnswersTheHostAlone) {
 
 TEST_P(PublishedPort, IsSilentAfterDel) {
   Add();
-  Detach("web", container(), Config());
+  Detach(DualStack(), As("web", container()));
   for (const std::string address : {kHostIp4, kHostIp6}) {
     EXPECT_TRUE(IsSilent(outside(), {.to = address, .port = 8080}));
     EXPECT_TRUE(IsSilent(host(), {.to = address, .port = 8080}));

@@ -1,7 +1,5 @@
-// Who is seen as whom: what leaves an allocation, what reaches it, and the options that change it.
+// Source addresses: of what leaves an allocation and of what reaches it, and the options that change them.
 #include <array>
-#include <cstdint>
-#include <string>
 
 #include <arpa/inet.h>
 #include <linux/mroute.h>
@@ -10,21 +8,19 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <gtest/gtest.h>
-
 #include "base/error.h"
 #include "base/fd.h"
-#include "tests/plugin/rules_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-class SeenAs : public RulesWorld {
+class Masquerade : public World {
  protected:
   // The container with host port 8080 → 80, a neighbour beside it, and what the container's server answers.
-  void Add(const nlohmann::json& changes = {}) {
-    Attach("web", container(), Publish({Port(8080, 80)}, changes));
-    Attach("neighbour", neighbour_, Config(changes));
+  void Add(const json& changes = {}) {
+    Attach(Publish({Port(8080, 80)}, DualStack(changes)), As("web", container()));
+    Attach(DualStack(changes), As("neighbour", neighbour_));
     Serve(container(), Protocol::kTcp, {"172.26.64.2", "fd00:26::2"}, 80, "web");
   }
 
@@ -35,21 +31,21 @@ class SeenAs : public RulesWorld {
   Node& neighbour_ = AddContainer("neighbour");
 };
 
-TEST_F(SeenAs, TheNodeOutside) {
+TEST_F(Masquerade, SourceIsTheHostOutside) {
   Add();
   Serve(outside(), Protocol::kTcp, {kOutsideIp4, kOutsideIp6}, 9000, "outside");
   EXPECT_EQ(Ask(container(), {.to = kOutsideIp4, .port = 9000}), (Reply{"outside", kHostIp4}));
   EXPECT_EQ(Ask(container(), {.to = kOutsideIp6, .port = 9000}), (Reply{"outside", kHostIp6}));
 }
 
-TEST_F(SeenAs, ItselfOutsideWithoutIpMasq) {
+TEST_F(Masquerade, SourceIsTheContainerOutsideWithoutIpMasq) {
   Add({{"ipMasq", false}});
   Serve(outside(), Protocol::kTcp, {kOutsideIp4, kOutsideIp6}, 9000, "outside");
   EXPECT_EQ(Ask(container(), {.to = kOutsideIp4, .port = 9000}), (Reply{"outside", "172.26.64.2"}));
   EXPECT_EQ(Ask(container(), {.to = kOutsideIp6, .port = 9000}), (Reply{"outside", "fd00:26::2"}));
 }
 
-TEST_F(SeenAs, ItselfOnTheNodeAndAtItsNeighbours) {
+TEST_F(Masquerade, SourceIsTheContainerOnTheHostAndAtItsNeighbours) {
   Add();
   Serve(host(), Protocol::kTcp, {kHostIp4, kBridgeIp6}, 9000, "host");
   EXPECT_EQ(Ask(container(), {.to = kHostIp4, .port = 9000}), (Reply{"host", "172.26.64.2"}));
@@ -57,7 +53,7 @@ TEST_F(SeenAs, ItselfOnTheNodeAndAtItsNeighbours) {
   EXPECT_EQ(Ask(neighbour_, {.to = "172.26.64.2", .port = 80}), (Reply{"web", "172.26.64.3"}));
 }
 
-TEST_F(SeenAs, TheBridgeByEverybodyWithMasqAll) {
+TEST_F(Masquerade, SourceIsTheBridgeForEverybodyWithMasqAll) {
   Add({{"masqAll", true}});
   EXPECT_EQ(From(outside(), kHostIp4), (Reply{"web", kBridgeIp4}));
   EXPECT_EQ(From(outside(), kHostIp6), (Reply{"web", kBridgeIp6}));
@@ -66,26 +62,26 @@ TEST_F(SeenAs, TheBridgeByEverybodyWithMasqAll) {
   EXPECT_EQ(From(container(), kHostIp6), (Reply{"web", kBridgeIp6}));
 }
 
-TEST_F(SeenAs, ItselfByANeighbourThatKnowsTheAddressEvenWithMasqAll) {
+TEST_F(Masquerade, SourceIsKeptBetweenNeighboursEvenWithMasqAll) {
   Add({{"masqAll", true}});
   EXPECT_EQ(Ask(neighbour_, {.to = "172.26.64.2", .port = 80}), (Reply{"web", "172.26.64.3"}));
 }
 
-TEST_F(SeenAs, TheOutsideItselfWithoutSnat) {
+TEST_F(Masquerade, SourceIsKeptOnPublishedPortsWithoutSnat) {
   Add({{"snat", false}});
   EXPECT_EQ(From(outside(), kHostIp4), (Reply{"web", kOutsideIp4}));
   EXPECT_EQ(From(outside(), kHostIp6), (Reply{"web", kOutsideIp6}));
   EXPECT_EQ(From(host(), kHostIp4), (Reply{"web", kHostIp4}));
 }
 
-TEST_F(SeenAs, NobodyOnLocalhostWithoutSnat) {
+TEST_F(Masquerade, LeavesLocalhostUnansweredWithoutSnat) {
   Add({{"snat", false}});
   EXPECT_TRUE(IsSilent(host(), {.to = "127.0.0.1", .port = 8080}));
   EXPECT_EQ(host().Sysctl("net/ipv4/conf/nomad/route_localnet"), "0");
-  EXPECT_EQ(Elements("snat4"), nlohmann::json::array());
+  EXPECT_EQ(Elements("snat4"), json::array());
 }
 
-TEST_F(SeenAs, NeverANeighbourThatPublishesTheSamePortNumberElsewhere) {
+TEST_F(Masquerade, LeavesTheSamePortOfOtherMachinesAlone) {
   Add();
   // GHSA-jv3w-x3r3-g6rm: only what is addressed to the node itself may be caught.
   Serve(outside(), Protocol::kTcp, {kOutsideIp4, kOutsideIp6}, 8080, "outside");
@@ -98,21 +94,10 @@ TEST_F(SeenAs, NeverANeighbourThatPublishesTheSamePortNumberElsewhere) {
   EXPECT_EQ(TcpText(outside(), "172.26.64.3", 8080), "neighbour");
 }
 
-TEST_F(SeenAs, AForeignMachineWhoseTrafficOnlyPassesThrough) {
+TEST_F(Masquerade, LeavesTransitTrafficAlone) {
   Add();
   Node& far = AddContainer("far");
-  host().Must({"ip",
-               "link",
-               "add",
-               "farlink",
-               "up",
-               "type",
-               "veth",
-               "peer",
-               "name",
-               "eth0",
-               "netns",
-               "far"});
+  host().Must(Words("ip link add farlink up type veth peer name eth0 netns far"));
   host().Must({"ip", "address", "add", "203.0.113.1/24", "dev", "farlink"});
   far.Must({"ip", "address", "add", "203.0.113.2/24", "dev", "eth0"});
   far.Must({"ip", "link", "set", "eth0", "up"});
@@ -124,7 +109,7 @@ TEST_F(SeenAs, AForeignMachineWhoseTrafficOnlyPassesThrough) {
 
 // ---- forged sources
 
-class ForgedSource : public SeenAs {
+class ForgedSource : public Masquerade {
  protected:
   ForgedSource() {
     // The kernel's own filter would hide what ours does.
@@ -181,17 +166,17 @@ TEST_F(ForgedSource, IsNotAcceptedWhereForwardDrops) {
 TEST_F(ForgedSource, OfAnAllocationIsNotAcceptedFromOutside) {
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
   outside().Must({"ip", "address", "add", "172.26.64.3/32", "dev", "uplink"});
-  Server server = Server::Start(container(), Protocol::kUdp, "172.26.64.2", 9000, "guest");
+  Server server = Server::Start(container(), Protocol::kUdp, "172.26.64.2", 9000, "container");
   EXPECT_TRUE(IsSilent(
       outside(),
       {.protocol = Protocol::kUdp, .to = "172.26.64.2", .port = 9000, .from = "172.26.64.3"}));
   EXPECT_TRUE(server.Heard().empty());
-  EXPECT_EQ(UdpText(neighbour_, "172.26.64.2", 9000), "guest");
+  EXPECT_EQ(UdpText(neighbour_, "172.26.64.2", 9000), "container");
 }
 
 // ---- localhost of the node, and packets of no connection
 
-class Guarded : public SeenAs {
+class Ruleset : public Masquerade {
  protected:
   // What the outside gets at prerouting and `match` says, as a number of packets.
   void Count(const std::string& match) {
@@ -201,8 +186,8 @@ class Guarded : public SeenAs {
                        " counter;\n}\n}\n"));
   }
   [[nodiscard]] int Counted() {
-    const nlohmann::json listed = outside().Json({"nft", "-j", "list", "table", "inet", "seen"});
-    for (const nlohmann::json& entry : listed.at("nftables")) {
+    const json listed = outside().Json({"nft", "-j", "list", "table", "inet", "seen"});
+    for (const json& entry : listed.at("nftables")) {
       if (entry.contains("rule")) {
         return entry.at("rule").at("expr").back().at("counter").at("packets").get<int>();
       }
@@ -211,7 +196,7 @@ class Guarded : public SeenAs {
   }
 };
 
-TEST_F(Guarded, LocalhostOfTheNodeIsOutOfReachOfAnAllocation) {
+TEST_F(Ruleset, KeepsAllocationsFromTheHostsLocalhost) {
   Add();
   ASSERT_EQ(host().Sysctl("net/ipv4/conf/nomad/route_localnet"), "1");
   host().SetSysctl("net/ipv4/conf/all/rp_filter", "0");
@@ -228,13 +213,13 @@ TEST_F(Guarded, LocalhostOfTheNodeIsOutOfReachOfAnAllocation) {
   EXPECT_TRUE(udp.Heard().empty());
 }
 
-TEST_F(Guarded, PacketsOfNoConnectionDoNotLeaveUntranslated) {
+TEST_F(Ruleset, KeepsPacketsOfNoConnectionFromLeavingUntranslated) {
   Add();
   Server server = Server::Start(outside(), Protocol::kUdp, kOutsideIp4, 9000, "outside");
   Count("ip protocol tcp tcp dport 9000");
   container().Do([] {
     const UniqueFd raw(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_TCP));
-    // A SYN with a wrong checksum: what it belongs to cannot be told, so nothing would be
+    // A SYN with a wrong checksum: conntrack finds no connection for it, so nothing would be
     // translated.
     const std::array<std::uint8_t, 20> segment = {0x30, 0x39, 0x23, 0x28, 0, 0, 0, 1, 0, 0,
                                                   0,    0,    0x50, 0x02, 1, 0, 0, 0, 0, 0};
@@ -335,7 +320,7 @@ void SendMulticast(int family, const std::string& group) {
   ASSERT_EQ(::sendto(fd.get(), "?", 1, 0, to, is_ipv4 ? sizeof to4 : sizeof to6), 1);
 }
 
-TEST_F(Guarded, MulticastKeepsItsSource) {
+TEST_F(Ruleset, KeepsTheSourceOfMulticast) {
   Add();
   // Else the copy for the neighbour, which stays in the bridge, decides for the other.
   host().SetSysctl("net/bridge/bridge-nf-call-iptables", "0");
@@ -346,7 +331,7 @@ TEST_F(Guarded, MulticastKeepsItsSource) {
   EXPECT_EQ(Counted(), 1);
 }
 
-TEST_F(Guarded, Ipv6MulticastKeepsItsSource) {
+TEST_F(Ruleset, KeepsTheSourceOfIpv6Multicast) {
   Add();
   host().SetSysctl("net/bridge/bridge-nf-call-ip6tables", "0");
   const UniqueFd router = RouteMulticast6("fd00:26::2", "ff0e::1:1");

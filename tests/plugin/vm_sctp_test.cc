@@ -1,16 +1,16 @@
 // A published SCTP port. Only under a kernel with SCTP sockets: see tests/with-kernel.
-#include "tests/plugin/link_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using SctpTest = LinkWorld;
+using Sctp = World;
 
-TEST_F(SctpTest, APublishedPortIsReachedFromOutsideAndFromTheNode) {
+TEST_F(Sctp, APublishedPortIsReachedFromOutsideAndFromTheNode) {
   const Server inside = Server::Start(container(), Protocol::kSctp, "0.0.0.0", 80, "inside");
-  const std::string config = Network(R"({"runtimeConfig": {"portMappings": [
+  const json config = Config(R"({"runtimeConfig": {"portMappings": [
       {"hostPort": 8080, "containerPort": 80, "protocol": "sctp"}]}})");
-  MustAdd(config);
+  Attach(config);
   const auto ask = [&](const Node& from, const char* to) {
     return Ask(from, {.protocol = Protocol::kSctp, .to = to, .port = 8080}).value_or(Reply{}).text;
   };
@@ -18,7 +18,7 @@ TEST_F(SctpTest, APublishedPortIsReachedFromOutsideAndFromTheNode) {
   EXPECT_EQ(ask(outside(), kHostIp4), "inside");
   EXPECT_EQ(ask(host(), kHostIp4), "inside");
 
-  MustDel(config);
+  Detach(config);
   EXPECT_EQ(ask(outside(), kHostIp4), "");
 }
 

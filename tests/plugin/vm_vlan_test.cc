@@ -1,21 +1,18 @@
-// vlan, vlanTrunk, preserveDefaultVlan: who talks to whom, and what CHECK makes of it. Only under a
+// vlan, vlanTrunk, preserveDefaultVlan: which containers reach each other, and what CHECK makes of it. Only under a
 // kernel with bridge VLAN filtering: see tests/with-kernel.
-#include "tests/plugin/link_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using nlohmann::json;
-using ::testing::HasSubstr;
+constexpr const char* kVlan100 = R"({"vlan": 100})";
 
-constexpr std::string_view kVlan100 = R"({"vlan": 100})";
-
-class VlanTest : public LinkWorld {
+class Vlan : public World {
  protected:
   // Another network on the same bridge.
-  static std::string Other(std::string_view changes) {
-    return Network(R"({"name": "other", "ipam": {"ranges": [[{"subnet": "10.9.0.0/16"}]]}})",
-                   changes);
+  static json Other(const char* changes) {
+    return Config(R"({"name": "other", "ipam": {"ranges": [[{"subnet": "10.9.0.0/16"}]]}})",
+                  changes);
   }
 
   // The member VLANs of a port, as "bridge vlan show" lists them: "100 PVID Egress Untagged".
@@ -31,25 +28,17 @@ class VlanTest : public LinkWorld {
     }
     return text;
   }
-
-  static std::string HostVeth(const json& result) {
-    return At(result, "/interfaces/1/name").get<std::string>();
-  }
-  static std::string AddressOf(const json& result) {
-    const std::string address = AddressesIn(result).at(0);
-    return address.substr(0, address.find('/'));
-  }
 };
 
-TEST_F(VlanTest, OnlyTheSameVlanTalksAndEachHasItsGateway) {
+TEST_F(Vlan, OnlyTheSameVlanTalksAndEachHasItsGateway) {
   Node& same = AddContainer("same");
   Node& other = AddContainer("other");
-  const json result = MustAdd(Network(kVlan100));
-  const json neighbour = MustAdd(Network(kVlan100), As("same", same));
-  const json stranger = MustAdd(Other(R"({"vlan": 200})"), As("other", other));
+  const json result = Attach(Config(kVlan100));
+  const json neighbour = Attach(Config(kVlan100), As("same", same));
+  const json foreign = Attach(Other(R"({"vlan": 200})"), As("other", other));
 
-  EXPECT_EQ(VlansOf(HostVeth(result)), "100 PVID Egress Untagged");
-  EXPECT_EQ(VlansOf(HostVeth(stranger)), "200 PVID Egress Untagged");
+  EXPECT_EQ(VlansOf(HostVethOf(result)), "100 PVID Egress Untagged");
+  EXPECT_EQ(VlansOf(HostVethOf(foreign)), "200 PVID Egress Untagged");
   EXPECT_EQ(At(result, "/interfaces/3/name"), "nomad.100");
   EXPECT_EQ(At(result, "/interfaces/3/mac"), LinkOn(host(), "nomad.100").at("address"));
   EXPECT_EQ(AddressesOn(host(), "nomad.100"), std::vector<std::string>{"172.26.64.1/20"});
@@ -66,18 +55,16 @@ TEST_F(VlanTest, OnlyTheSameVlanTalksAndEachHasItsGateway) {
 }
 
 // With br_netfilter, as Nomad asks for it, and without.
-class VlanRulesTest : public VlanTest, public ::testing::WithParamInterface<const char*> {};
+class VlanRules : public Vlan, public ::testing::WithParamInterface<const char*> {};
 
-INSTANTIATE_TEST_SUITE_P(BridgeNetfilter, VlanRulesTest, ::testing::Values("0", "1"));
+INSTANTIATE_TEST_SUITE_P(BridgeNetfilter, VlanRules, ::testing::Values("0", "1"));
 
-TEST_P(VlanRulesTest, PublishedPortsAndTheWayOutWork) {
+TEST_P(VlanRules, PublishedPortsAndTheWayOutWork) {
   host().SetSysctl("net/bridge/bridge-nf-call-iptables", GetParam());
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
   const Server inside = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "inside");
   const Server out = Server::Start(outside(), Protocol::kTcp, "0.0.0.0", 81, "outside");
-  MustAdd(Network(kVlan100,
-                  R"({"runtimeConfig": {"portMappings": [
-                      {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}})"));
+  Attach(Publish({Port(8080, 80)}, Config(kVlan100)));
 
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "inside");
   EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "inside");
@@ -86,13 +73,13 @@ TEST_P(VlanRulesTest, PublishedPortsAndTheWayOutWork) {
   EXPECT_EQ(reply, (Reply{"outside", kHostIp4}));
 }
 
-TEST_F(VlanTest, ATrunkCarriesItsVlansWithTags) {
+TEST_F(Vlan, ATrunkCarriesItsVlansWithTags) {
   Node& member = AddContainer("member");
-  const json member_result = MustAdd(Network(kVlan100), As("member", member));
-  const json result = MustAdd(Other(R"({"isGateway": false, "isDefaultGateway": false,
+  const json member_result = Attach(Config(kVlan100), As("member", member));
+  const json result = Attach(Other(R"({"isGateway": false, "isDefaultGateway": false,
                 "vlanTrunk": [{"minID": 99, "maxID": 101}, {"id": 7}]})"));
 
-  EXPECT_EQ(VlansOf(HostVeth(result)), "1 PVID Egress Untagged, 7, 99, 100, 101");
+  EXPECT_EQ(VlansOf(HostVethOf(result)), "1 PVID Egress Untagged, 7, 99, 100, 101");
   container().Must(
       {"ip", "link", "add", "link", "eth0", "name", "tagged", "type", "vlan", "id", "100"});
   container().Must({"ip", "address", "add", "172.26.79.9/20", "dev", "tagged"});
@@ -100,70 +87,68 @@ TEST_F(VlanTest, ATrunkCarriesItsVlansWithTags) {
   EXPECT_TRUE(Ping(container(), AddressOf(member_result)));
 }
 
-TEST_F(VlanTest, TheDefaultVlanIsKeptIfAskedFor) {
-  const json result = MustAdd(Network(R"({"vlan": 100, "preserveDefaultVlan": true})"));
-  EXPECT_EQ(VlansOf(HostVeth(result)), "1 Egress Untagged, 100 PVID Egress Untagged");
+TEST_F(Vlan, TheDefaultVlanIsKeptIfAskedFor) {
+  const json result = Attach(Config(R"({"vlan": 100, "preserveDefaultVlan": true})"));
+  EXPECT_EQ(VlansOf(HostVethOf(result)), "1 Egress Untagged, 100 PVID Egress Untagged");
 }
 
-TEST_F(VlanTest, ABridgeThatDoesNotTellVlansApartIsAnErrorAndStaysAsItIs) {
-  MustAdd(Network());
-  MustDel(Network());
+TEST_F(Vlan, ABridgeWithoutVlanFilteringIsAnErrorAndStaysAsItIs) {
+  Attach(Config());
+  Detach(Config());
 
-  const Outcome refused = MustRefuse(7, Network(kVlan100));
+  const Outcome refused = MustRefuse(7, Config(kVlan100));
 
-  EXPECT_THAT(refused.json.value("msg", ""), HasSubstr("bridge 'nomad' does not tell VLANs apart"));
+  EXPECT_THAT(Msg(refused), HasSubstr("bridge 'nomad' does not tell VLANs apart"));
 }
 
-TEST_F(VlanTest, ATakenGatewaysNameIsAnErrorThatNamesIt) {
-  MustAdd(Network(kVlan100));
-  MustDel(Network(kVlan100));
+TEST_F(Vlan, ATakenGatewaysNameIsAnErrorThatNamesIt) {
+  Attach(Config(kVlan100));
+  Detach(Config(kVlan100));
   host().Must({"ip", "link", "delete", "nomad.100"});
   host().Must({"ip", "link", "add", "nomad.100", "type", "bridge"});
 
-  const Outcome refused = MustRefuse(102, Network(kVlan100));
+  const Outcome refused = MustRefuse(102, Config(kVlan100));
 
-  EXPECT_THAT(refused.json.value("msg", ""), HasSubstr("'nomad.100'"));
+  EXPECT_THAT(Msg(refused), HasSubstr("'nomad.100'"));
 }
 
-TEST_F(VlanTest, InVlan1TheBridgeIsTheGateway) {
-  const json result = MustAdd(Network(R"({"vlan": 1})"));
+TEST_F(Vlan, InVlan1TheBridgeIsTheGateway) {
+  const json result = Attach(Config(R"({"vlan": 1})"));
   EXPECT_EQ(result.at("interfaces").size(), 3U);
-  EXPECT_EQ(VlansOf(HostVeth(result)), "1 PVID Egress Untagged");
+  EXPECT_EQ(VlansOf(HostVethOf(result)), "1 PVID Egress Untagged");
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
 // What the reference plugin leaves for the gateway: a veth pair.
-TEST_F(VlanTest, APairOfTheReferencePluginsIsTakenAsItIs) {
+TEST_F(Vlan, APairOfTheReferencePluginsIsTakenAsItIs) {
   host().Must({"ip", "link", "add", "nomad", "type", "bridge", "vlan_filtering", "1"});
   host().Must({"ip", "link", "add", "nomad.100", "type", "veth", "peer", "name", "veth9"});
   host().Must({"ip", "link", "set", "veth9", "master", "nomad", "up"});
   host().Must({"bridge", "vlan", "del", "dev", "veth9", "vid", "1"});
   host().Must({"bridge", "vlan", "add", "dev", "veth9", "vid", "100", "pvid", "untagged"});
 
-  const json result = MustAdd(Network(kVlan100));
+  const json result = Attach(Config(kVlan100));
 
   EXPECT_EQ(At(result, "/interfaces/3/name"), "nomad.100");
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
-TEST_F(VlanTest, DelLeavesTheGatewayToTheOthers) {
+TEST_F(Vlan, DelLeavesTheGatewayToTheOthers) {
   Node& other = AddContainer("other");
-  MustAdd(Network(kVlan100), As("other", other));
+  Attach(Config(kVlan100), As("other", other));
   const Snapshot before = TakeSnapshot().Of({"host link"});
-  MustAdd(Network(kVlan100));
-  MustDel(Network(kVlan100));
+  Attach(Config(kVlan100));
+  Detach(Config(kVlan100));
 
   EXPECT_TRUE(Unchanged(before, TakeSnapshot().Of({"host link"})));
   EXPECT_TRUE(Ping(other, "172.26.64.1"));
 }
 
-TEST_F(VlanTest, WhateverIsChangedIsSeenMendedAndSaid) {
-  const std::string config = Network(kVlan100);
-  const json result = MustAdd(config);
-  const std::string port = HostVeth(result);
-  const json checked = {{"prevResult", result}};
-  json read_only = checked;
-  read_only["repairOnCheck"] = false;
+TEST_F(Vlan, WhateverIsChangedIsSeenRepairedAndReported) {
+  const json config = Config(kVlan100);
+  const json result = Attach(config);
+  const std::string port = HostVethOf(result);
+  const json read_only = Config(config.dump().c_str(), R"({"repairOnCheck": false})");
   for (const std::string& damage : {Cat("bridge vlan del dev ", port, " vid 100"),
                                     Cat("bridge vlan add dev ", port, " vid 7"),
                                     Cat("ip link set ", port, " nomaster"),
@@ -173,10 +158,10 @@ TEST_F(VlanTest, WhateverIsChangedIsSeenMendedAndSaid) {
                                     std::string("ip address flush dev nomad.100"),
                                     std::string("ip link delete nomad")}) {
     host().Must({"sh", "-c", damage});
-    const Outcome seen = RunPlugin("CHECK", Network(config, read_only.dump()));
-    EXPECT_EQ(At(seen.json, "/code"), 103) << damage << ": " << seen;
+    const Outcome seen = Check(read_only, result);
+    EXPECT_EQ(ErrorCode(seen), 103) << damage << ": " << seen;
 
-    const Outcome repaired = RunPlugin("CHECK", Network(config, checked.dump()));
+    const Outcome repaired = Check(config, result);
 
     EXPECT_EQ(repaired.exit_code, 0) << damage << ": " << repaired;
     EXPECT_THAT(repaired.err, HasSubstr("repaired")) << damage;
@@ -185,10 +170,10 @@ TEST_F(VlanTest, WhateverIsChangedIsSeenMendedAndSaid) {
   }
 }
 
-TEST_F(VlanTest, AMacCheckHoldsInItsVlan) {
-  const Outcome add = Add(Network(R"({"vlan": 100, "macspoofchk": true})"));
+TEST_F(Vlan, AMacCheckHoldsInItsVlan) {
+  const Outcome add = RunPlugin("ADD", Config(R"({"vlan": 100, "macspoofchk": true})"));
   if (add.exit_code != 0) {  // this kernel locks no ports: link_port_test.cc
-    EXPECT_THAT(add.json.value("details", ""), HasSubstr("5.18"));
+    EXPECT_THAT(Details(add), HasSubstr("5.18"));
     return;
   }
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));

@@ -78,7 +78,7 @@ bool IsSeen(const __ptrace_syscall_info& call) {
 }
 
 // Lets the stopped child go on to its next stop at a system call's entry or exit, passing signals
-// on to it. False when it has ended, with `status` as waitpid(2) says it.
+// on to it. False when it has ended, with `status` as waitpid(2) returns it.
 bool GoOn(pid_t child, int& status) {
   for (int signal = 0;; signal = WSTOPSIG(status)) {
     ::ptrace(PTRACE_SYSCALL, child, nullptr, signal);

@@ -36,8 +36,8 @@ class Node {
 
   [[nodiscard]] Outcome Run(const std::vector<std::string>& argv,
                             const std::string& input = "") const;
-  // The stdout of a program that must succeed; else an exception that shows what it said.
-  // NOLINTNEXTLINE(modernize-use-nodiscard): most callers want the deed, not the words
+  // The stdout of a program that must succeed; else an exception with its output.
+  // NOLINTNEXTLINE(modernize-use-nodiscard): most callers ignore the output
   std::string Must(const std::vector<std::string>& argv, const std::string& input = "") const;
   // The same, as JSON ("ip -j" prints nothing for nothing: an empty array then).
   [[nodiscard]] nlohmann::json Json(const std::vector<std::string>& argv) const;

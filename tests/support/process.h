@@ -1,10 +1,10 @@
 // Other programs, run to their end and never for ever.
 //
 // Shapes   exit_code is the program's, or 128 + the signal that ended it. out and err are whole.
-//          Stdin is a file that holds the input, stdout and stderr are files too: nobody can block
-//          on a pipe.
+//          Stdin is a file that holds the input, stdout and stderr are files too, so that
+//          nothing blocks on a pipe.
 // Limits   a program that has not ended after kProgramPatience is killed, and that is an exception.
-// Where    the child is born in the network namespace the caller is in (see Node to run elsewhere).
+// Where    the child is created in the network namespace the caller is in (see Node to run elsewhere).
 #pragma once
 
 #include <chrono>
@@ -62,7 +62,7 @@ class Process {
   [[nodiscard]] pid_t pid() const { return pid_; }
   // Once only.
   [[nodiscard]] Outcome Wait();
-  // The outcome of a process that somebody else has waited for with `status`.
+  // The outcome of a process that was waited for elsewhere, with `status`.
   [[nodiscard]] Outcome Collect(int status);
 
  private:

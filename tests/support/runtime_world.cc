@@ -7,14 +7,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/text.h"
-#include "tests/support/fixture.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-using nlohmann::json;
 
 // The first executable of that name in the folders of CNI_PATH.
 std::string Find(const std::string& path, const std::string& name) {
@@ -42,6 +37,13 @@ json ConfigOf(const json& list, std::size_t index, const Attached& attached, con
   return config;
 }
 
+Outcome Succeeded(Outcome outcome) {
+  if (outcome.exit_code != 0) {
+    throw std::runtime_error(outcome.Text());
+  }
+  return outcome;
+}
+
 }  // namespace
 
 std::string RuntimeWorld::OurFolder() {
@@ -59,13 +61,6 @@ std::string RuntimeWorld::OurFolder() {
 
 json RuntimeWorld::Fixture(const std::string& name) {
   return json::parse(ReadFixture(Cat("conf/", name)));
-}
-
-json RuntimeWorld::Port(int host_port, int container_port, const char* protocol) {
-  return {{"HostPort", host_port},
-          {"ContainerPort", container_port},
-          {"Protocol", protocol},
-          {"HostIP", ""}};
 }
 
 Command RuntimeWorld::EntryCommand(const std::string& verb,
@@ -129,6 +124,19 @@ Outcome RuntimeWorld::DelFrom(const Network& network, const Attached& attached) 
     }
   }
   return outcome;
+}
+
+Attached RuntimeWorld::MustAdd(const Network& network, Attached attached) {
+  Succeeded(AddTo(network, attached));
+  return attached;
+}
+
+Outcome RuntimeWorld::MustCheckIn(const Network& network, const Attached& attached) {
+  return Succeeded(CheckIn(network, attached));
+}
+
+Outcome RuntimeWorld::MustDelFrom(const Network& network, const Attached& attached) {
+  return Succeeded(DelFrom(network, attached));
 }
 
 }  // namespace nomad_bridge::test

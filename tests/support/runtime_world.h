@@ -13,7 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/support/plugin_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 
@@ -38,19 +38,21 @@ struct Attached {
   nlohmann::json result = {};  // of ADD; null before
 };
 
-class RuntimeWorld : public PluginWorld {
+class RuntimeWorld : public World {
  protected:
-  // A folder with our binary under all of its names.
+  // A directory with our binary under all of its names.
   [[nodiscard]] static std::string OurFolder();
   // A conflist of fixtures/conf.
   [[nodiscard]] static nlohmann::json Fixture(const std::string& name);
-  // {"hostPort", "containerPort", "protocol"} as Nomad's go-cni spells it.
-  [[nodiscard]] static nlohmann::json Port(int host_port, int container_port, const char* protocol);
 
   // Of the first plugin that fails, else of the last one. AddTo() sets attached.result on success.
   Outcome AddTo(const Network& network, Attached& attached);
   Outcome CheckIn(const Network& network, const Attached& attached);
   Outcome DelFrom(const Network& network, const Attached& attached);
+  // The same, which must succeed: else an exception with what was printed.
+  Attached MustAdd(const Network& network, Attached attached);
+  Outcome MustCheckIn(const Network& network, const Attached& attached);
+  Outcome MustDelFrom(const Network& network, const Attached& attached);
 
   // One plugin of the list: its entry `index`, with `prev_result` (null: none).
   Outcome RunEntry(const std::string& verb,

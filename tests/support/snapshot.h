@@ -31,7 +31,7 @@ class Snapshot {
 
   bool operator==(const Snapshot&) const = default;
 
-  // One line per fact that only one of the two has, or that they tell differently; empty if they
+  // One line per fact that only one of the two has, or that differs; empty if they
   // are equal.
   [[nodiscard]] static std::string Difference(const Snapshot& before, const Snapshot& after);
   // The facts whose name contains `part`, one per line: for assertions on a piece of it and for
@@ -47,7 +47,7 @@ class Snapshot {
   std::map<std::string, std::string> facts_;
 };
 
-// EXPECT_TRUE(Unchanged(before, after)) << "...": on failure says what differs.
+// EXPECT_TRUE(Unchanged(before, after)) << "...": on failure prints what differs.
 [[nodiscard]] ::testing::AssertionResult Unchanged(const Snapshot& before, const Snapshot& after);
 
 std::ostream& operator<<(std::ostream& stream, const Snapshot& snapshot);

@@ -98,7 +98,7 @@ bool Await(const UniqueFd& fd, short events, Clock::time_point deadline) {
 
 // ---- the server's side: a child process that serves until it is killed
 
-// What a server says: its text and the caller's address, a line each.
+// What a server sends: its text and the caller's address, a line each.
 std::string Answer(const std::string& text, const Address& caller) {
   return Cat(text, "\n", Text(caller), "\n");
 }
@@ -106,7 +106,7 @@ std::string Answer(const std::string& text, const Address& caller) {
 void Note(int log, const Address& caller) {
   const std::string line = Cat(Text(caller), "\n");
   if (::write(log, line.data(), line.size()) < 0) {
-    std::_Exit(EXIT_FAILURE);  // nobody listens any more
+    std::_Exit(EXIT_FAILURE);  // the parent is gone
   }
 }
 

@@ -1,7 +1,7 @@
 // Traffic between the nodes of a test: servers, clients and pings of our own, with sockets opened
 // inside a node.
 //
-// Shapes   A server answers whoever comes with its text and with the address it saw them come from;
+// Shapes   A server answers every client with its text and with the address that it saw;
 //          on TCP and SCTP it then sends back what it gets. Addresses are text of either family, ports host
 //          byte order.
 // Limits   A client gives up after its patience; "no answer", "refused" and "unreachable" are all
@@ -39,7 +39,7 @@ class Server {
   Server& operator=(const Server&) = delete;
   ~Server();
 
-  // The addresses of everybody who came since the last call, in order: also of those whom no answer
+  // The source addresses of all clients since the last call, in order, also of those that no answer
   // can reach.
   [[nodiscard]] std::vector<std::string> Heard();
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 
 #include <fcntl.h>
@@ -14,7 +15,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -42,23 +42,11 @@ void RouteAllTo(const Node& node, const char* ip4, const char* ip6) {
 World::World() : home_(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)) {
   host_ = std::make_unique<Node>("host");
   outside_ = std::make_unique<Node>("outside");
-  containers_.push_back(std::make_unique<Node>("guest", /*with_loopback=*/false));
-  // An index of its own for each end: the kernel then tells of carrier at once, and not up to a
-  // second late (it is in no hurry with links whose peer has their own index). Until then neither
-  // end speaks IPv6.
-  host().Must({"ip",
-               "link",
-               "add",
-               "uplink",
-               "index",
-               "70",
-               "type",
-               "veth",
-               "peer",
-               "name",
-               "uplink",
-               "netns",
-               "outside"});
+  containers_.push_back(std::make_unique<Node>("container", /*with_loopback=*/false));
+  // An index of its own for each end: the kernel then reports carrier at once, and not up to a
+  // second late (it delays link events where both ends have one index). Until then neither
+  // end has IPv6.
+  host().Must(Words("ip link add uplink index 70 type veth peer name uplink netns outside"));
   SetUpUplink(host(), kHostIp4, kHostIp6, "02:00:00:00:01:01");
   SetUpUplink(outside(), kOutsideIp4, kOutsideIp6, "02:00:00:00:01:02");
   RouteAllTo(host(), kOutsideIp4, kOutsideIp6);
@@ -67,7 +55,7 @@ World::World() : home_(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)) {
 }
 
 World::~World() {
-  // Namespaces die when nobody is in them, so leave first.
+  // A namespace is destroyed when no process is in it, so leave first.
   if (::setns(home_.get(), CLONE_NEWNET) != 0) {
     std::abort();
   }
@@ -80,13 +68,13 @@ Node& World::AddContainer(const std::string& name) {
 
 void World::KillContainer(Node& container) {
   std::set<int> peers;  // indices in the host
-  for (const nlohmann::json& link : container.Json({"ip", "-j", "link", "show"})) {
+  for (const json& link : container.Json({"ip", "-j", "link", "show"})) {
     peers.insert(link.value("link_index", 0));
   }
   container.Kill();
   const bool is_dead = Soon([&] {
-    const nlohmann::json links = host().Json({"ip", "-j", "link", "show"});
-    return std::none_of(links.begin(), links.end(), [&peers](const nlohmann::json& link) {
+    const json links = host().Json({"ip", "-j", "link", "show"});
+    return std::none_of(links.begin(), links.end(), [&peers](const json& link) {
       return peers.contains(link.at("ifindex").get<int>());
     });
   });
@@ -100,12 +88,18 @@ std::string World::Binary() {
   return named != nullptr ? named : NOMAD_BRIDGE_BINARY;
 }
 
-Variables World::As(const std::string& container_id, const Node& container) {
-  return {{"CNI_CONTAINERID", container_id}, {"CNI_NETNS", container.path()}};
+Variables World::As(const std::string& container_id,
+                    const Node& container,
+                    const std::string& args) {
+  Variables variables = {{"CNI_CONTAINERID", container_id}, {"CNI_NETNS", container.path()}};
+  if (!args.empty()) {
+    variables["CNI_ARGS"] = args;
+  }
+  return variables;
 }
 
 Command World::PluginCommand(const std::string& verb,
-                             const std::string& config,
+                             const std::string& input,
                              const Variables& variables,
                              const std::string& name) {
   EnsureFolder(kBinFolder);
@@ -114,7 +108,7 @@ Command World::PluginCommand(const std::string& verb,
     throw ErrnoError(Code::kIo, Cat("cannot link ", path));
   }
   Command command{.argv = {path},
-                  .input = config,
+                  .input = input,
                   .variables = {{"CNI_COMMAND", verb},
                                 {"CNI_CONTAINERID", "alloc-1"},
                                 {"CNI_NETNS", container().path()},
@@ -129,23 +123,189 @@ Command World::PluginCommand(const std::string& verb,
 }
 
 Outcome World::RunPlugin(const std::string& verb,
-                         const std::string& config,
+                         const std::string& input,
                          const Variables& variables,
                          const std::string& name) {
-  return Execute(PluginCommand(verb, config, variables, name));
+  return Execute(PluginCommand(verb, input, variables, name));
+}
+
+Outcome World::RunPlugin(const std::string& verb, const char* input, const Variables& variables) {
+  return RunPlugin(verb, std::string(input), variables);
+}
+
+Outcome World::RunPlugin(const std::string& verb, const json& config, const Variables& variables) {
+  return RunPlugin(verb, config.dump(), variables);
 }
 
 Process World::StartPlugin(const std::string& verb,
-                           const std::string& config,
+                           const json& config,
                            const Variables& variables) {
-  return Process::Start(PluginCommand(verb, config, variables, "nomad-bridge"));
+  return Process::Start(PluginCommand(verb, config.dump(), variables));
 }
 
 Killing World::RunPluginKilledAt(int nth,
                                  const std::string& verb,
-                                 const std::string& config,
+                                 const json& config,
                                  const Variables& variables) {
-  return RunKilledAt(PluginCommand(verb, config, variables, "nomad-bridge"), nth);
+  return RunKilledAt(PluginCommand(verb, config.dump(), variables), nth);
+}
+
+Outcome World::MustRun(const std::string& verb, const json& config, const Variables& variables) {
+  Outcome outcome = RunPlugin(verb, config, variables);
+  if (outcome.exit_code != 0) {
+    throw std::runtime_error(Cat(verb, " failed: ", outcome));
+  }
+  return outcome;
+}
+
+json World::Attach(const json& config, const Variables& variables) {
+  return MustRun("ADD", config, variables).json;
+}
+
+void World::Detach(const json& config, const Variables& variables) {
+  MustRun("DEL", config, variables);
+}
+
+Outcome World::MustCheck(const json& config, const json& result, const Variables& variables) {
+  return MustRun("CHECK", WithResult(config, result), variables);
+}
+
+Outcome World::MustRefuse(int code, const json& config, const Variables& variables) {
+  const Snapshot before = TakeSnapshot();
+  Outcome add = RunPlugin("ADD", config, variables);
+  EXPECT_EQ(add.exit_code, 1) << add;
+  EXPECT_EQ(ErrorCode(add), code) << add;
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+  return add;
+}
+
+Outcome World::Check(const json& config, const json& result, const Variables& variables) {
+  return RunPlugin("CHECK", WithResult(config, result), variables);
+}
+
+void World::UseOnce(const json& config, const Variables& variables) {
+  Attach(config, variables);
+  Detach(config, variables);
+}
+
+void World::WarmUp() {
+  container().Must({"ip", "link", "set", "lo", "up"});
+  Node& early = AddContainer("early");
+  UseOnce(Publish({Port(7, 7)}, DualStack()), As("early", early));
+  KillContainer(early);
+}
+
+void World::Serve(const Node& node,
+                  Protocol protocol,
+                  const std::vector<std::string>& addresses,
+                  std::uint16_t port,
+                  const std::string& text) {
+  for (const std::string& address : addresses) {
+    servers_.push_back(Server::Start(node, protocol, address, port, text));
+  }
+}
+
+bool World::IsSilent(const Node& from, Call call) {
+  call.patience = std::chrono::milliseconds(250);
+  return !Ask(from, call).has_value();
+}
+
+json World::LinkOn(const Node& node, const std::string& name) {
+  const Outcome shown = node.Run({"ip", "-d", "-j", "address", "show", "dev", name});
+  return shown.exit_code == 0 ? shown.json.at(0) : json();
+}
+
+bool World::HasInterface(const Node& node, const std::string& name) {
+  return !LinkOn(node, name).is_null();
+}
+
+std::vector<std::string> World::AddressesOn(const Node& node, const std::string& name) {
+  std::vector<std::string> addresses;
+  const json link = LinkOn(node, name);
+  for (const json& address : link.at("addr_info")) {
+    if (address.at("scope") != "link") {
+      addresses.push_back(
+          Cat(address.at("local").get<std::string>(), "/", address.at("prefixlen").get<int>()));
+    }
+  }
+  return addresses;
+}
+
+json World::RoutesTo(const Node& node, const std::string& destination) {
+  const bool is_ipv6 = destination.find(':') != std::string::npos;
+  json found = json::array();
+  for (json& route :
+       node.Json({"ip", "-j", "-N", is_ipv6 ? "-6" : "-4", "route", "show", "table", "all"})) {
+    if (route.at("dst") == destination && route.value("type", "1") == "1") {
+      found.push_back(std::move(route));
+    }
+  }
+  return found;
+}
+
+json World::PortsOf(const std::string& bridge) {
+  return host().Json({"ip", "-d", "-j", "link", "show", "master", bridge});
+}
+
+std::string World::OnlyPort() {
+  const json ports = PortsOf("nomad");
+  if (ports.size() != 1) {
+    throw std::runtime_error(Cat("bridge 'nomad' has ", ports.size(), " ports, not one"));
+  }
+  return ports.at(0).at("ifname");
+}
+
+json World::Elements(const std::string& set) {
+  const std::string kind = set.starts_with("port") || set.starts_with("hostip") ? "map" : "set";
+  const json listed = host().Json({"nft", "-j", "list", kind, "inet", kTable, set});
+  for (const json& entry : listed.at("nftables")) {
+    if (entry.contains(kind)) {
+      return entry.at(kind).value("elem", json::array());
+    }
+  }
+  return nullptr;
+}
+
+std::vector<std::string> World::RulesWith(const std::string& part, const std::string& program) {
+  std::vector<std::string> found;
+  std::istringstream lines(host().Must({program, "-S"}));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(part) != std::string::npos) {
+      found.push_back(line);
+    }
+  }
+  return found;
+}
+
+std::string World::RecordOf(const std::string& container_id) {
+  return Cat(kRecords, "/", container_id, "@eth0.json");
+}
+
+bool World::HasRecord(const std::string& container_id) {
+  return FindFile(RecordOf(container_id)).has_value();
+}
+
+std::map<std::string, std::string> World::Leases(const std::string& folder) {
+  std::map<std::string, std::string> leases;
+  for (const std::string& name : Entries(folder)) {
+    if (name.find_first_of(".:") != std::string::npos && !name.starts_with("last_")) {
+      const std::string text = FindFile(Cat(folder, "/", name)).value_or("");
+      leases[name] = text.substr(0, text.find('\r'));
+    }
+  }
+  return leases;
+}
+
+std::set<std::string> World::Leased(const std::string& folder) {
+  std::set<std::string> leased;
+  for (const auto& [address, owner] : Leases(folder)) {
+    leased.insert(address);
+  }
+  return leased;
+}
+
+std::string World::Lease(const std::string& address) {
+  return FindFile(Cat(kLeases, "/", address)).value_or("(no lease)");
 }
 
 Snapshot World::TakeSnapshot() {

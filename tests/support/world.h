@@ -1,6 +1,6 @@
 // A whole little internet for one test: a host, an outside machine that reaches it, and containers.
 //
-//      outside                       host                               container, guest2, ...
+//      outside                       host                               containers
 //      198.51.100.2/24 ── uplink ──  198.51.100.1/24      (what the     empty but for lo (down),
 //      2001:db8:100::2/64            2001:db8:100::1/64   plugin makes) until an ADD attaches them
 //
@@ -13,26 +13,54 @@
 // Lives    Nothing survives a test: processes, namespaces, mounts.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
+#include "base/file.h"
+#include "base/text.h"
+#include "tests/support/config.h"
 #include "tests/support/fixture.h"
 #include "tests/support/isolation.h"
 #include "tests/support/killing.h"
 #include "tests/support/node.h"
 #include "tests/support/process.h"
 #include "tests/support/snapshot.h"
+#include "tests/support/soon.h"
 #include "tests/support/traffic.h"
 
 namespace nomad_bridge::test {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 constexpr const char* kHostIp4 = "198.51.100.1";
 constexpr const char* kHostIp6 = "2001:db8:100::1";
 constexpr const char* kOutsideIp4 = "198.51.100.2";
 constexpr const char* kOutsideIp6 = "2001:db8:100::2";
+// Of bridge "nomad" with DualStack().
+constexpr const char* kBridgeIp4 = "172.26.64.1";
+constexpr const char* kBridgeIp6 = "fd00:26::1";
+
+// Names the cases of a suite whose parameters have a name.
+constexpr auto kNameOf = [](const auto& info) { return std::string(info.param.name); };
 
 class World : public ::testing::Test {
  protected:
@@ -59,26 +87,86 @@ class World : public ::testing::Test {
   // nothing else; `variables` go on top (nullopt takes one away). `name` is what the binary is
   // called under.
   [[nodiscard]] Outcome RunPlugin(const std::string& verb,
-                                  const std::string& config,
+                                  const std::string& input,
                                   const Variables& variables = {},
                                   const std::string& name = "nomad-bridge");
+  [[nodiscard]] Outcome RunPlugin(const std::string& verb,
+                                  const char* input,
+                                  const Variables& variables = {});
+  [[nodiscard]] Outcome RunPlugin(const std::string& verb,
+                                  const json& config,
+                                  const Variables& variables = {});
   // The same, not waited for, and killed at the N-th system call (killing.h).
   [[nodiscard]] Process StartPlugin(const std::string& verb,
-                                    const std::string& config,
+                                    const json& config,
                                     const Variables& variables = {});
   [[nodiscard]] Killing RunPluginKilledAt(int nth,
                                           const std::string& verb,
-                                          const std::string& config,
+                                          const json& config,
                                           const Variables& variables = {});
-
   // What RunPlugin() runs, to be changed before it is.
   [[nodiscard]] Command PluginCommand(const std::string& verb,
-                                      const std::string& config,
+                                      const std::string& input,
                                       const Variables& variables = {},
                                       const std::string& name = "nomad-bridge");
 
-  // The variables that speak of another attachment: container id and namespace.
-  [[nodiscard]] static Variables As(const std::string& container_id, const Node& container);
+  // Commands that must succeed: else an exception with what was printed. Attach() returns ADD's
+  // result, Check() passes `result` as prevResult.
+  // NOLINTNEXTLINE(modernize-use-nodiscard): most callers ignore the output
+  Outcome MustRun(const std::string& verb, const json& config, const Variables& variables = {});
+  json Attach(const json& config, const Variables& variables = {});
+  void Detach(const json& config, const Variables& variables = {});
+  Outcome MustCheck(const json& config, const json& result, const Variables& variables = {});
+  // An ADD that must be refused with this code and leave everything as it was.
+  Outcome MustRefuse(int code, const json& config, const Variables& variables = {});
+  // A CHECK that may fail.
+  [[nodiscard]] Outcome Check(const json& config,
+                              const json& result,
+                              const Variables& variables = {});
+
+  // An ADD and its DEL, so that what stays by design (bridge, table, static rules, the container's
+  // lo being up) is there already and a Snapshot shows only what is left behind.
+  void UseOnce(const json& config, const Variables& variables = {});
+  // The same with both families and a port, by a container of its own.
+  void WarmUp();
+
+  // The variables of another attachment: container id, namespace and CNI_ARGS.
+  [[nodiscard]] static Variables As(const std::string& container_id,
+                                    const Node& container,
+                                    const std::string& args = "");
+
+  // Servers that answer `text` for as long as the test runs.
+  void Serve(const Node& node,
+             Protocol protocol,
+             const std::vector<std::string>& addresses,
+             std::uint16_t port,
+             const std::string& text);
+  // What must get no answer is not waited for as long as what must.
+  [[nodiscard]] static bool IsSilent(const Node& from, Call call);
+
+  // The state as other programs read it. Of a link: `ip -d -j address show`, null if it is missing.
+  [[nodiscard]] static json LinkOn(const Node& node, const std::string& name);
+  [[nodiscard]] static bool HasInterface(const Node& node, const std::string& name);
+  // "172.26.64.2/20": all but link-local ones, in the kernel's order.
+  [[nodiscard]] static std::vector<std::string> AddressesOn(const Node& node,
+                                                            const std::string& name);
+  // Unicast routes to `destination` ("default", "10.0.0.0/8") in any table, as numbers.
+  [[nodiscard]] static json RoutesTo(const Node& node, const std::string& destination);
+  // The host's ports of `bridge`, and the name of the only one of bridge "nomad".
+  [[nodiscard]] json PortsOf(const std::string& bridge);
+  [[nodiscard]] std::string OnlyPort();
+  // The elements of a set or map of our table, as nft -j shows them.
+  [[nodiscard]] json Elements(const std::string& set);
+  // The lines of `iptables -S` (or ip6tables) that contain `part`.
+  [[nodiscard]] std::vector<std::string> RulesWith(const std::string& part,
+                                                   const std::string& program = "iptables");
+  // Of network "nomad": the record's path; who holds which address; a lease's content.
+  [[nodiscard]] static std::string RecordOf(const std::string& container_id);
+  [[nodiscard]] static bool HasRecord(const std::string& container_id);
+  [[nodiscard]] static std::map<std::string, std::string> Leases(
+      const std::string& folder = kLeases);
+  [[nodiscard]] static std::set<std::string> Leased(const std::string& folder = kLeases);
+  [[nodiscard]] static std::string Lease(const std::string& address);
 
   // Host, outside, every living container, /run/nomad-bridge, /var/run/cni and /var/lib/cni.
   [[nodiscard]] Snapshot TakeSnapshot();
@@ -90,6 +178,7 @@ class World : public ::testing::Test {
   std::unique_ptr<Node> host_;
   std::unique_ptr<Node> outside_;
   std::vector<std::unique_ptr<Node>> containers_;
+  std::vector<Server> servers_;
   UniqueFd home_;
 };
 

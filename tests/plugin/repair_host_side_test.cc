@@ -1,16 +1,13 @@
-// What somebody breaks on the host's side is put right, by the ADD of another allocation and by CHECK, and said on stderr.
+// What somebody breaks on the host's side is repaired, by the ADD of another allocation and by
+// CHECK, and logged on stderr.
 #include <filesystem>
 
-#include <gtest/gtest.h>
-
-#include "tests/plugin/repair_world.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-using ::testing::HasSubstr;
-
-// What a damage may speak of: an allocation with ports 8080/tcp and 8053/udp, on a host that is shared with another.
+// What a damage may refer to: an allocation with ports 8080/tcp and 8053/udp, on a host that is shared with another.
 struct Scene {
   Node& host;
   std::string address;
@@ -20,16 +17,10 @@ struct Scene {
 struct Damage {
   std::string name;
   std::function<void(const Scene&)> act;
-  std::string said;                // in what is said on stderr, and by a CHECK that only looks
-  bool takes_admin_rules = false;  // the operator's own rules go with it, and cannot come back
-  bool only_check_mends = false;   // nobody else suffers from it
+  std::string reported;  // in the log line, and in the error of a CHECK that may not repair
+  bool takes_admin_rules = false;   // the operator's own rules go with it, and cannot come back
+  bool only_check_repairs = false;  // no other attachment is affected
 };
-
-// A network of both families.
-nlohmann::json DualStack() {
-  return nlohmann::json::parse(
-      R"({"ipam":{"ranges":[[{"subnet":"172.26.64.0/20"}],[{"subnet":"fd00:9::/64"}]]}})");
-}
 
 // A damage made by one program.
 std::function<void(const Scene&)> By(std::vector<std::string> argv) {
@@ -37,9 +28,8 @@ std::function<void(const Scene&)> By(std::vector<std::string> argv) {
 }
 
 void DeleteFirstRuleOf(const Scene& scene, const std::string& chain) {
-  const nlohmann::json listing =
-      scene.host.Json({"nft", "-j", "-a", "list", "chain", "inet", kTable, chain});
-  for (const nlohmann::json& entry : listing.at("nftables")) {
+  const json listing = scene.host.Json({"nft", "-j", "-a", "list", "chain", "inet", kTable, chain});
+  for (const json& entry : listing.at("nftables")) {
     if (entry.contains("rule")) {
       const std::string handle = entry.at("rule").at("handle").dump();
       scene.host.Must({"nft", "delete", "rule", "inet", kTable, chain, "handle", handle});
@@ -51,6 +41,10 @@ void DeleteFirstRuleOf(const Scene& scene, const std::string& chain) {
 
 void DeleteElement(const Scene& scene, const std::string& set, const std::string& key) {
   scene.host.Must({"nft", "delete", "element", "inet", kTable, set, Cat("{ ", key, " }")});
+}
+
+std::ostream& operator<<(std::ostream& out, const Damage& damage) {
+  return out << damage.name;
 }
 
 std::vector<Damage> Damages() {
@@ -87,8 +81,8 @@ std::vector<Damage> Damages() {
        By({"ip", "address", "delete", "172.26.64.1/20", "dev", "nomad"}),
        "172.26.64.1/20"},
       {"RemoveIpv6Gateway",
-       By({"ip", "address", "delete", "fd00:9::1/64", "dev", "nomad"}),
-       "fd00:9::1/64"},
+       By({"ip", "address", "delete", "fd00:26::1/64", "dev", "nomad"}),
+       "fd00:26::1/64"},
       {"Ipv6ForwardingOff",
        [](const Scene& scene) { scene.host.SetSysctl("net/ipv6/conf/all/forwarding", "0"); },
        "forwarding"},
@@ -115,19 +109,19 @@ std::vector<Damage> Damages() {
   };
 }
 
-class Mending : public RepairWorld, public ::testing::WithParamInterface<Damage> {
+class HostSide : public World, public ::testing::WithParamInterface<Damage> {
  protected:
   void SetUp() override {
     other_ = As("other", AddContainer("other"));
     UseOnce(other_config_, other_);
-    add_ = MustAdd(config_);
+    add_ = Attach(config_);
     if (!GetParam().takes_admin_rules) {
       host().Must({"iptables", "-A", "NOMAD-ADMIN", "-s", "203.0.113.0/24", "-j", "DROP"});
     }
     host().Must({"iptables", "-P", "FORWARD", "DROP"});
     before_ = TakeSnapshot();
-    servers_.push_back(Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page"));
-    servers_.push_back(Server::Start(container(), Protocol::kUdp, "0.0.0.0", 53, "name"));
+    Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "page");
+    Serve(container(), Protocol::kUdp, {"0.0.0.0"}, 53, "name");
   }
 
   void Break() {
@@ -144,75 +138,69 @@ class Mending : public RepairWorld, public ::testing::WithParamInterface<Damage>
     EXPECT_TRUE(Ping(container(), kOutsideIp6));
   }
 
-  const std::string config_ = Config({{"tcp", 8080, 80}, {"udp", 8053, 53}}, DualStack());
-  const std::string other_config_ = Config({{"tcp", 9090, 80}}, DualStack());
+  const json config_ = Publish({Port(8080, 80), Port(8053, 53, "udp")}, DualStack());
+  const json other_config_ = Publish({Port(9090, 80)}, DualStack());
   Variables other_;
-  Outcome add_;
+  json add_;
   Snapshot before_;
-  std::vector<Server> servers_;
 };
 
-TEST_P(Mending, IsDoneByTheAddOfAnother) {
+TEST_P(HostSide, IsRepairedByTheAddOfAnother) {
   Break();
 
-  const Outcome add = MustAdd(other_config_, other_);
+  const Outcome add = MustRun("ADD", other_config_, other_);
 
-  EXPECT_NE(AddressOf(add), AddressOf(add_)) << "two have the same address";
+  EXPECT_NE(AddressOf(add.json), AddressOf(add_)) << "two have the same address";
   ExpectWorks();
-  MustDel(other_config_, other_);
-  if (!GetParam().only_check_mends) {
+  Detach(other_config_, other_);
+  if (!GetParam().only_check_repairs) {
     EXPECT_THAT(add.err, HasSubstr("repaired"));
-    EXPECT_THAT(add.err, HasSubstr(GetParam().said));
+    EXPECT_THAT(add.err, HasSubstr(GetParam().reported));
     EXPECT_TRUE(Unchanged(before_, TakeSnapshot()));
   }
 }
 
-TEST_P(Mending, IsDoneByCheck) {
+TEST_P(HostSide, IsRepairedByCheck) {
   Break();
 
-  const Outcome check = Check(config_, add_);
-
-  EXPECT_EQ(check.exit_code, 0) << check;
+  const Outcome check = MustCheck(config_, add_);
   EXPECT_THAT(check.err, HasSubstr("repaired"));
-  EXPECT_THAT(check.err, HasSubstr(GetParam().said));
+  EXPECT_THAT(check.err, HasSubstr(GetParam().reported));
   EXPECT_TRUE(Unchanged(before_, TakeSnapshot()));
   ExpectWorks();
   EXPECT_EQ(Check(config_, add_).err, "") << "there was something left to repair";
 }
 
-TEST_P(Mending, IsNotDoneByACheckThatMayOnlyLook) {
+TEST_P(HostSide, IsOnlyReportedByCheckWithRepairOff) {
   Break();
   const Snapshot broken = TakeSnapshot();
-  nlohmann::json only_look = nlohmann::json::parse(config_);
-  only_look["repairOnCheck"] = false;
+  json no_repair = config_;
+  no_repair["repairOnCheck"] = false;
 
-  const Outcome check = Check(only_look.dump(), add_);
+  const Outcome check = Check(no_repair, add_);
 
   EXPECT_EQ(ErrorCode(check), 103) << check;
-  EXPECT_THAT(Details(check), HasSubstr(GetParam().said));
+  EXPECT_THAT(Details(check), HasSubstr(GetParam().reported));
   EXPECT_TRUE(Unchanged(broken, TakeSnapshot()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Damages, Mending, ::testing::ValuesIn(Damages()), [](const auto& each) {
-  return each.param.name;
-});
+INSTANTIATE_TEST_SUITE_P(Damages, HostSide, ::testing::ValuesIn(Damages()), kNameOf);
 
-class Undisturbed : public RepairWorld {};
+class Attachment : public World {};
 
-TEST_F(Undisturbed, ACheckFindsNothingToMend) {
-  const std::string config = Config({{"tcp", 8080, 80}});
-  const Outcome add = MustAdd(config);
+TEST_F(Attachment, NeedsNoRepairByCheck) {
+  const json config = Publish({Port(8080, 80)});
+  const json add = Attach(config);
   const Snapshot before = TakeSnapshot();
-  const Outcome check = Check(config, add);
-  EXPECT_EQ(check.exit_code, 0) << check;
+  const Outcome check = MustCheck(config, add);
   EXPECT_EQ(check.err, "");
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
 // A lease file that is gone must not give the address of a living allocation away, were it the last one.
-TEST_F(Undisturbed, AnAddressWithoutALeaseIsGivenToNobodyElse) {
-  const std::string config = Config({}, {{"ipam", {{"subnet", "10.9.0.0/30"}}}});
-  const Outcome first = MustAdd(config);
+TEST_F(Attachment, KeepsItsAddressWhenTheLeaseIsLost) {
+  const json config = Config({{"ipam", {{"subnet", "10.9.0.0/30"}}}});
+  const json first = Attach(config);
   ASSERT_EQ(AddressOf(first), "10.9.0.2");
   EnsureFileGone(Cat(kLeases, "/10.9.0.2"));
 
@@ -223,35 +211,34 @@ TEST_F(Undisturbed, AnAddressWithoutALeaseIsGivenToNobodyElse) {
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
 }
 
-TEST_F(Undisturbed, AConnectionSurvivesWhatHappensToOthersAndARepair) {
-  const std::string config = Config({{"tcp", 8080, 80}});
-  const Outcome add = MustAdd(config);
+TEST_F(Attachment, KeepsItsConnectionsThroughCommandsOfOthersAndRepairs) {
+  const json config = Publish({Port(8080, 80)});
+  const json add = Attach(config);
   const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   std::optional<Connection> connection =
       Connection::Open(outside(), {.to = kHostIp4, .port = 8080});
   ASSERT_TRUE(connection.has_value());
-  const std::string other_config = Config({{"tcp", 9090, 80}});
+  const json other_config = Publish({Port(9090, 80)});
   const Variables other = As("other", AddContainer("other"));
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
 
   EXPECT_TRUE(connection->Echoes("before\n"));
-  const Outcome other_add = MustAdd(other_config, other);
+  const json other_add = Attach(other_config, other);
   EXPECT_TRUE(connection->Echoes("after another's ADD\n"));
   EXPECT_EQ(Check(other_config, other_add, other).exit_code, 0);
   EXPECT_TRUE(connection->Echoes("after another's CHECK\n"));
-  MustAdd(other_config, other);
+  Attach(other_config, other);
   EXPECT_TRUE(connection->Echoes("after another's takeover\n"));
-  MustDel(other_config, other);
+  Detach(other_config, other);
   EXPECT_TRUE(connection->Echoes("after another's DEL\n"));
-  const Outcome gc = RunPlugin("GC", GcConfig({"alloc-1"}));
-  EXPECT_EQ(gc.exit_code, 0) << gc;
+  MustRun("GC", WithValid({"alloc-1"}));
   EXPECT_TRUE(connection->Echoes("after a GC that lists it\n"));
   host().Must({"nft", "flush", "ruleset"});
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
   EXPECT_EQ(Check(config, add).exit_code, 0);
   EXPECT_TRUE(connection->Echoes("after a flush and its repair\n"));
   host().Must({"ip", "link", "delete", "nomad"});
-  MustAdd(other_config, other);
+  Attach(other_config, other);
   EXPECT_TRUE(connection->Echoes("after a deleted bridge and its repair\n"));
 }
 

@@ -1,0 +1,62 @@
+// What goes into the binary under test and what comes out of it: network configs as changes to the
+// smallest one, and readers of results and errors.
+//
+// Shapes  configs and results are JSON objects; a change is merged on top by RFC 7386 (null takes a
+//         key away) and may be written as JSON text.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/process.h"
+
+namespace nomad_bridge::test {
+
+using nlohmann::json;
+
+constexpr const char* kLeases = "/var/run/cni/nomad";
+constexpr const char* kRecords = "/run/nomad-bridge/nomad";
+constexpr const char* kTable = "nomad-bridge";
+
+// {"cniVersion": "1.1.0", "name": "nomad", "type": "nomad-bridge"} with changes.
+[[nodiscard]] json Config(const json& changes = nullptr);
+[[nodiscard]] json Config(const char* changes, const char* more = "{}");
+// The same with 172.26.64.0/20 and fd00:26::/64: allocation n, from 2 in the order of their ADDs,
+// has 172.26.64.<n> and fd00:26::<n>.
+[[nodiscard]] json DualStack(const json& changes = nullptr);
+[[nodiscard]] json DualStack(const char* changes);
+// One port mapping, spelled as Nomad's go-cni spells it.
+[[nodiscard]] json Port(int host_port,
+                        int container_port,
+                        const std::string& protocol = "tcp",
+                        const std::string& host_ip = "");
+// `config` with these port mappings behind those that it has.
+[[nodiscard]] json Publish(const std::vector<json>& ports, json config = Config());
+[[nodiscard]] json WithResult(json config, const json& result);
+// For GC: with eth0 of each of these containers as the valid attachments.
+[[nodiscard]] json WithValid(const std::vector<std::string>& container_ids, json config = Config());
+
+// Nomad's CNI_ARGS for an allocation of `job`, group "api".
+[[nodiscard]] std::string NomadArgs(const std::string& job, const std::string& allocation);
+
+// The member at a JSON pointer, "/ipam/ranges/0"; null if it is not there.
+[[nodiscard]] json At(const json& document, const std::string& pointer);
+// The addresses of a result of 0.3.0 or later, with their prefix lengths.
+[[nodiscard]] std::vector<std::string> AddressesIn(const json& result);
+// The first of family 4 or 6, without its prefix length. Throws if there is none.
+[[nodiscard]] std::string AddressOf(const json& result, int family = 4);
+// The second interface of a result is the host's end.
+[[nodiscard]] std::string HostVethOf(const json& result);
+
+// Of the error on stdout; "" and -1 if there is none.
+[[nodiscard]] std::string Msg(const Outcome& outcome);
+[[nodiscard]] std::string Details(const Outcome& outcome);
+[[nodiscard]] std::string MsgAndDetails(const Outcome& outcome);
+[[nodiscard]] int ErrorCode(const Outcome& outcome);
+
+// "ip link set lo up" as an argv: for commands too long for a list of quoted words.
+[[nodiscard]] std::vector<std::string> Words(const std::string& line);
+
+}  // namespace nomad_bridge::test
