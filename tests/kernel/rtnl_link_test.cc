@@ -86,7 +86,7 @@ TEST_F(RtnlTest, FindsALinkWithAllThatIpSaysOfIt) {
                "peer",
                "p",
                "netns",
-               "guest"});
+               "container"});
   host().Must({"ip", "link", "set", "odd\"';$", "alias", "job=é; group=\"x\""});
   host().Must({"ip", "link", "set", "odd\"';$", "promisc", "on", "up"});
   const rtnl::Link bridge = Bridge();
@@ -338,7 +338,7 @@ TEST_F(RtnlTest, ReadyMeansCarrierAndAForwardingPort) {
 TEST_F(RtnlTest, WaitsForWhatAnotherProcessDoes) {
   net_.CreateVeth(Spec(Bridge()), guest_ns_);
   net_.Change(net_.FindLink("veth0").value(), {.up = true});
-  Process later = Shell("sleep 0.3; ip -n guest link set eth0 up");
+  Process later = Shell("sleep 0.3; ip -n container link set eth0 up");
 
   net_.AwaitOperational("veth0", FromNow(seconds(20)));
 

@@ -71,7 +71,7 @@ TEST_F(HostBridge, ThatWasThereDownComesUp) {
 
 // As when many first ADDs race, but at every moment there is.
 TEST_F(HostBridge, IsAdoptedWheneverItAppearsDuringAnAdd) {
-  const Command add = PluginCommand("ADD", Config());
+  const Command add = PluginCommand("ADD", Config().dump());
   int nth = 0;
   for (bool was_early = true; was_early;) {
     ASSERT_LT(nth, 1000);

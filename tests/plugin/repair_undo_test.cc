@@ -170,7 +170,7 @@ TEST_F(RefusedAdd, ByAFullRunDirectoryLeavesNothing) {
 }
 
 TEST_F(RefusedAdd, ByAFullStdoutLeavesNothing) {
-  Command command = PluginCommand("ADD", config_);
+  Command command = PluginCommand("ADD", config_.dump());
   command.in_child = [] { ::dup2(::open("/dev/full", O_WRONLY), STDOUT_FILENO); };
   const Outcome add = Execute(command);
   EXPECT_EQ(add.exit_code, 1) << add;
@@ -179,7 +179,7 @@ TEST_F(RefusedAdd, ByAFullStdoutLeavesNothing) {
 }
 
 TEST_F(RefusedAdd, ByAClosedStdoutLeavesNothing) {
-  Command command = PluginCommand("ADD", config_);
+  Command command = PluginCommand("ADD", config_.dump());
   command.in_child = [] { ::close(STDOUT_FILENO); };
   const Outcome add = Execute(command);
   EXPECT_EQ(add.exit_code, 1) << add;
@@ -188,7 +188,7 @@ TEST_F(RefusedAdd, ByAClosedStdoutLeavesNothing) {
 }
 
 TEST_F(RefusedAdd, ByAPipeThatNobodyReadsLeavesNothing) {
-  Command command = PluginCommand("ADD", config_);
+  Command command = PluginCommand("ADD", config_.dump());
   command.in_child = [] {
     int ends[2] = {-1, -1};
     if (::pipe(ends) == 0) {
