@@ -1,17 +1,22 @@
-// Another program, run to its end and never for ever.
+// Running another program to its end, with limits on its time and its output.
 //
-// Shapes   stdin holds `input`, byte for byte, and then ends. stdout and stderr are read while it
-//          runs, both at once, so that neither side can block the other.
-// Limits   after `timeout`, or with more than `max_out_bytes` on stdout, it is killed: an answer,
-//          not an error. Of stderr the first MiB is kept.
-// Child    The leader of a process group, all of which is killed when the leader has ended, however
-//          it ended: what it left behind would hold resources that nobody knows of. It dies with
-//          us, too. It gets no descriptor but stdin, stdout and stderr, and does not inherit that we
-//          ignore SIGPIPE; folder and namespaces are ours.
-// Errors   kIo if it cannot be started. A file that is being written to (ETXTBSY: the program is
-//          just being installed) is tried again for a second.
-// Assumes  one thread; stdin, stdout and stderr of our own are open (or their numbers taken).
-// Source   fork(2), execve(2), pidfd_open(2) (Linux 5.3), close_range(2) (5.9), PR_SET_PDEATHSIG.
+// Shapes     stdin, stdout and stderr are memory files (memfd), so that neither side blocks on the
+//            other. stdin holds `input`; stdout and stderr append. A script that *opens* /dev/stderr
+//            with ">" instead of using >&2 truncates what was written there before.
+// Limits     After `timeout`, or with more than `max_out_bytes` on stdout, the program is killed;
+//            that is a result (End), not an error. The sizes are looked at every 10 ms, so memory
+//            can exceed the limit by what is written in that time. Of stdout at most
+//            `max_out_bytes` + 1 are returned, of stderr the first MiB.
+// Child      Leads a process group of its own, which is killed as a whole when the leader has ended,
+//            however it ended; dies with us (PR_SET_PDEATHSIG). It inherits no descriptor but the
+//            three, and SIGPIPE at its default; working directory and namespaces are ours. A process
+//            that left the group (a daemon) lives on; its writes to stdout and stderr then fail with
+//            EPERM.
+// Errors     kIo if the program cannot be started. ETXTBSY (it is just being installed) is retried
+//            for a second. kKernel if there is no process, memory or descriptor to run it with.
+// Assumes    one thread; our own stdin, stdout and stderr are open (or their numbers taken).
+// Source     fork(2), execve(2), memfd_create(2), F_ADD_SEALS in fcntl(2), pidfd_open(2) (Linux 5.3),
+//            close_range(2) (5.9), PR_SET_PDEATHSIG in prctl(2).
 #pragma once
 
 #include <chrono>
@@ -22,9 +27,9 @@
 namespace nomad_bridge {
 
 struct Subprocess {
-  std::string path;                      // executed as it stands: nothing is searched for
-  std::vector<std::string> arguments;    // without the program's own name
-  std::vector<std::string> environment;  // "NAME=value", all of it: nothing is inherited
+  std::string path;                      // executed as it is, without a search in PATH
+  std::vector<std::string> arguments;    // without argv[0]
+  std::vector<std::string> environment;  // "NAME=value"; nothing is inherited
   std::string input;
   std::chrono::milliseconds timeout;
   std::size_t max_out_bytes = 16 << 20;
