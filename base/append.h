@@ -1,4 +1,6 @@
 // Appending one list to another.
+//
+// Ownership  The elements are moved; `more` is a copy unless the caller moves it in.
 #pragma once
 
 #include <iterator>

@@ -1,10 +1,9 @@
-// The identity of one ADD: everything we keep is kept under it, and DEL needs nothing else.
+// The identity of an attachment: all state is keyed by it, and DEL needs nothing else.
 //
-// Shapes  network and container_id: [A-Za-z0-9][A-Za-z0-9_.-]*, any length; ifname: 1-15 bytes, no
-//         '/', ':' or white space. Checked where they enter (plugin/request), assumed everywhere
-//         else.
-// Source  CNI specification 1.1.0, "Parameters": a plugin keys its state by (network,
-//         CNI_CONTAINERID, CNI_IFNAME).
+// Shapes     network and container_id: [A-Za-z0-9][A-Za-z0-9_.-]*, any length; ifname: 1-15 bytes, no
+//            '/', ':' or white space. Checked on entry (plugin/cni/request.h), assumed elsewhere.
+// Source     CNI specification 1.1.0, "Parameters": a plugin keys its state by (network,
+//            CNI_CONTAINERID, CNI_IFNAME).
 #pragma once
 
 #include <compare>

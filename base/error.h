@@ -1,15 +1,14 @@
-// The one error of this program: thrown where a command fails, printed once, in plugin/main.cc.
+// The one exception of this program: thrown where a command fails, printed once, by plugin/main.cc.
 //
-// Shapes  msg      what we were doing, with the names of what we did it to; no final full stop
-//         details  what the kernel or the file said, with numbers and the allowed range; may be
-//                  empty
-// Codes   0-99 are the CNI specification's, 100 and up are ours; the enumerators carry the wire
-//         numbers.
-// Rules   An expected outcome ("absent", "taken") is a return value, never an Error. Nobody catches
-//         to add context: whoever throws has the names. A message of ours never contains the
-//         words "not found", because go-cni takes them, on DEL, for success; those of other programs
-//         lose them (plugin/cni/error_list.h).
-// Source  https://github.com/containernetworking/cni/blob/spec-v1.1.0/SPEC.md#error
+// Shapes     msg      what was being done, with names; no final full stop
+//            details  the kernel's or the file's own words, numbers, the allowed range; may be empty
+// Errors     0-99 are the CNI specification's codes, 100 and up ours; the enumerators are the numbers
+//            on the wire.
+// Rules      An expected outcome ("absent", "taken") is a return value, never an Error. Nothing is
+//            caught to add context: the thrower has the names. Our messages never contain the words
+//            "not found", which go-cni takes for success on DEL; those of other programs lose them
+//            (plugin/cni/error_list.h).
+// Source     https://github.com/containernetworking/cni/blob/spec-v1.1.0/SPEC.md#error
 #pragma once
 
 #include <exception>
@@ -20,21 +19,21 @@ namespace nomad_bridge {
 
 enum class Code : int {
   kIncompatibleVersion = 1,  // cniVersion, or a verb that this version does not have
-  kUnsupportedField = 2,     // a config value that we do not do; the message names key and value
-  kInvalidEnvironment = 4,   // CNI_* variables; the message names the variable
-  kIo = 5,                   // a file of ours: records, leases, locks, stdin, stdout
-  kDecode = 6,               // stdin is not what it should be
-  kInvalidConfig = 7,        // the network config says something impossible
+  kUnsupportedField = 2,     // a config value that is not supported; msg names key and value
+  kInvalidEnvironment = 4,   // a CNI_* variable; msg names it
+  kIo = 5,                   // our files: records, leases, locks, stdin, stdout
+  kDecode = 6,               // stdin is not valid JSON of the expected types
+  kInvalidConfig = 7,        // the network config has an invalid value
   kInvalidNetns = 8,         // CNI_NETNS is the host's own network namespace
-  kTryAgain = 11,            // a lock, an event or another program's answer did not come in time
-  kUnavailable = 50,         // STATUS: an ADD could not possibly work
-  kKernel = 100,             // the kernel refused; details carry its words and errno's name
+  kTryAgain = 11,            // timed out: a lock, an event, the kernel or another program
+  kUnavailable = 50,         // STATUS: ADD cannot succeed
+  kKernel = 100,             // the kernel refused; details have its words and errno's name
   kPoolExhausted = 101,      // no free address
-  kConflict = 102,           // an address, a host port or an interface belongs to somebody else
-  kChanged = 103,            // CHECK: something is missing or different
-  kIncomplete = 104,         // DEL, GC: some of it could not be removed; details list each
-  kDelegate = 105,           // a plugin that we ran failed without an error of its own
-  kInternal = 999,           // what nobody foresaw
+  kConflict = 102,    // an address, host port, interface or file that belongs to another owner
+  kChanged = 103,     // CHECK: something is missing or different
+  kIncomplete = 104,  // DEL, GC: some of it could not be removed; details list each
+  kDelegate = 105,    // a delegated plugin failed without an error document
+  kInternal = 999,    // unexpected
 };
 
 class Error : public std::exception {
@@ -44,7 +43,7 @@ class Error : public std::exception {
   [[nodiscard]] Code code() const { return code_; }
   [[nodiscard]] const std::string& msg() const { return msg_; }
   [[nodiscard]] const std::string& details() const { return details_; }
-  // "msg: details", for logs and for lists of errors.
+  // "msg: details", for logs and lists of errors.
   [[nodiscard]] const char* what() const noexcept override { return what_.c_str(); }
 
  private:
@@ -54,7 +53,7 @@ class Error : public std::exception {
   std::string what_;
 };
 
-// "No such file or directory (ENOENT)": strerror's words and the errno's name.
+// "No such file or directory (ENOENT)": strerror(3) and the errno's name.
 [[nodiscard]] std::string ErrnoText(int error);
 
 // Error(code, msg, ErrnoText(errno)): for a system call that has just failed.

@@ -1,10 +1,13 @@
 // File descriptors that close themselves.
 //
 // Ownership  A UniqueFd owns its descriptor alone; -1 owns nothing. Open everything with O_CLOEXEC:
-//            a delegated IPAM plugin must inherit stdin, stdout and stderr only.
+//            other programs that we run must inherit stdin, stdout and stderr only.
+// Errors     none; close(2)'s are ignored.
 #pragma once
 
 #include <utility>
+
+#include <unistd.h>
 
 namespace nomad_bridge {
 
@@ -19,7 +22,11 @@ class UniqueFd {
   }
   UniqueFd(const UniqueFd&) = delete;
   UniqueFd& operator=(const UniqueFd&) = delete;
-  ~UniqueFd();
+  ~UniqueFd() {
+    if (fd_ >= 0) {
+      ::close(fd_);  // not retried: Linux releases the descriptor even when it reports EINTR
+    }
+  }
 
   [[nodiscard]] int get() const { return fd_; }
   [[nodiscard]] explicit operator bool() const { return fd_ >= 0; }

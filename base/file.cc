@@ -17,22 +17,22 @@ namespace nomad_bridge {
 namespace {
 
 constexpr mode_t kFileMode = 0600;
-constexpr mode_t kFolderMode = 0755;
+constexpr mode_t kDirectoryMode = 0755;
 
-std::string FolderOf(const std::string& path) {
+std::string ParentOf(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
-// A new file in a folder that nobody else opens: one without a name, or, where the file system has
-// no such (overlayfs before Linux 6.1), under a name of its own, which goes with the object.
+// A new file in a directory: without a name, or, where the file system has no such (overlayfs before
+// Linux 6.1), with a random one that the destructor removes.
 class FreshFile {
  public:
-  explicit FreshFile(const std::string& folder)
-      : fd_(::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kFileMode)) {
-    // EISDIR: a kernel or file system that has never heard of the flag.
+  explicit FreshFile(const std::string& directory)
+      : fd_(::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kFileMode)) {
+    // EISDIR: a kernel or file system that does not know the flag.
     if (!fd_ && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
-      name_ = Cat(folder, "/.nomad-bridge-XXXXXX");
+      name_ = Cat(directory, "/.nomad-bridge-XXXXXX");
       fd_ = UniqueFd(::mkostemp(name_.data(), O_CLOEXEC));
     }
   }
@@ -68,6 +68,17 @@ std::optional<std::string> FindFile(const std::string& path, std::size_t max_byt
     throw ErrnoError(Code::kIo, Cat("cannot open ", Quoted(path)));
   }
   return ReadAll(fd.get(), path, max_bytes);
+}
+
+std::optional<struct stat> FindStatus(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0) {
+    return status;
+  }
+  if (errno == ENOENT || errno == ENOTDIR) {
+    return std::nullopt;
+  }
+  throw ErrnoError(Code::kIo, Cat("cannot look at ", Quoted(path)));
 }
 
 std::string ReadAll(int fd, const std::string& name, std::size_t max_bytes) {
@@ -106,8 +117,8 @@ void WriteAll(int fd, std::string_view content, const std::string& name) {
 }
 
 bool CreateFile(const std::string& path, std::string_view content) {
-  // It gets its name only when it is complete.
-  const FreshFile file(FolderOf(path));
+  // Linked to its name only when complete.
+  const FreshFile file(ParentOf(path));
   if (file.fd() < 0) {
     throw ErrnoError(Code::kIo, Cat("cannot create ", Quoted(path)));
   }
@@ -138,49 +149,47 @@ void ReplaceFile(const std::string& path, std::string_view content) {
   }
 }
 
-void RequireWritable(const std::string& folder) {
-  const FreshFile file(folder);
+void RequireWritable(const std::string& directory) {
+  const FreshFile file(directory);
   if (file.fd() < 0) {
-    throw ErrnoError(Code::kIo, Cat("cannot create a file in ", Quoted(folder)));
+    throw ErrnoError(Code::kIo, Cat("cannot create a file in ", Quoted(directory)));
   }
 }
 
 void EnsureFileGone(const std::string& path) {
-  // ENAMETOOLONG: such a file has never been there.
+  // ENAMETOOLONG: such a file cannot exist.
   if (::unlink(path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR && errno != ENAMETOOLONG) {
     throw ErrnoError(Code::kIo, Cat("cannot remove ", Quoted(path)));
   }
 }
 
-void EnsureFolder(const std::string& path) {
-  if (::mkdir(path.c_str(), kFolderMode) == 0) {
-    return;
-  }
-  const int why = errno;
-  if (why == ENOENT && path.rfind('/') != std::string::npos && path.rfind('/') != 0) {
-    EnsureFolder(FolderOf(path));
-    if (::mkdir(path.c_str(), kFolderMode) == 0 || errno == EEXIST) {
-      return;
-    }
-    throw ErrnoError(Code::kIo, Cat("cannot make the folder ", Quoted(path)));
+void EnsureDirectory(const std::string& path) {
+  const auto create = [&] { return ::mkdir(path.c_str(), kDirectoryMode) == 0 ? 0 : errno; };
+  int error = create();
+  if (const std::size_t slash = path.rfind('/');
+      error == ENOENT && slash != path.npos && slash > 0) {
+    EnsureDirectory(path.substr(0, slash));
+    error = create();
   }
   struct stat info {};
-  if (why == EEXIST && ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+  if (error == 0 ||
+      (error == EEXIST && ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))) {
     return;
   }
   throw Error(Code::kIo,
-              Cat("cannot make the folder ", Quoted(path)),
-              why == EEXIST ? "it exists and is no folder" : ErrnoText(why));
+              Cat("cannot create the directory ", Quoted(path)),
+              error == EEXIST ? "it exists and is not a directory" : ErrnoText(error));
 }
 
-std::vector<std::string> Entries(const std::string& folder) {
-  const auto close_folder = [](DIR* open) { ::closedir(open); };
-  const std::unique_ptr<DIR, decltype(close_folder)> open(::opendir(folder.c_str()), close_folder);
+std::vector<std::string> Entries(const std::string& directory) {
+  const auto close_directory = [](DIR* open) { ::closedir(open); };
+  const std::unique_ptr<DIR, decltype(close_directory)> open(::opendir(directory.c_str()),
+                                                             close_directory);
   if (open == nullptr) {
     if (errno == ENOENT || errno == ENOTDIR) {
       return {};
     }
-    throw ErrnoError(Code::kIo, Cat("cannot list ", Quoted(folder)));
+    throw ErrnoError(Code::kIo, Cat("cannot list ", Quoted(directory)));
   }
   std::vector<std::string> names;
   while (const dirent* const entry = ::readdir(open.get())) {

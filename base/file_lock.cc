@@ -39,15 +39,15 @@ UniqueFd OpenLockFile(const std::string& path) {
   return fd;
 }
 
-// While it lives, a blocking system call is interrupted every 50 ms. Repeating, so that a tick that
-// comes just before the call blocks is not the last one.
+// During its lifetime a blocking system call is interrupted every 50 ms. Repeatedly, because a tick
+// may come just before the call blocks.
 class Ticker {
  public:
   Ticker() {
     struct sigaction wake {};
     wake.sa_handler = [](int) {};  // without SA_RESTART: the call returns EINTR
     ::sigaction(SIGALRM, &wake, &before_);
-    // A parent may have blocked it: masks survive execve(2).
+    // The parent may have blocked it: masks survive execve(2).
     sigset_t alarm;
     ::sigemptyset(&alarm);
     ::sigaddset(&alarm, SIGALRM);

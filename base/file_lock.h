@@ -1,18 +1,19 @@
-// Locks between processes, never waited for without a deadline.
+// Locks between processes, with a deadline. Released by the kernel when their process dies.
 //
-// Two kinds, both released by the kernel when their holder dies, however it dies:
-//   FileLock   a whole file, flock(2): the lease folder's lock, which the reference host-local
-//              takes too
-//   RangeLock  one byte of a file (its offset's highest bit is ignored), an open-file-description
-//              lock (fcntl(2), F_OFD_SETLK): one file serves any number of locks, so nothing per
-//              attachment is left lying about
-// Order      A command takes its own attachment's lock first, then the leases' lock or the rules', and
-//            never one of these while it holds the other. The lock of another attachment is only tried
-//            (TryTake) while any lock is held. So no two commands can wait for each other.
-// Errors     kTryAgain when the deadline passes, naming what was waited for; kIo if the file cannot
-//            be opened; kInternal, before waiting, if the order above is violated.
-// Waiting    blocks in the kernel and is woken by an interval timer (SIGALRM) to look at the clock:
-//            no polling. One thread per process is assumed.
+// Shapes     FileLock   a whole file, flock(2): the lock of the lease directory, which the reference
+//                       host-local takes too
+//            RangeLock  one byte of a file (its offset's highest bit is ignored), an open-file-
+//                       description lock: one file serves any number of attachments
+// Errors     kTryAgain when the deadline passes, naming the lock; kIo if the file cannot be opened;
+//            kInternal, before waiting, if the order below is violated.
+// Ownership  The object holds the lock; both are released by its destruction. Lock files stay.
+// Locks      The order: a command takes its own attachment's lock first, then the leases' lock or the
+//            rules', and never one of these while it holds the other. The lock of another attachment
+//            is only tried (TryTake) while any lock is held. So no two commands can wait for each
+//            other.
+// Waiting    blocks in the kernel; an interval timer (SIGALRM) interrupts it to check the
+//            deadline. Assumes one thread.
+// Source     flock(2), F_OFD_SETLKW in fcntl(2), setitimer(2).
 #pragma once
 
 #include <chrono>
@@ -25,7 +26,7 @@
 
 namespace nomad_bridge {
 
-// How long a command of ours waits for anybody else before it gives up.
+// How long a command waits for a lock or for another program.
 constexpr std::chrono::seconds kTimeout{10};
 
 using Deadline = std::chrono::steady_clock::time_point;
@@ -50,7 +51,7 @@ class HeldLock {
 
 class FileLock {
  public:
-  // Opens (creates) `path` and takes it exclusively. `what` completes "timed out waiting for the lock of ...".
+  // Opens or creates `path` and locks it. `what` completes "timed out waiting for the lock of ...".
   [[nodiscard]] static FileLock Take(const std::string& path,
                                      LockKind kind,
                                      const std::string& what);
@@ -67,7 +68,7 @@ class RangeLock {
                                       std::uint64_t byte,
                                       LockKind kind,
                                       const std::string& what);
-  // nullopt if somebody else holds it now.
+  // nullopt if another process holds it.
   [[nodiscard]] static std::optional<RangeLock> TryTake(const std::string& path,
                                                         std::uint64_t byte,
                                                         LockKind kind);

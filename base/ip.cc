@@ -54,7 +54,7 @@ Ip::Ip(std::span<const std::uint8_t> bytes) {
 }
 
 std::optional<Ip> Ip::Parse(std::string_view text) {
-  const std::string copy(text);  // inet_pton wants a terminator
+  const std::string copy(text);  // for inet_pton, which needs a terminator
   if (copy.find('\0') != std::string::npos) {
     return std::nullopt;
   }
@@ -99,7 +99,7 @@ Ip Ip::Plus(std::uint64_t steps) const {
   Ip sum = *this;
   std::uint64_t carry = steps;
   for (std::size_t i = bytes().size(); i-- > 0 && carry != 0;) {
-    // The carry can be close to 2^64, so the byte is added to its lowest part only.
+    // The carry can be close to 2^64: add only its lowest byte, or the sum overflows.
     const std::uint64_t low = (carry & 0xff) + bytes_[i];
     sum.bytes_[i] = static_cast<std::uint8_t>(low);
     carry = (carry >> 8) + (low >> 8);
@@ -116,9 +116,9 @@ std::optional<Cidr> Cidr::Parse(std::string_view text) {
   const std::string_view digits = text.substr(slash + 1);
   int length = -1;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), length);
-  const bool whole =
+  const bool is_integer =
       error == std::errc() && end == digits.data() + digits.size() && digits[0] != '-';
-  if (!ip || !whole || length > ip->bits()) {
+  if (!ip || !is_integer || length > ip->bits()) {
     return std::nullopt;
   }
   return Cidr{*ip, length};

@@ -1,12 +1,12 @@
-// Addresses: Ip, Cidr and Mac, as plain values.
+// Addresses as plain values: Ip, Cidr and Mac.
 //
-// Shapes  Ip    4 or 16 bytes, network byte order. An IPv4-mapped IPv6 address ("::ffff:10.0.0.1")
-//         is IPv4, as in Go.
-//         Cidr  an address with its prefix length; host bits are kept ("10.0.0.5/24" stays so)
-//         Mac   6 bytes
-// Errors  Parse() answers nullopt for text that is none; whoever asks knows the key's name and
-//         throws.
-// Source  RFC 4291, RFC 5952 (inet_ntop(3) prints it).
+// Shapes     Ip    4 or 16 bytes, network byte order. An IPv4-mapped IPv6 address ("::ffff:10.0.0.1")
+//                  becomes IPv4, as in Go.
+//            Cidr  an address with its prefix length; host bits are kept ("10.0.0.5/24")
+//            Mac   6 bytes
+// Errors     Parse() returns nullopt for an invalid string; the caller knows the key's name and throws.
+// Ownership  plain values
+// Source     RFC 4291; RFC 5952, which inet_ntop(3) prints.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ enum class Family { kIpv4, kIpv6 };
 
 class Ip {
  public:
-  // 0.0.0.0; exists so that structs of addresses can be filled member by member.
+  // 0.0.0.0, so that structs of addresses can be filled member by member.
   Ip() = default;
   // 4 or 16 bytes, network byte order; any other size is a bug.
   explicit Ip(std::span<const std::uint8_t> bytes);
@@ -44,7 +44,7 @@ class Ip {
   [[nodiscard]] bool IsLoopback() const;
   [[nodiscard]] bool IsLinkLocal() const;
 
-  // The address `steps` further on, wrapping at the end of the family's space.
+  // The address `steps` after this one, wrapping at the end of the family's space.
   [[nodiscard]] Ip Plus(std::uint64_t steps) const;
 
   // Orders by family (IPv4 first), then numerically.
@@ -59,7 +59,7 @@ struct Cidr {
   Ip address;
   int prefix_length = 0;
 
-  // "10.0.0.5/24"; a bare address is no Cidr.
+  // "10.0.0.5/24"; the prefix length is required.
   [[nodiscard]] static std::optional<Cidr> Parse(std::string_view text);
   // The address alone: /32 or /128.
   [[nodiscard]] static Cidr Host(const Ip& ip) { return {ip, ip.bits()}; }
@@ -83,16 +83,14 @@ struct Mac {
 
   // "02:42:ac:1a:40:02" (':' or '-' between the bytes).
   [[nodiscard]] static std::optional<Mac> Parse(std::string_view text);
-  // The address an interface with `ip` gets: 0a:58 and IPv4's four bytes; for IPv6 four bytes of a
-  // hash. The same address always has the same MAC, so a neighbour's cache stays right when an
-  // address is given out again.
+  // The MAC of an interface with `ip`: 0a:58 and IPv4's four bytes; for IPv6 0a:59 and four bytes of a
+  // hash. Derived from the address, so that neighbours' caches stay valid when it is reused.
   [[nodiscard]] static Mac For(const Ip& ip);
-  // A MAC for something without an address of its own (a host veth, a bridge), derived from its
-  // name.
+  // The MAC of an interface without an address (a host veth, a bridge), derived from its name.
   [[nodiscard]] static Mac ForName(std::string_view name);
 
-  [[nodiscard]] bool IsMulticast() const { return (bytes[0] & 1) != 0; }
-  [[nodiscard]] bool IsZero() const { return bytes == std::array<std::uint8_t, 6>{}; }
+  // Whether an interface can have it: neither multicast nor all zero.
+  [[nodiscard]] bool IsUnicast() const { return (bytes[0] & 1) == 0 && *this != Mac{}; }
   [[nodiscard]] std::string Text() const;
 
   auto operator<=>(const Mac&) const = default;

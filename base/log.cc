@@ -5,11 +5,11 @@
 
 namespace nomad_bridge {
 
-void WriteBestEffort(int to, std::string_view text) {
+void WriteBestEffort(int fd, std::string_view text) {
   try {
-    WriteAll(to, text, "a stream");
+    WriteAll(fd, text, "the log");
   } catch (const Error&) {
-    // There is nobody left to be told.
+    // Nowhere to report it.
   }
 }
 

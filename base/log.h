@@ -1,8 +1,8 @@
-// Lines for the runtime's log, on stderr: what was mended, what is ignored. Never part of the
-// protocol.
+// Lines for the runtime's log, on stderr: repairs, and errors that are ignored.
 //
-// Streams  std::cout and its kind are not used, here or for results: making them costs every process
-//          some 0.1 ms, and they keep errno to themselves.
+// Shapes     "nomad-bridge: ...\n"; never part of the protocol, which is on stdout
+// Errors     none: a failed write is ignored.
+// Not        std::cerr: constructing the streams costs every process 0.1 ms.
 #pragma once
 
 #include <string_view>
@@ -13,8 +13,8 @@
 
 namespace nomad_bridge {
 
-// Writes `text` into the file descriptor `to`. Whoever does not read it is no reason to fail.
-void WriteBestEffort(int to, std::string_view text);
+// Writes `text` to a descriptor and ignores errors: a closed log is no reason to fail.
+void WriteBestEffort(int fd, std::string_view text);
 
 template <typename... Parts>
 void LogLine(const Parts&... parts) {

@@ -10,8 +10,8 @@ constexpr bool IsContinuation(unsigned char byte) {
   return (byte & 0xc0) == 0x80;
 }
 
-// The well-formed characters, by their first byte (Unicode, table 3-7): their length, and what the
-// second byte may be. All further bytes are continuations.
+// The well-formed characters by their first byte (Unicode, table 3-7): length and range of the second
+// byte. All further bytes are continuations.
 struct Encoding {
   unsigned char first_from;
   unsigned char first_to;
@@ -22,7 +22,7 @@ struct Encoding {
 
 constexpr std::array<Encoding, 9> kEncodings = {{{0x00, 0x7f, 1, 0x00, 0x00},
                                                  {0xc2, 0xdf, 2, 0x80, 0xbf},
-                                                 {0xe0, 0xe0, 3, 0xa0, 0xbf},  // shorter ones exist
+                                                 {0xe0, 0xe0, 3, 0xa0, 0xbf},  // no overlong forms
                                                  {0xe1, 0xec, 3, 0x80, 0xbf},
                                                  {0xed, 0xed, 3, 0x80, 0x9f},  // no surrogates
                                                  {0xee, 0xef, 3, 0x80, 0xbf},
@@ -51,6 +51,19 @@ std::size_t CharacterLength(std::string_view text) {
   return encoding->length;
 }
 
+// `text` with every character replaced by what `map` returns for it, and with '?' for every byte that
+// is not part of a well-formed one.
+std::string MapCharacters(std::string_view text, std::string_view (*map)(std::string_view)) {
+  std::string mapped;
+  mapped.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = CharacterLength(text);
+    mapped += length == 0 ? "?" : map(text.substr(0, length));
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return mapped;
+}
+
 }  // namespace
 
 std::string Quoted(std::string_view text) {
@@ -77,25 +90,13 @@ std::string CutUtf8(std::string_view text, std::size_t max_bytes) {
 }
 
 std::string Printable(std::string_view text) {
-  std::string safe;
-  safe.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t length = CharacterLength(text);
-    const auto first = static_cast<unsigned char>(text[0]);
-    const bool c1_control =
-        length == 2 && first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0;
-    if (length == 0) {
-      safe += '?';
-    } else if (first < 0x20 || first == 0x7f || c1_control) {
-      safe += ' ';
-    } else if (first == '"' || first == '\\') {
-      safe += '\'';
-    } else {
-      safe += text.substr(0, length);
+  return MapCharacters(text, [](std::string_view character) -> std::string_view {
+    const bool is_c1_control = character >= "\u0080" && character <= "\u009f";
+    if (character[0] == '"' || character[0] == '\\') {
+      return "'";
     }
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return safe;
+    return character < " " || character == "\x7f" || is_c1_control ? " " : character;
+  });
 }
 
 std::string Excerpt(std::string_view text, std::size_t max_bytes) {
@@ -104,25 +105,11 @@ std::string Excerpt(std::string_view text, std::size_t max_bytes) {
 }
 
 std::string ValidUtf8(std::string_view text) {
-  std::string valid;
-  valid.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t length = CharacterLength(text);
-    valid += length == 0 ? "?" : text.substr(0, length);
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return valid;
+  return MapCharacters(text, [](std::string_view character) { return character; });
 }
 
 bool IsUtf8(std::string_view text) {
-  while (!text.empty()) {
-    const std::size_t length = CharacterLength(text);
-    if (length == 0) {
-      return false;
-    }
-    text.remove_prefix(length);
-  }
-  return true;
+  return ValidUtf8(text) == text;
 }
 
 std::uint64_t StableHash(std::string_view text) {

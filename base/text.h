@@ -1,7 +1,10 @@
-// Text: joining it, and making strangers' text safe to keep.
+// Joining strings, and making foreign bytes safe to store and to print.
 //
-// Shapes  Labels and file contents come from outside: any bytes, any length. What leaves through
-//         here is valid UTF-8 without control characters, cut at a character's boundary.
+// Shapes     Input is any bytes of any length. Printable() and ValidUtf8() return well-formed UTF-8,
+//            CutUtf8() keeps it well-formed.
+// Errors     none
+// Ownership  pure functions
+// Source     Unicode 15, table 3-7 (well-formed UTF-8).
 #pragma once
 
 #include <concepts>
@@ -12,30 +15,21 @@
 
 namespace nomad_bridge {
 
-// A whole number, and no character or truth value.
-template <typename T>
-concept Number = std::integral<T> && sizeof(T) > 1;
-
-inline void Append(std::string& text, std::string_view part) {
-  text += part;
-}
-void Append(std::string& text, std::same_as<char> auto part) {
-  text += part;
-}
-void Append(std::string& text, Number auto part) {
-  text += std::to_string(part);
-}
-// What knows its own text: an address, a MAC.
+// A string, a character, an integer, or what has a Text() (an address, a MAC).
 template <typename Part>
-requires requires(const Part& part) {
-  part.Text();
-}
 void Append(std::string& text, const Part& part) {
-  text += part.Text();
+  if constexpr (std::convertible_to<const Part&, std::string_view>) {
+    text += std::string_view(part);
+  } else if constexpr (std::same_as<Part, char>) {
+    text += part;
+  } else if constexpr (std::integral<Part> && sizeof(Part) > 1) {
+    text += std::to_string(part);
+  } else {
+    text += part.Text();
+  }
 }
 
-// Cat("a ", 1, " b") is "a 1 b": texts, characters, whole numbers and what has a Text(), joined. Not
-// by a stream: an ADD joins hundreds of texts.
+// Cat("a ", 1, " b") is "a 1 b". Not a stream: an ADD joins hundreds of strings.
 template <typename... Parts>
 [[nodiscard]] std::string Cat(const Parts&... parts) {
   std::string text;
@@ -43,32 +37,31 @@ template <typename... Parts>
   return text;
 }
 
-// 'text' in the quotes that every message of ours uses round a name.
+// The string in quotes, as around every name in our messages.
 [[nodiscard]] std::string Quoted(std::string_view text);
 
-// ASCII lower case; bytes above 127 stay as they are (JSON keys and CNI_ARGS keys are compared this
-// way).
+// ASCII lower case, as JSON keys and CNI_ARGS keys are compared; bytes above 127 stay.
 [[nodiscard]] std::string Lower(std::string_view text);
 
 // At most `max_bytes` of `text`, never ending inside a UTF-8 character.
 [[nodiscard]] std::string CutUtf8(std::string_view text, std::size_t max_bytes);
 
-// `text` on one line that no output breaks on: invalid UTF-8 becomes '?', a control character a
-// space, '"' and '\' become '\''. Used for link aliases and nf_tables comments.
+// One line for link aliases and nf_tables comments: invalid UTF-8 becomes '?', a control character a
+// space, '"' and '\' become '\''.
 [[nodiscard]] std::string Printable(std::string_view text);
 
-// The beginning of `text`, printable: how a message shows what came from outside.
+// The beginning of `text`, printable, for messages.
 [[nodiscard]] std::string Excerpt(std::string_view text, std::size_t max_bytes = 160);
 
-// `text` with '?' for every byte that is no part of well-formed UTF-8; what is kept in JSON comes
-// back the same.
+// '?' for every byte that is not part of well-formed UTF-8; the rest stays, so that what is stored in
+// JSON is read back unchanged.
 [[nodiscard]] std::string ValidUtf8(std::string_view text);
 
-// True if `text` is well-formed UTF-8 (no overlong forms, no surrogates).
+// Well-formed: no overlong forms, no surrogates.
 [[nodiscard]] bool IsUtf8(std::string_view text);
 
-// A hash that is the same on every machine and in every version of ours (FNV-1a, 64 bits, finished
-// with MurmurHash3's mixer): names and MACs are derived from it, so it must never change.
+// FNV-1a, 64 bits, finished with MurmurHash3's mixer. Interface names and MACs are derived from it,
+// so it must never change.
 [[nodiscard]] std::uint64_t StableHash(std::string_view text);
 
 // The lowest `digits` hexadecimal digits of `value`, lower case.

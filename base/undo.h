@@ -1,8 +1,8 @@
-// What to take back if ADD fails: the steps done so far, last first.
+// The steps that undo what a failing ADD has done, run last first by the destructor.
 //
-// Rules  Closures take by value whatever is declared after the Undo: locals die first, a reference
-//        would dangle. A step that fails is logged and ignored: DEL is the guarantee, this is
-//        courtesy.
+// Ownership  Closures capture by value whatever is declared after the Undo: it is destroyed first, so
+//            a reference would dangle.
+// Errors     A step that fails is logged and ignored: DEL is what guarantees the clean-up.
 #pragma once
 
 #include <exception>
@@ -36,7 +36,7 @@ class Undo {
   void Then(std::string name, std::function<void()> act) {
     steps_.push_back({std::move(name), std::move(act)});
   }
-  // Everything has succeeded: nothing is taken back.
+  // Everything has succeeded: drops the steps.
   void Keep() { steps_.clear(); }
 
  private:

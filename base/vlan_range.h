@@ -1,7 +1,7 @@
-// A range of VLAN ids, as configs name them and bridge ports have them.
+// A range of VLAN ids, as in configs and on bridge ports.
 //
-// Shape   1 to 4094, from the first to the last, both included.
-// Source  IEEE 802.1Q: 0 and 4095 are reserved.
+// Shapes     1 to 4094, first to last, both included
+// Source     IEEE 802.1Q: 0 and 4095 are reserved.
 #pragma once
 
 #include <cstdint>

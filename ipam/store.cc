@@ -76,7 +76,7 @@ bool LeaseOwner::Matches(const LeaseOwner& other) const {
 
 Store Store::Open(const std::string& data_dir, const std::string& network) {
   std::string folder = FolderOf(data_dir, network);
-  EnsureFolder(folder);
+  EnsureDirectory(folder);
   FileLock lock = TakeLock(folder);
   return {std::move(folder), std::move(lock)};
 }

@@ -225,7 +225,7 @@ void InstallEntry(const Folder& folder, const Location& place, const std::string
 
 void Install(const Installation& wanted, int out) {
   const std::string self = ReadSelf();
-  EnsureFolder(wanted.folder);
+  EnsureDirectory(wanted.folder);
   const Folder folder(wanted.folder);
 
   std::vector<Location> places;

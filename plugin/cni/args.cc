@@ -59,7 +59,7 @@ bool ParseBool(const Pair& pair) {
 // As in Go, an empty value is none.
 std::optional<Mac> ParseMac(const Pair& pair) {
   const std::optional<Mac> mac = Mac::Parse(pair.value);
-  if (!pair.value.empty() && (!mac || mac->IsMulticast() || mac->IsZero())) {
+  if (!pair.value.empty() && (!mac || !mac->IsUnicast())) {
     throw Bad(pair.text, "a MAC of one station, as '02:42:ac:1a:40:02'");
   }
   return mac;

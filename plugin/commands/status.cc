@@ -45,7 +45,7 @@ void Require(const std::string& what, Probe probe) {
 
 // As ADD would make it.
 void RequireUsable(const std::string& folder) {
-  EnsureFolder(folder);
+  EnsureDirectory(folder);
   RequireWritable(folder);
 }
 

@@ -45,7 +45,7 @@ std::optional<Mac> ParseMac(const Sources& sources) {
       return;
     }
     chosen = Mac::Parse(*text);
-    if (!chosen || chosen->IsMulticast() || chosen->IsZero()) {
+    if (!chosen || !chosen->IsUnicast()) {
       throw object->Find("mac")->Wrong("a MAC of one station, as '02:42:ac:1a:40:02'");
     }
   };

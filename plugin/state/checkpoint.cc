@@ -37,7 +37,7 @@ std::optional<Checkpoint> CheckpointFile::Find() const {
 }
 
 void CheckpointFile::Write(const Checkpoint& checkpoint) const {
-  EnsureFolder(kStateFolder);
+  EnsureDirectory(kStateFolder);
   std::string text = Cat(here_.boot_id,
                          ' ',
                          here_.netns.device,

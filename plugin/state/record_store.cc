@@ -59,7 +59,7 @@ void Records::Write(const Record& record) const {
   if (record.netns == netlink::NetnsId{}) {
     return;
   }
-  EnsureFolder(Cat(kStateFolder, '/', record.id.network));
+  EnsureDirectory(Cat(kStateFolder, '/', record.id.network));
   const std::string text = FormatRecord(record, here_);
   const std::string path = PathOf(record.id);
   // A new file leaves nothing behind if we are killed; replacing may, but only beside a record that
@@ -125,7 +125,7 @@ std::optional<Record> Records::FindOwner(std::string_view owner) const {
 }
 
 RangeLock Records::Lock(const AttachmentId& id) const {
-  EnsureFolder(kStateFolder);
+  EnsureDirectory(kStateFolder);
   return RangeLock::Take(
       kLockFile,
       LockByte(id),
@@ -134,12 +134,12 @@ RangeLock Records::Lock(const AttachmentId& id) const {
 }
 
 std::optional<RangeLock> Records::TryLock(const AttachmentId& id) const {
-  EnsureFolder(kStateFolder);
+  EnsureDirectory(kStateFolder);
   return RangeLock::TryTake(kLockFile, LockByte(id), LockKind::kAttachment);
 }
 
 RangeLock Records::LockRules() const {
-  EnsureFolder(kStateFolder);
+  EnsureDirectory(kStateFolder);
   return RangeLock::Take(kLockFile, kRulesByte, LockKind::kRules, "the node's rules");
 }
 

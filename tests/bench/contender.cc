@@ -69,7 +69,7 @@ Cost Contender::CostOfAdd() {
 
 void Contender::WriteLeases(int count) const {
   world_.Enter();
-  EnsureFolder(kLeaseFolder);
+  EnsureDirectory(kLeaseFolder);
   const Ip first = Ip::Parse(kFirstAddress).value();
   for (int i = 0; i < count; ++i) {
     const Ip address = first.Plus(static_cast<std::uint64_t>(i));
@@ -93,7 +93,7 @@ std::unique_ptr<Contender> MakeByName(const std::string& name,
   const json list = json::parse(test::ReadFixture("conf/nomad_builtin_bridge.conflist"));
   auto contender = std::make_unique<Contender>(name, Runtime(list, kNamesFolder));
   contender->world().Enter();
-  EnsureFolder(kNamesFolder);
+  EnsureDirectory(kNamesFolder);
   for (const json& plugin : list.at("plugins")) {
     std::filesystem::create_symlink(binary,
                                     Cat(kNamesFolder, '/', plugin.at("type").get<std::string>()));

@@ -31,7 +31,7 @@ World::World() {
   const UniqueFd home_mounts = OpenNamespace("mnt");
   Require(::unshare(CLONE_NEWNET | CLONE_NEWNS) == 0, "make namespaces");
   state_.emplace();
-  EnsureFolder("/run/netns");
+  EnsureDirectory("/run/netns");
   Require(test::Execute({"ip", "link", "set", "lo", "up"}).exit_code == 0, "bring lo up");
   network_ = OpenNamespace("net");
   mounts_ = OpenNamespace("mnt");

@@ -66,7 +66,7 @@ TEST_F(NetnsTest, OpensAProcessesNamespace) {
 }
 
 TEST_F(NetnsTest, WhatIsNoNetworkNamespaceIsRefusedWithTheReason) {
-  EnsureFolder("/run/odd");
+  EnsureDirectory("/run/odd");
   ReplaceFile("/run/odd/file", "plain");
   // Opening it would wait for a writer for ever.
   ASSERT_EQ(::mkfifo("/run/odd/fifo", 0600), 0);

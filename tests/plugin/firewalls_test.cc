@@ -157,7 +157,7 @@ class Firewalld : public ForeignFirewall {
   Firewalld() {
     host().Must({"mount", "-t", "tmpfs", "tmpfs", "/etc/firewalld"});
     host().Must({"mount", "-t", "tmpfs", "tmpfs", "/var/log"});
-    EnsureFolder("/run/dbus");
+    EnsureDirectory("/run/dbus");
     bus_.emplace(Process::Start({.argv = {"dbus-daemon", "--system", "--nofork", "--nopidfile"}}));
     EXPECT_TRUE(Soon([] { return std::filesystem::exists("/run/dbus/system_bus_socket"); }));
     daemon_.emplace(Process::Start({.argv = {"firewalld", "--nofork", "--nopid"}}));

@@ -32,7 +32,7 @@ class InPlaceOfLegacy {
 class LegacyReferenceAttachment : public MovingWorld {
  protected:
   LegacyReferenceAttachment() {
-    EnsureFolder(kLegacyPrograms);
+    EnsureDirectory(kLegacyPrograms);
     for (const char* const name : {"iptables", "ip6tables"}) {
       std::filesystem::create_symlink(kLegacyBinary, Cat(kLegacyPrograms, '/', name));
     }

@@ -27,7 +27,7 @@ class MixedWorld : public RuntimeWorld {
  protected:
   // A directory with ours where they are asked for, and the reference's for all others.
   static std::string MixedFolder(const std::vector<std::string>& ours) {
-    EnsureFolder("/run/mixed");
+    EnsureDirectory("/run/mixed");
     for (const std::string& name : ours) {
       std::filesystem::create_symlink(Cat(OurFolder(), '/', name), Cat("/run/mixed/", name));
     }

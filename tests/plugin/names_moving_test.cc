@@ -66,7 +66,7 @@ TEST_F(ReferenceAttachment, IsRemovedByADelOfNomadBridgeAlone) {
 
 // A node that was moved in two steps: our firewall and portmap first, our bridge later.
 TEST_F(ReferenceAttachment, WithOurRulesIsRemovedByOurDelToo) {
-  EnsureFolder("/run/half");
+  EnsureDirectory("/run/half");
   for (const char* const name : {"firewall", "portmap"}) {
     std::filesystem::create_symlink(Cat(OurFolder(), '/', name), Cat("/run/half/", name));
   }

@@ -32,7 +32,7 @@ class JunkFile : public World, public ::testing::WithParamInterface<Junk> {
   static void Drop(const Junk& junk) {
     const std::string path = Cat(kRecords, "/", junk.path);
     if (junk.content == "/") {
-      EnsureFolder(path);
+      EnsureDirectory(path);
     } else {
       ReplaceFile(path, junk.content);
     }
@@ -134,7 +134,7 @@ TEST_F(StateFiles, DoNotTrustACheckpointOfAnotherBootWithTheRightNumber) {
 }
 
 TEST_F(StateFiles, LeaveADirectoryOfAnotherProgramAlone) {
-  EnsureFolder("/run/nomad-bridge/foreign/deep");
+  EnsureDirectory("/run/nomad-bridge/foreign/deep");
   ReplaceFile("/run/nomad-bridge/foreign/file", "text");
   ReplaceFile("/run/nomad-bridge/loose", "text");
   UseOnce(Config());

@@ -46,7 +46,7 @@ class WayBack {
 
 Node::Node(std::string name, bool with_loopback)
     : name_(std::move(name)), path_(Cat("/run/netns/", name_)) {
-  EnsureFolder("/run/netns");
+  EnsureDirectory("/run/netns");
   if (!CreateFile(path_, "")) {
     throw std::logic_error(Cat("there is a node '", name_, "' already"));
   }

@@ -48,7 +48,7 @@ Outcome Succeeded(Outcome outcome) {
 
 std::string RuntimeWorld::OurFolder() {
   constexpr const char* kFolder = "/run/our-plugins";
-  EnsureFolder(kFolder);
+  EnsureDirectory(kFolder);
   for (const char* const name :
        {"nomad-bridge", "bridge", "host-local", "firewall", "portmap", "loopback"}) {
     const std::string link = Cat(kFolder, '/', name);

@@ -102,7 +102,7 @@ Command World::PluginCommand(const std::string& verb,
                              const std::string& input,
                              const Variables& variables,
                              const std::string& name) {
-  EnsureFolder(kBinFolder);
+  EnsureDirectory(kBinFolder);
   const std::string path = Cat(kBinFolder, "/", name);
   if (::symlink(Binary().c_str(), path.c_str()) != 0 && errno != EEXIST) {
     throw ErrnoError(Code::kIo, Cat("cannot link ", path));

@@ -15,11 +15,12 @@
 #include "base/file_lock.h"
 #include "base/text.h"
 #include "tests/support/soon.h"
+#include "tests/unit/caught.h"
 
 namespace nomad_bridge {
 namespace {
 
-// Whether this process waits for a lock that somebody else has, as proc(5) shows it.
+// Whether this process waits for a lock, according to proc(5).
 bool IsWaitingForALock() {
   std::istringstream locks(FindFile("/proc/locks").value_or(""));
   for (std::string line; std::getline(locks, line);) {
@@ -31,72 +32,71 @@ bool IsWaitingForALock() {
   return false;
 }
 
-class FileTest : public ::testing::Test {
+class File : public ::testing::Test {
  protected:
-  FileTest() {
+  File() {
     std::string pattern = "/tmp/nomad-bridge-test-XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
+    directory_ = ::mkdtemp(pattern.data());
   }
-  ~FileTest() override { std::filesystem::remove_all(folder_); }
+  ~File() override { std::filesystem::remove_all(directory_); }
 
-  [[nodiscard]] std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  [[nodiscard]] std::string Path(const std::string& name) const { return directory_ + "/" + name; }
 
-  std::string folder_;
+  std::string directory_;
 };
 
-TEST_F(FileTest, CreateFileIsWholeOrRefusesATakenName) {
+using Directory = File;
+using Lock = File;
+
+TEST_F(File, IsCreatedWholeOrNotAtAllIfItsNameIsTaken) {
   EXPECT_TRUE(CreateFile(Path("a"), "first"));
   EXPECT_FALSE(CreateFile(Path("a"), "second"));
   EXPECT_EQ(FindFile(Path("a")), "first");
 }
 
-TEST_F(FileTest, ReplaceFileLeavesNothingElse) {
+TEST_F(File, IsReplacedAndLeavesNothingElse) {
   ReplaceFile(Path("a"), "first");
   ReplaceFile(Path("a"), "second");
   EXPECT_EQ(FindFile(Path("a")), "second");
-  EXPECT_EQ(Entries(folder_).size(), 1U);
+  EXPECT_EQ(Entries(directory_).size(), 1U);
 }
 
-TEST_F(FileTest, AbsentIsAnAnswer) {
+TEST_F(File, MayBeAbsent) {
   EXPECT_EQ(FindFile(Path("none")), std::nullopt);
   EXPECT_EQ(FindFile(Path("none/deeper")), std::nullopt);
   EXPECT_TRUE(Entries(Path("none")).empty());
   EnsureFileGone(Path("none"));
 }
 
-TEST_F(FileTest, EnsureFolderMakesParentsAndRefusesAFile) {
-  EnsureFolder(Path("a/b/c"));
+TEST_F(Directory, IsCreatedWithItsParentsAndNotInPlaceOfAFile) {
+  EnsureDirectory(Path("a/b/c"));
   EXPECT_TRUE(std::filesystem::is_directory(Path("a/b/c")));
   ReplaceFile(Path("file"), "");
-  EXPECT_THROW(EnsureFolder(Path("file")), Error);
-  EXPECT_THROW(EnsureFolder(Path("file/below")), Error);
+  EXPECT_THROW(EnsureDirectory(Path("file")), Error);
+  EXPECT_THROW(EnsureDirectory(Path("file/below")), Error);
 }
 
-TEST_F(FileTest, ErrorsNameThePath) {
-  try {
-    static_cast<void>(CreateFile(Path("none/a"), ""));
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::kIo);
-    EXPECT_NE(error.msg().find(Path("none/a")), std::string::npos);
-    EXPECT_NE(error.details().find("ENOENT"), std::string::npos);
-  }
+TEST_F(File, IsNamedInErrors) {
+  const Error error = test::Caught([&] { static_cast<void>(CreateFile(Path("none/a"), "")); });
+  EXPECT_EQ(error.code(), Code::kIo);
+  EXPECT_NE(error.msg().find(Path("none/a")), std::string::npos);
+  EXPECT_NE(error.details().find("ENOENT"), std::string::npos);
 }
 
-TEST_F(FileTest, ARangeLockKeepsOthersFromItsByteOnly) {
+TEST_F(Lock, OfARangeHoldsItsByteOnly) {
   const RangeLock held = RangeLock::Take(Path("lock"), 7, LockKind::kAttachment, "seven");
   EXPECT_FALSE(RangeLock::TryTake(Path("lock"), 7, LockKind::kAttachment));
   EXPECT_TRUE(RangeLock::TryTake(Path("lock"), 8, LockKind::kAttachment));
 }
 
-TEST_F(FileTest, ALockIsFreeAgainWhenItsHolderIsGone) {
+TEST_F(Lock, IsFreeAgainWhenItsHolderIsGone) {
   {
     const RangeLock held = RangeLock::Take(Path("lock"), ~0ULL, LockKind::kAttachment, "all ones");
   }
   EXPECT_TRUE(RangeLock::TryTake(Path("lock"), ~0ULL, LockKind::kAttachment));
 }
 
-TEST_F(FileTest, AWaiterGetsTheLockWhenItIsReleased) {
+TEST_F(Lock, GoesToAWaiterWhenItIsReleased) {
   auto held =
       std::make_unique<FileLock>(FileLock::Take(Path("lock"), LockKind::kLeases, "the lock"));
   std::atomic<bool> is_released = false;
@@ -115,7 +115,7 @@ TEST_F(FileTest, AWaiterGetsTheLockWhenItIsReleased) {
 }
 
 // Whether this thread may wait for a lock of `kind` now.
-class LockOrder : public FileTest {
+class LockOrder : public File {
  protected:
   [[nodiscard]] bool Allows(LockKind kind) {
     try {

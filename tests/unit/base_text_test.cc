@@ -21,7 +21,7 @@ TEST(Printable, KeepsUtf8AndReplacesWhatBreaksALine) {
   EXPECT_EQ(Printable("\xc2\x85"), " ");  // a C1 control character
 }
 
-TEST(Printable, ReplacesEveryByteThatIsNoUtf8) {
+TEST(Printable, ReplacesEveryByteOfInvalidUtf8) {
   EXPECT_EQ(Printable("\xff\xfe"), "??");
   EXPECT_EQ(Printable("a\xc3"), "a?");               // cut off
   EXPECT_EQ(Printable("\xc0\xaf"), "??");            // overlong
@@ -29,7 +29,7 @@ TEST(Printable, ReplacesEveryByteThatIsNoUtf8) {
   EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "????");  // beyond U+10FFFF
 }
 
-TEST(ValidUtf8, ReplacesWhatIsNoUtf8AndKeepsTheRest) {
+TEST(ValidUtf8, ReplacesInvalidUtf8AndKeepsTheRest) {
   EXPECT_EQ(ValidUtf8("a\n\"\\\x1b ü€"), "a\n\"\\\x1b ü€");
   EXPECT_EQ(ValidUtf8("a\xff\xe2\x82"), "a???");
 }
