@@ -1,12 +1,14 @@
 // Choosing addresses: one from each range set, the one that has been free for longest first.
 //
-// Order   From the address after the last one given out (last_reserved_ip), wrapping: an address
-//         comes again only after all others, unless it was requested or had before. If the next
-//         hundred or so are taken, the end of the block they are in; what is free further ahead
-//         inside that block has to wait for the next round. Only in a pool that is nearly full the
-//         folder is listed, once; no file is opened in search of a free address.
-// Errors  kConflict if a requested address is somebody else's; kInvalidConfig if no range offers
-//         it, or two requests fall into one set. A full pool is an answer: Choice::full_set.
+// Order      From the address after the last one given out (last_reserved_ip), wrapping: an address
+//            comes again only after all others, unless it was requested or had before. If the next
+//            hundred or so are taken, the address behind the block of leases they are in; gaps
+//            inside that block wait for the next round.
+// Errors     kConflict if a requested address belongs to another owner; kInvalidConfig if no range
+//            offers it, or two requests fall into one set. A full pool is a result:
+//            Allocation::full_set.
+// Locks      The Store that is passed in holds them.
+// Ownership  Reserve() writes leases; until then nothing is taken.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +29,7 @@ struct Assignment {
 };
 
 struct Request {
-  // What the user asked for; each must be offered by exactly one set.
+  // What the user requested; each must be offered by exactly one set.
   std::vector<Ip> requested;
   // What the attachment had before: taken if still free or still its own.
   std::vector<Ip> previous;
@@ -47,9 +49,8 @@ struct Allocation {
                                 const std::vector<RangeSet>& sets,
                                 const Request& request);
 
-// Writes the leases and the marks of what was given out last. All or none: gives back what it took
-// if one fails. Throws kConflict if an address was taken meanwhile by another holder (it cannot be,
-// under the lock).
+// Writes the leases and the marks of what was given out last. All or none: releases what it took if
+// one fails. Throws kConflict if another owner took an address meanwhile (impossible under the lock).
 void Reserve(Store& store, const std::vector<Assignment>& assignments, const LeaseOwner& owner);
 
 }  // namespace nomad_bridge::ipam

@@ -25,7 +25,7 @@ void CheckSubnet(const RangeSpec& spec) {
         spec,
         "subnet",
         subnet.Text(),
-        Cat("too small for a gateway and a guest; allowed: prefix lengths up to ", longest));
+        Cat("too small for a gateway and a container; allowed: prefix lengths up to ", longest));
   }
   if (subnet.address != subnet.Network()) {
     throw Wrong(spec,
@@ -46,8 +46,8 @@ void CheckInside(const RangeSpec& spec, const char* key, const std::optional<Ip>
   }
 }
 
-// The addresses of a subnet that a machine can have. IPv6 has no broadcast address; its first
-// address is every router's (RFC 4291, 2.6.1).
+// The addresses of a subnet that an interface can have. IPv6 has no broadcast address; the subnet's
+// first address is the routers' anycast address (RFC 4291, 2.6.1).
 Ip FirstUsable(const Cidr& subnet) {
   return subnet.Network().Plus(1);
 }

@@ -1,13 +1,14 @@
-// Ranges: what addresses a network may give out, checked.
+// Ranges: the addresses that a network may give out, validated.
 //
-// Shapes  A Range is part of one subnet, first to last, both included. A RangeSet is several ranges
-//         of one family, and an attachment gets one address from each set. Network and (IPv4)
-//         broadcast address are never given out, the gateway neither. A rangeStart or rangeEnd on
-//         one of those is allowed, as in the reference, and means the next one inward.
-// Errors  kInvalidConfig naming the key by its path ("ipam.ranges[0][1].rangeEnd"), the value and
-//         what is allowed.
-// Source  CNI plugins, host-local's range.go; its defaults: gateway and rangeStart network+1,
-//         rangeEnd broadcast-1 for IPv4, all ones for IPv6.
+// Shapes     A Range is part of one subnet, first to last, both included. A RangeSet is several
+//            ranges of one family; an attachment gets one address from each set. The network's own
+//            and (IPv4) broadcast address and the gateway are never given out; a rangeStart or
+//            rangeEnd on one of those is allowed, as in the reference, and means the next one inward.
+// Errors     kInvalidConfig naming the key by its path ("ipam.ranges[0][1].rangeEnd"), the value and
+//            what is allowed.
+// Ownership  plain values; pure functions
+// Source     CNI plugins, host-local's range.go; its defaults: gateway and rangeStart network+1,
+//            rangeEnd broadcast-1 for IPv4, all ones for IPv6.
 #pragma once
 
 #include <optional>
@@ -18,9 +19,9 @@
 
 namespace nomad_bridge::ipam {
 
-// One range as the config has it, already of the right types.
+// One range as the config has it.
 struct RangeSpec {
-  std::string path;  // where it stands, for messages: "ipam.ranges[0][0]"
+  std::string path;  // for messages: "ipam.ranges[0][0]"
   Cidr subnet;
   std::optional<Ip> start;
   std::optional<Ip> end;
@@ -33,13 +34,13 @@ struct Range {
   Ip last;
   Ip gateway;
 
-  // Whether `ip` may be given out: inside, and not the gateway.
+  // Whether `ip` may be given out: inside and not the gateway.
   [[nodiscard]] bool Offers(const Ip& ip) const;
 };
 
 using RangeSet = std::vector<Range>;
 
-// Checks all of it and fills in the defaults. Refuses: subnets longer than /30 (/126) or with host
+// Validates, and fills in the defaults. Refuses: subnets longer than /30 (/126) or with host
 // bits set; a start, end or gateway outside its subnet; the subnet's own or broadcast address as
 // gateway; start > end; two families in one set; an empty set; ranges that overlap, in a set or
 // between sets.

@@ -1,11 +1,6 @@
 #include "ipam/store.h"
 
-#include <cerrno>
-#include <memory>
 #include <string_view>
-
-#include <dirent.h>
-#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -16,11 +11,9 @@ namespace {
 
 constexpr std::string_view kLineEnd = "\r\n";
 constexpr std::string_view kWhiteSpace = " \t\r\n";
-// A lease is two names, and an environment holds no longer ones. Whatever is longer is no lease, and
-// is not read to its end.
+// A lease is two names out of an environment, which holds no longer ones. A longer file is no lease
+// and is not read.
 constexpr std::size_t kMaxLeaseBytes = 256 << 10;
-// A full /20, in one piece of memory from the start.
-constexpr std::size_t kUsualLeases = 4096;
 
 std::string_view Trim(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kWhiteSpace);
@@ -30,32 +23,20 @@ std::string_view Trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kWhiteSpace) - first + 1);
 }
 
-std::string FolderOf(const std::string& data_dir, const std::string& network) {
+std::string DirectoryOf(const std::string& data_dir, const std::string& network) {
   return Cat(data_dir, '/', network);
 }
 
-FileLock TakeLock(const std::string& folder) {
+FileLock TakeLock(const std::string& directory) {
   return FileLock::Take(
-      Cat(folder, "/lock"), LockKind::kLeases, Cat("the leases in ", Quoted(folder)));
-}
-
-// What has the name `path`, symbolic links not followed; nullopt if nothing.
-std::optional<struct stat> FindStatus(const std::string& path) {
-  struct stat status {};
-  if (::lstat(path.c_str(), &status) == 0) {
-    return status;
-  }
-  if (errno == ENOENT || errno == ENOTDIR) {
-    return std::nullopt;
-  }
-  throw ErrnoError(Code::kIo, Cat("cannot look at ", Quoted(path)));
+      Cat(directory, "/lock"), LockKind::kLeases, Cat("the leases in ", Quoted(directory)));
 }
 
 std::string Content(const LeaseOwner& owner) {
   return Cat(owner.container_id, kLineEnd, owner.ifname);
 }
 
-std::optional<LeaseOwner> ParseHolder(std::string_view content) {
+std::optional<LeaseOwner> ParseOwner(std::string_view content) {
   content = Trim(content);
   if (content.empty()) {
     return std::nullopt;
@@ -75,21 +56,21 @@ bool LeaseOwner::Matches(const LeaseOwner& other) const {
 }
 
 Store Store::Open(const std::string& data_dir, const std::string& network) {
-  std::string folder = FolderOf(data_dir, network);
-  EnsureDirectory(folder);
-  FileLock lock = TakeLock(folder);
-  return {std::move(folder), std::move(lock)};
+  std::string directory = DirectoryOf(data_dir, network);
+  EnsureDirectory(directory);
+  FileLock lock = TakeLock(directory);
+  return {std::move(directory), std::move(lock)};
 }
 
 std::optional<Store> Store::OpenIfExists(const std::string& data_dir, const std::string& network) {
-  std::string folder = FolderOf(data_dir, network);
+  std::string directory = DirectoryOf(data_dir, network);
   struct stat status {};
-  // Follows a symbolic link, as Open() would: the folder may lie elsewhere.
-  if (::stat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
+  // Follows a symbolic link, as Open() does.
+  if (::stat(directory.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
     return std::nullopt;
   }
-  FileLock lock = TakeLock(folder);
-  return Store(std::move(folder), std::move(lock));
+  FileLock lock = TakeLock(directory);
+  return Store(std::move(directory), std::move(lock));
 }
 
 bool Store::Reserve(const Ip& address, const LeaseOwner& owner) {
@@ -126,32 +107,16 @@ std::optional<LeaseOwner> Store::FindOwner(const Ip& address) const {
     return std::nullopt;
   }
   const std::optional<std::string> content = FindFile(path, kMaxLeaseBytes);
-  return content ? ParseHolder(*content) : std::nullopt;
-}
-
-std::vector<Ip> Store::InUse() const {
-  // Not Entries(): with 4,000 leases its strings would cost as much as a quarter of what the kernel
-  // takes.
-  const auto close_folder = [](DIR* open) { ::closedir(open); };
-  const std::unique_ptr<DIR, decltype(close_folder)> open(::opendir(folder_.c_str()), close_folder);
-  if (open == nullptr) {
-    throw ErrnoError(Code::kIo, Cat("cannot list ", Quoted(folder_)));
-  }
-  std::vector<Ip> taken;
-  taken.reserve(kUsualLeases);
-  while (const dirent* const entry = ::readdir(open.get())) {
-    if (const std::optional<Ip> address = Ip::Parse(entry->d_name)) {
-      taken.push_back(*address);
-    }
-  }
-  return taken;
+  return content ? ParseOwner(*content) : std::nullopt;
 }
 
 std::vector<Lease> Store::Leases() const {
   std::vector<Lease> leases;
-  for (const Ip& address : InUse()) {
-    if (std::optional<LeaseOwner> owner = FindOwner(address)) {
-      leases.push_back({.address = address, .owner = *std::move(owner)});
+  for (const std::string& name : Entries(directory_)) {
+    const std::optional<Ip> address = Ip::Parse(name);
+    std::optional<LeaseOwner> owner = address ? FindOwner(*address) : std::nullopt;
+    if (owner) {
+      leases.push_back({.address = *address, .owner = *std::move(owner)});
     }
   }
   return leases;
@@ -172,11 +137,11 @@ void Store::SetLastReserved(std::size_t range_set, const Ip& address) {
 }
 
 std::string Store::PathOf(const Ip& address) const {
-  return folder_ + '/' + address.Text();
+  return directory_ + '/' + address.Text();
 }
 
 std::string Store::MarkPath(std::size_t range_set) const {
-  return Cat(folder_, "/last_reserved_ip.", range_set);
+  return Cat(directory_, "/last_reserved_ip.", range_set);
 }
 
 }  // namespace nomad_bridge::ipam

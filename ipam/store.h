@@ -1,23 +1,23 @@
 // Leases on disk: which address belongs to which attachment.
 //
-// Shape   <dir>/<network>/10.0.7.12             "<container id>\r\n<ifname>", mode 0600, whole or
-//         absent
-//         <dir>/<network>/fd00:..:5             IPv6 in its RFC 5952 spelling, as Go prints it
-//         <dir>/<network>/last_reserved_ip.0    the address given out last in range set 0, no line
-//                                               end
-//         <dir>/<network>/lock                  flock(2)ed by every operation, the reference
-//                                               plugin's too
-// Junk    Names that are no address, subfolders and links are left alone. An *empty* file is what a
-//         writer killed between creating and writing leaves (the reference plugin; never we). It
-//         blocks its address in the reference plugin for ever; here it counts as free and the next
-//         Reserve() overwrites it, which is safe because every writer holds the lock. Anything else
-//         under an address's name, whatever it holds, keeps the address taken: we cannot know
-//         whose.
-// Locks   A Store holds the lock as long as it lives. Keep it short, and never across a call that
-//         changes the kernel.
-// Errors  kIo for the file system, kTryAgain if the lock stays taken.
-// Lives   on tmpfs: a reboot empties it together with the namespaces it describes.
-// Source  CNI plugins 1.9.1, host-local's disk backend. Old leases may hold the container id alone.
+// Shapes     <dir>/<network>/10.0.7.12           "<container id>\r\n<ifname>", mode 0600, whole or
+//                                                absent
+//            <dir>/<network>/fd00:..:5           IPv6 as in RFC 5952, which is how Go prints it
+//            <dir>/<network>/last_reserved_ip.0  the address given out last in range set 0, no
+//                                                line end
+//            <dir>/<network>/lock                flock(2)ed by every operation, also by those of the
+//                                                reference plugin
+//            Leases of very old plugins hold the container id alone.
+// Other      Names that are no address, subdirectories and links are ignored. An empty file is what
+// files      the reference plugin leaves if it is killed between creating and writing; there it blocks
+//            its address for ever. Here it counts as free, and Reserve() overwrites it, which is safe
+//            because every writer holds the lock. Anything else under an address's name keeps the
+//            address taken, whatever it holds: its owner is unknown.
+// Locks      A Store holds the lock for its lifetime. Keep that short, and never across a call that
+//            changes the kernel.
+// Errors     kIo for the file system, kTryAgain if the lock stays taken.
+// Ownership  On tmpfs: a reboot empties it together with the namespaces it describes.
+// Source     CNI plugins 1.9.1, host-local's disk backend.
 #pragma once
 
 #include <cstddef>
@@ -33,13 +33,12 @@
 
 namespace nomad_bridge::ipam {
 
-// Who holds an address. `ifname` is empty in leases of very old plugins, which mean every
-// interface.
+// `ifname` is empty in leases of very old plugins; they apply to every interface of the container.
 struct LeaseOwner {
   std::string container_id;
   std::string ifname;
 
-  // Whether this is `other`'s lease: the same, or the whole container's.
+  // Whether `other` owns the leases of this owner: the same, or the whole container's.
   [[nodiscard]] bool Matches(const LeaseOwner& other) const;
   bool operator==(const LeaseOwner&) const = default;
 };
@@ -51,27 +50,24 @@ struct Lease {
 
 class Store {
  public:
-  // Makes the folder if need be, and takes the lock.
+  // Creates the directory if it is absent, and takes the lock.
   [[nodiscard]] static Store Open(const std::string& data_dir, const std::string& network);
-  // The same for reading and releasing: nullopt if there is no such folder, so that DEL leaves none
-  // behind.
+  // For reading and releasing: takes the lock if the directory exists, else nullopt, so that DEL does
+  // not create it.
   [[nodiscard]] static std::optional<Store> OpenIfExists(const std::string& data_dir,
                                                          const std::string& network);
 
   // False if the address is taken.
   [[nodiscard]] bool Reserve(const Ip& address, const LeaseOwner& owner);
-  // Gives `address` back if `owner` holds it; anybody else's lease stays. Absent is success.
+  // Removes the lease if `owner` owns it; any other stays. Absent is success.
   void Release(const Ip& address, const LeaseOwner& owner);
 
-  // Whether Reserve() would succeed: no file, or an empty one. One look, nothing is opened.
+  // Whether Reserve() would succeed: no file, or an empty one. One lstat(2).
   [[nodiscard]] bool IsFree(const Ip& address) const;
-  // nullopt if it is free, or if its file names nobody.
+  // nullopt if it is free, or if its file names no owner.
   [[nodiscard]] std::optional<LeaseOwner> FindOwner(const Ip& address) const;
-  // Every address that has a file, also an empty one, in no order, from the folder's listing alone:
-  // no file is opened.
-  [[nodiscard]] std::vector<Ip> InUse() const;
-  // Every lease, each file opened: slow with thousands, only for DEL without a record, GC and a
-  // full pool.
+  // Every lease with an owner, in no order. Opens each file, which is slow with thousands: only for
+  // DEL without a record, GC and a full pool.
   [[nodiscard]] std::vector<Lease> Leases() const;
   // Seconds since the epoch at which the lease was written; nullopt if there is none.
   [[nodiscard]] std::optional<std::int64_t> WrittenAt(const Ip& address) const;
@@ -80,11 +76,12 @@ class Store {
   void SetLastReserved(std::size_t range_set, const Ip& address);
 
  private:
-  Store(std::string folder, FileLock lock) : folder_(std::move(folder)), lock_(std::move(lock)) {}
+  Store(std::string directory, FileLock lock)
+      : directory_(std::move(directory)), lock_(std::move(lock)) {}
   [[nodiscard]] std::string PathOf(const Ip& address) const;
   [[nodiscard]] std::string MarkPath(std::size_t range_set) const;
 
-  std::string folder_;
+  std::string directory_;
   FileLock lock_;
 };
 

@@ -65,10 +65,10 @@ std::vector<std::string> ReferenceAdd(const std::string& container) {
 
 std::vector<std::string> OurAdd(const LeaseOwner& owner) {
   Store store = Store::Open(kDataDir, "net");
-  const Allocation choice = Choose(store, Sets(), {.owner = owner});
-  Reserve(store, choice.assignments, owner);
+  const Allocation allocation = Choose(store, Sets(), {.owner = owner});
+  Reserve(store, allocation.assignments, owner);
   std::vector<std::string> addresses;
-  for (const Assignment& assignment : choice.assignments) {
+  for (const Assignment& assignment : allocation.assignments) {
     addresses.push_back(assignment.address.Text());
   }
   return addresses;
@@ -145,7 +145,7 @@ TEST_F(BesideTheReference, OurLockKeepsItWaiting) {
                      {"CNI_IFNAME", "eth0"},
                      {"CNI_PATH", "/usr/lib/cni"}}});
   EXPECT_EQ(adding.Wait().exit_code, 124) << "it did not wait";
-  EXPECT_THAT(store->InUse(), IsEmpty());
+  EXPECT_THAT(store->Leases(), IsEmpty());
 }
 
 // A data dir that is a tmpfs of its own.
@@ -194,7 +194,7 @@ TEST_F(OnItsOwnFileSystem, WithoutAFreeInodeNothingIsLeft) {
     const Error error = Failure();
     EXPECT_EQ(error.code(), is_enough ? Code::kInternal : Code::kIo) << inodes << " inodes";
     const Store store = Store::Open(kDataDir, "net");
-    EXPECT_EQ(store.InUse().size(), is_enough ? 2U : 0U) << inodes << " inodes";
+    EXPECT_EQ(store.Leases().size(), is_enough ? 2U : 0U) << inodes << " inodes";
     ASSERT_EQ(::umount2(kDataDir, MNT_DETACH), 0);
   }
 }

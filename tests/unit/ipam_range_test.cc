@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ipam/range.h"
+#include "tests/unit/caught.h"
 
 namespace nomad_bridge::ipam {
 namespace {
@@ -25,22 +26,17 @@ Range Only(const RangeSpec& spec) {
 }
 
 Error Refusal(const std::vector<std::vector<RangeSpec>>& specs) {
-  try {
-    static_cast<void>(MakeRangeSets(specs));
-  } catch (const Error& error) {
-    return error;
-  }
-  return {Code::kInternal, "not refused"};
+  return test::Caught([&] { static_cast<void>(MakeRangeSets(specs)); });
 }
 
-TEST(Range, DefaultsOfIpv4AreAllButNetworkAndBroadcast) {
+TEST(Range, OfIpv4DefaultsToAllButNetworkAndBroadcast) {
   const Range range = Only(Spec("172.26.64.0/20"));
   EXPECT_EQ(range.first, At("172.26.64.1"));
   EXPECT_EQ(range.last, At("172.26.79.254"));
   EXPECT_EQ(range.gateway, At("172.26.64.1"));
 }
 
-TEST(Range, DefaultsOfIpv6GoUpToTheLastAddress) {
+TEST(Range, OfIpv6DefaultsToAllUpToTheLastAddress) {
   const Range range = Only(Spec("fd00:a::/64"));
   EXPECT_EQ(range.first, At("fd00:a::1"));
   EXPECT_EQ(range.last, At("fd00:a::ffff:ffff:ffff:ffff"));
@@ -57,7 +53,7 @@ TEST(Range, OffersEverythingInsideButTheGateway) {
   EXPECT_FALSE(range.Offers(At("fd00::2")));
 }
 
-TEST(Range, StartEndAndGatewayAreTaken) {
+TEST(Range, HasTheStartEndAndGatewayOfTheConfig) {
   RangeSpec spec = Spec("10.0.0.0/24");
   spec.start = At("10.0.0.10");
   spec.end = At("10.0.0.20");
@@ -68,7 +64,7 @@ TEST(Range, StartEndAndGatewayAreTaken) {
   EXPECT_EQ(range.gateway, At("10.0.0.254"));
 }
 
-TEST(Range, NetworkAndBroadcastAreNeverGivenOutEvenIfNamed) {
+TEST(Range, NeverHoldsNetworkOrBroadcastEvenIfTheConfigNamesThem) {
   RangeSpec spec = Spec("10.0.0.0/24");
   spec.start = At("10.0.0.0");
   spec.end = At("10.0.0.255");
@@ -194,7 +190,7 @@ TEST(RangeSets, RefuseOverlapsInASetAndBetweenSets) {
   }
 }
 
-TEST(RangeSets, TwoPartsOfOneSubnetAreNoOverlap) {
+TEST(RangeSets, MayBeTwoPartsOfOneSubnet) {
   RangeSpec low = Spec("10.0.0.0/24");
   low.end = At("10.0.0.99");
   RangeSpec high = Spec("10.0.0.0/24");

@@ -14,10 +14,12 @@
 
 #include "base/error.h"
 #include "ipam/store.h"
+#include "tests/unit/caught.h"
 
 namespace nomad_bridge::ipam {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
@@ -28,17 +30,17 @@ Ip At(const std::string& text) {
   return Ip::Parse(text).value();
 }
 
-// Files are looked at with the standard library, not with the code under test. /dev/shm is tmpfs,
-// as a node's data dir is.
-class StoreTest : public ::testing::Test {
+// Files are read with the standard library, not with the code under test. /dev/shm is tmpfs, as a
+// node's data dir is.
+class LeaseStore : public ::testing::Test {
  protected:
-  StoreTest() {
+  LeaseStore() {
     std::string pattern = "/dev/shm/nomad-bridge-test-XXXXXX";
     data_dir_ = ::mkdtemp(pattern.data());
   }
-  StoreTest(const StoreTest&) = delete;
-  StoreTest& operator=(const StoreTest&) = delete;
-  ~StoreTest() override { std::filesystem::remove_all(data_dir_); }
+  LeaseStore(const LeaseStore&) = delete;
+  LeaseStore& operator=(const LeaseStore&) = delete;
+  ~LeaseStore() override { std::filesystem::remove_all(data_dir_); }
 
   [[nodiscard]] std::string Path(const std::string& name) const {
     return data_dir_ + "/net/" + name;
@@ -63,7 +65,7 @@ class StoreTest : public ::testing::Test {
   std::string data_dir_;
 };
 
-TEST_F(StoreTest, WritesWhatTheReferencePluginWrites) {
+TEST_F(LeaseStore, WritesWhatTheReferencePluginWrites) {
   Store store = Open();
   ASSERT_TRUE(store.Reserve(At("10.0.0.5"), kAlice));
   ASSERT_TRUE(store.Reserve(At("fd00:0:0::5"), kAlice));
@@ -79,7 +81,7 @@ TEST_F(StoreTest, WritesWhatTheReferencePluginWrites) {
   EXPECT_EQ(status.st_mode & 0777U, 0755U);
 }
 
-TEST_F(StoreTest, AnAddressIsReservedOnce) {
+TEST_F(LeaseStore, ReservesAnAddressOnce) {
   Store store = Open();
   EXPECT_TRUE(store.IsFree(At("10.0.0.5")));
   EXPECT_TRUE(store.Reserve(At("10.0.0.5"), kAlice));
@@ -89,7 +91,7 @@ TEST_F(StoreTest, AnAddressIsReservedOnce) {
   EXPECT_EQ(store.FindOwner(At("10.0.0.5")), kAlice);
 }
 
-TEST_F(StoreTest, OnlyItsHolderGivesALeaseBack) {
+TEST_F(LeaseStore, ReleasesALeaseOfItsOwnerOnly) {
   Store store = Open();
   ASSERT_TRUE(store.Reserve(At("10.0.0.5"), kAlice));
   store.Release(At("10.0.0.5"), kBob);
@@ -100,7 +102,7 @@ TEST_F(StoreTest, OnlyItsHolderGivesALeaseBack) {
   store.Release(At("10.0.0.5"), kAlice);
 }
 
-TEST_F(StoreTest, AnOldLeaseWithTheContainerAloneMeansEveryInterface) {
+TEST_F(LeaseStore, TakesAnOldLeaseWithoutInterfaceForAllInterfaces) {
   Write("10.0.0.5", "alice\n");
   Store store = Open();
   EXPECT_EQ(store.FindOwner(At("10.0.0.5")), (LeaseOwner{.container_id = "alice", .ifname = ""}));
@@ -110,7 +112,7 @@ TEST_F(StoreTest, AnOldLeaseWithTheContainerAloneMeansEveryInterface) {
   EXPECT_TRUE(store.IsFree(At("10.0.0.5")));
 }
 
-TEST_F(StoreTest, AnEmptyFileIsFreeAndIsOverwritten) {
+TEST_F(LeaseStore, TakesAnEmptyFileForFreeAndOverwritesIt) {
   Write("10.0.0.5", "");
   Store store = Open();
   EXPECT_TRUE(store.IsFree(At("10.0.0.5")));
@@ -120,7 +122,7 @@ TEST_F(StoreTest, AnEmptyFileIsFreeAndIsOverwritten) {
   EXPECT_THAT(Names(), UnorderedElementsAre("10.0.0.5", "lock"));
 }
 
-TEST_F(StoreTest, JunkIsLeftAlone) {
+TEST_F(LeaseStore, LeavesOtherFilesAlone) {
   Write("notes.txt", "mine");
   Write("10.0.0.5.new", "alice\r\neth0");
   Write("10.0.0.9", std::string(300'000, 'x'));
@@ -140,20 +142,20 @@ TEST_F(StoreTest, JunkIsLeftAlone) {
   EXPECT_EQ(Names().size(), count + 1) << "the lock, and nothing gone";
 }
 
-TEST_F(StoreTest, TakenListsAddressesAndLeasesTellsWhose) {
+TEST_F(LeaseStore, ListsLeasesWithTheirOwners) {
   Write("10.0.0.7", "");
   Store store = Open();
   ASSERT_TRUE(store.Reserve(At("10.0.0.5"), kAlice));
   ASSERT_TRUE(store.Reserve(At("fd00::5"), kBob));
   store.SetLastReserved(1, At("fd00::5"));
-  EXPECT_THAT(store.InUse(), UnorderedElementsAre(At("10.0.0.5"), At("10.0.0.7"), At("fd00::5")));
-  ASSERT_EQ(store.Leases().size(), 2U);
+  ASSERT_EQ(store.Leases().size(), 2U) << "neither the empty file nor the mark";
   for (const Lease& lease : store.Leases()) {
+    EXPECT_EQ(lease.address, At(lease.owner == kAlice ? "10.0.0.5" : "fd00::5"));
     EXPECT_EQ(lease.owner, lease.address.is_ipv4() ? kAlice : kBob);
   }
 }
 
-TEST_F(StoreTest, TheMarkIsPerSetAndJunkInItIsNone) {
+TEST_F(LeaseStore, KeepsAMarkPerSetAndIgnoresAnInvalidOne) {
   Store store = Open();
   EXPECT_EQ(store.LastReserved(0), std::nullopt);
   store.SetLastReserved(0, At("10.0.0.5"));
@@ -164,7 +166,7 @@ TEST_F(StoreTest, TheMarkIsPerSetAndJunkInItIsNone) {
   EXPECT_EQ(store.LastReserved(0), std::nullopt);
 }
 
-TEST_F(StoreTest, WrittenAtIsTheTimeOfTheLease) {
+TEST_F(LeaseStore, KnowsWhenALeaseWasWritten) {
   const std::int64_t before = ::time(nullptr);
   Store store = Open();
   EXPECT_EQ(store.WrittenAt(At("10.0.0.5")), std::nullopt);
@@ -174,7 +176,7 @@ TEST_F(StoreTest, WrittenAtIsTheTimeOfTheLease) {
   EXPECT_LE(store.WrittenAt(At("10.0.0.5")).value(), ::time(nullptr));
 }
 
-TEST_F(StoreTest, FindMakesNothing) {
+TEST_F(LeaseStore, CreatesNothingInOpenIfExists) {
   EXPECT_FALSE(Store::OpenIfExists(data_dir_, "net").has_value());
   EXPECT_FALSE(Store::OpenIfExists(data_dir_ + "/none", "net").has_value());
   EXPECT_TRUE(std::filesystem::is_empty(data_dir_));
@@ -182,21 +184,17 @@ TEST_F(StoreTest, FindMakesNothing) {
   EXPECT_TRUE(Store::OpenIfExists(data_dir_, "net").has_value());
 }
 
-TEST_F(StoreTest, AFileInPlaceOfTheFolderIsAnErrorThatNamesIt) {
+TEST_F(LeaseStore, NamesAFileInPlaceOfItsDirectory) {
   std::ofstream(data_dir_ + "/net") << "a file";
-  try {
-    static_cast<void>(Open());
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::kIo);
-    EXPECT_NE(error.msg().find(data_dir_ + "/net"), std::string::npos);
-  }
+  const Error error = test::Caught([&] { static_cast<void>(Open()); });
+  EXPECT_EQ(error.code(), Code::kIo);
+  EXPECT_THAT(error.msg(), HasSubstr(data_dir_ + "/net"));
   EXPECT_FALSE(Store::OpenIfExists(data_dir_, "net").has_value());
 }
 
-TEST_F(StoreTest, ALeaseThatCannotBeWrittenWholeIsNotThere) {
+TEST_F(LeaseStore, LeavesNoLeaseThatCouldNotBeWrittenWhole) {
   Store store = Open();
-  // As a full disk would, the kernel refuses the write, after the file was made.
+  // The kernel refuses the write after the file was created, as on a full disk.
   const rlimit unlimited{.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
   const rlimit four_bytes{.rlim_cur = 4, .rlim_max = RLIM_INFINITY};
   std::signal(SIGXFSZ, SIG_IGN);
