@@ -11,7 +11,7 @@
 namespace nomad_bridge::cli {
 namespace {
 
-constexpr int kMisunderstood = 2;
+constexpr int kWrongUsage = 2;
 
 constexpr const char* kUsage =
     R"(A CNI plugin: runtimes start it with CNI_COMMAND and a network config on stdin.
@@ -19,34 +19,34 @@ constexpr const char* kUsage =
 Usage: nomad-bridge install DIR [--replace]
        nomad-bridge --help
 
-install lays this program into DIR, as nomad-bridge, and links to it under the names
-of the reference plugins it stands in for: bridge, host-local, firewall, portmap,
+install copies this program to DIR, as nomad-bridge, and creates links to it under the
+names of the reference plugins it stands in for: bridge, host-local, firewall, portmap,
 loopback. An older nomad-bridge is replaced, also while it is running. A file that is
 not ours is refused; with --replace it is kept beside, as NAME.before-nomad-bridge.
 )";
 
-int Misunderstood(const std::string& why) {
+int WrongUsage(const std::string& why) {
   WriteBestEffort(STDERR_FILENO, Cat("nomad-bridge: ", why, "\n\n", kUsage));
-  return kMisunderstood;
+  return kWrongUsage;
 }
 
 int RunInstall(const std::vector<std::string>& arguments) {
-  Installation wanted;
+  Installation installation;
   for (const std::string& argument : arguments) {
     if (argument == "--replace") {
-      wanted.replace = true;
+      installation.replace = true;
     } else if (argument.substr(0, 1) == "-") {
-      return Misunderstood(Cat("install has no option ", Quoted(argument)));
-    } else if (argument.empty() || !wanted.folder.empty()) {
-      return Misunderstood("install wants one DIR");
+      return WrongUsage(Cat("install has no option ", Quoted(argument)));
+    } else if (argument.empty() || !installation.directory.empty()) {
+      return WrongUsage("install wants one DIR");
     } else {
-      wanted.folder = argument;
+      installation.directory = argument;
     }
   }
-  if (wanted.folder.empty()) {
-    return Misunderstood("install wants a DIR");
+  if (installation.directory.empty()) {
+    return WrongUsage("install wants a DIR");
   }
-  Install(wanted, STDOUT_FILENO);
+  Install(installation, STDOUT_FILENO);
   return EXIT_SUCCESS;
 }
 
@@ -62,7 +62,7 @@ int RunCommandLine(const std::vector<std::string>& arguments) {
     if (command == "install") {
       return RunInstall({arguments.begin() + 1, arguments.end()});
     }
-    return Misunderstood(Cat("unknown command ", Quoted(command)));
+    return WrongUsage(Cat("unknown command ", Quoted(command)));
   } catch (const std::exception& error) {
     LogLine(error.what());
     return EXIT_FAILURE;

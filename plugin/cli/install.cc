@@ -3,7 +3,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <functional>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -26,35 +25,35 @@ namespace {
 constexpr std::string_view kProgram = "nomad-bridge";
 constexpr mode_t kProgramMode = 0755;
 
-// What our files are known by: it must never change.
+// Identifies our programs, also those of other versions; must never change.
 constexpr std::string_view kMark =
     "\nThis file is the CNI plugin nomad-bridge, and may replace itself.\n";
 constexpr std::size_t kMaxProgramBytes = 256 << 20;  // a build for debugging has some 50 MB
 constexpr std::string_view kKeptAs = ".before-nomad-bridge";
 constexpr std::string_view kTemporary = ".nomad-bridge.new";
 
-enum class Finding { kAbsent, kDone, kOurs, kForeign, kFolder };
+enum class Finding { kAbsent, kDone, kOurs, kForeign, kDirectory };
 
-// A name in the folder, and what is there now.
-struct Location {
+// A name in the directory, and what is there before the installation.
+struct Entry {
   std::string name;
   Finding finding = Finding::kAbsent;
 };
 
-// The folder we install into, alone.
-class Folder {
+// The directory we install into, locked.
+class Directory {
  public:
-  explicit Folder(const std::string& path)
+  explicit Directory(const std::string& path)
       : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     if (!fd_) {
-      throw ErrnoError(Code::kIo, Cat("cannot open the folder ", Quoted(path)));
+      throw ErrnoError(Code::kIo, Cat("cannot open the directory ", Quoted(path)));
     }
     if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
       throw ErrnoError(errno == EWOULDBLOCK ? Code::kTryAgain : Code::kIo,
                        Cat("cannot lock ", Quoted(path), ": is another install at work there?"));
     }
     if (::faccessat(fd_.get(), ".", W_OK | X_OK, AT_EACCESS) != 0) {
-      throw ErrnoError(Code::kIo, Cat("cannot write into the folder ", Quoted(path)));
+      throw ErrnoError(Code::kIo, Cat("cannot write into the directory ", Quoted(path)));
     }
   }
 
@@ -74,12 +73,12 @@ std::string ReadSelf() {
   return std::move(*self);
 }
 
-// The text of a link; nullopt if `path` is none.
+// The target of a link; nullopt if `path` is none.
 std::optional<std::string> FindLink(const std::string& path) {
-  std::array<char, 4096> text;
-  const ssize_t length = ::readlink(path.c_str(), text.data(), text.size());
+  std::array<char, 4096> target;
+  const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
   return length < 0 ? std::nullopt
-                    : std::optional(std::string(text.data(), static_cast<std::size_t>(length)));
+                    : std::optional(std::string(target.data(), static_cast<std::size_t>(length)));
 }
 
 // The content of what a runtime would execute as `path`; nullopt if that is no file.
@@ -92,56 +91,34 @@ std::optional<std::string> FindProgram(const std::string& path) {
   return FindFile(path, kMaxProgramBytes);
 }
 
-bool IsOurs(const std::optional<std::string>& program) {
-  return program && program->find(kMark) != program->npos;
-}
-
-// What stands at `path`, itself and not where it leads to. nullopt: nothing.
-std::optional<mode_t> ModeOf(const std::string& path) {
-  struct stat info {};
-  if (::lstat(path.c_str(), &info) == 0) {
-    return info.st_mode;
-  }
-  if (errno == ENOENT) {
-    return std::nullopt;
-  }
-  throw ErrnoError(Code::kIo, Cat("cannot look at ", Quoted(path)));
-}
-
-// `is_done` is asked about what is there and no folder.
-Finding LookAt(const std::string& path, const std::function<bool(mode_t)>& is_done) {
-  const std::optional<mode_t> mode = ModeOf(path);
-  if (!mode) {
+// What is at `path` itself, not where a link leads to.
+Finding Inspect(const std::string& path, bool is_program, const std::string& self) {
+  const std::optional<struct stat> status = FindStatus(path);
+  if (!status) {
     return Finding::kAbsent;
   }
-  if (S_ISDIR(*mode)) {
-    return Finding::kFolder;
+  if (S_ISDIR(status->st_mode)) {
+    return Finding::kDirectory;
   }
-  if (is_done(*mode)) {
+  if (!is_program && FindLink(path) == kProgram) {
     return Finding::kDone;
   }
-  return IsOurs(FindProgram(path)) ? Finding::kOurs : Finding::kForeign;
+  const std::optional<std::string> program = FindProgram(path);
+  if (is_program && status->st_mode == (S_IFREG | kProgramMode) && program == self) {
+    return Finding::kDone;
+  }
+  return program && program->find(kMark) != program->npos ? Finding::kOurs : Finding::kForeign;
 }
 
-Finding LookAtProgram(const std::string& path, const std::string& self) {
-  return LookAt(path, [&](mode_t mode) {
-    return mode == (S_IFREG | kProgramMode) && FindProgram(path) == self;
-  });
-}
-
-Finding LookAtLink(const std::string& path) {
-  return LookAt(path, [&](mode_t) { return FindLink(path) == kProgram; });
-}
-
-// Everything that stands in the way is named at once.
-void CheckAll(const Folder& folder, const std::vector<Location>& places, bool replace) {
+// Names everything that stands in the way at once.
+void CheckAll(const Directory& directory, const std::vector<Entry>& entries, bool replace) {
   std::string foreign;
-  for (const Location& place : places) {
-    if (place.finding == Finding::kFolder) {
-      throw Error(Code::kConflict, Cat(Quoted(folder.Path(place.name)), " is a folder"));
+  for (const Entry& entry : entries) {
+    if (entry.finding == Finding::kDirectory) {
+      throw Error(Code::kConflict, Cat(Quoted(directory.Path(entry.name)), " is a directory"));
     }
-    if (place.finding == Finding::kForeign) {
-      foreign += Cat(foreign.empty() ? "" : ", ", Quoted(folder.Path(place.name)));
+    if (entry.finding == Finding::kForeign) {
+      foreign += Cat(foreign.empty() ? "" : ", ", Quoted(directory.Path(entry.name)));
     }
   }
   if (!foreign.empty() && !replace) {
@@ -151,93 +128,95 @@ void CheckAll(const Folder& folder, const std::vector<Location>& places, bool re
   }
 }
 
-// A second name for what is there. link(2) never overwrites, so what was kept earlier stays.
-std::string Keep(const Folder& folder, const std::string& name) {
+// Gives what is there a second name. link(2) never overwrites, so what was kept earlier stays.
+std::string Keep(const Directory& directory, const std::string& name) {
   for (int number = 1;; ++number) {
     std::string kept = Cat(name, kKeptAs, number == 1 ? "" : Cat('.', number));
-    if (::linkat(folder.fd(), name.c_str(), folder.fd(), kept.c_str(), 0) == 0) {
+    if (::linkat(directory.fd(), name.c_str(), directory.fd(), kept.c_str(), 0) == 0) {
       return kept;
     }
     if (errno != EEXIST) {
       throw ErrnoError(Code::kIo,
-                       Cat("cannot keep ", Quoted(folder.Path(name)), " as ", Quoted(kept)));
+                       Cat("cannot keep ", Quoted(directory.Path(name)), " as ", Quoted(kept)));
     }
   }
 }
 
-void WriteProgram(const Folder& folder, const std::string& self) {
-  const std::string path = folder.Path(kTemporary);
+void WriteProgram(const Directory& directory, const std::string& self) {
+  const std::string path = directory.Path(kTemporary);
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd) {
     throw ErrnoError(Code::kIo, Cat("cannot create ", Quoted(path)));
   }
   WriteAll(fd.get(), self, path);
-  // On the disk before it has its name: after a power failure half a plugin is worse than none.
+  // Synced before it gets its name: after a power failure half a plugin is worse than none.
   if (::fchmod(fd.get(), kProgramMode) != 0 || ::fsync(fd.get()) != 0) {
     throw ErrnoError(Code::kIo, Cat("cannot write ", Quoted(path)));
   }
 }
 
-void WriteLink(const Folder& folder) {
-  if (::symlinkat(kProgram.data(), folder.fd(), kTemporary.data()) != 0) {
-    throw ErrnoError(Code::kIo, Cat("cannot make the link ", Quoted(folder.Path(kTemporary))));
+void WriteLink(const Directory& directory) {
+  if (::symlinkat(kProgram.data(), directory.fd(), kTemporary.data()) != 0) {
+    throw ErrnoError(Code::kIo, Cat("cannot create the link ", Quoted(directory.Path(kTemporary))));
   }
 }
 
-// In one step: at no time is there nothing under that name.
-void MoveInto(const Folder& folder, const std::string& name) {
-  if (::renameat(folder.fd(), kTemporary.data(), folder.fd(), name.c_str()) != 0) {
-    throw ErrnoError(Code::kIo, Cat("cannot replace ", Quoted(folder.Path(name))));
+// In one step: the name always exists.
+void MoveInto(const Directory& directory, const std::string& name) {
+  if (::renameat(directory.fd(), kTemporary.data(), directory.fd(), name.c_str()) != 0) {
+    throw ErrnoError(Code::kIo, Cat("cannot replace ", Quoted(directory.Path(name))));
   }
 }
 
-std::string What(const Location& place) {
-  return place.name == kProgram ? "this program" : Cat("link to ", kProgram);
+std::string What(const Entry& entry) {
+  return entry.name == kProgram ? "this program" : Cat("link to ", kProgram);
 }
 
-void InstallEntry(const Folder& folder, const Location& place, const std::string& self, int out) {
-  const std::string path = folder.Path(place.name);
-  if (place.finding == Finding::kDone) {
-    WriteBestEffort(out, Cat(path, ": ", What(place), ", as before\n"));
+void InstallEntry(const Directory& directory,
+                  const Entry& entry,
+                  const std::string& self,
+                  int out) {
+  const std::string path = directory.Path(entry.name);
+  if (entry.finding == Finding::kDone) {
+    WriteBestEffort(out, Cat(path, ": ", What(entry), ", as before\n"));
     return;
   }
-  std::string note = place.finding == Finding::kOurs ? ", in place of an older one" : "";
-  // A leftover of an install that was killed; nobody else is at work here.
-  EnsureFileGone(folder.Path(kTemporary));
+  std::string note = entry.finding == Finding::kOurs ? ", in place of an older one" : "";
+  // A leftover of an install that was killed: we hold the lock.
+  EnsureFileGone(directory.Path(kTemporary));
   try {
-    if (place.name == kProgram) {
-      WriteProgram(folder, self);
+    if (entry.name == kProgram) {
+      WriteProgram(directory, self);
     } else {
-      WriteLink(folder);
+      WriteLink(directory);
     }
-    if (place.finding == Finding::kForeign) {
-      note = Cat(", what was there is kept as ", Keep(folder, place.name));
+    if (entry.finding == Finding::kForeign) {
+      note = Cat(", what was there is kept as ", Keep(directory, entry.name));
     }
-    MoveInto(folder, place.name);
+    MoveInto(directory, entry.name);
   } catch (const Error&) {
-    EnsureFileGone(folder.Path(kTemporary));
+    EnsureFileGone(directory.Path(kTemporary));
     throw;
   }
-  WriteBestEffort(out, Cat(path, ": ", What(place), note, '\n'));
+  WriteBestEffort(out, Cat(path, ": ", What(entry), note, '\n'));
 }
 
 }  // namespace
 
-void Install(const Installation& wanted, int out) {
+void Install(const Installation& installation, int out) {
   const std::string self = ReadSelf();
-  EnsureDirectory(wanted.folder);
-  const Folder folder(wanted.folder);
+  EnsureDirectory(installation.directory);
+  const Directory directory(installation.directory);
 
-  std::vector<Location> places;
+  std::vector<Entry> entries;
   for (const std::string& name : cni::PluginTypeNames()) {
-    const std::string path = folder.Path(name);
-    places.push_back({name, name == kProgram ? LookAtProgram(path, self) : LookAtLink(path)});
+    entries.push_back({name, Inspect(directory.Path(name), name == kProgram, self)});
   }
-  CheckAll(folder, places, wanted.replace);
+  CheckAll(directory, entries, installation.replace);
 
-  // The program first: no link ever leads nowhere.
-  for (const Location& place : places) {
-    InstallEntry(folder, place, self, out);
+  // The program comes first in the list, so that no link ever leads nowhere.
+  for (const Entry& entry : entries) {
+    InstallEntry(directory, entry, self, out);
   }
 }
 

@@ -15,14 +15,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array kLinks = {"bridge", "host-local", "firewall", "portmap", "loopback"};
-constexpr const char* kFolder = "/run/plugins";
+constexpr const char* kDirectory = "/run/plugins";
 
 // What every build of ours, of any version, can be known by.
 constexpr const char* kOlder =
     "#!/bin/sh\n: '\nThis file is the CNI plugin nomad-bridge, and may replace itself.\n'\n";
 constexpr const char* kReferencePlugin = "#!/bin/sh\n: the reference\n";
 
-class InstallTest : public World {
+class Install : public World {
  protected:
   // The built program with these arguments and no CNI_COMMAND.
   [[nodiscard]] Command Line(const std::vector<std::string>& arguments) {
@@ -33,13 +33,13 @@ class InstallTest : public World {
   [[nodiscard]] Outcome Run(const std::vector<std::string>& arguments) {
     return Execute(Line(arguments));
   }
-  [[nodiscard]] Outcome Install(const std::vector<std::string>& options = {}) {
-    std::vector<std::string> arguments = {"install", kFolder};
+  [[nodiscard]] Outcome RunInstall(const std::vector<std::string>& options = {}) {
+    std::vector<std::string> arguments = {"install", kDirectory};
     arguments.insert(arguments.end(), options.begin(), options.end());
     return Run(arguments);
   }
   void MustInstall(const std::vector<std::string>& options = {}) {
-    const Outcome outcome = Install(options);
+    const Outcome outcome = RunInstall(options);
     ASSERT_EQ(outcome.exit_code, 0) << outcome;
   }
 
@@ -49,7 +49,7 @@ class InstallTest : public World {
 };
 
 std::string Path(const std::string& name) {
-  return Cat(kFolder, '/', name);
+  return Cat(kDirectory, '/', name);
 }
 
 std::string Content(const std::string& name) {
@@ -57,7 +57,7 @@ std::string Content(const std::string& name) {
 }
 
 void Write(const std::string& name, const std::string& content) {
-  fs::create_directories(kFolder);
+  fs::create_directories(kDirectory);
   std::ofstream(Path(name)) << content;
   fs::permissions(Path(name), fs::perms(0755));
 }
@@ -65,10 +65,10 @@ void Write(const std::string& name, const std::string& content) {
 // Every name, with what it is and what it holds or leads to.
 std::map<std::string, std::string> Listing() {
   std::map<std::string, std::string> listing;
-  for (const fs::directory_entry& entry : fs::directory_iterator(kFolder)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(kDirectory)) {
     const std::string name = entry.path().filename();
     listing[name] = entry.is_symlink()     ? Cat("-> ", fs::read_symlink(entry.path()).string())
-                    : entry.is_directory() ? "folder"
+                    : entry.is_directory() ? "directory"
                                            : Content(name);
   }
   return listing;
@@ -87,25 +87,25 @@ void ExpectInstalled() {
   }
 }
 
-// ---- what it lays
+// ---- what it installs
 
-TEST_F(InstallTest, LaysItselfAndFiveLinksIntoAFolderItMakes) {
-  const Outcome outcome = Run({"install", "/run/a/new/folder"});
+TEST_F(Install, CopiesItselfAndCreatesFiveLinksInANewDirectory) {
+  const Outcome outcome = Run({"install", "/run/a/new/directory"});
 
   EXPECT_EQ(outcome.exit_code, 0) << outcome;
   EXPECT_EQ(outcome.err, "");
   EXPECT_EQ(outcome.out,
-            "/run/a/new/folder/nomad-bridge: this program\n"
-            "/run/a/new/folder/bridge: link to nomad-bridge\n"
-            "/run/a/new/folder/host-local: link to nomad-bridge\n"
-            "/run/a/new/folder/firewall: link to nomad-bridge\n"
-            "/run/a/new/folder/portmap: link to nomad-bridge\n"
-            "/run/a/new/folder/loopback: link to nomad-bridge\n");
-  EXPECT_EQ(Entries("/run/a/new/folder").size(), 6U);
+            "/run/a/new/directory/nomad-bridge: this program\n"
+            "/run/a/new/directory/bridge: link to nomad-bridge\n"
+            "/run/a/new/directory/host-local: link to nomad-bridge\n"
+            "/run/a/new/directory/firewall: link to nomad-bridge\n"
+            "/run/a/new/directory/portmap: link to nomad-bridge\n"
+            "/run/a/new/directory/loopback: link to nomad-bridge\n");
+  EXPECT_EQ(Entries("/run/a/new/directory").size(), 6U);
 }
 
-TEST_F(InstallTest, WhatItLaidRunsWhateverTheUmaskWas) {
-  Command command = Line({"install", kFolder});
+TEST_F(Install, MakesItsFilesExecutableWhateverTheUmask) {
+  Command command = Line({"install", kDirectory});
   command.in_child = [] { ::umask(0077); };
   ASSERT_EQ(Execute(command).exit_code, 0);
 
@@ -114,18 +114,18 @@ TEST_F(InstallTest, WhatItLaidRunsWhateverTheUmaskWas) {
   ExpectInstalled();
 }
 
-TEST_F(InstallTest, TheLinksMoveWithTheFolder) {
+TEST_F(Install, CreatesLinksThatMoveWithTheDirectory) {
   MustInstall();
-  fs::rename(kFolder, "/run/elsewhere");
+  fs::rename(kDirectory, "/run/elsewhere");
   EXPECT_TRUE(fs::equivalent("/run/elsewhere/bridge", "/run/elsewhere/nomad-bridge"));
 }
 
-TEST_F(InstallTest, TheSecondTimeChangesNothing) {
+TEST_F(Install, ChangesNothingTheSecondTime) {
   MustInstall();
   const fs::file_time_type before = fs::last_write_time(Path("nomad-bridge"));
   const auto listing = Listing();
 
-  const Outcome again = Install();
+  const Outcome again = RunInstall();
 
   EXPECT_EQ(again.exit_code, 0) << again;
   EXPECT_THAT(again.out, HasSubstr("/run/plugins/nomad-bridge: this program, as before\n"));
@@ -134,9 +134,9 @@ TEST_F(InstallTest, TheSecondTimeChangesNothing) {
   EXPECT_EQ(fs::last_write_time(Path("nomad-bridge")), before);
 }
 
-TEST_F(InstallTest, MayBeRunFromTheFolderItself) {
+TEST_F(Install, MayBeRunFromTheDirectoryItself) {
   MustInstall();
-  const Outcome outcome = Execute(Command{.argv = {Path("bridge"), "install", kFolder},
+  const Outcome outcome = Execute(Command{.argv = {Path("bridge"), "install", kDirectory},
                                           .variables = {{"CNI_COMMAND", std::nullopt}}});
   EXPECT_EQ(outcome.exit_code, 0) << outcome;
   ExpectInstalled();
@@ -144,7 +144,7 @@ TEST_F(InstallTest, MayBeRunFromTheFolderItself) {
 
 // ---- over what is ours
 
-TEST_F(InstallTest, ReplacesAnOlderOneWhileItIsRunning) {
+TEST_F(Install, ReplacesAnOlderOneWhileItIsRunning) {
   const std::string older = Built() + "older";
   Write("nomad-bridge", older);
   std::array<int, 2> ends{};
@@ -159,7 +159,7 @@ TEST_F(InstallTest, ReplacesAnOlderOneWhileItIsRunning) {
   while (fs::read_symlink(program) != Path("nomad-bridge")) {
   }
 
-  const Outcome outcome = Install();
+  const Outcome outcome = RunInstall();
 
   EXPECT_EQ(outcome.exit_code, 0) << outcome;
   EXPECT_THAT(outcome.out, HasSubstr("this program, in place of an older one\n"));
@@ -167,10 +167,10 @@ TEST_F(InstallTest, ReplacesAnOlderOneWhileItIsRunning) {
   EXPECT_EQ(FindFile(program, 1 << 28), older) << "the one that runs is as it was";
   writer = UniqueFd();
   EXPECT_EQ(running.Wait().json.at("code"), 6) << "it goes on: stdin has ended, empty";
-  EXPECT_EQ(Entries(kFolder).size(), 6U) << "nothing is kept of what is ours";
+  EXPECT_EQ(Entries(kDirectory).size(), 6U) << "nothing is kept of what is ours";
 }
 
-TEST_F(InstallTest, CopiesOfItAndLinksToItAreOurs) {
+TEST_F(Install, ReplacesCopiesOfItselfAndLinksToIt) {
   Write("bridge", Built());
   Write("../older", Built() + "older");
   fs::create_symlink("/run/older", Path("portmap"));
@@ -181,25 +181,25 @@ TEST_F(InstallTest, CopiesOfItAndLinksToItAreOurs) {
 
   ExpectInstalled();
   EXPECT_FALSE(fs::is_symlink(Path("nomad-bridge")));
-  EXPECT_EQ(Entries(kFolder).size(), 6U);
-  EXPECT_EQ(FindFile("/run/older", 1 << 28), Built() + "older") << "outside of the folder";
+  EXPECT_EQ(Entries(kDirectory).size(), 6U);
+  EXPECT_EQ(FindFile("/run/older", 1 << 28), Built() + "older") << "outside the directory";
 }
 
-TEST_F(InstallTest, WhatIsLeftOfOneThatWasKilledIsNoHindrance) {
+TEST_F(Install, OverwritesTheLeftoverOfOneThatWasKilled) {
   Write(".nomad-bridge.new", "half a program");
   MustInstall();
   ExpectInstalled();
-  EXPECT_EQ(Entries(kFolder).size(), 6U);
+  EXPECT_EQ(Entries(kDirectory).size(), 6U);
 }
 
 // ---- over what is not
 
-TEST_F(InstallTest, RefusesWhatIsNotOursAndChangesNothing) {
+TEST_F(Install, RefusesWhatIsNotOursAndChangesNothing) {
   Write("bridge", "the reference");
   fs::create_symlink("/usr/lib/cni/portmap", Path("portmap"));
   const auto before = Listing();
 
-  const Outcome outcome = Install();
+  const Outcome outcome = RunInstall();
 
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(outcome.out, "");
@@ -210,24 +210,24 @@ TEST_F(InstallTest, RefusesWhatIsNotOursAndChangesNothing) {
   EXPECT_EQ(Listing(), before);
 }
 
-TEST_F(InstallTest, AProgramOfItsNameThatIsNotItIsRefusedToo) {
+TEST_F(Install, RefusesAForeignProgramOfItsName) {
   Write("nomad-bridge", "#!/bin/sh\necho CNI nomad-bridge plugin v9\n");
-  EXPECT_EQ(Install().exit_code, 1);
+  EXPECT_EQ(RunInstall().exit_code, 1);
   EXPECT_EQ(Listing().size(), 1U);
 }
 
-TEST_F(InstallTest, ALinkThatLeadsNowhereIsNotOurs) {
-  fs::create_directories(kFolder);
+TEST_F(Install, RefusesALinkThatLeadsNowhere) {
+  fs::create_directories(kDirectory);
   fs::create_symlink("somewhere/nomad-bridge", Path("bridge"));
-  EXPECT_EQ(Install().exit_code, 1);
+  EXPECT_EQ(RunInstall().exit_code, 1);
 }
 
-TEST_F(InstallTest, ReplaceKeepsWhatWasThereUnderAClearName) {
+TEST_F(Install, KeepsWhatItReplacesUnderAClearName) {
   Write("bridge", "the reference");
   Write("dhcp", "another plugin");
   fs::create_symlink("/usr/lib/cni/portmap", Path("portmap"));
 
-  const Outcome outcome = Install({"--replace"});
+  const Outcome outcome = RunInstall({"--replace"});
 
   EXPECT_EQ(outcome.exit_code, 0) << outcome;
   EXPECT_THAT(outcome.out,
@@ -237,10 +237,10 @@ TEST_F(InstallTest, ReplaceKeepsWhatWasThereUnderAClearName) {
   EXPECT_EQ(Content("bridge.before-nomad-bridge"), "the reference");
   EXPECT_EQ(fs::read_symlink(Path("portmap.before-nomad-bridge")), "/usr/lib/cni/portmap");
   EXPECT_EQ(Content("dhcp"), "another plugin");
-  EXPECT_EQ(Entries(kFolder).size(), 9U);
+  EXPECT_EQ(Entries(kDirectory).size(), 9U);
 }
 
-TEST_F(InstallTest, WhatWasKeptEarlierStays) {
+TEST_F(Install, KeepsWhatWasKeptEarlier) {
   for (const char* const content : {"first", "second", "third"}) {
     fs::remove(Path("bridge"));
     Write("bridge", content);
@@ -252,15 +252,15 @@ TEST_F(InstallTest, WhatWasKeptEarlierStays) {
   ExpectInstalled();
 }
 
-TEST_F(InstallTest, AFolderUnderANameOfOursIsNeverReplaced) {
+TEST_F(Install, NeverReplacesADirectory) {
   fs::create_directories(Path("firewall/rules"));
-  const Outcome outcome = Install({"--replace"});
+  const Outcome outcome = RunInstall({"--replace"});
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_EQ(outcome.err, "nomad-bridge: '/run/plugins/firewall' is a folder\n");
+  EXPECT_EQ(outcome.err, "nomad-bridge: '/run/plugins/firewall' is a directory\n");
   EXPECT_EQ(Listing().size(), 1U);
 }
 
-class KilledInstall : public InstallTest, public ::testing::WithParamInterface<int> {
+class KilledInstall : public Install, public ::testing::WithParamInterface<int> {
  protected:
   // Exit codes of the names that were there before.
   static std::string Codes() {
@@ -277,11 +277,11 @@ class KilledInstall : public InstallTest, public ::testing::WithParamInterface<i
 constexpr int kSlices = 6;
 INSTANTIATE_TEST_SUITE_P(Slices, KilledInstall, ::testing::Range(1, kSlices + 1));
 
-TEST_P(KilledInstall, LeavesEveryNameTheOldOrTheNewProgramAndIsNoHindrance) {
-  const Command command = Line({"install", kFolder, "--replace"});
+TEST_P(KilledInstall, LeavesEveryNameTheOldOrTheNewProgramAndCanBeRepeated) {
+  const Command command = Line({"install", kDirectory, "--replace"});
   for (int nth = GetParam(); !HasFailure(); nth += kSlices) {
     SCOPED_TRACE(Cat("killed at call ", nth));
-    fs::remove_all(kFolder);
+    fs::remove_all(kDirectory);
     Write("nomad-bridge", kOlder);
     Write("bridge", kReferencePlugin);
     Write("loopback", kOlder);
@@ -303,49 +303,50 @@ TEST_P(KilledInstall, LeavesEveryNameTheOldOrTheNewProgramAndIsNoHindrance) {
 
 // ---- what it cannot do
 
-TEST_F(InstallTest, AFileIsNoFolder) {
-  std::ofstream(kFolder) << "a file";
-  const Outcome outcome = Install();
+TEST_F(Install, RefusesAFileInPlaceOfTheDirectory) {
+  std::ofstream(kDirectory) << "a file";
+  const Outcome outcome = RunInstall();
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(outcome.err,
-            "nomad-bridge: cannot make the folder '/run/plugins': it exists and is no folder\n");
+            "nomad-bridge: cannot create the directory '/run/plugins': it exists and is not a "
+            "directory\n");
 }
 
-TEST_F(InstallTest, WithoutTheRightToWriteSaysSo) {
-  fs::create_directories(kFolder);
-  host().Must({"mount", "-t", "tmpfs", "-o", "ro", "none", kFolder});
-  const Outcome read_only = Install();
+TEST_F(Install, ReportsThatItMayNotWrite) {
+  fs::create_directories(kDirectory);
+  host().Must({"mount", "-t", "tmpfs", "-o", "ro", "none", kDirectory});
+  const Outcome read_only = RunInstall();
   EXPECT_EQ(read_only.exit_code, 1);
   EXPECT_THAT(read_only.err, HasSubstr("'/run/plugins'"));
   EXPECT_THAT(read_only.err, HasSubstr("EROFS"));
-  host().Must({"umount", kFolder});
+  host().Must({"umount", kDirectory});
 
-  // From where anybody may run it: the build folder may be root's alone.
+  // From where anybody may run it: the build directory may be root's alone.
   ASSERT_EQ(Run({"install", "/run/shared"}).exit_code, 0);
-  Command command = Line({"install", kFolder});
+  Command command = Line({"install", kDirectory});
   command.argv.front() = "/run/shared/nomad-bridge";
   command.in_child = [] { static_cast<void>(!::setuid(65534)); };
   const Outcome nobody = Execute(command);
   EXPECT_EQ(nobody.exit_code, 1);
-  EXPECT_THAT(nobody.err, HasSubstr("cannot write into the folder '/run/plugins'"));
+  EXPECT_THAT(nobody.err, HasSubstr("cannot write into the directory '/run/plugins'"));
   EXPECT_THAT(nobody.err, HasSubstr("EACCES"));
   EXPECT_TRUE(Listing().empty());
 }
 
-TEST_F(InstallTest, TwoAtATimeAreOneTooMany) {
-  fs::create_directories(kFolder);
-  const UniqueFd other(::open(kFolder, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+TEST_F(Install, RefusesToRunBesideAnother) {
+  fs::create_directories(kDirectory);
+  const UniqueFd other(::open(kDirectory, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
-  const Outcome outcome = Install();
+  const Outcome outcome = RunInstall();
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("is another install at work there?"));
 }
 
-TEST_F(InstallTest, AFullDiskLeavesTheOldProgram) {
-  fs::create_directories(kFolder);
-  host().Must({"mount", "-t", "tmpfs", "-o", "size=64k", "none", kFolder});
+TEST_F(Install, LeavesTheOldProgramWhenTheDiskIsFull) {
+  fs::create_directories(kDirectory);
+  host().Must({"mount", "-t", "tmpfs", "-o", "size=64k", "none", kDirectory});
   Write("nomad-bridge", "#!/bin/sh\n");
-  const Outcome outcome = Install({"--replace"});
+  const Outcome outcome = RunInstall({"--replace"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("ENOSPC"));
   EXPECT_EQ(Content("nomad-bridge"), "#!/bin/sh\n");
@@ -354,7 +355,7 @@ TEST_F(InstallTest, AFullDiskLeavesTheOldProgram) {
 
 // ---- the command line
 
-TEST_F(InstallTest, HelpSaysHow) {
+TEST_F(Install, IsExplainedByHelp) {
   for (const char* const word : {"--help", "-h", "help"}) {
     const Outcome outcome = Run({word});
     EXPECT_EQ(outcome.exit_code, 0);
@@ -363,14 +364,14 @@ TEST_F(InstallTest, HelpSaysHow) {
   }
 }
 
-TEST_F(InstallTest, WhatIsNotUnderstoodIsNamedAndNothingIsDone) {
+TEST_F(Install, NamesWhatItDoesNotUnderstandAndDoesNothing) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"instal", kFolder}, "unknown command 'instal'"},
+      {{"instal", kDirectory}, "unknown command 'instal'"},
       {{""}, "unknown command ''"},
       {{"install"}, "install wants a DIR"},
       {{"install", ""}, "install wants one DIR"},
-      {{"install", kFolder, "/run/other"}, "install wants one DIR"},
-      {{"install", "--force", kFolder}, "install has no option '--force'"},
+      {{"install", kDirectory, "/run/other"}, "install wants one DIR"},
+      {{"install", "--force", kDirectory}, "install has no option '--force'"},
       {{"install", "--replace"}, "install wants a DIR"}};
   for (const auto& [arguments, why] : cases) {
     const Outcome outcome = Run(arguments);
@@ -379,14 +380,14 @@ TEST_F(InstallTest, WhatIsNotUnderstoodIsNamedAndNothingIsDone) {
     EXPECT_THAT(outcome.err, HasSubstr("Usage:"));
     EXPECT_EQ(outcome.out, "");
   }
-  EXPECT_FALSE(fs::exists(kFolder));
+  EXPECT_FALSE(fs::exists(kDirectory));
 }
 
-TEST_F(InstallTest, UnderARuntimeArgumentsMeanNothing) {
+TEST_F(Install, IgnoresArgumentsUnderARuntime) {
   Command command = PluginCommand("VERSION", "");
-  command.argv.insert(command.argv.end(), {"install", kFolder});
+  command.argv.insert(command.argv.end(), {"install", kDirectory});
   EXPECT_TRUE(Execute(command).json.contains("supportedVersions"));
-  EXPECT_FALSE(fs::exists(kFolder));
+  EXPECT_FALSE(fs::exists(kDirectory));
 }
 
 }  // namespace
