@@ -1,8 +1,7 @@
-// Leases beside the reference plugin, host-local, in one folder; and on a file system that is full
-// or read-only.
+// Leases in one directory with the reference plugin, host-local; and on a file system that is full or
+// read-only.
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -37,20 +36,23 @@ std::vector<RangeSet> Sets() {
                         {{.path = "ipam.ranges[1][0]", .subnet = *Cidr::Parse("fd00::/64")}}});
 }
 
-test::Outcome Reference(const std::string& verb, const std::string& container) {
+test::Command ReferenceCommand(const std::string& verb, const std::string& container) {
   const std::string config =
       Cat(R"({"cniVersion":"1.0.0","name":"net","type":"bridge","ipam":{
       "type":"host-local","dataDir":")",
           kDataDir,
           R"(","ranges":[[{"subnet":"10.0.0.0/29"}],[{"subnet":"fd00::/64"}]]}})");
-  return test::Process::Start({.argv = {kReference},
-                               .input = config,
-                               .variables = {{"CNI_COMMAND", verb},
-                                             {"CNI_CONTAINERID", container},
-                                             {"CNI_NETNS", "/run/netns/none"},
-                                             {"CNI_IFNAME", "eth0"},
-                                             {"CNI_PATH", "/usr/lib/cni"}}})
-      .Wait();
+  return {.argv = {kReference},
+          .input = config,
+          .variables = {{"CNI_COMMAND", verb},
+                        {"CNI_CONTAINERID", container},
+                        {"CNI_NETNS", "/run/netns/none"},
+                        {"CNI_IFNAME", "eth0"},
+                        {"CNI_PATH", "/usr/lib/cni"}}};
+}
+
+test::Outcome Reference(const std::string& verb, const std::string& container) {
+  return test::Execute(ReferenceCommand(verb, container));
 }
 
 std::vector<std::string> ReferenceAdd(const std::string& container) {
@@ -82,18 +84,18 @@ std::vector<std::string> Names() {
   return names;
 }
 
-class BesideTheReference : public ::testing::Test {
+class SharedLeases : public ::testing::Test {
   test::FreshState state_;
 };
 
-TEST_F(BesideTheReference, EitherGoesOnWhereTheOtherStopped) {
+TEST_F(SharedLeases, ContinueWhereTheOtherPluginStopped) {
   EXPECT_THAT(ReferenceAdd("theirs-1"), UnorderedElementsAre("10.0.0.2/29", "fd00::2/64"));
   EXPECT_THAT(OurAdd(kOurs), UnorderedElementsAre("10.0.0.3/29", "fd00::3/64"));
   EXPECT_THAT(ReferenceAdd("theirs-2"), UnorderedElementsAre("10.0.0.4/29", "fd00::4/64"));
   EXPECT_THAT(OurAdd({"more", "eth0"}), UnorderedElementsAre("10.0.0.5/29", "fd00::5/64"));
 }
 
-TEST_F(BesideTheReference, ItsLeasesHaveTheirHolderForUs) {
+TEST_F(SharedLeases, OfTheReferenceHaveTheirOwnerForUs) {
   ReferenceAdd("theirs");
   Store store = Store::Open(kDataDir, "net");
   EXPECT_EQ(store.FindOwner(At("10.0.0.2")), (LeaseOwner{"theirs", "eth0"}));
@@ -105,7 +107,7 @@ TEST_F(BesideTheReference, ItsLeasesHaveTheirHolderForUs) {
   EXPECT_THAT(Names(), UnorderedElementsAre("lock", "last_reserved_ip.0", "last_reserved_ip.1"));
 }
 
-TEST_F(BesideTheReference, OurLeasesAreCheckedAndReleasedByIt) {
+TEST_F(SharedLeases, OfOursAreCheckedAndReleasedByTheReference) {
   OurAdd(kOurs);
   EXPECT_NE(Reference("CHECK", "nobody").exit_code, 0);
   EXPECT_EQ(Reference("CHECK", "ours").exit_code, 0);
@@ -118,7 +120,7 @@ TEST_F(BesideTheReference, OurLeasesAreCheckedAndReleasedByIt) {
   EXPECT_THAT(Names(), UnorderedElementsAre("lock", "last_reserved_ip.0", "last_reserved_ip.1"));
 }
 
-TEST_F(BesideTheReference, APoolThatOneFilledIsFullForTheOther) {
+TEST_F(SharedLeases, FillThePoolForBoth) {
   for (const char* const container : {"a", "b", "c", "d", "e"}) {
     OurAdd({container, "eth0"});
   }
@@ -131,30 +133,21 @@ TEST_F(BesideTheReference, APoolThatOneFilledIsFullForTheOther) {
   EXPECT_EQ(Choose(store, Sets(), {.owner = kOurs}).full_set, 0U);
 }
 
-TEST_F(BesideTheReference, OurLockKeepsItWaiting) {
-  auto store = std::make_unique<Store>(Store::Open(kDataDir, "net"));
-  test::Process adding = test::Process::Start(
-      {.argv = {"timeout", "1", kReference},
-       .input = Cat(
-           R"({"cniVersion":"1.0.0","name":"net","type":"bridge","ipam":{"type":"host-local","dataDir":")",
-           kDataDir,
-           R"(","ranges":[[{"subnet":"10.0.0.0/29"}]]}})"),
-       .variables = {{"CNI_COMMAND", "ADD"},
-                     {"CNI_CONTAINERID", "theirs"},
-                     {"CNI_NETNS", "/run/netns/none"},
-                     {"CNI_IFNAME", "eth0"},
-                     {"CNI_PATH", "/usr/lib/cni"}}});
-  EXPECT_EQ(adding.Wait().exit_code, 124) << "it did not wait";
-  EXPECT_THAT(store->Leases(), IsEmpty());
+TEST_F(SharedLeases, AreLockedAgainstTheReference) {
+  const Store store = Store::Open(kDataDir, "net");
+  test::Command adding = ReferenceCommand("ADD", "theirs");
+  adding.argv = {"timeout", "1", kReference};
+  EXPECT_EQ(test::Execute(adding).exit_code, 124) << "it did not wait";
+  EXPECT_THAT(store.Leases(), IsEmpty());
 }
 
 // A data dir that is a tmpfs of its own.
-class OnItsOwnFileSystem : public ::testing::Test {
+class LeaseWrite : public ::testing::Test {
  protected:
-  OnItsOwnFileSystem() { std::filesystem::create_directory(kDataDir); }
-  OnItsOwnFileSystem(const OnItsOwnFileSystem&) = delete;
-  OnItsOwnFileSystem& operator=(const OnItsOwnFileSystem&) = delete;
-  ~OnItsOwnFileSystem() override { ::umount2(kDataDir, MNT_DETACH); }
+  LeaseWrite() { std::filesystem::create_directory(kDataDir); }
+  LeaseWrite(const LeaseWrite&) = delete;
+  LeaseWrite& operator=(const LeaseWrite&) = delete;
+  ~LeaseWrite() override { ::umount2(kDataDir, MNT_DETACH); }
 
   static void Mount(const char* options) {
     ASSERT_EQ(::mount("none", kDataDir, "tmpfs", 0, options), 0) << ErrnoText(errno);
@@ -173,7 +166,7 @@ class OnItsOwnFileSystem : public ::testing::Test {
   test::FreshState state_;
 };
 
-TEST_F(OnItsOwnFileSystem, WithoutAFreeBlockNothingIsLeft) {
+TEST_F(LeaseWrite, LeavesNothingWithoutAFreeBlock) {
   Mount("size=64k");
   { const Store store = Store::Open(kDataDir, "net"); }
   std::ofstream(Cat(kDataDir, "/ballast")) << std::string(1'000'000, 'x');
@@ -186,7 +179,7 @@ TEST_F(OnItsOwnFileSystem, WithoutAFreeBlockNothingIsLeft) {
 
 // Wherever in the middle the last inode is used up: between the leases, between a lease and its
 // mark.
-TEST_F(OnItsOwnFileSystem, WithoutAFreeInodeNothingIsLeft) {
+TEST_F(LeaseWrite, LeavesNothingWithoutAFreeInode) {
   // The root, net, lock, then 10.0.0.2, last_reserved_ip.0, fd00::2 and last_reserved_ip.1.
   for (int inodes = 3; inodes <= 7; ++inodes) {
     const bool is_enough = inodes == 7;
@@ -199,7 +192,7 @@ TEST_F(OnItsOwnFileSystem, WithoutAFreeInodeNothingIsLeft) {
   }
 }
 
-TEST_F(OnItsOwnFileSystem, ReadOnlyIsAnErrorThatNamesTheFolder) {
+TEST_F(LeaseWrite, NamesAReadOnlyDirectory) {
   Mount("size=64k");
   OurAdd({"theirs", "eth0"});
   ASSERT_EQ(::mount(nullptr, kDataDir, nullptr, MS_REMOUNT | MS_RDONLY, nullptr), 0);
