@@ -79,6 +79,14 @@ void KeepLastOfEachKey(json& value) {
   }
 }
 
+void JsonDeleter::operator()(json* document) const {
+  delete document;
+}
+
+JsonPtr MakeJson(json document) {
+  return JsonPtr(new json(std::move(document)));
+}
+
 std::optional<JsonView> JsonView::Find(std::string_view key) const {
   if (!value_->is_object()) {
     throw Wrong("an object");

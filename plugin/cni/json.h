@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,6 +34,13 @@ namespace nomad_bridge::cni {
 // At every level, of keys that differ in letter case only the last in byte order: what libcni sends
 // is sorted, so that Go's last one is the same.
 void KeepLastOfEachKey(nlohmann::json& value);
+
+// A document kept where only json_fwd.hpp is included: all of nlohmann/json takes a second to parse.
+struct JsonDeleter {
+  void operator()(nlohmann::json* document) const;
+};
+using JsonPtr = std::unique_ptr<nlohmann::json, JsonDeleter>;
+[[nodiscard]] JsonPtr MakeJson(nlohmann::json document);
 
 class JsonView {
  public:

@@ -4,6 +4,8 @@
 #include <array>
 #include <optional>
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -150,20 +152,20 @@ void ReadNetwork(Request& request,
                  int stdin_fd,
                  std::string& reply_version) {
   request.config_text = ReadAll(stdin_fd, "stdin", kMaxStdinBytes);
-  request.config = ParseConfigText(request.config_text);
+  request.config = MakeJson(ParseConfigText(request.config_text));
   if (request.verb != Verb::kAdd && request.verb != Verb::kCheck) {
-    KeepLastOfEachKey(request.config);  // what ADD refuses must not be in the way of DEL
+    KeepLastOfEachKey(*request.config);  // what ADD refuses must not be in the way of DEL
   }
-  const std::optional<JsonView> version = JsonView(request.config, "").Find("cniVersion");
+  const std::optional<JsonView> version = JsonView(*request.config, "").Find("cniVersion");
   if (version && version->value().is_string() && IsSupported(version->String())) {
     reply_version = version->String();
   }
-  request.id.network = DecodeName(request.config);
+  request.id.network = DecodeName(*request.config);
   // Only now: the Go plugins look the verb up when they have read the config.
   if (!FindVerb(command)) {
     throw Error(Code::kInvalidEnvironment, Cat("unknown CNI_COMMAND: ", Excerpt(command)));
   }
-  request.cni_version = DecodeString(request.config, "cniVersion");
+  request.cni_version = DecodeString(*request.config, "cniVersion");
   if (request.cni_version.empty()) {
     request.cni_version = kOldestVersion;
     reply_version = kOldestVersion;

@@ -14,9 +14,8 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
-
 #include "base/attachment_id.h"
+#include "plugin/cni/json.h"
 
 namespace nomad_bridge::cni {
 
@@ -24,7 +23,6 @@ enum class Verb { kAdd, kDel, kCheck, kGc, kStatus, kVersion };
 
 [[nodiscard]] std::string_view Text(Verb verb);
 
-// NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move is noexcept; its assertions confuse the check.
 struct Request {
   Verb verb = Verb::kVersion;
   AttachmentId id;              // container_id and ifname are empty for GC, STATUS and VERSION
@@ -33,7 +31,7 @@ struct Request {
   std::string args;             // CNI_ARGS, verbatim
   std::string cni_path;         // CNI_PATH, verbatim; only a delegated IPAM plugin needs it
   std::string cni_version;      // the config's; "0.1.0" if it names none
-  nlohmann::json config;        // an object; null for VERSION
+  JsonPtr config;               // an object; nullptr for VERSION
   std::string config_text;      // the same as it came: a delegated IPAM plugin gets these bytes
 };
 

@@ -167,7 +167,7 @@ Result Append(Result first, const Result& later) {
 
 std::optional<Result> FindPrevResult(const Request& request) {
   try {
-    const std::optional<JsonView> result = JsonView(request.config, "").Find("prevResult");
+    const std::optional<JsonView> result = JsonView(*request.config, "").Find("prevResult");
     return result ? std::optional(ParseResult(*result, request.cni_version)) : std::nullopt;
   } catch (const Error&) {
     return std::nullopt;

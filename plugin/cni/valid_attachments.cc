@@ -1,5 +1,7 @@
 #include "plugin/cni/valid_attachments.h"
 
+#include <nlohmann/json.hpp>
+
 #include "base/text.h"
 #include "plugin/cni/json.h"
 
@@ -25,7 +27,7 @@ std::optional<std::set<AttachmentId>> FindValidAttachments(const Request& reques
   for (const char* const key :
        {"cni.dev/valid-attachments", "cni.dev/attachments"}) {  // the latter: libcni 1.2
     // Not JsonView::Find, to which null is the same as nothing: Go writes an empty array so.
-    for (const auto& [present, value] : request.config.items()) {
+    for (const auto& [present, value] : request.config->items()) {
       if (Lower(present) == key) {
         return value.is_null() ? std::set<AttachmentId>()
                                : ParseAttachments(request.id.network, JsonView(value, key));

@@ -31,7 +31,7 @@ void DelInterface(const cni::Request& request, const cni::PluginType& type) {
   // Perhaps gone, and not needed for what we made; but the host's own is refused.
   std::optional<link::Container> container = link::FindContainer(request, host);
   const RangeLock mine = host.records.Lock(request.id);
-  const config::LenientConfig lenient = config::ParseLenient(request.config, type.defaults);
+  const config::LenientConfig lenient = config::ParseLenient(*request.config, type.defaults);
   const std::optional<cni::DelegatedIpam> delegated_ipam =
       cni::FindDelegatedIpam(request, lenient.ipam_type);
 

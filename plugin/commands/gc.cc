@@ -103,7 +103,7 @@ void RemoveStrayElements(state::Host& host) {
 // An attachment goes whole, whichever of its names is asked: nobody else is left to ask for it.
 void Gc(const cni::Request& request, const cni::PluginType& type) {
   const std::optional<std::set<AttachmentId>> valid = cni::FindValidAttachments(request);
-  const config::LenientConfig lenient = config::ParseLenient(request.config, type.defaults);
+  const config::LenientConfig lenient = config::ParseLenient(*request.config, type.defaults);
   state::Host host = state::Host::Open();
   if (!valid) {
     attachment::ReclaimStale(host, request.id.network, lenient.data_dir);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "plugin/cni/args.h"
@@ -50,7 +52,7 @@ cni::Args ParseArgsFor(const cni::PluginType& type, const std::string& args) {
 }
 
 Sources MakeSources(const cni::Request& request, const cni::PluginType& type) {
-  const cni::JsonView config(request.config, "");
+  const cni::JsonView config(*request.config, "");
   const std::optional<cni::JsonView> args = config.Find("args");
   return {.config = config,
           .ipam = config.Find("ipam"),

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
 
+#include <nlohmann/json.hpp>
+
 #include "base/text.h"
 #include "plugin/config/sources.h"
 

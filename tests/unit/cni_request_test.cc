@@ -75,7 +75,7 @@ TEST(ReadRequest, ReadsAllOfIt) {
   EXPECT_EQ(request.args, "IgnoreUnknown=1;A=B=C");
   EXPECT_EQ(request.cni_version, "1.0.0");
   EXPECT_EQ(reply_version, "1.0.0");
-  EXPECT_EQ(request.config.at("type"), "nomad-bridge");
+  EXPECT_EQ(request.config->at("type"), "nomad-bridge");
 }
 
 TEST(ReadRequest, NamesEveryMissingVariableInOneMessage) {
@@ -212,7 +212,7 @@ TEST(ReadRequest, RefusesAKeyInTwoLetterCasesOnAddAndCheckOnly) {
   for (const char* const command : {"DEL", "GC", "STATUS"}) {
     const cni::Request request = Read(With(kAdd, "CNI_COMMAND", command), config).request;
     EXPECT_EQ(request.id.network, "b");
-    EXPECT_EQ(request.config.at("IPAM").dump(), R"({"dataDir":"/a"})");
+    EXPECT_EQ(request.config->at("IPAM").dump(), R"({"dataDir":"/a"})");
     EXPECT_EQ(request.config_text, config) << "for a delegated IPAM plugin";
   }
 }
