@@ -60,8 +60,9 @@ std::vector<Location> LocationsOf(const AttachmentId& id, const std::vector<Ip>&
     return rule.comment.ends_with(ending);
   };
   using enum cni::Part;
-  std::vector<Location> locations = {
-      {kMasquerade, {nft::TableFamily::kInet, "cni_plugins_masquerade"}, "masq_checks", ends_so}};
+  std::vector<Location> locations;
+  locations.push_back(
+      {kMasquerade, {nft::TableFamily::kInet, "cni_plugins_masquerade"}, "masq_checks", ends_so});
   for (const nft::TableFamily family : {nft::TableFamily::kIp, nft::TableFamily::kIp6}) {
     const nft::TableId nat{family, "nat"};
     const nft::TableId hostport{family, "cni_hostport"};
