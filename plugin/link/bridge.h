@@ -2,8 +2,9 @@
 //
 // Shared   The bridge, its addresses and the forwarding sysctls belong to every attachment: created
 //          or repaired, never undone.
-// Errors   kConflict if a link or an address is somebody else's; kInvalidConfig if the bridge's
-//          name is no bridge; kKernel.
+// Errors   kConflict if a link or an address is somebody else's; kInvalidConfig if the link of the
+//          bridge's name is no bridge, or one without the VLAN filtering that the config needs;
+//          kKernel.
 #pragma once
 
 #include <vector>
@@ -20,11 +21,11 @@ struct Segment {
   rtnl::Link gateway;
 };
 
-// Makes or adopts the bridge and, in a VLAN with a gateway, the gate; both up. The gate has
-// `gateways` as its addresses (none if the network is no gateway), and forwarding is turned on for
-// their families. Other IPv4 addresses and overlapping IPv6 ones are an error, or removed with
-// forceAddress; those which another living attachment on the same bridge needs stay. Says on stderr
-// what was mended: what was not so although an attachment other than `except` is there that needs it.
+// Creates or adopts the bridge and, in a VLAN with a gateway, the gateway's link; sets both up. The
+// gateway gets `gateways` as its addresses (none if the network is no gateway), and forwarding is
+// turned on for their families. Other IPv4 addresses and overlapping IPv6 ones are an error, or
+// removed with forceAddress; those that a live attachment but `except` needs stay. Logs what it
+// repaired, if an attachment uses the gateway already.
 [[nodiscard]] Segment EnsureBridge(state::Host& host,
                                    const config::LinkConfig& config,
                                    const std::vector<Cidr>& gateways,

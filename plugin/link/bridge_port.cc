@@ -12,7 +12,7 @@ void SetPort(rtnl::Socket& net,
   if (port.vlans) {
     net.SetPortVlans(veth, *port.vlans);
   }
-  // After the VLANs: a lock holds in those that the port has by then.
+  // After the VLANs: the lock covers those that the port is a member of by then.
   if (port.locked) {
     net.LockPort(veth, mac);
   }

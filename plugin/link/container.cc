@@ -21,8 +21,8 @@ void RequireNotHost(const cni::Request& request,
   }
 }
 
-// Which of the expected interfaces is ours: the one under this name in a sandbox, best in this one.
-// The path may be another than at ADD (/var/run for /run), or there may be none any more (DEL).
+// The index of the container's interface: the one of that name in a sandbox, preferably in this one.
+// CNI_NETNS may have another spelling than at ADD (/var/run for /run), or be empty (DEL).
 std::optional<int> FindInterface(const cni::Request& request, const cni::Result& expected) {
   std::optional<int> found;
   for (std::size_t i = 0; i < expected.interfaces.size(); ++i) {
@@ -42,21 +42,18 @@ bool Any(const Range& range, Predicate predicate) {
   return std::any_of(range.begin(), range.end(), predicate);
 }
 
-bool SameOrUnsaid(const std::optional<Ip>& expected, const std::optional<Ip>& present) {
-  return !expected || expected == present;
-}
-
-// To the kernel table 0 is the main one.
+// The kernel puts a route without a table, or with table 0, into the main one.
 std::uint32_t TableOf(const Route& route) {
   constexpr std::uint32_t kMain = 254;
   const std::uint32_t table = route.table.value_or(0);
   return table == 0 ? kMain : table;
 }
 
-// A route of the result says less than the kernel's: what it does not say, may be anything.
+// A result's route leaves attributes out that the kernel reports: those may have any value.
 bool Matches(const Route& expected, const Route& present) {
   const Cidr network{expected.destination.Network(), expected.destination.prefix_length};
-  return present.destination == network && SameOrUnsaid(expected.gateway, present.gateway) &&
+  return present.destination == network &&
+         (!expected.gateway || expected.gateway == present.gateway) &&
          (!expected.table || TableOf(expected) == TableOf(present)) &&
          (expected.mtu == 0 || expected.mtu == present.mtu) &&
          (expected.advmss == 0 || expected.advmss == present.advmss) &&
@@ -69,39 +66,39 @@ std::string Describe(const Route& route) {
 
 std::vector<std::string> DiffInterface(const rtnl::Link& link,
                                        const cni::Interface& expected,
-                                       bool stays_down) {
-  std::vector<std::string> found;
+                                       ExpectedState state) {
+  std::vector<std::string> mismatches;
   if (link.kind != "veth") {
-    found.push_back(
+    mismatches.push_back(
         Cat("interface ", Quoted(link.name), " is no veth any more but ", Quoted(link.kind)));
   }
-  if (!link.up && !stays_down) {
-    found.push_back(Cat("interface ", Quoted(link.name), " is down"));
+  if (!link.up && state == ExpectedState::kUp) {
+    mismatches.push_back(Cat("interface ", Quoted(link.name), " is down"));
   }
   const std::optional<Mac> mac = Mac::Parse(expected.mac);
   if (mac && *mac != link.mac) {
-    found.push_back(
+    mismatches.push_back(
         Cat("interface ", Quoted(link.name), " has the MAC ", link.mac, " instead of ", *mac));
   }
-  return found;
+  return mismatches;
 }
 
-void Strike(std::vector<Route>& expected, const std::vector<Route>& present) {
+void RemoveMatching(std::vector<Route>& expected, const std::vector<Route>& present) {
   std::erase_if(expected, [&](const Route& route) {
     return Any(present, [&](const Route& some) { return Matches(route, some); });
   });
 }
 
-// A plugin behind us may have added some out of a link of its own; all routes of a container that runs a
-// routing daemon are many, so they are looked at only if ours are not enough.
+// A plugin later in the list may have added routes by another link. A container that runs a routing
+// daemon has many, so all of them are read only if those by `link` are not enough.
 std::vector<Route> MissingRoutes(Container& container,
                                  const rtnl::Link& link,
                                  std::vector<Route> expected) {
   if (!expected.empty()) {
-    Strike(expected, container.net.Routes(link));
+    RemoveMatching(expected, container.net.Routes(link));
   }
   if (!expected.empty()) {
-    Strike(expected, container.net.Routes());
+    RemoveMatching(expected, container.net.Routes());
   }
   return expected;
 }
@@ -129,7 +126,7 @@ std::optional<Container> FindContainer(const cni::Request& request, const state:
 std::vector<std::string> DiffContainer(Container& container,
                                        const cni::Request& request,
                                        const cni::Result& expected,
-                                       bool stays_down) {
+                                       ExpectedState state) {
   const std::string& ifname = request.id.ifname;
   const std::optional<int> index = FindInterface(request, expected);
   if (!index) {
@@ -140,19 +137,19 @@ std::vector<std::string> DiffContainer(Container& container,
   if (!link) {
     return {Cat("interface ", Quoted(ifname), " is missing")};
   }
-  std::vector<std::string> found =
-      DiffInterface(*link, expected.interfaces[static_cast<std::size_t>(*index)], stays_down);
+  std::vector<std::string> mismatches =
+      DiffInterface(*link, expected.interfaces[static_cast<std::size_t>(*index)], state);
   const std::vector<Cidr> addresses = container.net.Addresses(*link);
   for (const cni::IpConfig& ip : expected.ips) {
     if (ip.interface == index &&
         !Any(addresses, [&](const Cidr& cidr) { return cidr == ip.address; })) {
-      found.push_back(Cat("address ", ip.address, " is missing on ", Quoted(ifname)));
+      mismatches.push_back(Cat("address ", ip.address, " is missing on ", Quoted(ifname)));
     }
   }
   for (const Route& route : MissingRoutes(container, *link, expected.routes)) {
-    found.push_back(Cat("route to ", Describe(route), " is missing"));
+    mismatches.push_back(Cat("route to ", Describe(route), " is missing"));
   }
-  return found;
+  return mismatches;
 }
 
 std::vector<std::string> DiffLoopback(Container& container) {

@@ -1,5 +1,9 @@
-// The container's side: its namespace, and whether it still is what ADD made it. It belongs to the
-// container: we only look.
+// The container's side: its namespace, and whether its interface still is as ADD configured it. It is
+// the container's own, so nothing here changes it.
+//
+// Errors   kInvalidNetns if CNI_NETNS is the host's own namespace (unless CNI_NETNS_OVERRIDE);
+//          kInvalidEnvironment if it is no network namespace; kKernel.
+// Owns     a descriptor of the namespace and a socket in it, opened once per command.
 #pragma once
 
 #include <optional>
@@ -14,33 +18,33 @@
 
 namespace nomad_bridge::link {
 
-// The container's namespace and a socket in it. Opened once per command.
 struct Container {
   netlink::Netns netns;
   rtnl::Socket net;
 };
 
-// Opens CNI_NETNS. Throws kInvalidNetns if it is the host's own (unless CNI_NETNS_OVERRIDE),
-// kInvalidEnvironment if it is no network namespace.
+// Opens CNI_NETNS.
 [[nodiscard]] Container OpenContainer(const cni::Request& request, const state::Host& host);
 
-// The same where the namespace may be out of sight or gone.
+// The same; nullopt if the namespace is gone, not visible here, or not named.
 [[nodiscard]] std::optional<Container> FindContainer(const cni::Request& request,
                                                      const state::Host& host);
 
-// Every way in which the container's interface differs from what `expected` (a prevResult, which may
-// hold more than ours) says of it, one phrase each: link, MAC, state (unless it `stays_down`),
-// addresses, routes.
+// Whether the interface has to be up; with disableContainerInterface ADD leaves it down.
+enum class ExpectedState { kUp, kAny };
+
+// How the container's interface differs from `expected` (a prevResult, which may also describe what
+// other plugins made), one line each: link, MAC, state, addresses, routes.
 [[nodiscard]] std::vector<std::string> DiffContainer(Container& container,
                                                      const cni::Request& request,
                                                      const cni::Result& expected,
-                                                     bool stays_down);
+                                                     ExpectedState state);
 
 // The same for lo, which only has to be up.
 [[nodiscard]] std::vector<std::string> DiffLoopback(Container& container);
 
-// The addresses that `result` says the container's interface has: those of CNI_IFNAME in CNI_NETNS, and
-// those that name no interface.
+// The addresses of the container's interface according to `result`: those of CNI_IFNAME in CNI_NETNS,
+// and those that name no interface.
 [[nodiscard]] std::vector<Cidr> AddressesIn(const cni::Result& result, const cni::Request& request);
 
 }  // namespace nomad_bridge::link

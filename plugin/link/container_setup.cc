@@ -9,54 +9,56 @@
 namespace nomad_bridge::link {
 namespace {
 
-constexpr int kScopeLink =
-    253;  // RT_SCOPE_LINK: a destination on the link itself, so without a gateway
+constexpr int kScopeLink = 253;  // RT_SCOPE_LINK: the destination is on the link, without a gateway
 
-// Tells the neighbours, who may know an address of `link` under another MAC.
+// Neighbours may have an address of `link` cached with another MAC.
 void Announce(Container& container, const rtnl::Link& link) {
   netlink::InNetns(container.netns, [&] {
     netlink::EnsureSysctlIfPresent(Cat("net/ipv4/conf/", link.name, "/arp_notify"), "1");
     netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/ndisc_notify"), "1");
   });
-  // The kernel announces a MAC that is set, also if it stays the same. What it announces when the
-  // link comes up is lost: the bridge's port does not forward yet.
+  // The kernel announces addresses when the MAC is set, even to the same one. What it announced when
+  // the link came up was lost: the bridge's port was not forwarding yet.
   container.net.Change(link, {.mac = link.mac});
 }
 
-void PrepareSysctls(Container& container, const rtnl::Link& link, bool has_ipv6, bool enable_dad) {
+void PrepareSysctls(Container& container,
+                    const rtnl::Link& link,
+                    const std::vector<Cidr>& addresses,
+                    const config::LinkConfig& config) {
   netlink::InNetns(container.netns, [&] {
-    if (has_ipv6) {
+    if (HasFamily(addresses, Family::kIpv6)) {
       netlink::EnsureSysctl(Cat("net/ipv6/conf/", link.name, "/disable_ipv6"), "0");
       netlink::EnsureSysctl(Cat("net/ipv6/conf/", link.name, "/keep_addr_on_down"), "1");
     }
-    if (enable_dad) {
-      // Enhanced (RFC 7527): by hairpin mode the question comes back to who asked it.
+    if (config.enable_dad) {
+      // Enhanced (RFC 7527): with hairpin mode our own solicitation comes back to us.
       netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/enhanced_dad"), "1");
       netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/accept_dad"), "1");
     }
   });
 }
 
-// Until packets flow between the container, its neighbours and the node.
+// Waits until packets flow between the container, its neighbours and the node.
 void AwaitTraffic(state::Host& host,
                   Container& container,
                   const VethPair& veth,
-                  const config::LinkConfig& config,
-                  bool has_ipv6) {
+                  const std::vector<Cidr>& addresses,
+                  const config::LinkConfig& config) {
   host.net.AwaitOperational(veth.host.name, FromNow(kTimeout));
-  if (has_ipv6) {
-    // Until the kernel has noticed the container's carrier, too, the container has no route for multicast
-    // and does not hear neighbours ask for it.
+  if (HasFamily(addresses, Family::kIpv6)) {
+    // Before the kernel has noticed the carrier on this end, too, the container has no multicast
+    // route and misses its neighbours' solicitations.
     container.net.AwaitOperational(veth.container.name, FromNow(kTimeout));
   }
-  // Until the kernel has noticed its first port's carrier, a bridge drops what the node sends.
+  // Before the kernel has noticed its first port's carrier, a bridge drops what the node sends.
   host.net.AwaitOperational(config.GatewayIfname(), FromNow(kTimeout));
   if (config.enable_dad) {
     container.net.AwaitAddresses(veth.container, FromNow(kTimeout));
   }
 }
 
-// A route without a gateway of its own goes by the first of its family.
+// A route without a gateway gets the first one of its family.
 void AddRoutes(Container& container, const rtnl::Link& link, const cni::Result& result) {
   for (Route route : result.routes) {
     const auto same_family = [&](const cni::IpConfig& ip) {
@@ -84,13 +86,13 @@ void ConfigureContainer(state::Host& host,
   for (const cni::IpConfig& ip : result.ips) {
     addresses.push_back(ip.address);
   }
-  PrepareSysctls(container, veth.container, HasFamily(addresses, Family::kIpv6), config.enable_dad);
+  PrepareSysctls(container, veth.container, addresses, config);
   for (const Cidr& address : addresses) {
     container.net.EnsureAddress(veth.container, address, config.enable_dad);
   }
   container.net.Change(veth.container, {.up = true});
   AddRoutes(container, veth.container, result);
-  AwaitTraffic(host, container, veth, config, HasFamily(addresses, Family::kIpv6));
+  AwaitTraffic(host, container, veth, addresses, config);
   const bool is_derived = std::all_of(addresses.begin(), addresses.end(), [&](const Cidr& cidr) {
     return veth.container.mac == Mac::For(cidr.address);
   });

@@ -1,7 +1,7 @@
-// The container's end of the pair: addresses, routes, up, and awaited until packets flow.
+// The container's end of the pair: addresses, up, routes, and the wait until packets flow.
 //
-// Errors   kTryAgain at the deadline, naming what was awaited; kConflict if duplicate address
-//          detection finds an address taken; kKernel.
+// Errors   kTryAgain at the deadline (kTimeout per wait), naming what was awaited; kConflict if
+//          duplicate address detection finds an address in use; kKernel.
 #pragma once
 
 #include "netlink/rtnl/rtnl.h"
@@ -12,16 +12,16 @@
 
 namespace nomad_bridge::link {
 
-// Addresses, up, routes, as `result` says them for the interface of `link`; waits until the pair and
-// the bridge carry packets and, with enabledad, until the addresses are known to be nobody else's.
-// With disableContainerInterface the interface stays down, and there is nothing to wait for.
+// Gives the container's end the addresses and routes of `result` and sets it up; then waits until the
+// pair and the bridge carry packets and, with enabledad, until duplicate address detection is over.
+// With disableContainerInterface nothing is done: the interface stays down.
 void ConfigureContainer(state::Host& host,
                         Container& container,
                         const VethPair& veth,
                         const cni::Result& result,
                         const config::LinkConfig& config);
 
-// lo up, with the addresses the kernel gives it then.
+// Sets lo up; the kernel adds its addresses then.
 void BringUpLoopback(Container& container);
 
 }  // namespace nomad_bridge::link

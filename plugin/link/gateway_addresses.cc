@@ -11,25 +11,12 @@
 namespace nomad_bridge::link {
 namespace {
 
-// Gateways on `gateway_ifname` that living attachments rely on, but for `except`.
-std::vector<Cidr> GatewaysOfLive(state::Host& host,
-                                 const std::string& gateway,
-                                 const AttachmentId& except) {
-  std::vector<Cidr> gateways;
-  for (const state::Record& record : LiveAttachmentsExcept(host, except)) {
-    if (record.link.gateway_ifname == gateway) {
-      gateways.insert(gateways.end(), record.link.gateways.begin(), record.link.gateways.end());
-    }
-  }
-  return gateways;
-}
-
 bool IsIn(const std::vector<Cidr>& list, const Cidr& cidr) {
   return std::find(list.begin(), list.end(), cidr) != list.end();
 }
 
-// An address that cannot stay beside `gateways`: any other of IPv4, an overlapping one of IPv6.
-bool Disturbs(const Cidr& present, const std::vector<Cidr>& gateways) {
+// Whether `present` cannot stay beside `gateways`: any other IPv4 address, an overlapping IPv6 one.
+bool Conflicts(const Cidr& present, const std::vector<Cidr>& gateways) {
   if (present.address.IsLinkLocal() && !present.address.is_ipv4()) {
     return false;
   }
@@ -39,7 +26,7 @@ bool Disturbs(const Cidr& present, const std::vector<Cidr>& gateways) {
   });
 }
 
-// fe80:: with what the kernel makes of a MAC (RFC 4291, appendix A).
+// The link-local address that the kernel derives from a MAC (RFC 4291, appendix A).
 Cidr LinkLocal(const Mac& mac) {
   constexpr std::uint8_t kUniversalBit = 0x02;
   constexpr int kPrefixBits = 64;
@@ -52,17 +39,21 @@ Cidr LinkLocal(const Mac& mac) {
 
 }  // namespace
 
-// The addresses that the node answers with on `gateway_ifname`; `is_ours`: the bridge is of our making.
+bool HasFamily(const std::vector<Cidr>& cidrs, Family family) {
+  return std::any_of(cidrs.begin(), cidrs.end(), [&](const Cidr& cidr) {
+    return cidr.address.family() == family;
+  });
+}
+
 std::vector<Cidr> AddressesFor(const rtnl::Link& gateway,
-                               bool is_ours,
+                               BridgeMaker maker,
                                const std::vector<Cidr>& gateways) {
   std::vector<Cidr> wanted = gateways;
   if (HasFamily(wanted, Family::kIpv6)) {
     netlink::EnsureSysctl(Cat("net/ipv6/conf/", gateway.name, "/disable_ipv6"), "0");
-    if (is_ours) {
-      // The kernel asks with it for the allocations it forwards to. Left to itself it makes it when
-      // it notices the link's carrier, up to a second late, and then tries for another whether
-      // anybody else has it.
+    if (maker == BridgeMaker::kWe) {
+      // The kernel uses it as the source of neighbour solicitations. Left alone it adds it up to a
+      // second after the link has a carrier, and then runs duplicate address detection on it.
       wanted.push_back(LinkLocal(gateway.mac));
     }
   }
@@ -70,48 +61,41 @@ std::vector<Cidr> AddressesFor(const rtnl::Link& gateway,
 }
 
 std::vector<std::string> EnsureGateways(state::Host& host,
-                                        const rtnl::Link& bridge,
+                                        const rtnl::Link& gateway,
                                         const config::LinkConfig& config,
                                         const std::vector<Cidr>& gateways,
                                         const AttachmentId& except) {
-  const std::vector<Cidr> present = host.net.Addresses(bridge);
-  // Asked for only if something is in the way, or missing.
-  std::optional<std::vector<Cidr>> needed;
+  LiveAttachments others(host, except);  // read only if an address is in the way, or missing
   const auto is_needed = [&](const Cidr& cidr) {
-    if (!needed) {
-      needed = GatewaysOfLive(host, bridge.name, except);
-    }
-    return IsIn(*needed, cidr);
+    return std::any_of(
+        others.records().begin(), others.records().end(), [&](const state::Record& other) {
+          return other.link.gateway_ifname == gateway.name && IsIn(other.link.gateways, cidr);
+        });
   };
+  const std::vector<Cidr> present = host.net.Addresses(gateway);
   for (const Cidr& cidr : present) {
-    if (IsIn(gateways, cidr) || !Disturbs(cidr, gateways) || is_needed(cidr)) {
+    if (IsIn(gateways, cidr) || !Conflicts(cidr, gateways) || is_needed(cidr)) {
       continue;
     }
     if (!config.force_address) {
       throw Error(Code::kConflict,
-                  Cat("bridge ", Quoted(bridge.name), " already has the address ", cidr),
+                  Cat("bridge ", Quoted(gateway.name), " already has the address ", cidr),
                   Cat("this network wants ",
                       gateways.front(),
                       " there; remove it, or set 'forceAddress' to true"));
     }
-    host.net.EnsureAddressGone(bridge, cidr);
+    host.net.EnsureAddressGone(gateway, cidr);
   }
-  std::vector<std::string> changes;
-  for (const Cidr& gateway : gateways) {
-    if (!IsIn(present, gateway)) {
-      host.net.EnsureAddress(bridge, gateway);
-      if (is_needed(gateway)) {
-        changes.push_back(Cat("address ", gateway, " of bridge ", Quoted(bridge.name)));
+  std::vector<std::string> repairs;
+  for (const Cidr& cidr : gateways) {
+    if (!IsIn(present, cidr)) {
+      host.net.EnsureAddress(gateway, cidr);
+      if (is_needed(cidr)) {
+        repairs.push_back(Cat("address ", cidr, " of bridge ", Quoted(gateway.name)));
       }
     }
   }
-  return changes;
-}
-
-bool HasFamily(const std::vector<Cidr>& cidrs, Family family) {
-  return std::any_of(cidrs.begin(), cidrs.end(), [&](const Cidr& cidr) {
-    return cidr.address.family() == family;
-  });
+  return repairs;
 }
 
 }  // namespace nomad_bridge::link

@@ -15,15 +15,17 @@ namespace nomad_bridge::link {
 
 [[nodiscard]] bool HasFamily(const std::vector<Cidr>& cidrs, Family family);
 
-// `gateways`, and with IPv6 the link-local address too, which the kernel would make late;
-// `is_ours`: we created the bridge.
+enum class BridgeMaker { kWe, kSomebodyElse };
+
+// `gateways`; with IPv6 on a bridge that we created also the link-local address, which the kernel
+// itself would add late.
 [[nodiscard]] std::vector<Cidr> AddressesFor(const rtnl::Link& gateway,
-                                             bool is_ours,
+                                             BridgeMaker maker,
                                              const std::vector<Cidr>& gateways);
 
 // Makes `gateways` addresses of `gateway`. Other IPv4 addresses and overlapping IPv6 ones are an
-// error, or removed with forceAddress; those that another live attachment needs stay. Returns what
-// had been there before and was repaired, one phrase each.
+// error, or removed with forceAddress; those that a live attachment but `except` needs stay. Returns
+// what such an attachment lacked until now: "address 10.0.0.1/24 of bridge 'nomad'".
 [[nodiscard]] std::vector<std::string> EnsureGateways(state::Host& host,
                                                       const rtnl::Link& gateway,
                                                       const config::LinkConfig& config,

@@ -7,11 +7,12 @@
 
 namespace nomad_bridge::link {
 
-std::optional<rtnl::Link> FindHostVeth(rtnl::Socket& host, const AttachmentId& id, bool recorded) {
+std::optional<rtnl::Link> FindHostVeth(rtnl::Socket& host,
+                                       const AttachmentId& id,
+                                       Recorded recorded) {
   std::optional<rtnl::Link> link = host.FindLink(state::HostVethName(id));
-  // The alias comes one message after the link: in between only the record says that it is ours.
   if (link && (state::IsAliasOf(link->alias, id) ||
-               (recorded && link->kind == "veth" && link->alias.empty()))) {
+               (recorded == Recorded::kYes && link->kind == "veth" && link->alias.empty()))) {
     return link;
   }
   return std::nullopt;
@@ -20,7 +21,7 @@ std::optional<rtnl::Link> FindHostVeth(rtnl::Socket& host, const AttachmentId& i
 void RefuseForeignInterface(state::Host& host,
                             Container& container,
                             const AttachmentId& id,
-                            bool recorded) {
+                            Recorded recorded) {
   const std::optional<rtnl::Link> present = container.net.FindLink(id.ifname);
   if (!present) {
     return;
@@ -36,7 +37,7 @@ void RefuseForeignInterface(state::Host& host,
   }
 }
 
-void EnsureLinkGone(state::Host& host, const AttachmentId& id, bool recorded) {
+void EnsureLinkGone(state::Host& host, const AttachmentId& id, Recorded recorded) {
   if (const std::optional<rtnl::Link> ours = FindHostVeth(host.net, id, recorded)) {
     host.net.EnsureLinkGone(ours->name);
   }
@@ -59,7 +60,7 @@ void CreateVeth(state::Host& host,
 
 VethPair PlugIn(state::Host& host, Container& container, const state::Record& record) {
   const rtnl::Link host_end = host.net.RequireLink(state::HostVethName(record.id));
-  // Up only now: looking at a link that is up without a carrier makes the kernel wait.
+  // Up only after the lookup: asked for a link that is up without a carrier, the kernel waits.
   SetPort(host.net,
           host_end,
           record.link.port,

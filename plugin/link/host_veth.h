@@ -1,8 +1,9 @@
-// The veth pair of an attachment, seen from its host end: found, created, plugged into the bridge,
+// The veth pair of an attachment, from its host end: found, created, plugged into the bridge,
 // deleted.
 //
-// Ours     by the name derived from the attachment and the alias (kernel_names.h).
+// Ours     A link is, if it has the name derived from the attachment and its alias (kernel_names.h).
 // Errors   kConflict if the container has another interface of that name; kKernel.
+// Locks    The attachment's own lock is held by the caller.
 #pragma once
 
 #include <optional>
@@ -14,35 +15,40 @@
 
 namespace nomad_bridge::link {
 
-// The host end of `id`, if it is there and ours by its alias, or by `recorded`: a record names it.
+// Whether a record names the attachment. The kernel sets a link's alias one message after making the
+// link: if we are killed in between, only the record shows that a veth of that name is ours.
+enum class Recorded { kNo, kYes };
+
+// The host end of `id`, if it is there and ours.
 [[nodiscard]] std::optional<rtnl::Link> FindHostVeth(rtnl::Socket& host,
                                                      const AttachmentId& id,
-                                                     bool recorded);
+                                                     Recorded recorded);
 
-// Throws kConflict if the container has an interface of that name which is not the other end of our
+// Throws kConflict if the container has an interface of that name that is not the other end of our
 // pair.
 void RefuseForeignInterface(state::Host& host,
                             Container& container,
                             const AttachmentId& id,
-                            bool recorded);
+                            Recorded recorded);
 
-// Deletes the pair from the host's end; needs no container namespace. Absent is success.
-void EnsureLinkGone(state::Host& host, const AttachmentId& id, bool recorded);
+// Deletes the pair from its host end, so the container's namespace may be gone. Absent is success.
+void EnsureLinkGone(state::Host& host, const AttachmentId& id, Recorded recorded);
 
 struct VethPair {
   rtnl::Link host;
   rtnl::Link container;
 };
 
-// Makes the pair of `record`, down: the host end in `bridge`, the container end in its namespace.
+// Creates the pair of `record`, both ends down: the host end as a port of `bridge`, the other in the
+// container. `mtu` in bytes, 0 for the kernel's default.
 void CreateVeth(state::Host& host,
                 Container& container,
                 const rtnl::Link& bridge,
                 const state::Record& record,
                 int mtu);
 
-// The host end of that pair becomes the port that `record` says: flags, label, up. The container end
-// stays down.
+// Sets the host end of that pair up as the port that `record` describes: flags, VLANs, alias, up. The
+// container's end stays down.
 [[nodiscard]] VethPair PlugIn(state::Host& host, Container& container, const state::Record& record);
 
 }  // namespace nomad_bridge::link

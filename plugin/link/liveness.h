@@ -1,12 +1,15 @@
-// Whether an attachment is alive.
+// Whether an attachment is alive, and which ones are.
 //
-// Alive    An attachment lives as long as its namespace does: the recorded path still leads to the
-//          recorded namespace, or anything else (a process, a mount elsewhere) still holds the
-//          namespace that its host veth, or a stranger's, leads to. One that another command is
-//          working on counts as living.
+// Alive    An attachment is, as long as its namespace is: the recorded path still leads to the
+//          recorded namespace, or a process or another mount still holds the one to which the peer
+//          of its host veth, or of a foreign plugin's, belongs.
+// Locks    None are taken. Who wants to reclaim a stale attachment tries its lock first: one that a
+//          command works on counts as alive.
+// Errors   kKernel, kIo.
 #pragma once
 
-#include <string>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "plugin/state/host.h"
@@ -16,8 +19,19 @@ namespace nomad_bridge::link {
 
 [[nodiscard]] bool IsAlive(state::Host& host, const state::Record& record);
 
-// Records of this node's attachments that are alive, but for `except`.
-[[nodiscard]] std::vector<state::Record> LiveAttachmentsExcept(state::Host& host,
-                                                               const AttachmentId& except);
+// The records of all live attachments but one, read when they are first needed and then kept. To be
+// made anew for each lock they are used under: other commands write records meanwhile.
+class LiveAttachments {
+ public:
+  LiveAttachments(state::Host& host, AttachmentId except)
+      : host_(host), except_(std::move(except)) {}
+
+  [[nodiscard]] const std::vector<state::Record>& records();
+
+ private:
+  state::Host& host_;
+  AttachmentId except_;
+  std::optional<std::vector<state::Record>> records_;
+};
 
 }  // namespace nomad_bridge::link

@@ -7,7 +7,7 @@
 namespace nomad_bridge::link {
 namespace {
 
-// A link on the bridge needs the bridge to be a member of the VLAN, besides what it is else.
+// A VLAN link needs its bridge to be a member of the VLAN, besides those it is a member of already.
 rtnl::PortVlans MembershipIn(const VlanGateway& gateway) {
   return {.tagged = {{.first = gateway.vlan, .last = gateway.vlan}}, .keep_default = true};
 }
@@ -24,47 +24,46 @@ bool IsPair(state::Host& host, const rtnl::Link& link, const rtnl::Link& bridge)
   return port && port->master == bridge.index;
 }
 
-rtnl::Link FindOrMake(state::Host& host,
-                      const rtnl::Link& bridge,
-                      const VlanGateway& gateway,
-                      std::vector<std::string>& changes) {
+EnsuredLink FindOrCreate(state::Host& host, const rtnl::Link& bridge, const VlanGateway& gateway) {
+  std::vector<std::string> repairs;
   std::optional<rtnl::Link> link = host.net.FindLink(gateway.name);
   if (!link) {
-    // False means that another ADD was faster; then it is made all the same.
+    // False means that another ADD was faster: the link is there either way.
     if (host.net.CreateVlanLink(gateway.name, bridge, gateway.vlan)) {
-      changes.push_back(Cat("gateway ", Quoted(gateway.name), ", which was gone"));
+      repairs.push_back(Cat("gateway ", Quoted(gateway.name), ", which was gone"));
     }
     link = host.net.FindLink(gateway.name);
   }
   if (!link || (!IsVlanLink(*link, bridge, gateway) && !IsPair(host, *link, bridge))) {
     throw Error(Code::kConflict,
-                Cat("the gateway ",
+                Cat("cannot create the gateway ",
                     Quoted(gateway.name),
                     " of VLAN ",
                     gateway.vlan,
-                    " cannot be made: a link of that name is something else"),
+                    ": a link of that name is something else"),
                 Cat("it must be VLAN ", gateway.vlan, " of bridge ", Quoted(bridge.name)));
   }
-  return *std::move(link);
+  return {.link = *std::move(link), .repairs = std::move(repairs)};
 }
 
 }  // namespace
 
-rtnl::Link EnsureVlanGateway(state::Host& host,
-                             const rtnl::Link& bridge,
-                             const VlanGateway& gateway,
-                             std::vector<std::string>& changes) {
-  rtnl::Link link = FindOrMake(host, bridge, gateway, changes);
+EnsuredLink EnsureVlanGateway(state::Host& host,
+                              const rtnl::Link& bridge,
+                              const VlanGateway& gateway) {
+  EnsuredLink ensured = FindOrCreate(host, bridge, gateway);
+  const rtnl::Link& link = ensured.link;
   if (link.kind == "vlan" && !host.net.HasPortVlans(bridge, MembershipIn(gateway))) {
     host.net.SetPortVlans(bridge, MembershipIn(gateway));
-    changes.push_back(Cat("gateway ", Quoted(gateway.name), ", which was cut off from its VLAN"));
+    ensured.repairs.push_back(
+        Cat("gateway ", Quoted(gateway.name), ", which was cut off from its VLAN"));
   }
   if (!link.up) {
     netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", gateway.name, "/accept_ra"), "0");
     host.net.Change(link, {.up = true});
-    changes.push_back(Cat("gateway ", Quoted(gateway.name), ", which was down"));
+    ensured.repairs.push_back(Cat("gateway ", Quoted(gateway.name), ", which was down"));
   }
-  return link;
+  return ensured;
 }
 
 std::vector<std::string> DiffVlanGateway(state::Host& host,

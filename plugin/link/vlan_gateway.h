@@ -1,12 +1,12 @@
-// The node's own place in a VLAN of a bridge: a link "<bridge>.<vlan>" on the bridge, which has the
-// gateway's addresses, and the bridge's own membership in that VLAN.
+// The node's own place in a VLAN of a bridge: a link "<bridge>.<vlan>" on the bridge with the gateway's
+// addresses, and the bridge's own membership in that VLAN.
 //
 // Why      The reference plugin makes a veth pair for it, one end a port of the bridge. What the
 //          container sends then crosses the bridge and is routed after that, and with br_netfilter
-//          passes the rules twice, which leaves its address as it is on the way out. A pair that is
-//          there is taken as it is.
-// Shared   by every attachment in that VLAN, as the bridge is: made or put right, never undone.
-// Errors   kConflict if a link of that name is somebody else's.
+//          passes the rules twice, which leaves its source address unmasqueraded on the way out. An
+//          existing pair is used as it is.
+// Shared   by every attachment in that VLAN, like the bridge: created or repaired, never undone.
+// Errors   kConflict if a link of that name is something else; kKernel.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,18 @@ struct VlanGateway {
   std::uint16_t vlan = 0;
 };
 
-// The link, up, whatever of it was missing. What was put right is appended to `changes`, a phrase
-// each.
-[[nodiscard]] rtnl::Link EnsureVlanGateway(state::Host& host,
-                                           const rtnl::Link& bridge,
-                                           const VlanGateway& gateway,
-                                           std::vector<std::string>& changes);
+// A link that is there now, and what had to be done to it: "gateway 'nomad.100', which was down".
+struct EnsuredLink {
+  rtnl::Link link;
+  std::vector<std::string> repairs;
+};
 
-// What is not so, one phrase each.
+// The link, up.
+[[nodiscard]] EnsuredLink EnsureVlanGateway(state::Host& host,
+                                            const rtnl::Link& bridge,
+                                            const VlanGateway& gateway);
+
+// What differs, one line each: "gateway 'nomad.100' is down".
 [[nodiscard]] std::vector<std::string> DiffVlanGateway(state::Host& host,
                                                        const rtnl::Link& bridge,
                                                        const VlanGateway& gateway);

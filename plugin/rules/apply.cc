@@ -29,27 +29,27 @@ std::optional<std::uint32_t> Generation(const std::optional<state::Checkpoint>& 
 }
 
 // The bit of the node's rules: that of `record` if it is forwarded for, else the one in use.
-int MarkBitFor(state::Host& host,
-               const state::Record& record,
-               const std::optional<state::Checkpoint>& checkpoint) {
+int MarkBitFor(const state::Record& record,
+               const std::optional<state::Checkpoint>& checkpoint,
+               link::LiveAttachments& others) {
   if (HasForwardHook(record)) {
     return record.rules.forward_hook.accept_mark_bit;
   }
   if (checkpoint) {
     return checkpoint->accept_mark_bit;
   }
-  const std::vector<state::Record> others = link::LiveAttachmentsExcept(host, record.id);
-  const auto other = std::find_if(others.begin(), others.end(), HasForwardHook);
-  return other != others.end() ? other->rules.forward_hook.accept_mark_bit
-                               : record.rules.forward_hook.accept_mark_bit;
+  const std::vector<state::Record>& records = others.records();
+  const auto other = std::find_if(records.begin(), records.end(), HasForwardHook);
+  return other != records.end() ? other->rules.forward_hook.accept_mark_bit
+                                : record.rules.forward_hook.accept_mark_bit;
 }
 
 // The mark is one bit for the whole node, so networks have to agree on it.
-void RequireSameMarkBit(state::Host& host, const state::Record& record) {
+void RequireSameMarkBit(const state::Record& record, link::LiveAttachments& others) {
   if (!HasForwardHook(record)) {
     return;
   }
-  for (const state::Record& other : link::LiveAttachmentsExcept(host, record.id)) {
+  for (const state::Record& other : others.records()) {
     if (HasForwardHook(other) &&
         other.rules.forward_hook.accept_mark_bit != record.rules.forward_hook.accept_mark_bit &&
         other.id.network != record.id.network) {
@@ -177,6 +177,14 @@ std::vector<std::string> SharedAfter(std::vector<std::string> shared,
   return shared;
 }
 
+std::vector<firewall::DesiredState> DesiredStatesOf(const std::vector<state::Record>& records) {
+  std::vector<firewall::DesiredState> desired;
+  for (const state::Record& record : records) {
+    desired.push_back({.forward_hook = record.rules.forward_hook, .elements = ElementsOf(record)});
+  }
+  return desired;
+}
+
 // Failing is no reason to fail the command, least of all a DEL: the next command compares instead.
 void SaveCheckpoint(state::Host& host,
                     state::Checkpoint checkpoint,
@@ -206,22 +214,27 @@ bool HasForwardHook(const state::Record& record) {
 Committed Commit(state::Host& host,
                  const state::Record& record,
                  firewall::Change change,
-                 const firewall::ListDesired& list_desired) {
+                 const AttachmentId& except) {
   const RangeLock one_at_a_time = host.records.LockRules();
+  // Read under the rules' lock, once: an attachment that commits its rules before us has its record by
+  // then, and nobody commits or removes any until we are done.
+  link::LiveAttachments others(host, except);
   std::optional<state::Checkpoint> checkpoint = FindCurrentCheckpoint(host);
-  const int mark_bit = MarkBitFor(host, record, checkpoint);
+  const int mark_bit = MarkBitFor(record, checkpoint, others);
   if (!checkpoint || checkpoint->accept_mark_bit != mark_bit) {
-    RequireSameMarkBit(host, record);
+    RequireSameMarkBit(record, others);
     checkpoint.reset();
   }
   Committed committed{.stale_owners = {}, .checkpoint = checkpoint.value_or(state::Checkpoint{})};
   std::vector<std::string>& shared = committed.checkpoint.shared;
   const std::string hash = HashOfShared(record, change.add);
   change.shared_in_force = std::find(shared.begin(), shared.end(), hash) != shared.end();
-  const StaleShared stale = change.shared_in_force ? StaleShared{} : FindStaleShared(host, record);
+  const StaleShared stale =
+      change.shared_in_force ? StaleShared{} : FindStaleShared(host, record, others);
   change.remove_shared = stale.elements;
 
   const nft::Table table = NodeTable(mark_bit);
+  const auto list_desired = [&] { return DesiredStatesOf(others.records()); };
   firewall::Outcome outcome;
   while ((outcome = firewall::Apply(host.nft, table, change, Generation(checkpoint), list_desired))
              .conflict) {
@@ -308,7 +321,8 @@ std::vector<std::string> DiffRules(state::Host& host, const state::Record& recor
   if (elements.empty()) {
     return {};
   }
-  const int mark_bit = MarkBitFor(host, record, host.checkpoint.Find());
+  link::LiveAttachments others(host, record.id);
+  const int mark_bit = MarkBitFor(record, host.checkpoint.Find(), others);
   return firewall::Diff(host.nft,
                         NodeTable(mark_bit),
                         {.forward_hook = record.rules.forward_hook, .elements = elements});

@@ -34,12 +34,12 @@ struct Committed {
 };
 
 // Makes `change` for `record`. Elements of stale attachments that are in its way are taken over; their
-// owners are returned, for the caller to take down. Logs what was repaired. `list_desired` lists what all
-// other attachments should have, and is called only without a current checkpoint.
+// owners are returned, for the caller to take down. Without a current checkpoint, what live attachments
+// but `except` lack is restored in the same batch. Logs what was repaired.
 [[nodiscard]] Committed Commit(state::Host& host,
                                const state::Record& record,
                                firewall::Change change,
-                               const firewall::ListDesired& list_desired);
+                               const AttachmentId& except);
 
 // The checkpoint; nullopt if the ruleset has been changed since, by whatever program.
 [[nodiscard]] std::optional<state::Checkpoint> FindCurrentCheckpoint(state::Host& host);

@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "firewall/address_policy.h"
 #include "firewall/table.h"
-#include "plugin/link/liveness.h"
 #include "plugin/rules/elements.h"
 
 namespace nomad_bridge::rules {
@@ -75,14 +74,16 @@ bool IsOfAnotherPolicy(const std::string& hash, const state::Record& record) {
          !hash.starts_with(IngressKey(record));
 }
 
-StaleShared FindStaleShared(state::Host& host, const state::Record& record) {
+StaleShared FindStaleShared(state::Host& host,
+                            const state::Record& record,
+                            link::LiveAttachments& others) {
   const std::vector<nft::Element> earlier = EarlierPolicy(host, record);
   std::vector<nft::Element> stale = ElementsOfMissingBridges(host);
   Append(stale, earlier);
   if (stale.empty()) {
     return {};
   }
-  for (const state::Record& other : link::LiveAttachmentsExcept(host, record.id)) {
+  for (const state::Record& other : others.records()) {
     Retain(ElementsOf(other), stale);
   }
   const bool is_kept =

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "netlink/nft/element.h"
+#include "plugin/link/liveness.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
@@ -30,6 +31,8 @@ struct StaleShared {
   std::vector<nft::Element> elements;  // that no live attachment needs any more
   bool is_kept = false;                // some live attachment still needs that earlier policy
 };
-[[nodiscard]] StaleShared FindStaleShared(state::Host& host, const state::Record& record);
+[[nodiscard]] StaleShared FindStaleShared(state::Host& host,
+                                          const state::Record& record,
+                                          link::LiveAttachments& others);
 
 }  // namespace nomad_bridge::rules

@@ -51,8 +51,8 @@ void CheckpointFile::Write(const Checkpoint& checkpoint) const {
   for (const std::string& hash : checkpoint.shared) {
     text += Cat(kSharedLine, hash, '\n');
   }
-  for (const std::string& gateway_ifname : checkpoint.opened_ifnames) {
-    text += Cat(kOpenedLine, gateway_ifname, '\n');
+  for (const std::string& ifname : checkpoint.opened_ifnames) {
+    text += Cat(kOpenedLine, ifname, '\n');
   }
   for (const std::string& note : checkpoint.notes) {
     text += Cat(kNoteLine, note, '\n');

@@ -1,8 +1,10 @@
-// What holds as long as the ruleset's generation is the one after our last change.
+// What was in force right after our last commit. As long as the ruleset's generation is still the
+// checkpoint's, nobody has changed a rule since, and nothing needs to be looked at.
 //
 // Shape   /run/nomad-bridge/.generation   "<boot id> <device> <inode> <generation> <mark bit>", then
-//                                         lines "shared <hash>", "gate <link>" and "note <text>"
-// Lives   on tmpfs; of another boot or namespace it counts as absent.
+//                                         lines "shared <hash>", "opened <link>" and "note <text>"
+// Lives   on tmpfs; one of another boot or host namespace counts as absent.
+// Locks   Written under the rules' lock.
 // Errors  kIo.
 #pragma once
 
@@ -18,10 +20,10 @@ namespace nomad_bridge::state {
 struct Checkpoint {
   std::uint32_t generation = 0;
   int accept_mark_bit = 0;
-  std::vector<std::string> shared;  // hashes: what is in force (rules/shared.h)
+  std::vector<std::string> shared;  // hashes of what is in force (rules/shared.h)
   std::vector<std::string>
-      opened_ifnames;              // that other firewalls were told of (foreign/other_firewalls.h)
-  std::vector<std::string> notes;  // what only the operator can help, one line each
+      opened_ifnames;              // accepted by other firewalls (foreign/other_firewalls.h)
+  std::vector<std::string> notes;  // what only the operator can repair, one line each
 };
 
 class CheckpointFile {

@@ -1,5 +1,8 @@
-// The node's side: its namespace, one socket of each kind in it, and our records. Opened once per
-// command, and closed only at its end: see conntrack.h.
+// The node's side: its network namespace, one socket of each kind in it, and our records. Opened once
+// per command.
+//
+// Errors   kKernel if the kernel lacks a kind of socket.
+// Ownership  Everything here lives until the command ends; a `conntrack` in use must (conntrack.h).
 #pragma once
 
 #include <optional>
@@ -19,7 +22,7 @@ struct Host {
   nft::Socket nft;
   Records records;
   CheckpointFile checkpoint;
-  std::optional<conntrack::Conntrack> conntrack;  // once it is needed
+  std::optional<conntrack::Conntrack> conntrack;  // opened when it is first needed
 
   [[nodiscard]] static Host Open();
 };

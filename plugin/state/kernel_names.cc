@@ -38,7 +38,7 @@ bool IsAliasOf(std::string_view alias, const AttachmentId& id) {
 }
 
 std::string ElementComment(const AttachmentId& id, const cni::Labels& labels) {
-  // Nomad's container id is its allocation id: said once, under the name people look for.
+  // Nomad's container id is its allocation id: written once, under the name people look for.
   cni::Labels others = labels;
   const auto is_container = [&](const cni::Label& label) { return label.value == id.container_id; };
   const auto removed = std::remove_if(others.begin(), others.end(), is_container);

@@ -1,5 +1,5 @@
-// The names of what an attachment has in the kernel, derived from its identity: so that a lost record
-// can still be cleaned up, and so that nothing of anybody else's is ever taken for ours.
+// The names of what an attachment has in the kernel, derived from its identity: what a lost record
+// named can still be cleaned up, and nothing foreign is ever taken for ours.
 //
 // Shapes   Link names are at most 15 bytes, aliases 255, comments of nf_tables elements 128; the last
 //          two are cut at a character's boundary.
@@ -13,8 +13,8 @@
 
 namespace nomad_bridge::state {
 
-// The host end of an attachment's veth pair: "veth" and 11 hexadecimal digits. Derived, so that a
-// lost record can still be cleaned up; the link's alias says whether it really is ours.
+// The host end of an attachment's veth pair: "veth" and 11 hexadecimal digits. Whether a link of that
+// name is ours is decided by its alias.
 [[nodiscard]] std::string HostVethName(const AttachmentId& id);
 
 // The alias of that link: "nomad-bridge net=<network> id=<container> if=<ifname> job=... ", at most

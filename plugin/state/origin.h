@@ -1,7 +1,7 @@
-// Where state of ours was written. What another boot or another network namespace wrote (a second
-// "host" that shares /run) is not ours to use.
+// In which boot and host namespace state was written. That of another one (a second "host" that
+// shares /run) is not ours to use.
 //
-// Shape   boot_id as /proc/sys/kernel/random/boot_id has it, without the line end.
+// Shape   boot_id as in /proc/sys/kernel/random/boot_id, without the line end.
 #pragma once
 
 #include <string>
@@ -17,10 +17,10 @@ struct Origin {
   bool operator==(const Origin&) const = default;
 };
 
-// This boot, and the namespace `host`.
+// This boot; the namespace `host`.
 [[nodiscard]] Origin OriginOf(const netlink::Netns& host);
 
-// Where all of our state lies: "/run/nomad-bridge".
+// The directory of all our state: "/run/nomad-bridge".
 constexpr const char* kStateFolder = "/run/nomad-bridge";
 
 }  // namespace nomad_bridge::state

@@ -7,6 +7,16 @@
 
 namespace nomad_bridge::state {
 
+bool Record::HasAny(const cni::Parts& some) const {
+  return std::any_of(some.begin(), some.end(), [&](cni::Part part) { return Has(part); });
+}
+
+Record Record::Without(const cni::Parts& some) const {
+  Record rest = *this;
+  std::erase_if(rest.parts, [&](cni::Part part) { return some.contains(part); });
+  return rest;
+}
+
 bool Record::HasIpv6() const {
   return std::any_of(ipam.addresses.begin(), ipam.addresses.end(), [](const Cidr& cidr) {
     return !cidr.address.is_ipv4();

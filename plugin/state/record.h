@@ -76,6 +76,8 @@ struct Record {
   } rules;
 
   [[nodiscard]] bool Has(cni::Part part) const { return parts.contains(part); }
+  [[nodiscard]] bool HasAny(const cni::Parts& some) const;
+  [[nodiscard]] Record Without(const cni::Parts& some) const;
   [[nodiscard]] bool HasIpv6() const;
   // Of the container's interface: the configured one, else derived from its first address.
   [[nodiscard]] Mac ContainerMac() const;

@@ -1,8 +1,8 @@
 #include "plugin/state/record_store.h"
 
-#include <algorithm>
+#include <exception>
 
-#include "base/error.h"
+#include "base/append.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -14,11 +14,11 @@ namespace {
 
 constexpr const char* kLockFile = "/run/nomad-bridge/.lock";
 constexpr std::string_view kSuffix = ".json";
-// A record repeats what a config of 8 MiB may say, each byte perhaps as an escape of six.
+// A record may repeat a config of 8 MiB, each byte as an escape of six.
 constexpr std::size_t kMaxRecordBytes = 64 << 20;
 constexpr std::uint64_t kRulesByte = 0;
 
-// A name for the file of `id`, at most 211 bytes: readable, and unique also when it had to be cut.
+// At most 211 bytes: readable, and unique even where the container id is cut.
 std::string FileName(const AttachmentId& id) {
   constexpr std::size_t kLongestId = 190;
   constexpr std::size_t kKeptOfId = 150;
@@ -27,6 +27,26 @@ std::string FileName(const AttachmentId& id) {
           ? id.container_id
           : Cat(id.container_id.substr(0, kKeptOfId), '~', Hex(StableHash(id.container_id), 16));
   return Cat(container_id, '@', id.ifname, kSuffix);
+}
+
+// The inverse of FileName(); nullopt for anybody else's file.
+std::optional<AttachmentId> ParseFileName(const std::string& network, const std::string& name) {
+  const std::size_t at = name.find('@');  // never part of a container id
+  if (at == std::string::npos || !name.ends_with(kSuffix)) {
+    return std::nullopt;
+  }
+  AttachmentId id{network, name.substr(0, at), name.substr(at + 1)};
+  id.ifname.resize(id.ifname.size() - kSuffix.size());
+  if (id.container_id.find('~') != std::string::npos) {  // cut: only the file has the whole id
+    const std::optional<std::string> text =
+        FindFile(Cat(kStateFolder, '/', network, '/', name), kMaxRecordBytes);
+    std::optional<std::string> whole = FindContainerId(text.value_or(""));
+    if (!whole) {
+      return std::nullopt;
+    }
+    id.container_id = *std::move(whole);
+  }
+  return id;
 }
 
 std::string PathOf(const AttachmentId& id) {
@@ -62,8 +82,8 @@ void Records::Write(const Record& record) const {
   EnsureDirectory(Cat(kStateFolder, '/', record.id.network));
   const std::string text = FormatRecord(record, here_);
   const std::string path = PathOf(record.id);
-  // A new file leaves nothing behind if we are killed; replacing may, but only beside a record that
-  // somebody removes.
+  // Creating leaves nothing behind if we are killed. Replacing may leave a ".new", which EnsureGone()
+  // removes with the record.
   if (!CreateFile(path, text)) {
     ReplaceFile(path, text);
   }
@@ -71,12 +91,11 @@ void Records::Write(const Record& record) const {
 
 void Records::EnsureGone(const AttachmentId& id) const {
   const std::string path = PathOf(id);
-  EnsureFileGone(path + ".new");  // of a writer that was killed while it replaced the record
+  EnsureFileGone(path + ".new");
   EnsureFileGone(path);
 }
 
 void Records::EnsureVoidGone(const AttachmentId& id) const {
-  // That it cannot be opened just now says nothing of what is in it.
   const std::optional<std::string> text = FindFile(PathOf(id), kMaxRecordBytes);
   if (!text || !IsOfBoot(*text, here_.boot_id)) {
     EnsureGone(id);
@@ -84,33 +103,17 @@ void Records::EnsureVoidGone(const AttachmentId& id) const {
 }
 
 std::vector<AttachmentId> Records::List(const std::string& network) const {
-  if (network.empty()) {
-    std::vector<AttachmentId> all;
-    for (const std::string& name : Entries(kStateFolder)) {
-      const std::vector<AttachmentId> some = List(name);
-      all.insert(all.end(), some.begin(), some.end());
-    }
-    return all;
-  }
   std::vector<AttachmentId> found;
+  if (network.empty()) {
+    for (const std::string& name : Entries(kStateFolder)) {
+      Append(found, List(name));
+    }
+    return found;
+  }
   for (const std::string& name : Entries(Cat(kStateFolder, '/', network))) {
-    const std::size_t at = name.find('@');  // never part of a container id
-    if (at == std::string::npos || !name.ends_with(kSuffix)) {
-      continue;
+    if (std::optional<AttachmentId> id = ParseFileName(network, name)) {
+      found.push_back(*std::move(id));
     }
-    const std::string container_id = name.substr(0, at);
-    AttachmentId id{
-        network, container_id, name.substr(at + 1, name.size() - at - 1 - kSuffix.size())};
-    if (container_id.find('~') != std::string::npos) {  // cut: only the file knows the whole id
-      const std::optional<std::string> text =
-          FindFile(Cat(kStateFolder, '/', network, '/', name), kMaxRecordBytes);
-      std::optional<std::string> whole = FindContainerId(text.value_or(""));
-      if (!whole) {
-        continue;
-      }
-      id.container_id = *std::move(whole);
-    }
-    found.push_back(std::move(id));
   }
   return found;
 }

@@ -7,8 +7,10 @@
 //         (a network's name never begins with a dot)
 // Lives   on tmpfs. A record of another boot is void: its namespaces and rules are gone. One of
 //         another network namespace (a second "host" that shares /run) is somebody else's.
-// Errors  kIo; kTryAgain if a lock stays taken. A record that cannot be read counts as absent, with
-//         a line on stderr.
+// Locks   Their order stands in base/file_lock.h. A record is written and removed under its
+//         attachment's lock; reading takes none, since files appear whole.
+// Errors  kIo; kTryAgain if a lock stays taken. A record that cannot be read counts as absent and is
+//         logged.
 #pragma once
 
 #include <cstdint>
@@ -30,23 +32,23 @@ class Records {
   explicit Records(Origin here) : here_(std::move(here)) {}
 
   [[nodiscard]] std::optional<Record> Find(const AttachmentId& id) const;
-  // Nothing if the namespace is not known: nobody could say later whether the attachment lives.
+  // Does nothing if record.netns is unknown: it could not be told whether the attachment is alive.
   void Write(const Record& record) const;
   void EnsureGone(const AttachmentId& id) const;
-  // The same for a record that says nothing (any more): of another boot, or not to be read.
+  // The same, but only for a void record: of another boot, or damaged.
   void EnsureVoidGone(const AttachmentId& id) const;
 
-  // Who has a record, from the folder's listing; `network` empty: in all networks.
+  // Every attachment with a record, from the listing of the directory; `network` empty: in all networks.
   [[nodiscard]] std::vector<AttachmentId> List(const std::string& network) const;
-  // The attachment whose elements and host veth go by `owner` (HostVethName).
+  // The attachment whose host veth, the owner of its elements, is `owner`.
   [[nodiscard]] std::optional<Record> FindOwner(std::string_view owner) const;
 
   // One command at a time per attachment.
   [[nodiscard]] RangeLock Lock(const AttachmentId& id) const;
   // nullopt if another command works on it now.
   [[nodiscard]] std::optional<RangeLock> TryLock(const AttachmentId& id) const;
-  // One command at a time in the rules: not for safety (the kernel sees to that), but so that many
-  // do not make each other start again.
+  // One command at a time in the rules. The kernel commits atomically anyway; this spares many ADDs at
+  // once from making each other start over.
   [[nodiscard]] RangeLock LockRules() const;
 
  private:

@@ -91,7 +91,7 @@ bool HasLease(const cni::Request& request, const std::string& data_dir, const Ip
 }  // namespace
 
 bool IsReferenceMade(state::Host& host, const cni::Request& request, const config::Config& config) {
-  if (link::FindHostVeth(host.net, request.id, false)) {
+  if (link::FindHostVeth(host.net, request.id, link::Recorded::kNo)) {
     return false;
   }
   const std::vector<Cidr> addresses = link::AddressesIn(*config.prev_result, request);

@@ -98,7 +98,7 @@ TEST_F(Vlan, ABridgeWithoutVlanFilteringIsAnErrorAndStaysAsItIs) {
 
   const Outcome refused = MustRefuse(7, Config(kVlan100));
 
-  EXPECT_THAT(Msg(refused), HasSubstr("bridge 'nomad' does not tell VLANs apart"));
+  EXPECT_THAT(Msg(refused), HasSubstr("bridge 'nomad' has no VLAN filtering"));
 }
 
 TEST_F(Vlan, ATakenGatewaysNameIsAnErrorThatNamesIt) {
