@@ -43,6 +43,10 @@ struct LeaseOwner {
   bool operator==(const LeaseOwner&) const = default;
 };
 
+[[nodiscard]] inline LeaseOwner OwnerOf(const AttachmentId& id) {
+  return {id.container_id, id.ifname};
+}
+
 struct Lease {
   Ip address;
   LeaseOwner owner;

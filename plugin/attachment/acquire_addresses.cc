@@ -1,6 +1,7 @@
 #include "plugin/attachment/acquire_addresses.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -17,82 +18,86 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-void SetAddresses(state::Record& record,
-                  const std::vector<ipam::Assignment>& assignments,
-                  const config::Config& config) {
-  record.ipam.leases.clear();
-  record.link.gateways.clear();
-  for (const ipam::Assignment& assignment : assignments) {
-    record.ipam.leases.push_back(assignment.address);
-    if (config.link.is_gateway) {
-      record.link.gateways.push_back({assignment.gateway, assignment.address.prefix_length});
+// `intent` with the addresses of `result`, and what follows from them.
+Acquired WithAddresses(state::Record intent, cni::Result result, const config::Config& config) {
+  for (const cni::IpConfig& ip : result.ips) {
+    intent.ipam.addresses.push_back(ip.address);
+    if (config.link.is_gateway && ip.gateway) {
+      intent.link.gateways.push_back({*ip.gateway, ip.address.prefix_length});
     }
   }
-  record.ipam.addresses = record.ipam.leases;
-  record.rules.forward_hook.ipv6 = record.HasIpv6();
-  record.rules.ports = portmap::Resolve(config.rules.ports, AddressesOnly(record.ipam.addresses));
+  intent.rules.forward_hook.ipv6 = intent.HasIpv6();
+  intent.rules.ports = portmap::Resolve(config.rules.ports, AddressesOnly(intent.ipam.addresses));
+  return {.record = std::move(intent), .result = std::move(result)};
 }
 
-// Who lives with `address` although nobody has leased it here; the kernel knows.
-std::optional<state::Record> FindOwner(state::Host& host,
-                                       const Ip& address,
-                                       const AttachmentId& except) {
-  const std::optional<nft::Element> member = firewall::FindAddress(host.nft, address);
+Acquired WithLeases(const state::Record& intent,
+                    const std::vector<ipam::Assignment>& assignments,
+                    const config::Config& config) {
+  cni::Result result{.routes = config.ipam.routes, .dns = config.ipam.dns};
+  for (const ipam::Assignment& assignment : assignments) {
+    result.ips.push_back({.address = assignment.address, .gateway = assignment.gateway});
+  }
+  Acquired acquired = WithAddresses(intent, std::move(result), config);
+  acquired.record.ipam.leases = acquired.record.ipam.addresses;
+  return acquired;
+}
+
+// The live attachment whose element in the kernel has `address`.
+std::optional<state::Record> FindLiveOwner(state::Host& host, const Ip& address) {
+  const std::optional<nft::Element> element = firewall::FindAddress(host.nft, address);
   std::optional<state::Record> owner =
-      member ? host.records.FindOwner(member->owner()) : std::nullopt;
-  return owner && owner->id != except && link::IsAlive(host, *owner) ? std::move(owner)
-                                                                     : std::nullopt;
+      element ? host.records.FindOwner(element->owner()) : std::nullopt;
+  return owner && link::IsAlive(host, *owner) ? std::move(owner) : std::nullopt;
 }
 
-// Whether one of `assignments` cannot be had, so that the choice has to be made again: its lease was
-// lost, and is put back; or it is leased in another network of the same subnet on the same bridge,
-// and is avoided. (With another bridge between them it would be a conflict, which comes to light.)
-bool HasOwner(state::Host& host,
-              ipam::Store& store,
-              const std::vector<ipam::Assignment>& assignments,
-              const state::Record& record,
-              ipam::Request& wanted) {
+// The first of `assignments`, free by this store, that a live attachment has nevertheless: its lease
+// was lost, and is restored here; or it is leased in another network behind the same gateway. (Behind
+// another gateway it is a conflict, which the commit of the rules reports.)
+std::optional<Ip> FindUnusable(state::Host& host,
+                               ipam::Store& store,
+                               const std::vector<ipam::Assignment>& assignments,
+                               const state::Record& intent,
+                               const std::vector<Ip>& requested) {
   for (const ipam::Assignment& assignment : assignments) {
     const Ip& address = assignment.address.address;
-    const std::optional<state::Record> owner = FindOwner(host, address, record.id);
-    if (!owner) {
+    const std::optional<state::Record> owner = FindLiveOwner(host, address);
+    if (!owner || owner->id == intent.id) {
       continue;
     }
-    const bool is_same_network = owner->id.network == record.id.network;
-    if (is_same_network && store.Reserve(address, OwnerOf(owner->id))) {
-      LogLine("put back the lost lease of ",
-              address,
-              " for container ",
-              Quoted(owner->id.container_id));
-      return true;
-    }
-    const bool is_wish = std::find(wanted.requested.begin(), wanted.requested.end(), address) !=
-                         wanted.requested.end();
-    if (!is_same_network && owner->link.gateway_ifname == record.link.gateway_ifname && !is_wish) {
-      wanted.avoided.push_back(address);
-      return true;
+    if (owner->id.network == intent.id.network) {
+      if (store.Reserve(address, ipam::OwnerOf(owner->id))) {
+        LogLine("restored the lost lease of ",
+                address,
+                " for container ",
+                Quoted(owner->id.container_id));
+        return address;
+      }
+    } else if (owner->link.gateway_ifname == intent.link.gateway_ifname &&
+               std::find(requested.begin(), requested.end(), address) == requested.end()) {
+      return address;
     }
   }
-  return false;
+  return std::nullopt;
 }
 
-std::optional<ipam::LeaseOwner> FindHolder(const config::IpamConfig& config,
-                                           const std::string& network,
-                                           const Ip& address) {
+std::optional<ipam::LeaseOwner> FindLeaseOwner(const config::IpamConfig& config,
+                                               const std::string& network,
+                                               const Ip& address) {
   const std::optional<ipam::Store> store = ipam::Store::OpenIfExists(config.data_dir, network);
   return store ? store->FindOwner(address) : std::nullopt;
 }
 
-// A requested address that somebody living has is an error that names them; the dead give it back.
+// A requested address that a live attachment has is an error that names it; a stale one is reclaimed.
 void RequireFree(state::Host& host,
                  const config::IpamConfig& config,
                  const Ip& address,
                  const AttachmentId& id) {
-  const std::optional<ipam::LeaseOwner> holder = FindHolder(config, id.network, address);
-  if (!holder || holder->Matches(OwnerOf(id))) {
+  const std::optional<ipam::LeaseOwner> lease_owner = FindLeaseOwner(config, id.network, address);
+  if (!lease_owner || lease_owner->Matches(ipam::OwnerOf(id))) {
     return;
   }
-  const AttachmentId owner{id.network, holder->container_id, holder->ifname};
+  const AttachmentId owner{id.network, lease_owner->container_id, lease_owner->ifname};
   if (!ReclaimIfStale(host, owner)) {
     const std::optional<state::Record> record = host.records.Find(owner);
     throw Error(Code::kConflict,
@@ -109,8 +114,8 @@ void RequireFree(state::Host& host,
   }
 }
 
-// What an earlier ADD had in this store and this one does not. Called while the old record still
-// stands: were we killed after the new one is written, nobody would know of these leases any more.
+// Releases the leases of an earlier ADD that are not among `assignments`. Called before the new record
+// replaces the earlier one, which alone names these leases.
 void ReleaseAbandoned(ipam::Store& store,
                       const state::Record& earlier,
                       const std::vector<ipam::Assignment>& assignments) {
@@ -120,40 +125,47 @@ void ReleaseAbandoned(ipam::Store& store,
           return assignment.address.address == cidr.address;
         });
     if (!kept) {
-      store.Release(cidr.address, OwnerOf(earlier.id));
+      store.Release(cidr.address, ipam::OwnerOf(earlier.id));
     }
   }
 }
 
-// What was chosen is recorded and taken.
-ipam::Allocation TryAcquire(state::Host& host,
-                            const config::Config& config,
-                            state::Record& record,
-                            const std::optional<state::Record>& earlier) {
-  ipam::Store store = ipam::Store::Open(config.ipam.data_dir, record.id.network);
+// Chooses, records and reserves, in this order; nothing if a range set is full.
+struct Attempt {
+  Acquired acquired;
+  std::optional<std::size_t> full_set;
+};
+
+Attempt TryAcquire(state::Host& host,
+                   const config::Config& config,
+                   const state::Record& intent,
+                   const std::optional<state::Record>& earlier) {
+  ipam::Store store = ipam::Store::Open(config.ipam.data_dir, intent.id.network);
   ipam::Request wanted{
       .requested = config.ipam.requested,
       .previous = earlier ? AddressesOnly(earlier->ipam.leases) : std::vector<Ip>{},
-      .owner = OwnerOf(record.id)};
-  ipam::Allocation choice;
-  do {
+      .owner = ipam::OwnerOf(intent.id)};
+  ipam::Allocation choice = ipam::Choose(store, config.ipam.ranges, wanted);
+  while (const std::optional<Ip> unusable =
+             FindUnusable(host, store, choice.assignments, intent, wanted.requested)) {
+    wanted.avoided.push_back(*unusable);
     choice = ipam::Choose(store, config.ipam.ranges, wanted);
-  } while (!choice.full_set && HasOwner(host, store, choice.assignments, record, wanted));
-  if (choice.full_set) {
-    return choice;
   }
-  SetAddresses(record, choice.assignments, config);
+  if (choice.full_set) {
+    return {.full_set = choice.full_set};
+  }
+  Acquired acquired = WithLeases(intent, choice.assignments, config);
   if (earlier) {
     ReleaseAbandoned(store, *earlier, choice.assignments);
   }
-  host.records.Write(record);
+  host.records.Write(acquired.record);
   try {
     ipam::Reserve(store, choice.assignments, wanted.owner);
   } catch (const Error&) {
-    host.records.EnsureGone(record.id);
+    host.records.EnsureGone(intent.id);
     throw;
   }
-  return choice;
+  return {.acquired = std::move(acquired)};
 }
 
 std::string Describe(const ipam::RangeSet& set) {
@@ -164,88 +176,82 @@ std::string Describe(const ipam::RangeSet& set) {
   return text;
 }
 
-cni::Result AcquireLeases(state::Host& host,
-                          const config::Config& config,
-                          state::Record& record,
-                          const std::optional<state::Record>& earlier) {
+Acquired AcquireLeases(state::Host& host,
+                       const config::Config& config,
+                       const state::Record& intent,
+                       const std::optional<state::Record>& earlier) {
   for (const Ip& address : config.ipam.requested) {
-    RequireFree(host, config.ipam, address, record.id);
+    RequireFree(host, config.ipam, address, intent.id);
   }
-  if (earlier && earlier->ipam.data_dir != record.ipam.data_dir) {
+  if (earlier && earlier->ipam.data_dir != intent.ipam.data_dir) {
     ReleaseAddresses(*earlier);
   }
-  ipam::Allocation acquired = TryAcquire(host, config, record, earlier);
-  if (acquired.full_set && ReclaimStale(host, record.id.network, config.ipam.data_dir) > 0) {
-    acquired = TryAcquire(host, config, record, earlier);
+  Attempt attempt = TryAcquire(host, config, intent, earlier);
+  if (attempt.full_set && ReclaimStale(host, intent.id.network, config.ipam.data_dir) > 0) {
+    attempt = TryAcquire(host, config, intent, earlier);
   }
-  if (acquired.full_set) {
+  if (attempt.full_set) {
     throw Error(Code::kPoolExhausted,
-                Cat("no free address in network ", Quoted(record.id.network)),
+                Cat("no free address in network ", Quoted(intent.id.network)),
                 Cat("every address of ",
-                    Describe(config.ipam.ranges[*acquired.full_set]),
+                    Describe(config.ipam.ranges[*attempt.full_set]),
                     " is leased in ",
-                    Quoted(Cat(config.ipam.data_dir, '/', record.id.network)),
+                    Quoted(Cat(config.ipam.data_dir, '/', intent.id.network)),
                     ", and none of them to a container that is gone"));
   }
-  cni::Result result{.routes = config.ipam.routes, .dns = config.ipam.dns};
-  for (const ipam::Assignment& assignment : acquired.assignments) {
-    result.ips.push_back({.address = assignment.address, .gateway = assignment.gateway});
+  return std::move(attempt.acquired);
+}
+
+// A gateway that the plugin does not name is the subnet's first address, as in the reference bridge
+// plugin.
+cni::Result WithGateways(cni::Result result) {
+  for (cni::IpConfig& ip : result.ips) {
+    ip.gateway = ip.gateway.value_or(ip.address.Network().Plus(1));
   }
   return result;
 }
 
-// As in the reference bridge plugin, a gateway that the giver does not name is the subnet's first
-// address.
-void SetGiven(cni::Result& given, const config::Config& config, state::Record& record) {
-  for (cni::IpConfig& ip : given.ips) {
-    record.ipam.addresses.push_back(ip.address);
-    if (config.link.is_gateway) {
-      ip.gateway = ip.gateway.value_or(ip.address.Network().Plus(1));
-      record.link.gateways.push_back({*ip.gateway, ip.address.prefix_length});
-    }
-  }
-  record.rules.forward_hook.ipv6 = record.HasIpv6();
-  record.rules.ports = portmap::Resolve(config.rules.ports, AddressesOnly(record.ipam.addresses));
-}
-
-// The record comes first here too: whom to ask is known, if not yet for what.
-cni::Result AskForAddresses(state::Host& host,
-                            const cni::Request& request,
-                            const config::Config& config,
-                            state::Record& record) {
+// Recorded before the plugin is run, too: then DEL knows which plugin to ask to release what.
+Acquired AcquireDelegated(state::Host& host,
+                          const cni::Request& request,
+                          const config::Config& config,
+                          const state::Record& intent) {
+  const cni::DelegatedIpam& plugin = *intent.ipam.delegated;
   Undo undo;
-  undo.Then("remove the record", [&] { host.records.EnsureGone(record.id); });
-  // The specification wants its DEL also if its ADD has failed.
-  undo.Then("give back the addresses", [&] { ReleaseAddresses(record); });
-  host.records.Write(record);
-  const std::string answer =
-      cni::InvokeIpam(*record.ipam.delegated, cni::Verb::kAdd, record.id, record.netns_path);
-  cni::Result given = cni::ParseDelegated(*record.ipam.delegated, answer, request.cni_version);
-  SetGiven(given, config, record);
-  host.records.Write(record);
+  undo.Then("remove the record", [&] { host.records.EnsureGone(intent.id); });
+  // CNI wants a delegate's DEL also after its ADD has failed.
+  undo.Then("release the addresses", [&] { ReleaseAddresses(intent); });
+  host.records.Write(intent);
+  const std::string answer = cni::InvokeIpam(plugin, cni::Verb::kAdd, intent.id, intent.netns_path);
+  cni::Result result = cni::ParseDelegated(plugin, answer, request.cni_version);
+  if (config.link.is_gateway) {
+    result = WithGateways(std::move(result));
+  }
+  Acquired acquired = WithAddresses(intent, std::move(result), config);
+  host.records.Write(acquired.record);
   undo.Keep();
-  return given;
+  return acquired;
 }
 
 }  // namespace
 
-cni::Result AcquireAddresses(state::Host& host,
-                             const cni::Request& request,
-                             const config::Config& config,
-                             state::Record& record,
-                             const std::optional<state::Record>& earlier) {
+Acquired AcquireAddresses(state::Host& host,
+                          const cni::Request& request,
+                          const config::Config& config,
+                          state::Record intent,
+                          const std::optional<state::Record>& earlier) {
   if (earlier && (earlier->ipam.delegated || config.ipam.type != cni::kHostLocal)) {
     ReleaseAddresses(*earlier);
   }
   if (config.ipam.type == cni::kHostLocal) {
-    return AcquireLeases(host, config, record, earlier);
+    return AcquireLeases(host, config, intent, earlier);
   }
-  record.ipam.delegated = cni::FindDelegatedIpam(request, config.ipam.type);
-  if (record.ipam.delegated) {
-    return AskForAddresses(host, request, config, record);
+  intent.ipam.delegated = cni::FindDelegatedIpam(request, config.ipam.type);
+  if (intent.ipam.delegated) {
+    return AcquireDelegated(host, request, config, intent);
   }
-  host.records.Write(record);
-  return {};
+  host.records.Write(intent);
+  return {.record = std::move(intent), .result = {}};
 }
 
 }  // namespace nomad_bridge::attachment

@@ -1,8 +1,14 @@
-// The addresses of an attachment: leases chosen, recorded as an intent, then taken.
+// The addresses of an attachment: chosen, recorded as an intent, then leased; or given by another
+// IPAM plugin.
+//
+// Errors   kPoolExhausted, also after stale attachments have been reclaimed; kConflict if a requested
+//          address is taken, naming its owner; kIo; those of the other IPAM plugin (cni/delegate.h).
+//          On an error neither a lease nor a record of this attempt is left.
+// Locks    The attachment's own lock is held by the caller; the leases' is taken while they are chosen
+//          and written.
 #pragma once
 
 #include <optional>
-#include <vector>
 
 #include "plugin/cni/result.h"
 #include "plugin/config/config.h"
@@ -11,17 +17,19 @@
 
 namespace nomad_bridge::attachment {
 
-// Answers what an IPAM plugin does: addresses with their gateways, routes, DNS; no interfaces.
-// Fills in the addresses, gateways and ports of `record`, writes it, and reserves the leases;
-// `earlier` is what a former ADD of the same attachment left: its addresses are taken again where
-// the network still offers them, and given back where not. A requested address of the dead is
-// theirs no more, and a full pool first gives back all that the dead hold. Throws kPoolExhausted,
-// or kConflict if a requested address is taken, naming who has it. On an error nothing is left.
-// With another IPAM plugin than host-local that one is asked, and with none there are no addresses.
-[[nodiscard]] cni::Result AcquireAddresses(state::Host& host,
-                                           const cni::Request& request,
-                                           const config::Config& config,
-                                           state::Record& record,
-                                           const std::optional<state::Record>& earlier);
+struct Acquired {
+  state::Record record;  // as written: the intent with addresses, leases, gateways and ports
+  cni::Result result;    // an IPAM plugin's: addresses with gateways, routes, DNS; no interfaces
+};
+
+// Completes and writes `intent`, and reserves its leases. `earlier` is the record of an earlier ADD of
+// this attachment: its addresses are taken again where the network still offers them, and released
+// where not. With another IPAM plugin than host-local that one is run; with none there are no
+// addresses.
+[[nodiscard]] Acquired AcquireAddresses(state::Host& host,
+                                        const cni::Request& request,
+                                        const config::Config& config,
+                                        state::Record intent,
+                                        const std::optional<state::Record>& earlier);
 
 }  // namespace nomad_bridge::attachment

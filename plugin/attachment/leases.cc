@@ -3,13 +3,10 @@
 #include <optional>
 
 #include "base/text.h"
+#include "ipam/store.h"
 #include "plugin/cni/error_list.h"
 
 namespace nomad_bridge::attachment {
-
-ipam::LeaseOwner OwnerOf(const AttachmentId& id) {
-  return {id.container_id, id.ifname};
-}
 
 void ReleaseAddresses(const state::Record& record) {
   cni::ErrorList failures;
@@ -20,10 +17,10 @@ void ReleaseAddresses(const state::Record& record) {
   if (store) {
     for (const Cidr& cidr : record.ipam.leases) {
       failures.Try(Cat("the lease of ", cidr.address),
-                   [&] { store->Release(cidr.address, OwnerOf(record.id)); });
+                   [&] { store->Release(cidr.address, ipam::OwnerOf(record.id)); });
     }
   }
-  failures.ThrowIfAny("not every lease could be given back");
+  failures.ThrowIfAny("not every lease could be released");
   if (record.ipam.delegated) {
     cni::InvokeIpam(*record.ipam.delegated, cni::Verb::kDel, record.id, record.netns_path);
   }
@@ -33,7 +30,7 @@ std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir
   std::vector<Ip> addresses;
   if (const std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, id.network)) {
     for (const ipam::Lease& lease : store->Leases()) {
-      if (lease.owner.Matches(OwnerOf(id))) {
+      if (lease.owner.Matches(ipam::OwnerOf(id))) {
         addresses.push_back(lease.address);
       }
     }
@@ -47,7 +44,7 @@ void ReleaseAddressesOf(const AttachmentId& id, const std::string& data_dir) {
     return;
   }
   for (const ipam::Lease& lease : store->Leases()) {
-    if (lease.owner.Matches(OwnerOf(id))) {
+    if (lease.owner.Matches(ipam::OwnerOf(id))) {
       store->Release(lease.address, lease.owner);
     }
   }

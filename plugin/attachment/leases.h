@@ -1,8 +1,8 @@
-// The leases of an attachment in a data dir: found and given back.
+// The leases of an attachment in a data directory: found and released.
 //
-// Errors   kIncomplete naming each lease that could not be given back; kIo; those of the IPAM plugin
-//          that gave the addresses.
-// Locks    The data dir's lock, for the length of a call.
+// Errors   kIncomplete naming each lease that could not be released; kIo; those of the IPAM plugin
+//          that assigned the addresses.
+// Locks    The data directory's, for the length of a call.
 #pragma once
 
 #include <string>
@@ -10,22 +10,18 @@
 
 #include "base/attachment_id.h"
 #include "base/ip.h"
-#include "ipam/store.h"
 #include "plugin/state/record.h"
 
 namespace nomad_bridge::attachment {
 
-// `id` as leases name it.
-[[nodiscard]] ipam::LeaseOwner OwnerOf(const AttachmentId& id);
-
-// Gives back the leases of `record`, or asks who gave its addresses to take them back.
+// Releases the leases of `record`, and runs DEL of the IPAM plugin that assigned its addresses, if
+// that was not host-local.
 void ReleaseAddresses(const state::Record& record);
 
-// Every address leased to `id` in the data dir, whoever wrote it. Opens every lease.
+// Every address leased to `id`, by whatever plugin. Opens every lease.
 [[nodiscard]] std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir);
 
-// Gives back every lease of `id` in the data dir, whoever wrote it: for DEL without a record.
-// Opens every lease.
+// Releases those: for a DEL without a record. Opens every lease.
 void ReleaseAddressesOf(const AttachmentId& id, const std::string& data_dir);
 
 }  // namespace nomad_bridge::attachment

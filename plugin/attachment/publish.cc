@@ -9,29 +9,22 @@
 #include "plugin/link/liveness.h"
 #include "plugin/rules/apply.h"
 #include "plugin/rules/elements.h"
+#include "plugin/rules/port_side_effects.h"
 
 namespace nomad_bridge::attachment {
 namespace {
 
-std::vector<firewall::DesiredState> DesiredOfOthers(state::Host& host, const AttachmentId& except) {
-  std::vector<firewall::DesiredState> desired;
-  for (const state::Record& other : link::LiveAttachmentsExcept(host, except)) {
-    desired.push_back(
-        {.forward_hook = other.rules.forward_hook, .elements = rules::ElementsOf(other)});
-  }
-  return desired;
-}
-
+// `except`: the attachment whose missing elements are no repair.
 void Apply(state::Host& host,
            const state::Record& record,
            firewall::PlanMode mode,
-           const firewall::ListDesired& living) {
+           const AttachmentId& except) {
   firewall::Change change{
       .forward_hook = record.rules.forward_hook, .add = rules::ElementsOf(record), .mode = mode};
   if (change.add.empty()) {
-    return;  // a bare link: the kernel may even have no nf_tables
+    return;  // without rules, where the kernel may not even have nf_tables
   }
-  rules::Committed committed = rules::Commit(host, record, std::move(change), living);
+  rules::Committed committed = rules::Commit(host, record, std::move(change), except);
   for (const rules::StaleOwner& owner : committed.stale_owners) {
     LogLine("took over from the stale container ", Quoted(owner.record.id.container_id));
     for (const std::string& failure : TearDown(host, owner.record)) {
@@ -47,18 +40,23 @@ void Apply(state::Host& host,
 }  // namespace
 
 void ApplyRules(state::Host& host, const state::Record& record, firewall::PlanMode mode) {
-  Apply(host, record, mode, [&] { return DesiredOfOthers(host, record.id); });
+  Apply(host, record, mode, record.id);
+}
+
+void Publish(state::Host& host, const state::Record& record, firewall::PlanMode mode) {
+  ApplyRules(host, record, mode);
+  rules::EnsureLocalhostReaches(record);
+  rules::ForgetStaleFlows(host, record);
 }
 
 void RepairRules(state::Host& host, const state::Record& record) {
   const std::optional<state::Checkpoint> checkpoint = rules::FindCurrentCheckpoint(host);
   if (!checkpoint) {
-    // This attachment is among the living: what it lost was lost, and is said so.
-    Apply(host, record, firewall::PlanMode::kLookUp, [&] { return DesiredOfOthers(host, {}); });
+    Apply(host, record, firewall::PlanMode::kLookUp, {});
     return;
   }
   if (rules::HasForwardHook(record)) {
-    foreign::OpenLegacyTables(record);  // of which the generation says nothing
+    foreign::OpenLegacyTables(record);  // the generation of nf_tables does not cover them
   }
   for (const std::string& note : checkpoint->notes) {
     LogLine(note);
@@ -73,11 +71,11 @@ void TransferPortsToSibling(state::Host& host, const state::Record& record) {
     if (!rules::IsSameContainer(id, record)) {
       continue;
     }
-    // Whoever works on it publishes its ports, or takes them away.
+    // A command that works on the sibling publishes its ports, or removes them, itself.
     const std::optional<RangeLock> lock = host.records.TryLock(id);
-    const std::optional<state::Record> other = lock ? host.records.Find(id) : std::nullopt;
-    if (other && other->Has(cni::Part::kPorts) && link::IsAlive(host, *other)) {
-      ApplyRules(host, *other, firewall::PlanMode::kLookUp);
+    const std::optional<state::Record> sibling = lock ? host.records.Find(id) : std::nullopt;
+    if (sibling && sibling->Has(cni::Part::kPorts) && link::IsAlive(host, *sibling)) {
+      ApplyRules(host, *sibling, firewall::PlanMode::kLookUp);
     }
   }
 }

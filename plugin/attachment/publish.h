@@ -1,8 +1,8 @@
-// An attachment's rules put in force, and what follows from that for others: stale owners of a port or
-// address are taken down, other firewalls are told, a sibling gets its ports.
+// The rules of an attachment put in force, and what that entails for others: stale owners of an
+// address or a port are torn down, other firewalls accept our traffic, a sibling gets its ports.
 //
-// Errors   as in rules/apply.h.
-// Locks    The attachment's own lock is held by the caller.
+// Errors   Those of rules/apply.h. What cannot be removed of a stale owner is logged and ignored.
+// Locks    The attachment's own lock is held by the caller. Stale owners and siblings by TryLock only.
 #pragma once
 
 #include "firewall/ruleset.h"
@@ -11,17 +11,20 @@
 
 namespace nomad_bridge::attachment {
 
-// Puts everything of `record` in force, in one atomic batch. What dead attachments hold of it is
-// taken over, and they are buried. Says on stderr what was mended. `mode`: whether
-// some of it may be in force already.
+// Puts all elements of `record` in force, in one atomic batch; takes over those that a stale
+// attachment has, and tears that one down. `mode`: whether some of them may be in force already.
 void ApplyRules(state::Host& host, const state::Record& record, firewall::PlanMode mode);
 
-// The same for an attachment that has its rules already, if anything was changed in the ruleset
-// since we last looked.
+// That, and what its published ports need besides: route_localnet, no stale UDP flows. Route_localnet
+// comes after the rules, which keep it safe.
+void Publish(state::Host& host, const state::Record& record, firewall::PlanMode mode);
+
+// ApplyRules() for an attachment that had its rules, if the ruleset was changed since our last commit;
+// logs what was missing.
 void RepairRules(state::Host& host, const state::Record& record);
 
-// When the rules of `record` are gone: its ports go to another attachment of the same container that
-// wants them too.
+// Publishes the ports of `record`, whose rules are gone, for another live attachment of the same
+// container that wants them too.
 void TransferPortsToSibling(state::Host& host, const state::Record& record);
 
 }  // namespace nomad_bridge::attachment

@@ -13,7 +13,7 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-// Seconds since the epoch at which this machine started.
+// In seconds since the epoch.
 std::int64_t BootTime() {
   timespec now{};
   timespec uptime{};
@@ -22,16 +22,15 @@ std::int64_t BootTime() {
   return now.tv_sec - uptime.tv_sec;
 }
 
-// Whether anybody whom we know of, in this network and alive, has that lease.
-bool IsHeld(state::Host& host, const std::string& network, const ipam::LeaseOwner& owner) {
-  const std::vector<AttachmentId> known = host.records.List(network);
-  return std::any_of(known.begin(), known.end(), [&](const AttachmentId& id) {
-    return owner.Matches({id.container_id, id.ifname}) && host.records.Find(id);
+bool HasRecord(state::Host& host, const std::string& network, const ipam::LeaseOwner& owner) {
+  const std::vector<AttachmentId> recorded = host.records.List(network);
+  return std::any_of(recorded.begin(), recorded.end(), [&](const AttachmentId& id) {
+    return owner.Matches(ipam::OwnerOf(id)) && host.records.Find(id);
   });
 }
 
-// Who has a record by now lives, or is being worked on: the wall clock may have been set since his
-// lease was written, so that the lease looks older than it is.
+// Skips leases whose owner has a record: if the clock was stepped since they were written, a
+// modification time before the boot proves nothing.
 int ReleaseLeasesFromBeforeBoot(state::Host& host,
                                 const std::string& network,
                                 const std::string& data_dir) {
@@ -43,7 +42,7 @@ int ReleaseLeasesFromBeforeBoot(state::Host& host,
   const std::int64_t boot = BootTime();
   for (const ipam::Lease& lease : store->Leases()) {
     if (store->WrittenAt(lease.address).value_or(boot) < boot &&
-        !IsHeld(host, network, lease.owner)) {
+        !HasRecord(host, network, lease.owner)) {
       store->Release(lease.address, lease.owner);
       ++released;
     }
@@ -72,11 +71,11 @@ bool ReclaimIfStale(state::Host& host, const AttachmentId& id) {
 }
 
 int ReclaimStale(state::Host& host, const std::string& network, const std::string& data_dir) {
-  int buried = 0;
+  int reclaimed = 0;
   for (const AttachmentId& id : host.records.List(network)) {
-    buried += ReclaimIfStale(host, id) ? 1 : 0;
+    reclaimed += ReclaimIfStale(host, id) ? 1 : 0;
   }
-  return buried + ReleaseLeasesFromBeforeBoot(host, network, data_dir);
+  return reclaimed + ReleaseLeasesFromBeforeBoot(host, network, data_dir);
 }
 
 }  // namespace nomad_bridge::attachment

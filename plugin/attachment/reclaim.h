@@ -1,8 +1,9 @@
-// What attachments held whose namespace has gone, given back when somebody needs it: an address of a
-// full pool, a host port.
+// What stale attachments hold, whose namespace is gone, reclaimed when somebody needs it: an address
+// of a full pool, a host port.
 //
-// Why      Nomad never tells us of an allocation that ended while its agent was away.
-// Locks    The other attachment's, by TryLock only: one that a command works on counts as alive.
+// Why      Nomad sends no DEL for an allocation that ended while its agent was away.
+// Errors   kIo, kTryAgain of the leases; what cannot be removed of an attachment is logged.
+// Locks    The other attachment's by TryLock only: one that a command works on counts as alive.
 #pragma once
 
 #include <string>
@@ -11,12 +12,12 @@
 
 namespace nomad_bridge::attachment {
 
-// Removes all of `id` if it is dead: elements, link, leases, record. False if it lives, or is
-// unknown to us.
+// Removes all of `id` if it is stale: elements, link, leases, record. False if it is alive, unknown,
+// or could not be removed.
 [[nodiscard]] bool ReclaimIfStale(state::Host& host, const AttachmentId& id);
 
-// Buries every dead attachment of `network`, elements included; returns how many. Then leases from
-// before the last boot, which no namespace can have survived.
+// Removes every stale attachment of `network`, then the leases from before the last boot that no
+// record explains. Returns how many attachments and leases that were.
 int ReclaimStale(state::Host& host, const std::string& network, const std::string& data_dir);
 
 }  // namespace nomad_bridge::attachment

@@ -17,7 +17,8 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-// On a full disk a record may say too much: whoever goes by it finds that to be gone already.
+// If the disk is full the record keeps listing removed rules; harmless, since removing an absent
+// element succeeds.
 void WriteRest(state::Host& host, const state::Record& rest) {
   try {
     host.records.Write(rest);
@@ -29,34 +30,24 @@ void WriteRest(state::Host& host, const state::Record& rest) {
 }  // namespace
 
 std::vector<std::string> Remove(state::Host& host, const state::Record& record) {
-  cni::ErrorList failures;
-  failures.Add(TearDownRules(host, rules::ElementsOf(record)));
-  failures.Try("its hold on ports", [&] { TransferPortsToSibling(host, record); });
-  failures.Add(TearDownLinkAndLeases(host, record));
-  if (failures.empty()) {
-    failures.Try("the record", [&] { host.records.EnsureGone(record.id); });
-  }
-  return failures.list();
+  return TearDown(host, record, [&] { TransferPortsToSibling(host, record); });
 }
 
 std::vector<std::string> RemoveParts(state::Host& host,
                                      const state::Record& record,
                                      const cni::Parts& parts,
                                      state::DelProgress del_progress) {
-  state::Record rest = record;
+  state::Record rest = record.Without(parts);
   rest.del_progress = del_progress;
-  for (const cni::Part part : parts) {
-    rest.parts.erase(part);
-  }
-  std::vector<nft::Element> going = rules::ElementsOf(record);
-  const std::vector<nft::Element> staying = rules::ElementsOf(rest);
-  std::erase_if(going, [&](const nft::Element& element) {
-    return std::find(staying.begin(), staying.end(), element) != staying.end();
+  std::vector<nft::Element> removed = rules::ElementsOf(record);
+  const std::vector<nft::Element> kept = rules::ElementsOf(rest);
+  std::erase_if(removed, [&](const nft::Element& element) {
+    return std::find(kept.begin(), kept.end(), element) != kept.end();
   });
   cni::ErrorList failures;
-  failures.Add(TearDownRules(host, going));
+  failures.Try("the rules", [&] { rules::RemoveElements(host, removed); });
   if (parts.contains(cni::Part::kPorts)) {
-    failures.Try("its hold on ports", [&] { TransferPortsToSibling(host, record); });
+    failures.Try("its published ports", [&] { TransferPortsToSibling(host, record); });
     failures.Try("stale UDP flows", [&] { rules::ForgetStaleFlows(host, record); });
   }
   if (failures.empty() && rest.parts.empty()) {
@@ -70,21 +61,24 @@ std::vector<std::string> RemoveParts(state::Host& host,
 void RemoveEarlier(state::Host& host,
                    const AttachmentId& id,
                    const std::optional<state::Record>& earlier,
-                   const std::string& data_dir,
-                   Undo& undo) {
+                   const std::string& data_dir) {
   if (earlier) {
-    undo.Then("remove what an earlier ADD left", [&host, earlier] {
-      cni::ErrorList failures;
-      failures.Add(Remove(host, *earlier));
-      failures.ThrowIfAny("some of it is still there");
-    });
     rules::RemoveElements(host, rules::ElementsOf(*earlier));
-    link::EnsureLinkGone(host, id, true);
-  } else if (link::FindHostVeth(host.net, id, false) || takeover::HasReferenceRules(host, id)) {
+    link::EnsureLinkGone(host, id, link::Recorded::kYes);
+  } else if (link::FindHostVeth(host.net, id, link::Recorded::kNo) ||
+             takeover::HasReferenceRules(host, id)) {
     cni::ErrorList failures;
     failures.Add(RemoveUnrecorded(host, id, data_dir));
     failures.ThrowIfAny("cannot remove what an earlier ADD without a record left");
   }
+}
+
+void EnsureEarlierGone(state::Host& host, const std::optional<state::Record>& earlier) {
+  cni::ErrorList failures;
+  if (earlier) {
+    failures.Add(Remove(host, *earlier));
+  }
+  failures.ThrowIfAny("some of it is still there");
 }
 
 std::vector<std::string> RemoveUnrecorded(state::Host& host,
@@ -99,7 +93,7 @@ std::vector<std::string> RemoveUnrecorded(state::Host& host,
     takeover::RemoveReferenceRulesOf(
         host, id, all, {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts});
   });
-  failures.Try("the link", [&] { link::EnsureLinkGone(host, id, false); });
+  failures.Try("the link", [&] { link::EnsureLinkGone(host, id, link::Recorded::kNo); });
   failures.Try("the leases", [&] { ReleaseAddressesOf(id, data_dir); });
   if (failures.empty()) {
     failures.Try("the record", [&] { host.records.EnsureVoidGone(id); });

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/append.h"
-#include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "ipam/store.h"
@@ -36,14 +36,15 @@ void RepairPort(state::Host& host,
           veth.name,
           " of container ",
           Quoted(id.container_id),
-          ": it was no port of ",
+          ", which was no port of ",
           Quoted(bridge.name),
           " any more");
 }
 
-// The host end of this attachment: up, and with the flags of its record.
+// Up, and with the flags of its record.
 void RepairHostVeth(state::Host& host, const state::Record& record) {
-  const std::optional<rtnl::Link> veth = link::FindHostVeth(host.net, record.id, true);
+  const std::optional<rtnl::Link> veth =
+      link::FindHostVeth(host.net, record.id, link::Recorded::kYes);
   if (!veth) {
     return;
   }
@@ -60,46 +61,46 @@ void RepairHostVeth(state::Host& host, const state::Record& record) {
     LogLine("repaired the ", mismatch, " of ", veth->name);
   }
   if (veth->operational) {
-    // A bridge made anew drops what the node sends until it has noticed its ports' carrier.
+    // A new bridge drops what the node sends until it has noticed its ports' carrier.
     host.net.AwaitOperational(record.link.gateway_ifname, FromNow(kTimeout));
   }
 }
 
-// Of the addresses that `record` has leased, those that `store` does not know as its.
+// The leases of `record` that `store` does not have as its.
 std::vector<Ip> LostLeases(const std::optional<ipam::Store>& store, const state::Record& record) {
-  const ipam::LeaseOwner us{record.id.container_id, record.id.ifname};
   std::vector<Ip> lost;
   for (const Cidr& cidr : record.ipam.leases) {
     const std::optional<ipam::LeaseOwner> owner =
         store ? store->FindOwner(cidr.address) : std::nullopt;
-    if (!owner || !owner->Matches(us)) {
+    if (!owner || !owner->Matches(ipam::OwnerOf(record.id))) {
       lost.push_back(cidr.address);
     }
   }
   return lost;
 }
 
+std::vector<Ip> LostLeases(const state::Record& record) {
+  return LostLeases(ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network), record);
+}
+
 std::vector<std::string> DiffLeases(const state::Record& record) {
   std::vector<std::string> mismatches;
-  for (const Ip& address :
-       LostLeases(ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network), record)) {
+  for (const Ip& address : LostLeases(record)) {
     mismatches.push_back(Cat("the lease of ", address, " is missing"));
   }
   return mismatches;
 }
 
-// Nothing is written where nothing is lost: the disk may be full.
+// Writes nothing where nothing is lost: the disk may be full.
 std::vector<std::string> RepairLeases(const state::Record& record) {
-  const ipam::LeaseOwner us{record.id.container_id, record.id.ifname};
-  if (LostLeases(ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network), record)
-          .empty()) {
+  if (LostLeases(record).empty()) {
     return {};
   }
   std::optional<ipam::Store> store = ipam::Store::Open(record.ipam.data_dir, record.id.network);
   std::vector<std::string> mismatches;
   for (const Ip& address : LostLeases(store, record)) {
-    if (store->Reserve(address, us)) {
-      LogLine("repaired the lease of ", address, " for container ", Quoted(us.container_id));
+    if (store->Reserve(address, ipam::OwnerOf(record.id))) {
+      LogLine("repaired the lease of ", address, " for container ", Quoted(record.id.container_id));
     } else {
       const std::optional<ipam::LeaseOwner> owner = store->FindOwner(address);
       mismatches.push_back(Cat("the lease of ",
@@ -111,7 +112,7 @@ std::vector<std::string> RepairLeases(const state::Record& record) {
   return mismatches;
 }
 
-// The gateway of its VLAN, if it is not the bridge.
+// nullopt if the bridge itself is the gateway.
 std::optional<link::VlanGateway> VlanGatewayOf(const state::Record& record) {
   if (!record.link.port.vlans || record.link.gateway_ifname == record.link.bridge) {
     return std::nullopt;
@@ -120,19 +121,10 @@ std::optional<link::VlanGateway> VlanGatewayOf(const state::Record& record) {
                            .vlan = record.link.port.vlans->untagged};
 }
 
-std::vector<std::string> DiffBridge(state::Host& host,
-                                    const rtnl::Link& bridge,
-                                    const state::Record& record) {
+std::vector<std::string> DiffGateway(state::Host& host, const state::Record& record) {
+  const std::optional<rtnl::Link> link = host.net.FindLink(record.link.gateway_ifname);
+  const std::vector<Cidr> present = link ? host.net.Addresses(*link) : std::vector<Cidr>();
   std::vector<std::string> mismatches;
-  if (!bridge.up) {
-    mismatches.push_back(Cat("bridge ", Quoted(bridge.name), " is down"));
-  }
-  if (const std::optional<link::VlanGateway> gateway_ifname = VlanGatewayOf(record)) {
-    Append(mismatches, link::DiffVlanGateway(host, bridge, *gateway_ifname));
-  }
-  const std::optional<rtnl::Link> gateway_ifname = host.net.FindLink(record.link.gateway_ifname);
-  const std::vector<Cidr> present =
-      gateway_ifname ? host.net.Addresses(*gateway_ifname) : std::vector<Cidr>();
   for (const Cidr& gateway : record.link.gateways) {
     if (std::find(present.begin(), present.end(), gateway) == present.end()) {
       mismatches.push_back(
@@ -144,6 +136,20 @@ std::vector<std::string> DiffBridge(state::Host& host,
       mismatches.push_back(Cat(forwarding, " is 0"));
     }
   }
+  return mismatches;
+}
+
+std::vector<std::string> DiffBridge(state::Host& host,
+                                    const rtnl::Link& bridge,
+                                    const state::Record& record) {
+  std::vector<std::string> mismatches;
+  if (!bridge.up) {
+    mismatches.push_back(Cat("bridge ", Quoted(bridge.name), " is down"));
+  }
+  if (const std::optional<link::VlanGateway> gateway = VlanGatewayOf(record)) {
+    Append(mismatches, link::DiffVlanGateway(host, bridge, *gateway));
+  }
+  Append(mismatches, DiffGateway(host, record));
   return mismatches;
 }
 
@@ -171,7 +177,8 @@ std::vector<std::string> DiffLink(state::Host& host, const state::Record& record
     return {Cat("bridge ", Quoted(record.link.bridge), " is missing")};
   }
   std::vector<std::string> mismatches = DiffBridge(host, *bridge, record);
-  if (const std::optional<rtnl::Link> veth = link::FindHostVeth(host.net, record.id, true)) {
+  if (const std::optional<rtnl::Link> veth =
+          link::FindHostVeth(host.net, record.id, link::Recorded::kYes)) {
     Append(mismatches, DiffHostVeth(host, *veth, *bridge, record));
   }
   return mismatches;
@@ -188,7 +195,8 @@ void RepairPorts(state::Host& host, const rtnl::Link& bridge, const std::string&
     if (ports.contains(state::HostVethName(id))) {
       continue;
     }
-    if (const std::optional<rtnl::Link> veth = link::FindHostVeth(host.net, id, true)) {
+    if (const std::optional<rtnl::Link> veth =
+            link::FindHostVeth(host.net, id, link::Recorded::kYes)) {
       RepairPort(host, bridge, id, *veth);
     }
   }

@@ -1,5 +1,9 @@
-// The host's side of a network is ours: ADD and CHECK put it right from the records before they go
-// on.
+// The host's side of an attachment, compared with its record and repaired: bridge, gateway, host
+// veth, leases, rules.
+//
+// Errors   Mismatches that are left come back, one line each; what the kernel refuses is thrown: those
+//          of link/bridge.h and rules/apply.h.
+// Locks    The attachment's own lock is held by the caller; the leases' and the rules' are taken.
 #pragma once
 
 #include <string>
@@ -11,16 +15,16 @@
 
 namespace nomad_bridge::attachment {
 
-// Every attachment of `network` whose host veth has left `bridge` becomes its port again (the
-// bridge was deleted and made anew, or somebody took the port out). Says so on stderr.
+// Makes every host veth of `network` that is not a port of `bridge` its port again (the bridge was
+// deleted and created anew, or a port was taken out). Logs each.
 void RepairPorts(state::Host& host, const rtnl::Link& bridge, const std::string& network);
 
-// All of one attachment on the host's side: bridge, ports, leases, rules.
+// Repairs and logs; returns what cannot be repaired.
 [[nodiscard]] std::vector<std::string> RepairHostSide(state::Host& host,
                                                       const config::LinkConfig& config,
                                                       const state::Record& record);
 
-// The same, looking only: what would be mended, one phrase each.
+// The same without changing anything: all mismatches.
 [[nodiscard]] std::vector<std::string> DiffHostSide(state::Host& host, const state::Record& record);
 
 }  // namespace nomad_bridge::attachment

@@ -9,25 +9,15 @@
 
 namespace nomad_bridge::attachment {
 
-std::vector<std::string> TearDownRules(state::Host& host,
-                                       const std::vector<nft::Element>& elements) {
+std::vector<std::string> TearDown(state::Host& host,
+                                  const state::Record& record,
+                                  const std::function<void()>& transfer_ports) {
   cni::ErrorList failures;
-  failures.Try("the rules", [&] { rules::RemoveElements(host, elements); });
-  return failures.list();
-}
-
-std::vector<std::string> TearDownLinkAndLeases(state::Host& host, const state::Record& record) {
-  cni::ErrorList failures;
+  failures.Try("the rules", [&] { rules::RemoveElements(host, rules::ElementsOf(record)); });
+  failures.Try("its published ports", transfer_ports);
   failures.Try("stale UDP flows", [&] { rules::ForgetStaleFlows(host, record); });
-  failures.Try("the link", [&] { link::EnsureLinkGone(host, record.id, true); });
+  failures.Try("the link", [&] { link::EnsureLinkGone(host, record.id, link::Recorded::kYes); });
   failures.Try("the leases", [&] { ReleaseAddresses(record); });
-  return failures.list();
-}
-
-std::vector<std::string> TearDown(state::Host& host, const state::Record& record) {
-  cni::ErrorList failures;
-  failures.Add(TearDownRules(host, rules::ElementsOf(record)));
-  failures.Add(TearDownLinkAndLeases(host, record));
   if (failures.empty()) {
     failures.Try("the record", [&] { host.records.EnsureGone(record.id); });
   }

@@ -1,11 +1,12 @@
-// Taking a recorded attachment away, in steps that others compose (remove.h).
+// Taking a recorded attachment away.
 //
-// Order    rules, link, leases, record: an address is given back only when nothing leads to it any
-//          more. The record goes last, and only if nothing failed, so that the next DEL knows as much.
-// Errors   Nothing is thrown: what failed comes back, one line each, after everything has been
-//          tried.
+// Order    rules, link, leases, record: an address is released only when nothing leads to it any more.
+//          The record goes last, and only if nothing failed, so that the next DEL knows as much.
+// Errors   Nothing is thrown: what failed comes back, one line each, after everything was tried.
+// Locks    The attachment's lock is held by the caller; the rules' and the leases' are taken.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,15 +15,10 @@
 
 namespace nomad_bridge::attachment {
 
-// The part of it that is in nf_tables.
-[[nodiscard]] std::vector<std::string> TearDownRules(state::Host& host,
-                                                     const std::vector<nft::Element>& elements);
-
-// What comes after the rules: stale flows, the veth pair, the leases.
-[[nodiscard]] std::vector<std::string> TearDownLinkAndLeases(state::Host& host,
-                                                             const state::Record& record);
-
-// All of it, record included. Its ports go to nobody: see Remove() in remove.h.
-[[nodiscard]] std::vector<std::string> TearDown(state::Host& host, const state::Record& record);
+// `transfer_ports` is called when the rules are gone: see Remove() in remove.h.
+[[nodiscard]] std::vector<std::string> TearDown(
+    state::Host& host,
+    const state::Record& record,
+    const std::function<void()>& transfer_ports = [] {});
 
 }  // namespace nomad_bridge::attachment

@@ -11,42 +11,52 @@
 namespace nomad_bridge::commands {
 namespace {
 
-// Mended on the way, unless the config forbids it.
-std::vector<std::string> DiffOurs(state::Host& host,
-                                  const config::Config& config,
-                                  const state::Record& record) {
-  if (!config.repair_on_check) {
-    return attachment::DiffHostSide(host, record);
+// Repaired on the way, unless the config forbids it. What the reference plugins made is only compared.
+std::vector<std::string> CheckHostSide(state::Host& host,
+                                       const netlink::Netns& container,
+                                       const cni::Request& request,
+                                       const cni::PluginType& type,
+                                       const config::Config& config) {
+  std::optional<state::Record> found = host.records.Find(request.id);
+  const bool is_ours = found && found->Has(cni::Part::kLink);
+  if (!is_ours && takeover::IsReferenceMade(host, request, config)) {
+    return takeover::DiffReference(host, request, type, config);
   }
-  return attachment::RepairHostSide(host, config.link, record);
+  const state::Record record = RequireRecord(std::move(found), request.id, container);
+  return config.repair_on_check ? attachment::RepairHostSide(host, config.link, record)
+                                : attachment::DiffHostSide(host, record);
+}
+
+std::vector<std::string> CheckContainerSide(link::Container& container,
+                                            const cni::Request& request,
+                                            const cni::PluginType& type,
+                                            const config::Config& config) {
+  const link::ExpectedState state = config.link.disable_container_interface
+                                        ? link::ExpectedState::kAny
+                                        : link::ExpectedState::kUp;
+  std::vector<std::string> mismatches =
+      link::DiffContainer(container, request, *config.prev_result, state);
+  if (type.Provides(cni::Part::kLoopback)) {
+    Append(mismatches, link::DiffLoopback(container));
+  }
+  return mismatches;
 }
 
 }  // namespace
 
 void CheckInterface(const cni::Request& request, const cni::PluginType& type) {
   const config::Config config = config::ParseConfig(request, type);
-  const cni::Result& expected = RequirePrevResult(config);
+  RequirePrevResult(config);
   state::Host host = state::Host::Open();
   link::Container container = link::OpenContainer(request, host);
-  const RangeLock mine = host.records.Lock(request.id);
+  const RangeLock own = host.records.Lock(request.id);
 
-  std::optional<state::Record> record = host.records.Find(request.id);
-  const bool has_link = record && record->Has(cni::Part::kLink);
-  const bool is_reference = !has_link && takeover::IsReferenceMade(host, request, config);
-  std::vector<std::string> mismatches =
-      is_reference
-          ? takeover::DiffReference(host, request, type, config)
-          : DiffOurs(host, config, RequireRecord(std::move(record), request.id, container.netns));
+  std::vector<std::string> mismatches = CheckHostSide(host, container.netns, request, type, config);
   if (const std::optional<cni::DelegatedIpam> delegated_ipam =
           cni::FindDelegatedIpam(request, config.ipam.type)) {
     cni::InvokeIpam(*delegated_ipam, cni::Verb::kCheck, request.id, request.netns_path);
   }
-  Append(
-      mismatches,
-      link::DiffContainer(container, request, expected, config.link.disable_container_interface));
-  if (type.Provides(cni::Part::kLoopback)) {
-    Append(mismatches, link::DiffLoopback(container));
-  }
+  Append(mismatches, CheckContainerSide(container, request, type, config));
   ThrowIfChanged(request.id, mismatches);
 }
 

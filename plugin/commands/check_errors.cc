@@ -6,15 +6,12 @@
 
 namespace nomad_bridge::commands {
 
-const cni::Result& RequirePrevResult(const config::Config& config) {
+void RequirePrevResult(const config::Config& config) {
   if (!config.prev_result) {
-    throw Error(
-        Code::kInvalidConfig,
-        "prevResult is missing",
-        "this plugin goes on from the result of ADD, or of the plugin before it in the list: "
-        "it must be given");
+    throw Error(Code::kInvalidConfig,
+                "prevResult is missing",
+                "it must hold the result of ADD, or of the plugin before this one in the list");
   }
-  return *config.prev_result;
 }
 
 state::Record RequireRecord(std::optional<state::Record> record,

@@ -1,4 +1,6 @@
-// What every CHECK needs: something to compare with, and a way to say what is different.
+// What every CHECK needs: something to compare with, and one error that names every mismatch.
+//
+// Errors   kInvalidConfig without a prevResult; kChanged for mismatches.
 #pragma once
 
 #include <optional>
@@ -10,10 +12,10 @@
 
 namespace nomad_bridge::commands {
 
-// Throws kInvalidConfig if the runtime has not given ADD's result.
-[[nodiscard]] const cni::Result& RequirePrevResult(const config::Config& config);
+// That there is one: ADD's result, or that of the plugin before us in the list.
+void RequirePrevResult(const config::Config& config);
 
-// What `record` holds. Throws kChanged if we do not know `id`, or know it in another namespace than
+// The value of `record`. Throws kChanged if there is none for `id`, or one in another namespace than
 // `container`.
 [[nodiscard]] state::Record RequireRecord(std::optional<state::Record> record,
                                           const AttachmentId& id,

@@ -1,11 +1,14 @@
-// What this binary does, one function per CNI verb and kind of plugin. Each runs once per process;
-// errors are thrown, results are printed into the file descriptor `out`.
+// What this binary does, one function per CNI verb and kind of plugin, run once per process. Results
+// are printed into the file descriptor `out`.
 //
-// Kinds   Interface  nomad-bridge, bridge: makes an interface, and all that the name does with it
-//         Leases     host-local: addresses for an interface that somebody else makes
-//         Rules      firewall, portmap: for an interface that somebody else has made (prevResult),
-//                    often we ourselves under another name
+// Kinds   Interface  nomad-bridge, bridge: an interface with all that the type provides for it
+//         Leases     host-local: addresses for an interface that another plugin makes
+//         Rules      firewall, portmap: for an interface that another plugin has made (prevResult),
+//                    often nomad-bridge itself under another name
 //         Loopback   loopback: the container's lo
+// Locks   Each takes the lock of the attachment it is about (base/file_lock.h has the order); GC takes
+//         one after the other.
+// Errors  thrown as Error; their codes stand in the headers of attachment/, rules/ and link/.
 // Source  CNI specification 1.1.0, "CNI operations".
 #pragma once
 
@@ -14,8 +17,8 @@
 
 namespace nomad_bridge::commands {
 
-// ADD: makes the attachment, or takes over what an earlier ADD of it left, and prints the result.
-// On failure everything is taken back but what attachments share: bridge, table, forwarding.
+// ADD: makes the attachment, replacing what an earlier ADD of it left, and prints the result. On
+// failure everything is undone but what attachments share: bridge, table, forwarding.
 void AddInterface(const cni::Request& request, const cni::PluginType& type, int out);
 void AddLeases(const cni::Request& request, const cni::PluginType& type, int out);
 void AddRules(const cni::Request& request, const cni::PluginType& type, int out);
@@ -28,18 +31,18 @@ void DelLeases(const cni::Request& request, const cni::PluginType& type);
 void DelRules(const cni::Request& request, const cni::PluginType& type);
 void DelLoopback(const cni::Request& request, const cni::PluginType& type);
 
-// CHECK: puts the host's side right (unless repairOnCheck is false), then compares the container's side
-// with prevResult. Throws kChanged naming every difference. Never touches the container.
+// CHECK: repairs the host's side (unless repairOnCheck is false), then compares the container's side
+// with prevResult. Throws kChanged naming every mismatch. Never changes the container.
 void CheckInterface(const cni::Request& request, const cni::PluginType& type);
 void CheckLeases(const cni::Request& request, const cni::PluginType& type);
 void CheckRules(const cni::Request& request, const cni::PluginType& type);
 void CheckLoopback(const cni::Request& request, const cni::PluginType& type);
 
-// Removes every attachment of the network that is not listed in cni.dev/valid-attachments. Without
-// any list only those whose namespace has gone.
+// Removes every attachment of the network that is not listed in cni.dev/valid-attachments; without
+// that key only stale ones.
 void Gc(const cni::Request& request, const cni::PluginType& type);
 
-// Throws kUnavailable if an ADD could not possibly work here.
+// Throws kUnavailable if no ADD can work here.
 void Status(const cni::Request& request, const cni::PluginType& type);
 
 }  // namespace nomad_bridge::commands

@@ -1,5 +1,4 @@
 #include "base/text.h"
-#include "plugin/attachment/acquire_addresses.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/remove.h"
 #include "plugin/cni/error_list.h"
@@ -9,49 +8,48 @@
 #include "plugin/takeover/reference.h"
 
 namespace nomad_bridge::commands {
-
 namespace {
 
-// Of an attachment whose link is ours, what others may have made: the reference's firewall and
-// portmap, behind our bridge.
-cni::Parts RulesOfStrangers(const state::Record& record) {
-  cni::Parts parts;
-  for (const cni::Part part : {cni::Part::kForward, cni::Part::kPorts}) {
-    if (!record.Has(part)) {
-      parts.insert(part);
-    }
-  }
+// What the reference firewall and portmap may have made behind our own bridge.
+cni::Parts PartsOfOthers(const state::Record& record) {
+  cni::Parts parts = {cni::Part::kForward, cni::Part::kPorts};
+  std::erase_if(parts, [&](cni::Part part) { return record.Has(part); });
   return parts;
+}
+
+void RemoveRecorded(state::Host& host, const state::Record& record, cni::ErrorList& failures) {
+  failures.Add(attachment::Remove(host, record));
+  if (record.Has(cni::Part::kLink) && record.del_progress == state::DelProgress::kNone) {
+    failures.Try("the reference plugins' rules", [&] {
+      takeover::TryRemoveReferenceRules(
+          host, record.id, AddressesOnly(record.ipam.addresses), PartsOfOthers(record));
+    });
+  }
 }
 
 }  // namespace
 
 void DelInterface(const cni::Request& request, const cni::PluginType& type) {
   state::Host host = state::Host::Open();
-  // Perhaps gone, and not needed for what we made; but the host's own is refused.
+  // May be gone, and is not needed for what we made; the host's own is refused.
   std::optional<link::Container> container = link::FindContainer(request, host);
-  const RangeLock mine = host.records.Lock(request.id);
+  const RangeLock own = host.records.Lock(request.id);
   const config::LenientConfig lenient = config::ParseLenient(*request.config, type.defaults);
-  const std::optional<cni::DelegatedIpam> delegated_ipam =
+  const std::optional<cni::DelegatedIpam> delegated =
       cni::FindDelegatedIpam(request, lenient.ipam_type);
 
   cni::ErrorList failures;
-  std::vector<Ip> addresses;
-  bool is_ours = false;  // a record may also be of rules alone, for a link that a stranger has made
-  if (std::optional<state::Record> record = host.records.Find(request.id)) {
-    if (record->ipam.delegated && delegated_ipam) {
-      record->ipam.delegated = delegated_ipam;  // it gets what the runtime says today
+  std::optional<state::Record> record = host.records.Find(request.id);
+  if (record) {
+    if (record->ipam.delegated && delegated) {
+      record->ipam.delegated = delegated;  // run with today's config
     }
-    addresses = AddressesOnly(record->ipam.addresses);
-    failures.Add(attachment::Remove(host, *record));
-    is_ours = record->Has(cni::Part::kLink);
-    if (is_ours && record->del_progress == state::DelProgress::kNone) {
-      failures.Try("the reference plugins' rules", [&] {
-        takeover::TryRemoveReferenceRules(host, request.id, addresses, RulesOfStrangers(*record));
-      });
-    }
+    RemoveRecorded(host, *record, failures);
   }
-  if (!is_ours) {
+  // Without a record, or with one of rules alone: the link is somebody else's, or its record is lost.
+  if (!record || !record->Has(cni::Part::kLink)) {
+    const std::vector<Ip> addresses =
+        record ? AddressesOnly(record->ipam.addresses) : std::vector<Ip>{};
     failures.Add(attachment::RemoveUnrecorded(host, request.id, lenient.data_dir, addresses));
     if (container) {
       failures.Try("the reference plugin's link", [&] {
@@ -59,9 +57,8 @@ void DelInterface(const cni::Request& request, const cni::PluginType& type) {
       });
     }
     failures.Try("the addresses", [&] {
-      attachment::ReleaseAddresses({.id = request.id,
-                                    .netns_path = request.netns_path,
-                                    .ipam = {.delegated = delegated_ipam}});
+      attachment::ReleaseAddresses(
+          {.id = request.id, .netns_path = request.netns_path, .ipam = {.delegated = delegated}});
     });
   }
   failures.ThrowIfAny(Cat("container ",

@@ -18,7 +18,7 @@ namespace nomad_bridge::commands {
 namespace {
 
 void RemoveRecorded(state::Host& host, const AttachmentId& id, cni::ErrorList& failures) {
-  const RangeLock theirs = host.records.Lock(id);
+  const RangeLock lock = host.records.Lock(id);
   if (const std::optional<state::Record> record = host.records.Find(id)) {
     failures.Add(attachment::Remove(host, *record));
   } else {
@@ -26,36 +26,46 @@ void RemoveRecorded(state::Host& host, const AttachmentId& id, cni::ErrorList& f
   }
 }
 
-// Who holds leases of the network, whoever wrote them, and is not among `valid`.
-std::set<AttachmentId> FindInvalidHolders(const std::string& network,
-                                          const std::string& data_dir,
-                                          const std::set<AttachmentId>& valid) {
-  std::set<AttachmentId> holders;
+// Those with leases in the network, written by whatever plugin, that are not among `valid`.
+std::set<AttachmentId> FindInvalidOwners(const std::string& network,
+                                         const std::string& data_dir,
+                                         const std::set<AttachmentId>& valid) {
+  std::set<AttachmentId> owners;
   if (const std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, network)) {
     for (const ipam::Lease& lease : store->Leases()) {
       const bool is_valid = std::any_of(valid.begin(), valid.end(), [&](const AttachmentId& id) {
-        return lease.owner.Matches({id.container_id, id.ifname});
+        return lease.owner.Matches(ipam::OwnerOf(id));
       });
       if (!is_valid) {
-        holders.insert({network, lease.owner.container_id, lease.owner.ifname});
+        owners.insert({network, lease.owner.container_id, lease.owner.ifname});
       }
     }
   }
-  return holders;
+  return owners;
 }
 
 void RemoveUnrecorded(state::Host& host,
                       const AttachmentId& id,
                       const std::string& data_dir,
                       cni::ErrorList& failures) {
-  const RangeLock theirs = host.records.Lock(id);
+  const RangeLock lock = host.records.Lock(id);
   if (!host.records.Find(id)) {
     failures.Add(attachment::RemoveUnrecorded(host, id, data_dir));
   }
 }
 
-// Our ports of the bridge that neither a valid attachment nor any record explains: their records
-// were lost. Records are read last, here and below: an ADD writes its record before anything else.
+// The owner's key of each attachment that has a record. To be read after what it is compared with: an
+// ADD writes its record before anything else.
+std::set<std::string> RecordedOwners(const state::Host& host) {
+  std::set<std::string> owners;
+  for (const AttachmentId& id : host.records.List("")) {
+    owners.insert(state::HostVethName(id));
+  }
+  return owners;
+}
+
+// Our ports of the bridge that belong neither to a valid attachment nor to one with a record: their
+// records were lost.
 void RemoveStrayLinks(state::Host& host,
                       const cni::Request& request,
                       const std::string& bridge_name,
@@ -65,16 +75,13 @@ void RemoveStrayLinks(state::Host& host,
     return;
   }
   const std::vector<rtnl::Socket::Port> ports = host.net.Ports(bridge->index);
-  std::set<std::string> explained;
-  for (const AttachmentId& id : host.records.List("")) {
-    explained.insert(state::HostVethName(id));
-  }
+  std::set<std::string> owners = RecordedOwners(host);
   for (const AttachmentId& id : valid) {
-    explained.insert(state::HostVethName(id));
+    owners.insert(state::HostVethName(id));
   }
   for (const rtnl::Socket::Port& port : ports) {
     const std::optional<rtnl::Link> link =
-        explained.contains(port.name) ? std::nullopt : host.net.FindLink(port.index);
+        owners.contains(port.name) ? std::nullopt : host.net.FindLink(port.index);
     if (link && link->alias.starts_with(Cat("nomad-bridge net=", request.id.network, " id="))) {
       host.net.EnsureLinkGone(port.name);
     }
@@ -83,24 +90,25 @@ void RemoveStrayLinks(state::Host& host,
 
 // Elements whose owner has neither a record nor a link.
 void RemoveStrayElements(state::Host& host) {
-  std::vector<nft::Element> strays;
-  std::vector<nft::Element> present = firewall::OwnedElements(host.nft);
-  std::set<std::string> owners;
-  for (const AttachmentId& id : host.records.List("")) {
-    owners.insert(state::HostVethName(id));
-  }
-  for (nft::Element& element : present) {
+  std::vector<nft::Element> strays = firewall::OwnedElements(host.nft);
+  const std::set<std::string> owners = RecordedOwners(host);
+  std::erase_if(strays, [&](const nft::Element& element) {
     const std::string owner(element.owner());
-    if (!owners.contains(owner) && !host.net.FindLink(owner)) {
-      strays.push_back(std::move(element));
-    }
-  }
+    return owners.contains(owner) || host.net.FindLink(owner);
+  });
   rules::RemoveElements(host, strays);
+}
+
+void RunDelegatedGc(const cni::Request& request, const std::string& ipam_type) {
+  if (const std::optional<cni::DelegatedIpam> delegated =
+          cni::FindDelegatedIpam(request, ipam_type)) {
+    cni::InvokeIpam(*delegated, cni::Verb::kGc, request.id, request.netns_path);
+  }
 }
 
 }  // namespace
 
-// An attachment goes whole, whichever of its names is asked: nobody else is left to ask for it.
+// An attachment is removed whole, under whichever of our names GC is run.
 void Gc(const cni::Request& request, const cni::PluginType& type) {
   const std::optional<std::set<AttachmentId>> valid = cni::FindValidAttachments(request);
   const config::LenientConfig lenient = config::ParseLenient(*request.config, type.defaults);
@@ -111,12 +119,8 @@ void Gc(const cni::Request& request, const cni::PluginType& type) {
   }
 
   cni::ErrorList failures;
-  if (const std::optional<cni::DelegatedIpam> delegated_ipam =
-          type.Provides(cni::Part::kAddress) ? cni::FindDelegatedIpam(request, lenient.ipam_type)
-                                             : std::nullopt) {
-    failures.Try("addresses", [&] {
-      cni::InvokeIpam(*delegated_ipam, cni::Verb::kGc, request.id, request.netns_path);
-    });
+  if (type.Provides(cni::Part::kAddress)) {
+    failures.Try("addresses", [&] { RunDelegatedGc(request, lenient.ipam_type); });
   }
   for (const AttachmentId& id : host.records.List(request.id.network)) {
     if (!valid->contains(id)) {
@@ -125,8 +129,7 @@ void Gc(const cni::Request& request, const cni::PluginType& type) {
     }
   }
   if (type.Provides(cni::Part::kAddress)) {
-    for (const AttachmentId& id :
-         FindInvalidHolders(request.id.network, lenient.data_dir, *valid)) {
+    for (const AttachmentId& id : FindInvalidOwners(request.id.network, lenient.data_dir, *valid)) {
       failures.Try(Cat("container ", Quoted(id.container_id)),
                    [&] { RemoveUnrecorded(host, id, lenient.data_dir, failures); });
     }

@@ -1,7 +1,7 @@
 // host-local: addresses for an interface that another plugin makes.
 #include "base/error.h"
 #include "base/text.h"
-#include "ipam/store.h"
+#include "base/undo.h"
 #include "plugin/attachment/acquire_addresses.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/remove.h"
@@ -15,39 +15,46 @@ namespace nomad_bridge::commands {
 void AddLeases(const cni::Request& request, const cni::PluginType& type, int out) {
   const config::Config config = config::ParseConfig(request, type);
   state::Host host = state::Host::Open();
-  // Looked at for one reason only: a full pool asks who is still alive.
+  // Recorded, so that a full pool can tell whether this attachment is still alive.
   const std::optional<link::Container> container = link::FindContainer(request, host);
-  const RangeLock mine = host.records.Lock(request.id);
+  const RangeLock own = host.records.Lock(request.id);
   const std::optional<state::Record> earlier = host.records.Find(request.id);
   Undo undo;
-  attachment::RemoveEarlier(host, request.id, earlier, config.ipam.data_dir, undo);
+  undo.Then("remove what an earlier ADD left",
+            [&host, earlier] { attachment::EnsureEarlierGone(host, earlier); });
+  attachment::RemoveEarlier(host, request.id, earlier, config.ipam.data_dir);
 
-  state::Record record{.id = request.id,
-                       .parts = type.parts,
-                       .labels = config.labels,
-                       .netns_path = request.netns_path,
-                       .netns = container ? container->netns.id() : netlink::NetnsId{},
-                       .ipam = {.data_dir = config.ipam.data_dir},
-                       .rules = {.forward_hook = {.admin_chain = {}}}};
-  const cni::Result result = attachment::AcquireAddresses(host, request, config, record, earlier);
+  const attachment::Acquired acquired =
+      attachment::AcquireAddresses(host,
+                                   request,
+                                   config,
+                                   {.id = request.id,
+                                    .parts = type.parts,
+                                    .labels = config.labels,
+                                    .netns_path = request.netns_path,
+                                    .netns = container ? container->netns.id() : netlink::NetnsId{},
+                                    .ipam = {.data_dir = config.ipam.data_dir},
+                                    .rules = {.forward_hook = {.admin_chain = {}}}},
+                                   earlier);
   undo.Then("remove the record", [&host, id = request.id] { host.records.EnsureGone(id); });
-  undo.Then("release the addresses", [record] { attachment::ReleaseAddresses(record); });
+  undo.Then("release the addresses",
+            [record = acquired.record] { attachment::ReleaseAddresses(record); });
 
-  cni::Print(result, request.cni_version, out);
+  cni::Print(acquired.result, request.cni_version, out);
   undo.Keep();
 }
 
 void DelLeases(const cni::Request& request, const cni::PluginType& type) {
   state::Host host = state::Host::Open();
-  static_cast<void>(link::FindContainer(request, host));  // the host's own is refused
-  const RangeLock mine = host.records.Lock(request.id);
+  static_cast<void>(link::FindContainer(request, host));  // refuses the host's own
+  const RangeLock own = host.records.Lock(request.id);
 
   cni::ErrorList failures;
   const std::optional<state::Record> record = host.records.Find(request.id);
   if (record) {
     failures.Add(attachment::Remove(host, *record));
   }
-  // Opens every lease, so only for what another host-local has given.
+  // Opens every lease, so only for those of the reference host-local.
   if (!record || !record->Has(cni::Part::kAddress)) {
     const config::LenientConfig lenient = config::ParseLenient(*request.config, type.defaults);
     failures.Try("the leases",
@@ -59,21 +66,14 @@ void DelLeases(const cni::Request& request, const cni::PluginType& type) {
 
 void CheckLeases(const cni::Request& request, const cni::PluginType& type) {
   const config::Config config = config::ParseConfig(request, type);
-  const std::optional<ipam::Store> store =
-      ipam::Store::OpenIfExists(config.ipam.data_dir, request.id.network);
-  const ipam::LeaseOwner owner{request.id.container_id, request.id.ifname};
-  if (store) {
-    for (const ipam::Lease& lease : store->Leases()) {
-      if (lease.owner.Matches(owner)) {
-        return;
-      }
-    }
+  if (!attachment::FindLeasesOf(request.id, config.ipam.data_dir).empty()) {
+    return;
   }
   // The reference plugin's words.
   throw Error(
       Code::kChanged,
       Cat("host-local: Failed to find address added by container ", request.id.container_id),
-      Cat("no lease in ", Quoted(Cat(config.ipam.data_dir, '/', request.id.network)), " is its"));
+      Cat("no lease in ", Quoted(Cat(config.ipam.data_dir, '/', request.id.network)), " names it"));
 }
 
 }  // namespace nomad_bridge::commands

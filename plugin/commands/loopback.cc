@@ -1,5 +1,5 @@
-// loopback: the container's lo. CNI_IFNAME is not looked at, as in the reference plugin: Nomad runs it
-// with that of the next one.
+// loopback: the container's lo. CNI_IFNAME is ignored, as in the reference plugin: Nomad passes that
+// of the next plugin.
 #include "base/error.h"
 #include "base/text.h"
 #include "plugin/commands/check_errors.h"
@@ -12,8 +12,8 @@ namespace {
 
 constexpr const char* kLo = "lo";
 
-// What lo has is the kernel's doing; anything but loopback addresses is somebody's mistake, which
-// would come to light much later.
+// The kernel gives lo its addresses. Any but a loopback address is a mistake that would be noticed
+// much later.
 cni::Result Describe(link::Container& container, const std::string& sandbox) {
   const std::optional<rtnl::Link> lo = container.net.FindLink(kLo);
   cni::Result result;

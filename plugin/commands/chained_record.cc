@@ -1,0 +1,132 @@
+#include "plugin/commands/chained_record.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "plugin/link/container.h"
+
+namespace nomad_bridge::commands {
+namespace {
+
+// The host's links that lead to the container: those that its plugin names, or by the node's own
+// route if it names no interfaces at all (results before 0.3.0 have none).
+std::vector<rtnl::Link> FindHostLinks(state::Host& host,
+                                      const cni::Result& result,
+                                      const std::vector<Cidr>& addresses) {
+  std::vector<rtnl::Link> links;
+  const auto add = [&](std::optional<rtnl::Link> link) {
+    if (link) {
+      links.push_back(*std::move(link));
+    }
+  };
+  for (const cni::Interface& interface : result.interfaces) {
+    if (interface.sandbox.empty()) {
+      add(host.net.FindLink(interface.name));
+    }
+  }
+  if (result.interfaces.empty() && !addresses.empty()) {
+    if (const std::optional<int> index =
+            host.net.LookupOutputInterface(addresses.front().address)) {
+      add(host.net.FindLink(*index));
+    }
+  }
+  return links;
+}
+
+// A bridge (the reference plugin's, and perhaps the gateway of its VLAN), or the end of a veth pair
+// that is no bridge's port. Anything else, such as a macvlan's parent, also serves others.
+state::Record::Link DescribeHostSide(const std::vector<rtnl::Link>& links) {
+  state::Record::Link side;
+  for (const rtnl::Link& link : links) {
+    const bool is_vlan_gateway = (link.kind == "veth" || link.kind == "vlan") &&
+                                 !side.gateway_ifname.empty() &&
+                                 link.name.starts_with(Cat(side.gateway_ifname, '.'));
+    if (link.kind == "bridge" || is_vlan_gateway) {
+      side.gateway_ifname = link.name;
+    } else if (link.kind == "veth" && link.master == 0) {
+      side.foreign_host_ifnames.push_back(link.name);
+    }
+  }
+  return side;
+}
+
+bool IsReachable(const portmap::PortMapping& port, const std::vector<Cidr>& addresses) {
+  return !port.only || std::any_of(addresses.begin(), addresses.end(), [&](const Cidr& cidr) {
+    return cidr.address.family() == *port.only;
+  });
+}
+
+// Nomad asks for the node's own address, whatever its family, also in a network without that family.
+// As in the reference plugin such a port is left out, so that the allocation starts nevertheless.
+std::vector<portmap::PortMapping> Reachable(std::vector<portmap::PortMapping> ports,
+                                            const std::vector<Cidr>& addresses) {
+  std::erase_if(ports, [&](const portmap::PortMapping& port) {
+    const bool reachable = IsReachable(port, addresses);
+    if (!reachable) {
+      LogLine("not publishing ",
+              portmap::Text(port.protocol),
+              " port ",
+              port.host_port,
+              ": the container has no ",
+              *port.only == Family::kIpv4 ? "IPv4" : "IPv6",
+              " address");
+    }
+    return !reachable;
+  });
+  return ports;
+}
+
+}  // namespace
+
+state::Record DescribeChained(state::Host& host,
+                              const cni::Request& request,
+                              const config::Config& config,
+                              const netlink::Netns& container,
+                              const std::optional<state::Record>& earlier) {
+  state::Record record =
+      earlier.value_or(state::Record{.id = request.id,
+                                     .labels = config.labels,
+                                     .netns_path = request.netns_path,
+                                     .netns = container.id(),
+                                     .rules = {.forward_hook = {.admin_chain = {}}}});
+  if (!record.Has(cni::Part::kLink)) {
+    record.ipam.addresses = link::AddressesIn(*config.prev_result, request);
+    record.link = DescribeHostSide(FindHostLinks(host, *config.prev_result, record.ipam.addresses));
+  }
+  return record;
+}
+
+state::Record WithRules(state::Record record,
+                        const cni::PluginType& type,
+                        const config::RulesConfig& rules) {
+  const std::vector<Cidr>& addresses = record.ipam.addresses;
+  record.del_progress = state::DelProgress::kNone;
+  record.parts.insert(type.parts.begin(), type.parts.end());
+  if (type.Provides(cni::Part::kForward)) {
+    record.rules.forward_hook = rules.forward_hook;
+    record.rules.forward_hook.ipv6 = record.HasIpv6();
+    record.rules.ingress = rules.ingress;
+    record.rules.firewalld_zone = rules.firewalld_zone;
+  }
+  if (type.Provides(cni::Part::kPorts)) {
+    record.rules.snat = rules.snat;
+    record.rules.masq_all = rules.masq_all;
+    record.rules.ports =
+        portmap::Resolve(Reachable(rules.ports, addresses), AddressesOnly(addresses));
+    if (record.rules.ports.empty()) {
+      record.parts.erase(cni::Part::kPorts);
+    }
+  }
+  return record;
+}
+
+bool IsAnyReachable(const std::vector<portmap::PortMapping>& ports,
+                    const std::vector<Cidr>& addresses) {
+  return std::any_of(ports.begin(), ports.end(), [&](const portmap::PortMapping& port) {
+    return IsReachable(port, addresses);
+  });
+}
+
+}  // namespace nomad_bridge::commands
