@@ -3,8 +3,8 @@
 // Alive    An attachment is, as long as its namespace is: the recorded path still leads to the
 //          recorded namespace, or a process or another mount still holds the one to which the peer
 //          of its host veth, or of a foreign plugin's, belongs.
-// Locks    None are taken. Who wants to reclaim a stale attachment tries its lock first: one that a
-//          command works on counts as alive.
+// Locks    None are taken. Before a stale attachment is reclaimed its lock is tried: one that a command
+//          works on counts as alive.
 // Errors   kKernel, kIo.
 #pragma once
 

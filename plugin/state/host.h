@@ -1,8 +1,7 @@
-// The node's side: its network namespace, one socket of each kind in it, and our records. Opened once
-// per command.
+// The node's side: its network namespace, one socket of each kind in it, and our records.
 //
+// Lives    from the start of a command to its end; conntrack.h has why its socket is not closed before.
 // Errors   kKernel if the kernel lacks a kind of socket.
-// Ownership  Everything here lives until the command ends; a `conntrack` in use must (conntrack.h).
 #pragma once
 
 #include <optional>
