@@ -1,20 +1,11 @@
 // Forgetting UDP flows; entries are made, and read back, by conntrack(8).
 #include "netlink/conntrack/conntrack.h"
 
-#include <string>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "netlink/core/netns.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 using Way = void (conntrack::Conntrack::*)(const std::vector<conntrack::UdpPort>&);
 

@@ -1,12 +1,6 @@
 // What may pass between allocations, the node and the world, tried with real traffic where
 // everything else is dropped.
-#include <chrono>
-#include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/text.h"
 #include "tests/kernel/ruleset_world.h"
 
 namespace nomad_bridge::test {
@@ -60,7 +54,7 @@ TEST_P(Forwarding, AcceptsNothingNewFromOutside) {
   outside().Must({"ip", "route", "add", "172.26.64.0/20", "via", kHostIp4});
   Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "container");
   EXPECT_EQ(TcpText(outside(), Ip4(2), 80), "");
-  EXPECT_THAT(server.Heard(), ::testing::IsEmpty());
+  EXPECT_THAT(server.Heard(), IsEmpty());
 }
 
 // A source address that no allocation has.
@@ -71,7 +65,7 @@ TEST_P(Forwarding, DropsWhatAnAllocationSendsUnderAnotherAddress) {
       Ask(container(),
           {.protocol = Protocol::kUdp, .to = kOutsideIp4, .port = 80, .from = "172.26.64.77"}),
       std::nullopt);
-  EXPECT_THAT(server.Heard(), ::testing::IsEmpty());
+  EXPECT_THAT(server.Heard(), IsEmpty());
 }
 
 // In the right set, but from the wrong interface.
@@ -84,7 +78,7 @@ TEST_P(Forwarding, DropsAnAllocationsAddressThatComesFromOutside) {
   Server server = Server::Start(container(), Protocol::kUdp, Ip4(2), 80, "container");
   EXPECT_EQ(Ask(outside(), {.protocol = Protocol::kUdp, .to = Ip4(2), .port = 80, .from = Ip4(3)}),
             std::nullopt);
-  EXPECT_THAT(server.Heard(), ::testing::IsEmpty());
+  EXPECT_THAT(server.Heard(), IsEmpty());
 }
 
 TEST_P(Forwarding, AppliesTheOperatorsChainFirst) {
@@ -105,10 +99,10 @@ TEST_P(Forwarding, KeepsTheNodesLocalhostClosed) {
                      .port = 7000,
                      .patience = std::chrono::milliseconds(300)};
   static_cast<void>(Ask(container(), call));
-  EXPECT_THAT(server.Heard(), ::testing::IsEmpty());
+  EXPECT_THAT(server.Heard(), IsEmpty());
   host().Must({"nft", "flush", "chain", "inet", "nomad-bridge", "localhost_guard"});
   static_cast<void>(Ask(container(), call));  // the container drops the answer from 127.0.0.1
-  EXPECT_THAT(server.Heard(), ::testing::ElementsAre(Ip4(2))) << "the test itself is broken";
+  EXPECT_THAT(server.Heard(), ElementsAre(Ip4(2))) << "the test itself is broken";
 }
 
 INSTANTIATE_TEST_SUITE_P(Grounds,

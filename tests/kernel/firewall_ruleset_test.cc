@@ -1,12 +1,6 @@
 // Our table in the kernel: created, repaired, shared and left alone. Read back with nft.
 #include <ostream>
-#include <set>
 #include <sstream>
-#include <string>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "tests/kernel/ruleset_world.h"
@@ -16,11 +10,6 @@ namespace {
 
 using firewall::Change;
 using firewall::DesiredState;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 class Ruleset : public RulesetWorld {
  protected:

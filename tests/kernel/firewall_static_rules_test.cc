@@ -1,20 +1,10 @@
 // The rules in iptables' own tables, read back with iptables.
 #include <sstream>
-#include <string>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/kernel/ruleset_world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 constexpr const char* kJump =
     "-A FORWARD -m comment --comment \"CNI firewall plugin rules\" -j CNI-FORWARD";
@@ -172,7 +162,7 @@ TEST_F(StaticRules, LeaveIpv6AloneWhereNoNetworkHasIt) {
   firewall::DesiredState desired = DesiredOf(2);
   desired.forward_hook.ipv6 = false;
   Put(desired);
-  EXPECT_THAT(host().Must({"nft", "list", "tables"}), ::testing::Not(HasSubstr("ip6 filter")));
+  EXPECT_THAT(host().Must({"nft", "list", "tables"}), Not(HasSubstr("ip6 filter")));
   EXPECT_THAT(Put(DesiredOf(3), {desired}).repaired, IsEmpty()) << "nothing was lost";
   EXPECT_THAT(Rules("ip6tables"), Contains(kJump));
 }

@@ -1,24 +1,16 @@
 // Namespaces: what counts as one, and that we always come back.
 #include <stdexcept>
-#include <string>
 
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "base/error.h"
-#include "base/file.h"
 #include "netlink/core/netns.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class NetnsTest : public World {
  protected:

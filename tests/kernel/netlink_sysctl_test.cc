@@ -1,9 +1,6 @@
 // Settings under /proc/sys/net, read back by the test's own hand.
 #include <sys/mount.h>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "base/error.h"
 #include "netlink/core/netns.h"
 #include "netlink/core/sysctl.h"
@@ -11,8 +8,6 @@
 
 namespace nomad_bridge::test {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr const char* kForward = "net/ipv4/ip_forward";
 constexpr const char* kNone = "net/ipv4/no_such_setting";

@@ -1,10 +1,4 @@
 // The whole table, firewall's part and portmap's, against its text in nft's syntax.
-#include <string>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include "base/append.h"
 #include "portmap/elements.h"
@@ -13,9 +7,6 @@
 
 namespace nomad_bridge::test {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 class WholeTable : public RulesetWorld {
  protected:
@@ -37,11 +28,10 @@ class WholeTable : public RulesetWorld {
   }
 
   // "nft -j list table" without handles.
-  static nlohmann::json Json(const Node& node) {
-    nlohmann::json list =
-        node.Json({"nft", "-j", "list", "table", "inet", "nomad-bridge"}).at("nftables");
-    for (nlohmann::json& item : list) {
-      for (nlohmann::json& object : item) {
+  static json Json(const Node& node) {
+    json list = node.Json({"nft", "-j", "list", "table", "inet", "nomad-bridge"}).at("nftables");
+    for (json& item : list) {
+      for (json& object : item) {
         object.erase("handle");
       }
     }

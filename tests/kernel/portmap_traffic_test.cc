@@ -1,15 +1,8 @@
 // Published ports, tried with real traffic from every place a caller may be in.
 #include <array>
-#include <chrono>
 #include <ostream>
-#include <string>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/append.h"
-#include "base/text.h"
 #include "portmap/elements.h"
 #include "portmap/rules.h"
 #include "tests/kernel/ruleset_world.h"

@@ -1,17 +1,10 @@
 // Ports of bridges: isolation and locks, with traffic; and the way out. What a kernel cannot do is
 // tried with ip(8) and bridge(8): then ours must say so.
-#include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/text.h"
 #include "tests/kernel/rtnl_world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr const char* kHonestMac = "02:00:00:00:00:0a";
 constexpr const char* kOtherMac = "02:00:00:00:00:0b";
@@ -52,7 +45,7 @@ class RtnlBridgeTest : public RtnlWorld {
   [[nodiscard]] rtnl::Link Port(const std::string& name) { return net_.FindLink(name).value(); }
 
   [[nodiscard]] static bool Flag(const Node& node, const std::string& port, const char* name) {
-    return Show(node, port).at("linkinfo").at("info_slave_data").at(name).get<bool>();
+    return LinkOn(node, port).at("linkinfo").at("info_slave_data").at(name).get<bool>();
   }
 
   // Nobody knows anybody: the next packet is preceded by a broadcast.
@@ -63,7 +56,7 @@ class RtnlBridgeTest : public RtnlWorld {
   }
 
   // "bridge fdb show" of a port, as JSON.
-  [[nodiscard]] nlohmann::json Forwarding(const std::string& port) {
+  [[nodiscard]] json Forwarding(const std::string& port) {
     return host().Json({"bridge", "-j", "fdb", "show", "brport", port});
   }
 
@@ -121,7 +114,7 @@ TEST_F(RtnlBridgeTest, KeepsTheMacThatIsFixedAndTakesItForItsOwn) {
   // A port with a MAC below it, which it would take on.
   host().Must({"ip", "link", "add", "low", "address", "02:00:00:00:00:01", "type", "veth"});
   host().Must({"ip", "link", "set", "low", "master", "br1"});
-  EXPECT_EQ(Show(host(), "br1").at("address"), bridge.mac.Text());
+  EXPECT_EQ(LinkOn(host(), "br1").at("address"), bridge.mac.Text());
   EXPECT_THAT(host().Must({"bridge", "fdb", "show", "br", "br1"}),
               HasSubstr(Cat(bridge.mac, " dev br1 master br1 permanent")));
 }
@@ -266,7 +259,7 @@ TEST_F(RtnlBridgeTest, ABridgeFiltersVlansOrTheKernelsLackIsSaidAndNothingIsLeft
   if (host().Run({"ip", "link", "add", "br1", "type", "bridge", "vlan_filtering", "1"}).exit_code ==
       0) {
     EXPECT_TRUE(net_.CreateBridge("nomad", kBridgeMac, 0, true));
-    EXPECT_EQ(Show(host(), "nomad").at("linkinfo").at("info_data").at("vlan_filtering"), 1);
+    EXPECT_EQ(LinkOn(host(), "nomad").at("linkinfo").at("info_data").at("vlan_filtering"), 1);
     EXPECT_TRUE(net_.FindLink("nomad")->vlan_filtering);
     EXPECT_FALSE(net_.FindLink("br0")->vlan_filtering);
     return;
@@ -277,7 +270,7 @@ TEST_F(RtnlBridgeTest, ABridgeFiltersVlansOrTheKernelsLackIsSaidAndNothingIsLeft
     EXPECT_THAT(error.details(), HasSubstr("CONFIG_BRIDGE_VLAN_FILTERING"));
   };
   is_said(Thrown([&] { static_cast<void>(net_.CreateBridge("nomad", kBridgeMac, 0, true)); }));
-  EXPECT_TRUE(Show(host(), "nomad").is_null());
+  EXPECT_TRUE(LinkOn(host(), "nomad").is_null());
   is_said(Thrown([&] { net_.SetPortVlans(Port("port-a"), {.untagged = 7}); }));
   EXPECT_TRUE(net_.Vlans(Port("port-a")).empty());
   EXPECT_TRUE(net_.HasPortVlans(Port("port-a"), {}));

@@ -1,17 +1,11 @@
 // Links and the way to them, read back with ip(8).
 #include <cerrno>
-#include <chrono>
 #include <fstream>
 #include <sstream>
-#include <string>
 
 #include <linux/netlink.h>
 #include <sys/socket.h>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/text.h"
 #include "tests/kernel/rtnl_world.h"
 
 namespace nomad_bridge::test {
@@ -19,9 +13,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 using RtnlTest = RtnlWorld;
 
@@ -66,7 +57,7 @@ TEST_F(RtnlTest, AnAnswerToNoQuestionOfOursIsPassedOver) {
 
   SendStrays();
   EXPECT_TRUE(net_.CreateBridge("nomad", kBridgeMac, 0));
-  EXPECT_FALSE(Show(host(), "nomad").is_null());
+  EXPECT_FALSE(LinkOn(host(), "nomad").is_null());
 }
 
 TEST_F(RtnlTest, AnAbsentLinkIsAnAnswer) {
@@ -91,7 +82,7 @@ TEST_F(RtnlTest, FindsALinkWithAllThatIpSaysOfIt) {
   host().Must({"ip", "link", "set", "odd\"';$", "promisc", "on", "up"});
   const rtnl::Link bridge = Bridge();
   host().Must({"ip", "link", "set", "odd\"';$", "master", "br0"});
-  const nlohmann::json shown = Show(host(), "odd\"';$");
+  const json shown = LinkOn(host(), "odd\"';$");
 
   const rtnl::Link link = net_.FindLink("odd\"';$").value();
 
@@ -105,7 +96,7 @@ TEST_F(RtnlTest, FindsALinkWithAllThatIpSaysOfIt) {
   EXPECT_FALSE(link.operational) << "its peer is down";
   EXPECT_TRUE(link.promiscuous);
   EXPECT_EQ(link.master, bridge.index);
-  EXPECT_EQ(link.peer, Show(container(), "p").at("ifindex"));
+  EXPECT_EQ(link.peer, LinkOn(container(), "p").at("ifindex"));
   EXPECT_EQ(link.peer_netns, shown.at("link_netnsid").get<int>());
   EXPECT_EQ(net_.FindLink(link.index)->name, link.name);
 }
@@ -123,7 +114,7 @@ TEST_F(RtnlTest, CreatesABridgeOnceAndDown) {
   EXPECT_TRUE(net_.CreateBridge("nomad", kBridgeMac, 1450));
   EXPECT_FALSE(net_.CreateBridge("nomad", Mac::ForName("another"), 9000));
 
-  const nlohmann::json shown = Show(host(), "nomad");
+  const json shown = LinkOn(host(), "nomad");
   EXPECT_EQ(shown.at("linkinfo").at("info_kind"), "bridge");
   EXPECT_EQ(shown.at("address"), kBridgeMac.Text());
   EXPECT_EQ(shown.at("mtu"), 1450);
@@ -135,7 +126,7 @@ TEST_F(RtnlTest, ABridgeIsNotCreatedOverAnotherKindOfLink) {
 
   EXPECT_FALSE(net_.CreateBridge("nomad", kBridgeMac, 0));
 
-  EXPECT_EQ(Show(host(), "nomad").at("linkinfo").at("info_kind"), "veth");
+  EXPECT_EQ(LinkOn(host(), "nomad").at("linkinfo").at("info_kind"), "veth");
 }
 
 TEST_F(RtnlTest, ABridgesMacDoesNotFollowItsPorts) {
@@ -145,7 +136,7 @@ TEST_F(RtnlTest, ABridgesMacDoesNotFollowItsPorts) {
   host().Must({"ip", "link", "set", "low", "address", "00:00:00:00:00:01"});
   host().Must({"ip", "link", "set", "low", "master", "nomad", "up"});
 
-  EXPECT_EQ(Show(host(), "nomad").at("address"), kBridgeMac.Text());
+  EXPECT_EQ(LinkOn(host(), "nomad").at("address"), kBridgeMac.Text());
 }
 
 TEST_F(RtnlTest, ANameTheKernelDoesNotTakeIsAnErrorInItsWords) {
@@ -161,13 +152,13 @@ TEST_F(RtnlTest, MakesBothEndsOfAPairInOneGo) {
 
   net_.CreateVeth(Spec(bridge, 1400), guest_ns_);
 
-  const nlohmann::json host_end = Show(host(), "veth0");
+  const json host_end = LinkOn(host(), "veth0");
   EXPECT_EQ(host_end.at("address"), kHostMac.Text());
   EXPECT_EQ(host_end.at("mtu"), 1400);
   EXPECT_EQ(host_end.at("master"), "br0");
   EXPECT_THAT(host_end.at("flags"), Not(Contains("UP")));
   EXPECT_EQ(host_end.at("num_tx_queues"), 1);
-  const nlohmann::json guest_end = Show(container(), "eth0");
+  const json guest_end = LinkOn(container(), "eth0");
   EXPECT_EQ(guest_end.at("address"), kGuestMac.Text());
   EXPECT_EQ(guest_end.at("mtu"), 1400);
   EXPECT_THAT(guest_end.at("flags"), Not(Contains("UP")));
@@ -177,8 +168,8 @@ TEST_F(RtnlTest, MakesBothEndsOfAPairInOneGo) {
 TEST_F(RtnlTest, WithoutAnMtuThePairHasTheKernelsDefault) {
   net_.CreateVeth(Spec(Bridge()), guest_ns_);
 
-  EXPECT_EQ(Show(host(), "veth0").at("mtu"), 1500);
-  EXPECT_EQ(Show(container(), "eth0").at("mtu"), 1500);
+  EXPECT_EQ(LinkOn(host(), "veth0").at("mtu"), 1500);
+  EXPECT_EQ(LinkOn(container(), "eth0").at("mtu"), 1500);
 }
 
 TEST_F(RtnlTest, ATakenHostNameIsNamed) {
@@ -218,8 +209,8 @@ TEST_F(RtnlTest, AFullBridgeIsSaidInPlainWordsAndNothingIsLeft) {
 
   EXPECT_EQ(error.code(), Code::kKernel);
   EXPECT_EQ(error.details(), "bridge 'br0' already has 1,023 ports, the kernel's limit (EXFULL)");
-  EXPECT_TRUE(Show(host(), "veth0").is_null());
-  EXPECT_TRUE(Show(container(), "eth0").is_null());
+  EXPECT_TRUE(LinkOn(host(), "veth0").is_null());
+  EXPECT_TRUE(LinkOn(container(), "eth0").is_null());
   EXPECT_EQ(net_.Ports(bridge.index).size(), 1023U);
 }
 
@@ -238,8 +229,8 @@ TEST_F(RtnlTest, ListsThePortsOfOneBridge) {
   }
 
   EXPECT_EQ(ports,
-            (std::map<std::string, int>{{"port-a", Show(host(), "port-a").at("ifindex")},
-                                        {"port-c", Show(host(), "port-c").at("ifindex")}}));
+            (std::map<std::string, int>{{"port-a", LinkOn(host(), "port-a").at("ifindex")},
+                                        {"port-c", LinkOn(host(), "port-c").at("ifindex")}}));
   EXPECT_EQ(net_.Ports(other.index).size(), 1U);
 }
 
@@ -250,7 +241,7 @@ TEST_F(RtnlTest, ChangesOnlyWhatItIsTold) {
   const rtnl::Link link = net_.FindLink("test0").value();
 
   net_.Change(link, {.up = true, .promiscuous = true, .mac = kHostMac, .master = bridge.index});
-  nlohmann::json shown = Show(host(), "test0");
+  json shown = LinkOn(host(), "test0");
   EXPECT_THAT(shown.at("flags"), Contains("UP"));
   EXPECT_THAT(shown.at("flags"), Contains("PROMISC"));
   EXPECT_EQ(shown.at("address"), kHostMac.Text());
@@ -258,7 +249,7 @@ TEST_F(RtnlTest, ChangesOnlyWhatItIsTold) {
   EXPECT_EQ(shown.at("mtu"), 1300);
 
   net_.Change(link, {.up = false, .mtu = 1200, .master = 0});
-  shown = Show(host(), "test0");
+  shown = LinkOn(host(), "test0");
   EXPECT_THAT(shown.at("flags"), Not(Contains("UP")));
   EXPECT_THAT(shown.at("flags"), Contains("PROMISC"));
   EXPECT_EQ(shown.at("address"), kHostMac.Text());
@@ -272,15 +263,15 @@ TEST_F(RtnlTest, AnAliasHolds255Bytes) {
   const std::string full = std::string(253, 'x') + "é";
 
   net_.Change(link, {.alias = full});
-  EXPECT_EQ(Show(host(), "test0").at("ifalias"), full);
+  EXPECT_EQ(LinkOn(host(), "test0").at("ifalias"), full);
   EXPECT_EQ(net_.FindLink("test0")->alias, full);
 
   const Error error = Thrown([&] { net_.Change(link, {.alias = full + "x"}); });
   EXPECT_THAT(error.details(), HasSubstr("(ERANGE)"));
-  EXPECT_EQ(Show(host(), "test0").at("ifalias"), full);
+  EXPECT_EQ(LinkOn(host(), "test0").at("ifalias"), full);
 
   net_.Change(link, {.alias = ""});
-  EXPECT_FALSE(Show(host(), "test0").contains("ifalias"));
+  EXPECT_FALSE(LinkOn(host(), "test0").contains("ifalias"));
 }
 
 TEST_F(RtnlTest, ARefusedChangeSaysWhatWasTriedAndWhatTheKernelSaid) {
@@ -298,7 +289,7 @@ TEST_F(RtnlTest, HairpinModeIsTurnedOnAndOff) {
   Bridge();
   const rtnl::Link port = AddPort("test0");
   const auto hairpin = [&] {
-    return Show(host(), "test0").at("linkinfo").at("info_slave_data").at("hairpin").get<bool>();
+    return LinkOn(host(), "test0").at("linkinfo").at("info_slave_data").at("hairpin").get<bool>();
   };
 
   net_.Change(port, {.port = rtnl::PortFlags{.hairpin = true}});
@@ -313,8 +304,8 @@ TEST_F(RtnlTest, EnsureLinkGoneMayRunTwice) {
   net_.EnsureLinkGone("veth0");
   net_.EnsureLinkGone("veth0");
 
-  EXPECT_TRUE(Show(host(), "veth0").is_null());
-  EXPECT_TRUE(Show(container(), "eth0").is_null());
+  EXPECT_TRUE(LinkOn(host(), "veth0").is_null());
+  EXPECT_TRUE(LinkOn(container(), "eth0").is_null());
 }
 
 TEST_F(RtnlTest, WhatCannotBeDeletedIsAnError) {
@@ -329,7 +320,7 @@ TEST_F(RtnlTest, ReadyMeansCarrierAndAForwardingPort) {
 
   net_.AwaitOperational("veth0", FromNow(seconds(10)));
 
-  const nlohmann::json shown = Show(host(), "veth0");
+  const json shown = LinkOn(host(), "veth0");
   EXPECT_EQ(shown.at("operstate"), "UP");
   EXPECT_EQ(shown.at("linkinfo").at("info_slave_data").at("state"), "forwarding");
   EXPECT_TRUE(net_.FindLink("veth0")->operational);
@@ -342,7 +333,7 @@ TEST_F(RtnlTest, WaitsForWhatAnotherProcessDoes) {
 
   net_.AwaitOperational("veth0", FromNow(seconds(20)));
 
-  EXPECT_EQ(Show(host(), "veth0").at("operstate"), "UP");
+  EXPECT_EQ(LinkOn(host(), "veth0").at("operstate"), "UP");
   EXPECT_EQ(later.Wait().exit_code, 0);
 }
 

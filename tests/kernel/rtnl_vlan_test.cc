@@ -1,12 +1,6 @@
 // VLANs of bridge ports, read back with bridge(8) and with traffic. Only under a kernel that has
 // them: see tests/with-kernel.
-#include <string>
-#include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/text.h"
 #include "tests/kernel/rtnl_world.h"
 
 namespace nomad_bridge::test {
@@ -39,11 +33,11 @@ class RtnlVlanTest : public RtnlWorld {
       std::string flags;
     };
     std::vector<Range> ranges;
-    for (const nlohmann::json& link : host().Json({"bridge", "-j", "vlan", "show", "dev", port})) {
-      for (const nlohmann::json& vlan : link.at("vlans")) {
+    for (const json& link : host().Json({"bridge", "-j", "vlan", "show", "dev", port})) {
+      for (const json& vlan : link.at("vlans")) {
         const int id = vlan.at("vlan");
         std::string flags;
-        for (const nlohmann::json& flag : vlan.value("flags", nlohmann::json::array())) {
+        for (const json& flag : vlan.value("flags", json::array())) {
           flags += flag == "PVID" ? " PVID" : " untagged";
         }
         if (!ranges.empty() && ranges.back().last == id - 1 && ranges.back().flags == flags) {
@@ -162,8 +156,7 @@ TEST_F(RtnlVlanTest, ATrunkTalksToAllOfItsVlans) {
   Node& member = AddContainer("member");
   Attach(container(), "port-a", "10.9.9.9");
   Attach(member, "port-b", "10.0.0.11");
-  container().Must(
-      {"ip", "link", "add", "link", "eth0", "name", "eth0.100", "type", "vlan", "id", "100"});
+  container().Must(Words("ip link add link eth0 name eth0.100 type vlan id 100"));
   container().Must({"ip", "address", "add", "10.0.0.10/24", "dev", "eth0.100"});
   container().Must({"ip", "link", "set", "eth0.100", "up"});
   Set("port-a", {.untagged = 1, .tagged = {{99, 101}}});
@@ -187,8 +180,8 @@ TEST_F(RtnlVlanTest, TheNodeTalksThroughALinkInTheVlan) {
   net_.Change(Port("br0.7"), {.up = true});
   net_.EnsureAddress(Port("br0.7"), Cidr::Parse("10.0.0.1/24").value());
 
-  EXPECT_EQ(Show(host(), "br0.7").at("link"), "br0");
-  EXPECT_EQ(Show(host(), "br0.7").at("linkinfo").at("info_data").at("id"), 7);
+  EXPECT_EQ(LinkOn(host(), "br0.7").at("link"), "br0");
+  EXPECT_EQ(LinkOn(host(), "br0.7").at("linkinfo").at("info_data").at("id"), 7);
   EXPECT_EQ(Port("br0.7").vlan, 7);
   EXPECT_EQ(Port("br0.7").peer, Port("br0").index);
   EXPECT_EQ(Port("br0.7").mac, Port("br0").mac);

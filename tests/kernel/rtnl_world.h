@@ -1,11 +1,6 @@
 // What the tests of links share: the pieces they are made of, and how ip(8) sees them.
 #pragma once
 
-#include <string>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "base/error.h"
 #include "netlink/core/netns.h"
 #include "netlink/rtnl/rtnl.h"
@@ -19,12 +14,6 @@ inline const Mac kGuestMac = Mac::ForName("guest end");
 
 class RtnlWorld : public World {
  protected:
-  // "ip -j -d link show" of one link; null if there is none.
-  [[nodiscard]] static nlohmann::json Show(const Node& node, const std::string& name) {
-    const Outcome outcome = node.Run({"ip", "-j", "-d", "link", "show", "dev", name});
-    return outcome.exit_code == 0 ? outcome.json.at(0) : nlohmann::json();
-  }
-
   rtnl::Link Bridge(const std::string& name = "br0") {
     host().Must({"ip", "link", "add", name, "type", "bridge"});
     host().Must({"ip", "link", "set", name, "up"});
@@ -62,8 +51,7 @@ class RtnlWorld : public World {
     try {
       act();
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), ::testing::Not(::testing::HasSubstr("not found")))
-          << "go-cni takes that for success";
+      EXPECT_THAT(error.what(), Not(HasSubstr("not found"))) << "go-cni takes that for success";
       return error;
     }
     ADD_FAILURE() << "nothing was thrown";

@@ -7,13 +7,6 @@
 //             "veth<n>", hairpin on
 #pragma once
 
-#include <functional>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "base/text.h"
 #include "firewall/address_policy.h"
 #include "firewall/ruleset.h"
 #include "firewall/table.h"

@@ -9,7 +9,7 @@ namespace {
 class CheckCommand : public World {
  protected:
   // An attachment in both families with a published port, and what CHECK gets to see of it.
-  void AttachForCheck() {
+  void SetUp() override {
     config_ = Publish({Port(8080, 80)}, DualStack());
     config_["ipam"]["routes"] = {{{"dst", "0.0.0.0/0"}},
                                  {{"dst", "::/0"}},
@@ -25,7 +25,6 @@ class CheckCommand : public World {
 };
 
 TEST_F(CheckCommand, RightAfterAddIsSilentAndChangesNothing) {
-  AttachForCheck();
   const Snapshot before = TakeSnapshot();
   const Outcome check = MustCheck();
   EXPECT_EQ(check.out, "");
@@ -34,14 +33,12 @@ TEST_F(CheckCommand, RightAfterAddIsSilentAndChangesNothing) {
 }
 
 TEST_F(CheckCommand, NeedsPrevResult) {
-  AttachForCheck();
   const Outcome check = RunPlugin("CHECK", config_);
   EXPECT_EQ(ErrorCode(check), 7) << check;
   EXPECT_THAT(Msg(check), HasSubstr("prevResult"));
 }
 
 TEST_F(CheckCommand, PrevResultMayHoldMoreThanOurs) {
-  AttachForCheck();
   result_["interfaces"].push_back({{"name", "tun7"}, {"sandbox", container().path()}});
   result_["ips"].push_back({{"address", "10.3.3.3/24"}, {"interface", 3}});
   EXPECT_EQ(Check().exit_code, 0) << Check();
@@ -49,7 +46,6 @@ TEST_F(CheckCommand, PrevResultMayHoldMoreThanOurs) {
 
 // A plugin behind us may have made both.
 TEST_F(CheckCommand, ARouteMayLeadOutOfAnotherInterface) {
-  AttachForCheck();
   container().Must({"ip", "link", "add", "vpn", "type", "veth", "peer", "name", "vpn-end"});
   container().Must({"ip", "address", "add", "10.77.0.2/24", "dev", "vpn"});
   container().Must({"ip", "link", "set", "vpn", "up"});
@@ -62,7 +58,6 @@ TEST_F(CheckCommand, ARouteMayLeadOutOfAnotherInterface) {
 }
 
 TEST_F(CheckCommand, AnotherBridgeInTheConfigIsNamedAndNotTouched) {
-  AttachForCheck();
   host().Must({"ip", "link", "add", "other", "type", "bridge"});
   host().Must({"ip", "address", "add", "192.168.77.1/24", "dev", "other"});
   const Snapshot before = TakeSnapshot();
@@ -74,14 +69,12 @@ TEST_F(CheckCommand, AnotherBridgeInTheConfigIsNamedAndNotTouched) {
 }
 
 TEST_F(CheckCommand, OfAHealthyAttachmentNeedsNoRoomOnTheDisk) {
-  AttachForCheck();
   host().Must({"mount", "-o", "remount,size=64k", "/run"});
   host().Must({"sh", "-c", "cat /dev/zero > /run/fill 2>/dev/null || true"});
   MustCheck();
 }
 
 TEST_F(CheckCommand, OfAnAttachmentNeverMade) {
-  AttachForCheck();
   const Outcome check =
       RunPlugin("CHECK", WithResult(config_, result_), {{"CNI_CONTAINERID", "never-seen"}});
   EXPECT_EQ(ErrorCode(check), 103) << check;
@@ -91,7 +84,6 @@ TEST_F(CheckCommand, OfAnAttachmentNeverMade) {
 TEST_F(CheckCommand, InAnotherNamespaceThanAtAdd) {
   // A host that comes back with docker: the pause container has a new namespace, the result is the
   // old one.
-  AttachForCheck();
   Node& other = AddContainer("other");
   const Outcome check =
       RunPlugin("CHECK", WithResult(config_, result_), {{"CNI_NETNS", other.path()}});
@@ -145,7 +137,6 @@ INSTANTIATE_TEST_SUITE_P(Check,
                          kNameOf);
 
 TEST_P(CheckOfDamagedContainer, NamesItAndDoesNotTouchIt) {
-  AttachForCheck();
   for (const std::vector<std::string>& command : GetParam().commands) {
     container().Must(command);
   }
@@ -201,7 +192,6 @@ class CheckOfDamagedHostSide : public CheckCommand,
 INSTANTIATE_TEST_SUITE_P(Check, CheckOfDamagedHostSide, ::testing::ValuesIn(kHostDamages), kNameOf);
 
 TEST_P(CheckOfDamagedHostSide, RepairsAndLogsIt) {
-  AttachForCheck();
   const Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   const Snapshot before = TakeSnapshot();
   Damage();
@@ -215,7 +205,6 @@ TEST_P(CheckOfDamagedHostSide, RepairsAndLogsIt) {
 }
 
 TEST_P(CheckOfDamagedHostSide, OnlyReportsItWithRepairOff) {
-  AttachForCheck();
   Damage();
   const Snapshot before = TakeSnapshot();
   config_["repairOnCheck"] = false;

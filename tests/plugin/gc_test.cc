@@ -9,14 +9,7 @@ namespace {
 
 class GcCommand : public World {
  protected:
-  // A runtime gives GC no container.
-  Outcome Gc(const json& config) {
-    return RunPlugin("GC",
-                     config,
-                     {{"CNI_CONTAINERID", std::nullopt},
-                      {"CNI_NETNS", std::nullopt},
-                      {"CNI_IFNAME", std::nullopt}});
-  }
+  Outcome Gc(const json& config) { return RunPlugin("GC", config, kNoContainer); }
 };
 
 TEST_F(GcCommand, KeepsTheListedUndisturbedAndRemovesTheRest) {

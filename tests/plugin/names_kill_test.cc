@@ -41,8 +41,7 @@ class KilledName : public RuntimeWorld, public ::testing::WithParamInterface<con
   Killing AddKilledAt(int nth) {
     json result;
     for (std::size_t i = 0; i < Index(); ++i) {
-      const Outcome add = RunEntry("ADD", network_, i, allocation_, result);
-      EXPECT_EQ(add.exit_code, 0) << add;
+      const Outcome add = MustRunEntry("ADD", network_, i, allocation_, result);
       result = add.json;
     }
     return RunKilledAt(EntryCommand("ADD", network_, Index(), allocation_, result), nth);

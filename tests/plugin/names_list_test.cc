@@ -21,8 +21,7 @@ class ListOfReferenceNames : public RuntimeWorld {
   // What every first attachment on a node leaves by design is there.
   void UseOnce(const Network& network) {
     Node& early = AddContainer("early");
-    Attached first = Allocation("early", early, 7);
-    first = MustAdd(network, first);
+    Attached first = MustAdd(network, Allocation("early", early, 7));
     MustDelFrom(network, first);
     KillContainer(early);
     container().Must({"ip", "link", "set", "lo", "up"});
@@ -84,8 +83,7 @@ TEST_F(ListOfReferenceNames, NomadsOwnListGivesTheNetworkThatNomadBridgeGivesAlo
                                   {"hairpinMode", false},
                                   {"capabilities", {{"portMappings", true}}}}}}},
                       .path = OurFolder()};
-  Attached attached = Allocation("alloc-1", container());
-  attached = MustAdd(builtin, attached);
+  Attached attached = MustAdd(builtin, Allocation("alloc-1", container()));
   const Snapshot by_list = TakeSnapshot();
   const json list_result = attached.result;
   MustDelFrom(builtin, attached);
@@ -108,9 +106,7 @@ TEST_F(ListOfReferenceNames, CarriesTrafficIsCheckedAndGoesWithoutATrace) {
     const Network network = Builtin(fixture);
     UseOnce(network);
     const Snapshot before = TakeSnapshot();
-    Attached attached = Allocation("alloc-1", container());
-
-    attached = MustAdd(network, attached);
+    Attached attached = MustAdd(network, Allocation("alloc-1", container()));
 
     ExpectPage(8080);
     EXPECT_TRUE(Ping(container(), kOutsideIp4));
@@ -125,23 +121,22 @@ TEST_F(ListOfReferenceNames, CarriesTrafficIsCheckedAndGoesWithoutATrace) {
 
 TEST_F(ListOfReferenceNames, EachNameAddsItsPartAndTakesItBack) {
   const Network network = Builtin();
-  Attached attached = Allocation("alloc-1", container());
-  attached = MustAdd(network, attached);
+  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
   EXPECT_THAT(Parts("alloc-1"), ElementsAre("address", "link", "masquerade", "forward", "ports"));
   const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
 
-  ASSERT_EQ(RunEntry("DEL", network, 3, attached, attached.result).exit_code, 0);
+  MustRunEntry("DEL", network, 3, attached, attached.result);
   EXPECT_THAT(Parts("alloc-1"), ElementsAre("address", "link", "masquerade", "forward"));
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "");
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
 
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
-  ASSERT_EQ(RunEntry("DEL", network, 2, attached, attached.result).exit_code, 0);
+  MustRunEntry("DEL", network, 2, attached, attached.result);
   EXPECT_THAT(Parts("alloc-1"), ElementsAre("address", "link", "masquerade"));
   EXPECT_FALSE(Ping(container(), kOutsideIp4));
 
-  ASSERT_EQ(RunEntry("DEL", network, 1, attached, attached.result).exit_code, 0);
+  MustRunEntry("DEL", network, 1, attached, attached.result);
   EXPECT_THAT(Parts("alloc-1"), IsEmpty());
   EXPECT_FALSE(FindFile("/run/cni/nomad/172.26.64.2").has_value());
 }
@@ -149,13 +144,12 @@ TEST_F(ListOfReferenceNames, EachNameAddsItsPartAndTakesItBack) {
 // A process that deletes from nf_tables waits for it, so bridge should find nothing left to delete.
 TEST_F(ListOfReferenceNames, TheSecondDelRemovesTheRulesOfTheLast) {
   const Network network = Builtin();
-  Attached attached = Allocation("alloc-1", container());
-  attached = MustAdd(network, attached);
-  ASSERT_EQ(RunEntry("DEL", network, 3, attached, attached.result).exit_code, 0);
+  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
+  MustRunEntry("DEL", network, 3, attached, attached.result);
   ASSERT_EQ(Members("masq4"), json({"172.26.64.2"}))
       << "the first DEL may be of its own part alone";
 
-  ASSERT_EQ(RunEntry("DEL", network, 2, attached, attached.result).exit_code, 0);
+  MustRunEntry("DEL", network, 2, attached, attached.result);
 
   EXPECT_EQ(Members("masq4"), json::array());
   EXPECT_THAT(Parts("alloc-1"), ElementsAre("address", "link", "masquerade"));
@@ -163,11 +157,10 @@ TEST_F(ListOfReferenceNames, TheSecondDelRemovesTheRulesOfTheLast) {
 
 TEST_F(ListOfReferenceNames, TheSameDelTwiceTakesItsPartAlone) {
   const Network network = Builtin();
-  Attached attached = Allocation("alloc-1", container());
-  attached = MustAdd(network, attached);
+  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
 
   for (int i = 0; i < 2; ++i) {
-    ASSERT_EQ(RunEntry("DEL", network, 3, attached, attached.result).exit_code, 0);
+    MustRunEntry("DEL", network, 3, attached, attached.result);
   }
 
   EXPECT_EQ(Members("masq4"), json({"172.26.64.2"}));
@@ -176,21 +169,20 @@ TEST_F(ListOfReferenceNames, TheSameDelTwiceTakesItsPartAlone) {
 
 TEST_F(ListOfReferenceNames, ADelAndAnAddOfOnePartLeaveNoMemoryOfIt) {
   const Network network = Builtin();
-  Attached attached = Allocation("alloc-1", container());
-  attached = MustAdd(network, attached);
+  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
   const Snapshot whole = TakeSnapshot();
   for (const std::size_t entry : {3U, 2U}) {
     SCOPED_TRACE(entry);
-    ASSERT_EQ(RunEntry("DEL", network, entry, attached, attached.result).exit_code, 0);
-    ASSERT_EQ(RunEntry("ADD", network, entry, attached, attached.result).exit_code, 0);
+    MustRunEntry("DEL", network, entry, attached, attached.result);
+    MustRunEntry("ADD", network, entry, attached, attached.result);
     EXPECT_TRUE(Unchanged(whole, TakeSnapshot()));
   }
   // Both gone, and only then both back: with them the masquerading that went along.
   for (const std::size_t entry : {3U, 2U}) {
-    ASSERT_EQ(RunEntry("DEL", network, entry, attached, attached.result).exit_code, 0);
+    MustRunEntry("DEL", network, entry, attached, attached.result);
   }
   for (const std::size_t entry : {2U, 3U}) {
-    ASSERT_EQ(RunEntry("ADD", network, entry, attached, attached.result).exit_code, 0);
+    MustRunEntry("ADD", network, entry, attached, attached.result);
   }
   EXPECT_TRUE(Unchanged(whole, TakeSnapshot()));
   ExpectPage(8080);
@@ -198,12 +190,10 @@ TEST_F(ListOfReferenceNames, ADelAndAnAddOfOnePartLeaveNoMemoryOfIt) {
 
 TEST_F(ListOfReferenceNames, AFailedAddLeavesAnAttachmentAsFarApartAsItWas) {
   const Network network = Builtin();
-  Attached other = Allocation("other", AddContainer("other"), 9090);
-  other = MustAdd(network, other);
-  Attached attached = Allocation("alloc-1", container());
-  attached = MustAdd(network, attached);
+  Attached other = MustAdd(network, Allocation("other", AddContainer("other"), 9090));
+  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
   for (const std::size_t entry : {3U, 2U}) {
-    ASSERT_EQ(RunEntry("DEL", network, entry, attached, attached.result).exit_code, 0);
+    MustRunEntry("DEL", network, entry, attached, attached.result);
   }
   const Snapshot before = TakeSnapshot();
   attached.port_mappings = {Port(9090, 80, "tcp")};
@@ -214,14 +204,13 @@ TEST_F(ListOfReferenceNames, AFailedAddLeavesAnAttachmentAsFarApartAsItWas) {
   EXPECT_TRUE(
       Unchanged(before.Of({"host ", "container "}), TakeSnapshot().Of({"host ", "container "})));
   attached.port_mappings = json::array();
-  EXPECT_EQ(RunEntry("ADD", network, 3, attached, attached.result).exit_code, 0);
+  MustRunEntry("ADD", network, 3, attached, attached.result);
   EXPECT_THAT(Members("masq4"), Contains("172.26.64.3")) << "nothing to publish, but it is back";
 }
 
 TEST_F(ListOfReferenceNames, ARecordOfAnEarlierVersionIsRead) {
   const Network network = Builtin();
-  Attached attached = Allocation("alloc-1", container());
-  attached = MustAdd(network, attached);
+  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
   const std::string path = RecordOf("alloc-1");
   json record = json::parse(FindFile(path).value());
   record.erase("delProgress");
@@ -234,10 +223,9 @@ TEST_F(ListOfReferenceNames, ADelOfTheBridgeAloneTakesEverything) {
   const Network network = Builtin();
   UseOnce(network);
   const Snapshot before = TakeSnapshot();
-  Attached attached = Allocation("alloc-1", container());
-  attached = MustAdd(network, attached);
+  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
 
-  ASSERT_EQ(RunEntry("DEL", network, 1, attached, nullptr).exit_code, 0);
+  MustRunEntry("DEL", network, 1, attached, nullptr);
 
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
   MustDelFrom(network, attached);
@@ -248,8 +236,7 @@ TEST_F(ListOfReferenceNames, WithoutPrevResultPortsAndNamespaceDelTakesEverythin
   UseOnce(network);
   Node& doomed = AddContainer("doomed");
   const Snapshot before = TakeHostSnapshot();
-  Attached attached = Allocation("alloc-1", doomed);
-  attached = MustAdd(network, attached);
+  Attached attached = MustAdd(network, Allocation("alloc-1", doomed));
   KillContainer(doomed);
   attached.port_mappings = json::array();
 
@@ -263,8 +250,7 @@ TEST_F(ListOfReferenceNames, AListWhoseLastPluginFailedIsRepairedByTheRetry) {
   const Network network = Builtin();
   UseOnce(network);
   Node& other_container = AddContainer("other");
-  Attached other = Allocation("other", other_container);
-  other = MustAdd(network, other);
+  Attached other = MustAdd(network, Allocation("other", other_container));
   const Snapshot before = TakeSnapshot();
 
   Attached attached = Allocation("alloc-1", container());
@@ -286,8 +272,7 @@ TEST_F(ListOfReferenceNames, AListWhoseLastPluginFailedIsRepairedByTheRetry) {
 TEST_F(ListOfReferenceNames, TakesOverInANewNamespaceWithTheSameAddress) {
   const Network network = Builtin();
   Node& old = AddContainer("old");
-  Attached attached = Allocation("alloc-1", old);
-  attached = MustAdd(network, attached);
+  Attached attached = MustAdd(network, Allocation("alloc-1", old));
   const json first = attached.result.at("ips");
   attached.container = &container();
 
@@ -301,16 +286,13 @@ TEST_F(ListOfReferenceNames, TakesOverInANewNamespaceWithTheSameAddress) {
 TEST_F(ListOfReferenceNames, CheckByAnyNameRepairsTheHostsSide) {
   const Network network = Builtin();
   UseOnce(network);
-  Attached attached = Allocation("alloc-1", container());
-  attached = MustAdd(network, attached);
+  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
   const Snapshot whole = TakeSnapshot();
   for (const std::size_t entry : {1U, 2U, 3U}) {
     SCOPED_TRACE(entry);
     host().Must({"nft", "flush", "ruleset"});
 
-    const Outcome check = RunEntry("CHECK", network, entry, attached, attached.result);
-
-    EXPECT_EQ(check.exit_code, 0) << check;
+    const Outcome check = MustRunEntry("CHECK", network, entry, attached, attached.result);
     EXPECT_THAT(check.err, HasSubstr("repaired"));
     EXPECT_TRUE(Unchanged(whole, TakeSnapshot()));
   }
@@ -318,9 +300,8 @@ TEST_F(ListOfReferenceNames, CheckByAnyNameRepairsTheHostsSide) {
 
 TEST_F(ListOfReferenceNames, CheckNamesAPartThatWasNeverAdded) {
   const Network network = Builtin();
-  Attached attached = Allocation("alloc-1", container());
-  attached = MustAdd(network, attached);
-  ASSERT_EQ(RunEntry("DEL", network, 3, attached, nullptr).exit_code, 0);
+  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
+  MustRunEntry("DEL", network, 3, attached, nullptr);
 
   const Outcome check = RunEntry("CHECK", network, 3, attached, attached.result);
 
@@ -361,20 +342,16 @@ TEST_F(ListOfReferenceNames, GcByAnyNameKeepsTheListedAndRemovesTheOthersWhole) 
   Network network = Builtin();
   network.list["cniVersion"] = "1.1.0";
   UseOnce(network);
-  Attached kept = Allocation("kept", container());
-  kept = MustAdd(network, kept);
+  Attached kept = MustAdd(network, Allocation("kept", container()));
   const Snapshot with_kept = TakeSnapshot();
   for (const std::size_t entry : {1U, 2U, 3U}) {
     SCOPED_TRACE(entry);
     Node& lost_container = AddContainer(Cat("lost-", entry));
-    Attached lost = Allocation("lost", lost_container, 9090);
-    lost = MustAdd(network, lost);
+    Attached lost = MustAdd(network, Allocation("lost", lost_container, 9090));
     network.list["plugins"][entry]["cni.dev/valid-attachments"] = {
         {{"containerID", "kept"}, {"ifname", "eth0"}}};
 
-    const Outcome gc = RunEntry("GC", network, entry, kept, nullptr);
-
-    EXPECT_EQ(gc.exit_code, 0) << gc;
+    MustRunEntry("GC", network, entry, kept, nullptr);
     EXPECT_THAT(Parts("lost"), IsEmpty());
     KillContainer(lost_container);
     EXPECT_TRUE(Unchanged(with_kept, TakeSnapshot()));

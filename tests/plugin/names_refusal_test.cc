@@ -14,8 +14,7 @@ class RefusedName : public RuntimeWorld, public ::testing::WithParamInterface<st
   json AddThoseBefore() {
     json result;
     for (std::size_t i = 0; i < GetParam(); ++i) {
-      const Outcome add = RunEntry("ADD", network_, i, allocation_, result);
-      EXPECT_EQ(add.exit_code, 0) << add;
+      const Outcome add = MustRunEntry("ADD", network_, i, allocation_, result);
       result = add.json;
     }
     return result;
@@ -46,7 +45,7 @@ class RefusedName : public RuntimeWorld, public ::testing::WithParamInterface<st
 
 TEST_P(RefusedName, LeavesWhatThoseBeforeItMade) {
   Attached first = allocation_;
-  ASSERT_EQ(AddTo(network_, first).exit_code, 0);  // leaves behind what is shared
+  first = MustAdd(network_, first);  // leaves behind what is shared
   MustDelFrom(network_, allocation_);
 
   int refused = 0;
@@ -79,7 +78,7 @@ TEST_F(RefusedRetry, LeavesNoRecordOfNothing) {
   int failed = 0;
   for (int nth = 1;; ++nth) {
     SCOPED_TRACE(Cat("request ", nth));
-    ASSERT_EQ(RunEntry("ADD", network, 0, attached, before).exit_code, 0);
+    MustRunEntry("ADD", network, 0, attached, before);
     const Refusal refusal =
         RunRefusedAt(EntryCommand("ADD", network, 0, attached, before), "sendto", nth);
     if (!refusal.happened) {
@@ -90,7 +89,7 @@ TEST_F(RefusedRetry, LeavesNoRecordOfNothing) {
     if (const std::optional<std::string> text = FindFile(record)) {
       EXPECT_EQ(json::parse(*text).at("parts"), json::array({"ports"}));
     }
-    ASSERT_EQ(RunEntry("DEL", network, 0, attached, nullptr).exit_code, 0);
+    MustRunEntry("DEL", network, 0, attached, nullptr);
     EXPECT_EQ(FindFile(record), std::nullopt);
   }
   EXPECT_GT(failed, 1);

@@ -9,13 +9,8 @@ namespace {
 
 class StatusCommand : public World {
  protected:
-  // A runtime gives STATUS no container.
   Command CommandFor(const json& config) {
-    return PluginCommand("STATUS",
-                         config.dump(),
-                         {{"CNI_CONTAINERID", std::nullopt},
-                          {"CNI_NETNS", std::nullopt},
-                          {"CNI_IFNAME", std::nullopt}});
+    return PluginCommand("STATUS", config.dump(), kNoContainer);
   }
   Outcome Status(const json& config) { return Execute(CommandFor(config)); }
 

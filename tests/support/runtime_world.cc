@@ -139,4 +139,12 @@ Outcome RuntimeWorld::MustDelFrom(const Network& network, const Attached& attach
   return Succeeded(DelFrom(network, attached));
 }
 
+Outcome RuntimeWorld::MustRunEntry(const std::string& verb,
+                                   const Network& network,
+                                   std::size_t index,
+                                   const Attached& attached,
+                                   const json& prev_result) {
+  return Succeeded(RunEntry(verb, network, index, attached, prev_result));
+}
+
 }  // namespace nomad_bridge::test

@@ -23,7 +23,7 @@ constexpr const char* kReferenceFolder = "/usr/lib/cni";
 // A network configuration list, where its plugins are looked for (CNI_PATH), and where they look for
 // the programs that they run (PATH; empty: the system's folders).
 struct Network {
-  nlohmann::json list;
+  json list;
   std::string path;
   std::string program_path = {};
 };
@@ -32,10 +32,10 @@ struct Network {
 struct Attached {
   std::string container_id;
   const Node* container = nullptr;
-  nlohmann::json port_mappings = nlohmann::json::array();
+  json port_mappings = json::array();
   std::string args = {};
   std::string ifname = "eth0";
-  nlohmann::json result = {};  // of ADD; null before
+  json result = {};  // of ADD; null before
 };
 
 class RuntimeWorld : public World {
@@ -43,7 +43,7 @@ class RuntimeWorld : public World {
   // A directory with our binary under all of its names.
   [[nodiscard]] static std::string OurFolder();
   // A conflist of fixtures/conf.
-  [[nodiscard]] static nlohmann::json Fixture(const std::string& name);
+  [[nodiscard]] static json Fixture(const std::string& name);
 
   // Of the first plugin that fails, else of the last one. AddTo() sets attached.result on success.
   Outcome AddTo(const Network& network, Attached& attached);
@@ -59,13 +59,18 @@ class RuntimeWorld : public World {
                    const Network& network,
                    std::size_t index,
                    const Attached& attached,
-                   const nlohmann::json& prev_result);
+                   const json& prev_result);
+  Outcome MustRunEntry(const std::string& verb,
+                       const Network& network,
+                       std::size_t index,
+                       const Attached& attached,
+                       const json& prev_result);
   // What RunEntry() runs, to be run in another way.
   [[nodiscard]] Command EntryCommand(const std::string& verb,
                                      const Network& network,
                                      std::size_t index,
                                      const Attached& attached,
-                                     const nlohmann::json& prev_result);
+                                     const json& prev_result);
 };
 
 }  // namespace nomad_bridge::test

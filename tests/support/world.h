@@ -135,6 +135,11 @@ class World : public ::testing::Test {
                                     const Node& container,
                                     const std::string& args = "");
 
+  // The variables of GC and STATUS, which have no container.
+  static inline const Variables kNoContainer = {{"CNI_CONTAINERID", std::nullopt},
+                                                {"CNI_NETNS", std::nullopt},
+                                                {"CNI_IFNAME", std::nullopt}};
+
   // Servers that answer `text` for as long as the test runs.
   void Serve(const Node& node,
              Protocol protocol,
