@@ -190,14 +190,4 @@ std::string Mac::Text() const {
   return text;
 }
 
-std::ostream& operator<<(std::ostream& out, const Ip& ip) {
-  return out << ip.Text();
-}
-std::ostream& operator<<(std::ostream& out, const Cidr& cidr) {
-  return out << cidr.Text();
-}
-std::ostream& operator<<(std::ostream& out, const Mac& mac) {
-  return out << mac.Text();
-}
-
 }  // namespace nomad_bridge

@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <ostream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -95,9 +94,5 @@ struct Mac {
 
   auto operator<=>(const Mac&) const = default;
 };
-
-std::ostream& operator<<(std::ostream& out, const Ip& ip);
-std::ostream& operator<<(std::ostream& out, const Cidr& cidr);
-std::ostream& operator<<(std::ostream& out, const Mac& mac);
 
 }  // namespace nomad_bridge
