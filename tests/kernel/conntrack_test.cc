@@ -7,10 +7,17 @@
 namespace nomad_bridge::test {
 namespace {
 
-using Way = void (conntrack::Conntrack::*)(const std::vector<conntrack::UdpPort>&);
+struct Way {
+  std::string name;
+  void (conntrack::Conntrack::*forget)(const std::vector<conntrack::UdpPort>&);
+};
+
+void PrintTo(const Way& way, std::ostream* out) {
+  *out << way.name;
+}
 
 // Both ways: the one this kernel takes, and the one older kernels need.
-class ConntrackTest : public World, public ::testing::WithParamInterface<Way> {
+class Conntrack : public World, public ::testing::WithParamInterface<Way> {
  protected:
   struct Flow {
     std::string from;
@@ -52,7 +59,7 @@ class ConntrackTest : public World, public ::testing::WithParamInterface<Way> {
 
   static void ForgetIn(const netlink::Netns& ns, const std::vector<conntrack::UdpPort>& ports) {
     conntrack::Conntrack conntrack = conntrack::Conntrack::In(ns);
-    (conntrack.*GetParam())(ports);
+    (conntrack.*GetParam().forget)(ports);
   }
 
   static void Forget(const std::vector<conntrack::UdpPort>& ports) {
@@ -60,7 +67,7 @@ class ConntrackTest : public World, public ::testing::WithParamInterface<Way> {
   }
 };
 
-TEST_P(ConntrackTest, ForgetsTheFlowsOfAPortAndNoOthers) {
+TEST_P(Conntrack, ForgetsTheFlowsOfAPortAndNoOthers) {
   Make(host(), {.from = "198.51.100.2", .to = kHostIp4, .to_port = 5353});
   Make(host(), {.from = "198.51.100.3", .to = "203.0.113.9", .to_port = 5353});
   Make(host(), {.from = "198.51.100.2", .to = kHostIp4, .to_port = 5354});
@@ -80,7 +87,7 @@ TEST_P(ConntrackTest, ForgetsTheFlowsOfAPortAndNoOthers) {
   EXPECT_THAT(left, HasSubstr("src=198.51.100.5"));
 }
 
-TEST_P(ConntrackTest, AHostAddressNarrowsItToThatAddress) {
+TEST_P(Conntrack, ForgetsTheFlowsOfOneHostAddressOnly) {
   Make(host(), {.from = "198.51.100.2", .to = kHostIp4, .to_port = 53});
   Make(host(), {.from = "198.51.100.3", .to = "203.0.113.9", .to_port = 53});
 
@@ -90,7 +97,7 @@ TEST_P(ConntrackTest, AHostAddressNarrowsItToThatAddress) {
   EXPECT_THAT(List(host()), HasSubstr("src=198.51.100.3"));
 }
 
-TEST_P(ConntrackTest, SeveralPortsOfBothFamiliesAtOnce) {
+TEST_P(Conntrack, ForgetsSeveralPortsOfBothFamiliesAtOnce) {
   for (const int port : {1000, 1001, 1002}) {
     Make(host(), {.from = "198.51.100.2", .to = kHostIp4, .to_port = port});
     Make(host(), {.from = kOutsideIp6, .to = kHostIp6, .to_port = port});
@@ -108,7 +115,7 @@ TEST_P(ConntrackTest, SeveralPortsOfBothFamiliesAtOnce) {
   EXPECT_THAT(left, Not(HasSubstr("dport=1001")));
 }
 
-TEST_P(ConntrackTest, AnEntryInAZoneIsForgottenToo) {
+TEST_P(Conntrack, ForgetsAFlowInAZone) {
   Make(host(), {.from = "198.51.100.2", .to = kHostIp4, .to_port = 53, .zone = "7"});
 
   Forget({{.family = Family::kIpv4, .port = 53}});
@@ -116,7 +123,7 @@ TEST_P(ConntrackTest, AnEntryInAZoneIsForgottenToo) {
   EXPECT_EQ(List(host()), "");
 }
 
-TEST_P(ConntrackTest, ThousandsOfFlowsGoInOneCall) {
+TEST_P(Conntrack, ForgetsThousandsOfFlowsInOneCall) {
   std::string script;
   for (int i = 0; i < 3000; ++i) {
     script += "-I -p udp -s 198.51.100.2 -d 198.51.100.1 --dport 53 -t 300 --sport " +
@@ -129,7 +136,7 @@ TEST_P(ConntrackTest, ThousandsOfFlowsGoInOneCall) {
   EXPECT_EQ(List(host()), "");
 }
 
-TEST_P(ConntrackTest, ActsInTheNamespaceItIsGiven) {
+TEST_P(Conntrack, ActsInTheNamespaceItIsGiven) {
   Make(host(), {.from = "198.51.100.2", .to = kHostIp4, .to_port = 53});
   Make(outside(), {.from = "198.51.100.2", .to = kHostIp4, .to_port = 53});
 
@@ -139,12 +146,12 @@ TEST_P(ConntrackTest, ActsInTheNamespaceItIsGiven) {
   EXPECT_THAT(List(host()), HasSubstr("dport=53"));
 }
 
-TEST_P(ConntrackTest, NothingThereAndNothingAskedAreNoErrors) {
+TEST_P(Conntrack, ForgetsNothingWithoutAnError) {
   Forget({});
   Forget({{.family = Family::kIpv4, .port = 53}, {.family = Family::kIpv6, .port = 53}});
 }
 
-TEST_P(ConntrackTest, ATableWithManyOthersIsLeftAlone) {
+TEST_P(Conntrack, LeavesThousandsOfOtherFlows) {
   std::string script;
   for (int i = 0; i < 2000; ++i) {
     script += "-I -p udp -s 198.51.100.2 -d 198.51.100.1 --sport 9 -t 300 --dport " +
@@ -158,10 +165,11 @@ TEST_P(ConntrackTest, ATableWithManyOthersIsLeftAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways,
-                         ConntrackTest,
-                         ::testing::Values(&conntrack::Conntrack::ForgetUdpFlows,
-                                           &conntrack::Conntrack::ForgetUdpFlowsOneByOne),
-                         [](const auto& way) { return way.index == 0 ? "ByFilter" : "OneByOne"; });
+                         Conntrack,
+                         ::testing::Values(Way{"ByFilter", &conntrack::Conntrack::ForgetUdpFlows},
+                                           Way{"OneByOne",
+                                               &conntrack::Conntrack::ForgetUdpFlowsOneByOne}),
+                         [](const auto& way) { return way.param.name; });
 
 }  // namespace
 }  // namespace nomad_bridge::test

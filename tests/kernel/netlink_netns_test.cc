@@ -12,7 +12,7 @@
 namespace nomad_bridge::test {
 namespace {
 
-class NetnsTest : public World {
+class NetnsHandle : public World {
  protected:
   // What the kernel says this process is in.
   [[nodiscard]] static netlink::NetnsId Here() { return IdOf("/proc/self/ns/net"); }
@@ -38,11 +38,13 @@ class NetnsTest : public World {
   }
 };
 
-TEST_F(NetnsTest, CurrentIsTheOneWeAreIn) {
+class InNetns : public NetnsHandle {};
+
+TEST_F(NetnsHandle, CurrentIsThisProcesses) {
   EXPECT_EQ(netlink::Netns::Current().id(), Here());
 }
 
-TEST_F(NetnsTest, OpensABindMountAndTellsItFromOurs) {
+TEST_F(NetnsHandle, OfABindMountDiffersFromOurs) {
   const netlink::Netns ns = netlink::Netns::Open(container().path());
 
   EXPECT_EQ(ns.id(), IdOf(container().path()));
@@ -50,14 +52,14 @@ TEST_F(NetnsTest, OpensABindMountAndTellsItFromOurs) {
   EXPECT_NE(::fcntl(ns.fd(), F_GETFD) & FD_CLOEXEC, 0) << "a child would inherit it";
 }
 
-TEST_F(NetnsTest, OpensAProcessesNamespace) {
+TEST_F(NetnsHandle, OfAProcessOpens) {
   EXPECT_EQ(netlink::Netns::Open("/proc/self/ns/net").id(), Here());
   const std::optional<netlink::Netns> found = netlink::Netns::Find(container().path());
   ASSERT_TRUE(found);
   EXPECT_EQ(found->id(), IdOf(container().path()));
 }
 
-TEST_F(NetnsTest, WhatIsNoNetworkNamespaceIsRefusedWithTheReason) {
+TEST_F(NetnsHandle, OfAnythingElseIsRefusedWithTheReason) {
   EnsureDirectory("/run/odd");
   ReplaceFile("/run/odd/file", "plain");
   // Opening it would wait for a writer for ever.
@@ -71,7 +73,7 @@ TEST_F(NetnsTest, WhatIsNoNetworkNamespaceIsRefusedWithTheReason) {
   ExpectNone("", "ENOENT");
 }
 
-TEST_F(NetnsTest, ANamespaceThatHasGoneLeavesAPlainFile) {
+TEST_F(NetnsHandle, OfANamespaceThatHasGoneIsRefused) {
   const std::string path = container().path();
   KillContainer(container());
   ReplaceFile(path, "");
@@ -79,7 +81,7 @@ TEST_F(NetnsTest, ANamespaceThatHasGoneLeavesAPlainFile) {
   ExpectNone(path, "it is no network namespace");
 }
 
-TEST_F(NetnsTest, InNetnsActsThereAndComesBack) {
+TEST_F(InNetns, ActsThereAndComesBack) {
   const netlink::NetnsId home = Here();
   netlink::NetnsId seen;
 
@@ -89,7 +91,7 @@ TEST_F(NetnsTest, InNetnsActsThereAndComesBack) {
   EXPECT_EQ(Here(), home);
 }
 
-TEST_F(NetnsTest, InNetnsComesBackFromAnExceptionToo) {
+TEST_F(InNetns, ComesBackFromAnExceptionToo) {
   const netlink::NetnsId home = Here();
 
   EXPECT_THROW(netlink::InNetns(netlink::Netns::Open(container().path()),
@@ -99,7 +101,7 @@ TEST_F(NetnsTest, InNetnsComesBackFromAnExceptionToo) {
   EXPECT_EQ(Here(), home);
 }
 
-TEST_F(NetnsTest, ASocketRemembersItsNamespace) {
+TEST_F(NetnsHandle, OfASocketIsWhereItWasOpened) {
   UniqueFd socket;
   netlink::InNetns(netlink::Netns::Open(container().path()),
                    [&] { socket = UniqueFd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)); });

@@ -12,9 +12,9 @@ namespace {
 constexpr const char* kForward = "net/ipv4/ip_forward";
 constexpr const char* kNone = "net/ipv4/no_such_setting";
 
-class SysctlTest : public World {};
+class Sysctl : public World {};
 
-TEST_F(SysctlTest, WritesWhatDiffersAndSaysSo) {
+TEST_F(Sysctl, IsWrittenOnlyIfItDiffers) {
   ASSERT_EQ(host().Sysctl(kForward), "0");
 
   EXPECT_TRUE(netlink::EnsureSysctl(kForward, "1"));
@@ -24,7 +24,7 @@ TEST_F(SysctlTest, WritesWhatDiffersAndSaysSo) {
   EXPECT_EQ(host().Sysctl(kForward), "0");
 }
 
-TEST_F(SysctlTest, InAnotherNamespaceItIsThatOnesSetting) {
+TEST_F(Sysctl, BelongsToTheNamespace) {
   netlink::InNetns(netlink::Netns::Open(container().path()),
                    [] { netlink::EnsureSysctl(kForward, "1"); });
 
@@ -32,7 +32,7 @@ TEST_F(SysctlTest, InAnotherNamespaceItIsThatOnesSetting) {
   EXPECT_EQ(host().Sysctl(kForward), "0");
 }
 
-TEST_F(SysctlTest, ALinksNameMayHoldDots) {
+TEST_F(Sysctl, OfALinkWithADotInItsName) {
   host().Must({"ip", "link", "add", "br.a-1", "type", "bridge"});
 
   EXPECT_TRUE(netlink::EnsureSysctl("net/ipv4/conf/br.a-1/route_localnet", "1"));
@@ -40,7 +40,7 @@ TEST_F(SysctlTest, ALinksNameMayHoldDots) {
   EXPECT_EQ(host().Sysctl("net/ipv4/conf/br.a-1/route_localnet"), "1");
 }
 
-TEST_F(SysctlTest, AnAbsentSettingIsAnErrorOrAnAnswer) {
+TEST_F(Sysctl, ThatIsAbsentIsAnErrorUnlessOptional) {
   EXPECT_FALSE(netlink::EnsureSysctlIfPresent(kNone, "1"));
   EXPECT_FALSE(netlink::IsSysctlOn(kNone));
   try {
@@ -53,7 +53,7 @@ TEST_F(SysctlTest, AnAbsentSettingIsAnErrorOrAnAnswer) {
   }
 }
 
-TEST_F(SysctlTest, AValueTheKernelRefusesIsAnErrorThatNamesIt) {
+TEST_F(Sysctl, ValueThatIsRefusedIsAnErrorThatNamesIt) {
   try {
     netlink::EnsureSysctl(kForward, "perhaps");
     FAIL() << "it was written";
@@ -63,13 +63,13 @@ TEST_F(SysctlTest, AValueTheKernelRefusesIsAnErrorThatNamesIt) {
   }
 }
 
-TEST_F(SysctlTest, OnIsNeitherZeroNorAbsent) {
+TEST_F(Sysctl, IsOnIfNeitherZeroNorAbsent) {
   EXPECT_FALSE(netlink::IsSysctlOn(kForward));
   host().SetSysctl(kForward, "1");
   EXPECT_TRUE(netlink::IsSysctlOn(kForward));
 }
 
-TEST_F(SysctlTest, AReadOnlyTreeThatIsRightIsNoError) {
+TEST_F(Sysctl, ThatIsRightMayBeReadOnly) {
   host().SetSysctl(kForward, "1");
   ASSERT_EQ(::mount("/proc/sys", "/proc/sys", nullptr, MS_BIND, nullptr), 0);
   ASSERT_EQ(::mount(nullptr, "/proc/sys", nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr), 0);

@@ -16,9 +16,9 @@ Cidr At(const std::string& text) {
 }
 
 // A container with a link 'd0'.
-class RtnlAddressTest : public World {
+class RtnlAddress : public World {
  protected:
-  RtnlAddressTest() {
+  RtnlAddress() {
     AddLink("d0");
     link_ = net_.FindLink("d0").value();
   }
@@ -59,7 +59,10 @@ class RtnlAddressTest : public World {
   rtnl::Link link_;
 };
 
-TEST_F(RtnlAddressTest, AnIpv4AddressHasItsPrefixAndBroadcastAddress) {
+class RtnlRoute : public RtnlAddress {};
+class RtnlDuplicateDetection : public RtnlAddress {};
+
+TEST_F(RtnlAddress, OfIpv4HasItsPrefixAndBroadcastAddress) {
   net_.EnsureAddress(link_, At("172.26.64.2/20"));
 
   const json shown = Shown();
@@ -70,7 +73,7 @@ TEST_F(RtnlAddressTest, AnIpv4AddressHasItsPrefixAndBroadcastAddress) {
   EXPECT_EQ(shown.at(0).at("scope"), "global");
 }
 
-TEST_F(RtnlAddressTest, NoBroadcastAddressWithoutRoomForOne) {
+TEST_F(RtnlAddress, HasNoBroadcastAddressInASlash31Or32) {
   net_.EnsureAddress(link_, At("192.0.2.4/31"));
   net_.EnsureAddress(link_, At("192.0.2.9/32"));
 
@@ -79,7 +82,7 @@ TEST_F(RtnlAddressTest, NoBroadcastAddressWithoutRoomForOne) {
   }
 }
 
-TEST_F(RtnlAddressTest, AnIpv6AddressIsUsableAtOnce) {
+TEST_F(RtnlAddress, OfIpv6IsUsableAtOnce) {
   net_.EnsureAddress(link_, At("2001:db8::5/64"));
 
   const json shown = Shown();
@@ -92,7 +95,7 @@ TEST_F(RtnlAddressTest, AnIpv6AddressIsUsableAtOnce) {
 
 // The kernel finishes it behind our back: see EnsureAddress. A file, because it is read sooner than
 // a program has started.
-TEST_F(RtnlAddressTest, AnIpv6AddressHasItsLocalRouteAndItsGroupAtOnce) {
+TEST_F(RtnlAddress, OfIpv6HasItsLocalRouteAndItsGroupAtOnce) {
   for (int i = 0x10; i < 0x60; ++i) {
     const std::string last = Cat("00", "0123456789abcdef"[i / 16], "0123456789abcdef"[i % 16]);
     net_.EnsureAddress(link_, At(Cat("2001:db8::", last, "/64")));
@@ -107,7 +110,7 @@ TEST_F(RtnlAddressTest, AnIpv6AddressHasItsLocalRouteAndItsGroupAtOnce) {
   }
 }
 
-TEST_F(RtnlAddressTest, AgainIsFine) {
+TEST_F(RtnlAddress, MayBeEnsuredTwice) {
   for (const char* address : {"172.26.64.2/20", "2001:db8::5/64"}) {
     net_.EnsureAddress(link_, At(address));
     net_.EnsureAddress(link_, At(address));
@@ -116,7 +119,7 @@ TEST_F(RtnlAddressTest, AgainIsFine) {
   EXPECT_EQ(Shown().size(), 2U);
 }
 
-TEST_F(RtnlAddressTest, ListsWhatIpLists) {
+TEST_F(RtnlAddress, IsListedAsIpListsIt) {
   container().Must({"ip", "address", "add", "10.1.0.5/24", "dev", "d0"});
   container().Must({"ip", "address", "add", "10.2.0.5", "peer", "10.2.0.6/30", "dev", "d0"});
   container().Must({"ip", "address", "add", "2001:db8::7/64", "dev", "d0"});
@@ -127,11 +130,11 @@ TEST_F(RtnlAddressTest, ListsWhatIpLists) {
               UnorderedElementsAre(At("10.1.0.5/24"), At("10.2.0.5/30"), At("2001:db8::7/64")));
 }
 
-TEST_F(RtnlAddressTest, NoAddressesAreAnAnswer) {
+TEST_F(RtnlAddress, ListMayBeEmpty) {
   EXPECT_TRUE(net_.Addresses(link_).empty());
 }
 
-TEST_F(RtnlAddressTest, AListThatFailsOnItsWayIsAnError) {
+TEST_F(RtnlAddress, ListThatFailsOnItsWayIsAnError) {
   container().Must({"ip", "link", "delete", "d0"});
 
   const Error error = Thrown([&] { static_cast<void>(net_.Addresses(link_)); });
@@ -140,7 +143,7 @@ TEST_F(RtnlAddressTest, AListThatFailsOnItsWayIsAnError) {
   EXPECT_THAT(error.details(), HasSubstr("(ENODEV)"));
 }
 
-TEST_F(RtnlAddressTest, AnAddressGoesAndMayGoTwice) {
+TEST_F(RtnlAddress, MayBeRemovedTwice) {
   for (const char* address : {"172.26.64.2/20", "2001:db8::5/64"}) {
     net_.EnsureAddress(link_, At(address));
     net_.EnsureAddressGone(link_, At(address));
@@ -150,7 +153,7 @@ TEST_F(RtnlAddressTest, AnAddressGoesAndMayGoTwice) {
   EXPECT_TRUE(Shown().empty());
 }
 
-TEST_F(RtnlAddressTest, SwitchedOffIpv6IsSaidSo) {
+TEST_F(RtnlAddress, IsRefusedWithTheReasonWhereIpv6IsOff) {
   container().SetSysctl("net/ipv6/conf/d0/disable_ipv6", "1");
 
   const Error error = Thrown([&] { net_.EnsureAddress(link_, At("2001:db8::5/64")); });
@@ -160,7 +163,7 @@ TEST_F(RtnlAddressTest, SwitchedOffIpv6IsSaidSo) {
   EXPECT_THAT(error.details(), HasSubstr("IPv6 is disabled on this device (EACCES)"));
 }
 
-TEST_F(RtnlAddressTest, AnotherPrefixLengthIsNotTheSameAddress) {
+TEST_F(RtnlAddress, WithAnotherPrefixLengthIsAnother) {
   container().Must({"ip", "address", "add", "2001:db8::5/80", "dev", "d0"});
 
   const Error error = Thrown([&] { net_.EnsureAddress(link_, At("2001:db8::5/64")); });
@@ -169,7 +172,7 @@ TEST_F(RtnlAddressTest, AnotherPrefixLengthIsNotTheSameAddress) {
             "cannot add 2001:db8::5/64 to 'd0': it is there with another prefix length");
 }
 
-TEST_F(RtnlAddressTest, ARouteHasEveryFieldItWasGiven) {
+TEST_F(RtnlRoute, HasEveryFieldItWasGiven) {
   net_.EnsureAddress(link_, At("10.0.0.2/24"));
 
   net_.EnsureRoute(link_,
@@ -190,7 +193,7 @@ TEST_F(RtnlAddressTest, ARouteHasEveryFieldItWasGiven) {
   EXPECT_TRUE(ShownRoutes("-4", "192.168.0.0/16").empty());
 }
 
-TEST_F(RtnlAddressTest, ScopeFollowsTheGatewayUnlessGiven) {
+TEST_F(RtnlRoute, ScopeFollowsTheGatewayUnlessGiven) {
   net_.EnsureAddress(link_, At("10.0.0.2/24"));
 
   net_.EnsureRoute(link_, {.destination = At("192.0.2.0/24")});
@@ -203,7 +206,7 @@ TEST_F(RtnlAddressTest, ScopeFollowsTheGatewayUnlessGiven) {
   EXPECT_EQ(ShownRoutes("-4", "203.0.113.0/24").at(0).at("scope"), "200");
 }
 
-TEST_F(RtnlAddressTest, DefaultRoutesOfBothFamiliesAndAgainIsFine) {
+TEST_F(RtnlRoute, MayBeADefaultOfEitherFamilyAndEnsuredTwice) {
   net_.EnsureAddress(link_, At("10.0.0.2/24"));
   net_.EnsureAddress(link_, At("2001:db8::2/64"));
 
@@ -218,7 +221,7 @@ TEST_F(RtnlAddressTest, DefaultRoutesOfBothFamiliesAndAgainIsFine) {
   EXPECT_EQ(ShownRoutes("-6", "default").at(0).at("gateway"), "2001:db8::1");
 }
 
-TEST_F(RtnlAddressTest, SomebodyElsesRouteToTheSamePlaceStays) {
+TEST_F(RtnlRoute, LeavesAForeignOneToTheSameDestination) {
   net_.EnsureAddress(link_, At("10.0.0.2/24"));
   container().Must({"ip", "route", "add", "192.0.2.0/24", "via", "10.0.0.9"});
 
@@ -231,7 +234,7 @@ TEST_F(RtnlAddressTest, SomebodyElsesRouteToTheSamePlaceStays) {
   EXPECT_THAT(gateways, UnorderedElementsAre("10.0.0.1", "10.0.0.9"));
 }
 
-TEST_F(RtnlAddressTest, AGatewayOutOfReachIsAnErrorInTheKernelsWords) {
+TEST_F(RtnlRoute, ByAnUnreachableGatewayIsAnErrorInTheKernelsWords) {
   const Error error = Thrown([&] {
     net_.EnsureRoute(link_, {.destination = At("192.0.2.0/24"), .gateway = Ip::Parse("10.0.0.1")});
   });
@@ -241,7 +244,7 @@ TEST_F(RtnlAddressTest, AGatewayOutOfReachIsAnErrorInTheKernelsWords) {
   EXPECT_EQ(error.details(), "Nexthop has invalid gateway (ENETUNREACH)");
 }
 
-TEST_F(RtnlAddressTest, ReadsBackTheRoutesItMade) {
+TEST_F(RtnlRoute, IsReadBackAsItWasMade) {
   net_.EnsureAddress(link_, At("10.0.0.2/24"));
   net_.EnsureAddress(link_, At("2001:db8::2/64"));
   const std::vector<Route> made{
@@ -279,7 +282,7 @@ TEST_F(RtnlAddressTest, ReadsBackTheRoutesItMade) {
       << "ours and the kernel's own, of every table, but neither local nor broadcast ones";
 }
 
-TEST_F(RtnlAddressTest, OneOfSeveralNextHopsCountsAsARoute) {
+TEST_F(RtnlRoute, IsListedForEachOfItsNextHops) {
   AddLink("e0");
   container().Must({"ip", "address", "add", "10.0.0.2/24", "dev", "d0"});
   container().Must({"ip", "address", "add", "10.1.0.2/24", "dev", "e0"});
@@ -297,14 +300,14 @@ TEST_F(RtnlAddressTest, OneOfSeveralNextHopsCountsAsARoute) {
   EXPECT_EQ(found.front().gateway, Ip::Parse("10.0.0.1"));
 }
 
-TEST_F(RtnlAddressTest, AnotherLinksRoutesAreNotListed) {
+TEST_F(RtnlRoute, OfAnotherLinkIsNotListed) {
   AddLink("e0");
   container().Must({"ip", "address", "add", "10.1.0.2/24", "dev", "e0"});
 
   EXPECT_TRUE(net_.Routes(link_).empty());
 }
 
-TEST_F(RtnlAddressTest, AnAddressIsAwaitedUntilItIsKnownToBeOurs) {
+TEST_F(RtnlDuplicateDetection, IsAwaitedToItsEnd) {
   container().SetSysctl("net/ipv6/conf/d0/accept_dad", "1");
   container().Must(Words("ip link set d0-peer down"));  // without carrier nobody can be asked
   net_.EnsureAddress(link_, At("2001:db8::5/64"), true);
@@ -317,7 +320,7 @@ TEST_F(RtnlAddressTest, AnAddressIsAwaitedUntilItIsKnownToBeOurs) {
   EXPECT_FALSE(Shown().at(0).contains("dadfailed"));
 }
 
-TEST_F(RtnlAddressTest, AnAddressThatSomebodyElseHasIsAConflict) {
+TEST_F(RtnlDuplicateDetection, OfATakenAddressIsAConflict) {
   container().SetSysctl("net/ipv6/conf/d0/accept_dad", "1");
   container().Must({"ip", "address", "add", "2001:db8::5/64", "dev", "d0-peer", "nodad"});
   net_.EnsureAddress(link_, At("2001:db8::5/64"), true);
@@ -329,7 +332,7 @@ TEST_F(RtnlAddressTest, AnAddressThatSomebodyElseHasIsAConflict) {
   EXPECT_EQ(error.msg(), "address 2001:db8::5/64 of 'd0' is taken");
 }
 
-TEST_F(RtnlAddressTest, TheDeadlineEndsTheWaitForAnAddress) {
+TEST_F(RtnlDuplicateDetection, IsAwaitedUntilTheDeadline) {
   container().SetSysctl("net/ipv6/conf/d0/accept_dad", "1");
   container().Must({"ip", "link", "set", "d0-peer", "down"});
   net_.EnsureAddress(link_, At("2001:db8::5/64"), true);
@@ -341,7 +344,7 @@ TEST_F(RtnlAddressTest, TheDeadlineEndsTheWaitForAnAddress) {
   EXPECT_EQ(error.msg(), "address 2001:db8::5/64 of 'd0' did not get usable");
 }
 
-TEST_F(RtnlAddressTest, WithoutDetectionThereIsNothingToAwait) {
+TEST_F(RtnlDuplicateDetection, IsNotAwaitedWhereThereIsNone) {
   net_.EnsureAddress(link_, At("2001:db8::5/64"));
   net_.EnsureAddress(link_, At("10.0.0.5/24"));
   net_.AwaitAddresses(link_, FromNow(std::chrono::milliseconds(0)));

@@ -10,11 +10,11 @@ constexpr const char* kHonestMac = "02:00:00:00:00:0a";
 constexpr const char* kOtherMac = "02:00:00:00:00:0b";
 constexpr const char* kFalseMac = "02:00:00:00:00:0f";
 
-class RtnlBridgeTest : public RtnlWorld {
+class RtnlBridge : public RtnlWorld {
  protected:
   // 'br0' with 10.0.0.1, and the containers 'container' (port 'port-a', 10.0.0.10) and 'other' (port
   // 'port-b', 10.0.0.11).
-  RtnlBridgeTest() {
+  RtnlBridge() {
     Bridge();
     host().Must({"ip", "address", "add", "10.0.0.1/24", "dev", "br0"});
     Attach(container(), "port-a", kHonestMac, "10.0.0.10");
@@ -86,7 +86,10 @@ class RtnlBridgeTest : public RtnlWorld {
   Node& other_ = AddContainer("other");
 };
 
-TEST_F(RtnlBridgeTest, HairpinModeAndIsolationAreBothWritten) {
+class RtnlPort : public RtnlBridge {};
+class RtnlRouteLookup : public RtnlBridge {};
+
+TEST_F(RtnlPort, HasHairpinModeAndIsolationWritten) {
   net_.Change(Port("port-a"), {.port = rtnl::PortFlags{.hairpin = true, .isolated = true}});
   EXPECT_TRUE(Flag(host(), "port-a", "hairpin"));
   EXPECT_TRUE(Flag(host(), "port-a", "isolated"));
@@ -103,7 +106,7 @@ TEST_F(RtnlBridgeTest, HairpinModeAndIsolationAreBothWritten) {
   EXPECT_TRUE(Flag(host(), "port-a", "isolated"));
 }
 
-TEST_F(RtnlBridgeTest, KeepsTheMacThatIsFixedAndTakesItForItsOwn) {
+TEST_F(RtnlBridge, KeepsAMacThatIsFixedAndAcceptsItsFrames) {
   EXPECT_TRUE(Port("br0").has_id);
   const rtnl::Link bridge = Bridge("br1");
   EXPECT_FALSE(bridge.has_id);
@@ -119,7 +122,7 @@ TEST_F(RtnlBridgeTest, KeepsTheMacThatIsFixedAndTakesItForItsOwn) {
               HasSubstr(Cat(bridge.mac, " dev br1 master br1 permanent")));
 }
 
-TEST_F(RtnlBridgeTest, IsolatedPortsReachTheBridgeButNotEachOther) {
+TEST_F(RtnlPort, ThatIsIsolatedReachesTheBridgeButNoOther) {
   EXPECT_TRUE(Ping(container(), "10.0.0.11"));
 
   net_.Change(Port("port-a"), {.port = rtnl::PortFlags{.isolated = true}});
@@ -130,7 +133,7 @@ TEST_F(RtnlBridgeTest, IsolatedPortsReachTheBridgeButNotEachOther) {
   EXPECT_FALSE(Ping(container(), "10.0.0.11"));
 }
 
-TEST_F(RtnlBridgeTest, APortIsLockedToItsMac) {
+TEST_F(RtnlPort, IsLockedToItsMac) {
   EXPECT_FALSE(IsLocked());
   if (!Lock()) {
     return;
@@ -146,7 +149,7 @@ TEST_F(RtnlBridgeTest, APortIsLockedToItsMac) {
   EXPECT_TRUE(IsLocked());
 }
 
-TEST_F(RtnlBridgeTest, WhateverIsMissingOfALockIsSeenAndMended) {
+TEST_F(RtnlPort, LockIsFoundIncompleteAndRepaired) {
   if (!Lock()) {
     return;
   }
@@ -162,7 +165,7 @@ TEST_F(RtnlBridgeTest, WhateverIsMissingOfALockIsSeenAndMended) {
   }
 }
 
-TEST_F(RtnlBridgeTest, ALockLeavesNothingBehindItsPort) {
+TEST_F(RtnlPort, LockLeavesNothingWhenThePortGoes) {
   if (!Lock()) {
     return;
   }
@@ -172,26 +175,29 @@ TEST_F(RtnlBridgeTest, ALockLeavesNothingBehindItsPort) {
 }
 
 // With hairpin mode off and on.
-class LockTest : public RtnlBridgeTest, public ::testing::WithParamInterface<bool> {
+class RtnlPortLock : public RtnlBridge, public ::testing::WithParamInterface<bool> {
  protected:
-  LockTest() { net_.Change(Port("port-a"), {.port = rtnl::PortFlags{.hairpin = GetParam()}}); }
+  RtnlPortLock() { net_.Change(Port("port-a"), {.port = rtnl::PortFlags{.hairpin = GetParam()}}); }
 
   void Spoof() {
     container().Must({"ip", "link", "set", "eth0", "address", kFalseMac});
     ForgetNeighbours();
   }
 
-  // Both know each other for good: nothing is broadcast. Container and 'from' then speak unicast only.
-  void Introduce(const char* guests_mac) {
+  // Permanent neighbour entries: nothing is broadcast.
+  void Introduce(const char* container_mac) {
     container().Must(
         {"ip", "neighbour", "replace", "10.0.0.11", "lladdr", kOtherMac, "dev", "eth0"});
-    other_.Must({"ip", "neighbour", "replace", "10.0.0.10", "lladdr", guests_mac, "dev", "eth0"});
+    other_.Must(
+        {"ip", "neighbour", "replace", "10.0.0.10", "lladdr", container_mac, "dev", "eth0"});
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Hairpin, LockTest, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Bridge, RtnlPortLock, ::testing::Bool(), [](const auto& hairpin) {
+  return hairpin.param ? "HairpinOn" : "HairpinOff";
+});
 
-TEST_P(LockTest, AnHonestGuestTalksAndIsTalkedTo) {
+TEST_P(RtnlPortLock, PassesTheContainersOwnFramesBothWays) {
   if (!Lock()) {
     return;
   }
@@ -205,7 +211,7 @@ TEST_P(LockTest, AnHonestGuestTalksAndIsTalkedTo) {
   EXPECT_TRUE(Ping(container(), "10.0.0.11"));
 }
 
-TEST_P(LockTest, ALinkThatWasDownComesBackWithItsLock) {
+TEST_P(RtnlPortLock, IsKeptWhileTheLinkIsDown) {
   if (!Lock()) {
     return;
   }
@@ -216,7 +222,7 @@ TEST_P(LockTest, ALinkThatWasDownComesBackWithItsLock) {
   EXPECT_TRUE(Ping(container(), "10.0.0.11"));
 }
 
-TEST_P(LockTest, ASpoofedBroadcastIsDropped) {
+TEST_P(RtnlPortLock, DropsASpoofedBroadcast) {
   Spoof();
   ASSERT_TRUE(Ping(container(), "10.0.0.11")) << "without a lock any MAC will do, and is learned";
   if (!Lock()) {
@@ -231,7 +237,7 @@ TEST_P(LockTest, ASpoofedBroadcastIsDropped) {
   EXPECT_FALSE(Ping(container(), "10.0.0.1")) << "the bridge itself";
 }
 
-TEST_P(LockTest, ASpoofedUnicastIsDropped) {
+TEST_P(RtnlPortLock, DropsASpoofedUnicast) {
   Spoof();
   Introduce(kFalseMac);
   ASSERT_TRUE(Ping(container(), "10.0.0.11")) << "without a lock any MAC will do";
@@ -241,7 +247,7 @@ TEST_P(LockTest, ASpoofedUnicastIsDropped) {
   EXPECT_FALSE(Ping(container(), "10.0.0.11"));
 }
 
-TEST_P(LockTest, AnotherPortCannotTakeTheMacAway) {
+TEST_P(RtnlPortLock, KeepsAnotherPortFromTakingTheMac) {
   if (!Lock()) {
     return;
   }
@@ -255,7 +261,7 @@ TEST_P(LockTest, AnotherPortCannotTakeTheMacAway) {
   EXPECT_TRUE(Ping(container(), "10.0.0.1"));
 }
 
-TEST_F(RtnlBridgeTest, ABridgeFiltersVlansOrTheKernelsLackIsSaidAndNothingIsLeft) {
+TEST_F(RtnlBridge, FiltersVlansOrNamesWhatTheKernelLacksAndLeavesNothing) {
   if (host().Run({"ip", "link", "add", "br1", "type", "bridge", "vlan_filtering", "1"}).exit_code ==
       0) {
     EXPECT_TRUE(net_.CreateBridge("nomad", kBridgeMac, 0, true));
@@ -276,7 +282,7 @@ TEST_F(RtnlBridgeTest, ABridgeFiltersVlansOrTheKernelsLackIsSaidAndNothingIsLeft
   EXPECT_TRUE(net_.HasPortVlans(Port("port-a"), {}));
 }
 
-TEST_F(RtnlBridgeTest, TheWayToAnAddressIsALink) {
+TEST_F(RtnlRouteLookup, FindsTheOutputInterface) {
   const int uplink = Port("uplink").index;
   const auto way = [&](const char* address) {
     return net_.LookupOutputInterface(Ip::Parse(address).value());
@@ -291,7 +297,7 @@ TEST_F(RtnlBridgeTest, TheWayToAnAddressIsALink) {
   EXPECT_EQ(way("127.0.0.1"), Port("lo").index);
 }
 
-TEST_F(RtnlBridgeTest, NoWayToAnAddressIsAnAnswer) {
+TEST_F(RtnlRouteLookup, FindsNothingForAnUnreachableAddress) {
   const auto way = [&](const char* address) {
     return net_.LookupOutputInterface(Ip::Parse(address).value());
   };

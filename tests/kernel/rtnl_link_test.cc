@@ -14,7 +14,12 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-using RtnlTest = RtnlWorld;
+class RtnlSocket : public RtnlWorld {};
+class RtnlLink : public RtnlWorld {};
+class RtnlBridgeLink : public RtnlWorld {};
+class RtnlVeth : public RtnlWorld {};
+class RtnlWait : public RtnlWorld {};
+class RtnlNamespace : public RtnlWorld {};
 
 // Sends a message that answers nothing to every route socket of this namespace: "no such device",
 // as of another request.
@@ -48,7 +53,7 @@ void SendStrays() {
   }
 }
 
-TEST_F(RtnlTest, AnAnswerToNoQuestionOfOursIsPassedOver) {
+TEST_F(RtnlSocket, IgnoresRepliesToOtherRequests) {
   SendStrays();
   EXPECT_TRUE(net_.FindLink("lo"));
 
@@ -60,12 +65,12 @@ TEST_F(RtnlTest, AnAnswerToNoQuestionOfOursIsPassedOver) {
   EXPECT_FALSE(LinkOn(host(), "nomad").is_null());
 }
 
-TEST_F(RtnlTest, AnAbsentLinkIsAnAnswer) {
+TEST_F(RtnlLink, MayBeAbsent) {
   EXPECT_FALSE(net_.FindLink("nobody"));
   EXPECT_FALSE(net_.FindLink(4711));
 }
 
-TEST_F(RtnlTest, FindsALinkWithAllThatIpSaysOfIt) {
+TEST_F(RtnlLink, IsReadAsIpShowsIt) {
   host().Must({"ip",
                "link",
                "add",
@@ -101,16 +106,16 @@ TEST_F(RtnlTest, FindsALinkWithAllThatIpSaysOfIt) {
   EXPECT_EQ(net_.FindLink(link.index)->name, link.name);
 }
 
-TEST_F(RtnlTest, LoIsOperationalAndOfNoKind) {
+TEST_F(RtnlLink, LoIsOperationalAndOfNoKind) {
   const rtnl::Link lo = net_.FindLink("lo").value();
   EXPECT_EQ(lo.kind, "");
   EXPECT_TRUE(lo.up);
   EXPECT_TRUE(lo.operational);
   EXPECT_EQ(lo.peer_netns, std::nullopt);
-  EXPECT_FALSE(guest_net_.FindLink("lo")->operational);
+  EXPECT_FALSE(container_net_.FindLink("lo")->operational);
 }
 
-TEST_F(RtnlTest, CreatesABridgeOnceAndDown) {
+TEST_F(RtnlBridgeLink, IsCreatedOnceAndDown) {
   EXPECT_TRUE(net_.CreateBridge("nomad", kBridgeMac, 1450));
   EXPECT_FALSE(net_.CreateBridge("nomad", Mac::ForName("another"), 9000));
 
@@ -121,7 +126,7 @@ TEST_F(RtnlTest, CreatesABridgeOnceAndDown) {
   EXPECT_THAT(shown.at("flags"), Not(Contains("UP")));
 }
 
-TEST_F(RtnlTest, ABridgeIsNotCreatedOverAnotherKindOfLink) {
+TEST_F(RtnlBridgeLink, IsNotCreatedOverAnotherKindOfLink) {
   Add(host(), "nomad");
 
   EXPECT_FALSE(net_.CreateBridge("nomad", kBridgeMac, 0));
@@ -129,7 +134,7 @@ TEST_F(RtnlTest, ABridgeIsNotCreatedOverAnotherKindOfLink) {
   EXPECT_EQ(LinkOn(host(), "nomad").at("linkinfo").at("info_kind"), "veth");
 }
 
-TEST_F(RtnlTest, ABridgesMacDoesNotFollowItsPorts) {
+TEST_F(RtnlBridgeLink, KeepsItsMacWhenItsPortsChange) {
   ASSERT_TRUE(net_.CreateBridge("nomad", kBridgeMac, 0));
 
   Add(host(), "low");
@@ -139,7 +144,7 @@ TEST_F(RtnlTest, ABridgesMacDoesNotFollowItsPorts) {
   EXPECT_EQ(LinkOn(host(), "nomad").at("address"), kBridgeMac.Text());
 }
 
-TEST_F(RtnlTest, ANameTheKernelDoesNotTakeIsAnErrorInItsWords) {
+TEST_F(RtnlBridgeLink, WithAnInvalidNameIsAnErrorInTheKernelsWords) {
   const Error error = Thrown([&] { static_cast<void>(net_.CreateBridge("a/b", kBridgeMac, 0)); });
 
   EXPECT_EQ(error.code(), Code::kKernel);
@@ -147,10 +152,10 @@ TEST_F(RtnlTest, ANameTheKernelDoesNotTakeIsAnErrorInItsWords) {
   EXPECT_THAT(error.details(), HasSubstr("(EINVAL)"));
 }
 
-TEST_F(RtnlTest, MakesBothEndsOfAPairInOneGo) {
+TEST_F(RtnlVeth, HasBothEndsFromOneRequest) {
   const rtnl::Link bridge = Bridge();
 
-  net_.CreateVeth(Spec(bridge, 1400), guest_ns_);
+  net_.CreateVeth(Spec(bridge, 1400), container_ns_);
 
   const json host_end = LinkOn(host(), "veth0");
   EXPECT_EQ(host_end.at("address"), kHostMac.Text());
@@ -158,26 +163,26 @@ TEST_F(RtnlTest, MakesBothEndsOfAPairInOneGo) {
   EXPECT_EQ(host_end.at("master"), "br0");
   EXPECT_THAT(host_end.at("flags"), Not(Contains("UP")));
   EXPECT_EQ(host_end.at("num_tx_queues"), 1);
-  const json guest_end = LinkOn(container(), "eth0");
-  EXPECT_EQ(guest_end.at("address"), kGuestMac.Text());
-  EXPECT_EQ(guest_end.at("mtu"), 1400);
-  EXPECT_THAT(guest_end.at("flags"), Not(Contains("UP")));
-  EXPECT_EQ(net_.FindLink("veth0")->peer, guest_end.at("ifindex"));
+  const nlohmann::json container_end = LinkOn(container(), "eth0");
+  EXPECT_EQ(container_end.at("address"), kContainerMac.Text());
+  EXPECT_EQ(container_end.at("mtu"), 1400);
+  EXPECT_THAT(container_end.at("flags"), Not(Contains("UP")));
+  EXPECT_EQ(net_.FindLink("veth0")->peer, container_end.at("ifindex"));
 }
 
-TEST_F(RtnlTest, WithoutAnMtuThePairHasTheKernelsDefault) {
-  net_.CreateVeth(Spec(Bridge()), guest_ns_);
+TEST_F(RtnlVeth, HasTheKernelsMtuUnlessGiven) {
+  net_.CreateVeth(Spec(Bridge()), container_ns_);
 
   EXPECT_EQ(LinkOn(host(), "veth0").at("mtu"), 1500);
   EXPECT_EQ(LinkOn(container(), "eth0").at("mtu"), 1500);
 }
 
-TEST_F(RtnlTest, ATakenHostNameIsNamed) {
+TEST_F(RtnlVeth, WithATakenHostNameIsAConflictThatNamesIt) {
   const rtnl::Link bridge = Bridge();
   Add(host(), "veth0");
   const Snapshot before = TakeSnapshot();
 
-  const Error error = Thrown([&] { net_.CreateVeth(Spec(bridge), guest_ns_); });
+  const Error error = Thrown([&] { net_.CreateVeth(Spec(bridge), container_ns_); });
 
   EXPECT_EQ(error.code(), Code::kConflict);
   EXPECT_EQ(error.msg(), "cannot create veth pair 'veth0' - 'eth0'");
@@ -185,19 +190,19 @@ TEST_F(RtnlTest, ATakenHostNameIsNamed) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(RtnlTest, ATakenGuestNameIsNamed) {
+TEST_F(RtnlVeth, WithATakenContainerNameIsAConflictThatNamesIt) {
   const rtnl::Link bridge = Bridge();
   Add(container(), "eth0");
   const Snapshot before = TakeSnapshot();
 
-  const Error error = Thrown([&] { net_.CreateVeth(Spec(bridge), guest_ns_); });
+  const Error error = Thrown([&] { net_.CreateVeth(Spec(bridge), container_ns_); });
 
   EXPECT_EQ(error.code(), Code::kConflict);
-  EXPECT_EQ(error.details(), "the guest has an interface 'eth0' already");
+  EXPECT_EQ(error.details(), "the container has an interface 'eth0' already");
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(RtnlTest, AFullBridgeIsSaidInPlainWordsAndNothingIsLeft) {
+TEST_F(RtnlVeth, OnAFullBridgeIsAnErrorThatNamesTheLimitAndLeavesNothing) {
   const rtnl::Link bridge = Bridge();
   std::string batch;
   for (int i = 0; i < 1023; ++i) {
@@ -205,7 +210,7 @@ TEST_F(RtnlTest, AFullBridgeIsSaidInPlainWordsAndNothingIsLeft) {
   }
   host().Must({"ip", "-batch", "-"}, batch);
 
-  const Error error = Thrown([&] { net_.CreateVeth(Spec(bridge), guest_ns_); });
+  const Error error = Thrown([&] { net_.CreateVeth(Spec(bridge), container_ns_); });
 
   EXPECT_EQ(error.code(), Code::kKernel);
   EXPECT_EQ(error.details(), "bridge 'br0' already has 1,023 ports, the kernel's limit (EXFULL)");
@@ -214,7 +219,7 @@ TEST_F(RtnlTest, AFullBridgeIsSaidInPlainWordsAndNothingIsLeft) {
   EXPECT_EQ(net_.Ports(bridge.index).size(), 1023U);
 }
 
-TEST_F(RtnlTest, ListsThePortsOfOneBridge) {
+TEST_F(RtnlBridgeLink, ListsItsOwnPorts) {
   const rtnl::Link bridge = Bridge();
   const rtnl::Link other = Bridge("br1");
   Add(host(), "alone");
@@ -234,7 +239,7 @@ TEST_F(RtnlTest, ListsThePortsOfOneBridge) {
   EXPECT_EQ(net_.Ports(other.index).size(), 1U);
 }
 
-TEST_F(RtnlTest, ChangesOnlyWhatItIsTold) {
+TEST_F(RtnlLink, ChangesOnlyAsRequested) {
   const rtnl::Link bridge = Bridge();
   Add(host(), "test0");
   host().Must({"ip", "link", "set", "dev", "test0", "mtu", "1300"});
@@ -257,7 +262,7 @@ TEST_F(RtnlTest, ChangesOnlyWhatItIsTold) {
   EXPECT_EQ(shown.at("mtu"), 1200);
 }
 
-TEST_F(RtnlTest, AnAliasHolds255Bytes) {
+TEST_F(RtnlLink, AliasHolds255Bytes) {
   Add(host(), "test0");
   const rtnl::Link link = net_.FindLink("test0").value();
   const std::string full = std::string(253, 'x') + "é";
@@ -274,7 +279,7 @@ TEST_F(RtnlTest, AnAliasHolds255Bytes) {
   EXPECT_FALSE(LinkOn(host(), "test0").contains("ifalias"));
 }
 
-TEST_F(RtnlTest, ARefusedChangeSaysWhatWasTriedAndWhatTheKernelSaid) {
+TEST_F(RtnlLink, ChangeThatIsRefusedNamesItselfAndTheKernelsReason) {
   Add(host(), "test0");
   const rtnl::Link link = net_.FindLink("test0").value();
 
@@ -285,7 +290,7 @@ TEST_F(RtnlTest, ARefusedChangeSaysWhatWasTriedAndWhatTheKernelSaid) {
   EXPECT_EQ(error.details(), "mtu less than device minimum (EINVAL)") << "the extended ack";
 }
 
-TEST_F(RtnlTest, HairpinModeIsTurnedOnAndOff) {
+TEST_F(RtnlLink, HasHairpinModeTurnedOnAndOff) {
   Bridge();
   const rtnl::Link port = AddPort("test0");
   const auto hairpin = [&] {
@@ -298,8 +303,8 @@ TEST_F(RtnlTest, HairpinModeIsTurnedOnAndOff) {
   EXPECT_FALSE(hairpin());
 }
 
-TEST_F(RtnlTest, EnsureLinkGoneMayRunTwice) {
-  net_.CreateVeth(Spec(Bridge()), guest_ns_);
+TEST_F(RtnlLink, MayBeDeletedTwice) {
+  net_.CreateVeth(Spec(Bridge()), container_ns_);
 
   net_.EnsureLinkGone("veth0");
   net_.EnsureLinkGone("veth0");
@@ -308,15 +313,15 @@ TEST_F(RtnlTest, EnsureLinkGoneMayRunTwice) {
   EXPECT_TRUE(LinkOn(container(), "eth0").is_null());
 }
 
-TEST_F(RtnlTest, WhatCannotBeDeletedIsAnError) {
+TEST_F(RtnlLink, ThatCannotBeDeletedIsAnError) {
   const Error error = Thrown([&] { net_.EnsureLinkGone("lo"); });
   EXPECT_EQ(error.msg(), "cannot delete interface 'lo'");
 }
 
-TEST_F(RtnlTest, ReadyMeansCarrierAndAForwardingPort) {
-  net_.CreateVeth(Spec(Bridge()), guest_ns_);
+TEST_F(RtnlWait, EndsWithCarrierAndAForwardingPort) {
+  net_.CreateVeth(Spec(Bridge()), container_ns_);
   net_.Change(net_.FindLink("veth0").value(), {.up = true});
-  guest_net_.Change(guest_net_.FindLink("eth0").value(), {.up = true});
+  container_net_.Change(container_net_.FindLink("eth0").value(), {.up = true});
 
   net_.AwaitOperational("veth0", FromNow(seconds(10)));
 
@@ -326,8 +331,8 @@ TEST_F(RtnlTest, ReadyMeansCarrierAndAForwardingPort) {
   EXPECT_TRUE(net_.FindLink("veth0")->operational);
 }
 
-TEST_F(RtnlTest, WaitsForWhatAnotherProcessDoes) {
-  net_.CreateVeth(Spec(Bridge()), guest_ns_);
+TEST_F(RtnlWait, EndsWhenAnotherProcessSetsTheLinkUp) {
+  net_.CreateVeth(Spec(Bridge()), container_ns_);
   net_.Change(net_.FindLink("veth0").value(), {.up = true});
   Process later = Shell("sleep 0.3; ip -n container link set eth0 up");
 
@@ -337,8 +342,8 @@ TEST_F(RtnlTest, WaitsForWhatAnotherProcessDoes) {
   EXPECT_EQ(later.Wait().exit_code, 0);
 }
 
-TEST_F(RtnlTest, WithoutCarrierTheDeadlineEndsTheWait) {
-  net_.CreateVeth(Spec(Bridge()), guest_ns_);
+TEST_F(RtnlWait, EndsAtTheDeadlineWithoutCarrier) {
+  net_.CreateVeth(Spec(Bridge()), container_ns_);
   // Somebody else's changes must neither end the wait nor put it off.
   Process noise = Shell("while :; do ip link set lo up; done");
   const auto begin = std::chrono::steady_clock::now();
@@ -353,20 +358,20 @@ TEST_F(RtnlTest, WithoutCarrierTheDeadlineEndsTheWait) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(5));
 }
 
-TEST_F(RtnlTest, APortThatOnlyListensIsNotReady) {
+TEST_F(RtnlWait, GoesOnForAPortThatOnlyListens) {
   host().Must({"ip", "link", "add", "br0", "type", "bridge", "stp_state", "1"});
   host().Must({"ip", "link", "set", "br0", "up"});
-  net_.CreateVeth(Spec(net_.FindLink("br0").value()), guest_ns_);
+  net_.CreateVeth(Spec(net_.FindLink("br0").value()), container_ns_);
   net_.Change(net_.FindLink("veth0").value(), {.up = true});
-  guest_net_.Change(guest_net_.FindLink("eth0").value(), {.up = true});
+  container_net_.Change(container_net_.FindLink("eth0").value(), {.up = true});
 
   const Error error = Thrown([&] { net_.AwaitOperational("veth0", FromNow(milliseconds(300))); });
 
   EXPECT_THAT(error.details(), HasSubstr("its operstate is up, its bridge port is l"));
 }
 
-TEST_F(RtnlTest, ALinkThatDisappearsEndsTheWait) {
-  net_.CreateVeth(Spec(Bridge()), guest_ns_);
+TEST_F(RtnlWait, EndsWhenTheLinkDisappears) {
+  net_.CreateVeth(Spec(Bridge()), container_ns_);
   Process later = Shell("sleep 0.3; ip link delete veth0");
 
   const Error error = Thrown([&] { net_.AwaitOperational("veth0", FromNow(seconds(20))); });
@@ -375,7 +380,7 @@ TEST_F(RtnlTest, ALinkThatDisappearsEndsTheWait) {
   EXPECT_EQ(later.Wait().exit_code, 0);
 }
 
-TEST_F(RtnlTest, ANamespaceLivesAsLongAsAnythingHoldsIt) {
+TEST_F(RtnlNamespace, IsAliveWhileAnythingReferencesIt) {
   Node& other = AddContainer("other");
   const rtnl::Link bridge = Bridge();
   std::optional<netlink::Netns> hold = netlink::Netns::Open(other.path());
@@ -389,7 +394,7 @@ TEST_F(RtnlTest, ANamespaceLivesAsLongAsAnythingHoldsIt) {
   EXPECT_FALSE(net_.IsNetnsAlive(id));
 }
 
-TEST_F(RtnlTest, ANumberNobodyHasIsNoLivingNamespace) {
+TEST_F(RtnlNamespace, OfAnUnknownIdIsNotAlive) {
   EXPECT_FALSE(net_.IsNetnsAlive(12345));
   EXPECT_FALSE(net_.IsNetnsAlive(-1));
 }

@@ -6,10 +6,10 @@
 namespace nomad_bridge::test {
 namespace {
 
-class RtnlVlanTest : public RtnlWorld {
+class RtnlVlan : public RtnlWorld {
  protected:
   // 'br0' filters VLANs.
-  RtnlVlanTest() {
+  RtnlVlan() {
     host().Must({"ip", "link", "add", "br0", "type", "bridge", "vlan_filtering", "1"});
     host().Must({"ip", "link", "set", "br0", "up"});
   }
@@ -74,7 +74,7 @@ class RtnlVlanTest : public RtnlWorld {
   }
 };
 
-TEST_F(RtnlVlanTest, APortIsAMemberOfWhatItIsTold) {
+TEST_F(RtnlVlan, MembershipIsSet) {
   AddPort("port");
   ASSERT_EQ(Shown("port"), "1 PVID untagged");
   EXPECT_EQ(Read("port"), "1 PVID untagged");
@@ -96,7 +96,7 @@ TEST_F(RtnlVlanTest, APortIsAMemberOfWhatItIsTold) {
   EXPECT_EQ(Shown("port"), "");
 }
 
-TEST_F(RtnlVlanTest, WhatAPortHasStaysIfAskedTo) {
+TEST_F(RtnlVlan, MembershipsStayIfAskedTo) {
   AddPort("port");
 
   Set("port", {.tagged = {{7, 7}}, .keep_default = true});
@@ -106,7 +106,7 @@ TEST_F(RtnlVlanTest, WhatAPortHasStaysIfAskedTo) {
   EXPECT_EQ(Shown("port"), "1 untagged, 7, 100 PVID untagged");
 }
 
-TEST_F(RtnlVlanTest, AnyDifferenceIsSeenAndMended) {
+TEST_F(RtnlVlan, MembershipIsFoundDifferentAndRepaired) {
   AddPort("port");
   const rtnl::PortVlans wanted{.untagged = 5, .tagged = {{10, 20}}};
   Set("port", wanted);
@@ -124,7 +124,7 @@ TEST_F(RtnlVlanTest, AnyDifferenceIsSeenAndMended) {
   }
 }
 
-TEST_F(RtnlVlanTest, MoreRangesThanOneMessageHolds) {
+TEST_F(RtnlVlan, RangesMayExceedOneMessage) {
   AddPort("port");
   rtnl::PortVlans wanted{.untagged = 4094};
   for (std::uint16_t id = 1; id < 2000; id += 2) {
@@ -138,7 +138,7 @@ TEST_F(RtnlVlanTest, MoreRangesThanOneMessageHolds) {
   EXPECT_EQ(Shown("port"), "4094 PVID untagged");
 }
 
-TEST_F(RtnlVlanTest, OnlyTheSameVlanTalks) {
+TEST_F(RtnlVlan, PassesFramesToItsMembersOnly) {
   Node& same = AddContainer("same");
   Node& other = AddContainer("other");
   Attach(container(), "port-a", "10.0.0.10");
@@ -152,7 +152,7 @@ TEST_F(RtnlVlanTest, OnlyTheSameVlanTalks) {
   EXPECT_FALSE(Ping(container(), "10.0.0.12"));
 }
 
-TEST_F(RtnlVlanTest, ATrunkTalksToAllOfItsVlans) {
+TEST_F(RtnlVlan, TrunkReachesAllOfItsVlans) {
   Node& member = AddContainer("member");
   Attach(container(), "port-a", "10.9.9.9");
   Attach(member, "port-b", "10.0.0.11");
@@ -168,7 +168,7 @@ TEST_F(RtnlVlanTest, ATrunkTalksToAllOfItsVlans) {
   EXPECT_FALSE(Ping(container(), "10.0.0.11"));
 }
 
-TEST_F(RtnlVlanTest, TheNodeTalksThroughALinkInTheVlan) {
+TEST_F(RtnlVlan, IsReachedFromTheNodeByASubInterface) {
   Attach(container(), "port-a", "10.0.0.10");
   Set("port-a", {.untagged = 7});
   const rtnl::PortVlans wanted{.tagged = {{7, 7}}, .keep_default = true};
@@ -192,7 +192,7 @@ TEST_F(RtnlVlanTest, TheNodeTalksThroughALinkInTheVlan) {
   EXPECT_FALSE(Ping(container(), "10.0.0.1"));
 }
 
-TEST_F(RtnlVlanTest, ALockHoldsInEveryVlanOfThePort) {
+TEST_F(RtnlVlan, OfALockedPortIsLocked) {
   const Mac honest = Mac::ForName("honest");
   Node& member = AddContainer("member");
   Attach(container(), "port-a", "10.0.0.10");

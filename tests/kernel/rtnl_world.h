@@ -10,7 +10,7 @@ namespace nomad_bridge::test {
 
 inline const Mac kBridgeMac = Mac::ForName("bridge");
 inline const Mac kHostMac = Mac::ForName("host end");
-inline const Mac kGuestMac = Mac::ForName("guest end");
+inline const Mac kContainerMac = Mac::ForName("container end");
 
 class RtnlWorld : public World {
  protected:
@@ -25,7 +25,7 @@ class RtnlWorld : public World {
             .host_mac = kHostMac,
             .bridge = bridge.index,
             .container_ifname = "eth0",
-            .container_mac = kGuestMac,
+            .container_mac = kContainerMac,
             .mtu = mtu};
   }
 
@@ -58,9 +58,9 @@ class RtnlWorld : public World {
     return {Code::kInternal, ""};
   }
 
-  netlink::Netns guest_ns_ = netlink::Netns::Open(container().path());
+  netlink::Netns container_ns_ = netlink::Netns::Open(container().path());
   rtnl::Socket net_ = rtnl::Socket::In(netlink::Netns::Current());
-  rtnl::Socket guest_net_ = rtnl::Socket::In(guest_ns_);
+  rtnl::Socket container_net_ = rtnl::Socket::In(container_ns_);
 };
 
 }  // namespace nomad_bridge::test

@@ -19,7 +19,7 @@ Cidr Prefix(const std::string& text) {
   return Cidr::Parse(text).value();
 }
 
-TEST(NftRule, NamesInterfacesBySet) {
+TEST(NftRule, MatchesInterfacesBySet) {
   EXPECT_THAT(nft::ExpressionTexts(nft::Rule().IifnameIn("bridges").OifnameNotIn("bridges").Drop()),
               ElementsAre("[ meta load iifname => reg 1 ]",
                           "[ lookup reg 1 set bridges 0x0 ]",
@@ -28,7 +28,7 @@ TEST(NftRule, NamesInterfacesBySet) {
                           "[ immediate reg 0 drop ]"));
 }
 
-TEST(NftRule, LooksAddressesUpWhereEachFamilyHasThem) {
+TEST(NftRule, LoadsAddressesAtEachFamilysOffsets) {
   EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv4().SaddrIn("a4").DaddrIn("b4")),
               ElementsAre("[ meta load nfproto => reg 1 ]",
                           "[ cmp eq reg 1 0x00000002 ]",
@@ -69,7 +69,7 @@ TEST(NftRule, ComparesPrefixesAsNftDoes) {
                           "[ cmp neq reg 1 0x000000ff ]"));
 }
 
-TEST(NftRule, AsksTheRoutingTableAndConntrack) {
+TEST(NftRule, MatchesLocalAddressesAndConntrackBits) {
   EXPECT_THAT(nft::ExpressionTexts(nft::Rule().DaddrIsLocal().Goto("hostports")),
               ElementsAre("[ fib daddr type => reg 1 ]",
                           "[ cmp eq reg 1 0x00000002 ]",
