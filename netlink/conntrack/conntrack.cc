@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "netlink/core/request_socket.h"
+#include "netlink/core/message.h"
 
 namespace nomad_bridge::conntrack {
 namespace {
@@ -24,12 +24,8 @@ constexpr std::uint32_t kFilterProtocol = 1U << 3;
 constexpr std::uint32_t kFilterDestinationPort = 1U << 5;
 
 netlink::Message ConntrackMessage(int type, int flags, Family family) {
-  netlink::Message message((NFNL_SUBSYS_CTNETLINK << 8) | type, flags);
-  nfgenmsg head{};
-  head.nfgen_family = family == Family::kIpv4 ? AF_INET : AF_INET6;
-  head.version = NFNETLINK_V0;
-  message.Head(head);
-  return message;
+  return netlink::NetfilterMessage(
+      NFNL_SUBSYS_CTNETLINK, type, flags, family == Family::kIpv4 ? AF_INET : AF_INET6);
 }
 
 // What of an entry's original direction is compared, and with what.
@@ -57,28 +53,24 @@ void PutFilter(netlink::Message& message,
 // conntrack -D -f <family> -p udp --orig-port-dst <port> [--orig-dst <address>]. False if the
 // kernel cannot.
 bool Flush(netlink::RequestSocket& socket, const UdpPort& port) {
-  // The kernel has its comparison of IPv6 addresses the wrong way round (still in 6.18): it deletes
-  // all but that one's.
+  // The kernel compares IPv6 addresses the wrong way round (still in 6.18): it would delete the
+  // flows of all other addresses.
   if (port.address && !port.address->is_ipv4()) {
     return false;
   }
   netlink::Message message = ConntrackMessage(IPCTNL_MSG_CT_DELETE, NLM_F_ACK, port.family);
-  // An older kernel does not go by the filter but by the tuple, and that is none without both
-  // addresses: it refuses, and does not take "delete these" for "delete all".
+  // Kernels before 6.11 ignore CTA_FILTER on delete and reject the partial tuple: EINVAL, never
+  // "delete all".
   PutFilter(message, port.port, port.address);
-  const netlink::Reply answer = socket.Transact(message);
-  if (answer.error == EINVAL || answer.error == EOPNOTSUPP) {
-    return false;
-  }
-  if (answer.error != 0 && answer.error != ENOENT) {
-    throw netlink::RequestError(
-        Cat("cannot remove the UDP flows to port ", port.port, " from conntrack"), answer);
-  }
-  return true;
+  const netlink::Reply reply = socket.TransactOrThrow(
+      message,
+      Cat("cannot remove the UDP flows to port ", port.port, " from conntrack"),
+      {EINVAL, EOPNOTSUPP, ENOENT});
+  return reply.error == 0 || reply.error == ENOENT;
 }
 
 // Whether `entry` is a UDP flow towards one of `ports`.
-bool EventFilter(const netlink::Attributes& entry, const std::vector<UdpPort>& ports) {
+bool Matches(const netlink::Attributes& entry, const std::vector<UdpPort>& ports) {
   const netlink::Attributes tuple = entry.Inside(CTA_TUPLE_ORIG);
   const netlink::Attributes protocol = tuple.Inside(CTA_TUPLE_PROTO);
   const netlink::Attributes addresses = tuple.Inside(CTA_TUPLE_IP);
@@ -105,10 +97,8 @@ void Forget(netlink::RequestSocket& socket, Family family, const netlink::Attrib
       message.PutBytes(attribute == CTA_TUPLE_ORIG ? NLA_F_NESTED | attribute : attribute, value);
     }
   }
-  const netlink::Reply answer = socket.Transact(message);
-  if (answer.error != 0 && answer.error != ENOENT && answer.error != EBUSY) {
-    throw netlink::RequestError("cannot remove a stale UDP entry from conntrack", answer);
-  }
+  socket.TransactOrThrow(
+      message, "cannot remove a stale UDP entry from conntrack", {ENOENT, EBUSY});
 }
 
 // `ports` are all of `family`.
@@ -119,18 +109,14 @@ void ForgetIn(netlink::RequestSocket& socket, Family family, const std::vector<U
   // One walk for all ports, narrowed further if there is only one.
   const bool same_port = std::ranges::all_of(
       ports, [&](const UdpPort& other) { return other.port == ports.front().port; });
-  netlink::Message question = ConntrackMessage(IPCTNL_MSG_CT_GET, NLM_F_DUMP, family);
-  PutFilter(question, same_port ? std::optional(ports.front().port) : std::nullopt, std::nullopt);
-  const netlink::Reply answer = socket.Transact(question);
-  if (answer.error == EINVAL) {
-    return;  // this kernel has no conntrack, or none that can be asked
-  }
-  if (answer.error != 0) {
-    throw netlink::RequestError("cannot list UDP entries of conntrack", answer);
-  }
-  for (const netlink::NlMessage& message : answer.messages) {
+  netlink::Message request = ConntrackMessage(IPCTNL_MSG_CT_GET, NLM_F_DUMP, family);
+  PutFilter(request, same_port ? std::optional(ports.front().port) : std::nullopt, std::nullopt);
+  // EINVAL: this kernel has no conntrack, or not over netlink.
+  const netlink::Reply reply =
+      socket.TransactOrThrow(request, "cannot list UDP entries of conntrack", {EINVAL});
+  for (const netlink::NlMessage& message : reply.messages) {
     const netlink::Attributes entry(nlmsg_hdr(message.get()), sizeof(nfgenmsg));
-    if (EventFilter(entry, ports)) {
+    if (Matches(entry, ports)) {
       Forget(socket, family, entry);
     }
   }
@@ -145,27 +131,14 @@ std::vector<UdpPort> Of(Family family, const std::vector<UdpPort>& ports) {
 
 }  // namespace
 
-class Conntrack::Impl {
- public:
-  explicit Impl(netlink::RequestSocket opened) : socket(std::move(opened)) {}
-
-  netlink::RequestSocket socket;
-};
-
-Conntrack::Conntrack(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Conntrack::Conntrack(Conntrack&&) noexcept = default;
-Conntrack& Conntrack::operator=(Conntrack&&) noexcept = default;
-Conntrack::~Conntrack() = default;
-
 Conntrack Conntrack::In(const netlink::Netns& ns) {
-  return Conntrack(std::make_unique<Impl>(netlink::RequestSocket::In(ns, NETLINK_NETFILTER)));
+  return Conntrack(netlink::RequestSocket::In(ns, NETLINK_NETFILTER));
 }
 
 void Conntrack::ForgetUdpFlows(const std::vector<UdpPort>& ports) {
   std::vector<UdpPort> left;
-  std::ranges::copy_if(ports, std::back_inserter(left), [&](const UdpPort& port) {
-    return !Flush(impl_->socket, port);
-  });
+  std::ranges::copy_if(
+      ports, std::back_inserter(left), [&](const UdpPort& port) { return !Flush(socket_, port); });
   if (!left.empty()) {
     ForgetUdpFlowsOneByOne(left);
   }
@@ -173,7 +146,7 @@ void Conntrack::ForgetUdpFlows(const std::vector<UdpPort>& ports) {
 
 void Conntrack::ForgetUdpFlowsOneByOne(const std::vector<UdpPort>& ports) {
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
-    ForgetIn(impl_->socket, family, Of(family, ports));
+    ForgetIn(socket_, family, Of(family, ports));
   }
 }
 

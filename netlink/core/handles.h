@@ -1,8 +1,9 @@
 // Owners of the C libraries' objects: one alias per type. Private to netlink/*.cc; no public header
 // includes this.
 //
-// Ownership  A Handle frees what it holds, once. Where a C call takes its argument over (a rule
-//            takes its expressions, a set its elements), pass release().
+// Ownership  A Handle frees what it holds, once. Where a C call takes ownership of its argument (a
+//            rule of its expressions, a set of its elements), pass release().
+// Source     libnftnl 1.2, libnl 3.7.
 #pragma once
 
 #include <cstdio>
@@ -14,9 +15,7 @@
 #include <libnftnl/set.h>
 #include <libnftnl/table.h>
 #include <libnftnl/udata.h>
-#include <netlink/handlers.h>
 #include <netlink/msg.h>
-#include <netlink/socket.h>
 
 namespace nomad_bridge::netlink {
 
@@ -43,8 +42,6 @@ using NftnlExpressions = Handle<nftnl_expr_iter, nftnl_expr_iter_destroy>;
 using NftnlUserData = Handle<nftnl_udata_buf, nftnl_udata_buf_free>;
 
 // libnl
-using NlSocket = Handle<nl_sock, nl_socket_free>;
-using NlCallbacks = Handle<nl_cb, nl_cb_put>;
-using NlMessage = Handle<nl_msg, nlmsg_free>;  // counts references: nlmsg_get() makes another owner
+using NlMessage = Handle<nl_msg, nlmsg_free>;
 
 }  // namespace nomad_bridge::netlink

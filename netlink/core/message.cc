@@ -1,19 +1,22 @@
 #include "netlink/core/message.h"
 
 #include <cstring>
+#include <new>
+#include <utility>
 
 #include <endian.h>
+#include <linux/netfilter/nfnetlink.h>
 #include <linux/netlink.h>
 #include <netlink/attr.h>
 
-#include "base/error.h"
+#include "base/text.h"
 
 namespace nomad_bridge::netlink {
 namespace {
 
 void RequireRoom(bool there_was) {
   if (!there_was) {
-    throw Error(Code::kInternal, "a netlink request outgrew its page");
+    throw Error(Code::kInternal, "a netlink request does not fit into a page");
   }
 }
 
@@ -63,6 +66,12 @@ void Message::PutText(int attribute, const std::string& text) {
 void Message::PutBytes(int attribute, std::span<const std::uint8_t> bytes) {
   RequireRoom(nla_put(message_.get(), attribute, static_cast<int>(bytes.size()), bytes.data()) ==
               0);
+}
+
+Message NetfilterMessage(int subsystem, int type, int flags, std::uint8_t family) {
+  Message message(subsystem << 8 | type, flags);
+  message.Head(nfgenmsg{.nfgen_family = family, .version = NFNETLINK_V0, .res_id = 0});
+  return message;
 }
 
 Nest::Nest(const Message& message, int attribute)
@@ -132,6 +141,36 @@ std::vector<Attributes> Attributes::InsideEach(int attribute) const {
     }
   }
   return found;
+}
+
+void Reply::Add(nlmsghdr& message) {
+  messages.emplace_back(nlmsg_convert(&message));
+  if (messages.back() == nullptr) {
+    throw std::bad_alloc();
+  }
+}
+
+// Of a dump that failed on its way NLMSG_DONE carries the errno. NETLINK_CAP_ACK leaves no more of
+// the request in NLMSG_ERROR than its header.
+void Reply::ReadOutcome(const nlmsghdr& message) {
+  const int* const outcome = HeadOf<int>(&message);
+  error = outcome == nullptr ? 0 : -*outcome;
+  if ((message.nlmsg_flags & NLM_F_ACK_TLVS) != 0) {
+    const std::size_t fixed = message.nlmsg_type == NLMSG_DONE ? sizeof(int) : sizeof(nlmsgerr);
+    words = Attributes(&message, fixed).Text(NLMSGERR_ATTR_MSG);
+  }
+}
+
+std::string Reply::Details() const {
+  if (words.empty()) {
+    return ErrnoText(error);
+  }
+  const char* const name = ::strerrorname_np(error);
+  return Cat(words, " (", name != nullptr ? name : "unknown errno", ')');
+}
+
+Error NetlinkError(std::string what, const Reply& reply) {
+  return {Code::kKernel, std::move(what), reply.Details()};
 }
 
 }  // namespace nomad_bridge::netlink

@@ -1,12 +1,12 @@
-// Netlink messages, written and read: the bytes of one request, the attributes of one answer.
-// Private to netlink/.
+// Netlink messages, written and read: a request, the attributes of a message, a reply. Private to
+// netlink/.
 //
 // Layout  | nlmsghdr | the family's fixed header | attribute | attribute ... |; an attribute is a
 //         length, a type, and a value padded to four bytes, which may again be a row of attributes
 //         (a nest).
-// Order   Numbers are in host byte order, but for the ...Be ones: nfnetlink speaks network byte
-//         order.
-// Errors  kInternal if a request outgrows its page: no caller has that much to say.
+// Order   Numbers are in host byte order, but for the ...Be ones: nfnetlink uses network byte order.
+// Errors  kInternal if a request does not fit into a page.
+// Owns    Message and Reply own their bytes; Attributes and HeadOf() point into a message.
 // Source  netlink(7), libnl's attr.h and msg.h.
 #pragma once
 
@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "netlink/core/handles.h"
 
 namespace nomad_bridge::netlink {
@@ -41,13 +42,17 @@ class Message {
   void PutBytes(int attribute, std::span<const std::uint8_t> bytes);
 
   [[nodiscard]] nl_msg* get() const { return message_.get(); }
-  [[nodiscard]] int flags() const { return nlmsg_hdr(message_.get())->nlmsg_flags; }
+  // libnftnl writes behind it.
+  [[nodiscard]] nlmsghdr* header() const { return nlmsg_hdr(message_.get()); }
 
  private:
   void Append(std::span<const std::byte> bytes);
 
   NlMessage message_;
 };
+
+// A message of an nfnetlink subsystem (NFNL_SUBSYS_...), with its fixed header.
+[[nodiscard]] Message NetfilterMessage(int subsystem, int type, int flags, std::uint8_t family);
 
 // While a Nest lives, what is put into its message is put inside it: C++ scopes mirror the
 // attributes.
@@ -99,5 +104,22 @@ template <typename Header>
              ? static_cast<const Header*>(nlmsg_data(message))
              : nullptr;
 }
+
+// How the kernel answered a request. Moves only: each message has one owner.
+struct Reply {
+  int error = 0;      // errno, positive; 0: the kernel did it
+  std::string words;  // what the kernel said about the error (extended ack); often nothing
+  std::vector<NlMessage> messages;
+
+  // Adds a copy.
+  void Add(nlmsghdr& message);
+  // Takes error and words from an NLMSG_ERROR or NLMSG_DONE.
+  void ReadOutcome(const nlmsghdr& message);
+  // "IPv6 is disabled on this device (EACCES)": the kernel's words, or else strerror's.
+  [[nodiscard]] std::string Details() const;
+};
+
+// kKernel: `what` was refused with `reply`.
+[[nodiscard]] Error NetlinkError(std::string what, const Reply& reply);
 
 }  // namespace nomad_bridge::netlink

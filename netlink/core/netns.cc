@@ -25,7 +25,7 @@ constexpr const char* kCurrent = "/proc/self/ns/net";
 struct Opened {
   UniqueFd fd;
   std::string refusal;
-  bool for_lack = false;  // of what it takes to open anything, which says nothing of the path
+  bool for_lack = false;  // of fds or memory, which says nothing about the path
 };
 
 Opened TryOpen(const std::string& path) {
@@ -39,8 +39,7 @@ Opened TryOpen(const std::string& path) {
   if (::fstatfs(fd.get(), &system) != 0) {
     return {.refusal = ErrnoText(errno)};
   }
-  // The type is asked only of what is a namespace at all: another file may take that ioctl for
-  // something else.
+  // NS_GET_NSTYPE only on nsfs: to another file the same ioctl number may mean something else.
   if (system.f_type != NSFS_MAGIC || ::ioctl(fd.get(), NS_GET_NSTYPE) != CLONE_NEWNET) {
     return {.refusal = "it is no network namespace"};
   }

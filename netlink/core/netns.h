@@ -1,8 +1,9 @@
-// Network namespaces: finding them, telling them apart, and the one way to act inside another.
+// Network namespaces: finding and comparing them, and the one way to act inside another.
 //
 // Sockets  A netlink socket stays in the namespace it was opened in: rtnl::Socket::In(ns) and
 //          nft::Socket::In(ns) enter only to open theirs, so nothing else has to switch.
 // Errors   kInvalidEnvironment if a path is no network namespace; kKernel if entering is refused.
+// Owns     A Netns holds its namespace open, and alive.
 // Threads  One thread per process is assumed: setns(2) moves only the caller's.
 // Source   namespaces(7), ioctl_ns(2), setns(2).
 #pragma once
@@ -16,8 +17,8 @@
 
 namespace nomad_bridge::netlink {
 
-// Which namespace: the device and inode of its nsfs file. Unique among the namespaces that live
-// now; a number may come again after its namespace has gone.
+// The device and inode of a namespace's nsfs file. Unique among the namespaces that exist now; a
+// number may be reused once its namespace has gone.
 struct NetnsId {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
@@ -32,8 +33,7 @@ class Netns {
   // The namespace behind `path` (a bind mount, /proc/<pid>/ns/net). Throws kInvalidEnvironment
   // naming CNI_NETNS if the path does not exist or is no network namespace.
   [[nodiscard]] static Netns Open(const std::string& path);
-  // The same, but nullopt where Open() throws: for DEL, where a namespace that has gone is an
-  // answer.
+  // The same, but nullopt where Open() throws: DEL expects namespaces that have gone.
   [[nodiscard]] static std::optional<Netns> Find(const std::string& path);
   // The namespace that `socket` (any socket of ours) was opened in.
   [[nodiscard]] static Netns OfSocket(int socket);
@@ -48,7 +48,7 @@ class Netns {
 };
 
 // Runs `act` inside `ns` and returns to where it was, also when `act` throws. If the way back fails
-// the process ends: the wrong namespace is worse than death.
+// the process aborts, rather than change the wrong namespace.
 void InNetns(const Netns& ns, const std::function<void()>& act);
 
 }  // namespace nomad_bridge::netlink

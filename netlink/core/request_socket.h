@@ -1,53 +1,69 @@
-// One conversation with the kernel: a request goes out, everything that answers it comes back.
-// Private to netlink/.
+// The socket behind rtnetlink, nf_tables and conntrack: a request or a batch goes out, and what
+// answers it comes back.
 //
 // Namespace  The socket stays in the network namespace in which it was opened.
-// Replies    are told from strays by their sequence number, here and nowhere else. An interrupted
-//            dump is asked again.
-// Errors     What the kernel refuses is an Answer, for the caller knows which refusals are expected
-//            and what it was doing. kKernel if the conversation itself breaks down.
-// Source     netlink(7): NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK, NLM_F_DUMP_INTR.
+// Replies    are matched to their request by sequence number. An interrupted dump is repeated.
+// Deadline   kTimeout per request, set once as SO_RCVTIMEO: waiting takes no system call of its own.
+// Errors     `what` is the msg of every error: "cannot list the addresses of 'eth0'". kTryAgain if
+//            the kernel does not answer by the deadline; kKernel if the socket fails. What the
+//            kernel refuses is a Reply; TransactOrThrow() makes it kKernel.
+// Ownership  The other rooms hold this inside rtnl::Socket, nft::Socket and Conntrack only; Message
+//            and Reply are private to netlink/.
+// Source     netlink(7): NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK, NLM_F_DUMP_INTR; libmnl.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <span>
 #include <string>
-#include <vector>
 
-#include "base/error.h"
-#include "netlink/core/handles.h"
-#include "netlink/core/message.h"
 #include "netlink/core/netns.h"
+
+struct mnl_socket;
+struct nlmsghdr;
 
 namespace nomad_bridge::netlink {
 
-// Moves only, for its messages have one owner.
-struct Reply {
-  int error = 0;      // errno, positive; 0: the kernel did it
-  std::string words;  // what the kernel had to say about the error (extended ack); often nothing
-  std::vector<NlMessage> messages;
-
-  // "IPv6 is disabled on this device (EACCES)": the kernel's words, or else strerror's.
-  [[nodiscard]] std::string Details() const;
-};
+class Message;
+struct Reply;
 
 class RequestSocket {
  public:
   // In `ns`, for NETLINK_ROUTE or NETLINK_NETFILTER.
   [[nodiscard]] static RequestSocket In(const Netns& ns, int protocol);
 
-  // One answer message for a plain request, an acknowledgement for one with NLM_F_ACK, all messages
-  // for NLM_F_DUMP.
-  [[nodiscard]] Reply Transact(const Message& request);
-  // The same, when any refusal is an error: throws kKernel with `what` as its msg.
-  std::vector<NlMessage> TransactOrThrow(const Message& request, const std::string& what);
+  // One message for a plain request, an acknowledgement for one with NLM_F_ACK, all messages for
+  // NLM_F_DUMP; or the kernel's refusal.
+  [[nodiscard]] Reply Transact(const Message& request, const std::string& what);
+  // The same, but any refusal other than these errnos is an error.
+  Reply TransactOrThrow(const Message& request,
+                        const std::string& what,
+                        std::initializer_list<int> expected = {});
 
-  [[nodiscard]] int fd() const { return nl_socket_get_fd(socket_.get()); }
+  // For batches. The first of `count` sequence numbers that no other request has.
+  [[nodiscard]] std::uint32_t ReserveSequence(std::uint32_t count);
+  // Sends `messages` in one piece and hands on each message that comes back, until `is_last` says
+  // that it was the last.
+  void Exchange(std::span<const char> messages,
+                const std::string& what,
+                const std::function<bool(nlmsghdr&)>& is_last);
+
+  [[nodiscard]] int fd() const;
 
  private:
-  explicit RequestSocket(NlSocket socket) : socket_(std::move(socket)) {}
-  NlSocket socket_;
-};
+  struct Closer {
+    void operator()(mnl_socket* socket) const;
+  };
+  using Owned = std::unique_ptr<mnl_socket, Closer>;
 
-// kKernel: `what` was refused with `answer`.
-[[nodiscard]] Error RequestError(std::string what, const Reply& answer);
+  explicit RequestSocket(Owned socket) : socket_(std::move(socket)) {}
+  static Owned OpenHere(int protocol);
+
+  Owned socket_;
+  std::uint32_t sequence_ = 0;
+};
 
 }  // namespace nomad_bridge::netlink

@@ -3,7 +3,9 @@
 //
 // Names   as sysctl(8) shows them with '/' between the parts: "net/ipv4/ip_forward" (a link's name
 //         may hold dots).
+// Shapes  Values are strings, as in the file but without the newline.
 // Errors  kKernel naming the setting and the value.
+// Source  sysctl(8), proc_sys(5).
 #pragma once
 
 #include <string>

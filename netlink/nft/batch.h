@@ -1,10 +1,10 @@
 // What is to change in the ruleset, as a plain list of messages; Socket::Commit() does it, all
 // or nothing.
 //
-// Order   Messages take effect in their order; what one makes, the next may name. A deleted element
-//         or table may be added again in the same batch.
-// Exists  AddTable, AddChain and AddSet are content if the same thing is there already; AddElement
-//         is not: a taken key is refused (EEXIST).
+// Order   Messages take effect in their order; what one creates, the next may name. A deleted
+//         element or table may be added again in the same batch.
+// Errors  None here. The kernel accepts AddTable, AddChain and AddSet if the same thing exists; an
+//         AddElement whose key is taken it refuses (EEXIST).
 // Labels  Every message carries what it does, to complete "cannot ...".
 // Source  linux/netfilter/nf_tables.h; linux/netfilter/nfnetlink.h (batches).
 #pragma once
@@ -52,7 +52,7 @@ class Batch {
   void AddChain(const TableId& table, const Chain& chain);
   // Takes every rule out of the chain.
   void FlushChain(const TableId& table, const std::string& chain);
-  // It must be empty, and nobody may jump to it: by then.
+  // By then it must be empty, and no rule may jump to it.
   void DeleteChain(const TableId& table, const std::string& chain);
   void AppendRule(const TableId& table, const std::string& chain, const Rule& rule);
   // In front of all others.
@@ -64,12 +64,21 @@ class Batch {
   [[nodiscard]] const std::vector<BatchMessage>& messages() const { return messages_; }
   [[nodiscard]] bool empty() const { return messages_.empty(); }
 
-  // One paragraph per message: its label, then the object as libnftnl prints it (as `nft
-  // --debug=netlink` does).
-  [[nodiscard]] std::string Text() const;
-
  private:
+  using Object = decltype(BatchMessage::object);
+
+  void Add(BatchMessage::Action action,
+           const TableId& table,
+           std::string label,
+           Object object = {});
+
   std::vector<BatchMessage> messages_;
 };
+
+// The batch for the kernel: begin, tied to `generation`, under the number `sequence`; the messages,
+// numbered from `sequence` + 1; end.
+[[nodiscard]] std::vector<char> EncodeBatch(const Batch& batch,
+                                            std::uint32_t generation,
+                                            std::uint32_t sequence);
 
 }  // namespace nomad_bridge::nft

@@ -1,4 +1,4 @@
-// One element of an nf_tables set or map, and whose it is.
+// One element of an nf_tables set or map, and its owner.
 //
 // Shapes  key and data are the kernel's bytes: every field of a concatenation padded to 4 bytes,
 //         network byte order (an interface name: 16 bytes, zero filled). data is empty for sets.

@@ -11,6 +11,7 @@
 #include <libmnl/libmnl.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nfnetlink.h>
 
 #include "base/text.h"
 
@@ -18,7 +19,8 @@ namespace nomad_bridge::nft {
 namespace {
 
 constexpr std::uint32_t kMaxUserDataBytes = 256;  // NFT_USERDATA_MAXLEN
-constexpr std::uint32_t kTypeBits = 6;            // nft packs the types of a concatenation so
+// Enough for one message of ours: a rule of nine expressions takes 600 bytes.
+constexpr std::size_t kMaxMessageBytes = 16384;
 
 std::uint32_t TypeNumber(const std::vector<Type>& fields) {
   std::uint32_t number = 0;
@@ -26,15 +28,6 @@ std::uint32_t TypeNumber(const std::vector<Type>& fields) {
     number = number << kTypeBits | static_cast<std::uint32_t>(field);
   }
   return number;
-}
-
-std::vector<Type> Fields(std::uint32_t number) {
-  std::vector<Type> fields;
-  for (; number != 0; number >>= kTypeBits) {
-    fields.push_back(static_cast<Type>(number & ((1U << kTypeBits) - 1)));
-  }
-  std::reverse(fields.begin(), fields.end());
-  return fields;
 }
 
 std::uint32_t KeyBytes(const std::vector<Type>& fields) {
@@ -64,22 +57,6 @@ netlink::NftnlUserData CommentData(std::uint8_t type, const std::string& comment
   return data;
 }
 
-// The comment in a user data area of `bytes`; rules and elements both use type 0 for it.
-std::string CommentOf(const void* data, std::uint32_t bytes) {
-  std::string_view rest(static_cast<const char*>(data), bytes);
-  constexpr std::size_t kHeaderBytes = 2;
-  while (rest.size() > kHeaderBytes) {
-    const auto type = static_cast<std::uint8_t>(rest[0]);
-    const auto length = static_cast<std::uint8_t>(rest[1]);
-    const std::string_view value = rest.substr(kHeaderBytes, length);
-    if (type == NFTNL_UDATA_SET_ELEM_COMMENT) {
-      return std::string(value.substr(0, value.find('\0')));
-    }
-    rest.remove_prefix(std::min(rest.size(), kHeaderBytes + length));
-  }
-  return {};
-}
-
 void SetAttribute(nftnl_expr& expression, std::uint16_t attribute, const Value& value) {
   if (const auto* const number = std::get_if<std::uint32_t>(&value)) {
     nftnl_expr_set_u32(&expression, attribute, *number);
@@ -91,52 +68,59 @@ void SetAttribute(nftnl_expr& expression, std::uint16_t attribute, const Value& 
   }
 }
 
-// An xt match or target prints only its name; two with different bytes must not look the same.
-std::string ExtensionBytes(const nftnl_expr& expression, std::string_view kind) {
-  if (kind != "match" && kind != "target") {
-    return {};
+using Action = BatchMessage::Action;
+
+struct Kind {
+  int type = 0;
+  int flags = 0;
+};
+
+Kind KindOf(Action action) {
+  switch (action) {
+    case Action::kAddTable:
+      return {NFT_MSG_NEWTABLE, NLM_F_CREATE};
+    case Action::kDeleteTable:
+      return {NFT_MSG_DELTABLE, 0};
+    case Action::kAddSet:
+      return {NFT_MSG_NEWSET, NLM_F_CREATE};
+    case Action::kAddChain:
+      return {NFT_MSG_NEWCHAIN, NLM_F_CREATE};
+    case Action::kDeleteChain:
+      return {NFT_MSG_DELCHAIN, 0};
+    case Action::kFlushChain:
+    case Action::kDeleteRule:
+      return {NFT_MSG_DELRULE, 0};
+    case Action::kAppendRule:
+      return {NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND};
+    case Action::kInsertRule:
+      return {NFT_MSG_NEWRULE, NLM_F_CREATE};
+    case Action::kAddElement:
+      return {NFT_MSG_NEWSETELEM, NLM_F_CREATE | NLM_F_EXCL};
+    case Action::kDeleteElement:
+      return {NFT_MSG_DELSETELEM, 0};
   }
-  std::uint32_t bytes = 0;
-  const int attribute = kind == "match" ? int{NFTNL_EXPR_MT_INFO} : int{NFTNL_EXPR_TG_INFO};
-  const auto* const info = static_cast<const std::uint8_t*>(
-      nftnl_expr_get(&expression, static_cast<std::uint16_t>(attribute), &bytes));
-  std::string text = "info ";
-  for (const std::uint8_t byte : std::span(info, info == nullptr ? 0 : bytes)) {
-    text += Hex(byte, 2);
-  }
-  return text;
+  return {};
 }
 
-std::string TextOf(const nftnl_expr& expression) {
-  std::array<char, 1024> buffer{};
-  nftnl_expr_snprintf(buffer.data(), buffer.size(), &expression, NFTNL_OUTPUT_DEFAULT, 0);
-  const std::string kind = nftnl_expr_get_str(&expression, NFTNL_EXPR_NAME);
-  std::string text = Cat("[ ", kind, ' ', buffer.data(), ExtensionBytes(expression, kind));
-  text.erase(text.find_last_not_of(' ') + 1);
-  return text + " ]";
-}
-
-bool IsKind(const nftnl_expr& expression, std::string_view kind) {
-  return nftnl_expr_get_str(&expression, NFTNL_EXPR_NAME) == kind;
-}
-
-void NoteTarget(const nftnl_expr& expression, KernelRule& rule) {
-  if (IsKind(expression, "immediate") && nftnl_expr_is_set(&expression, NFTNL_EXPR_IMM_CHAIN)) {
-    rule.target = nftnl_expr_get_str(&expression, NFTNL_EXPR_IMM_CHAIN);
+void PutObject(nlmsghdr* out, const BatchMessage& message, std::uint32_t id) {
+  if (const auto* const set = std::get_if<Set>(&message.object)) {
+    nftnl_set_nlmsg_build_payload(out, Encode(message.table, *set, id).get());
+  } else if (const auto* const chain = std::get_if<Chain>(&message.object)) {
+    nftnl_chain_nlmsg_build_payload(out, Encode(message.table, *chain).get());
+  } else if (const auto* const rule = std::get_if<Rule>(&message.object)) {
+    nftnl_rule_nlmsg_build_payload(out, Encode(message.table, message.chain, *rule).get());
+  } else if (const auto* const element = std::get_if<Element>(&message.object)) {
+    nftnl_set_elems_nlmsg_build_payload(out, Encode(message.table, *element).get());
+  } else if (message.chain.empty()) {
+    nftnl_table_nlmsg_build_payload(out, Encode(message.table).get());
+  } else {
+    const netlink::NftnlRule which = Encode(message.table, message.chain, Rule());
+    // Without a handle it would mean every rule of the chain.
+    if (message.action == Action::kDeleteRule) {
+      nftnl_rule_set_u64(which.get(), NFTNL_RULE_HANDLE, message.handle);
+    }
+    nftnl_rule_nlmsg_build_payload(out, which.get());
   }
-}
-
-// struct xt_comment_info: a text of 256 bytes at most.
-void NoteXtComment(const nftnl_expr& expression, KernelRule& rule) {
-  if (!IsKind(expression, "match") ||
-      nftnl_expr_get_str(&expression, NFTNL_EXPR_MT_NAME) != std::string_view("comment")) {
-    return;
-  }
-  std::uint32_t bytes = 0;
-  const auto* const info =
-      static_cast<const char*>(nftnl_expr_get(&expression, NFTNL_EXPR_MT_INFO, &bytes));
-  const std::string_view text(info, info == nullptr ? 0 : bytes);
-  rule.comment = text.substr(0, text.find('\0'));
 }
 
 }  // namespace
@@ -234,81 +218,34 @@ netlink::NftnlSet Encode(const TableId& table, const Element& element) {
   return encoded;
 }
 
-Set DecodeSet(const nftnl_set& set) {
-  const std::uint32_t flags = nftnl_set_get_u32(&set, NFTNL_SET_FLAGS);
-  Set decoded{.name = nftnl_set_get_str(&set, NFTNL_SET_NAME),
-              .key = Fields(nftnl_set_get_u32(&set, NFTNL_SET_KEY_TYPE)),
-              .data = {},
-              .flags = flags & ~std::uint32_t{NFT_SET_MAP}};
-  if ((flags & NFT_SET_MAP) != 0) {
-    decoded.data = Fields(nftnl_set_get_u32(&set, NFTNL_SET_DATA_TYPE));
+// Only the last message asks for an acknowledgement: refusals come in any case, and 4,000
+// acknowledgements would only fill the socket.
+std::vector<char> EncodeBatch(const Batch& batch,
+                              std::uint32_t generation,
+                              std::uint32_t sequence) {
+  std::array<char, kMaxMessageBytes> scratch{};
+  std::vector<char> bytes;
+  const auto append = [&](const nlmsghdr& message) {
+    bytes.insert(bytes.end(), scratch.begin(), scratch.begin() + message.nlmsg_len);
+  };
+  nlmsghdr* const begin = nftnl_batch_begin(scratch.data(), sequence);
+  mnl_attr_put_u32(begin, NFNL_BATCH_GENID, htonl(generation));
+  append(*begin);
+  std::size_t left = batch.messages().size();
+  for (const BatchMessage& message : batch.messages()) {
+    const Kind kind = KindOf(message.action);
+    const int acknowledge = --left == 0 ? NLM_F_ACK : 0;
+    nlmsghdr* const out =
+        nftnl_nlmsg_build_hdr(scratch.data(),
+                              static_cast<std::uint16_t>(kind.type),
+                              static_cast<std::uint16_t>(message.table.family),
+                              static_cast<std::uint16_t>(kind.flags | acknowledge),
+                              ++sequence);
+    PutObject(out, message, sequence);
+    append(*out);
   }
-  return decoded;
-}
-
-Chain DecodeChain(const nftnl_chain& chain) {
-  Chain decoded{.name = nftnl_chain_get_str(&chain, NFTNL_CHAIN_NAME), .hook = {}, .rules = {}};
-  if (nftnl_chain_is_set(&chain, NFTNL_CHAIN_HOOKNUM)) {
-    decoded.hook =
-        Hook{.type = nftnl_chain_get_str(&chain, NFTNL_CHAIN_TYPE),
-             .point = static_cast<Hook::Point>(nftnl_chain_get_u32(&chain, NFTNL_CHAIN_HOOKNUM)),
-             .priority = nftnl_chain_get_s32(&chain, NFTNL_CHAIN_PRIO),
-             .drops = nftnl_chain_get_u32(&chain, NFTNL_CHAIN_POLICY) == NF_DROP};
-  }
-  return decoded;
-}
-
-std::vector<Element> DecodeElements(const nftnl_set& set) {
-  std::vector<Element> elements;
-  const netlink::NftnlElements all(nftnl_set_elems_iter_create(&set));
-  for (nftnl_set_elem* element = nftnl_set_elems_iter_next(all.get()); element != nullptr;
-       element = nftnl_set_elems_iter_next(all.get())) {
-    const auto bytes = [&](std::uint16_t attribute) -> std::span<const std::uint8_t> {
-      std::uint32_t size = 0;
-      const void* const data = nftnl_set_elem_is_set(element, attribute)
-                                   ? nftnl_set_elem_get(element, attribute, &size)
-                                   : nullptr;
-      return {static_cast<const std::uint8_t*>(data), size};
-    };
-    const auto key = bytes(NFTNL_SET_ELEM_KEY);
-    const auto data = bytes(NFTNL_SET_ELEM_DATA);
-    const auto comment = bytes(NFTNL_SET_ELEM_USERDATA);
-    elements.push_back(
-        {.set = nftnl_set_get_str(&set, NFTNL_SET_NAME),
-         .key = {key.begin(), key.end()},
-         .data = {data.begin(), data.end()},
-         .comment = CommentOf(comment.data(), static_cast<std::uint32_t>(comment.size()))});
-  }
-  return elements;
-}
-
-KernelRule DecodeRule(const nftnl_rule& rule) {
-  KernelRule decoded{
-      .handle = nftnl_rule_get_u64(&rule, NFTNL_RULE_HANDLE), .expressions = {}, .comment = {}};
-  const netlink::NftnlExpressions all(nftnl_expr_iter_create(&rule));
-  for (const nftnl_expr* expression = nftnl_expr_iter_next(all.get()); expression != nullptr;
-       expression = nftnl_expr_iter_next(all.get())) {
-    decoded.expressions.push_back(TextOf(*expression));
-    NoteTarget(*expression, decoded);
-    NoteXtComment(*expression, decoded);
-  }
-  if (nftnl_rule_is_set(&rule, NFTNL_RULE_USERDATA)) {
-    std::uint32_t bytes = 0;
-    const void* const data = nftnl_rule_get_data(&rule, NFTNL_RULE_USERDATA, &bytes);
-    decoded.comment = CommentOf(data, bytes);
-  }
-  return decoded;
-}
-
-std::vector<std::string> Meaning(std::vector<std::string> expressions) {
-  std::erase_if(expressions, [](const std::string& text) {
-    return text.starts_with("[ counter ") || text.starts_with("[ match name comment ");
-  });
-  return expressions;
-}
-
-std::vector<std::string> ExpressionTexts(const Rule& rule) {
-  return DecodeRule(*Encode({}, {}, rule)).expressions;
+  append(*nftnl_batch_end(scratch.data(), ++sequence));
+  return bytes;
 }
 
 }  // namespace nomad_bridge::nft

@@ -9,6 +9,7 @@
 //           iifname @bridges ct state invalid drop
 // Family  Words about addresses need Ipv4() or Ipv6() before them: that is nft's own `meta nfproto`
 //         dependency.
+// Errors  None: whether the kernel takes a rule shows when its batch is committed.
 // Source  nft(8); linux/netfilter/nf_tables.h; the words emit what nft 1.0.6 emits (nft
 //         --debug=netlink).
 #pragma once

@@ -1,15 +1,14 @@
 // nf_tables in one network namespace: reading it, and changing it in one atomic commit.
 //
 // Generation  The kernel counts the changes of a namespace's ruleset. A commit is tied to the
-//             generation it was planned on; if that has passed, nothing happens and the answer says
+//             generation it was planned on; if that has passed, nothing happens and the reply says
 //             so.
-// Costs       One round trip per call; Sets(), Chains(), Elements() and Rules() are dumps, retried
-//             by themselves if a change interrupts them.
+// Costs       One round trip per call; Tables(), Sets(), Chains(), Elements() and Rules() are dumps.
 // Errors      kKernel: msg says what was tried, details hold the kernel's words and the errno's
-//             name. kTryAgain if the kernel does not answer within base's patience. Absent is an
-//             answer.
+//             name. kTryAgain if the kernel does not answer in time. Absent is an answer.
 // Threads     One at a time per socket. The socket stays in the namespace it was opened in.
-// Source      linux/netfilter/nf_tables.h; NFNL_BATCH_GENID (kernel 4.12); NETLINK_EXT_ACK (4.12).
+// Shapes      Handles, generations and errnos are host numbers; keys and data as in element.h.
+// Source      linux/netfilter/nf_tables.h; NFNL_BATCH_GENID (kernel 4.12).
 #pragma once
 
 #include <cstddef>
@@ -19,9 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/fd.h"
-#include "base/file_lock.h"
 #include "netlink/core/netns.h"
+#include "netlink/core/request_socket.h"
 #include "netlink/nft/batch.h"
 #include "netlink/nft/element.h"
 #include "netlink/nft/table.h"
@@ -92,19 +90,9 @@ class Socket {
   [[nodiscard]] std::vector<KernelRule> Rules(const TableId& table, const std::string& chain);
 
  private:
-  explicit Socket(UniqueFd fd) : fd_(std::move(fd)) {}
+  explicit Socket(netlink::RequestSocket socket) : socket_(std::move(socket)) {}
 
-  // Raw messages, one behind the other, as they came.
-  using Messages = std::vector<char>;
-
-  // What the kernel answers to one request; nullopt if it says that there is no such thing.
-  [[nodiscard]] std::optional<Messages> Transact(Messages request, const std::string& what);
-  void Send(const Messages& messages, const std::string& what) const;
-  // What has come by `deadline`; may be nothing, if a signal came first.
-  [[nodiscard]] Messages Receive(Deadline deadline, const std::string& what) const;
-
-  UniqueFd fd_;
-  std::uint32_t sequence_ = 0;
+  netlink::RequestSocket socket_;
 };
 
 }  // namespace nomad_bridge::nft

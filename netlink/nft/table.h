@@ -2,6 +2,7 @@
 //
 // Shapes  Names as nft prints them. Priorities are numbers (dstnat -100, srcnat 100, raw -300,
 //         filter 0).
+// Errors  kInternal for a chain that a table of ours does not have.
 // Source  nft(8); linux/netfilter/nf_tables.h. Type's numbers are nft's datatypes
 //         (include/datatype.h), which nft writes into a set so that it can print it again; six bits
 //         each in a concatenation.
@@ -49,7 +50,7 @@ struct Set {
   std::string name;
   std::vector<Type> key;   // more than one: a concatenation
   std::vector<Type> data;  // empty: a set; else a map
-  // NFT_SET_*, but for what says that it is a map: intervals, timeouts, ...
+  // NFT_SET_* without NFT_SET_MAP: intervals, timeouts, ...
   std::uint32_t flags = 0;
 
   bool operator==(const Set&) const = default;
@@ -58,7 +59,7 @@ struct Set {
 // The key of `element` as nft prints it: "192.0.2.1 . tcp . 8080".
 [[nodiscard]] std::string KeyText(const Set& set, const Element& element);
 
-// Where a base chain hangs.
+// Where a base chain is attached.
 struct Hook {
   // NF_INET_*
   enum class Point : std::uint8_t { kPrerouting, kInput, kForward, kOutput, kPostrouting };
@@ -66,7 +67,7 @@ struct Hook {
   std::string type;  // "filter", "nat"
   Point point = Point::kPrerouting;
   std::int32_t priority = 0;
-  bool drops = false;  // the chain's policy, for what no rule decides: accept, unless this is set
+  bool drops = false;  // the chain's policy is drop, not accept
 
   bool operator==(const Hook&) const = default;
 };
@@ -86,7 +87,7 @@ struct Table {
 
   // nullptr if there is none of that name.
   [[nodiscard]] const Set* FindSet(const std::string& name) const;
-  // Throws kInternal if there is none: whoever appends rules knows the chains.
+  // Throws kInternal if there is none: the code that appends rules knows the chains.
   [[nodiscard]] Chain& RequireChain(const std::string& name);
 };
 

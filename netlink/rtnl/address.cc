@@ -56,28 +56,29 @@ std::optional<AddressState> ReadAddress(const nlmsghdr* message, int index) {
 }
 
 // Older kernels refuse an IPv6 address with an errno and no words.
-Error AddressRefusal(const std::string& what, const Cidr& address, netlink::Reply& answer) {
-  if (!address.address.is_ipv4() && answer.words.empty()) {
-    if (answer.error == EACCES) {
-      answer.words = "IPv6 is disabled on this device";
-    } else if (answer.error == EOPNOTSUPP || answer.error == EAFNOSUPPORT) {
-      answer.words = "this kernel has no IPv6, or has it switched off at boot";
+Error AddressError(const std::string& what, const Cidr& address, netlink::Reply reply) {
+  if (!address.address.is_ipv4() && reply.words.empty()) {
+    if (reply.error == EACCES) {
+      reply.words = "IPv6 is disabled on this device";
+    } else if (reply.error == EOPNOTSUPP || reply.error == EAFNOSUPPORT) {
+      reply.words = "this kernel has no IPv6, or has it switched off at boot";
     }
   }
-  return netlink::RequestError(what, answer);
+  return netlink::NetlinkError(what, reply);
 }
 
 }  // namespace
 
 std::vector<AddressState> AddressStates(netlink::RequestSocket& socket, const Link& link) {
-  netlink::Message question(RTM_GETADDR, NLM_F_DUMP);
+  netlink::Message request(RTM_GETADDR, NLM_F_DUMP);
   ifaddrmsg head{};
   head.ifa_family = AF_UNSPEC;
   head.ifa_index = static_cast<unsigned int>(link.index);
-  question.Head(head);
+  request.Head(head);
   std::vector<AddressState> states;
-  for (const netlink::NlMessage& message :
-       socket.TransactOrThrow(question, Cat("cannot list the addresses of ", Quoted(link.name)))) {
+  const netlink::Reply reply =
+      socket.TransactOrThrow(request, Cat("cannot list the addresses of ", Quoted(link.name)));
+  for (const netlink::NlMessage& message : reply.messages) {
     if (const std::optional<AddressState> state =
             ReadAddress(nlmsg_hdr(message.get()), link.index)) {
       states.push_back(*state);
@@ -88,7 +89,7 @@ std::vector<AddressState> AddressStates(netlink::RequestSocket& socket, const Li
 
 std::vector<Cidr> Socket::Addresses(const Link& link) {
   std::vector<Cidr> addresses;
-  for (const AddressState& state : AddressStates(impl_->socket, link)) {
+  for (const AddressState& state : AddressStates(socket_, link)) {
     addresses.push_back(state.address);
   }
   return addresses;
@@ -101,36 +102,30 @@ void Socket::EnsureAddress(const Link& link, const Cidr& address, bool detect_du
     message.PutBytes(IFA_BROADCAST, address.Last().bytes());
   }
   if (!address.address.is_ipv4() && !detect_duplicates) {
-    // It would take a second or more, and addresses of ours are unique by their lease.
+    // Detection takes a second or more, and our addresses are unique by their lease.
     message.PutU32(IFA_FLAGS, IFA_F_NODAD);
   }
   const std::string what = Cat("cannot add ", address, " to ", Quoted(link.name));
-  netlink::Reply answer = impl_->socket.Transact(message);
-  if (answer.error != 0) {
-    if (answer.error != EEXIST) {
-      throw AddressRefusal(what, address, answer);
-    }
-    // For IPv6 the same address with another prefix length is "already there" too.
-    const std::vector<Cidr> present = Addresses(link);
-    if (std::find(present.begin(), present.end(), address) == present.end()) {
-      throw netlink::RequestError(Cat(what, ": it is there with another prefix length"), answer);
-    }
+  netlink::Reply reply = socket_.Transact(message, what);
+  if (reply.error != 0 && reply.error != EEXIST) {
+    throw AddressError(what, address, std::move(reply));
+  }
+  // For IPv6 the same address with another prefix length is EEXIST too.
+  if (reply.error != 0 && std::ranges::count(Addresses(link), address) == 0) {
+    throw netlink::NetlinkError(Cat(what, ": it is there with another prefix length"), reply);
   }
   if (!address.address.is_ipv4() && !detect_duplicates) {
-    // The kernel lists an IPv6 address at once, but answers for it (joins the group in which
-    // neighbours ask for it, makes its local route) only when a worker of its own gets round to it
-    // (addrconf_dad_work, without detection too). Until then the first packet would be lost.
+    // The kernel lists an IPv6 address at once, but only a worker (addrconf_dad_work, without
+    // detection too) joins its solicited-node group and makes its local route. A packet before that
+    // would be lost.
     AwaitLocal(link, address.address, FromNow(kTimeout));
   }
 }
 
 void Socket::EnsureAddressGone(const Link& link, const Cidr& address) {
-  const netlink::Reply answer =
-      impl_->socket.Transact(AddressMessage(RTM_DELADDR, NLM_F_ACK, link, address));
-  if (answer.error != 0 && answer.error != EADDRNOTAVAIL && answer.error != ENODEV) {
-    throw netlink::RequestError(Cat("cannot remove ", address, " from ", Quoted(link.name)),
-                                answer);
-  }
+  socket_.TransactOrThrow(AddressMessage(RTM_DELADDR, NLM_F_ACK, link, address),
+                          Cat("cannot remove ", address, " from ", Quoted(link.name)),
+                          {EADDRNOTAVAIL, ENODEV});
 }
 
 }  // namespace nomad_bridge::rtnl

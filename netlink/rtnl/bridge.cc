@@ -18,7 +18,7 @@ netlink::Message BridgeMessage(const std::string& name,
                                bool vlan_filtering) {
   netlink::Message message(RTM_NEWLINK, kCreate);
   message.Head(HeadFor(0));
-  // A MAC given at birth counts as set by an administrator: the bridge then does not take on its
+  // A MAC given on creation counts as set by an administrator: the bridge then does not take its
   // ports' lowest.
   PutIdentity(message, name, mac, mtu);
   const netlink::Nest info(message, IFLA_LINKINFO);
@@ -33,12 +33,13 @@ netlink::Message BridgeMessage(const std::string& name,
 }  // namespace
 
 std::vector<Socket::Port> Socket::Ports(int bridge) {
-  // In the bridge family the kernel describes ports only, in a few words each.
-  netlink::Message question(RTM_GETLINK, NLM_F_DUMP);
-  question.Head(HeadFor(0, AF_BRIDGE));
+  // In the bridge family the kernel lists only ports, with few attributes each.
+  netlink::Message request(RTM_GETLINK, NLM_F_DUMP);
+  request.Head(HeadFor(0, AF_BRIDGE));
   std::vector<Port> ports;
-  for (const netlink::NlMessage& message : impl_->socket.TransactOrThrow(
-           question, Cat("cannot list the ports of bridge index ", bridge))) {
+  const netlink::Reply reply =
+      socket_.TransactOrThrow(request, Cat("cannot list the ports of bridge index ", bridge));
+  for (const netlink::NlMessage& message : reply.messages) {
     const ifinfomsg* const port = netlink::HeadOf<ifinfomsg>(nlmsg_hdr(message.get()));
     const netlink::Attributes attributes(nlmsg_hdr(message.get()), sizeof(ifinfomsg));
     if (port != nullptr && port->ifi_index != bridge &&
@@ -50,14 +51,15 @@ std::vector<Socket::Port> Socket::Ports(int bridge) {
 }
 
 bool Socket::CreateBridge(const std::string& name, const Mac& mac, int mtu, bool vlan_filtering) {
-  netlink::Reply answer = impl_->socket.Transact(BridgeMessage(name, mac, mtu, vlan_filtering));
-  if (answer.error == EOPNOTSUPP && vlan_filtering) {
-    answer.words = kNoVlans;
+  const std::string what = Cat("cannot create bridge ", Quoted(name));
+  netlink::Reply reply = socket_.Transact(BridgeMessage(name, mac, mtu, vlan_filtering), what);
+  if (reply.error == EOPNOTSUPP && vlan_filtering) {
+    reply.words = kNoVlans;
   }
-  if (answer.error != 0 && answer.error != EEXIST) {
-    throw netlink::RequestError(Cat("cannot create bridge ", Quoted(name)), answer);
+  if (reply.error != 0 && reply.error != EEXIST) {
+    throw netlink::NetlinkError(what, reply);
   }
-  return answer.error == 0;
+  return reply.error == 0;
 }
 
 void Socket::FixMac(const Link& bridge) {
@@ -73,8 +75,7 @@ void Socket::FixMac(const Link& bridge) {
   head.ndm_flags = NTF_SELF;
   message.Head(head);
   message.PutBytes(NDA_LLADDR, bridge.mac.bytes);
-  impl_->socket.TransactOrThrow(message,
-                                Cat("cannot tell bridge ", Quoted(bridge.name), " its own MAC"));
+  socket_.TransactOrThrow(message, Cat("cannot fix the MAC of bridge ", Quoted(bridge.name)));
 }
 
 bool Socket::CreateVlanLink(const std::string& name, const Link& bridge, std::uint16_t vlan) {
@@ -88,13 +89,9 @@ bool Socket::CreateVlanLink(const std::string& name, const Link& bridge, std::ui
     const netlink::Nest data(message, IFLA_INFO_DATA);
     message.PutU16(IFLA_VLAN_ID, vlan);
   }
-  const netlink::Reply answer = impl_->socket.Transact(message);
-  if (answer.error != 0 && answer.error != EEXIST) {
-    throw netlink::RequestError(
-        Cat("cannot create ", Quoted(name), " for VLAN ", vlan, " of ", Quoted(bridge.name)),
-        answer);
-  }
-  return answer.error == 0;
+  const std::string what =
+      Cat("cannot create ", Quoted(name), " for VLAN ", vlan, " of ", Quoted(bridge.name));
+  return socket_.TransactOrThrow(message, what, {EEXIST}).error == 0;
 }
 
 }  // namespace nomad_bridge::rtnl

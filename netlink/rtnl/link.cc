@@ -18,15 +18,15 @@
 namespace nomad_bridge::rtnl {
 namespace {
 
-// As many queues as a veth uses unless somebody asks for more. Since Linux 5.15 it would otherwise
-// have one per processor, switch off all but one, and wait for each end until nobody can use them.
+// A veth uses one queue. Since Linux 5.15 it is created with one per processor by default; the kernel
+// then switches off all but one, which costs an RCU grace period per end.
 void PutOneQueue(netlink::Message& message) {
   message.PutU32(IFLA_NUM_TX_QUEUES, 1);
   message.PutU32(IFLA_NUM_RX_QUEUES, 1);
 }
 
 // The whole pair: { host end { LINKINFO { "veth", DATA { PEER { container end } } } } }.
-netlink::Message VethPairMessage(const VethSpec& spec, int guest_fd) {
+netlink::Message VethPairMessage(const VethSpec& spec, int container_fd) {
   netlink::Message message(RTM_NEWLINK, kCreate);
   message.Head(HeadFor(0));
   PutIdentity(message, spec.host_name, spec.host_mac, spec.mtu);
@@ -40,7 +40,7 @@ netlink::Message VethPairMessage(const VethSpec& spec, int guest_fd) {
   // The same MTU on both ends: the kernel would give the container's its default.
   PutIdentity(message, spec.container_ifname, spec.container_mac, spec.mtu);
   PutOneQueue(message);
-  message.PutU32(IFLA_NET_NS_FD, static_cast<std::uint32_t>(guest_fd));
+  message.PutU32(IFLA_NET_NS_FD, static_cast<std::uint32_t>(container_fd));
   return message;
 }
 
@@ -48,7 +48,7 @@ std::string_view OnOff(bool value) {
   return value ? "on" : "off";
 }
 
-// "up, master 5, MTU 1400": what a change would have done, for the error about it.
+// "up, bridge index 5, MTU 1400", for the error about a change.
 std::string Describe(const LinkChange& change) {
   std::string text;
   const auto add = [&](const auto&... parts) { text += Cat(text.empty() ? "" : ", ", parts...); };
@@ -111,38 +111,31 @@ int ReadIndex(const netlink::Attributes& attributes, int attribute) {
 }
 
 // A link whose carrier came after it was set up drops what is sent (its queue is "noop") until the
-// kernel has noticed; it may be "unknown" until then, and some links always are.
+// kernel has processed the event; its operstate may be "unknown" until then, and for some links
+// always is.
 bool IsOperational(const LinkState& state, unsigned int flags, const std::string& queue) {
   const bool carries = (flags & IFF_UP) != 0 && (flags & IFF_LOWER_UP) != 0 && queue != "noop";
   return carries && (state.operstate == IF_OPER_UP || state.operstate == IF_OPER_UNKNOWN);
 }
 
 std::optional<LinkState> Find(netlink::RequestSocket& socket,
-                              const netlink::Message& question,
+                              const netlink::Message& request,
                               const std::string& what) {
-  const netlink::Reply answer = socket.Transact(question);
-  if (answer.error == ENODEV) {
+  const netlink::Reply reply =
+      socket.TransactOrThrow(request, Cat("cannot look at ", what), {ENODEV});
+  if (reply.messages.empty()) {
     return std::nullopt;
   }
-  if (answer.error != 0) {
-    throw netlink::RequestError(Cat("cannot look at ", what), answer);
-  }
-  if (answer.messages.empty()) {
-    return std::nullopt;
-  }
-  return ReadLink(nlmsg_hdr(answer.messages.front().get()));
+  return ReadLink(nlmsg_hdr(reply.messages.front().get()));
 }
 
 // Of a bridge's id.
 bool HasMac(std::span<const std::uint8_t> id) {
-  if (id.size() != sizeof(ifla_bridge_id)) {
-    return false;
-  }
-  const auto mac = id.subspan(offsetof(ifla_bridge_id, addr));
-  return std::any_of(mac.begin(), mac.end(), [](std::uint8_t byte) { return byte != 0; });
+  return id.size() == sizeof(ifla_bridge_id) &&
+         ReadMac(id.subspan(offsetof(ifla_bridge_id, addr))) != Mac();
 }
 
-// What only bridges have, their ports and their VLANs.
+// The attributes of bridges, bridge ports and VLAN links.
 void ReadBridging(const netlink::Attributes& info, LinkState& state) {
   const auto is_set = [](const netlink::Attributes& attributes, int attribute) {
     return attributes.U8(attribute).value_or(0) != 0;
@@ -181,11 +174,11 @@ void PutIdentity(netlink::Message& message, const std::string& name, const Mac& 
   }
 }
 
-netlink::Message LinkQuestion(int index) {
-  netlink::Message question(RTM_GETLINK, 0);
-  question.Head(HeadFor(index));
-  question.PutU32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
-  return question;
+netlink::Message GetLinkRequest(int index) {
+  netlink::Message request(RTM_GETLINK, 0);
+  request.Head(HeadFor(index));
+  request.PutU32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
+  return request;
 }
 
 LinkState ReadLink(const nlmsghdr* message) {
@@ -218,19 +211,19 @@ LinkState ReadLink(const nlmsghdr* message) {
 }
 
 std::optional<LinkState> FindLinkState(netlink::RequestSocket& socket, const std::string& name) {
-  netlink::Message question = LinkQuestion(0);
-  question.PutText(IFLA_IFNAME, name);
-  return Find(socket, question, Cat("interface ", Quoted(name)));
+  netlink::Message request = GetLinkRequest(0);
+  request.PutText(IFLA_IFNAME, name);
+  return Find(socket, request, Cat("interface ", Quoted(name)));
 }
 
 std::optional<Link> Socket::FindLink(const std::string& name) {
-  std::optional<LinkState> state = FindLinkState(impl_->socket, name);
+  std::optional<LinkState> state = FindLinkState(socket_, name);
   return state ? std::optional(std::move(state->link)) : std::nullopt;
 }
 
 std::optional<Link> Socket::FindLink(int index) {
   std::optional<LinkState> state =
-      Find(impl_->socket, LinkQuestion(index), Cat("the interface of index ", index));
+      Find(socket_, GetLinkRequest(index), Cat("the interface of index ", index));
   return state ? std::optional(std::move(state->link)) : std::nullopt;
 }
 
@@ -244,22 +237,21 @@ Link Socket::RequireLink(const std::string& name) {
 }
 
 void Socket::CreateVeth(const VethSpec& spec, const netlink::Netns& container) {
-  const netlink::Reply answer = impl_->socket.Transact(VethPairMessage(spec, container.fd()));
-  if (answer.error == 0) {
-    return;
-  }
   const std::string what =
       Cat("cannot create veth pair ", Quoted(spec.host_name), " - ", Quoted(spec.container_ifname));
-  if (answer.error == EEXIST) {
+  const netlink::Reply reply =
+      socket_.TransactOrThrow(VethPairMessage(spec, container.fd()), what, {EEXIST, EXFULL});
+  if (reply.error == EEXIST) {
     // The kernel does not say at which end.
     const bool on_host = FindLink(spec.host_name).has_value();
     throw Error(
         Code::kConflict,
         what,
-        on_host ? Cat("the host has an interface ", Quoted(spec.host_name), " already")
-                : Cat("the guest has an interface ", Quoted(spec.container_ifname), " already"));
+        on_host
+            ? Cat("the host has an interface ", Quoted(spec.host_name), " already")
+            : Cat("the container has an interface ", Quoted(spec.container_ifname), " already"));
   }
-  if (answer.error == EXFULL) {
+  if (reply.error == EXFULL) {
     const std::optional<Link> bridge = FindLink(spec.bridge);
     throw Error(Code::kKernel,
                 what,
@@ -267,7 +259,6 @@ void Socket::CreateVeth(const VethSpec& spec, const netlink::Netns& container) {
                     Quoted(bridge ? bridge->name : ""),
                     " already has 1,023 ports, the kernel's limit (EXFULL)"));
   }
-  throw netlink::RequestError(what, answer);
 }
 
 void Socket::Change(const Link& link, const LinkChange& change) {
@@ -275,8 +266,7 @@ void Socket::Change(const Link& link, const LinkChange& change) {
   if (wanted.empty()) {
     return;
   }
-  // For a link that is there RTM_NEWLINK says all that RTM_SETLINK does, and what its bridge wants to
-  // know of it, too.
+  // For an existing link RTM_NEWLINK changes what RTM_SETLINK does, and its bridge port's flags too.
   netlink::Message message(RTM_NEWLINK, kAck);
   message.Head(HeadOfChange(link.index, change));
   if (change.port) {
@@ -293,23 +283,17 @@ void Socket::Change(const Link& link, const LinkChange& change) {
   }
   if (change.alias) {
     // Without a final zero, which would count as the 256th byte of a full one.
-    const std::span alias(change.alias->data(), change.alias->size());
-    message.PutBytes(
-        IFLA_IFALIAS,
-        {static_cast<const std::uint8_t*>(static_cast<const void*>(alias.data())), alias.size()});
+    const std::vector<std::uint8_t> alias(change.alias->begin(), change.alias->end());
+    message.PutBytes(IFLA_IFALIAS, alias);
   }
-  impl_->socket.TransactOrThrow(message,
-                                Cat("cannot set interface ", Quoted(link.name), ": ", wanted));
+  socket_.TransactOrThrow(message, Cat("cannot set interface ", Quoted(link.name), ": ", wanted));
 }
 
 void Socket::EnsureLinkGone(const std::string& name) {
   netlink::Message message(RTM_DELLINK, kAck);
   message.Head(HeadFor(0));
   message.PutText(IFLA_IFNAME, name);
-  const netlink::Reply answer = impl_->socket.Transact(message);
-  if (answer.error != 0 && answer.error != ENODEV) {
-    throw netlink::RequestError(Cat("cannot delete interface ", Quoted(name)), answer);
-  }
+  socket_.TransactOrThrow(message, Cat("cannot delete interface ", Quoted(name)), {ENODEV});
 }
 
 }  // namespace nomad_bridge::rtnl

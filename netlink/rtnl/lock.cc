@@ -1,5 +1,5 @@
-// Bridge ports that let only one MAC in: a locked port drops whatever has a source MAC that the
-// bridge does not know to live there, and with learning off it knows only what it is told.
+// Bridge ports that accept one source MAC: a locked port drops frames whose source MAC has no FDB entry
+// for that port, and with learning off there are only static entries.
 #include <algorithm>
 
 #include <linux/if_bridge.h>
@@ -21,13 +21,13 @@ ndmsg NeighbourHead(const Link& port) {
   return head;
 }
 
-// Tells the bridge that `mac` lives behind `port`. With no VLAN said the kernel notes it for each
-// that the port has, and for frames outside of any.
-netlink::Message ResidenceMessage(const Link& port, const Mac& mac) {
+// A static FDB entry of `mac` at `port`. Without a VLAN the kernel adds it for each that the port
+// has, and for frames outside of any.
+netlink::Message FdbEntryMessage(const Link& port, const Mac& mac) {
   netlink::Message message(RTM_NEWNEIGH, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE);
   ndmsg head = NeighbourHead(port);
   head.ndm_state = NUD_NOARP;  // does not age
-  // Sticky, or the first frame from elsewhere that bears this MAC would move it there.
+  // Sticky, or a frame with this source MAC at another port would move the entry there.
   head.ndm_flags = NTF_MASTER | NTF_STICKY;
   message.Head(head);
   message.PutBytes(NDA_LLADDR, mac.bytes);
@@ -38,27 +38,28 @@ netlink::Message LockMessage(const Link& port) {
   netlink::Message message(RTM_SETLINK, kAck);
   message.Head(HeadFor(port.index, AF_BRIDGE));
   const netlink::Nest info(message, IFLA_PROTINFO);
-  // Frames to link-local groups are learned from even at a locked port: by them a container could draw
+  // Even a locked port learns from frames to link-local groups, by which a container could redirect
   // a neighbour's traffic to itself.
   message.PutU8(IFLA_BRPORT_LEARNING, 0);
   message.PutU8(IFLA_BRPORT_LOCKED, 1);
-  // What it has learned so far would be let in, too.
+  // Entries learned so far would be accepted, too.
   message.PutU8(IFLA_BRPORT_FLUSH, 1);
   return message;
 }
 
-// What the bridge has noted about the hosts behind a port.
+// The FDB entries of one port.
 struct FdbEntries {
-  std::vector<std::uint16_t> vlans;  // those in which it was told of the MAC; 0: outside of any
-  bool learned = false;              // it has learned of some host by itself
+  std::vector<std::uint16_t> vlans;  // those with a static entry of the MAC; 0: outside of any
+  bool learned = false;              // the bridge has learned some MAC
 };
 
-FdbEntries FindResidents(netlink::RequestSocket& socket, const Link& port, const Mac& mac) {
-  netlink::Message question(RTM_GETNEIGH, NLM_F_DUMP);
-  question.Head(NeighbourHead(port));
-  FdbEntries residents;
-  for (const netlink::NlMessage& message : socket.TransactOrThrow(
-           question, Cat("cannot list the MACs behind bridge port ", Quoted(port.name)))) {
+FdbEntries ListFdbEntries(netlink::RequestSocket& socket, const Link& port, const Mac& mac) {
+  netlink::Message request(RTM_GETNEIGH, NLM_F_DUMP);
+  request.Head(NeighbourHead(port));
+  FdbEntries entries;
+  const netlink::Reply reply = socket.TransactOrThrow(
+      request, Cat("cannot list the MACs behind bridge port ", Quoted(port.name)));
+  for (const netlink::NlMessage& message : reply.messages) {
     const ndmsg* const head = netlink::HeadOf<ndmsg>(nlmsg_hdr(message.get()));
     const netlink::Attributes attributes(nlmsg_hdr(message.get()), sizeof(ndmsg));
     const bool is_the_bridges = attributes.U32(NDA_MASTER).has_value();
@@ -66,13 +67,13 @@ FdbEntries FindResidents(netlink::RequestSocket& socket, const Link& port, const
       continue;
     }
     if ((head->ndm_state & (NUD_REACHABLE | NUD_STALE)) != 0) {
-      residents.learned = true;
+      entries.learned = true;
     } else if (head->ndm_state == NUD_NOARP &&
                std::ranges::equal(attributes.Bytes(NDA_LLADDR), mac.bytes)) {
-      residents.vlans.push_back(attributes.U16(NDA_VLAN).value_or(0));
+      entries.vlans.push_back(attributes.U16(NDA_VLAN).value_or(0));
     }
   }
-  return residents;
+  return entries;
 }
 
 }  // namespace
@@ -80,9 +81,9 @@ FdbEntries FindResidents(netlink::RequestSocket& socket, const Link& port, const
 void Socket::LockPort(const Link& port, const Mac& mac) {
   const std::string what = Cat("cannot lock bridge port ", Quoted(port.name), " to ", mac);
   // In this order, so that a running container's own frames are never dropped.
-  impl_->socket.TransactOrThrow(ResidenceMessage(port, mac), what);
-  impl_->socket.TransactOrThrow(LockMessage(port), what);
-  // An older kernel passes over the wish without a word.
+  socket_.TransactOrThrow(FdbEntryMessage(port, mac), what);
+  socket_.TransactOrThrow(LockMessage(port), what);
+  // An older kernel ignores the attribute.
   if (const std::optional<Link> now = FindLink(port.index); !now || !now->locked) {
     throw Error(Code::kKernel,
                 what,
@@ -96,12 +97,12 @@ bool Socket::IsPortLocked(const Link& port, const Mac& mac) {
   if (!now || !now->locked) {
     return false;
   }
-  const FdbEntries residents = FindResidents(impl_->socket, *now, mac);
-  if (residents.learned) {
+  const FdbEntries entries = ListFdbEntries(socket_, *now, mac);
+  if (entries.learned) {
     return false;
   }
   const auto has_entry = [&](std::uint16_t vlan) {
-    return std::ranges::find(residents.vlans, vlan) != residents.vlans.end();
+    return std::ranges::find(entries.vlans, vlan) != entries.vlans.end();
   };
   std::vector<Vlan> vlans = Vlans(*now);
   vlans.push_back({});  // outside of any

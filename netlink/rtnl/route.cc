@@ -100,19 +100,20 @@ void ReadRoutes(const nlmsghdr* message, int index, std::vector<Route>& routes) 
   }
 }
 
-// Of a lookup: no route, or one of type unreachable, prohibit or blackhole (in this order), or a
-// family that this kernel does not have.
-bool IsUnreachable(int error) {
-  switch (error) {
-    case ENETUNREACH:
-    case EHOSTUNREACH:
-    case EACCES:
-    case EINVAL:
-    case EOPNOTSUPP:
-      return true;
-    default:
-      return false;
+std::vector<Route> ListRoutes(netlink::RequestSocket& socket, int index, const std::string& what) {
+  netlink::Message request(RTM_GETROUTE, NLM_F_DUMP);
+  rtmsg head{};
+  head.rtm_family = AF_UNSPEC;
+  request.Head(head);
+  if (index != kAnyLink) {
+    request.PutU32(RTA_OIF, static_cast<std::uint32_t>(index));
   }
+  std::vector<Route> routes;
+  const netlink::Reply reply = socket.TransactOrThrow(request, what);
+  for (const netlink::NlMessage& message : reply.messages) {
+    ReadRoutes(nlmsg_hdr(message.get()), index, routes);
+  }
+  return routes;
 }
 
 }  // namespace
@@ -134,62 +135,39 @@ void Socket::EnsureRoute(const Link& link, const Route& route) {
     message.PutU32(RTA_PRIORITY, route.priority);
   }
   PutMetrics(message, route);
-  const netlink::Reply answer = impl_->socket.Transact(message);
-  if (answer.error != 0 && answer.error != EEXIST) {
-    throw netlink::RequestError(Cat("cannot add a route to ",
-                                    route.destination,
-                                    route.gateway ? Cat(" via ", *route.gateway) : "",
-                                    " out of ",
-                                    Quoted(link.name)),
-                                answer);
-  }
+  socket_.TransactOrThrow(message,
+                          Cat("cannot add a route to ",
+                              route.destination,
+                              route.gateway ? Cat(" via ", *route.gateway) : "",
+                              " out of ",
+                              Quoted(link.name)),
+                          {EEXIST});
 }
 
 std::vector<Route> Socket::Routes(const Link& link) {
-  netlink::Message question(RTM_GETROUTE, NLM_F_DUMP);
-  rtmsg head{};
-  head.rtm_family = AF_UNSPEC;
-  question.Head(head);
-  question.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
-  std::vector<Route> routes;
-  for (const netlink::NlMessage& message : impl_->socket.TransactOrThrow(
-           question, Cat("cannot list the routes out of ", Quoted(link.name)))) {
-    ReadRoutes(nlmsg_hdr(message.get()), link.index, routes);
-  }
-  return routes;
+  return ListRoutes(socket_, link.index, Cat("cannot list the routes out of ", Quoted(link.name)));
 }
 
 std::vector<Route> Socket::Routes() {
-  netlink::Message question(RTM_GETROUTE, NLM_F_DUMP);
-  rtmsg head{};
-  head.rtm_family = AF_UNSPEC;
-  question.Head(head);
-  std::vector<Route> routes;
-  for (const netlink::NlMessage& message :
-       impl_->socket.TransactOrThrow(question, "cannot list the routes")) {
-    ReadRoutes(nlmsg_hdr(message.get()), kAnyLink, routes);
-  }
-  return routes;
+  return ListRoutes(socket_, kAnyLink, "cannot list the routes");
 }
 
 std::optional<int> Socket::LookupOutputInterface(const Ip& destination) {
-  netlink::Message question(RTM_GETROUTE, 0);
+  netlink::Message request(RTM_GETROUTE, 0);
   rtmsg head{};
   head.rtm_family = destination.is_ipv4() ? AF_INET : AF_INET6;
   head.rtm_dst_len = static_cast<unsigned char>(destination.bytes().size() * CHAR_BIT);
-  question.Head(head);
-  question.PutBytes(RTA_DST, destination.bytes());
-  const netlink::Reply answer = impl_->socket.Transact(question);
-  if (IsUnreachable(answer.error)) {
+  request.Head(head);
+  request.PutBytes(RTA_DST, destination.bytes());
+  // No route; one of type unreachable, prohibit or blackhole; a family that this kernel lacks.
+  const netlink::Reply reply =
+      socket_.TransactOrThrow(request,
+                              Cat("cannot look up the route to ", destination),
+                              {ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL, EOPNOTSUPP});
+  if (reply.messages.empty()) {
     return std::nullopt;
   }
-  if (answer.error != 0) {
-    throw netlink::RequestError(Cat("cannot ask for the route to ", destination), answer);
-  }
-  if (answer.messages.empty()) {
-    return std::nullopt;
-  }
-  const netlink::Attributes route(nlmsg_hdr(answer.messages.front().get()), sizeof(rtmsg));
+  const netlink::Attributes route(nlmsg_hdr(reply.messages.front().get()), sizeof(rtmsg));
   return static_cast<int>(route.U32(RTA_OIF).value_or(0));
 }
 

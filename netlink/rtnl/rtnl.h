@@ -1,21 +1,27 @@
 // Links, addresses and routes: one rtnetlink socket in one network namespace, about a dozen verbs.
 //
-// Shapes  Index 0 is no link. MTUs are in bytes. Addresses are Ip/Cidr/Mac values.
+// Library The messages are built on libnl-3's core, not with libnl-route-3. As of 3.7 that has no
+//         isolated or locked port flag, no query of a port's VLANs (RTM_GETVLAN), and no request
+//         about another namespace (IFLA_TARGET_NETNSID); and it maps errnos to fewer codes of its
+//         own, without the kernel's words ("No Access").
+// Shapes  Index 0 is no link. MTUs are in bytes. Addresses are Ip/Cidr/Mac values. Numbers are in
+//         host byte order.
 // Costs   One kernel round trip per verb, unless said otherwise; links are looked up by a single
 //         get, never a dump.
 // Errors  kKernel: msg says what was tried with names, details hold the kernel's own words
-//         (extended ack, if any) and the errno's name. Absent links are answers (Find...) or
-//         success (Ensure...Gone).
-// Verbs   Find: absent is an answer. Create: must not exist. Ensure: again is fine. EnsureGone:
-//         absent is success.
+//         (extended ack, if any) and the errno's name. kTryAgain if the kernel does not answer in
+//         time. Absent links are answers (Find...) or success (Ensure...Gone).
+// Verbs   Find: absent is an answer. Create: must not exist. Ensure: idempotent. EnsureGone: absent
+//         is success.
+// Threads One at a time per socket.
 // Source  rtnetlink(7), bridge(8), linux/if_link.h, linux/if_bridge.h, linux/rtnetlink.h, kernel
 //         5.10 and later.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file_lock.h"
@@ -23,6 +29,7 @@
 #include "base/route.h"
 #include "base/vlan_range.h"
 #include "netlink/core/netns.h"
+#include "netlink/core/request_socket.h"
 
 namespace nomad_bridge::rtnl {
 
@@ -36,15 +43,15 @@ struct Link {
   std::string alias;
   Mac mac;
   int mtu = 0;
-  bool up = false;  // IFF_UP: an administrator wants it up
-  // it is up, its carrier is there (operstate up, or unknown as lo has it), and it sends
+  bool up = false;  // IFF_UP: administratively up
+  // up, with carrier (operstate up, or unknown as lo's is) and a queue that sends
   bool operational = false;
   bool promiscuous = false;     // IFF_PROMISC was set on it
   int master = 0;               // index of the bridge it is a port of
-  bool vlan_filtering = false;  // bridge: tells VLANs apart
+  bool vlan_filtering = false;  // bridge
   bool has_id = false;          // bridge: its id holds a MAC, that of a port or one that was set
-  bool hairpin = false;         // bridge port: what comes in may go out again
-  bool isolated = false;        // bridge port: has nothing to do with other isolated ones
+  bool hairpin = false;         // bridge port: frames may leave by the port they came in by
+  bool isolated = false;        // bridge port: exchanges no frames with other isolated ports
   bool locked = false;          // bridge port: see LockPort()
   std::uint16_t vlan = 0;       // VLAN link: its id
   // veth: index of the other end, in that end's namespace; VLAN link: the link it stands on
@@ -70,20 +77,20 @@ struct LinkChange {
   std::optional<PortFlags> port;     // the link must be a port already
 };
 
-// What a port is to some VLANs, as the kernel lists it: a member of them,
+// A port's membership in some VLANs, as the kernel lists it.
 struct Vlan {
   VlanRange ids;
-  bool pvid = false;      // where frames without a tag belong that come in,
-  bool untagged = false;  // and whose frames go out without a tag.
+  bool pvid = false;      // untagged frames that come in belong to it
+  bool untagged = false;  // its frames go out untagged
 
   bool operator==(const Vlan&) const = default;
 };
 
 // Which VLANs a port is to be a member of.
 struct PortVlans {
-  std::uint16_t untagged = 0;  // comes in and goes out without a tag; 0: none does
+  std::uint16_t untagged = 0;  // PVID, and untagged on the way out; 0: none
   std::vector<VlanRange> tagged;
-  bool keep_default = false;  // others that it has stay, as does the bridge's default one
+  bool keep_default = false;  // other memberships stay, the bridge's default one among them
 };
 
 struct VethSpec {
@@ -98,11 +105,6 @@ struct VethSpec {
 class Socket {
  public:
   [[nodiscard]] static Socket In(const netlink::Netns& ns);
-  Socket(Socket&&) noexcept;
-  Socket& operator=(Socket&&) noexcept;
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  ~Socket();
 
   [[nodiscard]] std::optional<Link> FindLink(const std::string& name);
   [[nodiscard]] std::optional<Link> FindLink(int index);
@@ -124,35 +126,34 @@ class Socket {
                                   int mtu,
                                   bool vlan_filtering = false);
 
-  // A bridge made without a MAC takes that of a port, each time again; from now on it keeps the one
-  // it has. Before it has had a port Linux 5.10 (6.1 no more) does not even take that for its own,
-  // and has to be told.
+  // A bridge created without a MAC takes that of a port whenever its ports change; from now on it
+  // keeps the one it has. Linux 5.10 (6.1 no more) has no FDB entry for the MAC of a bridge that has
+  // not had a port; it is added.
   void FixMac(const Link& bridge);
 
-  // What `bridge` brings to the node of one VLAN, as a link of its own with the bridge's MAC, down;
-  // the bridge must be a member of that VLAN. False if a link of that name is there already.
+  // A VLAN sub-interface of `bridge`, with its MAC, down; the bridge must be a member of that VLAN.
+  // False if a link of that name is there already.
   [[nodiscard]] bool CreateVlanLink(const std::string& name,
                                     const Link& bridge,
                                     std::uint16_t vlan);
 
-  // One message makes both ends, down: the host end here, a port of its bridge; the container end born
-  // inside `container` under its final name. Throws kConflict if either name is taken, naming it,
-  // and kKernel with a plain sentence if the bridge is full (1,023 ports).
+  // One message creates both ends, down: the host end here, as a port of its bridge; the container
+  // end inside `container`, under its final name. Throws kConflict if either name is taken, naming
+  // it, and kKernel if the bridge is full (1,023 ports).
   void CreateVeth(const VethSpec& spec, const netlink::Netns& container);
 
   void Change(const Link& link, const LinkChange& change);
 
-  // They count only on a bridge with Link::vlan_filtering; `port` may be that bridge, which is a
-  // port of itself to the node. Again is fine, and mends. Throws kKernel on a kernel without VLANs.
+  // They take effect only on a bridge with Link::vlan_filtering; `port` may be that bridge, whose own
+  // device is a port towards the node. Idempotent, repairs. Throws kKernel on a kernel without VLANs.
   // Has...: whether setting them would change nothing.
   void SetPortVlans(const Link& port, const PortVlans& vlans);
   [[nodiscard]] bool HasPortVlans(const Link& port, const PortVlans& vlans);
   // By id; none on a kernel without VLANs, or if `port` is none.
   [[nodiscard]] std::vector<Vlan> Vlans(const Link& port);
 
-  // From now on the bridge drops what comes in with another source MAC than this, in all VLANs that
-  // the port has by now. It dies with the port. Again is fine, and mends. Throws kKernel before
-  // Linux 5.18.
+  // From now on the bridge drops frames from this port with another source MAC, in all VLANs that
+  // the port has by now. Idempotent, repairs. Throws kKernel before Linux 5.18.
   void LockPort(const Link& port, const Mac& mac);
   [[nodiscard]] bool IsPortLocked(const Link& port, const Mac& mac);
 
@@ -169,14 +170,14 @@ class Socket {
   // Other routes to the same destination stay: an identical one is success, one through another
   // gateway a second path.
   void EnsureRoute(const Link& link, const Route& route);
-  // Every unicast route out of `link`, all tables, those that the kernel made for addresses among
-  // them. As the kernel has them: table and scope are always given (IPv6's scope is 0), and an IPv6
+  // Every unicast route out of `link`, all tables, including those that the kernel made for
+  // addresses. As the kernel has them: table and scope are always given (IPv6's scope is 0), and an IPv6
   // route made without a priority has 1024.
   [[nodiscard]] std::vector<Route> Routes(const Link& link);
   // The same out of any link.
   [[nodiscard]] std::vector<Route> Routes();
-  // Index of the link that what is sent from here to `destination` leaves by; nullopt if there is
-  // no way. An address of this machine's own is reached by lo.
+  // Index of the link by which packets from here to `destination` leave; nullopt if there is no
+  // route. For an address of this machine it is lo.
   [[nodiscard]] std::optional<int> LookupOutputInterface(const Ip& destination);
 
   // Waits until the link is operational and, if it is a bridge port, forwarding: woken by the
@@ -184,23 +185,22 @@ class Socket {
   // state it was last seen in.
   void AwaitOperational(const std::string& name, Deadline deadline);
 
-  // Waits, in the same way, until the link has all of its IPv6 addresses for itself: until the
-  // kernel has asked for each whether somebody else has it. Throws kConflict if somebody has, and
-  // kTryAgain at the deadline, naming the address.
+  // Waits, in the same way, until duplicate address detection of the link's IPv6 addresses is done.
+  // Throws kConflict if another machine has one, and kTryAgain at the deadline, naming the address.
   void AwaitAddresses(const Link& link, Deadline deadline);
 
-  // Whether anything still holds the namespace that this one knows under `netns_id` (see
-  // Link::peer_netns). A veth whose other end lives in a dead namespace is about to disappear.
+  // Whether anything still references the namespace that this one knows under `netns_id` (see
+  // Link::peer_netns). A veth whose other end is in a namespace without references is about to
+  // disappear.
   [[nodiscard]] bool IsNetnsAlive(int netns_id);
 
  private:
-  class Impl;
-
   // Waits until the kernel has finished adding an IPv6 address, in the manner of AwaitOperational.
   void AwaitLocal(const Link& link, const Ip& address, Deadline deadline);
 
-  explicit Socket(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit Socket(netlink::RequestSocket socket) : socket_(std::move(socket)) {}
+
+  netlink::RequestSocket socket_;
 };
 
 }  // namespace nomad_bridge::rtnl

@@ -1,11 +1,13 @@
-// What the rtnl_*.cc files share: the socket behind an Socket, and how a link is asked for and read.
-// Private to netlink/.
+// What the sources of rtnl share: how a link is looked up and read. Private to netlink/.
+//
+// Shapes  A LinkState is one RTM_NEWLINK as the kernel sent it; numbers in host byte order.
+// Errors  kKernel and kTryAgain as in request_socket.h; a link that is absent is nullopt.
+// Source  rtnetlink(7), linux/if_link.h, linux/if_addr.h.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <linux/rtnetlink.h>
@@ -15,13 +17,6 @@
 #include "netlink/rtnl/rtnl.h"
 
 namespace nomad_bridge::rtnl {
-
-class Socket::Impl {
- public:
-  explicit Impl(netlink::RequestSocket opened) : socket(std::move(opened)) {}
-
-  netlink::RequestSocket socket;
-};
 
 // A link and what only waiting for it needs.
 struct LinkState {
@@ -34,7 +29,7 @@ struct LinkState {
 constexpr int kAck = NLM_F_ACK;
 constexpr int kCreate = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
 
-// What a kernel means that refuses anything about VLANs with EOPNOTSUPP.
+// In place of EOPNOTSUPP, with which a kernel without VLANs refuses anything about them.
 constexpr const char* kNoVlans =
     "'vlan' and 'vlanTrunk' need a kernel with bridge VLAN filtering "
     "(CONFIG_BRIDGE_VLAN_FILTERING), which this one has not";
@@ -46,18 +41,18 @@ constexpr const char* kNoVlans =
 void PutIdentity(netlink::Message& message, const std::string& name, const Mac& mac, int mtu);
 
 // RTM_GETLINK for one link, statistics left out. The caller adds how to find it.
-[[nodiscard]] netlink::Message LinkQuestion(int index);
+[[nodiscard]] netlink::Message GetLinkRequest(int index);
 [[nodiscard]] LinkState ReadLink(const nlmsghdr* message);
 
 // A bare RTM_GETLINK by name; nullopt if there is none.
 [[nodiscard]] std::optional<LinkState> FindLinkState(netlink::RequestSocket& socket,
                                                      const std::string& name);
 
-// An address and what became of asking whether somebody else has it.
+// An address and its duplicate address detection.
 struct AddressState {
   Cidr address;
-  bool tentative = false;  // still being asked for
-  bool duplicate = false;  // somebody has
+  bool tentative = false;  // in progress
+  bool duplicate = false;  // another machine has it
 };
 
 // One dump of the addresses of `link`.

@@ -19,10 +19,10 @@ namespace {
 constexpr std::uint16_t kFirstId = 1;
 constexpr std::uint16_t kLastId = 4094;
 
-// As many as surely fit into one message: 16 bytes each.
+// These fit into one message: 16 bytes each.
 constexpr std::size_t kRangesPerMessage = 128;
 
-// What a port is to one VLAN; all false: no member of it.
+// A port's membership in one VLAN.
 struct Membership {
   bool member = false;
   bool pvid = false;
@@ -34,7 +34,7 @@ struct Membership {
 // By VLAN id.
 using Memberships = std::array<Membership, kLastId + 1>;
 
-// Equal neighbours in one range; ids that the port is no member of are left out.
+// Adjacent ids with equal membership are one range; ids without membership are left out.
 std::vector<Vlan> RangesOf(const Memberships& memberships) {
   std::vector<Vlan> vlans;
   for (std::uint16_t id = kFirstId; id <= kLastId; ++id) {
@@ -58,7 +58,7 @@ void Fill(Memberships& memberships, const VlanRange& ids, const Membership& memb
   }
 }
 
-// What is to be, for a port that has `now`.
+// The memberships that `vlans` asks for, on a port that has `now`.
 Memberships Wanted(const PortVlans& vlans, const Memberships& now) {
   Memberships wanted{};
   if (vlans.keep_default) {
@@ -68,7 +68,7 @@ Memberships Wanted(const PortVlans& vlans, const Memberships& now) {
     Fill(wanted, ids, {.member = true});
   }
   if (vlans.untagged != 0) {
-    // A port has one home for what comes without a tag: the last one moves out.
+    // A port has exactly one PVID; clear the previous one.
     for (Membership& other : wanted) {
       other.pvid = false;
     }
@@ -96,18 +96,12 @@ Memberships Read(netlink::RequestSocket& socket, const Link& port) {
   if (port.master == 0 && port.kind != "bridge") {
     return memberships;
   }
-  netlink::Message question(RTM_GETVLAN, NLM_F_DUMP);
-  question.Head(
-      br_vlan_msg{.family = AF_BRIDGE, .ifindex = static_cast<std::uint32_t>(port.index)});
-  const netlink::Reply answer = socket.Transact(question);
-  if (answer.error == EOPNOTSUPP) {
-    return memberships;  // this kernel knows no VLANs
-  }
-  if (answer.error != 0) {
-    throw netlink::RequestError(Cat("cannot list the VLANs of bridge port ", Quoted(port.name)),
-                                answer);
-  }
-  for (const netlink::NlMessage& message : answer.messages) {
+  netlink::Message request(RTM_GETVLAN, NLM_F_DUMP);
+  request.Head(br_vlan_msg{.family = AF_BRIDGE, .ifindex = static_cast<std::uint32_t>(port.index)});
+  // EOPNOTSUPP: this kernel has no VLANs.
+  const netlink::Reply reply = socket.TransactOrThrow(
+      request, Cat("cannot list the VLANs of bridge port ", Quoted(port.name)), {EOPNOTSUPP});
+  for (const netlink::NlMessage& message : reply.messages) {
     const netlink::Attributes attributes(nlmsg_hdr(message.get()), sizeof(br_vlan_msg));
     for (const netlink::Attributes& entry : attributes.InsideEach(BRIDGE_VLANDB_ENTRY)) {
       ReadEntry(entry, memberships);
@@ -133,8 +127,9 @@ void PutRange(netlink::Message& message, const Vlan& vlan) {
   }
 }
 
-// RTM_SETLINK makes the port a member of these, RTM_DELLINK takes it out.
+// RTM_SETLINK adds the port to these VLANs, RTM_DELLINK removes it.
 void Send(netlink::RequestSocket& socket, int type, const Link& port, std::span<const Vlan> vlans) {
+  const std::string what = Cat("cannot set the VLANs of bridge port ", Quoted(port.name));
   while (!vlans.empty()) {
     const std::size_t count = std::min(vlans.size(), kRangesPerMessage);
     netlink::Message message(type, kAck);
@@ -148,13 +143,10 @@ void Send(netlink::RequestSocket& socket, int type, const Link& port, std::span<
         PutRange(message, vlan);
       }
     }
-    netlink::Reply answer = socket.Transact(message);
-    if (answer.error == EOPNOTSUPP) {
-      answer.words = kNoVlans;
-    }
-    if (answer.error != 0) {
-      throw netlink::RequestError(Cat("cannot set the VLANs of bridge port ", Quoted(port.name)),
-                                  answer);
+    netlink::Reply reply = socket.TransactOrThrow(message, what, {EOPNOTSUPP});
+    if (reply.error == EOPNOTSUPP) {
+      reply.words = kNoVlans;
+      throw netlink::NetlinkError(what, reply);
     }
     vlans = vlans.subspan(count);
   }
@@ -163,16 +155,16 @@ void Send(netlink::RequestSocket& socket, int type, const Link& port, std::span<
 }  // namespace
 
 std::vector<Vlan> Socket::Vlans(const Link& port) {
-  return RangesOf(Read(impl_->socket, port));
+  return RangesOf(Read(socket_, port));
 }
 
 bool Socket::HasPortVlans(const Link& port, const PortVlans& vlans) {
-  const Memberships now = Read(impl_->socket, port);
+  const Memberships now = Read(socket_, port);
   return Wanted(vlans, now) == now;
 }
 
 void Socket::SetPortVlans(const Link& port, const PortVlans& vlans) {
-  const Memberships now = Read(impl_->socket, port);
+  const Memberships now = Read(socket_, port);
   const Memberships wanted = Wanted(vlans, now);
   Memberships surplus{};
   Memberships missing{};
@@ -183,8 +175,8 @@ void Socket::SetPortVlans(const Link& port, const PortVlans& vlans) {
       missing.at(id) = wanted.at(id);
     }
   }
-  Send(impl_->socket, RTM_DELLINK, port, RangesOf(surplus));
-  Send(impl_->socket, RTM_SETLINK, port, RangesOf(missing));
+  Send(socket_, RTM_DELLINK, port, RangesOf(surplus));
+  Send(socket_, RTM_SETLINK, port, RangesOf(missing));
 }
 
 }  // namespace nomad_bridge::rtnl

@@ -1,3 +1,5 @@
+// By hand: the socket that receives events. mnl_socket_bind() and libnl's nl_connect() take more
+// system calls per wait than socket(2) and bind(2).
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -28,10 +30,10 @@ constexpr std::array<std::string_view, 5> kPortStates{"disabled",
                                                       "forwarding",
                                                       "blocking"};
 
-// Whether a message is about what is waited for.
+// Whether an event is about what is waited for.
 using EventFilter = std::function<bool(const nlmsghdr*)>;
 
-// A socket that hears of every change in `group` (RTMGRP_...) of `ns`.
+// A socket that receives an event for every change in `group` (RTMGRP_...) of `ns`.
 UniqueFd Listen(const netlink::Netns& ns, std::uint32_t group) {
   UniqueFd events;
   netlink::InNetns(ns, [&] {
@@ -47,40 +49,27 @@ UniqueFd Listen(const netlink::Netns& ns, std::uint32_t group) {
   return events;
 }
 
-bool AnyConcerns(std::span<const std::byte> messages, const EventFilter& concerns) {
-  int left = static_cast<int>(messages.size());
-  const auto* first = static_cast<const void*>(messages.data());
-  // libnl's iterator wants a pointer to non-const, though it only reads.
-  for (auto* message = static_cast<nlmsghdr*>(const_cast<void*>(first));
-       nlmsg_ok(message, left) != 0;
-       message = nlmsg_next(message, &left)) {
-    if (concerns(message)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// Reads what has come. Whether any of it is a concern; also true if so much came that some was
-// lost.
-bool Drain(const UniqueFd& events, const EventFilter& concerns) {
+// Reads all events that are there. True if one matches, or if so many came that some were lost.
+bool Drain(const UniqueFd& events, const EventFilter& matches) {
   alignas(nlmsghdr) std::array<std::byte, 16384> buffer;
-  bool concerned = false;
+  bool matched = false;
   for (;;) {
     const ssize_t got = ::recv(events.get(), buffer.data(), buffer.size(), 0);
-    if (got > 0) {
-      const auto messages = std::span(buffer).first(static_cast<std::size_t>(got));
-      concerned = AnyConcerns(messages, concerns) || concerned;
-    } else if (got < 0 && errno == ENOBUFS) {
-      concerned = true;
-    } else if (got == 0 || errno != EINTR) {
-      return concerned;
+    if (got == 0 || (got < 0 && errno != EINTR && errno != ENOBUFS)) {
+      return matched;  // EAGAIN: there are no more
+    }
+    matched = matched || (got < 0 && errno == ENOBUFS);
+    int left = static_cast<int>(got);
+    for (auto* message = static_cast<nlmsghdr*>(static_cast<void*>(buffer.data()));
+         nlmsg_ok(message, left) != 0;
+         message = nlmsg_next(message, &left)) {
+      matched = matched || matches(message);
     }
   }
 }
 
-// Sleeps until something changes that is a concern; false at the deadline.
-bool AwaitChange(const UniqueFd& events, const EventFilter& concerns, Deadline deadline) {
+// Sleeps until an event matches; false at the deadline.
+bool AwaitEvent(const UniqueFd& events, const EventFilter& matches, Deadline deadline) {
   for (;;) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
@@ -88,26 +77,26 @@ bool AwaitChange(const UniqueFd& events, const EventFilter& concerns, Deadline d
       return false;
     }
     pollfd waiting{.fd = events.get(), .events = POLLIN, .revents = 0};
-    if (::poll(&waiting, 1, static_cast<int>(left.count())) > 0 && Drain(events, concerns)) {
+    if (::poll(&waiting, 1, static_cast<int>(left.count())) > 0 && Drain(events, matches)) {
       return true;
     }
   }
 }
 
-// Waits until `is_ready`, which is asked now and after each concern that the kernel tells of;
-// false at the deadline.
+// Waits until `is_ready`, which is checked now and after each matching event; false at the
+// deadline.
 bool Await(netlink::RequestSocket& socket,
            std::uint32_t group,
            const std::function<bool()>& is_ready,
-           const EventFilter& concerns,
+           const EventFilter& matches,
            Deadline deadline) {
   if (is_ready()) {
-    return true;  // mostly it is
+    return true;  // the usual case
   }
-  // Listen first, look then: what changes in between is heard of.
+  // Listen before checking again: no change in between is missed.
   const UniqueFd events = Listen(netlink::Netns::OfSocket(socket.fd()), group);
   while (!is_ready()) {
-    if (!AwaitChange(events, concerns, deadline)) {
+    if (!AwaitEvent(events, matches, deadline)) {
       return false;
     }
   }
@@ -132,25 +121,26 @@ std::string Describe(const LinkState& state) {
   return text;
 }
 
-// Whether what is sent to `address` (of IPv6, on `link`) arrives here.
+// Whether the kernel has the local route of `address` (IPv6, on `link`).
 bool IsLocal(netlink::RequestSocket& socket, const Link& link, const Ip& address) {
-  netlink::Message question(RTM_GETROUTE, 0);
+  netlink::Message request(RTM_GETROUTE, 0);
   rtmsg head{};
   head.rtm_family = AF_INET6;
   head.rtm_dst_len = static_cast<unsigned char>(address.bytes().size() * CHAR_BIT);
-  question.Head(head);
-  question.PutBytes(RTA_DST, address.bytes());
-  question.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
-  const netlink::Reply answer = socket.Transact(question);
-  if (answer.error != 0 || answer.messages.empty()) {
+  request.Head(head);
+  request.PutBytes(RTA_DST, address.bytes());
+  request.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
+  const netlink::Reply reply =
+      socket.Transact(request, Cat("cannot look up the route to ", address));
+  if (reply.error != 0 || reply.messages.empty()) {
     return false;  // no route at all
   }
-  const rtmsg* const route = netlink::HeadOf<rtmsg>(nlmsg_hdr(answer.messages.front().get()));
+  const rtmsg* const route = netlink::HeadOf<rtmsg>(nlmsg_hdr(reply.messages.front().get()));
   return route != nullptr && route->rtm_type == RTN_LOCAL;
 }
 
-// One that is still being asked for; nullopt: all are settled. Throws kConflict for one that
-// somebody else has.
+// An address whose duplicate address detection is in progress; nullopt: there is none. Throws
+// kConflict for one that another machine has.
 std::optional<Cidr> FindTentative(netlink::RequestSocket& socket, const Link& link) {
   std::optional<Cidr> tentative;
   for (const AddressState& state : AddressStates(socket, link)) {
@@ -171,7 +161,7 @@ std::optional<Cidr> FindTentative(netlink::RequestSocket& socket, const Link& li
 void Socket::AwaitOperational(const std::string& name, Deadline deadline) {
   LinkState state;
   const auto is_ready = [&] {
-    std::optional<LinkState> found = FindLinkState(impl_->socket, name);
+    std::optional<LinkState> found = FindLinkState(socket_, name);
     if (!found) {
       throw Error(
           Code::kKernel, Cat("cannot wait for interface ", Quoted(name)), "it has disappeared");
@@ -179,11 +169,11 @@ void Socket::AwaitOperational(const std::string& name, Deadline deadline) {
     state = *std::move(found);
     return IsReady(state);
   };
-  const auto Matches = [&](const nlmsghdr* message) {
+  const auto matches = [&](const nlmsghdr* message) {
     const ifinfomsg* const head = netlink::HeadOf<ifinfomsg>(message);
     return head != nullptr && head->ifi_index == state.link.index;
   };
-  if (!Await(impl_->socket, RTMGRP_LINK, is_ready, Matches, deadline)) {
+  if (!Await(socket_, RTMGRP_LINK, is_ready, matches, deadline)) {
     throw Error(Code::kTryAgain,
                 Cat("interface ", Quoted(name), " did not become ready in time"),
                 Describe(state));
@@ -191,9 +181,9 @@ void Socket::AwaitOperational(const std::string& name, Deadline deadline) {
 }
 
 void Socket::AwaitLocal(const Link& link, const Ip& address, Deadline deadline) {
-  const auto is_local = [&] { return IsLocal(impl_->socket, link, address); };
+  const auto is_local = [&] { return IsLocal(socket_, link, address); };
   const auto any = [](const nlmsghdr*) { return true; };
-  if (!Await(impl_->socket, RTMGRP_IPV6_ROUTE, is_local, any, deadline)) {
+  if (!Await(socket_, RTMGRP_IPV6_ROUTE, is_local, any, deadline)) {
     throw Error(
         Code::kTryAgain,
         Cat("address ", address, " of ", Quoted(link.name), " did not become ready in time"),
@@ -204,14 +194,14 @@ void Socket::AwaitLocal(const Link& link, const Ip& address, Deadline deadline) 
 void Socket::AwaitAddresses(const Link& link, Deadline deadline) {
   std::optional<Cidr> tentative;
   const auto are_settled = [&] {
-    tentative = FindTentative(impl_->socket, link);
+    tentative = FindTentative(socket_, link);
     return !tentative;
   };
-  const auto Matches = [&](const nlmsghdr* message) {
+  const auto matches = [&](const nlmsghdr* message) {
     const ifaddrmsg* const head = netlink::HeadOf<ifaddrmsg>(message);
     return head != nullptr && static_cast<int>(head->ifa_index) == link.index;
   };
-  if (!Await(impl_->socket, RTMGRP_IPV6_IFADDR, are_settled, Matches, deadline)) {
+  if (!Await(socket_, RTMGRP_IPV6_IFADDR, are_settled, matches, deadline)) {
     throw Error(Code::kTryAgain,
                 Cat("address ", *tentative, " of ", Quoted(link.name), " did not get usable"),
                 "duplicate address detection has not come to an end in time");

@@ -20,13 +20,13 @@ class RefusedName : public RuntimeWorld, public ::testing::WithParamInterface<st
     return result;
   }
 
-  // An ADD of the list up to our plugin, refused its N-th request by `call`. False if it made fewer.
-  bool ExpectNothingIsLeft(const std::string& call, int nth) {
+  // An ADD of the list up to our plugin, refused its N-th request. False if it made fewer.
+  bool ExpectNothingIsLeft(int nth) {
     const Snapshot nothing = TakeSnapshot();
     const json result = AddThoseBefore();
     const Snapshot before = TakeSnapshot();
     const Refusal refusal =
-        RunRefusedAt(EntryCommand("ADD", network_, GetParam(), allocation_, result), call, nth);
+        RunRefusedAt(EntryCommand("ADD", network_, GetParam(), allocation_, result), nth);
     if (refusal.outcome.exit_code != 0) {
       EXPECT_GT(ErrorCode(refusal.outcome), 0) << refusal.outcome;
       EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
@@ -49,14 +49,12 @@ TEST_P(RefusedName, LeavesWhatThoseBeforeItMade) {
   MustDelFrom(network_, allocation_);
 
   int refused = 0;
-  for (const char* const call : kRequestCalls) {
-    for (int nth = 1; !HasFailure(); ++nth) {
-      SCOPED_TRACE(Cat(call, " ", nth));
-      if (!ExpectNothingIsLeft(call, nth)) {
-        break;
-      }
-      ++refused;
+  for (int nth = 1; !HasFailure(); ++nth) {
+    SCOPED_TRACE(Cat("request ", nth));
+    if (!ExpectNothingIsLeft(nth)) {
+      break;
     }
+    ++refused;
   }
   EXPECT_GT(refused, 1);
 }
@@ -79,8 +77,7 @@ TEST_F(RefusedRetry, LeavesNoRecordOfNothing) {
   for (int nth = 1;; ++nth) {
     SCOPED_TRACE(Cat("request ", nth));
     MustRunEntry("ADD", network, 0, attached, before);
-    const Refusal refusal =
-        RunRefusedAt(EntryCommand("ADD", network, 0, attached, before), "sendto", nth);
+    const Refusal refusal = RunRefusedAt(EntryCommand("ADD", network, 0, attached, before), nth);
     if (!refusal.happened) {
       EXPECT_EQ(refusal.outcome.exit_code, 0) << refusal.outcome;
       break;

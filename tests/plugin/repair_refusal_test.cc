@@ -7,7 +7,7 @@
 namespace nomad_bridge::test {
 namespace {
 
-class RefusedRequest : public SweepWorld, public ::testing::WithParamInterface<const char*> {
+class RefusedRequest : public SweepWorld {
  protected:
   // Runs `victim` again and again, refused one request after the other, and shows each outcome to
   // `look`.
@@ -15,8 +15,7 @@ class RefusedRequest : public SweepWorld, public ::testing::WithParamInterface<c
     for (int nth = 1; !HasFailure(); ++nth) {
       SCOPED_TRACE(Cat("request ", nth));
       victim.prepare();
-      const Refusal refusal =
-          RunRefusedAt(PluginCommand(victim.verb, victim.config.dump()), GetParam(), nth);
+      const Refusal refusal = RunRefusedAt(PluginCommand(victim.verb, victim.config.dump()), nth);
       if (!refusal.happened) {
         EXPECT_EQ(refusal.outcome.exit_code, 0) << refusal.outcome;
         EXPECT_GT(nth, 1);
@@ -43,11 +42,11 @@ class RefusedRequest : public SweepWorld, public ::testing::WithParamInterface<c
   const json config_ = Publish({Port(8080, 80), Port(8053, 53, "udp")});
 };
 
-TEST_P(RefusedRequest, OfAnAddLeavesNothing) {
+TEST_F(RefusedRequest, OfAnAddLeavesNothing) {
   ExpectAFailedAddLeavesNothing(config_);
 }
 
-TEST_P(RefusedRequest, OfAnAddWithMoreToDoLeavesNothing) {
+TEST_F(RefusedRequest, OfAnAddWithMoreToDoLeavesNothing) {
   ExpectAFailedAddLeavesNothing(
       Publish({Port(8080, 80)},
               DualStack({{"portIsolation", true},
@@ -56,7 +55,7 @@ TEST_P(RefusedRequest, OfAnAddWithMoreToDoLeavesNothing) {
                          {"ipam", {{"routes", {{{"dst", "10.0.0.0/8"}}}}}}})));
 }
 
-TEST_P(RefusedRequest, OfADelIsReportedAndTheNextDelFinishesIt) {
+TEST_F(RefusedRequest, OfADelIsReportedAndTheNextDelFinishesIt) {
   UseOnce(config_);
   const Snapshot before = TakeBriefSnapshot();
   const auto prepare = [this] { Attach(config_); };
@@ -67,8 +66,6 @@ TEST_P(RefusedRequest, OfADelIsReportedAndTheNextDelFinishesIt) {
     ExpectNothingSince(before);
   });
 }
-
-INSTANTIATE_TEST_SUITE_P(By, RefusedRequest, ::testing::ValuesIn(kRequestCalls));
 
 }  // namespace
 }  // namespace nomad_bridge::test

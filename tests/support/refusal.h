@@ -1,4 +1,4 @@
-// Commands of which the kernel refuses one request: what is half done must be taken back.
+// Commands of which the kernel refuses one netlink request: what is half done must be undone.
 #pragma once
 
 #include <string>
@@ -13,10 +13,8 @@ struct Refusal {
   bool happened = false;  // false: the command made fewer requests
 };
 
-// By which call the requests go: "sendmsg" to rtnetlink and conntrack, "sendto" to nf_tables.
-inline const auto kRequestCalls = {"sendmsg", "sendto"};
-
-// The N-th netlink request of `command` by that call, from 1, never gets to the kernel: EPERM.
-[[nodiscard]] Refusal RunRefusedAt(Command command, const std::string& call, int nth);
+// The N-th netlink request of `command`, from 1, never reaches the kernel: its sendto(2) fails with
+// EPERM.
+[[nodiscard]] Refusal RunRefusedAt(Command command, int nth);
 
 }  // namespace nomad_bridge::test

@@ -1,0 +1,217 @@
+#include "netlink/nft/decode.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+
+#include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_tables.h>
+
+#include "base/text.h"
+#include "netlink/core/handles.h"
+#include "netlink/nft/encode.h"
+
+namespace nomad_bridge::nft {
+namespace {
+
+std::vector<Type> Fields(std::uint32_t number) {
+  std::vector<Type> fields;
+  for (; number != 0; number >>= kTypeBits) {
+    fields.push_back(static_cast<Type>(number & ((1U << kTypeBits) - 1)));
+  }
+  std::reverse(fields.begin(), fields.end());
+  return fields;
+}
+
+// The comment in a user data area of `bytes`; rules and elements both use type 0 for it. By hand:
+// nftnl_udata_parse() trusts the lengths in it, and a foreign rule may hold any bytes.
+std::string CommentOf(const void* data, std::uint32_t bytes) {
+  std::string_view rest(static_cast<const char*>(data), bytes);
+  constexpr std::size_t kHeaderBytes = 2;
+  while (rest.size() > kHeaderBytes) {
+    const auto type = static_cast<std::uint8_t>(rest[0]);
+    const auto length = static_cast<std::uint8_t>(rest[1]);
+    const std::string_view value = rest.substr(kHeaderBytes, length);
+    if (type == NFTNL_UDATA_SET_ELEM_COMMENT) {
+      return std::string(value.substr(0, value.find('\0')));
+    }
+    rest.remove_prefix(std::min(rest.size(), kHeaderBytes + length));
+  }
+  return {};
+}
+
+// Of an xt match or target libnftnl prints only the name; two with different bytes must differ.
+std::string ExtensionBytes(const nftnl_expr& expression, std::string_view kind) {
+  if (kind != "match" && kind != "target") {
+    return {};
+  }
+  std::uint32_t bytes = 0;
+  const int attribute = kind == "match" ? int{NFTNL_EXPR_MT_INFO} : int{NFTNL_EXPR_TG_INFO};
+  const auto* const info = static_cast<const std::uint8_t*>(
+      nftnl_expr_get(&expression, static_cast<std::uint16_t>(attribute), &bytes));
+  std::string text = "info ";
+  for (const std::uint8_t byte : std::span(info, info == nullptr ? 0 : bytes)) {
+    text += Hex(byte, 2);
+  }
+  return text;
+}
+
+std::string TextOf(const nftnl_expr& expression) {
+  std::array<char, 1024> buffer{};
+  nftnl_expr_snprintf(buffer.data(), buffer.size(), &expression, NFTNL_OUTPUT_DEFAULT, 0);
+  const std::string kind = nftnl_expr_get_str(&expression, NFTNL_EXPR_NAME);
+  std::string text = Cat("[ ", kind, ' ', buffer.data(), ExtensionBytes(expression, kind));
+  text.erase(text.find_last_not_of(' ') + 1);
+  return text + " ]";
+}
+
+bool IsKind(const nftnl_expr& expression, std::string_view kind) {
+  return nftnl_expr_get_str(&expression, NFTNL_EXPR_NAME) == kind;
+}
+
+void NoteTarget(const nftnl_expr& expression, KernelRule& rule) {
+  if (IsKind(expression, "immediate") && nftnl_expr_is_set(&expression, NFTNL_EXPR_IMM_CHAIN)) {
+    rule.target = nftnl_expr_get_str(&expression, NFTNL_EXPR_IMM_CHAIN);
+  }
+}
+
+// struct xt_comment_info: a text of 256 bytes at most.
+void NoteXtComment(const nftnl_expr& expression, KernelRule& rule) {
+  if (!IsKind(expression, "match") ||
+      nftnl_expr_get_str(&expression, NFTNL_EXPR_MT_NAME) != std::string_view("comment")) {
+    return;
+  }
+  std::uint32_t bytes = 0;
+  const auto* const info =
+      static_cast<const char*>(nftnl_expr_get(&expression, NFTNL_EXPR_MT_INFO, &bytes));
+  const std::string_view text(info, info == nullptr ? 0 : bytes);
+  rule.comment = text.substr(0, text.find('\0'));
+}
+
+Chain DecodeChain(const nftnl_chain& chain) {
+  Chain decoded{.name = nftnl_chain_get_str(&chain, NFTNL_CHAIN_NAME), .hook = {}, .rules = {}};
+  if (nftnl_chain_is_set(&chain, NFTNL_CHAIN_HOOKNUM)) {
+    decoded.hook =
+        Hook{.type = nftnl_chain_get_str(&chain, NFTNL_CHAIN_TYPE),
+             .point = static_cast<Hook::Point>(nftnl_chain_get_u32(&chain, NFTNL_CHAIN_HOOKNUM)),
+             .priority = nftnl_chain_get_s32(&chain, NFTNL_CHAIN_PRIO),
+             .drops = nftnl_chain_get_u32(&chain, NFTNL_CHAIN_POLICY) == NF_DROP};
+  }
+  return decoded;
+}
+
+Element DecodeElement(const std::string& set, nftnl_set_elem& element) {
+  const auto bytes = [&](std::uint16_t attribute) -> std::span<const std::uint8_t> {
+    std::uint32_t size = 0;
+    const void* const data = nftnl_set_elem_is_set(&element, attribute)
+                                 ? nftnl_set_elem_get(&element, attribute, &size)
+                                 : nullptr;
+    return {static_cast<const std::uint8_t*>(data), size};
+  };
+  const auto key = bytes(NFTNL_SET_ELEM_KEY);
+  const auto data = bytes(NFTNL_SET_ELEM_DATA);
+  const auto comment = bytes(NFTNL_SET_ELEM_USERDATA);
+  return {.set = set,
+          .key = {key.begin(), key.end()},
+          .data = {data.begin(), data.end()},
+          .comment = CommentOf(comment.data(), static_cast<std::uint32_t>(comment.size()))};
+}
+
+KernelRule DecodeRule(const nftnl_rule& rule) {
+  KernelRule decoded{
+      .handle = nftnl_rule_get_u64(&rule, NFTNL_RULE_HANDLE), .expressions = {}, .comment = {}};
+  const netlink::NftnlExpressions all(nftnl_expr_iter_create(&rule));
+  for (const nftnl_expr* expression = nftnl_expr_iter_next(all.get()); expression != nullptr;
+       expression = nftnl_expr_iter_next(all.get())) {
+    decoded.expressions.push_back(TextOf(*expression));
+    NoteTarget(*expression, decoded);
+    NoteXtComment(*expression, decoded);
+  }
+  if (nftnl_rule_is_set(&rule, NFTNL_RULE_USERDATA)) {
+    std::uint32_t bytes = 0;
+    const void* const data = nftnl_rule_get_data(&rule, NFTNL_RULE_USERDATA, &bytes);
+    decoded.comment = CommentOf(data, bytes);
+  }
+  return decoded;
+}
+
+}  // namespace
+
+std::optional<TableId> ReadTable(const nlmsghdr& message) {
+  const netlink::NftnlTable table(nftnl_table_alloc());
+  if (nftnl_table_nlmsg_parse(&message, table.get()) != 0) {
+    return std::nullopt;
+  }
+  return TableId{
+      .family = static_cast<TableFamily>(nftnl_table_get_u32(table.get(), NFTNL_TABLE_FAMILY)),
+      .name = nftnl_table_get_str(table.get(), NFTNL_TABLE_NAME)};
+}
+
+std::optional<Set> ReadSet(const nlmsghdr& message) {
+  const netlink::NftnlSet set(nftnl_set_alloc());
+  if (nftnl_set_nlmsg_parse(&message, set.get()) != 0) {
+    return std::nullopt;
+  }
+  const std::uint32_t flags = nftnl_set_get_u32(set.get(), NFTNL_SET_FLAGS);
+  Set decoded{.name = nftnl_set_get_str(set.get(), NFTNL_SET_NAME),
+              .key = Fields(nftnl_set_get_u32(set.get(), NFTNL_SET_KEY_TYPE)),
+              .data = {},
+              .flags = flags & ~std::uint32_t{NFT_SET_MAP}};
+  if ((flags & NFT_SET_MAP) != 0) {
+    decoded.data = Fields(nftnl_set_get_u32(set.get(), NFTNL_SET_DATA_TYPE));
+  }
+  return decoded;
+}
+
+std::optional<Socket::TableChain> ReadChain(const nlmsghdr& message) {
+  const netlink::NftnlChain chain(nftnl_chain_alloc());
+  if (nftnl_chain_nlmsg_parse(&message, chain.get()) != 0) {
+    return std::nullopt;
+  }
+  const auto family =
+      static_cast<TableFamily>(nftnl_chain_get_u32(chain.get(), NFTNL_CHAIN_FAMILY));
+  return Socket::TableChain{
+      .table = {.family = family, .name = nftnl_chain_get_str(chain.get(), NFTNL_CHAIN_TABLE)},
+      .chain = DecodeChain(*chain)};
+}
+
+std::vector<Element> ReadElements(const nlmsghdr& message) {
+  std::vector<Element> elements;
+  const netlink::NftnlSet set(nftnl_set_alloc());
+  if (nftnl_set_elems_nlmsg_parse(&message, set.get()) != 0) {
+    return elements;
+  }
+  const std::string name = nftnl_set_get_str(set.get(), NFTNL_SET_NAME);
+  const netlink::NftnlElements all(nftnl_set_elems_iter_create(set.get()));
+  for (nftnl_set_elem* element = nftnl_set_elems_iter_next(all.get()); element != nullptr;
+       element = nftnl_set_elems_iter_next(all.get())) {
+    elements.push_back(DecodeElement(name, *element));
+  }
+  return elements;
+}
+
+KernelRule ReadRule(const nlmsghdr& message) {
+  const netlink::NftnlRule rule(nftnl_rule_alloc());
+  const bool understood = nftnl_rule_nlmsg_parse(&message, rule.get()) == 0;
+  KernelRule decoded = DecodeRule(*rule);
+  if (!understood) {
+    // A foreign rule with an expression newer than our libnftnl: enough to know it is not ours.
+    decoded.expressions.emplace_back("[ unknown ]");
+  }
+  return decoded;
+}
+
+std::vector<std::string> ExpressionTexts(const Rule& rule) {
+  return DecodeRule(*Encode({}, {}, rule)).expressions;
+}
+
+std::vector<std::string> Meaning(std::vector<std::string> expressions) {
+  std::erase_if(expressions, [](const std::string& text) {
+    return text.starts_with("[ counter ") || text.starts_with("[ match name comment ");
+  });
+  return expressions;
+}
+
+}  // namespace nomad_bridge::nft

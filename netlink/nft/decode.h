@@ -1,0 +1,25 @@
+// What nf_tables sends, as our plain values. Private to netlink/.
+//
+// Errors  A message of another kind, or one that libnftnl does not understand, is nullopt or empty;
+//         ReadRule() adds "[ unknown ]" to what it could read.
+// Source  libnftnl 1.2; linux/netfilter/nf_tables.h.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "netlink/nft/element.h"
+#include "netlink/nft/socket.h"
+#include "netlink/nft/table.h"
+
+struct nlmsghdr;
+
+namespace nomad_bridge::nft {
+
+[[nodiscard]] std::optional<TableId> ReadTable(const nlmsghdr& message);
+[[nodiscard]] std::optional<Set> ReadSet(const nlmsghdr& message);
+[[nodiscard]] std::optional<Socket::TableChain> ReadChain(const nlmsghdr& message);
+[[nodiscard]] std::vector<Element> ReadElements(const nlmsghdr& message);
+[[nodiscard]] KernelRule ReadRule(const nlmsghdr& message);
+
+}  // namespace nomad_bridge::nft

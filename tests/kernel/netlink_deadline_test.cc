@@ -1,0 +1,148 @@
+// A kernel that does not answer: a socket filter drops every reply before the socket receives it.
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+#include <linux/filter.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file_lock.h"
+#include "netlink/conntrack/conntrack.h"
+#include "netlink/nft/socket.h"
+#include "tests/kernel/rtnl_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+const nft::TableId kTable{.family = nft::TableFamily::kInet, .name = "t"};
+
+struct SilentCase {
+  std::string name;
+  std::string what;  // the request, as the error has to name it
+  void (*request)();
+};
+
+void PrintTo(const SilentCase& silent, std::ostream* out) {
+  *out << silent.name;
+}
+
+template <typename Act>
+void OnEveryNetlinkSocket(const Act& act) {
+  constexpr int kMostFds = 256;
+  for (int fd = 0; fd < kMostFds; ++fd) {
+    int domain = 0;
+    socklen_t size = sizeof domain;
+    if (::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_NETLINK) {
+      act(fd);
+    }
+  }
+}
+
+// From now on no netlink socket of this process receives anything, and none waits for the whole
+// deadline.
+void Silence() {
+  int silenced = 0;
+  OnEveryNetlinkSocket([&](int fd) {
+    timeval timeout{};
+    socklen_t size = sizeof timeout;
+    ASSERT_EQ(::getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, &size), 0);
+    EXPECT_EQ(std::chrono::seconds(timeout.tv_sec), kTimeout);
+    timeout = {.tv_sec = 0, .tv_usec = 50'000};
+    ASSERT_EQ(::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout), 0);
+    sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+    const sock_fprog program{.len = 1, .filter = &drop};
+    ASSERT_EQ(::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program), 0);
+    ++silenced;
+  });
+  EXPECT_GT(silenced, 0);
+}
+
+void Unsilence() {
+  OnEveryNetlinkSocket([](int fd) {
+    const int ignored = 0;
+    EXPECT_EQ(::setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &ignored, sizeof ignored), 0);
+  });
+}
+
+template <typename Socket>
+Socket Silent() {
+  Socket socket = Socket::In(netlink::Netns::Current());
+  Silence();
+  return socket;
+}
+
+class SilentKernel : public RtnlWorld, public ::testing::WithParamInterface<SilentCase> {};
+
+TEST_P(SilentKernel, EndsInCode11ThatNamesTheRequest) {
+  const Error error = Thrown(GetParam().request);
+  EXPECT_EQ(error.code(), Code::kTryAgain);
+  EXPECT_EQ(error.msg(), GetParam().what);
+  EXPECT_EQ(error.details(), "the kernel did not answer in time");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Netlink,
+    SilentKernel,
+    ::testing::Values(
+        SilentCase{.name = "RtnlRequest",
+                   .what = "cannot look at interface 'lo'",
+                   .request = [] { static_cast<void>(Silent<rtnl::Socket>().FindLink("lo")); }},
+        SilentCase{.name = "RtnlDump",
+                   .what = "cannot list the routes",
+                   .request = [] { static_cast<void>(Silent<rtnl::Socket>().Routes()); }},
+        SilentCase{.name = "RtnlChange",
+                   .what = "cannot delete interface 'eth7'",
+                   .request = [] { Silent<rtnl::Socket>().EnsureLinkGone("eth7"); }},
+        SilentCase{.name = "NftRequest",
+                   .what = "cannot read the generation of the nf_tables ruleset",
+                   .request = [] { static_cast<void>(Silent<nft::Socket>().Generation()); }},
+        SilentCase{.name = "NftDump",
+                   .what = "cannot read the tables",
+                   .request = [] { static_cast<void>(Silent<nft::Socket>().Tables()); }},
+        SilentCase{.name = "NftBatch",
+                   .what = "cannot change the nf_tables ruleset",
+                   .request =
+                       [] {
+                         nft::Batch batch;
+                         batch.AddTable(kTable);
+                         nft::Socket socket = nft::Socket::In(netlink::Netns::Current());
+                         const std::uint32_t generation = socket.Generation();
+                         Silence();
+                         static_cast<void>(socket.Commit(batch, generation));
+                       }},
+        SilentCase{
+            .name = "ConntrackDelete",
+            .what = "cannot remove the UDP flows to port 53 from conntrack",
+            .request = [] { Silent<conntrack::Conntrack>().ForgetUdpFlows({{.port = 53}}); }},
+        SilentCase{
+            .name = "ConntrackDump",
+            .what = "cannot list UDP entries of conntrack",
+            .request =
+                [] { Silent<conntrack::Conntrack>().ForgetUdpFlowsOneByOne({{.port = 53}}); }}),
+    [](const auto& silent) { return silent.param.name; });
+
+class SilentKernelForAWhile : public RtnlWorld {};
+
+TEST_F(SilentKernelForAWhile, LeavesASocketThatWorksAgain) {
+  nft::Socket nft = nft::Socket::In(netlink::Netns::Current());
+  nft::Batch batch;
+  batch.AddTable(kTable);
+  const std::uint32_t generation = nft.Generation();
+  Silence();
+  EXPECT_EQ(Thrown([&] { static_cast<void>(net_.FindLink("lo")); }).code(), Code::kTryAgain);
+  EXPECT_EQ(Thrown([&] { static_cast<void>(nft.Commit(batch, generation)); }).code(),
+            Code::kTryAgain);
+  Unsilence();
+  EXPECT_EQ(net_.FindLink("lo").value().name, "lo");
+  EXPECT_TRUE(nft.HasTable(kTable)) << "the kernel had done it";
+  EXPECT_EQ(nft.Generation(), nft::NextGeneration(generation));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
