@@ -261,7 +261,7 @@ TEST_F(Operator, GetsAnErrorForConditionsThatNamesTheChainToUse) {
         RunPlugin("ADD", Web({{key, {"-s", "192.0.2.0/24"}}}), As("web", container()));
     EXPECT_EQ(add.exit_code, 1);
     EXPECT_THAT(add.json.dump(),
-                AllOf(HasSubstr(key), HasSubstr("not supported"), HasSubstr("NOMAD-ADMIN")));
+                AllOf(HasSubstr(key), HasSubstr("unsupported"), HasSubstr("NOMAD-ADMIN")));
   }
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
