@@ -53,6 +53,7 @@ std::string Content(const UniqueFd& fd) {
 // Pointers to the strings, for exec(3), which does not write to them; they must outlive it.
 std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
   for (const std::string& string : strings) {
     pointers.push_back(const_cast<char*>(string.c_str()));
   }
