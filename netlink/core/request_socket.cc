@@ -31,6 +31,17 @@ Error TimedOut(const std::string& what, std::string why = "the kernel did not an
   return {Code::kTryAgain, what, std::move(why)};
 }
 
+// Adds `message` to `reply`; true if it says how the request ended.
+bool ReadInto(Reply& reply, nlmsghdr& message) {
+  const bool ends = message.nlmsg_type == NLMSG_ERROR || message.nlmsg_type == NLMSG_DONE;
+  if (ends) {
+    reply.ReadOutcome(message);
+  } else {
+    reply.Add(message);
+  }
+  return ends;
+}
+
 }  // namespace
 
 void RequestSocket::Closer::operator()(mnl_socket* socket) const {
@@ -113,13 +124,7 @@ Reply RequestSocket::Transact(const Message& request, const std::string& what) {
         return false;
       }
       interrupted = interrupted || (message.nlmsg_flags & NLM_F_DUMP_INTR) != 0;
-      const bool ends = message.nlmsg_type == NLMSG_ERROR || message.nlmsg_type == NLMSG_DONE;
-      if (ends) {
-        reply.ReadOutcome(message);
-      } else {
-        reply.Add(message);
-      }
-      return ends || !expects_more;
+      return ReadInto(reply, message) || !expects_more;
     });
     if (!interrupted && reply.error != EINTR) {
       return reply;

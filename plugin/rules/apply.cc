@@ -179,6 +179,7 @@ std::vector<std::string> SharedAfter(std::vector<std::string> shared,
 
 std::vector<firewall::DesiredState> DesiredStatesOf(const std::vector<state::Record>& records) {
   std::vector<firewall::DesiredState> desired;
+  desired.reserve(records.size());
   for (const state::Record& record : records) {
     desired.push_back({.forward_hook = record.rules.forward_hook, .elements = ElementsOf(record)});
   }
