@@ -1,9 +1,9 @@
 // By hand: the socket that receives events. mnl_socket_bind() and libnl's nl_connect() take more
 // system calls per wait than socket(2) and bind(2).
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <climits>
 #include <functional>
 
 #include <linux/if_addr.h>
@@ -121,22 +121,35 @@ std::string Describe(const LinkState& state) {
   return text;
 }
 
-// Whether the kernel has the local route of `address` (IPv6, on `link`).
+bool IsLocalRoute(const netlink::NlMessage& message) {
+  const rtmsg* const route = netlink::HeadOf<rtmsg>(nlmsg_hdr(message.get()));
+  return route != nullptr && route->rtm_type == RTN_LOCAL;
+}
+
+// Whether packets to `address` (IPv6, on `link`) are taken for this machine.
 bool IsLocal(netlink::RequestSocket& socket, const Link& link, const Ip& address) {
   netlink::Message request(RTM_GETROUTE, 0);
-  rtmsg head{};
-  head.rtm_family = AF_INET6;
-  head.rtm_dst_len = static_cast<unsigned char>(address.bytes().size() * CHAR_BIT);
-  request.Head(head);
+  request.Head(rtmsg{.rtm_family = AF_INET6, .rtm_dst_len = 128});
   request.PutBytes(RTA_DST, address.bytes());
   request.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
   const netlink::Reply reply =
       socket.Transact(request, Cat("cannot look up the route to ", address));
-  if (reply.error != 0 || reply.messages.empty()) {
-    return false;  // no route at all
-  }
-  const rtmsg* const route = netlink::HeadOf<rtmsg>(nlmsg_hdr(reply.messages.front().get()));
-  return route != nullptr && route->rtm_type == RTN_LOCAL;
+  return std::ranges::any_of(reply.messages, IsLocalRoute);
+}
+
+// The same, but a route that is being made is waited for: a dump takes the table's lock. The kernel
+// sends the event of a route to all listeners before a lookup finds it (fib6_add_rt2node), and no
+// event follows, so what wakes us may come too early for IsLocal().
+bool HasLocalRoute(netlink::RequestSocket& socket, const Link& link, const Ip& address) {
+  netlink::Message request(RTM_GETROUTE, NLM_F_DUMP);
+  request.Head(rtmsg{.rtm_family = AF_INET6, .rtm_type = RTN_LOCAL});
+  request.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
+  const netlink::Reply reply =
+      socket.Transact(request, Cat("cannot list the local routes of ", Quoted(link.name)));
+  return std::ranges::any_of(reply.messages, [&](const netlink::NlMessage& message) {
+    const netlink::Attributes route(nlmsg_hdr(message.get()), sizeof(rtmsg));
+    return IsLocalRoute(message) && std::ranges::equal(route.Bytes(RTA_DST), address.bytes());
+  });
 }
 
 // An address whose duplicate address detection is in progress; nullopt: there is none. Throws
@@ -181,7 +194,9 @@ void Socket::AwaitOperational(const std::string& name, Deadline deadline) {
 }
 
 void Socket::AwaitLocal(const Link& link, const Ip& address, Deadline deadline) {
-  const auto is_local = [&] { return IsLocal(socket_, link, address); };
+  const auto is_local = [&] {
+    return IsLocal(socket_, link, address) || HasLocalRoute(socket_, link, address);
+  };
   const auto any = [](const nlmsghdr*) { return true; };
   if (!Await(socket_, RTMGRP_IPV6_ROUTE, is_local, any, deadline)) {
     throw Error(

@@ -1,7 +1,13 @@
 // Addresses and routes, read back with ip(8).
 #include <algorithm>
 
+#include <linux/rtnetlink.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
 #include "base/error.h"
+#include "base/fd.h"
+#include "base/text.h"
 #include "netlink/core/netns.h"
 #include "netlink/rtnl/rtnl.h"
 #include "tests/support/world.h"
@@ -107,6 +113,27 @@ TEST_F(RtnlAddress, OfIpv6HasItsLocalRouteAndItsGroupAtOnce) {
                   HasSubstr(Cat("ff0200000000000000000001ff00", last)));
     });
     ASSERT_FALSE(HasFailure());
+  }
+}
+
+// The kernel sends the event of a route to every listener before a lookup finds the route.
+TEST_F(RtnlAddress, OfIpv6IsAwaitedWhereManyListenToRoutes) {
+  constexpr int kListeners = 3000;
+  rlimit files{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &files), 0);
+  files.rlim_cur = files.rlim_max;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &files), 0);
+  std::vector<UniqueFd> listeners(kListeners);
+  netlink::InNetns(netlink::Netns::Open(container().path()), [&] {
+    const sockaddr_nl address{.nl_family = AF_NETLINK, .nl_groups = RTMGRP_IPV6_ROUTE};
+    const auto* const generic = static_cast<const sockaddr*>(static_cast<const void*>(&address));
+    for (UniqueFd& listener : listeners) {
+      listener = UniqueFd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+      ASSERT_EQ(::bind(listener.get(), generic, sizeof(address)), 0);
+    }
+  });
+  for (int i = 1; i <= 100; ++i) {
+    net_.EnsureAddress(link_, At(Cat("fe80::", i, "/64")));
   }
 }
 
