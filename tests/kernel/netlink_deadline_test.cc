@@ -135,9 +135,8 @@ TEST_F(SilentKernelForAWhile, LeavesASocketThatWorksAgain) {
   batch.AddTable(kTable);
   const std::uint32_t generation = nft.Generation();
   Silence();
-  EXPECT_EQ(Thrown([&] { static_cast<void>(net_.FindLink("lo")); }).code(), Code::kTryAgain);
-  EXPECT_EQ(Thrown([&] { static_cast<void>(nft.Commit(batch, generation)); }).code(),
-            Code::kTryAgain);
+  EXPECT_EQ(Thrown([&] { return net_.FindLink("lo"); }).code(), Code::kTryAgain);
+  EXPECT_EQ(Thrown([&] { return nft.Commit(batch, generation); }).code(), Code::kTryAgain);
   Unsilence();
   EXPECT_EQ(net_.FindLink("lo").value().name, "lo");
   EXPECT_TRUE(nft.HasTable(kTable)) << "the kernel had done it";

@@ -5,8 +5,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "base/error.h"
 #include "netlink/core/netns.h"
+#include "tests/support/caught.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -26,15 +26,11 @@ class NetnsHandle : public World {
   // Expects that Open() refuses `path` for `reason` and Find() answers nothing.
   static void ExpectNone(const std::string& path, const std::string& reason) {
     EXPECT_FALSE(netlink::Netns::Find(path)) << path;
-    try {
-      const netlink::Netns ns = netlink::Netns::Open(path);
-      ADD_FAILURE() << path << " was taken for a namespace";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kInvalidEnvironment);
-      EXPECT_EQ(error.msg(), "cannot open CNI_NETNS '" + path + "'");
-      EXPECT_THAT(error.details(), HasSubstr(reason));
-      EXPECT_THAT(error.what(), Not(HasSubstr("not found")));
-    }
+    const Error error = Caught([&] { return netlink::Netns::Open(path); });
+    EXPECT_EQ(error.code(), Code::kInvalidEnvironment) << path;
+    EXPECT_EQ(error.msg(), "cannot open CNI_NETNS '" + path + "'");
+    EXPECT_THAT(error.details(), HasSubstr(reason));
+    EXPECT_THAT(error.what(), Not(HasSubstr("not found")));
   }
 };
 

@@ -1,9 +1,9 @@
 // Settings under /proc/sys/net, read back by the test's own hand.
 #include <sys/mount.h>
 
-#include "base/error.h"
 #include "netlink/core/netns.h"
 #include "netlink/core/sysctl.h"
+#include "tests/support/caught.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -43,24 +43,16 @@ TEST_F(Sysctl, OfALinkWithADotInItsName) {
 TEST_F(Sysctl, ThatIsAbsentIsAnErrorUnlessOptional) {
   EXPECT_FALSE(netlink::EnsureSysctlIfPresent(kNone, "1"));
   EXPECT_FALSE(netlink::IsSysctlOn(kNone));
-  try {
-    netlink::EnsureSysctl(kNone, "1");
-    FAIL() << "it was written";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::kKernel);
-    EXPECT_EQ(error.msg(), "cannot set 'net/ipv4/no_such_setting' to '1'");
-    EXPECT_THAT(error.details(), HasSubstr("(ENOENT)"));
-  }
+  const Error error = Caught([] { netlink::EnsureSysctl(kNone, "1"); });
+  EXPECT_EQ(error.code(), Code::kKernel);
+  EXPECT_EQ(error.msg(), "cannot set 'net/ipv4/no_such_setting' to '1'");
+  EXPECT_THAT(error.details(), HasSubstr("(ENOENT)"));
 }
 
 TEST_F(Sysctl, ValueThatIsRefusedIsAnErrorThatNamesIt) {
-  try {
-    netlink::EnsureSysctl(kForward, "perhaps");
-    FAIL() << "it was written";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.msg(), "cannot set 'net/ipv4/ip_forward' to 'perhaps'");
-    EXPECT_THAT(error.details(), HasSubstr("(EINVAL)"));
-  }
+  const Error error = Caught([] { netlink::EnsureSysctl(kForward, "perhaps"); });
+  EXPECT_EQ(error.msg(), "cannot set 'net/ipv4/ip_forward' to 'perhaps'");
+  EXPECT_THAT(error.details(), HasSubstr("(EINVAL)"));
 }
 
 TEST_F(Sysctl, IsOnIfNeitherZeroNorAbsent) {

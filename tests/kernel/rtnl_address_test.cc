@@ -164,7 +164,7 @@ TEST_F(RtnlAddress, ListMayBeEmpty) {
 TEST_F(RtnlAddress, ListThatFailsOnItsWayIsAnError) {
   container().Must({"ip", "link", "delete", "d0"});
 
-  const Error error = Thrown([&] { static_cast<void>(net_.Addresses(link_)); });
+  const Error error = Thrown([&] { return net_.Addresses(link_); });
 
   EXPECT_EQ(error.msg(), "cannot list the addresses of 'd0'");
   EXPECT_THAT(error.details(), HasSubstr("(ENODEV)"));

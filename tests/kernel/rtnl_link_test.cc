@@ -145,7 +145,7 @@ TEST_F(RtnlBridgeLink, KeepsItsMacWhenItsPortsChange) {
 }
 
 TEST_F(RtnlBridgeLink, WithAnInvalidNameIsAnErrorInTheKernelsWords) {
-  const Error error = Thrown([&] { static_cast<void>(net_.CreateBridge("a/b", kBridgeMac, 0)); });
+  const Error error = Thrown([&] { return net_.CreateBridge("a/b", kBridgeMac, 0); });
 
   EXPECT_EQ(error.code(), Code::kKernel);
   EXPECT_EQ(error.msg(), "cannot create bridge 'a/b'");

@@ -14,8 +14,8 @@
 #include "base/file.h"
 #include "base/file_lock.h"
 #include "base/text.h"
+#include "tests/support/caught.h"
 #include "tests/support/soon.h"
-#include "tests/unit/caught.h"
 
 namespace nomad_bridge {
 namespace {
@@ -77,7 +77,7 @@ TEST_F(Directory, IsCreatedWithItsParentsAndNotInPlaceOfAFile) {
 }
 
 TEST_F(File, IsNamedInErrors) {
-  const Error error = test::Caught([&] { static_cast<void>(CreateFile(Path("none/a"), "")); });
+  const Error error = test::Caught([&] { return CreateFile(Path("none/a"), ""); });
   EXPECT_EQ(error.code(), Code::kIo);
   EXPECT_NE(error.msg().find(Path("none/a")), std::string::npos);
   EXPECT_NE(error.details().find("ENOENT"), std::string::npos);

@@ -12,8 +12,8 @@
 #include "base/file.h"
 #include "base/subprocess.h"
 #include "base/text.h"
+#include "tests/support/caught.h"
 #include "tests/support/soon.h"
-#include "tests/unit/caught.h"
 
 namespace nomad_bridge {
 namespace {
@@ -87,7 +87,7 @@ TEST(Subprocess, InheritsNoVariable) {
 TEST(Subprocess, ThatCannotBeStartedIsAnError) {
   Subprocess program = Script("");
   program.path = "/nowhere/none";
-  const Error error = test::Caught([&] { static_cast<void>(RunSubprocess(program)); });
+  const Error error = test::Caught([&] { return RunSubprocess(program); });
   EXPECT_EQ(error.code(), Code::kIo);
   EXPECT_EQ(error.msg(), "cannot start '/nowhere/none'");
   EXPECT_THAT(error.details(), HasSubstr("ENOENT"));

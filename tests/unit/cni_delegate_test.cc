@@ -19,8 +19,8 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "plugin/cni/delegate.h"
+#include "tests/support/caught.h"
 #include "tests/support/soon.h"
-#include "tests/unit/caught.h"
 
 namespace nomad_bridge {
 namespace {
@@ -67,12 +67,11 @@ class DelegatedIpam : public ::testing::Test {
   }
   [[nodiscard]] Error Failure(const std::string& script, cni::Verb verb = cni::Verb::kAdd) const {
     WritePlugin(script);
-    return Caught([&] { static_cast<void>(Invoke(verb)); });
+    return Caught([&] { return Invoke(verb); });
   }
   [[nodiscard]] Error Overdue(cni::Verb verb, std::chrono::milliseconds timeout) const {
     return Caught([&] {
-      static_cast<void>(
-          cni::InvokeIpam({.type = "x", .cni_path = directory_}, verb, {}, "", timeout));
+      return cni::InvokeIpam({.type = "x", .cni_path = directory_}, verb, {}, "", timeout);
     });
   }
 
@@ -127,8 +126,8 @@ TEST_F(DelegatedIpam, IsTheFirstRegularFileOfThatNameInCniPath) {
 }
 
 TEST_F(DelegatedIpam, ThatIsMissingIsAnErrorThatListsTheDirectoriesAndIsNoSuccessForGoCni) {
-  const Error error = Caught(
-      [&] { static_cast<void>(InvokeIn("/nowhere:/opt/none", cni::Verb::kDel, "{}", "dhcpp")); });
+  const Error error =
+      Caught([&] { return InvokeIn("/nowhere:/opt/none", cni::Verb::kDel, "{}", "dhcpp"); });
   EXPECT_EQ(error.code(), Code::kInvalidConfig);
   EXPECT_EQ(error.msg(), "failed to find plugin \"dhcpp\" in path [/nowhere /opt/none]");
   EXPECT_THAT(error.what(), Not(HasSubstr("not found")));
@@ -136,7 +135,7 @@ TEST_F(DelegatedIpam, ThatIsMissingIsAnErrorThatListsTheDirectoriesAndIsNoSucces
 
 TEST_F(DelegatedIpam, WithoutADirectoryToLookInIsAnError) {
   for (const char* const path : {"", ":", "::"}) {
-    const Error error = Caught([&] { static_cast<void>(InvokeIn(path, cni::Verb::kDel)); });
+    const Error error = Caught([&] { return InvokeIn(path, cni::Verb::kDel); });
     EXPECT_EQ(error.code(), Code::kInvalidEnvironment);
     EXPECT_EQ(error.msg(), "CNI_PATH is empty");
   }
@@ -144,7 +143,7 @@ TEST_F(DelegatedIpam, WithoutADirectoryToLookInIsAnError) {
 
 TEST_F(DelegatedIpam, HasANameAndNoPath) {
   const auto refused = [&](const std::string& type) {
-    return Caught([&] { static_cast<void>(InvokeIn("/", cni::Verb::kAdd, "{}", type)); });
+    return Caught([&] { return InvokeIn("/", cni::Verb::kAdd, "{}", type); });
   };
   EXPECT_EQ(refused("").msg(), "no plugin name provided");
   EXPECT_EQ(refused("bin/true").msg(), "invalid plugin name: bin/true");
@@ -154,7 +153,7 @@ TEST_F(DelegatedIpam, HasANameAndNoPath) {
 
 TEST_F(DelegatedIpam, IsNeverThisProgramItself) {
   fs::create_symlink(fs::read_symlink("/proc/self/exe"), Path("x"));
-  const Error error = Caught([&] { static_cast<void>(Invoke()); });
+  const Error error = Caught([&] { return Invoke(); });
   EXPECT_EQ(error.code(), Code::kInvalidConfig);
   EXPECT_EQ(error.msg(), "invalid 'ipam.type': 'x'");
   EXPECT_THAT(error.details(), HasSubstr("this program"));
@@ -163,14 +162,14 @@ TEST_F(DelegatedIpam, IsNeverThisProgramItself) {
 TEST_F(DelegatedIpam, ThatCannotBeStartedIsNamed) {
   WritePlugin("true");
   fs::permissions(Path("x"), fs::perms::owner_read);
-  const Error no_right = Caught([&] { static_cast<void>(Invoke()); });
+  const Error no_right = Caught([&] { return Invoke(); });
   EXPECT_EQ(no_right.code(), Code::kIo);
   EXPECT_THAT(no_right.what(), HasSubstr(Path("x")));
   EXPECT_THAT(no_right.details(), HasSubstr("EACCES"));
 
   std::ofstream(Path("x")) << "neither program nor script";
   fs::permissions(Path("x"), fs::perms::owner_all);
-  const Error no_program = Caught([&] { static_cast<void>(Invoke()); });
+  const Error no_program = Caught([&] { return Invoke(); });
   EXPECT_THAT(no_program.details(), HasSubstr("ENOEXEC"));
   EXPECT_FALSE(HasChildren());
 }

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "plugin/cni/error_list.h"
-#include "tests/unit/caught.h"
+#include "tests/support/caught.h"
 
 namespace nomad_bridge {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "plugin/cni/json.h"
-#include "tests/unit/caught.h"
+#include "tests/support/caught.h"
 
 namespace nomad_bridge {
 namespace {
@@ -27,7 +27,7 @@ TEST(ParseJson, TakesTheLastOfAKeyThatStandsTwice) {
 }
 
 TEST(ParseJson, NamesThePlaceWhereItStopped) {
-  const Error error = Caught([] { static_cast<void>(Parse("{\"name\":\n  nope}")); });
+  const Error error = Caught([] { return Parse("{\"name\":\n  nope}"); });
   EXPECT_EQ(error.code(), Code::kDecode);
   EXPECT_EQ(error.msg(), "cannot decode stdin as JSON");
   EXPECT_THAT(error.details(), HasSubstr("line 2, column 4"));
@@ -49,7 +49,7 @@ TEST(ParseJson, RefusesEverythingThatIsNotOneDocument) {
                                  "{\"a\":\"\xc3",
                                  "{\"\xff\":1}",
                                  "{\"a\":\"\xed\xa0\x80\"}"}) {
-    const Error error = Caught([&] { static_cast<void>(Parse(text)); });
+    const Error error = Caught([&] { return Parse(text); });
     EXPECT_EQ(error.code(), Code::kDecode) << text;
     EXPECT_TRUE(IsUtf8(error.details())) << text;
   }
@@ -62,7 +62,7 @@ TEST(ParseJson, RefusesEightMillionOpenBracketsNamingTheLimit) {
       bomb += open;
     }
     for (const std::string& text : {bomb, Cat("{\"name\":\"nomad\",\"x\":", bomb)}) {
-      const Error error = Caught([&] { static_cast<void>(Parse(text)); });
+      const Error error = Caught([&] { return Parse(text); });
       EXPECT_EQ(error.code(), Code::kDecode);
       EXPECT_EQ(error.details(), "nested deeper than 1000 levels");
     }
@@ -74,7 +74,7 @@ TEST(ParseJson, CountsOpenBracketsOutsideOfStringsOnly) {
     return Parse(std::string(levels, '[') + std::string(levels, ']'));
   };
   EXPECT_NO_THROW(static_cast<void>(nested(1000)));
-  EXPECT_EQ(Caught([&] { static_cast<void>(nested(1001)); }).code(), Code::kDecode);
+  EXPECT_EQ(Caught([&] { return nested(1001); }).code(), Code::kDecode);
   const std::string brackets(2000, '[');
   EXPECT_EQ(Parse(Cat(R"(["\\",")", brackets, R"(","\"{)", brackets, "\"]")).size(), 3U);
   std::string flat = "[0";
@@ -107,13 +107,13 @@ TEST(JsonView, FindsKeysInAnyLetterCase) {
 TEST(JsonView, RefusesAKeyThatIsThereInTwoLetterCases) {
   const json config = Parse(R"({"ipam":[{"DataDir":"/x","dataDir":"/x","other":1,"Other":2}]})");
   const cni::JsonView ipam = cni::JsonView(config, "").ElementsOf("ipam")[0];
-  const Error error = Caught([&] { static_cast<void>(ipam.Find("dataDir")); });
+  const Error error = Caught([&] { return ipam.Find("dataDir"); });
   EXPECT_EQ(error.code(), Code::kDecode);
   EXPECT_EQ(error.msg(), "duplicate key 'ipam[0].dataDir'");
   EXPECT_EQ(error.details(), "'DataDir' and 'dataDir' are the same key");
   EXPECT_FALSE(ipam.Find("type")) << "keys that nobody looks for may be there in both";
   const json one_is_null = Parse(R"({"MTU":null,"mtu":1500})");
-  EXPECT_EQ(Caught([&] { static_cast<void>(cni::JsonView(one_is_null, "").Find("mtu")); }).code(),
+  EXPECT_EQ(Caught([&] { return cni::JsonView(one_is_null, "").Find("mtu"); }).code(),
             Code::kDecode);
 }
 
@@ -128,7 +128,7 @@ TEST(JsonView, NamesThePathInEveryError) {
   const cni::JsonView subnet =
       *cni::JsonView(config, "").Find("ipam")->ElementsOf("ranges")[0].Elements()[0].Find("subnet");
   EXPECT_EQ(subnet.path(), "ipam.ranges[0][0].subnet");
-  const Error error = Caught([&] { static_cast<void>(subnet.Subnet()); });
+  const Error error = Caught([&] { return subnet.Subnet(); });
   EXPECT_EQ(error.code(), Code::kInvalidConfig);
   EXPECT_EQ(error.msg(), "invalid 'ipam.ranges[0][0].subnet': 5");
   EXPECT_THAT(error.details(), HasSubstr("allowed: an IP address with its prefix length"));
@@ -170,7 +170,7 @@ TEST(JsonView, RefusesIntegersOutOfRange) {
   EXPECT_EQ(integer("10"), 10);
   for (const char* const text :
        {"11", "-2", "18446744073709551615", "9223372036854775808", "1e1", "1.5"}) {
-    const Error error = Caught([&] { static_cast<void>(integer(text)); });
+    const Error error = Caught([&] { return integer(text); });
     EXPECT_EQ(error.details(), "allowed: an integer from -1 to 10") << text;
   }
 }

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "plugin/cni/request.h"
 #include "plugin/cni/version.h"
-#include "tests/unit/caught.h"
+#include "tests/support/caught.h"
 
 namespace nomad_bridge {
 namespace {
@@ -57,7 +57,7 @@ Answer Read(const Variables& variables, const std::string& stdin_text = kConfig)
 }
 
 Error Refused(const Variables& variables, const std::string& stdin_text = kConfig) {
-  return Caught([&] { static_cast<void>(Read(variables, stdin_text)); });
+  return Caught([&] { return Read(variables, stdin_text); });
 }
 
 std::string ConfigOf(const std::string& version) {
@@ -176,8 +176,8 @@ TEST(ReadRequest, RefusesStdinThatCannotBeRead) {
   };
   std::string reply_version;
   const UniqueFd write_only(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-  const Error error = Caught(
-      [&] { static_cast<void>(cni::ReadRequest(environment, write_only.get(), reply_version)); });
+  const Error error =
+      Caught([&] { return cni::ReadRequest(environment, write_only.get(), reply_version); });
   EXPECT_EQ(error.code(), Code::kIo);
 }
 
@@ -287,9 +287,7 @@ TEST(ReadRequest, AnswersInTheConfigsVersionOnceItIsKnown) {
   const cni::Environment environment = [](const char* name) {
     return kAdd.count(name) ? kAdd.at(name).c_str() : nullptr;
   };
-  EXPECT_EQ(Caught([&] {
-              static_cast<void>(cni::ReadRequest(environment, file.get(), reply_version));
-            }).code(),
+  EXPECT_EQ(Caught([&] { return cni::ReadRequest(environment, file.get(), reply_version); }).code(),
             Code::kInvalidConfig);
   EXPECT_EQ(reply_version, "0.4.0");
 }

@@ -8,7 +8,7 @@
 #include "plugin/cni/request.h"
 #include "plugin/cni/result.h"
 #include "plugin/cni/version.h"
-#include "tests/unit/caught.h"
+#include "tests/support/caught.h"
 
 namespace nomad_bridge {
 namespace {
@@ -117,7 +117,7 @@ TEST(ResultToJson, HasTheFirstAddressOfAFamilyAndItsRoutesInOldShapes) {
 }
 
 TEST(ResultToJson, NeedsAnAddressInOldShapes) {
-  const Error error = Caught([] { static_cast<void>(cni::ToJson(cni::Result{}, "0.2.0")); });
+  const Error error = Caught([] { return cni::ToJson(cni::Result{}, "0.2.0"); });
   EXPECT_EQ(error.msg(), "cannot convert: no valid IP addresses") << "nothing behind it";
   EXPECT_EQ(error.details(), "results of CNI 0.1.0 and 0.2.0 consist of addresses");
   EXPECT_EQ(Printed(cni::Result{}, "0.4.0"), R"({"cniVersion":"0.4.0","dns":{}})");
@@ -153,7 +153,7 @@ TEST(ParseResult, TakesAResultOfTheSameShapeOnly) {
       if (family(theirs) == family(ours)) {
         EXPECT_EQ(Parsed(document, ours).ips.size(), 2U) << theirs << " in " << ours;
       } else {
-        const Error error = Caught([&] { static_cast<void>(Parsed(document, ours)); });
+        const Error error = Caught([&] { return Parsed(document, ours); });
         EXPECT_EQ(error.code(), Code::kInvalidConfig) << theirs << " in " << ours;
         EXPECT_THAT(error.msg(), HasSubstr("'prevResult.cniVersion'"));
       }
@@ -203,8 +203,7 @@ TEST(ParseResult, NamesThePathOfWhatIsWrong) {
       {R"({"dns":{"nameservers":"1.1.1.1"}})", "'prevResult.dns.nameservers'"},
   };
   for (const auto& [text, path] : cases) {
-    const Error error =
-        Caught([text = text] { static_cast<void>(Parsed(json::parse(text), "1.1.0")); });
+    const Error error = Caught([text = text] { return Parsed(json::parse(text), "1.1.0"); });
     EXPECT_EQ(error.code(), Code::kInvalidConfig) << text;
     EXPECT_THAT(error.msg(), HasSubstr(path)) << text;
   }
@@ -212,7 +211,7 @@ TEST(ParseResult, NamesThePathOfWhatIsWrong) {
 
 TEST(ParseResult, RefusesAnIndexWithoutInterfaces) {
   const json document = json::parse(R"({"ips":[{"address":"10.0.0.5/24","interface":0}]})");
-  const Error error = Caught([&] { static_cast<void>(Parsed(document, "1.1.0")); });
+  const Error error = Caught([&] { return Parsed(document, "1.1.0"); });
   EXPECT_EQ(error.details(), "allowed: none, as there are no interfaces");
 }
 

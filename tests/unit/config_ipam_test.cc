@@ -9,7 +9,7 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "plugin/cni/version.h"
-#include "tests/unit/caught.h"
+#include "tests/support/caught.h"
 #include "tests/unit/parsed_config.h"
 
 namespace nomad_bridge {
@@ -85,8 +85,7 @@ TEST(IpamConfig, HasOneRangeSetPerFamilyBefore030) {
     if (cni::IsAtLeast(version, "0.3.0")) {
       EXPECT_THAT(ParsedBy("nomad-bridge", two, "", version).ipam.ranges, SizeIs(2));
     } else {
-      const Error error =
-          Caught([&] { static_cast<void>(ParsedBy("nomad-bridge", two, "", version)); });
+      const Error error = Caught([&] { return ParsedBy("nomad-bridge", two, "", version); });
       EXPECT_EQ(error.code(), Code::kInvalidConfig);
       EXPECT_EQ(error.msg(),
                 Cat("CNI version ", version, " does not support more than 1 address per family"));

@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "ipam/allocator.h"
-#include "tests/unit/caught.h"
+#include "tests/support/caught.h"
 
 namespace nomad_bridge::ipam {
 namespace {
@@ -73,7 +73,7 @@ class Allocator : public ::testing::Test {
     return files;
   }
   [[nodiscard]] Error Refusal(const Request& request) const {
-    return test::Caught([&] { static_cast<void>(Choose(*store_, sets_, request)); });
+    return test::Caught([&] { return Choose(*store_, sets_, request); });
   }
 
   std::string data_dir_;

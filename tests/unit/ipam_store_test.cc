@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "ipam/store.h"
-#include "tests/unit/caught.h"
+#include "tests/support/caught.h"
 
 namespace nomad_bridge::ipam {
 namespace {
@@ -186,7 +186,7 @@ TEST_F(LeaseStore, CreatesNothingInOpenIfExists) {
 
 TEST_F(LeaseStore, NamesAFileInPlaceOfItsDirectory) {
   std::ofstream(data_dir_ + "/net") << "a file";
-  const Error error = test::Caught([&] { static_cast<void>(Open()); });
+  const Error error = test::Caught([&] { return Open(); });
   EXPECT_EQ(error.code(), Code::kIo);
   EXPECT_THAT(error.msg(), HasSubstr(data_dir_ + "/net"));
   EXPECT_FALSE(Store::OpenIfExists(data_dir_, "net").has_value());

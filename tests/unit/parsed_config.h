@@ -9,7 +9,7 @@
 #include "plugin/cni/json.h"
 #include "plugin/cni/plugin_type.h"
 #include "plugin/config/config.h"
-#include "tests/unit/caught.h"
+#include "tests/support/caught.h"
 
 namespace nomad_bridge::test {
 
@@ -29,7 +29,7 @@ inline config::Config Parsed(const std::string& text, const std::string& args = 
 }
 
 inline Error Refused(const std::string& text, const std::string& args = "") {
-  return Caught([&] { static_cast<void>(Parsed(text, args)); });
+  return Caught([&] { return Parsed(text, args); });
 }
 
 struct Bad {
