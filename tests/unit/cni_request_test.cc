@@ -1,26 +1,24 @@
-#include <map>
 #include <string>
 
 #include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/fd.h"
 #include "base/text.h"
-#include "plugin/cni/request.h"
 #include "plugin/cni/version.h"
 #include "tests/support/caught.h"
+#include "tests/unit/read_request.h"
 
 namespace nomad_bridge {
 namespace {
 
 using test::Caught;
+using test::MemoryFile;
+using test::ReadFrom;
 using ::testing::HasSubstr;
 
-using Variables = std::map<std::string, std::string>;
+using Variables = test::RuntimeVariables;
 
 const Variables kAdd = {{"CNI_COMMAND", "ADD"},
                         {"CNI_CONTAINERID", "5f3c1a2b-0000"},
@@ -33,26 +31,14 @@ Variables With(Variables variables, const std::string& name, const std::string& 
   return variables;
 }
 
-UniqueFd FileWith(const std::string& content) {
-  UniqueFd file(::memfd_create("stdin", MFD_CLOEXEC));
-  EXPECT_EQ(::pwrite(file.get(), content.data(), content.size(), 0),
-            static_cast<ssize_t>(content.size()));
-  return file;
-}
-
 struct Answer {
   cni::Request request;
   std::string reply_version = "1.1.0";
 };
 
 Answer Read(const Variables& variables, const std::string& stdin_text = kConfig) {
-  const UniqueFd file = FileWith(stdin_text);
-  const cni::Environment environment = [&](const char* name) {
-    const auto variable = variables.find(name);
-    return variable != variables.end() ? variable->second.c_str() : nullptr;
-  };
   Answer answer;
-  answer.request = cni::ReadRequest(environment, file.get(), answer.reply_version);
+  answer.request = ReadFrom(MemoryFile(stdin_text).get(), variables, answer.reply_version);
   return answer;
 }
 
@@ -106,10 +92,7 @@ TEST(ReadRequest, NeedsNoIdentityForGcAndStatus) {
 
 TEST(ReadRequest, ReadsNoStdinForVersion) {
   std::string reply_version;
-  const cni::Environment environment = [](const char* name) {
-    return std::string(name) == "CNI_COMMAND" ? "VERSION" : nullptr;
-  };
-  EXPECT_EQ(cni::ReadRequest(environment, -1, reply_version).verb, cni::Verb::kVersion);
+  EXPECT_EQ(ReadFrom(-1, {{"CNI_COMMAND", "VERSION"}}, reply_version).verb, cni::Verb::kVersion);
 }
 
 TEST(ReadRequest, RefusesContainerIdsThatAreNoPlainNames) {
@@ -171,14 +154,12 @@ TEST(ReadRequest, RefusesTenMegabytesNamingTheLimit) {
 }
 
 TEST(ReadRequest, RefusesStdinThatCannotBeRead) {
-  const cni::Environment environment = [](const char* name) {
-    return std::string(name) == "CNI_COMMAND" ? "STATUS" : nullptr;
-  };
-  std::string reply_version;
   const UniqueFd write_only(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-  const Error error =
-      Caught([&] { return cni::ReadRequest(environment, write_only.get(), reply_version); });
-  EXPECT_EQ(error.code(), Code::kIo);
+  std::string reply_version;
+  EXPECT_EQ(Caught([&] {
+              return ReadFrom(write_only.get(), {{"CNI_COMMAND", "STATUS"}}, reply_version);
+            }).code(),
+            Code::kIo);
 }
 
 TEST(ReadRequest, ChecksTheNetworksName) {
@@ -283,11 +264,8 @@ TEST(ReadRequest, CannotDecodeAnImpossibleVersionOnCheckGcAndStatus) {
 
 TEST(ReadRequest, AnswersInTheConfigsVersionOnceItIsKnown) {
   std::string reply_version = "1.1.0";
-  const UniqueFd file = FileWith(R"({"cniVersion":"0.4.0","name":"a/b"})");
-  const cni::Environment environment = [](const char* name) {
-    return kAdd.count(name) ? kAdd.at(name).c_str() : nullptr;
-  };
-  EXPECT_EQ(Caught([&] { return cni::ReadRequest(environment, file.get(), reply_version); }).code(),
+  const UniqueFd file = MemoryFile(R"({"cniVersion":"0.4.0","name":"a/b"})");
+  EXPECT_EQ(Caught([&] { return ReadFrom(file.get(), kAdd, reply_version); }).code(),
             Code::kInvalidConfig);
   EXPECT_EQ(reply_version, "0.4.0");
 }

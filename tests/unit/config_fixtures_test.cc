@@ -1,18 +1,13 @@
 // What runtimes really send (fixtures/README.md has the origins), through all that reads it.
-#include <map>
 #include <string>
-
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/fd.h"
 #include "plugin/cni/plugin_type.h"
-#include "plugin/cni/request.h"
 #include "plugin/config/config.h"
 #include "tests/support/fixture.h"
+#include "tests/unit/read_request.h"
 
 namespace nomad_bridge {
 namespace {
@@ -35,22 +30,15 @@ std::ostream& operator<<(std::ostream& out, const Sent& sent) {
 }
 
 cni::Request Read(const Sent& sent, const std::string& args) {
-  const std::string content = test::ReadFixture(std::string("conf/") + sent.file);
-  const UniqueFd file(::memfd_create("stdin", MFD_CLOEXEC));
-  EXPECT_EQ(::pwrite(file.get(), content.data(), content.size(), 0),
-            static_cast<ssize_t>(content.size()));
-  const std::map<std::string, std::string> variables = {
+  const test::RuntimeVariables variables = {
       {"CNI_COMMAND", sent.verb},
       {"CNI_CONTAINERID", "5f3c1a2b-7d4e-4c55-9a52-0f3f6f0b8c11"},
       {"CNI_NETNS", "/var/run/netns/5f3c1a2b-7d4e-4c55-9a52-0f3f6f0b8c11"},
       {"CNI_IFNAME", "eth0"},
       {"CNI_ARGS", args}};
-  const cni::Environment environment = [&](const char* name) {
-    const auto variable = variables.find(name);
-    return variable != variables.end() ? variable->second.c_str() : nullptr;
-  };
+  const UniqueFd file = test::MemoryFile(test::ReadFixture(std::string("conf/") + sent.file));
   std::string reply_version;
-  return cni::ReadRequest(environment, file.get(), reply_version);
+  return test::ReadFrom(file.get(), variables, reply_version);
 }
 
 constexpr Sent kSent[] = {

@@ -1,28 +1,10 @@
-#include <string>
-
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/fd.h"
 #include "base/text.h"
 #include "plugin/cni/version.h"
-#include "tests/support/caught.h"
 #include "tests/unit/parsed_config.h"
+#include "tests/unit/read_request.h"
 
-namespace nomad_bridge {
+namespace nomad_bridge::test {
 namespace {
-
-using test::Bad;
-using test::Caught;
-using test::ExpectInvalid;
-using test::Parsed;
-using test::ParsedBy;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 TEST(IpamConfig, OrdersRangesAsTheReferenceDoes) {
   const config::Config config = Parsed(R"({
@@ -56,7 +38,7 @@ TEST(IpamConfig, TakesTheDefaultSubnetForARangeWithoutOne) {
 }
 
 TEST(IpamConfig, RefusesImpossibleRanges) {
-  const Bad cases[] = {
+  ExpectEachInvalid({
       {R"({"ipam":{"subnet":"10.0.0.5/24"}})", "ipam.subnet"},
       {R"({"ipam":{"subnet":"10.0.0.0/31"}})", "ipam.subnet"},
       {R"({"ipam":{"subnet":"fd00::/127"}})", "ipam.subnet"},
@@ -69,10 +51,7 @@ TEST(IpamConfig, RefusesImpossibleRanges) {
        "ipam.ranges[1][0]"},
       {R"({"ipam":{"ranges":[[{"subnet":"10.0.0.0/24"},{"subnet":"fd00::/64"}]]}})",
        "ipam.ranges[0]"},
-  };
-  for (const Bad& bad : cases) {
-    ExpectInvalid(bad);
-  }
+  });
 }
 
 TEST(IpamConfig, HasOneRangeSetPerFamilyBefore030) {
@@ -85,7 +64,7 @@ TEST(IpamConfig, HasOneRangeSetPerFamilyBefore030) {
     if (cni::IsAtLeast(version, "0.3.0")) {
       EXPECT_THAT(ParsedBy("nomad-bridge", two, "", version).ipam.ranges, SizeIs(2));
     } else {
-      const Error error = Caught([&] { return ParsedBy("nomad-bridge", two, "", version); });
+      const Error error = Caught([&] { ParsedBy("nomad-bridge", two, "", version); });
       EXPECT_EQ(error.code(), Code::kInvalidConfig);
       EXPECT_EQ(error.msg(),
                 Cat("CNI version ", version, " does not support more than 1 address per family"));
@@ -121,14 +100,10 @@ TEST(IpamConfig, ReadsRoutesWithEveryField) {
 }
 
 TEST(IpamConfig, ReadsResolvConf) {
-  const UniqueFd file(::memfd_create("resolv.conf", 0));
-  const std::string content =
-      "# nameserver 9.9.9.9\n; x y\nnameserver 10.0.0.53\n  nameserver\tfd00::53  \r\ndomain "
-      "example.org\n"
-      "search a.example b.example\nsearch c.example\noptions ndots:2 edns0\nnameserver\nsortlist "
-      "10.0.0.0\nsearch \xff";
-  ASSERT_EQ(::pwrite(file.get(), content.data(), content.size(), 0),
-            static_cast<ssize_t>(content.size()));
+  const UniqueFd file = MemoryFile(
+      "# nameserver 9.9.9.9\n; x y\nnameserver 10.0.0.53\n  nameserver\tfd00::53  \r\n"
+      "domain example.org\nsearch a.example b.example\nsearch c.example\n"
+      "options ndots:2 edns0\nnameserver\nsortlist 10.0.0.0\nsearch \xff");
   const config::Config config =
       Parsed(Cat(R"({"ipam":{"resolvConf":"/proc/self/fd/)", file.get(), "\"}}"));
   EXPECT_THAT(config.ipam.dns.nameservers, ElementsAre("10.0.0.53", "fd00::53"));
@@ -154,9 +129,8 @@ TEST(IpamConfig, LeavesTheKeysOfAnotherIpamPluginAlone) {
 }
 
 TEST(IpamConfig, RefusesRangesWithoutAType) {
-  EXPECT_THROW(static_cast<void>(ParsedBy("bridge", R"({"ipam":{"subnet":"10.0.0.0/24"}})")),
-               Error);
+  EXPECT_THROW(ParsedBy("bridge", R"({"ipam":{"subnet":"10.0.0.0/24"}})"), Error);
 }
 
 }  // namespace
-}  // namespace nomad_bridge
+}  // namespace nomad_bridge::test

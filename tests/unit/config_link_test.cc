@@ -1,38 +1,15 @@
-#include <string>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "base/text.h"
+#include "tests/support/config.h"
 #include "tests/unit/parsed_config.h"
 
-namespace nomad_bridge {
+namespace nomad_bridge::test {
 namespace {
 
-using test::Bad;
-using test::ExpectInvalid;
-using test::Parsed;
-using test::ParsedBy;
-using test::Refused;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-
 TEST(LinkConfig, RefusesBridgeNamesThatMeanSomethingElse) {
-  for (const char* const name : {"",
-                                 "a/b",
-                                 "a:b",
-                                 "a b",
-                                 "a\\t",
-                                 ".",
-                                 "..",
-                                 "sixteen-bytes-xx",
-                                 "all",
-                                 "default",
-                                 "lo",
-                                 "br%d",
-                                 "a\\u0000"}) {
-    ExpectInvalid({Cat(R"({"bridge":")", name, "\"}"), "'bridge'"});
+  const auto names = R"(["", "a/b", "a:b", "a b", "a\t", ".", "..", "sixteen-bytes-xx", "all",
+                         "default", "lo", "br%d", "a\u0000"])"_json;
+  for (const nlohmann::json& name : names) {
+    ExpectInvalid({Cat(R"({"bridge":)", name.dump(), "}"), "'bridge'"});
   }
   EXPECT_EQ(Parsed(R"({"bridge":"fifteen-bytes-x"})").link.bridge, "fifteen-bytes-x");
 }
@@ -134,7 +111,7 @@ TEST(LinkConfig, HasAGatewayBesidesTheBridgeOnlyInAVlan) {
 }
 
 TEST(LinkConfig, RefusesImpossibleVlans) {
-  const Bad cases[] = {
+  ExpectEachInvalid({
       {R"({"vlan":-1})", "'vlan': -1"},
       {R"({"vlan":4095})", "'vlan': 4095"},
       {R"({"vlan":"5"})", "'vlan': \"5\""},
@@ -152,22 +129,16 @@ TEST(LinkConfig, RefusesImpossibleVlans) {
       {R"({"vlanTrunk":[{"minID":5,"maxID":4095}]})", "'vlanTrunk[0].maxID': 4095"},
       {R"({"vlanTrunk":[{"minID":6,"maxID":5}]})", "'vlanTrunk[0].minID': 6"},
       {R"({"bridge":"a-long-name","vlan":1000})", "'vlan': 1000"},
-  };
-  for (const Bad& bad : cases) {
-    ExpectInvalid(bad);
-  }
+  });
   EXPECT_THAT(Refused(R"({"bridge":"a-long-name","vlan":1000})").details(),
               HasSubstr("'a-long-name.1000'"));
-  EXPECT_NO_THROW(static_cast<void>(Parsed(
-      R"({"bridge":"a-long-name","vlan":1000,"isGateway":false,"isDefaultGateway":false})")));
+  EXPECT_NO_THROW(
+      Parsed(R"({"bridge":"a-long-name","vlan":1000,"isGateway":false,"isDefaultGateway":false})"));
 }
 
 TEST(LinkConfig, HasPortOptionsThatAreTrueOrFalse) {
-  for (const std::string& key : std::vector<std::string>{"portIsolation",
-                                                         "macspoofchk",
-                                                         "preserveDefaultVlan",
-                                                         "enabledad",
-                                                         "disableContainerInterface"}) {
+  for (const std::string& key : Words("portIsolation macspoofchk preserveDefaultVlan enabledad "
+                                      "disableContainerInterface")) {
     ExpectInvalid({Cat("{\"", key, "\":1}"), Cat("'", key, "': 1")});
     ExpectInvalid({Cat("{\"", key, "\":\"yes\"}"), Cat("'", key, "'")});
   }
@@ -183,4 +154,4 @@ TEST(LinkConfig, MayLeaveABareLinkDown) {
 }
 
 }  // namespace
-}  // namespace nomad_bridge
+}  // namespace nomad_bridge::test

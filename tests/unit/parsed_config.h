@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +13,11 @@
 #include "tests/support/caught.h"
 
 namespace nomad_bridge::test {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 inline config::Config ParsedBy(const char* plugin_type,
                                const std::string& text,
@@ -40,8 +46,14 @@ struct Bad {
 inline void ExpectInvalid(const Bad& bad, Code code = Code::kInvalidConfig) {
   const Error error = Refused(bad.text);
   EXPECT_EQ(error.code(), code) << bad.text << ": " << error.what();
-  EXPECT_THAT(error.msg(), ::testing::HasSubstr(bad.path)) << bad.text;
+  EXPECT_THAT(error.msg(), HasSubstr(bad.path)) << bad.text;
   EXPECT_NE(error.details(), "") << bad.text;
+}
+
+inline void ExpectEachInvalid(const std::vector<Bad>& cases, Code code = Code::kInvalidConfig) {
+  for (const Bad& bad : cases) {
+    ExpectInvalid(bad, code);
+  }
 }
 
 }  // namespace nomad_bridge::test
