@@ -30,8 +30,11 @@ Ip At(const std::string& text) {
   return Ip::Parse(text).value();
 }
 
-RangeSpec Spec(const std::string& subnet) {
-  return {.path = "ipam.ranges[0][0]", .subnet = Cidr::Parse(subnet).value()};
+// `subnet`, with what `spec` adds.
+RangeSpec Spec(const std::string& subnet, RangeSpec spec = {}) {
+  spec.path = "ipam.ranges[0][0]";
+  spec.subnet = Cidr::Parse(subnet).value();
+  return spec;
 }
 
 class Allocator : public ::testing::Test {
@@ -48,6 +51,12 @@ class Allocator : public ::testing::Test {
   void Use(const std::vector<std::vector<RangeSpec>>& specs) { sets_ = MakeRangeSets(specs); }
   void Put(const std::string& name, const std::string& content) const {
     std::ofstream(Cat(data_dir_, "/net/", name)) << content;
+  }
+  // Leases of Bob: `first` and those after it, `count` in all.
+  void Fill(const std::string& first, int count) const {
+    for (int i = 0; i < count; ++i) {
+      Put(At(first).Plus(static_cast<std::uint64_t>(i)).Text(), "bob\r\neth0");
+    }
   }
   [[nodiscard]] std::vector<std::string> Addresses(const Request& request) const {
     std::vector<std::string> addresses;
@@ -128,9 +137,7 @@ TEST_F(Allocator, GivesAnAddressAgainOnlyAfterAllOthers) {
 TEST_F(Allocator, FindsTheOnlyGapWhereverItIs) {
   // Longer than what is looked at one by one.
   Use({{Spec("10.0.0.0/24")}});
-  for (int i = 2; i <= 254; ++i) {
-    Put(Cat("10.0.0.", i), "bob\r\neth0");
-  }
+  Fill("10.0.0.2", 253);
   for (int gap = 2; gap <= 254; gap += 9) {
     std::filesystem::remove(Cat(data_dir_, "/net/10.0.0.", gap));
     for (int mark = 2; mark <= 254; mark += 7) {
@@ -144,9 +151,7 @@ TEST_F(Allocator, FindsTheOnlyGapWhereverItIs) {
 
 TEST_F(Allocator, TakesTheFirstGapAfterTheMark) {
   Use({{Spec("10.0.0.0/24")}});
-  for (int i = 2; i <= 254; ++i) {
-    Put(Cat("10.0.0.", i), "bob\r\neth0");
-  }
+  Fill("10.0.0.2", 253);
   std::filesystem::remove(data_dir_ + "/net/10.0.0.30");
   std::filesystem::remove(data_dir_ + "/net/10.0.0.190");
   for (const auto& [mark, gap] :
@@ -158,11 +163,8 @@ TEST_F(Allocator, TakesTheFirstGapAfterTheMark) {
 }
 
 TEST_F(Allocator, GoesOnThroughTheRangesOfASetAndAroundThem) {
-  RangeSpec low = Spec("10.0.0.0/24");
-  low.start = At("10.0.0.250");
-  RangeSpec high = Spec("10.0.9.0/24");
-  high.end = At("10.0.9.2");
-  Use({{low, high}});
+  Use({{Spec("10.0.0.0/24", {.start = At("10.0.0.250")}),
+        Spec("10.0.9.0/24", {.end = At("10.0.9.2")})}});
   store_->SetLastReserved(0, At("10.0.0.253"));
   EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.254/24"));
   EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.9.2/24"));
@@ -172,9 +174,7 @@ TEST_F(Allocator, GoesOnThroughTheRangesOfASetAndAroundThem) {
 }
 
 TEST_F(Allocator, ComesToEarlierRangesLastIfTheMarkIsInALaterOne) {
-  RangeSpec high = Spec("10.0.9.0/24");
-  high.start = At("10.0.9.250");
-  Use({{Spec("10.0.0.0/24"), high}});
+  Use({{Spec("10.0.0.0/24"), Spec("10.0.9.0/24", {.start = At("10.0.9.250")})}});
   store_->SetLastReserved(0, At("10.0.9.253"));
   EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.9.254/24"));
   EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.2/24"));
@@ -182,9 +182,7 @@ TEST_F(Allocator, ComesToEarlierRangesLastIfTheMarkIsInALaterOne) {
 
 TEST_F(Allocator, IgnoresLeasesOfTheOtherFamily) {
   Use({{Spec("10.0.0.0/24")}, {Spec("a00:0::/64")}});
-  for (int i = 2; i <= 100; ++i) {
-    Put(Cat("10.0.0.", i), "bob\r\neth0");
-  }
+  Fill("10.0.0.2", 99);
   Put("a00:65::1", "bob\r\neth0");  // begins with the bytes of 10.0.0.101
   EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.101/24", "a00::2/64"));
 }
@@ -198,9 +196,7 @@ TEST_F(Allocator, BeginsAtTheStartIfTheMarkIsOutsideTheRanges) {
 }
 
 TEST_F(Allocator, PassesOverAGatewayInsideTheRange) {
-  RangeSpec spec = Spec("10.0.0.0/29");
-  spec.gateway = At("10.0.0.3");
-  Use({{spec}});
+  Use({{Spec("10.0.0.0/29", {.gateway = At("10.0.0.3")})}});
   EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.1/29"));
   EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.2/29"));
   EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.4/29"));
@@ -209,9 +205,7 @@ TEST_F(Allocator, PassesOverAGatewayInsideTheRange) {
 TEST_F(Allocator, HandlesHugeIpv6Ranges) {
   Use({{Spec("fd00::/8")}});
   EXPECT_THAT(Allocate(kAlice), ElementsAre("fd00::2/8"));
-  for (int i = 3; i < 0x100; ++i) {
-    Put(At("fd00::").Plus(static_cast<std::uint64_t>(i)).Text(), "bob\r\neth0");
-  }
+  Fill("fd00::3", 0x100 - 3);
   Put("fdff::1", "bob\r\neth0");
   Put("fd00:0:0:1::100", "bob\r\neth0");  // 2^64 addresses after fd00::100
   EXPECT_THAT(Allocate(kAlice), ElementsAre("fd00::100/8"));
@@ -225,9 +219,7 @@ constexpr int kBlock = 600;
 
 TEST_F(Allocator, LeapsOverASolidBlockToItsVeryEnd) {
   Use({{Spec("10.0.0.0/20")}});
-  for (int taken = 2; taken <= kBlock; ++taken) {
-    Put(At("10.0.0.0").Plus(static_cast<std::uint64_t>(taken)).Text(), "bob\r\neth0");
-  }
+  Fill("10.0.0.2", kBlock - 1);
   const std::string behind = At("10.0.0.0").Plus(kBlock + 1).Text();
   EXPECT_THAT(Addresses({.owner = kAlice}), ElementsAre(behind + "/20"));
   // What became free inside it waits for the next round, but is not forgotten.
@@ -236,22 +228,15 @@ TEST_F(Allocator, LeapsOverASolidBlockToItsVeryEnd) {
 }
 
 TEST_F(Allocator, GoesOnWithTheFirstOfTheNextRangeBehindOneThatIsFull) {
-  RangeSpec high = Spec("10.1.0.0/24");
-  high.start = At("10.1.0.10");
-  Use({{Spec("10.0.0.0/23"), high}});
-  for (std::uint64_t taken = 2; taken <= 510; ++taken) {
-    Put(At("10.0.0.0").Plus(taken).Text(), "bob\r\neth0");
-  }
+  Use({{Spec("10.0.0.0/23"), Spec("10.1.0.0/24", {.start = At("10.1.0.10")})}});
+  Fill("10.0.0.2", 509);
   EXPECT_THAT(Addresses({.owner = kAlice}), ElementsAre("10.1.0.10/24"));
 }
 
 TEST_F(Allocator, FindsAFreeAddressAlsoIfThereAreLeasesWhereverALeapLands) {
   Use({{Spec("fd00::/8")}});
-  const Ip first = At("fd00::1");
-  for (std::uint64_t taken = 1; taken <= 300; ++taken) {
-    Put(first.Plus(taken).Text(), "bob\r\neth0");
-  }
-  Ip landing = first.Plus(129);  // behind the single steps
+  Fill("fd00::2", 300);
+  Ip landing = At("fd00::1").Plus(129);  // behind the single steps
   for (int bit = 1; bit <= 65; ++bit) {
     landing = landing.Plus(std::uint64_t{1} << std::min(bit, 62));
     Put(landing.Text(), "bob\r\neth0");
@@ -260,9 +245,7 @@ TEST_F(Allocator, FindsAFreeAddressAlsoIfThereAreLeasesWhereverALeapLands) {
 }
 
 TEST_F(Allocator, ReportsWhichSetIsFull) {
-  RangeSpec tiny = Spec("fd00::/126");
-  tiny.end = At("fd00::2");
-  Use({{Spec("10.0.0.0/24")}, {tiny}});
+  Use({{Spec("10.0.0.0/24")}, {Spec("fd00::/126", {.end = At("fd00::2")})}});
   EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.2/24", "fd00::2/126"));
   const Allocation allocation = Choose(*store_, sets_, {.owner = kBob});
   EXPECT_EQ(allocation.full_set, 1U);
@@ -271,9 +254,9 @@ TEST_F(Allocator, ReportsWhichSetIsFull) {
 
 TEST_F(Allocator, TakesAnEmptyFileForFree) {
   Use({{Spec("10.0.0.0/24")}});
-  for (int i = 2; i <= 254; ++i) {
-    Put(Cat("10.0.0.", i), i == 4 || i == 150 ? "" : "bob\r\neth0");
-  }
+  Fill("10.0.0.2", 253);
+  Put("10.0.0.4", "");
+  Put("10.0.0.150", "");
   EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.4/24")) << "near the start";
   EXPECT_THAT(Allocate(kAlice), ElementsAre("10.0.0.150/24")) << "far from it";
   EXPECT_EQ(Choose(*store_, sets_, {.owner = kBob}).full_set, 0U);
