@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "base/ip.h"
+#include "base/text.h"
+#include "tests/support/config.h"
 
 namespace nomad_bridge {
 namespace {
@@ -12,23 +14,13 @@ TEST(Ip, ParsesBothFamiliesAndPrintsThemBack) {
 }
 
 TEST(Ip, RefusesAnInvalidString) {
-  for (const char* const text : {"",
-                                 "10.0.0",
-                                 "10.0.0.256",
-                                 "010.0.0.1",
-                                 "10.0.0.01",
-                                 "10.0.0.-1",
-                                 "10.0.0.+1",
-                                 "10..0.1",
-                                 "10.0.0.",
-                                 "10.0.0.1.",
-                                 "10.0.0.1.1",
-                                 "10.0.0.0x1",
-                                 " 10.0.0.1",
-                                 "10.0.0.1 ",
-                                 "fd00::1%eth0",
-                                 "host"}) {
+  for (const std::string& text :
+       test::Words("10.0.0 10.0.0.256 010.0.0.1 10.0.0.01 10.0.0.-1 10.0.0.+1 10..0.1 10.0.0. "
+                   "10.0.0.1. 10.0.0.1.1 10.0.0.0x1 fd00::1%eth0 host")) {
     EXPECT_FALSE(Ip::Parse(text)) << text;
+  }
+  for (const char* const text : {"", " 10.0.0.1", "10.0.0.1 "}) {
+    EXPECT_FALSE(Ip::Parse(text)) << Quoted(text);
   }
 }
 

@@ -7,11 +7,13 @@
 #include "base/text.h"
 #include "plugin/cni/args.h"
 #include "tests/support/caught.h"
+#include "tests/support/config.h"
 
 namespace nomad_bridge {
 namespace {
 
 using test::Caught;
+using test::Words;
 using ::testing::HasSubstr;
 
 Error Refused(const std::string& text) {
@@ -68,15 +70,8 @@ TEST(ParseArgs, TakesTheLastOfDuplicates) {
 }
 
 TEST(ParseArgs, RefusesPairsWithoutKeyOrEqualsSign) {
-  for (const char* const text : {"none",
-                                 "=b",
-                                 "IgnoreUnknown=1;=b",
-                                 "A=B;",
-                                 ";A=B",
-                                 "NOMAD_X=1;;NOMAD_Y=2",
-                                 "IgnoreUnknown=1;A",
-                                 "IgnoreUnknown=1;",
-                                 ";"}) {
+  for (const std::string& text : Words("none =b IgnoreUnknown=1;=b A=B; ;A=B NOMAD_X=1;;NOMAD_Y=2 "
+                                       "IgnoreUnknown=1;A IgnoreUnknown=1; ;")) {
     const Error error = Refused(text);
     EXPECT_EQ(error.code(), Code::kInvalidEnvironment) << text;
     EXPECT_THAT(error.msg(), HasSubstr("CNI_ARGS")) << text;
@@ -84,16 +79,10 @@ TEST(ParseArgs, RefusesPairsWithoutKeyOrEqualsSign) {
 }
 
 TEST(ParseArgs, RefusesBadValuesNamingThePair) {
-  for (const char* const pair : {"MAC=01:00:5e:00:00:01",
-                                 "MAC=00:00:00:00:00:00",
-                                 "MAC=02:42:ac:1a:40",
-                                 "MAC=x",
-                                 "IP=10.0.0",
-                                 "IP=10.0.0.5/33",
-                                 "IP=10.0.0.5/",
-                                 "IP=10.0.0.5,10.0.0.6",
-                                 "IgnoreUnknown=maybe",
-                                 "IgnoreUnknown="}) {
+  for (const std::string& pair :
+       Words("MAC=01:00:5e:00:00:01 MAC=00:00:00:00:00:00 MAC=02:42:ac:1a:40 MAC=x IP=10.0.0 "
+             "IP=10.0.0.5/33 IP=10.0.0.5/ IP=10.0.0.5,10.0.0.6 IgnoreUnknown=maybe "
+             "IgnoreUnknown=")) {
     const Error error = Refused(pair);
     EXPECT_EQ(error.code(), Code::kInvalidEnvironment) << pair;
     EXPECT_THAT(error.msg(), HasSubstr(pair));

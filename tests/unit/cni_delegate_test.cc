@@ -111,18 +111,12 @@ TEST_F(DelegatedIpam, IsTheFirstRegularFileOfThatNameInCniPath) {
   fs::create_directories(Path("directory/x"));
   WritePlugin("echo first", "first/x");
   WritePlugin("echo second", "second/x");
-  const auto path = [&](const std::string& name) { return Path(name); };
-  const std::string all = Cat(":/nowhere::",
-                              path("empty"),
-                              ':',
-                              path("directory"),
-                              ':',
-                              path("first"),
-                              ':',
-                              path("second"),
-                              ':');
+  std::string cni_path = ":/nowhere:";
+  for (const char* const directory : {"empty", "directory", "first", "second"}) {
+    cni_path += Cat(':', Path(directory));
+  }
 
-  EXPECT_EQ(InvokeIn(all), "first\n");
+  EXPECT_EQ(InvokeIn(cni_path + ':'), "first\n");
 }
 
 TEST_F(DelegatedIpam, ThatIsMissingIsAnErrorThatListsTheDirectoriesAndIsNoSuccessForGoCni) {

@@ -138,26 +138,18 @@ TEST(JsonView, RefusesWrongTypes) {
   for (const char* const text : {"{}", "[]", "5", "5.0", "true", "\"text\""}) {
     const json value = Parse(text);
     const cni::JsonView view(value, "key");
-    const auto refuses = [&](const auto& read) {
-      EXPECT_EQ(Caught(read).code(), Code::kInvalidConfig) << text;
+    const auto refuses_unless = [&](bool has_the_type, const auto& read) {
+      if (!has_the_type) {
+        EXPECT_EQ(Caught(read).code(), Code::kInvalidConfig) << text;
+      }
     };
-    if (!value.is_object()) {
-      refuses([&] { static_cast<void>(view.Find("a")); });
-    }
-    if (!value.is_array()) {
-      refuses([&] { static_cast<void>(view.Elements()); });
-    }
-    if (!value.is_string()) {
-      refuses([&] { static_cast<void>(view.String()); });
-    }
-    if (!value.is_boolean()) {
-      refuses([&] { static_cast<void>(view.Bool()); });
-    }
-    if (!value.is_number_integer()) {
-      refuses([&] { static_cast<void>(view.Integer(0, 10)); });
-    }
-    refuses([&] { static_cast<void>(view.Address()); });
-    refuses([&] { static_cast<void>(view.Subnet()); });
+    refuses_unless(value.is_object(), [&] { return view.Find("a"); });
+    refuses_unless(value.is_array(), [&] { return view.Elements(); });
+    refuses_unless(value.is_string(), [&] { return view.String(); });
+    refuses_unless(value.is_boolean(), [&] { return view.Bool(); });
+    refuses_unless(value.is_number_integer(), [&] { return view.Integer(0, 10); });
+    refuses_unless(false, [&] { return view.Address(); });
+    refuses_unless(false, [&] { return view.Subnet(); });
   }
 }
 

@@ -42,6 +42,15 @@ cni::Result Parsed(const json& document, std::string_view config_version) {
   return cni::ParseResult(cni::JsonView(document, "prevResult"), config_version);
 }
 
+// Of DualStack(), up to CNI 1.0.0.
+constexpr const char* kInterfaces =
+    R"("interfaces":[{"name":"nomad","mac":"02:00:00:00:00:01"},)"
+    R"({"name":"veth1","mac":"02:00:00:00:00:02"},)"
+    R"({"name":"eth0","mac":"02:00:00:00:00:03","sandbox":"/run/netns/x"}],)";
+constexpr const char* kRoutes =
+    R"("routes":[{"dst":"0.0.0.0/0","gw":"10.0.0.1","mtu":1400,"advmss":1360,"priority":100,)"
+    R"("table":0,"scope":0},{"dst":"fd01::/64"}])";
+
 std::string Printed(const cni::Result& result, std::string_view version) {
   return cni::ToJson(result, version).dump();
 }
@@ -59,30 +68,20 @@ TEST(ResultToJson, HasOneObjectPerFamilyUpTo020) {
 
 TEST(ResultToJson, HasArraysWithVersionsUpTo040) {
   for (const char* const version : {"0.3.0", "0.3.1", "0.4.0"}) {
+    const std::string ips =
+        R"("ips":[{"version":"4","interface":2,"address":"10.0.0.5/24","gateway":"10.0.0.1"},)"
+        R"({"version":"6","interface":2,"address":"fd00::5/64"}],)";
     EXPECT_EQ(
         Printed(DualStack(), version),
-        Cat(R"({"cniVersion":")",
-            version,
-            R"(","interfaces":[{"name":"nomad","mac":"02:00:00:00:00:01"},)",
-            R"({"name":"veth1","mac":"02:00:00:00:00:02"},)",
-            R"({"name":"eth0","mac":"02:00:00:00:00:03","sandbox":"/run/netns/x"}],)",
-            R"("ips":[{"version":"4","interface":2,"address":"10.0.0.5/24","gateway":"10.0.0.1"},)",
-            R"({"version":"6","interface":2,"address":"fd00::5/64"}],)",
-            R"("routes":[{"dst":"0.0.0.0/0","gw":"10.0.0.1","mtu":1400,"advmss":1360,"priority":100,)",
-            R"("table":0,"scope":0},{"dst":"fd01::/64"}],"dns":{}})"));
+        Cat(R"({"cniVersion":")", version, "\",", kInterfaces, ips, kRoutes) + R"(,"dns":{}})");
   }
 }
 
 TEST(ResultToJson, DropsVersionAndEmptyDnsFrom100) {
-  EXPECT_EQ(
-      Printed(DualStack(), "1.0.0"),
-      R"({"cniVersion":"1.0.0","interfaces":[{"name":"nomad","mac":"02:00:00:00:00:01"},)"
-      R"({"name":"veth1","mac":"02:00:00:00:00:02"},)"
-      R"({"name":"eth0","mac":"02:00:00:00:00:03","sandbox":"/run/netns/x"}],)"
-      R"("ips":[{"interface":2,"address":"10.0.0.5/24","gateway":"10.0.0.1"},)"
-      R"({"interface":2,"address":"fd00::5/64"}],)"
-      R"("routes":[{"dst":"0.0.0.0/0","gw":"10.0.0.1","mtu":1400,"advmss":1360,"priority":100,)"
-      R"("table":0,"scope":0},{"dst":"fd01::/64"}]})");
+  const std::string ips = R"("ips":[{"interface":2,"address":"10.0.0.5/24","gateway":"10.0.0.1"},)"
+                          R"({"interface":2,"address":"fd00::5/64"}],)";
+  EXPECT_EQ(Printed(DualStack(), "1.0.0"),
+            Cat(R"({"cniVersion":"1.0.0",)", kInterfaces, ips, kRoutes, '}'));
 }
 
 TEST(ResultToJson, HasTheNewFieldsFrom110) {

@@ -13,48 +13,39 @@ const Cidr kOurs = Cidr::Parse("10.0.0.2/24").value();
 const Cidr kOther = Cidr::Parse("10.0.1.2/24").value();
 
 cni::Request RequestIn(const std::string& netns_path) {
-  cni::Request request;
-  request.id = {"nomad", "alloc-1", "eth0"};
-  request.netns_path = netns_path;
-  return request;
-}
-
-cni::Result ResultWith(std::vector<cni::Interface> interfaces, std::vector<cni::IpConfig> ips) {
-  cni::Result result;
-  result.interfaces = std::move(interfaces);
-  result.ips = std::move(ips);
-  return result;
+  return {.id = {"nomad", "alloc-1", "eth0"}, .netns_path = netns_path};
 }
 
 TEST(AddressesIn, AreThoseOfTheInterfaceInTheSandbox) {
-  const cni::Result result =
-      ResultWith({{.name = "eth0"}, {.name = "eth0", .sandbox = "/run/netns/a"}},
-                 {{.interface = 0, .address = kOther}, {.interface = 1, .address = kOurs}});
+  const cni::Result result = {
+      .interfaces = {{.name = "eth0"}, {.name = "eth0", .sandbox = "/run/netns/a"}},
+      .ips = {{.interface = 0, .address = kOther}, {.interface = 1, .address = kOurs}}};
   EXPECT_THAT(link::AddressesIn(result, RequestIn("/run/netns/a")), ElementsAre(kOurs));
 }
 
 TEST(AddressesIn, PreferTheSandboxThatWasAskedFor) {
-  const cni::Result result = ResultWith(
-      {{.name = "eth0", .sandbox = "/run/netns/b"}, {.name = "eth0", .sandbox = "/run/netns/a"}},
-      {{.interface = 0, .address = kOther}, {.interface = 1, .address = kOurs}});
+  const cni::Result result = {
+      .interfaces = {{.name = "eth0", .sandbox = "/run/netns/b"},
+                     {.name = "eth0", .sandbox = "/run/netns/a"}},
+      .ips = {{.interface = 0, .address = kOther}, {.interface = 1, .address = kOurs}}};
   EXPECT_THAT(link::AddressesIn(result, RequestIn("/run/netns/a")), ElementsAre(kOurs));
 }
 
 TEST(AddressesIn, AreFoundUnderAnotherSpellingOfTheSandbox) {
-  const cni::Result result = ResultWith({{.name = "eth0", .sandbox = "/var/run/netns/a"}},
-                                        {{.interface = 0, .address = kOurs}});
+  const cni::Result result = {.interfaces = {{.name = "eth0", .sandbox = "/var/run/netns/a"}},
+                              .ips = {{.interface = 0, .address = kOurs}}};
   EXPECT_THAT(link::AddressesIn(result, RequestIn("/run/netns/a")), ElementsAre(kOurs));
   EXPECT_THAT(link::AddressesIn(result, RequestIn("")), ElementsAre(kOurs));
 }
 
 TEST(AddressesIn, IncludeThoseThatNameNoInterface) {
-  const cni::Result result = ResultWith({}, {{.address = kOurs}});
+  const cni::Result result = {.ips = {{.address = kOurs}}};
   EXPECT_THAT(link::AddressesIn(result, RequestIn("/run/netns/a")), ElementsAre(kOurs));
 }
 
 TEST(AddressesIn, LeaveOutThoseOfAnotherInterface) {
-  const cni::Result result = ResultWith({{.name = "eth1", .sandbox = "/run/netns/a"}},
-                                        {{.interface = 0, .address = kOther}});
+  const cni::Result result = {.interfaces = {{.name = "eth1", .sandbox = "/run/netns/a"}},
+                              .ips = {{.interface = 0, .address = kOther}}};
   EXPECT_THAT(link::AddressesIn(result, RequestIn("/run/netns/a")), IsEmpty());
 }
 
