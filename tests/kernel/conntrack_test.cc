@@ -29,27 +29,20 @@ class Conntrack : public World, public ::testing::WithParamInterface<Way> {
   };
 
   static void Make(const Node& node, const Flow& flow) {
-    std::vector<std::string> argv{"conntrack",
-                                  "-I",
-                                  "-p",
-                                  flow.protocol,
-                                  "-s",
-                                  flow.from,
-                                  "-d",
-                                  flow.to,
-                                  "--sport",
-                                  std::to_string(flow.from_port),
-                                  "--dport",
-                                  std::to_string(flow.to_port),
-                                  "-t",
-                                  "300"};
-    if (flow.protocol == "tcp") {
-      argv.insert(argv.end(), {"--state", "ESTABLISHED"});
+    node.Must(Words(Cat("conntrack -I -t 300 -p ", flow.protocol, " -s ", flow.from) +
+                    Cat(" -d ", flow.to, " --sport ", flow.from_port, " --dport ", flow.to_port) +
+                    (flow.protocol == "tcp" ? " --state ESTABLISHED" : "") +
+                    (flow.zone.empty() ? "" : " --zone " + flow.zone)));
+  }
+
+  // UDP flows to the host that differ in the last of `options`.
+  void MakeMany(int count, const std::string& options) {
+    std::string script;
+    for (int i = 0; i < count; ++i) {
+      script +=
+          Cat("-I -p udp -s 198.51.100.2 -d 198.51.100.1 -t 300 ", options, ' ', 1024 + i, '\n');
     }
-    if (!flow.zone.empty()) {
-      argv.insert(argv.end(), {"--zone", flow.zone});
-    }
-    node.Must(argv);
+    host().Must({"conntrack", "-R", "-"}, script);
   }
 
   [[nodiscard]] static std::string List(const Node& node) {
@@ -124,12 +117,7 @@ TEST_P(Conntrack, ForgetsAFlowInAZone) {
 }
 
 TEST_P(Conntrack, ForgetsThousandsOfFlowsInOneCall) {
-  std::string script;
-  for (int i = 0; i < 3000; ++i) {
-    script += "-I -p udp -s 198.51.100.2 -d 198.51.100.1 --dport 53 -t 300 --sport " +
-              std::to_string(1024 + i) + "\n";
-  }
-  host().Must({"conntrack", "-R", "-"}, script);
+  MakeMany(3000, "--dport 53 --sport");
 
   Forget({{.family = Family::kIpv4, .port = 53}});
 
@@ -152,24 +140,17 @@ TEST_P(Conntrack, ForgetsNothingWithoutAnError) {
 }
 
 TEST_P(Conntrack, LeavesThousandsOfOtherFlows) {
-  std::string script;
-  for (int i = 0; i < 2000; ++i) {
-    script += "-I -p udp -s 198.51.100.2 -d 198.51.100.1 --sport 9 -t 300 --dport " +
-              std::to_string(1024 + i) + "\n";
-  }
-  host().Must({"conntrack", "-R", "-"}, script);
+  MakeMany(2000, "--sport 9 --dport");
 
   Forget({{.family = Family::kIpv4, .port = 1500}, {.family = Family::kIpv4, .port = 1501}});
 
   EXPECT_EQ(host().Must({"conntrack", "-C"}), "1998\n");
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways,
-                         Conntrack,
-                         ::testing::Values(Way{"ByFilter", &conntrack::Conntrack::ForgetUdpFlows},
-                                           Way{"OneByOne",
-                                               &conntrack::Conntrack::ForgetUdpFlowsOneByOne}),
-                         [](const auto& way) { return way.param.name; });
+const Way kWays[] = {{"ByFilter", &conntrack::Conntrack::ForgetUdpFlows},
+                     {"OneByOne", &conntrack::Conntrack::ForgetUdpFlowsOneByOne}};
+
+INSTANTIATE_TEST_SUITE_P(Ways, Conntrack, ::testing::ValuesIn(kWays), kNameOf);
 
 }  // namespace
 }  // namespace nomad_bridge::test

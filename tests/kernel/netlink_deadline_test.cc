@@ -18,8 +18,6 @@
 namespace nomad_bridge::test {
 namespace {
 
-using ::testing::HasSubstr;
-
 const nft::TableId kTable{.family = nft::TableFamily::kInet, .name = "t"};
 
 struct SilentCase {
@@ -77,6 +75,40 @@ Socket Silent() {
   return socket;
 }
 
+const SilentCase kSilent[] = {
+    {"RtnlRequest",
+     "cannot look at interface 'lo'",
+     [] { static_cast<void>(Silent<rtnl::Socket>().FindLink("lo")); }},
+    {"RtnlDump",
+     "cannot list the routes",
+     [] { static_cast<void>(Silent<rtnl::Socket>().Routes()); }},
+    {"RtnlChange",
+     "cannot delete interface 'eth7'",
+     [] { Silent<rtnl::Socket>().EnsureLinkGone("eth7"); }},
+    {"NftRequest",
+     "cannot read the generation of the nf_tables ruleset",
+     [] { static_cast<void>(Silent<nft::Socket>().Generation()); }},
+    {"NftDump",
+     "cannot read the tables",
+     [] { static_cast<void>(Silent<nft::Socket>().Tables()); }},
+    {"NftBatch",
+     "cannot change the nf_tables ruleset",
+     [] {
+       nft::Batch batch;
+       batch.AddTable(kTable);
+       nft::Socket socket = nft::Socket::In(netlink::Netns::Current());
+       const std::uint32_t generation = socket.Generation();
+       Silence();
+       static_cast<void>(socket.Commit(batch, generation));
+     }},
+    {"ConntrackDelete",
+     "cannot remove the UDP flows to port 53 from conntrack",
+     [] { Silent<conntrack::Conntrack>().ForgetUdpFlows({{.port = 53}}); }},
+    {"ConntrackDump",
+     "cannot list UDP entries of conntrack",
+     [] { Silent<conntrack::Conntrack>().ForgetUdpFlowsOneByOne({{.port = 53}}); }},
+};
+
 class SilentKernel : public RtnlWorld, public ::testing::WithParamInterface<SilentCase> {};
 
 TEST_P(SilentKernel, EndsInCode11ThatNamesTheRequest) {
@@ -86,46 +118,7 @@ TEST_P(SilentKernel, EndsInCode11ThatNamesTheRequest) {
   EXPECT_EQ(error.details(), "the kernel did not answer in time");
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Netlink,
-    SilentKernel,
-    ::testing::Values(
-        SilentCase{.name = "RtnlRequest",
-                   .what = "cannot look at interface 'lo'",
-                   .request = [] { static_cast<void>(Silent<rtnl::Socket>().FindLink("lo")); }},
-        SilentCase{.name = "RtnlDump",
-                   .what = "cannot list the routes",
-                   .request = [] { static_cast<void>(Silent<rtnl::Socket>().Routes()); }},
-        SilentCase{.name = "RtnlChange",
-                   .what = "cannot delete interface 'eth7'",
-                   .request = [] { Silent<rtnl::Socket>().EnsureLinkGone("eth7"); }},
-        SilentCase{.name = "NftRequest",
-                   .what = "cannot read the generation of the nf_tables ruleset",
-                   .request = [] { static_cast<void>(Silent<nft::Socket>().Generation()); }},
-        SilentCase{.name = "NftDump",
-                   .what = "cannot read the tables",
-                   .request = [] { static_cast<void>(Silent<nft::Socket>().Tables()); }},
-        SilentCase{.name = "NftBatch",
-                   .what = "cannot change the nf_tables ruleset",
-                   .request =
-                       [] {
-                         nft::Batch batch;
-                         batch.AddTable(kTable);
-                         nft::Socket socket = nft::Socket::In(netlink::Netns::Current());
-                         const std::uint32_t generation = socket.Generation();
-                         Silence();
-                         static_cast<void>(socket.Commit(batch, generation));
-                       }},
-        SilentCase{
-            .name = "ConntrackDelete",
-            .what = "cannot remove the UDP flows to port 53 from conntrack",
-            .request = [] { Silent<conntrack::Conntrack>().ForgetUdpFlows({{.port = 53}}); }},
-        SilentCase{
-            .name = "ConntrackDump",
-            .what = "cannot list UDP entries of conntrack",
-            .request =
-                [] { Silent<conntrack::Conntrack>().ForgetUdpFlowsOneByOne({{.port = 53}}); }}),
-    [](const auto& silent) { return silent.param.name; });
+INSTANTIATE_TEST_SUITE_P(Netlink, SilentKernel, ::testing::ValuesIn(kSilent), kNameOf);
 
 class SilentKernelForAWhile : public RtnlWorld {};
 

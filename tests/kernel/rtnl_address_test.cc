@@ -5,11 +5,11 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "base/error.h"
 #include "base/fd.h"
 #include "base/text.h"
 #include "netlink/core/netns.h"
 #include "netlink/rtnl/rtnl.h"
+#include "tests/support/caught.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -50,23 +50,25 @@ class RtnlAddress : public World {
         {"ip", "-j", "-N", family, "route", "show", destination, "table", table});
   }
 
-  template <typename Act>
-  [[nodiscard]] static Error Thrown(const Act& act) {
-    try {
-      act();
-    } catch (const Error& error) {
-      return error;
-    }
-    ADD_FAILURE() << "nothing was thrown";
-    return {Code::kInternal, ""};
-  }
-
   rtnl::Socket net_ = rtnl::Socket::In(netlink::Netns::Open(container().path()));
   rtnl::Link link_;
 };
 
 class RtnlRoute : public RtnlAddress {};
-class RtnlDuplicateDetection : public RtnlAddress {};
+
+class RtnlDuplicateDetection : public RtnlAddress {
+ protected:
+  // Has the kernel look for 2001:db8::5 behind 'd0', after `command`.
+  void DetectAfter(const std::string& command) {
+    container().SetSysctl("net/ipv6/conf/d0/accept_dad", "1");
+    container().Must(Words(command));
+    net_.EnsureAddress(link_, At("2001:db8::5/64"), true);
+  }
+
+  [[nodiscard]] Error AwaitFailure(std::chrono::milliseconds timeout) {
+    return Caught([&] { net_.AwaitAddresses(link_, FromNow(timeout)); });
+  }
+};
 
 TEST_F(RtnlAddress, OfIpv4HasItsPrefixAndBroadcastAddress) {
   net_.EnsureAddress(link_, At("172.26.64.2/20"));
@@ -164,7 +166,7 @@ TEST_F(RtnlAddress, ListMayBeEmpty) {
 TEST_F(RtnlAddress, ListThatFailsOnItsWayIsAnError) {
   container().Must({"ip", "link", "delete", "d0"});
 
-  const Error error = Thrown([&] { return net_.Addresses(link_); });
+  const Error error = Caught([&] { return net_.Addresses(link_); });
 
   EXPECT_EQ(error.msg(), "cannot list the addresses of 'd0'");
   EXPECT_THAT(error.details(), HasSubstr("(ENODEV)"));
@@ -183,7 +185,7 @@ TEST_F(RtnlAddress, MayBeRemovedTwice) {
 TEST_F(RtnlAddress, IsRefusedWithTheReasonWhereIpv6IsOff) {
   container().SetSysctl("net/ipv6/conf/d0/disable_ipv6", "1");
 
-  const Error error = Thrown([&] { net_.EnsureAddress(link_, At("2001:db8::5/64")); });
+  const Error error = Caught([&] { net_.EnsureAddress(link_, At("2001:db8::5/64")); });
 
   EXPECT_EQ(error.code(), Code::kKernel);
   EXPECT_EQ(error.msg(), "cannot add 2001:db8::5/64 to 'd0'");
@@ -193,7 +195,7 @@ TEST_F(RtnlAddress, IsRefusedWithTheReasonWhereIpv6IsOff) {
 TEST_F(RtnlAddress, WithAnotherPrefixLengthIsAnother) {
   container().Must({"ip", "address", "add", "2001:db8::5/80", "dev", "d0"});
 
-  const Error error = Thrown([&] { net_.EnsureAddress(link_, At("2001:db8::5/64")); });
+  const Error error = Caught([&] { net_.EnsureAddress(link_, At("2001:db8::5/64")); });
 
   EXPECT_EQ(error.msg(),
             "cannot add 2001:db8::5/64 to 'd0': it is there with another prefix length");
@@ -262,7 +264,7 @@ TEST_F(RtnlRoute, LeavesAForeignOneToTheSameDestination) {
 }
 
 TEST_F(RtnlRoute, ByAnUnreachableGatewayIsAnErrorInTheKernelsWords) {
-  const Error error = Thrown([&] {
+  const Error error = Caught([&] {
     net_.EnsureRoute(link_, {.destination = At("192.0.2.0/24"), .gateway = Ip::Parse("10.0.0.1")});
   });
 
@@ -335,9 +337,7 @@ TEST_F(RtnlRoute, OfAnotherLinkIsNotListed) {
 }
 
 TEST_F(RtnlDuplicateDetection, IsAwaitedToItsEnd) {
-  container().SetSysctl("net/ipv6/conf/d0/accept_dad", "1");
-  container().Must(Words("ip link set d0-peer down"));  // without carrier nobody can be asked
-  net_.EnsureAddress(link_, At("2001:db8::5/64"), true);
+  DetectAfter("ip link set d0-peer down");  // without carrier nobody can be asked
   EXPECT_TRUE(Shown().at(0).value("tentative", false)) << Shown();
   container().Must({"ip", "link", "set", "d0-peer", "up"});
 
@@ -348,24 +348,18 @@ TEST_F(RtnlDuplicateDetection, IsAwaitedToItsEnd) {
 }
 
 TEST_F(RtnlDuplicateDetection, OfATakenAddressIsAConflict) {
-  container().SetSysctl("net/ipv6/conf/d0/accept_dad", "1");
-  container().Must({"ip", "address", "add", "2001:db8::5/64", "dev", "d0-peer", "nodad"});
-  net_.EnsureAddress(link_, At("2001:db8::5/64"), true);
+  DetectAfter("ip address add 2001:db8::5/64 dev d0-peer nodad");
 
-  const Error error =
-      Thrown([&] { net_.AwaitAddresses(link_, FromNow(std::chrono::seconds(30))); });
+  const Error error = AwaitFailure(std::chrono::seconds(30));
 
   EXPECT_EQ(error.code(), Code::kConflict);
   EXPECT_EQ(error.msg(), "address 2001:db8::5/64 of 'd0' is taken");
 }
 
 TEST_F(RtnlDuplicateDetection, IsAwaitedUntilTheDeadline) {
-  container().SetSysctl("net/ipv6/conf/d0/accept_dad", "1");
-  container().Must({"ip", "link", "set", "d0-peer", "down"});
-  net_.EnsureAddress(link_, At("2001:db8::5/64"), true);
+  DetectAfter("ip link set d0-peer down");
 
-  const Error error =
-      Thrown([&] { net_.AwaitAddresses(link_, FromNow(std::chrono::milliseconds(200))); });
+  const Error error = AwaitFailure(std::chrono::milliseconds(200));
 
   EXPECT_EQ(error.code(), Code::kTryAgain);
   EXPECT_EQ(error.msg(), "address 2001:db8::5/64 of 'd0' did not get usable");

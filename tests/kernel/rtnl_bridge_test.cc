@@ -6,9 +6,9 @@
 namespace nomad_bridge::test {
 namespace {
 
-constexpr const char* kHonestMac = "02:00:00:00:00:0a";
-constexpr const char* kOtherMac = "02:00:00:00:00:0b";
-constexpr const char* kFalseMac = "02:00:00:00:00:0f";
+const Mac kHonestMac = Mac::Parse("02:00:00:00:00:0a").value();
+const Mac kOtherMac = Mac::Parse("02:00:00:00:00:0b").value();
+const Mac kFalseMac = Mac::Parse("02:00:00:00:00:0f").value();
 
 class RtnlBridge : public RtnlWorld {
  protected:
@@ -17,32 +17,9 @@ class RtnlBridge : public RtnlWorld {
   RtnlBridge() {
     Bridge();
     host().Must({"ip", "address", "add", "10.0.0.1/24", "dev", "br0"});
-    Attach(container(), "port-a", kHonestMac, "10.0.0.10");
-    Attach(other_, "port-b", kOtherMac, "10.0.0.11");
+    Attach(container(), "port-a", "10.0.0.10", kHonestMac);
+    Attach(other_, "port-b", "10.0.0.11", kOtherMac);
   }
-
-  void Attach(const Node& node, const std::string& port, const std::string& mac, const char* ip) {
-    host().Must({"ip",
-                 "link",
-                 "add",
-                 port,
-                 "master",
-                 "br0",
-                 "type",
-                 "veth",
-                 "peer",
-                 "name",
-                 "eth0",
-                 "address",
-                 mac,
-                 "netns",
-                 node.name()});
-    host().Must({"ip", "link", "set", port, "up"});
-    node.Must({"ip", "address", "add", Cat(ip, "/24"), "dev", "eth0"});
-    node.Must({"ip", "link", "set", "eth0", "up"});
-  }
-
-  [[nodiscard]] rtnl::Link Port(const std::string& name) { return net_.FindLink(name).value(); }
 
   [[nodiscard]] static bool Flag(const Node& node, const std::string& port, const char* name) {
     return LinkOn(node, port).at("linkinfo").at("info_slave_data").at(name).get<bool>();
@@ -68,10 +45,9 @@ class RtnlBridge : public RtnlWorld {
         std::string::npos;
     if (can) {
       host().Must({"bridge", "link", "set", "dev", "port-b", "locked", "off"});
-      net_.LockPort(Port("port-a"), Mac::Parse(kHonestMac).value());
+      net_.LockPort(Port("port-a"), kHonestMac);
     } else {
-      const Error error =
-          Thrown([&] { net_.LockPort(Port("port-a"), Mac::Parse(kHonestMac).value()); });
+      const Error error = Thrown([&] { net_.LockPort(Port("port-a"), kHonestMac); });
       EXPECT_EQ(error.msg(), Cat("cannot lock bridge port 'port-a' to ", kHonestMac));
       EXPECT_EQ(error.details(),
                 "'macspoofchk' needs locked bridge ports, which Linux has since 5.18");
@@ -79,15 +55,19 @@ class RtnlBridge : public RtnlWorld {
     return can;
   }
 
-  [[nodiscard]] bool IsLocked() {
-    return net_.IsPortLocked(Port("port-a"), Mac::Parse(kHonestMac).value());
-  }
+  [[nodiscard]] bool IsLocked() { return net_.IsPortLocked(Port("port-a"), kHonestMac); }
 
   Node& other_ = AddContainer("other");
 };
 
 class RtnlPort : public RtnlBridge {};
-class RtnlRouteLookup : public RtnlBridge {};
+
+class RtnlRouteLookup : public RtnlBridge {
+ protected:
+  [[nodiscard]] std::optional<int> WayTo(const std::string& address) {
+    return net_.LookupOutputInterface(Ip::Parse(address).value());
+  }
+};
 
 TEST_F(RtnlPort, HasHairpinModeAndIsolationWritten) {
   net_.Change(Port("port-a"), {.port = rtnl::PortFlags{.hairpin = true, .isolated = true}});
@@ -142,10 +122,10 @@ TEST_F(RtnlPort, IsLockedToItsMac) {
   EXPECT_FALSE(Flag(host(), "port-a", "learning"));
   EXPECT_TRUE(Port("port-a").locked);
   EXPECT_TRUE(IsLocked());
-  EXPECT_FALSE(net_.IsPortLocked(Port("port-a"), Mac::Parse(kFalseMac).value()));
+  EXPECT_FALSE(net_.IsPortLocked(Port("port-a"), kFalseMac));
   EXPECT_FALSE(Port("port-b").locked);
 
-  net_.LockPort(Port("port-a"), Mac::Parse(kHonestMac).value());
+  net_.LockPort(Port("port-a"), kHonestMac);
   EXPECT_TRUE(IsLocked());
 }
 
@@ -160,7 +140,7 @@ TEST_F(RtnlPort, LockIsFoundIncompleteAndRepaired) {
     host().Must({"sh", "-c", damage});
     EXPECT_FALSE(IsLocked()) << damage;
 
-    net_.LockPort(Port("port-a"), Mac::Parse(kHonestMac).value());
+    net_.LockPort(Port("port-a"), kHonestMac);
     EXPECT_TRUE(IsLocked()) << damage;
   }
 }
@@ -170,7 +150,7 @@ TEST_F(RtnlPort, LockLeavesNothingWhenThePortGoes) {
     return;
   }
   host().Must({"ip", "link", "delete", "port-a"});
-  EXPECT_EQ(host().Must({"bridge", "fdb", "show", "br", "br0"}).find(kHonestMac),
+  EXPECT_EQ(host().Must({"bridge", "fdb", "show", "br", "br0"}).find(kHonestMac.Text()),
             std::string::npos);
 }
 
@@ -180,16 +160,14 @@ class RtnlPortLock : public RtnlBridge, public ::testing::WithParamInterface<boo
   RtnlPortLock() { net_.Change(Port("port-a"), {.port = rtnl::PortFlags{.hairpin = GetParam()}}); }
 
   void Spoof() {
-    container().Must({"ip", "link", "set", "eth0", "address", kFalseMac});
+    container().Must({"ip", "link", "set", "eth0", "address", kFalseMac.Text()});
     ForgetNeighbours();
   }
 
   // Permanent neighbour entries: nothing is broadcast.
-  void Introduce(const char* container_mac) {
-    container().Must(
-        {"ip", "neighbour", "replace", "10.0.0.11", "lladdr", kOtherMac, "dev", "eth0"});
-    other_.Must(
-        {"ip", "neighbour", "replace", "10.0.0.10", "lladdr", container_mac, "dev", "eth0"});
+  void Introduce(const Mac& mac) {
+    container().Must(Words(Cat("ip neighbour replace 10.0.0.11 lladdr ", kOtherMac, " dev eth0")));
+    other_.Must(Words(Cat("ip neighbour replace 10.0.0.10 lladdr ", mac, " dev eth0")));
   }
 };
 
@@ -232,7 +210,7 @@ TEST_P(RtnlPortLock, DropsASpoofedBroadcast) {
 
   EXPECT_FALSE(Ping(container(), "10.0.0.11"));
 
-  EXPECT_EQ(other_.Must({"ip", "neighbour", "show"}).find(kFalseMac), std::string::npos)
+  EXPECT_EQ(other_.Must({"ip", "neighbour", "show"}).find(kFalseMac.Text()), std::string::npos)
       << "its question was heard";
   EXPECT_FALSE(Ping(container(), "10.0.0.1")) << "the bridge itself";
 }
@@ -253,7 +231,7 @@ TEST_P(RtnlPortLock, KeepsAnotherPortFromTakingTheMac) {
   }
   ASSERT_TRUE(Ping(container(), "10.0.0.1"));
   // The other port is not locked: the bridge learns from it, but for what it has been told.
-  other_.Must({"ip", "link", "set", "eth0", "address", kHonestMac});
+  other_.Must({"ip", "link", "set", "eth0", "address", kHonestMac.Text()});
   static_cast<void>(Ping(other_, "10.0.0.1"));
 
   EXPECT_TRUE(IsLocked());
@@ -284,36 +262,29 @@ TEST_F(RtnlBridge, FiltersVlansOrNamesWhatTheKernelLacksAndLeavesNothing) {
 
 TEST_F(RtnlRouteLookup, FindsTheOutputInterface) {
   const int uplink = Port("uplink").index;
-  const auto way = [&](const char* address) {
-    return net_.LookupOutputInterface(Ip::Parse(address).value());
-  };
-
-  EXPECT_EQ(way("10.0.0.99"), Port("br0").index);
-  EXPECT_EQ(way(kOutsideIp4), uplink);
-  EXPECT_EQ(way("8.8.8.8"), uplink) << "by the default route";
-  EXPECT_EQ(way(kOutsideIp6), uplink);
-  EXPECT_EQ(way("2001:db8:ffff::1"), uplink);
-  EXPECT_EQ(way("10.0.0.1"), Port("lo").index) << "the host's own";
-  EXPECT_EQ(way("127.0.0.1"), Port("lo").index);
+  EXPECT_EQ(WayTo("10.0.0.99"), Port("br0").index);
+  EXPECT_EQ(WayTo(kOutsideIp4), uplink);
+  EXPECT_EQ(WayTo("8.8.8.8"), uplink) << "by the default route";
+  EXPECT_EQ(WayTo(kOutsideIp6), uplink);
+  EXPECT_EQ(WayTo("2001:db8:ffff::1"), uplink);
+  EXPECT_EQ(WayTo("10.0.0.1"), Port("lo").index) << "the host's own";
+  EXPECT_EQ(WayTo("127.0.0.1"), Port("lo").index);
 }
 
 TEST_F(RtnlRouteLookup, FindsNothingForAnUnreachableAddress) {
-  const auto way = [&](const char* address) {
-    return net_.LookupOutputInterface(Ip::Parse(address).value());
-  };
   for (const char* type : {"unreachable", "prohibit", "blackhole"}) {
     host().Must({"ip", "route", "add", type, "192.0.2.0/24"});
     host().Must({"ip", "route", "add", type, "2001:db8:2::/64"});
-    EXPECT_EQ(way("192.0.2.1"), std::nullopt) << type;
-    EXPECT_EQ(way("2001:db8:2::1"), std::nullopt) << type;
+    EXPECT_EQ(WayTo("192.0.2.1"), std::nullopt) << type;
+    EXPECT_EQ(WayTo("2001:db8:2::1"), std::nullopt) << type;
     host().Must({"ip", "route", "delete", type, "192.0.2.0/24"});
     host().Must({"ip", "route", "delete", type, "2001:db8:2::/64"});
   }
 
   host().Must({"ip", "route", "delete", "default"});
   host().Must({"ip", "-6", "route", "delete", "default"});
-  EXPECT_EQ(way("192.0.2.1"), std::nullopt);
-  EXPECT_EQ(way("2001:db8:2::1"), std::nullopt);
+  EXPECT_EQ(WayTo("192.0.2.1"), std::nullopt);
+  EXPECT_EQ(WayTo("2001:db8:2::1"), std::nullopt);
 }
 
 }  // namespace

@@ -71,18 +71,7 @@ TEST_F(RtnlLink, MayBeAbsent) {
 }
 
 TEST_F(RtnlLink, IsReadAsIpShowsIt) {
-  host().Must({"ip",
-               "link",
-               "add",
-               "odd\"';$",
-               "mtu",
-               "1400",
-               "type",
-               "veth",
-               "peer",
-               "p",
-               "netns",
-               "container"});
+  host().Must(Words("ip link add odd\"';$ mtu 1400 type veth peer p netns container"));
   host().Must({"ip", "link", "set", "odd\"';$", "alias", "job=é; group=\"x\""});
   host().Must({"ip", "link", "set", "odd\"';$", "promisc", "on", "up"});
   const rtnl::Link bridge = Bridge();
@@ -320,7 +309,7 @@ TEST_F(RtnlLink, ThatCannotBeDeletedIsAnError) {
 
 TEST_F(RtnlWait, EndsWithCarrierAndAForwardingPort) {
   net_.CreateVeth(Spec(Bridge()), container_ns_);
-  net_.Change(net_.FindLink("veth0").value(), {.up = true});
+  net_.Change(Port("veth0"), {.up = true});
   container_net_.Change(container_net_.FindLink("eth0").value(), {.up = true});
 
   net_.AwaitOperational("veth0", FromNow(seconds(10)));
@@ -333,7 +322,7 @@ TEST_F(RtnlWait, EndsWithCarrierAndAForwardingPort) {
 
 TEST_F(RtnlWait, EndsWhenAnotherProcessSetsTheLinkUp) {
   net_.CreateVeth(Spec(Bridge()), container_ns_);
-  net_.Change(net_.FindLink("veth0").value(), {.up = true});
+  net_.Change(Port("veth0"), {.up = true});
   Process later = Shell("sleep 0.3; ip -n container link set eth0 up");
 
   net_.AwaitOperational("veth0", FromNow(seconds(20)));
@@ -361,8 +350,8 @@ TEST_F(RtnlWait, EndsAtTheDeadlineWithoutCarrier) {
 TEST_F(RtnlWait, GoesOnForAPortThatOnlyListens) {
   host().Must({"ip", "link", "add", "br0", "type", "bridge", "stp_state", "1"});
   host().Must({"ip", "link", "set", "br0", "up"});
-  net_.CreateVeth(Spec(net_.FindLink("br0").value()), container_ns_);
-  net_.Change(net_.FindLink("veth0").value(), {.up = true});
+  net_.CreateVeth(Spec(Port("br0")), container_ns_);
+  net_.Change(Port("veth0"), {.up = true});
   container_net_.Change(container_net_.FindLink("eth0").value(), {.up = true});
 
   const Error error = Thrown([&] { net_.AwaitOperational("veth0", FromNow(milliseconds(300))); });

@@ -14,17 +14,6 @@ class RtnlVlan : public RtnlWorld {
     host().Must({"ip", "link", "set", "br0", "up"});
   }
 
-  // A container behind port `port`, with an address.
-  void Attach(const Node& node, const std::string& port, const std::string& ip) {
-    host().Must(
-        {"ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", node.name()});
-    host().Must({"ip", "link", "set", port, "master", "br0", "up"});
-    node.Must({"ip", "address", "add", Cat(ip, "/24"), "dev", "eth0"});
-    node.Must({"ip", "link", "set", "eth0", "up"});
-  }
-
-  [[nodiscard]] rtnl::Link Port(const std::string& name) { return net_.FindLink(name).value(); }
-
   // "1 PVID untagged, 10-12": "bridge vlan show", equal neighbours as one range.
   [[nodiscard]] std::string Shown(const std::string& port) {
     struct Range {
@@ -203,7 +192,7 @@ TEST_F(RtnlVlan, OfALockedPortIsLocked) {
   host().Must({"bridge", "link", "set", "dev", "port-b", "locked", "on"});
   if (host().Must({"bridge", "-d", "link", "show", "dev", "port-b"}).find("locked on") ==
       std::string::npos) {
-    return;  // this kernel cannot: netlink_rtnl_bridge_test.cc
+    return;  // this kernel cannot: rtnl_bridge_test.cc
   }
   host().Must({"bridge", "link", "set", "dev", "port-b", "locked", "off"});
 

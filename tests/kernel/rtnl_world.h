@@ -1,9 +1,9 @@
 // What the tests of links share: the pieces they are made of, and how ip(8) sees them.
 #pragma once
 
-#include "base/error.h"
 #include "netlink/core/netns.h"
 #include "netlink/rtnl/rtnl.h"
+#include "tests/support/caught.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -19,6 +19,8 @@ class RtnlWorld : public World {
     host().Must({"ip", "link", "set", name, "up"});
     return net_.FindLink(name).value();
   }
+
+  [[nodiscard]] rtnl::Link Port(const std::string& name) { return net_.FindLink(name).value(); }
 
   [[nodiscard]] static rtnl::VethSpec Spec(const rtnl::Link& bridge, int mtu = 0) {
     return {.host_name = "veth0",
@@ -41,6 +43,18 @@ class RtnlWorld : public World {
     return net_.FindLink(name).value();
   }
 
+  // Puts `node` behind port `port` of 'br0', with an address.
+  void Attach(const Node& node,
+              const std::string& port,
+              const std::string& ip,
+              const std::optional<Mac>& mac = std::nullopt) {
+    host().Must(
+        Words(Cat("ip link add ", port, " up master br0 type veth peer name eth0 address ") +
+              Cat(mac.value_or(Mac::ForName(port)), " netns ", node.name())));
+    node.Must({"ip", "address", "add", Cat(ip, "/24"), "dev", "eth0"});
+    node.Must({"ip", "link", "set", "eth0", "up"});
+  }
+
   [[nodiscard]] static Process Shell(const std::string& script) {
     return Process::Start({.argv = {"sh", "-c", script}});
   }
@@ -48,14 +62,9 @@ class RtnlWorld : public World {
   // The error that `act` throws.
   template <typename Act>
   [[nodiscard]] static Error Thrown(const Act& act) {
-    try {
-      act();
-    } catch (const Error& error) {
-      EXPECT_THAT(error.what(), Not(HasSubstr("not found"))) << "go-cni takes that for success";
-      return error;
-    }
-    ADD_FAILURE() << "nothing was thrown";
-    return {Code::kInternal, ""};
+    Error error = Caught(act);
+    EXPECT_THAT(error.what(), Not(HasSubstr("not found"))) << "go-cni takes that for success";
+    return error;
   }
 
   netlink::Netns container_ns_ = netlink::Netns::Open(container().path());
