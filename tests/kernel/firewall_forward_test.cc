@@ -105,12 +105,9 @@ TEST_P(Forwarding, KeepsTheNodesLocalhostClosed) {
   EXPECT_THAT(server.Heard(), ElementsAre(Ip4(2))) << "the test itself is broken";
 }
 
-INSTANTIATE_TEST_SUITE_P(Grounds,
-                         Forwarding,
-                         ::testing::Bool(),
-                         [](const ::testing::TestParamInfo<bool>& parameter) {
-                           return parameter.param ? "BrNetfilter" : "NoBrNetfilter";
-                         });
+INSTANTIATE_TEST_SUITE_P(Grounds, Forwarding, ::testing::Bool(), [](const auto& br_netfilter) {
+  return br_netfilter.param ? "BrNetfilter" : "NoBrNetfilter";
+});
 
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -2,8 +2,8 @@
 #include <ostream>
 #include <sstream>
 
-#include "base/error.h"
 #include "tests/kernel/ruleset_world.h"
+#include "tests/support/caught.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -26,13 +26,6 @@ class Ruleset : public RulesetWorld {
   }
 
   void Nft(const std::string& commands) { host().Must({"nft", "-f", "-"}, commands); }
-
-  static Change Adding(const DesiredState& desired) {
-    Change change;
-    change.forward_hook = desired.forward_hook;
-    change.add = desired.elements;
-    return change;
-  }
 
   // The elements of container 2, claimed by container 3.
   static DesiredState ClaimOfAnother() {
@@ -110,7 +103,7 @@ TEST_F(Ruleset, IsPlannedAnewIfItWasChangedMeanwhile) {
   EXPECT_EQ(asked, 2);
   EXPECT_THAT(List(), HasSubstr(Cat(Ip4(3), " comment")));
   EXPECT_THAT(List(), HasSubstr("hook forward"));
-  static_cast<void>(ApplyOnCheckpoint(Adding(DesiredOf(4)), outcome.generation));
+  ApplyOnCheckpoint(Adding(DesiredOf(4)), outcome.generation);
 }
 
 TEST_F(Ruleset, ComesBackWithAllItsElementsAfterAFlush) {
@@ -175,8 +168,8 @@ INSTANTIATE_TEST_SUITE_P(
                "insert rule inet nomad-bridge forward drop",
                "chain forward in table inet nomad-bridge"},
         Damage{"AChainGone",
-               "flush chain inet nomad-bridge localhost_guard\ndelete chain inet nomad-bridge "
-               "localhost_guard",
+               "flush chain inet nomad-bridge localhost_guard\n"
+               "delete chain inet nomad-bridge localhost_guard",
                "chain localhost_guard in table inet nomad-bridge"},
         Damage{"APolicy",
                "chain inet nomad-bridge forward { policy drop; }",
@@ -215,15 +208,17 @@ TEST_F(Ruleset, KeepsForeignSetsAndElements) {
 class TakenElement : public Ruleset, public ::testing::WithParamInterface<bool> {
  protected:
   // On a checkpoint, and compared first.
-  firewall::Outcome Try(const Change& change, std::optional<std::uint32_t> generation) {
-    return Apply(change, GetParam() ? generation : std::nullopt, {DesiredOf(2)});
+  firewall::Outcome Try(const Change& change,
+                        const firewall::Outcome& before,
+                        const std::vector<DesiredState>& others = {}) {
+    return Apply(change, GetParam() ? before.generation : std::nullopt, others);
   }
 };
 
 TEST_P(TakenElement, IsReportedWithItsOwnerAndStays) {
   const auto first = Put(DesiredOf(2));
   const std::string before = List();
-  const auto outcome = Try(Adding(ClaimOfAnother()), first.generation);
+  const auto outcome = Try(Adding(ClaimOfAnother()), first, {DesiredOf(2)});
   ASSERT_TRUE(outcome.conflict);
   EXPECT_EQ(outcome.conflict->present.owner(), "veth2");
   EXPECT_EQ(outcome.conflict->wanted.owner(), "veth3");
@@ -234,7 +229,7 @@ TEST_P(TakenElement, IsTakenOverFromAStaleOwnerInOneBatch) {
   const auto first = Put(DesiredOf(2));
   Change change = Adding(ClaimOfAnother());
   change.stale_owners = {"veth2"};
-  const auto outcome = Apply(change, GetParam() ? first.generation : std::nullopt);
+  const auto outcome = Try(change, first);
   EXPECT_FALSE(outcome.conflict);
   EXPECT_EQ(outcome.generation, first.generation.value() + 1) << "more than one commit";
   EXPECT_THAT(List(), HasSubstr("172.26.64.2 comment \"veth3"));
@@ -247,7 +242,7 @@ TEST_P(TakenElement, IsReplacedByItsOwner) {
   for (nft::Element& element : relabelled.elements) {
     element.comment = element.comment.empty() ? "" : "veth2 job=new";
   }
-  EXPECT_FALSE(Apply(Adding(relabelled), GetParam() ? first.generation : std::nullopt).conflict);
+  EXPECT_FALSE(Try(Adding(relabelled), first).conflict);
   EXPECT_THAT(List(), HasSubstr("172.26.64.2 comment \"veth2 job=new\""));
   EXPECT_THAT(List(), Not(HasSubstr("billing")));
 }
@@ -256,21 +251,18 @@ TEST_P(TakenElement, IsRemovedOnlyByItsOwner) {
   const auto first = Put(DesiredOf(2));
   Change change = Adding(DesiredOf(4));
   change.remove_owned = ClaimOfAnother().elements;  // veth3 never had them
-  const auto second = Apply(change, GetParam() ? first.generation : std::nullopt, {DesiredOf(2)});
+  const auto second = Try(change, first, {DesiredOf(2)});
   EXPECT_THAT(List(), HasSubstr("172.26.64.2 comment \"veth2"));
   change = Adding(DesiredOf(5));
   change.remove_owned = DesiredOf(2).elements;
-  Apply(change, GetParam() ? second.generation : std::nullopt, {DesiredOf(4)});
+  Try(change, second, {DesiredOf(4)});
   EXPECT_THAT(List(), Not(HasSubstr("veth2")));
   EXPECT_THAT(List(), HasSubstr("\"nomad\"")) << "the bridge is shared";
 }
 
-INSTANTIATE_TEST_SUITE_P(Ruleset,
-                         TakenElement,
-                         ::testing::Bool(),
-                         [](const ::testing::TestParamInfo<bool>& parameter) {
-                           return parameter.param ? "OnACheckpoint" : "Compared";
-                         });
+INSTANTIATE_TEST_SUITE_P(Ruleset, TakenElement, ::testing::Bool(), [](const auto& checkpoint) {
+  return checkpoint.param ? "OnACheckpoint" : "Compared";
+});
 
 // A flush must not let the next ADD take the elements of a live attachment.
 TEST_F(Ruleset, KeepsTheElementsOfLiveAttachmentsAfterAFlush) {
@@ -329,7 +321,7 @@ TEST_F(Ruleset, IsRestoredForAThousandAttachmentsInOneCommit) {
   EXPECT_EQ(firewall::OwnedElements(socket_).size(), 4000U + 6U);
   EXPECT_THAT(host().Must({"nft", "list", "set", "inet", "nomad-bridge", "masqall4"}),
               HasSubstr("172.26.69.231"));
-  static_cast<void>(ApplyOnCheckpoint(Adding(DesiredOf(3)), outcome.generation));
+  ApplyOnCheckpoint(Adding(DesiredOf(3)), outcome.generation);
 }
 
 // 4,000 refusals in one answer.
@@ -350,15 +342,10 @@ TEST_F(Ruleset, ReportsEveryRefusalOfALargeBatch) {
 TEST_F(Ruleset, ReportsWhichMessageTheKernelRefused) {
   DesiredState odd = DesiredOf(2);
   odd.elements.front().key.pop_back();
-  try {
-    Put(odd);
-    FAIL() << "an address of three bytes was taken";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::kKernel);
-    EXPECT_EQ(error.msg(),
-              "cannot add the element of alloc4 for 'veth2' to table inet nomad-bridge");
-    EXPECT_THAT(error.details(), HasSubstr("(EINVAL)"));
-  }
+  const Error error = Caught([&] { Put(odd); });  // an address of three bytes
+  EXPECT_EQ(error.code(), Code::kKernel);
+  EXPECT_EQ(error.msg(), "cannot add the element of alloc4 for 'veth2' to table inet nomad-bridge");
+  EXPECT_THAT(error.details(), HasSubstr("(EINVAL)"));
   EXPECT_EQ(host().Must({"nft", "list", "ruleset"}), "") << "half of it is there";
 }
 

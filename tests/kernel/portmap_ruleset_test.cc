@@ -89,10 +89,7 @@ TEST_F(WholeTable, CorrectsAPortThatLeadsElsewhere) {
 
 TEST_F(WholeTable, NamesThePortThatIsTaken) {
   const auto first = Put(Publishing(2));
-  firewall::Change change;
-  change.forward_hook = DesiredOf(3).forward_hook;
-  change.add = Publishing(3).elements;
-  const auto outcome = Apply(change, first.generation);
+  const auto outcome = Apply(Adding(Publishing(3)), first.generation);
   ASSERT_TRUE(outcome.conflict);
   EXPECT_EQ(portmap::DescribeKey(outcome.conflict->wanted), "tcp 8080");
   EXPECT_EQ(outcome.conflict->present.owner(), "veth2");

@@ -35,19 +35,10 @@ class RulesetWorld : public World {
 
   void PlugIn(const Node& container, int n) {
     const std::string host_end = Cat("veth", n);
-    host().Must({"ip",
-                 "link",
-                 "add",
-                 host_end,
-                 "up",
-                 "type",
-                 "veth",
-                 "peer",
-                 "name",
-                 "eth0",
-                 "netns",
-                 container.name()});
-    host().Must({"ip", "link", "set", host_end, "master", "nomad"});
+    host().Must(Words(Cat("ip link add ",
+                          host_end,
+                          " up master nomad type veth peer name eth0 netns ",
+                          container.name())));
     host().Must({"bridge", "link", "set", "dev", host_end, "hairpin", "on"});
     container.Must({"ip", "link", "set", "lo", "up"});
     container.Must({"ip", "address", "add", Cat(Ip4(n), "/20"), "dev", "eth0"});
@@ -82,13 +73,17 @@ class RulesetWorld : public World {
     return firewall::Apply(socket_, table_, change, checkpoint, [&] { return others; });
   }
 
-  // Adds `desired` without a checkpoint, beside `others`.
-  firewall::Outcome Put(const firewall::DesiredState& desired,
-                        const std::vector<firewall::DesiredState>& others = {}) {
+  static firewall::Change Adding(const firewall::DesiredState& desired) {
     firewall::Change change;
     change.forward_hook = desired.forward_hook;
     change.add = desired.elements;
-    return Apply(change, std::nullopt, others);
+    return change;
+  }
+
+  // Adds `desired` without a checkpoint, beside `others`.
+  firewall::Outcome Put(const firewall::DesiredState& desired,
+                        const std::vector<firewall::DesiredState>& others = {}) {
+    return Apply(Adding(desired), std::nullopt, others);
   }
 
   nft::Socket socket_;
