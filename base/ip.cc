@@ -168,6 +168,11 @@ Mac Mac::For(const Ip& ip) {
   return Local(0x59, FourBytes(StableHash(ip.Text())));
 }
 
+bool HasFamily(const std::vector<Cidr>& cidrs, Family family) {
+  return std::ranges::any_of(cidrs,
+                             [&](const Cidr& cidr) { return cidr.address.family() == family; });
+}
+
 std::vector<Ip> AddressesOnly(const std::vector<Cidr>& cidrs) {
   std::vector<Ip> addresses;
   addresses.reserve(cidrs.size());

@@ -77,6 +77,8 @@ struct Cidr {
 // Without their prefix lengths.
 [[nodiscard]] std::vector<Ip> AddressesOnly(const std::vector<Cidr>& cidrs);
 
+[[nodiscard]] bool HasFamily(const std::vector<Cidr>& cidrs, Family family);
+
 struct Mac {
   std::array<std::uint8_t, 6> bytes{};
 

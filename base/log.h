@@ -16,9 +16,10 @@ namespace nomad_bridge {
 // Writes `text` to a descriptor and ignores errors: a closed log is no reason to fail.
 void WriteBestEffort(int fd, std::string_view text);
 
+// As Format() does.
 template <typename... Parts>
-void LogLine(const Parts&... parts) {
-  WriteBestEffort(STDERR_FILENO, Cat("nomad-bridge: ", parts..., '\n'));
+void LogLine(Pattern<std::type_identity_t<Parts>...> pattern, const Parts&... parts) {
+  WriteBestEffort(STDERR_FILENO, Cat("nomad-bridge: ", Format(pattern, parts...), '\n'));
 }
 
 }  // namespace nomad_bridge

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace nomad_bridge {
 
@@ -35,6 +36,39 @@ template <typename... Parts>
   std::string text;
   (Append(text, parts), ...);
   return text;
+}
+
+// A string literal with one {} for each of `Parts`; anything else does not compile.
+template <typename... Parts>
+struct Pattern {
+  template <std::size_t kSize>
+  consteval Pattern(const char (&literal)[kSize]) : text(literal, kSize - 1) {
+    std::size_t holes = 0;
+    for (std::size_t at = 0; (at = text.find("{}", at)) != text.npos; at += 2) {
+      ++holes;
+    }
+    if (holes != sizeof...(Parts)) {
+      throw "as many {} as arguments";
+    }
+  }
+  std::string_view text;
+};
+
+// Format("{} is '{}'", "mtu", 12) is "mtu is '12'": std::format, which GCC has from 13 on, as far as
+// messages need it.
+template <typename... Parts>
+[[nodiscard]] std::string Format(Pattern<std::type_identity_t<Parts>...> pattern,
+                                 const Parts&... parts) {
+  std::string text;
+  std::string_view rest = pattern.text;
+  const auto append_next = [&](const auto& part) {
+    const std::size_t hole = rest.find("{}");
+    text += rest.substr(0, hole);
+    Append(text, part);
+    rest.remove_prefix(hole + 2);
+  };
+  (append_next(parts), ...);
+  return text.append(rest);
 }
 
 // The string in quotes, as around every name in our messages.

@@ -27,7 +27,7 @@ class Undo {
       try {
         step.act();
       } catch (const std::exception& error) {
-        LogLine("cannot ", step.name, ", ignoring: ", error.what());
+        LogLine("cannot {}, ignoring: {}", step.name, error.what());
       }
     }
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/append.h"
+#include "base/list.h"
 #include "firewall/table.h"
 
 namespace nomad_bridge::firewall {

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/append.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "firewall/planned_elements.h"
 #include "firewall/skeleton.h"

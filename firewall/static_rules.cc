@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "base/append.h"
+#include "base/list.h"
 #include "base/text.h"
 
 namespace nomad_bridge::firewall {

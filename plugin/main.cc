@@ -70,7 +70,7 @@ int Report(const std::string& version, const Error& error) {
   }
   WriteBestEffort(STDOUT_FILENO,
                   document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-  LogLine(error.what());
+  LogLine("{}", error.what());
   return EXIT_FAILURE;
 }
 

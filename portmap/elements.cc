@@ -3,7 +3,7 @@
 #include <span>
 #include <utility>
 
-#include "base/append.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "firewall/table.h"
 #include "portmap/rules.h"

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "base/undo.h"
 #include "firewall/address_policy.h"
 #include "ipam/allocator.h"
 #include "ipam/store.h"
@@ -67,14 +67,12 @@ std::optional<Ip> FindUnusable(state::Host& host,
     }
     if (owner->id.network == intent.id.network) {
       if (store.Reserve(address, ipam::OwnerOf(owner->id))) {
-        LogLine("restored the lost lease of ",
-                address,
-                " for container ",
-                Quoted(owner->id.container_id));
+        LogLine(
+            "restored the lost lease of {} for container '{}'", address, owner->id.container_id);
         return address;
       }
     } else if (owner->link.gateway_ifname == intent.link.gateway_ifname &&
-               std::find(requested.begin(), requested.end(), address) == requested.end()) {
+               !Contains(requested, address)) {
       return address;
     }
   }
@@ -101,16 +99,13 @@ void RequireFree(state::Host& host,
   if (!ReclaimIfStale(host, owner)) {
     const std::optional<state::Record> record = host.records.Find(owner);
     throw Error(Code::kConflict,
-                Cat("address ",
-                    address,
-                    " is taken by ",
-                    cni::NameOwner(record ? record->labels : cni::Labels{}, owner.container_id)),
-                Cat("network ",
-                    Quoted(owner.network),
-                    ", container ",
-                    Quoted(owner.container_id),
-                    ", interface ",
-                    Quoted(owner.ifname)));
+                Format("address {} is taken by {}",
+                       address,
+                       cni::NameOwner(record ? record->labels : cni::Labels{}, owner.container_id)),
+                Format("network '{}', container '{}', interface '{}'",
+                       owner.network,
+                       owner.container_id,
+                       owner.ifname));
   }
 }
 
@@ -120,10 +115,9 @@ void ReleaseAbandoned(ipam::Store& store,
                       const state::Record& earlier,
                       const std::vector<ipam::Assignment>& assignments) {
   for (const Cidr& cidr : earlier.ipam.leases) {
-    const bool kept = std::any_of(
-        assignments.begin(), assignments.end(), [&](const ipam::Assignment& assignment) {
-          return assignment.address.address == cidr.address;
-        });
+    const bool kept = std::ranges::any_of(assignments, [&](const ipam::Assignment& assignment) {
+      return assignment.address.address == cidr.address;
+    });
     if (!kept) {
       store.Release(cidr.address, ipam::OwnerOf(earlier.id));
     }
@@ -192,12 +186,12 @@ Acquired AcquireLeases(state::Host& host,
   }
   if (attempt.full_set) {
     throw Error(Code::kPoolExhausted,
-                Cat("no free address in network ", Quoted(intent.id.network)),
-                Cat("every address of ",
-                    Describe(config.ipam.ranges[*attempt.full_set]),
-                    " is leased in ",
-                    Quoted(Cat(config.ipam.data_dir, '/', intent.id.network)),
-                    ", and none of them to a container that is gone"));
+                Format("no free address in network '{}'", intent.id.network),
+                Format("every address of {} is leased in '{}/{}', and none of them to a container "
+                       "that is gone",
+                       Describe(config.ipam.ranges[*attempt.full_set]),
+                       config.ipam.data_dir,
+                       intent.id.network));
   }
   return std::move(attempt.acquired);
 }
@@ -233,16 +227,12 @@ Acquired AcquireDelegated(state::Host& host,
   return acquired;
 }
 
-}  // namespace
-
-Acquired AcquireAddresses(state::Host& host,
-                          const cni::Request& request,
-                          const config::Config& config,
-                          state::Record intent,
-                          const std::optional<state::Record>& earlier) {
-  if (earlier && (earlier->ipam.delegated || config.ipam.type != cni::kHostLocal)) {
-    ReleaseAddresses(*earlier);
-  }
+// By the config's ipam.type.
+Acquired AcquireByType(state::Host& host,
+                       const cni::Request& request,
+                       const config::Config& config,
+                       state::Record intent,
+                       const std::optional<state::Record>& earlier) {
   if (config.ipam.type == cni::kHostLocal) {
     return AcquireLeases(host, config, intent, earlier);
   }
@@ -252,6 +242,23 @@ Acquired AcquireAddresses(state::Host& host,
   }
   host.records.Write(intent);
   return {.record = std::move(intent), .result = {}};
+}
+
+}  // namespace
+
+Acquired AcquireAddresses(state::Host& host,
+                          const cni::Request& request,
+                          const config::Config& config,
+                          state::Record intent,
+                          const std::optional<state::Record>& earlier,
+                          Undo& undo) {
+  if (earlier && (earlier->ipam.delegated || config.ipam.type != cni::kHostLocal)) {
+    ReleaseAddresses(*earlier);
+  }
+  Acquired acquired = AcquireByType(host, request, config, std::move(intent), earlier);
+  undo.Then("remove the record", [&host, id = request.id] { host.records.EnsureGone(id); });
+  undo.Then("release the addresses", [record = acquired.record] { ReleaseAddresses(record); });
+  return acquired;
 }
 
 }  // namespace nomad_bridge::attachment

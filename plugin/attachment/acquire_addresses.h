@@ -10,6 +10,7 @@
 
 #include <optional>
 
+#include "base/undo.h"
 #include "plugin/cni/result.h"
 #include "plugin/config/config.h"
 #include "plugin/state/host.h"
@@ -25,11 +26,12 @@ struct Acquired {
 // Completes and writes `intent`, and reserves its leases. `earlier` is the record of an earlier ADD of
 // this attachment: its addresses are taken again where the network still offers them, and released
 // where not. With another IPAM plugin than host-local that one is run; with none there are no
-// addresses.
+// addresses. `undo` gets what releases them and removes the record.
 [[nodiscard]] Acquired AcquireAddresses(state::Host& host,
                                         const cni::Request& request,
                                         const config::Config& config,
                                         state::Record intent,
-                                        const std::optional<state::Record>& earlier);
+                                        const std::optional<state::Record>& earlier,
+                                        Undo& undo);
 
 }  // namespace nomad_bridge::attachment

@@ -26,9 +26,9 @@ void Apply(state::Host& host,
   }
   rules::Committed committed = rules::Commit(host, record, std::move(change), except);
   for (const rules::StaleOwner& owner : committed.stale_owners) {
-    LogLine("took over from the stale container ", Quoted(owner.record.id.container_id));
+    LogLine("took over from the stale container '{}'", owner.record.id.container_id);
     for (const std::string& failure : TearDown(host, owner.record)) {
-      LogLine(failure, ", ignoring");
+      LogLine("{}, ignoring", failure);
     }
   }
   rules::UpdateForeignFirewalls(host, record, std::move(committed.checkpoint));
@@ -59,7 +59,7 @@ void RepairRules(state::Host& host, const state::Record& record) {
     foreign::OpenLegacyTables(record);  // the generation of nf_tables does not cover them
   }
   for (const std::string& note : checkpoint->notes) {
-    LogLine(note);
+    LogLine("{}", note);
   }
 }
 

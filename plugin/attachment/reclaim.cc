@@ -24,7 +24,7 @@ std::int64_t BootTime() {
 
 bool HasRecord(state::Host& host, const std::string& network, const ipam::LeaseOwner& owner) {
   const std::vector<AttachmentId> recorded = host.records.List(network);
-  return std::any_of(recorded.begin(), recorded.end(), [&](const AttachmentId& id) {
+  return std::ranges::any_of(recorded, [&](const AttachmentId& id) {
     return owner.Matches(ipam::OwnerOf(id)) && host.records.Find(id);
   });
 }
@@ -60,13 +60,12 @@ bool ReclaimIfStale(state::Host& host, const AttachmentId& id) {
   }
   const std::vector<std::string> failures = Remove(host, *record);
   if (!failures.empty()) {
-    LogLine("cannot reclaim stale container ",
-            Quoted(id.container_id),
-            ", ignoring: ",
+    LogLine("cannot reclaim stale container '{}', ignoring: {}",
+            id.container_id,
             cni::ErrorList::Join(failures));
     return false;
   }
-  LogLine("reclaimed what stale container ", Quoted(id.container_id), " held");
+  LogLine("reclaimed what stale container '{}' held", id.container_id);
   return true;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
@@ -23,7 +24,7 @@ void WriteRest(state::Host& host, const state::Record& rest) {
   try {
     host.records.Write(rest);
   } catch (const Error& error) {
-    LogLine(error.what(), ", ignoring");
+    LogLine("{}, ignoring", error.what());
   }
 }
 
@@ -41,9 +42,7 @@ std::vector<std::string> RemoveParts(state::Host& host,
   rest.del_progress = del_progress;
   std::vector<nft::Element> removed = rules::ElementsOf(record);
   const std::vector<nft::Element> kept = rules::ElementsOf(rest);
-  std::erase_if(removed, [&](const nft::Element& element) {
-    return std::find(kept.begin(), kept.end(), element) != kept.end();
-  });
+  std::erase_if(removed, [&](const nft::Element& element) { return Contains(kept, element); });
   cni::ErrorList failures;
   failures.Try("the rules", [&] { rules::RemoveElements(host, removed); });
   if (parts.contains(cni::Part::kPorts)) {
@@ -61,24 +60,19 @@ std::vector<std::string> RemoveParts(state::Host& host,
 void RemoveEarlier(state::Host& host,
                    const AttachmentId& id,
                    const std::optional<state::Record>& earlier,
-                   const std::string& data_dir) {
+                   const std::string& data_dir,
+                   Undo& undo) {
   if (earlier) {
+    undo.Then("remove what an earlier ADD left", [&host, earlier] {
+      cni::ErrorList(Remove(host, *earlier)).ThrowIfAny("some of it is still there");
+    });
     rules::RemoveElements(host, rules::ElementsOf(*earlier));
     link::EnsureLinkGone(host, id, link::Recorded::kYes);
   } else if (link::FindHostVeth(host.net, id, link::Recorded::kNo) ||
              takeover::HasReferenceRules(host, id)) {
-    cni::ErrorList failures;
-    failures.Add(RemoveUnrecorded(host, id, data_dir));
-    failures.ThrowIfAny("cannot remove what an earlier ADD without a record left");
+    cni::ErrorList(RemoveUnrecorded(host, id, data_dir))
+        .ThrowIfAny("cannot remove what an earlier ADD without a record left");
   }
-}
-
-void EnsureEarlierGone(state::Host& host, const std::optional<state::Record>& earlier) {
-  cni::ErrorList failures;
-  if (earlier) {
-    failures.Add(Remove(host, *earlier));
-  }
-  failures.ThrowIfAny("some of it is still there");
 }
 
 std::vector<std::string> RemoveUnrecorded(state::Host& host,
@@ -91,7 +85,11 @@ std::vector<std::string> RemoveUnrecorded(state::Host& host,
     std::vector<Ip> all = FindLeasesOf(id, data_dir);
     all.insert(all.end(), addresses.begin(), addresses.end());
     takeover::RemoveReferenceRulesOf(
-        host, id, all, {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts});
+        host,
+        id,
+        all,
+        {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts},
+        takeover::LegacyError::kThrow);
   });
   failures.Try("the link", [&] { link::EnsureLinkGone(host, id, link::Recorded::kNo); });
   failures.Try("the leases", [&] { ReleaseAddressesOf(id, data_dir); });

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/undo.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
@@ -27,15 +28,14 @@ namespace nomad_bridge::attachment {
                                                    state::DelProgress del_progress);
 
 // Removes what an earlier ADD of `id` left, in whatever namespace, to make way for a new one: rules
-// and link. Its leases and its record stay, for the new one to get the same addresses; without a
-// record (`earlier`) leases go too. Throws kIncomplete, or what the kernel refused.
+// and link. Its leases and its record stay, for the new one to get the same addresses, and `undo` gets
+// what removes them; without a record (`earlier`) leases go too. Throws kIncomplete, or what the kernel
+// refused.
 void RemoveEarlier(state::Host& host,
                    const AttachmentId& id,
                    const std::optional<state::Record>& earlier,
-                   const std::string& data_dir);
-
-// Undoes what RemoveEarlier() keeps, if the new ADD fails. Throws kIncomplete.
-void EnsureEarlierGone(state::Host& host, const std::optional<state::Record>& earlier);
+                   const std::string& data_dir,
+                   Undo& undo);
 
 // Without a record (never written, or lost): elements by their owner, the link by its derived name,
 // leases by what their files say. `addresses`: what else the attachment is known to have had.

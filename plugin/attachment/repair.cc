@@ -4,14 +4,13 @@
 #include <set>
 #include <utility>
 
-#include "base/append.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "ipam/store.h"
 #include "netlink/core/sysctl.h"
 #include "plugin/attachment/publish.h"
 #include "plugin/link/bridge.h"
-#include "plugin/link/bridge_port.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/vlan_gateway.h"
 #include "plugin/rules/apply.h"
@@ -32,13 +31,10 @@ void RepairPort(state::Host& host,
   host.net.Change(veth, {.up = true, .master = bridge.index});
   link::SetPort(host.net, veth, record->link.port, record->ContainerMac());
   rules::EnsureLocalhostReaches(*record);
-  LogLine("repaired ",
+  LogLine("repaired {} of container '{}', which was no port of '{}' any more",
           veth.name,
-          " of container ",
-          Quoted(id.container_id),
-          ", which was no port of ",
-          Quoted(bridge.name),
-          " any more");
+          id.container_id,
+          bridge.name);
 }
 
 // Up, and with the flags of its record.
@@ -50,7 +46,7 @@ void RepairHostVeth(state::Host& host, const state::Record& record) {
   }
   if (!veth->up) {
     host.net.Change(*veth, {.up = true});
-    LogLine("repaired ", veth->name, ", which was down");
+    LogLine("repaired {}, which was down", veth->name);
   }
   const std::vector<std::string> mismatches =
       link::DiffBridgePort(host.net, *veth, record.link.port, record.ContainerMac());
@@ -58,7 +54,7 @@ void RepairHostVeth(state::Host& host, const state::Record& record) {
     link::SetPort(host.net, *veth, record.link.port, record.ContainerMac());
   }
   for (const std::string& mismatch : mismatches) {
-    LogLine("repaired the ", mismatch, " of ", veth->name);
+    LogLine("repaired the {} of {}", mismatch, veth->name);
   }
   if (veth->operational) {
     // A new bridge drops what the node sends until it has noticed its ports' carrier.
@@ -100,13 +96,13 @@ std::vector<std::string> RepairLeases(const state::Record& record) {
   std::vector<std::string> mismatches;
   for (const Ip& address : LostLeases(store, record)) {
     if (store->Reserve(address, ipam::OwnerOf(record.id))) {
-      LogLine("repaired the lease of ", address, " for container ", Quoted(record.id.container_id));
+      LogLine("repaired the lease of {} for container '{}'", address, record.id.container_id);
     } else {
       const std::optional<ipam::LeaseOwner> owner = store->FindOwner(address);
-      mismatches.push_back(Cat("the lease of ",
-                               address,
-                               " belongs to ",
-                               owner ? Cat("container ", Quoted(owner->container_id)) : "nobody"));
+      mismatches.push_back(
+          Format("the lease of {} belongs to {}",
+                 address,
+                 owner ? Format("container '{}'", owner->container_id) : "nobody"));
     }
   }
   return mismatches;
@@ -126,9 +122,9 @@ std::vector<std::string> DiffGateway(state::Host& host, const state::Record& rec
   const std::vector<Cidr> present = link ? host.net.Addresses(*link) : std::vector<Cidr>();
   std::vector<std::string> mismatches;
   for (const Cidr& gateway : record.link.gateways) {
-    if (std::find(present.begin(), present.end(), gateway) == present.end()) {
+    if (!Contains(present, gateway)) {
       mismatches.push_back(
-          Cat("address ", gateway, " is missing on ", Quoted(record.link.gateway_ifname)));
+          Format("address {} is missing on '{}'", gateway, record.link.gateway_ifname));
     }
     const char* const forwarding =
         gateway.address.is_ipv4() ? "net/ipv4/ip_forward" : "net/ipv6/conf/all/forwarding";
@@ -144,7 +140,7 @@ std::vector<std::string> DiffBridge(state::Host& host,
                                     const state::Record& record) {
   std::vector<std::string> mismatches;
   if (!bridge.up) {
-    mismatches.push_back(Cat("bridge ", Quoted(bridge.name), " is down"));
+    mismatches.push_back(Format("bridge '{}' is down", bridge.name));
   }
   if (const std::optional<link::VlanGateway> gateway = VlanGatewayOf(record)) {
     Append(mismatches, link::DiffVlanGateway(host, bridge, *gateway));
@@ -158,7 +154,7 @@ std::vector<std::string> DiffHostVeth(state::Host& host,
                                       const rtnl::Link& bridge,
                                       const state::Record& record) {
   if (veth.master != bridge.index) {
-    return {Cat(veth.name, " is no port of bridge ", Quoted(bridge.name))};
+    return {Format("{} is no port of bridge '{}'", veth.name, bridge.name)};
   }
   std::vector<std::string> mismatches;
   if (!veth.up) {
@@ -166,7 +162,7 @@ std::vector<std::string> DiffHostVeth(state::Host& host,
   }
   for (const std::string& mismatch :
        link::DiffBridgePort(host.net, veth, record.link.port, record.ContainerMac())) {
-    mismatches.push_back(Cat("the ", mismatch, " of ", veth.name, " was changed"));
+    mismatches.push_back(Format("the {} of {} was changed", mismatch, veth.name));
   }
   return mismatches;
 }
@@ -174,7 +170,7 @@ std::vector<std::string> DiffHostVeth(state::Host& host,
 std::vector<std::string> DiffLink(state::Host& host, const state::Record& record) {
   const std::optional<rtnl::Link> bridge = host.net.FindLink(record.link.bridge);
   if (!bridge || bridge->kind != "bridge") {
-    return {Cat("bridge ", Quoted(record.link.bridge), " is missing")};
+    return {Format("bridge '{}' is missing", record.link.bridge)};
   }
   std::vector<std::string> mismatches = DiffBridge(host, *bridge, record);
   if (const std::optional<rtnl::Link> veth =
@@ -206,10 +202,8 @@ std::vector<std::string> RepairHostSide(state::Host& host,
                                         const config::LinkConfig& config,
                                         const state::Record& record) {
   if (config.bridge != record.link.bridge) {
-    return {Cat("it is on bridge ",
-                Quoted(record.link.bridge),
-                ", and the config names ",
-                Quoted(config.bridge))};
+    return {Format(
+        "it is on bridge '{}', and the config names '{}'", record.link.bridge, config.bridge)};
   }
   const rtnl::Link bridge = link::EnsureBridge(host, config, record.link.gateways, {}).bridge;
   RepairPorts(host, bridge, record.id.network);

@@ -26,7 +26,7 @@ not ours is refused; with --replace it is kept beside, as NAME.before-nomad-brid
 )";
 
 int WrongUsage(const std::string& why) {
-  WriteBestEffort(STDERR_FILENO, Cat("nomad-bridge: ", why, "\n\n", kUsage));
+  WriteBestEffort(STDERR_FILENO, Format("nomad-bridge: {}\n\n{}", why, kUsage));
   return kWrongUsage;
 }
 
@@ -36,7 +36,7 @@ int RunInstall(const std::vector<std::string>& arguments) {
     if (argument == "--replace") {
       installation.replace = true;
     } else if (argument.substr(0, 1) == "-") {
-      return WrongUsage(Cat("install has no option ", Quoted(argument)));
+      return WrongUsage(Format("install has no option '{}'", argument));
     } else if (argument.empty() || !installation.directory.empty()) {
       return WrongUsage("install wants one DIR");
     } else {
@@ -62,9 +62,9 @@ int RunCommandLine(const std::vector<std::string>& arguments) {
     if (command == "install") {
       return RunInstall({arguments.begin() + 1, arguments.end()});
     }
-    return WrongUsage(Cat("unknown command ", Quoted(command)));
+    return WrongUsage(Format("unknown command '{}'", command));
   } catch (const std::exception& error) {
-    LogLine(error.what());
+    LogLine("{}", error.what());
     return EXIT_FAILURE;
   }
 }

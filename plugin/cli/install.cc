@@ -46,14 +46,14 @@ class Directory {
   explicit Directory(const std::string& path)
       : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     if (!fd_) {
-      throw ErrnoError(Code::kIo, Cat("cannot open the directory ", Quoted(path)));
+      throw ErrnoError(Code::kIo, Format("cannot open the directory '{}'", path));
     }
     if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
       throw ErrnoError(errno == EWOULDBLOCK ? Code::kTryAgain : Code::kIo,
-                       Cat("cannot lock ", Quoted(path), ": is another install at work there?"));
+                       Format("cannot lock '{}': is another install at work there?", path));
     }
     if (::faccessat(fd_.get(), ".", W_OK | X_OK, AT_EACCESS) != 0) {
-      throw ErrnoError(Code::kIo, Cat("cannot write into the directory ", Quoted(path)));
+      throw ErrnoError(Code::kIo, Format("cannot write into the directory '{}'", path));
     }
   }
 
@@ -115,7 +115,7 @@ void CheckAll(const Directory& directory, const std::vector<Entry>& entries, boo
   std::string foreign;
   for (const Entry& entry : entries) {
     if (entry.finding == Finding::kDirectory) {
-      throw Error(Code::kConflict, Cat(Quoted(directory.Path(entry.name)), " is a directory"));
+      throw Error(Code::kConflict, Format("'{}' is a directory", directory.Path(entry.name)));
     }
     if (entry.finding == Finding::kForeign) {
       foreign += Cat(foreign.empty() ? "" : ", ", Quoted(directory.Path(entry.name)));
@@ -136,8 +136,7 @@ std::string Keep(const Directory& directory, const std::string& name) {
       return kept;
     }
     if (errno != EEXIST) {
-      throw ErrnoError(Code::kIo,
-                       Cat("cannot keep ", Quoted(directory.Path(name)), " as ", Quoted(kept)));
+      throw ErrnoError(Code::kIo, Format("cannot keep '{}' as '{}'", directory.Path(name), kept));
     }
   }
 }
@@ -146,25 +145,25 @@ void WriteProgram(const Directory& directory, const std::string& self) {
   const std::string path = directory.Path(kTemporary);
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd) {
-    throw ErrnoError(Code::kIo, Cat("cannot create ", Quoted(path)));
+    throw ErrnoError(Code::kIo, Format("cannot create '{}'", path));
   }
   WriteAll(fd.get(), self, path);
   // Synced before it gets its name: after a power failure half a plugin is worse than none.
   if (::fchmod(fd.get(), kProgramMode) != 0 || ::fsync(fd.get()) != 0) {
-    throw ErrnoError(Code::kIo, Cat("cannot write ", Quoted(path)));
+    throw ErrnoError(Code::kIo, Format("cannot write '{}'", path));
   }
 }
 
 void WriteLink(const Directory& directory) {
   if (::symlinkat(kProgram.data(), directory.fd(), kTemporary.data()) != 0) {
-    throw ErrnoError(Code::kIo, Cat("cannot create the link ", Quoted(directory.Path(kTemporary))));
+    throw ErrnoError(Code::kIo, Format("cannot create the link '{}'", directory.Path(kTemporary)));
   }
 }
 
 // In one step: the name always exists.
 void MoveInto(const Directory& directory, const std::string& name) {
   if (::renameat(directory.fd(), kTemporary.data(), directory.fd(), name.c_str()) != 0) {
-    throw ErrnoError(Code::kIo, Cat("cannot replace ", Quoted(directory.Path(name))));
+    throw ErrnoError(Code::kIo, Format("cannot replace '{}'", directory.Path(name)));
   }
 }
 
@@ -178,7 +177,7 @@ void InstallEntry(const Directory& directory,
                   int out) {
   const std::string path = directory.Path(entry.name);
   if (entry.finding == Finding::kDone) {
-    WriteBestEffort(out, Cat(path, ": ", What(entry), ", as before\n"));
+    WriteBestEffort(out, Format("{}: {}, as before\n", path, What(entry)));
     return;
   }
   std::string note = entry.finding == Finding::kOurs ? ", in place of an older one" : "";

@@ -17,7 +17,7 @@ struct Pair {
 
 Error Bad(std::string_view pair, std::string_view allowed) {
   return {Code::kInvalidEnvironment,
-          Cat("CNI_ARGS has ", Quoted(Excerpt(pair))),
+          Format("CNI_ARGS has '{}'", Excerpt(pair)),
           Cat("allowed: ", allowed)};
 }
 

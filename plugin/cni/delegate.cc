@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t kMaxShownBytes = 400;
 
 std::string Named(const DelegatedIpam& ipam) {
-  return Cat("IPAM plugin ", Quoted(ipam.type));
+  return Format("IPAM plugin '{}'", ipam.type);
 }
 
 // With the messages of Go's pkg/invoke.
@@ -47,7 +47,7 @@ void CheckIsAnother(const std::string& type, const struct stat& found) {
   if (::stat("/proc/self/exe", &self) == 0 && self.st_dev == found.st_dev &&
       self.st_ino == found.st_ino) {
     throw Error(Code::kInvalidConfig,
-                Cat("invalid 'ipam.type': ", Quoted(Excerpt(type))),
+                Format("invalid 'ipam.type': '{}'", Excerpt(type)),
                 "that is this program, which would run itself for ever");
   }
 }
@@ -77,7 +77,7 @@ std::string FindPlugin(const DelegatedIpam& ipam) {
                 Cat(Named(ipam), " is looked for in its directories"));
   }
   throw Error(Code::kInvalidConfig,
-              Cat("failed to find plugin \"", Excerpt(ipam.type), "\" in path [", tried, ']'),
+              Format("failed to find plugin \"{}\" in path [{}]", Excerpt(ipam.type), tried),
               "'ipam.type' names it, CNI_PATH the directories");
 }
 
@@ -120,7 +120,7 @@ std::string HowItEnded(const ExitInfo& exit) {
     case End::kExit:
       return Cat("exit code ", exit.number);
     case End::kSignal:
-      return Cat("killed by signal ", exit.number, " (", ::strsignal(exit.number), ')');
+      return Format("killed by signal {} ({})", exit.number, ::strsignal(exit.number));
     case End::kOverdue:
       return "killed";
     case End::kTooMuch:
@@ -149,12 +149,12 @@ Error Failed(const DelegatedIpam& ipam,
              std::chrono::milliseconds timeout) {
   if (exit.how == End::kOverdue) {
     return {Code::kTryAgain,
-            Cat(Named(ipam), " has not answered ", Text(verb), " in ", timeout.count(), " ms"),
+            Format("{} has not answered {} in {} ms", Named(ipam), Text(verb), timeout.count()),
             Details(exit)};
   }
   const std::optional<Error> error = exit.how == End::kExit ? FindError(exit.out) : std::nullopt;
   return error.value_or(
-      Error(Code::kDelegate, Cat(Named(ipam), " failed at ", Text(verb)), Details(exit)));
+      Error(Code::kDelegate, Format("{} failed at {}", Named(ipam), Text(verb)), Details(exit)));
 }
 
 Result ParseAnswer(std::string_view answer, std::string_view config_version) {
@@ -218,7 +218,7 @@ Result ParseDelegated(const DelegatedIpam& ipam,
   if (result.ips.empty()) {
     throw Error(Code::kDelegate,
                 "IPAM plugin returned missing IP config",
-                Cat(Named(ipam), " printed: ", Excerpt(answer, kMaxShownBytes)));
+                Format("{} printed: {}", Named(ipam), Excerpt(answer, kMaxShownBytes)));
   }
   return result;
 }

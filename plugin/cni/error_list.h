@@ -27,12 +27,15 @@ namespace nomad_bridge::cni {
 
 class ErrorList {
  public:
+  ErrorList() = default;
+  explicit ErrorList(std::vector<std::string> list) : list_(std::move(list)) {}
+
   // `what` completes "cannot remove ...".
   void Try(const std::string& what, const std::function<void()>& act) {
     try {
       act();
     } catch (const std::exception& error) {
-      list_.push_back(Cat("cannot remove ", what, ": ", error.what()));
+      list_.push_back(Format("cannot remove {}: {}", what, error.what()));
     }
   }
   void Add(const std::vector<std::string>& more) {

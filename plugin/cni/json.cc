@@ -99,8 +99,8 @@ std::optional<JsonView> JsonView::Find(std::string_view key) const {
     }
     if (found != value_->end()) {
       throw Error(Code::kDecode,
-                  Cat("duplicate key ", Quoted(Child(path_, key))),
-                  Cat(Quoted(found.key()), " and ", Quoted(member.key()), " are the same key"));
+                  Format("duplicate key '{}'", Child(path_, key)),
+                  Format("'{}' and '{}' are the same key", found.key(), member.key()));
     }
     found = member;
   }
@@ -143,7 +143,7 @@ std::int64_t JsonView::Integer(std::int64_t least, std::int64_t most) const {
                         : value_->is_number_integer();
   const std::int64_t number = fits ? value_->get<std::int64_t>() : 0;
   if (!fits || number < least || number > most) {
-    throw Wrong(Cat("an integer from ", least, " to ", most));
+    throw Wrong(Format("an integer from {} to {}", least, most));
   }
   return number;
 }
@@ -187,7 +187,8 @@ std::vector<JsonView> JsonView::ElementsOf(std::string_view key) const {
 
 Error JsonView::Wrong(std::string_view allowed) const {
   const std::string subject = path_.empty() ? "network config" : Quoted(path_);
-  return {Code::kInvalidConfig, Cat("invalid ", subject, ": ", Shown()), Cat("allowed: ", allowed)};
+  return {
+      Code::kInvalidConfig, Format("invalid {}: {}", subject, Shown()), Cat("allowed: ", allowed)};
 }
 
 std::string JsonView::Shown() const {

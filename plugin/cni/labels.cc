@@ -30,9 +30,8 @@ constexpr std::size_t kMaxQuotedBytes = 80;
 
 bool IsWellKnown(std::string_view key) {
   const std::string lower = Lower(key);
-  return std::any_of(kWellKnown.begin(), kWellKnown.end(), [&](const WellKnown& known) {
-    return known.key == lower;
-  });
+  return std::ranges::any_of(kWellKnown,
+                             [&](const WellKnown& known) { return known.key == lower; });
 }
 
 // The value under `key` (lower case); empty if there is none.
@@ -89,7 +88,7 @@ std::string NameOwner(const Labels& labels, const std::string& container_id) {
       text += Quoted(Excerpt(value, kMaxQuotedBytes));
     }
   }
-  return text.empty() ? Cat("container ", Quoted(container_id)) : text;
+  return text.empty() ? Format("container '{}'", container_id) : text;
 }
 
 }  // namespace nomad_bridge::cni

@@ -1,10 +1,15 @@
 #include "plugin/cni/plugin_type.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 namespace nomad_bridge::cni {
 namespace {
+
+// In the order of Part.
+constexpr std::array<std::string_view, 6> kTexts =
+    {"loopback", "address", "link", "masquerade", "forward", "ports"};
 
 const std::vector<PluginType>& Table() {
   using enum Part;
@@ -44,14 +49,24 @@ const std::vector<PluginType>& Table() {
 
 }  // namespace
 
+std::string_view Text(Part part) {
+  return kTexts.at(static_cast<std::size_t>(part));
+}
+
+std::optional<Part> ParsePart(std::string_view text) {
+  const auto* const known = std::ranges::find(kTexts, text);
+  return known != kTexts.end() ? std::optional(static_cast<Part>(known - kTexts.begin()))
+                               : std::nullopt;
+}
+
 bool PluginType::ProvidesRules() const {
   return Provides(Part::kMasquerade) || Provides(Part::kForward) || Provides(Part::kPorts);
 }
 
 const PluginType& TypeOf(std::string_view program) {
   const std::string_view base = program.substr(program.rfind('/') + 1);
-  const auto row = std::find_if(
-      Table().begin(), Table().end(), [&](const PluginType& type) { return type.name == base; });
+  const auto row =
+      std::ranges::find_if(Table(), [&](const PluginType& type) { return type.name == base; });
   return row != Table().end() ? *row : Table().front();
 }
 

@@ -1,16 +1,34 @@
-// The plugin types this binary answers to: one table from the name it was started under to the parts
-// of an attachment that it makes, and its defaults. Another name is another row.
+// The parts of an attachment, in the order ADD makes them (DEL goes backwards), and the plugin types
+// this binary answers to: one table from the name it was started under to the parts that it makes,
+// and its defaults. Another name is another row. One process may make all parts, or several processes
+// one after the other, each under a name of its own.
 //
+// Shapes  records hold a part's Text(): "loopback", "address", "link", "masquerade", "forward",
+//         "ports".
 // Source  the reference plugins' documentation; nomad/client networking_bridge_linux.go.
 #pragma once
 
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "plugin/cni/part.h"
-
 namespace nomad_bridge::cni {
+
+enum class Part {
+  kLoopback,    // the container's lo is up
+  kAddress,     // leases
+  kLink,        // bridge, veth pair, the container's interface with its addresses and routes
+  kMasquerade,  // packets leave the node with the node's address
+  kForward,     // the node forwards for it
+  kPorts,       // published ports
+};
+
+using Parts = std::set<Part>;
+
+[[nodiscard]] std::string_view Text(Part part);
+[[nodiscard]] std::optional<Part> ParsePart(std::string_view text);
 
 // What a key means if the config does not have it.
 struct Defaults {

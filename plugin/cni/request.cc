@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 6> kVerbs =
     {"ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION"};
 
 std::optional<Verb> FindVerb(std::string_view command) {
-  const auto* const verb = std::find(kVerbs.begin(), kVerbs.end(), command);
+  const auto* const verb = std::ranges::find(kVerbs, command);
   return verb != kVerbs.end() ? std::optional(static_cast<Verb>(verb - kVerbs.begin()))
                               : std::nullopt;
 }
@@ -44,16 +44,15 @@ bool IsPlainName(std::string_view text) {
   const auto is_alphanumeric = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
   };
-  return !text.empty() && is_alphanumeric(text.front()) &&
-         std::all_of(text.begin(), text.end(), [&](char c) {
-           return is_alphanumeric(c) || c == '_' || c == '.' || c == '-';
-         });
+  return !text.empty() && is_alphanumeric(text.front()) && std::ranges::all_of(text, [&](char c) {
+    return is_alphanumeric(c) || c == '_' || c == '.' || c == '-';
+  });
 }
 
 void CheckContainerId(const std::string& container_id) {
   if (!IsPlainName(container_id)) {
     throw Error(Code::kInvalidEnvironment,
-                Cat("CNI_CONTAINERID is ", Quoted(Excerpt(container_id))),
+                Format("CNI_CONTAINERID is '{}'", Excerpt(container_id)),
                 std::string(kPlainNameRule));
   }
 }
@@ -62,7 +61,7 @@ void CheckIfname(const std::string& name) {
   // A record, which is JSON, would not give anything else back as it was.
   if (!IsInterfaceName(name) || !IsUtf8(name)) {
     throw Error(Code::kInvalidEnvironment,
-                Cat("CNI_IFNAME is ", Quoted(Excerpt(name))),
+                Format("CNI_IFNAME is '{}'", Excerpt(name)),
                 Cat("allowed: ", kInterfaceNameRule, ", in UTF-8"));
   }
 }
@@ -125,8 +124,7 @@ json ParseConfigText(const std::string& text) {
 std::string DecodeString(const json& config, std::string_view key) {
   const std::optional<JsonView> view = JsonView(config, "").Find(key);
   if (view && !view->value().is_string()) {
-    throw Error(
-        Code::kDecode, Cat("invalid ", Quoted(key), ": ", view->Shown()), "allowed: a string");
+    throw Error(Code::kDecode, Format("invalid '{}': {}", key, view->Shown()), "allowed: a string");
   }
   return view ? view->String() : std::string();
 }
@@ -139,7 +137,7 @@ std::string DecodeName(const json& config) {
   }
   if (!IsPlainName(name)) {
     throw Error(Code::kInvalidConfig,
-                Cat("invalid 'name': ", Quoted(Excerpt(name))),
+                Format("invalid 'name': '{}'", Excerpt(name)),
                 std::string(kPlainNameRule));
   }
   return name;
@@ -171,6 +169,19 @@ void ReadNetwork(Request& request,
     reply_version = kOldestVersion;
   }
   CheckVersion(request.cni_version, request.verb);
+}
+
+std::set<AttachmentId> ParseAttachments(const std::string& network, const JsonView& array) {
+  std::set<AttachmentId> attachments;
+  for (const JsonView& entry : array.Elements()) {
+    const std::optional<JsonView> container_id = entry.Find("containerID");
+    const std::optional<JsonView> ifname = entry.Find("ifname");
+    if (!container_id || !ifname) {
+      throw entry.Wrong("an object with 'containerID' and 'ifname'");
+    }
+    attachments.insert({network, container_id->String(), ifname->String()});
+  }
+  return attachments;
 }
 
 }  // namespace
@@ -209,6 +220,20 @@ bool IsInterfaceName(std::string_view name) {
   return !name.empty() && name.size() <= kMaxIfnameBytes && name != "." && name != ".." &&
          name.find_first_of(kRefused) == name.npos && name.find('\0') == name.npos &&
          !HasWideSpace(name);
+}
+
+std::optional<std::set<AttachmentId>> FindValidAttachments(const Request& request) {
+  for (const char* const key :
+       {"cni.dev/valid-attachments", "cni.dev/attachments"}) {  // the latter: libcni 1.2
+    // Not JsonView::Find, to which null is the same as nothing: Go writes an empty array so.
+    for (const auto& [present, value] : request.config->items()) {
+      if (Lower(present) == key) {
+        return value.is_null() ? std::set<AttachmentId>()
+                               : ParseAttachments(request.id.network, JsonView(value, key));
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace nomad_bridge::cni

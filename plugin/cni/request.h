@@ -11,6 +11,8 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -43,6 +45,11 @@ using Environment = std::function<const char*(const char*)>;
 [[nodiscard]] Request ReadRequest(const Environment& environment,
                                   int stdin_fd,
                                   std::string& reply_version);
+
+// The attachments that GC must keep: "cni.dev/valid-attachments" (libcni 1.2.0 also
+// "cni.dev/attachments"), an array of {"containerID", "ifname"}; Go writes an empty one as null.
+// nullopt if there is no such key at all. Throws kInvalidConfig naming an element of another shape.
+[[nodiscard]] std::optional<std::set<AttachmentId>> FindValidAttachments(const Request& request);
 
 // Whether the kernel takes `name` as a link's, unchanged.
 [[nodiscard]] bool IsInterfaceName(std::string_view name);

@@ -38,7 +38,7 @@ std::vector<std::string> StringsOf(const JsonView& object, std::string_view key)
 Cidr RequireSubnet(const JsonView& object, std::string_view key) {
   const std::optional<JsonView> subnet = object.Find(key);
   if (!subnet) {
-    throw object.Wrong(Cat("an object with ", Quoted(key)));
+    throw object.Wrong(Format("an object with '{}'", key));
   }
   return subnet->Subnet();
 }

@@ -90,9 +90,8 @@ void PutArray(ordered_json& object,
 
 // The first address of a family with its routes; nothing if there is none.
 void PutFamily(ordered_json& object, const char* key, const Result& result, Family family) {
-  const auto first = std::find_if(result.ips.begin(), result.ips.end(), [&](const IpConfig& ip) {
-    return ip.address.address.family() == family;
-  });
+  const auto first = std::ranges::find_if(
+      result.ips, [&](const IpConfig& ip) { return ip.address.address.family() == family; });
   if (first == result.ips.end()) {
     return;
   }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -39,7 +40,7 @@ void CheckVerbIsIn(const std::string& version, Verb verb) {
   const std::optional<Numbers> numbers = ParseVersion(version);
   if (!numbers) {
     throw Error(Code::kDecode,
-                Cat("invalid 'cniVersion': ", Quoted(Excerpt(version))),
+                Format("invalid 'cniVersion': '{}'", Excerpt(version)),
                 "allowed: up to three numbers with '.' between them");
   }
   if (*numbers < *ParseVersion(verb == Verb::kCheck ? "0.4.0" : "1.1.0")) {
@@ -68,7 +69,7 @@ const std::vector<std::string>& SupportedVersions() {
 
 bool IsSupported(std::string_view version) {
   const std::vector<std::string>& all = SupportedVersions();
-  return std::find(all.begin(), all.end(), version) != all.end();
+  return Contains(all, version);
 }
 
 bool IsAtLeast(std::string_view version, std::string_view other) {
@@ -83,7 +84,7 @@ void CheckVersion(const std::string& version, Verb verb) {
     throw Error(
         Code::kIncompatibleVersion,
         "incompatible CNI versions",
-        Cat("config is \"", Excerpt(version), "\", plugin supports [", Joined("\"", " "), ']'));
+        Format("config is \"{}\", plugin supports [{}]", Excerpt(version), Joined("\"", " ")));
   }
 }
 
@@ -96,12 +97,11 @@ void PrintVersions(int out) {
 // Nomad's fingerprint takes the first word that looks like a version, so ours comes before the
 // protocol's, and it has no pre-release suffix.
 void PrintVersionBanner(const PluginType& type, int err) {
-  WriteBestEffort(err,
-                  Cat("CNI ",
-                      type.name,
-                      " plugin v" NOMAD_BRIDGE_VERSION "\nCNI protocol versions supported: ",
-                      Joined("", ", "),
-                      '\n'));
+  WriteBestEffort(
+      err,
+      Format("CNI {} plugin v" NOMAD_BRIDGE_VERSION "\nCNI protocol versions supported: {}\n",
+             type.name,
+             Joined("", ", ")));
 }
 
 }  // namespace nomad_bridge::cni

@@ -67,10 +67,9 @@ cni::Result WithDefaultRoutes(cni::Result result) {
       continue;
     }
     const Cidr everything{Cidr{*ip.gateway, 0}.Network(), 0};
-    const bool is_there =
-        std::any_of(result.routes.begin(), result.routes.end(), [&](const Route& route) {
-          return route.destination == everything && route.gateway;
-        });
+    const bool is_there = std::ranges::any_of(result.routes, [&](const Route& route) {
+      return route.destination == everything && route.gateway;
+    });
     if (!is_there) {
       result.routes.push_back({.destination = everything, .gateway = ip.gateway});
     }
@@ -121,15 +120,11 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   link::RefuseForeignInterface(
       host, container, request.id, earlier ? link::Recorded::kYes : link::Recorded::kNo);
   Undo undo;
-  undo.Then("remove what an earlier ADD left",
-            [&host, earlier] { attachment::EnsureEarlierGone(host, earlier); });
-  attachment::RemoveEarlier(host, request.id, earlier, config.ipam.data_dir);
+  attachment::RemoveEarlier(host, request.id, earlier, config.ipam.data_dir, undo);
 
   // The record is on disk before anything new is made, so that a crash from here on can be cleaned up.
   const auto [record, ipam] = attachment::AcquireAddresses(
-      host, request, config, IntentOf(request, type, config, container.netns), earlier);
-  undo.Then("remove the record", [&host, id = request.id] { host.records.EnsureGone(id); });
-  undo.Then("release the addresses", [record = record] { attachment::ReleaseAddresses(record); });
+      host, request, config, IntentOf(request, type, config, container.netns), earlier, undo);
   cni::Result result = ResultFor(ipam, config);
 
   // Shared by every attachment on this node, so never undone.

@@ -25,18 +25,18 @@ std::optional<state::Record> RemoveEarlierRules(state::Host& host,
                                                 const netlink::Netns& container,
                                                 const cni::Parts& parts) {
   std::optional<state::Record> earlier = host.records.Find(id);
-  cni::ErrorList failures;
+  constexpr const char* kFailed = "cannot remove what an earlier ADD left";
   if (earlier && earlier->netns != container.id()) {
-    failures.Add(attachment::Remove(host, *earlier));
+    cni::ErrorList(attachment::Remove(host, *earlier)).ThrowIfAny(kFailed);
     earlier.reset();
   } else if (earlier && earlier->HasAny(parts)) {
-    failures.Add(attachment::RemoveParts(host, *earlier, parts, earlier->del_progress));
+    cni::ErrorList(attachment::RemoveParts(host, *earlier, parts, earlier->del_progress))
+        .ThrowIfAny(kFailed);
     earlier = earlier->Without(parts);
     if (earlier->parts.empty()) {
       earlier.reset();  // its record went with its last part
     }
   }
-  failures.ThrowIfAny("cannot remove what an earlier ADD left");
   return earlier;
 }
 
@@ -45,9 +45,8 @@ void UndoRules(state::Host& host,
                const cni::Parts& parts,
                const std::optional<state::Record>& earlier) {
   const state::DelProgress before = earlier ? earlier->del_progress : state::DelProgress::kNone;
-  cni::ErrorList failures;
-  failures.Add(attachment::RemoveParts(host, record, parts, before));
-  failures.ThrowIfAny("some of them are still there");
+  cni::ErrorList(attachment::RemoveParts(host, record, parts, before))
+      .ThrowIfAny("some of them are still there");
   if (earlier) {
     host.records.Write(*earlier);
   }
@@ -84,13 +83,12 @@ void RemoveReferenceRules(state::Host& host,
                           const cni::Request& request,
                           const cni::Parts& parts,
                           const std::optional<state::Record>& record) {
-  if (record) {
-    takeover::TryRemoveReferenceRules(
-        host, request.id, AddressesOnly(record->ipam.addresses), parts);
-  } else {
-    takeover::RemoveReferenceRulesOf(
-        host, request.id, AddressesOnly(FindExpectedAddresses(request)), parts);
-  }
+  takeover::RemoveReferenceRulesOf(
+      host,
+      request.id,
+      AddressesOnly(record ? record->ipam.addresses : FindExpectedAddresses(request)),
+      parts,
+      record ? takeover::LegacyError::kLog : takeover::LegacyError::kThrow);
 }
 
 }  // namespace
@@ -139,12 +137,10 @@ void DelRules(const cni::Request& request, const cni::PluginType& type) {
     failures.Try("the reference plugins' rules",
                  [&] { RemoveReferenceRules(host, request, type.parts, record); });
   }
-  failures.ThrowIfAny(Cat("container ",
-                          Quoted(request.id.container_id),
-                          " still has rules of ",
-                          type.name,
-                          " in network ",
-                          Quoted(request.id.network)));
+  failures.ThrowIfAny(Format("container '{}' still has rules of {} in network '{}'",
+                             request.id.container_id,
+                             type.name,
+                             request.id.network));
 }
 
 void CheckRules(const cni::Request& request, const cni::PluginType& type) {

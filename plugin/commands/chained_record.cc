@@ -53,7 +53,7 @@ state::Record::Link DescribeHostSide(const std::vector<rtnl::Link>& links) {
 }
 
 bool IsReachable(const portmap::PortMapping& port, const std::vector<Cidr>& addresses) {
-  return !port.only || std::any_of(addresses.begin(), addresses.end(), [&](const Cidr& cidr) {
+  return !port.only || std::ranges::any_of(addresses, [&](const Cidr& cidr) {
     return cidr.address.family() == *port.only;
   });
 }
@@ -65,13 +65,10 @@ std::vector<portmap::PortMapping> Reachable(std::vector<portmap::PortMapping> po
   std::erase_if(ports, [&](const portmap::PortMapping& port) {
     const bool reachable = IsReachable(port, addresses);
     if (!reachable) {
-      LogLine("not publishing ",
+      LogLine("not publishing {} port {}: the container has no {} address",
               portmap::Text(port.protocol),
-              " port ",
               port.host_port,
-              ": the container has no ",
-              *port.only == Family::kIpv4 ? "IPv4" : "IPv6",
-              " address");
+              *port.only == Family::kIpv4 ? "IPv4" : "IPv6");
     }
     return !reachable;
   });
@@ -124,9 +121,8 @@ state::Record WithRules(state::Record record,
 
 bool IsAnyReachable(const std::vector<portmap::PortMapping>& ports,
                     const std::vector<Cidr>& addresses) {
-  return std::any_of(ports.begin(), ports.end(), [&](const portmap::PortMapping& port) {
-    return IsReachable(port, addresses);
-  });
+  return std::ranges::any_of(
+      ports, [&](const portmap::PortMapping& port) { return IsReachable(port, addresses); });
 }
 
 }  // namespace nomad_bridge::commands

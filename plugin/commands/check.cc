@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "base/append.h"
+#include "base/list.h"
 #include "plugin/attachment/repair.h"
 #include "plugin/commands/check_errors.h"
 #include "plugin/commands/commands.h"

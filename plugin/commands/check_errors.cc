@@ -19,25 +19,21 @@ state::Record RequireRecord(std::optional<state::Record> record,
                             const netlink::Netns& container) {
   if (!record) {
     throw Error(Code::kChanged,
-                Cat("container ",
-                    Quoted(id.container_id),
-                    " has no attachment ",
-                    Quoted(id.ifname),
-                    " to network ",
-                    Quoted(id.network)),
+                Format("container '{}' has no attachment '{}' to network '{}'",
+                       id.container_id,
+                       id.ifname,
+                       id.network),
                 "nomad-bridge has no record of it: it was never added, removed, or added before "
                 "the last boot");
   }
   if (record->netns != container.id()) {
     throw Error(
         Code::kChanged,
-        Cat("container ", Quoted(id.container_id), " is in another network namespace than at ADD"),
-        Cat("it was added in ",
-            Quoted(record->netns_path),
-            ", inode ",
-            record->netns.inode,
-            ", and now is in ",
-            container.id().inode));
+        Format("container '{}' is in another network namespace than at ADD", id.container_id),
+        Format("it was added in '{}', inode {}, and now is in {}",
+               record->netns_path,
+               record->netns.inode,
+               container.id().inode));
   }
   return *std::move(record);
 }
@@ -45,7 +41,7 @@ state::Record RequireRecord(std::optional<state::Record> record,
 void ThrowIfChanged(const AttachmentId& id, const std::vector<std::string>& mismatches) {
   if (!mismatches.empty()) {
     throw Error(Code::kChanged,
-                Cat("the network of container ", Quoted(id.container_id), " is not as ADD left it"),
+                Format("the network of container '{}' is not as ADD left it", id.container_id),
                 cni::ErrorList::Join(mismatches));
   }
 }

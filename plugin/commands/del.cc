@@ -21,8 +21,11 @@ void RemoveRecorded(state::Host& host, const state::Record& record, cni::ErrorLi
   failures.Add(attachment::Remove(host, record));
   if (record.Has(cni::Part::kLink) && record.del_progress == state::DelProgress::kNone) {
     failures.Try("the reference plugins' rules", [&] {
-      takeover::TryRemoveReferenceRules(
-          host, record.id, AddressesOnly(record.ipam.addresses), PartsOfOthers(record));
+      takeover::RemoveReferenceRulesOf(host,
+                                       record.id,
+                                       AddressesOnly(record.ipam.addresses),
+                                       PartsOfOthers(record),
+                                       takeover::LegacyError::kLog);
     });
   }
 }
@@ -61,10 +64,9 @@ void DelInterface(const cni::Request& request, const cni::PluginType& type) {
           {.id = request.id, .netns_path = request.netns_path, .ipam = {.delegated = delegated}});
     });
   }
-  failures.ThrowIfAny(Cat("container ",
-                          Quoted(request.id.container_id),
-                          " still has parts of its network ",
-                          Quoted(request.id.network)));
+  failures.ThrowIfAny(Format("container '{}' still has parts of its network '{}'",
+                             request.id.container_id,
+                             request.id.network));
 }
 
 }  // namespace nomad_bridge::commands

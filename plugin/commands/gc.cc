@@ -7,7 +7,7 @@
 #include "plugin/attachment/remove.h"
 #include "plugin/cni/delegate.h"
 #include "plugin/cni/error_list.h"
-#include "plugin/cni/valid_attachments.h"
+#include "plugin/cni/request.h"
 #include "plugin/commands/commands.h"
 #include "plugin/config/config.h"
 #include "plugin/rules/apply.h"
@@ -33,9 +33,8 @@ std::set<AttachmentId> FindInvalidOwners(const std::string& network,
   std::set<AttachmentId> owners;
   if (const std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, network)) {
     for (const ipam::Lease& lease : store->Leases()) {
-      const bool is_valid = std::any_of(valid.begin(), valid.end(), [&](const AttachmentId& id) {
-        return lease.owner.Matches(ipam::OwnerOf(id));
-      });
+      const bool is_valid = std::ranges::any_of(
+          valid, [&](const AttachmentId& id) { return lease.owner.Matches(ipam::OwnerOf(id)); });
       if (!is_valid) {
         owners.insert({network, lease.owner.container_id, lease.owner.ifname});
       }
@@ -124,13 +123,13 @@ void Gc(const cni::Request& request, const cni::PluginType& type) {
   }
   for (const AttachmentId& id : host.records.List(request.id.network)) {
     if (!valid->contains(id)) {
-      failures.Try(Cat("container ", Quoted(id.container_id)),
+      failures.Try(Format("container '{}'", id.container_id),
                    [&] { RemoveRecorded(host, id, failures); });
     }
   }
   if (type.Provides(cni::Part::kAddress)) {
     for (const AttachmentId& id : FindInvalidOwners(request.id.network, lenient.data_dir, *valid)) {
-      failures.Try(Cat("container ", Quoted(id.container_id)),
+      failures.Try(Format("container '{}'", id.container_id),
                    [&] { RemoveUnrecorded(host, id, lenient.data_dir, failures); });
     }
   }
@@ -140,9 +139,8 @@ void Gc(const cni::Request& request, const cni::PluginType& type) {
   if (type.ProvidesRules()) {
     failures.Try("stray rules", [&] { RemoveStrayElements(host); });
   }
-  failures.ThrowIfAny(Cat("network ",
-                          Quoted(request.id.network),
-                          " still has parts of attachments that are not valid"));
+  failures.ThrowIfAny(
+      Format("network '{}' still has parts of attachments that are not valid", request.id.network));
 }
 
 }  // namespace nomad_bridge::commands

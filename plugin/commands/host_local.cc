@@ -20,10 +20,7 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
   const RangeLock own = host.records.Lock(request.id);
   const std::optional<state::Record> earlier = host.records.Find(request.id);
   Undo undo;
-  undo.Then("remove what an earlier ADD left",
-            [&host, earlier] { attachment::EnsureEarlierGone(host, earlier); });
-  attachment::RemoveEarlier(host, request.id, earlier, config.ipam.data_dir);
-
+  attachment::RemoveEarlier(host, request.id, earlier, config.ipam.data_dir, undo);
   const attachment::Acquired acquired =
       attachment::AcquireAddresses(host,
                                    request,
@@ -35,11 +32,8 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
                                     .netns = container ? container->netns.id() : netlink::NetnsId{},
                                     .ipam = {.data_dir = config.ipam.data_dir},
                                     .rules = {.forward_hook = {.admin_chain = {}}}},
-                                   earlier);
-  undo.Then("remove the record", [&host, id = request.id] { host.records.EnsureGone(id); });
-  undo.Then("release the addresses",
-            [record = acquired.record] { attachment::ReleaseAddresses(record); });
-
+                                   earlier,
+                                   undo);
   cni::Print(acquired.result, request.cni_version, out);
   undo.Keep();
 }
@@ -60,8 +54,7 @@ void DelLeases(const cni::Request& request, const cni::PluginType& type) {
     failures.Try("the leases",
                  [&] { attachment::ReleaseAddressesOf(request.id, lenient.data_dir); });
   }
-  failures.ThrowIfAny(
-      Cat("container ", Quoted(request.id.container_id), " still has leased addresses"));
+  failures.ThrowIfAny(Format("container '{}' still has leased addresses", request.id.container_id));
 }
 
 void CheckLeases(const cni::Request& request, const cni::PluginType& type) {
@@ -73,7 +66,7 @@ void CheckLeases(const cni::Request& request, const cni::PluginType& type) {
   throw Error(
       Code::kChanged,
       Cat("host-local: Failed to find address added by container ", request.id.container_id),
-      Cat("no lease in ", Quoted(Cat(config.ipam.data_dir, '/', request.id.network)), " names it"));
+      Format("no lease in '{}/{}' names it", config.ipam.data_dir, request.id.network));
 }
 
 }  // namespace nomad_bridge::commands

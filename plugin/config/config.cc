@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "plugin/cni/args.h"
 #include "plugin/cni/json.h"
@@ -63,18 +64,17 @@ Sources MakeSources(const cni::Request& request, const cni::PluginType& type) {
 }
 
 bool HasIpv6(const std::vector<ipam::RangeSet>& sets) {
-  return std::any_of(sets.begin(), sets.end(), [](const ipam::RangeSet& set) {
-    return std::any_of(set.begin(), set.end(), [](const ipam::Range& range) {
-      return !range.subnet.address.is_ipv4();
-    });
+  return std::ranges::any_of(sets, [](const ipam::RangeSet& set) {
+    return std::ranges::any_of(
+        set, [](const ipam::Range& range) { return !range.subnet.address.is_ipv4(); });
   });
 }
 
 void CheckMtuIsEnough(const cni::JsonView& config, const LinkConfig& link, bool ipv6) {
   if (ipv6 && link.mtu != 0 && link.mtu < kLeastIpv6Mtu) {
-    throw config.Find("mtu")->Wrong(Cat("0 (the kernel's default), or ",
-                                        kLeastIpv6Mtu,
-                                        " and more, as the network has IPv6 addresses"));
+    throw config.Find("mtu")->Wrong(
+        Format("0 (the kernel's default), or {} and more, as the network has IPv6 addresses",
+               kLeastIpv6Mtu));
   }
 }
 
@@ -82,9 +82,9 @@ void CheckMtuIsEnough(const cni::JsonView& config, const LinkConfig& link, bool 
 void CheckInterfaceMayStayDown(const cni::JsonView& config, const Config& parsed) {
   if (parsed.link.disable_container_interface && !parsed.ipam.type.empty()) {
     throw config.Find("disableContainerInterface")
-        ->Wrong(Cat("false, as the network has addresses (ipam type ",
-                    Quoted(parsed.ipam.type),
-                    "); leave 'ipam' out, under the name 'bridge'"));
+        ->Wrong(Format("false, as the network has addresses (ipam type '{}'); leave 'ipam' out, "
+                       "under the name 'bridge'",
+                       parsed.ipam.type));
   }
 }
 
@@ -100,14 +100,14 @@ bool MayBeIpamType(const std::string& ipam_type) {
   const std::vector<std::string> ours = cni::PluginTypeNames();
   return ipam_type == cni::kHostLocal ||
          (ipam_type.find_first_of(std::string_view("/\0", 2)) == ipam_type.npos &&
-          std::find(ours.begin(), ours.end(), ipam_type) == ours.end());
+          !Contains(ours, ipam_type));
 }
 
 }  // namespace
 
 Error Unsupported(const cni::JsonView& field, std::string_view instead) {
   return {Code::kUnsupportedField,
-          Cat("unsupported ", Quoted(field.path()), ": ", field.Shown()),
+          Format("unsupported '{}': {}", field.path(), field.Shown()),
           std::string(instead)};
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "plugin/cni/version.h"
 #include "plugin/config/sources.h"
@@ -80,7 +81,7 @@ void AppendDefault(SpecSets& sets,
 // The message is the reference plugin's, whose test suites look for it.
 void CheckResultHasRoom(const std::vector<ipam::RangeSet>& sets, const std::string& cni_version) {
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
-    const auto count = std::count_if(sets.begin(), sets.end(), [&](const ipam::RangeSet& set) {
+    const auto count = std::ranges::count_if(sets, [&](const ipam::RangeSet& set) {
       return set.front().subnet.address.family() == family;
     });
     if (count > 1 && !cni::IsAtLeast(cni_version, "0.3.0")) {
@@ -115,11 +116,9 @@ Route ParseOwnRoute(const cni::JsonView& object) {
   Route route = cni::ParseRoute(object);
   const Cidr& destination = route.destination;
   if (destination.address != destination.Network()) {
-    throw object.Find("dst")->Wrong(Cat("a network without host bits, as '",
-                                        destination.Network(),
-                                        '/',
-                                        destination.prefix_length,
-                                        '\''));
+    throw object.Find("dst")->Wrong(Format("a network without host bits, as '{}/{}'",
+                                           destination.Network(),
+                                           destination.prefix_length));
   }
   if (route.gateway && route.gateway->family() != destination.address.family()) {
     throw object.Find("gw")->Wrong("an address of the family of 'dst'");
@@ -194,7 +193,7 @@ Ip ParseRequested(const cni::JsonView& element) {
 std::vector<Ip> ParseAllRequested(const Sources& sources) {
   std::vector<Ip> requested;
   const auto add = [&](const Ip& address) {
-    if (std::find(requested.begin(), requested.end(), address) == requested.end()) {
+    if (!Contains(requested, address)) {
       requested.push_back(address);
     }
   };

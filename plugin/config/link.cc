@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/list.h"
 #include "base/text.h"
 #include "plugin/config/sources.h"
 
@@ -11,6 +12,9 @@ namespace {
 
 constexpr int kLeastMtu = 68;  // RFC 791: what every link must carry
 constexpr int kMostMtu = 65535;
+constexpr int kFirstVlan = 1;
+constexpr int kLastVlan = 4094;
+constexpr std::size_t kMostNameBytes = 15;
 
 std::string ParseBridge(const cni::JsonView& config, const cni::Defaults& defaults) {
   const std::optional<cni::JsonView> bridge = config.Find("bridge");
@@ -33,7 +37,7 @@ int ParseMtu(const cni::JsonView& config) {
   const nlohmann::json& bytes = mtu->value();
   if (!bytes.is_number_integer() || bytes > kMostMtu || (bytes < kLeastMtu && bytes != 0)) {
     throw mtu->Wrong(
-        Cat("0 (the kernel's default), or an integer from ", kLeastMtu, " to ", kMostMtu));
+        Format("0 (the kernel's default), or an integer from {} to {}", kLeastMtu, kMostMtu));
   }
   return bytes.get<int>();
 }
@@ -81,6 +85,52 @@ void ParseModes(const cni::JsonView& config, const cni::Defaults& defaults, Link
   link.hairpin_mode = hairpin.value_or(defaults.hairpin_mode && !link.promisc_mode);
 }
 
+std::uint16_t ParseVlan(const cni::JsonView& id, int least) {
+  return static_cast<std::uint16_t>(id.Integer(least, kLastVlan));
+}
+
+// One element of vlanTrunk: a range, an id, or both of them.
+void ParseTrunk(const cni::JsonView& element, std::vector<VlanRange>& trunk) {
+  const std::optional<cni::JsonView> first = element.Find("minID");
+  const std::optional<cni::JsonView> last = element.Find("maxID");
+  const std::optional<cni::JsonView> id = element.Find("id");
+  if (first.has_value() != last.has_value() || (!first && !id)) {
+    throw element.Wrong("an object with 'id', or with 'minID' and 'maxID' together");
+  }
+  if (first) {
+    const VlanRange range{.first = ParseVlan(*first, kFirstVlan),
+                          .last = ParseVlan(*last, kFirstVlan)};
+    if (range.first > range.last) {
+      throw first->Wrong(Cat("not greater than 'maxID', which is ", range.last));
+    }
+    trunk.push_back(range);
+  }
+  if (id) {
+    const std::uint16_t only = ParseVlan(*id, kFirstVlan);
+    trunk.push_back({.first = only, .last = only});
+  }
+}
+
+// Isolation, VLANs and MAC check of the bridge's port.
+void ParseBridgePort(const cni::JsonView& config, LinkConfig& link) {
+  link.port_isolation = config.FindBool("portIsolation").value_or(false);
+  link.mac_spoof_check = config.FindBool("macspoofchk").value_or(false);
+  link.preserve_default_vlan = config.FindBool("preserveDefaultVlan").value_or(false);
+  if (const std::optional<cni::JsonView> vlan = config.Find("vlan")) {
+    link.vlan = ParseVlan(*vlan, 0);
+  }
+  for (const cni::JsonView& element : config.ElementsOf("vlanTrunk")) {
+    ParseTrunk(element, link.vlan_trunk);
+  }
+  if (link.GatewayIfname().size() > kMostNameBytes) {
+    throw config.Find("vlan")->Wrong(
+        Format("the gateway's interface would be '{}', and a name has at most {} bytes: give the "
+               "bridge a shorter one",
+               link.GatewayIfname(),
+               kMostNameBytes));
+  }
+}
+
 }  // namespace
 
 LinkConfig ParseLink(const Sources& sources, const cni::Defaults& defaults) {
@@ -105,8 +155,7 @@ std::string LinkConfig::GatewayIfname() const {
 bool IsBridgeName(std::string_view name) {
   // 'all' and 'default' are directories of sysctls, so no link can have these names.
   constexpr std::array<std::string_view, 3> kTaken = {"all", "default", "lo"};
-  return cni::IsInterfaceName(name) &&
-         std::find(kTaken.begin(), kTaken.end(), name) == kTaken.end();
+  return cni::IsInterfaceName(name) && !Contains(kTaken, name);
 }
 
 }  // namespace nomad_bridge::config

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/list.h"
 #include "base/text.h"
 #include "plugin/config/sources.h"
 
@@ -16,20 +17,18 @@ constexpr int kMostPort = 65535;
 bool IsChainName(std::string_view name) {
   constexpr std::array<std::string_view, 8> kTaken = {
       "INPUT", "FORWARD", "OUTPUT", "CNI-FORWARD", "ACCEPT", "DROP", "QUEUE", "RETURN"};
-  const bool is_printable =
-      std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c < 0x7f; });
+  const bool is_printable = std::ranges::all_of(name, [](char c) { return c > ' ' && c < 0x7f; });
   return is_printable && !name.empty() && name.size() <= kMaxChainBytes && name.front() != '-' &&
-         name.front() != '!' && std::find(kTaken.begin(), kTaken.end(), name) == kTaken.end();
+         name.front() != '!' && !Contains(kTaken, name);
 }
 
 std::string ParseAdminChain(const cni::JsonView& config, const cni::Defaults& defaults) {
   std::string chain = config.FindString("iptablesAdminChainName").value_or(defaults.admin_chain);
   if (!IsChainName(chain)) {
     throw config.Find("iptablesAdminChainName")
-        ->Wrong(Cat("1 to ",
-                    kMaxChainBytes,
-                    " printable ASCII characters without white space, none of '-' and '!' first, "
-                    "and not the name of a built-in chain or target"));
+        ->Wrong(Format("1 to {} printable ASCII characters without white space, none of '-' and "
+                       "'!' first, and not the name of a built-in chain or target",
+                       kMaxChainBytes));
   }
   return chain;
 }

@@ -25,8 +25,6 @@ struct Sources {
 };
 
 [[nodiscard]] LinkConfig ParseLink(const Sources& sources, const cni::Defaults& defaults);
-// Isolation, VLANs and MAC check of the bridge's port, into `link`, whose other members are set.
-void ParseBridgePort(const cni::JsonView& config, LinkConfig& link);
 [[nodiscard]] IpamConfig ParseIpam(const Sources& sources, const cni::Defaults& defaults);
 // forward_hook.ipv6 is left false: it depends on the addresses.
 [[nodiscard]] RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type);

@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/append.h"
 #include "base/error.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "firewall/foreign_drops.h"
@@ -33,7 +33,7 @@ void EnsureRule(const std::string& tool,
   Words add = {action, chain};
   Append(add, rule);
   if (!Call(tool, check) && !Call(tool, add)) {
-    LogLine("cannot add a rule to chain ", chain, " by ", tool);
+    LogLine("cannot add a rule to chain {} by {}", chain, tool);
   }
 }
 
@@ -44,9 +44,10 @@ void OpenLegacyTable(Family family, const state::Record& record) {
   const std::string tool = LegacyTool(family);
   const std::optional<std::string> path = FindTool(tool);
   if (!path) {
-    LogLine("tables of iptables-legacy are in use, but there is no ",
-            tool,
-            " to add rules that accept allocations");
+    LogLine(
+        "tables of iptables-legacy are in use, but there is no {} to add rules that accept "
+        "allocations",
+        tool);
     return;
   }
   const auto rule = [](Words match, const std::string& comment, const std::string& target) {
@@ -85,18 +86,18 @@ void EnsureZone(const std::string& link, const std::string& zone) {
   for (const Words& words : {add, Words{"--permanent", add[0], add[1]}}) {
     const ExitInfo added = RunTool(*tool, words);
     if (!added.Succeeded()) {
-      LogLine("cannot add ", link, " to zone ", zone, " of firewalld: ", Printable(added.err));
+      LogLine("cannot add {} to zone {} of firewalld: {}", link, zone, Printable(added.err));
       return;
     }
   }
-  LogLine("added ", link, " to zone ", zone, " of firewalld");
+  LogLine("added {} to zone {} of firewalld", link, zone);
 }
 
 void Try(const std::function<void()>& open) {
   try {
     open();
   } catch (const Error& error) {
-    LogLine("cannot open another firewall, ignoring: ", error.what());
+    LogLine("cannot open another firewall, ignoring: {}", error.what());
   }
 }
 
@@ -123,9 +124,9 @@ std::vector<std::string> NotesOnOtherFirewalls(state::Host& host, int accept_mar
   for (const std::string& chain : firewall::ForeignDrops(host.nft)) {
     if (chain.find("table inet firewalld") == std::string::npos) {
       notes.push_back(
-          Cat(chain,
-              " comes after ours and may drop what we accept: let it accept the mark 0x",
-              Hex(std::uint64_t{1} << accept_mark_bit, 8)));
+          Format("{} comes after ours and may drop what we accept: let it accept the mark 0x{}",
+                 chain,
+                 Hex(std::uint64_t{1} << accept_mark_bit, 8)));
     }
   }
   return notes;

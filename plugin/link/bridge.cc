@@ -1,15 +1,16 @@
 #include "plugin/link/bridge.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
-#include "base/append.h"
 #include "base/error.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
-#include "plugin/link/gateway_addresses.h"
 #include "plugin/link/host_veth.h"
+#include "plugin/link/liveness.h"
 #include "plugin/link/vlan_gateway.h"
 
 namespace nomad_bridge::link {
@@ -21,21 +22,18 @@ using Repairs = std::vector<std::string>;
 void RequireUsable(const rtnl::Link& link, const config::LinkConfig& config) {
   if (link.kind != "bridge") {
     throw Error(Code::kInvalidConfig,
-                Cat("cannot create the bridge ",
-                    Quoted(config.bridge),
-                    ": a link of that name exists and is no bridge"),
-                Cat("its kind is ",
-                    Quoted(link.kind.empty() ? "physical" : link.kind),
-                    "; name another with the key 'bridge'"));
+                Format("cannot create the bridge '{}': a link of that name exists and is no bridge",
+                       config.bridge),
+                Format("its kind is '{}'; name another with the key 'bridge'",
+                       link.kind.empty() ? "physical" : link.kind));
   }
   if (config.HasVlans() && !link.vlan_filtering) {
     // Not turned on here: its other ports may send frames with tags, which would be dropped from then.
     throw Error(Code::kInvalidConfig,
-                Cat("bridge ", Quoted(config.bridge), " has no VLAN filtering"),
-                Cat("'vlan' and 'vlanTrunk' need it: name another bridge with the key 'bridge', or "
-                    "turn it on with: ip link set ",
-                    config.bridge,
-                    " type bridge vlan_filtering 1"));
+                Format("bridge '{}' has no VLAN filtering", config.bridge),
+                Format("'vlan' and 'vlanTrunk' need it: name another bridge with the key 'bridge', "
+                       "or turn it on with: ip link set {} type bridge vlan_filtering 1",
+                       config.bridge));
   }
 }
 
@@ -46,13 +44,15 @@ EnsuredLink FindOrCreateBridge(state::Host& host, const config::LinkConfig& conf
     // False means that another ADD was faster: the bridge is there either way.
     if (host.net.CreateBridge(
             config.bridge, Mac::ForName(config.bridge), config.mtu, config.HasVlans())) {
-      repairs.push_back(Cat("bridge ", Quoted(config.bridge), ", which was gone"));
+      repairs.push_back(Format("bridge '{}', which was gone", config.bridge));
     }
     link = host.net.RequireLink(config.bridge);
   }
   RequireUsable(*link, config);
   return {.link = *std::move(link), .repairs = std::move(repairs)};
 }
+
+enum class BridgeMaker { kWe, kSomebodyElse };
 
 // Recognised by the MAC we give it.
 BridgeMaker MakerOf(const rtnl::Link& bridge) {
@@ -76,7 +76,7 @@ void BringUpBridge(state::Host& host, const rtnl::Link& bridge, const config::Li
 // Whether an attachment with a host veth has used the gateway of this name.
 bool IsInUse(state::Host& host, const std::string& gateway_ifname) {
   const std::vector<AttachmentId> all = host.records.List("");
-  return std::any_of(all.begin(), all.end(), [&](const AttachmentId& id) {
+  return std::ranges::any_of(all, [&](const AttachmentId& id) {
     const std::optional<state::Record> record = host.records.Find(id);
     return record && record->link.gateway_ifname == gateway_ifname &&
            FindHostVeth(host.net, id, Recorded::kYes);
@@ -95,6 +95,83 @@ Repairs TurnOnForwarding(const std::vector<Cidr>& gateways) {
   return repairs;
 }
 
+// Whether `present` cannot stay beside `gateways`: any other IPv4 address, an overlapping IPv6 one.
+bool Conflicts(const Cidr& present, const std::vector<Cidr>& gateways) {
+  if (present.address.IsLinkLocal() && !present.address.is_ipv4()) {
+    return false;
+  }
+  return std::ranges::any_of(gateways, [&](const Cidr& gateway) {
+    return gateway.address.family() == present.address.family() &&
+           (present.address.is_ipv4() || gateway.Overlaps(present));
+  });
+}
+
+// The link-local address that the kernel derives from a MAC (RFC 4291, appendix A).
+Cidr LinkLocal(const Mac& mac) {
+  constexpr std::uint8_t kUniversalBit = 0x02;
+  constexpr int kPrefixBits = 64;
+  const auto& m = mac.bytes;
+  const auto first = static_cast<std::uint8_t>(m[0] ^ kUniversalBit);
+  const std::array<std::uint8_t, 16> bytes = {
+      0xfe, 0x80, 0, 0, 0, 0, 0, 0, first, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]};
+  return {Ip(bytes), kPrefixBits};
+}
+
+// `gateways`; with IPv6 on a bridge that we created also the link-local address, which the kernel
+// itself would add late.
+std::vector<Cidr> AddressesFor(const rtnl::Link& gateway,
+                               BridgeMaker maker,
+                               const std::vector<Cidr>& gateways) {
+  std::vector<Cidr> wanted = gateways;
+  if (HasFamily(wanted, Family::kIpv6)) {
+    netlink::EnsureSysctl(Cat("net/ipv6/conf/", gateway.name, "/disable_ipv6"), "0");
+    if (maker == BridgeMaker::kWe) {
+      // The kernel uses it as the source of neighbour solicitations. Left alone it adds it up to a
+      // second after the link has a carrier, and then runs duplicate address detection on it.
+      wanted.push_back(LinkLocal(gateway.mac));
+    }
+  }
+  return wanted;
+}
+
+// Makes `gateways` addresses of `gateway`. Returns what a live attachment lacked until now: "address
+// 10.0.0.1/24 of bridge 'nomad'".
+Repairs EnsureGateways(state::Host& host,
+                       const rtnl::Link& gateway,
+                       const config::LinkConfig& config,
+                       const std::vector<Cidr>& gateways,
+                       const AttachmentId& except) {
+  LiveAttachments others(host, except);  // read only if an address is in the way, or missing
+  const auto is_needed = [&](const Cidr& cidr) {
+    return std::ranges::any_of(others.records(), [&](const state::Record& other) {
+      return other.link.gateway_ifname == gateway.name && Contains(other.link.gateways, cidr);
+    });
+  };
+  const std::vector<Cidr> present = host.net.Addresses(gateway);
+  for (const Cidr& cidr : present) {
+    if (Contains(gateways, cidr) || !Conflicts(cidr, gateways) || is_needed(cidr)) {
+      continue;
+    }
+    if (!config.force_address) {
+      throw Error(Code::kConflict,
+                  Format("bridge '{}' already has the address {}", gateway.name, cidr),
+                  Format("this network wants {} there; remove it, or set 'forceAddress' to true",
+                         gateways.front()));
+    }
+    host.net.EnsureAddressGone(gateway, cidr);
+  }
+  Repairs repairs;
+  for (const Cidr& cidr : gateways) {
+    if (!Contains(present, cidr)) {
+      host.net.EnsureAddress(gateway, cidr);
+      if (is_needed(cidr)) {
+        repairs.push_back(Format("address {} of bridge '{}'", cidr, gateway.name));
+      }
+    }
+  }
+  return repairs;
+}
+
 }  // namespace
 
 Segment EnsureBridge(state::Host& host,
@@ -103,7 +180,7 @@ Segment EnsureBridge(state::Host& host,
                      const AttachmentId& except) {
   auto [bridge, repairs] = FindOrCreateBridge(host, config);
   if (!bridge.up && repairs.empty()) {  // a new one is down anyway
-    repairs.push_back(Cat("bridge ", Quoted(bridge.name), ", which was down"));
+    repairs.push_back(Format("bridge '{}', which was down", bridge.name));
   }
   BringUpBridge(host, bridge, config);
   EnsuredLink gateway =
@@ -121,7 +198,7 @@ Segment EnsureBridge(state::Host& host,
   Append(repairs, TurnOnForwarding(gateways));
   if (!repairs.empty() && IsInUse(host, gateway.link.name)) {
     for (const std::string& repair : repairs) {
-      LogLine("repaired ", repair);
+      LogLine("repaired {}", repair);
     }
   }
   return {.bridge = std::move(bridge), .gateway = std::move(gateway.link)};

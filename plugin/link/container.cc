@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/text.h"
 
 namespace nomad_bridge::link {
@@ -13,11 +14,10 @@ void RequireNotHost(const cni::Request& request,
                     const state::Host& host,
                     const netlink::Netns& netns) {
   if (netns.id() == host.netns.id() && !request.netns_override) {
-    throw Error(Code::kInvalidNetns,
-                Cat("CNI_NETNS ",
-                    Quoted(request.netns_path),
-                    " is the network namespace of the host itself"),
-                "a container needs one of its own; CNI_NETNS_OVERRIDE=1 allows it nevertheless");
+    throw Error(
+        Code::kInvalidNetns,
+        Format("CNI_NETNS '{}' is the network namespace of the host itself", request.netns_path),
+        "a container needs one of its own; CNI_NETNS_OVERRIDE=1 allows it nevertheless");
   }
 }
 
@@ -35,11 +35,6 @@ std::optional<int> FindInterface(const cni::Request& request, const cni::Result&
     }
   }
   return found;
-}
-
-template <typename Range, typename Predicate>
-bool Any(const Range& range, Predicate predicate) {
-  return std::any_of(range.begin(), range.end(), predicate);
 }
 
 // The kernel puts a route without a table, or with table 0, into the main one.
@@ -70,22 +65,22 @@ std::vector<std::string> DiffInterface(const rtnl::Link& link,
   std::vector<std::string> mismatches;
   if (link.kind != "veth") {
     mismatches.push_back(
-        Cat("interface ", Quoted(link.name), " is no veth any more but ", Quoted(link.kind)));
+        Format("interface '{}' is no veth any more but '{}'", link.name, link.kind));
   }
   if (!link.up && state == ExpectedState::kUp) {
-    mismatches.push_back(Cat("interface ", Quoted(link.name), " is down"));
+    mismatches.push_back(Format("interface '{}' is down", link.name));
   }
   const std::optional<Mac> mac = Mac::Parse(expected.mac);
   if (mac && *mac != link.mac) {
     mismatches.push_back(
-        Cat("interface ", Quoted(link.name), " has the MAC ", link.mac, " instead of ", *mac));
+        Format("interface '{}' has the MAC {} instead of {}", link.name, link.mac, *mac));
   }
   return mismatches;
 }
 
 void RemoveMatching(std::vector<Route>& expected, const std::vector<Route>& present) {
   std::erase_if(expected, [&](const Route& route) {
-    return Any(present, [&](const Route& some) { return Matches(route, some); });
+    return std::ranges::any_of(present, [&](const Route& some) { return Matches(route, some); });
   });
 }
 
@@ -130,20 +125,18 @@ std::vector<std::string> DiffContainer(Container& container,
   const std::string& ifname = request.id.ifname;
   const std::optional<int> index = FindInterface(request, expected);
   if (!index) {
-    return {
-        Cat("prevResult has no interface ", Quoted(ifname), " in ", Quoted(request.netns_path))};
+    return {Format("prevResult has no interface '{}' in '{}'", ifname, request.netns_path)};
   }
   const std::optional<rtnl::Link> link = container.net.FindLink(ifname);
   if (!link) {
-    return {Cat("interface ", Quoted(ifname), " is missing")};
+    return {Format("interface '{}' is missing", ifname)};
   }
   std::vector<std::string> mismatches =
       DiffInterface(*link, expected.interfaces[static_cast<std::size_t>(*index)], state);
   const std::vector<Cidr> addresses = container.net.Addresses(*link);
   for (const cni::IpConfig& ip : expected.ips) {
-    if (ip.interface == index &&
-        !Any(addresses, [&](const Cidr& cidr) { return cidr == ip.address; })) {
-      mismatches.push_back(Cat("address ", ip.address, " is missing on ", Quoted(ifname)));
+    if (ip.interface == index && !Contains(addresses, ip.address)) {
+      mismatches.push_back(Format("address {} is missing on '{}'", ip.address, ifname));
     }
   }
   for (const Route& route : MissingRoutes(container, *link, expected.routes)) {

@@ -4,7 +4,6 @@
 
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
-#include "plugin/link/gateway_addresses.h"
 
 namespace nomad_bridge::link {
 namespace {
@@ -64,7 +63,7 @@ void AddRoutes(Container& container, const rtnl::Link& link, const cni::Result& 
     const auto same_family = [&](const cni::IpConfig& ip) {
       return ip.address.address.family() == route.destination.address.family() && ip.gateway;
     };
-    const auto ip = std::find_if(result.ips.begin(), result.ips.end(), same_family);
+    const auto ip = std::ranges::find_if(result.ips, same_family);
     if (!route.gateway && ip != result.ips.end() && route.scope != kScopeLink) {
       route.gateway = ip->gateway;
     }
@@ -93,9 +92,8 @@ void ConfigureContainer(state::Host& host,
   container.net.Change(veth.container, {.up = true});
   AddRoutes(container, veth.container, result);
   AwaitTraffic(host, container, veth, addresses, config);
-  const bool is_derived = std::all_of(addresses.begin(), addresses.end(), [&](const Cidr& cidr) {
-    return veth.container.mac == Mac::For(cidr.address);
-  });
+  const bool is_derived = std::ranges::all_of(
+      addresses, [&](const Cidr& cidr) { return veth.container.mac == Mac::For(cidr.address); });
   if (!is_derived) {
     Announce(container, veth.container);
   }

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plugin/link/bridge_port.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::link {
@@ -32,7 +31,7 @@ void RefuseForeignInterface(state::Host& host,
   if (!is_pair) {
     throw Error(
         Code::kConflict,
-        Cat("interface ", Quoted(id.ifname), " already exists in the container's namespace"),
+        Format("interface '{}' already exists in the container's namespace", id.ifname),
         "it was not made by nomad-bridge and is left alone; remove it, or use another CNI_IFNAME");
   }
 }
@@ -67,6 +66,42 @@ VethPair PlugIn(state::Host& host, Container& container, const state::Record& re
           record.ContainerMac(),
           {.up = true, .alias = state::LinkAlias(record.id, record.labels)});
   return {.host = host_end, .container = container.net.RequireLink(record.id.ifname)};
+}
+
+void SetPort(rtnl::Socket& net,
+             const rtnl::Link& veth,
+             const state::BridgePort& port,
+             const Mac& mac,
+             rtnl::LinkChange change) {
+  change.port = rtnl::PortFlags{.hairpin = port.hairpin, .isolated = port.isolated};
+  net.Change(veth, change);
+  if (port.vlans) {
+    net.SetPortVlans(veth, *port.vlans);
+  }
+  // After the VLANs: the lock covers those that the port is a member of by then.
+  if (port.locked) {
+    net.LockPort(veth, mac);
+  }
+}
+
+std::vector<std::string> DiffBridgePort(rtnl::Socket& net,
+                                        const rtnl::Link& veth,
+                                        const state::BridgePort& port,
+                                        const Mac& mac) {
+  std::vector<std::string> mismatches;
+  if (veth.hairpin != port.hairpin) {
+    mismatches.emplace_back("hairpin mode");
+  }
+  if (veth.isolated != port.isolated) {
+    mismatches.emplace_back("isolation");
+  }
+  if (port.vlans && !net.HasPortVlans(veth, *port.vlans)) {
+    mismatches.emplace_back("VLANs");
+  }
+  if (port.locked && !net.IsPortLocked(veth, mac)) {
+    mismatches.emplace_back("MAC check");
+  }
+  return mismatches;
 }
 
 }  // namespace nomad_bridge::link

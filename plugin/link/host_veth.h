@@ -51,4 +51,18 @@ void CreateVeth(state::Host& host,
 // container's end stays down.
 [[nodiscard]] VethPair PlugIn(state::Host& host, Container& container, const state::Record& record);
 
+// Idempotent. `mac` is the container's. `change`: what else is to change of the link, in the same
+// message.
+void SetPort(rtnl::Socket& net,
+             const rtnl::Link& veth,
+             const state::BridgePort& port,
+             const Mac& mac,
+             rtnl::LinkChange change = {});
+
+// What differs: "hairpin mode", "isolation", "VLANs", "MAC check".
+[[nodiscard]] std::vector<std::string> DiffBridgePort(rtnl::Socket& net,
+                                                      const rtnl::Link& veth,
+                                                      const state::BridgePort& port,
+                                                      const Mac& mac);
+
 }  // namespace nomad_bridge::link

@@ -17,10 +17,9 @@ bool IsAlive(state::Host& host, const state::Record& record) {
     return veth && veth->peer_netns && host.net.IsNetnsAlive(*veth->peer_netns);
   };
   return has_live_peer(FindHostVeth(host.net, record.id, Recorded::kYes)) ||
-         std::any_of(
-             record.link.foreign_host_ifnames.begin(),
-             record.link.foreign_host_ifnames.end(),
-             [&](const std::string& name) { return has_live_peer(host.net.FindLink(name)); });
+         std::ranges::any_of(record.link.foreign_host_ifnames, [&](const std::string& name) {
+           return has_live_peer(host.net.FindLink(name));
+         });
 }
 
 const std::vector<state::Record>& LiveAttachments::records() {

@@ -30,18 +30,17 @@ EnsuredLink FindOrCreate(state::Host& host, const rtnl::Link& bridge, const Vlan
   if (!link) {
     // False means that another ADD was faster: the link is there either way.
     if (host.net.CreateVlanLink(gateway.name, bridge, gateway.vlan)) {
-      repairs.push_back(Cat("gateway ", Quoted(gateway.name), ", which was gone"));
+      repairs.push_back(Format("gateway '{}', which was gone", gateway.name));
     }
     link = host.net.FindLink(gateway.name);
   }
   if (!link || (!IsVlanLink(*link, bridge, gateway) && !IsPair(host, *link, bridge))) {
-    throw Error(Code::kConflict,
-                Cat("cannot create the gateway ",
-                    Quoted(gateway.name),
-                    " of VLAN ",
-                    gateway.vlan,
-                    ": a link of that name is something else"),
-                Cat("it must be VLAN ", gateway.vlan, " of bridge ", Quoted(bridge.name)));
+    throw Error(
+        Code::kConflict,
+        Format("cannot create the gateway '{}' of VLAN {}: a link of that name is something else",
+               gateway.name,
+               gateway.vlan),
+        Format("it must be VLAN {} of bridge '{}'", gateway.vlan, bridge.name));
   }
   return {.link = *std::move(link), .repairs = std::move(repairs)};
 }
@@ -56,12 +55,12 @@ EnsuredLink EnsureVlanGateway(state::Host& host,
   if (link.kind == "vlan" && !host.net.HasPortVlans(bridge, MembershipIn(gateway))) {
     host.net.SetPortVlans(bridge, MembershipIn(gateway));
     ensured.repairs.push_back(
-        Cat("gateway ", Quoted(gateway.name), ", which was cut off from its VLAN"));
+        Format("gateway '{}', which was cut off from its VLAN", gateway.name));
   }
   if (!link.up) {
     netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", gateway.name, "/accept_ra"), "0");
     host.net.Change(link, {.up = true});
-    ensured.repairs.push_back(Cat("gateway ", Quoted(gateway.name), ", which was down"));
+    ensured.repairs.push_back(Format("gateway '{}', which was down", gateway.name));
   }
   return ensured;
 }
@@ -71,14 +70,14 @@ std::vector<std::string> DiffVlanGateway(state::Host& host,
                                          const VlanGateway& gateway) {
   const std::optional<rtnl::Link> link = host.net.FindLink(gateway.name);
   if (!link) {
-    return {Cat("gateway ", Quoted(gateway.name), " is missing")};
+    return {Format("gateway '{}' is missing", gateway.name)};
   }
   std::vector<std::string> mismatches;
   if (!link->up) {
-    mismatches.push_back(Cat("gateway ", Quoted(gateway.name), " is down"));
+    mismatches.push_back(Format("gateway '{}' is down", gateway.name));
   }
   if (link->kind == "vlan" && !host.net.HasPortVlans(bridge, MembershipIn(gateway))) {
-    mismatches.push_back(Cat("gateway ", Quoted(gateway.name), " is cut off from its VLAN"));
+    mismatches.push_back(Format("gateway '{}' is cut off from its VLAN", gateway.name));
   }
   return mismatches;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "firewall/table.h"
@@ -39,7 +40,7 @@ int MarkBitFor(const state::Record& record,
     return checkpoint->accept_mark_bit;
   }
   const std::vector<state::Record>& records = others.records();
-  const auto other = std::find_if(records.begin(), records.end(), HasForwardHook);
+  const auto other = std::ranges::find_if(records, HasForwardHook);
   return other != records.end() ? other->rules.forward_hook.accept_mark_bit
                                 : record.rules.forward_hook.accept_mark_bit;
 }
@@ -55,14 +56,11 @@ void RequireSameMarkBit(const state::Record& record, link::LiveAttachments& othe
         other.id.network != record.id.network) {
       throw Error(
           Code::kConflict,
-          Cat("acceptMarkBit is ",
-              record.rules.forward_hook.accept_mark_bit,
-              " in network ",
-              Quoted(record.id.network),
-              ", but ",
-              other.rules.forward_hook.accept_mark_bit,
-              " in network ",
-              Quoted(other.id.network)),
+          Format("acceptMarkBit is {} in network '{}', but {} in network '{}'",
+                 record.rules.forward_hook.accept_mark_bit,
+                 record.id.network,
+                 other.rules.forward_hook.accept_mark_bit,
+                 other.id.network),
           "the bit is one for the whole node: networks with live allocations must agree on it");
     }
   }
@@ -88,15 +86,13 @@ std::string DescribeConflict(const firewall::Conflict& conflict) {
   }
   throw Error(Code::kConflict,
               Cat(what, cni::NameOwner(owner->labels, owner->id.container_id)),
-              Cat("network ",
-                  Quoted(owner->id.network),
-                  ", container ",
-                  Quoted(owner->id.container_id),
-                  ", interface ",
-                  Quoted(owner->id.ifname),
-                  owner->ipam.addresses.empty()
-                      ? ""
-                      : Cat(", address ", owner->ipam.addresses.front().address)));
+              Format("network '{}', container '{}', interface '{}'{}",
+                     owner->id.network,
+                     owner->id.container_id,
+                     owner->id.ifname,
+                     owner->ipam.addresses.empty()
+                         ? ""
+                         : Cat(", address ", owner->ipam.addresses.front().address)));
 }
 
 // The owner of the element in the way if it is stale; throws if it is alive. nullopt: stale, but
@@ -136,9 +132,9 @@ bool LeaveToSibling(state::Host& host,
   }
   std::erase_if(change.add,
                 [&](const nft::Element& added) { return Replaces(added, conflict.wanted); });
-  LogLine(DescribeConflict(conflict),
-          " stays with the same container in network ",
-          Quoted(owner->id.network));
+  LogLine("{} stays with the same container in network '{}'",
+          DescribeConflict(conflict),
+          owner->id.network);
   return true;
 }
 
@@ -150,10 +146,8 @@ std::optional<StaleOwner> TakeOver(state::Host& host,
   change.stale_owners.emplace_back(conflict.present.owner());
   if (stale) {
     for (nft::Element& element : ElementsOf(stale->record)) {
-      const bool is_replaced =
-          std::any_of(change.add.begin(), change.add.end(), [&](const nft::Element& added) {
-            return Replaces(added, element);
-          });
+      const bool is_replaced = std::ranges::any_of(
+          change.add, [&](const nft::Element& added) { return Replaces(added, element); });
       if (!is_replaced && !element.comment.empty()) {
         change.remove_owned.push_back(std::move(element));
       }
@@ -171,7 +165,7 @@ std::vector<std::string> SharedAfter(std::vector<std::string> shared,
     shared.clear();  // any of the others may have needed what was removed
   }
   std::erase_if(shared, [&](const std::string& known) { return IsOfAnotherPolicy(known, record); });
-  if (!stale.is_kept && std::find(shared.begin(), shared.end(), hash) == shared.end()) {
+  if (!stale.is_kept && !Contains(shared, hash)) {
     shared.push_back(hash);
   }
   return shared;
@@ -197,7 +191,7 @@ void SaveCheckpoint(state::Host& host,
   try {
     host.checkpoint.Write(checkpoint);
   } catch (const Error& error) {
-    LogLine(error.what(), ", ignoring");
+    LogLine("{}, ignoring", error.what());
   }
 }
 
@@ -229,7 +223,7 @@ Committed Commit(state::Host& host,
   Committed committed{.stale_owners = {}, .checkpoint = checkpoint.value_or(state::Checkpoint{})};
   std::vector<std::string>& shared = committed.checkpoint.shared;
   const std::string hash = HashOfShared(record, change.add);
-  change.shared_in_force = std::find(shared.begin(), shared.end(), hash) != shared.end();
+  change.shared_in_force = Contains(shared, hash);
   const StaleShared stale =
       change.shared_in_force ? StaleShared{} : FindStaleShared(host, record, others);
   change.remove_shared = stale.elements;
@@ -247,7 +241,7 @@ Committed Commit(state::Host& host,
     }
   }
   for (const std::string& mismatch : outcome.repaired) {
-    LogLine("repaired ", mismatch);
+    LogLine("repaired {}", mismatch);
   }
 
   shared = SharedAfter(shared, hash, record, stale);
@@ -259,9 +253,7 @@ Committed Commit(state::Host& host,
 void UpdateForeignFirewalls(state::Host& host,
                             const state::Record& record,
                             state::Checkpoint checkpoint) {
-  const bool is_known = std::find(checkpoint.opened_ifnames.begin(),
-                                  checkpoint.opened_ifnames.end(),
-                                  record.link.gateway_ifname) != checkpoint.opened_ifnames.end();
+  const bool is_known = Contains(checkpoint.opened_ifnames, record.link.gateway_ifname);
   if (HasForwardHook(record) && !is_known) {
     foreign::OpenOtherFirewalls(host, record);
     checkpoint.notes =
@@ -276,7 +268,7 @@ void UpdateForeignFirewalls(state::Host& host,
     }
   }
   for (const std::string& note : checkpoint.notes) {
-    LogLine(note);
+    LogLine("{}", note);
   }
 }
 

@@ -1,6 +1,6 @@
 #include "plugin/rules/elements.h"
 
-#include "base/append.h"
+#include "base/list.h"
 #include "firewall/address_policy.h"
 #include "plugin/state/kernel_names.h"
 #include "portmap/elements.h"

@@ -30,10 +30,9 @@ void ForgetStaleFlows(state::Host& host, const state::Record& record) {
 }
 
 void EnsureLocalhostReaches(const state::Record& record) {
-  const bool has_ipv4_port = std::any_of(
-      record.rules.ports.begin(), record.rules.ports.end(), [](const portmap::DnatEntry& mapping) {
-        return mapping.container_ip.is_ipv4();
-      });
+  const bool has_ipv4_port = std::ranges::any_of(
+      record.rules.ports,
+      [](const portmap::DnatEntry& mapping) { return mapping.container_ip.is_ipv4(); });
   if (!record.rules.snat || !has_ipv4_port) {
     return;
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/append.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "firewall/address_policy.h"
 #include "firewall/table.h"
@@ -21,13 +21,9 @@ std::string IngressKey(const state::Record& record) {
              : Cat(record.link.gateway_ifname, ' ', kNoPolicy);
 }
 
-bool IsAmong(const std::vector<nft::Element>& elements, const nft::Element& element) {
-  return std::find(elements.begin(), elements.end(), element) != elements.end();
-}
-
 // Takes those that are needed out of `stale`.
 void Retain(const std::vector<nft::Element>& needed, std::vector<nft::Element>& stale) {
-  std::erase_if(stale, [&](const nft::Element& element) { return IsAmong(needed, element); });
+  std::erase_if(stale, [&](const nft::Element& element) { return Contains(needed, element); });
 }
 
 // Elements of an earlier ingressPolicy of the bridge of `record` that its own must not have.
@@ -86,10 +82,8 @@ StaleShared FindStaleShared(state::Host& host,
   for (const state::Record& other : others.records()) {
     Retain(ElementsOf(other), stale);
   }
-  const bool is_kept =
-      std::any_of(earlier.begin(), earlier.end(), [&](const nft::Element& element) {
-        return !IsAmong(stale, element);
-      });
+  const bool is_kept = std::ranges::any_of(
+      earlier, [&](const nft::Element& element) { return !Contains(stale, element); });
   Retain(ElementsOf(record), stale);
   return {.elements = std::move(stale), .is_kept = is_kept};
 }

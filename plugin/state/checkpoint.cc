@@ -38,16 +38,12 @@ std::optional<Checkpoint> CheckpointFile::Find() const {
 
 void CheckpointFile::Write(const Checkpoint& checkpoint) const {
   EnsureDirectory(kStateFolder);
-  std::string text = Cat(here_.boot_id,
-                         ' ',
-                         here_.netns.device,
-                         ' ',
-                         here_.netns.inode,
-                         ' ',
-                         checkpoint.generation,
-                         ' ',
-                         checkpoint.accept_mark_bit,
-                         '\n');
+  std::string text = Format("{} {} {} {} {}\n",
+                            here_.boot_id,
+                            here_.netns.device,
+                            here_.netns.inode,
+                            checkpoint.generation,
+                            checkpoint.accept_mark_bit);
   for (const std::string& hash : checkpoint.shared) {
     text += Cat(kSharedLine, hash, '\n');
   }

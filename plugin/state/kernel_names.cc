@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kMaxAliasBytes = 255;  // the kernel's IFALIASZ, less its terminator
 
 std::string Identity(const AttachmentId& id) {
-  return Cat("nomad-bridge net=", id.network, " id=", id.container_id, " if=", id.ifname);
+  return Format("nomad-bridge net={} id={} if={}", id.network, id.container_id, id.ifname);
 }
 
 std::string Cut(std::string_view text, std::size_t max_bytes) {
@@ -45,13 +45,13 @@ std::string ElementComment(const AttachmentId& id, const cni::Labels& labels) {
   const bool is_allocation = removed != others.end();
   others.erase(removed, others.end());
   const std::string text = cni::Describe(others);
-  return Cut(Cat(HostVethName(id),
-                 is_allocation ? " alloc=" : " id=",
-                 id.container_id,
-                 text.empty() ? "" : " ",
-                 text,
-                 " net=",
-                 id.network),
+  return Cut(Format("{}{}{}{}{} net={}",
+                    HostVethName(id),
+                    is_allocation ? " alloc=" : " id=",
+                    id.container_id,
+                    text.empty() ? "" : " ",
+                    text,
+                    id.network),
              nft::kMaxCommentBytes);
 }
 

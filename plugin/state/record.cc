@@ -8,7 +8,7 @@
 namespace nomad_bridge::state {
 
 bool Record::HasAny(const cni::Parts& some) const {
-  return std::any_of(some.begin(), some.end(), [&](cni::Part part) { return Has(part); });
+  return std::ranges::any_of(some, [&](cni::Part part) { return Has(part); });
 }
 
 Record Record::Without(const cni::Parts& some) const {
@@ -18,9 +18,7 @@ Record Record::Without(const cni::Parts& some) const {
 }
 
 bool Record::HasIpv6() const {
-  return std::any_of(ipam.addresses.begin(), ipam.addresses.end(), [](const Cidr& cidr) {
-    return !cidr.address.is_ipv4();
-  });
+  return HasFamily(ipam.addresses, Family::kIpv6);
 }
 
 Mac Record::ContainerMac() const {

@@ -18,7 +18,7 @@
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/cni/delegate.h"
 #include "plugin/cni/labels.h"
-#include "plugin/cni/part.h"
+#include "plugin/cni/plugin_type.h"
 #include "portmap/mapping.h"
 
 namespace nomad_bridge::state {

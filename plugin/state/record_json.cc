@@ -1,7 +1,9 @@
 #include "plugin/state/record_json.h"
 
+#include <algorithm>
 #include <array>
 #include <exception>
+#include <type_traits>
 
 #include <nlohmann/json.hpp>
 
@@ -12,242 +14,213 @@ namespace {
 
 using nlohmann::json;
 
-json ToJson(const Cidr& cidr) {
-  return cidr.Text();
+// The keys of every struct, once for both directions: `visit` is a Writer or a Reader.
+
+void Fields(auto& visit, cni::Label& label) {
+  visit("key", label.key);
+  visit("value", label.value);
 }
 
-Cidr ParseCidr(const json& value) {
-  return Cidr::Parse(value.get<std::string>()).value();
+void Fields(auto& visit, netlink::NetnsId& id) {
+  visit("device", id.device);
+  visit("inode", id.inode);
 }
 
-json ToJson(cni::Part part) {
-  return cni::Text(part);
+void Fields(auto& visit, portmap::DnatEntry& port) {
+  visit("protocol", port.protocol);
+  visit("hostIp", port.host_ip);
+  visit("hostPort", port.host_port);
+  visit("containerIp", port.container_ip);
+  visit("containerPort", port.container_port);
 }
 
-cni::Part ParsePart(const json& value) {
-  return cni::ParsePart(value.get<std::string>()).value();
+void Fields(auto& visit, cni::DelegatedIpam& delegated) {
+  visit("type", delegated.type);
+  visit("cniPath", delegated.cni_path);
+  visit("args", delegated.args);
+  visit("config", delegated.config);
 }
 
-json ToJson(const cni::Label& label) {
-  return {{"key", label.key}, {"value", label.value}};
+void Fields(auto& visit, rtnl::PortVlans& vlans) {
+  visit("untagged", vlans.untagged);
+  visit("tagged", vlans.tagged);
+  visit("keepDefault", vlans.keep_default);
 }
 
-cni::Label ParseLabel(const json& value) {
-  return {.key = value.at("key"), .value = value.at("value")};
+void Fields(auto& visit, BridgePort& port) {
+  visit("hairpin", port.hairpin);
+  visit("isolated", port.isolated);
+  visit("locked", port.locked);
+  visit("vlans", port.vlans);
 }
 
-json ToJson(const netlink::NetnsId& id) {
-  return {{"device", id.device}, {"inode", id.inode}};
+void Fields(auto& visit, Record::Link& link) {
+  visit("bridge", link.bridge);
+  visit("gatewayIfname", link.gateway_ifname);
+  visit("foreignHostIfnames", link.foreign_host_ifnames);
+  visit("port", link.port);
+  visit("mac", link.mac);
+  visit("gateways", link.gateways);
 }
 
-netlink::NetnsId ParseNetnsId(const json& value) {
-  return {value.at("device"), value.at("inode")};
+void Fields(auto& visit, Record::Ipam& ipam) {
+  visit("addresses", ipam.addresses);
+  visit("dataDir", ipam.data_dir);
+  visit("leases", ipam.leases);
+  visit("delegated", ipam.delegated);
 }
 
-json ToJson(const VlanRange& ids) {
-  return json::array({ids.first, ids.last});
+void Fields(auto& visit, Record::Rules& rules) {
+  visit("ipMasq", rules.ip_masq);
+  visit("snat", rules.snat);
+  visit("masqAll", rules.masq_all);
+  visit("adminChain", rules.forward_hook.admin_chain);
+  visit("acceptMarkBit", rules.forward_hook.accept_mark_bit);
+  visit("ingress", rules.ingress);
+  visit("firewalldZone", rules.firewalld_zone);
+  visit("ports", rules.ports);
 }
 
-VlanRange ParseVlanRange(const json& value) {
-  return {.first = value.at(0), .last = value.at(1)};
+void Fields(auto& visit, StoredRecord& stored) {
+  visit("network", stored.record.id.network);
+  visit("containerId", stored.record.id.container_id);
+  visit("ifname", stored.record.id.ifname);
+  visit("parts", stored.record.parts);
+  visit("labels", stored.record.labels);
+  visit("netnsPath", stored.record.netns_path);
+  visit("netns", stored.record.netns);
+  visit("delProgress", stored.record.del_progress);
+  visit("link", stored.record.link);
+  visit("ipam", stored.record.ipam);
+  visit("rules", stored.record.rules);
+  visit("bootId", stored.origin.boot_id);
+  visit("hostNetns", stored.origin.netns);
 }
 
-json ToJson(const portmap::DnatEntry& port) {
-  return {{"protocol", portmap::Text(port.protocol)},
-          {"hostIp", port.host_ip ? port.host_ip->Text() : ""},
-          {"hostPort", port.host_port},
-          {"containerIp", port.container_ip.Text()},
-          {"containerPort", port.container_port}};
+// In the order of DelProgress.
+constexpr std::array kDelProgressTexts = {"", "started", "rulesGone"};
+
+std::string_view Text(DelProgress del_progress) {
+  return kDelProgressTexts.at(static_cast<std::size_t>(del_progress));
 }
 
-portmap::DnatEntry ParseDnatEntry(const json& value) {
-  return {.protocol = portmap::ParseProtocol(value.at("protocol").get<std::string>()).value(),
-          .host_ip = Ip::Parse(value.at("hostIp").get<std::string>()),
-          .host_port = value.at("hostPort"),
-          .container_ip = Ip::Parse(value.at("containerIp").get<std::string>()).value(),
-          .container_port = value.at("containerPort")};
-}
+// What is a string in JSON; in an optional, "" if there is none.
+template <typename Value>
+concept IsText = std::is_enum_v<Value> || requires(Value value) {
+  value.Text();
+};
 
-// An array of `items`, each by its ToJson.
-template <typename Items>
-json ArrayOf(const Items& items) {
-  json array = json::array();
-  for (const auto& item : items) {
-    array.push_back(ToJson(item));
-  }
-  return array;
-}
+struct Writer {
+  json object = json::object();
 
-template <typename Item>
-std::vector<Item> ParseArray(const json& array, Item (*parse)(const json&)) {
-  std::vector<Item> items;
-  for (const json& item : array) {
-    items.push_back(parse(item));
-  }
-  return items;
-}
+  void operator()(const char* key, auto& field) { object[key] = Encode(field); }
 
-// kNone is not written: a record without the key has none.
-constexpr std::array kDelProgressTexts = {std::pair{DelProgress::kStarted, "started"},
-                                          std::pair{DelProgress::kRulesGone, "rulesGone"}};
-
-json ToJson(DelProgress del_progress) {
-  for (const auto& [value, text] : kDelProgressTexts) {
-    if (value == del_progress) {
-      return text;
+  template <typename Value>
+  static json Encode(Value& value) {
+    if constexpr (std::is_enum_v<Value>) {
+      return Text(value);
+    } else if constexpr (IsText<Value>) {
+      return value.Text();
+    } else if constexpr (std::is_constructible_v<json, Value>) {
+      return value;
+    } else {
+      Writer writer;
+      Fields(writer, value);
+      return std::move(writer.object);
     }
   }
-  return "";
-}
+  template <typename Value>
+  static json Encode(std::optional<Value>& value) {
+    return value ? Encode(*value) : IsText<Value> ? json("") : json();
+  }
+  template <typename Item>
+  static json Encode(std::vector<Item>& items) {
+    json array = json::array();
+    for (Item& item : items) {
+      array.push_back(Encode(item));
+    }
+    return array;
+  }
+  static json Encode(cni::Parts& parts) {
+    std::vector<cni::Part> list(parts.begin(), parts.end());
+    return Encode(list);
+  }
+  static json Encode(VlanRange& range) { return json::array({range.first, range.last}); }
+};
 
-DelProgress ParseDelProgress(const json& value) {
-  for (const auto& [del_progress, text] : kDelProgressTexts) {
-    if (value == text) {
-      return del_progress;
+struct Reader {
+  const json& object;
+
+  void operator()(const char* key, auto& field) { Decode(object.at(key), field); }
+
+  template <typename Value>
+  static void Decode(const json& from, Value& value) {
+    if constexpr (IsText<Value>) {
+      value = Value::Parse(from.get<std::string>()).value();
+    } else if constexpr (std::is_constructible_v<json, Value>) {
+      from.get_to(value);
+    } else {
+      Reader reader{from};
+      Fields(reader, value);
     }
   }
-  return DelProgress::kNone;
-}
-
-json ToJson(const cni::DelegatedIpam& delegated) {
-  return {{"type", delegated.type},
-          {"cniPath", delegated.cni_path},
-          {"args", delegated.args},
-          {"config", delegated.config}};
-}
-
-std::optional<cni::DelegatedIpam> ParseDelegated(const json& value) {
-  if (value.is_null()) {
-    return std::nullopt;
+  static void Decode(const json& from, cni::Part& part) {
+    part = cni::ParsePart(from.get<std::string>()).value();
   }
-  return cni::DelegatedIpam{.type = value.at("type"),
-                            .cni_path = value.at("cniPath"),
-                            .args = value.at("args"),
-                            .config = value.at("config")};
-}
-
-json ToJson(const rtnl::PortVlans& vlans) {
-  return {{"untagged", vlans.untagged},
-          {"tagged", ArrayOf(vlans.tagged)},
-          {"keepDefault", vlans.keep_default}};
-}
-
-std::optional<rtnl::PortVlans> ParseVlans(const json& value) {
-  if (value.is_null()) {
-    return std::nullopt;
+  static void Decode(const json& from, portmap::Protocol& protocol) {
+    protocol = portmap::ParseProtocol(from.get<std::string>()).value();
   }
-  return rtnl::PortVlans{.untagged = value.at("untagged"),
-                         .tagged = ParseArray(value.at("tagged"), ParseVlanRange),
-                         .keep_default = value.at("keepDefault")};
-}
-
-json ToJson(const BridgePort& port) {
-  return {{"hairpin", port.hairpin},
-          {"isolated", port.isolated},
-          {"locked", port.locked},
-          {"vlans", port.vlans ? ToJson(*port.vlans) : json()}};
-}
-
-BridgePort ParsePort(const json& value) {
-  return {.hairpin = value.at("hairpin"),
-          .isolated = value.at("isolated"),
-          .locked = value.at("locked"),
-          .vlans = ParseVlans(value.at("vlans"))};
-}
-
-json ToJson(const Record::Link& link) {
-  return {{"bridge", link.bridge},
-          {"gatewayIfname", link.gateway_ifname},
-          {"foreignHostIfnames", link.foreign_host_ifnames},
-          {"port", ToJson(link.port)},
-          {"mac", link.mac ? link.mac->Text() : ""},
-          {"gateways", ArrayOf(link.gateways)}};
-}
-
-Record::Link ParseLink(const json& value) {
-  return {.bridge = value.at("bridge"),
-          .gateway_ifname = value.at("gatewayIfname"),
-          .foreign_host_ifnames = value.at("foreignHostIfnames"),
-          .port = ParsePort(value.at("port")),
-          .mac = Mac::Parse(value.at("mac").get<std::string>()),
-          .gateways = ParseArray(value.at("gateways"), ParseCidr)};
-}
-
-json ToJson(const Record::Ipam& ipam) {
-  return {{"addresses", ArrayOf(ipam.addresses)},
-          {"dataDir", ipam.data_dir},
-          {"leases", ArrayOf(ipam.leases)},
-          {"delegated", ipam.delegated ? ToJson(*ipam.delegated) : json()}};
-}
-
-Record::Ipam ParseIpam(const json& value) {
-  return {.addresses = ParseArray(value.at("addresses"), ParseCidr),
-          .data_dir = value.at("dataDir"),
-          .leases = ParseArray(value.at("leases"), ParseCidr),
-          .delegated = ParseDelegated(value.at("delegated"))};
-}
-
-json ToJson(const Record::Rules& rules) {
-  return {{"ipMasq", rules.ip_masq},
-          {"snat", rules.snat},
-          {"masqAll", rules.masq_all},
-          {"adminChain", rules.forward_hook.admin_chain},
-          {"acceptMarkBit", rules.forward_hook.accept_mark_bit},
-          {"ingress", firewall::Text(rules.ingress)},
-          {"firewalldZone", rules.firewalld_zone},
-          {"ports", ArrayOf(rules.ports)}};
-}
-
-Record::Rules ParseRules(const json& value) {
-  return {.ip_masq = value.at("ipMasq"),
-          .snat = value.at("snat"),
-          .masq_all = value.at("masqAll"),
-          .forward_hook = {.admin_chain = value.at("adminChain"),
-                           .accept_mark_bit = value.at("acceptMarkBit")},
-          .ingress = firewall::ParseIngress(value.at("ingress").get<std::string>()).value(),
-          .firewalld_zone = value.at("firewalldZone"),
-          .ports = ParseArray(value.at("ports"), ParseDnatEntry)};
-}
-
-Record ParseRecord(const json& value) {
-  const std::vector<cni::Part> parts = ParseArray(value.at("parts"), ParsePart);
-  Record record{.id = {value.at("network"), value.at("containerId"), value.at("ifname")},
-                .parts = {parts.begin(), parts.end()},
-                .labels = ParseArray(value.at("labels"), ParseLabel),
-                .netns_path = value.at("netnsPath"),
-                .netns = ParseNetnsId(value.at("netns")),
-                .del_progress = ParseDelProgress(value.value("delProgress", "")),
-                .link = ParseLink(value.at("link")),
-                .ipam = ParseIpam(value.at("ipam")),
-                .rules = ParseRules(value.at("rules"))};
-  record.rules.forward_hook.ipv6 = record.HasIpv6();
-  return record;
-}
+  static void Decode(const json& from, firewall::Ingress& ingress) {
+    ingress = firewall::ParseIngress(from.get<std::string>()).value();
+  }
+  static void Decode(const json& from, DelProgress& del_progress) {
+    const auto* const known = std::ranges::find(kDelProgressTexts, from.get<std::string>());
+    if (known == kDelProgressTexts.end()) {
+      throw std::out_of_range("delProgress");
+    }
+    del_progress = static_cast<DelProgress>(known - kDelProgressTexts.begin());
+  }
+  template <typename Value>
+  static void Decode(const json& from, std::optional<Value>& value) {
+    if (!from.is_null() && from != "") {
+      Decode(from, value.emplace());
+    }
+  }
+  template <typename Item>
+  static void Decode(const json& from, std::vector<Item>& items) {
+    for (const json& each : from) {
+      Decode(each, items.emplace_back());
+    }
+  }
+  static void Decode(const json& from, cni::Parts& parts) {
+    for (const json& each : from) {
+      cni::Part part{};
+      Decode(each, part);
+      parts.insert(part);
+    }
+  }
+  static void Decode(const json& from, VlanRange& range) {
+    range = {.first = from.at(0), .last = from.at(1)};
+  }
+};
 
 }  // namespace
 
 std::string FormatRecord(const Record& record, const Origin& origin) {
-  const json value = {{"network", record.id.network},
-                      {"containerId", record.id.container_id},
-                      {"ifname", record.id.ifname},
-                      {"hostVeth", HostVethName(record.id)},
-                      {"parts", ArrayOf(record.parts)},
-                      {"labels", ArrayOf(record.labels)},
-                      {"netnsPath", record.netns_path},
-                      {"netns", ToJson(record.netns)},
-                      {"delProgress", ToJson(record.del_progress)},
-                      {"link", ToJson(record.link)},
-                      {"ipam", ToJson(record.ipam)},
-                      {"rules", ToJson(record.rules)},
-                      {"bootId", origin.boot_id},
-                      {"hostNetns", ToJson(origin.netns)}};
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+  StoredRecord stored{.record = record, .origin = origin};
+  Writer writer;
+  Fields(writer, stored);
+  writer.object["hostVeth"] = HostVethName(record.id);
+  return writer.object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 StoredRecord ParseRecord(std::string_view text) {
-  const json value = json::parse(text);
-  return {.record = ParseRecord(value),
-          .origin = {.boot_id = value.at("bootId"), .netns = ParseNetnsId(value.at("hostNetns"))}};
+  const json object = json::parse(text);
+  StoredRecord stored;
+  Reader reader{object};
+  Fields(reader, stored);
+  stored.record.rules.forward_hook.ipv6 = stored.record.HasIpv6();
+  return stored;
 }
 
 std::optional<std::string> FindContainerId(std::string_view text) {

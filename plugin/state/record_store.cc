@@ -2,8 +2,8 @@
 
 #include <exception>
 
-#include "base/append.h"
 #include "base/file.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/state/kernel_names.h"
@@ -70,7 +70,7 @@ std::optional<Record> Records::Find(const AttachmentId& id) const {
     StoredRecord stored = ParseRecord(*text);
     return stored.origin == here_ ? std::optional(std::move(stored.record)) : std::nullopt;
   } catch (const std::exception& error) {
-    LogLine("cannot read the record ", Quoted(path), ", ignoring it: ", error.what());
+    LogLine("cannot read the record '{}', ignoring it: {}", path, error.what());
     return std::nullopt;
   }
 }
@@ -129,11 +129,10 @@ std::optional<Record> Records::FindOwner(std::string_view owner) const {
 
 RangeLock Records::Lock(const AttachmentId& id) const {
   EnsureDirectory(kStateFolder);
-  return RangeLock::Take(
-      kLockFile,
-      LockByte(id),
-      LockKind::kAttachment,
-      Cat("interface ", Quoted(id.ifname), " of container ", Quoted(id.container_id)));
+  return RangeLock::Take(kLockFile,
+                         LockByte(id),
+                         LockKind::kAttachment,
+                         Format("interface '{}' of container '{}'", id.ifname, id.container_id));
 }
 
 std::optional<RangeLock> Records::TryLock(const AttachmentId& id) const {

@@ -27,7 +27,7 @@ bool AcceptsFor(const LegacyRule& rule, const Ip& ip) {
 
 // The word after `option`; "" if the rule does not have it.
 std::string ValueOf(const LegacyRule& rule, const std::string& option) {
-  const auto found = std::find(rule.words.begin(), rule.words.end(), option);
+  const auto found = std::ranges::find(rule.words, option);
   return found == rule.words.end() || std::next(found) == rule.words.end() ? "" : *std::next(found);
 }
 
@@ -44,8 +44,8 @@ std::optional<cni::Part> FindPart(const std::string& table,
       comment == "dnat " + ReferenceComment(id)) {
     return cni::Part::kPorts;
   }
-  const bool is_accept = std::any_of(
-      addresses.begin(), addresses.end(), [&](const Ip& ip) { return AcceptsFor(rule, ip); });
+  const bool is_accept =
+      std::ranges::any_of(addresses, [&](const Ip& ip) { return AcceptsFor(rule, ip); });
   return table == kLegacyFilter && rule.chain == "CNI-FORWARD" && is_accept
              ? std::optional(cni::Part::kForward)
              : std::nullopt;
@@ -66,11 +66,9 @@ std::vector<std::string> TablesOf(const cni::Parts& parts, const std::vector<Ip>
 bool CanRead(Family family, const std::string& table) {
   const bool can = foreign::HasLegacyTools(family);
   if (!can) {
-    LogLine("cannot look into table ",
+    LogLine("cannot look into table {}, ignoring: there is no {}-save",
             table,
-            ", ignoring: there is no ",
-            foreign::LegacyTool(family),
-            "-save");
+            foreign::LegacyTool(family));
   }
   return can;
 }

@@ -17,7 +17,7 @@
 
 #include "base/attachment_id.h"
 #include "base/ip.h"
-#include "plugin/cni/part.h"
+#include "plugin/cni/plugin_type.h"
 #include "plugin/takeover/legacy_save.h"
 
 namespace nomad_bridge::takeover {

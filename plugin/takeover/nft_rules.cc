@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "base/append.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "netlink/nft/commit.h"
 
@@ -37,8 +37,8 @@ bool AcceptsFor(const nft::KernelRule& rule, const Ip& ip) {
   const Texts meaning = nft::Meaning(rule.expressions);
   const std::string accept = nft::ExpressionTexts(nft::Rule().Accept()).front();
   const auto begins_with = [&](const Texts& match) {
-    return meaning.size() > match.size() &&
-           std::equal(match.begin(), match.end(), meaning.begin()) && meaning.back() == accept;
+    return meaning.size() > match.size() && meaning.back() == accept &&
+           std::equal(match.begin(), match.end(), meaning.begin());
   };
   const Texts from = AddressMatch(ip, true);
   const Texts to = AddressMatch(ip, false);
@@ -51,11 +51,10 @@ std::vector<Location> LocationsOf(const AttachmentId& id, const std::vector<Ip>&
     return [comment](const nft::KernelRule& rule) { return rule.comment == comment; };
   };
   const auto accepts = [addresses](const nft::KernelRule& rule) {
-    return std::any_of(
-        addresses.begin(), addresses.end(), [&](const Ip& ip) { return AcceptsFor(rule, ip); });
+    return std::ranges::any_of(addresses, [&](const Ip& ip) { return AcceptsFor(rule, ip); });
   };
   const std::string ending =
-      Cat(", net: ", id.network, ", if: ", id.ifname, ", id: ", id.container_id);
+      Format(", net: {}, if: {}, id: {}", id.network, id.ifname, id.container_id);
   const auto ends_so = [ending](const nft::KernelRule& rule) {
     return rule.comment.ends_with(ending);
   };
@@ -97,7 +96,7 @@ nft::Batch PlanRemoval(const std::vector<ReferenceRule>& rules) {
 
 // As Go's %q writes plain names: network names and container ids hold nothing to escape.
 std::string ReferenceComment(const AttachmentId& id) {
-  return Cat("name: \"", id.network, "\" id: \"", id.container_id, '"');
+  return Format("name: \"{}\" id: \"{}\"", id.network, id.container_id);
 }
 
 bool IsOwnReferenceChain(const std::string& chain) {
@@ -119,7 +118,7 @@ std::vector<ReferenceRule> FindReferenceRules(nft::Socket& socket,
   const std::vector<nft::TableId> tables = socket.Tables();
   std::vector<ReferenceRule> found;
   for (const Location& location : locations) {
-    if (std::find(tables.begin(), tables.end(), location.table) == tables.end()) {
+    if (!Contains(tables, location.table)) {
       continue;
     }
     for (const nft::KernelRule& rule : socket.Rules(location.table, location.chain)) {

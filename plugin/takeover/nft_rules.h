@@ -21,7 +21,7 @@
 #include "base/attachment_id.h"
 #include "base/ip.h"
 #include "netlink/nft/socket.h"
-#include "plugin/cni/part.h"
+#include "plugin/cni/plugin_type.h"
 
 namespace nomad_bridge::takeover {
 

@@ -22,10 +22,9 @@ std::set<std::pair<cni::Part, Family>> ExpectedParts(const cni::PluginType& type
   std::set<std::pair<cni::Part, Family>> parts;
   for (const Ip& address : addresses) {
     const Family family = address.family();
-    const bool has_ports =
-        std::any_of(rules.ports.begin(), rules.ports.end(), [&](const portmap::PortMapping& port) {
-          return port.only.value_or(family) == family;
-        });
+    const bool has_ports = std::ranges::any_of(rules.ports, [&](const portmap::PortMapping& port) {
+      return port.only.value_or(family) == family;
+    });
     for (const auto& [part, is_expected] : {std::pair(cni::Part::kMasquerade, rules.ip_masq),
                                             std::pair(cni::Part::kForward, true),
                                             std::pair(cni::Part::kPorts, has_ports)}) {
@@ -79,7 +78,7 @@ const char* MismatchOf(cni::Part part) {
 }
 
 void LogIgnored(const Error& error) {
-  LogLine("cannot look for rules of the reference plugins, ignoring: ", error.what());
+  LogLine("cannot look for rules of the reference plugins, ignoring: {}", error.what());
 }
 
 bool HasLease(const cni::Request& request, const std::string& data_dir, const Ip& address) {
@@ -95,7 +94,7 @@ bool IsReferenceMade(state::Host& host, const cni::Request& request, const confi
     return false;
   }
   const std::vector<Cidr> addresses = link::AddressesIn(*config.prev_result, request);
-  return std::any_of(addresses.begin(), addresses.end(), [&](const Cidr& cidr) {
+  return std::ranges::any_of(addresses, [&](const Cidr& cidr) {
     return HasLease(request, config.ipam.data_dir, cidr.address);
   });
 }
@@ -116,19 +115,15 @@ bool HasReferenceRules(state::Host& host, const AttachmentId& id) {
 void RemoveReferenceRulesOf(state::Host& host,
                             const AttachmentId& id,
                             const std::vector<Ip>& addresses,
-                            const cni::Parts& parts) {
-  RemoveReferenceRules(host.nft, FindReferenceRules(host.nft, id, addresses, parts));
-  RemoveLegacyRules(id, addresses, parts);
-}
-
-void TryRemoveReferenceRules(state::Host& host,
-                             const AttachmentId& id,
-                             const std::vector<Ip>& addresses,
-                             const cni::Parts& parts) {
+                            const cni::Parts& parts,
+                            LegacyError on_error) {
   RemoveReferenceRules(host.nft, FindReferenceRules(host.nft, id, addresses, parts));
   try {
     RemoveLegacyRules(id, addresses, parts);
   } catch (const Error& error) {
+    if (on_error == LegacyError::kThrow) {
+      throw;
+    }
     LogIgnored(error);
   }
 }

@@ -30,18 +30,16 @@ namespace nomad_bridge::takeover {
 // that tables of iptables-legacy cannot be read is only logged, as most attachments have none there.
 [[nodiscard]] bool HasReferenceRules(state::Host& host, const AttachmentId& id);
 
+// What it means that tables of iptables-legacy cannot be read or changed. An attachment of ours may
+// have no rule there at all: then it is only logged.
+enum class LegacyError { kThrow, kLog };
+
 // Removes those that make up `parts`. `addresses` are those `id` had.
 void RemoveReferenceRulesOf(state::Host& host,
                             const AttachmentId& id,
                             const std::vector<Ip>& addresses,
-                            const cni::Parts& parts);
-
-// The same for an attachment of ours, which may have none: that tables of iptables-legacy cannot be
-// read or changed is only logged.
-void TryRemoveReferenceRules(state::Host& host,
-                             const AttachmentId& id,
-                             const std::vector<Ip>& addresses,
-                             const cni::Parts& parts);
+                            const cni::Parts& parts,
+                            LegacyError on_error);
 
 // Deletes the container's interface if it is one end of a pair whose other end is a port of `bridge`
 // without an alias: a reference plugin's.

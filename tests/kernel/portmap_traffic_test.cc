@@ -2,7 +2,7 @@
 #include <array>
 #include <ostream>
 
-#include "base/append.h"
+#include "base/list.h"
 #include "portmap/elements.h"
 #include "portmap/rules.h"
 #include "tests/kernel/ruleset_world.h"

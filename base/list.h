@@ -1,8 +1,9 @@
-// Appending one list to another.
+// Appending one list to another, and looking a value up in one.
 //
 // Ownership  The elements are moved; `more` is a copy unless the caller moves it in.
 #pragma once
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -13,6 +14,11 @@ template <typename T>
 void Append(std::vector<T>& list, std::vector<T> more) {
   list.insert(
       list.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+template <typename List, typename T>
+[[nodiscard]] bool Contains(const List& list, const T& value) {
+  return std::ranges::find(list, value) != list.end();
 }
 
 }  // namespace nomad_bridge
