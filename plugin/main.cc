@@ -7,13 +7,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "plugin/cli/command_line.h"
 #include "plugin/cni/plugin_type.h"
 #include "plugin/cni/request.h"
+#include "plugin/cni/result.h"
 #include "plugin/cni/version.h"
 #include "plugin/commands/commands.h"
 
@@ -61,15 +60,8 @@ void Dispatch(const cni::Request& request, const cni::PluginType& type) {
   }
 }
 
-// libcni reads stdout and drops stderr when we fail, so everything that helps is in the document.
 int Report(const std::string& version, const Error& error) {
-  nlohmann::ordered_json document = {
-      {"cniVersion", version}, {"code", static_cast<int>(error.code())}, {"msg", error.msg()}};
-  if (!error.details().empty()) {
-    document["details"] = error.details();
-  }
-  WriteBestEffort(STDOUT_FILENO,
-                  document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  cni::PrintError(version, error, STDOUT_FILENO);
   LogLine("{}", error.what());
   return EXIT_FAILURE;
 }

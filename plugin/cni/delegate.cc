@@ -10,8 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "base/subprocess.h"
@@ -99,8 +97,8 @@ std::vector<std::string> Environ(const std::map<std::string, std::string>& varia
 // The error document that a plugin which failed has printed; nullopt if it is none.
 std::optional<Error> FindError(const std::string& out) {
   try {
-    const nlohmann::json document = ParseJson(out, "stdout");
-    const JsonView error(document, "");
+    const JsonPtr document = ParseJson(out, "stdout");
+    const JsonView error(*document, "");
     const std::optional<JsonView> code = error.Find("code");
     const std::string msg = error.FindString("msg").value_or(std::string());
     if (!code && msg.empty()) {
@@ -158,8 +156,8 @@ Error Failed(const DelegatedIpam& ipam,
 }
 
 Result ParseAnswer(std::string_view answer, std::string_view config_version) {
-  const nlohmann::json document = ParseJson(answer, "stdout");
-  const JsonView object(document, "result");
+  const JsonPtr document = ParseJson(answer, "stdout");
+  const JsonView object(*document, "result");
   const std::string version = object.FindString("cniVersion").value_or(std::string(config_version));
   if (!IsSupported(version)) {
     throw object.Find("cniVersion")->Wrong(Cat("a version up to ", SupportedVersions().back()));

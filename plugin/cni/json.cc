@@ -45,7 +45,7 @@ std::string Child(const std::string& path, std::string_view key) {
 
 }  // namespace
 
-json ParseJson(std::string_view text, std::string_view name) {
+JsonPtr ParseJson(std::string_view text, std::string_view name) {
   const auto refused = [&](const std::string& why) {
     return Error(Code::kDecode, Cat("cannot decode ", name, " as JSON"), why);
   };
@@ -53,7 +53,7 @@ json ParseJson(std::string_view text, std::string_view name) {
     throw refused(Cat("nested deeper than ", kMaxDepth, " levels"));
   }
   try {
-    return json::parse(text);
+    return JsonPtr(new json(json::parse(text)));
   } catch (const json::exception& error) {
     // "[json.exception.parse_error.101] parse error at line 1, ...", the input quoted in it.
     const std::string_view what = error.what();
@@ -83,11 +83,24 @@ void JsonDeleter::operator()(json* document) const {
   delete document;
 }
 
-JsonPtr MakeJson(json document) {
-  return JsonPtr(new json(std::move(document)));
+bool JsonView::IsObject() const {
+  return value_->is_object();
+}
+
+bool JsonView::IsString() const {
+  return value_->is_string();
+}
+
+bool JsonView::IsNull() const {
+  return value_->is_null();
 }
 
 std::optional<JsonView> JsonView::Find(std::string_view key) const {
+  const std::optional<JsonView> member = FindEvenIfNull(key);
+  return member && !member->IsNull() ? member : std::nullopt;
+}
+
+std::optional<JsonView> JsonView::FindEvenIfNull(std::string_view key) const {
   if (!value_->is_object()) {
     throw Wrong("an object");
   }
@@ -104,10 +117,7 @@ std::optional<JsonView> JsonView::Find(std::string_view key) const {
     }
     found = member;
   }
-  if (found == value_->end() || found->is_null()) {
-    return std::nullopt;
-  }
-  return JsonView(*found, Child(path_, key));
+  return found != value_->end() ? std::optional(JsonView(*found, Child(path_, key))) : std::nullopt;
 }
 
 std::vector<JsonView> JsonView::Elements() const {
@@ -136,16 +146,20 @@ bool JsonView::Bool() const {
   return value_->get<bool>();
 }
 
-std::int64_t JsonView::Integer(std::int64_t least, std::int64_t most) const {
+std::optional<std::int64_t> JsonView::FindInteger() const {
   // Numbers beyond int64 come as unsigned or as floating point. As in Go, 1500.0 is none.
   const bool fits = value_->is_number_unsigned()
                         ? value_->get<std::uint64_t>() <= static_cast<std::uint64_t>(INT64_MAX)
                         : value_->is_number_integer();
-  const std::int64_t number = fits ? value_->get<std::int64_t>() : 0;
-  if (!fits || number < least || number > most) {
+  return fits ? std::optional(value_->get<std::int64_t>()) : std::nullopt;
+}
+
+std::int64_t JsonView::Integer(std::int64_t least, std::int64_t most) const {
+  const std::optional<std::int64_t> number = FindInteger();
+  if (!number || *number < least || *number > most) {
     throw Wrong(Format("an integer from {} to {}", least, most));
   }
-  return number;
+  return *number;
 }
 
 Ip JsonView::Address() const {

@@ -28,19 +28,18 @@
 
 namespace nomad_bridge::cni {
 
-// `name` is what `text` is, for the message: "stdin".
-[[nodiscard]] nlohmann::json ParseJson(std::string_view text, std::string_view name);
-
-// At every level, of keys that differ in letter case only the last in byte order: what libcni sends
-// is sorted, so that Go's last one is the same.
-void KeepLastOfEachKey(nlohmann::json& value);
-
-// A document kept where only json_fwd.hpp is included: all of nlohmann/json takes a second to parse.
+// A document, kept where only json_fwd.hpp is included: all of nlohmann/json takes a second to parse.
 struct JsonDeleter {
   void operator()(nlohmann::json* document) const;
 };
 using JsonPtr = std::unique_ptr<nlohmann::json, JsonDeleter>;
-[[nodiscard]] JsonPtr MakeJson(nlohmann::json document);
+
+// `name` is what `text` is, for the message: "stdin".
+[[nodiscard]] JsonPtr ParseJson(std::string_view text, std::string_view name);
+
+// At every level, of keys that differ in letter case only the last in byte order: what libcni sends
+// is sorted, so that Go's last one is the same.
+void KeepLastOfEachKey(nlohmann::json& value);
 
 class JsonView {
  public:
@@ -51,13 +50,20 @@ class JsonView {
   [[nodiscard]] const nlohmann::json& value() const { return *value_; }
   [[nodiscard]] const std::string& path() const { return path_; }
 
+  [[nodiscard]] bool IsObject() const;
+  [[nodiscard]] bool IsString() const;
+  [[nodiscard]] bool IsNull() const;
+
   // The member, or nullopt if absent or null. Throws if this is no object.
   [[nodiscard]] std::optional<JsonView> Find(std::string_view key) const;
+  [[nodiscard]] std::optional<JsonView> FindEvenIfNull(std::string_view key) const;
   // The elements; throws if this is no array.
   [[nodiscard]] std::vector<JsonView> Elements() const;
 
   [[nodiscard]] std::string String() const;
   [[nodiscard]] bool Bool() const;
+  // nullopt for anything else, and beyond 64 bits.
+  [[nodiscard]] std::optional<std::int64_t> FindInteger() const;
   // From `least` to `most`; the error names the range.
   [[nodiscard]] std::int64_t Integer(std::int64_t least, std::int64_t most) const;
   [[nodiscard]] Ip Address() const;

@@ -4,8 +4,6 @@
 #include <array>
 #include <optional>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -14,8 +12,6 @@
 
 namespace nomad_bridge::cni {
 namespace {
-
-using nlohmann::json;
 
 // GC of a node with 10,000 attachments sends about 1.5 MB.
 constexpr std::size_t kMaxStdinBytes = 8 << 20;
@@ -107,30 +103,30 @@ void ReadIdentity(const Environment& environment, Request& request) {
   }
 }
 
-json ParseConfigText(const std::string& text) {
+JsonPtr ParseConfigText(const std::string& text) {
   if (text.empty()) {
     throw Error(Code::kDecode, "stdin is empty", "it must hold the network config, a JSON object");
   }
-  json config = ParseJson(text, "stdin");
-  if (!config.is_object()) {
+  JsonPtr config = ParseJson(text, "stdin");
+  if (const JsonView view(*config, ""); !view.IsObject()) {
     throw Error(Code::kDecode,
                 "the network config on stdin is not a JSON object",
-                Cat("it is ", JsonView(config, "").Shown()));
+                Cat("it is ", view.Shown()));
   }
   return config;
 }
 
 // A string that every config has. As in the Go plugins another type is kDecode, not kInvalidConfig.
-std::string DecodeString(const json& config, std::string_view key) {
-  const std::optional<JsonView> view = JsonView(config, "").Find(key);
-  if (view && !view->value().is_string()) {
+std::string DecodeString(const JsonView& config, std::string_view key) {
+  const std::optional<JsonView> view = config.Find(key);
+  if (view && !view->IsString()) {
     throw Error(Code::kDecode, Format("invalid '{}': {}", key, view->Shown()), "allowed: a string");
   }
   return view ? view->String() : std::string();
 }
 
 // "missing network name" is Go's message, which runtimes' tests look for.
-std::string DecodeName(const json& config) {
+std::string DecodeName(const JsonView& config) {
   std::string name = DecodeString(config, "name");
   if (name.empty()) {
     throw Error(Code::kInvalidConfig, "missing network name");
@@ -150,20 +146,21 @@ void ReadNetwork(Request& request,
                  int stdin_fd,
                  std::string& reply_version) {
   request.config_text = ReadAll(stdin_fd, "stdin", kMaxStdinBytes);
-  request.config = MakeJson(ParseConfigText(request.config_text));
+  request.config = ParseConfigText(request.config_text);
   if (request.verb != Verb::kAdd && request.verb != Verb::kCheck) {
     KeepLastOfEachKey(*request.config);  // what ADD refuses must not be in the way of DEL
   }
-  const std::optional<JsonView> version = JsonView(*request.config, "").Find("cniVersion");
-  if (version && version->value().is_string() && IsSupported(version->String())) {
+  const JsonView config(*request.config, "");
+  const std::optional<JsonView> version = config.Find("cniVersion");
+  if (version && version->IsString() && IsSupported(version->String())) {
     reply_version = version->String();
   }
-  request.id.network = DecodeName(*request.config);
+  request.id.network = DecodeName(config);
   // Only now: the Go plugins look the verb up when they have read the config.
   if (!FindVerb(command)) {
     throw Error(Code::kInvalidEnvironment, Cat("unknown CNI_COMMAND: ", Excerpt(command)));
   }
-  request.cni_version = DecodeString(*request.config, "cniVersion");
+  request.cni_version = DecodeString(config, "cniVersion");
   if (request.cni_version.empty()) {
     request.cni_version = kOldestVersion;
     reply_version = kOldestVersion;
@@ -225,12 +222,9 @@ bool IsInterfaceName(std::string_view name) {
 std::optional<std::set<AttachmentId>> FindValidAttachments(const Request& request) {
   for (const char* const key :
        {"cni.dev/valid-attachments", "cni.dev/attachments"}) {  // the latter: libcni 1.2
-    // Not JsonView::Find, to which null is the same as nothing: Go writes an empty array so.
-    for (const auto& [present, value] : request.config->items()) {
-      if (Lower(present) == key) {
-        return value.is_null() ? std::set<AttachmentId>()
-                               : ParseAttachments(request.id.network, JsonView(value, key));
-      }
+    if (const auto array = JsonView(*request.config, "").FindEvenIfNull(key)) {
+      return array->IsNull() ? std::set<AttachmentId>()
+                             : ParseAttachments(request.id.network, *array);
     }
   }
   return std::nullopt;

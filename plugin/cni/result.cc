@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <limits>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/text.h"
 #include "plugin/cni/version.h"

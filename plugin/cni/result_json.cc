@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "plugin/cni/result.h"
 #include "plugin/cni/version.h"
 
@@ -114,9 +115,8 @@ void PutByFamily(ordered_json& object, const Result& result) {
   PutFamily(object, "ip6", result, Family::kIpv6);
 }
 
-void PrintDocument(const ordered_json& document, int out) {
-  WriteAll(
-      out, document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n", "stdout");
+std::string Text(const ordered_json& document) {
+  return document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
@@ -138,13 +138,20 @@ ordered_json ToJson(const Result& result, std::string_view version) {
 }
 
 void Print(const Result& result, std::string_view version, int out) {
-  PrintDocument(ToJson(result, version), out);
+  WriteAll(out, Text(ToJson(result, version)), "stdout");
 }
 
 void PrintPrevResult(const Request& request, int out) {
   ordered_json result = JsonView(*request.config, "").Find("prevResult")->value();
   result["cniVersion"] = request.cni_version;
-  PrintDocument(result, out);
+  WriteAll(out, Text(result), "stdout");
+}
+
+void PrintError(std::string_view version, const Error& error, int out) {
+  ordered_json document = {
+      {"cniVersion", version}, {"code", static_cast<int>(error.code())}, {"msg", error.msg()}};
+  PutUnlessEmpty(document, "details", error.details());
+  WriteBestEffort(out, Text(document));
 }
 
 }  // namespace nomad_bridge::cni

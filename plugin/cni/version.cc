@@ -5,8 +5,6 @@
 #include <charconv>
 #include <optional>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/file.h"
 #include "base/list.h"
@@ -89,9 +87,13 @@ void CheckVersion(const std::string& version, Verb verb) {
 }
 
 void PrintVersions(int out) {
-  const nlohmann::json answer = {{"cniVersion", SupportedVersions().back()},
-                                 {"supportedVersions", SupportedVersions()}};
-  WriteAll(out, answer.dump() + "\n", "stdout");
+  WriteAll(out,
+           Cat("{\"cniVersion\":\"",
+               SupportedVersions().back(),
+               "\",\"supportedVersions\":[",
+               Joined("\"", ","),
+               "]}\n"),
+           "stdout");
 }
 
 // Nomad's fingerprint takes the first word that looks like a version, so ours comes before the

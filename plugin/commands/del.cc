@@ -37,7 +37,7 @@ void DelInterface(const cni::Request& request, const cni::PluginType& type) {
   // May be gone, and is not needed for what we made; the host's own is refused.
   std::optional<link::Container> container = link::FindContainer(request, host);
   const RangeLock own = host.records.Lock(request.id);
-  const config::LenientConfig lenient = config::ParseLenient(*request.config, type.defaults);
+  const config::LenientConfig lenient = config::ParseLenient({*request.config, ""}, type.defaults);
   const std::optional<cni::DelegatedIpam> delegated =
       cni::FindDelegatedIpam(request, lenient.ipam_type);
 

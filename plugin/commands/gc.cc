@@ -110,7 +110,7 @@ void RunDelegatedGc(const cni::Request& request, const std::string& ipam_type) {
 // An attachment is removed whole, under whichever of our names GC is run.
 void Gc(const cni::Request& request, const cni::PluginType& type) {
   const std::optional<std::set<AttachmentId>> valid = cni::FindValidAttachments(request);
-  const config::LenientConfig lenient = config::ParseLenient(*request.config, type.defaults);
+  const config::LenientConfig lenient = config::ParseLenient({*request.config, ""}, type.defaults);
   state::Host host = state::Host::Open();
   if (!valid) {
     attachment::ReclaimStale(host, request.id.network, lenient.data_dir);

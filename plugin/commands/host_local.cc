@@ -50,7 +50,8 @@ void DelLeases(const cni::Request& request, const cni::PluginType& type) {
   }
   // Opens every lease, so only for those of the reference host-local.
   if (!record || !record->Has(cni::Part::kAddress)) {
-    const config::LenientConfig lenient = config::ParseLenient(*request.config, type.defaults);
+    const config::LenientConfig lenient =
+        config::ParseLenient({*request.config, ""}, type.defaults);
     failures.Try("the leases",
                  [&] { attachment::ReleaseAddressesOf(request.id, lenient.data_dir); });
   }

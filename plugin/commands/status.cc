@@ -53,7 +53,7 @@ void RequireUsable(const std::string& folder) {
 
 // A full pool is no reason: Nomad asks before every DEL, too, and would then never run it.
 void Status(const cni::Request& request, const cni::PluginType& type) {
-  const config::LenientConfig lenient = config::ParseLenient(*request.config, type.defaults);
+  const config::LenientConfig lenient = config::ParseLenient({*request.config, ""}, type.defaults);
   if (type.Provides(cni::Part::kLink) || type.ProvidesRules() ||
       type.Provides(cni::Part::kLoopback)) {
     RequireCapability(CAP_NET_ADMIN, "CAP_NET_ADMIN", "make links and rules");

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/list.h"
 #include "base/text.h"
@@ -14,8 +12,6 @@
 
 namespace nomad_bridge::config {
 namespace {
-
-using nlohmann::json;
 
 constexpr int kLeastIpv6Mtu = 1280;  // RFC 8200, section 5
 
@@ -89,10 +85,11 @@ void CheckInterfaceMayStayDown(const cni::JsonView& config, const Config& parsed
 }
 
 // The string under `key` of a value that need not be an object, or `fallback`.
-std::string StringOr(const json& value, std::string_view key, const std::string& fallback) {
-  const std::optional<cni::JsonView> member =
-      value.is_object() ? cni::JsonView(value, "").Find(key) : std::nullopt;
-  return member && member->value().is_string() ? member->String() : fallback;
+std::string StringOr(const cni::JsonView& value,
+                     std::string_view key,
+                     const std::string& fallback) {
+  const std::optional<cni::JsonView> member = value.IsObject() ? value.Find(key) : std::nullopt;
+  return member && member->IsString() ? member->String() : fallback;
 }
 
 // Whether an ADD may have run an IPAM plugin of that name: no path, and not ourselves.
@@ -135,13 +132,12 @@ Config ParseConfig(const cni::Request& request, const cni::PluginType& type) {
   return config;
 }
 
-LenientConfig ParseLenient(const json& config, const cni::Defaults& defaults) {
-  const std::optional<cni::JsonView> ipam =
-      config.is_object() ? cni::JsonView(config, "").Find("ipam") : std::nullopt;
+LenientConfig ParseLenient(const cni::JsonView& config, const cni::Defaults& defaults) {
+  const std::optional<cni::JsonView> ipam = config.IsObject() ? config.Find("ipam") : std::nullopt;
   LenientConfig found{
       .bridge = StringOr(config, "bridge", defaults.bridge),
-      .ipam_type = ipam ? StringOr(ipam->value(), "type", defaults.ipam_type) : defaults.ipam_type,
-      .data_dir = ipam ? StringOr(ipam->value(), "dataDir", defaults.data_dir) : defaults.data_dir};
+      .ipam_type = ipam ? StringOr(*ipam, "type", defaults.ipam_type) : defaults.ipam_type,
+      .data_dir = ipam ? StringOr(*ipam, "dataDir", defaults.data_dir) : defaults.data_dir};
   // What ADD refuses has never been used.
   if (!IsBridgeName(found.bridge)) {
     found.bridge = defaults.bridge;

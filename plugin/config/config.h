@@ -17,8 +17,6 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "base/ip.h"
 #include "base/route.h"
 #include "base/vlan_range.h"
@@ -101,7 +99,7 @@ struct LenientConfig {
   std::string ipam_type;
   std::string data_dir;
 };
-[[nodiscard]] LenientConfig ParseLenient(const nlohmann::json& config,
+[[nodiscard]] LenientConfig ParseLenient(const cni::JsonView& config,
                                          const cni::Defaults& defaults);
 
 }  // namespace nomad_bridge::config

@@ -2,8 +2,6 @@
 #include <sstream>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/file.h"
 #include "base/list.h"
@@ -37,7 +35,7 @@ ipam::RangeSpec ParseRange(const cni::JsonView& object) {
 void AppendSets(SpecSets& sets, const std::vector<cni::JsonView>& elements) {
   for (const cni::JsonView& element : elements) {
     std::vector<ipam::RangeSpec>& set = sets.emplace_back();
-    if (element.value().is_object()) {
+    if (element.IsObject()) {
       set.push_back(ParseRange(element));
       continue;
     }

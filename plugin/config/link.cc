@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <array>
 
-#include <nlohmann/json.hpp>
-
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/config/sources.h"
@@ -34,12 +32,12 @@ int ParseMtu(const cni::JsonView& config) {
     return 0;
   }
   // Not Integer(): its message would not have both of what is allowed.
-  const nlohmann::json& bytes = mtu->value();
-  if (!bytes.is_number_integer() || bytes > kMostMtu || (bytes < kLeastMtu && bytes != 0)) {
+  const std::optional<std::int64_t> bytes = mtu->FindInteger();
+  if (!bytes || *bytes > kMostMtu || (*bytes < kLeastMtu && *bytes != 0)) {
     throw mtu->Wrong(
         Format("0 (the kernel's default), or an integer from {} to {}", kLeastMtu, kMostMtu));
   }
-  return bytes.get<int>();
+  return static_cast<int>(*bytes);
 }
 
 // From the weakest to the strongest, as in the reference plugin; each is checked, even if unused.

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 json Parse(const std::string& text) {
-  return cni::ParseJson(text, "stdin");
+  return *cni::ParseJson(text, "stdin");
 }
 
 TEST(ParseJson, TakesTheLastOfAKeyThatStandsTwice) {

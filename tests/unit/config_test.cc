@@ -201,10 +201,13 @@ TEST(ParseConfig, ReadsPrevResult) {
   ExpectInvalid({R"({"prevResult":{"cniVersion":"0.4.0"}})", "'prevResult.cniVersion'"});
 }
 
+config::LenientConfig Lenient(const char* text) {
+  const cni::JsonPtr config = cni::ParseJson(text, "stdin");
+  return config::ParseLenient({*config, ""}, cni::TypeOf("nomad-bridge").defaults);
+}
+
 TEST(ParseLenient, ReadsWhatIsThere) {
-  const config::LenientConfig found =
-      config::ParseLenient(cni::ParseJson(R"({"Bridge":"br7","ipam":{"dataDir":"/x"}})", "stdin"),
-                           cni::TypeOf("nomad-bridge").defaults);
+  const config::LenientConfig found = Lenient(R"({"Bridge":"br7","ipam":{"dataDir":"/x"}})");
   EXPECT_EQ(found.bridge, "br7");
   EXPECT_EQ(found.data_dir, "/x");
 }
@@ -221,8 +224,7 @@ TEST(ParseLenient, TakesDefaultsForEverythingElse) {
                                  R"({"bridge":"lo","ipam":{"dataDir":5}})",
                                  R"({"bridge":{},"ipam":{"dataDir":"relative"}})",
                                  R"({"bridge":"","ipam":{"dataDir":""}})"}) {
-    const config::LenientConfig found =
-        config::ParseLenient(cni::ParseJson(text, "stdin"), cni::TypeOf("nomad-bridge").defaults);
+    const config::LenientConfig found = Lenient(text);
     EXPECT_EQ(found.bridge, "nomad") << text;
     EXPECT_EQ(found.data_dir, "/var/run/cni") << text;
   }

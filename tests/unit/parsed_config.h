@@ -26,7 +26,7 @@ inline config::Config ParsedBy(const char* plugin_type,
   const cni::Request request{.verb = cni::Verb::kAdd,
                              .args = args,
                              .cni_version = version,
-                             .config = cni::MakeJson(cni::ParseJson(text, "stdin"))};
+                             .config = cni::ParseJson(text, "stdin")};
   return config::ParseConfig(request, cni::TypeOf(plugin_type));
 }
 
