@@ -11,29 +11,25 @@
 namespace nomad_bridge::bench {
 namespace {
 
-using nlohmann::json;
-
-constexpr const char* kLeaseFolder = "/var/run/cni/nomad";
-constexpr const char* kNamesFolder = "/run/names";
 constexpr const char* kFirstAddress = "172.26.64.2";
 constexpr int kFirstPort = 20000;
 
 }  // namespace
 
-Attachment Contender::Next() {
+test::Attached Contender::Next() {
   ++count_;
+  const int port = kFirstPort + count_;
   std::ostringstream id;
   id << "5f3c1a2b-7d4e-4c55-9a52-" << std::setfill('0') << std::setw(12) << count_;
   return {.container_id = id.str(),
-          .netns_path = world_.MakeContainer(),
-          .host_port = kFirstPort + count_,
-          .result = nullptr};
+          .netns = world_.MakeContainer(),
+          .port_mappings = {test::Port(port, 80), test::Port(port, 80, "udp")},
+          .args = test::ReadFixture("args/nomad_add.txt")};
 }
 
 void Contender::Populate(int count) {
   for (int i = 0; i < count; ++i) {
-    Attachment attachment = Next();
-    runtime_.Add(attachment);
+    test::MustAdd(network_, Next());
   }
 }
 
@@ -44,60 +40,59 @@ void Contender::GrowTo(int alive) {
   Populate(alive - alive_);
   alive_ = alive;
   Round();
-  add_ = {};
-  check_ = {};
-  del_ = {};
+  times_ = {};
 }
 
 void Contender::Round() {
   world_.Enter();
-  Attachment attachment = Next();
-  add_.Time([&] { runtime_.Add(attachment); });
-  check_.Time([&] { complaint_ = runtime_.Check(attachment); });
-  del_.Time([&] { runtime_.Del(attachment); });
+  test::Attached attached = Next();
+  times_.add.Time([&] { attached = test::MustAdd(network_, std::move(attached)); });
+  test::Outcome check;
+  times_.check.Time([&] { check = test::CheckIn(network_, attached); });
+  complaint_ = check.exit_code == 0 ? "" : Cat(check.out, check.err);
+  times_.del.Time([&] { test::MustDelFrom(network_, attached); });
 }
 
 Cost Contender::CostOfAdd() {
   world_.Enter();
-  Attachment attachment = Next();
+  test::Attached attached = Next();
   Cost cost;
-  runtime_.Add(attachment,
-               [&](const test::Command& command) { return ExecuteTraced(command, cost); });
-  runtime_.Del(attachment);
+  for (std::size_t i = 0; i < network_.list.at("plugins").size(); ++i) {
+    const test::Command add = test::EntryCommand("ADD", network_, i, attached, attached.result);
+    attached.result = test::Succeeded(ExecuteTraced(add, cost)).json;
+  }
+  test::MustDelFrom(network_, attached);
   return cost;
 }
 
 void Contender::WriteLeases(int count) const {
   world_.Enter();
-  EnsureDirectory(kLeaseFolder);
+  EnsureDirectory(test::kLeases);
   const Ip first = Ip::Parse(kFirstAddress).value();
   for (int i = 0; i < count; ++i) {
     const Ip address = first.Plus(static_cast<std::uint64_t>(i));
-    ReplaceFile(Cat(kLeaseFolder, '/', address), Cat("other-", i, "\r\neth0"));
+    ReplaceFile(Cat(test::kLeases, '/', address), Cat("other-", i, "\r\neth0"));
   }
 }
 
 void Contender::ForgetLastReserved() const {
   world_.Enter();
-  EnsureFileGone(Cat(kLeaseFolder, "/last_reserved_ip.0"));
+  EnsureFileGone(Cat(test::kLeases, "/last_reserved_ip.0"));
 }
 
 std::unique_ptr<Contender> MakeOurs(const std::string& name, const std::filesystem::path& binary) {
-  json list = json::parse(test::ReadFixture("conf/nomad_bridge.conflist"));
-  list["plugins"][0]["type"] = binary.filename();
-  return std::make_unique<Contender>(name, Runtime(list, binary.parent_path()));
+  test::Network network{.list = test::Conflist("nomad_bridge"), .path = binary.parent_path()};
+  network.list["plugins"][0]["type"] = binary.filename();
+  return std::make_unique<Contender>(name, network);
 }
 
 std::unique_ptr<Contender> MakeByName(const std::string& name,
                                       const std::filesystem::path& binary) {
-  const json list = json::parse(test::ReadFixture("conf/nomad_builtin_bridge.conflist"));
-  auto contender = std::make_unique<Contender>(name, Runtime(list, kNamesFolder));
+  const test::Network network{.list = test::Conflist("nomad_builtin_bridge"),
+                              .path = test::kOurDirectory};
+  auto contender = std::make_unique<Contender>(name, network);
   contender->world().Enter();
-  EnsureDirectory(kNamesFolder);
-  for (const json& plugin : list.at("plugins")) {
-    std::filesystem::create_symlink(binary,
-                                    Cat(kNamesFolder, '/', plugin.at("type").get<std::string>()));
-  }
+  static_cast<void>(test::OurDirectory(binary));
   return contender;
 }
 

@@ -6,30 +6,36 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "tests/bench/cost.h"
-#include "tests/bench/runtime.h"
 #include "tests/bench/samples.h"
 #include "tests/bench/world.h"
+#include "tests/support/runtime.h"
 
 namespace nomad_bridge::bench {
 
+// How long each verb took.
+struct Times {
+  Samples add;
+  Samples check;
+  Samples del;
+};
+
 class Contender {
  public:
-  Contender(std::string name, Runtime runtime)
-      : name_(std::move(name)), runtime_(std::move(runtime)) {}
+  Contender(std::string name, test::Network network)
+      : name_(std::move(name)), network_(std::move(network)) {}
   Contender(const Contender&) = delete;
   Contender& operator=(const Contender&) = delete;
   virtual ~Contender() = default;
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const World& world() const { return world_; }
-  // Whom it is compared with; null: nobody.
+  // What it is compared with; null: nothing.
   [[nodiscard]] const Contender* baseline() const { return baseline_; }
   void CompareWith(const Contender& baseline) { baseline_ = &baseline; }
 
-  // More attachments that stay, until there are `alive`; the samples are forgotten.
+  // More attachments that stay, until there are `alive`; the times are forgotten.
   void GrowTo(int alive);
   // ADD, CHECK and DEL of one attachment, in a namespace made beforehand.
   void Round();
@@ -41,30 +47,28 @@ class Contender {
   // So that the next search starts at the first address: with leases, the worst case there is.
   void ForgetLastReserved() const;
 
-  // What the last CHECK said if it failed.
+  [[nodiscard]] const Times& times() const { return times_; }
+  // What the last CHECK printed if it failed. No exception: the reference portmap of Debian 12
+  // (1.1.1) refuses every attachment with a single IP family, and that takes time too.
   [[nodiscard]] const std::string& complaint() const { return complaint_; }
-  [[nodiscard]] const Samples& add() const { return add_; }
-  [[nodiscard]] const Samples& check() const { return check_; }
-  [[nodiscard]] const Samples& del() const { return del_; }
 
  protected:
   // Makes `count` attachments that stay; the process is in the world.
   virtual void Populate(int count);
 
-  [[nodiscard]] Attachment Next();
-  [[nodiscard]] const Runtime& runtime() const { return runtime_; }
+  // Of a fresh container, with one port published as tcp and as udp.
+  [[nodiscard]] test::Attached Next();
+  [[nodiscard]] const test::Network& network() const { return network_; }
 
  private:
   std::string name_;
-  Runtime runtime_;
+  test::Network network_;
   World world_;
   const Contender* baseline_ = nullptr;
   int alive_ = 0;
   int count_ = 0;
+  Times times_;
   std::string complaint_;
-  Samples add_;
-  Samples check_;
-  Samples del_;
 };
 
 // A build of ours, `binary`: a whole attachment in one process.
@@ -73,8 +77,8 @@ class Contender {
 // The same binary under the reference plugins' names, as Nomad's own list runs it.
 [[nodiscard]] std::unique_ptr<Contender> MakeByName(const std::string& name,
                                                     const std::filesystem::path& binary);
-// The reference plugins in `folder`. A thousand ADDs of theirs would take half an hour, so those that
-// only stay are made faster (reference.cc).
-[[nodiscard]] std::unique_ptr<Contender> MakeReference(const std::filesystem::path& folder);
+// The reference plugins in `directory`. A thousand ADDs of theirs would take half an hour, so those
+// that only stay are made faster (reference.cc).
+[[nodiscard]] std::unique_ptr<Contender> MakeReference(const std::filesystem::path& directory);
 
 }  // namespace nomad_bridge::bench

@@ -78,10 +78,10 @@ Row CompareLeasesOf(const Options& options,
     before->ForgetLastReserved();
     before->Round();
   }
-  const double base = empty->add().Median();
+  const double base = empty->times().add.Median();
   Row row{empty->name(), Number(base)};
   for (Contender* const contender : {behind.get(), before.get()}) {
-    const double median = contender->add().Median();
+    const double median = contender->times().add.Median();
     row.push_back(Cat(Number(median), median < base ? " (" : " (+", Number(median - base), ')'));
   }
   return row;

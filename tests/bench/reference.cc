@@ -15,7 +15,6 @@
 
 #include "base/text.h"
 #include "tests/bench/contender.h"
-#include "tests/support/fixture.h"
 
 namespace nomad_bridge::bench {
 namespace {
@@ -29,18 +28,10 @@ struct Line {
 };
 using Lines = std::vector<Line>;
 
-std::string Must(const std::vector<std::string>& argv, const std::string& input = "") {
-  const test::Outcome outcome = test::Execute(argv, input);
-  if (outcome.exit_code != 0) {
-    throw std::runtime_error(Cat(argv.front(), ": ", outcome.Text()));
-  }
-  return outcome.out;
-}
-
 // Every rule and every chain that is not built in (those have counters).
 Lines SaveLines() {
   Lines lines;
-  std::istringstream save(Must({"iptables-save"}));
+  std::istringstream save(test::Must({.argv = {"iptables-save"}}));
   std::string table;
   for (std::string text; std::getline(save, text);) {
     if (text.starts_with('*')) {
@@ -62,11 +53,6 @@ Lines LinesAddedBy(const std::function<void()>& act) {
   return added;
 }
 
-std::string AddressOf(const Attachment& attachment) {
-  const std::string cidr = attachment.result.at("ips").at(0).at("address");
-  return cidr.substr(0, cidr.find('/'));
-}
-
 void ReplaceAll(std::string& text, const std::string& from, const std::string& to) {
   for (std::size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size())) {
     text.replace(at, from.size(), to);
@@ -74,13 +60,17 @@ void ReplaceAll(std::string& text, const std::string& from, const std::string& t
 }
 
 // `lines`, those of `model`, as those of `other`.
-Lines Imitate(const Lines& lines, const Attachment& model, const Attachment& other) {
+Lines Imitate(const Lines& lines, const test::Attached& model, const test::Attached& other) {
+  const auto address = [](const test::Attached& of) { return test::AddressOf(of.result); };
+  const auto port = [](const test::Attached& of) {
+    return Cat(' ', of.port_mappings.at(0).at("HostPort").get<int>(), ' ');
+  };
   const std::string serial = other.container_id.substr(other.container_id.size() - 12);
   std::map<std::string, std::string> exchanged = {
       {model.container_id, other.container_id},
-      {Cat(AddressOf(model), "/32"), Cat(AddressOf(other), "/32")},
-      {Cat(AddressOf(model), ":"), Cat(AddressOf(other), ":")},
-      {Cat(" ", model.host_port, " "), Cat(" ", other.host_port, " ")}};
+      {Cat(address(model), "/32"), Cat(address(other), "/32")},
+      {Cat(address(model), ":"), Cat(address(other), ":")},
+      {port(model), port(other)}};
   for (const Line& line : lines) {
     if (line.text.front() == ':') {  // the name ends in a hash; any other ending will do
       const std::string chain = line.text.substr(1, line.text.find(' ') - 1);
@@ -112,48 +102,35 @@ void Restore(Lines lines) {
     input += Cat(line.text, '\n');
   }
   if (!input.empty()) {
-    static_cast<void>(Must({"iptables-restore", "--noflush", "--wait"}, input + "COMMIT\n"));
+    test::Must({.argv = {"iptables-restore", "--noflush", "--wait"}, .input = input + "COMMIT\n"});
   }
 }
 
-json WholeList() {
-  return json::parse(test::ReadFixture("conf/nomad_builtin_bridge.conflist"));
-}
-
-// Links, addresses and leases alone.
-json ListWithoutRules() {
-  json list = WholeList();
-  json& plugins = list.at("plugins");
-  for (auto plugin = plugins.begin(); plugin != plugins.end();) {
-    const bool has_rules = plugin->at("type") == "firewall" || plugin->at("type") == "portmap";
-    plugin = has_rules ? plugins.erase(plugin) : std::next(plugin);
-  }
-  for (json& plugin : plugins) {
-    if (plugin.at("type") == "bridge") {
-      plugin["ipMasq"] = false;
-    }
-  }
-  return list;
+// Links, addresses and leases alone: what loopback and bridge make, the first two of the list.
+test::Network WithoutRules(test::Network network) {
+  json& plugins = network.list.at("plugins");
+  plugins = {plugins.at(0), plugins.at(1)};
+  plugins.at(1)["ipMasq"] = false;
+  return network;
 }
 
 class Reference : public Contender {
  public:
-  explicit Reference(const std::filesystem::path& folder)
-      : Contender("reference", Runtime(WholeList(), folder)),
-        without_rules_(ListWithoutRules(), folder) {}
+  explicit Reference(const std::filesystem::path& directory)
+      : Contender("reference",
+                  {.list = test::Conflist("nomad_builtin_bridge"), .path = directory}) {}
 
  protected:
   void Populate(int count) override {
     if (count == 0) {
       return;
     }
-    Attachment model = Next();
-    const Lines added = LinesAddedBy([&] { runtime().Add(model); });
+    test::Attached model = Next();
+    const Lines added = LinesAddedBy([&] { model = test::MustAdd(network(), model); });
+    const test::Network without_rules = WithoutRules(network());
     Lines imitated;
     for (int i = 2; i < count; ++i) {
-      Attachment attachment = Next();
-      without_rules_.Add(attachment);
-      const Lines lines = Imitate(added, model, attachment);
+      const Lines lines = Imitate(added, model, test::MustAdd(without_rules, Next()));
       imitated.insert(imitated.end(), lines.begin(), lines.end());
     }
     Restore(imitated);
@@ -161,8 +138,7 @@ class Reference : public Contender {
       return;
     }
     // The last one whole again, to see that the others have as much.
-    Attachment last = Next();
-    const Lines whole = LinesAddedBy([&] { runtime().Add(last); });
+    const Lines whole = LinesAddedBy([&] { test::MustAdd(network(), Next()); });
     if (whole.size() != added.size()) {
       throw std::runtime_error(Cat("an ADD of the reference adds ",
                                    whole.size(),
@@ -170,15 +146,12 @@ class Reference : public Contender {
                                    added.size()));
     }
   }
-
- private:
-  Runtime without_rules_;
 };
 
 }  // namespace
 
-std::unique_ptr<Contender> MakeReference(const std::filesystem::path& folder) {
-  return std::make_unique<Reference>(folder);
+std::unique_ptr<Contender> MakeReference(const std::filesystem::path& directory) {
+  return std::make_unique<Reference>(directory);
 }
 
 }  // namespace nomad_bridge::bench

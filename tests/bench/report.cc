@@ -37,17 +37,15 @@ Report::Report(const Contenders& contenders)
 }
 
 void Report::AddTimes(int alive) {
-  AddRow("ADD", alive, &Contender::add);
-  AddRow("CHECK", alive, &Contender::check);
-  AddRow("DEL", alive, &Contender::del);
+  AddRow("ADD", alive, &Times::add);
+  AddRow("CHECK", alive, &Times::check);
+  AddRow("DEL", alive, &Times::del);
 }
 
-void Report::AddRow(const std::string& verb,
-                    int alive,
-                    const Samples& (Contender::*samples)() const) {
+void Report::AddRow(const std::string& verb, int alive, Samples Times::*verbs) {
   Row row{Cat(verb, ", ", alive, " alive")};
   for (const std::unique_ptr<Contender>& contender : contenders_) {
-    const Samples& times = ((*contender).*samples)();
+    const Samples& times = contender->times().*verbs;
     row.push_back(Cat(Number(times.Median()), " / ", Number(times.P90())));
     json_["figures"].push_back({{"alive", alive},
                                 {"verb", verb},
@@ -58,7 +56,8 @@ void Report::AddRow(const std::string& verb,
   }
   for (const std::unique_ptr<Contender>& contender : contenders_) {
     if (const Contender* const baseline = contender->baseline()) {
-      const double ratio = (baseline->*samples)().Median() / ((*contender).*samples)().Median();
+      const double ratio =
+          (baseline->times().*verbs).Median() / (contender->times().*verbs).Median();
       row.push_back(Cat(Number(ratio), " x"));
     }
   }

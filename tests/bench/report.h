@@ -32,7 +32,7 @@ class Report {
   [[nodiscard]] const nlohmann::ordered_json& json() const { return json_; }
 
  private:
-  void AddRow(const std::string& verb, int alive, const Samples& (Contender::*samples)() const);
+  void AddRow(const std::string& verb, int alive, Samples Times::*verbs);
 
   const Contenders& contenders_;
   std::vector<Row> times_;

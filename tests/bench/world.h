@@ -1,4 +1,4 @@
-// A node of its own for one contender: a network and a mount namespace with nothing in them.
+// A host of its own for one contender: a network and a mount namespace with nothing in them.
 //
 // Where   /run, /var/run and /var/lib/cni are empty tmpfs in there.
 // Lives   Everything in a world ends with the program. Containers are kept until then too: a network
@@ -12,6 +12,7 @@
 
 #include "base/fd.h"
 #include "tests/support/isolation.h"
+#include "tests/support/node.h"
 
 namespace nomad_bridge::bench {
 
@@ -22,15 +23,15 @@ class World {
 
   // Moves this process into the world.
   void Enter() const;
-  // A fresh network namespace, as a runtime prepares it: bound to the path that is returned. The
-  // caller is in the world. No descriptor of it stays open: a thousand of them would slow down
-  // every fork and exec that is measured.
+  // A fresh network namespace, as a runtime prepares it; its path. The caller is in the world. No
+  // descriptor of it stays open: a thousand of them would slow down every fork and exec that is
+  // measured.
   [[nodiscard]] std::string MakeContainer();
 
  private:
-  std::optional<test::FreshState> state_;
-  UniqueFd network_;
   UniqueFd mounts_;
+  std::optional<test::FreshState> state_;
+  std::optional<test::Node> host_;
   int containers_ = 0;
 };
 

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <stdexcept>
 
 #include <sys/mount.h>
 
@@ -72,18 +71,6 @@ std::vector<std::string> ClientWorld::AliasesOn(const std::string& bridge) {
     aliases.push_back(link.value("ifalias", ""));
   }
   return aliases;
-}
-
-std::string Must(const Command& command) {
-  const Outcome outcome = Execute(command);
-  if (outcome.exit_code != 0) {
-    std::string line;
-    for (const std::string& word : command.argv) {
-      line += Cat(word, ' ');
-    }
-    throw std::runtime_error(Cat(line, "failed: ", outcome));
-  }
-  return outcome.out;
 }
 
 }  // namespace nomad_bridge::test

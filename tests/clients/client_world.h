@@ -4,15 +4,15 @@
 // Containers  each has a root directory of its own, made of Debian's static busybox, and serves one
 //             page on port 80 that holds its name. They run without cgroups: the machine's are
 //             hidden, as everything else of it is.
-// Plugins     kPlugins; what the clients' own lists name beyond our names is in kReference.
+// Plugins     kPlugins; what the clients' own lists name beyond our names is in kReferenceDirectory.
 #pragma once
 
+#include "tests/support/runtime.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 
 constexpr const char* kPlugins = "/run/plugins";
-constexpr const char* kReference = "/usr/lib/cni";
 
 class ClientWorld : public World {
  protected:
@@ -41,8 +41,5 @@ class ClientWorld : public World {
   // The aliases of the bridge's ports, which name the attachment: only ours have one.
   [[nodiscard]] std::vector<std::string> AliasesOn(const std::string& bridge);
 };
-
-// A program that must succeed, run with these variables; its stdout.
-std::string Must(const Command& command);
 
 }  // namespace nomad_bridge::test

@@ -7,9 +7,6 @@ namespace {
 
 class Cnitool : public ClientWorld {
  protected:
-  [[nodiscard]] static json List(const std::string& name) {
-    return json::parse(ReadFixture(Cat("conf/", name, ".conflist")));
-  }
   static void UseList(const json& list) { WriteFile("/run/lists/list.conflist", list.dump()); }
 
   [[nodiscard]] Command Invocation(const std::string& verb, const json& ports = DefaultPorts()) {
@@ -35,7 +32,7 @@ TEST_F(Cnitool, AddsChecksAndDeletesEveryList) {
                                  "nomad_bridge_dual_stack",
                                  "nomad_builtin_bridge",
                                  "nomad_builtin_bridge_dual_stack"}) {
-    UseList(List(name));
+    UseList(Conflist(name));
     Add();
     Must(Invocation("del"));
     const Snapshot before = TakeHostSnapshot();
@@ -53,7 +50,7 @@ TEST_F(Cnitool, AddsChecksAndDeletesEveryList) {
 }
 
 TEST_F(Cnitool, NomadsOwnListMakesTheSameNetworkAsNomadBridgeAlone) {
-  json alone = List("nomad_bridge");
+  json alone = Conflist("nomad_bridge");
   alone["cniVersion"] = "0.4.0";
   // What Nomad's list sets differently from our defaults.
   alone["plugins"][0]["hairpinMode"] = false;
@@ -75,14 +72,14 @@ TEST_F(Cnitool, NomadsOwnListMakesTheSameNetworkAsNomadBridgeAlone) {
   };
 
   const auto [one_result, one_network] = made_by(alone);
-  const auto [five_result, five_network] = made_by(List("nomad_builtin_bridge"));
+  const auto [five_result, five_network] = made_by(Conflist("nomad_builtin_bridge"));
 
   EXPECT_TRUE(Unchanged(one_network, five_network));
   EXPECT_EQ(one_result, five_result);
 }
 
 TEST_F(Cnitool, CheckNamesWhatIsMissing) {
-  UseList(List("nomad_builtin_bridge"));
+  UseList(Conflist("nomad_builtin_bridge"));
   Add();
   container().Must({"ip", "route", "del", "default"});
   const Outcome check = Execute(Invocation("check"));
@@ -91,7 +88,7 @@ TEST_F(Cnitool, CheckNamesWhatIsMissing) {
 }
 
 TEST_F(Cnitool, GcAndStatusOfAListThatHasThem) {
-  json list = List("nomad_builtin_bridge");
+  json list = Conflist("nomad_builtin_bridge");
   list["cniVersion"] = "1.1.0";
   UseList(list);
   Must(Invocation("status"));
@@ -107,12 +104,12 @@ TEST_F(Cnitool, GcAndStatusOfAListThatHasThem) {
 }
 
 TEST_F(Cnitool, AForeignPluginKeepsItsPlaceInTheChain) {
-  json list = List("nomad_builtin_bridge");
+  json list = Conflist("nomad_builtin_bridge");
   list["plugins"].push_back(
       {{"type", "tuning"}, {"sysctl", {{"net.ipv4.conf.IFNAME.arp_filter", "1"}}}});
   UseList(list);
   Command add = Invocation("add");
-  add.variables["CNI_PATH"] = Cat(kPlugins, ':', kReference);
+  add.variables["CNI_PATH"] = Cat(kPlugins, ':', kReferenceDirectory);
 
   const json result = json::parse(Must(add));
 
@@ -121,7 +118,7 @@ TEST_F(Cnitool, AForeignPluginKeepsItsPlaceInTheChain) {
   const Server server = ServePage();
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
   Command del = Invocation("del");
-  del.variables["CNI_PATH"] = Cat(kPlugins, ':', kReference);
+  del.variables["CNI_PATH"] = Cat(kPlugins, ':', kReferenceDirectory);
   Must(del);
 }
 

@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Containerd,
                          [](const auto& list) { return std::string(list.param); });
 
 TEST_P(EveryList, AContainerServesItsPortAndLeavesNoTrace) {
-  UseList(json::parse(ReadFixture(Cat("conf/", GetParam(), ".conflist"))));
+  UseList(Conflist(GetParam()));
   Must(Ctr({"run",
             "--rm",
             "--cni",
@@ -140,7 +140,7 @@ TEST_P(EveryList, AContainerServesItsPortAndLeavesNoTrace) {
 }
 
 TEST_P(EveryList, AContainerThatNobodyRemovesGivesUpItsPortToTheNext) {
-  UseList(json::parse(ReadFixture(Cat("conf/", GetParam(), ".conflist"))));
+  UseList(Conflist(GetParam()));
   Must(RunCommand("first", {"--detach"}));
   EXPECT_EQ(AwaitPage(outside(), kHostIp4, 8080), "first");
   const Outcome taken = Execute(RunCommand("second", {"--rm"}));

@@ -22,7 +22,7 @@ network_config_dir = "/run/podman/networks"
 cni_plugin_dirs = [")",
              kPlugins,
              R"(", ")",
-             kReference,
+             kReferenceDirectory,
              R"("]
 [engine]
 cgroup_manager = "cgroupfs"

@@ -3,8 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include <sys/mount.h>
-
+#include "tests/support/mounted.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -191,28 +190,14 @@ TEST_F(DelCommand, ForgetsUdpFlowsThroughThePort) {
 
 // ---- what cannot be removed is reported, and the rest is done
 
-// A file that can be read, but not unlinked: it is mounted on itself.
-class Stuck {
- public:
-  explicit Stuck(std::string path) : path_(std::move(path)) {
-    if (::mount(path_.c_str(), path_.c_str(), "", MS_BIND, nullptr) != 0) {
-      throw std::runtime_error(Cat("cannot mount on ", path_));
-    }
-  }
-  Stuck(const Stuck&) = delete;
-  Stuck& operator=(const Stuck&) = delete;
-  ~Stuck() { ::umount2(path_.c_str(), MNT_DETACH); }
-
- private:
-  std::string path_;
-};
-
+// A file that is mounted on itself can be read, but not unlinked.
 TEST_F(DelCommand, GoesOnPastAnErrorAndCanBeRepeated) {
   WarmUp();
   const Snapshot before = TakeHostSnapshot();
   const std::string address = AddressOf(AttachAsNomad());
   {
-    const Stuck lease(Cat("/run/cni/nomad/", address));
+    const std::string lease = Cat(kLeases, '/', address);
+    const Mounted stuck({"--bind", lease}, lease);
 
     const Outcome del = RunPlugin("DEL", Config());
 
@@ -232,8 +217,10 @@ TEST_F(DelCommand, GoesOnPastAnErrorAndCanBeRepeated) {
 TEST_F(DelCommand, ReportsAllErrorsTogether) {
   const json config = DualStack();
   const json result = Attach(config);
-  const Stuck lease4(Cat("/run/cni/nomad/", AddressOf(result, 4)));
-  const Stuck lease6(Cat("/run/cni/nomad/", AddressOf(result, 6)));
+  const std::string lease4 = Cat(kLeases, '/', AddressOf(result, 4));
+  const std::string lease6 = Cat(kLeases, '/', AddressOf(result, 6));
+  const Mounted stuck4({"--bind", lease4}, lease4);
+  const Mounted stuck6({"--bind", lease6}, lease6);
 
   const Outcome del = RunPlugin("DEL", config);
 

@@ -2,17 +2,17 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tests/support/runtime_world.h"
+#include "tests/support/runtime.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-class ReferenceName : public RuntimeWorld {
+class ReferenceName : public World {
  protected:
   // A list of one plugin.
   static Network Only(json plugin, const std::string& version = "1.0.0") {
-    return {.list = {{"cniVersion", version}, {"name", "net"}, {"plugins", {std::move(plugin)}}},
-            .path = OurFolder()};
+    return ByOurs(ListOf({std::move(plugin)}, "net", version));
   }
   static json Bridge(json more = json::object()) {
     json plugin = {{"type", "bridge"},
@@ -22,13 +22,14 @@ class ReferenceName : public RuntimeWorld {
     plugin.update(more);
     return plugin;
   }
-  Attached Container() { return {.container_id = "c1", .container = &container()}; }
+  Attached Container() { return {.container_id = "c1", .netns = container().path()}; }
 };
 
 class EveryName : public ReferenceName, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(EveryName, PrintsTheLineThatNomadReads) {
-  const Command command{.argv = {Cat(OurFolder(), "/", GetParam())}, .inherits_environment = false};
+  const Command command{.argv = {Cat(OurDirectory(), "/", GetParam())},
+                        .inherits_environment = false};
   const Outcome about = Execute(command);
   EXPECT_EQ(about.exit_code, 0);
   EXPECT_EQ(about.out, "");
@@ -69,24 +70,18 @@ INSTANTIATE_TEST_SUITE_P(
 // ---- bridge
 
 TEST_F(ReferenceName, BridgeMakesNoRulesThatNobodyAskedFor) {
-  Attached attached = Container();
-  const Outcome add = AddTo(Only(Bridge()), attached);
-  ASSERT_EQ(add.exit_code, 0) << add;
+  const json result = MustAdd(Only(Bridge()), Container()).result;
   EXPECT_EQ(host().Must({"nft", "list", "ruleset"}), "");
   EXPECT_TRUE(Ping(container(), "10.7.0.1"));
-  EXPECT_EQ(AddressesIn(add.json).at(0), "10.7.0.2/24");
-  EXPECT_FALSE(add.json.contains("routes")) << "no default gateway unless asked for";
+  EXPECT_EQ(AddressesIn(result).at(0), "10.7.0.2/24");
+  EXPECT_FALSE(result.contains("routes")) << "no default gateway unless asked for";
 }
 
 TEST_F(ReferenceName, BridgeMasqueradesIfAskedTo) {
-  Attached attached =
-      MustAdd(Only(Bridge({{"ipMasq", true}, {"isDefaultGateway", true}})), Container());
+  MustAdd(Only(Bridge({{"ipMasq", true}, {"isDefaultGateway", true}})), Container());
   const Server page = Server::Start(outside(), Protocol::kTcp, "0.0.0.0", 80, "page");
-  const std::optional<Reply> reply =
-      Ask(container(), {.protocol = Protocol::kTcp, .to = kOutsideIp4, .port = 80});
-  ASSERT_TRUE(reply);
-  EXPECT_EQ(reply->seen_as, kHostIp4);
-  EXPECT_FALSE(host().Run({"nft", "list", "table", "ip", "filter"}).exit_code == 0)
+  EXPECT_EQ(Ask(container(), {.to = kOutsideIp4, .port = 80}), (Reply{"page", kHostIp4}));
+  EXPECT_NE(host().Run({"nft", "list", "table", "ip", "filter"}).exit_code, 0)
       << "static rules are the firewall's";
 }
 
@@ -102,14 +97,12 @@ TEST_F(ReferenceName, BridgeWithoutIpamIsABareLink) {
   plugin.erase("ipam");
   plugin.erase("isGateway");
   const Network network = Only(plugin);
-  Attached attached = Container();
   const Snapshot before = TakeSnapshot();
 
-  const Outcome add = AddTo(network, attached);
+  const Attached attached = MustAdd(network, Container());
 
-  ASSERT_EQ(add.exit_code, 0) << add;
-  EXPECT_FALSE(add.json.contains("ips"));
-  EXPECT_EQ(add.json.at("interfaces").at(2).at("name"), "eth0");
+  EXPECT_FALSE(attached.result.contains("ips"));
+  EXPECT_EQ(attached.result.at("interfaces").at(2).at("name"), "eth0");
   EXPECT_EQ(container().Json({"ip", "-j", "link", "show", "eth0"}).at(0).at("operstate"), "UP");
   MustCheckIn(network, attached);
   MustDelFrom(network, attached);
@@ -136,13 +129,11 @@ TEST_F(ReferenceName, HostLocalAnswersAddressesRoutesAndDns) {
                                   {"subnet", "10.7.0.0/24"},
                                   {"resolvConf", "/run/resolv.conf"},
                                   {"routes", {{{"dst", "0.0.0.0/0"}}}}}}});
-  Attached attached = Container();
 
-  const Outcome add = AddTo(network, attached);
+  const Attached attached = MustAdd(network, Container());
 
-  ASSERT_EQ(add.exit_code, 0) << add;
   EXPECT_EQ(
-      add.json,
+      attached.result,
       json::parse(R"({"cniVersion":"1.0.0","ips":[{"address":"10.7.0.2/24","gateway":"10.7.0.1"}],
                             "routes":[{"dst":"0.0.0.0/0"}],"dns":{"nameservers":["192.0.2.53"]}})"));
   EXPECT_EQ(FindFile("/var/lib/cni/networks/net/10.7.0.2").value_or(""), "c1\r\neth0");
@@ -157,18 +148,14 @@ TEST_F(ReferenceName, HostLocalGivesTheSameAddressAgainAndAStaleOneWhenFull) {
   const Network network =
       Only({{"type", "host-local"}, {"ipam", {{"type", "host-local"}, {"subnet", "10.7.0.0/30"}}}});
   Node& doomed = AddContainer("doomed");
-  Attached first{.container_id = "first", .container = &doomed};
-  first = MustAdd(network, first);
-  Attached again = first;
-  again = MustAdd(network, again);
-  EXPECT_EQ(again.result, first.result);
+  const Attached first = MustAdd(network, {.container_id = "first", .netns = doomed.path()});
+  EXPECT_EQ(MustAdd(network, first).result, first.result);
   Attached second = Container();
   EXPECT_EQ(ErrorCode(AddTo(network, second)), 101);
 
   doomed.Kill();
 
-  const Outcome add = AddTo(network, second);
-  EXPECT_EQ(add.exit_code, 0) << add;
+  MustAdd(network, second);
 }
 
 // ---- firewall, portmap
@@ -198,19 +185,16 @@ TEST_F(ReferenceName, RulesPassOnAllOfPrevResultAlsoWhatTheyDoNotKnow) {
 TEST_F(ReferenceName, PortmapWithoutPortsTouchesNothing) {
   const Snapshot before = TakeSnapshot();
   const json result = {{"cniVersion", "1.0.0"}, {"ips", {{{"address", "10.7.0.9/24"}}}}};
-  const Network network = Only({{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}});
+  const Network network = Only(PortmapEntry());
   MustRunEntry("ADD", network, 0, Container(), result);
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
   MustRunEntry("CHECK", network, 0, Container(), result);
 }
 
 TEST_F(ReferenceName, PortmapLeavesOutAPortOfAFamilyTheContainerHasNot) {
-  Network network = Only(Bridge());
-  network.list["plugins"].push_back(
-      {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}});
+  const Network network = ByOurs(ListOf({Bridge(), PortmapEntry()}));
   Attached attached = Container();
-  attached.port_mappings = {Port(8080, 80, "tcp"), Port(9090, 80, "tcp")};
-  attached.port_mappings[1]["HostIP"] = kHostIp6;
+  attached.port_mappings = {Port(8080, 80), Port(9090, 80, "tcp", kHostIp6)};
 
   const Outcome add = AddTo(network, attached);
 
@@ -229,9 +213,8 @@ TEST_F(ReferenceName, RulesGoByTheInterfacesNameNotItsPath) {
       R"({"cniVersion":"1.0.0","interfaces":[{"name":"veth7"},{"name":"eth0","sandbox":"/var/run/netns/container"}],
           "ips":[{"interface":1,"address":"10.7.0.9/24"}]})");
   Attached attached = Container();
-  attached.port_mappings = {Port(8080, 80, "tcp")};
-  Network network = Only({{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}});
-  network.list["plugins"].push_back({{"type", "firewall"}});
+  attached.port_mappings = {Port(8080, 80)};
+  const Network network = ByOurs(ListOf({PortmapEntry(), {{"type", "firewall"}}}));
   for (const std::size_t entry : {0U, 1U}) {
     MustRunEntry("ADD", network, entry, attached, before);
   }
@@ -242,15 +225,13 @@ TEST_F(ReferenceName, RulesGoByTheInterfacesNameNotItsPath) {
 
 // The reference host-local does not look at ipam.type: another IPAM plugin may run it.
 TEST_F(ReferenceName, HostLocalIgnoresTheTypeThatTheConfigNames) {
-  const std::string folder = OurFolder();
-  std::ofstream(Cat(folder, "/wrapper")) << "#!/bin/sh\nexec " << folder << "/host-local\n";
-  std::filesystem::permissions(Cat(folder, "/wrapper"), std::filesystem::perms::owner_all);
+  const std::string directory = OurDirectory();
+  std::ofstream(Cat(directory, "/wrapper")) << "#!/bin/sh\nexec " << directory << "/host-local\n";
+  std::filesystem::permissions(Cat(directory, "/wrapper"), std::filesystem::perms::owner_all);
   const Network network =
       Only({{"type", "host-local"}, {"ipam", {{"type", "wrapper"}, {"subnet", "10.6.0.0/24"}}}});
-  Attached attached = Container();
-  const Outcome add = AddTo(network, attached);
-  ASSERT_EQ(add.exit_code, 0) << add;
-  EXPECT_EQ(AddressesIn(add.json).at(0), "10.6.0.2/24");
+  const Attached attached = MustAdd(network, Container());
+  EXPECT_EQ(AddressesIn(attached.result).at(0), "10.6.0.2/24");
   MustCheckIn(network, attached);
   MustDelFrom(network, attached);
   EXPECT_FALSE(FindFile("/var/lib/cni/networks/net/10.6.0.2").has_value());
@@ -266,9 +247,9 @@ TEST_F(ReferenceName, AnInterfaceNameIsUtf8) {
 TEST_F(ReferenceName, ALivingContainerKeepsALeaseThatLooksOlderThanTheBoot) {
   const Network network =
       Only(Bridge({{"ipam", {{"type", "host-local"}, {"subnet", "10.7.0.0/30"}}}}));
-  Attached first = MustAdd(network, Container());
+  MustAdd(network, Container());
   host().Must({"touch", "-d", "-30 days", "/var/lib/cni/networks/net/10.7.0.2"});
-  Attached second{.container_id = "c2", .container = &AddContainer("second")};
+  Attached second{.container_id = "c2", .netns = AddContainer("second").path()};
   EXPECT_EQ(ErrorCode(AddTo(network, second)), 101);
   EXPECT_TRUE(FindFile("/var/lib/cni/networks/net/10.7.0.2").has_value());
 }
@@ -277,12 +258,11 @@ TEST_F(ReferenceName, ALivingContainerKeepsALeaseThatLooksOlderThanTheBoot) {
 
 TEST_F(ReferenceName, LoopbackBringsLoUpAndDownAndReportsItsAddresses) {
   const Network network = Only({{"type", "loopback"}});
-  Attached attached = Container();
 
-  const Outcome add = AddTo(network, attached);
+  const Attached attached = MustAdd(network, Container());
 
   EXPECT_EQ(
-      add.json,
+      attached.result,
       json::parse(R"({"cniVersion":"1.0.0","interfaces":[{"name":"lo","mac":"00:00:00:00:00:00",
                 "sandbox":"/run/netns/container"}],"ips":[{"interface":0,"address":"127.0.0.1/8"},
                 {"interface":0,"address":"::1/128"}]})"));

@@ -3,23 +3,19 @@
 // differs on purpose is in docs/differences.md.
 #include <algorithm>
 
-#include "tests/support/runtime_world.h"
+#include "tests/support/runtime.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-struct Case {
-  std::string name;
+struct Case : Named {
   json bridge;              // its keys beside type and name
   json firewall = nullptr;  // null: not in the list
   json portmap = nullptr;   // null: not in the list
   std::string version = "1.0.0";
   bool alone = false;  // there is one address only
 };
-
-std::ostream& operator<<(std::ostream& stream, const Case& each) {
-  return stream << each.name;
-}
 
 json Ipam(const char* text) {
   return json::parse(text);
@@ -68,22 +64,21 @@ std::vector<Case> Cases() {
   };
 }
 
-class OursAndTheReference : public RuntimeWorld, public ::testing::WithParamInterface<Case> {
+class OursAndTheReference : public World, public ::testing::WithParamInterface<Case> {
  protected:
   static Network NetworkOf(const Case& each, const std::string& path) {
     json bridge = {{"type", "bridge"}, {"bridge", "br7"}};
     bridge.update(each.bridge);
-    json plugins = {bridge};
+    std::vector<json> plugins = {bridge};
     if (!each.firewall.is_null()) {
       plugins.push_back({{"type", "firewall"}});
       plugins.back().update(each.firewall);
     }
     if (!each.portmap.is_null()) {
-      plugins.push_back({{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}});
+      plugins.push_back(PortmapEntry());
       plugins.back().update(each.portmap);
     }
-    return {.list = {{"cniVersion", each.version}, {"name", "net"}, {"plugins", plugins}},
-            .path = path};
+    return {.list = ListOf(plugins, "net", each.version), .path = path};
   }
 
   // What is generated is left out: MACs, generated names; dns that is empty, which version 1.1.1
@@ -100,12 +95,9 @@ class OursAndTheReference : public RuntimeWorld, public ::testing::WithParamInte
     return result;
   }
 
-  static std::string Text(const std::optional<Reply>& reply) {
+  static std::string Reach(const Node& from, const std::string& to, std::uint16_t port) {
+    const std::optional<Reply> reply = Ask(from, {.to = to, .port = port});
     return reply ? Cat(reply->text, " seen as ", reply->seen_as) : "nothing";
-  }
-
-  std::string Reach(const Node& from, const std::string& to, std::uint16_t port) {
-    return Text(Ask(from, {.protocol = Protocol::kTcp, .to = to, .port = port}));
   }
 
   // Results, exit codes and traffic of one life of two containers.
@@ -113,10 +105,8 @@ class OursAndTheReference : public RuntimeWorld, public ::testing::WithParamInte
     const Network network = NetworkOf(GetParam(), path);
     Node& a = AddContainer(Cat("a", ++lives_));
     Node& b = AddContainer(Cat("b", lives_));
-    Attached first{
-        .container_id = "a", .container = &a, .port_mappings = {Port(8080, 80, "tcp")}, .args = {}};
-    Attached second{
-        .container_id = "b", .container = &b, .port_mappings = json::array(), .args = {}};
+    Attached first{.container_id = "a", .netns = a.path(), .port_mappings = {Port(8080, 80)}};
+    Attached second{.container_id = "b", .netns = b.path()};
     std::map<std::string, std::string> facts;
     facts["add a"] = Cat(AddTo(network, first).exit_code);
     if (!GetParam().alone) {
@@ -166,9 +156,9 @@ class OursAndTheReference : public RuntimeWorld, public ::testing::WithParamInte
 };
 
 TEST_P(OursAndTheReference, MakeTheSameNetwork) {
-  const std::map<std::string, std::string> reference = Live(kReferenceFolder);
+  const std::map<std::string, std::string> reference = Live(kReferenceDirectory);
   const std::map<std::string, std::string> ours =
-      Live(Cat(OurFolder(), ':', kReferenceFolder));  // static is theirs
+      Live(Cat(OurDirectory(), ':', kReferenceDirectory));  // static is theirs
   EXPECT_EQ(ours.size(), reference.size());
   for (const auto& [fact, value] : reference) {
     EXPECT_EQ(ours.at(fact), value) << fact;

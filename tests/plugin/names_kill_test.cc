@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "tests/support/runtime_world.h"
+#include "tests/support/runtime.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -11,15 +12,15 @@ namespace {
 // The plugins of Nomad's list, and its IPAM plugin as a foreign interface plugin would run it.
 constexpr std::array kNames = {"loopback", "bridge", "firewall", "portmap", "host-local"};
 
-class KilledName : public RuntimeWorld, public ::testing::WithParamInterface<const char*> {
+class KilledName : public World, public ::testing::WithParamInterface<const char*> {
  protected:
   static Network Ours() {
-    json list = Fixture("nomad_builtin_bridge.conflist");
+    json list = Conflist("nomad_builtin_bridge");
     json& plugins = list["plugins"];
     if (GetParam() == std::string("host-local")) {
       plugins = {{{"type", "host-local"}, {"ipam", plugins[1]["ipam"]}}};
     }
-    return {.list = list, .path = OurFolder()};
+    return ByOurs(list);
   }
 
   [[nodiscard]] std::size_t Index() const {
@@ -28,13 +29,6 @@ class KilledName : public RuntimeWorld, public ::testing::WithParamInterface<con
       return plugin.at("type") == GetParam();
     });
     return static_cast<std::size_t>(found - plugins.begin());
-  }
-
-  Attached Allocation(const Node& container) {
-    return {.container_id = "alloc-1",
-            .container = &container,
-            .port_mappings = {Port(8080, 80, "tcp"), Port(8053, 53, "udp")},
-            .args = NomadArgs("billing", "alloc-1")};
   }
 
   // The plugins before it, and then itself, killed at its N-th call.
@@ -49,9 +43,7 @@ class KilledName : public RuntimeWorld, public ::testing::WithParamInterface<con
 
   // An ADD of the whole list, traffic, and a DEL that knows the result.
   void ExpectWorks() {
-    Attached attached = allocation_;
-    const Outcome add = AddTo(network_, attached);
-    ASSERT_EQ(add.exit_code, 0) << add;
+    const Attached attached = MustAdd(network_, allocation_);
     if (network_.list.at("plugins").size() > 1) {
       EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
       EXPECT_EQ(UdpText(outside(), kHostIp4, 8053), "name");
@@ -60,7 +52,10 @@ class KilledName : public RuntimeWorld, public ::testing::WithParamInterface<con
   }
 
   const Network network_ = Ours();
-  const Attached allocation_ = Allocation(container());
+  const Attached allocation_{.container_id = "alloc-1",
+                             .netns = container().path(),
+                             .port_mappings = {Port(8080, 80), Port(8053, 53, "udp")},
+                             .args = NomadArgs("billing", "alloc-1")};
   const Server page_ = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   const Server name_ = Server::Start(container(), Protocol::kUdp, "0.0.0.0", 53, "name");
 };

@@ -2,11 +2,10 @@
 // allocations live: Nomad's own list, run by Debian's reference plugins before, by ours after.
 #include <filesystem>
 #include <fstream>
-#include <ostream>
-#include <sstream>
 #include <tuple>
 
 #include "tests/plugin/names_moving_world.h"
+#include "tests/support/mounted.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -14,20 +13,6 @@ namespace {
 constexpr const char* kLegacyPrograms = "/run/legacy-programs";
 constexpr const char* kLegacyTool = "iptables-legacy";
 constexpr const char* kLegacyBinary = "/usr/sbin/xtables-legacy-multi";
-
-// Another file in the place of iptables-legacy, for as long as this lives.
-class InPlaceOfLegacy {
- public:
-  InPlaceOfLegacy(const Node& node, const std::string& file) : node_(node) {
-    node_.Must({"mount", "--bind", file, kLegacyBinary});
-  }
-  ~InPlaceOfLegacy() { static_cast<void>(node_.Run({"umount", kLegacyBinary})); }
-  InPlaceOfLegacy(const InPlaceOfLegacy&) = delete;
-  InPlaceOfLegacy& operator=(const InPlaceOfLegacy&) = delete;
-
- private:
-  const Node& node_;
-};
 
 class LegacyReferenceAttachment : public MovingWorld {
  protected:
@@ -40,15 +25,14 @@ class LegacyReferenceAttachment : public MovingWorld {
 
   Network Theirs() {
     return {.list = list_,
-            .path = kReferenceFolder,
+            .path = kReferenceDirectory,
             .program_path = Cat(kLegacyPrograms, ":/usr/sbin:/usr/bin")};
   }
   // Publishes `port` by TCP and the one after it by UDP.
   static Attached Allocation(const std::string& id, const Node& container, int port) {
     return {.container_id = id,
-            .container = &container,
-            .port_mappings = {Port(port, 80, "tcp"), Port(port + 1, 53, "udp")},
-            .args = {}};
+            .netns = container.path(),
+            .port_mappings = {Port(port, 80), Port(port + 1, 53, "udp")}};
   }
 
   std::string Legacy() {
@@ -74,15 +58,13 @@ TEST_F(LegacyReferenceAttachment, PassesOurCheckAndIsRemovedByOurDelWhileOthersS
   const Attached old = MustAdd(Theirs(), Allocation("old", container(), 7070));
   ASSERT_THAT(Legacy(), HasSubstr("id: \\\"old\\\""));
 
-  const Outcome check = CheckIn(Ours(), old);
-  EXPECT_EQ(check.exit_code, 0) << check;
-  const Outcome del = DelFrom(Ours(), old);
+  MustCheckIn(Ours(), old);
+  MustDelFrom(Ours(), old);
 
-  EXPECT_EQ(del.exit_code, 0) << del;
   EXPECT_EQ(Legacy(), before);
   EXPECT_FALSE(FindFile("/var/run/cni/nomad/172.26.64.3").has_value());
   EXPECT_NE(container().Run({"ip", "link", "show", "eth0"}).exit_code, 0);
-  EXPECT_EQ(CheckIn(Ours(), other).exit_code, 0);
+  MustCheckIn(Ours(), other);
   const Server page = Server::Start(other_container, Protocol::kTcp, "0.0.0.0", 80, "other");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 7080), "other");
   EXPECT_TRUE(Ping(other_container, kOutsideIp4));
@@ -95,13 +77,13 @@ TEST_F(LegacyReferenceAttachment, OfBothFamiliesPassesOurCheckAndIsRemovedByOurD
   const Attached old = MustAdd(Theirs(), Allocation("old", container(), 7070));
   EXPECT_EQ(AddressOf(old.result, 6), "fd00:1::3");
 
-  EXPECT_EQ(CheckIn(Ours(), old).exit_code, 0);
+  MustCheckIn(Ours(), old);
   for (const char* const rule :
        {"-s fd00:1::3", "-d fd00:1::3 -m conntrack --ctstate RELATED,ESTABLISHED"}) {
     host().Must({"sh", "-c", Cat("ip6tables-legacy -D CNI-FORWARD ", rule, " -j ACCEPT")});
   }
   EXPECT_THAT(MsgAndDetails(CheckIn(Ours(), old)), HasSubstr("accept its packets"));
-  EXPECT_EQ(DelFrom(Ours(), old).exit_code, 0);
+  MustDelFrom(Ours(), old);
 
   EXPECT_EQ(Legacy(), before);
 }
@@ -111,9 +93,8 @@ TEST_F(LegacyReferenceAttachment, IsRemovedByADelOfNomadBridgeAlone) {
   const std::string before = Legacy();
   const Attached old = MustAdd(Theirs(), Allocation("old", container(), 7070));
 
-  const Outcome check = CheckIn(OursAlone(), old);
-  EXPECT_EQ(check.exit_code, 0) << check;
-  EXPECT_EQ(DelFrom(OursAlone(), old).exit_code, 0);
+  MustCheckIn(OursAlone(), old);
+  MustDelFrom(OursAlone(), old);
 
   EXPECT_EQ(Legacy(), before);
   EXPECT_FALSE(FindFile("/var/run/cni/nomad/172.26.64.3").has_value());
@@ -135,8 +116,7 @@ TEST_F(LegacyReferenceAttachment, IsTakenOverByAnAddInANewNamespace) {
 
 // ---- rules that are gone
 
-struct Lost {
-  const char* name;
+struct Lost : Named {
   const char* table;
   // Of all rules in question, as "iptables -S" shows them.
   const char* beginning;
@@ -146,10 +126,6 @@ struct Lost {
   // What CHECK reports; empty: the part is still there, so nothing is promised.
   const char* mismatch = "";
 };
-
-void PrintTo(const Lost& lost, std::ostream* out) {
-  *out << lost.name;
-}
 
 // Rules, in the tables of which tool.
 using LostWhere = std::tuple<Lost, std::string>;
@@ -166,8 +142,7 @@ class LostReferenceRules : public LegacyReferenceAttachment,
   // By the shell, which reads quotes as the tool writes them.
   void Delete() {
     std::string chain;
-    std::istringstream rules(List(lost_.table));
-    for (std::string rule; std::getline(rules, rule);) {
+    for (const std::string& rule : Lines(List(lost_.table))) {
       if (rule.starts_with(lost_.beginning) && rule.find(lost_.part) != rule.npos) {
         host().Must({"sh", "-c", Cat(tool_, " -t ", lost_.table, " -D ", rule.substr(3))});
         chain = rule.substr(rule.rfind(' ') + 1);
@@ -192,7 +167,7 @@ TEST_P(LostReferenceRules, AreReportedByCheckIfAPartIsGoneAndDoNotPreventDel) {
   MustAdd(Theirs(), Allocation("older", AddContainer("other"), 7080));
   const std::string before = Rules();
   const Attached old = MustAdd(Theirs(), Allocation("old", container(), 7070));
-  EXPECT_EQ(CheckIn(Ours(), old).exit_code, 0);
+  MustCheckIn(Ours(), old);
   ASSERT_NO_FATAL_FAILURE(Delete());
 
   if (*lost_.mismatch != '\0') {
@@ -200,9 +175,8 @@ TEST_P(LostReferenceRules, AreReportedByCheckIfAPartIsGoneAndDoNotPreventDel) {
     EXPECT_NE(check.exit_code, 0);
     EXPECT_THAT(MsgAndDetails(check), HasSubstr(lost_.mismatch));
   }
-  const Outcome del = DelFrom(Ours(), old);
+  MustDelFrom(Ours(), old);
 
-  EXPECT_EQ(del.exit_code, 0) << del;
   EXPECT_EQ(Rules(), before);
 }
 
@@ -245,29 +219,25 @@ INSTANTIATE_TEST_SUITE_P(OnlyInLegacy,
 TEST_F(LegacyReferenceAttachment, IsReportedByCheckAndDelIfTheToolIsMissing) {
   const Attached old = MustAdd(Theirs(), Allocation("old", container(), 7070));
   {
-    const InPlaceOfLegacy nothing(host(), "/dev/null");
+    const Mounted nothing({"--bind", "/dev/null"}, kLegacyBinary);
     for (const Outcome& outcome : {CheckIn(Ours(), old), DelFrom(Ours(), old)}) {
       EXPECT_NE(outcome.exit_code, 0);
       EXPECT_THAT(MsgAndDetails(outcome),
                   AllOf(HasSubstr("iptables-legacy-save"), Not(HasSubstr("not found"))));
     }
-    const Attached unknown{.container_id = "nobody", .container = &container()};
-    const Outcome del = DelFrom(Ours(), unknown);
-    EXPECT_EQ(del.exit_code, 0) << del;
+    MustDelFrom(Ours(), {.container_id = "nobody", .netns = container().path()});
   }
-  EXPECT_EQ(DelFrom(Ours(), old).exit_code, 0);
+  MustDelFrom(Ours(), old);
   EXPECT_THAT(Legacy(), Not(HasSubstr("old")));
 }
 
 TEST_F(LegacyReferenceAttachment, BesideOursDoesNotMakeOurDelNeedTheTool) {
   MustAdd(Theirs(), Allocation("old", container(), 7070));
-  Node& our_container = AddContainer("ours");
-  Attached ours = Allocation("ours", our_container, 8080);
+  Attached ours = Allocation("ours", AddContainer("ours"), 8080);
   ours.port_mappings = json::array();  // portmap has nothing of its own to remove
   ours = MustAdd(Ours(), ours);
-  const InPlaceOfLegacy nothing(host(), "/dev/null");
-  const Outcome del = DelFrom(Ours(), ours);
-  EXPECT_EQ(del.exit_code, 0) << del;
+  const Mounted nothing({"--bind", "/dev/null"}, kLegacyBinary);
+  MustDelFrom(Ours(), ours);
 }
 
 TEST_F(LegacyReferenceAttachment, IsReportedByCheckAndDelIfTheToolFailsAndRemovedByTheNextDel) {
@@ -276,7 +246,7 @@ TEST_F(LegacyReferenceAttachment, IsReportedByCheckAndDelIfTheToolFailsAndRemove
   std::ofstream(failing) << "#!/bin/sh\necho 'Module ip_tables not found' >&2\nexit 3\n";
   std::filesystem::permissions(failing, std::filesystem::perms::owner_all);
   {
-    const InPlaceOfLegacy tool(host(), failing);
+    const Mounted tool({"--bind", failing}, kLegacyBinary);
     for (const Outcome& outcome : {CheckIn(Ours(), old), DelFrom(Ours(), old)}) {
       EXPECT_NE(outcome.exit_code, 0);
       EXPECT_THAT(MsgAndDetails(outcome),
@@ -285,7 +255,7 @@ TEST_F(LegacyReferenceAttachment, IsReportedByCheckAndDelIfTheToolFailsAndRemove
                         Not(HasSubstr("not found"))));
     }
   }
-  EXPECT_EQ(DelFrom(Ours(), old).exit_code, 0);
+  MustDelFrom(Ours(), old);
   EXPECT_THAT(Legacy(), Not(HasSubstr("old")));
 }
 
@@ -294,10 +264,10 @@ TEST_F(LegacyReferenceAttachment, IsLookedForOnlyWhereLegacyTablesAreInUse) {
   const std::string recording = "/run/recording-tool";
   std::ofstream(recording) << "#!/bin/sh\ntouch /run/started\n";
   std::filesystem::permissions(recording, std::filesystem::perms::owner_all);
-  const InPlaceOfLegacy tool(host(), recording);
+  const Mounted tool({"--bind", recording}, kLegacyBinary);
 
-  EXPECT_EQ(CheckIn(Ours(), old).exit_code, 0);
-  EXPECT_EQ(DelFrom(Ours(), old).exit_code, 0);
+  MustCheckIn(Ours(), old);
+  MustDelFrom(Ours(), old);
   MustAdd(Ours(), Allocation("young", container(), 8080));
 
   EXPECT_FALSE(std::filesystem::exists("/run/started"));

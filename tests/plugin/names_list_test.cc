@@ -1,19 +1,20 @@
 // The five reference names as Nomad runs them: one attachment, made and removed by four processes.
 
-#include "tests/support/runtime_world.h"
+#include "tests/support/runtime.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-class ListOfReferenceNames : public RuntimeWorld {
+class ListOfReferenceNames : public World {
  protected:
-  static Network Builtin(const char* fixture = "nomad_builtin_bridge.conflist") {
-    return {.list = Fixture(fixture), .path = OurFolder()};
+  static Network Builtin(const char* fixture = "nomad_builtin_bridge") {
+    return ByOurs(Conflist(fixture));
   }
 
   Attached Allocation(const std::string& id, const Node& container, int port = 8080) {
     return {.container_id = id,
-            .container = &container,
+            .netns = container.path(),
             .port_mappings = {Port(port, 80, "tcp"), Port(port, 80, "udp")},
             .args = NomadArgs("billing", id)};
   }
@@ -21,8 +22,7 @@ class ListOfReferenceNames : public RuntimeWorld {
   // What every first attachment on a node leaves by design is there.
   void UseOnce(const Network& network) {
     Node& early = AddContainer("early");
-    Attached first = MustAdd(network, Allocation("early", early, 7));
-    MustDelFrom(network, first);
+    MustDelFrom(network, MustAdd(network, Allocation("early", early, 7)));
     KillContainer(early);
     container().Must({"ip", "link", "set", "lo", "up"});
   }
@@ -36,12 +36,8 @@ class ListOfReferenceNames : public RuntimeWorld {
 
   // The addresses in set `name` of our table.
   json Members(const std::string& name) {
-    const json listing = host()
-                             .Json({"nft", "-j", "list", "set", "inet", "nomad-bridge", name})
-                             .at("nftables")
-                             .at(1);
     json addresses = json::array();
-    for (const json& element : listing.at("set").value("elem", json::array())) {
+    for (const json& element : Elements(name)) {
       addresses.push_back(element.at("elem").at("val"));
     }
     return addresses;
@@ -76,13 +72,11 @@ class ListOfReferenceNames : public RuntimeWorld {
 
 TEST_F(ListOfReferenceNames, NomadsOwnListGivesTheNetworkThatNomadBridgeGivesAlone) {
   const Network builtin = Builtin();
-  const Network alone{.list = {{"cniVersion", "0.4.0"},
-                               {"name", "nomad"},
-                               {"plugins",
-                                {{{"type", "nomad-bridge"},
-                                  {"hairpinMode", false},
-                                  {"capabilities", {{"portMappings", true}}}}}}},
-                      .path = OurFolder()};
+  const Network alone = ByOurs(ListOf({{{"type", "nomad-bridge"},
+                                        {"hairpinMode", false},
+                                        {"capabilities", {{"portMappings", true}}}}},
+                                      "nomad",
+                                      "0.4.0"));
   Attached attached = MustAdd(builtin, Allocation("alloc-1", container()));
   const Snapshot by_list = TakeSnapshot();
   const json list_result = attached.result;
@@ -100,8 +94,7 @@ TEST_F(ListOfReferenceNames, NomadsOwnListGivesTheNetworkThatNomadBridgeGivesAlo
 }
 
 TEST_F(ListOfReferenceNames, CarriesTrafficIsCheckedAndGoesWithoutATrace) {
-  for (const char* const fixture :
-       {"nomad_builtin_bridge.conflist", "nomad_builtin_bridge_dual_stack.conflist"}) {
+  for (const char* const fixture : {"nomad_builtin_bridge", "nomad_builtin_bridge_dual_stack"}) {
     SCOPED_TRACE(fixture);
     const Network network = Builtin(fixture);
     UseOnce(network);
@@ -190,7 +183,7 @@ TEST_F(ListOfReferenceNames, ADelAndAnAddOfOnePartLeaveNoMemoryOfIt) {
 
 TEST_F(ListOfReferenceNames, AFailedAddLeavesAnAttachmentAsFarApartAsItWas) {
   const Network network = Builtin();
-  Attached other = MustAdd(network, Allocation("other", AddContainer("other"), 9090));
+  MustAdd(network, Allocation("other", AddContainer("other"), 9090));
   Attached attached = MustAdd(network, Allocation("alloc-1", container()));
   for (const std::size_t entry : {3U, 2U}) {
     MustRunEntry("DEL", network, entry, attached, attached.result);
@@ -249,8 +242,7 @@ TEST_F(ListOfReferenceNames, WithoutPrevResultPortsAndNamespaceDelTakesEverythin
 TEST_F(ListOfReferenceNames, AListWhoseLastPluginFailedIsRepairedByTheRetry) {
   const Network network = Builtin();
   UseOnce(network);
-  Node& other_container = AddContainer("other");
-  Attached other = MustAdd(network, Allocation("other", other_container));
+  MustAdd(network, Allocation("other", AddContainer("other")));
   const Snapshot before = TakeSnapshot();
 
   Attached attached = Allocation("alloc-1", container());
@@ -274,7 +266,7 @@ TEST_F(ListOfReferenceNames, TakesOverInANewNamespaceWithTheSameAddress) {
   Node& old = AddContainer("old");
   Attached attached = MustAdd(network, Allocation("alloc-1", old));
   const json first = attached.result.at("ips");
-  attached.container = &container();
+  attached.netns = container().path();
 
   attached = MustAdd(network, attached);
 
@@ -313,9 +305,10 @@ TEST_F(ListOfReferenceNames, TwentyAtOnceOnABareMachineComeAndGo) {
   const Network network = Builtin();
   constexpr std::size_t kCount = 20;
   std::vector<Attached> many;
+  std::vector<Node*> nodes;
   for (std::size_t i = 0; i < kCount; ++i) {
-    many.push_back(Allocation(
-        Cat("alloc-", i), AddContainer(Cat("container-", i)), 9000 + static_cast<int>(i)));
+    nodes.push_back(&AddContainer(Cat("container-", i)));
+    many.push_back(Allocation(Cat("alloc-", i), *nodes.back(), 9000 + static_cast<int>(i)));
   }
 
   for (const std::size_t entry : {0U, 1U, 2U, 3U}) {
@@ -324,8 +317,8 @@ TEST_F(ListOfReferenceNames, TwentyAtOnceOnABareMachineComeAndGo) {
 
   EXPECT_EQ(Members("alloc4").size(), kCount);
   EXPECT_EQ(Members("masq4").size(), kCount);
-  for (const Attached& attached : many) {
-    EXPECT_TRUE(Ping(*attached.container, kOutsideIp4)) << attached.container_id;
+  for (const Node* const node : nodes) {
+    EXPECT_TRUE(Ping(*node, kOutsideIp4)) << node->name();
   }
 
   for (const std::size_t entry : {3U, 2U, 1U, 0U}) {

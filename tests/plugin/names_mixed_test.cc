@@ -1,14 +1,13 @@
 // Ours and the reference plugins in one list: each does its part on what the other has made.
 #include <algorithm>
-#include <filesystem>
 
-#include "tests/support/runtime_world.h"
+#include "tests/support/runtime.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-struct Mix {
-  std::string name;
+struct Mix : Named {
   // Which of the plugins are ours; the others are the reference's.
   std::vector<std::string> ours;
   std::string version = "1.0.0";
@@ -19,41 +18,26 @@ struct Mix {
   const char* policy = "open";  // the firewall's ingressPolicy
 };
 
-std::ostream& operator<<(std::ostream& stream, const Mix& mix) {
-  return stream << mix.name;
-}
-
-class MixedWorld : public RuntimeWorld {
+class MixedWorld : public World {
  protected:
-  // A directory with ours where they are asked for, and the reference's for all others.
-  static std::string MixedFolder(const std::vector<std::string>& ours) {
-    EnsureDirectory("/run/mixed");
-    for (const std::string& name : ours) {
-      std::filesystem::create_symlink(Cat(OurFolder(), '/', name), Cat("/run/mixed/", name));
-    }
-    return Cat("/run/mixed:", kReferenceFolder);
-  }
-
   static Network MixOf(const Mix& mix) {
     json interface = mix.interface_plugin;
     interface["ipam"] = {{"type", "host-local"},
                          {"ranges", {{{{"subnet", "10.7.0.0/24"}}}, {{{"subnet", "fd00:7::/64"}}}}},
                          {"routes", {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}}}};
-    return {.list = {{"cniVersion", mix.version},
-                     {"name", "net"},
-                     {"plugins",
-                      {interface,
-                       {{"type", "firewall"}, {"ingressPolicy", mix.policy}},
-                       {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}}}}},
-            .path = MixedFolder(mix.ours)};
+    const json firewall = {{"type", "firewall"}, {"ingressPolicy", mix.policy}};
+    return {.list = ListOf({interface, firewall, PortmapEntry()}, "net", mix.version),
+            .path = MixedPath(mix.ours)};
   }
 
-  static bool Contains(const std::vector<std::string>& names, const char* name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
+  static Attached Container(const std::string& id, const Node& node, int port) {
+    return {.container_id = id, .netns = node.path(), .port_mappings = {Port(port, 80)}};
   }
-
-  Attached Container(const std::string& id, const Node& node, int port) {
-    return {.container_id = id, .container = &node, .port_mappings = {Port(port, 80, "tcp")}};
+  // What the first attachment on a node leaves behind by design is there.
+  void UseOnce(const Network& network) {
+    Node& early = AddContainer("early");
+    MustDelFrom(network, MustAdd(network, Container("first", early, 7)));
+    KillContainer(early);
   }
 };
 
@@ -61,22 +45,16 @@ class MixedList : public MixedWorld, public ::testing::WithParamInterface<Mix> {
 
 TEST_P(MixedList, CarriesTrafficAndGoesWithoutATrace) {
   // The reference firewall does not let in what its portmap publishes.
-  if (Contains(GetParam().ours, "firewall") && Contains(GetParam().ours, "portmap")) {
+  if (std::ranges::count(GetParam().ours, "firewall") > 0 &&
+      std::ranges::count(GetParam().ours, "portmap") > 0) {
     host().Must({"iptables", "-P", "FORWARD", "DROP"});
     host().Must({"ip6tables", "-P", "FORWARD", "DROP"});
   }
   const Network network = MixOf(GetParam());
-  Node& early = AddContainer("early");
-  Attached first = Container("first", early, 7);
-  const Outcome first_add = AddTo(network, first);
-  ASSERT_EQ(first_add.exit_code, 0) << first_add;
-  MustDelFrom(network, first);
-  KillContainer(early);
+  UseOnce(network);
   const Snapshot before = TakeSnapshot();
 
-  Attached attached = Container("c1", container(), 8080);
-  const Outcome add = AddTo(network, attached);
-  ASSERT_EQ(add.exit_code, 0) << add;
+  const Attached attached = MustAdd(network, Container("c1", container(), 8080));
 
   const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
@@ -94,16 +72,10 @@ TEST_P(MixedList, IsCheckedAndRemovedByOurs) {
     network.list["plugins"][0]["type"] = "bridge";
     network.list["plugins"][0].update({{"bridge", "br7"}, {"isGateway", true}});
   }
-  Network ours = network;
-  ours.path = OurFolder();
-  Node& early = AddContainer("early");
-  Attached first = Container("first", early, 7);
-  ASSERT_EQ(AddTo(network, first).exit_code, 0);
-  MustDelFrom(network, first);
-  KillContainer(early);
+  const Network ours = ByOurs(network.list);
+  UseOnce(network);
   const Snapshot before = TakeSnapshot();
-  Attached attached = Container("c1", container(), 8080);
-  ASSERT_EQ(AddTo(network, attached).exit_code, 0);
+  const Attached attached = MustAdd(network, Container("c1", container(), 8080));
   if (GetParam().version != "0.2.0") {
     MustCheckIn(ours, attached);
   }
@@ -116,20 +88,15 @@ class BehindTheirPtp : public MixedWorld {
  protected:
   // Our firewall and portmap behind the reference ptp.
   static Network Ptp(const char* policy = "open") {
-    return MixOf({.name = "ptp",
-                  .ours = {"firewall", "portmap"},
-                  .interface_plugin = {{"type", "ptp"}, {"ipMasq", true}},
-                  .policy = policy});
+    const json ptp = {{"type", "ptp"}, {"ipMasq", true}};
+    return MixOf({"ptp", {"firewall", "portmap"}, "1.0.0", ptp, policy});
   }
 };
 
 TEST_F(BehindTheirPtp, IngressPolicyHoldsBetweenItsLinks) {
   const Network network = Ptp("same-bridge");
-  Node& other = AddContainer("other");
-  Attached first = Container("c1", container(), 8080);
-  Attached second = Container("c2", other, 9090);
-  ASSERT_EQ(AddTo(network, first).exit_code, 0);
-  ASSERT_EQ(AddTo(network, second).exit_code, 0);
+  MustAdd(network, Container("c1", container(), 8080));
+  const Attached second = MustAdd(network, Container("c2", AddContainer("other"), 9090));
   EXPECT_FALSE(Ping(container(), AddressOf(second.result)));
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
   MustDelFrom(network, second);
@@ -141,8 +108,7 @@ TEST_F(BehindTheirPtp, IngressPolicyHoldsBetweenItsLinks) {
 TEST_F(BehindTheirPtp, AContainerLivesAsLongAsItsLinkLeadsSomewhere) {
   const Network network = Ptp();
   Node& living = AddContainer("living");
-  Attached first = Container("c1", living, 8080);
-  ASSERT_EQ(AddTo(network, first).exit_code, 0);
+  MustAdd(network, Container("c1", living, 8080));
   std::optional<Process> inside;
   living.Do([&] {
     inside.emplace(Process::Start({.argv = {"sleep", "60"}, .input = "", .variables = {}}));

@@ -2,23 +2,22 @@
 // reference plugins before, by ours after.
 #pragma once
 
-#include "tests/support/runtime_world.h"
+#include "tests/support/runtime.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 
-class MovingWorld : public RuntimeWorld {
+class MovingWorld : public World {
  protected:
-  [[nodiscard]] Network Theirs() const { return {.list = list_, .path = kReferenceFolder}; }
-  [[nodiscard]] Network Ours() const { return {.list = list_, .path = OurFolder()}; }
+  [[nodiscard]] Network Theirs() const { return {.list = list_, .path = kReferenceDirectory}; }
+  [[nodiscard]] Network Ours() const { return ByOurs(list_); }
   [[nodiscard]] static Network OursAlone() {
-    return {.list = {{"cniVersion", "0.4.0"},
-                     {"name", "nomad"},
-                     {"plugins",
-                      {{{"type", "nomad-bridge"}, {"capabilities", {{"portMappings", true}}}}}}},
-            .path = OurFolder()};
+    return ByOurs(ListOf({{{"type", "nomad-bridge"}, {"capabilities", {{"portMappings", true}}}}},
+                         "nomad",
+                         "0.4.0"));
   }
 
-  json list_ = Fixture("nomad_builtin_bridge.conflist");
+  json list_ = Conflist("nomad_builtin_bridge");
 };
 
 }  // namespace nomad_bridge::test

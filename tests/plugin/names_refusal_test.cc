@@ -2,13 +2,14 @@
 // plugins before it have made is as they left it, and DEL of the list removes that, too.
 
 #include "tests/support/refusal.h"
-#include "tests/support/runtime_world.h"
+#include "tests/support/runtime.h"
+#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
 // The parameter is its place in Nomad's list.
-class RefusedName : public RuntimeWorld, public ::testing::WithParamInterface<std::size_t> {
+class RefusedName : public World, public ::testing::WithParamInterface<std::size_t> {
  protected:
   // The result of the plugins before it.
   json AddThoseBefore() {
@@ -36,17 +37,15 @@ class RefusedName : public RuntimeWorld, public ::testing::WithParamInterface<st
     return refusal.happened;
   }
 
-  const Network network_{.list = Fixture("nomad_builtin_bridge.conflist"), .path = OurFolder()};
+  const Network network_ = ByOurs(Conflist("nomad_builtin_bridge"));
   const Attached allocation_{.container_id = "alloc-1",
-                             .container = &container(),
+                             .netns = container().path(),
                              .port_mappings = {Port(8080, 80, "tcp"), Port(8053, 53, "udp")},
                              .args = NomadArgs("billing", "alloc-1")};
 };
 
 TEST_P(RefusedName, LeavesWhatThoseBeforeItMade) {
-  Attached first = allocation_;
-  first = MustAdd(network_, first);  // leaves behind what is shared
-  MustDelFrom(network_, allocation_);
+  MustDelFrom(network_, MustAdd(network_, allocation_));  // leaves behind what is shared
 
   int refused = 0;
   for (int nth = 1; !HasFailure(); ++nth) {
@@ -59,17 +58,13 @@ TEST_P(RefusedName, LeavesWhatThoseBeforeItMade) {
   EXPECT_GT(refused, 1);
 }
 
-class RefusedRetry : public RuntimeWorld {};
+class RefusedRetry : public World {};
 
 // Behind a foreign interface there is nothing but portmap's part, which an ADD replaces.
 TEST_F(RefusedRetry, LeavesNoRecordOfNothing) {
-  const Network network{
-      .list = {{"cniVersion", "1.0.0"},
-               {"name", "net"},
-               {"plugins", {{{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}}}}},
-      .path = OurFolder()};
+  const Network network = ByOurs(ListOf({PortmapEntry()}));
   const Attached attached{
-      .container_id = "c1", .container = &container(), .port_mappings = {Port(8080, 80, "tcp")}};
+      .container_id = "c1", .netns = container().path(), .port_mappings = {Port(8080, 80, "tcp")}};
   const json before = {{"cniVersion", "1.0.0"}, {"ips", {{{"address", "10.9.0.2/24"}}}}};
   const std::string record = "/run/nomad-bridge/net/c1@eth0.json";
 

@@ -1,5 +1,6 @@
 #include "tests/support/config.h"
 
+#include <cstdlib>
 #include <sstream>
 #include <stdexcept>
 
@@ -67,6 +68,11 @@ json WithValid(const std::vector<std::string>& container_ids, json config) {
   return config;
 }
 
+std::string BinaryUnderTest() {
+  const char* named = std::getenv("NOMAD_BRIDGE_BINARY");
+  return named != nullptr ? named : NOMAD_BRIDGE_BINARY;
+}
+
 std::string NomadArgs(const std::string& job, const std::string& allocation) {
   return Cat("IgnoreUnknown=true;NOMAD_REGION=global;NOMAD_NAMESPACE=default;NOMAD_JOB_ID=",
              job,
@@ -119,6 +125,15 @@ int ErrorCode(const Outcome& outcome) {
 std::vector<std::string> Words(const std::string& line) {
   std::istringstream words(line);
   return {std::istream_iterator<std::string>(words), {}};
+}
+
+std::vector<std::string> Lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  return lines;
 }
 
 }  // namespace nomad_bridge::test

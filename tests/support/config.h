@@ -38,6 +38,9 @@ constexpr const char* kTable = "nomad-bridge";
 // For GC: with eth0 of each of these containers as the valid attachments.
 [[nodiscard]] json WithValid(const std::vector<std::string>& container_ids, json config = Config());
 
+// The file under test: what was built, or what the variable NOMAD_BRIDGE_BINARY names.
+[[nodiscard]] std::string BinaryUnderTest();
+
 // Nomad's CNI_ARGS for an allocation of `job`, group "api".
 [[nodiscard]] std::string NomadArgs(const std::string& job, const std::string& allocation);
 
@@ -58,5 +61,7 @@ constexpr const char* kTable = "nomad-bridge";
 
 // "ip link set lo up" as an argv: for commands too long for a list of quoted words.
 [[nodiscard]] std::vector<std::string> Words(const std::string& line);
+// What a program printed, line by line.
+[[nodiscard]] std::vector<std::string> Lines(const std::string& text);
 
 }  // namespace nomad_bridge::test

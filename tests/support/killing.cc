@@ -1,7 +1,6 @@
 #include "tests/support/killing.h"
 
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <cstdint>
 #include <functional>
@@ -17,54 +16,26 @@
 namespace nomad_bridge::test {
 namespace {
 
-constexpr std::array<std::uint64_t, 48> kUnseen = {SYS_mmap,
-                                                   SYS_munmap,
-                                                   SYS_mprotect,
-                                                   SYS_mremap,
-                                                   SYS_madvise,
-                                                   SYS_brk,
-                                                   SYS_read,
-                                                   SYS_readv,
-                                                   SYS_pread64,
-                                                   SYS_readlinkat,
-                                                   SYS_close,
-                                                   SYS_fstat,
-                                                   SYS_newfstatat,
-                                                   SYS_statx,
-                                                   SYS_statfs,
-                                                   SYS_fstatfs,
-                                                   SYS_lseek,
-                                                   SYS_faccessat,
-                                                   SYS_getdents64,
-                                                   SYS_getrandom,
-                                                   SYS_futex,
-                                                   SYS_prlimit64,
-                                                   SYS_rseq,
-                                                   SYS_uname,
-                                                   SYS_set_tid_address,
-                                                   SYS_set_robust_list,
-                                                   SYS_rt_sigaction,
-                                                   SYS_rt_sigprocmask,
-                                                   SYS_sigaltstack,
-                                                   SYS_clock_gettime,
-                                                   SYS_getpid,
-                                                   SYS_gettid,
-                                                   SYS_getuid,
-                                                   SYS_geteuid,
-                                                   SYS_getsockname,
-                                                   SYS_getsockopt,
-                                                   SYS_setsockopt,
-                                                   SYS_recvmsg,
-                                                   SYS_recvfrom,
-                                                   SYS_poll,
-                                                   SYS_ppoll,
-                                                   SYS_socket,
-                                                   SYS_bind,
-                                                   SYS_setns,
-                                                   SYS_fcntl,
-                                                   SYS_flock,
-                                                   SYS_setitimer,
-                                                   SYS_dup3};
+// clang-format off
+constexpr std::uint64_t kUnseen[] = {
+    // memory
+    SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_madvise, SYS_brk,
+    // files, read only
+    SYS_read, SYS_readv, SYS_pread64, SYS_lseek, SYS_readlinkat, SYS_faccessat, SYS_newfstatat,
+    SYS_statx, SYS_statfs, SYS_fstat, SYS_fstatfs, SYS_getdents64,
+    // sockets, and the answers on them
+    SYS_socket, SYS_bind, SYS_getsockname, SYS_getsockopt, SYS_setsockopt, SYS_recvmsg,
+    SYS_recvfrom, SYS_poll, SYS_ppoll,
+    // its own descriptors, locks and namespace
+    SYS_close, SYS_dup3, SYS_fcntl, SYS_flock, SYS_setns,
+    // itself
+    SYS_getpid, SYS_gettid, SYS_getuid, SYS_geteuid, SYS_set_tid_address, SYS_set_robust_list,
+    SYS_rseq, SYS_futex, SYS_prlimit64, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_sigaltstack,
+    SYS_setitimer,
+    // the machine
+    SYS_uname, SYS_clock_gettime, SYS_getrandom,
+};
+// clang-format on
 
 // Whether the call that is about to begin can change anything that others see.
 bool IsSeen(const __ptrace_syscall_info& call) {
@@ -74,7 +45,7 @@ bool IsSeen(const __ptrace_syscall_info& call) {
         O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | (O_TMPFILE & ~O_DIRECTORY);
     return (call.entry.args[2] & kWrites) != 0;
   }
-  return std::find(kUnseen.begin(), kUnseen.end(), number) == kUnseen.end();
+  return std::ranges::find(kUnseen, number) == std::end(kUnseen);
 }
 
 // Lets the stopped child go on to its next stop at a system call's entry or exit, passing signals

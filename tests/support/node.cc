@@ -85,15 +85,9 @@ Outcome Node::Run(const std::vector<std::string>& argv, const std::string& input
 }
 
 std::string Node::Must(const std::vector<std::string>& argv, const std::string& input) const {
-  const Outcome outcome = Run(argv, input);
-  if (outcome.exit_code != 0) {
-    std::string words;
-    for (const std::string& word : argv) {
-      words += Cat(" ", word);
-    }
-    throw std::runtime_error(Cat(name_, ":", words, ": ", outcome));
-  }
-  return outcome.out;
+  std::string out;
+  Do([&] { out = test::Must({.argv = argv, .input = input, .variables = {}}); });
+  return out;
 }
 
 nlohmann::json Node::Json(const std::vector<std::string>& argv) const {

@@ -165,4 +165,23 @@ Outcome Execute(const std::vector<std::string>& argv, const std::string& input) 
   return Execute(Command{.argv = argv, .input = input, .variables = {}});
 }
 
+Outcome Succeeded(Outcome outcome) {
+  if (outcome.exit_code != 0) {
+    throw std::runtime_error(outcome.Text());
+  }
+  return outcome;
+}
+
+std::string Must(const Command& command) {
+  const Outcome outcome = Execute(command);
+  if (outcome.exit_code != 0) {
+    std::string line;
+    for (const std::string& word : command.argv) {
+      line += Cat(word, ' ');
+    }
+    throw std::runtime_error(Cat(line, "failed: ", outcome));
+  }
+  return outcome.out;
+}
+
 }  // namespace nomad_bridge::test

@@ -74,6 +74,12 @@ class Process {
 };
 
 [[nodiscard]] Outcome Execute(const Command& command);
+// `outcome` if the exit code is 0; else an exception with what was printed.
+// NOLINTNEXTLINE(modernize-use-nodiscard): most callers want the exception alone
+Outcome Succeeded(Outcome outcome);
 [[nodiscard]] Outcome Execute(const std::vector<std::string>& argv, const std::string& input = "");
+// The stdout of a program that must succeed; else an exception with its command line and output.
+// NOLINTNEXTLINE(modernize-use-nodiscard): most callers ignore the output
+std::string Must(const Command& command);
 
 }  // namespace nomad_bridge::test

@@ -187,23 +187,16 @@ Snapshot Snapshot::Of(const std::vector<std::string>& beginnings) const {
 
 std::string Snapshot::Difference(const Snapshot& before, const Snapshot& after) {
   std::string text;
-  const auto line = [&text](char sign, const std::string& name, const std::string& value) {
-    text += Cat(sign, " ", name, value.empty() ? "" : ": ", value, "\n");
+  const auto add = [&text](char sign, const Snapshot& one, const Snapshot& other) {
+    for (const auto& [name, value] : one.facts_) {
+      const auto same = other.facts_.find(name);
+      if (same == other.facts_.end() || same->second != value) {
+        text += Cat(sign, " ", name, value.empty() ? "" : ": ", value, "\n");
+      }
+    }
   };
-  for (const auto& [name, value] : before.facts_) {
-    const auto other = after.facts_.find(name);
-    if (other == after.facts_.end()) {
-      line('-', name, value);
-    } else if (other->second != value) {
-      line('-', name, value);
-      line('+', name, other->second);
-    }
-  }
-  for (const auto& [name, value] : after.facts_) {
-    if (!before.facts_.contains(name)) {
-      line('+', name, value);
-    }
-  }
+  add('-', before, after);
+  add('+', after, before);
   return text;
 }
 

@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -21,6 +21,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "tests/support/config.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -36,32 +37,21 @@ struct Address {
 };
 
 Address Parse(const std::string& text, std::uint16_t port) {
-  Address address;
-  auto* v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
-  auto* v6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
-  if (::inet_pton(AF_INET, text.c_str(), &v4->sin_addr) == 1) {
-    v4->sin_family = AF_INET;
-    v4->sin_port = htons(port);
-    address.size = sizeof *v4;
-  } else if (::inet_pton(AF_INET6, text.c_str(), &v6->sin6_addr) == 1) {
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = htons(port);
-    address.size = sizeof *v6;
-  } else {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(text.c_str(), Cat(port).c_str(), &hints, &found) != 0) {
     throw std::logic_error(Cat("'", text, "' is no address"));
   }
+  Address address{.size = found->ai_addrlen};
+  std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
+  ::freeaddrinfo(found);
   return address;
 }
 
 std::string Text(Address address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
-  const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address.storage);
-  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address.storage);
-  const void* bytes = &v6->sin6_addr;
-  if (address.family() == AF_INET) {
-    bytes = &v4->sin_addr;
-  }
-  ::inet_ntop(address.family(), bytes, text.data(), text.size());
+  ::getnameinfo(address.raw(), address.size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
   return text.data();
 }
 
@@ -214,9 +204,8 @@ std::optional<Reply> AskHere(const Call& call) {
   if (!answer) {
     return std::nullopt;
   }
-  const std::size_t end = answer->find('\n');
-  return Reply{.text = answer->substr(0, end),
-               .seen_as = answer->substr(end + 1, answer->find('\n', end + 1) - end - 1)};
+  const std::vector<std::string> lines = Lines(*answer);
+  return Reply{.text = lines.at(0), .seen_as = lines.at(1)};
 }
 
 }  // namespace
@@ -270,12 +259,7 @@ std::vector<std::string> Server::Heard() {
   for (ssize_t got = 0; (got = ::read(log_.get(), buffer.data(), buffer.size())) > 0;) {
     text.append(buffer.data(), static_cast<std::size_t>(got));
   }
-  std::vector<std::string> callers;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    callers.push_back(line);
-  }
-  return callers;
+  return Lines(text);
 }
 
 std::ostream& operator<<(std::ostream& stream, const Reply& reply) {

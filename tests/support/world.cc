@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <set>
-#include <sstream>
 #include <stdexcept>
 
 #include <fcntl.h>
@@ -83,11 +82,6 @@ void World::KillContainer(Node& container) {
   }
 }
 
-std::string World::Binary() {
-  const char* named = std::getenv("NOMAD_BRIDGE_BINARY");
-  return named != nullptr ? named : NOMAD_BRIDGE_BINARY;
-}
-
 Variables World::As(const std::string& container_id,
                     const Node& container,
                     const std::string& args) {
@@ -104,7 +98,7 @@ Command World::PluginCommand(const std::string& verb,
                              const std::string& name) {
   EnsureDirectory(kBinFolder);
   const std::string path = Cat(kBinFolder, "/", name);
-  if (::symlink(Binary().c_str(), path.c_str()) != 0 && errno != EEXIST) {
+  if (::symlink(BinaryUnderTest().c_str(), path.c_str()) != 0 && errno != EEXIST) {
     throw ErrnoError(Code::kIo, Cat("cannot link ", path));
   }
   Command command{.argv = {path},
@@ -268,8 +262,7 @@ json World::Elements(const std::string& set) {
 
 std::vector<std::string> World::RulesWith(const std::string& part, const std::string& program) {
   std::vector<std::string> found;
-  std::istringstream lines(host().Must({program, "-S"}));
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : Lines(host().Must({program, "-S"}))) {
     if (line.find(part) != std::string::npos) {
       found.push_back(line);
     }

@@ -33,6 +33,7 @@
 #include "tests/support/fixture.h"
 #include "tests/support/isolation.h"
 #include "tests/support/killing.h"
+#include "tests/support/named.h"
 #include "tests/support/node.h"
 #include "tests/support/process.h"
 #include "tests/support/snapshot.h"
@@ -59,9 +60,6 @@ constexpr const char* kOutsideIp6 = "2001:db8:100::2";
 constexpr const char* kBridgeIp4 = "172.26.64.1";
 constexpr const char* kBridgeIp6 = "fd00:26::1";
 
-// Names the cases of a suite whose parameters have a name.
-constexpr auto kNameOf = [](const auto& info) { return std::string(info.param.name); };
-
 class World : public ::testing::Test {
  protected:
   World();
@@ -78,9 +76,6 @@ class World : public ::testing::Test {
   // Its path goes and its namespace dies, with every veth pair that led into it: that takes the
   // kernel a moment, which is waited for. The node must not be used again.
   void KillContainer(Node& container);
-
-  // The file under test: what was built, or what the variable NOMAD_BRIDGE_BINARY names.
-  [[nodiscard]] static std::string Binary();
 
   // The built binary, run in the host as a runtime would: CNI_COMMAND=`verb`,
   // CNI_CONTAINERID=alloc-1, CNI_NETNS the first container's, CNI_IFNAME=eth0, CNI_PATH, PATH and

@@ -1,0 +1,23 @@
+// Something else in the place of a file or directory, for as long as this lives.
+//
+// Errors  std::runtime_error with what mount(8) printed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace nomad_bridge::test {
+
+class Mounted {
+ public:
+  // As mount(8) takes them: Mounted({"--bind", file}, path).
+  Mounted(const std::vector<std::string>& what, std::string path);
+  Mounted(const Mounted&) = delete;
+  Mounted& operator=(const Mounted&) = delete;
+  ~Mounted();
+
+ private:
+  std::string path_;
+};
+
+}  // namespace nomad_bridge::test

@@ -1,0 +1,87 @@
+// A CNI runtime as libcni is one: lists of plugins, run in order for ADD and CHECK, backwards for
+// DEL; every plugin is a process of its own, ours or anybody's.
+//
+// Shapes  stdin of a plugin is its entry of the list with name, cniVersion, runtimeConfig (if it
+//         declares the capability) and prevResult put in: on ADD the result of the plugin before
+//         it, on CHECK and DEL the last one's. CNI_ARGS is there for ADD and CHECK and empty for
+//         DEL, as with Nomad.
+// Errors  std::runtime_error with what was printed, where a plugin must succeed and does not.
+// Source  libcni 1.3.0, api.go.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/config.h"
+#include "tests/support/process.h"
+
+namespace nomad_bridge::test {
+
+// The reference plugins, from Debian's package.
+constexpr const char* kReferenceDirectory = "/usr/lib/cni";
+// Ours, under all of their names, once OurDirectory() has been called.
+constexpr const char* kOurDirectory = "/run/our-plugins";
+
+// A network configuration list, where its plugins are looked for (CNI_PATH), and where they look for
+// the programs that they run.
+struct Network {
+  json list;
+  std::string path;
+  std::string program_path = "/usr/sbin:/usr/bin:/sbin:/bin";
+};
+
+// One attachment of a container to a network.
+struct Attached {
+  std::string container_id;
+  std::string netns;  // the path of the container's network namespace
+  json port_mappings = json::array();
+  std::string args = {};
+  std::string ifname = "eth0";
+  json result = {};  // of ADD; null before
+};
+
+// fixtures/conf/<name>.conflist
+[[nodiscard]] json Conflist(const std::string& name);
+[[nodiscard]] json ListOf(const std::vector<json>& plugins,
+                          const std::string& name = "net",
+                          const std::string& version = "1.0.0");
+// portmap's entry of a list.
+[[nodiscard]] json PortmapEntry();
+
+// kOurDirectory, with `binary`, or the one under test, in it.
+[[nodiscard]] std::string OurDirectory(const std::string& binary = BinaryUnderTest());
+// `list` run by ours.
+[[nodiscard]] Network ByOurs(json list);
+// A CNI_PATH with ours under these names, and the reference's under all others.
+[[nodiscard]] std::string MixedPath(const std::vector<std::string>& ours);
+
+// Of the first plugin that fails, else of the last one. AddTo() sets attached.result on success.
+Outcome AddTo(const Network& network, Attached& attached);
+Outcome CheckIn(const Network& network, const Attached& attached);
+Outcome DelFrom(const Network& network, const Attached& attached);
+// The same, which must succeed.
+Attached MustAdd(const Network& network, Attached attached);
+Outcome MustCheckIn(const Network& network, const Attached& attached);
+Outcome MustDelFrom(const Network& network, const Attached& attached);
+
+// One plugin of the list: its entry `index`, with `prev_result` (null: none).
+Outcome RunEntry(const std::string& verb,
+                 const Network& network,
+                 std::size_t index,
+                 const Attached& attached,
+                 const json& prev_result);
+Outcome MustRunEntry(const std::string& verb,
+                     const Network& network,
+                     std::size_t index,
+                     const Attached& attached,
+                     const json& prev_result);
+// What RunEntry() runs, to be run in another way.
+[[nodiscard]] Command EntryCommand(const std::string& verb,
+                                   const Network& network,
+                                   std::size_t index,
+                                   const Attached& attached,
+                                   const json& prev_result);
+
+}  // namespace nomad_bridge::test
