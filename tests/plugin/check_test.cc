@@ -92,15 +92,10 @@ TEST_F(CheckCommand, InAnotherNamespaceThanAtAdd) {
 
 // ---- the container's side: named, never touched
 
-struct ContainerDamage {
-  const char* name;
+struct ContainerDamage : Named {
   std::vector<std::vector<std::string>> commands;  // run in the container
   std::vector<const char*> expected;
 };
-
-void PrintTo(const ContainerDamage& damage, std::ostream* out) {
-  *out << damage.name;
-}
 
 std::vector<ContainerDamage> ContainerDamages() {
   return {
@@ -156,15 +151,10 @@ TEST_P(CheckOfDamagedContainer, NamesItAndDoesNotTouchIt) {
 
 // ---- the host's side: repaired and logged; with repairOnCheck off only reported
 
-struct HostDamage {
-  const char* name;
+struct HostDamage : Named {
   // Run by a shell in the host; $port is the host end of the attachment.
   const char* damage;
 };
-
-void PrintTo(const HostDamage& damage, std::ostream* out) {
-  *out << damage.name;
-}
 
 constexpr std::array kHostDamages = {
     HostDamage{"RulesetFlushed", "nft flush ruleset"},

@@ -1,6 +1,5 @@
 // Other firewalls on the same node, and ingressPolicy between networks.
 #include <filesystem>
-#include <ostream>
 
 #include "tests/support/world.h"
 
@@ -48,14 +47,9 @@ TEST_F(ForeignFirewall, OfIptablesLegacyIsNotCreatedIfUnused) {
 
 // ---- foreign base chains
 
-struct Drop {
-  const char* name;
+struct Drop : Named {
   const char* chain;
 };
-
-void PrintTo(const Drop& drop, std::ostream* out) {
-  *out << drop.name;
-}
 
 class LaterDrop : public ForeignFirewall, public ::testing::WithParamInterface<Drop> {};
 

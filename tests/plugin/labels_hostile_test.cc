@@ -8,15 +8,10 @@
 namespace nomad_bridge::test {
 namespace {
 
-struct Hostile {
-  std::string name;
+struct Hostile : Named {
   std::string value;
   bool is_utf8 = true;
 };
-
-std::ostream& operator<<(std::ostream& stream, const Hostile& hostile) {
-  return stream << hostile.name;
-}
 
 std::string Repeat(const std::string& text, int times) {
   std::string all;

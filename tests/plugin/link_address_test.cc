@@ -88,15 +88,10 @@ TEST_F(Address, OfTheRuntimesRangesStandsInFrontOfAll) {
 
 // ---- asked for by name
 
-struct AddressRequest {
-  const char* name;
+struct AddressRequest : Named {
   const char* config;
   const char* args;
 };
-
-void PrintTo(const AddressRequest& wish, std::ostream* out) {
-  *out << wish.name;
-}
 
 class RequestedAddress : public Address, public ::testing::WithParamInterface<AddressRequest> {};
 

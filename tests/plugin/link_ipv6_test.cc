@@ -1,5 +1,5 @@
 // IPv6: usable at once where it is asked for, untouched where it is not.
-#include <sstream>
+#include <algorithm>
 
 #include "tests/support/world.h"
 
@@ -9,9 +9,9 @@ namespace {
 class Ipv6 : public World {
  protected:
   // As hosts have it whose administrator wants no IPv6.
-  void SwitchOffIpv6() {
+  static void SwitchOffIpv6(const Node& node) {
     for (const char* link : {"all", "default"}) {
-      host().SetSysctl(Cat("net/ipv6/conf/", link, "/disable_ipv6"), "1");
+      node.SetSysctl(Cat("net/ipv6/conf/", link, "/disable_ipv6"), "1");
     }
   }
 
@@ -46,13 +46,9 @@ class Ipv6 : public World {
   [[nodiscard]] static bool HasMulticastRoute(const Node& node, const std::string& link) {
     std::string routes;
     node.Do([&] { routes = FindFile("/proc/net/ipv6_route").value_or(""); });
-    std::istringstream lines(routes);
-    for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with("ff000000000000000000000000000000 08 ") && line.ends_with(link)) {
-        return true;
-      }
-    }
-    return false;
+    return std::ranges::any_of(Lines(routes), [&](const std::string& line) {
+      return line.starts_with("ff000000000000000000000000000000 08 ") && line.ends_with(link);
+    });
   }
 
   [[nodiscard]] bool HasTable(const std::string& family, const std::string& name) {
@@ -133,7 +129,7 @@ TEST_F(Ipv6, StaysOnInAContainerThatGoesDownAndUp) {
 // ---- hosts without IPv6
 
 TEST_F(Ipv6, SwitchedOffOnTheHostStaysSoForANetworkOfIpv4) {
-  SwitchOffIpv6();
+  SwitchOffIpv6(host());
   const std::map<std::string, std::string> before = Ipv6Sysctls();
 
   Attach(Config());
@@ -152,7 +148,7 @@ TEST_F(Ipv6, SwitchedOffOnTheHostStaysSoForANetworkOfIpv4) {
 }
 
 TEST_F(Ipv6, SwitchedOffOnTheHostIsOnForTheBridgeOfANetworkThatHasIt) {
-  SwitchOffIpv6();
+  SwitchOffIpv6(host());
 
   Attach(DualStack());
 
@@ -163,9 +159,7 @@ TEST_F(Ipv6, SwitchedOffOnTheHostIsOnForTheBridgeOfANetworkThatHasIt) {
 }
 
 TEST_F(Ipv6, SwitchedOffInTheContainerIsTurnedOnForItsInterface) {
-  for (const char* link : {"all", "default"}) {
-    container().SetSysctl(Cat("net/ipv6/conf/", link, "/disable_ipv6"), "1");
-  }
+  SwitchOffIpv6(container());
 
   Attach(DualStack());
 
@@ -173,9 +167,7 @@ TEST_F(Ipv6, SwitchedOffInTheContainerIsTurnedOnForItsInterface) {
 }
 
 TEST_F(Ipv6, SwitchedOffInTheContainerIsNoMatterForIpv4) {
-  for (const char* link : {"all", "default"}) {
-    container().SetSysctl(Cat("net/ipv6/conf/", link, "/disable_ipv6"), "1");
-  }
+  SwitchOffIpv6(container());
 
   Attach(Config());
 

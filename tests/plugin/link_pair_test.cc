@@ -144,16 +144,11 @@ TEST_F(VethPair, LetsNeighboursReachAReusedAddressAtOnce) {
 
 // ---- where the MAC comes from: each way, and which wins over which
 
-struct MacCase {
-  const char* name;
+struct MacCase : Named {
   const char* config;
   const char* args;
   const char* expected;
 };
-
-void PrintTo(const MacCase& mac_case, std::ostream* out) {
-  *out << mac_case.name;
-}
 
 class Mac : public VethPair, public ::testing::WithParamInterface<MacCase> {};
 

@@ -157,18 +157,13 @@ TEST_F(CniProtocol, PrintsTheLineThatNomadReadsWithoutACommand) {
 
 const std::string kGood = R"({"cniVersion":"1.0.0","name":"nomad","type":"nomad-bridge"})";
 
-struct BadCall {
-  const char* name;
+struct BadCall : Named {
   int code;
   const char* expected;  // in msg or details
   std::string verb = "ADD";
   Variables variables = {};
   std::string input = kGood;
 };
-
-void PrintTo(const BadCall& call, std::ostream* out) {
-  *out << call.name;
-}
 
 std::vector<BadCall> BadEnvironments() {
   const auto with = [](const char* variable, const char* value) -> Variables {

@@ -17,15 +17,10 @@
 namespace nomad_bridge::test {
 namespace {
 
-struct Junk {
-  std::string name;
+struct Junk : Named {
   std::string path;     // below kRecords
   std::string content;  // "/": a directory
 };
-
-std::ostream& operator<<(std::ostream& out, const Junk& junk) {
-  return out << junk.name;
-}
 
 class JunkFile : public World, public ::testing::WithParamInterface<Junk> {
  protected:

@@ -143,14 +143,9 @@ TEST_F(Takeover, ThatAsksForATakenAddressLeavesNothingOfTheEarlierOneEither) {
 }
 
 // An interface with the name we are asked for that is none of ours.
-struct Foreign {
-  std::string name;
+struct Foreign : Named {
   std::vector<std::string> made_by;
 };
-
-std::ostream& operator<<(std::ostream& out, const Foreign& foreign) {
-  return out << foreign.name;
-}
 
 class ForeignInterface : public World, public ::testing::WithParamInterface<Foreign> {};
 

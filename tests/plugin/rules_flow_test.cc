@@ -1,5 +1,6 @@
 // UDP flows that outlive what they led to: forgotten on ADD and DEL, all others kept.
-#include <sstream>
+#include <algorithm>
+#include <iterator>
 
 #include "tests/support/world.h"
 
@@ -16,11 +17,9 @@ class Flows : public World {
   [[nodiscard]] std::vector<std::string> To(int port, const std::string& protocol = "udp") {
     std::vector<std::string> found;
     for (const std::string family : {"ipv4", "ipv6"}) {
-      std::istringstream lines(host().Must(
-          Words(Cat("conntrack -L -f ", family, " -p ", protocol, " --orig-port-dst ", port))));
-      for (std::string line; std::getline(lines, line);) {
-        found.push_back(line);
-      }
+      const std::string listed = host().Must(
+          Words(Cat("conntrack -L -f ", family, " -p ", protocol, " --orig-port-dst ", port)));
+      std::ranges::copy(Lines(listed), std::back_inserter(found));
     }
     return found;
   }
