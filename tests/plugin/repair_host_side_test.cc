@@ -1,111 +1,50 @@
 // What somebody breaks on the host's side is repaired, by the ADD of another allocation and by
 // CHECK, and logged on stderr.
-#include <filesystem>
-
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-// What a damage may refer to: an allocation with ports 8080/tcp and 8053/udp, on a host that is shared with another.
-struct Scene {
-  Node& host;
-  std::string address;
-  std::string host_veth;
-};
-
-struct Damage {
-  std::string name;
-  std::function<void(const Scene&)> act;
+// What somebody does to an allocation with ports 8080/tcp and 8053/udp, on a host that is shared with
+// another.
+struct Damage : Named {
+  // For a shell in the host: $table is our table, $leases the data dir's, $address and $veth the
+  // allocation's.
+  const char* command;
   std::string reported;  // in the log line, and in the error of a CHECK that may not repair
   bool takes_admin_rules = false;   // the operator's own rules go with it, and cannot come back
   bool only_check_repairs = false;  // no other attachment is affected
 };
 
-// A damage made by one program.
-std::function<void(const Scene&)> By(std::vector<std::string> argv) {
-  return [argv](const Scene& scene) { scene.host.Must(argv); };
-}
-
-void DeleteFirstRuleOf(const Scene& scene, const std::string& chain) {
-  const json listing = scene.host.Json({"nft", "-j", "-a", "list", "chain", "inet", kTable, chain});
-  for (const json& entry : listing.at("nftables")) {
-    if (entry.contains("rule")) {
-      const std::string handle = entry.at("rule").at("handle").dump();
-      scene.host.Must({"nft", "delete", "rule", "inet", kTable, chain, "handle", handle});
-      return;
-    }
-  }
-  FAIL() << "no rule in chain " << chain;
-}
-
-void DeleteElement(const Scene& scene, const std::string& set, const std::string& key) {
-  scene.host.Must({"nft", "delete", "element", "inet", kTable, set, Cat("{ ", key, " }")});
-}
-
-std::ostream& operator<<(std::ostream& out, const Damage& damage) {
-  return out << damage.name;
-}
+constexpr const char* kDeleteFirstRule =
+    "nft delete rule $table postrouting handle "
+    "$(nft -a list chain $table postrouting | sed -n 's/.*[^{] # handle //p' | head -1)";
 
 std::vector<Damage> Damages() {
   return {
-      {"FlushRuleset", By({"nft", "flush", "ruleset"}), "nomad-bridge", true},
-      {"DeleteTable", By({"nft", "delete", "table", "inet", kTable}), "nomad-bridge"},
-      {"FlushTable", By({"nft", "flush", "table", "inet", kTable}), "chain"},
-      {"FlushChain", By({"nft", "flush", "chain", "inet", kTable, "forward"}), "forward"},
-      {"DeleteRule",
-       [](const Scene& scene) { DeleteFirstRuleOf(scene, "postrouting"); },
-       "postrouting"},
-      {"DeletePort",
-       [](const Scene& scene) { DeleteElement(scene, "port4", "tcp . 8080"); },
-       "8080"},
-      {"DeleteAddress",
-       [](const Scene& scene) { DeleteElement(scene, "alloc4", scene.address); },
-       "alloc4"},
-      {"DeleteBridgeElement",
-       [](const Scene& scene) { DeleteElement(scene, "bridges", "nomad"); },
-       "bridges"},
-      {"FlushMap", By({"nft", "flush", "map", "inet", kTable, "port4"}), "port4"},
-      {"FlushIptables", By({"iptables", "-F"}), "FORWARD", true},
-      {"FlushCniForward", By({"iptables", "-F", "CNI-FORWARD"}), "CNI-FORWARD"},
-      {"FlushForward", By({"iptables", "-F", "FORWARD"}), "FORWARD"},
-      {"FlushIp6tables", By({"ip6tables", "-F", "CNI-FORWARD"}), "CNI-FORWARD"},
-      {"DeleteBridge", By({"ip", "link", "delete", "nomad"}), "'nomad'"},
-      {"BridgeDown", By({"ip", "link", "set", "nomad", "down"}), "'nomad'"},
-      {"TakePortOut",
-       [](const Scene& scene) {
-         scene.host.Must({"ip", "link", "set", scene.host_veth, "nomaster"});
-       },
-       "veth"},
-      {"RemoveGateway",
-       By({"ip", "address", "delete", "172.26.64.1/20", "dev", "nomad"}),
-       "172.26.64.1/20"},
-      {"RemoveIpv6Gateway",
-       By({"ip", "address", "delete", "fd00:26::1/64", "dev", "nomad"}),
-       "fd00:26::1/64"},
-      {"Ipv6ForwardingOff",
-       [](const Scene& scene) { scene.host.SetSysctl("net/ipv6/conf/all/forwarding", "0"); },
-       "forwarding"},
-      {"HairpinOff",
-       [](const Scene& scene) {
-         scene.host.Must({"bridge", "link", "set", "dev", scene.host_veth, "hairpin", "off"});
-       },
-       "hairpin",
-       false,
-       true},
-      {"ForwardingOff",
-       [](const Scene& scene) { scene.host.SetSysctl("net/ipv4/ip_forward", "0"); },
-       "ip_forward"},
-      {"RemoveLease",
-       [](const Scene& scene) { EnsureFileGone(Cat(kLeases, "/", scene.address)); },
-       "lease",
-       false,
-       true},
-      {"WipeDataDir",
-       [](const Scene&) { std::filesystem::remove_all(kLeases); },
-       "lease",
-       false,
-       true},
+      {"FlushRuleset", "nft flush ruleset", "nomad-bridge", true},
+      {"DeleteTable", "nft delete table $table", "nomad-bridge"},
+      {"FlushTable", "nft flush table $table", "chain"},
+      {"FlushChain", "nft flush chain $table forward", "forward"},
+      {"DeleteRule", kDeleteFirstRule, "postrouting"},
+      {"DeletePort", "nft delete element $table port4 '{ tcp . 8080 }'", "8080"},
+      {"DeleteAddress", "nft delete element $table alloc4 \"{ $address }\"", "alloc4"},
+      {"DeleteBridgeElement", "nft delete element $table bridges '{ nomad }'", "bridges"},
+      {"FlushMap", "nft flush map $table port4", "port4"},
+      {"FlushIptables", "iptables -F", "FORWARD", true},
+      {"FlushCniForward", "iptables -F CNI-FORWARD", "CNI-FORWARD"},
+      {"FlushForward", "iptables -F FORWARD", "FORWARD"},
+      {"FlushIp6tables", "ip6tables -F CNI-FORWARD", "CNI-FORWARD"},
+      {"DeleteBridge", "ip link delete nomad", "'nomad'"},
+      {"BridgeDown", "ip link set nomad down", "'nomad'"},
+      {"TakePortOut", "ip link set $veth nomaster", "veth"},
+      {"RemoveGateway", "ip address delete 172.26.64.1/20 dev nomad", "172.26.64.1/20"},
+      {"RemoveIpv6Gateway", "ip address delete fd00:26::1/64 dev nomad", "fd00:26::1/64"},
+      {"Ipv6ForwardingOff", "echo 0 > /proc/sys/net/ipv6/conf/all/forwarding", "forwarding"},
+      {"HairpinOff", "bridge link set dev $veth hairpin off", "hairpin", false, true},
+      {"ForwardingOff", "echo 0 > /proc/sys/net/ipv4/ip_forward", "ip_forward"},
+      {"RemoveLease", "rm $leases/$address", "lease", false, true},
+      {"WipeDataDir", "rm -r $leases", "lease", false, true},
   };
 }
 
@@ -125,7 +64,11 @@ class HostSide : public World, public ::testing::WithParamInterface<Damage> {
   }
 
   void Break() {
-    GetParam().act({host(), AddressOf(add_), HostVethOf(add_)});
+    Must({.argv = {"sh", "-e", "-c", GetParam().command},
+          .variables = {{"table", Cat("inet ", kTable)},
+                        {"leases", kLeases},
+                        {"address", AddressOf(add_)},
+                        {"veth", HostVethOf(add_)}}});
     if (GetParam().name == "FlushRuleset") {  // it took the policy of FORWARD along
       host().Must({"iptables", "-P", "FORWARD", "DROP"});
     }

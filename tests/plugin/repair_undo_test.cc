@@ -1,22 +1,26 @@
 // An ADD that the kernel, the disk or a neighbour refuses: the error names what and why, and nothing
 // is left of it.
 #include <fcntl.h>
-#include <sys/mount.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include "tests/support/mounted.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
+using ::testing::AnyOf;
+using ::testing::Each;
+
 class RefusedAdd : public World {
  protected:
   void SetUp() override {
-    neighbour_ = &AddContainer("neighbour");
     Attach(Publish({Port(9090, 80)}),
-           As("neighbour", *neighbour_, NomadArgs("billing", "5f3c1a2b")));
+           As("neighbour", AddContainer("neighbour"), NomadArgs("billing", "5f3c1a2b")));
     UseOnce(config_);
+    host().Must({"ip", "link", "add", "other", "address", "02:00:00:00:09:05", "type", "bridge"});
+    host().Must({"ip", "address", "add", "192.0.2.1/24", "dev", "other"});
+    host().Must({"ip", "link", "set", "other", "up"});
     before_ = TakeSnapshot();
   }
 
@@ -27,54 +31,69 @@ class RefusedAdd : public World {
   }
 
   const json config_ = Publish({Port(8080, 80), Port(8053, 53, "udp")});
-  Node* neighbour_ = nullptr;
   Snapshot before_;
 };
 
-// `folder` as something else while it lives: read-only, or a file system without room.
-class Obstacle {
- public:
-  static Obstacle ReadOnly(const std::string& folder) {
-    Obstacle obstacle(folder);
-    Mount(folder, folder, "", MS_BIND, "");
-    Mount("", folder, "", MS_REMOUNT | MS_BIND | MS_RDONLY, "");
-    return obstacle;
-  }
-  static Obstacle Full(const std::string& folder) {
-    Obstacle obstacle(folder);
-    Mount("tmpfs", folder, "tmpfs", 0, "size=8k");
-    const std::string path = Cat(folder, "/ballast");
-    const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-    const std::string block(4096, 'x');
-    while (::write(fd.get(), block.data(), block.size()) > 0) {
-    }
-    return obstacle;
-  }
-  Obstacle(Obstacle&&) = default;
-  Obstacle& operator=(Obstacle&&) = delete;
-  Obstacle(const Obstacle&) = delete;
-  Obstacle& operator=(const Obstacle&) = delete;
-  ~Obstacle() {
-    if (!folder_.empty()) {
-      ::umount2(folder_.c_str(), MNT_DETACH);
-    }
-  }
+// ---- with an error that says why
 
- private:
-  explicit Obstacle(std::string folder) : folder_(std::move(folder)) {}
-
-  static void Mount(const std::string& source,
-                    const std::string& folder,
-                    const std::string& type,
-                    unsigned long flags,
-                    const char* options) {
-    if (::mount(source.c_str(), folder.c_str(), type.c_str(), flags, options) != 0) {
-      throw ErrnoError(Code::kInternal, Cat("cannot mount over ", folder));
-    }
-  }
-
-  std::string folder_;
+struct Obstacle : Named {
+  int code;
+  std::vector<std::string> expected;  // in msg or details
+  json config = Publish({Port(8080, 80), Port(8053, 53, "udp")});
+  std::string read_only = {};  // a directory that is
+  std::string full = {};       // a directory whose file system has no room
 };
+
+std::vector<Obstacle> Obstacles() {
+  const json web = Obstacle().config;
+  const json route = {{"dst", "10.0.0.0/8"}, {"gw", "192.0.2.99"}};
+  return {{"TheKernelsRoutes",
+           100,
+           {"10.0.0.0/8", "192.0.2.99"},
+           Publish({Port(8080, 80)}, Config({{"ipam", {{"routes", {route}}}}}))},
+          {"ABridgesOtherAddress",
+           102,
+           {"'other'", "192.0.2.1/24"},
+           Config({{"bridge", "other"}, {"forceAddress", false}})},
+          {"ABridgeThatIsNone",
+           7,
+           {"'uplink'", "veth"},
+           Publish({Port(8080, 80)}, Config({{"bridge", "uplink"}}))},
+          {"ALivingNeighboursPort", 102, {"'billing'"}, Publish({Port(8080, 80), Port(9090, 80)})},
+          {"AReadOnlyDataDir", 5, {kLeases, "EROFS"}, web, kLeases},
+          {"AFullDataDir", 5, {kLeases, "ENOSPC"}, web, "", kLeases},
+          {"AReadOnlyRunDirectory", 5, {"/run/nomad-bridge", "EROFS"}, web, "/run/nomad-bridge"},
+          {"AFullRunDirectory", 5, {kRecords, "ENOSPC"}, web, "", kRecords}};
+}
+
+class AddRefusedBy : public RefusedAdd, public ::testing::WithParamInterface<Obstacle> {};
+
+TEST_P(AddRefusedBy, NamesItAndLeavesNothing) {
+  const Obstacle& obstacle = GetParam();
+  const std::string& full = obstacle.full;
+  {
+    std::optional<Mounted> mounted;
+    if (!obstacle.read_only.empty()) {
+      mounted.emplace(Words(Cat("-o bind,ro ", obstacle.read_only)), obstacle.read_only);
+    } else if (!full.empty()) {
+      mounted.emplace(Words("-t tmpfs -o size=8k none"), full);
+      static_cast<void>(host().Run({"sh", "-c", Cat("cat /dev/zero > ", full, "/ballast")}));
+    }
+
+    const Outcome add = RunPlugin("ADD", obstacle.config);
+
+    EXPECT_EQ(ErrorCode(add), obstacle.code) << add;
+    for (const std::string& words : obstacle.expected) {
+      EXPECT_THAT(MsgAndDetails(add), HasSubstr(words));
+    }
+    if (!full.empty()) {
+      EXPECT_THAT(Entries(full), Each(AnyOf("ballast", "lock")));
+    }
+  }
+  ExpectNothingLeft();
+}
+
+INSTANTIATE_TEST_SUITE_P(Obstacles, AddRefusedBy, ::testing::ValuesIn(Obstacles()), kNameOf);
 
 TEST_F(RefusedAdd, ByAContainerWithoutIpv6LeavesNothing) {
   const json dual = Publish({Port(8080, 80)}, DualStack());
@@ -83,7 +102,7 @@ TEST_F(RefusedAdd, ByAContainerWithoutIpv6LeavesNothing) {
   const Snapshot before = TakeSnapshot();
   container().SetSysctl("net/ipv6/conf/default/disable_ipv6", "1");
   {
-    const Obstacle sealed = Obstacle::ReadOnly("/proc/sys");
+    const Mounted sealed({"-o", "bind,ro", "/proc/sys"}, "/proc/sys");
     const Outcome add = RunPlugin("ADD", dual);
     EXPECT_EQ(ErrorCode(add), 100) << add;
     EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr("disable_ipv6"), HasSubstr("EROFS")));
@@ -92,115 +111,47 @@ TEST_F(RefusedAdd, ByAContainerWithoutIpv6LeavesNothing) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-TEST_F(RefusedAdd, ByTheKernelsRoutesLeavesNothing) {
-  const Outcome add = RunPlugin(
-      "ADD",
-      Publish({Port(8080, 80)},
-              Config({{"ipam", {{"routes", {{{"dst", "10.0.0.0/8"}, {"gw", "192.0.2.99"}}}}}}})));
-  EXPECT_EQ(ErrorCode(add), 100) << add;
-  EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr("10.0.0.0/8"), HasSubstr("192.0.2.99")));
-  ExpectNothingLeft();
-}
+// ---- because its result cannot be written
 
-TEST_F(RefusedAdd, ByABridgesOtherAddressLeavesNothing) {
-  host().Must({"ip", "link", "add", "other", "address", "02:00:00:00:09:05", "type", "bridge"});
-  host().Must({"ip", "address", "add", "192.0.2.1/24", "dev", "other"});
-  host().Must({"ip", "link", "set", "other", "up"});
-  before_ = TakeSnapshot();
-  const Outcome add = RunPlugin("ADD", Config({{"bridge", "other"}, {"forceAddress", false}}));
-  EXPECT_EQ(ErrorCode(add), 102) << add;
-  EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr("'other'"), HasSubstr("192.0.2.1/24")));
-  ExpectNothingLeft();
-}
+struct Stdout : Named {
+  void (*prepare)();        // in the child
+  const char* reason = "";  // on stderr
+};
 
-TEST_F(RefusedAdd, ByABridgeThatIsNoneLeavesNothing) {
-  const Outcome add = RunPlugin("ADD", Publish({Port(8080, 80)}, Config({{"bridge", "uplink"}})));
-  EXPECT_EQ(ErrorCode(add), 7) << add;
-  EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr("'uplink'"), HasSubstr("veth")));
-  ExpectNothingLeft();
-}
+class AddWithoutStdout : public RefusedAdd, public ::testing::WithParamInterface<Stdout> {};
 
-TEST_F(RefusedAdd, ByALivingNeighboursPortLeavesNothing) {
-  const Outcome add = RunPlugin("ADD", Publish({Port(8080, 80), Port(9090, 80)}));
-  EXPECT_EQ(ErrorCode(add), 102) << add;
-  EXPECT_THAT(Msg(add), HasSubstr("'billing'"));
-  ExpectNothingLeft();
-}
-
-TEST_F(RefusedAdd, ByAReadOnlyDataDirLeavesNothing) {
-  {
-    const Obstacle sealed = Obstacle::ReadOnly(kLeases);
-    const Outcome add = RunPlugin("ADD", config_);
-    EXPECT_EQ(ErrorCode(add), 5) << add;
-    EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr(kLeases), HasSubstr("EROFS")));
-  }
-  ExpectNothingLeft();
-}
-
-TEST_F(RefusedAdd, ByAFullDataDirLeavesNothing) {
-  {
-    const Obstacle full = Obstacle::Full(kLeases);
-    const Outcome add = RunPlugin("ADD", config_);
-    EXPECT_EQ(ErrorCode(add), 5) << add;
-    EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr(kLeases), HasSubstr("ENOSPC")));
-    EXPECT_TRUE(Leases().empty());
-  }
-  ExpectNothingLeft();
-}
-
-TEST_F(RefusedAdd, ByAReadOnlyRunDirectoryLeavesNothing) {
-  {
-    const Obstacle sealed = Obstacle::ReadOnly("/run/nomad-bridge");
-    const Outcome add = RunPlugin("ADD", config_);
-    EXPECT_EQ(ErrorCode(add), 5) << add;
-    EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr("/run/nomad-bridge"), HasSubstr("EROFS")));
-  }
-  ExpectNothingLeft();
-}
-
-TEST_F(RefusedAdd, ByAFullRunDirectoryLeavesNothing) {
-  {
-    const Obstacle full = Obstacle::Full(kRecords);
-    const Outcome add = RunPlugin("ADD", config_);
-    EXPECT_EQ(ErrorCode(add), 5) << add;
-    EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr(kRecords), HasSubstr("ENOSPC")));
-    EXPECT_EQ(Entries(kRecords), std::vector<std::string>{"ballast"});
-  }
-  ExpectNothingLeft();
-}
-
-TEST_F(RefusedAdd, ByAFullStdoutLeavesNothing) {
+TEST_P(AddWithoutStdout, LeavesNothing) {
   Command command = PluginCommand("ADD", config_.dump());
-  command.in_child = [] { ::dup2(::open("/dev/full", O_WRONLY), STDOUT_FILENO); };
+  command.in_child = GetParam().prepare;
   const Outcome add = Execute(command);
   EXPECT_EQ(add.exit_code, 1) << add;
-  EXPECT_THAT(add.err, HasSubstr("stdout"));
+  EXPECT_THAT(add.err, HasSubstr(GetParam().reason));
   ExpectNothingLeft();
 }
 
-TEST_F(RefusedAdd, ByAClosedStdoutLeavesNothing) {
-  Command command = PluginCommand("ADD", config_.dump());
-  command.in_child = [] { ::close(STDOUT_FILENO); };
-  const Outcome add = Execute(command);
-  EXPECT_EQ(add.exit_code, 1) << add;
-  EXPECT_THAT(add.err, HasSubstr("stdout"));
-  ExpectNothingLeft();
+void CloseStdout() {
+  ::close(STDOUT_FILENO);
 }
 
-TEST_F(RefusedAdd, ByAPipeThatNobodyReadsLeavesNothing) {
-  Command command = PluginCommand("ADD", config_.dump());
-  command.in_child = [] {
-    int ends[2] = {-1, -1};
-    if (::pipe(ends) == 0) {
-      ::dup2(ends[1], STDOUT_FILENO);
-      ::close(ends[0]);
-      ::close(ends[1]);
-    }
-  };
-  const Outcome add = Execute(command);
-  EXPECT_EQ(add.exit_code, 1) << add;
-  ExpectNothingLeft();
+void FillStdout() {
+  ::dup2(::open("/dev/full", O_WRONLY), STDOUT_FILENO);
 }
+
+void LetNobodyReadStdout() {
+  int ends[2] = {-1, -1};
+  if (::pipe(ends) == 0) {
+    ::dup2(ends[1], STDOUT_FILENO);
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds,
+                         AddWithoutStdout,
+                         ::testing::Values(Stdout{"Full", FillStdout, "stdout"},
+                                           Stdout{"Closed", CloseStdout, "stdout"},
+                                           Stdout{"PipeThatNobodyReads", LetNobodyReadStdout}),
+                         kNameOf);
 
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -1,0 +1,198 @@
+// kill -9 in a command, at every system call: the next ADD, DEL or GC leaves a working attachment,
+// or exactly nothing.
+#include <filesystem>
+#include <tuple>
+
+#include "tests/plugin/repair_sweep.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class KillingWorld : public SweepWorld {
+ protected:
+  // Runs `victim` again and again, killed at one system call of this slice after the other, and
+  // calls `recover` each time. Ends with a run that was not killed.
+  void Sweep(int slice, const Victim& victim, const std::function<void()>& recover) {
+    constexpr int kFewest = 15;  // any command of ours makes more calls that can be seen
+    for (int nth = slice; !HasFailure(); nth += kSlices) {
+      victim.prepare();
+      const Killing killing = RunPluginKilledAt(nth, victim.verb, victim.config);
+      if (!killing.killed) {
+        EXPECT_EQ(killing.outcome.exit_code, 0) << killing.outcome;
+        EXPECT_GT(killing.calls, kFewest);
+        return;
+      }
+      SCOPED_TRACE(Cat("killed at call ", nth));
+      recover();
+    }
+  }
+
+  // Servers in the first container, which stay through every ADD and DEL of it.
+  void ServeAll() {
+    Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "page");
+    Serve(container(), Protocol::kUdp, {"0.0.0.0"}, 53, "name");
+  }
+
+  void ExpectServes(const Outcome& add) {
+    ASSERT_EQ(add.exit_code, 0) << add;
+    EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+    EXPECT_EQ(UdpText(outside(), kHostIp4, 8053), "name");
+    EXPECT_EQ(Leases(), (std::map<std::string, std::string>{{AddressOf(add.json), "alloc-1"}}));
+  }
+};
+
+// ---- a command on a machine and in a container that have seen one before
+
+struct Killed : Named {
+  std::string verb;
+  json earlier;  // what an ADD attached before; null: nothing
+  json config;   // ports 8080/tcp and 8053/udp
+};
+
+std::vector<Killed> Commands() {
+  const json web = Publish({Port(8080, 80), Port(8053, 53, "udp")});
+  // Another address and other ports, so that both may be left over.
+  const json earlier = Publish({Port(7080, 80), Port(7053, 53, "udp")},
+                               Config(R"({"runtimeConfig": {"ips": ["172.26.64.50"]}})"));
+  json later = web;
+  later["runtimeConfig"]["ips"] = {"172.26.64.60"};
+  return {
+      {"Add", "ADD", nullptr, web}, {"Del", "DEL", web, web}, {"Takeover", "ADD", earlier, later}};
+}
+
+class KilledCommand : public KillingWorld,
+                      public ::testing::WithParamInterface<std::tuple<Killed, int>> {
+ protected:
+  void SetUp() override {
+    UseOnce(killed_.config);
+    before_ = TakeBriefSnapshot();
+  }
+
+  void SweepAndRecover(const std::function<void()>& recover) {
+    const auto prepare = [this] {
+      if (!killed_.earlier.is_null()) {
+        Attach(killed_.earlier);
+      }
+    };
+    Sweep(std::get<int>(GetParam()), {killed_.verb, killed_.config, prepare}, [&] {
+      recover();
+      ExpectNothingSince(before_);
+    });
+  }
+
+  const Killed killed_ = std::get<Killed>(GetParam());
+  Snapshot before_;
+};
+
+TEST_P(KilledCommand, IsRepairedByTheNextAdd) {
+  ServeAll();
+  SweepAndRecover([&] {
+    const Outcome add = RunPlugin("ADD", killed_.config);
+    ExpectServes(add);
+    if (const json asked = At(killed_.config, "/runtimeConfig/ips/0"); !asked.is_null()) {
+      EXPECT_EQ(AddressOf(add.json), asked);
+    }
+    EXPECT_EQ(TcpText(outside(), kHostIp4, 7080), "") << "the old port still leads there";
+    Detach(killed_.config);
+  });
+}
+
+TEST_P(KilledCommand, LeavesNothingThatDelDoesNotRemove) {
+  SweepAndRecover([&] { Detach(killed_.config); });
+  if (killed_.verb == "DEL") {
+    ExpectNothingSince(before_);
+  }
+}
+
+TEST_P(KilledCommand, LeavesNothingThatGcWithoutItDoesNotRemove) {
+  SweepAndRecover([&] { MustRun("GC", WithValid({})); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Every,
+                         KilledCommand,
+                         ::testing::Combine(::testing::ValuesIn(Commands()), Slices()),
+                         [](const auto& test) {
+                           return Cat(std::get<Killed>(test.param).name, std::get<int>(test.param));
+                         });
+
+// ---- ADD where the pool is full
+
+class KilledAdd : public KillingWorld, public ::testing::WithParamInterface<int> {};
+
+// Nomad's agent dies with the plugin, and the allocation before it is back: no DEL ever comes.
+TEST_P(KilledAdd, GivesItsAddressBackWhenItsNamespaceIsGoneAndThePoolIsFull) {
+  const json plain = Config({{"ipam", {{"subnet", "10.9.0.0/30"}}}});
+  const json config = Publish({Port(8080, 80)}, plain);
+  const Variables other = As("other", AddContainer("other"));
+  UseOnce(Publish({Port(8080, 80), Port(8053, 53, "udp")}));
+  int containers = 0;
+  for (int nth = GetParam(); !HasFailure(); nth += kSlices) {
+    Node& doomed = AddContainer(Cat("doomed", ++containers));
+    const Killing killing = RunPluginKilledAt(nth, "ADD", config, As("doomed", doomed));
+    SCOPED_TRACE(Cat("killed at call ", nth));
+    KillContainer(doomed);
+    Outcome add;
+    // The kernel takes its time to end a namespace; until then its attachment lives.
+    EXPECT_TRUE(Soon([&] { return (add = RunPlugin("ADD", plain, other)).exit_code == 0; })) << add;
+    EXPECT_EQ(AddressOf(add.json), "10.9.0.2");
+    EXPECT_EQ(Leases(), (std::map<std::string, std::string>{{"10.9.0.2", "other"}}));
+    Detach(plain, other);
+    if (!killing.killed) {
+      break;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Slices, KilledAdd, Slices());
+
+// ---- the very first ADD of a machine, which makes the bridge, the table and the directories
+
+class KilledFirstAdd : public KillingWorld, public ::testing::WithParamInterface<int> {
+ protected:
+  void SetUp() override {
+    UseOnce(victim_.config);
+    used_ = TakeBriefSnapshot();
+  }
+
+  // As if no ADD had ever been here.
+  void MakeBare() {
+    static_cast<void>(host().Run({"ip", "link", "delete", "nomad"}));
+    static_cast<void>(container().Run({"ip", "link", "delete", "eth0"}));
+    host().Must({"nft", "flush", "ruleset"});
+    host().SetSysctl("net/ipv4/ip_forward", "0");
+    std::filesystem::remove_all("/run/nomad-bridge");
+    std::filesystem::remove_all(kLeases);
+  }
+
+  const Victim victim_{.verb = "ADD",
+                       .config = Publish({Port(8080, 80), Port(8053, 53, "udp")}),
+                       .prepare = [this] { MakeBare(); }};
+  Snapshot used_;
+};
+
+TEST_P(KilledFirstAdd, IsRepairedByTheNextAdd) {
+  ServeAll();
+  Sweep(GetParam(), victim_, [&] {
+    ExpectServes(RunPlugin("ADD", victim_.config));
+    Detach(victim_.config);
+    ExpectNothingSince(used_);
+  });
+}
+
+TEST_P(KilledFirstAdd, IsRemovedByDelAndDoesNotHinderOthers) {
+  const Variables other = As("other", AddContainer("other"));
+  Sweep(GetParam(), victim_, [&] {
+    Detach(victim_.config);
+    EXPECT_FALSE(HasInterface(container(), "eth0"));
+    EXPECT_FALSE(HasRecord("alloc-1"));
+    EXPECT_TRUE(Leases().empty());
+    // What is shared may be half made; the next ADD completes it.
+    UseOnce(victim_.config, other);
+    ExpectNothingSince(used_);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Slices, KilledFirstAdd, Slices());
+
+}  // namespace
+}  // namespace nomad_bridge::test
