@@ -11,10 +11,10 @@
 namespace nomad_bridge::bench {
 
 struct Options {
-  // Absolute, since every world we enter takes us to its root folder.
+  // Absolute, since every world we enter takes us to its root directory.
   std::filesystem::path binary;                      // our build
   std::filesystem::path other;                       // an older one to compare it with, or empty
-  std::filesystem::path reference = "/usr/lib/cni";  // the folder of the reference plugins
+  std::filesystem::path reference = "/usr/lib/cni";  // the directory of the reference plugins
   bool with_ours = true;
   bool with_reference = true;
   int rounds = 0;                                // 0: fewer, the more attachments are alive

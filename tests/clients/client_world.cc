@@ -32,8 +32,8 @@ ClientWorld::ClientWorld() {
 
 std::string ClientWorld::MakeRoot(const std::string& name) {
   std::string root = Cat("/run/roots/", name);
-  for (const char* const folder : {"bin", "dev", "etc", "proc", "run", "sys", "tmp", "www"}) {
-    fs::create_directories(Cat(root, '/', folder));
+  for (const char* const directory : {"bin", "dev", "etc", "proc", "run", "sys", "tmp", "www"}) {
+    fs::create_directories(Cat(root, '/', directory));
   }
   fs::copy_file(kBusybox, Cat(root, kBusybox), fs::copy_options::overwrite_existing);
   WriteFile(Cat(root, "/www/index.html"), name);

@@ -16,19 +16,19 @@ constexpr const char* kSocket = "/run/containerd.sock";
 constexpr const char* kConfig = "/run/containerd.toml";
 constexpr const char* kNoCgroups = "/run/crun-without-cgroups";
 
-// The folders that ctr is built with. They may be missing, or full of the machine's: a layer over
+// The directories that ctr is built with. They may be missing, or full of the machine's: a layer over
 // their parent keeps what we make there to ourselves, and an empty one hides what is there.
 class Cover {
  public:
-  Cover(const std::string& parent, const std::string& folder) {
+  Cover(const std::string& parent, const std::string& directory) {
     const std::string layer = Cat("/run/layers", parent);
     fs::create_directories(layer + "/upper");
     fs::create_directories(layer + "/work");
     Mount("overlay",
           parent,
           Cat("lowerdir=", parent, ",upperdir=", layer, "/upper,workdir=", layer, "/work"));
-    fs::create_directories(folder);
-    Mount("tmpfs", folder, "mode=0755");
+    fs::create_directories(directory);
+    Mount("tmpfs", directory, "mode=0755");
   }
   Cover(const Cover&) = delete;
   Cover& operator=(const Cover&) = delete;

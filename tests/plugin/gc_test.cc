@@ -83,13 +83,13 @@ TEST_F(GcCommand, LeavesOtherNetworksAlone) {
 
 // Written by plugins that knew of one interface only: it stands for all of the container's.
 TEST_F(GcCommand, TakesALeaseWithoutAnInterfaceForItsContainers) {
-  const std::string folder = "/var/run/cni/nomad";
-  std::filesystem::create_directories(folder);
-  std::ofstream(Cat(folder, "/172.26.64.9")) << "kept";
-  std::ofstream(Cat(folder, "/172.26.64.10")) << "gone";
+  const std::string directory = "/var/run/cni/nomad";
+  std::filesystem::create_directories(directory);
+  std::ofstream(Cat(directory, "/172.26.64.9")) << "kept";
+  std::ofstream(Cat(directory, "/172.26.64.10")) << "gone";
   EXPECT_EQ(Gc(WithValid({"kept"})).exit_code, 0);
-  EXPECT_TRUE(std::filesystem::exists(Cat(folder, "/172.26.64.9")));
-  EXPECT_FALSE(std::filesystem::exists(Cat(folder, "/172.26.64.10")));
+  EXPECT_TRUE(std::filesystem::exists(Cat(directory, "/172.26.64.9")));
+  EXPECT_FALSE(std::filesystem::exists(Cat(directory, "/172.26.64.10")));
 }
 
 // Two hosts, as two containers may be, that share /run.

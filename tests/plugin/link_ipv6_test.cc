@@ -18,8 +18,8 @@ class Ipv6 : public World {
   // Every sysctl below net/ipv6/conf of the links that are there now.
   std::map<std::string, std::string> Ipv6Sysctls() {
     std::map<std::string, std::string> values;
-    for (const std::string& link : host().SysctlFolder("net/ipv6/conf")) {
-      for (const std::string& key : host().SysctlFolder(Cat("net/ipv6/conf/", link))) {
+    for (const std::string& link : host().SysctlDirectory("net/ipv6/conf")) {
+      for (const std::string& key : host().SysctlDirectory(Cat("net/ipv6/conf/", link))) {
         const std::string name = Cat("net/ipv6/conf/", link, "/", key);
         // A random secret that cannot be read, or reads differently.
         if (key != "stable_secret") {

@@ -47,7 +47,7 @@ TEST_P(JunkFile, AmongTheRecordsDisturbsNothing) {
   const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "page");
   const Outcome gc = RunPlugin("GC", WithValid({"other"}));
-  if (GetParam().name == "AFolderWithARecordsName") {
+  if (GetParam().name == "ADirectoryWithARecordsName") {
     EXPECT_THAT(Details(gc), HasSubstr(GetParam().path)) << gc;  // goes on, and reports what stays
   } else {
     EXPECT_EQ(gc.exit_code, 0) << gc;
@@ -83,8 +83,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Junk{"NoInterface", "x@.json", "{}"},
                       Junk{"CutName", "x~y@eth0.json", "{"},
                       Junk{"CutNameOfAnotherType", "x~y@eth0.json", R"({"containerId":5})"},
-                      Junk{"AFolder", "folder", "/"},
-                      Junk{"AFolderWithARecordsName", "folder@eth0.json", "/"}),
+                      Junk{"ADirectory", "directory", "/"},
+                      Junk{"ADirectoryWithARecordsName", "directory@eth0.json", "/"}),
     kNameOf);
 
 class StateFiles : public World {};

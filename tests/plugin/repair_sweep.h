@@ -25,8 +25,8 @@ class SweepWorld : public World {
   [[nodiscard]] Snapshot TakeBriefSnapshot() {
     Snapshot snapshot;
     snapshot.AddNode(host());
-    snapshot.AddFolder("/run/nomad-bridge");
-    snapshot.AddFolder(kLeases);
+    snapshot.AddDirectory("/run/nomad-bridge");
+    snapshot.AddDirectory(kLeases);
     return snapshot;
   }
 

@@ -105,8 +105,8 @@ TEST_F(Takeover, WorksWhenSomebodyHasRemovedTheRecord) {
 }
 
 TEST_F(Takeover, ReleasesLeasesInADataDirNoLongerInUse) {
-  const auto in = [](const std::string& folder) {
-    return Config({{"ipam", {{"subnet", "10.9.0.0/24"}, {"dataDir", folder}}}});
+  const auto in = [](const std::string& directory) {
+    return Config({{"ipam", {{"subnet", "10.9.0.0/24"}, {"dataDir", directory}}}});
   };
   Attach(in("/run/here"));
 

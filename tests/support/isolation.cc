@@ -20,7 +20,7 @@
 namespace nomad_bridge::test {
 namespace {
 
-constexpr std::array kStateFolders = {"/run", "/var/run", "/var/lib/cni"};
+constexpr std::array kStateDirectories = {"/run", "/var/run", "/var/lib/cni"};
 constexpr const char* kMark = "NOMAD_BRIDGE_TEST_ISOLATED";
 
 [[noreturn]] void Die(const std::string& what) {
@@ -28,7 +28,7 @@ constexpr const char* kMark = "NOMAD_BRIDGE_TEST_ISOLATED";
   std::_Exit(EXIT_FAILURE);
 }
 
-bool IsFolder(const char* path) {
+bool IsDirectory(const char* path) {
   struct stat status {};
   return ::lstat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
@@ -84,19 +84,19 @@ void EnterIsolation() {
 
 FreshState::FreshState() {
   if (!IsIsolated()) {
-    throw std::logic_error("state folders are only replaced in isolation");
+    throw std::logic_error("state directories are only replaced in isolation");
   }
-  for (const char* folder : kStateFolders) {
-    if (IsFolder(folder) && ::mount("tmpfs", folder, "tmpfs", 0, "mode=0755") != 0) {
-      throw ErrnoError(Code::kIo, Cat("cannot mount a tmpfs on ", folder));
+  for (const char* directory : kStateDirectories) {
+    if (IsDirectory(directory) && ::mount("tmpfs", directory, "tmpfs", 0, "mode=0755") != 0) {
+      throw ErrnoError(Code::kIo, Cat("cannot mount a tmpfs on ", directory));
     }
   }
 }
 
 FreshState::~FreshState() {
-  for (const char* folder : kStateFolders) {
-    if (IsFolder(folder)) {
-      ::umount2(folder, MNT_DETACH);
+  for (const char* directory : kStateDirectories) {
+    if (IsDirectory(directory)) {
+      ::umount2(directory, MNT_DETACH);
     }
   }
 }

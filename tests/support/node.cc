@@ -105,7 +105,7 @@ std::string Node::Sysctl(const std::string& name) const {
   return value;
 }
 
-std::vector<std::string> Node::SysctlFolder(const std::string& name) const {
+std::vector<std::string> Node::SysctlDirectory(const std::string& name) const {
   std::vector<std::string> names;
   Do([&] { names = Entries(Cat("/proc/sys/", name)); });
   return names;

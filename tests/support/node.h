@@ -44,7 +44,7 @@ class Node {
 
   // "net/ipv4/ip_forward"; "" if there is no such setting.
   [[nodiscard]] std::string Sysctl(const std::string& name) const;
-  [[nodiscard]] std::vector<std::string> SysctlFolder(const std::string& name) const;
+  [[nodiscard]] std::vector<std::string> SysctlDirectory(const std::string& name) const;
   void SetSysctl(const std::string& name, const std::string& value) const;
 
  private:

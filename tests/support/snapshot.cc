@@ -140,10 +140,10 @@ void Snapshot::AddRuleset(const Node& node) {
 
 void Snapshot::AddSysctls(const Node& node) {
   std::vector<std::string> names = {"net/ipv4/ip_forward"};
-  for (const std::string& link : node.SysctlFolder("net/ipv4/conf")) {
+  for (const std::string& link : node.SysctlDirectory("net/ipv4/conf")) {
     names.push_back(Cat("net/ipv4/conf/", link, "/route_localnet"));
   }
-  for (const std::string& link : node.SysctlFolder("net/ipv6/conf")) {
+  for (const std::string& link : node.SysctlDirectory("net/ipv6/conf")) {
     for (const char* key : {"forwarding", "disable_ipv6", "accept_ra", "accept_dad"}) {
       names.push_back(Cat("net/ipv6/conf/", link, "/", key));
     }
@@ -160,12 +160,12 @@ void Snapshot::AddNode(const Node& node) {
   AddSysctls(node);
 }
 
-void Snapshot::AddFolder(const std::string& folder) {
+void Snapshot::AddDirectory(const std::string& directory) {
   namespace fs = std::filesystem;
-  if (!fs::exists(folder)) {
+  if (!fs::exists(directory)) {
     return;
   }
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory)) {
     if (entry.is_regular_file() && !IsMemory(entry.path().filename().string())) {
       const std::string path = entry.path().string();
       facts_[Cat("file ", path)] = FindFile(path).value_or(kAbsent);

@@ -2,7 +2,7 @@
 //
 // Holds    of every node: links (name, kind, master, MAC, MTU, alias, up, promiscuous), addresses,
 //          routes of all tables, rules, the nf_tables ruleset, the sysctls we touch; of the
-//          machine: the files of our state folders.
+//          machine: the files of our state directories.
 // Leaves   out what moves by itself: indices, handles, counters, carrier, timers, lifetimes; what
 //          the kernel makes for every link (link-local addresses, local, link-local and multicast
 //          routes); "lock" files, last_reserved_ip.<n> and .generation, which are memory, not
@@ -23,8 +23,8 @@ namespace nomad_bridge::test {
 class Snapshot {
  public:
   void AddNode(const Node& node);
-  // Every file below `folder`, with its content.
-  void AddFolder(const std::string& folder);
+  // Every file below `directory`, with its content.
+  void AddDirectory(const std::string& directory);
 
   // Only the facts whose name begins with one of these: "host ", "file ".
   [[nodiscard]] Snapshot Of(const std::vector<std::string>& beginnings) const;

@@ -18,7 +18,7 @@
 namespace nomad_bridge::test {
 namespace {
 
-constexpr const char* kBinFolder = "/run/cni-bin";
+constexpr const char* kBinDirectory = "/run/cni-bin";
 
 // One end of the cable between host and outside.
 void SetUpUplink(const Node& node, const char* ip4, const char* ip6, const char* mac) {
@@ -96,8 +96,8 @@ Command World::PluginCommand(const std::string& verb,
                              const std::string& input,
                              const Variables& variables,
                              const std::string& name) {
-  EnsureDirectory(kBinFolder);
-  const std::string path = Cat(kBinFolder, "/", name);
+  EnsureDirectory(kBinDirectory);
+  const std::string path = Cat(kBinDirectory, "/", name);
   if (::symlink(BinaryUnderTest().c_str(), path.c_str()) != 0 && errno != EEXIST) {
     throw ErrnoError(Code::kIo, Cat("cannot link ", path));
   }
@@ -107,7 +107,7 @@ Command World::PluginCommand(const std::string& verb,
                                 {"CNI_CONTAINERID", "alloc-1"},
                                 {"CNI_NETNS", container().path()},
                                 {"CNI_IFNAME", "eth0"},
-                                {"CNI_PATH", kBinFolder},
+                                {"CNI_PATH", kBinDirectory},
                                 {"PATH", "/usr/sbin:/usr/bin:/sbin:/bin"}},
                   .inherits_environment = false};
   for (const auto& [variable, value] : variables) {
@@ -278,20 +278,20 @@ bool World::HasRecord(const std::string& container_id) {
   return FindFile(RecordOf(container_id)).has_value();
 }
 
-std::map<std::string, std::string> World::Leases(const std::string& folder) {
+std::map<std::string, std::string> World::Leases(const std::string& directory) {
   std::map<std::string, std::string> leases;
-  for (const std::string& name : Entries(folder)) {
+  for (const std::string& name : Entries(directory)) {
     if (name.find_first_of(".:") != std::string::npos && !name.starts_with("last_")) {
-      const std::string text = FindFile(Cat(folder, "/", name)).value_or("");
+      const std::string text = FindFile(Cat(directory, "/", name)).value_or("");
       leases[name] = text.substr(0, text.find('\r'));
     }
   }
   return leases;
 }
 
-std::set<std::string> World::Leased(const std::string& folder) {
+std::set<std::string> World::Leased(const std::string& directory) {
   std::set<std::string> leased;
-  for (const auto& [address, owner] : Leases(folder)) {
+  for (const auto& [address, owner] : Leases(directory)) {
     leased.insert(address);
   }
   return leased;
@@ -315,12 +315,12 @@ Snapshot World::TakeHostSnapshot() {
   Snapshot snapshot;
   snapshot.AddNode(host());
   snapshot.AddNode(outside());
-  snapshot.AddFolder("/run/nomad-bridge");
-  snapshot.AddFolder("/run/cni");
+  snapshot.AddDirectory("/run/nomad-bridge");
+  snapshot.AddDirectory("/run/cni");
   if (!std::filesystem::is_symlink("/var/run")) {
-    snapshot.AddFolder("/var/run/cni");
+    snapshot.AddDirectory("/var/run/cni");
   }
-  snapshot.AddFolder("/var/lib/cni");
+  snapshot.AddDirectory("/var/lib/cni");
   return snapshot;
 }
 

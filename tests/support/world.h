@@ -164,8 +164,8 @@ class World : public ::testing::Test {
   [[nodiscard]] static std::string RecordOf(const std::string& container_id);
   [[nodiscard]] static bool HasRecord(const std::string& container_id);
   [[nodiscard]] static std::map<std::string, std::string> Leases(
-      const std::string& folder = kLeases);
-  [[nodiscard]] static std::set<std::string> Leased(const std::string& folder = kLeases);
+      const std::string& directory = kLeases);
+  [[nodiscard]] static std::set<std::string> Leased(const std::string& directory = kLeases);
   [[nodiscard]] static std::string Lease(const std::string& address);
 
   // Host, outside, every living container, /run/nomad-bridge, /var/run/cni and /var/lib/cni.
