@@ -128,7 +128,8 @@ fi
 check "configure, release" cmake --preset release || finish
 check "configure, asan" cmake --preset asan || finish
 # clang cannot read g++'s precompiled headers.
-check "configure, lint" cmake --preset release -B build/lint -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON || finish
+check "configure, lint" cmake --preset release -B build/lint -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
+  -DNOMAD_BRIDGE_UNITY=OFF || finish
 check "build, release" cmake --build build/release -j "$jobs" || finish
 
 check "build, asan" cmake --build build/asan -j "$jobs" \

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kRegisterBytes = 4;
 
-std::size_t Bytes(Type type) {
+std::size_t SizeOf(Type type) {
   switch (type) {
     case Type::kIpv4Addr:
       return 4;
@@ -80,18 +80,18 @@ std::string Text(const TableId& table) {
 }
 
 std::size_t PaddedBytes(Type type) {
-  return (Bytes(type) + kRegisterBytes - 1) / kRegisterBytes * kRegisterBytes;
+  return (SizeOf(type) + kRegisterBytes - 1) / kRegisterBytes * kRegisterBytes;
 }
 
 std::string KeyText(const Set& set, const Element& element) {
   std::string text;
   std::size_t offset = 0;
   for (const Type type : set.key) {
-    if (offset + Bytes(type) > element.key.size()) {
+    if (offset + SizeOf(type) > element.key.size()) {
       break;
     }
     text += Cat(text.empty() ? "" : " . ",
-                FieldText(type, std::span(element.key).subspan(offset, Bytes(type))));
+                FieldText(type, std::span(element.key).subspan(offset, SizeOf(type))));
     offset += PaddedBytes(type);
   }
   return text;

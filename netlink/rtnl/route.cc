@@ -17,7 +17,7 @@ int ScopeOf(const Route& route) {
   return route.scope.value_or(route.gateway ? RT_SCOPE_UNIVERSE : RT_SCOPE_LINK);
 }
 
-rtmsg HeadFor(const Route& route) {
+rtmsg RouteHead(const Route& route) {
   rtmsg head{};
   head.rtm_family = route.destination.address.is_ipv4() ? AF_INET : AF_INET6;
   head.rtm_dst_len = static_cast<unsigned char>(route.destination.prefix_length);
@@ -122,7 +122,7 @@ void Socket::EnsureRoute(const Link& link, const Route& route) {
   // Neither EXCL nor REPLACE: an identical route is then the only EEXIST, and nobody else's route
   // is touched.
   netlink::Message message(RTM_NEWROUTE, NLM_F_ACK | NLM_F_CREATE);
-  message.Head(HeadFor(route));
+  message.Head(RouteHead(route));
   if (route.destination.prefix_length > 0) {
     message.PutBytes(RTA_DST, route.destination.Network().bytes());
   }

@@ -6,10 +6,10 @@
 #include <chrono>
 #include <functional>
 
+#include <linux/if.h>
 #include <linux/if_addr.h>
 #include <linux/if_bridge.h>
 #include <linux/rtnetlink.h>
-#include <net/if.h>
 #include <poll.h>
 #include <sys/socket.h>
 

@@ -20,7 +20,7 @@
 namespace nomad_bridge::cni {
 namespace {
 
-constexpr std::size_t kMaxShownBytes = 400;
+constexpr std::size_t kMaxPrintedBytes = 400;
 
 std::string Named(const DelegatedIpam& ipam) {
   return Format("IPAM plugin '{}'", ipam.type);
@@ -131,12 +131,12 @@ std::string HowItEnded(const ExitInfo& exit) {
 std::string Details(const ExitInfo& exit) {
   std::string details = HowItEnded(exit);
   if (!exit.out.empty()) {
-    details += Cat("; stdout: ", Excerpt(exit.out, kMaxShownBytes));
+    details += Cat("; stdout: ", Excerpt(exit.out, kMaxPrintedBytes));
   }
   if (!exit.err.empty()) {
     // The last lines are nearest to the reason.
-    const std::size_t begin = exit.err.size() - std::min(exit.err.size(), kMaxShownBytes);
-    details += Cat("; stderr: ", Excerpt(exit.err.substr(begin), kMaxShownBytes));
+    const std::size_t begin = exit.err.size() - std::min(exit.err.size(), kMaxPrintedBytes);
+    details += Cat("; stderr: ", Excerpt(exit.err.substr(begin), kMaxPrintedBytes));
   }
   return details;
 }
@@ -216,7 +216,7 @@ Result ParseDelegated(const DelegatedIpam& ipam,
   if (result.ips.empty()) {
     throw Error(Code::kDelegate,
                 "IPAM plugin returned missing IP config",
-                Format("{} printed: {}", Named(ipam), Excerpt(answer, kMaxShownBytes)));
+                Format("{} printed: {}", Named(ipam), Excerpt(answer, kMaxPrintedBytes)));
   }
   return result;
 }
