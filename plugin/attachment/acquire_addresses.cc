@@ -98,14 +98,8 @@ void RequireFree(state::Host& host,
   const AttachmentId owner{id.network, lease_owner->container_id, lease_owner->ifname};
   if (!ReclaimIfStale(host, owner)) {
     const std::optional<state::Record> record = host.records.Find(owner);
-    throw Error(Code::kConflict,
-                Format("address {} is taken by {}",
-                       address,
-                       cni::NameOwner(record ? record->labels : cni::Labels{}, owner.container_id)),
-                Format("network '{}', container '{}', interface '{}'",
-                       owner.network,
-                       owner.container_id,
-                       owner.ifname));
+    throw cni::TakenBy(
+        Cat("address ", address), owner, record ? record->labels : cni::Labels{}, {});
   }
 }
 

@@ -203,6 +203,12 @@ std::string InvokeIpam(const DelegatedIpam& ipam,
   return std::move(exit.out);
 }
 
+void InvokeIpamOf(const Request& request, const std::string& ipam_type, Verb verb) {
+  if (const std::optional<DelegatedIpam> ipam = FindDelegatedIpam(request, ipam_type)) {
+    InvokeIpam(*ipam, verb, request.id, request.netns_path);
+  }
+}
+
 Result ParseDelegated(const DelegatedIpam& ipam,
                       std::string_view answer,
                       std::string_view config_version) {

@@ -49,6 +49,9 @@ std::string InvokeIpam(const DelegatedIpam& ipam,
                        const std::string& netns_path,
                        std::chrono::milliseconds timeout = std::chrono::seconds(60));
 
+// The same for the request's own attachment; does nothing if there is no such plugin.
+void InvokeIpamOf(const Request& request, const std::string& ipam_type, Verb verb);
+
 // The answer to an ADD as a result of today; a version it does not name is the config's. Has at
 // least one address, and no interfaces.
 [[nodiscard]] Result ParseDelegated(const DelegatedIpam& ipam,

@@ -91,4 +91,17 @@ std::string NameOwner(const Labels& labels, const std::string& container_id) {
   return text.empty() ? Format("container '{}'", container_id) : text;
 }
 
+Error TakenBy(std::string_view what,
+              const AttachmentId& owner,
+              const Labels& labels,
+              const std::optional<Ip>& address) {
+  return {Code::kConflict,
+          Format("{} is taken by {}", what, NameOwner(labels, owner.container_id)),
+          Format("network '{}', container '{}', interface '{}'{}",
+                 owner.network,
+                 owner.container_id,
+                 owner.ifname,
+                 address ? Cat(", address ", *address) : "")};
+}
+
 }  // namespace nomad_bridge::cni

@@ -8,8 +8,14 @@
 //         boundary, well-known keys first in the order above.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "base/attachment_id.h"
+#include "base/error.h"
+#include "base/ip.h"
 
 namespace nomad_bridge::cni {
 
@@ -31,5 +37,11 @@ using Labels = std::vector<Label>;
 // "job 'billing', group 'api', allocation '5f3c...'", for messages; without such labels "container
 // '<id>'". Long values are cut.
 [[nodiscard]] std::string NameOwner(const Labels& labels, const std::string& container_id);
+
+// kConflict: "host port 80 is taken by job 'billing'", the owner's identity and address in the details.
+[[nodiscard]] Error TakenBy(std::string_view what,
+                            const AttachmentId& owner,
+                            const Labels& labels,
+                            const std::optional<Ip>& address);
 
 }  // namespace nomad_bridge::cni

@@ -12,6 +12,7 @@
 #include "plugin/commands/commands.h"
 #include "plugin/link/container.h"
 #include "plugin/rules/apply.h"
+#include "plugin/rules/elements.h"
 #include "plugin/rules/port_side_effects.h"
 #include "plugin/takeover/reference.h"
 

@@ -52,10 +52,7 @@ void CheckInterface(const cni::Request& request, const cni::PluginType& type) {
   const RangeLock own = host.records.Lock(request.id);
 
   std::vector<std::string> mismatches = CheckHostSide(host, container.netns, request, type, config);
-  if (const std::optional<cni::DelegatedIpam> delegated_ipam =
-          cni::FindDelegatedIpam(request, config.ipam.type)) {
-    cni::InvokeIpam(*delegated_ipam, cni::Verb::kCheck, request.id, request.netns_path);
-  }
+  cni::InvokeIpamOf(request, config.ipam.type, cni::Verb::kCheck);
   Append(mismatches, CheckContainerSide(container, request, type, config));
   ThrowIfChanged(request.id, mismatches);
 }

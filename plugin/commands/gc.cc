@@ -98,13 +98,6 @@ void RemoveStrayElements(state::Host& host) {
   rules::RemoveElements(host, strays);
 }
 
-void RunDelegatedGc(const cni::Request& request, const std::string& ipam_type) {
-  if (const std::optional<cni::DelegatedIpam> delegated =
-          cni::FindDelegatedIpam(request, ipam_type)) {
-    cni::InvokeIpam(*delegated, cni::Verb::kGc, request.id, request.netns_path);
-  }
-}
-
 }  // namespace
 
 // An attachment is removed whole, under whichever of our names GC is run.
@@ -119,7 +112,8 @@ void Gc(const cni::Request& request, const cni::PluginType& type) {
 
   cni::ErrorList failures;
   if (type.Provides(cni::Part::kAddress)) {
-    failures.Try("addresses", [&] { RunDelegatedGc(request, lenient.ipam_type); });
+    failures.Try("addresses",
+                 [&] { cni::InvokeIpamOf(request, lenient.ipam_type, cni::Verb::kGc); });
   }
   for (const AttachmentId& id : host.records.List(request.id.network)) {
     if (!valid->contains(id)) {

@@ -74,9 +74,8 @@ void Status(const cni::Request& request, const cni::PluginType& type) {
   if (lenient.ipam_type == cni::kHostLocal) {
     Require("the key 'ipam.dataDir' names a folder that cannot be written",
             [&] { RequireUsable(lenient.data_dir); });
-  } else if (const std::optional<cni::DelegatedIpam> delegated_ipam =
-                 cni::FindDelegatedIpam(request, lenient.ipam_type)) {
-    cni::InvokeIpam(*delegated_ipam, cni::Verb::kStatus, request.id, request.netns_path);
+  } else {
+    cni::InvokeIpamOf(request, lenient.ipam_type, cni::Verb::kStatus);
   }
 }
 

@@ -77,22 +77,17 @@ std::string DescribeConflict(const firewall::Conflict& conflict) {
 
 [[noreturn]] void ThrowTaken(const firewall::Conflict& conflict,
                              const std::optional<state::Record>& owner) {
-  const std::string what = Cat(DescribeConflict(conflict), " is taken by ");
-  if (!owner) {
-    throw Error(
-        Code::kConflict,
-        Cat(what, "an attachment without a record"),
-        Cat("its element in table inet nomad-bridge has the comment: ", conflict.present.comment));
+  if (owner) {
+    const std::vector<Cidr>& addresses = owner->ipam.addresses;
+    throw cni::TakenBy(DescribeConflict(conflict),
+                       owner->id,
+                       owner->labels,
+                       addresses.empty() ? std::nullopt : std::optional(addresses.front().address));
   }
   throw Error(Code::kConflict,
-              Cat(what, cni::NameOwner(owner->labels, owner->id.container_id)),
-              Format("network '{}', container '{}', interface '{}'{}",
-                     owner->id.network,
-                     owner->id.container_id,
-                     owner->id.ifname,
-                     owner->ipam.addresses.empty()
-                         ? ""
-                         : Cat(", address ", owner->ipam.addresses.front().address)));
+              Format("{} is taken by an attachment without a record", DescribeConflict(conflict)),
+              Format("its element in table inet nomad-bridge has the comment: {}",
+                     conflict.present.comment));
 }
 
 // The owner of the element in the way if it is stale; throws if it is alive. nullopt: stale, but
@@ -292,21 +287,6 @@ std::vector<nft::Element> FindRulesOf(state::Host& host, const AttachmentId& id)
   const std::string owner = state::HostVethName(id);
   std::erase_if(elements, [&](const nft::Element& element) { return element.owner() != owner; });
   return elements;
-}
-
-std::optional<cni::Part> PartOf(const nft::Element& element) {
-  const auto is_of = [&](std::string_view noun) {
-    return element.set == firewall::SetName(noun, Family::kIpv4) ||
-           element.set == firewall::SetName(noun, Family::kIpv6);
-  };
-  if (element.set == firewall::kBridges) {
-    return std::nullopt;
-  }
-  if (is_of(firewall::kAlloc) || element.set == firewall::kIngressRestricted ||
-      element.set == firewall::kIngressAllowed) {
-    return cni::Part::kForward;
-  }
-  return is_of(firewall::kMasq) ? cni::Part::kMasquerade : cni::Part::kPorts;
 }
 
 std::vector<std::string> DiffRules(state::Host& host, const state::Record& record) {

@@ -59,9 +59,6 @@ void RemoveElements(state::Host& host, const std::vector<nft::Element>& elements
 // The elements in the kernel that belong to `id`, by a dump: for DEL without a record.
 [[nodiscard]] std::vector<nft::Element> FindRulesOf(state::Host& host, const AttachmentId& id);
 
-// The part that an element in our table belongs to; nullopt for what all parts share.
-[[nodiscard]] std::optional<cni::Part> PartOf(const nft::Element& element);
-
 // What is missing or different in the rules of `record`, one mismatch each, changing nothing.
 [[nodiscard]] std::vector<std::string> DiffRules(state::Host& host, const state::Record& record);
 

@@ -2,6 +2,7 @@
 
 #include "base/list.h"
 #include "firewall/address_policy.h"
+#include "firewall/table.h"
 #include "plugin/state/kernel_names.h"
 #include "portmap/elements.h"
 
@@ -61,6 +62,21 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
   }
   Append(elements, InterfaceElements(record, comment));
   return elements;
+}
+
+std::optional<cni::Part> PartOf(const nft::Element& element) {
+  const auto is_of = [&](std::string_view noun) {
+    return element.set == firewall::SetName(noun, Family::kIpv4) ||
+           element.set == firewall::SetName(noun, Family::kIpv6);
+  };
+  if (element.set == firewall::kBridges) {
+    return std::nullopt;
+  }
+  if (is_of(firewall::kAlloc) || element.set == firewall::kIngressRestricted ||
+      element.set == firewall::kIngressAllowed) {
+    return cni::Part::kForward;
+  }
+  return is_of(firewall::kMasq) ? cni::Part::kMasquerade : cni::Part::kPorts;
 }
 
 }  // namespace nomad_bridge::rules

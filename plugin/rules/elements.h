@@ -4,6 +4,7 @@
 //         attachments behind the same interface.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "netlink/nft/element.h"
@@ -13,5 +14,8 @@ namespace nomad_bridge::rules {
 
 // All elements of the parts of `record`; none if no part of it has rules.
 [[nodiscard]] std::vector<nft::Element> ElementsOf(const state::Record& record);
+
+// The part that an element in our table belongs to; nullopt for what all parts share.
+[[nodiscard]] std::optional<cni::Part> PartOf(const nft::Element& element);
 
 }  // namespace nomad_bridge::rules

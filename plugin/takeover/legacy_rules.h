@@ -4,11 +4,15 @@
 // Shapes   The rules of plugin/takeover/nft_rules.h as iptables-legacy-save prints them, recognised
 //          in the same way; those in the chain for masquerading also by their own comment. An accept
 //          must be the reference's, word by word.
+//          iptables-legacy-save prints a rule a line, "-A CHAIN words...". A word with anything unusual
+//          in it stands in double quotes, with a backslash before each quote and backslash in it; a
+//          line break between quotes is part of the word.
 // Costs    A tool for each table and family that is in use and may hold what is asked for, and one
 //          for each that is changed; none is started where no such table is in use.
 // Errors   kKernel, naming the tool that is missing or fails. Without addresses a missing one is
 //          only logged: the node may have no other use for it (only kube-proxy in containers), and
 //          an attachment without an address must remain removable.
+// Source   iptables 1.8: xtables_save_string(), add_argv().
 #pragma once
 
 #include <string>
@@ -18,9 +22,16 @@
 #include "base/attachment_id.h"
 #include "base/ip.h"
 #include "plugin/cni/plugin_type.h"
-#include "plugin/takeover/legacy_save.h"
 
 namespace nomad_bridge::takeover {
+
+struct LegacyRule {
+  std::string chain;
+  std::vector<std::string> words;  // after the chain, without their quotes
+  std::string text;                // "CHAIN words...", as printed: with "-D " before it, it is gone
+
+  bool operator==(const LegacyRule&) const = default;
+};
 
 constexpr const char* kLegacyNat = "nat";
 constexpr const char* kLegacyFilter = "filter";
@@ -51,6 +62,9 @@ struct LegacyFinding {
 void RemoveLegacyRules(const AttachmentId& id,
                        const std::vector<Ip>& addresses,
                        const cni::Parts& parts);
+
+// Pure: the rules in the tool's output for one table, in their order.
+[[nodiscard]] std::vector<LegacyRule> ParseLegacySave(std::string_view save);
 
 // Pure: all rules of `id` in `save`, the tool's output for `table`.
 [[nodiscard]] std::vector<LegacyReferenceRule> FindLegacyRulesIn(const std::string& save,
