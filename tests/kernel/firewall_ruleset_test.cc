@@ -144,50 +144,43 @@ TEST_P(DamagedRuleset, IsRepaired) {
   EXPECT_THAT(firewall::Diff(socket_, table_, DesiredOf(2)), IsEmpty());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    After,
-    DamagedRuleset,
-    ::testing::Values(
-        Damage{"AnElementGone",
-               "delete element inet nomad-bridge masq4 { 172.26.64.2 }",
-               "172.26.64.2 in masq4 of veth2"},
-        Damage{"AnElementOfIpv6Gone",
-               "delete element inet nomad-bridge alloc6 { fd00:26::2 }",
-               "fd00:26::2 in alloc6 of veth2"},
-        Damage{"TheBridgeGone",
-               "delete element inet nomad-bridge bridges { nomad }",
-               "nomad in bridges"},
-        Damage{"AnotherComment",
-               "delete element inet nomad-bridge snat4 { 172.26.64.2 }\n"
-               "add element inet nomad-bridge snat4 { 172.26.64.2 comment \"veth2 other\" }",
-               "172.26.64.2 in snat4 of veth2"},
-        Damage{"AChainEmptied",
-               "flush chain inet nomad-bridge forward",
-               "chain forward in table inet nomad-bridge"},
-        Damage{"ARuleAdded",
-               "insert rule inet nomad-bridge forward drop",
-               "chain forward in table inet nomad-bridge"},
-        Damage{"AChainGone",
-               "flush chain inet nomad-bridge localhost_guard\n"
-               "delete chain inet nomad-bridge localhost_guard",
-               "chain localhost_guard in table inet nomad-bridge"},
-        Damage{"APolicy",
-               "chain inet nomad-bridge forward { policy drop; }",
-               "chain forward in table inet nomad-bridge"},
-        Damage{"AnotherTable",
-               "delete table inet nomad-bridge\n"
-               "table inet nomad-bridge { set alloc4 { type ipv6_addr; }; }",
-               "table inet nomad-bridge with all that was in it"},
-        Damage{"AnotherKindOfSet",
-               "delete table inet nomad-bridge\n"
-               "table inet nomad-bridge { set alloc4 { type ipv4_addr; flags interval; }; }",
-               "table inet nomad-bridge with all that was in it"},
-        Damage{
-            "AnotherHook",
-            "delete table inet nomad-bridge\n"
-            "table inet nomad-bridge { chain forward { type filter hook forward priority 5; }; }",
-            "table inet nomad-bridge with all that was in it"}),
-    ::testing::PrintToStringParamName());
+constexpr const char* kForwardChain = "chain forward in table inet nomad-bridge";
+constexpr const char* kWholeTable = "table inet nomad-bridge with all that was in it";
+
+const Damage kDamages[] = {
+    {"AnElementGone",
+     "delete element inet nomad-bridge masq4 { 172.26.64.2 }",
+     "172.26.64.2 in masq4 of veth2"},
+    {"AnElementOfIpv6Gone",
+     "delete element inet nomad-bridge alloc6 { fd00:26::2 }",
+     "fd00:26::2 in alloc6 of veth2"},
+    {"TheBridgeGone", "delete element inet nomad-bridge bridges { nomad }", "nomad in bridges"},
+    {"AnotherComment",
+     "delete element inet nomad-bridge snat4 { 172.26.64.2 }\n"
+     "add element inet nomad-bridge snat4 { 172.26.64.2 comment \"veth2 other\" }",
+     "172.26.64.2 in snat4 of veth2"},
+    {"AChainEmptied", "flush chain inet nomad-bridge forward", kForwardChain},
+    {"ARuleAdded", "insert rule inet nomad-bridge forward drop", kForwardChain},
+    {"AChainGone",
+     "flush chain inet nomad-bridge localhost_guard\n"
+     "delete chain inet nomad-bridge localhost_guard",
+     "chain localhost_guard in table inet nomad-bridge"},
+    {"APolicy", "chain inet nomad-bridge forward { policy drop; }", kForwardChain},
+    {"AnotherTable",
+     "delete table inet nomad-bridge\n"
+     "table inet nomad-bridge { set alloc4 { type ipv6_addr; }; }",
+     kWholeTable},
+    {"AnotherKindOfSet",
+     "delete table inet nomad-bridge\n"
+     "table inet nomad-bridge { set alloc4 { type ipv4_addr; flags interval; }; }",
+     kWholeTable},
+    {"AnotherHook",
+     "delete table inet nomad-bridge\n"
+     "table inet nomad-bridge { chain forward { type filter hook forward priority 5; }; }",
+     kWholeTable},
+};
+
+INSTANTIATE_TEST_SUITE_P(After, DamagedRuleset, ::testing::ValuesIn(kDamages), kNameOf);
 
 TEST_F(Ruleset, GetsAMissingSetBack) {
   Nft("table inet nomad-bridge { set bridges { type ifname; }; }");

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "plugin/cni/version.h"
@@ -108,18 +109,9 @@ TEST(ReadRequest, RefusesContainerIdsThatAreNoPlainNames) {
 }
 
 TEST(ReadRequest, RefusesInterfaceNamesTheKernelWouldNotTake) {
-  for (const char* const name : {"sixteen-bytes-xx",
-                                 "a/b",
-                                 "a:b",
-                                 "a b",
-                                 "a\t",
-                                 "eth0\n",
-                                 ".",
-                                 "..",
-                                 "eth%d",
-                                 "a\xc2\x85",
-                                 "a\xc2\xa0",
-                                 "\xe3\x80\x80"}) {
+  const auto names = R"(["sixteen-bytes-xx", "a/b", "a:b", "a b", "a\t", "eth0\n", ".", "..",
+                         "eth%d", "a\u0085", "a\u00a0", "\u3000"])"_json;
+  for (const nlohmann::json& name : names) {
     const Error error = Refused(With(kAdd, "CNI_IFNAME", name));
     EXPECT_EQ(error.code(), Code::kInvalidEnvironment) << name;
     EXPECT_THAT(error.msg(), HasSubstr("CNI_IFNAME")) << name;

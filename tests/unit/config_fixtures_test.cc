@@ -6,6 +6,7 @@
 
 #include "plugin/cni/plugin_type.h"
 #include "plugin/config/config.h"
+#include "tests/support/config.h"
 #include "tests/support/fixture.h"
 #include "tests/unit/read_request.h"
 
@@ -90,15 +91,12 @@ TEST_P(RuntimesArguments, AreUnderstood) {
   EXPECT_NE(cni::NameOwner(config.labels, "id"), "container 'id'");
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures,
-                         RuntimesArguments,
-                         ::testing::Values("nomad_add.txt",
-                                           "nomad_add_other_order.txt",
-                                           "nomad_add_dispatched.txt",
-                                           "nomad_add_user_args.txt",
-                                           "nomad_add_transparent_proxy.txt",
-                                           "nomad_add_dropped_group.txt",
-                                           "podman_add.txt"));
+INSTANTIATE_TEST_SUITE_P(
+    Fixtures,
+    RuntimesArguments,
+    ValuesIn(test::Words("nomad_add.txt nomad_add_other_order.txt nomad_add_dispatched.txt "
+                         "nomad_add_user_args.txt nomad_add_transparent_proxy.txt "
+                         "nomad_add_dropped_group.txt podman_add.txt")));
 
 TEST(RuntimesArgs, OfUsersMayHoldEqualsSignsAndNothing) {
   const config::Config config =

@@ -84,6 +84,10 @@ struct Refused {
   std::string details;
 };
 
+void PrintTo(const Refused& refused, std::ostream* out) {
+  *out << refused.name;
+}
+
 class RangeRefusal : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(RangeRefusal, NamesTheKeyTheValueAndWhatIsAllowed) {
@@ -113,7 +117,7 @@ const Refused kRefused[] = {
 INSTANTIATE_TEST_SUITE_P(Every,
                          RangeRefusal,
                          ::testing::ValuesIn(kRefused),
-                         [](const auto& refused) { return refused.param.name; });
+                         ::testing::PrintToStringParamName());
 
 TEST(RangeSets, KeepTheirOrderAndShape) {
   const std::vector<RangeSet> sets =
