@@ -130,9 +130,9 @@ def check_lists():
     if rows != set(codes.values()):
         finding(ROOT / "docs/errors.md", f"codes that differ from base/error.h: {sorted(rows ^ set(codes.values()))}")
 
-    record = text_of("plugin/state/record_json.cc")
-    keys = set(re.findall(r"\{\"(\w+)\",", record))
-    check_complete("docs/state.md", keys, "record's key")
+    record = text_of("plugin/state/state_json.cc")
+    keys = set(re.findall(r"visit\(\"(\w+)\",", record))
+    check_complete("docs/state.md", keys, "key of a record or the checkpoint")
 
 
 def check_figures():

@@ -1,8 +1,7 @@
 // What was in force right after our last commit. As long as the ruleset's generation is still the
 // checkpoint's, nobody has changed a rule since, and nothing needs to be looked at.
 //
-// Shape   /run/nomad-bridge/.generation   "<boot id> <device> <inode> <generation> <mark bit>", then
-//                                         lines "shared <hash>", "opened <link>" and "note <text>"
+// Shape   /run/nomad-bridge/.generation, one JSON object (state_json.h).
 // Lives   on tmpfs; one of another boot or host namespace counts as absent.
 // Locks   Written under the rules' lock.
 // Errors  kIo.

@@ -2,7 +2,7 @@
 // attachment.
 //
 // Written  whole, before the first change to the kernel; removed after the last (record_store.h).
-// Shape    of its file: record_json.h.
+// Shape    of its file: state_json.h.
 // Units    addresses are network byte order inside Ip, ports host byte order.
 #pragma once
 

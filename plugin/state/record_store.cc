@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/state/kernel_names.h"
-#include "plugin/state/record_json.h"
+#include "plugin/state/state_json.h"
 
 namespace nomad_bridge::state {
 namespace {

@@ -1,6 +1,6 @@
 // Records on disk, one file per attachment, and the locks of commands that work on one.
 //
-// Shape   /run/nomad-bridge/<network>/<container>@<ifname>.json, one JSON object (record_json.h). A
+// Shape   /run/nomad-bridge/<network>/<container>@<ifname>.json, one JSON object (state_json.h). A
 //         container id of more than 190 bytes is cut and followed by '~' and a hash.
 //         /run/nomad-bridge/.lock         locked by byte: 0 for the rules, the others for one
 //                                         attachment each

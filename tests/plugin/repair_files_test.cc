@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
-#include <sstream>
 
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -101,7 +100,7 @@ TEST_F(StateFiles, DoNotTrustAnInvalidCheckpoint) {
   const json config = Publish({Port(8080, 80)});
   const json add = Attach(config);
   const Snapshot before = TakeSnapshot();
-  for (const char* const nonsense : {"", "x", "\xff\xff", "1 2 3 4 5 6 7"}) {
+  for (const char* const nonsense : {"", "x", "\xff\xff", "1 2 3 4 5 6 7", "{}", "[]"}) {
     ReplaceFile("/run/nomad-bridge/.generation", nonsense);
     host().Must({"nft", "flush", "ruleset"});
     MustCheck(config, add);
@@ -113,15 +112,11 @@ TEST_F(StateFiles, DoNotTrustACheckpointOfAnotherBootWithTheRightNumber) {
   const json config = Publish({Port(8080, 80)});
   const json add = Attach(config);
   const Snapshot before = TakeSnapshot();
-  std::istringstream file(FindFile("/run/nomad-bridge/.generation").value());
-  std::string boot;
-  std::string device;
-  std::string inode;
-  std::uint32_t generation = 0;
-  file >> boot >> device >> inode >> generation;
+  json checkpoint = json::parse(FindFile("/run/nomad-bridge/.generation").value());
   host().Must({"nft", "flush", "ruleset"});  // one change, so one more
-  ReplaceFile("/run/nomad-bridge/.generation",
-              Cat("another-boot ", device, " ", inode, " ", generation + 1, " 12\n"));
+  checkpoint["bootId"] = "another-boot";
+  checkpoint["generation"] = checkpoint["generation"].get<int>() + 1;
+  ReplaceFile("/run/nomad-bridge/.generation", checkpoint.dump());
 
   EXPECT_EQ(Check(config, add).exit_code, 0);
 

@@ -1,4 +1,4 @@
-#include "plugin/state/record_json.h"
+#include "plugin/state/state_json.h"
 
 #include <algorithm>
 #include <array>
@@ -93,6 +93,16 @@ void Fields(auto& visit, StoredRecord& stored) {
   visit("link", stored.record.link);
   visit("ipam", stored.record.ipam);
   visit("rules", stored.record.rules);
+  visit("bootId", stored.origin.boot_id);
+  visit("hostNetns", stored.origin.netns);
+}
+
+void Fields(auto& visit, StoredCheckpoint& stored) {
+  visit("generation", stored.checkpoint.generation);
+  visit("acceptMarkBit", stored.checkpoint.accept_mark_bit);
+  visit("shared", stored.checkpoint.shared);
+  visit("openedIfnames", stored.checkpoint.opened_ifnames);
+  visit("notes", stored.checkpoint.notes);
   visit("bootId", stored.origin.boot_id);
   visit("hostNetns", stored.origin.netns);
 }
@@ -204,23 +214,46 @@ struct Reader {
   }
 };
 
+template <typename Stored>
+json Written(Stored stored) {
+  Writer writer;
+  Fields(writer, stored);
+  return std::move(writer.object);
+}
+
+template <typename Stored>
+Stored Read(std::string_view text) {
+  const json object = json::parse(text);
+  Stored stored;
+  Reader reader{object};
+  Fields(reader, stored);
+  return stored;
+}
+
+std::string Dump(const json& object) {
+  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 }  // namespace
 
 std::string FormatRecord(const Record& record, const Origin& origin) {
-  StoredRecord stored{.record = record, .origin = origin};
-  Writer writer;
-  Fields(writer, stored);
-  writer.object["hostVeth"] = HostVethName(record.id);
-  return writer.object.dump(-1, ' ', false, json::error_handler_t::replace);
+  json object = Written(StoredRecord{.record = record, .origin = origin});
+  object["hostVeth"] = HostVethName(record.id);
+  return Dump(object);
 }
 
 StoredRecord ParseRecord(std::string_view text) {
-  const json object = json::parse(text);
-  StoredRecord stored;
-  Reader reader{object};
-  Fields(reader, stored);
+  auto stored = Read<StoredRecord>(text);
   stored.record.rules.forward_hook.ipv6 = stored.record.HasIpv6();
   return stored;
+}
+
+std::string FormatCheckpoint(const Checkpoint& checkpoint, const Origin& origin) {
+  return Dump(Written(StoredCheckpoint{.checkpoint = checkpoint, .origin = origin}));
+}
+
+StoredCheckpoint ParseCheckpoint(std::string_view text) {
+  return Read<StoredCheckpoint>(text);
 }
 
 std::optional<std::string> FindContainerId(std::string_view text) {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "plugin/state/record_json.h"
+#include "plugin/state/state_json.h"
 #include "tests/support/config.h"
 
 namespace nomad_bridge {

@@ -1,17 +1,19 @@
-// A record as the text of its file.
+// Records and the checkpoint as the text of their files.
 //
-// Shape   One JSON object: "network", "containerId", "ifname", "parts", "labels", "netnsPath", "netns",
+// Shapes  A record is one JSON object: "network", "containerId", "ifname", "parts", "labels", "netnsPath", "netns",
 //         "delProgress", the groups "link", "ipam" and "rules" of Record, and where it was written:
 //         "bootId", "hostNetns". "hostVeth" is for people; it is derived, and not read back.
-//         Addresses are "10.0.0.2/24", MACs "02:…", a namespace {"device", "inode"}.
-// Errors  ParseRecord throws std::exception (of nlohmann::json or std::optional) if a key is missing or
-//         has a wrong value: the file is ours, so such a record is void as a whole.
+//         Addresses are "10.0.0.2/24", MACs "02:…", a namespace {"device", "inode"}. The checkpoint:
+//         the fields of Checkpoint, "bootId" and "hostNetns".
+// Errors  ParseRecord and ParseCheckpoint throw std::exception (of nlohmann::json or std::optional) if a
+//         key is missing or has a wrong value: the file is ours, so it is void as a whole.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "plugin/state/checkpoint.h"
 #include "plugin/state/origin.h"
 #include "plugin/state/record.h"
 
@@ -22,9 +24,17 @@ struct StoredRecord {
   Origin origin;
 };
 
+struct StoredCheckpoint {
+  Checkpoint checkpoint;
+  Origin origin;
+};
+
 // Always valid JSON: bytes of labels that are not UTF-8 are replaced.
 [[nodiscard]] std::string FormatRecord(const Record& record, const Origin& origin);
 [[nodiscard]] StoredRecord ParseRecord(std::string_view text);
+
+[[nodiscard]] std::string FormatCheckpoint(const Checkpoint& checkpoint, const Origin& origin);
+[[nodiscard]] StoredCheckpoint ParseCheckpoint(std::string_view text);
 
 // The container id in `text`; nullopt if that is no record.
 [[nodiscard]] std::optional<std::string> FindContainerId(std::string_view text);
