@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -229,6 +230,20 @@ End Await(const Child& child, const Streams& streams, const Subprocess& program)
 }
 
 }  // namespace
+
+std::string ExitInfo::HowItEnded() const {
+  switch (how) {
+    case End::kExit:
+      return Cat("exit code ", number);
+    case End::kSignal:
+      return Cat("killed by signal ", number, " (", ::strsignal(number), ')');
+    case End::kOverdue:
+      return "killed";
+    case End::kTooMuch:
+      return Cat("killed: too much on stdout, ", out.size(), " bytes");
+  }
+  return "";
+}
 
 ExitInfo RunSubprocess(const Subprocess& program) {
   const DefaultSigchld sigchld;

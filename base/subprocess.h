@@ -44,6 +44,8 @@ struct ExitInfo {
   std::string err;
 
   [[nodiscard]] bool Succeeded() const { return how == End::kExit && number == 0; }
+  // "exit code 1", "killed by signal 11 (Segmentation fault)", ...
+  [[nodiscard]] std::string HowItEnded() const;
 };
 
 [[nodiscard]] ExitInfo RunSubprocess(const Subprocess& program);

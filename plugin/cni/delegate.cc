@@ -1,7 +1,6 @@
 #include "plugin/cni/delegate.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <map>
 #include <utility>
@@ -113,23 +112,9 @@ std::optional<Error> FindError(const std::string& out) {
   }
 }
 
-std::string HowItEnded(const ExitInfo& exit) {
-  switch (exit.how) {
-    case End::kExit:
-      return Cat("exit code ", exit.number);
-    case End::kSignal:
-      return Format("killed by signal {} ({})", exit.number, ::strsignal(exit.number));
-    case End::kOverdue:
-      return "killed";
-    case End::kTooMuch:
-      return Cat("killed: too much on stdout, ", exit.out.size(), " bytes");
-  }
-  return "";
-}
-
 // How it ended and what it printed, for an end without an error document.
 std::string Details(const ExitInfo& exit) {
-  std::string details = HowItEnded(exit);
+  std::string details = exit.HowItEnded();
   if (!exit.out.empty()) {
     details += Cat("; stdout: ", Excerpt(exit.out, kMaxPrintedBytes));
   }

@@ -15,20 +15,6 @@ namespace {
 constexpr std::chrono::seconds kToolTimeout{30};
 constexpr std::size_t kMaxStderrBytes = 300;
 
-std::string HowItEnded(const ExitInfo& exit) {
-  switch (exit.how) {
-    case End::kExit:
-      return Cat("exit code ", exit.number);
-    case End::kSignal:
-      return Cat("killed by signal ", exit.number);
-    case End::kOverdue:
-      return Cat("no end after ", kToolTimeout.count(), " s");
-    case End::kTooMuch:
-      break;
-  }
-  return "it printed too much";
-}
-
 }  // namespace
 
 std::optional<std::string> FindTool(const std::string& name) {
@@ -52,7 +38,10 @@ ExitInfo RunTool(const std::string& path, std::vector<std::string> arguments, st
 
 std::string WhyItFailed(const ExitInfo& exit) {
   const std::string message = cni::WithoutNotFound(CutUtf8(Printable(exit.err), kMaxStderrBytes));
-  return Cat(HowItEnded(exit), message.empty() ? "" : ": ", message);
+  const std::string end = exit.how == End::kOverdue
+                              ? Cat("no end after ", kToolTimeout.count(), " s")
+                              : exit.HowItEnded();
+  return Cat(end, message.empty() ? "" : ": ", message);
 }
 
 }  // namespace nomad_bridge::foreign
