@@ -14,9 +14,12 @@ Error::Error(Code code, std::string msg, std::string details)
       details_(std::move(details)),
       what_(details_.empty() ? msg_ : Cat(msg_, ": ", details_)) {}
 
-std::string ErrnoText(int error) {
+std::string ErrnoText(int error, std::string_view words) {
   const char* const name = ::strerrorname_np(error);
-  return Cat(::strerror(error), " (", name != nullptr ? name : "unknown errno", ')');
+  return Cat(words.empty() ? ::strerror(error) : words,
+             " (",
+             name != nullptr ? name : "unknown errno",
+             ')');
 }
 
 Error ErrnoError(Code code, std::string msg) {

@@ -53,8 +53,8 @@ class Error : public std::exception {
   std::string what_;
 };
 
-// "No such file or directory (ENOENT)": strerror(3) and the errno's name.
-[[nodiscard]] std::string ErrnoText(int error);
+// "No such file or directory (ENOENT)": `words`, or else strerror(3)'s, and the errno's name.
+[[nodiscard]] std::string ErrnoText(int error, std::string_view words = {});
 
 // Error(code, msg, ErrnoText(errno)): for a system call that has just failed.
 [[nodiscard]] Error ErrnoError(Code code, std::string msg);

@@ -6,7 +6,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -113,6 +112,14 @@ void WriteAll(int fd, std::string_view content, const std::string& name) {
       throw ErrnoError(Code::kIo, Cat("cannot write ", Quoted(name)));
     }
     content.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void WriteBestEffort(int fd, std::string_view text) {
+  try {
+    WriteAll(fd, text, "the log");
+  } catch (const Error&) {
+    // Nowhere to report it.
   }
 }
 

@@ -30,6 +30,9 @@ namespace nomad_bridge {
 // Writes all of `content` to `fd`. Throws kIo naming `name`.
 void WriteAll(int fd, std::string_view content, const std::string& name);
 
+// The same, but errors are ignored: a closed log is no reason to fail.
+void WriteBestEffort(int fd, std::string_view text);
+
 // Creates `path` with `content`; another process sees all of it or no file. False if `path` exists.
 [[nodiscard]] bool CreateFile(const std::string& path, std::string_view content);
 

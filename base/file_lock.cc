@@ -91,17 +91,13 @@ void Wait(const std::function<int()>& lock, const std::string& path, const std::
 }
 
 struct flock OneByte(std::uint64_t byte) {
-  struct flock range {};
-  range.l_type = F_WRLCK;
-  range.l_whence = SEEK_SET;
-  range.l_start = static_cast<off_t>(byte & 0x7fff'ffff'ffff'ffff);
-  range.l_len = 1;
-  return range;
+  const auto start = static_cast<off_t>(byte & 0x7fff'ffff'ffff'ffff);
+  return {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start, .l_len = 1};
 }
 
 }  // namespace
 
-HeldLock::HeldLock(LockKind kind) : count_(&CountOf(kind)) {
+HeldLock::HeldLock(UniqueFd fd, LockKind kind) : fd_(std::move(fd)), count_(&CountOf(kind)) {
   ++*count_;
 }
 
@@ -111,7 +107,7 @@ FileLock FileLock::Take(const std::string& path, LockKind kind, const std::strin
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     Wait([&] { return ::flock(fd.get(), LOCK_EX); }, path, what);
   }
-  return {std::move(fd), kind};
+  return FileLock(std::move(fd), kind);
 }
 
 RangeLock RangeLock::Take(const std::string& path,
@@ -124,7 +120,7 @@ RangeLock RangeLock::Take(const std::string& path,
   if (::fcntl(fd.get(), F_OFD_SETLK, &range) != 0) {
     Wait([&] { return ::fcntl(fd.get(), F_OFD_SETLKW, &range); }, path, what);
   }
-  return {std::move(fd), kind};
+  return RangeLock(std::move(fd), kind);
 }
 
 std::optional<RangeLock> RangeLock::TryTake(const std::string& path,

@@ -39,17 +39,18 @@ enum class LockKind { kAttachment, kLeases, kRules };
 
 // A lock that this thread holds, counted by its kind as long as it lives.
 class HeldLock {
- public:
-  explicit HeldLock(LockKind kind);
+ protected:
+  HeldLock(UniqueFd fd, LockKind kind);
 
  private:
   struct Uncount {
     void operator()(int* count) const { --*count; }
   };
+  UniqueFd fd_;
   std::unique_ptr<int, Uncount> count_;
 };
 
-class FileLock {
+class FileLock : HeldLock {
  public:
   // Opens or creates `path` and locks it. `what` completes "timed out waiting for the lock of ...".
   [[nodiscard]] static FileLock Take(const std::string& path,
@@ -57,12 +58,10 @@ class FileLock {
                                      const std::string& what);
 
  private:
-  FileLock(UniqueFd fd, LockKind kind) : fd_(std::move(fd)), held_(kind) {}
-  UniqueFd fd_;
-  HeldLock held_;
+  using HeldLock::HeldLock;
 };
 
-class RangeLock {
+class RangeLock : HeldLock {
  public:
   [[nodiscard]] static RangeLock Take(const std::string& path,
                                       std::uint64_t byte,
@@ -74,9 +73,7 @@ class RangeLock {
                                                         LockKind kind);
 
  private:
-  RangeLock(UniqueFd fd, LockKind kind) : fd_(std::move(fd)), held_(kind) {}
-  UniqueFd fd_;
-  HeldLock held_;
+  using HeldLock::HeldLock;
 };
 
 }  // namespace nomad_bridge

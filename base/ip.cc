@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <charconv>
+#include <iterator>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -28,17 +29,10 @@ Ip WithHostBits(const Ip& ip, int prefix_length, bool bit) {
   return Ip(std::span(bytes).first(ip.bytes().size()));
 }
 
-Mac Local(std::uint8_t second, std::span<const std::uint8_t> last_four) {
-  Mac mac{{0x0a, second, 0, 0, 0, 0}};
-  std::copy(last_four.begin(), last_four.end(), mac.bytes.begin() + 2);
-  return mac;
-}
-
-std::array<std::uint8_t, 4> FourBytes(std::uint64_t value) {
-  return {static_cast<std::uint8_t>(value >> 24),
-          static_cast<std::uint8_t>(value >> 16),
-          static_cast<std::uint8_t>(value >> 8),
-          static_cast<std::uint8_t>(value)};
+// 0a, `second`, and the lowest four bytes of `rest`.
+Mac Local(std::uint8_t second, std::uint64_t rest) {
+  const auto byte = [&](int at) { return static_cast<std::uint8_t>(rest >> (at * 8)); };
+  return {{0x0a, second, byte(3), byte(2), byte(1), byte(0)}};
 }
 
 }  // namespace
@@ -79,7 +73,7 @@ std::string Ip::Text() const {
 }
 
 bool Ip::IsUnspecified() const {
-  return std::all_of(bytes().begin(), bytes().end(), [](std::uint8_t byte) { return byte == 0; });
+  return std::ranges::count(bytes_, 0) == std::ssize(bytes_);
 }
 
 bool Ip::IsMulticast() const {
@@ -163,9 +157,10 @@ std::optional<Mac> Mac::Parse(std::string_view text) {
 
 Mac Mac::For(const Ip& ip) {
   if (ip.is_ipv4()) {
-    return Local(0x58, ip.bytes());
+    const auto bytes = ip.bytes();
+    return {{0x0a, 0x58, bytes[0], bytes[1], bytes[2], bytes[3]}};
   }
-  return Local(0x59, FourBytes(StableHash(ip.Text())));
+  return Local(0x59, StableHash(ip.Text()));
 }
 
 bool HasFamily(const std::vector<Cidr>& cidrs, Family family) {
@@ -175,15 +170,12 @@ bool HasFamily(const std::vector<Cidr>& cidrs, Family family) {
 
 std::vector<Ip> AddressesOnly(const std::vector<Cidr>& cidrs) {
   std::vector<Ip> addresses;
-  addresses.reserve(cidrs.size());
-  for (const Cidr& cidr : cidrs) {
-    addresses.push_back(cidr.address);
-  }
+  std::ranges::transform(cidrs, std::back_inserter(addresses), &Cidr::address);
   return addresses;
 }
 
 Mac Mac::ForName(std::string_view name) {
-  return Local(0x5a, FourBytes(StableHash(name)));
+  return Local(0x5a, StableHash(name));
 }
 
 std::string Mac::Text() const {

@@ -5,16 +5,12 @@
 // Not        std::cerr: constructing the streams costs every process 0.1 ms.
 #pragma once
 
-#include <string_view>
-
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/text.h"
 
 namespace nomad_bridge {
-
-// Writes `text` to a descriptor and ignores errors: a closed log is no reason to fail.
-void WriteBestEffort(int fd, std::string_view text);
 
 // As Format() does.
 template <typename... Parts>
