@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <string>
-#include <utility>
 
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nfnetlink_conntrack.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "netlink/core/message.h"
 
@@ -114,19 +111,11 @@ void ForgetIn(netlink::RequestSocket& socket, Family family, const std::vector<U
   // EINVAL: this kernel has no conntrack, or not over netlink.
   const netlink::Reply reply =
       socket.TransactOrThrow(request, "cannot list UDP entries of conntrack", {EINVAL});
-  for (const netlink::NlMessage& message : reply.messages) {
-    const netlink::Attributes entry(nlmsg_hdr(message.get()), sizeof(nfgenmsg));
+  netlink::ForEachMessage<nfgenmsg>(reply, [&](const auto&, const netlink::Attributes& entry) {
     if (Matches(entry, ports)) {
       Forget(socket, family, entry);
     }
-  }
-}
-
-std::vector<UdpPort> Of(Family family, const std::vector<UdpPort>& ports) {
-  std::vector<UdpPort> found;
-  std::ranges::copy_if(
-      ports, std::back_inserter(found), [&](const UdpPort& port) { return port.family == family; });
-  return found;
+  });
 }
 
 }  // namespace
@@ -136,17 +125,16 @@ Conntrack Conntrack::In(const netlink::Netns& ns) {
 }
 
 void Conntrack::ForgetUdpFlows(const std::vector<UdpPort>& ports) {
-  std::vector<UdpPort> left;
-  std::ranges::copy_if(
-      ports, std::back_inserter(left), [&](const UdpPort& port) { return !Flush(socket_, port); });
-  if (!left.empty()) {
-    ForgetUdpFlowsOneByOne(left);
-  }
+  std::vector<UdpPort> left = ports;
+  std::erase_if(left, [&](const UdpPort& port) { return Flush(socket_, port); });
+  ForgetUdpFlowsOneByOne(left);
 }
 
 void Conntrack::ForgetUdpFlowsOneByOne(const std::vector<UdpPort>& ports) {
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
-    ForgetIn(socket_, family, Of(family, ports));
+    std::vector<UdpPort> of_family = ports;
+    std::erase_if(of_family, [&](const UdpPort& port) { return port.family != family; });
+    ForgetIn(socket_, family, of_family);
   }
 }
 

@@ -4,14 +4,12 @@
 //         allocation) has a conntrack entry without, or with the wrong, translation; as long as
 //         packets come, it never expires.
 // Shapes  Ports in host byte order.
-// Match   original direction: protocol UDP, destination port = the host's port, and the destination
-//         address too if the port was published for one host address only. Never the allocation's
-//         own port: that would cut connections of others.
-// Socket  Stays open as long as the object, and is best closed last: closing a NETLINK_NETFILTER
-//         socket waits until all that was deleted from nf_tables has been freed, some 10 ms.
-// Cost    The kernel walks its whole table (262,144 buckets on a machine of 4 GB): 0.2 ms per port
-//         where it can delete by filter, since 6.11; before, and for IPv6 ports of one host address
-//         only, 10 ms per family to list them.
+// Match   original direction: UDP to the host's port, and to the host address if it was published
+//         for one only. Never the allocation's own port: that would cut connections of others.
+// Socket  Best closed last: closing a NETLINK_NETFILTER socket waits until all that was deleted from
+//         nf_tables has been freed, some 10 ms.
+// Cost    A walk of the whole table (262,144 buckets on a machine of 4 GB): 0.2 ms per port where the
+//         kernel deletes by filter (6.11); else, and for IPv6 ports of one host address, 10 ms per family.
 // Kernel  Without CONFIG_NF_CT_NETLINK nothing is deleted, and that is no error.
 // Errors  kKernel, kTryAgain as in request_socket.h. An entry that goes away meanwhile is success,
 //         and so is one that a flowtable holds, which cannot be deleted (EBUSY).

@@ -1,6 +1,5 @@
 #include "netlink/core/message.h"
 
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -9,8 +8,6 @@
 #include <linux/netlink.h>
 #include <netlink/attr.h>
 
-#include "base/text.h"
-
 namespace nomad_bridge::netlink {
 namespace {
 
@@ -18,17 +15,6 @@ void RequireRoom(bool there_was) {
   if (!there_was) {
     throw Error(Code::kInternal, "a netlink request does not fit into a page");
   }
-}
-
-// The value as a T, if it is one by its size.
-template <typename T>
-std::optional<T> Number(std::span<const std::uint8_t> bytes) {
-  if (bytes.size() != sizeof(T)) {
-    return std::nullopt;
-  }
-  T value{};
-  std::memcpy(&value, bytes.data(), sizeof(T));
-  return value;
 }
 
 }  // namespace
@@ -43,18 +29,6 @@ void Message::Append(std::span<const std::byte> bytes) {
   std::memcpy(room, bytes.data(), bytes.size());
 }
 
-void Message::PutU8(int attribute, std::uint8_t value) {
-  RequireRoom(nla_put_u8(message_.get(), attribute, value) == 0);
-}
-
-void Message::PutU16(int attribute, std::uint16_t value) {
-  RequireRoom(nla_put_u16(message_.get(), attribute, value) == 0);
-}
-
-void Message::PutU32(int attribute, std::uint32_t value) {
-  RequireRoom(nla_put_u32(message_.get(), attribute, value) == 0);
-}
-
 void Message::PutU16Be(int attribute, std::uint16_t value) {
   PutU16(attribute, htobe16(value));
 }
@@ -63,9 +37,8 @@ void Message::PutText(int attribute, const std::string& text) {
   RequireRoom(nla_put_string(message_.get(), attribute, text.c_str()) == 0);
 }
 
-void Message::PutBytes(int attribute, std::span<const std::uint8_t> bytes) {
-  RequireRoom(nla_put(message_.get(), attribute, static_cast<int>(bytes.size()), bytes.data()) ==
-              0);
+void Message::Put(int attribute, const void* value, std::size_t bytes) {
+  RequireRoom(nla_put(message_.get(), attribute, static_cast<int>(bytes), value) == 0);
 }
 
 Message NetfilterMessage(int subsystem, int type, int flags, std::uint8_t family) {
@@ -101,18 +74,6 @@ std::span<const std::uint8_t> Attributes::Bytes(int attribute) const {
   }
   return {static_cast<const std::uint8_t*>(nla_data(found)),
           static_cast<std::size_t>(nla_len(found))};
-}
-
-std::optional<std::uint8_t> Attributes::U8(int attribute) const {
-  return Number<std::uint8_t>(Bytes(attribute));
-}
-
-std::optional<std::uint32_t> Attributes::U32(int attribute) const {
-  return Number<std::uint32_t>(Bytes(attribute));
-}
-
-std::optional<std::uint16_t> Attributes::U16(int attribute) const {
-  return Number<std::uint16_t>(Bytes(attribute));
 }
 
 std::optional<std::uint16_t> Attributes::U16Be(int attribute) const {
@@ -159,14 +120,6 @@ void Reply::ReadOutcome(const nlmsghdr& message) {
     const std::size_t fixed = message.nlmsg_type == NLMSG_DONE ? sizeof(int) : sizeof(nlmsgerr);
     words = Attributes(&message, fixed).Text(NLMSGERR_ATTR_MSG);
   }
-}
-
-std::string Reply::Details() const {
-  if (words.empty()) {
-    return ErrnoText(error);
-  }
-  const char* const name = ::strerrorname_np(error);
-  return Cat(words, " (", name != nullptr ? name : "unknown errno", ')');
 }
 
 Error NetlinkError(std::string what, const Reply& reply) {

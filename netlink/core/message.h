@@ -12,10 +12,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -33,13 +33,15 @@ class Message {
   void Head(const Header& header) {
     Append(std::as_bytes(std::span(&header, 1)));
   }
-  void PutU8(int attribute, std::uint8_t value);
-  void PutU16(int attribute, std::uint16_t value);
-  void PutU32(int attribute, std::uint32_t value);
+  void PutU8(int attribute, std::uint8_t value) { Put(attribute, &value, sizeof value); }
+  void PutU16(int attribute, std::uint16_t value) { Put(attribute, &value, sizeof value); }
+  void PutU32(int attribute, std::uint32_t value) { Put(attribute, &value, sizeof value); }
   void PutU16Be(int attribute, std::uint16_t value);
   // With the final zero that the kernel's names have; PutBytes writes none.
   void PutText(int attribute, const std::string& text);
-  void PutBytes(int attribute, std::span<const std::uint8_t> bytes);
+  void PutBytes(int attribute, std::span<const std::uint8_t> bytes) {
+    Put(attribute, bytes.data(), bytes.size());
+  }
 
   [[nodiscard]] nl_msg* get() const { return message_.get(); }
   // libnftnl writes behind it.
@@ -47,6 +49,7 @@ class Message {
 
  private:
   void Append(std::span<const std::byte> bytes);
+  void Put(int attribute, const void* value, std::size_t bytes);
 
   NlMessage message_;
 };
@@ -76,9 +79,20 @@ class Attributes {
   // Those after a fixed header of `header_size` bytes.
   Attributes(const nlmsghdr* message, std::size_t header_size);
 
-  [[nodiscard]] std::optional<std::uint8_t> U8(int attribute) const;
-  [[nodiscard]] std::optional<std::uint32_t> U32(int attribute) const;
-  [[nodiscard]] std::optional<std::uint16_t> U16(int attribute) const;
+  // The value as a T, if it is one by its size.
+  template <typename T>
+  [[nodiscard]] std::optional<T> Number(int attribute) const {
+    const std::span<const std::uint8_t> bytes = Bytes(attribute);
+    T value{};
+    if (bytes.size() != sizeof(T)) {
+      return std::nullopt;
+    }
+    std::memcpy(&value, bytes.data(), sizeof(T));
+    return value;
+  }
+  [[nodiscard]] auto U8(int attribute) const { return Number<std::uint8_t>(attribute); }
+  [[nodiscard]] auto U16(int attribute) const { return Number<std::uint16_t>(attribute); }
+  [[nodiscard]] auto U32(int attribute) const { return Number<std::uint32_t>(attribute); }
   [[nodiscard]] std::optional<std::uint16_t> U16Be(int attribute) const;
   // Up to the final zero; empty if absent.
   [[nodiscard]] std::string Text(int attribute) const;
@@ -116,8 +130,19 @@ struct Reply {
   // Takes error and words from an NLMSG_ERROR or NLMSG_DONE.
   void ReadOutcome(const nlmsghdr& message);
   // "IPv6 is disabled on this device (EACCES)": the kernel's words, or else strerror's.
-  [[nodiscard]] std::string Details() const;
+  [[nodiscard]] std::string Details() const { return ErrnoText(error, words); }
 };
+
+// Calls `read` with the fixed header and the attributes of each message whose header is whole.
+template <typename Header, typename Read>
+void ForEachMessage(const Reply& reply, const Read& read) {
+  for (const NlMessage& message : reply.messages) {
+    const nlmsghdr* const header = nlmsg_hdr(message.get());
+    if (const Header* const head = HeadOf<Header>(header)) {
+      read(*head, Attributes(header, sizeof(Header)));
+    }
+  }
+}
 
 // kKernel: `what` was refused with `reply`.
 [[nodiscard]] Error NetlinkError(std::string what, const Reply& reply);

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <memory>
 #include <utility>
 
 #include <fcntl.h>
@@ -46,39 +47,22 @@ Opened TryOpen(const std::string& path) {
   return {.fd = std::move(fd)};
 }
 
-NetnsId IdOf(const UniqueFd& fd) {
+}  // namespace
+
+Netns::Netns(UniqueFd fd) : fd_(std::move(fd)) {
   struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) {
+  if (::fstat(fd_.get(), &status) != 0) {
     throw ErrnoError(Code::kKernel, "cannot identify a network namespace");
   }
-  return {.device = status.st_dev, .inode = status.st_ino};
+  id_ = {.device = status.st_dev, .inode = status.st_ino};
 }
-
-// Goes back to `home` when it goes out of scope.
-class WayBack {
- public:
-  explicit WayBack(const Netns& home) : home_(home) {}
-  WayBack(const WayBack&) = delete;
-  WayBack& operator=(const WayBack&) = delete;
-  ~WayBack() {
-    if (::setns(home_.fd(), CLONE_NEWNET) != 0) {
-      std::abort();
-    }
-  }
-
- private:
-  const Netns& home_;
-};
-
-}  // namespace
 
 Netns Netns::Current() {
   UniqueFd fd(::open(kCurrent, O_RDONLY | O_CLOEXEC));
   if (!fd) {
     throw ErrnoError(Code::kKernel, "cannot open this process's network namespace");
   }
-  const NetnsId id = IdOf(fd);
-  return {std::move(fd), id};
+  return Netns(std::move(fd));
 }
 
 Netns Netns::Open(const std::string& path) {
@@ -88,8 +72,7 @@ Netns Netns::Open(const std::string& path) {
                 Cat("cannot open CNI_NETNS ", Quoted(path)),
                 std::move(opened.refusal));
   }
-  const NetnsId id = IdOf(opened.fd);
-  return {std::move(opened.fd), id};
+  return Netns(std::move(opened.fd));
 }
 
 std::optional<Netns> Netns::Find(const std::string& path) {
@@ -97,11 +80,7 @@ std::optional<Netns> Netns::Find(const std::string& path) {
   if (opened.for_lack) {
     throw Error(Code::kKernel, Cat("cannot open ", Quoted(path)), std::move(opened.refusal));
   }
-  if (!opened.fd) {
-    return std::nullopt;
-  }
-  const NetnsId id = IdOf(opened.fd);
-  return Netns(std::move(opened.fd), id);
+  return opened.fd ? std::optional(Netns(std::move(opened.fd))) : std::nullopt;
 }
 
 Netns Netns::OfSocket(int socket) {
@@ -109,8 +88,7 @@ Netns Netns::OfSocket(int socket) {
   if (!fd) {
     throw ErrnoError(Code::kKernel, "cannot open a socket's network namespace");
   }
-  const NetnsId id = IdOf(fd);
-  return {std::move(fd), id};
+  return Netns(std::move(fd));
 }
 
 void InNetns(const Netns& ns, const std::function<void()>& act) {
@@ -124,7 +102,12 @@ void InNetns(const Netns& ns, const std::function<void()>& act) {
   if (::setns(ns.fd(), CLONE_NEWNET) != 0) {
     throw ErrnoError(Code::kKernel, "cannot enter a network namespace");
   }
-  const WayBack way_back(home);
+  const auto go_back = [](const Netns* to) {
+    if (::setns(to->fd(), CLONE_NEWNET) != 0) {
+      std::abort();
+    }
+  };
+  const std::unique_ptr<const Netns, decltype(go_back)> way_back(&home, go_back);
   act();
 }
 

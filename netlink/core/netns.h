@@ -42,7 +42,7 @@ class Netns {
   [[nodiscard]] int fd() const { return fd_.get(); }
 
  private:
-  Netns(UniqueFd fd, NetnsId id) : fd_(std::move(fd)), id_(id) {}
+  explicit Netns(UniqueFd fd);
   UniqueFd fd_;
   NetnsId id_;
 };

@@ -15,7 +15,6 @@
 
 #include "base/error.h"
 #include "base/file_lock.h"
-#include "base/text.h"
 #include "netlink/core/message.h"
 
 namespace nomad_bridge::netlink {

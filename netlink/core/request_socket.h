@@ -12,7 +12,6 @@
 // Source     netlink(7): NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK, NLM_F_DUMP_INTR; libmnl.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>

@@ -1,6 +1,5 @@
 #include "netlink/core/sysctl.h"
 
-#include <cerrno>
 #include <optional>
 
 #include <fcntl.h>
@@ -14,13 +13,9 @@
 namespace nomad_bridge::netlink {
 namespace {
 
-std::string PathOf(const std::string& name) {
-  return Cat("/proc/sys/", name);
-}
-
 // The value without its newline; nullopt if this kernel has no such setting.
 std::optional<std::string> FindValue(const std::string& name) {
-  std::optional<std::string> value = FindFile(PathOf(name));
+  std::optional<std::string> value = FindFile("/proc/sys/" + name);
   if (value && value->ends_with('\n')) {
     value->pop_back();
   }
@@ -28,7 +23,7 @@ std::optional<std::string> FindValue(const std::string& name) {
 }
 
 void Write(const std::string& name, const std::string& value) {
-  const UniqueFd fd(::open(PathOf(name).c_str(), O_WRONLY | O_CLOEXEC));
+  const UniqueFd fd(::open(("/proc/sys/" + name).c_str(), O_WRONLY | O_CLOEXEC));
   // One write(2): the kernel takes each for a whole value.
   if (!fd || ::write(fd.get(), value.data(), value.size()) < 0) {
     throw ErrnoError(Code::kKernel, Cat("cannot set ", Quoted(name), " to ", Quoted(value)));

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 
 #include <linux/if_addr.h>
 #include <linux/rtnetlink.h>
-#include <sys/socket.h>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -15,44 +15,16 @@ namespace {
 // The longest prefix of an IPv4 network that has a broadcast address.
 constexpr int kLongestWithBroadcast = 30;
 
-unsigned char FamilyOf(const Ip& ip) {
-  return ip.is_ipv4() ? AF_INET : AF_INET6;
-}
-
 netlink::Message AddressMessage(int type, int flags, const Link& link, const Cidr& address) {
   netlink::Message message(type, flags);
-  ifaddrmsg head{};
-  head.ifa_family = FamilyOf(address.address);
-  head.ifa_prefixlen = static_cast<unsigned char>(address.prefix_length);
-  head.ifa_index = static_cast<unsigned int>(link.index);
-  head.ifa_scope = address.address.IsLoopback() ? RT_SCOPE_HOST : RT_SCOPE_UNIVERSE;
-  message.Head(head);
+  const int scope = address.address.IsLoopback() ? RT_SCOPE_HOST : RT_SCOPE_UNIVERSE;
+  message.Head(ifaddrmsg{.ifa_family = FamilyOf(address.address),
+                         .ifa_prefixlen = static_cast<unsigned char>(address.prefix_length),
+                         .ifa_scope = static_cast<unsigned char>(scope),
+                         .ifa_index = static_cast<unsigned int>(link.index)});
   message.PutBytes(IFA_LOCAL, address.address.bytes());
   message.PutBytes(IFA_ADDRESS, address.address.bytes());
   return message;
-}
-
-std::optional<AddressState> ReadAddress(const nlmsghdr* message, int index) {
-  const ifaddrmsg* const head = netlink::HeadOf<ifaddrmsg>(message);
-  // The kernel narrows the dump to one link only since 4.20, and a dump of all families brings
-  // MCTP's and others too.
-  if (head == nullptr || static_cast<int>(head->ifa_index) != index ||
-      (head->ifa_family != AF_INET && head->ifa_family != AF_INET6)) {
-    return std::nullopt;
-  }
-  const netlink::Attributes attributes(message, sizeof(ifaddrmsg));
-  // IFA_ADDRESS is the far end's on a point-to-point link; then IFA_LOCAL is there too.
-  std::span<const std::uint8_t> bytes = attributes.Bytes(IFA_LOCAL);
-  if (bytes.empty()) {
-    bytes = attributes.Bytes(IFA_ADDRESS);
-  }
-  if (bytes.size() != 4 && bytes.size() != 16) {
-    return std::nullopt;
-  }
-  const std::uint32_t flags = attributes.U32(IFA_FLAGS).value_or(head->ifa_flags);
-  return AddressState{.address = {.address = Ip(bytes), .prefix_length = head->ifa_prefixlen},
-                      .tentative = (flags & IFA_F_TENTATIVE) != 0,
-                      .duplicate = (flags & IFA_F_DADFAILED) != 0};
 }
 
 // Older kernels refuse an IPv6 address with an errno and no words.
@@ -71,27 +43,32 @@ Error AddressError(const std::string& what, const Cidr& address, netlink::Reply 
 
 std::vector<AddressState> AddressStates(netlink::RequestSocket& socket, const Link& link) {
   netlink::Message request(RTM_GETADDR, NLM_F_DUMP);
-  ifaddrmsg head{};
-  head.ifa_family = AF_UNSPEC;
-  head.ifa_index = static_cast<unsigned int>(link.index);
-  request.Head(head);
-  std::vector<AddressState> states;
+  const auto index = static_cast<unsigned int>(link.index);
+  request.Head(ifaddrmsg{.ifa_family = AF_UNSPEC, .ifa_index = index});
   const netlink::Reply reply =
       socket.TransactOrThrow(request, Cat("cannot list the addresses of ", Quoted(link.name)));
-  for (const netlink::NlMessage& message : reply.messages) {
-    if (const std::optional<AddressState> state =
-            ReadAddress(nlmsg_hdr(message.get()), link.index)) {
-      states.push_back(*state);
+  std::vector<AddressState> states;
+  const auto read = [&](const ifaddrmsg& head, const netlink::Attributes& attributes) {
+    // IFA_ADDRESS is the far end's on a point-to-point link; then IFA_LOCAL is there too.
+    std::optional<Ip> ip = ReadIp(attributes.Bytes(IFA_LOCAL));
+    ip = ip ? ip : ReadIp(attributes.Bytes(IFA_ADDRESS));
+    // The kernel narrows the dump to one link only since 4.20, and a dump of all families brings
+    // MCTP's and others too.
+    if (ip && head.ifa_index == index && head.ifa_family == FamilyOf(*ip)) {
+      const std::uint32_t flags = attributes.U32(IFA_FLAGS).value_or(head.ifa_flags);
+      states.push_back({.address = {*ip, head.ifa_prefixlen},
+                        .tentative = (flags & IFA_F_TENTATIVE) != 0,
+                        .duplicate = (flags & IFA_F_DADFAILED) != 0});
     }
-  }
+  };
+  netlink::ForEachMessage<ifaddrmsg>(reply, read);
   return states;
 }
 
 std::vector<Cidr> Socket::Addresses(const Link& link) {
   std::vector<Cidr> addresses;
-  for (const AddressState& state : AddressStates(socket_, link)) {
-    addresses.push_back(state.address);
-  }
+  std::ranges::transform(
+      AddressStates(socket_, link), std::back_inserter(addresses), &AddressState::address);
   return addresses;
 }
 

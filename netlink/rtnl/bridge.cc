@@ -36,17 +36,15 @@ std::vector<Socket::Port> Socket::Ports(int bridge) {
   // In the bridge family the kernel lists only ports, with few attributes each.
   netlink::Message request(RTM_GETLINK, NLM_F_DUMP);
   request.Head(HeadFor(0, AF_BRIDGE));
-  std::vector<Port> ports;
   const netlink::Reply reply =
       socket_.TransactOrThrow(request, Cat("cannot list the ports of bridge index ", bridge));
-  for (const netlink::NlMessage& message : reply.messages) {
-    const ifinfomsg* const port = netlink::HeadOf<ifinfomsg>(nlmsg_hdr(message.get()));
-    const netlink::Attributes attributes(nlmsg_hdr(message.get()), sizeof(ifinfomsg));
-    if (port != nullptr && port->ifi_index != bridge &&
-        static_cast<int>(attributes.U32(IFLA_MASTER).value_or(0)) == bridge) {
-      ports.push_back({.index = port->ifi_index, .name = attributes.Text(IFLA_IFNAME)});
+  std::vector<Port> ports;
+  const auto read = [&](const ifinfomsg& port, const netlink::Attributes& attributes) {
+    if (port.ifi_index != bridge && attributes.Number<int>(IFLA_MASTER) == bridge) {
+      ports.push_back({.index = port.ifi_index, .name = attributes.Text(IFLA_IFNAME)});
     }
-  }
+  };
+  netlink::ForEachMessage<ifinfomsg>(reply, read);
   return ports;
 }
 
@@ -68,12 +66,10 @@ void Socket::FixMac(const Link& bridge) {
     return;
   }
   netlink::Message message(RTM_NEWNEIGH, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE);
-  ndmsg head{};
-  head.ndm_family = AF_BRIDGE;
-  head.ndm_ifindex = bridge.index;
-  head.ndm_state = NUD_PERMANENT;
-  head.ndm_flags = NTF_SELF;
-  message.Head(head);
+  message.Head(ndmsg{.ndm_family = AF_BRIDGE,
+                     .ndm_ifindex = bridge.index,
+                     .ndm_state = NUD_PERMANENT,
+                     .ndm_flags = NTF_SELF});
   message.PutBytes(NDA_LLADDR, bridge.mac.bytes);
   socket_.TransactOrThrow(message, Cat("cannot fix the MAC of bridge ", Quoted(bridge.name)));
 }

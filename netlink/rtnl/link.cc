@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <cstring>
 #include <span>
 #include <string_view>
 
@@ -106,10 +105,6 @@ Mac ReadMac(std::span<const std::uint8_t> bytes) {
   return mac;
 }
 
-int ReadIndex(const netlink::Attributes& attributes, int attribute) {
-  return static_cast<int>(attributes.U32(attribute).value_or(0));
-}
-
 // A link whose carrier came after it was set up drops what is sent (its queue is "noop") until the
 // kernel has processed the event; its operstate may be "unknown" until then, and for some links
 // always is.
@@ -160,10 +155,7 @@ void ReadBridging(const netlink::Attributes& info, LinkState& state) {
 }  // namespace
 
 ifinfomsg HeadFor(int index, unsigned char family) {
-  ifinfomsg head{};
-  head.ifi_family = family;
-  head.ifi_index = index;
-  return head;
+  return {.ifi_family = family, .ifi_index = index};
 }
 
 void PutIdentity(netlink::Message& message, const std::string& name, const Mac& mac, int mtu) {
@@ -195,15 +187,13 @@ LinkState ReadLink(const nlmsghdr* message) {
       .kind = info.Text(IFLA_INFO_KIND),
       .alias = attributes.Text(IFLA_IFALIAS),
       .mac = ReadMac(attributes.Bytes(IFLA_ADDRESS)),
-      .mtu = ReadIndex(attributes, IFLA_MTU),
+      .mtu = attributes.Number<int>(IFLA_MTU).value_or(0),
       .up = (head->ifi_flags & IFF_UP) != 0,
       .promiscuous = (head->ifi_flags & IFF_PROMISC) != 0,
-      .master = ReadIndex(attributes, IFLA_MASTER),
-      .peer = ReadIndex(attributes, IFLA_LINK),
+      .master = attributes.Number<int>(IFLA_MASTER).value_or(0),
+      .peer = attributes.Number<int>(IFLA_LINK).value_or(0),
   };
-  if (const std::optional<std::uint32_t> id = attributes.U32(IFLA_LINK_NETNSID)) {
-    state.link.peer_netns = static_cast<int>(*id);
-  }
+  state.link.peer_netns = attributes.Number<int>(IFLA_LINK_NETNSID);
   state.operstate = attributes.U8(IFLA_OPERSTATE).value_or(IF_OPER_UNKNOWN);
   ReadBridging(info, state);
   state.link.operational = IsOperational(state, head->ifi_flags, attributes.Text(IFLA_QDISC));
@@ -214,6 +204,10 @@ std::optional<LinkState> FindLinkState(netlink::RequestSocket& socket, const std
   netlink::Message request = GetLinkRequest(0);
   request.PutText(IFLA_IFNAME, name);
   return Find(socket, request, Cat("interface ", Quoted(name)));
+}
+
+Socket Socket::In(const netlink::Netns& ns) {
+  return Socket(netlink::RequestSocket::In(ns, NETLINK_ROUTE));
 }
 
 std::optional<Link> Socket::FindLink(const std::string& name) {
@@ -244,20 +238,17 @@ void Socket::CreateVeth(const VethSpec& spec, const netlink::Netns& container) {
   if (reply.error == EEXIST) {
     // The kernel does not say at which end.
     const bool on_host = FindLink(spec.host_name).has_value();
+    const std::string name = Quoted(on_host ? spec.host_name : spec.container_ifname);
     throw Error(
         Code::kConflict,
         what,
-        on_host
-            ? Cat("the host has an interface ", Quoted(spec.host_name), " already")
-            : Cat("the container has an interface ", Quoted(spec.container_ifname), " already"));
+        Cat("the ", on_host ? "host" : "container", " has an interface ", name, " already"));
   }
   if (reply.error == EXFULL) {
-    const std::optional<Link> bridge = FindLink(spec.bridge);
+    const std::string bridge = Quoted(FindLink(spec.bridge).value_or(Link()).name);
     throw Error(Code::kKernel,
                 what,
-                Cat("bridge ",
-                    Quoted(bridge ? bridge->name : ""),
-                    " already has 1,023 ports, the kernel's limit (EXFULL)"));
+                Cat("bridge ", bridge, " already has 1,023 ports, the kernel's limit (EXFULL)"));
   }
 }
 
@@ -294,6 +285,15 @@ void Socket::EnsureLinkGone(const std::string& name) {
   message.Head(HeadFor(0));
   message.PutText(IFLA_IFNAME, name);
   socket_.TransactOrThrow(message, Cat("cannot delete interface ", Quoted(name)), {ENODEV});
+}
+
+bool Socket::IsNetnsAlive(int netns_id) {
+  // EINVAL: nothing references that namespace any more. -1, for a namespace that is being torn down,
+  // is invalid too.
+  netlink::Message request = GetLinkRequest(kLoopbackIndex);
+  request.PutU32(IFLA_TARGET_NETNSID, static_cast<std::uint32_t>(netns_id));
+  const std::string what = Cat("cannot tell whether namespace ", netns_id, " is alive");
+  return socket_.TransactOrThrow(request, what, {EINVAL}).error == 0;
 }
 
 }  // namespace nomad_bridge::rtnl

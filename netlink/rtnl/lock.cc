@@ -2,7 +2,6 @@
 // for that port, and with learning off there are only static entries.
 #include <algorithm>
 
-#include <linux/if_bridge.h>
 #include <linux/if_link.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
@@ -14,22 +13,15 @@
 namespace nomad_bridge::rtnl {
 namespace {
 
-ndmsg NeighbourHead(const Link& port) {
-  ndmsg head{};
-  head.ndm_family = AF_BRIDGE;
-  head.ndm_ifindex = port.index;
-  return head;
-}
-
 // A static FDB entry of `mac` at `port`. Without a VLAN the kernel adds it for each that the port
 // has, and for frames outside of any.
 netlink::Message FdbEntryMessage(const Link& port, const Mac& mac) {
   netlink::Message message(RTM_NEWNEIGH, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE);
-  ndmsg head = NeighbourHead(port);
-  head.ndm_state = NUD_NOARP;  // does not age
   // Sticky, or a frame with this source MAC at another port would move the entry there.
-  head.ndm_flags = NTF_MASTER | NTF_STICKY;
-  message.Head(head);
+  message.Head(ndmsg{.ndm_family = AF_BRIDGE,
+                     .ndm_ifindex = port.index,
+                     .ndm_state = NUD_NOARP,  // does not age
+                     .ndm_flags = NTF_MASTER | NTF_STICKY});
   message.PutBytes(NDA_LLADDR, mac.bytes);
   return message;
 }
@@ -55,24 +47,23 @@ struct FdbEntries {
 
 FdbEntries ListFdbEntries(netlink::RequestSocket& socket, const Link& port, const Mac& mac) {
   netlink::Message request(RTM_GETNEIGH, NLM_F_DUMP);
-  request.Head(NeighbourHead(port));
-  FdbEntries entries;
+  request.Head(ndmsg{.ndm_family = AF_BRIDGE, .ndm_ifindex = port.index});
   const netlink::Reply reply = socket.TransactOrThrow(
       request, Cat("cannot list the MACs behind bridge port ", Quoted(port.name)));
-  for (const netlink::NlMessage& message : reply.messages) {
-    const ndmsg* const head = netlink::HeadOf<ndmsg>(nlmsg_hdr(message.get()));
-    const netlink::Attributes attributes(nlmsg_hdr(message.get()), sizeof(ndmsg));
+  FdbEntries entries;
+  const auto read = [&](const ndmsg& head, const netlink::Attributes& attributes) {
     const bool is_the_bridges = attributes.U32(NDA_MASTER).has_value();
-    if (head == nullptr || head->ndm_ifindex != port.index || !is_the_bridges) {
-      continue;
+    if (head.ndm_ifindex != port.index || !is_the_bridges) {
+      return;
     }
-    if ((head->ndm_state & (NUD_REACHABLE | NUD_STALE)) != 0) {
+    if ((head.ndm_state & (NUD_REACHABLE | NUD_STALE)) != 0) {
       entries.learned = true;
-    } else if (head->ndm_state == NUD_NOARP &&
+    } else if (head.ndm_state == NUD_NOARP &&
                std::ranges::equal(attributes.Bytes(NDA_LLADDR), mac.bytes)) {
       entries.vlans.push_back(attributes.U16(NDA_VLAN).value_or(0));
     }
-  }
+  };
+  netlink::ForEachMessage<ndmsg>(reply, read);
   return entries;
 }
 
@@ -101,19 +92,16 @@ bool Socket::IsPortLocked(const Link& port, const Mac& mac) {
   if (entries.learned) {
     return false;
   }
-  const auto has_entry = [&](std::uint16_t vlan) {
-    return std::ranges::find(entries.vlans, vlan) != entries.vlans.end();
-  };
   std::vector<Vlan> vlans = Vlans(*now);
   vlans.push_back({});  // outside of any
-  return std::ranges::all_of(vlans, [&](const Vlan& vlan) {
+  for (const Vlan& vlan : vlans) {
     for (std::uint16_t id = vlan.ids.first; id <= vlan.ids.last; ++id) {
-      if (!has_entry(id)) {
+      if (std::ranges::find(entries.vlans, id) == entries.vlans.end()) {
         return false;
       }
     }
-    return true;
-  });
+  }
+  return true;
 }
 
 }  // namespace nomad_bridge::rtnl

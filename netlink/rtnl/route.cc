@@ -1,31 +1,22 @@
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 
 #include <linux/rtnetlink.h>
-#include <sys/socket.h>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "netlink/rtnl/rtnl_impl.h"
 
 namespace nomad_bridge::rtnl {
 namespace {
 
-int ScopeOf(const Route& route) {
-  return route.scope.value_or(route.gateway ? RT_SCOPE_UNIVERSE : RT_SCOPE_LINK);
-}
-
 rtmsg RouteHead(const Route& route) {
-  rtmsg head{};
-  head.rtm_family = route.destination.address.is_ipv4() ? AF_INET : AF_INET6;
-  head.rtm_dst_len = static_cast<unsigned char>(route.destination.prefix_length);
-  head.rtm_table = RT_TABLE_UNSPEC;
-  head.rtm_protocol = RTPROT_STATIC;
-  head.rtm_scope = static_cast<unsigned char>(ScopeOf(route));
-  head.rtm_type = RTN_UNICAST;
-  return head;
+  const int scope = route.scope.value_or(route.gateway ? RT_SCOPE_UNIVERSE : RT_SCOPE_LINK);
+  return {.rtm_family = FamilyOf(route.destination.address),
+          .rtm_dst_len = static_cast<unsigned char>(route.destination.prefix_length),
+          .rtm_protocol = RTPROT_STATIC,
+          .rtm_scope = static_cast<unsigned char>(scope),
+          .rtm_type = RTN_UNICAST};
 }
 
 void PutMetrics(netlink::Message& message, const Route& route) {
@@ -39,10 +30,6 @@ void PutMetrics(netlink::Message& message, const Route& route) {
   if (route.advmss != 0) {
     message.PutU32(RTAX_ADVMSS, static_cast<std::uint32_t>(route.advmss));
   }
-}
-
-std::optional<Ip> ReadIp(std::span<const std::uint8_t> bytes) {
-  return bytes.size() == 4 || bytes.size() == 16 ? std::optional(Ip(bytes)) : std::nullopt;
 }
 
 // A route with one next hop out of one link; the gateway is still to be filled in.
@@ -81,20 +68,21 @@ std::vector<netlink::Attributes> HopsOut(std::span<const std::uint8_t> bytes, in
   return hops;
 }
 
-void ReadRoutes(const nlmsghdr* message, int index, std::vector<Route>& routes) {
-  const rtmsg* const head = netlink::HeadOf<rtmsg>(message);
-  if (head == nullptr || head->rtm_type != RTN_UNICAST ||
-      (head->rtm_family != AF_INET && head->rtm_family != AF_INET6)) {
+// One for each of its next hops.
+void ReadRoutes(const rtmsg& head,
+                const netlink::Attributes& attributes,
+                int index,
+                std::vector<Route>& routes) {
+  if (head.rtm_type != RTN_UNICAST || (head.rtm_family != AF_INET && head.rtm_family != AF_INET6)) {
     return;
   }
-  const netlink::Attributes attributes(message, sizeof(rtmsg));
   std::vector<netlink::Attributes> hops = HopsOut(attributes.Bytes(RTA_MULTIPATH), index);
-  const int oif = static_cast<int>(attributes.U32(RTA_OIF).value_or(0));
+  const int oif = attributes.Number<int>(RTA_OIF).value_or(0);
   if (oif != 0 && (index == kAnyLink || oif == index)) {
     hops.push_back(attributes);
   }
   for (const netlink::Attributes& hop : hops) {
-    Route route = ReadCommon(*head, attributes);
+    Route route = ReadCommon(head, attributes);
     route.gateway = ReadIp(hop.Bytes(RTA_GATEWAY));
     routes.push_back(route);
   }
@@ -102,21 +90,27 @@ void ReadRoutes(const nlmsghdr* message, int index, std::vector<Route>& routes) 
 
 std::vector<Route> ListRoutes(netlink::RequestSocket& socket, int index, const std::string& what) {
   netlink::Message request(RTM_GETROUTE, NLM_F_DUMP);
-  rtmsg head{};
-  head.rtm_family = AF_UNSPEC;
-  request.Head(head);
+  request.Head(rtmsg{.rtm_family = AF_UNSPEC});
   if (index != kAnyLink) {
     request.PutU32(RTA_OIF, static_cast<std::uint32_t>(index));
   }
   std::vector<Route> routes;
-  const netlink::Reply reply = socket.TransactOrThrow(request, what);
-  for (const netlink::NlMessage& message : reply.messages) {
-    ReadRoutes(nlmsg_hdr(message.get()), index, routes);
-  }
+  netlink::ForEachMessage<rtmsg>(socket.TransactOrThrow(request, what),
+                                 [&](const rtmsg& head, const auto& attributes) {
+                                   ReadRoutes(head, attributes, index, routes);
+                                 });
   return routes;
 }
 
 }  // namespace
+
+netlink::Message GetRouteRequest(const Ip& destination) {
+  netlink::Message request(RTM_GETROUTE, 0);
+  request.Head(rtmsg{.rtm_family = FamilyOf(destination),
+                     .rtm_dst_len = static_cast<unsigned char>(destination.bits())});
+  request.PutBytes(RTA_DST, destination.bytes());
+  return request;
+}
 
 void Socket::EnsureRoute(const Link& link, const Route& route) {
   // Neither EXCL nor REPLACE: an identical route is then the only EEXIST, and nobody else's route
@@ -153,22 +147,16 @@ std::vector<Route> Socket::Routes() {
 }
 
 std::optional<int> Socket::LookupOutputInterface(const Ip& destination) {
-  netlink::Message request(RTM_GETROUTE, 0);
-  rtmsg head{};
-  head.rtm_family = destination.is_ipv4() ? AF_INET : AF_INET6;
-  head.rtm_dst_len = static_cast<unsigned char>(destination.bytes().size() * CHAR_BIT);
-  request.Head(head);
-  request.PutBytes(RTA_DST, destination.bytes());
   // No route; one of type unreachable, prohibit or blackhole; a family that this kernel lacks.
   const netlink::Reply reply =
-      socket_.TransactOrThrow(request,
+      socket_.TransactOrThrow(GetRouteRequest(destination),
                               Cat("cannot look up the route to ", destination),
                               {ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL, EOPNOTSUPP});
-  if (reply.messages.empty()) {
-    return std::nullopt;
-  }
-  const netlink::Attributes route(nlmsg_hdr(reply.messages.front().get()), sizeof(rtmsg));
-  return static_cast<int>(route.U32(RTA_OIF).value_or(0));
+  std::optional<int> index;
+  netlink::ForEachMessage<rtmsg>(reply, [&](const rtmsg&, const netlink::Attributes& route) {
+    index = route.Number<int>(RTA_OIF).value_or(0);
+  });
+  return index;
 }
 
 }  // namespace nomad_bridge::rtnl

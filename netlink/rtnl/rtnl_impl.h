@@ -7,10 +7,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <linux/rtnetlink.h>
+#include <sys/socket.h>
 
 #include "netlink/core/message.h"
 #include "netlink/core/request_socket.h"
@@ -36,6 +38,18 @@ constexpr const char* kNoVlans =
 
 // The fixed header of a message about link `index`; `family` AF_BRIDGE: as a bridge's port.
 [[nodiscard]] ifinfomsg HeadFor(int index, unsigned char family = AF_UNSPEC);
+
+// AF_INET or AF_INET6.
+[[nodiscard]] inline unsigned char FamilyOf(const Ip& ip) {
+  return ip.is_ipv4() ? AF_INET : AF_INET6;
+}
+// nullopt unless they are as many as an address has.
+[[nodiscard]] inline std::optional<Ip> ReadIp(std::span<const std::uint8_t> bytes) {
+  return bytes.size() == 4 || bytes.size() == 16 ? std::optional(Ip(bytes)) : std::nullopt;
+}
+
+// RTM_GETROUTE for the route that packets to `destination` take.
+[[nodiscard]] netlink::Message GetRouteRequest(const Ip& destination);
 
 // Name, MAC and MTU of a link that is to be made.
 void PutIdentity(netlink::Message& message, const std::string& name, const Mac& mac, int mtu);

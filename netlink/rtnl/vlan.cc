@@ -60,10 +60,7 @@ void Fill(Memberships& memberships, const VlanRange& ids, const Membership& memb
 
 // The memberships that `vlans` asks for, on a port that has `now`.
 Memberships Wanted(const PortVlans& vlans, const Memberships& now) {
-  Memberships wanted{};
-  if (vlans.keep_default) {
-    wanted = now;
-  }
+  Memberships wanted = vlans.keep_default ? now : Memberships{};
   for (const VlanRange& ids : vlans.tagged) {
     Fill(wanted, ids, {.member = true});
   }
@@ -78,17 +75,13 @@ Memberships Wanted(const PortVlans& vlans, const Memberships& now) {
 }
 
 void ReadEntry(const netlink::Attributes& entry, Memberships& memberships) {
-  const std::span<const std::uint8_t> bytes = entry.Bytes(BRIDGE_VLANDB_ENTRY_INFO);
-  bridge_vlan_info info{};
-  if (bytes.size() != sizeof(info)) {
-    return;
+  if (const auto info = entry.Number<bridge_vlan_info>(BRIDGE_VLANDB_ENTRY_INFO)) {
+    Fill(memberships,
+         {.first = info->vid, .last = entry.U16(BRIDGE_VLANDB_ENTRY_RANGE).value_or(info->vid)},
+         {.member = true,
+          .pvid = (info->flags & BRIDGE_VLAN_INFO_PVID) != 0,
+          .untagged = (info->flags & BRIDGE_VLAN_INFO_UNTAGGED) != 0});
   }
-  std::memcpy(&info, bytes.data(), sizeof(info));
-  Fill(memberships,
-       {.first = info.vid, .last = entry.U16(BRIDGE_VLANDB_ENTRY_RANGE).value_or(info.vid)},
-       {.member = true,
-        .pvid = (info.flags & BRIDGE_VLAN_INFO_PVID) != 0,
-        .untagged = (info.flags & BRIDGE_VLAN_INFO_UNTAGGED) != 0});
 }
 
 Memberships Read(netlink::RequestSocket& socket, const Link& port) {
@@ -101,12 +94,11 @@ Memberships Read(netlink::RequestSocket& socket, const Link& port) {
   // EOPNOTSUPP: this kernel has no VLANs.
   const netlink::Reply reply = socket.TransactOrThrow(
       request, Cat("cannot list the VLANs of bridge port ", Quoted(port.name)), {EOPNOTSUPP});
-  for (const netlink::NlMessage& message : reply.messages) {
-    const netlink::Attributes attributes(nlmsg_hdr(message.get()), sizeof(br_vlan_msg));
+  netlink::ForEachMessage<br_vlan_msg>(reply, [&](const auto&, const auto& attributes) {
     for (const netlink::Attributes& entry : attributes.InsideEach(BRIDGE_VLANDB_ENTRY)) {
       ReadEntry(entry, memberships);
     }
-  }
+  });
   return memberships;
 }
 

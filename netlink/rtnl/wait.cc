@@ -22,13 +22,9 @@ namespace nomad_bridge::rtnl {
 namespace {
 
 // In the order of IF_OPER_... and BR_STATE_..., as ip(8) calls them.
-constexpr std::array<std::string_view, 7>
-    kOperstates{"unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up"};
-constexpr std::array<std::string_view, 5> kPortStates{"disabled",
-                                                      "listening",
-                                                      "learning",
-                                                      "forwarding",
-                                                      "blocking"};
+constexpr std::array kOperstates =
+    {"unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up"};
+constexpr std::array kPortStates = {"disabled", "listening", "learning", "forwarding", "blocking"};
 
 // Whether an event is about what is waited for.
 using EventFilter = std::function<bool(const nlmsghdr*)>;
@@ -39,9 +35,7 @@ UniqueFd Listen(const netlink::Netns& ns, std::uint32_t group) {
   netlink::InNetns(ns, [&] {
     events = UniqueFd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
   });
-  sockaddr_nl address{};
-  address.nl_family = AF_NETLINK;
-  address.nl_groups = group;
+  const sockaddr_nl address{.nl_family = AF_NETLINK, .nl_groups = group};
   const auto* const generic = static_cast<const sockaddr*>(static_cast<const void*>(&address));
   if (!events || ::bind(events.get(), generic, sizeof(address)) != 0) {
     throw ErrnoError(Code::kKernel, "cannot listen to changes of links, addresses and routes");
@@ -121,20 +115,15 @@ std::string Describe(const LinkState& state) {
   return text;
 }
 
-bool IsLocalRoute(const netlink::NlMessage& message) {
-  const rtmsg* const route = netlink::HeadOf<rtmsg>(nlmsg_hdr(message.get()));
-  return route != nullptr && route->rtm_type == RTN_LOCAL;
-}
-
 // Whether packets to `address` (IPv6, on `link`) are taken for this machine.
 bool IsLocal(netlink::RequestSocket& socket, const Link& link, const Ip& address) {
-  netlink::Message request(RTM_GETROUTE, 0);
-  request.Head(rtmsg{.rtm_family = AF_INET6, .rtm_dst_len = 128});
-  request.PutBytes(RTA_DST, address.bytes());
+  netlink::Message request = GetRouteRequest(address);
   request.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
-  const netlink::Reply reply =
-      socket.Transact(request, Cat("cannot look up the route to ", address));
-  return std::ranges::any_of(reply.messages, IsLocalRoute);
+  bool is_local = false;
+  netlink::ForEachMessage<rtmsg>(
+      socket.Transact(request, Cat("cannot look up the route to ", address)),
+      [&](const rtmsg& route, const auto&) { is_local = route.rtm_type == RTN_LOCAL; });
+  return is_local;
 }
 
 // The same, but a route that is being made is waited for: a dump takes the table's lock. The kernel
@@ -144,12 +133,14 @@ bool HasLocalRoute(netlink::RequestSocket& socket, const Link& link, const Ip& a
   netlink::Message request(RTM_GETROUTE, NLM_F_DUMP);
   request.Head(rtmsg{.rtm_family = AF_INET6, .rtm_type = RTN_LOCAL});
   request.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
-  const netlink::Reply reply =
-      socket.Transact(request, Cat("cannot list the local routes of ", Quoted(link.name)));
-  return std::ranges::any_of(reply.messages, [&](const netlink::NlMessage& message) {
-    const netlink::Attributes route(nlmsg_hdr(message.get()), sizeof(rtmsg));
-    return IsLocalRoute(message) && std::ranges::equal(route.Bytes(RTA_DST), address.bytes());
-  });
+  bool found = false;
+  netlink::ForEachMessage<rtmsg>(
+      socket.Transact(request, Cat("cannot list the local routes of ", Quoted(link.name))),
+      [&](const rtmsg& head, const netlink::Attributes& route) {
+        found = found || (head.rtm_type == RTN_LOCAL &&
+                          std::ranges::equal(route.Bytes(RTA_DST), address.bytes()));
+      });
+  return found;
 }
 
 // An address whose duplicate address detection is in progress; nullopt: there is none. Throws
