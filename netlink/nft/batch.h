@@ -10,7 +10,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -21,25 +23,12 @@
 namespace nomad_bridge::nft {
 
 struct BatchMessage {
-  enum class Action {
-    kAddTable,
-    kDeleteTable,
-    kAddSet,
-    kAddChain,
-    kFlushChain,
-    kDeleteChain,
-    kAppendRule,
-    kInsertRule,
-    kDeleteRule,
-    kAddElement,
-    kDeleteElement,
-  };
-
-  Action action = Action::kAddTable;
+  int type = 0;   // NFT_MSG_...
+  int flags = 0;  // NLM_F_...
   TableId table;
   std::string label;
-  std::string chain;         // the rule actions, kFlushChain and kDeleteChain
-  std::uint64_t handle = 0;  // kDeleteRule
+  std::string chain;                    // of what is about rules
+  std::optional<std::uint64_t> handle;  // DeleteRule; without it every rule of the chain is meant
   std::variant<std::monostate, Set, Chain, Rule, Element> object;
 };
 
@@ -65,12 +54,7 @@ class Batch {
   [[nodiscard]] bool empty() const { return messages_.empty(); }
 
  private:
-  using Object = decltype(BatchMessage::object);
-
-  void Add(BatchMessage::Action action,
-           const TableId& table,
-           std::string label,
-           Object object = {});
+  void Add(BatchMessage message) { messages_.push_back(std::move(message)); }
 
   std::vector<BatchMessage> messages_;
 };

@@ -139,20 +139,19 @@ KernelRule DecodeRule(const nftnl_rule& rule) {
 
 }  // namespace
 
-std::optional<TableId> ReadTable(const nlmsghdr& message) {
+std::vector<TableId> ReadTable(const nlmsghdr& message) {
   const netlink::NftnlTable table(nftnl_table_alloc());
   if (nftnl_table_nlmsg_parse(&message, table.get()) != 0) {
-    return std::nullopt;
+    return {};
   }
-  return TableId{
-      .family = static_cast<TableFamily>(nftnl_table_get_u32(table.get(), NFTNL_TABLE_FAMILY)),
-      .name = nftnl_table_get_str(table.get(), NFTNL_TABLE_NAME)};
+  return {{.family = static_cast<TableFamily>(nftnl_table_get_u32(table.get(), NFTNL_TABLE_FAMILY)),
+           .name = nftnl_table_get_str(table.get(), NFTNL_TABLE_NAME)}};
 }
 
-std::optional<Set> ReadSet(const nlmsghdr& message) {
+std::vector<Set> ReadSet(const nlmsghdr& message) {
   const netlink::NftnlSet set(nftnl_set_alloc());
   if (nftnl_set_nlmsg_parse(&message, set.get()) != 0) {
-    return std::nullopt;
+    return {};
   }
   const std::uint32_t flags = nftnl_set_get_u32(set.get(), NFTNL_SET_FLAGS);
   Set decoded{.name = nftnl_set_get_str(set.get(), NFTNL_SET_NAME),
@@ -162,19 +161,18 @@ std::optional<Set> ReadSet(const nlmsghdr& message) {
   if ((flags & NFT_SET_MAP) != 0) {
     decoded.data = Fields(nftnl_set_get_u32(set.get(), NFTNL_SET_DATA_TYPE));
   }
-  return decoded;
+  return {std::move(decoded)};
 }
 
-std::optional<Socket::TableChain> ReadChain(const nlmsghdr& message) {
+std::vector<Socket::TableChain> ReadChain(const nlmsghdr& message) {
   const netlink::NftnlChain chain(nftnl_chain_alloc());
   if (nftnl_chain_nlmsg_parse(&message, chain.get()) != 0) {
-    return std::nullopt;
+    return {};
   }
   const auto family =
       static_cast<TableFamily>(nftnl_chain_get_u32(chain.get(), NFTNL_CHAIN_FAMILY));
-  return Socket::TableChain{
-      .table = {.family = family, .name = nftnl_chain_get_str(chain.get(), NFTNL_CHAIN_TABLE)},
-      .chain = DecodeChain(*chain)};
+  return {{.table = {.family = family, .name = nftnl_chain_get_str(chain.get(), NFTNL_CHAIN_TABLE)},
+           .chain = DecodeChain(*chain)}};
 }
 
 std::vector<Element> ReadElements(const nlmsghdr& message) {
@@ -192,7 +190,7 @@ std::vector<Element> ReadElements(const nlmsghdr& message) {
   return elements;
 }
 
-KernelRule ReadRule(const nlmsghdr& message) {
+std::vector<KernelRule> ReadRule(const nlmsghdr& message) {
   const netlink::NftnlRule rule(nftnl_rule_alloc());
   const bool understood = nftnl_rule_nlmsg_parse(&message, rule.get()) == 0;
   KernelRule decoded = DecodeRule(*rule);
@@ -200,7 +198,7 @@ KernelRule ReadRule(const nlmsghdr& message) {
     // A foreign rule with an expression newer than our libnftnl: enough to know it is not ours.
     decoded.expressions.emplace_back("[ unknown ]");
   }
-  return decoded;
+  return {std::move(decoded)};
 }
 
 std::vector<std::string> ExpressionTexts(const Rule& rule) {

@@ -1,11 +1,11 @@
 // What nf_tables sends, as our plain values. Private to netlink/.
 //
-// Errors  A message of another kind, or one that libnftnl does not understand, is nullopt or empty;
+// Shapes  What one message holds: at most one, but of elements any number.
+// Errors  A message of another kind, or one that libnftnl does not understand, holds nothing;
 //         ReadRule() adds "[ unknown ]" to what it could read.
 // Source  libnftnl 1.2; linux/netfilter/nf_tables.h.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "netlink/nft/element.h"
@@ -16,10 +16,10 @@ struct nlmsghdr;
 
 namespace nomad_bridge::nft {
 
-[[nodiscard]] std::optional<TableId> ReadTable(const nlmsghdr& message);
-[[nodiscard]] std::optional<Set> ReadSet(const nlmsghdr& message);
-[[nodiscard]] std::optional<Socket::TableChain> ReadChain(const nlmsghdr& message);
+[[nodiscard]] std::vector<TableId> ReadTable(const nlmsghdr& message);
+[[nodiscard]] std::vector<Set> ReadSet(const nlmsghdr& message);
+[[nodiscard]] std::vector<Socket::TableChain> ReadChain(const nlmsghdr& message);
 [[nodiscard]] std::vector<Element> ReadElements(const nlmsghdr& message);
-[[nodiscard]] KernelRule ReadRule(const nlmsghdr& message);
+[[nodiscard]] std::vector<KernelRule> ReadRule(const nlmsghdr& message);
 
 }  // namespace nomad_bridge::nft

@@ -1,11 +1,6 @@
 #include "netlink/nft/encode.h"
 
-#include <algorithm>
 #include <array>
-#include <cstdio>
-#include <cstring>
-#include <span>
-#include <string_view>
 
 #include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
 #include <libmnl/libmnl.h>
@@ -14,6 +9,7 @@
 #include <linux/netfilter/nfnetlink.h>
 
 #include "base/text.h"
+#include "netlink/nft/batch.h"
 
 namespace nomad_bridge::nft {
 namespace {
@@ -68,40 +64,6 @@ void SetAttribute(nftnl_expr& expression, std::uint16_t attribute, const Value& 
   }
 }
 
-using Action = BatchMessage::Action;
-
-struct Kind {
-  int type = 0;
-  int flags = 0;
-};
-
-Kind KindOf(Action action) {
-  switch (action) {
-    case Action::kAddTable:
-      return {NFT_MSG_NEWTABLE, NLM_F_CREATE};
-    case Action::kDeleteTable:
-      return {NFT_MSG_DELTABLE, 0};
-    case Action::kAddSet:
-      return {NFT_MSG_NEWSET, NLM_F_CREATE};
-    case Action::kAddChain:
-      return {NFT_MSG_NEWCHAIN, NLM_F_CREATE};
-    case Action::kDeleteChain:
-      return {NFT_MSG_DELCHAIN, 0};
-    case Action::kFlushChain:
-    case Action::kDeleteRule:
-      return {NFT_MSG_DELRULE, 0};
-    case Action::kAppendRule:
-      return {NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND};
-    case Action::kInsertRule:
-      return {NFT_MSG_NEWRULE, NLM_F_CREATE};
-    case Action::kAddElement:
-      return {NFT_MSG_NEWSETELEM, NLM_F_CREATE | NLM_F_EXCL};
-    case Action::kDeleteElement:
-      return {NFT_MSG_DELSETELEM, 0};
-  }
-  return {};
-}
-
 void PutObject(nlmsghdr* out, const BatchMessage& message, std::uint32_t id) {
   if (const auto* const set = std::get_if<Set>(&message.object)) {
     nftnl_set_nlmsg_build_payload(out, Encode(message.table, *set, id).get());
@@ -115,9 +77,8 @@ void PutObject(nlmsghdr* out, const BatchMessage& message, std::uint32_t id) {
     nftnl_table_nlmsg_build_payload(out, Encode(message.table).get());
   } else {
     const netlink::NftnlRule which = Encode(message.table, message.chain, Rule());
-    // Without a handle it would mean every rule of the chain.
-    if (message.action == Action::kDeleteRule) {
-      nftnl_rule_set_u64(which.get(), NFTNL_RULE_HANDLE, message.handle);
+    if (message.handle) {
+      nftnl_rule_set_u64(which.get(), NFTNL_RULE_HANDLE, *message.handle);
     }
     nftnl_rule_nlmsg_build_payload(out, which.get());
   }
@@ -132,13 +93,20 @@ netlink::NftnlTable Encode(const TableId& table) {
   return encoded;
 }
 
-netlink::NftnlSet Encode(const TableId& table, const Set& set, std::uint32_t id) {
+netlink::NftnlSet Encode(const TableId& table, const std::string& set) {
   netlink::NftnlSet encoded(nftnl_set_alloc());
+  nftnl_set_set_u32(encoded.get(), NFTNL_SET_FAMILY, static_cast<std::uint32_t>(table.family));
+  nftnl_set_set_str(encoded.get(), NFTNL_SET_TABLE, table.name.c_str());
+  if (!set.empty()) {
+    nftnl_set_set_str(encoded.get(), NFTNL_SET_NAME, set.c_str());
+  }
+  return encoded;
+}
+
+netlink::NftnlSet Encode(const TableId& table, const Set& set, std::uint32_t id) {
+  netlink::NftnlSet encoded = Encode(table, set.name);
   nftnl_set* const raw = encoded.get();
   netlink::NftnlUserData data(nftnl_udata_buf_alloc(kMaxUserDataBytes));
-  nftnl_set_set_u32(raw, NFTNL_SET_FAMILY, static_cast<std::uint32_t>(table.family));
-  nftnl_set_set_str(raw, NFTNL_SET_TABLE, table.name.c_str());
-  nftnl_set_set_str(raw, NFTNL_SET_NAME, set.name.c_str());
   nftnl_set_set_u32(raw, NFTNL_SET_ID, id);
   nftnl_set_set_u32(raw, NFTNL_SET_KEY_TYPE, TypeNumber(set.key));
   nftnl_set_set_u32(raw, NFTNL_SET_KEY_LEN, KeyBytes(set.key));
@@ -194,10 +162,7 @@ netlink::NftnlRule Encode(const TableId& table, const std::string& chain, const 
 }
 
 netlink::NftnlSet Encode(const TableId& table, const Element& element) {
-  netlink::NftnlSet encoded(nftnl_set_alloc());
-  nftnl_set_set_u32(encoded.get(), NFTNL_SET_FAMILY, static_cast<std::uint32_t>(table.family));
-  nftnl_set_set_str(encoded.get(), NFTNL_SET_TABLE, table.name.c_str());
-  nftnl_set_set_str(encoded.get(), NFTNL_SET_NAME, element.set.c_str());
+  netlink::NftnlSet encoded = Encode(table, element.set);
   netlink::NftnlElement only(nftnl_set_elem_alloc());
   const auto put = [&](std::uint16_t attribute, const std::vector<std::uint8_t>& bytes) {
     nftnl_set_elem_set(
@@ -233,13 +198,12 @@ std::vector<char> EncodeBatch(const Batch& batch,
   append(*begin);
   std::size_t left = batch.messages().size();
   for (const BatchMessage& message : batch.messages()) {
-    const Kind kind = KindOf(message.action);
     const int acknowledge = --left == 0 ? NLM_F_ACK : 0;
     nlmsghdr* const out =
         nftnl_nlmsg_build_hdr(scratch.data(),
-                              static_cast<std::uint16_t>(kind.type),
+                              static_cast<std::uint16_t>(message.type),
                               static_cast<std::uint16_t>(message.table.family),
-                              static_cast<std::uint16_t>(kind.flags | acknowledge),
+                              static_cast<std::uint16_t>(message.flags | acknowledge),
                               ++sequence);
     PutObject(out, message, sequence);
     append(*out);

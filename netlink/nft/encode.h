@@ -7,10 +7,8 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "netlink/core/handles.h"
-#include "netlink/nft/batch.h"
 #include "netlink/nft/element.h"
 #include "netlink/nft/rule.h"
 #include "netlink/nft/table.h"
@@ -21,6 +19,8 @@ namespace nomad_bridge::nft {
 constexpr std::uint32_t kTypeBits = 6;
 
 [[nodiscard]] netlink::NftnlTable Encode(const TableId& table);
+// Only named, to ask for it; every set of the table if `set` is empty.
+[[nodiscard]] netlink::NftnlSet Encode(const TableId& table, const std::string& set);
 // `id` distinguishes sets that are created in one batch.
 [[nodiscard]] netlink::NftnlSet Encode(const TableId& table, const Set& set, std::uint32_t id);
 [[nodiscard]] netlink::NftnlChain Encode(const TableId& table, const Chain& chain);

@@ -1,7 +1,6 @@
 #include "netlink/nft/rule.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 #include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
@@ -33,12 +32,16 @@ constexpr std::uint32_t Register(std::uint32_t slot) {
                                           : NFT_REG32_00 + slot;
 }
 
-constexpr std::size_t BytesOf(Family family) {
-  return family == Family::kIpv4 ? 4 : 16;
-}
-
 constexpr std::uint32_t SlotsOf(Family family) {
   return family == Family::kIpv4 ? 1 : 4;
+}
+
+constexpr std::uint32_t BytesOf(Family family) {
+  return SlotsOf(family) * 4;
+}
+
+constexpr std::uint32_t NumberOf(Family family) {
+  return family == Family::kIpv4 ? NFPROTO_IPV4 : NFPROTO_IPV6;
 }
 
 }  // namespace
@@ -69,10 +72,6 @@ Rule& Rule::Compare(bool equal, Bytes bytes) {
                {NFTNL_EXPR_CMP_DATA, std::move(bytes)}}});
 }
 
-Rule& Rule::CompareEqual(Bytes bytes) {
-  return Compare(true, std::move(bytes));
-}
-
 // register = (register & mask) ^ flip
 Rule& Rule::Mask(Bytes mask, Bytes flip) {
   const auto bytes = static_cast<std::uint32_t>(mask.size());
@@ -82,10 +81,6 @@ Rule& Rule::Mask(Bytes mask, Bytes flip) {
                {NFTNL_EXPR_BITWISE_LEN, bytes},
                {NFTNL_EXPR_BITWISE_MASK, std::move(mask)},
                {NFTNL_EXPR_BITWISE_XOR, std::move(flip)}}});
-}
-
-Rule& Rule::AnyBit(std::uint32_t bits) {
-  return Mask(CpuOrder(bits), CpuOrder(0)).Compare(false, CpuOrder(0));
 }
 
 // [ payload load ... @ network header ]
@@ -142,15 +137,7 @@ Rule& Rule::IfnamesNotIn(const std::string& set) {
 
 Rule& Rule::Only(Family family) {
   family_ = family;
-  const std::uint8_t number = family == Family::kIpv4 ? NFPROTO_IPV4 : NFPROTO_IPV6;
-  return LoadMeta(NFT_META_NFPROTO).CompareEqual({number});
-}
-
-Rule& Rule::Ipv4() {
-  return Only(Family::kIpv4);
-}
-Rule& Rule::Ipv6() {
-  return Only(Family::kIpv6);
+  return LoadMeta(NFT_META_NFPROTO).CompareEqual({static_cast<std::uint8_t>(NumberOf(family))});
 }
 
 Rule& Rule::SaddrIn(const std::string& set) {
@@ -181,16 +168,6 @@ Rule& Rule::MatchPrefix(bool source, bool equal, const Cidr& prefix) {
       .Compare(equal, std::move(value));
 }
 
-Rule& Rule::Saddr(const Cidr& prefix) {
-  return MatchPrefix(true, true, prefix);
-}
-Rule& Rule::Daddr(const Cidr& prefix) {
-  return MatchPrefix(false, true, prefix);
-}
-Rule& Rule::DaddrNot(const Cidr& prefix) {
-  return MatchPrefix(false, false, prefix);
-}
-
 Rule& Rule::DaddrIsLocal() {
   return Add({"fib",
               {{NFTNL_EXPR_FIB_DREG, std::uint32_t{NFT_REG_1}},
@@ -199,18 +176,18 @@ Rule& Rule::DaddrIsLocal() {
       .CompareEqual(CpuOrder(RTN_LOCAL));
 }
 
+Rule& Rule::CtAnyBit(std::uint32_t key, std::uint32_t bits) {
+  return Add({"ct", {{NFTNL_EXPR_CT_DREG, std::uint32_t{NFT_REG_1}}, {NFTNL_EXPR_CT_KEY, key}}})
+      .Mask(CpuOrder(bits), CpuOrder(0))
+      .Compare(false, CpuOrder(0));
+}
+
 Rule& Rule::CtState(std::uint32_t bits) {
-  return Add({"ct",
-              {{NFTNL_EXPR_CT_DREG, std::uint32_t{NFT_REG_1}},
-               {NFTNL_EXPR_CT_KEY, std::uint32_t{NFT_CT_STATE}}}})
-      .AnyBit(bits);
+  return CtAnyBit(NFT_CT_STATE, bits);
 }
 
 Rule& Rule::CtStatusDnat() {
-  return Add({"ct",
-              {{NFTNL_EXPR_CT_DREG, std::uint32_t{NFT_REG_1}},
-               {NFTNL_EXPR_CT_KEY, std::uint32_t{NFT_CT_STATUS}}}})
-      .AnyBit(IPS_DST_NAT);
+  return CtAnyBit(NFT_CT_STATUS, IPS_DST_NAT);
 }
 
 Rule& Rule::SetMarkBit(int bit) {
@@ -244,7 +221,6 @@ Rule& Rule::DnatByAddressAndPort(const std::string& map) {
 Rule& Rule::Dnat(const std::string& map) {
   const std::uint32_t address = Register(0);
   const std::uint32_t port = Register(SlotsOf(family_));
-  const std::uint32_t family = family_ == Family::kIpv4 ? NFPROTO_IPV4 : NFPROTO_IPV6;
   Add({"lookup",
        {{NFTNL_EXPR_LOOKUP_SREG, address},
         {NFTNL_EXPR_LOOKUP_SET, map},
@@ -252,7 +228,7 @@ Rule& Rule::Dnat(const std::string& map) {
         {NFTNL_EXPR_LOOKUP_FLAGS, std::uint32_t{0}}}});
   return Add({"nat",
               {{NFTNL_EXPR_NAT_TYPE, std::uint32_t{NFT_NAT_DNAT}},
-               {NFTNL_EXPR_NAT_FAMILY, family},
+               {NFTNL_EXPR_NAT_FAMILY, NumberOf(family_)},
                {NFTNL_EXPR_NAT_REG_ADDR_MIN, address},
                {NFTNL_EXPR_NAT_REG_ADDR_MAX, address},
                {NFTNL_EXPR_NAT_REG_PROTO_MIN, port},
@@ -261,12 +237,6 @@ Rule& Rule::Dnat(const std::string& map) {
                 std::uint32_t{NF_NAT_RANGE_MAP_IPS | NF_NAT_RANGE_PROTO_SPECIFIED}}}});
 }
 
-Rule& Rule::Masquerade() {
-  return Add({"masq", {}});
-}
-Rule& Rule::Counter() {
-  return Add({"counter", {}});
-}
 Rule& Rule::Accept() {
   return Verdict(NF_ACCEPT);
 }
@@ -280,11 +250,6 @@ Rule& Rule::Jump(const std::string& chain) {
 
 Rule& Rule::Goto(const std::string& chain) {
   return Verdict(static_cast<std::uint32_t>(NFT_GOTO), chain);
-}
-
-Rule& Rule::Comment(const std::string& text) {
-  comment_ = text;
-  return *this;
 }
 
 }  // namespace nomad_bridge::nft

@@ -49,17 +49,17 @@ class Rule {
   Rule& IfnamesNotIn(const std::string& set);
 
   // meta nfproto ipv4, meta nfproto ipv6; the words below are then about that family.
-  Rule& Ipv4();
-  Rule& Ipv6();
+  Rule& Ipv4() { return Only(Family::kIpv4); }
+  Rule& Ipv6() { return Only(Family::kIpv6); }
   Rule& Only(Family family);
 
   // ip saddr @set, ip daddr @set (ip6 likewise)
   Rule& SaddrIn(const std::string& set);
   Rule& DaddrIn(const std::string& set);
   // ip saddr 127.0.0.0/8, ip daddr ..., ip daddr != ...
-  Rule& Saddr(const Cidr& prefix);
-  Rule& Daddr(const Cidr& prefix);
-  Rule& DaddrNot(const Cidr& prefix);
+  Rule& Saddr(const Cidr& prefix) { return MatchPrefix(true, true, prefix); }
+  Rule& Daddr(const Cidr& prefix) { return MatchPrefix(false, true, prefix); }
+  Rule& DaddrNot(const Cidr& prefix) { return MatchPrefix(false, false, prefix); }
   // fib daddr type local
   Rule& DaddrIsLocal();
 
@@ -77,17 +77,19 @@ class Rule {
   Rule& DnatByPort(const std::string& map);
   // dnat ip to ip daddr . meta l4proto . th dport map @map
   Rule& DnatByAddressAndPort(const std::string& map);
-  // masquerade
-  Rule& Masquerade();
+  Rule& Masquerade() { return Add({"masq", {}}); }
 
-  Rule& Counter();
+  Rule& Counter() { return Add({"counter", {}}); }
   Rule& Accept();
   Rule& Drop();
   Rule& Jump(const std::string& chain);
   Rule& Goto(const std::string& chain);
   // comment "text": at most 128 bytes, kept as the rule's user data, where nft and iptables-nft
   // read it.
-  Rule& Comment(const std::string& text);
+  Rule& Comment(const std::string& text) {
+    comment_ = text;
+    return *this;
+  }
 
   [[nodiscard]] const std::vector<Expression>& expressions() const { return expressions_; }
   [[nodiscard]] const std::string& comment() const { return comment_; }
@@ -97,14 +99,14 @@ class Rule {
  private:
   Rule& Add(Expression expression);
   Rule& LookUp(const std::string& set, bool inverted = false);
-  Rule& CompareEqual(std::vector<std::uint8_t> bytes);
   Rule& Compare(bool equal, std::vector<std::uint8_t> bytes);
+  Rule& CompareEqual(std::vector<std::uint8_t> bytes) { return Compare(true, std::move(bytes)); }
   Rule& Mask(std::vector<std::uint8_t> mask, std::vector<std::uint8_t> flip);
   Rule& LoadMeta(std::uint32_t key, std::uint32_t slot = 0);
   Rule& LoadAddress(bool source, std::size_t bytes);
   Rule& LoadPort(std::uint32_t slot);
   Rule& MatchPrefix(bool source, bool equal, const Cidr& prefix);
-  Rule& AnyBit(std::uint32_t bits);
+  Rule& CtAnyBit(std::uint32_t key, std::uint32_t bits);
   Rule& Dnat(const std::string& map);
   Rule& Verdict(std::uint32_t verdict, const std::string& chain = {});
 

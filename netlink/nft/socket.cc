@@ -1,8 +1,6 @@
 #include "netlink/nft/socket.h"
 
-#include <algorithm>
 #include <cerrno>
-#include <iterator>
 
 #include <arpa/inet.h>
 #include <linux/netfilter/nf_tables.h>
@@ -10,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/message.h"
 #include "netlink/nft/decode.h"
@@ -28,31 +27,18 @@ netlink::Message GetRequest(int type, TableFamily family, int flags = 0) {
       NFNL_SUBSYS_NFTABLES, type, flags, static_cast<std::uint8_t>(family));
 }
 
-// What `read` makes of each message of the answer; nothing if what was asked about is absent.
+// What `read` finds in each message of the answer; nothing if what was asked about is absent.
 template <typename T>
 std::vector<T> List(netlink::RequestSocket& socket,
                     const netlink::Message& request,
                     const std::string& what,
-                    std::optional<T> (*read)(const nlmsghdr&)) {
+                    std::vector<T> (*read)(const nlmsghdr&)) {
   std::vector<T> found;
   const netlink::Reply reply = socket.TransactOrThrow(request, what, {ENOENT});
   for (const netlink::NlMessage& message : reply.messages) {
-    if (std::optional<T> one = read(*nlmsg_hdr(message.get()))) {
-      found.push_back(*std::move(one));
-    }
+    Append(found, read(*nlmsg_hdr(message.get())));
   }
   return found;
-}
-
-std::vector<Element> ListElements(netlink::RequestSocket& socket,
-                                  const netlink::Message& request,
-                                  const std::string& what) {
-  std::vector<Element> elements;
-  const netlink::Reply reply = socket.TransactOrThrow(request, what, {ENOENT});
-  for (const netlink::NlMessage& message : reply.messages) {
-    std::ranges::move(ReadElements(*nlmsg_hdr(message.get())), std::back_inserter(elements));
-  }
-  return elements;
 }
 
 }  // namespace
@@ -119,65 +105,51 @@ bool Socket::HasTable(const TableId& table) {
 }
 
 std::vector<TableId> Socket::Tables() {
-  return List(socket_,
-              GetRequest(NFT_MSG_GETTABLE, TableFamily::kAny, NLM_F_DUMP),
-              "cannot read the tables",
-              &ReadTable);
+  const netlink::Message request = GetRequest(NFT_MSG_GETTABLE, TableFamily::kAny, NLM_F_DUMP);
+  return List(socket_, request, "cannot read the tables", &ReadTable);
 }
 
 std::vector<Set> Socket::Sets(const TableId& table) {
   const netlink::Message request = GetRequest(NFT_MSG_GETSET, table.family, NLM_F_DUMP);
-  const netlink::NftnlSet which(nftnl_set_alloc());
-  nftnl_set_set_str(which.get(), NFTNL_SET_TABLE, table.name.c_str());
-  nftnl_set_nlmsg_build_payload(request.header(), which.get());
+  nftnl_set_nlmsg_build_payload(request.header(), Encode(table, std::string()).get());
   return List(socket_, request, Cat("cannot read the sets of table ", Text(table)), &ReadSet);
 }
 
 std::optional<Chain> Socket::FindChain(const TableId& table, const std::string& name) {
   const netlink::Message request = GetRequest(NFT_MSG_GETCHAIN, table.family);
-  nftnl_chain_nlmsg_build_payload(
-      request.header(), Encode(table, Chain{.name = name, .hook = {}, .rules = {}}).get());
-  const std::vector<TableChain> found = List(
-      socket_, request, Cat("cannot read chain ", name, " of table ", Text(table)), &ReadChain);
+  nftnl_chain_nlmsg_build_payload(request.header(), Encode(table, Chain{.name = name}).get());
+  const std::string what = Cat("cannot read chain ", name, " of table ", Text(table));
+  const std::vector<TableChain> found = List(socket_, request, what, &ReadChain);
   return found.empty() ? std::nullopt : std::optional(found.front().chain);
 }
 
 std::vector<Socket::TableChain> Socket::Chains() {
-  return List(socket_,
-              GetRequest(NFT_MSG_GETCHAIN, TableFamily::kAny, NLM_F_DUMP),
-              "cannot read the chains",
-              &ReadChain);
+  const netlink::Message request = GetRequest(NFT_MSG_GETCHAIN, TableFamily::kAny, NLM_F_DUMP);
+  return List(socket_, request, "cannot read the chains", &ReadChain);
 }
 
 std::optional<Element> Socket::FindElement(const TableId& table, const Element& like) {
   const netlink::Message request = GetRequest(NFT_MSG_GETSETELEM, table.family);
-  const Element key{.set = like.set, .key = like.key, .data = {}, .comment = {}};
+  const Element key{.set = like.set, .key = like.key};
   nftnl_set_elems_nlmsg_build_payload(request.header(), Encode(table, key).get());
-  const std::vector<Element> found = ListElements(
-      socket_, request, Cat("cannot read an element of set ", like.set, " of table ", Text(table)));
+  const std::string what =
+      Cat("cannot read an element of set ", like.set, " of table ", Text(table));
+  const std::vector<Element> found = List(socket_, request, what, &ReadElements);
   return found.empty() ? std::nullopt : std::optional(found.front());
 }
 
 std::vector<Element> Socket::Elements(const TableId& table, const std::string& set) {
   const netlink::Message request = GetRequest(NFT_MSG_GETSETELEM, table.family, NLM_F_DUMP);
-  const netlink::NftnlSet which(nftnl_set_alloc());
-  nftnl_set_set_str(which.get(), NFTNL_SET_TABLE, table.name.c_str());
-  nftnl_set_set_str(which.get(), NFTNL_SET_NAME, set.c_str());
-  nftnl_set_elems_nlmsg_build_payload(request.header(), which.get());
-  return ListElements(
-      socket_, request, Cat("cannot read the elements of set ", set, " of table ", Text(table)));
+  nftnl_set_elems_nlmsg_build_payload(request.header(), Encode(table, set).get());
+  const std::string what = Cat("cannot read the elements of set ", set, " of table ", Text(table));
+  return List(socket_, request, what, &ReadElements);
 }
 
 std::vector<KernelRule> Socket::Rules(const TableId& table, const std::string& chain) {
   const netlink::Message request = GetRequest(NFT_MSG_GETRULE, table.family, NLM_F_DUMP);
   nftnl_rule_nlmsg_build_payload(request.header(), Encode(table, chain, Rule()).get());
   const std::string what = Cat("cannot read the rules of chain ", chain, " of table ", Text(table));
-  std::vector<KernelRule> rules;
-  const netlink::Reply reply = socket_.TransactOrThrow(request, what, {ENOENT});
-  for (const netlink::NlMessage& message : reply.messages) {
-    rules.push_back(ReadRule(*nlmsg_hdr(message.get())));
-  }
-  return rules;
+  return List(socket_, request, what, &ReadRule);
 }
 
 }  // namespace nomad_bridge::nft

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <netinet/in.h>
+
 #include "base/error.h"
 #include "base/ip.h"
 #include "base/text.h"
@@ -27,15 +29,12 @@ std::size_t SizeOf(Type type) {
 }
 
 std::string ProtocolText(std::uint8_t number) {
-  constexpr std::uint8_t kTcp = 6;
-  constexpr std::uint8_t kUdp = 17;
-  constexpr std::uint8_t kSctp = 132;
   switch (number) {
-    case kTcp:
+    case IPPROTO_TCP:
       return "tcp";
-    case kUdp:
+    case IPPROTO_UDP:
       return "udp";
-    case kSctp:
+    case IPPROTO_SCTP:
       return "sctp";
     default:
       return Cat(int{number});
@@ -98,14 +97,12 @@ std::string KeyText(const Set& set, const Element& element) {
 }
 
 const Set* Table::FindSet(const std::string& name) const {
-  const auto set = std::find_if(
-      sets.begin(), sets.end(), [&](const Set& candidate) { return candidate.name == name; });
+  const auto set = std::ranges::find(sets, name, &Set::name);
   return set == sets.end() ? nullptr : &*set;
 }
 
 Chain& Table::RequireChain(const std::string& name) {
-  const auto chain = std::find_if(
-      chains.begin(), chains.end(), [&](const Chain& candidate) { return candidate.name == name; });
+  const auto chain = std::ranges::find(chains, name, &Chain::name);
   if (chain == chains.end()) {
     throw Error(Code::kInternal, Cat("table ", nft::Text(id), " has no chain ", Quoted(name)));
   }

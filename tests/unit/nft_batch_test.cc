@@ -2,6 +2,8 @@
 #include <string>
 #include <vector>
 
+#include <linux/netlink.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -69,8 +71,8 @@ TEST(NftBatch, KeepsTheOrderItWasWrittenIn) {
   batch.AppendRule(kTable, "forward", nft::Rule().Drop());
   batch.DeleteRule(kTable, "forward", 7);
   ASSERT_EQ(batch.messages().size(), 3U);
-  EXPECT_EQ(batch.messages()[0].action, nft::BatchMessage::Action::kInsertRule);
-  EXPECT_EQ(batch.messages()[1].action, nft::BatchMessage::Action::kAppendRule);
+  EXPECT_EQ(batch.messages()[0].flags & NLM_F_APPEND, 0);
+  EXPECT_NE(batch.messages()[1].flags & NLM_F_APPEND, 0);
   EXPECT_EQ(batch.messages()[2].handle, 7U);
 }
 
