@@ -16,10 +16,6 @@ struct Run {
   Ip last;
 };
 
-bool IsBetween(const Ip& ip, const Ip& first, const Ip& last) {
-  return ip.family() == first.family() && ip >= first && ip <= last;
-}
-
 // All of `set`, from the address after `last` to the end, then from the start up to `last`. From
 // its start if `last` is none of its addresses.
 std::vector<Run> RunsAfter(const RangeSet& set, const std::optional<Ip>& last) {
@@ -27,8 +23,7 @@ std::vector<Run> RunsAfter(const RangeSet& set, const std::optional<Ip>& last) {
   std::vector<Run> wrapped;
   bool is_behind = !last.has_value();
   for (const Range& range : set) {
-    const bool has_last = !is_behind && IsBetween(*last, range.first, range.last);
-    if (!has_last) {
+    if (is_behind || !range.Contains(*last)) {
       (is_behind ? runs : wrapped).push_back({&range, range.first, range.last});
       continue;
     }
@@ -43,16 +38,15 @@ std::vector<Run> RunsAfter(const RangeSet& set, const std::optional<Ip>& last) {
 }
 
 Assignment Assign(const RangeSet& set, std::size_t index, const Ip& address) {
-  const auto range = std::find_if(
-      set.begin(), set.end(), [&](const Range& candidate) { return candidate.Offers(address); });
+  const auto range =
+      std::ranges::find_if(set, [&](const Range& each) { return each.Offers(address); });
   return {.address = {address, range->subnet.prefix_length},
           .gateway = range->gateway,
           .range_set = index};
 }
 
 bool Offers(const RangeSet& set, const Ip& address) {
-  return std::any_of(
-      set.begin(), set.end(), [&](const Range& range) { return range.Offers(address); });
+  return std::ranges::any_of(set, [&](const Range& range) { return range.Offers(address); });
 }
 
 // Whether `owner` may have `address`: nobody has it, or `owner` itself.
@@ -65,14 +59,14 @@ bool IsFor(const Store& store, const Ip& address, const LeaseOwner& owner) {
 }
 
 bool IsIn(const std::vector<Ip>& list, const Ip& ip) {
-  return std::find(list.begin(), list.end(), ip) != list.end();
+  return std::ranges::find(list, ip) != list.end();
 }
 
 // The search for the next free address: by looking at single addresses, without a listing, which
 // takes some 2 ms for 4,000 leases; a look takes 2 us.
-class Search {
- public:
-  Search(const Store& store, const std::vector<Ip>& avoided) : store_(&store), avoided_(&avoided) {}
+struct Search {
+  const Store& store;
+  const std::vector<Ip>& avoided;
 
   // nullopt if every address of `runs` is taken.
   [[nodiscard]] std::optional<Ip> FindFree(const std::vector<Run>& runs) const {
@@ -88,9 +82,8 @@ class Search {
     return std::nullopt;
   }
 
- private:
   [[nodiscard]] bool IsFree(const Run& run, const Ip& ip) const {
-    return ip != run.range->gateway && !IsIn(*avoided_, ip) && store_->IsFree(ip);
+    return ip != run.range->gateway && !IsIn(avoided, ip) && store.IsFree(ip);
   }
 
   // Mostly the first address is free, and in a pool that is not nearly full one of the first hundred
@@ -130,9 +123,6 @@ class Search {
     }
     return ip;
   }
-
-  const Store* store_;
-  const std::vector<Ip>* avoided_;
 };
 
 // Puts each requested address where it is offered; nullopt for sets without a request. The message
@@ -142,9 +132,8 @@ std::vector<std::optional<Ip>> PlaceRequests(const std::vector<RangeSet>& sets,
   std::vector<std::optional<Ip>> places(sets.size());
   std::string unplaced;
   for (const Ip& address : requested) {
-    const auto set = std::find_if(sets.begin(), sets.end(), [&](const RangeSet& candidate) {
-      return Offers(candidate, address);
-    });
+    const auto set =
+        std::ranges::find_if(sets, [&](const RangeSet& each) { return Offers(each, address); });
     const auto index = static_cast<std::size_t>(set - sets.begin());
     if (set == sets.end() || places[index].value_or(address) != address) {
       unplaced += Cat(' ', address);
@@ -165,28 +154,26 @@ void RequireFor(const Store& store, const Ip& address, const LeaseOwner& owner) 
     return;
   }
   const std::optional<LeaseOwner> present = store.FindOwner(address);
-  throw Error(Code::kConflict,
-              Cat("address ", address, " is taken"),
-              present ? Cat("by container ",
-                            Quoted(present->container_id),
-                            ", interface ",
-                            Quoted(present->ifname))
-                      : "by a lease without an owner");
+  std::string by = "by a lease without an owner";
+  if (present) {
+    by = Cat(
+        "by container ", Quoted(present->container_id), ", interface ", Quoted(present->ifname));
+  }
+  throw Error(Code::kConflict, Cat("address ", address, " is taken"), by);
 }
 
 std::optional<Ip> FindPrevious(const Store& store, const RangeSet& set, const Request& request) {
-  const auto found =
-      std::find_if(request.previous.begin(), request.previous.end(), [&](const Ip& address) {
-        return Offers(set, address) && !IsIn(request.avoided, address) &&
-               IsFor(store, address, request.owner);
-      });
+  const auto found = std::ranges::find_if(request.previous, [&](const Ip& address) {
+    return Offers(set, address) && !IsIn(request.avoided, address) &&
+           IsFor(store, address, request.owner);
+  });
   return found == request.previous.end() ? std::nullopt : std::optional<Ip>(*found);
 }
 
 }  // namespace
 
 Allocation Choose(const Store& store, const std::vector<RangeSet>& sets, const Request& request) {
-  const Search search(store, request.avoided);
+  const Search search{store, request.avoided};
   const std::vector<std::optional<Ip>> requested = PlaceRequests(sets, request.requested);
   Allocation allocation;
   for (std::size_t i = 0; i < sets.size(); ++i) {

@@ -11,9 +11,11 @@ namespace {
 // Network, broadcast, and two addresses to give out.
 constexpr int kSmallestSubnetBits = 2;
 
-Error Wrong(const RangeSpec& spec, const char* key, const std::string& value, std::string allowed) {
+// `value` of `key` is invalid. An address or a prefix.
+template <typename Value>
+Error Wrong(const RangeSpec& spec, const char* key, const Value& value, std::string allowed) {
   return Error(Code::kInvalidConfig,
-               Cat("invalid ", Quoted(Cat(spec.path, '.', key)), ": ", Quoted(value)),
+               Cat("invalid ", Quoted(Cat(spec.path, '.', key)), ": ", Quoted(value.Text())),
                std::move(allowed));
 }
 
@@ -24,25 +26,20 @@ void CheckSubnet(const RangeSpec& spec) {
     throw Wrong(
         spec,
         "subnet",
-        subnet.Text(),
+        subnet,
         Cat("too small for a gateway and a container; allowed: prefix lengths up to ", longest));
   }
   if (subnet.address != subnet.Network()) {
-    throw Wrong(spec,
-                "subnet",
-                subnet.Text(),
-                Cat("it has host bits set; the network is '",
-                    Cidr{subnet.Network(), subnet.prefix_length},
-                    "'"));
+    const Cidr network{subnet.Network(), subnet.prefix_length};
+    throw Wrong(
+        spec, "subnet", subnet, Cat("it has host bits set; the network is '", network, "'"));
   }
 }
 
 void CheckInside(const RangeSpec& spec, const char* key, const std::optional<Ip>& address) {
   if (address && !spec.subnet.Contains(*address)) {
-    throw Wrong(spec,
-                key,
-                address->Text(),
-                Cat("allowed: an address inside the range's subnet ", spec.subnet));
+    throw Wrong(
+        spec, key, *address, Cat("allowed: an address inside the range's subnet ", spec.subnet));
   }
 }
 
@@ -63,15 +60,13 @@ Ip LastUsable(const Cidr& subnet) {
 
 void CheckGateway(const RangeSpec& spec) {
   CheckInside(spec, "gateway", spec.gateway);
-  if (spec.gateway &&
-      (*spec.gateway < FirstUsable(spec.subnet) || *spec.gateway > LastUsable(spec.subnet))) {
+  const Ip first = FirstUsable(spec.subnet);
+  const Ip last = LastUsable(spec.subnet);
+  if (spec.gateway && (*spec.gateway < first || *spec.gateway > last)) {
     throw Wrong(spec,
                 "gateway",
-                spec.gateway->Text(),
-                Cat("the network's own or broadcast address; allowed: ",
-                    FirstUsable(spec.subnet),
-                    " to ",
-                    LastUsable(spec.subnet)));
+                *spec.gateway,
+                Cat("the network's own or broadcast address; allowed: ", first, " to ", last));
   }
 }
 
@@ -81,8 +76,7 @@ Range MakeRange(const RangeSpec& spec) {
   CheckInside(spec, "rangeEnd", spec.end);
   CheckGateway(spec);
   if (spec.start && spec.end && *spec.start > *spec.end) {
-    throw Wrong(
-        spec, "rangeStart", spec.start->Text(), Cat("it comes after rangeEnd, ", *spec.end));
+    throw Wrong(spec, "rangeStart", *spec.start, Cat("it comes after rangeEnd, ", *spec.end));
   }
   const Ip first = FirstUsable(spec.subnet);
   const Ip last = LastUsable(spec.subnet);
@@ -94,15 +88,14 @@ Range MakeRange(const RangeSpec& spec) {
     throw Wrong(
         spec,
         spec.end ? "rangeEnd" : "rangeStart",
-        spec.end ? spec.end->Text() : spec.start->Text(),
+        spec.end ? *spec.end : *spec.start,
         Cat("nothing is left to give out; usable in ", spec.subnet, ": ", first, " to ", last));
   }
   return range;
 }
 
-bool Overlap(const Range& one, const Range& other) {
-  return one.first.family() == other.first.family() && one.first <= other.last &&
-         other.first <= one.last;
+std::string Text(const Range& range) {
+  return Cat(range.first, " to ", range.last);
 }
 
 // Every range with where it stands, in the order of the config.
@@ -113,20 +106,11 @@ struct Placed {
 
 void CheckApart(const Placed& placed, const std::vector<Placed>& before) {
   for (const Placed& other : before) {
-    if (Overlap(placed.range, other.range)) {
+    if (placed.range.Contains(other.range.first) || other.range.Contains(placed.range.first)) {
+      const std::string keys = Cat(Quoted(other.spec->path), " and ", Quoted(placed.spec->path));
       throw Error(Code::kInvalidConfig,
-                  Cat("config keys ",
-                      Quoted(other.spec->path),
-                      " and ",
-                      Quoted(placed.spec->path),
-                      " overlap"),
-                  Cat(other.range.first,
-                      " to ",
-                      other.range.last,
-                      ", and ",
-                      placed.range.first,
-                      " to ",
-                      placed.range.last));
+                  Cat("config keys ", keys, " overlap"),
+                  Cat(Text(other.range), ", and ", Text(placed.range)));
     }
   }
 }
@@ -135,7 +119,7 @@ void CheckFamily(const RangeSpec& spec, const RangeSpec& first_of_set) {
   if (spec.subnet.address.family() != first_of_set.subnet.address.family()) {
     throw Wrong(spec,
                 "subnet",
-                spec.subnet.Text(),
+                spec.subnet,
                 Cat("another family than ",
                     first_of_set.subnet,
                     " in the same set; allowed: one set per family"));
@@ -143,10 +127,6 @@ void CheckFamily(const RangeSpec& spec, const RangeSpec& first_of_set) {
 }
 
 }  // namespace
-
-bool Range::Offers(const Ip& ip) const {
-  return ip.family() == first.family() && ip >= first && ip <= last && ip != gateway;
-}
 
 std::vector<RangeSet> MakeRangeSets(const std::vector<std::vector<RangeSpec>>& specs) {
   std::vector<RangeSet> sets;

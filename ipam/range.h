@@ -34,8 +34,11 @@ struct Range {
   Ip last;
   Ip gateway;
 
+  [[nodiscard]] bool Contains(const Ip& ip) const {
+    return ip.family() == first.family() && ip >= first && ip <= last;
+  }
   // Whether `ip` may be given out: inside and not the gateway.
-  [[nodiscard]] bool Offers(const Ip& ip) const;
+  [[nodiscard]] bool Offers(const Ip& ip) const { return Contains(ip) && ip != gateway; }
 };
 
 using RangeSet = std::vector<Range>;

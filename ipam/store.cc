@@ -1,8 +1,8 @@
 #include "ipam/store.h"
 
+#include <algorithm>
 #include <string_view>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
 
@@ -23,10 +23,6 @@ std::string_view Trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kWhiteSpace) - first + 1);
 }
 
-std::string DirectoryOf(const std::string& data_dir, const std::string& network) {
-  return Cat(data_dir, '/', network);
-}
-
 FileLock TakeLock(const std::string& directory) {
   return FileLock::Take(
       Cat(directory, "/lock"), LockKind::kLeases, Cat("the leases in ", Quoted(directory)));
@@ -41,10 +37,7 @@ std::optional<LeaseOwner> ParseOwner(std::string_view content) {
   if (content.empty()) {
     return std::nullopt;
   }
-  const std::size_t line_end = content.find_first_of(kLineEnd);
-  if (line_end == std::string_view::npos) {
-    return LeaseOwner{.container_id = std::string(content), .ifname = {}};
-  }
+  const std::size_t line_end = std::min(content.find_first_of(kLineEnd), content.size());
   return LeaseOwner{.container_id = std::string(content.substr(0, line_end)),
                     .ifname = std::string(Trim(content.substr(line_end)))};
 }
@@ -55,22 +48,23 @@ bool LeaseOwner::Matches(const LeaseOwner& other) const {
   return container_id == other.container_id && (ifname.empty() || ifname == other.ifname);
 }
 
+Store::Store(std::string directory)
+    : directory_(std::move(directory)), lock_(TakeLock(directory_)) {}
+
 Store Store::Open(const std::string& data_dir, const std::string& network) {
-  std::string directory = DirectoryOf(data_dir, network);
+  std::string directory = Cat(data_dir, '/', network);
   EnsureDirectory(directory);
-  FileLock lock = TakeLock(directory);
-  return {std::move(directory), std::move(lock)};
+  return Store(std::move(directory));
 }
 
 std::optional<Store> Store::OpenIfExists(const std::string& data_dir, const std::string& network) {
-  std::string directory = DirectoryOf(data_dir, network);
+  std::string directory = Cat(data_dir, '/', network);
   struct stat status {};
   // Follows a symbolic link, as Open() does.
   if (::stat(directory.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
     return std::nullopt;
   }
-  FileLock lock = TakeLock(directory);
-  return Store(std::move(directory), std::move(lock));
+  return Store(std::move(directory));
 }
 
 bool Store::Reserve(const Ip& address, const LeaseOwner& owner) {
@@ -134,14 +128,6 @@ std::optional<Ip> Store::LastReserved(std::size_t range_set) const {
 
 void Store::SetLastReserved(std::size_t range_set, const Ip& address) {
   ReplaceFile(MarkPath(range_set), address.Text());
-}
-
-std::string Store::PathOf(const Ip& address) const {
-  return directory_ + '/' + address.Text();
-}
-
-std::string Store::MarkPath(std::size_t range_set) const {
-  return Cat(directory_, "/last_reserved_ip.", range_set);
 }
 
 }  // namespace nomad_bridge::ipam

@@ -24,7 +24,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/attachment_id.h"
@@ -80,10 +79,11 @@ class Store {
   void SetLastReserved(std::size_t range_set, const Ip& address);
 
  private:
-  Store(std::string directory, FileLock lock)
-      : directory_(std::move(directory)), lock_(std::move(lock)) {}
-  [[nodiscard]] std::string PathOf(const Ip& address) const;
-  [[nodiscard]] std::string MarkPath(std::size_t range_set) const;
+  explicit Store(std::string directory);
+  [[nodiscard]] std::string PathOf(const Ip& ip) const { return directory_ + '/' + ip.Text(); }
+  [[nodiscard]] std::string MarkPath(std::size_t range_set) const {
+    return directory_ + "/last_reserved_ip." + std::to_string(range_set);
+  }
 
   std::string directory_;
   FileLock lock_;
