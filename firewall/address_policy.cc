@@ -1,6 +1,7 @@
 #include "firewall/address_policy.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/list.h"
@@ -9,6 +10,9 @@
 namespace nomad_bridge::firewall {
 namespace {
 
+// In the order of Ingress.
+constexpr std::array<std::string_view, 3> kIngressNames = {"open", "same-bridge", "isolated"};
+
 std::vector<std::uint8_t> NameKey(const std::string& link) {
   std::vector<std::uint8_t> name(nft::PaddedBytes(nft::Type::kIfname));
   std::copy_n(link.begin(), std::min(link.size(), name.size()), name.begin());
@@ -16,7 +20,7 @@ std::vector<std::uint8_t> NameKey(const std::string& link) {
 }
 
 nft::Element Shared(const char* set, std::vector<std::uint8_t> key) {
-  return {.set = set, .key = std::move(key), .data = {}, .comment = {}};
+  return {.set = set, .key = std::move(key)};
 }
 
 }  // namespace
@@ -32,7 +36,6 @@ std::vector<nft::Element> Elements(const std::vector<AddressPolicy>& policies,
       if (is_in) {
         elements.push_back({.set = SetName(noun, policy.address.family()),
                             .key = AddressKey(policy.address),
-                            .data = {},
                             .comment = comment});
       }
     }
@@ -59,44 +62,26 @@ IngressElements ElementsFor(Ingress ingress, const std::string& bridge) {
   const nft::Element restricted = Shared(kIngressRestricted, pair);
   Append(pair, NameKey(bridge));
   const nft::Element allowed = Shared(kIngressAllowed, std::move(pair));
-  switch (ingress) {
-    case Ingress::kOpen:
-      return {.add = {}, .remove = {restricted, allowed}};
-    case Ingress::kSameBridge:
-      return {.add = {restricted, allowed}, .remove = {}};
-    case Ingress::kIsolated:
-      return {.add = {restricted}, .remove = {allowed}};
-  }
-  return {};
+  IngressElements elements;
+  (ingress == Ingress::kOpen ? elements.remove : elements.add).push_back(restricted);
+  (ingress == Ingress::kSameBridge ? elements.add : elements.remove).push_back(allowed);
+  return elements;
 }
 
 std::string_view Text(Ingress ingress) {
-  switch (ingress) {
-    case Ingress::kOpen:
-      return "open";
-    case Ingress::kSameBridge:
-      return "same-bridge";
-    case Ingress::kIsolated:
-      return "isolated";
-  }
-  return {};
+  return kIngressNames.at(static_cast<std::size_t>(ingress));
 }
 
 std::optional<Ingress> ParseIngress(std::string_view text) {
-  for (const Ingress ingress : {Ingress::kOpen, Ingress::kSameBridge, Ingress::kIsolated}) {
-    if (text == Text(ingress)) {
-      return ingress;
-    }
-  }
-  return std::nullopt;
+  const auto* const name = std::ranges::find(kIngressNames, text);
+  return name == kIngressNames.end()
+             ? std::nullopt
+             : std::optional(static_cast<Ingress>(name - kIngressNames.begin()));
 }
 
 std::optional<nft::Element> FindAddress(nft::Socket& socket, const Ip& address) {
   return socket.FindElement(TableId(),
-                            {.set = SetName(kAlloc, address.family()),
-                             .key = AddressKey(address),
-                             .data = {},
-                             .comment = {}});
+                            {.set = SetName(kAlloc, address.family()), .key = AddressKey(address)});
 }
 
 }  // namespace nomad_bridge::firewall

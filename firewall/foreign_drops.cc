@@ -1,7 +1,5 @@
 #include "firewall/foreign_drops.h"
 
-#include <algorithm>
-
 #include "base/text.h"
 #include "firewall/table.h"
 

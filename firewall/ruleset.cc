@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "base/list.h"
@@ -55,16 +56,13 @@ std::optional<Conflict> PlanChange(PlannedElements& elements, const Change& chan
     const std::optional<nft::Element> present = elements.Find(wanted);
     if (!present) {
       elements.Add(wanted);
-      continue;
+    } else if (!IsShared(wanted) && *present != wanted) {
+      if (present->owner() != wanted.owner() &&
+          std::ranges::count(change.stale_owners, present->owner()) == 0) {
+        return Conflict{.wanted = wanted, .present = *present};
+      }
+      elements.Replace(*present, wanted);
     }
-    if (IsShared(wanted) || *present == wanted) {
-      continue;
-    }
-    if (present->owner() != wanted.owner() &&
-        std::count(change.stale_owners.begin(), change.stale_owners.end(), present->owner()) == 0) {
-      return Conflict{.wanted = wanted, .present = *present};
-    }
-    elements.Replace(*present, wanted);
   }
   return std::nullopt;
 }
@@ -99,8 +97,8 @@ Plan PlanVerified(nft::Socket& socket,
       socket, table.id, skeleton.is_new ? Reading::kNothing : Reading::kWholeSets, plan.batch);
   std::vector<ForwardHook> forward_hooks;
   plan.repaired = skeleton.mismatches;
-  const bool had_elements = std::any_of(
-      live.begin(), live.end(), [](const DesiredState& one) { return !one.elements.empty(); });
+  const bool had_elements =
+      std::ranges::any_of(live, [](const DesiredState& one) { return !one.elements.empty(); });
   if (skeleton.is_new && had_elements) {
     plan.repaired.push_back(Cat("table ", nft::Text(table.id), " with all that was in it"));
   }
@@ -147,9 +145,7 @@ PlanMode NextMode(PlanMode mode, const nft::Batch& batch, const nft::CommitReply
     nft::ThrowIfRefused(batch, reply);
   }
   const bool only_taken =
-      std::all_of(reply.refused.begin(), reply.refused.end(), [](const nft::Refusal& refusal) {
-        return refusal.error == EEXIST;
-      });
+      std::ranges::count(reply.refused, EEXIST, &nft::Refusal::error) == std::ssize(reply.refused);
   return mode == PlanMode::kAssumeAbsent && only_taken ? PlanMode::kLookUp : PlanMode::kVerify;
 }
 
@@ -174,20 +170,18 @@ Outcome Apply(nft::Socket& socket,
     Plan plan = mode == PlanMode::kVerify ? PlanVerified(socket, table, &change, list_desired())
                                           : PlanQuickly(socket, table, change, mode);
     if (plan.conflict) {
-      outcome = {.conflict = std::move(plan.conflict), .generation = {}, .repaired = {}};
+      outcome = {.conflict = std::move(plan.conflict)};
       return true;
     }
     if (plan.batch.empty()) {
-      outcome = {.conflict = {}, .generation = generation, .repaired = {}};
+      outcome = {.generation = generation};
       return true;
     }
     const nft::CommitReply reply = socket.Commit(plan.batch, generation);
     if (!reply.refused.empty()) {
       mode = NextMode(mode, plan.batch, reply);
     }
-    outcome = {.conflict = {},
-               .generation = nft::NextGeneration(generation),
-               .repaired = std::move(plan.repaired)};
+    outcome = {.generation = nft::NextGeneration(generation), .repaired = std::move(plan.repaired)};
     return reply.done();
   };
   nft::RetryOnGenerations(socket, ChangingTheTable(), checkpoint, attempt);

@@ -35,8 +35,7 @@ struct Present {
 };
 
 Present Read(nft::Socket& socket, const nft::Table& table) {
-  Present present{.table = {.id = table.id, .sets = socket.Sets(table.id), .chains = {}},
-                  .chains = {}};
+  Present present{.table = {.id = table.id, .sets = socket.Sets(table.id)}};
   for (const nft::Chain& chain : table.chains) {
     present.chains.push_back(socket.FindChain(table.id, chain.name));
   }
@@ -52,7 +51,7 @@ bool SamePlace(std::optional<nft::Hook> present, const std::optional<nft::Hook>&
 }
 
 bool HasSameShape(const Present& present, const nft::Table& table) {
-  const bool sets = std::all_of(table.sets.begin(), table.sets.end(), [&](const nft::Set& wanted) {
+  const bool sets = std::ranges::all_of(table.sets, [&](const nft::Set& wanted) {
     const nft::Set* const set = present.table.FindSet(wanted.name);
     return set == nullptr || *set == wanted;
   });
@@ -65,26 +64,22 @@ bool HasSameShape(const Present& present, const nft::Table& table) {
 }
 
 bool HasSameRules(nft::Socket& socket, const nft::Table& table, const nft::Chain& chain) {
-  const std::vector<nft::KernelRule> present = socket.Rules(table.id, chain.name);
-  return std::equal(present.begin(),
-                    present.end(),
-                    chain.rules.begin(),
-                    chain.rules.end(),
-                    [](const nft::KernelRule& kernel, const nft::Rule& rule) {
-                      return kernel.expressions == nft::ExpressionTexts(rule);
-                    });
+  return std::ranges::equal(socket.Rules(table.id, chain.name),
+                            chain.rules,
+                            std::ranges::equal_to(),
+                            &nft::KernelRule::expressions,
+                            &nft::ExpressionTexts);
 }
 
 }  // namespace
 
 SkeletonPlan DescribeSkeleton(nft::Socket& socket, const nft::Table& table, nft::Batch& batch) {
-  if (!socket.HasTable(table.id)) {
-    AddAll(table, batch);
-    return {.is_new = true, .mismatches = {}};
-  }
-  const Present present = Read(socket, table);
-  if (!HasSameShape(present, table)) {
-    batch.DeleteTable(table.id);
+  const bool exists = socket.HasTable(table.id);
+  const Present present = exists ? Read(socket, table) : Present();
+  if (!exists || !HasSameShape(present, table)) {
+    if (exists) {
+      batch.DeleteTable(table.id);
+    }
     AddAll(table, batch);
     return {.is_new = true, .mismatches = {}};
   }
@@ -99,10 +94,11 @@ SkeletonPlan DescribeSkeleton(nft::Socket& socket, const nft::Table& table, nft:
   for (std::size_t i = 0; i < table.chains.size(); ++i) {
     const nft::Chain& chain = table.chains[i];
     const std::optional<nft::Chain>& found = present.chains[i];
-    if (!found || found->hook != chain.hook) {
+    const bool is_there = found && found->hook == chain.hook;
+    if (!is_there) {
       batch.AddChain(table.id, chain);
     }
-    if (!found || found->hook != chain.hook || !HasSameRules(socket, table, chain)) {
+    if (!is_there || !HasSameRules(socket, table, chain)) {
       different.push_back(&chain);
       plan.mismatches.push_back(Cat("chain ", chain.name, " in table ", nft::Text(table.id)));
     }

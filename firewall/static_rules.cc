@@ -1,8 +1,9 @@
 #include "firewall/static_rules.h"
 
 #include <algorithm>
-#include <bit>
+#include <cstddef>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "base/list.h"
@@ -39,11 +40,10 @@ nft::Rule AcceptMark(int bit) {
 
 // The same in old iptables-nft: xt_mark's mark, mask and "not", as the kernel stores them.
 Texts XtAcceptMark(int bit) {
-  std::uint32_t mark = std::uint32_t{1} << bit;
+  const std::uint32_t mark = std::uint32_t{1} << bit;
   std::string hex;
-  for (std::size_t i = 0; i < sizeof mark; ++i) {
-    const std::size_t byte = std::endian::native == std::endian::little ? i : sizeof mark - 1 - i;
-    hex += Hex(mark >> (byte * 8) & 0xff, 2);
+  for (const std::byte byte : std::as_bytes(std::span(&mark, 1))) {
+    hex += Hex(std::to_integer<std::uint64_t>(byte), 2);
   }
   return {Cat("[ match name mark rev 1 info ", hex, hex, "00000000 ]"),
           nft::ExpressionTexts(nft::Rule().Accept()).front()};
@@ -54,9 +54,8 @@ bool DoesTheSame(const nft::KernelRule& present, const nft::Rule& rule) {
 }
 
 bool Has(const std::vector<nft::KernelRule>& present, const nft::Rule& rule) {
-  return std::any_of(present.begin(), present.end(), [&](const nft::KernelRule& candidate) {
-    return DoesTheSame(candidate, rule);
-  });
+  return std::ranges::any_of(
+      present, [&](const nft::KernelRule& candidate) { return DoesTheSame(candidate, rule); });
 }
 
 bool AcceptsMark(const nft::KernelRule& rule, int bit) {
@@ -154,13 +153,13 @@ std::vector<std::string> DescribeRules(nft::Socket& socket,
 }  // namespace
 
 bool HasStaticRules(nft::Socket& socket, const ForwardHook& forward_hook) {
-  const std::vector<Wanted> wanted = PerFamily({forward_hook});
-  return std::all_of(wanted.begin(), wanted.end(), [&](const Wanted& family) {
+  const auto accepts_mark = [&](const nft::KernelRule& rule) {
+    return AcceptsMark(rule, forward_hook.accept_mark_bit);
+  };
+  return std::ranges::all_of(PerFamily({forward_hook}), [&](const Wanted& family) {
     const std::vector<nft::KernelRule> present = socket.Rules(family.table, kCniForward);
     return Has(present, JumpToAdmin(forward_hook.admin_chain)) &&
-           std::any_of(present.begin(), present.end(), [&](const nft::KernelRule& rule) {
-             return AcceptsMark(rule, forward_hook.accept_mark_bit);
-           });
+           std::ranges::any_of(present, accepts_mark);
   });
 }
 

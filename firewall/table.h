@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/ip.h"
-#include "netlink/nft/element.h"
 #include "netlink/nft/table.h"
 
 namespace nomad_bridge::firewall {

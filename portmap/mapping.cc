@@ -1,12 +1,20 @@
 #include "portmap/mapping.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "base/text.h"
 
 namespace nomad_bridge::portmap {
 namespace {
+
+struct Name {
+  Protocol protocol;
+  std::string_view text;
+};
+constexpr std::array<Name, 3> kNames = {
+    {{Protocol::kTcp, "tcp"}, {Protocol::kUdp, "udp"}, {Protocol::kSctp, "sctp"}}};
 
 Protocol CheckProtocol(const PortMappingSpec& spec) {
   const std::optional<Protocol> protocol =
@@ -36,15 +44,11 @@ std::optional<Ip> CheckHostIp(const PortMappingSpec& spec) {
 PortMapping Check(const PortMappingSpec& spec) {
   const std::optional<Ip> host_ip = CheckHostIp(spec);
   PortMapping port{.protocol = CheckProtocol(spec),
-                   .only = {},
-                   .host_ip = {},
                    .host_port = spec.host_port,
                    .container_port = spec.container_port};
   if (host_ip) {
     port.only = host_ip->family();
-  }
-  if (host_ip && !host_ip->IsUnspecified()) {
-    port.host_ip = host_ip;
+    port.host_ip = host_ip->IsUnspecified() ? std::nullopt : host_ip;
   }
   return port;
 }
@@ -58,13 +62,10 @@ bool Collide(const PortMapping& a, const PortMapping& b) {
 
 [[noreturn]] void ThrowNoAddress(const PortMapping& port, Family family) {
   const std::string_view name = family == Family::kIpv4 ? "IPv4" : "IPv6";
+  const std::string place = port.host_ip ? port.host_ip->Text() : Cat("every ", name, " address");
+  const std::string published = Cat(Text(port.protocol), " port ", port.host_port, " on ", place);
   throw Error(Code::kInvalidConfig,
-              Cat("runtimeConfig.portMappings publishes ",
-                  Text(port.protocol),
-                  " port ",
-                  port.host_port,
-                  " on ",
-                  port.host_ip ? Cat(*port.host_ip) : Cat("every ", name, " address")),
+              Cat("runtimeConfig.portMappings publishes ", published),
               Cat("the allocation has no ", name, " address"));
 }
 
@@ -75,13 +76,11 @@ std::optional<DnatEntry> ResolveOne(const PortMapping& port,
   if (port.only.value_or(family) != family) {
     return std::nullopt;
   }
-  const auto container = std::find_if(container_addresses.begin(),
-                                      container_addresses.end(),
-                                      [&](const Ip& ip) { return ip.family() == family; });
-  if (container == container_addresses.end() && port.only) {
-    ThrowNoAddress(port, family);
-  }
+  const auto container = std::ranges::find(container_addresses, family, &Ip::family);
   if (container == container_addresses.end()) {
+    if (port.only) {
+      ThrowNoAddress(port, family);
+    }
     return std::nullopt;
   }
   return DnatEntry{.protocol = port.protocol,
@@ -94,42 +93,29 @@ std::optional<DnatEntry> ResolveOne(const PortMapping& port,
 }  // namespace
 
 std::string Text(Protocol protocol) {
-  switch (protocol) {
-    case Protocol::kTcp:
-      return "tcp";
-    case Protocol::kUdp:
-      return "udp";
-    case Protocol::kSctp:
-      return "sctp";
-  }
-  return Cat("protocol ", static_cast<int>(protocol));
+  const auto* const found = std::ranges::find(kNames, protocol, &Name::protocol);
+  return found == kNames.end() ? Cat("protocol ", static_cast<int>(protocol))
+                               : std::string(found->text);
 }
 
 std::optional<Protocol> ParseProtocol(std::string_view text) {
-  const std::string lower = Lower(text);
-  for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp, Protocol::kSctp}) {
-    if (lower == Text(protocol)) {
-      return protocol;
-    }
-  }
-  return std::nullopt;
+  const auto* const found = std::ranges::find(kNames, Lower(text), &Name::text);
+  return found == kNames.end() ? std::nullopt : std::optional(found->protocol);
 }
 
 std::vector<PortMapping> MakePortMappings(const std::vector<PortMappingSpec>& specs) {
   std::vector<PortMapping> ports;
   for (const PortMappingSpec& spec : specs) {
     const PortMapping port = Check(spec);
-    const auto twin = std::find_if(ports.begin(), ports.end(), [&](const PortMapping& earlier) {
+    const auto twin = std::ranges::find_if(ports, [&](const PortMapping& earlier) {
       return Collide(earlier, port) && earlier.container_port != port.container_port;
     });
     if (twin != ports.end()) {
+      const int first = twin->container_port;
       throw Error(
           Code::kInvalidConfig,
           Cat(spec.path, " publishes ", Text(port.protocol), " port ", port.host_port, " again"),
-          Cat("it leads to port ",
-              twin->container_port,
-              " already, and now to ",
-              port.container_port));
+          Cat("it leads to port ", first, " already, and now to ", port.container_port));
     }
     ports.push_back(port);
   }
@@ -142,7 +128,7 @@ std::vector<DnatEntry> Resolve(const std::vector<PortMapping>& ports,
   for (const PortMapping& port : ports) {
     for (const Family family : {Family::kIpv4, Family::kIpv6}) {
       const std::optional<DnatEntry> mapping = ResolveOne(port, family, container_addresses);
-      if (mapping && std::find(mappings.begin(), mappings.end(), *mapping) == mappings.end()) {
+      if (mapping && std::ranges::find(mappings, *mapping) == mappings.end()) {
         mappings.push_back(*mapping);
       }
     }

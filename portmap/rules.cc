@@ -1,6 +1,5 @@
 #include "portmap/rules.h"
 
-#include <string_view>
 #include <utility>
 #include <vector>
 
