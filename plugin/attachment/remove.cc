@@ -1,15 +1,18 @@
 #include "plugin/attachment/remove.h"
 
 #include <algorithm>
+#include <ctime>
 
 #include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "ipam/store.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
 #include "plugin/attachment/teardown.h"
 #include "plugin/cni/error_list.h"
 #include "plugin/link/host_veth.h"
+#include "plugin/link/liveness.h"
 #include "plugin/rules/apply.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/port_side_effects.h"
@@ -26,6 +29,43 @@ void WriteRest(state::Host& host, const state::Record& rest) {
   } catch (const Error& error) {
     LogLine("{}, ignoring", error.what());
   }
+}
+
+// In seconds since the epoch.
+std::int64_t BootTime() {
+  timespec now{};
+  timespec uptime{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  ::clock_gettime(CLOCK_BOOTTIME, &uptime);
+  return now.tv_sec - uptime.tv_sec;
+}
+
+bool HasRecord(state::Host& host, const std::string& network, const ipam::LeaseOwner& owner) {
+  const std::vector<AttachmentId> recorded = host.records.List(network);
+  return std::ranges::any_of(recorded, [&](const AttachmentId& id) {
+    return owner.Matches(ipam::OwnerOf(id)) && host.records.Find(id);
+  });
+}
+
+// Skips leases whose owner has a record: if the clock was stepped since they were written, a
+// modification time before the boot proves nothing.
+int ReleaseLeasesFromBeforeBoot(state::Host& host,
+                                const std::string& network,
+                                const std::string& data_dir) {
+  std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, network);
+  if (!store) {
+    return 0;
+  }
+  int released = 0;
+  const std::int64_t boot = BootTime();
+  for (const ipam::Lease& lease : store->Leases()) {
+    if (store->WrittenAt(lease.address).value_or(boot) < boot &&
+        !HasRecord(host, network, lease.owner)) {
+      store->Release(lease.address, lease.owner);
+      ++released;
+    }
+  }
+  return released;
 }
 
 }  // namespace
@@ -97,6 +137,31 @@ std::vector<std::string> RemoveUnrecorded(state::Host& host,
     failures.Try("the record", [&] { host.records.EnsureVoidGone(id); });
   }
   return failures.list();
+}
+
+bool ReclaimIfStale(state::Host& host, const AttachmentId& id) {
+  const std::optional<RangeLock> lock = host.records.TryLock(id);
+  const std::optional<state::Record> record = lock ? host.records.Find(id) : std::nullopt;
+  if (!record || link::IsAlive(host, *record)) {
+    return false;
+  }
+  const std::vector<std::string> failures = Remove(host, *record);
+  if (!failures.empty()) {
+    LogLine("cannot reclaim stale container '{}', ignoring: {}",
+            id.container_id,
+            cni::ErrorList::Join(failures));
+    return false;
+  }
+  LogLine("reclaimed what stale container '{}' held", id.container_id);
+  return true;
+}
+
+int ReclaimStale(state::Host& host, const std::string& network, const std::string& data_dir) {
+  int reclaimed = 0;
+  for (const AttachmentId& id : host.records.List(network)) {
+    reclaimed += ReclaimIfStale(host, id) ? 1 : 0;
+  }
+  return reclaimed + ReleaseLeasesFromBeforeBoot(host, network, data_dir);
 }
 
 }  // namespace nomad_bridge::attachment

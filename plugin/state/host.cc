@@ -2,7 +2,19 @@
 
 #include <utility>
 
+#include "base/file.h"
+
 namespace nomad_bridge::state {
+namespace {
+
+// This boot, and the namespace `host`.
+Origin OriginOf(const netlink::Netns& host) {
+  std::string id = FindFile("/proc/sys/kernel/random/boot_id").value_or("unknown");
+  id.erase(id.find_last_not_of(" \n") + 1);
+  return {.boot_id = std::move(id), .netns = host.id()};
+}
+
+}  // namespace
 
 Host Host::Open() {
   netlink::Netns here = netlink::Netns::Current();

@@ -17,9 +17,6 @@ struct Origin {
   bool operator==(const Origin&) const = default;
 };
 
-// This boot; the namespace `host`.
-[[nodiscard]] Origin OriginOf(const netlink::Netns& host);
-
 // The directory of all our state: "/run/nomad-bridge".
 constexpr const char* kStateFolder = "/run/nomad-bridge";
 
