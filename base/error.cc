@@ -16,10 +16,9 @@ Error::Error(Code code, std::string msg, std::string details)
 
 std::string ErrnoText(int error, std::string_view words) {
   const char* const name = ::strerrorname_np(error);
-  return Cat(words.empty() ? ::strerror(error) : words,
-             " (",
-             name != nullptr ? name : "unknown errno",
-             ')');
+  return Format("{} ({})",
+                words.empty() ? ::strerror(error) : words,
+                name != nullptr ? name : "unknown errno");
 }
 
 Error ErrnoError(Code code, std::string msg) {

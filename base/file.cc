@@ -64,7 +64,7 @@ std::optional<std::string> FindFile(const std::string& path, std::size_t max_byt
     if (errno == ENOENT || errno == ENOTDIR) {
       return std::nullopt;
     }
-    throw ErrnoError(Code::kIo, Cat("cannot open ", Quoted(path)));
+    throw ErrnoError(Code::kIo, Format("cannot open '{}'", path));
   }
   return ReadAll(fd.get(), path, max_bytes);
 }
@@ -77,7 +77,7 @@ std::optional<struct stat> FindStatus(const std::string& path) {
   if (errno == ENOENT || errno == ENOTDIR) {
     return std::nullopt;
   }
-  throw ErrnoError(Code::kIo, Cat("cannot look at ", Quoted(path)));
+  throw ErrnoError(Code::kIo, Format("cannot look at '{}'", path));
 }
 
 std::string ReadAll(int fd, const std::string& name, std::size_t max_bytes) {
@@ -89,7 +89,7 @@ std::string ReadAll(int fd, const std::string& name, std::size_t max_bytes) {
       continue;
     }
     if (got < 0) {
-      throw ErrnoError(Code::kIo, Cat("cannot read ", Quoted(name)));
+      throw ErrnoError(Code::kIo, Format("cannot read '{}'", name));
     }
     if (got == 0) {
       return content;
@@ -97,7 +97,7 @@ std::string ReadAll(int fd, const std::string& name, std::size_t max_bytes) {
     content.append(buffer.data(), static_cast<std::size_t>(got));
     if (content.size() > max_bytes) {
       throw Error(
-          Code::kIo, Cat("cannot read ", Quoted(name)), Cat("longer than ", max_bytes, " bytes"));
+          Code::kIo, Format("cannot read '{}'", name), Cat("longer than ", max_bytes, " bytes"));
     }
   }
 }
@@ -109,7 +109,7 @@ void WriteAll(int fd, std::string_view content, const std::string& name) {
       continue;
     }
     if (written < 0) {
-      throw ErrnoError(Code::kIo, Cat("cannot write ", Quoted(name)));
+      throw ErrnoError(Code::kIo, Format("cannot write '{}'", name));
     }
     content.remove_prefix(static_cast<std::size_t>(written));
   }
@@ -127,7 +127,7 @@ bool CreateFile(const std::string& path, std::string_view content) {
   // Linked to its name only when complete.
   const FreshFile file(ParentOf(path));
   if (file.fd() < 0) {
-    throw ErrnoError(Code::kIo, Cat("cannot create ", Quoted(path)));
+    throw ErrnoError(Code::kIo, Format("cannot create '{}'", path));
   }
   WriteAll(file.fd(), content, path);
   if (file.LinkTo(path) == 0) {
@@ -136,19 +136,19 @@ bool CreateFile(const std::string& path, std::string_view content) {
   if (errno == EEXIST) {
     return false;
   }
-  throw ErrnoError(Code::kIo, Cat("cannot create ", Quoted(path)));
+  throw ErrnoError(Code::kIo, Format("cannot create '{}'", path));
 }
 
 void ReplaceFile(const std::string& path, std::string_view content) {
   const std::string fresh = path + ".new";
   const UniqueFd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kFileMode));
   if (!fd) {
-    throw ErrnoError(Code::kIo, Cat("cannot create ", Quoted(path)));
+    throw ErrnoError(Code::kIo, Format("cannot create '{}'", path));
   }
   try {
     WriteAll(fd.get(), content, path);
     if (::rename(fresh.c_str(), path.c_str()) != 0) {
-      throw ErrnoError(Code::kIo, Cat("cannot replace ", Quoted(path)));
+      throw ErrnoError(Code::kIo, Format("cannot replace '{}'", path));
     }
   } catch (const Error&) {
     ::unlink(fresh.c_str());
@@ -159,14 +159,14 @@ void ReplaceFile(const std::string& path, std::string_view content) {
 void RequireWritable(const std::string& directory) {
   const FreshFile file(directory);
   if (file.fd() < 0) {
-    throw ErrnoError(Code::kIo, Cat("cannot create a file in ", Quoted(directory)));
+    throw ErrnoError(Code::kIo, Format("cannot create a file in '{}'", directory));
   }
 }
 
 void EnsureFileGone(const std::string& path) {
   // ENAMETOOLONG: such a file cannot exist.
   if (::unlink(path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR && errno != ENAMETOOLONG) {
-    throw ErrnoError(Code::kIo, Cat("cannot remove ", Quoted(path)));
+    throw ErrnoError(Code::kIo, Format("cannot remove '{}'", path));
   }
 }
 
@@ -184,7 +184,7 @@ void EnsureDirectory(const std::string& path) {
     return;
   }
   throw Error(Code::kIo,
-              Cat("cannot create the directory ", Quoted(path)),
+              Format("cannot create the directory '{}'", path),
               error == EEXIST ? "it exists and is not a directory" : ErrnoText(error));
 }
 
@@ -196,7 +196,7 @@ std::vector<std::string> Entries(const std::string& directory) {
     if (errno == ENOENT || errno == ENOTDIR) {
       return {};
     }
-    throw ErrnoError(Code::kIo, Cat("cannot list ", Quoted(directory)));
+    throw ErrnoError(Code::kIo, Format("cannot list '{}'", directory));
   }
   std::vector<std::string> names;
   while (const dirent* const entry = ::readdir(open.get())) {

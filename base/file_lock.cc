@@ -34,7 +34,7 @@ void RequireOrder(LockKind kind, const std::string& what) {
 UniqueFd OpenLockFile(const std::string& path) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd) {
-    throw ErrnoError(Code::kIo, Cat("cannot open the lock ", Quoted(path)));
+    throw ErrnoError(Code::kIo, Format("cannot open the lock '{}'", path));
   }
   return fd;
 }
@@ -76,16 +76,14 @@ void Wait(const std::function<int()>& lock, const std::string& path, const std::
   const Ticker ticker;
   while (lock() != 0) {
     if (errno != EINTR) {
-      throw ErrnoError(Code::kIo, Cat("cannot lock ", Quoted(path)));
+      throw ErrnoError(Code::kIo, Format("cannot lock '{}'", path));
     }
     if (std::chrono::steady_clock::now() >= deadline) {
-      throw Error(Code::kTryAgain,
-                  Cat("timed out waiting for the lock of ", what),
-                  Cat("another process has held the lock ",
-                      Quoted(path),
-                      " for more than ",
-                      kTimeout.count(),
-                      " s"));
+      throw Error(
+          Code::kTryAgain,
+          Cat("timed out waiting for the lock of ", what),
+          Format(
+              "another process has held the lock '{}' for more than {} s", path, kTimeout.count()));
     }
   }
 }
@@ -134,7 +132,7 @@ std::optional<RangeLock> RangeLock::TryTake(const std::string& path,
   if (errno == EAGAIN || errno == EACCES) {
     return std::nullopt;
   }
-  throw ErrnoError(Code::kIo, Cat("cannot lock ", Quoted(path)));
+  throw ErrnoError(Code::kIo, Format("cannot lock '{}'", path));
 }
 
 }  // namespace nomad_bridge

@@ -20,7 +20,7 @@ constexpr std::array<std::uint8_t, 12> kMappedPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 
 // `ip` with every bit after the first `prefix_length` set to `bit`.
 Ip WithHostBits(const Ip& ip, int prefix_length, bool bit) {
   std::array<std::uint8_t, kIpv6Bytes> bytes{};
-  std::copy(ip.bytes().begin(), ip.bytes().end(), bytes.begin());
+  std::ranges::copy(ip.bytes(), bytes.begin());
   for (int i = prefix_length; i < ip.bits(); ++i) {
     const auto mask = static_cast<std::uint8_t>(0x80 >> (i % 8));
     std::uint8_t& byte = bytes[static_cast<std::size_t>(i / 8)];
@@ -39,12 +39,11 @@ Mac Local(std::uint8_t second, std::uint64_t rest) {
 
 Ip::Ip(std::span<const std::uint8_t> bytes) {
   assert(bytes.size() == kIpv4Bytes || bytes.size() == kIpv6Bytes);
-  if (bytes.size() == kIpv6Bytes &&
-      std::equal(kMappedPrefix.begin(), kMappedPrefix.end(), bytes.begin())) {
+  if (bytes.size() == kIpv6Bytes && std::ranges::equal(kMappedPrefix, bytes.first(kMappedPrefix.size()))) {
     bytes = bytes.last(kIpv4Bytes);
   }
   family_ = bytes.size() == kIpv4Bytes ? Family::kIpv4 : Family::kIpv6;
-  std::copy(bytes.begin(), bytes.end(), bytes_.begin());
+  std::ranges::copy(bytes, bytes_.begin());
 }
 
 std::optional<Ip> Ip::Parse(std::string_view text) {

@@ -142,7 +142,7 @@ Attempt Fork(const Subprocess& program, const Streams& streams) {
   const pid_t self = ::getpid();
   const pid_t pid = has_pipe ? ::fork() : -1;
   if (pid < 0) {
-    throw ErrnoError(Code::kKernel, Cat("cannot create a process for ", Quoted(program.path)));
+    throw ErrnoError(Code::kKernel, Format("cannot create a process for '{}'", program.path));
   }
   if (pid == 0) {
     ExecChild(argv.data(), environment.data(), streams, writer.get(), self);
@@ -164,7 +164,7 @@ pid_t Start(const Subprocess& program, const Streams& streams) {
       return attempt.pid;
     }
     if (attempt.error != ETXTBSY || std::chrono::steady_clock::now() >= deadline) {
-      throw Error(Code::kIo, Cat("cannot start ", Quoted(program.path)), ErrnoText(attempt.error));
+      throw Error(Code::kIo, Format("cannot start '{}'", program.path), ErrnoText(attempt.error));
     }
     // There is no event for "no longer open for writing": inotify's comes a moment too early.
     ::poll(nullptr, 0, static_cast<int>(kBusyPause.count()));
@@ -236,7 +236,7 @@ std::string ExitInfo::HowItEnded() const {
     case End::kExit:
       return Cat("exit code ", number);
     case End::kSignal:
-      return Cat("killed by signal ", number, " (", ::strsignal(number), ')');
+      return Format("killed by signal {} ({})", number, ::strsignal(number));
     case End::kOverdue:
       return "killed";
     case End::kTooMuch:

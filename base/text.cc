@@ -33,10 +33,9 @@ constexpr std::array<Encoding, 9> kEncodings = {{{0x00, 0x7f, 1, 0x00, 0x00},
 // Length in bytes of the well-formed character at the start of `text`, or 0.
 std::size_t CharacterLength(std::string_view text) {
   const auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto* const encoding =
-      std::find_if(kEncodings.begin(), kEncodings.end(), [&](const Encoding& each) {
-        return at(0) >= each.first_from && at(0) <= each.first_to;
-      });
+  const auto* const encoding = std::ranges::find_if(kEncodings, [&](const Encoding& each) {
+    return at(0) >= each.first_from && at(0) <= each.first_to;
+  });
   if (encoding == kEncodings.end() || text.size() < encoding->length) {
     return 0;
   }
@@ -72,7 +71,7 @@ std::string Quoted(std::string_view text) {
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) {
+  std::ranges::transform(lower, lower.begin(), [](char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   });
   return lower;

@@ -51,7 +51,7 @@ std::vector<std::string> SharedBridges(nft::Socket& socket) {
   std::vector<std::string> names;
   for (const nft::Element& element : socket.Elements(TableId(), kBridges)) {
     if (element.comment.empty()) {
-      names.emplace_back(element.key.begin(), std::find(element.key.begin(), element.key.end(), 0));
+      names.emplace_back(element.key.begin(), std::ranges::find(element.key, 0));
     }
   }
   return names;

@@ -33,7 +33,7 @@ std::vector<std::string> ForeignDrops(nft::Socket& socket) {
     if (!ComesAfterUs(each)) {
       continue;
     }
-    const std::string name = Cat("chain ", each.chain.name, " of table ", nft::Text(each.table));
+    const std::string name = Format("chain {} of table {}", each.chain.name, nft::Text(each.table));
     if (each.chain.hook->drops) {
       found.push_back(name + " (policy drop)");
       continue;

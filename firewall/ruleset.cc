@@ -32,7 +32,7 @@ bool IsShared(const nft::Element& element) {
 std::string Name(const nft::Table& table, const nft::Element& element) {
   const nft::Set* const set = table.FindSet(element.set);
   const std::string key = set == nullptr ? "an element" : nft::KeyText(*set, element);
-  return Cat(key, " in ", element.set, IsShared(element) ? "" : " of ", element.owner());
+  return Format("{} in {}{}{}", key, element.set, IsShared(element) ? "" : " of ", element.owner());
 }
 
 void PlanDeletes(PlannedElements& elements, const Change& change) {

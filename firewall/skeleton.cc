@@ -87,7 +87,7 @@ SkeletonPlan DescribeSkeleton(nft::Socket& socket, const nft::Table& table, nft:
   for (const nft::Set& set : table.sets) {
     if (present.table.FindSet(set.name) == nullptr) {
       batch.AddSet(table.id, set);
-      plan.mismatches.push_back(Cat("set ", set.name, " in table ", nft::Text(table.id)));
+      plan.mismatches.push_back(Format("set {} in table {}", set.name, nft::Text(table.id)));
     }
   }
   std::vector<const nft::Chain*> different;
@@ -100,7 +100,7 @@ SkeletonPlan DescribeSkeleton(nft::Socket& socket, const nft::Table& table, nft:
     }
     if (!is_there || !HasSameRules(socket, table, chain)) {
       different.push_back(&chain);
-      plan.mismatches.push_back(Cat("chain ", chain.name, " in table ", nft::Text(table.id)));
+      plan.mismatches.push_back(Format("chain {} in table {}", chain.name, nft::Text(table.id)));
     }
   }
   for (const nft::Chain* const chain : different) {

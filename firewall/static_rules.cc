@@ -45,7 +45,7 @@ Texts XtAcceptMark(int bit) {
   for (const std::byte byte : std::as_bytes(std::span(&mark, 1))) {
     hex += Hex(std::to_integer<std::uint64_t>(byte), 2);
   }
-  return {Cat("[ match name mark rev 1 info ", hex, hex, "00000000 ]"),
+  return {Format("[ match name mark rev 1 info {}{}00000000 ]", hex, hex),
           nft::ExpressionTexts(nft::Rule().Accept()).front()};
 }
 
@@ -122,7 +122,7 @@ std::vector<std::string> DescribeRules(nft::Socket& socket,
                                        nft::Batch& batch) {
   std::vector<std::string> mismatches;
   const auto repaired = [&](const std::string& what) {
-    mismatches.push_back(Cat(what, " in table ", nft::Text(wanted.table)));
+    mismatches.push_back(Format("{} in table {}", what, nft::Text(wanted.table)));
   };
   if (!Has(socket.Rules(wanted.table, kForward), JumpToUs())) {
     batch.InsertRule(wanted.table, kForward, JumpToUs());

@@ -156,8 +156,7 @@ void RequireFor(const Store& store, const Ip& address, const LeaseOwner& owner) 
   const std::optional<LeaseOwner> present = store.FindOwner(address);
   std::string by = "by a lease without an owner";
   if (present) {
-    by = Cat(
-        "by container ", Quoted(present->container_id), ", interface ", Quoted(present->ifname));
+    by = Format("by container '{}', interface '{}'", present->container_id, present->ifname);
   }
   throw Error(Code::kConflict, Cat("address ", address, " is taken"), by);
 }

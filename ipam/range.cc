@@ -15,7 +15,7 @@ constexpr int kSmallestSubnetBits = 2;
 template <typename Value>
 Error Wrong(const RangeSpec& spec, const char* key, const Value& value, std::string allowed) {
   return Error(Code::kInvalidConfig,
-               Cat("invalid ", Quoted(Cat(spec.path, '.', key)), ": ", Quoted(value.Text())),
+               Format("invalid '{}.{}': '{}'", spec.path, key, value.Text()),
                std::move(allowed));
 }
 
@@ -32,7 +32,7 @@ void CheckSubnet(const RangeSpec& spec) {
   if (subnet.address != subnet.Network()) {
     const Cidr network{subnet.Network(), subnet.prefix_length};
     throw Wrong(
-        spec, "subnet", subnet, Cat("it has host bits set; the network is '", network, "'"));
+        spec, "subnet", subnet, Format("it has host bits set; the network is '{}'", network));
   }
 }
 
@@ -66,7 +66,7 @@ void CheckGateway(const RangeSpec& spec) {
     throw Wrong(spec,
                 "gateway",
                 *spec.gateway,
-                Cat("the network's own or broadcast address; allowed: ", first, " to ", last));
+                Format("the network's own or broadcast address; allowed: {} to {}", first, last));
   }
 }
 
@@ -89,13 +89,13 @@ Range MakeRange(const RangeSpec& spec) {
         spec,
         spec.end ? "rangeEnd" : "rangeStart",
         spec.end ? *spec.end : *spec.start,
-        Cat("nothing is left to give out; usable in ", spec.subnet, ": ", first, " to ", last));
+        Format("nothing is left to give out; usable in {}: {} to {}", spec.subnet, first, last));
   }
   return range;
 }
 
 std::string Text(const Range& range) {
-  return Cat(range.first, " to ", range.last);
+  return Format("{} to {}", range.first, range.last);
 }
 
 // Every range with where it stands, in the order of the config.
@@ -107,10 +107,10 @@ struct Placed {
 void CheckApart(const Placed& placed, const std::vector<Placed>& before) {
   for (const Placed& other : before) {
     if (placed.range.Contains(other.range.first) || other.range.Contains(placed.range.first)) {
-      const std::string keys = Cat(Quoted(other.spec->path), " and ", Quoted(placed.spec->path));
+      const std::string keys = Format("'{}' and '{}'", other.spec->path, placed.spec->path);
       throw Error(Code::kInvalidConfig,
                   Cat("config keys ", keys, " overlap"),
-                  Cat(Text(other.range), ", and ", Text(placed.range)));
+                  Format("{}, and {}", Text(other.range), Text(placed.range)));
     }
   }
 }
@@ -120,9 +120,8 @@ void CheckFamily(const RangeSpec& spec, const RangeSpec& first_of_set) {
     throw Wrong(spec,
                 "subnet",
                 spec.subnet,
-                Cat("another family than ",
-                    first_of_set.subnet,
-                    " in the same set; allowed: one set per family"));
+                Format("another family than {} in the same set; allowed: one set per family",
+                       first_of_set.subnet));
   }
 }
 

@@ -25,7 +25,7 @@ std::string_view Trim(std::string_view text) {
 
 FileLock TakeLock(const std::string& directory) {
   return FileLock::Take(
-      Cat(directory, "/lock"), LockKind::kLeases, Cat("the leases in ", Quoted(directory)));
+      Cat(directory, "/lock"), LockKind::kLeases, Format("the leases in '{}'", directory));
 }
 
 std::string Content(const LeaseOwner& owner) {

@@ -21,7 +21,7 @@ Protocol CheckProtocol(const PortMappingSpec& spec) {
       spec.protocol.empty() ? Protocol::kTcp : ParseProtocol(spec.protocol);
   if (!protocol) {
     throw Error(Code::kInvalidConfig,
-                Cat("invalid '", spec.path, ".protocol': ", Quoted(Printable(spec.protocol))),
+                Format("invalid '{}.protocol': '{}'", spec.path, Printable(spec.protocol)),
                 "allowed: tcp, udp, sctp");
   }
   return *protocol;
@@ -35,7 +35,7 @@ std::optional<Ip> CheckHostIp(const PortMappingSpec& spec) {
   const std::optional<Ip> ip = Ip::Parse(spec.host_ip);
   if (!ip || ip->IsMulticast()) {
     throw Error(Code::kInvalidConfig,
-                Cat("invalid '", spec.path, ".hostIP': ", Quoted(Printable(spec.host_ip))),
+                Format("invalid '{}.hostIP': '{}'", spec.path, Printable(spec.host_ip)),
                 "allowed: an IPv4 or IPv6 address of this host, no multicast");
   }
   return ip;
@@ -63,7 +63,8 @@ bool Collide(const PortMapping& a, const PortMapping& b) {
 [[noreturn]] void ThrowNoAddress(const PortMapping& port, Family family) {
   const std::string_view name = family == Family::kIpv4 ? "IPv4" : "IPv6";
   const std::string place = port.host_ip ? port.host_ip->Text() : Cat("every ", name, " address");
-  const std::string published = Cat(Text(port.protocol), " port ", port.host_port, " on ", place);
+  const std::string published =
+      Format("{} port {} on {}", Text(port.protocol), port.host_port, place);
   throw Error(Code::kInvalidConfig,
               Cat("runtimeConfig.portMappings publishes ", published),
               Cat("the allocation has no ", name, " address"));
@@ -114,8 +115,8 @@ std::vector<PortMapping> MakePortMappings(const std::vector<PortMappingSpec>& sp
       const int first = twin->container_port;
       throw Error(
           Code::kInvalidConfig,
-          Cat(spec.path, " publishes ", Text(port.protocol), " port ", port.host_port, " again"),
-          Cat("it leads to port ", first, " already, and now to ", port.container_port));
+          Format("{} publishes {} port {} again", spec.path, Text(port.protocol), port.host_port),
+          Format("it leads to port {} already, and now to {}", first, port.container_port));
     }
     ports.push_back(port);
   }

@@ -79,7 +79,7 @@ bool Matches(const netlink::Attributes& entry, const std::vector<UdpPort>& ports
     destination = addresses.Bytes(CTA_IP_V6_DST);
   }
   const std::optional<std::uint16_t> port = protocol.U16Be(CTA_PROTO_DST_PORT);
-  return std::any_of(ports.begin(), ports.end(), [&](const UdpPort& wanted) {
+  return std::ranges::any_of(ports, [&](const UdpPort& wanted) {
     return wanted.port == port &&
            (!wanted.address || std::ranges::equal(wanted.address->bytes(), destination));
   });

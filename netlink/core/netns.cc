@@ -69,7 +69,7 @@ Netns Netns::Open(const std::string& path) {
   Opened opened = TryOpen(path);
   if (!opened.fd) {
     throw Error(Code::kInvalidEnvironment,
-                Cat("cannot open CNI_NETNS ", Quoted(path)),
+                Format("cannot open CNI_NETNS '{}'", path),
                 std::move(opened.refusal));
   }
   return Netns(std::move(opened.fd));
@@ -78,7 +78,7 @@ Netns Netns::Open(const std::string& path) {
 std::optional<Netns> Netns::Find(const std::string& path) {
   Opened opened = TryOpen(path);
   if (opened.for_lack) {
-    throw Error(Code::kKernel, Cat("cannot open ", Quoted(path)), std::move(opened.refusal));
+    throw Error(Code::kKernel, Format("cannot open '{}'", path), std::move(opened.refusal));
   }
   return opened.fd ? std::optional(Netns(std::move(opened.fd))) : std::nullopt;
 }

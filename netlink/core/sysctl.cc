@@ -26,7 +26,7 @@ void Write(const std::string& name, const std::string& value) {
   const UniqueFd fd(::open(("/proc/sys/" + name).c_str(), O_WRONLY | O_CLOEXEC));
   // One write(2): the kernel takes each for a whole value.
   if (!fd || ::write(fd.get(), value.data(), value.size()) < 0) {
-    throw ErrnoError(Code::kKernel, Cat("cannot set ", Quoted(name), " to ", Quoted(value)));
+    throw ErrnoError(Code::kKernel, Format("cannot set '{}' to '{}'", name, value));
   }
 }
 

@@ -11,11 +11,11 @@ namespace {
 std::string Named(const Element& element) {
   return element.comment.empty()
              ? Cat("an element of ", element.set)
-             : Cat("the element of ", element.set, " for ", Quoted(element.owner()));
+             : Format("the element of {} for '{}'", element.set, element.owner());
 }
 
 std::string Named(const TableId& table, const std::string& chain) {
-  return Cat("chain ", Quoted(chain), " of table ", Text(table));
+  return Format("chain '{}' of table {}", chain, Text(table));
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ void Batch::AddSet(const TableId& table, const Set& set) {
   Add({.type = NFT_MSG_NEWSET,
        .flags = NLM_F_CREATE,
        .table = table,
-       .label = Cat("add set ", Quoted(set.name), " to table ", Text(table)),
+       .label = Format("add set '{}' to table {}", set.name, Text(table)),
        .object = set});
 }
 
@@ -43,7 +43,7 @@ void Batch::AddChain(const TableId& table, const Chain& chain) {
   Add({.type = NFT_MSG_NEWCHAIN,
        .flags = NLM_F_CREATE,
        .table = table,
-       .label = Cat("add chain ", Quoted(chain.name), " to table ", Text(table)),
+       .label = Format("add chain '{}' to table {}", chain.name, Text(table)),
        .object = chain});
 }
 
@@ -87,14 +87,14 @@ void Batch::AddElement(const TableId& table, const Element& element) {
   Add({.type = NFT_MSG_NEWSETELEM,
        .flags = NLM_F_CREATE | NLM_F_EXCL,
        .table = table,
-       .label = Cat("add ", Named(element), " to table ", Text(table)),
+       .label = Format("add {} to table {}", Named(element), Text(table)),
        .object = element});
 }
 
 void Batch::DeleteElement(const TableId& table, const Element& element) {
   Add({.type = NFT_MSG_DELSETELEM,
        .table = table,
-       .label = Cat("delete ", Named(element), " from table ", Text(table)),
+       .label = Format("delete {} from table {}", Named(element), Text(table)),
        .object = element});
 }
 

@@ -118,7 +118,7 @@ std::vector<Set> Socket::Sets(const TableId& table) {
 std::optional<Chain> Socket::FindChain(const TableId& table, const std::string& name) {
   const netlink::Message request = GetRequest(NFT_MSG_GETCHAIN, table.family);
   nftnl_chain_nlmsg_build_payload(request.header(), Encode(table, Chain{.name = name}).get());
-  const std::string what = Cat("cannot read chain ", name, " of table ", Text(table));
+  const std::string what = Format("cannot read chain {} of table {}", name, Text(table));
   const std::vector<TableChain> found = List(socket_, request, what, &ReadChain);
   return found.empty() ? std::nullopt : std::optional(found.front().chain);
 }
@@ -133,7 +133,7 @@ std::optional<Element> Socket::FindElement(const TableId& table, const Element& 
   const Element key{.set = like.set, .key = like.key};
   nftnl_set_elems_nlmsg_build_payload(request.header(), Encode(table, key).get());
   const std::string what =
-      Cat("cannot read an element of set ", like.set, " of table ", Text(table));
+      Format("cannot read an element of set {} of table {}", like.set, Text(table));
   const std::vector<Element> found = List(socket_, request, what, &ReadElements);
   return found.empty() ? std::nullopt : std::optional(found.front());
 }
@@ -141,14 +141,16 @@ std::optional<Element> Socket::FindElement(const TableId& table, const Element& 
 std::vector<Element> Socket::Elements(const TableId& table, const std::string& set) {
   const netlink::Message request = GetRequest(NFT_MSG_GETSETELEM, table.family, NLM_F_DUMP);
   nftnl_set_elems_nlmsg_build_payload(request.header(), Encode(table, set).get());
-  const std::string what = Cat("cannot read the elements of set ", set, " of table ", Text(table));
+  const std::string what =
+      Format("cannot read the elements of set {} of table {}", set, Text(table));
   return List(socket_, request, what, &ReadElements);
 }
 
 std::vector<KernelRule> Socket::Rules(const TableId& table, const std::string& chain) {
   const netlink::Message request = GetRequest(NFT_MSG_GETRULE, table.family, NLM_F_DUMP);
   nftnl_rule_nlmsg_build_payload(request.header(), Encode(table, chain, Rule()).get());
-  const std::string what = Cat("cannot read the rules of chain ", chain, " of table ", Text(table));
+  const std::string what =
+      Format("cannot read the rules of chain {} of table {}", chain, Text(table));
   return List(socket_, request, what, &ReadRule);
 }
 

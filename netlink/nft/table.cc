@@ -47,7 +47,7 @@ std::string FieldText(Type type, std::span<const std::uint8_t> bytes) {
     case Type::kIpv6Addr:
       return Ip(bytes).Text();
     case Type::kIfname:
-      return {bytes.begin(), std::find(bytes.begin(), bytes.end(), 0)};
+      return {bytes.begin(), std::ranges::find(bytes, 0)};
     case Type::kInetProto:
       return ProtocolText(bytes[0]);
     case Type::kInetService:
@@ -89,8 +89,9 @@ std::string KeyText(const Set& set, const Element& element) {
     if (offset + SizeOf(type) > element.key.size()) {
       break;
     }
-    text += Cat(text.empty() ? "" : " . ",
-                FieldText(type, std::span(element.key).subspan(offset, SizeOf(type))));
+    text += Format("{}{}",
+                   text.empty() ? "" : " . ",
+                   FieldText(type, std::span(element.key).subspan(offset, SizeOf(type))));
     offset += PaddedBytes(type);
   }
   return text;
@@ -104,7 +105,7 @@ const Set* Table::FindSet(const std::string& name) const {
 Chain& Table::RequireChain(const std::string& name) {
   const auto chain = std::ranges::find(chains, name, &Chain::name);
   if (chain == chains.end()) {
-    throw Error(Code::kInternal, Cat("table ", nft::Text(id), " has no chain ", Quoted(name)));
+    throw Error(Code::kInternal, Format("table {} has no chain '{}'", nft::Text(id), name));
   }
   return *chain;
 }

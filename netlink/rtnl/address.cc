@@ -46,7 +46,7 @@ std::vector<AddressState> AddressStates(netlink::RequestSocket& socket, const Li
   const auto index = static_cast<unsigned int>(link.index);
   request.Head(ifaddrmsg{.ifa_family = AF_UNSPEC, .ifa_index = index});
   const netlink::Reply reply =
-      socket.TransactOrThrow(request, Cat("cannot list the addresses of ", Quoted(link.name)));
+      socket.TransactOrThrow(request, Format("cannot list the addresses of '{}'", link.name));
   std::vector<AddressState> states;
   const auto read = [&](const ifaddrmsg& head, const netlink::Attributes& attributes) {
     // IFA_ADDRESS is the far end's on a point-to-point link; then IFA_LOCAL is there too.
@@ -82,7 +82,7 @@ void Socket::EnsureAddress(const Link& link, const Cidr& address, bool detect_du
     // Detection takes a second or more, and our addresses are unique by their lease.
     message.PutU32(IFA_FLAGS, IFA_F_NODAD);
   }
-  const std::string what = Cat("cannot add ", address, " to ", Quoted(link.name));
+  const std::string what = Format("cannot add {} to '{}'", address, link.name);
   netlink::Reply reply = socket_.Transact(message, what);
   if (reply.error != 0 && reply.error != EEXIST) {
     throw AddressError(what, address, std::move(reply));
@@ -101,7 +101,7 @@ void Socket::EnsureAddress(const Link& link, const Cidr& address, bool detect_du
 
 void Socket::EnsureAddressGone(const Link& link, const Cidr& address) {
   socket_.TransactOrThrow(AddressMessage(RTM_DELADDR, NLM_F_ACK, link, address),
-                          Cat("cannot remove ", address, " from ", Quoted(link.name)),
+                          Format("cannot remove {} from '{}'", address, link.name),
                           {EADDRNOTAVAIL, ENODEV});
 }
 

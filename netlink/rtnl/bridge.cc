@@ -49,7 +49,7 @@ std::vector<Socket::Port> Socket::Ports(int bridge) {
 }
 
 bool Socket::CreateBridge(const std::string& name, const Mac& mac, int mtu, bool vlan_filtering) {
-  const std::string what = Cat("cannot create bridge ", Quoted(name));
+  const std::string what = Format("cannot create bridge '{}'", name);
   netlink::Reply reply = socket_.Transact(BridgeMessage(name, mac, mtu, vlan_filtering), what);
   if (reply.error == EOPNOTSUPP && vlan_filtering) {
     reply.words = kNoVlans;
@@ -71,7 +71,7 @@ void Socket::FixMac(const Link& bridge) {
                      .ndm_state = NUD_PERMANENT,
                      .ndm_flags = NTF_SELF});
   message.PutBytes(NDA_LLADDR, bridge.mac.bytes);
-  socket_.TransactOrThrow(message, Cat("cannot fix the MAC of bridge ", Quoted(bridge.name)));
+  socket_.TransactOrThrow(message, Format("cannot fix the MAC of bridge '{}'", bridge.name));
 }
 
 bool Socket::CreateVlanLink(const std::string& name, const Link& bridge, std::uint16_t vlan) {
@@ -86,7 +86,7 @@ bool Socket::CreateVlanLink(const std::string& name, const Link& bridge, std::ui
     message.PutU16(IFLA_VLAN_ID, vlan);
   }
   const std::string what =
-      Cat("cannot create ", Quoted(name), " for VLAN ", vlan, " of ", Quoted(bridge.name));
+      Format("cannot create '{}' for VLAN {} of '{}'", name, vlan, bridge.name);
   return socket_.TransactOrThrow(message, what, {EEXIST}).error == 0;
 }
 

@@ -100,7 +100,7 @@ ifinfomsg HeadOfChange(int index, const LinkChange& change) {
 Mac ReadMac(std::span<const std::uint8_t> bytes) {
   Mac mac;
   if (bytes.size() == mac.bytes.size()) {
-    std::copy(bytes.begin(), bytes.end(), mac.bytes.begin());
+    std::ranges::copy(bytes, mac.bytes.begin());
   }
   return mac;
 }
@@ -203,7 +203,7 @@ LinkState ReadLink(const nlmsghdr* message) {
 std::optional<LinkState> FindLinkState(netlink::RequestSocket& socket, const std::string& name) {
   netlink::Message request = GetLinkRequest(0);
   request.PutText(IFLA_IFNAME, name);
-  return Find(socket, request, Cat("interface ", Quoted(name)));
+  return Find(socket, request, Format("interface '{}'", name));
 }
 
 Socket Socket::In(const netlink::Netns& ns) {
@@ -224,25 +224,23 @@ std::optional<Link> Socket::FindLink(int index) {
 Link Socket::RequireLink(const std::string& name) {
   std::optional<Link> link = FindLink(name);
   if (!link) {
-    throw Error(Code::kKernel,
-                Cat("link ", Quoted(name), " has vanished while it was being set up"));
+    throw Error(Code::kKernel, Format("link '{}' has vanished while it was being set up", name));
   }
   return *std::move(link);
 }
 
 void Socket::CreateVeth(const VethSpec& spec, const netlink::Netns& container) {
   const std::string what =
-      Cat("cannot create veth pair ", Quoted(spec.host_name), " - ", Quoted(spec.container_ifname));
+      Format("cannot create veth pair '{}' - '{}'", spec.host_name, spec.container_ifname);
   const netlink::Reply reply =
       socket_.TransactOrThrow(VethPairMessage(spec, container.fd()), what, {EEXIST, EXFULL});
   if (reply.error == EEXIST) {
     // The kernel does not say at which end.
     const bool on_host = FindLink(spec.host_name).has_value();
     const std::string name = Quoted(on_host ? spec.host_name : spec.container_ifname);
-    throw Error(
-        Code::kConflict,
-        what,
-        Cat("the ", on_host ? "host" : "container", " has an interface ", name, " already"));
+    throw Error(Code::kConflict,
+                what,
+                Format("the {} has an interface {} already", on_host ? "host" : "container", name));
   }
   if (reply.error == EXFULL) {
     const std::string bridge = Quoted(FindLink(spec.bridge).value_or(Link()).name);
@@ -277,14 +275,14 @@ void Socket::Change(const Link& link, const LinkChange& change) {
     const std::vector<std::uint8_t> alias(change.alias->begin(), change.alias->end());
     message.PutBytes(IFLA_IFALIAS, alias);
   }
-  socket_.TransactOrThrow(message, Cat("cannot set interface ", Quoted(link.name), ": ", wanted));
+  socket_.TransactOrThrow(message, Format("cannot set interface '{}': {}", link.name, wanted));
 }
 
 void Socket::EnsureLinkGone(const std::string& name) {
   netlink::Message message(RTM_DELLINK, kAck);
   message.Head(HeadFor(0));
   message.PutText(IFLA_IFNAME, name);
-  socket_.TransactOrThrow(message, Cat("cannot delete interface ", Quoted(name)), {ENODEV});
+  socket_.TransactOrThrow(message, Format("cannot delete interface '{}'", name), {ENODEV});
 }
 
 bool Socket::IsNetnsAlive(int netns_id) {

@@ -49,7 +49,7 @@ FdbEntries ListFdbEntries(netlink::RequestSocket& socket, const Link& port, cons
   netlink::Message request(RTM_GETNEIGH, NLM_F_DUMP);
   request.Head(ndmsg{.ndm_family = AF_BRIDGE, .ndm_ifindex = port.index});
   const netlink::Reply reply = socket.TransactOrThrow(
-      request, Cat("cannot list the MACs behind bridge port ", Quoted(port.name)));
+      request, Format("cannot list the MACs behind bridge port '{}'", port.name));
   FdbEntries entries;
   const auto read = [&](const ndmsg& head, const netlink::Attributes& attributes) {
     const bool is_the_bridges = attributes.U32(NDA_MASTER).has_value();
@@ -70,7 +70,7 @@ FdbEntries ListFdbEntries(netlink::RequestSocket& socket, const Link& port, cons
 }  // namespace
 
 void Socket::LockPort(const Link& port, const Mac& mac) {
-  const std::string what = Cat("cannot lock bridge port ", Quoted(port.name), " to ", mac);
+  const std::string what = Format("cannot lock bridge port '{}' to {}", port.name, mac);
   // In this order, so that a running container's own frames are never dropped.
   socket_.TransactOrThrow(FdbEntryMessage(port, mac), what);
   socket_.TransactOrThrow(LockMessage(port), what);

@@ -130,16 +130,15 @@ void Socket::EnsureRoute(const Link& link, const Route& route) {
   }
   PutMetrics(message, route);
   socket_.TransactOrThrow(message,
-                          Cat("cannot add a route to ",
-                              route.destination,
-                              route.gateway ? Cat(" via ", *route.gateway) : "",
-                              " out of ",
-                              Quoted(link.name)),
+                          Format("cannot add a route to {}{} out of '{}'",
+                                 route.destination,
+                                 route.gateway ? Cat(" via ", *route.gateway) : "",
+                                 link.name),
                           {EEXIST});
 }
 
 std::vector<Route> Socket::Routes(const Link& link) {
-  return ListRoutes(socket_, link.index, Cat("cannot list the routes out of ", Quoted(link.name)));
+  return ListRoutes(socket_, link.index, Format("cannot list the routes out of '{}'", link.name));
 }
 
 std::vector<Route> Socket::Routes() {

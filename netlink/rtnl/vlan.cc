@@ -93,7 +93,7 @@ Memberships Read(netlink::RequestSocket& socket, const Link& port) {
   request.Head(br_vlan_msg{.family = AF_BRIDGE, .ifindex = static_cast<std::uint32_t>(port.index)});
   // EOPNOTSUPP: this kernel has no VLANs.
   const netlink::Reply reply = socket.TransactOrThrow(
-      request, Cat("cannot list the VLANs of bridge port ", Quoted(port.name)), {EOPNOTSUPP});
+      request, Format("cannot list the VLANs of bridge port '{}'", port.name), {EOPNOTSUPP});
   netlink::ForEachMessage<br_vlan_msg>(reply, [&](const auto&, const auto& attributes) {
     for (const netlink::Attributes& entry : attributes.InsideEach(BRIDGE_VLANDB_ENTRY)) {
       ReadEntry(entry, memberships);
@@ -121,7 +121,7 @@ void PutRange(netlink::Message& message, const Vlan& vlan) {
 
 // RTM_SETLINK adds the port to these VLANs, RTM_DELLINK removes it.
 void Send(netlink::RequestSocket& socket, int type, const Link& port, std::span<const Vlan> vlans) {
-  const std::string what = Cat("cannot set the VLANs of bridge port ", Quoted(port.name));
+  const std::string what = Format("cannot set the VLANs of bridge port '{}'", port.name);
   while (!vlans.empty()) {
     const std::size_t count = std::min(vlans.size(), kRangesPerMessage);
     netlink::Message message(type, kAck);

@@ -105,10 +105,9 @@ bool IsReady(const LinkState& state) {
 // "it is set up, its operstate is down, its bridge port is disabled".
 std::string Describe(const LinkState& state) {
   std::string text =
-      Cat("it is set ",
-          state.link.up ? "up" : "down",
-          ", its operstate is ",
-          kOperstates.at(static_cast<std::size_t>(state.operstate) % kOperstates.size()));
+      Format("it is set {}, its operstate is {}",
+             state.link.up ? "up" : "down",
+             kOperstates.at(static_cast<std::size_t>(state.operstate) % kOperstates.size()));
   if (state.port_state) {
     text += Cat(", its bridge port is ", kPortStates.at(*state.port_state % kPortStates.size()));
   }
@@ -135,7 +134,7 @@ bool HasLocalRoute(netlink::RequestSocket& socket, const Link& link, const Ip& a
   request.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
   bool found = false;
   netlink::ForEachMessage<rtmsg>(
-      socket.Transact(request, Cat("cannot list the local routes of ", Quoted(link.name))),
+      socket.Transact(request, Format("cannot list the local routes of '{}'", link.name)),
       [&](const rtmsg& head, const netlink::Attributes& route) {
         found = found || (head.rtm_type == RTN_LOCAL &&
                           std::ranges::equal(route.Bytes(RTA_DST), address.bytes()));
@@ -150,7 +149,7 @@ std::optional<Cidr> FindTentative(netlink::RequestSocket& socket, const Link& li
   for (const AddressState& state : AddressStates(socket, link)) {
     if (state.duplicate) {
       throw Error(Code::kConflict,
-                  Cat("address ", state.address, " of ", Quoted(link.name), " is taken"),
+                  Format("address {} of '{}' is taken", state.address, link.name),
                   "duplicate address detection found another machine that has it");
     }
     if (state.tentative) {
@@ -168,7 +167,7 @@ void Socket::AwaitOperational(const std::string& name, Deadline deadline) {
     std::optional<LinkState> found = FindLinkState(socket_, name);
     if (!found) {
       throw Error(
-          Code::kKernel, Cat("cannot wait for interface ", Quoted(name)), "it has disappeared");
+          Code::kKernel, Format("cannot wait for interface '{}'", name), "it has disappeared");
     }
     state = *std::move(found);
     return IsReady(state);
@@ -179,7 +178,7 @@ void Socket::AwaitOperational(const std::string& name, Deadline deadline) {
   };
   if (!Await(socket_, RTMGRP_LINK, is_ready, matches, deadline)) {
     throw Error(Code::kTryAgain,
-                Cat("interface ", Quoted(name), " did not become ready in time"),
+                Format("interface '{}' did not become ready in time", name),
                 Describe(state));
   }
 }
@@ -190,10 +189,9 @@ void Socket::AwaitLocal(const Link& link, const Ip& address, Deadline deadline) 
   };
   const auto any = [](const nlmsghdr*) { return true; };
   if (!Await(socket_, RTMGRP_IPV6_ROUTE, is_local, any, deadline)) {
-    throw Error(
-        Code::kTryAgain,
-        Cat("address ", address, " of ", Quoted(link.name), " did not become ready in time"),
-        "the kernel has not made its local route");
+    throw Error(Code::kTryAgain,
+                Format("address {} of '{}' did not become ready in time", address, link.name),
+                "the kernel has not made its local route");
   }
 }
 
@@ -209,7 +207,7 @@ void Socket::AwaitAddresses(const Link& link, Deadline deadline) {
   };
   if (!Await(socket_, RTMGRP_IPV6_IFADDR, are_settled, matches, deadline)) {
     throw Error(Code::kTryAgain,
-                Cat("address ", *tentative, " of ", Quoted(link.name), " did not get usable"),
+                Format("address {} of '{}' did not get usable", *tentative, link.name),
                 "duplicate address detection has not come to an end in time");
   }
 }
