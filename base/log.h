@@ -14,7 +14,7 @@ namespace nomad_bridge {
 
 // As Format() does.
 template <typename... Parts>
-void LogLine("{}{}", Pattern<std::type_identity_t<Parts>...> pattern, const Parts&... parts) {
+void LogLine(Pattern<std::type_identity_t<Parts>...> pattern, const Parts&... parts) {
   WriteBestEffort(STDERR_FILENO, Cat("nomad-bridge: ", Format(pattern, parts...), '\n'));
 }
 

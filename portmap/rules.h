@@ -1,12 +1,17 @@
 // The rules that publish ports: DNAT by map, and masquerade where replies would otherwise bypass the
-// node. Pure.
+// node; and published ports as elements of those maps. Pure.
 //
+// Shapes  Every field of a key is padded to 4 bytes; ports and addresses are in network byte order.
 // Source  fixtures/nft/nomad-bridge.nft is the table in nft's syntax.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "netlink/nft/element.h"
 #include "netlink/nft/table.h"
+#include "portmap/mapping.h"
 
 namespace nomad_bridge::portmap {
 
@@ -17,5 +22,13 @@ constexpr std::string_view kHostIp = "hostip";  // address . protocol . port -> 
 // Adds the maps, the chain hostports, and the rules in prerouting, output and postrouting to our
 // table.
 void Describe(nft::Table& table);
+
+// One element per entry, in port4/6, or in hostip4/6 if it has a host address; each with `comment`.
+[[nodiscard]] std::vector<nft::Element> Elements(const std::vector<DnatEntry>& entries,
+                                                 const std::string& comment);
+
+// "tcp 8080" or "udp 192.0.2.7:53", for messages: the key of `element`. Empty if its set is none of our
+// maps.
+[[nodiscard]] std::string DescribeKey(const nft::Element& element);
 
 }  // namespace nomad_bridge::portmap

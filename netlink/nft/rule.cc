@@ -1,6 +1,5 @@
 #include "netlink/nft/rule.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it

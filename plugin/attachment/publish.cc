@@ -39,12 +39,8 @@ void Apply(state::Host& host,
 
 }  // namespace
 
-void ApplyRules(state::Host& host, const state::Record& record, firewall::PlanMode mode) {
-  Apply(host, record, mode, record.id);
-}
-
 void Publish(state::Host& host, const state::Record& record, firewall::PlanMode mode) {
-  ApplyRules(host, record, mode);
+  Apply(host, record, mode, record.id);
   rules::EnsureLocalhostReaches(record);
   rules::ForgetStaleFlows(host, record);
 }
@@ -75,7 +71,7 @@ void TransferPortsToSibling(state::Host& host, const state::Record& record) {
     const std::optional<RangeLock> lock = host.records.TryLock(id);
     const std::optional<state::Record> sibling = lock ? host.records.Find(id) : std::nullopt;
     if (sibling && sibling->Has(cni::Part::kPorts) && link::IsAlive(host, *sibling)) {
-      ApplyRules(host, *sibling, firewall::PlanMode::kLookUp);
+      Apply(host, *sibling, firewall::PlanMode::kLookUp, id);
     }
   }
 }

@@ -12,14 +12,12 @@
 namespace nomad_bridge::attachment {
 
 // Puts all elements of `record` in force, in one atomic batch; takes over those that a stale
-// attachment has, and tears that one down. `mode`: whether some of them may be in force already.
-void ApplyRules(state::Host& host, const state::Record& record, firewall::PlanMode mode);
-
-// That, and what its published ports need besides: route_localnet, no stale UDP flows. Route_localnet
-// comes after the rules, which keep it safe.
+// attachment has, and tears that one down. `mode`: whether some of them may be in force already. Then
+// what its published ports need besides: route_localnet, which the rules keep safe, and no stale UDP
+// flows.
 void Publish(state::Host& host, const state::Record& record, firewall::PlanMode mode);
 
-// ApplyRules() for an attachment that had its rules, if the ruleset was changed since our last commit;
+// The rules of an attachment that had them put in force again, if the ruleset was changed since our last commit;
 // logs what was missing.
 void RepairRules(state::Host& host, const state::Record& record);
 

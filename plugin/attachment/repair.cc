@@ -75,13 +75,10 @@ std::vector<Ip> LostLeases(const std::optional<ipam::Store>& store, const state:
   return lost;
 }
 
-std::vector<Ip> LostLeases(const state::Record& record) {
-  return LostLeases(ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network), record);
-}
-
 std::vector<std::string> DiffLeases(const state::Record& record) {
   std::vector<std::string> mismatches;
-  for (const Ip& address : LostLeases(record)) {
+  for (const Ip& address :
+       LostLeases(ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network), record)) {
     mismatches.push_back(Cat("the lease of ", address, " is missing"));
   }
   return mismatches;
@@ -89,11 +86,11 @@ std::vector<std::string> DiffLeases(const state::Record& record) {
 
 // Writes nothing where nothing is lost: the disk may be full.
 std::vector<std::string> RepairLeases(const state::Record& record) {
-  if (LostLeases(record).empty()) {
+  if (DiffLeases(record).empty()) {
     return {};
   }
-  std::optional<ipam::Store> store = ipam::Store::Open(record.ipam.data_dir, record.id.network);
   std::vector<std::string> mismatches;
+  std::optional store = ipam::Store::Open(record.ipam.data_dir, record.id.network);
   for (const Ip& address : LostLeases(store, record)) {
     if (store->Reserve(address, ipam::OwnerOf(record.id))) {
       LogLine("repaired the lease of {} for container '{}'", address, record.id.container_id);

@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <exception>
-#include <optional>
 
 #include "base/log.h"
 #include "base/text.h"

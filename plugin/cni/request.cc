@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "plugin/cni/json.h"
 #include "plugin/cni/version.h"
 
 namespace nomad_bridge::cni {

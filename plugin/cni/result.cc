@@ -1,6 +1,5 @@
 #include "plugin/cni/result.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 

@@ -1,5 +1,4 @@
 #include <array>
-#include <cerrno>
 
 #include <linux/capability.h>
 #include <sys/syscall.h>
@@ -16,18 +15,12 @@
 namespace nomad_bridge::commands {
 namespace {
 
-bool HasCapability(int capability) {
+void RequireCapability(int capability, const char* name, const char* purpose) {
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> sets{};
-  if (::syscall(SYS_capget, &header, sets.data()) != 0) {
-    return false;
-  }
-  return (sets.at(static_cast<std::size_t>(CAP_TO_INDEX(capability))).effective &
-          CAP_TO_MASK(capability)) != 0;
-}
-
-void RequireCapability(int capability, const char* name, const char* purpose) {
-  if (!HasCapability(capability)) {
+  const bool is_known = ::syscall(SYS_capget, &header, sets.data()) == 0;
+  const auto& set = sets.at(static_cast<std::size_t>(CAP_TO_INDEX(capability)));
+  if (!is_known || (set.effective & CAP_TO_MASK(capability)) == 0) {
     throw Error(
         Code::kUnavailable, Cat("nomad-bridge lacks ", name), Cat("it is needed to ", purpose));
   }

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <sstream>
-#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"

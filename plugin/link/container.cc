@@ -10,15 +10,15 @@
 namespace nomad_bridge::link {
 namespace {
 
-void RequireNotHost(const cni::Request& request,
-                    const state::Host& host,
-                    const netlink::Netns& netns) {
+Container Enter(netlink::Netns netns, const cni::Request& request, const state::Host& host) {
   if (netns.id() == host.netns.id() && !request.netns_override) {
     throw Error(
         Code::kInvalidNetns,
         Format("CNI_NETNS '{}' is the network namespace of the host itself", request.netns_path),
         "a container needs one of its own; CNI_NETNS_OVERRIDE=1 allows it nevertheless");
   }
+  rtnl::Socket net = rtnl::Socket::In(netns);
+  return {.netns = std::move(netns), .net = std::move(net)};
 }
 
 // The index of the container's interface: the one of that name in a sandbox, preferably in this one.
@@ -101,21 +101,13 @@ std::vector<Route> MissingRoutes(Container& container,
 }  // namespace
 
 Container OpenContainer(const cni::Request& request, const state::Host& host) {
-  netlink::Netns netns = netlink::Netns::Open(request.netns_path);
-  RequireNotHost(request, host, netns);
-  rtnl::Socket net = rtnl::Socket::In(netns);
-  return {.netns = std::move(netns), .net = std::move(net)};
+  return Enter(netlink::Netns::Open(request.netns_path), request, host);
 }
 
 std::optional<Container> FindContainer(const cni::Request& request, const state::Host& host) {
   std::optional<netlink::Netns> netns =
       request.netns_path.empty() ? std::nullopt : netlink::Netns::Find(request.netns_path);
-  if (!netns) {
-    return std::nullopt;
-  }
-  RequireNotHost(request, host, *netns);
-  rtnl::Socket net = rtnl::Socket::In(*netns);
-  return Container{.netns = *std::move(netns), .net = std::move(net)};
+  return netns ? std::optional(Enter(*std::move(netns), request, host)) : std::nullopt;
 }
 
 std::vector<std::string> DiffContainer(Container& container,

@@ -1,7 +1,6 @@
 #include "plugin/link/liveness.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "plugin/link/host_veth.h"
 

@@ -13,7 +13,6 @@
 #include "plugin/rules/elements.h"
 #include "plugin/rules/shared.h"
 #include "plugin/state/kernel_names.h"
-#include "portmap/elements.h"
 #include "portmap/rules.h"
 
 namespace nomad_bridge::rules {

@@ -4,7 +4,7 @@
 #include "firewall/address_policy.h"
 #include "firewall/table.h"
 #include "plugin/state/kernel_names.h"
-#include "portmap/elements.h"
+#include "portmap/rules.h"
 
 namespace nomad_bridge::rules {
 namespace {

@@ -1,7 +1,6 @@
 // The whole table, firewall's part and portmap's, against its text in nft's syntax.
 
 #include "base/list.h"
-#include "portmap/elements.h"
 #include "portmap/rules.h"
 #include "tests/kernel/ruleset_world.h"
 

@@ -3,7 +3,6 @@
 #include <ostream>
 
 #include "base/list.h"
-#include "portmap/elements.h"
 #include "portmap/rules.h"
 #include "tests/kernel/ruleset_world.h"
 

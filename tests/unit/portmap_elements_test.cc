@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "portmap/elements.h"
+#include "portmap/rules.h"
 
 namespace nomad_bridge::portmap {
 namespace {
