@@ -1,4 +1,4 @@
-// Appending one list to another, and looking a value up in one.
+// Appending one list to another, and looking up a value in one, or an enumerator by its name.
 //
 // Ownership  The elements are moved; `more` is a copy unless the caller moves it in.
 #pragma once
@@ -18,6 +18,15 @@ void Append(std::vector<T>& list, std::vector<T> more) {
 template <typename List, typename T>
 [[nodiscard]] bool Contains(const List& list, const T& value) {
   return std::ranges::find(list, value) != list.end();
+}
+
+// `names` are those of the enumerators, which count from 0.
+template <typename Enum, std::size_t kCount>
+[[nodiscard]] std::optional<Enum> FindNamed(const std::array<std::string_view, kCount>& names,
+                                            std::string_view name) {
+  const auto* const found = std::ranges::find(names, name);
+  return found != names.end() ? std::optional(static_cast<Enum>(found - names.begin()))
+                              : std::nullopt;
 }
 
 }  // namespace nomad_bridge

@@ -73,10 +73,7 @@ std::string_view Text(Ingress ingress) {
 }
 
 std::optional<Ingress> ParseIngress(std::string_view text) {
-  const auto* const name = std::ranges::find(kIngressNames, text);
-  return name == kIngressNames.end()
-             ? std::nullopt
-             : std::optional(static_cast<Ingress>(name - kIngressNames.begin()));
+  return FindNamed<Ingress>(kIngressNames, text);
 }
 
 std::optional<nft::Element> FindAddress(nft::Socket& socket, const Ip& address) {

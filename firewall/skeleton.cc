@@ -81,7 +81,7 @@ SkeletonPlan DescribeSkeleton(nft::Socket& socket, const nft::Table& table, nft:
       batch.DeleteTable(table.id);
     }
     AddAll(table, batch);
-    return {.is_new = true, .mismatches = {}};
+    return {.is_new = true};
   }
   SkeletonPlan plan;
   for (const nft::Set& set : table.sets) {

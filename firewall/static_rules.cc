@@ -78,8 +78,8 @@ int AcceptedBit(const nft::KernelRule& rule) {
 }
 
 std::vector<Wanted> PerFamily(const std::vector<ForwardHook>& forward_hooks) {
-  Wanted ipv4{.table = {nft::TableFamily::kIp, "filter"}, .admin_chains = {}};
-  Wanted ipv6{.table = {nft::TableFamily::kIp6, "filter"}, .admin_chains = {}};
+  Wanted ipv4{.table = {nft::TableFamily::kIp, "filter"}};
+  Wanted ipv6{.table = {nft::TableFamily::kIp6, "filter"}};
   for (const ForwardHook& forward_hook : forward_hooks) {
     if (forward_hook.admin_chain.empty()) {
       continue;

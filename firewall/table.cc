@@ -18,13 +18,13 @@ Cidr Multicast(Family family) {
 
 std::vector<nft::Set> Sets() {
   std::vector<nft::Set> sets = {
-      {.name = kBridges, .key = {nft::Type::kIfname}, .data = {}},
-      {.name = kIngressRestricted, .key = {nft::Type::kIfname}, .data = {}},
-      {.name = kIngressAllowed, .key = {nft::Type::kIfname, nft::Type::kIfname}, .data = {}},
+      {.name = kBridges, .key = {nft::Type::kIfname}},
+      {.name = kIngressRestricted, .key = {nft::Type::kIfname}},
+      {.name = kIngressAllowed, .key = {nft::Type::kIfname, nft::Type::kIfname}},
   };
   for (const std::string_view noun : {kAlloc, kMasq, kSnat, kMasqAll}) {
     for (const Family family : kFamilies) {
-      sets.push_back({.name = SetName(noun, family), .key = {AddressType(family)}, .data = {}});
+      sets.push_back({.name = SetName(noun, family), .key = {AddressType(family)}});
     }
   }
   return sets;
@@ -46,8 +46,7 @@ nft::Chain LocalhostGuard() {
 nft::Chain Forward(int mark_bit) {
   nft::Chain chain = {
       .name = "forward",
-      .hook = nft::Hook{.type = "filter", .point = Point::kForward, .priority = kFilter - 1},
-      .rules = {}};
+      .hook = nft::Hook{.type = "filter", .point = Point::kForward, .priority = kFilter - 1}};
   // iifname @ingress_restricted oifname @ingress_restricted iifname . oifname != @ingress_allowed drop
   // First, so that no accept, the operator's included, opens what ingressPolicy closes.
   chain.rules.push_back(nft::Rule()
@@ -82,8 +81,7 @@ nft::Chain Forward(int mark_bit) {
 nft::Chain Postrouting() {
   nft::Chain chain = {
       .name = kPostrouting,
-      .hook = nft::Hook{.type = "nat", .point = Point::kPostrouting, .priority = kSrcnat},
-      .rules = {}};
+      .hook = nft::Hook{.type = "nat", .point = Point::kPostrouting, .priority = kSrcnat}};
   for (const Family family : kFamilies) {
     // oifname != @bridges ip saddr @masq4 ip daddr != 224.0.0.0/4 masquerade
     chain.rules.push_back(nft::Rule()

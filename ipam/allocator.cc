@@ -186,7 +186,7 @@ Allocation Choose(const Store& store, const std::vector<RangeSet>& sets, const R
       address = search.FindFree(RunsAfter(sets[i], store.LastReserved(i)));
     }
     if (!address) {
-      return {.assignments = {}, .full_set = i};
+      return {.full_set = i};
     }
     allocation.assignments.push_back(Assign(sets[i], i, *address));
   }

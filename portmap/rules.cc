@@ -41,7 +41,7 @@ std::vector<nft::Set> Maps() {
 
 // A port published for one host address wins over the same port published for all.
 nft::Chain Hostports() {
-  nft::Chain chain = {.name = kHostports, .hook = {}, .rules = {}};
+  nft::Chain chain = {.name = kHostports};
   for (const Family family : kFamilies) {
     // dnat ip to ip daddr . meta l4proto . th dport map @hostip4
     chain.rules.push_back(nft::Rule().Only(family).DnatByAddressAndPort(SetName(kHostIp, family)));

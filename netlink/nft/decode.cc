@@ -91,7 +91,7 @@ void NoteXtComment(const nftnl_expr& expression, KernelRule& rule) {
 }
 
 Chain DecodeChain(const nftnl_chain& chain) {
-  Chain decoded{.name = nftnl_chain_get_str(&chain, NFTNL_CHAIN_NAME), .hook = {}, .rules = {}};
+  Chain decoded{.name = nftnl_chain_get_str(&chain, NFTNL_CHAIN_NAME)};
   if (nftnl_chain_is_set(&chain, NFTNL_CHAIN_HOOKNUM)) {
     decoded.hook =
         Hook{.type = nftnl_chain_get_str(&chain, NFTNL_CHAIN_TYPE),
@@ -120,8 +120,7 @@ Element DecodeElement(const std::string& set, nftnl_set_elem& element) {
 }
 
 KernelRule DecodeRule(const nftnl_rule& rule) {
-  KernelRule decoded{
-      .handle = nftnl_rule_get_u64(&rule, NFTNL_RULE_HANDLE), .expressions = {}, .comment = {}};
+  KernelRule decoded{.handle = nftnl_rule_get_u64(&rule, NFTNL_RULE_HANDLE)};
   const netlink::NftnlExpressions all(nftnl_expr_iter_create(&rule));
   for (const nftnl_expr* expression = nftnl_expr_iter_next(all.get()); expression != nullptr;
        expression = nftnl_expr_iter_next(all.get())) {
@@ -156,7 +155,6 @@ std::vector<Set> ReadSet(const nlmsghdr& message) {
   const std::uint32_t flags = nftnl_set_get_u32(set.get(), NFTNL_SET_FLAGS);
   Set decoded{.name = nftnl_set_get_str(set.get(), NFTNL_SET_NAME),
               .key = Fields(nftnl_set_get_u32(set.get(), NFTNL_SET_KEY_TYPE)),
-              .data = {},
               .flags = flags & ~std::uint32_t{NFT_SET_MAP}};
   if ((flags & NFT_SET_MAP) != 0) {
     decoded.data = Fields(nftnl_set_get_u32(set.get(), NFTNL_SET_DATA_TYPE));

@@ -235,7 +235,7 @@ Acquired AcquireByType(state::Host& host,
     return AcquireDelegated(host, request, config, intent);
   }
   host.records.Write(intent);
-  return {.record = std::move(intent), .result = {}};
+  return {.record = std::move(intent)};
 }
 
 }  // namespace

@@ -175,7 +175,6 @@ std::string InvokeIpam(const DelegatedIpam& ipam,
                                                         {"CNI_ARGS", ipam.args},
                                                         {"CNI_PATH", ipam.cni_path}};
   ExitInfo exit = RunSubprocess({.path = FindPlugin(ipam),
-                                 .arguments = {},
                                  .environment = Environ(variables),
                                  .input = ipam.config,
                                  .timeout = timeout});

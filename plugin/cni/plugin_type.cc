@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/list.h"
+
 namespace nomad_bridge::cni {
 namespace {
 
@@ -13,11 +15,8 @@ constexpr std::array<std::string_view, 6> kTexts =
 const std::vector<PluginType>& Table() {
   using enum Part;
   // The reference plugins' own.
-  const Defaults reference{.bridge = "cni0",
-                           .data_dir = "/var/lib/cni/networks",
-                           .ipam_type = {},
-                           .subnet = {},
-                           .admin_chain = "CNI-ADMIN"};
+  const Defaults reference{
+      .bridge = "cni0", .data_dir = "/var/lib/cni/networks", .admin_chain = "CNI-ADMIN"};
   Defaults leases = reference;
   leases.ipam_type = "host-local";
   leases.ignores_ipam_type = true;
@@ -53,9 +52,7 @@ std::string_view Text(Part part) {
 }
 
 std::optional<Part> ParsePart(std::string_view text) {
-  const auto* const known = std::ranges::find(kTexts, text);
-  return known != kTexts.end() ? std::optional(static_cast<Part>(known - kTexts.begin()))
-                               : std::nullopt;
+  return FindNamed<Part>(kTexts, text);
 }
 
 bool PluginType::ProvidesRules() const {

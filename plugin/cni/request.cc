@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "plugin/cni/version.h"
 
@@ -21,12 +22,6 @@ constexpr std::string_view kOldestVersion = "0.1.0";  // of a config that names 
 // In the order of Verb.
 constexpr std::array<std::string_view, 6> kVerbs =
     {"ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION"};
-
-std::optional<Verb> FindVerb(std::string_view command) {
-  const auto* const verb = std::ranges::find(kVerbs, command);
-  return verb != kVerbs.end() ? std::optional(static_cast<Verb>(verb - kVerbs.begin()))
-                              : std::nullopt;
-}
 
 std::string GetText(const Environment& environment, const char* name) {
   const char* const value = environment(name);
@@ -155,7 +150,7 @@ void ReadNetwork(Request& request,
   }
   request.id.network = DecodeName(config);
   // Only now: the Go plugins look the verb up when they have read the config.
-  if (!FindVerb(command)) {
+  if (!FindNamed<Verb>(kVerbs, command)) {
     throw Error(Code::kInvalidEnvironment, Cat("unknown CNI_COMMAND: ", Excerpt(command)));
   }
   request.cni_version = DecodeString(config, "cniVersion");
@@ -190,7 +185,7 @@ Request ReadRequest(const Environment& environment, int stdin_fd, std::string& r
   if (command.empty()) {
     throw Error(Code::kInvalidEnvironment, "required env variables [CNI_COMMAND] missing");
   }
-  const std::optional<Verb> verb = FindVerb(command);
+  const std::optional<Verb> verb = FindNamed<Verb>(kVerbs, command);
   // An unknown verb passes as one that needs no identity, until ReadNetwork refuses it.
   Request request{.verb = verb.value_or(Verb::kVersion)};
   // Asked by runtimes that have no network yet, with stdin closed or full of something else.

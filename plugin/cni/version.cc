@@ -88,11 +88,10 @@ void CheckVersion(const std::string& version, Verb verb) {
 
 void PrintVersions(int out) {
   WriteAll(out,
-           Cat("{\"cniVersion\":\"",
-               SupportedVersions().back(),
-               "\",\"supportedVersions\":[",
-               Joined("\"", ","),
-               "]}\n"),
+           Format(R"({"cniVersion":"{}","supportedVersions":[{}]})"
+                  "\n",
+                  SupportedVersions().back(),
+                  Joined("\"", ",")),
            "stdout");
 }
 

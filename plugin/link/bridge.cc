@@ -186,7 +186,7 @@ Segment EnsureBridge(state::Host& host,
   EnsuredLink gateway =
       config.HasVlanGateway()
           ? EnsureVlanGateway(host, bridge, {.name = config.GatewayIfname(), .vlan = config.vlan})
-          : EnsuredLink{.link = bridge, .repairs = {}};
+          : EnsuredLink{.link = bridge};
   Append(repairs, std::move(gateway.repairs));
   const BridgeMaker maker = MakerOf(bridge);
   Append(repairs,

@@ -214,7 +214,7 @@ Committed Commit(state::Host& host,
     RequireSameMarkBit(record, others);
     checkpoint.reset();
   }
-  Committed committed{.stale_owners = {}, .checkpoint = checkpoint.value_or(state::Checkpoint{})};
+  Committed committed{.checkpoint = checkpoint.value_or(state::Checkpoint{})};
   std::vector<std::string>& shared = committed.checkpoint.shared;
   const std::string hash = HashOfShared(record, change.add);
   change.shared_in_force = Contains(shared, hash);

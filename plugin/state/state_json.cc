@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/list.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::state {
@@ -89,7 +90,7 @@ void Fields(auto& visit, StoredRecord& stored) {
   visit("labels", stored.record.labels);
   visit("netnsPath", stored.record.netns_path);
   visit("netns", stored.record.netns);
-  visit("delProgress", stored.record.del_progress);
+  visit("delProgress", stored.record.del_progress);  // earlier versions wrote it only during a DEL
   visit("link", stored.record.link);
   visit("ipam", stored.record.ipam);
   visit("rules", stored.record.rules);
@@ -108,7 +109,7 @@ void Fields(auto& visit, StoredCheckpoint& stored) {
 }
 
 // In the order of DelProgress.
-constexpr std::array kDelProgressTexts = {"", "started", "rulesGone"};
+constexpr std::array<std::string_view, 3> kDelProgressTexts = {"", "started", "rulesGone"};
 
 std::string_view Text(DelProgress del_progress) {
   return kDelProgressTexts.at(static_cast<std::size_t>(del_progress));
@@ -162,6 +163,7 @@ struct Reader {
   const json& object;
 
   void operator()(const char* key, auto& field) { Decode(object.at(key), field); }
+  void operator()(const char* key, DelProgress& field) { Decode(object.value(key, ""), field); }
 
   template <typename Value>
   static void Decode(const json& from, Value& value) {
@@ -184,11 +186,7 @@ struct Reader {
     ingress = firewall::ParseIngress(from.get<std::string>()).value();
   }
   static void Decode(const json& from, DelProgress& del_progress) {
-    const auto* const known = std::ranges::find(kDelProgressTexts, from.get<std::string>());
-    if (known == kDelProgressTexts.end()) {
-      throw std::out_of_range("delProgress");
-    }
-    del_progress = static_cast<DelProgress>(known - kDelProgressTexts.begin());
+    del_progress = FindNamed<DelProgress>(kDelProgressTexts, from.get<std::string>()).value();
   }
   template <typename Value>
   static void Decode(const json& from, std::optional<Value>& value) {

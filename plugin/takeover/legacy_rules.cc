@@ -50,7 +50,7 @@ std::string Unquoted(std::string_view word) {
 }
 
 LegacyRule ParseRule(std::string_view text) {
-  LegacyRule rule{.chain = {}, .words = {}, .text = std::string(text)};
+  LegacyRule rule{.text = std::string(text)};
   rule.chain = Unquoted(TakeUntil(text, ' '));
   while (!text.empty()) {
     if (const std::string_view word = TakeUntil(text, ' '); !word.empty()) {
@@ -138,7 +138,7 @@ std::vector<LegacyReferenceRule> FindLegacyRulesIn(const std::string& save,
   std::vector<LegacyReferenceRule> found;
   for (const LegacyRule& rule : ParseLegacySave(save)) {
     if (const std::optional<cni::Part> part = FindPart(table, rule, id, addresses)) {
-      found.push_back({.part = *part, .rule = rule, .own_chain = {}});
+      found.push_back({.part = *part, .rule = rule});
       for (const std::string& chain : {rule.chain, ValueOf(rule, "-j")}) {
         if (IsOwnReferenceChain(chain)) {
           found.back().own_chain = chain;
