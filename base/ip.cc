@@ -39,7 +39,8 @@ Mac Local(std::uint8_t second, std::uint64_t rest) {
 
 Ip::Ip(std::span<const std::uint8_t> bytes) {
   assert(bytes.size() == kIpv4Bytes || bytes.size() == kIpv6Bytes);
-  if (bytes.size() == kIpv6Bytes && std::ranges::equal(kMappedPrefix, bytes.first(kMappedPrefix.size()))) {
+  if (bytes.size() == kIpv6Bytes &&
+      std::ranges::equal(kMappedPrefix, bytes.first(kMappedPrefix.size()))) {
     bytes = bytes.last(kIpv4Bytes);
   }
   family_ = bytes.size() == kIpv4Bytes ? Family::kIpv4 : Family::kIpv6;

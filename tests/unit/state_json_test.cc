@@ -1,10 +1,11 @@
+#include "plugin/state/state_json.h"
+
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "plugin/state/state_json.h"
 #include "tests/support/config.h"
 
 namespace nomad_bridge {
