@@ -61,7 +61,7 @@ run_tests() {
   rm -f "$report"
   echo "== tests, $what"
   # The 897 plugin cases compute for 260 s in all; the rest of their time they wait.
-  $where "ctest --test-dir build/$preset --output-on-failure --no-tests=error -j $((2 * jobs)) \
+  $where "ctest --test-dir build/$preset --output-on-failure --no-tests=error -j $((3 * jobs)) \
     --output-junit '$report' $options" >"$log" 2>&1
   result=$?
   total=$(count tests "$report")
@@ -75,6 +75,28 @@ run_tests() {
   echo "   $((total > bad ? total - bad : 0)) passed, $bad failed"
   passed=$((passed + (total > bad ? total - bad : 0)))
   failed=$((failed + bad))
+}
+
+# aside name function arguments...: that, in the background, until "collect name" shows what it printed and counts its results.
+aside() {
+  name=$1
+  shift
+  (
+    passed=0
+    failed=0
+    "$@"
+    echo "$passed $failed" >"build/$name.results"
+  ) >"build/$name.output" 2>&1 &
+  echo $! >"build/$name.pid"
+}
+
+collect() {
+  wait "$(cat "build/$1.pid")"
+  cat "build/$1.output"
+  read -r good bad <"build/$1.results"
+  passed=$((passed + good))
+  failed=$((failed + bad))
+  [ "$bad" -eq 0 ]
 }
 
 # run_elsewhere suite programs...: test programs under the kernel of a Debian release.
@@ -132,32 +154,39 @@ check "configure, lint" cmake --preset release -B build/lint -DCMAKE_DISABLE_PRE
   -DNOMAD_BRIDGE_UNITY=OFF || finish
 check "build, release" cmake --build build/release -j "$jobs" || finish
 
-check "build, asan" cmake --build build/asan -j "$jobs" \
-  --target nomad-bridge nb_unit_tests nb_kernel_tests || finish
+# Tests wait for the kernel most of their time; what computes runs beside them, at the lowest priority.
+rooms='base|netlink|ipam|firewall|portmap|plugin|tests/support'
+# The cases themselves only by hand (./test.sh --all): they take twice as long as all the rest.
+[ "${1:-}" != --all ] || rooms="$rooms|tests"
+aside asan check "build, asan" nice -n 19 cmake --build build/asan -j "$jobs" \
+  --target nomad-bridge nb_unit_tests nb_kernel_tests
 
-# Nothing computes beside the tests: with a build or a virtual machine beside them, waits of ten seconds were not enough for
-# one case in 1,500.
 run_tests "release" release here ""
-run_tests "asan: unit and kernel" asan here "-L 'unit|kernel' -E '^layers\$'"
-NOMAD_BRIDGE_BINARY=$PWD/build/asan/plugin/nomad-bridge
-export NOMAD_BRIDGE_BINARY
-run_tests "asan: plugin" release here "-L plugin"
-unset NOMAD_BRIDGE_BINARY
 
+collect asan
+built=$?
+if has_style; then
+  aside lint check "lint" nice -n 19 run-clang-tidy-14 -clang-tidy-binary clang-tidy-14 -quiet -p build/lint \
+    -j "$jobs" "^$PWD/($rooms)/"
+fi
+if [ "$built" -eq 0 ]; then
+  run_tests "asan: unit and kernel" asan here "-L 'unit|kernel' -E '^layers\$'"
+  NOMAD_BRIDGE_BINARY=$PWD/build/asan/plugin/nomad-bridge
+  export NOMAD_BRIDGE_BINARY
+  run_tests "asan: plugin" release here "-L plugin"
+  unset NOMAD_BRIDGE_BINARY
+fi
+
+# What needs a kernel that this one need not be: bridge VLAN filtering, SCTP sockets.
+aside vm run_elsewhere bookworm build/release/tests/plugin/nb_vm_plugin_link \
+  build/release/tests/kernel/nb_vm_kernel_netlink
 # As users have it who test in containers: by hand (./test.sh --all) all of them, else those that lean most on the machine.
 some="-R '^(kernel/|plugin/names)'"
 [ "${1:-}" != --all ] || some="-E '^clients/cnitool'"  # that one is built with Go, which comes with no package
 run_tests "in a privileged container" release tests/in-container "$some"
-
-# What needs a kernel that this one need not be: bridge VLAN filtering, SCTP sockets.
-run_elsewhere bookworm build/release/tests/plugin/nb_vm_plugin_link \
-  build/release/tests/kernel/nb_vm_kernel_netlink
-
-# The cases themselves only by hand (./test.sh --all): they take twice as long as all the rest.
-rooms='base|netlink|ipam|firewall|portmap|plugin|tests/support'
-[ "${1:-}" != --all ] || rooms="$rooms|tests"
+collect vm
 if has_style; then
-  check "lint" run-clang-tidy-14 -clang-tidy-binary clang-tidy-14 -quiet -p build/lint -j "$jobs" "^$PWD/($rooms)/"
+  collect lint
 fi
 
 finish
