@@ -4,7 +4,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <iterator>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 namespace nomad_bridge {

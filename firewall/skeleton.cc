@@ -71,6 +71,19 @@ bool HasSameRules(nft::Socket& socket, const nft::Table& table, const nft::Chain
                             &nft::ExpressionTexts);
 }
 
+std::vector<std::string> AddMissingSets(const Present& present,
+                                        const nft::Table& table,
+                                        nft::Batch& batch) {
+  std::vector<std::string> mismatches;
+  for (const nft::Set& set : table.sets) {
+    if (present.table.FindSet(set.name) == nullptr) {
+      batch.AddSet(table.id, set);
+      mismatches.push_back(Format("set {} in table {}", set.name, nft::Text(table.id)));
+    }
+  }
+  return mismatches;
+}
+
 }  // namespace
 
 SkeletonPlan DescribeSkeleton(nft::Socket& socket, const nft::Table& table, nft::Batch& batch) {
@@ -83,13 +96,7 @@ SkeletonPlan DescribeSkeleton(nft::Socket& socket, const nft::Table& table, nft:
     AddAll(table, batch);
     return {.is_new = true};
   }
-  SkeletonPlan plan;
-  for (const nft::Set& set : table.sets) {
-    if (present.table.FindSet(set.name) == nullptr) {
-      batch.AddSet(table.id, set);
-      plan.mismatches.push_back(Format("set {} in table {}", set.name, nft::Text(table.id)));
-    }
-  }
+  SkeletonPlan plan{.mismatches = AddMissingSets(present, table, batch)};
   std::vector<const nft::Chain*> different;
   for (std::size_t i = 0; i < table.chains.size(); ++i) {
     const nft::Chain& chain = table.chains[i];

@@ -221,12 +221,16 @@ Acquired AcquireDelegated(state::Host& host,
   return acquired;
 }
 
-// By the config's ipam.type.
-Acquired AcquireByType(state::Host& host,
-                       const cni::Request& request,
-                       const config::Config& config,
-                       state::Record intent,
-                       const std::optional<state::Record>& earlier) {
+}  // namespace
+
+Acquired AcquireAddresses(state::Host& host,
+                          const cni::Request& request,
+                          const config::Config& config,
+                          state::Record intent,
+                          const std::optional<state::Record>& earlier) {
+  if (earlier && (earlier->ipam.delegated || config.ipam.type != cni::kHostLocal)) {
+    ReleaseAddresses(*earlier);
+  }
   if (config.ipam.type == cni::kHostLocal) {
     return AcquireLeases(host, config, intent, earlier);
   }
@@ -235,24 +239,12 @@ Acquired AcquireByType(state::Host& host,
     return AcquireDelegated(host, request, config, intent);
   }
   host.records.Write(intent);
-  return {.record = std::move(intent)};
+  return {.record = std::move(intent), .result = {}};
 }
 
-}  // namespace
-
-Acquired AcquireAddresses(state::Host& host,
-                          const cni::Request& request,
-                          const config::Config& config,
-                          state::Record intent,
-                          const std::optional<state::Record>& earlier,
-                          Undo& undo) {
-  if (earlier && (earlier->ipam.delegated || config.ipam.type != cni::kHostLocal)) {
-    ReleaseAddresses(*earlier);
-  }
-  Acquired acquired = AcquireByType(host, request, config, std::move(intent), earlier);
-  undo.Then("remove the record", [&host, id = request.id] { host.records.EnsureGone(id); });
-  undo.Then("release the addresses", [record = acquired.record] { ReleaseAddresses(record); });
-  return acquired;
+void UndoAcquired(state::Host& host, const state::Record& record, Undo& undo) {
+  undo.Then("remove the record", [&host, id = record.id] { host.records.EnsureGone(id); });
+  undo.Then("release the addresses", [record] { ReleaseAddresses(record); });
 }
 
 }  // namespace nomad_bridge::attachment

@@ -26,12 +26,14 @@ struct Acquired {
 // Completes and writes `intent`, and reserves its leases. `earlier` is the record of an earlier ADD of
 // this attachment: its addresses are taken again where the network still offers them, and released
 // where not. With another IPAM plugin than host-local that one is run; with none there are no
-// addresses. `undo` gets what releases them and removes the record.
+// addresses.
 [[nodiscard]] Acquired AcquireAddresses(state::Host& host,
                                         const cni::Request& request,
                                         const config::Config& config,
                                         state::Record intent,
-                                        const std::optional<state::Record>& earlier,
-                                        Undo& undo);
+                                        const std::optional<state::Record>& earlier);
+
+// Gives `undo` what releases the addresses of `record` and removes it.
+void UndoAcquired(state::Host& host, const state::Record& record, Undo& undo);
 
 }  // namespace nomad_bridge::attachment

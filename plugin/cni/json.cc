@@ -83,21 +83,13 @@ void JsonDeleter::operator()(json* document) const {
   delete document;
 }
 
-bool JsonView::IsObject() const {
-  return value_->is_object();
-}
-
-bool JsonView::IsString() const {
-  return value_->is_string();
-}
-
-bool JsonView::IsNull() const {
-  return value_->is_null();
+std::string_view JsonView::Kind() const {
+  return value_->type_name();
 }
 
 std::optional<JsonView> JsonView::Find(std::string_view key) const {
   const std::optional<JsonView> member = FindEvenIfNull(key);
-  return member && !member->IsNull() ? member : std::nullopt;
+  return member && member->Kind() != "null" ? member : std::nullopt;
 }
 
 std::optional<JsonView> JsonView::FindEvenIfNull(std::string_view key) const {

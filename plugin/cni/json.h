@@ -50,9 +50,8 @@ class JsonView {
   [[nodiscard]] const nlohmann::json& value() const { return *value_; }
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  [[nodiscard]] bool IsObject() const;
-  [[nodiscard]] bool IsString() const;
-  [[nodiscard]] bool IsNull() const;
+  // "object", "array", "string", "number", "boolean" or "null".
+  [[nodiscard]] std::string_view Kind() const;
 
   // The member, or nullopt if absent or null. Throws if this is no object.
   [[nodiscard]] std::optional<JsonView> Find(std::string_view key) const;

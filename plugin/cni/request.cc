@@ -101,7 +101,7 @@ JsonPtr ParseConfigText(const std::string& text) {
     throw Error(Code::kDecode, "stdin is empty", "it must hold the network config, a JSON object");
   }
   JsonPtr config = ParseJson(text, "stdin");
-  if (const JsonView view(*config, ""); !view.IsObject()) {
+  if (const JsonView view(*config, ""); view.Kind() != "object") {
     throw Error(Code::kDecode,
                 "the network config on stdin is not a JSON object",
                 Cat("it is ", view.Shown()));
@@ -112,7 +112,7 @@ JsonPtr ParseConfigText(const std::string& text) {
 // A string that every config has. As in the Go plugins another type is kDecode, not kInvalidConfig.
 std::string DecodeString(const JsonView& config, std::string_view key) {
   const std::optional<JsonView> view = config.Find(key);
-  if (view && !view->IsString()) {
+  if (view && view->Kind() != "string") {
     throw Error(Code::kDecode, Format("invalid '{}': {}", key, view->Shown()), "allowed: a string");
   }
   return view ? view->String() : std::string();
@@ -145,7 +145,7 @@ void ReadNetwork(Request& request,
   }
   const JsonView config(*request.config, "");
   const std::optional<JsonView> version = config.Find("cniVersion");
-  if (version && version->IsString() && IsSupported(version->String())) {
+  if (version && version->Kind() == "string" && IsSupported(version->String())) {
     reply_version = version->String();
   }
   request.id.network = DecodeName(config);
@@ -216,8 +216,8 @@ std::optional<std::set<AttachmentId>> FindValidAttachments(const Request& reques
   for (const char* const key :
        {"cni.dev/valid-attachments", "cni.dev/attachments"}) {  // the latter: libcni 1.2
     if (const auto array = JsonView(*request.config, "").FindEvenIfNull(key)) {
-      return array->IsNull() ? std::set<AttachmentId>()
-                             : ParseAttachments(request.id.network, *array);
+      return array->Kind() == "null" ? std::set<AttachmentId>()
+                                     : ParseAttachments(request.id.network, *array);
     }
   }
   return std::nullopt;

@@ -32,8 +32,8 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
                                     .netns = container ? container->netns.id() : netlink::NetnsId{},
                                     .ipam = {.data_dir = config.ipam.data_dir},
                                     .rules = {.forward_hook = {.admin_chain = {}}}},
-                                   earlier,
-                                   undo);
+                                   earlier);
+  attachment::UndoAcquired(host, acquired.record, undo);
   cni::Print(acquired.result, request.cni_version, out);
   undo.Keep();
 }

@@ -88,8 +88,9 @@ void CheckInterfaceMayStayDown(const cni::JsonView& config, const Config& parsed
 std::string StringOr(const cni::JsonView& value,
                      std::string_view key,
                      const std::string& fallback) {
-  const std::optional<cni::JsonView> member = value.IsObject() ? value.Find(key) : std::nullopt;
-  return member && member->IsString() ? member->String() : fallback;
+  const std::optional<cni::JsonView> member =
+      value.Kind() == "object" ? value.Find(key) : std::nullopt;
+  return member && member->Kind() == "string" ? member->String() : fallback;
 }
 
 // Whether an ADD may have run an IPAM plugin of that name: no path, and not ourselves.
@@ -133,7 +134,8 @@ Config ParseConfig(const cni::Request& request, const cni::PluginType& type) {
 }
 
 LenientConfig ParseLenient(const cni::JsonView& config, const cni::Defaults& defaults) {
-  const std::optional<cni::JsonView> ipam = config.IsObject() ? config.Find("ipam") : std::nullopt;
+  const std::optional<cni::JsonView> ipam =
+      config.Kind() == "object" ? config.Find("ipam") : std::nullopt;
   LenientConfig found{
       .bridge = StringOr(config, "bridge", defaults.bridge),
       .ipam_type = ipam ? StringOr(*ipam, "type", defaults.ipam_type) : defaults.ipam_type,

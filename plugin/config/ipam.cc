@@ -34,7 +34,7 @@ ipam::RangeSpec ParseRange(const cni::JsonView& object) {
 void AppendSets(SpecSets& sets, const std::vector<cni::JsonView>& elements) {
   for (const cni::JsonView& element : elements) {
     std::vector<ipam::RangeSpec>& set = sets.emplace_back();
-    if (element.IsObject()) {
+    if (element.Kind() == "object") {
       set.push_back(ParseRange(element));
       continue;
     }
