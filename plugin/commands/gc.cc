@@ -52,10 +52,13 @@ void RemoveUnrecorded(state::Host& host,
   }
 }
 
-// The owner's key of each attachment that has a record. To be read after what it is compared with: an
-// ADD writes its record before anything else.
-std::set<std::string> RecordedOwners(const state::Host& host) {
+// The owner's key of each attachment that has a record, or is valid. To be read after what it is
+// compared with: an ADD writes its record before anything else.
+std::set<std::string> KnownOwners(const state::Host& host, const std::set<AttachmentId>& valid) {
   std::set<std::string> owners;
+  for (const AttachmentId& id : valid) {
+    owners.insert(state::HostVethName(id));
+  }
   for (const AttachmentId& id : host.records.List("")) {
     owners.insert(state::HostVethName(id));
   }
@@ -73,10 +76,7 @@ void RemoveStrayLinks(state::Host& host,
     return;
   }
   const std::vector<rtnl::Socket::Port> ports = host.net.Ports(bridge->index);
-  std::set<std::string> owners = RecordedOwners(host);
-  for (const AttachmentId& id : valid) {
-    owners.insert(state::HostVethName(id));
-  }
+  const std::set<std::string> owners = KnownOwners(host, valid);
   for (const rtnl::Socket::Port& port : ports) {
     const std::optional<rtnl::Link> link =
         owners.contains(port.name) ? std::nullopt : host.net.FindLink(port.index);
@@ -86,10 +86,10 @@ void RemoveStrayLinks(state::Host& host,
   }
 }
 
-// Elements whose owner has neither a record nor a link.
-void RemoveStrayElements(state::Host& host) {
+// Elements whose owner has neither a record nor a link, and is not valid.
+void RemoveStrayElements(state::Host& host, const std::set<AttachmentId>& valid) {
   std::vector<nft::Element> strays = firewall::OwnedElements(host.nft);
-  const std::set<std::string> owners = RecordedOwners(host);
+  const std::set<std::string> owners = KnownOwners(host, valid);
   std::erase_if(strays, [&](const nft::Element& element) {
     const std::string owner(element.owner());
     return owners.contains(owner) || host.net.FindLink(owner);
@@ -130,7 +130,7 @@ void Gc(const cni::Request& request, const cni::PluginType& type) {
     failures.Try("stray links", [&] { RemoveStrayLinks(host, request, lenient.bridge, *valid); });
   }
   if (type.ProvidesRules()) {
-    failures.Try("stray rules", [&] { RemoveStrayElements(host); });
+    failures.Try("stray rules", [&] { RemoveStrayElements(host, *valid); });
   }
   failures.ThrowIfAny(
       Format("network '{}' still has parts of attachments that are not valid", request.id.network));

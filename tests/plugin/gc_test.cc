@@ -35,6 +35,25 @@ TEST_F(GcCommand, KeepsTheListedUndisturbedAndRemovesTheRest) {
   EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "kept");
 }
 
+TEST_F(GcCommand, KeepsElementsOfAListedAttachmentThatHasNeitherRecordNorLink) {
+  Attach(Config(), As("kept", container()));
+  const std::string owner = json::parse(FindFile(RecordOf("kept")).value()).at("hostVeth");
+  Detach(Config(), As("kept", container()));
+  const Snapshot before = TakeHostSnapshot();
+  host().Must({"nft",
+               "add",
+               "element",
+               "inet",
+               "nomad-bridge",
+               "alloc4",
+               Cat("{ 172.26.64.200 comment \"", owner, " id=kept\" }")});
+  const Snapshot with = TakeHostSnapshot();
+  EXPECT_EQ(Gc(WithValid({"kept"})).exit_code, 0);
+  EXPECT_TRUE(Unchanged(with, TakeHostSnapshot()));
+  EXPECT_EQ(Gc(WithValid({})).exit_code, 0);
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
 TEST_F(GcCommand, RemovesAllForAnEmptyArray) {
   WarmUp();
   const Snapshot before = TakeHostSnapshot();
