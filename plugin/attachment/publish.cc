@@ -14,22 +14,29 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-// `except`: the attachment whose missing elements are no repair.
-void Apply(state::Host& host,
-           const state::Record& record,
-           firewall::PlanMode mode,
-           const AttachmentId& except) {
-  firewall::Change change{
-      .forward_hook = record.rules.forward_hook, .add = rules::ElementsOf(record), .mode = mode};
-  if (change.add.empty()) {
-    return;  // without rules, where the kernel may not even have nf_tables
+void RemoveRemains(state::Host& host, const rules::StaleOwner& owner) {
+  LogLine("took over from the stale container '{}'", owner.record.id.container_id);
+  for (const std::string& failure : owner.is_alive
+                                        ? TearDownRules(host, owner.record, owner.record.OnlyLive())
+                                        : TearDown(host, owner.record)) {
+    LogLine("{}, ignoring", failure);
   }
-  rules::Committed committed = rules::Commit(host, record, std::move(change), except);
-  for (const rules::StaleOwner& owner : committed.stale_owners) {
-    LogLine("took over from the stale container '{}'", owner.record.id.container_id);
-    for (const std::string& failure : TearDown(host, owner.record)) {
-      LogLine("{}, ignoring", failure);
+}
+
+// What is made of `record` is live afterwards.
+void Apply(state::Host& host, const state::Record& record, firewall::PlanMode mode) {
+  firewall::Change change{.forward_hook = record.rules.forward_hook,
+                          .add = rules::ElementsOf(record.Finished().OnlyLive()),
+                          .mode = mode};
+  if (change.add.empty()) {  // without rules, where the kernel may not even have nf_tables
+    if (record.IsAny(state::Phase::kMaking)) {
+      host.records.Write(record.Finished());
     }
+    return;
+  }
+  rules::Committed committed = rules::Commit(host, record, std::move(change));
+  for (const rules::StaleOwner& owner : committed.stale_owners) {
+    RemoveRemains(host, owner);
   }
   rules::UpdateForeignFirewalls(host, record, std::move(committed.checkpoint));
   for (const rules::StaleOwner& owner : committed.stale_owners) {
@@ -40,7 +47,7 @@ void Apply(state::Host& host,
 }  // namespace
 
 void Publish(state::Host& host, const state::Record& record, firewall::PlanMode mode) {
-  Apply(host, record, mode, record.id);
+  Apply(host, record, mode);
   rules::EnsureLocalhostReaches(record);
   rules::ForgetStaleFlows(host, record);
 }
@@ -48,7 +55,7 @@ void Publish(state::Host& host, const state::Record& record, firewall::PlanMode 
 void RepairRules(state::Host& host, const state::Record& record) {
   const std::optional<state::Checkpoint> checkpoint = rules::FindCurrentCheckpoint(host);
   if (!checkpoint) {
-    Apply(host, record, firewall::PlanMode::kLookUp, {});
+    Apply(host, record.OnlyLive(), firewall::PlanMode::kLookUp);
     return;
   }
   if (rules::HasForwardHook(record)) {
@@ -70,8 +77,8 @@ void TransferPortsToSibling(state::Host& host, const state::Record& record) {
     // A command that works on the sibling publishes its ports, or removes them, itself.
     const std::optional<RangeLock> lock = host.records.TryLock(id);
     const std::optional<state::Record> sibling = lock ? host.records.Find(id) : std::nullopt;
-    if (sibling && sibling->Has(cni::Part::kPorts) && link::IsAlive(host, *sibling)) {
-      Apply(host, *sibling, firewall::PlanMode::kLookUp, id);
+    if (sibling && sibling->IsLive(cni::Part::kPorts) && link::IsAlive(host, *sibling)) {
+      Apply(host, sibling->OnlyLive(), firewall::PlanMode::kLookUp);
     }
   }
 }

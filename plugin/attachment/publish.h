@@ -14,7 +14,7 @@ namespace nomad_bridge::attachment {
 // Puts all elements of `record` in force, in one atomic batch; takes over those that a stale
 // attachment has, and tears that one down. `mode`: whether some of them may be in force already. Then
 // what its published ports need besides: route_localnet, which the rules keep safe, and no stale UDP
-// flows.
+// flows. The parts that `record` has as making are live in its file from the commit on.
 void Publish(state::Host& host, const state::Record& record, firewall::PlanMode mode);
 
 // Puts the rules of an attachment that had them in force again, if the ruleset was changed since our

@@ -21,16 +21,6 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-// If the disk is full the record keeps listing removed rules; harmless, since removing an absent
-// element succeeds.
-void WriteRest(state::Host& host, const state::Record& rest) {
-  try {
-    host.records.Write(rest);
-  } catch (const Error& error) {
-    LogLine("{}, ignoring", error.what());
-  }
-}
-
 // In seconds since the epoch.
 std::int64_t BootTime() {
   timespec now{};
@@ -74,27 +64,10 @@ std::vector<std::string> Remove(state::Host& host, const state::Record& record) 
   return TearDown(host, record, [&] { TransferPortsToSibling(host, record); });
 }
 
-std::vector<std::string> RemoveParts(state::Host& host,
+std::vector<std::string> RemoveRules(state::Host& host,
                                      const state::Record& record,
-                                     const cni::Parts& parts,
-                                     state::DelProgress del_progress) {
-  state::Record rest = record.Without(parts);
-  rest.del_progress = del_progress;
-  std::vector<nft::Element> removed = rules::ElementsOf(record);
-  const std::vector<nft::Element> kept = rules::ElementsOf(rest);
-  std::erase_if(removed, [&](const nft::Element& element) { return Contains(kept, element); });
-  cni::ErrorList failures;
-  failures.Try("the rules", [&] { rules::RemoveElements(host, removed); });
-  if (parts.contains(cni::Part::kPorts)) {
-    failures.Try("its published ports", [&] { TransferPortsToSibling(host, record); });
-    failures.Try("stale UDP flows", [&] { rules::ForgetStaleFlows(host, record); });
-  }
-  if (failures.empty() && rest.parts.empty()) {
-    failures.Try("the record", [&] { host.records.EnsureGone(rest.id); });
-  } else if (failures.empty()) {
-    WriteRest(host, rest);
-  }
-  return failures.list();
+                                     const state::Record& rest) {
+  return TearDownRules(host, record, rest, [&] { TransferPortsToSibling(host, record); });
 }
 
 void RemoveEarlier(state::Host& host,
@@ -106,6 +79,7 @@ void RemoveEarlier(state::Host& host,
     undo.Then("remove what an earlier ADD left", [&host, earlier] {
       cni::ErrorList(Remove(host, *earlier)).ThrowIfAny("some of it is still there");
     });
+    host.records.Write(earlier->All(state::Phase::kLeaving));
     rules::RemoveElements(host, rules::ElementsOf(*earlier));
     link::EnsureLinkGone(host, id, link::Recorded::kYes);
   } else if (link::FindHostVeth(host.net, id, link::Recorded::kNo) ||
@@ -142,7 +116,7 @@ std::vector<std::string> RemoveUnrecorded(state::Host& host,
 bool ReclaimIfStale(state::Host& host, const AttachmentId& id) {
   const std::optional<RangeLock> lock = host.records.TryLock(id);
   const std::optional<state::Record> record = lock ? host.records.Find(id) : std::nullopt;
-  if (!record || link::IsAlive(host, *record)) {
+  if (!record || (record->IsAny(state::Phase::kLive) && link::IsAlive(host, *record))) {
     return false;
   }
   const std::vector<std::string> failures = Remove(host, *record);

@@ -22,12 +22,11 @@ namespace nomad_bridge::attachment {
 // All that `record` names, record included.
 [[nodiscard]] std::vector<std::string> Remove(state::Host& host, const state::Record& record);
 
-// Of that only what `parts` have: rules and published ports. The record is written anew, without
-// `parts` and with `del_progress`; with the last part it goes.
-[[nodiscard]] std::vector<std::string> RemoveParts(state::Host& host,
+// Of that only the rules that `rest` does not have. The record is written anew, as `rest`; without any
+// part in it it goes.
+[[nodiscard]] std::vector<std::string> RemoveRules(state::Host& host,
                                                    const state::Record& record,
-                                                   const cni::Parts& parts,
-                                                   state::DelProgress del_progress);
+                                                   const state::Record& rest);
 
 // Removes what an earlier ADD of `id` left, in whatever namespace, to make way for a new one: rules
 // and link. Its leases and its record stay, for the new one to get the same addresses, and `undo` gets

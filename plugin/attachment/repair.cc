@@ -25,7 +25,8 @@ void RepairPort(state::Host& host,
                 const AttachmentId& id,
                 const rtnl::Link& veth) {
   const std::optional<state::Record> record = host.records.Find(id);
-  if (!record || record->link.bridge != bridge.name || veth.master == bridge.index) {
+  if (!record || !record->IsLive(cni::Part::kLink) || record->link.bridge != bridge.name ||
+      veth.master == bridge.index) {
     return;
   }
   host.net.Change(veth, {.up = true, .master = bridge.index});

@@ -42,22 +42,22 @@ state::Record IntentOf(const cni::Request& request,
                        const cni::PluginType& type,
                        const config::Config& config,
                        const netlink::Netns& container) {
-  return {.id = request.id,
-          .parts = type.parts,
-          .labels = config.labels,
-          .netns_path = request.netns_path,
-          .netns = container.id(),
-          .link = {.bridge = config.link.bridge,
-                   .gateway_ifname = config.link.GatewayIfname(),
-                   .port = PortFor(config.link),
-                   .mac = config.link.mac},
-          .ipam = {.data_dir = config.ipam.data_dir},
-          .rules = {.ip_masq = config.rules.ip_masq,
-                    .snat = config.rules.snat,
-                    .masq_all = config.rules.masq_all,
-                    .forward_hook = config.rules.forward_hook,
-                    .ingress = config.rules.ingress,
-                    .firewalld_zone = config.rules.firewalld_zone}};
+  const state::Record record{.id = request.id,
+                             .labels = config.labels,
+                             .netns_path = request.netns_path,
+                             .netns = container.id(),
+                             .link = {.bridge = config.link.bridge,
+                                      .gateway_ifname = config.link.GatewayIfname(),
+                                      .port = PortFor(config.link),
+                                      .mac = config.link.mac},
+                             .ipam = {.data_dir = config.ipam.data_dir},
+                             .rules = {.ip_masq = config.rules.ip_masq,
+                                       .snat = config.rules.snat,
+                                       .masq_all = config.rules.masq_all,
+                                       .forward_hook = config.rules.forward_hook,
+                                       .ingress = config.rules.ingress,
+                                       .firewalld_zone = config.rules.firewalld_zone}};
+  return record.With(type.parts, state::Phase::kMaking);
 }
 
 // A default route for each family with a gateway that has none yet.

@@ -31,12 +31,9 @@ std::optional<state::Record> RemoveEarlierRules(state::Host& host,
     cni::ErrorList(attachment::Remove(host, *earlier)).ThrowIfAny(kFailed);
     earlier.reset();
   } else if (earlier && earlier->HasAny(parts)) {
-    cni::ErrorList(attachment::RemoveParts(host, *earlier, parts, earlier->del_progress))
-        .ThrowIfAny(kFailed);
-    earlier = earlier->Without(parts);
-    if (earlier->parts.empty()) {
-      earlier.reset();  // its record went with its last part
-    }
+    const state::Record rest = earlier->Without(parts);
+    cni::ErrorList(attachment::RemoveRules(host, *earlier, rest)).ThrowIfAny(kFailed);
+    earlier = rest.IsEmpty() ? std::nullopt : std::optional(rest);  // its record went with it
   }
   return earlier;
 }
@@ -45,22 +42,21 @@ void UndoRules(state::Host& host,
                const state::Record& record,
                const cni::Parts& parts,
                const std::optional<state::Record>& earlier) {
-  const state::DelProgress before = earlier ? earlier->del_progress : state::DelProgress::kNone;
-  cni::ErrorList(attachment::RemoveParts(host, record, parts, before))
+  cni::ErrorList(attachment::RemoveRules(host, record, earlier.value_or(record.Without(parts))))
       .ThrowIfAny("some of them are still there");
-  if (earlier) {
-    host.records.Write(*earlier);
-  }
 }
 
 // The first DEL may be about its own part alone. A second one, for another type's part, shows that
 // the runtime goes through its list: all rules go with it, before the DEL of the bridge they belong
 // to, since each process that deletes from nf_tables waits some 15 ms for an RCU grace period.
-state::DelProgress NextDelProgress(const state::Record& record, const cni::Parts& parts) {
-  if (record.del_progress == state::DelProgress::kNone) {
-    return state::DelProgress::kStarted;
+state::Record RestAfterDel(const state::Record& record, const cni::Parts& parts) {
+  state::Record rest = record;
+  if (record.IsDelBegun() && record.HasAny(parts)) {
+    for (const cni::Part part : {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}) {
+      rest = record.Has(part) ? rest.With({part}, state::Phase::kLeaving) : rest;
+    }
   }
-  return record.HasAny(parts) ? state::DelProgress::kRulesGone : record.del_progress;
+  return rest.With(parts, state::Phase::kGone);
 }
 
 // Without a record: the elements that belong to `id` and to a part of `type`, or to no part.
@@ -105,7 +101,7 @@ void AddRules(const cni::Request& request, const cni::PluginType& type, int out)
       RemoveEarlierRules(host, request.id, container.netns, type.parts);
   const state::Record record = WithRules(
       DescribeChained(host, request, config, container.netns, earlier), type, config.rules);
-  const bool is_del_undone = earlier && earlier->del_progress != state::DelProgress::kNone;
+  const bool is_del_undone = earlier && earlier->IsDelBegun();
   if (!record.HasAny(type.parts) && !is_del_undone) {
     return cni::PrintPrevResult(request, out);
   }
@@ -129,8 +125,7 @@ void DelRules(const cni::Request& request, const cni::PluginType& type) {
   cni::ErrorList failures;
   const std::optional<state::Record> record = host.records.Find(request.id);
   if (record) {
-    failures.Add(
-        attachment::RemoveParts(host, *record, type.parts, NextDelProgress(*record, type.parts)));
+    failures.Add(attachment::RemoveRules(host, *record, RestAfterDel(*record, type.parts)));
   } else {
     failures.Try("the rules", [&] { RemoveUnrecordedRules(host, request.id, type); });
   }
@@ -156,7 +151,7 @@ void CheckRules(const cni::Request& request, const cni::PluginType& type) {
     return;  // ADD published nothing
   }
   std::optional<state::Record> found = host.records.Find(request.id);
-  if (!found || !found->HasAny(type.parts)) {
+  if (!found || !found->OnlyLive().HasAny(type.parts)) {
     std::vector<std::string> mismatches = takeover::DiffReference(host, request, type, config);
     if (found && !mismatches.empty()) {
       mismatches.push_back(Cat("it has no rules of ", type.name));

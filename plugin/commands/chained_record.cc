@@ -98,9 +98,13 @@ state::Record DescribeChained(state::Host& host,
 state::Record WithRules(state::Record record,
                         const cni::PluginType& type,
                         const config::RulesConfig& rules) {
+  // A DEL of the list that had begun is over: what it took away of others comes back.
+  std::erase_if(record.parts, [](const auto& part) { return part.second == state::Phase::kGone; });
+  for (auto& [part, phase] : record.parts) {
+    phase = phase == state::Phase::kLeaving ? state::Phase::kMaking : phase;
+  }
+  record = record.With(type.parts, state::Phase::kMaking);
   const std::vector<Cidr>& addresses = record.ipam.addresses;
-  record.del_progress = state::DelProgress::kNone;
-  record.parts.insert(type.parts.begin(), type.parts.end());
   if (type.Provides(cni::Part::kForward)) {
     record.rules.forward_hook = rules.forward_hook;
     record.rules.forward_hook.ipv6 = record.HasIpv6();

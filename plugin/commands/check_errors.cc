@@ -17,14 +17,15 @@ void RequirePrevResult(const config::Config& config) {
 state::Record RequireRecord(std::optional<state::Record> record,
                             const AttachmentId& id,
                             const netlink::Netns& container) {
-  if (!record) {
+  if (!record || !record->IsAny(state::Phase::kLive)) {
     throw Error(Code::kChanged,
                 Format("container '{}' has no attachment '{}' to network '{}'",
                        id.container_id,
                        id.ifname,
                        id.network),
-                "nomad-bridge has no record of it: it was never added, removed, or added before "
-                "the last boot");
+                record ? "its ADD or DEL was killed, or is still at work"
+                       : "nomad-bridge has no record of it: it was never added, removed, or added "
+                         "before the last boot");
   }
   if (record->netns != container.id()) {
     throw Error(

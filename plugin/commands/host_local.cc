@@ -21,19 +21,16 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
   const std::optional<state::Record> earlier = host.records.Find(request.id);
   Undo undo;
   attachment::RemoveEarlier(host, request.id, earlier, config.ipam.data_dir, undo);
-  const attachment::Acquired acquired =
-      attachment::AcquireAddresses(host,
-                                   request,
-                                   config,
-                                   {.id = request.id,
-                                    .parts = type.parts,
-                                    .labels = config.labels,
-                                    .netns_path = request.netns_path,
-                                    .netns = container ? container->netns.id() : netlink::NetnsId{},
-                                    .ipam = {.data_dir = config.ipam.data_dir},
-                                    .rules = {.forward_hook = {.admin_chain = {}}}},
-                                   earlier);
+  const state::Record intent{.id = request.id,
+                             .labels = config.labels,
+                             .netns_path = request.netns_path,
+                             .netns = container ? container->netns.id() : netlink::NetnsId{},
+                             .ipam = {.data_dir = config.ipam.data_dir},
+                             .rules = {.forward_hook = {.admin_chain = {}}}};
+  const attachment::Acquired acquired = attachment::AcquireAddresses(
+      host, request, config, intent.With(type.parts, state::Phase::kMaking), earlier);
   attachment::UndoAcquired(host, acquired.record, undo);
+  host.records.Write(acquired.record.Finished());
   cni::Print(acquired.result, request.cni_version, out);
   undo.Keep();
 }

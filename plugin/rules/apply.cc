@@ -65,91 +65,6 @@ void RequireSameMarkBit(const state::Record& record, link::LiveAttachments& othe
   }
 }
 
-std::string DescribeConflict(const firewall::Conflict& conflict) {
-  const std::string port = portmap::DescribeKey(conflict.wanted);
-  if (!port.empty()) {
-    return Cat("host port ", port);
-  }
-  return conflict.wanted.set == firewall::kBridges ? "its interface on the host"
-                                                   : Cat("address ", Ip(conflict.wanted.key));
-}
-
-[[noreturn]] void ThrowTaken(const firewall::Conflict& conflict,
-                             const std::optional<state::Record>& owner) {
-  if (owner) {
-    const std::vector<Cidr>& addresses = owner->ipam.addresses;
-    throw cni::TakenBy(DescribeConflict(conflict),
-                       owner->id,
-                       owner->labels,
-                       addresses.empty() ? std::nullopt : std::optional(addresses.front().address));
-  }
-  throw Error(Code::kConflict,
-              Format("{} is taken by an attachment without a record", DescribeConflict(conflict)),
-              Format("its element in table inet nomad-bridge has the comment: {}",
-                     conflict.present.comment));
-}
-
-// The owner of the element in the way if it is stale; throws if it is alive. nullopt: stale, but
-// without a record.
-std::optional<StaleOwner> RequireStale(state::Host& host, const firewall::Conflict& conflict) {
-  const std::string owner_key(conflict.present.owner());
-  std::optional<state::Record> owner = host.records.FindOwner(owner_key);
-  if (!owner) {
-    if (owner_key.empty() || host.net.FindLink(owner_key)) {
-      ThrowTaken(conflict, owner);
-    }
-    return std::nullopt;
-  }
-  std::optional<RangeLock> lock = host.records.TryLock(owner->id);
-  if (!lock || link::IsAlive(host, *owner)) {
-    ThrowTaken(conflict, owner);
-  }
-  return StaleOwner{*std::move(lock), *std::move(owner)};
-}
-
-bool Replaces(const nft::Element& added, const nft::Element& element) {
-  return added.set == element.set && added.key == element.key;
-}
-
-// A runtime publishes a container's ports in every network the container is in (podman does). A port
-// that another attachment of the same container holds stays with that, until it is transferred when
-// that one goes. Returns whether this is such a conflict.
-bool LeaveToSibling(state::Host& host,
-                    const state::Record& record,
-                    const firewall::Conflict& conflict,
-                    firewall::Change& change) {
-  const std::optional<state::Record> owner =
-      host.records.FindOwner(std::string(conflict.present.owner()));
-  const bool is_port = !portmap::DescribeKey(conflict.wanted).empty();
-  if (!is_port || !owner || !IsSameContainer(owner->id, record) || !link::IsAlive(host, *owner)) {
-    return false;
-  }
-  std::erase_if(change.add,
-                [&](const nft::Element& added) { return Replaces(added, conflict.wanted); });
-  LogLine("{} stays with the same container in network '{}'",
-          DescribeConflict(conflict),
-          owner->id.network);
-  return true;
-}
-
-// Lets `change` replace the element in the way, and remove all else of its owner, in the same batch.
-std::optional<StaleOwner> TakeOver(state::Host& host,
-                                   const firewall::Conflict& conflict,
-                                   firewall::Change& change) {
-  std::optional<StaleOwner> stale = RequireStale(host, conflict);
-  change.stale_owners.emplace_back(conflict.present.owner());
-  if (stale) {
-    for (nft::Element& element : ElementsOf(stale->record)) {
-      const bool is_replaced = std::ranges::any_of(
-          change.add, [&](const nft::Element& added) { return Replaces(added, element); });
-      if (!is_replaced && !element.comment.empty()) {
-        change.remove_owned.push_back(std::move(element));
-      }
-    }
-  }
-  return stale;
-}
-
 // Checkpoint::shared after a commit of what `hash` stands for, which removed `stale`.
 std::vector<std::string> SharedAfter(std::vector<std::string> shared,
                                      const std::string& hash,
@@ -169,7 +84,11 @@ std::vector<firewall::DesiredState> DesiredStatesOf(const std::vector<state::Rec
   std::vector<firewall::DesiredState> desired;
   desired.reserve(records.size());
   for (const state::Record& record : records) {
-    desired.push_back({.forward_hook = record.rules.forward_hook, .elements = ElementsOf(record)});
+    const state::Record live = record.OnlyLive();
+    desired.push_back({.forward_hook = live.Has(cni::Part::kForward)
+                                           ? live.rules.forward_hook
+                                           : firewall::ForwardHook{.admin_chain = {}},
+                       .elements = ElementsOf(live)});
   }
   return desired;
 }
@@ -189,6 +108,29 @@ void SaveCheckpoint(state::Host& host,
   }
 }
 
+void LogRepaired(const firewall::Outcome& outcome) {
+  for (const std::string& mismatch : outcome.repaired) {
+    LogLine("repaired {}", mismatch);
+  }
+}
+
+// Restores what live attachments lack, in a batch of its own: a change that is refused after it has
+// healed the others all the same. Returns the checkpoint after it.
+state::Checkpoint Converge(state::Host& host,
+                           const nft::Table& table,
+                           int mark_bit,
+                           link::LiveAttachments& all) {
+  const firewall::Outcome outcome =
+      firewall::Apply(host.nft, table, {.forward_hook = {.admin_chain = {}}}, std::nullopt, [&] {
+        return DesiredStatesOf(all.records());
+      });
+  LogRepaired(outcome);
+  state::Checkpoint checkpoint{.generation = outcome.generation.value(),
+                               .accept_mark_bit = mark_bit};
+  SaveCheckpoint(host, checkpoint, outcome.generation);
+  return checkpoint;
+}
+
 }  // namespace
 
 std::optional<state::Checkpoint> FindCurrentCheckpoint(state::Host& host) {
@@ -200,46 +142,38 @@ bool HasForwardHook(const state::Record& record) {
   return !record.rules.forward_hook.admin_chain.empty();
 }
 
-Committed Commit(state::Host& host,
-                 const state::Record& record,
-                 firewall::Change change,
-                 const AttachmentId& except) {
+Committed Commit(state::Host& host, const state::Record& record, firewall::Change change) {
   const RangeLock one_at_a_time = host.records.LockRules();
-  // Read under the rules' lock, once: an attachment that commits its rules before us has its record by
-  // then, and nobody commits or removes any until we are done.
-  link::LiveAttachments others(host, except);
+  // Read under the rules' lock, once: a record becomes live, or ceases to be, under it.
+  link::LiveAttachments all(host, {});
   std::optional<state::Checkpoint> checkpoint = FindCurrentCheckpoint(host);
-  const int mark_bit = MarkBitFor(record, checkpoint, others);
+  const int mark_bit = MarkBitFor(record, checkpoint, all);
+  const nft::Table table = NodeTable(mark_bit);
   if (!checkpoint || checkpoint->accept_mark_bit != mark_bit) {
-    RequireSameMarkBit(record, others);
-    checkpoint.reset();
+    RequireSameMarkBit(record, all);
+    checkpoint = Converge(host, table, mark_bit, all);
   }
-  Committed committed{.checkpoint = checkpoint.value_or(state::Checkpoint{})};
+  Committed committed{.checkpoint = *checkpoint};
   std::vector<std::string>& shared = committed.checkpoint.shared;
   const std::string hash = HashOfShared(record, change.add);
   change.shared_in_force = Contains(shared, hash);
   const StaleShared stale =
-      change.shared_in_force ? StaleShared{} : FindStaleShared(host, record, others);
+      change.shared_in_force ? StaleShared{} : FindStaleShared(host, record, all);
   change.remove_shared = stale.elements;
 
-  const nft::Table table = NodeTable(mark_bit);
-  const auto list_desired = [&] { return DesiredStatesOf(others.records()); };
+  const auto list_desired = [&] { return DesiredStatesOf(all.records()); };
   firewall::Outcome outcome;
-  while ((outcome = firewall::Apply(host.nft, table, change, Generation(checkpoint), list_desired))
+  while ((outcome = firewall::Apply(host.nft, table, change, checkpoint->generation, list_desired))
              .conflict) {
-    if (LeaveToSibling(host, record, *outcome.conflict, change)) {
-      continue;
-    }
-    if (std::optional<StaleOwner> owner = TakeOver(host, *outcome.conflict, change)) {
+    if (std::optional<StaleOwner> owner = Settle(host, record, *outcome.conflict, change)) {
       committed.stale_owners.push_back(*std::move(owner));
     }
   }
-  for (const std::string& mismatch : outcome.repaired) {
-    LogLine("repaired {}", mismatch);
+  LogRepaired(outcome);
+  if (record.IsAny(state::Phase::kMaking)) {
+    host.records.Write(record.Finished());
   }
-
   shared = SharedAfter(shared, hash, record, stale);
-  committed.checkpoint.accept_mark_bit = mark_bit;
   SaveCheckpoint(host, committed.checkpoint, outcome.generation);
   return committed;
 }
@@ -277,10 +211,6 @@ void RemoveElements(state::Host& host, const std::vector<nft::Element>& elements
   SaveCheckpoint(host, checkpoint.value_or(state::Checkpoint{}), generation);
 }
 
-bool IsSameContainer(const AttachmentId& id, const state::Record& record) {
-  return id.container_id == record.id.container_id && id != record.id;
-}
-
 std::vector<nft::Element> FindRulesOf(state::Host& host, const AttachmentId& id) {
   std::vector<nft::Element> elements = firewall::OwnedElements(host.nft);
   const std::string owner = state::HostVethName(id);
@@ -289,7 +219,7 @@ std::vector<nft::Element> FindRulesOf(state::Host& host, const AttachmentId& id)
 }
 
 std::vector<std::string> DiffRules(state::Host& host, const state::Record& record) {
-  const std::vector<nft::Element> elements = ElementsOf(record);
+  const std::vector<nft::Element> elements = ElementsOf(record.OnlyLive());
   if (elements.empty()) {
     return {};
   }

@@ -5,9 +5,8 @@
 //             While it is still the kernel's, nothing is looked up. When it is not (a flush, a reload,
 //             another tool), what live attachments should have is compared with what the kernel has,
 //             and repaired.
-// Errors      kConflict if an address or a host port belongs to a live attachment, naming it by its
-//             labels, or if another network on the node uses another acceptMarkBit; kKernel;
-//             kTryAgain.
+// Errors      Those of conflict.h; kConflict if another network on the node uses another acceptMarkBit;
+//             kKernel; kTryAgain.
 // Locks       Takes the rules' lock for each commit. Other attachments' locks only by TryLock.
 #pragma once
 
@@ -17,29 +16,24 @@
 
 #include "base/file_lock.h"
 #include "firewall/ruleset.h"
+#include "plugin/rules/conflict.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
 namespace nomad_bridge::rules {
-
-// A stale attachment in the way of ours, locked against any other command.
-struct StaleOwner {
-  RangeLock lock;
-  state::Record record;
-};
 
 struct Committed {
   std::vector<StaleOwner> stale_owners;  // whose elements were removed or replaced
   state::Checkpoint checkpoint;
 };
 
-// Makes `change` for `record`. Elements of stale attachments that are in its way are taken over; their
-// owners are returned, for the caller to take down. Without a current checkpoint, what live attachments
-// but `except` lack is restored in the same batch. Logs what was repaired.
+// Without a current checkpoint restores first, in a batch of its own, what live attachments lack, and
+// logs it. Then makes `change` for `record`, whose making parts are live in its file from then on.
+// Elements of stale attachments that are in its way are taken over; their owners are returned, for the
+// caller to take down.
 [[nodiscard]] Committed Commit(state::Host& host,
                                const state::Record& record,
-                               firewall::Change change,
-                               const AttachmentId& except);
+                               firewall::Change change);
 
 // The checkpoint; nullopt if the ruleset has been changed since, by whatever program.
 [[nodiscard]] std::optional<state::Checkpoint> FindCurrentCheckpoint(state::Host& host);
@@ -61,9 +55,5 @@ void RemoveElements(state::Host& host, const std::vector<nft::Element>& elements
 
 // What is missing or different in the rules of `record`, one mismatch each, changing nothing.
 [[nodiscard]] std::vector<std::string> DiffRules(state::Host& host, const state::Record& record);
-
-// Whether `id` is another attachment of the container of `record`: in another network, or under
-// another interface name.
-[[nodiscard]] bool IsSameContainer(const AttachmentId& id, const state::Record& record);
 
 }  // namespace nomad_bridge::rules

@@ -40,9 +40,6 @@ std::vector<nft::Element> InterfaceElements(const state::Record& record,
 }  // namespace
 
 std::vector<nft::Element> ElementsOf(const state::Record& record) {
-  if (record.del_progress == state::DelProgress::kRulesGone) {
-    return {};
-  }
   const std::string comment = state::ElementComment(record.id, record.labels);
   const bool has_ports = record.Has(cni::Part::kPorts);
   std::vector<firewall::AddressPolicy> policies;

@@ -7,14 +7,62 @@
 
 namespace nomad_bridge::state {
 
+bool Record::Has(cni::Part part) const {
+  const auto found = parts.find(part);
+  return found != parts.end() && found->second != Phase::kGone;
+}
+
 bool Record::HasAny(const cni::Parts& some) const {
   return std::ranges::any_of(some, [&](cni::Part part) { return Has(part); });
 }
 
+bool Record::IsAny(Phase phase) const {
+  return std::ranges::any_of(parts, [&](const auto& part) { return part.second == phase; });
+}
+
+bool Record::IsLive(cni::Part part) const {
+  const auto found = parts.find(part);
+  return found != parts.end() && found->second == Phase::kLive;
+}
+
+bool Record::IsEmpty() const {
+  return std::ranges::none_of(parts, [&](const auto& part) { return Has(part.first); });
+}
+
 Record Record::Without(const cni::Parts& some) const {
   Record rest = *this;
-  std::erase_if(rest.parts, [&](cni::Part part) { return some.contains(part); });
+  std::erase_if(rest.parts, [&](const auto& part) { return some.contains(part.first); });
   return rest;
+}
+
+Record Record::With(const cni::Parts& some, Phase phase) const {
+  Record changed = *this;
+  for (const cni::Part part : some) {
+    changed.parts[part] = phase;
+  }
+  return changed;
+}
+
+Record Record::All(Phase phase) const {
+  Record changed = *this;
+  for (auto& [part, present] : changed.parts) {
+    present = present == Phase::kGone ? present : phase;
+  }
+  return changed;
+}
+
+Record Record::Finished() const {
+  Record changed = *this;
+  for (auto& [part, phase] : changed.parts) {
+    phase = phase == Phase::kMaking ? Phase::kLive : phase;
+  }
+  return changed;
+}
+
+Record Record::OnlyLive() const {
+  Record live = *this;
+  std::erase_if(live.parts, [](const auto& part) { return part.second != Phase::kLive; });
+  return live;
 }
 
 bool Record::HasIpv6() const {

@@ -6,6 +6,7 @@
 // Units    addresses are network byte order inside Ip, ports host byte order.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,20 +32,22 @@ struct BridgePort {
   std::optional<rtnl::PortVlans> vlans;  // nullopt: the kernel's default
 };
 
-// How far the DELs of a plugin list, one plugin type after the other, have come. Any ADD resets it.
-enum class DelProgress {
-  kNone,
-  kStarted,    // one type has removed its part
-  kRulesGone,  // a second one has: no element of it is in nf_tables any more, whatever `parts` says
+// How far a part of an attachment has come. Written before the kernel is changed, by the command that
+// holds the attachment's lock: while nobody does, a making or leaving part is what a killed command
+// left, and anybody may take it back. Only live parts are repaired.
+enum class Phase {
+  kMaking,
+  kLive,
+  kLeaving,
+  kGone,  // its own DEL is done: those of the other parts will follow
 };
 
 struct Record {
   AttachmentId id;
-  cni::Parts parts;  // those that are ours, made by one process or by several
+  std::map<cni::Part, Phase> parts;  // those that are ours, made by one process or by several
   cni::Labels labels;
   std::string netns_path;  // the container's network namespace, as CNI_NETNS named it
   netlink::NetnsId netns;
-  DelProgress del_progress = DelProgress::kNone;
 
   struct Link {
     std::string bridge;  // of which our host veth is a port
@@ -75,9 +78,24 @@ struct Record {
     std::vector<portmap::DnatEntry> ports;
   } rules;
 
-  [[nodiscard]] bool Has(cni::Part part) const { return parts.contains(part); }
+  // In any phase but kGone.
+  [[nodiscard]] bool Has(cni::Part part) const;
   [[nodiscard]] bool HasAny(const cni::Parts& some) const;
+  [[nodiscard]] bool IsAny(Phase phase) const;
+  [[nodiscard]] bool IsLive(cni::Part part) const;
+  // Runtimes go through a list of plugins, so that one DEL that has begun announces others.
+  [[nodiscard]] bool IsDelBegun() const { return IsAny(Phase::kGone) || IsAny(Phase::kLeaving); }
+
+  // Nothing is left but parts that are gone.
+  [[nodiscard]] bool IsEmpty() const;
+
+  [[nodiscard]] Record With(const cni::Parts& some, Phase phase) const;
   [[nodiscard]] Record Without(const cni::Parts& some) const;
+  // All that it has, in another phase.
+  [[nodiscard]] Record All(Phase phase) const;
+  // What is being made is live.
+  [[nodiscard]] Record Finished() const;
+  [[nodiscard]] Record OnlyLive() const;
   [[nodiscard]] bool HasIpv6() const;
   // Of the container's interface: the configured one, else derived from its first address.
   [[nodiscard]] Mac ContainerMac() const;

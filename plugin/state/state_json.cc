@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <stdexcept>
 #include <type_traits>
 
 #include <nlohmann/json.hpp>
@@ -90,7 +91,6 @@ void Fields(auto& visit, StoredRecord& stored) {
   visit("labels", stored.record.labels);
   visit("netnsPath", stored.record.netns_path);
   visit("netns", stored.record.netns);
-  visit("delProgress", stored.record.del_progress);  // earlier versions wrote it only during a DEL
   visit("link", stored.record.link);
   visit("ipam", stored.record.ipam);
   visit("rules", stored.record.rules);
@@ -108,11 +108,11 @@ void Fields(auto& visit, StoredCheckpoint& stored) {
   visit("hostNetns", stored.origin.netns);
 }
 
-// In the order of DelProgress.
-constexpr std::array<std::string_view, 3> kDelProgressTexts = {"", "started", "rulesGone"};
+// In the order of Phase.
+constexpr std::array<std::string_view, 4> kPhaseTexts = {"making", "live", "leaving", "gone"};
 
-std::string_view Text(DelProgress del_progress) {
-  return kDelProgressTexts.at(static_cast<std::size_t>(del_progress));
+std::string_view Text(Phase phase) {
+  return kPhaseTexts.at(static_cast<std::size_t>(phase));
 }
 
 // What is a string in JSON; in an optional, "" if there is none.
@@ -152,9 +152,12 @@ struct Writer {
     }
     return array;
   }
-  static json Encode(cni::Parts& parts) {
-    std::vector<cni::Part> list(parts.begin(), parts.end());
-    return Encode(list);
+  static json Encode(std::map<cni::Part, Phase>& parts) {
+    json phases = json::object();
+    for (const auto& [part, phase] : parts) {
+      phases[std::string(cni::Text(part))] = Text(phase);
+    }
+    return phases;
   }
   static json Encode(VlanRange& range) { return json::array({range.first, range.last}); }
 };
@@ -162,8 +165,12 @@ struct Writer {
 struct Reader {
   const json& object;
 
-  void operator()(const char* key, auto& field) { Decode(object.at(key), field); }
-  void operator()(const char* key, DelProgress& field) { Decode(object.value(key, ""), field); }
+  // What another release does not write has its default.
+  void operator()(const char* key, auto& field) {
+    if (const auto found = object.find(key); found != object.end()) {
+      Decode(*found, field);
+    }
+  }
 
   template <typename Value>
   static void Decode(const json& from, Value& value) {
@@ -176,17 +183,11 @@ struct Reader {
       Fields(reader, value);
     }
   }
-  static void Decode(const json& from, cni::Part& part) {
-    part = cni::ParsePart(from.get<std::string>()).value();
-  }
   static void Decode(const json& from, portmap::Protocol& protocol) {
     protocol = portmap::ParseProtocol(from.get<std::string>()).value();
   }
   static void Decode(const json& from, firewall::Ingress& ingress) {
     ingress = firewall::ParseIngress(from.get<std::string>()).value();
-  }
-  static void Decode(const json& from, DelProgress& del_progress) {
-    del_progress = FindNamed<DelProgress>(kDelProgressTexts, from.get<std::string>()).value();
   }
   template <typename Value>
   static void Decode(const json& from, std::optional<Value>& value) {
@@ -200,11 +201,14 @@ struct Reader {
       Decode(each, items.emplace_back());
     }
   }
-  static void Decode(const json& from, cni::Parts& parts) {
-    for (const json& each : from) {
-      cni::Part part{};
-      Decode(each, part);
-      parts.insert(part);
+  // An array, as earlier versions wrote it, names live parts. One that is unknown is another release's.
+  static void Decode(const json& from, std::map<cni::Part, Phase>& parts) {
+    for (const auto& [key, value] : from.items()) {
+      const std::string name = from.is_array() ? value.get<std::string>() : key;
+      const std::string phase = from.is_array() ? "live" : value.get<std::string>();
+      if (const std::optional<cni::Part> part = cni::ParsePart(name)) {
+        parts[*part] = FindNamed<Phase>(kPhaseTexts, phase).value_or(Phase::kLive);
+      }
     }
   }
   static void Decode(const json& from, VlanRange& range) {
@@ -242,6 +246,11 @@ std::string FormatRecord(const Record& record, const Origin& origin) {
 
 StoredRecord ParseRecord(std::string_view text) {
   auto stored = Read<StoredRecord>(text);
+  const AttachmentId& id = stored.record.id;
+  if (id.network.empty() || id.container_id.empty() || id.ifname.empty() ||
+      stored.origin.boot_id.empty() || stored.origin.netns == netlink::NetnsId{}) {
+    throw std::invalid_argument("it has no identity");
+  }
   stored.record.rules.forward_hook.ipv6 = stored.record.HasIpv6();
   return stored;
 }
@@ -251,7 +260,7 @@ std::string FormatCheckpoint(const Checkpoint& checkpoint, const Origin& origin)
 }
 
 StoredCheckpoint ParseCheckpoint(std::string_view text) {
-  return Read<StoredCheckpoint>(text);
+  return Read<StoredCheckpoint>(text);  // without an origin it is nobody's
 }
 
 std::optional<std::string> FindContainerId(std::string_view text) {

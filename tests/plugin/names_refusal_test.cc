@@ -79,7 +79,8 @@ TEST_F(RefusedRetry, LeavesNoRecordOfNothing) {
     }
     failed += refusal.outcome.exit_code != 0 ? 1 : 0;
     if (const std::optional<std::string> text = FindFile(record)) {
-      EXPECT_EQ(json::parse(*text).at("parts"), json::array({"ports"}));
+      EXPECT_TRUE(json::parse(*text).at("parts").contains("ports")) << *text;
+      EXPECT_EQ(json::parse(*text).at("parts").size(), 1U) << *text;
     }
     MustRunEntry("DEL", network, 0, attached, nullptr);
     EXPECT_EQ(FindFile(record), std::nullopt);

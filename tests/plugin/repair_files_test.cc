@@ -96,6 +96,30 @@ TEST_F(StateFiles, ThatCannotBeReadAreReportedOnStderr) {
   EXPECT_THAT(del.err, HasSubstr("alloc-1@eth0.json"));
 }
 
+// As a release writes it that does not know these keys yet, or knows others and another part.
+TEST_F(StateFiles, OfAnotherReleaseAreUsedAsFarAsTheyGo) {
+  const json config = Publish({Port(8080, 80)});
+  UseOnce(config);
+  const Snapshot before = TakeHostSnapshot();
+  const json add = Attach(config);
+  const Snapshot attached = TakeHostSnapshot().Of({"host "});
+  json record = json::parse(FindFile(RecordOf("alloc-1")).value());
+  record.erase("labels");
+  record.at("link").erase("mac");
+  record.at("link").at("port").erase("locked");
+  record.at("rules").erase("firewalldZone");
+  record["colour"] = "blue";
+  record.at("parts")["shaping"] = "live";
+  ReplaceFile(RecordOf("alloc-1"), record.dump());
+  host().Must({"nft", "flush", "ruleset"});
+
+  MustCheck(config, add);
+
+  EXPECT_TRUE(Unchanged(attached, TakeHostSnapshot().Of({"host "})));
+  Detach(config);
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
 TEST_F(StateFiles, DoNotTrustAnInvalidCheckpoint) {
   const json config = Publish({Port(8080, 80)});
   const json add = Attach(config);

@@ -18,10 +18,9 @@ const state::Origin kHere{.boot_id = "f1f2", .netns = {4, 4026531840}};
 
 // Every field has another value than a fresh record has.
 const json kFull = json::parse(R"({
-  "network": "nomad", "containerId": "alloc-1", "ifname": "eth0", "parts": ["link", "ports"],
+  "network": "nomad", "containerId": "alloc-1", "ifname": "eth0", "parts": {"link": "live", "masquerade": "leaving", "forward": "gone", "ports": "making"},
   "labels": [{"key": "NOMAD_JOB_ID", "value": "billing"}, {"key": "colour", "value": "blue"}],
   "netnsPath": "/run/netns/alloc-1", "netns": {"device": 5, "inode": 4026532000},
-  "delProgress": "started",
   "link": {
     "bridge": "nomad", "gatewayIfname": "nomad.100", "foreignHostIfnames": ["vethf0"],
     "port": {"hairpin": true, "isolated": true, "locked": true,
@@ -52,7 +51,7 @@ json Rewritten() {
 
 TEST(RecordJson, KeepsTheIdentity) {
   for (const std::string& key :
-       test::Words("network containerId ifname parts labels netnsPath netns delProgress")) {
+       test::Words("network containerId ifname parts labels netnsPath netns")) {
     EXPECT_EQ(Rewritten().at(key), kFull.at(key)) << key;
   }
 }
@@ -75,7 +74,16 @@ TEST(RecordJson, KeepsWhatIsAbsentAbsent) {
   EXPECT_FALSE(read.link.port.vlans.has_value());
   EXPECT_FALSE(read.link.mac.has_value());
   EXPECT_FALSE(read.ipam.delegated.has_value());
-  EXPECT_EQ(read.del_progress, state::DelProgress::kNone);
+}
+
+TEST(RecordJson, HasLivePartsWhereAnEarlierVersionWroteTheirNamesAlone) {
+  json earlier = kFull;
+  earlier["parts"] = {"link", "ports"};
+  earlier["delProgress"] = "";
+  const state::Record read = state::ParseRecord(earlier.dump()).record;
+  EXPECT_TRUE(read.IsLive(cni::Part::kLink));
+  EXPECT_TRUE(read.IsLive(cni::Part::kPorts));
+  EXPECT_EQ(read.parts.size(), 2U);
 }
 
 TEST(RecordJson, KeepsAPortOfEveryHostAddress) {
@@ -111,11 +119,19 @@ TEST(RecordJson, ContainerIdIsFoundInADamagedRecord) {
   EXPECT_EQ(state::FindContainerId("{"), std::nullopt);
 }
 
+TEST(RecordJson, HasADefaultForEveryKeyButItsIdentity) {
+  for (const char* key : {"parts", "labels", "netnsPath", "netns", "link", "ipam", "rules"}) {
+    json lacking = kFull;
+    lacking.erase(key);
+    EXPECT_EQ(state::ParseRecord(lacking.dump()).record.id, FullRecord().id) << key;
+  }
+}
+
 TEST(RecordJson, DamagedRecordThrows) {
   const std::string text = kFull.dump();
   EXPECT_ANY_THROW(static_cast<void>(state::ParseRecord("")));
   EXPECT_ANY_THROW(static_cast<void>(state::ParseRecord(text.substr(0, text.size() / 2))));
-  for (const char* key : {"network", "netns", "link", "ipam", "rules", "bootId", "hostNetns"}) {
+  for (const char* key : {"network", "containerId", "ifname", "bootId", "hostNetns"}) {
     json damaged = kFull;
     damaged.erase(key);
     EXPECT_ANY_THROW(static_cast<void>(state::ParseRecord(damaged.dump()))) << key;

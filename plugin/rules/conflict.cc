@@ -1,0 +1,128 @@
+#include "plugin/rules/conflict.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "firewall/table.h"
+#include "plugin/link/liveness.h"
+#include "plugin/rules/elements.h"
+#include "portmap/rules.h"
+
+namespace nomad_bridge::rules {
+namespace {
+
+std::string DescribeConflict(const firewall::Conflict& conflict) {
+  const std::string port = portmap::DescribeKey(conflict.wanted);
+  if (!port.empty()) {
+    return Cat("host port ", port);
+  }
+  return conflict.wanted.set == firewall::kBridges ? "its interface on the host"
+                                                   : Cat("address ", Ip(conflict.wanted.key));
+}
+
+[[noreturn]] void ThrowTaken(const firewall::Conflict& conflict,
+                             const std::optional<state::Record>& owner) {
+  if (owner) {
+    const std::vector<Cidr>& addresses = owner->ipam.addresses;
+    throw cni::TakenBy(DescribeConflict(conflict),
+                       owner->id,
+                       owner->labels,
+                       addresses.empty() ? std::nullopt : std::optional(addresses.front().address));
+  }
+  throw Error(Code::kConflict,
+              Format("{} is taken by an attachment without a record", DescribeConflict(conflict)),
+              Format("its element in table inet nomad-bridge has the comment: {}",
+                     conflict.present.comment));
+}
+
+// The owner of the element in the way if that is stale: its attachment is gone, or a killed command
+// left that part of it. Throws if it is alive. nullopt: stale, but without a record.
+std::optional<StaleOwner> RequireStale(state::Host& host, const firewall::Conflict& conflict) {
+  const std::string owner_key(conflict.present.owner());
+  std::optional<state::Record> owner = host.records.FindOwner(owner_key);
+  if (!owner) {
+    if (owner_key.empty() || host.net.FindLink(owner_key)) {
+      ThrowTaken(conflict, owner);
+    }
+    return std::nullopt;
+  }
+  std::optional<RangeLock> lock = host.records.TryLock(owner->id);
+  owner = lock ? host.records.Find(owner->id) : owner;  // as nobody changes it any more
+  const std::optional<cni::Part> part = PartOf(conflict.present);
+  const bool is_alive = owner && link::IsAlive(host, *owner);
+  if (!lock || (is_alive && (!part || owner->IsLive(*part)))) {
+    ThrowTaken(conflict, owner);
+  }
+  return owner ? std::optional(StaleOwner{*std::move(lock), *std::move(owner), is_alive})
+               : std::nullopt;
+}
+
+bool Replaces(const nft::Element& added, const nft::Element& element) {
+  return added.set == element.set && added.key == element.key;
+}
+
+// A runtime publishes a container's ports in every network the container is in (podman does). A port
+// that another attachment of the same container holds stays with that, until it is transferred when
+// that one goes. Returns whether this is such a conflict.
+bool LeaveToSibling(state::Host& host,
+                    const state::Record& record,
+                    const firewall::Conflict& conflict,
+                    firewall::Change& change) {
+  const std::optional<state::Record> owner =
+      host.records.FindOwner(std::string(conflict.present.owner()));
+  const bool is_port = !portmap::DescribeKey(conflict.wanted).empty();
+  if (!is_port || !owner || !IsSameContainer(owner->id, record) ||
+      !owner->IsLive(cni::Part::kPorts) || !link::IsAlive(host, *owner)) {
+    return false;
+  }
+  std::erase_if(change.add,
+                [&](const nft::Element& added) { return Replaces(added, conflict.wanted); });
+  LogLine("{} stays with the same container in network '{}'",
+          DescribeConflict(conflict),
+          owner->id.network);
+  return true;
+}
+
+// Lets `change` replace the element in the way, and remove all else of its owner, in the same batch.
+std::optional<StaleOwner> TakeOver(state::Host& host,
+                                   const firewall::Conflict& conflict,
+                                   firewall::Change& change) {
+  std::optional<StaleOwner> stale = RequireStale(host, conflict);
+  change.stale_owners.emplace_back(conflict.present.owner());
+  if (stale) {
+    for (nft::Element& element : ElementsOf(stale->Remains())) {
+      const bool is_replaced = std::ranges::any_of(
+          change.add, [&](const nft::Element& added) { return Replaces(added, element); });
+      if (!is_replaced && !element.comment.empty()) {
+        change.remove_owned.push_back(std::move(element));
+      }
+    }
+  }
+  return stale;
+}
+
+}  // namespace
+
+state::Record StaleOwner::Remains() const {
+  state::Record remains = record;
+  std::erase_if(remains.parts,
+                [&](const auto& part) { return is_alive && part.second == state::Phase::kLive; });
+  return remains;
+}
+
+std::optional<StaleOwner> Settle(state::Host& host,
+                                 const state::Record& record,
+                                 const firewall::Conflict& conflict,
+                                 firewall::Change& change) {
+  return LeaveToSibling(host, record, conflict, change) ? std::nullopt
+                                                        : TakeOver(host, conflict, change);
+}
+
+bool IsSameContainer(const AttachmentId& id, const state::Record& record) {
+  return id.container_id == record.id.container_id && id != record.id;
+}
+
+}  // namespace nomad_bridge::rules

@@ -1,0 +1,39 @@
+// An element that our change wants and somebody else has.
+//
+// Errors   kConflict if an address or a host port belongs to a live attachment, naming it by its labels.
+// Locks    The rules' lock is held by the caller; the owner's is only tried.
+#pragma once
+
+#include <optional>
+
+#include "base/file_lock.h"
+#include "firewall/ruleset.h"
+#include "plugin/state/host.h"
+#include "plugin/state/record.h"
+
+namespace nomad_bridge::rules {
+
+// An attachment in the way of ours that is stale, or a part of which a killed command left; locked
+// against any other command.
+struct StaleOwner {
+  RangeLock lock;
+  state::Record record;
+  bool is_alive = false;  // the attachment itself
+
+  // What of it has to go: all, or what is not live.
+  [[nodiscard]] state::Record Remains() const;
+};
+
+// Changes `change`, for `record`, so that it no longer conflicts: a port that another attachment of the
+// same container has stays there; what a stale owner has is taken over in the same batch, and all else
+// of it removed. Returns that owner, if it has a record.
+[[nodiscard]] std::optional<StaleOwner> Settle(state::Host& host,
+                                               const state::Record& record,
+                                               const firewall::Conflict& conflict,
+                                               firewall::Change& change);
+
+// Whether `id` is another attachment of the container of `record`: in another network, or under
+// another interface name.
+[[nodiscard]] bool IsSameContainer(const AttachmentId& id, const state::Record& record);
+
+}  // namespace nomad_bridge::rules

@@ -1,0 +1,88 @@
+// The phases of a record: others repair what is live, leave alone what a command is making or removing,
+// and take back what a killed command left.
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class Phases : public World {
+ protected:
+  Phases() { Attach(config_, As("other", AddContainer("other"))); }
+
+  // As a command leaves it that is killed after its first write.
+  static void SetPhase(const std::string& id, const std::string& phase) {
+    json record = json::parse(FindFile(RecordOf(id)).value());
+    for (json& part : record.at("parts")) {
+      part = phase;
+    }
+    ReplaceFile(RecordOf(id), record.dump());
+  }
+
+  [[nodiscard]] bool HasElementsOf(const std::string& id) {
+    return host().Must({"nft", "list", "table", "inet", "nomad-bridge"}).find(id) !=
+           std::string::npos;
+  }
+
+  json config_ = Publish({Port(8080, 80)});
+};
+
+class UnfinishedPhase : public Phases, public ::testing::WithParamInterface<Named> {};
+
+TEST_P(UnfinishedPhase, IsNotRepaired) {
+  const json mine = Publish({Port(9090, 80)});
+  const json add = Attach(mine);
+  SetPhase("other", std::string(GetParam().name));
+  host().Must({"nft", "flush", "ruleset"});
+
+  MustCheck(mine, add);
+
+  EXPECT_TRUE(HasElementsOf("alloc-1"));
+  EXPECT_FALSE(HasElementsOf("other"));
+}
+
+TEST_P(UnfinishedPhase, GivesItsPortToTheNextAdd) {
+  SetPhase("other", std::string(GetParam().name));
+  Attach(config_);
+  const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+  EXPECT_FALSE(HasElementsOf("other"));
+}
+
+TEST_P(UnfinishedPhase, IsReclaimedByGc) {
+  SetPhase("other", std::string(GetParam().name));
+  MustRun("GC", Config());
+  EXPECT_EQ(FindFile(RecordOf("other")), std::nullopt);
+  EXPECT_FALSE(HasElementsOf("other"));
+}
+
+TEST_P(UnfinishedPhase, IsNoAttachmentToCheck) {
+  const json add = Attach(config_ = Publish({Port(9090, 80)}));
+  SetPhase("alloc-1", std::string(GetParam().name));
+  const Outcome check = Check(config_, add);
+  EXPECT_EQ(check.exit_code, 1);
+  EXPECT_THAT(Details(check), HasSubstr("was killed"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Of,
+                         UnfinishedPhase,
+                         ::testing::Values(Named{"making"}, Named{"leaving"}),
+                         kNameOf);
+
+TEST_F(Phases, AreLiveOnceAddHasSucceeded) {
+  const json record = json::parse(FindFile(RecordOf("other")).value());
+  for (const auto& [part, phase] : record.at("parts").items()) {
+    EXPECT_EQ(phase, "live") << part;
+  }
+}
+
+TEST_F(Phases, AddThatIsRefusedHasRepairedTheOthers) {
+  const Snapshot before = TakeHostSnapshot();
+  host().Must({"nft", "flush", "ruleset"});
+  const Outcome refused = RunPlugin("ADD", config_);
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(Msg(refused), HasSubstr("host port tcp 8080 is taken by"));
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
