@@ -74,8 +74,13 @@ void TransferPortsToSibling(state::Host& host, const state::Record& record) {
     if (!rules::IsSameContainer(id, record)) {
       continue;
     }
-    // A command that works on the sibling publishes its ports, or removes them, itself.
     const std::optional<RangeLock> lock = host.records.TryLock(id);
+    if (!lock) {
+      // A command that works on the sibling may have left its ports to us just before: let the next
+      // command compare.
+      const RangeLock one_at_a_time = host.records.LockRules();
+      host.checkpoint.Write({});
+    }
     const std::optional<state::Record> sibling = lock ? host.records.Find(id) : std::nullopt;
     if (sibling && sibling->IsLive(cni::Part::kPorts) && link::IsAlive(host, *sibling)) {
       Apply(host, sibling->OnlyLive(), firewall::PlanMode::kLookUp);

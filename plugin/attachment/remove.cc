@@ -70,6 +70,12 @@ std::vector<std::string> RemoveRules(state::Host& host,
   return TearDownRules(host, record, rest, [&] { TransferPortsToSibling(host, record); });
 }
 
+void UndoPublish(state::Host& host, const state::Record& record, const state::Record& rest) {
+  // Its phases on disk tell whether it was committed.
+  cni::ErrorList(RemoveRules(host, host.records.Find(record.id).value_or(record), rest))
+      .ThrowIfAny("some of them are still there");
+}
+
 void RemoveEarlier(state::Host& host,
                    const AttachmentId& id,
                    const std::optional<state::Record>& earlier,

@@ -28,6 +28,10 @@ namespace nomad_bridge::attachment {
                                                    const state::Record& record,
                                                    const state::Record& rest);
 
+// Undoes Publish() of `record`, which may have failed before the commit: afterwards the record is `rest`.
+// Throws kIncomplete.
+void UndoPublish(state::Host& host, const state::Record& record, const state::Record& rest);
+
 // Removes what an earlier ADD of `id` left, in whatever namespace, to make way for a new one: rules
 // and link. Its leases and its record stay, for the new one to get the same addresses, and `undo` gets
 // what removes them; without a record (`earlier`) leases go too. Throws kIncomplete, or what the kernel

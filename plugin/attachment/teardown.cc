@@ -58,6 +58,10 @@ std::vector<std::string> TearDownRules(state::Host& host,
   failures.Try("the rules", [&] { rules::RemoveElements(host, elements); });
   if (removed.contains(cni::Part::kPorts)) {
     failures.Try("its published ports", transfer_ports);
+  }
+  // A port that was never committed is perhaps another's, whose flows go on.
+  if (removed.contains(cni::Part::kPorts) &&
+      record.parts.at(cni::Part::kPorts) != state::Phase::kMaking) {
     failures.Try("stale UDP flows", [&] { rules::ForgetStaleFlows(host, record); });
   }
   if (failures.empty() && rest.IsEmpty()) {

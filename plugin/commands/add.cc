@@ -12,8 +12,6 @@
 #include "plugin/link/container.h"
 #include "plugin/link/container_setup.h"
 #include "plugin/link/host_veth.h"
-#include "plugin/rules/apply.h"
-#include "plugin/rules/elements.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::commands {
@@ -143,8 +141,9 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   link::ConfigureContainer(host, container, veth, result, config.link);
 
   // Atomic, and after the link: from here on packets flow.
-  undo.Then("remove the rules",
-            [&host, record = record] { rules::RemoveElements(host, rules::ElementsOf(record)); });
+  undo.Then("remove the rules", [&host, record = record] {
+    attachment::UndoPublish(host, record, record.All(state::Phase::kLeaving));
+  });
   attachment::Publish(host, record, firewall::PlanMode::kAssumeAbsent);
 
   result.interfaces = InterfacesOf(segment, veth, request.netns_path);

@@ -38,14 +38,6 @@ std::optional<state::Record> RemoveEarlierRules(state::Host& host,
   return earlier;
 }
 
-void UndoRules(state::Host& host,
-               const state::Record& record,
-               const cni::Parts& parts,
-               const std::optional<state::Record>& earlier) {
-  cni::ErrorList(attachment::RemoveRules(host, record, earlier.value_or(record.Without(parts))))
-      .ThrowIfAny("some of them are still there");
-}
-
 // The first DEL may be about its own part alone. A second one, for another type's part, shows that
 // the runtime goes through its list: all rules go with it, before the DEL of the bridge they belong
 // to, since each process that deletes from nf_tables waits some 15 ms for an RCU grace period.
@@ -106,9 +98,10 @@ void AddRules(const cni::Request& request, const cni::PluginType& type, int out)
     return cni::PrintPrevResult(request, out);
   }
   Undo undo;
-  undo.Then("remove the rules", [&host, record, parts = type.parts, earlier] {
-    UndoRules(host, record, parts, earlier);
-  });
+  undo.Then("remove the rules",
+            [&host, record, rest = earlier.value_or(record.Without(type.parts))] {
+              attachment::UndoPublish(host, record, rest);
+            });
   host.records.Write(record);
   attachment::Publish(
       host, record, earlier ? firewall::PlanMode::kLookUp : firewall::PlanMode::kAssumeAbsent);

@@ -88,7 +88,7 @@ state::Record DescribeChained(state::Host& host,
                                      .netns_path = request.netns_path,
                                      .netns = container.id(),
                                      .rules = {.forward_hook = {.admin_chain = {}}}});
-  if (!record.Has(cni::Part::kLink)) {
+  if (!record.IsLive(cni::Part::kLink)) {
     record.ipam.addresses = link::AddressesIn(*config.prev_result, request);
     record.link = DescribeHostSide(FindHostLinks(host, *config.prev_result, record.ipam.addresses));
   }
@@ -100,8 +100,9 @@ state::Record WithRules(state::Record record,
                         const config::RulesConfig& rules) {
   // A DEL of the list that had begun is over: what it took away of others comes back.
   std::erase_if(record.parts, [](const auto& part) { return part.second == state::Phase::kGone; });
-  for (auto& [part, phase] : record.parts) {
-    phase = phase == state::Phase::kLeaving ? state::Phase::kMaking : phase;
+  for (const cni::Part part : {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}) {
+    record = record.Has(part) && !record.IsLive(part) ? record.With({part}, state::Phase::kMaking)
+                                                      : record;
   }
   record = record.With(type.parts, state::Phase::kMaking);
   const std::vector<Cidr>& addresses = record.ipam.addresses;

@@ -28,6 +28,10 @@ std::optional<std::uint32_t> Generation(const std::optional<state::Checkpoint>& 
   return checkpoint ? std::optional(checkpoint->generation) : std::nullopt;
 }
 
+bool IsForwardedFor(const state::Record& record) {
+  return HasForwardHook(record) && record.IsLive(cni::Part::kForward);
+}
+
 // The bit of the node's rules: that of `record` if it is forwarded for, else the one in use.
 int MarkBitFor(const state::Record& record,
                const std::optional<state::Checkpoint>& checkpoint,
@@ -39,7 +43,7 @@ int MarkBitFor(const state::Record& record,
     return checkpoint->accept_mark_bit;
   }
   const std::vector<state::Record>& records = others.records();
-  const auto other = std::ranges::find_if(records, HasForwardHook);
+  const auto other = std::ranges::find_if(records, IsForwardedFor);
   return other != records.end() ? other->rules.forward_hook.accept_mark_bit
                                 : record.rules.forward_hook.accept_mark_bit;
 }
@@ -50,7 +54,7 @@ void RequireSameMarkBit(const state::Record& record, link::LiveAttachments& othe
     return;
   }
   for (const state::Record& other : others.records()) {
-    if (HasForwardHook(other) &&
+    if (IsForwardedFor(other) &&
         other.rules.forward_hook.accept_mark_bit != record.rules.forward_hook.accept_mark_bit &&
         other.id.network != record.id.network) {
       throw Error(

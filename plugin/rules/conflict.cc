@@ -52,7 +52,7 @@ std::optional<StaleOwner> RequireStale(state::Host& host, const firewall::Confli
   std::optional<RangeLock> lock = host.records.TryLock(owner->id);
   owner = lock ? host.records.Find(owner->id) : owner;  // as nobody changes it any more
   const std::optional<cni::Part> part = PartOf(conflict.present);
-  const bool is_alive = owner && link::IsAlive(host, *owner);
+  const bool is_alive = owner && owner->IsAny(state::Phase::kLive) && link::IsAlive(host, *owner);
   if (!lock || (is_alive && (!part || owner->IsLive(*part)))) {
     ThrowTaken(conflict, owner);
   }

@@ -18,7 +18,7 @@ namespace nomad_bridge::rules {
 struct StaleOwner {
   RangeLock lock;
   state::Record record;
-  bool is_alive = false;  // the attachment itself
+  bool is_alive = false;  // the attachment itself: some part of it is live
 
   // What of it has to go: all, or what is not live.
   [[nodiscard]] state::Record Remains() const;

@@ -109,6 +109,34 @@ TEST_F(ManyCommandsAtOnce, AddsAndDelsOfDifferentContainersDoNotDisturbEachOther
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
+// Each command beside it finds the ruleset changed, and repairs what others should have.
+TEST_F(ManyCommandsAtOnce, ChurnBesideAToolThatChangesTheRulesetLeavesNothingOfTheDeleted) {
+  constexpr int kRounds = 6;
+  MakeContainers();
+  UseOnce(ConfigOf(0), As("c0", *nodes_.front()));
+  const auto elements = [&] { return TakeHostSnapshot().Of({"host nft inet"}).Lines(" element "); };
+  const std::string before = elements();
+  Command tool;
+  tool.argv = {
+      "sh", "-c", "while nft add table ip tool && nft delete table ip tool; do sleep 0.05; done"};
+  tool.in_child = [&] { host().Enter(); };
+  const Process changes_the_ruleset = Process::Start(tool);
+  for (int round = 0; round < 2 * kRounds; ++round) {
+    std::vector<Process> running;
+    for (int i = 0; i < kMany; ++i) {
+      running.push_back(StartFor(i, i % 2 == round % 2 ? "ADD" : "DEL"));
+    }
+    for (Process& process : running) {
+      const Outcome outcome = process.Wait();
+      EXPECT_EQ(outcome.exit_code, 0) << outcome;
+    }
+  }
+  for (int i = 0; i < kMany; ++i) {
+    EXPECT_EQ(StartFor(i, "DEL").Wait().exit_code, 0);
+  }
+  EXPECT_EQ(elements(), before);
+}
+
 TEST_F(ManyCommandsAtOnce, AddAndDelOfTheSameContainerLeaveAllOrNothing) {
   const json config = Publish({Port(8080, 80)});
   UseOnce(config);

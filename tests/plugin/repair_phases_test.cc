@@ -46,6 +46,8 @@ TEST_P(UnfinishedPhase, GivesItsPortToTheNextAdd) {
   const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
   EXPECT_FALSE(HasElementsOf("other"));
+  EXPECT_EQ(FindFile(RecordOf("other")), std::nullopt);
+  EXPECT_EQ(Leases().size(), 1U) << "of the new one alone";
 }
 
 TEST_P(UnfinishedPhase, IsReclaimedByGc) {
