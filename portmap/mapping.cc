@@ -27,16 +27,29 @@ Protocol CheckProtocol(const PortMappingSpec& spec) {
   return *protocol;
 }
 
+// Whether a host can have `ip`: no group's, no broadcast address, and nothing of 0.0.0.0/8, of which the
+// kernel drops every packet; 0.0.0.0 itself means every address.
+bool CanBeHostAddress(const Ip& ip) {
+  const std::uint8_t first = ip.bytes().front();
+  const bool is_broadcast = ip.is_ipv4() && Cidr{ip, 0}.Last() == ip;
+  return !ip.IsMulticast() && !is_broadcast && (!ip.is_ipv4() || first != 0 || ip.IsUnspecified());
+}
+
+bool IsIpv6Localhost(const PortMapping& port) {
+  return port.only == Family::kIpv6 && port.host_ip && port.host_ip->IsLoopback();
+}
+
 // nullopt for "any".
 std::optional<Ip> CheckHostIp(const PortMappingSpec& spec) {
   if (spec.host_ip.empty()) {
     return std::nullopt;
   }
   const std::optional<Ip> ip = Ip::Parse(spec.host_ip);
-  if (!ip || ip->IsMulticast()) {
+  if (!ip || !CanBeHostAddress(*ip)) {
     throw Error(Code::kInvalidConfig,
                 Format("invalid '{}.hostIP': '{}'", spec.path, Printable(spec.host_ip)),
-                "allowed: an IPv4 or IPv6 address of this host, no multicast");
+                "allowed: an IPv4 or IPv6 address of this host, no multicast or broadcast, and of "
+                "0.0.0.0/8 only 0.0.0.0");
   }
   return ip;
 }
@@ -58,6 +71,27 @@ bool Collide(const PortMapping& a, const PortMapping& b) {
   const bool share_family = !a.only || !b.only || a.only == b.only;
   return a.protocol == b.protocol && a.host_port == b.host_port && a.host_ip == b.host_ip &&
          share_family;
+}
+
+// Nothing answers on ::1 (rules.cc), and clients go on to 127.0.0.1. So it is left out beside a port
+// that answers there, and alone it is a mistake.
+void LeaveOutIpv6Localhost(std::vector<PortMapping>& ports,
+                           const std::vector<PortMappingSpec>& specs) {
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    const PortMapping& port = ports[i];
+    const auto answers = [&](const PortMapping& other) {
+      return other.protocol == port.protocol && other.host_port == port.host_port &&
+             other.only != Family::kIpv6 && (!other.host_ip || other.host_ip->IsLoopback());
+    };
+    if (IsIpv6Localhost(port) && std::ranges::none_of(ports, answers)) {
+      throw Error(
+          Code::kInvalidConfig,
+          Format("invalid '{}.hostIP': '::1'", specs[i].path),
+          "a published port cannot answer on ::1: the kernel drops answers for it that come "
+          "in by another link than lo; allowed: 127.0.0.1");
+    }
+  }
+  std::erase_if(ports, IsIpv6Localhost);
 }
 
 [[noreturn]] void ThrowNoAddress(const PortMapping& port, Family family) {
@@ -104,6 +138,15 @@ std::optional<Protocol> ParseProtocol(std::string_view text) {
   return found == kNames.end() ? std::nullopt : std::optional(found->protocol);
 }
 
+std::string DescribeHostPort(const DnatEntry& entry) {
+  const std::string protocol = Text(entry.protocol);
+  if (!entry.host_ip) {
+    return Cat(protocol, ' ', entry.host_port);
+  }
+  return entry.host_ip->is_ipv4() ? Cat(protocol, ' ', *entry.host_ip, ':', entry.host_port)
+                                  : Cat(protocol, " [", *entry.host_ip, "]:", entry.host_port);
+}
+
 std::vector<PortMapping> MakePortMappings(const std::vector<PortMappingSpec>& specs) {
   std::vector<PortMapping> ports;
   for (const PortMappingSpec& spec : specs) {
@@ -120,6 +163,7 @@ std::vector<PortMapping> MakePortMappings(const std::vector<PortMappingSpec>& sp
     }
     ports.push_back(port);
   }
+  LeaveOutIpv6Localhost(ports, specs);
   return ports;
 }
 

@@ -41,7 +41,8 @@ struct PortMapping {
 };
 
 // Checks all of them. The same protocol, host address and port twice with the same target is no error
-// (Nomad does that), with another target it is.
+// (Nomad does that), with another target it is. ::1 is left out beside 127.0.0.1 or every address, and an
+// error alone.
 [[nodiscard]] std::vector<PortMapping> MakePortMappings(const std::vector<PortMappingSpec>& specs);
 
 // One entry of a map in the kernel.
@@ -54,6 +55,9 @@ struct DnatEntry {
 
   bool operator==(const DnatEntry&) const = default;
 };
+
+// The host's side, for messages: "tcp 8080", "udp 192.0.2.7:53", "tcp [2001:db8::1]:80".
+[[nodiscard]] std::string DescribeHostPort(const DnatEntry& entry);
 
 // Each published port for the first container address of each family it applies to. A host_ip of a
 // family in which the container has no address is an error (kInvalidConfig).

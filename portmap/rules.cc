@@ -163,6 +163,24 @@ std::vector<nft::Element> Elements(const std::vector<DnatEntry>& entries,
   return elements;
 }
 
+std::optional<nft::Element> OverlappingAt(const nft::Element& element,
+                                          const std::optional<Ip>& place) {
+  for (const Family family : kFamilies) {
+    const std::string any = SetName(kPort, family);
+    const std::string one = SetName(kHostIp, family);
+    if (element.set == any && place && place->family() == family) {
+      Bytes key = firewall::AddressKey(*place);
+      Append(key, element.key);
+      return nft::Element{.set = one, .key = std::move(key)};
+    }
+    if (element.set == one && !place) {
+      return nft::Element{.set = any,
+                          .key = Bytes(element.key.end() - 2 * kFieldBytes, element.key.end())};
+    }
+  }
+  return std::nullopt;
+}
+
 std::string DescribeKey(const nft::Element& element) {
   const bool any_address = element.set.starts_with(kPort);
   if (!any_address && !element.set.starts_with(kHostIp)) {
@@ -174,13 +192,10 @@ std::string DescribeKey(const nft::Element& element) {
   }
   const std::span<const std::uint8_t> address = key.first(key.size() - 2 * kFieldBytes);
   const std::span<const std::uint8_t> rest = key.last(2 * kFieldBytes);
-  const std::string protocol = Text(static_cast<Protocol>(rest[0]));
-  const int port = rest[kFieldBytes] << 8 | rest[kFieldBytes + 1];
-  if (any_address) {
-    return Cat(protocol, ' ', port);
-  }
-  const Ip ip(address);
-  return ip.is_ipv4() ? Cat(protocol, ' ', ip, ':', port) : Cat(protocol, " [", ip, "]:", port);
+  return DescribeHostPort(
+      {.protocol = static_cast<Protocol>(rest[0]),
+       .host_ip = any_address ? std::nullopt : std::optional(Ip(address)),
+       .host_port = static_cast<std::uint16_t>(rest[kFieldBytes] << 8 | rest[kFieldBytes + 1])});
 }
 
 }  // namespace nomad_bridge::portmap

@@ -5,6 +5,7 @@
 // Source  fixtures/nft/nomad-bridge.nft is the table in nft's syntax.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,12 @@ void Describe(nft::Table& table);
 // One element per entry, in port4/6, or in hostip4/6 if it has a host address; each with `comment`.
 [[nodiscard]] std::vector<nft::Element> Elements(const std::vector<DnatEntry>& entries,
                                                  const std::string& comment);
+
+// The element that publishes the port of `element` on `place` (an address of the node; nullopt: on all
+// of them), as far as its set and key go, if the two overlap: one is on all addresses, the other on
+// one of them. nullopt if they do not, or `element` is no port's.
+[[nodiscard]] std::optional<nft::Element> OverlappingAt(const nft::Element& element,
+                                                        const std::optional<Ip>& place);
 
 // "tcp 8080" or "udp 192.0.2.7:53", for messages: the key of `element`. Empty if its set is none of our
 // maps.

@@ -10,6 +10,7 @@
 #include "plugin/rules/apply.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/port_side_effects.h"
+#include "plugin/rules/port_warnings.h"
 
 namespace nomad_bridge::attachment {
 namespace {
@@ -50,6 +51,7 @@ void Publish(state::Host& host, const state::Record& record, firewall::PlanMode 
   Apply(host, record, mode);
   rules::EnsureLocalhostReaches(record);
   rules::ForgetStaleFlows(host, record);
+  rules::WarnOfPorts(host, record);
 }
 
 void RepairRules(state::Host& host, const state::Record& record) {

@@ -112,6 +112,15 @@ void SaveCheckpoint(state::Host& host,
   }
 }
 
+// Adds where `record` publishes ports.
+void AddPublishedOn(std::vector<std::optional<Ip>>& places, const state::Record& record) {
+  for (const portmap::DnatEntry& port : record.rules.ports) {
+    if (!Contains(places, port.host_ip)) {
+      places.push_back(port.host_ip);
+    }
+  }
+}
+
 void LogRepaired(const firewall::Outcome& outcome) {
   for (const std::string& mismatch : outcome.repaired) {
     LogLine("repaired {}", mismatch);
@@ -131,6 +140,9 @@ state::Checkpoint Converge(state::Host& host,
   LogRepaired(outcome);
   state::Checkpoint checkpoint{.generation = outcome.generation.value(),
                                .accept_mark_bit = mark_bit};
+  for (const state::Record& record : all.records()) {
+    AddPublishedOn(checkpoint.published_on, record);
+  }
   SaveCheckpoint(host, checkpoint, outcome.generation);
   return checkpoint;
 }
@@ -166,18 +178,29 @@ Committed Commit(state::Host& host, const state::Record& record, firewall::Chang
   change.remove_shared = stale.elements;
 
   const auto list_desired = [&] { return DesiredStatesOf(all.records()); };
+  const auto settle = [&](const firewall::Conflict& conflict) {
+    if (std::optional<StaleOwner> owner = Settle(host, record, conflict, change)) {
+      committed.stale_owners.push_back(*std::move(owner));
+    }
+  };
+  // Only of what is new: a repair takes no port away.
+  while (const std::optional<firewall::Conflict> overlap =
+             record.IsAny(state::Phase::kMaking)
+                 ? FindOverlap(host, change, checkpoint->published_on)
+                 : std::nullopt) {
+    settle(*overlap);
+  }
   firewall::Outcome outcome;
   while ((outcome = firewall::Apply(host.nft, table, change, checkpoint->generation, list_desired))
              .conflict) {
-    if (std::optional<StaleOwner> owner = Settle(host, record, *outcome.conflict, change)) {
-      committed.stale_owners.push_back(*std::move(owner));
-    }
+    settle(*outcome.conflict);
   }
   LogRepaired(outcome);
   if (record.IsAny(state::Phase::kMaking)) {
     host.records.Write(record.Finished());
   }
   shared = SharedAfter(shared, hash, record, stale);
+  AddPublishedOn(committed.checkpoint.published_on, record);
   SaveCheckpoint(host, committed.checkpoint, outcome.generation);
   return committed;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "firewall/table.h"
@@ -14,10 +15,16 @@
 namespace nomad_bridge::rules {
 namespace {
 
+bool Replaces(const nft::Element& added, const nft::Element& element) {
+  return added.set == element.set && added.key == element.key;
+}
+
 std::string DescribeConflict(const firewall::Conflict& conflict) {
   const std::string port = portmap::DescribeKey(conflict.wanted);
   if (!port.empty()) {
-    return Cat("host port ", port);
+    return Replaces(conflict.wanted, conflict.present)
+               ? Cat("host port ", port)
+               : Format("host port {} (as {})", port, portmap::DescribeKey(conflict.present));
   }
   return conflict.wanted.set == firewall::kBridges ? "its interface on the host"
                                                    : Cat("address ", Ip(conflict.wanted.key));
@@ -60,10 +67,6 @@ std::optional<StaleOwner> RequireStale(state::Host& host, const firewall::Confli
                : std::nullopt;
 }
 
-bool Replaces(const nft::Element& added, const nft::Element& element) {
-  return added.set == element.set && added.key == element.key;
-}
-
 // A runtime publishes a container's ports in every network the container is in (podman does). A port
 // that another attachment of the same container holds stays with that, until it is transferred when
 // that one goes. Returns whether this is such a conflict.
@@ -92,6 +95,9 @@ std::optional<StaleOwner> TakeOver(state::Host& host,
                                    firewall::Change& change) {
   std::optional<StaleOwner> stale = RequireStale(host, conflict);
   change.stale_owners.emplace_back(conflict.present.owner());
+  if (!Replaces(conflict.wanted, conflict.present)) {
+    change.remove_owned.push_back(conflict.present);  // an overlap
+  }
   if (stale) {
     for (nft::Element& element : ElementsOf(stale->Remains())) {
       const bool is_replaced = std::ranges::any_of(
@@ -119,6 +125,23 @@ std::optional<StaleOwner> Settle(state::Host& host,
                                  firewall::Change& change) {
   return LeaveToSibling(host, record, conflict, change) ? std::nullopt
                                                         : TakeOver(host, conflict, change);
+}
+
+std::optional<firewall::Conflict> FindOverlap(state::Host& host,
+                                              const firewall::Change& change,
+                                              const std::vector<std::optional<Ip>>& published_on) {
+  for (const nft::Element& wanted : change.add) {
+    for (const std::optional<Ip>& place : published_on) {
+      const std::optional<nft::Element> other = portmap::OverlappingAt(wanted, place);
+      std::optional<nft::Element> present =
+          other ? host.nft.FindElement(firewall::TableId(), *other) : std::nullopt;
+      if (present && present->owner() != wanted.owner() &&
+          !Contains(change.stale_owners, present->owner())) {
+        return firewall::Conflict{.wanted = wanted, .present = *std::move(present)};
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 bool IsSameContainer(const AttachmentId& id, const state::Record& record) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "base/file_lock.h"
 #include "firewall/ruleset.h"
@@ -31,6 +32,14 @@ struct StaleOwner {
                                                const state::Record& record,
                                                const firewall::Conflict& conflict,
                                                firewall::Change& change);
+
+// Somebody else's element that publishes on one address of the node a port that `change` publishes on
+// all, or the other way round. The kernel has them in two maps, so one would take over a part of the
+// other's port silently. `published_on`: Checkpoint::published_on, the addresses that are asked for.
+[[nodiscard]] std::optional<firewall::Conflict> FindOverlap(
+    state::Host& host,
+    const firewall::Change& change,
+    const std::vector<std::optional<Ip>>& published_on);
 
 // Whether `id` is another attachment of the container of `record`: in another network, or under
 // another interface name.

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/ip.h"
 #include "plugin/state/origin.h"
 
 namespace nomad_bridge::state {
@@ -21,7 +22,9 @@ struct Checkpoint {
   int accept_mark_bit = 0;
   std::vector<std::string> shared;  // hashes of what is in force (rules/shared.h)
   std::vector<std::string>
-      opened_ifnames;              // accepted by other firewalls (foreign/other_firewalls.h)
+      opened_ifnames;  // accepted by other firewalls (foreign/other_firewalls.h)
+  // Where ports are, or were, published: on which addresses of the node; nullopt: on all of them.
+  std::vector<std::optional<Ip>> published_on;
   std::vector<std::string> notes;  // what only the operator can repair, one line each
 };
 

@@ -103,6 +103,7 @@ void Fields(auto& visit, StoredCheckpoint& stored) {
   visit("acceptMarkBit", stored.checkpoint.accept_mark_bit);
   visit("shared", stored.checkpoint.shared);
   visit("openedIfnames", stored.checkpoint.opened_ifnames);
+  visit("publishedOn", stored.checkpoint.published_on);
   visit("notes", stored.checkpoint.notes);
   visit("bootId", stored.origin.boot_id);
   visit("hostNetns", stored.origin.netns);

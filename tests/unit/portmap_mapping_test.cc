@@ -69,8 +69,15 @@ TEST(PortMapping, RefusesUnknownProtocols) {
 }
 
 TEST(PortMapping, RefusesInvalidHostAddresses) {
-  for (const std::string& bad : std::vector<std::string>{
-           "localhost", "10.0.0.256", "10.0.0.0/8", "fe80::1%eth0", "224.0.0.1", "ff02::1"}) {
+  for (const std::string& bad : std::vector<std::string>{"localhost",
+                                                         "10.0.0.256",
+                                                         "10.0.0.0/8",
+                                                         "fe80::1%eth0",
+                                                         "224.0.0.1",
+                                                         "ff02::1",
+                                                         "0.0.0.1",
+                                                         "0.255.0.7",
+                                                         "255.255.255.255"}) {
     EXPECT_THAT(ErrorOf({On(bad, 8080, 80)}),
                 HasSubstr("invalid 'runtimeConfig.portMappings[2].hostIP': '" + bad + "'"));
   }
@@ -79,6 +86,20 @@ TEST(PortMapping, RefusesInvalidHostAddresses) {
 TEST(PortMapping, AcceptsLoopbackAndMappedHostAddresses) {
   EXPECT_EQ(MakePortMappings({On("127.0.0.1", 8080, 80)})[0].host_ip, Ip::Parse("127.0.0.1"));
   EXPECT_EQ(MakePortMappings({On("::ffff:192.0.2.7", 8080, 80)})[0].only, Family::kIpv4);
+}
+
+TEST(PortMapping, RefusesIpv6LocalhostAlone) {
+  EXPECT_THAT(ErrorOf({On("::1", 8080, 80)}),
+              HasSubstr("invalid 'runtimeConfig.portMappings[2].hostIP': '::1': a published port "
+                        "cannot answer on ::1"));
+  EXPECT_THAT(ErrorOf({On("::1", 8080, 80), On("127.0.0.1", 8081, 80), On("192.0.2.7", 8080, 80)}),
+              HasSubstr("'::1'"));
+}
+
+TEST(PortMapping, LeavesOutIpv6LocalhostBesideOneThatAnswers) {
+  for (const char* const other : {"127.0.0.1", "0.0.0.0", ""}) {
+    EXPECT_EQ(MakePortMappings({On("::1", 8080, 80), On(other, 8080, 80)}).size(), 1U) << other;
+  }
 }
 
 TEST(PortMapping, AcceptsTheSamePortTwiceWithTheSameTarget) {

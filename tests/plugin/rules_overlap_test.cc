@@ -1,0 +1,95 @@
+// A port published on one address of the node, and the same port on all of them; host addresses that
+// can never answer.
+
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class HostPort : public World {
+ protected:
+  HostPort() : other_(AddContainer("other")) { UseOnce(DualStack(), As("other", other_)); }
+
+  [[nodiscard]] static json On(const std::string& host_ip, const std::string& protocol = "tcp") {
+    return Publish({Port(8080, 80, protocol, host_ip)}, DualStack());
+  }
+  // The first container's.
+  void Take(const json& config) {
+    Attach(config, As("billing", container(), NomadArgs("billing", "billing")));
+  }
+  Outcome MustRefuseOther(const json& config) {
+    return MustRefuse(102, config, As("other", other_));
+  }
+
+  Node& other_;
+};
+
+TEST_F(HostPort, OnOneAddressIsRefusedWhereAnotherHasItOnAll) {
+  Take(On(""));
+
+  for (const std::string address : {kHostIp4, kHostIp6}) {
+    const Outcome refused = MustRefuseOther(On(address));
+    EXPECT_THAT(Msg(refused), HasSubstr("(as tcp 8080) is taken by job 'billing'"));
+    EXPECT_THAT(Msg(refused), HasSubstr(address));
+  }
+}
+
+TEST_F(HostPort, OnAllAddressesIsRefusedWhereAnotherHasItOnOne) {
+  Take(On(kHostIp4));
+
+  const Outcome refused = MustRefuseOther(On(""));
+
+  EXPECT_THAT(Msg(refused),
+              HasSubstr("host port tcp 8080 (as tcp 198.51.100.1:8080) is taken by job 'billing'"));
+}
+
+TEST_F(HostPort, OnAllAddressesIsRefusedAlsoWhenTheRulesWereFlushed) {
+  Take(On(kHostIp4));
+  host().Must({"nft", "flush", "ruleset"});
+
+  EXPECT_EQ(ErrorCode(RunPlugin("ADD", On(""), As("other", other_))), 102);
+}
+
+TEST_F(HostPort, OverlapsInItsOwnFamilyAndProtocolAlone) {
+  Take(On("0.0.0.0"));
+
+  Attach(On(kHostIp6), As("six", other_));
+  Attach(On(kHostIp4, "udp"), As("udp", AddContainer("udp")));
+}
+
+TEST_F(HostPort, OnTwoAddressesMayHaveTwoOwners) {
+  Take(On(kHostIp4));
+
+  Attach(On("127.0.0.1"), As("other", other_));
+}
+
+TEST_F(HostPort, OfAStaleOwnerIsTakenOverWithEverythingThatOverlaps) {
+  Take(On(kHostIp4));
+  KillContainer(container());
+
+  Attach(On(""), As("other", other_));
+
+  EXPECT_THAT(Elements("hostip4"), IsEmpty());
+  EXPECT_FALSE(HasRecord("billing"));
+}
+
+TEST_F(HostPort, OfOneAllocationMayLeadElsewhereOnOneAddress) {
+  Attach(Publish({Port(8080, 80), Port(8080, 81, "tcp", kHostIp4)}, DualStack()));
+}
+
+TEST_F(HostPort, OnAnAddressThatTheNodeLacksIsNamedOnStderr) {
+  const Outcome added = MustRun("ADD", On("203.0.113.9"));
+
+  EXPECT_THAT(added.err, HasSubstr("host port tcp 203.0.113.9:8080 is published on an address"));
+  EXPECT_THAT(MustRun("ADD", On("198.51.100.255"), As("other", other_)).err,
+              HasSubstr("198.51.100.255"));
+}
+
+TEST_F(HostPort, OnAnAddressOfTheNodeIsNotCommentedOn) {
+  for (const std::string address : {kHostIp4, kHostIp6, "127.0.0.1", "127.1.2.3", ""}) {
+    EXPECT_EQ(MustRun("ADD", On(address)).err, "") << address;
+  }
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
