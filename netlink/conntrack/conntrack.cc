@@ -1,8 +1,12 @@
 #include "netlink/conntrack/conntrack.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <set>
 
+#include <endian.h>
+#include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nfnetlink_conntrack.h>
 #include <netinet/in.h>
@@ -16,77 +20,132 @@ namespace {
 
 // Which parts of the tuple CTA_FILTER compares. The kernel keeps these bits in
 // net/netfilter/nf_internals.h, not in its public headers.
+constexpr std::uint32_t kFilterSourceAddress = 1U << 0;
 constexpr std::uint32_t kFilterDestinationAddress = 1U << 1;
 constexpr std::uint32_t kFilterProtocol = 1U << 3;
 constexpr std::uint32_t kFilterDestinationPort = 1U << 5;
+
+// Above that a list is faster than one walk for each.
+constexpr std::size_t kMostWalks = 64;
+
+// Entries of which those bits of the status that are in `mask` equal `value`.
+struct Status {
+  std::uint32_t mask = 0;
+  std::uint32_t value = 0;
+};
+
+// All that `flows` may have, one walk for each.
+std::vector<Status> StatusesOf(const UdpFlows& flows) {
+  if (flows.untranslated) {
+    return {{.mask = IPS_NAT_MASK}};
+  }
+  if (flows.destination) {
+    return {{}};
+  }
+  return {{.mask = IPS_NAT_MASK}, {.mask = IPS_DST_NAT, .value = IPS_DST_NAT}};
+}
 
 netlink::Message ConntrackMessage(int type, int flags, Family family) {
   return netlink::NetfilterMessage(
       NFNL_SUBSYS_CTNETLINK, type, flags, family == Family::kIpv4 ? AF_INET : AF_INET6);
 }
 
-// What of an entry's original direction is compared, and with what.
-void PutFilter(netlink::Message& message,
-               std::optional<std::uint16_t> port,
-               const std::optional<Ip>& ipv4) {
+// What of an entry's original direction is compared, and with what. Addresses are IPv4.
+void PutFilter(netlink::Message& message, const UdpFlows& flows) {
   {
     const netlink::Nest tuple(message, CTA_TUPLE_ORIG);
-    if (ipv4) {
+    if (flows.source || flows.destination) {
       const netlink::Nest addresses(message, CTA_TUPLE_IP);
-      message.PutBytes(CTA_IP_V4_DST, ipv4->bytes());
+      if (flows.source) {
+        message.PutBytes(CTA_IP_V4_SRC, flows.source->bytes());
+      }
+      if (flows.destination) {
+        message.PutBytes(CTA_IP_V4_DST, flows.destination->bytes());
+      }
     }
     const netlink::Nest protocol(message, CTA_TUPLE_PROTO);
     message.PutU8(CTA_PROTO_NUM, IPPROTO_UDP);
-    if (port) {
-      message.PutU16Be(CTA_PROTO_DST_PORT, *port);
+    if (flows.port) {
+      message.PutU16Be(CTA_PROTO_DST_PORT, *flows.port);
     }
   }
   const netlink::Nest filter(message, CTA_FILTER);
   message.PutU32(CTA_FILTER_ORIG_FLAGS,
-                 kFilterProtocol | (port ? kFilterDestinationPort : 0) |
-                     (ipv4 ? kFilterDestinationAddress : 0));
+                 kFilterProtocol | (flows.port ? kFilterDestinationPort : 0) |
+                     (flows.source ? kFilterSourceAddress : 0) |
+                     (flows.destination ? kFilterDestinationAddress : 0));
 }
 
-// conntrack -D -f <family> -p udp --orig-port-dst <port> [--orig-dst <address>]. False if the
-// kernel cannot.
-bool Flush(netlink::RequestSocket& socket, const UdpPort& port) {
+// conntrack -D -f <family> -p udp [--orig-src <address>] [--orig-dst <address>] [--orig-port-dst <port>]
+// False if the kernel cannot.
+bool Flush(netlink::RequestSocket& socket, const UdpFlows& flows) {
   // The kernel compares IPv6 addresses the wrong way round (still in 6.18): it would delete the
   // flows of all other addresses.
-  if (port.address && !port.address->is_ipv4()) {
+  if (flows.family == Family::kIpv6 && (flows.source || flows.destination)) {
     return false;
   }
-  netlink::Message message = ConntrackMessage(IPCTNL_MSG_CT_DELETE, NLM_F_ACK, port.family);
-  // Kernels before 6.11 ignore CTA_FILTER on delete and reject the partial tuple: EINVAL, never
-  // "delete all".
-  PutFilter(message, port.port, port.address);
-  const netlink::Reply reply = socket.TransactOrThrow(
-      message,
-      Cat("cannot remove the UDP flows to port ", port.port, " from conntrack"),
-      {EINVAL, EOPNOTSUPP, ENOENT});
-  return reply.error == 0 || reply.error == ENOENT;
+  for (const Status& status : StatusesOf(flows)) {
+    netlink::Message message = ConntrackMessage(IPCTNL_MSG_CT_DELETE, NLM_F_ACK, flows.family);
+    // Kernels before 6.11 ignore CTA_FILTER on delete and reject the partial tuple: EINVAL, never
+    // "delete all".
+    PutFilter(message, flows);
+    if (status.mask != 0) {
+      message.PutU32(CTA_STATUS, htobe32(status.value));
+      message.PutU32(CTA_STATUS_MASK, htobe32(status.mask));
+    }
+    const netlink::Reply reply = socket.TransactOrThrow(
+        message, "cannot remove stale UDP flows from conntrack", {EINVAL, EOPNOTSUPP, ENOENT});
+    if (reply.error != 0 && reply.error != ENOENT) {
+      return false;
+    }
+  }
+  return true;
 }
 
-// Whether `entry` is a UDP flow towards one of `ports`.
-bool Matches(const netlink::Attributes& entry, const std::vector<UdpPort>& ports) {
+// The UDP entry `entry` as the most specific of UdpFlows, with its translation in `status`.
+struct Entry {
+  UdpFlows flow;
+  std::uint32_t status = 0;
+};
+
+std::optional<Ip> ReadAddress(const netlink::Attributes& addresses, int ipv4, int ipv6) {
+  const std::span<const std::uint8_t> bytes4 = addresses.Bytes(ipv4);
+  const std::span<const std::uint8_t> bytes6 = addresses.Bytes(ipv6);
+  return bytes4.size() == 4    ? std::optional(Ip(bytes4))
+         : bytes6.size() == 16 ? std::optional(Ip(bytes6))
+                               : std::nullopt;
+}
+
+Entry ReadEntry(const netlink::Attributes& entry, Family family) {
   const netlink::Attributes tuple = entry.Inside(CTA_TUPLE_ORIG);
-  const netlink::Attributes protocol = tuple.Inside(CTA_TUPLE_PROTO);
   const netlink::Attributes addresses = tuple.Inside(CTA_TUPLE_IP);
-  if (protocol.U8(CTA_PROTO_NUM) != IPPROTO_UDP) {
-    return false;
-  }
-  std::span<const std::uint8_t> destination = addresses.Bytes(CTA_IP_V4_DST);
-  if (destination.empty()) {
-    destination = addresses.Bytes(CTA_IP_V6_DST);
-  }
-  const std::optional<std::uint16_t> port = protocol.U16Be(CTA_PROTO_DST_PORT);
-  return std::ranges::any_of(ports, [&](const UdpPort& wanted) {
-    return wanted.port == port &&
-           (!wanted.address || std::ranges::equal(wanted.address->bytes(), destination));
-  });
+  return {.flow = {.family = family,
+                   .source = ReadAddress(addresses, CTA_IP_V4_SRC, CTA_IP_V6_SRC),
+                   .destination = ReadAddress(addresses, CTA_IP_V4_DST, CTA_IP_V6_DST),
+                   .port = tuple.Inside(CTA_TUPLE_PROTO).U16Be(CTA_PROTO_DST_PORT)},
+          .status = be32toh(entry.U32(CTA_STATUS).value_or(0))};
+}
+
+// Whether any of `flows` matches `entry`: looked up in each of the forms that they have.
+bool IsIn(const std::set<UdpFlows>& flows, const Entry& entry) {
+  const UdpFlows& full = entry.flow;
+  const std::array<UdpFlows, 4> forms = {
+      UdpFlows{.family = full.family, .source = full.source},
+      UdpFlows{.family = full.family, .port = full.port},
+      UdpFlows{.family = full.family, .destination = full.destination, .port = full.port},
+      full};
+  const auto is_wanted = [&](UdpFlows form, bool untranslated) {
+    form.untranslated = untranslated;
+    return flows.contains(form) && std::ranges::any_of(StatusesOf(form), [&](const Status& status) {
+             return (entry.status & status.mask) == status.value;
+           });
+  };
+  return std::ranges::any_of(
+      forms, [&](const UdpFlows& form) { return is_wanted(form, true) || is_wanted(form, false); });
 }
 
 // Deletes exactly this entry: its id keeps us from hitting a new flow between the same ends.
-void Forget(netlink::RequestSocket& socket, Family family, const netlink::Attributes& entry) {
+void ForgetEntry(netlink::RequestSocket& socket, Family family, const netlink::Attributes& entry) {
   netlink::Message message = ConntrackMessage(IPCTNL_MSG_CT_DELETE, NLM_F_ACK, family);
   for (const int attribute : {CTA_TUPLE_ORIG, CTA_ID, CTA_ZONE}) {
     const std::span<const std::uint8_t> value = entry.Bytes(attribute);
@@ -98,22 +157,17 @@ void Forget(netlink::RequestSocket& socket, Family family, const netlink::Attrib
       message, "cannot remove a stale UDP entry from conntrack", {ENOENT, EBUSY});
 }
 
-// `ports` are all of `family`.
-void ForgetIn(netlink::RequestSocket& socket, Family family, const std::vector<UdpPort>& ports) {
-  if (ports.empty()) {
-    return;
-  }
-  // One walk for all ports, narrowed further if there is only one.
-  const bool same_port = std::ranges::all_of(
-      ports, [&](const UdpPort& other) { return other.port == ports.front().port; });
+void ForgetIn(netlink::RequestSocket& socket, Family family, const std::set<UdpFlows>& flows) {
   netlink::Message request = ConntrackMessage(IPCTNL_MSG_CT_GET, NLM_F_DUMP, family);
-  PutFilter(request, same_port ? std::optional(ports.front().port) : std::nullopt, std::nullopt);
+  PutFilter(request, {.family = family});
   // EINVAL: this kernel has no conntrack, or not over netlink.
   const netlink::Reply reply =
       socket.TransactOrThrow(request, "cannot list UDP entries of conntrack", {EINVAL});
   netlink::ForEachMessage<nfgenmsg>(reply, [&](const auto&, const netlink::Attributes& entry) {
-    if (Matches(entry, ports)) {
-      Forget(socket, family, entry);
+    // Kernels before 5.8 list all protocols.
+    const netlink::Attributes protocol = entry.Inside(CTA_TUPLE_ORIG).Inside(CTA_TUPLE_PROTO);
+    if (protocol.U8(CTA_PROTO_NUM) == IPPROTO_UDP && IsIn(flows, ReadEntry(entry, family))) {
+      ForgetEntry(socket, family, entry);
     }
   });
 }
@@ -124,17 +178,20 @@ Conntrack Conntrack::In(const netlink::Netns& ns) {
   return Conntrack(netlink::RequestSocket::In(ns, NETLINK_NETFILTER));
 }
 
-void Conntrack::ForgetUdpFlows(const std::vector<UdpPort>& ports) {
-  std::vector<UdpPort> left = ports;
-  std::erase_if(left, [&](const UdpPort& port) { return Flush(socket_, port); });
-  ForgetUdpFlowsOneByOne(left);
+void Conntrack::Forget(const std::vector<UdpFlows>& flows) {
+  std::vector<UdpFlows> left = flows;
+  if (flows.size() <= kMostWalks) {
+    std::erase_if(left, [&](const UdpFlows& each) { return Flush(socket_, each); });
+  }
+  ForgetOneByOne(left);
 }
 
-void Conntrack::ForgetUdpFlowsOneByOne(const std::vector<UdpPort>& ports) {
+void Conntrack::ForgetOneByOne(const std::vector<UdpFlows>& flows) {
+  const std::set<UdpFlows> all(flows.begin(), flows.end());
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
-    std::vector<UdpPort> of_family = ports;
-    std::erase_if(of_family, [&](const UdpPort& port) { return port.family != family; });
-    ForgetIn(socket_, family, of_family);
+    if (std::ranges::find(flows, family, &UdpFlows::family) != flows.end()) {
+      ForgetIn(socket_, family, all);
+    }
   }
 }
 

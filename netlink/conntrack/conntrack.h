@@ -1,15 +1,16 @@
-// Deletes conntrack entries of UDP flows that would bypass a change of a published port.
+// Deletes conntrack entries of UDP flows that would bypass a change of the rules.
 //
-// Why     A UDP flow that was seen before the port was published (or while it belonged to another
-//         allocation) has a conntrack entry without, or with the wrong, translation; as long as
-//         packets come, it never expires.
+// Why     A UDP flow that was seen before a port was published, while it belonged to another allocation,
+//         or while the rules were flushed, has a conntrack entry without, or with the wrong,
+//         translation; as long as packets come, it never expires.
 // Shapes  Ports in host byte order.
-// Match   original direction: UDP to the host's port, and to the host address if it was published
-//         for one only. Never the allocation's own port: that would cut connections of others.
+// Match   original direction: see UdpFlows. Never the allocation's own port: that would cut connections
+//         of others.
 // Socket  Best closed last: closing a NETLINK_NETFILTER socket waits until all that was deleted from
 //         nf_tables has been freed, some 10 ms.
-// Cost    A walk of the whole table (262,144 buckets on a machine of 4 GB): 0.2 ms per port where the
-//         kernel deletes by filter (6.11); else, and for IPv6 ports of one host address, 10 ms per family.
+// Cost    A walk of the whole table (262,144 buckets from 4 GB of memory on): 0.2 ms per UdpFlows where
+//         the kernel deletes by filter (6.11). Else, for IPv6 addresses, and for many UdpFlows, one
+//         list of all UDP entries per family: 10 to 30 ms, as it locks every bucket.
 // Kernel  Without CONFIG_NF_CT_NETLINK nothing is deleted, and that is no error.
 // Errors  kKernel, kTryAgain as in request_socket.h. An entry that goes away meanwhile is success,
 //         and so is one that a flowtable holds, which cannot be deleted (EBUSY).
@@ -17,6 +18,7 @@
 //         deletion since 6.11.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -28,22 +30,29 @@
 
 namespace nomad_bridge::conntrack {
 
-struct UdpPort {
+// Those with all that is given: a source; a destination port, with or without its address.
+struct UdpFlows {
   Family family = Family::kIpv4;
-  std::optional<Ip> address;
-  std::uint16_t port = 0;
+  std::optional<Ip> source;
+  std::optional<Ip> destination;
+  std::optional<std::uint16_t> port;  // of the destination
+  // Only those that nothing translates. Without a destination, those of which only the source is
+  // translated are never meant: they lead to that port elsewhere.
+  bool untranslated = false;
+
+  auto operator<=>(const UdpFlows&) const = default;
 };
 
 class Conntrack {
  public:
   [[nodiscard]] static Conntrack In(const netlink::Netns& ns);
 
-  // Removes every matching entry.
-  void ForgetUdpFlows(const std::vector<UdpPort>& ports);
+  // Removes every entry that any of `flows` matches.
+  void Forget(const std::vector<UdpFlows>& flows);
 
-  // The same for kernels before 6.11: lists the entries and deletes them one by one.
-  // ForgetUdpFlows() calls it where it has to.
-  void ForgetUdpFlowsOneByOne(const std::vector<UdpPort>& ports);
+  // The same for kernels before 6.11: lists the entries and deletes them one by one. Forget() calls
+  // it where it has to.
+  void ForgetOneByOne(const std::vector<UdpFlows>& flows);
 
  private:
   explicit Conntrack(netlink::RequestSocket socket) : socket_(std::move(socket)) {}

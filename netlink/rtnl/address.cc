@@ -39,14 +39,14 @@ Error AddressError(const std::string& what, const Cidr& address, netlink::Reply 
   return netlink::NetlinkError(what, reply);
 }
 
-}  // namespace
-
-std::vector<AddressState> AddressStates(netlink::RequestSocket& socket, const Link& link) {
+// `index` 0: of every link.
+std::vector<AddressState> ListStates(netlink::RequestSocket& socket,
+                                     unsigned char family,
+                                     unsigned int index,
+                                     const std::string& what) {
   netlink::Message request(RTM_GETADDR, NLM_F_DUMP);
-  const auto index = static_cast<unsigned int>(link.index);
-  request.Head(ifaddrmsg{.ifa_family = AF_UNSPEC, .ifa_index = index});
-  const netlink::Reply reply =
-      socket.TransactOrThrow(request, Format("cannot list the addresses of '{}'", link.name));
+  request.Head(ifaddrmsg{.ifa_family = family, .ifa_index = index});
+  const netlink::Reply reply = socket.TransactOrThrow(request, what);
   std::vector<AddressState> states;
   const auto read = [&](const ifaddrmsg& head, const netlink::Attributes& attributes) {
     // IFA_ADDRESS is the far end's on a point-to-point link; then IFA_LOCAL is there too.
@@ -54,7 +54,7 @@ std::vector<AddressState> AddressStates(netlink::RequestSocket& socket, const Li
     ip = ip ? ip : ReadIp(attributes.Bytes(IFA_ADDRESS));
     // The kernel narrows the dump to one link only since 4.20, and a dump of all families brings
     // MCTP's and others too.
-    if (ip && head.ifa_index == index && head.ifa_family == FamilyOf(*ip)) {
+    if (ip && (index == 0 || head.ifa_index == index) && head.ifa_family == FamilyOf(*ip)) {
       const std::uint32_t flags = attributes.U32(IFA_FLAGS).value_or(head.ifa_flags);
       states.push_back({.address = {*ip, head.ifa_prefixlen},
                         .tentative = (flags & IFA_F_TENTATIVE) != 0,
@@ -65,10 +65,27 @@ std::vector<AddressState> AddressStates(netlink::RequestSocket& socket, const Li
   return states;
 }
 
+}  // namespace
+
+std::vector<AddressState> AddressStates(netlink::RequestSocket& socket, const Link& link) {
+  return ListStates(socket,
+                    AF_UNSPEC,
+                    static_cast<unsigned int>(link.index),
+                    Format("cannot list the addresses of '{}'", link.name));
+}
+
 std::vector<Cidr> Socket::Addresses(const Link& link) {
   std::vector<Cidr> addresses;
   std::ranges::transform(
       AddressStates(socket_, link), std::back_inserter(addresses), &AddressState::address);
+  return addresses;
+}
+
+std::vector<Cidr> Socket::Ipv4Addresses() {
+  std::vector<Cidr> addresses;
+  std::ranges::transform(ListStates(socket_, AF_INET, 0, "cannot list the node's IPv4 addresses"),
+                         std::back_inserter(addresses),
+                         &AddressState::address);
   return addresses;
 }
 

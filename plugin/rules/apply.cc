@@ -11,6 +11,7 @@
 #include "plugin/foreign/other_firewalls.h"
 #include "plugin/link/liveness.h"
 #include "plugin/rules/elements.h"
+#include "plugin/rules/port_side_effects.h"
 #include "plugin/rules/shared.h"
 #include "plugin/state/kernel_names.h"
 #include "portmap/rules.h"
@@ -121,9 +122,12 @@ void AddPublishedOn(std::vector<std::optional<Ip>>& places, const state::Record&
   }
 }
 
-void LogRepaired(const firewall::Outcome& outcome) {
+void FinishRepair(state::Host& host, const firewall::Outcome& outcome, link::LiveAttachments& all) {
   for (const std::string& mismatch : outcome.repaired) {
     LogLine("repaired {}", mismatch);
+  }
+  if (!outcome.repaired.empty()) {
+    ForgetUntranslatedFlows(host, all.records());
   }
 }
 
@@ -137,7 +141,7 @@ state::Checkpoint Converge(state::Host& host,
       firewall::Apply(host.nft, table, {.forward_hook = {.admin_chain = {}}}, std::nullopt, [&] {
         return DesiredStatesOf(all.records());
       });
-  LogRepaired(outcome);
+  FinishRepair(host, outcome, all);
   state::Checkpoint checkpoint{.generation = outcome.generation.value(),
                                .accept_mark_bit = mark_bit};
   for (const state::Record& record : all.records()) {
@@ -195,7 +199,7 @@ Committed Commit(state::Host& host, const state::Record& record, firewall::Chang
              .conflict) {
     settle(*outcome.conflict);
   }
-  LogRepaired(outcome);
+  FinishRepair(host, outcome, all);
   if (record.IsAny(state::Phase::kMaking)) {
     host.records.Write(record.Finished());
   }

@@ -9,7 +9,7 @@ namespace {
 
 struct Way {
   std::string name;
-  void (conntrack::Conntrack::*forget)(const std::vector<conntrack::UdpPort>&);
+  void (conntrack::Conntrack::*forget)(const std::vector<conntrack::UdpFlows>&);
 };
 
 void PrintTo(const Way& way, std::ostream* out) {
@@ -50,12 +50,12 @@ class Conntrack : public World, public ::testing::WithParamInterface<Way> {
            node.Must({"conntrack", "-L", "-f", "ipv6"});
   }
 
-  static void ForgetIn(const netlink::Netns& ns, const std::vector<conntrack::UdpPort>& ports) {
+  static void ForgetIn(const netlink::Netns& ns, const std::vector<conntrack::UdpFlows>& ports) {
     conntrack::Conntrack conntrack = conntrack::Conntrack::In(ns);
     (conntrack.*GetParam().forget)(ports);
   }
 
-  static void Forget(const std::vector<conntrack::UdpPort>& ports) {
+  static void Forget(const std::vector<conntrack::UdpFlows>& ports) {
     ForgetIn(netlink::Netns::Current(), ports);
   }
 };
@@ -84,7 +84,7 @@ TEST_P(Conntrack, ForgetsTheFlowsOfOneHostAddressOnly) {
   Make(host(), {.from = "198.51.100.2", .to = kHostIp4, .to_port = 53});
   Make(host(), {.from = "198.51.100.3", .to = "203.0.113.9", .to_port = 53});
 
-  Forget({{.family = Family::kIpv4, .address = Ip::Parse(kHostIp4), .port = 53}});
+  Forget({{.family = Family::kIpv4, .destination = Ip::Parse(kHostIp4), .port = 53}});
 
   EXPECT_THAT(List(host()), Not(HasSubstr("src=198.51.100.2")));
   EXPECT_THAT(List(host()), HasSubstr("src=198.51.100.3"));
@@ -98,14 +98,59 @@ TEST_P(Conntrack, ForgetsSeveralPortsOfBothFamiliesAtOnce) {
 
   Forget({{.family = Family::kIpv4, .port = 1000},
           {.family = Family::kIpv4, .port = 1001},
-          {.family = Family::kIpv6, .address = Ip::Parse(kHostIp6), .port = 1001},
-          {.family = Family::kIpv6, .address = Ip::Parse("2001:db8::9"), .port = 1002}});
+          {.family = Family::kIpv6, .destination = Ip::Parse(kHostIp6), .port = 1001},
+          {.family = Family::kIpv6, .destination = Ip::Parse("2001:db8::9"), .port = 1002}});
 
   const std::string left = List(host());
   EXPECT_THAT(left, HasSubstr("src=198.51.100.2 dst=198.51.100.1 sport=40000 dport=1002"));
   EXPECT_THAT(left, HasSubstr("dst=2001:db8:100::1 sport=40000 dport=1000"));
   EXPECT_THAT(left, HasSubstr("dst=2001:db8:100::1 sport=40000 dport=1002"));
   EXPECT_THAT(left, Not(HasSubstr("dport=1001")));
+}
+
+TEST_P(Conntrack, ForgetsWhatNothingTranslatesOfOneSource) {
+  Make(host(), {.from = "172.26.64.2", .to = "198.51.100.2", .to_port = 53});
+  Make(host(), {.from = "172.26.64.3", .to = "198.51.100.2", .to_port = 53});
+  Make(host(), {.from = "fd00:26::2", .to = kOutsideIp6, .to_port = 53});
+  Make(host(), {.from = "fd00:26::3", .to = kOutsideIp6, .to_port = 53});
+  const auto masqueraded = Words(
+      "conntrack -I -t 300 -p udp -s 172.26.64.2 -d 198.51.100.2 --sport 9 --dport 54 "
+      "--src-nat 198.51.100.1");
+  host().Must(masqueraded);
+
+  Forget({{.family = Family::kIpv4, .source = Ip::Parse("172.26.64.2"), .untranslated = true},
+          {.family = Family::kIpv6, .source = Ip::Parse("fd00:26::2"), .untranslated = true}});
+
+  const std::string left = List(host());
+  EXPECT_THAT(left, Not(HasSubstr("src=172.26.64.2 dst=198.51.100.2 sport=40000")));
+  EXPECT_THAT(left, HasSubstr("src=172.26.64.2 dst=198.51.100.2 sport=9"));
+  EXPECT_THAT(left, HasSubstr("src=172.26.64.3"));
+  EXPECT_THAT(left, Not(HasSubstr("src=fd00:26::2")));
+  EXPECT_THAT(left, HasSubstr("src=fd00:26::3"));
+}
+
+TEST_P(Conntrack, LeavesFlowsOfWhichOnlyTheSourceIsTranslated) {
+  host().Must(
+      Words("conntrack -I -t 300 -p udp -s fd00:26::2 -d 2001:db8:100::2 --sport 9 "
+            "--dport 443 --src-nat 2001:db8:100::1"));
+  Make(host(), {.from = kOutsideIp6, .to = kHostIp6, .to_port = 443});
+
+  Forget({{.family = Family::kIpv6, .port = 443}});
+
+  EXPECT_THAT(List(host()), HasSubstr("src=fd00:26::2"));
+  EXPECT_THAT(List(host()), Not(HasSubstr("dst=2001:db8:100::1 sport=40000")));
+}
+
+TEST_P(Conntrack, ForgetsThousandsOfPortsInOneCall) {
+  Make(host(), {.from = "198.51.100.2", .to = kHostIp4, .to_port = 5353});
+  std::vector<conntrack::UdpFlows> flows;
+  for (std::uint16_t port = 1; port <= 10'000; ++port) {
+    flows.push_back({.family = Family::kIpv4, .destination = Ip::Parse(kHostIp4), .port = port});
+  }
+
+  Forget(flows);
+
+  EXPECT_EQ(List(host()), "");
 }
 
 TEST_P(Conntrack, ForgetsAFlowInAZone) {
@@ -147,8 +192,8 @@ TEST_P(Conntrack, LeavesThousandsOfOtherFlows) {
   EXPECT_EQ(host().Must({"conntrack", "-C"}), "1998\n");
 }
 
-const Way kWays[] = {{"ByFilter", &conntrack::Conntrack::ForgetUdpFlows},
-                     {"OneByOne", &conntrack::Conntrack::ForgetUdpFlowsOneByOne}};
+const Way kWays[] = {{"ByFilter", &conntrack::Conntrack::Forget},
+                     {"OneByOne", &conntrack::Conntrack::ForgetOneByOne}};
 
 INSTANTIATE_TEST_SUITE_P(Ways, Conntrack, ::testing::ValuesIn(kWays), kNameOf);
 

@@ -102,11 +102,11 @@ const SilentCase kSilent[] = {
        static_cast<void>(socket.Commit(batch, generation));
      }},
     {"ConntrackDelete",
-     "cannot remove the UDP flows to port 53 from conntrack",
-     [] { Silent<conntrack::Conntrack>().ForgetUdpFlows({{.port = 53}}); }},
+     "cannot remove stale UDP flows from conntrack",
+     [] { Silent<conntrack::Conntrack>().Forget({{.port = 53}}); }},
     {"ConntrackDump",
      "cannot list UDP entries of conntrack",
-     [] { Silent<conntrack::Conntrack>().ForgetUdpFlowsOneByOne({{.port = 53}}); }},
+     [] { Silent<conntrack::Conntrack>().ForgetOneByOne({{.port = 53}}); }},
 };
 
 class SilentKernel : public RtnlWorld, public ::testing::WithParamInterface<SilentCase> {};

@@ -11,7 +11,7 @@ class Flows : public World {
  protected:
   // conntrack sees flows only where a rule asks for them: another attachment has been on the node
   // before.
-  Flows() { Attach(DualStack(), As("first", AddContainer("first"))); }
+  Flows() : first_(&AddContainer("first")) { Attach(DualStack(), As("first", *first_)); }
 
   // The entries of conntrack -L whose original destination is this port.
   [[nodiscard]] std::vector<std::string> To(int port, const std::string& protocol = "udp") {
@@ -31,9 +31,32 @@ class Flows : public World {
         .text;
   }
 
+  // The entries themselves, whatever their state.
+  [[nodiscard]] std::vector<std::string> IdsTo(int port) {
+    std::vector<std::string> ids;
+    for (const std::string family : {"ipv4", "ipv6"}) {
+      const std::string listed = host().Must(
+          Words(Cat("conntrack -L -o id -p udp -f ", family, " --orig-port-dst ", port)));
+      for (const std::string& line : Lines(listed)) {
+        ids.push_back(line.substr(line.find("id=")));
+      }
+    }
+    return ids;
+  }
+
+  // What our table no longer asks for, somebody else's does: the kernel goes on tracking flows.
+  void DeleteOurTable() {
+    host().Must({"nft", "-f", "-"},
+                "table inet other { chain in { type filter hook prerouting priority 0; "
+                "ct state invalid counter; }; }");
+    host().Must({"nft", "delete", "table", "inet", kTable});
+  }
+
   [[nodiscard]] static json Dns(const std::string& host_ip = "") {
     return Publish({Port(5353, 53, "udp", host_ip)}, DualStack());
   }
+
+  Node* first_;
 };
 
 TEST_F(Flows, ToTheHostGoOnToTheAllocationOnceItsPortIsPublished) {
@@ -82,6 +105,79 @@ TEST_F(Flows, OfOthersAreKept) {
   EXPECT_THAT(To(5354), SizeIs(2)) << "another port";
   EXPECT_THAT(To(5353), SizeIs(1)) << "another host address than the published one";
   EXPECT_THAT(To(5353, "tcp"), SizeIs(1)) << "another protocol";
+}
+
+TEST_F(Flows, OfOthersToTheSamePortElsewhereAreKept) {
+  Serve(outside(), Protocol::kUdp, {kOutsideIp4, kOutsideIp6}, 5353, "elsewhere");
+  const Node& routed = AddContainer("routed");
+  Attach(DualStack({{"ipMasq", false}}), As("routed", routed));
+  for (const Call& call : {Call{.to = kOutsideIp4}, Call{.to = kOutsideIp6}}) {
+    Call udp = call;
+    udp.protocol = Protocol::kUdp;
+    udp.port = 5353;
+    ASSERT_TRUE(Ask(*first_, udp)) << call.to;
+  }
+  ASSERT_EQ(UdpText(routed, kOutsideIp4, 5353), "elsewhere");
+  const std::vector<std::string> before = IdsTo(5353);
+  ASSERT_THAT(before, SizeIs(3));
+
+  Attach(Dns(), As("dns", container()));
+  EXPECT_EQ(IdsTo(5353), before) << "after ADD";
+  Detach(Dns(), As("dns", container()));
+  EXPECT_EQ(IdsTo(5353), before) << "after DEL";
+}
+
+TEST_F(Flows, ThatBeganWhileTheRulesWereAwayWorkAfterTheRepair) {
+  const json added = Attach(Dns(), As("dns", container()));
+  Serve(container(), Protocol::kUdp, {"172.26.64.3", "fd00:26::3"}, 53, "dns");
+  Serve(outside(), Protocol::kUdp, {kOutsideIp4, kOutsideIp6}, 9999, "elsewhere");
+  const auto seen_as = [&](const std::string& to) {
+    return Ask(container(),
+               {.protocol = Protocol::kUdp, .to = to, .port = 9999, .from_port = 40000})
+        .value_or(Reply{})
+        .seen_as;
+  };
+  DeleteOurTable();
+  EXPECT_EQ(Talk(kHostIp4, 5353), "");
+  EXPECT_EQ(Talk(kHostIp6, 5353), "");
+  EXPECT_EQ(seen_as(kOutsideIp4), "172.26.64.3");
+  EXPECT_EQ(seen_as(kOutsideIp6), "fd00:26::3");
+
+  // Another's ADD repairs all of them.
+  Attach(DualStack(), As("later", AddContainer("later")));
+
+  EXPECT_EQ(Talk(kHostIp4, 5353), "dns");
+  EXPECT_EQ(Talk(kHostIp6, 5353), "dns");
+  EXPECT_EQ(seen_as(kOutsideIp4), kHostIp4);
+  EXPECT_EQ(seen_as(kOutsideIp6), kHostIp6);
+}
+
+TEST_F(Flows, ThatLastAreNotInterruptedByARepair) {
+  Attach(Dns(), As("dns", container()));
+  Serve(container(), Protocol::kUdp, {"172.26.64.3", "fd00:26::3"}, 53, "dns");
+  ASSERT_EQ(Talk(kHostIp4, 5353), "dns");
+  ASSERT_EQ(Talk(kHostIp6, 5353), "dns");
+  const std::vector<std::string> before = IdsTo(5353);
+  DeleteOurTable();
+
+  Attach(DualStack(), As("later", AddContainer("later")));
+
+  EXPECT_EQ(IdsTo(5353), before);
+}
+
+TEST_F(Flows, OfManyPortsCostNoCallsOfTheirOwn) {
+  const auto calls = [&](const std::string& protocol) {
+    std::vector<json> ports;
+    for (int port = 10'000; port < 10'200; ++port) {
+      ports.push_back(Port(port, 80, protocol));
+    }
+    const Killing added = RunPluginKilledAt(0, "ADD", Publish(ports, DualStack()));
+    EXPECT_EQ(added.outcome.exit_code, 0) << added.outcome;
+    return added.calls;
+  };
+  static_cast<void>(calls("tcp"));  // the next ones replace an earlier attachment, too
+  const int tcp = calls("tcp");
+  EXPECT_LT(calls("udp"), tcp + 20);
 }
 
 }  // namespace
