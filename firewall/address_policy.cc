@@ -12,6 +12,8 @@ namespace {
 
 // In the order of Ingress.
 constexpr std::array<std::string_view, 3> kIngressNames = {"open", "same-bridge", "isolated"};
+// In the order of Inbound.
+constexpr std::array<std::string_view, 2> kInboundNames = {"any", "published"};
 
 std::vector<std::uint8_t> NameKey(const std::string& link) {
   std::vector<std::uint8_t> name(nft::PaddedBytes(nft::Type::kIfname));
@@ -32,7 +34,8 @@ std::vector<nft::Element> Elements(const std::vector<AddressPolicy>& policies,
     for (const auto& [is_in, noun] : {std::pair(policy.forward, kAlloc),
                                       std::pair(policy.masquerade, kMasq),
                                       std::pair(policy.snat, kSnat),
-                                      std::pair(policy.masquerade_all, kMasqAll)}) {
+                                      std::pair(policy.masquerade_all, kMasqAll),
+                                      std::pair(policy.inbound == Inbound::kPublished, kClosed)}) {
       if (is_in) {
         elements.push_back({.set = SetName(noun, policy.address.family()),
                             .key = AddressKey(policy.address),
@@ -74,6 +77,14 @@ std::string_view Text(Ingress ingress) {
 
 std::optional<Ingress> ParseIngress(std::string_view text) {
   return FindNamed<Ingress>(kIngressNames, text);
+}
+
+std::string_view Text(Inbound inbound) {
+  return kInboundNames.at(static_cast<std::size_t>(inbound));
+}
+
+std::optional<Inbound> ParseInbound(std::string_view text) {
+  return FindNamed<Inbound>(kInboundNames, text);
 }
 
 std::optional<nft::Element> FindAddress(nft::Socket& socket, const Ip& address) {

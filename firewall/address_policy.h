@@ -17,6 +17,16 @@
 
 namespace nomad_bridge::firewall {
 
+// Which new connections the node forwards to an allocation from interfaces that are no bridges of ours.
+enum class Inbound {
+  kAny,
+  kPublished,  // those to published ports; closed4/6
+};
+
+// "any", "published".
+[[nodiscard]] std::string_view Text(Inbound inbound);
+[[nodiscard]] std::optional<Inbound> ParseInbound(std::string_view text);
+
 struct AddressPolicy {
   Ip address;
   bool forward = true;          // alloc4/6: the node forwards for it
@@ -24,6 +34,7 @@ struct AddressPolicy {
   bool snat = false;            // snat4/6: is reached with the bridge's address if replies would
                                 // otherwise bypass the node (snat)
   bool masquerade_all = false;  // masqall4/6: its ports are always reached with that (masqAll)
+  Inbound inbound = Inbound::kAny;
 };
 
 // The firewall plugin's ingressPolicy: which new connections the node forwards to a bridge.

@@ -22,7 +22,7 @@ std::vector<nft::Set> Sets() {
       {.name = kIngressRestricted, .key = {nft::Type::kIfname}},
       {.name = kIngressAllowed, .key = {nft::Type::kIfname, nft::Type::kIfname}},
   };
-  for (const std::string_view noun : {kAlloc, kMasq, kSnat, kMasqAll}) {
+  for (const std::string_view noun : {kAlloc, kMasq, kSnat, kMasqAll, kClosed}) {
     for (const Family family : kFamilies) {
       sets.push_back({.name = SetName(noun, family), .key = {AddressType(family)}});
     }
@@ -75,6 +75,12 @@ nft::Chain Forward(int mark_bit) {
   // oifname @bridges ct status dnat meta mark set meta mark | 0x1000 accept
   chain.rules.push_back(
       nft::Rule().OifnameIn(kBridges).CtStatusDnat().SetMarkBit(mark_bit).Accept());
+  for (const Family family : kFamilies) {
+    // iifname != @bridges ip daddr @closed4 drop
+    // Answers and published ports were accepted before; what the node itself sends is not forwarded.
+    chain.rules.push_back(
+        nft::Rule().IifnameNotIn(kBridges).Only(family).DaddrIn(SetName(kClosed, family)).Drop());
+  }
   return chain;
 }
 

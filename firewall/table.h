@@ -24,11 +24,12 @@ constexpr const char* kIngressRestricted = "ingress_restricted";
 constexpr const char* kIngressAllowed = "ingress_allowed";
 // Sets of addresses, without the digit of their family: forwarded for, masqueraded towards the
 // outside, and as the target of published ports reached with the bridge's address: where the way back
-// would miss the node, or always.
+// would miss the node, or always; and closed to the outside but for published ports.
 constexpr std::string_view kAlloc = "alloc";
 constexpr std::string_view kMasq = "masq";
 constexpr std::string_view kSnat = "snat";
 constexpr std::string_view kMasqAll = "masqall";
+constexpr std::string_view kClosed = "closed";
 constexpr const char* kPostrouting = "postrouting";  // the chain that portmap adds to
 
 // inet nomad-bridge

@@ -121,6 +121,10 @@ Rule& Rule::IifnameIn(const std::string& set) {
   return LoadMeta(NFT_META_IIFNAME).LookUp(set);
 }
 
+Rule& Rule::IifnameNotIn(const std::string& set) {
+  return LoadMeta(NFT_META_IIFNAME).LookUp(set, true);
+}
+
 Rule& Rule::OifnameIn(const std::string& set) {
   return LoadMeta(NFT_META_OIFNAME).LookUp(set);
 }

@@ -41,8 +41,9 @@ constexpr std::uint32_t kCtRelated = 4;
 
 class Rule {
  public:
-  // iifname @set, oifname @set, oifname != @set
+  // iifname @set, iifname != @set, oifname @set, oifname != @set
   Rule& IifnameIn(const std::string& set);
+  Rule& IifnameNotIn(const std::string& set);
   Rule& OifnameIn(const std::string& set);
   Rule& OifnameNotIn(const std::string& set);
   // iifname . oifname != @set

@@ -28,6 +28,7 @@ const std::vector<PluginType>& Table() {
                     .ipam_type = "host-local",
                     .subnet = "172.26.64.0/20",
                     .admin_chain = "NOMAD-ADMIN",
+                    .inbound = "published",
                     .is_gateway = true,
                     .is_default_gateway = true,
                     .force_address = true,

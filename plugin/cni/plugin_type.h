@@ -41,6 +41,7 @@ struct Defaults {
   // Of the one range, if the config has neither ranges nor subnet; empty: ranges are required.
   std::string subnet;
   std::string admin_chain;
+  std::string inbound = "any";
   bool is_gateway = false;
   bool is_default_gateway = false;  // unless the config has ipam.routes
   bool force_address = false;

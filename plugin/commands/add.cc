@@ -54,6 +54,7 @@ state::Record IntentOf(const cni::Request& request,
                                        .masq_all = config.rules.masq_all,
                                        .forward_hook = config.rules.forward_hook,
                                        .ingress = config.rules.ingress,
+                                       .inbound = config.rules.inbound,
                                        .firewalld_zone = config.rules.firewalld_zone}};
   return record.With(type.parts, state::Phase::kMaking);
 }

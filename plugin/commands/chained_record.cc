@@ -110,6 +110,7 @@ state::Record WithRules(state::Record record,
     record.rules.forward_hook = rules.forward_hook;
     record.rules.forward_hook.ipv6 = record.HasIpv6();
     record.rules.ingress = rules.ingress;
+    record.rules.inbound = rules.inbound;
     record.rules.firewalld_zone = rules.firewalld_zone;
   }
   if (type.Provides(cni::Part::kPorts)) {

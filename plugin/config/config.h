@@ -73,6 +73,7 @@ struct RulesConfig {
   bool masq_all = false;
   firewall::ForwardHook forward_hook;  // no admin chain without Part::kForward
   firewall::Ingress ingress = firewall::Ingress::kOpen;
+  firewall::Inbound inbound = firewall::Inbound::kAny;
   std::string firewalld_zone;
   std::vector<portmap::PortMapping> ports;
 };

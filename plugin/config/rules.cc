@@ -55,6 +55,15 @@ firewall::Ingress ParseIngress(const cni::JsonView& config) {
   return *ingress;
 }
 
+firewall::Inbound ParseInbound(const cni::JsonView& config, const cni::Defaults& defaults) {
+  const std::optional<firewall::Inbound> inbound =
+      firewall::ParseInbound(config.FindString("inbound").value_or(defaults.inbound));
+  if (!inbound) {
+    throw config.Find("inbound")->Wrong("'published' or 'any'");
+  }
+  return *inbound;
+}
+
 // Conditions are in iptables' or nft's syntax, which we do not parse; the admin chain can do the same.
 void RefuseConditions(const cni::JsonView& config, const std::string& admin_chain) {
   for (const char* const key : {"conditionsV4", "conditionsV6"}) {
@@ -128,6 +137,7 @@ RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type) {
     rules.firewalld_zone = config.FindString("firewalldZone").value_or("trusted");
     rules.forward_hook.admin_chain = ParseAdminChain(config, type.defaults);
     rules.ingress = ParseIngress(config);
+    rules.inbound = ParseInbound(config, type.defaults);
     if (const std::optional<cni::JsonView> bit = config.Find("acceptMarkBit")) {
       rules.forward_hook.accept_mark_bit = static_cast<int>(bit->Integer(0, kMostMarkBit));
     }

@@ -48,7 +48,9 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
                         .forward = record.Has(cni::Part::kForward),
                         .masquerade = record.Has(cni::Part::kMasquerade) && record.rules.ip_masq,
                         .snat = has_ports && record.rules.snat,
-                        .masquerade_all = has_ports && record.rules.masq_all});
+                        .masquerade_all = has_ports && record.rules.masq_all,
+                        .inbound = record.Has(cni::Part::kForward) ? record.rules.inbound
+                                                                   : firewall::Inbound::kAny});
   }
   std::vector<nft::Element> elements = firewall::Elements(policies, comment);
   if (has_ports) {
@@ -69,8 +71,8 @@ std::optional<cni::Part> PartOf(const nft::Element& element) {
   if (element.set == firewall::kBridges) {
     return std::nullopt;
   }
-  if (is_of(firewall::kAlloc) || element.set == firewall::kIngressRestricted ||
-      element.set == firewall::kIngressAllowed) {
+  if (is_of(firewall::kAlloc) || is_of(firewall::kClosed) ||
+      element.set == firewall::kIngressRestricted || element.set == firewall::kIngressAllowed) {
     return cni::Part::kForward;
   }
   return is_of(firewall::kMasq) ? cni::Part::kMasquerade : cni::Part::kPorts;

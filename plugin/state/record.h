@@ -74,6 +74,7 @@ struct Record {
     bool masq_all = false;
     firewall::ForwardHook forward_hook;
     firewall::Ingress ingress = firewall::Ingress::kOpen;
+    firewall::Inbound inbound = firewall::Inbound::kAny;
     std::string firewalld_zone;  // for gateway_ifname, where firewalld runs
     std::vector<portmap::DnatEntry> ports;
   } rules;

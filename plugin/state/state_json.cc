@@ -79,6 +79,7 @@ void Fields(auto& visit, Record::Rules& rules) {
   visit("adminChain", rules.forward_hook.admin_chain);
   visit("acceptMarkBit", rules.forward_hook.accept_mark_bit);
   visit("ingress", rules.ingress);
+  visit("inbound", rules.inbound);
   visit("firewalldZone", rules.firewalld_zone);
   visit("ports", rules.ports);
 }
@@ -189,6 +190,9 @@ struct Reader {
   }
   static void Decode(const json& from, firewall::Ingress& ingress) {
     ingress = firewall::ParseIngress(from.get<std::string>()).value();
+  }
+  static void Decode(const json& from, firewall::Inbound& inbound) {
+    inbound = firewall::ParseInbound(from.get<std::string>()).value();
   }
   template <typename Value>
   static void Decode(const json& from, std::optional<Value>& value) {

@@ -54,6 +54,7 @@ TEST_F(Cnitool, NomadsOwnListMakesTheSameNetworkAsNomadBridgeAlone) {
   alone["cniVersion"] = "0.4.0";
   // What Nomad's list sets differently from our defaults.
   alone["plugins"][0]["hairpinMode"] = false;
+  alone["plugins"][0]["inbound"] = "any";
   alone["plugins"][0]["ipam"]["routes"] = {{{"dst", "0.0.0.0/0"}}};
   const auto made_by = [&](const json& list) {
     UseList(list);

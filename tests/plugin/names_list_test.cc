@@ -82,6 +82,7 @@ TEST_F(ListOfReferenceNames, NomadsOwnListGivesTheNetworkThatNomadBridgeGivesAlo
   const Network builtin = Builtin();
   const Network alone = ByOurs(ListOf({{{"type", "nomad-bridge"},
                                         {"hairpinMode", false},
+                                        {"inbound", "any"},
                                         {"capabilities", {{"portMappings", true}}}}},
                                       "nomad",
                                       "0.4.0"));

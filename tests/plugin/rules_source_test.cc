@@ -82,7 +82,7 @@ TEST_F(Masquerade, LeavesLocalhostUnansweredWithoutSnat) {
 }
 
 TEST_F(Masquerade, LeavesTheSamePortOfOtherMachinesAlone) {
-  Add();
+  Add({{"inbound", "any"}});
   // GHSA-jv3w-x3r3-g6rm: only what is addressed to the node itself may be caught.
   Serve(outside(), Protocol::kTcp, {kOutsideIp4, kOutsideIp6}, 8080, "outside");
   Serve(neighbour_, Protocol::kTcp, {"172.26.64.3"}, 8080, "neighbour");

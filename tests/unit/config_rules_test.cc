@@ -89,6 +89,15 @@ TEST(RulesConfig, ReadsTheIngressPolicy) {
   ExpectInvalid({R"({"ingressPolicy":"sesame"})", "'ingressPolicy': \"sesame\""});
 }
 
+TEST(RulesConfig, ReadsWhatMayComeIn) {
+  EXPECT_EQ(Parsed("{}").rules.inbound, firewall::Inbound::kPublished);
+  EXPECT_EQ(ParsedBy("firewall", "{}").rules.inbound, firewall::Inbound::kAny);
+  EXPECT_EQ(Parsed(R"({"inbound":"any"})").rules.inbound, firewall::Inbound::kAny);
+  EXPECT_EQ(ParsedBy("firewall", R"({"inbound":"published"})").rules.inbound,
+            firewall::Inbound::kPublished);
+  ExpectInvalid({R"({"inbound":"none"})", "'inbound': \"none\""});
+}
+
 TEST(RulesConfig, ChecksTheKeysThatOnlyTheReferenceNeeds) {
   EXPECT_NO_THROW(Parsed(R"({"markMasqBit":14})"));
   EXPECT_NO_THROW(Parsed(R"({"externalSetMarkChain":"KUBE-MARK-MASQ"})"));

@@ -24,6 +24,8 @@ TEST(AddressPolicy, IsInTheSetsOfWhatItAllows) {
               ElementsAre("alloc4", "masq4"));
   EXPECT_THAT(SetsOf(Elements({{.address = ip, .snat = true, .masquerade_all = true}}, "c")),
               ElementsAre("alloc4", "snat4", "masqall4"));
+  EXPECT_THAT(SetsOf(Elements({{.address = ip, .inbound = Inbound::kPublished}}, "c")),
+              ElementsAre("alloc4", "closed4"));
 }
 
 TEST(AddressPolicy, OfIpv6IsInTheSetsOfIpv6) {

@@ -32,7 +32,7 @@ const json kFull = json::parse(R"({
                   "config": "{\"name\":\"nomad\"}"}},
   "rules": {
     "ipMasq": true, "snat": true, "masqAll": true, "adminChain": "MINE", "acceptMarkBit": 3,
-    "ingress": "isolated", "firewalldZone": "trusted",
+    "ingress": "isolated", "inbound": "published", "firewalldZone": "trusted",
     "ports": [{"protocol": "udp", "hostIp": "192.0.2.7", "hostPort": 8080,
                "containerIp": "10.0.0.2", "containerPort": 80}]},
   "bootId": "f1f2", "hostNetns": {"device": 4, "inode": 4026531840}})");

@@ -1,0 +1,107 @@
+// The key `inbound`: what reaches an allocation from beyond the node.
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class Inbound : public World {
+ protected:
+  // The container with host port 8080 → 80, and a neighbour.
+  void Add(const json& changes = {}) {
+    Attach(Publish({Port(8080, 80)}, DualStack(changes)), As("web", container()));
+    Attach(DualStack(changes), As("neighbour", neighbour_));
+    Serve(container(), Protocol::kTcp, {"172.26.64.2", "fd00:26::2"}, 80, "web");
+    Serve(container(), Protocol::kTcp, {"172.26.64.2", "fd00:26::2"}, 81, "not published");
+  }
+
+  // What `node` gets on a port of the container that is not published, by IPv4 and IPv6.
+  [[nodiscard]] static std::vector<std::string> Directly(const Node& node) {
+    std::vector<std::string> texts;
+    for (const char* const address : {"172.26.64.2", "fd00:26::2"}) {
+      texts.push_back(
+          Ask(node, {.to = address, .port = 81, .patience = std::chrono::milliseconds(500)})
+              .value_or(Reply{})
+              .text);
+    }
+    return texts;
+  }
+  [[nodiscard]] static auto Reached() { return ElementsAre("not published", "not published"); }
+  [[nodiscard]] static auto NotReached() { return ElementsAre("", ""); }
+
+  Node& neighbour_ = AddContainer("neighbour");
+};
+
+TEST_F(Inbound, IsPublishedPortsAloneByDefault) {
+  Add();
+  EXPECT_THAT(Directly(outside()), NotReached());
+  for (const char* const address : {"172.26.64.2", "fd00:26::2"}) {
+    EXPECT_EQ(TcpText(outside(), address, 80), "") << "published, but by the node's addresses";
+    EXPECT_FALSE(Ping(outside(), address));
+  }
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
+  EXPECT_EQ(TcpText(outside(), kHostIp6, 8080), "web");
+}
+
+TEST_F(Inbound, OfTheNodeAndNeighboursIsAnything) {
+  Add();
+  EXPECT_THAT(Directly(host()), Reached());
+  EXPECT_THAT(Directly(neighbour_), Reached());
+}
+
+TEST_F(Inbound, OfAnotherBridgeOfOursIsAnything) {
+  Add();
+  Node& other = AddContainer("other");
+  Attach(Config(R"({"name": "other", "bridge": "other0", "ipam": {"ranges": [
+             [{"subnet": "10.97.0.0/24"}], [{"subnet": "fd00:97::/64"}]]}})"),
+         As("other", other));
+  EXPECT_THAT(Directly(other), Reached());
+}
+
+TEST_F(Inbound, AnswersPass) {
+  Add({{"ipMasq", false}});
+  Serve(outside(), Protocol::kTcp, {kOutsideIp4, kOutsideIp6}, 9000, "outside");
+  Serve(outside(), Protocol::kUdp, {kOutsideIp4, kOutsideIp6}, 9000, "outside");
+  for (const char* const address : {kOutsideIp4, kOutsideIp6}) {
+    EXPECT_EQ(TcpText(container(), address, 9000), "outside");
+    EXPECT_EQ(UdpText(container(), address, 9000), "outside");
+    EXPECT_TRUE(Ping(container(), address));
+  }
+}
+
+TEST_F(Inbound, IsAnythingWithAny) {
+  Add({{"inbound", "any"}});
+  EXPECT_THAT(Directly(outside()), Reached());
+}
+
+TEST_F(Inbound, IsRepairedAfterAFlush) {
+  const json config = DualStack();
+  const json result = Attach(config, As("web", container()));
+  Serve(container(), Protocol::kTcp, {"172.26.64.2", "fd00:26::2"}, 81, "not published");
+  host().Must({"nft", "flush", "ruleset"});
+  EXPECT_THAT(Directly(outside()), Reached());
+  MustCheck(config, result, As("web", container()));
+  EXPECT_THAT(Directly(outside()), NotReached());
+}
+
+TEST_F(Inbound, GoesWithTheAllocation) {
+  Add();
+  Detach(DualStack(), As("web", container()));
+  Detach(DualStack(), As("neighbour", neighbour_));
+  EXPECT_EQ(Elements("closed4"), json::array());
+  EXPECT_EQ(Elements("closed6"), json::array());
+}
+
+TEST_F(Inbound, IsAnythingUnderTheReferenceNames) {
+  const json config = Config(R"({"bridge": "nomad", "isGateway": true, "isDefaultGateway": true,
+      "ipam": {"type": "host-local",
+               "ranges": [[{"subnet": "172.26.64.0/20"}], [{"subnet": "fd00:26::/64"}]]}})");
+  const Outcome bridge = RunPlugin("ADD", config.dump(), {}, "bridge");
+  ASSERT_EQ(bridge.exit_code, 0) << bridge;
+  const Outcome firewall = RunPlugin("ADD", WithResult(config, bridge.json).dump(), {}, "firewall");
+  ASSERT_EQ(firewall.exit_code, 0) << firewall;
+  Serve(container(), Protocol::kTcp, {"172.26.64.2", "fd00:26::2"}, 81, "not published");
+  EXPECT_THAT(Directly(outside()), Reached());
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
