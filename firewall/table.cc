@@ -7,9 +7,10 @@ namespace {
 
 using Point = nft::Hook::Point;
 
-// nft's names for them: raw, filter, srcnat.
+// nft's names for them: raw, filter, dstnat, srcnat.
 constexpr int kRaw = -300;
 constexpr int kFilter = 0;
+constexpr int kDstnat = -100;
 constexpr int kSrcnat = 100;
 
 Cidr Multicast(Family family) {
@@ -30,14 +31,34 @@ std::vector<nft::Set> Sets() {
   return sets;
 }
 
-// With route_localnet on, the node would route 127.0.0.0/8 from its bridges to itself. Not needed for
-// IPv6: the kernel drops ::1 from any link but lo before routing.
+// With route_localnet on, the node would route 127.0.0.0/8 from its bridges to itself, and take such a
+// source for its own. Not needed for IPv6: the kernel drops ::1 from any link but lo before routing.
 nft::Chain LocalhostGuard() {
-  return {.name = "localhost_guard",
-          .hook = nft::Hook{.type = "filter", .point = Point::kPrerouting, .priority = kRaw},
+  return {
+      .name = "localhost_guard",
+      .hook = nft::Hook{.type = "filter", .point = Point::kPrerouting, .priority = kRaw},
+      .rules = {
+          // iifname @bridges ip daddr 127.0.0.0/8 drop
+          nft::Rule().IifnameIn(kBridges).Ipv4().Daddr(Prefix("127.0.0.0/8")).Drop(),
+          // iifname @bridges ip saddr 127.0.0.0/8 drop
+          // The kernel's own check knows 127.0.0.1 alone, unless rp_filter is on, and none at all
+          // with accept_local; and with br_netfilter such a packet would be masqueraded.
+          nft::Rule().IifnameIn(kBridges).Ipv4().Saddr(Prefix("127.0.0.0/8")).Drop(),
+      }};
+}
+
+// A tc filter keeps the same out, should this table be gone. With br_netfilter answers to the
+// node's 127.0.0.1 are translated before the bridge hands them over to that filter.
+nft::Chain LocalhostAnswers() {
+  return {.name = "localhost_answers",
+          .hook = nft::Hook{.type = "filter", .point = Point::kPrerouting, .priority = kDstnat + 1},
           .rules = {
-              // iifname @bridges ip daddr 127.0.0.0/8 drop
-              nft::Rule().IifnameIn(kBridges).Ipv4().Daddr(Prefix("127.0.0.0/8")).Drop(),
+              // ip daddr 127.0.0.0/8 iifname @bridges meta mark set 0x6e62616e
+              nft::Rule()
+                  .Ipv4()
+                  .Daddr(Prefix("127.0.0.0/8"))
+                  .IifnameIn(kBridges)
+                  .SetMark(kLocalhostAnswerMark),
           }};
 }
 
@@ -123,9 +144,10 @@ Cidr Prefix(std::string_view text) {
 }
 
 nft::Table Describe(int accept_mark_bit) {
-  return {.id = TableId(),
-          .sets = Sets(),
-          .chains = {LocalhostGuard(), Forward(accept_mark_bit), Postrouting()}};
+  return {
+      .id = TableId(),
+      .sets = Sets(),
+      .chains = {LocalhostGuard(), LocalhostAnswers(), Forward(accept_mark_bit), Postrouting()}};
 }
 
 }  // namespace nomad_bridge::firewall

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,8 @@ constexpr std::string_view kMasq = "masq";
 constexpr std::string_view kSnat = "snat";
 constexpr std::string_view kMasqAll = "masqall";
 constexpr std::string_view kClosed = "closed";
+// Of packets to 127.0.0.0/8 from a bridge that have passed localhost_guard: they were translated to that.
+constexpr std::uint32_t kLocalhostAnswerMark = 0x6e62616e;
 constexpr const char* kPostrouting = "postrouting";  // the chain that portmap adds to
 
 // inet nomad-bridge

@@ -193,13 +193,22 @@ Rule& Rule::CtStatusDnat() {
   return CtAnyBit(NFT_CT_STATUS, IPS_DST_NAT);
 }
 
+Rule& Rule::StoreMark() {
+  return Add({"meta",
+              {{NFTNL_EXPR_META_KEY, std::uint32_t{NFT_META_MARK}},
+               {NFTNL_EXPR_META_SREG, std::uint32_t{NFT_REG_1}}}});
+}
+
+Rule& Rule::SetMark(std::uint32_t mark) {
+  return Add({"immediate",
+              {{NFTNL_EXPR_IMM_DREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_IMM_DATA, CpuOrder(mark)}}})
+      .StoreMark();
+}
+
 Rule& Rule::SetMarkBit(int bit) {
   const std::uint32_t mark = std::uint32_t{1} << bit;
-  return LoadMeta(NFT_META_MARK)
-      .Mask(CpuOrder(~mark), CpuOrder(mark))
-      .Add({"meta",
-            {{NFTNL_EXPR_META_KEY, std::uint32_t{NFT_META_MARK}},
-             {NFTNL_EXPR_META_SREG, std::uint32_t{NFT_REG_1}}}});
+  return LoadMeta(NFT_META_MARK).Mask(CpuOrder(~mark), CpuOrder(mark)).StoreMark();
 }
 
 Rule& Rule::MarkBitIsSet(int bit) {

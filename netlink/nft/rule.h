@@ -69,6 +69,8 @@ class Rule {
   // ct status dnat
   Rule& CtStatusDnat();
 
+  // meta mark set mark
+  Rule& SetMark(std::uint32_t mark);
   // meta mark set meta mark | (1 << bit)
   Rule& SetMarkBit(int bit);
   // meta mark & (1 << bit) == (1 << bit)
@@ -107,6 +109,7 @@ class Rule {
   Rule& LoadAddress(bool source, std::size_t bytes);
   Rule& LoadPort(std::uint32_t slot);
   Rule& MatchPrefix(bool source, bool equal, const Cidr& prefix);
+  Rule& StoreMark();
   Rule& CtAnyBit(std::uint32_t key, std::uint32_t bits);
   Rule& Dnat(const std::string& map);
   Rule& Verdict(std::uint32_t verdict, const std::string& chain = {});

@@ -157,6 +157,11 @@ class Socket {
   void LockPort(const Link& port, const Mac& mac);
   [[nodiscard]] bool IsPortLocked(const Link& port, const Mac& mac);
 
+  // From now on IPv4 packets from or to 127.0.0.0/8 that come in by `link` are dropped before rules of
+  // any kind see them, but for those to it with the mark `except_mark`. Stays until the link goes. One
+  // more round trip where there is no such filter yet. False if this kernel has no tc filters.
+  [[nodiscard]] bool EnsureLocalhostFilter(const Link& link, std::uint32_t except_mark);
+
   void EnsureLinkGone(const std::string& name);
 
   [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);

@@ -49,7 +49,7 @@ void Apply(state::Host& host, const state::Record& record, firewall::PlanMode mo
 
 void Publish(state::Host& host, const state::Record& record, firewall::PlanMode mode) {
   Apply(host, record, mode);
-  rules::EnsureLocalhostReaches(record);
+  rules::EnsureLocalhostReaches(host, record);
   rules::ForgetStaleFlows(host, record);
   rules::WarnOfPorts(host, record);
 }

@@ -31,7 +31,7 @@ void RepairPort(state::Host& host,
   }
   host.net.Change(veth, {.up = true, .master = bridge.index});
   link::SetPort(host.net, veth, record->link.port, record->ContainerMac());
-  rules::EnsureLocalhostReaches(*record);
+  rules::EnsureLocalhostReaches(host, *record);
   LogLine("repaired {} of container '{}', which was no port of '{}' any more",
           veth.name,
           id.container_id,
@@ -208,7 +208,7 @@ std::vector<std::string> RepairHostSide(state::Host& host,
   RepairHostVeth(host, record);
   std::vector<std::string> mismatches = RepairLeases(record);
   RepairRules(host, record);
-  rules::EnsureLocalhostReaches(record);
+  rules::EnsureLocalhostReaches(host, record);
   return mismatches;
 }
 

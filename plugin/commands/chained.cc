@@ -154,7 +154,7 @@ void CheckRules(const cni::Request& request, const cni::PluginType& type) {
   const state::Record record = RequireRecord(std::move(found), request.id, container.netns);
   if (config.repair_on_check) {
     attachment::RepairRules(host, record);
-    rules::EnsureLocalhostReaches(record);
+    rules::EnsureLocalhostReaches(host, record);
   } else {
     ThrowIfChanged(request.id, rules::DiffRules(host, record));
   }

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "base/ip.h"
+#include "base/log.h"
 #include "base/text.h"
+#include "firewall/table.h"
 #include "netlink/core/sysctl.h"
 
 namespace nomad_bridge::rules {
@@ -88,7 +91,7 @@ void ForgetUntranslatedFlows(state::Host& host, const std::vector<state::Record>
   flows.Forget();
 }
 
-void EnsureLocalhostReaches(const state::Record& record) {
+void EnsureLocalhostReaches(state::Host& host, const state::Record& record) {
   const bool has_ipv4_port = std::ranges::any_of(
       record.rules.ports,
       [](const portmap::DnatEntry& mapping) { return mapping.container_ip.is_ipv4(); });
@@ -103,6 +106,13 @@ void EnsureLocalhostReaches(const state::Record& record) {
     links.push_back(record.link.bridge);  // with br_netfilter answers are translated there
   }
   for (const std::string& link : links) {
+    const std::optional<rtnl::Link> present = host.net.FindLink(link);
+    if (present && !host.net.EnsureLocalhostFilter(*present, firewall::kLocalhostAnswerMark)) {
+      LogLine(
+          "no tc filter on '{}' (the kernel lacks sch_ingress or cls_bpf): when the firewall is "
+          "flushed, allocations reach this node's 127.0.0.1",
+          link);
+    }
     netlink::EnsureSysctl(Cat("net/ipv4/conf/", link, "/route_localnet"), "1");
   }
 }

@@ -22,7 +22,8 @@ void ForgetStaleFlows(state::Host& host, const state::Record& record);
 void ForgetUntranslatedFlows(state::Host& host, const std::vector<state::Record>& records);
 
 // Lets the node reach published ports by 127.0.0.1: needs route_localnet on the bridge. To be called
-// after the rules are in force, as localhost_guard protects the node from its misuse.
-void EnsureLocalhostReaches(const state::Record& record);
+// after the rules are in force, as localhost_guard protects the node from its misuse; a tc filter does
+// while they are flushed.
+void EnsureLocalhostReaches(state::Host& host, const state::Record& record);
 
 }  // namespace nomad_bridge::rules

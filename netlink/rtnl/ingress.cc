@@ -1,0 +1,114 @@
+// A tc filter at a link's ingress: before any hook of nf_tables, and not part of any ruleset, so that a
+// flush does not take it away. A classic BPF program in direct-action mode needs neither bpf(2) nor a
+// tc action; its offsets count from the Ethernet header.
+#include <array>
+#include <cerrno>
+
+#include <arpa/inet.h>
+#include <linux/filter.h>
+#include <linux/if_ether.h>
+#include <linux/pkt_cls.h>
+#include <linux/pkt_sched.h>
+#include <linux/rtnetlink.h>
+
+#include "base/text.h"
+#include "netlink/rtnl/rtnl_impl.h"
+
+namespace nomad_bridge::rtnl {
+namespace {
+
+constexpr std::uint32_t kPriority = 0x6e62;  // of the filter, far behind those of others
+
+constexpr std::uint32_t kIpSource = ETH_HLEN + 12;
+constexpr std::uint32_t kIpDestination = ETH_HLEN + 16;
+
+constexpr sock_filter Load(std::uint16_t size, std::uint32_t offset) {
+  return {.code = static_cast<std::uint16_t>(BPF_LD | BPF_ABS | size), .k = offset};
+}
+
+// What the kernel knows of a packet, such as SKF_AD_MARK.
+constexpr sock_filter LoadAbout(int what) {
+  return Load(BPF_W, static_cast<std::uint32_t>(SKF_AD_OFF + what));
+}
+
+constexpr sock_filter IfEqual(std::uint32_t value, std::uint8_t skip, std::uint8_t skip_else) {
+  return {.code = BPF_JMP | BPF_JEQ | BPF_K, .jt = skip, .jf = skip_else, .k = value};
+}
+
+constexpr sock_filter Return(int action) {
+  return {.code = BPF_RET | BPF_K, .k = static_cast<std::uint32_t>(action)};
+}
+
+auto LocalhostFilter(std::uint32_t except_mark) {
+  constexpr std::uint32_t kLocalhost = 127;
+  constexpr std::uint32_t kVlanIdMask = 0xfff;
+  return std::to_array<sock_filter>({
+      LoadAbout(SKF_AD_PROTOCOL),
+      IfEqual(ETH_P_IP, 5, 0),
+      // The stack strips any number of tags of VLAN 0, of which the kernel has read the first by now:
+      // one more inside would hide an IP packet.
+      IfEqual(ETH_P_8021Q, 1, 0),
+      IfEqual(ETH_P_8021AD, 0, 10),
+      LoadAbout(SKF_AD_VLAN_TAG),
+      {.code = BPF_ALU | BPF_AND | BPF_K, .k = kVlanIdMask},
+      IfEqual(0, 6, 7),
+      Load(BPF_B, kIpSource),
+      IfEqual(kLocalhost, 4, 0),
+      Load(BPF_B, kIpDestination),
+      IfEqual(kLocalhost, 0, 3),
+      LoadAbout(SKF_AD_MARK),
+      IfEqual(except_mark, 1, 0),
+      Return(TC_ACT_SHOT),
+      Return(TC_ACT_UNSPEC),  // as without this filter
+  });
+}
+
+tcmsg HeadOf(const Link& link, std::uint32_t parent) {
+  return {.tcm_family = AF_UNSPEC, .tcm_ifindex = link.index, .tcm_parent = parent};
+}
+
+netlink::Message QdiscMessage(const Link& link) {
+  netlink::Message message(RTM_NEWQDISC, kCreate);
+  tcmsg head = HeadOf(link, TC_H_CLSACT);
+  head.tcm_handle = TC_H_MAKE(TC_H_CLSACT, 0);
+  message.Head(head);
+  message.PutText(TCA_KIND, "clsact");
+  return message;
+}
+
+netlink::Message FilterMessage(const Link& link, std::uint32_t except_mark) {
+  netlink::Message message(RTM_NEWTFILTER, kCreate);
+  tcmsg head = HeadOf(link, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS));
+  head.tcm_handle = 1;
+  head.tcm_info = TC_H_MAKE(kPriority << 16, htons(ETH_P_ALL));
+  message.Head(head);
+  message.PutText(TCA_KIND, "bpf");
+  const netlink::Nest options(message, TCA_OPTIONS);
+  const auto program = LocalhostFilter(except_mark);
+  const auto* const bytes = static_cast<const std::uint8_t*>(static_cast<const void*>(&program));
+  message.PutU16(TCA_BPF_OPS_LEN, static_cast<std::uint16_t>(program.size()));
+  message.PutBytes(TCA_BPF_OPS, {bytes, sizeof program});
+  message.PutU32(TCA_BPF_FLAGS, TCA_BPF_FLAG_ACT_DIRECT);
+  return message;
+}
+
+}  // namespace
+
+bool Socket::EnsureLocalhostFilter(const Link& link, std::uint32_t except_mark) {
+  const std::string what = Format("cannot filter what comes in by '{}'", link.name);
+  // ENOENT: no such kind of qdisc or filter. EINVAL: the link has no qdisc for filters yet.
+  netlink::Reply reply = socket_.Transact(FilterMessage(link, except_mark), what);
+  if (reply.error == EINVAL) {
+    reply = socket_.Transact(QdiscMessage(link), what);
+    if (reply.error == 0 || reply.error == EEXIST) {
+      reply = socket_.Transact(FilterMessage(link, except_mark), what);
+    }
+  }
+  if (reply.error != 0 && reply.error != EEXIST && reply.error != ENOENT &&
+      reply.error != EOPNOTSUPP) {
+    throw netlink::NetlinkError(what, reply);
+  }
+  return reply.error == 0 || reply.error == EEXIST;
+}
+
+}  // namespace nomad_bridge::rtnl

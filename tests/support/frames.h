@@ -1,0 +1,62 @@
+// Ethernet frames made by hand, as a container with CAP_NET_RAW may send them: with any source MAC,
+// any address, and as ARP, ND, DHCP or tagged frames.
+//
+// Shapes   Frames are whole, from the Ethernet header on. Addresses are text; ports host byte order.
+// Errors   std::logic_error for an address that is none.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/ip.h"
+#include "tests/support/node.h"
+
+namespace nomad_bridge::test {
+
+using Bytes = std::vector<std::uint8_t>;
+
+struct Ethernet {
+  Mac to;
+  Mac from;
+};
+
+// A UDP datagram of either family, without a checksum over IPv4.
+struct Datagram {
+  std::string from;
+  std::string to;
+  std::uint16_t from_port = 9000;
+  std::uint16_t port = 9000;
+  std::string text = "forged";
+};
+[[nodiscard]] Bytes UdpFrame(const Ethernet& ethernet, const Datagram& datagram);
+
+// An ARP reply: "`ip` is at `mac`", to the MAC and address of whom it is for.
+struct ArpReply {
+  std::string ip;
+  Mac mac;
+  std::string to;
+};
+[[nodiscard]] Bytes ArpFrame(const Ethernet& ethernet, const ArpReply& reply);
+
+// An ICMPv6 message; the checksum is filled in.
+struct Icmpv6 {
+  std::string from;
+  std::string to;
+  Bytes body;  // from the type on
+};
+[[nodiscard]] Bytes Icmpv6Frame(const Ethernet& ethernet, const Icmpv6& message);
+// Bodies: "`ip` is at `mac`" (unsolicited, overriding); a default router that lives for half an hour.
+[[nodiscard]] Bytes NeighbourAdvertisement(const std::string& ip, const Mac& mac);
+[[nodiscard]] Bytes RouterAdvertisement();
+
+// `frame` with a tag of VLAN 0 in front of its type, which receivers ignore.
+[[nodiscard]] Bytes WithPriorityTag(Bytes frame);
+
+// Sends `frame` out of `ifname`.
+void SendFrame(const Node& node, const std::string& ifname, const Bytes& frame);
+
+// The MAC of a node's interface.
+[[nodiscard]] Mac MacOf(const Node& node, const std::string& ifname);
+
+}  // namespace nomad_bridge::test
