@@ -50,14 +50,12 @@ nft::Element BridgeElement(const std::string& bridge) {
   return Shared(kBridges, NameKey(bridge));
 }
 
-std::vector<std::string> SharedBridges(nft::Socket& socket) {
-  std::vector<std::string> names;
-  for (const nft::Element& element : socket.Elements(TableId(), kBridges)) {
-    if (element.comment.empty()) {
-      names.emplace_back(element.key.begin(), std::ranges::find(element.key, 0));
-    }
+std::optional<std::string> FindIfname(const nft::Element& element) {
+  if (element.set != kBridges && element.set != kIngressRestricted &&
+      element.set != kIngressAllowed) {
+    return std::nullopt;
   }
-  return names;
+  return std::string(element.key.begin(), std::ranges::find(element.key, 0));
 }
 
 IngressElements ElementsFor(Ingress ingress, const std::string& bridge) {

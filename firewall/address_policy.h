@@ -55,8 +55,8 @@ enum class Ingress {
 // The element that makes `bridge` one of ours.
 [[nodiscard]] nft::Element BridgeElement(const std::string& bridge);
 
-// Those bridges in the kernel; none if there is no table. One dump.
-[[nodiscard]] std::vector<std::string> SharedBridges(nft::Socket& socket);
+// The interface, or the first of two, that `element` is about; nullopt if it is about none.
+[[nodiscard]] std::optional<std::string> FindIfname(const nft::Element& element);
 
 // The elements that `ingress` needs for `bridge`, and those that it must not have.
 struct IngressElements {

@@ -3,24 +3,11 @@
 namespace nomad_bridge::firewall {
 
 std::optional<nft::Element> PlannedElements::Find(const nft::Element& like) {
-  if (const auto known = known_.find(KeyOf(like)); known != known_.end()) {
-    return known->second;
+  const auto [known, is_unread] = known_.try_emplace(KeyOf(like));
+  if (is_unread) {
+    known->second = socket_.FindElement(table_, like);
   }
-  switch (reading_) {
-    case Reading::kNothing:
-      return std::nullopt;
-    case Reading::kSingly:
-      return known_[KeyOf(like)] = socket_.FindElement(table_, like);
-    case Reading::kWholeSets:
-      break;
-  }
-  if (!whole_sets_.insert(like.set).second) {
-    return std::nullopt;
-  }
-  for (nft::Element& element : socket_.Elements(table_, like.set)) {
-    known_.try_emplace(KeyOf(element), std::move(element));  // what the batch does to it holds
-  }
-  return Find(like);
+  return known->second;
 }
 
 void PlannedElements::Add(const nft::Element& element) {

@@ -1,5 +1,5 @@
-// The elements of our table as a batch will leave them: what the kernel holds, and what the batch does
-// to it.
+// The elements of our table as a batch will leave them: what the kernel holds, read one by one, and
+// what the batch does to it.
 //
 // Ownership  Refers to the socket and the batch it was made with; both must outlive it.
 // Errors     kKernel from reading.
@@ -7,7 +7,6 @@
 
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,18 +20,14 @@ namespace nomad_bridge::firewall {
 
 class PlannedElements {
  public:
-  // How the kernel is read: not at all (the table is new), element by element, or set by set.
-  enum class Reading { kNothing, kSingly, kWholeSets };
-
-  PlannedElements(nft::Socket& socket, nft::TableId table, Reading reading, nft::Batch& batch)
-      : socket_(socket), table_(std::move(table)), reading_(reading), batch_(batch) {}
+  PlannedElements(nft::Socket& socket, nft::TableId table, nft::Batch& batch)
+      : socket_(socket), table_(std::move(table)), batch_(batch) {}
 
   // The element with `like`'s set and key as it will be.
   [[nodiscard]] std::optional<nft::Element> Find(const nft::Element& like);
 
-  // Without reading: the kernel refuses the batch if the element is there.
-  void AssumeAbsent(const nft::Element& element) { known_[KeyOf(element)] = std::nullopt; }
-  void AssumePresent(const nft::Element& element) { known_[KeyOf(element)] = element; }
+  // Spares the reading: the kernel refuses the batch if the element is there.
+  void AssumeAbsent(const nft::Element& element) { known_.try_emplace(KeyOf(element)); }
 
   void Add(const nft::Element& element);
   void Delete(const nft::Element& element);
@@ -45,10 +40,8 @@ class PlannedElements {
 
   nft::Socket& socket_;
   nft::TableId table_;
-  Reading reading_;
   nft::Batch& batch_;
   std::map<Key, std::optional<nft::Element>> known_;
-  std::set<std::string> whole_sets_;  // read already
 };
 
 }  // namespace nomad_bridge::firewall

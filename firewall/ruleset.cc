@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <utility>
 
 #include "base/list.h"
@@ -15,14 +16,6 @@
 namespace nomad_bridge::firewall {
 namespace {
 
-using Reading = PlannedElements::Reading;
-
-struct Plan {
-  nft::Batch batch;
-  std::optional<Conflict> conflict;
-  std::vector<std::string> repaired;
-};
-
 bool IsShared(const nft::Element& element) {
   return element.comment.empty();
 }
@@ -32,6 +25,79 @@ std::string Name(const nft::Table& table, const nft::Element& element) {
   const nft::Set* const set = table.FindSet(element.set);
   const std::string key = set == nullptr ? "an element" : nft::KeyText(*set, element);
   return Format("{} in {}{}{}", key, element.set, IsShared(element) ? "" : " of ", element.owner());
+}
+
+std::string ChangingTheTable() {
+  return Cat("change table ", nft::Text(TableId()));
+}
+
+struct GoalPlan {
+  nft::Batch batch;
+  SkeletonPlan skeleton;
+  std::vector<std::string> repaired;
+};
+
+GoalPlan PlanTable(nft::Socket& socket, const Goal& goal) {
+  GoalPlan plan;
+  plan.skeleton = DescribeSkeleton(socket, goal.table, plan.batch);
+  plan.repaired = plan.skeleton.mismatches;
+  std::vector<ForwardHook> hooks = goal.forward_hooks;
+  if (goal.new_forward_hook) {
+    // Described for the others alone first: what only the new one needs is not reported as repaired.
+    nft::Batch unused;
+    Append(plan.repaired, DescribeStaticRules(socket, hooks, unused));
+    hooks.push_back(*goal.new_forward_hook);
+    static_cast<void>(DescribeStaticRules(socket, hooks, plan.batch));
+  } else {
+    Append(plan.repaired, DescribeStaticRules(socket, hooks, plan.batch));
+  }
+  return plan;
+}
+
+// Adds to `plan` what makes the elements in the kernel those of `desired`.
+void PlanElements(nft::Socket& socket,
+                  const nft::Table& table,
+                  const DesiredElements& desired,
+                  GoalPlan& plan) {
+  using Key = std::pair<std::string, std::vector<std::uint8_t>>;
+  std::map<Key, const nft::Element*> missing;
+  for (const nft::Element& element : desired.elements) {
+    missing.try_emplace({element.set, element.key}, &element);
+  }
+  const auto compare = [&](const nft::Element& present) {
+    const auto found = missing.find({present.set, present.key});
+    const nft::Element* const wanted = found == missing.end() ? nullptr : found->second;
+    const bool is_same = wanted && (IsShared(*wanted) || present == *wanted);
+    const bool is_own = wanted && present.owner() == wanted->owner();
+    if (is_same || (!is_own && desired.is_explained(present))) {
+      missing.erase({present.set, present.key});
+      return;
+    }
+    plan.batch.DeleteElement(table.id, present);
+    if (!wanted) {
+      plan.repaired.push_back(Cat("the left-over ", Name(table, present)));
+    }
+  };
+  for (const nft::Set& set : table.sets) {
+    if (!plan.skeleton.is_new) {
+      std::ranges::for_each(socket.Elements(table.id, set.name), compare);
+    }
+  }
+  for (const nft::Element& element : desired.elements) {
+    if (missing.erase({element.set, element.key}) != 0) {
+      plan.batch.AddElement(table.id, element);
+      if (!plan.skeleton.is_new) {
+        plan.repaired.push_back(Name(table, element));
+      }
+    }
+  }
+}
+
+Restored RestoredAt(nft::Socket& socket, std::uint32_t generation, GoalPlan plan) {
+  const std::optional<nft::KernelTable> table = socket.FindTable(TableId());
+  return {.generation = plan.batch.empty() ? generation : nft::NextGeneration(generation),
+          .table_handle = table ? table->handle : 0,
+          .repaired = std::move(plan.repaired)};
 }
 
 void PlanDeletes(PlannedElements& elements, const Change& change) {
@@ -49,160 +115,122 @@ void PlanDeletes(PlannedElements& elements, const Change& change) {
   }
 }
 
-std::optional<Conflict> PlanChange(PlannedElements& elements, const Change& change) {
+struct ChangePlan {
+  nft::Batch batch;
+  std::optional<Conflict> conflict;
+  std::vector<std::string> repaired;
+};
+
+// Shared elements are added without a look, too: the kernel accepts one that is there.
+ChangePlan PlanChange(nft::Socket& socket,
+                      const nft::Table& table,
+                      const Change& change,
+                      PlanMode mode) {
+  ChangePlan plan;
+  PlannedElements elements(socket, table.id, plan.batch);
   PlanDeletes(elements, change);  // first: a key may go from one owner to another in one batch
   for (const nft::Element& wanted : change.add) {
-    const std::optional<nft::Element> present = elements.Find(wanted);
-    if (!present) {
-      elements.Add(wanted);
-    } else if (!IsShared(wanted) && *present != wanted) {
-      if (present->owner() != wanted.owner() &&
-          std::ranges::count(change.stale_owners, present->owner()) == 0) {
-        return Conflict{.wanted = wanted, .present = *present};
-      }
-      elements.Replace(*present, wanted);
-    }
-  }
-  return std::nullopt;
-}
-
-// Restores the elements of `desired` that are missing or different, and names them. What belongs to
-// another owner by now is left alone.
-std::vector<std::string> PlanRepair(PlannedElements& elements,
-                                    const nft::Table& table,
-                                    const DesiredState& desired) {
-  std::vector<std::string> mismatches;
-  for (const nft::Element& element : desired.elements) {
-    const std::optional<nft::Element> present = elements.Find(element);
-    if (!present) {
-      elements.Add(element);
-      mismatches.push_back(Name(table, element));
-    } else if (!IsShared(element) && present->owner() == element.owner() && *present != element) {
-      elements.Replace(*present, element);
-      mismatches.push_back(Name(table, element));
-    }
-  }
-  return mismatches;
-}
-
-// Repairs what `live` attachments need, then makes `change`, unless that is null.
-Plan PlanVerified(nft::Socket& socket,
-                  const nft::Table& table,
-                  const Change* change,
-                  const std::vector<DesiredState>& live) {
-  Plan plan;
-  const SkeletonPlan skeleton = DescribeSkeleton(socket, table, plan.batch);
-  PlannedElements elements(
-      socket, table.id, skeleton.is_new ? Reading::kNothing : Reading::kWholeSets, plan.batch);
-  std::vector<ForwardHook> forward_hooks;
-  plan.repaired = skeleton.mismatches;
-  const bool had_elements =
-      std::ranges::any_of(live, [](const DesiredState& one) { return !one.elements.empty(); });
-  if (skeleton.is_new && had_elements) {
-    plan.repaired.push_back(Cat("table ", nft::Text(table.id), " with all that was in it"));
-  }
-  // Before `change`: after a flush a port still belongs to the attachment that had it.
-  for (const DesiredState& desired : live) {
-    forward_hooks.push_back(desired.forward_hook);
-    std::vector<std::string> lost = PlanRepair(elements, table, desired);
-    if (!skeleton.is_new) {
-      Append(plan.repaired, std::move(lost));
-    }
-  }
-  // Described once for `live` alone: what only `change` needs is new, and not reported as repaired.
-  nft::Batch unused;
-  Append(plan.repaired, DescribeStaticRules(socket, forward_hooks, unused));
-  if (change != nullptr) {
-    plan.conflict = PlanChange(elements, *change);
-    forward_hooks.push_back(change->forward_hook);
-  }
-  static_cast<void>(DescribeStaticRules(socket, forward_hooks, plan.batch));
-  return plan;
-}
-
-Plan PlanQuickly(nft::Socket& socket,
-                 const nft::Table& table,
-                 const Change& change,
-                 PlanMode mode) {
-  Plan plan;
-  PlannedElements elements(socket, table.id, Reading::kSingly, plan.batch);
-  for (const nft::Element& wanted : change.add) {
-    if (IsShared(wanted) && change.shared_in_force) {
-      elements.AssumePresent(wanted);
-    } else if (!IsShared(wanted) && mode == PlanMode::kAssumeAbsent) {
+    if (mode == PlanMode::kAssumeAbsent) {
       elements.AssumeAbsent(wanted);
     }
+    const std::optional<nft::Element> present = elements.Find(wanted);
+    if (present && (IsShared(wanted) || *present == wanted)) {
+      continue;
+    }
+    if (!present) {
+      elements.Add(wanted);
+    } else if (present->owner() == wanted.owner() ||
+               Contains(change.stale_owners, present->owner())) {
+      elements.Replace(*present, wanted);
+    } else {
+      plan.conflict = Conflict{.wanted = wanted, .present = *present};
+      return plan;
+    }
+    if (mode == PlanMode::kRepair) {
+      plan.repaired.push_back(Name(table, wanted));
+    }
   }
-  plan.conflict = PlanChange(elements, change);
   return plan;
 }
 
-// After a refusal: a key that is taken is looked up; anything else means that the table is not as
-// the checkpoint has it, and is compared. If that plan is refused too, it throws.
-PlanMode NextMode(PlanMode mode, const nft::Batch& batch, const nft::CommitReply& reply) {
-  if (mode == PlanMode::kVerify) {
-    nft::ThrowIfRefused(batch, reply);
-  }
-  const bool only_taken =
-      std::ranges::count(reply.refused, EEXIST, &nft::Refusal::error) == std::ssize(reply.refused);
-  return mode == PlanMode::kAssumeAbsent && only_taken ? PlanMode::kLookUp : PlanMode::kVerify;
-}
-
-std::string ChangingTheTable() {
-  return Cat("change table ", nft::Text(TableId()));
+bool IsTaken(const nft::CommitReply& reply) {
+  return std::ranges::count(reply.refused, EEXIST, &nft::Refusal::error) ==
+         std::ssize(reply.refused);
 }
 
 }  // namespace
 
+std::optional<Restored> RestoreTable(nft::Socket& socket, const Goal& goal) {
+  std::optional<Restored> restored;
+  nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
+    GoalPlan plan = PlanTable(socket, goal);
+    if (plan.skeleton.lacks_elements) {
+      return true;
+    }
+    const bool done = nft::TryCommit(socket, plan.batch, generation);
+    restored = RestoredAt(socket, generation, std::move(plan));
+    return done;
+  });
+  return restored;
+}
+
+Restored RestoreAll(nft::Socket& socket, const Goal& goal, const DesiredElements& desired) {
+  Restored restored;
+  nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
+    GoalPlan plan = PlanTable(socket, goal);
+    if (!plan.skeleton.is_new) {
+      Append(plan.repaired, DescribeRemovals(socket, goal.table, plan.batch));
+    } else if (!desired.elements.empty()) {
+      plan.repaired.push_back(Cat("table ", nft::Text(goal.table.id), " with all that was in it"));
+    }
+    PlanElements(socket, goal.table, desired, plan);
+    const bool done = nft::TryCommit(socket, plan.batch, generation);
+    restored = RestoredAt(socket, generation, std::move(plan));
+    return done;
+  });
+  return restored;
+}
+
 Outcome Apply(nft::Socket& socket,
               const nft::Table& table,
               const Change& change,
-              std::optional<std::uint32_t> checkpoint,
-              const ListDesired& list_desired) {
-  PlanMode mode = change.mode;
-  Outcome outcome;
-  const auto attempt = [&](std::uint32_t generation) {
-    if (checkpoint != generation ||
-        (!change.shared_in_force && !HasStaticRules(socket, change.forward_hook))) {
-      mode = PlanMode::kVerify;
-    }
-    Plan plan = mode == PlanMode::kVerify ? PlanVerified(socket, table, &change, list_desired())
-                                          : PlanQuickly(socket, table, change, mode);
+              std::uint32_t generation) {
+  for (PlanMode mode = change.mode;; mode = PlanMode::kLookUp) {
+    ChangePlan plan = PlanChange(socket, table, change, mode);
     if (plan.conflict) {
-      outcome = {.conflict = std::move(plan.conflict)};
-      return true;
+      return {.conflict = std::move(plan.conflict)};
     }
     if (plan.batch.empty()) {
-      outcome = {.generation = generation};
-      return true;
+      return {.generation = generation};
     }
     const nft::CommitReply reply = socket.Commit(plan.batch, generation);
-    if (!reply.refused.empty()) {
-      mode = NextMode(mode, plan.batch, reply);
+    if (reply.generation_passed) {
+      return {};
     }
-    outcome = {.generation = nft::NextGeneration(generation), .repaired = std::move(plan.repaired)};
-    return reply.done();
-  };
-  nft::RetryOnGenerations(socket, ChangingTheTable(), checkpoint, attempt);
-  return outcome;
+    if (reply.done()) {
+      return {.generation = nft::NextGeneration(generation), .repaired = std::move(plan.repaired)};
+    }
+    if (mode != PlanMode::kAssumeAbsent || !IsTaken(reply)) {
+      return {.refusal = nft::ErrorOf(plan.batch, reply)};
+    }
+  }
 }
 
 std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
                                             const std::vector<nft::Element>& elements,
-                                            std::optional<std::uint32_t> checkpoint) {
+                                            std::optional<std::uint32_t> generation) {
   Change change;
   change.remove_owned = elements;
   std::optional<std::uint32_t> after;
-  nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
+  nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t now) {
     nft::Batch batch;
-    PlannedElements present(socket, TableId(), Reading::kSingly, batch);
+    PlannedElements present(socket, TableId(), batch);
     PlanDeletes(present, change);
-    if (checkpoint == generation) {
-      after = batch.empty() ? generation : nft::NextGeneration(generation);
-    } else {
-      after.reset();
+    after.reset();
+    if (generation == now) {
+      after = batch.empty() ? now : nft::NextGeneration(now);
     }
-    return nft::TryCommit(socket, batch, generation);
+    return nft::TryCommit(socket, batch, now);
   });
   return after;
 }
@@ -220,11 +248,22 @@ std::vector<nft::Element> OwnedElements(nft::Socket& socket) {
 }
 
 std::vector<std::string> Diff(nft::Socket& socket,
-                              const nft::Table& table,
-                              const DesiredState& desired) {
+                              const Goal& goal,
+                              const std::vector<nft::Element>& elements) {
   std::vector<std::string> mismatches;
   nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
-    mismatches = PlanVerified(socket, table, nullptr, {desired}).repaired;
+    GoalPlan plan = PlanTable(socket, goal);
+    mismatches = std::move(plan.repaired);
+    if (plan.skeleton.is_new && !elements.empty()) {
+      mismatches.push_back(Cat("table ", nft::Text(goal.table.id), " with all that was in it"));
+    } else {
+      const Change change{.add = elements, .mode = PlanMode::kRepair};
+      ChangePlan own = PlanChange(socket, goal.table, change, change.mode);
+      Append(mismatches, std::move(own.repaired));
+      if (own.conflict) {
+        mismatches.push_back(Name(goal.table, own.conflict->wanted));
+      }
+    }
     return socket.Generation() == generation;
   });
   return mismatches;

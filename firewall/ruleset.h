@@ -1,19 +1,15 @@
-// Our rules in the kernel: adding and removing elements, and repairing what others changed.
+// Our rules in the kernel: brought to what they should be, and changed for one attachment.
 //
 // Atomic      Every function commits at most one batch, tied to the ruleset generation it was planned
-//             on. If others change any rule in between, the kernel refuses it and it is planned anew,
-//             up to kTimeout.
-// Checkpoint  The generation after the caller's last change. The kernel counts every change of a
-//             namespace's ruleset, so while the checkpoint is still the kernel's generation, nothing
-//             has been changed and nothing needs to be compared. Otherwise the table's skeleton, the
-//             static rules and the elements of every live attachment are compared with what should
-//             be there, and repaired.
+//             on. If others change any rule in between, the kernel refuses it, and nothing has changed.
+// Generation  The kernel counts every change of a namespace's ruleset. While it is the one after our own
+//             last change, nothing has been changed since and nothing needs to be compared.
 // Shared      The table, its chains, sets and rules, the static rules in the iptables tables, the
 //             operator's chain: created if absent, never removed. The operator's chain is never
 //             touched once it is there.
 // Errors      kKernel, with the label of the message that was refused; kTryAgain. An element of
 //             another owner is no error here, but a Conflict.
-// Locks       None here. The caller holds the rules' lock while it uses and moves a checkpoint.
+// Locks       None here. The caller holds the rules' lock while it uses and moves a generation.
 // Source      linux/netfilter/nf_tables.h, NFNL_BATCH_GENID (kernel 4.12).
 #pragma once
 
@@ -23,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "firewall/forward_hook.h"
 #include "netlink/nft/element.h"
 #include "netlink/nft/socket.h"
@@ -30,11 +27,35 @@
 
 namespace nomad_bridge::firewall {
 
-// What should be in force for one live attachment.
-struct DesiredState {
-  ForwardHook forward_hook;
-  std::vector<nft::Element> elements;
+// What should be there.
+struct Goal {
+  nft::Table table;
+  std::vector<ForwardHook> forward_hooks;  // which have been in force; all agree on the mark's bit
+  std::optional<ForwardHook> new_forward_hook;  // its rules are no repair
 };
+
+// The elements of live attachments.
+struct DesiredElements {
+  std::vector<nft::Element> elements;
+  // Whether another element that the kernel holds may stay.
+  std::function<bool(const nft::Element&)> is_explained;
+};
+
+struct Restored {
+  std::uint32_t generation = 0;
+  std::uint64_t table_handle = 0;
+  std::vector<std::string> repaired;  // what was missing or different
+};
+
+// Adds what is missing of `goal`, at a cost that does not depend on the number of elements. nullopt, and
+// nothing has changed: elements are missing, too, as the table or a set of it was.
+[[nodiscard]] std::optional<Restored> RestoreTable(nft::Socket& socket, const Goal& goal);
+
+// Makes the ruleset like `goal`: what is missing is added, and what is left over removed, elements,
+// chains and sets.
+[[nodiscard]] Restored RestoreAll(nft::Socket& socket,
+                                  const Goal& goal,
+                                  const DesiredElements& desired);
 
 // An element that belongs to an owner who is not among Change::stale_owners.
 struct Conflict {
@@ -46,12 +67,11 @@ struct Conflict {
 // look: some 10 ms, until no packet can be using what is rolled back.
 enum class PlanMode {
   kAssumeAbsent,  // none of our own elements is there: the kernel refuses the batch if one is
-  kLookUp,        // some may be: the elements in question are read one by one
-  kVerify,        // everything that should be there is compared with what is
+  kLookUp,        // some may be: each is looked up
+  kRepair,        // they should be: each is looked up, and those that are missing are named
 };
 
 struct Change {
-  ForwardHook forward_hook;
   // There afterwards; one of the same owner with other data or comment is replaced.
   std::vector<nft::Element> add;
   // Gone afterwards, unless it belongs to another owner than its comment names.
@@ -61,42 +81,34 @@ struct Change {
   // Owners whose elements those of `add` may replace.
   std::vector<std::string> stale_owners;
   PlanMode mode = PlanMode::kAssumeAbsent;
-  // What `forward_hook` and the shared elements of `add` need has been there since the checkpoint, and
-  // is not looked up.
-  bool shared_in_force = false;
 };
 
 struct Outcome {
-  std::optional<Conflict> conflict;  // if set, nothing was changed
-  // The next checkpoint.
+  // The one after the change. nullopt: `generation` has passed, and nothing was changed.
   std::optional<std::uint32_t> generation;
-  // What was missing or different and is right now.
-  std::vector<std::string> repaired;
+  std::optional<Conflict> conflict;   // if set, nothing was changed
+  std::optional<Error> refusal;       // likewise: the table is not what the generation stands for
+  std::vector<std::string> repaired;  // kRepair: what was missing or different
 };
 
-using ListDesired = std::function<std::vector<DesiredState>()>;
-
-// Makes `change`. `list_desired` is called only if the checkpoint has passed: the desired state of every
-// other live attachment on the node, which is restored first.
+// Makes `change` in `table`, which is in force at `generation`.
 [[nodiscard]] Outcome Apply(nft::Socket& socket,
                             const nft::Table& table,
                             const Change& change,
-                            std::optional<std::uint32_t> checkpoint,
-                            const ListDesired& list_desired);
+                            std::uint32_t generation);
 
 // Removes those of `elements` that have an owner and still belong to it. No table, or no such
-// element: success. Returns the next checkpoint; nullopt if `checkpoint` had passed.
+// element: success. Returns the next generation; nullopt if `generation` had passed.
 std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
                                             const std::vector<nft::Element>& elements,
-                                            std::optional<std::uint32_t> checkpoint);
+                                            std::optional<std::uint32_t> generation);
 
-// Every element in our table that has an owner: for GC, for DEL without a record. One dump per set.
+// Every element in our table that has an owner: for DEL without a record. One dump per set.
 [[nodiscard]] std::vector<nft::Element> OwnedElements(nft::Socket& socket);
 
-// What Apply() would repair for `desired` and in the skeleton, changing nothing: for a read-only
-// CHECK.
+// What is missing or different of `goal` and of `elements`, changing nothing.
 [[nodiscard]] std::vector<std::string> Diff(nft::Socket& socket,
-                                            const nft::Table& table,
-                                            const DesiredState& desired);
+                                            const Goal& goal,
+                                            const std::vector<nft::Element>& elements);
 
 }  // namespace nomad_bridge::firewall

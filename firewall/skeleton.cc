@@ -86,17 +86,29 @@ std::vector<std::string> AddMissingSets(const Present& present,
 
 }  // namespace
 
+std::string Fingerprint(const nft::Table& table) {
+  nft::Batch batch;
+  AddAll(table, batch);
+  const std::vector<char> bytes = nft::EncodeBatch(batch, 0, 0);
+  return Hex(StableHash({bytes.data(), bytes.size()}), 16);
+}
+
 SkeletonPlan DescribeSkeleton(nft::Socket& socket, const nft::Table& table, nft::Batch& batch) {
-  const bool exists = socket.HasTable(table.id);
-  const Present present = exists ? Read(socket, table) : Present();
-  if (!exists || !HasSameShape(present, table)) {
-    if (exists) {
+  const std::optional<nft::KernelTable> found_table = socket.FindTable(table.id);
+  const Present present = found_table ? Read(socket, table) : Present();
+  if (!found_table || !HasSameShape(present, table)) {
+    if (found_table) {
       batch.DeleteTable(table.id);
     }
     AddAll(table, batch);
-    return {.is_new = true};
+    return {.is_new = true, .lacks_elements = true};
   }
   SkeletonPlan plan{.mismatches = AddMissingSets(present, table, batch)};
+  plan.lacks_elements = !plan.mismatches.empty();
+  if (found_table->is_dormant) {
+    batch.AddTable(table.id);
+    plan.mismatches.push_back(Format("table {}, which was dormant", nft::Text(table.id)));
+  }
   std::vector<const nft::Chain*> different;
   for (std::size_t i = 0; i < table.chains.size(); ++i) {
     const nft::Chain& chain = table.chains[i];
@@ -115,6 +127,38 @@ SkeletonPlan DescribeSkeleton(nft::Socket& socket, const nft::Table& table, nft:
     AddRules(table, *chain, batch);
   }
   return plan;
+}
+
+std::vector<std::string> DescribeRemovals(nft::Socket& socket,
+                                          const nft::Table& table,
+                                          nft::Batch& batch) {
+  std::vector<std::string> mismatches;
+  const auto removed = [&](const char* kind, const std::string& name) {
+    mismatches.push_back(
+        Format("the left-over {} {} in table {}", kind, name, nft::Text(table.id)));
+  };
+  std::vector<std::string> chains;
+  for (nft::Socket::TableChain& found : socket.Chains()) {
+    if (found.table == table.id &&
+        std::ranges::find(table.chains, found.chain.name, &nft::Chain::name) ==
+            table.chains.end()) {
+      chains.push_back(std::move(found.chain.name));
+    }
+  }
+  for (const std::string& chain : chains) {
+    batch.FlushChain(table.id, chain);  // all of them first: they may jump to each other
+  }
+  for (const std::string& chain : chains) {
+    batch.DeleteChain(table.id, chain);
+    removed("chain", chain);
+  }
+  for (const nft::Set& set : socket.Sets(table.id)) {
+    if (!set.is_anonymous() && !table.FindSet(set.name)) {
+      batch.DeleteSet(table.id, set.name);
+      removed("set", set.name);
+    }
+  }
+  return mismatches;
 }
 
 }  // namespace nomad_bridge::firewall

@@ -13,8 +13,12 @@
 
 namespace nomad_bridge::firewall {
 
+// Equal for two tables whose sets, chains and rules are equal: 16 hexadecimal digits.
+[[nodiscard]] std::string Fingerprint(const nft::Table& table);
+
 struct SkeletonPlan {
-  bool is_new = false;  // the table was missing, or of another shape: no element survives
+  bool is_new = false;          // the table was missing, or of another shape: no element survives
+  bool lacks_elements = false;  // so, or a set was missing
   std::vector<std::string> mismatches;  // what else was missing or different
 };
 
@@ -24,5 +28,11 @@ struct SkeletonPlan {
 [[nodiscard]] SkeletonPlan DescribeSkeleton(nft::Socket& socket,
                                             const nft::Table& table,
                                             nft::Batch& batch);
+
+// Appends to `batch` what takes away the chains and sets that `table` does not have: another release's.
+// Returns one mismatch for each.
+[[nodiscard]] std::vector<std::string> DescribeRemovals(nft::Socket& socket,
+                                                        const nft::Table& table,
+                                                        nft::Batch& batch);
 
 }  // namespace nomad_bridge::firewall

@@ -98,7 +98,7 @@ std::vector<Wanted> PerFamily(const std::vector<ForwardHook>& forward_hooks) {
 // FORWARD, as iptables itself creates it, and the chains behind it. Returns whether CNI-FORWARD was
 // missing.
 bool DescribeChains(nft::Socket& socket, const Wanted& wanted, nft::Batch& batch) {
-  if (!socket.HasTable(wanted.table)) {
+  if (!socket.FindTable(wanted.table)) {
     batch.AddTable(wanted.table);
   }
   const auto ensure = [&](const nft::Chain& chain) {

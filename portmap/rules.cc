@@ -181,6 +181,10 @@ std::optional<nft::Element> OverlappingAt(const nft::Element& element,
   return std::nullopt;
 }
 
+Ip ContainerIpOf(const nft::Element& element) {
+  return Ip(std::span(element.data).first(element.data.size() - kFieldBytes));
+}
+
 std::string DescribeKey(const nft::Element& element) {
   const bool any_address = element.set.starts_with(kPort);
   if (!any_address && !element.set.starts_with(kHostIp)) {

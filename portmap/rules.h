@@ -38,4 +38,7 @@ void Describe(nft::Table& table);
 // maps.
 [[nodiscard]] std::string DescribeKey(const nft::Element& element);
 
+// Where `element` of one of our maps leads.
+[[nodiscard]] Ip ContainerIpOf(const nft::Element& element);
+
 }  // namespace nomad_bridge::portmap

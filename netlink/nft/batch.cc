@@ -39,6 +39,13 @@ void Batch::AddSet(const TableId& table, const Set& set) {
        .object = set});
 }
 
+void Batch::DeleteSet(const TableId& table, const std::string& set) {
+  Add({.type = NFT_MSG_DELSET,
+       .table = table,
+       .label = Format("delete set '{}' of table {}", set, Text(table)),
+       .object = Set{.name = set}});
+}
+
 void Batch::AddChain(const TableId& table, const Chain& chain) {
   Add({.type = NFT_MSG_NEWCHAIN,
        .flags = NLM_F_CREATE,
@@ -85,7 +92,7 @@ void Batch::DeleteRule(const TableId& table, const std::string& chain, std::uint
 
 void Batch::AddElement(const TableId& table, const Element& element) {
   Add({.type = NFT_MSG_NEWSETELEM,
-       .flags = NLM_F_CREATE | NLM_F_EXCL,
+       .flags = element.comment.empty() ? NLM_F_CREATE : NLM_F_CREATE | NLM_F_EXCL,
        .table = table,
        .label = Format("add {} to table {}", Named(element), Text(table)),
        .object = element});

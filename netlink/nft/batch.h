@@ -3,8 +3,8 @@
 //
 // Order   Messages take effect in their order; what one creates, the next may name. A deleted
 //         element or table may be added again in the same batch.
-// Errors  None here. The kernel accepts AddTable, AddChain and AddSet if the same thing exists; an
-//         AddElement whose key is taken it refuses (EEXIST).
+// Errors  None here. The kernel accepts AddTable, AddChain, AddSet and a shared element if the same
+//         thing exists; an element with an owner whose key is taken it refuses (EEXIST).
 // Labels  Every message carries what it does, to complete "cannot ...".
 // Source  linux/netfilter/nf_tables.h; linux/netfilter/nfnetlink.h (batches).
 #pragma once
@@ -37,6 +37,8 @@ class Batch {
   void AddTable(const TableId& table);
   void DeleteTable(const TableId& table);
   void AddSet(const TableId& table, const Set& set);
+  // By then no rule may name it.
+  void DeleteSet(const TableId& table, const std::string& set);
   // Without its rules.
   void AddChain(const TableId& table, const Chain& chain);
   // Takes every rule out of the chain.

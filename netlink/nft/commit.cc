@@ -21,12 +21,9 @@ void RetryOnGenerations(Socket& socket,
   }
 }
 
-void ThrowIfRefused(const Batch& batch, const CommitReply& reply) {
-  if (!reply.refused.empty()) {
-    const Refusal& first = reply.refused.front();
-    throw Error(
-        Code::kKernel, Cat("cannot ", batch.messages()[first.message].label), first.details);
-  }
+Error ErrorOf(const Batch& batch, const CommitReply& reply) {
+  const Refusal& first = reply.refused.front();
+  return {Code::kKernel, Cat("cannot ", batch.messages()[first.message].label), first.details};
 }
 
 bool TryCommit(Socket& socket, const Batch& batch, std::uint32_t generation) {
@@ -34,7 +31,9 @@ bool TryCommit(Socket& socket, const Batch& batch, std::uint32_t generation) {
     return true;
   }
   const CommitReply reply = socket.Commit(batch, generation);
-  ThrowIfRefused(batch, reply);
+  if (!reply.refused.empty()) {
+    throw ErrorOf(batch, reply);
+  }
   return reply.done();
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "base/error.h"
 #include "netlink/nft/batch.h"
 #include "netlink/nft/socket.h"
 
@@ -22,8 +23,8 @@ void RetryOnGenerations(Socket& socket,
                         std::optional<std::uint32_t> first,
                         const std::function<bool(std::uint32_t)>& attempt);
 
-// Throws if `reply`, to `batch`, has refusals.
-void ThrowIfRefused(const Batch& batch, const CommitReply& reply);
+// The first refusal in `reply`, to `batch`, which must have one.
+[[nodiscard]] Error ErrorOf(const Batch& batch, const CommitReply& reply);
 
 // Commits `batch`, or nothing if it is empty. False if `generation` has passed.
 [[nodiscard]] bool TryCommit(Socket& socket, const Batch& batch, std::uint32_t generation);

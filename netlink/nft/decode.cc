@@ -138,13 +138,17 @@ KernelRule DecodeRule(const nftnl_rule& rule) {
 
 }  // namespace
 
-std::vector<TableId> ReadTable(const nlmsghdr& message) {
+std::vector<KernelTable> ReadTable(const nlmsghdr& message) {
   const netlink::NftnlTable table(nftnl_table_alloc());
   if (nftnl_table_nlmsg_parse(&message, table.get()) != 0) {
     return {};
   }
-  return {{.family = static_cast<TableFamily>(nftnl_table_get_u32(table.get(), NFTNL_TABLE_FAMILY)),
-           .name = nftnl_table_get_str(table.get(), NFTNL_TABLE_NAME)}};
+  const auto family =
+      static_cast<TableFamily>(nftnl_table_get_u32(table.get(), NFTNL_TABLE_FAMILY));
+  return {{.id = {.family = family, .name = nftnl_table_get_str(table.get(), NFTNL_TABLE_NAME)},
+           .handle = nftnl_table_get_u64(table.get(), NFTNL_TABLE_HANDLE),
+           .is_dormant =
+               (nftnl_table_get_u32(table.get(), NFTNL_TABLE_FLAGS) & NFT_TABLE_F_DORMANT) != 0}};
 }
 
 std::vector<Set> ReadSet(const nlmsghdr& message) {

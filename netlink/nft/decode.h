@@ -16,7 +16,7 @@ struct nlmsghdr;
 
 namespace nomad_bridge::nft {
 
-[[nodiscard]] std::vector<TableId> ReadTable(const nlmsghdr& message);
+[[nodiscard]] std::vector<KernelTable> ReadTable(const nlmsghdr& message);
 [[nodiscard]] std::vector<Set> ReadSet(const nlmsghdr& message);
 [[nodiscard]] std::vector<Socket::TableChain> ReadChain(const nlmsghdr& message);
 [[nodiscard]] std::vector<Element> ReadElements(const nlmsghdr& message);

@@ -90,6 +90,7 @@ netlink::NftnlTable Encode(const TableId& table) {
   netlink::NftnlTable encoded(nftnl_table_alloc());
   nftnl_table_set_u32(encoded.get(), NFTNL_TABLE_FAMILY, static_cast<std::uint32_t>(table.family));
   nftnl_table_set_str(encoded.get(), NFTNL_TABLE_NAME, table.name.c_str());
+  nftnl_table_set_u32(encoded.get(), NFTNL_TABLE_FLAGS, 0);  // wakes a dormant one
   return encoded;
 }
 

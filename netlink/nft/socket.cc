@@ -97,14 +97,15 @@ CommitReply Socket::Commit(const Batch& batch, std::uint32_t generation) {
   return commit;
 }
 
-bool Socket::HasTable(const TableId& table) {
+std::optional<KernelTable> Socket::FindTable(const TableId& table) {
   const netlink::Message request = GetRequest(NFT_MSG_GETTABLE, table.family);
   nftnl_table_nlmsg_build_payload(request.header(), Encode(table).get());
-  const std::string what = Cat("cannot read table ", Text(table));
-  return socket_.TransactOrThrow(request, what, {ENOENT}).error == 0;
+  const std::vector<KernelTable> found =
+      List(socket_, request, Cat("cannot read table ", Text(table)), &ReadTable);
+  return found.empty() ? std::nullopt : std::optional(found.front());
 }
 
-std::vector<TableId> Socket::Tables() {
+std::vector<KernelTable> Socket::Tables() {
   const netlink::Message request = GetRequest(NFT_MSG_GETTABLE, TableFamily::kAny, NLM_F_DUMP);
   return List(socket_, request, "cannot read the tables", &ReadTable);
 }

@@ -26,6 +26,13 @@
 
 namespace nomad_bridge::nft {
 
+// A table as the kernel shows it.
+struct KernelTable {
+  TableId id;
+  std::uint64_t handle = 0;  // another one: it was deleted and made anew
+  bool is_dormant = false;   // none of its chains is called
+};
+
 // A rule as the kernel shows it.
 struct KernelRule {
   std::uint64_t handle = 0;
@@ -69,9 +76,9 @@ class Socket {
   // `batch` must not be empty. Throws if the kernel refuses the batch as a whole.
   [[nodiscard]] CommitReply Commit(const Batch& batch, std::uint32_t generation);
 
-  [[nodiscard]] bool HasTable(const TableId& table);
+  [[nodiscard]] std::optional<KernelTable> FindTable(const TableId& table);
   // Those of every family.
-  [[nodiscard]] std::vector<TableId> Tables();
+  [[nodiscard]] std::vector<KernelTable> Tables();
   // Every set and map of the table; empty if there is no such table.
   [[nodiscard]] std::vector<Set> Sets(const TableId& table);
   // Without its rules.

@@ -53,6 +53,9 @@ struct Set {
   // NFT_SET_* without NFT_SET_MAP: intervals, timeouts, ...
   std::uint32_t flags = 0;
 
+  // Of a rule that names its elements: it goes with the rule.
+  [[nodiscard]] bool is_anonymous() const { return (flags & 1) != 0; }
+
   bool operator==(const Set&) const = default;
 };
 

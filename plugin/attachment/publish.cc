@@ -8,6 +8,7 @@
 #include "plugin/foreign/other_firewalls.h"
 #include "plugin/link/liveness.h"
 #include "plugin/rules/apply.h"
+#include "plugin/rules/converge.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/port_side_effects.h"
 #include "plugin/rules/port_warnings.h"
@@ -26,9 +27,7 @@ void RemoveRemains(state::Host& host, const rules::StaleOwner& owner) {
 
 // What is made of `record` is live afterwards.
 void Apply(state::Host& host, const state::Record& record, firewall::PlanMode mode) {
-  firewall::Change change{.forward_hook = record.rules.forward_hook,
-                          .add = rules::ElementsOf(record.Finished().OnlyLive()),
-                          .mode = mode};
+  firewall::Change change{.add = rules::ElementsOf(record.Finished().OnlyLive()), .mode = mode};
   if (change.add.empty()) {  // without rules, where the kernel may not even have nf_tables
     if (record.IsAny(state::Phase::kMaking)) {
       host.records.Write(record.Finished());
@@ -56,8 +55,8 @@ void Publish(state::Host& host, const state::Record& record, firewall::PlanMode 
 
 void RepairRules(state::Host& host, const state::Record& record) {
   const std::optional<state::Checkpoint> checkpoint = rules::FindCurrentCheckpoint(host);
-  if (!checkpoint) {
-    Apply(host, record.OnlyLive(), firewall::PlanMode::kLookUp);
+  if (!checkpoint || rules::IsAnyMissing(host, record)) {
+    Apply(host, record.OnlyLive(), firewall::PlanMode::kRepair);
     return;
   }
   if (rules::HasForwardHook(record)) {
@@ -69,7 +68,9 @@ void RepairRules(state::Host& host, const state::Record& record) {
 }
 
 void TransferPortsToSibling(state::Host& host, const state::Record& record) {
-  if (!record.Has(cni::Part::kPorts) || record.rules.ports.empty()) {
+  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  if (!record.Has(cni::Part::kPorts) || record.rules.ports.empty() ||
+      (checkpoint && !checkpoint->has_siblings)) {
     return;
   }
   for (const AttachmentId& id : host.records.List("")) {
@@ -78,10 +79,8 @@ void TransferPortsToSibling(state::Host& host, const state::Record& record) {
     }
     const std::optional<RangeLock> lock = host.records.TryLock(id);
     if (!lock) {
-      // A command that works on the sibling may have left its ports to us just before: let the next
-      // command compare.
-      const RangeLock one_at_a_time = host.records.LockRules();
-      host.checkpoint.Write({});
+      // A command that works on the sibling may have left its ports to us just before.
+      rules::UpdateCheckpoint(host, [](state::Checkpoint& now) { now.Expire(); });
     }
     const std::optional<state::Record> sibling = lock ? host.records.Find(id) : std::nullopt;
     if (sibling && sibling->IsLive(cni::Part::kPorts) && link::IsAlive(host, *sibling)) {

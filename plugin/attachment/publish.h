@@ -17,8 +17,7 @@ namespace nomad_bridge::attachment {
 // flows. The parts that `record` has as making are live in its file from the commit on.
 void Publish(state::Host& host, const state::Record& record, firewall::PlanMode mode);
 
-// Puts the rules of an attachment that had them in force again, if the ruleset was changed since our
-// last commit; logs what was missing.
+// Puts the rules of an attachment that had them in force again; logs what was missing.
 void RepairRules(state::Host& host, const state::Record& record);
 
 // Publishes the ports of `record`, whose rules are gone, for another live attachment of the same

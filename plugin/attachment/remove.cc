@@ -16,6 +16,7 @@
 #include "plugin/rules/apply.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/port_side_effects.h"
+#include "plugin/state/kernel_names.h"
 #include "plugin/takeover/reference.h"
 
 namespace nomad_bridge::attachment {
@@ -100,7 +101,9 @@ std::vector<std::string> RemoveUnrecorded(state::Host& host,
                                           const std::string& data_dir,
                                           const std::vector<Ip>& addresses) {
   cni::ErrorList failures;
-  failures.Try("the rules", [&] { rules::RemoveElements(host, rules::FindRulesOf(host, id)); });
+  failures.Try("the rules", [&] {
+    rules::RemoveElements(host, rules::FindElementsOf(host.nft, state::HostVethName(id)));
+  });
   failures.Try("the reference plugins' rules", [&] {
     std::vector<Ip> all = FindLeasesOf(id, data_dir);
     all.insert(all.end(), addresses.begin(), addresses.end());

@@ -13,7 +13,7 @@
 #include "plugin/link/bridge.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/vlan_gateway.h"
-#include "plugin/rules/apply.h"
+#include "plugin/rules/converge.h"
 #include "plugin/rules/port_side_effects.h"
 #include "plugin/state/kernel_names.h"
 
@@ -38,14 +38,15 @@ void RepairPort(state::Host& host,
           bridge.name);
 }
 
-// Up, and with the flags of its record.
-void RepairHostVeth(state::Host& host, const state::Record& record) {
+// Up, a port of `bridge`, and with the flags of its record.
+void RepairHostVeth(state::Host& host, const rtnl::Link& bridge, const state::Record& record) {
   const std::optional<rtnl::Link> veth =
       link::FindHostVeth(host.net, record.id, link::Recorded::kYes);
   if (!veth) {
     return;
   }
-  if (!veth->up) {
+  RepairPort(host, bridge, record.id, *veth);
+  if (!veth->up && veth->master == bridge.index) {
     host.net.Change(*veth, {.up = true});
     LogLine("repaired {}, which was down", veth->name);
   }
@@ -180,12 +181,18 @@ std::vector<std::string> DiffLink(state::Host& host, const state::Record& record
 
 }  // namespace
 
-void RepairPorts(state::Host& host, const rtnl::Link& bridge, const std::string& network) {
+void RepairPortsOfNewBridge(state::Host& host, const rtnl::Link& bridge) {
+  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  const bool is_known = checkpoint && checkpoint->bridges.contains(bridge.name) &&
+                        checkpoint->bridges.at(bridge.name) == bridge.index;
+  if (is_known) {
+    return;
+  }
   std::set<std::string> ports;
   for (rtnl::Socket::Port& port : host.net.Ports(bridge.index)) {
     ports.insert(std::move(port.name));
   }
-  for (const AttachmentId& id : host.records.List(network)) {
+  for (const AttachmentId& id : host.records.List("")) {
     if (ports.contains(state::HostVethName(id))) {
       continue;
     }
@@ -194,6 +201,8 @@ void RepairPorts(state::Host& host, const rtnl::Link& bridge, const std::string&
       RepairPort(host, bridge, id, *veth);
     }
   }
+  rules::UpdateCheckpoint(host,
+                          [&](state::Checkpoint& now) { now.bridges[bridge.name] = bridge.index; });
 }
 
 std::vector<std::string> RepairHostSide(state::Host& host,
@@ -204,8 +213,8 @@ std::vector<std::string> RepairHostSide(state::Host& host,
         "it is on bridge '{}', and the config names '{}'", record.link.bridge, config.bridge)};
   }
   const rtnl::Link bridge = link::EnsureBridge(host, config, record.link.gateways, {}).bridge;
-  RepairPorts(host, bridge, record.id.network);
-  RepairHostVeth(host, record);
+  RepairPortsOfNewBridge(host, bridge);
+  RepairHostVeth(host, bridge, record);
   std::vector<std::string> mismatches = RepairLeases(record);
   RepairRules(host, record);
   rules::EnsureLocalhostReaches(host, record);

@@ -15,9 +15,9 @@
 
 namespace nomad_bridge::attachment {
 
-// Makes every host veth of `network` that is not a port of `bridge` its port again (the bridge was
-// deleted and created anew, or a port was taken out). Logs each.
-void RepairPorts(state::Host& host, const rtnl::Link& bridge, const std::string& network);
+// Makes every host veth whose record names `bridge` its port again, once after that was created anew.
+// Logs each.
+void RepairPortsOfNewBridge(state::Host& host, const rtnl::Link& bridge);
 
 // Repairs and logs; returns what cannot be repaired.
 [[nodiscard]] std::vector<std::string> RepairHostSide(state::Host& host,

@@ -130,7 +130,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   // Shared by every attachment on this node, so never undone.
   const link::Segment segment =
       link::EnsureBridge(host, config.link, record.link.gateways, request.id);
-  attachment::RepairPorts(host, segment.bridge, request.id.network);
+  attachment::RepairPortsOfNewBridge(host, segment.bridge);
 
   link::CreateVeth(host, container, segment.bridge, record, config.link.mtu);
   undo.Then("delete the veth pair",

@@ -12,8 +12,10 @@
 #include "plugin/commands/commands.h"
 #include "plugin/link/container.h"
 #include "plugin/rules/apply.h"
+#include "plugin/rules/converge.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/port_side_effects.h"
+#include "plugin/state/kernel_names.h"
 #include "plugin/takeover/reference.h"
 
 namespace nomad_bridge::commands {
@@ -43,7 +45,7 @@ std::optional<state::Record> RemoveEarlierRules(state::Host& host,
 // to, since each process that deletes from nf_tables waits some 15 ms for an RCU grace period.
 state::Record RestAfterDel(const state::Record& record, const cni::Parts& parts) {
   state::Record rest = record;
-  if (record.IsDelBegun() && record.HasAny(parts)) {
+  if (record.IsAny(state::Phase::kGone) && record.HasAny(parts)) {
     for (const cni::Part part : {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}) {
       rest = record.Has(part) ? rest.With({part}, state::Phase::kLeaving) : rest;
     }
@@ -53,7 +55,7 @@ state::Record RestAfterDel(const state::Record& record, const cni::Parts& parts)
 
 // Without a record: the elements that belong to `id` and to a part of `type`, or to no part.
 void RemoveUnrecordedRules(state::Host& host, const AttachmentId& id, const cni::PluginType& type) {
-  std::vector<nft::Element> elements = rules::FindRulesOf(host, id);
+  std::vector<nft::Element> elements = rules::FindElementsOf(host.nft, state::HostVethName(id));
   std::erase_if(elements, [&](const nft::Element& element) {
     const std::optional<cni::Part> part = rules::PartOf(element);
     return part && !type.Provides(*part);

@@ -9,7 +9,7 @@
 #include "plugin/cni/request.h"
 #include "plugin/commands/commands.h"
 #include "plugin/config/config.h"
-#include "plugin/rules/apply.h"
+#include "plugin/rules/converge.h"
 #include "plugin/state/host.h"
 #include "plugin/state/kernel_names.h"
 
@@ -86,17 +86,6 @@ void RemoveStrayLinks(state::Host& host,
   }
 }
 
-// Elements whose owner has neither a record nor a link, and is not valid.
-void RemoveStrayElements(state::Host& host, const std::set<AttachmentId>& valid) {
-  std::vector<nft::Element> strays = firewall::OwnedElements(host.nft);
-  const std::set<std::string> owners = KnownOwners(host, valid);
-  std::erase_if(strays, [&](const nft::Element& element) {
-    const std::string owner(element.owner());
-    return owners.contains(owner) || host.net.FindLink(owner);
-  });
-  rules::RemoveElements(host, strays);
-}
-
 }  // namespace
 
 // An attachment is removed whole, under whichever of our names GC is run.
@@ -130,7 +119,7 @@ void Gc(const cni::Request& request, const cni::PluginType& type) {
     failures.Try("stray links", [&] { RemoveStrayLinks(host, request, lenient.bridge, *valid); });
   }
   if (type.ProvidesRules()) {
-    failures.Try("stray rules", [&] { RemoveStrayElements(host, *valid); });
+    failures.Try("stray rules", [&] { rules::ConvergeAll(host, *valid); });
   }
   failures.ThrowIfAny(
       Format("network '{}' still has parts of attachments that are not valid", request.id.network));

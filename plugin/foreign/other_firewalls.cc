@@ -71,7 +71,7 @@ void OpenLegacyTable(Family family, const state::Record& record) {
 }
 
 bool IsFirewalldThere(state::Host& host) {
-  return host.nft.HasTable({nft::TableFamily::kInet, "firewalld"}) ||
+  return host.nft.FindTable({nft::TableFamily::kInet, "firewalld"}) ||
          host.nft.FindChain({nft::TableFamily::kIp, "filter"}, "FORWARD_direct").has_value();
 }
 

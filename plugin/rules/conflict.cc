@@ -89,22 +89,23 @@ bool LeaveToSibling(state::Host& host,
   return true;
 }
 
-// Lets `change` replace the element in the way, and remove all else of its owner, in the same batch.
+// Lets `change` replace the element in the way, and remove all else of its owner, in the same batch: a
+// port that was left would lead to the next owner of its address.
 std::optional<StaleOwner> TakeOver(state::Host& host,
                                    const firewall::Conflict& conflict,
                                    firewall::Change& change) {
   std::optional<StaleOwner> stale = RequireStale(host, conflict);
-  change.stale_owners.emplace_back(conflict.present.owner());
+  const std::string owner(conflict.present.owner());
+  change.stale_owners.push_back(owner);
   if (!Replaces(conflict.wanted, conflict.present)) {
     change.remove_owned.push_back(conflict.present);  // an overlap
   }
-  if (stale) {
-    for (nft::Element& element : ElementsOf(stale->Remains())) {
-      const bool is_replaced = std::ranges::any_of(
-          change.add, [&](const nft::Element& added) { return Replaces(added, element); });
-      if (!is_replaced && !element.comment.empty()) {
-        change.remove_owned.push_back(std::move(element));
-      }
+  for (nft::Element& element :
+       stale ? ElementsOf(stale->Remains()) : FindElementsOf(host.nft, owner)) {
+    const bool is_replaced = std::ranges::any_of(
+        change.add, [&](const nft::Element& added) { return Replaces(added, element); });
+    if (!is_replaced && !element.comment.empty()) {
+      change.remove_owned.push_back(std::move(element));
     }
   }
   return stale;
@@ -119,12 +120,14 @@ state::Record StaleOwner::Remains() const {
   return remains;
 }
 
-std::optional<StaleOwner> Settle(state::Host& host,
-                                 const state::Record& record,
-                                 const firewall::Conflict& conflict,
-                                 firewall::Change& change) {
-  return LeaveToSibling(host, record, conflict, change) ? std::nullopt
-                                                        : TakeOver(host, conflict, change);
+Settlement Settle(state::Host& host,
+                  const state::Record& record,
+                  const firewall::Conflict& conflict,
+                  firewall::Change& change) {
+  if (LeaveToSibling(host, record, conflict, change)) {
+    return {.is_left_to_sibling = true};
+  }
+  return {.stale_owner = TakeOver(host, conflict, change)};
 }
 
 std::optional<firewall::Conflict> FindOverlap(state::Host& host,

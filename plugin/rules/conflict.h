@@ -25,13 +25,18 @@ struct StaleOwner {
   [[nodiscard]] state::Record Remains() const;
 };
 
+struct Settlement {
+  bool is_left_to_sibling = false;
+  std::optional<StaleOwner> stale_owner;  // if it has a record
+};
+
 // Changes `change`, for `record`, so that it no longer conflicts: a port that another attachment of the
 // same container has stays there; what a stale owner has is taken over in the same batch, and all else
-// of it removed. Returns that owner, if it has a record.
-[[nodiscard]] std::optional<StaleOwner> Settle(state::Host& host,
-                                               const state::Record& record,
-                                               const firewall::Conflict& conflict,
-                                               firewall::Change& change);
+// of it removed.
+[[nodiscard]] Settlement Settle(state::Host& host,
+                                const state::Record& record,
+                                const firewall::Conflict& conflict,
+                                firewall::Change& change);
 
 // Somebody else's element that publishes on one address of the node a port that `change` publishes on
 // all, or the other way round. The kernel has them in two maps, so one would take over a part of the

@@ -2,6 +2,7 @@
 
 #include "base/list.h"
 #include "firewall/address_policy.h"
+#include "firewall/ruleset.h"
 #include "firewall/table.h"
 #include "plugin/state/kernel_names.h"
 #include "portmap/rules.h"
@@ -63,6 +64,12 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
   return elements;
 }
 
+std::vector<nft::Element> FindElementsOf(nft::Socket& socket, std::string_view owner) {
+  std::vector<nft::Element> elements = firewall::OwnedElements(socket);
+  std::erase_if(elements, [&](const nft::Element& element) { return element.owner() != owner; });
+  return elements;
+}
+
 std::optional<cni::Part> PartOf(const nft::Element& element) {
   const auto is_of = [&](std::string_view noun) {
     return element.set == firewall::SetName(noun, Family::kIpv4) ||
@@ -76,6 +83,16 @@ std::optional<cni::Part> PartOf(const nft::Element& element) {
     return cni::Part::kForward;
   }
   return is_of(firewall::kMasq) ? cni::Part::kMasquerade : cni::Part::kPorts;
+}
+
+std::optional<Ip> AddressOf(const nft::Element& element) {
+  if (firewall::FindIfname(element)) {
+    return std::nullopt;
+  }
+  if (!element.data.empty()) {
+    return portmap::ContainerIpOf(element);
+  }
+  return Ip(element.key);
 }
 
 }  // namespace nomad_bridge::rules

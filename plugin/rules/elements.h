@@ -1,4 +1,4 @@
-// What an attachment has in our nf_tables table, derived from its record. Pure.
+// What an attachment has in our nf_tables table, derived from its record.
 //
 // Shapes  Elements with a comment are the attachment's own; those without one are shared by all
 //         attachments behind the same interface.
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "netlink/nft/element.h"
+#include "netlink/nft/socket.h"
 #include "plugin/state/record.h"
 
 namespace nomad_bridge::rules {
@@ -15,7 +16,14 @@ namespace nomad_bridge::rules {
 // All elements of the parts of `record`; none if no part of it has rules.
 [[nodiscard]] std::vector<nft::Element> ElementsOf(const state::Record& record);
 
+// All in the kernel whose owner's key is `owner`, by a dump.
+[[nodiscard]] std::vector<nft::Element> FindElementsOf(nft::Socket& socket, std::string_view owner);
+
 // The part that an element in our table belongs to; nullopt for what all parts share.
 [[nodiscard]] std::optional<cni::Part> PartOf(const nft::Element& element);
+
+// The container's address that an element is about: its key, or what a port leads to. nullopt if it is
+// about none.
+[[nodiscard]] std::optional<Ip> AddressOf(const nft::Element& element);
 
 }  // namespace nomad_bridge::rules

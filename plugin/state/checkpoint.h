@@ -1,5 +1,7 @@
 // What was in force right after our last commit. As long as the ruleset's generation is still the
-// checkpoint's, nobody has changed a rule since, and nothing needs to be looked at.
+// checkpoint's, nobody has changed a rule since, and nothing needs to be looked at. When it is not, our
+// table is compared, at a cost that does not depend on the number of attachments; only if that is
+// another than the checkpoint's, or was made by another release, all attachments are.
 //
 // Shape   /run/nomad-bridge/.generation, one JSON object (state_json.h).
 // Lives   on tmpfs; one of another boot or host namespace counts as absent.
@@ -8,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,15 +20,26 @@
 
 namespace nomad_bridge::state {
 
+constexpr int kNoMarkBit = -1;
+
 struct Checkpoint {
-  std::uint32_t generation = 0;
-  int accept_mark_bit = 0;
-  std::vector<std::string> shared;  // hashes of what is in force (rules/shared.h)
+  std::uint32_t generation = 0;    // the kernel's own leave out 0
+  std::uint64_t table_handle = 0;  // of our table
+  std::string table_fingerprint;   // of its sets, chains and rules (firewall/skeleton.h)
+  int accept_mark_bit = kNoMarkBit;
+  std::vector<std::string> admin_chains;       // whose static rules are in table ip filter
+  std::vector<std::string> admin_chains_ipv6;  // and ip6 filter
+  std::map<std::string, int> bridges;  // name and index of those whose ports have been repaired
   std::vector<std::string>
       opened_ifnames;  // accepted by other firewalls (foreign/other_firewalls.h)
   // Where ports are, or were, published: on which addresses of the node; nullopt: on all of them.
   std::vector<std::optional<Ip>> published_on;
   std::vector<std::string> notes;  // what only the operator can repair, one line each
+  // Some attachment has left ports to another one of its container.
+  bool has_siblings = false;
+
+  // The next command compares all attachments.
+  void Expire() { table_fingerprint.clear(); }
 };
 
 class CheckpointFile {

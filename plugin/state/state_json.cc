@@ -101,11 +101,16 @@ void Fields(auto& visit, StoredRecord& stored) {
 
 void Fields(auto& visit, StoredCheckpoint& stored) {
   visit("generation", stored.checkpoint.generation);
+  visit("tableHandle", stored.checkpoint.table_handle);
+  visit("tableFingerprint", stored.checkpoint.table_fingerprint);
   visit("acceptMarkBit", stored.checkpoint.accept_mark_bit);
-  visit("shared", stored.checkpoint.shared);
+  visit("adminChains", stored.checkpoint.admin_chains);
+  visit("adminChainsIpv6", stored.checkpoint.admin_chains_ipv6);
+  visit("bridges", stored.checkpoint.bridges);
   visit("openedIfnames", stored.checkpoint.opened_ifnames);
   visit("publishedOn", stored.checkpoint.published_on);
   visit("notes", stored.checkpoint.notes);
+  visit("hasSiblings", stored.checkpoint.has_siblings);
   visit("bootId", stored.origin.boot_id);
   visit("hostNetns", stored.origin.netns);
 }

@@ -115,10 +115,10 @@ std::vector<ReferenceRule> FindReferenceRules(nft::Socket& socket,
     return {};
   }
   // One dump spares those of chains in tables that do not exist: nearly all of them.
-  const std::vector<nft::TableId> tables = socket.Tables();
+  const std::vector<nft::KernelTable> tables = socket.Tables();
   std::vector<ReferenceRule> found;
   for (const Location& location : locations) {
-    if (!Contains(tables, location.table)) {
+    if (std::ranges::find(tables, location.table, &nft::KernelTable::id) == tables.end()) {
       continue;
     }
     for (const nft::KernelRule& rule : socket.Rules(location.table, location.chain)) {

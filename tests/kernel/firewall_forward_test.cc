@@ -33,7 +33,7 @@ TEST_P(Forwarding, MasqueradesAnAllocationTowardsTheOutside) {
 }
 
 TEST_P(Forwarding, KeepsTheAddressOfAnAllocationWithoutMasquerade) {
-  firewall::DesiredState plain = DesiredOf(2);
+  DesiredState plain = DesiredOf(2);
   std::erase_if(plain.elements,
                 [](const nft::Element& element) { return element.set.starts_with("masq"); });
   firewall::RemoveElements(socket_, DesiredOf(2).elements, std::nullopt);

@@ -9,11 +9,14 @@ namespace nomad_bridge::test {
 namespace {
 
 using firewall::Change;
-using firewall::DesiredState;
+
+constexpr const char* kForwardChain = "chain forward in table inet nomad-bridge";
 
 class Ruleset : public RulesetWorld {
  protected:
-  std::string List() { return host().Must({"nft", "list", "table", "inet", "nomad-bridge"}); }
+  std::string List(const std::string& what = "table inet nomad-bridge") {
+    return host().Must(Words(Cat("nft list ", what)));
+  }
 
   // The same in no order: what was added again stands last.
   std::multiset<std::string> Lines() {
@@ -37,15 +40,6 @@ class Ruleset : public RulesetWorld {
     }
     return claim;
   }
-
-  // On a checkpoint that still holds: ListDesired must not be called.
-  firewall::Outcome ApplyOnCheckpoint(const Change& change,
-                                      std::optional<std::uint32_t> checkpoint) {
-    return firewall::Apply(socket_, table_, change, checkpoint, [] {
-      ADD_FAILURE() << "the ruleset was compared although nobody had changed it";
-      return std::vector<DesiredState>();
-    });
-  }
 };
 
 TEST_F(Ruleset, IsCreatedOnABareMachine) {
@@ -65,45 +59,73 @@ TEST_F(Ruleset, StaysAsItIsIfNothingIsToBeDone) {
   EXPECT_EQ(List(), before);
 }
 
-TEST_F(Ruleset, IsNotComparedWhileNobodyChangesIt) {
-  std::optional<std::uint32_t> checkpoint = Put(DesiredOf(2)).generation;
+TEST_F(Ruleset, IsChangedAsLongAsNobodyElseDoes) {
+  std::optional<std::uint32_t> generation = Put(DesiredOf(2)).generation;
   for (const int n : {3, 4, 5}) {
-    checkpoint = ApplyOnCheckpoint(Adding(DesiredOf(n)), checkpoint).generation;
+    generation = Apply(Adding(DesiredOf(n)), generation.value()).generation;
     EXPECT_THAT(List(), HasSubstr(Cat(Ip4(n), " comment")));
   }
-  checkpoint = firewall::RemoveElements(socket_, DesiredOf(4).elements, checkpoint);
-  EXPECT_NE(checkpoint, std::nullopt);
-  checkpoint = ApplyOnCheckpoint(Adding(DesiredOf(6)), checkpoint).generation;
+  generation = firewall::RemoveElements(socket_, DesiredOf(4).elements, generation);
+  generation = Apply(Adding(DesiredOf(6)), generation.value()).generation;
+  EXPECT_NE(generation, std::nullopt);
   EXPECT_THAT(List(), Not(HasSubstr("veth4")));
 }
 
-TEST_F(Ruleset, IsComparedAfterAForeignChange) {
+TEST_F(Ruleset, IsNotChangedAfterAForeignChange) {
   const auto outcome = Put(DesiredOf(2));
   Nft("add table ip foreign");
-  bool asked = false;
-  static_cast<void>(firewall::Apply(socket_, table_, Adding(DesiredOf(3)), outcome.generation, [&] {
-    asked = true;
-    return std::vector<DesiredState>{DesiredOf(2)};
-  }));
-  EXPECT_TRUE(asked);
+  const std::string before = List();
+  const auto refused = Apply(Adding(DesiredOf(3)), outcome.generation.value());
+  EXPECT_EQ(refused.generation, std::nullopt);
+  EXPECT_FALSE(refused.conflict || refused.refusal);
+  EXPECT_EQ(List(), before);
   EXPECT_EQ(firewall::RemoveElements(socket_, DesiredOf(3).elements, outcome.generation),
             std::nullopt)
-      << "an old checkpoint was taken for valid";
+      << "an old generation was taken for valid";
 }
 
 // A foreign change between reading and committing.
 TEST_F(Ruleset, IsPlannedAnewIfItWasChangedMeanwhile) {
   int asked = 0;
-  const auto outcome = firewall::Apply(socket_, table_, Adding(DesiredOf(3)), std::nullopt, [&] {
-    if (++asked == 1) {
-      Nft("table inet nomad-bridge { set alloc4 { type ipv4_addr; }; }");
-    }
-    return std::vector<DesiredState>();
-  });
+  Put(DesiredOf(2));
+  Nft("add element inet nomad-bridge alloc4 { 192.0.2.9 comment \"veth9\" }");
+  const auto restored = firewall::RestoreAll(
+      socket_,
+      GoalOf({DesiredOf(2)}),
+      {.elements = DesiredOf(2).elements, .is_explained = [&](const nft::Element&) {
+         if (++asked == 1) {
+           Nft("flush chain inet nomad-bridge forward");
+         }
+         return false;
+       }});
   EXPECT_EQ(asked, 2);
-  EXPECT_THAT(List(), HasSubstr(Cat(Ip4(3), " comment")));
-  EXPECT_THAT(List(), HasSubstr("hook forward"));
-  ApplyOnCheckpoint(Adding(DesiredOf(4)), outcome.generation);
+  EXPECT_THAT(List(), HasSubstr("@alloc4 meta mark set"));
+  EXPECT_THAT(List(), Not(HasSubstr("veth9")));
+  EXPECT_EQ(restored.generation, socket_.Generation());
+}
+
+// What costs the same whatever the number of elements.
+TEST_F(Ruleset, HasItsTableRestoredWithoutReadingElements) {
+  Put(DesiredOf(2));
+  const std::string before = List();
+  Nft("flush chain inet nomad-bridge forward");
+  const auto restored = firewall::RestoreTable(socket_, GoalOf({DesiredOf(2)}));
+  ASSERT_TRUE(restored);
+  EXPECT_THAT(restored->repaired, ElementsAre(kForwardChain));
+  EXPECT_EQ(List(), before);
+  Nft("flush ruleset");
+  EXPECT_FALSE(firewall::RestoreTable(socket_, GoalOf({DesiredOf(2)}))) << "elements are lost";
+  EXPECT_EQ(List("ruleset"), "");
+}
+
+TEST_F(Ruleset, IsWokenIfItIsDormant) {
+  Put(DesiredOf(2));
+  const std::string before = List();
+  Nft("add table inet nomad-bridge { flags dormant; }");
+  const auto restored = firewall::RestoreTable(socket_, GoalOf({DesiredOf(2)}));
+  ASSERT_TRUE(restored);
+  EXPECT_THAT(restored->repaired, ElementsAre("table inet nomad-bridge, which was dormant"));
+  EXPECT_EQ(List(), before);
 }
 
 TEST_F(Ruleset, ComesBackWithAllItsElementsAfterAFlush) {
@@ -114,9 +136,9 @@ TEST_F(Ruleset, ComesBackWithAllItsElementsAfterAFlush) {
   const auto outcome = Put(DesiredOf(3), {DesiredOf(2)});
   EXPECT_EQ(List(), before);
   EXPECT_THAT(outcome.repaired,
-              ElementsAre("table inet nomad-bridge with all that was in it",
-                          "the forwarding rules in table ip filter",
-                          "the forwarding rules in table ip6 filter"));
+              ElementsAre("the forwarding rules in table ip filter",
+                          "the forwarding rules in table ip6 filter",
+                          "table inet nomad-bridge with all that was in it"));
 }
 
 struct Damage {
@@ -136,15 +158,14 @@ TEST_P(DamagedRuleset, IsRepaired) {
   const std::multiset<std::string> before = Lines();
   Nft(GetParam().commands);
   ASSERT_NE(Lines(), before) << "no damage was done";
-  EXPECT_THAT(firewall::Diff(socket_, table_, DesiredOf(2)), Contains(GetParam().mismatch));
+  EXPECT_THAT(Diff(DesiredOf(2)), Contains(GetParam().mismatch));
   ASSERT_NE(Lines(), before) << "Diff() changed something";
   const auto outcome = Put(DesiredOf(2), {DesiredOf(2)});
   EXPECT_THAT(outcome.repaired, ElementsAre(GetParam().mismatch));
   EXPECT_EQ(Lines(), before);
-  EXPECT_THAT(firewall::Diff(socket_, table_, DesiredOf(2)), IsEmpty());
+  EXPECT_THAT(Diff(DesiredOf(2)), IsEmpty());
 }
 
-constexpr const char* kForwardChain = "chain forward in table inet nomad-bridge";
 constexpr const char* kWholeTable = "table inet nomad-bridge with all that was in it";
 
 const Damage kDamages[] = {
@@ -189,13 +210,37 @@ TEST_F(Ruleset, GetsAMissingSetBack) {
   EXPECT_THAT(List(), HasSubstr("ip saddr @alloc4"));
 }
 
-TEST_F(Ruleset, KeepsForeignSetsAndElements) {
+// As another release had them.
+TEST_F(Ruleset, LosesChainsAndSetsThatTheTableDoesNotHave) {
   Put(DesiredOf(2));
-  Nft("add set inet nomad-bridge mine { type ipv4_addr; elements = { 192.0.2.1 }; }\n"
-      "add element inet nomad-bridge alloc4 { 192.0.2.9 }");
-  Put(DesiredOf(3), {DesiredOf(2)});
-  EXPECT_THAT(List(), HasSubstr("set mine"));
+  const std::string before = List();
+  Nft("add set inet nomad-bridge old { type ipv4_addr; elements = { 192.0.2.1 }; }\n"
+      "table inet nomad-bridge {\n"
+      "  chain old_rules { ip saddr @old drop; ip saddr { 192.0.2.8, 192.0.2.9 } drop; }\n"
+      "  chain old_hook { type filter hook forward priority 7; jump old_rules; }\n"
+      "}");
+  EXPECT_THAT(Restore({DesiredOf(2)}).repaired,
+              ElementsAre("the left-over chain old_rules in table inet nomad-bridge",
+                          "the left-over chain old_hook in table inet nomad-bridge",
+                          "the left-over set old in table inet nomad-bridge"));
+  EXPECT_EQ(List(), before);
+}
+
+TEST_F(Ruleset, LosesElementsThatNothingExplains) {
+  Put(DesiredOf(2));
+  const std::string before = List();
+  Nft("add element inet nomad-bridge alloc4 { 192.0.2.9 comment \"veth9 x\" }");
+  const auto restore = [&](bool is_explained) {
+    return firewall::RestoreAll(
+        socket_,
+        GoalOf({DesiredOf(2)}),
+        {.elements = DesiredOf(2).elements,
+         .is_explained = [&](const nft::Element&) { return is_explained; }});
+  };
+  EXPECT_THAT(restore(true).repaired, IsEmpty());
   EXPECT_THAT(List(), HasSubstr("192.0.2.9"));
+  EXPECT_THAT(restore(false).repaired, ElementsAre("the left-over 192.0.2.9 in alloc4 of veth9"));
+  EXPECT_EQ(List(), before);
 }
 
 class TakenElement : public Ruleset, public ::testing::WithParamInterface<bool> {
@@ -309,12 +354,12 @@ TEST_F(Ruleset, IsRestoredForAThousandAttachmentsInOneCommit) {
     others.push_back(std::move(desired));
   }
   const std::uint32_t before = socket_.Generation();
-  const auto outcome = Put(DesiredOf(2), others);
+  const auto restored = Restore(others);
   EXPECT_EQ(socket_.Generation(), nft::NextGeneration(before)) << "more than one commit";
-  EXPECT_EQ(firewall::OwnedElements(socket_).size(), 4000U + 6U);
+  EXPECT_EQ(firewall::OwnedElements(socket_).size(), 4000U);
   EXPECT_THAT(host().Must({"nft", "list", "set", "inet", "nomad-bridge", "masqall4"}),
               HasSubstr("172.26.69.231"));
-  ApplyOnCheckpoint(Adding(DesiredOf(3)), outcome.generation);
+  EXPECT_EQ(restored.generation, socket_.Generation());
 }
 
 // 4,000 refusals in one answer.
@@ -339,7 +384,7 @@ TEST_F(Ruleset, ReportsWhichMessageTheKernelRefused) {
   EXPECT_EQ(error.code(), Code::kKernel);
   EXPECT_EQ(error.msg(), "cannot add the element of alloc4 for 'veth2' to table inet nomad-bridge");
   EXPECT_THAT(error.details(), HasSubstr("(EINVAL)"));
-  EXPECT_EQ(host().Must({"nft", "list", "ruleset"}), "") << "half of it is there";
+  EXPECT_THAT(firewall::OwnedElements(socket_), IsEmpty()) << "half of it is there";
 }
 
 }  // namespace

@@ -126,7 +126,7 @@ TEST_F(StaticRules, LeaveTheOperatorsChainAlone) {
 }
 
 TEST_F(StaticRules, LeaveIpv6AloneWhereNoNetworkHasIt) {
-  firewall::DesiredState desired = DesiredOf(2);
+  DesiredState desired = DesiredOf(2);
   desired.forward_hook.ipv6 = false;
   Put(desired);
   EXPECT_THAT(host().Must({"nft", "list", "tables"}), Not(HasSubstr("ip6 filter")));
@@ -137,7 +137,7 @@ TEST_F(StaticRules, LeaveIpv6AloneWhereNoNetworkHasIt) {
 TEST_F(StaticRules, ChangeTheBitOfTheMarkInPlace) {
   Put(DesiredOf(2));
   table_ = firewall::Describe(20);
-  firewall::DesiredState desired = DesiredOf(2);
+  DesiredState desired = DesiredOf(2);
   desired.forward_hook.accept_mark_bit = 20;
   Put(desired);
   EXPECT_THAT(Rules(),
@@ -148,19 +148,20 @@ TEST_F(StaticRules, ChangeTheBitOfTheMarkInPlace) {
 
 TEST_F(StaticRules, ServeTwoAdminChains) {
   Put(DesiredOf(2));
-  firewall::DesiredState other = DesiredOf(3);
+  DesiredState other = DesiredOf(3);
   other.forward_hook.admin_chain = "OTHER-ADMIN";
   Put(other, {DesiredOf(2)});
   EXPECT_THAT(Rules(), Contains(HasSubstr("-j NOMAD-ADMIN")));
   EXPECT_THAT(Rules(), Contains(HasSubstr("-j OTHER-ADMIN")));
 }
 
-// The fast path must not assume the static rules of a new network.
-TEST_F(StaticRules, AreAddedForANewNetworkOnACheckpointToo) {
-  const auto outcome = Put(DesiredOf(2));
-  firewall::Change change = Adding(DesiredOf(3));
-  change.forward_hook.admin_chain = "OTHER-ADMIN";
-  Apply(change, outcome.generation, {DesiredOf(2)});
+TEST_F(StaticRules, AreAddedForANewNetwork) {
+  Put(DesiredOf(2));
+  firewall::Goal goal = GoalOf({DesiredOf(2)});
+  goal.new_forward_hook = {.admin_chain = "OTHER-ADMIN"};
+  const auto restored = firewall::RestoreTable(socket_, goal);
+  ASSERT_TRUE(restored);
+  EXPECT_THAT(restored->repaired, IsEmpty());
   EXPECT_THAT(Rules(), Contains(HasSubstr("-j OTHER-ADMIN")));
 }
 

@@ -132,7 +132,7 @@ TEST_F(SilentKernelForAWhile, LeavesASocketThatWorksAgain) {
   EXPECT_EQ(Thrown([&] { return nft.Commit(batch, generation); }).code(), Code::kTryAgain);
   Unsilence();
   EXPECT_EQ(net_.FindLink("lo").value().name, "lo");
-  EXPECT_TRUE(nft.HasTable(kTable)) << "the kernel had done it";
+  EXPECT_TRUE(nft.FindTable(kTable)) << "the kernel had done it";
   EXPECT_EQ(nft.Generation(), nft::NextGeneration(generation));
 }
 

@@ -11,8 +11,8 @@ class WholeTable : public RulesetWorld {
  protected:
   WholeTable() { portmap::Describe(table_); }
 
-  static firewall::DesiredState Publishing(int n) {
-    firewall::DesiredState desired = DesiredOf(n);
+  static DesiredState Publishing(int n) {
+    DesiredState desired = DesiredOf(n);
     const auto published =
         portmap::MakePortMappings({{.path = "p", .host_port = 8080, .container_port = 80},
                                    {.path = "p",
@@ -52,8 +52,7 @@ TEST_F(WholeTable, GoesThroughNftAndBackUnchanged) {
   const std::string before = host().Must({"nft", "list", "ruleset"});
   host().Must({"nft", "-f", "-"}, "flush ruleset\n" + before);
   EXPECT_EQ(host().Must({"nft", "list", "ruleset"}), before);
-  EXPECT_THAT(firewall::Diff(socket_, table_, Publishing(2)), IsEmpty())
-      << "nft's own spelling of our rules is not known";
+  EXPECT_THAT(Diff(Publishing(2)), IsEmpty()) << "nft's own spelling of our rules is not known";
 }
 
 TEST_F(WholeTable, IsReadableAsJson) {

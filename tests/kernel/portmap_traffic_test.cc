@@ -48,7 +48,7 @@ class PublishedPort : public RulesetWorld, public ::testing::WithParamInterface<
                                                        .container_port = 80,
                                                        .protocol = portmap::Text(protocol),
                                                        .host_ip = host_ip}});
-    firewall::DesiredState desired = DesiredOf(2, policy);
+    DesiredState desired = DesiredOf(2, policy);
     const auto mappings =
         portmap::Resolve(published, {Ip::Parse(Ip4(2)).value(), Ip::Parse(Ip6(2)).value()});
     Append(desired.elements, portmap::Elements(mappings, Comment(2)));

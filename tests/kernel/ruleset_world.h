@@ -7,6 +7,7 @@
 //             "veth<n>", hairpin on
 #pragma once
 
+#include "base/list.h"
 #include "firewall/address_policy.h"
 #include "firewall/ruleset.h"
 #include "firewall/table.h"
@@ -52,38 +53,71 @@ class RulesetWorld : public World {
   static std::string Ip6(int n) { return Cat("fd00:26::", n); }
   static std::string Comment(int n) { return Cat("veth", n, " job=billing alloc=", n); }
 
-  // What should be in force for container n, in both families.
-  static firewall::DesiredState DesiredOf(int n,
-                                          firewall::AddressPolicy policy = {.masquerade = true,
-                                                                            .snat = true}) {
+  // What should be in force for one container.
+  struct DesiredState {
+    firewall::ForwardHook forward_hook;
+    std::vector<nft::Element> elements;
+  };
+
+  // For container n, in both families.
+  static DesiredState DesiredOf(int n,
+                                firewall::AddressPolicy policy = {.masquerade = true,
+                                                                  .snat = true}) {
     std::vector<firewall::AddressPolicy> policies;
     for (const std::string& address : {Ip4(n), Ip6(n)}) {
       policy.address = Ip::Parse(address).value();
       policies.push_back(policy);
     }
-    firewall::DesiredState desired{.forward_hook = {.ipv6 = true},
-                                   .elements = firewall::Elements(policies, Comment(n))};
+    DesiredState desired{.forward_hook = {.ipv6 = true},
+                         .elements = firewall::Elements(policies, Comment(n))};
     desired.elements.push_back(firewall::BridgeElement("nomad"));
     return desired;
   }
 
+  static firewall::Change Adding(const DesiredState& desired) { return {.add = desired.elements}; }
+
+  firewall::Goal GoalOf(const std::vector<DesiredState>& others) const {
+    firewall::Goal goal{.table = table_};
+    for (const DesiredState& other : others) {
+      goal.forward_hooks.push_back(other.forward_hook);
+    }
+    return goal;
+  }
+
+  // All that `others` should have is there afterwards, and the static rules for `hook`.
+  firewall::Restored Restore(const std::vector<DesiredState>& others,
+                             const firewall::ForwardHook& hook = {.ipv6 = true}) {
+    firewall::Goal goal = GoalOf(others);
+    goal.new_forward_hook = hook;
+    firewall::DesiredElements desired{.is_explained = [](const nft::Element&) { return true; }};
+    for (const DesiredState& other : others) {
+      Append(desired.elements, other.elements);
+    }
+    return firewall::RestoreAll(socket_, goal, desired);
+  }
+
+  // On `generation`; without one, restores `others` first.
   firewall::Outcome Apply(const firewall::Change& change,
-                          std::optional<std::uint32_t> checkpoint = std::nullopt,
-                          const std::vector<firewall::DesiredState>& others = {}) {
-    return firewall::Apply(socket_, table_, change, checkpoint, [&] { return others; });
+                          std::optional<std::uint32_t> generation = std::nullopt,
+                          const std::vector<DesiredState>& others = {}) {
+    return generation ? firewall::Apply(socket_, table_, change, *generation)
+                      : firewall::Apply(socket_, table_, change, Restore(others).generation);
   }
 
-  static firewall::Change Adding(const firewall::DesiredState& desired) {
-    firewall::Change change;
-    change.forward_hook = desired.forward_hook;
-    change.add = desired.elements;
-    return change;
+  // Adds `desired` beside `others`, which are restored first.
+  firewall::Outcome Put(const DesiredState& desired, const std::vector<DesiredState>& others = {}) {
+    firewall::Restored restored = Restore(others, desired.forward_hook);
+    firewall::Outcome outcome = Apply(Adding(desired), restored.generation);
+    if (outcome.refusal) {
+      throw Error(*outcome.refusal);
+    }
+    outcome.repaired.insert(
+        outcome.repaired.begin(), restored.repaired.begin(), restored.repaired.end());
+    return outcome;
   }
 
-  // Adds `desired` without a checkpoint, beside `others`.
-  firewall::Outcome Put(const firewall::DesiredState& desired,
-                        const std::vector<firewall::DesiredState>& others = {}) {
-    return Apply(Adding(desired), std::nullopt, others);
+  std::vector<std::string> Diff(const DesiredState& desired) {
+    return firewall::Diff(socket_, GoalOf({desired}), desired.elements);
   }
 
   nft::Socket socket_;

@@ -1,5 +1,5 @@
-// What somebody breaks on the host's side is repaired, by the ADD of another allocation and by
-// CHECK, and logged on stderr.
+// What somebody breaks on the host's side is repaired and logged on stderr: by CHECK and by GC; by the
+// ADD of another allocation, if it concerns all.
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -12,9 +12,17 @@ struct Damage : Named {
   // allocation's.
   const char* command;
   std::string reported;  // in the log line, and in the error of a CHECK that may not repair
-  bool takes_admin_rules = false;   // the operator's own rules go with it, and cannot come back
-  bool only_check_repairs = false;  // no other attachment is affected
+  bool takes_admin_rules = false;  // the operator's own rules go with it, and cannot come back
+  enum class ByOthers { kRepaired, kNot, kUnlogged } by_others = ByOthers::kRepaired;
+
+  [[nodiscard]] bool IsOfRules() const {
+    const std::string_view words(command);
+    return words.starts_with("nft ") || words.starts_with("iptables ") ||
+           words.starts_with("ip6tables ");
+  }
 };
+
+using ByOthers = Damage::ByOthers;
 
 constexpr const char* kDeleteFirstRule =
     "nft delete rule $table postrouting handle "
@@ -27,24 +35,36 @@ std::vector<Damage> Damages() {
       {"FlushTable", "nft flush table $table", "chain"},
       {"FlushChain", "nft flush chain $table forward", "forward"},
       {"DeleteRule", kDeleteFirstRule, "postrouting"},
-      {"DeletePort", "nft delete element $table port4 '{ tcp . 8080 }'", "8080"},
-      {"DeleteAddress", "nft delete element $table alloc4 \"{ $address }\"", "alloc4"},
-      {"DeleteBridgeElement", "nft delete element $table bridges '{ nomad }'", "bridges"},
-      {"FlushMap", "nft flush map $table port4", "port4"},
+      {"DeletePort",
+       "nft delete element $table port4 '{ tcp . 8080 }'",
+       "8080",
+       false,
+       ByOthers::kNot},
+      {"DeleteAddress",
+       "nft delete element $table alloc4 \"{ $address }\"",
+       "alloc4",
+       false,
+       ByOthers::kNot},
+      {"DeleteBridgeElement",
+       "nft delete element $table bridges '{ nomad }'",
+       "bridges",
+       false,
+       ByOthers::kUnlogged},
+      {"FlushMap", "nft flush map $table port4", "port4", false, ByOthers::kNot},
       {"FlushIptables", "iptables -F", "FORWARD", true},
       {"FlushCniForward", "iptables -F CNI-FORWARD", "CNI-FORWARD"},
       {"FlushForward", "iptables -F FORWARD", "FORWARD"},
       {"FlushIp6tables", "ip6tables -F CNI-FORWARD", "CNI-FORWARD"},
       {"DeleteBridge", "ip link delete nomad", "'nomad'"},
       {"BridgeDown", "ip link set nomad down", "'nomad'"},
-      {"TakePortOut", "ip link set $veth nomaster", "veth"},
+      {"TakePortOut", "ip link set $veth nomaster", "veth", false, ByOthers::kNot},
       {"RemoveGateway", "ip address delete 172.26.64.1/20 dev nomad", "172.26.64.1/20"},
       {"RemoveIpv6Gateway", "ip address delete fd00:26::1/64 dev nomad", "fd00:26::1/64"},
       {"Ipv6ForwardingOff", "echo 0 > /proc/sys/net/ipv6/conf/all/forwarding", "forwarding"},
-      {"HairpinOff", "bridge link set dev $veth hairpin off", "hairpin", false, true},
+      {"HairpinOff", "bridge link set dev $veth hairpin off", "hairpin", false, ByOthers::kNot},
       {"ForwardingOff", "echo 0 > /proc/sys/net/ipv4/ip_forward", "ip_forward"},
-      {"RemoveLease", "rm $leases/$address", "lease", false, true},
-      {"WipeDataDir", "rm -r $leases", "lease", false, true},
+      {"RemoveLease", "rm $leases/$address", "lease", false, ByOthers::kNot},
+      {"WipeDataDir", "rm -r $leases", "lease", false, ByOthers::kNot},
   };
 }
 
@@ -94,13 +114,16 @@ TEST_P(HostSide, IsRepairedByTheAddOfAnother) {
   const Outcome add = MustRun("ADD", other_config_, other_);
 
   EXPECT_NE(AddressOf(add.json), AddressOf(add_)) << "two have the same address";
-  ExpectWorks();
   Detach(other_config_, other_);
-  if (!GetParam().only_check_repairs) {
+  if (GetParam().by_others == ByOthers::kRepaired) {
     EXPECT_THAT(add.err, HasSubstr("repaired"));
     EXPECT_THAT(add.err, HasSubstr(GetParam().reported));
-    EXPECT_TRUE(Unchanged(before_, TakeSnapshot()));
   }
+  if (GetParam().by_others == ByOthers::kNot) {
+    MustCheck(config_, add_);  // its owner's affair, nobody has taken it for repaired
+  }
+  ExpectWorks();
+  EXPECT_TRUE(Unchanged(before_, TakeSnapshot()));
 }
 
 TEST_P(HostSide, IsRepairedByCheck) {
@@ -112,6 +135,15 @@ TEST_P(HostSide, IsRepairedByCheck) {
   EXPECT_TRUE(Unchanged(before_, TakeSnapshot()));
   ExpectWorks();
   EXPECT_EQ(Check(config_, add_).err, "") << "there was something left to repair";
+}
+
+TEST_P(HostSide, IsRepairedByGcIfItIsOfTheRules) {
+  if (GetParam().IsOfRules()) {
+    Break();
+    const Outcome gc = MustRun("GC", WithValid({"alloc-1"}, config_));
+    EXPECT_THAT(gc.err, HasSubstr(GetParam().reported));
+    EXPECT_TRUE(Unchanged(before_, TakeSnapshot()));
+  }
 }
 
 TEST_P(HostSide, IsOnlyReportedByCheckWithRepairOff) {

@@ -134,7 +134,7 @@ TEST_F(TwoNetworks, AnAddressThatIsTakenIsNamed) {
 }
 
 // As `podman network rm` leaves it: the bridge is deleted by the runtime, without a DEL.
-TEST_F(TwoNetworks, ANetworkThatIsGoneIsForgottenByTheNext) {
+TEST_F(TwoNetworks, ANetworkThatIsGoneIsForgottenByGc) {
   const json gone =
       Config(One().dump().c_str(),
              R"({"name": "gone", "bridge": "gone0", "ingressPolicy": "same-bridge"})");
@@ -143,6 +143,7 @@ TEST_F(TwoNetworks, ANetworkThatIsGoneIsForgottenByTheNext) {
   host().Must({"ip", "link", "delete", "gone0"});
 
   Must("ADD", One());
+  Must("GC", WithValid({"web"}, One()));
   EXPECT_THAT(host().Must({"nft", "list", "ruleset"}), Not(HasSubstr("gone0")));
 
   // It may come back, and is as it was.

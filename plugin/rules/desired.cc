@@ -1,0 +1,67 @@
+#include "plugin/rules/desired.h"
+
+#include <utility>
+
+#include "base/list.h"
+#include "firewall/address_policy.h"
+#include "plugin/link/liveness.h"
+#include "plugin/rules/elements.h"
+#include "plugin/state/kernel_names.h"
+
+namespace nomad_bridge::rules {
+
+DesiredState::DesiredState(state::Host& host, std::set<std::string> kept_owners)
+    : host_(host), kept_owners_(std::move(kept_owners)) {
+  for (const AttachmentId& id : host.records.List("")) {
+    std::optional<state::Record> record = host.records.Find(id);
+    if (!record) {
+      continue;
+    }
+    const std::string owner = state::HostVethName(id);
+    if (link::IsAlive(host, *record)) {
+      live_.push_back(record->OnlyLive());
+      live_owners_.insert(owner);
+      for (const Cidr& cidr : record->ipam.addresses) {
+        address_owners_.try_emplace(cidr.address, owner);
+      }
+    }
+    by_owner_.emplace(owner, *std::move(record));
+  }
+}
+
+firewall::DesiredElements DesiredState::Elements() const {
+  firewall::DesiredElements desired{
+      .is_explained = [this](const nft::Element& element) { return IsExplained(element); }};
+  for (const state::Record& record : live_) {
+    Append(desired.elements, ElementsOf(record));
+  }
+  return desired;
+}
+
+bool DesiredState::IsAnothersAddress(const nft::Element& element) const {
+  const std::optional<Ip> address = AddressOf(element);
+  const auto found = address ? address_owners_.find(*address) : address_owners_.end();
+  return found != address_owners_.end() && found->second != element.owner();
+}
+
+// Elements of a part that is being made or removed are its command's affair, or that of whoever finds
+// that it was killed; those of a stale attachment are the affair of whoever reclaims it.
+bool DesiredState::IsExplained(const nft::Element& element) const {
+  if (element.comment.empty()) {
+    const std::optional<std::string> ifname = firewall::FindIfname(element);
+    return !ifname || host_.net.FindLink(*ifname);
+  }
+  const std::string owner(element.owner());
+  const auto found = by_owner_.find(owner);
+  if (found == by_owner_.end()) {
+    return !IsAnothersAddress(element) &&
+           (kept_owners_.contains(owner) || host_.net.FindLink(owner));
+  }
+  const state::Record& record = found->second;
+  const std::optional<cni::Part> part = PartOf(element);
+  return !live_owners_.contains(owner) ||
+         (part ? record.Has(*part) && !record.IsLive(*part)
+               : record.IsAny(state::Phase::kMaking) || record.IsAny(state::Phase::kLeaving));
+}
+
+}  // namespace nomad_bridge::rules

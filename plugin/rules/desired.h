@@ -1,0 +1,42 @@
+// What every live attachment of the node should have in our table, and what else in it has a reason to
+// be there. Reads all records.
+//
+// Lives   under one hold of the rules' lock: a part becomes live, or ceases to be, under it.
+// Errors  kKernel, kIo.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "firewall/ruleset.h"
+#include "plugin/state/host.h"
+#include "plugin/state/record.h"
+
+namespace nomad_bridge::rules {
+
+class DesiredState {
+ public:
+  // Elements of owners among `kept_owners` stay without a record, too.
+  DesiredState(state::Host& host, std::set<std::string> kept_owners);
+
+  // Refers to this object.
+  [[nodiscard]] firewall::DesiredElements Elements() const;
+
+  // The live parts of every live attachment.
+  [[nodiscard]] const std::vector<state::Record>& records() const { return live_; }
+
+ private:
+  [[nodiscard]] bool IsExplained(const nft::Element& element) const;
+  [[nodiscard]] bool IsAnothersAddress(const nft::Element& element) const;
+
+  state::Host& host_;
+  std::set<std::string> kept_owners_;
+  std::vector<state::Record> live_;
+  std::map<std::string, state::Record> by_owner_;  // all that have a record
+  std::set<std::string> live_owners_;
+  std::map<Ip, std::string> address_owners_;  // of live attachments
+};
+
+}  // namespace nomad_bridge::rules
