@@ -170,6 +170,20 @@ TEST_F(ListOfReferenceNames, TheSameDelTwiceTakesItsPartAlone) {
   EXPECT_EQ(Members("alloc4"), json({"172.26.64.2"}));
 }
 
+TEST_F(ListOfReferenceNames, ADelThatWasKilledAndIsRetriedTakesItsPartAlone) {
+  const Network network = Builtin();
+  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
+  const std::string path = RecordOf("alloc-1");
+  json record = json::parse(FindFile(path).value());
+  record["parts"]["ports"] = "leaving";
+  ReplaceFile(path, record.dump());
+
+  MustRunEntry("DEL", network, 3, attached, attached.result);
+
+  EXPECT_EQ(Members("masq4"), json({"172.26.64.2"}));
+  EXPECT_EQ(Members("alloc4"), json({"172.26.64.2"}));
+}
+
 TEST_F(ListOfReferenceNames, ADelAndAnAddOfOnePartLeaveNoMemoryOfIt) {
   const Network network = Builtin();
   Attached attached = MustAdd(network, Allocation("alloc-1", container()));

@@ -86,5 +86,50 @@ TEST_F(Phases, AddThatIsRefusedHasRepairedTheOthers) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
+// Of an attachment whose record and lease are lost, elements are left: they name an address that the
+// next one gets.
+class LostRecord : public World {
+ protected:
+  LostRecord() {
+    Node& gone = AddContainer("gone");
+    address_ = AddressOf(Attach(Publish({Port(8080, 80)}), As("gone", gone)));
+    KillContainer(gone);
+    std::filesystem::remove_all(kRecords);
+    std::filesystem::remove_all(kLeases);
+  }
+
+  std::string address_;
+};
+
+TEST_F(LostRecord, LeavesNoPortThatLeadsToTheNextOwnerOfItsAddress) {
+  ASSERT_EQ(AddressOf(Attach(Publish({Port(9090, 80)}))), address_);
+  Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "page");
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "page");
+  EXPECT_EQ(Elements("port4").size(), 1U);
+  EXPECT_THAT(host().Must({"nft", "list", "ruleset"}), Not(HasSubstr("container=gone")));
+}
+
+TEST_F(LostRecord, LeavesNothingAfterGc) {
+  MustRun("GC", WithValid({}));
+  EXPECT_EQ(Elements("port4"), json::array());
+  EXPECT_EQ(Elements("alloc4"), json::array());
+}
+
+// The owner's link is still there, but the address is another's by now.
+TEST_F(Phases, OfTheOwnerOfAnAddressDecideWhoseElementsStay) {
+  Attach(Config());
+  host().Must({"ip", "link", "add", "veth0123", "type", "bridge"});
+  host().Must(
+      Words(Cat("nft add element inet nomad-bridge port4 { tcp . 7777 comment \"veth0123 \" : ",
+                AddressesOn(container(), "eth0").front().substr(0, 11),
+                " . 80 }")));
+  host().Must(
+      Words("nft add element inet nomad-bridge alloc4 { 192.0.2.7 comment \"veth0123 \" }"));
+  const Outcome gc = MustRun("GC", WithValid({"alloc-1", "other"}));
+  EXPECT_THAT(gc.err, HasSubstr("repaired the left-over tcp . 7777 in port4 of veth0123"));
+  EXPECT_EQ(Elements("port4").size(), 1U) << "of the other";
+  EXPECT_THAT(Elements("alloc4").dump(), HasSubstr("192.0.2.7"));
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test

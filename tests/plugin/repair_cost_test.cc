@@ -1,0 +1,70 @@
+// What a command asks of the kernel and of the disk is the same with one attachment on the node and with
+// hundreds: on a quiet node, and after another program has changed a rule.
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+constexpr int kMany = 500;
+
+class Cost : public World {
+ protected:
+  // How often it makes each system call on files and sockets.
+  using Calls = std::map<std::string, int>;
+
+  Calls CallsOf(const std::string& verb, const json& config, const Variables& variables) {
+    const std::string log = "/run/calls";
+    Command command = PluginCommand(verb, config.dump(), variables);
+    const std::vector<std::string> strace = {
+        "strace", "-o", log, "-e", "trace=%network,%file,%desc"};
+    command.argv.insert(command.argv.begin(), strace.begin(), strace.end());
+    // The leak checker is a tracer itself and would fail under another.
+    command.variables["ASAN_OPTIONS"] = "detect_leaks=0";
+    const Outcome outcome = Execute(command);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome;
+    Calls calls;
+    for (const std::string& line : Lines(FindFile(log).value())) {
+      ++calls[line.substr(0, line.find('('))];
+    }
+    return calls;
+  }
+
+  // One attachment of its own comes, is checked and goes.
+  std::map<std::string, Calls> Measure(const std::function<void()>& before_each) {
+    std::map<std::string, Calls> calls;
+    const json config = Publish({Port(8080, 80), Port(8053, 53, "udp")}, DualStack());
+    for (const char* const measured : {"ADD", "CHECK", "DEL"}) {
+      json add = Attach(config);
+      if (measured == std::string_view("ADD")) {
+        Detach(config);
+      }
+      before_each();
+      calls[measured] = CallsOf(measured, WithResult(config, add), {});
+      Detach(config);
+    }
+    return calls;
+  }
+};
+
+TEST_F(Cost, IsTheSameForTheFirstAndTheFiveHundredth) {
+  const auto change_a_rule = [this] { host().Must(Words("nft add rule ip foreign rules accept")); };
+  host().Must({"nft", "table ip foreign { chain rules { }; }"});
+  const json config = DualStack();
+  Attach(config, As("first", AddContainer("first")));
+  const auto quiet = Measure([] {});
+  const auto changed = Measure(change_a_rule);
+
+  // Many of one container: namespaces would take the longest to make.
+  const Node& other = AddContainer("other");
+  for (int n = 1; n < kMany; ++n) {
+    Variables variables = As(Cat("other-", n / 50), other);
+    variables["CNI_IFNAME"] = Cat("eth", n);
+    Attach(Publish({Port(10000 + n, 80)}, config), variables);
+  }
+
+  EXPECT_EQ(Measure([] {}), quiet);
+  EXPECT_EQ(Measure(change_a_rule), changed);
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
