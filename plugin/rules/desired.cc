@@ -58,6 +58,9 @@ bool DesiredState::IsExplained(const nft::Element& element) const {
            (kept_owners_.contains(owner) || host_.net.FindLink(owner));
   }
   const state::Record& record = found->second;
+  if (record.version > state::kRecordVersion) {
+    return true;  // by what we cannot read
+  }
   const std::optional<cni::Part> part = PartOf(element);
   return !live_owners_.contains(owner) ||
          (part ? record.Has(*part) && !record.IsLive(*part)

@@ -42,7 +42,12 @@ enum class Phase {
   kGone,  // its own DEL is done: those of the other parts will follow
 };
 
+constexpr int kRecordVersion = 2;
+
 struct Record {
+  // Of who wrote it: of a later one there may be more than we can read.
+  int version = kRecordVersion;
+  std::string text;  // as it was read: keys that we do not know are written again
   AttachmentId id;
   std::map<cni::Part, Phase> parts;  // those that are ours, made by one process or by several
   cni::Labels labels;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/list.h"
+#include "plugin/state/earlier_release.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::state {
@@ -85,6 +86,7 @@ void Fields(auto& visit, Record::Rules& rules) {
 }
 
 void Fields(auto& visit, StoredRecord& stored) {
+  visit("version", stored.record.version);
   visit("network", stored.record.id.network);
   visit("containerId", stored.record.id.container_id);
   visit("ifname", stored.record.id.ifname);
@@ -128,10 +130,23 @@ concept IsText = std::is_enum_v<Value> || requires(Value value) {
   value.Text();
 };
 
+// A struct that has a name of its own in a record, and keys that another release may add to.
+template <typename Value>
+concept IsGroup = std::is_same_v<Value, Record::Link> || std::is_same_v<Value, Record::Ipam> ||
+    std::is_same_v<Value, Record::Rules>;
+
 struct Writer {
   json object = json::object();
 
   void operator()(const char* key, auto& field) { object[key] = Encode(field); }
+
+  // What it has besides stays.
+  template <IsGroup Group>
+  void operator()(const char* key, Group& group) {
+    Writer writer{.object = object.value(key, json::object())};
+    Fields(writer, group);
+    object[key] = std::move(writer.object);
+  }
 
   template <typename Value>
   static json Encode(Value& value) {
@@ -226,16 +241,16 @@ struct Reader {
   }
 };
 
+// Over `object`, which may have keys that we do not know.
 template <typename Stored>
-json Written(Stored stored) {
-  Writer writer;
+json Written(Stored stored, json object = json::object()) {
+  Writer writer{.object = std::move(object)};
   Fields(writer, stored);
   return std::move(writer.object);
 }
 
 template <typename Stored>
-Stored Read(std::string_view text) {
-  const json object = json::parse(text);
+Stored Read(const json& object) {
   Stored stored;
   Reader reader{object};
   Fields(reader, stored);
@@ -249,13 +264,16 @@ std::string Dump(const json& object) {
 }  // namespace
 
 std::string FormatRecord(const Record& record, const Origin& origin) {
-  json object = Written(StoredRecord{.record = record, .origin = origin});
+  json read = record.text.empty() ? json::object() : json::parse(record.text);
+  json object = Written(StoredRecord{.record = record, .origin = origin}, std::move(read));
   object["hostVeth"] = HostVethName(record.id);
   return Dump(object);
 }
 
 StoredRecord ParseRecord(std::string_view text) {
-  auto stored = Read<StoredRecord>(text);
+  const json object = Translate(json::parse(text));
+  auto stored = Read<StoredRecord>(object);
+  stored.record.text = Dump(object);
   const AttachmentId& id = stored.record.id;
   if (id.network.empty() || id.container_id.empty() || id.ifname.empty() ||
       stored.origin.boot_id.empty() || stored.origin.netns == netlink::NetnsId{}) {
@@ -270,7 +288,7 @@ std::string FormatCheckpoint(const Checkpoint& checkpoint, const Origin& origin)
 }
 
 StoredCheckpoint ParseCheckpoint(std::string_view text) {
-  return Read<StoredCheckpoint>(text);  // without an origin it is nobody's
+  return Read<StoredCheckpoint>(json::parse(text));  // without an origin it is nobody's
 }
 
 std::optional<std::string> FindContainerId(std::string_view text) {

@@ -106,7 +106,7 @@ TEST_F(LostRecord, LeavesNoPortThatLeadsToTheNextOwnerOfItsAddress) {
   Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "page");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "page");
   EXPECT_EQ(Elements("port4").size(), 1U);
-  EXPECT_THAT(host().Must({"nft", "list", "ruleset"}), Not(HasSubstr("container=gone")));
+  EXPECT_THAT(host().Must({"nft", "list", "ruleset"}), Not(HasSubstr("id=gone")));
 }
 
 TEST_F(LostRecord, LeavesNothingAfterGc) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/config.h"
+#include "tests/support/fixture.h"
 
 namespace nomad_bridge {
 namespace {
@@ -18,7 +19,7 @@ const state::Origin kHere{.boot_id = "f1f2", .netns = {4, 4026531840}};
 
 // Every field has another value than a fresh record has.
 const json kFull = json::parse(R"({
-  "network": "nomad", "containerId": "alloc-1", "ifname": "eth0", "parts": {"link": "live", "masquerade": "leaving", "forward": "gone", "ports": "making"},
+  "version": 2, "network": "nomad", "containerId": "alloc-1", "ifname": "eth0", "parts": {"link": "live", "masquerade": "leaving", "forward": "gone", "ports": "making"},
   "labels": [{"key": "NOMAD_JOB_ID", "value": "billing"}, {"key": "colour", "value": "blue"}],
   "netnsPath": "/run/netns/alloc-1", "netns": {"device": 5, "inode": 4026532000},
   "link": {
@@ -51,7 +52,7 @@ json Rewritten() {
 
 TEST(RecordJson, KeepsTheIdentity) {
   for (const std::string& key :
-       test::Words("network containerId ifname parts labels netnsPath netns")) {
+       test::Words("version network containerId ifname parts labels netnsPath netns")) {
     EXPECT_EQ(Rewritten().at(key), kFull.at(key)) << key;
   }
 }
@@ -84,6 +85,40 @@ TEST(RecordJson, HasLivePartsWhereAnEarlierVersionWroteTheirNamesAlone) {
   EXPECT_TRUE(read.IsLive(cni::Part::kLink));
   EXPECT_TRUE(read.IsLive(cni::Part::kPorts));
   EXPECT_EQ(read.parts.size(), 2U);
+}
+
+TEST(RecordJson, KeepsWhatALaterReleaseHasWritten) {
+  json later = kFull;
+  later["version"] = 9;
+  later["colour"] = "blue";
+  later["link"]["colour"] = "red";
+  later["rules"]["ports"][0]["colour"] = "of a port, which is written as a whole";
+  const state::Record read = state::ParseRecord(later.dump()).record;
+  const json written = json::parse(
+      state::FormatRecord(read.With({cni::Part::kPorts}, state::Phase::kLeaving), kHere));
+  EXPECT_EQ(written.at("version"), 9);
+  EXPECT_EQ(written.at("colour"), "blue");
+  EXPECT_EQ(written.at("link").at("colour"), "red");
+  EXPECT_EQ(written.at("parts").at("ports"), "leaving");
+}
+
+TEST(RecordJson, HasWhatCommit9d1314bWrote) {
+  const state::Record read =
+      state::ParseRecord(test::ReadFixture("upgrade/9d1314b/record.json")).record;
+  EXPECT_EQ(read.link.bridge, "nomad");
+  EXPECT_EQ(read.link.gateway_ifname, "nomad");
+  EXPECT_EQ(read.link.gateways.size(), 1U);
+  EXPECT_EQ(read.ipam.addresses, read.ipam.leases);
+  EXPECT_EQ(read.ipam.addresses.size(), 1U);
+  EXPECT_EQ(read.ipam.data_dir, "/var/run/cni");
+  EXPECT_TRUE(read.link.port.hairpin && read.rules.snat && read.rules.ip_masq);
+  EXPECT_EQ(read.rules.forward_hook.admin_chain, "NOMAD-ADMIN");
+  EXPECT_EQ(read.rules.ingress, firewall::Ingress::kSameBridge);
+  ASSERT_EQ(read.rules.ports.size(), 2U);
+  EXPECT_EQ(read.rules.ports.front().container_port, 80);
+  EXPECT_EQ(read.rules.ports.front().container_ip, read.ipam.addresses.front().address);
+  EXPECT_TRUE(read.IsLive(cni::Part::kLink) && read.IsLive(cni::Part::kPorts));
+  EXPECT_FALSE(json::parse(state::FormatRecord(read, kHere)).contains("gate"));
 }
 
 TEST(RecordJson, KeepsAPortOfEveryHostAddress) {

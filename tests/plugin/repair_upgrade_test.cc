@@ -1,0 +1,163 @@
+// The binary is replaced while attachments are alive, by one whose table and records differ: the next
+// call brings the node to what the new one wants, and nothing is lost meanwhile.
+#include <sstream>
+
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+constexpr int kOthers = 49;
+
+// "inbound" as it was in the earlier release, which did not have the key.
+const json kNetwork = Config({{"ingressPolicy", "same-bridge"}, {"inbound", "any"}});
+
+class Upgrade : public World {
+ protected:
+  Upgrade() {
+    const Node& other = AddContainer("other");
+    for (int n = 1; n <= kOthers; ++n) {
+      Variables variables = As(Cat("other-", n), other);
+      variables["CNI_IFNAME"] = Cat("eth", n);
+      Attach(Publish({Port(10000 + n, 80)}, kNetwork), variables);
+    }
+    add_ = Attach(config_);
+    Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "page");
+    before_ = Table();
+    connection_ = Connection::Open(outside(), {.to = kHostIp4, .port = 8080});
+  }
+
+  // In no order: what was added again stands last.
+  std::multiset<std::string> Table() {
+    std::istringstream list(host().Must({"nft", "list", "table", "inet", kTable}));
+    std::multiset<std::string> lines;
+    for (std::string word; list >> word;) {
+      lines.insert(word.substr(0, word.find(',')));
+    }
+    return lines;
+  }
+
+  // Commands for nft that add what is in the sets that `table` has, too.
+  std::string ElementsFor(const std::string& table) {
+    std::string commands;
+    for (const std::string set : {"bridges", "alloc4", "masq4", "snat4", "port4"}) {
+      EXPECT_THAT(table, HasSubstr(Cat(" ", set, " {")));
+      const std::string kind = set == "port4" ? "map" : "set";
+      const std::string list = host().Must({"nft", "list", kind, "inet", kTable, set});
+      const std::size_t elements = list.find("elements = ") + std::string("elements = ").size();
+      commands += Cat("add element inet nomad-bridge ",
+                      set,
+                      ' ',
+                      list.substr(elements, list.rfind("}\n}") - elements - 2),
+                      '\n');
+    }
+    return commands;
+  }
+
+  // At one stroke, so that the connection does not notice.
+  void ReplaceTable(const std::string& table, const std::string& more = {}) {
+    const std::string commands =
+        Cat("delete table inet nomad-bridge\n", table, ElementsFor(table), more);
+    host().Must({"nft", "-f", "-"}, commands);
+    ASSERT_NE(Table(), before_);
+    ASSERT_TRUE(connection_->Echoes("in the other release's time\n"));
+  }
+
+  static void ChangeRecords(const std::function<json(const json&)>& change) {
+    for (const std::string& name : Entries(kRecords)) {
+      const std::string path = Cat(kRecords, '/', name);
+      ReplaceFile(path, change(json::parse(FindFile(path).value())).dump());
+    }
+  }
+
+  // `record` as commit 9d1314b wrote it.
+  static json Earlier(const json& record) {
+    static const json like = json::parse(ReadFixture("upgrade/9d1314b/record.json"));
+    json earlier = like;
+    for (const char* const key : {"network",
+                                  "containerId",
+                                  "ifname",
+                                  "netns",
+                                  "netnsPath",
+                                  "bootId",
+                                  "hostNetns",
+                                  "labels"}) {
+      earlier[key] = record.at(key);
+    }
+    earlier["addresses"] = record.at("ipam").at("addresses");
+    earlier["leases"] = record.at("ipam").at("leases");
+    for (std::size_t i = 0; i < earlier["ports"].size(); ++i) {
+      earlier["ports"][i]["hostPort"] = record.at("rules").at("ports").at(0).at("hostPort");
+      earlier["ports"][i]["guestIp"] = record.at("rules").at("ports").at(0).at("containerIp");
+    }
+    earlier["ports"].erase(1);  // the fixture's udp
+    return earlier;
+  }
+
+  void ExpectConnected() {
+    EXPECT_TRUE(connection_->Echoes("still there\n"));
+    EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+  }
+
+  const json config_ = Publish({Port(8080, 80)}, kNetwork);
+  json add_;
+  std::multiset<std::string> before_;
+  std::optional<Connection> connection_;
+};
+
+TEST_F(Upgrade, FromAnEarlierReleaseConvergesWithTheFirstCheck) {
+  ReplaceTable(ReadFixture("upgrade/9d1314b/table.nft"));
+  ChangeRecords(&Earlier);
+  ReplaceFile("/run/nomad-bridge/.generation", ReadFixture("upgrade/9d1314b/checkpoint.txt"));
+
+  const Outcome check = MustCheck(config_, add_);
+
+  ExpectConnected();
+  EXPECT_THAT(check.err, HasSubstr("repaired the left-over chain guard in table"));
+  EXPECT_EQ(Table(), before_);
+  Detach(config_);
+  MustRun("GC", WithValid({}));
+  EXPECT_EQ(PortsOf("nomad"), json::array());
+  EXPECT_EQ(Elements("alloc4"), json::array());
+  EXPECT_THAT(Leased(), IsEmpty());
+}
+
+TEST_F(Upgrade, ToALaterReleaseAndBackConvergesWithTheNextAdd) {
+  const std::string table = host().Must({"nft", "-s", "list", "table", "inet", kTable});
+  std::ostringstream without_elements;
+  bool is_element = false;
+  for (const std::string& line : Lines(table)) {
+    is_element = is_element || line.find("elements = {") != line.npos;
+    if (!is_element) {
+      without_elements << line << '\n';
+    }
+    is_element = is_element && !line.ends_with('}');
+  }
+  ReplaceTable(without_elements.str(),
+               "add set inet nomad-bridge later { type ipv4_addr; }\n"
+               "table inet nomad-bridge {\n"
+               "  chain later { type filter hook forward priority 3; ip saddr @later drop; }\n"
+               "}\n");
+  ChangeRecords([](json record) {
+    record["version"] = 3;
+    record["later"] = "kept";
+    record["link"]["later"] = "kept";
+    return record;
+  });
+  EnsureFileGone("/run/nomad-bridge/.generation");
+
+  const Outcome add =
+      MustRun("ADD", Publish({Port(9090, 80)}), As("another", AddContainer("another")));
+
+  ExpectConnected();
+  EXPECT_THAT(add.err, HasSubstr("repaired the left-over chain later in table"));
+  EXPECT_THAT(add.err, HasSubstr("repaired the left-over set later in table"));
+  Detach(Publish({Port(9090, 80)}), As("another", container()));
+  EXPECT_EQ(Table(), before_);
+  MustCheck(config_, add_);
+  const json record = json::parse(FindFile(RecordOf("alloc-1")).value());
+  EXPECT_EQ(record.at("later"), "kept");
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
