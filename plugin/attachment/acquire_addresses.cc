@@ -18,19 +18,6 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-// `intent` with the addresses of `result`, and what follows from them.
-Acquired WithAddresses(state::Record intent, cni::Result result, const config::Config& config) {
-  for (const cni::IpConfig& ip : result.ips) {
-    intent.ipam.addresses.push_back(ip.address);
-    if (config.link.is_gateway && ip.gateway) {
-      intent.link.gateways.push_back({*ip.gateway, ip.address.prefix_length});
-    }
-  }
-  intent.rules.forward_hook.ipv6 = intent.HasIpv6();
-  intent.rules.ports = portmap::Resolve(config.rules.ports, AddressesOnly(intent.ipam.addresses));
-  return {.record = std::move(intent), .result = std::move(result)};
-}
-
 Acquired WithLeases(const state::Record& intent,
                     const std::vector<ipam::Assignment>& assignments,
                     const config::Config& config) {
@@ -222,6 +209,18 @@ Acquired AcquireDelegated(state::Host& host,
 }
 
 }  // namespace
+
+Acquired WithAddresses(state::Record intent, cni::Result result, const config::Config& config) {
+  for (const cni::IpConfig& ip : result.ips) {
+    intent.ipam.addresses.push_back(ip.address);
+    if (config.link.is_gateway && ip.gateway) {
+      intent.link.gateways.push_back({*ip.gateway, ip.address.prefix_length});
+    }
+  }
+  intent.rules.forward_hook.ipv6 = intent.HasIpv6();
+  intent.rules.ports = portmap::Resolve(config.rules.ports, AddressesOnly(intent.ipam.addresses));
+  return {.record = std::move(intent), .result = std::move(result)};
+}
 
 Acquired AcquireAddresses(state::Host& host,
                           const cni::Request& request,

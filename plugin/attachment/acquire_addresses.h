@@ -33,6 +33,11 @@ struct Acquired {
                                         state::Record intent,
                                         const std::optional<state::Record>& earlier);
 
+// `intent` with the addresses of `result`, and what follows from them: gateways and ports. No leases.
+[[nodiscard]] Acquired WithAddresses(state::Record intent,
+                                     cni::Result result,
+                                     const config::Config& config);
+
 // Gives `undo` what releases the addresses of `record` and removes it.
 void UndoAcquired(state::Host& host, const state::Record& record, Undo& undo);
 

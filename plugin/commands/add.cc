@@ -8,6 +8,7 @@
 #include "plugin/attachment/remove.h"
 #include "plugin/attachment/repair.h"
 #include "plugin/commands/commands.h"
+#include "plugin/commands/intent.h"
 #include "plugin/link/bridge.h"
 #include "plugin/link/container.h"
 #include "plugin/link/container_setup.h"
@@ -16,48 +17,6 @@
 
 namespace nomad_bridge::commands {
 namespace {
-
-// Untagged frames of a trunk belong to VLAN 1, as with the reference plugin.
-std::optional<rtnl::PortVlans> VlansFor(const config::LinkConfig& link) {
-  constexpr std::uint16_t kDefaultVlan = 1;
-  if (!link.HasVlans()) {
-    return std::nullopt;
-  }
-  return rtnl::PortVlans{.untagged = link.vlan != 0 ? link.vlan : kDefaultVlan,
-                         .tagged = link.vlan_trunk,
-                         .keep_default = link.preserve_default_vlan};
-}
-
-state::BridgePort PortFor(const config::LinkConfig& link) {
-  return {.hairpin = link.hairpin_mode,
-          .isolated = link.port_isolation,
-          .locked = link.mac_spoof_check,
-          .vlans = VlansFor(link)};
-}
-
-// All that is known before anything is done; AcquireAddresses() adds the addresses.
-state::Record IntentOf(const cni::Request& request,
-                       const cni::PluginType& type,
-                       const config::Config& config,
-                       const netlink::Netns& container) {
-  const state::Record record{.id = request.id,
-                             .labels = config.labels,
-                             .netns_path = request.netns_path,
-                             .netns = container.id(),
-                             .link = {.bridge = config.link.bridge,
-                                      .gateway_ifname = config.link.GatewayIfname(),
-                                      .port = PortFor(config.link),
-                                      .mac = config.link.mac},
-                             .ipam = {.data_dir = config.ipam.data_dir},
-                             .rules = {.ip_masq = config.rules.ip_masq,
-                                       .snat = config.rules.snat,
-                                       .masq_all = config.rules.masq_all,
-                                       .forward_hook = config.rules.forward_hook,
-                                       .ingress = config.rules.ingress,
-                                       .inbound = config.rules.inbound,
-                                       .firewalld_zone = config.rules.firewalld_zone}};
-  return record.With(type.parts, state::Phase::kMaking);
-}
 
 // A default route for each family with a gateway that has none yet.
 cni::Result WithDefaultRoutes(cni::Result result) {

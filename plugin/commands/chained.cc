@@ -10,6 +10,7 @@
 #include "plugin/commands/chained_record.h"
 #include "plugin/commands/check_errors.h"
 #include "plugin/commands/commands.h"
+#include "plugin/commands/intent.h"
 #include "plugin/link/container.h"
 #include "plugin/rules/apply.h"
 #include "plugin/rules/converge.h"
@@ -146,6 +147,11 @@ void CheckRules(const cni::Request& request, const cni::PluginType& type) {
     return;  // ADD published nothing
   }
   std::optional<state::Record> found = host.records.Find(request.id);
+  if (!found || !found->HasAny(type.parts)) {
+    if (std::optional<state::Record> rebuilt = RebuildRules(host, request, type, config, found)) {
+      found = std::move(rebuilt);
+    }
+  }
   if (!found || !found->OnlyLive().HasAny(type.parts)) {
     std::vector<std::string> mismatches = takeover::DiffReference(host, request, type, config);
     if (found && !mismatches.empty()) {

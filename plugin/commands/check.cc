@@ -4,6 +4,7 @@
 #include "plugin/attachment/repair.h"
 #include "plugin/commands/check_errors.h"
 #include "plugin/commands/commands.h"
+#include "plugin/commands/intent.h"
 #include "plugin/link/container.h"
 #include "plugin/state/host.h"
 #include "plugin/takeover/reference.h"
@@ -18,6 +19,9 @@ std::vector<std::string> CheckHostSide(state::Host& host,
                                        const cni::PluginType& type,
                                        const config::Config& config) {
   std::optional<state::Record> found = host.records.Find(request.id);
+  if (!found) {
+    found = RebuildInterface(host, request, type, config, container);
+  }
   const bool is_ours = found && found->Has(cni::Part::kLink);
   if (!is_ours && takeover::IsReferenceMade(host, request, config)) {
     return takeover::DiffReference(host, request, type, config);

@@ -319,6 +319,15 @@ TEST_F(ListOfReferenceNames, CheckByAnyNameRepairsTheHostsSide) {
   }
 }
 
+TEST_F(ListOfReferenceNames, CheckRebuildsALostRecord) {
+  const Network network = Builtin();
+  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
+  const Snapshot whole = TakeSnapshot();
+  EnsureFileGone(RecordOf("alloc-1"));
+  MustCheckIn(network, attached);
+  EXPECT_TRUE(Unchanged(whole, TakeSnapshot()));
+}
+
 TEST_F(ListOfReferenceNames, CheckNamesAPartThatWasNeverAdded) {
   const Network network = Builtin();
   Attached attached = MustAdd(network, Allocation("alloc-1", container()));

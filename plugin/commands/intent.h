@@ -1,0 +1,39 @@
+// The record of an attachment, from the config alone: before an ADD, and in a CHECK that finds the
+// attachment without its record.
+//
+// Errors  Those of portmap::Resolve(); kKernel, kIo.
+// Locks   The attachment's own lock is held by the caller.
+#pragma once
+
+#include <optional>
+
+#include "plugin/cni/plugin_type.h"
+#include "plugin/config/config.h"
+#include "plugin/link/container.h"
+#include "plugin/state/host.h"
+#include "plugin/state/record.h"
+
+namespace nomad_bridge::commands {
+
+// All that is known before anything is done; AcquireAddresses() adds the addresses.
+[[nodiscard]] state::Record IntentOf(const cni::Request& request,
+                                     const cni::PluginType& type,
+                                     const config::Config& config,
+                                     const netlink::Netns& container);
+
+// If the host has the link of the attachment, by its name and alias: what its ADD recorded, as far as
+// the config and prevResult tell. Written, unless CHECK must not repair.
+[[nodiscard]] std::optional<state::Record> RebuildInterface(state::Host& host,
+                                                            const cni::Request& request,
+                                                            const cni::PluginType& type,
+                                                            const config::Config& config,
+                                                            const netlink::Netns& container);
+
+// The same of the rules of firewall or portmap, if the kernel has some of them, added to `found`.
+[[nodiscard]] std::optional<state::Record> RebuildRules(state::Host& host,
+                                                        const cni::Request& request,
+                                                        const cni::PluginType& type,
+                                                        const config::Config& config,
+                                                        const std::optional<state::Record>& found);
+
+}  // namespace nomad_bridge::commands
