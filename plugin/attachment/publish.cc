@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/attachment/teardown.h"
-#include "plugin/foreign/other_firewalls.h"
 #include "plugin/link/liveness.h"
 #include "plugin/rules/apply.h"
 #include "plugin/rules/converge.h"
@@ -59,12 +58,7 @@ void RepairRules(state::Host& host, const state::Record& record) {
     Apply(host, record.OnlyLive(), firewall::PlanMode::kRepair);
     return;
   }
-  if (rules::HasForwardHook(record)) {
-    foreign::OpenLegacyTables(record);  // the generation of nf_tables does not cover them
-  }
-  for (const std::string& note : checkpoint->notes) {
-    LogLine("{}", note);
-  }
+  rules::UpdateForeignFirewalls(host, record, *checkpoint);
 }
 
 void TransferPortsToSibling(state::Host& host, const state::Record& record) {

@@ -4,7 +4,14 @@
 #include <utility>
 #include <vector>
 
+#include <netinet/in.h>
+// After the C library's own in.h, which the kernel's gives way to.
+#include <linux/netfilter_ipv4/ip_tables.h>
+#include <linux/netfilter_ipv6/ip6_tables.h>
+#include <sys/socket.h>
+
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "plugin/foreign/tools.h"
@@ -32,7 +39,30 @@ std::string MustRun(const std::string& name,
   return std::move(exit.out);
 }
 
+// "4 912": the number of entries and their bytes. Empty if the table cannot be asked about.
+template <typename Info>
+std::string AskForInfo(int domain, int level, int option) {
+  const UniqueFd socket(::socket(domain, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW));
+  Info info{};
+  std::string("filter").copy(&info.name[0], sizeof info.name - 1);
+  socklen_t bytes = sizeof info;
+  return ::getsockopt(socket.get(), level, option, &info, &bytes) == 0
+             ? Cat(info.num_entries, ' ', info.size)
+             : std::string();
+}
+
 }  // namespace
+
+std::string FilterFingerprint() {
+  std::string text;
+  if (IsLegacyTableInUse(Family::kIpv4, "filter")) {
+    text += Cat("ip ", AskForInfo<ipt_getinfo>(AF_INET, SOL_IP, IPT_SO_GET_INFO));
+  }
+  if (IsLegacyTableInUse(Family::kIpv6, "filter")) {
+    text += Cat(" ip6 ", AskForInfo<ip6t_getinfo>(AF_INET6, SOL_IPV6, IP6T_SO_GET_INFO));
+  }
+  return text;
+}
 
 std::string LegacyTool(Family family) {
   return family == Family::kIpv4 ? "iptables-legacy" : "ip6tables-legacy";

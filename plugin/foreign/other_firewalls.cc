@@ -101,14 +101,14 @@ void Try(const std::function<void()>& open) {
   }
 }
 
-}  // namespace
-
 void OpenLegacyTables(const state::Record& record) {
   Try([&] { OpenLegacyTable(Family::kIpv4, record); });
   if (record.rules.forward_hook.ipv6) {
     Try([&] { OpenLegacyTable(Family::kIpv6, record); });
   }
 }
+
+}  // namespace
 
 void OpenOtherFirewalls(state::Host& host, const state::Record& record) {
   OpenLegacyTables(record);

@@ -6,9 +6,8 @@
 //                     permanently, so that it stays after a reload
 //   any other         is reported: only its owner can change it
 //
-// Costs    Once per bridge, and once after any change of the ruleset by others; where tables of
-//          iptables-legacy are in use, their tool at every CHECK too, as no generation covers them.
-//          No tool is started where none of these firewalls is in use.
+// Costs    Once per bridge, and once after any change of the ruleset, or of a table "filter" of
+//          iptables-legacy, by others. No tool is started where none of these firewalls is in use.
 // Errors   None: an allocation may work without. Failures are logged.
 #pragma once
 
@@ -22,9 +21,6 @@ namespace nomad_bridge::foreign {
 
 // Lets packets from and to the bridge of `record` pass.
 void OpenOtherFirewalls(state::Host& host, const state::Record& record);
-
-// Only those of iptables-legacy.
-void OpenLegacyTables(const state::Record& record);
 
 // The chains that may drop what we accept, one line each.
 [[nodiscard]] std::vector<std::string> NotesOnOtherFirewalls(state::Host& host,

@@ -10,6 +10,7 @@
 #include "firewall/address_policy.h"
 #include "firewall/table.h"
 #include "netlink/nft/commit.h"
+#include "plugin/foreign/iptables_legacy.h"
 #include "plugin/foreign/other_firewalls.h"
 #include "plugin/link/liveness.h"
 #include "plugin/rules/converge.h"
@@ -158,7 +159,8 @@ bool IsAnyMissing(state::Host& host, const state::Record& record) {
 void UpdateForeignFirewalls(state::Host& host,
                             const state::Record& record,
                             state::Checkpoint checkpoint) {
-  const bool is_known = Contains(checkpoint.opened_ifnames, record.link.gateway_ifname);
+  const bool is_known = Contains(checkpoint.opened_ifnames, record.link.gateway_ifname) &&
+                        checkpoint.legacy_filter == foreign::FilterFingerprint();
   if (HasForwardHook(record) && !is_known) {
     foreign::OpenOtherFirewalls(host, record);
     checkpoint.notes =
@@ -167,6 +169,7 @@ void UpdateForeignFirewalls(state::Host& host,
       // Another ADD may have added it meanwhile.
       std::erase(now.opened_ifnames, record.link.gateway_ifname);
       now.opened_ifnames.push_back(record.link.gateway_ifname);
+      now.legacy_filter = foreign::FilterFingerprint();
       now.notes = checkpoint.notes;
     });
   }

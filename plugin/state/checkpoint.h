@@ -31,7 +31,8 @@ struct Checkpoint {
   std::vector<std::string> admin_chains_ipv6;  // and ip6 filter
   std::map<std::string, int> bridges;  // name and index of those whose ports have been repaired
   std::vector<std::string>
-      opened_ifnames;  // accepted by other firewalls (foreign/other_firewalls.h)
+      opened_ifnames;         // accepted by other firewalls (foreign/other_firewalls.h)
+  std::string legacy_filter;  // the state of iptables-legacy then (foreign/iptables_legacy.h)
   // Where ports are, or were, published: on which addresses of the node; nullopt: on all of them.
   std::vector<std::optional<Ip>> published_on;
   std::vector<std::string> notes;  // what only the operator can repair, one line each

@@ -110,6 +110,7 @@ void Fields(auto& visit, StoredCheckpoint& stored) {
   visit("adminChainsIpv6", stored.checkpoint.admin_chains_ipv6);
   visit("bridges", stored.checkpoint.bridges);
   visit("openedIfnames", stored.checkpoint.opened_ifnames);
+  visit("legacyFilter", stored.checkpoint.legacy_filter);
   visit("publishedOn", stored.checkpoint.published_on);
   visit("notes", stored.checkpoint.notes);
   visit("hasSiblings", stored.checkpoint.has_siblings);

@@ -40,6 +40,31 @@ TEST_F(ForeignFirewall, OfIptablesLegacyThatDropsLetsUsThrough) {
   ExpectBothWays();
 }
 
+// No generation of nf_tables tells of it.
+TEST_F(ForeignFirewall,
+       OfIptablesLegacyThatAppearsLaterOrIsFlushedLetsUsThroughAfterTheNextCommand) {
+  const json config = DualStack();
+  const json add = Attach(config);
+  ASSERT_TRUE(Ping(container(), kOutsideIp4));
+  host().Must({"iptables-legacy", "-P", "FORWARD", "DROP"});
+  host().Must({"ip6tables-legacy", "-P", "FORWARD", "DROP"});
+  const Variables other = As("other", AddContainer("other"));
+  MustRun("ADD", config, other);
+  EXPECT_TRUE(Ping(container(), kOutsideIp4));
+  EXPECT_TRUE(Ping(container(), kOutsideIp6));
+
+  const std::string rules = host().Must({"iptables-legacy", "-S"});
+  host().Must({"iptables-legacy", "-F"});
+  MustCheck(config, add);
+  EXPECT_EQ(host().Must({"iptables-legacy", "-S"}), rules);
+
+  host().Must({"iptables-legacy", "-F", "CNI-FORWARD"});
+  Detach(config, other);
+  MustRun("ADD", config, other);
+  EXPECT_EQ(host().Must({"iptables-legacy", "-S"}), rules);
+  EXPECT_TRUE(Ping(container(), kOutsideIp4));
+}
+
 TEST_F(ForeignFirewall, OfIptablesLegacyIsNotCreatedIfUnused) {
   Attach(PublishingConfig());
   EXPECT_THAT(FindFile("/proc/net/ip_tables_names").value_or(""), Not(HasSubstr("filter")));
