@@ -110,13 +110,15 @@ nft::Chain Postrouting() {
       .name = kPostrouting,
       .hook = nft::Hook{.type = "nat", .point = Point::kPostrouting, .priority = kSrcnat}};
   for (const Family family : kFamilies) {
-    // oifname != @bridges ip saddr @masq4 ip daddr != 224.0.0.0/4 masquerade
+    // oifname != @bridges ip saddr @masq4 ip daddr != 224.0.0.0/4 masquerade fully-random
+    // Two flows that begin at once may both be given the port they ask for: the second's first packet is
+    // dropped then. Of random ones hardly two are the same.
     chain.rules.push_back(nft::Rule()
                               .OifnameNotIn(kBridges)
                               .Only(family)
                               .SaddrIn(SetName(kMasq, family))
                               .DaddrNot(Multicast(family))
-                              .Masquerade());
+                              .MasqueradeFullyRandom());
   }
   return chain;
 }

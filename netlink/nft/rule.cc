@@ -249,6 +249,10 @@ Rule& Rule::Dnat(const std::string& map) {
                 std::uint32_t{NF_NAT_RANGE_MAP_IPS | NF_NAT_RANGE_PROTO_SPECIFIED}}}});
 }
 
+Rule& Rule::MasqueradeFullyRandom() {
+  return Add({"masq", {{NFTNL_EXPR_MASQ_FLAGS, std::uint32_t{NF_NAT_RANGE_PROTO_RANDOM_FULLY}}}});
+}
+
 Rule& Rule::Accept() {
   return Verdict(NF_ACCEPT);
 }

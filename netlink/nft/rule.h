@@ -81,6 +81,8 @@ class Rule {
   // dnat ip to ip daddr . meta l4proto . th dport map @map
   Rule& DnatByAddressAndPort(const std::string& map);
   Rule& Masquerade() { return Add({"masq", {}}); }
+  // masquerade fully-random: the source port, too
+  Rule& MasqueradeFullyRandom();
 
   Rule& Counter() { return Add({"counter", {}}); }
   Rule& Accept();
