@@ -33,6 +33,7 @@ std::vector<nft::Element> Elements(const std::vector<AddressPolicy>& policies,
   for (const AddressPolicy& policy : policies) {
     for (const auto& [is_in, noun] : {std::pair(policy.forward, kAlloc),
                                       std::pair(policy.masquerade, kMasq),
+                                      std::pair(policy.masquerade_lan, kMasqLan),
                                       std::pair(policy.snat, kSnat),
                                       std::pair(policy.masquerade_all, kMasqAll),
                                       std::pair(policy.inbound == Inbound::kPublished, kClosed)}) {
@@ -50,8 +51,12 @@ nft::Element BridgeElement(const std::string& bridge) {
   return Shared(kBridges, NameKey(bridge));
 }
 
+nft::Element GatewayElement(const std::string& bridge) {
+  return Shared(kGateways, NameKey(bridge));
+}
+
 std::optional<std::string> FindIfname(const nft::Element& element) {
-  if (element.set != kBridges && element.set != kIngressRestricted &&
+  if (element.set != kBridges && element.set != kGateways && element.set != kIngressRestricted &&
       element.set != kIngressAllowed) {
     return std::nullopt;
   }

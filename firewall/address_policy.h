@@ -31,6 +31,7 @@ struct AddressPolicy {
   Ip address;
   bool forward = true;          // alloc4/6: the node forwards for it
   bool masquerade = false;      // masq4/6: leaves the node with the node's address (ipMasq)
+  bool masquerade_lan = false;  // masqlan4/6: the same, on a bridge without a gateway of ours
   bool snat = false;            // snat4/6: is reached with the bridge's address if replies would
                                 // otherwise bypass the node (snat)
   bool masquerade_all = false;  // masqall4/6: its ports are always reached with that (masqAll)
@@ -52,8 +53,9 @@ enum class Ingress {
 [[nodiscard]] std::vector<nft::Element> Elements(const std::vector<AddressPolicy>& policies,
                                                  const std::string& comment);
 
-// The element that makes `bridge` one of ours.
+// The element that makes `bridge` one of ours, and the one that says it holds a gateway.
 [[nodiscard]] nft::Element BridgeElement(const std::string& bridge);
+[[nodiscard]] nft::Element GatewayElement(const std::string& bridge);
 
 // The interface, or the first of two, that `element` is about; nullopt if it is about none.
 [[nodiscard]] std::optional<std::string> FindIfname(const nft::Element& element);

@@ -1,5 +1,7 @@
 #include "firewall/table.h"
 
+#include <utility>
+
 #include "base/text.h"
 
 namespace nomad_bridge::firewall {
@@ -20,10 +22,11 @@ Cidr Multicast(Family family) {
 std::vector<nft::Set> Sets() {
   std::vector<nft::Set> sets = {
       {.name = kBridges, .key = {nft::Type::kIfname}},
+      {.name = kGateways, .key = {nft::Type::kIfname}},
       {.name = kIngressRestricted, .key = {nft::Type::kIfname}},
       {.name = kIngressAllowed, .key = {nft::Type::kIfname, nft::Type::kIfname}},
   };
-  for (const std::string_view noun : {kAlloc, kMasq, kSnat, kMasqAll, kClosed}) {
+  for (const std::string_view noun : {kAlloc, kMasq, kMasqLan, kSnat, kMasqAll, kClosed}) {
     for (const Family family : kFamilies) {
       sets.push_back({.name = SetName(noun, family), .key = {AddressType(family)}});
     }
@@ -110,15 +113,22 @@ nft::Chain Postrouting() {
       .name = kPostrouting,
       .hook = nft::Hook{.type = "nat", .point = Point::kPostrouting, .priority = kSrcnat}};
   for (const Family family : kFamilies) {
-    // oifname != @bridges ip saddr @masq4 ip daddr != 224.0.0.0/4 masquerade fully-random
+    // oifname != @gateways ip saddr @masq4 ip daddr != 224.0.0.0/4 masquerade fully-random
+    // A bridge without a gateway of ours, such as the node's own to its LAN, is outside.
+    // oifname != @bridges ip saddr @masqlan4 ip daddr != 224.0.0.0/4 masquerade fully-random
+    // Not so for an allocation on such a bridge: with br_netfilter what it sends to its neighbours
+    // passes here, too.
     // Two flows that begin at once may both be given the port they ask for: the second's first packet is
     // dropped then. Of random ones hardly two are the same.
-    chain.rules.push_back(nft::Rule()
-                              .OifnameNotIn(kBridges)
-                              .Only(family)
-                              .SaddrIn(SetName(kMasq, family))
-                              .DaddrNot(Multicast(family))
-                              .MasqueradeFullyRandom());
+    for (const auto& [inside, noun] :
+         {std::pair(kGateways, kMasq), std::pair(kBridges, kMasqLan)}) {
+      chain.rules.push_back(nft::Rule()
+                                .OifnameNotIn(inside)
+                                .Only(family)
+                                .SaddrIn(SetName(noun, family))
+                                .DaddrNot(Multicast(family))
+                                .MasqueradeFullyRandom());
+    }
   }
   return chain;
 }

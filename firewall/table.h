@@ -18,16 +18,20 @@ namespace nomad_bridge::firewall {
 
 inline constexpr std::array kFamilies = {Family::kIpv4, Family::kIpv6};
 
-// Sets of ifname: the bridges of our networks, and those whose network is not open.
+// Sets of ifname: the bridges of our networks, those of them that hold a gateway of ours, and those
+// whose network is not open.
 constexpr const char* kBridges = "bridges";
+constexpr const char* kGateways = "gateways";
 constexpr const char* kIngressRestricted = "ingress_restricted";
 // Set of ifname . ifname: from and to where a restricted one may forward all the same.
 constexpr const char* kIngressAllowed = "ingress_allowed";
 // Sets of addresses, without the digit of their family: forwarded for, masqueraded towards the
-// outside, and as the target of published ports reached with the bridge's address: where the way back
-// would miss the node, or always; and closed to the outside but for published ports.
+// outside from behind a gateway and from elsewhere, and as the target of published ports reached with
+// the bridge's address: where the way back would miss the node, or always; and closed to the outside
+// but for published ports.
 constexpr std::string_view kAlloc = "alloc";
 constexpr std::string_view kMasq = "masq";
+constexpr std::string_view kMasqLan = "masqlan";
 constexpr std::string_view kSnat = "snat";
 constexpr std::string_view kMasqAll = "masqall";
 constexpr std::string_view kClosed = "closed";

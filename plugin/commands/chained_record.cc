@@ -35,16 +35,31 @@ std::vector<rtnl::Link> FindHostLinks(state::Host& host,
   return links;
 }
 
+// The gateways of `result` that are addresses of `link`: then the node routes for what is behind it.
+std::vector<Cidr> FindGateways(state::Host& host,
+                               const cni::Result& result,
+                               const rtnl::Link& link) {
+  std::vector<Cidr> gateways = host.net.Addresses(link);
+  std::erase_if(gateways, [&](const Cidr& address) {
+    return std::ranges::none_of(
+        result.ips, [&](const cni::IpConfig& ip) { return ip.gateway == address.address; });
+  });
+  return gateways;
+}
+
 // A bridge (the reference plugin's, and perhaps the gateway of its VLAN), or the end of a veth pair
 // that is no bridge's port. Anything else, such as a macvlan's parent, also serves others.
-state::Record::Link DescribeHostSide(const std::vector<rtnl::Link>& links) {
+state::Record::Link DescribeHostSide(state::Host& host,
+                                     const cni::Result& result,
+                                     const std::vector<Cidr>& addresses) {
   state::Record::Link side;
-  for (const rtnl::Link& link : links) {
+  for (const rtnl::Link& link : FindHostLinks(host, result, addresses)) {
     const bool is_vlan_gateway = (link.kind == "veth" || link.kind == "vlan") &&
                                  !side.gateway_ifname.empty() &&
                                  link.name.starts_with(Cat(side.gateway_ifname, '.'));
     if (link.kind == "bridge" || is_vlan_gateway) {
       side.gateway_ifname = link.name;
+      side.gateways = FindGateways(host, result, link);
     } else if (link.kind == "veth" && link.master == 0) {
       side.foreign_host_ifnames.push_back(link.name);
     }
@@ -90,7 +105,7 @@ state::Record DescribeChained(state::Host& host,
                                      .rules = {.forward_hook = {.admin_chain = {}}}});
   if (!record.IsLive(cni::Part::kLink)) {
     record.ipam.addresses = link::AddressesIn(*config.prev_result, request);
-    record.link = DescribeHostSide(FindHostLinks(host, *config.prev_result, record.ipam.addresses));
+    record.link = DescribeHostSide(host, *config.prev_result, record.ipam.addresses);
   }
   return record;
 }

@@ -32,13 +32,20 @@
 
 namespace nomad_bridge::config {
 
+// Whether addresses that conflict with the gateway's are removed from the bridge.
+enum class ForceAddress {
+  kNo,
+  kOnOwnBridge,  // by default alone: not from a bridge that somebody else made, or that has an uplink
+  kYes,
+};
+
 struct LinkConfig {
   std::string bridge;
   int mtu = 0;  // 0: the kernel's default
   std::optional<Mac> mac;
   bool is_gateway = false;
   bool is_default_gateway = false;
-  bool force_address = false;
+  ForceAddress force_address = ForceAddress::kNo;
   bool hairpin_mode = false;
   bool promisc_mode = false;
   bool port_isolation = false;

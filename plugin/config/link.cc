@@ -72,6 +72,15 @@ void ParseGateway(const Sources& sources, const cni::Defaults& defaults, LinkCon
   link.is_gateway = link.is_gateway || link.is_default_gateway;
 }
 
+// The node's own address may be on the bridge: only a config that says so removes it.
+ForceAddress ParseForceAddress(const cni::JsonView& config, const cni::Defaults& defaults) {
+  const std::optional<bool> force = config.FindBool("forceAddress");
+  if (force) {
+    return *force ? ForceAddress::kYes : ForceAddress::kNo;
+  }
+  return defaults.force_address ? ForceAddress::kOnOwnBridge : ForceAddress::kNo;
+}
+
 // A bridge in promiscuous mode hands a port's packets back by itself.
 void ParseModes(const cni::JsonView& config, const cni::Defaults& defaults, LinkConfig& link) {
   const std::optional<bool> hairpin = config.FindBool("hairpinMode");
@@ -132,11 +141,10 @@ void ParseBridgePort(const cni::JsonView& config, LinkConfig& link) {
 }  // namespace
 
 LinkConfig ParseLink(const Sources& sources, const cni::Defaults& defaults) {
-  LinkConfig link{
-      .bridge = ParseBridge(sources.config, defaults),
-      .mtu = ParseMtu(sources.config),
-      .mac = ParseMac(sources),
-      .force_address = sources.config.FindBool("forceAddress").value_or(defaults.force_address)};
+  LinkConfig link{.bridge = ParseBridge(sources.config, defaults),
+                  .mtu = ParseMtu(sources.config),
+                  .mac = ParseMac(sources),
+                  .force_address = ParseForceAddress(sources.config, defaults)};
   ParseGateway(sources, defaults, link);
   ParseModes(sources.config, defaults, link);
   ParseBridgePort(sources.config, link);

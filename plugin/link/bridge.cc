@@ -11,6 +11,7 @@
 #include "netlink/core/sysctl.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
+#include "plugin/link/uplink.h"
 #include "plugin/link/vlan_gateway.h"
 
 namespace nomad_bridge::link {
@@ -134,13 +135,28 @@ std::vector<Cidr> AddressesFor(const rtnl::Link& gateway,
   return wanted;
 }
 
-// Makes `gateways` addresses of `gateway`. Returns what a live attachment lacked until now: "address
-// 10.0.0.1/24 of bridge 'nomad'".
+bool MayRemoveAddresses(state::Host& host,
+                        const rtnl::Link& bridge,
+                        const config::LinkConfig& config) {
+  switch (config.force_address) {
+    case config::ForceAddress::kNo:
+      return false;
+    case config::ForceAddress::kOnOwnBridge:
+      return MakerOf(bridge) == BridgeMaker::kWe && !HasUplink(host.net, bridge);
+    case config::ForceAddress::kYes:
+      break;
+  }
+  return true;
+}
+
+// Makes `gateways` addresses of the gateway of `segment`. Returns what a live attachment lacked until
+// now: "address 10.0.0.1/24 of bridge 'nomad'".
 Repairs EnsureGateways(state::Host& host,
-                       const rtnl::Link& gateway,
+                       const Segment& segment,
                        const config::LinkConfig& config,
                        const std::vector<Cidr>& gateways,
                        const AttachmentId& except) {
+  const rtnl::Link& gateway = segment.gateway;
   LiveAttachments others(host, except);  // read only if an address is in the way, or missing
   const auto is_needed = [&](const Cidr& cidr) {
     return std::ranges::any_of(others.records(), [&](const state::Record& other) {
@@ -152,10 +168,11 @@ Repairs EnsureGateways(state::Host& host,
     if (Contains(gateways, cidr) || !Conflicts(cidr, gateways) || is_needed(cidr)) {
       continue;
     }
-    if (!config.force_address) {
+    if (!MayRemoveAddresses(host, segment.bridge, config)) {
       throw Error(Code::kConflict,
                   Format("bridge '{}' already has the address {}", gateway.name, cidr),
-                  Format("this network wants {} there; remove it, or set 'forceAddress' to true",
+                  Format("this network wants {} there; remove it, or set 'isGateway' to false, or "
+                         "'forceAddress' to true",
                          gateways.front()));
     }
     host.net.EnsureAddressGone(gateway, cidr);
@@ -189,19 +206,20 @@ Segment EnsureBridge(state::Host& host,
           : EnsuredLink{.link = bridge};
   Append(repairs, std::move(gateway.repairs));
   const BridgeMaker maker = MakerOf(bridge);
+  Segment segment{.bridge = std::move(bridge), .gateway = std::move(gateway.link)};
   Append(repairs,
          EnsureGateways(
-             host, gateway.link, config, AddressesFor(gateway.link, maker, gateways), except));
+             host, segment, config, AddressesFor(segment.gateway, maker, gateways), except));
   if (maker == BridgeMaker::kSomebodyElse) {
-    host.net.FixMac(host.net.RequireLink(bridge.name));
+    host.net.FixMac(host.net.RequireLink(config.bridge));
   }
   Append(repairs, TurnOnForwarding(gateways));
-  if (!repairs.empty() && IsInUse(host, gateway.link.name)) {
+  if (!repairs.empty() && IsInUse(host, segment.gateway.name)) {
     for (const std::string& repair : repairs) {
       LogLine("repaired {}", repair);
     }
   }
-  return {.bridge = std::move(bridge), .gateway = std::move(gateway.link)};
+  return segment;
 }
 
 }  // namespace nomad_bridge::link

@@ -24,7 +24,7 @@ struct Segment {
 // Creates or adopts the bridge and, in a VLAN with a gateway, the gateway's link; sets both up. The
 // gateway gets `gateways` as its addresses (none if the network is no gateway), and forwarding is
 // turned on for their families. Other IPv4 addresses and overlapping IPv6 ones are an error, or
-// removed with forceAddress; those that a live attachment but `except` needs stay. Logs what it
+// removed as forceAddress says; those that a live attachment but `except` needs stay. Logs what it
 // repaired, if an attachment uses the gateway already.
 [[nodiscard]] Segment EnsureBridge(state::Host& host,
                                    const config::LinkConfig& config,

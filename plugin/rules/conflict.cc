@@ -26,8 +26,8 @@ std::string DescribeConflict(const firewall::Conflict& conflict) {
                ? Cat("host port ", port)
                : Format("host port {} (as {})", port, portmap::DescribeKey(conflict.present));
   }
-  return conflict.wanted.set == firewall::kBridges ? "its interface on the host"
-                                                   : Cat("address ", Ip(conflict.wanted.key));
+  return PartOf(conflict.wanted) ? Cat("address ", Ip(conflict.wanted.key))
+                                 : "its interface on the host";
 }
 
 [[noreturn]] void ThrowTaken(const firewall::Conflict& conflict,

@@ -14,8 +14,11 @@ namespace {
 // shared; those of foreign host ends are the attachment's own.
 std::vector<nft::Element> InterfaceElements(const state::Record& record,
                                             const std::string& comment) {
-  const auto with_ingress = [&](const std::string& link) {
+  const auto elements_for = [&](const std::string& link) {
     std::vector<nft::Element> elements = {firewall::BridgeElement(link)};
+    if (link != record.link.gateway_ifname || !record.link.gateways.empty()) {
+      elements.push_back(firewall::GatewayElement(link));
+    }
     if (record.Has(cni::Part::kForward)) {
       Append(elements, firewall::ElementsFor(record.rules.ingress, link).add);
     }
@@ -23,7 +26,7 @@ std::vector<nft::Element> InterfaceElements(const state::Record& record,
   };
   std::vector<nft::Element> elements;
   for (const std::string& link : record.link.foreign_host_ifnames) {
-    Append(elements, with_ingress(link));
+    Append(elements, elements_for(link));
   }
   for (nft::Element& element : elements) {
     element.comment = comment;
@@ -33,7 +36,7 @@ std::vector<nft::Element> InterfaceElements(const state::Record& record,
     elements.push_back(firewall::BridgeElement(record.link.bridge));
   }
   if (!record.link.gateway_ifname.empty()) {
-    Append(elements, with_ingress(record.link.gateway_ifname));
+    Append(elements, elements_for(record.link.gateway_ifname));
   }
   return elements;
 }
@@ -43,11 +46,15 @@ std::vector<nft::Element> InterfaceElements(const state::Record& record,
 std::vector<nft::Element> ElementsOf(const state::Record& record) {
   const std::string comment = state::ElementComment(record.id, record.labels);
   const bool has_ports = record.Has(cni::Part::kPorts);
+  const bool masquerade = record.Has(cni::Part::kMasquerade) && record.rules.ip_masq;
+  const bool is_port_of_gateway =
+      !record.link.gateways.empty() && record.link.bridge == record.link.gateway_ifname;
   std::vector<firewall::AddressPolicy> policies;
   for (const Cidr& cidr : record.ipam.addresses) {
     policies.push_back({.address = cidr.address,
                         .forward = record.Has(cni::Part::kForward),
-                        .masquerade = record.Has(cni::Part::kMasquerade) && record.rules.ip_masq,
+                        .masquerade = masquerade && is_port_of_gateway,
+                        .masquerade_lan = masquerade && !is_port_of_gateway,
                         .snat = has_ports && record.rules.snat,
                         .masquerade_all = has_ports && record.rules.masq_all,
                         .inbound = record.Has(cni::Part::kForward) ? record.rules.inbound
@@ -75,14 +82,15 @@ std::optional<cni::Part> PartOf(const nft::Element& element) {
     return element.set == firewall::SetName(noun, Family::kIpv4) ||
            element.set == firewall::SetName(noun, Family::kIpv6);
   };
-  if (element.set == firewall::kBridges) {
+  if (element.set == firewall::kBridges || element.set == firewall::kGateways) {
     return std::nullopt;
   }
   if (is_of(firewall::kAlloc) || is_of(firewall::kClosed) ||
       element.set == firewall::kIngressRestricted || element.set == firewall::kIngressAllowed) {
     return cni::Part::kForward;
   }
-  return is_of(firewall::kMasq) ? cni::Part::kMasquerade : cni::Part::kPorts;
+  return is_of(firewall::kMasq) || is_of(firewall::kMasqLan) ? cni::Part::kMasquerade
+                                                             : cni::Part::kPorts;
 }
 
 std::optional<Ip> AddressOf(const nft::Element& element) {

@@ -71,6 +71,7 @@ class RulesetWorld : public World {
     DesiredState desired{.forward_hook = {.ipv6 = true},
                          .elements = firewall::Elements(policies, Comment(n))};
     desired.elements.push_back(firewall::BridgeElement("nomad"));
+    desired.elements.push_back(firewall::GatewayElement("nomad"));
     return desired;
   }
 

@@ -152,7 +152,7 @@ TEST_F(HostBridge, KeepsIpv6AddressesThatAreNotInTheWay) {
   host().Must({"ip", "address", "add", "2001:db8:7::1/64", "dev", "nomad", "nodad"});
   host().Must({"ip", "address", "add", "fd00:26::ff/64", "dev", "nomad", "nodad"});
 
-  Attach(DualStack());
+  Attach(DualStack({{"forceAddress", true}}));
 
   EXPECT_THAT(
       AddressesOn(host(), "nomad"),

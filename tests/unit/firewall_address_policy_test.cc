@@ -22,6 +22,8 @@ TEST(AddressPolicy, IsInTheSetsOfWhatItAllows) {
   EXPECT_THAT(SetsOf(Elements({{.address = ip}}, "c")), ElementsAre("alloc4"));
   EXPECT_THAT(SetsOf(Elements({{.address = ip, .masquerade = true}}, "c")),
               ElementsAre("alloc4", "masq4"));
+  EXPECT_THAT(SetsOf(Elements({{.address = ip, .masquerade_lan = true}}, "c")),
+              ElementsAre("alloc4", "masqlan4"));
   EXPECT_THAT(SetsOf(Elements({{.address = ip, .snat = true, .masquerade_all = true}}, "c")),
               ElementsAre("alloc4", "snat4", "masqall4"));
   EXPECT_THAT(SetsOf(Elements({{.address = ip, .inbound = Inbound::kPublished}}, "c")),

@@ -1,0 +1,153 @@
+// A bridge that is the node's own: its way to the LAN, with its address and its default route.
+#include "tests/support/runtime.h"
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+constexpr std::uint16_t kPort = 9000;
+
+class LanBridge : public World {
+ protected:
+  // The host's uplink becomes a port of "lan", which has its addresses and routes from then on.
+  LanBridge() {
+    const Node& node = host();
+    node.Must(Words("ip link add lan type bridge"));
+    node.SetSysctl("net/ipv6/conf/lan/accept_dad", "0");
+    node.Must(Words("ip link set lan up"));
+    node.Must(Words("ip address flush dev uplink scope global"));
+    node.Must(Words("ip link set uplink master lan"));
+    node.Must(Words(Cat("ip address add ", kHostIp4, "/24 dev lan")));
+    node.Must(Words(Cat("ip address add ", kHostIp6, "/64 dev lan nodad")));
+    node.Must(Words(Cat("ip route replace default via ", kOutsideIp4)));
+    node.Must(Words(Cat("ip -6 route replace default via ", kOutsideIp6)));
+    Serve(outside(), Protocol::kTcp, {kOutsideIp4, kOutsideIp6}, kPort, "outside");
+  }
+
+  // Addresses of the LAN, whose router is the machine outside.
+  static json OnLan(const json& changes = json::object()) {
+    json config = DualStack({{"name", "lan"}, {"bridge", "lan"}, {"isGateway", false}});
+    config["ipam"]["ranges"] = {{{{"subnet", "198.51.100.0/24"},
+                                  {"rangeStart", "198.51.100.50"},
+                                  {"gateway", kOutsideIp4}}},
+                                {{{"subnet", "2001:db8:100::/64"},
+                                  {"rangeStart", "2001:db8:100::50"},
+                                  {"gateway", kOutsideIp6}}}};
+    config.merge_patch(changes);
+    return config;
+  }
+  static std::optional<Reply> AskOutside(const Node& from, const std::string& to) {
+    return Ask(from, {.to = to, .port = kPort});
+  }
+  void ExpectSeenAs(const Node& node, const std::string& ip4, const std::string& ip6) {
+    EXPECT_EQ(AskOutside(node, kOutsideIp4), (Reply{"outside", ip4}));
+    EXPECT_EQ(AskOutside(node, kOutsideIp6), (Reply{"outside", ip6}));
+  }
+
+  Node& other_ = AddContainer("other");
+};
+
+TEST_F(LanBridge, KeepsItsAddressAndItsRouteByDefault) {
+  const Outcome add = MustRefuse(102, Config({{"bridge", "lan"}}));
+
+  EXPECT_THAT(Msg(add), AllOf(HasSubstr("'lan'"), HasSubstr("198.51.100.1/24")));
+  EXPECT_THAT(Details(add), AllOf(HasSubstr("forceAddress"), HasSubstr("isGateway")));
+  EXPECT_TRUE(Ping(host(), kOutsideIp4));
+}
+
+TEST_F(LanBridge, KeepsItsIpv6AddressByDefault) {
+  const Outcome add = MustRefuse(
+      102,
+      Config({{"bridge", "lan"},
+              {"ipam", {{"subnet", "2001:db8:100::/48"}, {"gateway", "2001:db8:100::9"}}}}));
+
+  EXPECT_THAT(Msg(add), HasSubstr("2001:db8:100::1/64"));
+}
+
+TEST_F(LanBridge, LosesItsAddressOnlyIfTheConfigSaysSo) {
+  Attach(Config({{"bridge", "lan"}, {"forceAddress", true}}));
+
+  EXPECT_THAT(AddressesOn(host(), "lan"), ElementsAre("172.26.64.1/20", "2001:db8:100::1/64"));
+}
+
+TEST_F(LanBridge, LeavesTheMasqueradingOfOthersAsItWas) {
+  Attach(DualStack());
+  ExpectSeenAs(container(), kHostIp4, kHostIp6);
+
+  Attach(OnLan(), As("other", other_));
+
+  ExpectSeenAs(container(), kHostIp4, kHostIp6);
+}
+
+TEST_F(LanBridge, LeavesTheMasqueradingOfOthersAsItWasAlsoWithAnotherPluginsLink) {
+  Attach(DualStack());
+  json interface = OnLan();
+  interface["type"] = "bridge";
+  interface["ipam"]["type"] = "host-local";
+
+  const json firewall = {{"type", "firewall"}};
+
+  MustAdd({.list = ListOf({interface, firewall, PortmapEntry()}, "lan"),
+           .path = MixedPath({"firewall", "portmap"})},
+          {.container_id = "other", .netns = other_.path(), .port_mappings = {Port(8080, 80)}});
+  ExpectSeenAs(container(), kHostIp4, kHostIp6);
+}
+
+TEST_F(LanBridge, AllocationIsItselfToItsNeighbours) {
+  for (const char* key : {"iptables", "ip6tables"}) {
+    host().SetSysctl(Cat("net/bridge/bridge-nf-call-", key), "1");
+  }
+
+  Attach(OnLan());
+
+  ExpectSeenAs(container(), "198.51.100.50", "2001:db8:100::50");
+}
+
+// The operator's own router: behind it is outside, as for every node.
+TEST_F(LanBridge, AllocationIsTheNodeBeyondIt) {
+  host().Must(Words("ip address add 10.7.0.1/24 dev lan"));
+
+  Attach(OnLan({{"isDefaultGateway", false},
+                {"ipam",
+                 {{"ranges", {{{{"subnet", "10.7.0.0/24"}}}}},
+                  {"routes", {{{"dst", "203.0.113.0/24"}}}}}}}));
+  host().SetSysctl("net/ipv4/ip_forward", "1");
+  host().Must(Words("ip link add beyond type veth peer name beyond netns other"));
+  host().Must(Words("ip address add 203.0.113.1/24 dev beyond"));
+  host().Must(Words("ip link set beyond up"));
+  other_.Must(Words("ip address add 203.0.113.2/24 dev beyond"));
+  other_.Must(Words("ip link set beyond up"));
+  Serve(other_, Protocol::kTcp, {"203.0.113.2"}, kPort, "beyond");
+
+  EXPECT_EQ(AskOutside(container(), "203.0.113.2"), (Reply{"beyond", "203.0.113.1"}));
+}
+
+TEST_F(LanBridge, AllocationReachesTheNodesOwnAllocations) {
+  Attach(DualStack());
+  Serve(container(), Protocol::kTcp, {"172.26.64.2"}, kPort, "routed");
+  Attach(OnLan(), As("other", other_));
+  other_.Must(Words(Cat("ip route add 172.26.64.0/20 via ", kHostIp4)));
+
+  EXPECT_EQ(AskOutside(other_, "172.26.64.2"), (Reply{"routed", "198.51.100.50"}));
+}
+
+// A bridge that we made, which its operator made a way to the LAN since.
+TEST_F(LanBridge, ThatWasOursKeepsTheNodesAddress) {
+  UseOnce(Config());
+  host().Must(Words("ip address flush dev nomad scope global"));
+  host().Must(Words("ip link set uplink master nomad"));
+  host().Must(Words("ip address add 203.0.113.1/24 dev nomad"));
+
+  MustRefuse(102, Config());
+}
+
+TEST_F(LanBridge, ThatIsOursAloneGetsTheNetworksNewAddress) {
+  UseOnce(Config());
+
+  Attach(Config(R"({"ipam": {"subnet": "10.7.0.0/24"}})"));
+
+  EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre("10.7.0.1/24"));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
