@@ -146,6 +146,7 @@ void ReadBridging(const netlink::Attributes& info, LinkState& state) {
   if (info.Text(IFLA_INFO_SLAVE_KIND) == "bridge") {
     const netlink::Attributes port = info.Inside(IFLA_INFO_SLAVE_DATA);
     state.port_state = port.U8(IFLA_BRPORT_STATE);
+    state.link.forwarding = state.port_state == BR_STATE_FORWARDING;
     state.link.hairpin = is_set(port, IFLA_BRPORT_MODE);
     state.link.isolated = is_set(port, IFLA_BRPORT_ISOLATED);
     state.link.locked = is_set(port, IFLA_BRPORT_LOCKED) && !is_set(port, IFLA_BRPORT_LEARNING);

@@ -53,6 +53,7 @@ struct Link {
   bool hairpin = false;         // bridge port: frames may leave by the port they came in by
   bool isolated = false;        // bridge port: exchanges no frames with other isolated ports
   bool locked = false;          // bridge port: see LockPort()
+  bool forwarding = true;       // bridge port: spanning tree lets its frames pass
   std::uint16_t vlan = 0;       // VLAN link: its id
   // veth: index of the other end, in that end's namespace; VLAN link: the link it stands on
   int peer = 0;
@@ -187,10 +188,11 @@ class Socket {
   // route. For an address of this machine it is lo.
   [[nodiscard]] std::optional<int> LookupOutputInterface(const Ip& destination);
 
-  // Waits until the link is operational and, if it is a bridge port, forwarding: woken by the
-  // kernel's own events, never by a timer of ours. Throws kTryAgain at the deadline, naming the
-  // state it was last seen in.
-  void AwaitOperational(const std::string& name, Deadline deadline);
+  // Waits until the link is operational and, if it is a bridge port, forwarding, or held back by
+  // spanning tree alone, which takes it half a minute: woken by the kernel's own events, never by a
+  // timer of ours. Returns the link as it is then. Throws kTryAgain at the deadline, naming the state
+  // it was last seen in.
+  [[nodiscard]] Link AwaitOperational(const std::string& name, Deadline deadline);
 
   // Waits, in the same way, until duplicate address detection of the link's IPv6 addresses is done.
   // Throws kConflict if another machine has one, and kTryAgain at the deadline, naming the address.

@@ -97,9 +97,11 @@ bool Await(netlink::RequestSocket& socket,
   return true;
 }
 
+// Without spanning tree a port goes from disabled to forwarding under RTNL, so that no other state is
+// seen.
 bool IsReady(const LinkState& state) {
   return state.link.operational &&
-         state.port_state.value_or(BR_STATE_FORWARDING) == BR_STATE_FORWARDING;
+         state.port_state.value_or(BR_STATE_FORWARDING) != BR_STATE_DISABLED;
 }
 
 // "it is set up, its operstate is down, its bridge port is disabled".
@@ -161,7 +163,7 @@ std::optional<Cidr> FindTentative(netlink::RequestSocket& socket, const Link& li
 
 }  // namespace
 
-void Socket::AwaitOperational(const std::string& name, Deadline deadline) {
+Link Socket::AwaitOperational(const std::string& name, Deadline deadline) {
   LinkState state;
   const auto is_ready = [&] {
     std::optional<LinkState> found = FindLinkState(socket_, name);
@@ -181,6 +183,7 @@ void Socket::AwaitOperational(const std::string& name, Deadline deadline) {
                 Format("interface '{}' did not become ready in time", name),
                 Describe(state));
   }
+  return state.link;
 }
 
 void Socket::AwaitLocal(const Link& link, const Ip& address, Deadline deadline) {

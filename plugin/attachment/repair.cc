@@ -58,9 +58,9 @@ void RepairHostVeth(state::Host& host, const rtnl::Link& bridge, const state::Re
   for (const std::string& mismatch : mismatches) {
     LogLine("repaired the {} of {}", mismatch, veth->name);
   }
-  if (veth->operational) {
+  if (veth->operational && veth->forwarding) {
     // A new bridge drops what the node sends until it has noticed its ports' carrier.
-    host.net.AwaitOperational(record.link.gateway_ifname, FromNow(kTimeout));
+    static_cast<void>(host.net.AwaitOperational(record.link.gateway_ifname, FromNow(kTimeout)));
   }
 }
 

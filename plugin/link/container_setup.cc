@@ -38,20 +38,24 @@ void PrepareSysctls(Container& container,
   });
 }
 
-// Waits until packets flow between the container, its neighbours and the node.
+// Waits until packets flow between the container, its neighbours and the node; with spanning tree, until
+// they will.
 void AwaitTraffic(state::Host& host,
                   Container& container,
                   const VethPair& veth,
                   const std::vector<Cidr>& addresses,
                   const config::LinkConfig& config) {
-  host.net.AwaitOperational(veth.host.name, FromNow(kTimeout));
+  const rtnl::Link port = host.net.AwaitOperational(veth.host.name, FromNow(kTimeout));
   if (HasFamily(addresses, Family::kIpv6)) {
     // Before the kernel has noticed the carrier on this end, too, the container has no multicast
     // route and misses its neighbours' solicitations.
-    container.net.AwaitOperational(veth.container.name, FromNow(kTimeout));
+    static_cast<void>(container.net.AwaitOperational(veth.container.name, FromNow(kTimeout)));
   }
-  // Before the kernel has noticed its first port's carrier, a bridge drops what the node sends.
-  host.net.AwaitOperational(config.GatewayIfname(), FromNow(kTimeout));
+  if (port.forwarding) {
+    // Before the kernel has noticed its first port's carrier, a bridge drops what the node sends.
+    // With spanning tree the first forwarding port is what gives it a carrier.
+    static_cast<void>(host.net.AwaitOperational(config.GatewayIfname(), FromNow(kTimeout)));
+  }
   if (config.enable_dad) {
     container.net.AwaitAddresses(veth.container, FromNow(kTimeout));
   }

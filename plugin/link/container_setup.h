@@ -13,7 +13,7 @@
 namespace nomad_bridge::link {
 
 // Gives the container's end the addresses and routes of `result` and sets it up; then waits until the
-// pair and the bridge carry packets and, with enabledad, until duplicate address detection is over.
+// pair and the bridge carry packets (but not for spanning tree) and, with enabledad, until duplicate address detection is over.
 // With disableContainerInterface nothing is done: the interface stays down.
 void ConfigureContainer(state::Host& host,
                         Container& container,
