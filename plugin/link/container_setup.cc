@@ -27,7 +27,10 @@ void PrepareSysctls(Container& container,
                     const config::LinkConfig& config) {
   netlink::InNetns(container.netns, [&] {
     if (HasFamily(addresses, Family::kIpv6)) {
-      netlink::EnsureSysctl(Cat("net/ipv6/conf/", link.name, "/disable_ipv6"), "0");
+      // On lo, too: what the container sends to an address of its own leaves by it.
+      for (const std::string_view name : {std::string_view(link.name), std::string_view("lo")}) {
+        netlink::EnsureSysctl(Cat("net/ipv6/conf/", name, "/disable_ipv6"), "0");
+      }
       netlink::EnsureSysctl(Cat("net/ipv6/conf/", link.name, "/keep_addr_on_down"), "1");
     }
     if (config.enable_dad) {

@@ -166,6 +166,19 @@ TEST_F(Ipv6, SwitchedOffInTheContainerIsTurnedOnForItsInterface) {
   EXPECT_TRUE(Ping(container(), "fd00:26::1"));
 }
 
+// As Docker makes its pause containers: all, default and lo, which is up.
+TEST_F(Ipv6, SwitchedOffInTheContainerWorksWithinItNevertheless) {
+  SwitchOffIpv6(container());
+  container().SetSysctl("net/ipv6/conf/lo/disable_ipv6", "1");
+  container().Must({"ip", "link", "set", "lo", "up"});
+
+  Attach(DualStack());
+
+  Serve(container(), Protocol::kTcp, {"::"}, 80, "self");
+  EXPECT_EQ(TcpText(container(), "::1", 80), "self");
+  EXPECT_EQ(TcpText(container(), "fd00:26::2", 80), "self");
+}
+
 TEST_F(Ipv6, SwitchedOffInTheContainerIsNoMatterForIpv4) {
   SwitchOffIpv6(container());
 
@@ -173,6 +186,7 @@ TEST_F(Ipv6, SwitchedOffInTheContainerIsNoMatterForIpv4) {
 
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
   EXPECT_EQ(container().Sysctl("net/ipv6/conf/eth0/disable_ipv6"), "1");
+  EXPECT_EQ(container().Sysctl("net/ipv6/conf/lo/disable_ipv6"), "1");
 }
 
 }  // namespace
