@@ -1,7 +1,5 @@
 #include "netlink/core/sysctl.h"
 
-#include <optional>
-
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -13,15 +11,6 @@
 namespace nomad_bridge::netlink {
 namespace {
 
-// The value without its newline; nullopt if this kernel has no such setting.
-std::optional<std::string> FindValue(const std::string& name) {
-  std::optional<std::string> value = FindFile("/proc/sys/" + name);
-  if (value && value->ends_with('\n')) {
-    value->pop_back();
-  }
-  return value;
-}
-
 void Write(const std::string& name, const std::string& value) {
   const UniqueFd fd(::open(("/proc/sys/" + name).c_str(), O_WRONLY | O_CLOEXEC));
   // One write(2): the kernel takes each for a whole value.
@@ -32,8 +21,16 @@ void Write(const std::string& name, const std::string& value) {
 
 }  // namespace
 
+std::optional<std::string> FindSysctl(const std::string& name) {
+  std::optional<std::string> value = FindFile("/proc/sys/" + name);
+  if (value && value->ends_with('\n')) {
+    value->pop_back();
+  }
+  return value;
+}
+
 bool EnsureSysctl(const std::string& name, const std::string& value) {
-  if (FindValue(name) == value) {
+  if (FindSysctl(name) == value) {
     return false;
   }
   Write(name, value);
@@ -41,7 +38,7 @@ bool EnsureSysctl(const std::string& name, const std::string& value) {
 }
 
 bool EnsureSysctlIfPresent(const std::string& name, const std::string& value) {
-  const std::optional<std::string> present = FindValue(name);
+  const std::optional<std::string> present = FindSysctl(name);
   if (!present || present == value) {
     return false;
   }
@@ -50,7 +47,7 @@ bool EnsureSysctlIfPresent(const std::string& name, const std::string& value) {
 }
 
 bool IsSysctlOn(const std::string& name) {
-  const std::optional<std::string> value = FindValue(name);
+  const std::optional<std::string> value = FindSysctl(name);
   return value && !value->empty() && value != "0";
 }
 

@@ -8,9 +8,13 @@
 // Source  sysctl(8), proc_sys(5).
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace nomad_bridge::netlink {
+
+// The value; nullopt if this kernel has no such setting.
+[[nodiscard]] std::optional<std::string> FindSysctl(const std::string& name);
 
 // Writes only if the value differs, so a read-only /proc/sys that is already right is no error.
 // Returns whether it wrote.

@@ -10,13 +10,25 @@
 namespace nomad_bridge::rtnl {
 namespace {
 
-rtmsg RouteHead(const Route& route) {
+// What tells `route`, out of link `index`, from others.
+void PutRoute(netlink::Message& message, unsigned char protocol, int index, const Route& route) {
   const int scope = route.scope.value_or(route.gateway ? RT_SCOPE_UNIVERSE : RT_SCOPE_LINK);
-  return {.rtm_family = FamilyOf(route.destination.address),
-          .rtm_dst_len = static_cast<unsigned char>(route.destination.prefix_length),
-          .rtm_protocol = RTPROT_STATIC,
-          .rtm_scope = static_cast<unsigned char>(scope),
-          .rtm_type = RTN_UNICAST};
+  message.Head(rtmsg{.rtm_family = FamilyOf(route.destination.address),
+                     .rtm_dst_len = static_cast<unsigned char>(route.destination.prefix_length),
+                     .rtm_protocol = protocol,
+                     .rtm_scope = static_cast<unsigned char>(scope),
+                     .rtm_type = RTN_UNICAST});
+  if (route.destination.prefix_length > 0) {
+    message.PutBytes(RTA_DST, route.destination.Network().bytes());
+  }
+  if (route.gateway) {
+    message.PutBytes(RTA_GATEWAY, route.gateway->bytes());
+  }
+  message.PutU32(RTA_OIF, static_cast<std::uint32_t>(index));
+  message.PutU32(RTA_TABLE, route.table.value_or(RT_TABLE_MAIN));
+  if (route.priority != 0) {
+    message.PutU32(RTA_PRIORITY, route.priority);
+  }
 }
 
 void PutMetrics(netlink::Message& message, const Route& route) {
@@ -116,18 +128,7 @@ void Socket::EnsureRoute(const Link& link, const Route& route) {
   // Neither EXCL nor REPLACE: an identical route is then the only EEXIST, and nobody else's route
   // is touched.
   netlink::Message message(RTM_NEWROUTE, NLM_F_ACK | NLM_F_CREATE);
-  message.Head(RouteHead(route));
-  if (route.destination.prefix_length > 0) {
-    message.PutBytes(RTA_DST, route.destination.Network().bytes());
-  }
-  if (route.gateway) {
-    message.PutBytes(RTA_GATEWAY, route.gateway->bytes());
-  }
-  message.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
-  message.PutU32(RTA_TABLE, route.table.value_or(RT_TABLE_MAIN));
-  if (route.priority != 0) {
-    message.PutU32(RTA_PRIORITY, route.priority);
-  }
+  PutRoute(message, RTPROT_STATIC, link.index, route);
   PutMetrics(message, route);
   socket_.TransactOrThrow(message,
                           Format("cannot add a route to {}{} out of '{}'",
@@ -135,6 +136,30 @@ void Socket::EnsureRoute(const Link& link, const Route& route) {
                                  route.gateway ? Cat(" via ", *route.gateway) : "",
                                  link.name),
                           {EEXIST});
+}
+
+std::vector<Socket::LearntRoute> Socket::LearntRoutes() {
+  netlink::Message request(RTM_GETROUTE, NLM_F_DUMP);
+  request.Head(rtmsg{.rtm_family = AF_INET6, .rtm_protocol = RTPROT_RA});
+  std::vector<LearntRoute> learnt;
+  netlink::ForEachMessage<rtmsg>(
+      socket_.TransactOrThrow(request, "cannot list the routes by router advertisements"),
+      [&](const rtmsg& head, const netlink::Attributes& attributes) {
+        // Before 4.20 the kernel does not narrow the dump to a protocol.
+        if (head.rtm_protocol == RTPROT_RA) {
+          learnt.push_back({.link = attributes.Number<int>(RTA_OIF).value_or(0),
+                            .route = ReadCommon(head, attributes)});
+          learnt.back().route.gateway = ReadIp(attributes.Bytes(RTA_GATEWAY));
+        }
+      });
+  return learnt;
+}
+
+void Socket::EnsureGone(const LearntRoute& learnt) {
+  netlink::Message message(RTM_DELROUTE, NLM_F_ACK);
+  PutRoute(message, RTPROT_RA, learnt.link, learnt.route);
+  socket_.TransactOrThrow(
+      message, Cat("cannot remove the route to ", learnt.route.destination), {ESRCH, ENODEV});
 }
 
 std::vector<Route> Socket::Routes(const Link& link) {

@@ -184,6 +184,13 @@ class Socket {
   [[nodiscard]] std::vector<Route> Routes(const Link& link);
   // The same out of any link.
   [[nodiscard]] std::vector<Route> Routes();
+  // Routes that the kernel has learnt from router advertisements, each with the link it leads out of.
+  struct LearntRoute {
+    int link = 0;
+    Route route;
+  };
+  [[nodiscard]] std::vector<LearntRoute> LearntRoutes();
+  void EnsureGone(const LearntRoute& learnt);
   // Index of the link by which packets from here to `destination` leave; nullopt if there is no
   // route. For an address of this machine it is lo.
   [[nodiscard]] std::optional<int> LookupOutputInterface(const Ip& destination);

@@ -8,9 +8,9 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "ipam/store.h"
-#include "netlink/core/sysctl.h"
 #include "plugin/attachment/publish.h"
 #include "plugin/link/bridge.h"
+#include "plugin/link/forwarding.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/vlan_gateway.h"
 #include "plugin/rules/converge.h"
@@ -125,12 +125,8 @@ std::vector<std::string> DiffGateway(state::Host& host, const state::Record& rec
       mismatches.push_back(
           Format("address {} is missing on '{}'", gateway, record.link.gateway_ifname));
     }
-    const char* const forwarding =
-        gateway.address.is_ipv4() ? "net/ipv4/ip_forward" : "net/ipv6/conf/all/forwarding";
-    if (!netlink::IsSysctlOn(forwarding)) {
-      mismatches.push_back(Cat(forwarding, " is 0"));
-    }
   }
+  Append(mismatches, link::DiffForwarding(record.link.gateway_ifname, record.link.gateways));
   return mismatches;
 }
 
@@ -141,6 +137,7 @@ std::vector<std::string> DiffBridge(state::Host& host,
   if (!bridge.up) {
     mismatches.push_back(Format("bridge '{}' is down", bridge.name));
   }
+  Append(mismatches, link::DiffAdvertisements(host, bridge, bridge.name));
   if (const std::optional<link::VlanGateway> gateway = VlanGatewayOf(record)) {
     Append(mismatches, link::DiffVlanGateway(host, bridge, *gateway));
   }

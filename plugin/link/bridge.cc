@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
+#include "plugin/link/forwarding.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
 #include "plugin/link/uplink.h"
@@ -61,10 +62,6 @@ BridgeMaker MakerOf(const rtnl::Link& bridge) {
 }
 
 void BringUpBridge(state::Host& host, const rtnl::Link& bridge, const config::LinkConfig& config) {
-  if (!bridge.up && MakerOf(bridge) == BridgeMaker::kWe) {
-    // Not where it is created: a process can be killed between the two.
-    netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", bridge.name, "/accept_ra"), "0");
-  }
   rtnl::LinkChange change{.up = true};
   if (config.promisc_mode) {
     change.promiscuous = true;
@@ -82,18 +79,6 @@ bool IsInUse(state::Host& host, const std::string& gateway_ifname) {
     return record && record->link.gateway_ifname == gateway_ifname &&
            FindHostVeth(host.net, id, Recorded::kYes);
   });
-}
-
-Repairs TurnOnForwarding(const std::vector<Cidr>& gateways) {
-  Repairs repairs;
-  if (HasFamily(gateways, Family::kIpv4) && netlink::EnsureSysctl("net/ipv4/ip_forward", "1")) {
-    repairs.emplace_back("net.ipv4.ip_forward, which was 0");
-  }
-  if (HasFamily(gateways, Family::kIpv6) &&
-      netlink::EnsureSysctl("net/ipv6/conf/all/forwarding", "1")) {
-    repairs.emplace_back("net.ipv6.conf.all.forwarding, which was 0");
-  }
-  return repairs;
 }
 
 // Whether `present` cannot stay beside `gateways`: any other IPv4 address, an overlapping IPv6 one.
@@ -199,6 +184,9 @@ Segment EnsureBridge(state::Host& host,
   if (!bridge.up && repairs.empty()) {  // a new one is down anyway
     repairs.push_back(Format("bridge '{}', which was down", bridge.name));
   }
+  if (!bridge.up) {
+    static_cast<void>(EnsureNoAdvertisements(host, bridge, bridge));  // before it hears any
+  }
   BringUpBridge(host, bridge, config);
   EnsuredLink gateway =
       config.HasVlanGateway()
@@ -213,7 +201,8 @@ Segment EnsureBridge(state::Host& host,
   if (maker == BridgeMaker::kSomebodyElse) {
     host.net.FixMac(host.net.RequireLink(config.bridge));
   }
-  Append(repairs, TurnOnForwarding(gateways));
+  Append(repairs, EnsureNoAdvertisements(host, segment.bridge, segment.bridge));
+  Append(repairs, EnsureForwarding(host, segment.gateway, gateways));
   if (!repairs.empty() && IsInUse(host, segment.gateway.name)) {
     for (const std::string& repair : repairs) {
       LogLine("repaired {}", repair);

@@ -1,8 +1,10 @@
 #include "plugin/link/vlan_gateway.h"
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
+#include "plugin/link/forwarding.h"
 
 namespace nomad_bridge::link {
 namespace {
@@ -57,7 +59,9 @@ EnsuredLink EnsureVlanGateway(state::Host& host,
     ensured.repairs.push_back(
         Format("gateway '{}', which was cut off from its VLAN", gateway.name));
   }
-  if (!link.up) {
+  if (link.up) {
+    Append(ensured.repairs, EnsureNoAdvertisements(host, bridge, link));
+  } else {
     netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", gateway.name, "/accept_ra"), "0");
     host.net.Change(link, {.up = true});
     ensured.repairs.push_back(Format("gateway '{}', which was down", gateway.name));
@@ -79,6 +83,7 @@ std::vector<std::string> DiffVlanGateway(state::Host& host,
   if (link->kind == "vlan" && !host.net.HasPortVlans(bridge, MembershipIn(gateway))) {
     mismatches.push_back(Format("gateway '{}' is cut off from its VLAN", gateway.name));
   }
+  Append(mismatches, DiffAdvertisements(host, bridge, gateway.name));
   return mismatches;
 }
 

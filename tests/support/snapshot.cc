@@ -141,7 +141,9 @@ void Snapshot::AddRuleset(const Node& node) {
 void Snapshot::AddSysctls(const Node& node) {
   std::vector<std::string> names = {"net/ipv4/ip_forward"};
   for (const std::string& link : node.SysctlDirectory("net/ipv4/conf")) {
-    names.push_back(Cat("net/ipv4/conf/", link, "/route_localnet"));
+    for (const char* key : {"forwarding", "route_localnet"}) {
+      names.push_back(Cat("net/ipv4/conf/", link, "/", key));
+    }
   }
   for (const std::string& link : node.SysctlDirectory("net/ipv6/conf")) {
     for (const char* key : {"forwarding", "disable_ipv6", "accept_ra", "accept_dad"}) {

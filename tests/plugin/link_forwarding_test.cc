@@ -1,0 +1,132 @@
+// The node as a router: what is turned on for allocations, and what the node itself has learnt from
+// routers before.
+#include "tests/support/router_advertisement.h"
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class NodeAsRouter : public World {
+ protected:
+  [[nodiscard]] bool HasAdvertisedRoute(const std::string& link) {
+    return !host().Json(Words(Cat("ip -j -6 route show default proto ra dev ", link))).empty();
+  }
+  // Of `router` on its `ifname`, heard by the host on `link`.
+  [[nodiscard]] bool Hears(const Node& router, const std::string& ifname, const std::string& link) {
+    return Soon([&] { return AdvertiseRouter(router, ifname) && HasAdvertisedRoute(link); });
+  }
+  // The host's only default route for IPv6 is by router advertisement.
+  void LiveOnAdvertisements() {
+    host().SetSysctl("net/ipv6/conf/uplink/accept_ra", "1");
+    host().Must(Words("ip -6 route delete default"));
+    ASSERT_TRUE(Hears(outside(), "uplink", "uplink"));
+    ASSERT_TRUE(Ping(host(), kBeyond));
+  }
+  // A machine that is plugged into `bridge` and is not an allocation.
+  void PlugIn(Node& machine, const std::string& bridge) {
+    host().Must(Words(Cat("ip link add veth9 up master ",
+                          bridge,
+                          " type veth peer name eth9 netns ",
+                          machine.name())));
+    machine.SetSysctl("net/ipv6/conf/eth9/accept_dad", "0");
+    machine.Must(Words("ip link set eth9 up"));
+  }
+  [[nodiscard]] std::string AcceptRa(const std::string& link) {
+    return host().Sysctl(Cat("net/ipv6/conf/", link, "/accept_ra"));
+  }
+
+  // Behind the router outside.
+  static constexpr const char* kBeyond = "2001:db8:bbbb::1";
+  NodeAsRouter() {
+    outside().SetSysctl("net/ipv6/conf/all/forwarding", "1");  // or its neighbours forget the route
+    outside().Must(Words(Cat("ip address add ", kBeyond, "/128 dev lo")));
+  }
+};
+
+TEST_F(NodeAsRouter, KeepsItsDefaultRouteByRouterAdvertisement) {
+  LiveOnAdvertisements();
+
+  Attach(DualStack());
+
+  EXPECT_TRUE(HasAdvertisedRoute("uplink"));
+  EXPECT_TRUE(Ping(host(), kBeyond));
+  EXPECT_TRUE(Ping(container(), kBeyond));
+}
+
+TEST_F(NodeAsRouter, GoesOnHearingTheRouterItLivesOn) {
+  LiveOnAdvertisements();
+  Attach(DualStack());
+  host().Must(Words("ip -6 route flush default proto ra"));
+
+  EXPECT_TRUE(Hears(outside(), "uplink", "uplink"));
+}
+
+TEST_F(NodeAsRouter, LeavesInterfacesAloneWhereItLivesOnNoAdvertisement) {
+  host().SetSysctl("net/ipv6/conf/uplink/accept_ra", "1");
+
+  Attach(DualStack());
+
+  EXPECT_EQ(AcceptRa("uplink"), "1");
+}
+
+TEST_F(NodeAsRouter, HearsNoRouterOnAnAdoptedBridge) {
+  host().Must(Words("ip link add nomad up type bridge"));
+  Node& rogue = AddContainer("rogue");
+  PlugIn(rogue, "nomad");
+  ASSERT_TRUE(Hears(rogue, "eth9", "nomad"));
+
+  Attach(Config());
+
+  EXPECT_EQ(AcceptRa("nomad"), "0");
+  EXPECT_FALSE(HasAdvertisedRoute("nomad"));
+}
+
+TEST_F(NodeAsRouter, HearsNoRouterOnABridgeWhereThatWasSwitchedOn) {
+  const json result = Attach(Config());
+  Node& rogue = AddContainer("rogue");
+  PlugIn(rogue, "nomad");
+  host().SetSysctl("net/ipv6/conf/nomad/accept_ra", "1");
+  ASSERT_TRUE(Hears(rogue, "eth9", "nomad"));
+
+  EXPECT_THAT(MustCheck(Config(), result).err, HasSubstr("accept_ra"));
+
+  EXPECT_EQ(AcceptRa("nomad"), "0");
+  EXPECT_FALSE(HasAdvertisedRoute("nomad"));
+}
+
+TEST_F(NodeAsRouter, HearsTheRouterOfItsOwnLan) {
+  host().Must(Words("ip link add lan up type bridge"));
+  host().Must(Words("ip link set uplink master lan"));
+  ASSERT_TRUE(Hears(outside(), "uplink", "lan"));
+
+  Attach(Config({{"bridge", "lan"}, {"isGateway", false}}));
+
+  EXPECT_EQ(AcceptRa("lan"), "1");
+  EXPECT_TRUE(HasAdvertisedRoute("lan"));
+}
+
+// ---- conf.default.forwarding=0, as an administrator sets it who wants no other router
+
+TEST_F(NodeAsRouter, ForwardsFromABridgeThatIsMadeWithForwardingOffByDefault) {
+  const json result = Attach(Config());
+  host().SetSysctl("net/ipv4/conf/default/forwarding", "0");
+  host().Must(Words("ip link delete nomad"));
+
+  const Outcome check = MustCheck(Config(), result);
+
+  EXPECT_THAT(check.err, HasSubstr("net/ipv4/conf/nomad/forwarding"));
+  EXPECT_TRUE(Ping(container(), kOutsideIp4));
+}
+
+TEST_F(NodeAsRouter, ForwardsFromTheFirstBridgeWithForwardingOffByDefault) {
+  host().SetSysctl("net/ipv4/ip_forward", "1");
+  host().SetSysctl("net/ipv4/conf/default/forwarding", "0");
+
+  const Outcome add = MustRun("ADD", Config());
+
+  EXPECT_TRUE(Ping(container(), kOutsideIp4));
+  EXPECT_THAT(add.err, HasSubstr("net/ipv4/conf/default/forwarding is 0"));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

@@ -1,0 +1,43 @@
+#include "tests/support/router_advertisement.h"
+
+#include <cerrno>
+#include <stdexcept>
+
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <netinet/icmp6.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/text.h"
+
+namespace nomad_bridge::test {
+
+bool AdvertiseRouter(const Node& from, const std::string& ifname) {
+  bool is_sent = false;
+  from.Do([&] {
+    const UniqueFd fd(::socket(AF_INET6, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMPV6));
+    constexpr int kHops = 255;  // others are ignored
+    nd_router_advert advert{};
+    advert.nd_ra_type = ND_ROUTER_ADVERT;
+    advert.nd_ra_router_lifetime = htons(1800);
+    sockaddr_in6 all_nodes{.sin6_family = AF_INET6,
+                           .sin6_scope_id = ::if_nametoindex(ifname.c_str())};
+    ::inet_pton(AF_INET6, "ff02::1", &all_nodes.sin6_addr);
+    ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &kHops, sizeof kHops);
+    is_sent = ::sendto(fd.get(),
+                       &advert,
+                       sizeof advert,
+                       0,
+                       reinterpret_cast<const sockaddr*>(&all_nodes),
+                       sizeof all_nodes) >= 0;
+    if (!is_sent && errno != EADDRNOTAVAIL) {
+      throw std::runtime_error(Cat("cannot send a router advertisement: ", ErrnoText(errno)));
+    }
+  });
+  return is_sent;
+}
+
+}  // namespace nomad_bridge::test

@@ -1,0 +1,16 @@
+// A router advertisement (RFC 4861), as a router on the link of an interface would send it.
+//
+// Shape   no options: the sender is a default router for half an hour.
+// Errors  std::runtime_error if it cannot be sent.
+#pragma once
+
+#include <string>
+
+#include "tests/support/node.h"
+
+namespace nomad_bridge::test {
+
+// To all nodes, from the link-local address of `ifname`; false if it has none yet.
+[[nodiscard]] bool AdvertiseRouter(const Node& from, const std::string& ifname);
+
+}  // namespace nomad_bridge::test
