@@ -11,6 +11,7 @@
 #include <linux/sockios.h>
 #include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
@@ -89,6 +90,12 @@ Netns Netns::OfSocket(int socket) {
     throw ErrnoError(Code::kKernel, "cannot open a socket's network namespace");
   }
   return Netns(std::move(fd));
+}
+
+std::uint64_t NetnsCookie(int socket) {
+  std::uint64_t cookie = 0;
+  socklen_t size = sizeof cookie;
+  return ::getsockopt(socket, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) == 0 ? cookie : 0;
 }
 
 void InNetns(const Netns& ns, const std::function<void()>& act) {

@@ -17,14 +17,23 @@
 
 namespace nomad_bridge::netlink {
 
-// The device and inode of a namespace's nsfs file. Unique among the namespaces that exist now; a
-// number may be reused once its namespace has gone.
+// The device and inode of a namespace's nsfs file are unique among the namespaces that exist now; the
+// next namespace may have those of one that has gone. Its cookie is never used again before a reboot.
 struct NetnsId {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
+  // 0: the kernel has none, before Linux 5.14; nullopt: not asked for.
+  std::optional<std::uint64_t> cookie = {};
 
-  bool operator==(const NetnsId&) const = default;
+  // Cookies are compared where both are there.
+  bool operator==(const NetnsId& other) const {
+    return device == other.device && inode == other.inode &&
+           (!cookie || !other.cookie || cookie == other.cookie);
+  }
 };
+
+// The cookie of the namespace that `socket` (any socket of ours) was opened in; 0 before Linux 5.14.
+[[nodiscard]] std::uint64_t NetnsCookie(int socket);
 
 class Netns {
  public:
@@ -38,6 +47,7 @@ class Netns {
   // The namespace that `socket` (any socket of ours) was opened in.
   [[nodiscard]] static Netns OfSocket(int socket);
 
+  // Without the cookie, for which a socket is needed.
   [[nodiscard]] const NetnsId& id() const { return id_; }
   [[nodiscard]] int fd() const { return fd_.get(); }
 

@@ -106,6 +106,8 @@ struct VethSpec {
 class Socket {
  public:
   [[nodiscard]] static Socket In(const netlink::Netns& ns);
+  // Of the namespace it was opened in.
+  [[nodiscard]] std::uint64_t NetnsCookie() const { return netlink::NetnsCookie(socket_.fd()); }
 
   [[nodiscard]] std::optional<Link> FindLink(const std::string& name);
   [[nodiscard]] std::optional<Link> FindLink(int index);

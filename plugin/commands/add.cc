@@ -82,7 +82,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
 
   // The record is on disk before anything new is made, so that a crash from here on can be cleaned up.
   const auto [record, ipam] = attachment::AcquireAddresses(
-      host, request, config, IntentOf(request, type, config, container.netns), earlier);
+      host, request, config, IntentOf(request, type, config, container.id), earlier);
   attachment::UndoAcquired(host, record, undo);
   cni::Result result = ResultFor(ipam, config);
 

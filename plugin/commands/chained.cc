@@ -26,11 +26,11 @@ namespace {
 // which is gone by now. Returns the record of what stays.
 std::optional<state::Record> RemoveEarlierRules(state::Host& host,
                                                 const AttachmentId& id,
-                                                const netlink::Netns& container,
+                                                const netlink::NetnsId& container,
                                                 const cni::Parts& parts) {
   std::optional<state::Record> earlier = host.records.Find(id);
   constexpr const char* kFailed = "cannot remove what an earlier ADD left";
-  if (earlier && earlier->netns != container.id()) {
+  if (earlier && earlier->netns != container) {
     cni::ErrorList(attachment::Remove(host, *earlier)).ThrowIfAny(kFailed);
     earlier.reset();
   } else if (earlier && earlier->HasAny(parts)) {
@@ -93,9 +93,9 @@ void AddRules(const cni::Request& request, const cni::PluginType& type, int out)
   const RangeLock own = host.records.Lock(request.id);
 
   const std::optional<state::Record> earlier =
-      RemoveEarlierRules(host, request.id, container.netns, type.parts);
-  const state::Record record = WithRules(
-      DescribeChained(host, request, config, container.netns, earlier), type, config.rules);
+      RemoveEarlierRules(host, request.id, container.id, type.parts);
+  const state::Record record =
+      WithRules(DescribeChained(host, request, config, container.id, earlier), type, config.rules);
   const bool is_del_undone = earlier && earlier->IsDelBegun();
   if (!record.HasAny(type.parts) && !is_del_undone) {
     return cni::PrintPrevResult(request, out);
@@ -159,7 +159,7 @@ void CheckRules(const cni::Request& request, const cni::PluginType& type) {
     }
     return ThrowIfChanged(request.id, mismatches);
   }
-  const state::Record record = RequireRecord(std::move(found), request.id, container.netns);
+  const state::Record record = RequireRecord(std::move(found), request.id, container.id);
   if (config.repair_on_check) {
     attachment::RepairRules(host, record);
     rules::EnsureLocalhostReaches(host, record);

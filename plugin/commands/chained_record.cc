@@ -95,13 +95,13 @@ std::vector<portmap::PortMapping> Reachable(std::vector<portmap::PortMapping> po
 state::Record DescribeChained(state::Host& host,
                               const cni::Request& request,
                               const config::Config& config,
-                              const netlink::Netns& container,
+                              const netlink::NetnsId& container,
                               const std::optional<state::Record>& earlier) {
   state::Record record =
       earlier.value_or(state::Record{.id = request.id,
                                      .labels = config.labels,
                                      .netns_path = request.netns_path,
-                                     .netns = container.id(),
+                                     .netns = container,
                                      .rules = {.forward_hook = {.admin_chain = {}}}});
   if (!record.IsLive(cni::Part::kLink)) {
     record.ipam.addresses = link::AddressesIn(*config.prev_result, request);

@@ -19,7 +19,7 @@ namespace nomad_bridge::commands {
 [[nodiscard]] state::Record DescribeChained(state::Host& host,
                                             const cni::Request& request,
                                             const config::Config& config,
-                                            const netlink::Netns& container,
+                                            const netlink::NetnsId& container,
                                             const std::optional<state::Record>& earlier);
 
 // `record` with the parts of `type`, as `rules` has them. portmap without a port adds no part.

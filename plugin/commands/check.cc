@@ -14,7 +14,7 @@ namespace {
 
 // Repaired on the way, unless the config forbids it. What the reference plugins made is only compared.
 std::vector<std::string> CheckHostSide(state::Host& host,
-                                       const netlink::Netns& container,
+                                       const netlink::NetnsId& container,
                                        const cni::Request& request,
                                        const cni::PluginType& type,
                                        const config::Config& config) {
@@ -55,7 +55,7 @@ void CheckInterface(const cni::Request& request, const cni::PluginType& type) {
   link::Container container = link::OpenContainer(request, host);
   const RangeLock own = host.records.Lock(request.id);
 
-  std::vector<std::string> mismatches = CheckHostSide(host, container.netns, request, type, config);
+  std::vector<std::string> mismatches = CheckHostSide(host, container.id, request, type, config);
   cni::InvokeIpamOf(request, config.ipam.type, cni::Verb::kCheck);
   Append(mismatches, CheckContainerSide(container, request, type, config));
   ThrowIfChanged(request.id, mismatches);

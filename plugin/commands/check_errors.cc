@@ -16,7 +16,7 @@ void RequirePrevResult(const config::Config& config) {
 
 state::Record RequireRecord(std::optional<state::Record> record,
                             const AttachmentId& id,
-                            const netlink::Netns& container) {
+                            const netlink::NetnsId& container) {
   if (!record || !record->IsAny(state::Phase::kLive)) {
     throw Error(Code::kChanged,
                 Format("container '{}' has no attachment '{}' to network '{}'",
@@ -27,14 +27,14 @@ state::Record RequireRecord(std::optional<state::Record> record,
                        : "nomad-bridge has no record of it: it was never added, removed, or added "
                          "before the last boot");
   }
-  if (record->netns != container.id()) {
+  if (record->netns != container) {
     throw Error(
         Code::kChanged,
         Format("container '{}' is in another network namespace than at ADD", id.container_id),
         Format("it was added in '{}', inode {}, and now is in {}",
                record->netns_path,
                record->netns.inode,
-               container.id().inode));
+               container.inode));
   }
   return *std::move(record);
 }

@@ -19,7 +19,7 @@ void RequirePrevResult(const config::Config& config);
 // `container`.
 [[nodiscard]] state::Record RequireRecord(std::optional<state::Record> record,
                                           const AttachmentId& id,
-                                          const netlink::Netns& container);
+                                          const netlink::NetnsId& container);
 
 // Throws kChanged with all of `mismatches`, if there are any.
 void ThrowIfChanged(const AttachmentId& id, const std::vector<std::string>& mismatches);

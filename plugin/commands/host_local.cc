@@ -24,7 +24,7 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
   const state::Record intent{.id = request.id,
                              .labels = config.labels,
                              .netns_path = request.netns_path,
-                             .netns = container ? container->netns.id() : netlink::NetnsId{},
+                             .netns = container ? container->id : netlink::NetnsId{},
                              .ipam = {.data_dir = config.ipam.data_dir},
                              .rules = {.forward_hook = {.admin_chain = {}}}};
   const attachment::Acquired acquired = attachment::AcquireAddresses(

@@ -55,11 +55,11 @@ void Keep(state::Host& host, const config::Config& config, const state::Record& 
 state::Record IntentOf(const cni::Request& request,
                        const cni::PluginType& type,
                        const config::Config& config,
-                       const netlink::Netns& container) {
+                       const netlink::NetnsId& container) {
   const state::Record record{.id = request.id,
                              .labels = config.labels,
                              .netns_path = request.netns_path,
-                             .netns = container.id(),
+                             .netns = container,
                              .link = {.bridge = config.link.bridge,
                                       .gateway_ifname = config.link.GatewayIfname(),
                                       .port = PortFor(config.link),
@@ -79,7 +79,7 @@ std::optional<state::Record> RebuildInterface(state::Host& host,
                                               const cni::Request& request,
                                               const cni::PluginType& type,
                                               const config::Config& config,
-                                              const netlink::Netns& container) {
+                                              const netlink::NetnsId& container) {
   if (!link::FindHostVeth(host.net, request.id, link::Recorded::kNo)) {
     return std::nullopt;
   }
@@ -110,7 +110,7 @@ std::optional<state::Record> RebuildRules(state::Host& host,
     return std::nullopt;
   }
   state::Record record = WithRules(
-      DescribeChained(host, request, config, container->netns, found), type, config.rules);
+      DescribeChained(host, request, config, container->id, found), type, config.rules);
   state::Record only = record;
   std::erase_if(only.parts, [&](const auto& part) { return !type.Provides(part.first); });
   if (!HasElements(host, only)) {

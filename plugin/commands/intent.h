@@ -19,7 +19,7 @@ namespace nomad_bridge::commands {
 [[nodiscard]] state::Record IntentOf(const cni::Request& request,
                                      const cni::PluginType& type,
                                      const config::Config& config,
-                                     const netlink::Netns& container);
+                                     const netlink::NetnsId& container);
 
 // If the host has the link of the attachment, by its name and alias: what its ADD recorded, as far as
 // the config and prevResult tell. Written, unless CHECK must not repair.
@@ -27,7 +27,7 @@ namespace nomad_bridge::commands {
                                                             const cni::Request& request,
                                                             const cni::PluginType& type,
                                                             const config::Config& config,
-                                                            const netlink::Netns& container);
+                                                            const netlink::NetnsId& container);
 
 // The same of the rules of firewall or portmap, if the kernel has some of them, added to `found`.
 [[nodiscard]] std::optional<state::Record> RebuildRules(state::Host& host,

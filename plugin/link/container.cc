@@ -18,7 +18,9 @@ Container Enter(netlink::Netns netns, const cni::Request& request, const state::
         "a container needs one of its own; CNI_NETNS_OVERRIDE=1 allows it nevertheless");
   }
   rtnl::Socket net = rtnl::Socket::In(netns);
-  return {.netns = std::move(netns), .net = std::move(net)};
+  netlink::NetnsId id = netns.id();
+  id.cookie = net.NetnsCookie();
+  return {.netns = std::move(netns), .net = std::move(net), .id = id};
 }
 
 // The index of the container's interface: the one of that name in a sandbox, preferably in this one.

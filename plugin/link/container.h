@@ -21,6 +21,7 @@ namespace nomad_bridge::link {
 struct Container {
   netlink::Netns netns;
   rtnl::Socket net;
+  netlink::NetnsId id;  // with the namespace's cookie
 };
 
 // Opens CNI_NETNS.

@@ -27,6 +27,7 @@ void Fields(auto& visit, cni::Label& label) {
 void Fields(auto& visit, netlink::NetnsId& id) {
   visit("device", id.device);
   visit("inode", id.inode);
+  visit("cookie", id.cookie);
 }
 
 void Fields(auto& visit, portmap::DnatEntry& port) {

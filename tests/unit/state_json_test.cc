@@ -21,7 +21,7 @@ const state::Origin kHere{.boot_id = "f1f2", .netns = {4, 4026531840}};
 const json kFull = json::parse(R"({
   "version": 2, "network": "nomad", "containerId": "alloc-1", "ifname": "eth0", "parts": {"link": "live", "masquerade": "leaving", "forward": "gone", "ports": "making"},
   "labels": [{"key": "NOMAD_JOB_ID", "value": "billing"}, {"key": "colour", "value": "blue"}],
-  "netnsPath": "/run/netns/alloc-1", "netns": {"device": 5, "inode": 4026532000},
+  "netnsPath": "/run/netns/alloc-1", "netns": {"device": 5, "inode": 4026532000, "cookie": 4711},
   "link": {
     "bridge": "nomad", "gatewayIfname": "nomad.100", "foreignHostIfnames": ["vethf0"],
     "port": {"hairpin": true, "isolated": true, "locked": true,
