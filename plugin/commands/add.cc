@@ -91,9 +91,9 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
       link::EnsureBridge(host, config.link, record.link.gateways, request.id);
   attachment::RepairPortsOfNewBridge(host, segment.bridge);
 
-  link::CreateVeth(host, container, segment.bridge, record, config.link.mtu);
   undo.Then("delete the veth pair",
-            [&host, id = request.id] { link::EnsureLinkGone(host, id, link::Recorded::kYes); });
+            [&host, &container, id = request.id] { link::EnsurePairGone(host, container, id); });
+  link::CreateVeth(host, container, segment.bridge, record, config.link.mtu);
   const link::VethPair veth = link::PlugIn(host, container, record);
   if (type.Provides(cni::Part::kLoopback)) {
     link::BringUpLoopback(container);

@@ -6,6 +6,15 @@
 
 namespace nomad_bridge::link {
 
+namespace {
+
+// `inner` as seen in the container.
+bool IsPair(const rtnl::Link& outer, const rtnl::Link& inner) {
+  return inner.kind == "veth" && inner.peer == outer.index && outer.peer == inner.index;
+}
+
+}  // namespace
+
 std::optional<rtnl::Link> FindHostVeth(rtnl::Socket& host,
                                        const AttachmentId& id,
                                        Recorded recorded) {
@@ -26,13 +35,19 @@ void RefuseForeignInterface(state::Host& host,
     return;
   }
   const std::optional<rtnl::Link> ours = FindHostVeth(host.net, id, recorded);
-  const bool is_pair = ours && present->kind == "veth" && present->peer == ours->index &&
-                       ours->peer == present->index;
-  if (!is_pair) {
+  if (!ours || !IsPair(*ours, *present)) {
     throw Error(
         Code::kConflict,
         Format("interface '{}' already exists in the container's namespace", id.ifname),
         "it was not made by nomad-bridge and is left alone; remove it, or use another CNI_IFNAME");
+  }
+}
+
+void EnsurePairGone(state::Host& host, Container& container, const AttachmentId& id) {
+  const std::optional<rtnl::Link> outer = FindHostVeth(host.net, id, Recorded::kYes);
+  const std::optional<rtnl::Link> inner = container.net.FindLink(id.ifname);
+  if (outer && (!outer->alias.empty() || (inner && IsPair(*outer, *inner)))) {
+    host.net.EnsureLinkGone(outer->name);
   }
 }
 

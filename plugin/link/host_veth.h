@@ -31,6 +31,10 @@ void RefuseForeignInterface(state::Host& host,
                             const AttachmentId& id,
                             Recorded recorded);
 
+// Undoes CreateVeth(), whether the kernel has done it or not: its answer may have been lost. A link of
+// the host end's name that is another's stays.
+void EnsurePairGone(state::Host& host, Container& container, const AttachmentId& id);
+
 // Deletes the pair from its host end, so the container's namespace may be gone. Absent is success.
 void EnsureLinkGone(state::Host& host, const AttachmentId& id, Recorded recorded);
 

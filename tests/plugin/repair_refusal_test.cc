@@ -1,5 +1,5 @@
-// Commands of which the kernel refuses one request, whichever it is: a failed ADD leaves nothing, and
-// a DEL that succeeds has removed everything.
+// Commands of which the kernel refuses one request, or of which one answer is lost, whichever it is: a
+// failed ADD leaves nothing, and a DEL that succeeds has removed everything.
 
 #include "tests/plugin/repair_sweep.h"
 #include "tests/support/refusal.h"
@@ -9,13 +9,17 @@ namespace {
 
 class RefusedRequest : public SweepWorld {
  protected:
-  // Runs `victim` again and again, refused one request after the other, and shows each outcome to
+  using Run = std::function<Refusal(Command, int)>;
+
+  // Runs `victim` again and again by `run`, with one request after the other, and shows each outcome to
   // `look`.
-  void Refuse(const Victim& victim, const std::function<void(const Outcome&)>& look) {
+  void Refuse(const Victim& victim,
+              const std::function<void(const Outcome&)>& look,
+              const Run& run) {
     for (int nth = 1; !HasFailure(); ++nth) {
       SCOPED_TRACE(Cat("request ", nth));
       victim.prepare();
-      const Refusal refusal = RunRefusedAt(PluginCommand(victim.verb, victim.config.dump()), nth);
+      const Refusal refusal = run(PluginCommand(victim.verb, victim.config.dump()), nth);
       if (!refusal.happened) {
         EXPECT_EQ(refusal.outcome.exit_code, 0) << refusal.outcome;
         EXPECT_GT(nth, 1);
@@ -28,15 +32,28 @@ class RefusedRequest : public SweepWorld {
     }
   }
 
-  void ExpectAFailedAddLeavesNothing(const json& config) {
+  void ExpectAFailedAddLeavesNothing(const json& config, const Run& run = RunRefusedAt) {
     UseOnce(config);
     const Snapshot before = TakeBriefSnapshot();
-    Refuse({.verb = "ADD", .config = config}, [&](const Outcome& add) {
+    const auto look = [&](const Outcome& add) {
       if (add.exit_code == 0) {  // it was not needed
         Detach(config);
       }
       ExpectNothingSince(before);
-    });
+    };
+    Refuse({.verb = "ADD", .config = config}, look, run);
+  }
+
+  void ExpectTheNextDelFinishes(const json& config, const Run& run = RunRefusedAt) {
+    UseOnce(config);
+    const Snapshot before = TakeBriefSnapshot();
+    const auto look = [&](const Outcome& del) {
+      if (del.exit_code != 0) {
+        Detach(config);
+      }
+      ExpectNothingSince(before);
+    };
+    Refuse({.verb = "DEL", .config = config, .prepare = [&] { Attach(config); }}, look, run);
   }
 
   const json config_ = Publish({Port(8080, 80), Port(8053, 53, "udp")});
@@ -56,15 +73,38 @@ TEST_F(RefusedRequest, OfAnAddWithMoreToDoLeavesNothing) {
 }
 
 TEST_F(RefusedRequest, OfADelIsReportedAndTheNextDelFinishesIt) {
-  UseOnce(config_);
-  const Snapshot before = TakeBriefSnapshot();
-  const auto prepare = [this] { Attach(config_); };
-  Refuse({.verb = "DEL", .config = config_, .prepare = prepare}, [&](const Outcome& del) {
-    if (del.exit_code != 0) {
-      Detach(config_);
-    }
-    ExpectNothingSince(before);
-  });
+  ExpectTheNextDelFinishes(config_);
+}
+
+// ---- answers that are lost
+
+class LostAnswer : public RefusedRequest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  const Run run_ = [](Command command, int nth) {
+    return RunUnansweredAt(std::move(command), nth, GetParam());
+  };
+};
+
+TEST_P(LostAnswer, ToAnAddLeavesNothing) {
+  ExpectAFailedAddLeavesNothing(Publish({Port(8080, 80)}, DualStack()), run_);
+}
+
+TEST_P(LostAnswer, ToADelIsReportedAndTheNextDelFinishesIt) {
+  ExpectTheNextDelFinishes(config_, run_);
+}
+
+INSTANTIATE_TEST_SUITE_P(Errors,
+                         LostAnswer,
+                         ::testing::Values("ENOMEM", "EAGAIN"),
+                         [](const auto& each) { return each.param; });
+
+// The answer about the pair may be lost, and the host end's name be another's.
+TEST_F(RefusedRequest, LeavesALinkOfTheHostEndsNameThatIsSomebodyElses) {
+  const std::string name = HostVethOf(Attach(config_));
+  Detach(config_);
+  host().Must({"ip", "link", "add", name, "type", "veth", "peer", "name", "other"});
+
+  MustRefuse(102, config_);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Commands of which the kernel refuses one netlink request: what is half done must be undone.
+// Commands of which the kernel refuses one netlink request, or does not say that it is done: what is
+// half done must be undone.
 #pragma once
 
 #include <string>
@@ -10,11 +11,15 @@ namespace nomad_bridge::test {
 // NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move is noexcept; its assertions confuse the check.
 struct Refusal {
   Outcome outcome;
-  bool happened = false;  // false: the command made fewer requests
+  bool happened = false;  // false: the command made fewer requests, or got fewer answers
 };
 
 // The N-th netlink request of `command`, from 1, never reaches the kernel: its sendto(2) fails with
 // EPERM.
 [[nodiscard]] Refusal RunRefusedAt(Command command, int nth);
+
+// The kernel does what it was asked, but the N-th answer is lost: its recvmsg(2) fails with `error`,
+// "ENOMEM", or "EAGAIN" as when the wait for it has ended.
+[[nodiscard]] Refusal RunUnansweredAt(Command command, int nth, const std::string& error);
 
 }  // namespace nomad_bridge::test
