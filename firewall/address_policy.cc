@@ -15,12 +15,6 @@ constexpr std::array<std::string_view, 3> kIngressNames = {"open", "same-bridge"
 // In the order of Inbound.
 constexpr std::array<std::string_view, 2> kInboundNames = {"any", "published"};
 
-std::vector<std::uint8_t> NameKey(const std::string& link) {
-  std::vector<std::uint8_t> name(nft::PaddedBytes(nft::Type::kIfname));
-  std::copy_n(link.begin(), std::min(link.size(), name.size()), name.begin());
-  return name;
-}
-
 nft::Element Shared(const char* set, std::vector<std::uint8_t> key) {
   return {.set = set, .key = std::move(key)};
 }

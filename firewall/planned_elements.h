@@ -1,4 +1,4 @@
-// The elements of our table as a batch will leave them: what the kernel holds, read one by one, and
+// The elements of our tables as a batch will leave them: what the kernel holds, read one by one, and
 // what the batch does to it.
 //
 // Ownership  Refers to the socket and the batch it was made with; both must outlive it.
@@ -20,8 +20,7 @@ namespace nomad_bridge::firewall {
 
 class PlannedElements {
  public:
-  PlannedElements(nft::Socket& socket, nft::TableId table, nft::Batch& batch)
-      : socket_(socket), table_(std::move(table)), batch_(batch) {}
+  PlannedElements(nft::Socket& socket, nft::Batch& batch) : socket_(socket), batch_(batch) {}
 
   // The element with `like`'s set and key as it will be.
   [[nodiscard]] std::optional<nft::Element> Find(const nft::Element& like);
@@ -34,12 +33,12 @@ class PlannedElements {
   void Replace(const nft::Element& present, const nft::Element& element);
 
  private:
+  // No two of our tables have sets of the same name.
   using Key = std::pair<std::string, std::vector<std::uint8_t>>;
 
   static Key KeyOf(const nft::Element& element) { return {element.set, element.key}; }
 
   nft::Socket& socket_;
-  nft::TableId table_;
   nft::Batch& batch_;
   std::map<Key, std::optional<nft::Element>> known_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/list.h"
@@ -21,8 +22,9 @@ bool IsShared(const nft::Element& element) {
 }
 
 // "tcp . 8080 in port4 of veth3f2a91c04d7e"
-std::string Name(const nft::Table& table, const nft::Element& element) {
-  const nft::Set* const set = table.FindSet(element.set);
+std::string Name(const Tables& tables, const nft::Element& element) {
+  const auto table = std::ranges::find(tables, TableOf(element), &nft::Table::id);
+  const nft::Set* const set = table == tables.end() ? nullptr : table->FindSet(element.set);
   const std::string key = set == nullptr ? "an element" : nft::KeyText(*set, element);
   return Format("{} in {}{}{}", key, element.set, IsShared(element) ? "" : " of ", element.owner());
 }
@@ -33,14 +35,29 @@ std::string ChangingTheTable() {
 
 struct GoalPlan {
   nft::Batch batch;
-  SkeletonPlan skeleton;
+  std::set<nft::TableFamily> is_new;  // whose table has no elements
+  bool lacks_elements = false;
   std::vector<std::string> repaired;
 };
 
-GoalPlan PlanTable(nft::Socket& socket, const Goal& goal) {
+bool HasAny(const std::vector<nft::Element>& elements, nft::TableFamily family) {
+  return std::ranges::count(elements, family, &nft::Element::family) != 0;
+}
+
+std::string LostTable(const nft::Table& table) {
+  return Cat("table ", nft::Text(table.id), " with all that was in it");
+}
+
+GoalPlan PlanTables(nft::Socket& socket, const Goal& goal) {
   GoalPlan plan;
-  plan.skeleton = DescribeSkeleton(socket, goal.table, plan.batch);
-  plan.repaired = plan.skeleton.mismatches;
+  for (const nft::Table& table : goal.tables) {
+    SkeletonPlan skeleton = DescribeSkeleton(socket, table, plan.batch);
+    Append(plan.repaired, std::move(skeleton.mismatches));
+    plan.lacks_elements = plan.lacks_elements || skeleton.lacks_elements;
+    if (skeleton.is_new) {
+      plan.is_new.insert(table.id.family);
+    }
+  }
   std::vector<ForwardHook> hooks = goal.forward_hooks;
   if (goal.new_forward_hook) {
     // Described for the others alone first: what only the new one needs is not reported as repaired.
@@ -56,7 +73,7 @@ GoalPlan PlanTable(nft::Socket& socket, const Goal& goal) {
 
 // Adds to `plan` what makes the elements in the kernel those of `desired`.
 void PlanElements(nft::Socket& socket,
-                  const nft::Table& table,
+                  const Tables& tables,
                   const DesiredElements& desired,
                   GoalPlan& plan) {
   using Key = std::pair<std::string, std::vector<std::uint8_t>>;
@@ -73,30 +90,34 @@ void PlanElements(nft::Socket& socket,
       missing.erase({present.set, present.key});
       return;
     }
-    plan.batch.DeleteElement(table.id, present);
+    plan.batch.DeleteElement(TableOf(present), present);
     if (!wanted) {
-      plan.repaired.push_back(Cat("the left-over ", Name(table, present)));
+      plan.repaired.push_back(Cat("the left-over ", Name(tables, present)));
     }
   };
-  for (const nft::Set& set : table.sets) {
-    if (!plan.skeleton.is_new) {
-      std::ranges::for_each(socket.Elements(table.id, set.name), compare);
+  for (const nft::Table& table : tables) {
+    for (const nft::Set& set : table.sets) {
+      if (!plan.is_new.contains(table.id.family)) {
+        std::ranges::for_each(socket.Elements(table.id, set.name), compare);
+      }
     }
   }
   for (const nft::Element& element : desired.elements) {
     if (missing.erase({element.set, element.key}) != 0) {
-      plan.batch.AddElement(table.id, element);
-      if (!plan.skeleton.is_new) {
-        plan.repaired.push_back(Name(table, element));
+      plan.batch.AddElement(TableOf(element), element);
+      if (!plan.is_new.contains(element.family)) {
+        plan.repaired.push_back(Name(tables, element));
       }
     }
   }
 }
 
-Restored RestoredAt(nft::Socket& socket, std::uint32_t generation, GoalPlan plan) {
-  const std::optional<nft::KernelTable> table = socket.FindTable(TableId());
+Restored RestoredAt(nft::Socket& socket,
+                    std::uint32_t generation,
+                    const Tables& tables,
+                    GoalPlan plan) {
   return {.generation = plan.batch.empty() ? generation : nft::NextGeneration(generation),
-          .table_handle = table ? table->handle : 0,
+          .table_handles = HandlesOf(socket, tables),
           .repaired = std::move(plan.repaired)};
 }
 
@@ -123,11 +144,11 @@ struct ChangePlan {
 
 // Shared elements are added without a look, too: the kernel accepts one that is there.
 ChangePlan PlanChange(nft::Socket& socket,
-                      const nft::Table& table,
+                      const Tables& tables,
                       const Change& change,
                       PlanMode mode) {
   ChangePlan plan;
-  PlannedElements elements(socket, table.id, plan.batch);
+  PlannedElements elements(socket, plan.batch);
   PlanDeletes(elements, change);  // first: a key may go from one owner to another in one batch
   for (const nft::Element& wanted : change.add) {
     if (mode == PlanMode::kAssumeAbsent) {
@@ -147,7 +168,7 @@ ChangePlan PlanChange(nft::Socket& socket,
       return plan;
     }
     if (mode == PlanMode::kRepair) {
-      plan.repaired.push_back(Name(table, wanted));
+      plan.repaired.push_back(Name(tables, wanted));
     }
   }
   return plan;
@@ -160,15 +181,24 @@ bool IsTaken(const nft::CommitReply& reply) {
 
 }  // namespace
 
+std::vector<std::uint64_t> HandlesOf(nft::Socket& socket, const Tables& tables) {
+  std::vector<std::uint64_t> handles;
+  for (const nft::Table& each : tables) {
+    const std::optional<nft::KernelTable> table = socket.FindTable(each.id);
+    handles.push_back(table ? table->handle : 0);
+  }
+  return handles;
+}
+
 std::optional<Restored> RestoreTable(nft::Socket& socket, const Goal& goal) {
   std::optional<Restored> restored;
   nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
-    GoalPlan plan = PlanTable(socket, goal);
-    if (plan.skeleton.lacks_elements) {
+    GoalPlan plan = PlanTables(socket, goal);
+    if (plan.lacks_elements) {
       return true;
     }
     const bool done = nft::TryCommit(socket, plan.batch, generation);
-    restored = RestoredAt(socket, generation, std::move(plan));
+    restored = RestoredAt(socket, generation, goal.tables, std::move(plan));
     return done;
   });
   return restored;
@@ -177,26 +207,28 @@ std::optional<Restored> RestoreTable(nft::Socket& socket, const Goal& goal) {
 Restored RestoreAll(nft::Socket& socket, const Goal& goal, const DesiredElements& desired) {
   Restored restored;
   nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
-    GoalPlan plan = PlanTable(socket, goal);
-    if (!plan.skeleton.is_new) {
-      Append(plan.repaired, DescribeRemovals(socket, goal.table, plan.batch));
-    } else if (!desired.elements.empty()) {
-      plan.repaired.push_back(Cat("table ", nft::Text(goal.table.id), " with all that was in it"));
+    GoalPlan plan = PlanTables(socket, goal);
+    for (const nft::Table& table : goal.tables) {
+      if (!plan.is_new.contains(table.id.family)) {
+        Append(plan.repaired, DescribeRemovals(socket, table, plan.batch));
+      } else if (HasAny(desired.elements, table.id.family)) {
+        plan.repaired.push_back(LostTable(table));
+      }
     }
-    PlanElements(socket, goal.table, desired, plan);
+    PlanElements(socket, goal.tables, desired, plan);
     const bool done = nft::TryCommit(socket, plan.batch, generation);
-    restored = RestoredAt(socket, generation, std::move(plan));
+    restored = RestoredAt(socket, generation, goal.tables, std::move(plan));
     return done;
   });
   return restored;
 }
 
 Outcome Apply(nft::Socket& socket,
-              const nft::Table& table,
+              const Tables& tables,
               const Change& change,
               std::uint32_t generation) {
   for (PlanMode mode = change.mode;; mode = PlanMode::kLookUp) {
-    ChangePlan plan = PlanChange(socket, table, change, mode);
+    ChangePlan plan = PlanChange(socket, tables, change, mode);
     if (plan.conflict) {
       return {.conflict = std::move(plan.conflict)};
     }
@@ -224,7 +256,7 @@ std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
   std::optional<std::uint32_t> after;
   nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t now) {
     nft::Batch batch;
-    PlannedElements present(socket, TableId(), batch);
+    PlannedElements present(socket, batch);
     PlanDeletes(present, change);
     after.reset();
     if (generation == now) {
@@ -237,10 +269,13 @@ std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
 
 std::vector<nft::Element> OwnedElements(nft::Socket& socket) {
   std::vector<nft::Element> owned;
-  for (const nft::Set& set : socket.Sets(TableId())) {
-    for (nft::Element& element : socket.Elements(TableId(), set.name)) {
-      if (!IsShared(element)) {
-        owned.push_back(std::move(element));
+  for (const nft::TableFamily family : {nft::TableFamily::kInet, nft::TableFamily::kBridge}) {
+    const nft::TableId table = {family, TableId().name};
+    for (const nft::Set& set : socket.Sets(table)) {
+      for (nft::Element& element : socket.Elements(table, set.name)) {
+        if (!IsShared(element)) {
+          owned.push_back(std::move(element));
+        }
       }
     }
   }
@@ -252,17 +287,21 @@ std::vector<std::string> Diff(nft::Socket& socket,
                               const std::vector<nft::Element>& elements) {
   std::vector<std::string> mismatches;
   nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
-    GoalPlan plan = PlanTable(socket, goal);
+    GoalPlan plan = PlanTables(socket, goal);
     mismatches = std::move(plan.repaired);
-    if (plan.skeleton.is_new && !elements.empty()) {
-      mismatches.push_back(Cat("table ", nft::Text(goal.table.id), " with all that was in it"));
-    } else {
-      const Change change{.add = elements, .mode = PlanMode::kRepair};
-      ChangePlan own = PlanChange(socket, goal.table, change, change.mode);
-      Append(mismatches, std::move(own.repaired));
-      if (own.conflict) {
-        mismatches.push_back(Name(goal.table, own.conflict->wanted));
+    Change change{.add = elements, .mode = PlanMode::kRepair};
+    for (const nft::Table& table : goal.tables) {
+      if (plan.is_new.contains(table.id.family) &&
+          std::erase_if(change.add, [&](const nft::Element& element) {
+            return element.family == table.id.family;
+          }) != 0) {
+        mismatches.push_back(LostTable(table));
       }
+    }
+    ChangePlan own = PlanChange(socket, goal.tables, change, change.mode);
+    Append(mismatches, std::move(own.repaired));
+    if (own.conflict) {
+      mismatches.push_back(Name(goal.tables, own.conflict->wanted));
     }
     return socket.Generation() == generation;
   });

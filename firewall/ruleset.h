@@ -27,9 +27,12 @@
 
 namespace nomad_bridge::firewall {
 
+// Ours: inet nomad-bridge, and bridge nomad-bridge where something needs it.
+using Tables = std::vector<nft::Table>;
+
 // What should be there.
 struct Goal {
-  nft::Table table;
+  Tables tables;
   std::vector<ForwardHook> forward_hooks;  // which have been in force; all agree on the mark's bit
   std::optional<ForwardHook> new_forward_hook;  // its rules are no repair
 };
@@ -43,12 +46,15 @@ struct DesiredElements {
 
 struct Restored {
   std::uint32_t generation = 0;
-  std::uint64_t table_handle = 0;
-  std::vector<std::string> repaired;  // what was missing or different
+  std::vector<std::uint64_t> table_handles;  // in the order of the goal's tables
+  std::vector<std::string> repaired;         // what was missing or different
 };
 
+// The kernel's handles of `tables`, which tell a table from another of the same name; 0 if it is missing.
+[[nodiscard]] std::vector<std::uint64_t> HandlesOf(nft::Socket& socket, const Tables& tables);
+
 // Adds what is missing of `goal`, at a cost that does not depend on the number of elements. nullopt, and
-// nothing has changed: elements are missing, too, as the table or a set of it was.
+// nothing has changed: elements are missing, too, as a table or a set of one was.
 [[nodiscard]] std::optional<Restored> RestoreTable(nft::Socket& socket, const Goal& goal);
 
 // Makes the ruleset like `goal`: what is missing is added, and what is left over removed, elements,
@@ -91,9 +97,9 @@ struct Outcome {
   std::vector<std::string> repaired;  // kRepair: what was missing or different
 };
 
-// Makes `change` in `table`, which is in force at `generation`.
+// Makes `change` in `tables`, which are in force at `generation`.
 [[nodiscard]] Outcome Apply(nft::Socket& socket,
-                            const nft::Table& table,
+                            const Tables& tables,
                             const Change& change,
                             std::uint32_t generation);
 
@@ -103,7 +109,7 @@ std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
                                             const std::vector<nft::Element>& elements,
                                             std::optional<std::uint32_t> generation);
 
-// Every element in our table that has an owner: for DEL without a record. One dump per set.
+// Every element in our tables that has an owner: for DEL without a record. One dump per set.
 [[nodiscard]] std::vector<nft::Element> OwnedElements(nft::Socket& socket);
 
 // What is missing or different of `goal` and of `elements`, changing nothing.

@@ -86,9 +86,11 @@ std::vector<std::string> AddMissingSets(const Present& present,
 
 }  // namespace
 
-std::string Fingerprint(const nft::Table& table) {
+std::string Fingerprint(const std::vector<nft::Table>& tables) {
   nft::Batch batch;
-  AddAll(table, batch);
+  for (const nft::Table& table : tables) {
+    AddAll(table, batch);
+  }
   const std::vector<char> bytes = nft::EncodeBatch(batch, 0, 0);
   return Hex(StableHash({bytes.data(), bytes.size()}), 16);
 }

@@ -13,8 +13,8 @@
 
 namespace nomad_bridge::firewall {
 
-// Equal for two tables whose sets, chains and rules are equal: 16 hexadecimal digits.
-[[nodiscard]] std::string Fingerprint(const nft::Table& table);
+// Equal for tables whose sets, chains and rules are equal: 16 hexadecimal digits.
+[[nodiscard]] std::string Fingerprint(const std::vector<nft::Table>& tables);
 
 struct SkeletonPlan {
   bool is_new = false;          // the table was missing, or of another shape: no element survives

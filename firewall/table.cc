@@ -1,5 +1,6 @@
 #include "firewall/table.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/text.h"
@@ -149,6 +150,16 @@ nft::Type AddressType(Family family) {
 
 std::vector<std::uint8_t> AddressKey(const Ip& ip) {
   return {ip.bytes().begin(), ip.bytes().end()};
+}
+
+std::vector<std::uint8_t> NameKey(const std::string& link) {
+  std::vector<std::uint8_t> name(nft::PaddedBytes(nft::Type::kIfname));
+  std::copy_n(link.begin(), std::min(link.size(), name.size()), name.begin());
+  return name;
+}
+
+nft::TableId TableOf(const nft::Element& element) {
+  return {element.family, TableId().name};
 }
 
 Cidr Prefix(std::string_view text) {

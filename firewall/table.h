@@ -1,4 +1,4 @@
-// Our one table: its name, and the names of what firewall/ and portmap/ both use in it. Pure.
+// Our table inet nomad-bridge: its name, and the names of what firewall/ and portmap/ both use in it. Pure.
 //
 // Shapes  Every set, map and rule about addresses exists twice, for IPv4 ("alloc4") and IPv6
 //         ("alloc6"). Keys are in network byte order.
@@ -50,6 +50,12 @@ constexpr const char* kPostrouting = "postrouting";  // the chain that portmap a
 
 // `ip` as the bytes of a key.
 [[nodiscard]] std::vector<std::uint8_t> AddressKey(const Ip& ip);
+
+// A link's name as the bytes of a key.
+[[nodiscard]] std::vector<std::uint8_t> NameKey(const std::string& link);
+
+// The table of ours that has the set of `element`.
+[[nodiscard]] nft::TableId TableOf(const nft::Element& element);
 
 // A prefix in a rule of ours: "127.0.0.0/8". `text` must be valid.
 [[nodiscard]] Cidr Prefix(std::string_view text);

@@ -102,7 +102,7 @@ Chain DecodeChain(const nftnl_chain& chain) {
   return decoded;
 }
 
-Element DecodeElement(const std::string& set, nftnl_set_elem& element) {
+Element DecodeElement(const nftnl_set& set, nftnl_set_elem& element) {
   const auto bytes = [&](std::uint16_t attribute) -> std::span<const std::uint8_t> {
     std::uint32_t size = 0;
     const void* const data = nftnl_set_elem_is_set(&element, attribute)
@@ -113,10 +113,11 @@ Element DecodeElement(const std::string& set, nftnl_set_elem& element) {
   const auto key = bytes(NFTNL_SET_ELEM_KEY);
   const auto data = bytes(NFTNL_SET_ELEM_DATA);
   const auto comment = bytes(NFTNL_SET_ELEM_USERDATA);
-  return {.set = set,
+  return {.set = nftnl_set_get_str(&set, NFTNL_SET_NAME),
           .key = {key.begin(), key.end()},
           .data = {data.begin(), data.end()},
-          .comment = CommentOf(comment.data(), static_cast<std::uint32_t>(comment.size()))};
+          .comment = CommentOf(comment.data(), static_cast<std::uint32_t>(comment.size())),
+          .family = static_cast<TableFamily>(nftnl_set_get_u32(&set, NFTNL_SET_FAMILY))};
 }
 
 KernelRule DecodeRule(const nftnl_rule& rule) {
@@ -183,11 +184,10 @@ std::vector<Element> ReadElements(const nlmsghdr& message) {
   if (nftnl_set_elems_nlmsg_parse(&message, set.get()) != 0) {
     return elements;
   }
-  const std::string name = nftnl_set_get_str(set.get(), NFTNL_SET_NAME);
   const netlink::NftnlElements all(nftnl_set_elems_iter_create(set.get()));
   for (nftnl_set_elem* element = nftnl_set_elems_iter_next(all.get()); element != nullptr;
        element = nftnl_set_elems_iter_next(all.get())) {
-    elements.push_back(DecodeElement(name, *element));
+    elements.push_back(DecodeElement(*set, *element));
   }
   return elements;
 }

@@ -17,11 +17,15 @@ namespace nomad_bridge::nft {
 
 constexpr std::size_t kMaxCommentBytes = 128;
 
+// NFPROTO_*
+enum class TableFamily : std::uint8_t { kAny = 0, kInet = 1, kIp = 2, kBridge = 7, kIp6 = 10 };
+
 struct Element {
   std::string set;
   std::vector<std::uint8_t> key;
   std::vector<std::uint8_t> data;
   std::string comment;
+  TableFamily family = TableFamily::kInet;  // of its set's table
 
   // The comment's first word; empty for a shared element.
   [[nodiscard]] std::string_view owner() const {

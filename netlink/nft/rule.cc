@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
+#include <linux/if_ether.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nf_nat.h>
@@ -22,6 +23,12 @@ Bytes CpuOrder(std::uint32_t number) {
   std::memcpy(bytes.data(), &number, sizeof number);
   return bytes;
 }
+
+Bytes NetworkOrder(std::uint16_t number) {
+  return {static_cast<std::uint8_t>(number >> 8), static_cast<std::uint8_t>(number & 0xff)};
+}
+
+constexpr std::uint32_t kNameSlots = 4;  // an interface's name: 16 bytes
 
 // Registers are 4-byte slots. The kernel names every fourth one by its older, 16-byte name, and so
 // do nft and we: what we send must compare equal to what it shows.
@@ -44,6 +51,15 @@ constexpr std::uint32_t NumberOf(Family family) {
 }
 
 }  // namespace
+
+const Field kEtherDaddr = {NFT_PAYLOAD_LL_HEADER, 0, ETH_ALEN};
+const Field kEtherSaddr = {NFT_PAYLOAD_LL_HEADER, ETH_ALEN, ETH_ALEN};
+const Field kIpSaddr = {NFT_PAYLOAD_NETWORK_HEADER, 12, 4};
+const Field kIp6Saddr = {NFT_PAYLOAD_NETWORK_HEADER, 8, 16};
+const Field kArpSaddrEther = {NFT_PAYLOAD_NETWORK_HEADER, 8, ETH_ALEN};
+const Field kArpSaddrIp = {NFT_PAYLOAD_NETWORK_HEADER, 14, 4};
+const Field kIcmpv6Type = {NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1};
+const Field kUdpDport = {NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2};
 
 Rule& Rule::Add(Expression expression) {
   expressions_.push_back(std::move(expression));
@@ -82,29 +98,29 @@ Rule& Rule::Mask(Bytes mask, Bytes flip) {
                {NFTNL_EXPR_BITWISE_XOR, std::move(flip)}}});
 }
 
-// [ payload load ... @ network header ]
-Rule& Rule::LoadAddress(bool source, std::size_t bytes) {
-  constexpr std::uint32_t kIpv4Source = 12;
-  constexpr std::uint32_t kIpv4Destination = 16;
-  constexpr std::uint32_t kIpv6Source = 8;
-  constexpr std::uint32_t kIpv6Destination = 24;
-  const std::uint32_t ipv4 = source ? kIpv4Source : kIpv4Destination;
-  const std::uint32_t ipv6 = source ? kIpv6Source : kIpv6Destination;
+// [ payload load ... ]
+Rule& Rule::Load(const Field& field, std::uint32_t slot) {
   return Add({"payload",
-              {{NFTNL_EXPR_PAYLOAD_DREG, std::uint32_t{NFT_REG_1}},
-               {NFTNL_EXPR_PAYLOAD_BASE, std::uint32_t{NFT_PAYLOAD_NETWORK_HEADER}},
-               {NFTNL_EXPR_PAYLOAD_OFFSET, family_ == Family::kIpv4 ? ipv4 : ipv6},
-               {NFTNL_EXPR_PAYLOAD_LEN, static_cast<std::uint32_t>(bytes)}}});
+              {{NFTNL_EXPR_PAYLOAD_DREG, Register(slot)},
+               {NFTNL_EXPR_PAYLOAD_BASE, field.header},
+               {NFTNL_EXPR_PAYLOAD_OFFSET, field.offset},
+               {NFTNL_EXPR_PAYLOAD_LEN, field.bytes}}});
+}
+
+Rule& Rule::LoadAddress(bool source, std::size_t bytes) {
+  constexpr std::uint32_t kIpv4Destination = 16;
+  constexpr std::uint32_t kIpv6Destination = 24;
+  Field field = family_ == Family::kIpv4 ? kIpSaddr : kIp6Saddr;
+  if (!source) {
+    field.offset = family_ == Family::kIpv4 ? kIpv4Destination : kIpv6Destination;
+  }
+  field.bytes = static_cast<std::uint32_t>(bytes);
+  return Load(field, 0);
 }
 
 // th dport: the same two bytes in TCP, UDP and SCTP.
 Rule& Rule::LoadPort(std::uint32_t slot) {
-  constexpr std::uint32_t kDestinationPort = 2;
-  return Add({"payload",
-              {{NFTNL_EXPR_PAYLOAD_DREG, Register(slot)},
-               {NFTNL_EXPR_PAYLOAD_BASE, std::uint32_t{NFT_PAYLOAD_TRANSPORT_HEADER}},
-               {NFTNL_EXPR_PAYLOAD_OFFSET, kDestinationPort},
-               {NFTNL_EXPR_PAYLOAD_LEN, std::uint32_t{sizeof(std::uint16_t)}}}});
+  return Load(kUdpDport, slot);
 }
 
 Rule& Rule::Verdict(std::uint32_t verdict, const std::string& chain) {
@@ -134,8 +150,39 @@ Rule& Rule::OifnameNotIn(const std::string& set) {
 }
 
 Rule& Rule::IfnamesNotIn(const std::string& set) {
-  constexpr std::uint32_t kNameSlots = 4;  // 16 bytes
   return LoadMeta(NFT_META_IIFNAME).LoadMeta(NFT_META_OIFNAME, kNameSlots).LookUp(set, true);
+}
+
+Rule& Rule::PortNotWith(const Field& field, const std::string& set) {
+  return LoadMeta(NFT_META_IIFNAME).Load(field, kNameSlots).LookUp(set, true);
+}
+
+Rule& Rule::Protocol(std::uint16_t ether_type) {
+  return LoadMeta(NFT_META_PROTOCOL).CompareEqual(NetworkOrder(ether_type));
+}
+
+Rule& Rule::EtherType(std::uint16_t ether_type) {
+  return Is({NFT_PAYLOAD_LL_HEADER, 2 * ETH_ALEN, sizeof ether_type}, NetworkOrder(ether_type));
+}
+
+Rule& Rule::L4Proto(std::uint8_t number) {
+  return LoadMeta(NFT_META_L4PROTO).CompareEqual({number});
+}
+
+Rule& Rule::IsMasked(const Field& field, Bytes mask, Bytes value) {
+  Bytes none(mask.size());
+  return Load(field, 0).Mask(std::move(mask), std::move(none)).CompareEqual(std::move(value));
+}
+
+Rule& Rule::Copy(const Field& from, const Field& to) {
+  return Load(from, 0).Add({"payload",
+                            {{NFTNL_EXPR_PAYLOAD_SREG, Register(0)},
+                             {NFTNL_EXPR_PAYLOAD_BASE, to.header},
+                             {NFTNL_EXPR_PAYLOAD_OFFSET, to.offset},
+                             {NFTNL_EXPR_PAYLOAD_LEN, to.bytes},
+                             {NFTNL_EXPR_PAYLOAD_CSUM_TYPE, std::uint32_t{NFT_PAYLOAD_CSUM_NONE}},
+                             {NFTNL_EXPR_PAYLOAD_CSUM_OFFSET, std::uint32_t{0}},
+                             {NFTNL_EXPR_PAYLOAD_FLAGS, std::uint32_t{0}}}});
 }
 
 Rule& Rule::Only(Family family) {

@@ -39,6 +39,21 @@ constexpr std::uint32_t kCtInvalid = 1;
 constexpr std::uint32_t kCtEstablished = 2;
 constexpr std::uint32_t kCtRelated = 4;
 
+// Bytes of a packet: where they are, as NFT_PAYLOAD_*_HEADER and an offset into that.
+struct Field {
+  std::uint32_t header = 0;
+  std::uint32_t offset = 0;
+  std::uint32_t bytes = 0;
+};
+extern const Field kEtherDaddr;
+extern const Field kEtherSaddr;
+extern const Field kIpSaddr;
+extern const Field kIp6Saddr;
+extern const Field kArpSaddrEther;
+extern const Field kArpSaddrIp;
+extern const Field kIcmpv6Type;
+extern const Field kUdpDport;
+
 class Rule {
  public:
   // iifname @set, iifname != @set, oifname @set, oifname != @set
@@ -48,6 +63,28 @@ class Rule {
   Rule& OifnameNotIn(const std::string& set);
   // iifname . oifname != @set
   Rule& IfnamesNotIn(const std::string& set);
+
+  // iifname . <field> != @set
+  Rule& PortNotWith(const Field& field, const std::string& set);
+
+  // Of the bridge family, in nft's two ways of saying it: `meta protocol`, which ip and ip6 fields
+  // depend on, and `ether type`, which sees a VLAN tag first.
+  Rule& Protocol(std::uint16_t ether_type);
+  Rule& EtherType(std::uint16_t ether_type);
+  // meta l4proto <number>
+  Rule& L4Proto(std::uint8_t number);
+  // <field> == value, <field> != value; ether daddr & mask == value
+  Rule& Is(const Field& field, std::vector<std::uint8_t> value) {
+    return Load(field, 0).Compare(true, std::move(value));
+  }
+  Rule& IsNot(const Field& field, std::vector<std::uint8_t> value) {
+    return Load(field, 0).Compare(false, std::move(value));
+  }
+  Rule& IsMasked(const Field& field,
+                 std::vector<std::uint8_t> mask,
+                 std::vector<std::uint8_t> value);
+  // <to> set <from>, without updating any checksum
+  Rule& Copy(const Field& from, const Field& to);
 
   // meta nfproto ipv4, meta nfproto ipv6; the words below are then about that family.
   Rule& Ipv4() { return Only(Family::kIpv4); }
@@ -108,6 +145,7 @@ class Rule {
   Rule& CompareEqual(std::vector<std::uint8_t> bytes) { return Compare(true, std::move(bytes)); }
   Rule& Mask(std::vector<std::uint8_t> mask, std::vector<std::uint8_t> flip);
   Rule& LoadMeta(std::uint32_t key, std::uint32_t slot = 0);
+  Rule& Load(const Field& field, std::uint32_t slot);
   Rule& LoadAddress(bool source, std::size_t bytes);
   Rule& LoadPort(std::uint32_t slot);
   Rule& MatchPrefix(bool source, bool equal, const Cidr& prefix);

@@ -20,6 +20,8 @@ std::size_t SizeOf(Type type) {
     case Type::kIpv6Addr:
     case Type::kIfname:
       return 16;
+    case Type::kEtherAddr:
+      return 6;
     case Type::kInetProto:
       return 1;
     case Type::kInetService:
@@ -48,6 +50,11 @@ std::string FieldText(Type type, std::span<const std::uint8_t> bytes) {
       return Ip(bytes).Text();
     case Type::kIfname:
       return {bytes.begin(), std::ranges::find(bytes, 0)};
+    case Type::kEtherAddr: {
+      Mac mac;
+      std::ranges::copy(bytes, mac.bytes.begin());
+      return mac.Text();
+    }
     case Type::kInetProto:
       return ProtocolText(bytes[0]);
     case Type::kInetService:

@@ -19,9 +19,6 @@
 
 namespace nomad_bridge::nft {
 
-// NFPROTO_*
-enum class TableFamily : std::uint8_t { kAny = 0, kInet = 1, kIp = 2, kBridge = 7, kIp6 = 10 };
-
 // "inet", "ip", "ip6", "bridge"; empty for kAny.
 [[nodiscard]] std::string Text(TableFamily family);
 
@@ -38,6 +35,7 @@ struct TableId {
 enum class Type : std::uint8_t {
   kIpv4Addr = 7,
   kIpv6Addr = 8,
+  kEtherAddr = 9,
   kInetProto = 12,
   kInetService = 13,
   kIfname = 41,

@@ -72,9 +72,13 @@ std::string Describe(const LinkChange& change) {
   if (change.port) {
     add("hairpin mode ", OnOff(change.port->hairpin));
     add("isolation ", OnOff(change.port->isolated));
+    add("forwarding of link-local groups ", OnOff(change.port->forwards_groups));
   }
   return text;
 }
+
+// A bit per group, but for that of pause frames, which the kernel refuses. Linux 4.15.
+constexpr std::uint16_t kAllGroups = 0xfffd;
 
 void PutPortFlags(netlink::Message& message, const PortFlags& flags) {
   const netlink::Nest info(message, IFLA_LINKINFO);
@@ -82,6 +86,7 @@ void PutPortFlags(netlink::Message& message, const PortFlags& flags) {
   const netlink::Nest data(message, IFLA_INFO_SLAVE_DATA);
   message.PutU8(IFLA_BRPORT_MODE, flags.hairpin ? 1 : 0);
   message.PutU8(IFLA_BRPORT_ISOLATED, flags.isolated ? 1 : 0);
+  message.PutU16(IFLA_BRPORT_GROUP_FWD_MASK, flags.forwards_groups ? kAllGroups : 0);
 }
 
 ifinfomsg HeadOfChange(int index, const LinkChange& change) {
@@ -149,6 +154,7 @@ void ReadBridging(const netlink::Attributes& info, LinkState& state) {
     state.link.forwarding = state.port_state == BR_STATE_FORWARDING;
     state.link.hairpin = is_set(port, IFLA_BRPORT_MODE);
     state.link.isolated = is_set(port, IFLA_BRPORT_ISOLATED);
+    state.link.forwards_groups = port.U16(IFLA_BRPORT_GROUP_FWD_MASK) == kAllGroups;
     state.link.locked = is_set(port, IFLA_BRPORT_LOCKED) && !is_set(port, IFLA_BRPORT_LEARNING);
   }
 }

@@ -46,15 +46,16 @@ struct Link {
   bool up = false;  // IFF_UP: administratively up
   // up, with carrier (operstate up, or unknown as lo's is) and a queue that sends
   bool operational = false;
-  bool promiscuous = false;     // IFF_PROMISC was set on it
-  int master = 0;               // index of the bridge it is a port of
-  bool vlan_filtering = false;  // bridge
-  bool has_id = false;          // bridge: its id holds a MAC, that of a port or one that was set
-  bool hairpin = false;         // bridge port: frames may leave by the port they came in by
-  bool isolated = false;        // bridge port: exchanges no frames with other isolated ports
-  bool locked = false;          // bridge port: see LockPort()
-  bool forwarding = true;       // bridge port: spanning tree lets its frames pass
-  std::uint16_t vlan = 0;       // VLAN link: its id
+  bool promiscuous = false;      // IFF_PROMISC was set on it
+  int master = 0;                // index of the bridge it is a port of
+  bool vlan_filtering = false;   // bridge
+  bool has_id = false;           // bridge: its id holds a MAC, that of a port or one that was set
+  bool hairpin = false;          // bridge port: frames may leave by the port they came in by
+  bool isolated = false;         // bridge port: exchanges no frames with other isolated ports
+  bool forwards_groups = false;  // bridge port: see PortFlags
+  bool locked = false;           // bridge port: see LockPort()
+  bool forwarding = true;        // bridge port: spanning tree lets its frames pass
+  std::uint16_t vlan = 0;        // VLAN link: its id
   // veth: index of the other end, in that end's namespace; VLAN link: the link it stands on
   int peer = 0;
   // veth: id of the other end's namespace as this one numbers it; nullopt: here
@@ -65,6 +66,9 @@ struct Link {
 struct PortFlags {
   bool hairpin = false;
   bool isolated = false;
+  // Frames to the groups that a bridge otherwise keeps for itself (01:80:c2:00:00:00 to 0f, but for
+  // pause frames) are handled as all others, so that they pass the bridge family's rules.
+  bool forwards_groups = false;
 };
 
 // What to change of a link; what is nullopt stays.

@@ -33,6 +33,7 @@ const std::vector<PluginType>& Table() {
                     .is_default_gateway = true,
                     .force_address = true,
                     .hairpin_mode = true,
+                    .source_check = true,
                     .ip_masq = true}},
       {.name = "bridge",
        .parts = {kAddress, kLink, kMasquerade},

@@ -46,6 +46,7 @@ struct Defaults {
   bool is_default_gateway = false;  // unless the config has ipam.routes
   bool force_address = false;
   bool hairpin_mode = false;
+  bool source_check = false;
   bool ip_masq = false;
 };
 

@@ -13,6 +13,7 @@
 #include "plugin/link/container.h"
 #include "plugin/link/container_setup.h"
 #include "plugin/link/host_veth.h"
+#include "plugin/rules/port_checks.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::commands {
@@ -68,9 +69,10 @@ std::vector<cni::Interface> InterfacesOf(const link::Segment& segment,
 }  // namespace
 
 void AddInterface(const cni::Request& request, const cni::PluginType& type, int out) {
-  const config::Config config = config::ParseConfig(request, type);
+  const config::Config parsed = config::ParseConfig(request, type);
   state::Host host = state::Host::Open();
   link::Container container = link::OpenContainer(request, host);
+  const config::Config config = rules::WithPossibleChecks(parsed, host);
 
   // What an earlier ADD of this attachment left is replaced; only its addresses are kept.
   const RangeLock own = host.records.Lock(request.id);

@@ -30,6 +30,7 @@ state::BridgePort PortFor(const config::LinkConfig& link) {
   return {.hairpin = link.hairpin_mode,
           .isolated = link.port_isolation,
           .locked = link.mac_spoof_check,
+          .source_check = link.source_check != config::SourceCheck::kOff,
           .vlans = VlansFor(link)};
 }
 

@@ -39,6 +39,13 @@ enum class ForceAddress {
   kYes,
 };
 
+// Whether what an allocation sends is checked at its port of the bridge.
+enum class SourceCheck {
+  kOff,
+  kIfPossible,  // the default of the name, where the kernel can
+  kOn,          // the config says so
+};
+
 struct LinkConfig {
   std::string bridge;
   int mtu = 0;  // 0: the kernel's default
@@ -50,6 +57,7 @@ struct LinkConfig {
   bool promisc_mode = false;
   bool port_isolation = false;
   bool mac_spoof_check = false;
+  SourceCheck source_check = SourceCheck::kOff;
   std::uint16_t vlan = 0;             // of the container's untagged frames; 0: no VLAN
   std::vector<VlanRange> vlan_trunk;  // of its tagged frames
   bool preserve_default_vlan = false;

@@ -118,8 +118,22 @@ void ParseTrunk(const cni::JsonView& element, std::vector<VlanRange>& trunk) {
   }
 }
 
-// Isolation, VLANs and MAC check of the bridge's port.
-void ParseBridgePort(const cni::JsonView& config, LinkConfig& link) {
+// The addresses that an allocation has in the VLANs of a trunk are not known here.
+SourceCheck ParseSourceCheck(const cni::JsonView& config,
+                             const cni::Defaults& defaults,
+                             bool is_trunk) {
+  const std::optional<bool> wanted = config.FindBool("sourceCheck");
+  if (wanted == true && is_trunk) {
+    throw config.Find("sourceCheck")->Wrong("false, or no 'vlanTrunk'");
+  }
+  if (wanted) {
+    return *wanted ? SourceCheck::kOn : SourceCheck::kOff;
+  }
+  return defaults.source_check && !is_trunk ? SourceCheck::kIfPossible : SourceCheck::kOff;
+}
+
+// Isolation, VLANs and checks of the bridge's port.
+void ParseBridgePort(const cni::JsonView& config, const cni::Defaults& defaults, LinkConfig& link) {
   link.port_isolation = config.FindBool("portIsolation").value_or(false);
   link.mac_spoof_check = config.FindBool("macspoofchk").value_or(false);
   link.preserve_default_vlan = config.FindBool("preserveDefaultVlan").value_or(false);
@@ -129,6 +143,7 @@ void ParseBridgePort(const cni::JsonView& config, LinkConfig& link) {
   for (const cni::JsonView& element : config.ElementsOf("vlanTrunk")) {
     ParseTrunk(element, link.vlan_trunk);
   }
+  link.source_check = ParseSourceCheck(config, defaults, !link.vlan_trunk.empty());
   if (link.GatewayIfname().size() > kMostNameBytes) {
     throw config.Find("vlan")->Wrong(
         Format("the gateway's interface would be '{}', and a name has at most {} bytes: give the "
@@ -147,7 +162,7 @@ LinkConfig ParseLink(const Sources& sources, const cni::Defaults& defaults) {
                   .force_address = ParseForceAddress(sources.config, defaults)};
   ParseGateway(sources, defaults, link);
   ParseModes(sources.config, defaults, link);
-  ParseBridgePort(sources.config, link);
+  ParseBridgePort(sources.config, defaults, link);
   link.enable_dad = sources.config.FindBool("enabledad").value_or(false);
   link.disable_container_interface =
       sources.config.FindBool("disableContainerInterface").value_or(false);

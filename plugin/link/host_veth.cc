@@ -88,7 +88,8 @@ void SetPort(rtnl::Socket& net,
              const state::BridgePort& port,
              const Mac& mac,
              rtnl::LinkChange change) {
-  change.port = rtnl::PortFlags{.hairpin = port.hairpin, .isolated = port.isolated};
+  change.port = rtnl::PortFlags{
+      .hairpin = port.hairpin, .isolated = port.isolated, .forwards_groups = port.source_check};
   net.Change(veth, change);
   if (port.vlans) {
     net.SetPortVlans(veth, *port.vlans);
@@ -109,6 +110,9 @@ std::vector<std::string> DiffBridgePort(rtnl::Socket& net,
   }
   if (veth.isolated != port.isolated) {
     mismatches.emplace_back("isolation");
+  }
+  if (veth.forwards_groups != port.source_check) {
+    mismatches.emplace_back("forwarding of link-local groups");
   }
   if (port.vlans && !net.HasPortVlans(veth, *port.vlans)) {
     mismatches.emplace_back("VLANs");

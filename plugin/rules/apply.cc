@@ -68,7 +68,7 @@ class Attempt {
     firewall::Outcome outcome =
         overlap ? firewall::Outcome{.conflict = overlap}
                 : firewall::Apply(
-                      host_.nft, converged_.table, change_, converged_.checkpoint.generation);
+                      host_.nft, converged_.tables, change_, converged_.checkpoint.generation);
     if (outcome.conflict) {
       SettleConflict(*outcome.conflict);
     } else if (outcome.refusal) {
@@ -151,7 +151,8 @@ Committed Commit(state::Host& host, const state::Record& record, firewall::Chang
 
 bool IsAnyMissing(state::Host& host, const state::Record& record) {
   return std::ranges::any_of(ElementsOf(record.OnlyLive()), [&](const nft::Element& element) {
-    const std::optional<nft::Element> present = host.nft.FindElement(firewall::TableId(), element);
+    const std::optional<nft::Element> present =
+        host.nft.FindElement(firewall::TableOf(element), element);
     return !present || (!element.comment.empty() && *present != element);
   });
 }

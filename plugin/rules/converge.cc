@@ -7,6 +7,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "firewall/port_filter.h"
 #include "firewall/ruleset.h"
 #include "firewall/skeleton.h"
 #include "firewall/table.h"
@@ -21,10 +22,13 @@ namespace {
 
 using firewall::ForwardHook;
 
-nft::Table NodeTable(int accept_mark_bit) {
-  nft::Table table = firewall::Describe(accept_mark_bit);
-  portmap::Describe(table);
-  return table;
+firewall::Tables NodeTables(int accept_mark_bit, bool has_port_filter) {
+  firewall::Tables tables = {firewall::Describe(accept_mark_bit)};
+  portmap::Describe(tables.front());
+  if (has_port_filter) {
+    tables.push_back(firewall::DescribePortFilter());
+  }
+  return tables;
 }
 
 bool IsForwardedFor(const state::Record& record) {
@@ -145,10 +149,11 @@ std::optional<ForwardHook> FindNewHook(const state::Record& record,
   return HasForwardHook(record) && !is_known ? std::optional(own) : std::nullopt;
 }
 
-// Whether the table that the checkpoint speaks of is still there.
-bool IsSameTable(state::Host& host, const state::Checkpoint& checkpoint) {
-  const std::optional<nft::KernelTable> table = host.nft.FindTable(firewall::TableId());
-  return table && table->handle == checkpoint.table_handle;
+// Whether the tables that the checkpoint speaks of are still there.
+bool HasSameTables(state::Host& host,
+                   const firewall::Tables& tables,
+                   const state::Checkpoint& checkpoint) {
+  return firewall::HandlesOf(host.nft, tables) == checkpoint.table_handles;
 }
 
 void FinishRepair(state::Host& host,
@@ -179,8 +184,9 @@ void Note(state::Host& host,
           const firewall::Restored& restored,
           state::Checkpoint& checkpoint) {
   checkpoint.generation = restored.generation;
-  checkpoint.table_handle = restored.table_handle;
-  checkpoint.table_fingerprint = firewall::Fingerprint(goal.table);
+  checkpoint.table_handles = restored.table_handles;
+  checkpoint.has_port_filter = goal.tables.size() > 1;
+  checkpoint.table_fingerprint = firewall::Fingerprint(goal.tables);
   NoteHooks(goal, checkpoint);
   SaveCheckpoint(host, checkpoint);
 }
@@ -195,13 +201,16 @@ Converged Converge(state::Host& host, const state::Record& record) {
   state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint{});
   LazyDesiredState desired(host, {});
   const int mark_bit = MarkBitFor(record, checkpoint, desired);
-  firewall::Goal goal{.table = NodeTable(mark_bit), .forward_hooks = HooksIn(checkpoint, mark_bit)};
+  // Once it is there, it stays.
+  bool has_port_filter = checkpoint.has_port_filter || NeedsPortFilter(record);
+  firewall::Goal goal{.tables = NodeTables(mark_bit, has_port_filter),
+                      .forward_hooks = HooksIn(checkpoint, mark_bit)};
   goal.new_forward_hook = FindNewHook(record, goal.forward_hooks);
 
   const bool is_quiet = checkpoint.generation == host.nft.Generation();
-  const bool is_this_release = checkpoint.table_fingerprint == firewall::Fingerprint(goal.table);
+  const bool is_this_release = checkpoint.table_fingerprint == firewall::Fingerprint(goal.tables);
   if (is_quiet && is_this_release && !goal.new_forward_hook) {
-    return {.checkpoint = std::move(checkpoint), .table = std::move(goal.table)};
+    return {.checkpoint = std::move(checkpoint), .tables = std::move(goal.tables)};
   }
   if (!is_quiet) {
     checkpoint.opened_ifnames.clear();  // other firewalls may have been changed, too
@@ -209,17 +218,19 @@ Converged Converge(state::Host& host, const state::Record& record) {
   }
   checkpoint.accept_mark_bit = mark_bit;
   std::optional<firewall::Restored> restored;
-  if (is_this_release && IsSameTable(host, checkpoint)) {
+  if (is_this_release && HasSameTables(host, goal.tables, checkpoint)) {
     restored = firewall::RestoreTable(host.nft, goal);
   }
   if (!restored) {
+    has_port_filter = has_port_filter || std::ranges::any_of(desired->records(), NeedsPortFilter);
+    goal.tables = NodeTables(mark_bit, has_port_filter);
     goal.forward_hooks = HooksOf(*desired, mark_bit);
     goal.new_forward_hook = FindNewHook(record, goal.forward_hooks);
     restored = RestoreAll(host, goal, *desired, checkpoint);
   }
   FinishRepair(host, restored->repaired, desired);
   Note(host, goal, *restored, checkpoint);
-  return {.checkpoint = std::move(checkpoint), .table = std::move(goal.table)};
+  return {.checkpoint = std::move(checkpoint), .tables = std::move(goal.tables)};
 }
 
 void ConvergeAll(state::Host& host, const std::set<AttachmentId>& valid) {
@@ -234,7 +245,9 @@ void ConvergeAll(state::Host& host, const std::set<AttachmentId>& valid) {
     return;  // there has been no attachment yet
   }
   const int mark_bit = MarkBitInUse(checkpoint, desired);
-  const firewall::Goal goal{.table = NodeTable(mark_bit),
+  const bool has_port_filter =
+      checkpoint.has_port_filter || std::ranges::any_of(desired->records(), NeedsPortFilter);
+  const firewall::Goal goal{.tables = NodeTables(mark_bit, has_port_filter),
                             .forward_hooks = HooksOf(*desired, mark_bit)};
   if (checkpoint.generation != host.nft.Generation()) {
     checkpoint.opened_ifnames.clear();
@@ -250,7 +263,8 @@ std::optional<state::Checkpoint> FindCurrentCheckpoint(state::Host& host) {
   std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
   const bool is_current = checkpoint && checkpoint->generation == host.nft.Generation() &&
                           checkpoint->table_fingerprint ==
-                              firewall::Fingerprint(NodeTable(checkpoint->accept_mark_bit));
+                              firewall::Fingerprint(NodeTables(checkpoint->accept_mark_bit,
+                                                               checkpoint->has_port_filter));
   return is_current ? checkpoint : std::nullopt;
 }
 
@@ -285,7 +299,7 @@ std::vector<std::string> DiffRules(state::Host& host, const state::Record& recor
   LazyDesiredState desired(host, {});
   const int mark_bit =
       MarkBitFor(record, host.checkpoint.Find().value_or(state::Checkpoint{}), desired);
-  firewall::Goal goal{.table = NodeTable(mark_bit)};
+  firewall::Goal goal{.tables = NodeTables(mark_bit, NeedsPortFilter(record))};
   if (HasForwardHook(record)) {
     goal.forward_hooks = {record.rules.forward_hook};
   }

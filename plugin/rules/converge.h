@@ -15,7 +15,7 @@
 #include <set>
 
 #include "base/attachment_id.h"
-#include "netlink/nft/table.h"
+#include "firewall/ruleset.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
@@ -23,7 +23,7 @@ namespace nomad_bridge::rules {
 
 struct Converged {
   state::Checkpoint checkpoint;  // as it is in its file
-  nft::Table table;
+  firewall::Tables tables;
 };
 
 // So that `record` can be added to. The rules' lock is held by the caller.

@@ -2,6 +2,7 @@
 
 #include "base/list.h"
 #include "firewall/address_policy.h"
+#include "firewall/port_filter.h"
 #include "firewall/ruleset.h"
 #include "firewall/table.h"
 #include "plugin/state/kernel_names.h"
@@ -43,6 +44,10 @@ std::vector<nft::Element> InterfaceElements(const state::Record& record,
 
 }  // namespace
 
+bool NeedsPortFilter(const state::Record& record) {
+  return record.Has(cni::Part::kLink) && record.link.port.source_check;
+}
+
 std::vector<nft::Element> ElementsOf(const state::Record& record) {
   const std::string comment = state::ElementComment(record.id, record.labels);
   const bool has_ports = record.Has(cni::Part::kPorts);
@@ -61,6 +66,13 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
                                                                    : firewall::Inbound::kAny});
   }
   std::vector<nft::Element> elements = firewall::Elements(policies, comment);
+  if (NeedsPortFilter(record)) {
+    Append(elements,
+           firewall::Elements({.port = state::HostVethName(record.id),
+                               .mac = record.ContainerMac(),
+                               .addresses = AddressesOnly(record.ipam.addresses)},
+                              comment));
+  }
   if (has_ports) {
     Append(elements, portmap::Elements(record.rules.ports, comment));
   }
@@ -85,6 +97,9 @@ std::optional<cni::Part> PartOf(const nft::Element& element) {
   if (element.set == firewall::kBridges || element.set == firewall::kGateways) {
     return std::nullopt;
   }
+  if (element.family == nft::TableFamily::kBridge) {
+    return cni::Part::kLink;
+  }
   if (is_of(firewall::kAlloc) || is_of(firewall::kClosed) ||
       element.set == firewall::kIngressRestricted || element.set == firewall::kIngressAllowed) {
     return cni::Part::kForward;
@@ -94,7 +109,7 @@ std::optional<cni::Part> PartOf(const nft::Element& element) {
 }
 
 std::optional<Ip> AddressOf(const nft::Element& element) {
-  if (firewall::FindIfname(element)) {
+  if (firewall::FindIfname(element) || element.family == nft::TableFamily::kBridge) {
     return std::nullopt;
   }
   if (!element.data.empty()) {

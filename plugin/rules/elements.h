@@ -13,6 +13,9 @@
 
 namespace nomad_bridge::rules {
 
+// Whether it has elements in table bridge nomad-bridge.
+[[nodiscard]] bool NeedsPortFilter(const state::Record& record);
+
 // All elements of the parts of `record`; none if no part of it has rules.
 [[nodiscard]] std::vector<nft::Element> ElementsOf(const state::Record& record);
 

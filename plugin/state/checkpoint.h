@@ -23,9 +23,10 @@ namespace nomad_bridge::state {
 constexpr int kNoMarkBit = -1;
 
 struct Checkpoint {
-  std::uint32_t generation = 0;    // the kernel's own leave out 0
-  std::uint64_t table_handle = 0;  // of our table
-  std::string table_fingerprint;   // of its sets, chains and rules (firewall/skeleton.h)
+  std::uint32_t generation = 0;              // the kernel's own leave out 0
+  std::vector<std::uint64_t> table_handles;  // of our tables
+  bool has_port_filter = false;              // that of the bridge family is one of them
+  std::string table_fingerprint;  // of their sets, chains and rules (firewall/skeleton.h)
   int accept_mark_bit = kNoMarkBit;
   std::vector<std::string> admin_chains;       // whose static rules are in table ip filter
   std::vector<std::string> admin_chains_ipv6;  // and ip6 filter

@@ -28,7 +28,8 @@ namespace nomad_bridge::state {
 struct BridgePort {
   bool hairpin = false;
   bool isolated = false;
-  bool locked = false;                   // frames from any MAC but the container's are dropped
+  bool locked = false;        // frames from any MAC but the container's are dropped
+  bool source_check = false;  // it is in table bridge nomad-bridge (firewall/port_filter.h)
   std::optional<rtnl::PortVlans> vlans;  // nullopt: the kernel's default
 };
 

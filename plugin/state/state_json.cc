@@ -55,6 +55,7 @@ void Fields(auto& visit, BridgePort& port) {
   visit("hairpin", port.hairpin);
   visit("isolated", port.isolated);
   visit("locked", port.locked);
+  visit("sourceCheck", port.source_check);
   visit("vlans", port.vlans);
 }
 
@@ -104,7 +105,8 @@ void Fields(auto& visit, StoredRecord& stored) {
 
 void Fields(auto& visit, StoredCheckpoint& stored) {
   visit("generation", stored.checkpoint.generation);
-  visit("tableHandle", stored.checkpoint.table_handle);
+  visit("tableHandles", stored.checkpoint.table_handles);
+  visit("hasPortFilter", stored.checkpoint.has_port_filter);
   visit("tableFingerprint", stored.checkpoint.table_fingerprint);
   visit("acceptMarkBit", stored.checkpoint.accept_mark_bit);
   visit("adminChains", stored.checkpoint.admin_chains);

@@ -55,6 +55,7 @@ TEST_F(Cnitool, NomadsOwnListMakesTheSameNetworkAsNomadBridgeAlone) {
   // What Nomad's list sets differently from our defaults.
   alone["plugins"][0]["hairpinMode"] = false;
   alone["plugins"][0]["inbound"] = "any";
+  alone["plugins"][0]["sourceCheck"] = false;
   alone["plugins"][0]["ipam"]["routes"] = {{{"dst", "0.0.0.0/0"}}};
   const auto made_by = [&](const json& list) {
     UseList(list);

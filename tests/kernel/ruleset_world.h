@@ -78,7 +78,7 @@ class RulesetWorld : public World {
   static firewall::Change Adding(const DesiredState& desired) { return {.add = desired.elements}; }
 
   firewall::Goal GoalOf(const std::vector<DesiredState>& others) const {
-    firewall::Goal goal{.table = table_};
+    firewall::Goal goal{.tables = {table_}};
     for (const DesiredState& other : others) {
       goal.forward_hooks.push_back(other.forward_hook);
     }
@@ -101,8 +101,8 @@ class RulesetWorld : public World {
   firewall::Outcome Apply(const firewall::Change& change,
                           std::optional<std::uint32_t> generation = std::nullopt,
                           const std::vector<DesiredState>& others = {}) {
-    return generation ? firewall::Apply(socket_, table_, change, *generation)
-                      : firewall::Apply(socket_, table_, change, Restore(others).generation);
+    return generation ? firewall::Apply(socket_, {table_}, change, *generation)
+                      : firewall::Apply(socket_, {table_}, change, Restore(others).generation);
   }
 
   // Adds `desired` beside `others`, which are restored first.

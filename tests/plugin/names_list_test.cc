@@ -83,6 +83,7 @@ TEST_F(ListOfReferenceNames, NomadsOwnListGivesTheNetworkThatNomadBridgeGivesAlo
   const Network alone = ByOurs(ListOf({{{"type", "nomad-bridge"},
                                         {"hairpinMode", false},
                                         {"inbound", "any"},
+                                        {"sourceCheck", false},
                                         {"capabilities", {{"portMappings", true}}}}},
                                       "nomad",
                                       "0.4.0"));

@@ -38,6 +38,19 @@ TEST_F(RulesDocument, ShowsOurTable) {
   EXPECT_EQ(Block("nft"), listed);
 }
 
+TEST_F(RulesDocument, ShowsOurTableOfTheBridgeFamily) {
+  std::string listed = host().Must({"nft", "list", "table", "bridge", "nomad-bridge"});
+  // Two elements of one set come in any order.
+  const std::string own = "fd00:26::2";
+  const std::string link_local = "fe80::858:acff:fe1a:4002";
+  if (listed.find(link_local) < listed.find(own)) {
+    listed.replace(listed.find(own), own.size(), "-");
+    listed.replace(listed.find(link_local), link_local.size(), own);
+    listed.replace(listed.find('-', listed.find(own)), 1, link_local);
+  }
+  EXPECT_EQ(Block("nftables"), listed);
+}
+
 TEST_F(RulesDocument, ShowsWhatIptablesLists) {
   EXPECT_EQ(Block("iptables"), host().Must({"iptables", "-S"}));
   EXPECT_EQ(Block("iptables"), host().Must({"ip6tables", "-S"}));

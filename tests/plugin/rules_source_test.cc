@@ -116,7 +116,7 @@ class ForgedSource : public Masquerade {
     for (const std::string link : {"all", "default", "uplink"}) {
       host().SetSysctl(Cat("net/ipv4/conf/", link, "/rp_filter"), "0");
     }
-    Add();
+    Add({{"sourceCheck", false}});
     host().SetSysctl("net/ipv4/conf/nomad/rp_filter", "0");
     // Not its own, but an allocation may be root in its namespace.
     container().Must({"ip", "address", "add", "203.0.113.9/32", "dev", "eth0"});

@@ -98,6 +98,15 @@ TEST(RulesConfig, ReadsWhatMayComeIn) {
   ExpectInvalid({R"({"inbound":"none"})", "'inbound': \"none\""});
 }
 
+TEST(RulesConfig, ReadsWhetherSourcesAreChecked) {
+  using enum config::SourceCheck;
+  EXPECT_EQ(Parsed("{}").link.source_check, kIfPossible);
+  EXPECT_EQ(Parsed(R"({"sourceCheck":true})").link.source_check, kOn);
+  EXPECT_EQ(Parsed(R"({"sourceCheck":false})").link.source_check, kOff);
+  EXPECT_EQ(Parsed(R"({"vlanTrunk":[{"id":5}]})").link.source_check, kOff);
+  ExpectInvalid({R"({"sourceCheck":true,"vlanTrunk":[{"id":5}]})", "'sourceCheck': true"});
+}
+
 TEST(RulesConfig, ChecksTheKeysThatOnlyTheReferenceNeeds) {
   EXPECT_NO_THROW(Parsed(R"({"markMasqBit":14})"));
   EXPECT_NO_THROW(Parsed(R"({"externalSetMarkChain":"KUBE-MARK-MASQ"})"));

@@ -1,0 +1,221 @@
+#include "firewall/port_filter.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <linux/if_ether.h>
+#include <netinet/icmp6.h>
+#include <netinet/in.h>
+
+#include "base/list.h"
+#include "firewall/table.h"
+#include "netlink/nft/commit.h"
+
+namespace nomad_bridge::firewall {
+namespace {
+
+constexpr const char* kPorts = "ports";
+constexpr const char* kMac = "mac";
+constexpr const char* kSource4 = "source4";
+constexpr const char* kSource6 = "source6";
+
+constexpr int kDstnat = -300;  // nft's name for it in the bridge family
+
+nft::TableId BridgeTableId() {
+  return {nft::TableFamily::kBridge, TableId().name};
+}
+
+std::vector<nft::Set> Sets() {
+  using enum nft::Type;
+  return {{.name = kPorts, .key = {kIfname}},
+          {.name = kMac, .key = {kIfname, kEtherAddr}},
+          {.name = kSource4, .key = {kIfname, kIpv4Addr}},
+          {.name = kSource6, .key = {kIfname, kIpv6Addr}}};
+}
+
+std::vector<nft::Rule> FrameRules() {
+  constexpr std::uint8_t kAll = 0xff;
+  return {
+      // iifname != @ports accept
+      nft::Rule().IifnameNotIn(kPorts).Accept(),
+      // ether type 8021q drop, ether type 8021ad drop
+      // The rules below do not look behind a tag, and receivers ignore one of VLAN 0.
+      nft::Rule().EtherType(ETH_P_8021Q).Drop(),
+      nft::Rule().EtherType(ETH_P_8021AD).Drop(),
+      // ether daddr & ff:ff:ff:ff:ff:f0 == 01:80:c2:00:00:00 drop
+      // LLDP and the like: the port forwards them (rtnl::PortFlags), so that they come by here.
+      nft::Rule()
+          .IsMasked(nft::kEtherDaddr,
+                    {kAll, kAll, kAll, kAll, kAll, 0xf0},
+                    {0x01, 0x80, 0xc2, 0x00, 0x00, 0x00})
+          .Drop(),
+      // iifname . ether saddr != @mac drop
+      nft::Rule().PortNotWith(nft::kEtherSaddr, kMac).Drop(),
+  };
+}
+
+std::vector<nft::Rule> Ipv4Rules() {
+  const std::vector<std::uint8_t> none(4);
+  return {
+      // ip saddr != 0.0.0.0 iifname . ip saddr != @source4 drop
+      // 0.0.0.0: DHCP clients. The node does not route it.
+      nft::Rule()
+          .Protocol(ETH_P_IP)
+          .IsNot(nft::kIpSaddr, none)
+          .PortNotWith(nft::kIpSaddr, kSource4)
+          .Drop(),
+      // iifname . arp saddr ether != @mac drop
+      nft::Rule().EtherType(ETH_P_ARP).PortNotWith(nft::kArpSaddrEther, kMac).Drop(),
+      // arp saddr ip != 0.0.0.0 iifname . arp saddr ip != @source4 drop
+      // 0.0.0.0: probes whether an address is in use.
+      nft::Rule()
+          .EtherType(ETH_P_ARP)
+          .IsNot(nft::kArpSaddrIp, none)
+          .PortNotWith(nft::kArpSaddrIp, kSource4)
+          .Drop(),
+  };
+}
+
+nft::Rule Icmpv6(std::uint8_t type) {
+  return nft::Rule().EtherType(ETH_P_IPV6).L4Proto(IPPROTO_ICMPV6).Is(nft::kIcmpv6Type, {type});
+}
+
+// The target of a neighbour advertisement becomes its source address, which source6 has allowed. The
+// kernel's own have it there already, and stay as they are; any other has a wrong checksum from now on,
+// or, where that is not verified, is about the sender itself. A look-up of the target in source6
+// would be simpler, but nft 1.0.6 cannot read back how it prints that.
+nft::Rule AdvertiseOnlyTheSource() {
+  constexpr std::uint32_t kHalf = 8;
+  // icmpv6 type nd-neighbor-advert @th,64,64 set @nh,64,64 @th,128,64 set @nh,128,64
+  nft::Rule rule = Icmpv6(ND_NEIGHBOR_ADVERT);
+  for (std::uint32_t offset = 0; offset < nft::kIp6Saddr.bytes; offset += kHalf) {
+    const nft::Field source = {nft::kIp6Saddr.header, nft::kIp6Saddr.offset + offset, kHalf};
+    rule.Copy(source,
+              {nft::kIcmpv6Type.header,
+               static_cast<std::uint32_t>(offsetof(nd_neighbor_advert, nd_na_target)) + offset,
+               kHalf});
+  }
+  return rule;
+}
+
+std::vector<nft::Rule> Ipv6Rules() {
+  const std::vector<std::uint8_t> none(16);
+  return {
+      // ip6 saddr != :: iifname . ip6 saddr != @source6 drop
+      nft::Rule()
+          .Protocol(ETH_P_IPV6)
+          .IsNot(nft::kIp6Saddr, none)
+          .PortNotWith(nft::kIp6Saddr, kSource6)
+          .Drop(),
+      // ip6 saddr :: icmpv6 type nd-neighbor-solicit drop
+      // Duplicate address detection: of a neighbour's address it would keep the neighbour from it.
+      nft::Rule()
+          .Protocol(ETH_P_IPV6)
+          .Is(nft::kIp6Saddr, none)
+          .L4Proto(IPPROTO_ICMPV6)
+          .Is(nft::kIcmpv6Type, {ND_NEIGHBOR_SOLICIT})
+          .Drop(),
+      // icmpv6 type nd-router-advert drop
+      Icmpv6(ND_ROUTER_ADVERT).Drop(),
+      AdvertiseOnlyTheSource(),
+  };
+}
+
+// udp dport 68 drop: what only a DHCP client receives, whichever port the server uses; DHCPv6: 546.
+nft::Rule ToDhcpClient(std::uint16_t port) {
+  return nft::Rule()
+      .L4Proto(IPPROTO_UDP)
+      .Is(nft::kUdpDport,
+          {static_cast<std::uint8_t>(port >> 8), static_cast<std::uint8_t>(port & 0xff)})
+      .Drop();
+}
+
+nft::Chain SourceChain() {
+  constexpr std::uint16_t kDhcpClient = 68;
+  constexpr std::uint16_t kDhcpv6Client = 546;
+  nft::Chain chain = {
+      .name = "source",
+      .hook =
+          nft::Hook{.type = "filter", .point = nft::Hook::Point::kPrerouting, .priority = kDstnat}};
+  Append(chain.rules, FrameRules());
+  Append(chain.rules, Ipv4Rules());
+  Append(chain.rules, Ipv6Rules());
+  Append(chain.rules, {ToDhcpClient(kDhcpClient), ToDhcpClient(kDhcpv6Client)});
+  return chain;
+}
+
+// fe80:: and the modified EUI-64 of the MAC (RFC 4291).
+Ip LinkLocal(const Mac& mac) {
+  constexpr std::uint8_t kUniversal = 0x02;
+  const std::array<std::uint8_t, 6>& m = mac.bytes;
+  const std::array<std::uint8_t, 16> address = {0xfe,
+                                                0x80,
+                                                0,
+                                                0,
+                                                0,
+                                                0,
+                                                0,
+                                                0,
+                                                static_cast<std::uint8_t>(m[0] ^ kUniversal),
+                                                m[1],
+                                                m[2],
+                                                0xff,
+                                                0xfe,
+                                                m[3],
+                                                m[4],
+                                                m[5]};
+  return Ip(address);
+}
+
+}  // namespace
+
+std::vector<nft::Element> Elements(const PortSource& source, const std::string& comment) {
+  std::vector<nft::Element> elements;
+  const auto add = [&](const char* set, std::span<const std::uint8_t> value, nft::Type type) {
+    std::vector<std::uint8_t> key = NameKey(source.port);
+    Append(key, {value.begin(), value.end()});
+    key.resize(nft::PaddedBytes(nft::Type::kIfname) + (value.empty() ? 0 : nft::PaddedBytes(type)));
+    elements.push_back({.set = set,
+                        .key = std::move(key),
+                        .comment = comment,
+                        .family = nft::TableFamily::kBridge});
+  };
+  add(kPorts, {}, nft::Type::kIfname);
+  add(kMac, source.mac.bytes, nft::Type::kEtherAddr);
+  add(kSource6, LinkLocal(source.mac).bytes(), nft::Type::kIpv6Addr);
+  for (const Ip& address : source.addresses) {
+    add(address.is_ipv4() ? kSource4 : kSource6, address.bytes(), AddressType(address.family()));
+  }
+  return elements;
+}
+
+nft::Table DescribePortFilter() {
+  return {.id = BridgeTableId(), .sets = Sets(), .chains = {SourceChain()}};
+}
+
+bool HasBridgeFamily(nft::Socket& socket) {
+  const nft::Chain chain = SourceChain();
+  if (socket.FindChain(BridgeTableId(), chain.name)) {
+    return true;
+  }
+  const nft::TableId probe = {nft::TableFamily::kBridge, "nomad-bridge-probe"};
+  nft::Batch batch;
+  batch.AddTable(probe);
+  batch.AddChain(probe, chain);
+  batch.DeleteTable(probe);
+  bool is_refused = false;
+  nft::RetryOnGenerations(socket, "look for nf_tables' bridge family", {}, [&](std::uint32_t now) {
+    const nft::CommitReply reply = socket.Commit(batch, now);
+    // ENOENT: no such chain type in this family; EOPNOTSUPP: no such family.
+    is_refused = std::ranges::any_of(reply.refused, [](const nft::Refusal& refusal) {
+      return refusal.error == ENOENT || refusal.error == EOPNOTSUPP;
+    });
+    if (!is_refused && !reply.refused.empty()) {
+      throw nft::ErrorOf(batch, reply);
+    }
+    return is_refused || reply.done();
+  });
+  return !is_refused;
+}
+
+}  // namespace nomad_bridge::firewall
