@@ -16,10 +16,13 @@ namespace {
 
 constexpr const char* kPorts = "ports";
 constexpr const char* kMac = "mac";
+constexpr const char* kIsolated = "isolated";
 constexpr const char* kSource4 = "source4";
 constexpr const char* kSource6 = "source6";
 
-constexpr int kDstnat = -300;  // nft's name for it in the bridge family
+// nft's names for them in the bridge family.
+constexpr int kDstnat = -300;
+constexpr int kFilter = -200;
 
 nft::TableId BridgeTableId() {
   return {nft::TableFamily::kBridge, TableId().name};
@@ -30,7 +33,8 @@ std::vector<nft::Set> Sets() {
   return {{.name = kPorts, .key = {kIfname}},
           {.name = kMac, .key = {kIfname, kEtherAddr}},
           {.name = kSource4, .key = {kIfname, kIpv4Addr}},
-          {.name = kSource6, .key = {kIfname, kIpv6Addr}}};
+          {.name = kSource6, .key = {kIfname, kIpv6Addr}},
+          {.name = kIsolated, .key = {kIfname}}};
 }
 
 std::vector<nft::Rule> FrameRules() {
@@ -144,6 +148,18 @@ nft::Chain SourceChain() {
   return chain;
 }
 
+// Of ingressPolicy isolated, between two ports of a bridge. Without br_netfilter this is the only place
+// that such frames pass.
+nft::Chain ForwardChain() {
+  return {
+      .name = "forward",
+      .hook = nft::Hook{.type = "filter", .point = nft::Hook::Point::kForward, .priority = kFilter},
+      .rules = {
+          // iifname @isolated oifname @isolated drop
+          nft::Rule().IifnameIn(kIsolated).OifnameIn(kIsolated).Drop(),
+      }};
+}
+
 // fe80:: and the modified EUI-64 of the MAC (RFC 4291).
 Ip LinkLocal(const Mac& mac) {
   constexpr std::uint8_t kUniversal = 0x02;
@@ -189,8 +205,19 @@ std::vector<nft::Element> Elements(const PortSource& source, const std::string& 
   return elements;
 }
 
+nft::Element IsolatedElement(const std::string& port, const std::string& comment) {
+  return {.set = kIsolated,
+          .key = NameKey(port),
+          .comment = comment,
+          .family = nft::TableFamily::kBridge};
+}
+
+bool IsIsolatedElement(const nft::Element& element) {
+  return element.set == kIsolated;
+}
+
 nft::Table DescribePortFilter() {
-  return {.id = BridgeTableId(), .sets = Sets(), .chains = {SourceChain()}};
+  return {.id = BridgeTableId(), .sets = Sets(), .chains = {SourceChain(), ForwardChain()}};
 }
 
 bool HasBridgeFamily(nft::Socket& socket) {

@@ -27,6 +27,10 @@ struct PortSource {
 [[nodiscard]] std::vector<nft::Element> Elements(const PortSource& source,
                                                  const std::string& comment);
 
+// For a port that exchanges no frames with others that have one (ingressPolicy isolated).
+[[nodiscard]] nft::Element IsolatedElement(const std::string& port, const std::string& comment);
+[[nodiscard]] bool IsIsolatedElement(const nft::Element& element);
+
 // The table bridge nomad-bridge.
 [[nodiscard]] nft::Table DescribePortFilter();
 

@@ -15,6 +15,7 @@
 #include "plugin/rules/apply.h"
 #include "plugin/rules/converge.h"
 #include "plugin/rules/elements.h"
+#include "plugin/rules/port_checks.h"
 #include "plugin/rules/port_side_effects.h"
 #include "plugin/state/kernel_names.h"
 #include "plugin/takeover/reference.h"
@@ -86,10 +87,11 @@ void RemoveReferenceRules(state::Host& host,
 }  // namespace
 
 void AddRules(const cni::Request& request, const cni::PluginType& type, int out) {
-  const config::Config config = config::ParseConfig(request, type);
-  RequirePrevResult(config);
+  const config::Config parsed = config::ParseConfig(request, type);
+  RequirePrevResult(parsed);
   state::Host host = state::Host::Open();
   const link::Container container = link::OpenContainer(request, host);
+  const config::Config config = rules::WithPossibleChecks(parsed, host);
   const RangeLock own = host.records.Lock(request.id);
 
   const std::optional<state::Record> earlier =

@@ -60,8 +60,8 @@ state::Record::Link DescribeHostSide(state::Host& host,
     if (link.kind == "bridge" || is_vlan_gateway) {
       side.gateway_ifname = link.name;
       side.gateways = FindGateways(host, result, link);
-    } else if (link.kind == "veth" && link.master == 0) {
-      side.foreign_host_ifnames.push_back(link.name);
+    } else if (link.kind == "veth") {
+      (link.master == 0 ? side.foreign_host_ifnames : side.foreign_ports).push_back(link.name);
     }
   }
   return side;

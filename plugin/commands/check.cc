@@ -6,6 +6,7 @@
 #include "plugin/commands/commands.h"
 #include "plugin/commands/intent.h"
 #include "plugin/link/container.h"
+#include "plugin/rules/port_checks.h"
 #include "plugin/state/host.h"
 #include "plugin/takeover/reference.h"
 
@@ -20,7 +21,8 @@ std::vector<std::string> CheckHostSide(state::Host& host,
                                        const config::Config& config) {
   std::optional<state::Record> found = host.records.Find(request.id);
   if (!found) {
-    found = RebuildInterface(host, request, type, config, container);
+    found =
+        RebuildInterface(host, request, type, rules::WithPossibleChecks(config, host), container);
   }
   const bool is_ours = found && found->Has(cni::Part::kLink);
   if (!is_ours && takeover::IsReferenceMade(host, request, config)) {

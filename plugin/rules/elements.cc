@@ -42,10 +42,22 @@ std::vector<nft::Element> InterfaceElements(const state::Record& record,
   return elements;
 }
 
+bool IsSourceChecked(const state::Record& record) {
+  return record.Has(cni::Part::kLink) && record.link.port.source_check;
+}
+
+std::vector<std::string> IsolatedPorts(const state::Record& record) {
+  if (!record.Has(cni::Part::kForward) || record.rules.ingress != firewall::Ingress::kIsolated) {
+    return {};
+  }
+  return record.link.bridge.empty() ? record.link.foreign_ports
+                                    : std::vector{state::HostVethName(record.id)};
+}
+
 }  // namespace
 
 bool NeedsPortFilter(const state::Record& record) {
-  return record.Has(cni::Part::kLink) && record.link.port.source_check;
+  return IsSourceChecked(record) || !IsolatedPorts(record).empty();
 }
 
 std::vector<nft::Element> ElementsOf(const state::Record& record) {
@@ -66,7 +78,10 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
                                                                    : firewall::Inbound::kAny});
   }
   std::vector<nft::Element> elements = firewall::Elements(policies, comment);
-  if (NeedsPortFilter(record)) {
+  for (const std::string& port : IsolatedPorts(record)) {
+    elements.push_back(firewall::IsolatedElement(port, comment));
+  }
+  if (IsSourceChecked(record)) {
     Append(elements,
            firewall::Elements({.port = state::HostVethName(record.id),
                                .mac = record.ContainerMac(),
@@ -98,7 +113,7 @@ std::optional<cni::Part> PartOf(const nft::Element& element) {
     return std::nullopt;
   }
   if (element.family == nft::TableFamily::kBridge) {
-    return cni::Part::kLink;
+    return firewall::IsIsolatedElement(element) ? cni::Part::kForward : cni::Part::kLink;
   }
   if (is_of(firewall::kAlloc) || is_of(firewall::kClosed) ||
       element.set == firewall::kIngressRestricted || element.set == firewall::kIngressAllowed) {

@@ -62,6 +62,8 @@ struct Record {
     std::string gateway_ifname;
     // Without a bridge: the host ends of a foreign plugin's veth pairs, used by this container alone.
     std::vector<std::string> foreign_host_ifnames;
+    std::vector<std::string>
+        foreign_ports;  // those of a foreign plugin that are ports of its bridge
     BridgePort port;
     std::optional<Mac> mac;      // the container's, if the config asked for one
     std::vector<Cidr> gateways;  // addresses that gateway_ifname must have for this attachment

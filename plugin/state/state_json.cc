@@ -63,6 +63,7 @@ void Fields(auto& visit, Record::Link& link) {
   visit("bridge", link.bridge);
   visit("gatewayIfname", link.gateway_ifname);
   visit("foreignHostIfnames", link.foreign_host_ifnames);
+  visit("foreignPorts", link.foreign_ports);
   visit("port", link.port);
   visit("mac", link.mac);
   visit("gateways", link.gateways);
