@@ -1,11 +1,14 @@
 #include "netlink/core/sysctl.h"
 
+#include <array>
+#include <cerrno>
+#include <string_view>
+
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/fd.h"
-#include "base/file.h"
 #include "base/text.h"
 
 namespace nomad_bridge::netlink {
@@ -22,11 +25,18 @@ void Write(const std::string& name, const std::string& value) {
 }  // namespace
 
 std::optional<std::string> FindSysctl(const std::string& name) {
-  std::optional<std::string> value = FindFile("/proc/sys/" + name);
-  if (value && value->ends_with('\n')) {
-    value->pop_back();
+  const UniqueFd fd(::open(("/proc/sys/" + name).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd && errno == ENOENT) {
+    return std::nullopt;
   }
-  return value;
+  // One read(2), too: the kernel gives a whole value.
+  std::array<char, 256> value{};
+  const ssize_t got = fd ? ::read(fd.get(), value.data(), value.size()) : -1;
+  if (got < 0) {
+    throw ErrnoError(Code::kKernel, Format("cannot read '{}'", name));
+  }
+  const std::string_view text(value.data(), static_cast<std::size_t>(got));
+  return std::string(text.substr(0, text.find('\n')));
 }
 
 bool EnsureSysctl(const std::string& name, const std::string& value) {

@@ -19,6 +19,15 @@ class HostBridge : public World {
     host().Must({"ip", "link", "set", "other", "master", "nomad", "up"});
   }
   void PullOut() { host().Must({"ip", "link", "del", "other"}); }
+
+  // Under an emulated kernel everything takes long.
+  static constexpr std::chrono::milliseconds kSecond{1000};
+  static std::chrono::milliseconds TimeOf(const std::function<void()>& act) {
+    const auto begin = std::chrono::steady_clock::now();
+    act();
+    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
+                                                                 begin);
+  }
 };
 
 TEST_F(HostBridge, IsMadeUpWithTheGatewaysAddress) {
@@ -93,14 +102,13 @@ TEST_F(HostBridge, IsAdoptedWheneverItAppearsDuringAnAdd) {
 // The kernel's default forward delay is 15 s, which a new port waits twice.
 TEST_F(HostBridge, WithSpanningTreeIsNotWaitedForUntilItForwards) {
   MakeBridge();
+  UseOnce(DualStack());
+  const auto usual = TimeOf([&] { UseOnce(DualStack()); });
   host().Must(Words("ip link set nomad type bridge stp_state 1"));
-  const auto begin = std::chrono::steady_clock::now();
 
-  const json result = Attach(DualStack());
-  MustCheck(DualStack(), result);
+  EXPECT_LT(TimeOf([&] { MustCheck(DualStack(), Attach(DualStack())); }), usual * 3 + kSecond);
 
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
-  EXPECT_EQ(At(PortsOf("nomad"), "/0/linkinfo/info_slave_data/state"), "listening");
+  EXPECT_NE(At(PortsOf("nomad"), "/0/linkinfo/info_slave_data/state"), "forwarding");
 }
 
 TEST_F(HostBridge, WithSpanningTreeCarriesTrafficOnceItForwards) {
@@ -115,14 +123,12 @@ TEST_F(HostBridge, WithSpanningTreeCarriesTrafficOnceItForwards) {
 
 TEST_F(HostBridge, WithSpanningTreeIsRepairedWithoutWaiting) {
   const json result = Attach(Config());
+  const auto usual = TimeOf([&] { MustCheck(Config(), result); });
   host().Must(Words("ip link delete nomad"));
   MakeBridge();
   host().Must(Words("ip link set nomad type bridge stp_state 1"));
-  const auto begin = std::chrono::steady_clock::now();
 
-  MustCheck(Config(), result);
-
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  EXPECT_LT(TimeOf([&] { MustCheck(Config(), result); }), usual * 3 + kSecond);
 }
 
 TEST_F(HostBridge, KeepsItsMacWhenPortsComeAndGo) {

@@ -19,8 +19,8 @@ class NodeAsRouter : public World {
   void LiveOnAdvertisements() {
     host().SetSysctl("net/ipv6/conf/uplink/accept_ra", "1");
     host().Must(Words("ip -6 route delete default"));
-    ASSERT_TRUE(Hears(outside(), "uplink", "uplink"));
-    ASSERT_TRUE(Ping(host(), kBeyond));
+    ASSERT_TRUE(
+        Soon([&] { return Hears(outside(), "uplink", "uplink") && Ping(host(), kBeyond); }));
   }
   // A machine that is plugged into `bridge` and is not an allocation.
   void PlugIn(Node& machine, const std::string& bridge) {
