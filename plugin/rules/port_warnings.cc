@@ -1,8 +1,15 @@
 #include "plugin/rules/port_warnings.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
+#include "netlink/sockets/listeners.h"
 #include "portmap/rules.h"
 
 namespace nomad_bridge::rules {
@@ -28,10 +35,67 @@ void WarnOfAbsentAddresses(state::Host& host, const state::Record& record) {
   }
 }
 
+// The node's own sockets for ports of `protocol`.
+std::vector<sockets::Listener> ListenersFor(state::Host& host,
+                                            const std::vector<portmap::DnatEntry>& ports,
+                                            sockets::Protocol protocol) {
+  std::set<std::uint16_t> numbers;
+  for (const portmap::DnatEntry& port : ports) {
+    if (static_cast<int>(port.protocol) == static_cast<int>(protocol)) {
+      numbers.insert(port.host_port);
+    }
+  }
+  if (numbers.empty()) {
+    return {};
+  }
+  std::vector<sockets::Listener> listeners = sockets::Listeners(
+      host.netns, protocol, numbers.size() == 1 ? std::optional(*numbers.begin()) : std::nullopt);
+  std::erase_if(listeners, [&](const sockets::Listener& listener) {
+    return !numbers.contains(listener.port);
+  });
+  return listeners;
+}
+
+// Whether the packets of `listener` go to `port` from now on. Not those to ::1: see portmap/rules.cc.
+bool LosesTo(const sockets::Listener& listener, const portmap::DnatEntry& port) {
+  if (static_cast<int>(listener.protocol) != static_cast<int>(port.protocol) ||
+      listener.port != port.host_port) {
+    return false;
+  }
+  if (port.host_ip) {
+    return listener.Accepts(*port.host_ip);
+  }
+  const Family family = port.container_ip.family();
+  return listener.both_families || (listener.address.family() == family &&
+                                    (family == Family::kIpv4 || !listener.address.IsLoopback()));
+}
+
+// One line per protocol and port.
+void WarnOfListeners(state::Host& host, const state::Record& record) {
+  std::set<std::pair<portmap::Protocol, std::uint16_t>> named;
+  for (const sockets::Protocol protocol : {sockets::Protocol::kTcp, sockets::Protocol::kUdp}) {
+    for (const sockets::Listener& listener : ListenersFor(host, record.rules.ports, protocol)) {
+      const auto port = std::ranges::find_if(
+          record.rules.ports,
+          [&](const portmap::DnatEntry& each) { return LosesTo(listener, each); });
+      if (port != record.rules.ports.end() &&
+          named.emplace(port->protocol, port->host_port).second) {
+        LogLine(
+            "host port {} is the node's own, too: {} listens on {}; from now on the allocation "
+            "gets what comes for it",
+            portmap::DescribeHostPort(*port),
+            sockets::HolderOf(listener),
+            listener.address);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void WarnOfPorts(state::Host& host, const state::Record& record) {
   WarnOfAbsentAddresses(host, record);
+  WarnOfListeners(host, record);
 }
 
 }  // namespace nomad_bridge::rules

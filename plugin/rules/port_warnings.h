@@ -1,7 +1,10 @@
-// What keeps a published port from answering although its rules are in force: said on stderr, by name,
-// when the port is published. No error: an address may come later.
+// What an operator may not expect of a published port: said on stderr, by name, when it is published. No
+// error: an address may come later, and podman itself listens on the ports that it publishes.
 //
-// Cost    one question per host address.
+//   - The node does not have the host address, so the port does not answer.
+//   - The node itself listens on the port, and gets nothing there any more.
+//
+// Cost    one question per host address; two lists of sockets per protocol (netlink/sockets).
 // Errors  kKernel.
 // Locks   none.
 #pragma once

@@ -91,5 +91,28 @@ TEST_F(HostPort, OnAnAddressOfTheNodeIsNotCommentedOn) {
   }
 }
 
+TEST_F(HostPort, ThatTheNodeListensOnIsNamedWithItsProcess) {
+  for (const std::string address : {"0.0.0.0", kHostIp4, "127.0.0.1"}) {
+    const Server node = Server::Start(host(), Protocol::kTcp, address, 8080, "node");
+    const Outcome added = MustRun("ADD", On(""));
+    ASSERT_THAT(Lines(added.err), SizeIs(1)) << address;
+    EXPECT_THAT(added.err, HasSubstr("host port tcp 8080 is the node's own, too: process "));
+    EXPECT_THAT(added.err, HasSubstr(Cat("'nb_plugin_rules' listens on ", address, ";")));
+  }
+  const Server six = Server::Start(host(), Protocol::kUdp, "::", 8080, "node");
+  EXPECT_THAT(MustRun("ADD", On(kHostIp6, "udp")).err, HasSubstr("listens on ::;"));
+}
+
+TEST_F(HostPort, ThatTheNodeListensOnElsewhereIsNotCommentedOn) {
+  const Server other_address = Server::Start(host(), Protocol::kTcp, "127.0.0.1", 8080, "node");
+  const Server other_port = Server::Start(host(), Protocol::kTcp, "0.0.0.0", 8081, "node");
+  const Server other_protocol = Server::Start(host(), Protocol::kUdp, "0.0.0.0", 8080, "node");
+  const Server localhost = Server::Start(host(), Protocol::kTcp, "::1", 8080, "node");
+  const Server inside = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 8080, "inside");
+
+  EXPECT_EQ(MustRun("ADD", On(kHostIp4)).err, "");
+  EXPECT_EQ(MustRun("ADD", On("::")).err, "");
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test

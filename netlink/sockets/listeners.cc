@@ -1,0 +1,105 @@
+#include "netlink/sockets/listeners.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <initializer_list>
+
+#include <arpa/inet.h>
+#include <linux/inet_diag.h>
+#include <linux/sock_diag.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "netlink/core/message.h"
+#include "netlink/core/request_socket.h"
+
+namespace nomad_bridge::sockets {
+namespace {
+
+// The kernel's, which also numbers the state of an unconnected UDP socket as TCP's.
+constexpr int kTcpClose = 7;
+constexpr int kTcpListen = 10;
+
+netlink::Message ListRequest(unsigned char family,
+                             Protocol protocol,
+                             std::optional<std::uint16_t> port) {
+  netlink::Message request(SOCK_DIAG_BY_FAMILY, NLM_F_DUMP);
+  request.Head(
+      inet_diag_req_v2{.sdiag_family = family,
+                       .sdiag_protocol = static_cast<std::uint8_t>(protocol),
+                       .idiag_states = 1U << (protocol == Protocol::kTcp ? kTcpListen : kTcpClose),
+                       .id = {.idiag_sport = htons(port.value_or(0)),
+                              .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}});
+  return request;
+}
+
+Listener ReadListener(const inet_diag_msg& head,
+                      const netlink::Attributes& attributes,
+                      Protocol protocol) {
+  const std::span<const std::uint8_t> source(
+      static_cast<const std::uint8_t*>(static_cast<const void*>(head.id.idiag_src)),
+      head.idiag_family == AF_INET ? 4 : 16);
+  const Ip address(source);
+  return {.protocol = protocol,
+          .address = address,
+          .both_families = head.idiag_family == AF_INET6 && address.IsUnspecified() &&
+                           attributes.U8(INET_DIAG_SKV6ONLY) == 0,
+          .port = ntohs(head.id.idiag_sport),
+          .inode = head.idiag_inode};
+}
+
+bool HasOpen(const std::string& pid, const std::string& target) {
+  const std::string directory = Cat("/proc/", pid, "/fd");
+  const std::vector<std::string> descriptors = Entries(directory);
+  return std::ranges::any_of(descriptors, [&](const std::string& descriptor) {
+    std::array<char, 64> link{};
+    const ssize_t size =
+        ::readlink(Cat(directory, '/', descriptor).c_str(), link.data(), link.size());
+    return size > 0 && std::string_view(link.data(), static_cast<std::size_t>(size)) == target;
+  });
+}
+
+}  // namespace
+
+bool Listener::Accepts(const Ip& destination) const {
+  return address == destination ||
+         (address.IsUnspecified() && (both_families || address.family() == destination.family()));
+}
+
+std::vector<Listener> Listeners(const netlink::Netns& ns,
+                                Protocol protocol,
+                                std::optional<std::uint16_t> port) {
+  netlink::RequestSocket socket = netlink::RequestSocket::In(ns, NETLINK_SOCK_DIAG);
+  std::vector<Listener> listeners;
+  for (const auto family : std::initializer_list<unsigned char>{AF_INET, AF_INET6}) {
+    const netlink::Reply reply = socket.TransactOrThrow(
+        ListRequest(family, protocol, port), "cannot list the node's sockets", {ENOENT, EINVAL});
+    netlink::ForEachMessage<inet_diag_msg>(
+        reply, [&](const inet_diag_msg& head, const netlink::Attributes& attributes) {
+          listeners.push_back(ReadListener(head, attributes, protocol));
+        });
+  }
+  return listeners;
+}
+
+std::string HolderOf(const Listener& listener) {
+  const std::string target = Format("socket:[{}]", listener.inode);
+  for (const std::string& pid : Entries("/proc")) {
+    try {
+      if (pid.find_first_not_of("0123456789") == pid.npos && HasOpen(pid, target)) {
+        std::string name = FindFile(Cat("/proc/", pid, "/comm")).value_or("");
+        name.erase(name.find_last_not_of('\n') + 1);
+        return Format("process {} '{}'", pid, Printable(name));
+      }
+    } catch (const Error&) {
+      continue;  // it ended meanwhile, or may not be looked at
+    }
+  }
+  return "a process that cannot be seen from here";
+}
+
+}  // namespace nomad_bridge::sockets

@@ -1,0 +1,43 @@
+// Sockets that wait for anybody's packets: TCP sockets that listen, UDP sockets that are bound and not
+// connected.
+//
+// Shapes  Ports in host byte order.
+// Cost    A list per protocol and family, of this namespace's such sockets alone: some 20 us each.
+//         HolderOf() reads the descriptors of process after process: some ms.
+// Kernel  Without tcp_diag, udp_diag (CONFIG_INET_DIAG) there are none, and that is no error.
+// Errors  kKernel, kTryAgain as in request_socket.h.
+// Source  sock_diag(7), linux/inet_diag.h; proc_pid_fd(5).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ip.h"
+#include "netlink/core/netns.h"
+
+namespace nomad_bridge::sockets {
+
+enum class Protocol : std::uint8_t { kTcp = 6, kUdp = 17 };  // IPPROTO_* numbers
+
+struct Listener {
+  Protocol protocol = Protocol::kTcp;
+  Ip address;
+  bool both_families = false;  // on "::", and not IPV6_V6ONLY
+  std::uint16_t port = 0;
+  std::uint32_t inode = 0;
+
+  // Whether a packet to `destination` would be its, as far as addresses go.
+  [[nodiscard]] bool Accepts(const Ip& destination) const;
+};
+
+// Those of `protocol` in `ns`; `port`: only those on it.
+[[nodiscard]] std::vector<Listener> Listeners(const netlink::Netns& ns,
+                                              Protocol protocol,
+                                              std::optional<std::uint16_t> port);
+
+// "process 1234 'nginx'", that has the socket open; "a process that cannot be seen from here".
+[[nodiscard]] std::string HolderOf(const Listener& listener);
+
+}  // namespace nomad_bridge::sockets
