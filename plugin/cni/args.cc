@@ -1,5 +1,7 @@
 #include "plugin/cni/args.h"
 
+#include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -76,6 +78,23 @@ std::optional<Ip> ParseIp(const Pair& pair) {
   return ip;
 }
 
+// Keys that Nomad and Kubernetes write themselves, in capitals and once each. `seen`: those before it.
+bool IsForged(std::string_view key, std::set<std::string>& seen) {
+  const std::string lower = Lower(key);
+  if (!lower.starts_with("nomad_") && !lower.starts_with("k8s_")) {
+    return false;
+  }
+  const bool is_capital = std::ranges::none_of(key, [](char c) { return c >= 'a' && c <= 'z'; });
+  return !seen.insert(lower).second || !is_capital;
+}
+
+std::string FindForgedKey(const std::vector<Pair>& pairs) {
+  std::set<std::string> seen;
+  const auto forged =
+      std::ranges::find_if(pairs, [&](const Pair& pair) { return IsForged(pair.key, seen); });
+  return forged == pairs.end() ? "" : ValidUtf8(forged->key);
+}
+
 // Nomad's and Kubernetes' keys need no IgnoreUnknown.
 bool IsKnownLabel(const std::string& lower_key) {
   return lower_key.starts_with("nomad_") || lower_key.starts_with("k8s_pod_");
@@ -84,10 +103,11 @@ bool IsKnownLabel(const std::string& lower_key) {
 }  // namespace
 
 Args ParseArgs(std::string_view text) {
-  Args args;
+  const std::vector<Pair> pairs = Split(text);
+  Args args{.forged_key = FindForgedKey(pairs)};
   bool ignore_unknown = false;
   std::string unknown;
-  for (const Pair& pair : Split(text)) {
+  for (const Pair& pair : pairs) {
     if (pair.key == "IgnoreUnknown") {
       ignore_unknown = ParseBool(pair);
     } else if (pair.key == "MAC") {

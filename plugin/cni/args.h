@@ -21,6 +21,9 @@ struct Args {
   std::optional<Mac> mac;  // MAC
   std::optional<Ip> ip;    // IP; a prefix length is ignored
   Labels labels;           // NOMAD_*, K8S_POD_*, and, under IgnoreUnknown, every other key
+  // A key NOMAD_* or K8S_* that stands there twice without regard to case, or not in capitals: no
+  // orchestrator writes it so, but a job's author may, to pass for another job. Empty: none.
+  std::string forged_key;
 };
 
 [[nodiscard]] Args ParseArgs(std::string_view text);

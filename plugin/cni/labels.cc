@@ -27,12 +27,6 @@ constexpr std::array<WellKnown, 7> kWellKnown = {{{"nomad_job_id", "job", "job"}
 // How much of a label a message quotes.
 constexpr std::size_t kMaxQuotedBytes = 80;
 
-bool IsWellKnown(std::string_view key) {
-  const std::string lower = Lower(key);
-  return std::ranges::any_of(kWellKnown,
-                             [&](const WellKnown& known) { return known.key == lower; });
-}
-
 // The value under `key` (lower case); empty if there is none.
 std::string_view ValueOf(const Labels& labels, std::string_view key) {
   for (const Label& label : labels) {
@@ -69,11 +63,6 @@ std::string Describe(const Labels& labels) {
   std::string text;
   for (const WellKnown& known : kWellKnown) {
     AppendPair(text, known.name, ValueOf(labels, known.key));
-  }
-  for (const Label& label : labels) {
-    if (!IsWellKnown(label.key)) {
-      AppendPair(text, label.key, label.value);
-    }
   }
   return text;
 }

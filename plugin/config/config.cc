@@ -35,11 +35,37 @@ cni::Labels ParseLabels(const Sources& sources) {
   return cni::LastOfEach(std::move(labels));
 }
 
+// What ADD alone refuses: an allocation that runs already is not to fail its CHECK for it.
+void CheckForAdd(const cni::JsonView& config, const cni::Args& args) {
+  if (!args.forged_key.empty()) {
+    throw Error(
+        Code::kInvalidEnvironment,
+        Format("CNI_ARGS has the key '{}'", Excerpt(args.forged_key)),
+        "allowed: each of NOMAD_* and K8S_* once, in capitals, as the orchestrator writes it");
+  }
+  const std::string requests = config.FindString("requests").value_or("allow");
+  if (requests != "allow" && requests != "refuse") {
+    throw config.Find("requests")->Wrong("'allow' or 'refuse'");
+  }
+  if (requests == "refuse" && (args.ip || args.mac)) {
+    throw Error(Code::kInvalidEnvironment,
+                args.ip ? Cat("CNI_ARGS has IP=", *args.ip) : Cat("CNI_ARGS has MAC=", *args.mac),
+                "the network's config refuses requests for an address or a MAC: its key 'requests' "
+                "is 'refuse'");
+  }
+}
+
 // The reference firewall, portmap and loopback plugins never look at CNI_ARGS: under their names it
 // holds labels only, and no mistake in it is a reason to fail.
-cni::Args ParseArgsFor(const cni::PluginType& type, const std::string& args) {
+cni::Args ParseArgsFor(const cni::PluginType& type,
+                       const cni::Request& request,
+                       const cni::JsonView& config) {
   try {
-    return cni::ParseArgs(args);
+    cni::Args args = cni::ParseArgs(request.args);
+    if (request.verb == cni::Verb::kAdd) {
+      CheckForAdd(config, args);
+    }
+    return args;
   } catch (const Error&) {
     if (type.Provides(cni::Part::kAddress) || type.Provides(cni::Part::kLink)) {
       throw;
@@ -55,7 +81,7 @@ Sources MakeSources(const cni::Request& request, const cni::PluginType& type) {
           .ipam = config.Find("ipam"),
           .runtime = config.Find("runtimeConfig"),
           .cni = args ? args->Find("cni") : std::nullopt,
-          .args = ParseArgsFor(type, request.args),
+          .args = ParseArgsFor(type, request, config),
           .cni_version = request.cni_version};
 }
 

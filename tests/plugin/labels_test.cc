@@ -39,10 +39,18 @@ TEST_F(Labels, OfKubernetesAreKnownToo) {
   EXPECT_THAT(Comment("alloc4"), HasSubstr(" pod=web-0 podns=shop "));
 }
 
-TEST_F(Labels, MayBeAnyKeyUnderIgnoreUnknown) {
-  Attach(Web(), As("web", container(), "team=payments;IgnoreUnknown=1;cost-centre=42"));
-  EXPECT_THAT(Alias(), EndsWith("team=payments cost-centre=42"));
-  EXPECT_EQ(RecordedLabel("cost-centre"), "42");
+TEST_F(Labels, OfUnknownKeysAreWhereOnlyRootReads) {
+  const std::string secret = "s3cr3t";
+  Attach(Web(),
+         As("web", container(), Cat("NOMAD_JOB_ID=billing;IgnoreUnknown=1;CONSUL_TOKEN=", secret)));
+  EXPECT_EQ(Alias(), "nomad-bridge net=nomad id=web if=eth0 job=billing");
+  EXPECT_THAT(host().Must({"ip", "-d", "link"}), Not(HasSubstr(secret)));
+  EXPECT_THAT(host().Must({"nft", "list", "ruleset"}), Not(HasSubstr(secret)));
+  EXPECT_EQ(RecordedLabel("CONSUL_TOKEN"), secret);
+  const std::vector<std::string> files =
+      Lines(host().Must({"grep", "-rl", "--exclude-dir=netns", secret, "/run"}));
+  EXPECT_THAT(files, ElementsAre(RecordOf("web")));
+  EXPECT_EQ(host().Must({"stat", "-c", "%a %U", files.front()}), "600 root\n");
 }
 
 TEST_F(Labels, OfAnyOtherKeyAreAnErrorWithoutIgnoreUnknown) {
@@ -58,10 +66,81 @@ TEST_F(Labels, KeepEverythingBehindTheFirstEqualsSign) {
   EXPECT_THAT(Alias(), EndsWith("job=a=b==c group=="));
 }
 
-TEST_F(Labels, AreReadInAnyLetterCase) {
-  Attach(Web(),
-         As("web", container(), "nomad_job_id=billing;Nomad_Group_Name=api;IgnoreUnknown=TRUE"));
-  EXPECT_THAT(Alias(), EndsWith("job=billing group=api"));
+struct Forged : Named {
+  std::string args;
+  std::string key;
+};
+
+class ForgedLabel : public LabelsWorld, public ::testing::WithParamInterface<Forged> {};
+
+// A job's author writes CNI_ARGS, too, and Nomad replaces only keys of its own spelling.
+TEST_P(ForgedLabel, IsRefusedByName) {
+  const Outcome add = MustRefuse(4, Web(), As("web", container(), GetParam().args));
+  EXPECT_EQ(Msg(add), Cat("CNI_ARGS has the key '", GetParam().key, "'"));
+}
+
+// It may have been there before the upgrade.
+TEST_P(ForgedLabel, FailsNoCheckAndNoDel) {
+  const json added = Attach(Web(), As("web", container()));
+  MustCheck(Web(), added, As("web", container(), GetParam().args));
+  Detach(Web(), As("web", container(), GetParam().args));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    CniArgs,
+    ForgedLabel,
+    ::testing::Values(
+        Forged{"DoubledInAnotherCase",
+               "IgnoreUnknown=true;NOMAD_NAMESPACE=dev;nomad_namespace=prod",
+               "nomad_namespace"},
+        Forged{"OtherCaseFirst", "IgnoreUnknown=1;Nomad_Job_ID=a;NOMAD_JOB_ID=b", "Nomad_Job_ID"},
+        Forged{"Doubled", "NOMAD_JOB_ID=billing;NOMAD_JOB_ID=billing", "NOMAD_JOB_ID"},
+        Forged{"OddlySpelled", "IgnoreUnknown=1;NOMAD_job_ID=a", "NOMAD_job_ID"},
+        Forged{"OfKubernetes",
+               "IgnoreUnknown=1;k8s_pod_namespace=kube-system",
+               "k8s_pod_namespace"},
+        Forged{"OfKubernetesDoubled", "K8S_POD_NAME=a;K8S_POD_NAME=b", "K8S_POD_NAME"}),
+    kNameOf);
+
+class Requests : public LabelsWorld {
+ protected:
+  [[nodiscard]] static json With(const std::string& requests) {
+    return Config({{"requests", requests}});
+  }
+  static constexpr const char* kAddress = "IP=172.26.64.77";
+  static constexpr const char* kMac = "MAC=02:11:11:11:11:11";
+};
+
+TEST_F(Requests, OfJobsAreRefusedIfTheOperatorSaysSo) {
+  EXPECT_EQ(Msg(MustRefuse(4, With("refuse"), As("web", container(), kAddress))),
+            Cat("CNI_ARGS has ", kAddress));
+  const Outcome add = MustRefuse(4, With("refuse"), As("web", container(), kMac));
+  EXPECT_EQ(Msg(add), Cat("CNI_ARGS has ", kMac));
+  EXPECT_THAT(Details(add), HasSubstr("'requests'"));
+}
+
+TEST_F(Requests, OfTheRuntimeAreNotConcerned) {
+  json config = With("refuse");
+  config["runtimeConfig"] = {{"ips", {"172.26.64.77"}}, {"mac", "02:11:11:11:11:11"}};
+  EXPECT_EQ(AddressOf(Attach(config, As("web", container(), "NOMAD_JOB_ID=a"))), "172.26.64.77");
+}
+
+TEST_F(Requests, AreAllowedByDefault) {
+  EXPECT_EQ(AddressOf(Attach(Config(), As("web", container(), kAddress))), "172.26.64.77");
+  Detach(Config(), As("web", container()));
+  EXPECT_EQ(AddressOf(Attach(With("allow"), As("web", container(), kAddress))), "172.26.64.77");
+}
+
+TEST_F(Requests, AreNotHeldAgainstWhatRunsAlready) {
+  const Variables web = As("web", container(), kAddress);
+  const json added = Attach(Config(), web);
+  MustCheck(With("refuse"), added, web);
+  Detach(With("refuse"), web);
+}
+
+TEST_F(Requests, TakeNoOtherValue) {
+  EXPECT_EQ(Msg(MustRefuse(7, With("deny"), As("web", container()))),
+            "invalid 'requests': \"deny\"");
 }
 
 TEST_F(Labels, MayBeEmpty) {
@@ -80,7 +159,8 @@ TEST_F(Labels, OfTheConventionsWinOverCniArgs) {
   config["args"]["cni"]["labels"] = {{{"key", "team"}, {"value", "payments"}},
                                      {{"key", "NOMAD_JOB_ID"}, {"value", "ledger"}}};
   Attach(config, As("web", container(), "NOMAD_JOB_ID=billing"));
-  EXPECT_THAT(Alias(), EndsWith("if=eth0 job=ledger team=payments"));
+  EXPECT_THAT(Alias(), EndsWith("if=eth0 job=ledger"));
+  EXPECT_EQ(RecordedLabel("team"), "payments");
 }
 
 // ---- in errors about somebody else

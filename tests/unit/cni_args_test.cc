@@ -69,6 +69,13 @@ TEST(ParseArgs, TakesTheLastOfDuplicates) {
   EXPECT_EQ(Refused("IgnoreUnknown=1;IgnoreUnknown=0;x=y").code(), Code::kInvalidEnvironment);
 }
 
+TEST(ParseArgs, NamesAKeyThatNoOrchestratorWrites) {
+  EXPECT_EQ(cni::ParseArgs("NOMAD_JOB_ID=a;nomad_job_id=b").forged_key, "nomad_job_id");
+  EXPECT_EQ(cni::ParseArgs("K8S_POD_NAME=a;K8S_POD_NAME=b").forged_key, "K8S_POD_NAME");
+  EXPECT_EQ(cni::ParseArgs("NOMAD_JOB_ID=a;NOMAD_X_1=b;IgnoreUnknown=1;team=a;Team=b").forged_key,
+            "");
+}
+
 TEST(ParseArgs, RefusesPairsWithoutKeyOrEqualsSign) {
   for (const std::string& text : Words("none =b IgnoreUnknown=1;=b A=B; ;A=B NOMAD_X=1;;NOMAD_Y=2 "
                                        "IgnoreUnknown=1;A IgnoreUnknown=1; ;")) {
