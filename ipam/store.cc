@@ -121,7 +121,15 @@ std::optional<std::int64_t> Store::WrittenAt(const Ip& address) const {
   return status ? std::optional<std::int64_t>(status->st_mtim.tv_sec) : std::nullopt;
 }
 
+bool Store::IsNew() const {
+  return !FindStatus(MarkPath(0));
+}
+
 std::optional<Ip> Store::LastReserved(std::size_t range_set) const {
+  const std::optional<struct stat> status = FindStatus(MarkPath(range_set));
+  if (!status || !S_ISREG(status->st_mode)) {
+    return std::nullopt;
+  }
   const std::optional<std::string> content = FindFile(MarkPath(range_set), kMaxLeaseBytes);
   return content ? Ip::Parse(Trim(*content)) : std::nullopt;
 }

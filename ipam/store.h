@@ -75,6 +75,8 @@ class Store {
   // Seconds since the epoch at which the lease was written; nullopt if there is none.
   [[nodiscard]] std::optional<std::int64_t> WrittenAt(const Ip& address) const;
 
+  // Whether no address was ever given out here: the directory is new, or was lost.
+  [[nodiscard]] bool IsNew() const;
   [[nodiscard]] std::optional<Ip> LastReserved(std::size_t range_set) const;
   void SetLastReserved(std::size_t range_set, const Ip& address);
 

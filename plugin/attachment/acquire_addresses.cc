@@ -66,11 +66,28 @@ std::optional<Ip> FindUnusable(state::Host& host,
   return std::nullopt;
 }
 
-std::optional<ipam::LeaseOwner> FindLeaseOwner(const config::IpamConfig& config,
-                                               const std::string& network,
-                                               const Ip& address) {
-  const std::optional<ipam::Store> store = ipam::Store::OpenIfExists(config.data_dir, network);
-  return store ? store->FindOwner(address) : std::nullopt;
+// Removes the lease of `address` if it is stale: its owner has a record that is, or it is from before
+// the last boot. Returns the owner if it has to stay.
+std::optional<ipam::LeaseOwner> FindLiveLeaseOwner(state::Host& host,
+                                                   const config::IpamConfig& config,
+                                                   const AttachmentId& id,
+                                                   const Ip& address) {
+  std::optional<ipam::Lease> lease;
+  if (std::optional<ipam::Store> store = ipam::Store::OpenIfExists(config.data_dir, id.network)) {
+    std::optional<ipam::LeaseOwner> owner = store->FindOwner(address);
+    if (!owner || owner->Matches(ipam::OwnerOf(id))) {
+      return std::nullopt;
+    }
+    lease = {.address = address, .owner = *std::move(owner)};
+    if (IsFromBeforeBoot(host, *store, id.network, *lease)) {
+      store->Release(address, lease->owner);
+      return std::nullopt;
+    }
+  }
+  return lease &&
+                 !ReclaimIfStale(host, {id.network, lease->owner.container_id, lease->owner.ifname})
+             ? std::optional(lease->owner)
+             : std::nullopt;
 }
 
 // A requested address that a live attachment has is an error that names it; a stale one is reclaimed.
@@ -78,29 +95,27 @@ void RequireFree(state::Host& host,
                  const config::IpamConfig& config,
                  const Ip& address,
                  const AttachmentId& id) {
-  const std::optional<ipam::LeaseOwner> lease_owner = FindLeaseOwner(config, id.network, address);
-  if (!lease_owner || lease_owner->Matches(ipam::OwnerOf(id))) {
-    return;
-  }
-  const AttachmentId owner{id.network, lease_owner->container_id, lease_owner->ifname};
-  if (!ReclaimIfStale(host, owner)) {
+  if (const std::optional<ipam::LeaseOwner> lease_owner =
+          FindLiveLeaseOwner(host, config, id, address)) {
+    const AttachmentId owner{id.network, lease_owner->container_id, lease_owner->ifname};
     const std::optional<state::Record> record = host.records.Find(owner);
     throw cni::TakenBy(
         Cat("address ", address), owner, record ? record->labels : cni::Labels{}, {});
   }
 }
 
-// Releases the leases of an earlier ADD that are not among `assignments`. Called before the new record
-// replaces the earlier one, which alone names these leases.
+// Releases those of `previous`, leases of an earlier ADD, that are not among `assignments`. Called before
+// the new record replaces the earlier one, which alone names these leases.
 void ReleaseAbandoned(ipam::Store& store,
-                      const state::Record& earlier,
+                      const ipam::LeaseOwner& owner,
+                      const std::vector<Ip>& previous,
                       const std::vector<ipam::Assignment>& assignments) {
-  for (const Cidr& cidr : earlier.ipam.leases) {
+  for (const Ip& address : previous) {
     const bool kept = std::ranges::any_of(assignments, [&](const ipam::Assignment& assignment) {
-      return assignment.address.address == cidr.address;
+      return assignment.address.address == address;
     });
     if (!kept) {
-      store.Release(cidr.address, ipam::OwnerOf(earlier.id));
+      store.Release(address, owner);
     }
   }
 }
@@ -116,9 +131,13 @@ Attempt TryAcquire(state::Host& host,
                    const state::Record& intent,
                    const std::optional<state::Record>& earlier) {
   ipam::Store store = ipam::Store::Open(config.ipam.data_dir, intent.id.network);
+  if (store.IsNew()) {
+    RestoreLeases(host, store, intent.id.network, config.ipam.data_dir);
+  }
   ipam::Request wanted{
       .requested = config.ipam.requested,
-      .previous = earlier ? AddressesOnly(earlier->ipam.leases) : std::vector<Ip>{},
+      .previous = earlier ? AddressesOnly(earlier->ipam.leases)
+                          : FindFormerLeases(host, store, intent.id, config.ipam.data_dir),
       .owner = ipam::OwnerOf(intent.id)};
   ipam::Allocation choice = ipam::Choose(store, config.ipam.ranges, wanted);
   while (const std::optional<Ip> unusable =
@@ -130,9 +149,7 @@ Attempt TryAcquire(state::Host& host,
     return {.full_set = choice.full_set};
   }
   Acquired acquired = WithLeases(intent, choice.assignments, config);
-  if (earlier) {
-    ReleaseAbandoned(store, *earlier, choice.assignments);
-  }
+  ReleaseAbandoned(store, wanted.owner, wanted.previous, choice.assignments);
   host.records.Write(acquired.record);
   try {
     ipam::Reserve(store, choice.assignments, wanted.owner);

@@ -1,12 +1,112 @@
 #include "plugin/attachment/leases.h"
 
+#include <algorithm>
+#include <ctime>
 #include <optional>
+#include <sstream>
 
+#include "base/file.h"
+#include "base/list.h"
+#include "base/log.h"
 #include "base/text.h"
-#include "ipam/store.h"
 #include "plugin/cni/error_list.h"
 
 namespace nomad_bridge::attachment {
+namespace {
+
+// In seconds since the epoch.
+std::int64_t BootTime() {
+  timespec now{};
+  timespec uptime{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  ::clock_gettime(CLOCK_BOOTTIME, &uptime);
+  return now.tv_sec - uptime.tv_sec;
+}
+
+bool HasRecord(state::Host& host, const std::string& network, const ipam::LeaseOwner& owner) {
+  if (!owner.ifname.empty()) {
+    return host.records.Find({network, owner.container_id, owner.ifname}).has_value();
+  }
+  const std::vector<AttachmentId> recorded = host.records.List(network);
+  return std::ranges::any_of(recorded, [&](const AttachmentId& id) {
+    return owner.Matches(ipam::OwnerOf(id)) && host.records.Find(id);
+  });
+}
+
+std::string FormerLeasesPath(const std::string& network, const std::string& data_dir) {
+  return Cat(state::kStateFolder, "/.leases-", Hex(StableHash(Cat(data_dir, '/', network)), 16));
+}
+
+// A line for each lease without a record.
+std::string ListFormerLeases(state::Host& host,
+                             const ipam::Store& store,
+                             const std::string& network) {
+  std::string text;
+  for (const ipam::Lease& lease : store.Leases()) {
+    if (!HasRecord(host, network, lease.owner)) {
+      text += Format("{} {} {}\n", lease.address, lease.owner.container_id, lease.owner.ifname);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<Ip> FindFormerLeases(state::Host& host,
+                                 const ipam::Store& store,
+                                 const AttachmentId& id,
+                                 const std::string& data_dir) {
+  constexpr std::size_t kMaxBytes = 64 << 20;
+  const std::string path = FormerLeasesPath(id.network, data_dir);
+  std::optional<std::string> text = FindFile(path, kMaxBytes);
+  if (!text) {
+    text = ListFormerLeases(host, store, id.network);
+    EnsureDirectory(state::kStateFolder);
+    static_cast<void>(CreateFile(path, *text));
+  }
+  std::vector<Ip> addresses;
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string address;
+    ipam::LeaseOwner owner;
+    words >> address >> owner.container_id >> owner.ifname;
+    const std::optional<Ip> ip =
+        owner.Matches(ipam::OwnerOf(id)) ? Ip::Parse(address) : std::nullopt;
+    if (ip) {
+      addresses.push_back(*ip);
+    }
+  }
+  return addresses;
+}
+
+// Not those whose owner has a record: if the clock was stepped since they were written, a modification
+// time before the boot proves nothing.
+bool IsFromBeforeBoot(state::Host& host,
+                      const ipam::Store& store,
+                      const std::string& network,
+                      const ipam::Lease& lease) {
+  const std::int64_t boot = BootTime();
+  return store.WrittenAt(lease.address).value_or(boot) < boot &&
+         !HasRecord(host, network, lease.owner);
+}
+
+void RestoreLeases(state::Host& host,
+                   ipam::Store& store,
+                   const std::string& network,
+                   const std::string& data_dir) {
+  for (const AttachmentId& id : host.records.List(network)) {
+    const std::optional<state::Record> record = host.records.Find(id);
+    if (!record || !record->IsLive(cni::Part::kAddress) || record->ipam.data_dir != data_dir) {
+      continue;
+    }
+    for (const Ip& address : AddressesOnly(record->ipam.leases)) {
+      if (store.Reserve(address, ipam::OwnerOf(id))) {
+        LogLine("restored the lost lease of {} for container '{}'", address, id.container_id);
+      }
+    }
+  }
+}
 
 void ReleaseAddresses(const state::Record& record) {
   cni::ErrorList failures;

@@ -1,5 +1,9 @@
 // The leases of an attachment in a data directory: found and released.
 //
+// Former   A lease that no record names, because it is from before the last boot, or the records were
+//          lost. Listed once per boot, network and data directory, when its first address is given
+//          out, into /run/nomad-bridge/.leases-<hash of directory and network>: a line
+//          "<address> <container> <ifname>" for each. A line may be outdated; the lease itself tells.
 // Errors   kIncomplete naming each lease that could not be released; kIo; those of the IPAM plugin
 //          that assigned the addresses.
 // Locks    The data directory's, for the length of a call.
@@ -10,6 +14,8 @@
 
 #include "base/attachment_id.h"
 #include "base/ip.h"
+#include "ipam/store.h"
+#include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
 namespace nomad_bridge::attachment {
@@ -17,6 +23,26 @@ namespace nomad_bridge::attachment {
 // Releases the leases of `record`, and runs DEL of the IPAM plugin that assigned its addresses, if
 // that was not host-local.
 void ReleaseAddresses(const state::Record& record);
+
+// Former leases of `id`: addresses that it gets again.
+[[nodiscard]] std::vector<Ip> FindFormerLeases(state::Host& host,
+                                               const ipam::Store& store,
+                                               const AttachmentId& id,
+                                               const std::string& data_dir);
+
+// Whether `lease` was written before the last boot and no record names its owner, so that nobody can
+// have its address any more.
+[[nodiscard]] bool IsFromBeforeBoot(state::Host& host,
+                                    const ipam::Store& store,
+                                    const std::string& network,
+                                    const ipam::Lease& lease);
+
+// Writes the leases that live attachments of `network` have in `data_dir`, and that are missing there.
+// Reads every record: for a directory that is new, or was lost. Logs each.
+void RestoreLeases(state::Host& host,
+                   ipam::Store& store,
+                   const std::string& network,
+                   const std::string& data_dir);
 
 // Every address leased to `id`, by whatever plugin. Opens every lease.
 [[nodiscard]] std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir);

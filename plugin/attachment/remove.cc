@@ -1,7 +1,6 @@
 #include "plugin/attachment/remove.h"
 
 #include <algorithm>
-#include <ctime>
 
 #include "base/error.h"
 #include "base/list.h"
@@ -22,24 +21,6 @@
 namespace nomad_bridge::attachment {
 namespace {
 
-// In seconds since the epoch.
-std::int64_t BootTime() {
-  timespec now{};
-  timespec uptime{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  ::clock_gettime(CLOCK_BOOTTIME, &uptime);
-  return now.tv_sec - uptime.tv_sec;
-}
-
-bool HasRecord(state::Host& host, const std::string& network, const ipam::LeaseOwner& owner) {
-  const std::vector<AttachmentId> recorded = host.records.List(network);
-  return std::ranges::any_of(recorded, [&](const AttachmentId& id) {
-    return owner.Matches(ipam::OwnerOf(id)) && host.records.Find(id);
-  });
-}
-
-// Skips leases whose owner has a record: if the clock was stepped since they were written, a
-// modification time before the boot proves nothing.
 int ReleaseLeasesFromBeforeBoot(state::Host& host,
                                 const std::string& network,
                                 const std::string& data_dir) {
@@ -48,10 +29,8 @@ int ReleaseLeasesFromBeforeBoot(state::Host& host,
     return 0;
   }
   int released = 0;
-  const std::int64_t boot = BootTime();
   for (const ipam::Lease& lease : store->Leases()) {
-    if (store->WrittenAt(lease.address).value_or(boot) < boot &&
-        !HasRecord(host, network, lease.owner)) {
+    if (IsFromBeforeBoot(host, *store, network, lease)) {
       store->Release(lease.address, lease.owner);
       ++released;
     }

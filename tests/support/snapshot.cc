@@ -72,7 +72,7 @@ json Still(json object) {
 
 bool IsMemory(const std::string& file_name) {
   return file_name.ends_with("lock") || file_name.starts_with("last_reserved_ip.") ||
-         file_name.starts_with(".generation");
+         file_name.starts_with(".generation") || file_name.starts_with(".leases-");
 }
 
 }  // namespace

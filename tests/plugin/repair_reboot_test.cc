@@ -1,0 +1,108 @@
+// Leases that outlive what they describe, or are outlived by it: a data directory on disk after a
+// reboot, and one that is lost while /run stands.
+#include <filesystem>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kDisk = "/var/lib/cni/networks";
+constexpr const char* kOnDisk = "/var/lib/cni/networks/nomad";
+
+class Reboot : public World {
+ protected:
+  // As the reference plugin is configured by default; in a network that has no rules of its own.
+  [[nodiscard]] static json Plain(const json& changes = nullptr) {
+    json config = Config(
+        {{"type", "bridge"},
+         {"bridge", "nomad"},
+         {"isGateway", true},
+         {"ipam", {{"type", "host-local"}, {"subnet", "172.26.64.0/20"}, {"dataDir", kDisk}}}});
+    config.merge_patch(changes.is_null() ? json::object() : changes);
+    return config;
+  }
+  json Add(const std::string& id, const Node& node, const json& config = Plain()) {
+    return Succeeded(RunPlugin("ADD", config.dump(), As(id, node), "bridge")).json;
+  }
+  void Del(const std::string& id, const Node& node) {
+    Succeeded(RunPlugin("DEL", Plain().dump(), As(id, node), "bridge"));
+  }
+
+  // What is on tmpfs, or in the kernel, is gone; what is on disk is from before.
+  void Happen() {
+    KillContainer(container());
+    fs::remove_all("/run/nomad-bridge");
+    host().Must({"ip", "link", "delete", "nomad"});
+    const timespec long_ago{.tv_sec = 1'000'000'000, .tv_nsec = 0};
+    const timespec times[2] = {long_ago, long_ago};
+    for (const std::string& name : Entries(kOnDisk)) {
+      ASSERT_EQ(::utimensat(AT_FDCWD, Cat(kOnDisk, '/', name).c_str(), times, 0), 0);
+    }
+  }
+};
+
+TEST_F(Reboot, LeavesAContainerItsAddressAndItsDelFreesIt) {
+  ASSERT_EQ(AddressOf(Add("web", container(), Plain())), "172.26.64.2");
+  Happen();
+  const Node& again = AddContainer("again");
+
+  EXPECT_EQ(AddressOf(Add("web", again)), "172.26.64.2");
+  EXPECT_EQ(AddressOf(Add("new", AddContainer("new"))), "172.26.64.3");
+  Del("web", again);
+
+  EXPECT_EQ(Leased(kOnDisk), (std::set<std::string>{"172.26.64.3"}));
+}
+
+TEST_F(Reboot, LeavesNoLeaseBehindIfTheRangeIsAnother) {
+  Add("web", container(), Plain());
+  Happen();
+
+  Add("web", AddContainer("again"), Plain({{"ipam", {{"subnet", "172.30.0.0/24"}}}}));
+
+  EXPECT_EQ(Leased(kOnDisk), (std::set<std::string>{"172.30.0.2"}));
+}
+
+TEST_F(Reboot, FreesARequestedAddress) {
+  Add("web", container(), Plain());
+  Happen();
+
+  const json given =
+      Add("static", AddContainer("static"), Plain({{"runtimeConfig", {{"ips", {"172.26.64.2"}}}}}));
+
+  EXPECT_EQ(AddressOf(given), "172.26.64.2");
+  EXPECT_EQ(FindFile(Cat(kOnDisk, "/172.26.64.2")), "static\r\neth0");
+}
+
+// Of the reference plugin perhaps, which keeps no records.
+TEST_F(Reboot, ThatHasNotHappenedKeepsTheLeaseOfAnother) {
+  Add("web", container(), Plain());
+  fs::remove_all("/run/nomad-bridge");
+
+  const Outcome refused = RunPlugin("ADD",
+                                    Plain({{"runtimeConfig", {{"ips", {"172.26.64.2"}}}}}).dump(),
+                                    As("static", AddContainer("static")),
+                                    "bridge");
+
+  EXPECT_EQ(ErrorCode(refused), 102) << refused;
+  EXPECT_THAT(Details(refused), HasSubstr("container 'web'"));
+}
+
+// Without rules in the kernel, whose elements would tell.
+TEST_F(Reboot, OfTheDataDirAloneGivesNoAddressTwice) {
+  ASSERT_EQ(AddressOf(Add("one", AddContainer("one"))), "172.26.64.2");
+  ASSERT_EQ(AddressOf(Add("two", AddContainer("two"))), "172.26.64.3");
+  fs::remove_all(kOnDisk);
+
+  EXPECT_EQ(AddressOf(Add("three", AddContainer("three"))), "172.26.64.4");
+
+  EXPECT_EQ(Leased(kOnDisk), (std::set<std::string>{"172.26.64.2", "172.26.64.3", "172.26.64.4"}));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
