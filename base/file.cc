@@ -1,11 +1,14 @@
 #include "base/file.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <memory>
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -56,6 +59,22 @@ class FreshFile {
   std::string name_;
 };
 
+// Returns when read(2) does not block.
+void AwaitReadable(int fd, const std::string& name, Deadline deadline) {
+  using std::chrono::milliseconds;
+  pollfd ready{.fd = fd, .events = POLLIN};
+  int count = 0;
+  do {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
+    count = ::poll(&ready, 1, static_cast<int>(std::max(left, milliseconds(0)).count()));
+  } while (count < 0 && errno == EINTR);
+  if (count == 0) {
+    throw Error(Code::kTryAgain,
+                Format("timed out reading '{}'", name),
+                "whoever writes it has not closed it");
+  }
+}
+
 }  // namespace
 
 std::optional<std::string> FindFile(const std::string& path, std::size_t max_bytes) {
@@ -80,10 +99,16 @@ std::optional<struct stat> FindStatus(const std::string& path) {
   throw ErrnoError(Code::kIo, Format("cannot look at '{}'", path));
 }
 
-std::string ReadAll(int fd, const std::string& name, std::size_t max_bytes) {
+std::string ReadAll(int fd,
+                    const std::string& name,
+                    std::size_t max_bytes,
+                    std::optional<Deadline> deadline) {
   std::string content;
   std::array<char, 16384> buffer;
   for (;;) {
+    if (deadline) {
+      AwaitReadable(fd, name, *deadline);
+    }
     const ssize_t got = ::read(fd, buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) {
       continue;
@@ -141,7 +166,8 @@ bool CreateFile(const std::string& path, std::string_view content) {
 
 void ReplaceFile(const std::string& path, std::string_view content) {
   const std::string fresh = path + ".new";
-  const UniqueFd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kFileMode));
+  const UniqueFd fd(
+      ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, kFileMode));
   if (!fd) {
     throw ErrnoError(Code::kIo, Format("cannot create '{}'", path));
   }

@@ -14,6 +14,8 @@
 
 #include <sys/stat.h>
 
+#include "base/file_lock.h"
+
 namespace nomad_bridge {
 
 // The whole content; nullopt if the file (or a directory on its path) does not exist. Throws kIo if
@@ -24,8 +26,12 @@ namespace nomad_bridge {
 // What lstat(2) knows of `path`; nullopt if it (or a directory on its path) does not exist.
 [[nodiscard]] std::optional<struct stat> FindStatus(const std::string& path);
 
-// Reads `fd` to its end. Throws kIo naming `name` if more than `max_bytes` come.
-[[nodiscard]] std::string ReadAll(int fd, const std::string& name, std::size_t max_bytes);
+// Reads `fd` to its end. Throws kIo naming `name` if more than `max_bytes` come, and kTryAgain if it has not
+// ended by `deadline`.
+[[nodiscard]] std::string ReadAll(int fd,
+                                  const std::string& name,
+                                  std::size_t max_bytes,
+                                  std::optional<Deadline> deadline = std::nullopt);
 
 // Writes all of `content` to `fd`. Throws kIo naming `name`.
 void WriteAll(int fd, std::string_view content, const std::string& name);
@@ -37,7 +43,7 @@ void WriteBestEffort(int fd, std::string_view text);
 [[nodiscard]] bool CreateFile(const std::string& path, std::string_view content);
 
 // Creates or replaces `path` in one step. A leftover of a killed writer ("<path>.new") is
-// overwritten.
+// overwritten, unless it is a symbolic link: that is an error.
 void ReplaceFile(const std::string& path, std::string_view content);
 
 // Throws unless CreateFile() could create a file in `directory`, which has to exist. Leaves nothing.

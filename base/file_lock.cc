@@ -32,7 +32,7 @@ void RequireOrder(LockKind kind, const std::string& what) {
 }
 
 UniqueFd OpenLockFile(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd) {
     throw ErrnoError(Code::kIo, Format("cannot open the lock '{}'", path));
   }

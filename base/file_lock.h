@@ -4,6 +4,7 @@
 //                       host-local takes too
 //            RangeLock  one byte of a file (its offset's highest bit is ignored), an open-file-
 //                       description lock: one file serves any number of attachments
+//            A symbolic link in the place of a lock file is not followed.
 // Errors     kTryAgain when the deadline passes, naming the lock; kIo if the file cannot be opened;
 //            kInternal, before waiting, if the order below is violated.
 // Ownership  The object holds the lock; both are released by its destruction. Lock files stay.

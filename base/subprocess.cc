@@ -108,6 +108,7 @@ std::vector<char*> Pointers(std::vector<std::string>& words) {
   }
   ::setpgid(0, 0);
   ::signal(SIGPIPE, SIG_DFL);
+  ::signal(SIGXFSZ, SIG_DFL);
   ::dup2(streams.in.get(), STDIN_FILENO);
   ::dup2(streams.out.get(), STDOUT_FILENO);
   ::dup2(streams.err.get(), STDERR_FILENO);

@@ -67,8 +67,8 @@ int Report(const std::string& version, const Error& error) {
 }
 
 // A runtime may start us with streams closed: their numbers must not go to files of ours, which would
-// then be written to. Without SIGPIPE a reader that has gone is an error like any other, after which
-// everything is undone.
+// then be written to. Without SIGPIPE a reader that has gone, and without SIGXFSZ a file that may not
+// grow, is an error like any other, after which everything is undone.
 void EnsureStdioOpen() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) < 0) {
@@ -77,6 +77,7 @@ void EnsureStdioOpen() {
     }
   }
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // RLIMIT_FSIZE: writing fails with EFBIG
 }
 
 int Run(const char* program, const std::vector<std::string>& arguments) {

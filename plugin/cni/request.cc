@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/cni/version.h"
@@ -138,7 +139,7 @@ void ReadNetwork(Request& request,
                  const std::string& command,
                  int stdin_fd,
                  std::string& reply_version) {
-  request.config_text = ReadAll(stdin_fd, "stdin", kMaxStdinBytes);
+  request.config_text = ReadAll(stdin_fd, "stdin", kMaxStdinBytes, FromNow(kTimeout));
   request.config = ParseConfigText(request.config_text);
   if (request.verb != Verb::kAdd && request.verb != Verb::kCheck) {
     KeepLastOfEachKey(*request.config);  // what ADD refuses must not be in the way of DEL

@@ -2,7 +2,7 @@
 //
 // Shapes  CNI_* variables and the network config, a JSON object; keys as json.h matches them.
 // Errors  In the Go plugins' order, the first failure wins: variables that are malformed or missing
-//         (4), stdin (5), JSON (6), network name (7), unknown verb (4), CNI version (1, or 6 if it
+//         (4), stdin (5; 11 if it has not ended within kTimeout), JSON (6), network name (7), unknown verb (4), CNI version (1, or 6 if it
 //         is no version at all on CHECK, GC and STATUS). CNI_PATH, which they demand, is optional
 //         here as in the specification: only a delegated IPAM plugin is looked for there.
 //         A key that is there twice in different letter case is refused on ADD and CHECK only.

@@ -76,7 +76,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
 
   // What an earlier ADD of this attachment left is replaced; only its addresses are kept.
   const RangeLock own = host.records.Lock(request.id);
-  const std::optional<state::Record> earlier = host.records.Find(request.id);
+  const std::optional<state::Record> earlier = host.records.FindOwn(request.id);
   link::RefuseForeignInterface(
       host, container, request.id, earlier ? link::Recorded::kYes : link::Recorded::kNo);
   Undo undo;

@@ -29,7 +29,7 @@ std::optional<state::Record> RemoveEarlierRules(state::Host& host,
                                                 const AttachmentId& id,
                                                 const netlink::NetnsId& container,
                                                 const cni::Parts& parts) {
-  std::optional<state::Record> earlier = host.records.Find(id);
+  std::optional<state::Record> earlier = host.records.FindOwn(id);
   constexpr const char* kFailed = "cannot remove what an earlier ADD left";
   if (earlier && earlier->netns != container) {
     cni::ErrorList(attachment::Remove(host, *earlier)).ThrowIfAny(kFailed);
@@ -121,7 +121,8 @@ void DelRules(const cni::Request& request, const cni::PluginType& type) {
   const RangeLock own = host.records.Lock(request.id);
 
   cni::ErrorList failures;
-  const std::optional<state::Record> record = host.records.Find(request.id);
+  std::optional<state::Record> record;
+  failures.Try("what its record names", [&] { record = host.records.FindOwn(request.id); });
   if (record) {
     failures.Add(attachment::RemoveRules(host, *record, RestAfterDel(*record, type.parts)));
   } else {

@@ -42,7 +42,8 @@ void DelInterface(const cni::Request& request, const cni::PluginType& type) {
       cni::FindDelegatedIpam(request, lenient.ipam_type);
 
   cni::ErrorList failures;
-  std::optional<state::Record> record = host.records.Find(request.id);
+  std::optional<state::Record> record;
+  failures.Try("what its record names", [&] { record = host.records.FindOwn(request.id); });
   if (record) {
     if (record->ipam.delegated && delegated) {
       record->ipam.delegated = delegated;  // run with today's config

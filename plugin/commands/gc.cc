@@ -18,7 +18,7 @@ namespace {
 
 void RemoveRecorded(state::Host& host, const AttachmentId& id, cni::ErrorList& failures) {
   const RangeLock lock = host.records.Lock(id);
-  if (const std::optional<state::Record> record = host.records.Find(id)) {
+  if (const std::optional<state::Record> record = host.records.FindOwn(id)) {
     failures.Add(attachment::Remove(host, *record));
   } else {
     host.records.EnsureVoidGone(id);

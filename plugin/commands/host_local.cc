@@ -18,7 +18,7 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
   // Recorded, so that a full pool can tell whether this attachment is still alive.
   const std::optional<link::Container> container = link::FindContainer(request, host);
   const RangeLock own = host.records.Lock(request.id);
-  const std::optional<state::Record> earlier = host.records.Find(request.id);
+  const std::optional<state::Record> earlier = host.records.FindOwn(request.id);
   Undo undo;
   attachment::RemoveEarlier(host, request.id, earlier, config.ipam.data_dir, undo);
   const state::Record intent{.id = request.id,
@@ -41,7 +41,8 @@ void DelLeases(const cni::Request& request, const cni::PluginType& type) {
   const RangeLock own = host.records.Lock(request.id);
 
   cni::ErrorList failures;
-  const std::optional<state::Record> record = host.records.Find(request.id);
+  std::optional<state::Record> record;
+  failures.Try("what its record names", [&] { record = host.records.FindOwn(request.id); });
   if (record) {
     failures.Add(attachment::Remove(host, *record));
   }

@@ -2,6 +2,7 @@
 
 #include <exception>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -61,12 +62,21 @@ std::uint64_t LockByte(const AttachmentId& id) {
 }  // namespace
 
 std::optional<Record> Records::Find(const AttachmentId& id) const {
-  const std::string path = PathOf(id);
   try {
-    const std::optional<std::string> text = FindFile(path, kMaxRecordBytes);
-    if (!text) {
-      return std::nullopt;
-    }
+    return FindOwn(id);
+  } catch (const Error& error) {
+    LogLine("{}, ignoring the record", error.what());
+    return std::nullopt;
+  }
+}
+
+std::optional<Record> Records::FindOwn(const AttachmentId& id) const {
+  const std::string path = PathOf(id);
+  const std::optional<std::string> text = FindFile(path, kMaxRecordBytes);
+  if (!text) {
+    return std::nullopt;
+  }
+  try {
     StoredRecord stored = ParseRecord(*text);
     return stored.origin == here_ ? std::optional(std::move(stored.record)) : std::nullopt;
   } catch (const std::exception& error) {

@@ -32,6 +32,9 @@ class Records {
   explicit Records(Origin here) : here_(std::move(here)) {}
 
   [[nodiscard]] std::optional<Record> Find(const AttachmentId& id) const;
+  // The same for the attachment that a command is about: throws kIo if the file cannot be read, rather
+  // than go on as if there were none. One that is damaged still counts as absent.
+  [[nodiscard]] std::optional<Record> FindOwn(const AttachmentId& id) const;
   // Does nothing if record.netns is unknown: it could not be told whether the attachment is alive.
   void Write(const Record& record) const;
   void EnsureGone(const AttachmentId& id) const;
