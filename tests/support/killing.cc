@@ -65,9 +65,14 @@ bool GoOn(pid_t child, int& status) {
   }
 }
 
-// Calls `at` when the program is about to make its N-th call.
-Killing Trace(Command command, int nth, const std::function<void(pid_t child)>& at) {
-  command.in_child = [] { ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr); };
+// Calls `at` when the program is about to make its N-th call, for every N.
+Killing Trace(Command command, const std::function<void(pid_t child, int nth)>& at) {
+  command.in_child = [prepare = command.in_child] {
+    if (prepare) {
+      prepare();
+    }
+    ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+  };
   // The leak checker is a tracer itself and would fail under another.
   command.variables["ASAN_OPTIONS"] = "detect_leaks=0";
   Process process = Process::Start(command);
@@ -79,8 +84,8 @@ Killing Trace(Command command, int nth, const std::function<void(pid_t child)>& 
   while (GoOn(child, status)) {
     __ptrace_syscall_info call{};
     ::ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof call, &call);
-    if (call.op == PTRACE_SYSCALL_INFO_ENTRY && IsSeen(call) && ++killing.calls == nth) {
-      at(child);
+    if (call.op == PTRACE_SYSCALL_INFO_ENTRY && IsSeen(call)) {
+      at(child, ++killing.calls);
     }
   }
   killing.outcome = process.Collect(status);
@@ -91,16 +96,26 @@ Killing Trace(Command command, int nth, const std::function<void(pid_t child)>& 
 
 Killing RunKilledAt(Command command, int nth) {
   bool killed = false;
-  Killing killing = Trace(std::move(command), nth, [&](pid_t child) {
-    ::kill(child, SIGKILL);
-    killed = true;
+  Killing killing = Trace(std::move(command), [&](pid_t child, int call) {
+    if (call == nth) {
+      ::kill(child, SIGKILL);
+      killed = true;
+    }
   });
   killing.killed = killed;
   return killing;
 }
 
 Killing RunDisturbedAt(Command command, int nth, const std::function<void()>& act) {
-  return Trace(std::move(command), nth, [&](pid_t) { act(); });
+  return Trace(std::move(command), [&](pid_t, int call) {
+    if (call == nth) {
+      act();
+    }
+  });
+}
+
+Killing RunObserved(Command command, const std::function<void()>& look) {
+  return Trace(std::move(command), [&](pid_t, int) { look(); });
 }
 
 }  // namespace nomad_bridge::test

@@ -27,4 +27,7 @@ struct Killing {
 // and then goes on.
 [[nodiscard]] Killing RunDisturbedAt(Command command, int nth, const std::function<void()>& act);
 
+// And to watch: `look` is called before every such call, while the program is held.
+[[nodiscard]] Killing RunObserved(Command command, const std::function<void()>& look);
+
 }  // namespace nomad_bridge::test
