@@ -71,6 +71,28 @@ GoalPlan PlanTables(nft::Socket& socket, const Goal& goal) {
   return plan;
 }
 
+// All in the kernel, but for tables that are yet to be made.
+std::vector<nft::Element> ElementsIn(nft::Socket& socket,
+                                     const Tables& tables,
+                                     const std::set<nft::TableFamily>& is_new) {
+  std::vector<nft::Element> elements;
+  for (const nft::Table& table : tables) {
+    for (const nft::Set& set : table.sets) {
+      if (!is_new.contains(table.id.family)) {
+        Append(elements, socket.Elements(table.id, set.name));
+      }
+    }
+  }
+  return elements;
+}
+
+void PlanMissing(const Tables& tables, const nft::Element& element, GoalPlan& plan) {
+  plan.batch.AddElement(TableOf(element), element);
+  if (!plan.is_new.contains(element.family)) {
+    plan.repaired.push_back(Name(tables, element));
+  }
+}
+
 // Adds to `plan` what makes the elements in the kernel those of `desired`.
 void PlanElements(nft::Socket& socket,
                   const Tables& tables,
@@ -95,19 +117,10 @@ void PlanElements(nft::Socket& socket,
       plan.repaired.push_back(Cat("the left-over ", Name(tables, present)));
     }
   };
-  for (const nft::Table& table : tables) {
-    for (const nft::Set& set : table.sets) {
-      if (!plan.is_new.contains(table.id.family)) {
-        std::ranges::for_each(socket.Elements(table.id, set.name), compare);
-      }
-    }
-  }
+  std::ranges::for_each(ElementsIn(socket, tables, plan.is_new), compare);
   for (const nft::Element& element : desired.elements) {
     if (missing.erase({element.set, element.key}) != 0) {
-      plan.batch.AddElement(TableOf(element), element);
-      if (!plan.is_new.contains(element.family)) {
-        plan.repaired.push_back(Name(tables, element));
-      }
+      PlanMissing(tables, element, plan);
     }
   }
 }
