@@ -8,9 +8,7 @@
 #include "base/text.h"
 
 namespace nomad_bridge::test {
-namespace {
-
-Refusal RunInjected(Command command, const std::string& call, const std::string& error, int nth) {
+Refusal RunFailingAt(Command command, int nth, const std::string& call, const std::string& error) {
   const std::string log = "/run/requests";
   const std::vector<std::string> strace = {"strace",
                                            "-o",
@@ -28,14 +26,12 @@ Refusal RunInjected(Command command, const std::string& call, const std::string&
   return refusal;
 }
 
-}  // namespace
-
 Refusal RunRefusedAt(Command command, int nth) {
-  return RunInjected(std::move(command), "sendto", "EPERM", nth);
+  return RunFailingAt(std::move(command), nth, "sendto", "EPERM");
 }
 
 Refusal RunUnansweredAt(Command command, int nth, const std::string& error) {
-  return RunInjected(std::move(command), "recvmsg", error, nth);
+  return RunFailingAt(std::move(command), nth, "recvmsg", error);
 }
 
 }  // namespace nomad_bridge::test

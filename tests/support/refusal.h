@@ -1,5 +1,5 @@
-// Commands of which the kernel refuses one netlink request, or does not say that it is done: what is
-// half done must be undone.
+// Commands of which the kernel refuses one netlink request or another system call, or does not say that
+// it is done: what is half done must be undone.
 #pragma once
 
 #include <string>
@@ -21,5 +21,11 @@ struct Refusal {
 // The kernel does what it was asked, but the N-th answer is lost: its recvmsg(2) fails with `error`,
 // "ENOMEM", or "EAGAIN" as when the wait for it has ended.
 [[nodiscard]] Refusal RunUnansweredAt(Command command, int nth, const std::string& error);
+
+// The N-th time that `command` makes the system call `call`, it fails with `error`.
+[[nodiscard]] Refusal RunFailingAt(Command command,
+                                   int nth,
+                                   const std::string& call,
+                                   const std::string& error);
 
 }  // namespace nomad_bridge::test
