@@ -161,7 +161,9 @@ rooms='base|netlink|ipam|firewall|portmap|plugin|tests/support'
 aside asan check "build, asan" nice -n 19 cmake --build build/asan -j "$jobs" \
   --target nomad-bridge nb_unit_tests nb_kernel_tests
 
+export NOMAD_BRIDGE_SOAK_SECONDS=60
 run_tests "release" release here ""
+unset NOMAD_BRIDGE_SOAK_SECONDS
 
 collect asan
 built=$?
