@@ -110,8 +110,8 @@ std::optional<state::Record> RebuildRules(state::Host& host,
   if (!container || is_unfinished) {
     return std::nullopt;
   }
-  state::Record record = WithRules(
-      DescribeChained(host, request, config, container->id, found), type, config.rules);
+  state::Record record =
+      WithRules(DescribeChained(host, request, config, container->id, found), type, config.rules);
   state::Record only = record;
   std::erase_if(only.parts, [&](const auto& part) { return !type.Provides(part.first); });
   if (!HasElements(host, only)) {

@@ -163,7 +163,8 @@ TEST_F(BridgePort, AddressesAreAskedForIfDetectionIsOn) {
 
 TEST_F(BridgePort, AnAddressThatSomebodyHasIsAnErrorIfDetectionIsOn) {
   Node& other = AddContainer("other");
-  Attach(DualStack({{"sourceCheck", false}}), As("other", other));  // it answers for another address
+  Attach(DualStack({{"sourceCheck", false}}),
+         As("other", other));  // it answers for another address
   other.Must({"ip", "address", "add", "fd00:26::5/64", "dev", "eth0", "nodad"});
   container().Must({"ip", "link", "set", "lo", "up"});
 
