@@ -174,6 +174,28 @@ std::vector<Ip> AddressesOnly(const std::vector<Cidr>& cidrs) {
   return addresses;
 }
 
+Ip Mac::LinkLocal() const {
+  constexpr std::uint8_t kUniversalBit = 0x02;
+  const auto first = static_cast<std::uint8_t>(bytes[0] ^ kUniversalBit);
+  const std::array<std::uint8_t, 16> address = {0xfe,
+                                                0x80,
+                                                0,
+                                                0,
+                                                0,
+                                                0,
+                                                0,
+                                                0,
+                                                first,
+                                                bytes[1],
+                                                bytes[2],
+                                                0xff,
+                                                0xfe,
+                                                bytes[3],
+                                                bytes[4],
+                                                bytes[5]};
+  return Ip(address);
+}
+
 Mac Mac::ForName(std::string_view name) {
   return Local(0x5a, StableHash(name));
 }

@@ -91,6 +91,8 @@ struct Mac {
   [[nodiscard]] static Mac ForName(std::string_view name);
 
   // Whether an interface can have it: neither multicast nor all zero.
+  // The link-local IPv6 address that the kernel derives from it (RFC 4291, appendix A).
+  [[nodiscard]] Ip LinkLocal() const;
   [[nodiscard]] bool IsUnicast() const { return (bytes[0] & 1) == 0 && *this != Mac{}; }
   [[nodiscard]] std::string Text() const;
 

@@ -160,29 +160,6 @@ nft::Chain ForwardChain() {
       }};
 }
 
-// fe80:: and the modified EUI-64 of the MAC (RFC 4291).
-Ip LinkLocal(const Mac& mac) {
-  constexpr std::uint8_t kUniversal = 0x02;
-  const std::array<std::uint8_t, 6>& m = mac.bytes;
-  const std::array<std::uint8_t, 16> address = {0xfe,
-                                                0x80,
-                                                0,
-                                                0,
-                                                0,
-                                                0,
-                                                0,
-                                                0,
-                                                static_cast<std::uint8_t>(m[0] ^ kUniversal),
-                                                m[1],
-                                                m[2],
-                                                0xff,
-                                                0xfe,
-                                                m[3],
-                                                m[4],
-                                                m[5]};
-  return Ip(address);
-}
-
 }  // namespace
 
 std::vector<nft::Element> Elements(const PortSource& source, const std::string& comment) {
@@ -198,7 +175,7 @@ std::vector<nft::Element> Elements(const PortSource& source, const std::string& 
   };
   add(kPorts, {}, nft::Type::kIfname);
   add(kMac, source.mac.bytes, nft::Type::kEtherAddr);
-  add(kSource6, LinkLocal(source.mac).bytes(), nft::Type::kIpv6Addr);
+  add(kSource6, source.mac.LinkLocal().bytes(), nft::Type::kIpv6Addr);
   for (const Ip& address : source.addresses) {
     add(address.is_ipv4() ? kSource4 : kSource6, address.bytes(), AddressType(address.family()));
   }

@@ -1,7 +1,6 @@
 #include "plugin/link/bridge.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/error.h"
@@ -17,6 +16,8 @@
 
 namespace nomad_bridge::link {
 namespace {
+
+constexpr int kLinkLocalPrefixBits = 64;
 
 // "bridge 'nomad', which was down": logged only if an attachment relied on it.
 using Repairs = std::vector<std::string>;
@@ -92,17 +93,6 @@ bool Conflicts(const Cidr& present, const std::vector<Cidr>& gateways) {
   });
 }
 
-// The link-local address that the kernel derives from a MAC (RFC 4291, appendix A).
-Cidr LinkLocal(const Mac& mac) {
-  constexpr std::uint8_t kUniversalBit = 0x02;
-  constexpr int kPrefixBits = 64;
-  const auto& m = mac.bytes;
-  const auto first = static_cast<std::uint8_t>(m[0] ^ kUniversalBit);
-  const std::array<std::uint8_t, 16> bytes = {
-      0xfe, 0x80, 0, 0, 0, 0, 0, 0, first, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]};
-  return {Ip(bytes), kPrefixBits};
-}
-
 // `gateways`; with IPv6 on a bridge that we created also the link-local address, which the kernel
 // itself would add late.
 std::vector<Cidr> AddressesFor(const rtnl::Link& gateway,
@@ -114,7 +104,7 @@ std::vector<Cidr> AddressesFor(const rtnl::Link& gateway,
     if (maker == BridgeMaker::kWe) {
       // The kernel uses it as the source of neighbour solicitations. Left alone it adds it up to a
       // second after the link has a carrier, and then runs duplicate address detection on it.
-      wanted.push_back(LinkLocal(gateway.mac));
+      wanted.push_back({gateway.mac.LinkLocal(), kLinkLocalPrefixBits});
     }
   }
   return wanted;
