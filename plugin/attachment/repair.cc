@@ -30,7 +30,9 @@ void RepairPort(state::Host& host,
     return;
   }
   host.net.Change(veth, {.up = true, .master = bridge.index});
-  link::SetPort(host.net, veth, record->link.port, record->ContainerMac());
+  // Read again: what it has as a port, such as the default VLAN, is to go.
+  link::SetPort(
+      host.net, host.net.RequireLink(veth.name), record->link.port, record->ContainerMac());
   rules::EnsureLocalhostReaches(host, *record);
   LogLine("repaired {} of container '{}', which was no port of '{}' any more",
           veth.name,
@@ -40,13 +42,15 @@ void RepairPort(state::Host& host,
 
 // Up, a port of `bridge`, and with the flags of its record.
 void RepairHostVeth(state::Host& host, const rtnl::Link& bridge, const state::Record& record) {
-  const std::optional<rtnl::Link> veth =
-      link::FindHostVeth(host.net, record.id, link::Recorded::kYes);
+  std::optional<rtnl::Link> veth = link::FindHostVeth(host.net, record.id, link::Recorded::kYes);
   if (!veth) {
     return;
   }
-  RepairPort(host, bridge, record.id, *veth);
-  if (!veth->up && veth->master == bridge.index) {
+  if (veth->master != bridge.index) {
+    RepairPort(host, bridge, record.id, *veth);
+    veth = host.net.RequireLink(veth->name);
+  }
+  if (!veth->up) {
     host.net.Change(*veth, {.up = true});
     LogLine("repaired {}, which was down", veth->name);
   }
