@@ -136,7 +136,7 @@ void NoteHooks(const firewall::Goal& goal, state::Checkpoint& checkpoint) {
   for (std::vector<std::string>* const chains :
        {&checkpoint.admin_chains, &checkpoint.admin_chains_ipv6}) {
     std::ranges::sort(*chains);
-    chains->erase(std::ranges::unique(*chains).begin(), chains->end());
+    chains->erase(std::unique(chains->begin(), chains->end()), chains->end());
   }
 }
 
