@@ -1,0 +1,149 @@
+#include "plugin/cli/terminal.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <numeric>
+#include <optional>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+constexpr std::size_t kGap = 2;
+// Of a column that is cut: a short id, or a word.
+constexpr std::size_t kNarrowest = 6;
+
+// nullopt where nothing has to be cut.
+std::optional<std::size_t> TerminalWidth() {
+  winsize size{};
+  const bool is_known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return is_known ? std::optional<std::size_t>(size.ws_col) : std::nullopt;
+}
+
+bool ShowsColours() {
+  const auto is_set = [](const char* name) {
+    const char* const value = ::getenv(name);
+    return value != nullptr && *value != '\0';
+  };
+  return IsTerminal() && !is_set("NO_COLOR") && !is_set("NOMAD_CLI_NO_COLOR");
+}
+
+bool BeginsCharacter(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xc0U) != 0x80U;
+}
+
+// In characters: close enough to columns, and the same in every locale.
+std::size_t Width(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(text, BeginsCharacter));
+}
+
+std::string Cut(std::string_view text, std::size_t width) {
+  if (Width(text) <= width) {
+    return std::string(text);
+  }
+  std::size_t at = 0;
+  for (std::size_t left = width; at < text.size(); ++at) {
+    if (BeginsCharacter(text[at]) && left-- <= 1) {
+      break;
+    }
+  }
+  return Cat(text.substr(0, at), "…");
+}
+
+// Takes from the widest, one character at a time, until all fit or none can give any.
+void Narrow(std::vector<std::size_t>& widths, std::size_t room) {
+  while (std::accumulate(widths.begin(), widths.end(), std::size_t{0}) > room) {
+    const auto widest = std::ranges::max_element(widths);
+    if (*widest <= kNarrowest) {
+      return;
+    }
+    --*widest;
+  }
+}
+
+}  // namespace
+
+void Print(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
+    if (written < 0 && errno == EPIPE) {
+      return;
+    }
+    if (written < 0) {
+      throw ErrnoError(Code::kIo, "cannot write to stdout");
+    }
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+bool IsTerminal() {
+  return ::isatty(STDOUT_FILENO) == 1;
+}
+
+std::string Coloured(std::string_view text, Colour colour) {
+  if (colour == Colour::kNone || !ShowsColours()) {
+    return std::string(text);
+  }
+  const std::string_view code = colour == Colour::kGood       ? "\x1b[32m"
+                                : colour == Colour::kDoubtful ? "\x1b[33m"
+                                                              : "\x1b[31m";
+  return Cat(code, text, "\x1b[0m");
+}
+
+Cell::Cell(std::string text_, Colour colour_) : text(Printable(text_)), colour(colour_) {}
+
+Table::Table(std::vector<std::string> headers, TableForm form) : form_(form) {
+  if (!headers.empty()) {
+    rows_.emplace_back(headers.begin(), headers.end());
+  }
+}
+
+void Table::Add(std::vector<Cell> row) {
+  rows_.push_back(std::move(row));
+}
+
+std::vector<std::size_t> Table::Widths() const {
+  std::vector<std::size_t> widths(rows_.front().size());
+  for (const std::vector<Cell>& row : rows_) {
+    for (std::size_t column = 0; column < widths.size(); ++column) {
+      widths[column] = std::max(widths[column], Width(row.at(column).text));
+    }
+  }
+  if (const std::optional<std::size_t> width = TerminalWidth(); width && form_.is_cut) {
+    const std::size_t between = form_.indent + kGap * (widths.size() - 1);
+    Narrow(widths, *width - std::min(*width, between));
+  }
+  return widths;
+}
+
+std::string Table::Text() const {
+  if (rows_.empty()) {
+    return "";
+  }
+  const std::vector<std::size_t> widths = Widths();
+  std::string text;
+  for (const std::vector<Cell>& row : rows_) {
+    std::size_t pending = form_.indent;  // spaces; none at a line's end
+    for (std::size_t column = 0; column < widths.size(); ++column) {
+      const std::string shown = Cut(row.at(column).text, widths[column]);
+      if (!shown.empty()) {
+        text += Cat(std::string(pending, ' '), Coloured(shown, row.at(column).colour));
+        pending = 0;
+      }
+      pending += widths[column] - Width(shown) + kGap;
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace nomad_bridge::cli

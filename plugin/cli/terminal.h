@@ -1,0 +1,57 @@
+// What people see: text on stdout, tables, colours.
+//
+// Shapes     A table has a line of headers in capitals, and columns that are two spaces apart. On a
+//            terminal it is as wide as that at most: the widest columns lose their ends, which "…"
+//            shows. Elsewhere nothing is cut. Cells are any bytes; they become one printable line.
+// Colour     only on a terminal, and never with NO_COLOR or NOMAD_CLI_NO_COLOR in the environment
+// Errors     Print: kIo if stdout cannot be written; a reader who has gone (`| head`) is no error.
+// Source     no-color.org; ioctl_tty(2); Nomad's command-line documentation.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nomad_bridge::cli {
+
+// To stdout.
+void Print(std::string_view text);
+
+[[nodiscard]] bool IsTerminal();
+
+enum class Colour { kNone, kGood, kDoubtful, kBad };
+
+// With the colour's codes around it where stdout shows colours.
+[[nodiscard]] std::string Coloured(std::string_view text, Colour colour);
+
+struct Cell {
+  // NOLINTNEXTLINE(google-explicit-constructor): a row is written as a list of texts
+  Cell(std::string text_, Colour colour_ = Colour::kNone);
+
+  std::string text;
+  Colour colour;
+};
+
+struct TableForm {
+  std::size_t indent = 0;
+  bool is_cut = true;  // help is whole on any terminal
+};
+
+class Table {
+ public:
+  // Without headers the rows stand alone.
+  explicit Table(std::vector<std::string> headers, TableForm form = {});
+
+  // As many cells as there are headers, or as the first row has.
+  void Add(std::vector<Cell> row);
+  [[nodiscard]] std::string Text() const;
+
+ private:
+  [[nodiscard]] std::vector<std::size_t> Widths() const;
+
+  TableForm form_;
+  std::vector<std::vector<Cell>> rows_;
+};
+
+}  // namespace nomad_bridge::cli

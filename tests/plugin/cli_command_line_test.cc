@@ -1,0 +1,144 @@
+// What is the same for every command: how it is found, its flags, help, exit codes, completion.
+#include <array>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "tests/plugin/cli_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class CommandLine : public CliWorld {
+ protected:
+  // What help lists, by the names alone.
+  [[nodiscard]] std::vector<std::string> CommandNames() {
+    std::vector<std::string> names;
+    for (const std::string& line : Lines(Output("help"))) {
+      const bool is_two = line.starts_with("  config ") || line.starts_with("  policy ");
+      if (line.starts_with("  ")) {
+        const std::vector<std::string> words = Words(line);
+        names.push_back(is_two ? Cat(words.at(0), ' ', words.at(1)) : words.at(0));
+      }
+    }
+    return names;
+  }
+
+  // What bash offers for the last of `words`.
+  [[nodiscard]] std::vector<std::string> Completed(const std::vector<std::string>& words) {
+    std::string array;
+    for (const std::string& word : words) {
+      array += Cat(" '", word, "'");
+    }
+    const Outcome outcome = host().Run(
+        {"bash",
+         "-c",
+         Cat("PATH=",
+             std::filesystem::path(BinaryUnderTest()).parent_path().string(),
+             ":$PATH; source <(nomad-bridge completion bash); compopt() { :; }; COMP_WORDS=(",
+             array,
+             "); COMP_CWORD=",
+             words.size() - 1,
+             "; _nomad_bridge; printf '%s\\n' \"${COMPREPLY[@]}\"")});
+    EXPECT_EQ(outcome.err, "");
+    return Lines(outcome.out);
+  }
+};
+
+TEST_F(CommandLine, WithoutAnythingIsTheFingerprintThatNomadReads) {
+  const Outcome outcome = Run(std::vector<std::string>{});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, StartsWith("CNI nomad-bridge plugin v"));
+  EXPECT_EQ(Output("version"), outcome.err);
+  EXPECT_EQ(Output("--version"), outcome.err);
+}
+
+TEST_F(CommandLine, IsNotLookedAtUnderARuntime) {
+  Command command = PluginCommand("VERSION", "");
+  command.argv.insert(command.argv.end(), {"help", "install"});
+  EXPECT_TRUE(Execute(command).json.contains("supportedVersions"));
+}
+
+TEST_F(CommandLine, IsTheSameUnderEveryName) {
+  EXPECT_EQ(Execute(PluginCommand("", "", {{"CNI_COMMAND", ""}}, "bridge")).err.substr(0, 10),
+            "CNI bridge");
+  Command command = PluginCommand("", "", {{"CNI_COMMAND", std::nullopt}}, "bridge");
+  command.argv.emplace_back("help");
+  EXPECT_EQ(Execute(command).out, Output("help"));
+}
+
+TEST_F(CommandLine, HelpSaysHowEachCommandIsUsed) {
+  for (const std::string& name : CommandNames()) {
+    const std::string help = Output(Cat("help ", name));
+    EXPECT_THAT(help, StartsWith(Cat("Usage: nomad-bridge ", name))) << name;
+    EXPECT_THAT(help, HasSubstr("\n  -help")) << name;
+    EXPECT_EQ(Output(Cat(name, " -help")), help);
+    EXPECT_EQ(Output(Cat(name, " --help")), help);
+    EXPECT_EQ(Output(Cat(name, " -h")), help);
+  }
+  for (const char* const word : {"-help", "--help", "-h"}) {
+    EXPECT_EQ(Output(word), Output("help"));
+  }
+}
+
+TEST_F(CommandLine, NamesWhatIsNearToWhatItDoesNotKnow) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"instal"}, "unknown command 'instal'; did you mean 'install'?\nTry 'nomad-bridge help'"},
+      {{"help", "versoin"},
+       "unknown command 'versoin'; did you mean 'version'?\nTry 'nomad-bridge help'"},
+      {{"frobnicate"}, "unknown command 'frobnicate'\nTry 'nomad-bridge help'"},
+      {{""}, "unknown command ''\nTry 'nomad-bridge help'"},
+      {{"-x"}, "unknown command '-x'\nTry 'nomad-bridge help'"},
+      {{"version", "-hepl"},
+       "version has no flag '-hepl'; did you mean 'help'?\nUsage: nomad-bridge version"},
+      {{"version", "--no-colour"},
+       "version has no flag '--no-colour'; did you mean 'no-color'?\nUsage: nomad-bridge version"},
+      {{"version", "all"}, "version takes no operands\nUsage: nomad-bridge version"},
+      {{"completion", "fish"}, "completion knows bash, and no 'fish'"}};
+  for (const auto& [arguments, why] : cases) {
+    const Outcome outcome = Run(arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << why;
+    EXPECT_EQ(outcome.err, Cat("nomad-bridge: ", why, '\n'));
+    EXPECT_EQ(outcome.out, "");
+  }
+}
+
+TEST_F(CommandLine, IgnoresAReaderWhoHasGone) {
+  Command command = Line({"help"});
+  command.in_child = [] {
+    std::array<int, 2> ends{};
+    static_cast<void>(::pipe(ends.data()));
+    ::close(ends[0]);
+    ::dup2(ends[1], STDOUT_FILENO);
+  };
+  const Outcome outcome = Execute(command);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  EXPECT_EQ(outcome.err, "");
+}
+
+TEST_F(CommandLine, ReportsThatItCannotWrite) {
+  Command command = Line({"help"});
+  command.in_child = [] { ::dup2(::open("/dev/full", O_WRONLY), STDOUT_FILENO); };
+  const Outcome outcome = Execute(command);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("cannot write to stdout: No space left on device (ENOSPC)"));
+}
+
+TEST_F(CommandLine, IsCompletedByBash) {
+  EXPECT_THAT(Completed({"nomad-bridge", "ins"}), Contains("install"));
+  EXPECT_THAT(Completed({"nomad-bridge", "inst"}), ElementsAre("install"));
+  EXPECT_THAT(Completed({"nomad-bridge", "install", "-"}),
+              ElementsAre("-replace", "-no-color", "-help"));
+  EXPECT_THAT(Completed({"nomad-bridge", "install", "/proc/sys/net/ipv"}),
+              ::testing::UnorderedElementsAre("/proc/sys/net/ipv4", "/proc/sys/net/ipv6"));
+  EXPECT_THAT(Completed({"nomad-bridge", "help", "vers"}), ElementsAre("version"));
+  EXPECT_THAT(Completed({"nomad-bridge", "completion", ""}), ElementsAre("bash"));
+  for (const std::string& name : CommandNames()) {
+    EXPECT_THAT(Completed({"nomad-bridge", Words(name).front()}), Contains(Words(name).front()));
+  }
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

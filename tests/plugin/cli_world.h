@@ -1,0 +1,38 @@
+// The command line as an operator uses it: the built binary with arguments and without CNI_COMMAND, in the
+// host of a World.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+
+class CliWorld : public World {
+ protected:
+  [[nodiscard]] Command Line(const std::vector<std::string>& arguments,
+                             const Variables& variables = {}) {
+    Variables all = variables;
+    all.emplace("CNI_COMMAND", std::nullopt);
+    Command command = PluginCommand("", "", all);
+    command.argv.insert(command.argv.end(), arguments.begin(), arguments.end());
+    return command;
+  }
+  [[nodiscard]] Outcome Run(const std::vector<std::string>& arguments,
+                            const Variables& variables = {}) {
+    return Execute(Line(arguments, variables));
+  }
+  // "list -json" as one string.
+  [[nodiscard]] Outcome RunLine(const std::string& line) { return Run(Words(line)); }
+
+  // stdout of a command that must exit 0, and say nothing on stderr.
+  [[nodiscard]] std::string Output(const std::string& line) {
+    const Outcome outcome = RunLine(line);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome;
+    EXPECT_EQ(outcome.err, "") << line;
+    return outcome.out;
+  }
+};
+
+}  // namespace nomad_bridge::test
