@@ -62,9 +62,11 @@ void RepairRules(state::Host& host, const state::Record& record) {
 }
 
 void TransferPortsToSibling(state::Host& host, const state::Record& record) {
+  if (!record.Has(cni::Part::kPorts) || record.rules.ports.empty()) {
+    return;
+  }
   const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
-  if (!record.Has(cni::Part::kPorts) || record.rules.ports.empty() ||
-      (checkpoint && !checkpoint->has_siblings)) {
+  if (checkpoint && !checkpoint->has_siblings) {
     return;
   }
   for (const AttachmentId& id : host.records.List("")) {
