@@ -21,14 +21,6 @@ bool IsShared(const nft::Element& element) {
   return element.comment.empty();
 }
 
-// "tcp . 8080 in port4 of veth3f2a91c04d7e"
-std::string Name(const Tables& tables, const nft::Element& element) {
-  const auto table = std::ranges::find(tables, TableOf(element), &nft::Table::id);
-  const nft::Set* const set = table == tables.end() ? nullptr : table->FindSet(element.set);
-  const std::string key = set == nullptr ? "an element" : nft::KeyText(*set, element);
-  return Format("{} in {}{}{}", key, element.set, IsShared(element) ? "" : " of ", element.owner());
-}
-
 std::string ChangingTheTable() {
   return Cat("change table ", nft::Text(TableId()));
 }
@@ -152,14 +144,11 @@ void PlanDeletes(PlannedElements& elements, const Change& change) {
 struct ChangePlan {
   nft::Batch batch;
   std::optional<Conflict> conflict;
-  std::vector<std::string> repaired;
+  std::vector<nft::Element> repaired;
 };
 
 // Shared elements are added without a look, too: the kernel accepts one that is there.
-ChangePlan PlanChange(nft::Socket& socket,
-                      const Tables& tables,
-                      const Change& change,
-                      PlanMode mode) {
+ChangePlan PlanChange(nft::Socket& socket, const Change& change, PlanMode mode) {
   ChangePlan plan;
   PlannedElements elements(socket, plan.batch);
   PlanDeletes(elements, change);  // first: a key may go from one owner to another in one batch
@@ -181,7 +170,7 @@ ChangePlan PlanChange(nft::Socket& socket,
       return plan;
     }
     if (mode == PlanMode::kRepair) {
-      plan.repaired.push_back(Name(tables, wanted));
+      plan.repaired.push_back(wanted);
     }
   }
   return plan;
@@ -193,6 +182,13 @@ bool IsTaken(const nft::CommitReply& reply) {
 }
 
 }  // namespace
+
+std::string Name(const Tables& tables, const nft::Element& element) {
+  const auto table = std::ranges::find(tables, TableOf(element), &nft::Table::id);
+  const nft::Set* const set = table == tables.end() ? nullptr : table->FindSet(element.set);
+  const std::string key = set == nullptr ? "an element" : nft::KeyText(*set, element);
+  return Format("{} in {}{}{}", key, element.set, IsShared(element) ? "" : " of ", element.owner());
+}
 
 std::vector<std::uint64_t> HandlesOf(nft::Socket& socket, const Tables& tables) {
   std::vector<std::uint64_t> handles;
@@ -236,12 +232,9 @@ Restored RestoreAll(nft::Socket& socket, const Goal& goal, const DesiredElements
   return restored;
 }
 
-Outcome Apply(nft::Socket& socket,
-              const Tables& tables,
-              const Change& change,
-              std::uint32_t generation) {
+Outcome Apply(nft::Socket& socket, const Change& change, std::uint32_t generation) {
   for (PlanMode mode = change.mode;; mode = PlanMode::kLookUp) {
-    ChangePlan plan = PlanChange(socket, tables, change, mode);
+    ChangePlan plan = PlanChange(socket, change, mode);
     if (plan.conflict) {
       return {.conflict = std::move(plan.conflict)};
     }
@@ -311,10 +304,12 @@ std::vector<std::string> Diff(nft::Socket& socket,
         mismatches.push_back(LostTable(table));
       }
     }
-    ChangePlan own = PlanChange(socket, goal.tables, change, change.mode);
-    Append(mismatches, std::move(own.repaired));
+    ChangePlan own = PlanChange(socket, change, change.mode);
     if (own.conflict) {
-      mismatches.push_back(Name(goal.tables, own.conflict->wanted));
+      own.repaired.push_back(own.conflict->wanted);
+    }
+    for (const nft::Element& element : own.repaired) {
+      mismatches.push_back(Name(goal.tables, element));
     }
     return socket.Generation() == generation;
   });

@@ -37,6 +37,9 @@ struct Goal {
   std::optional<ForwardHook> new_forward_hook;  // its rules are no repair
 };
 
+// "tcp . 8080 in port4 of veth3f2a91c04d7e"
+[[nodiscard]] std::string Name(const Tables& tables, const nft::Element& element);
+
 // The elements of live attachments.
 struct DesiredElements {
   std::vector<nft::Element> elements;
@@ -92,16 +95,13 @@ struct Change {
 struct Outcome {
   // The one after the change. nullopt: `generation` has passed, and nothing was changed.
   std::optional<std::uint32_t> generation;
-  std::optional<Conflict> conflict;   // if set, nothing was changed
-  std::optional<Error> refusal;       // likewise: the table is not what the generation stands for
-  std::vector<std::string> repaired;  // kRepair: what was missing or different
+  std::optional<Conflict> conflict;    // if set, nothing was changed
+  std::optional<Error> refusal;        // likewise: the table is not what the generation stands for
+  std::vector<nft::Element> repaired;  // kRepair: what was missing or different
 };
 
-// Makes `change` in `tables`, which are in force at `generation`.
-[[nodiscard]] Outcome Apply(nft::Socket& socket,
-                            const Tables& tables,
-                            const Change& change,
-                            std::uint32_t generation);
+// Makes `change` in our tables, which are in force at `generation`.
+[[nodiscard]] Outcome Apply(nft::Socket& socket, const Change& change, std::uint32_t generation);
 
 // Removes those of `elements` that have an owner and still belong to it. No table, or no such
 // element: success. Returns the next generation; nullopt if `generation` had passed.

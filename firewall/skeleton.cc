@@ -86,15 +86,6 @@ std::vector<std::string> AddMissingSets(const Present& present,
 
 }  // namespace
 
-std::string Fingerprint(const std::vector<nft::Table>& tables) {
-  nft::Batch batch;
-  for (const nft::Table& table : tables) {
-    AddAll(table, batch);
-  }
-  const std::vector<char> bytes = nft::EncodeBatch(batch, 0, 0);
-  return Hex(StableHash({bytes.data(), bytes.size()}), 16);
-}
-
 SkeletonPlan DescribeSkeleton(nft::Socket& socket, const nft::Table& table, nft::Batch& batch) {
   const std::optional<nft::KernelTable> found_table = socket.FindTable(table.id);
   const Present present = found_table ? Read(socket, table) : Present();

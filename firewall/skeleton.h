@@ -13,9 +13,6 @@
 
 namespace nomad_bridge::firewall {
 
-// Equal for tables whose sets, chains and rules are equal: 16 hexadecimal digits.
-[[nodiscard]] std::string Fingerprint(const std::vector<nft::Table>& tables);
-
 struct SkeletonPlan {
   bool is_new = false;          // the table was missing, or of another shape: no element survives
   bool lacks_elements = false;  // so, or a set was missing

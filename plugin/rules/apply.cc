@@ -15,6 +15,7 @@
 #include "plugin/link/liveness.h"
 #include "plugin/rules/converge.h"
 #include "plugin/rules/elements.h"
+#include "plugin/rules/forward_hooks.h"
 #include "plugin/rules/port_side_effects.h"
 
 namespace nomad_bridge::rules {
@@ -49,26 +50,24 @@ class Attempt {
       : host_(host),
         record_(record),
         change_(std::move(change)),
-        converged_(Converge(host, record)) {
+        checkpoint_(Converge(host, record)) {
     change_.remove_shared = FindEarlierPolicy(host, record);
   }
 
-  [[nodiscard]] std::uint32_t generation() const { return converged_.checkpoint.generation; }
+  [[nodiscard]] std::uint32_t generation() const { return checkpoint_.generation; }
 
   // On the ruleset's `generation`. False if it has to be tried again.
   [[nodiscard]] bool Try(std::uint32_t generation) {
-    if (generation != converged_.checkpoint.generation) {
-      converged_ = Converge(host_, record_);
+    if (generation != checkpoint_.generation) {
+      checkpoint_ = Converge(host_, record_);
     }
     // Only of what is new: a repair takes no port away.
     const std::optional<firewall::Conflict> overlap =
-        record_.IsAny(state::Phase::kMaking)
-            ? FindOverlap(host_, change_, converged_.checkpoint.published_on)
-            : std::nullopt;
-    firewall::Outcome outcome =
-        overlap ? firewall::Outcome{.conflict = overlap}
-                : firewall::Apply(
-                      host_.nft, converged_.tables, change_, converged_.checkpoint.generation);
+        record_.IsAny(state::Phase::kMaking) ? FindOverlap(host_, change_, checkpoint_.published_on)
+                                             : std::nullopt;
+    firewall::Outcome outcome = overlap
+                                    ? firewall::Outcome{.conflict = overlap}
+                                    : firewall::Apply(host_.nft, change_, checkpoint_.generation);
     if (outcome.conflict) {
       SettleConflict(*outcome.conflict);
     } else if (outcome.refusal) {
@@ -81,8 +80,7 @@ class Attempt {
   }
 
   [[nodiscard]] Committed TakeCommitted() {
-    return {.stale_owners = std::move(stale_owners_),
-            .checkpoint = std::move(converged_.checkpoint)};
+    return {.stale_owners = std::move(stale_owners_), .checkpoint = std::move(checkpoint_)};
   }
 
  private:
@@ -102,14 +100,14 @@ class Attempt {
     if (std::exchange(is_all_compared_, true)) {
       throw Error(refusal);
     }
-    converged_.checkpoint.Expire();
-    host_.checkpoint.Write(converged_.checkpoint);
-    converged_ = Converge(host_, record_);
+    checkpoint_.Expire();
+    SaveCheckpoint(host_, checkpoint_);
+    checkpoint_ = Converge(host_, record_);
   }
 
   void Finish(const firewall::Outcome& outcome) {
-    for (const std::string& mismatch : outcome.repaired) {
-      LogLine("repaired {}", mismatch);
+    for (const nft::Element& element : outcome.repaired) {
+      LogLine("repaired {}", NameOf(element));
     }
     if (!outcome.repaired.empty()) {
       ForgetUntranslatedFlows(host_, {record_.OnlyLive()});
@@ -117,21 +115,20 @@ class Attempt {
     if (record_.IsAny(state::Phase::kMaking)) {
       host_.records.Write(record_.Finished());
     }
-    state::Checkpoint& checkpoint = converged_.checkpoint;
-    const bool is_changed =
-        checkpoint.generation != *outcome.generation || (has_siblings_ && !checkpoint.has_siblings);
-    checkpoint.generation = *outcome.generation;
-    checkpoint.has_siblings = checkpoint.has_siblings || has_siblings_;
+    const bool is_changed = checkpoint_.generation != *outcome.generation ||
+                            (has_siblings_ && !checkpoint_.has_siblings);
+    checkpoint_.generation = *outcome.generation;
+    checkpoint_.has_siblings = checkpoint_.has_siblings || has_siblings_;
     if (is_changed) {
-      NotePublished(record_, checkpoint);
-      SaveCheckpoint(host_, checkpoint);
+      NotePublished(record_, checkpoint_);
+      SaveCheckpoint(host_, checkpoint_);
     }
   }
 
   state::Host& host_;
   const state::Record& record_;
   firewall::Change change_;
-  Converged converged_;
+  state::Checkpoint checkpoint_;
   std::vector<StaleOwner> stale_owners_;
   bool has_siblings_ = false;
   bool is_all_compared_ = false;
@@ -160,9 +157,11 @@ bool IsAnyMissing(state::Host& host, const state::Record& record) {
 void UpdateForeignFirewalls(state::Host& host,
                             const state::Record& record,
                             state::Checkpoint checkpoint) {
-  const bool is_known = Contains(checkpoint.opened_ifnames, record.link.gateway_ifname) &&
-                        checkpoint.legacy_filter == foreign::FilterFingerprint();
-  if (HasForwardHook(record) && !is_known) {
+  const auto is_known = [&] {
+    return Contains(checkpoint.opened_ifnames, record.link.gateway_ifname) &&
+           checkpoint.legacy_filter == foreign::FilterFingerprint();
+  };
+  if (HasForwardHook(record) && !is_known()) {
     foreign::OpenOtherFirewalls(host, record);
     checkpoint.notes =
         foreign::NotesOnOtherFirewalls(host, record.rules.forward_hook.accept_mark_bit);

@@ -6,21 +6,19 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "firewall/port_filter.h"
 #include "firewall/ruleset.h"
-#include "firewall/skeleton.h"
 #include "firewall/table.h"
 #include "plugin/rules/desired.h"
 #include "plugin/rules/elements.h"
+#include "plugin/rules/forward_hooks.h"
 #include "plugin/rules/port_side_effects.h"
+#include "plugin/rules/tables_revision.h"
 #include "plugin/state/kernel_names.h"
 #include "portmap/rules.h"
 
 namespace nomad_bridge::rules {
 namespace {
-
-using firewall::ForwardHook;
 
 firewall::Tables NodeTables(int accept_mark_bit, bool has_port_filter) {
   firewall::Tables tables = {firewall::Describe(accept_mark_bit)};
@@ -29,131 +27,6 @@ firewall::Tables NodeTables(int accept_mark_bit, bool has_port_filter) {
     tables.push_back(firewall::DescribePortFilter());
   }
   return tables;
-}
-
-bool IsForwardedFor(const state::Record& record) {
-  return HasForwardHook(record) && record.IsLive(cni::Part::kForward);
-}
-
-// All records, read when they are first needed.
-class LazyDesiredState {
- public:
-  LazyDesiredState(state::Host& host, std::set<std::string> kept_owners)
-      : host_(host), kept_owners_(std::move(kept_owners)) {}
-
-  const DesiredState& operator*() {
-    if (!state_) {
-      state_.emplace(host_, kept_owners_);
-    }
-    return *state_;
-  }
-  const DesiredState* operator->() { return &**this; }
-
- private:
-  state::Host& host_;
-  std::set<std::string> kept_owners_;
-  std::optional<DesiredState> state_;
-};
-
-// The mark is one bit for the whole node, so networks have to agree on it.
-void RequireSameMarkBit(const state::Record& record, const DesiredState& desired) {
-  for (const state::Record& other : desired.records()) {
-    if (IsForwardedFor(other) &&
-        other.rules.forward_hook.accept_mark_bit != record.rules.forward_hook.accept_mark_bit &&
-        other.id.network != record.id.network) {
-      throw Error(
-          Code::kConflict,
-          Format("acceptMarkBit is {} in network '{}', but {} in network '{}'",
-                 record.rules.forward_hook.accept_mark_bit,
-                 record.id.network,
-                 other.rules.forward_hook.accept_mark_bit,
-                 other.id.network),
-          "the bit is one for the whole node: networks with live allocations must agree on it");
-    }
-  }
-}
-
-// The one in use, unless nothing is known of it.
-int MarkBitInUse(const state::Checkpoint& checkpoint, LazyDesiredState& desired) {
-  if (checkpoint.accept_mark_bit != state::kNoMarkBit) {
-    return checkpoint.accept_mark_bit;
-  }
-  const std::vector<state::Record>& records = desired->records();
-  const auto other = std::ranges::find_if(records, IsForwardedFor);
-  return other != records.end() ? other->rules.forward_hook.accept_mark_bit
-                                : ForwardHook().accept_mark_bit;
-}
-
-// That of `record` if it is forwarded for, else the one in use.
-int MarkBitFor(const state::Record& record,
-               const state::Checkpoint& checkpoint,
-               LazyDesiredState& desired) {
-  if (!HasForwardHook(record)) {
-    return MarkBitInUse(checkpoint, desired);
-  }
-  const int bit = record.rules.forward_hook.accept_mark_bit;
-  if (checkpoint.accept_mark_bit != bit) {
-    RequireSameMarkBit(record, *desired);
-  }
-  return bit;
-}
-
-std::vector<ForwardHook> HooksIn(const state::Checkpoint& checkpoint, int mark_bit) {
-  std::vector<ForwardHook> hooks;
-  for (const std::string& chain : checkpoint.admin_chains) {
-    hooks.push_back({.admin_chain = chain,
-                     .accept_mark_bit = mark_bit,
-                     .ipv6 = Contains(checkpoint.admin_chains_ipv6, chain)});
-  }
-  return hooks;
-}
-
-std::vector<ForwardHook> HooksOf(const DesiredState& desired, int mark_bit) {
-  std::vector<ForwardHook> hooks;
-  for (const state::Record& record : desired.records()) {
-    ForwardHook hook = record.rules.forward_hook;
-    hook.accept_mark_bit = mark_bit;
-    if (IsForwardedFor(record) && !Contains(hooks, hook)) {
-      hooks.push_back(std::move(hook));
-    }
-  }
-  return hooks;
-}
-
-void NoteHooks(const firewall::Goal& goal, state::Checkpoint& checkpoint) {
-  checkpoint.admin_chains.clear();
-  checkpoint.admin_chains_ipv6.clear();
-  const auto note = [&](const ForwardHook& hook) {
-    checkpoint.admin_chains.push_back(hook.admin_chain);
-    if (hook.ipv6) {
-      checkpoint.admin_chains_ipv6.push_back(hook.admin_chain);
-    }
-  };
-  std::ranges::for_each(goal.forward_hooks, note);
-  if (goal.new_forward_hook) {
-    note(*goal.new_forward_hook);
-  }
-  for (std::vector<std::string>* const chains :
-       {&checkpoint.admin_chains, &checkpoint.admin_chains_ipv6}) {
-    std::ranges::sort(*chains);
-    chains->erase(std::unique(chains->begin(), chains->end()), chains->end());
-  }
-}
-
-std::optional<ForwardHook> FindNewHook(const state::Record& record,
-                                       const std::vector<ForwardHook>& hooks) {
-  const ForwardHook& own = record.rules.forward_hook;
-  const bool is_known = std::ranges::any_of(hooks, [&](const ForwardHook& hook) {
-    return hook.admin_chain == own.admin_chain && (hook.ipv6 || !own.ipv6);
-  });
-  return HasForwardHook(record) && !is_known ? std::optional(own) : std::nullopt;
-}
-
-// Whether the tables that the checkpoint speaks of are still there.
-bool HasSameTables(state::Host& host,
-                   const firewall::Tables& tables,
-                   const state::Checkpoint& checkpoint) {
-  return firewall::HandlesOf(host.nft, tables) == checkpoint.table_handles;
 }
 
 void FinishRepair(state::Host& host,
@@ -186,39 +59,39 @@ void Note(state::Host& host,
   checkpoint.generation = restored.generation;
   checkpoint.table_handles = restored.table_handles;
   checkpoint.has_port_filter = goal.tables.size() > 1;
-  checkpoint.table_fingerprint = firewall::Fingerprint(goal.tables);
+  checkpoint.tables_revision = kTablesRevision;
   NoteHooks(goal, checkpoint);
   SaveCheckpoint(host, checkpoint);
 }
 
 }  // namespace
 
-bool HasForwardHook(const state::Record& record) {
-  return !record.rules.forward_hook.admin_chain.empty();
-}
-
-Converged Converge(state::Host& host, const state::Record& record) {
+state::Checkpoint Converge(state::Host& host, const state::Record& record) {
   state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint{});
   LazyDesiredState desired(host, {});
   const int mark_bit = MarkBitFor(record, checkpoint, desired);
   // Once it is there, it stays.
   bool has_port_filter = checkpoint.has_port_filter || NeedsPortFilter(record);
-  firewall::Goal goal{.tables = NodeTables(mark_bit, has_port_filter),
-                      .forward_hooks = HooksIn(checkpoint, mark_bit)};
-  goal.new_forward_hook = FindNewHook(record, goal.forward_hooks);
+  std::vector<firewall::ForwardHook> hooks = HooksIn(checkpoint, mark_bit);
+  std::optional<firewall::ForwardHook> new_hook = FindNewHook(record, hooks);
 
   const bool is_quiet = checkpoint.generation == host.nft.Generation();
-  const bool is_this_release = checkpoint.table_fingerprint == firewall::Fingerprint(goal.tables);
-  if (is_quiet && is_this_release && !goal.new_forward_hook) {
-    return {.checkpoint = std::move(checkpoint), .tables = std::move(goal.tables)};
+  const bool has_same_tables = checkpoint.tables_revision == kTablesRevision &&
+                               checkpoint.accept_mark_bit == mark_bit &&
+                               checkpoint.has_port_filter == has_port_filter;
+  if (is_quiet && has_same_tables && !new_hook) {
+    return checkpoint;
   }
   if (!is_quiet) {
     checkpoint.opened_ifnames.clear();  // other firewalls may have been changed, too
     checkpoint.notes.clear();
   }
   checkpoint.accept_mark_bit = mark_bit;
+  firewall::Goal goal{.tables = NodeTables(mark_bit, has_port_filter),
+                      .forward_hooks = std::move(hooks),
+                      .new_forward_hook = std::move(new_hook)};
   std::optional<firewall::Restored> restored;
-  if (is_this_release && HasSameTables(host, goal.tables, checkpoint)) {
+  if (has_same_tables && firewall::HandlesOf(host.nft, goal.tables) == checkpoint.table_handles) {
     restored = firewall::RestoreTable(host.nft, goal);
   }
   if (!restored) {
@@ -230,7 +103,7 @@ Converged Converge(state::Host& host, const state::Record& record) {
   }
   FinishRepair(host, restored->repaired, desired);
   Note(host, goal, *restored, checkpoint);
-  return {.checkpoint = std::move(checkpoint), .tables = std::move(goal.tables)};
+  return checkpoint;
 }
 
 void ConvergeAll(state::Host& host, const std::set<AttachmentId>& valid) {
@@ -261,11 +134,13 @@ void ConvergeAll(state::Host& host, const std::set<AttachmentId>& valid) {
 
 std::optional<state::Checkpoint> FindCurrentCheckpoint(state::Host& host) {
   std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
-  const bool is_current = checkpoint && checkpoint->generation == host.nft.Generation() &&
-                          checkpoint->table_fingerprint ==
-                              firewall::Fingerprint(NodeTables(checkpoint->accept_mark_bit,
-                                                               checkpoint->has_port_filter));
+  const bool is_current = checkpoint && checkpoint->tables_revision == kTablesRevision &&
+                          checkpoint->generation == host.nft.Generation();
   return is_current ? checkpoint : std::nullopt;
+}
+
+std::string NameOf(const nft::Element& element) {
+  return firewall::Name(NodeTables(firewall::ForwardHook().accept_mark_bit, true), element);
 }
 
 void NotePublished(const state::Record& record, state::Checkpoint& checkpoint) {

@@ -21,13 +21,9 @@
 
 namespace nomad_bridge::rules {
 
-struct Converged {
-  state::Checkpoint checkpoint;  // as it is in its file
-  firewall::Tables tables;
-};
-
-// So that `record` can be added to. The rules' lock is held by the caller.
-[[nodiscard]] Converged Converge(state::Host& host, const state::Record& record);
+// So that `record` can be added to. Returns the checkpoint as it is in its file. The rules' lock is held
+// by the caller.
+[[nodiscard]] state::Checkpoint Converge(state::Host& host, const state::Record& record);
 
 // Compares everything, and removes what nothing explains: elements of owners who have neither a record
 // nor a link and are not among `valid`, and of addresses that are another's. Takes the rules' lock.
@@ -48,7 +44,7 @@ void NotePublished(const state::Record& record, state::Checkpoint& checkpoint);
 // What is missing or different in the rules of `record`, one mismatch each, changing nothing.
 [[nodiscard]] std::vector<std::string> DiffRules(state::Host& host, const state::Record& record);
 
-// Whether the node forwards for `record`: only then it has a say in the mark's bit.
-[[nodiscard]] bool HasForwardHook(const state::Record& record);
+// For messages: "tcp . 8080 in port4 of veth3f2a91c04d7e".
+[[nodiscard]] std::string NameOf(const nft::Element& element);
 
 }  // namespace nomad_bridge::rules

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "firewall/ruleset.h"
@@ -37,6 +39,26 @@ class DesiredState {
   std::map<std::string, state::Record> by_owner_;  // all that have a record
   std::set<std::string> live_owners_;
   std::map<Ip, std::string> address_owners_;  // of live attachments
+};
+
+// All records, read when they are first needed.
+class LazyDesiredState {
+ public:
+  LazyDesiredState(state::Host& host, std::set<std::string> kept_owners)
+      : host_(host), kept_owners_(std::move(kept_owners)) {}
+
+  const DesiredState& operator*() {
+    if (!state_) {
+      state_.emplace(host_, kept_owners_);
+    }
+    return *state_;
+  }
+  const DesiredState* operator->() { return &**this; }
+
+ private:
+  state::Host& host_;
+  std::set<std::string> kept_owners_;
+  std::optional<DesiredState> state_;
 };
 
 }  // namespace nomad_bridge::rules

@@ -108,7 +108,7 @@ void Fields(auto& visit, StoredCheckpoint& stored) {
   visit("generation", stored.checkpoint.generation);
   visit("tableHandles", stored.checkpoint.table_handles);
   visit("hasPortFilter", stored.checkpoint.has_port_filter);
-  visit("tableFingerprint", stored.checkpoint.table_fingerprint);
+  visit("tablesRevision", stored.checkpoint.tables_revision);
   visit("acceptMarkBit", stored.checkpoint.accept_mark_bit);
   visit("adminChains", stored.checkpoint.admin_chains);
   visit("adminChainsIpv6", stored.checkpoint.admin_chains_ipv6);

@@ -247,16 +247,16 @@ class TakenElement : public Ruleset, public ::testing::WithParamInterface<bool> 
  protected:
   // On a checkpoint, and compared first.
   firewall::Outcome Try(const Change& change,
-                        const firewall::Outcome& before,
+                        std::optional<std::uint32_t> generation,
                         const std::vector<DesiredState>& others = {}) {
-    return Apply(change, GetParam() ? before.generation : std::nullopt, others);
+    return Apply(change, GetParam() ? generation : std::nullopt, others);
   }
 };
 
 TEST_P(TakenElement, IsReportedWithItsOwnerAndStays) {
   const auto first = Put(DesiredOf(2));
   const std::string before = List();
-  const auto outcome = Try(Adding(ClaimOfAnother()), first, {DesiredOf(2)});
+  const auto outcome = Try(Adding(ClaimOfAnother()), first.generation, {DesiredOf(2)});
   ASSERT_TRUE(outcome.conflict);
   EXPECT_EQ(outcome.conflict->present.owner(), "veth2");
   EXPECT_EQ(outcome.conflict->wanted.owner(), "veth3");
@@ -267,7 +267,7 @@ TEST_P(TakenElement, IsTakenOverFromAStaleOwnerInOneBatch) {
   const auto first = Put(DesiredOf(2));
   Change change = Adding(ClaimOfAnother());
   change.stale_owners = {"veth2"};
-  const auto outcome = Try(change, first);
+  const auto outcome = Try(change, first.generation);
   EXPECT_FALSE(outcome.conflict);
   EXPECT_EQ(outcome.generation, first.generation.value() + 1) << "more than one commit";
   EXPECT_THAT(List(), HasSubstr("172.26.64.2 comment \"veth3"));
@@ -280,7 +280,7 @@ TEST_P(TakenElement, IsReplacedByItsOwner) {
   for (nft::Element& element : relabelled.elements) {
     element.comment = element.comment.empty() ? "" : "veth2 job=new";
   }
-  EXPECT_FALSE(Try(Adding(relabelled), first).conflict);
+  EXPECT_FALSE(Try(Adding(relabelled), first.generation).conflict);
   EXPECT_THAT(List(), HasSubstr("172.26.64.2 comment \"veth2 job=new\""));
   EXPECT_THAT(List(), Not(HasSubstr("billing")));
 }
@@ -289,11 +289,11 @@ TEST_P(TakenElement, IsRemovedOnlyByItsOwner) {
   const auto first = Put(DesiredOf(2));
   Change change = Adding(DesiredOf(4));
   change.remove_owned = ClaimOfAnother().elements;  // veth3 never had them
-  const auto second = Try(change, first, {DesiredOf(2)});
+  const auto second = Try(change, first.generation, {DesiredOf(2)});
   EXPECT_THAT(List(), HasSubstr("172.26.64.2 comment \"veth2"));
   change = Adding(DesiredOf(5));
   change.remove_owned = DesiredOf(2).elements;
-  Try(change, second, {DesiredOf(4)});
+  Try(change, second.generation, {DesiredOf(4)});
   EXPECT_THAT(List(), Not(HasSubstr("veth2")));
   EXPECT_THAT(List(), HasSubstr("\"nomad\"")) << "the bridge is shared";
 }

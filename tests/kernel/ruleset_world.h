@@ -101,20 +101,25 @@ class RulesetWorld : public World {
   firewall::Outcome Apply(const firewall::Change& change,
                           std::optional<std::uint32_t> generation = std::nullopt,
                           const std::vector<DesiredState>& others = {}) {
-    return generation ? firewall::Apply(socket_, {table_}, change, *generation)
-                      : firewall::Apply(socket_, {table_}, change, Restore(others).generation);
+    return firewall::Apply(socket_, change, generation ? *generation : Restore(others).generation);
   }
 
+  struct Added {
+    std::optional<std::uint32_t> generation;
+    std::optional<firewall::Conflict> conflict;
+    std::vector<std::string> repaired;  // of `others`
+  };
+
   // Adds `desired` beside `others`, which are restored first.
-  firewall::Outcome Put(const DesiredState& desired, const std::vector<DesiredState>& others = {}) {
+  Added Put(const DesiredState& desired, const std::vector<DesiredState>& others = {}) {
     firewall::Restored restored = Restore(others, desired.forward_hook);
     firewall::Outcome outcome = Apply(Adding(desired), restored.generation);
     if (outcome.refusal) {
       throw Error(*outcome.refusal);
     }
-    outcome.repaired.insert(
-        outcome.repaired.begin(), restored.repaired.begin(), restored.repaired.end());
-    return outcome;
+    return {.generation = outcome.generation,
+            .conflict = std::move(outcome.conflict),
+            .repaired = std::move(restored.repaired)};
   }
 
   std::vector<std::string> Diff(const DesiredState& desired) {
