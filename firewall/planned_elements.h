@@ -8,7 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "netlink/nft/batch.h"
@@ -17,6 +17,13 @@
 #include "netlink/nft/table.h"
 
 namespace nomad_bridge::firewall {
+
+// What tells an element from all others.
+using ElementKey = std::tuple<nft::TableFamily, std::string, std::vector<std::uint8_t>>;
+
+[[nodiscard]] inline ElementKey KeyOf(const nft::Element& element) {
+  return {element.family, element.set, element.key};
+}
 
 class PlannedElements {
  public:
@@ -33,14 +40,9 @@ class PlannedElements {
   void Replace(const nft::Element& present, const nft::Element& element);
 
  private:
-  // No two of our tables have sets of the same name.
-  using Key = std::pair<std::string, std::vector<std::uint8_t>>;
-
-  static Key KeyOf(const nft::Element& element) { return {element.set, element.key}; }
-
   nft::Socket& socket_;
   nft::Batch& batch_;
-  std::map<Key, std::optional<nft::Element>> known_;
+  std::map<ElementKey, std::optional<nft::Element>> known_;
 };
 
 }  // namespace nomad_bridge::firewall

@@ -90,18 +90,17 @@ void PlanElements(nft::Socket& socket,
                   const Tables& tables,
                   const DesiredElements& desired,
                   GoalPlan& plan) {
-  using Key = std::pair<std::string, std::vector<std::uint8_t>>;
-  std::map<Key, const nft::Element*> missing;
+  std::map<ElementKey, const nft::Element*> missing;
   for (const nft::Element& element : desired.elements) {
-    missing.try_emplace({element.set, element.key}, &element);
+    missing.try_emplace(KeyOf(element), &element);
   }
   const auto compare = [&](const nft::Element& present) {
-    const auto found = missing.find({present.set, present.key});
+    const auto found = missing.find(KeyOf(present));
     const nft::Element* const wanted = found == missing.end() ? nullptr : found->second;
     const bool is_same = wanted && (IsShared(*wanted) || present == *wanted);
     const bool is_own = wanted && present.owner() == wanted->owner();
     if (is_same || (!is_own && desired.is_explained(present))) {
-      missing.erase({present.set, present.key});
+      missing.erase(KeyOf(present));
       return;
     }
     plan.batch.DeleteElement(TableOf(present), present);
@@ -111,7 +110,7 @@ void PlanElements(nft::Socket& socket,
   };
   std::ranges::for_each(ElementsIn(socket, tables, plan.is_new), compare);
   for (const nft::Element& element : desired.elements) {
-    if (missing.erase({element.set, element.key}) != 0) {
+    if (missing.erase(KeyOf(element)) != 0) {
       PlanMissing(tables, element, plan);
     }
   }
