@@ -15,6 +15,7 @@ struct Move {
   const char* to;
 };
 
+// "gate", "giver" and the like are names of that release.
 constexpr std::array kMoves = {
     Move{"bridge", "/link/bridge"},
     Move{"gate", "/link/gatewayIfname"},
@@ -60,7 +61,16 @@ json Translate(json record) {
     Rename(port, "guestIp", "containerIp");
     Rename(port, "guestPort", "containerPort");
   }
-  record.erase("leaving");  // how far a list of DELs had come
+  // A list of DELs has removed its rules already: they are not to be repaired.
+  if (record.value("leaving", "") == "without rules") {
+    json phases = json::object();
+    for (const json& part : record["parts"]) {
+      const bool is_of_link = part == "link" || part == "address" || part == "loopback";
+      phases[part.get<std::string>()] = is_of_link ? "live" : "leaving";
+    }
+    record["parts"] = std::move(phases);
+  }
+  record.erase("leaving");
   return record;
 }
 

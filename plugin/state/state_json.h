@@ -6,8 +6,8 @@
 //         Addresses are "10.0.0.2/24", MACs "02:…", a namespace {"device", "inode"}. The checkpoint:
 //         the fields of Checkpoint, "bootId" and "hostNetns".
 // Release A key that is missing has its default, one that is unknown is written again as it was: a record
-//         of the release before this one, or after it, is used as far as it goes. "version" is that
-//         of the release that wrote it last; earlier_release.h has what older ones looked like.
+//         of the release before this one, or after it, is used as far as it goes. "version" is the
+//         highest of the releases that have written it; earlier_release.h has what older ones looked like.
 // Errors  Both throw std::exception (of nlohmann::json or std::optional) if the identity is missing or a
 //         value is wrong: the file is ours, so it is void as a whole.
 #pragma once

@@ -121,6 +121,15 @@ TEST(RecordJson, HasWhatCommit9d1314bWrote) {
   EXPECT_FALSE(json::parse(state::FormatRecord(read, kHere)).contains("gate"));
 }
 
+TEST(RecordJson, OfCommit9d1314bHasNoRulesThatADelHadRemoved) {
+  json earlier = json::parse(test::ReadFixture("upgrade/9d1314b/record.json"));
+  earlier["parts"] = {"address", "link", "masquerade"};
+  earlier["leaving"] = "without rules";
+  const state::Record read = state::ParseRecord(earlier.dump()).record;
+  EXPECT_TRUE(read.IsLive(cni::Part::kLink) && read.IsLive(cni::Part::kAddress));
+  EXPECT_EQ(read.parts.at(cni::Part::kMasquerade), state::Phase::kLeaving);
+}
+
 TEST(RecordJson, KeepsAPortOfEveryHostAddress) {
   state::Record record = FullRecord();
   record.rules.ports.front().host_ip.reset();
