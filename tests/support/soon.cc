@@ -19,7 +19,7 @@ bool Soon(const std::function<bool()>& happened) {
     if (happened()) {
       return true;
     }
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kPause);  // there is no event to wait for
   }
   return happened();
 }

@@ -1,5 +1,4 @@
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <sstream>
@@ -15,6 +14,7 @@
 #include "base/file_lock.h"
 #include "base/text.h"
 #include "tests/support/caught.h"
+#include "tests/support/scratch_directory.h"
 #include "tests/support/soon.h"
 
 namespace nomad_bridge {
@@ -34,15 +34,10 @@ bool IsWaitingForALock() {
 
 class File : public ::testing::Test {
  protected:
-  File() {
-    std::string pattern = "/tmp/nomad-bridge-test-XXXXXX";
-    directory_ = ::mkdtemp(pattern.data());
-  }
-  ~File() override { std::filesystem::remove_all(directory_); }
-
   [[nodiscard]] std::string Path(const std::string& name) const { return directory_ + "/" + name; }
 
-  std::string directory_;
+  test::ScratchDirectory scratch_{"/tmp"};
+  const std::string directory_ = scratch_.path();
 };
 
 using Directory = File;

@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "plugin/cni/delegate.h"
 #include "tests/support/caught.h"
+#include "tests/support/scratch_directory.h"
 #include "tests/support/soon.h"
 
 namespace nomad_bridge {
@@ -34,12 +35,6 @@ constexpr int kForeign = 50;  // a descriptor that a runtime left open in us
 
 class DelegatedIpam : public ::testing::Test {
  protected:
-  DelegatedIpam() {
-    std::string pattern = (fs::temp_directory_path() / "delegate.XXXXXX").string();
-    directory_ = ::mkdtemp(pattern.data());
-  }
-  ~DelegatedIpam() override { fs::remove_all(directory_); }
-
   [[nodiscard]] std::string Path(const std::string& name) const {
     return Cat(directory_, '/', name);
   }
@@ -86,7 +81,8 @@ class DelegatedIpam : public ::testing::Test {
   }
 
  private:
-  std::string directory_;
+  const test::ScratchDirectory scratch_{fs::temp_directory_path()};
+  const std::string directory_ = scratch_.path();
 };
 
 // Gone, or a zombie that its new parent has not reaped yet.
@@ -173,7 +169,7 @@ TEST_F(DelegatedIpam, ThatIsBeingInstalledIsWaitedFor) {
   UniqueFd writer(::open(Path("x").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   const pid_t installer = ::fork();
   if (installer == 0) {
-    // Long enough for the first try to find the file still open.
+    // Long enough for the first try to find the file still open: nobody sees from outside when that was.
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     ::_exit(0);
   }

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "base/text.h"
 #include "ipam/allocator.h"
 #include "tests/support/caught.h"
+#include "tests/support/scratch_directory.h"
 
 namespace nomad_bridge::ipam {
 namespace {
@@ -39,15 +39,6 @@ RangeSpec Spec(const std::string& subnet, RangeSpec spec = {}) {
 
 class Allocator : public ::testing::Test {
  protected:
-  Allocator() {
-    std::string pattern = "/dev/shm/nomad-bridge-test-XXXXXX";
-    data_dir_ = ::mkdtemp(pattern.data());
-    store_ = std::make_unique<Store>(Store::Open(data_dir_, "net"));
-  }
-  Allocator(const Allocator&) = delete;
-  Allocator& operator=(const Allocator&) = delete;
-  ~Allocator() override { std::filesystem::remove_all(data_dir_); }
-
   void Use(const std::vector<std::vector<RangeSpec>>& specs) { sets_ = MakeRangeSets(specs); }
   void Put(const std::string& name, const std::string& content) const {
     std::ofstream(Cat(data_dir_, "/net/", name)) << content;
@@ -85,8 +76,9 @@ class Allocator : public ::testing::Test {
     return test::Caught([&] { return Choose(*store_, sets_, request); });
   }
 
-  std::string data_dir_;
-  std::unique_ptr<Store> store_;
+  test::ScratchDirectory directory_;
+  const std::string data_dir_ = directory_.path();
+  std::unique_ptr<Store> store_ = std::make_unique<Store>(Store::Open(data_dir_, "net"));
   std::vector<RangeSet> sets_;
 };
 

@@ -1,6 +1,5 @@
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -15,6 +14,7 @@
 #include "base/error.h"
 #include "ipam/store.h"
 #include "tests/support/caught.h"
+#include "tests/support/scratch_directory.h"
 
 namespace nomad_bridge::ipam {
 namespace {
@@ -30,18 +30,9 @@ Ip At(const std::string& text) {
   return Ip::Parse(text).value();
 }
 
-// Files are read with the standard library, not with the code under test. /dev/shm is tmpfs, as a
-// node's data dir is.
+// Files are read with the standard library, not with the code under test.
 class LeaseStore : public ::testing::Test {
  protected:
-  LeaseStore() {
-    std::string pattern = "/dev/shm/nomad-bridge-test-XXXXXX";
-    data_dir_ = ::mkdtemp(pattern.data());
-  }
-  LeaseStore(const LeaseStore&) = delete;
-  LeaseStore& operator=(const LeaseStore&) = delete;
-  ~LeaseStore() override { std::filesystem::remove_all(data_dir_); }
-
   [[nodiscard]] std::string Path(const std::string& name) const {
     return data_dir_ + "/net/" + name;
   }
@@ -62,7 +53,8 @@ class LeaseStore : public ::testing::Test {
   }
   [[nodiscard]] Store Open() const { return Store::Open(data_dir_, "net"); }
 
-  std::string data_dir_;
+  test::ScratchDirectory directory_;
+  const std::string data_dir_ = directory_.path();
 };
 
 TEST_F(LeaseStore, WritesWhatTheReferencePluginWrites) {
