@@ -60,7 +60,7 @@ run_tests() {
   report=$PWD/build/$preset/ctest.xml
   rm -f "$report"
   echo "== tests, $what"
-  # The 897 plugin cases compute for 260 s in all; the rest of their time they wait.
+  # The cases wait for the kernel, and for other programs, most of their time.
   $where "ctest --test-dir build/$preset --output-on-failure --no-tests=error -j $((3 * jobs)) \
     --output-junit '$report' $options" >"$log" 2>&1
   result=$?

@@ -34,6 +34,7 @@ class FreshFile {
       : fd_(::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kFileMode)) {
     // EISDIR: a kernel or file system that does not know the flag.
     if (!fd_ && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
+      // A hidden name is neither a lease nor a record to those who list the directory.
       name_ = Cat(directory, "/.nomad-bridge-XXXXXX");
       fd_ = UniqueFd(::mkostemp(name_.data(), O_CLOEXEC));
     }
@@ -69,9 +70,8 @@ void AwaitReadable(int fd, const std::string& name, Deadline deadline) {
     count = ::poll(&ready, 1, static_cast<int>(std::max(left, milliseconds(0)).count()));
   } while (count < 0 && errno == EINTR);
   if (count == 0) {
-    throw Error(Code::kTryAgain,
-                Format("timed out reading '{}'", name),
-                "whoever writes it has not closed it");
+    throw Error(
+        Code::kTryAgain, Format("timed out reading '{}'", name), "its writer has not closed it");
   }
 }
 

@@ -44,8 +44,8 @@ bool DesiredState::IsAnothersAddress(const nft::Element& element) const {
   return found != address_owners_.end() && found->second != element.owner();
 }
 
-// Elements of a part that is being made or removed are its command's affair, or that of whoever finds
-// that it was killed; those of a stale attachment are the affair of whoever reclaims it.
+// Elements of a part that is being made or removed belong to the command that does so, or to the next
+// one that finds it was killed; those of a stale attachment go when it is reclaimed.
 bool DesiredState::IsExplained(const nft::Element& element) const {
   if (element.comment.empty()) {
     const std::optional<std::string> ifname = firewall::FindIfname(element);
