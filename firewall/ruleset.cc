@@ -116,6 +116,19 @@ void PlanElements(nft::Socket& socket,
   }
 }
 
+GoalPlan PlanAll(nft::Socket& socket, const Goal& goal, const DesiredElements& desired) {
+  GoalPlan plan = PlanTables(socket, goal);
+  for (const nft::Table& table : goal.tables) {
+    if (!plan.is_new.contains(table.id.family)) {
+      Append(plan.repaired, DescribeRemovals(socket, table, plan.batch));
+    } else if (HasAny(desired.elements, table.id.family)) {
+      plan.repaired.push_back(LostTable(table));
+    }
+  }
+  PlanElements(socket, goal.tables, desired, plan);
+  return plan;
+}
+
 Restored RestoredAt(nft::Socket& socket,
                     std::uint32_t generation,
                     const Tables& tables,
@@ -215,15 +228,7 @@ std::optional<Restored> RestoreTable(nft::Socket& socket, const Goal& goal) {
 Restored RestoreAll(nft::Socket& socket, const Goal& goal, const DesiredElements& desired) {
   Restored restored;
   nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
-    GoalPlan plan = PlanTables(socket, goal);
-    for (const nft::Table& table : goal.tables) {
-      if (!plan.is_new.contains(table.id.family)) {
-        Append(plan.repaired, DescribeRemovals(socket, table, plan.batch));
-      } else if (HasAny(desired.elements, table.id.family)) {
-        plan.repaired.push_back(LostTable(table));
-      }
-    }
-    PlanElements(socket, goal.tables, desired, plan);
+    GoalPlan plan = PlanAll(socket, goal, desired);
     const bool done = nft::TryCommit(socket, plan.batch, generation);
     restored = RestoredAt(socket, generation, goal.tables, std::move(plan));
     return done;
@@ -310,6 +315,17 @@ std::vector<std::string> Diff(nft::Socket& socket,
     for (const nft::Element& element : own.repaired) {
       mismatches.push_back(Name(goal.tables, element));
     }
+    return socket.Generation() == generation;
+  });
+  return mismatches;
+}
+
+std::vector<std::string> DiffAll(nft::Socket& socket,
+                                 const Goal& goal,
+                                 const DesiredElements& desired) {
+  std::vector<std::string> mismatches;
+  nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
+    mismatches = PlanAll(socket, goal, desired).repaired;
     return socket.Generation() == generation;
   });
   return mismatches;

@@ -117,4 +117,9 @@ std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
                                             const Goal& goal,
                                             const std::vector<nft::Element>& elements);
 
+// What RestoreAll() would repair.
+[[nodiscard]] std::vector<std::string> DiffAll(nft::Socket& socket,
+                                               const Goal& goal,
+                                               const DesiredElements& desired);
+
 }  // namespace nomad_bridge::firewall

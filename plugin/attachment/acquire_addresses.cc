@@ -11,7 +11,7 @@
 #include "ipam/allocator.h"
 #include "ipam/store.h"
 #include "plugin/attachment/leases.h"
-#include "plugin/attachment/remove.h"
+#include "plugin/attachment/reclaim.h"
 #include "plugin/cni/delegate.h"
 #include "plugin/link/liveness.h"
 

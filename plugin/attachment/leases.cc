@@ -23,16 +23,6 @@ std::int64_t BootTime() {
   return now.tv_sec - uptime.tv_sec;
 }
 
-bool HasRecord(state::Host& host, const std::string& network, const ipam::LeaseOwner& owner) {
-  if (!owner.ifname.empty()) {
-    return host.records.Find({network, owner.container_id, owner.ifname}).has_value();
-  }
-  const std::vector<AttachmentId> recorded = host.records.List(network);
-  return std::ranges::any_of(recorded, [&](const AttachmentId& id) {
-    return owner.Matches(ipam::OwnerOf(id)) && host.records.Find(id);
-  });
-}
-
 std::string FormerLeasesPath(const std::string& network, const std::string& data_dir) {
   return Cat(state::kStateFolder, "/.leases-", Hex(StableHash(Cat(data_dir, '/', network)), 16));
 }
@@ -51,6 +41,16 @@ std::string ListFormerLeases(state::Host& host,
 }
 
 }  // namespace
+
+bool HasRecord(state::Host& host, const std::string& network, const ipam::LeaseOwner& owner) {
+  if (!owner.ifname.empty()) {
+    return host.records.Find({network, owner.container_id, owner.ifname}).has_value();
+  }
+  const std::vector<AttachmentId> recorded = host.records.List(network);
+  return std::ranges::any_of(recorded, [&](const AttachmentId& id) {
+    return owner.Matches(ipam::OwnerOf(id)) && host.records.Find(id);
+  });
+}
 
 std::vector<Ip> FindFormerLeases(state::Host& host,
                                  const ipam::Store& store,

@@ -30,6 +30,11 @@ void ReleaseAddresses(const state::Record& record);
                                                const AttachmentId& id,
                                                const std::string& data_dir);
 
+// Whether an attachment that `owner` may be has a record.
+[[nodiscard]] bool HasRecord(state::Host& host,
+                             const std::string& network,
+                             const ipam::LeaseOwner& owner);
+
 // Whether `lease` was written before the last boot and no record names its owner, so that nobody can
 // have its address any more.
 [[nodiscard]] bool IsFromBeforeBoot(state::Host& host,

@@ -19,26 +19,6 @@
 #include "plugin/takeover/reference.h"
 
 namespace nomad_bridge::attachment {
-namespace {
-
-int ReleaseLeasesFromBeforeBoot(state::Host& host,
-                                const std::string& network,
-                                const std::string& data_dir) {
-  std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, network);
-  if (!store) {
-    return 0;
-  }
-  int released = 0;
-  for (const ipam::Lease& lease : store->Leases()) {
-    if (IsFromBeforeBoot(host, *store, network, lease)) {
-      store->Release(lease.address, lease.owner);
-      ++released;
-    }
-  }
-  return released;
-}
-
-}  // namespace
 
 std::vector<std::string> Remove(state::Host& host, const state::Record& record) {
   return TearDown(host, record, [&] { TransferPortsToSibling(host, record); });
@@ -99,31 +79,6 @@ std::vector<std::string> RemoveUnrecorded(state::Host& host,
     failures.Try("the record", [&] { host.records.EnsureVoidGone(id); });
   }
   return failures.list();
-}
-
-bool ReclaimIfStale(state::Host& host, const AttachmentId& id) {
-  const std::optional<RangeLock> lock = host.records.TryLock(id);
-  const std::optional<state::Record> record = lock ? host.records.Find(id) : std::nullopt;
-  if (!record || (record->IsAny(state::Phase::kLive) && link::IsAlive(host, *record))) {
-    return false;
-  }
-  const std::vector<std::string> failures = Remove(host, *record);
-  if (!failures.empty()) {
-    LogLine("cannot reclaim stale container '{}', ignoring: {}",
-            id.container_id,
-            cni::ErrorList::Join(failures));
-    return false;
-  }
-  LogLine("reclaimed what stale container '{}' held", id.container_id);
-  return true;
-}
-
-int ReclaimStale(state::Host& host, const std::string& network, const std::string& data_dir) {
-  int reclaimed = 0;
-  for (const AttachmentId& id : host.records.List(network)) {
-    reclaimed += ReclaimIfStale(host, id) ? 1 : 0;
-  }
-  return reclaimed + ReleaseLeasesFromBeforeBoot(host, network, data_dir);
 }
 
 }  // namespace nomad_bridge::attachment

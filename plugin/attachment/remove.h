@@ -1,12 +1,10 @@
 // Removing an attachment, whatever is left of it: with or without a record, made by us or by the
-// reference plugins; or because it is stale and holds what somebody needs, an address of a full pool or
-// a host port. (Nomad sends no DEL for an allocation that ended while its agent was away.)
+// reference plugins. (reclaim.h decides which ones are stale.)
 //
 // Order    As in teardown.h; once its rules are gone, its ports go to a sibling that wants them.
 // Errors   Unless said otherwise nothing is thrown: what failed comes back, one line each, after
 //          everything was tried.
-// Locks    As in teardown.h; that of a stale attachment by TryLock only: one that a command works on
-//          counts as alive.
+// Locks    As in teardown.h.
 #pragma once
 
 #include <optional>
@@ -48,13 +46,5 @@ void RemoveEarlier(state::Host& host,
                                                         const AttachmentId& id,
                                                         const std::string& data_dir,
                                                         const std::vector<Ip>& addresses = {});
-
-// Removes all of `id` if it is stale: elements, link, leases, record. False if it is alive, unknown,
-// or could not be removed.
-[[nodiscard]] bool ReclaimIfStale(state::Host& host, const AttachmentId& id);
-
-// Removes every stale attachment of `network`, then the leases from before the last boot that no
-// record explains. Returns how many attachments and leases that were.
-int ReclaimStale(state::Host& host, const std::string& network, const std::string& data_dir);
 
 }  // namespace nomad_bridge::attachment

@@ -149,35 +149,37 @@ std::vector<std::string> DiffBridge(state::Host& host,
   return mismatches;
 }
 
-std::vector<std::string> DiffHostVeth(state::Host& host,
-                                      const rtnl::Link& veth,
-                                      const rtnl::Link& bridge,
-                                      const state::Record& record) {
-  if (veth.master != bridge.index) {
-    return {Format("{} is no port of bridge '{}'", veth.name, bridge.name)};
+std::vector<std::string> DiffHostVeth(state::Host& host, const state::Record& record) {
+  const std::optional<rtnl::Link> veth =
+      link::FindHostVeth(host.net, record.id, link::Recorded::kYes);
+  if (!veth) {  // nobody can repair that: the allocation has to be started anew
+    return {Format("{} is gone, and the container's interface with it",
+                   state::HostVethName(record.id))};
+  }
+  const std::optional<rtnl::Link> bridge = host.net.FindLink(record.link.bridge);
+  if (!bridge || veth->master != bridge->index) {
+    return {Format("{} is no port of bridge '{}'", veth->name, record.link.bridge)};
   }
   std::vector<std::string> mismatches;
-  if (!veth.up) {
-    mismatches.push_back(Cat(veth.name, " is down"));
+  if (!veth->up) {
+    mismatches.push_back(Cat(veth->name, " is down"));
   }
   for (const std::string& mismatch :
-       link::DiffBridgePort(host.net, veth, record.link.port, record.ContainerMac())) {
-    mismatches.push_back(Format("the {} of {} was changed", mismatch, veth.name));
+       link::DiffBridgePort(host.net, *veth, record.link.port, record.ContainerMac())) {
+    mismatches.push_back(Format("the {} of {} was changed", mismatch, veth->name));
   }
   return mismatches;
 }
 
-std::vector<std::string> DiffLink(state::Host& host, const state::Record& record) {
-  const std::optional<rtnl::Link> bridge = host.net.FindLink(record.link.bridge);
-  if (!bridge || bridge->kind != "bridge") {
-    return {Format("bridge '{}' is missing", record.link.bridge)};
+// As far as a record tells.
+config::LinkConfig LinkConfigOf(const state::Record& record) {
+  config::LinkConfig config{.bridge = record.link.bridge,
+                            .is_gateway = !record.link.gateways.empty()};
+  if (record.link.port.vlans) {
+    config.vlan = VlanGatewayOf(record) ? record.link.port.vlans->untagged : 0;
+    config.vlan_trunk = {{.first = 1, .last = 1}};  // the bridge filters VLANs
   }
-  std::vector<std::string> mismatches = DiffBridge(host, *bridge, record);
-  if (const std::optional<rtnl::Link> veth =
-          link::FindHostVeth(host.net, record.id, link::Recorded::kYes)) {
-    Append(mismatches, DiffHostVeth(host, *veth, *bridge, record));
-  }
-  return mismatches;
+  return config;
 }
 
 }  // namespace
@@ -206,6 +208,58 @@ void RepairPortsOfNewBridge(state::Host& host, const rtnl::Link& bridge) {
                           [&](state::Checkpoint& now) { now.bridges[bridge.name] = bridge.index; });
 }
 
+void RepairSegment(state::Host& host, const state::Record& record) {
+  if (record.IsLive(cni::Part::kLink)) {
+    RepairPortsOfNewBridge(
+        host, link::EnsureBridge(host, LinkConfigOf(record), record.link.gateways, {}).bridge);
+  }
+  if (record.IsLive(cni::Part::kPorts)) {
+    for (const std::string& mismatch : rules::DiffLocalhostReaches(record)) {
+      LogLine("repaired the way to published ports by 127.0.0.1: {}", mismatch);
+    }
+    rules::EnsureLocalhostReaches(host, record);
+  }
+}
+
+std::vector<std::string> DiffSegment(state::Host& host, const state::Record& record) {
+  std::vector<std::string> mismatches;
+  if (record.IsLive(cni::Part::kPorts)) {
+    mismatches = rules::DiffLocalhostReaches(record);
+  }
+  if (!record.IsLive(cni::Part::kLink)) {
+    return mismatches;
+  }
+  const std::optional<rtnl::Link> bridge = host.net.FindLink(record.link.bridge);
+  if (!bridge || bridge->kind != "bridge") {
+    return {Format("bridge '{}' is missing", record.link.bridge)};
+  }
+  Append(mismatches, DiffBridge(host, *bridge, record));
+  return mismatches;
+}
+
+std::vector<std::string> RepairOwn(state::Host& host, const state::Record& record) {
+  std::vector<std::string> mismatches;
+  if (record.IsLive(cni::Part::kLink)) {
+    RepairHostVeth(host, host.net.RequireLink(record.link.bridge), record);
+    mismatches = DiffHostVeth(host, record);
+  }
+  if (record.IsLive(cni::Part::kAddress)) {
+    Append(mismatches, RepairLeases(record));
+  }
+  return mismatches;
+}
+
+std::vector<std::string> DiffOwn(state::Host& host, const state::Record& record) {
+  std::vector<std::string> mismatches;
+  if (record.IsLive(cni::Part::kLink)) {
+    mismatches = DiffHostVeth(host, record);
+  }
+  if (record.IsLive(cni::Part::kAddress)) {
+    Append(mismatches, DiffLeases(record));
+  }
+  return mismatches;
+}
+
 std::vector<std::string> RepairHostSide(state::Host& host,
                                         const config::LinkConfig& config,
                                         const state::Record& record) {
@@ -223,8 +277,8 @@ std::vector<std::string> RepairHostSide(state::Host& host,
 }
 
 std::vector<std::string> DiffHostSide(state::Host& host, const state::Record& record) {
-  std::vector<std::string> mismatches = DiffLink(host, record);
-  Append(mismatches, DiffLeases(record));
+  std::vector<std::string> mismatches = DiffSegment(host, record);
+  Append(mismatches, DiffOwn(host, record));
   Append(mismatches, rules::DiffRules(host, record));
   return mismatches;
 }

@@ -19,7 +19,18 @@ namespace nomad_bridge::attachment {
 // Logs each.
 void RepairPortsOfNewBridge(state::Host& host, const rtnl::Link& bridge);
 
-// Repairs and logs; returns what cannot be repaired.
+// What attachments share behind one gateway, as the record of one of them has it: bridge, gateway
+// addresses, forwarding, and how the node reaches published ports by 127.0.0.1. No address is removed,
+// and a new bridge has the kernel's MTU: only a config says more. Logs.
+void RepairSegment(state::Host& host, const state::Record& record);
+[[nodiscard]] std::vector<std::string> DiffSegment(state::Host& host, const state::Record& record);
+
+// What is the attachment's own, where the segment is repaired, but for its rules: host veth and
+// leases. Logs; returns what cannot be repaired.
+[[nodiscard]] std::vector<std::string> RepairOwn(state::Host& host, const state::Record& record);
+[[nodiscard]] std::vector<std::string> DiffOwn(state::Host& host, const state::Record& record);
+
+// All of these with the rules: repairs and logs; returns what cannot be repaired.
 [[nodiscard]] std::vector<std::string> RepairHostSide(state::Host& host,
                                                       const config::LinkConfig& config,
                                                       const state::Record& record);

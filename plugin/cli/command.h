@@ -62,8 +62,10 @@ struct Command {
 constexpr std::size_t kAny = static_cast<std::size_t>(-1);
 
 extern const Command kCompletion;
+extern const Command kGc;
 extern const Command kHelp;
 extern const Command kInstall;
+extern const Command kReconcile;
 extern const Command kUninstall;
 extern const Command kVersion;
 

@@ -21,11 +21,13 @@
 namespace nomad_bridge::cli {
 namespace {
 
-constexpr std::array<const Command*, 5> kCommands = {&kInstall,
-                                                     &kUninstall,
-                                                     &kVersion,
-                                                     &kCompletion,
-                                                     &kHelp};
+constexpr std::array kCommands = {&kReconcile,
+                                  &kGc,
+                                  &kInstall,
+                                  &kUninstall,
+                                  &kVersion,
+                                  &kCompletion,
+                                  &kHelp};
 
 constexpr std::array<Flag, 2> kCommonFlags = {
     Flag{"no-color", nullptr, "no colours; nor with NO_COLOR or NOMAD_CLI_NO_COLOR"},

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "ipam/store.h"
+#include "plugin/attachment/reclaim.h"
 #include "plugin/attachment/remove.h"
 #include "plugin/cni/delegate.h"
 #include "plugin/cni/error_list.h"

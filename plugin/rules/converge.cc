@@ -51,6 +51,20 @@ firewall::Restored RestoreAll(state::Host& host,
   return firewall::RestoreAll(host.nft, goal, desired.Elements());
 }
 
+// Of all live attachments; nullopt if there has been none yet.
+std::optional<firewall::Goal> FindWholeGoal(state::Host& host,
+                                            const state::Checkpoint& checkpoint,
+                                            LazyDesiredState& desired) {
+  if (desired->records().empty() && !host.nft.FindTable(firewall::TableId())) {
+    return std::nullopt;
+  }
+  const int mark_bit = MarkBitInUse(checkpoint, desired);
+  const bool has_port_filter =
+      checkpoint.has_port_filter || std::ranges::any_of(desired->records(), NeedsPortFilter);
+  return firewall::Goal{.tables = NodeTables(mark_bit, has_port_filter),
+                        .forward_hooks = HooksOf(*desired, mark_bit)};
+}
+
 // Notes in `checkpoint` what `restored` has put in force, and saves it.
 void Note(state::Host& host,
           const firewall::Goal& goal,
@@ -106,7 +120,7 @@ state::Checkpoint Converge(state::Host& host, const state::Record& record) {
   return checkpoint;
 }
 
-void ConvergeAll(state::Host& host, const std::set<AttachmentId>& valid) {
+std::vector<std::string> ConvergeAll(state::Host& host, const std::set<AttachmentId>& valid) {
   std::set<std::string> kept_owners;
   for (const AttachmentId& id : valid) {
     kept_owners.insert(state::HostVethName(id));
@@ -114,22 +128,31 @@ void ConvergeAll(state::Host& host, const std::set<AttachmentId>& valid) {
   const RangeLock one_at_a_time = host.records.LockRules();
   state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint{});
   LazyDesiredState desired(host, std::move(kept_owners));
-  if (desired->records().empty() && !host.nft.FindTable(firewall::TableId())) {
-    return;  // there has been no attachment yet
+  const std::optional<firewall::Goal> goal = FindWholeGoal(host, checkpoint, desired);
+  if (!goal) {
+    return {};
   }
-  const int mark_bit = MarkBitInUse(checkpoint, desired);
-  const bool has_port_filter =
-      checkpoint.has_port_filter || std::ranges::any_of(desired->records(), NeedsPortFilter);
-  const firewall::Goal goal{.tables = NodeTables(mark_bit, has_port_filter),
-                            .forward_hooks = HooksOf(*desired, mark_bit)};
   if (checkpoint.generation != host.nft.Generation()) {
     checkpoint.opened_ifnames.clear();
     checkpoint.notes.clear();
   }
-  checkpoint.accept_mark_bit = mark_bit;
-  const firewall::Restored restored = RestoreAll(host, goal, *desired, checkpoint);
+  checkpoint.accept_mark_bit = MarkBitInUse(checkpoint, desired);
+  firewall::Restored restored = RestoreAll(host, *goal, *desired, checkpoint);
   FinishRepair(host, restored.repaired, desired);
-  Note(host, goal, restored, checkpoint);
+  Note(host, *goal, restored, checkpoint);
+  return std::move(restored.repaired);
+}
+
+std::vector<std::string> DiffAll(state::Host& host) {
+  if (host.records.List("").empty() && !host.nft.FindTable(firewall::TableId())) {
+    return {};  // without making a file for the lock
+  }
+  const RangeLock one_at_a_time = host.records.LockRules();
+  LazyDesiredState desired(host, {});
+  const std::optional<firewall::Goal> goal =
+      FindWholeGoal(host, host.checkpoint.Find().value_or(state::Checkpoint{}), desired);
+  return goal ? firewall::DiffAll(host.nft, *goal, desired->Elements())
+              : std::vector<std::string>();
 }
 
 std::optional<state::Checkpoint> FindCurrentCheckpoint(state::Host& host) {

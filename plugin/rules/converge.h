@@ -13,6 +13,8 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "base/attachment_id.h"
 #include "firewall/ruleset.h"
@@ -27,7 +29,11 @@ namespace nomad_bridge::rules {
 
 // Compares everything, and removes what nothing explains: elements of owners who have neither a record
 // nor a link and are not among `valid`, and of addresses that are another's. Takes the rules' lock.
-void ConvergeAll(state::Host& host, const std::set<AttachmentId>& valid);
+// Logs what it repaired, and returns it: one mismatch each.
+// NOLINTNEXTLINE(modernize-use-nodiscard): it is in the log
+std::vector<std::string> ConvergeAll(state::Host& host, const std::set<AttachmentId>& valid);
+// The same without changing anything.
+[[nodiscard]] std::vector<std::string> DiffAll(state::Host& host);
 
 // The checkpoint, if nobody has changed a rule since.
 [[nodiscard]] std::optional<state::Checkpoint> FindCurrentCheckpoint(state::Host& host);

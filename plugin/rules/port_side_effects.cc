@@ -66,6 +66,28 @@ class FlowList {
   std::optional<std::vector<Ip>> ipv4_addresses_;  // of the node, listed when first needed
 };
 
+std::string RouteLocalnet(const std::string& link) {
+  return Cat("net/ipv4/conf/", link, "/route_localnet");
+}
+
+// By which answers of published ports to 127.0.0.1 come.
+std::vector<std::string> LinksForLocalhost(const state::Record& record) {
+  const bool has_ipv4_port = std::ranges::any_of(
+      record.rules.ports,
+      [](const portmap::DnatEntry& mapping) { return mapping.container_ip.is_ipv4(); });
+  if (!record.rules.snat || !has_ipv4_port) {
+    return {};
+  }
+  std::vector<std::string> links = record.link.foreign_host_ifnames;
+  if (!record.link.gateway_ifname.empty()) {
+    links.push_back(record.link.gateway_ifname);
+  }
+  if (!record.link.bridge.empty() && record.link.bridge != record.link.gateway_ifname) {
+    links.push_back(record.link.bridge);  // with br_netfilter answers are translated there
+  }
+  return links;
+}
+
 }  // namespace
 
 void ForgetStaleFlows(state::Host& host, const state::Record& record) {
@@ -92,20 +114,7 @@ void ForgetUntranslatedFlows(state::Host& host, const std::vector<state::Record>
 }
 
 void EnsureLocalhostReaches(state::Host& host, const state::Record& record) {
-  const bool has_ipv4_port = std::ranges::any_of(
-      record.rules.ports,
-      [](const portmap::DnatEntry& mapping) { return mapping.container_ip.is_ipv4(); });
-  if (!record.rules.snat || !has_ipv4_port) {
-    return;
-  }
-  std::vector<std::string> links = record.link.foreign_host_ifnames;
-  if (!record.link.gateway_ifname.empty()) {
-    links.push_back(record.link.gateway_ifname);
-  }
-  if (!record.link.bridge.empty() && record.link.bridge != record.link.gateway_ifname) {
-    links.push_back(record.link.bridge);  // with br_netfilter answers are translated there
-  }
-  for (const std::string& link : links) {
+  for (const std::string& link : LinksForLocalhost(record)) {
     const std::optional<rtnl::Link> present = host.net.FindLink(link);
     if (present && !host.net.EnsureLocalhostFilter(*present, firewall::kLocalhostAnswerMark)) {
       LogLine(
@@ -113,8 +122,18 @@ void EnsureLocalhostReaches(state::Host& host, const state::Record& record) {
           "flushed, allocations reach this node's 127.0.0.1",
           link);
     }
-    netlink::EnsureSysctl(Cat("net/ipv4/conf/", link, "/route_localnet"), "1");
+    netlink::EnsureSysctl(RouteLocalnet(link), "1");
   }
+}
+
+std::vector<std::string> DiffLocalhostReaches(const state::Record& record) {
+  std::vector<std::string> mismatches;
+  for (const std::string& link : LinksForLocalhost(record)) {
+    if (!netlink::IsSysctlOn(RouteLocalnet(link))) {
+      mismatches.push_back(Cat(RouteLocalnet(link), " is 0"));
+    }
+  }
+  return mismatches;
 }
 
 }  // namespace nomad_bridge::rules

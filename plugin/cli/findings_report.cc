@@ -1,0 +1,92 @@
+#include "plugin/cli/findings_report.h"
+
+#include <string>
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "plugin/cli/terminal.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+std::string JsonOf(std::string_view command,
+                   attachment::Dry dry,
+                   const attachment::Findings& findings,
+                   RulesetState state) {
+  nlohmann::json busy = nlohmann::json::array();
+  for (const AttachmentId& id : findings.busy) {
+    busy.push_back(
+        {{"network", id.network}, {"containerId", id.container_id}, {"ifname", id.ifname}});
+  }
+  const nlohmann::json document = {{"version", 1},
+                                   {"command", command},
+                                   {"dryRun", dry == attachment::Dry::kYes},
+                                   {"unchanged", state == RulesetState::kUnchanged},
+                                   {"attachments", findings.attachments},
+                                   {"found", findings.found},
+                                   {"failed", findings.failed},
+                                   {"busy", busy}};
+  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+}
+
+std::string TextOf(attachment::Dry dry, const attachment::Findings& findings, RulesetState state) {
+  if (state == RulesetState::kUnchanged) {
+    return "nothing has changed\n";
+  }
+  std::string text;
+  if (dry == attachment::Dry::kYes) {
+    for (const std::string& line : findings.found) {
+      text += Cat(Printable(line), '\n');
+    }
+  }
+  text += Format("{} attachments; {} {}, {} failed",
+                 findings.attachments,
+                 findings.found.size(),
+                 dry == attachment::Dry::kYes ? "to put right" : "found wrong",
+                 findings.failed.size());
+  if (!findings.busy.empty()) {
+    text += Format("; {} left out, as other commands work on them", findings.busy.size());
+  }
+  return text + '\n';
+}
+
+}  // namespace
+
+attachment::Dry DryOf(const Arguments& arguments) {
+  return arguments.Has("dry-run") ? attachment::Dry::kYes : attachment::Dry::kNo;
+}
+
+attachment::Progress ProgressOnTerminal(std::string_view command) {
+  if (::isatty(STDERR_FILENO) == 0) {
+    return [](std::size_t, std::size_t) {};
+  }
+  return [command](std::size_t done, std::size_t all) {
+    constexpr std::size_t kStep = 32;
+    if (done == all) {
+      WriteBestEffort(STDERR_FILENO, "\r\x1b[K");
+    } else if (done % kStep == 0) {
+      WriteBestEffort(STDERR_FILENO, Format("\r{} {} of {}", command, done, all));
+    }
+  };
+}
+
+int Report(const Arguments& arguments,
+           std::string_view command,
+           const attachment::Findings& findings,
+           RulesetState state) {
+  const attachment::Dry dry = DryOf(arguments);
+  Print(arguments.Has("json") ? JsonOf(command, dry, findings, state)
+                              : TextOf(dry, findings, state));
+  for (const std::string& failure : findings.failed) {
+    LogLine("{}", Printable(failure));
+  }
+  const bool is_open = dry == attachment::Dry::kYes && !findings.found.empty();
+  return findings.failed.empty() && !is_open ? kYes : kNo;
+}
+
+}  // namespace nomad_bridge::cli

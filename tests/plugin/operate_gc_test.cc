@@ -1,0 +1,157 @@
+// nomad-bridge gc: what dead allocations hold is taken back, in all networks; the living lose nothing.
+#include <filesystem>
+#include <fstream>
+
+#include "tests/plugin/cli_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class GcLine : public CliWorld {
+ protected:
+  // A dead one in each of two networks.
+  void AttachDoomed() {
+    for (const json& config : {Publish({Port(9090, 90)}), kOther}) {
+      const std::string name = Cat("doomed-", config.at("name").get<std::string>());
+      Node& doomed = AddContainer(name);
+      Attach(config, As(name, doomed));
+      KillContainer(doomed);
+    }
+  }
+
+  void UseAll() {
+    UseOnce(kOther);
+    WarmUp();
+    Attach(Publish({Port(8080, 80)}));
+    Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "page");
+  }
+
+  static inline const json kOther =
+      Config({{"name", "other"}, {"bridge", "br-other"}, {"ipam", {{"subnet", "10.8.0.0/24"}}}});
+};
+
+TEST_F(GcLine, DoesNothingOnABareMachine) {
+  const Snapshot before = TakeSnapshot();
+  EXPECT_THAT(Output("gc"), HasSubstr("0 attachments; 0 found wrong"));
+  EXPECT_THAT(Output("gc -dry-run"), HasSubstr("0 attachments; 0 to put right"));
+}
+
+TEST_F(GcLine, TakesBackWhatTheDeadOfAllNetworksHold) {
+  UseAll();
+  const Snapshot before = TakeHostSnapshot();
+  AttachDoomed();
+  const Snapshot with = TakeHostSnapshot();
+
+  const Outcome dry = RunLine("gc -dry-run");
+  EXPECT_EQ(dry.exit_code, 1) << dry;
+  EXPECT_THAT(dry.out,
+              HasSubstr("container 'doomed-nomad' of network 'nomad' is gone, and has "
+                        "172.26.64."));
+  EXPECT_THAT(dry.out, HasSubstr("tcp port 9090"));
+  EXPECT_THAT(dry.out, HasSubstr("container 'doomed-other' of network 'other' is gone"));
+  EXPECT_TRUE(Unchanged(with, TakeHostSnapshot()));
+
+  const Outcome gc = RunLine("gc -json");
+  EXPECT_EQ(gc.exit_code, 0) << gc;
+  EXPECT_EQ(gc.json.at("found").size(), 2);
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+  EXPECT_THAT(Output("gc -dry-run"), HasSubstr("; 0 to put right"));
+}
+
+TEST_F(GcLine, TakesBackALeaseThatNothingElseBelongsTo) {
+  UseAll();
+  const Snapshot before = TakeHostSnapshot();
+  std::ofstream("/var/run/cni/nomad/172.26.70.1") << "long-gone\r\neth0";
+  const Outcome gc = RunLine("gc");
+  EXPECT_EQ(gc.exit_code, 0) << gc;
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(GcLine, KeepsALeaseWhoseOwnerHasALinkButLostItsRecord) {
+  UseAll();
+  std::filesystem::remove(RecordOf("alloc-1"));
+  const std::map<std::string, std::string> before = Leases();
+  EXPECT_EQ(RunLine("gc").exit_code, 0);
+  EXPECT_EQ(Leases(), before);
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+}
+
+// Nomad's own bridge mode has its leases in the same directory.
+TEST_F(GcLine, KeepsALeaseOfAnAttachmentThatTheReferencePluginsMade) {
+  UseAll();
+  std::ofstream("/var/run/cni/nomad/172.26.70.1") << "reference\r\neth0";
+  host().Must({"iptables",
+               "-t",
+               "nat",
+               "-A",
+               "POSTROUTING",
+               "-s",
+               "172.26.70.1/32",
+               "-m",
+               "comment",
+               "--comment",
+               R"(name: "nomad" id: "reference")",
+               "-j",
+               "ACCEPT"});
+  EXPECT_THAT(Output("gc"), HasSubstr("; 0 found wrong"));
+  EXPECT_TRUE(Leased().contains("172.26.70.1"));
+}
+
+TEST_F(GcLine, RemovesElementsWithoutAnOwner) {
+  UseAll();
+  const Snapshot before = TakeHostSnapshot();
+  host().Must({"nft",
+               "add",
+               "element",
+               "inet",
+               "nomad-bridge",
+               "port4",
+               "{ tcp . 9999 comment \"veth00000000000 id=gone\" : 172.26.64.99 . 80 }"});
+  const Outcome dry = RunLine("gc -dry-run");
+  EXPECT_EQ(dry.exit_code, 1) << dry;
+  EXPECT_THAT(dry.out, HasSubstr("the left-over tcp . 9999 in port4"));
+  EXPECT_EQ(RunLine("gc").exit_code, 0);
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(GcLine, FailsIfSomethingStays) {
+  UseAll();
+  AttachDoomed();
+  const std::string record = RecordOf("doomed-nomad");
+  json value = json::parse(std::ifstream(record));
+  value["ipam"]["delegated"] = {
+      {"type", "gone"}, {"cniPath", "/nowhere"}, {"args", ""}, {"config", "{}"}};
+  std::ofstream(record) << value;
+  const Outcome gc = RunLine("gc");
+  EXPECT_EQ(gc.exit_code, 1) << gc;
+  EXPECT_THAT(gc.err, HasSubstr("container 'doomed-nomad': cannot remove the leases"));
+  EXPECT_FALSE(std::filesystem::exists("/run/nomad-bridge/other/doomed-other@eth0.json"));
+}
+
+class KilledGc : public GcLine, public ::testing::WithParamInterface<int> {};
+
+TEST_P(KilledGc, IsCompletedByTheNextOne) {
+  constexpr int kSlices = 3;
+  UseAll();
+  const Snapshot before = TakeHostSnapshot();
+  for (int nth = GetParam(); !HasFailure(); nth += kSlices) {
+    Node& doomed = AddContainer(Cat("doomed-", nth));
+    Attach(Publish({Port(9090, 90)}), As("doomed", doomed));
+    KillContainer(doomed);
+    const Killing killing = RunKilledAt(Line({"gc"}), nth);
+    SCOPED_TRACE(Cat("killed at call ", nth));
+    const Outcome again = RunLine("gc");
+    EXPECT_EQ(again.exit_code, 0) << again;
+    EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+    if (!killing.killed) {
+      break;
+    }
+  }
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+}
+
+INSTANTIATE_TEST_SUITE_P(Slices, KilledGc, ::testing::Range(1, 4));
+
+}  // namespace
+}  // namespace nomad_bridge::test

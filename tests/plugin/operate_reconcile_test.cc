@@ -1,0 +1,251 @@
+// nomad-bridge reconcile: what is wrong on the host's side of any network is found and put right, without
+// an ADD or a CHECK.
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
+
+#include "tests/plugin/cli_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class Reconcile : public CliWorld {
+ protected:
+  // Two networks, so that neither hides the other: "nomad" with a published port in both families, and
+  // a second one.
+  void AttachAll() {
+    web_ = Attach(Publish({Port(8080, 80), Port(8053, 53, "udp")}, DualStack()));
+    other_ = Attach(kOther, As("other", AddContainer("other")));
+    Serve(container(), Protocol::kTcp, {"::"}, 80, "page");
+  }
+
+  void ExpectServes() {
+    EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+    EXPECT_EQ(TcpText(outside(), kHostIp6, 8080), "page");
+    EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "page");
+  }
+
+  static inline const json kOther =
+      Config({{"name", "other"}, {"bridge", "br-other"}, {"ipam", {{"subnet", "10.8.0.0/24"}}}});
+  json web_;
+  json other_;
+};
+
+TEST_F(Reconcile, DoesNothingOnABareMachine) {
+  const Snapshot before = TakeSnapshot();
+  EXPECT_THAT(Output("reconcile -dry-run"), HasSubstr("0 attachments; 0 to put right"));
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+  EXPECT_THAT(Output("reconcile"), HasSubstr("0 attachments; 0 found wrong, 0 failed"));
+}
+
+TEST_F(Reconcile, FindsNothingWhereAllIsWell) {
+  AttachAll();
+  const Snapshot before = TakeHostSnapshot();
+  EXPECT_THAT(Output("reconcile -dry-run"), HasSubstr("2 attachments; 0 to put right"));
+  const json document = json::parse(Output("reconcile -json"));
+  EXPECT_EQ(document.at("version"), 1);
+  EXPECT_EQ(document.at("attachments"), 2);
+  EXPECT_TRUE(document.at("found").empty());
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(Reconcile, BringsAFlushedRulesetBack) {
+  AttachAll();
+  const Snapshot before = TakeHostSnapshot();
+  host().Must({"nft", "flush", "ruleset"});
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "");
+
+  const Outcome outcome = RunLine("reconcile");
+
+  EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  EXPECT_THAT(outcome.err, HasSubstr("repaired table inet nomad-bridge with all that was in it"));
+  ExpectServes();
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+// ---- each thing that CHECK repairs
+
+struct Broken : Named {
+  std::string command;  // run by sh on the host; VETH is the host's end of the first container
+  std::string named;    // in what -dry-run prints
+};
+
+class ReconcileOf : public Reconcile, public ::testing::WithParamInterface<Broken> {};
+
+TEST_P(ReconcileOf, IsNamedByADryRunThatChangesNothingAndThenRepaired) {
+  AttachAll();
+  ExpectServes();
+  const Snapshot before = TakeHostSnapshot();
+  host().Must({"sh", "-e", "-c", Cat("VETH=", HostVethOf(web_), "; ", GetParam().command)});
+  const Snapshot broken = TakeHostSnapshot();
+
+  const Outcome dry = RunLine("reconcile -dry-run");
+  EXPECT_EQ(dry.exit_code, 1) << dry;
+  EXPECT_THAT(dry.out, HasSubstr(GetParam().named));
+  EXPECT_TRUE(Unchanged(broken, TakeHostSnapshot()));
+
+  const Outcome outcome = RunLine("reconcile");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  EXPECT_THAT(outcome.err, HasSubstr("repaired "));
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+  ExpectServes();
+  EXPECT_THAT(Output("reconcile -dry-run"), HasSubstr("; 0 to put right"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Every,
+    ReconcileOf,
+    ::testing::ValuesIn(std::vector<Broken>{
+        {"Bridge", "ip link delete nomad", "bridge 'nomad' is missing"},
+        {"BridgeOfAnotherNetwork", "ip link delete br-other", "bridge 'br-other' is missing"},
+        {"BridgeState", "ip link set nomad down", "bridge 'nomad' is down"},
+        {"GatewayAddress",
+         "ip address delete 172.26.64.1/20 dev nomad",
+         "address 172.26.64.1/20 is missing on 'nomad'"},
+        {"Forwarding", "sysctl -qw net.ipv4.ip_forward=0", "net/ipv4/ip_forward is 0"},
+        {"PortOfBridge", "ip link set $VETH nomaster", "is no port of bridge 'nomad'"},
+        {"HostVethState", "ip link set $VETH down", " is down"},
+        {"PortFlags", "bridge link set dev $VETH hairpin off", "the hairpin mode of veth"},
+        {"Localhost",
+         "sysctl -qw net.ipv4.conf.nomad.route_localnet=0",
+         "net/ipv4/conf/nomad/route_localnet is 0"},
+        {"Lease", "rm /var/run/cni/nomad/172.26.64.2", "the lease of 172.26.64.2 is missing"},
+        {"Element",
+         "nft delete element inet nomad-bridge port4 '{ tcp . 8080 }'",
+         "tcp . 8080 in port4 of veth"},
+        {"Chain", "nft flush chain inet nomad-bridge postrouting", "postrouting"},
+        {"StaticRules", "iptables -F CNI-FORWARD", "CNI-FORWARD"},
+    }),
+    kNameOf);
+
+// ---- what cannot be repaired, and who is at work
+
+TEST_F(Reconcile, GoesOnPastWhatItCannotRepair) {
+  AttachAll();
+  host().Must({"ip", "link", "delete", HostVethOf(web_)});
+  host().Must({"ip", "link", "set", HostVethOf(other_), "nomaster"});
+
+  const Outcome outcome = RunLine("reconcile -json");
+
+  EXPECT_EQ(outcome.exit_code, 1) << outcome;
+  ASSERT_EQ(outcome.json.at("failed").size(), 1);
+  EXPECT_THAT(outcome.json.at("failed").at(0),
+              AllOf(HasSubstr("container 'alloc-1'"), HasSubstr("is gone")));
+  EXPECT_EQ(LinkOn(host(), HostVethOf(other_)).at("master"), "br-other");
+}
+
+TEST_F(Reconcile, GoesOnPastANetworkWhoseBridgeSomebodyElseTook) {
+  AttachAll();
+  const json third =
+      Config({{"name", "third"}, {"bridge", "br-third"}, {"ipam", {{"subnet", "10.7.0.0/24"}}}});
+  Attach(third, As("third", AddContainer("third")));
+  host().Must({"sh",
+               "-e",
+               "-c",
+               "ip link delete br-other; ip link add br-other type veth peer name other-end; "
+               "nft flush ruleset; ip link set br-third down"});
+
+  const Outcome outcome = RunLine("reconcile");
+
+  EXPECT_EQ(outcome.exit_code, 1) << outcome;
+  EXPECT_THAT(outcome.err, HasSubstr("network 'other': cannot create the bridge 'br-other'"));
+  EXPECT_EQ(LinkOn(host(), "br-third").at("operstate"), "UP");
+  ExpectServes();
+}
+
+TEST_F(Reconcile, LeavesDeadAttachmentsAlone) {
+  AttachAll();
+  Node& doomed = AddContainer("doomed");
+  Attach(Config(), As("doomed", doomed));
+  KillContainer(doomed);
+  const Snapshot before = TakeHostSnapshot();
+  EXPECT_THAT(Output("reconcile"), HasSubstr("2 attachments; 0 found wrong"));
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(Reconcile, LeavesOutWhatAnotherCommandWorksOn) {
+  AttachAll();
+  const json config = Publish({Port(9090, 90)});
+  Command add = PluginCommand("ADD", config.dump(), As("busy", AddContainer("busy")));
+  const int calls = RunKilledAt(add, 0).calls;
+  Detach(config, As("busy", container()));
+  json document;
+  const Killing killing = RunDisturbedAt(add, calls / 2, [&] {
+    host().Must({"nft", "flush", "ruleset"});
+    document = json::parse(RunLine("reconcile -json").out);
+  });
+  EXPECT_EQ(killing.outcome.exit_code, 0) << killing.outcome;
+  EXPECT_EQ(document.at("attachments"), 2);
+  EXPECT_EQ(At(document, "/busy/0/containerId"), "busy");
+  ExpectServes();
+}
+
+// ---- -if-changed
+
+TEST_F(Reconcile, IfChangedAsksOneQuestionOnAQuietNode) {
+  AttachAll();
+  EXPECT_EQ(Output("reconcile -if-changed"), "nothing has changed\n");
+  const std::string log = "/run/calls";
+  Command command = Line({"reconcile", "-if-changed"});
+  const std::vector<std::string> strace = {
+      "strace", "-o", log, "-e", "trace=sendto,sendmsg,getdents64"};
+  command.argv.insert(command.argv.begin(), strace.begin(), strace.end());
+  command.variables["ASAN_OPTIONS"] = "detect_leaks=0";
+  EXPECT_EQ(Execute(command).exit_code, 0);
+  int calls = 0;
+  for (const std::string& line : Lines(FindFile(log).value())) {
+    calls += line.starts_with("send") || line.starts_with("getdents") ? 1 : 0;
+  }
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(Reconcile, IfChangedRepairsAfterAForeignChange) {
+  AttachAll();
+  host().Must({"nft", "flush", "ruleset"});
+  const Outcome outcome = RunLine("reconcile -if-changed");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  ExpectServes();
+  EXPECT_EQ(Output("reconcile -if-changed"), "nothing has changed\n");
+}
+
+TEST_F(Reconcile, CannotTellWithoutRoot) {
+  for (const char* const name : {"reconcile", "gc"}) {
+    Command command = Line({name});
+    command.in_child = [] { static_cast<void>(::setuid(65534)); };
+    const Outcome outcome = Execute(command);
+    EXPECT_EQ(outcome.exit_code, 2) << outcome;
+    EXPECT_THAT(outcome.err, HasSubstr("needs root"));
+  }
+}
+
+// ---- kill -9 at every system call
+
+class KilledReconcile : public Reconcile, public ::testing::WithParamInterface<int> {};
+
+TEST_P(KilledReconcile, IsCompletedByTheNextOne) {
+  constexpr int kSlices = 3;
+  AttachAll();
+  const Snapshot before = TakeHostSnapshot();
+  for (int nth = GetParam(); !HasFailure(); nth += kSlices) {
+    host().Must({"sh",
+                 "-e",
+                 "-c",
+                 "nft flush ruleset; ip link delete nomad; rm /var/run/cni/nomad/172.26.64.2"});
+    const Killing killing = RunKilledAt(Line({"reconcile"}), nth);
+    SCOPED_TRACE(Cat("killed at call ", nth));
+    const Outcome again = RunLine("reconcile");
+    EXPECT_EQ(again.exit_code, 0) << again;
+    EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+    if (!killing.killed) {
+      EXPECT_EQ(killing.outcome.exit_code, 0) << killing.outcome;
+      break;
+    }
+  }
+  ExpectServes();
+}
+
+INSTANTIATE_TEST_SUITE_P(Slices, KilledReconcile, ::testing::Range(1, 4));
+
+}  // namespace
+}  // namespace nomad_bridge::test
