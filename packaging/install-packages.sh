@@ -9,6 +9,8 @@
 #          vm         what tests/with-kernel boots other kernels with
 #          container  what tests/in-container runs the tests in
 #          demo       what demo.sh needs
+#          root       what packaging/debian-root makes root file systems with
+#          release    what packaging/build-release builds and checks with; Debian 13 only
 # Debian   12 and 13
 set -eu
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -36,8 +38,14 @@ packages() {
     demo)
       packages build
       echo iproute2 nftables curl python3 jq ;;
+    root)
+      echo debootstrap ;;
+    release)
+      packages build
+      echo ccache lintian qemu-user
+      echo g++-aarch64-linux-gnu libnl-3-dev:arm64 libmnl-dev:arm64 libnftnl-dev:arm64 ;;
     *)
-      echo "no purpose '$1': build, test, style, vm, container or demo" >&2
+      echo "no purpose '$1': build, test, style, vm, container, demo, root or release" >&2
       exit 2 ;;
   esac
 }
@@ -60,6 +68,7 @@ done
 if [ -n "$missing" ]; then
   echo "== installing:$missing"
   export DEBIAN_FRONTEND=noninteractive
+  case $missing in *:arm64*) dpkg --add-architecture arm64 ;; esac
   apt-get update -q -q
   # shellcheck disable=SC2086  # a list of words
   apt-get install -q -q -y --no-install-recommends $missing >/dev/null
