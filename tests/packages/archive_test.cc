@@ -1,0 +1,98 @@
+// The files of a release: what is in them, that they are the same again, and that the other architecture's binary runs.
+#include <filesystem>
+
+#include "tests/packages/root.h"
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Contents(const std::string& file) {
+  return FindFile(file, 1 << 28).value_or("nothing");
+}
+
+TEST(Release, HasTheSameBytesFromAnotherDirectory) {
+  int compared = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(NOMAD_BRIDGE_PACKAGES "/two")) {
+    const std::string name = entry.path().filename();
+    EXPECT_TRUE(Contents(entry.path()) == Contents(Cat(NOMAD_BRIDGE_PACKAGES "/one/", name)))
+        << name;
+    ++compared;
+  }
+  EXPECT_GE(compared, 4) << "an archive, two sums, a package";
+}
+
+TEST(Release, HasSumsThatTheUsualProgramsCheck) {
+  for (const char* const sum : {"sha256", "sha512"}) {
+    for (const char* const architecture : {"amd64", "arm64"}) {
+      const std::string list =
+          ReleaseFile(Cat("nomad-bridge-linux-", architecture, "-v"), Cat(".tgz.", sum));
+      Must({.argv = {"sh",
+                     "-c",
+                     Format("cd {} && {}sum --check {}",
+                            NOMAD_BRIDGE_PACKAGES "/one",
+                            sum,
+                            fs::path(list).filename().string())}});
+    }
+  }
+}
+
+// As Nomad's documentation has it: curl | tar -C /opt/cni/bin -xz.
+TEST(Release, ArchiveUnpacksTheProgramAlone) {
+  for (const char* const architecture : {"amd64", "arm64"}) {
+    const std::string archive = ReleaseFile(Cat("nomad-bridge-linux-", architecture, "-v"), ".tgz");
+    const std::vector<std::string> files = Lines(Must({.argv = {"tar", "-tzf", archive}}));
+    for (const std::string& file : files) {
+      EXPECT_TRUE(file == "nomad-bridge" || file.starts_with("share/")) << file;
+    }
+    EXPECT_THAT(files,
+                AllOf(Contains("nomad-bridge"),
+                      Contains("share/doc/nomad-bridge/copyright"),
+                      Contains("share/doc/nomad-bridge/licenses/GPL-3"),
+                      Contains("share/man/man8/nomad-bridge.8.gz"),
+                      Contains("share/nomad-bridge/examples/nomad.conflist")));
+  }
+}
+
+class ReleaseRoot : public World {};
+
+TEST_F(ReleaseRoot, FindsNoErrorInThePackages) {
+  const Root root("release");
+  for (const char* const architecture : {"amd64", "arm64"}) {
+    root.Put(ReleaseFile("nomad-bridge_", Cat("_", architecture, ".deb")), "/package.deb");
+    const Outcome lintian = root.Run({"lintian", "--fail-on", "error", "/package.deb"});
+    EXPECT_EQ(lintian.exit_code, 0) << lintian;
+  }
+}
+
+// As far as qemu-user goes: of netlink it knows rtnetlink alone, and an ADD begins with a socket for nf_tables.
+TEST_F(ReleaseRoot, RunsTheProgramForArm64) {
+  const Root root("release");
+  Must({.argv = {"tar",
+                 "-xzf",
+                 ReleaseFile("nomad-bridge-linux-arm64-v", ".tgz"),
+                 "-C",
+                 root.Path("/opt"),
+                 "nomad-bridge"}});
+  const std::vector<std::string> emulated = {"qemu-aarch64", "/opt/nomad-bridge"};
+
+  EXPECT_THAT(root.Run(emulated).err, StartsWith("CNI nomad-bridge plugin v"));
+  const Outcome version = root.Run(emulated, {{"CNI_COMMAND", "VERSION"}});
+  EXPECT_THAT(version.out, HasSubstr("supportedVersions")) << version;
+  const Outcome install =
+      root.Run({"qemu-aarch64", "/opt/nomad-bridge", "install", "/opt/cni/bin"});
+  EXPECT_THAT(install.out, HasSubstr("/opt/cni/bin/portmap: link to nomad-bridge\n")) << install;
+  const auto add = [&](const json& config) {
+    Command command = PluginCommand("ADD", config.dump());
+    command.argv = emulated;
+    return Execute(root.In(std::move(command)));
+  };
+  EXPECT_EQ(ErrorCode(add(Config({{"mtu", 12}}))), 7);
+  EXPECT_THAT(Details(add(Config())), HasSubstr("EPROTONOSUPPORT"));
+  EXPECT_FALSE(HasRecord("alloc-1"));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

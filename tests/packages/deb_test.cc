@@ -1,0 +1,176 @@
+// The Debian package on Debian 12 and 13: installed, upgraded and removed on a node that is at work.
+#include <filesystem>
+#include <fstream>
+
+#include "tests/packages/root.h"
+#include "tests/support/mounted.h"
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+constexpr int kAttachments = 20;
+constexpr int kFirstPort = 8000;
+constexpr const char* kProgram = "/opt/cni/bin/nomad-bridge";
+
+struct Release : Named {
+  std::string root;
+};
+
+class Package : public World, public ::testing::WithParamInterface<Release> {
+ protected:
+  // dpkg -i of what was built, or of the same with a higher version.
+  static std::vector<std::string> InstallLine(const Root& root) {
+    root.Put(ReleaseFile("nomad-bridge_", "_amd64.deb"), "/tmp/nomad-bridge.deb");
+    return {"dpkg", "--install", "/tmp/nomad-bridge.deb"};
+  }
+  static std::vector<std::string> UpgradeLine(const Root& root) {
+    InstallLine(root);
+    const Outcome packed = root.Run({"sh",
+                                     "-euc",
+                                     "dpkg-deb --raw-extract /tmp/nomad-bridge.deb /tmp/tree\n"
+                                     "sed -i 's/^Version: .*/&+next/' /tmp/tree/DEBIAN/control\n"
+                                     "dpkg-deb --build /tmp/tree /tmp/next.deb\n"
+                                     "rm -r /tmp/tree"});
+    EXPECT_EQ(packed.exit_code, 0) << packed;
+    return {"dpkg", "--install", "/tmp/next.deb"};
+  }
+  static void MustRun(const Root& root, const std::vector<std::string>& argv) {
+    const Outcome outcome = root.Run(argv);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome;
+  }
+  static std::string Status(const Root& root) {
+    return root.Run({"dpkg-query", "--show", "--showformat=${db:Status-Status}", "nomad-bridge"})
+        .out;
+  }
+
+  Outcome RunInstalled(const Root& root, const std::string& verb, int i) {
+    const json config = Publish({Port(kFirstPort + i, 80)});
+    Command command = PluginCommand(verb, config.dump(), As(Cat("alloc-", i), *nodes_.at(i)));
+    command.argv = {kProgram};
+    return Execute(root.In(std::move(command)));
+  }
+  void MakeContainers(int count) {
+    for (int i = 0; i < count; ++i) {
+      nodes_.push_back(&AddContainer(Cat("c", i)));
+    }
+  }
+  void AttachAll(const Root& root) {
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      const Outcome add = RunInstalled(root, "ADD", static_cast<int>(i));
+      ASSERT_EQ(add.exit_code, 0) << add;
+      Serve(*nodes_[i], Protocol::kTcp, {"0.0.0.0"}, 80, Cat("number ", i));
+    }
+  }
+  [[nodiscard]] std::string AskFor(int i) {
+    return TcpText(outside(), kHostIp4, static_cast<std::uint16_t>(kFirstPort + i));
+  }
+
+  std::vector<Node*> nodes_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Debian,
+                         Package,
+                         ::testing::Values(Release{{"Bookworm"}, "bookworm"},
+                                           Release{{"Trixie"}, "trixie"}),
+                         kNameOf);
+
+TEST_P(Package, InstallsWhatItSays) {
+  const Root root(GetParam().root);
+
+  MustRun(root, InstallLine(root));
+
+  EXPECT_THAT(root.Run({kProgram}).err, StartsWith("CNI nomad-bridge plugin v"));
+  EXPECT_EQ(std::filesystem::read_symlink(root.Path("/usr/sbin/nomad-bridge")), kProgram);
+  for (const char* const file : {"/usr/lib/systemd/network/10-nomad-bridge.network",
+                                 "/usr/lib/NetworkManager/conf.d/10-nomad-bridge.conf",
+                                 "/usr/share/nomad-bridge/examples/nomad.conflist",
+                                 "/usr/share/bash-completion/completions/nomad-bridge"}) {
+    EXPECT_TRUE(std::filesystem::exists(root.Path(file))) << file;
+  }
+  for (const char* const name : {"bridge", "host-local", "firewall", "portmap", "loopback"}) {
+    EXPECT_FALSE(std::filesystem::exists(root.Path(Cat("/opt/cni/bin/", name)))) << name;
+  }
+}
+
+TEST_P(Package, LeavesNothingAfterAPurge) {
+  const Root root(GetParam().root);
+  const std::vector<std::string> before = root.Files();
+  MustRun(root, InstallLine(root));
+  MustRun(root, {"nomad-bridge", "install", "/opt/cni/bin"});
+  std::filesystem::create_directories("/run/nomad-bridge/nomad");
+  std::ofstream(root.Path("/opt/cni/bin/dhcp")) << "another plugin";
+
+  MustRun(root, {"dpkg", "--purge", "nomad-bridge"});
+
+  EXPECT_TRUE(std::filesystem::remove(root.Path("/opt/cni/bin/dhcp"))) << "not ours";
+  std::filesystem::remove_all(root.Path("/tmp/nomad-bridge.deb"));
+  std::filesystem::remove(root.Path("/opt/cni/bin"));
+  std::filesystem::remove(root.Path("/opt/cni"));
+  EXPECT_EQ(root.Files(), before);
+  EXPECT_FALSE(std::filesystem::exists("/run/nomad-bridge"));
+}
+
+TEST_P(Package, UpgradesUnderLivingAttachmentsWithTraffic) {
+  MakeContainers(kAttachments + 1);
+  const Root root(GetParam().root);
+  MustRun(root, InstallLine(root));
+  Node* const late = nodes_.back();
+  nodes_.pop_back();
+  AttachAll(root);
+  nodes_.push_back(late);
+  std::vector<Connection> connections;
+  for (int i = 0; i < kAttachments; ++i) {
+    const auto port = static_cast<std::uint16_t>(kFirstPort + i);
+    connections.push_back(*Connection::Open(outside(), {.to = kHostIp4, .port = port}));
+  }
+  Process upgrade = Process::Start(root.In({.argv = UpgradeLine(root)}));
+
+  // As allocations come and go meanwhile.
+  for (int round = 0; round < 10; ++round) {
+    for (const char* const verb : {"ADD", "DEL"}) {
+      const Outcome outcome = RunInstalled(root, verb, kAttachments);
+      EXPECT_EQ(outcome.exit_code, 0) << outcome;
+    }
+    EXPECT_TRUE(connections[static_cast<std::size_t>(round)].Echoes("during"));
+  }
+
+  const Outcome upgraded = upgrade.Wait();
+  EXPECT_EQ(upgraded.exit_code, 0) << upgraded;
+  EXPECT_THAT(root.Run({"dpkg-query", "--show", "nomad-bridge"}).out, HasSubstr("+next"));
+  for (int i = 0; i < kAttachments; ++i) {
+    EXPECT_TRUE(connections[static_cast<std::size_t>(i)].Echoes("after")) << i;
+    EXPECT_EQ(AskFor(i), Cat("number ", i));
+    EXPECT_EQ(RunInstalled(root, "DEL", i).exit_code, 0);
+  }
+}
+
+TEST_P(Package, IsNotRemovedWhileAttachmentsLiveUnlessForced) {
+  MakeContainers(2);
+  const Root root(GetParam().root);
+  const Mounted sys({"-t", "sysfs", "sysfs"}, root.Path("/sys"));
+  MustRun(root, InstallLine(root));
+  AttachAll(root);
+
+  const Outcome refused = root.Run({"dpkg", "--remove", "nomad-bridge"});
+
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("2 attachments of it are alive"),
+                    HasSubstr("NOMAD_BRIDGE_REMOVE=force dpkg --remove nomad-bridge")));
+  EXPECT_EQ(Status(root), "installed");
+  EXPECT_EQ(RunInstalled(root, "DEL", 1).exit_code, 0);
+
+  const Outcome forced =
+      root.Run({"dpkg", "--remove", "nomad-bridge"}, {{"NOMAD_BRIDGE_REMOVE", "force"}});
+  EXPECT_EQ(forced.exit_code, 0) << forced;
+  EXPECT_FALSE(std::filesystem::exists(root.Path(kProgram)));
+  EXPECT_EQ(AskFor(0), "number 0") << "what is in the kernel goes on";
+
+  MustRun(root, InstallLine(root));
+  EXPECT_EQ(RunInstalled(root, "DEL", 0).exit_code, 0);
+  MustRun(root, {"dpkg", "--remove", "nomad-bridge"});
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
