@@ -67,6 +67,7 @@ extern const Command kHelp;
 extern const Command kInstall;
 extern const Command kReconcile;
 extern const Command kUninstall;
+extern const Command kUp;
 extern const Command kVersion;
 
 // Throws CannotTell unless we are root: "reconcile needs root".

@@ -21,13 +21,8 @@
 namespace nomad_bridge::cli {
 namespace {
 
-constexpr std::array kCommands = {&kReconcile,
-                                  &kGc,
-                                  &kInstall,
-                                  &kUninstall,
-                                  &kVersion,
-                                  &kCompletion,
-                                  &kHelp};
+constexpr std::array kCommands =
+    {&kReconcile, &kGc, &kUp, &kInstall, &kUninstall, &kVersion, &kCompletion, &kHelp};
 
 constexpr std::array<Flag, 2> kCommonFlags = {
     Flag{"no-color", nullptr, "no colours; nor with NO_COLOR or NOMAD_CLI_NO_COLOR"},

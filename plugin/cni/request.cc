@@ -213,6 +213,19 @@ bool IsInterfaceName(std::string_view name) {
          !HasWideSpace(name);
 }
 
+Request RequestFor(Verb verb, std::string config_text) {
+  Request request{.verb = verb, .config_text = std::move(config_text)};
+  request.config = ParseConfigText(request.config_text);
+  const JsonView config(*request.config, "");
+  request.id.network = DecodeName(config);
+  request.cni_version = DecodeString(config, "cniVersion");
+  if (request.cni_version.empty()) {
+    request.cni_version = kOldestVersion;
+  }
+  CheckVersion(request.cni_version, verb);
+  return request;
+}
+
 std::optional<std::set<AttachmentId>> FindValidAttachments(const Request& request) {
   for (const char* const key :
        {"cni.dev/valid-attachments", "cni.dev/attachments"}) {  // the latter: libcni 1.2

@@ -46,6 +46,9 @@ using Environment = std::function<const char*(const char*)>;
                                   int stdin_fd,
                                   std::string& reply_version);
 
+// A request about a network, and no attachment, as a runtime would make it with that config on stdin.
+[[nodiscard]] Request RequestFor(Verb verb, std::string config_text);
+
 // The attachments that GC must keep: "cni.dev/valid-attachments" (libcni 1.2.0 also
 // "cni.dev/attachments"), an array of {"containerID", "ifname"}; Go writes an empty one as null.
 // nullopt if there is no such key at all. Throws kInvalidConfig naming an element of another shape.

@@ -1,0 +1,102 @@
+// nomad-bridge up: what the allocations of a network share is there before the first of them.
+#include <filesystem>
+#include <fstream>
+
+#include "tests/plugin/cli_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class Up : public CliWorld {
+ protected:
+  static constexpr const char* kConfigs = "/run/configs";
+
+  // A file with the plugins of one list.
+  static std::string Write(const std::string& name, const std::vector<json>& plugins) {
+    std::filesystem::create_directories(kConfigs);
+    const std::string path = Cat(kConfigs, '/', name);
+    json list = {{"cniVersion", "1.1.0"}, {"name", plugins.front().at("name")}};
+    for (json plugin : plugins) {
+      plugin.erase("name");
+      plugin.erase("cniVersion");
+      list["plugins"].push_back(std::move(plugin));
+    }
+    std::ofstream(path) << list;
+    return path;
+  }
+};
+
+TEST_F(Up, LetsAServiceBindToTheBridgesAddressBeforeTheFirstAllocation) {
+  const std::string path = Write("nomad.conflist", {DualStack()});
+  EXPECT_EQ(Output(Cat("up ", path)),
+            Cat("network 'nomad' is up: nomad ", kBridgeIp4, "/20 ", kBridgeIp6, "/64\n"));
+  Serve(host(), Protocol::kTcp, {kBridgeIp4, kBridgeIp6}, 53, "early");
+  Attach(DualStack());
+  EXPECT_EQ(TcpText(container(), kBridgeIp4, 53), "early");
+  EXPECT_EQ(TcpText(container(), kBridgeIp6, 53), "early");
+}
+
+TEST_F(Up, MakesWhatTheFirstAllocationWouldMake) {
+  const json config = DualStack();
+  UseOnce(config);
+  host().Must({"sh",
+               "-e",
+               "-c",
+               "ip link delete nomad; nft flush ruleset; "
+               "sysctl -qw net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=0"});
+  EXPECT_THAT(RunLine(Cat("up ", Write("nomad.conflist", {config}))).out, HasSubstr("is up"));
+  EXPECT_EQ(host().Sysctl("net/ipv4/ip_forward"), "1");
+  EXPECT_EQ(host().Sysctl("net/ipv6/conf/all/forwarding"), "1");
+  EXPECT_EQ(AddressesOn(host(), "nomad"),
+            (std::vector<std::string>{Cat(kBridgeIp4, "/20"), Cat(kBridgeIp6, "/64")}));
+  EXPECT_THAT(RulesWith("nomad-bridge: accepted"), SizeIs(1));
+  EXPECT_THAT(RulesWith("nomad-bridge: accepted", "ip6tables"), SizeIs(1));
+  EXPECT_THAT(host().Must({"nft", "list", "tables"}),
+              AllOf(HasSubstr("inet nomad-bridge"), HasSubstr("bridge nomad-bridge")));
+}
+
+TEST_F(Up, MayBeRepeated) {
+  const std::string path = Write("nomad.conflist", {DualStack()});
+  EXPECT_EQ(RunLine(Cat("up ", path)).exit_code, 0);
+  Attach(Publish({Port(8080, 80)}, DualStack()));
+  Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "page");
+  const Snapshot before = TakeHostSnapshot();
+  EXPECT_EQ(RunLine(Cat("up ", path)).exit_code, 0);
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+}
+
+TEST_F(Up, BringsUpEveryNetworkOfADirectoryAndGoesOnPastABadOne) {
+  Write("10-nomad.conflist", {Config()});
+  Write("20-bad.conflist", {Config(R"({"name": "bad", "bridge": "br-bad", "mtu": 1})")});
+  std::ofstream(Cat(kConfigs, "/30-broken.conflist")) << "{";
+  Write("40-foreign.conflist", {json{{"name", "foreign"}, {"type", "macvlan"}}});
+  Write("50-chained.conflist",
+        {Config(R"({"name": "other", "type": "bridge", "bridge": "br-other", "isGateway": true,
+                    "ipam": {"type": "host-local", "subnet": "10.8.0.0/24"}})"),
+         json{{"name", "other"}, {"type", "portmap"}}});
+  std::ofstream(Cat(kConfigs, "/README")) << "not a config";
+
+  const Outcome outcome = RunLine(Cat("up ", kConfigs));
+
+  EXPECT_EQ(outcome.exit_code, 1) << outcome;
+  EXPECT_EQ(outcome.out,
+            "network 'nomad' is up: nomad 172.26.64.1/20\n"
+            "network 'other' is up: br-other 10.8.0.1/24\n");
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("/run/configs/20-bad.conflist"),
+                    HasSubstr("invalid 'mtu': 1"),
+                    HasSubstr("/run/configs/30-broken.conflist")));
+  EXPECT_FALSE(HasInterface(host(), "br-bad"));
+}
+
+// The unit is enabled before the first conflist is written.
+TEST_F(Up, IsFineWithoutAnyConfig) {
+  const Outcome outcome = RunLine("up /run/absent");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  EXPECT_THAT(outcome.err, HasSubstr("no network config yet"));
+  EXPECT_EQ(RunLine("up /run/absent.conflist").exit_code, 1);
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
