@@ -13,6 +13,7 @@
 #include "plugin/link/container.h"
 #include "plugin/link/container_setup.h"
 #include "plugin/link/host_veth.h"
+#include "plugin/link/uplink.h"
 #include "plugin/rules/port_checks.h"
 #include "plugin/state/host.h"
 
@@ -95,7 +96,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
 
   undo.Then("delete the veth pair",
             [&host, &container, id = request.id] { link::EnsurePairGone(host, container, id); });
-  link::CreateVeth(host, container, segment.bridge, record, config.link.mtu);
+  link::CreateVeth(host, container, segment.bridge, record, link::MtuOf(host.net, config.link));
   const link::VethPair veth = link::PlugIn(host, container, record);
   if (type.Provides(cni::Part::kLoopback)) {
     link::BringUpLoopback(container);

@@ -93,7 +93,7 @@ bool HasIpv6(const std::vector<ipam::RangeSet>& sets) {
 }
 
 void CheckMtuIsEnough(const cni::JsonView& config, const LinkConfig& link, bool ipv6) {
-  if (ipv6 && link.mtu != 0 && link.mtu < kLeastIpv6Mtu) {
+  if (ipv6 && link.mtu > 0 && link.mtu < kLeastIpv6Mtu) {
     throw config.Find("mtu")->Wrong(
         Format("0 (the kernel's default), or {} and more, as the network has IPv6 addresses",
                kLeastIpv6Mtu));

@@ -46,9 +46,12 @@ enum class SourceCheck {
   kOn,          // the config says so
 };
 
+// Not a number: see link::MtuOf.
+constexpr int kUplinkMtu = -1;
+
 struct LinkConfig {
   std::string bridge;
-  int mtu = 0;  // 0: the kernel's default
+  int mtu = 0;  // 0: the kernel's default; or kUplinkMtu
   std::optional<Mac> mac;
   bool is_gateway = false;
   bool is_default_gateway = false;

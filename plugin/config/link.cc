@@ -31,11 +31,16 @@ int ParseMtu(const cni::JsonView& config) {
   if (!mtu) {
     return 0;
   }
-  // Not Integer(): its message would not have both of what is allowed.
+  if (mtu->Kind() == "string" && mtu->String() == "auto") {
+    return kUplinkMtu;
+  }
+  // Not Integer(): its message would not have all of what is allowed.
   const std::optional<std::int64_t> bytes = mtu->FindInteger();
   if (!bytes || *bytes > kMostMtu || (*bytes < kLeastMtu && *bytes != 0)) {
     throw mtu->Wrong(
-        Format("0 (the kernel's default), or an integer from {} to {}", kLeastMtu, kMostMtu));
+        Format("0 (the kernel's default), an integer from {} to {}, or \"auto\" (the uplink's)",
+               kLeastMtu,
+               kMostMtu));
   }
   return static_cast<int>(*bytes);
 }

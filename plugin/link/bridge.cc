@@ -45,8 +45,10 @@ EnsuredLink FindOrCreateBridge(state::Host& host, const config::LinkConfig& conf
   std::optional<rtnl::Link> link = host.net.FindLink(config.bridge);
   if (!link) {
     // False means that another ADD was faster: the bridge is there either way.
-    if (host.net.CreateBridge(
-            config.bridge, Mac::ForName(config.bridge), config.mtu, config.HasVlans())) {
+    if (host.net.CreateBridge(config.bridge,
+                              Mac::ForName(config.bridge),
+                              MtuOf(host.net, config),
+                              config.HasVlans())) {
       repairs.push_back(Format("bridge '{}', which was gone", config.bridge));
     }
     link = host.net.RequireLink(config.bridge);

@@ -103,6 +103,39 @@ TEST_F(VethPair, HasTheMtuOfTheConfigAtBothEnds) {
   EXPECT_EQ(At(result, "/interfaces/2/mtu"), 1400);
 }
 
+TEST_F(VethPair, HasTheMtuOfTheUplinkIfItIsAuto) {
+  host().Must(Words("ip link set uplink mtu 1400"));
+
+  const json result = Attach(DualStack({{"mtu", "auto"}}));
+
+  EXPECT_EQ(ContainerEnd().at("mtu"), 1400);
+  EXPECT_EQ(HostEnd().at("mtu"), 1400);
+  EXPECT_EQ(LinkOn(host(), "nomad").at("mtu"), 1400);
+  EXPECT_EQ(At(result, "/interfaces/2/mtu"), 1400);
+  MustCheck(DualStack({{"mtu", "auto"}}), result);
+}
+
+TEST_F(VethPair, HasTheLesserMtuOfTwoUplinksIfItIsAuto) {
+  host().Must(Words("ip link add tunnel mtu 1300 type veth peer name far"));
+  host().Must(Words("ip link set far up"));
+  host().Must(Words("ip link set tunnel up"));
+  host().Must(Words("ip -6 route replace default dev tunnel"));
+
+  Attach(Config({{"mtu", "auto"}}));
+
+  EXPECT_EQ(ContainerEnd().at("mtu"), 1300);
+}
+
+TEST_F(VethPair, HasTheKernelsMtuIfItIsAutoAndThereIsNoUplink) {
+  host().Must(Words("ip link set uplink mtu 1400"));
+  host().Must(Words("ip route delete default"));
+  host().Must(Words("ip -6 route delete default"));
+
+  Attach(Config({{"mtu", "auto"}}));
+
+  EXPECT_EQ(ContainerEnd().at("mtu"), 1500);
+}
+
 TEST_F(VethPair, IsHairpinByDefaultAndNotIfSwitchedOff) {
   Attach(Config());
   EXPECT_EQ(At(HostEnd(), "/linkinfo/info_slave_data/hairpin"), true);

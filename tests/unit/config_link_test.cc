@@ -18,8 +18,12 @@ TEST(LinkConfig, HasAnMtuWithLimits) {
   EXPECT_EQ(Parsed(R"({"mtu":0})").link.mtu, 0);
   EXPECT_EQ(Parsed(R"({"mtu":68})").link.mtu, 68);
   EXPECT_EQ(Parsed(R"({"mtu":65535})").link.mtu, 65535);
-  for (const char* const text :
-       {R"({"mtu":67})", R"({"mtu":-1})", R"({"mtu":65536})", R"({"mtu":18446744073709551615})"}) {
+  EXPECT_EQ(Parsed(R"({"mtu":"auto"})").link.mtu, config::kUplinkMtu);
+  for (const char* const text : {R"({"mtu":67})",
+                                 R"({"mtu":-1})",
+                                 R"({"mtu":65536})",
+                                 R"({"mtu":18446744073709551615})",
+                                 R"({"mtu":"1400"})"}) {
     ExpectInvalid({text, "'mtu'"});
   }
 }
