@@ -185,7 +185,7 @@ aside vm run_elsewhere bookworm build/release/tests/plugin/nb_vm_plugin_link \
 # As users have it who test in containers: by hand (./test.sh --all) all of them, else those that lean most on the machine.
 some="-R '^(kernel/|plugin/names)'"
 # But for what is built with Go, which comes with no package, and for packages, which have root file systems of their own.
-[ "${1:-}" != --all ] || some="-E '^(clients/cnitool|packages)'"
+[ "${1:-}" != --all ] || some="-E '^(clients/cnitool|packages|units)'"
 run_tests "in a privileged container" release tests/in-container "$some"
 collect vm
 if has_style; then
