@@ -44,6 +44,10 @@ json Conflist(const std::string& name) {
   return json::parse(ReadFixture(Cat("conf/", name, ".conflist")));
 }
 
+json Example(const std::string& name) {
+  return json::parse(ReadFixture(Cat("../examples/", name, ".conflist")));
+}
+
 json ListOf(const std::vector<json>& plugins, const std::string& name, const std::string& version) {
   return {{"cniVersion", version}, {"name", name}, {"plugins", plugins}};
 }

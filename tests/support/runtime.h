@@ -44,6 +44,8 @@ struct Attached {
 
 // fixtures/conf/<name>.conflist
 [[nodiscard]] json Conflist(const std::string& name);
+// examples/<name>.conflist
+[[nodiscard]] json Example(const std::string& name);
 [[nodiscard]] json ListOf(const std::vector<json>& plugins,
                           const std::string& name = "net",
                           const std::string& version = "1.0.0");

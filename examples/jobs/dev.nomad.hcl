@@ -1,0 +1,21 @@
+# Needs the network of ../dev.conflist in /opt/cni/config.
+job "web-dev" {
+  namespace = "dev"
+  group "web" {
+    network {
+      mode = "cni/dev"
+      port "http" { to = 80 }
+    }
+    service {
+      provider = "nomad"
+      port     = "http"
+    }
+    task "server" {
+      driver = "docker"
+      config {
+        image = "nginx:stable-alpine"
+        ports = ["http"]
+      }
+    }
+  }
+}

@@ -1,0 +1,42 @@
+# Installs a release on every Linux client: "nomad job run install.nomad.hcl". Needs the driver raw_exec. With a higher version it
+# is an upgrade, which no allocation notices. The client's fingerprint finds a new plugin when the agent starts again or gets a SIGHUP.
+variable "version" { default = "2.0.0" }
+variable "base" { default = "https://releases.example.com/nomad-bridge" }
+
+job "nomad-bridge" {
+  type = "sysbatch"
+  constraint {
+    attribute = "${attr.kernel.name}"
+    value     = "linux"
+  }
+  group "install" {
+    task "install" {
+      driver = "raw_exec"
+      artifact {
+        source      = "${var.base}/v${var.version}/nomad-bridge-linux-${attr.cpu.arch}-v${var.version}.tgz"
+        destination = "local/"
+        options {
+          checksum = "file:${var.base}/v${var.version}/nomad-bridge-linux-${attr.cpu.arch}-v${var.version}.tgz.sha256"
+        }
+      }
+      template {
+        destination = "local/nomad.conflist"
+        data        = <<EOT
+{ "cniVersion": "1.0.0", "name": "nomad",
+  "plugins": [{ "type": "nomad-bridge", "capabilities": { "portMappings": true } }] }
+EOT
+      }
+      config {
+        command = "/bin/sh"
+        args = ["-euc", <<EOT
+mkdir -p /opt/cni/bin /opt/cni/config
+install -m 755 local/nomad-bridge /opt/cni/bin/.nomad-bridge.new
+mv /opt/cni/bin/.nomad-bridge.new /opt/cni/bin/nomad-bridge
+install -m 644 local/nomad.conflist /opt/cni/config/nomad.conflist
+/opt/cni/bin/nomad-bridge
+EOT
+        ]
+      }
+    }
+  }
+}

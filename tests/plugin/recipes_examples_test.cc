@@ -1,0 +1,135 @@
+// Every file of examples/: a list passes the plugin, a job asks for what its list gives.
+#include <algorithm>
+#include <regex>
+
+#include "base/ip.h"
+#include "tests/plugin/recipes_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kListEnd = ".conflist";
+constexpr const char* kJobEnd = ".nomad.hcl";
+
+// The names of examples/<directory> with that end, without it.
+std::vector<std::string> Names(const std::string& directory, const std::string& end) {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(Cat(NOMAD_BRIDGE_EXAMPLES, directory))) {
+    const std::string file = entry.path().filename();
+    if (file.ends_with(end)) {
+      names.push_back(file.substr(0, file.size() - end.size()));
+    }
+  }
+  return names;
+}
+
+std::string JobText(const std::string& name) {
+  return ReadFixture(Cat("../examples/jobs/", name, kJobEnd));
+}
+
+// What the first group of the expression matches; "" if nothing.
+std::string Match(const std::string& text, const char* expression) {
+  std::smatch found;
+  return std::regex_search(text, found, std::regex(expression)) ? found[1].str() : "";
+}
+
+class ExampleList : public Recipe, public ::testing::WithParamInterface<std::string> {};
+
+std::string CaseName(const ::testing::TestParamInfo<std::string>& list) {
+  return std::regex_replace(list.param, std::regex("-"), "_");
+}
+
+INSTANTIATE_TEST_SUITE_P(Lists, ExampleList, ::testing::ValuesIn(Names("", kListEnd)), CaseName);
+
+TEST_P(ExampleList, GivesAnAllocationANetwork) {
+  const Network network = Run(GetParam());
+  EXPECT_EQ(network.list.at("name"), GetParam()) << "as its file";
+
+  const Attached allocation =
+      MustAdd(network, Allocation("web", container(), {Port(8080, 80), Port(8080, 80, "udp")}));
+
+  const std::string address = AddressesIn(allocation.result).front();
+  EXPECT_THAT(AddressesOn(container(), "eth0"), Contains(address));
+  MustCheckIn(network, allocation);
+  MustDelFrom(network, allocation);
+  EXPECT_FALSE(HasInterface(container(), "eth0"));
+}
+
+// All of them at once on one node.
+TEST(Examples, DoNotOverlap) {
+  std::set<std::string> bridges;
+  std::vector<Cidr> subnets;
+  for (const std::string& name : Names("", kListEnd)) {
+    const json ours = Example(name).at("plugins").front();
+    EXPECT_TRUE(bridges.insert(ours.value("bridge", "nomad")).second) << name;
+    const json whole = {{{{"subnet", "172.26.64.0/20"}}}};
+    for (const json& set : ours.value("/ipam/ranges"_json_pointer, whole)) {
+      const Cidr subnet = Cidr::Parse(set.at(0).at("subnet").get<std::string>()).value();
+      for (const Cidr& other : subnets) {
+        EXPECT_FALSE(subnet.address.family() == other.address.family() && subnet.Overlaps(other))
+            << name << ": " << subnet;
+      }
+      subnets.push_back(subnet);
+    }
+  }
+}
+
+TEST(Examples, EveryListHasItsJob) {
+  for (const std::string& name : Names("", kListEnd)) {
+    EXPECT_THAT(Names("/jobs", kJobEnd), ::testing::Contains(name));
+  }
+}
+
+TEST(Examples, EveryJobAsksForWhatItsListGives) {
+  for (const std::string& name : Names("/jobs", kJobEnd)) {
+    SCOPED_TRACE(name);
+    const std::string job = JobText(name);
+    EXPECT_EQ(std::ranges::count(job, '{'), std::ranges::count(job, '}'));
+    const std::string network = Match(job, "\n( +network \\{[^]*?\n    \\})");
+    if (network.empty()) {
+      EXPECT_EQ(name, "install");
+      continue;
+    }
+    // Its task asks for the second one.
+    const std::string asked = name == "second" ? "nomad" : name;
+    EXPECT_EQ(Match(network, "mode += \"([^\"]*)\""), Cat("cni/", asked));
+    const json list = Example(asked);
+    const json& ours = list.at("plugins").front();
+    if (network.find("port \"") != network.npos) {
+      EXPECT_TRUE(ours.value("/capabilities/portMappings"_json_pointer, false));
+    }
+    if (const std::string address = Match(network, " IP = \"([^\"]*)\""); !address.empty()) {
+      const std::string subnet = ours.at("/ipam/ranges/0/0/subnet"_json_pointer);
+      EXPECT_TRUE(Cidr::Parse(subnet)->Contains(Ip::Parse(address).value()));
+    }
+    EXPECT_EQ(job.find("transparent_proxy") != job.npos,
+              list.at("plugins").back().at("type") == "consul-cni");
+  }
+}
+
+TEST(Examples, JobsOfANamespaceGetItsNetworkAlone) {
+  const std::string text = ReadFixture("../examples/namespace.hcl");
+  const std::string name = Match(text, "name += \"([^\"]*)\"");
+
+  EXPECT_EQ(Match(text, "enabled_network_modes = \\[\"cni/([^\"]*)\"\\]"), name);
+  EXPECT_EQ(Match(JobText(name), "namespace += \"([^\"]*)\""), name);
+}
+
+TEST(Examples, SecondAsksForTheNetworkThatIsHere) {
+  json asked = json::parse(Match(JobText("second"), "data += <<EOT\n([^]*?)EOT"));
+  const json list = Example("second");
+  json listed = list.at("plugins").front();
+  listed.update({{"name", list.at("name")}, {"cniVersion", list.at("cniVersion")}});
+  EXPECT_EQ(asked, listed);
+}
+
+TEST(Examples, InstallWritesTheListThatIsHere) {
+  const std::string job = JobText("install");
+  EXPECT_EQ(json::parse(Match(job, "data += <<EOT\n([^]*?)EOT")), Example("nomad"));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

@@ -1,0 +1,52 @@
+// Lists of examples/ as Nomad runs them: ours, the reference's, and a stand-in for consul-cni, in one CNI_PATH.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/runtime.h"
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+
+// Writes down what it gets as /run/consul-cni.<verb> and hands prevResult on, as consul-cni does.
+constexpr const char* kConsulCni = R"(#!/usr/bin/python3
+import json, os, subprocess, sys
+config = json.load(sys.stdin)
+verb = os.environ["CNI_COMMAND"]
+links = subprocess.run(["nsenter", "--net=" + os.environ["CNI_NETNS"], "ip", "-j", "address", "show", "eth0"],
+                       capture_output=True, text=True).stdout
+with open("/run/consul-cni." + verb, "w") as file:
+    json.dump({"config": config, "environment": dict(os.environ), "links": json.loads(links or "[]")}, file)
+if verb == "ADD":
+    json.dump(config["prevResult"], sys.stdout)
+)";
+
+class Recipe : public World {
+ protected:
+  Recipe() {
+    EnsureDirectory("/run/consul");
+    std::ofstream("/run/consul/consul-cni") << kConsulCni;
+    std::filesystem::permissions("/run/consul/consul-cni", std::filesystem::perms(0755));
+    EnsureDirectory("/run/systemd");
+    EnsureDirectory("/run/systemd/resolve");
+    std::ofstream("/run/systemd/resolve/resolv.conf") << "nameserver 192.0.2.53\nsearch example\n";
+  }
+
+  static Network Run(const std::string& example) {
+    return {.list = Example(example),
+            .path = Cat(OurDirectory(), ":/run/consul:", kReferenceDirectory)};
+  }
+  // As Nomad attaches an allocation of `job`, with these ports.
+  static Attached Allocation(const std::string& job,
+                             const Node& node,
+                             const std::vector<json>& ports = {},
+                             const std::string& args = "") {
+    return {.container_id = job,
+            .netns = node.path(),
+            .port_mappings = ports,
+            .args = Cat("IgnoreUnknown=true;", args, NomadArgs(job, job))};
+  }
+};
+
+}  // namespace nomad_bridge::test
