@@ -17,13 +17,16 @@ namespace {
 
 // The locks that this thread holds, by kind.
 int& CountOf(LockKind kind) {
-  static thread_local std::array<int, 3> counts{};
+  static thread_local std::array<int, 4> counts{};
   return counts.at(static_cast<std::size_t>(kind));
 }
 
 void RequireOrder(LockKind kind, const std::string& what) {
   const bool is_first = CountOf(LockKind::kAttachment) == 0;
-  const bool is_last = CountOf(LockKind::kLeases) == 0 && CountOf(LockKind::kRules) == 0;
+  // All counters are locked by one command that locks nothing else.
+  const bool is_last =
+      CountOf(LockKind::kLeases) == 0 && CountOf(LockKind::kRules) == 0 &&
+      (CountOf(LockKind::kCounters) == 0 || (kind == LockKind::kCounters && is_first));
   if (!is_last || (kind == LockKind::kAttachment && !is_first)) {
     throw Error(Code::kInternal,
                 Cat("refusing to wait for the lock of ", what),

@@ -9,8 +9,9 @@
 //            kInternal, before waiting, if the order below is violated.
 // Ownership  The object holds the lock; both are released by its destruction. Lock files stay.
 // Locks      The order: a command takes its own attachment's lock first, then the leases' lock or the
-//            rules', and never one of these while it holds the other. The lock of another attachment
-//            is only tried (TryTake) while any lock is held. So no two commands can wait for each
+//            rules' or those of traffic counters, and never one of these while it holds another. The
+//            lock of another attachment is only tried (TryTake) while any lock is held. (`metrics` holds
+//            those of all counters, and nothing else.) So no two commands can wait for each
 //            other.
 // Waiting    blocks in the kernel; an interval timer (SIGALRM) interrupts it to check the
 //            deadline. Assumes one thread.
@@ -36,10 +37,14 @@ using Deadline = std::chrono::steady_clock::time_point;
   return std::chrono::steady_clock::now() + wait;
 }
 
-enum class LockKind { kAttachment, kLeases, kRules };
+enum class LockKind { kAttachment, kLeases, kRules, kCounters };
 
 // A lock that this thread holds, counted by its kind as long as it lives.
 class HeldLock {
+ public:
+  // The locked file.
+  [[nodiscard]] int fd() const { return fd_.get(); }
+
  protected:
   HeldLock(UniqueFd fd, LockKind kind);
 
@@ -51,7 +56,7 @@ class HeldLock {
   std::unique_ptr<int, Uncount> count_;
 };
 
-class FileLock : HeldLock {
+class FileLock : public HeldLock {
  public:
   // Opens or creates `path` and locks it. `what` completes "timed out waiting for the lock of ...".
   [[nodiscard]] static FileLock Take(const std::string& path,
@@ -62,7 +67,7 @@ class FileLock : HeldLock {
   using HeldLock::HeldLock;
 };
 
-class RangeLock : HeldLock {
+class RangeLock : public HeldLock {
  public:
   [[nodiscard]] static RangeLock Take(const std::string& path,
                                       std::uint64_t byte,

@@ -1,6 +1,7 @@
 #include "ipam/range.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -126,6 +127,21 @@ void CheckFamily(const RangeSpec& spec, const RangeSpec& first_of_set) {
 }
 
 }  // namespace
+
+std::uint64_t CountOffered(const Range& range) {
+  constexpr std::uint64_t kMany = std::uint64_t{1} << 63;
+  std::uint64_t distance = 0;
+  const std::span<const std::uint8_t> first = range.first.bytes();
+  const std::span<const std::uint8_t> last = range.last.bytes();
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    if (distance >= kMany >> 8) {
+      return kMany;
+    }
+    // Modulo 2^64: a borrow from a higher byte is already in `distance`.
+    distance = (distance << 8) + last[i] - first[i];
+  }
+  return distance + (range.Contains(range.gateway) ? 0 : 1);
+}
 
 std::vector<RangeSet> MakeRangeSets(const std::vector<std::vector<RangeSpec>>& specs) {
   std::vector<RangeSet> sets;

@@ -11,6 +11,7 @@
 //            rangeEnd broadcast-1 for IPv4, all ones for IPv6.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,6 +43,9 @@ struct Range {
 };
 
 using RangeSet = std::vector<Range>;
+
+// How many addresses `range` has to give out; at most 2^63.
+[[nodiscard]] std::uint64_t CountOffered(const Range& range);
 
 // Validates, and fills in the defaults. Refuses: subnets longer than /30 (/126) or with host
 // bits set; a start, end or gateway outside its subnet; the subnet's own or broadcast address as

@@ -3,8 +3,8 @@
 #
 #   - a room includes only itself and what its nb_room(... NEEDS ...) in a CMakeLists.txt names; the order of those
 #     lists admits no circle, and calls are checked by the linker (tests/rooms)
-#   - C libraries (libnl, libmnl, libnftnl) only in netlink/*/*.cc and its private headers; JSON only in plugin/'s cni,
-#     plugin/state/state_json, earlier_release
+#   - C libraries (libnl, libmnl, libnftnl) only in netlink/*/*.cc and its private headers; JSON only in plugin/'s cni
+#     and cli, plugin/state/state_json, earlier_release
 #   - close(), *_free() and *_put() only where a handle's owner is defined
 #   - no child processes but base/subprocess's, no sleeping, no source file over 400 lines
 #

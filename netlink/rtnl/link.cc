@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
 #include <span>
 #include <string_view>
 
@@ -159,6 +160,21 @@ void ReadBridging(const netlink::Attributes& info, LinkState& state) {
   }
 }
 
+std::optional<LinkCounters> ReadCounters(std::span<const std::uint8_t> bytes) {
+  // Newer kernels append to it.
+  constexpr std::size_t kRead = offsetof(rtnl_link_stats64, multicast);
+  rtnl_link_stats64 stats{};
+  if (bytes.size() < kRead) {
+    return std::nullopt;
+  }
+  std::memcpy(&stats, bytes.data(), kRead);
+  return LinkCounters{
+      .received = {.bytes = stats.rx_bytes,
+                   .packets = stats.rx_packets,
+                   .dropped = stats.rx_dropped},
+      .sent = {.bytes = stats.tx_bytes, .packets = stats.tx_packets, .dropped = stats.tx_dropped}};
+}
+
 }  // namespace
 
 ifinfomsg HeadFor(int index, unsigned char family) {
@@ -201,6 +217,7 @@ LinkState ReadLink(const nlmsghdr* message) {
       .peer = attributes.Number<int>(IFLA_LINK).value_or(0),
   };
   state.link.peer_netns = attributes.Number<int>(IFLA_LINK_NETNSID);
+  state.link.counters = ReadCounters(attributes.Bytes(IFLA_STATS64));
   state.operstate = attributes.U8(IFLA_OPERSTATE).value_or(IF_OPER_UNKNOWN);
   ReadBridging(info, state);
   state.link.operational = IsOperational(state, head->ifi_flags, attributes.Text(IFLA_QDISC));
@@ -226,6 +243,26 @@ std::optional<Link> Socket::FindLink(int index) {
   std::optional<LinkState> state =
       Find(socket_, GetLinkRequest(index), Cat("the interface of index ", index));
   return state ? std::optional(std::move(state->link)) : std::nullopt;
+}
+
+std::optional<Link> Socket::FindLinkCounted(const std::string& name) {
+  netlink::Message request(RTM_GETLINK, 0);
+  request.Head(HeadFor(0));
+  request.PutText(IFLA_IFNAME, name);
+  std::optional<LinkState> state = Find(socket_, request, Format("interface '{}'", name));
+  return state ? std::optional(std::move(state->link)) : std::nullopt;
+}
+
+std::vector<Link> Socket::Links() {
+  netlink::Message request(RTM_GETLINK, NLM_F_DUMP);
+  request.Head(HeadFor(0));
+  const netlink::Reply reply = socket_.TransactOrThrow(request, "cannot list the interfaces");
+  std::vector<Link> links;
+  links.reserve(reply.messages.size());
+  for (const netlink::NlMessage& message : reply.messages) {
+    links.push_back(ReadLink(nlmsg_hdr(message.get())).link);
+  }
+  return links;
 }
 
 Link Socket::RequireLink(const std::string& name) {

@@ -36,6 +36,22 @@ namespace nomad_bridge::rtnl {
 // lo has this index in every namespace.
 constexpr int kLoopbackIndex = 1;
 
+// What a link has counted since it was made.
+struct Counters {
+  std::uint64_t bytes = 0;
+  std::uint64_t packets = 0;
+  std::uint64_t dropped = 0;
+
+  bool operator==(const Counters&) const = default;
+};
+
+struct LinkCounters {
+  Counters received;
+  Counters sent;
+
+  bool operator==(const LinkCounters&) const = default;
+};
+
 struct Link {
   int index = 0;
   std::string name;
@@ -60,6 +76,7 @@ struct Link {
   int peer = 0;
   // veth: id of the other end's namespace as this one numbers it; nullopt: here
   std::optional<int> peer_netns;
+  std::optional<LinkCounters> counters;  // where they were asked for
 };
 
 // Flags of a bridge's port.
@@ -115,6 +132,10 @@ class Socket {
 
   [[nodiscard]] std::optional<Link> FindLink(const std::string& name);
   [[nodiscard]] std::optional<Link> FindLink(int index);
+  // With its counters.
+  [[nodiscard]] std::optional<Link> FindLinkCounted(const std::string& name);
+  // All of the namespace, with their counters: one dump. For commands that people type.
+  [[nodiscard]] std::vector<Link> Links();
   // For a link that was there a moment ago: throws kKernel if it has gone meanwhile.
   [[nodiscard]] Link RequireLink(const std::string& name);
   // Ports of a bridge by name and index only: one dump of bridge ports, for repair and for

@@ -47,7 +47,7 @@ void RemoveEarlier(state::Host& host,
     });
     host.records.Write(earlier->All(state::Phase::kLeaving));
     rules::RemoveElements(host, rules::ElementsOf(*earlier));
-    link::EnsureLinkGone(host, id, link::Recorded::kYes);
+    link::EnsureLinkGone(host, *earlier);
   } else if (link::FindHostVeth(host.net, id, link::Recorded::kNo) ||
              takeover::HasReferenceRules(host, id)) {
     cni::ErrorList(RemoveUnrecorded(host, id, data_dir))
@@ -73,7 +73,7 @@ std::vector<std::string> RemoveUnrecorded(state::Host& host,
         {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts},
         takeover::LegacyError::kThrow);
   });
-  failures.Try("the link", [&] { link::EnsureLinkGone(host, id, link::Recorded::kNo); });
+  failures.Try("the link", [&] { link::EnsureUnrecordedLinkGone(host, id); });
   failures.Try("the leases", [&] { ReleaseAddressesOf(id, data_dir); });
   if (failures.empty()) {
     failures.Try("the record", [&] { host.records.EnsureVoidGone(id); });

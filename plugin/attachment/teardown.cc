@@ -32,7 +32,7 @@ std::vector<std::string> TearDown(state::Host& host,
   failures.Try("the rules", [&] { rules::RemoveElements(host, rules::ElementsOf(record)); });
   failures.Try("its published ports", transfer_ports);
   failures.Try("stale UDP flows", [&] { rules::ForgetStaleFlows(host, record); });
-  failures.Try("the link", [&] { link::EnsureLinkGone(host, record.id, link::Recorded::kYes); });
+  failures.Try("the link", [&] { link::EnsureLinkGone(host, record); });
   failures.Try("the leases", [&] { ReleaseAddresses(record); });
   if (failures.empty()) {
     failures.Try("the record", [&] { host.records.EnsureGone(record.id); });

@@ -38,6 +38,8 @@ struct Flag {
   std::string_view meaning;
 };
 
+constexpr Flag kJsonFlag{"json", nullptr, "one JSON document (docs/schema)"};
+
 // What was typed behind a command's name.
 struct Arguments {
   std::vector<std::string> operands;
@@ -65,6 +67,7 @@ extern const Command kCompletion;
 extern const Command kGc;
 extern const Command kHelp;
 extern const Command kInstall;
+extern const Command kList;
 extern const Command kReconcile;
 extern const Command kUninstall;
 extern const Command kUp;

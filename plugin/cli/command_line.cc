@@ -21,8 +21,17 @@
 namespace nomad_bridge::cli {
 namespace {
 
-constexpr std::array kCommands =
-    {&kReconcile, &kGc, &kUp, &kInstall, &kUninstall, &kVersion, &kCompletion, &kHelp};
+constexpr std::array kCommands = {
+    &kList,
+    &kReconcile,
+    &kGc,
+    &kUp,
+    &kInstall,
+    &kUninstall,
+    &kVersion,
+    &kCompletion,
+    &kHelp,
+};
 
 constexpr std::array<Flag, 2> kCommonFlags = {
     Flag{"no-color", nullptr, "no colours; nor with NO_COLOR or NOMAD_CLI_NO_COLOR"},
@@ -133,6 +142,7 @@ UsageError WrongFlag(const Command& command, const std::string& typed, bool lack
 Arguments Parse(const Command& command, std::vector<std::string> words) {
   const std::vector<Flag> flags = FlagsOf(command);
   std::vector<option> options;
+  options.reserve(flags.size() + 1);
   for (const Flag& flag : flags) {
     options.push_back(
         {.name = flag.name, .has_arg = flag.value == nullptr ? no_argument : required_argument});
@@ -140,6 +150,7 @@ Arguments Parse(const Command& command, std::vector<std::string> words) {
   options.push_back({});
   words.insert(words.begin(), "nomad-bridge");
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) {
     argv.push_back(word.data());
   }

@@ -134,7 +134,7 @@ int RunInstall(const Arguments& arguments) {
   return kYes;
 }
 
-constexpr std::array kFlags = {
+constexpr std::array kInstallFlags = {
     Flag{"replace", nullptr, "keeps files that are not ours beside, as NAME.before-nomad-bridge"}};
 
 }  // namespace
@@ -150,7 +150,7 @@ the reference plugins it stands in for: bridge, host-local, firewall, portmap, l
 An older nomad-bridge is replaced, also while it is running. A file that is not ours is
 refused, and then nothing is changed.
 )",
-    .flags = kFlags,
+    .flags = kInstallFlags,
     .least = 1,
     .most = 1,
     .run = RunInstall};

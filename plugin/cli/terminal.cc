@@ -16,8 +16,8 @@ namespace nomad_bridge::cli {
 namespace {
 
 constexpr std::size_t kGap = 2;
-// Of a column that is cut: a short id, or a word.
-constexpr std::size_t kNarrowest = 6;
+// Of a column that is cut: the beginning of an id that inspect takes.
+constexpr std::size_t kNarrowest = 3;
 
 // nullopt where nothing has to be cut.
 std::optional<std::size_t> TerminalWidth() {
@@ -31,7 +31,8 @@ bool ShowsColours() {
     const char* const value = ::getenv(name);
     return value != nullptr && *value != '\0';
   };
-  return IsTerminal() && !is_set("NO_COLOR") && !is_set("NOMAD_CLI_NO_COLOR");
+  static const bool kShows = IsTerminal() && !is_set("NO_COLOR") && !is_set("NOMAD_CLI_NO_COLOR");
+  return kShows;
 }
 
 bool BeginsCharacter(char byte) {
@@ -99,7 +100,7 @@ std::string Coloured(std::string_view text, Colour colour) {
   return Cat(code, text, "\x1b[0m");
 }
 
-Cell::Cell(std::string text_, Colour colour_) : text(Printable(text_)), colour(colour_) {}
+Cell::Cell(const std::string& shown, Colour shown_in) : text(Printable(shown)), colour(shown_in) {}
 
 Table::Table(std::vector<std::string> headers, TableForm form) : form_(form) {
   if (!headers.empty()) {

@@ -26,8 +26,9 @@ enum class Colour { kNone, kGood, kDoubtful, kBad };
 [[nodiscard]] std::string Coloured(std::string_view text, Colour colour);
 
 struct Cell {
-  // NOLINTNEXTLINE(google-explicit-constructor): a row is written as a list of texts
-  Cell(std::string text_, Colour colour_ = Colour::kNone);
+  // A row is written as a list of texts.
+  Cell(const std::string& shown, Colour shown_in = Colour::kNone);
+  Cell(const char* shown) : Cell(std::string(shown)) {}
 
   std::string text;
   Colour colour;

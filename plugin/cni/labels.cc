@@ -67,6 +67,32 @@ std::string Describe(const Labels& labels) {
   return text;
 }
 
+ShortLabels Shorten(const Labels& labels) {
+  ShortLabels all;
+  for (const WellKnown& known : kWellKnown) {
+    if (const std::string_view value = ValueOf(labels, known.key); !value.empty()) {
+      all.emplace(known.name, Printable(value));
+    }
+  }
+  return all;
+}
+
+// A value may hold spaces: it ends where the next name begins.
+ShortLabels ParseDescribed(std::string_view text) {
+  ShortLabels all;
+  const std::string padded = Cat(' ', text);
+  std::size_t end = padded.size();
+  for (auto known = kWellKnown.rbegin(); known != kWellKnown.rend(); ++known) {
+    const std::string name = Cat(' ', known->name, '=');
+    const std::size_t at = padded.substr(0, end).find(name);
+    if (at != std::string::npos) {
+      all.emplace(known->name, padded.substr(at + name.size(), end - at - name.size()));
+      end = at;
+    }
+  }
+  return all;
+}
+
 std::string NameOwner(const Labels& labels, const std::string& container_id) {
   std::string text;
   for (const WellKnown& known : kWellKnown) {

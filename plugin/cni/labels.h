@@ -9,6 +9,8 @@
 //         boundary, well-known keys first in the order above.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,6 +37,12 @@ using Labels = std::vector<Label>;
 // "job=billing group=api ns=prod alloc=5f3c1a2b-...", printable, whole: the well-known ones. Empty if
 // there are none.
 [[nodiscard]] std::string Describe(const Labels& labels);
+
+// The well-known ones under their short names, printable, those that are there.
+using ShortLabels = std::map<std::string, std::string, std::less<>>;
+[[nodiscard]] ShortLabels Shorten(const Labels& labels);
+// What Describe() printed; the last one may have been cut.
+[[nodiscard]] ShortLabels ParseDescribed(std::string_view text);
 
 // "job 'billing', group 'api', allocation '5f3c...'", for messages; without such labels "container
 // '<id>'". Long values are cut.

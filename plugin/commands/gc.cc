@@ -10,6 +10,7 @@
 #include "plugin/cni/request.h"
 #include "plugin/commands/commands.h"
 #include "plugin/config/config.h"
+#include "plugin/link/host_veth.h"
 #include "plugin/rules/converge.h"
 #include "plugin/state/host.h"
 #include "plugin/state/kernel_names.h"
@@ -82,7 +83,7 @@ void RemoveStrayLinks(state::Host& host,
     const std::optional<rtnl::Link> link =
         owners.contains(port.name) ? std::nullopt : host.net.FindLink(port.index);
     if (link && link->alias.starts_with(Cat("nomad-bridge net=", request.id.network, " id="))) {
-      host.net.EnsureLinkGone(port.name);
+      link::EnsureStrayLinkGone(host, port.name);
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "plugin/link/traffic.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::link {
@@ -13,17 +14,24 @@ bool IsPair(const rtnl::Link& outer, const rtnl::Link& inner) {
   return inner.kind == "veth" && inner.peer == outer.index && outer.peer == inner.index;
 }
 
+void DeleteLink(state::Host& host, const rtnl::Link& link, const cni::ShortLabels& labels) {
+  DeleteCounted(labels, link.counters.value_or(rtnl::LinkCounters()), [&] {
+    host.net.EnsureLinkGone(link.name);
+  });
+}
+
 }  // namespace
+
+bool IsHostVethOf(const rtnl::Link& link, const AttachmentId& id, Recorded recorded) {
+  return state::IsAliasOf(link.alias, id) ||
+         (recorded == Recorded::kYes && link.kind == "veth" && link.alias.empty());
+}
 
 std::optional<rtnl::Link> FindHostVeth(rtnl::Socket& host,
                                        const AttachmentId& id,
                                        Recorded recorded) {
   std::optional<rtnl::Link> link = host.FindLink(state::HostVethName(id));
-  if (link && (state::IsAliasOf(link->alias, id) ||
-               (recorded == Recorded::kYes && link->kind == "veth" && link->alias.empty()))) {
-    return link;
-  }
-  return std::nullopt;
+  return link && IsHostVethOf(*link, id, recorded) ? link : std::nullopt;
 }
 
 void RefuseForeignInterface(state::Host& host,
@@ -51,9 +59,24 @@ void EnsurePairGone(state::Host& host, Container& container, const AttachmentId&
   }
 }
 
-void EnsureLinkGone(state::Host& host, const AttachmentId& id, Recorded recorded) {
-  if (const std::optional<rtnl::Link> ours = FindHostVeth(host.net, id, recorded)) {
-    host.net.EnsureLinkGone(ours->name);
+void EnsureLinkGone(state::Host& host, const state::Record& record) {
+  const std::optional<rtnl::Link> link = host.net.FindLinkCounted(state::HostVethName(record.id));
+  if (link && IsHostVethOf(*link, record.id, Recorded::kYes)) {
+    DeleteLink(host, *link, cni::Shorten(record.labels));
+  }
+}
+
+void EnsureUnrecordedLinkGone(state::Host& host, const AttachmentId& id) {
+  if (const std::optional<rtnl::Link> link = FindHostVeth(host.net, id, Recorded::kNo)) {
+    EnsureStrayLinkGone(host, link->name);
+  }
+}
+
+void EnsureStrayLinkGone(state::Host& host, const std::string& name) {
+  const std::optional<rtnl::Link> link = host.net.FindLinkCounted(name);
+  const std::optional<state::ParsedAlias> alias = state::ParseAlias(link ? link->alias : "");
+  if (alias) {
+    DeleteLink(host, *link, alias->labels);
   }
 }
 

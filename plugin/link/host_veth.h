@@ -19,6 +19,9 @@ namespace nomad_bridge::link {
 // link: if we are killed in between, only the record shows that a veth of that name is ours.
 enum class Recorded { kNo, kYes };
 
+// Whether `link`, of the name derived from `id`, is ours.
+[[nodiscard]] bool IsHostVethOf(const rtnl::Link& link, const AttachmentId& id, Recorded recorded);
+
 // The host end of `id`, if it is there and ours.
 [[nodiscard]] std::optional<rtnl::Link> FindHostVeth(rtnl::Socket& host,
                                                      const AttachmentId& id,
@@ -35,8 +38,12 @@ void RefuseForeignInterface(state::Host& host,
 // the host end's name that is another's stays.
 void EnsurePairGone(state::Host& host, Container& container, const AttachmentId& id);
 
-// Deletes the pair from its host end, so the container's namespace may be gone. Absent is success.
-void EnsureLinkGone(state::Host& host, const AttachmentId& id, Recorded recorded);
+// Deletes the pair from its host end, so the container's namespace may be gone. Absent is success. What it
+// has counted stays (traffic.h), under the group that `record`, or else its alias, names.
+void EnsureLinkGone(state::Host& host, const state::Record& record);
+void EnsureUnrecordedLinkGone(state::Host& host, const AttachmentId& id);
+// Of whatever attachment: a link with an alias of ours.
+void EnsureStrayLinkGone(state::Host& host, const std::string& name);
 
 struct VethPair {
   rtnl::Link host;

@@ -1,6 +1,7 @@
 #include "plugin/state/kernel_names.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 #include "netlink/nft/element.h"
@@ -35,6 +36,23 @@ bool IsAliasOf(std::string_view alias, const AttachmentId& id) {
   const std::string identity = Cut(Identity(id), kMaxAliasBytes);
   const bool begins = alias.substr(0, identity.size()) == identity;
   return begins && (alias.size() == identity.size() || alias[identity.size()] == ' ');
+}
+
+std::optional<ParsedAlias> ParseAlias(std::string_view alias) {
+  ParsedAlias parsed;
+  for (auto [name, field] : {std::pair{"nomad-bridge net=", &parsed.id.network},
+                             std::pair{"id=", &parsed.id.container_id},
+                             std::pair{"if=", &parsed.id.ifname}}) {
+    if (!alias.starts_with(name)) {
+      return std::nullopt;
+    }
+    alias.remove_prefix(std::string_view(name).size());
+    const std::size_t end = std::min(alias.find(' '), alias.size());
+    *field = alias.substr(0, end);
+    alias.remove_prefix(std::min(end + 1, alias.size()));
+  }
+  parsed.labels = cni::ParseDescribed(alias);
+  return parsed;
 }
 
 std::string ElementComment(const AttachmentId& id, const cni::Labels& labels) {

@@ -5,6 +5,7 @@
 //          two are cut at a character's boundary.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,13 @@ namespace nomad_bridge::state {
 // 255 bytes.
 [[nodiscard]] std::string LinkAlias(const AttachmentId& id, const cni::Labels& labels);
 [[nodiscard]] bool IsAliasOf(std::string_view alias, const AttachmentId& id);
+
+// The inverse, for people: what was cut is missing. nullopt for an alias that is not ours.
+struct ParsedAlias {
+  AttachmentId id;
+  cni::ShortLabels labels;
+};
+[[nodiscard]] std::optional<ParsedAlias> ParseAlias(std::string_view alias);
 
 // The comment of an attachment's elements: its host veth (the owner's key), then for people its
 // container and labels, at most 128 bytes.

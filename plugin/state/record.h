@@ -15,6 +15,7 @@
 #include "base/ip.h"
 #include "firewall/address_policy.h"
 #include "firewall/forward_hook.h"
+#include "ipam/range.h"
 #include "netlink/core/netns.h"
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/cni/delegate.h"
@@ -73,6 +74,7 @@ struct Record {
     std::vector<Cidr> addresses;  // the container's
     std::string data_dir;
     std::vector<Cidr> leases;                     // of `addresses`, those leased in data_dir
+    std::vector<ipam::RangeSet> ranges;           // that they were chosen from, for people
     std::optional<cni::DelegatedIpam> delegated;  // the IPAM plugin that assigned the others
   } ipam;
 

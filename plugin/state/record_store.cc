@@ -1,6 +1,9 @@
 #include "plugin/state/record_store.h"
 
+#include <cerrno>
 #include <exception>
+
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -126,6 +129,42 @@ std::vector<AttachmentId> Records::List(const std::string& network) const {
     }
   }
   return found;
+}
+
+std::vector<Records::Reading> Records::ReadAll() const {
+  std::vector<Reading> readings;
+  for (const std::string& network : Entries(kStateFolder)) {
+    for (const std::string& name : Entries(Cat(kStateFolder, '/', network))) {
+      const std::size_t at = name.find('@');
+      if (at == name.npos || !name.ends_with(kSuffix)) {
+        continue;
+      }
+      const std::size_t end = name.size() - kSuffix.size();
+      Reading reading{.path = Cat(kStateFolder, '/', network, '/', name),
+                      .id = {network, name.substr(0, at), name.substr(at + 1, end - at - 1)}};
+      if (Read(reading)) {
+        readings.push_back(std::move(reading));
+      }
+    }
+  }
+  return readings;
+}
+
+bool Records::Read(Reading& reading) const {
+  try {
+    const std::optional<std::string> text = FindFile(reading.path, kMaxRecordBytes);
+    if (!text) {
+      return false;  // removed meanwhile
+    }
+    StoredRecord stored = ParseRecord(*text);
+    reading.id = stored.record.id;
+    reading.record = std::move(stored.record);
+    return stored.origin == here_;
+  } catch (const std::exception& error) {
+    reading.problem = error.what();
+    reading.is_denied = ::access(reading.path.c_str(), R_OK) != 0 && errno == EACCES;
+    return true;
+  }
 }
 
 std::optional<Record> Records::FindOwner(std::string_view owner) const {

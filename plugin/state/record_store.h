@@ -43,6 +43,15 @@ class Records {
 
   // Every attachment with a record, from the listing of the directory; `network` empty: in all networks.
   [[nodiscard]] std::vector<AttachmentId> List(const std::string& network) const;
+  // All of this boot and host namespace, for people: also those that cannot be read.
+  struct Reading {
+    std::string path;
+    AttachmentId id;  // of an unreadable one as far as its name tells
+    std::optional<Record> record;
+    std::string problem;     // why there is no record
+    bool is_denied = false;  // to us: we are not root
+  };
+  [[nodiscard]] std::vector<Reading> ReadAll() const;
   // The attachment whose host veth, the owner of its elements, is `owner`.
   [[nodiscard]] std::optional<Record> FindOwner(std::string_view owner) const;
 
@@ -55,6 +64,9 @@ class Records {
   [[nodiscard]] RangeLock LockRules() const;
 
  private:
+  // False if it is gone, or somebody else's.
+  [[nodiscard]] bool Read(Reading& reading) const;
+
   Origin here_;
 };
 

@@ -51,6 +51,13 @@ void Fields(auto& visit, rtnl::PortVlans& vlans) {
   visit("keepDefault", vlans.keep_default);
 }
 
+void Fields(auto& visit, ipam::Range& range) {
+  visit("subnet", range.subnet);
+  visit("first", range.first);
+  visit("last", range.last);
+  visit("gateway", range.gateway);
+}
+
 void Fields(auto& visit, BridgePort& port) {
   visit("hairpin", port.hairpin);
   visit("isolated", port.isolated);
@@ -73,6 +80,7 @@ void Fields(auto& visit, Record::Ipam& ipam) {
   visit("addresses", ipam.addresses);
   visit("dataDir", ipam.data_dir);
   visit("leases", ipam.leases);
+  visit("ranges", ipam.ranges);
   visit("delegated", ipam.delegated);
 }
 
@@ -269,7 +277,7 @@ std::string Dump(const json& object) {
 }  // namespace
 
 std::string FormatRecord(const Record& record, const Origin& origin) {
-  json read = record.text.empty() ? json::object() : json::parse(record.text);
+  json read = record.text.empty() ? json::object() : Translate(json::parse(record.text));
   json object = Written(StoredRecord{.record = record, .origin = origin}, std::move(read));
   object["hostVeth"] = HostVethName(record.id);
   return Dump(object);
@@ -278,7 +286,7 @@ std::string FormatRecord(const Record& record, const Origin& origin) {
 StoredRecord ParseRecord(std::string_view text) {
   const json object = Translate(json::parse(text));
   auto stored = Read<StoredRecord>(object);
-  stored.record.text = Dump(object);
+  stored.record.text = text;
   const AttachmentId& id = stored.record.id;
   if (id.network.empty() || id.container_id.empty() || id.ifname.empty() ||
       stored.origin.boot_id.empty() || stored.origin.netns == netlink::NetnsId{}) {

@@ -70,8 +70,9 @@ json Still(json object) {
   return object;
 }
 
-bool IsMemory(const std::string& file_name) {
-  return file_name.ends_with("lock") || file_name.starts_with("last_reserved_ip.") ||
+bool IsMemory(const std::filesystem::path& path) {
+  const std::string file_name = path.filename();
+  return path.parent_path().filename() == ".traffic" || file_name.ends_with("lock") || file_name.starts_with("last_reserved_ip.") ||
          file_name.starts_with(".generation") || file_name.starts_with(".leases-");
 }
 
@@ -168,7 +169,7 @@ void Snapshot::AddDirectory(const std::string& directory) {
     return;
   }
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory)) {
-    if (entry.is_regular_file() && !IsMemory(entry.path().filename().string())) {
+    if (entry.is_regular_file() && !IsMemory(entry.path())) {
       const std::string path = entry.path().string();
       facts_[Cat("file ", path)] = FindFile(path).value_or(kAbsent);
     }

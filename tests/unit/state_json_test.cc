@@ -29,6 +29,7 @@ const json kFull = json::parse(R"({
     "mac": "02:00:00:00:00:07", "gateways": ["10.0.0.1/24"]},
   "ipam": {
     "addresses": ["10.0.0.2/24", "fd00::2/64"], "dataDir": "/var/run/cni", "leases": ["10.0.0.2/24"],
+    "ranges": [[{"subnet": "10.0.0.0/24", "first": "10.0.0.2", "last": "10.0.0.9", "gateway": "10.0.0.1"}]],
     "delegated": {"type": "dhcp", "cniPath": "/opt/cni/bin", "args": "A=1",
                   "config": "{\"name\":\"nomad\"}"}},
   "rules": {

@@ -1,0 +1,175 @@
+#include "plugin/cli/attachment_view.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "base/text.h"
+#include "portmap/mapping.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+constexpr const char* kUnknownText = "?";
+
+// Seconds since the epoch.
+std::int64_t ToEpoch(std::chrono::system_clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
+}
+
+Json PortsJson(const state::Record& record) {
+  Json ports = Json::array();
+  for (const portmap::DnatEntry& port : record.rules.ports) {
+    ports.push_back({{"protocol", portmap::Text(port.protocol)},
+                     {"hostIp", OrNull(port.host_ip)},
+                     {"hostPort", port.host_port},
+                     {"containerIp", port.container_ip.Text()},
+                     {"containerPort", port.container_port}});
+  }
+  return ports;
+}
+
+Json TrafficJson(const rtnl::Counters& counters) {
+  return {{"bytes", counters.bytes}, {"packets", counters.packets}, {"dropped", counters.dropped}};
+}
+
+// What only the record has.
+void AddRecord(Json& json, const state::Record& record) {
+  json["addresses"] = Texts(record.ipam.addresses);
+  json["ports"] = PortsJson(record);
+  json["netns"] = record.netns_path;
+}
+
+}  // namespace
+
+std::string ShortId(const std::string& id) {
+  constexpr std::size_t kShown = 8;
+  return CutUtf8(id, kShown);
+}
+
+std::string OrDash(const std::string& text) {
+  return text.empty() ? "-" : text;
+}
+
+std::string ShowBytes(std::uint64_t bytes) {
+  constexpr std::array<std::string_view, 6> kUnits = {" B", " kB", " MB", " GB", " TB", " PB"};
+  constexpr std::uint64_t kThousand = 1000;
+  std::size_t unit = 0;
+  std::uint64_t tenths = 0;
+  while (bytes >= kThousand && unit + 1 < kUnits.size()) {
+    tenths = bytes % kThousand / 100;
+    bytes /= kThousand;
+    ++unit;
+  }
+  constexpr std::uint64_t kWhole = 100;
+  return Cat(bytes, tenths != 0 && bytes < kWhole ? Cat('.', tenths) : "", kUnits[unit]);
+}
+
+std::string ShowAge(std::chrono::system_clock::duration age) {
+  const auto seconds =
+      std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(age).count());
+  constexpr std::array<std::pair<std::int64_t, char>, 3> kUnits = {
+      {{86'400, 'd'}, {3'600, 'h'}, {60, 'm'}}};
+  for (const auto& [length, name] : kUnits) {
+    if (seconds >= length) {
+      return Cat(seconds / length, name);
+    }
+  }
+  return Cat(seconds, 's');
+}
+
+std::string ShowAddresses(const Attachment& attachment, Extent extent) {
+  if (!attachment.record) {
+    return kUnknownText;
+  }
+  std::string text;
+  for (const Cidr& address : attachment.record->ipam.addresses) {
+    text += Cat(text.empty() ? "" : " ", address.address);
+    if (extent == Extent::kFirst) {
+      break;
+    }
+  }
+  return OrDash(text);
+}
+
+std::string ShowPorts(const Attachment& attachment) {
+  if (!attachment.record) {
+    return kUnknownText;
+  }
+  // Once for both families.
+  std::map<std::tuple<std::uint16_t, std::string, std::uint16_t>, std::set<std::string>> protocols;
+  for (const portmap::DnatEntry& port : attachment.record->rules.ports) {
+    const std::string ip = port.host_ip ? port.host_ip->Text() : "";
+    const std::string shown = port.host_ip && !port.host_ip->is_ipv4() ? Format("[{}]", ip) : ip;
+    protocols[{port.host_port, shown, port.container_port}].emplace(portmap::Text(port.protocol));
+  }
+  std::string text;
+  for (const auto& [port, names] : protocols) {
+    const auto& [host_port, ip, container_port] = port;
+    text +=
+        Cat(text.empty() ? "" : " ", ip, ip.empty() ? "" : ":", host_port, "->", container_port);
+    std::string separator = "/";
+    for (const std::string& name : names) {
+      text += Cat(std::exchange(separator, ","), name);
+    }
+  }
+  return OrDash(text);
+}
+
+Cell ShowState(const Attachment& attachment) {
+  const bool is_passing = attachment.state == State::kMaking || attachment.state == State::kLeaving;
+  const Colour colour = attachment.state == State::kOk ? Colour::kGood
+                        : is_passing                   ? Colour::kDoubtful
+                                                       : Colour::kBad;
+  std::string text(Text(attachment.state));
+  if (attachment.dead_since) {
+    text += Cat(' ', ShowAge(std::chrono::system_clock::now() - *attachment.dead_since));
+  }
+  return {text, colour};
+}
+
+Json ToJson(const Attachment& attachment, const Inventory& inventory) {
+  const auto label = [&](const char* name) {
+    const std::string& value = attachment.Label(name);
+    return value.empty() ? Json() : Json(value);
+  };
+  Json json = {{"allocation", attachment.Allocation()},
+               {"namespace", label("ns")},
+               {"job", label("job")},
+               {"group", label("group")},
+               {"network", attachment.id.network},
+               {"containerId", attachment.id.container_id},
+               {"interface", attachment.id.ifname},
+               {"state", Text(attachment.state)},
+               {"deadSince", nullptr},
+               {"problem", attachment.problem.empty() ? Json() : Json(attachment.problem)},
+               {"addresses", nullptr},
+               {"ports", nullptr},
+               {"netns", nullptr},
+               {"hostVeth", nullptr},
+               {"bridge", nullptr},
+               {"received", nullptr},
+               {"sent", nullptr}};
+  if (attachment.dead_since) {
+    json["deadSince"] = ToEpoch(*attachment.dead_since);
+  }
+  if (attachment.record) {
+    AddRecord(json, *attachment.record);
+  }
+  if (!attachment.host_veth.empty()) {
+    json["hostVeth"] = attachment.host_veth;
+  }
+  if (const std::string bridge = BridgeOf(attachment, inventory); !bridge.empty()) {
+    json["bridge"] = bridge;
+  }
+  if (attachment.link && attachment.link->counters) {
+    json["received"] = TrafficJson(attachment.link->counters->sent);
+    json["sent"] = TrafficJson(attachment.link->counters->received);
+  }
+  return json;
+}
+
+}  // namespace nomad_bridge::cli

@@ -1,0 +1,31 @@
+// How an attachment is shown: the words of a table's cells, and its object in JSON.
+//
+// Shapes   Ids are cut to eight characters. What is not there is "-", what cannot be told "?" (JSON: null).
+//          Ports: "8080->80/tcp,udp", behind the host's address if it is published on one only.
+//          Numbers of bytes: "803 kB", "12.4 MB", by thousands. Durations: "3m", "2h", "5d".
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "plugin/cli/document.h"
+#include "plugin/cli/inventory.h"
+#include "plugin/cli/terminal.h"
+
+namespace nomad_bridge::cli {
+
+[[nodiscard]] std::string ShortId(const std::string& id);
+[[nodiscard]] std::string OrDash(const std::string& text);
+[[nodiscard]] std::string ShowBytes(std::uint64_t bytes);
+[[nodiscard]] std::string ShowAge(std::chrono::system_clock::duration age);
+
+enum class Extent { kFirst, kAll };
+[[nodiscard]] std::string ShowAddresses(const Attachment& attachment, Extent extent);
+[[nodiscard]] std::string ShowPorts(const Attachment& attachment);
+// "dead 3m"
+[[nodiscard]] Cell ShowState(const Attachment& attachment);
+
+[[nodiscard]] Json ToJson(const Attachment& attachment, const Inventory& inventory);
+
+}  // namespace nomad_bridge::cli

@@ -1,0 +1,257 @@
+#include "plugin/cli/inventory.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "ipam/range.h"
+#include "plugin/link/host_veth.h"
+#include "plugin/link/liveness.h"
+#include "plugin/link/traffic.h"
+#include "plugin/state/kernel_names.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+// BR_MAX_PORTS of the kernel, less port 0.
+constexpr std::uint64_t kBridgePorts = 1023;
+
+const std::string kEmpty;
+
+using LinksByName = std::map<std::string_view, const rtnl::Link*>;
+
+bool IsPluggedIn(const Attachment& attachment, const LinksByName& links) {
+  if (!attachment.record->Has(cni::Part::kLink)) {
+    return true;  // its link is another plugin's
+  }
+  const auto bridge = links.find(attachment.record->link.bridge);
+  return attachment.link && attachment.link->up && bridge != links.end() &&
+         attachment.link->master == bridge->second->index;
+}
+
+// Of one with a record. What a command works on, or has begun, is not asked whether it is alive: before
+// its veth is made some kernels cannot tell.
+State StateOf(state::Host& host, const Attachment& attachment, const LinksByName& links) {
+  const state::Record& record = *attachment.record;
+  if (record.IsDelBegun()) {
+    return State::kLeaving;
+  }
+  if (record.IsAny(state::Phase::kMaking)) {
+    return State::kMaking;
+  }
+  // A veth goes with the namespace of its other end, so one question for each of a thousand is not needed.
+  const bool has_peer = attachment.link && attachment.link->peer_netns;
+  if (!has_peer && !link::IsAlive(host, record)) {
+    return State::kDead;
+  }
+  return IsPluggedIn(attachment, links) ? State::kOk : State::kUnplugged;
+}
+
+Attachment AttachmentOf(state::Host& host,
+                        state::Records::Reading reading,
+                        const LinksByName& links) {
+  Attachment attachment{.id = std::move(reading.id),
+                        .record = std::move(reading.record),
+                        .path = std::move(reading.path),
+                        .problem = std::move(reading.problem)};
+  const std::string name = state::HostVethName(attachment.id);
+  const auto found = links.find(name);
+  if (found != links.end() &&
+      link::IsHostVethOf(*found->second, attachment.id, link::Recorded::kYes)) {
+    attachment.link = *found->second;
+  }
+  if (attachment.record) {
+    attachment.labels = cni::Shorten(attachment.record->labels);
+    attachment.host_veth = attachment.record->Has(cni::Part::kLink) ? name : "";
+    attachment.state = StateOf(host, attachment, links);
+  } else {
+    const auto alias = state::ParseAlias(attachment.link ? attachment.link->alias : "");
+    attachment.labels = alias ? alias->labels : cni::ShortLabels();
+    attachment.host_veth = attachment.link ? name : "";
+    attachment.state = reading.is_denied ? State::kUnknown : State::kUnreadable;
+  }
+  return attachment;
+}
+
+// Our links of which there is no record, whatever became of it.
+void AddUnrecorded(state::Host& host, const LinksByName& links, Inventory& inventory) {
+  std::set<std::string> known;
+  for (const Attachment& attachment : inventory.attachments) {
+    known.insert(state::HostVethName(attachment.id));
+  }
+  for (const rtnl::Link& link : inventory.links) {
+    std::optional<state::ParsedAlias> alias =
+        link.kind == "veth" ? state::ParseAlias(link.alias) : std::nullopt;
+    if (!alias || known.contains(link.name)) {
+      continue;
+    }
+    // An ADD has written it meanwhile.
+    if (std::optional<state::Record> record =
+            inventory.is_complete ? host.records.Find(alias->id) : std::nullopt) {
+      inventory.attachments.push_back(
+          AttachmentOf(host, {.id = alias->id, .record = std::move(record)}, links));
+    } else {
+      inventory.attachments.push_back(
+          {.id = std::move(alias->id),
+           .state = inventory.is_complete ? State::kUnrecorded : State::kUnknown,
+           .labels = std::move(alias->labels),
+           .host_veth = link.name,
+           .link = link});
+    }
+  }
+}
+
+// The addresses that have a lease; with thousands, opening each would take too long.
+std::vector<Ip> LeasedIn(const std::string& directory) {
+  std::vector<Ip> leased;
+  for (const std::string& name : Entries(directory)) {
+    if (const std::optional<Ip> address = Ip::Parse(name)) {
+      leased.push_back(*address);
+    }
+  }
+  return leased;
+}
+
+std::optional<Usage> AddressesOf(const state::Record& record) {
+  std::optional<Usage> scarcest;
+  const std::vector<Ip> leased = record.ipam.ranges.empty()
+                                     ? std::vector<Ip>()
+                                     : LeasedIn(Cat(record.ipam.data_dir, '/', record.id.network));
+  for (const ipam::RangeSet& set : record.ipam.ranges) {
+    Usage usage;
+    for (const ipam::Range& range : set) {
+      usage.total += std::min(ipam::CountOffered(range),
+                              std::numeric_limits<std::uint64_t>::max() - usage.total);
+      usage.used += static_cast<std::uint64_t>(
+          std::ranges::count_if(leased, [&](const Ip& ip) { return range.Offers(ip); }));
+    }
+    if (!scarcest || usage.free() < scarcest->free()) {
+      scarcest = usage;
+    }
+  }
+  return scarcest;
+}
+
+std::optional<Usage> PortsOf(const Network& network, const Inventory& inventory) {
+  std::optional<Usage> fullest;
+  for (const std::string& name : network.bridges) {
+    const rtnl::Link* const bridge = inventory.FindLink(name);
+    if (bridge == nullptr || bridge->kind != "bridge") {
+      continue;
+    }
+    const auto used = static_cast<std::uint64_t>(
+        std::ranges::count(inventory.links, bridge->index, &rtnl::Link::master));
+    if (!fullest || used > fullest->used) {
+      fullest = {.used = used, .total = kBridgePorts};
+    }
+  }
+  return fullest;
+}
+
+void AddNetworks(Inventory& inventory) {
+  std::map<std::string, Network> networks;
+  // Of each network, the record whose ranges count: a config that was changed shows with the next one.
+  std::map<std::string, const state::Record*> with_ranges;
+  for (const Attachment& attachment : inventory.attachments) {
+    Network& network = networks[attachment.id.network];
+    network.name = attachment.id.network;
+    if (const std::string bridge = BridgeOf(attachment, inventory); !bridge.empty()) {
+      network.bridges.insert(bridge);
+    }
+    if (attachment.record && !attachment.record->ipam.data_dir.empty()) {
+      network.data_dirs.insert(attachment.record->ipam.data_dir);
+    }
+    if (attachment.record && !attachment.record->ipam.ranges.empty()) {
+      with_ranges[network.name] = &*attachment.record;
+    }
+  }
+  for (auto& [name, network] : networks) {
+    const auto record = with_ranges.find(name);
+    network.addresses = record != with_ranges.end() ? AddressesOf(*record->second) : std::nullopt;
+    network.ports = PortsOf(network, inventory);
+    inventory.networks.push_back(std::move(network));
+  }
+}
+
+auto Order(const Attachment& attachment) {
+  return std::tie(attachment.Label("ns"),
+                  attachment.Label("job"),
+                  attachment.Label("group"),
+                  attachment.Allocation(),
+                  attachment.id);
+}
+
+}  // namespace
+
+std::string_view Text(State state) {
+  constexpr std::array<std::string_view, 8> kTexts = {
+      "ok", "unplugged", "making", "leaving", "dead", "unrecorded", "unreadable", "?"};
+  return kTexts.at(static_cast<std::size_t>(state));
+}
+
+const std::string& Attachment::Label(const std::string& name) const {
+  const auto found = labels.find(name);
+  return found != labels.end() ? found->second : kEmpty;
+}
+
+const std::string& Attachment::Allocation() const {
+  const std::string& allocation = Label("alloc");
+  return allocation.empty() ? id.container_id : allocation;
+}
+
+const rtnl::Link* Inventory::FindLink(std::string_view name) const {
+  const auto found = std::ranges::find(links, name, &rtnl::Link::name);
+  return found != links.end() ? &*found : nullptr;
+}
+
+std::string BridgeOf(const Attachment& attachment, const Inventory& inventory) {
+  if (attachment.record) {
+    return attachment.record->link.bridge;
+  }
+  const int master = attachment.link ? attachment.link->master : 0;
+  const auto bridge = std::ranges::find(inventory.links, master, &rtnl::Link::index);
+  return bridge != inventory.links.end() ? bridge->name : "";
+}
+
+void RemarkOn(const Inventory& inventory) {
+  for (const Attachment& attachment : inventory.attachments) {
+    if (attachment.state == State::kUnreadable) {
+      LogLine("cannot read the record '{}': {}", attachment.path, attachment.problem);
+    }
+  }
+  if (!inventory.is_complete) {
+    LogLine("{}", "without root addresses, ports and states cannot be told");
+  }
+}
+
+Inventory TakeInventory(state::Host& host) {
+  Inventory inventory;
+  // Before the links: one whose record has gone by then may still have its link for a moment, but one
+  // whose record we have read had its link before, unless it is being made.
+  std::vector<state::Records::Reading> readings = host.records.ReadAll();
+  inventory.links = host.net.Links();
+  LinksByName links;
+  for (const rtnl::Link& link : inventory.links) {
+    links.emplace(link.name, &link);
+  }
+  for (state::Records::Reading& reading : readings) {
+    inventory.is_complete = inventory.is_complete && !reading.is_denied;
+    inventory.attachments.push_back(AttachmentOf(host, std::move(reading), links));
+  }
+  AddUnrecorded(host, links, inventory);
+  for (Attachment& attachment : inventory.attachments) {
+    if (attachment.state == State::kDead) {
+      attachment.dead_since = link::FirstSeenDead(attachment.id);
+    }
+  }
+  std::ranges::sort(inventory.attachments, {}, Order);
+  AddNetworks(inventory);
+  return inventory;
+}
+
+}  // namespace nomad_bridge::cli

@@ -1,0 +1,254 @@
+// nomad-bridge list: what the records say, joined with what the kernel has.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
+
+#include "tests/plugin/cli_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kAllocation = "5f3c1a2b-0000-4000-8000-000000000001";
+constexpr const char* kOther = "9d01c7e4-0000-4000-8000-000000000002";
+
+class List : public CliWorld {
+ protected:
+  // billing/api with port 8080 on TCP and UDP, and search/api without.
+  void AttachTwo() {
+    Attach(Publish({Port(8080, 80), Port(8080, 80, "udp")}, DualStack()),
+           As(kAllocation, container(), NomadArgs("billing", kAllocation)));
+    other_ = &AddContainer("other");
+    Attach(DualStack(), As(kOther, *other_, NomadArgs("search", kOther)));
+  }
+  [[nodiscard]] json ListJson(const std::string& filters = "") {
+    return json::parse(Output(Cat("list -json ", filters)));
+  }
+  // By allocation.
+  [[nodiscard]] std::map<std::string, std::string> States() {
+    std::map<std::string, std::string> states;
+    const json list = RunLine("list -json").json;
+    for (const json& each : list.at("attachments")) {
+      states[each.at("allocation")] = each.at("state");
+    }
+    return states;
+  }
+
+  Node* other_ = nullptr;
+};
+
+TEST_F(List, IsEmptyOnANodeWithoutAttachments) {
+  EXPECT_EQ(Output("list"),
+            "ALLOC  NAMESPACE  JOB  GROUP  ADDRESS  PORTS  NETWORK  STATE\n0 attachments\n");
+  EXPECT_EQ(ListJson(), json::parse(R"({"version": 1, "attachments": [], "networks": []})"));
+}
+
+TEST_F(List, ShowsJobAddressPortsAndState) {
+  AttachTwo();
+  EXPECT_EQ(Output("list"),
+            "ALLOC     NAMESPACE  JOB      GROUP  ADDRESS      PORTS             NETWORK  STATE\n"
+            "5f3c1a2b  default    billing  api    172.26.64.2  8080->80/tcp,udp  nomad    ok\n"
+            "9d01c7e4  default    search   api    172.26.64.3  -                 nomad    ok\n"
+            "2 attachments; 4091 of 4093 addresses and 1021 of 1023 bridge ports free\n");
+}
+
+TEST_F(List, IsInJsonAsTheKernelAndOtherToolsHaveIt) {
+  AttachTwo();
+  ASSERT_TRUE(Ping(container(), kBridgeIp4));
+  const json first = ListJson("alloc=5f3c1a2b").at("attachments").at(0);
+
+  EXPECT_EQ(first.at("addresses"), (json{"172.26.64.2/20", "fd00:26::2/64"}));
+  EXPECT_EQ(first.at("containerId"), kAllocation);
+  EXPECT_EQ(first.at("bridge"), "nomad");
+  EXPECT_EQ(first.at("deadSince"), nullptr);
+  EXPECT_THAT(first.at("ports"),
+              Contains(json{{"protocol", "udp"},
+                            {"hostIp", nullptr},
+                            {"hostPort", 8080},
+                            {"containerIp", "fd00:26::2"},
+                            {"containerPort", 80}}));
+  const json link = host().Json({"ip", "-s", "-j", "link", "show", first.at("hostVeth")}).at(0);
+  EXPECT_EQ(link.at("master"), "nomad");
+  EXPECT_GT(first.at("sent").at("packets"), 0) << "the allocation's direction";
+  EXPECT_LE(first.at("sent").at("bytes"), link.at("stats64").at("rx").at("bytes"));
+  EXPECT_LE(first.at("received").at("bytes"), link.at("stats64").at("tx").at("bytes"));
+}
+
+TEST_F(List, CountsWhatIsFree) {
+  const json small = Config(R"({"ipam": {"ranges": [[{"subnet": "10.9.0.0/29"}],
+                                                    [{"subnet": "fd00:9::/64"}]]}})");
+  Attach(small);
+  const json network = ListJson().at("networks").at(0);
+  EXPECT_EQ(network.at("name"), "nomad");
+  EXPECT_EQ(network.at("addresses"), (json{{"used", 1}, {"free", 4}, {"total", 5}}))
+      << "of the family that ends first";
+  EXPECT_EQ(network.at("bridgePorts"), (json{{"used", 1}, {"free", 1022}, {"total", 1023}}));
+}
+
+TEST_F(List, WithSeveralNetworksHasALineForEach) {
+  Attach(DualStack());
+  Attach(
+      DualStack(
+          R"({"name": "web", "bridge": "web0", "ipam": {"ranges": [[{"subnet": "10.8.0.0/24"}]]}})"),
+      {{"CNI_IFNAME", "eth1"}});
+  EXPECT_THAT(Output("list"),
+              EndsWith("2 attachments\n"
+                       "nomad: 4092 of 4093 addresses and 1022 of 1023 bridge ports free\n"
+                       "web: 252 of 253 addresses and 1022 of 1023 bridge ports free\n"));
+}
+
+TEST_F(List, IsFilteredByGlobs) {
+  AttachTwo();
+  const std::string veth = ListJson("job=billing").at("attachments").at(0).at("hostVeth");
+  for (const std::string& filter : {std::string("job=bill*"),
+                                    std::string("alloc=5f3c*"),
+                                    std::string("port=8080"),
+                                    std::string("addr=172.26.64.2"),
+                                    std::string("addr=fd00:26::2"),
+                                    Cat("veth=", veth),
+                                    std::string("job=billing job=nothing"),
+                                    std::string("ns=def* group=a?i net=nomad state=ok port=*")}) {
+    const json found = ListJson(filter).at("attachments");
+    ASSERT_EQ(found.size(), 1U) << filter;
+    EXPECT_EQ(found.at(0).at("allocation"), kAllocation) << filter;
+  }
+  EXPECT_EQ(ListJson("job=billing job=search").at("attachments").size(), 2U);
+}
+
+TEST_F(List, ExitsOneIfAFilterMatchesNothing) {
+  AttachTwo();
+  const Outcome outcome = RunLine("list job=billing state=dead");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.out, EndsWith("\n0 attachments\n"));
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(RunLine("list -json job=none").json.at("attachments"), json::array());
+}
+
+TEST_F(List, RefusesAFilterThatItDoesNotHave) {
+  for (const char* const word : {"jobs=api", "billing", "=x"}) {
+    const Outcome outcome = Run({"list", word});
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_THAT(outcome.err,
+                StartsWith(Cat("nomad-bridge: list has no filter '", word, "'; allowed: ")));
+  }
+}
+
+TEST_F(List, TellsStatesApart) {
+  AttachTwo();
+  EXPECT_EQ(States()[kAllocation], "ok");
+  const std::string veth = ListJson("job=billing").at("attachments").at(0).at("hostVeth");
+  host().Must({"ip", "link", "set", veth, "nomaster"});
+  EXPECT_EQ(States()[kAllocation], "unplugged");
+  host().Must({"ip", "link", "set", veth, "master", "nomad"});
+  EXPECT_EQ(States()[kAllocation], "ok");
+
+  KillContainer(*other_);
+  EXPECT_EQ(States()[kOther], "dead");
+  EXPECT_EQ(States()[kAllocation], "ok");
+
+  const std::string record = RecordOf(kAllocation);
+  const std::string text = FindFile(record).value();
+  json changed = json::parse(text);
+  for (const char* const phase : {"making", "leaving"}) {
+    for (json& part : changed.at("parts")) {
+      part = phase;
+    }
+    std::ofstream(record) << changed;
+    EXPECT_EQ(States()[kAllocation], phase);
+  }
+  fs::remove(record);
+  EXPECT_EQ(States()[kAllocation], "unrecorded");
+}
+
+TEST_F(List, NamesADamagedRecordAndShowsTheOthers) {
+  AttachTwo();
+  std::ofstream(RecordOf(kOther)) << "{half";
+
+  const Outcome outcome = RunLine("list");
+
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(
+      outcome.err,
+      AllOf(StartsWith(Cat("nomad-bridge: cannot read the record '", RecordOf(kOther), "': ")),
+            EndsWith("\n")));
+  EXPECT_THAT(outcome.out, HasSubstr("5f3c1a2b  default    billing  api    172.26.64.2"));
+  EXPECT_THAT(outcome.out, HasSubstr("9d01c7e4  default    search   api    ?")) << "by its alias";
+  EXPECT_THAT(outcome.out, HasSubstr("unreadable\n2 attachments;"));
+}
+
+TEST_F(List, LeavesOutWhatAnotherHostWrote) {
+  AttachTwo();
+  json record = json::parse(FindFile(RecordOf(kOther)).value());
+  record["hostNetns"] = {{"device", 4}, {"inode", 4}};
+  std::ofstream(RecordOf(kOther)) << record;
+  host().Must({"ip", "link", "delete", record.at("hostVeth")});
+  EXPECT_EQ(ListJson().at("attachments").size(), 1U);
+}
+
+TEST_F(List, WithoutRootShowsWhatTheAliasesHold) {
+  AttachTwo();
+  ASSERT_EQ(Run({"install", "/run/shared"}).exit_code, 0);
+  Command command = Line({"list"});
+  command.argv.front() = "/run/shared/nomad-bridge";
+  command.in_child = [] { static_cast<void>(!::setuid(65534)); };
+
+  const Outcome outcome = Execute(command);
+
+  EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  EXPECT_EQ(outcome.err, "nomad-bridge: without root addresses, ports and states cannot be told\n");
+  EXPECT_EQ(outcome.out,
+            "ALLOC     NAMESPACE  JOB      GROUP  ADDRESS  PORTS  NETWORK  STATE\n"
+            "5f3c1a2b  default    billing  api    ?        ?      nomad    ?\n"
+            "9d01c7e4  default    search   api    ?        ?      nomad    ?\n"
+            "2 attachments; ? addresses and 1021 of 1023 bridge ports free\n");
+}
+
+TEST_F(List, WideHasWholeIdsLinksAndTraffic) {
+  AttachTwo();
+  const std::vector<std::string> lines = Lines(Output("list -wide job=billing"));
+  EXPECT_THAT(Words(lines.at(0)),
+              ElementsAre("ALLOC",
+                          "NAMESPACE",
+                          "JOB",
+                          "GROUP",
+                          "ADDRESS",
+                          "PORTS",
+                          "NETWORK",
+                          "INTERFACE",
+                          "VETH",
+                          "BRIDGE",
+                          "IN",
+                          "OUT",
+                          "STATE"));
+  EXPECT_THAT(lines.at(1), HasSubstr(kAllocation));
+  EXPECT_THAT(lines.at(1), HasSubstr("172.26.64.2 fd00:26::2"));
+}
+
+// script(1)'s terminal has the size that stty gives it.
+TEST_F(List, FitsATerminalOf40ColumnsAndIsColouredThere) {
+  AttachTwo();
+  const auto on_terminal = [&](const std::string& before) {
+    return host().Must({"script",
+                        "-qec",
+                        Cat("stty cols 40; ", before, " ", BinaryUnderTest(), " list"),
+                        "/dev/null"});
+  };
+  const std::string coloured = on_terminal("");
+  EXPECT_THAT(coloured, HasSubstr("\x1b[32mok\x1b[0m"));
+  const std::string plain = on_terminal("NO_COLOR=1");
+  EXPECT_THAT(plain, AllOf(Not(HasSubstr("\x1b")), HasSubstr("…")));
+  EXPECT_THAT(on_terminal("NOMAD_CLI_NO_COLOR=1"), Not(HasSubstr("\x1b")));
+  for (const std::string& line : Lines(plain)) {
+    if (!line.starts_with("2 attachments")) {
+      const auto characters =
+          std::ranges::count_if(line, [](char c) { return (c & 0xc0) != 0x80; });
+      EXPECT_LE(characters, 41) << line << " (with the terminal's carriage return)";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
