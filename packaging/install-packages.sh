@@ -26,6 +26,10 @@ packages() {
       echo libgtest-dev libgmock-dev
       # The tests read back with other tools, and try the leases against the reference host-local.
       echo iproute2 nftables iptables conntrack iputils-ping kmod strace python3 containernetworking-plugins
+      # Who reads the metrics.
+      echo prometheus prometheus-node-exporter
+      # The schemas of -json.
+      echo python3-jsonschema
       # Firewalls of others that really run.
       echo firewalld dbus
       # Real clients, and what they run containers with. Go for cnitool comes as tests/clients/build-cnitool says.

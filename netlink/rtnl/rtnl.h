@@ -42,6 +42,12 @@ struct Counters {
   std::uint64_t packets = 0;
   std::uint64_t dropped = 0;
 
+  Counters& operator+=(const Counters& more) {
+    bytes += more.bytes;
+    packets += more.packets;
+    dropped += more.dropped;
+    return *this;
+  }
   bool operator==(const Counters&) const = default;
 };
 
@@ -49,6 +55,11 @@ struct LinkCounters {
   Counters received;
   Counters sent;
 
+  LinkCounters& operator+=(const LinkCounters& more) {
+    received += more.received;
+    sent += more.sent;
+    return *this;
+  }
   bool operator==(const LinkCounters&) const = default;
 };
 

@@ -68,6 +68,7 @@ extern const Command kGc;
 extern const Command kHelp;
 extern const Command kInstall;
 extern const Command kList;
+extern const Command kMetrics;
 extern const Command kReconcile;
 extern const Command kUninstall;
 extern const Command kUp;

@@ -1,0 +1,255 @@
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "plugin/cli/command.h"
+#include "plugin/cli/faults.h"
+#include "plugin/cli/inventory.h"
+#include "plugin/cli/terminal.h"
+#include "plugin/link/traffic.h"
+#include "plugin/state/host.h"
+#include "plugin/state/kernel_names.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+using Labels = std::vector<std::pair<std::string_view, std::string>>;
+using Traffic = std::map<link::Group, rtnl::LinkCounters>;
+
+// A backslash, a quote and a line end have to be escaped; our labels are printable already.
+std::string Escaped(std::string_view value) {
+  std::string text;
+  for (const char c : value) {
+    if (c == '\\' || c == '"') {
+      text += '\\';
+    }
+    text += c == '\n' ? ' ' : c;
+  }
+  return text;
+}
+
+// The samples of one name, under its HELP and TYPE. None at all without a sample.
+class Metric {
+ public:
+  Metric(std::string_view name, std::string_view type, std::string_view help)
+      : name_(Cat("nomad_bridge_", name)),
+        head_(Format("# HELP {} {}\n# TYPE {} {}\n", name_, help, name_, type)) {}
+
+  void Add(const Labels& labels, std::uint64_t value) {
+    std::string text;
+    for (const auto& [name, label] : labels) {
+      text += Cat(text.empty() ? "" : ",", name, "=\"", Escaped(label), '"');
+    }
+    samples_ += Cat(name_, '{', text, "} ", value, '\n');
+  }
+
+  [[nodiscard]] std::string Text() const { return samples_.empty() ? "" : Cat(head_, samples_); }
+
+ private:
+  std::string name_;
+  std::string head_;
+  std::string samples_;
+};
+
+// The allocation's direction: what the host's end sent, it received.
+std::string TrafficMetrics(const Traffic& traffic) {
+  std::string text;
+  for (const auto& [direction, side] : {std::pair{"receive", &rtnl::LinkCounters::sent},
+                                        std::pair{"transmit", &rtnl::LinkCounters::received}}) {
+    for (const auto& [what, unit, field] :
+         {std::tuple{"bytes", "Bytes", &rtnl::Counters::bytes},
+          std::tuple{"packets", "Packets", &rtnl::Counters::packets},
+          std::tuple{"dropped", "Dropped packets", &rtnl::Counters::dropped}}) {
+      Metric metric(
+          Format("network_{}_{}_total", direction, what),
+          "counter",
+          Format("{} that the allocations of a group have {}, as their host's ends count.",
+                 unit,
+                 direction == std::string_view("receive") ? "received" : "sent"));
+      for (const auto& [group, counters] : traffic) {
+        metric.Add(
+            {{"namespace", group.nomad_namespace}, {"job", group.job}, {"task_group", group.group}},
+            counters.*side.*field);
+      }
+      text += metric.Text();
+    }
+  }
+  return text;
+}
+
+std::string UsageMetric(const Inventory& inventory,
+                        std::string_view name,
+                        std::string_view help,
+                        std::optional<Usage> Network::*usage) {
+  Metric metric(name, "gauge", help);
+  for (const Network& network : inventory.networks) {
+    if (const std::optional<Usage>& of = network.*usage) {
+      metric.Add({{"network", network.name}, {"state", "used"}}, of->used);
+      metric.Add({{"network", network.name}, {"state", "free"}}, of->free());
+    }
+  }
+  return metric.Text();
+}
+
+// Every network has every state, so that a query for the dead finds 0, not nothing.
+std::string AttachmentMetric(const Inventory& inventory) {
+  Metric metric("attachments", "gauge", "Attachments by state.");
+  std::map<std::string, std::map<State, std::uint64_t>> counts;
+  for (const Attachment& attachment : inventory.attachments) {
+    ++counts[attachment.id.network][attachment.state];
+  }
+  for (auto& [network, by_state] : counts) {
+    for (int number = 0; number <= static_cast<int>(State::kUnreadable); ++number) {
+      const auto state = static_cast<State>(number);
+      metric.Add({{"network", network}, {"state", std::string(Text(state))}}, by_state[state]);
+    }
+  }
+  return metric.Text();
+}
+
+std::string InfoMetric(const Inventory& inventory) {
+  Metric metric("allocation_info",
+                "gauge",
+                "Which allocation a host veth belongs to; join it with node_network_ by device.");
+  for (const Attachment& attachment : inventory.attachments) {
+    if (attachment.link) {
+      metric.Add({{"device", attachment.host_veth},
+                  {"namespace", attachment.Label("ns")},
+                  {"job", attachment.Label("job")},
+                  {"task_group", attachment.Label("group")},
+                  {"alloc_id", attachment.Allocation()}},
+                 1);
+    }
+  }
+  return metric.Text();
+}
+
+std::string FaultMetric(state::Host& host, const Inventory& inventory) {
+  Metric metric("faults", "gauge", "What doctor finds wrong, by its check.");
+  for (const auto& [check, count] : CountFaults(host, inventory)) {
+    metric.Add({{"check", check}}, count);
+  }
+  return metric.Text();
+}
+
+// The host veths of a group, by name.
+Traffic LiveTraffic(const Inventory& inventory, const std::vector<rtnl::Link>& links) {
+  std::map<std::string_view, const rtnl::Link*> by_name;
+  for (const rtnl::Link& link : links) {
+    by_name.emplace(link.name, &link);
+  }
+  Traffic live;
+  for (const Attachment& attachment : inventory.attachments) {
+    const auto link = by_name.find(attachment.host_veth);
+    if (attachment.link && link != by_name.end() && link->second->counters) {
+      live[link::GroupOf(attachment.labels)] += *link->second->counters;
+    }
+  }
+  return live;
+}
+
+// A file per group is locked at once.
+void AllowManyFiles() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    limit.rlim_cur = limit.rlim_max;
+    static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
+  }
+}
+
+// With what deleted links have counted; without root only what is there.
+Traffic TakeTraffic(state::Host& host, const Inventory& inventory) {
+  if (::geteuid() != 0) {
+    LogLine("{}", "without root the traffic of interfaces that were deleted is missing");
+    return LiveTraffic(inventory, inventory.links);
+  }
+  std::set<link::Group> groups;
+  for (const Attachment& attachment : inventory.attachments) {
+    groups.insert(link::GroupOf(attachment.labels));
+  }
+  AllowManyFiles();
+  link::TrafficTotals totals = link::TrafficTotals::Lock(groups);
+  // Again: a link that was deleted since then has been written down.
+  return totals.Settle(LiveTraffic(inventory, host.net.Links()));
+}
+
+void NoteTheDead(const Inventory& inventory) {
+  std::set<std::string> dead;
+  for (const Attachment& attachment : inventory.attachments) {
+    if (attachment.state == State::kDead) {
+      dead.insert(state::HostVethName(attachment.id));
+    }
+  }
+  link::NoteDead(dead);
+}
+
+// For a collector that runs as another user. ReplaceFile's is for files of ours alone.
+void Publish(const std::string& path, const std::string& text) {
+  constexpr mode_t kReadable = 0644;
+  const std::string fresh = path + ".new";  // not *.prom
+  EnsureFileGone(fresh);
+  if (!CreateFile(fresh, text)) {
+    throw Error(Code::kTryAgain, Format("another metrics writes '{}'", path));
+  }
+  if (::chmod(fresh.c_str(), kReadable) != 0 || ::rename(fresh.c_str(), path.c_str()) != 0) {
+    const Error error = ErrnoError(Code::kIo, Format("cannot write '{}'", path));
+    EnsureFileGone(fresh);
+    throw error;
+  }
+}
+
+int RunMetrics(const Arguments& arguments) {
+  state::Host host = state::Host::Open();
+  const Inventory inventory = TakeInventory(host);
+  RemarkOn(inventory);
+  if (inventory.is_complete && ::geteuid() == 0) {
+    NoteTheDead(inventory);
+  }
+  const std::string text = Cat(
+      TrafficMetrics(TakeTraffic(host, inventory)),
+      arguments.Has("per-allocation") ? InfoMetric(inventory) : "",
+      UsageMetric(inventory, "addresses", "Addresses of a network's range.", &Network::addresses),
+      UsageMetric(
+          inventory, "bridge_ports", "Ports of a network's bridge, of 1023.", &Network::ports),
+      AttachmentMetric(inventory),
+      FaultMetric(host, inventory));
+  if (const std::optional<std::string> path = arguments.Value("output")) {
+    Publish(*path, text);
+  } else {
+    Print(text);
+  }
+  return kYes;
+}
+
+constexpr std::array kMetricsFlags = {
+    Flag{"output", "FILE", "written by rename, mode 0644: for node_exporter's textfile collector"},
+    Flag{"per-allocation", nullptr, "also which allocation each host veth belongs to"}};
+
+}  // namespace
+
+const Command kMetrics = {
+    .name = "metrics",
+    .summary = "traffic, addresses, ports and states for Prometheus",
+    .text =
+        R"(Prometheus' text format. Traffic is summed by namespace, job and group, in the allocation's
+direction. Its counters never fall: what an interface had counted is kept when it is deleted.
+Debian's folder for -output is /var/lib/prometheus/node-exporter, the name NAME.prom.
+)",
+    .flags = kMetricsFlags,
+    .run = RunMetrics};
+
+}  // namespace nomad_bridge::cli
