@@ -1,5 +1,8 @@
 #include "firewall/foreign_drops.h"
 
+#include <algorithm>
+#include <cstdint>
+
 #include "base/text.h"
 #include "firewall/table.h"
 
@@ -25,21 +28,34 @@ bool IsUnconditionalDrop(const nft::KernelRule& rule) {
                                  meaning.front().starts_with("[ reject "));
 }
 
+// meta mark & 0x1000 == 0x1000 accept: what we tell operators to add.
+bool IsAcceptOf(std::uint32_t mark, const nft::KernelRule& rule) {
+  const std::vector<std::string> meaning = nft::Meaning(rule.expressions);
+  const std::string bits = Cat("0x", Hex(mark, 8));
+  return meaning.size() == 4 && meaning[0].starts_with("[ meta load mark ") &&
+         meaning[1].find(Cat("& ", bits)) != std::string::npos &&
+         meaning[2].find(bits) != std::string::npos &&
+         meaning[3].find(" accept ]") != std::string::npos;
+}
+
 }  // namespace
 
-std::vector<std::string> ForeignDrops(nft::Socket& socket) {
+std::vector<std::string> ForeignDrops(nft::Socket& socket, int accept_mark_bit) {
+  const std::uint32_t mark = std::uint32_t{1} << accept_mark_bit;
   std::vector<std::string> found;
   for (const nft::Socket::TableChain& each : socket.Chains()) {
     if (!ComesAfterUs(each)) {
       continue;
     }
     const std::string name = Format("chain {} of table {}", each.chain.name, nft::Text(each.table));
-    if (each.chain.hook->drops) {
-      found.push_back(name + " (policy drop)");
+    const std::vector<nft::KernelRule> rules = socket.Rules(each.table, each.chain.name);
+    if (std::ranges::any_of(rules,
+                            [&](const nft::KernelRule& rule) { return IsAcceptOf(mark, rule); })) {
       continue;
     }
-    const std::vector<nft::KernelRule> rules = socket.Rules(each.table, each.chain.name);
-    if (!rules.empty() && IsUnconditionalDrop(rules.back())) {
+    if (each.chain.hook->drops) {
+      found.push_back(name + " (policy drop)");
+    } else if (!rules.empty() && IsUnconditionalDrop(rules.back())) {
       found.push_back(name + " (its last rule drops)");
     }
   }

@@ -14,7 +14,8 @@
 namespace nomad_bridge::firewall {
 
 // "chain forward of table inet mine (policy drop)": every chain at the forward hook that comes
-// later than ours, is not iptables', and drops or rejects by its policy or its last rule.
-[[nodiscard]] std::vector<std::string> ForeignDrops(nft::Socket& socket);
+// later than ours, is not iptables', and drops or rejects by its policy or its last rule, unless a rule
+// of it accepts our mark.
+[[nodiscard]] std::vector<std::string> ForeignDrops(nft::Socket& socket, int accept_mark_bit);
 
 }  // namespace nomad_bridge::firewall

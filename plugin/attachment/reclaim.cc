@@ -86,12 +86,16 @@ class Reclamation {
       findings_.busy.push_back(id);
       return;
     }
-    if (const std::optional<state::Record> record = host_.records.Find(id)) {
-      directories_.insert({record->ipam.data_dir, id.network});
-    }
     if (const std::optional<state::Record> stale = FindStale(host_, id)) {
       findings_.found.push_back(Describe(*stale));
       Act(id, [&] { return Remove(host_, *stale); });
+    }
+  }
+
+  // Where its network has leases. To be called before its record is removed.
+  void NoteDirectory(const AttachmentId& id) {
+    if (const std::optional<state::Record> record = host_.records.Find(id)) {
+      directories_.insert({record->ipam.data_dir, id.network});
     }
   }
 
@@ -209,11 +213,21 @@ Findings ReclaimAll(state::Host& host, Dry dry, const Progress& progress) {
   Reclamation reclamation(host, dry);
   const std::vector<AttachmentId> all = host.records.List("");
   for (std::size_t done = 0; done < all.size(); ++done) {
+    reclamation.NoteDirectory(all[done]);
     reclamation.Look(all[done]);
     progress(done + 1, all.size());
   }
   reclamation.LookAtLeases();
   reclamation.LookAtRules();
+  return reclamation.Take();
+}
+
+Findings FindLeftOverLeases(state::Host& host) {
+  Reclamation reclamation(host, Dry::kYes);
+  for (const AttachmentId& id : host.records.List("")) {
+    reclamation.NoteDirectory(id);
+  }
+  reclamation.LookAtLeases();
   return reclamation.Take();
 }
 

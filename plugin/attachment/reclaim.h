@@ -30,4 +30,7 @@ int ReclaimStale(state::Host& host, const std::string& network, const std::strin
 // In all networks: stale attachments, leases without a record, and elements that nothing explains.
 [[nodiscard]] Findings ReclaimAll(state::Host& host, Dry dry, const Progress& progress);
 
+// Of that the leases alone, changing nothing.
+[[nodiscard]] Findings FindLeftOverLeases(state::Host& host);
+
 }  // namespace nomad_bridge::attachment

@@ -4,34 +4,32 @@
 
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "plugin/cli/document.h"
 #include "plugin/cli/terminal.h"
 
 namespace nomad_bridge::cli {
 namespace {
 
-std::string JsonOf(std::string_view command,
-                   attachment::Dry dry,
-                   const attachment::Findings& findings,
-                   RulesetState state) {
-  nlohmann::json busy = nlohmann::json::array();
+Json ToJson(std::string_view command,
+            attachment::Dry dry,
+            const attachment::Findings& findings,
+            RulesetState state) {
+  Json document = NewDocument();
+  document["command"] = command;
+  document["dryRun"] = dry == attachment::Dry::kYes;
+  document["unchanged"] = state == RulesetState::kUnchanged;
+  document["attachments"] = findings.attachments;
+  document["found"] = findings.found;
+  document["failed"] = findings.failed;
+  document["busy"] = Json::array();
   for (const AttachmentId& id : findings.busy) {
-    busy.push_back(
+    document["busy"].push_back(
         {{"network", id.network}, {"containerId", id.container_id}, {"ifname", id.ifname}});
   }
-  const nlohmann::json document = {{"version", 1},
-                                   {"command", command},
-                                   {"dryRun", dry == attachment::Dry::kYes},
-                                   {"unchanged", state == RulesetState::kUnchanged},
-                                   {"attachments", findings.attachments},
-                                   {"found", findings.found},
-                                   {"failed", findings.failed},
-                                   {"busy", busy}};
-  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+  return document;
 }
 
 std::string TextOf(attachment::Dry dry, const attachment::Findings& findings, RulesetState state) {
@@ -80,8 +78,11 @@ int Report(const Arguments& arguments,
            const attachment::Findings& findings,
            RulesetState state) {
   const attachment::Dry dry = DryOf(arguments);
-  Print(arguments.Has("json") ? JsonOf(command, dry, findings, state)
-                              : TextOf(dry, findings, state));
+  if (arguments.Has("json")) {
+    PrintDocument(ToJson(command, dry, findings, state));
+  } else {
+    Print(TextOf(dry, findings, state));
+  }
   for (const std::string& failure : findings.failed) {
     LogLine("{}", Printable(failure));
   }

@@ -14,15 +14,9 @@
 namespace nomad_bridge::cli {
 namespace {
 
-constexpr const char* kNomadConfigs = "/opt/cni/config";
-constexpr const char* kOtherConfigs = "/etc/cni/net.d";
-
 std::vector<std::string> FilesFor(const Arguments& arguments) {
-  if (!arguments.operands.empty()) {
-    return cni::FindConfigFiles(arguments.operands.front());
-  }
-  const std::vector<std::string> nomads = cni::FindConfigFiles(kNomadConfigs);
-  return nomads.empty() ? cni::FindConfigFiles(kOtherConfigs) : nomads;
+  return arguments.operands.empty() ? cni::FindDefaultConfigFiles()
+                                    : cni::FindConfigFiles(arguments.operands.front());
 }
 
 // Returns what was made, one line per network of ours in `file`.

@@ -72,6 +72,11 @@ std::vector<std::string> FindConfigFiles(const std::string& path) {
   return files;
 }
 
+std::vector<std::string> FindDefaultConfigFiles() {
+  const std::vector<std::string> nomads = FindConfigFiles("/opt/cni/config");
+  return nomads.empty() ? FindConfigFiles("/etc/cni/net.d") : nomads;
+}
+
 std::vector<PluginConfig> ReadPluginConfigs(const std::string& path) {
   const std::optional<std::string> text = FindFile(path, 8 << 20);
   if (!text) {

@@ -16,6 +16,9 @@ namespace nomad_bridge::cni {
 // `path`, or if that is a directory the configs in it, by name; none if it does not exist.
 [[nodiscard]] std::vector<std::string> FindConfigFiles(const std::string& path);
 
+// Those of Nomad, or if there are none those of other runtimes.
+[[nodiscard]] std::vector<std::string> FindDefaultConfigFiles();
+
 struct PluginConfig {
   std::string type;
   Request request;  // an ADD, without an attachment

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "netlink/sockets/listeners.h"
 #include "portmap/rules.h"
 
@@ -70,8 +71,10 @@ bool LosesTo(const sockets::Listener& listener, const portmap::DnatEntry& port) 
                                     (family == Family::kIpv4 || !listener.address.IsLoopback()));
 }
 
-// One line per protocol and port.
-void WarnOfListeners(state::Host& host, const state::Record& record) {
+}  // namespace
+
+std::vector<std::string> FindOwnListeners(state::Host& host, const state::Record& record) {
+  std::vector<std::string> found;
   std::set<std::pair<portmap::Protocol, std::uint16_t>> named;
   for (const sockets::Protocol protocol : {sockets::Protocol::kTcp, sockets::Protocol::kUdp}) {
     for (const sockets::Listener& listener : ListenersFor(host, record.rules.ports, protocol)) {
@@ -80,22 +83,21 @@ void WarnOfListeners(state::Host& host, const state::Record& record) {
           [&](const portmap::DnatEntry& each) { return LosesTo(listener, each); });
       if (port != record.rules.ports.end() &&
           named.emplace(port->protocol, port->host_port).second) {
-        LogLine(
-            "host port {} is the node's own, too: {} listens on {}; from now on the allocation "
-            "gets what comes for it",
-            portmap::DescribeHostPort(*port),
-            sockets::HolderOf(listener),
-            listener.address);
+        found.push_back(Format("host port {} is the node's own, too: {} listens on {}",
+                               portmap::DescribeHostPort(*port),
+                               sockets::HolderOf(listener),
+                               listener.address));
       }
     }
   }
+  return found;
 }
-
-}  // namespace
 
 void WarnOfPorts(state::Host& host, const state::Record& record) {
   WarnOfAbsentAddresses(host, record);
-  WarnOfListeners(host, record);
+  for (const std::string& listener : FindOwnListeners(host, record)) {
+    LogLine("{}; from now on the allocation gets what comes for it", listener);
+  }
 }
 
 }  // namespace nomad_bridge::rules

@@ -9,11 +9,18 @@
 // Locks   none.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
 namespace nomad_bridge::rules {
 
 void WarnOfPorts(state::Host& host, const state::Record& record);
+
+// The second of them, one line per protocol and port: "host port tcp 8080 is the node's own, too: ...".
+[[nodiscard]] std::vector<std::string> FindOwnListeners(state::Host& host,
+                                                        const state::Record& record);
 
 }  // namespace nomad_bridge::rules

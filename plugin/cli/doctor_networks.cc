@@ -1,0 +1,213 @@
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/list.h"
+#include "base/text.h"
+#include "plugin/attachment/reclaim.h"
+#include "plugin/attachment/repair.h"
+#include "plugin/cli/doctor_checks.h"
+#include "plugin/link/uplink.h"
+#include "plugin/rules/port_warnings.h"
+#include "portmap/rules.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+// RFC 1918, 3927, 4193, 6598 and the loopbacks.
+bool IsPrivate(const Ip& address) {
+  for (const char* const text :
+       {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"}) {
+    const std::optional<Cidr> range = Cidr::Parse(text);
+    if (range && range->Overlaps({address, address.is_ipv4() ? 32 : 128})) {
+      return true;
+    }
+  }
+  return address.IsLoopback() || address.IsLinkLocal();
+}
+
+bool IsOurs(const rtnl::Link& link) {
+  return link.alias.starts_with("nomad-bridge ");
+}
+
+// The links of the node itself.
+std::vector<const rtnl::Link*> OwnLinks(const Examination& node) {
+  std::vector<const rtnl::Link*> links;
+  for (const rtnl::Link& link : node.inventory.links) {
+    if (!IsOurs(link) && !node.gateways.contains(link.name)) {
+      links.push_back(&link);
+    }
+  }
+  return links;
+}
+
+std::set<Ip> PublicAddresses(const Examination& node) {
+  std::set<Ip> addresses;
+  for (const rtnl::Link* const link : OwnLinks(node)) {
+    for (const Cidr& cidr : node.host.net.Addresses(*link)) {
+      if (!IsPrivate(cidr.address)) {
+        addresses.insert(cidr.address);
+      }
+    }
+  }
+  return addresses;
+}
+
+// The public address on which `port` answers; nullopt if there is none.
+std::optional<Ip> FindPublic(const portmap::DnatEntry& port, const std::set<Ip>& addresses) {
+  const auto found = std::ranges::find_if(addresses, [&](const Ip& address) {
+    return port.host_ip ? *port.host_ip == address : address.family() == port.container_ip.family();
+  });
+  return found == addresses.end() ? std::nullopt : std::optional(*found);
+}
+
+Diagnoses CheckUsage(const std::string& what,
+                     const std::optional<Usage>& usage,
+                     const std::string& fix) {
+  constexpr std::uint64_t kFewPercent = 5;
+  if (!usage || usage->free() * 100 > usage->total * kFewPercent) {
+    return {};
+  }
+  return {{usage->free() == 0 ? Verdict::kFail : Verdict::kWarn,
+           Format("{}: {} of {} in use", what, usage->used, usage->total),
+           fix}};
+}
+
+}  // namespace
+
+Diagnoses CheckWorldPorts(Examination& node) {
+  const std::set<Ip> addresses = PublicAddresses(node);
+  std::vector<std::string> open;
+  for (const Attachment* const attachment : node.running) {
+    for (const portmap::DnatEntry& port : attachment->record->rules.ports) {
+      const std::optional<Ip> address = FindPublic(port, addresses);
+      if (address && attachment->record->IsLive(cni::Part::kPorts)) {
+        open.push_back(Format("port {} of '{}' answers on the public address {}",
+                              portmap::DescribeHostPort(port),
+                              attachment->Allocation(),
+                              *address));
+      }
+    }
+  }
+  return AllAs(Verdict::kWarn,
+               open,
+               "if that is not meant: a host_network with a private address for the port in its "
+               "job, or a rule in NOMAD-ADMIN");
+}
+
+Diagnoses CheckShadowedPorts(Examination& node) {
+  std::vector<std::string> shadowed;
+  for (const Attachment* const attachment : node.running) {
+    if (attachment->record->IsLive(cni::Part::kPorts)) {
+      Append(shadowed, rules::FindOwnListeners(node.host, *attachment->record));
+    }
+  }
+  return AllAs(Verdict::kWarn,
+               shadowed,
+               "stop the one or move the other: only the allocation gets what comes for it");
+}
+
+Diagnoses CheckOrphanLeases(Examination& node) {
+  return AllAs(Verdict::kWarn, attachment::FindLeftOverLeases(node.host).found, kGcFix);
+}
+
+Diagnoses CheckLeasesLeft(Examination& node) {
+  Diagnoses diagnoses;
+  for (const Network& network : node.inventory.networks) {
+    Append(diagnoses,
+           CheckUsage(Format("addresses of network '{}'", network.name),
+                      network.addresses,
+                      "nomad-bridge gc, or a larger subnet in its conflist"));
+  }
+  return diagnoses;
+}
+
+Diagnoses CheckBridgePorts(Examination& node) {
+  Diagnoses diagnoses;
+  for (const Network& network : node.inventory.networks) {
+    Append(diagnoses,
+           CheckUsage(Format("ports of the bridge of network '{}'", network.name),
+                      network.ports,
+                      "a second network with a bridge of its own: a bridge has 1,023 ports"));
+  }
+  for (const Attachment* const attachment : node.running) {
+    if (attachment->state == State::kUnplugged) {
+      const std::vector<std::string> mismatches =
+          attachment::DiffOwn(node.host, *attachment->record);
+      Append(diagnoses,
+             AllAs(Verdict::kFail,
+                   mismatches,
+                   attachment->link ? kReconcileFix
+                                    : Format("nomad alloc stop {}", attachment->Allocation())));
+    }
+  }
+  return diagnoses;
+}
+
+Diagnoses CheckMtu(Examination& node) {
+  const int uplink = link::MtuOf(node.host.net, {.mtu = config::kUplinkMtu});
+  std::map<std::string, int> most;  // by network
+  for (const Attachment* const attachment : node.running) {
+    int& mtu = most[attachment->id.network];
+    mtu = std::max(mtu, attachment->link ? attachment->link->mtu : 0);
+  }
+  Diagnoses diagnoses;
+  for (const auto& [network, mtu] : most) {
+    if (uplink != 0 && mtu > uplink) {
+      diagnoses.push_back(
+          {Verdict::kWarn,
+           Format("allocations of network '{}' have an MTU of {}, the way out of the "
+                  "node has {}: large packets may get lost",
+                  network,
+                  mtu,
+                  uplink),
+           R"("mtu": "auto" in its conflist, for new allocations)"});
+    }
+  }
+  return diagnoses;
+}
+
+Diagnoses CheckSubnets(Examination& node) {
+  std::set<std::string> overlaps;
+  for (const rtnl::Link& link : node.inventory.links) {
+    if (IsOurs(link)) {
+      continue;
+    }
+    for (const Route& route : node.host.net.Routes(link)) {
+      for (const auto& [ifname, record] : node.gateways) {
+        for (const Cidr& gateway : record->link.gateways) {
+          if (ifname != link.name && route.destination.prefix_length != 0 &&
+              route.destination.Overlaps(gateway)) {
+            overlaps.insert(Format("{}/{} of '{}' overlaps with {} by '{}'",
+                                   gateway.Network(),
+                                   gateway.prefix_length,
+                                   ifname,
+                                   route.destination,
+                                   link.name));
+          }
+        }
+      }
+    }
+  }
+  return AllAs(Verdict::kFail,
+               {overlaps.begin(), overlaps.end()},
+               "another subnet in the conflist, then start its allocations anew");
+}
+
+Diagnoses CheckDead(Examination& node) {
+  std::size_t attachments = 0;
+  std::size_t addresses = 0;
+  for (const Attachment& attachment : node.inventory.attachments) {
+    if (attachment.state == State::kDead) {
+      ++attachments;
+      addresses += attachment.record ? attachment.record->ipam.addresses.size() : 0;
+    }
+  }
+  if (attachments == 0) {
+    return {};
+  }
+  return {
+      {Verdict::kWarn, Format("{} attachments hold {} addresses", attachments, addresses), kGcFix}};
+}
+
+}  // namespace nomad_bridge::cli

@@ -1,0 +1,245 @@
+#include <algorithm>
+#include <climits>
+#include <cstdlib>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/list.h"
+#include "base/text.h"
+#include "plugin/cli/doctor_checks.h"
+#include "plugin/cni/plugin_type.h"
+#include "plugin/config/config.h"
+#include "plugin/foreign/tools.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+constexpr std::size_t kMostProgramBytes = 256 << 20;
+constexpr const char* kOwnName = "nomad-bridge";
+
+// The links of ours about which `file(index)` has a line that begins with `key` and ends in none of
+// `harmless`.
+template <typename File>
+std::vector<std::string> ManagedLinks(const Examination& node,
+                                      File file,
+                                      std::string_view key,
+                                      const std::vector<std::string_view>& harmless) {
+  std::vector<std::string> managed;
+  for (const rtnl::Link& link : node.inventory.links) {
+    if (!link.alias.starts_with("nomad-bridge ") && !node.gateways.contains(link.name)) {
+      continue;
+    }
+    std::istringstream lines(FindFile(file(link.index)).value_or(""));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with(key) && !Contains(harmless, std::string_view(line).substr(key.size()))) {
+        managed.push_back(Format("'{}'", link.name));
+      }
+    }
+  }
+  return managed;
+}
+
+std::string RealPath(const std::string& path) {
+  char* const resolved = ::realpath(path.c_str(), nullptr);
+  std::string text = resolved == nullptr ? "" : resolved;
+  std::free(resolved);
+  return text;
+}
+
+// Where runtimes find the plugin, in their order; each file once.
+std::vector<std::string> FilesOf(const Examination& node, const std::string& type) {
+  std::vector<std::string> files;
+  for (const std::string& directory : node.plugin_dirs) {
+    const std::string file = RealPath(Cat(directory, '/', type));
+    if (!file.empty() && !Contains(files, file)) {
+      files.push_back(file);
+    }
+  }
+  return files;
+}
+
+bool HaveSameContent(const std::string& one, const std::string& other) {
+  const auto first = FindStatus(one);
+  const auto second = FindStatus(other);
+  return first && second && first->st_size == second->st_size &&
+         FindFile(one, kMostProgramBytes) == FindFile(other, kMostProgramBytes);
+}
+
+// Ours, and those that the configs name.
+std::set<std::string> PluginNames(Examination& node) {
+  std::set<std::string> names = {kOwnName};
+  for (const ConfigFile& file : node.Configs()) {
+    for (const cni::PluginConfig& plugin : file.plugins) {
+      names.insert(plugin.type);
+    }
+  }
+  return names;
+}
+
+std::string Directories(const Examination& node) {
+  std::string text;
+  for (const std::string& directory : node.plugin_dirs) {
+    text += Cat(text.empty() ? "" : ":", directory);
+  }
+  return text;
+}
+
+bool IsOurType(const std::string& type) {
+  return Contains(cni::PluginTypeNames(), type);
+}
+
+// Whether its allocations get name servers of the network's own.
+bool HasDns(const cni::PluginConfig& plugin) {
+  const config::Config config = config::ParseConfig(plugin.request, cni::TypeOf(plugin.type));
+  return !config.dns.nameservers.empty() || !config.ipam.dns.nameservers.empty();
+}
+
+// Whether every name server of the node is on the node itself.
+bool IsStub(const std::string& resolv_conf) {
+  bool is_any = false;
+  std::istringstream lines(resolv_conf);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string key;
+    std::string value;
+    words >> key >> value;
+    const std::optional<Ip> address = key == "nameserver" ? Ip::Parse(value) : std::nullopt;
+    if (address && !address->IsLoopback()) {
+      return false;
+    }
+    is_any = is_any || address;
+  }
+  return is_any;
+}
+
+}  // namespace
+
+Diagnoses CheckNetworkd(Examination& node) {
+  const auto file = [](int index) { return Cat("/run/systemd/netif/links/", index); };
+  std::vector<std::string> managed =
+      ManagedLinks(node, file, "ADMIN_STATE=", {"unmanaged", "pending", "initialized"});
+  if (!managed.empty()) {
+    managed.front() += " is managed by systemd-networkd, which may take its addresses away";
+  }
+  return AllAs(Verdict::kWarn,
+               managed,
+               "put 10-nomad-bridge.network into /etc/systemd/network, then: networkctl reload");
+}
+
+Diagnoses CheckNetworkManager(Examination& node) {
+  const auto file = [](int index) { return Cat("/run/NetworkManager/devices/", index); };
+  std::vector<std::string> managed =
+      ManagedLinks(node, file, "managed=", {"false", "unmanaged", "unknown", "0"});
+  if (!managed.empty()) {
+    managed.front() += " is managed by NetworkManager, which may take its addresses away";
+  }
+  return AllAs(Verdict::kWarn,
+               managed,
+               "put 10-nomad-bridge-networkmanager.conf into /etc/NetworkManager/conf.d, then: "
+               "nmcli general reload");
+}
+
+Diagnoses CheckPluginVersion(Examination& node) {
+  const std::vector<std::string> files = FilesOf(node, kOwnName);
+  const std::string self = RealPath("/proc/self/exe");
+  if (files.empty() || self.empty() || files.front() == self ||
+      HaveSameContent(files.front(), self)) {
+    return {};
+  }
+  return {{Verdict::kWarn,
+           Format("'{}', which makes the networks, is another release than this '{}'",
+                  files.front(),
+                  self),
+           Format("{} install {}", self, node.plugin_dirs.front())}};
+}
+
+// Nomad takes a plugin's version from one of its directories, and may run the file of another.
+Diagnoses CheckShadowedPlugins(Examination& node) {
+  Diagnoses diagnoses;
+  for (const std::string& name : PluginNames(node)) {
+    const std::vector<std::string> files = FilesOf(node, name);
+    for (const std::string& other : files) {
+      if (!HaveSameContent(files.front(), other)) {
+        diagnoses.push_back({Verdict::kWarn,
+                             Format("'{}' and '{}' differ: the version that Nomad shows may be of "
+                                    "the one, what it runs the other",
+                                    files.front(),
+                                    other),
+                             Cat("rm ", other)});
+      }
+    }
+  }
+  return diagnoses;
+}
+
+Diagnoses CheckMissingPlugins(Examination& node) {
+  Diagnoses diagnoses;
+  for (const std::string& name : PluginNames(node)) {
+    if (FilesOf(node, name).empty()) {
+      diagnoses.push_back({Verdict::kFail,
+                           Format("plugin '{}' is not in {}", name, Directories(node)),
+                           IsOurType(name)
+                               ? Format("nomad-bridge install {}", node.plugin_dirs.front())
+                               : std::string("install it there, or take it out of the conflist")});
+    }
+  }
+  return diagnoses;
+}
+
+Diagnoses CheckConflists(Examination& node) {
+  Diagnoses diagnoses;
+  const auto add = [&](const std::string& path, const std::string& error) {
+    diagnoses.push_back({Verdict::kFail, error, Cat("nomad-bridge config check ", path)});
+  };
+  for (const ConfigFile& file : node.Configs()) {
+    if (!file.error.empty()) {
+      add(file.path, file.error);
+      continue;
+    }
+    for (const cni::PluginConfig& plugin : file.plugins) {
+      try {
+        if (IsOurType(plugin.type)) {
+          static_cast<void>(config::ParseConfig(plugin.request, cni::TypeOf(plugin.type)));
+        }
+      } catch (const std::exception& error) {
+        add(file.path, Format("{}: {}", file.path, error.what()));
+      }
+    }
+  }
+  return diagnoses;
+}
+
+Diagnoses CheckIptables(Examination& /*node*/) {
+  if (foreign::FindTool("iptables")) {
+    return {};
+  }
+  return {{Verdict::kWarn,
+           "there is no iptables, which Nomad runs for its own bridge mode",
+           "apt install iptables, or network mode \"cni/<name>\" in the jobs"}};
+}
+
+Diagnoses CheckDnsStub(Examination& node) {
+  if (!IsStub(FindFile("/etc/resolv.conf").value_or(""))) {
+    return {};
+  }
+  for (const ConfigFile& file : node.Configs()) {
+    for (const cni::PluginConfig& plugin : file.plugins) {
+      if (cni::TypeOf(plugin.type).Provides(cni::Part::kLink) && IsOurType(plugin.type) &&
+          !HasDns(plugin)) {
+        return {{Verdict::kWarn,
+                 Format("/etc/resolv.conf names a resolver on the node's 127.0.0.0/8, which "
+                        "allocations of network '{}' cannot reach",
+                        plugin.request.id.network),
+                 Format(R"("ipam": {"resolvConf": "/run/systemd/resolve/resolv.conf"} in {})",
+                        file.path)}};
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace nomad_bridge::cli

@@ -1,0 +1,364 @@
+// nomad-bridge doctor: each check finds the very thing it is for, says what to type, and finds nothing
+// where all is well.
+#include <filesystem>
+#include <fstream>
+
+#include <sched.h>
+
+#include "tests/plugin/cli_world.h"
+#include "tests/support/mounted.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Doctor : public CliWorld {
+ protected:
+  // A node where all is well: the plugin and a conflist where Nomad looks for them, an allocation, and
+  // one that is in two networks.
+  void SetUp() override {
+    fs::create_directories("/opt/cni/bin");
+    fs::create_directories("/opt/cni/config");
+    fs::create_symlink(BinaryUnderTest(), "/opt/cni/bin/nomad-bridge");
+    std::ofstream("/opt/cni/config/nomad.conflist") << json{
+        {"cniVersion", "1.1.0"}, {"name", "nomad"}, {"plugins", {{{"type", "nomad-bridge"}}}}};
+    web_ = Attach(Publish({Port(8080, 80, "tcp", "127.0.0.1")}));
+    Attach(kOther, {{"CNI_IFNAME", "eth1"}});
+  }
+
+  Outcome Examine(const std::string& flags = "") {
+    return Run(Words(Cat("doctor ", flags)), {{"CNI_PATH", std::nullopt}});
+  }
+
+  // What the check `id` says, one object per finding.
+  std::vector<json> FindingsOf(const std::string& id) {
+    const Outcome outcome = Examine("-json");
+    std::vector<json> found;
+    for (const json& check : outcome.json.value("checks", json::array())) {
+      if (check.at("check") == id) {
+        found.push_back(check);
+      }
+    }
+    EXPECT_FALSE(found.empty()) << outcome;
+    return found;
+  }
+
+  static inline const json kOther =
+      Config({{"name", "other"}, {"bridge", "br-other"}, {"ipam", {{"subnet", "10.8.0.0/24"}}}});
+
+  Mounted opt_{{"-t", "tmpfs", "tmpfs"}, "/opt"};
+  const std::string resolv_conf_ = [] {
+    std::ofstream("/run/resolv.conf") << "nameserver 203.0.113.53\n";
+    return "/run/resolv.conf";
+  }();
+  Mounted resolv_{{"--bind", resolv_conf_}, "/etc/resolv.conf"};
+  json web_;
+};
+
+TEST_F(Doctor, FindsNothingWhereAllIsWell) {
+  const Snapshot before = TakeHostSnapshot();
+  const Outcome outcome = Examine("-strict");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  EXPECT_THAT(outcome.out, StartsWith("ok    kernel.nf_tables      "));
+  EXPECT_THAT(outcome.out, EndsWith("\n0 failures, 0 warnings, 29 ok\n"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("fix:")));
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
+TEST_F(Doctor, FindsNothingOnABareMachine) {
+  Detach(kOther, {{"CNI_IFNAME", "eth1"}});
+  Detach(Config());
+  host().Must({"sh",
+               "-e",
+               "-c",
+               "nft flush ruleset; ip link delete nomad; ip link delete br-other; "
+               "rm -r /run/nomad-bridge"});
+  EXPECT_THAT(Examine().out, HasSubstr("\n0 failures, 0 warnings, "));
+}
+
+TEST_F(Doctor, SaysItInOneLineWithWhatToType) {
+  host().Must({"sysctl", "-qw", "net.ipv4.ip_forward=0"});
+  const Outcome outcome = Examine();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("FAIL  sysctl.ip_forward     net/ipv4/ip_forward is 0"));
+  EXPECT_THAT(outcome.out, HasSubstr("\n      fix: nomad-bridge reconcile\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("\n1 failure, 0 warnings, 28 ok\n"));
+}
+
+TEST_F(Doctor, FailsOnWarningsIfStrict) {
+  Node& doomed = AddContainer("doomed");
+  Attach(Config(), As("doomed", doomed));
+  KillContainer(doomed);
+  EXPECT_EQ(Examine().exit_code, 0);
+  EXPECT_EQ(Examine("-strict").exit_code, 1);
+}
+
+TEST_F(Doctor, CannotTellWithoutRoot) {
+  Command command = Line({"doctor"});
+  command.in_child = [] { static_cast<void>(::setuid(65534)); };
+  EXPECT_EQ(Execute(command).exit_code, 2);
+}
+
+// ---- every check, and what breaks it
+
+struct Fault : Named {
+  std::string id;
+  std::string command;  // run by sh on the host; VETH is the host's end of the first container
+  std::string verdict;
+  std::string what;
+  std::string fix;
+};
+
+class DoctorOf : public Doctor, public ::testing::WithParamInterface<Fault> {};
+
+TEST_P(DoctorOf, FindsTheVeryThing) {
+  const Fault& fault = GetParam();
+  EXPECT_EQ(FindingsOf(fault.id).at(0).at("verdict"), "ok");
+  host().Must({"sh", "-e", "-c", Cat("VETH=", HostVethOf(web_), "; ", fault.command)});
+  const std::vector<json> found = FindingsOf(fault.id);
+  EXPECT_EQ(found.at(0).at("verdict"), fault.verdict);
+  EXPECT_THAT(found.at(0).at("what").get<std::string>(), HasSubstr(fault.what));
+  EXPECT_THAT(found.at(0).at("fix").get<std::string>(), HasSubstr(fault.fix));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Every,
+    DoctorOf,
+    ::testing::ValuesIn(std::vector<Fault>{
+        {"Bridge",
+         "bridge.ports",
+         "ip link set $VETH nomaster",
+         "fail",
+         "is no port of bridge 'nomad'",
+         "nomad-bridge reconcile"},
+        {"LostLink",
+         "bridge.ports",
+         "ip link delete $VETH",
+         "fail",
+         "is gone, and the container's interface with it",
+         "nomad alloc stop alloc-1"},
+        {"BrNetfilter",
+         "kernel.br_netfilter",
+         "iptables -A NOMAD-ADMIN -i nomad -o nomad -j DROP; "
+         "sysctl -qw net.bridge.bridge-nf-call-iptables=0 2>/dev/null || true",
+         "fail",
+         "chain NOMAD-ADMIN has rules between interfaces",
+         "modprobe br_netfilter"},
+        {"Forwarding",
+         "sysctl.ip_forward",
+         "sysctl -qw net.ipv4.ip_forward=0",
+         "fail",
+         "net/ipv4/ip_forward is 0",
+         "nomad-bridge reconcile"},
+        {"ReversePath",
+         "sysctl.rp_filter",
+         "sysctl -qw net.ipv4.conf.nomad.rp_filter=1",
+         "warn",
+         "rp_filter of 'nomad' is strict",
+         "sysctl -w net.ipv4.conf.nomad.rp_filter=2"},
+        {"RouteLocalnet",
+         "sysctl.route_localnet",
+         "sysctl -qw net.ipv4.conf.nomad.route_localnet=0",
+         "fail",
+         "net/ipv4/conf/nomad/route_localnet is 0",
+         "nomad-bridge reconcile"},
+        {"Table",
+         "table.intact",
+         "nft flush chain inet nomad-bridge postrouting",
+         "fail",
+         "postrouting",
+         "nomad-bridge reconcile"},
+        {"StaticRules",
+         "static_rules",
+         "iptables -F CNI-FORWARD",
+         "fail",
+         "CNI-FORWARD to NOMAD-ADMIN in table ip filter is missing",
+         "nomad-bridge reconcile"},
+        {"ForeignPolicy",
+         "forward.foreign",
+         "nft 'table inet mine { chain forward { type filter hook forward priority 10; policy "
+         "drop; "
+         "}; }'",
+         "fail",
+         "chain forward of table inet mine (policy drop) comes after ours and drops",
+         "in that chain, first: meta mark & 0x1000 == 0x1000 accept"},
+        {"ForeignRule",
+         "forward.foreign",
+         "nft 'table ip mine { chain last { type filter hook forward priority 0; ip protocol icmp "
+         "accept; drop; }; }'",
+         "fail",
+         "chain last of table ip mine (its last rule drops)",
+         "meta mark & 0x1000 == 0x1000 accept"},
+        {"Firewalld",
+         "firewalld.zone",
+         "nft add table inet firewalld",
+         "fail",
+         "'br-other' is in no zone of firewalld",
+         "firewall-cmd --permanent --zone=trusted --add-interface=br-other"},
+        {"OrphanElement",
+         "ports.orphan",
+         "nft add element inet nomad-bridge port4 '{ tcp . 9999 comment \"veth00000000000 "
+         "id=gone\" "
+         ": 172.26.64.99 . 80 }'",
+         "warn",
+         "tcp . 9999 in port4 of veth00000000000 has no owner",
+         "nomad-bridge gc"},
+        {"OrphanLease",
+         "leases.orphan",
+         "printf 'gone\\r\\neth0' >/var/run/cni/nomad/172.26.70.1",
+         "warn",
+         "the lease of 172.26.70.1",
+         "nomad-bridge gc"},
+        {"Mtu",
+         "bridge.mtu",
+         "ip link set uplink mtu 1400",
+         "warn",
+         "have an MTU of 1500, the way out of the node has 1400",
+         "\"mtu\": \"auto\""},
+        {"SubnetOverlap",
+         "bridge.subnet_overlap",
+         "ip route add 172.26.0.0/16 dev uplink",
+         "fail",
+         "172.26.64.0/20 of 'nomad' overlaps with 172.26.0.0/16 by 'uplink'",
+         "another subnet"},
+        {"Networkd",
+         "networkd",
+         "mkdir -p /run/systemd/netif/links; echo ADMIN_STATE=configured "
+         ">/run/systemd/netif/links/$(ip -o link show nomad | cut -d: -f1)",
+         "warn",
+         "'nomad' is managed by systemd-networkd",
+         "10-nomad-bridge.network"},
+        {"NetworkManager",
+         "networkmanager",
+         "mkdir -p /run/NetworkManager/devices; printf '[device]\\nmanaged=true\\n' "
+         ">/run/NetworkManager/devices/$(ip -o link show nomad | cut -d: -f1)",
+         "warn",
+         "'nomad' is managed by NetworkManager",
+         "10-nomad-bridge-networkmanager.conf"},
+        {"PluginVersion",
+         "plugins.version",
+         "rm /opt/cni/bin/nomad-bridge; cp /bin/true /opt/cni/bin/nomad-bridge",
+         "warn",
+         "'/opt/cni/bin/nomad-bridge', which makes the networks, is another release",
+         " install /opt/cni/bin"},
+        {"PluginMissing",
+         "plugins.missing",
+         "rm /opt/cni/bin/nomad-bridge",
+         "fail",
+         "plugin 'nomad-bridge' is not in /opt/cni/bin",
+         "nomad-bridge install /opt/cni/bin"},
+        {"ChainedPluginMissing",
+         "plugins.missing",
+         "echo '{\"cniVersion\": \"1.1.0\", \"name\": \"mesh\", \"plugins\": [{\"type\": "
+         "\"nomad-bridge\"}, {\"type\": \"consul-cni\"}]}' >/opt/cni/config/mesh.conflist",
+         "fail",
+         "plugin 'consul-cni' is not in /opt/cni/bin",
+         "install it there"},
+        {"Conflist",
+         "conflist.valid",
+         "echo '{\"cniVersion\": \"1.1.0\", \"name\": \"bad\", \"plugins\": [{\"type\": "
+         "\"nomad-bridge\", \"mtu\": 1}]}' >/opt/cni/config/bad.conflist",
+         "fail",
+         "/opt/cni/config/bad.conflist: invalid 'mtu': 1",
+         "nomad-bridge config check /opt/cni/config/bad.conflist"},
+        {"DnsStub",
+         "dns.stub",
+         "echo 'nameserver 127.0.0.53' >/run/resolv.conf",
+         "warn",
+         "allocations of network 'nomad' cannot reach",
+         "\"ipam\": {\"resolvConf\": \"/run/systemd/resolve/resolv.conf\"} in "
+         "/opt/cni/config/nomad.conflist"},
+    }),
+    kNameOf);
+
+// ---- what is not broken by a command on the host
+
+TEST_F(Doctor, IsContentWhenTheForeignChainAcceptsOurMark) {
+  host().Must(
+      {"nft",
+       "table inet mine { chain forward { type filter hook forward priority 10; policy drop; "
+       "meta mark & 0x1000 == 0x1000 accept; }; }"});
+  EXPECT_EQ(FindingsOf("forward.foreign").at(0).at("verdict"), "ok");
+}
+
+TEST_F(Doctor, NamesPortsThatThePublicCanReach) {
+  Attach(Publish({Port(9090, 90)}), As("open", AddContainer("open")));
+  const json found = FindingsOf("ports.world").at(0);
+  EXPECT_EQ(found.at("verdict"), "warn");
+  EXPECT_THAT(found.at("what").get<std::string>(),
+              HasSubstr("tcp 9090 of 'open' answers on the public address 198.51.100.1"));
+}
+
+TEST_F(Doctor, NamesTheProcessWhosePortIsAnAllocations) {
+  Serve(host(), Protocol::kTcp, {"127.0.0.1"}, 8080, "shadowed");
+  const json found = FindingsOf("ports.shadowed").at(0);
+  EXPECT_EQ(found.at("verdict"), "warn");
+  EXPECT_THAT(found.at("what").get<std::string>(),
+              AllOf(HasSubstr("8080"), HasSubstr("is the node's own, too")));
+}
+
+TEST_F(Doctor, CountsTheDead) {
+  Node& doomed = AddContainer("doomed");
+  Attach(Config(), As("doomed", doomed));
+  KillContainer(doomed);
+  const json found = FindingsOf("dead").at(0);
+  EXPECT_EQ(found.at("what"), "1 attachments hold 1 addresses");
+  EXPECT_EQ(found.at("fix"), "nomad-bridge gc");
+}
+
+TEST_F(Doctor, FindsAnExhaustedRange) {
+  const json tiny =
+      Config({{"name", "tiny"}, {"bridge", "br-tiny"}, {"ipam", {{"subnet", "10.7.0.0/30"}}}});
+  Attach(tiny, As("last", AddContainer("last")));
+  const json found = FindingsOf("leases.exhausted").at(0);
+  EXPECT_EQ(found.at("verdict"), "fail");
+  EXPECT_EQ(found.at("what"), "addresses of network 'tiny': 1 of 1 in use");
+}
+
+TEST_F(Doctor, FindsAPluginThatIsShadowedByAnother) {
+  fs::create_directories("/opt/other");
+  fs::copy_file("/bin/true", "/opt/other/nomad-bridge");
+  const Outcome outcome = Run({"doctor", "-json"}, {{"CNI_PATH", "/opt/cni/bin:/opt/other"}});
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("/opt/other/nomad-bridge' differ"), HasSubstr("rm /opt/other")));
+}
+
+// /usr/sbin is where it is looked for first.
+TEST_F(Doctor, MissesIptables) {
+  const Mounted sbin({"-t", "tmpfs", "tmpfs"}, "/usr/sbin");
+  EXPECT_EQ(FindingsOf("iptables.missing").at(0).at("verdict"), "warn");
+}
+
+TEST_F(Doctor, FindsAConntrackTableThatIsFull) {
+  std::ofstream("/run/count") << "99\n";
+  std::ofstream("/run/max") << "100\n";
+  const Mounted count({"--bind", "/run/count"}, "/proc/sys/net/netfilter/nf_conntrack_count");
+  const Mounted max({"--bind", "/run/max"}, "/proc/sys/net/netfilter/nf_conntrack_max");
+  const json found = FindingsOf("conntrack.full").at(0);
+  EXPECT_EQ(found.at("verdict"), "warn");
+  EXPECT_THAT(found.at("what").get<std::string>(), StartsWith("99 of 100 connections"));
+}
+
+// A kernel whose list of modules does not have them, and that has not loaded them.
+TEST_F(Doctor, FindsAKernelWithoutOurModules) {
+  Detach(kOther, {{"CNI_IFNAME", "eth1"}});
+  Detach(Config());
+  host().Must({"sh",
+               "-e",
+               "-c",
+               "ip link delete nomad; ip link delete br-other; r=/run/modules/$(uname -r); "
+               "mkdir -p $r /lib/modules; touch $r/modules.dep $r/modules.builtin"});
+  const Mounted modules({"--bind", "/run/modules"}, "/lib/modules");
+  const Mounted loaded({"-t", "tmpfs", "tmpfs"}, "/sys/module");
+  const Mounted settings({"-t", "tmpfs", "tmpfs"}, "/proc/sys/net/netfilter");
+  for (const char* const name : {"bridge", "conntrack"}) {
+    const json found = FindingsOf(Cat("kernel.", name)).at(0);
+    EXPECT_EQ(found.at("verdict"), "fail");
+    EXPECT_THAT(found.at("what").get<std::string>(), HasSubstr("has no module "));
+    EXPECT_THAT(found.at("fix").get<std::string>(), HasSubstr("modprobe "));
+  }
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
