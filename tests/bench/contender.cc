@@ -14,6 +14,27 @@ namespace {
 constexpr const char* kFirstAddress = "172.26.64.2";
 constexpr int kFirstPort = 20000;
 
+test::Network NetworkOf(const std::filesystem::path& binary) {
+  test::Network network{.list = test::Conflist("nomad_bridge"), .path = binary.parent_path()};
+  network.list["plugins"][0]["type"] = binary.filename();
+  return network;
+}
+
+class Floor : public Contender {
+ public:
+  explicit Floor(const std::filesystem::path& binary)
+      : Contender("floor", NetworkOf(NOMAD_BRIDGE_FLOOR)), neighbours_(NetworkOf(binary)) {
+    world().Enter();
+    test::MustDelFrom(neighbours_, test::MustAdd(neighbours_, Next()));  // makes bridge and tables
+  }
+
+ protected:
+  void Populate(int count) override { PopulateWith(neighbours_, count); }
+
+ private:
+  test::Network neighbours_;
+};
+
 }  // namespace
 
 test::Attached Contender::Next() {
@@ -27,10 +48,14 @@ test::Attached Contender::Next() {
           .args = test::ReadFixture("args/nomad_add.txt")};
 }
 
-void Contender::Populate(int count) {
+void Contender::PopulateWith(const test::Network& network, int count) {
   for (int i = 0; i < count; ++i) {
-    test::MustAdd(network_, Next());
+    test::MustAdd(network, Next());
   }
+}
+
+void Contender::Populate(int count) {
+  PopulateWith(network_, count);
 }
 
 void Contender::GrowTo(int alive) {
@@ -46,11 +71,24 @@ void Contender::GrowTo(int alive) {
 void Contender::Round() {
   world_.Enter();
   test::Attached attached = Next();
-  times_.add.Time([&] { attached = test::MustAdd(network_, std::move(attached)); });
+  Time(times_.add, [&] { attached = test::MustAdd(network_, std::move(attached)); });
   test::Outcome check;
-  times_.check.Time([&] { check = test::CheckIn(network_, attached); });
+  Time(times_.check, [&] { check = test::CheckIn(network_, attached); });
   complaint_ = check.exit_code == 0 ? "" : Cat(check.out, check.err);
-  times_.del.Time([&] { test::MustDelFrom(network_, attached); });
+  Time(times_.del, [&] { test::MustDelFrom(network_, attached); });
+}
+
+void Contender::ChangeForeignRules() {
+  world_.Enter();
+  test::Must({.argv = {"nft", "table ip foreign { chain rules { }; }"}});
+  has_foreign_rules_ = true;
+}
+
+void Contender::Time(Samples& samples, const std::function<void()>& act) const {
+  if (has_foreign_rules_) {
+    test::Must({.argv = {"nft", "flush chain ip foreign rules; add rule ip foreign rules accept"}});
+  }
+  samples.Time(act);
 }
 
 Cost Contender::CostOfAdd() {
@@ -81,9 +119,11 @@ void Contender::ForgetLastReserved() const {
 }
 
 std::unique_ptr<Contender> MakeOurs(const std::string& name, const std::filesystem::path& binary) {
-  test::Network network{.list = test::Conflist("nomad_bridge"), .path = binary.parent_path()};
-  network.list["plugins"][0]["type"] = binary.filename();
-  return std::make_unique<Contender>(name, network);
+  return std::make_unique<Contender>(name, NetworkOf(binary));
+}
+
+std::unique_ptr<Contender> MakeFloor(const std::filesystem::path& binary) {
+  return std::make_unique<Floor>(binary);
 }
 
 std::unique_ptr<Contender> MakeByName(const std::string& name,

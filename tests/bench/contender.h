@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -41,6 +42,8 @@ class Contender {
   void Round();
   // What one ADD starts and needs.
   [[nodiscard]] Cost CostOfAdd();
+  // From now on a foreign rule is replaced before each verb, as other programs of a node do.
+  void ChangeForeignRules();
 
   // As if `count` other attachments had addresses: the first ones, without a gap.
   void WriteLeases(int count) const;
@@ -55,18 +58,22 @@ class Contender {
  protected:
   // Makes `count` attachments that stay; the process is in the world.
   virtual void Populate(int count);
+  void PopulateWith(const test::Network& network, int count);
 
   // Of a fresh container, with one port published as tcp and as udp.
   [[nodiscard]] test::Attached Next();
   [[nodiscard]] const test::Network& network() const { return network_; }
 
  private:
+  void Time(Samples& samples, const std::function<void()>& act) const;
+
   std::string name_;
   test::Network network_;
   World world_;
   const Contender* baseline_ = nullptr;
   int alive_ = 0;
   int count_ = 0;
+  bool has_foreign_rules_ = false;
   Times times_;
   std::string complaint_;
 };
@@ -80,5 +87,8 @@ class Contender {
 // The reference plugins in `directory`. A thousand ADDs of theirs would take half an hour, so those
 // that only stay are made faster (reference.cc).
 [[nodiscard]] std::unique_ptr<Contender> MakeReference(const std::filesystem::path& directory);
+
+// What the kernel alone takes (floor_plugin.cc), beside attachments of ours.
+[[nodiscard]] std::unique_ptr<Contender> MakeFloor(const std::filesystem::path& binary);
 
 }  // namespace nomad_bridge::bench

@@ -15,7 +15,8 @@
 namespace nomad_bridge::bench {
 namespace {
 
-// The reference first, else the other build.
+// The reference first, else the other build. What they are compared with comes before them, but for the
+// floor, which is compared with us.
 Contenders MakeContenders(const Options& options) {
   Contenders contenders;
   if (options.with_reference) {
@@ -31,6 +32,13 @@ Contenders MakeContenders(const Options& options) {
   }
   for (std::size_t i = baselines; baselines > 0 && i < contenders.size(); ++i) {
     contenders[i]->CompareWith(*contenders[std::min(i - baselines, baselines - 1)]);
+  }
+  if (options.with_floor) {
+    const std::size_t ours = baselines;
+    contenders.push_back(MakeOurs("foreign rules", options.binary));
+    contenders.back()->ChangeForeignRules();
+    contenders.push_back(MakeFloor(options.binary));
+    contenders.back()->CompareWith(*contenders[ours]);
   }
   return contenders;
 }

@@ -36,6 +36,7 @@ void Apply(Options& options, const std::string& key, const std::string& value) {
   } else if (key == "--compare") {
     options.other = std::filesystem::absolute(value);
     options.with_reference = false;
+    options.with_floor = false;
   } else if (key == "--json") {
     options.json = std::filesystem::absolute(value);
   } else if (key == "--reference") {
@@ -43,6 +44,7 @@ void Apply(Options& options, const std::string& key, const std::string& value) {
   } else if (key == "--only" && (value == "ours" || value == "reference")) {
     options.with_ours = value == "ours";
     options.with_reference = value == "reference";
+    options.with_floor = options.with_ours;
   } else if (key == "--rounds") {
     options.rounds = ParseNumber(value, 1);
   } else if (key == "--alive") {

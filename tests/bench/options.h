@@ -17,7 +17,9 @@ struct Options {
   std::filesystem::path reference = "/usr/lib/cni";  // the directory of the reference plugins
   bool with_ours = true;
   bool with_reference = true;
-  int rounds = 0;                                // 0: fewer, the more attachments are alive
+  bool with_floor =
+      true;        // beside ours: what the kernel alone takes, and ours after foreign changes
+  int rounds = 0;  // 0: fewer, the more attachments are alive
   std::vector<int> alive = {0, 100, 300, 1000};  // ascending: beside the one that is measured
   int leases = 0;              // not 0: measure ADD with that many leases in the data dir instead
   std::filesystem::path json;  // where the figures go, besides stdout; or empty
@@ -31,7 +33,7 @@ constexpr const char* kUsage =
   --binary FILE     our binary (default: the one of this build)
   --compare FILE    another build of ours, measured in turns with the first, instead of the reference
   --reference DIR   where loopback, bridge, host-local, firewall and portmap are (default: /usr/lib/cni)
-  --only SIDE       ours or reference
+  --only SIDE       ours (after a foreign change, too, and beside the kernel's own floor) or reference
   --alive N,N,...   with how many other attachments alive (default: 0,100,300,1000)
   --rounds N        how often each verb is measured (default: 40 up to 100 alive, 30 up to 300, then 20)
   --leases N        measure ADD with N leases in the data dir against an empty one, and nothing else
