@@ -16,6 +16,11 @@
 namespace nomad_bridge::nft {
 namespace {
 
+// libnftnl's answer for an attribute that may be absent.
+std::string_view TextOf(const char* text) {
+  return text == nullptr ? std::string_view() : text;
+}
+
 std::vector<Type> Fields(std::uint32_t number) {
   std::vector<Type> fields;
   for (; number != 0; number >>= kTypeBits) {
@@ -58,29 +63,29 @@ std::string ExtensionBytes(const nftnl_expr& expression, std::string_view kind) 
   return text;
 }
 
+std::string_view KindOf(const nftnl_expr& expression) {
+  return TextOf(nftnl_expr_get_str(&expression, NFTNL_EXPR_NAME));
+}
+
 std::string TextOf(const nftnl_expr& expression) {
   std::array<char, 1024> buffer{};
   nftnl_expr_snprintf(buffer.data(), buffer.size(), &expression, NFTNL_OUTPUT_DEFAULT, 0);
-  const std::string kind = nftnl_expr_get_str(&expression, NFTNL_EXPR_NAME);
+  const std::string_view kind = KindOf(expression);
   std::string text = Cat("[ ", kind, ' ', buffer.data(), ExtensionBytes(expression, kind));
   text.erase(text.find_last_not_of(' ') + 1);
   return text + " ]";
 }
 
-bool IsKind(const nftnl_expr& expression, std::string_view kind) {
-  return nftnl_expr_get_str(&expression, NFTNL_EXPR_NAME) == kind;
-}
-
 void NoteTarget(const nftnl_expr& expression, KernelRule& rule) {
-  if (IsKind(expression, "immediate") && nftnl_expr_is_set(&expression, NFTNL_EXPR_IMM_CHAIN)) {
-    rule.target = nftnl_expr_get_str(&expression, NFTNL_EXPR_IMM_CHAIN);
+  if (KindOf(expression) == "immediate" && nftnl_expr_is_set(&expression, NFTNL_EXPR_IMM_CHAIN)) {
+    rule.target = TextOf(nftnl_expr_get_str(&expression, NFTNL_EXPR_IMM_CHAIN));
   }
 }
 
 // struct xt_comment_info: a text of 256 bytes at most.
 void NoteXtComment(const nftnl_expr& expression, KernelRule& rule) {
-  if (!IsKind(expression, "match") ||
-      nftnl_expr_get_str(&expression, NFTNL_EXPR_MT_NAME) != std::string_view("comment")) {
+  if (KindOf(expression) != "match" ||
+      TextOf(nftnl_expr_get_str(&expression, NFTNL_EXPR_MT_NAME)) != "comment") {
     return;
   }
   std::uint32_t bytes = 0;
@@ -91,10 +96,10 @@ void NoteXtComment(const nftnl_expr& expression, KernelRule& rule) {
 }
 
 Chain DecodeChain(const nftnl_chain& chain) {
-  Chain decoded{.name = nftnl_chain_get_str(&chain, NFTNL_CHAIN_NAME)};
+  Chain decoded{.name = std::string(TextOf(nftnl_chain_get_str(&chain, NFTNL_CHAIN_NAME)))};
   if (nftnl_chain_is_set(&chain, NFTNL_CHAIN_HOOKNUM)) {
     decoded.hook =
-        Hook{.type = nftnl_chain_get_str(&chain, NFTNL_CHAIN_TYPE),
+        Hook{.type = std::string(TextOf(nftnl_chain_get_str(&chain, NFTNL_CHAIN_TYPE))),
              .point = static_cast<Hook::Point>(nftnl_chain_get_u32(&chain, NFTNL_CHAIN_HOOKNUM)),
              .priority = nftnl_chain_get_s32(&chain, NFTNL_CHAIN_PRIO),
              .drops = nftnl_chain_get_u32(&chain, NFTNL_CHAIN_POLICY) == NF_DROP};
@@ -113,7 +118,7 @@ Element DecodeElement(const nftnl_set& set, nftnl_set_elem& element) {
   const auto key = bytes(NFTNL_SET_ELEM_KEY);
   const auto data = bytes(NFTNL_SET_ELEM_DATA);
   const auto comment = bytes(NFTNL_SET_ELEM_USERDATA);
-  return {.set = nftnl_set_get_str(&set, NFTNL_SET_NAME),
+  return {.set = std::string(TextOf(nftnl_set_get_str(&set, NFTNL_SET_NAME))),
           .key = {key.begin(), key.end()},
           .data = {data.begin(), data.end()},
           .comment = CommentOf(comment.data(), static_cast<std::uint32_t>(comment.size())),
@@ -146,7 +151,8 @@ std::vector<KernelTable> ReadTable(const nlmsghdr& message) {
   }
   const auto family =
       static_cast<TableFamily>(nftnl_table_get_u32(table.get(), NFTNL_TABLE_FAMILY));
-  return {{.id = {.family = family, .name = nftnl_table_get_str(table.get(), NFTNL_TABLE_NAME)},
+  return {{.id = {.family = family,
+                  .name = std::string(TextOf(nftnl_table_get_str(table.get(), NFTNL_TABLE_NAME)))},
            .handle = nftnl_table_get_u64(table.get(), NFTNL_TABLE_HANDLE),
            .is_dormant =
                (nftnl_table_get_u32(table.get(), NFTNL_TABLE_FLAGS) & NFT_TABLE_F_DORMANT) != 0}};
@@ -158,7 +164,7 @@ std::vector<Set> ReadSet(const nlmsghdr& message) {
     return {};
   }
   const std::uint32_t flags = nftnl_set_get_u32(set.get(), NFTNL_SET_FLAGS);
-  Set decoded{.name = nftnl_set_get_str(set.get(), NFTNL_SET_NAME),
+  Set decoded{.name = std::string(TextOf(nftnl_set_get_str(set.get(), NFTNL_SET_NAME))),
               .key = Fields(nftnl_set_get_u32(set.get(), NFTNL_SET_KEY_TYPE)),
               .flags = flags & ~std::uint32_t{NFT_SET_MAP}};
   if ((flags & NFT_SET_MAP) != 0) {
@@ -174,8 +180,10 @@ std::vector<Socket::TableChain> ReadChain(const nlmsghdr& message) {
   }
   const auto family =
       static_cast<TableFamily>(nftnl_chain_get_u32(chain.get(), NFTNL_CHAIN_FAMILY));
-  return {{.table = {.family = family, .name = nftnl_chain_get_str(chain.get(), NFTNL_CHAIN_TABLE)},
-           .chain = DecodeChain(*chain)}};
+  return {
+      {.table = {.family = family,
+                 .name = std::string(TextOf(nftnl_chain_get_str(chain.get(), NFTNL_CHAIN_TABLE)))},
+       .chain = DecodeChain(*chain)}};
 }
 
 std::vector<Element> ReadElements(const nlmsghdr& message) {

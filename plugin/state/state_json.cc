@@ -5,10 +5,12 @@
 #include <exception>
 #include <stdexcept>
 #include <type_traits>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "base/list.h"
+#include "base/text.h"
 #include "plugin/state/earlier_release.h"
 #include "plugin/state/kernel_names.h"
 
@@ -209,7 +211,9 @@ struct Reader {
 
   template <typename Value>
   static void Decode(const json& from, Value& value) {
-    if constexpr (IsText<Value>) {
+    if constexpr (std::is_integral_v<Value> && !std::is_same_v<Value, bool>) {
+      value = DecodeInteger<Value>(from);
+    } else if constexpr (IsText<Value>) {
       value = Value::Parse(from.get<std::string>()).value();
     } else if constexpr (std::is_constructible_v<json, Value>) {
       from.get_to(value);
@@ -217,6 +221,18 @@ struct Reader {
       Reader reader{from};
       Fields(reader, value);
     }
+  }
+  // get() would cut a fraction, or a number that is too large.
+  template <typename Value>
+  static Value DecodeInteger(const json& from) {
+    const bool fits =
+        from.is_number_unsigned()
+            ? std::in_range<Value>(from.get<std::uint64_t>())
+            : from.is_number_integer() && std::in_range<Value>(from.get<std::int64_t>());
+    if (!fits) {
+      throw std::out_of_range(Cat(from.dump(), " is no integer of the range"));
+    }
+    return from.get<Value>();
   }
   static void Decode(const json& from, portmap::Protocol& protocol) {
     protocol = portmap::ParseProtocol(from.get<std::string>()).value();
@@ -250,7 +266,8 @@ struct Reader {
     }
   }
   static void Decode(const json& from, VlanRange& range) {
-    range = {.first = from.at(0), .last = from.at(1)};
+    Decode(from.at(0), range.first);
+    Decode(from.at(1), range.last);
   }
 };
 

@@ -131,6 +131,14 @@ TEST(RecordJson, OfCommit9d1314bHasNoRulesThatADelHadRemoved) {
   EXPECT_EQ(read.parts.at(cni::Part::kMasquerade), state::Phase::kLeaving);
 }
 
+TEST(RecordJson, IsRefusedIfANumberIsOutOfRange) {
+  for (const json& number : {json(65536), json(-1), json(80.5), json(4e102)}) {
+    json record = kFull;
+    record["rules"]["ports"][0]["hostPort"] = number;
+    EXPECT_THROW(static_cast<void>(state::ParseRecord(record.dump())), std::exception) << number;
+  }
+}
+
 TEST(RecordJson, KeepsAPortOfEveryHostAddress) {
   state::Record record = FullRecord();
   record.rules.ports.front().host_ip.reset();
