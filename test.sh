@@ -120,12 +120,27 @@ run_elsewhere() {
   failed=$((failed + ${bad:-0}))
 }
 
+low() {
+  nice -n 19 sh -c "$1"
+}
+
+# Reads every file with clang-tidy, then gives each fuzz target 15 seconds.
+lint_and_fuzz() {
+  if has_style; then
+    check "lint" low "run-clang-tidy-14 -clang-tidy-binary clang-tidy-14 -quiet -p build/lint -j $jobs '^$PWD/($rooms)/'"
+  fi
+  clang=$(packaging/install-packages.sh --list fuzz | grep -x 'clang-[0-9]*')
+  CXX=clang++${clang#clang} check "configure, fuzz" cmake --preset fuzz &&
+    check "build, fuzz" low "cmake --build build/fuzz -j $jobs --target nb_fuzz_targets" &&
+    run_tests "fuzz targets" fuzz low "-L fuzz"
+}
+
 if [ "$(id -u)" -ne 0 ]; then
   echo "test.sh needs root: the tests make network namespaces"
   failed=1
   finish
 fi
-packaging/install-packages.sh test || { failed=1; finish; }
+packaging/install-packages.sh test fuzz || { failed=1; finish; }
 release=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 if [ "$release" = bookworm ]; then
   packaging/install-packages.sh style || { failed=1; finish; }
@@ -167,10 +182,7 @@ unset NOMAD_BRIDGE_SOAK_SECONDS
 
 collect asan
 built=$?
-if has_style; then
-  aside lint check "lint" nice -n 19 run-clang-tidy-14 -clang-tidy-binary clang-tidy-14 -quiet -p build/lint \
-    -j "$jobs" "^$PWD/($rooms)/"
-fi
+aside background lint_and_fuzz
 if [ "$built" -eq 0 ]; then
   run_tests "asan: unit and kernel" asan here "-L 'unit|kernel' -E '^layers\$'"
   NOMAD_BRIDGE_BINARY=$PWD/build/asan/plugin/nomad-bridge
@@ -188,8 +200,6 @@ some="-R '^(kernel/|plugin/names)'"
 [ "${1:-}" != --all ] || some="-E '^(clients/cnitool|packages|units)'"
 run_tests "in a privileged container" release tests/in-container "$some"
 collect vm
-if has_style; then
-  collect lint
-fi
+collect background
 
 finish

@@ -6,6 +6,7 @@
 # PURPOSE  build      the compiler and five libraries
 #          test       what the tests need beside it
 #          style      clang-format and clang-tidy of the version that the sources are written with; Debian 12 only
+#          fuzz       the compiler of the fuzz targets
 #          vm         what tests/with-kernel boots other kernels with
 #          container  what tests/in-container runs the tests in
 #          demo       what demo.sh needs
@@ -36,6 +37,12 @@ packages() {
       echo podman containerd crun busybox-static ;;
     style)
       echo clang-format-14 clang-tidy-14 ;;
+    fuzz)
+      # Of the release's own clang, so that its version is known.
+      case $(. /etc/os-release && echo "${VERSION_CODENAME:-}") in
+        bookworm) echo clang-14 libclang-rt-14-dev ;;
+        *) echo clang-19 libclang-rt-19-dev ;;
+      esac ;;
     vm)
       echo qemu-system-x86 kmod busybox-static python3-venv ;;
     container)
@@ -53,7 +60,7 @@ packages() {
       echo ccache lintian qemu-user
       echo g++-aarch64-linux-gnu libnl-3-dev:arm64 libmnl-dev:arm64 libnftnl-dev:arm64 ;;
     *)
-      echo "no purpose '$1': build, test, style, vm, container, demo, root, systemd or release" >&2
+      echo "no purpose '$1': build, test, style, fuzz, vm, container, demo, root, systemd or release" >&2
       exit 2 ;;
   esac
 }

@@ -1,0 +1,51 @@
+// The file of a record, or of the checkpoint: read, written and read again, which must give the same.
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include "plugin/rules/elements.h"
+#include "plugin/state/state_json.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace nomad_bridge {
+namespace {
+
+void ReadRecord(std::string_view text) {
+  state::StoredRecord first;
+  try {
+    first = state::ParseRecord(text);
+  } catch (const std::exception&) {
+    return;  // a damaged one counts as absent
+  }
+  const std::string written = state::FormatRecord(first.record, first.origin);
+  const state::StoredRecord second = state::ParseRecord(written);
+  if (state::FormatRecord(second.record, second.origin) != written) {
+    std::abort();
+  }
+  static_cast<void>(rules::ElementsOf(second.record));
+}
+
+void ReadCheckpoint(std::string_view text) {
+  state::StoredCheckpoint first;
+  try {
+    first = state::ParseCheckpoint(text);
+  } catch (const std::exception&) {
+    return;
+  }
+  const std::string written = state::FormatCheckpoint(first.checkpoint, first.origin);
+  const state::StoredCheckpoint second = state::ParseCheckpoint(written);
+  if (state::FormatCheckpoint(second.checkpoint, second.origin) != written) {
+    std::abort();
+  }
+}
+
+}  // namespace
+
+void fuzz::Run(std::string_view input) {
+  ReadRecord(input);
+  ReadCheckpoint(input);
+  static_cast<void>(state::FindContainerId(input));
+  static_cast<void>(state::IsOfBoot(input, "00000000-0000-0000-0000-000000000000"));
+}
+
+}  // namespace nomad_bridge
