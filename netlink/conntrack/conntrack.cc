@@ -178,6 +178,28 @@ Conntrack Conntrack::In(const netlink::Netns& ns) {
   return Conntrack(netlink::RequestSocket::In(ns, NETLINK_NETFILTER));
 }
 
+std::vector<std::size_t> Conntrack::CountAnsweredBy(const std::vector<Endpoint>& endpoints) {
+  std::vector<std::size_t> counts(endpoints.size());
+  for (const Family family : {Family::kIpv4, Family::kIpv6}) {
+    const netlink::Message request = ConntrackMessage(IPCTNL_MSG_CT_GET, NLM_F_DUMP, family);
+    const netlink::Reply reply =
+        socket_.TransactOrThrow(request, "cannot list the entries of conntrack", {EINVAL});
+    netlink::ForEachMessage<nfgenmsg>(reply, [&](const auto&, const netlink::Attributes& entry) {
+      const netlink::Attributes tuple = entry.Inside(CTA_TUPLE_REPLY);
+      const netlink::Attributes protocol = tuple.Inside(CTA_TUPLE_PROTO);
+      const Endpoint source{
+          .protocol = protocol.U8(CTA_PROTO_NUM).value_or(0),
+          .address =
+              ReadAddress(tuple.Inside(CTA_TUPLE_IP), CTA_IP_V4_SRC, CTA_IP_V6_SRC).value_or(Ip()),
+          .port = protocol.U16Be(CTA_PROTO_SRC_PORT).value_or(0)};
+      for (std::size_t i = 0; i < endpoints.size(); ++i) {
+        counts[i] += endpoints[i] == source ? 1 : 0;
+      }
+    });
+  }
+  return counts;
+}
+
 void Conntrack::Forget(const std::vector<UdpFlows>& flows) {
   std::vector<UdpFlows> left = flows;
   if (flows.size() <= kMostWalks) {

@@ -19,6 +19,7 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -43,9 +44,22 @@ struct UdpFlows {
   auto operator<=>(const UdpFlows&) const = default;
 };
 
+// An end of connections, as the far end of its translated packets is.
+struct Endpoint {
+  std::uint8_t protocol = 0;  // IPPROTO_*
+  Ip address;
+  std::uint16_t port = 0;
+
+  auto operator<=>(const Endpoint&) const = default;
+};
+
 class Conntrack {
  public:
   [[nodiscard]] static Conntrack In(const netlink::Netns& ns);
+
+  // How many entries have their answers from each of `endpoints`, in their order. Lists all entries: for
+  // commands that people type.
+  [[nodiscard]] std::vector<std::size_t> CountAnsweredBy(const std::vector<Endpoint>& endpoints);
 
   // Removes every entry that any of `flows` matches.
   void Forget(const std::vector<UdpFlows>& flows);

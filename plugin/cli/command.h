@@ -67,6 +67,7 @@ extern const Command kCompletion;
 extern const Command kDoctor;
 extern const Command kGc;
 extern const Command kHelp;
+extern const Command kInspect;
 extern const Command kInstall;
 extern const Command kList;
 extern const Command kMetrics;

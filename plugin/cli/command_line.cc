@@ -23,6 +23,7 @@ namespace {
 
 constexpr std::array kCommands = {
     &kList,
+    &kInspect,
     &kDoctor,
     &kReconcile,
     &kGc,

@@ -1,0 +1,280 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "base/list.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "netlink/conntrack/conntrack.h"
+#include "plugin/cli/attachment_view.h"
+#include "plugin/cli/command.h"
+#include "plugin/cli/document.h"
+#include "plugin/cli/inventory.h"
+#include "plugin/cli/side_faults.h"
+#include "plugin/cli/terminal.h"
+#include "plugin/state/host.h"
+#include "portmap/mapping.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+using Attachments = std::vector<const Attachment*>;
+
+constexpr std::size_t kShortest = 2;
+
+std::optional<std::uint16_t> ParsePort(const std::string& word) {
+  std::uint16_t port = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), port);
+  return error == std::errc() && end == word.data() + word.size() && port != 0 ? std::optional(port)
+                                                                               : std::nullopt;
+}
+
+Attachments Select(const Inventory& inventory, const auto& matches) {
+  Attachments selected;
+  for (const Attachment& attachment : inventory.attachments) {
+    if (matches(attachment)) {
+      selected.push_back(&attachment);
+    }
+  }
+  return selected;
+}
+
+bool Publishes(const Attachment& attachment, std::uint16_t port) {
+  return attachment.record &&
+         std::ranges::find(attachment.record->rules.ports, port, &portmap::DnatEntry::host_port) !=
+             attachment.record->rules.ports.end();
+}
+
+// A port that is published, an address, or the beginning of an id or of an interface's name.
+Attachments FindNamed(const Inventory& inventory, const std::string& word) {
+  if (const std::optional<std::uint16_t> port = ParsePort(word)) {
+    Attachments found =
+        Select(inventory, [&](const Attachment& each) { return Publishes(each, *port); });
+    if (!found.empty()) {
+      return found;
+    }
+  }
+  if (const std::optional<Ip> address = Ip::Parse(word)) {
+    return Select(inventory, [&](const Attachment& each) {
+      return each.record && Contains(AddressesOnly(each.record->ipam.addresses), *address);
+    });
+  }
+  if (word.size() < kShortest) {
+    throw UsageError(Format("'{}' is too short for a prefix; allowed: 2 characters or more", word));
+  }
+  return Select(inventory, [&](const Attachment& each) {
+    return each.Allocation().starts_with(word) || each.id.container_id.starts_with(word) ||
+           each.host_veth.starts_with(word);
+  });
+}
+
+// One allocation may have attachments in several networks, and one port may be published on several
+// addresses of the node.
+bool IsOneContainer(const Attachments& found) {
+  return std::ranges::all_of(found, [&](const Attachment* each) {
+    return each->id.container_id == found.front()->id.container_id;
+  });
+}
+
+std::string Candidates(const Attachments& found) {
+  Table table({"ALLOC", "JOB", "GROUP", "VETH", "ADDRESS", "NETWORK"});
+  for (const Attachment* const each : found) {
+    table.Add({each->Allocation(),
+               OrDash(each->Label("job")),
+               OrDash(each->Label("group")),
+               OrDash(each->host_veth),
+               ShowAddresses(*each, Extent::kFirst),
+               each->id.network});
+  }
+  return table.Text();
+}
+
+// Of each published port.
+std::vector<std::size_t> CountConnections(state::Host& host, const state::Record& record) {
+  std::vector<conntrack::Endpoint> endpoints;
+  for (const portmap::DnatEntry& port : record.rules.ports) {
+    endpoints.push_back({.protocol = static_cast<std::uint8_t>(port.protocol),
+                         .address = port.container_ip,
+                         .port = port.container_port});
+  }
+  return endpoints.empty() ? std::vector<std::size_t>()
+                           : conntrack::Conntrack::In(host.netns).CountAnsweredBy(endpoints);
+}
+
+std::string Head(std::string_view title) {
+  constexpr std::size_t kWidth = 13;
+  return Cat(title, std::string(kWidth - title.size(), ' '));
+}
+
+std::string ShowLabels(const Attachment& attachment) {
+  std::string text = Cat(Head("Allocation"), attachment.Allocation());
+  for (const auto& [name, title] :
+       {std::pair{"job", "job"}, std::pair{"group", "group"}, std::pair{"ns", "namespace"}}) {
+    if (const std::string& label = attachment.Label(name); !label.empty()) {
+      text += Cat("  ", title, ' ', label);
+    }
+  }
+  return Cat(text, "  network ", attachment.id.network, '\n');
+}
+
+std::string Bracketed(const Ip& ip) {
+  return ip.is_ipv4() ? ip.Text() : Format("[{}]", ip);
+}
+
+std::string ShowPublished(const state::Record& record, const std::vector<std::size_t>& counts) {
+  std::string text;
+  for (std::size_t i = 0; i < record.rules.ports.size(); ++i) {
+    const portmap::DnatEntry& port = record.rules.ports[i];
+    const std::string any = port.container_ip.is_ipv4() ? "0.0.0.0" : "[::]";
+    text += Format("{}{} {}:{} -> {}:{}   {} connection{} now\n",
+                   Head(i == 0 ? "Published" : ""),
+                   portmap::Text(port.protocol),
+                   port.host_ip ? Bracketed(*port.host_ip) : any,
+                   port.host_port,
+                   Bracketed(port.container_ip),
+                   port.container_port,
+                   counts.at(i),
+                   counts.at(i) == 1 ? "" : "s");
+  }
+  return text;
+}
+
+std::string ShowInterface(const Attachment& attachment, const Inventory& inventory) {
+  if (attachment.host_veth.empty()) {
+    return "";
+  }
+  const std::string bridge = BridgeOf(attachment, inventory);
+  std::string text = Format("{}{} on {} <-> {} in {}",
+                            Head("Interface"),
+                            attachment.host_veth,
+                            OrDash(bridge),
+                            attachment.id.ifname,
+                            attachment.record ? attachment.record->netns_path : "?");
+  if (attachment.link && attachment.link->counters) {
+    const auto& [received, sent] = *attachment.link->counters;
+    text += Format("   in {}  out {}  dropped {}",
+                   ShowBytes(sent.bytes),
+                   ShowBytes(received.bytes),
+                   received.dropped + sent.dropped);
+  }
+  return Cat(text, '\n');
+}
+
+// Each fault on a line of its own; the arrow is behind the first of all.
+std::string ShowSide(std::string_view title,
+                     const std::vector<std::string>& faults,
+                     const std::string* cause) {
+  if (faults.empty()) {
+    return Cat(Head(title), Coloured("ok", Colour::kGood), '\n');
+  }
+  std::string text;
+  for (const std::string& fault : faults) {
+    text += Cat(Head(text.empty() ? title : ""),
+                Coloured(Printable(fault), Colour::kBad),
+                &fault == cause ? "      <- why the port does not answer" : "",
+                '\n');
+  }
+  return text;
+}
+
+std::string ShowFaults(const Attachment& attachment, const SideFaults& faults) {
+  const std::string* const cause =
+      attachment.record->rules.ports.empty() ? nullptr : faults.FindCause();
+  std::string text = ShowSide("Host side", faults.host, cause);
+  if (!faults.path.empty()) {
+    text += ShowSide("Path", faults.path, cause);
+  }
+  return Cat(text, ShowSide("Guest side", faults.guest, cause));
+}
+
+std::string ShowAttachment(state::Host& host,
+                           const Attachment& attachment,
+                           const Inventory& inventory) {
+  std::string text = ShowLabels(attachment);
+  const bool is_readable = attachment.record && inventory.is_complete;
+  if (is_readable) {
+    text += ShowPublished(*attachment.record, CountConnections(host, *attachment.record));
+  }
+  text += Cat(Head("Address"), ShowAddresses(attachment, Extent::kAll), '\n');
+  text += ShowInterface(attachment, inventory);
+  const Cell state = ShowState(attachment);
+  text += Cat(Head("State"), Coloured(state.text, state.colour), '\n');
+  return is_readable ? Cat(text, ShowFaults(attachment, FindSideFaults(host, attachment))) : text;
+}
+
+Json SideFaultsJson(state::Host& host, const Attachment& attachment) {
+  const SideFaults faults = FindSideFaults(host, attachment);
+  const std::string* const cause = faults.FindCause();
+  return {{"host", faults.host},
+          {"path", faults.path},
+          {"guest", faults.guest},
+          {"cause", cause != nullptr ? Json(*cause) : Json()},
+          {"connections", CountConnections(host, *attachment.record)}};
+}
+
+Json InspectionJson(state::Host& host, const Attachments& found, const Inventory& inventory) {
+  Json document = NewDocument();
+  document["attachments"] = Json::array();
+  for (const Attachment* const each : found) {
+    Json json = ToJson(*each, inventory);
+    json["diagnosis"] =
+        each->record && inventory.is_complete ? SideFaultsJson(host, *each) : Json();
+    document["attachments"].push_back(std::move(json));
+  }
+  return document;
+}
+
+int RunInspect(const Arguments& arguments) {
+  const std::string& word = arguments.operands.front();
+  state::Host host = state::Host::Open();
+  const Inventory inventory = TakeInventory(host);
+  RemarkOn(inventory);
+  const Attachments found = FindNamed(inventory, word);
+  if (found.empty()) {
+    LogLine("nothing here has '{}' as its allocation, interface, address or published port", word);
+    return kNo;
+  }
+  if (!IsOneContainer(found)) {
+    LogLine("'{}' may be any of these:\n{}", word, Candidates(found));
+    return kNo;
+  }
+  if (arguments.Has("json")) {
+    PrintDocument(InspectionJson(host, found, inventory));
+    return kYes;
+  }
+  std::string text;
+  for (const Attachment* const each : found) {
+    text += Cat(text.empty() ? "" : "\n", ShowAttachment(host, *each, inventory));
+  }
+  Print(text);
+  return kYes;
+}
+
+constexpr std::array kInspectFlags = {kJsonFlag};
+
+}  // namespace
+
+const Command kInspect = {
+    .name = "inspect",
+    .operands = "ALLOC|VETH|ADDRESS|PORT",
+    .summary = "one allocation end to end: why does its port not answer",
+    .text =
+        R"(An allocation by its id, its interface on the host, one of its addresses, or a port that it
+publishes. Of an id and a name any beginning of two characters will do that only one has.
+
+Says what is wrong in the order in which a packet meets it: the host's side against what was
+configured; chains of other programs that drop after ours; then, inside the allocation's
+namespace, its interface, its routes, and who listens on the published ports.
+Exit 1 if nothing, or more than one, has that name.
+)",
+    .flags = kInspectFlags,
+    .least = 1,
+    .most = 1,
+    .run = RunInspect};
+
+}  // namespace nomad_bridge::cli

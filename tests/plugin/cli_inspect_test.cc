@@ -1,0 +1,204 @@
+// nomad-bridge inspect: an attachment by any of its names, and why its port does not answer.
+#include "tests/plugin/cli_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+constexpr const char* kAllocation = "5f3c1a2b-0000-4000-8000-000000000001";
+constexpr const char* kArrow = "      <- why the port does not answer\n";
+
+class Inspect : public CliWorld {
+ protected:
+  void SetUp() override {
+    const json result = Attach(Publish({Port(8080, 80)}),
+                               As(kAllocation, container(), NomadArgs("billing", kAllocation)));
+    address_ = AddressOf(result);
+    veth_ = HostVethOf(result);
+  }
+  void Serve(const std::string& address = "0.0.0.0") {
+    World::Serve(container(), Protocol::kTcp, {address}, 80, "hello");
+  }
+  [[nodiscard]] bool Answers() {
+    return Ask(outside(), {.to = kHostIp4, .port = 8080, .patience = kPatience}).has_value();
+  }
+  // What it blames, by port, which has to be broken.
+  [[nodiscard]] std::string Cause() {
+    EXPECT_FALSE(Answers());
+    const json cause = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis/cause");
+    const std::string text = cause.is_string() ? cause.get<std::string>() : "";
+    EXPECT_THAT(Output("inspect 8080"), HasSubstr(Cat(text, kArrow)));
+    return text;
+  }
+
+  static constexpr std::chrono::milliseconds kPatience{400};
+  std::string address_;
+  std::string veth_;
+};
+
+// ---- what it shows
+
+TEST_F(Inspect, ShowsAllOfAnAttachmentThatIsWell) {
+  Serve();
+  ASSERT_TRUE(Answers());
+  EXPECT_THAT(
+      Output("inspect 5f3c1a2b"),
+      ::testing::MatchesRegex(Cat("Allocation   ",
+                                  kAllocation,
+                                  "  job billing  group api  namespace default  network nomad\n",
+                                  "Published    tcp 0.0.0.0:8080 -> ",
+                                  address_,
+                                  ":80   [0-9]+ connections? now\n",
+                                  "Address      ",
+                                  address_,
+                                  "\n",
+                                  "Interface    ",
+                                  veth_,
+                                  " on nomad <-> eth0 in /run/netns/[a-z0-9]+",
+                                  "   in [0-9.]+ k?B  out [0-9.]+ k?B  dropped 0\n",
+                                  "State        ok\n"
+                                  "Host side    ok\n"
+                                  "Guest side   ok\n")));
+}
+
+TEST_F(Inspect, CountsConnections) {
+  Serve();
+  const std::optional<Connection> open =
+      Connection::Open(outside(), {.to = kHostIp4, .port = 8080});
+  ASSERT_TRUE(open);
+  const json diagnosis = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis");
+  EXPECT_EQ(diagnosis.at("connections"), json{1});
+  EXPECT_EQ(diagnosis.at("cause"), nullptr);
+}
+
+TEST_F(Inspect, TakesEveryNameOfAnAttachment) {
+  for (const std::string& word : {std::string(kAllocation),
+                                  std::string("5f"),
+                                  std::string("5f3c1a2b-00"),
+                                  veth_,
+                                  veth_.substr(0, 7),
+                                  address_,
+                                  std::string("8080")}) {
+    EXPECT_THAT(Output(Cat("inspect ", word)), StartsWith(Cat("Allocation   ", kAllocation)))
+        << word;
+  }
+}
+
+TEST_F(Inspect, ShowsEveryNetworkOfAContainer) {
+  Attach(
+      Config(
+          R"({"name": "web", "bridge": "web0", "ipam": {"ranges": [[{"subnet": "10.8.0.0/24"}]]}})"),
+      {{"CNI_CONTAINERID", kAllocation}, {"CNI_IFNAME", "eth1"}});
+  const json found = RunLine("inspect -json 5f3c").json.at("attachments");
+  ASSERT_EQ(found.size(), 2U);
+}
+
+TEST_F(Inspect, ListsTheCandidatesOfAnAmbiguousBeginning) {
+  const std::string other = "5f3c9999-0000-4000-8000-000000000002";
+  Attach(Config(), As(other, AddContainer("other"), NomadArgs("search", other)));
+  const Outcome outcome = RunLine("inspect 5f3c");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err,
+              AllOf(StartsWith("nomad-bridge: '5f3c' may be any of these:\nALLOC "),
+                    HasSubstr(kAllocation),
+                    HasSubstr(other)));
+  EXPECT_THAT(Output("inspect 5f3c9"), HasSubstr("job search"));
+}
+
+TEST_F(Inspect, SaysWhatItCannotFind) {
+  for (const char* const word : {"zz", "8081", "10.1.2.3", "vethffff"}) {
+    const Outcome outcome = Run({"inspect", word});
+    EXPECT_EQ(outcome.exit_code, 1) << word;
+    EXPECT_EQ(outcome.err,
+              Cat("nomad-bridge: nothing here has '",
+                  word,
+                  "' as its allocation, interface, address or published port\n"));
+  }
+  EXPECT_EQ(RunLine("inspect 5").exit_code, 2) << "one character";
+  EXPECT_EQ(RunLine("inspect").exit_code, 2);
+}
+
+TEST_F(Inspect, WithoutRootShowsWhatTheAliasHolds) {
+  ASSERT_EQ(Run({"install", "/run/shared"}).exit_code, 0);
+  Command command = Line({"inspect", veth_});
+  command.argv.front() = "/run/shared/nomad-bridge";
+  command.in_child = [] { static_cast<void>(!::setuid(65534)); };
+  const Outcome outcome = Execute(command);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("job billing"), HasSubstr("Address      ?\n")));
+}
+
+TEST_F(Inspect, ShowsANamespaceThatIsGone) {
+  KillContainer(container());
+  EXPECT_THAT(Output("inspect 5f3c"),
+              AllOf(HasSubstr("State        dead\n"), HasSubstr("its namespace is gone")));
+}
+
+// ---- why a port does not answer
+
+TEST_F(Inspect, BlamesThatNobodyListens) {
+  EXPECT_EQ(Cause(), "no listener on tcp/80");
+}
+
+TEST_F(Inspect, BlamesAListenerOnLocalhostAlone) {
+  container().Must({"ip", "link", "set", "lo", "up"});
+  Serve("127.0.0.1");
+  EXPECT_EQ(Cause(), Cat("the listener on tcp/80 is on 127.0.0.1:80, not on ", address_));
+}
+
+TEST_F(Inspect, BlamesAMissingElement) {
+  Serve();
+  host().Must({"nft", "flush", "map", "inet", kTable, "port4"});
+  EXPECT_THAT(Cause(), HasSubstr("8080"));
+}
+
+TEST_F(Inspect, BlamesAForeignChainThatDrops) {
+  Serve();
+  host().Must({"nft", "-f", "-"},
+              "table inet mine { chain forward { type filter hook forward priority 10; policy "
+              "drop\n }\n }");
+  EXPECT_EQ(Cause(), "chain forward of table inet mine (policy drop) comes after ours and drops");
+}
+
+TEST_F(Inspect, DoesNotBlameAForeignChainThatAcceptsOurMark) {
+  Serve();
+  host().Must(
+      {"nft", "-f", "-"},
+      "table inet mine { chain forward { type filter hook forward priority 10; policy drop\n"
+      "meta mark & 0x1000 == 0x1000 accept\n }\n }");
+  ASSERT_TRUE(Answers());
+  EXPECT_EQ(At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis/path"), json::array());
+}
+
+TEST_F(Inspect, BlamesAMissingDefaultRoute) {
+  Serve();
+  container().Must({"ip", "route", "del", "default"});
+  EXPECT_EQ(Cause(), "no default route for IPv4: answers find no way back");
+}
+
+TEST_F(Inspect, BlamesAHostVethThatIsNotInTheBridge) {
+  Serve();
+  host().Must({"ip", "link", "set", veth_, "nomaster"});
+  EXPECT_EQ(Cause(), Format("interface '{}' is not in bridge 'nomad'", veth_));
+}
+
+TEST_F(Inspect, BlamesAHostVethThatIsDown) {
+  Serve();
+  host().Must({"ip", "link", "set", veth_, "down"});
+  EXPECT_EQ(Cause(), Format("interface '{}' is down", veth_));
+}
+
+TEST_F(Inspect, BlamesAMissingBridge) {
+  Serve();
+  host().Must({"ip", "link", "delete", "nomad"});
+  EXPECT_EQ(Cause(), "bridge 'nomad' is missing");
+}
+
+TEST_F(Inspect, BlamesAnAddressThatTheContainerHasLost) {
+  Serve();
+  container().Must({"ip", "address", "flush", "dev", "eth0"});
+  EXPECT_EQ(Cause(), Format("interface 'eth0' has lost {}", address_));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

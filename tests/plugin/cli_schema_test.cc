@@ -1,0 +1,85 @@
+// Every -json document against its schema in docs/schema/, by another program.
+#include <filesystem>
+#include <fstream>
+
+#include "tests/plugin/cli_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+// argv[1]: the directory of the schemas, argv[2]: one of them. jsonschema before 4.18 has no registry.
+constexpr const char* kValidate = R"(
+import json, pathlib, sys, warnings
+warnings.simplefilter("ignore")
+import jsonschema
+schemas = {p.name: json.loads(p.read_text()) for p in pathlib.Path(sys.argv[1]).glob("*.json")}
+schema = schemas[sys.argv[2]]
+jsonschema.Draft202012Validator.check_schema(schema)
+resolver = jsonschema.RefResolver(sys.argv[2], schema, store=schemas)
+document = json.load(sys.stdin)
+for error in jsonschema.Draft202012Validator(schema, resolver=resolver).iter_errors(document):
+    print(error.json_path, error.message)
+)";
+
+class Schema : public CliWorld {
+ protected:
+  void SetUp() override {
+    Attach(Publish({Port(8080, 80), Port(53, 53, "udp", kHostIp4)}),
+           As("5f3c1a2b", container(), NomadArgs("billing", "5f3c1a2b")));
+  }
+  void ExpectValid(const std::string& line, const std::string& schema) {
+    const Outcome printed = RunLine(line);
+    ASSERT_EQ(printed.json.value("version", 0), 1) << line << '\n' << printed;
+    const std::string directory =
+        std::filesystem::path(__FILE__).parent_path() / "../../docs/schema";
+    const Outcome outcome =
+        host().Run({"python3", "-c", kValidate, directory, schema}, printed.out);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome;
+    EXPECT_EQ(outcome.out, "") << line << '\n' << printed.out;
+  }
+};
+
+TEST_F(Schema, HoldsForEveryCommand) {
+  ExpectValid("list -json", "list.json");
+  ExpectValid("list -json job=none", "list.json");
+  ExpectValid("inspect -json 8080", "inspect.json");
+  ExpectValid("doctor -json", "doctor.json");
+  ExpectValid("reconcile -dry-run -json", "findings.json");
+  ExpectValid("reconcile -if-changed -json", "findings.json");
+  ExpectValid("gc -dry-run -json", "findings.json");
+}
+
+TEST_F(Schema, HoldsForEveryStateOfAnAttachment) {
+  Node& other = AddContainer("other");
+  Attach(Config(), As("9d01c7e4", other));
+  KillContainer(other);
+  Attach(Config(), As("aaaa", AddContainer("damaged")));
+  std::ofstream(RecordOf("aaaa")) << "{";
+  Attach(Config(), As("bbbb", AddContainer("lost")));
+  std::filesystem::remove(RecordOf("bbbb"));
+  static_cast<void>(Output("help"));
+  ASSERT_EQ(RunLine("metrics").exit_code, 0);
+
+  ExpectValid("list -json", "list.json");
+  for (const char* const name : {"9d01", "aaaa", "bbbb"}) {
+    ExpectValid(Cat("inspect -json ", name), "inspect.json");
+  }
+  ExpectValid("gc -dry-run -json", "findings.json");
+  ExpectValid("doctor -json", "doctor.json");
+}
+
+TEST_F(Schema, IsThereForEveryCommandWithTheFlag) {
+  std::set<std::string> with_json;
+  for (const std::string& line : Lines(Output("help"))) {
+    const std::vector<std::string> words = Words(line);
+    if (line.starts_with("  ") &&
+        Run({"help", words.at(0)}).out.find("\n  -json") != std::string::npos) {
+      with_json.insert(words.at(0));
+    }
+  }
+  EXPECT_EQ(with_json, (std::set<std::string>{"list", "inspect", "doctor", "reconcile", "gc"}))
+      << "a new one belongs into the cases above";
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
