@@ -64,6 +64,7 @@ struct Command {
 constexpr std::size_t kAny = static_cast<std::size_t>(-1);
 
 extern const Command kCompletion;
+extern const Command kConfigCheck;
 extern const Command kDoctor;
 extern const Command kGc;
 extern const Command kHelp;

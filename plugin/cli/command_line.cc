@@ -29,6 +29,7 @@ constexpr std::array kCommands = {
     &kGc,
     &kUp,
     &kMetrics,
+    &kConfigCheck,
     &kInstall,
     &kUninstall,
     &kVersion,
