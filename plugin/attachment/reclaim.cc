@@ -102,8 +102,15 @@ class Reclamation {
   void LookAtLeases() {
     for (const LeaseDirectory& directory : directories_) {
       findings_.Try(Format("leases in '{}/{}'", directory.data_dir, directory.network), [&] {
-        for (const ipam::Lease& lease : LeasesIn(directory)) {
-          LookAt(lease, directory);
+        const std::vector<ipam::Lease> leases = LeasesIn(directory);
+        // Listed after them: an ADD writes its record first.
+        const std::vector<AttachmentId> ids = host_.records.List(directory.network);
+        const std::set<AttachmentId> recorded(ids.begin(), ids.end());
+        for (const ipam::Lease& lease : leases) {
+          const AttachmentId id{directory.network, lease.owner.container_id, lease.owner.ifname};
+          if (!recorded.contains(id)) {
+            LookAt(lease, directory, id);
+          }
         }
       });
     }
@@ -159,11 +166,7 @@ class Reclamation {
            !takeover::HasReferenceRules(host_, id);
   }
 
-  void LookAt(const ipam::Lease& lease, const LeaseDirectory& directory) {
-    const AttachmentId id{directory.network, lease.owner.container_id, lease.owner.ifname};
-    if (HasRecord(host_, id.network, lease.owner)) {
-      return;
-    }
+  void LookAt(const ipam::Lease& lease, const LeaseDirectory& directory, const AttachmentId& id) {
     const std::optional<RangeLock> lock = host_.records.TryLock(id);
     if (lock && IsLeftOver(lease, directory, id)) {
       findings_.found.push_back(

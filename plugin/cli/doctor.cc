@@ -1,5 +1,6 @@
 #include "plugin/cli/doctor.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -165,10 +166,26 @@ int RunDoctor(const Arguments& arguments) {
   return is_bad ? kNo : kYes;
 }
 
+ConfigFile ReadConfigFile(const std::string& path) {
+  ConfigFile file{.path = path};
+  try {
+    file.plugins = cni::ReadPluginConfigs(path);
+  } catch (const std::exception& error) {
+    file.error = error.what();
+  }
+  return file;
+}
+
+// In the directory of all runtimes there are networks of podman and others, too.
+bool NamesUs(const ConfigFile& file) {
+  return std::ranges::any_of(
+      file.plugins, [](const cni::PluginConfig& plugin) { return plugin.type == "nomad-bridge"; });
+}
+
 }  // namespace
 
-Examination::Examination(state::Host& host_, const Inventory& inventory_)
-    : host(host_), inventory(inventory_), plugin_dirs(PluginDirectories()) {
+Examination::Examination(state::Host& of, const Inventory& taken)
+    : host(of), inventory(taken), plugin_dirs(PluginDirectories()) {
   for (const Attachment& attachment : inventory.attachments) {
     if (attachment.record && attachment.record->IsAny(state::Phase::kLive) &&
         attachment.state != State::kDead) {
@@ -193,11 +210,9 @@ const std::vector<ConfigFile>& Examination::Configs() {
   if (!configs_) {
     configs_.emplace();
     for (const std::string& path : cni::FindDefaultConfigFiles()) {
-      ConfigFile& file = configs_->emplace_back(ConfigFile{.path = path});
-      try {
-        file.plugins = cni::ReadPluginConfigs(path);
-      } catch (const std::exception& error) {
-        file.error = error.what();
+      ConfigFile file = ReadConfigFile(path);
+      if (path.starts_with("/opt/cni/config/") || NamesUs(file)) {
+        configs_->push_back(std::move(file));
       }
     }
   }

@@ -24,7 +24,7 @@ using Diagnoses = std::vector<Diagnosis>;
 
 class Examination {
  public:
-  Examination(state::Host& host_, const Inventory& inventory_);
+  Examination(state::Host& of, const Inventory& taken);
 
   state::Host& host;
   const Inventory& inventory;

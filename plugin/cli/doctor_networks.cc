@@ -73,6 +73,27 @@ Diagnoses CheckUsage(const std::string& what,
            fix}};
 }
 
+// The gateways' subnets that `route`, out of another link, has addresses of.
+std::set<std::string> OverlapsWith(const Examination& node,
+                                   const Route& route,
+                                   const std::string& ifname) {
+  std::set<std::string> overlaps;
+  for (const auto& [gateway_ifname, record] : node.gateways) {
+    for (const Cidr& gateway : record->link.gateways) {
+      if (gateway_ifname != ifname && route.destination.prefix_length != 0 &&
+          route.destination.Overlaps(gateway)) {
+        overlaps.insert(Format("{}/{} of '{}' overlaps with {} by '{}'",
+                               gateway.Network(),
+                               gateway.prefix_length,
+                               gateway_ifname,
+                               route.destination,
+                               ifname));
+      }
+    }
+  }
+  return overlaps;
+}
+
 }  // namespace
 
 Diagnoses CheckWorldPorts(Examination& node) {
@@ -95,15 +116,16 @@ Diagnoses CheckWorldPorts(Examination& node) {
                "job, or a rule in NOMAD-ADMIN");
 }
 
+// Asked for all ports at once: the node's listeners are listed then, once.
 Diagnoses CheckShadowedPorts(Examination& node) {
-  std::vector<std::string> shadowed;
+  state::Record all;
   for (const Attachment* const attachment : node.running) {
     if (attachment->record->IsLive(cni::Part::kPorts)) {
-      Append(shadowed, rules::FindOwnListeners(node.host, *attachment->record));
+      Append(all.rules.ports, attachment->record->rules.ports);
     }
   }
   return AllAs(Verdict::kWarn,
-               shadowed,
+               rules::FindOwnListeners(node.host, all),
                "stop the one or move the other: only the allocation gets what comes for it");
 }
 
@@ -174,19 +196,7 @@ Diagnoses CheckSubnets(Examination& node) {
       continue;
     }
     for (const Route& route : node.host.net.Routes(link)) {
-      for (const auto& [ifname, record] : node.gateways) {
-        for (const Cidr& gateway : record->link.gateways) {
-          if (ifname != link.name && route.destination.prefix_length != 0 &&
-              route.destination.Overlaps(gateway)) {
-            overlaps.insert(Format("{}/{} of '{}' overlaps with {} by '{}'",
-                                   gateway.Network(),
-                                   gateway.prefix_length,
-                                   ifname,
-                                   route.destination,
-                                   link.name));
-          }
-        }
-      }
+      overlaps.merge(OverlapsWith(node, route, link.name));
     }
   }
   return AllAs(Verdict::kFail,
