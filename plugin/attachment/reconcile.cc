@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "base/list.h"
 #include "base/text.h"
@@ -69,11 +70,13 @@ class Reconciliation {
   }
 
   void OpenForeignFirewalls() {
-    for (const auto& [ifname, record] : gateways_) {
-      findings_.Try(Format("other firewalls for '{}'", ifname), [&] {
-        const std::optional<state::Checkpoint> checkpoint = host_.checkpoint.Find();
-        if (checkpoint && dry_ == Dry::kNo) {
-          rules::UpdateForeignFirewalls(host_, record, *checkpoint);
+    if (dry_ == Dry::kYes) {
+      return;
+    }
+    for (const auto& gateway : gateways_) {
+      findings_.Try(Format("other firewalls for '{}'", gateway.first), [&] {
+        if (std::optional<state::Checkpoint> checkpoint = host_.checkpoint.Find()) {
+          rules::UpdateForeignFirewalls(host_, gateway.second, *std::move(checkpoint));
         }
       });
     }
