@@ -324,6 +324,16 @@ TEST_F(Doctor, FindsAPluginThatIsShadowedByAnother) {
               AllOf(HasSubstr("/opt/other/nomad-bridge' differ"), HasSubstr("rm /opt/other")));
 }
 
+// As in a container that may not change rules.
+TEST_F(Doctor, SaysThatTheKernelRefusesNfTables) {
+  Command command = Line({"doctor", "-json"}, {{"CNI_PATH", std::nullopt}});
+  command.argv.insert(command.argv.begin(), {"setpriv", "--bounding-set=-net_admin"});
+  const json found = Execute(command).json.at("checks").at(0);
+  EXPECT_EQ(found.at("check"), "kernel.nf_tables");
+  EXPECT_EQ(found.at("verdict"), "fail");
+  EXPECT_THAT(found.at("what").get<std::string>(), HasSubstr("EPERM"));
+}
+
 // /usr/sbin is where it is looked for first.
 TEST_F(Doctor, MissesIptables) {
   const Mounted sbin({"-t", "tmpfs", "tmpfs"}, "/usr/sbin");
