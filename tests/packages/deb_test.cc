@@ -85,9 +85,14 @@ TEST_P(Package, InstallsWhatItSays) {
   for (const char* const file : {"/usr/lib/systemd/network/10-nomad-bridge.network",
                                  "/usr/lib/NetworkManager/conf.d/10-nomad-bridge.conf",
                                  "/usr/share/nomad-bridge/examples/nomad.conflist",
+                                 "/usr/lib/systemd/system/nomad-bridge.service",
+                                 "/usr/lib/systemd/system/nomad-bridge-reconcile.timer",
                                  "/usr/share/bash-completion/completions/nomad-bridge"}) {
     EXPECT_TRUE(std::filesystem::exists(root.Path(file))) << file;
   }
+  const std::string page =
+      Must({.argv = {"zcat", root.Path("/usr/share/man/man8/nomad-bridge.8.gz")}});
+  EXPECT_THAT(page, AllOf(HasSubstr(".SS install\n"), HasSubstr(".SS reconcile\n")));
   for (const char* const name : {"bridge", "host-local", "firewall", "portmap", "loopback"}) {
     EXPECT_FALSE(std::filesystem::exists(root.Path(Cat("/opt/cni/bin/", name)))) << name;
   }
@@ -156,7 +161,7 @@ TEST_P(Package, IsNotRemovedWhileAttachmentsLiveUnlessForced) {
 
   EXPECT_NE(refused.exit_code, 0);
   EXPECT_THAT(refused.err,
-              AllOf(HasSubstr("2 attachments of it are alive"),
+              AllOf(HasSubstr("its attachments are alive: 2"),
                     HasSubstr("NOMAD_BRIDGE_REMOVE=force dpkg --remove nomad-bridge")));
   EXPECT_EQ(Status(root), "installed");
   EXPECT_EQ(RunInstalled(root, "DEL", 1).exit_code, 0);
