@@ -97,6 +97,11 @@ try "ip link show type veth master nomad"
 shows billing
 shows api
 
+title "What runs here, in one line each."
+try "nomad-bridge list"
+shows billing
+shows 8080
+
 title "The rules never change; allocations and ports are elements of sets, with their labels."
 try "nft list table inet nomad-bridge"
 shows "8080"
@@ -123,6 +128,14 @@ try "jq --slurpfile result result.json '.prevResult = \$result[0]' billing.json 
 try "CNI_COMMAND=CHECK nomad-bridge < check.json"
 succeeds
 shows repaired
+try "$page"
+succeeds
+shows "Hello from job billing"
+
+title "Or until 'nomad-bridge reconcile', which the package's timer runs."
+try "nft flush ruleset"
+try "nomad-bridge reconcile"
+succeeds
 try "$page"
 succeeds
 shows "Hello from job billing"

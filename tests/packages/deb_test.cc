@@ -3,7 +3,6 @@
 #include <fstream>
 
 #include "tests/packages/root.h"
-#include "tests/support/mounted.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -153,7 +152,6 @@ TEST_P(Package, UpgradesUnderLivingAttachmentsWithTraffic) {
 TEST_P(Package, IsNotRemovedWhileAttachmentsLiveUnlessForced) {
   MakeContainers(2);
   const Root root(GetParam().root);
-  const Mounted sys({"-t", "sysfs", "sysfs"}, root.Path("/sys"));
   MustRun(root, InstallLine(root));
   AttachAll(root);
 
@@ -161,7 +159,8 @@ TEST_P(Package, IsNotRemovedWhileAttachmentsLiveUnlessForced) {
 
   EXPECT_NE(refused.exit_code, 0);
   EXPECT_THAT(refused.err,
-              AllOf(HasSubstr("its attachments are alive: 2"),
+              AllOf(HasSubstr("2 attachments"),
+                    HasSubstr("would never be taken back"),
                     HasSubstr("NOMAD_BRIDGE_REMOVE=force dpkg --remove nomad-bridge")));
   EXPECT_EQ(Status(root), "installed");
   EXPECT_EQ(RunInstalled(root, "DEL", 1).exit_code, 0);
