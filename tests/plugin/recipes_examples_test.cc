@@ -44,6 +44,17 @@ std::string CaseName(const ::testing::TestParamInfo<std::string>& list) {
 
 INSTANTIATE_TEST_SUITE_P(Lists, ExampleList, ::testing::ValuesIn(Names("", kListEnd)), CaseName);
 
+TEST_P(ExampleList, PassesTheCommandThatChecksLists) {
+  const Outcome check =
+      Execute(Command{.argv = {BinaryUnderTest(),
+                               "config",
+                               "check",
+                               Cat(NOMAD_BRIDGE_EXAMPLES, "/", GetParam(), kListEnd)},
+                      .variables = {{"CNI_COMMAND", std::nullopt}}});
+
+  EXPECT_EQ(check.exit_code, 0) << check;
+}
+
 TEST_P(ExampleList, GivesAnAllocationANetwork) {
   const Network network = Run(GetParam());
   EXPECT_EQ(network.list.at("name"), GetParam()) << "as its file";
