@@ -149,9 +149,10 @@ fi
 has_style() {
   [ "$release" = bookworm ] || { command -v clang-format-14 && command -v run-clang-tidy-14; } >/dev/null
 }
-if command -v ccache >/dev/null; then
-  export CMAKE_CXX_COMPILER_LAUNCHER=ccache
-fi
+# A clone elsewhere finds what was compiled in this one: paths count from its root. With precompiled headers ccache wants
+# to be told that their own times do not matter.
+export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
+export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 
 sources=$(find base netlink ipam firewall portmap plugin tests -name '*.h' -o -name '*.cc' | sort)
 if has_style; then

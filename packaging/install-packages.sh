@@ -24,7 +24,7 @@ packages() {
       echo libnl-3-dev libmnl-dev libnftnl-dev nlohmann-json3-dev ;;
     test)
       packages build
-      echo libgtest-dev libgmock-dev
+      echo libgtest-dev libgmock-dev ccache
       # The tests read back with other tools, and try the leases against the reference host-local.
       echo iproute2 nftables iptables conntrack iputils-ping kmod strace python3 containernetworking-plugins
       # Who reads the metrics.
