@@ -245,14 +245,6 @@ std::optional<Link> Socket::FindLink(int index) {
   return state ? std::optional(std::move(state->link)) : std::nullopt;
 }
 
-std::optional<Link> Socket::FindLinkCounted(const std::string& name) {
-  netlink::Message request(RTM_GETLINK, 0);
-  request.Head(HeadFor(0));
-  request.PutText(IFLA_IFNAME, name);
-  std::optional<LinkState> state = Find(socket_, request, Format("interface '{}'", name));
-  return state ? std::optional(std::move(state->link)) : std::nullopt;
-}
-
 std::vector<Link> Socket::Links() {
   netlink::Message request(RTM_GETLINK, NLM_F_DUMP);
   request.Head(HeadFor(0));

@@ -87,7 +87,7 @@ struct Link {
   int peer = 0;
   // veth: id of the other end's namespace as this one numbers it; nullopt: here
   std::optional<int> peer_netns;
-  std::optional<LinkCounters> counters;  // where they were asked for
+  std::optional<LinkCounters> counters;
 };
 
 // Flags of a bridge's port.
@@ -143,9 +143,7 @@ class Socket {
 
   [[nodiscard]] std::optional<Link> FindLink(const std::string& name);
   [[nodiscard]] std::optional<Link> FindLink(int index);
-  // With its counters.
-  [[nodiscard]] std::optional<Link> FindLinkCounted(const std::string& name);
-  // All of the namespace, with their counters: one dump. For commands that people type.
+  // All of the namespace: one dump. For commands that people type.
   [[nodiscard]] std::vector<Link> Links();
   // For a link that was there a moment ago: throws kKernel if it has gone meanwhile.
   [[nodiscard]] Link RequireLink(const std::string& name);

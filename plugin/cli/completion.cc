@@ -85,9 +85,11 @@ _nomad_bridge() {
       compopt -o nospace
       COMPREPLY=($(compgen -W 'job= ns= group= alloc= net= port= addr= veth= state=' -- "$current")) ;;
     inspect)
-      COMPREPLY=($(compgen -W "$(nomad-bridge list 2>/dev/null | sed -n '2,${/ /s/ .*//p}')" -- "$current")) ;;
+      COMPREPLY=($(compgen -W "$(nomad-bridge list 2>/dev/null | sed -n '1d;/^[0-9]* attachment/q;s/ .*//p')" -- "$current")) ;;
     completion) COMPREPLY=($(compgen -W bash -- "$current")) ;;
     help) COMPREPLY=($(compgen -W "$first" -- "$current")) ;;
+    doctor | gc | metrics | reconcile | version)
+      [[ ${COMP_WORDS[COMP_CWORD - 1]} == -*output ]] && COMPREPLY=($(compgen -f -- "$current")) ;;
     install | uninstall)
       compopt -o filenames
       COMPREPLY=($(compgen -d -- "$current")) ;;

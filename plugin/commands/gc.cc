@@ -83,7 +83,7 @@ void RemoveStrayLinks(state::Host& host,
     const std::optional<rtnl::Link> link =
         owners.contains(port.name) ? std::nullopt : host.net.FindLink(port.index);
     if (link && link->alias.starts_with(Cat("nomad-bridge net=", request.id.network, " id="))) {
-      link::EnsureStrayLinkGone(host, port.name);
+      link::EnsureStrayLinkGone(host, *link);
     }
   }
 }

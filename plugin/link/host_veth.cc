@@ -60,23 +60,20 @@ void EnsurePairGone(state::Host& host, Container& container, const AttachmentId&
 }
 
 void EnsureLinkGone(state::Host& host, const state::Record& record) {
-  const std::optional<rtnl::Link> link = host.net.FindLinkCounted(state::HostVethName(record.id));
-  if (link && IsHostVethOf(*link, record.id, Recorded::kYes)) {
+  if (const std::optional<rtnl::Link> link = FindHostVeth(host.net, record.id, Recorded::kYes)) {
     DeleteLink(host, *link, cni::Shorten(record.labels));
   }
 }
 
 void EnsureUnrecordedLinkGone(state::Host& host, const AttachmentId& id) {
   if (const std::optional<rtnl::Link> link = FindHostVeth(host.net, id, Recorded::kNo)) {
-    EnsureStrayLinkGone(host, link->name);
+    EnsureStrayLinkGone(host, *link);
   }
 }
 
-void EnsureStrayLinkGone(state::Host& host, const std::string& name) {
-  const std::optional<rtnl::Link> link = host.net.FindLinkCounted(name);
-  const std::optional<state::ParsedAlias> alias = state::ParseAlias(link ? link->alias : "");
-  if (alias) {
-    DeleteLink(host, *link, alias->labels);
+void EnsureStrayLinkGone(state::Host& host, const rtnl::Link& link) {
+  if (const std::optional<state::ParsedAlias> alias = state::ParseAlias(link.alias)) {
+    DeleteLink(host, link, alias->labels);
   }
 }
 

@@ -43,7 +43,7 @@ void EnsurePairGone(state::Host& host, Container& container, const AttachmentId&
 void EnsureLinkGone(state::Host& host, const state::Record& record);
 void EnsureUnrecordedLinkGone(state::Host& host, const AttachmentId& id);
 // Of whatever attachment: a link with an alias of ours.
-void EnsureStrayLinkGone(state::Host& host, const std::string& name);
+void EnsureStrayLinkGone(state::Host& host, const rtnl::Link& link);
 
 struct VethPair {
   rtnl::Link host;

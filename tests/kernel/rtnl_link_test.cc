@@ -390,5 +390,33 @@ TEST_F(RtnlNamespace, OfAnUnknownIdIsNotAlive) {
   EXPECT_FALSE(net_.IsNetnsAlive(-1));
 }
 
+TEST_F(RtnlLink, CountsWhatItReceivesAndSends) {
+  Bridge();
+  Attach(container(), "port", "10.9.0.2");
+  host().Must({"ip", "address", "add", "10.9.0.1/24", "dev", "br0"});
+  ASSERT_TRUE(Ping(container(), "10.9.0.1"));
+  const rtnl::LinkCounters counters = net_.FindLink("port")->counters.value();
+  const nlohmann::json stats =
+      host().Json({"ip", "-s", "-j", "link", "show", "port"}).at(0).at("stats64");
+  EXPECT_GT(counters.received.packets, 0U);
+  EXPECT_LE(counters.received.bytes, stats.at("rx").at("bytes"));
+  EXPECT_LE(counters.sent.packets, stats.at("tx").at("packets"));
+}
+
+TEST_F(RtnlLink, IsOneOfAll) {
+  Bridge();
+  Add(host(), "one");
+  std::set<std::string> names;
+  for (const rtnl::Link& link : net_.Links()) {
+    names.insert(link.name);
+    EXPECT_TRUE(link.counters) << link.name;
+  }
+  std::set<std::string> shown;
+  for (const nlohmann::json& link : host().Json({"ip", "-j", "link", "show"})) {
+    shown.insert(link.at("ifname"));
+  }
+  EXPECT_EQ(names, shown);
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -40,7 +40,7 @@ class CommandLine : public CliWorld {
              array,
              "); COMP_CWORD=",
              words.size() - 1,
-             "; _nomad_bridge; printf '%s\\n' \"${COMPREPLY[@]}\"")});
+             "; _nomad_bridge; ((${#COMPREPLY[@]} == 0)) || printf '%s\\n' \"${COMPREPLY[@]}\"")});
     EXPECT_EQ(outcome.err, "");
     return Lines(outcome.out);
   }
@@ -135,6 +135,15 @@ TEST_F(CommandLine, IsCompletedByBash) {
               ::testing::UnorderedElementsAre("/proc/sys/net/ipv4", "/proc/sys/net/ipv6"));
   EXPECT_THAT(Completed({"nomad-bridge", "help", "vers"}), ElementsAre("version"));
   EXPECT_THAT(Completed({"nomad-bridge", "completion", ""}), ElementsAre("bash"));
+  EXPECT_THAT(Completed({"nomad-bridge", "list", "jo"}), ElementsAre("job="));
+  EXPECT_THAT(Completed({"nomad-bridge", "metrics", "-o"}), ElementsAre("-output"));
+  EXPECT_THAT(Completed({"nomad-bridge", "gc", ""}), IsEmpty());
+  EXPECT_THAT(Completed({"nomad-bridge", "config", ""}), ElementsAre("check"));
+  EXPECT_THAT(Completed({"nomad-bridge", "config", "check", "/proc/cmdl"}),
+              ElementsAre("/proc/cmdline"));
+  Attach(Config(), As("5f3c1a2b-0000", container()));
+  Attach(Config(), As("9d01c7e4-0000", AddContainer("other")));
+  EXPECT_THAT(Completed({"nomad-bridge", "inspect", ""}), ElementsAre("5f3c1a2b", "9d01c7e4"));
   for (const std::string& name : CommandNames()) {
     EXPECT_THAT(Completed({"nomad-bridge", Words(name).front()}), Contains(Words(name).front()));
   }

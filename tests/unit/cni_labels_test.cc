@@ -61,5 +61,17 @@ TEST(LastOfEach, KeepsOrderAndTheLastOfEveryKey) {
   EXPECT_EQ(cni::LastOfEach(labels), (cni::Labels{{"b", "2"}, {"A", "3"}, {"c", "4"}}));
 }
 
+TEST(DescribeLabels, IsReadBack) {
+  const cni::Labels labels = {{"NOMAD_JOB_ID", "a job= of words"},
+                              {"NOMAD_GROUP_NAME", "x=y"},
+                              {"NOMAD_ALLOC_ID", "5f3c"},
+                              {"team", "blue"}};
+  const cni::ShortLabels expected = {
+      {"job", "a job= of words"}, {"group", "x=y"}, {"alloc", "5f3c"}};
+  EXPECT_EQ(cni::Shorten(labels), expected);
+  EXPECT_EQ(cni::ParseDescribed(cni::Describe(labels)), expected);
+  EXPECT_EQ(cni::ParseDescribed(""), cni::ShortLabels());
+}
+
 }  // namespace
 }  // namespace nomad_bridge

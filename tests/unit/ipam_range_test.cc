@@ -161,5 +161,14 @@ TEST(RangeSets, MayBeTwoPartsOfOneSubnet) {
   EXPECT_EQ(Refusal({{low, high}}).code(), Code::kInvalidConfig);
 }
 
+TEST(Range, CountsWhatItOffers) {
+  EXPECT_EQ(CountOffered(Only(Spec("172.26.64.0/20"))), 4093U);
+  EXPECT_EQ(CountOffered(Only(Spec("10.0.0.0/8"))), (1U << 24) - 3);
+  EXPECT_EQ(CountOffered(Only(With({.start = At("10.0.0.10"), .end = At("10.0.0.19")}))), 10U);
+  EXPECT_EQ(CountOffered(Only(With({.start = At("10.0.0.10"), .end = At("10.0.0.10")}))), 1U);
+  EXPECT_EQ(CountOffered(Only(Spec("fd00::/120"))), 254U);
+  EXPECT_EQ(CountOffered(Only(Spec("fd00::/48"))), std::uint64_t{1} << 63) << "at most";
+}
+
 }  // namespace
 }  // namespace nomad_bridge::ipam

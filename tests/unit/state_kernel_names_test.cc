@@ -84,5 +84,16 @@ TEST(ElementComment, IsAtMost128BytesAndSafeToPrint) {
   EXPECT_THAT(comment, Not(HasSubstr("\"")));
 }
 
+TEST(LinkAlias, IsReadBack) {
+  const auto parsed = state::ParseAlias(state::LinkAlias(kWho, kLabels));
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->id, kWho);
+  EXPECT_EQ(parsed->labels, cni::Shorten(kLabels));
+  EXPECT_TRUE(state::ParseAlias(state::LinkAlias(kWho, {}))->labels.empty());
+  for (const char* const foreign : {"", "uplink", "nomad-bridge", "nomad-bridge net=a if=b"}) {
+    EXPECT_FALSE(state::ParseAlias(foreign)) << foreign;
+  }
+}
+
 }  // namespace
 }  // namespace nomad_bridge
