@@ -27,6 +27,7 @@ int EveryHowManyCalls() {
 struct Second : Named {
   bool is_attached = false;  // the other attachment is there before
   bool breaks_things = false;
+  bool is_about_the_same = false;  // the attachment of the first: then one waits for the other
 };
 
 // NOLINTNEXTLINE(bugprone-exception-escape): a table of names
@@ -39,6 +40,9 @@ const Second kSeconds[] = {
     {"ChangesAForeignRule", true, true},
     {"FlushesTheRules", true, true},
     {"DeletesTheBridge", true, true},
+    {"AddsTheSame", false, false, true},
+    {"RemovesTheSame", false, false, true},
+    {"ChecksTheSame", false, false, true},
 };
 
 class Interleaving : public SweepWorld,
@@ -46,7 +50,8 @@ class Interleaving : public SweepWorld,
  protected:
   Interleaving() {
     host().Must({"nft", "table ip foreign { chain rules { }; }"});
-    UseOnce(config_);
+    any_result_ = Attach(config_);
+    Detach(config_);
   }
 
   [[nodiscard]] static std::string FirstVerb() { return std::get<0>(GetParam()); }
@@ -63,6 +68,7 @@ class Interleaving : public SweepWorld,
     if (FirstVerb() != "ADD") {
       result_ = Attach(config_);
     }
+    before_ = result_.is_null() ? any_result_ : result_;
     if (TheSecond().is_attached) {
       other_result_ = Attach(other_config_, Other());
     }
@@ -80,6 +86,12 @@ class Interleaving : public SweepWorld,
   [[nodiscard]] std::unique_ptr<Process> StartSecond() {
     if (Is("AddsAnother") || Is("AddsAnotherWithTheSamePort")) {
       return std::make_unique<Process>(StartPlugin("ADD", other_config_, Other()));
+    }
+    if (Is("AddsTheSame") || Is("RemovesTheSame")) {
+      return std::make_unique<Process>(StartPlugin(Is("AddsTheSame") ? "ADD" : "DEL", config_));
+    }
+    if (Is("ChecksTheSame")) {
+      return std::make_unique<Process>(StartPlugin("CHECK", WithResult(config_, before_)));
     }
     if (Is("RemovesAnother")) {
       return std::make_unique<Process>(StartPlugin("DEL", other_config_, Other()));
@@ -128,7 +140,11 @@ class Interleaving : public SweepWorld,
     if (process && !second) {
       second = process->Wait();
     }
-    Note(first.outcome, second);
+    if (second && TheSecond().is_about_the_same) {
+      NoteTheSame(first.outcome, *second);
+    } else {
+      Note(first.outcome, second);
+    }
     return was_held;
   }
 
@@ -148,6 +164,21 @@ class Interleaving : public SweepWorld,
       other_result_ = nullptr;
     } else if (!TheSecond().is_attached) {
       other_result_ = second->json.contains("ips") ? second->json : json();
+    }
+  }
+
+  // The record tells which one was the last.
+  void NoteTheSame(const Outcome& first, const Outcome& second) {
+    for (const Outcome& outcome : {first, second}) {
+      // CHECK: changed, or not added.
+      EXPECT_TRUE(outcome.exit_code == 0 || ErrorCode(outcome) == 102 || ErrorCode(outcome) == 103)
+          << outcome;
+    }
+    for (const Outcome& outcome : {first, second}) {
+      result_ = outcome.json.contains("ips") ? outcome.json : result_;
+    }
+    if (Entries(kRecords).size() == (other_result_.is_null() ? 0 : 1)) {
+      result_ = nullptr;
     }
   }
 
@@ -180,6 +211,8 @@ class Interleaving : public SweepWorld,
 
   const json config_ = Publish({Port(8080, 80)});
   json other_config_;
+  json any_result_;
+  json before_;  // what CHECK of the first one is given
   json result_;  // of the first one, if it is attached; else null
   json other_result_;
   Node* other_ = &AddContainer(kOther);
