@@ -84,6 +84,10 @@ TEST_F(ReleaseRoot, RunsTheProgramForArm64) {
   const Outcome install =
       root.Run({"qemu-aarch64", "/opt/nomad-bridge", "install", "/opt/cni/bin"});
   EXPECT_THAT(install.out, HasSubstr("/opt/cni/bin/portmap: link to nomad-bridge\n")) << install;
+  root.Put(NOMAD_BRIDGE_EXAMPLES "/consul.conflist", "/consul.conflist");
+  const Outcome check =
+      root.Run({"qemu-aarch64", "/opt/nomad-bridge", "config", "check", "/consul.conflist"});
+  EXPECT_EQ(check.exit_code, 0) << check;
   const auto add = [&](const json& config) {
     Command command = PluginCommand("ADD", config.dump());
     command.argv = emulated;
