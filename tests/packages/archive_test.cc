@@ -64,6 +64,7 @@ TEST_F(ReleaseRoot, FindsNoErrorInThePackages) {
     root.Put(ReleaseFile("nomad-bridge_", Cat("_", architecture, ".deb")), "/package.deb");
     const Outcome lintian = root.Run({"lintian", "--fail-on", "error", "/package.deb"});
     EXPECT_EQ(lintian.exit_code, 0) << lintian;
+    EXPECT_THAT(lintian.out, Not(HasSubstr("groff-message"))) << "a line of the man page is lost";
   }
 }
 
