@@ -184,7 +184,7 @@ collect asan
 built=$?
 aside background lint_and_fuzz
 if [ "$built" -eq 0 ]; then
-  run_tests "asan: unit and kernel" asan here "-L 'unit|kernel' -E '^layers\$'"
+  run_tests "asan: unit and kernel" asan here "-L '^(unit|kernel)\$' -E '^layers\$'"
   NOMAD_BRIDGE_BINARY=$PWD/build/asan/plugin/nomad-bridge
   export NOMAD_BRIDGE_BINARY
   run_tests "asan: plugin" release here "-L plugin"

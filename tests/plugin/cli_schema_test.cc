@@ -30,10 +30,8 @@ class Schema : public CliWorld {
   void ExpectValid(const std::string& line, const std::string& schema) {
     const Outcome printed = RunLine(line);
     ASSERT_EQ(printed.json.value("version", 0), 1) << line << '\n' << printed;
-    const std::string directory =
-        std::filesystem::path(__FILE__).parent_path() / "../../docs/schema";
     const Outcome outcome =
-        host().Run({"python3", "-c", kValidate, directory, schema}, printed.out);
+        host().Run({"python3", "-c", kValidate, NOMAD_BRIDGE_SCHEMAS, schema}, printed.out);
     EXPECT_EQ(outcome.exit_code, 0) << outcome;
     EXPECT_EQ(outcome.out, "") << line << '\n' << printed.out;
   }
