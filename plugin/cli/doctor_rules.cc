@@ -63,7 +63,7 @@ std::set<std::string> InterfacesInZones(const std::string& tool) {
 Diagnoses CheckTable(Examination& node) {
   std::vector<std::string> mismatches = MismatchesOf(node, Kind::kTable);
   if (!mismatches.empty()) {
-    mismatches.front() += " is missing or was changed";
+    mismatches.front().insert(0, "missing or changed: ");
   }
   return AllAs(Verdict::kFail, mismatches, kReconcileFix);
 }
@@ -71,7 +71,7 @@ Diagnoses CheckTable(Examination& node) {
 Diagnoses CheckStaticRules(Examination& node) {
   std::vector<std::string> mismatches = MismatchesOf(node, Kind::kStatic);
   if (!mismatches.empty()) {
-    mismatches.front() += " is missing or was changed";
+    mismatches.front().insert(0, "missing or changed: ");
   }
   return AllAs(Verdict::kFail, mismatches, kReconcileFix);
 }

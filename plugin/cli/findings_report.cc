@@ -42,8 +42,9 @@ std::string TextOf(attachment::Dry dry, const attachment::Findings& findings, Ru
       text += Cat(Printable(line), '\n');
     }
   }
-  text += Format("{} attachments; {} {}, {} failed",
+  text += Format("{} attachment{}; {} {}, {} failed",
                  findings.attachments,
+                 findings.attachments == 1 ? "" : "s",
                  findings.found.size(),
                  dry == attachment::Dry::kYes ? "to put right" : "found wrong",
                  findings.failed.size());
