@@ -2,6 +2,7 @@
 // tried with ip(8) and bridge(8): then ours must say so.
 
 #include "tests/kernel/rtnl_world.h"
+#include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -218,7 +219,8 @@ TEST_P(RtnlPortLock, DropsASpoofedBroadcast) {
 TEST_P(RtnlPortLock, DropsASpoofedUnicast) {
   Spoof();
   Introduce(kFalseMac);
-  ASSERT_TRUE(Ping(container(), "10.0.0.11")) << "without a lock any MAC will do";
+  ASSERT_TRUE(Soon([&] { return Ping(container(), "10.0.0.11"); }))
+      << "without a lock any MAC will do";
   if (!Lock()) {
     return;
   }
