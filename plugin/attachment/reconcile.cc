@@ -48,7 +48,7 @@ class Reconciliation {
       return;
     }
     ++findings_.attachments;
-    // One repair of what is shared is tried, whoever's record is the first to ask for it.
+    // What is shared is repaired once, for the first record that needs it.
     const auto [segment, is_first] = segments_.try_emplace(SegmentKey(*record), true);
     if (is_first) {
       segment->second =

@@ -105,7 +105,7 @@ std::string UsageMetric(const Inventory& inventory,
   return metric.Text();
 }
 
-// Every network has every state, so that a query for the dead finds 0, not nothing.
+// Every network has every state, so that a query for state="dead" finds 0, not nothing.
 std::string AttachmentMetric(const Inventory& inventory) {
   Metric metric("attachments", "gauge", "Attachments by state.");
   std::map<std::string, std::map<State, std::uint64_t>> counts;
