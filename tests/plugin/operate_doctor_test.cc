@@ -173,7 +173,7 @@ INSTANTIATE_TEST_SUITE_P(
          "static_rules",
          "iptables -F CNI-FORWARD",
          "fail",
-         "CNI-FORWARD to NOMAD-ADMIN in table ip filter is missing",
+         "missing or changed: the jump from CNI-FORWARD to NOMAD-ADMIN in table ip filter",
          "nomad-bridge reconcile"},
         {"ForeignPolicy",
          "forward.foreign",
