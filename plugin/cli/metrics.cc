@@ -1,4 +1,5 @@
 #include <array>
+#include <cerrno>
 #include <map>
 #include <optional>
 #include <set>
@@ -8,11 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -202,13 +205,20 @@ void Publish(const std::string& path, const std::string& text) {
   constexpr mode_t kReadable = 0644;
   const std::string fresh = path + ".new";  // not *.prom
   EnsureFileGone(fresh);
-  if (!CreateFile(fresh, text)) {
-    throw Error(Code::kTryAgain, Format("another metrics writes '{}'", path));
+  // Its mode by the descriptor: in a directory of the collector's the name may lead elsewhere by then.
+  const UniqueFd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kReadable));
+  if (!fd) {
+    throw ErrnoError(errno == EEXIST ? Code::kTryAgain : Code::kIo,
+                     Format("cannot write '{}'", fresh));
   }
-  if (::chmod(fresh.c_str(), kReadable) != 0 || ::rename(fresh.c_str(), path.c_str()) != 0) {
-    const Error error = ErrnoError(Code::kIo, Format("cannot write '{}'", path));
+  try {
+    WriteAll(fd.get(), text, fresh);
+    if (::fchmod(fd.get(), kReadable) != 0 || ::rename(fresh.c_str(), path.c_str()) != 0) {
+      throw ErrnoError(Code::kIo, Format("cannot write '{}'", path));
+    }
+  } catch (const Error&) {
     EnsureFileGone(fresh);
-    throw error;
+    throw;
   }
 }
 

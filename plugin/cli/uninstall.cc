@@ -28,7 +28,7 @@ void UninstallEntry(const PluginDirectory& directory, const std::string& name) {
   }
 }
 
-// Whoever put `bridge` back would decide what the next allocation runs: that is the operator's.
+// Not put back: what the next allocation runs as `bridge` is the operator's decision.
 void NameKept(const PluginDirectory& directory, const std::string& path) {
   std::vector<std::string> names = Entries(path);
   std::ranges::sort(names);
