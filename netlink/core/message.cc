@@ -1,5 +1,6 @@
 #include "netlink/core/message.h"
 
+#include <cerrno>
 #include <new>
 #include <utility>
 
@@ -10,6 +11,8 @@
 
 namespace nomad_bridge::netlink {
 namespace {
+
+constexpr int kLargestErrno = 4095;  // the kernel's MAX_ERRNO
 
 void RequireRoom(bool there_was) {
   if (!there_was) {
@@ -115,7 +118,10 @@ void Reply::Add(nlmsghdr& message) {
 // the request in NLMSG_ERROR than its header.
 void Reply::ReadOutcome(const nlmsghdr& message) {
   const int* const outcome = HeadOf<int>(&message);
-  error = outcome == nullptr ? 0 : -*outcome;
+  if (outcome != nullptr) {
+    const bool is_errno = *outcome <= 0 && *outcome >= -kLargestErrno;
+    error = is_errno ? -*outcome : EPROTO;
+  }
   if ((message.nlmsg_flags & NLM_F_ACK_TLVS) != 0) {
     const std::size_t fixed = message.nlmsg_type == NLMSG_DONE ? sizeof(int) : sizeof(nlmsgerr);
     words = Attributes(&message, fixed).Text(NLMSGERR_ATTR_MSG);

@@ -121,7 +121,7 @@ template <typename Header>
 
 // How the kernel answered a request. Moves only: each message has one owner.
 struct Reply {
-  int error = 0;      // errno, positive; 0: the kernel did it
+  int error = 0;      // errno, positive; 0: the kernel did it; EPROTO: what it said is no errno
   std::string words;  // what the kernel said about the error (extended ack); often nothing
   std::vector<NlMessage> messages;
 
