@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "netlink/core/change_socket.h"
 #include "plugin/cli/findings_report.h"
 #include "plugin/state/host.h"
 
@@ -14,6 +15,9 @@ constexpr std::array<Flag, 3> kFlags = {
     kFindingsFlags[1]};
 
 int RunReconcile(const Arguments& arguments) {
+  if (const UniqueFd changes = netlink::TakeChangeSocket()) {
+    netlink::AwaitQuiet(changes);
+  }
   RequireRoot("reconcile");
   state::Host host = state::Host::Open();
   if (arguments.Has("if-changed") && attachment::IsUnchanged(host)) {

@@ -86,6 +86,7 @@ TEST_P(Package, InstallsWhatItSays) {
                                  "/usr/share/nomad-bridge/examples/nomad.conflist",
                                  "/usr/lib/systemd/system/nomad-bridge.service",
                                  "/usr/lib/systemd/system/nomad-bridge-reconcile.timer",
+                                 "/usr/lib/systemd/system/nomad-bridge-reconcile.socket",
                                  "/usr/share/bash-completion/completions/nomad-bridge"}) {
     EXPECT_TRUE(std::filesystem::exists(root.Path(file))) << file;
   }
