@@ -39,14 +39,14 @@ Error AddressError(const std::string& what, const Cidr& address, netlink::Reply 
   return netlink::NetlinkError(what, reply);
 }
 
-// `index` 0: of every link.
-std::vector<AddressState> ListStates(netlink::RequestSocket& socket,
-                                     unsigned char family,
-                                     unsigned int index,
-                                     const std::string& what) {
+}  // namespace
+
+std::vector<AddressState> AddressStates(netlink::RequestSocket& socket, const Link& link) {
+  const auto index = static_cast<unsigned int>(link.index);
   netlink::Message request(RTM_GETADDR, NLM_F_DUMP);
-  request.Head(ifaddrmsg{.ifa_family = family, .ifa_index = index});
-  const netlink::Reply reply = socket.TransactOrThrow(request, what);
+  request.Head(ifaddrmsg{.ifa_family = AF_UNSPEC, .ifa_index = index});
+  const netlink::Reply reply =
+      socket.TransactOrThrow(request, Format("cannot list the addresses of '{}'", link.name));
   std::vector<AddressState> states;
   const auto read = [&](const ifaddrmsg& head, const netlink::Attributes& attributes) {
     // IFA_ADDRESS is the far end's on a point-to-point link; then IFA_LOCAL is there too.
@@ -54,7 +54,7 @@ std::vector<AddressState> ListStates(netlink::RequestSocket& socket,
     ip = ip ? ip : ReadIp(attributes.Bytes(IFA_ADDRESS));
     // The kernel narrows the dump to one link only since 4.20, and a dump of all families brings
     // MCTP's and others too.
-    if (ip && (index == 0 || head.ifa_index == index) && head.ifa_family == FamilyOf(*ip)) {
+    if (ip && head.ifa_index == index && head.ifa_family == FamilyOf(*ip)) {
       const std::uint32_t flags = attributes.U32(IFA_FLAGS).value_or(head.ifa_flags);
       states.push_back({.address = {*ip, head.ifa_prefixlen},
                         .tentative = (flags & IFA_F_TENTATIVE) != 0,
@@ -65,15 +65,6 @@ std::vector<AddressState> ListStates(netlink::RequestSocket& socket,
   return states;
 }
 
-}  // namespace
-
-std::vector<AddressState> AddressStates(netlink::RequestSocket& socket, const Link& link) {
-  return ListStates(socket,
-                    AF_UNSPEC,
-                    static_cast<unsigned int>(link.index),
-                    Format("cannot list the addresses of '{}'", link.name));
-}
-
 std::vector<Cidr> Socket::Addresses(const Link& link) {
   std::vector<Cidr> addresses;
   std::ranges::transform(
@@ -81,11 +72,20 @@ std::vector<Cidr> Socket::Addresses(const Link& link) {
   return addresses;
 }
 
-std::vector<Cidr> Socket::Ipv4Addresses() {
-  std::vector<Cidr> addresses;
-  std::ranges::transform(ListStates(socket_, AF_INET, 0, "cannot list the node's IPv4 addresses"),
-                         std::back_inserter(addresses),
-                         &AddressState::address);
+std::vector<Ip> Socket::LocalIpv4Addresses() {
+  netlink::Message request(RTM_GETROUTE, NLM_F_DUMP);
+  request.Head(rtmsg{.rtm_family = AF_INET, .rtm_type = RTN_LOCAL});
+  request.PutU32(RTA_TABLE, RT_TABLE_LOCAL);
+  const netlink::Reply reply =
+      socket_.TransactOrThrow(request, "cannot list the node's IPv4 addresses", {ENOENT});
+  std::vector<Ip> addresses;
+  const auto read = [&](const rtmsg& head, const netlink::Attributes& attributes) {
+    const std::optional<Ip> ip = ReadIp(attributes.Bytes(RTA_DST));
+    if (ip && head.rtm_type == RTN_LOCAL && head.rtm_dst_len == ip->bits()) {
+      addresses.push_back(*ip);
+    }
+  };
+  netlink::ForEachMessage<rtmsg>(reply, read);
   return addresses;
 }
 

@@ -202,8 +202,9 @@ class Socket {
   void EnsureLinkGone(const std::string& name);
 
   [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);
-  // Those of every link. (An IPv6 list would grow with the host veths, each of which has one.)
-  [[nodiscard]] std::vector<Cidr> Ipv4Addresses();
+  // Those at which this node is reached, of every link outside a VRF. By their routes: for a list of
+  // the addresses themselves the kernel asks each link, also host veths, which have none.
+  [[nodiscard]] std::vector<Ip> LocalIpv4Addresses();
   // The address is in use when this returns: packets to it arrive. IPv6 addresses get IFA_F_NODAD
   // and cost one more round trip, unless `detect_duplicates`: see AwaitAddresses(). IPv4 ones get
   // their broadcast address where the prefix is shorter than /31. One more round trip if the

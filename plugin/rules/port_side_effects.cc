@@ -52,7 +52,7 @@ class FlowList {
       return;
     }
     if (!ipv4_addresses_) {
-      ipv4_addresses_ = AddressesOnly(host_.net.Ipv4Addresses());
+      ipv4_addresses_ = host_.net.LocalIpv4Addresses();
     }
     for (const Ip& local : *ipv4_addresses_) {
       flow.destination = local;

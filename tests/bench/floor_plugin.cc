@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "firewall/table.h"
 #include "netlink/core/netns.h"
+#include "netlink/core/sysctl.h"
 #include "netlink/nft/batch.h"
 #include "netlink/nft/socket.h"
 #include "netlink/rtnl/rtnl.h"
@@ -74,6 +75,7 @@ void Add(const state::Record& record,
                    .container_ifname = "eth0",
                    .container_mac = Mac::For(Address().address)},
                   container);
+  netlink::EnsureSysctlIfPresent("net/ipv6/conf/" + veth + "/disable_ipv6", "1");
   host.Change({.index = IndexOf(veth), .name = veth},
               {.up = true,
                .alias = state::LinkAlias(record.id, record.labels),

@@ -94,6 +94,15 @@ TEST_F(VethPair, IsCreatedUnderItsFinalName) {
   EXPECT_EQ(events.Names(), (std::set<std::string>{"lo", "eth0"}));
 }
 
+TEST_F(VethPair, HasNoAddressAndNoRouteOnTheHost) {
+  Attach(DualStack());
+  const std::string veth = HostEnd().at("ifname");
+
+  EXPECT_EQ(Soon([&] { return Ping(container(), "172.26.64.1"); }), true);
+  EXPECT_EQ(host().Must(Words("ip -o address show dev " + veth)), "");
+  EXPECT_EQ(host().Must(Words("ip -6 route show table all dev " + veth)), "");
+}
+
 TEST_F(VethPair, HasTheMtuOfTheConfigAtBothEnds) {
   const json result = Attach(Config(R"({"mtu": 1400})"));
 
