@@ -177,5 +177,34 @@ TEST_P(Package, IsNotRemovedWhileAttachmentsLiveUnlessForced) {
   MustRun(root, {"dpkg", "--remove", "nomad-bridge"});
 }
 
+TEST_P(Package, IsNotRemovedWhileAnAllocationRunsWhoseLinkOrRecordIsDamaged) {
+  MakeContainers(1);
+  const Root root(GetParam().root);
+  MustRun(root, InstallLine(root));
+  const std::string record = RecordOf("alloc-0");
+  const std::map<std::string, std::function<void()>> damages = {
+      {"unplugged",
+       [&] {
+         const json veth = host().Json(Words("ip -j link show type veth master nomad"));
+         host().Must({"ip", "link", "set", veth.at(0).at("ifname"), "nomaster"});
+       }},
+      {"unrecorded", [&] { std::filesystem::remove(record); }},
+      {"unreadable", [&] { std::ofstream(record) << "{half"; }}};
+  for (const auto& [state, damage] : damages) {
+    EXPECT_EQ(RunInstalled(root, "ADD", 0).exit_code, 0);
+    damage();
+
+    const Outcome refused = root.Run({"dpkg", "--remove", "nomad-bridge"});
+
+    EXPECT_NE(refused.exit_code, 0);
+    EXPECT_THAT(
+        refused.err,
+        AllOf(HasSubstr(Cat(state, "\n1 attachment")), HasSubstr("would never be taken back")));
+    EXPECT_EQ(Status(root), "installed");
+    EXPECT_EQ(RunInstalled(root, "DEL", 0).exit_code, 0);
+  }
+  MustRun(root, {"dpkg", "--remove", "nomad-bridge"});
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test
