@@ -7,7 +7,7 @@
 #        A skipped test has failed: green must not mean that nothing ran.
 # Form   and lint are clang-format 14's and clang-tidy 14's, which Debian 12 has: another version formats and warns differently.
 #        Elsewhere both are checked if these versions are installed.
-# Usage  ./test.sh [--all]
+# Usage  ./test.sh [--all]    (all: the release built again and compared, every test in the container too, lint of the tests)
 # Leaves build/, for the next time to be faster
 set -u
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -177,7 +177,9 @@ aside asan check "build, asan" nice -n 19 cmake --build build/asan -j "$jobs" \
   --target nomad-bridge nb_unit_tests nb_kernel_tests
 
 export NOMAD_BRIDGE_SOAK_SECONDS=60
-run_tests "release" release here ""
+release_options=
+[ "${1:-}" != --all ] || release_options="-C all"
+run_tests "release" release here "$release_options"
 unset NOMAD_BRIDGE_SOAK_SECONDS
 
 collect asan
