@@ -9,17 +9,18 @@
 namespace nomad_bridge::firewall {
 namespace {
 
-// Ours is at priority -1; iptables' FORWARD has the static rules.
+// Ours is at priority -1; iptables' FORWARD has the static rules, and firewalld its zones.
 bool ComesAfterUs(const nft::Socket::TableChain& each) {
   const std::optional<nft::Hook>& hook = each.chain.hook;
   const nft::TableFamily family = each.table.family;
   const bool is_ours = each.table == TableId();
   const bool is_iptables = each.table.name == "filter" && each.chain.name == "FORWARD" &&
                            (family == nft::TableFamily::kIp || family == nft::TableFamily::kIp6);
+  const bool is_firewalld = family == nft::TableFamily::kInet && each.table.name == "firewalld";
   const bool is_ip = family == nft::TableFamily::kInet || family == nft::TableFamily::kIp ||
                      family == nft::TableFamily::kIp6;
   return hook && hook->type == "filter" && hook->point == nft::Hook::Point::kForward &&
-         hook->priority >= 0 && is_ip && !is_ours && !is_iptables;
+         hook->priority >= 0 && is_ip && !is_ours && !is_iptables && !is_firewalld;
 }
 
 bool IsUnconditionalDrop(const nft::KernelRule& rule) {

@@ -84,18 +84,14 @@ Diagnoses CheckOrphanElements(Examination& node) {
   return AllAs(Verdict::kWarn, mismatches, kGcFix);
 }
 
-// Those of iptables have the static rules, and firewalld its zones.
 Diagnoses CheckForeignChains(Examination& node) {
   const int bit = MarkBitOf(node);
   const std::string mark = Cat("0x", Hex(std::uint64_t{1} << bit, 4));
   Diagnoses diagnoses;
   for (const std::string& chain : firewall::ForeignDrops(node.host.nft, bit)) {
-    if (chain.find("table inet firewalld") == std::string::npos) {
-      diagnoses.push_back(
-          {Verdict::kFail,
-           Cat(chain, " comes after ours and drops"),
-           Format("in that chain, first: meta mark & {} == {} accept", mark, mark)});
-    }
+    diagnoses.push_back({Verdict::kFail,
+                         Cat(chain, " comes after ours and drops"),
+                         Format("in that chain, first: meta mark & {} == {} accept", mark, mark)});
   }
   return diagnoses;
 }

@@ -122,12 +122,10 @@ void OpenOtherFirewalls(state::Host& host, const state::Record& record) {
 std::vector<std::string> NotesOnOtherFirewalls(state::Host& host, int accept_mark_bit) {
   std::vector<std::string> notes;
   for (const std::string& chain : firewall::ForeignDrops(host.nft, accept_mark_bit)) {
-    if (chain.find("table inet firewalld") == std::string::npos) {
-      notes.push_back(
-          Format("{} comes after ours and may drop what we accept: let it accept the mark 0x{}",
-                 chain,
-                 Hex(std::uint64_t{1} << accept_mark_bit, 8)));
-    }
+    notes.push_back(
+        Format("{} comes after ours and may drop what we accept: let it accept the mark 0x{}",
+               chain,
+               Hex(std::uint64_t{1} << accept_mark_bit, 8)));
   }
   return notes;
 }

@@ -160,6 +160,15 @@ TEST_F(Inspect, BlamesAForeignChainThatDrops) {
   EXPECT_EQ(Cause(), "chain forward of table inet mine (policy drop) comes after ours and drops");
 }
 
+// Its zones let us through: firewalld.zone of doctor.
+TEST_F(Inspect, DoesNotBlameTheChainsOfFirewalld) {
+  Serve();
+  host().Must({"nft", "-f", "-"},
+              "table inet firewalld { chain filter_FORWARD { type filter hook forward priority 10; "
+              "policy drop\n }\n }");
+  EXPECT_EQ(At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis/path"), json::array());
+}
+
 TEST_F(Inspect, DoesNotBlameAForeignChainThatAcceptsOurMark) {
   Serve();
   host().Must(
