@@ -130,7 +130,7 @@ def check_lists():
     if rows != set(codes.values()):
         finding(ROOT / "docs/errors.md", f"codes that differ from base/error.h: {sorted(rows ^ set(codes.values()))}")
 
-    record = text_of("plugin/state/state_json.cc")
+    record = text_of("plugin/state/state_keys.h")
     keys = set(re.findall(r"visit\(\"(\w+)\",", record))
     check_complete("docs/state.md", keys, "key of a record or the checkpoint")
 

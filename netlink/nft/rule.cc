@@ -1,54 +1,25 @@
 #include "netlink/nft/rule.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
 #include <linux/if_ether.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_conntrack_common.h>
-#include <linux/netfilter/nf_nat.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/rtnetlink.h>
 
 #include "netlink/core/handles.h"
+#include "netlink/nft/registers.h"
 
 namespace nomad_bridge::nft {
 namespace {
-
-using Bytes = std::vector<std::uint8_t>;
-
-// A number in the CPU's byte order, as the kernel compares marks, ct bits and route types.
-Bytes CpuOrder(std::uint32_t number) {
-  Bytes bytes(sizeof number);
-  std::memcpy(bytes.data(), &number, sizeof number);
-  return bytes;
-}
 
 Bytes NetworkOrder(std::uint16_t number) {
   return {static_cast<std::uint8_t>(number >> 8), static_cast<std::uint8_t>(number & 0xff)};
 }
 
 constexpr std::uint32_t kNameSlots = 4;  // an interface's name: 16 bytes
-
-// Registers are 4-byte slots. The kernel names every fourth one by its older, 16-byte name, and so
-// do nft and we: what we send must compare equal to what it shows.
-constexpr std::uint32_t Register(std::uint32_t slot) {
-  constexpr std::uint32_t kSlotsPerOldRegister = 4;
-  return slot % kSlotsPerOldRegister == 0 ? NFT_REG_1 + slot / kSlotsPerOldRegister
-                                          : NFT_REG32_00 + slot;
-}
-
-constexpr std::uint32_t SlotsOf(Family family) {
-  return family == Family::kIpv4 ? 1 : 4;
-}
-
-constexpr std::uint32_t BytesOf(Family family) {
-  return SlotsOf(family) * 4;
-}
-
-constexpr std::uint32_t NumberOf(Family family) {
-  return family == Family::kIpv4 ? NFPROTO_IPV4 : NFPROTO_IPV6;
-}
 
 }  // namespace
 
@@ -123,16 +94,6 @@ Rule& Rule::LoadPort(std::uint32_t slot) {
   return Load(kUdpDport, slot);
 }
 
-Rule& Rule::Verdict(std::uint32_t verdict, const std::string& chain) {
-  Expression immediate{
-      "immediate",
-      {{NFTNL_EXPR_IMM_DREG, std::uint32_t{NFT_REG_VERDICT}}, {NFTNL_EXPR_IMM_VERDICT, verdict}}};
-  if (!chain.empty()) {
-    immediate.attributes.emplace_back(NFTNL_EXPR_IMM_CHAIN, chain);
-  }
-  return Add(std::move(immediate));
-}
-
 Rule& Rule::IifnameIn(const std::string& set) {
   return LoadMeta(NFT_META_IIFNAME).LookUp(set);
 }
@@ -172,17 +133,6 @@ Rule& Rule::L4Proto(std::uint8_t number) {
 Rule& Rule::IsMasked(const Field& field, Bytes mask, Bytes value) {
   Bytes none(mask.size());
   return Load(field, 0).Mask(std::move(mask), std::move(none)).CompareEqual(std::move(value));
-}
-
-Rule& Rule::Copy(const Field& from, const Field& to) {
-  return Load(from, 0).Add({"payload",
-                            {{NFTNL_EXPR_PAYLOAD_SREG, Register(0)},
-                             {NFTNL_EXPR_PAYLOAD_BASE, to.header},
-                             {NFTNL_EXPR_PAYLOAD_OFFSET, to.offset},
-                             {NFTNL_EXPR_PAYLOAD_LEN, to.bytes},
-                             {NFTNL_EXPR_PAYLOAD_CSUM_TYPE, std::uint32_t{NFT_PAYLOAD_CSUM_NONE}},
-                             {NFTNL_EXPR_PAYLOAD_CSUM_OFFSET, std::uint32_t{0}},
-                             {NFTNL_EXPR_PAYLOAD_FLAGS, std::uint32_t{0}}}});
 }
 
 Rule& Rule::Only(Family family) {
@@ -240,79 +190,9 @@ Rule& Rule::CtStatusDnat() {
   return CtAnyBit(NFT_CT_STATUS, IPS_DST_NAT);
 }
 
-Rule& Rule::StoreMark() {
-  return Add({"meta",
-              {{NFTNL_EXPR_META_KEY, std::uint32_t{NFT_META_MARK}},
-               {NFTNL_EXPR_META_SREG, std::uint32_t{NFT_REG_1}}}});
-}
-
-Rule& Rule::SetMark(std::uint32_t mark) {
-  return Add({"immediate",
-              {{NFTNL_EXPR_IMM_DREG, std::uint32_t{NFT_REG_1}},
-               {NFTNL_EXPR_IMM_DATA, CpuOrder(mark)}}})
-      .StoreMark();
-}
-
-Rule& Rule::SetMarkBit(int bit) {
-  const std::uint32_t mark = std::uint32_t{1} << bit;
-  return LoadMeta(NFT_META_MARK).Mask(CpuOrder(~mark), CpuOrder(mark)).StoreMark();
-}
-
 Rule& Rule::MarkBitIsSet(int bit) {
   const std::uint32_t mark = std::uint32_t{1} << bit;
   return LoadMeta(NFT_META_MARK).Mask(CpuOrder(mark), CpuOrder(0)).CompareEqual(CpuOrder(mark));
-}
-
-Rule& Rule::DnatByPort(const std::string& map) {
-  return LoadMeta(NFT_META_L4PROTO).LoadPort(1).Dnat(map);
-}
-
-Rule& Rule::DnatByAddressAndPort(const std::string& map) {
-  const std::uint32_t slots = SlotsOf(family_);
-  return LoadAddress(false, BytesOf(family_))
-      .LoadMeta(NFT_META_L4PROTO, slots)
-      .LoadPort(slots + 1)
-      .Dnat(map);
-}
-
-// Looks the key in register 1 up and translates to what the map holds. Minimum, maximum and flags
-// are spelled out as the kernel shows them, so that our rule and its dump compare equal.
-Rule& Rule::Dnat(const std::string& map) {
-  const std::uint32_t address = Register(0);
-  const std::uint32_t port = Register(SlotsOf(family_));
-  Add({"lookup",
-       {{NFTNL_EXPR_LOOKUP_SREG, address},
-        {NFTNL_EXPR_LOOKUP_SET, map},
-        {NFTNL_EXPR_LOOKUP_DREG, address},
-        {NFTNL_EXPR_LOOKUP_FLAGS, std::uint32_t{0}}}});
-  return Add({"nat",
-              {{NFTNL_EXPR_NAT_TYPE, std::uint32_t{NFT_NAT_DNAT}},
-               {NFTNL_EXPR_NAT_FAMILY, NumberOf(family_)},
-               {NFTNL_EXPR_NAT_REG_ADDR_MIN, address},
-               {NFTNL_EXPR_NAT_REG_ADDR_MAX, address},
-               {NFTNL_EXPR_NAT_REG_PROTO_MIN, port},
-               {NFTNL_EXPR_NAT_REG_PROTO_MAX, port},
-               {NFTNL_EXPR_NAT_FLAGS,
-                std::uint32_t{NF_NAT_RANGE_MAP_IPS | NF_NAT_RANGE_PROTO_SPECIFIED}}}});
-}
-
-Rule& Rule::MasqueradeFullyRandom() {
-  return Add({"masq", {{NFTNL_EXPR_MASQ_FLAGS, std::uint32_t{NF_NAT_RANGE_PROTO_RANDOM_FULLY}}}});
-}
-
-Rule& Rule::Accept() {
-  return Verdict(NF_ACCEPT);
-}
-Rule& Rule::Drop() {
-  return Verdict(NF_DROP);
-}
-
-Rule& Rule::Jump(const std::string& chain) {
-  return Verdict(static_cast<std::uint32_t>(NFT_JUMP), chain);
-}
-
-Rule& Rule::Goto(const std::string& chain) {
-  return Verdict(static_cast<std::uint32_t>(NFT_GOTO), chain);
 }
 
 }  // namespace nomad_bridge::nft

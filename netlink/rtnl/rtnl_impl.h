@@ -31,6 +31,9 @@ struct LinkState {
 constexpr int kAck = NLM_F_ACK;
 constexpr int kCreate = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
 
+// Link-local groups that a port forwards: a bit per group, but for that of pause frames, which the kernel refuses. Linux 4.15.
+constexpr std::uint16_t kAllGroups = 0xfffd;
+
 // In place of EOPNOTSUPP, with which a kernel without VLANs refuses anything about them.
 constexpr const char* kNoVlans =
     "'vlan' and 'vlanTrunk' need a kernel with bridge VLAN filtering "

@@ -13,124 +13,12 @@
 #include "base/text.h"
 #include "plugin/state/earlier_release.h"
 #include "plugin/state/kernel_names.h"
+#include "plugin/state/state_keys.h"
 
 namespace nomad_bridge::state {
 namespace {
 
 using nlohmann::json;
-
-// The keys of every struct, once for both directions: `visit` is a Writer or a Reader.
-
-void Fields(auto& visit, cni::Label& label) {
-  visit("key", label.key);
-  visit("value", label.value);
-}
-
-void Fields(auto& visit, netlink::NetnsId& id) {
-  visit("device", id.device);
-  visit("inode", id.inode);
-  visit("cookie", id.cookie);
-}
-
-void Fields(auto& visit, portmap::DnatEntry& port) {
-  visit("protocol", port.protocol);
-  visit("hostIp", port.host_ip);
-  visit("hostPort", port.host_port);
-  visit("containerIp", port.container_ip);
-  visit("containerPort", port.container_port);
-}
-
-void Fields(auto& visit, cni::DelegatedIpam& delegated) {
-  visit("type", delegated.type);
-  visit("cniPath", delegated.cni_path);
-  visit("args", delegated.args);
-  visit("config", delegated.config);
-}
-
-void Fields(auto& visit, rtnl::PortVlans& vlans) {
-  visit("untagged", vlans.untagged);
-  visit("tagged", vlans.tagged);
-  visit("keepDefault", vlans.keep_default);
-}
-
-void Fields(auto& visit, ipam::Range& range) {
-  visit("subnet", range.subnet);
-  visit("first", range.first);
-  visit("last", range.last);
-  visit("gateway", range.gateway);
-}
-
-void Fields(auto& visit, BridgePort& port) {
-  visit("hairpin", port.hairpin);
-  visit("isolated", port.isolated);
-  visit("locked", port.locked);
-  visit("sourceCheck", port.source_check);
-  visit("vlans", port.vlans);
-}
-
-void Fields(auto& visit, Record::Link& link) {
-  visit("bridge", link.bridge);
-  visit("gatewayIfname", link.gateway_ifname);
-  visit("foreignHostIfnames", link.foreign_host_ifnames);
-  visit("foreignPorts", link.foreign_ports);
-  visit("port", link.port);
-  visit("mac", link.mac);
-  visit("gateways", link.gateways);
-}
-
-void Fields(auto& visit, Record::Ipam& ipam) {
-  visit("addresses", ipam.addresses);
-  visit("dataDir", ipam.data_dir);
-  visit("leases", ipam.leases);
-  visit("ranges", ipam.ranges);
-  visit("delegated", ipam.delegated);
-}
-
-void Fields(auto& visit, Record::Rules& rules) {
-  visit("ipMasq", rules.ip_masq);
-  visit("snat", rules.snat);
-  visit("masqAll", rules.masq_all);
-  visit("adminChain", rules.forward_hook.admin_chain);
-  visit("acceptMarkBit", rules.forward_hook.accept_mark_bit);
-  visit("ingress", rules.ingress);
-  visit("inbound", rules.inbound);
-  visit("firewalldZone", rules.firewalld_zone);
-  visit("ports", rules.ports);
-}
-
-void Fields(auto& visit, StoredRecord& stored) {
-  visit("version", stored.record.version);
-  visit("network", stored.record.id.network);
-  visit("containerId", stored.record.id.container_id);
-  visit("ifname", stored.record.id.ifname);
-  visit("parts", stored.record.parts);
-  visit("labels", stored.record.labels);
-  visit("netnsPath", stored.record.netns_path);
-  visit("netns", stored.record.netns);
-  visit("link", stored.record.link);
-  visit("ipam", stored.record.ipam);
-  visit("rules", stored.record.rules);
-  visit("bootId", stored.origin.boot_id);
-  visit("hostNetns", stored.origin.netns);
-}
-
-void Fields(auto& visit, StoredCheckpoint& stored) {
-  visit("generation", stored.checkpoint.generation);
-  visit("tableHandles", stored.checkpoint.table_handles);
-  visit("hasPortFilter", stored.checkpoint.has_port_filter);
-  visit("tablesRevision", stored.checkpoint.tables_revision);
-  visit("acceptMarkBit", stored.checkpoint.accept_mark_bit);
-  visit("adminChains", stored.checkpoint.admin_chains);
-  visit("adminChainsIpv6", stored.checkpoint.admin_chains_ipv6);
-  visit("bridges", stored.checkpoint.bridges);
-  visit("openedIfnames", stored.checkpoint.opened_ifnames);
-  visit("legacyFilter", stored.checkpoint.legacy_filter);
-  visit("publishedOn", stored.checkpoint.published_on);
-  visit("notes", stored.checkpoint.notes);
-  visit("hasSiblings", stored.checkpoint.has_siblings);
-  visit("bootId", stored.origin.boot_id);
-  visit("hostNetns", stored.origin.netns);
-}
 
 // In the order of Phase.
 constexpr std::array<std::string_view, 4> kPhaseTexts = {"making", "live", "leaving", "gone"};

@@ -1,0 +1,116 @@
+#include "firewall/goal_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/list.h"
+#include "base/text.h"
+#include "firewall/planned_elements.h"
+#include "firewall/skeleton.h"
+#include "firewall/static_rules.h"
+#include "firewall/table.h"
+
+namespace nomad_bridge::firewall {
+namespace {
+
+bool HasAny(const std::vector<nft::Element>& elements, nft::TableFamily family) {
+  return std::ranges::count(elements, family, &nft::Element::family) != 0;
+}
+
+// All in the kernel, but for tables that are yet to be made.
+std::vector<nft::Element> ElementsIn(nft::Socket& socket,
+                                     const Tables& tables,
+                                     const std::set<nft::TableFamily>& is_new) {
+  std::vector<nft::Element> elements;
+  for (const nft::Table& table : tables) {
+    for (const nft::Set& set : table.sets) {
+      if (!is_new.contains(table.id.family)) {
+        Append(elements, socket.Elements(table.id, set.name));
+      }
+    }
+  }
+  return elements;
+}
+
+void PlanMissing(const Tables& tables, const nft::Element& element, GoalPlan& plan) {
+  plan.batch.AddElement(TableOf(element), element);
+  if (!plan.is_new.contains(element.family)) {
+    plan.repaired.push_back(Name(tables, element));
+  }
+}
+
+// Adds to `plan` what makes the elements in the kernel those of `desired`.
+void PlanElements(nft::Socket& socket,
+                  const Tables& tables,
+                  const DesiredElements& desired,
+                  GoalPlan& plan) {
+  std::map<ElementKey, const nft::Element*> missing;
+  for (const nft::Element& element : desired.elements) {
+    missing.try_emplace(KeyOf(element), &element);
+  }
+  const auto compare = [&](const nft::Element& present) {
+    const auto found = missing.find(KeyOf(present));
+    const nft::Element* const wanted = found == missing.end() ? nullptr : found->second;
+    const bool is_same = wanted && (IsShared(*wanted) || present == *wanted);
+    const bool is_own = wanted && present.owner() == wanted->owner();
+    if (is_same || (!is_own && desired.is_explained(present))) {
+      missing.erase(KeyOf(present));
+      return;
+    }
+    plan.batch.DeleteElement(TableOf(present), present);
+    if (!wanted) {
+      plan.repaired.push_back(Cat("the left-over ", Name(tables, present)));
+    }
+  };
+  std::ranges::for_each(ElementsIn(socket, tables, plan.is_new), compare);
+  for (const nft::Element& element : desired.elements) {
+    if (missing.erase(KeyOf(element)) != 0) {
+      PlanMissing(tables, element, plan);
+    }
+  }
+}
+
+}  // namespace
+
+std::string LostTable(const nft::Table& table) {
+  return Cat("table ", nft::Text(table.id), " with all that was in it");
+}
+
+GoalPlan PlanTables(nft::Socket& socket, const Goal& goal) {
+  GoalPlan plan;
+  for (const nft::Table& table : goal.tables) {
+    SkeletonPlan skeleton = DescribeSkeleton(socket, table, plan.batch);
+    Append(plan.repaired, std::move(skeleton.mismatches));
+    plan.lacks_elements = plan.lacks_elements || skeleton.lacks_elements;
+    if (skeleton.is_new) {
+      plan.is_new.insert(table.id.family);
+    }
+  }
+  std::vector<ForwardHook> hooks = goal.forward_hooks;
+  if (goal.new_forward_hook) {
+    // Described for the others alone first: what only the new one needs is not reported as repaired.
+    nft::Batch unused;
+    Append(plan.repaired, DescribeStaticRules(socket, hooks, unused));
+    hooks.push_back(*goal.new_forward_hook);
+    static_cast<void>(DescribeStaticRules(socket, hooks, plan.batch));
+  } else {
+    Append(plan.repaired, DescribeStaticRules(socket, hooks, plan.batch));
+  }
+  return plan;
+}
+
+GoalPlan PlanAll(nft::Socket& socket, const Goal& goal, const DesiredElements& desired) {
+  GoalPlan plan = PlanTables(socket, goal);
+  for (const nft::Table& table : goal.tables) {
+    if (!plan.is_new.contains(table.id.family)) {
+      Append(plan.repaired, DescribeRemovals(socket, table, plan.batch));
+    } else if (HasAny(desired.elements, table.id.family)) {
+      plan.repaired.push_back(LostTable(table));
+    }
+  }
+  PlanElements(socket, goal.tables, desired, plan);
+  return plan;
+}
+
+}  // namespace nomad_bridge::firewall

@@ -1,0 +1,103 @@
+// What a rule does with a packet that it matches: marks, rewrites, translates, or decides.
+#include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
+#include <linux/netfilter/nf_nat.h>
+#include <linux/netfilter/nf_tables.h>
+
+#include "netlink/core/handles.h"
+#include "netlink/nft/registers.h"
+#include "netlink/nft/rule.h"
+
+namespace nomad_bridge::nft {
+
+Rule& Rule::Copy(const Field& from, const Field& to) {
+  return Load(from, 0).Add({"payload",
+                            {{NFTNL_EXPR_PAYLOAD_SREG, Register(0)},
+                             {NFTNL_EXPR_PAYLOAD_BASE, to.header},
+                             {NFTNL_EXPR_PAYLOAD_OFFSET, to.offset},
+                             {NFTNL_EXPR_PAYLOAD_LEN, to.bytes},
+                             {NFTNL_EXPR_PAYLOAD_CSUM_TYPE, std::uint32_t{NFT_PAYLOAD_CSUM_NONE}},
+                             {NFTNL_EXPR_PAYLOAD_CSUM_OFFSET, std::uint32_t{0}},
+                             {NFTNL_EXPR_PAYLOAD_FLAGS, std::uint32_t{0}}}});
+}
+
+Rule& Rule::StoreMark() {
+  return Add({"meta",
+              {{NFTNL_EXPR_META_KEY, std::uint32_t{NFT_META_MARK}},
+               {NFTNL_EXPR_META_SREG, std::uint32_t{NFT_REG_1}}}});
+}
+
+Rule& Rule::SetMark(std::uint32_t mark) {
+  return Add({"immediate",
+              {{NFTNL_EXPR_IMM_DREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_IMM_DATA, CpuOrder(mark)}}})
+      .StoreMark();
+}
+
+Rule& Rule::SetMarkBit(int bit) {
+  const std::uint32_t mark = std::uint32_t{1} << bit;
+  return LoadMeta(NFT_META_MARK).Mask(CpuOrder(~mark), CpuOrder(mark)).StoreMark();
+}
+
+Rule& Rule::DnatByPort(const std::string& map) {
+  return LoadMeta(NFT_META_L4PROTO).LoadPort(1).Dnat(map);
+}
+
+Rule& Rule::DnatByAddressAndPort(const std::string& map) {
+  const std::uint32_t slots = SlotsOf(family_);
+  return LoadAddress(false, BytesOf(family_))
+      .LoadMeta(NFT_META_L4PROTO, slots)
+      .LoadPort(slots + 1)
+      .Dnat(map);
+}
+
+// Looks the key in register 1 up and translates to what the map holds. Minimum, maximum and flags
+// are spelled out as the kernel shows them, so that our rule and its dump compare equal.
+Rule& Rule::Dnat(const std::string& map) {
+  const std::uint32_t address = Register(0);
+  const std::uint32_t port = Register(SlotsOf(family_));
+  Add({"lookup",
+       {{NFTNL_EXPR_LOOKUP_SREG, address},
+        {NFTNL_EXPR_LOOKUP_SET, map},
+        {NFTNL_EXPR_LOOKUP_DREG, address},
+        {NFTNL_EXPR_LOOKUP_FLAGS, std::uint32_t{0}}}});
+  return Add({"nat",
+              {{NFTNL_EXPR_NAT_TYPE, std::uint32_t{NFT_NAT_DNAT}},
+               {NFTNL_EXPR_NAT_FAMILY, NumberOf(family_)},
+               {NFTNL_EXPR_NAT_REG_ADDR_MIN, address},
+               {NFTNL_EXPR_NAT_REG_ADDR_MAX, address},
+               {NFTNL_EXPR_NAT_REG_PROTO_MIN, port},
+               {NFTNL_EXPR_NAT_REG_PROTO_MAX, port},
+               {NFTNL_EXPR_NAT_FLAGS,
+                std::uint32_t{NF_NAT_RANGE_MAP_IPS | NF_NAT_RANGE_PROTO_SPECIFIED}}}});
+}
+
+Rule& Rule::MasqueradeFullyRandom() {
+  return Add({"masq", {{NFTNL_EXPR_MASQ_FLAGS, std::uint32_t{NF_NAT_RANGE_PROTO_RANDOM_FULLY}}}});
+}
+
+Rule& Rule::Verdict(std::uint32_t verdict, const std::string& chain) {
+  Expression immediate{
+      "immediate",
+      {{NFTNL_EXPR_IMM_DREG, std::uint32_t{NFT_REG_VERDICT}}, {NFTNL_EXPR_IMM_VERDICT, verdict}}};
+  if (!chain.empty()) {
+    immediate.attributes.emplace_back(NFTNL_EXPR_IMM_CHAIN, chain);
+  }
+  return Add(std::move(immediate));
+}
+
+Rule& Rule::Accept() {
+  return Verdict(NF_ACCEPT);
+}
+Rule& Rule::Drop() {
+  return Verdict(NF_DROP);
+}
+
+Rule& Rule::Jump(const std::string& chain) {
+  return Verdict(static_cast<std::uint32_t>(NFT_JUMP), chain);
+}
+
+Rule& Rule::Goto(const std::string& chain) {
+  return Verdict(static_cast<std::uint32_t>(NFT_GOTO), chain);
+}
+
+}  // namespace nomad_bridge::nft

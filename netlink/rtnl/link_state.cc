@@ -1,0 +1,175 @@
+// Links as the kernel shows them: one by name or index, or all.
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <span>
+
+#include <linux/if.h>
+#include <linux/if_bridge.h>
+#include <linux/if_link.h>
+#include <linux/rtnetlink.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "netlink/rtnl/rtnl_impl.h"
+
+namespace nomad_bridge::rtnl {
+namespace {
+
+Mac ReadMac(std::span<const std::uint8_t> bytes) {
+  Mac mac;
+  if (bytes.size() == mac.bytes.size()) {
+    std::ranges::copy(bytes, mac.bytes.begin());
+  }
+  return mac;
+}
+
+// A link whose carrier came after it was set up drops what is sent (its queue is "noop") until the
+// kernel has processed the event; its operstate may be "unknown" until then, and for some links
+// always is.
+bool IsOperational(const LinkState& state, unsigned int flags, const std::string& queue) {
+  const bool carries = (flags & IFF_UP) != 0 && (flags & IFF_LOWER_UP) != 0 && queue != "noop";
+  return carries && (state.operstate == IF_OPER_UP || state.operstate == IF_OPER_UNKNOWN);
+}
+
+// Of a bridge's id.
+bool HasMac(std::span<const std::uint8_t> id) {
+  return id.size() == sizeof(ifla_bridge_id) &&
+         ReadMac(id.subspan(offsetof(ifla_bridge_id, addr))) != Mac();
+}
+
+// The attributes of bridges, bridge ports and VLAN links.
+void ReadBridging(const netlink::Attributes& info, LinkState& state) {
+  const auto is_set = [](const netlink::Attributes& attributes, int attribute) {
+    return attributes.U8(attribute).value_or(0) != 0;
+  };
+  if (state.link.kind == "vlan") {
+    state.link.vlan = info.Inside(IFLA_INFO_DATA).U16(IFLA_VLAN_ID).value_or(0);
+  }
+  if (state.link.kind == "bridge") {
+    const netlink::Attributes bridge = info.Inside(IFLA_INFO_DATA);
+    state.link.vlan_filtering = is_set(bridge, IFLA_BR_VLAN_FILTERING);
+    state.link.has_id = HasMac(bridge.Bytes(IFLA_BR_BRIDGE_ID));
+  }
+  if (info.Text(IFLA_INFO_SLAVE_KIND) == "bridge") {
+    const netlink::Attributes port = info.Inside(IFLA_INFO_SLAVE_DATA);
+    state.port_state = port.U8(IFLA_BRPORT_STATE);
+    state.link.forwarding = state.port_state == BR_STATE_FORWARDING;
+    state.link.hairpin = is_set(port, IFLA_BRPORT_MODE);
+    state.link.isolated = is_set(port, IFLA_BRPORT_ISOLATED);
+    state.link.forwards_groups = port.U16(IFLA_BRPORT_GROUP_FWD_MASK) == kAllGroups;
+    state.link.locked = is_set(port, IFLA_BRPORT_LOCKED) && !is_set(port, IFLA_BRPORT_LEARNING);
+  }
+}
+
+std::optional<LinkCounters> ReadCounters(std::span<const std::uint8_t> bytes) {
+  // Newer kernels append to it.
+  constexpr std::size_t kRead = offsetof(rtnl_link_stats64, multicast);
+  rtnl_link_stats64 stats{};
+  if (bytes.size() < kRead) {
+    return std::nullopt;
+  }
+  std::memcpy(&stats, bytes.data(), kRead);
+  return LinkCounters{
+      .received = {.bytes = stats.rx_bytes,
+                   .packets = stats.rx_packets,
+                   .dropped = stats.rx_dropped},
+      .sent = {.bytes = stats.tx_bytes, .packets = stats.tx_packets, .dropped = stats.tx_dropped}};
+}
+
+std::optional<LinkState> Find(netlink::RequestSocket& socket,
+                              const netlink::Message& request,
+                              const std::string& what) {
+  const netlink::Reply reply =
+      socket.TransactOrThrow(request, Cat("cannot look at ", what), {ENODEV});
+  if (reply.messages.empty()) {
+    return std::nullopt;
+  }
+  return ReadLink(nlmsg_hdr(reply.messages.front().get()));
+}
+
+}  // namespace
+
+netlink::Message GetLinkRequest(int index) {
+  netlink::Message request(RTM_GETLINK, 0);
+  request.Head(HeadFor(index));
+  request.PutU32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
+  return request;
+}
+
+LinkState ReadLink(const nlmsghdr* message) {
+  const ifinfomsg* const head = netlink::HeadOf<ifinfomsg>(message);
+  if (head == nullptr) {
+    throw Error(Code::kKernel, "the kernel's answer about a link is cut short");
+  }
+  const netlink::Attributes attributes(message, sizeof(ifinfomsg));
+  const netlink::Attributes info = attributes.Inside(IFLA_LINKINFO);
+  LinkState state;
+  state.link = {
+      .index = head->ifi_index,
+      .name = attributes.Text(IFLA_IFNAME),
+      .kind = info.Text(IFLA_INFO_KIND),
+      .alias = attributes.Text(IFLA_IFALIAS),
+      .mac = ReadMac(attributes.Bytes(IFLA_ADDRESS)),
+      .mtu = attributes.Number<int>(IFLA_MTU).value_or(0),
+      .up = (head->ifi_flags & IFF_UP) != 0,
+      .promiscuous = (head->ifi_flags & IFF_PROMISC) != 0,
+      .master = attributes.Number<int>(IFLA_MASTER).value_or(0),
+      .peer = attributes.Number<int>(IFLA_LINK).value_or(0),
+  };
+  state.link.peer_netns = attributes.Number<int>(IFLA_LINK_NETNSID);
+  state.link.counters = ReadCounters(attributes.Bytes(IFLA_STATS64));
+  state.operstate = attributes.U8(IFLA_OPERSTATE).value_or(IF_OPER_UNKNOWN);
+  ReadBridging(info, state);
+  state.link.operational = IsOperational(state, head->ifi_flags, attributes.Text(IFLA_QDISC));
+  return state;
+}
+
+std::optional<LinkState> FindLinkState(netlink::RequestSocket& socket, const std::string& name) {
+  netlink::Message request = GetLinkRequest(0);
+  request.PutText(IFLA_IFNAME, name);
+  return Find(socket, request, Format("interface '{}'", name));
+}
+
+std::optional<Link> Socket::FindLink(const std::string& name) {
+  std::optional<LinkState> state = FindLinkState(socket_, name);
+  return state ? std::optional(std::move(state->link)) : std::nullopt;
+}
+
+std::optional<Link> Socket::FindLink(int index) {
+  std::optional<LinkState> state =
+      Find(socket_, GetLinkRequest(index), Cat("the interface of index ", index));
+  return state ? std::optional(std::move(state->link)) : std::nullopt;
+}
+
+std::vector<Link> Socket::Links() {
+  netlink::Message request(RTM_GETLINK, NLM_F_DUMP);
+  request.Head(HeadFor(0));
+  const netlink::Reply reply = socket_.TransactOrThrow(request, "cannot list the interfaces");
+  std::vector<Link> links;
+  links.reserve(reply.messages.size());
+  for (const netlink::NlMessage& message : reply.messages) {
+    links.push_back(ReadLink(nlmsg_hdr(message.get())).link);
+  }
+  return links;
+}
+
+Link Socket::RequireLink(const std::string& name) {
+  std::optional<Link> link = FindLink(name);
+  if (!link) {
+    throw Error(Code::kKernel, Format("link '{}' has vanished while it was being set up", name));
+  }
+  return *std::move(link);
+}
+
+bool Socket::IsNetnsAlive(int netns_id) {
+  // EINVAL: nothing references that namespace any more. -1, for a namespace that is being torn down,
+  // is invalid too.
+  netlink::Message request = GetLinkRequest(kLoopbackIndex);
+  request.PutU32(IFLA_TARGET_NETNSID, static_cast<std::uint32_t>(netns_id));
+  const std::string what = Cat("cannot tell whether namespace ", netns_id, " is alive");
+  return socket_.TransactOrThrow(request, what, {EINVAL}).error == 0;
+}
+
+}  // namespace nomad_bridge::rtnl

@@ -1,0 +1,77 @@
+// Waiting for a link that others bring up, hold back or delete, read back with ip(8).
+#include "tests/kernel/rtnl_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class RtnlWait : public RtnlWorld {};
+
+TEST_F(RtnlWait, EndsWithCarrierAndAForwardingPort) {
+  net_.CreateVeth(Spec(Bridge()), container_ns_);
+  net_.Change(Port("veth0"), {.up = true});
+  container_net_.Change(container_net_.FindLink("eth0").value(), {.up = true});
+
+  EXPECT_TRUE(net_.AwaitOperational("veth0", FromNow(seconds(10))).forwarding);
+
+  const json shown = LinkOn(host(), "veth0");
+  EXPECT_EQ(shown.at("operstate"), "UP");
+  EXPECT_EQ(shown.at("linkinfo").at("info_slave_data").at("state"), "forwarding");
+  EXPECT_TRUE(net_.FindLink("veth0")->operational);
+}
+
+TEST_F(RtnlWait, EndsWhenAnotherProcessSetsTheLinkUp) {
+  net_.CreateVeth(Spec(Bridge()), container_ns_);
+  net_.Change(Port("veth0"), {.up = true});
+  Process later = Shell("sleep 0.3; ip -n container link set eth0 up");
+
+  EXPECT_TRUE(net_.AwaitOperational("veth0", FromNow(seconds(20))).operational);
+
+  EXPECT_EQ(LinkOn(host(), "veth0").at("operstate"), "UP");
+  EXPECT_EQ(later.Wait().exit_code, 0);
+}
+
+TEST_F(RtnlWait, EndsAtTheDeadlineWithoutCarrier) {
+  net_.CreateVeth(Spec(Bridge()), container_ns_);
+  // Somebody else's changes must neither end the wait nor put it off.
+  Process noise = Shell("while :; do ip link set lo up; done");
+  const auto begin = std::chrono::steady_clock::now();
+
+  const Error error = Thrown(
+      [&] { static_cast<void>(net_.AwaitOperational("veth0", FromNow(milliseconds(300)))); });
+
+  EXPECT_EQ(error.code(), Code::kTryAgain);
+  EXPECT_EQ(error.msg(), "interface 'veth0' did not become ready in time");
+  // "down", or "lowerlayerdown": it depends on the indices of the two ends.
+  EXPECT_THAT(error.details(), HasSubstr("down, its bridge port is disabled"));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(300));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(5));
+}
+
+TEST_F(RtnlWait, EndsWithAPortThatSpanningTreeHoldsBack) {
+  host().Must({"ip", "link", "add", "br0", "type", "bridge", "stp_state", "1"});
+  host().Must({"ip", "link", "set", "br0", "up"});
+  net_.CreateVeth(Spec(Port("br0")), container_ns_);
+  net_.Change(Port("veth0"), {.up = true});
+  container_net_.Change(container_net_.FindLink("eth0").value(), {.up = true});
+
+  EXPECT_FALSE(net_.AwaitOperational("veth0", FromNow(seconds(10))).forwarding);
+
+  EXPECT_EQ(LinkOn(host(), "veth0").at("linkinfo").at("info_slave_data").at("state"), "listening");
+}
+
+TEST_F(RtnlWait, EndsWhenTheLinkDisappears) {
+  net_.CreateVeth(Spec(Bridge()), container_ns_);
+  Process later = Shell("sleep 0.3; ip link delete veth0");
+
+  const Error error =
+      Thrown([&] { static_cast<void>(net_.AwaitOperational("veth0", FromNow(seconds(20)))); });
+
+  EXPECT_EQ(error.details(), "it has disappeared");
+  EXPECT_EQ(later.Wait().exit_code, 0);
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
