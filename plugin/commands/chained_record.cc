@@ -3,12 +3,28 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/link/container.h"
+#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::commands {
 namespace {
+
+// If `bridge` of ours made the interface, a DEL may have taken it away since: ports would lead to the next
+// owner of its address.
+void RequireInterface(state::Host& host, const AttachmentId& id, const cni::Result& result) {
+  const std::string veth = state::HostVethName(id);
+  if (std::ranges::count(result.interfaces, veth, &cni::Interface::name) != 0 &&
+      !host.net.FindLink(veth)) {
+    throw Error(Code::kChanged,
+                Format("interface '{}' of container '{}' has been removed since its ADD",
+                       id.ifname,
+                       id.container_id),
+                Format("its host end '{}' is missing", veth));
+  }
+}
 
 // The host's links that lead to the container: those that its plugin names, or by the node's own
 // route if it names no interfaces at all (results before 0.3.0 have none).
@@ -104,6 +120,7 @@ state::Record DescribeChained(state::Host& host,
                                      .netns = container,
                                      .rules = {.forward_hook = {.admin_chain = {}}}});
   if (!record.IsLive(cni::Part::kLink)) {
+    RequireInterface(host, request.id, *config.prev_result);
     record.ipam.addresses = link::AddressesIn(*config.prev_result, request);
     record.link = DescribeHostSide(host, *config.prev_result, record.ipam.addresses);
   }

@@ -1,7 +1,8 @@
 // The record of an interface that plugins earlier in the list have made, with the rules of firewall
 // or portmap on it.
 //
-// Errors   kInvalidConfig if a published port's hostIP has a family that the container lacks; kKernel.
+// Errors   kInvalidConfig if a published port's hostIP has a family that the container lacks; kChanged if
+//          the interface is gone; kKernel.
 // Locks    The attachment's own lock is held by the caller.
 #pragma once
 

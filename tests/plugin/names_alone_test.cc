@@ -182,6 +182,21 @@ TEST_F(ReferenceName, RulesPassOnAllOfPrevResultAlsoWhatTheyDoNotKnow) {
   }
 }
 
+TEST_F(ReferenceName, RulesAreRefusedOnceTheInterfaceHasBeenRemoved) {
+  const Network network = ByOurs(ListOf({Bridge(), {{"type", "firewall"}}, PortmapEntry()}));
+  Attached attached = Container();
+  attached.port_mappings = {Port(8080, 80)};
+  const json result = MustRunEntry("ADD", network, 0, attached, nullptr).json;
+  MustRunEntry("DEL", network, 0, attached, nullptr);
+  for (const std::size_t index : {1U, 2U}) {
+    const Outcome add = RunEntry("ADD", network, index, attached, result);
+    EXPECT_EQ(ErrorCode(add), 103) << add;
+    EXPECT_EQ(Msg(add), "interface 'eth0' of container 'c1' has been removed since its ADD");
+  }
+  EXPECT_EQ(host().Must({"nft", "list", "ruleset"}), "");
+  EXPECT_THAT(Entries("/run/nomad-bridge/net"), IsEmpty());
+}
+
 TEST_F(ReferenceName, PortmapWithoutPortsTouchesNothing) {
   const Snapshot before = TakeSnapshot();
   const json result = {{"cniVersion", "1.0.0"}, {"ips", {{{"address", "10.7.0.9/24"}}}}};
