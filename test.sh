@@ -188,9 +188,9 @@ aside background lint_and_fuzz
 if [ "$built" -eq 0 ]; then
   run_tests "asan: unit and kernel" asan here "-L '^(unit|kernel)\$' -E '^layers\$'"
   NOMAD_BRIDGE_BINARY=$PWD/build/asan/plugin/nomad-bridge
-  export NOMAD_BRIDGE_BINARY
+  export NOMAD_BRIDGE_BINARY NOMAD_BRIDGE_EVERY=30  # a third of the interleavings above
   run_tests "asan: plugin" release here "-L plugin"
-  unset NOMAD_BRIDGE_BINARY
+  unset NOMAD_BRIDGE_BINARY NOMAD_BRIDGE_EVERY
 fi
 
 # What needs a kernel that this one need not be: bridge VLAN filtering, SCTP sockets.

@@ -1,23 +1,18 @@
 // A command is held before its N-th visible system call, another one runs, and the first goes on: for
-// every N and every pair. At the end nobody shares a port or an address, who is attached works, and all
-// of it can be removed.
+// every N and every pair, as plugin nomad-bridge, and as the list of plugins that it replaces, each under
+// its name. At the end nobody shares a port or an address, who is attached works, and all of it can be
+// removed.
 //
 // NOMAD_BRIDGE_EVERY  every how many calls (10; 1 takes ten times as long)
 #include <cstdlib>
-#include <memory>
 #include <ostream>
 #include <tuple>
 
-#include <poll.h>
-#include <sys/wait.h>
-
+#include "tests/plugin/list_run.h"
 #include "tests/plugin/repair_sweep.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-constexpr const char* kOther = "other";
-constexpr std::chrono::milliseconds kBlocked{150};  // by a lock of the one that is held
 
 int EveryHowManyCalls() {
   const char* const text = std::getenv("NOMAD_BRIDGE_EVERY");
@@ -45,64 +40,78 @@ const Second kSeconds[] = {
     {"ChecksTheSame", false, false, true},
 };
 
-class Interleaving : public SweepWorld,
-                     public ::testing::WithParamInterface<std::tuple<std::string, Second>> {
+constexpr const char* kAlone = "Alone";
+constexpr const char* kByName = "ByName";
+
+// Nomad's own list without loopback, which has no state.
+json ListByName() {
+  json list = Conflist("nomad_builtin_bridge");
+  list["plugins"].erase(0);
+  list["cniVersion"] = "1.1.0";  // the first with GC
+  return list;
+}
+
+json ListAlone() {
+  return ListOf(
+      {{{"type", "nomad-bridge"}, {"capabilities", {{"portMappings", true}}}}}, "nomad", "1.1.0");
+}
+
+class Interleaving
+    : public SweepWorld,
+      public ::testing::WithParamInterface<std::tuple<const char*, std::string, Second>> {
  protected:
   Interleaving() {
     host().Must({"nft", "table ip foreign { chain rules { }; }"});
-    any_result_ = Attach(config_);
-    Detach(config_);
+    const Attached once = MustAdd(network_, one_);
+    any_result_ = once.result;
+    MustDelFrom(network_, once);
   }
 
-  [[nodiscard]] static std::string FirstVerb() { return std::get<0>(GetParam()); }
-  [[nodiscard]] static const Second& TheSecond() { return std::get<1>(GetParam()); }
-  [[nodiscard]] bool Is(const std::string& name) const { return TheSecond().name == name; }
-
-  [[nodiscard]] Variables Other() { return As(kOther, OtherContainer()); }
-  [[nodiscard]] Node& OtherContainer() { return *other_; }
+  [[nodiscard]] static bool IsByName() { return std::get<0>(GetParam()) == std::string(kByName); }
+  [[nodiscard]] static std::string FirstVerb() { return std::get<1>(GetParam()); }
+  [[nodiscard]] static const Second& TheSecond() { return std::get<2>(GetParam()); }
+  [[nodiscard]] static bool Is(const std::string& name) { return TheSecond().name == name; }
 
   void Prepare() {
-    result_ = nullptr;
-    other_result_ = nullptr;
-    other_config_ = Publish({Port(Is("AddsAnotherWithTheSamePort") ? 8080 : 9090, 80)});
+    one_.result = nullptr;
+    other_.result = nullptr;
+    other_.port_mappings = {Port(Is("AddsAnotherWithTheSamePort") ? 8080 : 9090, 80)};
     if (FirstVerb() != "ADD") {
-      result_ = Attach(config_);
+      one_ = MustAdd(network_, one_);
     }
-    before_ = result_.is_null() ? any_result_ : result_;
     if (TheSecond().is_attached) {
-      other_result_ = Attach(other_config_, Other());
+      other_ = MustAdd(network_, other_);
     }
   }
 
-  [[nodiscard]] Command First() {
-    if (FirstVerb() == "GC") {
-      return PluginCommand("GC", WithValid({kOther}).dump(), kNoContainer);
-    }
-    return PluginCommand(FirstVerb(),
-                         (FirstVerb() == "CHECK" ? WithResult(config_, result_) : config_).dump());
+  [[nodiscard]] ListRun First() {
+    return FirstVerb() == "GC" ? GarbageCollection({other_.container_id})
+                               : ListRun(FirstVerb(), network_, one_);
   }
 
-  // Starts it if it is a command of ours.
-  [[nodiscard]] std::unique_ptr<Process> StartSecond() {
-    if (Is("AddsAnother") || Is("AddsAnotherWithTheSamePort")) {
-      return std::make_unique<Process>(StartPlugin("ADD", other_config_, Other()));
+  [[nodiscard]] ListRun GarbageCollection(const std::vector<std::string>& valid) const {
+    Network network = network_;
+    for (json& plugin : network.list["plugins"]) {
+      plugin.update(WithValid(valid, json::object()));
     }
-    if (Is("AddsTheSame") || Is("RemovesTheSame")) {
-      return std::make_unique<Process>(StartPlugin(Is("AddsTheSame") ? "ADD" : "DEL", config_));
-    }
-    if (Is("ChecksTheSame")) {
-      return std::make_unique<Process>(StartPlugin("CHECK", WithResult(config_, before_)));
-    }
-    if (Is("RemovesAnother")) {
-      return std::make_unique<Process>(StartPlugin("DEL", other_config_, Other()));
-    }
-    if (Is("ChecksAnother")) {
-      return std::make_unique<Process>(
-          StartPlugin("CHECK", WithResult(other_config_, other_result_), Other()));
-    }
+    return {"GC", network, one_};
+  }
+
+  // Of ours; nullopt: somebody else's, which has been done.
+  [[nodiscard]] std::optional<ListRun> MakeSecond() {
     if (Is("CollectsGarbage")) {
-      return std::make_unique<Process>(
-          StartPlugin("GC", WithValid({"alloc-1", kOther}), kNoContainer));
+      return GarbageCollection({one_.container_id, other_.container_id});
+    }
+    const std::string verb = Is("ChecksAnother") || Is("ChecksTheSame")     ? "CHECK"
+                             : Is("RemovesAnother") || Is("RemovesTheSame") ? "DEL"
+                                                                            : "ADD";
+    if (TheSecond().is_about_the_same) {
+      Attached same = one_;
+      same.result = verb == "CHECK" && one_.result.is_null() ? any_result_ : one_.result;
+      return ListRun(verb, network_, same);
+    }
+    if (!TheSecond().breaks_things) {
+      return ListRun(verb, network_, other_);
     }
     if (Is("DeletesTheBridge")) {
       static_cast<void>(host().Run(Words("ip link delete nomad")));
@@ -111,111 +120,103 @@ class Interleaving : public SweepWorld,
                                               : "nft add rule ip foreign rules accept"));
       static_cast<void>(host().Run({"nft", "add table ip foreign; add chain ip foreign rules"}));
     }
-    return nullptr;
-  }
-
-  // Until it has ended, or waits for a lock.
-  static std::optional<Outcome> Await(Process& process) {
-    const auto deadline = std::chrono::steady_clock::now() + kBlocked;
-    int status = 0;
-    while (std::chrono::steady_clock::now() < deadline) {
-      if (::waitpid(process.pid(), &status, WNOHANG) == process.pid()) {
-        return process.Collect(status);
-      }
-      ::poll(nullptr, 0, 1);
-    }
     return std::nullopt;
   }
 
   // False if the first command makes fewer calls.
   bool Run(int nth) {
-    std::unique_ptr<Process> process;
-    std::optional<Outcome> second;
-    bool was_held = false;
-    const Killing first = RunDisturbedAt(First(), nth, [&] {
-      was_held = true;
-      process = StartSecond();
-      second = process ? Await(*process) : std::nullopt;
+    std::optional<ListRun> second;
+    ListRun first = First();
+    const bool was_held = first.RunDisturbedAt(nth, [&] {
+      if ((second = MakeSecond())) {
+        second->RunUntilBlocked();
+      }
     });
-    if (process && !second) {
-      second = process->Wait();
+    if (second) {
+      second->RunToTheEnd();
     }
     if (second && TheSecond().is_about_the_same) {
-      NoteTheSame(first.outcome, *second);
+      NoteTheSame(first, *second);
     } else {
-      Note(first.outcome, second);
+      Note(first, second);
     }
     return was_held;
   }
 
-  void Note(const Outcome& first, const std::optional<Outcome>& second) {
+  void Note(const ListRun& first, const std::optional<ListRun>& second) {
     const bool may_be_refused = Is("AddsAnotherWithTheSamePort") || Is("DeletesTheBridge");
-    EXPECT_TRUE(first.exit_code == 0 || (may_be_refused && ErrorCode(first) > 0)) << first;
+    EXPECT_TRUE(first.succeeded() || (may_be_refused && ErrorCode(first.outcome()) > 0)) << first;
     if (FirstVerb() == "ADD") {
-      result_ = first.json.contains("ips") ? first.json : json();
+      one_.result = first.result();
     } else if (FirstVerb() != "CHECK") {
-      result_ = nullptr;
+      one_.result = nullptr;
     }
     if (!second) {
       return;
     }
-    EXPECT_TRUE(second->exit_code == 0 || (may_be_refused && ErrorCode(*second) == 102)) << *second;
+    EXPECT_TRUE(second->succeeded() || (may_be_refused && ErrorCode(second->outcome()) == 102))
+        << *second;
     if (Is("RemovesAnother")) {
-      other_result_ = nullptr;
+      other_.result = nullptr;
     } else if (!TheSecond().is_attached) {
-      other_result_ = second->json.contains("ips") ? second->json : json();
+      other_.result = second->result();
     }
   }
 
   // The record tells which one was the last.
-  void NoteTheSame(const Outcome& first, const Outcome& second) {
-    for (const Outcome& outcome : {first, second}) {
+  void NoteTheSame(const ListRun& first, const ListRun& second) {
+    for (const ListRun* const run : {&first, &second}) {
       // CHECK: changed, or not added.
-      EXPECT_TRUE(outcome.exit_code == 0 || ErrorCode(outcome) == 102 || ErrorCode(outcome) == 103)
-          << outcome;
+      const int code = ErrorCode(run->outcome());
+      EXPECT_TRUE(run->succeeded() || code == 102 || code == 103) << *run;
+      one_.result = run->result().is_null() ? one_.result : run->result();
     }
-    for (const Outcome& outcome : {first, second}) {
-      result_ = outcome.json.contains("ips") ? outcome.json : result_;
-    }
-    if (Entries(kRecords).size() == (other_result_.is_null() ? 0 : 1)) {
-      result_ = nullptr;
+    if (Entries(kRecords).size() == (other_.result.is_null() ? 0 : 1)) {
+      one_.result = nullptr;
     }
   }
 
-  void ExpectWorks(const json& config, const json& result, Node& node, const std::string& id) {
-    if (result.is_null()) {
+  void ExpectWorks(const Attached& attached, Node& node) {
+    if (attached.result.is_null()) {
       return;
     }
-    const Outcome check = MustCheck(config, result, As(id, node));
+    SCOPED_TRACE(attached.container_id);
+    ListRun check("CHECK", network_, attached);
+    check.RunToTheEnd();
+    EXPECT_TRUE(check.succeeded()) << check;
     if (!TheSecond().breaks_things) {
-      EXPECT_EQ(check.err, "") << "there was something to repair";
+      EXPECT_EQ(check.err(), "") << "there was something to repair";
     }
-    const Server page = Server::Start(node, Protocol::kTcp, "0.0.0.0", 80, id);
-    EXPECT_EQ(TcpText(outside(), kHostIp4, config == config_ ? 8080 : 9090), id);
+    const Server page = Server::Start(node, Protocol::kTcp, "0.0.0.0", 80, attached.container_id);
+    const int port = attached.port_mappings.at(0).at("HostPort");
+    EXPECT_EQ(TcpText(outside(), kHostIp4, static_cast<std::uint16_t>(port)),
+              attached.container_id);
   }
 
   void ExpectAllIsWell() {
     const bool same_port = Is("AddsAnotherWithTheSamePort");
-    EXPECT_FALSE(same_port && !result_.is_null() && !other_result_.is_null()) << "two owners";
-    EXPECT_FALSE(same_port && FirstVerb() == "ADD" && result_.is_null() && other_result_.is_null())
+    EXPECT_FALSE(same_port && !one_.result.is_null() && !other_.result.is_null()) << "two owners";
+    EXPECT_FALSE(same_port && FirstVerb() == "ADD" && one_.result.is_null() &&
+                 other_.result.is_null())
         << "no owner";
-    ExpectWorks(config_, result_, container(), "alloc-1");
-    ExpectWorks(other_config_, other_result_, OtherContainer(), kOther);
-    Detach(config_);
-    Detach(other_config_, Other());
+    ExpectWorks(one_, container());
+    ExpectWorks(other_, other_container_);
+    MustDelFrom(network_, one_);
+    MustDelFrom(network_, other_);
     EXPECT_THAT(host().Must(Words("nft list ruleset")), Not(HasSubstr("comment \"veth")));
     EXPECT_EQ(PortsOf("nomad"), json::array());
     EXPECT_THAT(Entries(kRecords), IsEmpty());
     EXPECT_THAT(Leased(), IsEmpty());
   }
 
-  const json config_ = Publish({Port(8080, 80)});
-  json other_config_;
-  json any_result_;
-  json before_;  // what CHECK of the first one is given
-  json result_;  // of the first one, if it is attached; else null
-  json other_result_;
-  Node* other_ = &AddContainer(kOther);
+  const Network network_ = ByOurs(IsByName() ? ListByName() : ListAlone());
+  Node& other_container_ = AddContainer("other");
+  // With a result as long as they are attached.
+  Attached one_{.container_id = "alloc-1",
+                .netns = container().path(),
+                .port_mappings = {Port(8080, 80)}};
+  Attached other_{.container_id = "other", .netns = other_container_.path()};
+  json any_result_;  // for a CHECK of what is not attached
 };
 
 TEST_P(Interleaving, EndsWell) {
@@ -230,10 +231,14 @@ TEST_P(Interleaving, EndsWell) {
 
 INSTANTIATE_TEST_SUITE_P(Of,
                          Interleaving,
-                         ::testing::Combine(::testing::Values("ADD", "DEL", "CHECK", "GC"),
+                         ::testing::Combine(::testing::Values(kAlone, kByName),
+                                            ::testing::Values("ADD", "DEL", "CHECK", "GC"),
                                             ::testing::ValuesIn(kSeconds)),
                          [](const auto& row) {
-                           return Cat(std::get<0>(row.param), "While", std::get<1>(row.param).name);
+                           return Cat(std::get<1>(row.param),
+                                      std::get<0>(row.param),
+                                      "While",
+                                      std::get<2>(row.param).name);
                          });
 
 }  // namespace
