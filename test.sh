@@ -7,7 +7,7 @@
 #        A skipped test has failed: green must not mean that nothing ran.
 # Form   and lint are clang-format 14's and clang-tidy 14's, which Debian 12 has: another version formats and warns differently.
 #        Elsewhere both are checked if these versions are installed.
-# Usage  ./test.sh [--all]    (all: the release built again and compared, every test in the container too, lint of the tests)
+# Usage  ./test.sh [--all]    (all: the release built again and compared, every test in the container too, lint of the tests, an upgrade from an earlier build)
 # Leaves build/, for the next time to be faster
 set -u
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -181,6 +181,12 @@ release_options=
 [ "${1:-}" != --all ] || release_options="-C all"
 run_tests "release" release here "$release_options"
 unset NOMAD_BRIDGE_SOAK_SECONDS
+
+# Where git has it: what nodes have that are upgraded. Five CPU minutes to build.
+earlier=9d1314b
+if [ "${1:-}" = --all ] && git cat-file -e "$earlier^{commit}" 2>/dev/null; then
+  check "upgrade from $earlier and back" tests/with-earlier $earlier build/release/tests/plugin/nb_earlier_release
+fi
 
 collect asan
 built=$?
