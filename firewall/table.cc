@@ -105,6 +105,15 @@ nft::Chain Forward(int mark_bit) {
     // Answers and published ports were accepted before; what the node itself sends is not forwarded.
     chain.rules.push_back(
         nft::Rule().IifnameNotIn(kBridges).Only(family).DaddrIn(SetName(kClosed, family)).Drop());
+    // iifname != @gateways oifname @gateways ip daddr @closed4 drop
+    // A bridge without a gateway of ours may be the node's own to its LAN: an allocation on it is no reason to
+    // let the LAN in to all others.
+    chain.rules.push_back(nft::Rule()
+                              .IifnameNotIn(kGateways)
+                              .OifnameIn(kGateways)
+                              .Only(family)
+                              .DaddrIn(SetName(kClosed, family))
+                              .Drop());
   }
   return chain;
 }

@@ -131,6 +131,36 @@ TEST_F(LanBridge, AllocationReachesTheNodesOwnAllocations) {
   EXPECT_EQ(AskOutside(other_, "172.26.64.2"), (Reply{"routed", "198.51.100.50"}));
 }
 
+TEST_F(LanBridge, LeavesOthersClosedToTheLan) {
+  Attach(DualStack());
+  Serve(container(), Protocol::kTcp, {"172.26.64.2", "fd00:26::2"}, kPort, "routed");
+  Attach(OnLan(), As("other", other_));
+  other_.Must(Words(Cat("ip route add 172.26.64.0/20 via ", kHostIp4)));
+  other_.Must(Words(Cat("ip -6 route add fd00:26::/64 via ", kHostIp6)));
+
+  for (const char* const address : {"172.26.64.2", "fd00:26::2"}) {
+    EXPECT_TRUE(IsSilent(outside(), {.to = address, .port = kPort})) << address;
+    EXPECT_EQ(TcpText(other_, address, kPort), "routed") << address;
+    EXPECT_EQ(TcpText(host(), address, kPort), "routed") << address;
+  }
+}
+
+class LanBridgeFilter : public LanBridge, public ::testing::WithParamInterface<const char*> {};
+
+// With br_netfilter, too, where what passes the bridge goes through the forward hook.
+TEST_P(LanBridgeFilter, LetsTheLanInToItsAllocation) {
+  for (const char* key : {"iptables", "ip6tables"}) {
+    host().SetSysctl(Cat("net/bridge/bridge-nf-call-", key), GetParam());
+  }
+  Attach(OnLan());
+  Serve(container(), Protocol::kTcp, {"198.51.100.50", "2001:db8:100::50"}, kPort, "on the LAN");
+
+  EXPECT_EQ(TcpText(outside(), "198.51.100.50", kPort), "on the LAN");
+  EXPECT_EQ(TcpText(outside(), "2001:db8:100::50", kPort), "on the LAN");
+}
+
+INSTANTIATE_TEST_SUITE_P(BridgeNfCall, LanBridgeFilter, ::testing::Values("0", "1"));
+
 // A bridge that we made, which its operator made a way to the LAN since.
 TEST_F(LanBridge, ThatWasOursKeepsTheNodesAddress) {
   UseOnce(Config());
@@ -139,6 +169,21 @@ TEST_F(LanBridge, ThatWasOursKeepsTheNodesAddress) {
   host().Must(Words("ip address add 203.0.113.1/24 dev nomad"));
 
   MustRefuse(102, Config());
+}
+
+// Ours have the same one on every node: with an uplink each needs its own.
+TEST_F(LanBridge, ThatWasOursKeepsAMacFromItsOperator) {
+  const json config = DualStack();
+  const json result = Attach(config, As("other", other_));
+  host().Must(Words("ip link set nomad address 02:00:5e:00:00:01"));
+
+  EXPECT_EQ(MustCheck(config, result, As("other", other_)).err, "");
+  Attach(config);
+
+  EXPECT_EQ(LinkOn(host(), "nomad").at("address"), "02:00:5e:00:00:01");
+  for (const Node* const node : {&container(), &other_}) {
+    ExpectSeenAs(*node, kHostIp4, kHostIp6);
+  }
 }
 
 TEST_F(LanBridge, ThatIsOursAloneGetsTheNetworksNewAddress) {
