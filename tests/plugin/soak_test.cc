@@ -2,8 +2,12 @@
 // another program changes rules, everything is flushed now and then and the bridge is deleted twice:
 // every attachment that is alive at the end works, and nothing is left of the others.
 //
-// NOMAD_BRIDGE_SOAK_SECONDS  how long (10), NOMAD_BRIDGE_SOAK_SEED  what is done (a number; printed)
+// NOMAD_BRIDGE_SOAK_SECONDS     how long (10)
+// NOMAD_BRIDGE_SOAK_COMMANDS    so many commands instead, however long that takes
+// NOMAD_BRIDGE_SOAK_CONTAINERS  of how many containers (100)
+// NOMAD_BRIDGE_SOAK_SEED        what is done (a number; printed)
 #include <cstdlib>
+#include <iostream>
 #include <list>
 #include <random>
 
@@ -18,7 +22,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kAttachments = 100;
 constexpr std::size_t kWorkers = 16;
 constexpr std::size_t kPorts = 40;
 
@@ -46,7 +49,8 @@ class Soak : public World {
   };
 
   Soak() {
-    for (std::size_t n = 0; n < kAttachments; ++n) {
+    const unsigned containers = Number("NOMAD_BRIDGE_SOAK_CONTAINERS", 100);
+    for (unsigned n = 0; n < containers; ++n) {
       const std::string id = Cat("c", n);
       const auto port = static_cast<std::uint16_t>(8000 + n % kPorts);
       attachments_.push_back({.id = id,
@@ -60,10 +64,8 @@ class Soak : public World {
   [[nodiscard]] unsigned Random(unsigned end) { return static_cast<unsigned>(random_() % end); }
 
   void StartOne() {
-    Attachment& attachment = attachments_[Random(kAttachments)];
-    const bool is_busy = std::ranges::any_of(
-        workers_, [&](const Worker& worker) { return worker.attachment == &attachment; });
-    if (is_busy) {
+    Attachment& attachment = attachments_[Random(static_cast<unsigned>(attachments_.size()))];
+    if (FindWorkerOf(attachment) != nullptr) {
       return;
     }
     const unsigned choice = Random(10);
@@ -80,6 +82,24 @@ class Soak : public World {
     }
     workers_.push_back(std::move(worker));
     ++commands_;
+    ++tally_[verb];
+  }
+
+  [[nodiscard]] const Worker* FindWorkerOf(const Attachment& attachment) const {
+    const auto found = std::ranges::find(workers_, &attachment, &Worker::attachment);
+    return found != workers_.end() ? &*found : nullptr;
+  }
+
+  // Of all that nobody is adding or removing just now.
+  void ExpectNoOtherOwner(const Attachment& owner) {
+    for (const Attachment& other : attachments_) {
+      const Worker* const worker = FindWorkerOf(other);
+      if (&other == &owner || other.result.is_null() || (worker && worker->verb != "CHECK")) {
+        continue;
+      }
+      EXPECT_NE(AddressOf(other.result), AddressOf(owner.result)) << owner.id << ' ' << other.id;
+      EXPECT_NE(other.port, owner.port) << owner.id << ' ' << other.id;
+    }
   }
 
   // An ADD may be refused as somebody else has the port; whatever runs while the bridge is deleted may
@@ -92,8 +112,13 @@ class Soak : public World {
     EXPECT_TRUE(outcome.exit_code == 0 || outcome.exit_code == 128 + SIGKILL || is_refused ||
                 may_fail)
         << worker.verb << ' ' << outcome;
+    tally_[is_refused ? "port taken" : may_fail ? "bridge gone" : ""] += 1;
+    tally_["killed"] += outcome.exit_code == 128 + SIGKILL;
     if (worker.verb == "ADD") {
       result = outcome.exit_code == 0 ? outcome.json : json();
+      if (!result.is_null()) {
+        ExpectNoOtherOwner(*worker.attachment);
+      }
     } else if (worker.verb == "DEL") {
       result = nullptr;
     }
@@ -114,42 +139,53 @@ class Soak : public World {
     ::poll(nullptr, 0, 1);
   }
 
-  // What others do to the node meanwhile, `step` times 50 ms after the start.
-  void Disturb(unsigned step, unsigned steps) {
+  // Every 50 ms: what others do to the node meanwhile.
+  void Disturb(unsigned step) {
     host().Must(Words("nft add rule ip foreign rules accept"));
-    if (step % 60 == 59) {
+    if (step % 40 == 39) {
       host().Must(Words("nft flush ruleset"));
       host().Must({"nft", "table ip foreign { chain rules { }; }"});
+      ++tally_["flushes"];
     }
-    if (step == steps / 3 || step == steps * 2 / 3) {
+    if (const int next = tally_["bridge deletions"] + 1; next < 3 && Progress() * 3 >= next) {
       static_cast<void>(host().Run(Words("ip link delete nomad")));
       for (Worker& worker : workers_) {
         worker.lost_its_bridge = true;
       }
+      ++tally_["bridge deletions"];
     }
   }
 
+  // 1 at the end.
+  [[nodiscard]] double Progress() const {
+    const std::chrono::duration<double> elapsed = Clock::now() - start_;
+    return most_commands_ != 0 ? commands_ / double(most_commands_) : elapsed.count() / seconds_;
+  }
+
+  const unsigned seconds_ = Number("NOMAD_BRIDGE_SOAK_SECONDS", 10);
+  const unsigned most_commands_ = Number("NOMAD_BRIDGE_SOAK_COMMANDS", 0);
   std::mt19937 random_;  // NOLINT(cert-msc51-cpp): seeded by the test
   std::vector<Attachment> attachments_;
   std::list<Worker> workers_;
-  int commands_ = 0;
+  unsigned commands_ = 0;
+  std::map<std::string, int> tally_;
+  Clock::time_point start_;
 };
 
 TEST_F(Soak, LeavesEverySurvivorAtWorkAndNothingOfTheOthers) {
-  const unsigned seconds = Number("NOMAD_BRIDGE_SOAK_SECONDS", 10);
   const unsigned seed = Number("NOMAD_BRIDGE_SOAK_SEED", std::random_device()());
   SCOPED_TRACE(Cat("NOMAD_BRIDGE_SOAK_SEED=", seed));
   random_.seed(seed);
-  const unsigned steps = seconds * 20;
-  const Clock::time_point start = Clock::now();
-  for (unsigned step = 0; step < steps && !HasFailure(); ++step) {
-    while (Clock::now() < start + milliseconds(50) * step) {
+  start_ = Clock::now();
+  for (unsigned step = 0; Progress() < 1 && !HasFailure(); ++step) {
+    const Clock::time_point end = Clock::now() + milliseconds(50);
+    do {
       while (workers_.size() < kWorkers) {
         StartOne();
       }
       Reap();
-    }
-    Disturb(step, steps);
+    } while (Clock::now() < end);
+    Disturb(step);
   }
   while (!workers_.empty()) {
     Reap();
@@ -170,7 +206,9 @@ TEST_F(Soak, LeavesEverySurvivorAtWorkAndNothingOfTheOthers) {
     EXPECT_EQ(TcpText(outside(), kHostIp4, attachment.port), attachment.id);
     EXPECT_TRUE(Ping(*attachment.container, kOutsideIp4));
   }
-  RecordProperty("commands", commands_);
+  tally_["survivors"] = static_cast<int>(ports.size());
+  tally_.erase("");
+  std::cout << commands_ << " commands: " << json(tally_) << '\n';
   EXPECT_THAT(ports, Not(IsEmpty()));
 
   for (const Attachment& attachment : attachments_) {
