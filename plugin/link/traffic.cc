@@ -123,8 +123,7 @@ void Write(int fd, const Stored& stored) {
   }
 }
 
-FileLock LockFile(const Group& group) {
-  const std::string path = PathOf(group);
+FileLock TakeLock(const Group& group, const std::string& path) {
   const std::string what = Format("the traffic of group '{}'", group.group);
   try {
     return FileLock::Take(path, LockKind::kCounters, what);
@@ -135,6 +134,23 @@ FileLock LockFile(const Group& group) {
   }
   EnsureDirectory(Directory());
   return FileLock::Take(path, LockKind::kCounters, what);
+}
+
+bool IsFileAt(const std::string& path, int fd) {
+  struct stat opened {};
+  const std::optional<struct stat> present = FindStatus(path);
+  return present && ::fstat(fd, &opened) == 0 && present->st_dev == opened.st_dev &&
+         present->st_ino == opened.st_ino;
+}
+
+FileLock LockFile(const Group& group) {
+  const std::string path = PathOf(group);
+  std::optional<FileLock> lock;
+  do {
+    lock.reset();
+    lock = TakeLock(group, path);
+  } while (!IsFileAt(path, lock->fd()));  // forgotten while we waited
+  return *std::move(lock);
 }
 
 void Add(Numbers& sum, const Numbers& more) {
@@ -152,22 +168,30 @@ std::optional<FileLock> TryLockFile(const Group& group) {
   }
 }
 
+bool IsUnused(const std::string& path) {
+  const std::optional<struct stat> status = FindStatus(path);
+  return status && std::chrono::system_clock::now() -
+                           std::chrono::system_clock::from_time_t(status->st_mtim.tv_sec) >
+                       kForgottenAfter;
+}
+
 // Of all groups that have a file; forgets those that nobody has used for a day.
 std::set<Group> GroupsWithFile(const std::set<Group>& used) {
   std::set<Group> groups;
   for (const std::string& name : Entries(Directory())) {
     const std::string path = Cat(Directory(), '/', name);
-    const std::optional<struct stat> status = FindStatus(path);
     const std::optional<Stored> stored = Parse(FindFile(path).value_or(""));
-    if (!stored || !status || used.contains(stored->group)) {
+    if (!stored || used.contains(stored->group)) {
       continue;
     }
-    const auto written = std::chrono::system_clock::from_time_t(status->st_mtim.tv_sec);
-    if (std::chrono::system_clock::now() - written > kForgottenAfter) {
-      EnsureFileGone(path);
-    } else {
-      groups.insert(stored->group);
+    if (IsUnused(path)) {
+      const FileLock lock = LockFile(stored->group);  // a DEL may be about to write to it
+      if (IsUnused(path)) {
+        EnsureFileGone(path);
+        continue;
+      }
     }
+    groups.insert(stored->group);
   }
   return groups;
 }

@@ -1,8 +1,15 @@
 // nomad-bridge metrics: what Prometheus reads, and that its counters never fall.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
 #include "tests/plugin/cli_world.h"
+#include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -12,13 +19,40 @@ namespace fs = std::filesystem;
 constexpr const char* kAllocation = "5f3c1a2b-0000-4000-8000-000000000001";
 constexpr const char* kGroup = R"({namespace="default",job="billing",task_group="api"})";
 
+// Locked as long as it lives.
+class LockedFile {
+ public:
+  explicit LockedFile(const std::string& path) : fd_(::open(path.c_str(), O_RDWR | O_CLOEXEC)) {
+    EXPECT_EQ(::flock(fd_.get(), LOCK_EX), 0) << path;
+    struct stat status {};
+    EXPECT_EQ(::fstat(fd_.get(), &status), 0);
+    inode_ = status.st_ino;
+  }
+  // Whether another process waits for it, according to proc(5).
+  [[nodiscard]] bool IsAwaited() const {
+    const std::vector<std::string> locks = Lines(FindFile("/proc/locks").value_or(""));
+    return std::ranges::any_of(locks, [&](const std::string& line) {
+      return line.find("-> FLOCK") != std::string::npos &&
+             line.find(Cat(':', inode_, ' ')) != std::string::npos;
+    });
+  }
+
+ private:
+  UniqueFd fd_;
+  std::uint64_t inode_ = 0;
+};
+
 class Metrics : public CliWorld {
  protected:
-  json AttachBilling(const json& config = DualStack()) {
-    return Attach(config, As(kAllocation, container(), NomadArgs("billing", kAllocation)));
+  [[nodiscard]] Variables Billing() {
+    return As(kAllocation, container(), NomadArgs("billing", kAllocation));
   }
-  void DetachBilling(const json& config = DualStack()) {
-    Detach(config, As(kAllocation, container(), NomadArgs("billing", kAllocation)));
+  json AttachBilling(const json& config = DualStack()) { return Attach(config, Billing()); }
+  void DetachBilling(const json& config = DualStack()) { Detach(config, Billing()); }
+  // Of the only group.
+  [[nodiscard]] static std::string TrafficFile() {
+    const std::string directory = "/run/nomad-bridge/.traffic";
+    return Cat(directory, '/', Entries(directory).at(0));
   }
   // By name and labels.
   [[nodiscard]] std::map<std::string, std::uint64_t> Samples(const std::string& flags = "") {
@@ -134,12 +168,42 @@ TEST_F(Metrics, KeepWhatADeletedInterfaceCounted) {
   EXPECT_EQ(Traffic().at("nomad_bridge_network_transmit_bytes_total"), after);
 }
 
+// `metrics` forgets a group's file, and its lock with it, just when a DEL has opened that.
+TEST_F(Metrics, KeepWhatADelCountedThatWaitedForAForgottenFile) {
+  AttachBilling();
+  MakeTraffic();
+  const std::uint64_t before = Traffic().at("nomad_bridge_network_transmit_bytes_total");
+  std::optional<LockedFile> file(std::in_place, TrafficFile());
+  Process del = StartPlugin("DEL", DualStack(), Billing());
+  ASSERT_TRUE(Soon([&] { return file->IsAwaited(); }));
+  fs::remove(TrafficFile());
+  file.reset();
+
+  EXPECT_EQ(del.Wait().exit_code, 0);
+  EXPECT_GE(Traffic().at("nomad_bridge_network_transmit_bytes_total"), before);
+}
+
+TEST_F(Metrics, DoNotForgetAGroupThatADelIsCounting) {
+  AttachBilling();
+  MakeTraffic();
+  auto before = Traffic();
+  DetachBilling();
+  fs::last_write_time(TrafficFile(), fs::file_time_type::clock::now() - std::chrono::hours(25));
+  std::optional<LockedFile> file(std::in_place, TrafficFile());
+  Process metrics = Process::Start(Line({"metrics"}));
+  ASSERT_TRUE(Soon([&] { return file->IsAwaited(); }));
+  fs::last_write_time(TrafficFile(), fs::file_time_type::clock::now());
+  file.reset();
+
+  EXPECT_EQ(metrics.Wait().exit_code, 0);
+  ExpectNoFall(before, "after a day, and another DEL");
+}
+
 TEST_F(Metrics, KeepADelWorkingIfNothingCanBeWrittenDown) {
   AttachBilling();
   MakeTraffic();
   std::ofstream("/run/nomad-bridge/.traffic") << "in the way";
-  const Outcome outcome =
-      MustRun("DEL", DualStack(), As(kAllocation, container(), NomadArgs("billing", kAllocation)));
+  const Outcome outcome = MustRun("DEL", DualStack(), Billing());
   EXPECT_THAT(outcome.err, HasSubstr("the metrics will lack the traffic of this interface"));
   EXPECT_FALSE(HasRecord(kAllocation));
 }
