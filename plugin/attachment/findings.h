@@ -1,4 +1,4 @@
-// What a command over all attachments of the node found, and has put right.
+// What a command over all attachments of the node found, and has repaired or taken back.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,9 @@ namespace nomad_bridge::attachment {
 enum class Dry { kNo, kYes };
 
 struct Findings {
-  int attachments = 0;              // how many were looked at
-  std::vector<std::string> found;   // one line each; unless it was a dry run they are put right
+  int attachments = 0;  // how many were looked at
+  std::vector<std::string>
+      found;  // one line each; repaired or taken back, unless it was a dry run,
   std::vector<std::string> failed;  // but for these
   std::vector<AttachmentId> busy;   // left out: another command works on them
 

@@ -32,7 +32,31 @@ Json ToJson(std::string_view command,
   return document;
 }
 
-std::string TextOf(attachment::Dry dry, const attachment::Findings& findings, RulesetState state) {
+// "3 repaired", "nothing to repair", "3 found wrong, 1 could not be repaired".
+std::string SummaryOf(std::string_view command,
+                      attachment::Dry dry,
+                      const attachment::Findings& findings) {
+  const bool is_gc = command == kGc.name;
+  const std::string_view act = is_gc ? "take back" : "repair";
+  const std::string_view done = is_gc ? "taken back" : "repaired";
+  const std::size_t found = findings.found.size();
+  if (const std::size_t failed = findings.failed.size(); failed > 0) {
+    return Format("{} {}, {} could not be {}",
+                  found,
+                  is_gc ? "found" : "found wrong",
+                  failed,
+                  dry == attachment::Dry::kYes ? "examined" : done);
+  }
+  if (found == 0) {
+    return Cat("nothing to ", act);
+  }
+  return dry == attachment::Dry::kYes ? Format("{} to {}", found, act) : Cat(found, ' ', done);
+}
+
+std::string TextOf(std::string_view command,
+                   attachment::Dry dry,
+                   const attachment::Findings& findings,
+                   RulesetState state) {
   if (state == RulesetState::kUnchanged) {
     return "nothing has changed\n";
   }
@@ -42,12 +66,10 @@ std::string TextOf(attachment::Dry dry, const attachment::Findings& findings, Ru
       text += Cat(Printable(line), '\n');
     }
   }
-  text += Format("{} attachment{}; {} {}, {} failed",
+  text += Format("{} attachment{}; {}",
                  findings.attachments,
                  findings.attachments == 1 ? "" : "s",
-                 findings.found.size(),
-                 dry == attachment::Dry::kYes ? "to put right" : "found wrong",
-                 findings.failed.size());
+                 SummaryOf(command, dry, findings));
   if (!findings.busy.empty()) {
     text += Format("; {} left out, as other commands work on them", findings.busy.size());
   }
@@ -82,7 +104,7 @@ int Report(const Arguments& arguments,
   if (arguments.Has("json")) {
     PrintDocument(ToJson(command, dry, findings, state));
   } else {
-    Print(TextOf(dry, findings, state));
+    Print(TextOf(command, dry, findings, state));
   }
   for (const std::string& failure : findings.failed) {
     LogLine("{}", Printable(failure));

@@ -32,8 +32,8 @@ class GcLine : public CliWorld {
 
 TEST_F(GcLine, DoesNothingOnABareMachine) {
   const Snapshot before = TakeSnapshot();
-  EXPECT_THAT(Output("gc"), HasSubstr("0 attachments; 0 found wrong"));
-  EXPECT_THAT(Output("gc -dry-run"), HasSubstr("0 attachments; 0 to put right"));
+  EXPECT_THAT(Output("gc"), HasSubstr("0 attachments; nothing to take back\n"));
+  EXPECT_THAT(Output("gc -dry-run"), HasSubstr("0 attachments; nothing to take back\n"));
 }
 
 TEST_F(GcLine, TakesBackWhatTheDeadOfAllNetworksHold) {
@@ -56,7 +56,7 @@ TEST_F(GcLine, TakesBackWhatTheDeadOfAllNetworksHold) {
   EXPECT_EQ(gc.json.at("found").size(), 2);
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
-  EXPECT_THAT(Output("gc -dry-run"), HasSubstr("; 0 to put right"));
+  EXPECT_THAT(Output("gc -dry-run"), HasSubstr("; nothing to take back\n"));
 }
 
 TEST_F(GcLine, TakesBackALeaseThatNothingElseBelongsTo) {
@@ -94,7 +94,7 @@ TEST_F(GcLine, KeepsALeaseOfAnAttachmentThatTheReferencePluginsMade) {
                R"(name: "nomad" id: "reference")",
                "-j",
                "ACCEPT"});
-  EXPECT_THAT(Output("gc"), HasSubstr("; 0 found wrong"));
+  EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
   EXPECT_TRUE(Leased().contains("172.26.70.1"));
 }
 

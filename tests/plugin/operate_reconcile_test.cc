@@ -1,4 +1,4 @@
-// nomad-bridge reconcile: what is wrong on the host's side of any network is found and put right, without
+// nomad-bridge reconcile: what is wrong on the host's side of any network is found and repaired, without
 // an ADD or a CHECK.
 #include <filesystem>
 #include <fstream>
@@ -34,15 +34,15 @@ class Reconcile : public CliWorld {
 
 TEST_F(Reconcile, DoesNothingOnABareMachine) {
   const Snapshot before = TakeSnapshot();
-  EXPECT_THAT(Output("reconcile -dry-run"), HasSubstr("0 attachments; 0 to put right"));
+  EXPECT_THAT(Output("reconcile -dry-run"), HasSubstr("0 attachments; nothing to repair\n"));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
-  EXPECT_THAT(Output("reconcile"), HasSubstr("0 attachments; 0 found wrong, 0 failed"));
+  EXPECT_THAT(Output("reconcile"), HasSubstr("0 attachments; nothing to repair\n"));
 }
 
 TEST_F(Reconcile, FindsNothingWhereAllIsWell) {
   AttachAll();
   const Snapshot before = TakeHostSnapshot();
-  EXPECT_THAT(Output("reconcile -dry-run"), HasSubstr("2 attachments; 0 to put right"));
+  EXPECT_THAT(Output("reconcile -dry-run"), HasSubstr("2 attachments; nothing to repair\n"));
   const json document = json::parse(Output("reconcile -json"));
   EXPECT_EQ(document.at("version"), 1);
   EXPECT_EQ(document.at("attachments"), 2);
@@ -90,7 +90,7 @@ TEST_P(ReconcileOf, IsNamedByADryRunThatChangesNothingAndThenRepaired) {
   EXPECT_THAT(outcome.err, HasSubstr("repaired "));
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
   ExpectServes();
-  EXPECT_THAT(Output("reconcile -dry-run"), HasSubstr("; 0 to put right"));
+  EXPECT_THAT(Output("reconcile -dry-run"), HasSubstr("; nothing to repair\n"));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -160,7 +160,7 @@ TEST_F(Reconcile, LeavesDeadAttachmentsAlone) {
   Attach(Config(), As("doomed", doomed));
   KillContainer(doomed);
   const Snapshot before = TakeHostSnapshot();
-  EXPECT_THAT(Output("reconcile"), HasSubstr("2 attachments; 0 found wrong"));
+  EXPECT_THAT(Output("reconcile"), HasSubstr("2 attachments; nothing to repair\n"));
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
