@@ -141,6 +141,9 @@ std::vector<std::string> DiffBridge(state::Host& host,
   if (!bridge.up) {
     mismatches.push_back(Format("bridge '{}' is down", bridge.name));
   }
+  if (record.link.promisc_mode && !bridge.promiscuous) {
+    mismatches.push_back(Format("bridge '{}' is not promiscuous", bridge.name));
+  }
   Append(mismatches, link::DiffAdvertisements(host, bridge, bridge.name));
   if (const std::optional<link::VlanGateway> gateway = VlanGatewayOf(record)) {
     Append(mismatches, link::DiffVlanGateway(host, bridge, *gateway));
@@ -174,7 +177,10 @@ std::vector<std::string> DiffHostVeth(state::Host& host, const state::Record& re
 // As far as a record tells.
 config::LinkConfig LinkConfigOf(const state::Record& record) {
   config::LinkConfig config{.bridge = record.link.bridge,
-                            .is_gateway = !record.link.gateways.empty()};
+                            .mtu = record.link.mtu,
+                            .is_gateway = !record.link.gateways.empty(),
+                            .force_address = record.link.force_address,
+                            .promisc_mode = record.link.promisc_mode};
   if (record.link.port.vlans) {
     config.vlan = VlanGatewayOf(record) ? record.link.port.vlans->untagged : 0;
     config.vlan_trunk = {{.first = 1, .last = 1}};  // the bridge filters VLANs

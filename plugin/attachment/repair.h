@@ -20,8 +20,7 @@ namespace nomad_bridge::attachment {
 void RepairPortsOfNewBridge(state::Host& host, const rtnl::Link& bridge);
 
 // What attachments share behind one gateway, as the record of one of them has it: bridge, gateway
-// addresses, forwarding, and how the node reaches published ports by 127.0.0.1. No address is removed,
-// and a new bridge has the kernel's MTU: only a config says more. Logs.
+// addresses, forwarding, and how the node reaches published ports by 127.0.0.1. Logs.
 void RepairSegment(state::Host& host, const state::Record& record);
 [[nodiscard]] std::vector<std::string> DiffSegment(state::Host& host, const state::Record& record);
 

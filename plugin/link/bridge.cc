@@ -176,6 +176,9 @@ Segment EnsureBridge(state::Host& host,
   if (!bridge.up && repairs.empty()) {  // a new one is down anyway
     repairs.push_back(Format("bridge '{}', which was down", bridge.name));
   }
+  if (bridge.up && config.promisc_mode && !bridge.promiscuous) {
+    repairs.push_back(Format("bridge '{}', which was not promiscuous", bridge.name));
+  }
   if (!bridge.up) {
     static_cast<void>(EnsureNoAdvertisements(host, bridge, bridge));  // before it hears any
   }

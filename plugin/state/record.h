@@ -21,6 +21,7 @@
 #include "plugin/cni/delegate.h"
 #include "plugin/cni/labels.h"
 #include "plugin/cni/plugin_type.h"
+#include "plugin/config/config.h"
 #include "portmap/mapping.h"
 
 namespace nomad_bridge::state {
@@ -58,6 +59,10 @@ struct Record {
 
   struct Link {
     std::string bridge;  // of which our host veth is a port
+    // What its config says of that: for one that has to be made again.
+    int mtu = 0;
+    config::ForceAddress force_address = config::ForceAddress::kNo;
+    bool promisc_mode = false;
     // Where the node and what lies behind it reach the container: the bridge itself, or the gateway
     // of its VLAN. Also set for a foreign plugin's bridge.
     std::string gateway_ifname;

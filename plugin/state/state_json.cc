@@ -27,6 +27,13 @@ std::string_view Text(Phase phase) {
   return kPhaseTexts.at(static_cast<std::size_t>(phase));
 }
 
+// In the order of ForceAddress.
+constexpr std::array<std::string_view, 3> kForceAddressTexts = {"no", "onOwnBridge", "yes"};
+
+std::string_view Text(config::ForceAddress force) {
+  return kForceAddressTexts.at(static_cast<std::size_t>(force));
+}
+
 // What is a string in JSON; in an optional, "" if there is none.
 template <typename Value>
 concept IsText = std::is_enum_v<Value> || requires(Value value) {
@@ -124,6 +131,9 @@ struct Reader {
   }
   static void Decode(const json& from, portmap::Protocol& protocol) {
     protocol = portmap::ParseProtocol(from.get<std::string>()).value();
+  }
+  static void Decode(const json& from, config::ForceAddress& force) {
+    force = FindNamed<config::ForceAddress>(kForceAddressTexts, from.get<std::string>()).value();
   }
   static void Decode(const json& from, firewall::Ingress& ingress) {
     ingress = firewall::ParseIngress(from.get<std::string>()).value();

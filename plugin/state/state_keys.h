@@ -57,6 +57,9 @@ void Fields(auto& visit, BridgePort& port) {
 
 void Fields(auto& visit, Record::Link& link) {
   visit("bridge", link.bridge);
+  visit("mtu", link.mtu);
+  visit("forceAddress", link.force_address);
+  visit("promiscMode", link.promisc_mode);
   visit("gatewayIfname", link.gateway_ifname);
   visit("foreignHostIfnames", link.foreign_host_ifnames);
   visit("foreignPorts", link.foreign_ports);

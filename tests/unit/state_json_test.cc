@@ -23,7 +23,8 @@ const json kFull = json::parse(R"({
   "labels": [{"key": "NOMAD_JOB_ID", "value": "billing"}, {"key": "colour", "value": "blue"}],
   "netnsPath": "/run/netns/alloc-1", "netns": {"device": 5, "inode": 4026532000, "cookie": 4711},
   "link": {
-    "bridge": "nomad", "gatewayIfname": "nomad.100", "foreignHostIfnames": ["vethf0"], "foreignPorts": ["vethf1"],
+    "bridge": "nomad", "mtu": -1, "forceAddress": "onOwnBridge", "promiscMode": true,
+    "gatewayIfname": "nomad.100", "foreignHostIfnames": ["vethf0"], "foreignPorts": ["vethf1"],
     "port": {"hairpin": true, "isolated": true, "locked": true, "sourceCheck": true,
              "vlans": {"untagged": 100, "tagged": [[200, 300]], "keepDefault": true}},
     "mac": "02:00:00:00:00:07", "gateways": ["10.0.0.1/24"]},
