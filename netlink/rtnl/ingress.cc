@@ -76,13 +76,18 @@ netlink::Message QdiscMessage(const Link& link) {
   return message;
 }
 
-netlink::Message FilterMessage(const Link& link, std::uint32_t except_mark) {
-  netlink::Message message(RTM_NEWTFILTER, kCreate);
+netlink::Message EmptyFilterMessage(const Link& link, int type, int flags) {
+  netlink::Message message(type, flags);
   tcmsg head = HeadOf(link, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS));
   head.tcm_handle = 1;
   head.tcm_info = TC_H_MAKE(kPriority << 16, htons(ETH_P_ALL));
   message.Head(head);
   message.PutText(TCA_KIND, "bpf");
+  return message;
+}
+
+netlink::Message FilterMessage(const Link& link, std::uint32_t except_mark) {
+  netlink::Message message = EmptyFilterMessage(link, RTM_NEWTFILTER, kCreate);
   const netlink::Nest options(message, TCA_OPTIONS);
   const auto program = LocalhostFilter(except_mark);
   const auto* const bytes = static_cast<const std::uint8_t*>(static_cast<const void*>(&program));
@@ -109,6 +114,27 @@ bool Socket::EnsureLocalhostFilter(const Link& link, std::uint32_t except_mark) 
     throw netlink::NetlinkError(what, reply);
   }
   return reply.error == 0 || reply.error == EEXIST;
+}
+
+bool Socket::LacksLocalhostFilter(const Link& link) {
+  const std::string what = Format("cannot read the filter of '{}'", link.name);
+  const auto error_of = [&](const netlink::Message& message) {
+    return socket_.Transact(message, what).error;
+  };
+  int error = error_of(EmptyFilterMessage(link, RTM_GETTFILTER, 0));
+  if (error == EINVAL) {
+    // No qdisc for filters, or no filter in it at all. This request is always refused: EEXIST if there
+    // is the qdisc, ENOENT if its kind is unknown, else for its block.
+    netlink::Message message = QdiscMessage(link);
+    message.PutU32(TCA_INGRESS_BLOCK, 0);
+    error = error_of(message);
+    if (error != EEXIST) {
+      return error == EINVAL;
+    }
+    error = ENOENT;
+  }
+  // Refused, too: ENOENT if its kind is unknown, else as it has no program.
+  return error == ENOENT && error_of(EmptyFilterMessage(link, RTM_NEWTFILTER, kCreate)) == EINVAL;
 }
 
 }  // namespace nomad_bridge::rtnl

@@ -198,6 +198,8 @@ class Socket {
   // any kind see them, but for those to it with the mark `except_mark`. Stays until the link goes. One
   // more round trip where there is no such filter yet. False if this kernel has no tc filters.
   [[nodiscard]] bool EnsureLocalhostFilter(const Link& link, std::uint32_t except_mark);
+  // Whether it is missing, and this kernel has tc filters. One round trip where it is there.
+  [[nodiscard]] bool LacksLocalhostFilter(const Link& link);
 
   void EnsureLinkGone(const std::string& name);
 

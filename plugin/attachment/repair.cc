@@ -220,7 +220,7 @@ void RepairSegment(state::Host& host, const state::Record& record) {
         host, link::EnsureBridge(host, LinkConfigOf(record), record.link.gateways, {}).bridge);
   }
   if (record.IsLive(cni::Part::kPorts)) {
-    for (const std::string& mismatch : rules::DiffLocalhostReaches(record)) {
+    for (const std::string& mismatch : rules::DiffLocalhostReaches(host, record)) {
       LogLine("repaired the way to published ports by 127.0.0.1: {}", mismatch);
     }
     rules::EnsureLocalhostReaches(host, record);
@@ -230,7 +230,7 @@ void RepairSegment(state::Host& host, const state::Record& record) {
 std::vector<std::string> DiffSegment(state::Host& host, const state::Record& record) {
   std::vector<std::string> mismatches;
   if (record.IsLive(cni::Part::kPorts)) {
-    mismatches = rules::DiffLocalhostReaches(record);
+    mismatches = rules::DiffLocalhostReaches(host, record);
   }
   if (!record.IsLive(cni::Part::kLink)) {
     return mismatches;

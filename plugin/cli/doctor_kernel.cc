@@ -156,7 +156,7 @@ Diagnoses CheckRouteLocalnet(Examination& node) {
   for (const Attachment* const attachment : node.running) {
     const std::vector<std::string> mismatches =
         attachment->record->IsLive(cni::Part::kPorts)
-            ? rules::DiffLocalhostReaches(*attachment->record)
+            ? rules::DiffLocalhostReaches(node.host, *attachment->record)
             : std::vector<std::string>();
     off.insert(mismatches.begin(), mismatches.end());
   }

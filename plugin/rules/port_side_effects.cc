@@ -126,11 +126,16 @@ void EnsureLocalhostReaches(state::Host& host, const state::Record& record) {
   }
 }
 
-std::vector<std::string> DiffLocalhostReaches(const state::Record& record) {
+std::vector<std::string> DiffLocalhostReaches(state::Host& host, const state::Record& record) {
   std::vector<std::string> mismatches;
   for (const std::string& link : LinksForLocalhost(record)) {
     if (!netlink::IsSysctlOn(RouteLocalnet(link))) {
       mismatches.push_back(Cat(RouteLocalnet(link), " is 0"));
+    }
+    const std::optional<rtnl::Link> present = host.net.FindLink(link);
+    if (present && host.net.LacksLocalhostFilter(*present)) {
+      mismatches.push_back(Format(
+          "the tc filter of '{}' that keeps this node's 127.0.0.1 to itself is missing", link));
     }
   }
   return mismatches;

@@ -26,7 +26,8 @@ void ForgetUntranslatedFlows(state::Host& host, const std::vector<state::Record>
 // after the rules are in force, as localhost_guard protects the node from its misuse; a tc filter does
 // while they are flushed.
 void EnsureLocalhostReaches(state::Host& host, const state::Record& record);
-// The sysctls that are off, one line each.
-[[nodiscard]] std::vector<std::string> DiffLocalhostReaches(const state::Record& record);
+// What of it is off or missing, one line each.
+[[nodiscard]] std::vector<std::string> DiffLocalhostReaches(state::Host& host,
+                                                            const state::Record& record);
 
 }  // namespace nomad_bridge::rules

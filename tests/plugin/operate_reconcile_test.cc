@@ -110,6 +110,8 @@ INSTANTIATE_TEST_SUITE_P(
         {"Localhost",
          "sysctl -qw net.ipv4.conf.nomad.route_localnet=0",
          "net/ipv4/conf/nomad/route_localnet is 0"},
+        {"LocalhostFilter", "tc filter delete dev nomad ingress", "the tc filter of 'nomad'"},
+        {"LocalhostQdisc", "tc qdisc delete dev nomad clsact", "the tc filter of 'nomad'"},
         {"Lease", "rm /var/run/cni/nomad/172.26.64.2", "the lease of 172.26.64.2 is missing"},
         {"Element",
          "nft delete element inet nomad-bridge port4 '{ tcp . 8080 }'",
@@ -118,6 +120,55 @@ INSTANTIATE_TEST_SUITE_P(
         {"StaticRules", "iptables -F CNI-FORWARD", "CNI-FORWARD"},
     }),
     kNameOf);
+
+TEST_F(Reconcile, MakesTheFilterOfLocalhostAsItWas) {
+  AttachAll();
+  const std::string before = host().Must(Words("tc filter show dev nomad ingress"));
+  ASSERT_THAT(before, HasSubstr("direct-action"));
+  host().Must(Words("tc filter delete dev nomad ingress"));
+
+  ASSERT_EQ(RunLine("reconcile").exit_code, 0);
+  // Without the number that the kernel counts on.
+  const auto head = [](const std::string& text) { return text.substr(0, text.find(" jited")); };
+  EXPECT_EQ(head(host().Must(Words("tc filter show dev nomad ingress"))), head(before));
+}
+
+// ---- a lost bridge is made as its config said
+
+TEST_F(Reconcile, MakesABridgeWithTheMtuAndModeOfItsConfig) {
+  json config = kOther;
+  config["mtu"] = 1400;
+  config["promiscMode"] = true;
+  Attach(config);
+  host().Must({"ip", "link", "delete", "br-other"});
+
+  EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+  const json bridge = host().Json(Words("ip -j -d link show br-other")).at(0);
+  EXPECT_EQ(bridge.at("mtu"), 1400);
+  EXPECT_THAT(bridge.at("flags"), ::testing::Contains("PROMISC"));
+
+  host().Must(Words("ip link set br-other promisc off"));
+  EXPECT_THAT(RunLine("reconcile").err,
+              HasSubstr("repaired bridge 'br-other', which was not promiscuous"));
+  EXPECT_THAT(LinkOn(host(), "br-other").at("flags"), ::testing::Contains("PROMISC"));
+}
+
+TEST_F(Reconcile, RemovesAnAddressInTheWayAsForceAddressSays) {
+  for (const bool is_forced : {false, true}) {
+    json config = kOther;
+    config["forceAddress"] = is_forced;
+    Attach(config);
+    host().Must(Words("ip address replace 10.9.0.1/24 dev br-other"));
+    host().Must(Words("ip address delete 10.8.0.1/24 dev br-other"));
+
+    const Outcome outcome = RunLine("reconcile");
+    EXPECT_EQ(outcome.exit_code, is_forced ? 0 : 1) << outcome;
+    EXPECT_THAT(AddressesOn(host(), "br-other"),
+                ElementsAre(is_forced ? "10.8.0.1/24" : "10.9.0.1/24"));
+    host().Must(Words("ip address flush dev br-other"));
+    Detach(config);
+  }
+}
 
 // ---- what cannot be repaired, and who is at work
 
