@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "base/text.h"
+#include "tests/bench/commands.h"
 #include "tests/bench/options.h"
 #include "tests/bench/report.h"
 #include "tests/support/isolation.h"
@@ -122,6 +123,8 @@ void Compare(const Options& options) {
   test::EnterIsolation();
   if (options.leases > 0) {
     CompareLeases(options);
+  } else if (!options.with_verbs) {
+    MeasureCommands(options, std::cout);
   } else {
     CompareVerbs(options, json);
   }

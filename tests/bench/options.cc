@@ -45,6 +45,8 @@ void Apply(Options& options, const std::string& key, const std::string& value) {
     options.with_ours = value == "ours";
     options.with_reference = value == "reference";
     options.with_floor = options.with_ours;
+  } else if (key == "--only" && value == "commands") {
+    options.with_verbs = false;
   } else if (key == "--rounds") {
     options.rounds = ParseNumber(value, 1);
   } else if (key == "--alive") {
