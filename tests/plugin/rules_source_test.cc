@@ -127,12 +127,7 @@ class ForgedSource : public Masquerade {
   // ones.
   void Send() {
     const auto ask = [&](const std::string& from, const std::string& to) {
-      return Ask(container(),
-                 {.protocol = Protocol::kUdp,
-                  .to = to,
-                  .port = 9000,
-                  .from = from,
-                  .patience = std::chrono::milliseconds(250)});
+      return Ask(container(), {.protocol = Protocol::kUdp, .to = to, .port = 9000, .from = from});
     };
     EXPECT_EQ(ask("172.26.64.2", kOutsideIp4), (Reply{"outside", kHostIp4}));
     EXPECT_EQ(ask("fd00:26::2", kOutsideIp6), (Reply{"outside", kHostIp6}));
