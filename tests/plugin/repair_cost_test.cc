@@ -24,7 +24,10 @@ class Cost : public World {
     EXPECT_EQ(outcome.exit_code, 0) << outcome;
     Calls calls;
     for (const std::string& line : Lines(FindFile(log).value())) {
-      ++calls[line.substr(0, line.find('('))];
+      // The kernel has a write to IPv6's sysctls made again as long as another process holds rtnl_lock.
+      if (line.find("ERESTARTNOINTR") == std::string::npos) {
+        ++calls[line.substr(0, line.find('('))];
+      }
     }
     return calls;
   }
