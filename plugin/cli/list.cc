@@ -123,7 +123,8 @@ std::string ShowUsage(const std::optional<Usage>& usage, std::string_view what) 
 }
 
 // With several networks, a line for each.
-std::string Summary(const std::vector<Attachment>& shown, const Inventory& inventory) {
+std::string Summary(const Inventory& inventory) {
+  const std::vector<Attachment>& shown = inventory.attachments;
   std::vector<const Network*> networks;
   for (const Network& network : inventory.networks) {
     const auto is_in = [&](const Attachment& each) { return each.id.network == network.name; };
@@ -142,9 +143,7 @@ std::string Summary(const std::vector<Attachment>& shown, const Inventory& inven
   return Cat(text, '\n');
 }
 
-std::string ShowTable(const std::vector<Attachment>& shown,
-                      const Inventory& inventory,
-                      bool is_wide) {
+std::string ShowTable(const Inventory& inventory, bool is_wide) {
   Table table(
       is_wide ? std::vector<std::string>{"ALLOC",
                                          "NAMESPACE",
@@ -161,7 +160,7 @@ std::string ShowTable(const std::vector<Attachment>& shown,
                                          "STATE"}
               : std::vector<std::string>{
                     "ALLOC", "NAMESPACE", "JOB", "GROUP", "ADDRESS", "PORTS", "NETWORK", "STATE"});
-  for (const Attachment& attachment : shown) {
+  for (const Attachment& attachment : inventory.attachments) {
     table.Add(is_wide ? WideRow(attachment, inventory) : Row(attachment));
   }
   return table.Text();
@@ -172,10 +171,10 @@ Json UsageJson(const std::optional<Usage>& usage) {
                : Json();
 }
 
-Json Document(const std::vector<Attachment>& shown, const Inventory& inventory) {
+Json Document(const Inventory& inventory) {
   Json document = NewDocument();
   document["attachments"] = Json::array();
-  for (const Attachment& attachment : shown) {
+  for (const Attachment& attachment : inventory.attachments) {
     document["attachments"].push_back(ToJson(attachment, inventory));
   }
   document["networks"] = Json::array();
@@ -191,16 +190,16 @@ Json Document(const std::vector<Attachment>& shown, const Inventory& inventory) 
 int RunList(const Arguments& arguments) {
   const Filters filters = ParseFilters(arguments.operands);
   state::Host host = state::Host::Open();
-  const Inventory inventory = TakeInventory(host);
+  Inventory inventory = TakeInventory(host);
   RemarkOn(inventory);
-  std::vector<Attachment> shown = inventory.attachments;
-  std::erase_if(shown, [&](const Attachment& each) { return !Matches(each, filters); });
+  std::erase_if(inventory.attachments,
+                [&](const Attachment& each) { return !Matches(each, filters); });
   if (arguments.Has("json")) {
-    PrintDocument(Document(shown, inventory));
+    PrintDocument(Document(inventory));
   } else {
-    Print(Cat(ShowTable(shown, inventory, arguments.Has("wide")), Summary(shown, inventory)));
+    Print(Cat(ShowTable(inventory, arguments.Has("wide")), Summary(inventory)));
   }
-  return shown.empty() && !filters.empty() ? kNo : kYes;
+  return inventory.attachments.empty() && !filters.empty() ? kNo : kYes;
 }
 
 constexpr std::array kListFlags = {
