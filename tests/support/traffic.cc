@@ -303,7 +303,7 @@ bool Connection::Echoes(const std::string& line) {
 }
 
 bool Ping(const Node& from, const std::string& to) {
-  return from.Run({"ping", "-n", "-c", "1", "-W", "3", to}).exit_code == 0;
+  return from.Run({"ping", "-n", "-c", "1", "-i", "0.3", "-w", "3", to}).exit_code == 0;
 }
 
 }  // namespace nomad_bridge::test

@@ -84,7 +84,7 @@ class Connection {
   UniqueFd fd_;
 };
 
-// One echo request, three seconds: time for the neighbour to be asked for a second time.
+// Echo requests until one is answered, for three seconds: time for the neighbour to be asked for a second time.
 [[nodiscard]] bool Ping(const Node& from, const std::string& to);
 
 }  // namespace nomad_bridge::test
