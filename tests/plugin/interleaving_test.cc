@@ -58,7 +58,7 @@ json ListAlone() {
 
 class Interleaving
     : public SweepWorld,
-      public ::testing::WithParamInterface<std::tuple<const char*, std::string, Second>> {
+      public ::testing::WithParamInterface<std::tuple<std::string, std::string, Second>> {
  protected:
   Interleaving() {
     host().Must({"nft", "table ip foreign { chain rules { }; }"});
@@ -67,7 +67,7 @@ class Interleaving
     MustDelFrom(network_, once);
   }
 
-  [[nodiscard]] static bool IsByName() { return std::get<0>(GetParam()) == std::string(kByName); }
+  [[nodiscard]] static bool IsByName() { return std::get<0>(GetParam()) == kByName; }
   [[nodiscard]] static std::string FirstVerb() { return std::get<1>(GetParam()); }
   [[nodiscard]] static const Second& TheSecond() { return std::get<2>(GetParam()); }
   [[nodiscard]] static bool Is(const std::string& name) { return TheSecond().name == name; }

@@ -1,6 +1,7 @@
 #include "tests/support/config.h"
 
 #include <cstdlib>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 
@@ -71,6 +72,11 @@ json WithValid(const std::vector<std::string>& container_ids, json config) {
 std::string BinaryUnderTest() {
   const char* named = std::getenv("NOMAD_BRIDGE_BINARY");
   return named != nullptr ? named : NOMAD_BRIDGE_BINARY;
+}
+
+std::string LeakChecks(const std::string& kind) {
+  static std::set<std::string> seen;
+  return seen.insert(kind).second ? "detect_leaks=1" : "detect_leaks=0";
 }
 
 std::string NomadArgs(const std::string& job, const std::string& allocation) {

@@ -94,6 +94,7 @@ Command EntryCommand(const std::string& verb,
                         {"CNI_IFNAME", attached.ifname},
                         {"CNI_ARGS", verb == "DEL" ? "" : attached.args},
                         {"CNI_PATH", network.path},
+                        {"ASAN_OPTIONS", LeakChecks(Cat(type, ' ', verb))},
                         {"PATH", network.program_path}},
           .inherits_environment = false};
 }

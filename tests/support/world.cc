@@ -114,6 +114,7 @@ Command World::PluginCommand(const std::string& verb,
                                 {"CNI_NETNS", container().path()},
                                 {"CNI_IFNAME", "eth0"},
                                 {"CNI_PATH", kBinDirectory},
+                                {"ASAN_OPTIONS", LeakChecks(Cat(name, ' ', verb))},
                                 {"PATH", "/usr/sbin:/usr/bin:/sbin:/bin"}},
                   .inherits_environment = false};
   for (const auto& [variable, value] : variables) {
