@@ -57,9 +57,20 @@ class Reconciliation {
     if (segment->second) {
       findings_.Try(Format("container '{}'", id.container_id), [&] { LookAtOwn(*record); });
     }
-    if (rules::HasForwardHook(*record)) {
-      gateways_.try_emplace(record->link.gateway_ifname, record->OnlyLive());
+    NoteGateway(*record);
+  }
+
+  void LookAtGateway(const AttachmentId& id) {
+    const std::optional<state::Record> record = host_.records.Find(id);
+    if (record && record->IsAny(state::Phase::kLive) &&
+        !gateways_.contains(record->link.gateway_ifname) && link::IsAlive(host_, *record)) {
+      NoteGateway(*record);
     }
+  }
+
+  void LookAtSharedRules() {
+    findings_.Try("the rules",
+                  [&] { Append(findings_.found, rules::ConvergeAfterForeignChanges(host_)); });
   }
 
   void LookAtRules() {
@@ -104,6 +115,12 @@ class Reconciliation {
     }
   }
 
+  void NoteGateway(const state::Record& record) {
+    if (rules::HasForwardHook(record)) {
+      gateways_.try_emplace(record.link.gateway_ifname, record.OnlyLive());
+    }
+  }
+
   state::Host& host_;
   Dry dry_;
   Findings findings_;
@@ -115,6 +132,16 @@ class Reconciliation {
 
 bool IsUnchanged(state::Host& host) {
   return rules::FindCurrentCheckpoint(host).has_value();
+}
+
+Findings ReconcileAfterForeignChanges(state::Host& host) {
+  Reconciliation reconciliation(host, Dry::kNo);
+  reconciliation.LookAtSharedRules();
+  for (const AttachmentId& id : host.records.List("")) {
+    reconciliation.LookAtGateway(id);
+  }
+  reconciliation.OpenForeignFirewalls();
+  return reconciliation.Take();
 }
 
 Findings Reconcile(state::Host& host, Dry dry, const Progress& progress) {

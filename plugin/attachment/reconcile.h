@@ -18,7 +18,11 @@ namespace nomad_bridge::attachment {
 // Whether nobody has changed a rule since our last commit: one question to the kernel.
 [[nodiscard]] bool IsUnchanged(state::Host& host);
 
-// Logs what it repairs.
+// Logs what it repairs, as all here.
 [[nodiscard]] Findings Reconcile(state::Host& host, Dry dry, const Progress& progress);
+
+// For changes that are rules::AreForeign(): the rules that attachments share and other programs' firewalls,
+// as an ADD looks at them. All records are read, but without a lock; no question for each attachment.
+[[nodiscard]] Findings ReconcileAfterForeignChanges(state::Host& host);
 
 }  // namespace nomad_bridge::attachment

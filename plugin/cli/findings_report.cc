@@ -66,10 +66,12 @@ std::string TextOf(std::string_view command,
       text += Cat(Printable(line), '\n');
     }
   }
-  text += Format("{} attachment{}; {}",
-                 findings.attachments,
-                 findings.attachments == 1 ? "" : "s",
-                 SummaryOf(command, dry, findings));
+  text += Cat(
+      state == RulesetState::kOthersChanged
+          ? "only other tables have changed"
+          : Format("{} attachment{}", findings.attachments, findings.attachments == 1 ? "" : "s"),
+      "; ",
+      SummaryOf(command, dry, findings));
   if (!findings.busy.empty()) {
     text += Format("; {} left out, as other commands work on them", findings.busy.size());
   }

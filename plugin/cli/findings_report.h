@@ -21,7 +21,8 @@ inline constexpr std::array<Flag, 2> kFindingsFlags = {
 // A counter on stderr, if that is a terminal.
 [[nodiscard]] attachment::Progress ProgressOnTerminal(std::string_view command);
 
-enum class RulesetState { kCompared, kUnchanged };
+// kOthersChanged: only what all attachments share was compared.
+enum class RulesetState { kCompared, kOthersChanged, kUnchanged };
 
 // Prints `findings` of `command`, and returns the exit code: kNo if something failed, or a dry run found
 // something.

@@ -1,9 +1,11 @@
 #include "plugin/attachment/reconcile.h"
 
 #include <array>
+#include <optional>
 
-#include "netlink/core/change_socket.h"
+#include "netlink/nft/change_socket.h"
 #include "plugin/cli/findings_report.h"
+#include "plugin/rules/converge.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
@@ -14,18 +16,36 @@ constexpr std::array<Flag, 3> kFlags = {
     Flag{"if-changed", nullptr, "does nothing while nobody has changed a rule: one question"},
     kFindingsFlags[1]};
 
-int RunReconcile(const Arguments& arguments) {
-  if (const UniqueFd changes = netlink::TakeChangeSocket()) {
-    netlink::AwaitQuiet(changes);
-  }
-  RequireRoot("reconcile");
-  state::Host host = state::Host::Open();
-  if (arguments.Has("if-changed") && attachment::IsUnchanged(host)) {
-    return Report(arguments, "reconcile", {}, RulesetState::kUnchanged);
-  }
+int RunOnAll(const Arguments& arguments, state::Host& host) {
   return Report(arguments,
                 "reconcile",
                 attachment::Reconcile(host, DryOf(arguments), ProgressOnTerminal("reconcile")));
+}
+
+int RunIfChanged(const Arguments& arguments,
+                 state::Host& host,
+                 const std::optional<nft::Changes>& changes) {
+  if (attachment::IsUnchanged(host)) {
+    return Report(arguments, "reconcile", {}, RulesetState::kUnchanged);
+  }
+  if (changes && rules::AreForeign(host, *changes) && DryOf(arguments) == attachment::Dry::kNo) {
+    return Report(arguments,
+                  "reconcile",
+                  attachment::ReconcileAfterForeignChanges(host),
+                  RulesetState::kOthersChanged);
+  }
+  return RunOnAll(arguments, host);
+}
+
+int RunReconcile(const Arguments& arguments) {
+  std::optional<nft::Changes> changes;
+  if (const UniqueFd socket = nft::TakeChangeSocket()) {
+    changes = nft::ReadChanges(socket);
+  }
+  RequireRoot("reconcile");
+  state::Host host = state::Host::Open();
+  return arguments.Has("if-changed") ? RunIfChanged(arguments, host, changes)
+                                     : RunOnAll(arguments, host);
 }
 
 }  // namespace

@@ -78,23 +78,32 @@ void Note(state::Host& host,
   SaveCheckpoint(host, checkpoint);
 }
 
-}  // namespace
+struct Converged {
+  state::Checkpoint checkpoint;
+  std::vector<std::string> repaired;
+};
 
-state::Checkpoint Converge(state::Host& host, const state::Record& record) {
+// So that `added`, if there is one, can be added to.
+Converged ConvergeFor(state::Host& host, const state::Record* added) {
   state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint{});
   LazyDesiredState desired(host, {});
-  const int mark_bit = MarkBitFor(record, checkpoint, desired);
+  const int mark_bit = added != nullptr ? MarkBitFor(*added, checkpoint, desired)
+                                        : MarkBitInUse(checkpoint, desired);
   // Once it is there, it stays.
-  bool has_port_filter = checkpoint.has_port_filter || NeedsPortFilter(record);
+  bool has_port_filter =
+      checkpoint.has_port_filter || (added != nullptr && NeedsPortFilter(*added));
   std::vector<firewall::ForwardHook> hooks = HooksIn(checkpoint, mark_bit);
-  std::optional<firewall::ForwardHook> new_hook = FindNewHook(record, hooks);
+  const auto find_new_hook = [&](const std::vector<firewall::ForwardHook>& present) {
+    return added != nullptr ? FindNewHook(*added, present) : std::nullopt;
+  };
+  std::optional<firewall::ForwardHook> new_hook = find_new_hook(hooks);
 
   const bool is_quiet = checkpoint.generation == host.nft.Generation();
   const bool has_same_tables = checkpoint.tables_revision == kTablesRevision &&
                                checkpoint.accept_mark_bit == mark_bit &&
                                checkpoint.has_port_filter == has_port_filter;
   if (is_quiet && has_same_tables && !new_hook) {
-    return checkpoint;
+    return {.checkpoint = std::move(checkpoint)};
   }
   if (!is_quiet) {
     checkpoint.opened_ifnames.clear();  // other firewalls may have been changed, too
@@ -112,12 +121,31 @@ state::Checkpoint Converge(state::Host& host, const state::Record& record) {
     has_port_filter = has_port_filter || std::ranges::any_of(desired->records(), NeedsPortFilter);
     goal.tables = NodeTables(mark_bit, has_port_filter);
     goal.forward_hooks = HooksOf(*desired, mark_bit);
-    goal.new_forward_hook = FindNewHook(record, goal.forward_hooks);
+    goal.new_forward_hook = find_new_hook(goal.forward_hooks);
     restored = RestoreAll(host, goal, *desired, checkpoint);
   }
   FinishRepair(host, restored->repaired, desired);
   Note(host, goal, *restored, checkpoint);
-  return checkpoint;
+  return {.checkpoint = std::move(checkpoint), .repaired = std::move(restored->repaired)};
+}
+
+}  // namespace
+
+state::Checkpoint Converge(state::Host& host, const state::Record& record) {
+  return ConvergeFor(host, &record).checkpoint;
+}
+
+bool AreForeign(state::Host& host, const nft::Changes& changes) {
+  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  return checkpoint && checkpoint->tables_revision == kTablesRevision && changes.are_complete &&
+         changes.first_generation &&
+         *changes.first_generation <= nft::NextGeneration(checkpoint->generation) &&
+         !changes.tables.contains(firewall::TableId().name);
+}
+
+std::vector<std::string> ConvergeAfterForeignChanges(state::Host& host) {
+  const RangeLock one_at_a_time = host.records.LockRules();
+  return ConvergeFor(host, nullptr).repaired;
 }
 
 std::vector<std::string> ConvergeAll(state::Host& host, const std::set<AttachmentId>& valid) {

@@ -18,6 +18,7 @@
 
 #include "base/attachment_id.h"
 #include "firewall/ruleset.h"
+#include "netlink/nft/change_socket.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
@@ -26,6 +27,11 @@ namespace nomad_bridge::rules {
 // So that `record` can be added to. Returns the checkpoint as it is in its file. The rules' lock is held
 // by the caller.
 [[nodiscard]] state::Checkpoint Converge(state::Host& host, const state::Record& record);
+
+// Whether `changes`, all since the checkpoint among them, are of other tables than ours.
+[[nodiscard]] bool AreForeign(state::Host& host, const nft::Changes& changes);
+// After those: as Converge(), for nobody. Takes the rules' lock, and returns what it repaired.
+[[nodiscard]] std::vector<std::string> ConvergeAfterForeignChanges(state::Host& host);
 
 // Compares everything, and removes what nothing explains: elements of owners who have neither a record
 // nor a link and are not among `valid`, and of addresses that are another's. Takes the rules' lock.

@@ -1,0 +1,98 @@
+// nomad-bridge reconcile -if-changed as systemd starts it after a change of nf_tables: with the socket on which the
+// changes came. What only others have changed costs no question for each attachment.
+#include <linux/netlink.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/plugin/cli_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class ReconcileByTheSocket : public CliWorld {
+ protected:
+  ReconcileByTheSocket() {
+    Attach(Publish({Port(8080, 80)}));
+    Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "page");
+    Listen();
+  }
+
+  // As systemd does with ListenNetlink=netfilter 64.
+  void Listen() {
+    socket_ = UniqueFd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER));
+    const sockaddr_nl address{.nl_family = AF_NETLINK, .nl_pad = 0, .nl_pid = 0, .nl_groups = 64};
+    ASSERT_EQ(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
+              0);
+  }
+
+  [[nodiscard]] Outcome RunIfChanged() {
+    Command command = Line({});
+    // The shell for the process id, which LISTEN_PID must be.
+    command.argv = {"sh",
+                    "-c",
+                    "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" reconcile -if-changed",
+                    command.argv.front()};
+    command.in_child = [this] {
+      constexpr int kFirstHanded = 3;
+      ::dup2(socket_.get(), kFirstHanded);
+    };
+    return Execute(command);
+  }
+
+  void ExpectServes() { EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page"); }
+
+  UniqueFd socket_;
+};
+
+TEST_F(ReconcileByTheSocket, LooksOnlyAtWhatIsSharedAfterAChangeOfOthers) {
+  host().Must(Words("nft add table inet others"));
+  const Outcome outcome = RunIfChanged();
+  EXPECT_EQ(outcome.out, "only other tables have changed; nothing to repair\n") << outcome;
+  EXPECT_EQ(RunIfChanged().out, "nothing has changed\n");
+}
+
+TEST_F(ReconcileByTheSocket, RepairsWhatWeHaveInATableOfOthers) {
+  host().Must(Words("iptables -F CNI-FORWARD"));
+  const Outcome outcome = RunIfChanged();
+  EXPECT_THAT(outcome.out, HasSubstr("only other tables have changed; ")) << outcome;
+  EXPECT_THAT(outcome.err, HasSubstr("repaired ")) << outcome;
+  EXPECT_THAT(host().Must(Words("iptables -S CNI-FORWARD")), HasSubstr("-A CNI-FORWARD"));
+}
+
+// ---- everything is compared
+
+TEST_F(ReconcileByTheSocket, RepairsAnElementThatWasDeleted) {
+  host().Must(Words("nft add table inet others"));
+  host().Must(Words("nft delete element inet nomad-bridge port4 { tcp . 8080 }"));
+  const Outcome outcome = RunIfChanged();
+  EXPECT_EQ(outcome.out, "1 attachment; 1 repaired\n") << outcome;
+  ExpectServes();
+}
+
+TEST_F(ReconcileByTheSocket, RepairsAFlushedRuleset) {
+  host().Must(Words("nft flush ruleset"));
+  EXPECT_THAT(RunIfChanged().out, HasSubstr("1 attachment; "));
+  ExpectServes();
+}
+
+TEST_F(ReconcileByTheSocket, RepairsWhatWasDeletedBeforeTheSocketWasMade) {
+  host().Must(Words("nft delete element inet nomad-bridge port4 { tcp . 8080 }"));
+  Listen();
+  host().Must(Words("nft add table inet others"));
+  EXPECT_EQ(RunIfChanged().out, "1 attachment; 1 repaired\n");
+  ExpectServes();
+}
+
+TEST_F(ReconcileByTheSocket, RepairsWhatALostMessageTold) {
+  const int smallest = 1;
+  ASSERT_EQ(::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUF, &smallest, sizeof smallest), 0);
+  for (const char* const table : {"one", "two", "three", "four", "five", "six"}) {
+    host().Must({"nft", "add", "table", "inet", table, "{ chain c { counter; counter; }; }"});
+  }
+  host().Must(Words("nft delete element inet nomad-bridge port4 { tcp . 8080 }"));
+  EXPECT_EQ(RunIfChanged().out, "1 attachment; 1 repaired\n");
+  ExpectServes();
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
