@@ -270,7 +270,7 @@ INSTANTIATE_TEST_SUITE_P(Slices, KilledInstall, ::testing::Range(1, kSlices + 1)
 
 TEST_P(KilledInstall, LeavesEveryNameTheOldOrTheNewProgramAndCanBeRepeated) {
   const Command command = Line({"install", kDirectory, "--replace"});
-  for (int nth = GetParam(); !HasFailure(); nth += kSlices) {
+  for (int nth = GetParam(); !HasFailure(); nth += SweepStep(kSlices)) {
     SCOPED_TRACE(Cat("killed at call ", nth));
     fs::remove_all(kDirectory);
     Write("nomad-bridge", kOlder);

@@ -221,7 +221,7 @@ class Interleaving
 
 TEST_P(Interleaving, EndsWell) {
   Prepare();
-  for (int nth = 1; Run(nth) && !HasFailure(); nth += EveryHowManyCalls()) {
+  for (int nth = 1; Run(nth) && !HasFailure(); nth += SweepStep(EveryHowManyCalls())) {
     SCOPED_TRACE(Cat("held before call ", nth));
     ExpectAllIsWell();
     Prepare();

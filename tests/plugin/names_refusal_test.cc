@@ -42,8 +42,7 @@ class RefusedName : public World,
   }
 
   // An ADD of the list up to our plugin, refused its N-th request. False if it made fewer.
-  bool ExpectNothingIsLeft(int nth) {
-    const Snapshot nothing = TakeSnapshot();
+  bool ExpectNothingIsLeft(int nth, const Snapshot& nothing) {
     const json result = AddThoseBefore();
     const Snapshot before = TakeSnapshot();
     const Refusal refusal =
@@ -69,10 +68,11 @@ class RefusedName : public World,
 TEST_P(RefusedName, LeavesWhatThoseBeforeItMade) {
   MustDelFrom(network_, MustAdd(network_, allocation_));  // leaves behind what is shared
 
+  const Snapshot nothing = TakeSnapshot();
   int refused = 0;
   for (int nth = 1; !HasFailure(); ++nth) {
     SCOPED_TRACE(Cat("request ", nth));
-    if (!ExpectNothingIsLeft(nth)) {
+    if (!ExpectNothingIsLeft(nth, nothing)) {
       break;
     }
     ++refused;

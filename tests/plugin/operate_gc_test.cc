@@ -135,7 +135,7 @@ TEST_P(KilledGc, IsCompletedByTheNextOne) {
   constexpr int kSlices = 3;
   UseAll();
   const Snapshot before = TakeHostSnapshot();
-  for (int nth = GetParam(); !HasFailure(); nth += kSlices) {
+  for (int nth = GetParam(); !HasFailure(); nth += SweepStep(kSlices)) {
     Node& doomed = AddContainer(Cat("doomed-", nth));
     Attach(Publish({Port(9090, 90)}), As("doomed", doomed));
     KillContainer(doomed);

@@ -281,7 +281,7 @@ TEST_P(KilledReconcile, IsCompletedByTheNextOne) {
   constexpr int kSlices = 3;
   AttachAll();
   const Snapshot before = TakeHostSnapshot();
-  for (int nth = GetParam(); !HasFailure(); nth += kSlices) {
+  for (int nth = GetParam(); !HasFailure(); nth += SweepStep(kSlices)) {
     host().Must({"sh",
                  "-e",
                  "-c",

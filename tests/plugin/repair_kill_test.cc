@@ -14,7 +14,7 @@ class KillingWorld : public SweepWorld {
   // calls `recover` each time. Ends with a run that was not killed.
   void Sweep(int slice, const Victim& victim, const std::function<void()>& recover) {
     constexpr int kFewest = 15;  // any command of ours makes more calls that can be seen
-    for (int nth = slice; !HasFailure(); nth += kSlices) {
+    for (int nth = slice; !HasFailure(); nth += SweepStep(kSlices)) {
       victim.prepare();
       const Killing killing = RunPluginKilledAt(nth, victim.verb, victim.config);
       if (!killing.killed) {
@@ -126,7 +126,7 @@ TEST_P(KilledAdd, GivesItsAddressBackWhenItsNamespaceIsGoneAndThePoolIsFull) {
   const Variables other = As("other", AddContainer("other"));
   UseOnce(Publish({Port(8080, 80), Port(8053, 53, "udp")}));
   int containers = 0;
-  for (int nth = GetParam(); !HasFailure(); nth += kSlices) {
+  for (int nth = GetParam(); !HasFailure(); nth += SweepStep(kSlices)) {
     Node& doomed = AddContainer(Cat("doomed", ++containers));
     const Killing killing = RunPluginKilledAt(nth, "ADD", config, As("doomed", doomed));
     SCOPED_TRACE(Cat("killed at call ", nth));

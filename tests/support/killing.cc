@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
+#include <string>
 #include <utility>
 
 #include <fcntl.h>
@@ -93,6 +95,11 @@ Killing Trace(Command command, const std::function<void(pid_t child, int nth)>& 
 }
 
 }  // namespace
+
+int SweepStep(int step) {
+  const char* const text = std::getenv("NOMAD_BRIDGE_SPARSE");
+  return text != nullptr ? step * std::stoi(text) : step;
+}
 
 Killing RunKilledAt(Command command, int nth) {
   bool killed = false;
