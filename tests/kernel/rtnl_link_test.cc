@@ -80,7 +80,7 @@ TEST_F(RtnlLink, IsReadAsIpShowsIt) {
   EXPECT_EQ(link.name, "odd\"';$");
   EXPECT_EQ(link.kind, "veth");
   EXPECT_EQ(link.alias, "job=é; group=\"x\"");
-  EXPECT_EQ(link.mac.Text(), shown.at("address"));
+  EXPECT_EQ(shown.at("address"), link.mac.Text());
   EXPECT_EQ(link.mtu, 1400);
   EXPECT_TRUE(link.up);
   EXPECT_FALSE(link.operational) << "its peer is down";

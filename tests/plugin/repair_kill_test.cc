@@ -90,7 +90,7 @@ TEST_P(KilledCommand, IsRepairedByTheNextAdd) {
     const Outcome add = RunPlugin("ADD", killed_.config);
     ExpectServes(add);
     if (const json asked = At(killed_.config, "/runtimeConfig/ips/0"); !asked.is_null()) {
-      EXPECT_EQ(AddressOf(add.json), asked);
+      EXPECT_EQ(asked, AddressOf(add.json));
     }
     EXPECT_EQ(TcpText(outside(), kHostIp4, 7080), "") << "the old port still leads there";
     Detach(killed_.config);
