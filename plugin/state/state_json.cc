@@ -113,6 +113,10 @@ struct Reader {
     } else if constexpr (std::is_constructible_v<json, Value>) {
       from.get_to(value);
     } else {
+      // find() would find nothing in an array, either, and all would have its default.
+      if (!from.is_object() && !from.is_null()) {
+        throw std::invalid_argument(Cat(from.dump(), " is no object"));
+      }
       Reader reader{from};
       Fields(reader, value);
     }

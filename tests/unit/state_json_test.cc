@@ -140,6 +140,12 @@ TEST(RecordJson, IsRefusedIfANumberIsOutOfRange) {
   }
 }
 
+TEST(RecordJson, IsRefusedIfAGroupIsAList) {
+  json record = kFull;
+  record["rules"] = {"forward", "ports"};
+  EXPECT_THROW(static_cast<void>(state::ParseRecord(record.dump())), std::exception);
+}
+
 TEST(RecordJson, KeepsAPortOfEveryHostAddress) {
   state::Record record = FullRecord();
   record.rules.ports.front().host_ip.reset();
