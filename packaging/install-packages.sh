@@ -27,6 +27,7 @@ packages() {
       echo libgtest-dev libgmock-dev ccache
       # The tests read back with other tools, and try the leases against the reference host-local.
       echo iproute2 nftables iptables conntrack iputils-ping kmod strace python3 containernetworking-plugins
+      echo jq ca-certificates
       # Who reads the metrics.
       echo prometheus prometheus-node-exporter
       # The schemas of -json.

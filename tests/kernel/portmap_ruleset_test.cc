@@ -36,13 +36,11 @@ class WholeTable : public RulesetWorld {
     }
     return list;
   }
-
-  std::string List() { return host().Must({"nft", "list", "table", "inet", "nomad-bridge"}); }
 };
 
 TEST_F(WholeTable, EqualsItsFixture) {
   Put(Publishing(2));
-  EXPECT_EQ(List(), ReadFixture("nft/nomad-bridge.nft"));
+  EXPECT_EQ(ListTable(), ReadFixture("nft/nomad-bridge.nft"));
   outside().Must({"nft", "-f", "-"}, ReadFixture("nft/nomad-bridge.nft"));
   EXPECT_EQ(Json(host()), Json(outside()));
 }
@@ -62,19 +60,19 @@ TEST_F(WholeTable, IsReadableAsJson) {
 
 TEST_F(WholeTable, GetsMissingPortsBack) {
   Put(Publishing(2));
-  const std::string before = List();
+  const std::string before = ListTable();
   host().Must({"nft", "flush", "map", "inet", "nomad-bridge", "port4"});
   host().Must({"nft", "flush", "chain", "inet", "nomad-bridge", "hostports"});
   const auto outcome = Put(Publishing(2), {Publishing(2)});
   EXPECT_THAT(
       outcome.repaired,
       ElementsAre("chain hostports in table inet nomad-bridge", "tcp . 8080 in port4 of veth2"));
-  EXPECT_EQ(List(), before);
+  EXPECT_EQ(ListTable(), before);
 }
 
 TEST_F(WholeTable, CorrectsAPortThatLeadsElsewhere) {
   Put(Publishing(2));
-  const std::string before = List();
+  const std::string before = ListTable();
   host().Must({"nft", "-f", "-"},
               "delete element inet nomad-bridge port4 { tcp . 8080 }\n"
               "add element inet nomad-bridge port4 { tcp . 8080 comment \"veth2 job=billing "
@@ -82,7 +80,7 @@ TEST_F(WholeTable, CorrectsAPortThatLeadsElsewhere) {
   EXPECT_THAT(Put(DesiredOf(3), {Publishing(2)}).repaired,
               ElementsAre("tcp . 8080 in port4 of veth2"));
   static_cast<void>(firewall::RemoveElements(socket_, DesiredOf(3).elements, std::nullopt));
-  EXPECT_EQ(List(), before);
+  EXPECT_EQ(ListTable(), before);
 }
 
 TEST_F(WholeTable, NamesThePortThatIsTaken) {

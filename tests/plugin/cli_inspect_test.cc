@@ -115,10 +115,7 @@ TEST_F(Inspect, SaysWhatItCannotFind) {
 }
 
 TEST_F(Inspect, WithoutRootShowsWhatTheAliasHolds) {
-  ASSERT_EQ(Run({"install", "/run/shared"}).exit_code, 0);
-  Command command = Line({"inspect", veth_});
-  command.argv.front() = "/run/shared/nomad-bridge";
-  command.in_child = [] { static_cast<void>(!::setuid(65534)); };
+  const Command command = LineWithoutRoot({"inspect", veth_});
   const Outcome outcome = Execute(command);
   EXPECT_EQ(outcome.exit_code, 0) << outcome;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("job billing"), HasSubstr("Address      ?\n")));

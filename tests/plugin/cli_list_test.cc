@@ -190,10 +190,7 @@ TEST_F(List, LeavesOutWhatAnotherHostWrote) {
 
 TEST_F(List, WithoutRootShowsWhatTheAliasesHold) {
   AttachTwo();
-  ASSERT_EQ(Run({"install", "/run/shared"}).exit_code, 0);
-  Command command = Line({"list"});
-  command.argv.front() = "/run/shared/nomad-bridge";
-  command.in_child = [] { static_cast<void>(!::setuid(65534)); };
+  const Command command = LineWithoutRoot({"list"});
 
   const Outcome outcome = Execute(command);
 

@@ -242,10 +242,7 @@ TEST_F(Metrics, LetListSaySinceWhenAnAttachmentIsDead) {
 
 TEST_F(Metrics, WithoutRootSayWhatIsMissing) {
   AttachBilling();
-  ASSERT_EQ(Run({"install", "/run/shared"}).exit_code, 0);
-  Command command = Line({"metrics"});
-  command.argv.front() = "/run/shared/nomad-bridge";
-  command.in_child = [] { static_cast<void>(!::setuid(65534)); };
+  const Command command = LineWithoutRoot({"metrics"});
   const Outcome outcome = Execute(command);
   EXPECT_EQ(outcome.exit_code, 0) << outcome;
   EXPECT_THAT(outcome.err, HasSubstr("without root the traffic of interfaces that were deleted"));

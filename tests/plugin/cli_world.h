@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <unistd.h>
+
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -25,6 +27,15 @@ class CliWorld : public World {
   }
   // "list -json" as one string.
   [[nodiscard]] Outcome RunLine(const std::string& line) { return Run(Words(line)); }
+
+  // As a user who may not enter the folder that the binary was built in: of a copy.
+  [[nodiscard]] Command LineWithoutRoot(const std::vector<std::string>& arguments) {
+    EXPECT_EQ(Run({"install", "/run/shared"}).exit_code, 0);
+    Command command = Line(arguments);
+    command.argv.front() = "/run/shared/nomad-bridge";
+    command.in_child = [] { static_cast<void>(!::setuid(65534)); };
+    return command;
+  }
 
   // stdout of a command that must exit 0, and say nothing on stderr.
   [[nodiscard]] std::string Output(const std::string& line) {

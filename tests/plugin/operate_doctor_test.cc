@@ -95,9 +95,7 @@ TEST_F(Doctor, FailsOnWarningsIfStrict) {
 }
 
 TEST_F(Doctor, CannotTellWithoutRoot) {
-  Command command = Line({"doctor"});
-  command.in_child = [] { static_cast<void>(::setuid(65534)); };
-  EXPECT_EQ(Execute(command).exit_code, 2);
+  EXPECT_EQ(Execute(LineWithoutRoot({"doctor"})).exit_code, 2);
 }
 
 // ---- every check, and what breaks it

@@ -265,9 +265,7 @@ TEST_F(Reconcile, IfChangedRepairsAfterAForeignChange) {
 
 TEST_F(Reconcile, CannotTellWithoutRoot) {
   for (const char* const name : {"reconcile", "gc"}) {
-    Command command = Line({name});
-    command.in_child = [] { static_cast<void>(::setuid(65534)); };
-    const Outcome outcome = Execute(command);
+    const Outcome outcome = Execute(LineWithoutRoot({name}));
     EXPECT_EQ(outcome.exit_code, 2) << outcome;
     EXPECT_THAT(outcome.err, HasSubstr("needs root"));
   }

@@ -257,6 +257,16 @@ std::string World::OnlyPort() {
   return ports.at(0).at("ifname");
 }
 
+std::string World::ListTable() {
+  std::string listed = host().Must({"nft", "list", "table", "inet", "nomad-bridge"});
+  // nft 1.1 has a name for that number at this hook, too.
+  const std::string by_name = "hook output priority dstnat;";
+  if (const std::size_t at = listed.find(by_name); at != listed.npos) {
+    listed.replace(at, by_name.size(), "hook output priority -100;");
+  }
+  return listed;
+}
+
 json World::Elements(const std::string& set) {
   const std::string kind = set.starts_with("port") || set.starts_with("hostip") ? "map" : "set";
   const json listed = host().Json({"nft", "-j", "list", kind, "inet", kTable, set});

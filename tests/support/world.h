@@ -155,6 +155,8 @@ class World : public ::testing::Test {
   // The host's ports of `bridge`, and the name of the only one of bridge "nomad".
   [[nodiscard]] json PortsOf(const std::string& bridge);
   [[nodiscard]] std::string OnlyPort();
+  // Our table as nft shows it.
+  [[nodiscard]] std::string ListTable();
   // The elements of a set or map of our table, as nft -j shows them.
   [[nodiscard]] json Elements(const std::string& set);
   // The lines of `iptables -S` (or ip6tables) that contain `part`.
