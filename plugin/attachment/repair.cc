@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -38,6 +39,20 @@ void RepairPort(state::Host& host,
           veth.name,
           id.container_id,
           bridge.name);
+}
+
+// Without its lock: a DEL of it may remove the link at any moment.
+void RepairPortOfAnother(state::Host& host,
+                         const rtnl::Link& bridge,
+                         const AttachmentId& id,
+                         const rtnl::Link& veth) {
+  try {
+    RepairPort(host, bridge, id, veth);
+  } catch (const Error&) {
+    if (link::FindHostVeth(host.net, id, link::Recorded::kYes)) {
+      throw;
+    }
+  }
 }
 
 // Up, a port of `bridge`, and with the flags of its record.
@@ -207,7 +222,7 @@ void RepairPortsOfNewBridge(state::Host& host, const rtnl::Link& bridge) {
     }
     if (const std::optional<rtnl::Link> veth =
             link::FindHostVeth(host.net, id, link::Recorded::kYes)) {
-      RepairPort(host, bridge, id, *veth);
+      RepairPortOfAnother(host, bridge, id, *veth);
     }
   }
   rules::UpdateCheckpoint(host,

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include "tests/support/killing.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -177,6 +178,23 @@ TEST_F(ManyCommandsAtOnce, TwoAddsOfTheSameContainerEndInOneAttachment) {
 
 // Somebody holds the leases of one network, and the rules of the node, and does not let go. Both at
 // once, because our patience is ten seconds.
+// Into the bridge that an ADD had to make anew it puts those of others, too, without their locks.
+TEST_F(ManyCommandsAtOnce, AnothersLinkMayVanishWhileAnAddPutsItIntoANewBridge) {
+  const Variables other = As("other", AddContainer("other"));
+  for (int nth = 1, calls = nth; nth <= calls && !HasFailure(); nth += SweepStep(1)) {
+    SCOPED_TRACE(Cat("at call ", nth));
+    const std::string veth = HostVethOf(Attach(Config(), other));
+    host().Must(Words("ip link delete nomad"));
+    const Killing add = RunDisturbedAt(PluginCommand("ADD", Config().dump()), nth, [&] {
+      host().Must({"ip", "link", "delete", veth});
+    });
+    EXPECT_EQ(add.outcome.exit_code, 0) << add.outcome;
+    calls = add.calls;
+    Detach(Config());
+    Detach(Config(), other);
+  }
+}
+
 TEST_F(ManyCommandsAtOnce, ALockThatIsHeldForTooLongIsNamedInTheError) {
   const json second = Config({{"name", "second"}, {"ipam", {{"subnet", "10.9.0.0/24"}}}});
   UseOnce(Config());
