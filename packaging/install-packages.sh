@@ -45,7 +45,7 @@ packages() {
         *) echo clang-19 libclang-rt-19-dev ;;
       esac ;;
     vm)
-      echo qemu-system-x86 kmod busybox-static python3-venv ;;
+      echo qemu-system-x86 kmod busybox-static python3-venv file ;;
     container)
       echo debootstrap podman runc ;;
     demo)
