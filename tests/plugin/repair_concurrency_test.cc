@@ -176,8 +176,6 @@ TEST_F(ManyCommandsAtOnce, TwoAddsOfTheSameContainerEndInOneAttachment) {
   }
 }
 
-// Somebody holds the leases of one network, and the rules of the node, and does not let go. Both at
-// once, because our patience is ten seconds.
 // Into the bridge that an ADD had to make anew it puts those of others, too, without their locks.
 TEST_F(ManyCommandsAtOnce, AnothersLinkMayVanishWhileAnAddPutsItIntoANewBridge) {
   const Variables other = As("other", AddContainer("other"));
@@ -195,6 +193,8 @@ TEST_F(ManyCommandsAtOnce, AnothersLinkMayVanishWhileAnAddPutsItIntoANewBridge) 
   }
 }
 
+// Somebody holds the leases of one network, and the rules of the node, and does not let go. Both at
+// once, because our patience is ten seconds.
 TEST_F(ManyCommandsAtOnce, ALockThatIsHeldForTooLongIsNamedInTheError) {
   const json second = Config({{"name", "second"}, {"ipam", {{"subnet", "10.9.0.0/24"}}}});
   UseOnce(Config());

@@ -39,6 +39,11 @@ constexpr std::uint64_t kUnseen[] = {
 };
 // clang-format on
 
+// ERESTARTNOINTR of the kernel's include/linux/errno.h, which only tracers see: the call begins again
+// by itself. A write of disable_ipv6 does so, hundreds of times, while any process of the machine holds
+// the kernel's RTNL lock.
+constexpr std::int64_t kRestartNoInterrupt = 513;
+
 // Whether the call that is about to begin can change anything that others see.
 bool IsSeen(const __ptrace_syscall_info& call) {
   const std::uint64_t number = call.entry.nr;
@@ -83,10 +88,13 @@ Killing Trace(Command command, const std::function<void(pid_t child, int nth)>& 
   int status = 0;
   ::waitpid(child, &status, 0);  // stopped by its exec
   ::ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
+  bool begins_again = false;
   while (GoOn(child, status)) {
     __ptrace_syscall_info call{};
     ::ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof call, &call);
-    if (call.op == PTRACE_SYSCALL_INFO_ENTRY && IsSeen(call)) {
+    if (call.op == PTRACE_SYSCALL_INFO_EXIT) {
+      begins_again = call.exit.rval == -kRestartNoInterrupt;
+    } else if (call.op == PTRACE_SYSCALL_INFO_ENTRY && !begins_again && IsSeen(call)) {
       at(child, ++killing.calls);
     }
   }
