@@ -23,8 +23,12 @@ netlink::Message BridgeMessage(const std::string& name,
   PutIdentity(message, name, mac, mtu);
   const netlink::Nest info(message, IFLA_LINKINFO);
   message.PutText(IFLA_INFO_KIND, "bridge");
+  const netlink::Nest data(message, IFLA_INFO_DATA);
+  // Snooping filters nothing until somebody queries for groups; then it withholds from all others what
+  // they have not reported, and that somebody may be any of the ports. And it sets timers of all the
+  // ports whenever one comes.
+  message.PutU8(IFLA_BR_MCAST_SNOOPING, 0);
   if (vlan_filtering) {
-    const netlink::Nest data(message, IFLA_INFO_DATA);
     message.PutU8(IFLA_BR_VLAN_FILTERING, 1);
   }
   return message;

@@ -156,8 +156,8 @@ class Socket {
   [[nodiscard]] std::vector<Port> Ports(int bridge);
 
   // False if a link of that name is there already (another process may have been faster). `mtu` 0 =
-  // the kernel's choice. The MAC is fixed: it does not change with the bridge's ports. The bridge
-  // is not yet up. Throws kKernel if it is to filter VLANs and the kernel cannot.
+  // the kernel's choice. The MAC is fixed: it does not change with the bridge's ports. Multicast goes
+  // to all ports. The bridge is not yet up. Throws kKernel if it is to filter VLANs and the kernel cannot.
   [[nodiscard]] bool CreateBridge(const std::string& name,
                                   const Mac& mac,
                                   int mtu,

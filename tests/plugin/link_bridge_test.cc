@@ -39,6 +39,16 @@ TEST_F(HostBridge, IsMadeUpWithTheGatewaysAddress) {
   EXPECT_EQ(PortsOf("nomad").size(), 1U);
 }
 
+TEST_F(HostBridge, IsMadeWithoutMulticastSnoopingWhichMayBeTurnedOn) {
+  const json result = Attach(Config());
+  EXPECT_EQ(At(Bridge(), "/linkinfo/info_data/mcast_snooping"), 0);
+
+  host().Must(Words("ip link set nomad type bridge mcast_snooping 1"));
+  MustCheck(Config(), result);
+  Attach(Config(), As("later", AddContainer("later")));
+  EXPECT_EQ(At(Bridge(), "/linkinfo/info_data/mcast_snooping"), 1);
+}
+
 TEST_F(HostBridge, HasTheNameThatTheConfigSays) {
   Attach(Config(R"({"bridge": "br.7@x"})"));
 
