@@ -1,4 +1,4 @@
-# Needs the network of ../dev.conflist in /opt/cni/config.
+# Needs the network of ../dev.conflist in /opt/cni/config, and the namespace: nomad namespace apply dev
 job "web-dev" {
   namespace = "dev"
   group "web" {

@@ -1,4 +1,4 @@
-# Needs the network of ../prod.conflist in /opt/cni/config.
+# Needs the network of ../prod.conflist in /opt/cni/config, and the namespace: nomad namespace apply ../namespace.hcl
 job "web-prod" {
   namespace = "prod"
   group "web" {
