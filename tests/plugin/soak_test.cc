@@ -6,6 +6,7 @@
 // NOMAD_BRIDGE_SOAK_COMMANDS    so many commands instead, however long that takes
 // NOMAD_BRIDGE_SOAK_CONTAINERS  of how many containers (100)
 // NOMAD_BRIDGE_SOAK_SEED        what is done (a number; printed)
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <list>
@@ -180,7 +181,7 @@ TEST_F(Soak, LeavesEverySurvivorAtWorkAndNothingOfTheOthers) {
   for (unsigned step = 0; Progress() < 1 && !HasFailure(); ++step) {
     const Clock::time_point end = Clock::now() + milliseconds(50);
     do {
-      while (workers_.size() < kWorkers) {
+      while (workers_.size() < std::min(kWorkers, attachments_.size())) {
         StartOne();
       }
       Reap();
