@@ -14,13 +14,23 @@ class RtnlVlan : public RtnlWorld {
     host().Must({"ip", "link", "set", "br0", "up"});
   }
 
+  struct Range {
+    int first;
+    int last;
+    std::string flags;
+  };
+  static std::string TextOf(const std::vector<Range>& ranges) {
+    std::string text;
+    for (const Range& range : ranges) {
+      text += Cat(text.empty() ? "" : ", ", range.first);
+      text += range.first != range.last ? Cat("-", range.last) : "";
+      text += range.flags;
+    }
+    return text;
+  }
+
   // "1 PVID untagged, 10-12": "bridge vlan show", equal neighbours as one range.
   [[nodiscard]] std::string Shown(const std::string& port) {
-    struct Range {
-      int first;
-      int last;
-      std::string flags;
-    };
     std::vector<Range> ranges;
     for (const json& link : host().Json({"bridge", "-j", "vlan", "show", "dev", port})) {
       for (const json& vlan : link.at("vlans")) {
@@ -36,13 +46,7 @@ class RtnlVlan : public RtnlWorld {
         }
       }
     }
-    std::string text;
-    for (const Range& range : ranges) {
-      text += Cat(text.empty() ? "" : ", ", range.first);
-      text += range.first != range.last ? Cat("-", range.last) : "";
-      text += range.flags;
-    }
-    return text;
+    return TextOf(ranges);
   }
 
   // The same of what ours reads.

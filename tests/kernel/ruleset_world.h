@@ -77,7 +77,7 @@ class RulesetWorld : public World {
 
   static firewall::Change Adding(const DesiredState& desired) { return {.add = desired.elements}; }
 
-  firewall::Goal GoalOf(const std::vector<DesiredState>& others) const {
+  [[nodiscard]] firewall::Goal GoalOf(const std::vector<DesiredState>& others) const {
     firewall::Goal goal{.tables = {table_}};
     for (const DesiredState& other : others) {
       goal.forward_hooks.push_back(other.forward_hook);

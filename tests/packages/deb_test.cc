@@ -45,7 +45,8 @@ class Package : public World, public ::testing::WithParamInterface<Release> {
 
   Outcome RunInstalled(const Root& root, const std::string& verb, int i) {
     const json config = Publish({Port(kFirstPort + i, 80)});
-    Command command = PluginCommand(verb, config.dump(), As(Cat("alloc-", i), *nodes_.at(i)));
+    Command command = PluginCommand(
+        verb, config.dump(), As(Cat("alloc-", i), *nodes_.at(static_cast<std::size_t>(i))));
     command.argv = {kProgram};
     return Execute(root.In(std::move(command)));
   }

@@ -12,7 +12,7 @@ namespace {
 class ConfigCheck : public CliWorld {
  protected:
   static std::string Write(const json& config, const std::string& name = "x.conflist") {
-    const std::string path = Cat("/run/", name);
+    std::string path = Cat("/run/", name);
     std::ofstream(path) << config.dump(2);
     return path;
   }

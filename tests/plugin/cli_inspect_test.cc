@@ -22,7 +22,7 @@ class Inspect : public CliWorld {
   [[nodiscard]] std::string Cause() {
     EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080}));
     const json cause = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis/cause");
-    const std::string text = cause.is_string() ? cause.get<std::string>() : "";
+    std::string text = cause.is_string() ? cause.get<std::string>() : "";
     EXPECT_THAT(Output("inspect 8080"), HasSubstr(Cat(text, kArrow)));
     return text;
   }

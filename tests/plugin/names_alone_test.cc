@@ -14,7 +14,7 @@ class ReferenceName : public World {
   static Network Only(json plugin, const std::string& version = "1.0.0") {
     return ByOurs(ListOf({std::move(plugin)}, "net", version));
   }
-  static json Bridge(json more = json::object()) {
+  static json Bridge(const json& more = json::object()) {
     json plugin = {{"type", "bridge"},
                    {"bridge", "br7"},
                    {"isGateway", true},

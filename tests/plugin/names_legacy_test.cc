@@ -191,16 +191,16 @@ const auto kLost = ::testing::Values(
     Lost{"UdpJump", "nat", "-A CNI-HOSTPORT-DNAT -p udp", "--dports 7071"},
     Lost{"TcpDnat", "nat", "-A CNI-DN-", "172.26.64.3:80"},
     Lost{"UdpDnat", "nat", "-A CNI-DN-", "172.26.64.3:53"});
-const auto name_of = [](const auto& test) { return std::string(std::get<0>(test.param).name); };
+const auto kNameOfLost = [](const auto& test) { return std::string(std::get<0>(test.param).name); };
 
 INSTANTIATE_TEST_SUITE_P(InLegacy,
                          LostReferenceRules,
                          ::testing::Combine(kLost, ::testing::Values(kLegacyTool)),
-                         name_of);
+                         kNameOfLost);
 INSTANTIATE_TEST_SUITE_P(InNft,
                          LostReferenceRules,
                          ::testing::Combine(kLost, ::testing::Values("iptables-nft")),
-                         name_of);
+                         kNameOfLost);
 // In nf_tables a chain that nothing jumps to any more belongs to nobody, and stays.
 INSTANTIATE_TEST_SUITE_P(OnlyInLegacy,
                          LostReferenceRules,
@@ -212,7 +212,7 @@ INSTANTIATE_TEST_SUITE_P(OnlyInLegacy,
                                                 false,
                                                 "masquerades"}),
                                             ::testing::Values(kLegacyTool)),
-                         name_of);
+                         kNameOfLost);
 
 // ---- the tool
 

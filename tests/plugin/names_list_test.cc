@@ -51,6 +51,7 @@ class ListOfReferenceNames : public World {
                  std::size_t index,
                  std::vector<Attached>& many) {
     std::vector<Process> running;
+    running.reserve(many.size());
     for (const Attached& attached : many) {
       running.push_back(
           Process::Start(EntryCommand(verb, network, index, attached, attached.result)));

@@ -14,7 +14,7 @@ class Up : public CliWorld {
   // A file with the plugins of one list.
   static std::string Write(const std::string& name, const std::vector<json>& plugins) {
     std::filesystem::create_directories(kConfigs);
-    const std::string path = Cat(kConfigs, '/', name);
+    std::string path = Cat(kConfigs, '/', name);
     json list = {{"cniVersion", "1.1.0"}, {"name", plugins.front().at("name")}};
     for (json plugin : plugins) {
       plugin.erase("name");

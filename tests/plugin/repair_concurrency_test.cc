@@ -31,6 +31,7 @@ class ManyCommandsAtOnce : public World {
   // All of them at the same time; their first addresses.
   std::set<std::string> AddAll() {
     std::vector<Process> running;
+    running.reserve(kMany);
     for (int i = 0; i < kMany; ++i) {
       running.push_back(StartFor(i, "ADD"));
     }
@@ -92,6 +93,7 @@ TEST_F(ManyCommandsAtOnce, AddsAndDelsOfDifferentContainersDoNotDisturbEachOther
   // The odd ones come while the even ones go, and then the other way round.
   for (const int coming : {1, 0}) {
     std::vector<Process> running;
+    running.reserve(kMany);
     for (int i = 0; i < kMany; ++i) {
       running.push_back(StartFor(i, i % 2 == coming ? "ADD" : "DEL"));
     }
@@ -124,6 +126,7 @@ TEST_F(ManyCommandsAtOnce, ChurnBesideAToolThatChangesTheRulesetLeavesNothingOfT
   const Process changes_the_ruleset = Process::Start(tool);
   for (int round = 0; round < 2 * kRounds; ++round) {
     std::vector<Process> running;
+    running.reserve(kMany);
     for (int i = 0; i < kMany; ++i) {
       running.push_back(StartFor(i, i % 2 == round % 2 ? "ADD" : "DEL"));
     }

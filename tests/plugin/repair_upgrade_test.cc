@@ -72,8 +72,8 @@ class Upgrade : public World {
 
   // `record` as commit 9d1314b wrote it.
   static json Earlier(const json& record) {
-    static const json like = json::parse(ReadFixture("upgrade/9d1314b/record.json"));
-    json earlier = like;
+    static const json kLike = json::parse(ReadFixture("upgrade/9d1314b/record.json"));
+    json earlier = kLike;
     for (const char* const key : {"network",
                                   "containerId",
                                   "ifname",

@@ -40,6 +40,7 @@ TEST_F(StatusCommand, IsFineAndSilentOnABareMachineAndChangesNothing) {
 
 TEST_F(StatusCommand, RunsManyTimesAtOnce) {
   std::vector<Process> running;
+  running.reserve(100);
   for (int i = 0; i < 100; ++i) {
     running.push_back(Process::Start(CommandFor(Config())));
   }

@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "base/text.h"
 #include "tests/unit/parsed_config.h"
 
