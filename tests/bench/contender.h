@@ -22,6 +22,12 @@ struct Times {
   Samples del;
 };
 
+// Commands a second, of all workers together.
+struct Rates {
+  double add = 0;
+  double del = 0;
+};
+
 class Contender {
  public:
   Contender(std::string name, test::Network network)
@@ -40,6 +46,9 @@ class Contender {
   void GrowTo(int alive);
   // ADD, CHECK and DEL of one attachment, in a namespace made beforehand.
   void Round();
+  // `workers` processes at once, each of which adds `each` attachments, and, when all have, deletes them;
+  // in namespaces made beforehand.
+  [[nodiscard]] Rates RunParallel(int workers, int each);
   // What one ADD starts and needs.
   [[nodiscard]] Cost CostOfAdd();
   // From now on a foreign rule is replaced before each verb, as other programs of a node do.

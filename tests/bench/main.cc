@@ -112,6 +112,29 @@ void CompareLeases(const Options& options) {
   PrintTable(std::cout, rows);
 }
 
+// In turns, so that what else the machine does is shared.
+void CompareParallel(const Options& options) {
+  constexpr int kTurns = 5;
+  const Contenders contenders = MakeContenders(options);
+  std::vector<Row> rows{{Cat("per s, ", options.parallel, " at once"), "ADD", "DEL"}};
+  std::vector<std::pair<Samples, Samples>> rates(contenders.size());
+  for (int turn = 0; turn < kTurns; ++turn) {
+    for (std::size_t i = 0; i < contenders.size(); ++i) {
+      contenders[i]->GrowTo(0);
+      const Rates measured =
+          contenders[i]->RunParallel(options.parallel, options.RoundsWith(0) / kTurns + 1);
+      rates[i].first.Add(measured.add);
+      rates[i].second.Add(measured.del);
+    }
+  }
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    const auto& [add, del] = rates[i];
+    rows.push_back({contenders[i]->name(), Number(add.Median()), Number(del.Median())});
+  }
+  std::cout << '\n';
+  PrintTable(std::cout, rows);
+}
+
 void Compare(const Options& options) {
   std::ofstream json;
   if (!options.json.empty()) {
@@ -123,6 +146,8 @@ void Compare(const Options& options) {
   test::EnterIsolation();
   if (options.leases > 0) {
     CompareLeases(options);
+  } else if (options.parallel > 0) {
+    CompareParallel(options);
   } else if (!options.with_verbs) {
     MeasureCommands(options, std::cout);
   } else {

@@ -51,6 +51,8 @@ void Apply(Options& options, const std::string& key, const std::string& value) {
     options.rounds = ParseNumber(value, 1);
   } else if (key == "--alive") {
     options.alive = ParseNumbers(value);
+  } else if (key == "--parallel") {
+    options.parallel = ParseNumber(value, 1);
   } else if (key == "--leases") {
     options.leases = ParseNumber(value, 1);
   } else {

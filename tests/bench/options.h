@@ -22,7 +22,8 @@ struct Options {
       true;        // beside ours: what the kernel alone takes, and ours after foreign changes
   int rounds = 0;  // 0: fewer, the more attachments are alive
   std::vector<int> alive = {0, 100, 300, 1000};  // ascending: beside the one that is measured
-  int leases = 0;              // not 0: measure ADD with that many leases in the data dir instead
+  int leases = 0;    // not 0: measure ADD with that many leases in the data dir instead
+  int parallel = 0;  // not 0: so many workers at once, and how many ADDs and DELs a second
   std::filesystem::path json;  // where the figures go, besides stdout; or empty
 
   [[nodiscard]] int RoundsWith(int living) const;
@@ -39,6 +40,7 @@ constexpr const char* kUsage =
   --alive N,N,...   with how many other attachments alive (default: 0,100,300,1000)
   --rounds N        how often each verb is measured (default: 40 up to 100 alive, 30 up to 300, then 20)
   --leases N        measure ADD with N leases in the data dir against an empty one, and nothing else
+  --parallel N      ADD and DEL by N workers at once, how many a second, and nothing else; --rounds: of each
   --json FILE       writes the figures there as well, for tests/bench/draw-figures
 )";
 
