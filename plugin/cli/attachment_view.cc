@@ -132,14 +132,14 @@ Cell ShowState(const Attachment& attachment) {
 }
 
 Json ToJson(const Attachment& attachment, const Inventory& inventory) {
-  const auto label = [&](const char* name) {
+  const auto label = [&](std::string_view name) {
     const std::string& value = attachment.Label(name);
     return value.empty() ? Json() : Json(value);
   };
   Json json = {{"allocation", attachment.Allocation()},
-               {"namespace", label("ns")},
-               {"job", label("job")},
-               {"group", label("group")},
+               {"namespace", label(cni::kNamespace)},
+               {"job", label(cni::kJob)},
+               {"group", label(cni::kGroup)},
                {"network", attachment.id.network},
                {"containerId", attachment.id.container_id},
                {"interface", attachment.id.ifname},

@@ -85,8 +85,8 @@ std::string Candidates(const Attachments& found) {
   Table table({"ALLOC", "JOB", "GROUP", "VETH", "ADDRESS", "NETWORK"});
   for (const Attachment* const each : found) {
     table.Add({each->Allocation(),
-               OrDash(each->Label("job")),
-               OrDash(each->Label("group")),
+               OrDash(each->Label(cni::kJob)),
+               OrDash(each->Label(cni::kGroup)),
                OrDash(each->host_veth),
                ShowAddresses(*each, Extent::kFirst),
                each->id.network});
@@ -113,8 +113,9 @@ std::string Head(std::string_view title) {
 
 std::string ShowLabels(const Attachment& attachment) {
   std::string text = Cat(Head("Allocation"), attachment.Allocation());
-  for (const auto& [name, title] :
-       {std::pair{"job", "job"}, std::pair{"group", "group"}, std::pair{"ns", "namespace"}}) {
+  for (const auto& [name, title] : {std::pair{cni::kJob, "job"},
+                                    std::pair{cni::kGroup, "group"},
+                                    std::pair{cni::kNamespace, "namespace"}}) {
     if (const std::string& label = attachment.Label(name); !label.empty()) {
       text += Cat("  ", title, ' ', label);
     }

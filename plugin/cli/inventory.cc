@@ -179,9 +179,9 @@ void AddNetworks(Inventory& inventory) {
 }
 
 auto Order(const Attachment& attachment) {
-  return std::tie(attachment.Label("ns"),
-                  attachment.Label("job"),
-                  attachment.Label("group"),
+  return std::tie(attachment.Label(cni::kNamespace),
+                  attachment.Label(cni::kJob),
+                  attachment.Label(cni::kGroup),
                   attachment.Allocation(),
                   attachment.id);
 }
@@ -194,13 +194,13 @@ std::string_view Text(State state) {
   return kTexts.at(static_cast<std::size_t>(state));
 }
 
-const std::string& Attachment::Label(const std::string& name) const {
+const std::string& Attachment::Label(std::string_view name) const {
   const auto found = labels.find(name);
   return found != labels.end() ? found->second : kEmpty;
 }
 
 const std::string& Attachment::Allocation() const {
-  const std::string& allocation = Label("alloc");
+  const std::string& allocation = Label(cni::kAllocation);
   return allocation.empty() ? id.container_id : allocation;
 }
 

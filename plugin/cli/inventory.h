@@ -60,7 +60,7 @@ struct Attachment {
   // The allocation's id, or the container's.
   [[nodiscard]] const std::string& Allocation() const;
   // Empty if it has none.
-  [[nodiscard]] const std::string& Label(const std::string& name) const;
+  [[nodiscard]] const std::string& Label(std::string_view name) const;
 };
 
 // A number of things that there is a limit of.

@@ -20,8 +20,15 @@
 namespace nomad_bridge::cli {
 namespace {
 
-constexpr std::array<std::string_view, 9> kKeys =
-    {"job", "ns", "group", "alloc", "net", "port", "addr", "veth", "state"};
+constexpr std::array<std::string_view, 9> kKeys = {cni::kJob,
+                                                   cni::kNamespace,
+                                                   cni::kGroup,
+                                                   cni::kAllocation,
+                                                   "net",
+                                                   "port",
+                                                   "addr",
+                                                   "veth",
+                                                   "state"};
 
 // By key: globs, of which one has to match.
 using Filters = std::map<std::string, std::vector<std::string>, std::less<>>;
@@ -66,14 +73,14 @@ std::vector<std::string> ValuesOf(const Attachment& attachment, std::string_view
   if (key == "state") {
     return {std::string(Text(attachment.state))};
   }
-  if (key == "alloc") {
+  if (key == cni::kAllocation) {
     const std::string& allocation = attachment.Allocation();
     return {allocation, ShortId(allocation)};
   }
   if (key == "port" || key == "addr") {
     return attachment.record ? ValuesOf(*attachment.record, key) : std::vector<std::string>();
   }
-  return {attachment.Label(std::string(key))};
+  return {attachment.Label(key)};
 }
 
 bool Matches(const Attachment& attachment, const Filters& filters) {
@@ -89,9 +96,9 @@ bool Matches(const Attachment& attachment, const Filters& filters) {
 
 std::vector<Cell> Row(const Attachment& attachment) {
   return {ShortId(attachment.Allocation()),
-          OrDash(attachment.Label("ns")),
-          OrDash(attachment.Label("job")),
-          OrDash(attachment.Label("group")),
+          OrDash(attachment.Label(cni::kNamespace)),
+          OrDash(attachment.Label(cni::kJob)),
+          OrDash(attachment.Label(cni::kGroup)),
           ShowAddresses(attachment, Extent::kFirst),
           ShowPorts(attachment),
           attachment.id.network,
@@ -104,9 +111,9 @@ std::vector<Cell> WideRow(const Attachment& attachment, const Inventory& invento
                                           : rtnl::LinkCounters();
   const std::string bridge = BridgeOf(attachment, inventory);
   return {attachment.Allocation(),
-          OrDash(attachment.Label("ns")),
-          OrDash(attachment.Label("job")),
-          OrDash(attachment.Label("group")),
+          OrDash(attachment.Label(cni::kNamespace)),
+          OrDash(attachment.Label(cni::kJob)),
+          OrDash(attachment.Label(cni::kGroup)),
           ShowAddresses(attachment, Extent::kAll),
           ShowPorts(attachment),
           attachment.id.network,

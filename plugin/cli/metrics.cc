@@ -31,7 +31,7 @@ namespace nomad_bridge::cli {
 namespace {
 
 using Labels = std::vector<std::pair<std::string_view, std::string>>;
-using Traffic = std::map<link::Group, rtnl::LinkCounters>;
+using Traffic = std::map<cni::Workload, rtnl::LinkCounters>;
 
 // A backslash, a quote and a line end have to be escaped; our labels are printable already.
 std::string Escaped(std::string_view value) {
@@ -131,9 +131,9 @@ std::string InfoMetric(const Inventory& inventory) {
   for (const Attachment& attachment : inventory.attachments) {
     if (attachment.link) {
       metric.Add({{"device", attachment.host_veth},
-                  {"namespace", attachment.Label("ns")},
-                  {"job", attachment.Label("job")},
-                  {"task_group", attachment.Label("group")},
+                  {"namespace", attachment.Label(cni::kNamespace)},
+                  {"job", attachment.Label(cni::kJob)},
+                  {"task_group", attachment.Label(cni::kGroup)},
                   {"alloc_id", attachment.Allocation()}},
                  1);
     }
@@ -159,7 +159,7 @@ Traffic LiveTraffic(const Inventory& inventory, const std::vector<rtnl::Link>& l
   for (const Attachment& attachment : inventory.attachments) {
     const auto link = by_name.find(attachment.host_veth);
     if (attachment.link && link != by_name.end() && link->second->counters) {
-      live[link::GroupOf(attachment.labels)] += *link->second->counters;
+      live[cni::WorkloadOf(attachment.labels)] += *link->second->counters;
     }
   }
   return live;
@@ -180,9 +180,9 @@ Traffic TakeTraffic(state::Host& host, const Inventory& inventory) {
     LogLine("{}", "without root the traffic of interfaces that were deleted is missing");
     return LiveTraffic(inventory, inventory.links);
   }
-  std::set<link::Group> groups;
+  std::set<cni::Workload> groups;
   for (const Attachment& attachment : inventory.attachments) {
-    groups.insert(link::GroupOf(attachment.labels));
+    groups.insert(cni::WorkloadOf(attachment.labels));
   }
   AllowManyFiles();
   link::TrafficTotals totals = link::TrafficTotals::Lock(groups);

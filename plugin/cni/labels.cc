@@ -16,10 +16,10 @@ struct WellKnown {
   std::string_view owner_name;  // in messages; empty: not needed to find the job
 };
 
-constexpr std::array<WellKnown, 7> kWellKnown = {{{"nomad_job_id", "job", "job"},
-                                                  {"nomad_group_name", "group", "group"},
-                                                  {"nomad_namespace", "ns", ""},
-                                                  {"nomad_alloc_id", "alloc", "allocation"},
+constexpr std::array<WellKnown, 7> kWellKnown = {{{"nomad_job_id", kJob, "job"},
+                                                  {"nomad_group_name", kGroup, "group"},
+                                                  {"nomad_namespace", kNamespace, ""},
+                                                  {"nomad_alloc_id", kAllocation, "allocation"},
                                                   {"nomad_region", "region", ""},
                                                   {"k8s_pod_name", "pod", "pod"},
                                                   {"k8s_pod_namespace", "podns", ""}}};
@@ -91,6 +91,14 @@ ShortLabels ParseDescribed(std::string_view text) {
     }
   }
   return all;
+}
+
+Workload WorkloadOf(const ShortLabels& labels) {
+  const auto label = [&](std::string_view name) {
+    const auto found = labels.find(name);
+    return found != labels.end() ? found->second : "";
+  };
+  return {.nomad_namespace = label(kNamespace), .job = label(kJob), .group = label(kGroup)};
 }
 
 std::string NameOwner(const Labels& labels, const std::string& container_id) {

@@ -9,6 +9,7 @@
 //         boundary, well-known keys first in the order above.
 #pragma once
 
+#include <compare>
 #include <functional>
 #include <map>
 #include <optional>
@@ -38,11 +39,28 @@ using Labels = std::vector<Label>;
 // there are none.
 [[nodiscard]] std::string Describe(const Labels& labels);
 
+// Short names, which `list` also has its filters by.
+constexpr std::string_view kJob = "job";
+constexpr std::string_view kGroup = "group";
+constexpr std::string_view kNamespace = "ns";
+constexpr std::string_view kAllocation = "alloc";
+
 // The well-known ones under their short names, printable, those that are there.
 using ShortLabels = std::map<std::string, std::string, std::less<>>;
 [[nodiscard]] ShortLabels Shorten(const Labels& labels);
 // What Describe() printed; the last one may have been cut.
 [[nodiscard]] ShortLabels ParseDescribed(std::string_view text);
+
+// What an allocation is one of: the group of a job in one of Nomad's namespaces. A label that is missing
+// is empty.
+struct Workload {
+  std::string nomad_namespace;
+  std::string job;
+  std::string group;
+
+  auto operator<=>(const Workload&) const = default;
+};
+[[nodiscard]] Workload WorkloadOf(const ShortLabels& labels);
 
 // "job 'billing', group 'api', allocation '5f3c...'", for messages; without such labels "container
 // '<id>'". Long values are cut.

@@ -42,7 +42,7 @@ std::string DeadDirectory() {
   return Cat(state::kStateFolder, "/.dead");
 }
 
-std::string PathOf(const Group& group) {
+std::string PathOf(const cni::Workload& group) {
   constexpr int kDigits = 16;
   return Cat(
       Directory(),
@@ -71,7 +71,7 @@ std::string TextOf(const Numbers& numbers) {
 }
 
 struct Stored {
-  Group group;
+  cni::Workload group;
   Totals totals;
 };
 
@@ -123,7 +123,7 @@ void Write(int fd, const Stored& stored) {
   }
 }
 
-FileLock TakeLock(const Group& group, const std::string& path) {
+FileLock TakeLock(const cni::Workload& group, const std::string& path) {
   const std::string what = Format("the traffic of group '{}'", group.group);
   try {
     return FileLock::Take(path, LockKind::kCounters, what);
@@ -143,7 +143,7 @@ bool IsFileAt(const std::string& path, int fd) {
          present->st_ino == opened.st_ino;
 }
 
-FileLock LockFile(const Group& group) {
+FileLock LockFile(const cni::Workload& group) {
   const std::string path = PathOf(group);
   std::optional<FileLock> lock;
   do {
@@ -159,7 +159,7 @@ void Add(Numbers& sum, const Numbers& more) {
   }
 }
 
-std::optional<FileLock> TryLockFile(const Group& group) {
+std::optional<FileLock> TryLockFile(const cni::Workload& group) {
   try {
     return LockFile(group);
   } catch (const Error& error) {
@@ -176,8 +176,8 @@ bool IsUnused(const std::string& path) {
 }
 
 // Of all groups that have a file; forgets those that nobody has used for a day.
-std::set<Group> GroupsWithFile(const std::set<Group>& used) {
-  std::set<Group> groups;
+std::set<cni::Workload> GroupsWithFile(const std::set<cni::Workload>& used) {
+  std::set<cni::Workload> groups;
   for (const std::string& name : Entries(Directory())) {
     const std::string path = Cat(Directory(), '/', name);
     const std::optional<Stored> stored = Parse(FindFile(path).value_or(""));
@@ -198,18 +198,10 @@ std::set<Group> GroupsWithFile(const std::set<Group>& used) {
 
 }  // namespace
 
-Group GroupOf(const cni::ShortLabels& labels) {
-  const auto label = [&](std::string_view name) {
-    const auto found = labels.find(name);
-    return found != labels.end() ? found->second : "";
-  };
-  return {.nomad_namespace = label("ns"), .job = label("job"), .group = label("group")};
-}
-
 void DeleteCounted(const cni::ShortLabels& labels,
                    const rtnl::LinkCounters& counters,
                    const std::function<void()>& delete_link) {
-  const Group group = GroupOf(labels);
+  const cni::Workload group = cni::WorkloadOf(labels);
   const std::optional<FileLock> lock = TryLockFile(group);
   delete_link();
   if (!lock) {
@@ -225,19 +217,19 @@ void DeleteCounted(const cni::ShortLabels& labels,
   }
 }
 
-TrafficTotals TrafficTotals::Lock(const std::set<Group>& groups) {
+TrafficTotals TrafficTotals::Lock(const std::set<cni::Workload>& groups) {
   TrafficTotals all;
-  std::set<Group> both = GroupsWithFile(groups);
+  std::set<cni::Workload> both = GroupsWithFile(groups);
   both.insert(groups.begin(), groups.end());
-  for (const Group& group : both) {
+  for (const cni::Workload& group : both) {
     all.files_.emplace(group, LockFile(group));
   }
   return all;
 }
 
-std::map<Group, rtnl::LinkCounters> TrafficTotals::Settle(
-    const std::map<Group, rtnl::LinkCounters>& live) {
-  std::map<Group, rtnl::LinkCounters> sums;
+std::map<cni::Workload, rtnl::LinkCounters> TrafficTotals::Settle(
+    const std::map<cni::Workload, rtnl::LinkCounters>& live) {
+  std::map<cni::Workload, rtnl::LinkCounters> sums;
   for (const auto& [group, file] : files_) {
     const Stored before = Read(file.fd()).value_or(Stored());
     const auto present = live.find(group);

@@ -29,16 +29,6 @@
 
 namespace nomad_bridge::link {
 
-struct Group {
-  std::string nomad_namespace;
-  std::string job;
-  std::string group;
-
-  auto operator<=>(const Group&) const = default;
-};
-
-[[nodiscard]] Group GroupOf(const cni::ShortLabels& labels);
-
 // Calls `delete_link`, which deletes a link that has counted `counters`, and keeps those.
 void DeleteCounted(const cni::ShortLabels& labels,
                    const rtnl::LinkCounters& counters,
@@ -47,15 +37,15 @@ void DeleteCounted(const cni::ShortLabels& labels,
 // The files of some groups and of all that have one, locked.
 class TrafficTotals {
  public:
-  [[nodiscard]] static TrafficTotals Lock(const std::set<Group>& groups);
+  [[nodiscard]] static TrafficTotals Lock(const std::set<cni::Workload>& groups);
 
   // What each group has counted, if its present links have counted `live`: never less than the last
   // time. (Links that went with their namespace took their counts along.)
-  [[nodiscard]] std::map<Group, rtnl::LinkCounters> Settle(
-      const std::map<Group, rtnl::LinkCounters>& live);
+  [[nodiscard]] std::map<cni::Workload, rtnl::LinkCounters> Settle(
+      const std::map<cni::Workload, rtnl::LinkCounters>& live);
 
  private:
-  std::map<Group, FileLock> files_;
+  std::map<cni::Workload, FileLock> files_;
 };
 
 // Remembers these attachments, by their host veths, as dead from now on, unless they are known as such;
