@@ -23,10 +23,8 @@ int& CountOf(LockKind kind) {
 
 void RequireOrder(LockKind kind, const std::string& what) {
   const bool is_first = CountOf(LockKind::kAttachment) == 0;
-  // All counters are locked by one command that locks nothing else.
-  const bool is_last =
-      CountOf(LockKind::kLeases) == 0 && CountOf(LockKind::kRules) == 0 &&
-      (CountOf(LockKind::kCounters) == 0 || (kind == LockKind::kCounters && is_first));
+  const bool is_last = CountOf(LockKind::kLeases) == 0 && CountOf(LockKind::kRules) == 0 &&
+                       CountOf(LockKind::kTraffic) == 0;
   if (!is_last || (kind == LockKind::kAttachment && !is_first)) {
     throw Error(Code::kInternal,
                 Cat("refusing to wait for the lock of ", what),

@@ -12,7 +12,7 @@
 #include "ipam/range.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
-#include "plugin/link/traffic.h"
+#include "plugin/link/stale_since.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::cli {
@@ -246,7 +246,7 @@ Inventory TakeInventory(state::Host& host) {
   AddUnrecorded(host, links, inventory);
   for (Attachment& attachment : inventory.attachments) {
     if (attachment.state == State::kDead) {
-      attachment.dead_since = link::FirstSeenDead(attachment.id);
+      attachment.dead_since = link::FindStaleSince(attachment.id);
     }
   }
   std::ranges::sort(inventory.attachments, {}, Order);

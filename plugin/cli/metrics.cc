@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +22,7 @@
 #include "plugin/cli/faults.h"
 #include "plugin/cli/inventory.h"
 #include "plugin/cli/terminal.h"
+#include "plugin/link/stale_since.h"
 #include "plugin/link/traffic.h"
 #include "plugin/state/host.h"
 #include "plugin/state/kernel_names.h"
@@ -149,55 +149,37 @@ std::string FaultMetric(state::Host& host, const Inventory& inventory) {
   return metric.Text();
 }
 
-// The host veths of a group, by name.
-Traffic LiveTraffic(const Inventory& inventory, const std::vector<rtnl::Link>& links) {
-  std::map<std::string_view, const rtnl::Link*> by_name;
-  for (const rtnl::Link& link : links) {
-    by_name.emplace(link.name, &link);
-  }
-  Traffic live;
-  for (const Attachment& attachment : inventory.attachments) {
-    const auto link = by_name.find(attachment.host_veth);
-    if (attachment.link && link != by_name.end() && link->second->counters) {
-      live[cni::WorkloadOf(attachment.labels)] += *link->second->counters;
-    }
-  }
-  return live;
-}
+struct Seen {
+  Inventory inventory;
+  Traffic traffic;
+};
 
-// A file per group is locked at once.
-void AllowManyFiles() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    limit.rlim_cur = limit.rlim_max;
-    static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
-  }
-}
-
-// With what deleted links have counted; without root only what is there.
-Traffic TakeTraffic(state::Host& host, const Inventory& inventory) {
-  if (::geteuid() != 0) {
+// The traffic with what deleted links had counted; without root only of what is there.
+Seen TakeTraffic(state::Host& host) {
+  const bool is_root = ::geteuid() == 0;
+  if (!is_root) {
     LogLine("{}", "without root the traffic of interfaces that were deleted is missing");
-    return LiveTraffic(inventory, inventory.links);
   }
-  std::set<cni::Workload> groups;
-  for (const Attachment& attachment : inventory.attachments) {
-    groups.insert(cni::WorkloadOf(attachment.labels));
+  // Before the links are listed (traffic.h).
+  const link::TrafficTotals totals = is_root ? link::TrafficTotals::Lock() : link::TrafficTotals();
+  Seen seen{.inventory = TakeInventory(host)};
+  std::vector<link::Counted> counted;
+  for (const Attachment& attachment : seen.inventory.attachments) {
+    counted.push_back({.workload = cni::WorkloadOf(attachment.labels),
+                       .link = attachment.link ? &*attachment.link : nullptr});
   }
-  AllowManyFiles();
-  link::TrafficTotals totals = link::TrafficTotals::Lock(groups);
-  // Again: a link that was deleted since then has been written down.
-  return totals.Settle(LiveTraffic(inventory, host.net.Links()));
+  seen.traffic = totals.Settle(seen.inventory.links, counted);
+  return seen;
 }
 
-void NoteTheDead(const Inventory& inventory) {
-  std::set<std::string> dead;
+void NoteStale(const Inventory& inventory) {
+  std::set<std::string> stale;
   for (const Attachment& attachment : inventory.attachments) {
     if (attachment.state == State::kDead) {
-      dead.insert(state::HostVethName(attachment.id));
+      stale.insert(state::HostVethName(attachment.id));
     }
   }
-  link::NoteDead(dead);
+  link::NoteStale(stale);
 }
 
 // For a collector that runs as another user. ReplaceFile's is for files of ours alone.
@@ -224,13 +206,13 @@ void Publish(const std::string& path, const std::string& text) {
 
 int RunMetrics(const Arguments& arguments) {
   state::Host host = state::Host::Open();
-  const Inventory inventory = TakeInventory(host);
+  const auto [inventory, traffic] = TakeTraffic(host);
   RemarkOn(inventory);
   if (inventory.is_complete && ::geteuid() == 0) {
-    NoteTheDead(inventory);
+    NoteStale(inventory);
   }
   const std::string text = Cat(
-      TrafficMetrics(TakeTraffic(host, inventory)),
+      TrafficMetrics(traffic),
       arguments.Has("per-allocation") ? InfoMetric(inventory) : "",
       UsageMetric(inventory, "addresses", "Addresses of a network's range.", &Network::addresses),
       UsageMetric(

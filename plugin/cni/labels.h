@@ -51,8 +51,8 @@ using ShortLabels = std::map<std::string, std::string, std::less<>>;
 // What Describe() printed; the last one may have been cut.
 [[nodiscard]] ShortLabels ParseDescribed(std::string_view text);
 
-// What an allocation is one of: the group of a job in one of Nomad's namespaces. A label that is missing
-// is empty.
+// What an allocation is one of: the group of a job in one of Nomad's namespaces. A label that is
+// missing is empty.
 struct Workload {
   std::string nomad_namespace;
   std::string job;

@@ -16,9 +16,8 @@ bool IsPair(const rtnl::Link& outer, const rtnl::Link& inner) {
 }
 
 void DeleteLink(state::Host& host, const rtnl::Link& link, const cni::ShortLabels& labels) {
-  DeleteCounted(labels, link.counters.value_or(rtnl::LinkCounters()), [&] {
-    host.net.EnsureLinkGone(link.name);
-  });
+  NoteTraffic(link, cni::WorkloadOf(labels));
+  host.net.EnsureLinkGone(link.name);
 }
 
 }  // namespace

@@ -2,56 +2,67 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
-#include <exception>
+#include <chrono>
+#include <cstdint>
+#include <set>
+#include <string>
 #include <string_view>
 #include <system_error>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/file.h"
-#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "plugin/state/kernel_names.h"
 #include "plugin/state/origin.h"
 
 namespace nomad_bridge::link {
 namespace {
 
-constexpr std::chrono::hours kForgottenAfter{24};
+constexpr std::uint64_t kFoldedAfterSeconds = 60;
+constexpr std::uint64_t kForgottenAfterSeconds = 86'400;
+constexpr std::size_t kMaxLineBytes = 4096;
+// Below 1 MiB by sixteen lines: so many may be appended at once, each by a DEL that looked before.
+constexpr off_t kMaxLogBytes = (1 << 20) - 16 * kMaxLineBytes;
+constexpr std::size_t kMaxReadBytes = 4 << 20;
+constexpr std::size_t kMaxTotalsBytes = 16 << 20;
 
 // Received and sent.
 constexpr std::size_t kCounters = 6;
 using Numbers = std::array<std::uint64_t, kCounters>;
 
-struct Totals {
-  Numbers deleted{};
-  Numbers printed{};
+// Its name and index.
+using LinkKey = std::pair<std::string, int>;
 
-  bool operator==(const Totals&) const = default;
+LinkKey KeyOf(const rtnl::Link& link) {
+  return {link.name, link.index};
+}
+
+// A link, or the folded sum of a workload.
+struct Entry {
+  std::uint64_t gone_since = 0;
+  LinkKey link;
+  Numbers counted{};
+  cni::Workload workload;
 };
+constexpr std::size_t kFields = 2 + kCounters + 1 + 3;
 
-std::string Directory() {
-  return Cat(state::kStateFolder, "/.traffic");
+std::string LogPath() {
+  return Cat(state::kStateFolder, "/.traffic-log");
 }
 
-std::string DeadDirectory() {
-  return Cat(state::kStateFolder, "/.dead");
+std::string TotalsPath() {
+  return Cat(state::kStateFolder, "/.traffic-totals");
 }
 
-std::string PathOf(const cni::Workload& group) {
-  constexpr int kDigits = 16;
-  return Cat(
-      Directory(),
-      '/',
-      Hex(StableHash(Cat(group.nomad_namespace, '\0', group.job, '\0', group.group)), kDigits));
-}
-
-Numbers NumbersOf(const rtnl::LinkCounters& counters) {
-  const auto& [in, out] = counters;
+Numbers NumbersOf(const rtnl::Link& link) {
+  const auto [in, out] = link.counters.value_or(rtnl::LinkCounters());
   return {in.bytes, in.packets, in.dropped, out.bytes, out.packets, out.dropped};
 }
 
@@ -60,20 +71,18 @@ rtnl::LinkCounters CountersOf(const Numbers& numbers) {
           .sent = {.bytes = numbers[3], .packets = numbers[4], .dropped = numbers[5]}};
 }
 
-std::string TextOf(const Numbers& numbers) {
-  constexpr std::size_t kDigits = 20;
-  std::string text;
-  for (const std::uint64_t number : numbers) {
-    const std::string digits = std::to_string(number);
-    text += Cat(std::string(kDigits - digits.size(), '0'), digits, ' ');
+std::string LineOf(const Entry& entry) {
+  const auto& [nomad_namespace, job, group] = entry.workload;
+  std::string line = Cat('\n', entry.gone_since, '\t', entry.link.second, '\t');
+  for (const std::uint64_t number : entry.counted) {
+    line += Cat(number, '\t');
   }
-  return text;
+  return Cat(line, entry.link.first, '\t', nomad_namespace, '\t', job, '\t', group, "\t\n");
 }
 
-struct Stored {
-  cni::Workload group;
-  Totals totals;
-};
+Entry EntryOf(const rtnl::Link& link, const cni::Workload& workload) {
+  return {.link = KeyOf(link), .counted = NumbersOf(link), .workload = workload};
+}
 
 std::string_view TakeUntil(std::string_view& text, char end) {
   const std::size_t at = std::min(text.find(end), text.size());
@@ -82,75 +91,53 @@ std::string_view TakeUntil(std::string_view& text, char end) {
   return part;
 }
 
-// nullopt for an empty or a damaged file, which is written anew.
-std::optional<Stored> Parse(std::string_view text) {
-  Stored stored;
-  for (std::string* const label :
-       {&stored.group.nomad_namespace, &stored.group.job, &stored.group.group}) {
-    *label = TakeUntil(text, '\n');
+// nullopt for a torn line, and for what is between two.
+std::optional<Entry> Parse(std::string_view line) {
+  if (std::ranges::count(line, '\t') != kFields || !line.ends_with('\t')) {
+    return std::nullopt;
   }
-  for (Numbers* const numbers : {&stored.totals.deleted, &stored.totals.printed}) {
-    for (std::uint64_t& number : *numbers) {
-      const std::string_view digits = TakeUntil(text, ' ');
-      if (std::from_chars(digits.data(), digits.data() + digits.size(), number).ec != std::errc()) {
-        return std::nullopt;
-      }
+  Entry entry;
+  bool is_valid = true;
+  const auto take_number = [&](auto& number) {
+    const std::string_view digits = TakeUntil(line, '\t');
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    is_valid = is_valid && error == std::errc();
+  };
+  auto& [name, index] = entry.link;
+  take_number(entry.gone_since);
+  take_number(index);
+  std::ranges::for_each(entry.counted, take_number);
+  auto& [nomad_namespace, job, group] = entry.workload;
+  for (std::string* const text : {&name, &nomad_namespace, &job, &group}) {
+    *text = TakeUntil(line, '\t');
+  }
+  return is_valid ? std::optional(entry) : std::nullopt;
+}
+
+struct Log {
+  std::string text;  // whole lines
+  off_t end = 0;
+};
+
+Log ReadLog() {
+  const UniqueFd fd(::open(LogPath().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  const off_t begin = fd ? ::lseek(fd.get(), 0, SEEK_DATA) : -1;
+  if (begin < 0) {
+    if (errno == ENOENT || errno == ENXIO) {  // no log; nothing in it but a hole
+      return {};
     }
+    throw ErrnoError(Code::kIo, Format("cannot read '{}'", LogPath()));
   }
-  return stored;
+  Log log{.text = ReadAll(fd.get(), LogPath(), kMaxReadBytes)};
+  log.text.resize(log.text.rfind('\n') + 1);  // a DEL may be writing the last line
+  log.end = begin + static_cast<off_t>(log.text.size());
+  return log;
 }
 
-std::optional<Stored> Read(int fd) {
-  // Three labels, which Nomad limits to some hundred bytes, and the numbers.
-  std::array<char, 4096> buffer;
-  const ssize_t size = ::pread(fd, buffer.data(), buffer.size(), 0);
-  return size > 0 ? Parse({buffer.data(), static_cast<std::size_t>(size)}) : std::nullopt;
-}
-
-void Write(int fd, const Stored& stored) {
-  const auto& [group, totals] = stored;
-  const std::string text = Cat(group.nomad_namespace,
-                               '\n',
-                               group.job,
-                               '\n',
-                               group.group,
-                               '\n',
-                               TextOf(totals.deleted),
-                               TextOf(totals.printed),
-                               '\n');
-  if (::pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    throw ErrnoError(Code::kIo, "cannot write down the traffic of a deleted interface");
+void Raise(Numbers& numbers, const Numbers& others) {
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = std::max(numbers[i], others[i]);
   }
-}
-
-FileLock TakeLock(const cni::Workload& group, const std::string& path) {
-  const std::string what = Format("the traffic of group '{}'", group.group);
-  try {
-    return FileLock::Take(path, LockKind::kCounters, what);
-  } catch (const Error&) {
-    if (FindStatus(Directory())) {
-      throw;
-    }
-  }
-  EnsureDirectory(Directory());
-  return FileLock::Take(path, LockKind::kCounters, what);
-}
-
-bool IsFileAt(const std::string& path, int fd) {
-  struct stat opened {};
-  const std::optional<struct stat> present = FindStatus(path);
-  return present && ::fstat(fd, &opened) == 0 && present->st_dev == opened.st_dev &&
-         present->st_ino == opened.st_ino;
-}
-
-FileLock LockFile(const cni::Workload& group) {
-  const std::string path = PathOf(group);
-  std::optional<FileLock> lock;
-  do {
-    lock.reset();
-    lock = TakeLock(group, path);
-  } while (!IsFileAt(path, lock->fd()));  // forgotten while we waited
-  return *std::move(lock);
 }
 
 void Add(Numbers& sum, const Numbers& more) {
@@ -159,113 +146,209 @@ void Add(Numbers& sum, const Numbers& more) {
   }
 }
 
-std::optional<FileLock> TryLockFile(const cni::Workload& group) {
-  try {
-    return LockFile(group);
-  } catch (const Error& error) {
-    LogLine("{}, ignoring: the metrics will lack the traffic of this interface", error.what());
-    return std::nullopt;
+// What is known of all links.
+class Known {
+ public:
+  // `now`: Unix time in s.
+  explicit Known(std::uint64_t now) : now_(now) {}
+
+  // Lines that are newer than what is known.
+  void Read(std::string_view lines);
+  void Meet(const Entry& link);
+  // What is not among these is gone. Folds links, forgets workloads.
+  void Age(const std::vector<rtnl::Link>& present, std::set<cni::Workload> workloads);
+
+  [[nodiscard]] std::string Text() const;
+  [[nodiscard]] std::map<cni::Workload, rtnl::LinkCounters> Sums() const;
+
+ private:
+  Entry& Folded(const cni::Workload& workload) {
+    return folded_.try_emplace(workload, Entry{.workload = workload}).first->second;
   }
-}
+  // For longer than `seconds`.
+  [[nodiscard]] bool IsGone(Entry& entry, bool is_present, std::uint64_t seconds) const;
 
-bool IsUnused(const std::string& path) {
-  const std::optional<struct stat> status = FindStatus(path);
-  return status && std::chrono::system_clock::now() -
-                           std::chrono::system_clock::from_time_t(status->st_mtim.tv_sec) >
-                       kForgottenAfter;
-}
+  std::uint64_t now_;
+  std::map<LinkKey, Entry> links_;
+  std::map<cni::Workload, Entry> folded_;
+};
 
-// Of all groups that have a file; forgets those that nobody has used for a day.
-std::set<cni::Workload> GroupsWithFile(const std::set<cni::Workload>& used) {
-  std::set<cni::Workload> groups;
-  for (const std::string& name : Entries(Directory())) {
-    const std::string path = Cat(Directory(), '/', name);
-    const std::optional<Stored> stored = Parse(FindFile(path).value_or(""));
-    if (!stored || used.contains(stored->group)) {
+void Known::Read(std::string_view lines) {
+  while (!lines.empty()) {
+    std::optional<Entry> entry = Parse(TakeUntil(lines, '\n'));
+    if (!entry) {
       continue;
     }
-    if (IsUnused(path)) {
-      const FileLock lock = LockFile(stored->group);  // a DEL may be about to write to it
-      if (IsUnused(path)) {
-        EnsureFileGone(path);
-        continue;
-      }
+    entry->gone_since = std::min(entry->gone_since, now_);  // the clock was set back
+    if (entry->link.first.empty()) {
+      Folded(entry->workload) = *entry;
+    } else {
+      Meet(*entry);
     }
-    groups.insert(stored->group);
-  }
-  return groups;
-}
-
-}  // namespace
-
-void DeleteCounted(const cni::ShortLabels& labels,
-                   const rtnl::LinkCounters& counters,
-                   const std::function<void()>& delete_link) {
-  const cni::Workload group = cni::WorkloadOf(labels);
-  const std::optional<FileLock> lock = TryLockFile(group);
-  delete_link();
-  if (!lock) {
-    return;
-  }
-  try {
-    Stored stored = Read(lock->fd()).value_or(Stored());
-    stored.group = group;
-    Add(stored.totals.deleted, NumbersOf(counters));
-    Write(lock->fd(), stored);
-  } catch (const Error& error) {
-    LogLine("{}, ignoring", error.what());
   }
 }
 
-TrafficTotals TrafficTotals::Lock(const std::set<cni::Workload>& groups) {
-  TrafficTotals all;
-  std::set<cni::Workload> both = GroupsWithFile(groups);
-  both.insert(groups.begin(), groups.end());
-  for (const cni::Workload& group : both) {
-    all.files_.emplace(group, LockFile(group));
-  }
-  return all;
+// A link stays with the workload that it was first met with: else the sum of that one would fall.
+void Known::Meet(const Entry& link) {
+  Entry& known = links_.try_emplace(link.link, link).first->second;
+  known.gone_since = link.gone_since;
+  Raise(known.counted, link.counted);
 }
 
-std::map<cni::Workload, rtnl::LinkCounters> TrafficTotals::Settle(
-    const std::map<cni::Workload, rtnl::LinkCounters>& live) {
+bool Known::IsGone(Entry& entry, bool is_present, std::uint64_t seconds) const {
+  if (is_present) {
+    entry.gone_since = 0;
+  } else if (entry.gone_since == 0) {
+    entry.gone_since = now_;
+  }
+  return entry.gone_since != 0 && now_ - entry.gone_since > seconds;
+}
+
+void Known::Age(const std::vector<rtnl::Link>& present, std::set<cni::Workload> workloads) {
+  for (const cni::Workload& workload : workloads) {
+    Folded(workload);
+  }
+  std::map<LinkKey, Numbers> counts;
+  for (const rtnl::Link& link : present) {
+    counts.emplace(KeyOf(link), NumbersOf(link));
+  }
+  for (auto at = links_.begin(); at != links_.end();) {
+    auto& [key, link] = *at;
+    const auto count = counts.find(key);
+    const bool is_present = count != counts.end();
+    if (is_present) {
+      Raise(link.counted, count->second);
+    }
+    if (IsGone(link, is_present, kFoldedAfterSeconds)) {
+      Add(Folded(link.workload).counted, link.counted);
+      at = links_.erase(at);
+    } else {
+      workloads.insert(link.workload);
+      ++at;
+    }
+  }
+  for (auto at = folded_.begin(); at != folded_.end();) {
+    const bool is_forgotten =
+        IsGone(at->second, workloads.contains(at->first), kForgottenAfterSeconds);
+    at = is_forgotten ? folded_.erase(at) : std::next(at);
+  }
+}
+
+std::string Known::Text() const {
+  std::vector<const Entry*> entries;
+  const auto address_of = [](const auto& item) { return &item.second; };
+  std::ranges::transform(folded_, std::back_inserter(entries), address_of);
+  std::ranges::transform(links_, std::back_inserter(entries), address_of);
+  // What is gone for longest is forgotten first.
+  std::ranges::stable_sort(entries, {}, [&](const Entry* entry) {
+    return entry->gone_since == 0 ? 0 : now_ - entry->gone_since;
+  });
+  std::string text;
+  for (const Entry* const entry : entries) {
+    const std::string line = LineOf(*entry);
+    if (text.size() + line.size() > kMaxTotalsBytes) {
+      break;
+    }
+    text += line;
+  }
+  return text;
+}
+
+std::map<cni::Workload, rtnl::LinkCounters> Known::Sums() const {
   std::map<cni::Workload, rtnl::LinkCounters> sums;
-  for (const auto& [group, file] : files_) {
-    const Stored before = Read(file.fd()).value_or(Stored());
-    const auto present = live.find(group);
-    const Numbers counted = present != live.end() ? NumbersOf(present->second) : Numbers();
-    Stored after{.group = group, .totals = before.totals};
-    for (std::size_t i = 0; i < kCounters; ++i) {
-      std::uint64_t& deleted = after.totals.deleted[i];
-      std::uint64_t& printed = after.totals.printed[i];
-      deleted = std::max(deleted + counted[i], printed) - counted[i];
-      printed = deleted + counted[i];
-    }
-    if (after.totals != before.totals) {
-      Write(file.fd(), after);
-    }
-    sums.emplace(group, CountersOf(after.totals.printed));
+  for (const auto& [workload, entry] : folded_) {
+    sums[workload] += CountersOf(entry.counted);
+  }
+  for (const auto& [key, entry] : links_) {
+    sums[entry.workload] += CountersOf(entry.counted);
   }
   return sums;
 }
 
-void NoteDead(const std::set<std::string>& host_veths) {
-  for (const std::string& name : Entries(DeadDirectory())) {
-    if (!host_veths.contains(name)) {
-      EnsureFileGone(Cat(DeadDirectory(), '/', name));
-    }
+// The end of what was read of the log; nullopt if something could not be read.
+std::optional<off_t> ReadAllInto(Known& known) try {
+  known.Read(FindFile(TotalsPath(), kMaxTotalsBytes).value_or(""));
+  const Log log = ReadLog();
+  known.Read(log.text);
+  return log.end;
+} catch (const Error& error) {
+  LogLine("{}, ignoring: the metrics lack what deleted interfaces had counted", error.what());
+  return std::nullopt;
+}
+
+void Write(const Known& known, const FileLock& log, off_t read_until) try {
+  ReplaceFile(TotalsPath(), known.Text());
+  if (read_until > 0) {
+    // Where this is not supported, the log stays as it is, up to its limit.
+    static_cast<void>(
+        ::fallocate(log.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, read_until));
   }
-  for (const std::string& name : host_veths) {
-    EnsureDirectory(DeadDirectory());
-    static_cast<void>(CreateFile(Cat(DeadDirectory(), '/', name), ""));
+} catch (const Error& error) {
+  LogLine("{}, ignoring: counters may fall", error.what());
+}
+
+std::uint64_t UnixTime() {
+  using std::chrono::seconds;
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<seconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count());
+}
+
+}  // namespace
+
+void NoteTraffic(const rtnl::Link& link, const cni::Workload& workload) {
+  const UniqueFd log(::open(LogPath().c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC));
+  if (!log && errno == ENOENT) {
+    return;  // nobody reads metrics
+  }
+  const std::string line = LineOf(EntryOf(link, workload));
+  struct stat status {};
+  constexpr off_t kBlockBytes = 512;
+  if (log && ::fstat(log.get(), &status) == 0 &&
+      (status.st_blocks * kBlockBytes >= kMaxLogBytes || line.size() > kMaxLineBytes)) {
+    return;
+  }
+  // In one call, so that no line is inside another one.
+  if (!log || ::write(log.get(), line.data(), line.size()) != std::ssize(line)) {
+    LogLine("cannot write to '{}' ({}), ignoring: the metrics may lack what '{}' has counted",
+            LogPath(),
+            ErrnoText(errno),
+            link.name);
   }
 }
 
-std::optional<std::chrono::system_clock::time_point> FirstSeenDead(const AttachmentId& id) {
-  const std::optional<struct stat> status =
-      FindStatus(Cat(DeadDirectory(), '/', state::HostVethName(id)));
-  return status ? std::optional(std::chrono::system_clock::from_time_t(status->st_mtim.tv_sec))
-                : std::nullopt;
+TrafficTotals TrafficTotals::Lock() {
+  TrafficTotals totals;
+  totals.reads_ = true;
+  try {
+    EnsureDirectory(state::kStateFolder);
+    totals.lock_ = FileLock::Take(LogPath(), LockKind::kTraffic, "the traffic of deleted links");
+  } catch (const Error& error) {
+    if (error.code() == Code::kTryAgain) {
+      throw;
+    }
+    LogLine("{}, ignoring: counters may fall", error.what());
+  }
+  return totals;
+}
+
+std::map<cni::Workload, rtnl::LinkCounters> TrafficTotals::Settle(
+    const std::vector<rtnl::Link>& links,
+    const std::vector<Counted>& attachments) const {
+  Known known(UnixTime());
+  const std::optional<off_t> read_until = reads_ ? ReadAllInto(known) : std::nullopt;
+  std::set<cni::Workload> workloads;
+  for (const auto& [workload, link] : attachments) {
+    workloads.insert(workload);
+    if (link != nullptr) {
+      known.Meet(EntryOf(*link, workload));
+    }
+  }
+  known.Age(links, std::move(workloads));
+  if (lock_ && read_until) {
+    Write(known, *lock_, *read_until);
+  }
+  return known.Sums();
 }
 
 }  // namespace nomad_bridge::link

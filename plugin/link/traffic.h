@@ -1,57 +1,75 @@
-// What outlives a host veth: the traffic that it counted, summed by Nomad's group, and when its attachment
-// was first seen dead. Only for what people look at.
+// What links have counted, summed by workload for `metrics`, and kept when a link is deleted. No
+// counter that `metrics` prints ever falls, whatever is killed and whenever.
 //
-// Shapes   /run/nomad-bridge/.traffic/<hash>  one per namespace, job and group, a line each; then, on one
-//                                             line, twelve numbers of twenty digits: what deleted links had
-//                                             received and sent (bytes, packets, dropped), and the same of
-//                                             what `metrics` printed last. Always of the same length, so
-//                                             that it is overwritten in one write(2).
-//          /run/nomad-bridge/.dead/<veth>     empty; its time of modification is the first sight
-// Units    as the kernel counts at the host's end: what it received, the allocation sent.
-// Lives    on tmpfs, like the links. A group without an attachment for a day is forgotten.
-// Locks    flock(2) of a group's file, from before a link is deleted until what it counted is written, and
-//          for `metrics` from before it lists the links: it sees each count once, in a link or in a file.
-// Errors   Counting never fails a command: it is logged and ignored.
+// /run/nomad-bridge/.traffic-log
+//   What deletes a link first appends a line to this file, and only if the file is there: the first
+//   `metrics` makes it. It punches a hole where it has read, so the file's length grows while it
+//   occupies next to nothing.
+// /run/nomad-bridge/.traffic-totals
+//   Replaced by every run of `metrics`: a line per link that it knows of, and one per workload with
+//   the sum of all links that have been folded.
+//
+// A line of either begins and ends with '\n' (the line before may be torn) and has twelve fields,
+// each ended by a tab: since when the link is gone (Unix time in s; 0: it is not, or only its
+// deletion is known), its index, bytes, packets and drops received, the same sent, its name,
+// Nomad's namespace, job and group. The line of a folded sum has index 0 and no name. Units are the
+// kernel's, at the host's end: what that received, the allocation sent.
+//
+// A link is its name and index, which no two have in one boot, and what is known of it only rises.
+// So a line that is read twice counts once, and these orders need no lock:
+//   A DEL appends, then deletes. The other way round, `metrics` in between would find neither link
+//     nor line. If it finds both, or a killed DEL is run again and appends again, the larger counts
+//     are true.
+//   `metrics` lists the links, then reads the log. The other way round, it would miss a DEL in
+//     between.
+//   `metrics` replaces the totals, then punches the hole, then prints. If it is killed before the
+//     hole, the next one reads the same lines again. Printed first, a figure could be forgotten.
+//   A link is folded once it has been gone for a minute: a DEL that has found a link which then
+//     goes with its namespace appends a line about a link that is gone already.
+//
+// Locks    `metrics` alone takes one, flock(2) of the log, from before it lists the links, so that
+//          a run never writes older counts over those of another. Deleting a link takes none.
+// Limits   The log is not appended to while it occupies 1 MiB less a margin, and never with a line
+//          of more than 4 KiB: of that link only what `metrics` saw last stays. A workload without
+//          an attachment for a day is forgotten, earlier if the totals would exceed 16 MiB.
+// Errors   Counting never fails a command: it is logged and ignored. Only Lock() throws kTryAgain.
+// Source   fallocate(2) FALLOC_FL_PUNCH_HOLE, lseek(2) SEEK_DATA: tmpfs and the usual file systems.
 #pragma once
 
-#include <chrono>
-#include <functional>
 #include <map>
 #include <optional>
-#include <set>
-#include <string>
 #include <vector>
 
-#include "base/attachment_id.h"
 #include "base/file_lock.h"
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/cni/labels.h"
 
 namespace nomad_bridge::link {
 
-// Calls `delete_link`, which deletes a link that has counted `counters`, and keeps those.
-void DeleteCounted(const cni::ShortLabels& labels,
-                   const rtnl::LinkCounters& counters,
-                   const std::function<void()>& delete_link);
+// Before `link` is deleted, which has just been asked for.
+void NoteTraffic(const rtnl::Link& link, const cni::Workload& workload);
 
-// The files of some groups and of all that have one, locked.
-class TrafficTotals {
- public:
-  [[nodiscard]] static TrafficTotals Lock(const std::set<cni::Workload>& groups);
-
-  // What each group has counted, if its present links have counted `live`: never less than the last
-  // time. (Links that went with their namespace took their counts along.)
-  [[nodiscard]] std::map<cni::Workload, rtnl::LinkCounters> Settle(
-      const std::map<cni::Workload, rtnl::LinkCounters>& live);
-
- private:
-  std::map<cni::Workload, FileLock> files_;
+// An attachment.
+struct Counted {
+  cni::Workload workload;
+  const rtnl::Link* link;  // or null
 };
 
-// Remembers these attachments, by their host veths, as dead from now on, unless they are known as such;
-// and forgets all others.
-void NoteDead(const std::set<std::string>& host_veths);
-[[nodiscard]] std::optional<std::chrono::system_clock::time_point> FirstSeenDead(
-    const AttachmentId& id);
+class TrafficTotals {
+ public:
+  // Neither reads nor writes what is known: of links that are gone, Settle() knows nothing.
+  TrafficTotals() = default;
+  // Waits for other runs. If the log cannot be locked, Settle() reads and does not write.
+  [[nodiscard]] static TrafficTotals Lock();
+
+  // What each workload has counted. `links`: all of the node, listed since Lock().
+  [[nodiscard]] std::map<cni::Workload, rtnl::LinkCounters> Settle(
+      const std::vector<rtnl::Link>& links,
+      const std::vector<Counted>& attachments) const;
+
+ private:
+  bool reads_ = false;
+  std::optional<FileLock> lock_;
+};
 
 }  // namespace nomad_bridge::link

@@ -46,8 +46,8 @@ class Contender {
   void GrowTo(int alive);
   // ADD, CHECK and DEL of one attachment, in a namespace made beforehand.
   void Round();
-  // `workers` processes at once, each of which adds `each` attachments, and, when all have, deletes them;
-  // in namespaces made beforehand.
+  // `workers` processes at once, each of which adds `each` attachments, and, when all have, deletes
+  // them; in namespaces made beforehand.
   [[nodiscard]] Rates RunParallel(int workers, int each);
   // What one ADD starts and needs.
   [[nodiscard]] Cost CostOfAdd();

@@ -1,5 +1,5 @@
-// Several workers at once, as an orchestrator that starts and stops many allocations has them: what one
-// command waits for another shows here.
+// Several workers at once, as an orchestrator has them that starts and stops many allocations: how
+// long commands wait for each other shows here.
 #include <chrono>
 #include <cstdlib>
 #include <iostream>

@@ -72,9 +72,8 @@ json Still(json object) {
 
 bool IsMemory(const std::filesystem::path& path) {
   const std::string file_name = path.filename();
-  return path.parent_path().filename() == ".traffic" || file_name.ends_with("lock") ||
-         file_name.starts_with("last_reserved_ip.") || file_name.starts_with(".generation") ||
-         file_name.starts_with(".leases-");
+  return file_name.ends_with("lock") || file_name.starts_with("last_reserved_ip.") ||
+         file_name.starts_with(".generation") || file_name.starts_with(".leases-");
 }
 
 }  // namespace

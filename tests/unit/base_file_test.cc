@@ -126,19 +126,21 @@ class LockOrder : public File {
   std::uint64_t next_byte_ = 100;
 };
 
-TEST_F(LockOrder, IsOwnAttachmentThenLeasesOrRules) {
+TEST_F(LockOrder, IsOwnAttachmentThenLeasesOrRulesOrTraffic) {
   const RangeLock own = RangeLock::Take(Path("lock"), 1, LockKind::kAttachment, "our own");
   EXPECT_FALSE(Allows(LockKind::kAttachment));
   EXPECT_TRUE(Allows(LockKind::kLeases));
   EXPECT_TRUE(Allows(LockKind::kRules));
+  EXPECT_TRUE(Allows(LockKind::kTraffic));
 }
 
-TEST_F(LockOrder, KeepsLeasesAndRulesApart) {
-  for (const LockKind last : {LockKind::kLeases, LockKind::kRules}) {
+TEST_F(LockOrder, KeepsLeasesAndRulesAndTrafficApart) {
+  for (const LockKind last : {LockKind::kLeases, LockKind::kRules, LockKind::kTraffic}) {
     const RangeLock held = RangeLock::Take(Path("lock"), 1, last, "the last");
     EXPECT_FALSE(Allows(LockKind::kAttachment));
     EXPECT_FALSE(Allows(LockKind::kLeases));
     EXPECT_FALSE(Allows(LockKind::kRules));
+    EXPECT_FALSE(Allows(LockKind::kTraffic));
   }
   EXPECT_TRUE(Allows(LockKind::kAttachment)) << "all of them were released";
 }
