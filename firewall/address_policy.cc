@@ -1,6 +1,5 @@
 #include "firewall/address_policy.h"
 
-#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -47,14 +46,6 @@ nft::Element BridgeElement(const std::string& bridge) {
 
 nft::Element GatewayElement(const std::string& bridge) {
   return Shared(kGateways, NameKey(bridge));
-}
-
-std::optional<std::string> FindIfname(const nft::Element& element) {
-  if (element.set != kBridges && element.set != kGateways && element.set != kIngressRestricted &&
-      element.set != kIngressAllowed) {
-    return std::nullopt;
-  }
-  return std::string(element.key.begin(), std::ranges::find(element.key, 0));
 }
 
 IngressElements ElementsFor(Ingress ingress, const std::string& bridge) {

@@ -57,9 +57,6 @@ enum class Ingress {
 [[nodiscard]] nft::Element BridgeElement(const std::string& bridge);
 [[nodiscard]] nft::Element GatewayElement(const std::string& bridge);
 
-// The interface, or the first of two, that `element` is about; nullopt if it is about none.
-[[nodiscard]] std::optional<std::string> FindIfname(const nft::Element& element);
-
 // The elements that `ingress` needs for `bridge`, and those that it must not have.
 struct IngressElements {
   std::vector<nft::Element> add;

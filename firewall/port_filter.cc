@@ -17,8 +17,7 @@ namespace {
 constexpr const char* kPorts = "ports";
 constexpr const char* kMac = "mac";
 constexpr const char* kIsolated = "isolated";
-constexpr const char* kSource4 = "source4";
-constexpr const char* kSource6 = "source6";
+constexpr std::string_view kSource = "source";
 
 // nft's names for them in the bridge family.
 constexpr int kDstnat = -300;
@@ -28,13 +27,14 @@ nft::TableId BridgeTableId() {
   return {nft::TableFamily::kBridge, TableId().name};
 }
 
-std::vector<nft::Set> Sets() {
+std::vector<SetRow> PortFilterSets() {
   using enum nft::Type;
-  return {{.name = kPorts, .key = {kIfname}},
-          {.name = kMac, .key = {kIfname, kEtherAddr}},
-          {.name = kSource4, .key = {kIfname, kIpv4Addr}},
-          {.name = kSource6, .key = {kIfname, kIpv6Addr}},
-          {.name = kIsolated, .key = {kIfname}}};
+  return {
+      {kPorts, {kIfname}, {}, Role::kSource},
+      {kMac, {kIfname, kEtherAddr}, {}, Role::kSource},
+      {kSource, {kIfname, kIpv4Addr}, {}, Role::kSource},
+      {kIsolated, {kIfname}, {}, Role::kForward},
+  };
 }
 
 std::vector<nft::Rule> FrameRules() {
@@ -66,7 +66,7 @@ std::vector<nft::Rule> Ipv4Rules() {
       nft::Rule()
           .Protocol(ETH_P_IP)
           .IsNot(nft::kIpSaddr, none)
-          .PortNotWith(nft::kIpSaddr, kSource4)
+          .PortNotWith(nft::kIpSaddr, SetName(kSource, Family::kIpv4))
           .Drop(),
       // iifname . arp saddr ether != @mac drop
       nft::Rule().EtherType(ETH_P_ARP).PortNotWith(nft::kArpSaddrEther, kMac).Drop(),
@@ -75,7 +75,7 @@ std::vector<nft::Rule> Ipv4Rules() {
       nft::Rule()
           .EtherType(ETH_P_ARP)
           .IsNot(nft::kArpSaddrIp, none)
-          .PortNotWith(nft::kArpSaddrIp, kSource4)
+          .PortNotWith(nft::kArpSaddrIp, SetName(kSource, Family::kIpv4))
           .Drop(),
   };
 }
@@ -109,7 +109,7 @@ std::vector<nft::Rule> Ipv6Rules() {
       nft::Rule()
           .Protocol(ETH_P_IPV6)
           .IsNot(nft::kIp6Saddr, none)
-          .PortNotWith(nft::kIp6Saddr, kSource6)
+          .PortNotWith(nft::kIp6Saddr, SetName(kSource, Family::kIpv6))
           .Drop(),
       // ip6 saddr :: icmpv6 type nd-neighbor-solicit drop
       // Duplicate address detection: of a neighbour's address it would keep the neighbour from it.
@@ -160,11 +160,19 @@ nft::Chain ForwardChain() {
       }};
 }
 
+std::vector<nft::Chain> PortFilterChains(int /*accept_mark_bit*/) {
+  return {SourceChain(), ForwardChain()};
+}
+
 }  // namespace
+
+const Contributor kPortFilter = {nft::TableFamily::kBridge, &PortFilterSets, &PortFilterChains};
 
 std::vector<nft::Element> Elements(const PortSource& source, const std::string& comment) {
   std::vector<nft::Element> elements;
-  const auto add = [&](const char* set, std::span<const std::uint8_t> value, nft::Type type) {
+  const auto add = [&](const std::string& set,
+                       std::span<const std::uint8_t> value,
+                       nft::Type type) {
     std::vector<std::uint8_t> key = NameKey(source.port);
     Append(key, {value.begin(), value.end()});
     key.resize(nft::PaddedBytes(nft::Type::kIfname) + (value.empty() ? 0 : nft::PaddedBytes(type)));
@@ -175,9 +183,9 @@ std::vector<nft::Element> Elements(const PortSource& source, const std::string& 
   };
   add(kPorts, {}, nft::Type::kIfname);
   add(kMac, source.mac.bytes, nft::Type::kEtherAddr);
-  add(kSource6, source.mac.LinkLocal().bytes(), nft::Type::kIpv6Addr);
+  add(SetName(kSource, Family::kIpv6), source.mac.LinkLocal().bytes(), nft::Type::kIpv6Addr);
   for (const Ip& address : source.addresses) {
-    add(address.is_ipv4() ? kSource4 : kSource6, address.bytes(), AddressType(address.family()));
+    add(SetName(kSource, address.family()), address.bytes(), AddressType(address.family()));
   }
   return elements;
 }
@@ -187,14 +195,6 @@ nft::Element IsolatedElement(const std::string& port, const std::string& comment
           .key = NameKey(port),
           .comment = comment,
           .family = nft::TableFamily::kBridge};
-}
-
-bool IsIsolatedElement(const nft::Element& element) {
-  return element.set == kIsolated;
-}
-
-nft::Table DescribePortFilter() {
-  return {.id = BridgeTableId(), .sets = Sets(), .chains = {SourceChain(), ForwardChain()}};
 }
 
 bool HasBridgeFamily(nft::Socket& socket) {

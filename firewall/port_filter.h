@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/ip.h"
+#include "firewall/contributor.h"
 #include "netlink/nft/element.h"
 #include "netlink/nft/socket.h"
-#include "netlink/nft/table.h"
 
 namespace nomad_bridge::firewall {
 
@@ -29,10 +29,9 @@ struct PortSource {
 
 // For a port that exchanges no frames with others that have one (ingressPolicy isolated).
 [[nodiscard]] nft::Element IsolatedElement(const std::string& port, const std::string& comment);
-[[nodiscard]] bool IsIsolatedElement(const nft::Element& element);
 
-// The table bridge nomad-bridge.
-[[nodiscard]] nft::Table DescribePortFilter();
+// All of table bridge nomad-bridge.
+extern const Contributor kPortFilter;
 
 // Whether this kernel has the bridge family of nf_tables (CONFIG_NF_TABLES_BRIDGE). Reading tells
 // nothing, so unless the table is there another is created, and deleted in the same batch.

@@ -20,15 +20,12 @@
 #include <vector>
 
 #include "base/error.h"
+#include "firewall/contributor.h"
 #include "firewall/forward_hook.h"
 #include "netlink/nft/element.h"
 #include "netlink/nft/socket.h"
-#include "netlink/nft/table.h"
 
 namespace nomad_bridge::firewall {
-
-// Ours: inet nomad-bridge, and bridge nomad-bridge where something needs it.
-using Tables = std::vector<nft::Table>;
 
 // What should be there.
 struct Goal {

@@ -20,19 +20,20 @@ Cidr Multicast(Family family) {
   return family == Family::kIpv4 ? Prefix("224.0.0.0/4") : Prefix("ff00::/8");
 }
 
-std::vector<nft::Set> Sets() {
-  std::vector<nft::Set> sets = {
-      {.name = kBridges, .key = {nft::Type::kIfname}},
-      {.name = kGateways, .key = {nft::Type::kIfname}},
-      {.name = kIngressRestricted, .key = {nft::Type::kIfname}},
-      {.name = kIngressAllowed, .key = {nft::Type::kIfname, nft::Type::kIfname}},
+std::vector<SetRow> Sets() {
+  using enum nft::Type;
+  return {
+      {kBridges, {kIfname}, {}, Role::kAny},
+      {kGateways, {kIfname}, {}, Role::kAny},
+      {kIngressRestricted, {kIfname}, {}, Role::kForward},
+      {kIngressAllowed, {kIfname, kIfname}, {}, Role::kForward},
+      {kAlloc, {kIpv4Addr}, {}, Role::kForward},
+      {kMasq, {kIpv4Addr}, {}, Role::kMasquerade},
+      {kMasqLan, {kIpv4Addr}, {}, Role::kMasquerade},
+      {kSnat, {kIpv4Addr}, {}, Role::kPorts},
+      {kMasqAll, {kIpv4Addr}, {}, Role::kPorts},
+      {kClosed, {kIpv4Addr}, {}, Role::kForward},
   };
-  for (const std::string_view noun : {kAlloc, kMasq, kMasqLan, kSnat, kMasqAll, kClosed}) {
-    for (const Family family : kFamilies) {
-      sets.push_back({.name = SetName(noun, family), .key = {AddressType(family)}});
-    }
-  }
-  return sets;
 }
 
 // With route_localnet on, the node would route 127.0.0.0/8 from its bridges to itself, and take such a
@@ -143,7 +144,13 @@ nft::Chain Postrouting() {
   return chain;
 }
 
+std::vector<nft::Chain> Chains(int mark_bit) {
+  return {LocalhostGuard(), LocalhostAnswers(), Forward(mark_bit), Postrouting()};
+}
+
 }  // namespace
+
+const Contributor kForwarding = {nft::TableFamily::kInet, &Sets, &Chains};
 
 nft::TableId TableId() {
   return {nft::TableFamily::kInet, "nomad-bridge"};
@@ -173,13 +180,6 @@ nft::TableId TableOf(const nft::Element& element) {
 
 Cidr Prefix(std::string_view text) {
   return Cidr::Parse(text).value();
-}
-
-nft::Table Describe(int accept_mark_bit) {
-  return {
-      .id = TableId(),
-      .sets = Sets(),
-      .chains = {LocalhostGuard(), LocalhostAnswers(), Forward(accept_mark_bit), Postrouting()}};
 }
 
 }  // namespace nomad_bridge::firewall

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/ip.h"
+#include "firewall/contributor.h"
 #include "netlink/nft/table.h"
 
 namespace nomad_bridge::firewall {
@@ -37,7 +38,7 @@ constexpr std::string_view kMasqAll = "masqall";
 constexpr std::string_view kClosed = "closed";
 // Of packets to 127.0.0.0/8 from a bridge that have passed localhost_guard: they were translated to that.
 constexpr std::uint32_t kLocalhostAnswerMark = 0x6e62616e;
-constexpr const char* kPostrouting = "postrouting";  // the chain that portmap adds to
+constexpr const char* kPostrouting = "postrouting";  // portmap has rules in it, too
 
 // inet nomad-bridge
 [[nodiscard]] nft::TableId TableId();
@@ -60,8 +61,7 @@ constexpr const char* kPostrouting = "postrouting";  // the chain that portmap a
 // A prefix in a rule of ours: "127.0.0.0/8". `text` must be valid.
 [[nodiscard]] Cidr Prefix(std::string_view text);
 
-// The firewall's part of our table: the sets named above, and the chains localhost_guard, forward and
-// postrouting. portmap::Describe adds maps and chains to it, and rules to postrouting.
-[[nodiscard]] nft::Table Describe(int accept_mark_bit);
+// The sets named above, and the chains that forward and masquerade for their elements.
+extern const Contributor kForwarding;
 
 }  // namespace nomad_bridge::firewall

@@ -1,5 +1,6 @@
 #include "portmap/rules.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -21,22 +22,13 @@ constexpr const char* kHostports = "hostports";
 // nft's dstnat. In `output` nft has no such name, only the number.
 constexpr int kDstnat = -100;
 
-std::vector<nft::Set> Maps() {
-  std::vector<nft::Set> maps;
-  const auto add = [&](std::string_view noun, Family family, std::vector<nft::Type> key) {
-    maps.push_back({.name = SetName(noun, family),
-                    .key = std::move(key),
-                    .data = {firewall::AddressType(family), nft::Type::kInetService}});
+std::vector<firewall::SetRow> Maps() {
+  using enum nft::Type;
+  using firewall::Role;
+  return {
+      {kPort, {kInetProto, kInetService}, {kIpv4Addr, kInetService}, Role::kPorts},
+      {kHostIp, {kIpv4Addr, kInetProto, kInetService}, {kIpv4Addr, kInetService}, Role::kPorts},
   };
-  for (const Family family : kFamilies) {
-    add(kPort, family, {nft::Type::kInetProto, nft::Type::kInetService});
-  }
-  for (const Family family : kFamilies) {
-    add(kHostIp,
-        family,
-        {firewall::AddressType(family), nft::Type::kInetProto, nft::Type::kInetService});
-  }
-  return maps;
 }
 
 // A port published for one host address wins over the same port published for all.
@@ -81,36 +73,49 @@ nft::Rule MasqueradeLocalhost() {
       .Masquerade();
 }
 
-void DescribeWayBack(nft::Chain& postrouting, Family family) {
+void AppendWayBack(std::vector<nft::Rule>& rules, Family family) {
   const std::string snat = SetName(firewall::kSnat, family);
   // iifname @bridges oifname @bridges ct status dnat ip daddr @snat4 masquerade
   // Hairpin, and neighbours that use the node's port: replies would go straight over the bridge.
-  postrouting.rules.push_back(nft::Rule()
-                                  .IifnameIn(kBridges)
-                                  .OifnameIn(kBridges)
-                                  .CtStatusDnat()
-                                  .Only(family)
-                                  .DaddrIn(snat)
-                                  .Masquerade());
+  rules.push_back(nft::Rule()
+                      .IifnameIn(kBridges)
+                      .OifnameIn(kBridges)
+                      .CtStatusDnat()
+                      .Only(family)
+                      .DaddrIn(snat)
+                      .Masquerade());
   // oifname @bridges ct status dnat ip saddr @alloc4 ip daddr @snat4 masquerade
   // With br_netfilter the same packets are bridged, not routed, and have no input interface here, so
   // neighbours are recognised by their addresses.
   for (const std::string_view noun : {firewall::kAlloc, firewall::kMasq, firewall::kSnat}) {
-    postrouting.rules.push_back(nft::Rule()
-                                    .OifnameIn(kBridges)
-                                    .CtStatusDnat()
-                                    .Only(family)
-                                    .SaddrIn(SetName(noun, family))
-                                    .DaddrIn(snat)
-                                    .Masquerade());
+    rules.push_back(nft::Rule()
+                        .OifnameIn(kBridges)
+                        .CtStatusDnat()
+                        .Only(family)
+                        .SaddrIn(SetName(noun, family))
+                        .DaddrIn(snat)
+                        .Masquerade());
   }
   // oifname @bridges ct status dnat ip daddr @masqall4 masquerade
-  postrouting.rules.push_back(nft::Rule()
-                                  .OifnameIn(kBridges)
-                                  .CtStatusDnat()
-                                  .Only(family)
-                                  .DaddrIn(SetName(firewall::kMasqAll, family))
-                                  .Masquerade());
+  rules.push_back(nft::Rule()
+                      .OifnameIn(kBridges)
+                      .CtStatusDnat()
+                      .Only(family)
+                      .DaddrIn(SetName(firewall::kMasqAll, family))
+                      .Masquerade());
+}
+
+std::vector<nft::Chain> Chains(int /*accept_mark_bit*/) {
+  nft::Chain postrouting = {.name = firewall::kPostrouting, .rules = {MasqueradeLocalhost()}};
+  for (const Family family : kFamilies) {
+    AppendWayBack(postrouting.rules, family);
+  }
+  nft::Chain output = Entrance("output", Point::kOutput);
+  output.rules.insert(output.rules.begin(), LeaveIpv6Localhost());
+  return {std::move(postrouting),
+          Hostports(),
+          Entrance("prerouting", Point::kPrerouting),
+          std::move(output)};
 }
 
 using Bytes = std::vector<std::uint8_t>;
@@ -126,23 +131,14 @@ Bytes Field(std::uint16_t port) {
   return {static_cast<std::uint8_t>(port >> 8), static_cast<std::uint8_t>(port & 0xff), 0, 0};
 }
 
+bool IsIn(std::string_view noun, const nft::Element& element) {
+  return std::ranges::any_of(kFamilies,
+                             [&](Family family) { return element.set == SetName(noun, family); });
+}
+
 }  // namespace
 
-void Describe(nft::Table& table) {
-  for (nft::Set& map : Maps()) {
-    table.sets.push_back(std::move(map));
-  }
-  nft::Chain& postrouting = table.RequireChain(firewall::kPostrouting);
-  postrouting.rules.push_back(MasqueradeLocalhost());
-  for (const Family family : kFamilies) {
-    DescribeWayBack(postrouting, family);
-  }
-  table.chains.push_back(Hostports());
-  table.chains.push_back(Entrance("prerouting", Point::kPrerouting));
-  nft::Chain output = Entrance("output", Point::kOutput);
-  output.rules.insert(output.rules.begin(), LeaveIpv6Localhost());
-  table.chains.push_back(std::move(output));
-}
+const firewall::Contributor kPublishedPorts = {nft::TableFamily::kInet, &Maps, &Chains};
 
 std::vector<nft::Element> Elements(const std::vector<DnatEntry>& entries,
                                    const std::string& comment) {
@@ -181,17 +177,10 @@ std::optional<nft::Element> OverlappingAt(const nft::Element& element,
   return std::nullopt;
 }
 
-Ip ContainerIpOf(const nft::Element& element) {
-  return Ip(std::span(element.data).first(element.data.size() - kFieldBytes));
-}
-
 std::string DescribeKey(const nft::Element& element) {
-  const bool any_address = element.set.starts_with(kPort);
-  if (!any_address && !element.set.starts_with(kHostIp)) {
-    return {};
-  }
+  const bool any_address = IsIn(kPort, element);
   const std::span<const std::uint8_t> key(element.key);
-  if (key.size() < 2 * kFieldBytes) {
+  if ((!any_address && !IsIn(kHostIp, element)) || key.size() < 2 * kFieldBytes) {
     return {};
   }
   const std::span<const std::uint8_t> address = key.first(key.size() - 2 * kFieldBytes);

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "firewall/contributor.h"
 #include "netlink/nft/element.h"
-#include "netlink/nft/table.h"
 #include "portmap/mapping.h"
 
 namespace nomad_bridge::portmap {
@@ -20,9 +20,8 @@ namespace nomad_bridge::portmap {
 constexpr std::string_view kPort = "port";      // protocol . port -> address . port
 constexpr std::string_view kHostIp = "hostip";  // address . protocol . port -> address . port
 
-// Adds the maps, the chain hostports, and the rules in prerouting, output and postrouting to our
-// table.
-void Describe(nft::Table& table);
+// The maps, the chains that look them up, and masquerading in postrouting.
+extern const firewall::Contributor kPublishedPorts;
 
 // One element per entry, in port4/6, or in hostip4/6 if it has a host address; each with `comment`.
 [[nodiscard]] std::vector<nft::Element> Elements(const std::vector<DnatEntry>& entries,
@@ -37,8 +36,5 @@ void Describe(nft::Table& table);
 // "tcp 8080" or "udp 192.0.2.7:53", for messages: the key of `element`. Empty if its set is none of our
 // maps.
 [[nodiscard]] std::string DescribeKey(const nft::Element& element);
-
-// Where `element` of one of our maps leads.
-[[nodiscard]] Ip ContainerIpOf(const nft::Element& element);
 
 }  // namespace nomad_bridge::portmap

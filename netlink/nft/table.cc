@@ -4,7 +4,6 @@
 
 #include <netinet/in.h>
 
-#include "base/error.h"
 #include "base/ip.h"
 #include "base/text.h"
 
@@ -109,12 +108,9 @@ const Set* Table::FindSet(const std::string& name) const {
   return set == sets.end() ? nullptr : &*set;
 }
 
-Chain& Table::RequireChain(const std::string& name) {
+const Chain* Table::FindChain(const std::string& name) const {
   const auto chain = std::ranges::find(chains, name, &Chain::name);
-  if (chain == chains.end()) {
-    throw Error(Code::kInternal, Format("table {} has no chain '{}'", nft::Text(id), name));
-  }
-  return *chain;
+  return chain == chains.end() ? nullptr : &*chain;
 }
 
 }  // namespace nomad_bridge::nft

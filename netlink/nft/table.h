@@ -2,7 +2,6 @@
 //
 // Shapes  Names as nft prints them. Priorities are numbers (dstnat -100, srcnat 100, raw -300,
 //         filter 0).
-// Errors  kInternal for a chain that a table of ours does not have.
 // Source  nft(8); linux/netfilter/nf_tables.h. Type's numbers are nft's datatypes
 //         (include/datatype.h), which nft writes into a set so that it can print it again; six bits
 //         each in a concatenation.
@@ -88,8 +87,7 @@ struct Table {
 
   // nullptr if there is none of that name.
   [[nodiscard]] const Set* FindSet(const std::string& name) const;
-  // Throws kInternal if there is none: the code that appends rules knows the chains.
-  [[nodiscard]] Chain& RequireChain(const std::string& name);
+  [[nodiscard]] const Chain* FindChain(const std::string& name) const;
 };
 
 }  // namespace nomad_bridge::nft

@@ -1,5 +1,6 @@
 // firewall, portmap: rules for an interface that a plugin before us has made, often nomad-bridge
 // itself under another name.
+#include <algorithm>
 #include <utility>
 
 #include "base/text.h"
@@ -55,12 +56,12 @@ state::Record RestAfterDel(const state::Record& record, const cni::Parts& parts)
   return rest.With(parts, state::Phase::kGone);
 }
 
-// Without a record: the elements that belong to `id` and to a part of `type`, or to no part.
+// Without a record: the elements that belong to `id` and to a part of `type`, or to every part.
 void RemoveUnrecordedRules(state::Host& host, const AttachmentId& id, const cni::PluginType& type) {
   std::vector<nft::Element> elements = rules::FindElementsOf(host.nft, state::HostVethName(id));
   std::erase_if(elements, [&](const nft::Element& element) {
-    const std::optional<cni::Part> part = rules::PartOf(element);
-    return part && !type.Provides(*part);
+    const cni::Parts parts = rules::PartsOf(element);
+    return std::ranges::none_of(parts, [&](cni::Part part) { return type.Provides(part); });
   });
   rules::RemoveElements(host, elements);
 }

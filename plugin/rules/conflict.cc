@@ -26,8 +26,8 @@ std::string DescribeConflict(const firewall::Conflict& conflict) {
                ? Cat("host port ", port)
                : Format("host port {} (as {})", port, portmap::DescribeKey(conflict.present));
   }
-  return PartOf(conflict.wanted) ? Cat("address ", Ip(conflict.wanted.key))
-                                 : "its interface on the host";
+  const std::optional<Ip> address = AddressOf(conflict.wanted);
+  return address ? Cat("address ", *address) : "its interface on the host";
 }
 
 [[noreturn]] void ThrowTaken(const firewall::Conflict& conflict,
@@ -58,9 +58,9 @@ std::optional<StaleOwner> RequireStale(state::Host& host, const firewall::Confli
   }
   std::optional<RangeLock> lock = host.records.TryLock(owner->id);
   owner = lock ? host.records.Find(owner->id) : owner;  // as nobody changes it any more
-  const std::optional<cni::Part> part = PartOf(conflict.present);
   const bool is_alive = owner && owner->IsAny(state::Phase::kLive) && link::IsAlive(host, *owner);
-  if (!lock || (is_alive && (!part || owner->IsLive(*part)))) {
+  const auto is_live = [&](cni::Part part) { return owner->IsLive(part); };
+  if (!lock || (is_alive && std::ranges::any_of(PartsOf(conflict.present), is_live))) {
     ThrowTaken(conflict, owner);
   }
   return owner ? std::optional(StaleOwner{*std::move(lock), *std::move(owner), is_alive})

@@ -6,28 +6,17 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "firewall/port_filter.h"
 #include "firewall/ruleset.h"
 #include "firewall/table.h"
 #include "plugin/rules/desired.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/forward_hooks.h"
 #include "plugin/rules/port_side_effects.h"
-#include "plugin/rules/tables_revision.h"
+#include "plugin/rules/tables.h"
 #include "plugin/state/kernel_names.h"
-#include "portmap/rules.h"
 
 namespace nomad_bridge::rules {
 namespace {
-
-firewall::Tables NodeTables(int accept_mark_bit, bool has_port_filter) {
-  firewall::Tables tables = {firewall::Describe(accept_mark_bit)};
-  portmap::Describe(tables.front());
-  if (has_port_filter) {
-    tables.push_back(firewall::DescribePortFilter());
-  }
-  return tables;
-}
 
 void FinishRepair(state::Host& host,
                   const std::vector<std::string>& repaired,

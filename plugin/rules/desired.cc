@@ -1,9 +1,9 @@
 #include "plugin/rules/desired.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/list.h"
-#include "firewall/address_policy.h"
 #include "plugin/link/liveness.h"
 #include "plugin/rules/elements.h"
 #include "plugin/state/kernel_names.h"
@@ -48,7 +48,7 @@ bool DesiredState::IsAnothersAddress(const nft::Element& element) const {
 // one that finds it was killed; those of a stale attachment go when it is reclaimed.
 bool DesiredState::IsExplained(const nft::Element& element) const {
   if (element.comment.empty()) {
-    const std::optional<std::string> ifname = firewall::FindIfname(element);
+    const std::optional<std::string> ifname = FindIfname(element);
     return !ifname || host_.net.FindLink(*ifname);
   }
   const std::string owner(element.owner());
@@ -61,10 +61,10 @@ bool DesiredState::IsExplained(const nft::Element& element) const {
   if (record.version > state::kRecordVersion) {
     return true;  // by what we cannot read
   }
-  const std::optional<cni::Part> part = PartOf(element);
   return !live_owners_.contains(owner) ||
-         (part ? record.Has(*part) && !record.IsLive(*part)
-               : record.IsAny(state::Phase::kMaking) || record.IsAny(state::Phase::kLeaving));
+         std::ranges::any_of(PartsOf(element), [&](cni::Part part) {
+           return record.Has(part) && !record.IsLive(part);
+         });
 }
 
 }  // namespace nomad_bridge::rules

@@ -1,10 +1,16 @@
 #include "plugin/rules/elements.h"
 
+#include <algorithm>
+#include <array>
+#include <span>
+#include <tuple>
+
 #include "base/list.h"
 #include "firewall/address_policy.h"
 #include "firewall/port_filter.h"
 #include "firewall/ruleset.h"
 #include "firewall/table.h"
+#include "plugin/rules/tables.h"
 #include "plugin/state/kernel_names.h"
 #include "portmap/rules.h"
 
@@ -104,33 +110,35 @@ std::vector<nft::Element> FindElementsOf(nft::Socket& socket, std::string_view o
   return elements;
 }
 
-std::optional<cni::Part> PartOf(const nft::Element& element) {
-  const auto is_of = [&](std::string_view noun) {
-    return element.set == firewall::SetName(noun, Family::kIpv4) ||
-           element.set == firewall::SetName(noun, Family::kIpv6);
-  };
-  if (element.set == firewall::kBridges || element.set == firewall::kGateways) {
-    return std::nullopt;
-  }
-  if (element.family == nft::TableFamily::kBridge) {
-    return firewall::IsIsolatedElement(element) ? cni::Part::kForward : cni::Part::kLink;
-  }
-  if (is_of(firewall::kAlloc) || is_of(firewall::kClosed) ||
-      element.set == firewall::kIngressRestricted || element.set == firewall::kIngressAllowed) {
-    return cni::Part::kForward;
-  }
-  return is_of(firewall::kMasq) || is_of(firewall::kMasqLan) ? cni::Part::kMasquerade
-                                                             : cni::Part::kPorts;
+cni::Parts PartsOf(const nft::Element& element) {
+  using enum cni::Part;
+  // In the order of firewall::Role.
+  static const std::array<cni::Parts, 5> kPartsOf = {
+      {{kLink, kMasquerade, kForward, kPorts}, {kForward}, {kMasquerade}, {kPorts}, {kLink}}};
+  const firewall::OwnSet* const own = FindSet(element);
+  return own == nullptr ? cni::Parts() : kPartsOf.at(static_cast<std::size_t>(own->role));
 }
 
 std::optional<Ip> AddressOf(const nft::Element& element) {
-  if (firewall::FindIfname(element) || element.family == nft::TableFamily::kBridge) {
+  const firewall::OwnSet* const own = FindSet(element);
+  if (own == nullptr) {
     return std::nullopt;
   }
-  if (!element.data.empty()) {
-    return portmap::ContainerIpOf(element);
+  for (const auto& [fields, bytes] :
+       {std::tie(own->set.data, element.data), std::tie(own->set.key, element.key)}) {
+    const nft::Type first = fields.empty() ? nft::Type::kIfname : fields.front();
+    if (first == nft::Type::kIpv4Addr || first == nft::Type::kIpv6Addr) {
+      return Ip(std::span(bytes).first(nft::PaddedBytes(first)));
+    }
   }
-  return Ip(element.key);
+  return std::nullopt;
+}
+
+std::optional<std::string> FindIfname(const nft::Element& element) {
+  const firewall::OwnSet* const own = FindSet(element);
+  return own != nullptr && own->set.key.front() == nft::Type::kIfname
+             ? std::optional(std::string(element.key.begin(), std::ranges::find(element.key, 0)))
+             : std::nullopt;
 }
 
 }  // namespace nomad_bridge::rules

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "netlink/nft/element.h"
@@ -22,11 +24,15 @@ namespace nomad_bridge::rules {
 // All in the kernel whose owner's key is `owner`, by a dump.
 [[nodiscard]] std::vector<nft::Element> FindElementsOf(nft::Socket& socket, std::string_view owner);
 
-// The part that an element in our table belongs to; nullopt for what all parts share.
-[[nodiscard]] std::optional<cni::Part> PartOf(const nft::Element& element);
+// The parts that an element is there for: one, or all that have rules. None if its set is not ours:
+// another release's.
+[[nodiscard]] cni::Parts PartsOf(const nft::Element& element);
 
 // The container's address that an element is about: its key, or what a port leads to. nullopt if it is
 // about none.
 [[nodiscard]] std::optional<Ip> AddressOf(const nft::Element& element);
+
+// The interface, or the first of two, that an element is about; nullopt if it is about none.
+[[nodiscard]] std::optional<std::string> FindIfname(const nft::Element& element);
 
 }  // namespace nomad_bridge::rules

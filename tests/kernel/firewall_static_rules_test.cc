@@ -136,7 +136,7 @@ TEST_F(StaticRules, LeaveIpv6AloneWhereNoNetworkHasIt) {
 
 TEST_F(StaticRules, ChangeTheBitOfTheMarkInPlace) {
   Put(DesiredOf(2));
-  table_ = firewall::Describe(20);
+  table_ = TableOf({&firewall::kForwarding}, 20);
   DesiredState desired = DesiredOf(2);
   desired.forward_hook.accept_mark_bit = 20;
   Put(desired);

@@ -9,7 +9,7 @@ namespace {
 
 class WholeTable : public RulesetWorld {
  protected:
-  WholeTable() { portmap::Describe(table_); }
+  WholeTable() { table_ = TableOf({&firewall::kForwarding, &portmap::kPublishedPorts}); }
 
   static DesiredState Publishing(int n) {
     DesiredState desired = DesiredOf(n);

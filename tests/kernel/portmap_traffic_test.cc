@@ -24,7 +24,7 @@ void PrintTo(const Ground& ground, std::ostream* out) {
 class PublishedPort : public RulesetWorld, public ::testing::WithParamInterface<Ground> {
  protected:
   PublishedPort() {
-    portmap::Describe(table_);
+    table_ = TableOf({&firewall::kForwarding, &portmap::kPublishedPorts});
     MakeBridge();
     PlugIn(container(), 2);
     neighbour_ = &AddContainer("neighbour");

@@ -20,7 +20,12 @@ namespace nomad_bridge::test {
 class RulesetWorld : public World {
  protected:
   RulesetWorld()
-      : socket_(nft::Socket::In(netlink::Netns::Current())), table_(firewall::Describe(12)) {}
+      : socket_(nft::Socket::In(netlink::Netns::Current())),
+        table_(TableOf({&firewall::kForwarding})) {}
+
+  static nft::Table TableOf(const firewall::Contributors& contributors, int mark_bit = 12) {
+    return firewall::Assemble(contributors, mark_bit).front();
+  }
 
   void MakeBridge() {
     host().Must({"ip", "link", "add", "nomad", "type", "bridge"});
