@@ -7,7 +7,6 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "firewall/planned_elements.h"
-#include "firewall/skeleton.h"
 #include "firewall/static_rules.h"
 #include "firewall/table.h"
 
@@ -77,35 +76,27 @@ std::string LostTable(const nft::Table& table) {
   return Cat("table ", nft::Text(table.id), " with all that was in it");
 }
 
-GoalPlan PlanTables(nft::Socket& socket, const Goal& goal) {
+GoalPlan PlanTables(nft::Socket& socket, const Goal& goal, LeftOver left_over) {
   GoalPlan plan;
   for (const nft::Table& table : goal.tables) {
-    SkeletonPlan skeleton = DescribeSkeleton(socket, table, plan.batch);
-    Append(plan.repaired, std::move(skeleton.mismatches));
-    plan.lacks_elements = plan.lacks_elements || skeleton.lacks_elements;
-    if (skeleton.is_new) {
-      plan.is_new.insert(table.id.family);
-    }
+    PlanTable(socket, table, left_over, plan);
   }
+  // For the others alone first: what only the new hook needs is not reported as repaired.
   std::vector<ForwardHook> hooks = goal.forward_hooks;
+  nft::Batch of_others;
+  Append(plan.repaired,
+         DescribeStaticRules(socket, hooks, goal.new_forward_hook ? of_others : plan.batch));
   if (goal.new_forward_hook) {
-    // Described for the others alone first: what only the new one needs is not reported as repaired.
-    nft::Batch unused;
-    Append(plan.repaired, DescribeStaticRules(socket, hooks, unused));
     hooks.push_back(*goal.new_forward_hook);
     static_cast<void>(DescribeStaticRules(socket, hooks, plan.batch));
-  } else {
-    Append(plan.repaired, DescribeStaticRules(socket, hooks, plan.batch));
   }
   return plan;
 }
 
 GoalPlan PlanAll(nft::Socket& socket, const Goal& goal, const DesiredElements& desired) {
-  GoalPlan plan = PlanTables(socket, goal);
+  GoalPlan plan = PlanTables(socket, goal, LeftOver::kRemove);
   for (const nft::Table& table : goal.tables) {
-    if (!plan.is_new.contains(table.id.family)) {
-      Append(plan.repaired, DescribeRemovals(socket, table, plan.batch));
-    } else if (HasAny(desired.elements, table.id.family)) {
+    if (plan.is_new.contains(table.id.family) && HasAny(desired.elements, table.id.family)) {
       plan.repaired.push_back(LostTable(table));
     }
   }

@@ -15,8 +15,9 @@ namespace nomad_bridge::firewall {
 
 struct GoalPlan {
   nft::Batch batch;
-  std::set<nft::TableFamily> is_new;  // whose table has no elements
-  bool lacks_elements = false;
+  // Whose table was missing, or of another shape: no element survives.
+  std::set<nft::TableFamily> is_new;
+  bool lacks_elements = false;  // so, or a set was missing
   std::vector<std::string> repaired;
 };
 
@@ -28,8 +29,18 @@ struct GoalPlan {
 // For what is said of a table that is gone.
 [[nodiscard]] std::string LostTable(const nft::Table& table);
 
+// Chains and sets in a table that it does not have: another release's.
+enum class LeftOver { kKeep, kRemove };
+
+// Adds to `plan` what makes the kernel's table like `table`, but for elements. A chain whose rules
+// differ is flushed and filled again in the same batch, so no packet is judged by half of it. A set or
+// base chain of another shape cannot be changed in place: then the whole table is replaced.
+void PlanTable(nft::Socket& socket, const nft::Table& table, LeftOver left_over, GoalPlan& plan);
+
 // Tables, chains, sets and static rules; elements are not looked at.
-[[nodiscard]] GoalPlan PlanTables(nft::Socket& socket, const Goal& goal);
+[[nodiscard]] GoalPlan PlanTables(nft::Socket& socket,
+                                  const Goal& goal,
+                                  LeftOver left_over = LeftOver::kKeep);
 
 // With elements, and the removal of what is left over.
 [[nodiscard]] GoalPlan PlanAll(nft::Socket& socket,

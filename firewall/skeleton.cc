@@ -1,9 +1,11 @@
-#include "firewall/skeleton.h"
-
+// The part of our tables that does not depend on attachments: sets, chains and rules.
 #include <algorithm>
 #include <optional>
+#include <ranges>
+#include <utility>
 
 #include "base/text.h"
+#include "firewall/goal_plan.h"
 
 namespace nomad_bridge::firewall {
 namespace {
@@ -30,14 +32,16 @@ void AddAll(const nft::Table& table, nft::Batch& batch) {
 
 // What the kernel has of our table.
 struct Present {
-  nft::Table table;                               // its sets alone
-  std::vector<std::optional<nft::Chain>> chains;  // in the order of our table's
+  nft::Table table;  // its sets, and its chains without their rules
+  std::vector<nft::KernelRule> rules;
 };
 
-Present Read(nft::Socket& socket, const nft::Table& table) {
-  Present present{.table = {.id = table.id, .sets = socket.Sets(table.id)}};
-  for (const nft::Chain& chain : table.chains) {
-    present.chains.push_back(socket.FindChain(table.id, chain.name));
+Present Read(nft::Socket& socket, const nft::TableId& id) {
+  Present present{.table = {.id = id, .sets = socket.Sets(id)}, .rules = socket.Rules(id)};
+  for (nft::Socket::TableChain& found : socket.Chains(id.family)) {
+    if (found.table == id) {
+      present.table.chains.push_back(std::move(found.chain));
+    }
   }
   return present;
 }
@@ -50,108 +54,107 @@ bool SamePlace(std::optional<nft::Hook> present, const std::optional<nft::Hook>&
   return present == wanted;
 }
 
-bool HasSameShape(const Present& present, const nft::Table& table) {
-  const bool sets = std::ranges::all_of(table.sets, [&](const nft::Set& wanted) {
-    const nft::Set* const set = present.table.FindSet(wanted.name);
-    return set == nullptr || *set == wanted;
-  });
-  bool chains = true;
-  for (std::size_t i = 0; i < table.chains.size(); ++i) {
-    const std::optional<nft::Chain>& chain = present.chains[i];
-    chains = chains && (!chain || SamePlace(chain->hook, table.chains[i].hook));
-  }
-  return sets && chains;
+bool HasSameShape(const nft::Table& present, const nft::Table& table) {
+  return std::ranges::all_of(table.sets,
+                             [&](const nft::Set& wanted) {
+                               const nft::Set* const set = present.FindSet(wanted.name);
+                               return set == nullptr || *set == wanted;
+                             }) &&
+         std::ranges::all_of(table.chains, [&](const nft::Chain& wanted) {
+           const nft::Chain* const chain = present.FindChain(wanted.name);
+           return chain == nullptr || SamePlace(chain->hook, wanted.hook);
+         });
 }
 
-bool HasSameRules(nft::Socket& socket, const nft::Table& table, const nft::Chain& chain) {
-  return std::ranges::equal(socket.Rules(table.id, chain.name),
+bool HasSameRules(const Present& present, const nft::Chain& chain) {
+  const auto is_of_it = [&](const nft::KernelRule& rule) { return rule.chain == chain.name; };
+  return std::ranges::equal(present.rules | std::views::filter(is_of_it),
                             chain.rules,
                             std::ranges::equal_to(),
                             &nft::KernelRule::expressions,
                             &nft::ExpressionTexts);
 }
 
-std::vector<std::string> AddMissingSets(const Present& present,
-                                        const nft::Table& table,
-                                        nft::Batch& batch) {
-  std::vector<std::string> mismatches;
+// What is done to the table `id`, as a mismatch.
+void Note(GoalPlan& plan, const std::string& what, const nft::TableId& id) {
+  plan.repaired.push_back(Format("{} in table {}", what, nft::Text(id)));
+}
+
+void PlanSets(const nft::Table& present, const nft::Table& table, GoalPlan& plan) {
   for (const nft::Set& set : table.sets) {
-    if (present.table.FindSet(set.name) == nullptr) {
-      batch.AddSet(table.id, set);
-      mismatches.push_back(Format("set {} in table {}", set.name, nft::Text(table.id)));
+    if (present.FindSet(set.name) == nullptr) {
+      plan.batch.AddSet(table.id, set);
+      plan.lacks_elements = true;
+      Note(plan, Cat("set ", set.name), table.id);
     }
   }
-  return mismatches;
+}
+
+void PlanChains(const Present& present, const nft::Table& table, GoalPlan& plan) {
+  std::vector<const nft::Chain*> different;
+  for (const nft::Chain& chain : table.chains) {
+    const nft::Chain* const found = present.table.FindChain(chain.name);
+    const bool is_there = found != nullptr && found->hook == chain.hook;
+    if (!is_there) {
+      plan.batch.AddChain(table.id, chain);
+    }
+    if (!is_there || !HasSameRules(present, chain)) {
+      different.push_back(&chain);
+      Note(plan, Cat("chain ", chain.name), table.id);
+    }
+  }
+  for (const nft::Chain* const chain : different) {
+    plan.batch.FlushChain(table.id, chain->name);
+    AddRules(table, *chain, plan.batch);
+  }
+}
+
+void PlanRemovals(const nft::Table& present, const nft::Table& table, GoalPlan& plan) {
+  std::vector<std::string> chains;
+  for (const nft::Chain& chain : present.chains) {
+    if (table.FindChain(chain.name) == nullptr) {
+      chains.push_back(chain.name);
+    }
+  }
+  // All rules first, for they name sets and chains; then the sets, whose elements may name chains.
+  for (const std::string& chain : chains) {
+    plan.batch.FlushChain(table.id, chain);
+  }
+  for (const nft::Set& set : present.sets) {
+    if (!set.is_anonymous() && table.FindSet(set.name) == nullptr) {
+      plan.batch.DeleteSet(table.id, set.name);
+      Note(plan, Cat("the left-over set ", set.name), table.id);
+    }
+  }
+  for (const std::string& chain : chains) {
+    plan.batch.DeleteChain(table.id, chain);
+    Note(plan, Cat("the left-over chain ", chain), table.id);
+  }
 }
 
 }  // namespace
 
-SkeletonPlan DescribeSkeleton(nft::Socket& socket, const nft::Table& table, nft::Batch& batch) {
-  const std::optional<nft::KernelTable> found_table = socket.FindTable(table.id);
-  const Present present = found_table ? Read(socket, table) : Present();
-  if (!found_table || !HasSameShape(present, table)) {
-    if (found_table) {
-      batch.DeleteTable(table.id);
+void PlanTable(nft::Socket& socket, const nft::Table& table, LeftOver left_over, GoalPlan& plan) {
+  const std::optional<nft::KernelTable> found = socket.FindTable(table.id);
+  const Present present = found ? Read(socket, table.id) : Present();
+  if (!found || !HasSameShape(present.table, table)) {
+    if (found) {
+      plan.batch.DeleteTable(table.id);
     }
-    AddAll(table, batch);
-    return {.is_new = true, .lacks_elements = true};
+    AddAll(table, plan.batch);
+    plan.is_new.insert(table.id.family);
+    plan.lacks_elements = true;
+    return;
   }
-  SkeletonPlan plan{.mismatches = AddMissingSets(present, table, batch)};
-  plan.lacks_elements = !plan.mismatches.empty();
-  if (found_table->is_dormant) {
-    batch.AddTable(table.id);
-    plan.mismatches.push_back(Format("table {}, which was dormant", nft::Text(table.id)));
+  PlanSets(present.table, table, plan);
+  if (found->is_dormant) {
+    plan.batch.AddTable(table.id);
+    plan.repaired.push_back(Format("table {}, which was dormant", nft::Text(table.id)));
   }
-  std::vector<const nft::Chain*> different;
-  for (std::size_t i = 0; i < table.chains.size(); ++i) {
-    const nft::Chain& chain = table.chains[i];
-    const std::optional<nft::Chain>& found = present.chains[i];
-    const bool is_there = found && found->hook == chain.hook;
-    if (!is_there) {
-      batch.AddChain(table.id, chain);
-    }
-    if (!is_there || !HasSameRules(socket, table, chain)) {
-      different.push_back(&chain);
-      plan.mismatches.push_back(Format("chain {} in table {}", chain.name, nft::Text(table.id)));
-    }
+  PlanChains(present, table, plan);
+  if (left_over == LeftOver::kRemove) {
+    PlanRemovals(present.table, table, plan);
   }
-  for (const nft::Chain* const chain : different) {
-    batch.FlushChain(table.id, chain->name);
-    AddRules(table, *chain, batch);
-  }
-  return plan;
-}
-
-std::vector<std::string> DescribeRemovals(nft::Socket& socket,
-                                          const nft::Table& table,
-                                          nft::Batch& batch) {
-  std::vector<std::string> mismatches;
-  const auto removed = [&](const char* kind, const std::string& name) {
-    mismatches.push_back(
-        Format("the left-over {} {} in table {}", kind, name, nft::Text(table.id)));
-  };
-  std::vector<std::string> chains;
-  for (nft::Socket::TableChain& found : socket.Chains()) {
-    if (found.table == table.id &&
-        std::ranges::find(table.chains, found.chain.name, &nft::Chain::name) ==
-            table.chains.end()) {
-      chains.push_back(std::move(found.chain.name));
-    }
-  }
-  for (const std::string& chain : chains) {
-    batch.FlushChain(table.id, chain);  // all of them first: they may jump to each other
-  }
-  for (const std::string& chain : chains) {
-    batch.DeleteChain(table.id, chain);
-    removed("chain", chain);
-  }
-  for (const nft::Set& set : socket.Sets(table.id)) {
-    if (!set.is_anonymous() && !table.FindSet(set.name)) {
-      batch.DeleteSet(table.id, set.name);
-      removed("set", set.name);
-    }
-  }
-  return mismatches;
 }
 
 }  // namespace nomad_bridge::firewall

@@ -126,7 +126,8 @@ Element DecodeElement(const nftnl_set& set, nftnl_set_elem& element) {
 }
 
 KernelRule DecodeRule(const nftnl_rule& rule) {
-  KernelRule decoded{.handle = nftnl_rule_get_u64(&rule, NFTNL_RULE_HANDLE)};
+  KernelRule decoded{.handle = nftnl_rule_get_u64(&rule, NFTNL_RULE_HANDLE),
+                     .chain = std::string(TextOf(nftnl_rule_get_str(&rule, NFTNL_RULE_CHAIN)))};
   const netlink::NftnlExpressions all(nftnl_expr_iter_create(&rule));
   for (const nftnl_expr* expression = nftnl_expr_iter_next(all.get()); expression != nullptr;
        expression = nftnl_expr_iter_next(all.get())) {

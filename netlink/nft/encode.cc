@@ -144,7 +144,9 @@ netlink::NftnlRule Encode(const TableId& table, const std::string& chain, const 
   nftnl_rule* const raw = encoded.get();
   nftnl_rule_set_u32(raw, NFTNL_RULE_FAMILY, static_cast<std::uint32_t>(table.family));
   nftnl_rule_set_str(raw, NFTNL_RULE_TABLE, table.name.c_str());
-  nftnl_rule_set_str(raw, NFTNL_RULE_CHAIN, chain.c_str());
+  if (!chain.empty()) {
+    nftnl_rule_set_str(raw, NFTNL_RULE_CHAIN, chain.c_str());
+  }
   for (const Expression& expression : rule.expressions()) {
     netlink::NftnlExpression added(nftnl_expr_alloc(expression.kind.c_str()));
     for (const auto& [attribute, value] : expression.attributes) {

@@ -125,8 +125,8 @@ std::optional<Chain> Socket::FindChain(const TableId& table, const std::string& 
   return found.empty() ? std::nullopt : std::optional(found.front().chain);
 }
 
-std::vector<Socket::TableChain> Socket::Chains() {
-  const netlink::Message request = GetRequest(NFT_MSG_GETCHAIN, TableFamily::kAny, NLM_F_DUMP);
+std::vector<Socket::TableChain> Socket::Chains(TableFamily family) {
+  const netlink::Message request = GetRequest(NFT_MSG_GETCHAIN, family, NLM_F_DUMP);
   return List(socket_, request, "cannot read the chains", &ReadChain);
 }
 
@@ -151,8 +151,8 @@ std::vector<Element> Socket::Elements(const TableId& table, const std::string& s
 std::vector<KernelRule> Socket::Rules(const TableId& table, const std::string& chain) {
   const netlink::Message request = GetRequest(NFT_MSG_GETRULE, table.family, NLM_F_DUMP);
   nftnl_rule_nlmsg_build_payload(request.header(), Encode(table, chain, Rule()).get());
-  const std::string what =
-      Format("cannot read the rules of chain {} of table {}", chain, Text(table));
+  const std::string of_chain = chain.empty() ? "" : Format("chain {} of ", chain);
+  const std::string what = Format("cannot read the rules of {}table {}", of_chain, Text(table));
   return List(socket_, request, what, &ReadRule);
 }
 

@@ -36,6 +36,7 @@ struct KernelTable {
 // A rule as the kernel shows it.
 struct KernelRule {
   std::uint64_t handle = 0;
+  std::string chain;  // that it is in
   // "[ meta load mark => reg 1 ]"; an xt match or target also shows its bytes.
   std::vector<std::string> expressions;
   std::string comment;  // nft's, or iptables' own match (which is among the expressions then)
@@ -83,18 +84,19 @@ class Socket {
   [[nodiscard]] std::vector<Set> Sets(const TableId& table);
   // Without its rules.
   [[nodiscard]] std::optional<Chain> FindChain(const TableId& table, const std::string& name);
-  // Every chain of every table of every family, without its rules.
+  // Every chain of every table of the family, without its rules.
   struct TableChain {
     TableId table;
     Chain chain;
   };
-  [[nodiscard]] std::vector<TableChain> Chains();
+  [[nodiscard]] std::vector<TableChain> Chains(TableFamily family = TableFamily::kAny);
   // The element with `like`'s set and key.
   [[nodiscard]] std::optional<Element> FindElement(const TableId& table, const Element& like);
   // Empty if there is no such set.
   [[nodiscard]] std::vector<Element> Elements(const TableId& table, const std::string& set);
-  // In their order; empty if there is no such chain.
-  [[nodiscard]] std::vector<KernelRule> Rules(const TableId& table, const std::string& chain);
+  // Those of one chain, or of every chain if `chain` is empty; each chain's in their order. Empty if
+  // there is no such chain.
+  [[nodiscard]] std::vector<KernelRule> Rules(const TableId& table, const std::string& chain = {});
 
  private:
   explicit Socket(netlink::RequestSocket socket) : socket_(std::move(socket)) {}

@@ -217,12 +217,15 @@ TEST_F(Ruleset, LosesChainsAndSetsThatTheTableDoesNotHave) {
   Nft("add set inet nomad-bridge old { type ipv4_addr; elements = { 192.0.2.1 }; }\n"
       "table inet nomad-bridge {\n"
       "  chain old_rules { ip saddr @old drop; ip saddr { 192.0.2.8, 192.0.2.9 } drop; }\n"
-      "  chain old_hook { type filter hook forward priority 7; jump old_rules; }\n"
+      "  map old_verdicts { type ipv4_addr : verdict; elements = { 192.0.2.7 : jump old_rules }; "
+      "}\n"
+      "  chain old_hook { type filter hook forward priority 7; ip saddr vmap @old_verdicts; }\n"
       "}");
   EXPECT_THAT(Restore({DesiredOf(2)}).repaired,
-              ElementsAre("the left-over chain old_rules in table inet nomad-bridge",
-                          "the left-over chain old_hook in table inet nomad-bridge",
-                          "the left-over set old in table inet nomad-bridge"));
+              ElementsAre("the left-over set old in table inet nomad-bridge",
+                          "the left-over set old_verdicts in table inet nomad-bridge",
+                          "the left-over chain old_rules in table inet nomad-bridge",
+                          "the left-over chain old_hook in table inet nomad-bridge"));
   EXPECT_EQ(List(), before);
 }
 
