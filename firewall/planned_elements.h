@@ -19,10 +19,10 @@
 namespace nomad_bridge::firewall {
 
 // What tells an element from all others.
-using ElementKey = std::tuple<nft::TableFamily, std::string, std::vector<std::uint8_t>>;
+using ElementKey = std::tuple<nft::TableFamily, std::string, std::vector<std::uint8_t>, bool>;
 
 [[nodiscard]] inline ElementKey KeyOf(const nft::Element& element) {
-  return {element.family, element.set, element.key};
+  return {element.family, element.set, element.key, element.ends_interval};
 }
 
 class PlannedElements {

@@ -22,6 +22,9 @@ std::string_view TextOf(const char* text) {
 }
 
 std::vector<Type> Fields(std::uint32_t number) {
+  if (number == NFT_DATA_VERDICT) {
+    return {Type::kVerdict};
+  }
   std::vector<Type> fields;
   for (; number != 0; number >>= kTypeBits) {
     fields.push_back(static_cast<Type>(number & ((1U << kTypeBits) - 1)));
@@ -107,6 +110,18 @@ Chain DecodeChain(const nftnl_chain& chain) {
   return decoded;
 }
 
+std::optional<Verdict> DecodeVerdict(nftnl_set_elem& element) {
+  if (!nftnl_set_elem_is_set(&element, NFTNL_SET_ELEM_VERDICT)) {
+    return std::nullopt;
+  }
+  Verdict verdict{
+      .code = static_cast<Verdict::Code>(nftnl_set_elem_get_u32(&element, NFTNL_SET_ELEM_VERDICT))};
+  if (nftnl_set_elem_is_set(&element, NFTNL_SET_ELEM_CHAIN)) {
+    verdict.chain = TextOf(nftnl_set_elem_get_str(&element, NFTNL_SET_ELEM_CHAIN));
+  }
+  return verdict;
+}
+
 Element DecodeElement(const nftnl_set& set, nftnl_set_elem& element) {
   const auto bytes = [&](std::uint16_t attribute) -> std::span<const std::uint8_t> {
     std::uint32_t size = 0;
@@ -118,11 +133,16 @@ Element DecodeElement(const nftnl_set& set, nftnl_set_elem& element) {
   const auto key = bytes(NFTNL_SET_ELEM_KEY);
   const auto data = bytes(NFTNL_SET_ELEM_DATA);
   const auto comment = bytes(NFTNL_SET_ELEM_USERDATA);
+  const std::uint32_t flags = nftnl_set_elem_is_set(&element, NFTNL_SET_ELEM_FLAGS)
+                                  ? nftnl_set_elem_get_u32(&element, NFTNL_SET_ELEM_FLAGS)
+                                  : 0;
   return {.set = std::string(TextOf(nftnl_set_get_str(&set, NFTNL_SET_NAME))),
           .key = {key.begin(), key.end()},
           .data = {data.begin(), data.end()},
+          .verdict = DecodeVerdict(element),
           .comment = CommentOf(comment.data(), static_cast<std::uint32_t>(comment.size())),
-          .family = static_cast<TableFamily>(nftnl_set_get_u32(&set, NFTNL_SET_FAMILY))};
+          .family = static_cast<TableFamily>(nftnl_set_get_u32(&set, NFTNL_SET_FAMILY)),
+          .ends_interval = (flags & NFT_SET_ELEM_INTERVAL_END) != 0};
 }
 
 KernelRule DecodeRule(const nftnl_rule& rule) {

@@ -1,7 +1,9 @@
 // One element of an nf_tables set or map, and its owner.
 //
 // Shapes  key and data are the kernel's bytes: every field of a concatenation padded to 4 bytes,
-//         network byte order (an interface name: 16 bytes, zero filled). data is empty for sets.
+//         network byte order (an interface name: 16 bytes, zero filled). data is empty for sets, and
+//         for verdict maps, which have a verdict. An interval is two elements: its first key, and the
+//         key behind its last one.
 // Owner   Elements of an attachment carry a comment that begins with the owner's key and a space,
 //         the key being the name of its host veth ("veth3f2a91c04d7e alloc=..."). An element
 //         without a comment is shared by all.
@@ -9,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,12 +23,24 @@ constexpr std::size_t kMaxCommentBytes = 128;
 // NFPROTO_*
 enum class TableFamily : std::uint8_t { kAny = 0, kInet = 1, kIp = 2, kBridge = 7, kIp6 = 10 };
 
+// What becomes of a packet. NF_*, NFT_*
+struct Verdict {
+  enum class Code : std::int32_t { kDrop = 0, kAccept = 1, kJump = -3, kGoto = -4, kReturn = -5 };
+
+  Code code = Code::kAccept;
+  std::string chain;  // of kJump and kGoto
+
+  bool operator==(const Verdict&) const = default;
+};
+
 struct Element {
   std::string set;
   std::vector<std::uint8_t> key;
   std::vector<std::uint8_t> data;
+  std::optional<Verdict> verdict;
   std::string comment;
   TableFamily family = TableFamily::kInet;  // of its set's table
+  bool ends_interval = false;               // is the key behind the last one
 
   // The comment's first word; empty for a shared element.
   [[nodiscard]] std::string_view owner() const {

@@ -19,6 +19,9 @@ constexpr std::uint32_t kMaxUserDataBytes = 256;  // NFT_USERDATA_MAXLEN
 constexpr std::size_t kMaxMessageBytes = 16384;
 
 std::uint32_t TypeNumber(const std::vector<Type>& fields) {
+  if (fields == std::vector{Type::kVerdict}) {
+    return NFT_DATA_VERDICT;
+  }
   std::uint32_t number = 0;
   for (const Type field : fields) {
     number = number << kTypeBits | static_cast<std::uint32_t>(field);
@@ -36,12 +39,12 @@ std::uint32_t KeyBytes(const std::vector<Type>& fields) {
   return static_cast<std::uint32_t>(bytes);
 }
 
-// nft's enum byteorder: what it needs to know to print a set again. Concatenations have none.
+// nft's enum byteorder: what it needs to know to print a set again. Concatenations and verdicts have none.
 std::uint32_t ByteOrder(const std::vector<Type>& fields) {
   constexpr std::uint32_t kNone = 0;
   constexpr std::uint32_t kHost = 1;
   constexpr std::uint32_t kBig = 2;
-  if (fields.size() != 1) {
+  if (fields.size() != 1 || fields[0] == Type::kVerdict) {
     return kNone;
   }
   return fields[0] == Type::kIfname ? kHost : kBig;
@@ -174,6 +177,16 @@ netlink::NftnlSet Encode(const TableId& table, const Element& element) {
   put(NFTNL_SET_ELEM_KEY, element.key);
   if (!element.data.empty()) {
     put(NFTNL_SET_ELEM_DATA, element.data);
+  }
+  if (element.verdict) {
+    nftnl_set_elem_set_u32(
+        only.get(), NFTNL_SET_ELEM_VERDICT, static_cast<std::uint32_t>(element.verdict->code));
+    if (!element.verdict->chain.empty()) {
+      nftnl_set_elem_set_str(only.get(), NFTNL_SET_ELEM_CHAIN, element.verdict->chain.c_str());
+    }
+  }
+  if (element.ends_interval) {
+    nftnl_set_elem_set_u32(only.get(), NFTNL_SET_ELEM_FLAGS, NFT_SET_ELEM_INTERVAL_END);
   }
   if (!element.comment.empty()) {
     const netlink::NftnlUserData data = CommentData(NFTNL_UDATA_SET_ELEM_COMMENT, element.comment);

@@ -50,12 +50,24 @@ Rule& Rule::LookUp(const std::string& set, bool inverted) {
                {NFTNL_EXPR_LOOKUP_FLAGS, flags}}});
 }
 
-Rule& Rule::Compare(bool equal, Bytes bytes) {
-  const std::uint32_t op = equal ? NFT_CMP_EQ : NFT_CMP_NEQ;
+// The data of a verdict map goes into the register that decides.
+Rule& Rule::LookUpVerdict(const std::string& map) {
+  return Add({"lookup",
+              {{NFTNL_EXPR_LOOKUP_SREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_LOOKUP_SET, map},
+               {NFTNL_EXPR_LOOKUP_DREG, std::uint32_t{NFT_REG_VERDICT}},
+               {NFTNL_EXPR_LOOKUP_FLAGS, std::uint32_t{0}}}});
+}
+
+Rule& Rule::CompareBy(std::uint32_t op, Bytes bytes) {
   return Add({"cmp",
               {{NFTNL_EXPR_CMP_SREG, std::uint32_t{NFT_REG_1}},
                {NFTNL_EXPR_CMP_OP, op},
                {NFTNL_EXPR_CMP_DATA, std::move(bytes)}}});
+}
+
+Rule& Rule::Compare(bool equal, Bytes bytes) {
+  return CompareBy(equal ? NFT_CMP_EQ : NFT_CMP_NEQ, std::move(bytes));
 }
 
 // register = (register & mask) ^ flip
@@ -130,6 +142,14 @@ Rule& Rule::L4Proto(std::uint8_t number) {
   return LoadMeta(NFT_META_L4PROTO).CompareEqual({number});
 }
 
+// As nft does it: a range of one is compared, any other is so from below and from above.
+Rule& Rule::Dport(std::uint16_t first, std::uint16_t last) {
+  LoadPort(0);
+  return first == last ? CompareEqual(NetworkOrder(first))
+                       : CompareBy(NFT_CMP_GTE, NetworkOrder(first))
+                             .CompareBy(NFT_CMP_LTE, NetworkOrder(last));
+}
+
 Rule& Rule::IsMasked(const Field& field, Bytes mask, Bytes value) {
   Bytes none(mask.size());
   return Load(field, 0).Mask(std::move(mask), std::move(none)).CompareEqual(std::move(value));
@@ -146,6 +166,14 @@ Rule& Rule::SaddrIn(const std::string& set) {
 
 Rule& Rule::DaddrIn(const std::string& set) {
   return LoadAddress(false, BytesOf(family_)).LookUp(set);
+}
+
+Rule& Rule::SaddrVmap(const std::string& map) {
+  return LoadAddress(true, BytesOf(family_)).LookUpVerdict(map);
+}
+
+Rule& Rule::DaddrVmap(const std::string& map) {
+  return LoadAddress(false, BytesOf(family_)).LookUpVerdict(map);
 }
 
 // As nft does it: a prefix of whole bytes is compared alone, any other under a mask.

@@ -38,6 +38,8 @@ struct Expression {
 constexpr std::uint32_t kCtInvalid = 1;
 constexpr std::uint32_t kCtEstablished = 2;
 constexpr std::uint32_t kCtRelated = 4;
+constexpr std::uint32_t kCtNew = 8;
+constexpr std::uint32_t kCtUntracked = 64;
 
 // Bytes of a packet: where they are, as NFT_PAYLOAD_*_HEADER and an offset into that.
 struct Field {
@@ -83,6 +85,8 @@ class Rule {
   Rule& IsMasked(const Field& field,
                  std::vector<std::uint8_t> mask,
                  std::vector<std::uint8_t> value);
+  // th dport first-last: of TCP, UDP or SCTP, which L4Proto() before it decides
+  Rule& Dport(std::uint16_t first, std::uint16_t last);
   // <to> set <from>, without updating any checksum
   Rule& Copy(const Field& from, const Field& to);
 
@@ -94,6 +98,9 @@ class Rule {
   // ip saddr @set, ip daddr @set (ip6 likewise)
   Rule& SaddrIn(const std::string& set);
   Rule& DaddrIn(const std::string& set);
+  // ip saddr vmap @map, ip daddr vmap @map: what the map has for the address; nothing if it is not there
+  Rule& SaddrVmap(const std::string& map);
+  Rule& DaddrVmap(const std::string& map);
   // ip saddr 127.0.0.0/8, ip daddr ..., ip daddr != ...
   Rule& Saddr(const Cidr& prefix) { return MatchPrefix(true, true, prefix); }
   Rule& Daddr(const Cidr& prefix) { return MatchPrefix(false, true, prefix); }
@@ -126,6 +133,9 @@ class Rule {
   Rule& Drop();
   Rule& Jump(const std::string& chain);
   Rule& Goto(const std::string& chain);
+  Rule& Return();
+  // reject with icmpx admin-prohibited
+  Rule& RejectAdminProhibited();
   // comment "text": at most 128 bytes, kept as the rule's user data, where nft and iptables-nft
   // read it.
   Rule& Comment(const std::string& text) {
@@ -141,6 +151,8 @@ class Rule {
  private:
   Rule& Add(Expression expression);
   Rule& LookUp(const std::string& set, bool inverted = false);
+  Rule& LookUpVerdict(const std::string& map);
+  Rule& CompareBy(std::uint32_t op, std::vector<std::uint8_t> bytes);
   Rule& Compare(bool equal, std::vector<std::uint8_t> bytes);
   Rule& CompareEqual(std::vector<std::uint8_t> bytes) { return Compare(true, std::move(bytes)); }
   Rule& Mask(std::vector<std::uint8_t> mask, std::vector<std::uint8_t> flip);
@@ -152,7 +164,7 @@ class Rule {
   Rule& StoreMark();
   Rule& CtAnyBit(std::uint32_t key, std::uint32_t bits);
   Rule& Dnat(const std::string& map);
-  Rule& Verdict(std::uint32_t verdict, const std::string& chain = {});
+  Rule& Decide(std::uint32_t verdict, const std::string& chain = {});
 
   std::vector<Expression> expressions_;
   std::string comment_;

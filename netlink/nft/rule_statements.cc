@@ -75,7 +75,7 @@ Rule& Rule::MasqueradeFullyRandom() {
   return Add({"masq", {{NFTNL_EXPR_MASQ_FLAGS, std::uint32_t{NF_NAT_RANGE_PROTO_RANDOM_FULLY}}}});
 }
 
-Rule& Rule::Verdict(std::uint32_t verdict, const std::string& chain) {
+Rule& Rule::Decide(std::uint32_t verdict, const std::string& chain) {
   Expression immediate{
       "immediate",
       {{NFTNL_EXPR_IMM_DREG, std::uint32_t{NFT_REG_VERDICT}}, {NFTNL_EXPR_IMM_VERDICT, verdict}}};
@@ -86,18 +86,29 @@ Rule& Rule::Verdict(std::uint32_t verdict, const std::string& chain) {
 }
 
 Rule& Rule::Accept() {
-  return Verdict(NF_ACCEPT);
+  return Decide(NF_ACCEPT);
 }
 Rule& Rule::Drop() {
-  return Verdict(NF_DROP);
+  return Decide(NF_DROP);
 }
 
 Rule& Rule::Jump(const std::string& chain) {
-  return Verdict(static_cast<std::uint32_t>(NFT_JUMP), chain);
+  return Decide(static_cast<std::uint32_t>(NFT_JUMP), chain);
 }
 
 Rule& Rule::Goto(const std::string& chain) {
-  return Verdict(static_cast<std::uint32_t>(NFT_GOTO), chain);
+  return Decide(static_cast<std::uint32_t>(NFT_GOTO), chain);
+}
+
+Rule& Rule::Return() {
+  return Decide(static_cast<std::uint32_t>(NFT_RETURN));
+}
+
+// The kernel makes it ICMP's or ICMPv6's code.
+Rule& Rule::RejectAdminProhibited() {
+  return Add({"reject",
+              {{NFTNL_EXPR_REJECT_TYPE, std::uint32_t{NFT_REJECT_ICMPX_UNREACH}},
+               {NFTNL_EXPR_REJECT_CODE, Bytes{NFT_REJECT_ICMPX_ADMIN_PROHIBITED}}}});
 }
 
 }  // namespace nomad_bridge::nft

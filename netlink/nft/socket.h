@@ -90,7 +90,7 @@ class Socket {
     Chain chain;
   };
   [[nodiscard]] std::vector<TableChain> Chains(TableFamily family = TableFamily::kAny);
-  // The element with `like`'s set and key.
+  // The element with `like`'s set and key; not for sets of intervals.
   [[nodiscard]] std::optional<Element> FindElement(const TableId& table, const Element& like);
   // Empty if there is no such set.
   [[nodiscard]] std::vector<Element> Elements(const TableId& table, const std::string& set);

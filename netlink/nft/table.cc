@@ -14,6 +14,8 @@ constexpr std::size_t kRegisterBytes = 4;
 
 std::size_t SizeOf(Type type) {
   switch (type) {
+    case Type::kVerdict:  // the kernel knows
+      return 0;
     case Type::kIpv4Addr:
       return 4;
     case Type::kIpv6Addr:
@@ -44,6 +46,8 @@ std::string ProtocolText(std::uint8_t number) {
 
 std::string FieldText(Type type, std::span<const std::uint8_t> bytes) {
   switch (type) {
+    case Type::kVerdict:
+      break;
     case Type::kIpv4Addr:
     case Type::kIpv6Addr:
       return Ip(bytes).Text();

@@ -32,6 +32,7 @@ struct TableId {
 [[nodiscard]] std::string Text(const TableId& table);
 
 enum class Type : std::uint8_t {
+  kVerdict = 1,  // as data alone
   kIpv4Addr = 7,
   kIpv6Addr = 8,
   kEtherAddr = 9,
@@ -42,6 +43,9 @@ enum class Type : std::uint8_t {
 
 // Bytes of one field: its own, and as padded to registers inside a key.
 [[nodiscard]] std::size_t PaddedBytes(Type type);
+
+// NFT_SET_INTERVAL, of Set::flags
+constexpr std::uint32_t kInterval = 4;
 
 struct Set {
   std::string name;

@@ -84,6 +84,53 @@ TEST(NftRule, MatchesLocalAddressesAndConntrackBits) {
                           "[ cmp neq reg 1 0x00000000 ]"));
 }
 
+// ct state new,untracked jump admit
+TEST(NftRule, MatchesNewConnections) {
+  EXPECT_THAT(
+      nft::ExpressionTexts(nft::Rule().CtState(nft::kCtNew | nft::kCtUntracked).Jump("admit")),
+      ElementsAre("[ ct load state => reg 1 ]",
+                  "[ bitwise reg 1 = ( reg 1 & 0x00000048 ) ^ 0x00000000 ]",
+                  "[ cmp neq reg 1 0x00000000 ]",
+                  "[ immediate reg 0 jump -> admit ]"));
+}
+
+// tcp dport 9090-9199 counter return, tcp dport 80 drop
+TEST(NftRule, MatchesRangesOfPorts) {
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().L4Proto(6).Dport(9090, 9199).Counter().Return()),
+              ElementsAre("[ meta load l4proto => reg 1 ]",
+                          "[ cmp eq reg 1 0x00000006 ]",
+                          "[ payload load 2b @ transport header + 2 => reg 1 ]",
+                          "[ cmp gte reg 1 0x00008223 ]",
+                          "[ cmp lte reg 1 0x0000ef23 ]",
+                          "[ counter pkts 0 bytes 0 ]",
+                          "[ immediate reg 0 return ]"));
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().L4Proto(6).Dport(80, 80).Drop()),
+              ElementsAre("[ meta load l4proto => reg 1 ]",
+                          "[ cmp eq reg 1 0x00000006 ]",
+                          "[ payload load 2b @ transport header + 2 => reg 1 ]",
+                          "[ cmp eq reg 1 0x00005000 ]",
+                          "[ immediate reg 0 drop ]"));
+}
+
+// ip saddr vmap @out4, ip6 daddr vmap @in6
+TEST(NftRule, LetsAMapDecide) {
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv4().SaddrVmap("out4")),
+              ElementsAre("[ meta load nfproto => reg 1 ]",
+                          "[ cmp eq reg 1 0x00000002 ]",
+                          "[ payload load 4b @ network header + 12 => reg 1 ]",
+                          "[ lookup reg 1 set out4 dreg 0 0x0 ]"));
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Ipv6().DaddrVmap("in6")),
+              ElementsAre("[ meta load nfproto => reg 1 ]",
+                          "[ cmp eq reg 1 0x0000000a ]",
+                          "[ payload load 16b @ network header + 24 => reg 1 ]",
+                          "[ lookup reg 1 set in6 dreg 0 0x0 ]"));
+}
+
+TEST(NftRule, RejectsInTheWordsOfEitherFamily) {
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Counter().RejectAdminProhibited()),
+              ElementsAre("[ counter pkts 0 bytes 0 ]", "[ reject type 2 code 3 ]"));
+}
+
 TEST(NftRule, SetsAndReadsOneBitOfTheMark) {
   EXPECT_THAT(nft::ExpressionTexts(nft::Rule().SetMarkBit(12).Accept()),
               ElementsAre("[ meta load mark => reg 1 ]",

@@ -1,0 +1,178 @@
+// Tables with verdict maps, intervals, ranges and refusals: committed by us, read by nft, and read back.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/ip.h"
+#include "netlink/core/netns.h"
+#include "netlink/nft/socket.h"
+#include "tests/support/world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+using Code = nft::Verdict::Code;
+using ::testing::UnorderedElementsAreArray;
+
+const nft::TableId kTable = {nft::TableFamily::kInet, "verdicts"};
+const nft::Set kOffice = {.name = "adr4-office",
+                          .key = {nft::Type::kIpv4Addr},
+                          .flags = nft::kInterval};
+const nft::Set kIn = {.name = "in4", .key = {nft::Type::kIpv4Addr}, .data = {nft::Type::kVerdict}};
+const nft::Set kOut = {.name = "out6",
+                       .key = {nft::Type::kIpv6Addr},
+                       .data = {nft::Type::kVerdict}};
+
+constexpr const char* kText = R"(table inet verdicts {
+	set adr4-office {
+		type ipv4_addr
+		flags interval
+		elements = { 10.20.0.0/16, 10.21.0.0-10.21.0.9 }
+	}
+
+	map in4 {
+		type ipv4_addr : verdict
+		elements = { 172.26.64.3 comment "veth1 alloc=5f3c" : goto in-9b21, 172.26.64.4 : return,
+			     172.26.64.5 : drop, 172.26.64.6 : accept }
+	}
+
+	map out6 {
+		type ipv6_addr : verdict
+		elements = { fd00::3 : jump in-9b21 }
+	}
+
+	chain in-9b21 {
+		ip saddr @adr4-office tcp dport 9090-9199 counter return comment "api#0"
+		udp dport 53 drop
+		counter reject with icmpx admin-prohibited
+	}
+
+	chain admit {
+		ip daddr vmap @in4
+		ip6 saddr vmap @out6
+	}
+
+	chain forward {
+		type filter hook forward priority filter - 1; policy accept;
+		ct state new,untracked jump admit
+	}
+}
+)";
+
+nft::Element ElementFor(const nft::Set& set, const std::string& address) {
+  const Ip ip = Ip::Parse(address).value();
+  return {.set = set.name, .key = {ip.bytes().begin(), ip.bytes().end()}};
+}
+
+nft::Element Deciding(const nft::Set& map,
+                      const std::string& address,
+                      nft::Verdict verdict,
+                      const std::string& comment = "") {
+  nft::Element element = ElementFor(map, address);
+  element.verdict = std::move(verdict);
+  element.comment = comment;
+  return element;
+}
+
+nft::Element EndAt(const nft::Set& set, const std::string& address) {
+  nft::Element element = ElementFor(set, address);
+  element.ends_interval = true;
+  return element;
+}
+
+class Verdicts : public World {
+ protected:
+  Verdicts() : socket_(nft::Socket::In(netlink::Netns::Current())) {
+    nft::Batch batch;
+    batch.AddTable(kTable);
+    for (const nft::Set& set : {kOffice, kIn, kOut}) {
+      batch.AddSet(kTable, set);
+    }
+    AddChains(batch);
+    for (const std::vector<nft::Element>& elements : {in_, out_, office_}) {
+      for (const nft::Element& element : elements) {
+        batch.AddElement(kTable, element);
+      }
+    }
+    EXPECT_TRUE(socket_.Commit(batch, socket_.Generation()).done());
+  }
+
+  static void AddChains(nft::Batch& batch) {
+    using Point = nft::Hook::Point;
+    const nft::Hook forward = {.type = "filter", .point = Point::kForward, .priority = -1};
+    batch.AddChain(kTable, {.name = "in-9b21"});
+    batch.AddChain(kTable, {.name = "admit"});
+    batch.AddChain(kTable, {.name = "forward", .hook = forward});
+    const nft::Rule allow = nft::Rule()
+                                .Ipv4()
+                                .SaddrIn(kOffice.name)
+                                .L4Proto(6)
+                                .Dport(9090, 9199)
+                                .Counter()
+                                .Return()
+                                .Comment("api#0");
+    batch.AppendRule(kTable, "in-9b21", allow);
+    batch.AppendRule(kTable, "in-9b21", nft::Rule().L4Proto(17).Dport(53, 53).Drop());
+    batch.AppendRule(kTable, "in-9b21", nft::Rule().Counter().RejectAdminProhibited());
+    batch.AppendRule(kTable, "admit", nft::Rule().Ipv4().DaddrVmap(kIn.name));
+    batch.AppendRule(kTable, "admit", nft::Rule().Ipv6().SaddrVmap(kOut.name));
+    batch.AppendRule(
+        kTable, "forward", nft::Rule().CtState(nft::kCtNew | nft::kCtUntracked).Jump("admit"));
+  }
+
+  const std::vector<nft::Element> in_ = {
+      Deciding(kIn, "172.26.64.3", {Code::kGoto, "in-9b21"}, "veth1 alloc=5f3c"),
+      Deciding(kIn, "172.26.64.4", {Code::kReturn, ""}),
+      Deciding(kIn, "172.26.64.5", {Code::kDrop, ""}),
+      Deciding(kIn, "172.26.64.6", {Code::kAccept, ""})};
+  const std::vector<nft::Element> out_ = {Deciding(kOut, "fd00::3", {Code::kJump, "in-9b21"})};
+  // Two that touch: the end of one is the beginning of the other.
+  const std::vector<nft::Element> office_ = {ElementFor(kOffice, "10.20.0.0"),
+                                             EndAt(kOffice, "10.21.0.0"),
+                                             ElementFor(kOffice, "10.21.0.0"),
+                                             EndAt(kOffice, "10.21.0.10")};
+  nft::Socket socket_;
+};
+
+TEST_F(Verdicts, AreReadByNft) {
+  EXPECT_EQ(host().Must({"nft", "-s", "list", "table", "inet", "verdicts"}), kText);
+}
+
+TEST_F(Verdicts, AreWhatNftMakesOfTheirText) {
+  const auto json = [](const Node& node) {
+    nlohmann::json list = node.Json({"nft", "-j", "list", "table", "inet", "verdicts"});
+    for (nlohmann::json& item : list.at("nftables")) {
+      for (nlohmann::json& object : item) {
+        object.erase("handle");
+      }
+    }
+    return list;
+  };
+  outside().Must({"nft", "-f", "-"}, kText);
+  EXPECT_EQ(json(host()), json(outside()));
+}
+
+TEST_F(Verdicts, AreReadBack) {
+  EXPECT_THAT(socket_.Sets(kTable), UnorderedElementsAreArray({kOffice, kIn, kOut}));
+  EXPECT_THAT(socket_.Elements(kTable, kIn.name), UnorderedElementsAreArray(in_));
+  EXPECT_THAT(socket_.Elements(kTable, kOut.name), UnorderedElementsAreArray(out_));
+  EXPECT_THAT(socket_.Elements(kTable, kOffice.name), UnorderedElementsAreArray(office_));
+  for (const nft::Element& element : in_) {
+    EXPECT_EQ(socket_.FindElement(kTable, element), element);
+  }
+}
+
+TEST_F(Verdicts, KeepTheirChainUntilTheElementIsDeleted) {
+  nft::Batch chain;
+  chain.FlushChain(kTable, "in-9b21");
+  chain.DeleteChain(kTable, "in-9b21");
+  EXPECT_EQ(socket_.Commit(chain, socket_.Generation()).refused.at(0).error, EBUSY);
+  nft::Batch both;
+  both.DeleteElement(kTable, in_.front());
+  both.DeleteElement(kTable, out_.front());
+  both.FlushChain(kTable, "in-9b21");
+  both.DeleteChain(kTable, "in-9b21");
+  EXPECT_TRUE(socket_.Commit(both, socket_.Generation()).done());
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
