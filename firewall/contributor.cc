@@ -1,9 +1,11 @@
 #include "firewall/contributor.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/list.h"
+#include "base/text.h"
 #include "firewall/table.h"
 
 namespace nomad_bridge::firewall {
@@ -14,8 +16,7 @@ std::vector<nft::Type> ForFamily(std::vector<nft::Type> fields, Family family) {
   return fields;
 }
 
-nft::Table& TableIn(Tables& tables, nft::TableFamily family) {
-  const nft::TableId id = {family, TableId().name};
+nft::Table& TableIn(Tables& tables, const nft::TableId& id) {
   const auto found = std::ranges::find(tables, id, &nft::Table::id);
   return found != tables.end() ? *found : tables.emplace_back(nft::Table{.id = id});
 }
@@ -26,19 +27,14 @@ std::vector<OwnSet> SetsOf(const Contributors& contributors) {
   std::vector<OwnSet> sets;
   for (const Contributor* const contributor : contributors) {
     for (const SetRow& row : contributor->sets()) {
-      const auto add = [&](std::string name, Family family) {
+      const bool is_per_family =
+          Contains(row.key, nft::Type::kIpv4Addr) || Contains(row.data, nft::Type::kIpv4Addr);
+      for (const Family family : std::span(kFamilies).first(is_per_family ? 2 : 1)) {
         sets.push_back({.table = contributor->table,
-                        .set = {.name = std::move(name),
+                        .set = {.name = is_per_family ? SetName(row.noun, family) : Cat(row.noun),
                                 .key = ForFamily(row.key, family),
                                 .data = ForFamily(row.data, family)},
                         .role = row.role});
-      };
-      if (!Contains(row.key, nft::Type::kIpv4Addr) && !Contains(row.data, nft::Type::kIpv4Addr)) {
-        add(std::string(row.noun), Family::kIpv4);
-        continue;
-      }
-      for (const Family family : kFamilies) {
-        add(SetName(row.noun, family), family);
       }
     }
   }
@@ -47,11 +43,11 @@ std::vector<OwnSet> SetsOf(const Contributors& contributors) {
 
 Tables Assemble(const Contributors& contributors, int accept_mark_bit) {
   Tables tables;
-  for (OwnSet& own : SetsOf(contributors)) {
-    TableIn(tables, own.table).sets.push_back(std::move(own.set));
-  }
   for (const Contributor* const contributor : contributors) {
-    std::vector<nft::Chain>& chains = TableIn(tables, contributor->table).chains;
+    auto& [id, sets, chains] = TableIn(tables, TableId(contributor->table));
+    for (OwnSet& own : SetsOf({contributor})) {
+      sets.push_back(std::move(own.set));
+    }
     for (nft::Chain& chain : contributor->chains(accept_mark_bit)) {
       const auto earlier = std::ranges::find(chains, chain.name, &nft::Chain::name);
       if (earlier == chains.end()) {

@@ -13,10 +13,6 @@
 namespace nomad_bridge::firewall {
 namespace {
 
-bool HasAny(const std::vector<nft::Element>& elements, nft::TableFamily family) {
-  return std::ranges::count(elements, family, &nft::Element::family) != 0;
-}
-
 // All in the kernel, but for tables that are yet to be made.
 std::vector<nft::Element> ElementsIn(nft::Socket& socket,
                                      const Tables& tables,
@@ -96,7 +92,8 @@ GoalPlan PlanTables(nft::Socket& socket, const Goal& goal, LeftOver left_over) {
 GoalPlan PlanAll(nft::Socket& socket, const Goal& goal, const DesiredElements& desired) {
   GoalPlan plan = PlanTables(socket, goal, LeftOver::kRemove);
   for (const nft::Table& table : goal.tables) {
-    if (plan.is_new.contains(table.id.family) && HasAny(desired.elements, table.id.family)) {
+    if (plan.is_new.contains(table.id.family) &&
+        std::ranges::count(desired.elements, table.id.family, &nft::Element::family) != 0) {
       plan.repaired.push_back(LostTable(table));
     }
   }

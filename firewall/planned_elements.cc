@@ -22,9 +22,4 @@ void PlannedElements::Delete(const nft::Element& element) {
   known_[KeyOf(element)] = std::nullopt;
 }
 
-void PlannedElements::Replace(const nft::Element& present, const nft::Element& element) {
-  Delete(present);
-  Add(element);
-}
-
 }  // namespace nomad_bridge::firewall

@@ -37,7 +37,6 @@ class PlannedElements {
 
   void Add(const nft::Element& element);
   void Delete(const nft::Element& element);
-  void Replace(const nft::Element& present, const nft::Element& element);
 
  private:
   nft::Socket& socket_;

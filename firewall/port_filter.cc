@@ -23,10 +23,6 @@ constexpr std::string_view kSource = "source";
 constexpr int kDstnat = -300;
 constexpr int kFilter = -200;
 
-nft::TableId BridgeTableId() {
-  return {nft::TableFamily::kBridge, TableId().name};
-}
-
 std::vector<SetRow> PortFilterSets() {
   using enum nft::Type;
   return {
@@ -170,22 +166,21 @@ const Contributor kPortFilter = {nft::TableFamily::kBridge, &PortFilterSets, &Po
 
 std::vector<nft::Element> Elements(const PortSource& source, const std::string& comment) {
   std::vector<nft::Element> elements;
-  const auto add = [&](const std::string& set,
-                       std::span<const std::uint8_t> value,
-                       nft::Type type) {
+  const auto add = [&](const std::string& set, std::span<const std::uint8_t> value) {
+    constexpr std::size_t kRegisterBytes = 4;
     std::vector<std::uint8_t> key = NameKey(source.port);
     Append(key, {value.begin(), value.end()});
-    key.resize(nft::PaddedBytes(nft::Type::kIfname) + (value.empty() ? 0 : nft::PaddedBytes(type)));
+    key.resize((key.size() + kRegisterBytes - 1) / kRegisterBytes * kRegisterBytes);
     elements.push_back({.set = set,
                         .key = std::move(key),
                         .comment = comment,
                         .family = nft::TableFamily::kBridge});
   };
-  add(kPorts, {}, nft::Type::kIfname);
-  add(kMac, source.mac.bytes, nft::Type::kEtherAddr);
-  add(SetName(kSource, Family::kIpv6), source.mac.LinkLocal().bytes(), nft::Type::kIpv6Addr);
+  add(kPorts, {});
+  add(kMac, source.mac.bytes);
+  add(SetName(kSource, Family::kIpv6), source.mac.LinkLocal().bytes());
   for (const Ip& address : source.addresses) {
-    add(SetName(kSource, address.family()), address.bytes(), AddressType(address.family()));
+    add(SetName(kSource, address.family()), address.bytes());
   }
   return elements;
 }
@@ -199,7 +194,7 @@ nft::Element IsolatedElement(const std::string& port, const std::string& comment
 
 bool HasBridgeFamily(nft::Socket& socket) {
   const nft::Chain chain = SourceChain();
-  if (socket.FindChain(BridgeTableId(), chain.name)) {
+  if (socket.FindChain(TableId(nft::TableFamily::kBridge), chain.name)) {
     return true;
   }
   const nft::TableId probe = {nft::TableFamily::kBridge, "nomad-bridge-probe"};

@@ -18,13 +18,23 @@ std::string ChangingTheTable() {
   return Cat("change table ", nft::Text(TableId()));
 }
 
-Restored RestoredAt(nft::Socket& socket,
-                    std::uint32_t generation,
-                    const Tables& tables,
-                    GoalPlan plan) {
-  return {.generation = plan.batch.empty() ? generation : nft::NextGeneration(generation),
-          .table_handles = HandlesOf(socket, tables),
-          .repaired = std::move(plan.repaired)};
+// Without `desired` elements are not looked at: nullopt if some are missing.
+std::optional<Restored> Restore(nft::Socket& socket,
+                                const Goal& goal,
+                                const DesiredElements* desired) {
+  std::optional<Restored> restored;
+  nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
+    GoalPlan plan = desired != nullptr ? PlanAll(socket, goal, *desired) : PlanTables(socket, goal);
+    if (desired == nullptr && plan.lacks_elements) {
+      return true;
+    }
+    const bool done = nft::TryCommit(socket, plan.batch, generation);
+    restored = {.generation = plan.batch.empty() ? generation : nft::NextGeneration(generation),
+                .table_handles = HandlesOf(socket, goal.tables),
+                .repaired = std::move(plan.repaired)};
+    return done;
+  });
+  return restored;
 }
 
 void PlanDeletes(PlannedElements& elements, const Change& change) {
@@ -61,15 +71,15 @@ ChangePlan PlanChange(nft::Socket& socket, const Change& change, PlanMode mode) 
     if (present && (IsShared(wanted) || *present == wanted)) {
       continue;
     }
-    if (!present) {
-      elements.Add(wanted);
-    } else if (present->owner() == wanted.owner() ||
-               Contains(change.stale_owners, present->owner())) {
-      elements.Replace(*present, wanted);
-    } else {
+    if (present && present->owner() != wanted.owner() &&
+        !Contains(change.stale_owners, present->owner())) {
       plan.conflict = Conflict{.wanted = wanted, .present = *present};
       return plan;
     }
+    if (present) {
+      elements.Delete(*present);
+    }
+    elements.Add(wanted);
     if (mode == PlanMode::kRepair) {
       plan.repaired.push_back(wanted);
     }
@@ -101,28 +111,11 @@ std::vector<std::uint64_t> HandlesOf(nft::Socket& socket, const Tables& tables) 
 }
 
 std::optional<Restored> RestoreTable(nft::Socket& socket, const Goal& goal) {
-  std::optional<Restored> restored;
-  nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
-    GoalPlan plan = PlanTables(socket, goal);
-    if (plan.lacks_elements) {
-      return true;
-    }
-    const bool done = nft::TryCommit(socket, plan.batch, generation);
-    restored = RestoredAt(socket, generation, goal.tables, std::move(plan));
-    return done;
-  });
-  return restored;
+  return Restore(socket, goal, nullptr);
 }
 
 Restored RestoreAll(nft::Socket& socket, const Goal& goal, const DesiredElements& desired) {
-  Restored restored;
-  nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
-    GoalPlan plan = PlanAll(socket, goal, desired);
-    const bool done = nft::TryCommit(socket, plan.batch, generation);
-    restored = RestoredAt(socket, generation, goal.tables, std::move(plan));
-    return done;
-  });
-  return restored;
+  return Restore(socket, goal, &desired).value();
 }
 
 Outcome Apply(nft::Socket& socket, const Change& change, std::uint32_t generation) {
@@ -169,9 +162,8 @@ std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
 std::vector<nft::Element> OwnedElements(nft::Socket& socket) {
   std::vector<nft::Element> owned;
   for (const nft::TableFamily family : {nft::TableFamily::kInet, nft::TableFamily::kBridge}) {
-    const nft::TableId table = {family, TableId().name};
-    for (const nft::Set& set : socket.Sets(table)) {
-      for (nft::Element& element : socket.Elements(table, set.name)) {
+    for (const nft::Set& set : socket.Sets(TableId(family))) {
+      for (nft::Element& element : socket.Elements(TableId(family), set.name)) {
         if (!IsShared(element)) {
           owned.push_back(std::move(element));
         }

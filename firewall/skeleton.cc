@@ -10,26 +10,6 @@
 namespace nomad_bridge::firewall {
 namespace {
 
-void AddRules(const nft::Table& table, const nft::Chain& chain, nft::Batch& batch) {
-  for (const nft::Rule& rule : chain.rules) {
-    batch.AppendRule(table.id, chain.name, rule);
-  }
-}
-
-void AddAll(const nft::Table& table, nft::Batch& batch) {
-  batch.AddTable(table.id);
-  for (const nft::Set& set : table.sets) {
-    batch.AddSet(table.id, set);
-  }
-  // All chains before any rule: rules name chains.
-  for (const nft::Chain& chain : table.chains) {
-    batch.AddChain(table.id, chain);
-  }
-  for (const nft::Chain& chain : table.chains) {
-    AddRules(table, chain, batch);
-  }
-}
-
 // What the kernel has of our table.
 struct Present {
   nft::Table table;  // its sets, and its chains without their rules
@@ -75,9 +55,11 @@ bool HasSameRules(const Present& present, const nft::Chain& chain) {
                             &nft::ExpressionTexts);
 }
 
-// What is done to the table `id`, as a mismatch.
+// A mismatch in the table `id`, unless all of that is new.
 void Note(GoalPlan& plan, const std::string& what, const nft::TableId& id) {
-  plan.repaired.push_back(Format("{} in table {}", what, nft::Text(id)));
+  if (!plan.is_new.contains(id.family)) {
+    plan.repaired.push_back(Format("{} in table {}", what, nft::Text(id)));
+  }
 }
 
 void PlanSets(const nft::Table& present, const nft::Table& table, GoalPlan& plan) {
@@ -103,9 +85,12 @@ void PlanChains(const Present& present, const nft::Table& table, GoalPlan& plan)
       Note(plan, Cat("chain ", chain.name), table.id);
     }
   }
+  // All chains before any rule: rules name chains.
   for (const nft::Chain* const chain : different) {
     plan.batch.FlushChain(table.id, chain->name);
-    AddRules(table, *chain, plan.batch);
+    for (const nft::Rule& rule : chain->rules) {
+      plan.batch.AppendRule(table.id, chain->name, rule);
+    }
   }
 }
 
@@ -136,21 +121,19 @@ void PlanRemovals(const nft::Table& present, const nft::Table& table, GoalPlan& 
 
 void PlanTable(nft::Socket& socket, const nft::Table& table, LeftOver left_over, GoalPlan& plan) {
   const std::optional<nft::KernelTable> found = socket.FindTable(table.id);
-  const Present present = found ? Read(socket, table.id) : Present();
+  Present present = found ? Read(socket, table.id) : Present();
   if (!found || !HasSameShape(present.table, table)) {
     if (found) {
       plan.batch.DeleteTable(table.id);
     }
-    AddAll(table, plan.batch);
+    plan.batch.AddTable(table.id);
     plan.is_new.insert(table.id.family);
-    plan.lacks_elements = true;
-    return;
-  }
-  PlanSets(present.table, table, plan);
-  if (found->is_dormant) {
+    present = {};
+  } else if (found->is_dormant) {
     plan.batch.AddTable(table.id);
     plan.repaired.push_back(Format("table {}, which was dormant", nft::Text(table.id)));
   }
+  PlanSets(present.table, table, plan);
   PlanChains(present, table, plan);
   if (left_over == LeftOver::kRemove) {
     PlanRemovals(present.table, table, plan);

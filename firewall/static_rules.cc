@@ -78,20 +78,19 @@ int AcceptedBit(const nft::KernelRule& rule) {
 }
 
 std::vector<Wanted> PerFamily(const std::vector<ForwardHook>& forward_hooks) {
-  Wanted ipv4{.table = {nft::TableFamily::kIp, "filter"}};
-  Wanted ipv6{.table = {nft::TableFamily::kIp6, "filter"}};
-  for (const ForwardHook& forward_hook : forward_hooks) {
-    if (forward_hook.admin_chain.empty()) {
-      continue;
+  std::vector<Wanted> wanted;
+  for (const nft::TableFamily family : {nft::TableFamily::kIp, nft::TableFamily::kIp6}) {
+    Wanted each{.table = {family, "filter"}};
+    for (const ForwardHook& hook : forward_hooks) {
+      if (!hook.admin_chain.empty() && (family == nft::TableFamily::kIp || hook.ipv6)) {
+        each.mark_bit = hook.accept_mark_bit;
+        each.admin_chains.insert(hook.admin_chain);
+      }
     }
-    ipv4.mark_bit = ipv6.mark_bit = forward_hook.accept_mark_bit;
-    ipv4.admin_chains.insert(forward_hook.admin_chain);
-    if (forward_hook.ipv6) {
-      ipv6.admin_chains.insert(forward_hook.admin_chain);
+    if (!each.admin_chains.empty()) {
+      wanted.push_back(std::move(each));
     }
   }
-  std::vector<Wanted> wanted = {std::move(ipv4), std::move(ipv6)};
-  std::erase_if(wanted, [](const Wanted& family) { return family.admin_chains.empty(); });
   return wanted;
 }
 
@@ -151,17 +150,6 @@ std::vector<std::string> DescribeRules(nft::Socket& socket,
 }
 
 }  // namespace
-
-bool HasStaticRules(nft::Socket& socket, const ForwardHook& forward_hook) {
-  const auto accepts_mark = [&](const nft::KernelRule& rule) {
-    return AcceptsMark(rule, forward_hook.accept_mark_bit);
-  };
-  return std::ranges::all_of(PerFamily({forward_hook}), [&](const Wanted& family) {
-    const std::vector<nft::KernelRule> present = socket.Rules(family.table, kCniForward);
-    return Has(present, JumpToAdmin(forward_hook.admin_chain)) &&
-           std::ranges::any_of(present, accepts_mark);
-  });
-}
 
 std::vector<std::string> DescribeStaticRules(nft::Socket& socket,
                                              const std::vector<ForwardHook>& forward_hooks,

@@ -31,10 +31,6 @@ constexpr const char* kJumpComment = "CNI firewall plugin rules";
 constexpr const char* kAdminComment = "CNI firewall plugin admin overrides";
 constexpr const char* kAcceptComment = "nomad-bridge: accepted by table inet nomad-bridge";
 
-// Whether the rules for `forward_hook` are there, given that nobody has changed those that we added:
-// one small dump per family.
-[[nodiscard]] bool HasStaticRules(nft::Socket& socket, const ForwardHook& forward_hook);
-
 // Appends to `batch` what is missing for `forward_hooks`, which must agree on the mark's bit. Returns
 // one mismatch for each.
 [[nodiscard]] std::vector<std::string> DescribeStaticRules(

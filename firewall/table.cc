@@ -152,8 +152,8 @@ std::vector<nft::Chain> Chains(int mark_bit) {
 
 const Contributor kForwarding = {nft::TableFamily::kInet, &Sets, &Chains};
 
-nft::TableId TableId() {
-  return {nft::TableFamily::kInet, "nomad-bridge"};
+nft::TableId TableId(nft::TableFamily family) {
+  return {family, "nomad-bridge"};
 }
 
 std::string SetName(std::string_view noun, Family family) {
@@ -175,7 +175,7 @@ std::vector<std::uint8_t> NameKey(const std::string& link) {
 }
 
 nft::TableId TableOf(const nft::Element& element) {
-  return {element.family, TableId().name};
+  return TableId(element.family);
 }
 
 Cidr Prefix(std::string_view text) {

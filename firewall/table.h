@@ -41,7 +41,7 @@ constexpr std::uint32_t kLocalhostAnswerMark = 0x6e62616e;
 constexpr const char* kPostrouting = "postrouting";  // portmap has rules in it, too
 
 // inet nomad-bridge
-[[nodiscard]] nft::TableId TableId();
+[[nodiscard]] nft::TableId TableId(nft::TableFamily family = nft::TableFamily::kInet);
 
 // "alloc4", "alloc6": the set called `noun` for `family`.
 [[nodiscard]] std::string SetName(std::string_view noun, Family family);

@@ -73,36 +73,24 @@ nft::Rule MasqueradeLocalhost() {
       .Masquerade();
 }
 
+// <rule> oifname @bridges ct status dnat, about a family
+nft::Rule Published(Family family, nft::Rule rule = {}) {
+  return rule.OifnameIn(kBridges).CtStatusDnat().Only(family);
+}
+
 void AppendWayBack(std::vector<nft::Rule>& rules, Family family) {
   const std::string snat = SetName(firewall::kSnat, family);
   // iifname @bridges oifname @bridges ct status dnat ip daddr @snat4 masquerade
   // Hairpin, and neighbours that use the node's port: replies would go straight over the bridge.
-  rules.push_back(nft::Rule()
-                      .IifnameIn(kBridges)
-                      .OifnameIn(kBridges)
-                      .CtStatusDnat()
-                      .Only(family)
-                      .DaddrIn(snat)
-                      .Masquerade());
+  rules.push_back(Published(family, nft::Rule().IifnameIn(kBridges)).DaddrIn(snat).Masquerade());
   // oifname @bridges ct status dnat ip saddr @alloc4 ip daddr @snat4 masquerade
   // With br_netfilter the same packets are bridged, not routed, and have no input interface here, so
   // neighbours are recognised by their addresses.
   for (const std::string_view noun : {firewall::kAlloc, firewall::kMasq, firewall::kSnat}) {
-    rules.push_back(nft::Rule()
-                        .OifnameIn(kBridges)
-                        .CtStatusDnat()
-                        .Only(family)
-                        .SaddrIn(SetName(noun, family))
-                        .DaddrIn(snat)
-                        .Masquerade());
+    rules.push_back(Published(family).SaddrIn(SetName(noun, family)).DaddrIn(snat).Masquerade());
   }
   // oifname @bridges ct status dnat ip daddr @masqall4 masquerade
-  rules.push_back(nft::Rule()
-                      .OifnameIn(kBridges)
-                      .CtStatusDnat()
-                      .Only(family)
-                      .DaddrIn(SetName(firewall::kMasqAll, family))
-                      .Masquerade());
+  rules.push_back(Published(family).DaddrIn(SetName(firewall::kMasqAll, family)).Masquerade());
 }
 
 std::vector<nft::Chain> Chains(int /*accept_mark_bit*/) {

@@ -41,22 +41,18 @@ Rule& Rule::LoadMeta(std::uint32_t key, std::uint32_t slot) {
   return Add({"meta", {{NFTNL_EXPR_META_KEY, key}, {NFTNL_EXPR_META_DREG, Register(slot)}}});
 }
 
-// The flags are given even if there are none: the kernel shows them always.
-Rule& Rule::LookUp(const std::string& set, bool inverted) {
+// The flags are given even if there are none: the kernel shows them always. Of a map, what it has for
+// the key goes into a register.
+Rule& Rule::LookUp(const std::string& set, bool inverted, std::optional<std::uint32_t> into) {
   const std::uint32_t flags = inverted ? NFT_LOOKUP_F_INV : 0;
-  return Add({"lookup",
-              {{NFTNL_EXPR_LOOKUP_SREG, std::uint32_t{NFT_REG_1}},
-               {NFTNL_EXPR_LOOKUP_SET, set},
-               {NFTNL_EXPR_LOOKUP_FLAGS, flags}}});
-}
-
-// The data of a verdict map goes into the register that decides.
-Rule& Rule::LookUpVerdict(const std::string& map) {
-  return Add({"lookup",
-              {{NFTNL_EXPR_LOOKUP_SREG, std::uint32_t{NFT_REG_1}},
-               {NFTNL_EXPR_LOOKUP_SET, map},
-               {NFTNL_EXPR_LOOKUP_DREG, std::uint32_t{NFT_REG_VERDICT}},
-               {NFTNL_EXPR_LOOKUP_FLAGS, std::uint32_t{0}}}});
+  Add({"lookup",
+       {{NFTNL_EXPR_LOOKUP_SREG, std::uint32_t{NFT_REG_1}},
+        {NFTNL_EXPR_LOOKUP_SET, set},
+        {NFTNL_EXPR_LOOKUP_FLAGS, flags}}});
+  if (into) {
+    expressions_.back().attributes.emplace_back(NFTNL_EXPR_LOOKUP_DREG, *into);
+  }
+  return *this;
 }
 
 Rule& Rule::CompareBy(std::uint32_t op, Bytes bytes) {
@@ -101,25 +97,17 @@ Rule& Rule::LoadAddress(bool source, std::size_t bytes) {
   return Load(field, 0);
 }
 
+Rule& Rule::LoadAddress(bool source) {
+  return LoadAddress(source, BytesOf(family_));
+}
+
 // th dport: the same two bytes in TCP, UDP and SCTP.
 Rule& Rule::LoadPort(std::uint32_t slot) {
   return Load(kUdpDport, slot);
 }
 
-Rule& Rule::IifnameIn(const std::string& set) {
-  return LoadMeta(NFT_META_IIFNAME).LookUp(set);
-}
-
-Rule& Rule::IifnameNotIn(const std::string& set) {
-  return LoadMeta(NFT_META_IIFNAME).LookUp(set, true);
-}
-
-Rule& Rule::OifnameIn(const std::string& set) {
-  return LoadMeta(NFT_META_OIFNAME).LookUp(set);
-}
-
-Rule& Rule::OifnameNotIn(const std::string& set) {
-  return LoadMeta(NFT_META_OIFNAME).LookUp(set, true);
+Rule& Rule::LoadIfname(bool incoming) {
+  return LoadMeta(incoming ? NFT_META_IIFNAME : NFT_META_OIFNAME);
 }
 
 Rule& Rule::IfnamesNotIn(const std::string& set) {
@@ -158,22 +146,6 @@ Rule& Rule::IsMasked(const Field& field, Bytes mask, Bytes value) {
 Rule& Rule::Only(Family family) {
   family_ = family;
   return LoadMeta(NFT_META_NFPROTO).CompareEqual({static_cast<std::uint8_t>(NumberOf(family))});
-}
-
-Rule& Rule::SaddrIn(const std::string& set) {
-  return LoadAddress(true, BytesOf(family_)).LookUp(set);
-}
-
-Rule& Rule::DaddrIn(const std::string& set) {
-  return LoadAddress(false, BytesOf(family_)).LookUp(set);
-}
-
-Rule& Rule::SaddrVmap(const std::string& map) {
-  return LoadAddress(true, BytesOf(family_)).LookUpVerdict(map);
-}
-
-Rule& Rule::DaddrVmap(const std::string& map) {
-  return LoadAddress(false, BytesOf(family_)).LookUpVerdict(map);
 }
 
 // As nft does it: a prefix of whole bytes is compared alone, any other under a mask.

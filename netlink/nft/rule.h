@@ -16,12 +16,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/ip.h"
+#include "netlink/nft/element.h"
 
 namespace nomad_bridge::nft {
 
@@ -59,10 +61,10 @@ extern const Field kUdpDport;
 class Rule {
  public:
   // iifname @set, iifname != @set, oifname @set, oifname != @set
-  Rule& IifnameIn(const std::string& set);
-  Rule& IifnameNotIn(const std::string& set);
-  Rule& OifnameIn(const std::string& set);
-  Rule& OifnameNotIn(const std::string& set);
+  Rule& IifnameIn(const std::string& set) { return LoadIfname(true).LookUp(set); }
+  Rule& IifnameNotIn(const std::string& set) { return LoadIfname(true).LookUp(set, true); }
+  Rule& OifnameIn(const std::string& set) { return LoadIfname(false).LookUp(set); }
+  Rule& OifnameNotIn(const std::string& set) { return LoadIfname(false).LookUp(set, true); }
   // iifname . oifname != @set
   Rule& IfnamesNotIn(const std::string& set);
 
@@ -96,11 +98,11 @@ class Rule {
   Rule& Only(Family family);
 
   // ip saddr @set, ip daddr @set (ip6 likewise)
-  Rule& SaddrIn(const std::string& set);
-  Rule& DaddrIn(const std::string& set);
+  Rule& SaddrIn(const std::string& set) { return LoadAddress(true).LookUp(set); }
+  Rule& DaddrIn(const std::string& set) { return LoadAddress(false).LookUp(set); }
   // ip saddr vmap @map, ip daddr vmap @map: what the map has for the address; nothing if it is not there
-  Rule& SaddrVmap(const std::string& map);
-  Rule& DaddrVmap(const std::string& map);
+  Rule& SaddrVmap(const std::string& map) { return LoadAddress(true).LookUp(map, false, 0); }
+  Rule& DaddrVmap(const std::string& map) { return LoadAddress(false).LookUp(map, false, 0); }
   // ip saddr 127.0.0.0/8, ip daddr ..., ip daddr != ...
   Rule& Saddr(const Cidr& prefix) { return MatchPrefix(true, true, prefix); }
   Rule& Daddr(const Cidr& prefix) { return MatchPrefix(false, true, prefix); }
@@ -129,11 +131,11 @@ class Rule {
   Rule& MasqueradeFullyRandom();
 
   Rule& Counter() { return Add({"counter", {}}); }
-  Rule& Accept();
-  Rule& Drop();
-  Rule& Jump(const std::string& chain);
-  Rule& Goto(const std::string& chain);
-  Rule& Return();
+  Rule& Accept() { return Decide({Verdict::Code::kAccept, {}}); }
+  Rule& Drop() { return Decide({Verdict::Code::kDrop, {}}); }
+  Rule& Jump(const std::string& chain) { return Decide({Verdict::Code::kJump, chain}); }
+  Rule& Goto(const std::string& chain) { return Decide({Verdict::Code::kGoto, chain}); }
+  Rule& Return() { return Decide({Verdict::Code::kReturn, {}}); }
   // reject with icmpx admin-prohibited
   Rule& RejectAdminProhibited();
   // comment "text": at most 128 bytes, kept as the rule's user data, where nft and iptables-nft
@@ -150,21 +152,25 @@ class Rule {
 
  private:
   Rule& Add(Expression expression);
-  Rule& LookUp(const std::string& set, bool inverted = false);
-  Rule& LookUpVerdict(const std::string& map);
+  // Register 0 is that of the verdict.
+  Rule& LookUp(const std::string& set,
+               bool inverted = false,
+               std::optional<std::uint32_t> into = std::nullopt);
   Rule& CompareBy(std::uint32_t op, std::vector<std::uint8_t> bytes);
   Rule& Compare(bool equal, std::vector<std::uint8_t> bytes);
   Rule& CompareEqual(std::vector<std::uint8_t> bytes) { return Compare(true, std::move(bytes)); }
   Rule& Mask(std::vector<std::uint8_t> mask, std::vector<std::uint8_t> flip);
+  Rule& LoadIfname(bool incoming);
   Rule& LoadMeta(std::uint32_t key, std::uint32_t slot = 0);
   Rule& Load(const Field& field, std::uint32_t slot);
+  Rule& LoadAddress(bool source);
   Rule& LoadAddress(bool source, std::size_t bytes);
   Rule& LoadPort(std::uint32_t slot);
   Rule& MatchPrefix(bool source, bool equal, const Cidr& prefix);
   Rule& StoreMark();
   Rule& CtAnyBit(std::uint32_t key, std::uint32_t bits);
   Rule& Dnat(const std::string& map);
-  Rule& Decide(std::uint32_t verdict, const std::string& chain = {});
+  Rule& Decide(const Verdict& verdict);
 
   std::vector<Expression> expressions_;
   std::string comment_;

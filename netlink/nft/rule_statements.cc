@@ -44,10 +44,7 @@ Rule& Rule::DnatByPort(const std::string& map) {
 
 Rule& Rule::DnatByAddressAndPort(const std::string& map) {
   const std::uint32_t slots = SlotsOf(family_);
-  return LoadAddress(false, BytesOf(family_))
-      .LoadMeta(NFT_META_L4PROTO, slots)
-      .LoadPort(slots + 1)
-      .Dnat(map);
+  return LoadAddress(false).LoadMeta(NFT_META_L4PROTO, slots).LoadPort(slots + 1).Dnat(map);
 }
 
 // Looks the key in register 1 up and translates to what the map holds. Minimum, maximum and flags
@@ -55,11 +52,7 @@ Rule& Rule::DnatByAddressAndPort(const std::string& map) {
 Rule& Rule::Dnat(const std::string& map) {
   const std::uint32_t address = Register(0);
   const std::uint32_t port = Register(SlotsOf(family_));
-  Add({"lookup",
-       {{NFTNL_EXPR_LOOKUP_SREG, address},
-        {NFTNL_EXPR_LOOKUP_SET, map},
-        {NFTNL_EXPR_LOOKUP_DREG, address},
-        {NFTNL_EXPR_LOOKUP_FLAGS, std::uint32_t{0}}}});
+  LookUp(map, false, address);
   return Add({"nat",
               {{NFTNL_EXPR_NAT_TYPE, std::uint32_t{NFT_NAT_DNAT}},
                {NFTNL_EXPR_NAT_FAMILY, NumberOf(family_)},
@@ -75,33 +68,14 @@ Rule& Rule::MasqueradeFullyRandom() {
   return Add({"masq", {{NFTNL_EXPR_MASQ_FLAGS, std::uint32_t{NF_NAT_RANGE_PROTO_RANDOM_FULLY}}}});
 }
 
-Rule& Rule::Decide(std::uint32_t verdict, const std::string& chain) {
-  Expression immediate{
-      "immediate",
-      {{NFTNL_EXPR_IMM_DREG, std::uint32_t{NFT_REG_VERDICT}}, {NFTNL_EXPR_IMM_VERDICT, verdict}}};
-  if (!chain.empty()) {
-    immediate.attributes.emplace_back(NFTNL_EXPR_IMM_CHAIN, chain);
+Rule& Rule::Decide(const Verdict& verdict) {
+  Add({"immediate",
+       {{NFTNL_EXPR_IMM_DREG, std::uint32_t{NFT_REG_VERDICT}},
+        {NFTNL_EXPR_IMM_VERDICT, static_cast<std::uint32_t>(verdict.code)}}});
+  if (!verdict.chain.empty()) {
+    expressions_.back().attributes.emplace_back(NFTNL_EXPR_IMM_CHAIN, verdict.chain);
   }
-  return Add(std::move(immediate));
-}
-
-Rule& Rule::Accept() {
-  return Decide(NF_ACCEPT);
-}
-Rule& Rule::Drop() {
-  return Decide(NF_DROP);
-}
-
-Rule& Rule::Jump(const std::string& chain) {
-  return Decide(static_cast<std::uint32_t>(NFT_JUMP), chain);
-}
-
-Rule& Rule::Goto(const std::string& chain) {
-  return Decide(static_cast<std::uint32_t>(NFT_GOTO), chain);
-}
-
-Rule& Rule::Return() {
-  return Decide(static_cast<std::uint32_t>(NFT_RETURN));
+  return *this;
 }
 
 // The kernel makes it ICMP's or ICMPv6's code.

@@ -41,6 +41,11 @@ std::vector<T> List(netlink::RequestSocket& socket,
   return found;
 }
 
+template <typename T>
+std::optional<T> First(std::vector<T> found) {
+  return found.empty() ? std::nullopt : std::optional(std::move(found.front()));
+}
+
 }  // namespace
 
 Socket Socket::In(const netlink::Netns& ns) {
@@ -101,9 +106,7 @@ CommitReply Socket::Commit(const Batch& batch, std::uint32_t generation) {
 std::optional<KernelTable> Socket::FindTable(const TableId& table) {
   const netlink::Message request = GetRequest(NFT_MSG_GETTABLE, table.family);
   nftnl_table_nlmsg_build_payload(request.header(), Encode(table).get());
-  const std::vector<KernelTable> found =
-      List(socket_, request, Cat("cannot read table ", Text(table)), &ReadTable);
-  return found.empty() ? std::nullopt : std::optional(found.front());
+  return First(List(socket_, request, Cat("cannot read table ", Text(table)), &ReadTable));
 }
 
 std::vector<KernelTable> Socket::Tables() {
@@ -136,8 +139,7 @@ std::optional<Element> Socket::FindElement(const TableId& table, const Element& 
   nftnl_set_elems_nlmsg_build_payload(request.header(), Encode(table, key).get());
   const std::string what =
       Format("cannot read an element of set {} of table {}", like.set, Text(table));
-  const std::vector<Element> found = List(socket_, request, what, &ReadElements);
-  return found.empty() ? std::nullopt : std::optional(found.front());
+  return First(List(socket_, request, what, &ReadElements));
 }
 
 std::vector<Element> Socket::Elements(const TableId& table, const std::string& set) {
