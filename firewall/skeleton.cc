@@ -1,7 +1,7 @@
 // The part of our tables that does not depend on attachments: sets, chains and rules.
 #include <algorithm>
+#include <map>
 #include <optional>
-#include <ranges>
 #include <utility>
 
 #include "base/text.h"
@@ -13,11 +13,14 @@ namespace {
 // What the kernel has of our table.
 struct Present {
   nft::Table table;  // its sets, and its chains without their rules
-  std::vector<nft::KernelRule> rules;
+  std::map<std::string, std::vector<nft::KernelRule>> rules;  // by chain
 };
 
 Present Read(nft::Socket& socket, const nft::TableId& id) {
-  Present present{.table = {.id = id, .sets = socket.Sets(id)}, .rules = socket.Rules(id)};
+  Present present{.table = {.id = id, .sets = socket.Sets(id)}};
+  for (nft::KernelRule& rule : socket.Rules(id)) {
+    present.rules[rule.chain].push_back(std::move(rule));
+  }
   for (nft::Socket::TableChain& found : socket.Chains(id.family)) {
     if (found.table == id) {
       present.table.chains.push_back(std::move(found.chain));
@@ -47,8 +50,9 @@ bool HasSameShape(const nft::Table& present, const nft::Table& table) {
 }
 
 bool HasSameRules(const Present& present, const nft::Chain& chain) {
-  const auto is_of_it = [&](const nft::KernelRule& rule) { return rule.chain == chain.name; };
-  return std::ranges::equal(present.rules | std::views::filter(is_of_it),
+  const std::vector<nft::KernelRule> none;
+  const auto found = present.rules.find(chain.name);
+  return std::ranges::equal(found == present.rules.end() ? none : found->second,
                             chain.rules,
                             std::ranges::equal_to(),
                             &nft::KernelRule::expressions,
