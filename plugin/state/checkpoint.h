@@ -26,7 +26,7 @@ struct Checkpoint {
   std::uint32_t generation = 0;              // the kernel's own leave out 0
   std::vector<std::uint64_t> table_handles;  // of our tables
   bool has_port_filter = false;              // that of the bridge family is one of them
-  std::string tables_revision;  // of the binary that made them (rules/tables.h)
+  std::string tables_revision;               // of the binary that made them (rules/tables.h)
   int accept_mark_bit = kNoMarkBit;
   std::vector<std::string> admin_chains;       // whose static rules are in table ip filter
   std::vector<std::string> admin_chains_ipv6;  // and ip6 filter
