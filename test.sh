@@ -190,7 +190,7 @@ run_tests "release" release here "$release_options"
 unset NOMAD_BRIDGE_SOAK_SECONDS
 
 # Where git has it: what nodes have that are upgraded. Five CPU minutes to build.
-earlier=9d1314b
+earlier=2d8aa5e
 if [ "${1:-}" = --all ] && git cat-file -e "$earlier^{commit}" 2>/dev/null; then
   check "upgrade from $earlier and back" tests/with-earlier $earlier build/release/tests/plugin/nb_earlier_release
 fi

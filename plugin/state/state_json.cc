@@ -11,7 +11,6 @@
 
 #include "base/list.h"
 #include "base/text.h"
-#include "plugin/state/earlier_release.h"
 #include "plugin/state/kernel_names.h"
 #include "plugin/state/state_keys.h"
 
@@ -157,13 +156,12 @@ struct Reader {
       Decode(each, items.emplace_back());
     }
   }
-  // An array, as earlier versions wrote it, names live parts. One that is unknown is another release's.
+  // A part or a phase that is unknown is another release's.
   static void Decode(const json& from, std::map<cni::Part, Phase>& parts) {
-    for (const auto& [key, value] : from.items()) {
-      const std::string name = from.is_array() ? value.get<std::string>() : key;
-      const std::string phase = from.is_array() ? "live" : value.get<std::string>();
+    for (const auto& [name, phase] : from.get_ref<const json::object_t&>()) {
       if (const std::optional<cni::Part> part = cni::ParsePart(name)) {
-        parts[*part] = FindNamed<Phase>(kPhaseTexts, phase).value_or(Phase::kLive);
+        parts[*part] =
+            FindNamed<Phase>(kPhaseTexts, phase.get<std::string>()).value_or(Phase::kLive);
       }
     }
   }
@@ -196,14 +194,14 @@ std::string Dump(const json& object) {
 }  // namespace
 
 std::string FormatRecord(const Record& record, const Origin& origin) {
-  json read = record.text.empty() ? json::object() : Translate(json::parse(record.text));
+  json read = record.text.empty() ? json::object() : json::parse(record.text);
   json object = Written(StoredRecord{.record = record, .origin = origin}, std::move(read));
   object["hostVeth"] = HostVethName(record.id);
   return Dump(object);
 }
 
 StoredRecord ParseRecord(std::string_view text) {
-  const json object = Translate(json::parse(text));
+  const json object = json::parse(text);
   auto stored = Read<StoredRecord>(object);
   stored.record.text = text;
   const AttachmentId& id = stored.record.id;

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/config.h"
-#include "tests/support/fixture.h"
 
 namespace nomad_bridge {
 namespace {
@@ -79,16 +78,6 @@ TEST(RecordJson, KeepsWhatIsAbsentAbsent) {
   EXPECT_FALSE(read.ipam.delegated.has_value());
 }
 
-TEST(RecordJson, HasLivePartsWhereAnEarlierVersionWroteTheirNamesAlone) {
-  json earlier = kFull;
-  earlier["parts"] = {"link", "ports"};
-  earlier["delProgress"] = "";
-  const state::Record read = state::ParseRecord(earlier.dump()).record;
-  EXPECT_TRUE(read.IsLive(cni::Part::kLink));
-  EXPECT_TRUE(read.IsLive(cni::Part::kPorts));
-  EXPECT_EQ(read.parts.size(), 2U);
-}
-
 TEST(RecordJson, KeepsWhatALaterReleaseHasWritten) {
   json later = kFull;
   later["version"] = 9;
@@ -102,34 +91,6 @@ TEST(RecordJson, KeepsWhatALaterReleaseHasWritten) {
   EXPECT_EQ(written.at("colour"), "blue");
   EXPECT_EQ(written.at("link").at("colour"), "red");
   EXPECT_EQ(written.at("parts").at("ports"), "leaving");
-}
-
-TEST(RecordJson, HasWhatCommit9d1314bWrote) {
-  const state::Record read =
-      state::ParseRecord(test::ReadFixture("upgrade/9d1314b/record.json")).record;
-  EXPECT_EQ(read.link.bridge, "nomad");
-  EXPECT_EQ(read.link.gateway_ifname, "nomad");
-  EXPECT_EQ(read.link.gateways.size(), 1U);
-  EXPECT_EQ(read.ipam.addresses, read.ipam.leases);
-  EXPECT_EQ(read.ipam.addresses.size(), 1U);
-  EXPECT_EQ(read.ipam.data_dir, "/var/run/cni");
-  EXPECT_TRUE(read.link.port.hairpin && read.rules.snat && read.rules.ip_masq);
-  EXPECT_EQ(read.rules.forward_hook.admin_chain, "NOMAD-ADMIN");
-  EXPECT_EQ(read.rules.ingress, firewall::Ingress::kSameBridge);
-  ASSERT_EQ(read.rules.ports.size(), 2U);
-  EXPECT_EQ(read.rules.ports.front().container_port, 80);
-  EXPECT_EQ(read.rules.ports.front().container_ip, read.ipam.addresses.front().address);
-  EXPECT_TRUE(read.IsLive(cni::Part::kLink) && read.IsLive(cni::Part::kPorts));
-  EXPECT_FALSE(json::parse(state::FormatRecord(read, kHere)).contains("gate"));
-}
-
-TEST(RecordJson, OfCommit9d1314bHasNoRulesThatADelHadRemoved) {
-  json earlier = json::parse(test::ReadFixture("upgrade/9d1314b/record.json"));
-  earlier["parts"] = {"address", "link", "masquerade"};
-  earlier["leaving"] = "without rules";
-  const state::Record read = state::ParseRecord(earlier.dump()).record;
-  EXPECT_TRUE(read.IsLive(cni::Part::kLink) && read.IsLive(cni::Part::kAddress));
-  EXPECT_EQ(read.parts.at(cni::Part::kMasquerade), state::Phase::kLeaving);
 }
 
 TEST(RecordJson, IsRefusedIfANumberIsOutOfRange) {
