@@ -33,28 +33,22 @@ std::string FileName(const AttachmentId& id) {
   return Cat(container_id, '@', id.ifname, kSuffix);
 }
 
-// The inverse of FileName(); nullopt for anybody else's file.
+// The inverse of FileName(), but that a cut container id stays cut; nullopt for anybody else's file.
 std::optional<AttachmentId> ParseFileName(const std::string& network, const std::string& name) {
   const std::size_t at = name.find('@');  // never part of a container id
   if (at == std::string::npos || !name.ends_with(kSuffix)) {
     return std::nullopt;
   }
-  AttachmentId id{network, name.substr(0, at), name.substr(at + 1)};
-  id.ifname.resize(id.ifname.size() - kSuffix.size());
-  if (id.container_id.find('~') != std::string::npos) {  // cut: only the file has the whole id
-    const std::optional<std::string> text =
-        FindFile(Cat(kStateFolder, '/', network, '/', name), kMaxRecordBytes);
-    std::optional<std::string> whole = FindContainerId(text.value_or(""));
-    if (!whole) {
-      return std::nullopt;
-    }
-    id.container_id = *std::move(whole);
-  }
-  return id;
+  const std::size_t end = name.size() - kSuffix.size();
+  return AttachmentId{network, name.substr(0, at), name.substr(at + 1, end - at - 1)};
+}
+
+std::string PathIn(const std::string& network, const std::string& name) {
+  return Cat(kStateFolder, '/', network, '/', name);
 }
 
 std::string PathOf(const AttachmentId& id) {
-  return Cat(kStateFolder, '/', id.network, '/', FileName(id));
+  return PathIn(id.network, FileName(id));
 }
 
 // A byte of the lock file for `id`; never the rules' one.
@@ -124,7 +118,13 @@ std::vector<AttachmentId> Records::List(const std::string& network) const {
     return found;
   }
   for (const std::string& name : Entries(Cat(kStateFolder, '/', network))) {
-    if (std::optional<AttachmentId> id = ParseFileName(network, name)) {
+    std::optional<AttachmentId> id = ParseFileName(network, name);
+    if (id && id->container_id.find('~') != std::string::npos) {  // only the file has the whole id
+      const std::optional<std::string> text = FindFile(PathIn(network, name), kMaxRecordBytes);
+      std::optional<std::string> whole = FindContainerId(text.value_or(""));
+      id = whole ? std::optional(AttachmentId{network, *whole, id->ifname}) : std::nullopt;
+    }
+    if (id) {
       found.push_back(*std::move(id));
     }
   }
@@ -135,14 +135,9 @@ std::vector<Records::Reading> Records::ReadAll() const {
   std::vector<Reading> readings;
   for (const std::string& network : Entries(kStateFolder)) {
     for (const std::string& name : Entries(Cat(kStateFolder, '/', network))) {
-      const std::size_t at = name.find('@');
-      if (at == name.npos || !name.ends_with(kSuffix)) {
-        continue;
-      }
-      const std::size_t end = name.size() - kSuffix.size();
-      Reading reading{.path = Cat(kStateFolder, '/', network, '/', name),
-                      .id = {network, name.substr(0, at), name.substr(at + 1, end - at - 1)}};
-      if (Read(reading)) {
+      std::optional<AttachmentId> id = ParseFileName(network, name);
+      Reading reading{.path = PathIn(network, name), .id = id.value_or(AttachmentId())};
+      if (id && Read(reading)) {
         readings.push_back(std::move(reading));
       }
     }
