@@ -73,7 +73,7 @@ class EarlierRelease : public World {
   }
 
   // An ADD of one more, while others' connections are used before each of its system calls.
-  [[nodiscard]] Outcome AddUnderTraffic(const std::string& id) {
+  void AddUnderTraffic(const std::string& id) {
     std::size_t turn = 0;
     const Killing add =
         RunObserved(PluginCommand("ADD", Config().dump(), As(id, AddContainer(id))),
@@ -82,7 +82,6 @@ class EarlierRelease : public World {
     EXPECT_EQ(add.outcome.exit_code, 0) << add.outcome;
     EXPECT_GT(turn, allocations_.size());
     EXPECT_EQ(Retransmitted(), retransmitted_) << "a packet was lost";
-    return add.outcome;
   }
 
   void CheckAll() {
@@ -100,8 +99,7 @@ class EarlierRelease : public World {
 
 TEST_F(EarlierRelease, IsReplacedAndComesBackUnderTraffic) {
   PutInPlace(BinaryUnderTest());
-  const Outcome first = AddUnderTraffic("first");
-  EXPECT_THAT(first.err, HasSubstr("repaired"));
+  AddUnderTraffic("first");
   CheckAll();
   const Snapshot converged = Rules();
   // Whatever is made anew is as it is now: nothing of the former is left.
@@ -110,12 +108,12 @@ TEST_F(EarlierRelease, IsReplacedAndComesBackUnderTraffic) {
   EXPECT_TRUE(Unchanged(converged, Rules()));
 
   PutInPlace(Earlier());
-  static_cast<void>(AddUnderTraffic("second"));
+  AddUnderTraffic("second");
   CheckAll();
   MustRun("DEL", Config(), As("first", container()));
 
   PutInPlace(BinaryUnderTest());
-  static_cast<void>(AddUnderTraffic("third"));
+  AddUnderTraffic("third");
   CheckAll();
   MustRun("DEL", Config(), As("second", container()));
   MustRun("DEL", Config(), As("third", container()));
