@@ -1,10 +1,21 @@
+// install and uninstall: one file and five links to it in a directory of CNI plugins.
+//
+// Ours     A file, or what a link leads to, that carries the mark of every build of this program; and a
+//          link to "nomad-bridge" beside it, even if that is absent.
+// Atomic   Each name leads to the old or the new program at any moment (rename(2)); a running one is not
+//          disturbed.
+// Locks    flock(2) of the directory: two installs at a time would use the same temporary name.
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,123 +24,182 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "plugin/cli/command.h"
-#include "plugin/cli/plugin_directory.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/cni/plugin_type.h"
 
 namespace nomad_bridge::cli {
 namespace {
 
+// Identifies our programs, also those of other versions; must never change.
+constexpr std::string_view kMark =
+    "\nThis file is the CNI plugin nomad-bridge, and may replace itself.\n";
+constexpr std::string_view kProgram = "nomad-bridge";
 constexpr std::string_view kTemporary = ".nomad-bridge.new";
+constexpr std::string_view kKeptAs = ".before-nomad-bridge";
+constexpr mode_t kProgramMode = 0755;
+constexpr std::size_t kMaxProgramBytes = 256 << 20;  // a build for debugging has some 50 MB
 
-// A name in the directory, and what is there before the installation.
-struct Entry {
-  std::string name;
-  Finding finding = Finding::kAbsent;
+enum class Occupant {
+  kNone,
+  kSame,  // as install would make it
+  kOurs,
+  kForeign,
+  kDirectory,
 };
 
-// Names everything that stands in the way at once.
-void CheckAll(const PluginDirectory& directory, const std::vector<Entry>& entries, bool replace) {
-  std::string foreign;
-  for (const Entry& entry : entries) {
-    if (entry.finding == Finding::kDirectory) {
-      throw Error(Code::kConflict, Format("'{}' is a directory", directory.Path(entry.name)));
+void Require(bool is_done, const std::string& what) {
+  if (!is_done) {
+    throw ErrnoError(errno == EWOULDBLOCK ? Code::kTryAgain : Code::kIo, what);
+  }
+}
+
+class PluginDirectory {
+ public:
+  // Has to exist and be writable.
+  explicit PluginDirectory(const std::string& path)
+      : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    Require(fd_.get() >= 0, Format("cannot open the directory '{}'", path));
+    Require(::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0,
+            Format("cannot lock '{}': is another install at work there?", path));
+    Require(::faccessat(fd_.get(), ".", W_OK | X_OK, AT_EACCESS) == 0,
+            Format("cannot write into the directory '{}'", path));
+  }
+
+  [[nodiscard]] std::string Path(std::string_view name) const { return Cat(path_, '/', name); }
+
+  // What is at `name` itself, not where a link leads to. `self`: the program, which `name` may be.
+  [[nodiscard]] Occupant Find(const std::string& name, const std::string& self) const {
+    const std::string path = Path(name);
+    const std::optional<struct stat> status = FindStatus(path);
+    if (!status) {
+      return Occupant::kNone;
     }
-    if (entry.finding == Finding::kForeign) {
-      foreign += Cat(foreign.empty() ? "" : ", ", Quoted(directory.Path(entry.name)));
+    if (S_ISDIR(status->st_mode)) {
+      return Occupant::kDirectory;
+    }
+    std::error_code no_link;
+    const bool is_program = name == kProgram;
+    if (!is_program && std::filesystem::read_symlink(path, no_link) == kProgram) {
+      return Occupant::kSame;
+    }
+    struct stat target {};
+    const bool is_file = ::stat(path.c_str(), &target) == 0 && S_ISREG(target.st_mode) &&
+                         target.st_size <= static_cast<off_t>(kMaxProgramBytes);
+    const std::string program =
+        is_file ? FindFile(path, kMaxProgramBytes).value_or("") : std::string();
+    if (is_program && status->st_mode == (S_IFREG | kProgramMode) && program == self) {
+      return Occupant::kSame;
+    }
+    return program.find(kMark) != program.npos ? Occupant::kOurs : Occupant::kForeign;
+  }
+
+  // Gives what is there a second name. link(2) never overwrites, so what was kept earlier stays.
+  std::string Keep(const std::string& name) const {
+    for (int number = 1;; ++number) {
+      std::string kept = Cat(name, kKeptAs, number == 1 ? "" : Cat('.', number));
+      if (::link(Path(name).c_str(), Path(kept).c_str()) == 0) {
+        return kept;
+      }
+      Require(errno == EEXIST, Format("cannot keep '{}' as '{}'", Path(name), kept));
     }
   }
-  if (!foreign.empty() && !replace) {
+
+  // The program, or a link to it, as the temporary file.
+  void Write(bool is_program, const std::string& self) const {
+    const std::string path = Path(kTemporary);
+    EnsureFileGone(path);  // of an install that was killed: we hold the lock
+    if (!is_program) {
+      return Require(::symlink(kProgram.data(), path.c_str()) == 0,
+                     Format("cannot create the link '{}'", path));
+    }
+    const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    Require(fd.get() >= 0, Format("cannot create '{}'", path));
+    WriteAll(fd.get(), self, path);
+    // Synced before it gets its name: after a power failure half a plugin is worse than none.
+    Require(::fchmod(fd.get(), kProgramMode) == 0 && ::fsync(fd.get()) == 0,
+            Format("cannot write '{}'", path));
+  }
+
+  // Returns how, for people.
+  std::string Install(const std::string& name, Occupant occupant, const std::string& self) const {
+    std::string how = occupant == Occupant::kOurs ? ", in place of an older one" : "";
+    try {
+      Write(name == kProgram, self);
+      if (occupant == Occupant::kForeign) {
+        how = Cat(", what was there is kept as ", Keep(name));
+      }
+      Require(::rename(Path(kTemporary).c_str(), Path(name).c_str()) == 0,
+              Format("cannot replace '{}'", Path(name)));
+    } catch (const Error&) {
+      EnsureFileGone(Path(kTemporary));
+      throw;
+    }
+    return how;
+  }
+
+ private:
+  std::string path_;
+  UniqueFd fd_;
+};
+
+// Everything is checked before anything is changed, and all that is in the way is named at once.
+int RunInstall(const Arguments& arguments) {
+  const std::optional<std::string> self = FindFile("/proc/self/exe", kMaxProgramBytes);
+  if (!self) {
+    throw Error(Code::kIo, "cannot read this program", "is /proc mounted?");
+  }
+  EnsureDirectory(arguments.operands.front());
+  const PluginDirectory directory(arguments.operands.front());
+  // The program comes first among them, so that no link ever leads nowhere.
+  const std::vector<std::string> names = cni::PluginTypeNames();
+  std::string foreign;
+  std::vector<Occupant> occupants;
+  for (const std::string& name : names) {
+    occupants.push_back(directory.Find(name, *self));
+    if (occupants.back() == Occupant::kDirectory) {
+      throw Error(Code::kConflict, Format("'{}' is a directory", directory.Path(name)));
+    }
+    if (occupants.back() == Occupant::kForeign) {
+      foreign += Cat(foreign.empty() ? "" : ", ", Quoted(directory.Path(name)));
+    }
+  }
+  if (!foreign.empty() && !arguments.Has("replace")) {
     throw Error(Code::kConflict,
                 Cat("nothing was changed, as this is not ours: ", foreign),
                 Cat("with --replace it is kept beside as <name>", kKeptAs));
   }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    Print(Format("{}: {}{}\n",
+                 directory.Path(names[i]),
+                 names[i] == kProgram ? "this program" : Cat("link to ", kProgram),
+                 occupants[i] == Occupant::kSame
+                     ? ", as before"
+                     : directory.Install(names[i], occupants[i], *self)));
+  }
+  return kYes;
 }
 
-// Gives what is there a second name. link(2) never overwrites, so what was kept earlier stays.
-std::string Keep(const PluginDirectory& directory, const std::string& name) {
-  for (int number = 1;; ++number) {
-    std::string kept = Cat(name, kKeptAs, number == 1 ? "" : Cat('.', number));
-    if (::linkat(directory.fd(), name.c_str(), directory.fd(), kept.c_str(), 0) == 0) {
-      return kept;
-    }
-    if (errno != EEXIST) {
-      throw ErrnoError(Code::kIo, Format("cannot keep '{}' as '{}'", directory.Path(name), kept));
-    }
-  }
-}
-
-void WriteProgram(const PluginDirectory& directory, const std::string& self) {
-  const std::string path = directory.Path(kTemporary);
-  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!fd) {
-    throw ErrnoError(Code::kIo, Format("cannot create '{}'", path));
-  }
-  WriteAll(fd.get(), self, path);
-  // Synced before it gets its name: after a power failure half a plugin is worse than none.
-  if (::fchmod(fd.get(), kProgramMode) != 0 || ::fsync(fd.get()) != 0) {
-    throw ErrnoError(Code::kIo, Format("cannot write '{}'", path));
-  }
-}
-
-void WriteLink(const PluginDirectory& directory) {
-  if (::symlinkat(kProgram.data(), directory.fd(), kTemporary.data()) != 0) {
-    throw ErrnoError(Code::kIo, Format("cannot create the link '{}'", directory.Path(kTemporary)));
-  }
-}
-
-// In one step: the name always exists.
-void MoveInto(const PluginDirectory& directory, const std::string& name) {
-  if (::renameat(directory.fd(), kTemporary.data(), directory.fd(), name.c_str()) != 0) {
-    throw ErrnoError(Code::kIo, Format("cannot replace '{}'", directory.Path(name)));
-  }
-}
-
-std::string What(const Entry& entry) {
-  return entry.name == kProgram ? "this program" : Cat("link to ", kProgram);
-}
-
-void InstallEntry(const PluginDirectory& directory, const Entry& entry, const std::string& self) {
-  const std::string path = directory.Path(entry.name);
-  if (entry.finding == Finding::kSame) {
-    Print(Format("{}: {}, as before\n", path, What(entry)));
-    return;
-  }
-  std::string note = entry.finding == Finding::kOurs ? ", in place of an older one" : "";
-  // A leftover of an install that was killed: we hold the lock.
-  EnsureFileGone(directory.Path(kTemporary));
-  try {
-    if (entry.name == kProgram) {
-      WriteProgram(directory, self);
-    } else {
-      WriteLink(directory);
-    }
-    if (entry.finding == Finding::kForeign) {
-      note = Cat(", what was there is kept as ", Keep(directory, entry.name));
-    }
-    MoveInto(directory, entry.name);
-  } catch (const Error&) {
-    EnsureFileGone(directory.Path(kTemporary));
-    throw;
-  }
-  Print(Cat(path, ": ", What(entry), note, '\n'));
-}
-
-// Everything is checked before anything is changed.
-int RunInstall(const Arguments& arguments) {
-  const std::string self = ReadSelf();
-  EnsureDirectory(arguments.operands.front());
+// What was kept is not put back: what the next allocation runs as `bridge` is the operator's decision.
+int RunUninstall(const Arguments& arguments) {
   const PluginDirectory directory(arguments.operands.front());
-
-  std::vector<Entry> entries;
-  for (const std::string& name : cni::PluginTypeNames()) {
-    entries.push_back({name, Inspect(directory.Path(name), name == kProgram, self)});
+  std::vector<std::string> names = cni::PluginTypeNames();
+  std::ranges::reverse(names);  // links before what they lead to
+  for (const std::string& name : names) {
+    const Occupant occupant = directory.Find(name, "");
+    const bool is_ours = occupant == Occupant::kSame || occupant == Occupant::kOurs;
+    if (is_ours) {
+      EnsureFileGone(directory.Path(name));
+    }
+    if (occupant != Occupant::kNone) {
+      Print(Cat(directory.Path(name), is_ours ? ": removed\n" : ": not ours, left\n"));
+    }
   }
-  CheckAll(directory, entries, arguments.Has("replace"));
-
-  // The program comes first in the list, so that no link ever leads nowhere.
-  for (const Entry& entry : entries) {
-    InstallEntry(directory, entry, self);
+  std::vector<std::string> entries = Entries(arguments.operands.front());
+  std::ranges::sort(entries);
+  for (const std::string& name : entries) {
+    if (const std::size_t at = name.find(kKeptAs); at != std::string::npos) {
+      Print(Format("{}: left; 'mv' makes it {} again\n", directory.Path(name), name.substr(0, at)));
+    }
   }
   return kYes;
 }
@@ -139,7 +209,6 @@ constexpr std::array kInstallFlags = {
 
 }  // namespace
 
-// Each name always leads to the old or to the new program (rename(2)), and a running one is not disturbed.
 const Command kInstall = {
     .name = "install",
     .operands = "DIR",
@@ -154,5 +223,18 @@ refused, and then nothing is changed.
     .least = 1,
     .most = 1,
     .run = RunInstall};
+
+const Command kUninstall = {
+    .name = "uninstall",
+    .operands = "DIR",
+    .summary = "removes from DIR what install put there",
+    .text =
+        R"(Removes nomad-bridge from DIR, and the links and copies of it under the names of the
+reference plugins. Nothing is put back: what install kept as NAME.before-nomad-bridge, and
+what is not ours, stays and is named. Attachments that run go on, but have no DEL then.
+)",
+    .least = 1,
+    .most = 1,
+    .run = RunUninstall};
 
 }  // namespace nomad_bridge::cli
