@@ -8,24 +8,14 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/ip.h"
+#include "firewall/forward_hook.h"
 #include "netlink/nft/element.h"
 #include "netlink/nft/socket.h"
 
 namespace nomad_bridge::firewall {
-
-// Which new connections the node forwards to an allocation from interfaces that are no bridges of ours.
-enum class Inbound {
-  kAny,
-  kPublished,  // those to published ports; closed4/6
-};
-
-// "any", "published".
-[[nodiscard]] std::string_view Text(Inbound inbound);
-[[nodiscard]] std::optional<Inbound> ParseInbound(std::string_view text);
 
 struct AddressPolicy {
   Ip address;
@@ -37,17 +27,6 @@ struct AddressPolicy {
   bool masquerade_all = false;  // masqall4/6: its ports are always reached with that (masqAll)
   Inbound inbound = Inbound::kAny;
 };
-
-// The firewall plugin's ingressPolicy: which new connections the node forwards to a bridge.
-enum class Ingress {
-  kOpen,        // all
-  kSameBridge,  // none from another bridge that is not open
-  kIsolated,    // nor from this bridge
-};
-
-// "open", "same-bridge", "isolated".
-[[nodiscard]] std::string_view Text(Ingress ingress);
-[[nodiscard]] std::optional<Ingress> ParseIngress(std::string_view text);
 
 // The elements of `policies`, each with `comment`.
 [[nodiscard]] std::vector<nft::Element> Elements(const std::vector<AddressPolicy>& policies,

@@ -15,7 +15,7 @@ using Tables = std::vector<nft::Table>;
 // What an attachment has elements of a set for.
 enum class Role {
   kAny,         // whatever it has rules for: they all rest on it
-  kForward,     // the node forwards for it
+  kForwarding,  // the node forwards for it
   kMasquerade,  // it leaves the node with the node's address
   kPorts,       // its published ports
   kSource,      // it sends with its own addresses alone

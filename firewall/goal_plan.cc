@@ -13,6 +13,8 @@
 namespace nomad_bridge::firewall {
 namespace {
 
+using Area = Mismatch::Area;
+
 // All in the kernel, but for tables that are yet to be made.
 std::vector<nft::Element> ElementsIn(nft::Socket& socket,
                                      const Tables& tables,
@@ -28,10 +30,13 @@ std::vector<nft::Element> ElementsIn(nft::Socket& socket,
   return elements;
 }
 
-void PlanMissing(const Tables& tables, const nft::Element& element, GoalPlan& plan) {
+void PlanMissing(const Tables& tables,
+                 const nft::Element& element,
+                 Presence presence,
+                 GoalPlan& plan) {
   plan.batch.AddElement(TableOf(element), element);
   if (!plan.is_new.contains(element.family)) {
-    plan.repaired.push_back(Name(tables, element));
+    plan.mismatches.push_back(MismatchOf(tables, element, presence));
   }
 }
 
@@ -41,6 +46,7 @@ void PlanElements(nft::Socket& socket,
                   const DesiredElements& desired,
                   GoalPlan& plan) {
   std::map<ElementKey, const nft::Element*> missing;
+  std::set<ElementKey> changed;
   for (const nft::Element& element : desired.elements) {
     missing.try_emplace(KeyOf(element), &element);
   }
@@ -54,23 +60,26 @@ void PlanElements(nft::Socket& socket,
       return;
     }
     plan.batch.DeleteElement(TableOf(present), present);
-    if (!wanted) {
-      plan.repaired.push_back(Cat("the left-over ", Name(tables, present)));
+    if (wanted) {
+      changed.insert(KeyOf(present));
+    } else {
+      plan.mismatches.push_back({Area::kLeftOver,
+                                 std::string(present.owner()),
+                                 Cat(Name(tables, present), " has no owner")});
     }
   };
   std::ranges::for_each(ElementsIn(socket, tables, plan.is_new), compare);
   for (const nft::Element& element : desired.elements) {
     if (missing.erase(KeyOf(element)) != 0) {
-      PlanMissing(tables, element, plan);
+      PlanMissing(tables,
+                  element,
+                  changed.contains(KeyOf(element)) ? Presence::kDifferent : Presence::kMissing,
+                  plan);
     }
   }
 }
 
 }  // namespace
-
-std::string LostTable(const nft::Table& table) {
-  return Cat("table ", nft::Text(table.id), " with all that was in it");
-}
 
 GoalPlan PlanTables(nft::Socket& socket, const Goal& goal, LeftOver left_over) {
   GoalPlan plan;
@@ -80,8 +89,10 @@ GoalPlan PlanTables(nft::Socket& socket, const Goal& goal, LeftOver left_over) {
   // For the others alone first: what only the new hook needs is not reported as repaired.
   std::vector<ForwardHook> hooks = goal.forward_hooks;
   nft::Batch of_others;
-  Append(plan.repaired,
-         DescribeStaticRules(socket, hooks, goal.new_forward_hook ? of_others : plan.batch));
+  for (std::string& text :
+       DescribeStaticRules(socket, hooks, goal.new_forward_hook ? of_others : plan.batch)) {
+    plan.mismatches.push_back({Area::kStaticRules, "", std::move(text)});
+  }
   if (goal.new_forward_hook) {
     hooks.push_back(*goal.new_forward_hook);
     static_cast<void>(DescribeStaticRules(socket, hooks, plan.batch));
@@ -94,7 +105,8 @@ GoalPlan PlanAll(nft::Socket& socket, const Goal& goal, const DesiredElements& d
   for (const nft::Table& table : goal.tables) {
     if (plan.is_new.contains(table.id.family) &&
         std::ranges::count(desired.elements, table.id.family, &nft::Element::family) != 0) {
-      plan.repaired.push_back(LostTable(table));
+      plan.mismatches.push_back(
+          {Area::kTable, "", Format("table {} is missing", nft::Text(table.id))});
     }
   }
   PlanElements(socket, goal.tables, desired, plan);

@@ -18,16 +18,13 @@ struct GoalPlan {
   // Whose table was missing, or of another shape: no element survives.
   std::set<nft::TableFamily> is_new;
   bool lacks_elements = false;  // so, or a set was missing
-  std::vector<std::string> repaired;
+  std::vector<Mismatch> mismatches;
 };
 
 // Without an owner: of the node, not of an attachment.
 [[nodiscard]] inline bool IsShared(const nft::Element& element) {
   return element.comment.empty();
 }
-
-// For what is said of a table that is gone.
-[[nodiscard]] std::string LostTable(const nft::Table& table);
 
 // Chains and sets in a table that it does not have: another release's.
 enum class LeftOver { kKeep, kRemove };

@@ -29,7 +29,7 @@ std::vector<SetRow> PortFilterSets() {
       {kPorts, {kIfname}, {}, Role::kSource},
       {kMac, {kIfname, kEtherAddr}, {}, Role::kSource},
       {kSource, {kIfname, kIpv4Addr}, {}, Role::kSource},
-      {kIsolated, {kIfname}, {}, Role::kForward},
+      {kIsolated, {kIfname}, {}, Role::kForwarding},
   };
 }
 
@@ -43,7 +43,7 @@ std::vector<nft::Rule> FrameRules() {
       nft::Rule().EtherType(ETH_P_8021Q).Drop(),
       nft::Rule().EtherType(ETH_P_8021AD).Drop(),
       // ether daddr & ff:ff:ff:ff:ff:f0 == 01:80:c2:00:00:00 drop
-      // LLDP and the like: the port forwards them (rtnl::PortFlags), so that they come by here.
+      // LLDP and the like: the port forwards them (base/bridge_port.h), so that they come by here.
       nft::Rule()
           .IsMasked(nft::kEtherDaddr,
                     {kAll, kAll, kAll, kAll, kAll, 0xf0},

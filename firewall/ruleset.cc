@@ -18,25 +18,6 @@ std::string ChangingTheTable() {
   return Cat("change table ", nft::Text(TableId()));
 }
 
-// Without `desired` elements are not looked at: nullopt if some are missing.
-std::optional<Restored> Restore(nft::Socket& socket,
-                                const Goal& goal,
-                                const DesiredElements* desired) {
-  std::optional<Restored> restored;
-  nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
-    GoalPlan plan = desired != nullptr ? PlanAll(socket, goal, *desired) : PlanTables(socket, goal);
-    if (desired == nullptr && plan.lacks_elements) {
-      return true;
-    }
-    const bool done = nft::TryCommit(socket, plan.batch, generation);
-    restored = {.generation = plan.batch.empty() ? generation : nft::NextGeneration(generation),
-                .table_handles = HandlesOf(socket, goal.tables),
-                .repaired = std::move(plan.repaired)};
-    return done;
-  });
-  return restored;
-}
-
 void PlanDeletes(PlannedElements& elements, const Change& change) {
   for (const nft::Element& element : change.remove_owned) {
     const std::optional<nft::Element> present =
@@ -55,7 +36,6 @@ void PlanDeletes(PlannedElements& elements, const Change& change) {
 struct ChangePlan {
   nft::Batch batch;
   std::optional<Conflict> conflict;
-  std::vector<nft::Element> repaired;
 };
 
 // Shared elements are added without a look, too: the kernel accepts one that is there.
@@ -80,9 +60,6 @@ ChangePlan PlanChange(nft::Socket& socket, const Change& change, PlanMode mode) 
       elements.Delete(*present);
     }
     elements.Add(wanted);
-    if (mode == PlanMode::kRepair) {
-      plan.repaired.push_back(wanted);
-    }
   }
   return plan;
 }
@@ -110,15 +87,47 @@ std::vector<std::uint64_t> HandlesOf(nft::Socket& socket, const Tables& tables) 
   return handles;
 }
 
-std::optional<Restored> RestoreTable(nft::Socket& socket, const Goal& goal) {
-  return Restore(socket, goal, nullptr);
+std::optional<Compared> Compare(nft::Socket& socket,
+                                const Goal& goal,
+                                const DesiredElements* desired,
+                                Mode mode) {
+  std::optional<Compared> compared;
+  nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
+    GoalPlan plan = desired != nullptr ? PlanAll(socket, goal, *desired) : PlanTables(socket, goal);
+    if (desired == nullptr && plan.lacks_elements) {
+      compared.reset();
+      return true;
+    }
+    compared = {.generation = generation, .mismatches = std::move(plan.mismatches)};
+    if (mode == Mode::kLook) {
+      return socket.Generation() == generation;
+    }
+    const bool done = nft::TryCommit(socket, plan.batch, generation);
+    if (!plan.batch.empty()) {
+      compared->generation = nft::NextGeneration(generation);
+    }
+    compared->table_handles = HandlesOf(socket, goal.tables);
+    return done;
+  });
+  return compared;
 }
 
-Restored RestoreAll(nft::Socket& socket, const Goal& goal, const DesiredElements& desired) {
-  return Restore(socket, goal, &desired).value();
+Presence FindPresence(nft::Socket& socket, const nft::Element& element) {
+  const std::optional<nft::Element> present = socket.FindElement(TableOf(element), element);
+  if (!present) {
+    return Presence::kMissing;
+  }
+  return IsShared(element) || *present == element ? Presence::kSame : Presence::kDifferent;
 }
 
-Outcome Apply(nft::Socket& socket, const Change& change, std::uint32_t generation) {
+Mismatch MismatchOf(const Tables& tables, const nft::Element& element, Presence presence) {
+  return {
+      Mismatch::Area::kElement,
+      std::string(element.owner()),
+      Cat(Name(tables, element), presence == Presence::kMissing ? " is missing" : " was changed")};
+}
+
+Outcome Commit(nft::Socket& socket, const Change& change, std::uint32_t generation) {
   for (PlanMode mode = change.mode;; mode = PlanMode::kLookUp) {
     ChangePlan plan = PlanChange(socket, change, mode);
     if (plan.conflict) {
@@ -132,7 +141,7 @@ Outcome Apply(nft::Socket& socket, const Change& change, std::uint32_t generatio
       return {};
     }
     if (reply.done()) {
-      return {.generation = nft::NextGeneration(generation), .repaired = std::move(plan.repaired)};
+      return {.generation = nft::NextGeneration(generation)};
     }
     if (mode != PlanMode::kAssumeAbsent || !IsTaken(reply)) {
       return {.refusal = nft::ErrorOf(plan.batch, reply)};
@@ -171,45 +180,6 @@ std::vector<nft::Element> OwnedElements(nft::Socket& socket) {
     }
   }
   return owned;
-}
-
-std::vector<std::string> Diff(nft::Socket& socket,
-                              const Goal& goal,
-                              const std::vector<nft::Element>& elements) {
-  std::vector<std::string> mismatches;
-  nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
-    GoalPlan plan = PlanTables(socket, goal);
-    mismatches = std::move(plan.repaired);
-    Change change{.add = elements, .mode = PlanMode::kRepair};
-    for (const nft::Table& table : goal.tables) {
-      if (plan.is_new.contains(table.id.family) &&
-          std::erase_if(change.add, [&](const nft::Element& element) {
-            return element.family == table.id.family;
-          }) != 0) {
-        mismatches.push_back(LostTable(table));
-      }
-    }
-    ChangePlan own = PlanChange(socket, change, change.mode);
-    if (own.conflict) {
-      own.repaired.push_back(own.conflict->wanted);
-    }
-    for (const nft::Element& element : own.repaired) {
-      mismatches.push_back(Name(goal.tables, element));
-    }
-    return socket.Generation() == generation;
-  });
-  return mismatches;
-}
-
-std::vector<std::string> DiffAll(nft::Socket& socket,
-                                 const Goal& goal,
-                                 const DesiredElements& desired) {
-  std::vector<std::string> mismatches;
-  nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t generation) {
-    mismatches = PlanAll(socket, goal, desired).repaired;
-    return socket.Generation() == generation;
-  });
-  return mismatches;
 }
 
 }  // namespace nomad_bridge::firewall

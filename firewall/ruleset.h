@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/mismatch.h"
 #include "firewall/contributor.h"
 #include "firewall/forward_hook.h"
 #include "netlink/nft/element.h"
@@ -44,24 +45,31 @@ struct DesiredElements {
   std::function<bool(const nft::Element&)> is_explained;
 };
 
-struct Restored {
-  std::uint32_t generation = 0;
+struct Compared {
+  std::uint32_t generation = 0;              // the one after, if something was repaired
   std::vector<std::uint64_t> table_handles;  // in the order of the goal's tables
-  std::vector<std::string> repaired;         // what was missing or different
+  std::vector<Mismatch> mismatches;
 };
 
 // The kernel's handles of `tables`, which tell a table from another of the same name; 0 if it is missing.
 [[nodiscard]] std::vector<std::uint64_t> HandlesOf(nft::Socket& socket, const Tables& tables);
 
-// Adds what is missing of `goal`, at a cost that does not depend on the number of elements. nullopt, and
-// nothing has changed: elements are missing, too, as a table or a set of one was.
-[[nodiscard]] std::optional<Restored> RestoreTable(nft::Socket& socket, const Goal& goal);
+// Compares the ruleset with `goal`, and in mode kRepair makes it alike. With `desired` also the
+// elements, and what is left over: elements, chains and sets. Without, at a cost that does not depend on
+// the number of elements; nullopt then, and nothing has changed: elements are missing, too, as a table
+// or a set of one was.
+[[nodiscard]] std::optional<Compared> Compare(nft::Socket& socket,
+                                              const Goal& goal,
+                                              const DesiredElements* desired,
+                                              Mode mode);
 
-// Makes the ruleset like `goal`: what is missing is added, and what is left over removed, elements,
-// chains and sets.
-[[nodiscard]] Restored RestoreAll(nft::Socket& socket,
-                                  const Goal& goal,
-                                  const DesiredElements& desired);
+// Whether the kernel has `element`, as it is wanted.
+enum class Presence { kSame, kMissing, kDifferent };
+[[nodiscard]] Presence FindPresence(nft::Socket& socket, const nft::Element& element);
+
+[[nodiscard]] Mismatch MismatchOf(const Tables& tables,
+                                  const nft::Element& element,
+                                  Presence presence);
 
 // An element that belongs to an owner who is not among Change::stale_owners.
 struct Conflict {
@@ -74,7 +82,6 @@ struct Conflict {
 enum class PlanMode {
   kAssumeAbsent,  // none of our own elements is there: the kernel refuses the batch if one is
   kLookUp,        // some may be: each is looked up
-  kRepair,        // they should be: each is looked up, and those that are missing are named
 };
 
 struct Change {
@@ -92,13 +99,12 @@ struct Change {
 struct Outcome {
   // The one after the change. nullopt: `generation` has passed, and nothing was changed.
   std::optional<std::uint32_t> generation;
-  std::optional<Conflict> conflict;    // if set, nothing was changed
-  std::optional<Error> refusal;        // likewise: the table is not what the generation stands for
-  std::vector<nft::Element> repaired;  // kRepair: what was missing or different
+  std::optional<Conflict> conflict;  // if set, nothing was changed
+  std::optional<Error> refusal;      // likewise: the table is not what the generation stands for
 };
 
 // Makes `change` in our tables, which are in force at `generation`.
-[[nodiscard]] Outcome Apply(nft::Socket& socket, const Change& change, std::uint32_t generation);
+[[nodiscard]] Outcome Commit(nft::Socket& socket, const Change& change, std::uint32_t generation);
 
 // Removes those of `elements` that have an owner and still belong to it. No table, or no such
 // element: success. Returns the next generation; nullopt if `generation` had passed.
@@ -108,15 +114,5 @@ std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
 
 // Every element in our tables that has an owner: for DEL without a record. One dump per set.
 [[nodiscard]] std::vector<nft::Element> OwnedElements(nft::Socket& socket);
-
-// What is missing or different of `goal` and of `elements`, changing nothing.
-[[nodiscard]] std::vector<std::string> Diff(nft::Socket& socket,
-                                            const Goal& goal,
-                                            const std::vector<nft::Element>& elements);
-
-// What RestoreAll() would repair.
-[[nodiscard]] std::vector<std::string> DiffAll(nft::Socket& socket,
-                                               const Goal& goal,
-                                               const DesiredElements& desired);
 
 }  // namespace nomad_bridge::firewall

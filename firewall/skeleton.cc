@@ -59,11 +59,17 @@ bool HasSameRules(const Present& present, const nft::Chain& chain) {
                             &nft::ExpressionTexts);
 }
 
-// A mismatch in the table `id`, unless all of that is new.
-void Note(GoalPlan& plan, const std::string& what, const nft::TableId& id) {
+// A mismatch in the table `id`, unless all of that is new: "chain forward in table ... was changed".
+void Note(GoalPlan& plan, const std::string& what, const nft::TableId& id, const char* how) {
   if (!plan.is_new.contains(id.family)) {
-    plan.repaired.push_back(Format("{} in table {}", what, nft::Text(id)));
+    plan.mismatches.push_back(
+        {Mismatch::Area::kTable, "", Format("{} in table {} {}", what, nft::Text(id), how)});
   }
+}
+
+void NoteLeftOver(GoalPlan& plan, const std::string& what, const nft::TableId& id) {
+  Note(plan, what, id, "is left over");
+  plan.mismatches.back().area = Mismatch::Area::kLeftOver;
 }
 
 void PlanSets(const nft::Table& present, const nft::Table& table, GoalPlan& plan) {
@@ -71,7 +77,7 @@ void PlanSets(const nft::Table& present, const nft::Table& table, GoalPlan& plan
     if (present.FindSet(set.name) == nullptr) {
       plan.batch.AddSet(table.id, set);
       plan.lacks_elements = true;
-      Note(plan, Cat("set ", set.name), table.id);
+      Note(plan, Cat("set ", set.name), table.id, "is missing");
     }
   }
 }
@@ -86,7 +92,7 @@ void PlanChains(const Present& present, const nft::Table& table, GoalPlan& plan)
     }
     if (!is_there || !HasSameRules(present, chain)) {
       different.push_back(&chain);
-      Note(plan, Cat("chain ", chain.name), table.id);
+      Note(plan, Cat("chain ", chain.name), table.id, "was changed");
     }
   }
   // All chains before any rule: rules name chains.
@@ -112,12 +118,12 @@ void PlanRemovals(const nft::Table& present, const nft::Table& table, GoalPlan& 
   for (const nft::Set& set : present.sets) {
     if (!set.is_anonymous() && table.FindSet(set.name) == nullptr) {
       plan.batch.DeleteSet(table.id, set.name);
-      Note(plan, Cat("the left-over set ", set.name), table.id);
+      NoteLeftOver(plan, Cat("set ", set.name), table.id);
     }
   }
   for (const std::string& chain : chains) {
     plan.batch.DeleteChain(table.id, chain);
-    Note(plan, Cat("the left-over chain ", chain), table.id);
+    NoteLeftOver(plan, Cat("chain ", chain), table.id);
   }
 }
 
@@ -135,7 +141,8 @@ void PlanTable(nft::Socket& socket, const nft::Table& table, LeftOver left_over,
     present = {};
   } else if (found->is_dormant) {
     plan.batch.AddTable(table.id);
-    plan.repaired.push_back(Format("table {}, which was dormant", nft::Text(table.id)));
+    plan.mismatches.push_back(
+        {Mismatch::Area::kTable, "", Format("table {} is dormant", nft::Text(table.id))});
   }
   PlanSets(present.table, table, plan);
   PlanChains(present, table, plan);

@@ -121,7 +121,7 @@ std::vector<std::string> DescribeRules(nft::Socket& socket,
                                        nft::Batch& batch) {
   std::vector<std::string> mismatches;
   const auto repaired = [&](const std::string& what) {
-    mismatches.push_back(Format("{} in table {}", what, nft::Text(wanted.table)));
+    mismatches.push_back(Format("{} is missing in table {}", what, nft::Text(wanted.table)));
   };
   if (!Has(socket.Rules(wanted.table, kForward), JumpToUs())) {
     batch.InsertRule(wanted.table, kForward, JumpToUs());
@@ -159,7 +159,7 @@ std::vector<std::string> DescribeStaticRules(nft::Socket& socket,
     const bool is_new = DescribeChains(socket, wanted, batch);
     std::vector<std::string> lost = DescribeRules(socket, wanted, batch);
     if (is_new) {
-      lost = {Cat("the forwarding rules in table ", nft::Text(wanted.table))};
+      lost = {Format("the forwarding rules in table {} are missing", nft::Text(wanted.table))};
     }
     Append(mismatches, std::move(lost));
   }

@@ -25,14 +25,14 @@ std::vector<SetRow> Sets() {
   return {
       {kBridges, {kIfname}, {}, Role::kAny},
       {kGateways, {kIfname}, {}, Role::kAny},
-      {kIngressRestricted, {kIfname}, {}, Role::kForward},
-      {kIngressAllowed, {kIfname, kIfname}, {}, Role::kForward},
-      {kAlloc, {kIpv4Addr}, {}, Role::kForward},
+      {kIngressRestricted, {kIfname}, {}, Role::kForwarding},
+      {kIngressAllowed, {kIfname, kIfname}, {}, Role::kForwarding},
+      {kAlloc, {kIpv4Addr}, {}, Role::kForwarding},
       {kMasq, {kIpv4Addr}, {}, Role::kMasquerade},
       {kMasqLan, {kIpv4Addr}, {}, Role::kMasquerade},
       {kSnat, {kIpv4Addr}, {}, Role::kPorts},
       {kMasqAll, {kIpv4Addr}, {}, Role::kPorts},
-      {kClosed, {kIpv4Addr}, {}, Role::kForward},
+      {kClosed, {kIpv4Addr}, {}, Role::kForwarding},
   };
 }
 

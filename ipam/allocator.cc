@@ -91,7 +91,7 @@ struct Search {
   // over gaps inside. nullopt if they meet nothing but leases.
   [[nodiscard]] std::optional<Ip> FindBehindBlock(const Run& run) const {
     constexpr int kSingleSteps = 128;
-    constexpr std::uint64_t kLongestLeap = std::uint64_t{1} << 62;
+    constexpr std::uint64_t kMaxLeap = std::uint64_t{1} << 62;
     if (IsFree(run, run.first)) {
       return run.first;
     }
@@ -103,7 +103,7 @@ struct Search {
     std::uint64_t leap = 1;
     for (int looks = 0; is_taken_at(leap); ++looks) {
       taken = taken.Plus(leap);
-      leap = looks < kSingleSteps || leap == kLongestLeap ? leap : leap * 2;
+      leap = looks < kSingleSteps || leap == kMaxLeap ? leap : leap * 2;
     }
     // The block ends somewhere inside the last leap.
     while ((leap /= 2) > 0) {

@@ -10,7 +10,7 @@ namespace nomad_bridge::ipam {
 namespace {
 
 // Network, broadcast, and two addresses to give out.
-constexpr int kSmallestSubnetBits = 2;
+constexpr int kMinSubnetBits = 2;
 
 // `value` of `key` is invalid. An address or a prefix.
 template <typename Value>
@@ -22,7 +22,7 @@ Error Wrong(const RangeSpec& spec, const char* key, const Value& value, std::str
 
 void CheckSubnet(const RangeSpec& spec) {
   const Cidr& subnet = spec.subnet;
-  const int longest = subnet.address.bits() - kSmallestSubnetBits;
+  const int longest = subnet.address.bits() - kMinSubnetBits;
   if (subnet.prefix_length > longest) {
     throw Wrong(
         spec,

@@ -19,24 +19,24 @@ findings=$(mktemp)
 table=$(mktemp)
 trap 'rm -f "$findings" "$table"' EXIT
 
-# One line per room: its folder, its name, and the rooms it needs.
+# One line per room: its directory, its name, and the rooms it needs.
 for list in CMakeLists.txt */CMakeLists.txt; do
   { tr '\n' ' ' <"$list"; echo; } | sed 's/nb_room(/\n&/g' | sed -n 's/^nb_room(\([a-z_]*\)\([^)]*\)).*/\1 \2/p' |
     while read -r room words; do
-      folder=$(dirname "$list")
+      directory=$(dirname "$list")
       case $words in
         DIR\ *)
           words=${words#DIR }
-          folder=$folder/${words%% *} ;;
+          directory=$directory/${words%% *} ;;
       esac
       needs=${words#*NEEDS }
-      echo "$folder $room ${needs%%PRIVATELY*}"
+      echo "$directory $room ${needs%%PRIVATELY*}"
     done
 done | grep -v '^\. ' >"$table"
 
-# The room whose folder is $1.
+# The room whose directory is $1.
 room_in() {
-  awk -v folder="$1" '$1 == folder { print $2 }' "$table"
+  awk -v directory="$1" '$1 == directory { print $2 }' "$table"
 }
 
 is_among() {
@@ -104,7 +104,7 @@ for file in $(find base netlink ipam firewall portmap plugin -name '*.h' -o -nam
   if [ "$file" = plugin/main.cc ]; then
     check_includes "$file" main "commands cli cni base"
   else
-    row=$(awk -v folder="$(dirname "$file")" '$1 == folder' "$table")
+    row=$(awk -v directory="$(dirname "$file")" '$1 == directory' "$table")
     [ -n "$row" ] || finding "$file" "is in no room"
     read -r _ room needs <<END
 $row

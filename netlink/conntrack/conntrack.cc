@@ -26,7 +26,7 @@ constexpr std::uint32_t kFilterProtocol = 1U << 3;
 constexpr std::uint32_t kFilterDestinationPort = 1U << 5;
 
 // Above that a list is faster than one walk for each.
-constexpr std::size_t kMostWalks = 64;
+constexpr std::size_t kMaxWalks = 64;
 
 // Entries of which those bits of the status that are in `mask` equal `value`.
 struct Status {
@@ -202,7 +202,7 @@ std::vector<std::size_t> Conntrack::CountAnsweredBy(const std::vector<Endpoint>&
 
 void Conntrack::Forget(const std::vector<UdpFlows>& flows) {
   std::vector<UdpFlows> left = flows;
-  if (flows.size() <= kMostWalks) {
+  if (flows.size() <= kMaxWalks) {
     std::erase_if(left, [&](const UdpFlows& each) { return Flush(socket_, each); });
   }
   ForgetOneByOne(left);

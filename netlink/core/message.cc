@@ -12,7 +12,7 @@
 namespace nomad_bridge::netlink {
 namespace {
 
-constexpr int kLargestErrno = 4095;  // the kernel's MAX_ERRNO
+constexpr int kMaxErrno = 4095;  // the kernel's MAX_ERRNO
 
 void RequireRoom(bool there_was) {
   if (!there_was) {
@@ -119,7 +119,7 @@ void Reply::Add(nlmsghdr& message) {
 void Reply::ReadOutcome(const nlmsghdr& message) {
   const int* const outcome = HeadOf<int>(&message);
   if (outcome != nullptr) {
-    const bool is_errno = *outcome <= 0 && *outcome >= -kLargestErrno;
+    const bool is_errno = *outcome <= 0 && *outcome >= -kMaxErrno;
     error = is_errno ? -*outcome : EPROTO;
   }
   if ((message.nlmsg_flags & NLM_F_ACK_TLVS) != 0) {

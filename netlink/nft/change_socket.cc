@@ -96,7 +96,7 @@ Changes ReadChanges(const UniqueFd& socket) {
   if (::setsockopt(socket.get(), SOL_NETLINK, NETLINK_NO_ENOBUFS, &on, sizeof on) != 0) {
     throw ErrnoError(Code::kKernel, "cannot set up the socket of changes");
   }
-  const Deadline deadline = FromNow(kLongestBurst);
+  const Deadline deadline = FromNow(kMaxBurst);
   pollfd waiting{.fd = socket.get(), .events = POLLIN, .revents = 0};
   Changes changes;
   do {

@@ -22,7 +22,7 @@ namespace nomad_bridge::nft {
 
 // Changes come in bursts: a firewall that is reloaded, an ADD and what follows it.
 constexpr std::chrono::milliseconds kQuiet{200};
-constexpr std::chrono::milliseconds kLongestBurst{1000};
+constexpr std::chrono::milliseconds kMaxBurst{1000};
 
 // What the messages that were read tell of.
 struct Changes {
@@ -35,7 +35,7 @@ struct Changes {
 // Owns nothing if none was handed to this process.
 [[nodiscard]] UniqueFd TakeChangeSocket();
 
-// Reads until nothing has come for `kQuiet`, but no longer than `kLongestBurst`.
+// Reads until nothing has come for `kQuiet`, but no longer than `kMaxBurst`.
 [[nodiscard]] Changes ReadChanges(const UniqueFd& socket);
 
 }  // namespace nomad_bridge::nft

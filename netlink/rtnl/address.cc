@@ -13,7 +13,7 @@ namespace nomad_bridge::rtnl {
 namespace {
 
 // The longest prefix of an IPv4 network that has a broadcast address.
-constexpr int kLongestWithBroadcast = 30;
+constexpr int kMaxPrefixWithBroadcast = 30;
 
 netlink::Message AddressMessage(int type, int flags, const Link& link, const Cidr& address) {
   netlink::Message message(type, flags);
@@ -92,7 +92,7 @@ std::vector<Ip> Socket::LocalIpv4Addresses() {
 void Socket::EnsureAddress(const Link& link, const Cidr& address, bool detect_duplicates) {
   netlink::Message message =
       AddressMessage(RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, link, address);
-  if (address.address.is_ipv4() && address.prefix_length <= kLongestWithBroadcast) {
+  if (address.address.is_ipv4() && address.prefix_length <= kMaxPrefixWithBroadcast) {
     message.PutBytes(IFA_BROADCAST, address.Last().bytes());
   }
   if (!address.address.is_ipv4() && !detect_duplicates) {

@@ -56,9 +56,9 @@ void ReadBridging(const netlink::Attributes& info, LinkState& state) {
     const netlink::Attributes port = info.Inside(IFLA_INFO_SLAVE_DATA);
     state.port_state = port.U8(IFLA_BRPORT_STATE);
     state.link.forwarding = state.port_state == BR_STATE_FORWARDING;
-    state.link.hairpin = is_set(port, IFLA_BRPORT_MODE);
-    state.link.isolated = is_set(port, IFLA_BRPORT_ISOLATED);
-    state.link.forwards_groups = port.U16(IFLA_BRPORT_GROUP_FWD_MASK) == kAllGroups;
+    state.link.port.hairpin = is_set(port, IFLA_BRPORT_MODE);
+    state.link.port.isolated = is_set(port, IFLA_BRPORT_ISOLATED);
+    state.link.port.forwards_groups = port.U16(IFLA_BRPORT_GROUP_FWD_MASK) == kAllGroups;
     state.link.locked = is_set(port, IFLA_BRPORT_LOCKED) && !is_set(port, IFLA_BRPORT_LEARNING);
   }
 }

@@ -24,10 +24,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/bridge_port.h"
 #include "base/file_lock.h"
 #include "base/ip.h"
 #include "base/route.h"
-#include "base/vlan_range.h"
 #include "netlink/core/netns.h"
 #include "netlink/core/request_socket.h"
 
@@ -73,30 +73,19 @@ struct Link {
   bool up = false;  // IFF_UP: administratively up
   // up, with carrier (operstate up, or unknown as lo's is) and a queue that sends
   bool operational = false;
-  bool promiscuous = false;      // IFF_PROMISC was set on it
-  int master = 0;                // index of the bridge it is a port of
-  bool vlan_filtering = false;   // bridge
-  bool has_id = false;           // bridge: its id holds a MAC, that of a port or one that was set
-  bool hairpin = false;          // bridge port: frames may leave by the port they came in by
-  bool isolated = false;         // bridge port: exchanges no frames with other isolated ports
-  bool forwards_groups = false;  // bridge port: see PortFlags
-  bool locked = false;           // bridge port: see LockPort()
-  bool forwarding = true;        // bridge port: spanning tree lets its frames pass
-  std::uint16_t vlan = 0;        // VLAN link: its id
+  bool promiscuous = false;     // IFF_PROMISC was set on it
+  int master = 0;               // index of the bridge it is a port of
+  bool vlan_filtering = false;  // bridge
+  bool has_id = false;          // bridge: its id holds a MAC, that of a port or one that was set
+  PortFlags port;               // bridge port
+  bool locked = false;          // bridge port: see LockPort()
+  bool forwarding = true;       // bridge port: spanning tree lets its frames pass
+  std::uint16_t vlan = 0;       // VLAN link: its id
   // veth: index of the other end, in that end's namespace; VLAN link: the link it stands on
   int peer = 0;
   // veth: id of the other end's namespace as this one numbers it; nullopt: here
   std::optional<int> peer_netns;
   std::optional<LinkCounters> counters;
-};
-
-// Flags of a bridge's port.
-struct PortFlags {
-  bool hairpin = false;
-  bool isolated = false;
-  // Frames to the groups that a bridge otherwise keeps for itself (01:80:c2:00:00:00 to 0f, but for
-  // pause frames) are handled as all others, so that they pass the bridge family's rules.
-  bool forwards_groups = false;
 };
 
 // What to change of a link; what is nullopt stays.
@@ -117,13 +106,6 @@ struct Vlan {
   bool untagged = false;  // its frames go out untagged
 
   bool operator==(const Vlan&) const = default;
-};
-
-// Which VLANs a port is to be a member of.
-struct PortVlans {
-  std::uint16_t untagged = 0;  // PVID, and untagged on the way out; 0: none
-  std::vector<VlanRange> tagged;
-  bool keep_default = false;  // other memberships stay, the bridge's default one among them
 };
 
 struct VethSpec {

@@ -37,7 +37,7 @@ constexpr std::uint16_t kAllGroups = 0xfffd;
 // In place of EOPNOTSUPP, with which a kernel without VLANs refuses anything about them.
 constexpr const char* kNoVlans =
     "'vlan' and 'vlanTrunk' need a kernel with bridge VLAN filtering "
-    "(CONFIG_BRIDGE_VLAN_FILTERING), which this one has not";
+    "(CONFIG_BRIDGE_VLAN_FILTERING), which this kernel lacks";
 
 // The fixed header of a message about link `index`; `family` AF_BRIDGE: as a bridge's port.
 [[nodiscard]] ifinfomsg HeadFor(int index, unsigned char family = AF_UNSPEC);

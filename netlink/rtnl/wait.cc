@@ -210,7 +210,7 @@ void Socket::AwaitAddresses(const Link& link, Deadline deadline) {
   };
   if (!Await(socket_, RTMGRP_IPV6_IFADDR, are_settled, matches, deadline)) {
     throw Error(Code::kTryAgain,
-                Format("address {} of '{}' did not get usable", *tentative, link.name),
+                Format("address {} of '{}' did not become usable", *tentative, link.name),
                 "duplicate address detection has not come to an end in time");
   }
 }

@@ -10,8 +10,8 @@
 #include "firewall/address_policy.h"
 #include "ipam/allocator.h"
 #include "ipam/store.h"
+#include "plugin/attachment/collect.h"
 #include "plugin/attachment/leases.h"
-#include "plugin/attachment/reclaim.h"
 #include "plugin/cni/delegate.h"
 #include "plugin/link/liveness.h"
 
@@ -85,7 +85,7 @@ std::optional<ipam::LeaseOwner> FindLiveLeaseOwner(state::Host& host,
     }
   }
   return lease &&
-                 !ReclaimIfStale(host, {id.network, lease->owner.container_id, lease->owner.ifname})
+                 !CollectIfStale(host, {id.network, lease->owner.container_id, lease->owner.ifname})
              ? std::optional(lease->owner)
              : std::nullopt;
 }
@@ -121,15 +121,15 @@ void ReleaseAbandoned(ipam::Store& store,
 }
 
 // Chooses, records and reserves, in this order; nothing if a range set is full.
-struct Attempt {
+struct Choice {
   Acquired acquired;
   std::optional<std::size_t> full_set;
 };
 
-Attempt TryAcquire(state::Host& host,
-                   const config::Config& config,
-                   const state::Record& intent,
-                   const std::optional<state::Record>& earlier) {
+Choice TryAcquire(state::Host& host,
+                  const config::Config& config,
+                  const state::Record& intent,
+                  const std::optional<state::Record>& earlier) {
   ipam::Store store = ipam::Store::Open(config.ipam.data_dir, intent.id.network);
   if (store.IsNew()) {
     RestoreLeases(host, store, intent.id.network, config.ipam.data_dir);
@@ -149,6 +149,8 @@ Attempt TryAcquire(state::Host& host,
     return {.full_set = choice.full_set};
   }
   Acquired acquired = WithLeases(intent, choice.assignments, config);
+  // Abandoned leases go while the earlier record still names them; then the record is written, and only
+  // then are the leases: killed in between, the next ADD or DEL finds by the record what to give back.
   ReleaseAbandoned(store, wanted.owner, wanted.previous, choice.assignments);
   host.records.Write(acquired.record);
   try {
@@ -168,6 +170,11 @@ std::string Describe(const ipam::RangeSet& set) {
   return text;
 }
 
+bool IsAnyCollected(state::Host& host, const std::string& network, const std::string& data_dir) {
+  const Outcome outcome = Collect(host, {.network = network, .data_dir = data_dir}, Mode::kRepair);
+  return !outcome.mismatches.repaired().empty();
+}
+
 Acquired AcquireLeases(state::Host& host,
                        const config::Config& config,
                        const state::Record& intent,
@@ -175,23 +182,25 @@ Acquired AcquireLeases(state::Host& host,
   for (const Ip& address : config.ipam.requested) {
     RequireFree(host, config.ipam, address, intent.id);
   }
+  // Its record, which alone says where these are, is about to be replaced.
   if (earlier && earlier->ipam.data_dir != intent.ipam.data_dir) {
     ReleaseAddresses(*earlier);
   }
-  Attempt attempt = TryAcquire(host, config, intent, earlier);
-  if (attempt.full_set && ReclaimStale(host, intent.id.network, config.ipam.data_dir) > 0) {
-    attempt = TryAcquire(host, config, intent, earlier);
+  Choice choice = TryAcquire(host, config, intent, earlier);
+  // Only now: looking for what is stale reads all records of the network.
+  if (choice.full_set && IsAnyCollected(host, intent.id.network, config.ipam.data_dir)) {
+    choice = TryAcquire(host, config, intent, earlier);
   }
-  if (attempt.full_set) {
+  if (choice.full_set) {
     throw Error(Code::kPoolExhausted,
                 Format("no free address in network '{}'", intent.id.network),
                 Format("every address of {} is leased in '{}/{}', and none of them to a container "
                        "that is gone",
-                       Describe(config.ipam.ranges[*attempt.full_set]),
+                       Describe(config.ipam.ranges[*choice.full_set]),
                        config.ipam.data_dir,
                        intent.id.network));
   }
-  return std::move(attempt.acquired);
+  return std::move(choice.acquired);
 }
 
 // A gateway that the plugin does not name is the subnet's first address, as in the reference bridge

@@ -24,7 +24,7 @@ std::int64_t BootTime() {
 }
 
 std::string FormerLeasesPath(const std::string& network, const std::string& data_dir) {
-  return Cat(state::kStateFolder, "/.leases-", Hex(StableHash(Cat(data_dir, '/', network)), 16));
+  return Cat(state::kStateDirectory, "/.leases-", Hex(StableHash(Cat(data_dir, '/', network)), 16));
 }
 
 // A line for each lease without a record.
@@ -38,6 +38,17 @@ std::string ListFormerLeases(state::Host& host,
     }
   }
   return text;
+}
+
+// Those of `record` that the store does not have as its.
+std::vector<Ip> LostLeases(const state::Record& record) {
+  const auto store = ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network);
+  std::vector<Ip> lost = AddressesOnly(record.ipam.leases);
+  std::erase_if(lost, [&](const Ip& address) {
+    const std::optional<ipam::LeaseOwner> owner = store ? store->FindOwner(address) : std::nullopt;
+    return owner && owner->Matches(ipam::OwnerOf(record.id));
+  });
+  return lost;
 }
 
 }  // namespace
@@ -61,7 +72,7 @@ std::vector<Ip> FindFormerLeases(state::Host& host,
   std::optional<std::string> text = FindFile(path, kMaxBytes);
   if (!text) {
     text = ListFormerLeases(host, store, id.network);
-    EnsureDirectory(state::kStateFolder);
+    EnsureDirectory(state::kStateDirectory);
     static_cast<void>(CreateFile(path, *text));
   }
   std::vector<Ip> addresses;
@@ -108,6 +119,33 @@ void RestoreLeases(state::Host& host,
   }
 }
 
+void CheckLeases(const state::Record& record, Mismatches& mismatches) {
+  const ipam::LeaseOwner self = ipam::OwnerOf(record.id);
+  // Closed again before the directory is opened for writing: it is locked while it is open.
+  const std::vector<Ip> lost = LostLeases(record);
+  std::optional<ipam::Store> store;
+  if (!lost.empty()) {
+    store = mismatches.is_repairing()
+                ? ipam::Store::Open(record.ipam.data_dir, record.id.network)
+                : ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network);
+  }
+  for (const Ip& address : lost) {
+    Mismatch mismatch{Mismatch::Area::kLease,
+                      record.id.container_id,
+                      Format("the lease of {} is missing", address)};
+    if (store && !store->IsFree(address)) {
+      const std::optional<ipam::LeaseOwner> owner = store->FindOwner(address);
+      mismatch.text = Format("the lease of {} belongs to {}",
+                             address,
+                             owner ? Format("container '{}'", owner->container_id) : "nobody");
+      mismatches.AddUnrepairable(std::move(mismatch));
+    } else {
+      mismatches.Add(std::move(mismatch),
+                     [&] { static_cast<void>(store->Reserve(address, self)); });
+    }
+  }
+}
+
 void ReleaseAddresses(const state::Record& record) {
   cni::ErrorList failures;
   std::optional<ipam::Store> store =
@@ -121,6 +159,7 @@ void ReleaseAddresses(const state::Record& record) {
     }
   }
   failures.ThrowIfAny("not every lease could be released");
+  // With the recorded config and arguments: by now the runtime may have others, or none.
   if (record.ipam.delegated) {
     cni::InvokeIpam(*record.ipam.delegated, cni::Verb::kDel, record.id, record.netns_path);
   }

@@ -14,6 +14,7 @@
 
 #include "base/attachment_id.h"
 #include "base/ip.h"
+#include "base/mismatch.h"
 #include "ipam/store.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
@@ -48,6 +49,9 @@ void RestoreLeases(state::Host& host,
                    ipam::Store& store,
                    const std::string& network,
                    const std::string& data_dir);
+
+// Every lease of `record` is there. Opens nothing for writing where none is lost: the disk may be full.
+void CheckLeases(const state::Record& record, Mismatches& mismatches);
 
 // Every address leased to `id`, by whatever plugin. Opens every lease.
 [[nodiscard]] std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir);

@@ -1,10 +1,11 @@
 // The rules of an attachment put in force, and what that entails for others: stale owners of an
 // address or a port are torn down, other firewalls accept our traffic, a sibling gets its ports.
 //
-// Errors   Those of rules/apply.h. What cannot be removed of a stale owner is logged and ignored.
+// Errors   Those of rules/commit.h. What cannot be removed of a stale owner is logged and ignored.
 // Locks    The attachment's own lock is held by the caller. Stale owners and siblings by TryLock only.
 #pragma once
 
+#include "base/mismatch.h"
 #include "firewall/ruleset.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
@@ -17,8 +18,8 @@ namespace nomad_bridge::attachment {
 // flows. The parts that `record` has as making are live in its file from the commit on.
 void Publish(state::Host& host, const state::Record& record, firewall::PlanMode mode);
 
-// Puts the rules of an attachment that had them in force again; logs what was missing.
-void RepairRules(state::Host& host, const state::Record& record);
+// The rules of `record`, all parts of which are live, are in force.
+void CheckRules(state::Host& host, const state::Record& record, Mismatches& mismatches);
 
 // Publishes the ports of `record`, whose rules are gone, for another live attachment of the same
 // container that wants them too.

@@ -4,25 +4,33 @@
 #include <optional>
 #include <utility>
 
-#include "base/list.h"
-#include "base/text.h"
-#include "plugin/attachment/repair.h"
+#include "base/error.h"
+#include "base/file_lock.h"
+#include "firewall/table.h"
+#include "plugin/attachment/fingerprint.h"
+#include "plugin/attachment/leases.h"
+#include "plugin/attachment/publish.h"
+#include "plugin/link/bridge.h"
+#include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
-#include "plugin/rules/apply.h"
+#include "plugin/rules/commit.h"
 #include "plugin/rules/converge.h"
 #include "plugin/rules/forward_hooks.h"
+#include "plugin/rules/localhost.h"
+#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::attachment {
 namespace {
 
-// Attachments with the same key share all that RepairSegment() repairs.
+using Extent = Scope::Extent;
+
+// Attachments with the same key share all that CheckSegment() and CheckLocalhost() look at.
 std::string SegmentKey(const state::Record& record) {
   std::string key = Format("{} {} {} {} {}",
                            record.link.bridge,
                            record.link.gateway_ifname,
                            record.IsLive(cni::Part::kLink) ? "link" : "",
                            record.link.port.vlans ? "vlan" : "",
-                           // Whose ports need route_localnet.
                            record.IsLive(cni::Part::kPorts) && record.rules.snat ? "snat" : "");
   for (const Cidr& gateway : record.link.gateways) {
     key += Cat(' ', gateway);
@@ -33,127 +41,275 @@ std::string SegmentKey(const state::Record& record) {
   return key;
 }
 
-class Reconciliation {
+// Every host veth whose record names `bridge` is a port of it, once after that was made anew. Without
+// the attachments' locks: a DEL may remove a link at any moment.
+void CheckPortsOfNewBridge(state::Host& host, const rtnl::Link& bridge, Mismatches& mismatches) {
+  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  const bool is_known = checkpoint && checkpoint->bridges.contains(bridge.name) &&
+                        checkpoint->bridges.at(bridge.name) == bridge.index;
+  if (is_known) {
+    return;
+  }
+  // From here on the cost grows with the attachments: once per bridge that was made anew.
+  std::set<std::string> ports;
+  for (rtnl::Socket::Port& port : host.net.Ports(bridge.index)) {
+    ports.insert(std::move(port.name));
+  }
+  for (const AttachmentId& id : host.records.List("")) {
+    const std::optional<state::Record> record =
+        ports.contains(state::HostVethName(id)) ? std::nullopt : host.records.Find(id);
+    const auto has_veth = [&] {
+      return link::FindHostVeth(host.net, id, link::Recorded::kYes).has_value();
+    };
+    if (!record || !record->IsLive(cni::Part::kLink) || record->link.bridge != bridge.name ||
+        !has_veth()) {
+      continue;
+    }
+    try {
+      link::CheckHostVeth(host, *record, mismatches);
+      Mismatches implied(Mode::kRepair);  // a new bridge has not been set up for localhost, either
+      rules::CheckLocalhost(host, record->OnlyLive(), implied);
+    } catch (const Error&) {
+      if (has_veth()) {
+        throw;
+      }
+    }
+  }
+  rules::UpdateCheckpoint(host,
+                          [&](state::Checkpoint& now) { now.bridges[bridge.name] = bridge.index; });
+}
+
+class Reconciler {
  public:
-  Reconciliation(state::Host& host, Dry dry) : host_(host), dry_(dry) {}
+  Reconciler(state::Host& host, const Scope& scope, Outcome& outcome)
+      : host_(host),
+        scope_(scope),
+        outcome_(outcome),
+        mismatches_(outcome.mismatches),
+        log_(outcome.mismatches) {}
 
-  void Look(const AttachmentId& id) {
-    const std::optional<RangeLock> lock = host_.records.TryLock(id);
-    if (!lock) {
-      findings_.busy.push_back(id);
+  void Run(const Progress& progress) {
+    switch (scope_.extent) {
+      case Extent::kBridge:
+        return CheckNewSegment(scope_.record->Finished());
+      case Extent::kShared:
+        return CheckShared();
+      case Extent::kOne:
+        return CheckOne(scope_.record->OnlyLive());
+      case Extent::kRules:
+        static_cast<void>(CheckRuleset({.is_whole = true, .valid = scope_.valid}));
+        return;
+      case Extent::kAll:
+        return CheckAll(progress);
+    }
+  }
+
+ private:
+  // Each step needs the one before: a port needs its bridge, elements name links that are there, and
+  // route_localnet is safe only where the rules are.
+  void CheckOne(const state::Record& record) {
+    CheckSegment(record, mismatches_);
+    CheckOwn(record, mismatches_);
+    CheckRules(host_, record, mismatches_);
+    rules::CheckLocalhost(host_, record, mismatches_);
+  }
+
+  void CheckShared() {
+    if (scope_.record != nullptr) {
+      const state::Record record = scope_.record->Finished();
+      CheckNewSegment(record);
+      if (record.HasAny({cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts})) {
+        const state::Checkpoint checkpoint = CheckRuleset({.added = &record});
+        rules::CheckOtherFirewalls(host_, record, checkpoint, mismatches_);
+      }
       return;
     }
-    const std::optional<state::Record> record = host_.records.Find(id);
-    if (!record || !record->IsAny(state::Phase::kLive) || !link::IsAlive(host_, *record)) {
-      return;
+    static_cast<void>(CheckRuleset({}));
+    for (const AttachmentId& id : host_.records.List("")) {
+      const std::optional<state::Record> record = FindLive(id);
+      if (record && !gateways_.contains(record->link.gateway_ifname) &&
+          link::IsAlive(host_, *record)) {
+        NoteGateway(*record);
+      }
     }
-    ++findings_.attachments;
-    // What is shared is repaired once, for the first record that needs it.
-    const auto [segment, is_first] = segments_.try_emplace(SegmentKey(*record), true);
-    if (is_first) {
-      segment->second =
-          findings_.Try(Format("network '{}'", id.network), [&] { LookAtSegment(*record); });
-    }
-    if (segment->second) {
-      findings_.Try(Format("container '{}'", id.container_id), [&] { LookAtOwn(*record); });
-    }
-    NoteGateway(*record);
+    CheckOtherFirewalls();
   }
 
-  void LookAtGateway(const AttachmentId& id) {
-    const std::optional<state::Record> record = host_.records.Find(id);
-    if (record && record->IsAny(state::Phase::kLive) &&
-        !gateways_.contains(record->link.gateway_ifname) && link::IsAlive(host_, *record)) {
-      NoteGateway(*record);
+  void CheckAll(const Progress& progress) {
+    // Taken before anything is looked at: what changes meanwhile makes it another one.
+    state::Checkpoint checkpoint = host_.checkpoint.Find().value_or(state::Checkpoint{});
+    checkpoint.data_dirs.insert(cni::TypeOf("nomad-bridge").defaults.data_dir);
+    const std::string fingerprint = Fingerprint(host_, checkpoint);
+    const std::vector<AttachmentId> all = host_.records.List("");
+    for (std::size_t done = 0; done < all.size(); ++done) {
+      CheckAttachment(all[done]);
+      progress(done + 1, all.size());
     }
-  }
-
-  void LookAtSharedRules() {
-    findings_.Try("the rules",
-                  [&] { Append(findings_.found, rules::ConvergeAfterForeignChanges(host_)); });
-  }
-
-  void LookAtRules() {
-    findings_.Try("the rules", [&] {
-      Append(findings_.found,
-             dry_ == Dry::kYes ? rules::DiffAll(host_) : rules::ConvergeAll(host_, {}));
+    // Once for all, in one batch, after the links that its elements name.
+    outcome_.Try("the rules", [&] {
+      static_cast<void>(CheckRuleset({.is_whole = true, .valid = scope_.valid}));
     });
+    for (const auto& [key, segment] : segments_) {
+      outcome_.Try(Format("127.0.0.1 and network '{}'", segment.record.id.network),
+                   [&] { rules::CheckLocalhost(host_, segment.record, mismatches_); });
+    }
+    CheckOtherFirewalls();
+    data_dirs_.insert(checkpoint.data_dirs.begin(), checkpoint.data_dirs.end());
+    // One without all directories of leases is none.
+    NoteFingerprint(IsAllRight() && data_dirs_ == checkpoint.data_dirs ? fingerprint : "");
   }
 
-  void OpenForeignFirewalls() {
-    if (dry_ == Dry::kYes) {
+  [[nodiscard]] bool IsAllRight() const {
+    return mismatches_.repaired().empty() && outcome_.failed.empty() && outcome_.busy.empty();
+  }
+
+  // The next reconcile -if-changed goes by it.
+  void NoteFingerprint(const std::string& fingerprint) {
+    if (mismatches_.is_repairing() && outcome_.attachments > 0) {
+      rules::UpdateCheckpoint(host_, [&](state::Checkpoint& now) {
+        now.fingerprint = fingerprint;
+        now.data_dirs = data_dirs_;
+      });
+    }
+  }
+
+  // One of all: what cannot be repaired of it is no reason to leave the others. Only one that is not as
+  // it should be is locked, so that commands wait for nobody who just looks.
+  void CheckAttachment(const AttachmentId& id) {
+    const std::optional<state::Record> record = host_.records.Find(id);
+    if (!record) {
       return;
     }
-    for (const auto& gateway : gateways_) {
-      findings_.Try(Format("other firewalls for '{}'", gateway.first), [&] {
-        if (std::optional<state::Checkpoint> checkpoint = host_.checkpoint.Find()) {
-          rules::UpdateForeignFirewalls(host_, gateway.second, *std::move(checkpoint));
+    if (!record->IsAny(state::Phase::kLive)) {
+      if (!host_.records.TryLock(id)) {
+        outcome_.busy.push_back(id);
+      }
+      return;
+    }
+    if (!link::IsAlive(host_, *record)) {
+      return;
+    }
+    ++outcome_.attachments;
+    const state::Record live = record->OnlyLive();
+    NoteGateway(live);
+    data_dirs_.insert(live.ipam.data_dir);
+    // What is shared is looked at once, for the first record that needs it.
+    const auto [segment, is_first] = segments_.try_emplace(SegmentKey(live), Segment{live});
+    if (is_first) {
+      segment->second.is_usable = outcome_.Try(Format("network '{}'", id.network),
+                                               [&] { CheckSegment(live, mismatches_); });
+    }
+    if (segment->second.is_usable) {
+      outcome_.Try(Format("container '{}'", id.container_id), [&] {
+        Mismatches first_look(Mode::kLook);
+        CheckOwn(live, first_look);
+        if (!first_look.empty()) {
+          CheckLocked(id);
         }
       });
     }
   }
 
-  [[nodiscard]] Findings Take() { return std::move(findings_); }
-
- private:
-  // Repaired only if something is missing: an address besides ours is the operator's affair.
-  void LookAtSegment(const state::Record& record) {
-    const std::vector<std::string> mismatches = DiffSegment(host_, record);
-    Append(findings_.found, mismatches);
-    if (dry_ == Dry::kNo && !mismatches.empty()) {
-      RepairSegment(host_, record);
+  void CheckLocked(const AttachmentId& id) {
+    const std::optional<RangeLock> lock = host_.records.TryLock(id);
+    if (!lock) {
+      outcome_.busy.push_back(id);
+    } else if (const std::optional<state::Record> record = FindLive(id)) {
+      CheckOwn(*record, mismatches_);
     }
   }
 
-  void LookAtOwn(const state::Record& record) {
-    const std::vector<std::string> mismatches = DiffOwn(host_, record);
-    Append(findings_.found, mismatches);
-    if (dry_ == Dry::kNo && !mismatches.empty()) {
-      for (const std::string& left : RepairOwn(host_, record)) {
-        findings_.failed.push_back(Format("container '{}': {}", record.id.container_id, left));
+  // Of an attachment that is yet to be made: a bridge that nobody has used is not repaired, but made.
+  void CheckNewSegment(const state::Record& record) {
+    Mismatches found(mismatches_.mode());
+    CheckSegment(record, found);
+    if (!found.empty() && link::IsInUse(host_, record.link.gateway_ifname)) {
+      mismatches_.AddAll(std::move(found));
+    }
+  }
+
+  // Bridge, gateway addresses, forwarding.
+  void CheckSegment(const state::Record& record, Mismatches& mismatches) {
+    if (!record.IsLive(cni::Part::kLink)) {
+      return;
+    }
+    const std::optional<rtnl::Link> bridge =
+        link::CheckBridge(host_, record.link, record.id, mismatches);
+    if (bridge && mismatches.is_repairing()) {
+      CheckPortsOfNewBridge(host_, *bridge, mismatches);
+    }
+  }
+
+  void CheckOwn(const state::Record& record, Mismatches& mismatches) {
+    if (record.IsLive(cni::Part::kLink)) {
+      link::CheckHostVeth(host_, record, mismatches);
+      if (!mismatches.repaired().empty()) {
+        // A new bridge drops what the node sends until it has noticed its ports' carrier.
+        link::AwaitGateway(host_, record);
       }
     }
+    if (record.IsLive(cni::Part::kAddress)) {
+      CheckLeases(record, mismatches);
+    }
+  }
+
+  state::Checkpoint CheckRuleset(const rules::Extent& extent) {
+    if (host_.records.List("").empty() && extent.added == nullptr &&
+        !host_.nft.FindTable(firewall::TableId())) {
+      return {};  // without making a file for the lock
+    }
+    const RangeLock one_at_a_time = host_.records.LockRules();
+    return rules::Converge(host_, extent, mismatches_).checkpoint;
   }
 
   void NoteGateway(const state::Record& record) {
     if (rules::HasForwardHook(record)) {
-      gateways_.try_emplace(record.link.gateway_ifname, record.OnlyLive());
+      gateways_.try_emplace(record.link.gateway_ifname, record);
     }
   }
 
+  void CheckOtherFirewalls() {
+    for (const auto& [ifname, record] : gateways_) {
+      outcome_.Try(Format("other firewalls for '{}'", ifname), [&] {
+        rules::CheckOtherFirewalls(
+            host_, record, host_.checkpoint.Find().value_or(state::Checkpoint{}), mismatches_);
+      });
+    }
+  }
+
+  // Its live parts; nullopt if there are none.
+  std::optional<state::Record> FindLive(const AttachmentId& id) {
+    const std::optional<state::Record> record = host_.records.Find(id);
+    return record && record->IsAny(state::Phase::kLive) ? std::optional(record->OnlyLive())
+                                                        : std::nullopt;
+  }
+
+  struct Segment {
+    state::Record record;
+    bool is_usable = false;
+  };
+
   state::Host& host_;
-  Dry dry_;
-  Findings findings_;
-  std::map<std::string, bool> segments_;           // false: it cannot be repaired
+  const Scope& scope_;
+  Outcome& outcome_;
+  Mismatches& mismatches_;
+  RepairLog log_;
+  std::map<std::string, Segment> segments_;
   std::map<std::string, state::Record> gateways_;  // a record behind each
+  std::set<std::string> data_dirs_;
 };
 
 }  // namespace
 
 bool IsUnchanged(state::Host& host) {
-  return rules::FindCurrentCheckpoint(host).has_value();
+  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  return checkpoint && checkpoint->fingerprint == Fingerprint(host, *checkpoint);
 }
 
-Findings ReconcileAfterForeignChanges(state::Host& host) {
-  Reconciliation reconciliation(host, Dry::kNo);
-  reconciliation.LookAtSharedRules();
-  for (const AttachmentId& id : host.records.List("")) {
-    reconciliation.LookAtGateway(id);
-  }
-  reconciliation.OpenForeignFirewalls();
-  return reconciliation.Take();
-}
-
-Findings Reconcile(state::Host& host, Dry dry, const Progress& progress) {
-  Reconciliation reconciliation(host, dry);
-  const std::vector<AttachmentId> all = host.records.List("");
-  for (std::size_t done = 0; done < all.size(); ++done) {
-    reconciliation.Look(all[done]);
-    progress(done + 1, all.size());
-  }
-  reconciliation.LookAtRules();
-  reconciliation.OpenForeignFirewalls();
-  return reconciliation.Take();
+Outcome Reconcile(state::Host& host, const Scope& scope, Mode mode, const Progress& progress) {
+  Outcome outcome(mode);
+  Reconciler(host, scope, outcome).Run(progress);
+  return outcome;
 }
 
 }  // namespace nomad_bridge::attachment

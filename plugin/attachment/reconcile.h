@@ -1,28 +1,52 @@
-// The host's side of every live attachment, in all networks: compared with the records and repaired,
-// for those who do not want to wait for the next ADD or CHECK.
+// The host's side compared with what the records say, and put right: the only repair there is.
 //
-// Order    what attachments share behind a gateway, each one's host veth and leases, then the rules of
-//          all in one batch, then other programs' firewalls
-// Errors   None for a single attachment: what failed is in the result, and the others are repaired all
-//          the same. kIo, kKernel if not even the records can be listed.
-// Locks    Each attachment's own by TryLock, one after the other; then the rules'. None is held by the
-//          caller.
-// Costs    Some questions to the kernel per attachment, and a dump per set of our table.
+// ADD, CHECK, GC and the operators' commands call it, each with its scope. The container's side is the
+// container's own: link/container.h compares it, and nothing changes it.
+//
+// Order    What attachments share behind a gateway, each one's host veth and leases, then the rules in
+//          one batch: they name links that are there by then. route_localnet comes after the rules
+//          that make it safe. Other programs' firewalls are last: their tools take their time.
+// Log      What was repaired is on stderr, in the words of the mismatch, once no lock is held.
+// Errors   Scope kAll: what failed is in the outcome, and the others are repaired all the same; kIo or
+//          kKernel if not even the records can be listed. Else what the kernel refuses is thrown: the
+//          errors of link/bridge.h, rules/commit.h and rules/converge.h.
+// Locks    Scope kOne: the attachment's own is held by the caller. kAll: of one with a
+//          mismatch by TryLock; it is looked at again then. The leases' and the rules' are taken.
+// Costs    kAll: some questions to the kernel per attachment, and a dump per set of our table. The others
+//          do not depend on the number of attachments, unless a bridge or a table was lost.
 #pragma once
 
-#include "plugin/attachment/findings.h"
+#include <set>
+
+#include "plugin/attachment/outcome.h"
 #include "plugin/state/host.h"
+#include "plugin/state/record.h"
 
 namespace nomad_bridge::attachment {
 
-// Whether nobody has changed a rule since our last commit: one question to the kernel.
+struct Scope {
+  enum class Extent {
+    kBridge,  // bridge and gateway of `record`, before its link is made
+    kShared,  // the rules that all attachments share; with a `record` also its bridge and gateway
+    kOne,     // all that `record` needs on the host's side
+    kRules,   // the rules of all attachments
+    kAll,     // the host's side of all attachments
+  };
+
+  Extent extent = Extent::kAll;
+  const state::Record* record = nullptr;
+  std::set<AttachmentId> valid = {};  // elements of theirs stay without a record, too
+};
+
+// NOLINTNEXTLINE(modernize-use-nodiscard): what was repaired is in the log
+Outcome Reconcile(
+    state::Host& host,
+    const Scope& scope,
+    Mode mode,
+    const Progress& progress = [](std::size_t, std::size_t) {});
+
+// Whether the host's side, the rules apart, is as when all of it was last found right: at a cost that
+// hardly grows with the number of attachments (fingerprint.h).
 [[nodiscard]] bool IsUnchanged(state::Host& host);
-
-// Logs what it repairs, as all here.
-[[nodiscard]] Findings Reconcile(state::Host& host, Dry dry, const Progress& progress);
-
-// For changes that are rules::AreForeign(): the rules that attachments share and other programs' firewalls,
-// as an ADD looks at them. All records are read, but without a lock; no question for each attachment.
-[[nodiscard]] Findings ReconcileAfterForeignChanges(state::Host& host);
 
 }  // namespace nomad_bridge::attachment

@@ -8,31 +8,86 @@
 #include "ipam/store.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
-#include "plugin/attachment/teardown.h"
 #include "plugin/cni/error_list.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
-#include "plugin/rules/apply.h"
+#include "plugin/rules/commit.h"
 #include "plugin/rules/elements.h"
-#include "plugin/rules/port_side_effects.h"
+#include "plugin/rules/stale_flows.h"
 #include "plugin/state/kernel_names.h"
 #include "plugin/takeover/reference.h"
 
 namespace nomad_bridge::attachment {
+namespace {
 
-std::vector<std::string> Remove(state::Host& host, const state::Record& record) {
-  return TearDown(host, record, [&] { TransferPortsToSibling(host, record); });
+// If the disk is full others may repair what is being removed; the command goes on all the same.
+void WritePhase(state::Host& host, const state::Record& record) {
+  try {
+    host.records.Write(record);
+  } catch (const Error& error) {
+    LogLine("{}, ignoring", error.what());
+  }
 }
 
-std::vector<std::string> RemoveRules(state::Host& host,
-                                     const state::Record& record,
-                                     const state::Record& rest) {
-  return TearDownRules(host, record, rest, [&] { TransferPortsToSibling(host, record); });
+cni::Parts PartsBut(const state::Record& record, const state::Record& rest) {
+  cni::Parts removed;
+  for (const auto& [part, phase] : record.parts) {
+    if (record.Has(part) && !rest.IsLive(part)) {
+      removed.insert(part);
+    }
+  }
+  return removed;
+}
+
+std::vector<nft::Element> ElementsBut(const state::Record& record, const state::Record& rest) {
+  std::vector<nft::Element> elements = rules::ElementsOf(record);
+  const std::vector<nft::Element> kept = rules::ElementsOf(rest.OnlyLive());
+  std::erase_if(elements, [&](const nft::Element& element) { return Contains(kept, element); });
+  return elements;
+}
+
+}  // namespace
+
+std::vector<std::string> Remove(state::Host& host,
+                                const state::Record& record,
+                                const state::Record& rest) {
+  const cni::Parts removed = PartsBut(record, rest);
+  // Before anything else: a repair that finds it live would put back what is being removed.
+  WritePhase(host, record.With(removed, state::Phase::kLeaving));
+  cni::ErrorList failures;
+  // Before the link: what comes by it meanwhile is not to be translated to an address that is free.
+  failures.Try("the rules", [&] { rules::RemoveElements(host, ElementsBut(record, rest)); });
+  if (removed.contains(cni::Part::kPorts)) {
+    failures.Try("its published ports", [&] { TransferPortsToSibling(host, record); });
+    // A port that was never committed is perhaps another's, whose flows go on.
+    if (record.parts.at(cni::Part::kPorts) != state::Phase::kMaking) {
+      failures.Try("stale UDP flows", [&] { rules::ForgetStaleFlows(host, record); });
+    }
+  }
+  if (removed.contains(cni::Part::kLink)) {
+    failures.Try("the link", [&] { link::EnsureLinkGone(host, record); });
+  }
+  // After the link: until then its container answers for the address.
+  if (removed.contains(cni::Part::kAddress)) {
+    failures.Try("the leases", [&] { ReleaseAddresses(record); });
+  }
+  if (failures.empty() && rest.IsEmpty()) {
+    failures.Try("the record", [&] { host.records.EnsureGone(record.id); });
+  } else if (failures.empty()) {
+    WritePhase(host, rest);
+  }
+  return failures.list();
+}
+
+std::vector<std::string> RemoveAll(state::Host& host, const state::Record& record) {
+  state::Record nothing = record;
+  nothing.parts.clear();
+  return Remove(host, record, nothing);
 }
 
 void UndoPublish(state::Host& host, const state::Record& record, const state::Record& rest) {
   // Its phases on disk tell whether it was committed.
-  cni::ErrorList(RemoveRules(host, host.records.Find(record.id).value_or(record), rest))
+  cni::ErrorList(Remove(host, host.records.Find(record.id).value_or(record), rest))
       .ThrowIfAny("some of them are still there");
 }
 
@@ -43,7 +98,7 @@ void RemoveEarlier(state::Host& host,
                    Undo& undo) {
   if (earlier) {
     undo.Then("remove what an earlier ADD left", [&host, earlier] {
-      cni::ErrorList(Remove(host, *earlier)).ThrowIfAny("some of it is still there");
+      cni::ErrorList(RemoveAll(host, *earlier)).ThrowIfAny("some of it is still there");
     });
     host.records.Write(earlier->All(state::Phase::kLeaving));
     rules::RemoveElements(host, rules::ElementsOf(*earlier));

@@ -1,10 +1,13 @@
 // Removing an attachment, whatever is left of it: with or without a record, made by us or by the
-// reference plugins. (reclaim.h decides which ones are stale.)
+// reference plugins. (collect.h decides which ones are stale.)
 //
-// Order    As in teardown.h; once its rules are gone, its ports go to a sibling that wants them.
+// Order    The record says leaving before anything is removed, so that nobody repairs it meanwhile. Then
+//          rules, link, leases: an address is released only when nothing leads to it any more. Once
+//          its rules are gone, its ports go to a sibling that wants them. The record goes last, and
+//          only if nothing failed, so that the next DEL knows as much.
 // Errors   Unless said otherwise nothing is thrown: what failed comes back, one line each, after
 //          everything was tried.
-// Locks    As in teardown.h.
+// Locks    The attachment's lock is held by the caller; the rules' and the leases' are taken.
 #pragma once
 
 #include <optional>
@@ -17,14 +20,13 @@
 
 namespace nomad_bridge::attachment {
 
-// All that `record` names, record included.
-[[nodiscard]] std::vector<std::string> Remove(state::Host& host, const state::Record& record);
-
-// Of that only the rules that `rest` does not have. The record is written anew, as `rest`; without any
-// part in it it goes.
-[[nodiscard]] std::vector<std::string> RemoveRules(state::Host& host,
-                                                   const state::Record& record,
-                                                   const state::Record& rest);
+// What `record` has, and `rest` has not as live. The record is written anew, as `rest`; without any part
+// in it it goes.
+[[nodiscard]] std::vector<std::string> Remove(state::Host& host,
+                                              const state::Record& record,
+                                              const state::Record& rest);
+// All of it.
+[[nodiscard]] std::vector<std::string> RemoveAll(state::Host& host, const state::Record& record);
 
 // Undoes Publish() of `record`, which may have failed before the commit: afterwards the record is `rest`.
 // Throws kIncomplete.

@@ -36,11 +36,8 @@ Json TrafficJson(const rtnl::Counters& counters) {
   return {{"bytes", counters.bytes}, {"packets", counters.packets}, {"dropped", counters.dropped}};
 }
 
-// What only the record has.
-void AddRecord(Json& json, const state::Record& record) {
-  json["addresses"] = Texts(record.ipam.addresses);
-  json["ports"] = PortsJson(record);
-  json["netns"] = record.netns_path;
+Json NullIfEmpty(const std::string& text) {
+  return text.empty() ? Json() : Json(text);
 }
 
 }  // namespace
@@ -132,44 +129,26 @@ Cell ShowState(const Attachment& attachment) {
 }
 
 Json ToJson(const Attachment& attachment, const Inventory& inventory) {
-  const auto label = [&](std::string_view name) {
-    const std::string& value = attachment.Label(name);
-    return value.empty() ? Json() : Json(value);
-  };
-  Json json = {{"allocation", attachment.Allocation()},
-               {"namespace", label(cni::kNamespace)},
-               {"job", label(cni::kJob)},
-               {"group", label(cni::kGroup)},
-               {"network", attachment.id.network},
-               {"containerId", attachment.id.container_id},
-               {"interface", attachment.id.ifname},
-               {"state", Text(attachment.state)},
-               {"deadSince", nullptr},
-               {"problem", attachment.problem.empty() ? Json() : Json(attachment.problem)},
-               {"addresses", nullptr},
-               {"ports", nullptr},
-               {"netns", nullptr},
-               {"hostVeth", nullptr},
-               {"bridge", nullptr},
-               {"received", nullptr},
-               {"sent", nullptr}};
-  if (attachment.dead_since) {
-    json["deadSince"] = ToEpoch(*attachment.dead_since);
-  }
-  if (attachment.record) {
-    AddRecord(json, *attachment.record);
-  }
-  if (!attachment.host_veth.empty()) {
-    json["hostVeth"] = attachment.host_veth;
-  }
-  if (const std::string bridge = BridgeOf(attachment, inventory); !bridge.empty()) {
-    json["bridge"] = bridge;
-  }
-  if (attachment.link && attachment.link->counters) {
-    json["received"] = TrafficJson(attachment.link->counters->sent);
-    json["sent"] = TrafficJson(attachment.link->counters->received);
-  }
-  return json;
+  const std::optional<state::Record>& record = attachment.record;
+  const auto& dead_since = attachment.dead_since;
+  const auto counters = attachment.link ? attachment.link->counters : std::nullopt;
+  return {{"allocation", attachment.Allocation()},
+          {"namespace", NullIfEmpty(attachment.Label(cni::kNamespace))},
+          {"job", NullIfEmpty(attachment.Label(cni::kJob))},
+          {"group", NullIfEmpty(attachment.Label(cni::kGroup))},
+          {"network", attachment.id.network},
+          {"containerId", attachment.id.container_id},
+          {"interface", attachment.id.ifname},
+          {"state", Text(attachment.state)},
+          {"deadSince", dead_since ? Json(ToEpoch(*dead_since)) : Json()},
+          {"problem", NullIfEmpty(attachment.problem)},
+          {"addresses", record ? Texts(record->ipam.addresses) : Json()},
+          {"ports", record ? PortsJson(*record) : Json()},
+          {"netns", record ? Json(record->netns_path) : Json()},
+          {"hostVeth", NullIfEmpty(attachment.host_veth)},
+          {"bridge", NullIfEmpty(BridgeOf(attachment, inventory))},
+          {"received", counters ? TrafficJson(counters->sent) : Json()},
+          {"sent", counters ? TrafficJson(counters->received) : Json()}};
 }
 
 }  // namespace nomad_bridge::cli

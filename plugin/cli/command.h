@@ -24,12 +24,12 @@ enum Exit : int {
   kUnknown = 2,  // misunderstood, or it cannot be told: no root, unreadable
 };
 
-class UsageError : public std::runtime_error {
+class CannotTell : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-class CannotTell : public std::runtime_error {
-  using std::runtime_error::runtime_error;
+class UsageError : public CannotTell {
+  using CannotTell::CannotTell;
 };
 
 struct Flag {
@@ -55,12 +55,12 @@ struct Command {
   std::string_view summary;   // one line, for the list of commands
   std::string_view text;      // whole lines
   std::span<const Flag> flags;
-  std::size_t least = 0;  // how many operands
-  std::size_t most = 0;
+  std::size_t min_operands = 0;
+  std::size_t max_operands = 0;
   int (*run)(const Arguments&);
 };
 
-// Of `most`.
+// Of `max_operands`.
 constexpr std::size_t kAny = static_cast<std::size_t>(-1);
 
 extern const Command kCompletion;

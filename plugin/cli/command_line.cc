@@ -178,7 +178,8 @@ Arguments Parse(const Command& command, std::vector<std::string> words) {
 
 void CheckCount(const Command& command, const std::vector<std::string>& operands) {
   const bool has_empty = std::ranges::any_of(operands, &std::string::empty);
-  if (operands.size() < command.least || operands.size() > command.most || has_empty) {
+  if (operands.size() < command.min_operands || operands.size() > command.max_operands ||
+      has_empty) {
     throw UsageError(Format("{} takes {}\n{}",
                             command.name,
                             command.operands.empty() ? "no operands" : command.operands,
@@ -223,7 +224,7 @@ const Command kHelp = {.name = "help",
                        .operands = "[COMMAND]",
                        .summary = "what there is, and how a command is used",
                        .text = "Without COMMAND: a line about each.\n",
-                       .most = 2,
+                       .max_operands = 2,
                        .run = RunHelp};
 
 const Command kVersion = {.name = "version",
@@ -253,9 +254,6 @@ void RequireRoot(std::string_view command) {
 int RunCommandLine(const std::vector<std::string>& arguments) {
   try {
     return Run(arguments);
-  } catch (const UsageError& error) {
-    LogLine("{}", error.what());
-    return kUnknown;
   } catch (const CannotTell& error) {
     LogLine("{}", error.what());
     return kUnknown;

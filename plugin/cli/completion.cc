@@ -112,8 +112,8 @@ const Command kCompletion = {.name = "completion",
                              .operands = "bash",
                              .summary = "prints the completion for bash",
                              .text = "For this shell: source <(nomad-bridge completion bash)\n",
-                             .least = 1,
-                             .most = 1,
+                             .min_operands = 1,
+                             .max_operands = 1,
                              .run = RunCompletion};
 
 }  // namespace nomad_bridge::cli

@@ -46,7 +46,7 @@ int RunConfigCheck(const Arguments& arguments) {
     try {
       Print(CheckFile(path));
     } catch (const std::exception& error) {
-      // Who reads the list names the file already.
+      // The reader of the list names the file already.
       const bool is_named = std::string_view(error.what()).find(path) != std::string_view::npos;
       LogLine("{}{}", is_named ? "" : Cat(path, ": "), error.what());
       exit = kNo;
@@ -65,8 +65,8 @@ const Command kConfigCheck = {
         R"(Reads each FILE as an ADD would, and changes nothing. Of what is wrong it names file, key and
 what is allowed. Plugins of other names in a list are named, not checked. Exit 1: invalid.
 )",
-    .least = 1,
-    .most = kAny,
+    .min_operands = 1,
+    .max_operands = kAny,
     .run = RunConfigCheck};
 
 }  // namespace nomad_bridge::cli

@@ -11,6 +11,7 @@
 #include <sys/utsname.h>
 
 #include "base/file.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/doctor_checks.h"
@@ -21,48 +22,11 @@
 namespace nomad_bridge::cli {
 namespace {
 
-struct Check {
-  std::string_view id;
-  Diagnoses (*run)(Examination&);
-};
-
-constexpr std::array kChecks = {
-    Check{"kernel.nf_tables", CheckNfTables},
-    Check{"kernel.bridge", CheckBridgeModule},
-    Check{"kernel.br_netfilter", CheckBrNetfilter},
-    Check{"kernel.conntrack", CheckConntrack},
-    Check{"sysctl.ip_forward", CheckForwarding},
-    Check{"sysctl.rp_filter", CheckReversePath},
-    Check{"sysctl.route_localnet", CheckRouteLocalnet},
-    Check{"table.intact", CheckTable},
-    Check{"static_rules", CheckStaticRules},
-    Check{"forward.foreign", CheckForeignChains},
-    Check{"firewalld.zone", CheckFirewalldZone},
-    Check{"ports.orphan", CheckOrphanElements},
-    Check{"ports.world", CheckWorldPorts},
-    Check{"ports.shadowed", CheckShadowedPorts},
-    Check{"leases.orphan", CheckOrphanLeases},
-    Check{"leases.exhausted", CheckLeasesLeft},
-    Check{"bridge.ports", CheckBridgePorts},
-    Check{"bridge.mtu", CheckMtu},
-    Check{"bridge.subnet_overlap", CheckSubnets},
-    Check{"dead", CheckDead},
-    Check{"networkd", CheckNetworkd},
-    Check{"networkmanager", CheckNetworkManager},
-    Check{"plugins.version", CheckPluginVersion},
-    Check{"plugins.shadowed", CheckShadowedPlugins},
-    Check{"plugins.missing", CheckMissingPlugins},
-    Check{"conflist.valid", CheckConflists},
-    Check{"iptables.missing", CheckIptables},
-    Check{"dns.stub", CheckDnsStub},
-    Check{"conntrack.full", CheckConntrackRoom},
-};
-
 constexpr std::array<std::string_view, 3> kWords = {"ok", "WARN", "FAIL"};
 constexpr std::array<std::string_view, 3> kJsonWords = {"ok", "warn", "fail"};
 constexpr std::array kColours = {Colour::kGood, Colour::kDoubtful, Colour::kBad};
 
-constexpr std::array<Flag, 2> kFlags = {Flag{"json", nullptr, "prints one JSON document"},
+constexpr std::array<Flag, 2> kFlags = {kJsonFlag,
                                         Flag{"strict", nullptr, "a warning, too, is exit code 1"}};
 
 // The value of `key = "..."` in a config of Nomad.
@@ -95,7 +59,7 @@ std::vector<std::string> PluginDirectories() {
   return directories;
 }
 
-Diagnoses Run(const Check& check, Examination& node) {
+CheckResults Run(const Check& check, Examination& node) {
   try {
     return check.run(node);
   } catch (const std::exception& error) {
@@ -106,34 +70,29 @@ Diagnoses Run(const Check& check, Examination& node) {
 std::size_t Count(const std::vector<Checked>& all, Verdict verdict) {
   std::size_t count = 0;
   for (const Checked& each : all) {
-    count += each.diagnosis.verdict == verdict ? 1 : 0;
+    count += each.result.verdict == verdict ? 1 : 0;
   }
   return count;
 }
 
 void PrintText(const std::vector<Checked>& all) {
+  constexpr std::size_t kWordWidth = 4;
   constexpr std::size_t kIdWidth = 22;
   std::string text;
-  for (const auto& [id, diagnosis] : all) {
-    const auto index = static_cast<std::size_t>(diagnosis.verdict);
-    std::string word(kWords.at(index));
-    word.resize(4, ' ');
-    std::string name(id);
-    name.resize(kIdWidth, ' ');
-    text +=
-        Format("{}  {}{}\n", Coloured(word, kColours.at(index)), name, Printable(diagnosis.what));
-    if (!diagnosis.fix.empty()) {
-      text += Format("      fix: {}\n", Printable(diagnosis.fix));
+  for (const auto& [id, result] : all) {
+    const auto index = static_cast<std::size_t>(result.verdict);
+    text += Format("{}  {}{}\n",
+                   Coloured(Padded(kWords.at(index), kWordWidth), kColours.at(index)),
+                   Padded(id, kIdWidth),
+                   Printable(result.what));
+    if (!result.fix.empty()) {
+      text += Format("      fix: {}\n", Printable(result.fix));
     }
   }
-  const std::size_t failures = Count(all, Verdict::kFail);
-  const std::size_t warnings = Count(all, Verdict::kWarn);
-  Print(Format("{}{} failure{}, {} warning{}, {} ok\n",
+  Print(Format("{}{}, {}, {} ok\n",
                text,
-               failures,
-               failures == 1 ? "" : "s",
-               warnings,
-               warnings == 1 ? "" : "s",
+               Counted(Count(all, Verdict::kFail), "failure"),
+               Counted(Count(all, Verdict::kWarn), "warning"),
                Count(all, Verdict::kOk)));
 }
 
@@ -142,12 +101,12 @@ Json ToJson(const std::vector<Checked>& all) {
   document["failures"] = Count(all, Verdict::kFail);
   document["warnings"] = Count(all, Verdict::kWarn);
   document["checks"] = Json::array();
-  for (const auto& [id, diagnosis] : all) {
+  for (const auto& [id, result] : all) {
     document["checks"].push_back(
         {{"check", id},
-         {"verdict", kJsonWords.at(static_cast<std::size_t>(diagnosis.verdict))},
-         {"what", diagnosis.what},
-         {"fix", diagnosis.fix}});
+         {"verdict", kJsonWords.at(static_cast<std::size_t>(result.verdict))},
+         {"what", result.what},
+         {"fix", result.fix}});
   }
   return document;
 }
@@ -155,7 +114,7 @@ Json ToJson(const std::vector<Checked>& all) {
 int RunDoctor(const Arguments& arguments) {
   RequireRoot("doctor");
   state::Host host = state::Host::Open();
-  const std::vector<Checked> all = RunChecks(host, TakeInventory(host));
+  const std::vector<Checked> all = RunChecks(host, TakeInventory(host), Cost::kDear);
   if (arguments.Has("json")) {
     PrintDocument(ToJson(all));
   } else {
@@ -184,8 +143,8 @@ bool NamesUs(const ConfigFile& file) {
 
 }  // namespace
 
-Examination::Examination(state::Host& of, const Inventory& taken)
-    : host(of), inventory(taken), plugin_dirs(PluginDirectories()) {
+Examination::Examination(state::Host& of, const Inventory& taken, Cost most)
+    : host(of), inventory(taken), most_(most) {
   for (const Attachment& attachment : inventory.attachments) {
     if (attachment.record && attachment.record->IsAny(state::Phase::kLive) &&
         attachment.state != State::kDead) {
@@ -199,11 +158,42 @@ Examination::Examination(state::Host& of, const Inventory& taken)
   release = name.release;
 }
 
-const std::vector<std::string>& Examination::RuleMismatches() {
-  if (!rule_mismatches_) {
-    rule_mismatches_ = rules::DiffAll(host);
+// Where only what is cheap is asked for, a host's side that has not changed is not looked at again.
+const Mismatches& Examination::Reconciled() {
+  if (!reconciled_) {
+    const bool is_unchanged = most_ == Cost::kCheap && rules::FindCurrentCheckpoint(host) &&
+                              attachment::IsUnchanged(host);
+    reconciled_ = is_unchanged ? Mismatches(Mode::kLook)
+                               : attachment::Reconcile(host, {}, Mode::kLook).mismatches;
   }
-  return *rule_mismatches_;
+  return *reconciled_;
+}
+
+CheckResults Examination::ResultsIn(const std::vector<Mismatch::Area>& areas) {
+  CheckResults results;
+  std::vector<std::string> repairable;
+  std::vector<std::string> left_over;
+  for (const Mismatch& mismatch : Reconciled().left()) {
+    if (!Contains(areas, mismatch.area)) {
+      continue;
+    }
+    if (mismatch.repairable) {
+      const bool is_left_over = mismatch.area == Mismatch::Area::kLeftOver;
+      (is_left_over ? left_over : repairable).push_back(mismatch.text);
+    } else {  // the container's own interface is lost
+      results.push_back({Verdict::kFail, mismatch.text, Cat("nomad alloc stop ", mismatch.owner)});
+    }
+  }
+  Append(results, AllAs(Verdict::kFail, repairable, kReconcileFix));
+  Append(results, AllAs(Verdict::kWarn, left_over, kGcFix));
+  return results;
+}
+
+const std::vector<std::string>& Examination::PluginDirs() {
+  if (!plugin_dirs_) {
+    plugin_dirs_ = PluginDirectories();
+  }
+  return *plugin_dirs_;
 }
 
 const std::vector<ConfigFile>& Examination::Configs() {
@@ -224,23 +214,29 @@ std::string FirstOf(const std::vector<std::string>& lines) {
   return Cat(lines.front(), more == 0 ? "" : Format(" (and {} more)", more));
 }
 
-Diagnoses AllAs(Verdict verdict, const std::vector<std::string>& lines, const std::string& fix) {
+CheckResults AllAs(Verdict verdict, const std::vector<std::string>& lines, const std::string& fix) {
   if (lines.empty()) {
     return {};
   }
   return {{verdict, FirstOf(lines), fix}};
 }
 
-std::vector<Checked> RunChecks(state::Host& host, const Inventory& inventory) {
-  Examination node(host, inventory);
+std::vector<Checked> RunChecks(state::Host& host, const Inventory& inventory, Cost most) {
+  Examination node(host, inventory, most);
   std::vector<Checked> all;
-  for (const Check& check : kChecks) {
-    Diagnoses diagnoses = Run(check, node);
-    if (diagnoses.empty()) {
-      diagnoses.emplace_back();
-    }
-    for (Diagnosis& diagnosis : diagnoses) {
-      all.push_back({check.id, std::move(diagnosis)});
+  for (const std::span<const Check>& table :
+       {kKernelChecks, kRulesChecks, kNetworkChecks, kNodeChecks}) {
+    for (const Check& check : table) {
+      if (check.cost > most) {
+        continue;
+      }
+      CheckResults results = Run(check, node);
+      if (results.empty()) {
+        results.emplace_back();
+      }
+      for (CheckResult& result : results) {
+        all.push_back({check.id, std::move(result)});
+      }
     }
   }
   return all;

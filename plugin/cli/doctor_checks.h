@@ -5,9 +5,12 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "plugin/attachment/reconcile.h"
 #include "plugin/cli/doctor.h"
 #include "plugin/cni/conflist.h"
 
@@ -20,69 +23,59 @@ struct ConfigFile {
   std::string error;
 };
 
-using Diagnoses = std::vector<Diagnosis>;
+using CheckResults = std::vector<CheckResult>;
 
 class Examination {
  public:
-  Examination(state::Host& of, const Inventory& taken);
+  // `most`: the dearest checks that will be asked for.
+  Examination(state::Host& of, const Inventory& taken, Cost most);
 
   state::Host& host;
   const Inventory& inventory;
   std::vector<const Attachment*> running;                // with a record, and live
   std::map<std::string, const state::Record*> gateways;  // a record behind each
   std::string release;                                   // uname -r
-  std::vector<std::string> plugin_dirs;                  // CNI_PATH, or Nomad's cni_path
 
-  // Each is looked for once, when it is first asked for.
-  const std::vector<std::string>& RuleMismatches();
+  // Each is looked for once, when it is first asked for: what cannot be read fails that check alone.
+  const std::vector<std::string>& PluginDirs();  // CNI_PATH, or Nomad's cni_path
+  CheckResults ResultsIn(const std::vector<Mismatch::Area>& areas);
   const std::vector<ConfigFile>& Configs();
 
  private:
-  std::optional<std::vector<std::string>> rule_mismatches_;
+  const Mismatches& Reconciled();
+
+  Cost most_;
+  std::optional<Mismatches> reconciled_;
+  std::optional<std::vector<std::string>> plugin_dirs_;
   std::optional<std::vector<ConfigFile>> configs_;
 };
 
 // "first of them (and 3 more)"
 [[nodiscard]] std::string FirstOf(const std::vector<std::string>& lines);
-// One diagnosis for all `lines`; none if there are none.
-[[nodiscard]] Diagnoses AllAs(Verdict verdict,
-                              const std::vector<std::string>& lines,
-                              const std::string& fix);
+// One result for all `lines`; none if there are none.
+[[nodiscard]] CheckResults AllAs(Verdict verdict,
+                                 const std::vector<std::string>& lines,
+                                 const std::string& fix);
 constexpr const char* kReconcileFix = "nomad-bridge reconcile";
 constexpr const char* kGcFix = "nomad-bridge gc";
 
-// doctor_kernel.cc
-Diagnoses CheckNfTables(Examination& node);
-Diagnoses CheckBridgeModule(Examination& node);
-Diagnoses CheckBrNetfilter(Examination& node);
-Diagnoses CheckConntrack(Examination& node);
-Diagnoses CheckConntrackRoom(Examination& node);
-Diagnoses CheckForwarding(Examination& node);
-Diagnoses CheckReversePath(Examination& node);
-Diagnoses CheckRouteLocalnet(Examination& node);
-// doctor_rules.cc
-Diagnoses CheckTable(Examination& node);
-Diagnoses CheckStaticRules(Examination& node);
-Diagnoses CheckOrphanElements(Examination& node);
-Diagnoses CheckForeignChains(Examination& node);
-Diagnoses CheckFirewalldZone(Examination& node);
-// doctor_networks.cc
-Diagnoses CheckWorldPorts(Examination& node);
-Diagnoses CheckShadowedPorts(Examination& node);
-Diagnoses CheckOrphanLeases(Examination& node);
-Diagnoses CheckLeasesLeft(Examination& node);
-Diagnoses CheckBridgePorts(Examination& node);
-Diagnoses CheckMtu(Examination& node);
-Diagnoses CheckSubnets(Examination& node);
-Diagnoses CheckDead(Examination& node);
-// doctor_node.cc
-Diagnoses CheckNetworkd(Examination& node);
-Diagnoses CheckNetworkManager(Examination& node);
-Diagnoses CheckPluginVersion(Examination& node);
-Diagnoses CheckShadowedPlugins(Examination& node);
-Diagnoses CheckMissingPlugins(Examination& node);
-Diagnoses CheckConflists(Examination& node);
-Diagnoses CheckIptables(Examination& node);
-Diagnoses CheckDnsStub(Examination& node);
+struct Check {
+  std::string_view id;
+  Cost cost;
+  CheckResults (*run)(Examination&);
+};
+
+// In the order in which they are printed. To add one: an entry in the table of its file, and a row in
+// docs/troubleshooting.md.
+extern const std::span<const Check> kKernelChecks;
+extern const std::span<const Check> kRulesChecks;
+extern const std::span<const Check> kNetworkChecks;
+extern const std::span<const Check> kNodeChecks;
+
+// Of what a reconcile would repair in these areas, and of what it could not.
+template <Mismatch::Area... kAreas>
+CheckResults CheckByReconcile(Examination& node) {
+  return node.ResultsIn({kAreas...});
+}
 
 }  // namespace nomad_bridge::cli

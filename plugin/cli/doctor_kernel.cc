@@ -1,3 +1,4 @@
+#include <array>
 #include <cstdlib>
 #include <set>
 #include <utility>
@@ -9,29 +10,27 @@
 #include "plugin/cli/doctor_checks.h"
 #include "plugin/link/forwarding.h"
 #include "plugin/rules/forward_hooks.h"
-#include "plugin/rules/port_side_effects.h"
+#include "plugin/rules/stale_flows.h"
 
 namespace nomad_bridge::cli {
 namespace {
 
-// Not loaded, and not among those of this kernel. Where that has no list of them it cannot be told.
-bool IsModuleMissing(const Examination& node, const std::string& name) {
+// A module that is neither loaded nor among those of this kernel. Where that has no list of them it
+// cannot be told.
+CheckResults CheckModule(const Examination& node, const std::string& name, bool is_seen) {
+  if (is_seen || FindStatus(Cat("/sys/module/", name))) {
+    return {};
+  }
   const std::string directory = Cat("/lib/modules/", node.release);
   constexpr std::size_t kMaxBytes = 64 << 20;
   const std::optional<std::string> loadable = FindFile(directory + "/modules.dep", kMaxBytes);
   const std::string builtin = FindFile(directory + "/modules.builtin", kMaxBytes).value_or("");
-  const std::string file = Format("/{}.ko", name);
-  return loadable && !FindStatus(Cat("/sys/module/", name)) &&
-         loadable->find(file) == std::string::npos && builtin.find(file) == std::string::npos;
-}
-
-Diagnoses CheckModule(const Examination& node, const std::string& name, bool is_seen) {
-  if (!is_seen && IsModuleMissing(node, name)) {
-    return {{Verdict::kFail,
-             Format("kernel {} has no module {}", node.release, name),
-             Format("boot a kernel that has it, or install its modules; then: modprobe {}", name)}};
+  if (!loadable || Cat(*loadable, builtin).find(Format("/{}.ko", name)) != std::string::npos) {
+    return {};
   }
-  return {};
+  return {{Verdict::kFail,
+           Format("kernel {} has no module {}", node.release, name),
+           Format("boot a kernel that has it, or install its modules; then: modprobe {}", name)}};
 }
 
 long NumberIn(const std::string& sysctl) {
@@ -51,9 +50,7 @@ bool IsBetweenInterfaces(const nft::KernelRule& rule) {
   return names("meta load iif") && names("meta load oif");
 }
 
-}  // namespace
-
-Diagnoses CheckNfTables(Examination& node) {
+CheckResults CheckNfTables(Examination& node) {
   try {
     static_cast<void>(node.host.nft.Generation());
     return {{Verdict::kOk, node.release}};
@@ -62,7 +59,7 @@ Diagnoses CheckNfTables(Examination& node) {
   }
 }
 
-Diagnoses CheckBridgeModule(Examination& node) {
+CheckResults CheckBridgeModule(Examination& node) {
   bool is_seen = false;
   for (const rtnl::Link& link : node.inventory.links) {
     is_seen = is_seen || link.kind == "bridge";
@@ -70,13 +67,13 @@ Diagnoses CheckBridgeModule(Examination& node) {
   return CheckModule(node, "bridge", is_seen);
 }
 
-Diagnoses CheckConntrack(Examination& node) {
+CheckResults CheckConntrack(Examination& node) {
   return CheckModule(
       node, "nf_conntrack", netlink::FindSysctl("net/netfilter/nf_conntrack_count").has_value());
 }
 
 // What neighbours on a bridge send each other passes table ip filter only with it.
-Diagnoses CheckBrNetfilter(Examination& node) {
+CheckResults CheckBrNetfilter(Examination& node) {
   constexpr const char* kSetting = "net/bridge/bridge-nf-call-iptables";
   const bool is_on = netlink::IsSysctlOn(kSetting);
   std::set<std::string> chains;
@@ -101,12 +98,12 @@ Diagnoses CheckBrNetfilter(Examination& node) {
   return {{Verdict::kOk, is_on ? "on" : "off, and nothing needs it"}};
 }
 
-Diagnoses CheckConntrackRoom(Examination& /*node*/) {
-  constexpr long kMostPercent = 90;
+CheckResults CheckConntrackRoom(Examination& /*node*/) {
+  constexpr long kMaxPercent = 90;
   const long count = NumberIn("net/netfilter/nf_conntrack_count");
   const long most = NumberIn("net/netfilter/nf_conntrack_max");
   const std::string what = Format("{} of {} connections", count, most);
-  if (most == 0 || count * 100 < most * kMostPercent) {
+  if (most == 0 || count * 100 < most * kMaxPercent) {
     return {{Verdict::kOk, most == 0 ? "" : what}};
   }
   return {{count >= most ? Verdict::kFail : Verdict::kWarn,
@@ -114,17 +111,9 @@ Diagnoses CheckConntrackRoom(Examination& /*node*/) {
            Cat("sysctl -w net.netfilter.nf_conntrack_max=", most * 2)}};
 }
 
-Diagnoses CheckForwarding(Examination& node) {
-  std::vector<std::string> off;
-  for (const auto& [ifname, record] : node.gateways) {
-    Append(off, link::DiffForwarding(ifname, record->link.gateways));
-  }
-  return AllAs(Verdict::kFail, off, kReconcileFix);
-}
-
 // An allocation in two networks answers by the default route through one, also from its address in the
 // other.
-Diagnoses CheckReversePath(Examination& node) {
+CheckResults CheckReversePath(Examination& node) {
   constexpr long kStrict = 1;
   std::map<std::string, std::set<std::string>> gateways_of;  // by container
   for (const Attachment* const attachment : node.running) {
@@ -140,27 +129,30 @@ Diagnoses CheckReversePath(Examination& node) {
       }
     }
   }
-  Diagnoses diagnoses;
+  CheckResults results;
   for (const std::string& ifname : strict) {
-    diagnoses.push_back(
+    results.push_back(
         {Verdict::kWarn,
          Format("rp_filter of '{}' is strict: what allocations in two networks answer is dropped",
                 ifname),
          Format("sysctl -w net.ipv4.conf.{}.rp_filter=2", ifname)});
   }
-  return diagnoses;
+  return results;
 }
 
-Diagnoses CheckRouteLocalnet(Examination& node) {
-  std::set<std::string> off;
-  for (const Attachment* const attachment : node.running) {
-    const std::vector<std::string> mismatches =
-        attachment->record->IsLive(cni::Part::kPorts)
-            ? rules::DiffLocalhostReaches(node.host, *attachment->record)
-            : std::vector<std::string>();
-    off.insert(mismatches.begin(), mismatches.end());
-  }
-  return AllAs(Verdict::kFail, {off.begin(), off.end()}, kReconcileFix);
-}
+constexpr std::array kKernelTable = {
+    Check{"kernel.nf_tables", Cost::kCheap, CheckNfTables},
+    Check{"kernel.bridge", Cost::kCheap, CheckBridgeModule},
+    Check{"kernel.br_netfilter", Cost::kCheap, CheckBrNetfilter},
+    Check{"kernel.conntrack", Cost::kCheap, CheckConntrack},
+    Check{"conntrack.full", Cost::kCheap, CheckConntrackRoom},
+    Check{"sysctl.ip_forward", Cost::kCheap, CheckByReconcile<Mismatch::Area::kForwarding>},
+    Check{"sysctl.rp_filter", Cost::kCheap, CheckReversePath},
+    Check{"sysctl.route_localnet", Cost::kCheap, CheckByReconcile<Mismatch::Area::kLocalhost>},
+};
+
+}  // namespace
+
+const std::span<const Check> kKernelChecks = kKernelTable;
 
 }  // namespace nomad_bridge::cli

@@ -1,18 +1,20 @@
 #include <algorithm>
+#include <array>
 #include <set>
 #include <utility>
 
 #include "base/list.h"
 #include "base/text.h"
-#include "plugin/attachment/reclaim.h"
-#include "plugin/attachment/repair.h"
+#include "plugin/attachment/collect.h"
 #include "plugin/cli/doctor_checks.h"
 #include "plugin/link/uplink.h"
-#include "plugin/rules/port_warnings.h"
+#include "plugin/rules/published_port_warnings.h"
 #include "portmap/rules.h"
 
 namespace nomad_bridge::cli {
 namespace {
+
+using Area = Mismatch::Area;
 
 // RFC 1918, 3927, 4193, 6598 and the loopbacks.
 bool IsPrivate(const Ip& address) {
@@ -61,9 +63,9 @@ std::optional<Ip> FindPublic(const portmap::DnatEntry& port, const std::set<Ip>&
   return found == addresses.end() ? std::nullopt : std::optional(*found);
 }
 
-Diagnoses CheckUsage(const std::string& what,
-                     const std::optional<Usage>& usage,
-                     const std::string& fix) {
+CheckResults CheckUsage(const std::string& what,
+                        const std::optional<Usage>& usage,
+                        const std::string& fix) {
   constexpr std::uint64_t kFewPercent = 5;
   if (!usage || usage->free() * 100 > usage->total * kFewPercent) {
     return {};
@@ -94,9 +96,7 @@ std::set<std::string> OverlapsWith(const Examination& node,
   return overlaps;
 }
 
-}  // namespace
-
-Diagnoses CheckWorldPorts(Examination& node) {
+CheckResults CheckWorldPorts(Examination& node) {
   const std::set<Ip> addresses = PublicAddresses(node);
   std::vector<std::string> open;
   for (const Attachment* const attachment : node.running) {
@@ -117,7 +117,7 @@ Diagnoses CheckWorldPorts(Examination& node) {
 }
 
 // Asked for all ports at once: the node's listeners are listed then, once.
-Diagnoses CheckShadowedPorts(Examination& node) {
+CheckResults CheckShadowedPorts(Examination& node) {
   state::Record all;
   for (const Attachment* const attachment : node.running) {
     if (attachment->record->IsLive(cni::Part::kPorts)) {
@@ -129,67 +129,58 @@ Diagnoses CheckShadowedPorts(Examination& node) {
                "stop the one or move the other: only the allocation gets what comes for it");
 }
 
-Diagnoses CheckOrphanLeases(Examination& node) {
-  return AllAs(Verdict::kWarn, attachment::FindLeftOverLeases(node.host).found, kGcFix);
+CheckResults CheckOrphanLeases(Examination& node) {
+  const attachment::Outcome leases =
+      attachment::Collect(node.host, {.attachments = false}, Mode::kLook);
+  return AllAs(Verdict::kWarn, leases.mismatches.TextsLeft(), kGcFix);
 }
 
-Diagnoses CheckLeasesLeft(Examination& node) {
-  Diagnoses diagnoses;
+CheckResults CheckLeasesLeft(Examination& node) {
+  CheckResults results;
   for (const Network& network : node.inventory.networks) {
-    Append(diagnoses,
+    Append(results,
            CheckUsage(Format("addresses of network '{}'", network.name),
                       network.addresses,
                       "nomad-bridge gc, or a larger subnet in its conflist"));
   }
-  return diagnoses;
+  return results;
 }
 
-Diagnoses CheckBridgePorts(Examination& node) {
-  Diagnoses diagnoses;
+CheckResults CheckBridgePorts(Examination& node) {
+  CheckResults results;
   for (const Network& network : node.inventory.networks) {
-    Append(diagnoses,
+    Append(results,
            CheckUsage(Format("ports of the bridge of network '{}'", network.name),
                       network.ports,
                       "a second network with a bridge of its own: a bridge has 1,023 ports"));
   }
-  for (const Attachment* const attachment : node.running) {
-    if (attachment->state == State::kUnplugged) {
-      const std::vector<std::string> mismatches =
-          attachment::DiffOwn(node.host, *attachment->record);
-      Append(diagnoses,
-             AllAs(Verdict::kFail,
-                   mismatches,
-                   attachment->link ? kReconcileFix
-                                    : Format("nomad alloc stop {}", attachment->Allocation())));
-    }
-  }
-  return diagnoses;
+  Append(results, node.ResultsIn({Area::kPort}));
+  return results;
 }
 
-Diagnoses CheckMtu(Examination& node) {
-  const int uplink = link::MtuOf(node.host.net, {.mtu = config::kUplinkMtu});
+CheckResults CheckMtu(Examination& node) {
+  const int uplink = link::MtuOf(node.host.net, config::kUplinkMtu);
   std::map<std::string, int> most;  // by network
   for (const Attachment* const attachment : node.running) {
     int& mtu = most[attachment->id.network];
     mtu = std::max(mtu, attachment->link ? attachment->link->mtu : 0);
   }
-  Diagnoses diagnoses;
+  CheckResults results;
   for (const auto& [network, mtu] : most) {
     if (uplink != 0 && mtu > uplink) {
-      diagnoses.push_back(
-          {Verdict::kWarn,
-           Format("allocations of network '{}' have an MTU of {}, the way out of the "
-                  "node has {}: large packets may get lost",
-                  network,
-                  mtu,
-                  uplink),
-           R"("mtu": "auto" in its conflist, for new allocations)"});
+      results.push_back({Verdict::kWarn,
+                         Format("allocations of network '{}' have an MTU of {}, the way out of the "
+                                "node has {}: large packets may get lost",
+                                network,
+                                mtu,
+                                uplink),
+                         R"("mtu": "auto" in its conflist, for new allocations)"});
     }
   }
-  return diagnoses;
+  return results;
 }
 
-Diagnoses CheckSubnets(Examination& node) {
+CheckResults CheckSubnets(Examination& node) {
   std::set<std::string> overlaps;
   for (const rtnl::Link& link : node.inventory.links) {
     if (IsOurs(link)) {
@@ -204,7 +195,7 @@ Diagnoses CheckSubnets(Examination& node) {
                "another subnet in the conflist, then start its allocations anew");
 }
 
-Diagnoses CheckDead(Examination& node) {
+CheckResults CheckDead(Examination& node) {
   std::size_t attachments = 0;
   std::size_t addresses = 0;
   for (const Attachment& attachment : node.inventory.attachments) {
@@ -219,5 +210,22 @@ Diagnoses CheckDead(Examination& node) {
   return {
       {Verdict::kWarn, Format("{} attachments hold {} addresses", attachments, addresses), kGcFix}};
 }
+
+constexpr std::array kNetworkTable = {
+    Check{"ports.world", Cost::kCheap, CheckWorldPorts},
+    Check{"ports.shadowed", Cost::kCheap, CheckShadowedPorts},
+    Check{"leases.missing", Cost::kCheap, CheckByReconcile<Area::kLease>},
+    Check{"leases.orphan", Cost::kDear, CheckOrphanLeases},
+    Check{"leases.exhausted", Cost::kCheap, CheckLeasesLeft},
+    Check{"bridge.intact", Cost::kCheap, CheckByReconcile<Area::kBridge>},
+    Check{"bridge.ports", Cost::kCheap, CheckBridgePorts},
+    Check{"bridge.mtu", Cost::kCheap, CheckMtu},
+    Check{"bridge.subnet_overlap", Cost::kCheap, CheckSubnets},
+    Check{"dead", Cost::kCheap, CheckDead},
+};
+
+}  // namespace
+
+const std::span<const Check> kNetworkChecks = kNetworkTable;
 
 }  // namespace nomad_bridge::cli

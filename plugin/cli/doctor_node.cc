@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <cstdlib>
 #include <set>
@@ -18,13 +19,13 @@
 namespace nomad_bridge::cli {
 namespace {
 
-constexpr std::size_t kMostProgramBytes = 256 << 20;
+constexpr std::size_t kMaxProgramBytes = 256 << 20;
 constexpr const char* kOwnName = "nomad-bridge";
 
 // The links of ours about which `file(index)` has a line that begins with `key` and ends in none of
 // `harmless`.
 template <typename File>
-std::vector<std::string> ManagedLinks(const Examination& node,
+std::vector<std::string> ManagedLinks(Examination& node,
                                       File file,
                                       std::string_view key,
                                       const std::vector<std::string_view>& harmless) {
@@ -51,9 +52,9 @@ std::string RealPath(const std::string& path) {
 }
 
 // Where runtimes find the plugin, in their order; each file once.
-std::vector<std::string> FilesOf(const Examination& node, const std::string& type) {
+std::vector<std::string> FilesOf(Examination& node, const std::string& type) {
   std::vector<std::string> files;
-  for (const std::string& directory : node.plugin_dirs) {
+  for (const std::string& directory : node.PluginDirs()) {
     const std::string file = RealPath(Cat(directory, '/', type));
     if (!file.empty() && !Contains(files, file)) {
       files.push_back(file);
@@ -66,7 +67,7 @@ bool HaveSameContent(const std::string& one, const std::string& other) {
   const auto first = FindStatus(one);
   const auto second = FindStatus(other);
   return first && second && first->st_size == second->st_size &&
-         FindFile(one, kMostProgramBytes) == FindFile(other, kMostProgramBytes);
+         FindFile(one, kMaxProgramBytes) == FindFile(other, kMaxProgramBytes);
 }
 
 // Ours, and those that the configs name.
@@ -80,9 +81,9 @@ std::set<std::string> PluginNames(Examination& node) {
   return names;
 }
 
-std::string Directories(const Examination& node) {
+std::string Directories(Examination& node) {
   std::string text;
-  for (const std::string& directory : node.plugin_dirs) {
+  for (const std::string& directory : node.PluginDirs()) {
     text += Cat(text.empty() ? "" : ":", directory);
   }
   return text;
@@ -116,9 +117,7 @@ bool IsStub(const std::string& resolv_conf) {
   return is_any;
 }
 
-}  // namespace
-
-Diagnoses CheckNetworkd(Examination& node) {
+CheckResults CheckNetworkd(Examination& node) {
   const auto file = [](int index) { return Cat("/run/systemd/netif/links/", index); };
   std::vector<std::string> managed =
       ManagedLinks(node, file, "ADMIN_STATE=", {"unmanaged", "pending", "initialized"});
@@ -130,7 +129,7 @@ Diagnoses CheckNetworkd(Examination& node) {
                "put 10-nomad-bridge.network into /etc/systemd/network, then: networkctl reload");
 }
 
-Diagnoses CheckNetworkManager(Examination& node) {
+CheckResults CheckNetworkManager(Examination& node) {
   const auto file = [](int index) { return Cat("/run/NetworkManager/devices/", index); };
   std::vector<std::string> managed =
       ManagedLinks(node, file, "managed=", {"false", "unmanaged", "unknown", "0"});
@@ -143,7 +142,7 @@ Diagnoses CheckNetworkManager(Examination& node) {
                "nmcli general reload");
 }
 
-Diagnoses CheckPluginVersion(Examination& node) {
+CheckResults CheckPluginVersion(Examination& node) {
   const std::vector<std::string> files = FilesOf(node, kOwnName);
   const std::string self = RealPath("/proc/self/exe");
   if (files.empty() || self.empty() || files.front() == self ||
@@ -154,46 +153,46 @@ Diagnoses CheckPluginVersion(Examination& node) {
            Format("'{}', which makes the networks, is another release than this '{}'",
                   files.front(),
                   self),
-           Format("{} install {}", self, node.plugin_dirs.front())}};
+           Format("{} install {}", self, node.PluginDirs().front())}};
 }
 
 // Nomad takes a plugin's version from one of its directories, and may run the file of another.
-Diagnoses CheckShadowedPlugins(Examination& node) {
-  Diagnoses diagnoses;
+CheckResults CheckShadowedPlugins(Examination& node) {
+  CheckResults results;
   for (const std::string& name : PluginNames(node)) {
     const std::vector<std::string> files = FilesOf(node, name);
     for (const std::string& other : files) {
       if (!HaveSameContent(files.front(), other)) {
-        diagnoses.push_back({Verdict::kWarn,
-                             Format("'{}' and '{}' differ: the version that Nomad shows may be of "
-                                    "the one, what it runs the other",
-                                    files.front(),
-                                    other),
-                             Cat("rm ", other)});
+        results.push_back({Verdict::kWarn,
+                           Format("'{}' and '{}' differ: the version that Nomad shows may be of "
+                                  "the one, what it runs the other",
+                                  files.front(),
+                                  other),
+                           Cat("rm ", other)});
       }
     }
   }
-  return diagnoses;
+  return results;
 }
 
-Diagnoses CheckMissingPlugins(Examination& node) {
-  Diagnoses diagnoses;
+CheckResults CheckMissingPlugins(Examination& node) {
+  CheckResults results;
   for (const std::string& name : PluginNames(node)) {
     if (FilesOf(node, name).empty()) {
-      diagnoses.push_back({Verdict::kFail,
-                           Format("plugin '{}' is not in {}", name, Directories(node)),
-                           IsOurType(name)
-                               ? Format("nomad-bridge install {}", node.plugin_dirs.front())
-                               : std::string("install it there, or take it out of the conflist")});
+      results.push_back({Verdict::kFail,
+                         Format("plugin '{}' is not in {}", name, Directories(node)),
+                         IsOurType(name)
+                             ? Format("nomad-bridge install {}", node.PluginDirs().front())
+                             : std::string("install it there, or take it out of the conflist")});
     }
   }
-  return diagnoses;
+  return results;
 }
 
-Diagnoses CheckConflists(Examination& node) {
-  Diagnoses diagnoses;
+CheckResults CheckConflists(Examination& node) {
+  CheckResults results;
   const auto add = [&](const std::string& path, const std::string& error) {
-    diagnoses.push_back({Verdict::kFail, error, Cat("nomad-bridge config check ", path)});
+    results.push_back({Verdict::kFail, error, Cat("nomad-bridge config check ", path)});
   };
   for (const ConfigFile& file : node.Configs()) {
     if (!file.error.empty()) {
@@ -210,10 +209,10 @@ Diagnoses CheckConflists(Examination& node) {
       }
     }
   }
-  return diagnoses;
+  return results;
 }
 
-Diagnoses CheckIptables(Examination& /*node*/) {
+CheckResults CheckIptables(Examination& /*node*/) {
   if (foreign::FindTool("iptables")) {
     return {};
   }
@@ -222,7 +221,7 @@ Diagnoses CheckIptables(Examination& /*node*/) {
            "apt install iptables, or network mode \"cni/<name>\" in the jobs"}};
 }
 
-Diagnoses CheckDnsStub(Examination& node) {
+CheckResults CheckDnsStub(Examination& node) {
   if (!IsStub(FindFile("/etc/resolv.conf").value_or(""))) {
     return {};
   }
@@ -241,5 +240,20 @@ Diagnoses CheckDnsStub(Examination& node) {
   }
   return {};
 }
+
+constexpr std::array kNodeTable = {
+    Check{"networkd", Cost::kCheap, CheckNetworkd},
+    Check{"networkmanager", Cost::kCheap, CheckNetworkManager},
+    Check{"plugins.version", Cost::kDear, CheckPluginVersion},
+    Check{"plugins.shadowed", Cost::kDear, CheckShadowedPlugins},
+    Check{"plugins.missing", Cost::kCheap, CheckMissingPlugins},
+    Check{"conflist.valid", Cost::kCheap, CheckConflists},
+    Check{"iptables.missing", Cost::kCheap, CheckIptables},
+    Check{"dns.stub", Cost::kCheap, CheckDnsStub},
+};
+
+}  // namespace
+
+const std::span<const Check> kNodeChecks = kNodeTable;
 
 }  // namespace nomad_bridge::cli

@@ -1,3 +1,4 @@
+#include <array>
 #include <set>
 
 #include "base/text.h"
@@ -10,26 +11,7 @@
 namespace nomad_bridge::cli {
 namespace {
 
-enum class Kind { kTable, kStatic, kOrphan };
-
-Kind KindOf(const std::string& mismatch) {
-  if (mismatch.starts_with("the left-over ")) {
-    return Kind::kOrphan;
-  }
-  const bool is_static = mismatch.starts_with("the forwarding rules in table ") ||
-                         mismatch.find(firewall::kCniForward) != std::string::npos;
-  return is_static ? Kind::kStatic : Kind::kTable;
-}
-
-std::vector<std::string> MismatchesOf(Examination& node, Kind kind) {
-  std::vector<std::string> found;
-  for (const std::string& mismatch : node.RuleMismatches()) {
-    if (KindOf(mismatch) == kind) {
-      found.push_back(mismatch);
-    }
-  }
-  return found;
-}
+using Area = Mismatch::Area;
 
 int MarkBitOf(Examination& node) {
   for (const Attachment* const attachment : node.running) {
@@ -58,56 +40,30 @@ std::set<std::string> InterfacesInZones(const std::string& tool) {
   return found;
 }
 
-}  // namespace
-
-Diagnoses CheckTable(Examination& node) {
-  std::vector<std::string> mismatches = MismatchesOf(node, Kind::kTable);
-  if (!mismatches.empty()) {
-    mismatches.front().insert(0, "missing or changed: ");
-  }
-  return AllAs(Verdict::kFail, mismatches, kReconcileFix);
-}
-
-Diagnoses CheckStaticRules(Examination& node) {
-  std::vector<std::string> mismatches = MismatchesOf(node, Kind::kStatic);
-  if (!mismatches.empty()) {
-    mismatches.front().insert(0, "missing or changed: ");
-  }
-  return AllAs(Verdict::kFail, mismatches, kReconcileFix);
-}
-
-Diagnoses CheckOrphanElements(Examination& node) {
-  std::vector<std::string> mismatches = MismatchesOf(node, Kind::kOrphan);
-  if (!mismatches.empty()) {
-    mismatches.front() += " has no owner";
-  }
-  return AllAs(Verdict::kWarn, mismatches, kGcFix);
-}
-
-Diagnoses CheckForeignChains(Examination& node) {
+CheckResults CheckForeignChains(Examination& node) {
   const int bit = MarkBitOf(node);
   const std::string mark = Cat("0x", Hex(std::uint64_t{1} << bit, 4));
-  Diagnoses diagnoses;
+  CheckResults results;
   for (const std::string& chain : firewall::ForeignDrops(node.host.nft, bit)) {
-    diagnoses.push_back({Verdict::kFail,
-                         Cat(chain, " comes after ours and drops"),
-                         Format("in that chain, first: meta mark & {} == {} accept", mark, mark)});
+    results.push_back({Verdict::kFail,
+                       Cat(chain, " comes after ours and drops"),
+                       Format("in that chain, first: meta mark & {} == {} accept", mark, mark)});
   }
-  return diagnoses;
+  return results;
 }
 
-Diagnoses CheckFirewalldZone(Examination& node) {
+CheckResults CheckFirewalldZone(Examination& node) {
   const std::optional<std::string> tool =
       IsFirewalldThere(node) ? foreign::FindTool("firewall-cmd") : std::nullopt;
   if (!tool || node.gateways.empty()) {
     return {};
   }
   const std::set<std::string> in_zones = InterfacesInZones(*tool);
-  Diagnoses diagnoses;
+  CheckResults results;
   for (const auto& [ifname, record] : node.gateways) {
     const std::string& zone = record->rules.firewalld_zone;
     if (rules::HasForwardHook(*record) && !in_zones.contains(ifname)) {
-      diagnoses.push_back(
+      results.push_back(
           {Verdict::kFail,
            Format("'{}' is in no zone of firewalld, which rejects what comes from it", ifname),
            Format("firewall-cmd --permanent --zone={} --add-interface={} && firewall-cmd --reload",
@@ -115,7 +71,19 @@ Diagnoses CheckFirewalldZone(Examination& node) {
                   ifname)});
     }
   }
-  return diagnoses;
+  return results;
 }
+
+constexpr std::array kRulesTable = {
+    Check{"table.intact", Cost::kCheap, CheckByReconcile<Area::kTable, Area::kElement>},
+    Check{"static_rules", Cost::kCheap, CheckByReconcile<Area::kStaticRules>},
+    Check{"forward.foreign", Cost::kCheap, CheckForeignChains},
+    Check{"firewalld.zone", Cost::kDear, CheckFirewalldZone},
+    Check{"ports.orphan", Cost::kCheap, CheckByReconcile<Area::kLeftOver>},
+};
+
+}  // namespace
+
+const std::span<const Check> kRulesChecks = kRulesTable;
 
 }  // namespace nomad_bridge::cli

@@ -15,7 +15,7 @@
 #include "plugin/cli/command.h"
 #include "plugin/cli/document.h"
 #include "plugin/cli/inventory.h"
-#include "plugin/cli/side_faults.h"
+#include "plugin/cli/side_mismatches.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/state/host.h"
 #include "portmap/mapping.h"
@@ -25,7 +25,7 @@ namespace {
 
 using Attachments = std::vector<const Attachment*>;
 
-constexpr std::size_t kShortest = 2;
+constexpr std::size_t kMinBytes = 2;
 
 std::optional<std::uint16_t> ParsePort(const std::string& word) {
   std::uint16_t port = 0;
@@ -64,7 +64,7 @@ Attachments FindNamed(const Inventory& inventory, const std::string& word) {
       return each.record && Contains(AddressesOnly(each.record->ipam.addresses), *address);
     });
   }
-  if (word.size() < kShortest) {
+  if (word.size() < kMinBytes) {
     throw UsageError(Format("'{}' is too short for a prefix; allowed: 2 characters or more", word));
   }
   return Select(inventory, [&](const Attachment& each) {
@@ -108,7 +108,7 @@ std::vector<std::size_t> CountConnections(state::Host& host, const state::Record
 
 std::string Head(std::string_view title) {
   constexpr std::size_t kWidth = 13;
-  return Cat(title, std::string(kWidth - title.size(), ' '));
+  return Padded(title, kWidth);
 }
 
 std::string ShowLabels(const Attachment& attachment) {
@@ -132,15 +132,14 @@ std::string ShowPublished(const state::Record& record, const std::vector<std::si
   for (std::size_t i = 0; i < record.rules.ports.size(); ++i) {
     const portmap::DnatEntry& port = record.rules.ports[i];
     const std::string any = port.container_ip.is_ipv4() ? "0.0.0.0" : "[::]";
-    text += Format("{}{} {}:{} -> {}:{}   {} connection{} now\n",
+    text += Format("{}{} {}:{} -> {}:{}   {} now\n",
                    Head(i == 0 ? "Published" : ""),
                    portmap::Text(port.protocol),
                    port.host_ip ? Bracketed(*port.host_ip) : any,
                    port.host_port,
                    Bracketed(port.container_ip),
                    port.container_port,
-                   counts.at(i),
-                   counts.at(i) == 1 ? "" : "s");
+                   Counted(counts.at(i), "connection"));
   }
   return text;
 }
@@ -166,31 +165,31 @@ std::string ShowInterface(const Attachment& attachment, const Inventory& invento
   return Cat(text, '\n');
 }
 
-// Each fault on a line of its own; the arrow is behind the first of all.
+// Each line on a line of its own; the arrow is behind the first of all.
 std::string ShowSide(std::string_view title,
-                     const std::vector<std::string>& faults,
+                     const std::vector<std::string>& lines,
                      const std::string* cause) {
-  if (faults.empty()) {
+  if (lines.empty()) {
     return Cat(Head(title), Coloured("ok", Colour::kGood), '\n');
   }
   std::string text;
-  for (const std::string& fault : faults) {
+  for (const std::string& line : lines) {
     text += Cat(Head(text.empty() ? title : ""),
-                Coloured(Printable(fault), Colour::kBad),
-                &fault == cause ? "      <- why the port does not answer" : "",
+                Coloured(Printable(line), Colour::kBad),
+                &line == cause ? "      <- why the port does not answer" : "",
                 '\n');
   }
   return text;
 }
 
-std::string ShowFaults(const Attachment& attachment, const SideFaults& faults) {
+std::string ShowSides(const Attachment& attachment, const SideMismatches& sides) {
   const std::string* const cause =
-      attachment.record->rules.ports.empty() ? nullptr : faults.FindCause();
-  std::string text = ShowSide("Host side", faults.host, cause);
-  if (!faults.path.empty()) {
-    text += ShowSide("Path", faults.path, cause);
+      attachment.record->rules.ports.empty() ? nullptr : sides.FindCause();
+  std::string text = ShowSide("Host side", sides.host, cause);
+  if (!sides.path.empty()) {
+    text += ShowSide("Path", sides.path, cause);
   }
-  return Cat(text, ShowSide("Guest side", faults.guest, cause));
+  return Cat(text, ShowSide("Container", sides.container, cause));
 }
 
 std::string ShowAttachment(state::Host& host,
@@ -205,15 +204,17 @@ std::string ShowAttachment(state::Host& host,
   text += ShowInterface(attachment, inventory);
   const Cell state = ShowState(attachment);
   text += Cat(Head("State"), Coloured(state.text, state.colour), '\n');
-  return is_readable ? Cat(text, ShowFaults(attachment, FindSideFaults(host, attachment))) : text;
+  return is_readable ? Cat(text, ShowSides(attachment, FindSideMismatches(host, attachment)))
+                     : text;
 }
 
-Json SideFaultsJson(state::Host& host, const Attachment& attachment) {
-  const SideFaults faults = FindSideFaults(host, attachment);
-  const std::string* const cause = faults.FindCause();
-  return {{"host", faults.host},
-          {"path", faults.path},
-          {"guest", faults.guest},
+Json SidesJson(state::Host& host, const Attachment& attachment) {
+  const SideMismatches sides = FindSideMismatches(host, attachment);
+  const std::string* const cause = sides.FindCause();
+  return {{"host", sides.host},
+          {"path", sides.path},
+          {"guest", sides.container},  // as the first release called it
+          {"container", sides.container},
           {"cause", cause != nullptr ? Json(*cause) : Json()},
           {"connections", CountConnections(host, *attachment.record)}};
 }
@@ -223,8 +224,7 @@ Json InspectionJson(state::Host& host, const Attachments& found, const Inventory
   document["attachments"] = Json::array();
   for (const Attachment* const each : found) {
     Json json = ToJson(*each, inventory);
-    json["diagnosis"] =
-        each->record && inventory.is_complete ? SideFaultsJson(host, *each) : Json();
+    json["diagnosis"] = each->record && inventory.is_complete ? SidesJson(host, *each) : Json();
     document["attachments"].push_back(std::move(json));
   }
   return document;
@@ -274,8 +274,8 @@ namespace, its interface, its routes, and who listens on the published ports.
 Exit 1 if nothing, or more than one, has that name.
 )",
     .flags = kInspectFlags,
-    .least = 1,
-    .most = 1,
+    .min_operands = 1,
+    .max_operands = 1,
     .run = RunInspect};
 
 }  // namespace nomad_bridge::cli

@@ -220,8 +220,8 @@ An older nomad-bridge is replaced, also while it is running. A file that is not 
 refused, and then nothing is changed.
 )",
     .flags = kInstallFlags,
-    .least = 1,
-    .most = 1,
+    .min_operands = 1,
+    .max_operands = 1,
     .run = RunInstall};
 
 const Command kUninstall = {
@@ -233,8 +233,8 @@ const Command kUninstall = {
 reference plugins. Nothing is put back: what install kept as NAME.before-nomad-bridge, and
 what is not ours, stays and is named. Attachments that run go on, but have no DEL then.
 )",
-    .least = 1,
-    .most = 1,
+    .min_operands = 1,
+    .max_operands = 1,
     .run = RunUninstall};
 
 }  // namespace nomad_bridge::cli

@@ -163,9 +163,6 @@ void AddNetworks(Inventory& inventory) {
     if (const std::string bridge = BridgeOf(attachment, inventory); !bridge.empty()) {
       network.bridges.insert(bridge);
     }
-    if (attachment.record && !attachment.record->ipam.data_dir.empty()) {
-      network.data_dirs.insert(attachment.record->ipam.data_dir);
-    }
     if (attachment.record && !attachment.record->ipam.ranges.empty()) {
       with_ranges[network.name] = &*attachment.record;
     }

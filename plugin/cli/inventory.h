@@ -74,7 +74,6 @@ struct Usage {
 struct Network {
   std::string name;
   std::set<std::string> bridges;
-  std::set<std::string> data_dirs;
   // Of the range set that is the first to be exhausted; nullopt where no record has ranges (another
   // IPAM plugin, an earlier release), or we are not root.
   std::optional<Usage> addresses;

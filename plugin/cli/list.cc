@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fnmatch.h>
@@ -48,39 +49,32 @@ Filters ParseFilters(const std::vector<std::string>& words) {
   return filters;
 }
 
-std::vector<std::string> ValuesOf(const state::Record& record, std::string_view key) {
+std::string TextOf(const Attachment& attachment, std::string_view key) {
+  return key == "net"     ? attachment.id.network
+         : key == "veth"  ? attachment.host_veth
+         : key == "state" ? std::string(Text(attachment.state))
+                          : attachment.Label(std::string(key));
+}
+
+// What `key` is of an attachment; several of its addresses and ports.
+std::vector<std::string> ValuesOf(const Attachment& attachment, std::string_view key) {
+  static const state::Record kNone;
+  const state::Record& record = attachment.record ? *attachment.record : kNone;
   std::vector<std::string> values;
   if (key == "port") {
     for (const portmap::DnatEntry& port : record.rules.ports) {
       values.push_back(std::to_string(port.host_port));
     }
-  } else {
+  } else if (key == "addr") {
     for (const Cidr& address : record.ipam.addresses) {
       values.push_back(address.address.Text());
     }
+  } else if (key == cni::kAllocation) {
+    values = {attachment.Allocation(), ShortId(attachment.Allocation())};
+  } else {
+    values = {TextOf(attachment, key)};
   }
   return values;
-}
-
-// What `key` is of an attachment; several of its addresses and ports.
-std::vector<std::string> ValuesOf(const Attachment& attachment, std::string_view key) {
-  if (key == "net") {
-    return {attachment.id.network};
-  }
-  if (key == "veth") {
-    return {attachment.host_veth};
-  }
-  if (key == "state") {
-    return {std::string(Text(attachment.state))};
-  }
-  if (key == cni::kAllocation) {
-    const std::string& allocation = attachment.Allocation();
-    return {allocation, ShortId(allocation)};
-  }
-  if (key == "port" || key == "addr") {
-    return attachment.record ? ValuesOf(*attachment.record, key) : std::vector<std::string>();
-  }
-  return {attachment.Label(key)};
 }
 
 bool Matches(const Attachment& attachment, const Filters& filters) {
@@ -94,35 +88,27 @@ bool Matches(const Attachment& attachment, const Filters& filters) {
   });
 }
 
-std::vector<Cell> Row(const Attachment& attachment) {
-  return {ShortId(attachment.Allocation()),
-          OrDash(attachment.Label(cni::kNamespace)),
-          OrDash(attachment.Label(cni::kJob)),
-          OrDash(attachment.Label(cni::kGroup)),
-          ShowAddresses(attachment, Extent::kFirst),
-          ShowPorts(attachment),
-          attachment.id.network,
-          ShowState(attachment)};
-}
-
-std::vector<Cell> WideRow(const Attachment& attachment, const Inventory& inventory) {
-  const rtnl::LinkCounters counters = attachment.link
-                                          ? attachment.link->counters.value_or(rtnl::LinkCounters())
-                                          : rtnl::LinkCounters();
-  const std::string bridge = BridgeOf(attachment, inventory);
-  return {attachment.Allocation(),
-          OrDash(attachment.Label(cni::kNamespace)),
-          OrDash(attachment.Label(cni::kJob)),
-          OrDash(attachment.Label(cni::kGroup)),
-          ShowAddresses(attachment, Extent::kAll),
-          ShowPorts(attachment),
-          attachment.id.network,
-          attachment.id.ifname,
-          OrDash(attachment.host_veth),
-          OrDash(bridge),
-          attachment.link ? ShowBytes(counters.sent.bytes) : "-",
-          attachment.link ? ShowBytes(counters.received.bytes) : "-",
-          ShowState(attachment)};
+std::vector<Cell> Row(const Attachment& attachment, const Inventory& inventory, bool is_wide) {
+  std::vector<Cell> row = {is_wide ? attachment.Allocation() : ShortId(attachment.Allocation()),
+                           OrDash(attachment.Label(cni::kNamespace)),
+                           OrDash(attachment.Label(cni::kJob)),
+                           OrDash(attachment.Label(cni::kGroup)),
+                           ShowAddresses(attachment, is_wide ? Extent::kAll : Extent::kFirst),
+                           ShowPorts(attachment),
+                           attachment.id.network};
+  if (is_wide) {
+    const std::optional<rtnl::Link>& link = attachment.link;
+    const auto counters =
+        link ? link->counters.value_or(rtnl::LinkCounters()) : rtnl::LinkCounters();
+    Append(row,
+           {attachment.id.ifname,
+            OrDash(attachment.host_veth),
+            OrDash(BridgeOf(attachment, inventory)),
+            link ? ShowBytes(counters.sent.bytes) : "-",
+            link ? ShowBytes(counters.received.bytes) : "-"});
+  }
+  row.push_back(ShowState(attachment));
+  return row;
 }
 
 std::string ShowUsage(const std::optional<Usage>& usage, std::string_view what) {
@@ -139,7 +125,7 @@ std::string Summary(const Inventory& inventory) {
       networks.push_back(&network);
     }
   }
-  std::string text = Cat(shown.size(), shown.size() == 1 ? " attachment" : " attachments");
+  std::string text = Counted(shown.size(), "attachment");
   for (const Network* const network : networks) {
     text += Cat(networks.size() == 1 ? "; " : Format("\n{}: ", network->name),
                 ShowUsage(network->addresses, "addresses"),
@@ -151,24 +137,15 @@ std::string Summary(const Inventory& inventory) {
 }
 
 std::string ShowTable(const Inventory& inventory, bool is_wide) {
-  Table table(
-      is_wide ? std::vector<std::string>{"ALLOC",
-                                         "NAMESPACE",
-                                         "JOB",
-                                         "GROUP",
-                                         "ADDRESS",
-                                         "PORTS",
-                                         "NETWORK",
-                                         "INTERFACE",
-                                         "VETH",
-                                         "BRIDGE",
-                                         "IN",
-                                         "OUT",
-                                         "STATE"}
-              : std::vector<std::string>{
-                    "ALLOC", "NAMESPACE", "JOB", "GROUP", "ADDRESS", "PORTS", "NETWORK", "STATE"});
+  std::vector<std::string> headers = {
+      "ALLOC", "NAMESPACE", "JOB", "GROUP", "ADDRESS", "PORTS", "NETWORK"};
+  if (is_wide) {
+    Append(headers, {"INTERFACE", "VETH", "BRIDGE", "IN", "OUT"});
+  }
+  headers.emplace_back("STATE");
+  Table table(std::move(headers));
   for (const Attachment& attachment : inventory.attachments) {
-    table.Add(is_wide ? WideRow(attachment, inventory) : Row(attachment));
+    table.Add(Row(attachment, inventory, is_wide));
   }
   return table.Text();
 }
@@ -221,7 +198,7 @@ const Command kList = {
     .summary = "what is attached here",
     .text =
         R"(A FILTER is job= ns= group= alloc= net= port= addr= veth= or state= with a glob, as in
-'job=web*' or state=dead. Of several for one key one has to match, and for every key one.
+'job=web*' or state=dead. Repeated keys are alternatives; different keys must all match.
 
 State: ok; unplugged: the host's end is missing, down, or not in its bridge; making and
 leaving: an ADD or a DEL is at work, or was killed; dead: the namespace is gone, seen so
@@ -231,7 +208,7 @@ Without root only what the link aliases hold; '?' is what they do not.
 Exit 1 if the filters match nothing.
 )",
     .flags = kListFlags,
-    .most = kAny,
+    .max_operands = kAny,
     .run = RunList};
 
 }  // namespace nomad_bridge::cli

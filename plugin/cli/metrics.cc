@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/cli/command.h"
-#include "plugin/cli/faults.h"
+#include "plugin/cli/doctor.h"
 #include "plugin/cli/inventory.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/link/stale_since.h"
@@ -143,7 +143,11 @@ std::string InfoMetric(const Inventory& inventory) {
 
 std::string FaultMetric(state::Host& host, const Inventory& inventory) {
   Metric metric("faults", "gauge", "What doctor finds wrong, by its check.");
-  for (const auto& [check, count] : CountFaults(host, inventory)) {
+  std::map<std::string, std::uint64_t> wrong;  // FAIL and WARN alike
+  for (const Checked& each : RunChecks(host, inventory, Cost::kCheap)) {
+    wrong[std::string(each.id)] += each.result.verdict == Verdict::kOk ? 0 : 1;
+  }
+  for (const auto& [check, count] : wrong) {
     metric.Add({{"check", check}}, count);
   }
   return metric.Text();
@@ -239,7 +243,7 @@ const Command kMetrics = {
     .text =
         R"(Prometheus' text format. Traffic is summed by namespace, job and group, in the allocation's
 direction. Its counters never fall: what an interface had counted is kept when it is deleted.
-Debian's folder for -output is /var/lib/prometheus/node-exporter, the name NAME.prom.
+Debian's directory for -output is /var/lib/prometheus/node-exporter, the name NAME.prom.
 )",
     .flags = kMetricsFlags,
     .run = RunMetrics};

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "netlink/nft/change_socket.h"
-#include "plugin/cli/findings_report.h"
+#include "plugin/cli/outcome_report.h"
 #include "plugin/rules/converge.h"
 #include "plugin/state/host.h"
 
@@ -12,29 +12,34 @@ namespace nomad_bridge::cli {
 namespace {
 
 constexpr std::array<Flag, 3> kFlags = {
-    kFindingsFlags[0],
-    Flag{"if-changed", nullptr, "does nothing while nobody has changed a rule: one question"},
-    kFindingsFlags[1]};
+    kOutcomeFlags[0],
+    Flag{"if-changed", nullptr, "does nothing while neither rules nor links have changed"},
+    kOutcomeFlags[1]};
 
-int RunOnAll(const Arguments& arguments, state::Host& host) {
+int RunOn(const Arguments& arguments,
+          state::Host& host,
+          attachment::Scope::Extent extent,
+          RulesetState state) {
   return Report(arguments,
                 "reconcile",
-                attachment::Reconcile(host, DryOf(arguments), ProgressOnTerminal("reconcile")));
+                attachment::Reconcile(
+                    host, {.extent = extent}, ModeOf(arguments), ProgressOnTerminal("reconcile")),
+                state);
 }
 
 int RunIfChanged(const Arguments& arguments,
                  state::Host& host,
                  const std::optional<nft::Changes>& changes) {
-  if (attachment::IsUnchanged(host)) {
-    return Report(arguments, "reconcile", {}, RulesetState::kUnchanged);
+  using Extent = attachment::Scope::Extent;
+  // Without one it is the timer that runs us: links, addresses and sysctls are looked at, too.
+  const bool is_of_rules = changes && changes->first_generation;
+  if (rules::FindCurrentCheckpoint(host) && (is_of_rules || attachment::IsUnchanged(host))) {
+    const Mode mode = ModeOf(arguments);
+    return Report(arguments, "reconcile", attachment::Outcome(mode), RulesetState::kUnchanged);
   }
-  if (changes && rules::AreForeign(host, *changes) && DryOf(arguments) == attachment::Dry::kNo) {
-    return Report(arguments,
-                  "reconcile",
-                  attachment::ReconcileAfterForeignChanges(host),
-                  RulesetState::kOthersChanged);
-  }
-  return RunOnAll(arguments, host);
+  const bool is_foreign = is_of_rules && rules::AreForeign(host, *changes);
+  return is_foreign ? RunOn(arguments, host, Extent::kShared, RulesetState::kOthersChanged)
+                    : RunOn(arguments, host, Extent::kAll, RulesetState::kCompared);
 }
 
 int RunReconcile(const Arguments& arguments) {
@@ -44,8 +49,9 @@ int RunReconcile(const Arguments& arguments) {
   }
   RequireRoot("reconcile");
   state::Host host = state::Host::Open();
-  return arguments.Has("if-changed") ? RunIfChanged(arguments, host, changes)
-                                     : RunOnAll(arguments, host);
+  return arguments.Has("if-changed")
+             ? RunIfChanged(arguments, host, changes)
+             : RunOn(arguments, host, attachment::Scope::Extent::kAll, RulesetState::kCompared);
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ bool ShowsColours() {
     const char* const value = ::getenv(name);
     return value != nullptr && *value != '\0';
   };
-  static const bool kShows = IsTerminal() && !is_set("NO_COLOR") && !is_set("NOMAD_CLI_NO_COLOR");
+  static const bool kShows =
+      ::isatty(STDOUT_FILENO) == 1 && !is_set("NO_COLOR") && !is_set("NOMAD_CLI_NO_COLOR");
   return kShows;
 }
 
@@ -86,10 +87,6 @@ void Print(std::string_view text) {
   }
 }
 
-bool IsTerminal() {
-  return ::isatty(STDOUT_FILENO) == 1;
-}
-
 std::string Coloured(std::string_view text, Colour colour) {
   if (colour == Colour::kNone || !ShowsColours()) {
     return std::string(text);
@@ -98,6 +95,14 @@ std::string Coloured(std::string_view text, Colour colour) {
                                 : colour == Colour::kDoubtful ? "\x1b[33m"
                                                               : "\x1b[31m";
   return Cat(code, text, "\x1b[0m");
+}
+
+std::string Padded(std::string_view text, std::size_t width) {
+  return Cat(text, std::string(width - std::min(width, text.size()), ' '));
+}
+
+std::string Counted(std::size_t count, std::string_view what) {
+  return Cat(count, ' ', what, count == 1 ? "" : "s");
 }
 
 Cell::Cell(const std::string& shown, Colour shown_in) : text(Printable(shown)), colour(shown_in) {}

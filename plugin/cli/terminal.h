@@ -18,12 +18,16 @@ namespace nomad_bridge::cli {
 // To stdout.
 void Print(std::string_view text);
 
-[[nodiscard]] bool IsTerminal();
-
 enum class Colour { kNone, kGood, kDoubtful, kBad };
 
 // With the colour's codes around it where stdout shows colours.
 [[nodiscard]] std::string Coloured(std::string_view text, Colour colour);
+
+// `text`, and spaces up to `width`.
+[[nodiscard]] std::string Padded(std::string_view text, std::size_t width);
+
+// "1 failure", "2 failures"
+[[nodiscard]] std::string Counted(std::size_t count, std::string_view what);
 
 struct Cell {
   // A row is written as a list of texts.

@@ -4,11 +4,13 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "plugin/attachment/prepare.h"
+#include "plugin/attachment/reconcile.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/cni/conflist.h"
 #include "plugin/cni/plugin_type.h"
+#include "plugin/config/config.h"
+#include "plugin/rules/bridge_family.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
@@ -19,6 +21,23 @@ std::vector<std::string> FilesFor(const Arguments& arguments) {
                                     : cni::FindConfigFiles(arguments.operands.front());
 }
 
+// An attachment as its ADD would begin it, with the gateways that the bridge gets if it takes its
+// addresses from the first range of each set.
+state::Record AnyAttachment(const cni::Request& request,
+                            const cni::PluginType& type,
+                            const config::Config& config) {
+  state::Record record = state::IntentOf(request, type, config, {});
+  for (const ipam::RangeSet& set : config.ipam.ranges) {
+    const ipam::Range& range = set.front();
+    if (config.link.is_gateway) {
+      record.link.gateways.push_back({range.gateway, range.subnet.prefix_length});
+    }
+    record.rules.forward_hook.ipv6 =
+        record.rules.forward_hook.ipv6 || !range.subnet.address.is_ipv4();
+  }
+  return record;
+}
+
 // Returns what was made, one line per network of ours in `file`.
 std::string BringUp(state::Host& host, const std::string& file) {
   std::string text;
@@ -26,13 +45,18 @@ std::string BringUp(state::Host& host, const std::string& file) {
     if (!Contains(cni::PluginTypeNames(), plugin.type)) {
       continue;
     }
-    const attachment::Prepared prepared =
-        attachment::PrepareNetwork(host, plugin.request, cni::TypeOf(plugin.type));
-    if (prepared.gateway_ifname.empty()) {
+    const cni::PluginType& type = cni::TypeOf(plugin.type);
+    const state::Record record =
+        AnyAttachment(plugin.request,
+                      type,
+                      rules::WithPossibleChecks(config::ParseConfig(plugin.request, type), host));
+    attachment::Reconcile(
+        host, {.extent = attachment::Scope::Extent::kShared, .record = &record}, Mode::kRepair);
+    if (record.link.gateway_ifname.empty()) {
       continue;
     }
-    text += Format("network '{}' is up: {}", plugin.request.id.network, prepared.gateway_ifname);
-    for (const Cidr& gateway : prepared.gateways) {
+    text += Format("network '{}' is up: {}", plugin.request.id.network, record.link.gateway_ifname);
+    for (const Cidr& gateway : record.link.gateways) {
       text += Cat(' ', gateway);
     }
     text += '\n';
@@ -71,7 +95,7 @@ and the rules that all allocations share, so that services can bind to the bridg
 the first allocation. Without an operand: the configs in /opt/cni/config, or if there are none in
 /etc/cni/net.d. Exit 1: one of them failed; the others are up all the same.
 )",
-    .most = 1,
+    .max_operands = 1,
     .run = RunUp};
 
 }  // namespace nomad_bridge::cli

@@ -103,9 +103,9 @@ std::optional<Error> FindError(const std::string& out) {
     if (!code && msg.empty()) {
       return std::nullopt;  // a result, for example
     }
-    constexpr int kMost = std::numeric_limits<int>::max();
+    constexpr int kMax = std::numeric_limits<int>::max();
     // Any number: the codes are the plugin's, and ours has room for them all.
-    const auto number = static_cast<Code>(code ? code->Integer(0, kMost) : 0);
+    const auto number = static_cast<Code>(code ? code->Integer(0, kMax) : 0);
     return Error(number, msg, error.FindString("details").value_or(std::string()));
   } catch (const Error&) {
     return std::nullopt;

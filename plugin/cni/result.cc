@@ -106,14 +106,14 @@ Result ParseByFamily(const JsonView& object) {
 }  // namespace
 
 Route ParseRoute(const JsonView& object) {
-  constexpr std::int64_t kMostScope = 255;
+  constexpr std::int64_t kMaxScope = 255;
   return {.destination = RequireSubnet(object, "dst"),
           .gateway = object.FindAddress("gw"),
           .mtu = FindNumber<int>(object, "mtu").value_or(0),
           .advmss = FindNumber<int>(object, "advmss").value_or(0),
           .priority = FindNumber<std::uint32_t>(object, "priority").value_or(0),
           .table = FindNumber<std::uint32_t>(object, "table"),
-          .scope = FindNumber<int>(object, "scope", kMostScope)};
+          .scope = FindNumber<int>(object, "scope", kMaxScope)};
 }
 
 Dns ParseDns(const JsonView& object) {

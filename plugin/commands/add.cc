@@ -5,16 +5,15 @@
 #include "plugin/attachment/acquire_addresses.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
+#include "plugin/attachment/reconcile.h"
 #include "plugin/attachment/remove.h"
-#include "plugin/attachment/repair.h"
 #include "plugin/commands/commands.h"
-#include "plugin/commands/intent.h"
 #include "plugin/link/bridge.h"
 #include "plugin/link/container.h"
 #include "plugin/link/container_setup.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/uplink.h"
-#include "plugin/rules/port_checks.h"
+#include "plugin/rules/bridge_family.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::commands {
@@ -85,18 +84,18 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
 
   // The record is on disk before anything new is made, so that a crash from here on can be cleaned up.
   const auto [record, ipam] = attachment::AcquireAddresses(
-      host, request, config, IntentOf(request, type, config, container.id), earlier);
+      host, request, config, state::IntentOf(request, type, config, container.id), earlier);
   attachment::UndoAcquired(host, record, undo);
   cni::Result result = ResultFor(ipam, config);
 
   // Shared by every attachment on this node, so never undone.
-  const link::Segment segment =
-      link::EnsureBridge(host, config.link, record.link.gateways, request.id);
-  attachment::RepairPortsOfNewBridge(host, segment.bridge);
+  attachment::Reconcile(
+      host, {.extent = attachment::Scope::Extent::kBridge, .record = &record}, Mode::kRepair);
+  const link::Segment segment = link::RequireSegment(host, record.link);
 
   undo.Then("delete the veth pair",
             [&host, &container, id = request.id] { link::EnsurePairGone(host, container, id); });
-  link::CreateVeth(host, container, segment.bridge, record, link::MtuOf(host.net, config.link));
+  link::CreateVeth(host, container, segment.bridge, record, link::MtuOf(host.net, config.link.mtu));
   const link::VethPair veth = link::PlugIn(host, container, record);
   if (type.Provides(cni::Part::kLoopback)) {
     link::BringUpLoopback(container);

@@ -11,13 +11,13 @@
 #include "plugin/commands/chained_record.h"
 #include "plugin/commands/check_errors.h"
 #include "plugin/commands/commands.h"
-#include "plugin/commands/intent.h"
+#include "plugin/commands/rebuild.h"
 #include "plugin/link/container.h"
-#include "plugin/rules/apply.h"
+#include "plugin/rules/bridge_family.h"
+#include "plugin/rules/commit.h"
 #include "plugin/rules/converge.h"
 #include "plugin/rules/elements.h"
-#include "plugin/rules/port_checks.h"
-#include "plugin/rules/port_side_effects.h"
+#include "plugin/rules/stale_flows.h"
 #include "plugin/state/kernel_names.h"
 #include "plugin/takeover/reference.h"
 
@@ -33,11 +33,11 @@ std::optional<state::Record> RemoveEarlierRules(state::Host& host,
   std::optional<state::Record> earlier = host.records.FindOwn(id);
   constexpr const char* kFailed = "cannot remove what an earlier ADD left";
   if (earlier && earlier->netns != container) {
-    cni::ErrorList(attachment::Remove(host, *earlier)).ThrowIfAny(kFailed);
+    cni::ErrorList(attachment::RemoveAll(host, *earlier)).ThrowIfAny(kFailed);
     earlier.reset();
   } else if (earlier && earlier->HasAny(parts)) {
     const state::Record rest = earlier->Without(parts);
-    cni::ErrorList(attachment::RemoveRules(host, *earlier, rest)).ThrowIfAny(kFailed);
+    cni::ErrorList(attachment::Remove(host, *earlier, rest)).ThrowIfAny(kFailed);
     earlier = rest.IsEmpty() ? std::nullopt : std::optional(rest);  // its record went with it
   }
   return earlier;
@@ -125,7 +125,7 @@ void DelRules(const cni::Request& request, const cni::PluginType& type) {
   std::optional<state::Record> record;
   failures.Try("what its record names", [&] { record = host.records.FindOwn(request.id); });
   if (record) {
-    failures.Add(attachment::RemoveRules(host, *record, RestAfterDel(*record, type.parts)));
+    failures.Add(attachment::Remove(host, *record, RestAfterDel(*record, type.parts)));
   } else {
     failures.Try("the rules", [&] { RemoveUnrecordedRules(host, request.id, type); });
   }
@@ -164,12 +164,10 @@ void CheckRules(const cni::Request& request, const cni::PluginType& type) {
     return ThrowIfChanged(request.id, mismatches);
   }
   const state::Record record = RequireRecord(std::move(found), request.id, container.id);
-  if (config.repair_on_check) {
-    attachment::RepairRules(host, record);
-    rules::EnsureLocalhostReaches(host, record);
-  } else {
-    ThrowIfChanged(request.id, rules::DiffRules(host, record));
-  }
+  // Its link and its leases are another process's to check.
+  ThrowIfChanged(
+      request.id,
+      MismatchesLeft(host, config, record.Without({cni::Part::kLink, cni::Part::kAddress})));
 }
 
 }  // namespace nomad_bridge::commands

@@ -113,12 +113,10 @@ state::Record DescribeChained(state::Host& host,
                               const config::Config& config,
                               const netlink::NetnsId& container,
                               const std::optional<state::Record>& earlier) {
-  state::Record record =
-      earlier.value_or(state::Record{.id = request.id,
-                                     .labels = config.labels,
-                                     .netns_path = request.netns_path,
-                                     .netns = container,
-                                     .rules = {.forward_hook = {.admin_chain = {}}}});
+  state::Record record = earlier.value_or(state::Record{.id = request.id,
+                                                        .labels = config.labels,
+                                                        .netns_path = request.netns_path,
+                                                        .netns = container});
   if (!record.IsLive(cni::Part::kLink)) {
     RequireInterface(host, request.id, *config.prev_result);
     record.ipam.addresses = link::AddressesIn(*config.prev_result, request);
@@ -139,15 +137,11 @@ state::Record WithRules(state::Record record,
   record = record.With(type.parts, state::Phase::kMaking);
   const std::vector<Cidr>& addresses = record.ipam.addresses;
   if (type.Provides(cni::Part::kForward)) {
-    record.rules.forward_hook = rules.forward_hook;
+    static_cast<config::ForwardSpec&>(record.rules) = rules;
     record.rules.forward_hook.ipv6 = record.HasIpv6();
-    record.rules.ingress = rules.ingress;
-    record.rules.inbound = rules.inbound;
-    record.rules.firewalld_zone = rules.firewalld_zone;
   }
   if (type.Provides(cni::Part::kPorts)) {
-    record.rules.snat = rules.snat;
-    record.rules.masq_all = rules.masq_all;
+    static_cast<config::PublishSpec&>(record.rules) = rules;
     record.rules.ports =
         portmap::Resolve(Reachable(rules.ports, addresses), AddressesOnly(addresses));
     if (record.rules.ports.empty()) {

@@ -1,12 +1,11 @@
 #include <utility>
 
 #include "base/list.h"
-#include "plugin/attachment/repair.h"
 #include "plugin/commands/check_errors.h"
 #include "plugin/commands/commands.h"
-#include "plugin/commands/intent.h"
+#include "plugin/commands/rebuild.h"
 #include "plugin/link/container.h"
-#include "plugin/rules/port_checks.h"
+#include "plugin/rules/bridge_family.h"
 #include "plugin/state/host.h"
 #include "plugin/takeover/reference.h"
 
@@ -29,8 +28,11 @@ std::vector<std::string> CheckHostSide(state::Host& host,
     return takeover::DiffReference(host, request, type, config);
   }
   const state::Record record = RequireRecord(std::move(found), request.id, container);
-  return config.repair_on_check ? attachment::RepairHostSide(host, config.link, record)
-                                : attachment::DiffHostSide(host, record);
+  if (config.link.bridge != record.link.bridge) {
+    return {Format(
+        "it is on bridge '{}', and the config names '{}'", record.link.bridge, config.link.bridge)};
+  }
+  return MismatchesLeft(host, config, record);
 }
 
 std::vector<std::string> CheckContainerSide(link::Container& container,

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "plugin/attachment/reconcile.h"
 #include "plugin/cni/error_list.h"
 
 namespace nomad_bridge::commands {
@@ -37,6 +38,14 @@ state::Record RequireRecord(std::optional<state::Record> record,
                container.inode));
   }
   return *std::move(record);
+}
+
+std::vector<std::string> MismatchesLeft(state::Host& host,
+                                        const config::Config& config,
+                                        const state::Record& record) {
+  const attachment::Scope scope = {.extent = attachment::Scope::Extent::kOne, .record = &record};
+  return attachment::Reconcile(host, scope, config.repair_on_check ? Mode::kRepair : Mode::kLook)
+      .mismatches.TextsLeft();
 }
 
 void ThrowIfChanged(const AttachmentId& id, const std::vector<std::string>& mismatches) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plugin/config/config.h"
+#include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
 namespace nomad_bridge::commands {
@@ -20,6 +21,11 @@ void RequirePrevResult(const config::Config& config);
 [[nodiscard]] state::Record RequireRecord(std::optional<state::Record> record,
                                           const AttachmentId& id,
                                           const netlink::NetnsId& container);
+
+// What CHECK cannot repair of the host's side, or, if the config forbids it, may not.
+[[nodiscard]] std::vector<std::string> MismatchesLeft(state::Host& host,
+                                                      const config::Config& config,
+                                                      const state::Record& record);
 
 // Throws kChanged with all of `mismatches`, if there are any.
 void ThrowIfChanged(const AttachmentId& id, const std::vector<std::string>& mismatches);

@@ -18,7 +18,7 @@ cni::Parts PartsOfOthers(const state::Record& record) {
 }
 
 void RemoveRecorded(state::Host& host, const state::Record& record, cni::ErrorList& failures) {
-  failures.Add(attachment::Remove(host, record));
+  failures.Add(attachment::RemoveAll(host, record));
   if (record.Has(cni::Part::kLink) && !record.IsAny(state::Phase::kGone)) {
     failures.Try("the reference plugins' rules", [&] {
       takeover::RemoveReferenceRulesOf(host,

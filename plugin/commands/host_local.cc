@@ -25,8 +25,7 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
                              .labels = config.labels,
                              .netns_path = request.netns_path,
                              .netns = container ? container->id : netlink::NetnsId{},
-                             .ipam = {.data_dir = config.ipam.data_dir},
-                             .rules = {.forward_hook = {.admin_chain = {}}}};
+                             .ipam = {.data_dir = config.ipam.data_dir}};
   const attachment::Acquired acquired = attachment::AcquireAddresses(
       host, request, config, intent.With(type.parts, state::Phase::kMaking), earlier);
   attachment::UndoAcquired(host, acquired.record, undo);
@@ -44,7 +43,7 @@ void DelLeases(const cni::Request& request, const cni::PluginType& type) {
   std::optional<state::Record> record;
   failures.Try("what its record names", [&] { record = host.records.FindOwn(request.id); });
   if (record) {
-    failures.Add(attachment::Remove(host, *record));
+    failures.Add(attachment::RemoveAll(host, *record));
   }
   // Opens every lease, so only for those of the reference host-local.
   if (!record || !record->Has(cni::Part::kAddress)) {

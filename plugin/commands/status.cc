@@ -37,9 +37,9 @@ void Require(const std::string& what, Probe probe) {
 }
 
 // As ADD would make it.
-void RequireUsable(const std::string& folder) {
-  EnsureDirectory(folder);
-  RequireWritable(folder);
+void RequireUsable(const std::string& directory) {
+  EnsureDirectory(directory);
+  RequireWritable(directory);
 }
 
 }  // namespace
@@ -59,13 +59,13 @@ void Status(const cni::Request& request, const cni::PluginType& type) {
     });
   }
   if (!type.Provides(cni::Part::kLoopback) || type.ProvidesRules()) {
-    Require("records cannot be written", [] { RequireUsable(state::kStateFolder); });
+    Require("records cannot be written", [] { RequireUsable(state::kStateDirectory); });
   }
   if (!type.Provides(cni::Part::kAddress)) {
     return;
   }
   if (lenient.ipam_type == cni::kHostLocal) {
-    Require("the key 'ipam.dataDir' names a folder that cannot be written",
+    Require("the key 'ipam.dataDir' names a directory that cannot be written",
             [&] { RequireUsable(lenient.data_dir); });
   } else {
     cni::InvokeIpamOf(request, lenient.ipam_type, cni::Verb::kStatus);

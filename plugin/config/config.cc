@@ -13,7 +13,7 @@
 namespace nomad_bridge::config {
 namespace {
 
-constexpr int kLeastIpv6Mtu = 1280;  // RFC 8200, section 5
+constexpr int kMinIpv6Mtu = 1280;  // RFC 8200, section 5
 
 // May be empty, but must be there.
 std::string RequireString(const cni::JsonView& label, std::string_view key) {
@@ -93,10 +93,10 @@ bool HasIpv6(const std::vector<ipam::RangeSet>& sets) {
 }
 
 void CheckMtuIsEnough(const cni::JsonView& config, const LinkConfig& link, bool ipv6) {
-  if (ipv6 && link.mtu > 0 && link.mtu < kLeastIpv6Mtu) {
+  if (ipv6 && link.mtu > 0 && link.mtu < kMinIpv6Mtu) {
     throw config.Find("mtu")->Wrong(
         Format("0 (the kernel's default), or {} and more, as the network has IPv6 addresses",
-               kLeastIpv6Mtu));
+               kMinIpv6Mtu));
   }
 }
 

@@ -17,10 +17,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bridge_port.h"
 #include "base/ip.h"
 #include "base/route.h"
-#include "base/vlan_range.h"
-#include "firewall/address_policy.h"
 #include "firewall/forward_hook.h"
 #include "ipam/range.h"
 #include "plugin/cni/delegate.h"
@@ -39,39 +38,44 @@ enum class ForceAddress {
   kYes,
 };
 
-// Whether what an allocation sends is checked at its port of the bridge.
-enum class SourceCheck {
-  kOff,
-  kIfPossible,  // the default of the name, where the kernel can
-  kOn,          // the config says so
+// The host end of an attachment as a port of its bridge.
+struct PortSpec {
+  bool hairpin = false;
+  bool isolated = false;
+  bool locked = false;             // frames from any MAC but the container's are dropped
+  bool source_check = false;       // it is in table bridge nomad-bridge (firewall/port_filter.h)
+  std::optional<PortVlans> vlans;  // nullopt: the kernel's default
+
+  [[nodiscard]] PortFlags Flags() const {
+    return {.hairpin = hairpin, .isolated = isolated, .forwards_groups = source_check};
+  }
 };
 
 // Not a number: see link::MtuOf.
 constexpr int kUplinkMtu = -1;
 
-struct LinkConfig {
-  std::string bridge;
-  int mtu = 0;  // 0: the kernel's default; or kUplinkMtu
-  std::optional<Mac> mac;
+// Bridge and port of an attachment: in its config, and in its record for all that come later.
+struct LinkSpec {
+  std::string bridge;  // of which our host veth is a port
+  int mtu = 0;         // 0: the kernel's default; or kUplinkMtu
+  ForceAddress force_address = ForceAddress::kNo;
+  bool promisc_mode = false;
+  // Where the node and what lies behind it reach the container: the bridge itself, or the gateway
+  // of its VLAN, "<bridge>.<vlan>". In a record also a foreign plugin's bridge.
+  std::string gateway_ifname;
+  PortSpec port;
+  std::optional<Mac> mac;  // the container's, if the config asks for one
+
+  // Of a gateway that is not the bridge itself.
+  [[nodiscard]] std::optional<std::uint16_t> GatewayVlan() const;
+};
+
+struct LinkConfig : LinkSpec {
   bool is_gateway = false;
   bool is_default_gateway = false;
-  ForceAddress force_address = ForceAddress::kNo;
-  bool hairpin_mode = false;
-  bool promisc_mode = false;
-  bool port_isolation = false;
-  bool mac_spoof_check = false;
-  SourceCheck source_check = SourceCheck::kOff;
-  std::uint16_t vlan = 0;             // of the container's untagged frames; 0: no VLAN
-  std::vector<VlanRange> vlan_trunk;  // of its tagged frames
-  bool preserve_default_vlan = false;
+  bool requires_source_check = false;  // the config says so; else only where the kernel can
   bool enable_dad = false;
   bool disable_container_interface = false;
-
-  [[nodiscard]] bool HasVlans() const { return vlan != 0 || !vlan_trunk.empty(); }
-  // VLAN 1 needs no sub-interface: the bridge device is itself an untagged member.
-  [[nodiscard]] bool HasVlanGateway() const { return vlan > 1 && is_gateway; }
-  // The link that gets the gateway's addresses: the bridge, or "<bridge>.<vlan>".
-  [[nodiscard]] std::string GatewayIfname() const;
 };
 
 struct IpamConfig {
@@ -85,14 +89,24 @@ struct IpamConfig {
   std::vector<Ip> requested;
 };
 
-struct RulesConfig {
-  bool ip_masq = false;
-  bool snat = true;
-  bool masq_all = false;
+struct ForwardSpec {
   firewall::ForwardHook forward_hook;  // no admin chain without Part::kForward
   firewall::Ingress ingress = firewall::Ingress::kOpen;
   firewall::Inbound inbound = firewall::Inbound::kAny;
-  std::string firewalld_zone;
+  std::string firewalld_zone;  // for gateway_ifname, where firewalld runs
+};
+
+struct PublishSpec {
+  bool snat = false;
+  bool masq_all = false;
+};
+
+// What the config says of rules, as records store it: Part::kForward's, kPorts' and kMasquerade's.
+struct RuleSpec : ForwardSpec, PublishSpec {
+  bool ip_masq = false;
+};
+
+struct RulesConfig : RuleSpec {
   std::vector<portmap::PortMapping> ports;
 };
 

@@ -8,11 +8,11 @@
 namespace nomad_bridge::config {
 namespace {
 
-constexpr int kLeastMtu = 68;  // RFC 791: what every link must carry
-constexpr int kMostMtu = 65535;
+constexpr int kMinMtu = 68;  // RFC 791: what every link must carry
+constexpr int kMaxMtu = 65535;
 constexpr int kFirstVlan = 1;
 constexpr int kLastVlan = 4094;
-constexpr std::size_t kMostNameBytes = 15;
+constexpr std::size_t kMaxNameBytes = 15;
 
 std::string ParseBridge(const cni::JsonView& config, const cni::Defaults& defaults) {
   const std::optional<cni::JsonView> bridge = config.Find("bridge");
@@ -36,11 +36,11 @@ int ParseMtu(const cni::JsonView& config) {
   }
   // Not Integer(): its message would not have all of what is allowed.
   const std::optional<std::int64_t> bytes = mtu->FindInteger();
-  if (!bytes || *bytes > kMostMtu || (*bytes < kLeastMtu && *bytes != 0)) {
+  if (!bytes || *bytes > kMaxMtu || (*bytes < kMinMtu && *bytes != 0)) {
     throw mtu->Wrong(
         Format("0 (the kernel's default), an integer from {} to {}, or \"auto\" (the uplink's)",
-               kLeastMtu,
-               kMostMtu));
+               kMinMtu,
+               kMaxMtu));
   }
   return static_cast<int>(*bytes);
 }
@@ -94,7 +94,7 @@ void ParseModes(const cni::JsonView& config, const cni::Defaults& defaults, Link
     throw config.Find("promiscMode")
         ->Wrong("false, as 'hairpinMode' is true: only one of the two can be");
   }
-  link.hairpin_mode = hairpin.value_or(defaults.hairpin_mode && !link.promisc_mode);
+  link.port.hairpin = hairpin.value_or(defaults.hairpin_mode && !link.promisc_mode);
 }
 
 std::uint16_t ParseVlan(const cni::JsonView& id, int least) {
@@ -123,59 +123,67 @@ void ParseTrunk(const cni::JsonView& element, std::vector<VlanRange>& trunk) {
   }
 }
 
-// The addresses that an allocation has in the VLANs of a trunk are not known here.
-SourceCheck ParseSourceCheck(const cni::JsonView& config,
-                             const cni::Defaults& defaults,
-                             bool is_trunk) {
+// By default only without a trunk: the addresses that an allocation has in its VLANs are not known.
+void ParseSourceCheck(const cni::JsonView& config,
+                      const cni::Defaults& defaults,
+                      LinkConfig& link) {
+  const bool is_trunk = link.port.vlans && !link.port.vlans->tagged.empty();
   const std::optional<bool> wanted = config.FindBool("sourceCheck");
   if (wanted == true && is_trunk) {
     throw config.Find("sourceCheck")->Wrong("false, or no 'vlanTrunk'");
   }
-  if (wanted) {
-    return *wanted ? SourceCheck::kOn : SourceCheck::kOff;
-  }
-  return defaults.source_check && !is_trunk ? SourceCheck::kIfPossible : SourceCheck::kOff;
+  link.requires_source_check = wanted == true;
+  link.port.source_check = wanted.value_or(defaults.source_check && !is_trunk);
 }
 
-// Isolation, VLANs and checks of the bridge's port.
-void ParseBridgePort(const cni::JsonView& config, const cni::Defaults& defaults, LinkConfig& link) {
-  link.port_isolation = config.FindBool("portIsolation").value_or(false);
-  link.mac_spoof_check = config.FindBool("macspoofchk").value_or(false);
-  link.preserve_default_vlan = config.FindBool("preserveDefaultVlan").value_or(false);
-  if (const std::optional<cni::JsonView> vlan = config.Find("vlan")) {
-    link.vlan = ParseVlan(*vlan, 0);
-  }
+// Untagged frames of a trunk belong to VLAN 1, as with the reference plugin. VLAN 1 needs no gateway
+// of its own: the bridge device is itself an untagged member.
+void ParseVlans(const cni::JsonView& config, LinkConfig& link) {
+  constexpr std::uint16_t kDefaultVlan = 1;
+  const std::optional<cni::JsonView> vlan = config.Find("vlan");
+  const std::uint16_t id = vlan ? ParseVlan(*vlan, 0) : std::uint16_t{0};
+  PortVlans vlans{.untagged = id != 0 ? id : kDefaultVlan,
+                  .keep_default = config.FindBool("preserveDefaultVlan").value_or(false)};
   for (const cni::JsonView& element : config.ElementsOf("vlanTrunk")) {
-    ParseTrunk(element, link.vlan_trunk);
+    ParseTrunk(element, vlans.tagged);
   }
-  link.source_check = ParseSourceCheck(config, defaults, !link.vlan_trunk.empty());
-  if (link.GatewayIfname().size() > kMostNameBytes) {
-    throw config.Find("vlan")->Wrong(
+  link.gateway_ifname =
+      id > kDefaultVlan && link.is_gateway ? Cat(link.bridge, '.', id) : link.bridge;
+  if (link.gateway_ifname.size() > kMaxNameBytes) {
+    throw vlan->Wrong(
         Format("the gateway's interface would be '{}', and a name has at most {} bytes: give the "
                "bridge a shorter one",
-               link.GatewayIfname(),
-               kMostNameBytes));
+               link.gateway_ifname,
+               kMaxNameBytes));
+  }
+  if (id != 0 || !vlans.tagged.empty()) {
+    link.port.vlans = std::move(vlans);
   }
 }
 
 }  // namespace
 
 LinkConfig ParseLink(const Sources& sources, const cni::Defaults& defaults) {
-  LinkConfig link{.bridge = ParseBridge(sources.config, defaults),
-                  .mtu = ParseMtu(sources.config),
-                  .mac = ParseMac(sources),
-                  .force_address = ParseForceAddress(sources.config, defaults)};
+  const cni::JsonView& config = sources.config;
+  LinkConfig link;
+  link.bridge = ParseBridge(config, defaults);
+  link.mtu = ParseMtu(config);
+  link.mac = ParseMac(sources);
+  link.force_address = ParseForceAddress(config, defaults);
   ParseGateway(sources, defaults, link);
-  ParseModes(sources.config, defaults, link);
-  ParseBridgePort(sources.config, defaults, link);
-  link.enable_dad = sources.config.FindBool("enabledad").value_or(false);
-  link.disable_container_interface =
-      sources.config.FindBool("disableContainerInterface").value_or(false);
+  ParseModes(config, defaults, link);
+  link.port.isolated = config.FindBool("portIsolation").value_or(false);
+  link.port.locked = config.FindBool("macspoofchk").value_or(false);
+  ParseVlans(config, link);
+  ParseSourceCheck(config, defaults, link);
+  link.enable_dad = config.FindBool("enabledad").value_or(false);
+  link.disable_container_interface = config.FindBool("disableContainerInterface").value_or(false);
   return link;
 }
 
-std::string LinkConfig::GatewayIfname() const {
-  return HasVlanGateway() ? Cat(bridge, '.', vlan) : bridge;
+std::optional<std::uint16_t> LinkSpec::GatewayVlan() const {
+  return port.vlans && gateway_ifname != bridge ? std::optional(port.vlans->untagged)
+                                                : std::nullopt;
 }
 
 bool IsBridgeName(std::string_view name) {

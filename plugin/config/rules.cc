@@ -9,8 +9,8 @@ namespace nomad_bridge::config {
 namespace {
 
 constexpr std::size_t kMaxChainBytes = 28;  // xtables' XT_EXTENSION_MAXNAMELEN, less its terminator
-constexpr int kMostMarkBit = 31;
-constexpr int kMostPort = 65535;
+constexpr int kMaxMarkBit = 31;
+constexpr int kMaxPort = 65535;
 
 // Not a built-in chain or target, nor the chain that jumps to the admin chain: the jump would loop, or
 // be none.
@@ -81,7 +81,7 @@ void RefuseConditions(const cni::JsonView& config, const std::string& admin_chai
 void CheckMarking(const cni::JsonView& config) {
   const std::optional<cni::JsonView> bit = config.Find("markMasqBit");
   if (bit) {
-    static_cast<void>(bit->Integer(0, kMostMarkBit));
+    static_cast<void>(bit->Integer(0, kMaxMarkBit));
   }
   const std::optional<std::string> chain = config.FindString("externalSetMarkChain");
   if (bit && chain) {
@@ -95,7 +95,7 @@ void CheckMarking(const cni::JsonView& config) {
 }
 
 std::uint16_t ParsePort(const cni::JsonView& port) {
-  return static_cast<std::uint16_t>(port.Integer(1, kMostPort));
+  return static_cast<std::uint16_t>(port.Integer(1, kMaxPort));
 }
 
 // Protocol and host address are checked by portmap::MakePortMappings.
@@ -127,7 +127,7 @@ std::vector<portmap::PortMapping> ParsePorts(const Sources& sources) {
 
 RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type) {
   const cni::JsonView& config = sources.config;
-  RulesConfig rules{.forward_hook = {.admin_chain = {}}};
+  RulesConfig rules;
   if (type.Provides(cni::Part::kMasquerade)) {
     CheckBackend(config, "ipMasqBackend", false);
     rules.ip_masq = config.FindBool("ipMasq").value_or(type.defaults.ip_masq);
@@ -139,7 +139,7 @@ RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type) {
     rules.ingress = ParseIngress(config);
     rules.inbound = ParseInbound(config, type.defaults);
     if (const std::optional<cni::JsonView> bit = config.Find("acceptMarkBit")) {
-      rules.forward_hook.accept_mark_bit = static_cast<int>(bit->Integer(0, kMostMarkBit));
+      rules.forward_hook.accept_mark_bit = static_cast<int>(bit->Integer(0, kMaxMarkBit));
     }
   }
   if (type.Provides(cni::Part::kPorts)) {

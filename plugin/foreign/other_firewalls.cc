@@ -23,21 +23,47 @@ bool Call(const std::string& tool, Words words) {
   return RunTool(tool, std::move(words)).Succeeded();
 }
 
-// `action` adds it: "-A" as the last, "-I" as the first rule of `chain`.
-void EnsureRule(const std::string& tool,
-                const char* action,
-                const std::string& chain,
-                const Words& rule) {
-  Words check = {"-C", chain};
-  Append(check, rule);
-  Words add = {action, chain};
-  Append(add, rule);
-  if (!Call(tool, check) && !Call(tool, add)) {
-    LogLine("cannot add a rule to chain {} by {}", chain, tool);
-  }
-}
+// The rules of a table "filter" of iptables-legacy.
+class LegacyRules {
+ public:
+  LegacyRules(std::string tool, Mismatches& mismatches)
+      : tool_(std::move(tool)), mismatches_(mismatches) {}
 
-void OpenLegacyTable(Family family, const state::Record& record) {
+  // `action` adds it: "-A" as the last, "-I" as the first rule of `chain`.
+  void Check(const char* action,
+             const std::string& chain,
+             Words rule,
+             const char* comment,
+             const std::string& target) {
+    Append(rule, {"-m", "comment", "--comment", comment, "-j", target});
+    const auto with_rule = [&](const char* verb) {
+      Words words = {verb, chain};
+      Append(words, rule);
+      return words;
+    };
+    if (Call(tool_, with_rule("-C"))) {
+      return;
+    }
+    mismatches_.Add({Mismatch::Area::kOtherFirewall,
+                     chain,
+                     Format("chain {} of {} has no rule \"{}\"", chain, tool_, comment)},
+                    [&] {
+                      static_cast<void>(Call(tool_, {"-N", chain}));  // fails if it is there
+                      if (target != "ACCEPT") {
+                        static_cast<void>(Call(tool_, {"-N", target}));
+                      }
+                      if (!Call(tool_, with_rule(action))) {
+                        LogLine("cannot add a rule to chain {} by {}", chain, tool_);
+                      }
+                    });
+  }
+
+ private:
+  std::string tool_;
+  Mismatches& mismatches_;
+};
+
+void CheckLegacyTable(Family family, const state::Record& record, Mismatches& mismatches) {
   if (!IsLegacyTableInUse(family, "filter")) {
     return;
   }
@@ -50,24 +76,16 @@ void OpenLegacyTable(Family family, const state::Record& record) {
         tool);
     return;
   }
-  const auto rule = [](Words match, const std::string& comment, const std::string& target) {
-    Append(match, {"-m", "comment", "--comment", comment, "-j", target});
-    return match;
-  };
-  const std::string& admin_chain = record.rules.forward_hook.admin_chain;
-  const std::string mark =
-      Cat("0x", Hex(std::uint64_t{1} << record.rules.forward_hook.accept_mark_bit, 8));
-  for (const std::string& chain : {std::string(firewall::kCniForward), admin_chain}) {
-    static_cast<void>(Call(*path, {"-N", chain}));  // fails if it is there
-  }
-  EnsureRule(
-      *path, "-I", firewall::kForward, rule({}, firewall::kJumpComment, firewall::kCniForward));
-  EnsureRule(*path, "-I", firewall::kCniForward, rule({}, firewall::kAdminComment, admin_chain));
-  EnsureRule(
-      *path,
-      "-A",
-      firewall::kCniForward,
-      rule({"-m", "mark", "--mark", Cat(mark, '/', mark)}, firewall::kAcceptComment, "ACCEPT"));
+  const firewall::ForwardHook& hook = record.rules.forward_hook;
+  const std::string mark = Cat("0x", Hex(std::uint64_t{1} << hook.accept_mark_bit, 8));
+  LegacyRules rules(*path, mismatches);
+  rules.Check("-I", firewall::kForward, {}, firewall::kJumpComment, firewall::kCniForward);
+  rules.Check("-I", firewall::kCniForward, {}, firewall::kAdminComment, hook.admin_chain);
+  rules.Check("-A",
+              firewall::kCniForward,
+              {"-m", "mark", "--mark", Cat(mark, '/', mark)},
+              firewall::kAcceptComment,
+              "ACCEPT");
 }
 
 bool IsFirewalldThere(state::Host& host) {
@@ -75,16 +93,11 @@ bool IsFirewalldThere(state::Host& host) {
          host.nft.FindChain({nft::TableFamily::kIp, "filter"}, "FORWARD_direct").has_value();
 }
 
-// For now and, as a reload drops what is not permanent, permanently. The operator's choice of another
-// zone stands.
-void EnsureZone(const std::string& link, const std::string& zone) {
-  const std::optional<std::string> tool = FindTool("firewall-cmd");
-  if (!tool || RunTool(*tool, {Cat("--get-zone-of-interface=", link)}).Succeeded()) {
-    return;
-  }
+// For now and, as a reload drops what is not permanent, permanently.
+void AddToZone(const std::string& tool, const std::string& link, const std::string& zone) {
   const Words add = {Cat("--zone=", zone), Cat("--add-interface=", link)};
   for (const Words& words : {add, Words{"--permanent", add[0], add[1]}}) {
-    const ExitInfo added = RunTool(*tool, words);
+    const ExitInfo added = RunTool(tool, words);
     if (!added.Succeeded()) {
       LogLine("cannot add {} to zone {} of firewalld: {}", link, zone, Printable(added.err));
       return;
@@ -93,41 +106,49 @@ void EnsureZone(const std::string& link, const std::string& zone) {
   LogLine("added {} to zone {} of firewalld", link, zone);
 }
 
-void Try(const std::function<void()>& open) {
+// The operator's choice of another zone stands.
+void CheckZone(const std::string& link, const std::string& zone, Mismatches& mismatches) {
+  const std::optional<std::string> tool = FindTool("firewall-cmd");
+  if (tool && !RunTool(*tool, {Cat("--get-zone-of-interface=", link)}).Succeeded()) {
+    mismatches.Add(
+        {Mismatch::Area::kOtherFirewall,
+         link,
+         Format("'{}' is in no zone of firewalld, which rejects what comes from it", link)},
+        [&] { AddToZone(*tool, link, zone); });
+  }
+}
+
+void Try(const std::function<void()>& check) {
   try {
-    open();
+    check();
   } catch (const Error& error) {
     LogLine("cannot open another firewall, ignoring: {}", error.what());
   }
 }
 
-void OpenLegacyTables(const state::Record& record) {
-  Try([&] { OpenLegacyTable(Family::kIpv4, record); });
-  if (record.rules.forward_hook.ipv6) {
-    Try([&] { OpenLegacyTable(Family::kIpv6, record); });
-  }
-}
-
 }  // namespace
 
-void OpenOtherFirewalls(state::Host& host, const state::Record& record) {
-  OpenLegacyTables(record);
+void CheckOtherFirewalls(state::Host& host, const state::Record& record, Mismatches& mismatches) {
+  Try([&] { CheckLegacyTable(Family::kIpv4, record, mismatches); });
+  if (record.rules.forward_hook.ipv6) {
+    Try([&] { CheckLegacyTable(Family::kIpv6, record, mismatches); });
+  }
   Try([&] {
     if (!record.link.gateway_ifname.empty() && IsFirewalldThere(host)) {
-      EnsureZone(record.link.gateway_ifname, record.rules.firewalld_zone);
+      CheckZone(record.link.gateway_ifname, record.rules.firewalld_zone, mismatches);
     }
   });
 }
 
-std::vector<std::string> NotesOnOtherFirewalls(state::Host& host, int accept_mark_bit) {
-  std::vector<std::string> notes;
+std::vector<std::string> DropsOfOthers(state::Host& host, int accept_mark_bit) {
+  std::vector<std::string> drops;
   for (const std::string& chain : firewall::ForeignDrops(host.nft, accept_mark_bit)) {
-    notes.push_back(
+    drops.push_back(
         Format("{} comes after ours and may drop what we accept: let it accept the mark 0x{}",
                chain,
                Hex(std::uint64_t{1} << accept_mark_bit, 8)));
   }
-  return notes;
+  return drops;
 }
 
 }  // namespace nomad_bridge::foreign

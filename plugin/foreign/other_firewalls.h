@@ -14,16 +14,16 @@
 #include <string>
 #include <vector>
 
+#include "base/mismatch.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
 namespace nomad_bridge::foreign {
 
-// Lets packets from and to the bridge of `record` pass.
-void OpenOtherFirewalls(state::Host& host, const state::Record& record);
+// They let packets from and to the bridge of `record` pass.
+void CheckOtherFirewalls(state::Host& host, const state::Record& record, Mismatches& mismatches);
 
-// The chains that may drop what we accept, one line each.
-[[nodiscard]] std::vector<std::string> NotesOnOtherFirewalls(state::Host& host,
-                                                             int accept_mark_bit);
+// The chains that may drop what we accept, one line each, with what to do.
+[[nodiscard]] std::vector<std::string> DropsOfOthers(state::Host& host, int accept_mark_bit);
 
 }  // namespace nomad_bridge::foreign

@@ -1,11 +1,11 @@
 #include "plugin/link/bridge.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "base/list.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
 #include "plugin/link/forwarding.h"
@@ -17,44 +17,53 @@
 namespace nomad_bridge::link {
 namespace {
 
+using Area = Mismatch::Area;
+
 constexpr int kLinkLocalPrefixBits = 64;
 
-// "bridge 'nomad', which was down": logged only if an attachment relied on it.
-using Repairs = std::vector<std::string>;
-
-void RequireUsable(const rtnl::Link& link, const config::LinkConfig& config) {
+void RequireUsable(const rtnl::Link& link, const config::LinkSpec& spec) {
   if (link.kind != "bridge") {
     throw Error(Code::kInvalidConfig,
                 Format("cannot create the bridge '{}': a link of that name exists and is no bridge",
-                       config.bridge),
+                       spec.bridge),
                 Format("its kind is '{}'; name another with the key 'bridge'",
                        link.kind.empty() ? "physical" : link.kind));
   }
-  if (config.HasVlans() && !link.vlan_filtering) {
+  if (spec.port.vlans && !link.vlan_filtering) {
     // Not turned on here: its other ports may send frames with tags, which would be dropped from then.
     throw Error(Code::kInvalidConfig,
-                Format("bridge '{}' has no VLAN filtering", config.bridge),
+                Format("bridge '{}' has no VLAN filtering", spec.bridge),
                 Format("'vlan' and 'vlanTrunk' need it: name another bridge with the key 'bridge', "
                        "or turn it on with: ip link set {} type bridge vlan_filtering 1",
-                       config.bridge));
+                       spec.bridge));
   }
 }
 
-EnsuredLink FindOrCreateBridge(state::Host& host, const config::LinkConfig& config) {
-  Repairs repairs;
-  std::optional<rtnl::Link> link = host.net.FindLink(config.bridge);
-  if (!link) {
-    // False means that another ADD was faster: the bridge is there either way.
-    if (host.net.CreateBridge(config.bridge,
-                              Mac::ForName(config.bridge),
-                              MtuOf(host.net, config),
-                              config.HasVlans())) {
-      repairs.push_back(Format("bridge '{}', which was gone", config.bridge));
-    }
-    link = host.net.RequireLink(config.bridge);
+rtnl::Link CreateBridge(state::Host& host, const config::LinkSpec& spec) {
+  // False means that another ADD was faster: the bridge is there either way.
+  static_cast<void>(host.net.CreateBridge(spec.bridge,
+                                          Mac::ForName(spec.bridge),
+                                          MtuOf(host.net, spec.mtu),
+                                          spec.port.vlans.has_value()));
+  return host.net.RequireLink(spec.bridge);
+}
+
+void CheckIsUp(state::Host& host,
+               const rtnl::Link& bridge,
+               const config::LinkSpec& spec,
+               Mismatches& mismatches) {
+  rtnl::LinkChange change{.up = true};
+  if (spec.promisc_mode) {
+    change.promiscuous = true;
   }
-  RequireUsable(*link, config);
-  return {.link = *std::move(link), .repairs = std::move(repairs)};
+  const bool lacks_mode = spec.promisc_mode && !bridge.promiscuous;
+  if (!bridge.up || lacks_mode) {
+    mismatches.Add(
+        {Area::kBridge,
+         bridge.name,
+         Format("bridge '{}' is {}", bridge.name, bridge.up ? "not promiscuous" : "down")},
+        [&] { host.net.Change(bridge, change); });
+  }
 }
 
 enum class BridgeMaker { kWe, kSomebodyElse };
@@ -64,58 +73,18 @@ BridgeMaker MakerOf(const rtnl::Link& bridge) {
   return bridge.mac == Mac::ForName(bridge.name) ? BridgeMaker::kWe : BridgeMaker::kSomebodyElse;
 }
 
-void BringUpBridge(state::Host& host, const rtnl::Link& bridge, const config::LinkConfig& config) {
-  rtnl::LinkChange change{.up = true};
-  if (config.promisc_mode) {
-    change.promiscuous = true;
-  }
-  if (!bridge.up || (config.promisc_mode && !bridge.promiscuous)) {
-    host.net.Change(bridge, change);
-  }
-}
-
-// Whether an attachment with a host veth has used the gateway of this name.
-bool IsInUse(state::Host& host, const std::string& gateway_ifname) {
-  const std::vector<AttachmentId> all = host.records.List("");
-  return std::ranges::any_of(all, [&](const AttachmentId& id) {
-    const std::optional<state::Record> record = host.records.Find(id);
-    return record && record->link.gateway_ifname == gateway_ifname &&
-           FindHostVeth(host.net, id, Recorded::kYes);
-  });
-}
-
-// Whether `present` cannot stay beside `gateways`: any other IPv4 address, an overlapping IPv6 one.
-bool Conflicts(const Cidr& present, const std::vector<Cidr>& gateways) {
-  if (present.address.IsLinkLocal() && !present.address.is_ipv4()) {
+// Whether `present` cannot stay beside `wanted`: any other IPv4 address, an overlapping IPv6 one.
+bool Conflicts(const Cidr& present, const Cidr& wanted) {
+  if (present.address.family() != wanted.address.family()) {
     return false;
   }
-  return std::ranges::any_of(gateways, [&](const Cidr& gateway) {
-    return gateway.address.family() == present.address.family() &&
-           (present.address.is_ipv4() || gateway.Overlaps(present));
-  });
-}
-
-// `gateways`; with IPv6 on a bridge that we created also the link-local address, which the kernel
-// itself would add late.
-std::vector<Cidr> AddressesFor(const rtnl::Link& gateway,
-                               BridgeMaker maker,
-                               const std::vector<Cidr>& gateways) {
-  std::vector<Cidr> wanted = gateways;
-  if (HasFamily(wanted, Family::kIpv6)) {
-    netlink::EnsureSysctl(Cat("net/ipv6/conf/", gateway.name, "/disable_ipv6"), "0");
-    if (maker == BridgeMaker::kWe) {
-      // The kernel uses it as the source of neighbour solicitations. Left alone it adds it up to a
-      // second after the link has a carrier, and then runs duplicate address detection on it.
-      wanted.push_back({gateway.mac.LinkLocal(), kLinkLocalPrefixBits});
-    }
-  }
-  return wanted;
+  return present.address.is_ipv4() || (!present.address.IsLinkLocal() && wanted.Overlaps(present));
 }
 
 bool MayRemoveAddresses(state::Host& host,
                         const rtnl::Link& bridge,
-                        const config::LinkConfig& config) {
-  switch (config.force_address) {
+                        config::ForceAddress force_address) {
+  switch (force_address) {
     case config::ForceAddress::kNo:
       return false;
     case config::ForceAddress::kOnOwnBridge:
@@ -126,84 +95,145 @@ bool MayRemoveAddresses(state::Host& host,
   return true;
 }
 
-// Makes `gateways` addresses of the gateway of `segment`. Returns what a live attachment lacked until
-// now: "address 10.0.0.1/24 of bridge 'nomad'".
-Repairs EnsureGateways(state::Host& host,
-                       const Segment& segment,
-                       const config::LinkConfig& config,
-                       const std::vector<Cidr>& gateways,
-                       const AttachmentId& except) {
-  const rtnl::Link& gateway = segment.gateway;
-  LiveAttachments others(host, except);  // read only if an address is in the way, or missing
-  const auto is_needed = [&](const Cidr& cidr) {
-    return std::ranges::any_of(others.records(), [&](const state::Record& other) {
-      return other.link.gateway_ifname == gateway.name && Contains(other.link.gateways, cidr);
-    });
-  };
-  const std::vector<Cidr> present = host.net.Addresses(gateway);
-  for (const Cidr& cidr : present) {
-    if (Contains(gateways, cidr) || !Conflicts(cidr, gateways) || is_needed(cidr)) {
-      continue;
-    }
-    if (!MayRemoveAddresses(host, segment.bridge, config)) {
-      throw Error(Code::kConflict,
-                  Format("bridge '{}' already has the address {}", gateway.name, cidr),
-                  Format("this network wants {} there; remove it, or set 'isGateway' to false, or "
-                         "'forceAddress' to true",
-                         gateways.front()));
-    }
-    host.net.EnsureAddressGone(gateway, cidr);
-  }
-  Repairs repairs;
-  for (const Cidr& cidr : gateways) {
-    if (!Contains(present, cidr)) {
-      host.net.EnsureAddress(gateway, cidr);
-      if (is_needed(cidr)) {
-        repairs.push_back(Format("address {} of bridge '{}'", cidr, gateway.name));
+// The addresses of the gateway, compared with those it is to have.
+class GatewayAddresses {
+ public:
+  GatewayAddresses(state::Host& host,
+                   Segment segment,
+                   const state::Record::Link& link,
+                   const AttachmentId& except)
+      : host_(host),
+        segment_(std::move(segment)),
+        link_(link),
+        others_(host, except),
+        present_(host.net.Addresses(segment_.gateway)) {}
+
+  void Check(Mismatches& mismatches) {
+    const rtnl::Link& gateway = segment_.gateway;
+    for (const Cidr& wanted : Wanted()) {
+      if (!Contains(present_, wanted)) {
+        mismatches.Add({Area::kBridge,
+                        gateway.name,
+                        Format("address {} is missing on '{}'", wanted, gateway.name)},
+                       [&] {
+                         MakeRoomFor(wanted);
+                         host_.net.EnsureAddress(gateway, wanted);
+                       });
       }
     }
   }
-  return repairs;
+
+ private:
+  // With IPv6 on a bridge that we created also the link-local address: the kernel uses it as the
+  // source of neighbour solicitations. Left alone it adds it up to a second after the link has a
+  // carrier, and then runs duplicate address detection on it.
+  std::vector<Cidr> Wanted() const {
+    std::vector<Cidr> wanted = link_.gateways;
+    if (HasFamily(wanted, Family::kIpv6) && MakerOf(segment_.bridge) == BridgeMaker::kWe) {
+      wanted.push_back({segment_.gateway.mac.LinkLocal(), kLinkLocalPrefixBits});
+    }
+    return wanted;
+  }
+
+  void MakeRoomFor(const Cidr& wanted) {
+    for (const Cidr& cidr : present_) {
+      if (Contains(link_.gateways, cidr) || !Conflicts(cidr, wanted) || IsNeeded(cidr)) {
+        continue;
+      }
+      if (!MayRemoveAddresses(host_, segment_.bridge, link_.force_address)) {
+        throw Error(
+            Code::kConflict,
+            Format("bridge '{}' already has the address {}", segment_.gateway.name, cidr),
+            Format("this network wants {} there; remove it, or set 'isGateway' to false, or "
+                   "'forceAddress' to true",
+                   wanted));
+      }
+      host_.net.EnsureAddressGone(segment_.gateway, cidr);
+    }
+  }
+
+  bool IsNeeded(const Cidr& cidr) {
+    return std::ranges::any_of(others_.records(), [&](const state::Record& other) {
+      return other.link.gateway_ifname == segment_.gateway.name &&
+             Contains(other.link.gateways, cidr);
+    });
+  }
+
+  state::Host& host_;
+  const Segment segment_;
+  const state::Record::Link& link_;
+  LiveAttachments others_;  // read only if an address is in the way
+  std::vector<Cidr> present_;
+};
+
+void CheckIpv6IsOn(const rtnl::Link& gateway, Mismatches& mismatches) {
+  const std::string setting = Cat("net/ipv6/conf/", gateway.name, "/disable_ipv6");
+  if (netlink::FindSysctl(setting) != "0") {
+    mismatches.Add({Area::kBridge, gateway.name, Cat(setting, " is not 0")},
+                   [&] { netlink::EnsureSysctl(setting, "0"); });
+  }
+}
+
+void CheckSegment(state::Host& host,
+                  const rtnl::Link& bridge,
+                  const state::Record::Link& link,
+                  const AttachmentId& except,
+                  Mismatches& mismatches) {
+  RequireUsable(bridge, link);
+  if (!bridge.up) {
+    CheckAdvertisements(host, bridge, bridge, mismatches);  // before it is up and hears them
+  }
+  CheckIsUp(host, bridge, link, mismatches);
+  const std::optional<rtnl::Link> gateway =
+      link.GatewayVlan() ? CheckVlanGateway(host, bridge, link, mismatches) : bridge;
+  if (gateway) {
+    // No IPv6 address can be added before.
+    if (HasFamily(link.gateways, Family::kIpv6)) {
+      CheckIpv6IsOn(*gateway, mismatches);
+    }
+    GatewayAddresses(host, {.bridge = bridge, .gateway = *gateway}, link, except).Check(mismatches);
+    CheckForwarding(host, *gateway, link.gateways, mismatches);
+  }
+  if (bridge.up) {
+    CheckAdvertisements(host, bridge, bridge, mismatches);  // not on a bridge that is refused
+  }
+  if (mismatches.is_repairing() && MakerOf(bridge) == BridgeMaker::kSomebodyElse) {
+    host.net.FixMac(host.net.RequireLink(bridge.name));
+  }
 }
 
 }  // namespace
 
-Segment EnsureBridge(state::Host& host,
-                     const config::LinkConfig& config,
-                     const std::vector<Cidr>& gateways,
-                     const AttachmentId& except) {
-  auto [bridge, repairs] = FindOrCreateBridge(host, config);
-  if (!bridge.up && repairs.empty()) {  // a new one is down anyway
-    repairs.push_back(Format("bridge '{}', which was down", bridge.name));
+std::optional<rtnl::Link> CheckBridge(state::Host& host,
+                                      const state::Record::Link& link,
+                                      const AttachmentId& except,
+                                      Mismatches& mismatches) {
+  std::optional<rtnl::Link> bridge = host.net.FindLink(link.bridge);
+  if (bridge) {
+    CheckSegment(host, *bridge, link, except, mismatches);
+    return bridge;
   }
-  if (bridge.up && config.promisc_mode && !bridge.promiscuous) {
-    repairs.push_back(Format("bridge '{}', which was not promiscuous", bridge.name));
-  }
-  if (!bridge.up) {
-    static_cast<void>(EnsureNoAdvertisements(host, bridge, bridge));  // before it hears any
-  }
-  BringUpBridge(host, bridge, config);
-  EnsuredLink gateway =
-      config.HasVlanGateway()
-          ? EnsureVlanGateway(host, bridge, {.name = config.GatewayIfname(), .vlan = config.vlan})
-          : EnsuredLink{.link = bridge};
-  Append(repairs, std::move(gateway.repairs));
-  const BridgeMaker maker = MakerOf(bridge);
-  Segment segment{.bridge = std::move(bridge), .gateway = std::move(gateway.link)};
-  Append(repairs,
-         EnsureGateways(
-             host, segment, config, AddressesFor(segment.gateway, maker, gateways), except));
-  if (maker == BridgeMaker::kSomebodyElse) {
-    host.net.FixMac(host.net.RequireLink(config.bridge));
-  }
-  Append(repairs, EnsureNoAdvertisements(host, segment.bridge, segment.bridge));
-  Append(repairs, EnsureForwarding(host, segment.gateway, gateways));
-  if (!repairs.empty() && IsInUse(host, segment.gateway.name)) {
-    for (const std::string& repair : repairs) {
-      LogLine("repaired {}", repair);
-    }
-  }
-  return segment;
+  mismatches.Add({Area::kBridge, link.bridge, Format("bridge '{}' is missing", link.bridge)}, [&] {
+    Mismatches implied(Mode::kRepair);  // a new one lacks all the rest as well
+    bridge = CreateBridge(host, link);
+    CheckSegment(host, *bridge, link, except, implied);
+  });
+  return bridge;
+}
+
+Segment RequireSegment(state::Host& host, const config::LinkSpec& link) {
+  const rtnl::Link bridge = host.net.RequireLink(link.bridge);
+  return {.bridge = bridge,
+          .gateway = link.GatewayVlan() ? host.net.RequireLink(link.gateway_ifname) : bridge};
+}
+
+bool IsInUse(state::Host& host, const std::string& gateway_ifname) {
+  const std::vector<AttachmentId> all = host.records.List("");
+  return std::ranges::any_of(all, [&](const AttachmentId& id) {
+    const std::optional<state::Record> record = host.records.Find(id);
+    return record && record->link.gateway_ifname == gateway_ifname &&
+           FindHostVeth(host.net, id, Recorded::kYes);
+  });
 }
 
 }  // namespace nomad_bridge::link

@@ -7,13 +7,24 @@
 //          kKernel.
 #pragma once
 
-#include <vector>
+#include <optional>
 
+#include "base/mismatch.h"
 #include "netlink/rtnl/rtnl.h"
-#include "plugin/config/config.h"
 #include "plugin/state/host.h"
+#include "plugin/state/record.h"
 
 namespace nomad_bridge::link {
+
+// The bridge and, in a VLAN with a gateway, the gateway's link: there, and up. The gateway has
+// link.gateways as its addresses (none if the network is no gateway), and the node forwards for their
+// families. Where one of them is missing, other IPv4 addresses and overlapping IPv6 ones are an error,
+// or removed as forceAddress says; those that a live attachment but `except` needs stay.
+// Returns the bridge; nullopt if it is missing, and is not to be made.
+std::optional<rtnl::Link> CheckBridge(state::Host& host,
+                                      const state::Record::Link& link,
+                                      const AttachmentId& except,
+                                      Mismatches& mismatches);
 
 // The bridge, and the node's own place on it: the bridge itself, or the gateway of a VLAN.
 struct Segment {
@@ -21,14 +32,10 @@ struct Segment {
   rtnl::Link gateway;
 };
 
-// Creates or adopts the bridge and, in a VLAN with a gateway, the gateway's link; sets both up. The
-// gateway gets `gateways` as its addresses (none if the network is no gateway), and forwarding is
-// turned on for their families. Other IPv4 addresses and overlapping IPv6 ones are an error, or
-// removed as forceAddress says; those that a live attachment but `except` needs stay. Logs what it
-// repaired, if an attachment uses the gateway already.
-[[nodiscard]] Segment EnsureBridge(state::Host& host,
-                                   const config::LinkConfig& config,
-                                   const std::vector<Cidr>& gateways,
-                                   const AttachmentId& except);
+// After CheckBridge() has repaired: both are there.
+[[nodiscard]] Segment RequireSegment(state::Host& host, const config::LinkSpec& link);
+
+// Whether an attachment with a host veth has used the gateway of this name. Reads all records.
+[[nodiscard]] bool IsInUse(state::Host& host, const std::string& gateway_ifname);
 
 }  // namespace nomad_bridge::link

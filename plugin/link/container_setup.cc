@@ -57,7 +57,7 @@ void AwaitTraffic(state::Host& host,
   if (port.forwarding) {
     // Before the kernel has noticed its first port's carrier, a bridge drops what the node sends.
     // With spanning tree the first forwarding port is what gives it a carrier.
-    static_cast<void>(host.net.AwaitOperational(config.GatewayIfname(), FromNow(kTimeout)));
+    static_cast<void>(host.net.AwaitOperational(config.gateway_ifname, FromNow(kTimeout)));
   }
   if (config.enable_dad) {
     container.net.AwaitAddresses(veth.container, FromNow(kTimeout));

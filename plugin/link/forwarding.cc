@@ -41,70 +41,48 @@ void KeepLearntDefaultRoutes(state::Host& host) {
   }
 }
 
-// Whether `link` takes advertisements and must not.
-bool MustRefuseAdvertisements(state::Host& host,
-                              const rtnl::Link& bridge,
-                              const std::string& ifname) {
-  return netlink::IsSysctlOn(AcceptRa(ifname)) && !HasUplink(host.net, bridge);
-}
-
-}  // namespace
-
-std::vector<std::string> EnsureForwarding(state::Host& host,
-                                          const rtnl::Link& gateway,
-                                          const std::vector<Cidr>& gateways) {
-  std::vector<std::string> repairs;
-  for (const std::string& setting : SettingsFor(gateway.name, gateways)) {
-    if (netlink::IsSysctlOn(setting)) {
-      continue;
-    }
-    if (setting == kIpv6Forwarding) {
-      KeepLearntDefaultRoutes(host);
-    }
-    netlink::EnsureSysctl(setting, "1");
-    repairs.push_back(Cat(setting, ", which was 0"));
-  }
-  constexpr const char* kDefault = "net/ipv4/conf/default/forwarding";
-  if (HasFamily(gateways, Family::kIpv4) && !netlink::IsSysctlOn(kDefault)) {
-    LogLine("{} is 0: the node does not forward what comes in by interfaces made from now on",
-            kDefault);
-  }
-  return repairs;
-}
-
-std::vector<std::string> DiffForwarding(const std::string& gateway_ifname,
-                                        const std::vector<Cidr>& gateways) {
-  std::vector<std::string> mismatches;
-  for (const std::string& setting : SettingsFor(gateway_ifname, gateways)) {
-    if (!netlink::IsSysctlOn(setting)) {
-      mismatches.push_back(Cat(setting, " is 0"));
-    }
-  }
-  return mismatches;
-}
-
-std::vector<std::string> EnsureNoAdvertisements(state::Host& host,
-                                                const rtnl::Link& bridge,
-                                                const rtnl::Link& link) {
-  if (!MustRefuseAdvertisements(host, bridge, link.name)) {
-    return {};
-  }
+void RefuseAdvertisements(state::Host& host, const rtnl::Link& link) {
   netlink::EnsureSysctl(AcceptRa(link.name), "0");
   for (const rtnl::Socket::LearntRoute& learnt : host.net.LearntRoutes()) {
     if (learnt.link == link.index) {
       host.net.EnsureGone(learnt);
     }
   }
-  return {Format("{}, which was on", AcceptRa(link.name))};
 }
 
-std::vector<std::string> DiffAdvertisements(state::Host& host,
-                                            const rtnl::Link& bridge,
-                                            const std::string& ifname) {
-  if (!MustRefuseAdvertisements(host, bridge, ifname)) {
-    return {};
+}  // namespace
+
+void CheckForwarding(state::Host& host,
+                     const rtnl::Link& gateway,
+                     const std::vector<Cidr>& gateways,
+                     Mismatches& mismatches) {
+  for (const std::string& setting : SettingsFor(gateway.name, gateways)) {
+    if (netlink::IsSysctlOn(setting)) {
+      continue;
+    }
+    mismatches.Add({Mismatch::Area::kForwarding, gateway.name, Cat(setting, " is 0")}, [&] {
+      if (setting == kIpv6Forwarding) {
+        KeepLearntDefaultRoutes(host);
+      }
+      netlink::EnsureSysctl(setting, "1");
+    });
   }
-  return {Cat(AcceptRa(ifname), " is on")};
+  constexpr const char* kDefault = "net/ipv4/conf/default/forwarding";
+  if (mismatches.is_repairing() && HasFamily(gateways, Family::kIpv4) &&
+      !netlink::IsSysctlOn(kDefault)) {
+    LogLine("{} is 0: the node does not forward what comes in by interfaces made from now on",
+            kDefault);
+  }
+}
+
+void CheckAdvertisements(state::Host& host,
+                         const rtnl::Link& bridge,
+                         const rtnl::Link& link,
+                         Mismatches& mismatches) {
+  if (netlink::IsSysctlOn(AcceptRa(link.name)) && !HasUplink(host.net, bridge)) {
+    mismatches.Add({Mismatch::Area::kBridge, link.name, Cat(AcceptRa(link.name), " is on")},
+                   [&] { RefuseAdvertisements(host, link); });
+  }
 }
 
 }  // namespace nomad_bridge::link

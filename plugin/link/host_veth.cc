@@ -20,6 +20,43 @@ void DeleteLink(state::Host& host, const rtnl::Link& link, const cni::ShortLabel
   host.net.EnsureLinkGone(link.name);
 }
 
+// `change`: what else is to change of the link, in the same message.
+void SetPort(rtnl::Socket& net,
+             const rtnl::Link& veth,
+             const state::Record& record,
+             rtnl::LinkChange change = {}) {
+  const config::PortSpec& port = record.link.port;
+  change.port = port.Flags();
+  net.Change(veth, change);
+  if (port.vlans) {
+    net.SetPortVlans(veth, *port.vlans);
+  }
+  // After the VLANs: the lock covers those that the port is a member of by then.
+  if (port.locked) {
+    net.LockPort(veth, record.ContainerMac());
+  }
+}
+
+// "hairpin mode, isolation"; empty if the port is as the record has it.
+std::string ChangedSettings(rtnl::Socket& net,
+                            const rtnl::Link& veth,
+                            const state::Record& record) {
+  const config::PortSpec& port = record.link.port;
+  const PortFlags wanted = port.Flags();
+  std::string changed;
+  const auto note = [&](bool is_changed, const char* what) {
+    if (is_changed) {
+      changed += Cat(changed.empty() ? "" : ", ", what);
+    }
+  };
+  note(veth.port.hairpin != wanted.hairpin, "hairpin mode");
+  note(veth.port.isolated != wanted.isolated, "isolation");
+  note(veth.port.forwards_groups != wanted.forwards_groups, "forwarding of link-local groups");
+  note(port.vlans && !net.HasPortVlans(veth, *port.vlans), "VLANs");
+  note(port.locked && !net.IsPortLocked(veth, record.ContainerMac()), "MAC check");
+  return changed;
+}
+
 }  // namespace
 
 bool IsHostVethOf(const rtnl::Link& link, const AttachmentId& id, Recorded recorded) {
@@ -100,50 +137,45 @@ VethPair PlugIn(state::Host& host, Container& container, const state::Record& re
   // Up only after the lookup: asked for a link that is up without a carrier, the kernel waits.
   SetPort(host.net,
           host_end,
-          record.link.port,
-          record.ContainerMac(),
+          record,
           {.up = true, .alias = state::LinkAlias(record.id, record.labels)});
   return {.host = host_end, .container = container.net.RequireLink(record.id.ifname)};
 }
 
-void SetPort(rtnl::Socket& net,
-             const rtnl::Link& veth,
-             const state::BridgePort& port,
-             const Mac& mac,
-             rtnl::LinkChange change) {
-  change.port = rtnl::PortFlags{
-      .hairpin = port.hairpin, .isolated = port.isolated, .forwards_groups = port.source_check};
-  net.Change(veth, change);
-  if (port.vlans) {
-    net.SetPortVlans(veth, *port.vlans);
+void CheckHostVeth(state::Host& host, const state::Record& record, Mismatches& mismatches) {
+  const auto of_port = [&](std::string text) {
+    return Mismatch{Mismatch::Area::kPort, record.id.container_id, std::move(text)};
+  };
+  const std::optional<rtnl::Link> veth = FindHostVeth(host.net, record.id, Recorded::kYes);
+  if (!veth) {  // the allocation has to be started anew
+    return mismatches.AddUnrepairable(of_port(Format(
+        "{} is missing, and the container's interface with it", state::HostVethName(record.id))));
   }
-  // After the VLANs: the lock covers those that the port is a member of by then.
-  if (port.locked) {
-    net.LockPort(veth, mac);
+  const std::optional<rtnl::Link> bridge = host.net.FindLink(record.link.bridge);
+  if (!bridge || veth->master != bridge->index) {
+    return mismatches.Add(
+        of_port(Format("{} is no port of bridge '{}'", veth->name, record.link.bridge)), [&] {
+          host.net.Change(*veth,
+                          {.up = true, .master = host.net.RequireLink(record.link.bridge).index});
+          // Read again: what it has as a port, such as the default VLAN, is to go.
+          SetPort(host.net, host.net.RequireLink(veth->name), record);
+        });
+  }
+  if (!veth->up) {
+    mismatches.Add(of_port(Cat(veth->name, " is down")),
+                   [&] { host.net.Change(*veth, {.up = true}); });
+  }
+  if (const std::string changed = ChangedSettings(host.net, *veth, record); !changed.empty()) {
+    mismatches.Add(of_port(Format("the {} of {} was changed", changed, veth->name)),
+                   [&] { SetPort(host.net, *veth, record); });
   }
 }
 
-std::vector<std::string> DiffBridgePort(rtnl::Socket& net,
-                                        const rtnl::Link& veth,
-                                        const state::BridgePort& port,
-                                        const Mac& mac) {
-  std::vector<std::string> mismatches;
-  if (veth.hairpin != port.hairpin) {
-    mismatches.emplace_back("hairpin mode");
+void AwaitGateway(state::Host& host, const state::Record& record) {
+  const std::optional<rtnl::Link> veth = FindHostVeth(host.net, record.id, Recorded::kYes);
+  if (veth && veth->operational && veth->forwarding) {
+    static_cast<void>(host.net.AwaitOperational(record.link.gateway_ifname, FromNow(kTimeout)));
   }
-  if (veth.isolated != port.isolated) {
-    mismatches.emplace_back("isolation");
-  }
-  if (veth.forwards_groups != port.source_check) {
-    mismatches.emplace_back("forwarding of link-local groups");
-  }
-  if (port.vlans && !net.HasPortVlans(veth, *port.vlans)) {
-    mismatches.emplace_back("VLANs");
-  }
-  if (port.locked && !net.IsPortLocked(veth, mac)) {
-    mismatches.emplace_back("MAC check");
-  }
-  return mismatches;
 }
 
 }  // namespace nomad_bridge::link

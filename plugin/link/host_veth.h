@@ -8,6 +8,7 @@
 
 #include <optional>
 
+#include "base/mismatch.h"
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/link/container.h"
 #include "plugin/state/host.h"
@@ -62,18 +63,10 @@ void CreateVeth(state::Host& host,
 // container's end stays down.
 [[nodiscard]] VethPair PlugIn(state::Host& host, Container& container, const state::Record& record);
 
-// Idempotent. `mac` is the container's. `change`: what else is to change of the link, in the same
-// message.
-void SetPort(rtnl::Socket& net,
-             const rtnl::Link& veth,
-             const state::BridgePort& port,
-             const Mac& mac,
-             rtnl::LinkChange change = {});
+// The host end is there, up, a port of its bridge, and with the flags that the record has.
+void CheckHostVeth(state::Host& host, const state::Record& record, Mismatches& mismatches);
 
-// What differs: "hairpin mode", "isolation", "VLANs", "MAC check".
-[[nodiscard]] std::vector<std::string> DiffBridgePort(rtnl::Socket& net,
-                                                      const rtnl::Link& veth,
-                                                      const state::BridgePort& port,
-                                                      const Mac& mac);
+// Waits until what the node sends by way of the gateway arrives, if the host end carries packets.
+void AwaitGateway(state::Host& host, const state::Record& record);
 
 }  // namespace nomad_bridge::link

@@ -11,7 +11,7 @@ namespace nomad_bridge::link {
 namespace {
 
 std::string Directory() {
-  return Cat(state::kStateFolder, "/.dead");
+  return Cat(state::kStateDirectory, "/.dead");
 }
 
 std::string PathOf(const std::string& host_veth) {

@@ -54,11 +54,11 @@ struct Entry {
 constexpr std::size_t kFields = 2 + kCounters + 1 + 3;
 
 std::string LogPath() {
-  return Cat(state::kStateFolder, "/.traffic-log");
+  return Cat(state::kStateDirectory, "/.traffic-log");
 }
 
 std::string TotalsPath() {
-  return Cat(state::kStateFolder, "/.traffic-totals");
+  return Cat(state::kStateDirectory, "/.traffic-totals");
 }
 
 Numbers NumbersOf(const rtnl::Link& link) {
@@ -321,7 +321,7 @@ TrafficTotals TrafficTotals::Lock() {
   TrafficTotals totals;
   totals.reads_ = true;
   try {
-    EnsureDirectory(state::kStateFolder);
+    EnsureDirectory(state::kStateDirectory);
     totals.lock_ = FileLock::Take(LogPath(), LockKind::kTraffic, "the traffic of deleted links");
   } catch (const Error& error) {
     if (error.code() == Code::kTryAgain) {

@@ -24,9 +24,9 @@ bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge) {
   });
 }
 
-int MtuOf(rtnl::Socket& net, const config::LinkConfig& config) {
-  if (config.mtu != config::kUplinkMtu) {
-    return config.mtu;
+int MtuOf(rtnl::Socket& net, int wanted) {
+  if (wanted != config::kUplinkMtu) {
+    return wanted;
   }
   int least = 0;
   for (const char* const beyond : kBeyond) {

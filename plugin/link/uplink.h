@@ -16,9 +16,9 @@ namespace nomad_bridge::link {
 
 [[nodiscard]] bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge);
 
-// The MTU in bytes that the config asks for, 0 for the kernel's default. For kUplinkMtu it is that of
+// The MTU in bytes that `wanted`, a config's, stands for; 0 for the kernel's default. For kUplinkMtu it is that of
 // the interface by which packets leave the node, the lesser one if IPv4 and IPv6 leave by two; 0 if the
 // node has no default route. Costs two round trips then, and one per such interface.
-[[nodiscard]] int MtuOf(rtnl::Socket& net, const config::LinkConfig& config);
+[[nodiscard]] int MtuOf(rtnl::Socket& net, int wanted);
 
 }  // namespace nomad_bridge::link

@@ -1,21 +1,17 @@
 #include "plugin/link/vlan_gateway.h"
 
 #include "base/error.h"
-#include "base/list.h"
 #include "base/text.h"
-#include "netlink/core/sysctl.h"
 #include "plugin/link/forwarding.h"
 
 namespace nomad_bridge::link {
 namespace {
 
-// A VLAN link needs its bridge to be a member of the VLAN, besides those it is a member of already.
-rtnl::PortVlans MembershipIn(const VlanGateway& gateway) {
-  return {.tagged = {{.first = gateway.vlan, .last = gateway.vlan}}, .keep_default = true};
-}
+using Area = Mismatch::Area;
 
-bool IsVlanLink(const rtnl::Link& link, const rtnl::Link& bridge, const VlanGateway& gateway) {
-  return link.kind == "vlan" && link.peer == bridge.index && link.vlan == gateway.vlan;
+// A VLAN link needs its bridge to be a member of the VLAN, besides those it is a member of already.
+PortVlans MembershipIn(std::uint16_t vlan) {
+  return {.tagged = {{.first = vlan, .last = vlan}}, .keep_default = true};
 }
 
 // One end of a veth pair whose other end is a port of `bridge`: the reference plugin's.
@@ -26,65 +22,61 @@ bool IsPair(state::Host& host, const rtnl::Link& link, const rtnl::Link& bridge)
   return port && port->master == bridge.index;
 }
 
-EnsuredLink FindOrCreate(state::Host& host, const rtnl::Link& bridge, const VlanGateway& gateway) {
-  std::vector<std::string> repairs;
-  std::optional<rtnl::Link> link = host.net.FindLink(gateway.name);
-  if (!link) {
-    // False means that another ADD was faster: the link is there either way.
-    if (host.net.CreateVlanLink(gateway.name, bridge, gateway.vlan)) {
-      repairs.push_back(Format("gateway '{}', which was gone", gateway.name));
-    }
-    link = host.net.FindLink(gateway.name);
-  }
-  if (!link || (!IsVlanLink(*link, bridge, gateway) && !IsPair(host, *link, bridge))) {
+void RequireGateway(state::Host& host,
+                    const rtnl::Link& link,
+                    const rtnl::Link& bridge,
+                    std::uint16_t vlan) {
+  const bool is_vlan = link.kind == "vlan" && link.peer == bridge.index && link.vlan == vlan;
+  if (!is_vlan && !IsPair(host, link, bridge)) {
     throw Error(
         Code::kConflict,
         Format("cannot create the gateway '{}' of VLAN {}: a link of that name is something else",
-               gateway.name,
-               gateway.vlan),
-        Format("it must be VLAN {} of bridge '{}'", gateway.vlan, bridge.name));
+               link.name,
+               vlan),
+        Format("it must be VLAN {} of bridge '{}'", vlan, bridge.name));
   }
-  return {.link = *std::move(link), .repairs = std::move(repairs)};
+}
+
+void CheckGateway(state::Host& host,
+                  const rtnl::Link& link,
+                  const rtnl::Link& bridge,
+                  std::uint16_t vlan,
+                  Mismatches& mismatches) {
+  RequireGateway(host, link, bridge, vlan);
+  const auto differs = [&](const char* how, auto repair) {
+    mismatches.Add({Area::kBridge, bridge.name, Format("gateway '{}' is {}", link.name, how)},
+                   repair);
+  };
+  if (link.kind == "vlan" && !host.net.HasPortVlans(bridge, MembershipIn(vlan))) {
+    differs("cut off from its VLAN", [&] { host.net.SetPortVlans(bridge, MembershipIn(vlan)); });
+  }
+  CheckAdvertisements(host, bridge, link, mismatches);  // before it is up and hears them
+  if (!link.up) {
+    differs("down", [&] { host.net.Change(link, {.up = true}); });
+  }
 }
 
 }  // namespace
 
-EnsuredLink EnsureVlanGateway(state::Host& host,
-                              const rtnl::Link& bridge,
-                              const VlanGateway& gateway) {
-  EnsuredLink ensured = FindOrCreate(host, bridge, gateway);
-  const rtnl::Link& link = ensured.link;
-  if (link.kind == "vlan" && !host.net.HasPortVlans(bridge, MembershipIn(gateway))) {
-    host.net.SetPortVlans(bridge, MembershipIn(gateway));
-    ensured.repairs.push_back(
-        Format("gateway '{}', which was cut off from its VLAN", gateway.name));
+std::optional<rtnl::Link> CheckVlanGateway(state::Host& host,
+                                           const rtnl::Link& bridge,
+                                           const config::LinkSpec& spec,
+                                           Mismatches& mismatches) {
+  const std::string& name = spec.gateway_ifname;
+  const std::uint16_t vlan = spec.GatewayVlan().value();
+  std::optional<rtnl::Link> link = host.net.FindLink(name);
+  if (link) {
+    CheckGateway(host, *link, bridge, vlan, mismatches);
+    return link;
   }
-  if (link.up) {
-    Append(ensured.repairs, EnsureNoAdvertisements(host, bridge, link));
-  } else {
-    netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", gateway.name, "/accept_ra"), "0");
-    host.net.Change(link, {.up = true});
-    ensured.repairs.push_back(Format("gateway '{}', which was down", gateway.name));
-  }
-  return ensured;
-}
-
-std::vector<std::string> DiffVlanGateway(state::Host& host,
-                                         const rtnl::Link& bridge,
-                                         const VlanGateway& gateway) {
-  const std::optional<rtnl::Link> link = host.net.FindLink(gateway.name);
-  if (!link) {
-    return {Format("gateway '{}' is missing", gateway.name)};
-  }
-  std::vector<std::string> mismatches;
-  if (!link->up) {
-    mismatches.push_back(Format("gateway '{}' is down", gateway.name));
-  }
-  if (link->kind == "vlan" && !host.net.HasPortVlans(bridge, MembershipIn(gateway))) {
-    mismatches.push_back(Format("gateway '{}' is cut off from its VLAN", gateway.name));
-  }
-  Append(mismatches, DiffAdvertisements(host, bridge, gateway.name));
-  return mismatches;
+  mismatches.Add({Area::kBridge, bridge.name, Format("gateway '{}' is missing", name)}, [&] {
+    // False means that another ADD was faster: the link is there either way.
+    static_cast<void>(host.net.CreateVlanLink(name, bridge, vlan));
+    link = host.net.RequireLink(name);
+    Mismatches implied(Mode::kRepair);  // a new one is down
+    CheckGateway(host, *link, bridge, vlan, implied);
+  });
+  return link;
 }
 
 }  // namespace nomad_bridge::link

@@ -9,33 +9,18 @@
 // Errors   kConflict if a link of that name is something else; kKernel.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
+#include <optional>
 
+#include "base/mismatch.h"
+#include "plugin/config/config.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::link {
 
-struct VlanGateway {
-  std::string name;  // "nomad.100"
-  std::uint16_t vlan = 0;
-};
-
-// A link that is there now, and what had to be done to it: "gateway 'nomad.100', which was down".
-struct EnsuredLink {
-  rtnl::Link link;
-  std::vector<std::string> repairs;
-};
-
-// The link, up.
-[[nodiscard]] EnsuredLink EnsureVlanGateway(state::Host& host,
-                                            const rtnl::Link& bridge,
-                                            const VlanGateway& gateway);
-
-// What differs, one line each: "gateway 'nomad.100' is down".
-[[nodiscard]] std::vector<std::string> DiffVlanGateway(state::Host& host,
-                                                       const rtnl::Link& bridge,
-                                                       const VlanGateway& gateway);
+// There, a member of its VLAN, and up. Returns it as it is then; nullopt if it is missing.
+[[nodiscard]] std::optional<rtnl::Link> CheckVlanGateway(state::Host& host,
+                                                         const rtnl::Link& bridge,
+                                                         const config::LinkSpec& spec,
+                                                         Mismatches& mismatches);
 
 }  // namespace nomad_bridge::link

@@ -56,6 +56,7 @@ std::optional<StaleOwner> RequireStale(state::Host& host, const firewall::Confli
     }
     return std::nullopt;
   }
+  // Only tried: whoever holds it is alive, and may be waiting for the rules' lock, which we hold.
   std::optional<RangeLock> lock = host.records.TryLock(owner->id);
   owner = lock ? host.records.Find(owner->id) : owner;  // as nobody changes it any more
   const bool is_alive = owner && owner->IsAny(state::Phase::kLive) && link::IsAlive(host, *owner);
@@ -96,7 +97,7 @@ std::optional<StaleOwner> TakeOver(state::Host& host,
                                    firewall::Change& change) {
   std::optional<StaleOwner> stale = RequireStale(host, conflict);
   const std::string owner(conflict.present.owner());
-  change.stale_owners.push_back(owner);
+  change.stale_owners.push_back(owner);  // whose elements the batch may replace
   if (!Replaces(conflict.wanted, conflict.present)) {
     change.remove_owned.push_back(conflict.present);  // an overlap
   }

@@ -11,117 +11,143 @@
 #include "plugin/rules/desired.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/forward_hooks.h"
-#include "plugin/rules/port_side_effects.h"
+#include "plugin/rules/stale_flows.h"
 #include "plugin/rules/tables.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::rules {
 namespace {
 
-void FinishRepair(state::Host& host,
-                  const std::vector<std::string>& repaired,
-                  LazyDesiredState& desired) {
-  for (const std::string& mismatch : repaired) {
-    LogLine("repaired {}", mismatch);
+std::set<std::string> OwnersOf(const std::set<AttachmentId>& ids) {
+  std::set<std::string> owners;
+  for (const AttachmentId& id : ids) {
+    owners.insert(state::HostVethName(id));
   }
-  if (!repaired.empty()) {
-    ForgetUntranslatedFlows(host, desired->records());
-  }
+  return owners;
 }
 
-firewall::Restored RestoreAll(state::Host& host,
-                              const firewall::Goal& goal,
-                              const DesiredState& desired,
-                              state::Checkpoint& checkpoint) {
-  checkpoint.published_on.clear();
-  for (const state::Record& record : desired.records()) {
-    NotePublished(record, checkpoint);
+class Convergence {
+ public:
+  Convergence(state::Host& host, const Extent& extent, Mismatches& mismatches)
+      : host_(host),
+        extent_(extent),
+        mismatches_(mismatches),
+        checkpoint_(host.checkpoint.Find().value_or(state::Checkpoint{})),
+        desired_(host, OwnersOf(extent.valid)) {}
+
+  [[nodiscard]] Converged Run() {
+    if (extent_.is_whole && desired_->records().empty() &&
+        !host_.nft.FindTable(firewall::TableId())) {
+      return {.checkpoint = std::move(checkpoint_), .is_whole = true};  // there was none yet
+    }
+    mark_bit_ = extent_.added != nullptr ? MarkBitFor(*extent_.added, checkpoint_, desired_)
+                                         : MarkBitInUse(checkpoint_, desired_);
+    // Once it is there, it stays.
+    has_port_filter_ = checkpoint_.has_port_filter ||
+                       (extent_.added != nullptr && NeedsPortFilter(*extent_.added));
+    firewall::Goal goal = WithHooks(HooksIn(checkpoint_, mark_bit_));
+    // Both: the generation says that nobody has changed a rule, the rest that what stands there is what
+    // this binary and this record want.
+    const bool is_quiet = checkpoint_.generation == host_.nft.Generation();
+    const bool has_same_tables = checkpoint_.tables_revision == kTablesRevision &&
+                                 checkpoint_.accept_mark_bit == mark_bit_ &&
+                                 checkpoint_.has_port_filter == has_port_filter_;
+    if (!extent_.is_whole && is_quiet && has_same_tables && !goal.new_forward_hook) {
+      return {.checkpoint = std::move(checkpoint_)};
+    }
+    if (!is_quiet) {
+      checkpoint_.opened_ifnames.clear();  // other firewalls may have been changed, too
+      checkpoint_.foreign_drops.clear();
+    }
+    checkpoint_.accept_mark_bit = mark_bit_;
+    goal.tables = NodeTables(mark_bit_, has_port_filter_);
+    // By their handles: a table of the same name may be another one, without our elements.
+    const bool may_compare_less =
+        !extent_.is_whole && has_same_tables &&
+        firewall::HandlesOf(host_.nft, goal.tables) == checkpoint_.table_handles;
+    if (may_compare_less && Compare(goal, nullptr)) {
+      return {.checkpoint = std::move(checkpoint_)};
+    }
+    CompareAll();
+    return {.checkpoint = std::move(checkpoint_), .is_whole = true};
   }
-  return firewall::RestoreAll(host.nft, goal, desired.Elements());
-}
 
-// Of all live attachments; nullopt if there has been none yet.
-std::optional<firewall::Goal> FindWholeGoal(state::Host& host,
-                                            const state::Checkpoint& checkpoint,
-                                            LazyDesiredState& desired) {
-  if (desired->records().empty() && !host.nft.FindTable(firewall::TableId())) {
-    return std::nullopt;
+ private:
+  firewall::Goal WithHooks(std::vector<firewall::ForwardHook> hooks) {
+    firewall::Goal goal{.forward_hooks = std::move(hooks)};
+    if (extent_.added != nullptr) {
+      goal.new_forward_hook = FindNewHook(*extent_.added, goal.forward_hooks);
+    }
+    return goal;
   }
-  const int mark_bit = MarkBitInUse(checkpoint, desired);
-  const bool has_port_filter =
-      checkpoint.has_port_filter || std::ranges::any_of(desired->records(), NeedsPortFilter);
-  return firewall::Goal{.tables = NodeTables(mark_bit, has_port_filter),
-                        .forward_hooks = HooksOf(*desired, mark_bit)};
-}
 
-// Notes in `checkpoint` what `restored` has put in force, and saves it.
-void Note(state::Host& host,
-          const firewall::Goal& goal,
-          const firewall::Restored& restored,
-          state::Checkpoint& checkpoint) {
-  checkpoint.generation = restored.generation;
-  checkpoint.table_handles = restored.table_handles;
-  checkpoint.has_port_filter = goal.tables.size() > 1;
-  checkpoint.tables_revision = kTablesRevision;
-  NoteHooks(goal, checkpoint);
-  SaveCheckpoint(host, checkpoint);
-}
+  void CompareAll() {
+    has_port_filter_ =
+        has_port_filter_ || std::ranges::any_of(desired_->records(), NeedsPortFilter);
+    firewall::Goal goal = WithHooks(HooksOf(*desired_, mark_bit_));
+    goal.tables = NodeTables(mark_bit_, has_port_filter_);
+    checkpoint_.published_on.clear();
+    for (const state::Record& record : desired_->records()) {
+      NotePublished(record, checkpoint_);
+    }
+    const firewall::DesiredElements elements = desired_->Elements();
+    static_cast<void>(Compare(goal, &elements));
+  }
 
-struct Converged {
-  state::Checkpoint checkpoint;
-  std::vector<std::string> repaired;
+  // False if that is not enough, as elements are missing: see firewall::Compare().
+  bool Compare(const firewall::Goal& goal, const firewall::DesiredElements* elements) {
+    std::optional<firewall::Compared> compared =
+        firewall::Compare(host_.nft, goal, elements, mismatches_.mode());
+    if (!compared) {
+      return false;
+    }
+    const bool is_repaired = mismatches_.is_repairing() && !compared->mismatches.empty();
+    mismatches_.AddAll(std::move(compared->mismatches));
+    // Flows that began while the rules were away would go on without a translation.
+    if (is_repaired) {
+      ForgetUntranslatedFlows(host_, desired_->records());
+    }
+    if (mismatches_.is_repairing()) {
+      Note(goal, *compared);
+    }
+    return true;
+  }
+
+  // What is in force from now on.
+  void Note(const firewall::Goal& goal, const firewall::Compared& compared) {
+    checkpoint_.generation = compared.generation;
+    checkpoint_.table_handles = compared.table_handles;
+    checkpoint_.has_port_filter = has_port_filter_;
+    checkpoint_.tables_revision = kTablesRevision;
+    NoteHooks(goal, checkpoint_);
+    SaveCheckpoint(host_, checkpoint_);
+  }
+
+  state::Host& host_;
+  const Extent& extent_;
+  Mismatches& mismatches_;
+  state::Checkpoint checkpoint_;
+  LazyDesiredState desired_;
+  int mark_bit_ = 0;
+  bool has_port_filter_ = false;
 };
-
-// So that `added`, if there is one, can be added to.
-Converged ConvergeFor(state::Host& host, const state::Record* added) {
-  state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint{});
-  LazyDesiredState desired(host, {});
-  const int mark_bit = added != nullptr ? MarkBitFor(*added, checkpoint, desired)
-                                        : MarkBitInUse(checkpoint, desired);
-  // Once it is there, it stays.
-  bool has_port_filter =
-      checkpoint.has_port_filter || (added != nullptr && NeedsPortFilter(*added));
-  std::vector<firewall::ForwardHook> hooks = HooksIn(checkpoint, mark_bit);
-  const auto find_new_hook = [&](const std::vector<firewall::ForwardHook>& present) {
-    return added != nullptr ? FindNewHook(*added, present) : std::nullopt;
-  };
-  std::optional<firewall::ForwardHook> new_hook = find_new_hook(hooks);
-
-  const bool is_quiet = checkpoint.generation == host.nft.Generation();
-  const bool has_same_tables = checkpoint.tables_revision == kTablesRevision &&
-                               checkpoint.accept_mark_bit == mark_bit &&
-                               checkpoint.has_port_filter == has_port_filter;
-  if (is_quiet && has_same_tables && !new_hook) {
-    return {.checkpoint = std::move(checkpoint)};
-  }
-  if (!is_quiet) {
-    checkpoint.opened_ifnames.clear();  // other firewalls may have been changed, too
-    checkpoint.notes.clear();
-  }
-  checkpoint.accept_mark_bit = mark_bit;
-  firewall::Goal goal{.tables = NodeTables(mark_bit, has_port_filter),
-                      .forward_hooks = std::move(hooks),
-                      .new_forward_hook = std::move(new_hook)};
-  std::optional<firewall::Restored> restored;
-  if (has_same_tables && firewall::HandlesOf(host.nft, goal.tables) == checkpoint.table_handles) {
-    restored = firewall::RestoreTable(host.nft, goal);
-  }
-  if (!restored) {
-    has_port_filter = has_port_filter || std::ranges::any_of(desired->records(), NeedsPortFilter);
-    goal.tables = NodeTables(mark_bit, has_port_filter);
-    goal.forward_hooks = HooksOf(*desired, mark_bit);
-    goal.new_forward_hook = find_new_hook(goal.forward_hooks);
-    restored = RestoreAll(host, goal, *desired, checkpoint);
-  }
-  FinishRepair(host, restored->repaired, desired);
-  Note(host, goal, *restored, checkpoint);
-  return {.checkpoint = std::move(checkpoint), .repaired = std::move(restored->repaired)};
-}
 
 }  // namespace
 
-state::Checkpoint Converge(state::Host& host, const state::Record& record) {
-  return ConvergeFor(host, &record).checkpoint;
+Converged Converge(state::Host& host, const Extent& extent, Mismatches& mismatches) {
+  return Convergence(host, extent, mismatches).Run();
+}
+
+std::vector<Mismatch> CompareElements(state::Host& host, const state::Record& record) {
+  std::vector<Mismatch> mismatches;
+  for (const nft::Element& element : ElementsOf(record.OnlyLive())) {
+    const firewall::Presence presence = firewall::FindPresence(host.nft, element);
+    if (presence != firewall::Presence::kSame) {
+      mismatches.push_back(firewall::MismatchOf(
+          NodeTables(firewall::ForwardHook().accept_mark_bit, true), element, presence));
+    }
+  }
+  return mismatches;
 }
 
 bool AreForeign(state::Host& host, const nft::Changes& changes) {
@@ -132,55 +158,11 @@ bool AreForeign(state::Host& host, const nft::Changes& changes) {
          !changes.tables.contains(firewall::TableId().name);
 }
 
-std::vector<std::string> ConvergeAfterForeignChanges(state::Host& host) {
-  const RangeLock one_at_a_time = host.records.LockRules();
-  return ConvergeFor(host, nullptr).repaired;
-}
-
-std::vector<std::string> ConvergeAll(state::Host& host, const std::set<AttachmentId>& valid) {
-  std::set<std::string> kept_owners;
-  for (const AttachmentId& id : valid) {
-    kept_owners.insert(state::HostVethName(id));
-  }
-  const RangeLock one_at_a_time = host.records.LockRules();
-  state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint{});
-  LazyDesiredState desired(host, std::move(kept_owners));
-  const std::optional<firewall::Goal> goal = FindWholeGoal(host, checkpoint, desired);
-  if (!goal) {
-    return {};
-  }
-  if (checkpoint.generation != host.nft.Generation()) {
-    checkpoint.opened_ifnames.clear();
-    checkpoint.notes.clear();
-  }
-  checkpoint.accept_mark_bit = MarkBitInUse(checkpoint, desired);
-  firewall::Restored restored = RestoreAll(host, *goal, *desired, checkpoint);
-  FinishRepair(host, restored.repaired, desired);
-  Note(host, *goal, restored, checkpoint);
-  return std::move(restored.repaired);
-}
-
-std::vector<std::string> DiffAll(state::Host& host) {
-  if (host.records.List("").empty() && !host.nft.FindTable(firewall::TableId())) {
-    return {};  // without making a file for the lock
-  }
-  const RangeLock one_at_a_time = host.records.LockRules();
-  LazyDesiredState desired(host, {});
-  const std::optional<firewall::Goal> goal =
-      FindWholeGoal(host, host.checkpoint.Find().value_or(state::Checkpoint{}), desired);
-  return goal ? firewall::DiffAll(host.nft, *goal, desired->Elements())
-              : std::vector<std::string>();
-}
-
 std::optional<state::Checkpoint> FindCurrentCheckpoint(state::Host& host) {
   std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
   const bool is_current = checkpoint && checkpoint->tables_revision == kTablesRevision &&
                           checkpoint->generation == host.nft.Generation();
   return is_current ? checkpoint : std::nullopt;
-}
-
-std::string NameOf(const nft::Element& element) {
-  return firewall::Name(NodeTables(firewall::ForwardHook().accept_mark_bit, true), element);
 }
 
 void NotePublished(const state::Record& record, state::Checkpoint& checkpoint) {
@@ -204,21 +186,6 @@ void UpdateCheckpoint(state::Host& host, const std::function<void(state::Checkpo
   state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint{});
   change(checkpoint);
   SaveCheckpoint(host, checkpoint);
-}
-
-std::vector<std::string> DiffRules(state::Host& host, const state::Record& record) {
-  const std::vector<nft::Element> elements = ElementsOf(record.OnlyLive());
-  if (elements.empty()) {
-    return {};
-  }
-  LazyDesiredState desired(host, {});
-  const int mark_bit =
-      MarkBitFor(record, host.checkpoint.Find().value_or(state::Checkpoint{}), desired);
-  firewall::Goal goal{.tables = NodeTables(mark_bit, NeedsPortFilter(record))};
-  if (HasForwardHook(record)) {
-    goal.forward_hooks = {record.rules.forward_hook};
-  }
-  return firewall::Diff(host.nft, goal, elements);
 }
 
 }  // namespace nomad_bridge::rules

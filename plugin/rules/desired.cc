@@ -18,6 +18,8 @@ DesiredState::DesiredState(state::Host& host, std::set<std::string> kept_owners)
       continue;
     }
     const std::string owner = state::HostVethName(id);
+    // A stale one keeps its elements until it is collected: to know it from one that is just being
+    // added takes its lock.
     if (link::IsAlive(host, *record)) {
       live_.push_back(record->OnlyLive());
       live_owners_.insert(owner);

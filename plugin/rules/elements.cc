@@ -97,8 +97,10 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
   if (has_ports) {
     Append(elements, portmap::Elements(record.rules.ports, comment));
   }
+  // Those of its interface last, and only beside others: without an element of its own no rule would
+  // match by them.
   if (elements.empty()) {
-    return {};  // no rules that would match its interface
+    return {};
   }
   Append(elements, InterfaceElements(record, comment));
   return elements;

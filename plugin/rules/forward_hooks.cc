@@ -57,6 +57,7 @@ int MarkBitFor(const state::Record& record,
     return MarkBitInUse(checkpoint, desired);
   }
   const int bit = record.rules.forward_hook.accept_mark_bit;
+  // Records are read only where the bit is new to the node.
   if (checkpoint.accept_mark_bit != bit) {
     RequireSameMarkBit(record, *desired);
   }

@@ -22,7 +22,8 @@ std::optional<Checkpoint> CheckpointFile::Find() const {
 }
 
 void CheckpointFile::Write(const Checkpoint& checkpoint) const {
-  EnsureDirectory(kStateFolder);
+  EnsureDirectory(kStateDirectory);
+  // Whole or not at all; readers take no lock.
   ReplaceFile(kFile, FormatCheckpoint(checkpoint, here_));
 }
 

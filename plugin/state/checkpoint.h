@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,10 @@ struct Checkpoint {
   std::string legacy_filter;  // the state of iptables-legacy then (foreign/iptables_legacy.h)
   // Where ports are, or were, published: on which addresses of the node; nullopt: on all of them.
   std::vector<std::optional<Ip>> published_on;
-  std::vector<std::string> notes;  // what only the operator can repair, one line each
+  std::vector<std::string> foreign_drops;  // chains of others that drop what we accept, for people
+  // Of the host's side when all of it was found right (attachment/fingerprint.h).
+  std::string fingerprint;
+  std::set<std::string> data_dirs;  // where attachments had their leases then
   // Some attachment has left ports to another one of its container.
   bool has_siblings = false;
 

@@ -18,6 +18,6 @@ struct Origin {
 };
 
 // The directory of all our state: "/run/nomad-bridge".
-constexpr const char* kStateFolder = "/run/nomad-bridge";
+constexpr const char* kStateDirectory = "/run/nomad-bridge";
 
 }  // namespace nomad_bridge::state

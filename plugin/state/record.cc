@@ -77,4 +77,18 @@ Mac Record::ContainerMac() const {
                                 : Mac::For(ipam.addresses.front().address);
 }
 
+Record IntentOf(const cni::Request& request,
+                const cni::PluginType& type,
+                const config::Config& config,
+                const netlink::NetnsId& container) {
+  const Record record{.id = request.id,
+                      .labels = config.labels,
+                      .netns_path = request.netns_path,
+                      .netns = container,
+                      .link = {config.link},
+                      .ipam = {.data_dir = config.ipam.data_dir, .ranges = config.ipam.ranges},
+                      .rules = {config.rules}};
+  return record.With(type.parts, Phase::kMaking);
+}
+
 }  // namespace nomad_bridge::state

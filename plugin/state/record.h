@@ -13,7 +13,6 @@
 
 #include "base/attachment_id.h"
 #include "base/ip.h"
-#include "firewall/address_policy.h"
 #include "firewall/forward_hook.h"
 #include "ipam/range.h"
 #include "netlink/core/netns.h"
@@ -21,19 +20,11 @@
 #include "plugin/cni/delegate.h"
 #include "plugin/cni/labels.h"
 #include "plugin/cni/plugin_type.h"
+#include "plugin/cni/request.h"
 #include "plugin/config/config.h"
 #include "portmap/mapping.h"
 
 namespace nomad_bridge::state {
-
-// The host end of an attachment as a port of its bridge.
-struct BridgePort {
-  bool hairpin = false;
-  bool isolated = false;
-  bool locked = false;        // frames from any MAC but the container's are dropped
-  bool source_check = false;  // it is in table bridge nomad-bridge (firewall/port_filter.h)
-  std::optional<rtnl::PortVlans> vlans;  // nullopt: the kernel's default
-};
 
 // How far a part of an attachment has come. Written before the kernel is changed, by the command that
 // holds the attachment's lock: while nobody does, a making or leaving part is what a killed command
@@ -57,21 +48,11 @@ struct Record {
   std::string netns_path;  // the container's network namespace, as CNI_NETNS named it
   netlink::NetnsId netns;
 
-  struct Link {
-    std::string bridge;  // of which our host veth is a port
-    // What its config says of that: for one that has to be made again.
-    int mtu = 0;
-    config::ForceAddress force_address = config::ForceAddress::kNo;
-    bool promisc_mode = false;
-    // Where the node and what lies behind it reach the container: the bridge itself, or the gateway
-    // of its VLAN. Also set for a foreign plugin's bridge.
-    std::string gateway_ifname;
+  struct Link : config::LinkSpec {
     // Without a bridge: the host ends of a foreign plugin's veth pairs, used by this container alone.
     std::vector<std::string> foreign_host_ifnames;
-    std::vector<std::string>
-        foreign_ports;  // those of a foreign plugin that are ports of its bridge
-    BridgePort port;
-    std::optional<Mac> mac;      // the container's, if the config asked for one
+    // Those of a foreign plugin that are ports of its bridge.
+    std::vector<std::string> foreign_ports;
     std::vector<Cidr> gateways;  // addresses that gateway_ifname must have for this attachment
   } link;
 
@@ -83,14 +64,7 @@ struct Record {
     std::optional<cni::DelegatedIpam> delegated;  // the IPAM plugin that assigned the others
   } ipam;
 
-  struct Rules {
-    bool ip_masq = false;
-    bool snat = false;
-    bool masq_all = false;
-    firewall::ForwardHook forward_hook;
-    firewall::Ingress ingress = firewall::Ingress::kOpen;
-    firewall::Inbound inbound = firewall::Inbound::kAny;
-    std::string firewalld_zone;  // for gateway_ifname, where firewalld runs
+  struct Rules : config::RuleSpec {
     std::vector<portmap::DnatEntry> ports;
   } rules;
 
@@ -116,5 +90,11 @@ struct Record {
   // Of the container's interface: the configured one, else derived from its first address.
   [[nodiscard]] Mac ContainerMac() const;
 };
+
+// All that is known of an attachment before anything is done; its addresses come from IPAM.
+[[nodiscard]] Record IntentOf(const cni::Request& request,
+                              const cni::PluginType& type,
+                              const config::Config& config,
+                              const netlink::NetnsId& container);
 
 }  // namespace nomad_bridge::state

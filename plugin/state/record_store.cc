@@ -24,10 +24,10 @@ constexpr std::uint64_t kRulesByte = 0;
 
 // At most 211 bytes: readable, and unique even where the container id is cut.
 std::string FileName(const AttachmentId& id) {
-  constexpr std::size_t kLongestId = 190;
+  constexpr std::size_t kMaxIdBytes = 190;
   constexpr std::size_t kKeptOfId = 150;
   const std::string container_id =
-      id.container_id.size() <= kLongestId
+      id.container_id.size() <= kMaxIdBytes
           ? id.container_id
           : Cat(id.container_id.substr(0, kKeptOfId), '~', Hex(StableHash(id.container_id), 16));
   return Cat(container_id, '@', id.ifname, kSuffix);
@@ -44,7 +44,7 @@ std::optional<AttachmentId> ParseFileName(const std::string& network, const std:
 }
 
 std::string PathIn(const std::string& network, const std::string& name) {
-  return Cat(kStateFolder, '/', network, '/', name);
+  return Cat(kStateDirectory, '/', network, '/', name);
 }
 
 std::string PathOf(const AttachmentId& id) {
@@ -83,10 +83,11 @@ std::optional<Record> Records::FindOwn(const AttachmentId& id) const {
 }
 
 void Records::Write(const Record& record) const {
+  // host-local alone may be called without a namespace.
   if (record.netns == netlink::NetnsId{}) {
     return;
   }
-  EnsureDirectory(Cat(kStateFolder, '/', record.id.network));
+  EnsureDirectory(Cat(kStateDirectory, '/', record.id.network));
   const std::string text = FormatRecord(record, here_);
   const std::string path = PathOf(record.id);
   // Creating leaves nothing behind if we are killed. Replacing may leave a ".new", which EnsureGone()
@@ -98,6 +99,7 @@ void Records::Write(const Record& record) const {
 
 void Records::EnsureGone(const AttachmentId& id) const {
   const std::string path = PathOf(id);
+  // In this order: killed in between, the record is still there to be found.
   EnsureFileGone(path + ".new");
   EnsureFileGone(path);
 }
@@ -112,12 +114,12 @@ void Records::EnsureVoidGone(const AttachmentId& id) const {
 std::vector<AttachmentId> Records::List(const std::string& network) const {
   std::vector<AttachmentId> found;
   if (network.empty()) {
-    for (const std::string& name : Entries(kStateFolder)) {
+    for (const std::string& name : Entries(kStateDirectory)) {
       Append(found, List(name));
     }
     return found;
   }
-  for (const std::string& name : Entries(Cat(kStateFolder, '/', network))) {
+  for (const std::string& name : Entries(Cat(kStateDirectory, '/', network))) {
     std::optional<AttachmentId> id = ParseFileName(network, name);
     if (id && id->container_id.find('~') != std::string::npos) {  // only the file has the whole id
       const std::optional<std::string> text = FindFile(PathIn(network, name), kMaxRecordBytes);
@@ -133,8 +135,8 @@ std::vector<AttachmentId> Records::List(const std::string& network) const {
 
 std::vector<Records::Reading> Records::ReadAll() const {
   std::vector<Reading> readings;
-  for (const std::string& network : Entries(kStateFolder)) {
-    for (const std::string& name : Entries(Cat(kStateFolder, '/', network))) {
+  for (const std::string& network : Entries(kStateDirectory)) {
+    for (const std::string& name : Entries(Cat(kStateDirectory, '/', network))) {
       std::optional<AttachmentId> id = ParseFileName(network, name);
       Reading reading{.path = PathIn(network, name), .id = id.value_or(AttachmentId())};
       if (id && Read(reading)) {
@@ -172,7 +174,7 @@ std::optional<Record> Records::FindOwner(std::string_view owner) const {
 }
 
 RangeLock Records::Lock(const AttachmentId& id) const {
-  EnsureDirectory(kStateFolder);
+  EnsureDirectory(kStateDirectory);
   return RangeLock::Take(kLockFile,
                          LockByte(id),
                          LockKind::kAttachment,
@@ -180,12 +182,12 @@ RangeLock Records::Lock(const AttachmentId& id) const {
 }
 
 std::optional<RangeLock> Records::TryLock(const AttachmentId& id) const {
-  EnsureDirectory(kStateFolder);
+  EnsureDirectory(kStateDirectory);
   return RangeLock::TryTake(kLockFile, LockByte(id), LockKind::kAttachment);
 }
 
 RangeLock Records::LockRules() const {
-  EnsureDirectory(kStateFolder);
+  EnsureDirectory(kStateDirectory);
   return RangeLock::Take(kLockFile, kRulesByte, LockKind::kRules, "the node's rules");
 }
 

@@ -34,7 +34,7 @@ void Fields(auto& visit, cni::DelegatedIpam& delegated) {
   visit("config", delegated.config);
 }
 
-void Fields(auto& visit, rtnl::PortVlans& vlans) {
+void Fields(auto& visit, PortVlans& vlans) {
   visit("untagged", vlans.untagged);
   visit("tagged", vlans.tagged);
   visit("keepDefault", vlans.keep_default);
@@ -47,7 +47,7 @@ void Fields(auto& visit, ipam::Range& range) {
   visit("gateway", range.gateway);
 }
 
-void Fields(auto& visit, BridgePort& port) {
+void Fields(auto& visit, config::PortSpec& port) {
   visit("hairpin", port.hairpin);
   visit("isolated", port.isolated);
   visit("locked", port.locked);
@@ -116,7 +116,9 @@ void Fields(auto& visit, StoredCheckpoint& stored) {
   visit("openedIfnames", stored.checkpoint.opened_ifnames);
   visit("legacyFilter", stored.checkpoint.legacy_filter);
   visit("publishedOn", stored.checkpoint.published_on);
-  visit("notes", stored.checkpoint.notes);
+  visit("foreignDrops", stored.checkpoint.foreign_drops);
+  visit("fingerprint", stored.checkpoint.fingerprint);
+  visit("dataDirs", stored.checkpoint.data_dirs);
   visit("hasSiblings", stored.checkpoint.has_siblings);
   visit("bootId", stored.origin.boot_id);
   visit("hostNetns", stored.origin.netns);

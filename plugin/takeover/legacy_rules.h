@@ -3,7 +3,7 @@
 //
 // Shapes   The rules of plugin/takeover/nft_rules.h as iptables-legacy-save prints them, recognised
 //          in the same way; those in the chain for masquerading also by their own comment. An accept
-//          must be the reference's, word by word.
+//          must be the reference's, word for word.
 //          iptables-legacy-save prints a rule a line, "-A CHAIN words...". A word with anything unusual
 //          in it stands in double quotes, with a backslash before each quote and backslash in it; a
 //          line break between quotes is part of the word.

@@ -43,7 +43,9 @@ state::Record Attachment() {
   record.link.port = {.hairpin = true, .source_check = true};
   record.link.gateways = {Cidr::Parse("172.26.64.1/20").value()};
   record.ipam.addresses = {Address()};
-  record.rules = {.ip_masq = true, .snat = true, .inbound = firewall::Inbound::kPublished};
+  record.rules.ip_masq = true;
+  record.rules.snat = true;
+  record.rules.inbound = firewall::Inbound::kPublished;
   for (const portmap::Protocol protocol : {portmap::Protocol::kTcp, portmap::Protocol::kUdp}) {
     record.rules.ports.push_back({.protocol = protocol,
                                   .host_port = 19999,
@@ -79,7 +81,7 @@ void Add(const state::Record& record,
   host.Change({.index = IndexOf(veth), .name = veth},
               {.up = true,
                .alias = state::LinkAlias(record.id, record.labels),
-               .port = rtnl::PortFlags{.hairpin = true, .forwards_groups = true}});
+               .port = PortFlags{.hairpin = true, .forwards_groups = true}});
   inside.Change({.index = rtnl::kLoopbackIndex, .name = "lo"}, {.up = true});
   const rtnl::Link eth0 = inside.RequireLink("eth0");
   inside.EnsureAddress(eth0, Address());

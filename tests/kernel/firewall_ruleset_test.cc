@@ -10,7 +10,7 @@ namespace {
 
 using firewall::Change;
 
-constexpr const char* kForwardChain = "chain forward in table inet nomad-bridge";
+constexpr const char* kForwardChain = "chain forward in table inet nomad-bridge was changed";
 
 class Ruleset : public RulesetWorld {
  protected:
@@ -62,11 +62,11 @@ TEST_F(Ruleset, StaysAsItIsIfNothingIsToBeDone) {
 TEST_F(Ruleset, IsChangedAsLongAsNobodyElseDoes) {
   std::optional<std::uint32_t> generation = Put(DesiredOf(2)).generation;
   for (const int n : {3, 4, 5}) {
-    generation = Apply(Adding(DesiredOf(n)), generation.value()).generation;
+    generation = Commit(Adding(DesiredOf(n)), generation.value()).generation;
     EXPECT_THAT(List(), HasSubstr(Cat(Ip4(n), " comment")));
   }
   generation = firewall::RemoveElements(socket_, DesiredOf(4).elements, generation);
-  generation = Apply(Adding(DesiredOf(6)), generation.value()).generation;
+  generation = Commit(Adding(DesiredOf(6)), generation.value()).generation;
   EXPECT_NE(generation, std::nullopt);
   EXPECT_THAT(List(), Not(HasSubstr("veth4")));
 }
@@ -75,7 +75,7 @@ TEST_F(Ruleset, IsNotChangedAfterAForeignChange) {
   const auto outcome = Put(DesiredOf(2));
   Nft("add table ip foreign");
   const std::string before = List();
-  const auto refused = Apply(Adding(DesiredOf(3)), outcome.generation.value());
+  const auto refused = Commit(Adding(DesiredOf(3)), outcome.generation.value());
   EXPECT_EQ(refused.generation, std::nullopt);
   EXPECT_FALSE(refused.conflict || refused.refusal);
   EXPECT_EQ(List(), before);
@@ -89,19 +89,18 @@ TEST_F(Ruleset, IsPlannedAnewIfItWasChangedMeanwhile) {
   int asked = 0;
   Put(DesiredOf(2));
   Nft("add element inet nomad-bridge alloc4 { 192.0.2.9 comment \"veth9\" }");
-  const auto restored = firewall::RestoreAll(
-      socket_,
-      GoalOf({DesiredOf(2)}),
-      {.elements = DesiredOf(2).elements, .is_explained = [&](const nft::Element&) {
-         if (++asked == 1) {
-           Nft("flush chain inet nomad-bridge forward");
-         }
-         return false;
-       }});
+  const firewall::DesiredElements desired{.elements = DesiredOf(2).elements,
+                                          .is_explained = [&](const nft::Element&) {
+                                            if (++asked == 1) {
+                                              Nft("flush chain inet nomad-bridge forward");
+                                            }
+                                            return false;
+                                          }};
+  const auto restored = Compare(GoalOf({DesiredOf(2)}), &desired);
   EXPECT_EQ(asked, 2);
   EXPECT_THAT(List(), HasSubstr("@alloc4 meta mark set"));
   EXPECT_THAT(List(), Not(HasSubstr("veth9")));
-  EXPECT_EQ(restored.generation, socket_.Generation());
+  EXPECT_EQ(restored->generation, socket_.Generation());
 }
 
 // What costs the same whatever the number of elements.
@@ -109,12 +108,12 @@ TEST_F(Ruleset, HasItsTableRestoredWithoutReadingElements) {
   Put(DesiredOf(2));
   const std::string before = List();
   Nft("flush chain inet nomad-bridge forward");
-  const auto restored = firewall::RestoreTable(socket_, GoalOf({DesiredOf(2)}));
+  const auto restored = Compare(GoalOf({DesiredOf(2)}), nullptr);
   ASSERT_TRUE(restored);
   EXPECT_THAT(restored->repaired, ElementsAre(kForwardChain));
   EXPECT_EQ(List(), before);
   Nft("flush ruleset");
-  EXPECT_FALSE(firewall::RestoreTable(socket_, GoalOf({DesiredOf(2)}))) << "elements are lost";
+  EXPECT_FALSE(Compare(GoalOf({DesiredOf(2)}), nullptr)) << "elements are lost";
   EXPECT_EQ(List("ruleset"), "");
 }
 
@@ -122,9 +121,9 @@ TEST_F(Ruleset, IsWokenIfItIsDormant) {
   Put(DesiredOf(2));
   const std::string before = List();
   Nft("add table inet nomad-bridge { flags dormant; }");
-  const auto restored = firewall::RestoreTable(socket_, GoalOf({DesiredOf(2)}));
+  const auto restored = Compare(GoalOf({DesiredOf(2)}), nullptr);
   ASSERT_TRUE(restored);
-  EXPECT_THAT(restored->repaired, ElementsAre("table inet nomad-bridge, which was dormant"));
+  EXPECT_THAT(restored->repaired, ElementsAre("table inet nomad-bridge is dormant"));
   EXPECT_EQ(List(), before);
 }
 
@@ -136,9 +135,9 @@ TEST_F(Ruleset, ComesBackWithAllItsElementsAfterAFlush) {
   const auto outcome = Put(DesiredOf(3), {DesiredOf(2)});
   EXPECT_EQ(List(), before);
   EXPECT_THAT(outcome.repaired,
-              ElementsAre("the forwarding rules in table ip filter",
-                          "the forwarding rules in table ip6 filter",
-                          "table inet nomad-bridge with all that was in it"));
+              ElementsAre("the forwarding rules in table ip filter are missing",
+                          "the forwarding rules in table ip6 filter are missing",
+                          "table inet nomad-bridge is missing"));
 }
 
 struct Damage {
@@ -166,26 +165,28 @@ TEST_P(DamagedRuleset, IsRepaired) {
   EXPECT_THAT(Diff(DesiredOf(2)), IsEmpty());
 }
 
-constexpr const char* kWholeTable = "table inet nomad-bridge with all that was in it";
+constexpr const char* kWholeTable = "table inet nomad-bridge is missing";
 
 const Damage kDamages[] = {
     {"AnElementGone",
      "delete element inet nomad-bridge masq4 { 172.26.64.2 }",
-     "172.26.64.2 in masq4 of veth2"},
+     "172.26.64.2 in masq4 of veth2 is missing"},
     {"AnElementOfIpv6Gone",
      "delete element inet nomad-bridge alloc6 { fd00:26::2 }",
-     "fd00:26::2 in alloc6 of veth2"},
-    {"TheBridgeGone", "delete element inet nomad-bridge bridges { nomad }", "nomad in bridges"},
+     "fd00:26::2 in alloc6 of veth2 is missing"},
+    {"TheBridgeGone",
+     "delete element inet nomad-bridge bridges { nomad }",
+     "nomad in bridges is missing"},
     {"AnotherComment",
      "delete element inet nomad-bridge snat4 { 172.26.64.2 }\n"
      "add element inet nomad-bridge snat4 { 172.26.64.2 comment \"veth2 other\" }",
-     "172.26.64.2 in snat4 of veth2"},
+     "172.26.64.2 in snat4 of veth2 was changed"},
     {"AChainEmptied", "flush chain inet nomad-bridge forward", kForwardChain},
     {"ARuleAdded", "insert rule inet nomad-bridge forward drop", kForwardChain},
     {"AChainGone",
      "flush chain inet nomad-bridge localhost_guard\n"
      "delete chain inet nomad-bridge localhost_guard",
-     "chain localhost_guard in table inet nomad-bridge"},
+     "chain localhost_guard in table inet nomad-bridge was changed"},
     {"APolicy", "chain inet nomad-bridge forward { policy drop; }", kForwardChain},
     {"AnotherTable",
      "delete table inet nomad-bridge\n"
@@ -206,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(After, DamagedRuleset, ::testing::ValuesIn(kDamages), k
 TEST_F(Ruleset, GetsAMissingSetBack) {
   Nft("table inet nomad-bridge { set bridges { type ifname; }; }");
   const auto outcome = Put(DesiredOf(2));
-  EXPECT_THAT(outcome.repaired, Contains("set alloc4 in table inet nomad-bridge"));
+  EXPECT_THAT(outcome.repaired, Contains("set alloc4 in table inet nomad-bridge is missing"));
   EXPECT_THAT(List(), HasSubstr("ip saddr @alloc4"));
 }
 
@@ -222,10 +223,10 @@ TEST_F(Ruleset, LosesChainsAndSetsThatTheTableDoesNotHave) {
       "  chain old_hook { type filter hook forward priority 7; ip saddr vmap @old_verdicts; }\n"
       "}");
   EXPECT_THAT(Restore({DesiredOf(2)}).repaired,
-              ElementsAre("the left-over set old in table inet nomad-bridge",
-                          "the left-over set old_verdicts in table inet nomad-bridge",
-                          "the left-over chain old_rules in table inet nomad-bridge",
-                          "the left-over chain old_hook in table inet nomad-bridge"));
+              ElementsAre("set old in table inet nomad-bridge is left over",
+                          "set old_verdicts in table inet nomad-bridge is left over",
+                          "chain old_rules in table inet nomad-bridge is left over",
+                          "chain old_hook in table inet nomad-bridge is left over"));
   EXPECT_EQ(List(), before);
 }
 
@@ -234,15 +235,14 @@ TEST_F(Ruleset, LosesElementsThatNothingExplains) {
   const std::string before = List();
   Nft("add element inet nomad-bridge alloc4 { 192.0.2.9 comment \"veth9 x\" }");
   const auto restore = [&](bool is_explained) {
-    return firewall::RestoreAll(
-        socket_,
-        GoalOf({DesiredOf(2)}),
-        {.elements = DesiredOf(2).elements,
-         .is_explained = [&](const nft::Element&) { return is_explained; }});
+    const firewall::DesiredElements desired{
+        .elements = DesiredOf(2).elements,
+        .is_explained = [&](const nft::Element&) { return is_explained; }};
+    return *Compare(GoalOf({DesiredOf(2)}), &desired);
   };
   EXPECT_THAT(restore(true).repaired, IsEmpty());
   EXPECT_THAT(List(), HasSubstr("192.0.2.9"));
-  EXPECT_THAT(restore(false).repaired, ElementsAre("the left-over 192.0.2.9 in alloc4 of veth9"));
+  EXPECT_THAT(restore(false).repaired, ElementsAre("192.0.2.9 in alloc4 of veth9 has no owner"));
   EXPECT_EQ(List(), before);
 }
 
@@ -252,7 +252,7 @@ class TakenElement : public Ruleset, public ::testing::WithParamInterface<bool> 
   firewall::Outcome Try(const Change& change,
                         std::optional<std::uint32_t> generation,
                         const std::vector<DesiredState>& others = {}) {
-    return Apply(change, GetParam() ? generation : std::nullopt, others);
+    return Commit(change, GetParam() ? generation : std::nullopt, others);
   }
 };
 

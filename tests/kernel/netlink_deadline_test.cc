@@ -32,8 +32,8 @@ void PrintTo(const SilentCase& silent, std::ostream* out) {
 
 template <typename Act>
 void OnEveryNetlinkSocket(const Act& act) {
-  constexpr int kMostFds = 256;
-  for (int fd = 0; fd < kMostFds; ++fd) {
+  constexpr int kMaxFds = 256;
+  for (int fd = 0; fd < kMaxFds; ++fd) {
     int domain = 0;
     socklen_t size = sizeof domain;
     if (::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_NETLINK) {

@@ -64,9 +64,9 @@ TEST_F(WholeTable, GetsMissingPortsBack) {
   host().Must({"nft", "flush", "map", "inet", "nomad-bridge", "port4"});
   host().Must({"nft", "flush", "chain", "inet", "nomad-bridge", "hostports"});
   const auto outcome = Put(Publishing(2), {Publishing(2)});
-  EXPECT_THAT(
-      outcome.repaired,
-      ElementsAre("chain hostports in table inet nomad-bridge", "tcp . 8080 in port4 of veth2"));
+  EXPECT_THAT(outcome.repaired,
+              ElementsAre("chain hostports in table inet nomad-bridge was changed",
+                          "tcp . 8080 in port4 of veth2 is missing"));
   EXPECT_EQ(ListTable(), before);
 }
 
@@ -78,14 +78,14 @@ TEST_F(WholeTable, CorrectsAPortThatLeadsElsewhere) {
               "add element inet nomad-bridge port4 { tcp . 8080 comment \"veth2 job=billing "
               "alloc=2\" : 10.0.0.1 . 1 }");
   EXPECT_THAT(Put(DesiredOf(3), {Publishing(2)}).repaired,
-              ElementsAre("tcp . 8080 in port4 of veth2"));
+              ElementsAre("tcp . 8080 in port4 of veth2 was changed"));
   static_cast<void>(firewall::RemoveElements(socket_, DesiredOf(3).elements, std::nullopt));
   EXPECT_EQ(ListTable(), before);
 }
 
 TEST_F(WholeTable, NamesThePortThatIsTaken) {
   const auto first = Put(Publishing(2));
-  const auto outcome = Apply(Adding(Publishing(3)), first.generation);
+  const auto outcome = Commit(Adding(Publishing(3)), first.generation);
   ASSERT_TRUE(outcome.conflict);
   EXPECT_EQ(portmap::DescribeKey(outcome.conflict->wanted), "tcp 8080");
   EXPECT_EQ(outcome.conflict->present.owner(), "veth2");

@@ -362,7 +362,7 @@ TEST_F(RtnlDuplicateDetection, IsAwaitedUntilTheDeadline) {
   const Error error = AwaitFailure(std::chrono::milliseconds(200));
 
   EXPECT_EQ(error.code(), Code::kTryAgain);
-  EXPECT_EQ(error.msg(), "address 2001:db8::5/64 of 'd0' did not get usable");
+  EXPECT_EQ(error.msg(), "address 2001:db8::5/64 of 'd0' did not become usable");
 }
 
 TEST_F(RtnlDuplicateDetection, IsNotAwaitedWhereThereIsNone) {

@@ -71,18 +71,18 @@ class RtnlRouteLookup : public RtnlBridge {
 };
 
 TEST_F(RtnlPort, HasHairpinModeAndIsolationWritten) {
-  net_.Change(Port("port-a"), {.port = rtnl::PortFlags{.hairpin = true, .isolated = true}});
+  net_.Change(Port("port-a"), {.port = PortFlags{.hairpin = true, .isolated = true}});
   EXPECT_TRUE(Flag(host(), "port-a", "hairpin"));
   EXPECT_TRUE(Flag(host(), "port-a", "isolated"));
-  EXPECT_TRUE(Port("port-a").hairpin);
-  EXPECT_TRUE(Port("port-a").isolated);
+  EXPECT_TRUE(Port("port-a").port.hairpin);
+  EXPECT_TRUE(Port("port-a").port.isolated);
 
-  net_.Change(Port("port-a"), {.port = rtnl::PortFlags{.hairpin = true}});
+  net_.Change(Port("port-a"), {.port = PortFlags{.hairpin = true}});
   EXPECT_TRUE(Flag(host(), "port-a", "hairpin"));
   EXPECT_FALSE(Flag(host(), "port-a", "isolated"));
-  EXPECT_FALSE(Port("port-a").isolated);
+  EXPECT_FALSE(Port("port-a").port.isolated);
 
-  net_.Change(Port("port-a"), {.port = rtnl::PortFlags{.isolated = true}});
+  net_.Change(Port("port-a"), {.port = PortFlags{.isolated = true}});
   EXPECT_FALSE(Flag(host(), "port-a", "hairpin"));
   EXPECT_TRUE(Flag(host(), "port-a", "isolated"));
 }
@@ -106,8 +106,8 @@ TEST_F(RtnlBridge, KeepsAMacThatIsFixedAndAcceptsItsFrames) {
 TEST_F(RtnlPort, ThatIsIsolatedReachesTheBridgeButNoOther) {
   EXPECT_TRUE(Ping(container(), "10.0.0.11"));
 
-  net_.Change(Port("port-a"), {.port = rtnl::PortFlags{.isolated = true}});
-  net_.Change(Port("port-b"), {.port = rtnl::PortFlags{.isolated = true}});
+  net_.Change(Port("port-a"), {.port = PortFlags{.isolated = true}});
+  net_.Change(Port("port-b"), {.port = PortFlags{.isolated = true}});
 
   EXPECT_TRUE(Ping(container(), "10.0.0.1"));
   EXPECT_TRUE(Ping(other_, "10.0.0.1"));
@@ -158,7 +158,7 @@ TEST_F(RtnlPort, LockLeavesNothingWhenThePortGoes) {
 // With hairpin mode off and on.
 class RtnlPortLock : public RtnlBridge, public ::testing::WithParamInterface<bool> {
  protected:
-  RtnlPortLock() { net_.Change(Port("port-a"), {.port = rtnl::PortFlags{.hairpin = GetParam()}}); }
+  RtnlPortLock() { net_.Change(Port("port-a"), {.port = PortFlags{.hairpin = GetParam()}}); }
 
   void Spoof() {
     container().Must({"ip", "link", "set", "eth0", "address", kFalseMac.Text()});

@@ -282,9 +282,9 @@ TEST_F(RtnlLink, HasHairpinModeTurnedOnAndOff) {
     return LinkOn(host(), "test0").at("linkinfo").at("info_slave_data").at("hairpin").get<bool>();
   };
 
-  net_.Change(port, {.port = rtnl::PortFlags{.hairpin = true}});
+  net_.Change(port, {.port = PortFlags{.hairpin = true}});
   EXPECT_TRUE(hairpin());
-  net_.Change(port, {.port = rtnl::PortFlags{.hairpin = false}});
+  net_.Change(port, {.port = PortFlags{.hairpin = false}});
   EXPECT_FALSE(hairpin());
 }
 

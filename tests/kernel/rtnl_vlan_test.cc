@@ -60,7 +60,7 @@ class RtnlVlan : public RtnlWorld {
     return text;
   }
 
-  void Set(const std::string& port, const rtnl::PortVlans& vlans) {
+  void Set(const std::string& port, const PortVlans& vlans) {
     net_.SetPortVlans(Port(port), vlans);
     EXPECT_TRUE(net_.HasPortVlans(Port(port), vlans)) << Shown(port);
     EXPECT_EQ(Read(port), Shown(port));
@@ -101,7 +101,7 @@ TEST_F(RtnlVlan, MembershipsStayIfAskedTo) {
 
 TEST_F(RtnlVlan, MembershipIsFoundDifferentAndRepaired) {
   AddPort("port");
-  const rtnl::PortVlans wanted{.untagged = 5, .tagged = {{10, 20}}};
+  const PortVlans wanted{.untagged = 5, .tagged = {{10, 20}}};
   Set("port", wanted);
   for (const char* damage : {"bridge vlan del dev port vid 15",
                              "bridge vlan del dev port vid 5",
@@ -119,7 +119,7 @@ TEST_F(RtnlVlan, MembershipIsFoundDifferentAndRepaired) {
 
 TEST_F(RtnlVlan, RangesMayExceedOneMessage) {
   AddPort("port");
-  rtnl::PortVlans wanted{.untagged = 4094};
+  PortVlans wanted{.untagged = 4094};
   for (std::uint16_t id = 1; id < 2000; id += 2) {
     wanted.tagged.push_back({id, id});
   }
@@ -164,7 +164,7 @@ TEST_F(RtnlVlan, TrunkReachesAllOfItsVlans) {
 TEST_F(RtnlVlan, IsReachedFromTheNodeByASubInterface) {
   Attach(container(), "port-a", "10.0.0.10");
   Set("port-a", {.untagged = 7});
-  const rtnl::PortVlans wanted{.tagged = {{7, 7}}, .keep_default = true};
+  const PortVlans wanted{.tagged = {{7, 7}}, .keep_default = true};
 
   Set("br0", wanted);
   EXPECT_EQ(Shown("br0"), "1 PVID untagged, 7");

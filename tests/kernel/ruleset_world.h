@@ -60,7 +60,7 @@ class RulesetWorld : public World {
 
   // What should be in force for one container.
   struct DesiredState {
-    firewall::ForwardHook forward_hook;
+    firewall::ForwardHook forward_hook{.admin_chain = "NOMAD-ADMIN"};
     std::vector<nft::Element> elements;
   };
 
@@ -73,7 +73,7 @@ class RulesetWorld : public World {
       policy.address = Ip::Parse(address).value();
       policies.push_back(policy);
     }
-    DesiredState desired{.forward_hook = {.ipv6 = true},
+    DesiredState desired{.forward_hook = {.admin_chain = "NOMAD-ADMIN", .ipv6 = true},
                          .elements = firewall::Elements(policies, Comment(n))};
     desired.elements.push_back(firewall::BridgeElement("nomad"));
     desired.elements.push_back(firewall::GatewayElement("nomad"));
@@ -90,23 +90,49 @@ class RulesetWorld : public World {
     return goal;
   }
 
+  static firewall::DesiredElements ElementsOf(const std::vector<DesiredState>& all) {
+    firewall::DesiredElements desired{.is_explained = [](const nft::Element&) { return true; }};
+    for (const DesiredState& each : all) {
+      Append(desired.elements, each.elements);
+    }
+    return desired;
+  }
+
+  struct Restored {
+    std::uint32_t generation = 0;
+    std::vector<std::string> repaired;
+  };
+
+  // Compared, and repaired if that is the mode; nullopt if elements are needed, but not given.
+  std::optional<Restored> Compare(const firewall::Goal& goal,
+                                  const firewall::DesiredElements* desired,
+                                  Mode mode = Mode::kRepair) {
+    const auto compared = firewall::Compare(socket_, goal, desired, mode);
+    if (!compared) {
+      return std::nullopt;
+    }
+    Restored restored{.generation = compared->generation};
+    for (const Mismatch& mismatch : compared->mismatches) {
+      restored.repaired.push_back(mismatch.text);
+    }
+    return restored;
+  }
+
   // All that `others` should have is there afterwards, and the static rules for `hook`.
-  firewall::Restored Restore(const std::vector<DesiredState>& others,
-                             const firewall::ForwardHook& hook = {.ipv6 = true}) {
+  Restored Restore(const std::vector<DesiredState>& others,
+                   const firewall::ForwardHook& hook = {.admin_chain = "NOMAD-ADMIN",
+                                                        .ipv6 = true}) {
     firewall::Goal goal = GoalOf(others);
     goal.new_forward_hook = hook;
-    firewall::DesiredElements desired{.is_explained = [](const nft::Element&) { return true; }};
-    for (const DesiredState& other : others) {
-      Append(desired.elements, other.elements);
-    }
-    return firewall::RestoreAll(socket_, goal, desired);
+    const firewall::DesiredElements desired = ElementsOf(others);
+    return *Compare(goal, &desired);
   }
 
   // On `generation`; without one, restores `others` first.
-  firewall::Outcome Apply(const firewall::Change& change,
-                          std::optional<std::uint32_t> generation = std::nullopt,
-                          const std::vector<DesiredState>& others = {}) {
-    return firewall::Apply(socket_, change, generation ? *generation : Restore(others).generation);
+  firewall::Outcome Commit(const firewall::Change& change,
+                           std::optional<std::uint32_t> generation = std::nullopt,
+                           const std::vector<DesiredState>& others = {}) {
+    return firewall::Commit(socket_, change, generation ? *generation : Restore(others).generation);
   }
 
   struct Added {
@@ -117,8 +143,8 @@ class RulesetWorld : public World {
 
   // Adds `desired` beside `others`, which are restored first.
   Added Put(const DesiredState& desired, const std::vector<DesiredState>& others = {}) {
-    firewall::Restored restored = Restore(others, desired.forward_hook);
-    firewall::Outcome outcome = Apply(Adding(desired), restored.generation);
+    Restored restored = Restore(others, desired.forward_hook);
+    firewall::Outcome outcome = Commit(Adding(desired), restored.generation);
     if (outcome.refusal) {
       throw Error(*outcome.refusal);
     }
@@ -128,7 +154,8 @@ class RulesetWorld : public World {
   }
 
   std::vector<std::string> Diff(const DesiredState& desired) {
-    return firewall::Diff(socket_, GoalOf({desired}), desired.elements);
+    const firewall::DesiredElements elements = ElementsOf({desired});
+    return Compare(GoalOf({desired}), &elements, Mode::kLook)->repaired;
   }
 
   nft::Socket socket_;

@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kAllocation = "5f3c1a2b-0000-4000-8000-000000000001";
-constexpr const char* kOther = "9d01c7e4-0000-4000-8000-000000000002";
+constexpr const char* kSearch = "9d01c7e4-0000-4000-8000-000000000002";
 
 class List : public CliWorld {
  protected:
@@ -22,7 +22,7 @@ class List : public CliWorld {
     Attach(Publish({Port(8080, 80), Port(8080, 80, "udp")}, DualStack()),
            As(kAllocation, container(), NomadArgs("billing", kAllocation)));
     other_ = &AddContainer("other");
-    Attach(DualStack(), As(kOther, *other_, NomadArgs("search", kOther)));
+    Attach(DualStack(), As(kSearch, *other_, NomadArgs("search", kSearch)));
   }
   [[nodiscard]] json ListJson(const std::string& filters = "") {
     return json::parse(Output(Cat("list -json ", filters)));
@@ -90,14 +90,11 @@ TEST_F(List, CountsWhatIsFree) {
 
 TEST_F(List, WithSeveralNetworksHasALineForEach) {
   Attach(DualStack());
-  Attach(
-      DualStack(
-          R"({"name": "web", "bridge": "web0", "ipam": {"ranges": [[{"subnet": "10.8.0.0/24"}]]}})"),
-      {{"CNI_IFNAME", "eth1"}});
+  Attach(kOther, {{"CNI_IFNAME", "eth1"}});
   EXPECT_THAT(Output("list"),
               EndsWith("2 attachments\n"
                        "nomad: 4092 of 4093 addresses and 1022 of 1023 bridge ports free\n"
-                       "web: 252 of 253 addresses and 1022 of 1023 bridge ports free\n"));
+                       "other: 252 of 253 addresses and 1022 of 1023 bridge ports free\n"));
 }
 
 TEST_F(List, IsFilteredByGlobs) {
@@ -146,7 +143,7 @@ TEST_F(List, TellsStatesApart) {
   EXPECT_EQ(States()[kAllocation], "ok");
 
   KillContainer(*other_);
-  EXPECT_EQ(States()[kOther], "dead");
+  EXPECT_EQ(States()[kSearch], "dead");
   EXPECT_EQ(States()[kAllocation], "ok");
 
   const std::string record = RecordOf(kAllocation);
@@ -165,14 +162,14 @@ TEST_F(List, TellsStatesApart) {
 
 TEST_F(List, NamesADamagedRecordAndShowsTheOthers) {
   AttachTwo();
-  std::ofstream(RecordOf(kOther)) << "{half";
+  std::ofstream(RecordOf(kSearch)) << "{half";
 
   const Outcome outcome = RunLine("list");
 
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(
       outcome.err,
-      AllOf(StartsWith(Cat("nomad-bridge: cannot read the record '", RecordOf(kOther), "': ")),
+      AllOf(StartsWith(Cat("nomad-bridge: cannot read the record '", RecordOf(kSearch), "': ")),
             EndsWith("\n")));
   EXPECT_THAT(outcome.out, HasSubstr("5f3c1a2b  default    billing  api    172.26.64.2"));
   EXPECT_THAT(outcome.out, HasSubstr("9d01c7e4  default    search   api    ?")) << "by its alias";
@@ -181,9 +178,9 @@ TEST_F(List, NamesADamagedRecordAndShowsTheOthers) {
 
 TEST_F(List, LeavesOutWhatAnotherHostWrote) {
   AttachTwo();
-  json record = json::parse(FindFile(RecordOf(kOther)).value());
+  json record = json::parse(FindFile(RecordOf(kSearch)).value());
   record["hostNetns"] = {{"device", 4}, {"inode", 4}};
-  std::ofstream(RecordOf(kOther)) << record;
+  std::ofstream(RecordOf(kSearch)) << record;
   host().Must({"ip", "link", "delete", record.at("hostVeth")});
   EXPECT_EQ(ListJson().at("attachments").size(), 1U);
 }
@@ -206,20 +203,9 @@ TEST_F(List, WithoutRootShowsWhatTheAliasesHold) {
 TEST_F(List, WideHasWholeIdsLinksAndTraffic) {
   AttachTwo();
   const std::vector<std::string> lines = Lines(Output("list -wide job=billing"));
-  EXPECT_THAT(Words(lines.at(0)),
-              ElementsAre("ALLOC",
-                          "NAMESPACE",
-                          "JOB",
-                          "GROUP",
-                          "ADDRESS",
-                          "PORTS",
-                          "NETWORK",
-                          "INTERFACE",
-                          "VETH",
-                          "BRIDGE",
-                          "IN",
-                          "OUT",
-                          "STATE"));
+  EXPECT_EQ(
+      Words(lines.at(0)),
+      Words("ALLOC NAMESPACE JOB GROUP ADDRESS PORTS NETWORK INTERFACE VETH BRIDGE IN OUT STATE"));
   EXPECT_THAT(lines.at(1), HasSubstr(kAllocation));
   EXPECT_THAT(lines.at(1), HasSubstr("172.26.64.2 fd00:26::2"));
 }

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "tests/plugin/metrics_world.h"
+#include "tests/support/mounted.h"
 #include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
@@ -26,9 +27,7 @@ TEST_F(Metrics, AreOfTheAllocationsDirection) {
 
 TEST_F(Metrics, CountAddressesPortsAndStates) {
   AttachBilling();
-  Node& other = AddContainer("other");
-  Attach(DualStack(), As("other", other));
-  KillContainer(other);
+  AttachDead("other", DualStack());
   const std::map<std::string, std::uint64_t> samples = Samples();
   EXPECT_EQ(samples.at(R"(nomad_bridge_addresses{network="nomad",state="used"})"), 2U);
   EXPECT_EQ(samples.at(R"(nomad_bridge_addresses{network="nomad",state="free"})"), 4091U);
@@ -88,6 +87,18 @@ TEST_F(Metrics, WithoutRootSayWhatIsMissing) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome;
   EXPECT_THAT(outcome.err, HasSubstr("without root the traffic of interfaces that were deleted"));
   EXPECT_THAT(outcome.out, HasSubstr(Cat("nomad_bridge_network_receive_bytes_total", kGroup)));
+}
+
+// Only Nomad's user may read them on some nodes.
+TEST_F(Metrics, WithoutRootGoOnIfTheConfigsOfNomadCannotBeRead) {
+  AttachBilling();
+  fs::create_directories("/run/etc/nomad.d");
+  fs::permissions("/run/etc/nomad.d", fs::perms(0700));
+  const Command command = LineWithoutRoot({"metrics"});
+  const Mounted etc({"-t", "overlay", "-olowerdir=/run/etc:/etc", "overlay"}, "/etc");
+  const Outcome outcome = Execute(command);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  EXPECT_THAT(outcome.out, HasSubstr(R"(nomad_bridge_faults{check="plugins.missing"} 1)"));
 }
 
 TEST_F(Metrics, AreCleanForPromtool) {

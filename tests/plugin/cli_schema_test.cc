@@ -42,15 +42,13 @@ TEST_F(Schema, HoldsForEveryCommand) {
   ExpectValid("list -json job=none", "list.json");
   ExpectValid("inspect -json 8080", "inspect.json");
   ExpectValid("doctor -json", "doctor.json");
-  ExpectValid("reconcile -dry-run -json", "findings.json");
-  ExpectValid("reconcile -if-changed -json", "findings.json");
-  ExpectValid("gc -dry-run -json", "findings.json");
+  ExpectValid("reconcile -dry-run -json", "reconcile.json");
+  ExpectValid("reconcile -if-changed -json", "reconcile.json");
+  ExpectValid("gc -dry-run -json", "reconcile.json");
 }
 
 TEST_F(Schema, HoldsForEveryStateOfAnAttachment) {
-  Node& other = AddContainer("other");
-  Attach(Config(), As("9d01c7e4", other));
-  KillContainer(other);
+  AttachDead("9d01c7e4");
   Attach(Config(), As("aaaa", AddContainer("damaged")));
   std::ofstream(RecordOf("aaaa")) << "{";
   Attach(Config(), As("bbbb", AddContainer("lost")));
@@ -62,7 +60,7 @@ TEST_F(Schema, HoldsForEveryStateOfAnAttachment) {
   for (const char* const name : {"9d01", "aaaa", "bbbb"}) {
     ExpectValid(Cat("inspect -json ", name), "inspect.json");
   }
-  ExpectValid("gc -dry-run -json", "findings.json");
+  ExpectValid("gc -dry-run -json", "reconcile.json");
   ExpectValid("doctor -json", "doctor.json");
 }
 

@@ -11,6 +11,10 @@
 
 namespace nomad_bridge::test {
 
+// A second network.
+const json kOther =
+    Config({{"name", "other"}, {"bridge", "br-other"}, {"ipam", {{"subnet", "10.8.0.0/24"}}}});
+
 class CliWorld : public World {
  protected:
   [[nodiscard]] Command Line(const std::vector<std::string>& arguments,
@@ -28,13 +32,20 @@ class CliWorld : public World {
   // "list -json" as one string.
   [[nodiscard]] Outcome RunLine(const std::string& line) { return Run(Words(line)); }
 
-  // As a user who may not enter the folder that the binary was built in: of a copy.
+  // As a user who may not enter the directory that the binary was built in: of a copy.
   [[nodiscard]] Command LineWithoutRoot(const std::vector<std::string>& arguments) {
     EXPECT_EQ(Run({"install", "/run/shared"}).exit_code, 0);
     Command command = Line(arguments);
     command.argv.front() = "/run/shared/nomad-bridge";
     command.in_child = [] { static_cast<void>(!::setuid(65534)); };
     return command;
+  }
+
+  // An attachment whose container is gone.
+  void AttachDead(const std::string& name, const json& config = Config()) {
+    Node& doomed = AddContainer(name);
+    Attach(config, As(name, doomed));
+    KillContainer(doomed);
   }
 
   // stdout of a command that must exit 0, and say nothing on stderr.

@@ -114,7 +114,8 @@ TEST_F(NodeAsRouter, ForwardsFromABridgeThatIsMadeWithForwardingOffByDefault) {
 
   const Outcome check = MustCheck(Config(), result);
 
-  EXPECT_THAT(check.err, HasSubstr("net/ipv4/conf/nomad/forwarding"));
+  EXPECT_THAT(check.err, HasSubstr("net/ipv4/conf/default/forwarding is 0"));
+  EXPECT_EQ(host().Sysctl("net/ipv4/conf/nomad/forwarding"), "1");
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
 }
 

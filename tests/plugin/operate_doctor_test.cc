@@ -2,6 +2,7 @@
 // where all is well.
 #include <filesystem>
 #include <fstream>
+#include <regex>
 
 #include <sched.h>
 
@@ -44,9 +45,6 @@ class Doctor : public CliWorld {
     return found;
   }
 
-  static inline const json kOther =
-      Config({{"name", "other"}, {"bridge", "br-other"}, {"ipam", {{"subnet", "10.8.0.0/24"}}}});
-
   Mounted opt_{{"-t", "tmpfs", "tmpfs"}, "/opt"};
   const std::string resolv_conf_ = [] {
     std::ofstream("/run/resolv.conf") << "nameserver 203.0.113.53\n";
@@ -61,7 +59,7 @@ TEST_F(Doctor, FindsNothingWhereAllIsWell) {
   const Outcome outcome = Examine("-strict");
   EXPECT_EQ(outcome.exit_code, 0) << outcome;
   EXPECT_THAT(outcome.out, StartsWith("ok    kernel.nf_tables      "));
-  EXPECT_THAT(outcome.out, EndsWith("\n0 failures, 0 warnings, 29 ok\n"));
+  EXPECT_THAT(outcome.out, EndsWith("\n0 failures, 0 warnings, 31 ok\n"));
   EXPECT_THAT(outcome.out, Not(HasSubstr("fix:")));
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
@@ -70,8 +68,7 @@ TEST_F(Doctor, FindsNothingOnABareMachine) {
   Detach(kOther, {{"CNI_IFNAME", "eth1"}});
   Detach(Config());
   host().Must({"sh",
-               "-e",
-               "-c",
+               "-ec",
                "nft flush ruleset; ip link delete nomad; ip link delete br-other; "
                "rm -r /run/nomad-bridge"});
   EXPECT_THAT(Examine().out, HasSubstr("\n0 failures, 0 warnings, "));
@@ -83,13 +80,11 @@ TEST_F(Doctor, SaysItInOneLineWithWhatToType) {
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.out, HasSubstr("FAIL  sysctl.ip_forward     net/ipv4/ip_forward is 0"));
   EXPECT_THAT(outcome.out, HasSubstr("\n      fix: nomad-bridge reconcile\n"));
-  EXPECT_THAT(outcome.out, HasSubstr("\n1 failure, 0 warnings, 28 ok\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("\n1 failure, 0 warnings, 30 ok\n"));
 }
 
 TEST_F(Doctor, FailsOnWarningsIfStrict) {
-  Node& doomed = AddContainer("doomed");
-  Attach(Config(), As("doomed", doomed));
-  KillContainer(doomed);
+  AttachDead("doomed");
   EXPECT_EQ(Examine().exit_code, 0);
   EXPECT_EQ(Examine("-strict").exit_code, 1);
 }
@@ -100,175 +95,135 @@ TEST_F(Doctor, CannotTellWithoutRoot) {
 
 // ---- every check, and what breaks it
 
-struct Fault : Named {
-  std::string id;
-  std::string command;  // run by sh on the host; VETH is the host's end of the first container
-  std::string verdict;
-  std::string what;
-  std::string fix;
+// A name and what sh does on the host; the verdict of the check, its id, and what is said; what to type.
+// VETH is the host's end of the first container's pair, INDEX that of the bridge.
+constexpr const char* kDamages = R"(
+Bridge $ ip link set $VETH nomaster
+fail bridge.ports: is no port of bridge 'nomad'
+fix: nomad-bridge reconcile
+
+LostLink $ ip link delete $VETH
+fail bridge.ports: is missing, and the container's interface with it
+fix: nomad alloc stop alloc-1
+
+BrNetfilter $ iptables -A NOMAD-ADMIN -i nomad -o nomad -j DROP
+sysctl -qw net.bridge.bridge-nf-call-iptables=0 2>/dev/null || true
+fail kernel.br_netfilter: chain NOMAD-ADMIN has rules between interfaces
+fix: modprobe br_netfilter
+
+Forwarding $ sysctl -qw net.ipv4.ip_forward=0
+fail sysctl.ip_forward: net/ipv4/ip_forward is 0
+fix: nomad-bridge reconcile
+
+ReversePath $ sysctl -qw net.ipv4.conf.nomad.rp_filter=1
+warn sysctl.rp_filter: rp_filter of 'nomad' is strict
+fix: sysctl -w net.ipv4.conf.nomad.rp_filter=2
+
+RouteLocalnet $ sysctl -qw net.ipv4.conf.nomad.route_localnet=0
+fail sysctl.route_localnet: net/ipv4/conf/nomad/route_localnet is 0
+fix: nomad-bridge reconcile
+
+Table $ nft flush chain inet nomad-bridge postrouting
+fail table.intact: postrouting
+fix: nomad-bridge reconcile
+
+StaticRules $ iptables -F CNI-FORWARD
+fail static_rules: the jump from CNI-FORWARD to NOMAD-ADMIN is missing in table ip filter
+fix: nomad-bridge reconcile
+
+ForeignPolicy $ nft 'table inet mine { chain forward {
+  type filter hook forward priority 10; policy drop; }; }'
+fail forward.foreign: chain forward of table inet mine (policy drop) comes after ours and drops
+fix: in that chain, first: meta mark & 0x1000 == 0x1000 accept
+
+ForeignRule $ nft 'table ip mine { chain last {
+  type filter hook forward priority 0; ip protocol icmp accept; drop; }; }'
+fail forward.foreign: chain last of table ip mine (its last rule drops)
+fix: meta mark & 0x1000 == 0x1000 accept
+
+Firewalld $ nft add table inet firewalld
+fail firewalld.zone: 'br-other' is in no zone of firewalld
+fix: firewall-cmd --permanent --zone=trusted --add-interface=br-other
+
+OrphanElement $ nft 'add element inet nomad-bridge port4 {
+  tcp . 9999 comment "veth00000000000 id=gone" : 172.26.64.99 . 80 }'
+warn ports.orphan: tcp . 9999 in port4 of veth00000000000 has no owner
+fix: nomad-bridge gc
+
+OrphanLease $ printf 'gone\r\neth0' >/var/run/cni/nomad/172.26.70.1
+warn leases.orphan: the lease of 172.26.70.1
+fix: nomad-bridge gc
+
+Mtu $ ip link set uplink mtu 1400
+warn bridge.mtu: have an MTU of 1500, the way out of the node has 1400
+fix: "mtu": "auto"
+
+SubnetOverlap $ ip route add 172.26.0.0/16 dev uplink
+fail bridge.subnet_overlap: 172.26.64.0/20 of 'nomad' overlaps with 172.26.0.0/16 by 'uplink'
+fix: another subnet
+
+Networkd $ mkdir -p /run/systemd/netif/links
+echo ADMIN_STATE=configured >/run/systemd/netif/links/$INDEX
+warn networkd: 'nomad' is managed by systemd-networkd
+fix: 10-nomad-bridge.network
+
+NetworkManager $ mkdir -p /run/NetworkManager/devices
+printf '[device]\nmanaged=true\n' >/run/NetworkManager/devices/$INDEX
+warn networkmanager: 'nomad' is managed by NetworkManager
+fix: 10-nomad-bridge-networkmanager.conf
+
+PluginVersion $ rm /opt/cni/bin/nomad-bridge; cp /bin/true /opt/cni/bin/nomad-bridge
+warn plugins.version: '/opt/cni/bin/nomad-bridge', which makes the networks, is another release
+fix:  install /opt/cni/bin
+
+PluginMissing $ rm /opt/cni/bin/nomad-bridge
+fail plugins.missing: plugin 'nomad-bridge' is not in /opt/cni/bin
+fix: nomad-bridge install /opt/cni/bin
+
+ChainedPluginMissing $ echo '{"cniVersion": "1.1.0", "name": "mesh", "plugins": [
+  {"type": "nomad-bridge"}, {"type": "consul-cni"}]}' >/opt/cni/config/mesh.conflist
+fail plugins.missing: plugin 'consul-cni' is not in /opt/cni/bin
+fix: install it there
+
+Conflist $ echo '{"cniVersion": "1.1.0", "name": "bad", "plugins": [
+  {"type": "nomad-bridge", "mtu": 1}]}' >/opt/cni/config/bad.conflist
+fail conflist.valid: /opt/cni/config/bad.conflist: invalid 'mtu': 1
+fix: nomad-bridge config check /opt/cni/config/bad.conflist
+
+DnsStub $ echo 'nameserver 127.0.0.53' >/run/resolv.conf
+warn dns.stub: allocations of network 'nomad' cannot reach
+fix: "ipam": {"resolvConf": "/run/systemd/resolve/resolv.conf"} in /opt/cni/config/nomad.conflist
+)";
+
+struct Damage : Named {
+  std::string command, verdict, id, what, fix;
 };
 
-class DoctorOf : public Doctor, public ::testing::WithParamInterface<Fault> {};
-
-TEST_P(DoctorOf, FindsTheVeryThing) {
-  const Fault& fault = GetParam();
-  EXPECT_EQ(FindingsOf(fault.id).at(0).at("verdict"), "ok");
-  host().Must({"sh", "-e", "-c", Cat("VETH=", HostVethOf(web_), "; ", fault.command)});
-  const std::vector<json> found = FindingsOf(fault.id);
-  EXPECT_EQ(found.at(0).at("verdict"), fault.verdict);
-  EXPECT_THAT(found.at(0).at("what").get<std::string>(), HasSubstr(fault.what));
-  EXPECT_THAT(found.at(0).at("fix").get<std::string>(), HasSubstr(fault.fix));
+std::vector<Damage> Damages() {
+  static const std::string kText = kDamages;
+  static const std::regex kBlock(R"((\w+) \$ ([^]+?)\n(warn|fail) (.+?): (.*)\nfix: (.*)\n)");
+  std::vector<Damage> damages;
+  for (std::sregex_iterator at(kText.begin(), kText.end(), kBlock), end; at != end; ++at) {
+    const std::string_view name((*at)[1].first, (*at)[1].second);
+    damages.push_back({{name}, at->str(2), at->str(3), at->str(4), at->str(5), at->str(6)});
+  }
+  return damages;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Every,
-    DoctorOf,
-    ::testing::ValuesIn(std::vector<Fault>{
-        {"Bridge",
-         "bridge.ports",
-         "ip link set $VETH nomaster",
-         "fail",
-         "is no port of bridge 'nomad'",
-         "nomad-bridge reconcile"},
-        {"LostLink",
-         "bridge.ports",
-         "ip link delete $VETH",
-         "fail",
-         "is gone, and the container's interface with it",
-         "nomad alloc stop alloc-1"},
-        {"BrNetfilter",
-         "kernel.br_netfilter",
-         "iptables -A NOMAD-ADMIN -i nomad -o nomad -j DROP; "
-         "sysctl -qw net.bridge.bridge-nf-call-iptables=0 2>/dev/null || true",
-         "fail",
-         "chain NOMAD-ADMIN has rules between interfaces",
-         "modprobe br_netfilter"},
-        {"Forwarding",
-         "sysctl.ip_forward",
-         "sysctl -qw net.ipv4.ip_forward=0",
-         "fail",
-         "net/ipv4/ip_forward is 0",
-         "nomad-bridge reconcile"},
-        {"ReversePath",
-         "sysctl.rp_filter",
-         "sysctl -qw net.ipv4.conf.nomad.rp_filter=1",
-         "warn",
-         "rp_filter of 'nomad' is strict",
-         "sysctl -w net.ipv4.conf.nomad.rp_filter=2"},
-        {"RouteLocalnet",
-         "sysctl.route_localnet",
-         "sysctl -qw net.ipv4.conf.nomad.route_localnet=0",
-         "fail",
-         "net/ipv4/conf/nomad/route_localnet is 0",
-         "nomad-bridge reconcile"},
-        {"Table",
-         "table.intact",
-         "nft flush chain inet nomad-bridge postrouting",
-         "fail",
-         "postrouting",
-         "nomad-bridge reconcile"},
-        {"StaticRules",
-         "static_rules",
-         "iptables -F CNI-FORWARD",
-         "fail",
-         "missing or changed: the jump from CNI-FORWARD to NOMAD-ADMIN in table ip filter",
-         "nomad-bridge reconcile"},
-        {"ForeignPolicy",
-         "forward.foreign",
-         "nft 'table inet mine { chain forward { type filter hook forward priority 10; policy "
-         "drop; "
-         "}; }'",
-         "fail",
-         "chain forward of table inet mine (policy drop) comes after ours and drops",
-         "in that chain, first: meta mark & 0x1000 == 0x1000 accept"},
-        {"ForeignRule",
-         "forward.foreign",
-         "nft 'table ip mine { chain last { type filter hook forward priority 0; ip protocol icmp "
-         "accept; drop; }; }'",
-         "fail",
-         "chain last of table ip mine (its last rule drops)",
-         "meta mark & 0x1000 == 0x1000 accept"},
-        {"Firewalld",
-         "firewalld.zone",
-         "nft add table inet firewalld",
-         "fail",
-         "'br-other' is in no zone of firewalld",
-         "firewall-cmd --permanent --zone=trusted --add-interface=br-other"},
-        {"OrphanElement",
-         "ports.orphan",
-         "nft add element inet nomad-bridge port4 '{ tcp . 9999 comment \"veth00000000000 "
-         "id=gone\" "
-         ": 172.26.64.99 . 80 }'",
-         "warn",
-         "tcp . 9999 in port4 of veth00000000000 has no owner",
-         "nomad-bridge gc"},
-        {"OrphanLease",
-         "leases.orphan",
-         "printf 'gone\\r\\neth0' >/var/run/cni/nomad/172.26.70.1",
-         "warn",
-         "the lease of 172.26.70.1",
-         "nomad-bridge gc"},
-        {"Mtu",
-         "bridge.mtu",
-         "ip link set uplink mtu 1400",
-         "warn",
-         "have an MTU of 1500, the way out of the node has 1400",
-         "\"mtu\": \"auto\""},
-        {"SubnetOverlap",
-         "bridge.subnet_overlap",
-         "ip route add 172.26.0.0/16 dev uplink",
-         "fail",
-         "172.26.64.0/20 of 'nomad' overlaps with 172.26.0.0/16 by 'uplink'",
-         "another subnet"},
-        {"Networkd",
-         "networkd",
-         "mkdir -p /run/systemd/netif/links; echo ADMIN_STATE=configured "
-         ">/run/systemd/netif/links/$(ip -o link show nomad | cut -d: -f1)",
-         "warn",
-         "'nomad' is managed by systemd-networkd",
-         "10-nomad-bridge.network"},
-        {"NetworkManager",
-         "networkmanager",
-         "mkdir -p /run/NetworkManager/devices; printf '[device]\\nmanaged=true\\n' "
-         ">/run/NetworkManager/devices/$(ip -o link show nomad | cut -d: -f1)",
-         "warn",
-         "'nomad' is managed by NetworkManager",
-         "10-nomad-bridge-networkmanager.conf"},
-        {"PluginVersion",
-         "plugins.version",
-         "rm /opt/cni/bin/nomad-bridge; cp /bin/true /opt/cni/bin/nomad-bridge",
-         "warn",
-         "'/opt/cni/bin/nomad-bridge', which makes the networks, is another release",
-         " install /opt/cni/bin"},
-        {"PluginMissing",
-         "plugins.missing",
-         "rm /opt/cni/bin/nomad-bridge",
-         "fail",
-         "plugin 'nomad-bridge' is not in /opt/cni/bin",
-         "nomad-bridge install /opt/cni/bin"},
-        {"ChainedPluginMissing",
-         "plugins.missing",
-         "echo '{\"cniVersion\": \"1.1.0\", \"name\": \"mesh\", \"plugins\": [{\"type\": "
-         "\"nomad-bridge\"}, {\"type\": \"consul-cni\"}]}' >/opt/cni/config/mesh.conflist",
-         "fail",
-         "plugin 'consul-cni' is not in /opt/cni/bin",
-         "install it there"},
-        {"Conflist",
-         "conflist.valid",
-         "echo '{\"cniVersion\": \"1.1.0\", \"name\": \"bad\", \"plugins\": [{\"type\": "
-         "\"nomad-bridge\", \"mtu\": 1}]}' >/opt/cni/config/bad.conflist",
-         "fail",
-         "/opt/cni/config/bad.conflist: invalid 'mtu': 1",
-         "nomad-bridge config check /opt/cni/config/bad.conflist"},
-        {"DnsStub",
-         "dns.stub",
-         "echo 'nameserver 127.0.0.53' >/run/resolv.conf",
-         "warn",
-         "allocations of network 'nomad' cannot reach",
-         "\"ipam\": {\"resolvConf\": \"/run/systemd/resolve/resolv.conf\"} in "
-         "/opt/cni/config/nomad.conflist"},
-    }),
-    kNameOf);
+class DoctorOf : public Doctor, public ::testing::WithParamInterface<Damage> {};
+
+TEST_P(DoctorOf, FindsTheVeryThing) {
+  const Damage& damage = GetParam();
+  EXPECT_EQ(FindingsOf(damage.id).at(0).at("verdict"), "ok");
+  constexpr const char* kIndex = "; INDEX=$(ip -o link show nomad | cut -d: -f1)\n";
+  host().Must({"sh", "-ec", Cat("VETH=", HostVethOf(web_), kIndex, damage.command)});
+  const std::vector<json> found = FindingsOf(damage.id);
+  EXPECT_EQ(found.at(0).at("verdict"), damage.verdict);
+  EXPECT_THAT(found.at(0).at("what").get<std::string>(), HasSubstr(damage.what));
+  EXPECT_THAT(found.at(0).at("fix").get<std::string>(), HasSubstr(damage.fix));
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, DoctorOf, ::testing::ValuesIn(Damages()), kNameOf);
 
 // ---- what is not broken by a command on the host
 
@@ -297,9 +252,7 @@ TEST_F(Doctor, NamesTheProcessWhosePortIsAnAllocations) {
 }
 
 TEST_F(Doctor, CountsTheDead) {
-  Node& doomed = AddContainer("doomed");
-  Attach(Config(), As("doomed", doomed));
-  KillContainer(doomed);
+  AttachDead("doomed");
   const json found = FindingsOf("dead").at(0);
   EXPECT_EQ(found.at("what"), "1 attachments hold 1 addresses");
   EXPECT_EQ(found.at("fix"), "nomad-bridge gc");
@@ -353,8 +306,7 @@ TEST_F(Doctor, FindsAKernelWithoutOurModules) {
   Detach(kOther, {{"CNI_IFNAME", "eth1"}});
   Detach(Config());
   host().Must({"sh",
-               "-e",
-               "-c",
+               "-ec",
                "ip link delete nomad; ip link delete br-other; r=/run/modules/$(uname -r); "
                "mkdir -p $r /lib/modules; touch $r/modules.dep $r/modules.builtin"});
   const Mounted modules({"--bind", "/run/modules"}, "/lib/modules");

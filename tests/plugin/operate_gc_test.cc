@@ -1,4 +1,4 @@
-// nomad-bridge gc: what dead allocations hold is taken back, in all networks; the living lose nothing.
+// nomad-bridge gc: what stale allocations hold is taken back, in all networks; the living lose nothing.
 #include <filesystem>
 #include <fstream>
 
@@ -12,10 +12,7 @@ class GcLine : public CliWorld {
   // A dead one in each of two networks.
   void AttachDoomed() {
     for (const json& config : {Publish({Port(9090, 90)}), kOther}) {
-      const std::string name = Cat("doomed-", config.at("name").get<std::string>());
-      Node& doomed = AddContainer(name);
-      Attach(config, As(name, doomed));
-      KillContainer(doomed);
+      AttachDead(Cat("doomed-", config.at("name").get<std::string>()), config);
     }
   }
 
@@ -25,9 +22,6 @@ class GcLine : public CliWorld {
     Attach(Publish({Port(8080, 80)}));
     Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "page");
   }
-
-  static inline const json kOther =
-      Config({{"name", "other"}, {"bridge", "br-other"}, {"ipam", {{"subnet", "10.8.0.0/24"}}}});
 };
 
 TEST_F(GcLine, DoesNothingOnABareMachine) {
@@ -81,19 +75,10 @@ TEST_F(GcLine, KeepsALeaseWhoseOwnerHasALinkButLostItsRecord) {
 TEST_F(GcLine, KeepsALeaseOfAnAttachmentThatTheReferencePluginsMade) {
   UseAll();
   std::ofstream("/var/run/cni/nomad/172.26.70.1") << "reference\r\neth0";
-  host().Must({"iptables",
-               "-t",
-               "nat",
-               "-A",
-               "POSTROUTING",
-               "-s",
-               "172.26.70.1/32",
-               "-m",
-               "comment",
-               "--comment",
-               R"(name: "nomad" id: "reference")",
-               "-j",
-               "ACCEPT"});
+  host().Must({"sh",
+               "-ec",
+               "iptables -t nat -A POSTROUTING -s 172.26.70.1/32 -j ACCEPT "
+               "-m comment --comment 'name: \"nomad\" id: \"reference\"'"});
   EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
   EXPECT_TRUE(Leased().contains("172.26.70.1"));
 }
@@ -102,15 +87,11 @@ TEST_F(GcLine, RemovesElementsWithoutAnOwner) {
   UseAll();
   const Snapshot before = TakeHostSnapshot();
   host().Must({"nft",
-               "add",
-               "element",
-               "inet",
-               "nomad-bridge",
-               "port4",
+               "add element inet nomad-bridge port4 "
                "{ tcp . 9999 comment \"veth00000000000 id=gone\" : 172.26.64.99 . 80 }"});
   const Outcome dry = RunLine("gc -dry-run");
   EXPECT_EQ(dry.exit_code, 1) << dry;
-  EXPECT_THAT(dry.out, HasSubstr("the left-over tcp . 9999 in port4"));
+  EXPECT_THAT(dry.out, HasSubstr("tcp . 9999 in port4 of veth00000000000 has no owner"));
   EXPECT_EQ(RunLine("gc").exit_code, 0);
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }

@@ -126,7 +126,7 @@ TEST_F(Phases, OfTheOwnerOfAnAddressDecideWhoseElementsStay) {
   host().Must(
       Words("nft add element inet nomad-bridge alloc4 { 192.0.2.7 comment \"veth0123 \" }"));
   const Outcome gc = MustRun("GC", WithValid({"alloc-1", "other"}));
-  EXPECT_THAT(gc.err, HasSubstr("repaired the left-over tcp . 7777 in port4 of veth0123"));
+  EXPECT_THAT(gc.err, HasSubstr("removed: tcp . 7777 in port4 of veth0123 has no owner"));
   EXPECT_EQ(Elements("port4").size(), 1U) << "of the other";
   EXPECT_THAT(Elements("alloc4").dump(), HasSubstr("192.0.2.7"));
 }

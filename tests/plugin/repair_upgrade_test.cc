@@ -119,7 +119,7 @@ TEST_F(Upgrade, FromAnEarlierReleaseConvergesWithTheFirstCheck) {
   const Outcome check = MustCheck(config_, add_);
 
   ExpectConnected();
-  EXPECT_THAT(check.err, HasSubstr("repaired the left-over chain other in table"));
+  EXPECT_THAT(check.err, HasSubstr("removed: chain other in table inet nomad-bridge is left over"));
   EXPECT_EQ(Table(), before_);
   Detach(config_);
   MustRun("GC", WithValid({}));
@@ -142,8 +142,8 @@ TEST_F(Upgrade, ToALaterReleaseAndBackConvergesWithTheNextAdd) {
       MustRun("ADD", Publish({Port(9090, 80)}), As("another", AddContainer("another")));
 
   ExpectConnected();
-  EXPECT_THAT(add.err, HasSubstr("repaired the left-over chain other in table"));
-  EXPECT_THAT(add.err, HasSubstr("repaired the left-over set other in table"));
+  EXPECT_THAT(add.err, HasSubstr("removed: chain other in table inet nomad-bridge is left over"));
+  EXPECT_THAT(add.err, HasSubstr("removed: set other in table inet nomad-bridge is left over"));
   Detach(Publish({Port(9090, 80)}), As("another", container()));
   EXPECT_EQ(Table(), before_);
   MustCheck(config_, add_);

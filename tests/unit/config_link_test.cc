@@ -79,39 +79,41 @@ TEST(LinkConfig, HasADefaultGatewayUnlessThereAreRoutesOrTheKeySaysSo) {
 TEST(LinkConfig, HasNoDefaultHairpinInPromiscuousMode) {
   const config::LinkConfig link = Parsed(R"({"promiscMode":true})").link;
   EXPECT_TRUE(link.promisc_mode);
-  EXPECT_FALSE(link.hairpin_mode);
-  EXPECT_FALSE(Parsed(R"({"promiscMode":true,"hairpinMode":false})").link.hairpin_mode);
-  EXPECT_FALSE(Parsed(R"({"hairpinMode":false})").link.hairpin_mode);
+  EXPECT_FALSE(link.port.hairpin);
+  EXPECT_FALSE(Parsed(R"({"promiscMode":true,"hairpinMode":false})").link.port.hairpin);
+  EXPECT_FALSE(Parsed(R"({"hairpinMode":false})").link.port.hairpin);
   ExpectInvalid({R"({"promiscMode":true,"hairpinMode":true})", "'promiscMode'"});
 }
 
 TEST(LinkConfig, ReadsTheOptionsOfABridgePort) {
   const config::LinkConfig plain = Parsed("{}").link;
-  EXPECT_FALSE(plain.port_isolation || plain.mac_spoof_check || plain.preserve_default_vlan);
-  EXPECT_FALSE(plain.HasVlans() || plain.HasVlanGateway());
-  EXPECT_EQ(plain.GatewayIfname(), "nomad");
+  EXPECT_FALSE(plain.port.isolated || plain.port.locked || plain.port.vlans);
+  EXPECT_EQ(plain.gateway_ifname, "nomad");
 
   const config::LinkConfig link = Parsed(R"({"vlan":4094,"portIsolation":true,"macspoofchk":true,
       "preserveDefaultVlan":true,"enabledad":true,
       "vlanTrunk":[{"minID":1,"maxID":4094},{"id":7},{"minID":9,"maxID":9,"id":5}]})")
                                       .link;
-  EXPECT_TRUE(link.port_isolation && link.mac_spoof_check && link.preserve_default_vlan);
-  EXPECT_TRUE(link.enable_dad);
-  EXPECT_EQ(link.vlan, 4094);
-  EXPECT_THAT(link.vlan_trunk,
+  EXPECT_TRUE(link.port.isolated && link.port.locked && link.enable_dad);
+  ASSERT_TRUE(link.port.vlans);
+  EXPECT_TRUE(link.port.vlans->keep_default);
+  EXPECT_EQ(link.port.vlans->untagged, 4094);
+  EXPECT_THAT(link.port.vlans->tagged,
               ElementsAre(VlanRange{1, 4094}, VlanRange{7, 7}, VlanRange{9, 9}, VlanRange{5, 5}));
-  EXPECT_EQ(link.GatewayIfname(), "nomad.4094");
+  EXPECT_EQ(link.gateway_ifname, "nomad.4094");
+  EXPECT_EQ(link.GatewayVlan(), 4094);
 }
 
 TEST(LinkConfig, HasAGatewayBesidesTheBridgeOnlyInAVlan) {
   const config::LinkConfig trunk = Parsed(R"({"vlanTrunk":[{"id":7}]})").link;
-  EXPECT_TRUE(trunk.HasVlans());
-  EXPECT_EQ(trunk.GatewayIfname(), "nomad");
+  EXPECT_TRUE(trunk.port.vlans);
+  EXPECT_EQ(trunk.gateway_ifname, "nomad");
   const config::LinkConfig no_gateway =
       Parsed(R"({"vlan":7,"isGateway":false,"isDefaultGateway":false})").link;
-  EXPECT_EQ(no_gateway.GatewayIfname(), "nomad");
-  EXPECT_EQ(Parsed(R"({"vlan":1})").link.GatewayIfname(), "nomad") << "where the bridge itself is";
-  EXPECT_FALSE(Parsed(R"({"vlan":0,"vlanTrunk":[]})").link.HasVlans());
+  EXPECT_EQ(no_gateway.gateway_ifname, "nomad");
+  EXPECT_FALSE(no_gateway.GatewayVlan());
+  EXPECT_EQ(Parsed(R"({"vlan":1})").link.gateway_ifname, "nomad") << "where the bridge itself is";
+  EXPECT_FALSE(Parsed(R"({"vlan":0,"vlanTrunk":[]})").link.port.vlans);
 }
 
 TEST(LinkConfig, RefusesImpossibleVlans) {

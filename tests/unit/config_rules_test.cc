@@ -101,11 +101,14 @@ TEST(RulesConfig, ReadsWhatMayComeIn) {
 }
 
 TEST(RulesConfig, ReadsWhetherSourcesAreChecked) {
-  using enum config::SourceCheck;
-  EXPECT_EQ(Parsed("{}").link.source_check, kIfPossible);
-  EXPECT_EQ(Parsed(R"({"sourceCheck":true})").link.source_check, kOn);
-  EXPECT_EQ(Parsed(R"({"sourceCheck":false})").link.source_check, kOff);
-  EXPECT_EQ(Parsed(R"({"vlanTrunk":[{"id":5}]})").link.source_check, kOff);
+  const auto read = [](const char* config) {
+    const config::LinkConfig link = Parsed(config).link;
+    return std::pair(link.port.source_check, link.requires_source_check);
+  };
+  EXPECT_EQ(read("{}"), std::pair(true, false)) << "where the kernel can";
+  EXPECT_EQ(read(R"({"sourceCheck":true})"), std::pair(true, true));
+  EXPECT_EQ(read(R"({"sourceCheck":false})"), std::pair(false, false));
+  EXPECT_EQ(read(R"({"vlanTrunk":[{"id":5}]})"), std::pair(false, false));
   ExpectInvalid({R"({"sourceCheck":true,"vlanTrunk":[{"id":5}]})", "'sourceCheck': true"});
 }
 

@@ -11,7 +11,7 @@ TEST(ParseConfig, MakesACompleteNetworkOfNothing) {
   EXPECT_TRUE(config.link.is_gateway);
   EXPECT_TRUE(config.link.is_default_gateway);
   EXPECT_EQ(config.link.force_address, config::ForceAddress::kOnOwnBridge);
-  EXPECT_TRUE(config.link.hairpin_mode);
+  EXPECT_TRUE(config.link.port.hairpin);
   EXPECT_FALSE(config.link.promisc_mode);
   EXPECT_EQ(config.ipam.data_dir, "/var/run/cni");
   ASSERT_THAT(config.ipam.ranges, SizeIs(1));
@@ -141,7 +141,7 @@ TEST(ParseConfig, ReadsItsOwnDns) {
 TEST(ParseConfig, HasTheReferencesDefaultsUnderItsNames) {
   const config::Config bridge = ParsedBy("bridge", "{}");
   EXPECT_EQ(bridge.link.bridge, "cni0");
-  EXPECT_FALSE(bridge.link.is_gateway || bridge.link.hairpin_mode);
+  EXPECT_FALSE(bridge.link.is_gateway || bridge.link.port.hairpin);
   EXPECT_EQ(bridge.link.force_address, config::ForceAddress::kNo);
   EXPECT_FALSE(bridge.rules.ip_masq);
   EXPECT_EQ(bridge.ipam.type, "") << "a bare link";

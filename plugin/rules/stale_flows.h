@@ -1,10 +1,9 @@
-// What published ports need besides their rules: conntrack and sysctls.
+// UDP flows that conntrack goes on treating as before the rules were changed: forgotten.
 //
-// Errors  kKernel, kIo.
+// Errors  kKernel.
 // Locks   None.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "plugin/state/host.h"
@@ -21,13 +20,5 @@ void ForgetStaleFlows(state::Host& host, const state::Record& record);
 // Of `records`, whose rules were away and are in force again: deletes UDP flows that began meanwhile,
 // to their ports and out of their containers. Nothing translates those, and nothing would.
 void ForgetUntranslatedFlows(state::Host& host, const std::vector<state::Record>& records);
-
-// Lets the node reach published ports by 127.0.0.1: needs route_localnet on the bridge. To be called
-// after the rules are in force, as localhost_guard protects the node from its misuse; a tc filter does
-// while they are flushed.
-void EnsureLocalhostReaches(state::Host& host, const state::Record& record);
-// What of it is off or missing, one line each.
-[[nodiscard]] std::vector<std::string> DiffLocalhostReaches(state::Host& host,
-                                                            const state::Record& record);
 
 }  // namespace nomad_bridge::rules

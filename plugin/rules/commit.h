@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/file_lock.h"
+#include "base/mismatch.h"
 #include "firewall/ruleset.h"
 #include "plugin/rules/conflict.h"
 #include "plugin/state/host.h"
@@ -21,20 +22,19 @@ struct Committed {
 };
 
 // Converges (converge.h), then makes `change` for `record`, whose making parts are live in its file from
-// then on. Elements of stale attachments that are in its way are taken over; their owners are returned,
+// then on. What was repaired is logged. Elements of stale attachments that are in its way are taken over; their owners are returned,
 // for the caller to take down.
 [[nodiscard]] Committed Commit(state::Host& host,
                                const state::Record& record,
                                firewall::Change change);
 
-// Whether an element of the live parts of `record` is missing, or different.
-[[nodiscard]] bool IsAnyMissing(state::Host& host, const state::Record& record);
-
-// Opens foreign firewalls for `record`, once until the ruleset is changed again, and logs what only
-// the operator can do. Must be called without the rules' lock: other programs' tools take their time.
-void UpdateForeignFirewalls(state::Host& host,
-                            const state::Record& record,
-                            state::Checkpoint checkpoint);
+// Other firewalls let packets of `record` pass. Looked at once until the ruleset is changed again. In
+// mode kRepair what only the operator can do is logged, each time. Must be called without the rules'
+// lock: other programs' tools take their time.
+void CheckOtherFirewalls(state::Host& host,
+                         const state::Record& record,
+                         const state::Checkpoint& checkpoint,
+                         Mismatches& mismatches);
 
 // Removes those of `elements` that have an owner and still belong to it.
 void RemoveElements(state::Host& host, const std::vector<nft::Element>& elements);

@@ -1,5 +1,5 @@
-// The record of an attachment, from the config alone: before an ADD, and in a CHECK that finds the
-// attachment without its record.
+// The record of an attachment that a CHECK finds without it: from the config and prevResult, if the
+// kernel shows that it was added.
 //
 // Errors  Those of portmap::Resolve(); kKernel, kIo.
 // Locks   The attachment's own lock is held by the caller.
@@ -14,12 +14,6 @@
 #include "plugin/state/record.h"
 
 namespace nomad_bridge::commands {
-
-// All that is known before anything is done; AcquireAddresses() adds the addresses.
-[[nodiscard]] state::Record IntentOf(const cni::Request& request,
-                                     const cni::PluginType& type,
-                                     const config::Config& config,
-                                     const netlink::NetnsId& container);
 
 // If the host has the link of the attachment, by its name and alias: what its ADD recorded, as far as
 // the config and prevResult tell. Written, unless CHECK must not repair.

@@ -1,4 +1,4 @@
-#include "plugin/rules/port_checks.h"
+#include "plugin/rules/bridge_family.h"
 
 #include "base/error.h"
 #include "base/log.h"
@@ -7,9 +7,8 @@
 namespace nomad_bridge::rules {
 
 config::Config WithPossibleChecks(config::Config config, state::Host& host) {
-  config::SourceCheck& check = config.link.source_check;
   const bool is_isolated = config.rules.ingress == firewall::Ingress::kIsolated;
-  if ((check == config::SourceCheck::kOff && !is_isolated) || firewall::HasBridgeFamily(host.nft)) {
+  if ((!config.link.port.source_check && !is_isolated) || firewall::HasBridgeFamily(host.nft)) {
     return config;
   }
   constexpr const char* kWhy =
@@ -17,11 +16,11 @@ config::Config WithPossibleChecks(config::Config config, state::Host& host) {
   if (is_isolated) {
     throw Error(Code::kUnsupportedField, "unsupported 'ingressPolicy': \"isolated\"", kWhy);
   }
-  if (check == config::SourceCheck::kOn) {
+  if (config.link.requires_source_check) {
     throw Error(Code::kUnsupportedField, "unsupported 'sourceCheck': true", kWhy);
   }
   LogLine("what allocations send is not checked (sourceCheck): {}", kWhy);
-  check = config::SourceCheck::kOff;
+  config.link.port.source_check = false;
   return config;
 }
 

@@ -1,14 +1,9 @@
-#include "plugin/rules/port_side_effects.h"
+#include "plugin/rules/stale_flows.h"
 
-#include <algorithm>
 #include <optional>
 #include <vector>
 
 #include "base/ip.h"
-#include "base/log.h"
-#include "base/text.h"
-#include "firewall/table.h"
-#include "netlink/core/sysctl.h"
 
 namespace nomad_bridge::rules {
 
@@ -66,28 +61,6 @@ class FlowList {
   std::optional<std::vector<Ip>> ipv4_addresses_;  // of the node, listed when first needed
 };
 
-std::string RouteLocalnet(const std::string& link) {
-  return Cat("net/ipv4/conf/", link, "/route_localnet");
-}
-
-// By which answers of published ports to 127.0.0.1 come.
-std::vector<std::string> LinksForLocalhost(const state::Record& record) {
-  const bool has_ipv4_port = std::ranges::any_of(
-      record.rules.ports,
-      [](const portmap::DnatEntry& mapping) { return mapping.container_ip.is_ipv4(); });
-  if (!record.rules.snat || !has_ipv4_port) {
-    return {};
-  }
-  std::vector<std::string> links = record.link.foreign_host_ifnames;
-  if (!record.link.gateway_ifname.empty()) {
-    links.push_back(record.link.gateway_ifname);
-  }
-  if (!record.link.bridge.empty() && record.link.bridge != record.link.gateway_ifname) {
-    links.push_back(record.link.bridge);  // with br_netfilter answers are translated there
-  }
-  return links;
-}
-
 }  // namespace
 
 void ForgetStaleFlows(state::Host& host, const state::Record& record) {
@@ -111,34 +84,6 @@ void ForgetUntranslatedFlows(state::Host& host, const std::vector<state::Record>
     }
   }
   flows.Forget();
-}
-
-void EnsureLocalhostReaches(state::Host& host, const state::Record& record) {
-  for (const std::string& link : LinksForLocalhost(record)) {
-    const std::optional<rtnl::Link> present = host.net.FindLink(link);
-    if (present && !host.net.EnsureLocalhostFilter(*present, firewall::kLocalhostAnswerMark)) {
-      LogLine(
-          "no tc filter on '{}' (the kernel lacks sch_ingress or cls_bpf): when the firewall is "
-          "flushed, allocations reach this node's 127.0.0.1",
-          link);
-    }
-    netlink::EnsureSysctl(RouteLocalnet(link), "1");
-  }
-}
-
-std::vector<std::string> DiffLocalhostReaches(state::Host& host, const state::Record& record) {
-  std::vector<std::string> mismatches;
-  for (const std::string& link : LinksForLocalhost(record)) {
-    if (!netlink::IsSysctlOn(RouteLocalnet(link))) {
-      mismatches.push_back(Cat(RouteLocalnet(link), " is 0"));
-    }
-    const std::optional<rtnl::Link> present = host.net.FindLink(link);
-    if (present && host.net.LacksLocalhostFilter(*present)) {
-      mismatches.push_back(Format(
-          "the tc filter of '{}' that keeps this node's 127.0.0.1 to itself is missing", link));
-    }
-  }
-  return mismatches;
 }
 
 }  // namespace nomad_bridge::rules

@@ -1,4 +1,4 @@
-#include "plugin/rules/port_warnings.h"
+#include "plugin/rules/published_port_warnings.h"
 
 #include <algorithm>
 #include <cstdint>

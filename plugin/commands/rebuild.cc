@@ -1,4 +1,4 @@
-#include "plugin/commands/intent.h"
+#include "plugin/commands/rebuild.h"
 
 #include <algorithm>
 #include <utility>
@@ -14,25 +14,6 @@
 
 namespace nomad_bridge::commands {
 namespace {
-
-// Untagged frames of a trunk belong to VLAN 1, as with the reference plugin.
-std::optional<rtnl::PortVlans> VlansFor(const config::LinkConfig& link) {
-  constexpr std::uint16_t kDefaultVlan = 1;
-  if (!link.HasVlans()) {
-    return std::nullopt;
-  }
-  return rtnl::PortVlans{.untagged = link.vlan != 0 ? link.vlan : kDefaultVlan,
-                         .tagged = link.vlan_trunk,
-                         .keep_default = link.preserve_default_vlan};
-}
-
-state::BridgePort PortFor(const config::LinkConfig& link) {
-  return {.hairpin = link.hairpin_mode,
-          .isolated = link.port_isolation,
-          .locked = link.mac_spoof_check,
-          .source_check = link.source_check != config::SourceCheck::kOff,
-          .vlans = VlansFor(link)};
-}
 
 // Whether the kernel has one of the elements of `record` as its own.
 bool HasElements(state::Host& host, const state::Record& record) {
@@ -53,33 +34,6 @@ void Keep(state::Host& host, const config::Config& config, const state::Record& 
 
 }  // namespace
 
-state::Record IntentOf(const cni::Request& request,
-                       const cni::PluginType& type,
-                       const config::Config& config,
-                       const netlink::NetnsId& container) {
-  const state::Record record{
-      .id = request.id,
-      .labels = config.labels,
-      .netns_path = request.netns_path,
-      .netns = container,
-      .link = {.bridge = config.link.bridge,
-               .mtu = config.link.mtu,
-               .force_address = config.link.force_address,
-               .promisc_mode = config.link.promisc_mode,
-               .gateway_ifname = config.link.GatewayIfname(),
-               .port = PortFor(config.link),
-               .mac = config.link.mac},
-      .ipam = {.data_dir = config.ipam.data_dir, .ranges = config.ipam.ranges},
-      .rules = {.ip_masq = config.rules.ip_masq,
-                .snat = config.rules.snat,
-                .masq_all = config.rules.masq_all,
-                .forward_hook = config.rules.forward_hook,
-                .ingress = config.rules.ingress,
-                .inbound = config.rules.inbound,
-                .firewalld_zone = config.rules.firewalld_zone}};
-  return record.With(type.parts, state::Phase::kMaking);
-}
-
 std::optional<state::Record> RebuildInterface(state::Host& host,
                                               const cni::Request& request,
                                               const cni::PluginType& type,
@@ -94,7 +48,7 @@ std::optional<state::Record> RebuildInterface(state::Host& host,
                 [&](const cni::IpConfig& ip) { return !Contains(addresses, ip.address); });
   state::Record record =
       attachment::WithAddresses(
-          IntentOf(request, type, config, container).Finished(), std::move(result), config)
+          state::IntentOf(request, type, config, container).Finished(), std::move(result), config)
           .record;
   record.ipam.delegated = cni::FindDelegatedIpam(request, config.ipam.type);
   if (config.ipam.type == cni::kHostLocal) {

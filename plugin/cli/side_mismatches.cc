@@ -1,4 +1,4 @@
-#include "plugin/cli/side_faults.h"
+#include "plugin/cli/side_mismatches.h"
 
 #include <algorithm>
 #include <optional>
@@ -11,7 +11,7 @@
 #include "firewall/foreign_drops.h"
 #include "netlink/core/netns.h"
 #include "netlink/sockets/listeners.h"
-#include "plugin/attachment/repair.h"
+#include "plugin/attachment/reconcile.h"
 #include "portmap/mapping.h"
 
 namespace nomad_bridge::cli {
@@ -19,43 +19,17 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-// The link alone; what is more, DiffHostSide() tells.
-std::optional<std::string> FindLinkFault(const Attachment& attachment, const Inventory& links) {
-  const std::string& bridge = attachment.record->link.bridge;
-  const rtnl::Link* const master = links.FindLink(bridge);
-  if (master == nullptr) {
-    return Format("bridge '{}' is missing", bridge);
-  }
-  if (!attachment.link) {
-    return Format("interface '{}' is missing", attachment.host_veth);
-  }
-  if (attachment.link->master != master->index) {
-    return Format("interface '{}' is not in bridge '{}'", attachment.host_veth, bridge);
-  }
-  if (!attachment.link->up) {
-    return Format("interface '{}' is down", attachment.host_veth);
-  }
-  return master->up ? std::nullopt : std::optional(Format("bridge '{}' is down", bridge));
-}
-
-Lines HostFaults(state::Host& host, const Attachment& attachment) {
-  Lines faults;
+Lines HostMismatches(state::Host& host, const Attachment& attachment) {
   if (attachment.state == State::kMaking || attachment.state == State::kLeaving) {
     return {Format("an attachment that is {}", Text(attachment.state))};
   }
-  if (attachment.record->Has(cni::Part::kLink)) {
-    const std::optional<std::string> fault = FindLinkFault(attachment, {.links = host.net.Links()});
-    if (fault) {
-      faults.push_back(*fault);
-    }
-  }
   const std::optional<RangeLock> lock = host.records.TryLock(attachment.id);
-  if (lock && attachment.state != State::kDead) {
-    for (std::string& mismatch : attachment::DiffHostSide(host, *attachment.record)) {
-      faults.push_back(std::move(mismatch));
-    }
+  if (!lock || attachment.state == State::kDead) {
+    return {};
   }
-  return faults;
+  const attachment::Scope scope = {.extent = attachment::Scope::Extent::kOne,
+                                   .record = &*attachment.record};
+  return attachment::Reconcile(host, scope, Mode::kLook).mismatches.TextsLeft();
 }
 
 // Whether `routes` lead anywhere outside.
@@ -65,34 +39,35 @@ bool HasDefaultRoute(const std::vector<Route>& routes, Family family) {
   });
 }
 
-Lines RouteFaults(rtnl::Socket& guest, const Attachment& attachment) {
+Lines RouteMismatches(rtnl::Socket& container, const Attachment& attachment) {
   const state::Record& record = *attachment.record;
-  const std::optional<rtnl::Link> link = guest.FindLink(attachment.id.ifname);
+  const std::optional<rtnl::Link> link = container.FindLink(attachment.id.ifname);
   if (!link) {
     return {Format("no interface '{}'", attachment.id.ifname)};
   }
   if (!link->up) {
     return {Format("interface '{}' is down", attachment.id.ifname)};
   }
-  Lines faults;
-  const std::vector<Ip> present = AddressesOnly(guest.Addresses(*link));
+  Lines mismatches;
+  const std::vector<Ip> present = AddressesOnly(container.Addresses(*link));
   for (const Cidr& address : record.ipam.addresses) {
     if (!Contains(present, address.address)) {
-      faults.push_back(Format("interface '{}' has lost {}", attachment.id.ifname, address.address));
+      mismatches.push_back(
+          Format("interface '{}' has lost {}", attachment.id.ifname, address.address));
     }
   }
-  const std::vector<Route> routes = guest.Routes();
+  const std::vector<Route> routes = container.Routes();
   std::set<Family> published;
   for (const portmap::DnatEntry& port : record.rules.ports) {
     published.insert(port.container_ip.family());
   }
   for (const Family family : published) {
     if (!HasDefaultRoute(routes, family)) {
-      faults.push_back(Format("no default route for {}: answers find no way back",
-                              family == Family::kIpv4 ? "IPv4" : "IPv6"));
+      mismatches.push_back(Format("no default route for {}: answers find no way back",
+                                  family == Family::kIpv4 ? "IPv4" : "IPv6"));
     }
   }
-  return faults;
+  return mismatches;
 }
 
 // nullopt for a protocol whose sockets are not listed.
@@ -113,11 +88,11 @@ std::string Endpoint(const Ip& ip, std::uint16_t port) {
 }
 
 // Of one container port: on which of its addresses nobody listens.
-std::optional<std::string> FindListenerFault(const netlink::Netns& guest,
-                                             const portmap::DnatEntry& port,
-                                             sockets::Protocol protocol) {
+std::optional<std::string> FindListenerMismatch(const netlink::Netns& container,
+                                                const portmap::DnatEntry& port,
+                                                sockets::Protocol protocol) {
   const std::vector<sockets::Listener> all =
-      sockets::Listeners(guest, protocol, port.container_port);
+      sockets::Listeners(container, protocol, port.container_port);
   const auto accepts = [&](const sockets::Listener& each) {
     return each.Accepts(port.container_ip);
   };
@@ -134,21 +109,21 @@ std::optional<std::string> FindListenerFault(const netlink::Netns& guest,
                 port.container_ip);
 }
 
-Lines ListenerFaults(const netlink::Netns& guest, const state::Record& record) {
-  Lines faults;
+Lines ListenerMismatches(const netlink::Netns& container, const state::Record& record) {
+  Lines mismatches;
   for (const portmap::DnatEntry& port : record.rules.ports) {
     const std::optional<sockets::Protocol> protocol = SocketsOf(port.protocol);
-    std::optional<std::string> fault =
-        protocol ? FindListenerFault(guest, port, *protocol) : std::nullopt;
-    if (fault && !Contains(faults, *fault)) {
-      faults.push_back(*std::move(fault));
+    std::optional<std::string> mismatch =
+        protocol ? FindListenerMismatch(container, port, *protocol) : std::nullopt;
+    if (mismatch && !Contains(mismatches, *mismatch)) {
+      mismatches.push_back(*std::move(mismatch));
     }
   }
-  return faults;
+  return mismatches;
 }
 
 // The namespace may go at any moment.
-Lines GuestFaults(const Attachment& attachment) {
+Lines ContainerMismatches(const Attachment& attachment) {
   const state::Record& record = *attachment.record;
   const std::optional<netlink::Netns> netns = netlink::Netns::Find(record.netns_path);
   if (attachment.state == State::kDead) {
@@ -157,36 +132,36 @@ Lines GuestFaults(const Attachment& attachment) {
   if (!netns || netns->id() != record.netns) {
     return {Format("its namespace is not to be seen at '{}'", record.netns_path)};
   }
-  rtnl::Socket guest = rtnl::Socket::In(*netns);
-  Lines faults = RouteFaults(guest, attachment);
-  Append(faults, ListenerFaults(*netns, record));
-  return faults;
+  rtnl::Socket container = rtnl::Socket::In(*netns);
+  Lines mismatches = RouteMismatches(container, attachment);
+  Append(mismatches, ListenerMismatches(*netns, record));
+  return mismatches;
 }
 
-Lines PathFaults(state::Host& host, const state::Record& record) {
-  Lines faults;
+Lines PathMismatches(state::Host& host, const state::Record& record) {
+  Lines mismatches;
   for (const std::string& chain :
        firewall::ForeignDrops(host.nft, record.rules.forward_hook.accept_mark_bit)) {
-    faults.push_back(Cat(chain, " comes after ours and drops"));
+    mismatches.push_back(Cat(chain, " comes after ours and drops"));
   }
-  return faults;
+  return mismatches;
 }
 
 }  // namespace
 
-const std::string* SideFaults::FindCause() const {
-  for (const Lines* const faults : {&host, &path, &guest}) {
-    if (!faults->empty()) {
-      return &faults->front();
+const std::string* SideMismatches::FindCause() const {
+  for (const Lines* const mismatches : {&host, &path, &container}) {
+    if (!mismatches->empty()) {
+      return &mismatches->front();
     }
   }
   return nullptr;
 }
 
-SideFaults FindSideFaults(state::Host& host, const Attachment& attachment) {
-  return {.host = HostFaults(host, attachment),
-          .path = PathFaults(host, *attachment.record),
-          .guest = GuestFaults(attachment)};
+SideMismatches FindSideMismatches(state::Host& host, const Attachment& attachment) {
+  return {.host = HostMismatches(host, attachment),
+          .path = PathMismatches(host, *attachment.record),
+          .container = ContainerMismatches(attachment)};
 }
 
 }  // namespace nomad_bridge::cli

@@ -1,4 +1,4 @@
-// What a command over all attachments of the node found, and has repaired or taken back.
+// What a command over several attachments found, and has repaired or taken back.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +8,17 @@
 #include <vector>
 
 #include "base/attachment_id.h"
+#include "base/mismatch.h"
 #include "base/text.h"
 
 namespace nomad_bridge::attachment {
 
-enum class Dry { kNo, kYes };
+struct Outcome {
+  explicit Outcome(Mode mode) : mismatches(mode) {}
 
-struct Findings {
-  int attachments = 0;  // how many were looked at
-  std::vector<std::string>
-      found;  // one line each; repaired or taken back, unless it was a dry run,
-  std::vector<std::string> failed;  // but for these
+  std::size_t attachments = 0;  // how many were looked at
+  Mismatches mismatches;
+  std::vector<std::string> failed;  // what could not be looked at, or be repaired: a line each
   std::vector<AttachmentId> busy;   // left out: another command works on them
 
   // False if `act` failed, which `what` names.

@@ -1,4 +1,4 @@
-#include "plugin/rules/apply.h"
+#include "plugin/rules/commit.h"
 
 #include <algorithm>
 #include <utility>
@@ -16,7 +16,7 @@
 #include "plugin/rules/converge.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/forward_hooks.h"
-#include "plugin/rules/port_side_effects.h"
+#include "plugin/rules/stale_flows.h"
 
 namespace nomad_bridge::rules {
 namespace {
@@ -44,13 +44,14 @@ std::vector<nft::Element> FindEarlierPolicy(state::Host& host, const state::Reco
 }
 
 // One change, made again until it is in force or cannot be.
-class Attempt {
+class Transaction {
  public:
-  Attempt(state::Host& host, const state::Record& record, firewall::Change change)
-      : host_(host),
-        record_(record),
-        change_(std::move(change)),
-        checkpoint_(Converge(host, record)) {
+  Transaction(state::Host& host,
+              const state::Record& record,
+              firewall::Change change,
+              Mismatches& mismatches)
+      : host_(host), record_(record), change_(std::move(change)), mismatches_(mismatches) {
+    ConvergeAgain();
     change_.remove_shared = FindEarlierPolicy(host, record);
   }
 
@@ -58,8 +59,10 @@ class Attempt {
 
   // On the ruleset's `generation`. False if it has to be tried again.
   [[nodiscard]] bool Try(std::uint32_t generation) {
+    // Somebody has changed a rule since: what they removed of ours is put back before our change, in a
+    // batch of its own, so that it is back even if our change is refused.
     if (generation != checkpoint_.generation) {
-      checkpoint_ = Converge(host_, record_);
+      ConvergeAgain();
     }
     // Only of what is new: a repair takes no port away.
     const std::optional<firewall::Conflict> overlap =
@@ -67,7 +70,7 @@ class Attempt {
                                              : std::nullopt;
     firewall::Outcome outcome = overlap
                                     ? firewall::Outcome{.conflict = overlap}
-                                    : firewall::Apply(host_.nft, change_, checkpoint_.generation);
+                                    : firewall::Commit(host_.nft, change_, checkpoint_.generation);
     if (outcome.conflict) {
       SettleConflict(*outcome.conflict);
     } else if (outcome.refusal) {
@@ -90,6 +93,7 @@ class Attempt {
     if (settlement.stale_owner) {
       stale_owners_.push_back(*std::move(settlement.stale_owner));
     }
+    // An element of somebody else was there: that none of ours is can no longer be assumed, either.
     if (change_.mode == firewall::PlanMode::kAssumeAbsent) {
       change_.mode = firewall::PlanMode::kLookUp;
     }
@@ -102,16 +106,16 @@ class Attempt {
     }
     checkpoint_.Expire();
     SaveCheckpoint(host_, checkpoint_);
-    checkpoint_ = Converge(host_, record_);
+    ConvergeAgain();
+  }
+
+  void ConvergeAgain() {
+    checkpoint_ = Converge(host_, {.added = &record_}, mismatches_).checkpoint;
   }
 
   void Finish(const firewall::Outcome& outcome) {
-    for (const nft::Element& element : outcome.repaired) {
-      LogLine("repaired {}", NameOf(element));
-    }
-    if (!outcome.repaired.empty()) {
-      ForgetUntranslatedFlows(host_, {record_.OnlyLive()});
-    }
+    // Still under the rules' lock: nobody may find elements in force whose record says that they are
+    // being made, and take them for what a killed command left.
     if (record_.IsAny(state::Phase::kMaking)) {
       host_.records.Write(record_.Finished());
     }
@@ -128,6 +132,7 @@ class Attempt {
   state::Host& host_;
   const state::Record& record_;
   firewall::Change change_;
+  Mismatches& mismatches_;
   state::Checkpoint checkpoint_;
   std::vector<StaleOwner> stale_owners_;
   bool has_siblings_ = false;
@@ -137,44 +142,44 @@ class Attempt {
 }  // namespace
 
 Committed Commit(state::Host& host, const state::Record& record, firewall::Change change) {
+  Mismatches mismatches(Mode::kRepair);
+  const RepairLog log(mismatches);
   const RangeLock one_at_a_time = host.records.LockRules();
-  Attempt attempt(host, record, std::move(change));
+  Transaction transaction(host, record, std::move(change), mismatches);
   nft::RetryOnGenerations(host.nft,
                           Cat("change table ", nft::Text(firewall::TableId())),
-                          attempt.generation(),
-                          [&](std::uint32_t generation) { return attempt.Try(generation); });
-  return attempt.TakeCommitted();
+                          transaction.generation(),
+                          [&](std::uint32_t generation) { return transaction.Try(generation); });
+  return transaction.TakeCommitted();
 }
 
-bool IsAnyMissing(state::Host& host, const state::Record& record) {
-  return std::ranges::any_of(ElementsOf(record.OnlyLive()), [&](const nft::Element& element) {
-    const std::optional<nft::Element> present =
-        host.nft.FindElement(firewall::TableOf(element), element);
-    return !present || (!element.comment.empty() && *present != element);
-  });
-}
-
-void UpdateForeignFirewalls(state::Host& host,
-                            const state::Record& record,
-                            state::Checkpoint checkpoint) {
-  const auto is_known = [&] {
-    return Contains(checkpoint.opened_ifnames, record.link.gateway_ifname) &&
-           checkpoint.legacy_filter == foreign::FilterFingerprint();
-  };
-  if (HasForwardHook(record) && !is_known()) {
-    foreign::OpenOtherFirewalls(host, record);
-    checkpoint.notes =
-        foreign::NotesOnOtherFirewalls(host, record.rules.forward_hook.accept_mark_bit);
+void CheckOtherFirewalls(state::Host& host,
+                         const state::Record& record,
+                         const state::Checkpoint& checkpoint,
+                         Mismatches& mismatches) {
+  if (!HasForwardHook(record)) {
+    return;
+  }
+  std::vector<std::string> drops = checkpoint.foreign_drops;
+  const bool is_known = Contains(checkpoint.opened_ifnames, record.link.gateway_ifname) &&
+                        checkpoint.legacy_filter == foreign::FilterFingerprint();
+  if (!is_known) {
+    foreign::CheckOtherFirewalls(host, record, mismatches);
+  }
+  if (!is_known && mismatches.is_repairing()) {
+    drops = foreign::DropsOfOthers(host, record.rules.forward_hook.accept_mark_bit);
     UpdateCheckpoint(host, [&](state::Checkpoint& now) {
       // Another ADD may have added it meanwhile.
       std::erase(now.opened_ifnames, record.link.gateway_ifname);
       now.opened_ifnames.push_back(record.link.gateway_ifname);
       now.legacy_filter = foreign::FilterFingerprint();
-      now.notes = checkpoint.notes;
+      now.foreign_drops = drops;
     });
   }
-  for (const std::string& note : checkpoint.notes) {
-    LogLine("{}", note);
+  if (mismatches.is_repairing()) {
+    for (const std::string& drop : drops) {
+      LogLine("{}", drop);
+    }
   }
 }
 
@@ -183,6 +188,8 @@ void RemoveElements(state::Host& host, const std::vector<nft::Element>& elements
     return;
   }
   const RangeLock one_at_a_time = host.records.LockRules();
+  // Nothing is compared here, as a DEL has to work whatever the rules look like. If the checkpoint was
+  // current it is so afterwards; if it was not, the next ADD or CHECK compares.
   std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
   const std::optional<std::uint32_t> generation = firewall::RemoveElements(
       host.nft, elements, checkpoint ? std::optional(checkpoint->generation) : std::nullopt);

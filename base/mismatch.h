@@ -1,0 +1,108 @@
+// What differs from what should be, and the mode in which a reconcile looks for it.
+//
+// A check is a function `Check...(..., Mismatches&)`: it adds a mismatch for each thing that is not as
+// it should be, together with what puts that right. In mode kRepair this is done at once, before
+// the check goes on. So nothing is looked for in one place and repaired in another.
+//
+// Errors  Those of a repair are thrown; its mismatch is one that is left, then.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/list.h"
+#include "base/log.h"
+
+namespace nomad_bridge {
+
+enum class Mode { kLook, kRepair };
+
+struct Mismatch {
+  enum class Area {
+    kBridge,      // with the gateway's addresses
+    kForwarding,  // sysctls by which the node forwards
+    kLocalhost,   // route_localnet, and the tc filter that makes it safe
+    kPort,        // a host veth
+    kLease,
+    kRecord,
+    kTable,        // tables, sets, chains and rules of ours
+    kStaticRules,  // those in iptables' own tables
+    kElement,      // of an attachment or a bridge
+    kLeftOver,     // what nothing explains: stale attachments, leases and elements without an owner
+    kOtherFirewall,
+  };
+
+  Area area = Area::kBridge;
+  std::string owner;  // the bridge or container whose it is; empty: the node's
+  std::string text;   // "bridge 'nomad' is down"
+  bool repairable = true;
+};
+
+class Mismatches {
+ public:
+  explicit Mismatches(Mode mode) : mode_(mode) {}
+
+  [[nodiscard]] Mode mode() const { return mode_; }
+  [[nodiscard]] bool is_repairing() const { return mode_ == Mode::kRepair; }
+
+  // In mode kRepair `repair` puts it right before this returns.
+  template <typename Repair>
+  void Add(Mismatch mismatch, Repair repair) {
+    left_.push_back(std::move(mismatch));
+    if (is_repairing()) {
+      repair();
+      repaired_.push_back(std::move(left_.back()));
+      left_.pop_back();
+    }
+  }
+  // What only somebody else can put right.
+  void AddUnrepairable(Mismatch mismatch) {
+    mismatch.repairable = false;
+    left_.push_back(std::move(mismatch));
+  }
+  // Found together, and repaired together if that is the mode.
+  void AddAll(std::vector<Mismatch> mismatches) {
+    Append(is_repairing() ? repaired_ : left_, std::move(mismatches));
+  }
+  void AddAll(Mismatches&& more) {
+    Append(repaired_, std::move(more.repaired_));
+    Append(left_, std::move(more.left_));
+  }
+
+  [[nodiscard]] bool empty() const { return repaired_.empty() && left_.empty(); }
+  [[nodiscard]] const std::vector<Mismatch>& repaired() const { return repaired_; }
+  [[nodiscard]] const std::vector<Mismatch>& left() const { return left_; }
+  [[nodiscard]] std::vector<std::string> TextsLeft() const {
+    std::vector<std::string> texts;
+    for (const Mismatch& mismatch : left_) {
+      texts.push_back(mismatch.text);
+    }
+    return texts;
+  }
+
+ private:
+  Mode mode_;
+  std::vector<Mismatch> repaired_;
+  std::vector<Mismatch> left_;
+};
+
+// Says on stderr what was repaired, when it goes out of scope, also if the command fails: declared
+// before a lock is taken, so that nothing is written while it is held.
+class RepairLog {
+ public:
+  explicit RepairLog(const Mismatches& mismatches) : mismatches_(mismatches) {}
+  RepairLog(const RepairLog&) = delete;
+  RepairLog& operator=(const RepairLog&) = delete;
+  ~RepairLog() {
+    for (const Mismatch& mismatch : mismatches_.repaired()) {
+      const bool is_removed = mismatch.area == Mismatch::Area::kLeftOver;
+      LogLine("{}: {}", is_removed ? "removed" : "repaired", mismatch.text);
+    }
+  }
+
+ private:
+  const Mismatches& mismatches_;
+};
+
+}  // namespace nomad_bridge

@@ -1,0 +1,264 @@
+#include "plugin/attachment/collect.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "ipam/store.h"
+#include "plugin/attachment/leases.h"
+#include "plugin/attachment/remove.h"
+#include "plugin/cni/error_list.h"
+#include "plugin/link/host_veth.h"
+#include "plugin/link/liveness.h"
+#include "plugin/state/kernel_names.h"
+#include "plugin/takeover/reference.h"
+
+namespace nomad_bridge::attachment {
+namespace {
+
+// Its own lock is held.
+bool IsStale(state::Host& host, const state::Record& record) {
+  return !record.IsAny(state::Phase::kLive) || !link::IsAlive(host, record);
+}
+
+std::string Describe(const state::Record& record) {
+  std::string text =
+      Format("container '{}' of network '{}' is gone", record.id.container_id, record.id.network);
+  const char* separator = ", and has ";
+  for (const Cidr& cidr : record.ipam.addresses) {
+    text += Cat(std::exchange(separator, ", "), cidr.address);
+  }
+  for (const portmap::DnatEntry& port : record.rules.ports) {
+    text += Format("{}{} port {}",
+                   std::exchange(separator, ", "),
+                   portmap::Text(port.protocol),
+                   port.host_port);
+  }
+  return text;
+}
+
+struct LeaseDirectory {
+  std::string data_dir;
+  std::string network;
+
+  auto operator<=>(const LeaseDirectory&) const = default;
+
+  [[nodiscard]] std::string Text() const { return Format("{}/{}", data_dir, network); }
+};
+
+class Collector {
+ public:
+  Collector(state::Host& host, const Collection& collection, Outcome& outcome)
+      : host_(host), collection_(collection), outcome_(outcome), log_(outcome.mismatches) {
+    if (!collection.data_dir.empty()) {
+      directories_.insert({collection.data_dir, collection.network});
+      return;
+    }
+    const std::string& usual = cni::TypeOf("nomad-bridge").defaults.data_dir;
+    for (const std::string& network : Entries(state::kStateDirectory)) {
+      if (!network.starts_with('.')) {
+        directories_.insert({usual, network});
+      }
+    }
+  }
+
+  void Run(const Progress& progress) {
+    const std::vector<AttachmentId> all = host_.records.List(collection_.network);
+    for (std::size_t done = 0; done < all.size(); ++done) {
+      outcome_.Try(Format("container '{}'", all[done].container_id),
+                   [&] { LookAtRecord(all[done]); });
+      progress(done + 1, all.size());
+    }
+    // After the records: what is left then has no record to be found by.
+    if (collection_.leases) {
+      LookAtLeases();
+    }
+    outcome_.Try("stray links", [&] { LookAtStrayLinks(); });
+  }
+
+ private:
+  void LookAtRecord(const AttachmentId& id) {
+    ++outcome_.attachments;
+    if (const std::optional<state::Record> record = host_.records.FindOwn(id)) {
+      recorded_.insert(id);
+      if (collection_.data_dir.empty()) {
+        directories_.insert({record->ipam.data_dir, id.network});  // where it has leases
+      }
+      if (collection_.valid ? IsValid(id) : !IsStale(host_, *record)) {
+        return;
+      }
+    }
+    if (!collection_.attachments || IsValid(id)) {
+      return;
+    }
+    const std::optional<RangeLock> lock = LockOf(id);
+    if (!lock) {
+      outcome_.busy.push_back(id);
+      return;
+    }
+    // Read again, as nobody changes it any more.
+    const std::optional<state::Record> record = host_.records.FindOwn(id);
+    if (record && (collection_.valid || IsStale(host_, *record))) {
+      TakeBack(id, Describe(*record), [&] { return RemoveAll(host_, *record); });
+    } else if (!record && collection_.valid && outcome_.mismatches.is_repairing()) {
+      host_.records.EnsureVoidGone(id);
+    }
+  }
+
+  void LookAtLeases() {
+    for (const LeaseDirectory& directory : directories_) {
+      outcome_.Try(Cat("leases in '", directory, '\''), [&] {
+        for (const ipam::Lease& lease : LeasesIn(directory)) {
+          const AttachmentId id{directory.network, lease.owner.container_id, lease.owner.ifname};
+          if (!recorded_.contains(id) && !IsValid(id)) {
+            LookAtLease(lease, directory, id);
+          }
+        }
+      });
+    }
+  }
+
+  // Our ports of the bridge that belong neither to a valid attachment nor to one with a record: their
+  // records were lost.
+  void LookAtStrayLinks() {
+    const std::optional<rtnl::Link> bridge =
+        collection_.bridge.empty() ? std::nullopt : host_.net.FindLink(collection_.bridge);
+    if (!bridge) {
+      return;
+    }
+    const std::vector<rtnl::Socket::Port> ports = host_.net.Ports(bridge->index);
+    // Read after the ports: an ADD writes its record before anything else.
+    std::set<std::string> owners = HostVethsOf(host_.records.List(""));
+    for (const AttachmentId& id : collection_.valid.value_or(std::set<AttachmentId>())) {
+      owners.insert(state::HostVethName(id));
+    }
+    for (const rtnl::Socket::Port& port : ports) {
+      const std::optional<rtnl::Link> link =
+          owners.contains(port.name) ? std::nullopt : host_.net.FindLink(port.index);
+      if (link && link->alias.starts_with(Cat("nomad-bridge net=", collection_.network, " id="))) {
+        outcome_.mismatches.Add(
+            {Mismatch::Area::kLeftOver, link->name, Format("{} has no record", link->name)},
+            [&] { link::EnsureStrayLinkGone(host_, *link); });
+      }
+    }
+  }
+
+  // The lease may name no interface.
+  [[nodiscard]] bool IsValid(const AttachmentId& id) const {
+    if (!collection_.valid) {
+      return false;
+    }
+    return id.ifname.empty() ? std::ranges::count(
+                                   *collection_.valid, id.container_id, &AttachmentId::container_id)
+                             : collection_.valid->contains(id);
+  }
+
+  std::optional<RangeLock> LockOf(const AttachmentId& id) {
+    // A runtime that lists the valid ones means what it says: the command at work is waited for. By
+    // any other a command at work shows that its attachment is alive.
+    return collection_.valid ? std::optional(host_.records.Lock(id)) : host_.records.TryLock(id);
+  }
+
+  static std::set<std::string> HostVethsOf(const std::vector<AttachmentId>& ids) {
+    std::set<std::string> names;
+    for (const AttachmentId& id : ids) {
+      names.insert(state::HostVethName(id));
+    }
+    return names;
+  }
+
+  template <typename Removal>
+  void TakeBack(const AttachmentId& id, std::string text, Removal remove) {
+    outcome_.mismatches.Add({Mismatch::Area::kLeftOver, id.container_id, std::move(text)}, [&] {
+      if (const std::vector<std::string> failures = remove(); !failures.empty()) {
+        throw Error(Code::kIncomplete, cni::ErrorList::Join(failures));
+      }
+    });
+  }
+
+  // The leases' lock is released again: an attachment's comes before it.
+  static std::vector<ipam::Lease> LeasesIn(const LeaseDirectory& directory) {
+    const std::optional<ipam::Store> store =
+        directory.data_dir.empty()
+            ? std::nullopt
+            : ipam::Store::OpenIfExists(directory.data_dir, directory.network);
+    return store ? store->Leases() : std::vector<ipam::Lease>();
+  }
+
+  // Without an interface in the lease its link is unknown.
+  bool HasNothingElse(const AttachmentId& id) {
+    return !id.ifname.empty() && !link::FindHostVeth(host_.net, id, link::Recorded::kNo) &&
+           !takeover::HasReferenceRules(host_, id);
+  }
+
+  void LookAtLease(const ipam::Lease& lease,
+                   const LeaseDirectory& directory,
+                   const AttachmentId& id) {
+    outcome_.Try(Format("container '{}'", id.container_id), [&] {
+      const std::optional<RangeLock> lock = LockOf(id);
+      if (!lock || HasRecord(host_, id.network, lease.owner)) {
+        return;
+      }
+      const auto is_from_before_boot = [&] {
+        const auto store = ipam::Store::OpenIfExists(directory.data_dir, directory.network);
+        return store && IsFromBeforeBoot(host_, *store, id.network, lease);
+      };
+      std::string text =
+          Format("the lease of {} in '{}' is of container '{}', which has nothing else",
+                 lease.address,
+                 directory,
+                 id.container_id);
+      if (!collection_.valid && is_from_before_boot()) {
+        TakeBack(id, std::move(text), [&] {
+          if (auto store = ipam::Store::OpenIfExists(directory.data_dir, directory.network)) {
+            store->Release(lease.address, lease.owner);
+          }
+          return std::vector<std::string>();
+        });
+      } else if (collection_.valid || (collection_.network.empty() && HasNothingElse(id))) {
+        TakeBack(
+            id, std::move(text), [&] { return RemoveUnrecorded(host_, id, directory.data_dir); });
+      }
+    });
+  }
+
+  state::Host& host_;
+  const Collection& collection_;
+  Outcome& outcome_;
+  RepairLog log_;
+  std::set<LeaseDirectory> directories_;
+  std::set<AttachmentId> recorded_;
+};
+
+}  // namespace
+
+Outcome Collect(state::Host& host,
+                const Collection& collection,
+                Mode mode,
+                const Progress& progress) {
+  Outcome outcome(mode);
+  Collector(host, collection, outcome).Run(progress);
+  return outcome;
+}
+
+bool CollectIfStale(state::Host& host, const AttachmentId& id) {
+  const std::optional<RangeLock> lock = host.records.TryLock(id);
+  const std::optional<state::Record> record = lock ? host.records.Find(id) : std::nullopt;
+  if (!record || !IsStale(host, *record)) {
+    return false;
+  }
+  const std::vector<std::string> failures = RemoveAll(host, *record);
+  if (!failures.empty()) {
+    LogLine("cannot remove what the stale container '{}' left, ignoring: {}",
+            id.container_id,
+            cni::ErrorList::Join(failures));
+    return false;
+  }
+  LogLine("removed: {}", Describe(*record));
+  return true;
+}
+
+}  // namespace nomad_bridge::attachment

@@ -1,0 +1,71 @@
+#include "plugin/rules/localhost.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "firewall/table.h"
+#include "netlink/core/sysctl.h"
+
+namespace nomad_bridge::rules {
+namespace {
+
+std::string RouteLocalnet(const std::string& link) {
+  return Cat("net/ipv4/conf/", link, "/route_localnet");
+}
+
+// By which answers of published ports to 127.0.0.1 come.
+std::vector<std::string> LinksForLocalhost(const state::Record& record) {
+  const bool has_ipv4_port = std::ranges::any_of(
+      record.rules.ports,
+      [](const portmap::DnatEntry& mapping) { return mapping.container_ip.is_ipv4(); });
+  if (!record.IsLive(cni::Part::kPorts) || !record.rules.snat || !has_ipv4_port) {
+    return {};
+  }
+  std::vector<std::string> links = record.link.foreign_host_ifnames;
+  if (!record.link.gateway_ifname.empty()) {
+    links.push_back(record.link.gateway_ifname);
+  }
+  if (!record.link.bridge.empty() && record.link.bridge != record.link.gateway_ifname) {
+    links.push_back(record.link.bridge);  // with br_netfilter answers are translated there
+  }
+  return links;
+}
+
+void EnsureFilter(state::Host& host, const rtnl::Link& link) {
+  if (!host.net.EnsureLocalhostFilter(link, firewall::kLocalhostAnswerMark)) {
+    LogLine(
+        "no tc filter on '{}' (the kernel lacks sch_ingress or cls_bpf): when the firewall is "
+        "flushed, allocations reach this node's 127.0.0.1",
+        link.name);
+  }
+}
+
+}  // namespace
+
+void CheckLocalhost(state::Host& host, const state::Record& record, Mismatches& mismatches) {
+  for (const std::string& name : LinksForLocalhost(record)) {
+    const std::optional<rtnl::Link> link = host.net.FindLink(name);
+    if (link && host.net.LacksLocalhostFilter(*link)) {
+      mismatches.Add(
+          {Mismatch::Area::kLocalhost,
+           name,
+           Format("the tc filter of '{}' that keeps this node's 127.0.0.1 to itself is missing",
+                  name)},
+          [&] { EnsureFilter(host, *link); });
+    }
+    if (!netlink::IsSysctlOn(RouteLocalnet(name))) {
+      mismatches.Add({Mismatch::Area::kLocalhost, name, Cat(RouteLocalnet(name), " is 0")}, [&] {
+        if (link) {
+          EnsureFilter(host, *link);  // says so if this kernel has none
+        }
+        netlink::EnsureSysctl(RouteLocalnet(name), "1");
+      });
+    }
+  }
+}
+
+}  // namespace nomad_bridge::rules
