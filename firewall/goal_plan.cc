@@ -40,41 +40,55 @@ void PlanMissing(const Tables& tables,
   }
 }
 
+// One of `desired`, which the kernel has not, or with another value.
+struct Wanted {
+  const nft::Element* element;
+  Presence presence = Presence::kMissing;
+};
+
+using WantedElements = std::map<ElementKey, Wanted>;
+
+// An element in the kernel: it stays, and leaves `wanted`, or goes.
+void PlanPresent(const Tables& tables,
+                 const nft::Element& present,
+                 const DesiredElements& desired,
+                 WantedElements& wanted,
+                 GoalPlan& plan) {
+  const auto found = wanted.find(KeyOf(present));
+  const nft::Element* const element = found == wanted.end() ? nullptr : found->second.element;
+  const bool is_same = element && (IsShared(*element) || present == *element);
+  const bool is_own = element && present.owner() == element->owner();
+  if (is_same || (!is_own && desired.is_explained(present))) {
+    wanted.erase(KeyOf(present));
+    return;
+  }
+  plan.batch.DeleteElement(TableOf(present), present);
+  if (element) {
+    found->second.presence = Presence::kDifferent;
+  } else {
+    plan.mismatches.push_back({Area::kLeftOver,
+                               std::string(present.owner()),
+                               Cat(Name(tables, present), " has no owner")});
+  }
+}
+
 // Adds to `plan` what makes the elements in the kernel those of `desired`.
 void PlanElements(nft::Socket& socket,
                   const Tables& tables,
                   const DesiredElements& desired,
                   GoalPlan& plan) {
-  std::map<ElementKey, const nft::Element*> missing;
-  std::set<ElementKey> changed;
+  WantedElements wanted;
   for (const nft::Element& element : desired.elements) {
-    missing.try_emplace(KeyOf(element), &element);
+    wanted.try_emplace(KeyOf(element), Wanted{&element});
   }
-  const auto compare = [&](const nft::Element& present) {
-    const auto found = missing.find(KeyOf(present));
-    const nft::Element* const wanted = found == missing.end() ? nullptr : found->second;
-    const bool is_same = wanted && (IsShared(*wanted) || present == *wanted);
-    const bool is_own = wanted && present.owner() == wanted->owner();
-    if (is_same || (!is_own && desired.is_explained(present))) {
-      missing.erase(KeyOf(present));
-      return;
-    }
-    plan.batch.DeleteElement(TableOf(present), present);
-    if (wanted) {
-      changed.insert(KeyOf(present));
-    } else {
-      plan.mismatches.push_back({Area::kLeftOver,
-                                 std::string(present.owner()),
-                                 Cat(Name(tables, present), " has no owner")});
-    }
-  };
-  std::ranges::for_each(ElementsIn(socket, tables, plan.is_new), compare);
+  for (const nft::Element& present : ElementsIn(socket, tables, plan.is_new)) {
+    PlanPresent(tables, present, desired, wanted, plan);
+  }
+  // In the order in which they are desired: an element comes before those that name it.
   for (const nft::Element& element : desired.elements) {
-    if (missing.erase(KeyOf(element)) != 0) {
-      PlanMissing(tables,
-                  element,
-                  changed.contains(KeyOf(element)) ? Presence::kDifferent : Presence::kMissing,
-                  plan);
+    const auto found = wanted.find(KeyOf(element));
+    if (found != wanted.end() && found->second.element == &element) {
+      PlanMissing(tables, element, found->second.presence, plan);
     }
   }
 }

@@ -149,9 +149,10 @@ class Reconciler {
     outcome_.Try("the rules", [&] {
       static_cast<void>(CheckRuleset({.is_whole = true, .valid = scope_.valid}));
     });
-    for (const auto& [key, segment] : segments_) {
-      outcome_.Try(Format("127.0.0.1 and network '{}'", segment.record.id.network),
-                   [&] { rules::CheckLocalhost(host_, segment.record, mismatches_); });
+    for (const auto& each : segments_) {
+      const state::Record& record = each.second.record;
+      outcome_.Try(Format("127.0.0.1 and network '{}'", record.id.network),
+                   [&] { rules::CheckLocalhost(host_, record, mismatches_); });
     }
     CheckOtherFirewalls();
     data_dirs_.insert(checkpoint.data_dirs.begin(), checkpoint.data_dirs.end());
@@ -269,10 +270,10 @@ class Reconciler {
   }
 
   void CheckOtherFirewalls() {
-    for (const auto& [ifname, record] : gateways_) {
-      outcome_.Try(Format("other firewalls for '{}'", ifname), [&] {
+    for (const auto& each : gateways_) {
+      outcome_.Try(Format("other firewalls for '{}'", each.first), [&] {
         rules::CheckOtherFirewalls(
-            host_, record, host_.checkpoint.Find().value_or(state::Checkpoint{}), mismatches_);
+            host_, each.second, host_.checkpoint.Find().value_or(state::Checkpoint{}), mismatches_);
       });
     }
   }

@@ -94,7 +94,7 @@ class PluginDirectory {
   }
 
   // Gives what is there a second name. link(2) never overwrites, so what was kept earlier stays.
-  std::string Keep(const std::string& name) const {
+  [[nodiscard]] std::string Keep(const std::string& name) const {
     for (int number = 1;; ++number) {
       std::string kept = Cat(name, kKeptAs, number == 1 ? "" : Cat('.', number));
       if (::link(Path(name).c_str(), Path(kept).c_str()) == 0) {
@@ -121,7 +121,9 @@ class PluginDirectory {
   }
 
   // Returns how, for people.
-  std::string Install(const std::string& name, Occupant occupant, const std::string& self) const {
+  [[nodiscard]] std::string Install(const std::string& name,
+                                    Occupant occupant,
+                                    const std::string& self) const {
     std::string how = occupant == Occupant::kOurs ? ", in place of an older one" : "";
     try {
       Write(name == kProgram, self);
@@ -142,7 +144,31 @@ class PluginDirectory {
   UniqueFd fd_;
 };
 
-// Everything is checked before anything is changed, and all that is in the way is named at once.
+// What is where each of `names` goes. All that is in the way is named at once, before anything is
+// changed.
+std::vector<Occupant> FindOccupants(const PluginDirectory& directory,
+                                    const std::vector<std::string>& names,
+                                    const std::string& self,
+                                    bool may_replace) {
+  std::string foreign;
+  std::vector<Occupant> occupants;
+  for (const std::string& name : names) {
+    occupants.push_back(directory.Find(name, self));
+    if (occupants.back() == Occupant::kDirectory) {
+      throw Error(Code::kConflict, Format("'{}' is a directory", directory.Path(name)));
+    }
+    if (occupants.back() == Occupant::kForeign) {
+      foreign += Cat(foreign.empty() ? "" : ", ", Quoted(directory.Path(name)));
+    }
+  }
+  if (!foreign.empty() && !may_replace) {
+    throw Error(Code::kConflict,
+                Cat("nothing was changed, as this is not ours: ", foreign),
+                Cat("with --replace it is kept beside as <name>", kKeptAs));
+  }
+  return occupants;
+}
+
 int RunInstall(const Arguments& arguments) {
   const std::optional<std::string> self = FindFile("/proc/self/exe", kMaxProgramBytes);
   if (!self) {
@@ -152,22 +178,8 @@ int RunInstall(const Arguments& arguments) {
   const PluginDirectory directory(arguments.operands.front());
   // The program comes first among them, so that no link ever leads nowhere.
   const std::vector<std::string> names = cni::PluginTypeNames();
-  std::string foreign;
-  std::vector<Occupant> occupants;
-  for (const std::string& name : names) {
-    occupants.push_back(directory.Find(name, *self));
-    if (occupants.back() == Occupant::kDirectory) {
-      throw Error(Code::kConflict, Format("'{}' is a directory", directory.Path(name)));
-    }
-    if (occupants.back() == Occupant::kForeign) {
-      foreign += Cat(foreign.empty() ? "" : ", ", Quoted(directory.Path(name)));
-    }
-  }
-  if (!foreign.empty() && !arguments.Has("replace")) {
-    throw Error(Code::kConflict,
-                Cat("nothing was changed, as this is not ours: ", foreign),
-                Cat("with --replace it is kept beside as <name>", kKeptAs));
-  }
+  const std::vector<Occupant> occupants =
+      FindOccupants(directory, names, *self, arguments.Has("replace"));
   for (std::size_t i = 0; i < names.size(); ++i) {
     Print(Format("{}: {}{}\n",
                  directory.Path(names[i]),

@@ -127,7 +127,7 @@ class GatewayAddresses {
   // With IPv6 on a bridge that we created also the link-local address: the kernel uses it as the
   // source of neighbour solicitations. Left alone it adds it up to a second after the link has a
   // carrier, and then runs duplicate address detection on it.
-  std::vector<Cidr> Wanted() const {
+  [[nodiscard]] std::vector<Cidr> Wanted() const {
     std::vector<Cidr> wanted = link_.gateways;
     if (HasFamily(wanted, Family::kIpv6) && MakerOf(segment_.bridge) == BridgeMaker::kWe) {
       wanted.push_back({segment_.gateway.mac.LinkLocal(), kLinkLocalPrefixBits});

@@ -1,8 +1,5 @@
 // nomad-bridge reconcile: what is wrong on the host's side of any network is found and repaired, without
 // an ADD or a CHECK.
-#include <filesystem>
-#include <fstream>
-
 #include <unistd.h>
 
 #include "tests/plugin/cli_world.h"
@@ -64,62 +61,7 @@ TEST_F(Reconcile, BringsAFlushedRulesetBack) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-// ---- each thing that CHECK repairs
-
-struct Broken : Named {
-  std::string command;  // run by sh on the host; VETH is the host's end of the first container
-  std::string named;    // in what -dry-run prints
-};
-
-class ReconcileOf : public Reconcile, public ::testing::WithParamInterface<Broken> {};
-
-TEST_P(ReconcileOf, IsNamedByADryRunThatChangesNothingAndThenRepaired) {
-  AttachAll();
-  ExpectServes();
-  const Snapshot before = TakeHostSnapshot();
-  host().Must({"sh", "-e", "-c", Cat("VETH=", HostVethOf(web_), "; ", GetParam().command)});
-  const Snapshot broken = TakeHostSnapshot();
-
-  const Outcome dry = RunLine("reconcile -dry-run");
-  EXPECT_EQ(dry.exit_code, 1) << dry;
-  EXPECT_THAT(dry.out, HasSubstr(GetParam().named));
-  EXPECT_TRUE(Unchanged(broken, TakeHostSnapshot()));
-
-  const Outcome outcome = RunLine("reconcile");
-  EXPECT_EQ(outcome.exit_code, 0) << outcome;
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("repaired: "), HasSubstr(GetParam().named)));
-  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
-  ExpectServes();
-  EXPECT_THAT(Output("reconcile -dry-run"), HasSubstr("; nothing to repair\n"));
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Every,
-    ReconcileOf,
-    ::testing::ValuesIn(std::vector<Broken>{
-        {"Bridge", "ip link delete nomad", "bridge 'nomad' is missing"},
-        {"BridgeOfAnotherNetwork", "ip link delete br-other", "bridge 'br-other' is missing"},
-        {"BridgeState", "ip link set nomad down", "bridge 'nomad' is down"},
-        {"GatewayAddress",
-         "ip address delete 172.26.64.1/20 dev nomad",
-         "address 172.26.64.1/20 is missing on 'nomad'"},
-        {"Forwarding", "sysctl -qw net.ipv4.ip_forward=0", "net/ipv4/ip_forward is 0"},
-        {"PortOfBridge", "ip link set $VETH nomaster", "is no port of bridge 'nomad'"},
-        {"HostVethState", "ip link set $VETH down", " is down"},
-        {"PortFlags", "bridge link set dev $VETH hairpin off", "the hairpin mode of veth"},
-        {"Localhost",
-         "sysctl -qw net.ipv4.conf.nomad.route_localnet=0",
-         "net/ipv4/conf/nomad/route_localnet is 0"},
-        {"LocalhostFilter", "tc filter delete dev nomad ingress", "the tc filter of 'nomad'"},
-        {"LocalhostQdisc", "tc qdisc delete dev nomad clsact", "the tc filter of 'nomad'"},
-        {"Lease", "rm /var/run/cni/nomad/172.26.64.2", "the lease of 172.26.64.2 is missing"},
-        {"Element",
-         "nft delete element inet nomad-bridge port4 '{ tcp . 8080 }'",
-         "tcp . 8080 in port4 of veth"},
-        {"Chain", "nft flush chain inet nomad-bridge postrouting", "postrouting"},
-        {"StaticRules", "iptables -F CNI-FORWARD", "CNI-FORWARD"},
-    }),
-    kNameOf);
+// ---- each thing that CHECK repairs: repair_damages_test.cc
 
 TEST_F(Reconcile, MakesTheFilterOfLocalhostAsItWas) {
   AttachAll();

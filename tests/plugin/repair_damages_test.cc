@@ -1,0 +1,308 @@
+// The table of damages: what somebody breaks on the host's side, who sees it, who repairs it, and that all
+// of them use the same words. A column per command: ADD of another, CHECK, GC, reconcile, the timer,
+// doctor, inspect.
+#include "tests/plugin/cli_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+// What the ADD of another allocation does about it: repairs it and says so, repairs it without a word, as
+// it adds the very thing for itself, or leaves it to its owner's CHECK.
+enum class ByOthers { kSaid, kUnsaid, kNot };
+
+// Happens to an allocation with ports 8080/tcp and 8053/udp, on a host that is shared with another.
+struct Damage : Named {
+  // For sh in the host: $table is our table, $leases the data dir's, $address and $veth the allocation's.
+  const char* command;
+  std::string text;   // in every column; VETH and ADDRESS are the allocation's
+  std::string check;  // of doctor's
+  ByOthers by_others = ByOthers::kSaid;
+  bool takes_admin_rules = false;  // the operator's own rules go with it, and cannot come back
+
+  [[nodiscard]] bool IsOfRules() const {
+    const std::string_view words(command);
+    return words.starts_with("nft ") || words.starts_with("iptables ") ||
+           words.starts_with("ip6tables ");
+  }
+};
+
+constexpr const char* kDeleteFirstRule =
+    "nft delete rule $table postrouting handle "
+    "$(nft -a list chain $table postrouting | sed -n 's/.*[^{] # handle //p' | head -1)";
+constexpr const char* kTableOfOurs = "table.intact";
+constexpr const char* kBridge = "bridge.intact";
+constexpr const char* kSysctl = "sysctl.ip_forward";
+constexpr const char* kLocalhost = "sysctl.route_localnet";
+constexpr const char* kPort = "bridge.ports";
+
+std::vector<Damage> Damages() {
+  using enum ByOthers;
+  const std::string gone = "table inet nomad-bridge is missing";
+  const std::string changed = " in table inet nomad-bridge was changed";
+  const std::string filter = "the tc filter of 'nomad'";
+  return {
+      {"FlushRuleset", "nft flush ruleset", gone, kTableOfOurs, kSaid, true},
+      {"DeleteTable", "nft delete table $table", gone, kTableOfOurs},
+      {"FlushTable", "nft flush table $table", "chain forward" + changed, kTableOfOurs},
+      {"FlushChain", "nft flush chain $table forward", "chain forward" + changed, kTableOfOurs},
+      {"DeleteRule", kDeleteFirstRule, "chain postrouting" + changed, kTableOfOurs},
+      {"DormantTable",
+       "nft \"add table $table { flags dormant; }\"",
+       "table inet nomad-bridge is dormant",
+       kTableOfOurs},
+      {"DeletePortFilter",
+       "nft delete table bridge nomad-bridge",
+       "table bridge nomad-bridge is missing",
+       kTableOfOurs},
+      {"DeletePort",
+       "nft delete element $table port4 '{ tcp . 8080 }'",
+       "tcp . 8080 in port4 of VETH is missing",
+       kTableOfOurs,
+       kNot},
+      {"DeleteAddress",
+       "nft delete element $table alloc4 \"{ $address }\"",
+       "ADDRESS in alloc4 of VETH is missing",
+       kTableOfOurs,
+       kNot},
+      {"DeleteSource",
+       "nft delete element bridge nomad-bridge ports \"{ $veth }\"",
+       "VETH in ports of VETH is missing",
+       kTableOfOurs,
+       kNot},
+      {"DeleteBridgeElement",
+       "nft delete element $table bridges '{ nomad }'",
+       "nomad in bridges is missing",
+       kTableOfOurs,
+       kUnsaid},
+      {"FlushMap",
+       "nft flush map $table port4",
+       "tcp . 8080 in port4 of VETH is missing",
+       kTableOfOurs,
+       kNot},
+      {"FlushIptables",
+       "iptables -F",
+       "the jump from FORWARD to CNI-FORWARD is missing in table ip filter",
+       "static_rules",
+       kSaid,
+       true},
+      {"FlushCniForward",
+       "iptables -F CNI-FORWARD",
+       "the accept of our mark in CNI-FORWARD is missing in table ip filter",
+       "static_rules"},
+      {"FlushForward",
+       "iptables -F FORWARD",
+       "the jump from FORWARD to CNI-FORWARD is missing in table ip filter",
+       "static_rules"},
+      {"FlushIp6tables",
+       "ip6tables -F CNI-FORWARD",
+       "the accept of our mark in CNI-FORWARD is missing in table ip6 filter",
+       "static_rules"},
+      {"DeleteBridge", "ip link delete nomad", "bridge 'nomad' is missing", kBridge},
+      {"BridgeDown", "ip link set nomad down", "bridge 'nomad' is down", kBridge},
+      {"RemoveGateway",
+       "ip address delete 172.26.64.1/20 dev nomad",
+       "address 172.26.64.1/20 is missing on 'nomad'",
+       kBridge},
+      {"RemoveIpv6Gateway",
+       "ip address delete fd00:26::1/64 dev nomad",
+       "address fd00:26::1/64 is missing on 'nomad'",
+       kBridge},
+      {"AdvertisementsOn",
+       "echo 1 > /proc/sys/net/ipv6/conf/nomad/accept_ra",
+       "net/ipv6/conf/nomad/accept_ra is on",
+       kBridge},
+      {"ForwardingOff",
+       "echo 0 > /proc/sys/net/ipv4/ip_forward",
+       "net/ipv4/ip_forward is 0",
+       kSysctl},
+      {"InterfaceForwardingOff",
+       "echo 0 > /proc/sys/net/ipv4/conf/nomad/forwarding",
+       "net/ipv4/conf/nomad/forwarding is 0",
+       kSysctl},
+      {"Ipv6ForwardingOff",
+       "echo 0 > /proc/sys/net/ipv6/conf/all/forwarding",
+       "net/ipv6/conf/all/forwarding is 0",
+       kSysctl},
+      {"RouteLocalnetOff",
+       "echo 0 > /proc/sys/net/ipv4/conf/nomad/route_localnet",
+       "net/ipv4/conf/nomad/route_localnet is 0",
+       kLocalhost,
+       kUnsaid},
+      {"LocalhostFilter", "tc filter delete dev nomad ingress", filter, kLocalhost, kUnsaid},
+      {"LocalhostQdisc", "tc qdisc delete dev nomad clsact", filter, kLocalhost, kUnsaid},
+      {"TakePortOut",
+       "ip link set $veth nomaster",
+       "VETH is no port of bridge 'nomad'",
+       kPort,
+       kNot},
+      {"HostVethDown", "ip link set $veth down", "VETH is down", kPort, kNot},
+      {"HairpinOff",
+       "bridge link set dev $veth hairpin off",
+       "the hairpin mode of VETH was changed",
+       kPort,
+       kNot},
+      {"Isolated",
+       "bridge link set dev $veth isolated on",
+       "the isolation of VETH was changed",
+       kPort,
+       kNot},
+      {"RemoveLease",
+       "rm $leases/$address",
+       "the lease of ADDRESS is missing",
+       "leases.missing",
+       kNot},
+      {"WipeDataDir", "rm -r $leases", "the lease of ADDRESS is missing", "leases.missing", kNot},
+  };
+}
+
+class Damaged : public CliWorld, public ::testing::WithParamInterface<Damage> {
+ protected:
+  void SetUp() override {
+    other_ = As("other", AddContainer("other"));
+    UseOnce(other_config_, other_);
+    add_ = Attach(config_);
+    if (!GetParam().takes_admin_rules) {
+      host().Must({"iptables", "-A", "NOMAD-ADMIN", "-s", "203.0.113.0/24", "-j", "DROP"});
+    }
+    host().Must({"iptables", "-P", "FORWARD", "DROP"});
+    before_ = TakeSnapshot();
+    Serve(container(), Protocol::kTcp, {"::"}, 80, "page");
+    Serve(container(), Protocol::kUdp, {"0.0.0.0"}, 53, "name");
+  }
+
+  void Break() {
+    Must({.argv = {"sh", "-e", "-c", GetParam().command},
+          .variables = {{"table", Cat("inet ", kTable)},
+                        {"leases", kLeases},
+                        {"address", AddressOf(add_)},
+                        {"veth", HostVethOf(add_)}}});
+    if (GetParam().name == "FlushRuleset") {  // it took the policy of FORWARD along
+      host().Must({"iptables", "-P", "FORWARD", "DROP"});
+    }
+  }
+
+  [[nodiscard]] std::string Text() const {
+    std::string text = GetParam().text;
+    for (const auto& [name, value] :
+         {std::pair("VETH", HostVethOf(add_)), std::pair("ADDRESS", AddressOf(add_))}) {
+      for (std::size_t at; (at = text.find(name)) != text.npos;) {
+        text.replace(at, std::string_view(name).size(), value);
+      }
+    }
+    return text;
+  }
+
+  void ExpectRepaired() {
+    EXPECT_TRUE(Unchanged(before_, TakeSnapshot()));
+    EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+    EXPECT_EQ(TcpText(outside(), kHostIp6, 8080), "page");
+    EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "page");
+    EXPECT_EQ(UdpText(outside(), kHostIp4, 8053), "name");
+    EXPECT_TRUE(Ping(container(), kOutsideIp4));
+    EXPECT_TRUE(Ping(container(), kOutsideIp6));
+  }
+
+  const json config_ = Publish({Port(8080, 80), Port(8053, 53, "udp")}, DualStack());
+  const json other_config_ = Publish({Port(9090, 80)}, DualStack());
+  Variables other_;
+  json add_;
+  Snapshot before_;
+};
+
+TEST_P(Damaged, IsRepairedByTheAddOfAnother) {
+  Break();
+
+  const Outcome add = MustRun("ADD", other_config_, other_);
+
+  EXPECT_NE(AddressOf(add.json), AddressOf(add_)) << "two have the same address";
+  Detach(other_config_, other_);
+  if (GetParam().by_others == ByOthers::kSaid) {
+    EXPECT_THAT(add.err, HasSubstr(Cat("repaired: ", Text())));
+  } else {
+    EXPECT_THAT(add.err, Not(HasSubstr(Text())));
+  }
+  if (GetParam().by_others == ByOthers::kNot) {
+    MustCheck(config_, add_);  // its owner's affair, nobody has taken it for repaired
+  }
+  ExpectRepaired();
+}
+
+TEST_P(Damaged, IsRepairedByCheck) {
+  Break();
+  EXPECT_THAT(MustCheck(config_, add_).err, HasSubstr(Cat("repaired: ", Text())));
+  ExpectRepaired();
+  EXPECT_EQ(Check(config_, add_).err, "") << "there was something left to repair";
+}
+
+TEST_P(Damaged, IsRepairedByReconcile) {
+  Break();
+  const Outcome outcome = RunLine("reconcile");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  EXPECT_THAT(outcome.err, HasSubstr(Cat("repaired: ", Text())));
+  ExpectRepaired();
+  EXPECT_THAT(Output("reconcile -dry-run"), HasSubstr("; nothing to repair\n"));
+}
+
+TEST_P(Damaged, IsRepairedByTheTimer) {
+  ASSERT_EQ(RunLine("reconcile -if-changed").exit_code, 0);
+  ASSERT_EQ(Output("reconcile -if-changed"), "nothing has changed\n");
+  Break();
+  const Outcome outcome = RunLine("reconcile -if-changed");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  EXPECT_THAT(outcome.err, HasSubstr(Cat("repaired: ", Text())));
+  ExpectRepaired();
+}
+
+// By all that only look, in the same words.
+TEST_P(Damaged, IsReportedAndLeftAsItIs) {
+  Break();
+  // nft 1.0.6 prints a dormant table's flags in JSON as what happens to be in memory there.
+  const bool is_readable = GetParam().name != "DormantTable";
+  const Snapshot damage = is_readable ? TakeSnapshot() : Snapshot();
+
+  const Outcome dry_run = RunLine("reconcile -dry-run");
+  EXPECT_EQ(dry_run.exit_code, 1) << dry_run;
+  EXPECT_THAT(dry_run.out, HasSubstr(Text()));
+
+  json no_repair = config_;
+  no_repair["repairOnCheck"] = false;
+  const Outcome check = Check(no_repair, add_);
+  EXPECT_EQ(ErrorCode(check), 103) << check;
+  EXPECT_THAT(Details(check), HasSubstr(Text()));
+
+  std::string failures;
+  const json doctor = RunLine("doctor -json").json;
+  for (const json& each : doctor.at("checks")) {
+    if (each.at("check") == GetParam().check && each.at("verdict") == "fail") {
+      failures += each.at("what").get<std::string>();
+    }
+  }
+  EXPECT_THAT(failures, AnyOf(HasSubstr(Text()), HasSubstr(" more)")));
+
+  const json inspection = RunLine(Cat("inspect -json ", HostVethOf(add_))).json;
+  EXPECT_THAT(At(inspection, "/attachments/0/diagnosis/host").dump(), HasSubstr(Text()));
+
+  EXPECT_TRUE(!is_readable || Unchanged(damage, TakeSnapshot()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, Damaged, ::testing::ValuesIn(Damages()), kNameOf);
+
+class DamagedRules : public Damaged {};
+
+TEST_P(DamagedRules, AreRepairedByGc) {
+  Break();
+  const Outcome gc = MustRun("GC", WithValid({"alloc-1"}, config_));
+  EXPECT_THAT(gc.err, HasSubstr(Cat("repaired: ", Text())));
+  ExpectRepaired();
+}
+
+std::vector<Damage> DamagesOfRules() {
+  std::vector<Damage> damages = Damages();
+  std::erase_if(damages, [](const Damage& damage) { return !damage.IsOfRules(); });
+  return damages;
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, DamagedRules, ::testing::ValuesIn(DamagesOfRules()), kNameOf);
+
+}  // namespace
+}  // namespace nomad_bridge::test
