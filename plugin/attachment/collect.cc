@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "ipam/store.h"
 #include "plugin/attachment/leases.h"
@@ -27,15 +28,19 @@ bool IsStale(state::Host& host, const state::Record& record) {
 std::string Describe(const state::Record& record) {
   std::string text =
       Format("container '{}' of network '{}' is gone", record.id.container_id, record.id.network);
-  const char* separator = ", and has ";
+  std::vector<std::string> parts;
   for (const Cidr& cidr : record.ipam.addresses) {
-    text += Cat(std::exchange(separator, ", "), cidr.address);
+    parts.push_back(Cat(cidr.address));
   }
   for (const portmap::DnatEntry& port : record.rules.ports) {
-    text += Format("{}{} port {}",
-                   std::exchange(separator, ", "),
-                   portmap::Text(port.protocol),
-                   port.host_port);
+    std::string part = Format("{} port {}", portmap::Text(port.protocol), port.host_port);
+    if (!Contains(parts, part)) {  // it has one entry per family
+      parts.push_back(std::move(part));
+    }
+  }
+  const char* separator = ", and has ";
+  for (const std::string& part : parts) {
+    text += Cat(std::exchange(separator, ", "), part);
   }
   return text;
 }

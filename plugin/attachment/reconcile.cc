@@ -41,20 +41,16 @@ std::string SegmentKey(const state::Record& record) {
   return key;
 }
 
-// Every host veth whose record names `bridge` is a port of it, once after that was made anew. Without
-// the attachments' locks: a DEL may remove a link at any moment.
-void CheckPortsOfNewBridge(state::Host& host, const rtnl::Link& bridge, Mismatches& mismatches) {
-  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
-  const bool is_known = checkpoint && checkpoint->bridges.contains(bridge.name) &&
-                        checkpoint->bridges.at(bridge.name) == bridge.index;
-  if (is_known) {
-    return;
-  }
-  // From here on the cost grows with the attachments: once per bridge that was made anew.
+// Makes every host veth whose record names the new `bridge` a port of it; returns the records of those
+// that were none. Without the attachments' locks: a DEL may remove a link at any moment.
+std::vector<state::Record> CheckPortsOfNewBridge(state::Host& host,
+                                                 const rtnl::Link& bridge,
+                                                 Mismatches& mismatches) {
   std::set<std::string> ports;
   for (rtnl::Socket::Port& port : host.net.Ports(bridge.index)) {
     ports.insert(std::move(port.name));
   }
+  std::vector<state::Record> moved;
   for (const AttachmentId& id : host.records.List("")) {
     const std::optional<state::Record> record =
         ports.contains(state::HostVethName(id)) ? std::nullopt : host.records.Find(id);
@@ -67,16 +63,14 @@ void CheckPortsOfNewBridge(state::Host& host, const rtnl::Link& bridge, Mismatch
     }
     try {
       link::CheckHostVeth(host, *record, mismatches);
-      Mismatches implied(Mode::kRepair);  // a new bridge has not been set up for localhost, either
-      rules::CheckLocalhost(host, record->OnlyLive(), implied);
+      moved.push_back(record->OnlyLive());
     } catch (const Error&) {
       if (has_veth()) {
         throw;
       }
     }
   }
-  rules::UpdateCheckpoint(host,
-                          [&](state::Checkpoint& now) { now.bridges[bridge.name] = bridge.index; });
+  return moved;
 }
 
 class Reconciler {
@@ -237,8 +231,28 @@ class Reconciler {
     const std::optional<rtnl::Link> bridge =
         link::CheckBridge(host_, record.link, record.id, mismatches);
     if (bridge && mismatches.is_repairing()) {
-      CheckPortsOfNewBridge(host_, *bridge, mismatches);
+      CheckNewBridge(*bridge, mismatches);
     }
+  }
+
+  // Its cost grows with the attachments, and comes once per bridge that was made anew.
+  void CheckNewBridge(const rtnl::Link& bridge, Mismatches& mismatches) {
+    const std::optional<state::Checkpoint> checkpoint = host_.checkpoint.Find();
+    if (checkpoint && checkpoint->bridges.contains(bridge.name) &&
+        checkpoint->bridges.at(bridge.name) == bridge.index) {
+      return;
+    }
+    const std::vector<state::Record> moved = CheckPortsOfNewBridge(host_, bridge, mismatches);
+    if (!moved.empty()) {
+      // It has not been set up for localhost, either. That is safe only where the rules are.
+      static_cast<void>(CheckRuleset({}));
+    }
+    for (const state::Record& record : moved) {
+      Mismatches implied(Mode::kRepair);
+      rules::CheckLocalhost(host_, record, implied);
+    }
+    rules::UpdateCheckpoint(
+        host_, [&](state::Checkpoint& now) { now.bridges[bridge.name] = bridge.index; });
   }
 
   void CheckOwn(const state::Record& record, Mismatches& mismatches) {

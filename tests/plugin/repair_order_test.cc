@@ -1,80 +1,231 @@
-// The order of removal: an address is given back only when nothing leads to it any more, or the next
-// owner of the address would get what is meant for the last one.
+// The order of what a command does, as other programs see it: before each of its system calls that can
+// change something, they are asked what is there. A crash, or another command, may meet any of these
+// states. So the record comes first and goes last, and says `leaving` before anything goes; the rules
+// lead to a container only while it has its link; and an address is given back only when nothing leads
+// to it any more, or its next owner would get what is meant for the last one.
 #include <filesystem>
-#include <regex>
 
+#include <fcntl.h>
 #include <unistd.h>
 
-#include "tests/support/world.h"
+#include "tests/plugin/cli_world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-class Order : public World {
+using Facts = std::vector<std::string>;
+
+class Order : public CliWorld {
  protected:
+  static constexpr const char* kPrinted = "/run/printed";
+  static constexpr const char* kLogged = "/run/logged";
+
+  // With a neighbour, so that what all share is there.
   Order() {
-    Attach(DualStack(), As("neighbour", AddContainer("neighbour")));
+    Attach(Publish({Port(9090, 80)}, DualStack()), neighbour_);
     UseOnce(config_);
   }
 
-  // Attached under the name, by which it gets the addresses that are observed.
-  void AttachObserved() { Observe(Attach(config_)); }
-  void Observe(const json& result) {
-    addresses_ = {AddressOf(result, 4), AddressOf(result, 6)};
-    veth_ = HostVethOf(result);
+  // As an earlier owner of port 8053 leaves it.
+  void AddStaleFlow() {
+    host().Must(
+        Words("conntrack -I -p udp --src 198.51.100.2 --dst 198.51.100.1 --sport 5000 "
+              "--dport 8053 --timeout 600"));
   }
 
-  // Between any two of its calls that change something.
-  void ExpectInOrder(Command command) {
-    int looks_with_lease = 0;
-    int looks_without = 0;
-    const Killing command_run = RunObserved(std::move(command), [&] {
-      const std::string ruleset = host().Must({"nft", "list", "ruleset"});
-      for (const std::string& address : addresses_) {
-        if (std::filesystem::exists(Cat(kLeases, '/', address))) {
-          ++looks_with_lease;
-          continue;
-        }
-        ++looks_without;
-        EXPECT_FALSE(HasInterface(host(), veth_)) << "the link leads to the free " << address;
-        EXPECT_FALSE(std::regex_search(ruleset, std::regex(Cat("\\b", address, "\\b(?!/)"))))
-            << "rules name the free " << address;
+  // What a reboot and an operator take away.
+  void BreakAll() {
+    host().Must(Words("ip link delete nomad"));
+    host().Must(Words("nft flush ruleset"));
+    std::filesystem::remove_all(kLeases);
+    host().SetSysctl("net/ipv4/ip_forward", "0");
+  }
+
+  // What changes while the command runs, in order: "+lease" when it comes, "-lease" when it goes.
+  Facts Observe(Command command, const std::string& out = kPrinted) {
+    command.in_child = [out] {
+      Redirect(STDOUT_FILENO, out);
+      Redirect(STDERR_FILENO, kLogged);
+    };
+    Facts changes;
+    Facts before = Look();
+    const auto compare = [&] {
+      const Facts now = Look();
+      AddThoseNotIn(now, before, '-', changes);
+      AddThoseNotIn(before, now, '+', changes);
+      before = now;
+    };
+    static_cast<void>(RunObserved(std::move(command), compare));
+    compare();
+    return changes;
+  }
+
+  Facts ObserveAdd() { return Observe(PluginCommand("ADD", config_.dump())); }
+  Facts ObserveDel() { return Observe(PluginCommand("DEL", config_.dump())); }
+
+  const json config_ = Publish({Port(8080, 80), Port(8053, 53, "udp")}, DualStack());
+  const Variables neighbour_ = As("neighbour", AddContainer("neighbour"));
+
+ private:
+  static void Redirect(int fd, const std::string& path) {
+    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    ::dup2(file, fd);
+    ::close(file);
+  }
+
+  static void AddThoseNotIn(const Facts& others, const Facts& some, char sign, Facts& changes) {
+    for (const std::string& fact : some) {
+      if (std::ranges::find(others, fact) == others.end()) {
+        changes.push_back(sign + fact);
       }
-    });
-    EXPECT_GT(looks_with_lease, 4) << command_run.outcome;
-    EXPECT_GT(looks_without, 0) << command_run.outcome;
-    for (const std::string& address : addresses_) {
-      EXPECT_FALSE(std::filesystem::exists(Cat(kLeases, '/', address)));
     }
   }
 
-  const json config_ = Publish({Port(8080, 80), Port(8053, 53, "udp")}, DualStack());
-  std::vector<std::string> addresses_;
-  std::string veth_;
+  // What there is of container alloc-1, and of what it shares with others.
+  Facts Look() {
+    Facts facts;
+    const auto add = [&](const std::string& fact, bool is_there) {
+      if (is_there) {
+        facts.push_back(fact);
+      }
+    };
+    const auto contains = [](const std::string& text, std::string_view part) {
+      return text.find(part) != text.npos;
+    };
+    const std::string record = FindFile(RecordOf("alloc-1")).value_or("");
+    for (const char* const phase : {"making", "live", "leaving"}) {
+      add(phase, contains(record, Cat('"', phase, '"')));
+    }
+    const std::map<std::string, std::string> leases = Leases();
+    add("lease", std::ranges::any_of(leases, [&](const auto& lease) {
+          return contains(lease.second, "alloc-1");
+        }));
+    for (const json& link : host().Json(Words("ip -j -d address"))) {
+      const std::string text = link.dump();
+      const bool is_up = contains(text, "\"UP\"");
+      if (link.value("ifname", "") == "nomad") {
+        add("bridge", true);
+        add("bridge up", is_up);
+        add("gateway", contains(text, kBridgeIp4) && contains(text, kBridgeIp6));
+      } else if (contains(link.value("ifalias", ""), "alloc-1")) {
+        add("veth", true);
+        add("veth in bridge", link.value("master", "") == "nomad");
+        add("veth up", is_up);
+      }
+    }
+    const std::string inside = LinkOn(container(), "eth0").dump();
+    add("eth0", inside != "null");
+    add("eth0 up", contains(inside, "\"UP\""));
+    add("address", contains(inside, "\"172.26."));
+    add("route", contains(container().Must(Words("ip route")), "default"));
+    const std::string rules = host().Must(Words("nft list ruleset"));
+    add("table", contains(rules, "localhost_guard"));
+    add("rules", contains(rules, "8080"));
+    add("forwarding", host().Sysctl("net/ipv4/ip_forward") == "1");
+    add("tc filter", contains(host().Run(Words("tc filter show dev nomad ingress")).out, "bpf"));
+    add("route_localnet", host().Sysctl("net/ipv4/conf/nomad/route_localnet") == "1");
+    add("stale flow", contains(host().Must(Words("conntrack -L -p udp")), "dport=8053"));
+    add("result", FindFile(kPrinted).value_or("") != "");
+    add("message", FindFile(kLogged).value_or("") != "");
+    return facts;
+  }
 };
 
-TEST_F(Order, OfDelReleasesTheAddressLast) {
-  AttachObserved();
-  ExpectInOrder(PluginCommand("DEL", config_.dump()));
+const Facts kAcquire = {"+making", "+lease"};
+const Facts kBridge = {"+bridge", "+bridge up", "+gateway", "+forwarding"};
+const Facts kLink =
+    {"+eth0", "+veth", "+veth in bridge", "+veth up", "+address", "+eth0 up", "+route"};
+// In force, and only then live.
+const Facts kPublish = {"+rules", "-making", "+live"};
+const Facts kLeaving = {"-live", "+leaving"};
+const Facts kNoLink =
+    {"-veth", "-veth in bridge", "-veth up", "-eth0", "-eth0 up", "-address", "-route"};
+const Facts kLocalhost = {"+tc filter", "+route_localnet"};
+const Facts kFlow = {"-stale flow"};
+
+Facts Join(const std::vector<Facts>& parts) {
+  Facts all;
+  for (const Facts& part : parts) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
 }
 
-TEST_F(Order, OfDelWithoutARecordReleasesTheAddressLast) {
-  AttachObserved();
+TEST_F(Order, OfTheFirstAdd) {
+  Detach(config_, neighbour_);
+  BreakAll();
+  AddStaleFlow();
+  EXPECT_EQ(ObserveAdd(),
+            Join({kAcquire, kBridge, kLink, {"+table"}, kPublish, kLocalhost, kFlow, {"+result"}}));
+}
+
+TEST_F(Order, OfAdd) {
+  AddStaleFlow();
+  EXPECT_EQ(ObserveAdd(), Join({kAcquire, kLink, kPublish, kFlow, {"+result"}}));
+}
+
+// It keeps its addresses.
+TEST_F(Order, OfAddOnceMore) {
+  Attach(config_);
+  AddStaleFlow();
+  EXPECT_EQ(ObserveAdd(),
+            Join({kLeaving,
+                  {"-rules"},
+                  kNoLink,
+                  {"-leaving", "+making"},
+                  kLink,
+                  kPublish,
+                  kFlow,
+                  {"+result"}}));
+}
+
+// Its result cannot be written: all is undone.
+TEST_F(Order, OfAnAddThatFails) {
+  EXPECT_EQ(Observe(PluginCommand("ADD", config_.dump()), "/dev/full"),
+            Join({kAcquire,
+                  kLink,
+                  kPublish,
+                  kLeaving,
+                  {"-rules"},
+                  kNoLink,
+                  {"-lease", "-leaving", "+message"}}));
+}
+
+TEST_F(Order, OfDel) {
+  Attach(config_);
+  AddStaleFlow();
+  EXPECT_EQ(ObserveDel(), Join({kLeaving, {"-rules"}, kFlow, kNoLink, {"-lease", "-leaving"}}));
+}
+
+TEST_F(Order, OfDelWithoutARecord) {
+  Attach(config_);
   std::filesystem::remove(RecordOf("alloc-1"));
-  ExpectInOrder(PluginCommand("DEL", config_.dump()));
+  EXPECT_EQ(ObserveDel(), Join({{"-rules"}, kNoLink, {"-lease"}}));
 }
 
-TEST_F(Order, OfGcReleasesTheAddressLast) {
-  AttachObserved();
-  ExpectInOrder(PluginCommand("GC", WithValid({"neighbour"}, config_).dump(), kNoContainer));
+TEST_F(Order, OfGc) {
+  Attach(config_);
+  AddStaleFlow();
+  EXPECT_EQ(Observe(PluginCommand("GC", WithValid({"neighbour"}, config_).dump(), kNoContainer)),
+            Join({kLeaving, {"-rules"}, kFlow, kNoLink, {"-lease", "-leaving", "+message"}}));
 }
 
-// Undone, as its result cannot be written.
-TEST_F(Order, OfAFailedAddReleasesTheAddressLast) {
-  AttachObserved();  // an ADD takes the addresses of an earlier one again
-  Command command = PluginCommand("ADD", config_.dump());
-  command.in_child = [] { ::close(STDOUT_FILENO); };
-  ExpectInOrder(std::move(command));
+// 127.0.0.1 is routed only where the rules are that keep it from others.
+const Facts kRepair = Join(
+    {kBridge, {"+veth in bridge", "+table", "+rules"}, kFlow, kLocalhost, {"+lease", "+message"}});
+
+TEST_F(Order, OfCheck) {
+  const json add = Attach(config_);
+  BreakAll();
+  AddStaleFlow();
+  EXPECT_EQ(Observe(PluginCommand("CHECK", WithResult(config_, add).dump())), kRepair);
+}
+
+TEST_F(Order, OfReconcile) {
+  Attach(config_);
+  BreakAll();
+  AddStaleFlow();
+  EXPECT_EQ(Observe(Line({"reconcile"})), Join({kRepair, {"+result"}}));
 }
 
 }  // namespace
