@@ -36,22 +36,6 @@ netlink::Message BridgeMessage(const std::string& name,
 
 }  // namespace
 
-std::vector<Socket::Port> Socket::Ports(int bridge) {
-  // In the bridge family the kernel lists only ports, with few attributes each.
-  netlink::Message request(RTM_GETLINK, NLM_F_DUMP);
-  request.Head(HeadFor(0, AF_BRIDGE));
-  const netlink::Reply reply =
-      socket_.TransactOrThrow(request, Cat("cannot list the ports of bridge index ", bridge));
-  std::vector<Port> ports;
-  const auto read = [&](const ifinfomsg& port, const netlink::Attributes& attributes) {
-    if (port.ifi_index != bridge && attributes.Number<int>(IFLA_MASTER) == bridge) {
-      ports.push_back({.index = port.ifi_index, .name = attributes.Text(IFLA_IFNAME)});
-    }
-  };
-  netlink::ForEachMessage<ifinfomsg>(reply, read);
-  return ports;
-}
-
 bool Socket::CreateBridge(const std::string& name, const Mac& mac, int mtu, bool vlan_filtering) {
   const std::string what = Format("cannot create bridge '{}'", name);
   netlink::Reply reply = socket_.Transact(BridgeMessage(name, mac, mtu, vlan_filtering), what);

@@ -39,27 +39,31 @@ bool HasMac(std::span<const std::uint8_t> id) {
          ReadMac(id.subspan(offsetof(ifla_bridge_id, addr))) != Mac();
 }
 
+bool IsSet(const netlink::Attributes& attributes, int attribute) {
+  return attributes.U8(attribute).value_or(0) != 0;
+}
+
+void ReadPort(const netlink::Attributes& port, LinkState& state) {
+  state.port_state = port.U8(IFLA_BRPORT_STATE);
+  state.link.forwarding = state.port_state == BR_STATE_FORWARDING;
+  state.link.port.hairpin = IsSet(port, IFLA_BRPORT_MODE);
+  state.link.port.isolated = IsSet(port, IFLA_BRPORT_ISOLATED);
+  state.link.port.forwards_groups = port.U16(IFLA_BRPORT_GROUP_FWD_MASK) == kAllGroups;
+  state.link.locked = IsSet(port, IFLA_BRPORT_LOCKED) && !IsSet(port, IFLA_BRPORT_LEARNING);
+}
+
 // The attributes of bridges, bridge ports and VLAN links.
 void ReadBridging(const netlink::Attributes& info, LinkState& state) {
-  const auto is_set = [](const netlink::Attributes& attributes, int attribute) {
-    return attributes.U8(attribute).value_or(0) != 0;
-  };
   if (state.link.kind == "vlan") {
     state.link.vlan = info.Inside(IFLA_INFO_DATA).U16(IFLA_VLAN_ID).value_or(0);
   }
   if (state.link.kind == "bridge") {
     const netlink::Attributes bridge = info.Inside(IFLA_INFO_DATA);
-    state.link.vlan_filtering = is_set(bridge, IFLA_BR_VLAN_FILTERING);
+    state.link.vlan_filtering = IsSet(bridge, IFLA_BR_VLAN_FILTERING);
     state.link.has_id = HasMac(bridge.Bytes(IFLA_BR_BRIDGE_ID));
   }
   if (info.Text(IFLA_INFO_SLAVE_KIND) == "bridge") {
-    const netlink::Attributes port = info.Inside(IFLA_INFO_SLAVE_DATA);
-    state.port_state = port.U8(IFLA_BRPORT_STATE);
-    state.link.forwarding = state.port_state == BR_STATE_FORWARDING;
-    state.link.port.hairpin = is_set(port, IFLA_BRPORT_MODE);
-    state.link.port.isolated = is_set(port, IFLA_BRPORT_ISOLATED);
-    state.link.port.forwards_groups = port.U16(IFLA_BRPORT_GROUP_FWD_MASK) == kAllGroups;
-    state.link.locked = is_set(port, IFLA_BRPORT_LOCKED) && !is_set(port, IFLA_BRPORT_LEARNING);
+    ReadPort(info.Inside(IFLA_INFO_SLAVE_DATA), state);
   }
 }
 
@@ -153,6 +157,28 @@ std::vector<Link> Socket::Links() {
     links.push_back(ReadLink(nlmsg_hdr(message.get())).link);
   }
   return links;
+}
+
+std::vector<Link> Socket::Ports(int bridge) {
+  // In the bridge family the kernel lists only ports, with few attributes each. In the other one it says
+  // of each veth how this namespace numbers the other end's, which it looks for among all of them.
+  netlink::Message request(RTM_GETLINK, NLM_F_DUMP);
+  request.Head(HeadFor(0, AF_BRIDGE));
+  const netlink::Reply reply = socket_.TransactOrThrow(request, "cannot list the ports of bridges");
+  std::vector<Link> ports;
+  const auto read = [&](const ifinfomsg& head, const netlink::Attributes& attributes) {
+    LinkState state;
+    state.link = {.index = head.ifi_index,
+                  .name = attributes.Text(IFLA_IFNAME),
+                  .up = (head.ifi_flags & IFF_UP) != 0,
+                  .master = attributes.Number<int>(IFLA_MASTER).value_or(0)};
+    ReadPort(attributes.Inside(IFLA_PROTINFO), state);
+    if (head.ifi_index != bridge && (bridge == 0 || state.link.master == bridge)) {
+      ports.push_back(std::move(state.link));
+    }
+  };
+  netlink::ForEachMessage<ifinfomsg>(reply, read);
+  return ports;
 }
 
 Link Socket::RequireLink(const std::string& name) {

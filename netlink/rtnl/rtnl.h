@@ -125,17 +125,14 @@ class Socket {
 
   [[nodiscard]] std::optional<Link> FindLink(const std::string& name);
   [[nodiscard]] std::optional<Link> FindLink(int index);
-  // All of the namespace: one dump. For commands that people type.
+  // All of the namespace: one dump. For commands that people type: with a thousand veths, whose other
+  // ends are in as many namespaces, it takes 20 ms.
   [[nodiscard]] std::vector<Link> Links();
   // For a link that was there a moment ago: throws kKernel if it has gone meanwhile.
   [[nodiscard]] Link RequireLink(const std::string& name);
-  // Ports of a bridge by name and index only: one dump of bridge ports, for repair and for
-  // counting.
-  struct Port {
-    int index = 0;
-    std::string name;
-  };
-  [[nodiscard]] std::vector<Port> Ports(int bridge);
+  // The ports of a bridge, or (0) of all: index, name, master, up, flags, locked and forwarding only. One
+  // dump of bridge ports, for repair and for counting.
+  [[nodiscard]] std::vector<Link> Ports(int bridge = 0);
 
   // False if a link of that name is there already (another process may have been faster). `mtu` 0 =
   // the kernel's choice. The MAC is fixed: it does not change with the bridge's ports. Multicast goes

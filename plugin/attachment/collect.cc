@@ -134,13 +134,13 @@ class Collector {
     if (!bridge) {
       return;
     }
-    const std::vector<rtnl::Socket::Port> ports = host_.net.Ports(bridge->index);
+    const std::vector<rtnl::Link> ports = host_.net.Ports(bridge->index);
     // Read after the ports: an ADD writes its record before anything else.
     std::set<std::string> owners = HostVethsOf(host_.records.List(""));
     for (const AttachmentId& id : collection_.valid.value_or(std::set<AttachmentId>())) {
       owners.insert(state::HostVethName(id));
     }
-    for (const rtnl::Socket::Port& port : ports) {
+    for (const rtnl::Link& port : ports) {
       const std::optional<rtnl::Link> link =
           owners.contains(port.name) ? std::nullopt : host_.net.FindLink(port.index);
       if (link && link->alias.starts_with(Cat("nomad-bridge net=", collection_.network, " id="))) {

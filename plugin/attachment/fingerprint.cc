@@ -1,18 +1,17 @@
 #include "plugin/attachment/fingerprint.h"
 
+#include <algorithm>
+#include <set>
+
 #include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
+#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::attachment {
 namespace {
-
-// What attachments share: a bridge, or the gateway of a VLAN.
-bool IsSegment(const rtnl::Link& link) {
-  return link.kind == "bridge" || link.kind == "vlan";
-}
 
 std::string Describe(const rtnl::Link& link) {
   const auto digit = [](bool value) { return value ? '1' : '0'; };
@@ -44,6 +43,14 @@ std::string DescribeSegment(state::Host& host, const rtnl::Link& link) {
   return Cat(text, host.net.LacksLocalhostFilter(link) ? "open" : "filtered", '\n');
 }
 
+std::set<std::string> KeysOf(const std::map<std::string, std::string>& map) {
+  std::set<std::string> keys;
+  for (const auto& [key, value] : map) {
+    keys.insert(key);
+  }
+  return keys;
+}
+
 // Renaming or removing an entry changes its directory's time.
 std::string DescribeDirectory(const std::string& path) {
   const std::optional<struct stat> status = FindStatus(path);
@@ -55,25 +62,61 @@ std::string DescribeDirectory(const std::string& path) {
                 : Cat(path, " -\n");
 }
 
-}  // namespace
-
-std::string Fingerprint(state::Host& host, const state::Checkpoint& checkpoint) {
+std::string DescribeShared(state::Host& host) {
   std::string text = Format("{} {}\n",
                             netlink::FindSysctl("net/ipv4/ip_forward").value_or("-"),
                             netlink::FindSysctl("net/ipv6/conf/all/forwarding").value_or("-"));
-  for (const rtnl::Link& link : host.net.Links()) {
-    if (IsSegment(link)) {
-      text += Cat(Describe(link), DescribeSegment(host, link));
-    } else if (link.alias.starts_with("nomad-bridge ")) {
-      text += Describe(link);
+  std::set<std::string> ours;
+  for (const AttachmentId& id : host.records.List("")) {
+    ours.insert(state::HostVethName(id));
+  }
+  for (const rtnl::Link& port : host.net.Ports()) {
+    if (ours.contains(port.name)) {
+      text += Describe(port);
     }
   }
   for (const std::string& network : Entries(state::kStateDirectory)) {
-    if (!network.starts_with('.')) {
-      text += DescribeDirectory(Cat(state::kStateDirectory, '/', network));
-      for (const std::string& data_dir : checkpoint.data_dirs) {
-        text += DescribeDirectory(Cat(data_dir, '/', network));
-      }
+    text += network.starts_with('.') ? ""
+                                     : DescribeDirectory(Cat(state::kStateDirectory, '/', network));
+  }
+  return text;
+}
+
+}  // namespace
+
+Fingerprint::Fingerprint(state::Host& host) : host_(host), shared_(DescribeShared(host)) {}
+
+Fingerprint::Fingerprint(state::Host& host, const state::Checkpoint& checkpoint)
+    : Fingerprint(host) {
+  std::ranges::for_each(checkpoint.segments, [&](const auto& ifname) { AddSegment(ifname); });
+  std::ranges::for_each(checkpoint.data_dirs, [&](const auto& path) { AddDataDir(path); });
+}
+
+void Fingerprint::AddSegment(const std::string& ifname) {
+  if (!segments_.contains(ifname)) {
+    const std::optional<rtnl::Link> link = host_.net.FindLink(ifname);
+    segments_[ifname] = link ? Cat(Describe(*link), DescribeSegment(host_, *link)) : "";
+  }
+}
+
+void Fingerprint::AddDataDir(const std::string& path) {
+  const auto [known, is_new] = data_dirs_.try_emplace(path);
+  for (const std::string& network : is_new ? Entries(path) : std::vector<std::string>()) {
+    known->second += DescribeDirectory(Cat(path, '/', network));
+  }
+}
+
+void Fingerprint::NoteIn(state::Checkpoint& checkpoint) const {
+  checkpoint.fingerprint = Text();
+  checkpoint.segments = KeysOf(segments_);
+  checkpoint.data_dirs = KeysOf(data_dirs_);
+}
+
+std::string Fingerprint::Text() const {
+  std::string text = shared_;
+  for (const auto* const parts : {&segments_, &data_dirs_}) {
+    for (const auto& [name, part] : *parts) {
+      text += Cat(name, '\n', part);
     }
   }
   return Hex(StableHash(text), 16);

@@ -1,20 +1,41 @@
 // What a reconcile of all attachments looks at besides the rules, in short: as long as it is the same as
 // when nothing was found wrong, nothing needs to be looked at again.
 //
-// Holds   links of ours and bridges with their state, ports' flags and addresses; the sysctls and the tc
-//         filter that an ADD sets on a bridge; when records and leases were last added or removed
-// Costs   one dump of the links, some questions per bridge: the same with one attachment and with a
-//         thousand, but for the length of the dump
+// Holds   our bridges and VLAN gateways with their state and addresses; the state and flags of our ports;
+//         the sysctls and the tc filter that an ADD sets on a bridge; when records and leases were last
+//         added or removed
+// Costs   one dump of bridge ports, one list of records, some questions per bridge
 // Errors  kKernel
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::attachment {
 
-// Another one after each change, also by an ADD or a DEL of ours. `checkpoint` knows where leases are.
-[[nodiscard]] std::string Fingerprint(state::Host& host, const state::Checkpoint& checkpoint);
+class Fingerprint {
+ public:
+  // Of what all attachments share, as it is now.
+  explicit Fingerprint(state::Host& host);
+  // Of all that `checkpoint` names, too.
+  Fingerprint(state::Host& host, const state::Checkpoint& checkpoint);
+
+  // A bridge or VLAN gateway, and a directory of leases, as they are when they are first added: before
+  // they are looked at, so that what changes meanwhile makes it another one.
+  void AddSegment(const std::string& ifname);
+  void AddDataDir(const std::string& path);
+
+  void NoteIn(state::Checkpoint& checkpoint) const;
+  // 16 hexadecimal digits. Another one after each change, also by an ADD or a DEL of ours.
+  [[nodiscard]] std::string Text() const;
+
+ private:
+  state::Host& host_;
+  std::string shared_;
+  std::map<std::string, std::string> segments_;
+  std::map<std::string, std::string> data_dirs_;
+};
 
 }  // namespace nomad_bridge::attachment

@@ -49,9 +49,9 @@ void PutInForce(state::Host& host, const state::Record& record, firewall::PlanMo
 }  // namespace
 
 void Publish(state::Host& host, const state::Record& record, firewall::PlanMode mode) {
+  Mismatches implied(Mode::kRepair);
   PutInForce(host, record, mode);
   // route_localnet only now: localhost_guard, which makes it safe, is in force.
-  Mismatches implied(Mode::kRepair);
   rules::CheckLocalhost(host, record.Finished(), implied);
   // Not before: a packet in between would begin the same flow anew, untranslated.
   rules::ForgetStaleFlows(host, record);

@@ -47,7 +47,7 @@ std::vector<state::Record> CheckPortsOfNewBridge(state::Host& host,
                                                  const rtnl::Link& bridge,
                                                  Mismatches& mismatches) {
   std::set<std::string> ports;
-  for (rtnl::Socket::Port& port : host.net.Ports(bridge.index)) {
+  for (rtnl::Link& port : host.net.Ports(bridge.index)) {
     ports.insert(std::move(port.name));
   }
   std::vector<state::Record> moved;
@@ -130,10 +130,9 @@ class Reconciler {
   }
 
   void CheckAll(const Progress& progress) {
-    // Taken before anything is looked at: what changes meanwhile makes it another one.
-    state::Checkpoint checkpoint = host_.checkpoint.Find().value_or(state::Checkpoint{});
-    checkpoint.data_dirs.insert(cni::TypeOf("nomad-bridge").defaults.data_dir);
-    const std::string fingerprint = Fingerprint(host_, checkpoint);
+    // Taken before anything is looked at.
+    fingerprint_.emplace(host_);
+    fingerprint_->AddDataDir(cni::TypeOf("nomad-bridge").defaults.data_dir);
     const std::vector<AttachmentId> all = host_.records.List("");
     for (std::size_t done = 0; done < all.size(); ++done) {
       CheckAttachment(all[done]);
@@ -149,21 +148,17 @@ class Reconciler {
                    [&] { rules::CheckLocalhost(host_, record, mismatches_); });
     }
     CheckOtherFirewalls();
-    data_dirs_.insert(checkpoint.data_dirs.begin(), checkpoint.data_dirs.end());
-    // One without all directories of leases is none.
-    NoteFingerprint(IsAllRight() && data_dirs_ == checkpoint.data_dirs ? fingerprint : "");
+    NoteFingerprint();
   }
 
-  [[nodiscard]] bool IsAllRight() const {
-    return mismatches_.repaired().empty() && outcome_.failed.empty() && outcome_.busy.empty();
-  }
-
-  // The next reconcile -if-changed goes by it.
-  void NoteFingerprint(const std::string& fingerprint) {
+  // The next reconcile -if-changed goes by it. What was not right is looked at again.
+  void NoteFingerprint() {
     if (mismatches_.is_repairing() && outcome_.attachments > 0) {
       rules::UpdateCheckpoint(host_, [&](state::Checkpoint& now) {
-        now.fingerprint = fingerprint;
-        now.data_dirs = data_dirs_;
+        fingerprint_->NoteIn(now);
+        if (!mismatches_.repaired().empty() || !outcome_.failed.empty() || !outcome_.busy.empty()) {
+          now.fingerprint.clear();
+        }
       });
     }
   }
@@ -187,7 +182,9 @@ class Reconciler {
     ++outcome_.attachments;
     const state::Record live = record->OnlyLive();
     NoteGateway(live);
-    data_dirs_.insert(live.ipam.data_dir);
+    fingerprint_->AddDataDir(live.ipam.data_dir);
+    fingerprint_->AddSegment(live.link.bridge);
+    fingerprint_->AddSegment(live.link.gateway_ifname);
     // What is shared is looked at once, for the first record that needs it.
     const auto [segment, is_first] = segments_.try_emplace(SegmentKey(live), Segment{live});
     if (is_first) {
@@ -311,14 +308,14 @@ class Reconciler {
   RepairLog log_;
   std::map<std::string, Segment> segments_;
   std::map<std::string, state::Record> gateways_;  // a record behind each
-  std::set<std::string> data_dirs_;
+  std::optional<Fingerprint> fingerprint_;         // of all
 };
 
 }  // namespace
 
 bool IsUnchanged(state::Host& host) {
   const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
-  return checkpoint && checkpoint->fingerprint == Fingerprint(host, *checkpoint);
+  return checkpoint && checkpoint->fingerprint == Fingerprint(host, *checkpoint).Text();
 }
 
 Outcome Reconcile(state::Host& host, const Scope& scope, Mode mode, const Progress& progress) {

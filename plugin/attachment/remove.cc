@@ -52,9 +52,9 @@ std::vector<std::string> Remove(state::Host& host,
                                 const state::Record& record,
                                 const state::Record& rest) {
   const cni::Parts removed = PartsBut(record, rest);
+  cni::ErrorList failures;
   // Before anything else: a repair that finds it live would put back what is being removed.
   WritePhase(host, record.With(removed, state::Phase::kLeaving));
-  cni::ErrorList failures;
   // Before the link: what comes by it meanwhile is not to be translated to an address that is free.
   failures.Try("the rules", [&] { rules::RemoveElements(host, ElementsBut(record, rest)); });
   if (removed.contains(cni::Part::kPorts)) {

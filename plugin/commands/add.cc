@@ -77,9 +77,9 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   // What an earlier ADD of this attachment left is replaced; only its addresses are kept.
   const RangeLock own = host.records.Lock(request.id);
   const std::optional<state::Record> earlier = host.records.FindOwn(request.id);
+  Undo undo;
   link::RefuseForeignInterface(
       host, container, request.id, earlier ? link::Recorded::kYes : link::Recorded::kNo);
-  Undo undo;
   attachment::RemoveEarlier(host, request.id, earlier, config.ipam.data_dir, undo);
 
   // The record is on disk before anything new is made, so that a crash from here on can be cleaned up.

@@ -14,8 +14,8 @@ constexpr std::array kBeyond = {"198.41.0.4", "2001:503:ba3e::2:30"};
 }  // namespace
 
 bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge) {
-  const std::vector<rtnl::Socket::Port> ports = net.Ports(bridge.index);
-  return std::ranges::any_of(ports, [&](const rtnl::Socket::Port& port) {
+  const std::vector<rtnl::Link> ports = net.Ports(bridge.index);
+  return std::ranges::any_of(ports, [&](const rtnl::Link& port) {
     if (!port.name.starts_with("veth")) {
       return true;
     }

@@ -41,6 +41,7 @@ struct Checkpoint {
   // Of the host's side when all of it was found right (attachment/fingerprint.h).
   std::string fingerprint;
   std::set<std::string> data_dirs;  // where attachments had their leases then
+  std::set<std::string> segments;   // and their bridges and VLAN gateways
   // Some attachment has left ports to another one of its container.
   bool has_siblings = false;
 

@@ -119,6 +119,7 @@ void Fields(auto& visit, StoredCheckpoint& stored) {
   visit("foreignDrops", stored.checkpoint.foreign_drops);
   visit("fingerprint", stored.checkpoint.fingerprint);
   visit("dataDirs", stored.checkpoint.data_dirs);
+  visit("segments", stored.checkpoint.segments);
   visit("hasSiblings", stored.checkpoint.has_siblings);
   visit("bootId", stored.origin.boot_id);
   visit("hostNetns", stored.origin.netns);

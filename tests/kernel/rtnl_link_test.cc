@@ -214,7 +214,7 @@ TEST_F(RtnlBridgeLink, ListsItsOwnPorts) {
   host().Must({"ip", "link", "set", "other", "master", "br1"});
 
   std::map<std::string, int> ports;
-  for (const rtnl::Socket::Port& port : net_.Ports(bridge.index)) {
+  for (const rtnl::Link& port : net_.Ports(bridge.index)) {
     ports[port.name] = port.index;
   }
 
