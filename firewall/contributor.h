@@ -1,4 +1,4 @@
-// Who makes up our tables: each contributor has sets, chains and rules in one of them. What is asked
+// What our tables are made of: each contributor has sets, chains and rules in one of them. What is asked
 // about a set anywhere (whose elements it has, of which shape they are) is answered by these rows.
 #pragma once
 

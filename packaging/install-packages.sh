@@ -28,7 +28,7 @@ packages() {
       # The tests read back with other tools, and try the leases against the reference host-local.
       echo iproute2 nftables iptables conntrack iputils-ping kmod strace python3 containernetworking-plugins
       echo jq ca-certificates
-      # Who reads the metrics.
+      # What reads the metrics.
       echo prometheus prometheus-node-exporter
       # The schemas of -json.
       echo python3-jsonschema

@@ -27,11 +27,11 @@ README_LINES = 200
 TOPS = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name not in ("build", ".git")}
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.M | re.S)
 
-findings = []
+mismatches = []
 
 
-def finding(document, words):
-    findings.append(f"{document.relative_to(ROOT)}: {words}")
+def mismatch(document, words):
+    mismatches.append(f"{document.relative_to(ROOT)}: {words}")
 
 
 def text_of(path):
@@ -56,9 +56,9 @@ def check_links(document, prose):
         path, _, anchor = target.partition("#")
         other = (document.parent / path).resolve() if path else document
         if not other.exists():
-            finding(document, f"no such file: {target}")
+            mismatch(document, f"no such file: {target}")
         elif anchor and anchor not in anchors(other):
-            finding(document, f"no such heading: {target}")
+            mismatch(document, f"no such heading: {target}")
 
 
 def is_ours(word):
@@ -70,7 +70,7 @@ def check_path(document, word):
     if any(letter in word for letter in "*<>{}$") or word.endswith("figures.json.new"):
         return
     if not (ROOT / word).exists():
-        finding(document, f"no such file: {word}")
+        mismatch(document, f"no such file: {word}")
 
 
 def check_names(document, prose):
@@ -80,7 +80,7 @@ def check_names(document, prose):
             if is_ours(word):
                 check_path(document, word)
             elif re.fullmatch(r"\w+\.h", word) and word not in files:
-                finding(document, f"no such header: {word}")
+                mismatch(document, f"no such header: {word}")
         check_command(document, code)
 
 
@@ -88,7 +88,7 @@ def check_command(document, command):
     presets = {preset["name"] for preset in json.loads(text_of("CMakePresets.json"))["configurePresets"]}
     for preset in re.findall(r"--preset (\w+)", command):
         if preset not in presets:
-            finding(document, f"no such preset: {preset}")
+            mismatch(document, f"no such preset: {preset}")
     for script in re.findall(r"(?:^|\s)\./([\w./-]+\.sh)", command):
         check_path(document, script)
 
@@ -99,11 +99,11 @@ def check_blocks(document, text):
             try:
                 json.loads(block)
             except ValueError as error:
-                finding(document, f"JSON that does not parse: {error}: {block[:40]!r}")
+                mismatch(document, f"JSON that does not parse: {error}: {block[:40]!r}")
         elif language == "sh":
             shell = subprocess.run(["sh", "-n"], input=block, text=True, capture_output=True, check=False)
             if shell.returncode != 0:
-                finding(document, f"no shell command: {shell.stderr.strip()}")
+                mismatch(document, f"no shell command: {shell.stderr.strip()}")
             check_command(document, block)
             for word in re.findall(r"[\w./-]+", block):
                 if is_ours(word):
@@ -116,7 +116,7 @@ def check_complete(document, wanted, what):
     shown = set(re.findall(r"[\w.]+", " ".join(re.findall(r"`([^`\n]+)`", "\n".join(lines)))))
     shown |= {part for word in shown for part in word.split(".")}
     for word in sorted(wanted - shown):
-        finding(ROOT / document, f"lacks the {what} '{word}'")
+        mismatch(ROOT / document, f"lacks the {what} '{word}'")
 
 
 def check_lists():
@@ -128,7 +128,7 @@ def check_lists():
     codes = dict(re.findall(r"^  k(\w+) = (\d+),", text_of("base/error.h"), re.M))
     rows = set(re.findall(r"^\| (\d+) \|", text_of("docs/errors.md"), re.M))
     if rows != set(codes.values()):
-        finding(ROOT / "docs/errors.md", f"codes that differ from base/error.h: {sorted(rows ^ set(codes.values()))}")
+        mismatch(ROOT / "docs/errors.md", f"codes that differ from base/error.h: {sorted(rows ^ set(codes.values()))}")
 
     record = text_of("plugin/state/state_keys.h")
     keys = set(re.findall(r"visit\(\"(\w+)\",", record))
@@ -142,7 +142,7 @@ def check_figures():
         drawn = subprocess.run([ROOT / "tests/bench/draw-figures", *option], input=figures, text=True,
                                capture_output=True, check=False)
         if drawn.returncode != 0 or drawn.stdout.strip() not in shown:
-            finding(document, f"not drawn from docs/figures.json: run tests/bench/draw-figures {' '.join(option)} {drawn.stderr}")
+            mismatch(document, f"not drawn from docs/figures.json: run tests/bench/draw-figures {' '.join(option)} {drawn.stderr}")
 
 
 def main():
@@ -154,12 +154,12 @@ def main():
         check_names(document, prose)
         check_blocks(document, text)
     if text_of("README.md").count("\n") > README_LINES:
-        finding(ROOT / "README.md", f"more than {README_LINES} lines")
+        mismatch(ROOT / "README.md", f"more than {README_LINES} lines")
     check_lists()
     check_figures()
-    print("\n".join(findings))
-    print(f"docs: {len(findings)} findings in {len(DOCUMENTS)} documents")
-    return 1 if findings else 0
+    print("\n".join(mismatches))
+    print(f"docs: {len(mismatches)} mismatches in {len(DOCUMENTS)} documents")
+    return 1 if mismatches else 0
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ cd "${1:-$(dirname "$0")/..}"
 private_headers="netlink/core/handles.h netlink/core/message.h netlink/rtnl/rtnl_impl.h netlink/nft/decode.h netlink/nft/encode.h"
 owners="base/fd.h netlink/core/handles.h"
 starters="base/subprocess.cc"
-findings=$(mktemp)
+mismatches=$(mktemp)
 table=$(mktemp)
-trap 'rm -f "$findings" "$table"' EXIT
+trap 'rm -f "$mismatches" "$table"' EXIT
 
 # One line per room: its directory, its name, and the rooms it needs.
 for list in CMakeLists.txt */CMakeLists.txt; do
@@ -46,11 +46,11 @@ is_among() {
   esac
 }
 
-finding() {
-  echo "$1: $2" | tee -a "$findings"
+mismatch() {
+  echo "$1: $2" | tee -a "$mismatches"
 }
 
-# The file without its comments, so that prose about close() is no finding.
+# The file without its comments, so that prose about close() is no mismatch.
 code() {
   sed 's,//.*,,' "$1"
 }
@@ -59,10 +59,10 @@ code() {
 check_includes() {
   for included in $(sed -n 's/^#include "\(.*\)".*/\1/p' "$1"); do
     other=$(room_in "${included%/*}")
-    is_among "${other:-none}" "$2 $3" || finding "$1" "room $2 may not include $included"
+    is_among "${other:-none}" "$2 $3" || mismatch "$1" "room $2 may not include $included"
     case $1 in
       netlink/*) ;;
-      *) ! is_among "$included" "$private_headers" || finding "$1" "$included is private to netlink/" ;;
+      *) ! is_among "$included" "$private_headers" || mismatch "$1" "$included is private to netlink/" ;;
     esac
   done
   for library in $(sed -n 's/^#include <\(.*\)>.*/\1/p' "$1"); do
@@ -70,12 +70,12 @@ check_includes() {
       netlink/* | libmnl/* | libnftnl/*)
         case $1 in
           netlink/*.cc) ;;
-          *) is_among "$1" "$private_headers" || finding "$1" "C library <$library> outside netlink/*.cc" ;;
+          *) is_among "$1" "$private_headers" || mismatch "$1" "C library <$library> outside netlink/*.cc" ;;
         esac ;;
       nlohmann/*)
         case $1 in
           plugin/cni/* | plugin/cli/* | plugin/state/state_json.cc) ;;
-          *) finding "$1" "JSON outside cni, cli and state/state_json" ;;
+          *) mismatch "$1" "JSON outside cni, cli and state/state_json" ;;
         esac ;;
     esac
   done
@@ -85,17 +85,17 @@ check_words() {
   # nla_put() and mnl_attr_put() write into a message; the others give a reference back.
   if ! is_among "$1" "$owners" &&
       code "$1" | grep -v -E '(nla|mnl_attr)_put' | grep -q -E '(^|[^[:alnum:]_.>])close\(|_free\(|_put\('; then
-    finding "$1" "close(), *_free() or *_put() outside $owners"
+    mismatch "$1" "close(), *_free() or *_put() outside $owners"
   fi
   if code "$1" | grep -q -E '(^|[^[:alnum:]_])(system|popen|u?sleep|nanosleep|sleep_for|sleep_until)\('; then
-    finding "$1" "starts a shell or sleeps"
+    mismatch "$1" "starts a shell or sleeps"
   fi
   if ! is_among "$1" "$starters" &&
       code "$1" | grep -q -E '(^|[^[:alnum:]_.])(v?fork|clone3?|posix_spawnp?|f?exec[lv][pe]*)\('; then
-    finding "$1" "starts a program outside $starters"
+    mismatch "$1" "starts a program outside $starters"
   fi
   if [ "$(wc -l < "$1")" -gt 400 ]; then
-    finding "$1" "$(wc -l < "$1") lines, over 400"
+    mismatch "$1" "$(wc -l < "$1") lines, over 400"
   fi
 }
 
@@ -105,7 +105,7 @@ for file in $(find base netlink ipam firewall portmap plugin -name '*.h' -o -nam
     check_includes "$file" main "commands cli cni base"
   else
     row=$(awk -v directory="$(dirname "$file")" '$1 == directory' "$table")
-    [ -n "$row" ] || finding "$file" "is in no room"
+    [ -n "$row" ] || mismatch "$file" "is in no room"
     read -r _ room needs <<END
 $row
 END
@@ -115,8 +115,8 @@ END
   files=$((files + 1))
 done
 
-if [ -s "$findings" ]; then
-  echo "layers: $(wc -l < "$findings") findings in $files files"
+if [ -s "$mismatches" ]; then
+  echo "layers: $(wc -l < "$mismatches") mismatches in $files files"
   exit 1
 fi
 echo "layers: $files files in order"

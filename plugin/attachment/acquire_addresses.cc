@@ -194,8 +194,7 @@ Acquired AcquireLeases(state::Host& host,
   if (choice.full_set) {
     throw Error(Code::kPoolExhausted,
                 Format("no free address in network '{}'", intent.id.network),
-                Format("every address of {} is leased in '{}/{}', and none of them to a container "
-                       "that is gone",
+                Format("every address of {} is leased in '{}/{}', and no lease is stale",
                        Describe(config.ipam.ranges[*choice.full_set]),
                        config.ipam.data_dir,
                        intent.id.network));

@@ -27,7 +27,7 @@ bool IsStale(state::Host& host, const state::Record& record) {
 
 std::string Describe(const state::Record& record) {
   std::string text =
-      Format("container '{}' of network '{}' is gone", record.id.container_id, record.id.network);
+      Format("container '{}' of network '{}' is stale", record.id.container_id, record.id.network);
   std::vector<std::string> parts;
   for (const Cidr& cidr : record.ipam.addresses) {
     parts.push_back(Cat(cidr.address));

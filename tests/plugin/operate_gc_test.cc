@@ -39,10 +39,10 @@ TEST_F(GcLine, TakesBackWhatTheDeadOfAllNetworksHold) {
   const Outcome dry = RunLine("gc -dry-run");
   EXPECT_EQ(dry.exit_code, 1) << dry;
   EXPECT_THAT(dry.out,
-              HasSubstr("container 'doomed-nomad' of network 'nomad' is gone, and has "
+              HasSubstr("container 'doomed-nomad' of network 'nomad' is stale, and has "
                         "172.26.64."));
   EXPECT_THAT(dry.out, HasSubstr("tcp port 9090"));
-  EXPECT_THAT(dry.out, HasSubstr("container 'doomed-other' of network 'other' is gone"));
+  EXPECT_THAT(dry.out, HasSubstr("container 'doomed-other' of network 'other' is stale"));
   EXPECT_TRUE(Unchanged(with, TakeHostSnapshot()));
 
   const Outcome gc = RunLine("gc -json");

@@ -1,0 +1,42 @@
+// How the cost of an operation grows with its input. No figure of it is compared with a clock's: both sides
+// are measured here and now, in CPU time of this thread, so that a busy machine changes neither much.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+
+#include <time.h>
+
+namespace nomad_bridge::test {
+
+// The lowest of several costs of `act`, in nanoseconds.
+template <typename Act>
+[[nodiscard]] double CpuTime(const Act& act) {
+  const auto now = [] {
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
+  };
+  double lowest = std::numeric_limits<double>::max();
+  for (int run = 0; run < 5; ++run) {
+    const double begin = now();
+    act();
+    lowest = std::min(lowest, now() - begin);
+  }
+  return lowest;
+}
+
+// What eight times as much costs: about 8 times as much if it is linear, 64 times if it is quadratic.
+// `make` returns the input of a size, `use` is what is measured.
+template <typename Make, typename Use>
+[[nodiscard]] double Growth(std::size_t size, const Make& make, const Use& use) {
+  const auto small = make(size);
+  const auto large = make(8 * size);
+  return CpuTime([&] { use(large); }) / CpuTime([&] { use(small); });
+}
+
+// Between the two.
+constexpr double kLessThanQuadratic = 24;
+
+}  // namespace nomad_bridge::test
