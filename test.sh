@@ -7,7 +7,8 @@
 #        A skipped test has failed: green must not mean that nothing ran.
 # Form   and lint are clang-format 14's and clang-tidy 14's, which Debian 12 has: another version formats and warns differently.
 #        Elsewhere both are checked if these versions are installed.
-# Usage  ./test.sh [--all]    (all: the release built again and compared, every test in the container too, lint of the tests, an upgrade from an earlier build)
+# Usage  ./test.sh [--all]    (all: the release built again and compared, every test in the container too, lint of the tests,
+#        an upgrade from an earlier build, every step of a command left out once)
 # Leaves build/, for the next time to be faster
 set -u
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -193,6 +194,9 @@ unset NOMAD_BRIDGE_SOAK_SECONDS
 earlier=2d8aa5e
 if [ "${1:-}" = --all ] && git cat-file -e "$earlier^{commit}" 2>/dev/null; then
   check "upgrade from $earlier and back" tests/with-earlier $earlier build/release/tests/plugin/nb_earlier_release
+fi
+if [ "${1:-}" = --all ]; then
+  check "steps left out or exchanged" tests/without-a-step
 fi
 
 collect asan

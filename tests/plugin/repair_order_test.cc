@@ -179,6 +179,21 @@ TEST_F(Order, OfAddOnceMore) {
                   {"+result"}}));
 }
 
+// Its earlier one goes while the earlier record still names it.
+TEST_F(Order, OfAddOnceMoreWithAnotherAddress) {
+  const std::string config = Publish({Port(8080, 80)}).dump();
+  MustRun("ADD", json::parse(config));
+  EXPECT_EQ(Observe(PluginCommand("ADD", config, {{"CNI_ARGS", "IP=172.26.64.50"}})),
+            Join({kLeaving,
+                  {"-rules"},
+                  kNoLink,
+                  {"-lease", "-leaving"},
+                  kAcquire,
+                  kLink,
+                  kPublish,
+                  {"+result"}}));
+}
+
 // Its result cannot be written: all is undone.
 TEST_F(Order, OfAnAddThatFails) {
   EXPECT_EQ(Observe(PluginCommand("ADD", config_.dump()), "/dev/full"),
