@@ -41,6 +41,14 @@ class Order : public CliWorld {
     host().SetSysctl("net/ipv4/ip_forward", "0");
   }
 
+  void BreakAllButTheBridge() {
+    host().Must(Words("ip address delete 172.26.64.1/20 dev nomad"));
+    host().Must(Words("nft flush ruleset"));
+    host().Must(Words("tc qdisc delete dev nomad clsact"));
+    host().SetSysctl("net/ipv4/conf/nomad/route_localnet", "0");
+    AddStaleFlow();
+  }
+
   // What changes while the command runs, in order: "+lease" when it comes, "-lease" when it goes.
   Facts Observe(Command command, const std::string& out = kPrinted) {
     command.in_child = [out] {
@@ -241,6 +249,22 @@ TEST_F(Order, OfReconcile) {
   BreakAll();
   AddStaleFlow();
   EXPECT_EQ(Observe(Line({"reconcile"})), Join({kRepair, {"+result"}}));
+}
+
+// The same where the bridge is left, which is then not set up anew.
+const Facts kRepairOfRules =
+    Join({{"+gateway", "+table", "+rules"}, kFlow, kLocalhost, {"+message"}});
+
+TEST_F(Order, OfCheckOnTheOldBridge) {
+  const json add = Attach(config_);
+  BreakAllButTheBridge();
+  EXPECT_EQ(Observe(PluginCommand("CHECK", WithResult(config_, add).dump())), kRepairOfRules);
+}
+
+TEST_F(Order, OfReconcileOnTheOldBridge) {
+  Attach(config_);
+  BreakAllButTheBridge();
+  EXPECT_EQ(Observe(Line({"reconcile"})), Join({kRepairOfRules, {"+result"}}));
 }
 
 }  // namespace
