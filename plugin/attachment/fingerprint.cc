@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
+#include "plugin/foreign/iptables_legacy.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::attachment {
@@ -63,9 +64,10 @@ std::string DescribeDirectory(const std::string& path) {
 }
 
 std::string DescribeShared(state::Host& host) {
-  std::string text = Format("{} {}\n",
+  std::string text = Format("{} {} {}\n",
                             netlink::FindSysctl("net/ipv4/ip_forward").value_or("-"),
-                            netlink::FindSysctl("net/ipv6/conf/all/forwarding").value_or("-"));
+                            netlink::FindSysctl("net/ipv6/conf/all/forwarding").value_or("-"),
+                            foreign::FilterFingerprint());
   std::set<std::string> ours;
   for (const AttachmentId& id : host.records.List("")) {
     ours.insert(state::HostVethName(id));

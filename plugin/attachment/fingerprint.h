@@ -2,8 +2,8 @@
 // when nothing was found wrong, nothing needs to be looked at again.
 //
 // Holds   our bridges and VLAN gateways with their state and addresses; the state and flags of our ports;
-//         the sysctls and the tc filter that an ADD sets on a bridge; when records and leases were last
-//         added or removed
+//         the sysctls and the tc filter that an ADD sets on a bridge; the size of iptables-legacy's
+//         tables; when records and leases were last added or removed
 // Costs   one dump of bridge ports, one list of records, some questions per bridge
 // Errors  kKernel
 #pragma once

@@ -1,12 +1,12 @@
 // Other firewalls on the same node, and ingressPolicy between networks.
 #include <filesystem>
 
-#include "tests/support/world.h"
+#include "tests/plugin/cli_world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-class ForeignFirewall : public World {
+class ForeignFirewall : public CliWorld {
  protected:
   static json PublishingConfig() { return Publish({Port(8080, 80)}); }
 
@@ -63,6 +63,13 @@ TEST_F(ForeignFirewall,
   MustRun("ADD", config, other);
   EXPECT_EQ(host().Must({"iptables-legacy", "-S"}), rules);
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
+
+  for (const char* const line : {"reconcile", "reconcile -if-changed"}) {
+    static_cast<void>(RunLine("reconcile -if-changed"));  // nothing has changed for the next one
+    host().Must({"iptables-legacy", "-F"});
+    const Outcome repair = RunLine(line);
+    EXPECT_EQ(host().Must({"iptables-legacy", "-S"}), rules) << line << repair;
+  }
 }
 
 TEST_F(ForeignFirewall, OfIptablesLegacyIsNotCreatedIfUnused) {

@@ -43,6 +43,7 @@ class Order : public CliWorld {
 
   void BreakAllButTheBridge() {
     host().Must(Words("ip address delete 172.26.64.1/20 dev nomad"));
+    std::filesystem::remove_all(kLeases);
     host().Must(Words("nft flush ruleset"));
     host().Must(Words("tc qdisc delete dev nomad clsact"));
     host().SetSysctl("net/ipv4/conf/nomad/route_localnet", "0");
@@ -253,7 +254,7 @@ TEST_F(Order, OfReconcile) {
 
 // The same where the bridge is left, which is then not set up anew.
 const Facts kRepairOfRules =
-    Join({{"+gateway", "+table", "+rules"}, kFlow, kLocalhost, {"+message"}});
+    Join({{"+gateway", "+lease", "+table", "+rules"}, kFlow, kLocalhost, {"+message"}});
 
 TEST_F(Order, OfCheckOnTheOldBridge) {
   const json add = Attach(config_);
