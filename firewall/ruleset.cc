@@ -151,9 +151,11 @@ Outcome Commit(nft::Socket& socket, const Change& change, std::uint32_t generati
 
 std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
                                             const std::vector<nft::Element>& elements,
-                                            std::optional<std::uint32_t> generation) {
+                                            std::optional<std::uint32_t> generation,
+                                            const std::vector<nft::Element>& shared) {
   Change change;
   change.remove_owned = elements;
+  change.remove_shared = shared;
   std::optional<std::uint32_t> after;
   nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t now) {
     nft::Batch batch;

@@ -106,11 +106,12 @@ struct Outcome {
 // Makes `change` in our tables, which are in force at `generation`.
 [[nodiscard]] Outcome Commit(nft::Socket& socket, const Change& change, std::uint32_t generation);
 
-// Removes those of `elements` that have an owner and still belong to it. No table, or no such
-// element: success. Returns the next generation; nullopt if `generation` had passed.
+// Removes those of `elements` that have an owner and still belong to it, and all of `shared`. No table,
+// or no such element: success. Returns the next generation; nullopt if `generation` had passed.
 std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
                                             const std::vector<nft::Element>& elements,
-                                            std::optional<std::uint32_t> generation);
+                                            std::optional<std::uint32_t> generation,
+                                            const std::vector<nft::Element>& shared = {});
 
 // Every element in our tables that has an owner: for DEL without a record. One dump per set.
 [[nodiscard]] std::vector<nft::Element> OwnedElements(nft::Socket& socket);

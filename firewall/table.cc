@@ -73,34 +73,51 @@ nft::Chain Forward(int mark_bit) {
   nft::Chain chain = {
       .name = "forward",
       .hook = nft::Hook{.type = "filter", .point = Point::kForward, .priority = kFilter - 1}};
-  // iifname @ingress_restricted oifname @ingress_restricted iifname . oifname != @ingress_allowed drop
-  // First, so that no accept, the operator's included, opens what ingressPolicy closes.
-  chain.rules.push_back(nft::Rule()
-                            .IifnameIn(kIngressRestricted)
-                            .OifnameIn(kIngressRestricted)
-                            .IfnamesNotIn(kIngressAllowed)
-                            .Drop());
-  // iifname @bridges ct state invalid drop
-  chain.rules.push_back(nft::Rule().IifnameIn(kBridges).CtState(nft::kCtInvalid).Drop());
+  // Every one of these names an allocation's address: what else passes a bridge that is not ours alone,
+  // the node's own to its LAN, is none of our business.
   for (const Family family : kFamilies) {
-    // iifname @bridges ip saddr @alloc4 meta mark set meta mark | 0x1000 accept
-    // The interface too: a source address from outside may be spoofed.
+    const std::string alloc = SetName(kAlloc, family);
+    // iifname @ingress_restricted oifname @ingress_restricted iifname . oifname != @ingress_allowed
+    //   ip saddr @alloc4 ip daddr @alloc4 ct status ! dnat drop
+    // First, so that no accept, the operator's included, opens what ingressPolicy closes. Through a
+    // published port all are let in, and the answers with them.
+    chain.rules.push_back(nft::Rule()
+                              .IifnameIn(kIngressRestricted)
+                              .OifnameIn(kIngressRestricted)
+                              .IfnamesNotIn(kIngressAllowed)
+                              .Only(family)
+                              .SaddrIn(alloc)
+                              .DaddrIn(alloc)
+                              .CtStatusNotDnat()
+                              .Drop());
+  }
+  for (const Family family : kFamilies) {
+    // iifname @bridges ip saddr @masq4 ct state invalid drop
+    // It would leave untranslated.
     chain.rules.push_back(nft::Rule()
                               .IifnameIn(kBridges)
                               .Only(family)
-                              .SaddrIn(SetName(kAlloc, family))
+                              .SaddrIn(SetName(kMasq, family))
+                              .CtState(nft::kCtInvalid)
+                              .Drop());
+  }
+  for (const Family family : kFamilies) {
+    const std::string alloc = SetName(kAlloc, family);
+    // iifname @bridges ip saddr @alloc4 meta mark set meta mark | 0x1000 accept
+    // The interface too: a source address from outside may be spoofed.
+    chain.rules.push_back(
+        nft::Rule().IifnameIn(kBridges).Only(family).SaddrIn(alloc).SetMarkBit(mark_bit).Accept());
+    // ip daddr @alloc4 ct state established,related meta mark set meta mark | 0x1000 accept
+    chain.rules.push_back(nft::Rule()
+                              .Only(family)
+                              .DaddrIn(alloc)
+                              .CtState(nft::kCtEstablished | nft::kCtRelated)
                               .SetMarkBit(mark_bit)
                               .Accept());
+    // ip daddr @alloc4 ct status dnat meta mark set meta mark | 0x1000 accept
+    chain.rules.push_back(
+        nft::Rule().Only(family).DaddrIn(alloc).CtStatusDnat().SetMarkBit(mark_bit).Accept());
   }
-  // oifname @bridges ct state established,related meta mark set meta mark | 0x1000 accept
-  chain.rules.push_back(nft::Rule()
-                            .OifnameIn(kBridges)
-                            .CtState(nft::kCtEstablished | nft::kCtRelated)
-                            .SetMarkBit(mark_bit)
-                            .Accept());
-  // oifname @bridges ct status dnat meta mark set meta mark | 0x1000 accept
-  chain.rules.push_back(
-      nft::Rule().OifnameIn(kBridges).CtStatusDnat().SetMarkBit(mark_bit).Accept());
   for (const Family family : kFamilies) {
     // iifname != @bridges ip daddr @closed4 drop
     // Answers and published ports were accepted before; what the node itself sends is not forwarded.
@@ -124,13 +141,13 @@ nft::Chain Postrouting() {
       .name = kPostrouting,
       .hook = nft::Hook{.type = "nat", .point = Point::kPostrouting, .priority = kSrcnat}};
   for (const Family family : kFamilies) {
-    // oifname != @gateways ip saddr @masq4 ip daddr != 224.0.0.0/4 masquerade fully-random
+    // oifname != @gateways ip saddr @masq4 ip daddr != 224.0.0.0/4 masquerade
     // A bridge without a gateway of ours, such as the node's own to its LAN, is outside.
-    // oifname != @bridges ip saddr @masqlan4 ip daddr != 224.0.0.0/4 masquerade fully-random
+    // oifname != @bridges ip saddr @masqlan4 ip daddr != 224.0.0.0/4 masquerade
     // Not so for an allocation on such a bridge: with br_netfilter what it sends to its neighbours
     // passes here, too.
-    // Two flows that begin at once may both be given the port they ask for: the second's first packet is
-    // dropped then. Of random ones hardly two are the same.
+    // With the port that the flow has, where that is free: peers of a game, STUN or DTLS know it, and a
+    // flow that the kernel has forgotten goes on under the same one.
     for (const auto& [inside, noun] :
          {std::pair(kGateways, kMasq), std::pair(kBridges, kMasqLan)}) {
       chain.rules.push_back(nft::Rule()
@@ -138,7 +155,7 @@ nft::Chain Postrouting() {
                                 .Only(family)
                                 .SaddrIn(SetName(noun, family))
                                 .DaddrNot(Multicast(family))
-                                .MasqueradeFullyRandom());
+                                .Masquerade());
     }
   }
   return chain;

@@ -176,18 +176,22 @@ Rule& Rule::DaddrIsLocal() {
       .CompareEqual(CpuOrder(RTN_LOCAL));
 }
 
-Rule& Rule::CtAnyBit(std::uint32_t key, std::uint32_t bits) {
+Rule& Rule::CtBits(std::uint32_t key, std::uint32_t bits, bool any) {
   return Add({"ct", {{NFTNL_EXPR_CT_DREG, std::uint32_t{NFT_REG_1}}, {NFTNL_EXPR_CT_KEY, key}}})
       .Mask(CpuOrder(bits), CpuOrder(0))
-      .Compare(false, CpuOrder(0));
+      .Compare(!any, CpuOrder(0));
 }
 
 Rule& Rule::CtState(std::uint32_t bits) {
-  return CtAnyBit(NFT_CT_STATE, bits);
+  return CtBits(NFT_CT_STATE, bits);
 }
 
 Rule& Rule::CtStatusDnat() {
-  return CtAnyBit(NFT_CT_STATUS, IPS_DST_NAT);
+  return CtBits(NFT_CT_STATUS, IPS_DST_NAT);
+}
+
+Rule& Rule::CtStatusNotDnat() {
+  return CtBits(NFT_CT_STATUS, IPS_DST_NAT, false);
 }
 
 Rule& Rule::MarkBitIsSet(int bit) {

@@ -112,8 +112,9 @@ class Rule {
 
   // ct state <any of these bits>
   Rule& CtState(std::uint32_t bits);
-  // ct status dnat
+  // ct status dnat, ct status ! dnat
   Rule& CtStatusDnat();
+  Rule& CtStatusNotDnat();
 
   // meta mark set mark
   Rule& SetMark(std::uint32_t mark);
@@ -168,7 +169,7 @@ class Rule {
   Rule& LoadPort(std::uint32_t slot);
   Rule& MatchPrefix(bool source, bool equal, const Cidr& prefix);
   Rule& StoreMark();
-  Rule& CtAnyBit(std::uint32_t key, std::uint32_t bits);
+  Rule& CtBits(std::uint32_t key, std::uint32_t bits, bool any = true);
   Rule& Dnat(const std::string& map);
   Rule& Decide(const Verdict& verdict);
 

@@ -56,7 +56,9 @@ std::vector<std::string> Remove(state::Host& host,
   // Before anything else: a repair that finds it live would put back what is being removed.
   WritePhase(host, record.With(removed, state::Phase::kLeaving));
   // Before the link: what comes by it meanwhile is not to be translated to an address that is free.
-  failures.Try("the rules", [&] { rules::RemoveElements(host, ElementsBut(record, rest)); });
+  failures.Try("the rules", [&] {
+    rules::RemoveElements(host, ElementsBut(record, rest), rest.IsEmpty() ? &record : nullptr);
+  });
   if (removed.contains(cni::Part::kPorts)) {
     failures.Try("its published ports", [&] { TransferPortsToSibling(host, record); });
     // A port that was never committed is perhaps another's, whose flows go on.

@@ -83,8 +83,10 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   attachment::RemoveEarlier(host, request.id, earlier, config.ipam.data_dir, undo);
 
   // The record is on disk before anything new is made, so that a crash from here on can be cleaned up.
-  const auto [record, ipam] = attachment::AcquireAddresses(
-      host, request, config, state::IntentOf(request, type, config, container.id), earlier);
+  state::Record intent = state::IntentOf(request, type, config, container.id);
+  intent.link.adopted = link::IsAdopted(host.net, intent.link.bridge);
+  const auto [record, ipam] =
+      attachment::AcquireAddresses(host, request, config, std::move(intent), earlier);
   attachment::UndoAcquired(host, record, undo);
   cni::Result result = ResultFor(ipam, config);
 

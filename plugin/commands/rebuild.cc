@@ -8,6 +8,7 @@
 #include "firewall/table.h"
 #include "plugin/attachment/acquire_addresses.h"
 #include "plugin/commands/chained_record.h"
+#include "plugin/link/bridge.h"
 #include "plugin/link/container.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/rules/elements.h"
@@ -50,6 +51,7 @@ std::optional<state::Record> RebuildInterface(state::Host& host,
       attachment::WithAddresses(
           state::IntentOf(request, type, config, container).Finished(), std::move(result), config)
           .record;
+  record.link.adopted = link::IsAdopted(host.net, record.link.bridge);
   record.ipam.delegated = cni::FindDelegatedIpam(request, config.ipam.type);
   if (config.ipam.type == cni::kHostLocal) {
     record.ipam.leases = record.ipam.addresses;

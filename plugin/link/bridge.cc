@@ -21,6 +21,11 @@ using Area = Mismatch::Area;
 
 constexpr int kLinkLocalPrefixBits = 64;
 
+// Recognised by the MAC we give it.
+bool IsMadeByUs(const rtnl::Link& bridge) {
+  return bridge.mac == Mac::ForName(bridge.name);
+}
+
 void RequireUsable(const rtnl::Link& link, const config::LinkSpec& spec) {
   if (link.kind != "bridge") {
     throw Error(Code::kInvalidConfig,
@@ -66,13 +71,6 @@ void CheckIsUp(state::Host& host,
   }
 }
 
-enum class BridgeMaker { kWe, kSomebodyElse };
-
-// Recognised by the MAC we give it.
-BridgeMaker MakerOf(const rtnl::Link& bridge) {
-  return bridge.mac == Mac::ForName(bridge.name) ? BridgeMaker::kWe : BridgeMaker::kSomebodyElse;
-}
-
 // Whether `present` cannot stay beside `wanted`: any other IPv4 address, an overlapping IPv6 one.
 bool Conflicts(const Cidr& present, const Cidr& wanted) {
   if (present.address.family() != wanted.address.family()) {
@@ -88,7 +86,7 @@ bool MayRemoveAddresses(state::Host& host,
     case config::ForceAddress::kNo:
       return false;
     case config::ForceAddress::kOnOwnBridge:
-      return MakerOf(bridge) == BridgeMaker::kWe && !HasUplink(host.net, bridge);
+      return IsMadeByUs(bridge) && !HasUplink(host.net, bridge);
     case config::ForceAddress::kYes:
       break;
   }
@@ -129,7 +127,7 @@ class GatewayAddresses {
   // carrier, and then runs duplicate address detection on it.
   [[nodiscard]] std::vector<Cidr> Wanted() const {
     std::vector<Cidr> wanted = link_.gateways;
-    if (HasFamily(wanted, Family::kIpv6) && MakerOf(segment_.bridge) == BridgeMaker::kWe) {
+    if (HasFamily(wanted, Family::kIpv6) && IsMadeByUs(segment_.bridge)) {
       wanted.push_back({segment_.gateway.mac.LinkLocal(), kLinkLocalPrefixBits});
     }
     return wanted;
@@ -197,7 +195,7 @@ void CheckSegment(state::Host& host,
   if (bridge.up) {
     CheckAdvertisements(host, bridge, bridge, mismatches);  // not on a bridge that is refused
   }
-  if (mismatches.is_repairing() && MakerOf(bridge) == BridgeMaker::kSomebodyElse) {
+  if (mismatches.is_repairing() && !IsMadeByUs(bridge)) {
     host.net.FixMac(host.net.RequireLink(bridge.name));
   }
 }
@@ -219,6 +217,11 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
     CheckSegment(host, *bridge, link, except, implied);
   });
   return bridge;
+}
+
+bool IsAdopted(rtnl::Socket& net, const std::string& bridge) {
+  const std::optional<rtnl::Link> link = bridge.empty() ? std::nullopt : net.FindLink(bridge);
+  return link && !IsMadeByUs(*link);
 }
 
 Segment RequireSegment(state::Host& host, const config::LinkSpec& link) {

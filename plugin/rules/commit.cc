@@ -43,6 +43,22 @@ std::vector<nft::Element> FindEarlierPolicy(state::Host& host, const state::Reco
   return earlier;
 }
 
+// What `last` shared with others behind a bridge that somebody else made, unless one of them is left.
+// The name of a bridge of ours stays for the next attachment, as the bridge does.
+std::vector<nft::Element> FindUnneeded(state::Host& host, const state::Record& last) {
+  std::vector<nft::Element> shared =
+      last.link.adopted ? ElementsOf(last) : std::vector<nft::Element>();
+  std::erase_if(shared, [](const nft::Element& element) { return !element.comment.empty(); });
+  for (const AttachmentId& id :
+       shared.empty() ? std::vector<AttachmentId>() : host.records.List("")) {
+    const std::optional<state::Record> other = id == last.id ? std::nullopt : host.records.Find(id);
+    const std::vector<nft::Element> needed =
+        other ? ElementsOf(*other) : std::vector<nft::Element>();
+    std::erase_if(shared, [&](const nft::Element& element) { return Contains(needed, element); });
+  }
+  return shared;
+}
+
 // One change, made again until it is in force or cannot be.
 class Transaction {
  public:
@@ -183,7 +199,9 @@ void CheckOtherFirewalls(state::Host& host,
   }
 }
 
-void RemoveElements(state::Host& host, const std::vector<nft::Element>& elements) {
+void RemoveElements(state::Host& host,
+                    const std::vector<nft::Element>& elements,
+                    const state::Record* last) {
   if (elements.empty()) {
     return;
   }
@@ -192,7 +210,10 @@ void RemoveElements(state::Host& host, const std::vector<nft::Element>& elements
   // current it is so afterwards; if it was not, the next ADD or CHECK compares.
   std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
   const std::optional<std::uint32_t> generation = firewall::RemoveElements(
-      host.nft, elements, checkpoint ? std::optional(checkpoint->generation) : std::nullopt);
+      host.nft,
+      elements,
+      checkpoint ? std::optional(checkpoint->generation) : std::nullopt,
+      last != nullptr ? FindUnneeded(host, *last) : std::vector<nft::Element>());
   if (checkpoint && generation && *generation != checkpoint->generation) {
     checkpoint->generation = *generation;
     SaveCheckpoint(host, *checkpoint);

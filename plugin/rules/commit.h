@@ -36,7 +36,10 @@ void CheckOtherFirewalls(state::Host& host,
                          const state::Checkpoint& checkpoint,
                          Mismatches& mismatches);
 
-// Removes those of `elements` that have an owner and still belong to it.
-void RemoveElements(state::Host& host, const std::vector<nft::Element>& elements);
+// Removes those of `elements` that have an owner and still belong to it. With `last`, which is being
+// removed, also what all behind its adopted bridge shared, if no other attachment needs that.
+void RemoveElements(state::Host& host,
+                    const std::vector<nft::Element>& elements,
+                    const state::Record* last = nullptr);
 
 }  // namespace nomad_bridge::rules

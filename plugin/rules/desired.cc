@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/list.h"
+#include "plugin/link/bridge.h"
 #include "plugin/link/liveness.h"
 #include "plugin/rules/elements.h"
 #include "plugin/state/kernel_names.h"
@@ -27,6 +28,11 @@ DesiredState::DesiredState(state::Host& host, std::set<std::string> kept_owners)
         address_owners_.try_emplace(cidr.address, owner);
       }
     }
+    for (nft::Element& element : ElementsOf(*record)) {
+      if (element.comment.empty() && !Contains(shared_, element)) {
+        shared_.push_back(std::move(element));
+      }
+    }
     by_owner_.emplace(owner, *std::move(record));
   }
 }
@@ -46,12 +52,17 @@ bool DesiredState::IsAnothersAddress(const nft::Element& element) const {
   return found != address_owners_.end() && found->second != element.owner();
 }
 
+// A bridge of ours that no attachment uses stays for the next one, and its name in our sets with it.
+bool DesiredState::IsOurs(const std::string& ifname) const {
+  return host_.net.FindLink(ifname) && !link::IsAdopted(host_.net, ifname);
+}
+
 // Elements of a part that is being made or removed belong to the command that does so, or to the next
 // one that finds it was killed; those of a stale attachment go when it is reclaimed.
 bool DesiredState::IsExplained(const nft::Element& element) const {
   if (element.comment.empty()) {
     const std::optional<std::string> ifname = FindIfname(element);
-    return !ifname || host_.net.FindLink(*ifname);
+    return !ifname || Contains(shared_, element) || IsOurs(*ifname);
   }
   const std::string owner(element.owner());
   const auto found = by_owner_.find(owner);

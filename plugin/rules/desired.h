@@ -32,11 +32,13 @@ class DesiredState {
  private:
   [[nodiscard]] bool IsExplained(const nft::Element& element) const;
   [[nodiscard]] bool IsAnothersAddress(const nft::Element& element) const;
+  [[nodiscard]] bool IsOurs(const std::string& ifname) const;
 
   state::Host& host_;
   std::set<std::string> kept_owners_;
   std::vector<state::Record> live_;
   std::map<std::string, state::Record> by_owner_;  // all that have a record
+  std::vector<nft::Element> shared_;               // by which interfaces of theirs
   std::set<std::string> live_owners_;
   std::map<Ip, std::string> address_owners_;  // of live attachments
 };

@@ -17,13 +17,19 @@
 namespace nomad_bridge::rules {
 namespace {
 
+// Whether all that is behind its gateway are allocations: a bridge that somebody else made may be the
+// node's own to its LAN, whatever addresses it has.
+bool IsInside(const state::Record& record) {
+  return !record.link.gateways.empty() && !record.link.adopted;
+}
+
 // By which interface its packets come, and what ingressPolicy makes of it. Those of a bridge are
 // shared; those of foreign host ends are the attachment's own.
 std::vector<nft::Element> InterfaceElements(const state::Record& record,
                                             const std::string& comment) {
   const auto elements_for = [&](const std::string& link) {
     std::vector<nft::Element> elements = {firewall::BridgeElement(link)};
-    if (link != record.link.gateway_ifname || !record.link.gateways.empty()) {
+    if (link != record.link.gateway_ifname || IsInside(record)) {
       elements.push_back(firewall::GatewayElement(link));
     }
     if (record.Has(cni::Part::kForward)) {
@@ -71,7 +77,7 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
   const bool has_ports = record.Has(cni::Part::kPorts);
   const bool masquerade = record.Has(cni::Part::kMasquerade) && record.rules.ip_masq;
   const bool is_port_of_gateway =
-      !record.link.gateways.empty() && record.link.bridge == record.link.gateway_ifname;
+      IsInside(record) && record.link.bridge == record.link.gateway_ifname;
   std::vector<firewall::AddressPolicy> policies;
   for (const Cidr& cidr : record.ipam.addresses) {
     policies.push_back({.address = cidr.address,

@@ -66,6 +66,7 @@ void Fields(auto& visit, Record::Link& link) {
   visit("port", link.port);
   visit("mac", link.mac);
   visit("gateways", link.gateways);
+  visit("adopted", link.adopted);
 }
 
 void Fields(auto& visit, Record::Ipam& ipam) {

@@ -261,6 +261,17 @@ TEST_P(IngressPolicy, SameBridgeKeepsOutOtherBridgesThatAreNotOpen) {
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
 }
 
+// As on two nodes.
+TEST_P(IngressPolicy, SameBridgeLetsOthersInByAPublishedPort) {
+  Make("same-bridge", "same-bridge");
+  Detach(Network("netb", "10.2.0.0/24", "same-bridge"), As("b1", other_));
+  Attach(Publish({Port(8080, 80)}, Network("netb", "10.2.0.0/24", "same-bridge")),
+         As("b1", other_));
+  Serve(other_, Protocol::kTcp, {"0.0.0.0"}, 80, "page");
+  EXPECT_EQ(TcpText(container(), kHostIp4, 8080), "page");
+  EXPECT_FALSE(Ping(container(), third_));
+}
+
 TEST_P(IngressPolicy, IsolatedKeepsOutItsOwnBridgeToo) {
   Make("isolated", "isolated");
   EXPECT_FALSE(Ping(container(), second_));

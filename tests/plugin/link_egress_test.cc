@@ -42,6 +42,81 @@ TEST_F(Egress, IsItselfToTheNodeAndToNeighbours) {
             (Reply{"neighbour", "::ffff:172.26.64.2"}));
 }
 
+// Peers of a game, STUN or DTLS know the port, and a flow goes on that the kernel has forgotten: after
+// an uplink that went down and up, say.
+TEST_F(Egress, KeepsTheSourcePort) {
+  const Server udp = Server::Start(outside(), Protocol::kUdp, "0.0.0.0", kPort, "udp");
+  const Server tcp = Server::Start(outside(), Protocol::kTcp, "0.0.0.0", kPort, "tcp");
+  Attach(DualStack());
+
+  ASSERT_TRUE(
+      Ask(container(),
+          {.protocol = Protocol::kUdp, .to = kOutsideIp4, .port = kPort, .from_port = 27015}));
+  EXPECT_THAT(host().Must(Words("conntrack -L -p udp --src 172.26.64.2")),
+              HasSubstr(Cat("src=", kOutsideIp4, " dst=", kHostIp4, " sport=7000 dport=27015")));
+
+  std::optional<Connection> connection =
+      Connection::Open(container(), {.to = kOutsideIp4, .port = kPort});
+  ASSERT_TRUE(connection);
+  host().Must(Words("conntrack -F"));
+  EXPECT_TRUE(connection->Echoes("still there"));
+}
+
+// Of both protocols, from the same ports, all at once.
+TEST_F(Egress, LosesNothingOfManyFlowsThatBeginTogether) {
+  constexpr const char* kServer = R"(
+import selectors, socket
+ready = selectors.DefaultSelector()
+tcp = socket.create_server(("198.51.100.2", 7000), backlog=4096)
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+udp.bind(("198.51.100.2", 7000))
+open("/run/serving", "w").close()
+for listener in tcp, udp:
+    ready.register(listener, selectors.EVENT_READ)
+while True:
+    for key, _ in ready.select():
+        if key.fileobj is udp:
+            udp.sendto(*udp.recvfrom(64))
+        else:
+            tcp.accept()[0].sendall(b"x")
+)";
+  constexpr const char* kClient = R"(
+import selectors, socket
+ready = selectors.DefaultSelector()
+for number in range(500):
+    for kind in socket.SOCK_STREAM, socket.SOCK_DGRAM:
+        flow = socket.socket(socket.AF_INET, kind)
+        flow.setblocking(False)
+        flow.bind(("0.0.0.0", 20000 + number))
+        ready.register(flow, selectors.EVENT_READ)
+        flow.connect_ex(("198.51.100.2", 7000))
+        if kind == socket.SOCK_DGRAM:
+            flow.send(b"x")
+answered = 0
+while answered < 1000 and (events := ready.select(3)):
+    for key, _ in events:
+        answered += len(key.fileobj.recv(64))
+        ready.unregister(key.fileobj)
+print(answered)
+)";
+  Node& neighbour = AddContainer("neighbour");
+  Attach(DualStack());
+  Attach(DualStack(), As("neighbour", neighbour));
+  const auto python = [](const Node& where, const char* program) {
+    return Process::Start(
+        {.argv = {"nsenter", Cat("--net=", where.path()), "python3", "-c", program}});
+  };
+  Process server = python(outside(), kServer);
+  ASSERT_TRUE(Soon([] { return std::filesystem::exists("/run/serving"); }));
+
+  Process first = python(container(), kClient);
+  Process second = python(neighbour, kClient);
+
+  EXPECT_EQ(first.Wait().out, "1000\n");
+  EXPECT_EQ(second.Wait().out, "1000\n");
+}
+
 TEST_F(Egress, FitsTheMtuOfTheNetwork) {
   Attach(Config(R"({"mtu": 1400})"));
 

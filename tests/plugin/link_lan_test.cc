@@ -1,13 +1,13 @@
 // A bridge that is the node's own: its way to the LAN, with its address and its default route.
+#include "tests/plugin/cli_world.h"
 #include "tests/support/runtime.h"
-#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
 constexpr std::uint16_t kPort = 9000;
 
-class LanBridge : public World {
+class LanBridge : public CliWorld {
  protected:
   // The host's uplink becomes a port of "lan", which has its addresses and routes from then on.
   LanBridge() {
@@ -36,6 +36,38 @@ class LanBridge : public World {
     config.merge_patch(changes);
     return config;
   }
+  static json OnLanBehindTheNode() {
+    json config = OnLan({{"isGateway", true}});
+    config["ipam"]["ranges"][0][0]["gateway"] = kHostIp4;
+    config["ipam"]["ranges"][1][0]["gateway"] = kHostIp6;
+    return config;
+  }
+
+  // A machine on the LAN that is no allocation: a virtual one, say.
+  void AddMachine() {
+    machine_ = &AddContainer("machine");
+    host().Must(Words("ip link add vnet0 up master lan type veth peer name eth0 netns machine"));
+    machine_->Must(Words("ip address add 198.51.100.77/24 dev eth0"));
+    machine_->Must(Words("ip -6 address add 2001:db8:100::77/64 dev eth0 nodad"));
+    machine_->Must(Words("ip link set eth0 up"));
+    machine_->Must(Words(Cat("ip route add default via ", kHostIp4)));
+    Serve(*machine_, Protocol::kTcp, {"198.51.100.77"}, kPort, "machine");
+  }
+  [[nodiscard]] const Node& machine() const { return *machine_; }
+
+  // A machine behind another card of the node, for which it forwards.
+  Node& AddBeyond() {
+    Node& beyond = AddContainer("beyond");
+    host().SetSysctl("net/ipv4/ip_forward", "1");
+    host().Must(Words("ip link add beyond type veth peer name eth0 netns beyond"));
+    host().Must(Words("ip address add 203.0.113.1/24 dev beyond"));
+    host().Must(Words("ip link set beyond up"));
+    beyond.Must(Words("ip address add 203.0.113.2/24 dev eth0"));
+    beyond.Must(Words("ip link set eth0 up"));
+    beyond.Must(Words("ip route add default via 203.0.113.1"));
+    return beyond;
+  }
+
   static std::optional<Reply> AskOutside(const Node& from, const std::string& to) {
     return Ask(from, {.to = to, .port = kPort});
   }
@@ -45,6 +77,9 @@ class LanBridge : public World {
   }
 
   Node& other_ = AddContainer("other");
+
+ private:
+  Node* machine_ = nullptr;
 };
 
 TEST_F(LanBridge, KeepsItsAddressAndItsRouteByDefault) {
@@ -145,13 +180,100 @@ TEST_F(LanBridge, LeavesOthersClosedToTheLan) {
   }
 }
 
-class LanBridgeFilter : public LanBridge, public ::testing::WithParamInterface<const char*> {};
+// Also where the config says that the node is its gateway, by the address that the node has there.
+TEST_F(LanBridge, WithAGatewayIsNoMoreInsideThanWithout) {
+  Attach(DualStack());
+  Serve(container(), Protocol::kTcp, {"172.26.64.2", "fd00:26::2"}, kPort, "routed");
+
+  Attach(OnLanBehindTheNode(), As("other", other_));
+
+  ExpectSeenAs(container(), kHostIp4, kHostIp6);
+  ExpectSeenAs(other_, "198.51.100.50", "2001:db8:100::50");
+  EXPECT_TRUE(IsSilent(outside(), {.to = "172.26.64.2", .port = kPort}));
+  EXPECT_TRUE(IsSilent(outside(), {.to = "fd00:26::2", .port = kPort}));
+}
+
+TEST_F(LanBridge, IsInOurSetsAsLongAsAnAllocationIsBehindIt) {
+  UseOnce(DualStack());
+  const std::string before = ListTable();
+  Attach(OnLanBehindTheNode());
+  Attach(OnLan(), As("other", other_));
+  Detach(OnLanBehindTheNode());
+  EXPECT_THAT(Elements("bridges").dump(), HasSubstr("\"lan\""));
+  Detach(OnLan(), As("other", other_));
+  EXPECT_EQ(ListTable(), before);
+}
+
+// As a command leaves it that was killed, or an earlier release.
+TEST_F(LanBridge, IsNamedAndRemovedFromOurSetsWhereNoRecordNamesIt) {
+  Attach(DualStack());
+  const std::string before = ListTable();
+  for (const char* const set : {"bridges", "gateways"}) {
+    host().Must(Words(Cat("nft add element inet nomad-bridge ", set, " { lan }")));
+  }
+  EXPECT_THAT(RunLine("reconcile -dry-run").out, HasSubstr("lan in gateways has no owner"));
+  EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+  EXPECT_EQ(ListTable(), before);
+}
+
+// The operator's own rules about what is his.
+TEST_F(LanBridge, LeavesTheOperatorsPublishedPortsToHisFilter) {
+  AddMachine();
+  Node& beyond = AddBeyond();
+  host().Must(Words("iptables -P FORWARD DROP"));
+  host().Must(Words("iptables -A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT"));
+  host().Must(
+      Words(Cat("iptables -t nat -A PREROUTING -i beyond -p tcp --dport 7070 -j DNAT "
+                "--to-destination 198.51.100.77:",
+                kPort)));
+
+  Attach(Publish({Port(8080, 80)}, OnLan()));
+
+  EXPECT_TRUE(IsSilent(beyond, {.to = "203.0.113.1", .port = 7070}));
+  host().Must(Words(Cat("iptables -A FORWARD -p tcp --dport ", kPort, " -j ACCEPT")));
+  EXPECT_EQ(TcpText(beyond, "203.0.113.1", 7070), "machine");
+}
+
+class LanBridgeFilter : public LanBridge, public ::testing::WithParamInterface<const char*> {
+ protected:
+  LanBridgeFilter() {
+    for (const char* key : {"iptables", "ip6tables"}) {
+      host().SetSysctl(Cat("net/bridge/bridge-nf-call-", key), GetParam());
+    }
+  }
+};
+
+// What conntrack does not know: it has seen one direction only, or nothing yet.
+TEST_P(LanBridgeFilter, LeavesStrangersPacketsOfNoConnectionAlone) {
+  AddMachine();
+  Attach(OnLan(), As("other", other_));
+  std::optional<Connection> connection =
+      Connection::Open(machine(), {.to = kOutsideIp4, .port = kPort});
+  ASSERT_TRUE(connection);
+  host().SetSysctl("net/netfilter/nf_conntrack_tcp_loose", "0");
+  host().Must(Words("conntrack -F"));
+  EXPECT_TRUE(connection->Echoes("still there"));
+}
+
+TEST_P(LanBridgeFilter, IsolatesAllocationsAndNobodyElse) {
+  AddMachine();
+  const json isolated = OnLan({{"ingressPolicy", "isolated"}});
+  Attach(isolated);
+  Attach(isolated, As("other", other_));
+  Serve(container(), Protocol::kTcp, {"198.51.100.50", "2001:db8:100::50"}, kPort, "on the LAN");
+
+  EXPECT_EQ(TcpText(outside(), "198.51.100.50", kPort), "on the LAN");
+  EXPECT_EQ(TcpText(machine(), "2001:db8:100::50", kPort), "on the LAN");
+  EXPECT_EQ(TcpText(machine(), kOutsideIp4, kPort), "outside");
+  EXPECT_TRUE(IsSilent(other_, {.to = "198.51.100.50", .port = kPort}));
+
+  Detach(isolated, As("other", other_));
+  Detach(isolated);
+  EXPECT_EQ(TcpText(outside(), "198.51.100.77", kPort), "machine");
+}
 
 // With br_netfilter, too, where what passes the bridge goes through the forward hook.
 TEST_P(LanBridgeFilter, LetsTheLanInToItsAllocation) {
-  for (const char* key : {"iptables", "ip6tables"}) {
-    host().SetSysctl(Cat("net/bridge/bridge-nf-call-", key), GetParam());
-  }
   Attach(OnLan());
   Serve(container(), Protocol::kTcp, {"198.51.100.50", "2001:db8:100::50"}, kPort, "on the LAN");
 

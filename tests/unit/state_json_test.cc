@@ -26,7 +26,7 @@ const json kFull = json::parse(R"({
     "gatewayIfname": "nomad.100", "foreignHostIfnames": ["vethf0"], "foreignPorts": ["vethf1"],
     "port": {"hairpin": true, "isolated": true, "locked": true, "sourceCheck": true,
              "vlans": {"untagged": 100, "tagged": [[200, 300]], "keepDefault": true}},
-    "mac": "02:00:00:00:00:07", "gateways": ["10.0.0.1/24"]},
+    "mac": "02:00:00:00:00:07", "gateways": ["10.0.0.1/24"], "adopted": true},
   "ipam": {
     "addresses": ["10.0.0.2/24", "fd00::2/64"], "dataDir": "/var/run/cni", "leases": ["10.0.0.2/24"],
     "ranges": [[{"subnet": "10.0.0.0/24", "first": "10.0.0.2", "last": "10.0.0.9", "gateway": "10.0.0.1"}]],
