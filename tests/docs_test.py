@@ -122,7 +122,7 @@ def check_complete(document, wanted, what):
 def check_lists():
     keys = set()
     for source in (ROOT / "plugin/config").glob("*.cc"):
-        keys |= set(re.findall(r"(?:Find\w*\(|ElementsOf\(|CheckBackend\(config, )\"(\w+)\"", source.read_text()))
+        keys |= set(re.findall(r"(?:Find\w*(?:<[^>]*>)?\(|Require\(|ElementsOf\(|CheckBackend\(config, )\"(\w+)\"", source.read_text()))
     check_complete("docs/configuration.md", keys - {"cni", "key", "value"}, "key")
 
     codes = dict(re.findall(r"^  k(\w+) = (\d+),", text_of("base/error.h"), re.M))

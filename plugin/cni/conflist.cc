@@ -34,13 +34,13 @@ PluginConfig Parse(const JsonView& plugin, const std::string& path) {
 
 std::vector<PluginConfig> ParseAll(const nlohmann::json& document, const std::string& path) {
   const JsonView config(document, "");
-  const std::optional<JsonView> plugins = config.Find("plugins");
+  const JsonView plugins = config.Find("plugins");
   std::vector<PluginConfig> configs;
   if (!plugins) {
     configs.push_back(Parse(config, path));
     return configs;
   }
-  for (const JsonView& plugin : plugins->Elements()) {
+  for (const JsonView& plugin : plugins.Elements()) {
     nlohmann::json completed = plugin.value();
     if (!completed.is_object()) {
       throw plugin.Wrong("an object with 'type'");

@@ -98,15 +98,15 @@ std::optional<Error> FindError(const std::string& out) {
   try {
     const JsonPtr document = ParseJson(out, "stdout");
     const JsonView error(*document, "");
-    const std::optional<JsonView> code = error.Find("code");
+    // Any number: the codes are the plugin's, and ours has room for them all.
+    const auto code = error.FindInteger<int>("code", std::numeric_limits<int>::max());
     const std::string msg = error.FindString("msg").value_or(std::string());
     if (!code && msg.empty()) {
       return std::nullopt;  // a result, for example
     }
-    constexpr int kMax = std::numeric_limits<int>::max();
-    // Any number: the codes are the plugin's, and ours has room for them all.
-    const auto number = static_cast<Code>(code ? code->Integer(0, kMax) : 0);
-    return Error(number, msg, error.FindString("details").value_or(std::string()));
+    return Error(static_cast<Code>(code.value_or(0)),
+                 msg,
+                 error.FindString("details").value_or(std::string()));
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -145,7 +145,7 @@ Result ParseAnswer(std::string_view answer, std::string_view config_version) {
   const JsonView object(*document, "result");
   const std::string version = object.FindString("cniVersion").value_or(std::string(config_version));
   if (!IsSupported(version)) {
-    throw object.Find("cniVersion")->Wrong(Cat("a version up to ", SupportedVersions().back()));
+    throw object.Find("cniVersion").Wrong(Cat("a version up to ", SupportedVersions().back()));
   }
   return ParseIpamResult(object, version);
 }

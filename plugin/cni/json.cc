@@ -17,6 +17,7 @@ using nlohmann::json;
 constexpr std::size_t kMaxDepth = 1000;
 constexpr std::size_t kMaxShownBytes = 160;
 constexpr std::size_t kMaxComplaintBytes = 300;
+const json kMissing;
 
 // How deep arrays and objects nest. Measured before parsing, which would need 100 bytes of memory
 // for every '['; a parser callback could stop there too, but makes nlohmann's parser quadratic.
@@ -87,12 +88,21 @@ std::string_view JsonView::Kind() const {
   return value_->type_name();
 }
 
-std::optional<JsonView> JsonView::Find(std::string_view key) const {
-  const std::optional<JsonView> member = FindEvenIfNull(key);
-  return member && member->Kind() != "null" ? member : std::nullopt;
+JsonView::operator bool() const {
+  return value_ != &kMissing;
 }
 
-std::optional<JsonView> JsonView::FindEvenIfNull(std::string_view key) const {
+JsonView JsonView::Find(std::string_view key) const {
+  const json* const member = *this ? FindMember(key) : nullptr;
+  return {member != nullptr && !member->is_null() ? *member : kMissing, Child(path_, key)};
+}
+
+JsonView JsonView::Require(std::string_view key, std::string_view allowed) const {
+  const JsonView member = Find(key);
+  return member ? member : throw Wrong(allowed);
+}
+
+const json* JsonView::FindMember(std::string_view key) const {
   if (!value_->is_object()) {
     throw Wrong("an object");
   }
@@ -109,7 +119,7 @@ std::optional<JsonView> JsonView::FindEvenIfNull(std::string_view key) const {
     }
     found = member;
   }
-  return found != value_->end() ? std::optional(JsonView(*found, Child(path_, key))) : std::nullopt;
+  return found != value_->end() ? &*found : nullptr;
 }
 
 std::vector<JsonView> JsonView::Elements() const {
@@ -171,24 +181,24 @@ Cidr JsonView::Subnet() const {
 }
 
 std::optional<std::string> JsonView::FindString(std::string_view key) const {
-  const std::optional<JsonView> member = Find(key);
-  std::string string = member ? member->String() : std::string();
+  const JsonView member = Find(key);
+  std::string string = member ? member.String() : std::string();
   return string.empty() ? std::nullopt : std::optional(std::move(string));
 }
 
 std::optional<Ip> JsonView::FindAddress(std::string_view key) const {
-  const std::optional<JsonView> member = Find(key);
-  return !member || member->value() == "" ? std::nullopt : std::optional(member->Address());
+  const JsonView member = Find(key);
+  return !member || member.value() == "" ? std::nullopt : std::optional(member.Address());
 }
 
 std::optional<bool> JsonView::FindBool(std::string_view key) const {
-  const std::optional<JsonView> member = Find(key);
-  return member ? std::optional(member->Bool()) : std::nullopt;
+  const JsonView member = Find(key);
+  return member ? std::optional(member.Bool()) : std::nullopt;
 }
 
 std::vector<JsonView> JsonView::ElementsOf(std::string_view key) const {
-  const std::optional<JsonView> member = Find(key);
-  return member ? member->Elements() : std::vector<JsonView>();
+  const JsonView member = Find(key);
+  return member ? member.Elements() : std::vector<JsonView>();
 }
 
 Error JsonView::Wrong(std::string_view allowed) const {

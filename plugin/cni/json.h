@@ -53,9 +53,14 @@ class JsonView {
   // "object", "array", "string", "number", "boolean" or "null".
   [[nodiscard]] std::string_view Kind() const;
 
-  // The member, or nullopt if absent or null. Throws if this is no object.
-  [[nodiscard]] std::optional<JsonView> Find(std::string_view key) const;
-  [[nodiscard]] std::optional<JsonView> FindEvenIfNull(std::string_view key) const;
+  // The member; if it is missing or null, a view that is false, and has no members in its turn.
+  // Throws if this is no object.
+  [[nodiscard]] JsonView Find(std::string_view key) const;
+  [[nodiscard]] explicit operator bool() const;
+  // Whether there is such a member, perhaps null.
+  [[nodiscard]] bool Has(std::string_view key) const { return FindMember(key) != nullptr; }
+  // The same of one that has to be there: `allowed` is what this object has to be.
+  [[nodiscard]] JsonView Require(std::string_view key, std::string_view allowed) const;
   // The elements; throws if this is no array.
   [[nodiscard]] std::vector<JsonView> Elements() const;
 
@@ -72,6 +77,21 @@ class JsonView {
   [[nodiscard]] std::optional<std::string> FindString(std::string_view key) const;
   [[nodiscard]] std::optional<Ip> FindAddress(std::string_view key) const;
   [[nodiscard]] std::optional<bool> FindBool(std::string_view key) const;
+  template <typename Number>
+  [[nodiscard]] std::optional<Number> FindInteger(std::string_view key, std::int64_t most) const {
+    const JsonView member = Find(key);
+    return member ? std::optional(static_cast<Number>(member.Integer(0, most))) : std::nullopt;
+  }
+  // What `parse` makes of the string, or of `fallback`; `allowed` are the strings of which it makes
+  // something.
+  template <typename Parse>
+  [[nodiscard]] auto FindWord(std::string_view key,
+                              const std::string& fallback,
+                              Parse parse,
+                              std::string_view allowed) const {
+    const auto value = parse(FindString(key).value_or(fallback));
+    return value ? *value : throw Find(key).Wrong(allowed);
+  }
   // The elements of an array; none if it is missing.
   [[nodiscard]] std::vector<JsonView> ElementsOf(std::string_view key) const;
 
@@ -81,6 +101,8 @@ class JsonView {
   [[nodiscard]] std::string Shown() const;
 
  private:
+  [[nodiscard]] const nlohmann::json* FindMember(std::string_view key) const;
+
   const nlohmann::json* value_;
   std::string path_;
 };

@@ -112,11 +112,11 @@ JsonPtr ParseConfigText(const std::string& text) {
 
 // A string that every config has. As in the Go plugins another type is kDecode, not kInvalidConfig.
 std::string DecodeString(const JsonView& config, std::string_view key) {
-  const std::optional<JsonView> view = config.Find(key);
-  if (view && view->Kind() != "string") {
-    throw Error(Code::kDecode, Format("invalid '{}': {}", key, view->Shown()), "allowed: a string");
+  const JsonView view = config.Find(key);
+  if (view && view.Kind() != "string") {
+    throw Error(Code::kDecode, Format("invalid '{}': {}", key, view.Shown()), "allowed: a string");
   }
-  return view ? view->String() : std::string();
+  return view ? view.String() : std::string();
 }
 
 // "missing network name" is Go's message, which runtimes' tests look for.
@@ -145,9 +145,9 @@ void ReadNetwork(Request& request,
     KeepLastOfEachKey(*request.config);  // what ADD refuses must not be in the way of DEL
   }
   const JsonView config(*request.config, "");
-  const std::optional<JsonView> version = config.Find("cniVersion");
-  if (version && version->Kind() == "string" && IsSupported(version->String())) {
-    reply_version = version->String();
+  const JsonView version = config.Find("cniVersion");
+  if (version && version.Kind() == "string" && IsSupported(version.String())) {
+    reply_version = version.String();
   }
   request.id.network = DecodeName(config);
   // Only now: the Go plugins look the verb up when they have read the config.
@@ -162,15 +162,14 @@ void ReadNetwork(Request& request,
   CheckVersion(request.cni_version, request.verb);
 }
 
-std::set<AttachmentId> ParseAttachments(const std::string& network, const JsonView& array) {
+std::set<AttachmentId> ParseAttachments(const std::string& network,
+                                        const std::vector<JsonView>& entries) {
   std::set<AttachmentId> attachments;
-  for (const JsonView& entry : array.Elements()) {
-    const std::optional<JsonView> container_id = entry.Find("containerID");
-    const std::optional<JsonView> ifname = entry.Find("ifname");
-    if (!container_id || !ifname) {
-      throw entry.Wrong("an object with 'containerID' and 'ifname'");
-    }
-    attachments.insert({network, container_id->String(), ifname->String()});
+  for (const JsonView& entry : entries) {
+    constexpr std::string_view kShape = "an object with 'containerID' and 'ifname'";
+    const JsonView container_id = entry.Require("containerID", kShape);
+    const JsonView ifname = entry.Require("ifname", kShape);
+    attachments.insert({network, container_id.String(), ifname.String()});
   }
   return attachments;
 }
@@ -227,11 +226,11 @@ Request RequestFor(Verb verb, std::string config_text) {
 }
 
 std::optional<std::set<AttachmentId>> FindValidAttachments(const Request& request) {
+  const JsonView config(*request.config, "");
   for (const char* const key :
        {"cni.dev/valid-attachments", "cni.dev/attachments"}) {  // the latter: libcni 1.2
-    if (const auto array = JsonView(*request.config, "").FindEvenIfNull(key)) {
-      return array->Kind() == "null" ? std::set<AttachmentId>()
-                                     : ParseAttachments(request.id.network, *array);
+    if (config.Has(key)) {
+      return ParseAttachments(request.id.network, config.ElementsOf(key));
     }
   }
   return std::nullopt;

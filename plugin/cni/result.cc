@@ -10,6 +10,9 @@
 namespace nomad_bridge::cni {
 namespace {
 
+constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
+constexpr std::int64_t kMaxUnsigned = std::numeric_limits<std::uint32_t>::max();
+
 // Versions whose results have one shape: a plugin understands only its own.
 enum class Shape { kByFamily, kArraysWithVersion, kArrays };
 
@@ -33,25 +36,13 @@ std::vector<std::string> StringsOf(const JsonView& object, std::string_view key)
 }
 
 Cidr RequireSubnet(const JsonView& object, std::string_view key) {
-  const std::optional<JsonView> subnet = object.Find(key);
-  if (!subnet) {
-    throw object.Wrong(Format("an object with '{}'", key));
-  }
-  return subnet->Subnet();
-}
-
-template <typename Number>
-std::optional<Number> FindNumber(const JsonView& object,
-                                 std::string_view key,
-                                 std::int64_t most = std::numeric_limits<Number>::max()) {
-  const std::optional<JsonView> member = object.Find(key);
-  return member ? std::optional(static_cast<Number>(member->Integer(0, most))) : std::nullopt;
+  return object.Require(key, Format("an object with '{}'", key)).Subnet();
 }
 
 Interface ParseInterface(const JsonView& object) {
   return {.name = StringOf(object, "name"),
           .mac = StringOf(object, "mac"),
-          .mtu = FindNumber<int>(object, "mtu").value_or(0),
+          .mtu = object.FindInteger<int>("mtu", kMaxInt).value_or(0),
           .sandbox = StringOf(object, "sandbox"),
           .socket_path = StringOf(object, "socketPath"),
           .pci_id = StringOf(object, "pciID")};
@@ -59,11 +50,11 @@ Interface ParseInterface(const JsonView& object) {
 
 // An index beyond the array, passed on, makes Nomad's agent panic.
 std::optional<int> FindIndex(const JsonView& ip, std::size_t interfaces) {
-  const std::optional<JsonView> index = ip.Find("interface");
+  const JsonView index = ip.Find("interface");
   if (index && interfaces == 0) {
-    throw index->Wrong("none, as there are no interfaces");
+    throw index.Wrong("none, as there are no interfaces");
   }
-  return FindNumber<int>(ip, "interface", static_cast<std::int64_t>(interfaces) - 1);
+  return ip.FindInteger<int>("interface", static_cast<std::int64_t>(interfaces) - 1);
 }
 
 void ParseInterfaces(const JsonView& object, Result& result) {
@@ -92,10 +83,10 @@ Result ParseArrays(const JsonView& object) {
 Result ParseByFamily(const JsonView& object) {
   Result result;
   for (const char* const key : {"ip4", "ip6"}) {
-    if (const std::optional<JsonView> family = object.Find(key)) {
+    if (const JsonView family = object.Find(key)) {
       result.ips.push_back(
-          {.address = RequireSubnet(*family, "ip"), .gateway = family->FindAddress("gateway")});
-      for (const JsonView& element : family->ElementsOf("routes")) {
+          {.address = RequireSubnet(family, "ip"), .gateway = family.FindAddress("gateway")});
+      for (const JsonView& element : family.ElementsOf("routes")) {
         result.routes.push_back(ParseRoute(element));
       }
     }
@@ -109,11 +100,11 @@ Route ParseRoute(const JsonView& object) {
   constexpr std::int64_t kMaxScope = 255;
   return {.destination = RequireSubnet(object, "dst"),
           .gateway = object.FindAddress("gw"),
-          .mtu = FindNumber<int>(object, "mtu").value_or(0),
-          .advmss = FindNumber<int>(object, "advmss").value_or(0),
-          .priority = FindNumber<std::uint32_t>(object, "priority").value_or(0),
-          .table = FindNumber<std::uint32_t>(object, "table"),
-          .scope = FindNumber<int>(object, "scope", kMaxScope)};
+          .mtu = object.FindInteger<int>("mtu", kMaxInt).value_or(0),
+          .advmss = object.FindInteger<int>("advmss", kMaxInt).value_or(0),
+          .priority = object.FindInteger<std::uint32_t>("priority", kMaxUnsigned).value_or(0),
+          .table = object.FindInteger<std::uint32_t>("table", kMaxUnsigned),
+          .scope = object.FindInteger<int>("scope", kMaxScope)};
 }
 
 Dns ParseDns(const JsonView& object) {
@@ -126,8 +117,8 @@ Dns ParseDns(const JsonView& object) {
 Result ParseIpamResult(const JsonView& object, std::string_view version) {
   Result result =
       ShapeOf(version) == Shape::kByFamily ? ParseByFamily(object) : ParseArrays(object);
-  if (const std::optional<JsonView> dns = object.Find("dns")) {
-    result.dns = ParseDns(*dns);
+  if (const JsonView dns = object.Find("dns")) {
+    result.dns = ParseDns(dns);
   }
   return result;
 }
@@ -136,7 +127,7 @@ Result ParseResult(const JsonView& object, std::string_view config_version) {
   const std::string version = object.FindString("cniVersion").value_or(std::string(config_version));
   if (!IsSupported(version) || ShapeOf(version) != ShapeOf(config_version)) {
     throw object.Find("cniVersion")
-        ->Wrong(Cat("a version whose results have the shape of the config's, ", config_version));
+        .Wrong(Cat("a version whose results have the shape of the config's, ", config_version));
   }
   Result result = ParseIpamResult(object, version);
   if (ShapeOf(version) != Shape::kByFamily) {
@@ -164,8 +155,8 @@ Result Append(Result first, const Result& later) {
 
 std::optional<Result> FindPrevResult(const Request& request) {
   try {
-    const std::optional<JsonView> result = JsonView(*request.config, "").Find("prevResult");
-    return result ? std::optional(ParseResult(*result, request.cni_version)) : std::nullopt;
+    const JsonView result = JsonView(*request.config, "").Find("prevResult");
+    return result ? std::optional(ParseResult(result, request.cni_version)) : std::nullopt;
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -142,7 +142,7 @@ void Print(const Result& result, std::string_view version, int out) {
 }
 
 void PrintPrevResult(const Request& request, int out) {
-  ordered_json result = JsonView(*request.config, "").Find("prevResult")->value();
+  ordered_json result = JsonView(*request.config, "").Find("prevResult").value();
   result["cniVersion"] = request.cni_version;
   WriteAll(out, Text(result), "stdout");
 }

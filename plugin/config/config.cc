@@ -15,28 +15,19 @@ namespace {
 
 constexpr int kMinIpv6Mtu = 1280;  // RFC 8200, section 5
 
-// May be empty, but must be there.
-std::string RequireString(const cni::JsonView& label, std::string_view key) {
-  const std::optional<cni::JsonView> member = label.Find(key);
-  if (!member) {
-    throw label.Wrong("an object with the strings 'key' and 'value'");
-  }
-  return member->String();
-}
-
 // The CNI conventions' own labels win over CNI_ARGS: they are the newer way.
 cni::Labels ParseLabels(const Sources& sources) {
+  constexpr std::string_view kShape = "an object with the strings 'key' and 'value'";
   cni::Labels labels = sources.args.labels;
-  if (sources.cni) {
-    for (const cni::JsonView& label : sources.cni->ElementsOf("labels")) {
-      labels.push_back({RequireString(label, "key"), RequireString(label, "value")});
-    }
+  for (const JsonView& label : sources.cni.ElementsOf("labels")) {
+    labels.push_back(
+        {label.Require("key", kShape).String(), label.Require("value", kShape).String()});
   }
   return cni::LastOfEach(std::move(labels));
 }
 
 // What ADD alone refuses: an allocation that runs already is not to fail its CHECK for it.
-void CheckForAdd(const cni::JsonView& config, const cni::Args& args) {
+void CheckForAdd(const JsonView& config, const cni::Args& args) {
   if (!args.forged_key.empty()) {
     throw Error(
         Code::kInvalidEnvironment,
@@ -45,7 +36,7 @@ void CheckForAdd(const cni::JsonView& config, const cni::Args& args) {
   }
   const std::string requests = config.FindString("requests").value_or("allow");
   if (requests != "allow" && requests != "refuse") {
-    throw config.Find("requests")->Wrong("'allow' or 'refuse'");
+    throw config.Find("requests").Wrong("'allow' or 'refuse'");
   }
   if (requests == "refuse" && (args.ip || args.mac)) {
     throw Error(Code::kInvalidEnvironment,
@@ -59,7 +50,7 @@ void CheckForAdd(const cni::JsonView& config, const cni::Args& args) {
 // holds labels only, and no mistake in it is a reason to fail.
 cni::Args ParseArgsFor(const cni::PluginType& type,
                        const cni::Request& request,
-                       const cni::JsonView& config) {
+                       const JsonView& config) {
   try {
     cni::Args args = cni::ParseArgs(request.args);
     if (request.verb == cni::Verb::kAdd) {
@@ -75,12 +66,11 @@ cni::Args ParseArgsFor(const cni::PluginType& type,
 }
 
 Sources MakeSources(const cni::Request& request, const cni::PluginType& type) {
-  const cni::JsonView config(*request.config, "");
-  const std::optional<cni::JsonView> args = config.Find("args");
+  const JsonView config(*request.config, "");
   return {.config = config,
           .ipam = config.Find("ipam"),
           .runtime = config.Find("runtimeConfig"),
-          .cni = args ? args->Find("cni") : std::nullopt,
+          .cni = config.Find("args").Find("cni"),
           .args = ParseArgsFor(type, request, config),
           .cni_version = request.cni_version};
 }
@@ -92,31 +82,30 @@ bool HasIpv6(const std::vector<ipam::RangeSet>& sets) {
   });
 }
 
-void CheckMtuIsEnough(const cni::JsonView& config, const LinkConfig& link, bool ipv6) {
+void CheckMtuIsEnough(const JsonView& config, const LinkConfig& link, bool ipv6) {
   if (ipv6 && link.mtu > 0 && link.mtu < kMinIpv6Mtu) {
-    throw config.Find("mtu")->Wrong(
+    throw config.Find("mtu").Wrong(
         Format("0 (the kernel's default), or {} and more, as the network has IPv6 addresses",
                kMinIpv6Mtu));
   }
 }
 
 // An interface that stays down has no use for addresses.
-void CheckInterfaceMayStayDown(const cni::JsonView& config, const Config& parsed) {
+void CheckInterfaceMayStayDown(const JsonView& config, const Config& parsed) {
   if (parsed.link.disable_container_interface && !parsed.ipam.type.empty()) {
     throw config.Find("disableContainerInterface")
-        ->Wrong(Format("false, as the network has addresses (ipam type '{}'); leave 'ipam' out, "
-                       "under the name 'bridge'",
-                       parsed.ipam.type));
+        .Wrong(Format("false, as the network has addresses (ipam type '{}'); leave 'ipam' out, "
+                      "under the name 'bridge'",
+                      parsed.ipam.type));
   }
 }
 
 // The string under `key` of a value that need not be an object, or `fallback`.
-std::string StringOr(const cni::JsonView& value,
-                     std::string_view key,
-                     const std::string& fallback) {
-  const std::optional<cni::JsonView> member =
-      value.Kind() == "object" ? value.Find(key) : std::nullopt;
-  return member && member->Kind() == "string" ? member->String() : fallback;
+std::string StringOr(const JsonView& value, std::string_view key, const std::string& fallback) {
+  if (value.Kind() != "object" || value.Find(key).Kind() != "string") {
+    return fallback;
+  }
+  return value.Find(key).String();
 }
 
 // Whether an ADD may have run an IPAM plugin of that name: no path, and not ourselves.
@@ -129,7 +118,7 @@ bool MayBeIpamType(const std::string& ipam_type) {
 
 }  // namespace
 
-Error Unsupported(const cni::JsonView& field, std::string_view instead) {
+Error Unsupported(const JsonView& field, std::string_view instead) {
   return {Code::kUnsupportedField,
           Format("unsupported '{}': {}", field.path(), field.Shown()),
           std::string(instead)};
@@ -148,24 +137,22 @@ Config ParseConfig(const cni::Request& request, const cni::PluginType& type) {
     // These depend on two parts.
     CheckMtuIsEnough(sources.config, config.link, HasIpv6(config.ipam.ranges));
     CheckInterfaceMayStayDown(sources.config, config);
-    if (const std::optional<cni::JsonView> dns = sources.config.Find("dns")) {
-      config.dns = cni::ParseDns(*dns);
+    if (const JsonView dns = sources.config.Find("dns")) {
+      config.dns = cni::ParseDns(dns);
     }
   }
-  const std::optional<cni::JsonView> result = sources.config.Find("prevResult");
+  const JsonView result = sources.config.Find("prevResult");
   if (result && (type.appends_prev_result || request.verb == cni::Verb::kCheck)) {
-    config.prev_result = cni::ParseResult(*result, request.cni_version);
+    config.prev_result = cni::ParseResult(result, request.cni_version);
   }
   return config;
 }
 
-LenientConfig ParseLenient(const cni::JsonView& config, const cni::Defaults& defaults) {
-  const std::optional<cni::JsonView> ipam =
-      config.Kind() == "object" ? config.Find("ipam") : std::nullopt;
-  LenientConfig found{
-      .bridge = StringOr(config, "bridge", defaults.bridge),
-      .ipam_type = ipam ? StringOr(*ipam, "type", defaults.ipam_type) : defaults.ipam_type,
-      .data_dir = ipam ? StringOr(*ipam, "dataDir", defaults.data_dir) : defaults.data_dir};
+LenientConfig ParseLenient(const JsonView& config, const cni::Defaults& defaults) {
+  const JsonView ipam = config.Kind() == "object" ? config.Find("ipam") : config;
+  LenientConfig found{.bridge = StringOr(config, "bridge", defaults.bridge),
+                      .ipam_type = StringOr(ipam, "type", defaults.ipam_type),
+                      .data_dir = StringOr(ipam, "dataDir", defaults.data_dir)};
   // What ADD refuses has never been used.
   if (!IsBridgeName(found.bridge)) {
     found.bridge = defaults.bridge;

@@ -13,7 +13,7 @@ namespace {
 
 using SpecSets = std::vector<std::vector<ipam::RangeSpec>>;
 
-ipam::RangeSpec MakeSpec(const cni::JsonView& object, const Cidr& subnet) {
+ipam::RangeSpec MakeSpec(const JsonView& object, const Cidr& subnet) {
   return {.path = object.path(),
           .subnet = subnet,
           .start = object.FindAddress("rangeStart"),
@@ -21,24 +21,21 @@ ipam::RangeSpec MakeSpec(const cni::JsonView& object, const Cidr& subnet) {
           .gateway = object.FindAddress("gateway")};
 }
 
-ipam::RangeSpec ParseRange(const cni::JsonView& object) {
-  const std::optional<cni::JsonView> subnet = object.Find("subnet");
-  if (!subnet) {
-    throw object.Wrong(
-        "an object with 'subnet', and perhaps 'rangeStart', 'rangeEnd' and 'gateway'");
-  }
-  return MakeSpec(object, subnet->Subnet());
+ipam::RangeSpec ParseRange(const JsonView& object) {
+  const JsonView subnet = object.Require(
+      "subnet", "an object with 'subnet', and perhaps 'rangeStart', 'rangeEnd' and 'gateway'");
+  return MakeSpec(object, subnet.Subnet());
 }
 
 // An array of sets, each an array of ranges; go-cni's capability has bare ranges in place of sets.
-void AppendSets(SpecSets& sets, const std::vector<cni::JsonView>& elements) {
-  for (const cni::JsonView& element : elements) {
+void AppendSets(SpecSets& sets, const std::vector<JsonView>& elements) {
+  for (const JsonView& element : elements) {
     std::vector<ipam::RangeSpec>& set = sets.emplace_back();
     if (element.Kind() == "object") {
       set.push_back(ParseRange(element));
       continue;
     }
-    for (const cni::JsonView& range : element.Elements()) {
+    for (const JsonView& range : element.Elements()) {
       set.push_back(ParseRange(range));
     }
     if (set.empty()) {
@@ -49,7 +46,7 @@ void AppendSets(SpecSets& sets, const std::vector<cni::JsonView>& elements) {
 
 // subnet, rangeStart, rangeEnd and gateway in ipam itself: one range. If the network has no other
 // range, `subnet`, the default, stands in for a missing one.
-void AppendOldStyle(SpecSets& sets, const cni::JsonView& ipam, const std::string& subnet) {
+void AppendOldStyle(SpecSets& sets, const JsonView& ipam, const std::string& subnet) {
   if (ipam.FindString("subnet")) {
     sets.push_back({ParseRange(ipam)});
     return;
@@ -58,21 +55,18 @@ void AppendOldStyle(SpecSets& sets, const cni::JsonView& ipam, const std::string
   // The reference plugin ignores these silently, and gives out other addresses than were asked for.
   for (const char* const key : {"rangeStart", "rangeEnd", "gateway"}) {
     if (ipam.FindAddress(key) && !(is_alone && !subnet.empty())) {
-      throw ipam.Find(key)->Wrong(
+      throw ipam.Find(key).Wrong(
           "only together with 'ipam.subnet'; in 'ipam.ranges' each range has its own");
     }
   }
 }
 
-void AppendDefault(SpecSets& sets,
-                   const std::optional<cni::JsonView>& ipam,
-                   const std::string& subnet) {
+void AppendDefault(SpecSets& sets, const JsonView& ipam, const std::string& subnet) {
   const std::optional<Cidr> parsed = Cidr::Parse(subnet);
   if (!parsed) {
     throw Error(Code::kInvalidConfig, "the network has no IP ranges", "'ipam.ranges' is missing");
   }
-  sets.push_back(
-      {ipam ? MakeSpec(*ipam, *parsed) : ipam::RangeSpec{.path = "ipam", .subnet = *parsed}});
+  sets.push_back({MakeSpec(ipam, *parsed)});
 }
 
 // The message is the reference plugin's, whose test suites look for it.
@@ -93,13 +87,9 @@ void CheckResultHasRoom(const std::vector<ipam::RangeSet>& sets, const std::stri
 // In the reference plugin's order: the runtime's, the old style's, then 'ipam.ranges'.
 std::vector<ipam::RangeSet> ParseRanges(const Sources& sources, const cni::Defaults& defaults) {
   SpecSets sets;
-  if (sources.runtime) {
-    AppendSets(sets, sources.runtime->ElementsOf("ipRanges"));
-  }
-  if (sources.ipam) {
-    AppendOldStyle(sets, *sources.ipam, defaults.subnet);
-    AppendSets(sets, sources.ipam->ElementsOf("ranges"));
-  }
+  AppendSets(sets, sources.runtime.ElementsOf("ipRanges"));
+  AppendOldStyle(sets, sources.ipam, defaults.subnet);
+  AppendSets(sets, sources.ipam.ElementsOf("ranges"));
   if (sets.empty()) {
     AppendDefault(sets, sources.ipam, defaults.subnet);
   }
@@ -109,23 +99,23 @@ std::vector<ipam::RangeSet> ParseRanges(const Sources& sources, const cni::Defau
 }
 
 // Stricter than for another plugin's result: the kernel would refuse these after half an ADD.
-Route ParseOwnRoute(const cni::JsonView& object) {
+Route ParseOwnRoute(const JsonView& object) {
   Route route = cni::ParseRoute(object);
   const Cidr& destination = route.destination;
   if (destination.address != destination.Network()) {
-    throw object.Find("dst")->Wrong(Format("a network without host bits, as '{}/{}'",
-                                           destination.Network(),
-                                           destination.prefix_length));
+    throw object.Find("dst").Wrong(Format("a network without host bits, as '{}/{}'",
+                                          destination.Network(),
+                                          destination.prefix_length));
   }
   if (route.gateway && route.gateway->family() != destination.address.family()) {
-    throw object.Find("gw")->Wrong("an address of the family of 'dst'");
+    throw object.Find("gw").Wrong("an address of the family of 'dst'");
   }
   return route;
 }
 
-std::vector<Route> ParseRoutes(const cni::JsonView& ipam) {
+std::vector<Route> ParseRoutes(const JsonView& ipam) {
   std::vector<Route> routes;
-  for (const cni::JsonView& element : ipam.ElementsOf("routes")) {
+  for (const JsonView& element : ipam.ElementsOf("routes")) {
     routes.push_back(ParseOwnRoute(element));
   }
   return routes;
@@ -154,7 +144,7 @@ void AppendLine(cni::Dns& dns, const std::vector<std::string>& words) {
   }
 }
 
-cni::Dns ParseResolvConf(const cni::JsonView& ipam) {
+cni::Dns ParseResolvConf(const JsonView& ipam) {
   const std::optional<std::string> path = ipam.FindString("resolvConf");
   if (!path) {
     return {};
@@ -162,7 +152,7 @@ cni::Dns ParseResolvConf(const cni::JsonView& ipam) {
   const std::optional<std::string> file =
       path->find('\0') == path->npos ? FindFile(*path) : std::nullopt;
   if (!file) {
-    throw ipam.Find("resolvConf")->Wrong("the path of a file that exists");
+    throw ipam.Find("resolvConf").Wrong("the path of a file that exists");
   }
   cni::Dns dns;
   std::istringstream lines(*file);
@@ -177,7 +167,7 @@ cni::Dns ParseResolvConf(const cni::JsonView& ipam) {
 }
 
 // "10.0.0.5" and "10.0.0.5/24" both name an address; the prefix length is the range's.
-Ip ParseRequested(const cni::JsonView& element) {
+Ip ParseRequested(const JsonView& element) {
   const std::string text = element.String();
   const std::optional<Cidr> with_prefix = Cidr::Parse(text);
   const std::optional<Ip> address = with_prefix ? with_prefix->address : Ip::Parse(text);
@@ -197,36 +187,34 @@ std::vector<Ip> ParseAllRequested(const Sources& sources) {
   if (sources.args.ip) {
     add(*sources.args.ip);
   }
-  for (const std::optional<cni::JsonView>& object : {sources.cni, sources.runtime}) {
-    if (object) {
-      for (const cni::JsonView& element : object->ElementsOf("ips")) {
-        add(ParseRequested(element));
-      }
+  for (const JsonView& object : {sources.cni, sources.runtime}) {
+    for (const JsonView& element : object.ElementsOf("ips")) {
+      add(ParseRequested(element));
     }
   }
   return requested;
 }
 
-std::string ParseDataDir(const cni::JsonView& ipam, const cni::Defaults& defaults) {
+std::string ParseDataDir(const JsonView& ipam, const cni::Defaults& defaults) {
   std::string directory = ipam.FindString("dataDir").value_or(defaults.data_dir);
   if (!IsDirectoryPath(directory)) {
-    throw ipam.Find("dataDir")->Wrong("an absolute path");
+    throw ipam.Find("dataDir").Wrong("an absolute path");
   }
   return directory;
 }
 
-std::string ParseIpamType(const std::optional<cni::JsonView>& ipam, const cni::Defaults& defaults) {
+std::string ParseIpamType(const JsonView& ipam, const cni::Defaults& defaults) {
   std::string type = defaults.ipam_type;
-  if (ipam && !defaults.ignores_ipam_type) {
-    type = ipam->FindString("type").value_or(type);
+  if (!defaults.ignores_ipam_type) {
+    type = ipam.FindString("type").value_or(type);
   }
   if (type.find('/') != type.npos) {
-    throw ipam->Find("type")->Wrong("the name of a plugin, without '/'");
+    throw ipam.Find("type").Wrong("the name of a plugin, without '/'");
   }
   // The reference plugin makes a bare link of it, and gives no reason why there is no address.
   for (const char* const key : {"subnet", "ranges"}) {
-    if (type.empty() && ipam && ipam->Find(key)) {
-      throw ipam->Find(key)->Wrong("only together with 'ipam.type', as \"host-local\"");
+    if (type.empty() && ipam.Find(key)) {
+      throw ipam.Find(key).Wrong("only together with 'ipam.type', as \"host-local\"");
     }
   }
   return type;
@@ -239,11 +227,9 @@ IpamConfig ParseIpam(const Sources& sources, const cni::Defaults& defaults) {
   if (config.type != cni::kHostLocal) {
     return config;  // the other keys are for the plugin of that name
   }
-  if (sources.ipam) {
-    config.data_dir = ParseDataDir(*sources.ipam, defaults);
-    config.routes = ParseRoutes(*sources.ipam);
-    config.dns = ParseResolvConf(*sources.ipam);
-  }
+  config.data_dir = ParseDataDir(sources.ipam, defaults);
+  config.routes = ParseRoutes(sources.ipam);
+  config.dns = ParseResolvConf(sources.ipam);
   config.ranges = ParseRanges(sources, defaults);
   config.requested = ParseAllRequested(sources);
   return config;

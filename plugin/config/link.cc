@@ -14,30 +14,30 @@ constexpr int kFirstVlan = 1;
 constexpr int kLastVlan = 4094;
 constexpr std::size_t kMaxNameBytes = 15;
 
-std::string ParseBridge(const cni::JsonView& config, const cni::Defaults& defaults) {
-  const std::optional<cni::JsonView> bridge = config.Find("bridge");
+std::string ParseBridge(const JsonView& config, const cni::Defaults& defaults) {
+  const JsonView bridge = config.Find("bridge");
   if (!bridge) {
     return defaults.bridge;
   }
-  std::string name = bridge->String();
+  std::string name = bridge.String();
   if (!IsBridgeName(name)) {
-    throw bridge->Wrong(Cat(cni::kInterfaceNameRule, ", nor 'all', 'default' or 'lo'"));
+    throw bridge.Wrong(Cat(cni::kInterfaceNameRule, ", nor 'all', 'default' or 'lo'"));
   }
   return name;
 }
 
-int ParseMtu(const cni::JsonView& config) {
-  const std::optional<cni::JsonView> mtu = config.Find("mtu");
+int ParseMtu(const JsonView& config) {
+  const JsonView mtu = config.Find("mtu");
   if (!mtu) {
     return 0;
   }
-  if (mtu->Kind() == "string" && mtu->String() == "auto") {
+  if (mtu.Kind() == "string" && mtu.String() == "auto") {
     return kUplinkMtu;
   }
   // Not Integer(): its message would not have all of what is allowed.
-  const std::optional<std::int64_t> bytes = mtu->FindInteger();
+  const std::optional<std::int64_t> bytes = mtu.FindInteger();
   if (!bytes || *bytes > kMaxMtu || (*bytes < kMinMtu && *bytes != 0)) {
-    throw mtu->Wrong(
+    throw mtu.Wrong(
         Format("0 (the kernel's default), an integer from {} to {}, or \"auto\" (the uplink's)",
                kMinMtu,
                kMaxMtu));
@@ -48,14 +48,14 @@ int ParseMtu(const cni::JsonView& config) {
 // From the weakest to the strongest, as in the reference plugin; each is checked, even if unused.
 std::optional<Mac> ParseMac(const Sources& sources) {
   std::optional<Mac> chosen;
-  const auto read = [&](const std::optional<cni::JsonView>& object) {
-    const std::optional<std::string> text = object ? object->FindString("mac") : std::nullopt;
+  const auto read = [&](const JsonView& object) {
+    const std::optional<std::string> text = object.FindString("mac");
     if (!text) {
       return;
     }
     chosen = Mac::Parse(*text);
     if (!chosen || !chosen->IsUnicast()) {
-      throw object->Find("mac")->Wrong("a MAC of one station, as '02:42:ac:1a:40:02'");
+      throw object.Find("mac").Wrong("a MAC of one station, as '02:42:ac:1a:40:02'");
     }
   };
   read(sources.config);
@@ -71,14 +71,13 @@ std::optional<Mac> ParseMac(const Sources& sources) {
 void ParseGateway(const Sources& sources, const cni::Defaults& defaults, LinkConfig& link) {
   const std::optional<bool> is_default = sources.config.FindBool("isDefaultGateway");
   link.is_gateway = sources.config.FindBool("isGateway").value_or(defaults.is_gateway);
-  const bool has_routes = sources.ipam && sources.ipam->Find("routes");
-  link.is_default_gateway =
-      is_default.value_or(defaults.is_default_gateway && link.is_gateway && !has_routes);
+  link.is_default_gateway = is_default.value_or(defaults.is_default_gateway && link.is_gateway &&
+                                                !sources.ipam.Find("routes"));
   link.is_gateway = link.is_gateway || link.is_default_gateway;
 }
 
 // The node's own address may be on the bridge: only a config that says so removes it.
-ForceAddress ParseForceAddress(const cni::JsonView& config, const cni::Defaults& defaults) {
+ForceAddress ParseForceAddress(const JsonView& config, const cni::Defaults& defaults) {
   const std::optional<bool> force = config.FindBool("forceAddress");
   if (force) {
     return *force ? ForceAddress::kYes : ForceAddress::kNo;
@@ -87,50 +86,47 @@ ForceAddress ParseForceAddress(const cni::JsonView& config, const cni::Defaults&
 }
 
 // A bridge in promiscuous mode hands a port's packets back by itself.
-void ParseModes(const cni::JsonView& config, const cni::Defaults& defaults, LinkConfig& link) {
+void ParseModes(const JsonView& config, const cni::Defaults& defaults, LinkConfig& link) {
   const std::optional<bool> hairpin = config.FindBool("hairpinMode");
   link.promisc_mode = config.FindBool("promiscMode").value_or(false);
   if (link.promisc_mode && hairpin.value_or(false)) {
     throw config.Find("promiscMode")
-        ->Wrong("false, as 'hairpinMode' is true: only one of the two can be");
+        .Wrong("false, as 'hairpinMode' is true: only one of the two can be");
   }
   link.port.hairpin = hairpin.value_or(defaults.hairpin_mode && !link.promisc_mode);
 }
 
-std::uint16_t ParseVlan(const cni::JsonView& id, int least) {
-  return static_cast<std::uint16_t>(id.Integer(least, kLastVlan));
+std::uint16_t ParseVlan(const JsonView& id) {
+  return static_cast<std::uint16_t>(id.Integer(kFirstVlan, kLastVlan));
 }
 
 // One element of vlanTrunk: a range, an id, or both of them.
-void ParseTrunk(const cni::JsonView& element, std::vector<VlanRange>& trunk) {
-  const std::optional<cni::JsonView> first = element.Find("minID");
-  const std::optional<cni::JsonView> last = element.Find("maxID");
-  const std::optional<cni::JsonView> id = element.Find("id");
-  if (first.has_value() != last.has_value() || (!first && !id)) {
+void ParseTrunk(const JsonView& element, std::vector<VlanRange>& trunk) {
+  const JsonView first = element.Find("minID");
+  const JsonView last = element.Find("maxID");
+  const JsonView id = element.Find("id");
+  if (!first != !last || (!first && !id)) {
     throw element.Wrong("an object with 'id', or with 'minID' and 'maxID' together");
   }
   if (first) {
-    const VlanRange range{.first = ParseVlan(*first, kFirstVlan),
-                          .last = ParseVlan(*last, kFirstVlan)};
+    const VlanRange range{.first = ParseVlan(first), .last = ParseVlan(last)};
     if (range.first > range.last) {
-      throw first->Wrong(Cat("not greater than 'maxID', which is ", range.last));
+      throw first.Wrong(Cat("not greater than 'maxID', which is ", range.last));
     }
     trunk.push_back(range);
   }
   if (id) {
-    const std::uint16_t only = ParseVlan(*id, kFirstVlan);
+    const std::uint16_t only = ParseVlan(id);
     trunk.push_back({.first = only, .last = only});
   }
 }
 
 // By default only without a trunk: the addresses that an allocation has in its VLANs are not known.
-void ParseSourceCheck(const cni::JsonView& config,
-                      const cni::Defaults& defaults,
-                      LinkConfig& link) {
+void ParseSourceCheck(const JsonView& config, const cni::Defaults& defaults, LinkConfig& link) {
   const bool is_trunk = link.port.vlans && !link.port.vlans->tagged.empty();
   const std::optional<bool> wanted = config.FindBool("sourceCheck");
   if (wanted == true && is_trunk) {
-    throw config.Find("sourceCheck")->Wrong("false, or no 'vlanTrunk'");
+    throw config.Find("sourceCheck").Wrong("false, or no 'vlanTrunk'");
   }
   link.requires_source_check = wanted == true;
   link.port.source_check = wanted.value_or(defaults.source_check && !is_trunk);
@@ -138,19 +134,18 @@ void ParseSourceCheck(const cni::JsonView& config,
 
 // Untagged frames of a trunk belong to VLAN 1, as with the reference plugin. VLAN 1 needs no gateway
 // of its own: the bridge device is itself an untagged member.
-void ParseVlans(const cni::JsonView& config, LinkConfig& link) {
+void ParseVlans(const JsonView& config, LinkConfig& link) {
   constexpr std::uint16_t kDefaultVlan = 1;
-  const std::optional<cni::JsonView> vlan = config.Find("vlan");
-  const std::uint16_t id = vlan ? ParseVlan(*vlan, 0) : std::uint16_t{0};
+  const auto id = config.FindInteger<std::uint16_t>("vlan", kLastVlan).value_or(0);
   PortVlans vlans{.untagged = id != 0 ? id : kDefaultVlan,
                   .keep_default = config.FindBool("preserveDefaultVlan").value_or(false)};
-  for (const cni::JsonView& element : config.ElementsOf("vlanTrunk")) {
+  for (const JsonView& element : config.ElementsOf("vlanTrunk")) {
     ParseTrunk(element, vlans.tagged);
   }
   link.gateway_ifname =
       id > kDefaultVlan && link.is_gateway ? Cat(link.bridge, '.', id) : link.bridge;
   if (link.gateway_ifname.size() > kMaxNameBytes) {
-    throw vlan->Wrong(
+    throw config.Find("vlan").Wrong(
         Format("the gateway's interface would be '{}', and a name has at most {} bytes: give the "
                "bridge a shorter one",
                link.gateway_ifname,
@@ -164,7 +159,7 @@ void ParseVlans(const cni::JsonView& config, LinkConfig& link) {
 }  // namespace
 
 LinkConfig ParseLink(const Sources& sources, const cni::Defaults& defaults) {
-  const cni::JsonView& config = sources.config;
+  const JsonView& config = sources.config;
   LinkConfig link;
   link.bridge = ParseBridge(config, defaults);
   link.mtu = ParseMtu(config);

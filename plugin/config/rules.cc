@@ -22,53 +22,35 @@ bool IsChainName(std::string_view name) {
          name.front() != '!' && !Contains(kTaken, name);
 }
 
-std::string ParseAdminChain(const cni::JsonView& config, const cni::Defaults& defaults) {
+std::string ParseAdminChain(const JsonView& config, const cni::Defaults& defaults) {
   std::string chain = config.FindString("iptablesAdminChainName").value_or(defaults.admin_chain);
   if (!IsChainName(chain)) {
     throw config.Find("iptablesAdminChainName")
-        ->Wrong(Format("1 to {} printable ASCII characters without white space, none of '-' and "
-                       "'!' first, and not the name of a built-in chain or target",
-                       kMaxChainBytes));
+        .Wrong(Format("1 to {} printable ASCII characters without white space, none of '-' and "
+                      "'!' first, and not the name of a built-in chain or target",
+                      kMaxChainBytes));
   }
   return chain;
 }
 
 // 'iptables' and 'nftables' are one and the same here: our own table, and static rules in those that
 // iptables shows. 'firewalld' is the firewall plugin's.
-void CheckBackend(const cni::JsonView& config, std::string_view key, bool may_be_firewalld) {
+void CheckBackend(const JsonView& config, std::string_view key, bool may_be_firewalld) {
   const std::optional<std::string> backend = config.FindString(key);
   if (backend && *backend != "iptables" && *backend != "nftables" &&
       !(may_be_firewalld && *backend == "firewalld")) {
     throw Unsupported(
-        *config.Find(key),
+        config.Find(key),
         "allowed: 'nftables' and 'iptables', which are one and the same here, and for "
         "the firewall 'firewalld', in which allocations are allowed wherever it runs");
   }
 }
 
-firewall::Ingress ParseIngress(const cni::JsonView& config) {
-  const std::optional<firewall::Ingress> ingress =
-      firewall::ParseIngress(config.FindString("ingressPolicy").value_or("open"));
-  if (!ingress) {
-    throw config.Find("ingressPolicy")->Wrong("'open', 'same-bridge' or 'isolated'");
-  }
-  return *ingress;
-}
-
-firewall::Inbound ParseInbound(const cni::JsonView& config, const cni::Defaults& defaults) {
-  const std::optional<firewall::Inbound> inbound =
-      firewall::ParseInbound(config.FindString("inbound").value_or(defaults.inbound));
-  if (!inbound) {
-    throw config.Find("inbound")->Wrong("'published' or 'any'");
-  }
-  return *inbound;
-}
-
 // Conditions are in iptables' or nft's syntax, which we do not parse; the admin chain can do the same.
-void RefuseConditions(const cni::JsonView& config, const std::string& admin_chain) {
+void RefuseConditions(const JsonView& config, const std::string& admin_chain) {
   for (const char* const key : {"conditionsV4", "conditionsV6"}) {
     if (!config.ElementsOf(key).empty()) {
-      throw Unsupported(*config.Find(key),
+      throw Unsupported(config.Find(key),
                         admin_chain.empty()
                             ? "use the firewall plugin's admin chain, its 'iptablesAdminChainName'"
                             : Cat("use the admin chain ", admin_chain));
@@ -78,47 +60,40 @@ void RefuseConditions(const cni::JsonView& config, const std::string& admin_chai
 
 // The reference plugin marks packets first and masquerades what is marked. No mark is needed here:
 // the keys are checked, and have no effect.
-void CheckMarking(const cni::JsonView& config) {
-  const std::optional<cni::JsonView> bit = config.Find("markMasqBit");
-  if (bit) {
-    static_cast<void>(bit->Integer(0, kMaxMarkBit));
-  }
+void CheckMarking(const JsonView& config) {
+  const std::optional<int> bit = config.FindInteger<int>("markMasqBit", kMaxMarkBit);
   const std::optional<std::string> chain = config.FindString("externalSetMarkChain");
   if (bit && chain) {
     throw config.Find("externalSetMarkChain")
-        ->Wrong("only one of 'externalSetMarkChain' and 'markMasqBit'");
+        .Wrong("only one of 'externalSetMarkChain' and 'markMasqBit'");
   }
   if (chain && chain->size() > kMaxChainBytes) {
     throw config.Find("externalSetMarkChain")
-        ->Wrong(Cat("the name of a chain, at most ", kMaxChainBytes, " bytes"));
+        .Wrong(Cat("the name of a chain, at most ", kMaxChainBytes, " bytes"));
   }
 }
 
-std::uint16_t ParsePort(const cni::JsonView& port) {
+std::uint16_t ParsePort(const JsonView& port) {
   return static_cast<std::uint16_t>(port.Integer(1, kMaxPort));
 }
 
 // Protocol and host address are checked by portmap::MakePortMappings.
-portmap::PortMappingSpec ParseMapping(const cni::JsonView& object) {
-  const std::optional<cni::JsonView> host_port = object.Find("hostPort");
-  const std::optional<cni::JsonView> container_port = object.Find("containerPort");
-  if (!host_port || !container_port) {
-    throw object.Wrong(
-        "an object with 'hostPort' and 'containerPort', and perhaps 'protocol' and 'hostIP'");
-  }
+portmap::PortMappingSpec ParseMapping(const JsonView& object) {
+  constexpr std::string_view kShape =
+      "an object with 'hostPort' and 'containerPort', and perhaps 'protocol' and 'hostIP'";
+  const JsonView host_port = object.Require("hostPort", kShape);
+  const JsonView container_port = object.Require("containerPort", kShape);
   return {.path = object.path(),
-          .host_port = ParsePort(*host_port),
-          .container_port = ParsePort(*container_port),
+          .host_port = ParsePort(host_port),
+          .container_port = ParsePort(container_port),
           .protocol = object.FindString("protocol").value_or(std::string()),
           .host_ip = object.FindString("hostIP").value_or(std::string())};
 }
 
 std::vector<portmap::PortMapping> ParsePorts(const Sources& sources) {
   std::vector<portmap::PortMappingSpec> specs;
-  if (sources.runtime) {
-    for (const cni::JsonView& element : sources.runtime->ElementsOf("portMappings")) {
-      specs.push_back(ParseMapping(element));
-    }
+  for (const JsonView& element : sources.runtime.ElementsOf("portMappings")) {
+    specs.push_back(ParseMapping(element));
   }
   return portmap::MakePortMappings(specs);
 }
@@ -126,7 +101,7 @@ std::vector<portmap::PortMapping> ParsePorts(const Sources& sources) {
 }  // namespace
 
 RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type) {
-  const cni::JsonView& config = sources.config;
+  const JsonView& config = sources.config;
   RulesConfig rules;
   if (type.Provides(cni::Part::kMasquerade)) {
     CheckBackend(config, "ipMasqBackend", false);
@@ -136,10 +111,12 @@ RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type) {
     CheckBackend(config, "backend", true);
     rules.firewalld_zone = config.FindString("firewalldZone").value_or("trusted");
     rules.forward_hook.admin_chain = ParseAdminChain(config, type.defaults);
-    rules.ingress = ParseIngress(config);
-    rules.inbound = ParseInbound(config, type.defaults);
-    if (const std::optional<cni::JsonView> bit = config.Find("acceptMarkBit")) {
-      rules.forward_hook.accept_mark_bit = static_cast<int>(bit->Integer(0, kMaxMarkBit));
+    rules.ingress = config.FindWord(
+        "ingressPolicy", "open", firewall::ParseIngress, "'open', 'same-bridge' or 'isolated'");
+    rules.inbound = config.FindWord(
+        "inbound", type.defaults.inbound, firewall::ParseInbound, "'published' or 'any'");
+    if (const auto bit = config.FindInteger<int>("acceptMarkBit", kMaxMarkBit)) {
+      rules.forward_hook.accept_mark_bit = *bit;
     }
   }
   if (type.Provides(cni::Part::kPorts)) {

@@ -14,13 +14,15 @@
 
 namespace nomad_bridge::config {
 
+using cni::JsonView;
+
 // Where settings come from, besides the config's own keys.
 struct Sources {
-  cni::JsonView config;
-  std::optional<cni::JsonView> ipam;     // config.ipam
-  std::optional<cni::JsonView> runtime;  // config.runtimeConfig: from the runtime's capabilities
-  std::optional<cni::JsonView> cni;      // config.args.cni: the CNI conventions
-  cni::Args args;                        // CNI_ARGS
+  JsonView config;
+  JsonView ipam;     // config.ipam
+  JsonView runtime;  // config.runtimeConfig: from the runtime's capabilities
+  JsonView cni;      // config.args.cni: the CNI conventions
+  cni::Args args;    // CNI_ARGS
   std::string cni_version;
 };
 
@@ -30,7 +32,7 @@ struct Sources {
 [[nodiscard]] RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type);
 
 // kUnsupportedField: "unsupported 'backend': \"pf\""; `instead` becomes the details.
-[[nodiscard]] Error Unsupported(const cni::JsonView& field, std::string_view instead);
+[[nodiscard]] Error Unsupported(const JsonView& field, std::string_view instead);
 
 // An interface's name that does not mean something else to the kernel.
 [[nodiscard]] bool IsBridgeName(std::string_view name);

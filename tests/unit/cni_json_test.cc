@@ -134,7 +134,7 @@ TEST(KeepLastOfEachKey, KeepsTheLastInByteOrderAtEveryLevel) {
 TEST(JsonView, NamesThePathInEveryError) {
   const json config = Parse(R"({"IPAM":{"ranges":[[{"subnet":5}]]}})");
   const cni::JsonView subnet =
-      *cni::JsonView(config, "").Find("ipam")->ElementsOf("ranges")[0].Elements()[0].Find("subnet");
+      cni::JsonView(config, "").Find("ipam").ElementsOf("ranges")[0].Elements()[0].Find("subnet");
   EXPECT_EQ(subnet.path(), "ipam.ranges[0][0].subnet");
   const Error error = Caught([&] { return subnet.Subnet(); });
   EXPECT_EQ(error.code(), Code::kInvalidConfig);
