@@ -8,13 +8,11 @@
 #include "plugin/attachment/reconcile.h"
 #include "plugin/attachment/remove.h"
 #include "plugin/commands/commands.h"
+#include "plugin/commands/session.h"
 #include "plugin/link/bridge.h"
-#include "plugin/link/container.h"
 #include "plugin/link/container_setup.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/uplink.h"
-#include "plugin/rules/bridge_family.h"
-#include "plugin/state/host.h"
 
 namespace nomad_bridge::commands {
 namespace {
@@ -69,13 +67,12 @@ std::vector<cni::Interface> InterfacesOf(const link::Segment& segment,
 }  // namespace
 
 void AddInterface(const cni::Request& request, const cni::PluginType& type, int out) {
-  const config::Config parsed = config::ParseConfig(request, type);
-  state::Host host = state::Host::Open();
-  link::Container container = link::OpenContainer(request, host);
-  const config::Config config = rules::WithPossibleChecks(parsed, host);
+  Session session = OpenSession(request, type);
+  const config::Config& config = session.config;
+  state::Host& host = session.host;
+  link::Container& container = session.container;
 
   // What an earlier ADD of this attachment left is replaced; only its addresses are kept.
-  const RangeLock own = host.records.Lock(request.id);
   const std::optional<state::Record> earlier = host.records.FindOwn(request.id);
   Undo undo;
   link::RefuseForeignInterface(

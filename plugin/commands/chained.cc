@@ -8,12 +8,9 @@
 #include "plugin/attachment/publish.h"
 #include "plugin/attachment/remove.h"
 #include "plugin/cni/error_list.h"
-#include "plugin/commands/chained_record.h"
-#include "plugin/commands/check_errors.h"
 #include "plugin/commands/commands.h"
-#include "plugin/commands/rebuild.h"
-#include "plugin/link/container.h"
-#include "plugin/rules/bridge_family.h"
+#include "plugin/commands/described_record.h"
+#include "plugin/commands/session.h"
 #include "plugin/rules/commit.h"
 #include "plugin/rules/converge.h"
 #include "plugin/rules/elements.h"
@@ -26,17 +23,15 @@ namespace {
 
 // Removes the rules of an earlier ADD, and all of the attachment if that was in another namespace,
 // which is gone by now. Returns the record of what stays.
-std::optional<state::Record> RemoveEarlierRules(state::Host& host,
-                                                const AttachmentId& id,
-                                                const netlink::NetnsId& container,
-                                                const cni::Parts& parts) {
-  std::optional<state::Record> earlier = host.records.FindOwn(id);
+std::optional<state::Record> RemoveEarlierRules(Session& session) {
+  state::Host& host = session.host;
+  std::optional<state::Record> earlier = host.records.FindOwn(session.request.id);
   constexpr const char* kFailed = "cannot remove what an earlier ADD left";
-  if (earlier && earlier->netns != container) {
+  if (earlier && earlier->netns != session.container.id) {
     cni::ErrorList(attachment::RemoveAll(host, *earlier)).ThrowIfAny(kFailed);
     earlier.reset();
-  } else if (earlier && earlier->HasAny(parts)) {
-    const state::Record rest = earlier->Without(parts);
+  } else if (earlier && earlier->HasAny(session.type.parts)) {
+    const state::Record rest = earlier->Without(session.type.parts);
     cni::ErrorList(attachment::Remove(host, *earlier, rest)).ThrowIfAny(kFailed);
     earlier = rest.IsEmpty() ? std::nullopt : std::optional(rest);  // its record went with it
   }
@@ -88,17 +83,11 @@ void RemoveReferenceRules(state::Host& host,
 }  // namespace
 
 void AddRules(const cni::Request& request, const cni::PluginType& type, int out) {
-  const config::Config parsed = config::ParseConfig(request, type);
-  RequirePrevResult(parsed);
-  state::Host host = state::Host::Open();
-  const link::Container container = link::OpenContainer(request, host);
-  const config::Config config = rules::WithPossibleChecks(parsed, host);
-  const RangeLock own = host.records.Lock(request.id);
-
-  const std::optional<state::Record> earlier =
-      RemoveEarlierRules(host, request.id, container.id, type.parts);
+  Session session = OpenSession(request, type);
+  state::Host& host = session.host;
+  const std::optional<state::Record> earlier = RemoveEarlierRules(session);
   const state::Record record =
-      WithRules(DescribeChained(host, request, config, container.id, earlier), type, config.rules);
+      WithRules(DescribeChained(session, earlier), type, session.config.rules);
   const bool is_del_undone = earlier && earlier->IsDelBegun();
   if (!record.HasAny(type.parts) && !is_del_undone) {
     return cni::PrintPrevResult(request, out);
@@ -140,34 +129,30 @@ void DelRules(const cni::Request& request, const cni::PluginType& type) {
 }
 
 void CheckRules(const cni::Request& request, const cni::PluginType& type) {
-  const config::Config config = config::ParseConfig(request, type);
-  RequirePrevResult(config);
-  state::Host host = state::Host::Open();
-  const link::Container container = link::OpenContainer(request, host);
-  const RangeLock own = host.records.Lock(request.id);
-
+  Session session = OpenSession(request, type);
+  const config::Config& config = session.config;
   if (type.Provides(cni::Part::kPorts) &&
       !IsAnyReachable(config.rules.ports, link::AddressesIn(*config.prev_result, request))) {
     return;  // ADD published nothing
   }
-  std::optional<state::Record> found = host.records.Find(request.id);
+  std::optional<state::Record> found = session.host.records.Find(request.id);
   if (!found || !found->HasAny(type.parts)) {
-    if (std::optional<state::Record> rebuilt = RebuildRules(host, request, type, config, found)) {
+    if (std::optional<state::Record> rebuilt = RebuildRules(session, found)) {
       found = std::move(rebuilt);
     }
   }
   if (!found || !found->OnlyLive().HasAny(type.parts)) {
-    std::vector<std::string> mismatches = takeover::DiffReference(host, request, type, config);
+    std::vector<std::string> mismatches =
+        takeover::DiffReference(session.host, request, type, config);
     if (found && !mismatches.empty()) {
       mismatches.push_back(Cat("it has no rules of ", type.name));
     }
     return ThrowIfChanged(request.id, mismatches);
   }
-  const state::Record record = RequireRecord(std::move(found), request.id, container.id);
+  const state::Record record = RequireRecord(session, std::move(found));
   // Its link and its leases are another process's to check.
-  ThrowIfChanged(
-      request.id,
-      MismatchesLeft(host, config, record.Without({cni::Part::kLink, cni::Part::kAddress})));
+  ThrowIfChanged(request.id,
+                 MismatchesLeft(session, record.Without({cni::Part::kLink, cni::Part::kAddress})));
 }
 
 }  // namespace nomad_bridge::commands

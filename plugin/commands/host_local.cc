@@ -6,7 +6,6 @@
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/remove.h"
 #include "plugin/cni/error_list.h"
-#include "plugin/commands/check_errors.h"
 #include "plugin/commands/commands.h"
 #include "plugin/link/container.h"
 

@@ -2,9 +2,8 @@
 // of the next plugin.
 #include "base/error.h"
 #include "base/text.h"
-#include "plugin/commands/check_errors.h"
 #include "plugin/commands/commands.h"
-#include "plugin/link/container.h"
+#include "plugin/commands/session.h"
 #include "plugin/link/container_setup.h"
 
 namespace nomad_bridge::commands {

@@ -1,26 +1,21 @@
-// The record of an interface that plugins earlier in the list have made, with the rules of firewall
-// or portmap on it.
+// The record of an attachment as prevResult, the config and the kernel tell it: of an interface that
+// plugins earlier in the list have made, with the rules of firewall or portmap on it; and of one whose
+// record is lost.
 //
 // Errors   kInvalidConfig if a published port's hostIP has a family that the container lacks; kChanged if
-//          the interface is gone; kKernel.
-// Locks    The attachment's own lock is held by the caller.
+//          the interface is gone; kKernel, kIo.
 #pragma once
 
 #include <optional>
 #include <vector>
 
-#include "plugin/config/config.h"
-#include "plugin/state/host.h"
-#include "plugin/state/record.h"
+#include "plugin/commands/session.h"
 
 namespace nomad_bridge::commands {
 
 // The attachment as the plugins before us left it: `earlier`, the record if one is there; its
 // addresses and its way on the host by prevResult, if the link is not ours.
-[[nodiscard]] state::Record DescribeChained(state::Host& host,
-                                            const cni::Request& request,
-                                            const config::Config& config,
-                                            const netlink::NetnsId& container,
+[[nodiscard]] state::Record DescribeChained(Session& session,
                                             const std::optional<state::Record>& earlier);
 
 // `record` with the parts of `type`, as `rules` has them. portmap without a port adds no part.
@@ -31,5 +26,13 @@ namespace nomad_bridge::commands {
 // Whether any of `ports` can lead to a container with these addresses.
 [[nodiscard]] bool IsAnyReachable(const std::vector<portmap::PortMapping>& ports,
                                   const std::vector<Cidr>& addresses);
+
+// For a CHECK that finds no record: if the host has the link of the attachment, by its name and alias,
+// what its ADD recorded, as far as the config and prevResult tell. Written, unless CHECK must not repair.
+[[nodiscard]] std::optional<state::Record> RebuildInterface(Session& session);
+
+// The same of the rules of firewall or portmap, if the kernel has some of them, added to `found`.
+[[nodiscard]] std::optional<state::Record> RebuildRules(Session& session,
+                                                        const std::optional<state::Record>& found);
 
 }  // namespace nomad_bridge::commands

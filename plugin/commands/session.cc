@@ -1,23 +1,39 @@
-#include "plugin/commands/check_errors.h"
+#include "plugin/commands/session.h"
+
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "plugin/attachment/reconcile.h"
 #include "plugin/cni/error_list.h"
+#include "plugin/rules/bridge_family.h"
 
 namespace nomad_bridge::commands {
 
-void RequirePrevResult(const config::Config& config) {
-  if (!config.prev_result) {
+Session OpenSession(const cni::Request& request, const cni::PluginType& type) {
+  const bool is_add = request.verb == cni::Verb::kAdd;
+  config::Config config = config::ParseConfig(request, type);
+  if (!config.prev_result && !(is_add && type.Provides(cni::Part::kLink))) {
     throw Error(Code::kInvalidConfig,
                 "prevResult is missing",
                 "it must hold the result of ADD, or of the plugin before this one in the list");
   }
+  state::Host host = state::Host::Open();
+  link::Container container = link::OpenContainer(request, host);
+  if (is_add) {
+    config = rules::WithPossibleChecks(std::move(config), host);
+  }
+  RangeLock own = host.records.Lock(request.id);
+  return {.request = request,
+          .type = type,
+          .config = std::move(config),
+          .host = std::move(host),
+          .container = std::move(container),
+          .own = std::move(own)};
 }
 
-state::Record RequireRecord(std::optional<state::Record> record,
-                            const AttachmentId& id,
-                            const netlink::NetnsId& container) {
+state::Record RequireRecord(const Session& session, std::optional<state::Record> record) {
+  const AttachmentId& id = session.request.id;
   if (!record || !record->IsAny(state::Phase::kLive)) {
     throw Error(Code::kChanged,
                 Format("container '{}' has no attachment '{}' to network '{}'",
@@ -28,23 +44,22 @@ state::Record RequireRecord(std::optional<state::Record> record,
                        : "nomad-bridge has no record of it: it was never added, removed, or added "
                          "before the last boot");
   }
-  if (record->netns != container) {
+  if (record->netns != session.container.id) {
     throw Error(
         Code::kChanged,
         Format("container '{}' is in another network namespace than at ADD", id.container_id),
         Format("it was added in '{}', inode {}, and now is in {}",
                record->netns_path,
                record->netns.inode,
-               container.inode));
+               session.container.id.inode));
   }
   return *std::move(record);
 }
 
-std::vector<std::string> MismatchesLeft(state::Host& host,
-                                        const config::Config& config,
-                                        const state::Record& record) {
-  const attachment::Scope scope = {.extent = attachment::Scope::Extent::kOne, .record = &record};
-  return attachment::Reconcile(host, scope, config.repair_on_check ? Mode::kRepair : Mode::kLook)
+std::vector<std::string> MismatchesLeft(Session& session, const state::Record& record) {
+  return attachment::Reconcile(session.host,
+                               {.extent = attachment::Scope::Extent::kOne, .record = &record},
+                               session.config.repair_on_check ? Mode::kRepair : Mode::kLook)
       .mismatches.TextsLeft();
 }
 

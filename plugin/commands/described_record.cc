@@ -1,12 +1,18 @@
-#include "plugin/commands/chained_record.h"
+#include "plugin/commands/described_record.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "plugin/link/container.h"
+#include "firewall/table.h"
+#include "plugin/attachment/acquire_addresses.h"
+#include "plugin/link/bridge.h"
+#include "plugin/link/host_veth.h"
+#include "plugin/rules/bridge_family.h"
+#include "plugin/rules/elements.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::commands {
@@ -106,21 +112,36 @@ std::vector<portmap::PortMapping> Reachable(std::vector<portmap::PortMapping> po
   return ports;
 }
 
+// Whether the kernel has one of the elements of `record` as its own.
+bool HasElements(state::Host& host, const state::Record& record) {
+  const std::vector<nft::Element> elements = rules::ElementsOf(record);
+  const auto owned = std::ranges::find_if(
+      elements, [](const nft::Element& element) { return !element.comment.empty(); });
+  const std::optional<nft::Element> present =
+      owned != elements.end() ? host.nft.FindElement(firewall::TableId(), *owned) : std::nullopt;
+  return present && present->owner() == owned->owner();
+}
+
+void Keep(const Session& session, const state::Record& record) {
+  LogLine("rebuilt the lost record of container '{}'", record.id.container_id);
+  if (session.config.repair_on_check) {
+    session.host.records.Write(record);
+  }
+}
+
 }  // namespace
 
-state::Record DescribeChained(state::Host& host,
-                              const cni::Request& request,
-                              const config::Config& config,
-                              const netlink::NetnsId& container,
-                              const std::optional<state::Record>& earlier) {
+state::Record DescribeChained(Session& session, const std::optional<state::Record>& earlier) {
+  const cni::Request& request = session.request;
   state::Record record = earlier.value_or(state::Record{.id = request.id,
-                                                        .labels = config.labels,
+                                                        .labels = session.config.labels,
                                                         .netns_path = request.netns_path,
-                                                        .netns = container});
+                                                        .netns = session.container.id});
   if (!record.IsLive(cni::Part::kLink)) {
-    RequireInterface(host, request.id, *config.prev_result);
-    record.ipam.addresses = link::AddressesIn(*config.prev_result, request);
-    record.link = DescribeHostSide(host, *config.prev_result, record.ipam.addresses);
+    const cni::Result& result = *session.config.prev_result;
+    RequireInterface(session.host, request.id, result);
+    record.ipam.addresses = link::AddressesIn(result, request);
+    record.link = DescribeHostSide(session.host, result, record.ipam.addresses);
   }
   return record;
 }
@@ -155,6 +176,48 @@ bool IsAnyReachable(const std::vector<portmap::PortMapping>& ports,
                     const std::vector<Cidr>& addresses) {
   return std::ranges::any_of(
       ports, [&](const portmap::PortMapping& port) { return IsReachable(port, addresses); });
+}
+
+std::optional<state::Record> RebuildInterface(Session& session) {
+  const config::Config config = rules::WithPossibleChecks(session.config, session.host);
+  const cni::Request& request = session.request;
+  if (!link::FindHostVeth(session.host.net, request.id, link::Recorded::kNo)) {
+    return std::nullopt;
+  }
+  const std::vector<Cidr> addresses = link::AddressesIn(*config.prev_result, request);
+  cni::Result result = *config.prev_result;
+  std::erase_if(result.ips,
+                [&](const cni::IpConfig& ip) { return !Contains(addresses, ip.address); });
+  state::Record record =
+      attachment::WithAddresses(
+          state::IntentOf(request, session.type, config, session.container.id).Finished(),
+          std::move(result),
+          config)
+          .record;
+  record.link.adopted = link::IsAdopted(session.host.net, record.link.bridge);
+  record.ipam.delegated = cni::FindDelegatedIpam(request, config.ipam.type);
+  if (config.ipam.type == cni::kHostLocal) {
+    record.ipam.leases = record.ipam.addresses;
+  }
+  Keep(session, record);
+  return record;
+}
+
+std::optional<state::Record> RebuildRules(Session& session,
+                                          const std::optional<state::Record>& found) {
+  if (found && found->OnlyLive().parts != found->parts) {
+    return std::nullopt;  // an ADD or DEL of it is not finished
+  }
+  state::Record record =
+      WithRules(DescribeChained(session, found), session.type, session.config.rules);
+  state::Record only = record;
+  std::erase_if(only.parts, [&](const auto& part) { return !session.type.Provides(part.first); });
+  if (!HasElements(session.host, only)) {
+    return std::nullopt;
+  }
+  record = record.Finished();
+  Keep(session, record);
+  return record;
 }
 
 }  // namespace nomad_bridge::commands

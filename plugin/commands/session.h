@@ -1,0 +1,43 @@
+// What ADD and CHECK work with when they are about an interface or rules for one, and what every CHECK
+// needs: something to compare with, and one error that names every mismatch.
+//
+// Errors   kInvalidConfig without a prevResult where one is needed; kChanged for mismatches.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plugin/config/config.h"
+#include "plugin/link/container.h"
+#include "plugin/state/host.h"
+#include "plugin/state/record.h"
+
+namespace nomad_bridge::commands {
+
+struct Session {
+  const cni::Request& request;
+  const cni::PluginType& type;
+  config::Config config;
+  state::Host host;
+  link::Container container;
+  RangeLock own;  // the attachment's
+};
+
+// A config that is refused costs nothing, and nothing is logged while the lock is held. prevResult is
+// ADD's result, or that of the plugin before us in the list; only an ADD that makes the link needs none.
+[[nodiscard]] Session OpenSession(const cni::Request& request, const cni::PluginType& type);
+
+// The value of `record`. Throws kChanged if there is none for the session's attachment, or one in another
+// namespace than its container's.
+[[nodiscard]] state::Record RequireRecord(const Session& session,
+                                          std::optional<state::Record> record);
+
+// What CHECK cannot repair of the host's side, or, if the config forbids it, may not.
+[[nodiscard]] std::vector<std::string> MismatchesLeft(Session& session,
+                                                      const state::Record& record);
+
+// Throws kChanged with all of `mismatches`, if there are any.
+void ThrowIfChanged(const AttachmentId& id, const std::vector<std::string>& mismatches);
+
+}  // namespace nomad_bridge::commands
