@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "firewall/foreign_drops.h"
 #include "firewall/static_rules.h"
-#include "plugin/foreign/iptables_legacy.h"
 #include "plugin/foreign/tools.h"
 
 namespace nomad_bridge::foreign {
@@ -18,50 +17,39 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-bool Call(const std::string& tool, Words words) {
-  words.insert(words.begin(), "-w");
-  return RunTool(tool, std::move(words)).Succeeded();
-}
-
-// The rules of a table "filter" of iptables-legacy.
-class LegacyRules {
- public:
-  LegacyRules(std::string tool, Mismatches& mismatches)
-      : tool_(std::move(tool)), mismatches_(mismatches) {}
-
-  // `action` adds it: "-A" as the last, "-I" as the first rule of `chain`.
-  void Check(const char* action,
-             const std::string& chain,
-             Words rule,
-             const char* comment,
-             const std::string& target) {
-    Append(rule, {"-m", "comment", "--comment", comment, "-j", target});
-    const auto with_rule = [&](const char* verb) {
-      Words words = {verb, chain};
-      Append(words, rule);
-      return words;
-    };
-    if (Call(tool_, with_rule("-C"))) {
-      return;
-    }
-    mismatches_.Add({Mismatch::Area::kOtherFirewall,
-                     chain,
-                     Format("chain {} of {} has no rule \"{}\"", chain, tool_, comment)},
-                    [&] {
-                      static_cast<void>(Call(tool_, {"-N", chain}));  // fails if it is there
-                      if (target != "ACCEPT") {
-                        static_cast<void>(Call(tool_, {"-N", target}));
-                      }
-                      if (!Call(tool_, with_rule(action))) {
-                        LogLine("cannot add a rule to chain {} by {}", chain, tool_);
-                      }
-                    });
-  }
-
- private:
-  std::string tool_;
-  Mismatches& mismatches_;
+// A rule of a table "filter" of iptables-legacy.
+struct LegacyRule {
+  const char* action;  // that adds it: "-A" as the last, "-I" as the first rule of `chain`
+  std::string chain;
+  Words words;
+  std::string comment;
+  std::string target;
 };
+
+void CheckLegacyRule(const std::string& tool, const LegacyRule& rule, Mismatches& mismatches) {
+  const auto call = [&](const char* verb, const std::string& chain, const Words& words) {
+    Words all = {"-w", verb, chain};
+    Append(all, words);
+    return RunTool(tool, std::move(all)).Succeeded();
+  };
+  Words words = rule.words;
+  Append(words, {"-m", "comment", "--comment", rule.comment, "-j", rule.target});
+  if (call("-C", rule.chain, words)) {
+    return;
+  }
+  mismatches.Add({Mismatch::Area::kOtherFirewall,
+                  rule.chain,
+                  Format("chain {} of {} has no rule \"{}\"", rule.chain, tool, rule.comment)},
+                 [&] {
+                   static_cast<void>(call("-N", rule.chain, {}));  // fails if it is there
+                   if (rule.target != "ACCEPT") {
+                     static_cast<void>(call("-N", rule.target, {}));
+                   }
+                   if (!call(rule.action, rule.chain, words)) {
+                     LogLine("cannot add a rule to chain {} by {}", rule.chain, tool);
+                   }
+                 });
+}
 
 void CheckLegacyTable(Family family, const state::Record& record, Mismatches& mismatches) {
   if (!IsLegacyTableInUse(family, "filter")) {
@@ -78,14 +66,16 @@ void CheckLegacyTable(Family family, const state::Record& record, Mismatches& mi
   }
   const firewall::ForwardHook& hook = record.rules.forward_hook;
   const std::string mark = Cat("0x", Hex(std::uint64_t{1} << hook.accept_mark_bit, 8));
-  LegacyRules rules(*path, mismatches);
-  rules.Check("-I", firewall::kForward, {}, firewall::kJumpComment, firewall::kCniForward);
-  rules.Check("-I", firewall::kCniForward, {}, firewall::kAdminComment, hook.admin_chain);
-  rules.Check("-A",
-              firewall::kCniForward,
-              {"-m", "mark", "--mark", Cat(mark, '/', mark)},
-              firewall::kAcceptComment,
-              "ACCEPT");
+  for (const LegacyRule& rule : std::vector<LegacyRule>{
+           {"-I", firewall::kForward, {}, firewall::kJumpComment, firewall::kCniForward},
+           {"-I", firewall::kCniForward, {}, firewall::kAdminComment, hook.admin_chain},
+           {"-A",
+            firewall::kCniForward,
+            {"-m", "mark", "--mark", Cat(mark, '/', mark)},
+            firewall::kAcceptComment,
+            "ACCEPT"}}) {
+    CheckLegacyRule(*path, rule, mismatches);
+  }
 }
 
 bool IsFirewalldThere(state::Host& host) {

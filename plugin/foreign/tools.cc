@@ -4,8 +4,16 @@
 #include <chrono>
 #include <utility>
 
+#include <netinet/in.h>
+// After the C library's own in.h, which the kernel's gives way to.
+#include <linux/netfilter_ipv4/ip_tables.h>
+#include <linux/netfilter_ipv6/ip6_tables.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "plugin/cni/error_list.h"
 
@@ -14,6 +22,46 @@ namespace {
 
 constexpr std::chrono::seconds kToolTimeout{30};
 constexpr std::size_t kMaxStderrBytes = 300;
+constexpr const char* kSave = "-save";
+constexpr const char* kRestore = "-restore";
+
+// How it ended, and its stderr.
+std::string WhyItFailed(const ExitInfo& exit) {
+  const std::string message = cni::WithoutNotFound(CutUtf8(Printable(exit.err), kMaxStderrBytes));
+  const std::string end = exit.how == End::kOverdue
+                              ? Cat("no end after ", kToolTimeout.count(), " s")
+                              : exit.HowItEnded();
+  return Cat(end, message.empty() ? "" : ": ", message);
+}
+
+// Returns its stdout.
+std::string MustRun(const std::string& name,
+                    std::vector<std::string> arguments,
+                    const std::string& input = {}) {
+  const std::optional<std::string> path = FindTool(name);
+  if (!path) {
+    throw Error(Code::kKernel,
+                Cat("there is no ", name, " on this node"),
+                "tables of iptables-legacy are in use, and nothing else can read or change them");
+  }
+  ExitInfo exit = RunTool(*path, std::move(arguments), input);
+  if (!exit.Succeeded()) {
+    throw Error(Code::kKernel, Cat(*path, " failed"), WhyItFailed(exit));
+  }
+  return std::move(exit.out);
+}
+
+// "4 912": the number of entries and their bytes. Empty if the table cannot be asked about.
+template <typename Info>
+std::string AskForInfo(int domain, int level, int option) {
+  const UniqueFd socket(::socket(domain, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW));
+  Info info{};
+  std::string("filter").copy(&info.name[0], sizeof info.name - 1);
+  socklen_t bytes = sizeof info;
+  return ::getsockopt(socket.get(), level, option, &info, &bytes) == 0
+             ? Cat(info.num_entries, ' ', info.size)
+             : std::string();
+}
 
 }  // namespace
 
@@ -36,12 +84,37 @@ ExitInfo RunTool(const std::string& path, std::vector<std::string> arguments, st
                         .timeout = kToolTimeout});
 }
 
-std::string WhyItFailed(const ExitInfo& exit) {
-  const std::string message = cni::WithoutNotFound(CutUtf8(Printable(exit.err), kMaxStderrBytes));
-  const std::string end = exit.how == End::kOverdue
-                              ? Cat("no end after ", kToolTimeout.count(), " s")
-                              : exit.HowItEnded();
-  return Cat(end, message.empty() ? "" : ": ", message);
+std::string FilterFingerprint() {
+  std::string text;
+  if (IsLegacyTableInUse(Family::kIpv4, "filter")) {
+    text += Cat("ip ", AskForInfo<ipt_getinfo>(AF_INET, SOL_IP, IPT_SO_GET_INFO));
+  }
+  if (IsLegacyTableInUse(Family::kIpv6, "filter")) {
+    text += Cat(" ip6 ", AskForInfo<ip6t_getinfo>(AF_INET6, SOL_IPV6, IP6T_SO_GET_INFO));
+  }
+  return text;
+}
+
+std::string LegacyTool(Family family) {
+  return family == Family::kIpv4 ? "iptables-legacy" : "ip6tables-legacy";
+}
+
+bool HasLegacyTools(Family family) {
+  return FindTool(LegacyTool(family) + kSave) && FindTool(LegacyTool(family) + kRestore);
+}
+
+bool IsLegacyTableInUse(Family family, const std::string& table) {
+  const std::optional<std::string> names = FindFile(
+      family == Family::kIpv4 ? "/proc/net/ip_tables_names" : "/proc/net/ip6_tables_names");
+  return names && Cat('\n', *names).find(Cat('\n', table, '\n')) != std::string::npos;
+}
+
+std::string SaveLegacyTable(Family family, const std::string& table) {
+  return MustRun(LegacyTool(family) + kSave, {"-t", table});
+}
+
+void ChangeLegacyTable(Family family, const std::string& plan) {
+  MustRun(LegacyTool(family) + kRestore, {"--noflush", "-w"}, plan);
 }
 
 }  // namespace nomad_bridge::foreign

@@ -1,14 +1,21 @@
-// The command-line tools of other firewalls, run where a firewall has no other interface.
+// The command-line tools of other firewalls, run where a firewall has no other interface: firewalld, and
+// iptables-legacy, whose tables are looked into only where they are in use, since that would create them.
 //
 // Shapes  Found in the system's own directories: PATH is the runtime's, and need not hold them.
-// Errors  kKernel if the subprocess cannot be started; a tool that fails is a value.
+//         Tables of iptables-legacy in the language of iptables-save and iptables-restore.
+// Errors  kKernel if a subprocess cannot be started. A tool that fails is a value of RunTool(); the
+//         functions for tables throw kKernel, naming the tool, also if it is not installed.
+// Kernel  What it tells of such a table without a tool is its number of rules and their bytes.
 // Limits  30 seconds each; see base/subprocess.h.
+// Locks   iptables' tools wait for each other's lock (-w). The rules' lock must not be held meanwhile.
+// Source  iptables-save(8), iptables-restore(8); /proc/net/ip_tables_names.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/ip.h"
 #include "base/subprocess.h"
 
 namespace nomad_bridge::foreign {
@@ -20,7 +27,23 @@ namespace nomad_bridge::foreign {
                                std::vector<std::string> arguments,
                                std::string input = {});
 
-// Why a tool failed: how it ended, and its stderr.
-[[nodiscard]] std::string WhyItFailed(const ExitInfo& exit);
+// "iptables-legacy" or "ip6tables-legacy".
+[[nodiscard]] std::string LegacyTool(Family family);
+
+// Whether those are installed that the last two functions run.
+[[nodiscard]] bool HasLegacyTools(Family family);
+
+// Whether some program has used `table` ("nat", "filter") since the namespace was created.
+[[nodiscard]] bool IsLegacyTableInUse(Family family, const std::string& table);
+
+// Another one when a table "filter" of iptables-legacy, of either family, has appeared, or has other
+// rules; empty if none is in use. Two system calls per family where one is.
+[[nodiscard]] std::string FilterFingerprint();
+
+// As iptables-save prints it.
+[[nodiscard]] std::string SaveLegacyTable(Family family, const std::string& table);
+
+// Applies `plan`, all or nothing; what it does not name stays.
+void ChangeLegacyTable(Family family, const std::string& plan);
 
 }  // namespace nomad_bridge::foreign

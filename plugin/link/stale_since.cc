@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/state/kernel_names.h"
-#include "plugin/state/origin.h"
+#include "plugin/state/record.h"
 
 namespace nomad_bridge::link {
 namespace {

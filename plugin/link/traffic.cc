@@ -20,7 +20,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "plugin/state/origin.h"
+#include "plugin/state/record.h"
 
 namespace nomad_bridge::link {
 namespace {

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "base/ip.h"
-#include "plugin/state/origin.h"
 
 namespace nomad_bridge::state {
 
@@ -34,7 +33,7 @@ struct Checkpoint {
   std::map<std::string, int> bridges;  // name and index of those whose ports have been repaired
   std::vector<std::string>
       opened_ifnames;         // accepted by other firewalls (foreign/other_firewalls.h)
-  std::string legacy_filter;  // the state of iptables-legacy then (foreign/iptables_legacy.h)
+  std::string legacy_filter;  // the state of iptables-legacy then (foreign/tools.h)
   // Where ports are, or were, published: on which addresses of the node; nullopt: on all of them.
   std::vector<std::optional<Ip>> published_on;
   std::vector<std::string> foreign_drops;  // chains of others that drop what we accept, for people
@@ -47,17 +46,6 @@ struct Checkpoint {
 
   // The next command compares all attachments.
   void Expire() { tables_revision.clear(); }
-};
-
-class CheckpointFile {
- public:
-  explicit CheckpointFile(Origin here) : here_(std::move(here)) {}
-
-  [[nodiscard]] std::optional<Checkpoint> Find() const;
-  void Write(const Checkpoint& checkpoint) const;
-
- private:
-  Origin here_;
 };
 
 }  // namespace nomad_bridge::state

@@ -10,7 +10,6 @@
 #include "netlink/core/netns.h"
 #include "netlink/nft/socket.h"
 #include "netlink/rtnl/rtnl.h"
-#include "plugin/state/checkpoint.h"
 #include "plugin/state/record_store.h"
 
 namespace nomad_bridge::state {

@@ -26,6 +26,18 @@
 
 namespace nomad_bridge::state {
 
+// In which boot and host namespace state was written. That of another one (a second "host" that
+// shares /run) is not ours to use.
+struct Origin {
+  std::string boot_id;  // as in /proc/sys/kernel/random/boot_id, without the line end
+  netlink::NetnsId netns;
+
+  bool operator==(const Origin&) const = default;
+};
+
+// The directory of all our state: "/run/nomad-bridge".
+constexpr const char* kStateDirectory = "/run/nomad-bridge";
+
 // How far a part of an attachment has come. Written before the kernel is changed, by the command that
 // holds the attachment's lock: while nobody does, a making or leaving part is what a killed command
 // left, and anybody may take it back. Only live parts are repaired.

@@ -16,6 +16,7 @@
 namespace nomad_bridge::state {
 namespace {
 
+constexpr const char* kCheckpointFile = "/run/nomad-bridge/.generation";
 constexpr const char* kLockFile = "/run/nomad-bridge/.lock";
 constexpr std::string_view kSuffix = ".json";
 // A record may repeat a config of 8 MiB, each byte as an escape of six.
@@ -189,6 +190,21 @@ std::optional<RangeLock> Records::TryLock(const AttachmentId& id) const {
 RangeLock Records::LockRules() const {
   EnsureDirectory(kStateDirectory);
   return RangeLock::Take(kLockFile, kRulesByte, LockKind::kRules, "the node's rules");
+}
+
+std::optional<Checkpoint> CheckpointFile::Find() const {
+  try {
+    StoredCheckpoint stored = ParseCheckpoint(FindFile(kCheckpointFile).value_or(""));
+    return stored.origin == here_ ? std::optional(std::move(stored.checkpoint)) : std::nullopt;
+  } catch (const std::exception&) {
+    return std::nullopt;  // a damaged one is as good as none
+  }
+}
+
+void CheckpointFile::Write(const Checkpoint& checkpoint) const {
+  EnsureDirectory(kStateDirectory);
+  // Whole or not at all; readers take no lock.
+  ReplaceFile(kCheckpointFile, FormatCheckpoint(checkpoint, here_));
 }
 
 }  // namespace nomad_bridge::state

@@ -1,4 +1,4 @@
-// Records on disk, one file per attachment, and the locks of commands that work on one.
+// Records on disk, one file per attachment, the locks of commands that work on one, and the checkpoint.
 //
 // Shape   /run/nomad-bridge/<network>/<container>@<ifname>.json, one JSON object (state_json.h). A
 //         container id of more than 190 bytes is cut and followed by '~' and a hash.
@@ -21,7 +21,7 @@
 
 #include "base/attachment_id.h"
 #include "base/file_lock.h"
-#include "plugin/state/origin.h"
+#include "plugin/state/checkpoint.h"
 #include "plugin/state/record.h"
 
 namespace nomad_bridge::state {
@@ -67,6 +67,17 @@ class Records {
   // False if it is gone, or somebody else's.
   [[nodiscard]] bool Read(Reading& reading) const;
 
+  Origin here_;
+};
+
+class CheckpointFile {
+ public:
+  explicit CheckpointFile(Origin here) : here_(std::move(here)) {}
+
+  [[nodiscard]] std::optional<Checkpoint> Find() const;
+  void Write(const Checkpoint& checkpoint) const;
+
+ private:
   Origin here_;
 };
 

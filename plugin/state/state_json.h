@@ -17,7 +17,6 @@
 #include <string_view>
 
 #include "plugin/state/checkpoint.h"
-#include "plugin/state/origin.h"
 #include "plugin/state/record.h"
 
 namespace nomad_bridge::state {

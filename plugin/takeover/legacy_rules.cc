@@ -9,8 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "plugin/foreign/iptables_legacy.h"
-#include "plugin/takeover/nft_rules.h"
+#include "plugin/foreign/tools.h"
 
 namespace nomad_bridge::takeover {
 namespace {
@@ -117,6 +116,17 @@ bool CanRead(Family family, const std::string& table) {
 }
 
 }  // namespace
+
+// As Go's %q writes plain names: network names and container ids hold nothing to escape.
+std::string ReferenceComment(const AttachmentId& id) {
+  return Format("name: \"{}\" id: \"{}\"", id.network, id.container_id);
+}
+
+bool IsOwnReferenceChain(const std::string& chain) {
+  constexpr std::size_t kLength = 28;
+  return chain.size() == kLength && chain.starts_with("CNI-") &&
+         chain.find_first_not_of("0123456789abcdef", kLength - 21) == chain.npos;
+}
 
 std::vector<LegacyRule> ParseLegacySave(std::string_view save) {
   std::vector<LegacyRule> rules;

@@ -1,7 +1,7 @@
 // What the reference plugins hold for one attachment in tables of iptables-legacy, which nf_tables
 // does not show: found and removed by iptables-legacy's own tools.
 //
-// Shapes   The rules of plugin/takeover/nft_rules.h as iptables-legacy-save prints them, recognised
+// Shapes   The rules of plugin/takeover/reference.h as iptables-legacy-save prints them, recognised
 //          in the same way; those in the chain for masquerading also by their own comment. An accept
 //          must be the reference's, word for word.
 //          iptables-legacy-save prints a rule a line, "-A CHAIN words...". A word with anything unusual
@@ -24,6 +24,13 @@
 #include "plugin/cni/plugin_type.h"
 
 namespace nomad_bridge::takeover {
+
+// The comment on the jump to the attachment's chain for masquerading; with "dnat " before it, on
+// that to the chain for its ports.
+[[nodiscard]] std::string ReferenceComment(const AttachmentId& id);
+
+// Whether `chain` is named like a chain that belongs to one attachment alone.
+[[nodiscard]] bool IsOwnReferenceChain(const std::string& chain);
 
 struct LegacyRule {
   std::string chain;

@@ -1,12 +1,21 @@
 // Attachments that the reference plugins made, on a node that is being moved over to us. Nothing of
 // ours is there, but leases in the common format, a veth pair under a foreign name, and rules in
-// nf_tables (plugin/takeover/nft_rules.h) or in tables of iptables-legacy
-// (plugin/takeover/legacy_rules.h). CHECK compares lease, interface and that each part has rules;
-// DEL and a new ADD remove them.
+// nf_tables, removed without iptables, or in tables of iptables-legacy
+// (plugin/takeover/legacy_rules.h). CHECK compares lease, interface and that each part has rules; DEL
+// and a new ADD remove them.
 //
+// Shapes   masquerade  nat POSTROUTING              -s <ip> comment name: "<net>" id: "<id>" -j CNI-<24 hex>
+//                      inet cni_plugins_masquerade  masq_checks: comment "..., net: <net>, if: <if>, id: <id>"
+//          forward     filter CNI-FORWARD           -d <ip> RELATED,ESTABLISHED ACCEPT and -s <ip> ACCEPT
+//          ports       nat CNI-HOSTPORT-DNAT        comment dnat name: "<net>" id: "<id>" -j CNI-DN-<21 hex>
+//                      ip, ip6 cni_hostport         hostports, hostip_hostports: comment <id>
+//          Rules are recognised by these comments and addresses, an attachment's own chains by the
+//          rules that jump to them; a chain whose jumps were deleted by hand stays. So do the
+//          chains that all attachments share, as with the reference plugins' own DEL.
 // Parts    Of cni::Parts only masquerade, forward and ports have rules; others are ignored.
 // Errors   kKernel, also if tables of iptables-legacy are in use but cannot be read; kTryAgain.
 // Locks    The attachment's own must be held, the rules' must not: the tools wait for others.
+// Source   CNI plugins 1.1.1 to 1.9.1: pkg/ip/ipmasq_*.go, plugins/meta/{firewall,portmap}.
 #pragma once
 
 #include <string>
