@@ -78,20 +78,16 @@ std::optional<Ip> ParseIp(const Pair& pair) {
   return ip;
 }
 
-// Keys that Nomad and Kubernetes write themselves, in capitals and once each. `seen`: those before it.
-bool IsForged(std::string_view key, std::set<std::string>& seen) {
-  const std::string lower = Lower(key);
-  if (!lower.starts_with("nomad_") && !lower.starts_with("k8s_")) {
-    return false;
-  }
-  const bool is_capital = std::ranges::none_of(key, [](char c) { return c >= 'a' && c <= 'z'; });
-  return !seen.insert(lower).second || !is_capital;
-}
-
+// Of the keys that Nomad and Kubernetes write themselves, in capitals and once each.
 std::string FindForgedKey(const std::vector<Pair>& pairs) {
   std::set<std::string> seen;
-  const auto forged =
-      std::ranges::find_if(pairs, [&](const Pair& pair) { return IsForged(pair.key, seen); });
+  const auto forged = std::ranges::find_if(pairs, [&](const Pair& pair) {
+    const std::string lower = Lower(pair.key);
+    const bool is_theirs = lower.starts_with("nomad_") || lower.starts_with("k8s_");
+    const bool is_capital =
+        std::ranges::none_of(pair.key, [](char c) { return c >= 'a' && c <= 'z'; });
+    return is_theirs && (!seen.insert(lower).second || !is_capital);
+  });
   return forged == pairs.end() ? "" : ValidUtf8(forged->key);
 }
 

@@ -140,16 +140,6 @@ Error Failed(const DelegatedIpam& ipam,
       Error(Code::kDelegate, Format("{} failed at {}", Named(ipam), Text(verb)), Details(exit)));
 }
 
-Result ParseAnswer(std::string_view answer, std::string_view config_version) {
-  const JsonPtr document = ParseJson(answer, "stdout");
-  const JsonView object(*document, "result");
-  const std::string version = object.FindString("cniVersion").value_or(std::string(config_version));
-  if (!IsSupported(version)) {
-    throw object.Find("cniVersion").Wrong(Cat("a version up to ", SupportedVersions().back()));
-  }
-  return ParseIpamResult(object, version);
-}
-
 }  // namespace
 
 std::optional<DelegatedIpam> FindDelegatedIpam(const Request& request,
@@ -198,7 +188,14 @@ Result ParseDelegated(const DelegatedIpam& ipam,
                       std::string_view config_version) {
   Result result;
   try {
-    result = ParseAnswer(answer, config_version);
+    const JsonPtr document = ParseJson(answer, "stdout");
+    const JsonView object(*document, "result");
+    const std::string version =
+        object.FindString("cniVersion").value_or(std::string(config_version));
+    if (!IsSupported(version)) {
+      throw object.Find("cniVersion").Wrong(Cat("a version up to ", SupportedVersions().back()));
+    }
+    result = ParseIpamResult(object, version);
   } catch (const Error& error) {
     // Not kInvalidConfig, as the caught error is: the plugin is wrong, not the config.
     throw Error(Code::kDelegate, Cat("cannot use the answer of ", Named(ipam)), error.what());

@@ -14,10 +14,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -94,6 +96,15 @@ class JsonView {
   }
   // The elements of an array; none if it is missing.
   [[nodiscard]] std::vector<JsonView> ElementsOf(std::string_view key) const;
+  // What `parse` makes of each of them.
+  template <typename Parse>
+  [[nodiscard]] auto FindEach(std::string_view key, Parse parse) const {
+    std::vector<std::invoke_result_t<Parse, const JsonView&>> parsed;
+    for (const JsonView& element : ElementsOf(key)) {
+      parsed.push_back(std::invoke(parse, element));
+    }
+    return parsed;
+  }
 
   // "invalid 'mtu': 12", for a wrong type or value; details "allowed: <allowed>".
   [[nodiscard]] Error Wrong(std::string_view allowed) const;

@@ -37,13 +37,6 @@ std::string_view ValueOf(const Labels& labels, std::string_view key) {
   return {};
 }
 
-// An empty value is left out: room in a comment is scarce.
-void AppendPair(std::string& text, std::string_view name, std::string_view value) {
-  if (!value.empty()) {
-    text += Cat(text.empty() ? "" : " ", Printable(name), '=', Printable(value));
-  }
-}
-
 }  // namespace
 
 // From the back, so that the first one met is kept; with a set, as CNI_ARGS may hold 32,000 pairs.
@@ -62,7 +55,10 @@ Labels LastOfEach(Labels labels) {
 std::string Describe(const Labels& labels) {
   std::string text;
   for (const WellKnown& known : kWellKnown) {
-    AppendPair(text, known.name, ValueOf(labels, known.key));
+    // An empty value is left out: room in a comment is scarce.
+    if (const std::string_view value = ValueOf(labels, known.key); !value.empty()) {
+      text += Cat(text.empty() ? "" : " ", known.name, '=', Printable(value));
+    }
   }
   return text;
 }

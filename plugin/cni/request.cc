@@ -57,17 +57,28 @@ void CheckIfname(const std::string& name) {
 }
 
 bool HasWideSpace(std::string_view text) {
-  // What Go counts as white space beyond ASCII, one space between two of them.
-  constexpr std::string_view kWideSpaces =
-      "\u0085 \u00a0 \u1680 \u2000 \u2001 \u2002 \u2003 \u2004 \u2005 \u2006 "
-      "\u2007 \u2008 \u2009 \u200a \u2028 \u2029 \u202f \u205f \u3000";
-  for (std::size_t at = 0, end = 0; at < kWideSpaces.size(); at = end + 1) {
-    end = std::min(kWideSpaces.find(' ', at), kWideSpaces.size());
-    if (text.find(kWideSpaces.substr(at, end - at)) != text.npos) {
-      return true;
-    }
-  }
-  return false;
+  // What Go counts as white space beyond ASCII.
+  constexpr std::array<std::string_view, 19> kWideSpaces = {"\u0085",
+                                                            "\u00a0",
+                                                            "\u1680",
+                                                            "\u2000",
+                                                            "\u2001",
+                                                            "\u2002",
+                                                            "\u2003",
+                                                            "\u2004",
+                                                            "\u2005",
+                                                            "\u2006",
+                                                            "\u2007",
+                                                            "\u2008",
+                                                            "\u2009",
+                                                            "\u200a",
+                                                            "\u2028",
+                                                            "\u2029",
+                                                            "\u202f",
+                                                            "\u205f",
+                                                            "\u3000"};
+  return std::ranges::any_of(kWideSpaces,
+                             [&](std::string_view space) { return text.find(space) != text.npos; });
 }
 
 struct Variable {
@@ -133,13 +144,9 @@ std::string DecodeName(const JsonView& config) {
   return name;
 }
 
-// Everything below the environment. The version is looked at first, so that whatever is wrong is
+// Everything below the environment, from request.config_text. The version is looked at first, so that whatever is wrong is
 // answered in it, but judged last, as in the Go plugins.
-void ReadNetwork(Request& request,
-                 const std::string& command,
-                 int stdin_fd,
-                 std::string& reply_version) {
-  request.config_text = ReadAll(stdin_fd, "stdin", kMaxStdinBytes, FromNow(kTimeout));
+void ReadNetwork(Request& request, std::string_view command, std::string& reply_version) {
   request.config = ParseConfigText(request.config_text);
   if (request.verb != Verb::kAdd && request.verb != Verb::kCheck) {
     KeepLastOfEachKey(*request.config);  // what ADD refuses must not be in the way of DEL
@@ -200,7 +207,8 @@ Request ReadRequest(const Environment& environment, int stdin_fd, std::string& r
   request.cni_path = GetText(environment, "CNI_PATH");
   const std::string override_text = Lower(GetText(environment, "CNI_NETNS_OVERRIDE"));
   request.netns_override = override_text == "1" || override_text == "true";
-  ReadNetwork(request, command, stdin_fd, reply_version);
+  request.config_text = ReadAll(stdin_fd, "stdin", kMaxStdinBytes, FromNow(kTimeout));
+  ReadNetwork(request, command, reply_version);
   return request;
 }
 
@@ -214,14 +222,8 @@ bool IsInterfaceName(std::string_view name) {
 
 Request RequestFor(Verb verb, std::string config_text) {
   Request request{.verb = verb, .config_text = std::move(config_text)};
-  request.config = ParseConfigText(request.config_text);
-  const JsonView config(*request.config, "");
-  request.id.network = DecodeName(config);
-  request.cni_version = DecodeString(config, "cniVersion");
-  if (request.cni_version.empty()) {
-    request.cni_version = kOldestVersion;
-  }
-  CheckVersion(request.cni_version, verb);
+  std::string reply_version;  // of no use: nobody waits for a reply
+  ReadNetwork(request, Text(verb), reply_version);
   return request;
 }
 

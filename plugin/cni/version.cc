@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/list.h"
-#include "base/log.h"
 #include "base/text.h"
 
 namespace nomad_bridge::cni {
@@ -66,8 +65,7 @@ const std::vector<std::string>& SupportedVersions() {
 }
 
 bool IsSupported(std::string_view version) {
-  const std::vector<std::string>& all = SupportedVersions();
-  return Contains(all, version);
+  return Contains(SupportedVersions(), version);
 }
 
 bool IsAtLeast(std::string_view version, std::string_view other) {

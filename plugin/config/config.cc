@@ -118,12 +118,6 @@ bool MayBeIpamType(const std::string& ipam_type) {
 
 }  // namespace
 
-Error Unsupported(const JsonView& field, std::string_view instead) {
-  return {Code::kUnsupportedField,
-          Format("unsupported '{}': {}", field.path(), field.Shown()),
-          std::string(instead)};
-}
-
 Config ParseConfig(const cni::Request& request, const cni::PluginType& type) {
   const Sources sources = MakeSources(request, type);
   Config config{.rules = ParseRules(sources, type),

@@ -113,14 +113,6 @@ Route ParseOwnRoute(const JsonView& object) {
   return route;
 }
 
-std::vector<Route> ParseRoutes(const JsonView& ipam) {
-  std::vector<Route> routes;
-  for (const JsonView& element : ipam.ElementsOf("routes")) {
-    routes.push_back(ParseOwnRoute(element));
-  }
-  return routes;
-}
-
 // Printable, as a file may hold bytes that are not UTF-8, and these go into a result.
 std::vector<std::string> Words(const std::string& line) {
   std::istringstream stream(line);
@@ -188,9 +180,7 @@ std::vector<Ip> ParseAllRequested(const Sources& sources) {
     add(*sources.args.ip);
   }
   for (const JsonView& object : {sources.cni, sources.runtime}) {
-    for (const JsonView& element : object.ElementsOf("ips")) {
-      add(ParseRequested(element));
-    }
+    std::ranges::for_each(object.FindEach("ips", ParseRequested), add);
   }
   return requested;
 }
@@ -228,7 +218,7 @@ IpamConfig ParseIpam(const Sources& sources, const cni::Defaults& defaults) {
     return config;  // the other keys are for the plugin of that name
   }
   config.data_dir = ParseDataDir(sources.ipam, defaults);
-  config.routes = ParseRoutes(sources.ipam);
+  config.routes = sources.ipam.FindEach("routes", ParseOwnRoute);
   config.dns = ParseResolvConf(sources.ipam);
   config.ranges = ParseRanges(sources, defaults);
   config.requested = ParseAllRequested(sources);

@@ -33,6 +33,13 @@ std::string ParseAdminChain(const JsonView& config, const cni::Defaults& default
   return chain;
 }
 
+// "unsupported 'backend': \"pf\""; `instead` becomes the details.
+Error Unsupported(const JsonView& field, std::string_view instead) {
+  return {Code::kUnsupportedField,
+          Format("unsupported '{}': {}", field.path(), field.Shown()),
+          std::string(instead)};
+}
+
 // 'iptables' and 'nftables' are one and the same here: our own table, and static rules in those that
 // iptables shows. 'firewalld' is the firewall plugin's.
 void CheckBackend(const JsonView& config, std::string_view key, bool may_be_firewalld) {
@@ -90,14 +97,6 @@ portmap::PortMappingSpec ParseMapping(const JsonView& object) {
           .host_ip = object.FindString("hostIP").value_or(std::string())};
 }
 
-std::vector<portmap::PortMapping> ParsePorts(const Sources& sources) {
-  std::vector<portmap::PortMappingSpec> specs;
-  for (const JsonView& element : sources.runtime.ElementsOf("portMappings")) {
-    specs.push_back(ParseMapping(element));
-  }
-  return portmap::MakePortMappings(specs);
-}
-
 }  // namespace
 
 RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type) {
@@ -126,7 +125,7 @@ RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type) {
     rules.snat = config.FindBool("snat").value_or(true);
     // As in the reference plugin, only together with snat.
     rules.masq_all = config.FindBool("masqAll").value_or(false) && rules.snat;
-    rules.ports = ParsePorts(sources);
+    rules.ports = portmap::MakePortMappings(sources.runtime.FindEach("portMappings", ParseMapping));
   }
   return rules;
 }

@@ -31,9 +31,6 @@ struct Sources {
 // forward_hook.ipv6 is left false: it depends on the addresses.
 [[nodiscard]] RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type);
 
-// kUnsupportedField: "unsupported 'backend': \"pf\""; `instead` becomes the details.
-[[nodiscard]] Error Unsupported(const JsonView& field, std::string_view instead);
-
 // An interface's name that does not mean something else to the kernel.
 [[nodiscard]] bool IsBridgeName(std::string_view name);
 
