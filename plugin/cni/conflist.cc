@@ -4,9 +4,6 @@
 #include <array>
 #include <optional>
 #include <string_view>
-#include <utility>
-
-#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 

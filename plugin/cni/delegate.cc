@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/subprocess.h"
 #include "base/text.h"
 #include "plugin/cni/json.h"

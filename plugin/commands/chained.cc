@@ -12,9 +12,7 @@
 #include "plugin/commands/described_record.h"
 #include "plugin/commands/session.h"
 #include "plugin/rules/commit.h"
-#include "plugin/rules/converge.h"
 #include "plugin/rules/elements.h"
-#include "plugin/rules/stale_flows.h"
 #include "plugin/state/kernel_names.h"
 #include "plugin/takeover/reference.h"
 
@@ -61,21 +59,21 @@ void RemoveUnrecordedRules(state::Host& host, const AttachmentId& id, const cni:
   rules::RemoveElements(host, elements);
 }
 
-// By prevResult; a DEL does not need one, and a malformed one counts as none.
-std::vector<Cidr> FindExpectedAddresses(const cni::Request& request) {
-  const std::optional<cni::Result> result = cni::FindPrevResult(request);
-  return result ? link::AddressesIn(*result, request) : std::vector<Cidr>();
-}
-
 // The reference firewall and portmap may have made rules behind our own bridge, too.
 void RemoveReferenceRules(state::Host& host,
                           const cni::Request& request,
                           const cni::Parts& parts,
                           const std::optional<state::Record>& record) {
+  std::vector<Cidr> addresses;
+  if (record) {
+    addresses = record->ipam.addresses;
+  } else if (const std::optional<cni::Result> result = cni::FindPrevResult(request)) {
+    addresses = link::AddressesIn(*result, request);
+  }
   takeover::RemoveReferenceRulesOf(
       host,
       request.id,
-      AddressesOnly(record ? record->ipam.addresses : FindExpectedAddresses(request)),
+      AddressesOnly(addresses),
       parts,
       record ? takeover::LegacyError::kLog : takeover::LegacyError::kThrow);
 }
@@ -86,8 +84,7 @@ void AddRules(const cni::Request& request, const cni::PluginType& type, int out)
   Session session = OpenSession(request, type);
   state::Host& host = session.host;
   const std::optional<state::Record> earlier = RemoveEarlierRules(session);
-  const state::Record record =
-      WithRules(DescribeChained(session, earlier), type, session.config.rules);
+  const state::Record record = DescribeChained(session, earlier);
   const bool is_del_undone = earlier && earlier->IsDelBegun();
   if (!record.HasAny(type.parts) && !is_del_undone) {
     return cni::PrintPrevResult(request, out);

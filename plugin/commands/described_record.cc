@@ -90,9 +90,7 @@ state::Record::Link DescribeHostSide(state::Host& host,
 }
 
 bool IsReachable(const portmap::PortMapping& port, const std::vector<Cidr>& addresses) {
-  return !port.only || std::ranges::any_of(addresses, [&](const Cidr& cidr) {
-    return cidr.address.family() == *port.only;
-  });
+  return !port.only || HasFamily(addresses, *port.only);
 }
 
 // Nomad asks for the node's own address, whatever its family, also in a network without that family.
@@ -110,6 +108,33 @@ std::vector<portmap::PortMapping> Reachable(std::vector<portmap::PortMapping> po
     return !reachable;
   });
   return ports;
+}
+
+// `record` with the parts of `type`, as `rules` has them. portmap without a port adds no part.
+state::Record WithRules(state::Record record,
+                        const cni::PluginType& type,
+                        const config::RulesConfig& rules) {
+  // A DEL of the list that had begun is over: what it took away of others comes back.
+  std::erase_if(record.parts, [](const auto& part) { return part.second == state::Phase::kGone; });
+  for (const cni::Part part : {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}) {
+    record = record.Has(part) && !record.IsLive(part) ? record.With({part}, state::Phase::kMaking)
+                                                      : record;
+  }
+  record = record.With(type.parts, state::Phase::kMaking);
+  const std::vector<Cidr>& addresses = record.ipam.addresses;
+  if (type.Provides(cni::Part::kForward)) {
+    static_cast<config::ForwardSpec&>(record.rules) = rules;
+    record.rules.forward_hook.ipv6 = record.HasIpv6();
+  }
+  if (type.Provides(cni::Part::kPorts)) {
+    static_cast<config::PublishSpec&>(record.rules) = rules;
+    record.rules.ports =
+        portmap::Resolve(Reachable(rules.ports, addresses), AddressesOnly(addresses));
+    if (record.rules.ports.empty()) {
+      record.parts.erase(cni::Part::kPorts);
+    }
+  }
+  return record;
 }
 
 // Whether the kernel has one of the elements of `record` as its own.
@@ -143,33 +168,7 @@ state::Record DescribeChained(Session& session, const std::optional<state::Recor
     record.ipam.addresses = link::AddressesIn(result, request);
     record.link = DescribeHostSide(session.host, result, record.ipam.addresses);
   }
-  return record;
-}
-
-state::Record WithRules(state::Record record,
-                        const cni::PluginType& type,
-                        const config::RulesConfig& rules) {
-  // A DEL of the list that had begun is over: what it took away of others comes back.
-  std::erase_if(record.parts, [](const auto& part) { return part.second == state::Phase::kGone; });
-  for (const cni::Part part : {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}) {
-    record = record.Has(part) && !record.IsLive(part) ? record.With({part}, state::Phase::kMaking)
-                                                      : record;
-  }
-  record = record.With(type.parts, state::Phase::kMaking);
-  const std::vector<Cidr>& addresses = record.ipam.addresses;
-  if (type.Provides(cni::Part::kForward)) {
-    static_cast<config::ForwardSpec&>(record.rules) = rules;
-    record.rules.forward_hook.ipv6 = record.HasIpv6();
-  }
-  if (type.Provides(cni::Part::kPorts)) {
-    static_cast<config::PublishSpec&>(record.rules) = rules;
-    record.rules.ports =
-        portmap::Resolve(Reachable(rules.ports, addresses), AddressesOnly(addresses));
-    if (record.rules.ports.empty()) {
-      record.parts.erase(cni::Part::kPorts);
-    }
-  }
-  return record;
+  return WithRules(std::move(record), session.type, session.config.rules);
 }
 
 bool IsAnyReachable(const std::vector<portmap::PortMapping>& ports,
@@ -208,8 +207,7 @@ std::optional<state::Record> RebuildRules(Session& session,
   if (found && found->OnlyLive().parts != found->parts) {
     return std::nullopt;  // an ADD or DEL of it is not finished
   }
-  state::Record record =
-      WithRules(DescribeChained(session, found), session.type, session.config.rules);
+  state::Record record = DescribeChained(session, found);
   state::Record only = record;
   std::erase_if(only.parts, [&](const auto& part) { return !session.type.Provides(part.first); });
   if (!HasElements(session.host, only)) {

@@ -14,14 +14,10 @@
 namespace nomad_bridge::commands {
 
 // The attachment as the plugins before us left it: `earlier`, the record if one is there; its
-// addresses and its way on the host by prevResult, if the link is not ours.
+// addresses and its way on the host by prevResult, if the link is not ours. With the parts of the
+// session's type; portmap without a port adds none.
 [[nodiscard]] state::Record DescribeChained(Session& session,
                                             const std::optional<state::Record>& earlier);
-
-// `record` with the parts of `type`, as `rules` has them. portmap without a port adds no part.
-[[nodiscard]] state::Record WithRules(state::Record record,
-                                      const cni::PluginType& type,
-                                      const config::RulesConfig& rules);
 
 // Whether any of `ports` can lead to a container with these addresses.
 [[nodiscard]] bool IsAnyReachable(const std::vector<portmap::PortMapping>& ports,

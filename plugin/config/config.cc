@@ -77,8 +77,7 @@ Sources MakeSources(const cni::Request& request, const cni::PluginType& type) {
 
 bool HasIpv6(const std::vector<ipam::RangeSet>& sets) {
   return std::ranges::any_of(sets, [](const ipam::RangeSet& set) {
-    return std::ranges::any_of(
-        set, [](const ipam::Range& range) { return !range.subnet.address.is_ipv4(); });
+    return !set.front().subnet.address.is_ipv4();  // all of a set are of one family
   });
 }
 

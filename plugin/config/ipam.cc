@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 
 #include "base/error.h"
@@ -30,17 +31,12 @@ ipam::RangeSpec ParseRange(const JsonView& object) {
 // An array of sets, each an array of ranges; go-cni's capability has bare ranges in place of sets.
 void AppendSets(SpecSets& sets, const std::vector<JsonView>& elements) {
   for (const JsonView& element : elements) {
-    std::vector<ipam::RangeSpec>& set = sets.emplace_back();
-    if (element.Kind() == "object") {
-      set.push_back(ParseRange(element));
-      continue;
-    }
-    for (const JsonView& range : element.Elements()) {
-      set.push_back(ParseRange(range));
-    }
+    const bool is_bare = element.Kind() == "object";
+    const std::vector<JsonView> set = is_bare ? std::vector{element} : element.Elements();
     if (set.empty()) {
       throw element.Wrong("an array of at least one range");
     }
+    std::ranges::transform(set, std::back_inserter(sets.emplace_back()), ParseRange);
   }
 }
 

@@ -4,7 +4,6 @@
 // Owner   Sources points into the request's config, which must outlive it.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 

@@ -16,7 +16,6 @@
 #include "firewall/forward_hook.h"
 #include "ipam/range.h"
 #include "netlink/core/netns.h"
-#include "netlink/rtnl/rtnl.h"
 #include "plugin/cni/delegate.h"
 #include "plugin/cni/labels.h"
 #include "plugin/cni/plugin_type.h"

@@ -13,7 +13,6 @@
 //         logged.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>

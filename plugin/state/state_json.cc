@@ -1,6 +1,5 @@
 #include "plugin/state/state_json.h"
 
-#include <algorithm>
 #include <array>
 #include <exception>
 #include <stdexcept>

@@ -18,42 +18,35 @@ using Words = std::vector<std::string>;
 
 constexpr std::string_view kAppend = "-A ";
 
+struct Taken {
+  std::string_view text;
+  std::string word;  // the same without its quotes
+};
+
 // Up to the next `end` that stands outside quotes, which is taken away too.
-std::string_view TakeUntil(std::string_view& rest, char end) {
+Taken TakeUntil(std::string_view& rest, char end) {
+  Taken taken;
   bool is_quoted = false;
   std::size_t i = 0;
   for (; i < rest.size() && (is_quoted || rest[i] != end); ++i) {
     if (rest[i] == '"') {
       is_quoted = !is_quoted;
-    } else if (rest[i] == '\\' && is_quoted) {
-      ++i;  // the next one stands for itself
+      continue;
     }
+    i += rest[i] == '\\' && is_quoted && i + 1 < rest.size() ? 1 : 0;  // the next is itself
+    taken.word += rest[i];
   }
-  const std::string_view taken = rest.substr(0, i);
+  taken.text = rest.substr(0, i);
   rest.remove_prefix(std::min(i + 1, rest.size()));
   return taken;
 }
 
-std::string Unquoted(std::string_view word) {
-  std::string text;
-  bool is_quoted = false;
-  for (std::size_t i = 0; i < word.size(); ++i) {
-    if (word[i] == '"') {
-      is_quoted = !is_quoted;
-      continue;
-    }
-    i += word[i] == '\\' && is_quoted && i + 1 < word.size() ? 1 : 0;
-    text += word[i];
-  }
-  return text;
-}
-
 LegacyRule ParseRule(std::string_view text) {
   LegacyRule rule{.text = std::string(text)};
-  rule.chain = Unquoted(TakeUntil(text, ' '));
+  rule.chain = TakeUntil(text, ' ').word;
   while (!text.empty()) {
-    if (const std::string_view word = TakeUntil(text, ' '); !word.empty()) {
-      rule.words.push_back(Unquoted(word));
+    if (Taken taken = TakeUntil(text, ' '); !taken.text.empty()) {
+      rule.words.push_back(std::move(taken.word));
     }
   }
   return rule;
@@ -133,7 +126,7 @@ std::vector<LegacyRule> ParseLegacySave(std::string_view save) {
   while (!save.empty()) {
     if (save.starts_with(kAppend)) {
       save.remove_prefix(kAppend.size());
-      rules.push_back(ParseRule(TakeUntil(save, '\n')));
+      rules.push_back(ParseRule(TakeUntil(save, '\n').text));
     } else {
       save.remove_prefix(std::min(save.find('\n'), save.size() - 1) + 1);
     }

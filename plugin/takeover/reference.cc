@@ -90,22 +90,6 @@ std::vector<Location> LocationsOf(const AttachmentId& id, const std::vector<Ip>&
   return locations;
 }
 
-nft::Batch PlanRemoval(const std::vector<ReferenceRule>& rules) {
-  nft::Batch batch;
-  std::set<std::pair<std::string, std::string>> chains;
-  for (const ReferenceRule& rule : rules) {
-    batch.DeleteRule(rule.table, rule.chain, rule.handle);
-  }
-  for (const ReferenceRule& rule : rules) {
-    const bool is_first = chains.emplace(nft::Text(rule.table), rule.own_chain).second;
-    if (!rule.own_chain.empty() && is_first) {
-      batch.FlushChain(rule.table, rule.own_chain);
-      batch.DeleteChain(rule.table, rule.own_chain);
-    }
-  }
-  return batch;
-}
-
 // Those of `id` that make up `parts`. `addresses` are those it had: nothing else identifies the
 // rules of CNI-FORWARD.
 std::vector<ReferenceRule> FindReferenceRules(nft::Socket& socket,
@@ -144,7 +128,18 @@ void RemoveReferenceRules(nft::Socket& socket, const std::vector<ReferenceRule>&
     return;
   }
   // Handles are never used again, so one plan serves whatever others change in between.
-  const nft::Batch batch = PlanRemoval(rules);
+  nft::Batch batch;
+  std::set<std::pair<std::string, std::string>> chains;
+  for (const ReferenceRule& rule : rules) {
+    batch.DeleteRule(rule.table, rule.chain, rule.handle);
+  }
+  for (const ReferenceRule& rule : rules) {
+    const bool is_first = chains.emplace(nft::Text(rule.table), rule.own_chain).second;
+    if (!rule.own_chain.empty() && is_first) {
+      batch.FlushChain(rule.table, rule.own_chain);
+      batch.DeleteChain(rule.table, rule.own_chain);
+    }
+  }
   nft::RetryOnGenerations(
       socket, "remove rules of the reference plugins", {}, [&](std::uint32_t generation) {
         return nft::TryCommit(socket, batch, generation);
