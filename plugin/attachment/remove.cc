@@ -125,9 +125,7 @@ std::vector<std::string> RemoveUnrecorded(state::Host& host,
     all.insert(all.end(), addresses.begin(), addresses.end());
     takeover::RemoveReferenceRulesOf(
         host,
-        id,
-        all,
-        {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts},
+        {id, all, {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}},
         takeover::LegacyError::kThrow);
   });
   failures.Try("the link", [&] { link::EnsureUnrecordedLinkGone(host, id); });

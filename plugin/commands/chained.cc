@@ -72,9 +72,7 @@ void RemoveReferenceRules(state::Host& host,
   }
   takeover::RemoveReferenceRulesOf(
       host,
-      request.id,
-      AddressesOnly(addresses),
-      parts,
+      {request.id, AddressesOnly(addresses), parts},
       record ? takeover::LegacyError::kLog : takeover::LegacyError::kThrow);
 }
 

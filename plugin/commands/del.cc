@@ -21,11 +21,10 @@ void RemoveRecorded(state::Host& host, const state::Record& record, cni::ErrorLi
   failures.Add(attachment::RemoveAll(host, record));
   if (record.Has(cni::Part::kLink) && !record.IsAny(state::Phase::kGone)) {
     failures.Try("the reference plugins' rules", [&] {
-      takeover::RemoveReferenceRulesOf(host,
-                                       record.id,
-                                       AddressesOnly(record.ipam.addresses),
-                                       PartsOfOthers(record),
-                                       takeover::LegacyError::kLog);
+      takeover::RemoveReferenceRulesOf(
+          host,
+          {record.id, AddressesOnly(record.ipam.addresses), PartsOfOthers(record)},
+          takeover::LegacyError::kLog);
     });
   }
 }

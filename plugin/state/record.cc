@@ -7,9 +7,9 @@
 
 namespace nomad_bridge::state {
 
-bool Record::Has(cni::Part part) const {
+Phase Record::PhaseOf(cni::Part part) const {
   const auto found = parts.find(part);
-  return found != parts.end() && found->second != Phase::kGone;
+  return found != parts.end() ? found->second : Phase::kGone;
 }
 
 bool Record::HasAny(const cni::Parts& some) const {
@@ -18,11 +18,6 @@ bool Record::HasAny(const cni::Parts& some) const {
 
 bool Record::IsAny(Phase phase) const {
   return std::ranges::any_of(parts, [&](const auto& part) { return part.second == phase; });
-}
-
-bool Record::IsLive(cni::Part part) const {
-  const auto found = parts.find(part);
-  return found != parts.end() && found->second == Phase::kLive;
 }
 
 bool Record::IsEmpty() const {
@@ -63,10 +58,6 @@ Record Record::OnlyLive() const {
   Record live = *this;
   std::erase_if(live.parts, [](const auto& part) { return part.second != Phase::kLive; });
   return live;
-}
-
-bool Record::HasIpv6() const {
-  return HasFamily(ipam.addresses, Family::kIpv6);
 }
 
 Mac Record::ContainerMac() const {

@@ -80,11 +80,13 @@ struct Record {
     std::vector<portmap::DnatEntry> ports;
   } rules;
 
+  // kGone for a part that it does not have.
+  [[nodiscard]] Phase PhaseOf(cni::Part part) const;
   // In any phase but kGone.
-  [[nodiscard]] bool Has(cni::Part part) const;
+  [[nodiscard]] bool Has(cni::Part part) const { return PhaseOf(part) != Phase::kGone; }
   [[nodiscard]] bool HasAny(const cni::Parts& some) const;
   [[nodiscard]] bool IsAny(Phase phase) const;
-  [[nodiscard]] bool IsLive(cni::Part part) const;
+  [[nodiscard]] bool IsLive(cni::Part part) const { return PhaseOf(part) == Phase::kLive; }
   // Runtimes go through a list of plugins, so that one DEL that has begun announces others.
   [[nodiscard]] bool IsDelBegun() const { return IsAny(Phase::kGone) || IsAny(Phase::kLeaving); }
 
@@ -98,7 +100,7 @@ struct Record {
   // What is being made is live.
   [[nodiscard]] Record Finished() const;
   [[nodiscard]] Record OnlyLive() const;
-  [[nodiscard]] bool HasIpv6() const;
+  [[nodiscard]] bool HasIpv6() const { return HasFamily(ipam.addresses, Family::kIpv6); }
   // Of the container's interface: the configured one, else derived from its first address.
   [[nodiscard]] Mac ContainerMac() const;
 };

@@ -68,31 +68,30 @@ std::string ValueOf(const LegacyRule& rule, const std::string& option) {
 
 std::optional<cni::Part> FindPart(const std::string& table,
                                   const LegacyRule& rule,
-                                  const AttachmentId& id,
-                                  const std::vector<Ip>& addresses) {
+                                  const Search& search) {
   const std::string comment = ValueOf(rule, "--comment");
-  if (table == kLegacyNat && comment == ReferenceComment(id) &&
+  if (table == kLegacyNat && comment == ReferenceComment(search.id) &&
       (rule.chain == "POSTROUTING" || IsOwnReferenceChain(rule.chain))) {
     return cni::Part::kMasquerade;
   }
   if (table == kLegacyNat && rule.chain == "CNI-HOSTPORT-DNAT" &&
-      comment == "dnat " + ReferenceComment(id)) {
+      comment == "dnat " + ReferenceComment(search.id)) {
     return cni::Part::kPorts;
   }
   const bool is_accept =
-      std::ranges::any_of(addresses, [&](const Ip& ip) { return AcceptsFor(rule, ip); });
+      std::ranges::any_of(search.addresses, [&](const Ip& ip) { return AcceptsFor(rule, ip); });
   return table == kLegacyFilter && rule.chain == "CNI-FORWARD" && is_accept
              ? std::optional(cni::Part::kForward)
              : std::nullopt;
 }
 
 // Where rules of `parts` may stand.
-std::vector<std::string> TablesOf(const cni::Parts& parts, const std::vector<Ip>& addresses) {
+std::vector<std::string> TablesOf(const Search& search) {
   std::vector<std::string> tables;
-  if (parts.contains(cni::Part::kMasquerade) || parts.contains(cni::Part::kPorts)) {
+  if (search.parts.contains(cni::Part::kMasquerade) || search.parts.contains(cni::Part::kPorts)) {
     tables.emplace_back(kLegacyNat);
   }
-  if (parts.contains(cni::Part::kForward) && !addresses.empty()) {
+  if (search.parts.contains(cni::Part::kForward) && !search.addresses.empty()) {
     tables.emplace_back(kLegacyFilter);
   }
   return tables;
@@ -136,11 +135,11 @@ std::vector<LegacyRule> ParseLegacySave(std::string_view save) {
 
 std::vector<LegacyReferenceRule> FindLegacyRulesIn(const std::string& save,
                                                    const std::string& table,
-                                                   const AttachmentId& id,
-                                                   const std::vector<Ip>& addresses) {
+                                                   const Search& search) {
   std::vector<LegacyReferenceRule> found;
   for (const LegacyRule& rule : ParseLegacySave(save)) {
-    if (const std::optional<cni::Part> part = FindPart(table, rule, id, addresses)) {
+    const std::optional<cni::Part> part = FindPart(table, rule, search);
+    if (part && search.parts.contains(*part)) {
       found.push_back({.part = *part, .rule = rule});
       for (const std::string& chain : {rule.chain, ValueOf(rule, "-j")}) {
         if (IsOwnReferenceChain(chain)) {
@@ -168,20 +167,16 @@ std::string PlanLegacyRemoval(const std::string& table,
   return plan + "COMMIT\n";
 }
 
-std::vector<LegacyFinding> FindLegacyRules(const AttachmentId& id,
-                                           const std::vector<Ip>& addresses,
-                                           const cni::Parts& parts) {
+std::vector<LegacyFinding> FindLegacyRules(const Search& search) {
   std::vector<LegacyFinding> findings;
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
-    for (const std::string& table : TablesOf(parts, addresses)) {
+    for (const std::string& table : TablesOf(search)) {
       if (!foreign::IsLegacyTableInUse(family, table) ||
-          (addresses.empty() && !CanRead(family, table))) {
+          (search.addresses.empty() && !CanRead(family, table))) {
         continue;
       }
       std::vector<LegacyReferenceRule> rules =
-          FindLegacyRulesIn(foreign::SaveLegacyTable(family, table), table, id, addresses);
-      std::erase_if(rules,
-                    [&](const LegacyReferenceRule& rule) { return !parts.contains(rule.part); });
+          FindLegacyRulesIn(foreign::SaveLegacyTable(family, table), table, search);
       if (!rules.empty()) {
         findings.push_back({.family = family, .table = table, .rules = std::move(rules)});
       }
@@ -190,10 +185,8 @@ std::vector<LegacyFinding> FindLegacyRules(const AttachmentId& id,
   return findings;
 }
 
-void RemoveLegacyRules(const AttachmentId& id,
-                       const std::vector<Ip>& addresses,
-                       const cni::Parts& parts) {
-  std::vector<LegacyFinding> found = FindLegacyRules(id, addresses, parts);
+void RemoveLegacyRules(const Search& search) {
+  std::vector<LegacyFinding> found = FindLegacyRules(search);
   while (!found.empty()) {
     try {
       for (const LegacyFinding& finding : found) {
@@ -202,7 +195,7 @@ void RemoveLegacyRules(const AttachmentId& id,
       return;
     } catch (const Error&) {
       // A rule that somebody else has deleted meanwhile makes the tool refuse the whole plan.
-      std::vector<LegacyFinding> left = FindLegacyRules(id, addresses, parts);
+      std::vector<LegacyFinding> left = FindLegacyRules(search);
       if (left == found) {
         throw;
       }

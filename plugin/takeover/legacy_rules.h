@@ -32,6 +32,14 @@ namespace nomad_bridge::takeover {
 // Whether `chain` is named like a chain that belongs to one attachment alone.
 [[nodiscard]] bool IsOwnReferenceChain(const std::string& chain);
 
+// What is looked for: the rules that make up `parts` of one attachment. Nothing but the addresses it had
+// identifies those that accept its packets.
+struct Search {
+  AttachmentId id;
+  std::vector<Ip> addresses;
+  cni::Parts parts;
+};
+
 struct LegacyRule {
   std::string chain;
   std::vector<std::string> words;  // after the chain, without their quotes
@@ -60,24 +68,18 @@ struct LegacyFinding {
   bool operator==(const LegacyFinding&) const = default;
 };
 
-// Those of `id` that make up `parts`. `addresses` are those it had.
-[[nodiscard]] std::vector<LegacyFinding> FindLegacyRules(const AttachmentId& id,
-                                                         const std::vector<Ip>& addresses,
-                                                         const cni::Parts& parts);
+[[nodiscard]] std::vector<LegacyFinding> FindLegacyRules(const Search& search);
 
 // Removes them.
-void RemoveLegacyRules(const AttachmentId& id,
-                       const std::vector<Ip>& addresses,
-                       const cni::Parts& parts);
+void RemoveLegacyRules(const Search& search);
 
 // Pure: the rules in the tool's output for one table, in their order.
 [[nodiscard]] std::vector<LegacyRule> ParseLegacySave(std::string_view save);
 
-// Pure: all rules of `id` in `save`, the tool's output for `table`.
+// Pure: those in `save`, the tool's output for `table`.
 [[nodiscard]] std::vector<LegacyReferenceRule> FindLegacyRulesIn(const std::string& save,
                                                                  const std::string& table,
-                                                                 const AttachmentId& id,
-                                                                 const std::vector<Ip>& addresses);
+                                                                 const Search& search);
 
 // Pure: the input with which iptables-legacy-restore removes `rules` and the chains of their own.
 [[nodiscard]] std::string PlanLegacyRemoval(const std::string& table,

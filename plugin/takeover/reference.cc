@@ -13,7 +13,6 @@
 #include "ipam/store.h"
 #include "netlink/nft/commit.h"
 #include "plugin/link/host_veth.h"
-#include "plugin/takeover/legacy_rules.h"
 
 namespace nomad_bridge::takeover {
 namespace {
@@ -60,11 +59,12 @@ bool AcceptsFor(const nft::KernelRule& rule, const Ip& ip) {
                                   (begins_with(to) && meaning.size() > to.size() + 1));
 }
 
-std::vector<Location> LocationsOf(const AttachmentId& id, const std::vector<Ip>& addresses) {
+std::vector<Location> LocationsOf(const Search& search) {
+  const AttachmentId& id = search.id;
   const auto has_comment = [](const std::string& comment) {
     return [comment](const nft::KernelRule& rule) { return rule.comment == comment; };
   };
-  const auto accepts = [addresses](const nft::KernelRule& rule) {
+  const auto accepts = [addresses = search.addresses](const nft::KernelRule& rule) {
     return std::ranges::any_of(addresses, [&](const Ip& ip) { return AcceptsFor(rule, ip); });
   };
   const std::string ending =
@@ -90,14 +90,9 @@ std::vector<Location> LocationsOf(const AttachmentId& id, const std::vector<Ip>&
   return locations;
 }
 
-// Those of `id` that make up `parts`. `addresses` are those it had: nothing else identifies the
-// rules of CNI-FORWARD.
-std::vector<ReferenceRule> FindReferenceRules(nft::Socket& socket,
-                                              const AttachmentId& id,
-                                              const std::vector<Ip>& addresses,
-                                              const cni::Parts& parts) {
-  std::vector<Location> locations = LocationsOf(id, addresses);
-  std::erase_if(locations, [&](const Location& each) { return !parts.contains(each.part); });
+std::vector<ReferenceRule> FindReferenceRules(nft::Socket& socket, const Search& search) {
+  std::vector<Location> locations = LocationsOf(search);
+  std::erase_if(locations, [&](const Location& each) { return !search.parts.contains(each.part); });
   if (locations.empty()) {
     return {};
   }
@@ -146,12 +141,11 @@ void RemoveReferenceRules(nft::Socket& socket, const std::vector<ReferenceRule>&
       });
 }
 
-// What an ADD of `type` makes rules for, by the families of `addresses`.
-std::set<std::pair<cni::Part, Family>> ExpectedParts(const cni::PluginType& type,
-                                                     const config::RulesConfig& rules,
-                                                     const std::vector<Ip>& addresses) {
+// What an ADD makes rules for, by the families of the addresses.
+std::set<std::pair<cni::Part, Family>> ExpectedParts(const Search& search,
+                                                     const config::RulesConfig& rules) {
   std::set<std::pair<cni::Part, Family>> parts;
-  for (const Ip& address : addresses) {
+  for (const Ip& address : search.addresses) {
     const Family family = address.family();
     const bool has_ports = std::ranges::any_of(rules.ports, [&](const portmap::PortMapping& port) {
       return port.only.value_or(family) == family;
@@ -159,7 +153,7 @@ std::set<std::pair<cni::Part, Family>> ExpectedParts(const cni::PluginType& type
     for (const auto& [part, is_expected] : {std::pair(cni::Part::kMasquerade, rules.ip_masq),
                                             std::pair(cni::Part::kForward, true),
                                             std::pair(cni::Part::kPorts, has_ports)}) {
-      if (is_expected && type.Provides(part)) {
+      if (is_expected && search.parts.contains(part)) {
         parts.emplace(part, family);
       }
     }
@@ -169,13 +163,9 @@ std::set<std::pair<cni::Part, Family>> ExpectedParts(const cni::PluginType& type
 
 // The parts that, for some family, have a rule neither in nf_tables nor in iptables-legacy. Whether
 // the rules of a part are complete is not verified.
-cni::Parts LostParts(state::Host& host,
-                     const AttachmentId& id,
-                     const std::vector<Ip>& addresses,
-                     const cni::PluginType& type,
-                     const config::RulesConfig& rules) {
-  auto expected = ExpectedParts(type, rules, addresses);
-  for (const ReferenceRule& rule : FindReferenceRules(host.nft, id, addresses, type.parts)) {
+cni::Parts LostParts(state::Host& host, const Search& search, const config::RulesConfig& rules) {
+  auto expected = ExpectedParts(search, rules);
+  for (const ReferenceRule& rule : FindReferenceRules(host.nft, search)) {
     if (rule.table.family != nft::TableFamily::kIp6) {
       expected.erase({rule.part, Family::kIpv4});
     }
@@ -186,7 +176,7 @@ cni::Parts LostParts(state::Host& host,
   if (expected.empty()) {
     return {};
   }
-  for (const LegacyFinding& finding : FindLegacyRules(id, addresses, type.parts)) {
+  for (const LegacyFinding& finding : FindLegacyRules(search)) {
     for (const LegacyReferenceRule& rule : finding.rules) {
       if (rule.rule.chain != rule.own_chain) {  // a rule in there does not lead there
         expected.erase({rule.part, finding.family});
@@ -231,26 +221,23 @@ bool IsReferenceMade(state::Host& host, const cni::Request& request, const confi
 }
 
 bool HasReferenceRules(state::Host& host, const AttachmentId& id) {
-  const cni::Parts parts = {cni::Part::kMasquerade, cni::Part::kPorts};  // known without an address
-  if (!FindReferenceRules(host.nft, id, {}, parts).empty()) {
+  // Those that are known without an address.
+  const Search search{.id = id, .parts = {cni::Part::kMasquerade, cni::Part::kPorts}};
+  if (!FindReferenceRules(host.nft, search).empty()) {
     return true;
   }
   try {
-    return !FindLegacyRules(id, {}, parts).empty();
+    return !FindLegacyRules(search).empty();
   } catch (const Error& error) {
     LogIgnored(error);
     return false;
   }
 }
 
-void RemoveReferenceRulesOf(state::Host& host,
-                            const AttachmentId& id,
-                            const std::vector<Ip>& addresses,
-                            const cni::Parts& parts,
-                            LegacyError on_error) {
-  RemoveReferenceRules(host.nft, FindReferenceRules(host.nft, id, addresses, parts));
+void RemoveReferenceRulesOf(state::Host& host, const Search& search, LegacyError on_error) {
+  RemoveReferenceRules(host.nft, FindReferenceRules(host.nft, search));
   try {
-    RemoveLegacyRules(id, addresses, parts);
+    RemoveLegacyRules(search);
   } catch (const Error& error) {
     if (on_error == LegacyError::kThrow) {
       throw;
@@ -280,16 +267,18 @@ std::vector<std::string> DiffReference(state::Host& host,
                                        const cni::Request& request,
                                        const cni::PluginType& type,
                                        const config::Config& config) {
-  const std::vector<Ip> addresses = AddressesOnly(link::AddressesIn(*config.prev_result, request));
+  const Search search{.id = request.id,
+                      .addresses = AddressesOnly(link::AddressesIn(*config.prev_result, request)),
+                      .parts = type.parts};
   std::vector<std::string> mismatches;
   if (type.Provides(cni::Part::kAddress) && config.ipam.type == cni::kHostLocal) {
-    for (const Ip& address : addresses) {
+    for (const Ip& address : search.addresses) {
       if (!HasLease(request, config.ipam.data_dir, address)) {
         mismatches.push_back(Cat("the lease of ", address, " is missing"));
       }
     }
   }
-  for (const cni::Part part : LostParts(host, request.id, addresses, type, config.rules)) {
+  for (const cni::Part part : LostParts(host, search, config.rules)) {
     mismatches.emplace_back(MismatchOf(part));
   }
   return mismatches;

@@ -26,6 +26,7 @@
 #include "plugin/config/config.h"
 #include "plugin/link/container.h"
 #include "plugin/state/host.h"
+#include "plugin/takeover/legacy_rules.h"
 
 namespace nomad_bridge::takeover {
 
@@ -43,12 +44,8 @@ namespace nomad_bridge::takeover {
 // have no rule there at all: then it is only logged.
 enum class LegacyError { kThrow, kLog };
 
-// Removes those that make up `parts`. `addresses` are those `id` had.
-void RemoveReferenceRulesOf(state::Host& host,
-                            const AttachmentId& id,
-                            const std::vector<Ip>& addresses,
-                            const cni::Parts& parts,
-                            LegacyError on_error);
+// Removes them.
+void RemoveReferenceRulesOf(state::Host& host, const Search& search, LegacyError on_error);
 
 // Deletes the container's interface if it is one end of a pair whose other end is a port of `bridge`
 // without an alias: a reference plugin's.

@@ -7,11 +7,13 @@
 namespace nomad_bridge {
 
 void fuzz::Run(std::string_view input) {
-  const AttachmentId id{.network = "nomad", .container_id = "5f3c1a2b", .ifname = "eth0"};
+  const takeover::Search search{
+      .id = {.network = "nomad", .container_id = "5f3c1a2b", .ifname = "eth0"},
+      .addresses = {Ip::Parse("172.26.64.2").value()},
+      .parts = {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}};
   static_cast<void>(takeover::ParseLegacySave(input));
   for (const char* const table : {takeover::kLegacyNat, takeover::kLegacyFilter}) {
-    const auto rules = takeover::FindLegacyRulesIn(
-        std::string(input), table, id, {Ip::Parse("172.26.64.2").value()});
+    const auto rules = takeover::FindLegacyRulesIn(std::string(input), table, search);
     static_cast<void>(takeover::PlanLegacyRemoval(table, rules));
   }
 }

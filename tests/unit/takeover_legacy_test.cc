@@ -14,7 +14,11 @@ using ::testing::SizeIs;
 const AttachmentId kId{.network = "nomad", .container_id = "old", .ifname = "eth0"};
 
 std::vector<LegacyReferenceRule> FindIn(const char* table, const std::string& save) {
-  return FindLegacyRulesIn(save, table, kId, {Ip::Parse("172.26.64.2").value()});
+  return FindLegacyRulesIn(save,
+                           table,
+                           {kId,
+                            {Ip::Parse("172.26.64.2").value()},
+                            {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}});
 }
 
 TEST(LegacySave, IsParsedIntoWordsWithoutTheirQuotes) {
