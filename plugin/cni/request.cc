@@ -81,28 +81,22 @@ bool HasWideSpace(std::string_view text) {
                              [&](std::string_view space) { return text.find(space) != text.npos; });
 }
 
-struct Variable {
-  const char* name;
-  std::string* value;
-  void (*check)(const std::string&);
-};
-
 // As in the Go plugins a malformed variable fails at once, and missing ones are named together.
 void ReadIdentity(const Environment& environment, Request& request) {
-  const std::array<Variable, 3> required = {
-      Variable{"CNI_CONTAINERID", &request.id.container_id, CheckContainerId},
-      Variable{"CNI_NETNS", &request.netns_path, nullptr},
-      Variable{"CNI_IFNAME", &request.id.ifname, CheckIfname}};
   std::string missing;
-  for (const Variable& variable : required) {
-    *variable.value = GetText(environment, variable.name);
-    const bool is_optional = request.verb == Verb::kDel && variable.value == &request.netns_path;
-    if (variable.value->empty() && !is_optional) {
-      missing += Cat(missing.empty() ? "" : ",", variable.name);
-    } else if (variable.check != nullptr) {
-      variable.check(*variable.value);
+  const auto read = [&](const char* name, auto check) {
+    std::string value = GetText(environment, name);
+    if (value.empty()) {
+      missing += Cat(missing.empty() ? "" : ",", name);
+    } else {
+      check(value);
     }
-  }
+    return value;
+  };
+  request.id.container_id = read("CNI_CONTAINERID", CheckContainerId);
+  request.netns_path = request.verb == Verb::kDel ? GetText(environment, "CNI_NETNS")
+                                                  : read("CNI_NETNS", [](const std::string&) {});
+  request.id.ifname = read("CNI_IFNAME", CheckIfname);
   if (!missing.empty()) {
     throw Error(Code::kInvalidEnvironment, Cat("required env variables [", missing, "] missing"));
   }

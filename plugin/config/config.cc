@@ -99,16 +99,18 @@ void CheckInterfaceMayStayDown(const JsonView& config, const Config& parsed) {
   }
 }
 
-// The string under `key` of a value that need not be an object, or `fallback`.
-std::string StringOr(const JsonView& value, std::string_view key, const std::string& fallback) {
-  if (value.Kind() != "object" || value.Find(key).Kind() != "string") {
-    return fallback;
-  }
-  return value.Find(key).String();
+// The string under `key` of a value that need not be an object; `fallback` for none, and for what ADD
+// refuses, which has never been used.
+std::string UsedOr(const std::string& fallback,
+                   const JsonView& value,
+                   std::string_view key,
+                   bool (*is_valid)(std::string_view)) {
+  const bool is_string = value.Kind() == "object" && value.Find(key).Kind() == "string";
+  return is_string && is_valid(value.Find(key).String()) ? value.Find(key).String() : fallback;
 }
 
 // Whether an ADD may have run an IPAM plugin of that name: no path, and not ourselves.
-bool MayBeIpamType(const std::string& ipam_type) {
+bool MayBeIpamType(std::string_view ipam_type) {
   const std::vector<std::string> ours = cni::PluginTypeNames();
   return ipam_type == cni::kHostLocal ||
          (ipam_type.find_first_of(std::string_view("/\0", 2)) == ipam_type.npos &&
@@ -143,20 +145,11 @@ Config ParseConfig(const cni::Request& request, const cni::PluginType& type) {
 
 LenientConfig ParseLenient(const JsonView& config, const cni::Defaults& defaults) {
   const JsonView ipam = config.Kind() == "object" ? config.Find("ipam") : config;
-  LenientConfig found{.bridge = StringOr(config, "bridge", defaults.bridge),
-                      .ipam_type = StringOr(ipam, "type", defaults.ipam_type),
-                      .data_dir = StringOr(ipam, "dataDir", defaults.data_dir)};
-  // What ADD refuses has never been used.
-  if (!IsBridgeName(found.bridge)) {
-    found.bridge = defaults.bridge;
-  }
-  if (!IsDirectoryPath(found.data_dir)) {
-    found.data_dir = defaults.data_dir;
-  }
-  if (defaults.ignores_ipam_type || !MayBeIpamType(found.ipam_type)) {
-    found.ipam_type = defaults.ipam_type;
-  }
-  return found;
+  return {.bridge = UsedOr(defaults.bridge, config, "bridge", IsBridgeName),
+          .ipam_type = defaults.ignores_ipam_type
+                           ? defaults.ipam_type
+                           : UsedOr(defaults.ipam_type, ipam, "type", MayBeIpamType),
+          .data_dir = UsedOr(defaults.data_dir, ipam, "dataDir", IsDirectoryPath)};
 }
 
 }  // namespace nomad_bridge::config
