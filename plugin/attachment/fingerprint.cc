@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
-#include "plugin/foreign/iptables_legacy.h"
+#include "plugin/foreign/tools.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::attachment {
