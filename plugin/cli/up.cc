@@ -10,6 +10,7 @@
 #include "plugin/cni/conflist.h"
 #include "plugin/cni/plugin_type.h"
 #include "plugin/config/config.h"
+#include "plugin/link/bridge.h"
 #include "plugin/rules/bridge_family.h"
 #include "plugin/state/host.h"
 
@@ -46,16 +47,25 @@ std::string BringUp(state::Host& host, const std::string& file) {
       continue;
     }
     const cni::PluginType& type = cni::TypeOf(plugin.type);
-    const state::Record record =
+    state::Record record =
         AnyAttachment(plugin.request,
                       type,
                       rules::WithPossibleChecks(config::ParseConfig(plugin.request, type), host));
+    const std::string& network = plugin.request.id.network;
+    if (!record.link.bridge.empty() && record.link.gateways.empty()) {
+      // Perhaps the node's own, to its LAN: whatever sets that up may come after us.
+      text += Format("network '{}' is left out: the bridge '{}' gets no gateway of ours\n",
+                     network,
+                     record.link.bridge);
+      continue;
+    }
+    record.link.adopted = link::IsAdopted(host.net, record.link.bridge);
     attachment::Reconcile(
         host, {.extent = attachment::Scope::Extent::kShared, .record = &record}, Mode::kRepair);
     if (record.link.gateway_ifname.empty()) {
       continue;
     }
-    text += Format("network '{}' is up: {}", plugin.request.id.network, record.link.gateway_ifname);
+    text += Format("network '{}' is up: {}", network, record.link.gateway_ifname);
     for (const Cidr& gateway : record.link.gateways) {
       text += Cat(' ', gateway);
     }
@@ -92,7 +102,7 @@ const Command kUp = {
     .text =
         R"(For each config that has a plugin of ours: the bridge, the node's addresses on it, forwarding
 and the rules that all allocations share, so that services can bind to the bridge's address before
-the first allocation. Without an operand: the configs in /opt/cni/config, or if there are none in
+the first allocation. A bridge that gets no gateway of ours is left out. Without an operand: the configs in /opt/cni/config, or if there are none in
 /etc/cni/net.d. Exit 1: one of them failed; the others are up all the same.
 )",
     .max_operands = 1,

@@ -99,7 +99,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   if (type.Provides(cni::Part::kLoopback)) {
     link::BringUpLoopback(container);
   }
-  link::ConfigureContainer(host, container, veth, result, config.link);
+  link::ConfigureContainer(host, container, record, veth, result, config.link);
 
   // Atomic, and after the link: from here on packets flow.
   undo.Then("remove the rules", [&host, record = record] {

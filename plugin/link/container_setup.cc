@@ -10,7 +10,8 @@ namespace {
 
 constexpr int kScopeLink = 253;  // RT_SCOPE_LINK: the destination is on the link, without a gateway
 
-// Neighbours may have an address of `link` cached with another MAC.
+// Neighbours may have an address of `link` cached with another MAC, and a LAN's switches may send its MAC
+// to the node where it was until now.
 void Announce(Container& container, const rtnl::Link& link) {
   netlink::InNetns(container.netns, [&] {
     netlink::EnsureSysctlIfPresent(Cat("net/ipv4/conf/", link.name, "/arp_notify"), "1");
@@ -32,6 +33,10 @@ void PrepareSysctls(Container& container,
         netlink::EnsureSysctl(Cat("net/ipv6/conf/", name, "/disable_ipv6"), "0");
       }
       netlink::EnsureSysctl(Cat("net/ipv6/conf/", link.name, "/keep_addr_on_down"), "1");
+    } else if (config.port.source_check) {
+      // An address that a router advertises would be taken, and preferred, and all that is sent from it
+      // dropped.
+      netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/accept_ra"), "0");
     }
     if (config.enable_dad) {
       // Enhanced (RFC 7527): with hairpin mode our own solicitation comes back to us.
@@ -82,6 +87,7 @@ void AddRoutes(Container& container, const rtnl::Link& link, const cni::Result& 
 
 void ConfigureContainer(state::Host& host,
                         Container& container,
+                        const state::Record& record,
                         const VethPair& veth,
                         const cni::Result& result,
                         const config::LinkConfig& config) {
@@ -101,7 +107,7 @@ void ConfigureContainer(state::Host& host,
   AwaitTraffic(host, container, veth, addresses, config);
   const bool is_derived = std::ranges::all_of(
       addresses, [&](const Cidr& cidr) { return veth.container.mac == Mac::For(cidr.address); });
-  if (!is_derived) {
+  if (!is_derived || record.link.adopted) {
     Announce(container, veth.container);
   }
 }

@@ -1,5 +1,6 @@
 // A bridge that is the node's own: its way to the LAN, with its address and its default route.
 #include "tests/plugin/cli_world.h"
+#include "tests/support/router_advertisement.h"
 #include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
@@ -40,6 +41,12 @@ class LanBridge : public CliWorld {
     json config = OnLan({{"isGateway", true}});
     config["ipam"]["ranges"][0][0]["gateway"] = kHostIp4;
     config["ipam"]["ranges"][1][0]["gateway"] = kHostIp6;
+    return config;
+  }
+
+  static json OnLanWithoutIpv6() {
+    json config = OnLan({{"sourceCheck", true}});
+    config["ipam"]["ranges"].erase(1);
     return config;
   }
 
@@ -232,6 +239,25 @@ TEST_F(LanBridge, LeavesTheOperatorsPublishedPortsToHisFilter) {
   EXPECT_TRUE(IsSilent(beyond, {.to = "203.0.113.1", .port = 7070}));
   host().Must(Words(Cat("iptables -A FORWARD -p tcp --dport ", kPort, " -j ACCEPT")));
   EXPECT_EQ(TcpText(beyond, "203.0.113.1", 7070), "machine");
+}
+
+// sourceCheck would drop all that the container sends by them.
+TEST_F(LanBridge, GivesAContainerWithoutIpv6NoAddressAndNoRoute) {
+  Attach(OnLanWithoutIpv6());
+  ASSERT_TRUE(Soon([&] { return AdvertiseRouter(outside(), "uplink"); }));
+  ASSERT_TRUE(Ping(container(), kOutsideIp4));
+  EXPECT_THAT(RoutesTo(container(), "default"), IsEmpty());
+  EXPECT_EQ(container().Sysctl("net/ipv6/conf/eth0/accept_ra"), "0");
+}
+
+// A fixed address may have been on another node until now, behind another port of the LAN's switches.
+TEST_F(LanBridge, HearsOfItsNewAllocationAtOnce) {
+  outside().Must(
+      Words("ip neigh replace 198.51.100.50 lladdr 02:00:00:00:00:99 dev uplink nud stale"));
+  Attach(OnLanWithoutIpv6());
+  EXPECT_TRUE(Soon([&] {
+    return outside().Must(Words("ip neigh")).find("02:00:00:00:00:99") == std::string::npos;
+  })) << outside().Must(Words("ip neigh"));
 }
 
 class LanBridgeFilter : public LanBridge, public ::testing::WithParamInterface<const char*> {

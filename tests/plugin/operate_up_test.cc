@@ -55,6 +55,15 @@ TEST_F(Up, MakesWhatTheFirstAllocationWouldMake) {
               AllOf(HasSubstr("inet nomad-bridge"), HasSubstr("bridge nomad-bridge")));
 }
 
+// Made before the network service makes it, the node's own bridge would be ours for ever.
+TEST_F(Up, LeavesABridgeWithoutAGatewayToWhateverMakesIt) {
+  const std::string path =
+      Write("lan.conflist", {Config({{"name", "lan"}, {"bridge", "br0"}, {"isGateway", false}})});
+  EXPECT_EQ(Output(Cat("up ", path)),
+            "network 'lan' is left out: the bridge 'br0' gets no gateway of ours\n");
+  EXPECT_FALSE(HasInterface(host(), "br0"));
+}
+
 TEST_F(Up, MayBeRepeated) {
   const std::string path = Write("nomad.conflist", {DualStack()});
   EXPECT_EQ(RunLine(Cat("up ", path)).exit_code, 0);
