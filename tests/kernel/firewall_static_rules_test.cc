@@ -30,36 +30,7 @@ class StaticRules : public RulesetWorld {
     return Cat("-A CNI-FORWARD -m mark --mark ", mark, '/', mark) +
            Cat(" -m comment --comment ", comment, " -j ACCEPT");
   }
-
-  // With the reference firewall plugin's own checks.
-  bool AreFoundByReference(const std::string& iptables) {
-    const auto is_found = [&](std::string rule) {
-      rule.replace(0, 2, "-C");
-      return host().Run({"sh", "-c", Cat(iptables, ' ', rule)}).exit_code == 0;
-    };
-    return is_found(kJump) && is_found(kAdmin);
-  }
 };
-
-TEST_F(StaticRules, ReadAsIfIptablesHadAddedThem) {
-  Put(DesiredOf(2));
-  for (const char* const iptables : {"iptables", "ip6tables"}) {
-    EXPECT_THAT(Rules(iptables),
-                ElementsAre("-N CNI-FORWARD", "-N NOMAD-ADMIN", kJump, kAdmin, Accept("0x1000")));
-    EXPECT_TRUE(AreFoundByReference(iptables));
-  }
-}
-
-TEST_F(StaticRules, SurviveBeingSavedAndRestored) {
-  Put(DesiredOf(2));
-  const std::vector<std::string> before = Rules();
-  const std::string saved = host().Must({"iptables-save"});
-  host().Must({"iptables-restore"}, saved);
-  EXPECT_EQ(Rules(), before);
-  const auto outcome = Put(DesiredOf(3), {DesiredOf(2)});
-  EXPECT_THAT(outcome.repaired, IsEmpty()) << "iptables' own spelling of our rules is not known";
-  EXPECT_EQ(Rules(), before) << "a rule is there twice";
-}
 
 TEST_F(StaticRules, AreNotDoubledWhereTheReferencePluginAddedThem) {
   host().Must({"iptables", "-N", "CNI-FORWARD"});
@@ -132,27 +103,6 @@ TEST_F(StaticRules, LeaveIpv6AloneWhereNoNetworkHasIt) {
   EXPECT_THAT(host().Must({"nft", "list", "tables"}), Not(HasSubstr("ip6 filter")));
   EXPECT_THAT(Put(DesiredOf(3), {desired}).repaired, IsEmpty()) << "nothing was lost";
   EXPECT_THAT(Rules("ip6tables"), Contains(kJump));
-}
-
-TEST_F(StaticRules, ChangeTheBitOfTheMarkInPlace) {
-  Put(DesiredOf(2));
-  table_ = TableOf({&firewall::kForwarding}, 20);
-  DesiredState desired = DesiredOf(2);
-  desired.forward_hook.accept_mark_bit = 20;
-  Put(desired);
-  EXPECT_THAT(Rules(),
-              ElementsAre("-N CNI-FORWARD", "-N NOMAD-ADMIN", kJump, kAdmin, Accept("0x100000")));
-  EXPECT_THAT(host().Must({"nft", "list", "chain", "inet", "nomad-bridge", "forward"}),
-              HasSubstr("meta mark | 0x00100000"));
-}
-
-TEST_F(StaticRules, ServeTwoAdminChains) {
-  Put(DesiredOf(2));
-  DesiredState other = DesiredOf(3);
-  other.forward_hook.admin_chain = "OTHER-ADMIN";
-  Put(other, {DesiredOf(2)});
-  EXPECT_THAT(Rules(), Contains(HasSubstr("-j NOMAD-ADMIN")));
-  EXPECT_THAT(Rules(), Contains(HasSubstr("-j OTHER-ADMIN")));
 }
 
 TEST_F(StaticRules, AreAddedForANewNetwork) {

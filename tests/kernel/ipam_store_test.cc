@@ -1,11 +1,7 @@
-// Leases in one directory with the reference plugin, host-local; and on a file system that is full or
-// read-only.
+// Leases in one directory with the reference plugin, host-local; and on a file system without inodes.
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
-
-#include <sys/mount.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +10,7 @@
 #include "base/text.h"
 #include "ipam/allocator.h"
 #include "tests/support/isolation.h"
+#include "tests/support/mounted.h"
 #include "tests/support/process.h"
 
 namespace nomad_bridge::ipam {
@@ -141,65 +138,24 @@ TEST_F(SharedLeases, AreLockedAgainstTheReference) {
   EXPECT_THAT(store.Leases(), IsEmpty());
 }
 
-// A data dir that is a tmpfs of its own.
-class LeaseWrite : public ::testing::Test {
- protected:
-  LeaseWrite() { std::filesystem::create_directory(kDataDir); }
-  LeaseWrite(const LeaseWrite&) = delete;
-  LeaseWrite& operator=(const LeaseWrite&) = delete;
-  ~LeaseWrite() override { ::umount2(kDataDir, MNT_DETACH); }
-
-  static void Mount(const char* options) {
-    ASSERT_EQ(::mount("none", kDataDir, "tmpfs", 0, options), 0) << ErrnoText(errno);
-  }
-  // ADD's part of it; the error it must end with.
-  static Error Failure() {
-    try {
-      OurAdd(kOurs);
-    } catch (const Error& error) {
-      return error;
-    }
-    return {Code::kInternal, "no error"};
-  }
-
- private:
-  test::FreshState state_;
-};
-
-TEST_F(LeaseWrite, LeavesNothingWithoutAFreeBlock) {
-  Mount("size=64k");
-  { const Store store = Store::Open(kDataDir, "net"); }
-  std::ofstream(Cat(kDataDir, "/ballast")) << std::string(1'000'000, 'x');
-  const Error error = Failure();
-  EXPECT_EQ(error.code(), Code::kIo);
-  EXPECT_THAT(error.msg(), HasSubstr("10.0.0.2"));
-  EXPECT_THAT(error.details(), HasSubstr("ENOSPC"));
-  EXPECT_THAT(Names(), UnorderedElementsAre("lock"));
-}
-
 // Wherever in the middle the last inode is used up: between the leases, between a lease and its
 // mark.
-TEST_F(LeaseWrite, LeavesNothingWithoutAFreeInode) {
+TEST_F(SharedLeases, AreAllOrNothingWithoutAFreeInode) {
+  std::filesystem::create_directory(kDataDir);
   // The root, net, lock, then 10.0.0.2, last_reserved_ip.0, fd00::2 and last_reserved_ip.1.
   for (int inodes = 3; inodes <= 7; ++inodes) {
     const bool is_enough = inodes == 7;
-    Mount(Cat("nr_inodes=", inodes).c_str());
-    const Error error = Failure();
-    EXPECT_EQ(error.code(), is_enough ? Code::kInternal : Code::kIo) << inodes << " inodes";
+    const test::Mounted tmpfs({"-t", "tmpfs", "-o", Cat("nr_inodes=", inodes), "none"}, kDataDir);
+    try {
+      OurAdd(kOurs);
+      EXPECT_TRUE(is_enough) << inodes << " inodes";
+    } catch (const Error& error) {
+      EXPECT_FALSE(is_enough) << error.what();
+      EXPECT_EQ(error.code(), Code::kIo);
+    }
     const Store store = Store::Open(kDataDir, "net");
     EXPECT_EQ(store.Leases().size(), is_enough ? 2U : 0U) << inodes << " inodes";
-    ASSERT_EQ(::umount2(kDataDir, MNT_DETACH), 0);
   }
-}
-
-TEST_F(LeaseWrite, NamesAReadOnlyDirectory) {
-  Mount("size=64k");
-  OurAdd({"theirs", "eth0"});
-  ASSERT_EQ(::mount(nullptr, kDataDir, nullptr, MS_REMOUNT | MS_RDONLY, nullptr), 0);
-  const Error error = Failure();
-  EXPECT_EQ(error.code(), Code::kIo);
-  EXPECT_THAT(error.msg(), HasSubstr(Cat(kDataDir, "/net")));
-  EXPECT_THAT(error.details(), HasSubstr("EROFS"));
 }
 
 }  // namespace

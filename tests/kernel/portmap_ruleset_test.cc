@@ -53,11 +53,6 @@ TEST_F(WholeTable, GoesThroughNftAndBackUnchanged) {
   EXPECT_THAT(Diff(Publishing(2)), IsEmpty()) << "nft's own spelling of our rules is not known";
 }
 
-TEST_F(WholeTable, IsReadableAsJson) {
-  Put(Publishing(2));
-  EXPECT_TRUE(host().Json({"nft", "-j", "list", "ruleset"}).contains("nftables"));
-}
-
 TEST_F(WholeTable, GetsMissingPortsBack) {
   Put(Publishing(2));
   const std::string before = ListTable();
@@ -81,14 +76,6 @@ TEST_F(WholeTable, CorrectsAPortThatLeadsElsewhere) {
               ElementsAre("tcp . 8080 in port4 of veth2 was changed"));
   static_cast<void>(firewall::RemoveElements(socket_, DesiredOf(3).elements, std::nullopt));
   EXPECT_EQ(ListTable(), before);
-}
-
-TEST_F(WholeTable, NamesThePortThatIsTaken) {
-  const auto first = Put(Publishing(2));
-  const auto outcome = Commit(Adding(Publishing(3)), first.generation);
-  ASSERT_TRUE(outcome.conflict);
-  EXPECT_EQ(portmap::DescribeKey(outcome.conflict->wanted), "tcp 8080");
-  EXPECT_EQ(outcome.conflict->present.owner(), "veth2");
 }
 
 }  // namespace

@@ -189,19 +189,6 @@ TEST_F(Owner, OfATakenPortOfOneHostAddressIsNamedToo) {
             "allocation '5f3c1a2b'");
 }
 
-TEST_F(Owner, OfATakenAddressIsNamedToo) {
-  Attach(Web(), As("0c1d", container(), kNomadArgs));
-  json config = DualStack();
-  config["args"]["cni"]["ips"] = {"172.26.64.2"};
-  const Outcome add = Intrude(config);
-  EXPECT_EQ(add.exit_code, 1);
-  EXPECT_THAT(add.json.dump(),
-              AllOf(HasSubstr("172.26.64.2"),
-                    HasSubstr("job 'billing'"),
-                    HasSubstr("group 'api'"),
-                    HasSubstr("allocation '5f3c1a2b'")));
-}
-
 TEST_F(Owner, WithoutLabelsIsNamedByItsContainer) {
   Attach(Web(), As("0c1d", container()));
   EXPECT_EQ(Intrude(Web()).json.value("msg", ""),

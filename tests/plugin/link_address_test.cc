@@ -61,31 +61,6 @@ TEST_F(Address, GoesOnInTheSetsNextRangeWhenOneIsUsedUp) {
   EXPECT_TRUE(Ping(container(), "10.2.0.1"));
 }
 
-TEST_F(Address, ComesFromTheOldStyleKeys) {
-  const json result = Attach(Config(R"({"ipam": {
-      "type": "host-local", "subnet": "10.3.0.0/24", "rangeStart": "10.3.0.100",
-      "rangeEnd": "10.3.0.101", "gateway": "10.3.0.254"}})"));
-
-  EXPECT_THAT(AddressesIn(result), ElementsAre("10.3.0.100/24"));
-  EXPECT_EQ(At(result, "/ips/0/gateway"), "10.3.0.254");
-  EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre("10.3.0.254/24"));
-}
-
-TEST_F(Address, OfTheOldStyleStandsInFrontOfTheList) {
-  const json result = Attach(
-      Config(R"({"ipam": {"ranges": [[{"subnet": "fd00:1::/64"}]], "subnet": "10.3.0.0/24"}})"));
-
-  EXPECT_THAT(AddressesIn(result), ElementsAre("10.3.0.2/24", "fd00:1::2/64"));
-}
-
-TEST_F(Address, OfTheRuntimesRangesStandsInFrontOfAll) {
-  const json result = Attach(Config(R"({
-      "runtimeConfig": {"ipRanges": [[{"subnet": "10.4.0.0/24", "rangeStart": "10.4.0.40"}]]},
-      "ipam": {"ranges": [[{"subnet": "fd00:1::/64"}]]}})"));
-
-  EXPECT_THAT(AddressesIn(result), ElementsAre("10.4.0.40/24", "fd00:1::2/64"));
-}
-
 // ---- asked for by name
 
 struct AddressRequest : Named {
@@ -140,38 +115,6 @@ TEST_F(Address, ThatTheNetworkDoesNotGiveOutIsRefused) {
 }
 
 // ---- order
-
-TEST_F(Address, IsTheOneThatHasBeenFreeForLongest) {
-  const json config = Config(R"({"ipam": {"subnet": "10.5.0.0/29"}})");
-  // .1 is the gateway, .7 the broadcast address.
-  for (const char* address : {"2", "3", "4", "5", "6", "2", "3"}) {
-    const json result = Attach(config);
-    EXPECT_THAT(AddressesIn(result), ElementsAre(Cat("10.5.0.", address, "/29")));
-    Detach(config);
-  }
-}
-
-TEST_F(Address, SkipsThoseInUseOnItsWayRound) {
-  const json config = Config(R"({"ipam": {"subnet": "10.5.0.0/29"}})");
-  ASSERT_THAT(AddressesOf("a", config), ElementsAre("10.5.0.2/29"));
-  ASSERT_THAT(AddressesOf("b", config, "IP=10.5.0.4"), ElementsAre("10.5.0.4/29"));
-  Attach(config);
-  Detach(config);
-
-  EXPECT_THAT(AddressesIn(Attach(config)), ElementsAre("10.5.0.6/29"));
-  Detach(config);
-  EXPECT_THAT(AddressesIn(Attach(config)), ElementsAre("10.5.0.3/29"));
-}
-
-TEST_F(Address, IsRefusedWhenAllAreInUse) {
-  const json config = Config(R"({"ipam": {"subnet": "10.5.0.0/30"}})");
-  ASSERT_THAT(AddressesOf("a", config), ElementsAre("10.5.0.2/30"));
-
-  const Outcome add = MustRefuse(101, config);
-
-  EXPECT_THAT(Msg(add), HasSubstr("network 'nomad'"));
-  EXPECT_THAT(Details(add), HasSubstr("10.5.0.2"));
-}
 
 TEST_F(Address, OfTheOtherFamilyIsGivenBackWhenOneFamilyIsFull) {
   const json config = Config(

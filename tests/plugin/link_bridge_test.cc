@@ -219,12 +219,6 @@ TEST_F(HostBridge, OfAnotherKindIsRefusedByItsKind) {
   EXPECT_THAT(Details(add), HasSubstr("'veth'"));
 }
 
-TEST_F(HostBridge, HasTheMtuOfTheConfigWhenItIsMade) {
-  Attach(Config(R"({"mtu": 1400})"));
-
-  EXPECT_EQ(At(Bridge(), "/mtu"), 1400);
-}
-
 TEST_F(HostBridge, IsPromiscuousOnlyIfAsked) {
   Attach(Config());
   EXPECT_THAT(Bridge().at("flags"), Not(::testing::Contains("PROMISC")));

@@ -1,9 +1,7 @@
-// Leases on disk: their format, and that the reference host-local plugin and ours can take over
-// from each other.
+// Leases on disk: where they are, among what, and how many. Their format, shared with the reference
+// plugin: tests/kernel/ipam_store_test.cc.
 #include <filesystem>
 #include <fstream>
-
-#include <sys/stat.h>
 
 #include "tests/support/world.h"
 
@@ -14,52 +12,11 @@ namespace fs = std::filesystem;
 
 class LeaseFile : public World {
  protected:
-  // The reference plugin on the same network: same name, ranges and data dir.
-  Outcome HostLocal(const std::string& verb, const std::string& container_id) {
-    const json config = {
-        {"cniVersion", "1.0.0"},
-        {"name", "nomad"},
-        {"type", "bridge"},
-        {"ipam",
-         {{"type", "host-local"}, {"subnet", "172.26.64.0/20"}, {"dataDir", "/var/run/cni"}}}};
-    return Execute({.argv = {"/usr/lib/cni/host-local"},
-                    .input = config.dump(),
-                    .variables = {{"CNI_COMMAND", verb},
-                                  {"CNI_CONTAINERID", container_id},
-                                  {"CNI_NETNS", container().path()},
-                                  {"CNI_IFNAME", "eth0"},
-                                  {"CNI_PATH", "/usr/lib/cni"}}});
-  }
-
   static void WriteLease(const std::string& address, const std::string& text) {
     fs::create_directories(kLeases);
     std::ofstream(Cat(kLeases, "/", address)) << text;
   }
-
-  static unsigned int ModeOf(const std::string& path) {
-    struct stat status {};
-    EXPECT_EQ(::stat(path.c_str(), &status), 0) << path;
-    return status.st_mode & 07777U;
-  }
 };
-
-TEST_F(LeaseFile, IsTheReferencePluginsFile) {
-  Attach(DualStack());
-
-  EXPECT_EQ(Lease("172.26.64.2"), "alloc-1\r\neth0");
-  EXPECT_EQ(Lease("fd00:26::2"), "alloc-1\r\neth0");
-  EXPECT_EQ(Lease("last_reserved_ip.0"), "172.26.64.2");
-  EXPECT_EQ(Lease("last_reserved_ip.1"), "fd00:26::2");
-  EXPECT_EQ(ModeOf(Cat(kLeases, "/172.26.64.2")), 0600U);
-  EXPECT_EQ(ModeOf(kLeases), 0755U);
-  std::set<std::string> files;
-  for (const std::string& name : Entries(kLeases)) {
-    files.insert(name);
-  }
-  EXPECT_EQ(files,
-            (std::set<std::string>{
-                "172.26.64.2", "fd00:26::2", "last_reserved_ip.0", "last_reserved_ip.1", "lock"}));
-}
 
 TEST_F(LeaseFile, IsInTheDirectoryOfTheConfig) {
   const json config = Config(R"({"ipam": {"dataDir": "/var/lib/cni/networks/deep"}})");
@@ -70,41 +27,6 @@ TEST_F(LeaseFile, IsInTheDirectoryOfTheConfig) {
   EXPECT_FALSE(fs::exists(kLeases));
   Detach(config);
   EXPECT_THAT(Leased("/var/lib/cni/networks/deep/nomad"), IsEmpty());
-}
-
-TEST_F(LeaseFile, IsUnderstoodByTheReferencePlugin) {
-  Attach(Config());
-
-  // Its CHECK finds ours; its next address is the one behind ours; its DEL gives ours back.
-  const Outcome check = HostLocal("CHECK", "alloc-1");
-  EXPECT_EQ(check.exit_code, 0) << check;
-  const Outcome add = HostLocal("ADD", "theirs");
-  EXPECT_THAT(AddressesIn(add.json), ElementsAre("172.26.64.3/20")) << add;
-  const Outcome del = HostLocal("DEL", "alloc-1");
-  EXPECT_EQ(del.exit_code, 0) << del;
-  EXPECT_EQ(Leased(), (std::set<std::string>{"172.26.64.3"}));
-}
-
-TEST_F(LeaseFile, OfTheReferencePluginIsRespected) {
-  ASSERT_THAT(AddressesIn(HostLocal("ADD", "theirs").json), ElementsAre("172.26.64.2/20"));
-
-  EXPECT_THAT(AddressesIn(Attach(Config())), ElementsAre("172.26.64.3/20"));
-  Detach(Config());
-  EXPECT_EQ(Lease("172.26.64.2"), "theirs\r\neth0");
-}
-
-TEST_F(LeaseFile, OfTheReferencePluginForTheSameContainerGoesWithDel) {
-  ASSERT_EQ(HostLocal("ADD", "alloc-1").exit_code, 0);
-
-  Detach(Config());
-
-  EXPECT_THAT(Leased(), IsEmpty());
-}
-
-TEST_F(LeaseFile, LeftEmptyByAKillIsReplaced) {
-  WriteLease("172.26.64.2", "");
-
-  EXPECT_THAT(AddressesIn(Attach(Config())), ElementsAre("172.26.64.2/20"));
 }
 
 TEST_F(LeaseFile, DirectoryMayHoldJunk) {

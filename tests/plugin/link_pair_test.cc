@@ -108,6 +108,7 @@ TEST_F(VethPair, HasTheMtuOfTheConfigAtBothEnds) {
 
   EXPECT_EQ(ContainerEnd().at("mtu"), 1400);
   EXPECT_EQ(HostEnd().at("mtu"), 1400);
+  EXPECT_EQ(LinkOn(host(), "nomad").at("mtu"), 1400);
   EXPECT_EQ(At(result, "/interfaces/1/mtu"), 1400);
   EXPECT_EQ(At(result, "/interfaces/2/mtu"), 1400);
 }

@@ -77,13 +77,6 @@ INSTANTIATE_TEST_SUITE_P(Versions,
                          ResultSince030,
                          ::testing::Values("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"));
 
-TEST_F(Result, OfAConfigWithoutAVersionIsOf010) {
-  const json result = Attach(Config({{"cniVersion", nullptr}}));
-
-  EXPECT_EQ(result.at("cniVersion"), "0.1.0");
-  EXPECT_EQ(At(result, "/ip4/ip"), "172.26.64.2/20");
-}
-
 // ---- prevResult
 
 TEST_F(Result, HasThePreviousOneBehindItWithIndicesMoved) {

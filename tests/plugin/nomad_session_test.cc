@@ -48,6 +48,7 @@ TEST_P(EveryConfigOfNomad, IsAddedCheckedAndDeleted) {
   }
   const Outcome del = Send("DEL", config, "");
   EXPECT_EQ(del.exit_code, 0) << del;
+  EXPECT_EQ(del.out, "");
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 

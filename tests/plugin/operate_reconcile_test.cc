@@ -47,20 +47,6 @@ TEST_F(Reconcile, FindsNothingWhereAllIsWell) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-TEST_F(Reconcile, BringsAFlushedRulesetBack) {
-  AttachAll();
-  const Snapshot before = TakeHostSnapshot();
-  host().Must({"nft", "flush", "ruleset"});
-  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "");
-
-  const Outcome outcome = RunLine("reconcile");
-
-  EXPECT_EQ(outcome.exit_code, 0) << outcome;
-  EXPECT_THAT(outcome.err, HasSubstr("repaired: table inet nomad-bridge is missing"));
-  ExpectServes();
-  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
-}
-
 // ---- each thing that CHECK repairs: repair_damages_test.cc
 
 TEST_F(Reconcile, MakesTheFilterOfLocalhostAsItWas) {
@@ -211,15 +197,6 @@ TEST_F(IfChanged, AsksAsMuchOfManyAttachmentsAsOfTwo) {
   }
   ExpectQuiet();
   EXPECT_EQ(CountCalls(), calls);
-}
-
-TEST_F(IfChanged, RepairsAfterAForeignChange) {
-  AttachAll();
-  host().Must({"nft", "flush", "ruleset"});
-  const Outcome outcome = RunLine("reconcile -if-changed");
-  EXPECT_EQ(outcome.exit_code, 0) << outcome;
-  ExpectServes();
-  ExpectQuiet();
 }
 
 TEST_F(Reconcile, CannotTellWithoutRoot) {

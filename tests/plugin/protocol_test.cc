@@ -28,54 +28,6 @@ INSTANTIATE_TEST_SUITE_P(Every,
                            return Cat("v", name);
                          });
 
-TEST_P(EveryVersion, AddAnswersInItsShape) {
-  const json result = Attach(Config({{"cniVersion", version()}}));
-
-  EXPECT_EQ(result.at("cniVersion"), version());
-  const bool is_by_family = version() < "0.3.0";
-  const bool has_version = !is_by_family && version() < "1.0.0";
-  if (is_by_family) {
-    EXPECT_FALSE(result.contains("interfaces"));
-    EXPECT_THAT(result.at("ip4").at("ip"), StartsWith("172.26.64."));
-    EXPECT_EQ(result.at("ip4").at("gateway"), "172.26.64.1");
-    EXPECT_EQ(result.at("ip4").at("routes").at(0).at("dst"), "0.0.0.0/0");
-    return;
-  }
-  EXPECT_EQ(result.at("ips").at(0).contains("version"), has_version);
-  EXPECT_EQ(result.at("ips").at(0).at("gateway"), "172.26.64.1");
-  EXPECT_EQ(result.at("routes").at(0).at("dst"), "0.0.0.0/0");
-  EXPECT_EQ(result.contains("dns"), has_version) << "Go's older types print it always";
-}
-
-TEST_P(EveryVersion, TheInterfacesAreBridgeHostEndAndContainerEndAsTheKernelHasThem) {
-  if (version() < "0.3.0") {
-    Attach(Config({{"cniVersion", version()}}));
-    return;  // results of those versions have no interfaces
-  }
-  const json result = Attach(Config({{"cniVersion", version()}}));
-
-  const json& interfaces = result.at("interfaces");
-  ASSERT_EQ(interfaces.size(), 3U);
-  EXPECT_EQ(interfaces.at(0).at("name"), "nomad");
-  EXPECT_EQ(interfaces.at(0).at("mac"), LinkOn(host(), "nomad").at("address"));
-  EXPECT_EQ(interfaces.at(1).at("name"), OnlyPort());
-  EXPECT_EQ(interfaces.at(1).at("mac"), LinkOn(host(), OnlyPort()).at("address"));
-  EXPECT_EQ(interfaces.at(2).at("name"), "eth0");
-  EXPECT_EQ(interfaces.at(2).at("mac"), LinkOn(container(), "eth0").at("address"));
-  EXPECT_EQ(interfaces.at(2).at("sandbox"), container().path());
-  EXPECT_EQ(result.at("ips").at(0).at("interface"), 2);
-}
-
-TEST_P(EveryVersion, DelPrintsNothingAndLeavesNothing) {
-  WarmUp();
-  const Snapshot before = TakeSnapshot();
-  Attach(Config({{"cniVersion", version()}}));
-
-  const Outcome del = MustRun("DEL", Config({{"cniVersion", version()}}));
-  EXPECT_EQ(del.out, "");
-  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
-}
-
 TEST_P(EveryVersion, CheckCameWith040) {
   const json result = Attach(Config({{"cniVersion", version()}}));
 
@@ -116,12 +68,6 @@ TEST_F(CniProtocol, NoVersionAndEmptyVersionAreTheOldest) {
   EXPECT_EQ(Attach(without).at("cniVersion"), "0.1.0");
   Detach(without);
   EXPECT_EQ(Attach(Config({{"cniVersion", ""}})).at("cniVersion"), "0.1.0");
-}
-
-TEST_F(CniProtocol, AnInterfaceOf110HasItsMtu) {
-  const json result = Attach(Config({{"mtu", 1400}}));
-  EXPECT_EQ(result.at("interfaces").at(2).at("mtu"), 1400);
-  EXPECT_EQ(LinkOn(container(), "eth0").at("mtu"), 1400);
 }
 
 // ---- VERSION, and no command at all
@@ -267,27 +213,6 @@ TEST_F(CniProtocol, KeysInAnyLetterCase) {
   EXPECT_EQ(AddressOf(result), "10.9.0.77");
   const Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "published");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "published");
-}
-
-TEST_F(CniProtocol, PrevResultIsPassedThroughBehindOurs) {
-  const json before = json::parse(R"({
-    "cniVersion": "1.0.0",
-    "interfaces": [{"name": "dummy0"}, {"name": "lan0", "mac": "02:00:00:00:00:09", "sandbox": "/run/netns/x"}],
-    "ips": [{"address": "10.1.2.3/24", "interface": 1}],
-    "routes": [{"dst": "10.7.0.0/16", "gw": "10.1.2.1"}],
-    "dns": {"nameservers": ["192.0.2.53"]}})");
-
-  const json result = Attach(WithResult(Config(), before));
-
-  ASSERT_EQ(result.at("interfaces").size(), 5U);
-  EXPECT_EQ(result.at("interfaces").at(0).at("name"), "nomad");
-  EXPECT_EQ(result.at("interfaces").at(3), before.at("interfaces").at(0));
-  EXPECT_EQ(result.at("interfaces").at(4), before.at("interfaces").at(1));
-  ASSERT_EQ(result.at("ips").size(), 2U);
-  EXPECT_EQ(result.at("ips").at(0).at("interface"), 2);
-  EXPECT_EQ(result.at("ips").at(1), json::parse(R"({"address": "10.1.2.3/24", "interface": 4})"));
-  EXPECT_EQ(result.at("routes").back(), before.at("routes").at(0));
-  EXPECT_EQ(result.at("dns"), before.at("dns"));
 }
 
 }  // namespace

@@ -6,15 +6,6 @@ namespace {
 
 class Attachment : public World {};
 
-TEST_F(Attachment, NeedsNoRepairByCheck) {
-  const json config = Publish({Port(8080, 80)});
-  const json add = Attach(config);
-  const Snapshot before = TakeSnapshot();
-  const Outcome check = MustCheck(config, add);
-  EXPECT_EQ(check.err, "");
-  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
-}
-
 // A lease file that is gone must not give the address of a living allocation away, were it the last one.
 TEST_F(Attachment, KeepsItsAddressWhenTheLeaseIsLost) {
   const json config = Config({{"ipam", {{"subnet", "10.9.0.0/30"}}}});

@@ -22,22 +22,6 @@ class OwnedPort : public World {
   json add_;
 };
 
-TEST_F(OwnedPort, OfALiveOwnerIsRefusedNamingJobGroupAndAllocation) {
-  const Snapshot before = TakeSnapshot();
-  // Only one of its ports is taken; nothing of it may be left.
-  const json config = Publish({Port(7070, 70), Port(8080, 80)});
-
-  const Outcome add = RunPlugin("ADD", config, As("late", *late_));
-
-  EXPECT_EQ(ErrorCode(add), 102) << add;
-  EXPECT_THAT(
-      Msg(add),
-      AllOf(
-          HasSubstr("8080"), HasSubstr("'billing'"), HasSubstr("'api'"), HasSubstr("'5f3c1a2b'")));
-  EXPECT_THAT(Details(add), HasSubstr("'owner'"));
-  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
-}
-
 TEST_F(OwnedPort, OfALiveOwnerIsRefusedToAnotherNetworkToo) {
   const json config = Publish(
       {Port(8080, 80)},

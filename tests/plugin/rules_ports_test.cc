@@ -98,6 +98,8 @@ TEST_P(PublishedTcpPort, IsRefusedAtOnceOnIpv6LocalhostSoThatClientsGoOnToIpv4) 
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(From(host(), "::1"), std::nullopt);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(500));
+  Serve(host(), Protocol::kTcp, {"::1"}, 8080, "host");
+  EXPECT_EQ(From(host(), "::1"), (Reply{"host", "::1"})) << "which has the port to itself";
 }
 
 TEST_P(PublishedTcpPort, AnswersANeighbourAndSeesTheBridge) {
@@ -123,6 +125,12 @@ TEST_P(PublishedTcpPort, LeavesTheNeighboursOwnAddressesAlone) {
   EXPECT_EQ(Ask(neighbour_, {.to = "fd00:26::2", .port = 80}), (Reply{"web", "fd00:26::3"}));
 }
 
+TEST_P(PublishedTcpPort, LeavesItsAllocationTheWayOutUnderTheNodesAddress) {
+  Serve(outside(), Protocol::kTcp, {kOutsideIp4, kOutsideIp6}, 9000, "outside");
+  EXPECT_EQ(Ask(container(), {.to = kOutsideIp4, .port = 9000}), (Reply{"outside", kHostIp4}));
+  EXPECT_EQ(Ask(container(), {.to = kOutsideIp6, .port = 9000}), (Reply{"outside", kHostIp6}));
+}
+
 TEST_P(PublishedTcpPort, IsNotPublishedForUdp) {
   Serve(container(), Protocol::kUdp, {"172.26.64.2"}, 80, "web");
   EXPECT_TRUE(IsSilent(outside(), {.protocol = Protocol::kUdp, .to = kHostIp4, .port = 8080}));
@@ -138,6 +146,7 @@ TEST_P(PublishedUdpPort, AnswersEverybody) {
     EXPECT_EQ(From(*node, kHostIp4), (Reply{"web", kBridgeIp4})) << node->name();
     EXPECT_EQ(From(*node, kHostIp6), (Reply{"web", kBridgeIp6})) << node->name();
   }
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "") << "only UDP was published";
 }
 
 TEST_P(PublishedPort, ForOneHostAddressAnswersOnThatOneFromEverywhere) {

@@ -225,17 +225,6 @@ TEST_F(SourceCheck, IsOffWhereTheConfigSaysSo) {
   EXPECT_THAT(host().Must({"nft", "list", "tables"}), Not(HasSubstr("table bridge")));
 }
 
-TEST_F(SourceCheck, IsRepairedAfterAFlush) {
-  Add();
-  const Snapshot before = TakeHostSnapshot().Of({"host nft bridge"});
-  host().Must({"nft", "flush", "ruleset"});
-  Attach(DualStack(), As("third", AddContainer("third")));
-  Detach(DualStack(), As("third", container()));
-  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot().Of({"host nft bridge"})));
-  SendAs("172.26.64.9", own_);
-  EXPECT_THAT(Heard(), OnlyHonest());
-}
-
 TEST_F(SourceCheck, IsRepairedElementByElement) {
   const json config = DualStack();
   const json result = Attach(config, As("forger", container()));
