@@ -1,16 +1,9 @@
 #include "tests/clients/client_world.h"
 
-#include <filesystem>
-#include <fstream>
-
 #include <sys/mount.h>
-
-#include "base/error.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kBusybox = "/bin/busybox";
 

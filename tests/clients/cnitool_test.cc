@@ -84,9 +84,7 @@ TEST_F(Cnitool, CheckNamesWhatIsMissing) {
   UseList(Conflist("nomad_builtin_bridge"));
   Add();
   container().Must({"ip", "route", "del", "default"});
-  const Outcome check = Execute(Invocation("check"));
-  EXPECT_NE(check.exit_code, 0);
-  EXPECT_THAT(check.err, HasSubstr("0.0.0.0/0"));
+  EXPECT_THAT(Execute(Invocation("check")), Exits(Ne(0), Err(HasSubstr("0.0.0.0/0"))));
 }
 
 TEST_F(Cnitool, GcAndStatusOfAListThatHasThem) {

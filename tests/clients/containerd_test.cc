@@ -1,16 +1,10 @@
 // containerd's ctr, which attaches by go-cni, Nomad's own library.
-#include <filesystem>
-
 #include <sys/mount.h>
 
-#include "base/error.h"
 #include "tests/clients/client_world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-namespace fs = std::filesystem;
-using ::testing::Each;
 
 constexpr const char* kSocket = "/run/containerd.sock";
 constexpr const char* kConfig = "/run/containerd.toml";
@@ -143,9 +137,7 @@ TEST_P(EveryList, AContainerThatNobodyRemovesGivesUpItsPortToTheNext) {
   UseList(Conflist(GetParam()));
   Must(RunCommand("first", {"--detach"}));
   EXPECT_EQ(AwaitPage(outside(), kHostIp4, 8080), "first");
-  const Outcome taken = Execute(RunCommand("second", {"--rm"}));
-  EXPECT_NE(taken.exit_code, 0);
-  EXPECT_THAT(taken.err, HasSubstr("8080"));
+  EXPECT_THAT(Execute(RunCommand("second", {"--rm"})), Exits(Ne(0), Err(HasSubstr("8080"))));
 
   // ctr never runs DEL for a container that runs by itself.
   Kill("first");

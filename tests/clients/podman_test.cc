@@ -5,8 +5,6 @@
 namespace nomad_bridge::test {
 namespace {
 
-using ::testing::Each;
-
 constexpr const char* kConfig = "/run/podman/containers.conf";
 constexpr const char* kDefaultBridge = "cni-podman0";
 
@@ -191,10 +189,9 @@ TEST_F(Podman, AnAddressAskedForIsGivenOnce) {
               AllOf(HasSubstr("10.97.0.50/24"), HasSubstr("92:d0:c6:0a:29:33")));
   const Snapshot before = TakeSnapshot();
 
-  const Outcome second = Execute(RunCommand("two", {"--network=net", "--ip=10.97.0.50"}));
+  EXPECT_THAT(Execute(RunCommand("two", {"--network=net", "--ip=10.97.0.50"})),
+              Exits(Ne(0), Err(HasSubstr("10.97.0.50"))));
 
-  EXPECT_NE(second.exit_code, 0);
-  EXPECT_THAT(second.err, HasSubstr("10.97.0.50"));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
   Remove("one");
   Do({"start", "two"});
@@ -228,9 +225,8 @@ TEST_F(Podman, APortThatIsTakenIsRefusedAndTheContainerStartsWhenItIsFree) {
   Run("one", {"--publish=8080:80"});
 
   // podman itself binds published ports on the host, but only while it starts a container.
-  const Outcome second = Execute(RunCommand("two", {"--network=net", "--publish=8080:80"}));
+  EXPECT_THAT(Execute(RunCommand("two", {"--network=net", "--publish=8080:80"})), Exits(Ne(0)));
 
-  EXPECT_NE(second.exit_code, 0);
   EXPECT_EQ(AwaitPage(outside(), kHostIp4, 8080), "one");
   Remove("one");
   Do({"start", "two"});

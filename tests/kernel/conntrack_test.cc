@@ -7,14 +7,9 @@
 namespace nomad_bridge::test {
 namespace {
 
-struct Way {
-  std::string name;
+struct Way : Named {
   void (conntrack::Conntrack::*forget)(const std::vector<conntrack::UdpFlows>&);
 };
-
-void PrintTo(const Way& way, std::ostream* out) {
-  *out << way.name;
-}
 
 // Both ways: the one this kernel takes, and the one older kernels need.
 class Conntrack : public World, public ::testing::WithParamInterface<Way> {

@@ -1,9 +1,5 @@
 // Our table in the kernel: created, repaired, shared and left alone. Read back with nft.
-#include <ostream>
-#include <sstream>
-
 #include "tests/kernel/ruleset_world.h"
-#include "tests/support/caught.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -140,15 +136,10 @@ TEST_F(Ruleset, ComesBackWithAllItsElementsAfterAFlush) {
                           "table inet nomad-bridge is missing"));
 }
 
-struct Damage {
-  std::string name;
+struct Damage : Named {
   std::string commands;
   std::string mismatch;
 };
-
-void PrintTo(const Damage& damage, std::ostream* out) {
-  *out << damage.name;
-}
 
 class DamagedRuleset : public Ruleset, public ::testing::WithParamInterface<Damage> {};
 
@@ -342,7 +333,7 @@ TEST_F(Ruleset, ListsElementsThatHaveAnOwner) {
   Put(DesiredOf(2));
   std::vector<nft::Element> expected = DesiredOf(2).elements;
   std::erase_if(expected, [](const nft::Element& element) { return element.owner().empty(); });
-  EXPECT_THAT(firewall::OwnedElements(socket_), ::testing::UnorderedElementsAreArray(expected));
+  EXPECT_THAT(firewall::OwnedElements(socket_), UnorderedElementsAreArray(expected));
   EXPECT_EQ(firewall::FindAddress(socket_, Ip::Parse(Ip6(2)).value())->owner(), "veth2");
 }
 
@@ -383,10 +374,10 @@ TEST_F(Ruleset, ReportsEveryRefusalOfALargeBatch) {
 TEST_F(Ruleset, ReportsWhichMessageTheKernelRefused) {
   DesiredState odd = DesiredOf(2);
   odd.elements.front().key.pop_back();
-  const Error error = Caught([&] { Put(odd); });  // an address of three bytes
-  EXPECT_EQ(error.code(), Code::kKernel);
-  EXPECT_EQ(error.msg(), "cannot add the element of alloc4 for 'veth2' to table inet nomad-bridge");
-  EXPECT_THAT(error.details(), HasSubstr("(EINVAL)"));
+  EXPECT_THAT(Caught([&] { Put(odd); }),
+              IsError(Code::kKernel,
+                      "cannot add the element of alloc4 for 'veth2' to table inet nomad-bridge",
+                      HasSubstr("(EINVAL)")));  // an address of three bytes
   EXPECT_THAT(firewall::OwnedElements(socket_), IsEmpty()) << "half of it is there";
 }
 

@@ -1,6 +1,4 @@
 // The rules in iptables' own tables, read back with iptables.
-#include <sstream>
-
 #include "tests/kernel/ruleset_world.h"
 
 namespace nomad_bridge::test {

@@ -1,24 +1,12 @@
 // Leases in one directory with the reference plugin, host-local; and on a file system without inodes.
-#include <filesystem>
-#include <string>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/error.h"
-#include "base/text.h"
 #include "ipam/allocator.h"
+#include "tests/support/config.h"
 #include "tests/support/isolation.h"
 #include "tests/support/mounted.h"
-#include "tests/support/process.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge::ipam {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::UnorderedElementsAre;
 
 constexpr const char* kReference = "/usr/lib/cni/host-local";
 constexpr const char* kDataDir = "/run/leases";
@@ -56,7 +44,7 @@ std::vector<std::string> ReferenceAdd(const std::string& container) {
   const test::Outcome outcome = Reference("ADD", container);
   EXPECT_EQ(outcome.exit_code, 0) << outcome;
   std::vector<std::string> addresses;
-  for (const nlohmann::json& ip : outcome.json.value("ips", nlohmann::json::array())) {
+  for (const json& ip : outcome.json.value("ips", json::array())) {
     addresses.push_back(ip.at("address"));
   }
   return addresses;
@@ -75,7 +63,7 @@ std::vector<std::string> OurAdd(const LeaseOwner& owner) {
 
 std::vector<std::string> Names() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(Cat(kDataDir, "/net"))) {
+  for (const auto& entry : fs::directory_iterator(Cat(kDataDir, "/net"))) {
     names.push_back(entry.path().filename());
   }
   return names;
@@ -108,9 +96,8 @@ TEST_F(SharedLeases, OfOursAreCheckedAndReleasedByTheReference) {
   OurAdd(kOurs);
   EXPECT_NE(Reference("CHECK", "nobody").exit_code, 0);
   EXPECT_EQ(Reference("CHECK", "ours").exit_code, 0);
-  const test::Outcome again = Reference("ADD", "ours");
-  EXPECT_NE(again.exit_code, 0);
-  EXPECT_THAT(again.out, HasSubstr("duplicate allocation"));
+  EXPECT_THAT(Reference("ADD", "ours"),
+              test::Exits(Ne(0), test::Out(HasSubstr("duplicate allocation"))));
   EXPECT_EQ(Reference("DEL", "nobody").exit_code, 0);
   EXPECT_EQ(Reference("CHECK", "ours").exit_code, 0);
   EXPECT_EQ(Reference("DEL", "ours").exit_code, 0);
@@ -121,9 +108,8 @@ TEST_F(SharedLeases, FillThePoolForBoth) {
   for (const char* const container : {"a", "b", "c", "d", "e"}) {
     OurAdd({container, "eth0"});
   }
-  const test::Outcome full = Reference("ADD", "theirs");
-  EXPECT_NE(full.exit_code, 0);
-  EXPECT_THAT(full.out, HasSubstr("no IP addresses available in range set"));
+  EXPECT_THAT(Reference("ADD", "theirs"),
+              test::Exits(Ne(0), test::Out(HasSubstr("no IP addresses available in range set"))));
   ASSERT_EQ(Reference("DEL", "c").exit_code, 0);
   ReferenceAdd("theirs");
   const Store store = Store::Open(kDataDir, "net");
@@ -141,7 +127,7 @@ TEST_F(SharedLeases, AreLockedAgainstTheReference) {
 // Wherever in the middle the last inode is used up: between the leases, between a lease and its
 // mark.
 TEST_F(SharedLeases, AreAllOrNothingWithoutAFreeInode) {
-  std::filesystem::create_directory(kDataDir);
+  fs::create_directory(kDataDir);
   // The root, net, lock, then 10.0.0.2, last_reserved_ip.0, fd00::2 and last_reserved_ip.1.
   for (int inodes = 3; inodes <= 7; ++inodes) {
     const bool is_enough = inodes == 7;

@@ -1,14 +1,9 @@
 // A kernel that does not answer: a socket filter drops every reply before the socket receives it.
-#include <chrono>
 #include <cstddef>
-#include <string>
 
 #include <linux/filter.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/file_lock.h"
 #include "netlink/conntrack/conntrack.h"
@@ -20,15 +15,10 @@ namespace {
 
 const nft::TableId kTable{.family = nft::TableFamily::kInet, .name = "t"};
 
-struct SilentCase {
-  std::string name;
+struct SilentCase : Named {
   std::string what;  // the request, as the error has to name it
   void (*request)();
 };
-
-void PrintTo(const SilentCase& silent, std::ostream* out) {
-  *out << silent.name;
-}
 
 template <typename Act>
 void OnEveryNetlinkSocket(const Act& act) {
@@ -112,10 +102,8 @@ const SilentCase kSilent[] = {
 class SilentKernel : public RtnlWorld, public ::testing::WithParamInterface<SilentCase> {};
 
 TEST_P(SilentKernel, EndsInCode11ThatNamesTheRequest) {
-  const Error error = Thrown(GetParam().request);
-  EXPECT_EQ(error.code(), Code::kTryAgain);
-  EXPECT_EQ(error.msg(), GetParam().what);
-  EXPECT_EQ(error.details(), "the kernel did not answer in time");
+  EXPECT_THAT(Thrown(GetParam().request),
+              IsError(Code::kTryAgain, GetParam().what, "the kernel did not answer in time"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Netlink, SilentKernel, ::testing::ValuesIn(kSilent), kNameOf);

@@ -1,12 +1,7 @@
 // A commit for which the kernel has to load a module. Only under a kernel that has modules: see
 // tests/with-kernel.
-#include <cerrno>
-#include <filesystem>
-#include <fstream>
-
 #include <sys/stat.h>
 
-#include "base/text.h"
 #include "netlink/core/netns.h"
 #include "netlink/nft/socket.h"
 #include "tests/support/scratch_directory.h"
@@ -29,7 +24,7 @@ class ChangedWhileLoading {
         << "?' 2>/dev/null | head -n 1)\n"
         << "nsenter --net=\"$ns\" nft add table ip foreign\n"
         << "exec " << former_ << " \"$@\"\n";
-    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    fs::permissions(program, fs::perms::owner_all);
     node_.SetSysctl("kernel/modprobe", program);
   }
   ~ChangedWhileLoading() { node_.SetSysctl("kernel/modprobe", former_); }

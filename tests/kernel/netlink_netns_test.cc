@@ -1,12 +1,9 @@
 // Namespaces: what counts as one, and that we always come back.
-#include <stdexcept>
-
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "netlink/core/netns.h"
-#include "tests/support/caught.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {

@@ -3,7 +3,6 @@
 
 #include "netlink/core/netns.h"
 #include "netlink/core/sysctl.h"
-#include "tests/support/caught.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -43,10 +42,10 @@ TEST_F(Sysctl, OfALinkWithADotInItsName) {
 TEST_F(Sysctl, ThatIsAbsentIsAnErrorUnlessOptional) {
   EXPECT_FALSE(netlink::EnsureSysctlIfPresent(kNone, "1"));
   EXPECT_FALSE(netlink::IsSysctlOn(kNone));
-  const Error error = Caught([] { netlink::EnsureSysctl(kNone, "1"); });
-  EXPECT_EQ(error.code(), Code::kKernel);
-  EXPECT_EQ(error.msg(), "cannot set 'net/ipv4/no_such_setting' to '1'");
-  EXPECT_THAT(error.details(), HasSubstr("(ENOENT)"));
+  EXPECT_THAT(
+      Caught([] { netlink::EnsureSysctl(kNone, "1"); }),
+      IsError(
+          Code::kKernel, "cannot set 'net/ipv4/no_such_setting' to '1'", HasSubstr("(ENOENT)")));
 }
 
 TEST_F(Sysctl, ValueThatIsRefusedIsAnErrorThatNamesIt) {

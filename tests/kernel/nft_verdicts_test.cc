@@ -1,8 +1,4 @@
 // Tables with verdict maps, intervals, ranges and refusals: committed by us, read by nft, and read back.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/ip.h"
 #include "netlink/core/netns.h"
 #include "netlink/nft/socket.h"
 #include "tests/support/world.h"
@@ -11,7 +7,6 @@ namespace nomad_bridge::test {
 namespace {
 
 using Code = nft::Verdict::Code;
-using ::testing::UnorderedElementsAreArray;
 
 const nft::TableId kTable = {nft::TableFamily::kInet, "verdicts"};
 const nft::Set kOffice = {.name = "adr4-office",
@@ -138,17 +133,17 @@ TEST_F(Verdicts, AreReadByNft) {
 }
 
 TEST_F(Verdicts, AreWhatNftMakesOfTheirText) {
-  const auto json = [](const Node& node) {
-    nlohmann::json list = node.Json({"nft", "-j", "list", "table", "inet", "verdicts"});
-    for (nlohmann::json& item : list.at("nftables")) {
-      for (nlohmann::json& object : item) {
+  const auto table = [](const Node& node) {
+    json list = node.Json({"nft", "-j", "list", "table", "inet", "verdicts"});
+    for (json& item : list.at("nftables")) {
+      for (json& object : item) {
         object.erase("handle");
       }
     }
     return list;
   };
   outside().Must({"nft", "-f", "-"}, kText);
-  EXPECT_EQ(json(host()), json(outside()));
+  EXPECT_EQ(table(host()), table(outside()));
 }
 
 TEST_F(Verdicts, AreReadBack) {

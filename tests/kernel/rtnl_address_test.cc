@@ -1,21 +1,14 @@
 // Addresses and routes, read back with ip(8).
-#include <algorithm>
-
 #include <linux/rtnetlink.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "base/fd.h"
-#include "base/text.h"
 #include "netlink/core/netns.h"
 #include "netlink/rtnl/rtnl.h"
-#include "tests/support/caught.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-using ::testing::UnorderedElementsAre;
 
 Cidr At(const std::string& text) {
   return Cidr::Parse(text).value();
@@ -185,11 +178,10 @@ TEST_F(RtnlAddress, MayBeRemovedTwice) {
 TEST_F(RtnlAddress, IsRefusedWithTheReasonWhereIpv6IsOff) {
   container().SetSysctl("net/ipv6/conf/d0/disable_ipv6", "1");
 
-  const Error error = Caught([&] { net_.EnsureAddress(link_, At("2001:db8::5/64")); });
-
-  EXPECT_EQ(error.code(), Code::kKernel);
-  EXPECT_EQ(error.msg(), "cannot add 2001:db8::5/64 to 'd0'");
-  EXPECT_THAT(error.details(), HasSubstr("IPv6 is disabled on this device (EACCES)"));
+  EXPECT_THAT(Caught([&] { net_.EnsureAddress(link_, At("2001:db8::5/64")); }),
+              IsError(Code::kKernel,
+                      "cannot add 2001:db8::5/64 to 'd0'",
+                      HasSubstr("IPv6 is disabled on this device (EACCES)")));
 }
 
 TEST_F(RtnlAddress, WithAnotherPrefixLengthIsAnother) {
@@ -264,13 +256,12 @@ TEST_F(RtnlRoute, LeavesAForeignOneToTheSameDestination) {
 }
 
 TEST_F(RtnlRoute, ByAnUnreachableGatewayIsAnErrorInTheKernelsWords) {
-  const Error error = Caught([&] {
-    net_.EnsureRoute(link_, {.destination = At("192.0.2.0/24"), .gateway = Ip::Parse("10.0.0.1")});
-  });
+  const Route route{.destination = At("192.0.2.0/24"), .gateway = Ip::Parse("10.0.0.1")};
 
-  EXPECT_EQ(error.code(), Code::kKernel);
-  EXPECT_EQ(error.msg(), "cannot add a route to 192.0.2.0/24 via 10.0.0.1 out of 'd0'");
-  EXPECT_EQ(error.details(), "Nexthop has invalid gateway (ENETUNREACH)");
+  EXPECT_THAT(Caught([&] { net_.EnsureRoute(link_, route); }),
+              IsError(Code::kKernel,
+                      "cannot add a route to 192.0.2.0/24 via 10.0.0.1 out of 'd0'",
+                      "Nexthop has invalid gateway (ENETUNREACH)"));
 }
 
 TEST_F(RtnlRoute, IsReadBackAsItWasMade) {
@@ -350,19 +341,15 @@ TEST_F(RtnlDuplicateDetection, IsAwaitedToItsEnd) {
 TEST_F(RtnlDuplicateDetection, OfATakenAddressIsAConflict) {
   DetectAfter("ip address add 2001:db8::5/64 dev d0-peer nodad");
 
-  const Error error = AwaitFailure(std::chrono::seconds(30));
-
-  EXPECT_EQ(error.code(), Code::kConflict);
-  EXPECT_EQ(error.msg(), "address 2001:db8::5/64 of 'd0' is taken");
+  EXPECT_THAT(AwaitFailure(std::chrono::seconds(30)),
+              IsError(Code::kConflict, "address 2001:db8::5/64 of 'd0' is taken"));
 }
 
 TEST_F(RtnlDuplicateDetection, IsAwaitedUntilTheDeadline) {
   DetectAfter("ip link set d0-peer down");
 
-  const Error error = AwaitFailure(std::chrono::milliseconds(200));
-
-  EXPECT_EQ(error.code(), Code::kTryAgain);
-  EXPECT_EQ(error.msg(), "address 2001:db8::5/64 of 'd0' did not become usable");
+  EXPECT_THAT(AwaitFailure(std::chrono::milliseconds(200)),
+              IsError(Code::kTryAgain, "address 2001:db8::5/64 of 'd0' did not become usable"));
 }
 
 TEST_F(RtnlDuplicateDetection, IsNotAwaitedWhereThereIsNone) {

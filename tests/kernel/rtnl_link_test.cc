@@ -1,8 +1,4 @@
 // Links and the way to them, read back with ip(8).
-#include <cerrno>
-#include <fstream>
-#include <sstream>
-
 #include <linux/netlink.h>
 #include <sys/socket.h>
 
@@ -130,11 +126,8 @@ TEST_F(RtnlBridgeLink, KeepsItsMacWhenItsPortsChange) {
 }
 
 TEST_F(RtnlBridgeLink, WithAnInvalidNameIsAnErrorInTheKernelsWords) {
-  const Error error = Thrown([&] { return net_.CreateBridge("a/b", kBridgeMac, 0); });
-
-  EXPECT_EQ(error.code(), Code::kKernel);
-  EXPECT_EQ(error.msg(), "cannot create bridge 'a/b'");
-  EXPECT_THAT(error.details(), HasSubstr("(EINVAL)"));
+  EXPECT_THAT(Thrown([&] { return net_.CreateBridge("a/b", kBridgeMac, 0); }),
+              IsError(Code::kKernel, "cannot create bridge 'a/b'", HasSubstr("(EINVAL)")));
 }
 
 TEST_F(RtnlVeth, HasBothEndsFromOneRequest) {
@@ -148,7 +141,7 @@ TEST_F(RtnlVeth, HasBothEndsFromOneRequest) {
   EXPECT_EQ(host_end.at("master"), "br0");
   EXPECT_THAT(host_end.at("flags"), Not(Contains("UP")));
   EXPECT_EQ(host_end.at("num_tx_queues"), 1);
-  const nlohmann::json container_end = LinkOn(container(), "eth0");
+  const json container_end = LinkOn(container(), "eth0");
   EXPECT_EQ(container_end.at("address"), kContainerMac.Text());
   EXPECT_EQ(container_end.at("mtu"), 1400);
   EXPECT_THAT(container_end.at("flags"), Not(Contains("UP")));
@@ -167,11 +160,11 @@ TEST_F(RtnlVeth, WithATakenHostNameIsAConflictThatNamesIt) {
   Add(host(), "veth0");
   const Snapshot before = TakeSnapshot();
 
-  const Error error = Thrown([&] { net_.CreateVeth(Spec(bridge), container_ns_); });
+  EXPECT_THAT(Thrown([&] { net_.CreateVeth(Spec(bridge), container_ns_); }),
+              IsError(Code::kConflict,
+                      "cannot create veth pair 'veth0' - 'eth0'",
+                      "the host has an interface 'veth0' already"));
 
-  EXPECT_EQ(error.code(), Code::kConflict);
-  EXPECT_EQ(error.msg(), "cannot create veth pair 'veth0' - 'eth0'");
-  EXPECT_EQ(error.details(), "the host has an interface 'veth0' already");
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
@@ -180,10 +173,9 @@ TEST_F(RtnlVeth, WithATakenContainerNameIsAConflictThatNamesIt) {
   Add(container(), "eth0");
   const Snapshot before = TakeSnapshot();
 
-  const Error error = Thrown([&] { net_.CreateVeth(Spec(bridge), container_ns_); });
+  EXPECT_THAT(Thrown([&] { net_.CreateVeth(Spec(bridge), container_ns_); }),
+              IsError(Code::kConflict, _, "the container has an interface 'eth0' already"));
 
-  EXPECT_EQ(error.code(), Code::kConflict);
-  EXPECT_EQ(error.details(), "the container has an interface 'eth0' already");
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
@@ -195,10 +187,11 @@ TEST_F(RtnlVeth, OnAFullBridgeIsAnErrorThatNamesTheLimitAndLeavesNothing) {
   }
   host().Must({"ip", "-batch", "-"}, batch);
 
-  const Error error = Thrown([&] { net_.CreateVeth(Spec(bridge), container_ns_); });
+  EXPECT_THAT(
+      Thrown([&] { net_.CreateVeth(Spec(bridge), container_ns_); }),
+      IsError(
+          Code::kKernel, _, "bridge 'br0' already has 1,023 ports, the kernel's limit (EXFULL)"));
 
-  EXPECT_EQ(error.code(), Code::kKernel);
-  EXPECT_EQ(error.details(), "bridge 'br0' already has 1,023 ports, the kernel's limit (EXFULL)");
   EXPECT_TRUE(LinkOn(host(), "veth0").is_null());
   EXPECT_TRUE(LinkOn(container(), "eth0").is_null());
   EXPECT_EQ(net_.Ports(bridge.index).size(), 1023U);
@@ -268,11 +261,11 @@ TEST_F(RtnlLink, ChangeThatIsRefusedNamesItselfAndTheKernelsReason) {
   Add(host(), "test0");
   const rtnl::Link link = net_.FindLink("test0").value();
 
-  const Error error = Thrown([&] { net_.Change(link, {.up = true, .mtu = 10}); });
-
-  EXPECT_EQ(error.code(), Code::kKernel);
-  EXPECT_EQ(error.msg(), "cannot set interface 'test0': up, MTU 10");
-  EXPECT_EQ(error.details(), "mtu less than device minimum (EINVAL)") << "the extended ack";
+  EXPECT_THAT(Thrown([&] { net_.Change(link, {.up = true, .mtu = 10}); }),
+              IsError(Code::kKernel,
+                      "cannot set interface 'test0': up, MTU 10",
+                      "mtu less than device minimum (EINVAL)"))
+      << "the extended ack";
 }
 
 TEST_F(RtnlLink, HasHairpinModeTurnedOnAndOff) {
@@ -328,8 +321,7 @@ TEST_F(RtnlLink, CountsWhatItReceivesAndSends) {
   host().Must({"ip", "address", "add", "10.9.0.1/24", "dev", "br0"});
   ASSERT_TRUE(Ping(container(), "10.9.0.1"));
   const rtnl::LinkCounters counters = net_.FindLink("port")->counters.value();
-  const nlohmann::json stats =
-      host().Json({"ip", "-s", "-j", "link", "show", "port"}).at(0).at("stats64");
+  const json stats = host().Json({"ip", "-s", "-j", "link", "show", "port"}).at(0).at("stats64");
   EXPECT_GT(counters.received.packets, 0U);
   EXPECT_LE(counters.received.bytes, stats.at("rx").at("bytes"));
   EXPECT_LE(counters.sent.packets, stats.at("tx").at("packets"));
@@ -344,7 +336,7 @@ TEST_F(RtnlLink, IsOneOfAll) {
     EXPECT_TRUE(link.counters) << link.name;
   }
   std::set<std::string> shown;
-  for (const nlohmann::json& link : host().Json({"ip", "-j", "link", "show"})) {
+  for (const json& link : host().Json({"ip", "-j", "link", "show"})) {
     shown.insert(link.at("ifname"));
   }
   EXPECT_EQ(names, shown);

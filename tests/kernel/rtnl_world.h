@@ -3,7 +3,6 @@
 
 #include "netlink/core/netns.h"
 #include "netlink/rtnl/rtnl.h"
-#include "tests/support/caught.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {

@@ -1,13 +1,9 @@
 // The files of a release: what is in them, and that the other architecture's binary runs.
-#include <filesystem>
-
 #include "tests/packages/root.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 TEST(Release, HasSumsThatTheUsualProgramsCheck) {
   for (const char* const sum : {"sha256", "sha512"}) {
@@ -47,9 +43,9 @@ TEST_F(ReleaseRoot, FindsNoErrorInThePackages) {
   const Root root("release");
   for (const char* const architecture : {"amd64", "arm64"}) {
     root.Put(ReleaseFile("nomad-bridge_", Cat("_", architecture, ".deb")), "/package.deb");
-    const Outcome lintian = root.Run({"lintian", "--fail-on", "error", "/package.deb"});
-    EXPECT_EQ(lintian.exit_code, 0) << lintian;
-    EXPECT_THAT(lintian.out, Not(HasSubstr("groff-message"))) << "a line of the man page is lost";
+    EXPECT_THAT(root.Run({"lintian", "--fail-on", "error", "/package.deb"}),
+                Exits(0, Out(Not(HasSubstr("groff-message")))))
+        << "a line of the man page is lost";
   }
 }
 
@@ -65,15 +61,14 @@ TEST_F(ReleaseRoot, RunsTheProgramForArm64) {
   const std::vector<std::string> emulated = {"qemu-aarch64", "/opt/nomad-bridge"};
 
   EXPECT_THAT(root.Run(emulated).err, StartsWith("CNI nomad-bridge plugin v"));
-  const Outcome version = root.Run(emulated, {{"CNI_COMMAND", "VERSION"}});
-  EXPECT_THAT(version.out, HasSubstr("supportedVersions")) << version;
-  const Outcome install =
-      root.Run({"qemu-aarch64", "/opt/nomad-bridge", "install", "/opt/cni/bin"});
-  EXPECT_THAT(install.out, HasSubstr("/opt/cni/bin/portmap: link to nomad-bridge\n")) << install;
+  EXPECT_THAT(root.Run(emulated, {{"CNI_COMMAND", "VERSION"}}),
+              Out(HasSubstr("supportedVersions")));
+  EXPECT_THAT(root.Run({"qemu-aarch64", "/opt/nomad-bridge", "install", "/opt/cni/bin"}),
+              Out(HasSubstr("/opt/cni/bin/portmap: link to nomad-bridge\n")));
   root.Put(NOMAD_BRIDGE_EXAMPLES "/consul.conflist", "/consul.conflist");
-  const Outcome check =
-      root.Run({"qemu-aarch64", "/opt/nomad-bridge", "config", "check", "/consul.conflist"});
-  EXPECT_EQ(check.exit_code, 0) << check;
+  EXPECT_THAT(
+      root.Run({"qemu-aarch64", "/opt/nomad-bridge", "config", "check", "/consul.conflist"}),
+      Exits(0));
   const auto add = [&](const json& config) {
     Command command = PluginCommand("ADD", config.dump());
     command.argv = emulated;

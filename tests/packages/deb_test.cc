@@ -1,7 +1,4 @@
 // The Debian package on Debian 12 and 13: installed, upgraded and removed on a node that is at work.
-#include <filesystem>
-#include <fstream>
-
 #include "tests/packages/root.h"
 #include "tests/support/world.h"
 
@@ -25,18 +22,17 @@ class Package : public World, public ::testing::WithParamInterface<Release> {
   }
   static std::vector<std::string> UpgradeLine(const Root& root) {
     InstallLine(root);
-    const Outcome packed = root.Run({"sh",
-                                     "-euc",
-                                     "dpkg-deb --raw-extract /tmp/nomad-bridge.deb /tmp/tree\n"
-                                     "sed -i 's/^Version: .*/&+next/' /tmp/tree/DEBIAN/control\n"
-                                     "dpkg-deb --build /tmp/tree /tmp/next.deb\n"
-                                     "rm -r /tmp/tree"});
-    EXPECT_EQ(packed.exit_code, 0) << packed;
+    EXPECT_THAT(root.Run({"sh",
+                          "-euc",
+                          "dpkg-deb --raw-extract /tmp/nomad-bridge.deb /tmp/tree\n"
+                          "sed -i 's/^Version: .*/&+next/' /tmp/tree/DEBIAN/control\n"
+                          "dpkg-deb --build /tmp/tree /tmp/next.deb\n"
+                          "rm -r /tmp/tree"}),
+                Exits(0));
     return {"dpkg", "--install", "/tmp/next.deb"};
   }
   static void MustRun(const Root& root, const std::vector<std::string>& argv) {
-    const Outcome outcome = root.Run(argv);
-    ASSERT_EQ(outcome.exit_code, 0) << outcome;
+    ASSERT_THAT(root.Run(argv), Exits(0));
   }
   static std::string Status(const Root& root) {
     return root.Run({"dpkg-query", "--show", "--showformat=${db:Status-Status}", "nomad-bridge"})
@@ -57,8 +53,7 @@ class Package : public World, public ::testing::WithParamInterface<Release> {
   }
   void AttachAll(const Root& root) {
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      const Outcome add = RunInstalled(root, "ADD", static_cast<int>(i));
-      ASSERT_EQ(add.exit_code, 0) << add;
+      ASSERT_THAT(RunInstalled(root, "ADD", static_cast<int>(i)), Exits(0));
       Serve(*nodes_[i], Protocol::kTcp, {"0.0.0.0"}, 80, Cat("number ", i));
     }
   }
@@ -81,7 +76,7 @@ TEST_P(Package, InstallsWhatItSays) {
   MustRun(root, InstallLine(root));
 
   EXPECT_THAT(root.Run({kProgram}).err, StartsWith("CNI nomad-bridge plugin v"));
-  EXPECT_EQ(std::filesystem::read_symlink(root.Path("/usr/sbin/nomad-bridge")), kProgram);
+  EXPECT_EQ(fs::read_symlink(root.Path("/usr/sbin/nomad-bridge")), kProgram);
   for (const char* const file : {"/usr/lib/systemd/network/10-nomad-bridge.network",
                                  "/usr/lib/NetworkManager/conf.d/10-nomad-bridge.conf",
                                  "/usr/share/nomad-bridge/examples/nomad.conflist",
@@ -89,13 +84,13 @@ TEST_P(Package, InstallsWhatItSays) {
                                  "/usr/lib/systemd/system/nomad-bridge-reconcile.timer",
                                  "/usr/lib/systemd/system/nomad-bridge-reconcile.socket",
                                  "/usr/share/bash-completion/completions/nomad-bridge"}) {
-    EXPECT_TRUE(std::filesystem::exists(root.Path(file))) << file;
+    EXPECT_TRUE(fs::exists(root.Path(file))) << file;
   }
   const std::string page =
       Must({.argv = {"zcat", root.Path("/usr/share/man/man8/nomad-bridge.8.gz")}});
   EXPECT_THAT(page, AllOf(HasSubstr(".SS install\n"), HasSubstr(".SS reconcile\n")));
   for (const char* const name : {"bridge", "host-local", "firewall", "portmap", "loopback"}) {
-    EXPECT_FALSE(std::filesystem::exists(root.Path(Cat("/opt/cni/bin/", name)))) << name;
+    EXPECT_FALSE(fs::exists(root.Path(Cat("/opt/cni/bin/", name)))) << name;
   }
 }
 
@@ -104,17 +99,17 @@ TEST_P(Package, LeavesNothingAfterAPurge) {
   const std::vector<std::string> before = root.Files();
   MustRun(root, InstallLine(root));
   MustRun(root, {"nomad-bridge", "install", "/opt/cni/bin"});
-  std::filesystem::create_directories("/run/nomad-bridge/nomad");
+  fs::create_directories("/run/nomad-bridge/nomad");
   std::ofstream(root.Path("/opt/cni/bin/dhcp")) << "another plugin";
 
   MustRun(root, {"dpkg", "--purge", "nomad-bridge"});
 
-  EXPECT_TRUE(std::filesystem::remove(root.Path("/opt/cni/bin/dhcp"))) << "not ours";
-  std::filesystem::remove_all(root.Path("/tmp/nomad-bridge.deb"));
-  std::filesystem::remove(root.Path("/opt/cni/bin"));
-  std::filesystem::remove(root.Path("/opt/cni"));
+  EXPECT_TRUE(fs::remove(root.Path("/opt/cni/bin/dhcp"))) << "not ours";
+  fs::remove_all(root.Path("/tmp/nomad-bridge.deb"));
+  fs::remove(root.Path("/opt/cni/bin"));
+  fs::remove(root.Path("/opt/cni"));
   EXPECT_EQ(root.Files(), before);
-  EXPECT_FALSE(std::filesystem::exists("/run/nomad-bridge"));
+  EXPECT_FALSE(fs::exists("/run/nomad-bridge"));
 }
 
 TEST_P(Package, UpgradesUnderLivingAttachmentsWithTraffic) {
@@ -135,14 +130,12 @@ TEST_P(Package, UpgradesUnderLivingAttachmentsWithTraffic) {
   // As allocations come and go meanwhile.
   for (int round = 0; round < 10; ++round) {
     for (const char* const verb : {"ADD", "DEL"}) {
-      const Outcome outcome = RunInstalled(root, verb, kAttachments);
-      EXPECT_EQ(outcome.exit_code, 0) << outcome;
+      EXPECT_THAT(RunInstalled(root, verb, kAttachments), Exits(0));
     }
     EXPECT_TRUE(connections[static_cast<std::size_t>(round)].Echoes("during"));
   }
 
-  const Outcome upgraded = upgrade.Wait();
-  EXPECT_EQ(upgraded.exit_code, 0) << upgraded;
+  EXPECT_THAT(upgrade.Wait(), Exits(0));
   EXPECT_THAT(root.Run({"dpkg-query", "--show", "nomad-bridge"}).out, HasSubstr("+next"));
   for (int i = 0; i < kAttachments; ++i) {
     EXPECT_TRUE(connections[static_cast<std::size_t>(i)].Echoes("after")) << i;
@@ -157,20 +150,18 @@ TEST_P(Package, IsNotRemovedWhileAttachmentsLiveUnlessForced) {
   MustRun(root, InstallLine(root));
   AttachAll(root);
 
-  const Outcome refused = root.Run({"dpkg", "--remove", "nomad-bridge"});
+  EXPECT_THAT(root.Run({"dpkg", "--remove", "nomad-bridge"}),
+              Exits(Ne(0),
+                    Err(AllOf(HasSubstr("2 attachments"),
+                              HasSubstr("would never be taken back"),
+                              HasSubstr("NOMAD_BRIDGE_REMOVE=force dpkg --remove nomad-bridge")))));
 
-  EXPECT_NE(refused.exit_code, 0);
-  EXPECT_THAT(refused.err,
-              AllOf(HasSubstr("2 attachments"),
-                    HasSubstr("would never be taken back"),
-                    HasSubstr("NOMAD_BRIDGE_REMOVE=force dpkg --remove nomad-bridge")));
   EXPECT_EQ(Status(root), "installed");
   EXPECT_EQ(RunInstalled(root, "DEL", 1).exit_code, 0);
 
-  const Outcome forced =
-      root.Run({"dpkg", "--remove", "nomad-bridge"}, {{"NOMAD_BRIDGE_REMOVE", "force"}});
-  EXPECT_EQ(forced.exit_code, 0) << forced;
-  EXPECT_FALSE(std::filesystem::exists(root.Path(kProgram)));
+  EXPECT_THAT(root.Run({"dpkg", "--remove", "nomad-bridge"}, {{"NOMAD_BRIDGE_REMOVE", "force"}}),
+              Exits(0));
+  EXPECT_FALSE(fs::exists(root.Path(kProgram)));
   EXPECT_EQ(AskFor(0), "number 0") << "what is in the kernel goes on";
 
   MustRun(root, InstallLine(root));
@@ -189,18 +180,17 @@ TEST_P(Package, IsNotRemovedWhileAnAllocationRunsWhoseLinkOrRecordIsDamaged) {
          const json veth = host().Json(Words("ip -j link show type veth master nomad"));
          host().Must({"ip", "link", "set", veth.at(0).at("ifname"), "nomaster"});
        }},
-      {"unrecorded", [&] { std::filesystem::remove(record); }},
+      {"unrecorded", [&] { fs::remove(record); }},
       {"unreadable", [&] { std::ofstream(record) << "{half"; }}};
   for (const auto& [state, damage] : damages) {
     EXPECT_EQ(RunInstalled(root, "ADD", 0).exit_code, 0);
     damage();
 
-    const Outcome refused = root.Run({"dpkg", "--remove", "nomad-bridge"});
+    EXPECT_THAT(root.Run({"dpkg", "--remove", "nomad-bridge"}),
+                Exits(Ne(0),
+                      Err(AllOf(HasSubstr(Cat(state, "\n1 attachment")),
+                                HasSubstr("would never be taken back")))));
 
-    EXPECT_NE(refused.exit_code, 0);
-    EXPECT_THAT(
-        refused.err,
-        AllOf(HasSubstr(Cat(state, "\n1 attachment")), HasSubstr("would never be taken back")));
     EXPECT_EQ(Status(root), "installed");
     EXPECT_EQ(RunInstalled(root, "DEL", 0).exit_code, 0);
   }

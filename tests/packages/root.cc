@@ -1,18 +1,12 @@
 #include "tests/packages/root.h"
 
-#include <algorithm>
-#include <filesystem>
-#include <stdexcept>
-
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include "base/text.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kRoot = "/mnt/root";
 

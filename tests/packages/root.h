@@ -6,11 +6,9 @@
 // Errors  std::runtime_error with what a program printed.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "tests/support/config.h"
 #include "tests/support/process.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge::test {
 

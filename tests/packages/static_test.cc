@@ -1,6 +1,4 @@
 // The static binary in root file systems that have nothing it was built with.
-#include <filesystem>
-
 #include "tests/packages/root.h"
 #include "tests/support/world.h"
 
@@ -12,7 +10,7 @@ constexpr const char* kProgram = "/opt/cni/bin/nomad-bridge";
 // One of the binaries of the release, unpacked.
 std::string Unpacked(const std::string& architecture) {
   const std::string directory = Cat("/run/unpacked/", architecture);
-  std::filesystem::create_directories(directory);
+  fs::create_directories(directory);
   Must({.argv = {"tar",
                  "-xzf",
                  ReleaseFile(Cat("nomad-bridge-linux-", architecture, "-"), ".tgz"),
@@ -60,10 +58,8 @@ TEST_P(StaticBinary, MakesAnAttachmentAnywhere) {
   EXPECT_THAT(AddressesOn(container(), "eth0"), ElementsAre("172.26.64.2/20", "fd00:26::2/64"));
   Serve(container(), Protocol::kTcp, {"172.26.64.2"}, 80, "here");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "here");
-  const Outcome check = RunIn(root, "CHECK", WithResult(config, add.json));
-  EXPECT_EQ(check.exit_code, 0) << check;
-  const Outcome del = RunIn(root, "DEL", config);
-  EXPECT_EQ(del.exit_code, 0) << del;
+  EXPECT_THAT(RunIn(root, "CHECK", WithResult(config, add.json)), Exits(0));
+  EXPECT_THAT(RunIn(root, "DEL", config), Exits(0));
   EXPECT_FALSE(HasInterface(container(), "eth0"));
   EXPECT_FALSE(HasRecord("alloc-1"));
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "");

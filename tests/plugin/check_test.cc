@@ -1,6 +1,4 @@
 // CHECK: the container's side is compared and named, the host's side is repaired.
-#include <filesystem>
-
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -26,16 +24,12 @@ class CheckCommand : public World {
 
 TEST_F(CheckCommand, RightAfterAddIsSilentAndChangesNothing) {
   const Snapshot before = TakeSnapshot();
-  const Outcome check = MustCheck();
-  EXPECT_EQ(check.out, "");
-  EXPECT_EQ(check.err, "") << "nothing was repaired";
+  EXPECT_THAT(MustCheck(), AllOf(Out(""), Err(""))) << "nothing was repaired";
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
 TEST_F(CheckCommand, NeedsPrevResult) {
-  const Outcome check = RunPlugin("CHECK", config_);
-  EXPECT_EQ(ErrorCode(check), 7) << check;
-  EXPECT_THAT(Msg(check), HasSubstr("prevResult"));
+  EXPECT_THAT(RunPlugin("CHECK", config_), Fails(7, Msg(HasSubstr("prevResult"))));
 }
 
 TEST_F(CheckCommand, PrevResultMayHoldMoreThanOurs) {
@@ -62,9 +56,7 @@ TEST_F(CheckCommand, AnotherBridgeInTheConfigIsNamedAndNotTouched) {
   host().Must({"ip", "address", "add", "192.168.77.1/24", "dev", "other"});
   const Snapshot before = TakeSnapshot();
   config_["bridge"] = "other";
-  const Outcome check = Check();
-  EXPECT_EQ(ErrorCode(check), 103) << check;
-  EXPECT_THAT(Details(check), HasSubstr("'other'"));
+  EXPECT_THAT(Check(), Fails(103, Details(HasSubstr("'other'"))));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
@@ -75,19 +67,16 @@ TEST_F(CheckCommand, OfAHealthyAttachmentNeedsNoRoomOnTheDisk) {
 }
 
 TEST_F(CheckCommand, OfAnAttachmentNeverMade) {
-  const Outcome check =
-      RunPlugin("CHECK", WithResult(config_, result_), {{"CNI_CONTAINERID", "never-seen"}});
-  EXPECT_EQ(ErrorCode(check), 103) << check;
-  EXPECT_THAT(Msg(check), HasSubstr("'never-seen'"));
+  EXPECT_THAT(RunPlugin("CHECK", WithResult(config_, result_), {{"CNI_CONTAINERID", "never-seen"}}),
+              Fails(103, Msg(HasSubstr("'never-seen'"))));
 }
 
 TEST_F(CheckCommand, InAnotherNamespaceThanAtAdd) {
   // A host that comes back with docker: the pause container has a new namespace, the result is the
   // old one.
   Node& other = AddContainer("other");
-  const Outcome check =
-      RunPlugin("CHECK", WithResult(config_, result_), {{"CNI_NETNS", other.path()}});
-  EXPECT_EQ(ErrorCode(check), 103) << check;
+  EXPECT_THAT(RunPlugin("CHECK", WithResult(config_, result_), {{"CNI_NETNS", other.path()}}),
+              Fails(103));
 }
 
 // ---- the container's side: named, never touched
@@ -154,9 +143,7 @@ TEST_P(CheckOfDamagedContainer, NamesItAndDoesNotTouchIt) {
 TEST_F(CheckCommand, PrintsNothingOnStdoutWhenItRepairs) {
   const Snapshot before = TakeSnapshot();
   host().Must({"sh", "-ec", "nft flush set inet nomad-bridge alloc4; iptables -F; iptables -X"});
-  const Outcome check = MustCheck();
-  EXPECT_EQ(check.out, "");
-  EXPECT_THAT(check.err, HasSubstr("repaired"));
+  EXPECT_THAT(MustCheck(), AllOf(Out(""), Err(HasSubstr("repaired"))));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 

@@ -1,7 +1,4 @@
 // What is the same for every command: how it is found, its flags, help, exit codes, completion.
-#include <array>
-#include <filesystem>
-
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -35,7 +32,7 @@ class CommandLine : public CliWorld {
         {"bash",
          "-c",
          Cat("PATH=",
-             std::filesystem::path(BinaryUnderTest()).parent_path().string(),
+             fs::path(BinaryUnderTest()).parent_path().string(),
              ":$PATH; source <(nomad-bridge completion bash); compopt() { :; }; COMP_WORDS=(",
              array,
              "); COMP_CWORD=",
@@ -98,10 +95,7 @@ TEST_F(CommandLine, NamesWhatIsNearToWhatItDoesNotKnow) {
       {{"version", "all"}, "version takes no operands\nUsage: nomad-bridge version"},
       {{"completion", "fish"}, "completion knows bash, and no 'fish'"}};
   for (const auto& [arguments, why] : cases) {
-    const Outcome outcome = Run(arguments);
-    EXPECT_EQ(outcome.exit_code, 2) << why;
-    EXPECT_EQ(outcome.err, Cat("nomad-bridge: ", why, '\n'));
-    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(Run(arguments), Exits(2, Err(Cat("nomad-bridge: ", why, '\n')), Out(""))) << why;
   }
 }
 
@@ -113,17 +107,14 @@ TEST_F(CommandLine, IgnoresAReaderWhoHasGone) {
     ::close(ends[0]);
     ::dup2(ends[1], STDOUT_FILENO);
   };
-  const Outcome outcome = Execute(command);
-  EXPECT_EQ(outcome.exit_code, 0) << outcome;
-  EXPECT_EQ(outcome.err, "");
+  EXPECT_THAT(Execute(command), Exits(0, Err("")));
 }
 
 TEST_F(CommandLine, ReportsThatItCannotWrite) {
   Command command = Line({"help"});
   command.in_child = [] { ::dup2(::open("/dev/full", O_WRONLY), STDOUT_FILENO); };
-  const Outcome outcome = Execute(command);
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("cannot write to stdout: No space left on device (ENOSPC)"));
+  EXPECT_THAT(Execute(command),
+              Exits(1, Err(HasSubstr("cannot write to stdout: No space left on device (ENOSPC)"))));
 }
 
 TEST_F(CommandLine, IsCompletedByBash) {
@@ -132,7 +123,7 @@ TEST_F(CommandLine, IsCompletedByBash) {
   EXPECT_THAT(Completed({"nomad-bridge", "install", "-"}),
               ElementsAre("-replace", "-no-color", "-help"));
   EXPECT_THAT(Completed({"nomad-bridge", "install", "/proc/sys/net/ipv"}),
-              ::testing::UnorderedElementsAre("/proc/sys/net/ipv4", "/proc/sys/net/ipv6"));
+              UnorderedElementsAre("/proc/sys/net/ipv4", "/proc/sys/net/ipv6"));
   EXPECT_THAT(Completed({"nomad-bridge", "help", "vers"}), ElementsAre("version"));
   EXPECT_THAT(Completed({"nomad-bridge", "completion", ""}), ElementsAre("bash"));
   EXPECT_THAT(Completed({"nomad-bridge", "list", "jo"}), ElementsAre("job="));

@@ -1,7 +1,4 @@
 // nomad-bridge config check FILE...: what an ADD would refuse, before there is one.
-#include <filesystem>
-#include <fstream>
-
 #include <unistd.h>
 
 #include "tests/plugin/cli_world.h"
@@ -40,10 +37,9 @@ TEST_F(ConfigCheck, NamesFileKeyAndRange) {
        "9.0.0"}};
   for (const auto& [config, key] : cases) {
     const std::string path = Write(config);
-    const Outcome outcome = RunLine(Cat("config check ", path));
-    EXPECT_EQ(outcome.exit_code, 1) << config;
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_THAT(outcome.err, AllOf(HasSubstr("/run/x.conflist"), HasSubstr(key))) << config;
+    EXPECT_THAT(RunLine(Cat("config check ", path)),
+                Exits(1, Out(""), Err(AllOf(HasSubstr("/run/x.conflist"), HasSubstr(key)))))
+        << config;
   }
 }
 
@@ -57,11 +53,11 @@ TEST_F(ConfigCheck, SaysTheSameAsAnAdd) {
 TEST_F(ConfigCheck, ChecksAllFilesAndExitsOneForAny) {
   std::ofstream("/run/broken.conflist") << "{";
   const std::string good = Write(DualStack(), "y.conf");
-  const Outcome outcome = RunLine(Cat("config check /run/broken.conflist /run/absent ", good));
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("/run/broken.conflist"));
-  EXPECT_THAT(outcome.err, HasSubstr("nomad-bridge: /run/absent: there is no such file\n"));
-  EXPECT_EQ(outcome.out, "/run/y.conf: ok, network 'nomad'\n");
+  EXPECT_THAT(RunLine(Cat("config check /run/broken.conflist /run/absent ", good)),
+              Exits(1,
+                    Err(HasSubstr("/run/broken.conflist")),
+                    Err(HasSubstr("nomad-bridge: /run/absent: there is no such file\n")),
+                    Out("/run/y.conf: ok, network 'nomad'\n")));
 }
 
 TEST_F(ConfigCheck, NeedsNoRootAndChangesNothing) {

@@ -38,24 +38,23 @@ class Inspect : public CliWorld {
 TEST_F(Inspect, ShowsAllOfAnAttachmentThatIsWell) {
   Serve();
   ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
-  EXPECT_THAT(
-      Output("inspect 5f3c1a2b"),
-      ::testing::MatchesRegex(Cat("Allocation   ",
-                                  kAllocation,
-                                  "  job billing  group api  namespace default  network nomad\n",
-                                  "Published    tcp 0.0.0.0:8080 -> ",
-                                  address_,
-                                  ":80   [0-9]+ connections? now\n",
-                                  "Address      ",
-                                  address_,
-                                  "\n",
-                                  "Interface    ",
-                                  veth_,
-                                  " on nomad <-> eth0 in /run/netns/[a-z0-9]+",
-                                  "   in [0-9.]+ k?B  out [0-9.]+ k?B  dropped 0\n",
-                                  "State        ok\n"
-                                  "Host side    ok\n"
-                                  "Container    ok\n")));
+  EXPECT_THAT(Output("inspect 5f3c1a2b"),
+              MatchesRegex(Cat("Allocation   ",
+                               kAllocation,
+                               "  job billing  group api  namespace default  network nomad\n",
+                               "Published    tcp 0.0.0.0:8080 -> ",
+                               address_,
+                               ":80   [0-9]+ connections? now\n",
+                               "Address      ",
+                               address_,
+                               "\n",
+                               "Interface    ",
+                               veth_,
+                               " on nomad <-> eth0 in /run/netns/[a-z0-9]+",
+                               "   in [0-9.]+ k?B  out [0-9.]+ k?B  dropped 0\n",
+                               "State        ok\n"
+                               "Host side    ok\n"
+                               "Container    ok\n")));
 }
 
 TEST_F(Inspect, CountsConnections) {
@@ -90,24 +89,23 @@ TEST_F(Inspect, ShowsEveryNetworkOfAContainer) {
 TEST_F(Inspect, ListsTheCandidatesOfAnAmbiguousBeginning) {
   const std::string other = "5f3c9999-0000-4000-8000-000000000002";
   Attach(Config(), As(other, AddContainer("other"), NomadArgs("search", other)));
-  const Outcome outcome = RunLine("inspect 5f3c");
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_EQ(outcome.out, "");
-  EXPECT_THAT(outcome.err,
-              AllOf(StartsWith("nomad-bridge: '5f3c' may be any of these:\nALLOC "),
-                    HasSubstr(kAllocation),
-                    HasSubstr(other)));
+  EXPECT_THAT(RunLine("inspect 5f3c"),
+              Exits(1,
+                    Out(""),
+                    Err(AllOf(StartsWith("nomad-bridge: '5f3c' may be any of these:\nALLOC "),
+                              HasSubstr(kAllocation),
+                              HasSubstr(other)))));
   EXPECT_THAT(Output("inspect 5f3c9"), HasSubstr("job search"));
 }
 
 TEST_F(Inspect, SaysWhatItCannotFind) {
   for (const char* const word : {"zz", "8081", "10.1.2.3", "vethffff"}) {
-    const Outcome outcome = Run({"inspect", word});
-    EXPECT_EQ(outcome.exit_code, 1) << word;
-    EXPECT_EQ(outcome.err,
-              Cat("nomad-bridge: nothing here has '",
-                  word,
-                  "' as its allocation, interface, address or published port\n"));
+    EXPECT_THAT(Run({"inspect", word}),
+                Exits(1,
+                      Err(Cat("nomad-bridge: nothing here has '",
+                              word,
+                              "' as its allocation, interface, address or published port\n"))))
+        << word;
   }
   EXPECT_EQ(RunLine("inspect 5").exit_code, 2) << "one character";
   EXPECT_EQ(RunLine("inspect").exit_code, 2);
@@ -115,9 +113,8 @@ TEST_F(Inspect, SaysWhatItCannotFind) {
 
 TEST_F(Inspect, WithoutRootShowsWhatTheAliasHolds) {
   const Command command = LineWithoutRoot({"inspect", veth_});
-  const Outcome outcome = Execute(command);
-  EXPECT_EQ(outcome.exit_code, 0) << outcome;
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("job billing"), HasSubstr("Address      ?\n")));
+  EXPECT_THAT(Execute(command),
+              Exits(0, Out(AllOf(HasSubstr("job billing"), HasSubstr("Address      ?\n")))));
 }
 
 TEST_F(Inspect, ShowsANamespaceThatIsGone) {

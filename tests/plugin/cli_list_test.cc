@@ -1,16 +1,10 @@
 // nomad-bridge list: what the records say, joined with what the kernel has.
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
-
 #include <unistd.h>
 
 #include "tests/plugin/cli_world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kAllocation = "5f3c1a2b-0000-4000-8000-000000000001";
 constexpr const char* kSearch = "9d01c7e4-0000-4000-8000-000000000002";
@@ -117,19 +111,16 @@ TEST_F(List, IsFilteredByGlobs) {
 
 TEST_F(List, ExitsOneIfAFilterMatchesNothing) {
   AttachTwo();
-  const Outcome outcome = RunLine("list job=billing state=dead");
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.out, EndsWith("\n0 attachments\n"));
-  EXPECT_EQ(outcome.err, "");
+  EXPECT_THAT(RunLine("list job=billing state=dead"),
+              Exits(1, Out(EndsWith("\n0 attachments\n")), Err("")));
   EXPECT_EQ(RunLine("list -json job=none").json.at("attachments"), json::array());
 }
 
 TEST_F(List, RefusesAFilterThatItDoesNotHave) {
   for (const char* const word : {"jobs=api", "billing", "=x"}) {
-    const Outcome outcome = Run({"list", word});
-    EXPECT_EQ(outcome.exit_code, 2);
-    EXPECT_THAT(outcome.err,
-                StartsWith(Cat("nomad-bridge: list has no filter '", word, "'; allowed: ")));
+    EXPECT_THAT(
+        Run({"list", word}),
+        Exits(2, Err(StartsWith(Cat("nomad-bridge: list has no filter '", word, "'; allowed: ")))));
   }
 }
 
@@ -164,23 +155,23 @@ TEST_F(List, NamesADamagedRecordAndShowsTheOthers) {
   AttachTwo();
   std::ofstream(RecordOf(kSearch)) << "{half";
 
-  const Outcome outcome = RunLine("list");
-
-  EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(
-      outcome.err,
-      AllOf(StartsWith(Cat("nomad-bridge: cannot read the record '", RecordOf(kSearch), "': ")),
-            EndsWith("\n")));
-  EXPECT_THAT(outcome.out, HasSubstr("5f3c1a2b  default    billing  api    172.26.64.2"));
-  EXPECT_THAT(outcome.out, HasSubstr("9d01c7e4  default    search   api    ?")) << "by its alias";
-  EXPECT_THAT(outcome.out, HasSubstr("unreadable\n2 attachments;"));
+      RunLine("list"),
+      Exits(0,
+            Err(AllOf(
+                StartsWith(Cat("nomad-bridge: cannot read the record '", RecordOf(kSearch), "': ")),
+                EndsWith("\n"))),
+            Out(HasSubstr("5f3c1a2b  default    billing  api    172.26.64.2")),
+            Out(HasSubstr("9d01c7e4  default    search   api    ?")),
+            Out(HasSubstr("unreadable\n2 attachments;"))))
+      << "by its alias";
 }
 
 TEST_F(List, LeavesOutWhatAnotherHostWrote) {
   AttachTwo();
-  json record = json::parse(FindFile(RecordOf(kSearch)).value());
+  json record = ReadRecord(kSearch);
   record["hostNetns"] = {{"device", 4}, {"inode", 4}};
-  std::ofstream(RecordOf(kSearch)) << record;
+  WriteRecord(kSearch, record);
   host().Must({"ip", "link", "delete", record.at("hostVeth")});
   EXPECT_EQ(ListJson().at("attachments").size(), 1U);
 }
@@ -189,15 +180,13 @@ TEST_F(List, WithoutRootShowsWhatTheAliasesHold) {
   AttachTwo();
   const Command command = LineWithoutRoot({"list"});
 
-  const Outcome outcome = Execute(command);
-
-  EXPECT_EQ(outcome.exit_code, 0) << outcome;
-  EXPECT_EQ(outcome.err, "nomad-bridge: without root addresses, ports and states cannot be told\n");
-  EXPECT_EQ(outcome.out,
-            "ALLOC     NAMESPACE  JOB      GROUP  ADDRESS  PORTS  NETWORK  STATE\n"
-            "5f3c1a2b  default    billing  api    ?        ?      nomad    ?\n"
-            "9d01c7e4  default    search   api    ?        ?      nomad    ?\n"
-            "2 attachments; ? addresses and 1021 of 1023 bridge ports free\n");
+  EXPECT_THAT(Execute(command),
+              Exits(0,
+                    Err("nomad-bridge: without root addresses, ports and states cannot be told\n"),
+                    Out("ALLOC     NAMESPACE  JOB      GROUP  ADDRESS  PORTS  NETWORK  STATE\n"
+                        "5f3c1a2b  default    billing  api    ?        ?      nomad    ?\n"
+                        "9d01c7e4  default    search   api    ?        ?      nomad    ?\n"
+                        "2 attachments; ? addresses and 1021 of 1023 bridge ports free\n")));
 }
 
 TEST_F(List, WideHasWholeIdsLinksAndTraffic) {

@@ -1,15 +1,10 @@
 // nomad-bridge metrics: what Prometheus reads; traffic of what was deleted: cli_traffic_test.cc.
-#include <filesystem>
-#include <fstream>
-
 #include "tests/plugin/metrics_world.h"
 #include "tests/support/mounted.h"
 #include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 TEST_F(Metrics, AreOfTheAllocationsDirection) {
   const std::string veth = HostVethOf(AttachBilling());
@@ -58,9 +53,8 @@ TEST_F(Metrics, AreWrittenByRenameAndReadableByAll) {
   ASSERT_EQ(Output("metrics --output=/run/textfile/nomad-bridge.prom"), "");
   EXPECT_THAT(Entries("/run/textfile"), ElementsAre("nomad-bridge.prom"));
 
-  const Outcome outcome = RunLine("metrics -output /run/absent/x.prom");
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("/run/absent"));
+  EXPECT_THAT(RunLine("metrics -output /run/absent/x.prom"),
+              Exits(1, Err(HasSubstr("/run/absent"))));
   EXPECT_EQ(RunLine("metrics -output").exit_code, 2);
 }
 
@@ -83,10 +77,10 @@ TEST_F(Metrics, LetListSaySinceWhenAnAttachmentIsDead) {
 TEST_F(Metrics, WithoutRootSayWhatIsMissing) {
   AttachBilling();
   const Command command = LineWithoutRoot({"metrics"});
-  const Outcome outcome = Execute(command);
-  EXPECT_EQ(outcome.exit_code, 0) << outcome;
-  EXPECT_THAT(outcome.err, HasSubstr("without root the traffic of interfaces that were deleted"));
-  EXPECT_THAT(outcome.out, HasSubstr(Cat("nomad_bridge_network_receive_bytes_total", kGroup)));
+  EXPECT_THAT(Execute(command),
+              Exits(0,
+                    Err(HasSubstr("without root the traffic of interfaces that were deleted")),
+                    Out(HasSubstr(Cat("nomad_bridge_network_receive_bytes_total", kGroup)))));
 }
 
 // Only Nomad's user may read them on some nodes.
@@ -96,9 +90,8 @@ TEST_F(Metrics, WithoutRootGoOnIfTheConfigsOfNomadCannotBeRead) {
   fs::permissions("/run/etc/nomad.d", fs::perms(0700));
   const Command command = LineWithoutRoot({"metrics"});
   const Mounted etc({"-t", "overlay", "-olowerdir=/run/etc:/etc", "overlay"}, "/etc");
-  const Outcome outcome = Execute(command);
-  EXPECT_EQ(outcome.exit_code, 0) << outcome;
-  EXPECT_THAT(outcome.out, HasSubstr(R"(nomad_bridge_faults{check="plugins.missing"} 1)"));
+  EXPECT_THAT(Execute(command),
+              Exits(0, Out(HasSubstr(R"(nomad_bridge_faults{check="plugins.missing"} 1)"))));
 }
 
 TEST_F(Metrics, AreCleanForPromtool) {

@@ -1,7 +1,4 @@
 // Every -json document against its schema in docs/schema/, by another program.
-#include <filesystem>
-#include <fstream>
-
 #include "tests/plugin/cli_world.h"
 
 namespace nomad_bridge::test {
@@ -30,10 +27,10 @@ class Schema : public CliWorld {
   void ExpectValid(const std::string& line, const std::string& schema) {
     const Outcome printed = RunLine(line);
     ASSERT_EQ(printed.json.value("version", 0), 1) << line << '\n' << printed;
-    const Outcome outcome =
-        host().Run({"python3", "-c", kValidate, NOMAD_BRIDGE_SCHEMAS, schema}, printed.out);
-    EXPECT_EQ(outcome.exit_code, 0) << outcome;
-    EXPECT_EQ(outcome.out, "") << line << '\n' << printed.out;
+    EXPECT_THAT(host().Run({"python3", "-c", kValidate, NOMAD_BRIDGE_SCHEMAS, schema}, printed.out),
+                Exits(0, Out("")))
+        << line << '\n'
+        << printed.out;
   }
 };
 
@@ -52,7 +49,7 @@ TEST_F(Schema, HoldsForEveryStateOfAnAttachment) {
   Attach(Config(), As("aaaa", AddContainer("damaged")));
   std::ofstream(RecordOf("aaaa")) << "{";
   Attach(Config(), As("bbbb", AddContainer("lost")));
-  std::filesystem::remove(RecordOf("bbbb"));
+  fs::remove(RecordOf("bbbb"));
   static_cast<void>(Output("help"));
   ASSERT_EQ(RunLine("metrics").exit_code, 0);
 

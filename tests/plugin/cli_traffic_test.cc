@@ -1,20 +1,13 @@
 // What `metrics` says of links that are gone: each count once, and never less than before, whatever
 // happens in between.
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
-
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 
-#include "base/fd.h"
 #include "tests/plugin/metrics_world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kState = "/run/nomad-bridge";
 constexpr const char* kLog = "/run/nomad-bridge/.traffic-log";
@@ -289,8 +282,8 @@ TEST_F(TrafficTotals, ArePrintedWhileRunIsFull) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome;
   EXPECT_EQ(TrafficIn(outcome.out), live);
   EXPECT_THAT(outcome.err, HasSubstr("(ENOSPC), ignoring: counters may fall"));
-  const Outcome del = MustRun("DEL", DualStack(), Billing());
-  EXPECT_THAT(del.err, HasSubstr("ignoring: the metrics may lack what 'veth"));
+  EXPECT_THAT(MustRun("DEL", DualStack(), Billing()),
+              Err(HasSubstr("ignoring: the metrics may lack what 'veth")));
   fs::remove("/run/filling");
   EXPECT_EQ(Traffic(), live) << "it was seen before";
 }

@@ -2,9 +2,6 @@
 // host of a World.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include <unistd.h>
 
 #include "tests/support/world.h"

@@ -1,7 +1,5 @@
 // DEL: exit 0 and nothing left, in whatever state the attachment is.
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 
 #include "tests/support/mounted.h"
 #include "tests/support/world.h"
@@ -35,7 +33,7 @@ void PrintTo(const Circumstance& circumstance, std::ostream* out) {
 }
 
 void ForgetRecord(Node&) {
-  std::filesystem::remove(kRecord);
+  fs::remove(kRecord);
 }
 
 void ReplaceInRecord(const std::string& key, const json& value) {
@@ -89,11 +87,11 @@ std::vector<Circumstance> Circumstances() {
            [](Node&) {
              for (const std::string& file : Entries("/run/cni/nomad")) {
                if (file.starts_with("172.")) {
-                 std::filesystem::remove(Cat("/run/cni/nomad/", file));
+                 fs::remove(Cat("/run/cni/nomad/", file));
                }
              }
            }},
-      {.name = "DataDirGone", .happens = [](Node&) { std::filesystem::remove_all("/run/cni"); }},
+      {.name = "DataDirGone", .happens = [](Node&) { fs::remove_all("/run/cni"); }},
   };
 }
 
@@ -109,9 +107,8 @@ TEST_P(DelInAnyCase, SucceedsTwiceAndLeavesNothing) {
   circumstance.happens(container());
 
   for (const char* time : {"first", "second"}) {
-    const Outcome del = RunPlugin("DEL", circumstance.config, circumstance.variables);
-    EXPECT_EQ(del.exit_code, 0) << time << ": " << del;
-    EXPECT_EQ(del.out, "");
+    EXPECT_THAT(RunPlugin("DEL", circumstance.config, circumstance.variables), Exits(0, Out("")))
+        << time;
   }
 
   // The container may have died, or been changed by the circumstance.
@@ -136,8 +133,7 @@ TEST_F(DelCommand, SucceedsForAContainerNeverSeen) {
 }
 
 TEST_F(DelCommand, SucceedsAfterAFailedAdd) {
-  Node& other = AddContainer("other");
-  Attach(Published(), As("holder", other));
+  Attach(Published(), As("holder", AddContainer("other")));
   const Snapshot before = TakeHostSnapshot();
   ASSERT_EQ(RunPlugin("ADD", Published()).exit_code, 1) << "the port is taken";
 
@@ -199,13 +195,12 @@ TEST_F(DelCommand, GoesOnPastAnErrorAndCanBeRepeated) {
     const std::string lease = Cat(kLeases, '/', address);
     const Mounted stuck({"--bind", lease}, lease);
 
-    const Outcome del = RunPlugin("DEL", Config());
+    EXPECT_THAT(RunPlugin("DEL", Config()),
+                Fails(104,
+                      Msg(HasSubstr("'alloc-1'")),
+                      Details(HasSubstr(address)),
+                      Out(Not(HasSubstr("not found")))));
 
-    EXPECT_EQ(del.exit_code, 1);
-    EXPECT_EQ(ErrorCode(del), 104) << del;
-    EXPECT_THAT(Msg(del), HasSubstr("'alloc-1'"));
-    EXPECT_THAT(Details(del), HasSubstr(address));
-    EXPECT_THAT(del.out, Not(HasSubstr("not found")));
     EXPECT_TRUE(Unchanged(before.Of({"host "}), TakeHostSnapshot().Of({"host "})))
         << "link and rules must be gone";
   }
@@ -222,11 +217,9 @@ TEST_F(DelCommand, ReportsAllErrorsTogether) {
   const Mounted stuck4({"--bind", lease4}, lease4);
   const Mounted stuck6({"--bind", lease6}, lease6);
 
-  const Outcome del = RunPlugin("DEL", config);
-
-  ASSERT_EQ(del.exit_code, 1);
-  EXPECT_THAT(Details(del),
-              AllOf(HasSubstr(AddressOf(result, 4)), HasSubstr(AddressOf(result, 6))));
+  ASSERT_THAT(
+      RunPlugin("DEL", config),
+      Exits(1, Details(AllOf(HasSubstr(AddressOf(result, 4)), HasSubstr(AddressOf(result, 6))))));
 }
 
 TEST_F(DelCommand, NeedsNoRoomOnTheDisk) {
@@ -236,7 +229,7 @@ TEST_F(DelCommand, NeedsNoRoomOnTheDisk) {
   host().Must({"mount", "-o", "remount,size=64k", "/run"});
   host().Must({"sh", "-c", "cat /dev/zero > /run/fill 2>/dev/null || true"});
   Detach(Published());
-  std::filesystem::remove("/run/fill");
+  fs::remove("/run/fill");
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
@@ -257,19 +250,17 @@ TEST_F(DelCommand, IgnoresAnIpamTypeThatChangedSinceAdd) {
 
 // go-cni takes an error with these words for success.
 TEST_F(DelCommand, NeverPrintsNotFoundEvenIfAnIpamPluginDoes) {
-  std::filesystem::create_directories("/run/ipam");
-  std::ofstream("/run/ipam/failing") << R"(#!/bin/sh
+  fs::create_directories("/run/ipam");
+  WriteProgram("/run/ipam/failing", R"(#!/bin/sh
 [ "$CNI_COMMAND" != ADD ] || { echo '{"cniVersion":"1.0.0","ips":[{"address":"10.5.0.2/24"}]}'; exit 0; }
 echo '{"code": 999, "msg": "lease store: key not found"}'
 exit 1
-)";
-  std::filesystem::permissions("/run/ipam/failing", std::filesystem::perms::owner_all);
+)");
   const json config = Config({{"ipam", {{"type", "failing"}}}});
   const Variables where = {{"CNI_PATH", "/run/ipam"}};
   Attach(config, where);
-  const Outcome del = RunPlugin("DEL", config, where);
-  EXPECT_EQ(ErrorCode(del), 104) << del;
-  EXPECT_THAT(del.out, AllOf(HasSubstr("lease store"), Not(HasSubstr("not found"))));
+  EXPECT_THAT(RunPlugin("DEL", config, where),
+              Fails(104, Out(AllOf(HasSubstr("lease store"), Not(HasSubstr("not found"))))));
 }
 
 TEST_F(DelCommand, RefusesTheHostsOwnNamespaceAndTheAttachmentStays) {

@@ -2,9 +2,6 @@
 // allocations, each with a connection into it and one out of it, which are used all the while.
 //
 // NOMAD_BRIDGE_EARLIER  the former binary; tests/with-earlier builds one
-#include <cstdlib>
-#include <filesystem>
-
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -51,8 +48,8 @@ class EarlierRelease : public World {
   // As an upgrade does it: the name leads to the one or to the other.
   void PutInPlace(const std::string& binary) {
     const std::string path = PluginCommand("VERSION", "{}").argv.front();
-    std::filesystem::create_symlink(binary, path + ".new");
-    std::filesystem::rename(path + ".new", path);
+    fs::create_symlink(binary, path + ".new");
+    fs::rename(path + ".new", path);
   }
 
   // By all whose connections are used: a packet that was lost is sent again.

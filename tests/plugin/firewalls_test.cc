@@ -1,6 +1,4 @@
 // Other firewalls on the same node, and ingressPolicy between networks.
-#include <filesystem>
-
 #include "tests/plugin/cli_world.h"
 
 namespace nomad_bridge::test {
@@ -11,8 +9,7 @@ class ForeignFirewall : public CliWorld {
   static json PublishingConfig() { return Publish({Port(8080, 80)}); }
 
   void ExpectBothWays() {
-    const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
-    EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+    ExpectPublished(container());
     EXPECT_TRUE(Ping(container(), kOutsideIp4));
   }
 
@@ -104,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Drop{"ByItsLastRule",
                            "type filter hook forward priority 10; ct state established accept; "
                            "counter reject;"}),
-    ::testing::PrintToStringParamName());
+    kNameOf);
 
 TEST_F(ForeignFirewall, ThatAcceptsOurMarkLetsUsThrough) {
   host().Must({"nft", "-f", "-"},
@@ -128,8 +125,7 @@ TEST_F(ForeignFirewall, ThatDropsBeforeUsOrElsewhereIsNotReported) {
     type filter hook input priority 10; policy drop;
   }
 })");
-  const Outcome add = MustRun("ADD", PublishingConfig());
-  EXPECT_THAT(add.err, Not(HasSubstr("mine")));
+  EXPECT_THAT(MustRun("ADD", PublishingConfig()), Err(Not(HasSubstr("mine"))));
 }
 
 // ufw's layout: its chains in front, policy DROP in iptables' own tables.
@@ -185,7 +181,7 @@ class Firewalld : public ForeignFirewall {
     host().Must({"mount", "-t", "tmpfs", "tmpfs", "/var/log"});
     EnsureDirectory("/run/dbus");
     bus_.emplace(Process::Start({.argv = {"dbus-daemon", "--system", "--nofork", "--nopidfile"}}));
-    EXPECT_TRUE(Soon([] { return std::filesystem::exists("/run/dbus/system_bus_socket"); }));
+    EXPECT_TRUE(Soon([] { return fs::exists("/run/dbus/system_bus_socket"); }));
     daemon_.emplace(Process::Start({.argv = {"firewalld", "--nofork", "--nopid"}}));
     EXPECT_TRUE(Soon([&] { return host().Run({"firewall-cmd", "--state"}).exit_code == 0; }));
   }
@@ -317,9 +313,8 @@ TEST_P(IngressPolicy, IsolatedHoldsUnderTheReferenceNames) {
     const Outcome bridge = RunPlugin("ADD", config.dump(), As(id, *node), "bridge");
     ASSERT_EQ(bridge.exit_code, 0) << bridge;
     addresses.push_back(AddressOf(bridge.json));
-    const Outcome firewall =
-        RunPlugin("ADD", WithResult(config, bridge.json).dump(), As(id, *node), "firewall");
-    ASSERT_EQ(firewall.exit_code, 0) << firewall;
+    ASSERT_THAT(RunPlugin("ADD", WithResult(config, bridge.json).dump(), As(id, *node), "firewall"),
+                Exits(0));
   }
   EXPECT_FALSE(Ping(container(), addresses[1]));
   EXPECT_TRUE(Ping(container(), "10.1.0.1"));
@@ -346,8 +341,7 @@ TEST_P(IngressPolicy, IsolatedHoldsBehindTheBridgeOfAnotherPlugin) {
           {"interfaces",
            {{{"name", "br9"}}, {{"name", veth}}, {{"name", "eth0"}, {"sandbox", node->path()}}}},
           {"ips", {{{"address", ip}, {"interface", 2}}}}}}};
-    const Outcome add = RunPlugin("ADD", config.dump(), As(Cat("c", n), *node), "firewall");
-    ASSERT_EQ(add.exit_code, 0) << add;
+    ASSERT_THAT(RunPlugin("ADD", config.dump(), As(Cat("c", n), *node), "firewall"), Exits(0));
     ++n;
   }
   EXPECT_FALSE(Ping(container(), "10.9.0.3"));

@@ -1,8 +1,4 @@
-// nomad-bridge install DIR, as an administrator calls it.
-#include <array>
-#include <filesystem>
-#include <fstream>
-
+// nomad-bridge install DIR and uninstall DIR, as an administrator calls them.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -11,8 +7,6 @@
 
 namespace nomad_bridge::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::array kLinks = {"bridge", "host-local", "firewall", "portmap", "loopback"};
 constexpr const char* kDirectory = "/run/plugins";
@@ -30,8 +24,7 @@ class Install : public CliWorld {
     return Run(arguments);
   }
   void MustInstall(const std::vector<std::string>& options = {}) {
-    const Outcome outcome = RunInstall(options);
-    ASSERT_EQ(outcome.exit_code, 0) << outcome;
+    ASSERT_THAT(RunInstall(options), Exits(0));
   }
 
   [[nodiscard]] std::string Built() {
@@ -49,8 +42,7 @@ std::string Content(const std::string& name) {
 
 void Write(const std::string& name, const std::string& content) {
   fs::create_directories(kDirectory);
-  std::ofstream(Path(name)) << content;
-  fs::permissions(Path(name), fs::perms(0755));
+  WriteProgram(Path(name), content);
 }
 
 // Every name, with what it is and what it holds or leads to.
@@ -81,17 +73,16 @@ void ExpectInstalled() {
 // ---- what it installs
 
 TEST_F(Install, CopiesItselfAndCreatesFiveLinksInANewDirectory) {
-  const Outcome outcome = Run({"install", "/run/a/new/directory"});
+  EXPECT_THAT(Run({"install", "/run/a/new/directory"}),
+              Exits(0,
+                    Err(""),
+                    Out("/run/a/new/directory/nomad-bridge: this program\n"
+                        "/run/a/new/directory/bridge: link to nomad-bridge\n"
+                        "/run/a/new/directory/host-local: link to nomad-bridge\n"
+                        "/run/a/new/directory/firewall: link to nomad-bridge\n"
+                        "/run/a/new/directory/portmap: link to nomad-bridge\n"
+                        "/run/a/new/directory/loopback: link to nomad-bridge\n")));
 
-  EXPECT_EQ(outcome.exit_code, 0) << outcome;
-  EXPECT_EQ(outcome.err, "");
-  EXPECT_EQ(outcome.out,
-            "/run/a/new/directory/nomad-bridge: this program\n"
-            "/run/a/new/directory/bridge: link to nomad-bridge\n"
-            "/run/a/new/directory/host-local: link to nomad-bridge\n"
-            "/run/a/new/directory/firewall: link to nomad-bridge\n"
-            "/run/a/new/directory/portmap: link to nomad-bridge\n"
-            "/run/a/new/directory/loopback: link to nomad-bridge\n");
   EXPECT_EQ(Entries("/run/a/new/directory").size(), 6U);
 }
 
@@ -116,20 +107,20 @@ TEST_F(Install, ChangesNothingTheSecondTime) {
   const fs::file_time_type before = fs::last_write_time(Path("nomad-bridge"));
   const auto listing = Listing();
 
-  const Outcome again = RunInstall();
+  EXPECT_THAT(RunInstall(),
+              Exits(0,
+                    Out(HasSubstr("/run/plugins/nomad-bridge: this program, as before\n")),
+                    Out(HasSubstr("/run/plugins/portmap: link to nomad-bridge, as before\n"))));
 
-  EXPECT_EQ(again.exit_code, 0) << again;
-  EXPECT_THAT(again.out, HasSubstr("/run/plugins/nomad-bridge: this program, as before\n"));
-  EXPECT_THAT(again.out, HasSubstr("/run/plugins/portmap: link to nomad-bridge, as before\n"));
   EXPECT_EQ(Listing(), listing);
   EXPECT_EQ(fs::last_write_time(Path("nomad-bridge")), before);
 }
 
 TEST_F(Install, MayBeRunFromTheDirectoryItself) {
   MustInstall();
-  const Outcome outcome = Execute(Command{.argv = {Path("bridge"), "install", kDirectory},
-                                          .variables = {{"CNI_COMMAND", std::nullopt}}});
-  EXPECT_EQ(outcome.exit_code, 0) << outcome;
+  EXPECT_THAT(Execute(Command{.argv = {Path("bridge"), "install", kDirectory},
+                              .variables = {{"CNI_COMMAND", std::nullopt}}}),
+              Exits(0));
   ExpectInstalled();
 }
 
@@ -150,10 +141,8 @@ TEST_F(Install, ReplacesAnOlderOneWhileItIsRunning) {
   while (fs::read_symlink(program) != Path("nomad-bridge")) {
   }
 
-  const Outcome outcome = RunInstall();
+  EXPECT_THAT(RunInstall(), Exits(0, Out(HasSubstr("this program, in place of an older one\n"))));
 
-  EXPECT_EQ(outcome.exit_code, 0) << outcome;
-  EXPECT_THAT(outcome.out, HasSubstr("this program, in place of an older one\n"));
   EXPECT_EQ(Content("nomad-bridge"), Built());
   EXPECT_EQ(FindFile(program, 1 << 28), older) << "the one that runs is as it was";
   writer = UniqueFd();
@@ -190,14 +179,14 @@ TEST_F(Install, RefusesWhatIsNotOursAndChangesNothing) {
   fs::create_symlink("/usr/lib/cni/portmap", Path("portmap"));
   const auto before = Listing();
 
-  const Outcome outcome = RunInstall();
+  EXPECT_THAT(
+      RunInstall(),
+      Exits(1,
+            Out(""),
+            Err("nomad-bridge: nothing was changed, as this is not ours: '/run/plugins/bridge', "
+                "'/run/plugins/portmap': with --replace it is kept beside as "
+                "<name>.before-nomad-bridge\n")));
 
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_EQ(outcome.out, "");
-  EXPECT_EQ(outcome.err,
-            "nomad-bridge: nothing was changed, as this is not ours: '/run/plugins/bridge', "
-            "'/run/plugins/portmap': with --replace it is kept beside as "
-            "<name>.before-nomad-bridge\n");
   EXPECT_EQ(Listing(), before);
 }
 
@@ -218,12 +207,12 @@ TEST_F(Install, KeepsWhatItReplacesUnderAClearName) {
   Write("dhcp", "another plugin");
   fs::create_symlink("/usr/lib/cni/portmap", Path("portmap"));
 
-  const Outcome outcome = RunInstall({"--replace"});
+  EXPECT_THAT(
+      RunInstall({"--replace"}),
+      Exits(0,
+            Out(HasSubstr("/run/plugins/bridge: link to nomad-bridge, what was there is kept as "
+                          "bridge.before-nomad-bridge\n"))));
 
-  EXPECT_EQ(outcome.exit_code, 0) << outcome;
-  EXPECT_THAT(outcome.out,
-              HasSubstr("/run/plugins/bridge: link to nomad-bridge, what was there is kept as "
-                        "bridge.before-nomad-bridge\n"));
   ExpectInstalled();
   EXPECT_EQ(Content("bridge.before-nomad-bridge"), "the reference");
   EXPECT_EQ(fs::read_symlink(Path("portmap.before-nomad-bridge")), "/usr/lib/cni/portmap");
@@ -245,9 +234,8 @@ TEST_F(Install, KeepsWhatWasKeptEarlier) {
 
 TEST_F(Install, NeverReplacesADirectory) {
   fs::create_directories(Path("firewall/rules"));
-  const Outcome outcome = RunInstall({"--replace"});
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_EQ(outcome.err, "nomad-bridge: '/run/plugins/firewall' is a directory\n");
+  EXPECT_THAT(RunInstall({"--replace"}),
+              Exits(1, Err("nomad-bridge: '/run/plugins/firewall' is a directory\n")));
   EXPECT_EQ(Listing().size(), 1U);
 }
 
@@ -296,31 +284,23 @@ TEST_P(KilledInstall, LeavesEveryNameTheOldOrTheNewProgramAndCanBeRepeated) {
 
 TEST_F(Install, RefusesAFileInPlaceOfTheDirectory) {
   std::ofstream(kDirectory) << "a file";
-  const Outcome outcome = RunInstall();
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_EQ(outcome.err,
-            "nomad-bridge: cannot create the directory '/run/plugins': it exists and is not a "
-            "directory\n");
+  EXPECT_THAT(
+      RunInstall(),
+      Exits(1,
+            Err("nomad-bridge: cannot create the directory '/run/plugins': it exists and is not a "
+                "directory\n")));
 }
 
 TEST_F(Install, ReportsThatItMayNotWrite) {
   fs::create_directories(kDirectory);
   host().Must({"mount", "-t", "tmpfs", "-o", "ro", "none", kDirectory});
-  const Outcome read_only = RunInstall();
-  EXPECT_EQ(read_only.exit_code, 1);
-  EXPECT_THAT(read_only.err, HasSubstr("'/run/plugins'"));
-  EXPECT_THAT(read_only.err, HasSubstr("EROFS"));
+  EXPECT_THAT(RunInstall(), Exits(1, Err(HasSubstr("'/run/plugins'")), Err(HasSubstr("EROFS"))));
   host().Must({"umount", kDirectory});
 
-  // From where anybody may run it: the build directory may be root's alone.
-  ASSERT_EQ(Run({"install", "/run/shared"}).exit_code, 0);
-  Command command = Line({"install", kDirectory});
-  command.argv.front() = "/run/shared/nomad-bridge";
-  command.in_child = [] { static_cast<void>(!::setuid(65534)); };
-  const Outcome nobody = Execute(command);
-  EXPECT_EQ(nobody.exit_code, 1);
-  EXPECT_THAT(nobody.err, HasSubstr("cannot write into the directory '/run/plugins'"));
-  EXPECT_THAT(nobody.err, HasSubstr("EACCES"));
+  EXPECT_THAT(Execute(LineWithoutRoot({"install", kDirectory})),
+              Exits(1,
+                    Err(HasSubstr("cannot write into the directory '/run/plugins'")),
+                    Err(HasSubstr("EACCES"))));
   EXPECT_TRUE(Listing().empty());
 }
 
@@ -328,18 +308,14 @@ TEST_F(Install, RefusesToRunBesideAnother) {
   fs::create_directories(kDirectory);
   const UniqueFd other(::open(kDirectory, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
-  const Outcome outcome = RunInstall();
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("is another install at work there?"));
+  EXPECT_THAT(RunInstall(), Exits(1, Err(HasSubstr("is another install at work there?"))));
 }
 
 TEST_F(Install, LeavesTheOldProgramWhenTheDiskIsFull) {
   fs::create_directories(kDirectory);
   host().Must({"mount", "-t", "tmpfs", "-o", "size=64k", "none", kDirectory});
   Write("nomad-bridge", "#!/bin/sh\n");
-  const Outcome outcome = RunInstall({"--replace"});
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("ENOSPC"));
+  EXPECT_THAT(RunInstall({"--replace"}), Exits(1, Err(HasSubstr("ENOSPC"))));
   EXPECT_EQ(Content("nomad-bridge"), "#!/bin/sh\n");
   EXPECT_EQ(Listing().size(), 1U) << "nor half a program";
 }
@@ -356,11 +332,12 @@ TEST_F(Install, NamesWhatItDoesNotUnderstandAndDoesNothing) {
       {{"install", "-replce", kDirectory},
        "install has no flag '-replce'; did you mean 'replace'?"}};
   for (const auto& [arguments, why] : cases) {
-    const Outcome outcome = Run(arguments);
-    EXPECT_EQ(outcome.exit_code, 2) << why;
-    EXPECT_EQ(outcome.err,
-              Cat("nomad-bridge: ", why, "\nUsage: nomad-bridge install [-replace] DIR\n"));
-    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(
+        Run(arguments),
+        Exits(2,
+              Err(Cat("nomad-bridge: ", why, "\nUsage: nomad-bridge install [-replace] DIR\n")),
+              Out("")))
+        << why;
   }
   EXPECT_FALSE(fs::exists(kDirectory));
 }
@@ -376,6 +353,60 @@ TEST_F(Install, IgnoresArgumentsUnderARuntime) {
   command.argv.insert(command.argv.end(), {"install", kDirectory});
   EXPECT_TRUE(Execute(command).json.contains("supportedVersions"));
   EXPECT_FALSE(fs::exists(kDirectory));
+}
+
+// ---- uninstall, the mirror of it
+
+class Uninstall : public CliWorld {
+ protected:
+  void SetUp() override { fs::create_directory("/run/plugins"); }
+  static void Write(const std::string& name) { std::ofstream(Cat("/run/plugins/", name)) << name; }
+};
+
+TEST_F(Uninstall, RemovesWhatInstallCreatedAndNothingElse) {
+  Write("dhcp");
+  ASSERT_THAT(Output("install /run/plugins"), Not(IsEmpty()));
+
+  EXPECT_EQ(Output("uninstall /run/plugins"),
+            "/run/plugins/loopback: removed\n"
+            "/run/plugins/portmap: removed\n"
+            "/run/plugins/firewall: removed\n"
+            "/run/plugins/host-local: removed\n"
+            "/run/plugins/bridge: removed\n"
+            "/run/plugins/nomad-bridge: removed\n");
+  EXPECT_THAT(Entries("/run/plugins"), ElementsAre("dhcp"));
+  EXPECT_EQ(Output("uninstall /run/plugins"), "") << "again";
+}
+
+TEST_F(Uninstall, LeavesAndNamesWhatIsNotOurs) {
+  Write("bridge");
+  ASSERT_THAT(Output("install --replace /run/plugins"), Not(IsEmpty()));
+  fs::remove("/run/plugins/portmap");
+  Write("portmap");
+  fs::remove("/run/plugins/firewall");
+  fs::create_directory("/run/plugins/firewall");
+
+  EXPECT_EQ(Output("uninstall /run/plugins"),
+            "/run/plugins/loopback: removed\n"
+            "/run/plugins/portmap: not ours, left\n"
+            "/run/plugins/firewall: not ours, left\n"
+            "/run/plugins/host-local: removed\n"
+            "/run/plugins/bridge: removed\n"
+            "/run/plugins/nomad-bridge: removed\n"
+            "/run/plugins/bridge.before-nomad-bridge: left; 'mv' makes it bridge again\n");
+  EXPECT_EQ(FindFile("/run/plugins/bridge.before-nomad-bridge"), "bridge");
+  EXPECT_EQ(FindFile("/run/plugins/portmap"), "portmap");
+}
+
+TEST_F(Uninstall, LeavesAForeignProgramOfItsName) {
+  Write("nomad-bridge");
+  EXPECT_EQ(Output("uninstall /run/plugins"), "/run/plugins/nomad-bridge: not ours, left\n");
+}
+
+TEST_F(Uninstall, RefusesADirectoryThatIsNotThere) {
+  EXPECT_THAT(RunLine("uninstall /run/absent"),
+              Exits(1, Err(HasSubstr("cannot open the directory '/run/absent'"))));
+  EXPECT_EQ(RunLine("uninstall").exit_code, 2);
 }
 
 }  // namespace

@@ -4,10 +4,6 @@
 // removed.
 //
 // NOMAD_BRIDGE_EVERY  every how many calls (10; 1 takes ten times as long)
-#include <cstdlib>
-#include <ostream>
-#include <tuple>
-
 #include "tests/plugin/list_run.h"
 #include "tests/plugin/repair_sweep.h"
 

@@ -1,8 +1,5 @@
 // Labels that want to break something: whatever is in them, rules, links, files and outputs stay
 // readable to every tool.
-#include <algorithm>
-#include <filesystem>
-
 #include "tests/plugin/labels_world.h"
 
 namespace nomad_bridge::test {
@@ -86,8 +83,7 @@ class HostileLabel : public LabelsWorld, public ::testing::WithParamInterface<Ho
   void ExpectNothingToRepair(const json& config, const json& add) {
     host().Must({"nft", "add", "table", "inet", "somebody"});
     host().Must({"nft", "delete", "table", "inet", "somebody"});
-    const Outcome check = MustCheck(config, add, As("web", container()));
-    EXPECT_EQ(check.err, "");
+    EXPECT_THAT(MustCheck(config, add, As("web", container())), Err(""));
   }
 };
 
@@ -115,11 +111,12 @@ TEST_P(HostileLabel, BreaksNothing) {
 TEST_P(HostileLabel, BreaksNothingAsAConventionLabelEither) {
   if (!GetParam().is_utf8) {
     // JSON cannot hold it, so the whole config is refused.
-    const Outcome add = RunPlugin(
-        "ADD",
-        R"({"cniVersion":"1.0.0","name":"nomad","args":{"cni":{"labels":[{"key":"a","value":")" +
-            GetParam().value + R"("}]}}})");
-    EXPECT_EQ(ErrorCode(add), 6) << add;
+    EXPECT_THAT(
+        RunPlugin(
+            "ADD",
+            R"({"cniVersion":"1.0.0","name":"nomad","args":{"cni":{"labels":[{"key":"a","value":")" +
+                GetParam().value + R"("}]}}})"),
+        Fails(6));
     return;
   }
   json config = Web();
@@ -154,14 +151,13 @@ TEST_F(HostileLabels, ThatReadAsAnothersCommentAreNotTakenForIt) {
   Attach(Web(), As("web", container()));
   const std::string comment_of_web = Comment("alloc4");
   Detach(Web(), As("web", container()));
-  Node& other = AddContainer("other");
   const json config = Publish({Port(8081, 80)}, DualStack());
-  Attach(config, As("faker", other, Cat("NOMAD_JOB_ID=", comment_of_web)));
+  Attach(config, As("faker", AddContainer("other"), Cat("NOMAD_JOB_ID=", comment_of_web)));
   EXPECT_THAT(Comment("alloc4"), HasSubstr(comment_of_web));
   const json of_faker = Elements("alloc4");
 
   Attach(Web(), As("web", container()));
-  std::filesystem::remove(RecordOf("web"));
+  fs::remove(RecordOf("web"));
   Detach(Web(), As("web", container()));
 
   EXPECT_EQ(Elements("alloc4"), of_faker);

@@ -34,7 +34,7 @@ TEST_F(HostBridge, IsMadeUpWithTheGatewaysAddress) {
   Attach(Config());
 
   EXPECT_EQ(At(Bridge(), "/linkinfo/info_kind"), "bridge");
-  EXPECT_THAT(Bridge().at("flags"), ::testing::Contains("UP"));
+  EXPECT_THAT(Bridge().at("flags"), Contains("UP"));
   EXPECT_THAT(AddressesOn(host(), "nomad"), ElementsAre("172.26.64.1/20"));
   EXPECT_EQ(PortsOf("nomad").size(), 1U);
 }
@@ -180,10 +180,8 @@ TEST_F(HostBridge, OfAnotherAddressIsRefusedWithoutForceAddress) {
   MakeBridge();
   host().Must({"ip", "address", "add", "10.9.9.1/24", "dev", "nomad"});
 
-  const Outcome add = MustRefuse(102, Config(R"({"forceAddress": false})"));
-
-  EXPECT_THAT(Msg(add), HasSubstr("10.9.9.1/24"));
-  EXPECT_THAT(Details(add), HasSubstr("forceAddress"));
+  EXPECT_THAT(MustRefuse(102, Config(R"({"forceAddress": false})")),
+              AllOf(Msg(HasSubstr("10.9.9.1/24")), Details(HasSubstr("forceAddress"))));
 }
 
 TEST_F(HostBridge, KeepsIpv6AddressesThatAreNotInTheWay) {
@@ -193,9 +191,8 @@ TEST_F(HostBridge, KeepsIpv6AddressesThatAreNotInTheWay) {
 
   Attach(DualStack({{"forceAddress", true}}));
 
-  EXPECT_THAT(
-      AddressesOn(host(), "nomad"),
-      ::testing::UnorderedElementsAre("172.26.64.1/20", "fd00:26::1/64", "2001:db8:7::1/64"));
+  EXPECT_THAT(AddressesOn(host(), "nomad"),
+              UnorderedElementsAre("172.26.64.1/20", "fd00:26::1/64", "2001:db8:7::1/64"));
 }
 
 TEST_F(HostBridge, KeepsTheGatewayOfAnotherNetworkThatLivesOnIt) {
@@ -204,8 +201,7 @@ TEST_F(HostBridge, KeepsTheGatewayOfAnotherNetworkThatLivesOnIt) {
 
   Attach(Config(R"({"name": "other", "ipam": {"subnet": "10.77.0.0/24"}})"), As("alloc-2", second));
 
-  EXPECT_THAT(AddressesOn(host(), "nomad"),
-              ::testing::UnorderedElementsAre("172.26.64.1/20", "10.77.0.1/24"));
+  EXPECT_THAT(AddressesOn(host(), "nomad"), UnorderedElementsAre("172.26.64.1/20", "10.77.0.1/24"));
   EXPECT_TRUE(Ping(container(), "172.26.64.1"));
   EXPECT_TRUE(Ping(second, "10.77.0.1"));
 }
@@ -213,20 +209,17 @@ TEST_F(HostBridge, KeepsTheGatewayOfAnotherNetworkThatLivesOnIt) {
 TEST_F(HostBridge, OfAnotherKindIsRefusedByItsKind) {
   host().Must({"ip", "link", "add", "nomad", "type", "veth"});
 
-  const Outcome add = MustRefuse(7, Config());
-
-  EXPECT_THAT(Msg(add), HasSubstr("'nomad'"));
-  EXPECT_THAT(Details(add), HasSubstr("'veth'"));
+  EXPECT_THAT(MustRefuse(7, Config()),
+              AllOf(Msg(HasSubstr("'nomad'")), Details(HasSubstr("'veth'"))));
 }
 
 TEST_F(HostBridge, IsPromiscuousOnlyIfAsked) {
   Attach(Config());
-  EXPECT_THAT(Bridge().at("flags"), Not(::testing::Contains("PROMISC")));
+  EXPECT_THAT(Bridge().at("flags"), Not(Contains("PROMISC")));
 
-  Node& second = AddContainer("second");
-  Attach(Config(R"({"promiscMode": true})"), As("alloc-2", second));
+  Attach(Config(R"({"promiscMode": true})"), As("alloc-2", AddContainer("second")));
 
-  EXPECT_THAT(Bridge().at("flags"), ::testing::Contains("PROMISC"));
+  EXPECT_THAT(Bridge().at("flags"), Contains("PROMISC"));
   const json port = PortsOf("nomad").at(1);
   EXPECT_EQ(At(port, "/linkinfo/info_slave_data/hairpin"), false) << port;
 }

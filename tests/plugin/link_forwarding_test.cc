@@ -112,9 +112,8 @@ TEST_F(NodeAsRouter, ForwardsFromABridgeThatIsMadeWithForwardingOffByDefault) {
   host().SetSysctl("net/ipv4/conf/default/forwarding", "0");
   host().Must(Words("ip link delete nomad"));
 
-  const Outcome check = MustCheck(Config(), result);
+  EXPECT_THAT(MustCheck(Config(), result), Err(HasSubstr("net/ipv4/conf/default/forwarding is 0")));
 
-  EXPECT_THAT(check.err, HasSubstr("net/ipv4/conf/default/forwarding is 0"));
   EXPECT_EQ(host().Sysctl("net/ipv4/conf/nomad/forwarding"), "1");
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
 }
@@ -123,10 +122,9 @@ TEST_F(NodeAsRouter, ForwardsFromTheFirstBridgeWithForwardingOffByDefault) {
   host().SetSysctl("net/ipv4/ip_forward", "1");
   host().SetSysctl("net/ipv4/conf/default/forwarding", "0");
 
-  const Outcome add = MustRun("ADD", Config());
+  EXPECT_THAT(MustRun("ADD", Config()), Err(HasSubstr("net/ipv4/conf/default/forwarding is 0")));
 
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
-  EXPECT_THAT(add.err, HasSubstr("net/ipv4/conf/default/forwarding is 0"));
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // IPv6: usable at once where it is asked for, untouched where it is not.
-#include <algorithm>
-
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -123,7 +121,7 @@ TEST_F(Ipv6, StaysOnInAContainerThatGoesDownAndUp) {
   container().Must({"ip", "link", "set", "eth0", "down"});
   container().Must({"ip", "link", "set", "eth0", "up"});
 
-  EXPECT_THAT(AddressesOn(container(), "eth0"), ::testing::Contains("fd00:26::2/64"));
+  EXPECT_THAT(AddressesOn(container(), "eth0"), Contains("fd00:26::2/64"));
 }
 
 // ---- hosts without IPv6

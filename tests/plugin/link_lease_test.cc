@@ -1,14 +1,9 @@
 // Leases on disk: where they are, among what, and how many. Their format, shared with the reference
 // plugin: tests/kernel/ipam_store_test.cc.
-#include <filesystem>
-#include <fstream>
-
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 class LeaseFile : public World {
  protected:
@@ -62,8 +57,7 @@ TEST_F(LeaseFile, OfTheLastFreeAddressAmong4000IsFoundAndThenThePoolIsFull) {
   }
 
   EXPECT_THAT(AddressesIn(Attach(Config())), ElementsAre("172.26.68.210/20"));
-  const Outcome full = RunPlugin("ADD", Config(), As("alloc-2", AddContainer("second")));
-  EXPECT_EQ(ErrorCode(full), 101) << full;
+  EXPECT_THAT(RunPlugin("ADD", Config(), As("alloc-2", AddContainer("second"))), Fails(101));
   EXPECT_EQ(Leased().size(), 4093U);
 }
 

@@ -1,12 +1,8 @@
 // The veth pair: names, MACs, MTU, hairpin mode, alias.
-#include <array>
-#include <stdexcept>
-
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <sys/socket.h>
 
-#include "base/fd.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -172,14 +168,14 @@ TEST_F(VethPair, HasTheSameMacWheneverItHasTheSameAddress) {
 
 TEST_F(VethPair, LetsNeighboursReachAReusedAddressAtOnce) {
   Node& neighbour = AddContainer("neighbour");
-  Node& next = AddContainer("next");
   Attach(Config(), As("neighbour", neighbour));
   Attach(Config(R"({"runtimeConfig": {"ips": ["172.26.64.50"]}})"));
   ASSERT_TRUE(Ping(neighbour, "172.26.64.50"));
   ASSERT_TRUE(Ping(host(), "172.26.64.50"));
   Detach(Config());
 
-  Attach(Config(R"({"runtimeConfig": {"ips": ["172.26.64.50"]}})"), As("next", next));
+  Attach(Config(R"({"runtimeConfig": {"ips": ["172.26.64.50"]}})"),
+         As("next", AddContainer("next")));
 
   EXPECT_TRUE(Ping(neighbour, "172.26.64.50"));
   EXPECT_TRUE(Ping(host(), "172.26.64.50"));

@@ -26,13 +26,10 @@ class BridgePort : public World {
       const json before = Flags();
       host().Must({"sh", "-c", Cat("port=", port, "; ", damage)});
       config["repairOnCheck"] = false;
-      const Outcome seen = Check(config, result);
-      EXPECT_EQ(ErrorCode(seen), 103) << damage << ": " << seen;
+      EXPECT_THAT(Check(config, result), Fails(103)) << damage;
 
       config["repairOnCheck"] = true;
-      const Outcome repaired = Check(config, result);
-      EXPECT_EQ(repaired.exit_code, 0) << damage << ": " << repaired;
-      EXPECT_THAT(repaired.err, HasSubstr("repaired")) << damage;
+      EXPECT_THAT(Check(config, result), Exits(0, Err(HasSubstr("repaired")))) << damage;
       EXPECT_EQ(Flags(), before) << damage;
       config["repairOnCheck"] = false;
       EXPECT_EQ(Check(config, result).exit_code, 0) << damage;
@@ -54,8 +51,7 @@ TEST_F(BridgePort, IsolatedAllocationsReachTheNodeButNotEachOther) {
 }
 
 TEST_F(BridgePort, WithoutIsolationAllocationsReachEachOther) {
-  Node& other = AddContainer("other");
-  const json result = Attach(Config(), As("other", other));
+  const json result = Attach(Config(), As("other", AddContainer("other")));
   Attach(Config());
 
   EXPECT_EQ(Flags(0).at("isolated"), false);
@@ -81,9 +77,8 @@ class MacSpoofCheck : public BridgePort {
     const bool can = Flags().at("locked");
     Detach(Config());
     if (!can) {
-      const Outcome refused = MustRefuse(100, config_);
-      EXPECT_THAT(Details(refused), HasSubstr("'macspoofchk' needs"));
-      EXPECT_THAT(Details(refused), HasSubstr("5.18"));
+      EXPECT_THAT(MustRefuse(100, config_),
+                  AllOf(Details(HasSubstr("'macspoofchk' needs")), Details(HasSubstr("5.18"))));
     }
     return can;
   }
@@ -168,10 +163,10 @@ TEST_F(BridgePort, AnAddressThatSomebodyHasIsAnErrorIfDetectionIsOn) {
   other.Must({"ip", "address", "add", "fd00:26::5/64", "dev", "eth0", "nodad"});
   container().Must({"ip", "link", "set", "lo", "up"});
 
-  const Outcome refused = MustRefuse(
-      102, DualStack(R"({"enabledad": true, "runtimeConfig": {"ips": ["fd00:26::5"]}})"));
-
-  EXPECT_THAT(Msg(refused), HasSubstr("fd00:26::5/64"));
+  EXPECT_THAT(
+      MustRefuse(102,
+                 DualStack(R"({"enabledad": true, "runtimeConfig": {"ips": ["fd00:26::5"]}})")),
+      Msg(HasSubstr("fd00:26::5/64")));
 }
 
 TEST_F(BridgePort, ABareLinkMayStayDown) {

@@ -44,7 +44,7 @@ TEST_P(ResultBefore030, HasOneAddressPerFamily) {
   expected["cniVersion"] = GetParam();
   EXPECT_EQ(result, expected);
   EXPECT_THAT(AddressesOn(container(), "eth0"),
-              ::testing::UnorderedElementsAre("172.26.64.2/20", "fd00:26::2/64"));
+              UnorderedElementsAre("172.26.64.2/20", "fd00:26::2/64"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Versions, ResultBefore030, ::testing::Values("0.1.0", "0.2.0"));
@@ -125,13 +125,13 @@ TEST_F(Result, WithAPreviousOnePassesCheck) {
 
 TEST_F(Result, RefusesAPreviousOneWhoseIndexLeadsNowhere) {
   for (const int index : {1, -1, 99}) {
-    const Outcome add =
+    EXPECT_THAT(
         MustRefuse(7,
                    Config({{"prevResult",
                             {{"cniVersion", "1.1.0"},
                              {"interfaces", {{{"name", "lo"}}}},
-                             {"ips", {{{"address", "127.0.0.1/8"}, {"interface", index}}}}}}}));
-    EXPECT_THAT(Msg(add), HasSubstr("prevResult.ips[0].interface"));
+                             {"ips", {{{"address", "127.0.0.1/8"}, {"interface", index}}}}}}})),
+        Msg(HasSubstr("prevResult.ips[0].interface")));
   }
 }
 

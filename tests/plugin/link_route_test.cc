@@ -1,6 +1,4 @@
 // Routes, lo and DNS of a container.
-#include <fstream>
-
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -112,7 +110,7 @@ TEST_F(Route, LoIsUpWithItsTwoAddresses) {
 
   Attach(Config());
 
-  EXPECT_THAT(LinkOn(container(), "lo").at("flags"), ::testing::Contains("UP"));
+  EXPECT_THAT(LinkOn(container(), "lo").at("flags"), Contains("UP"));
   EXPECT_THAT(AddressesOn(container(), "lo"), ElementsAre("127.0.0.1/8", "::1/128"));
   EXPECT_TRUE(Ping(container(), "127.0.0.1"));
   EXPECT_TRUE(Ping(container(), "::1"));

@@ -4,17 +4,12 @@
 // Shapes  The outcome is that of the first plugin that failed, else of the last one.
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <optional>
-#include <ostream>
-
 #include <poll.h>
 #include <sys/wait.h>
 
-#include "base/text.h"
 #include "tests/support/killing.h"
 #include "tests/support/runtime.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge::test {
 

@@ -1,10 +1,6 @@
 // `nomad-bridge metrics` beside the allocations of one group.
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <string>
-
 #include "tests/plugin/cli_world.h"
 
 namespace nomad_bridge::test {

@@ -1,7 +1,4 @@
 // Each reference name by itself: what it prints, returns and leaves behind.
-#include <filesystem>
-#include <fstream>
-
 #include "tests/support/runtime.h"
 #include "tests/support/world.h"
 
@@ -30,10 +27,8 @@ class EveryName : public ReferenceName, public ::testing::WithParamInterface<con
 TEST_P(EveryName, PrintsTheLineThatNomadReads) {
   const Command command{.argv = {Cat(OurDirectory(), "/", GetParam())},
                         .inherits_environment = false};
-  const Outcome about = Execute(command);
-  EXPECT_EQ(about.exit_code, 0);
-  EXPECT_EQ(about.out, "");
-  EXPECT_THAT(about.err, StartsWith(Cat("CNI ", GetParam(), " plugin v2.0.0\n")));
+  EXPECT_THAT(Execute(command),
+              Exits(0, Out(""), Err(StartsWith(Cat("CNI ", GetParam(), " plugin v2.0.0\n")))));
 }
 
 TEST_P(EveryName, AnswersVersionAndStatus) {
@@ -58,8 +53,7 @@ TEST_P(EveryName, RefusesTheHostsOwnNamespace) {
             "ipam":{"type":"host-local","subnet":"10.7.0.0/24"}})",
                                   {{"CNI_NETNS", "/proc/self/ns/net"}},
                                   GetParam());
-  const Outcome add = Execute(command);
-  EXPECT_EQ(ErrorCode(add), 8) << add;
+  EXPECT_THAT(Execute(command), Fails(8));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -114,8 +108,8 @@ TEST_F(ReferenceName, BridgeOfAnOldVersionNeedsAnAddress) {
   json plugin = Bridge();
   plugin.erase("ipam");
   Attached attached = Container();
-  const Outcome add = AddTo(Only(plugin, "0.2.0"), attached);
-  EXPECT_THAT(MsgAndDetails(add), HasSubstr("cannot convert: no valid IP addresses"));
+  EXPECT_THAT(AddTo(Only(plugin, "0.2.0"), attached),
+              MsgAndDetails(HasSubstr("cannot convert: no valid IP addresses")));
   EXPECT_EQ(container().Run({"ip", "link", "show", "eth0"}).exit_code, 1) << "and all is undone";
 }
 
@@ -140,8 +134,8 @@ TEST_F(ReferenceName, HostLocalAnswersAddressesRoutesAndDns) {
   MustCheckIn(network, attached);
   MustDelFrom(network, attached);
   EXPECT_FALSE(FindFile("/var/lib/cni/networks/net/10.7.0.2").has_value());
-  const Outcome check = CheckIn(network, attached);
-  EXPECT_THAT(MsgAndDetails(check), HasSubstr("Failed to find address added by container c1"));
+  EXPECT_THAT(CheckIn(network, attached),
+              MsgAndDetails(HasSubstr("Failed to find address added by container c1")));
 }
 
 TEST_F(ReferenceName, HostLocalGivesTheSameAddressAgainAndAStaleOneWhenFull) {
@@ -162,9 +156,8 @@ TEST_F(ReferenceName, HostLocalGivesTheSameAddressAgainAndAStaleOneWhenFull) {
 
 TEST_F(ReferenceName, RulesNeedAPrevResult) {
   for (const char* const name : {"firewall", "portmap"}) {
-    const Outcome add = RunEntry("ADD", Only({{"type", name}}), 0, Container(), nullptr);
-    EXPECT_EQ(ErrorCode(add), 7) << add;
-    EXPECT_THAT(MsgAndDetails(add), HasSubstr("prevResult"));
+    EXPECT_THAT(RunEntry("ADD", Only({{"type", name}}), 0, Container(), nullptr),
+                Fails(7, MsgAndDetails(HasSubstr("prevResult"))));
   }
 }
 
@@ -189,9 +182,9 @@ TEST_F(ReferenceName, RulesAreRefusedOnceTheInterfaceHasBeenRemoved) {
   const json result = MustRunEntry("ADD", network, 0, attached, nullptr).json;
   MustRunEntry("DEL", network, 0, attached, nullptr);
   for (const std::size_t index : {1U, 2U}) {
-    const Outcome add = RunEntry("ADD", network, index, attached, result);
-    EXPECT_EQ(ErrorCode(add), 103) << add;
-    EXPECT_EQ(Msg(add), "interface 'eth0' of container 'c1' has been removed since its ADD");
+    EXPECT_THAT(
+        RunEntry("ADD", network, index, attached, result),
+        Fails(103, Msg("interface 'eth0' of container 'c1' has been removed since its ADD")));
   }
   EXPECT_EQ(host().Must({"nft", "list", "ruleset"}), "");
   EXPECT_THAT(Entries("/run/nomad-bridge/net"), IsEmpty());
@@ -211,10 +204,8 @@ TEST_F(ReferenceName, PortmapLeavesOutAPortOfAFamilyTheContainerHasNot) {
   Attached attached = Container();
   attached.port_mappings = {Port(8080, 80), Port(9090, 80, "tcp", kHostIp6)};
 
-  const Outcome add = AddTo(network, attached);
+  EXPECT_THAT(AddTo(network, attached), Exits(0, Err(HasSubstr("not publishing tcp port 9090"))));
 
-  EXPECT_EQ(add.exit_code, 0) << add;
-  EXPECT_THAT(add.err, HasSubstr("not publishing tcp port 9090"));
   EXPECT_THAT(host().Must({"nft", "list", "map", "inet", "nomad-bridge", "port4"}),
               HasSubstr("8080"));
   MustCheckIn(network, attached);
@@ -241,8 +232,7 @@ TEST_F(ReferenceName, RulesGoByTheInterfacesNameNotItsPath) {
 // The reference host-local does not look at ipam.type: another IPAM plugin may run it.
 TEST_F(ReferenceName, HostLocalIgnoresTheTypeThatTheConfigNames) {
   const std::string directory = OurDirectory();
-  std::ofstream(Cat(directory, "/wrapper")) << "#!/bin/sh\nexec " << directory << "/host-local\n";
-  std::filesystem::permissions(Cat(directory, "/wrapper"), std::filesystem::perms::owner_all);
+  WriteProgram(Cat(directory, "/wrapper"), Cat("#!/bin/sh\nexec ", directory, "/host-local\n"));
   const Network network =
       Only({{"type", "host-local"}, {"ipam", {{"type", "wrapper"}, {"subnet", "10.6.0.0/24"}}}});
   const Attached attached = MustAdd(network, Container());
@@ -290,8 +280,8 @@ TEST_F(ReferenceName, LoopbackBringsLoUpAndDownAndReportsItsAddresses) {
 TEST_F(ReferenceName, LoopbackTakesNoLoWithAnAddressThatIsNone) {
   container().Must({"ip", "address", "add", "10.7.0.9/24", "dev", "lo"});
   Attached attached = Container();
-  const Outcome add = AddTo(Only({{"type", "loopback"}}), attached);
-  EXPECT_THAT(MsgAndDetails(add), HasSubstr("10.7.0.9/24"));
+  EXPECT_THAT(AddTo(Only({{"type", "loopback"}}), attached),
+              MsgAndDetails(HasSubstr("10.7.0.9/24")));
 }
 
 }  // namespace

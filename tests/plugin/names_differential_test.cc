@@ -1,8 +1,6 @@
 // The same lists by the reference plugins and by ours, one after the other in the same world:
 // results compared as JSON (generated names, MACs and order aside), then who reaches whom. What
 // differs on purpose is in docs/differences.md.
-#include <algorithm>
-
 #include "tests/support/runtime.h"
 #include "tests/support/world.h"
 

@@ -1,8 +1,5 @@
 // kill -9 in an ADD by one of the five names, and what the runtime does then: DEL of the whole list,
 // without a result, and ADD again.
-#include <algorithm>
-#include <array>
-
 #include "tests/support/runtime.h"
 #include "tests/support/world.h"
 
@@ -78,11 +75,7 @@ TEST_P(KilledName, LeavesNothingThatDelAndAddDoNotRepair) {
   EXPECT_GT(nth, kFewest);
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, KilledName, ::testing::ValuesIn(kNames), [](const auto& test) {
-  std::string name = test.param;
-  std::erase(name, '-');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Each, KilledName, ::testing::ValuesIn(kNames), kNameOfText);
 
 }  // namespace
 }  // namespace nomad_bridge::test

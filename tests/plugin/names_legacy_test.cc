@@ -1,9 +1,5 @@
 // A node whose iptables is the legacy one (of lost rules: either one), moved over to us while its
 // allocations live: Nomad's own list, run by Debian's reference plugins before, by ours after.
-#include <filesystem>
-#include <fstream>
-#include <tuple>
-
 #include "tests/plugin/names_moving_world.h"
 #include "tests/support/mounted.h"
 
@@ -19,7 +15,7 @@ class LegacyReferenceAttachment : public MovingWorld {
   LegacyReferenceAttachment() {
     EnsureDirectory(kLegacyPrograms);
     for (const char* const name : {"iptables", "ip6tables"}) {
-      std::filesystem::create_symlink(kLegacyBinary, Cat(kLegacyPrograms, '/', name));
+      fs::create_symlink(kLegacyBinary, Cat(kLegacyPrograms, '/', name));
     }
   }
 
@@ -65,8 +61,7 @@ TEST_F(LegacyReferenceAttachment, PassesOurCheckAndIsRemovedByOurDelWhileOthersS
   EXPECT_FALSE(FindFile("/var/run/cni/nomad/172.26.64.3").has_value());
   EXPECT_NE(container().Run({"ip", "link", "show", "eth0"}).exit_code, 0);
   MustCheckIn(Ours(), other);
-  const Server page = Server::Start(other_container, Protocol::kTcp, "0.0.0.0", 80, "other");
-  EXPECT_EQ(TcpText(outside(), kHostIp4, 7080), "other");
+  ExpectPublished(other_container, 7080);
   EXPECT_TRUE(Ping(other_container, kOutsideIp4));
 }
 
@@ -110,8 +105,7 @@ TEST_F(LegacyReferenceAttachment, IsTakenOverByAnAddInANewNamespace) {
 
   EXPECT_THAT(Legacy(), Not(HasSubstr("alloc-1")));
   EXPECT_THAT(Legacy(), Not(HasSubstr("CNI-DN-")));
-  const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
-  EXPECT_EQ(TcpText(outside(), kHostIp4, 7070), "page");
+  ExpectPublished(container(), 7070);
 }
 
 // ---- rules that are gone
@@ -171,9 +165,7 @@ TEST_P(LostReferenceRules, AreReportedByCheckIfAPartIsGoneAndDoNotPreventDel) {
   ASSERT_NO_FATAL_FAILURE(Delete());
 
   if (*lost_.mismatch != '\0') {
-    const Outcome check = CheckIn(Ours(), old);
-    EXPECT_NE(check.exit_code, 0);
-    EXPECT_THAT(MsgAndDetails(check), HasSubstr(lost_.mismatch));
+    EXPECT_THAT(CheckIn(Ours(), old), Exits(Ne(0), MsgAndDetails(HasSubstr(lost_.mismatch))));
   }
   MustDelFrom(Ours(), old);
 
@@ -216,21 +208,6 @@ INSTANTIATE_TEST_SUITE_P(OnlyInLegacy,
 
 // ---- the tool
 
-TEST_F(LegacyReferenceAttachment, IsReportedByCheckAndDelIfTheToolIsMissing) {
-  const Attached old = MustAdd(Theirs(), Allocation("old", container(), 7070));
-  {
-    const Mounted nothing({"--bind", "/dev/null"}, kLegacyBinary);
-    for (const Outcome& outcome : {CheckIn(Ours(), old), DelFrom(Ours(), old)}) {
-      EXPECT_NE(outcome.exit_code, 0);
-      EXPECT_THAT(MsgAndDetails(outcome),
-                  AllOf(HasSubstr("iptables-legacy-save"), Not(HasSubstr("not found"))));
-    }
-    MustDelFrom(Ours(), {.container_id = "nobody", .netns = container().path()});
-  }
-  MustDelFrom(Ours(), old);
-  EXPECT_THAT(Legacy(), Not(HasSubstr("old")));
-}
-
 TEST_F(LegacyReferenceAttachment, BesideOursDoesNotMakeOurDelNeedTheTool) {
   MustAdd(Theirs(), Allocation("old", container(), 7070));
   Attached ours = Allocation("ours", AddContainer("ours"), 8080);
@@ -238,21 +215,22 @@ TEST_F(LegacyReferenceAttachment, BesideOursDoesNotMakeOurDelNeedTheTool) {
   ours = MustAdd(Ours(), ours);
   const Mounted nothing({"--bind", "/dev/null"}, kLegacyBinary);
   MustDelFrom(Ours(), ours);
+  MustDelFrom(Ours(), {.container_id = "nobody", .netns = container().path()});
 }
 
-TEST_F(LegacyReferenceAttachment, IsReportedByCheckAndDelIfTheToolFailsAndRemovedByTheNextDel) {
+TEST_F(LegacyReferenceAttachment,
+       IsReportedByCheckAndDelWithoutAToolThatWorksAndRemovedByTheNextDel) {
   const Attached old = MustAdd(Theirs(), Allocation("old", container(), 7070));
   const std::string failing = "/run/failing-tool";
-  std::ofstream(failing) << "#!/bin/sh\necho 'Module ip_tables not found' >&2\nexit 3\n";
-  std::filesystem::permissions(failing, std::filesystem::perms::owner_all);
-  {
-    const Mounted tool({"--bind", failing}, kLegacyBinary);
+  WriteProgram(failing, "#!/bin/sh\necho 'Module ip_tables not found' >&2\nexit 3\n");
+  for (const auto& [tool, said] :
+       {std::pair<std::string, std::string>{"/dev/null", "iptables-legacy-save"},
+        {failing, "iptables-legacy-save failed"},
+        {failing, "exit code 3"}}) {
+    const Mounted broken({"--bind", tool}, kLegacyBinary);
     for (const Outcome& outcome : {CheckIn(Ours(), old), DelFrom(Ours(), old)}) {
-      EXPECT_NE(outcome.exit_code, 0);
-      EXPECT_THAT(MsgAndDetails(outcome),
-                  AllOf(HasSubstr("iptables-legacy-save failed"),
-                        HasSubstr("exit code 3"),
-                        Not(HasSubstr("not found"))));
+      EXPECT_THAT(outcome,
+                  Exits(Ne(0), MsgAndDetails(AllOf(HasSubstr(said), Not(HasSubstr("not found"))))));
     }
   }
   MustDelFrom(Ours(), old);
@@ -262,15 +240,14 @@ TEST_F(LegacyReferenceAttachment, IsReportedByCheckAndDelIfTheToolFailsAndRemove
 TEST_F(LegacyReferenceAttachment, IsLookedForOnlyWhereLegacyTablesAreInUse) {
   const Attached old = MustAdd(MovingWorld::Theirs(), Allocation("old", container(), 7070));
   const std::string recording = "/run/recording-tool";
-  std::ofstream(recording) << "#!/bin/sh\ntouch /run/started\n";
-  std::filesystem::permissions(recording, std::filesystem::perms::owner_all);
+  WriteProgram(recording, "#!/bin/sh\ntouch /run/started\n");
   const Mounted tool({"--bind", recording}, kLegacyBinary);
 
   MustCheckIn(Ours(), old);
   MustDelFrom(Ours(), old);
   MustAdd(Ours(), Allocation("young", container(), 8080));
 
-  EXPECT_FALSE(std::filesystem::exists("/run/started"));
+  EXPECT_FALSE(fs::exists("/run/started"));
 }
 
 }  // namespace

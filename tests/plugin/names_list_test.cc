@@ -6,8 +6,6 @@
 namespace nomad_bridge::test {
 namespace {
 
-using ::testing::UnorderedElementsAre;
-
 class ListOfReferenceNames : public World {
  protected:
   static Network Builtin(const char* fixture = "nomad_builtin_bridge") {
@@ -79,6 +77,20 @@ class ListOfReferenceNames : public World {
   }
 };
 
+// One of them, with all of its parts.
+class AttachedByNames : public ListOfReferenceNames {
+ protected:
+  // `verb` of these entries, one after the other.
+  void RunEntries(const std::string& verb, const std::vector<std::size_t>& entries) {
+    for (const std::size_t entry : entries) {
+      MustRunEntry(verb, network_, entry, attached_, attached_.result);
+    }
+  }
+
+  const Network network_ = Builtin();
+  Attached attached_ = MustAdd(network_, Allocation("alloc-1", container()));
+};
+
 TEST_F(ListOfReferenceNames, NomadsOwnListGivesTheNetworkThatNomadBridgeGivesAlone) {
   const Network builtin = Builtin();
   const Network alone = ByOurs(ListOf({{{"type", "nomad-bridge"},
@@ -114,8 +126,7 @@ TEST_F(ListOfReferenceNames, CarriesTrafficIsCheckedAndGoesWithoutATrace) {
 
     ExpectPage(8080);
     EXPECT_TRUE(Ping(container(), kOutsideIp4));
-    const Outcome check = MustCheckIn(network, attached);
-    EXPECT_EQ(check.err, "");
+    EXPECT_THAT(MustCheckIn(network, attached), Err(""));
     MustDelFrom(network, attached);
     EXPECT_THAT(container().Must({"ip", "link", "show", "lo"}), Not(HasSubstr("UP")));
     container().Must({"ip", "link", "set", "lo", "up"});
@@ -123,86 +134,68 @@ TEST_F(ListOfReferenceNames, CarriesTrafficIsCheckedAndGoesWithoutATrace) {
   }
 }
 
-TEST_F(ListOfReferenceNames, EachNameAddsItsPartAndTakesItBack) {
-  const Network network = Builtin();
-  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
+TEST_F(AttachedByNames, EachNameAddsItsPartAndTakesItBack) {
   EXPECT_THAT(Parts("alloc-1"),
               UnorderedElementsAre("address", "link", "masquerade", "forward", "ports"));
   const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
 
-  MustRunEntry("DEL", network, 3, attached, attached.result);
+  RunEntries("DEL", {3});
   EXPECT_THAT(Parts("alloc-1"), UnorderedElementsAre("address", "link", "masquerade", "forward"));
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "");
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
 
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
-  MustRunEntry("DEL", network, 2, attached, attached.result);
+  RunEntries("DEL", {2});
   EXPECT_THAT(Parts("alloc-1"), UnorderedElementsAre("address", "link", "masquerade"));
   EXPECT_FALSE(Ping(container(), kOutsideIp4));
 
-  MustRunEntry("DEL", network, 1, attached, attached.result);
+  RunEntries("DEL", {1});
   EXPECT_THAT(Parts("alloc-1"), IsEmpty());
   EXPECT_FALSE(FindFile("/run/cni/nomad/172.26.64.2").has_value());
 }
 
 // A process that deletes from nf_tables waits for it, so bridge should find nothing left to delete.
-TEST_F(ListOfReferenceNames, TheSecondDelRemovesTheRulesOfTheLast) {
-  const Network network = Builtin();
-  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
-  MustRunEntry("DEL", network, 3, attached, attached.result);
+TEST_F(AttachedByNames, TheSecondDelRemovesTheRulesOfTheLast) {
+  RunEntries("DEL", {3});
   ASSERT_EQ(Members("masq4"), json({"172.26.64.2"}))
       << "the first DEL may be of its own part alone";
 
-  MustRunEntry("DEL", network, 2, attached, attached.result);
+  RunEntries("DEL", {2});
 
   EXPECT_EQ(Members("masq4"), json::array());
   EXPECT_THAT(Parts("alloc-1"), UnorderedElementsAre("address", "link", "masquerade"));
 }
 
-TEST_F(ListOfReferenceNames, TheSameDelTwiceTakesItsPartAlone) {
-  const Network network = Builtin();
-  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
-
-  for (int i = 0; i < 2; ++i) {
-    MustRunEntry("DEL", network, 3, attached, attached.result);
-  }
+TEST_F(AttachedByNames, TheSameDelTwiceTakesItsPartAlone) {
+  RunEntries("DEL", {3, 3});
 
   EXPECT_EQ(Members("masq4"), json({"172.26.64.2"}));
   EXPECT_EQ(Members("alloc4"), json({"172.26.64.2"}));
 }
 
-TEST_F(ListOfReferenceNames, ADelThatWasKilledAndIsRetriedTakesItsPartAlone) {
-  const Network network = Builtin();
-  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
-  const std::string path = RecordOf("alloc-1");
-  json record = json::parse(FindFile(path).value());
+TEST_F(AttachedByNames, ADelThatWasKilledAndIsRetriedTakesItsPartAlone) {
+  json record = ReadRecord("alloc-1");
   record["parts"]["ports"] = "leaving";
-  ReplaceFile(path, record.dump());
+  WriteRecord("alloc-1", record);
 
-  MustRunEntry("DEL", network, 3, attached, attached.result);
+  RunEntries("DEL", {3});
 
   EXPECT_EQ(Members("masq4"), json({"172.26.64.2"}));
   EXPECT_EQ(Members("alloc4"), json({"172.26.64.2"}));
 }
 
-TEST_F(ListOfReferenceNames, ADelAndAnAddOfOnePartLeaveNoMemoryOfIt) {
-  const Network network = Builtin();
-  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
+TEST_F(AttachedByNames, ADelAndAnAddOfOnePartLeaveNoMemoryOfIt) {
   const Snapshot whole = TakeSnapshot();
   for (const std::size_t entry : {3U, 2U}) {
     SCOPED_TRACE(entry);
-    MustRunEntry("DEL", network, entry, attached, attached.result);
-    MustRunEntry("ADD", network, entry, attached, attached.result);
+    RunEntries("DEL", {entry});
+    RunEntries("ADD", {entry});
     EXPECT_TRUE(Unchanged(whole, TakeSnapshot()));
   }
   // Both gone, and only then both back: with them the masquerading that went along.
-  for (const std::size_t entry : {3U, 2U}) {
-    MustRunEntry("DEL", network, entry, attached, attached.result);
-  }
-  for (const std::size_t entry : {2U, 3U}) {
-    MustRunEntry("ADD", network, entry, attached, attached.result);
-  }
+  RunEntries("DEL", {3, 2});
+  RunEntries("ADD", {2, 3});
   EXPECT_TRUE(Unchanged(whole, TakeSnapshot()));
   ExpectPage(8080);
 }
@@ -227,19 +220,16 @@ TEST_F(ListOfReferenceNames, AFailedAddLeavesAnAttachmentAsFarApartAsItWas) {
   EXPECT_THAT(Members("masq4"), Contains("172.26.64.3")) << "nothing to publish, but it is back";
 }
 
-TEST_F(ListOfReferenceNames, ARecordOfAnEarlierVersionIsRead) {
-  const Network network = Builtin();
-  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
-  const std::string path = RecordOf("alloc-1");
-  json record = json::parse(FindFile(path).value());
+TEST_F(AttachedByNames, ARecordOfAnEarlierVersionIsRead) {
+  json record = ReadRecord("alloc-1");
   json names = json::array();  // all of them live
   for (const auto& [part, phase] : record.at("parts").items()) {
     names.push_back(part);
   }
   record["parts"] = names;
   record["delProgress"] = "";
-  ReplaceFile(path, record.dump());
-  MustCheckIn(network, attached);
+  WriteRecord("alloc-1", record);
+  MustCheckIn(network_, attached_);
 }
 
 // A DEL that never reaches the later plugins, as libcni's after an error in one of them.
@@ -277,9 +267,7 @@ TEST_F(ListOfReferenceNames, AListWhoseLastPluginFailedIsRepairedByTheRetry) {
   const Snapshot before = TakeSnapshot();
 
   Attached attached = Allocation("alloc-1", container());
-  const Outcome add = AddTo(network, attached);
-  EXPECT_EQ(ErrorCode(add), 102) << add;
-  EXPECT_THAT(Msg(add), HasSubstr("job 'billing'"));
+  EXPECT_THAT(AddTo(network, attached), Fails(102, Msg(HasSubstr("job 'billing'"))));
   EXPECT_THAT(Parts("alloc-1"), UnorderedElementsAre("address", "link", "masquerade", "forward"));
   attached.port_mappings = {Port(9090, 80, "tcp")};
   attached = MustAdd(network, attached);
@@ -315,30 +303,24 @@ TEST_F(ListOfReferenceNames, CheckByAnyNameRepairsTheHostsSide) {
     SCOPED_TRACE(entry);
     host().Must({"nft", "flush", "ruleset"});
 
-    const Outcome check = MustRunEntry("CHECK", network, entry, attached, attached.result);
-    EXPECT_THAT(check.err, HasSubstr("repaired"));
+    EXPECT_THAT(MustRunEntry("CHECK", network, entry, attached, attached.result),
+                Err(HasSubstr("repaired")));
     EXPECT_TRUE(Unchanged(whole, TakeSnapshot()));
   }
 }
 
-TEST_F(ListOfReferenceNames, CheckRebuildsALostRecord) {
-  const Network network = Builtin();
-  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
+TEST_F(AttachedByNames, CheckRebuildsALostRecord) {
   const Snapshot whole = TakeSnapshot();
   EnsureFileGone(RecordOf("alloc-1"));
-  MustCheckIn(network, attached);
+  MustCheckIn(network_, attached_);
   EXPECT_TRUE(Unchanged(whole, TakeSnapshot()));
 }
 
-TEST_F(ListOfReferenceNames, CheckNamesAPartThatWasNeverAdded) {
-  const Network network = Builtin();
-  Attached attached = MustAdd(network, Allocation("alloc-1", container()));
-  MustRunEntry("DEL", network, 3, attached, nullptr);
+TEST_F(AttachedByNames, CheckNamesAPartThatWasNeverAdded) {
+  MustRunEntry("DEL", network_, 3, attached_, nullptr);
 
-  const Outcome check = RunEntry("CHECK", network, 3, attached, attached.result);
-
-  EXPECT_EQ(ErrorCode(check), 103) << check;
-  EXPECT_THAT(Details(check), HasSubstr("portmap"));
+  EXPECT_THAT(RunEntry("CHECK", network_, 3, attached_, attached_.result),
+              Fails(103, Details(HasSubstr("portmap"))));
 }
 
 TEST_F(ListOfReferenceNames, TwentyAtOnceOnABareMachineComeAndGo) {

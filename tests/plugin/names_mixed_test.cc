@@ -1,6 +1,4 @@
 // Ours and the reference plugins in one list: each does its part on what the other has made.
-#include <algorithm>
-
 #include "tests/support/runtime.h"
 #include "tests/support/world.h"
 
@@ -47,8 +45,7 @@ TEST_P(MixedList, CarriesTrafficAndGoesWithoutATrace) {
   // The reference firewall does not let in what its portmap publishes.
   if (std::ranges::count(GetParam().ours, "firewall") > 0 &&
       std::ranges::count(GetParam().ours, "portmap") > 0) {
-    host().Must({"iptables", "-P", "FORWARD", "DROP"});
-    host().Must({"ip6tables", "-P", "FORWARD", "DROP"});
+    DropForwarded();
   }
   const Network network = MixOf(GetParam());
   UseOnce(network);
@@ -115,8 +112,7 @@ TEST_F(BehindTheirPtp, AContainerLivesAsLongAsItsLinkLeadsSomewhere) {
   });
   living.Kill();
   Attached second = Container("c2", container(), 8080);
-  const Outcome add = AddTo(network, second);
-  EXPECT_EQ(ErrorCode(add), 102) << add;
+  EXPECT_THAT(AddTo(network, second), Fails(102));
 }
 
 std::vector<Mix> Mixes() {

@@ -1,20 +1,10 @@
 // What Nomad does in an allocation's life, with the bytes that it sends (fixtures/README.md).
-#include <cctype>
-
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
 constexpr const char* kAllocation = "5f3c1a2b-7d4e-4c55-9a52-0f3f6f0b8c11";
-
-std::string NameOf(const ::testing::TestParamInfo<const char*>& that) {
-  std::string name = that.param;
-  for (char& letter : name) {
-    letter = std::isalnum(static_cast<unsigned char>(letter)) != 0 ? letter : '_';
-  }
-  return name;
-}
 
 class NomadSession : public World {
  protected:
@@ -43,12 +33,9 @@ TEST_P(EveryConfigOfNomad, IsAddedCheckedAndDeleted) {
 
   const json sent = json::parse(config);
   if (sent.at("cniVersion") >= "0.4.0") {
-    const Outcome check = Send("CHECK", WithResult(sent, add.json).dump(), "nomad_add.txt");
-    EXPECT_EQ(check.exit_code, 0) << check;
+    EXPECT_THAT(Send("CHECK", WithResult(sent, add.json).dump(), "nomad_add.txt"), Exits(0));
   }
-  const Outcome del = Send("DEL", config, "");
-  EXPECT_EQ(del.exit_code, 0) << del;
-  EXPECT_EQ(del.out, "");
+  EXPECT_THAT(Send("DEL", config, ""), Exits(0, Out("")));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
@@ -66,14 +53,13 @@ INSTANTIATE_TEST_SUITE_P(Fixtures,
                                            "nomad_bridge_host_ip.add.json",
                                            "nomad_bridge_dual_stack.add.json",
                                            "podman_ports.add.json"),
-                         NameOf);
+                         kNameOfText);
 
 class EveryCniArgsOfNomad : public NomadSession,
                             public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(EveryCniArgsOfNomad, NamesTheAllocationOnItsLink) {
-  const Outcome add = Send("ADD", ReadFixture("conf/nomad_bridge_1.0.0.add.json"), GetParam());
-  ASSERT_EQ(add.exit_code, 0) << add;
+  ASSERT_THAT(Send("ADD", ReadFixture("conf/nomad_bridge_1.0.0.add.json"), GetParam()), Exits(0));
   EXPECT_THAT(Alias(), HasSubstr("job="));
   EXPECT_THAT(Alias(), HasSubstr(Cat("alloc=", kAllocation)));
 }
@@ -86,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Fixtures,
                                            "nomad_add_user_args.txt",
                                            "nomad_add_transparent_proxy.txt",
                                            "nomad_add_dropped_group.txt"),
-                         NameOf);
+                         kNameOfText);
 
 TEST_F(NomadSession, PodmansArgsChooseAddressAndMac) {
   const Outcome add =
@@ -103,15 +89,14 @@ TEST_P(EveryGcOfNomad, KeepsTheListedAllocation) {
   const std::string config = ReadFixture("conf/nomad_bridge_1.1.0.add.json");
   ASSERT_EQ(Send("ADD", config, "nomad_add.txt").exit_code, 0);
   const std::string kept = OnlyPort();
-  Node& second = AddContainer("second");
-  ASSERT_EQ(
-      RunPlugin("ADD", ReadFixture("conf/nomad_bridge_no_ports.add.json"), As("stray", second))
-          .exit_code,
-      0);
+  ASSERT_EQ(RunPlugin("ADD",
+                      ReadFixture("conf/nomad_bridge_no_ports.add.json"),
+                      As("stray", AddContainer("second")))
+                .exit_code,
+            0);
 
-  const Outcome gc = RunPlugin("GC", ReadFixture(Cat("conf/", GetParam())));
+  EXPECT_THAT(RunPlugin("GC", ReadFixture(Cat("conf/", GetParam()))), Exits(0));
 
-  EXPECT_EQ(gc.exit_code, 0) << gc;
   EXPECT_EQ(OnlyPort(), kept);
 }
 
@@ -119,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Fixtures,
                          EveryGcOfNomad,
                          ::testing::Values("nomad_bridge_1.1.0.gc.json",
                                            "nomad_bridge_1.1.0_old_key.gc.json"),
-                         NameOf);
+                         kNameOfText);
 
 TEST_F(NomadSession, StatusAndVersionAnswerLibcni) {
   EXPECT_EQ(RunPlugin("STATUS", ReadFixture("conf/nomad_bridge_1.1.0.status.json")).exit_code, 0);

@@ -46,17 +46,16 @@ class ReconcileByTheSocket : public CliWorld {
 
 TEST_F(ReconcileByTheSocket, LooksOnlyAtWhatIsSharedAfterAChangeOfOthers) {
   host().Must(Words("nft add table inet others"));
-  const Outcome outcome = RunIfChanged();
-  EXPECT_EQ(outcome.out, "only other tables have changed; nothing to repair\n") << outcome;
+  EXPECT_THAT(RunIfChanged(), Out("only other tables have changed; nothing to repair\n"));
   EXPECT_EQ(RunIfChanged().out, "1 attachment; nothing to repair\n") << "as the timer runs it";
   EXPECT_EQ(RunIfChanged().out, "nothing has changed\n");
 }
 
 TEST_F(ReconcileByTheSocket, RepairsWhatWeHaveInATableOfOthers) {
   host().Must(Words("iptables -F CNI-FORWARD"));
-  const Outcome outcome = RunIfChanged();
-  EXPECT_THAT(outcome.out, HasSubstr("only other tables have changed; ")) << outcome;
-  EXPECT_THAT(outcome.err, HasSubstr("repaired: ")) << outcome;
+  EXPECT_THAT(
+      RunIfChanged(),
+      AllOf(Out(HasSubstr("only other tables have changed; ")), Err(HasSubstr("repaired: "))));
   EXPECT_THAT(host().Must(Words("iptables -S CNI-FORWARD")), HasSubstr("-A CNI-FORWARD"));
 }
 
@@ -65,8 +64,7 @@ TEST_F(ReconcileByTheSocket, RepairsWhatWeHaveInATableOfOthers) {
 TEST_F(ReconcileByTheSocket, RepairsAnElementThatWasDeleted) {
   host().Must(Words("nft add table inet others"));
   host().Must(Words("nft delete element inet nomad-bridge port4 { tcp . 8080 }"));
-  const Outcome outcome = RunIfChanged();
-  EXPECT_EQ(outcome.out, "1 attachment; 1 repaired\n") << outcome;
+  EXPECT_THAT(RunIfChanged(), Out("1 attachment; 1 repaired\n"));
   ExpectServes();
 }
 

@@ -1,7 +1,5 @@
 // nomad-bridge doctor: each check finds the very thing it is for, says what to type, and finds nothing
 // where all is well.
-#include <filesystem>
-#include <fstream>
 #include <regex>
 
 #include <sched.h>
@@ -11,8 +9,6 @@
 
 namespace nomad_bridge::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 class Doctor : public CliWorld {
  protected:
@@ -56,11 +52,11 @@ class Doctor : public CliWorld {
 
 TEST_F(Doctor, FindsNothingWhereAllIsWell) {
   const Snapshot before = TakeHostSnapshot();
-  const Outcome outcome = Examine("-strict");
-  EXPECT_EQ(outcome.exit_code, 0) << outcome;
-  EXPECT_THAT(outcome.out, StartsWith("ok    kernel.nf_tables      "));
-  EXPECT_THAT(outcome.out, EndsWith("\n0 failures, 0 warnings, 31 ok\n"));
-  EXPECT_THAT(outcome.out, Not(HasSubstr("fix:")));
+  EXPECT_THAT(Examine("-strict"),
+              Exits(0,
+                    Out(StartsWith("ok    kernel.nf_tables      ")),
+                    Out(EndsWith("\n0 failures, 0 warnings, 31 ok\n")),
+                    Out(Not(HasSubstr("fix:")))));
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
@@ -76,11 +72,11 @@ TEST_F(Doctor, FindsNothingOnABareMachine) {
 
 TEST_F(Doctor, SaysItInOneLineWithWhatToType) {
   host().Must({"sysctl", "-qw", "net.ipv4.ip_forward=0"});
-  const Outcome outcome = Examine();
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.out, HasSubstr("FAIL  sysctl.ip_forward     net/ipv4/ip_forward is 0"));
-  EXPECT_THAT(outcome.out, HasSubstr("\n      fix: nomad-bridge reconcile\n"));
-  EXPECT_THAT(outcome.out, HasSubstr("\n1 failure, 0 warnings, 30 ok\n"));
+  EXPECT_THAT(Examine(),
+              Exits(1,
+                    Out(HasSubstr("FAIL  sysctl.ip_forward     net/ipv4/ip_forward is 0")),
+                    Out(HasSubstr("\n      fix: nomad-bridge reconcile\n")),
+                    Out(HasSubstr("\n1 failure, 0 warnings, 30 ok\n"))));
 }
 
 TEST_F(Doctor, FailsOnWarningsIfStrict) {
@@ -270,9 +266,8 @@ TEST_F(Doctor, FindsAnExhaustedRange) {
 TEST_F(Doctor, FindsAPluginThatIsShadowedByAnother) {
   fs::create_directories("/opt/other");
   fs::copy_file("/bin/true", "/opt/other/nomad-bridge");
-  const Outcome outcome = Run({"doctor", "-json"}, {{"CNI_PATH", "/opt/cni/bin:/opt/other"}});
-  EXPECT_THAT(outcome.out,
-              AllOf(HasSubstr("/opt/other/nomad-bridge' differ"), HasSubstr("rm /opt/other")));
+  EXPECT_THAT(Run({"doctor", "-json"}, {{"CNI_PATH", "/opt/cni/bin:/opt/other"}}),
+              Out(AllOf(HasSubstr("/opt/other/nomad-bridge' differ"), HasSubstr("rm /opt/other"))));
 }
 
 // As in a container that may not change rules.

@@ -1,7 +1,4 @@
 // nomad-bridge gc: what stale allocations hold is taken back, in all networks; the living lose nothing.
-#include <filesystem>
-#include <fstream>
-
 #include "tests/plugin/cli_world.h"
 
 namespace nomad_bridge::test {
@@ -57,14 +54,13 @@ TEST_F(GcLine, TakesBackALeaseThatNothingElseBelongsTo) {
   UseAll();
   const Snapshot before = TakeHostSnapshot();
   std::ofstream("/var/run/cni/nomad/172.26.70.1") << "long-gone\r\neth0";
-  const Outcome gc = RunLine("gc");
-  EXPECT_EQ(gc.exit_code, 0) << gc;
+  EXPECT_THAT(RunLine("gc"), Exits(0));
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
 TEST_F(GcLine, KeepsALeaseWhoseOwnerHasALinkButLostItsRecord) {
   UseAll();
-  std::filesystem::remove(RecordOf("alloc-1"));
+  fs::remove(RecordOf("alloc-1"));
   const std::map<std::string, std::string> before = Leases();
   EXPECT_EQ(RunLine("gc").exit_code, 0);
   EXPECT_EQ(Leases(), before);
@@ -89,9 +85,8 @@ TEST_F(GcLine, RemovesElementsWithoutAnOwner) {
   host().Must({"nft",
                "add element inet nomad-bridge port4 "
                "{ tcp . 9999 comment \"veth00000000000 id=gone\" : 172.26.64.99 . 80 }"});
-  const Outcome dry = RunLine("gc -dry-run");
-  EXPECT_EQ(dry.exit_code, 1) << dry;
-  EXPECT_THAT(dry.out, HasSubstr("tcp . 9999 in port4 of veth00000000000 has no owner"));
+  EXPECT_THAT(RunLine("gc -dry-run"),
+              Exits(1, Out(HasSubstr("tcp . 9999 in port4 of veth00000000000 has no owner"))));
   EXPECT_EQ(RunLine("gc").exit_code, 0);
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
@@ -104,10 +99,9 @@ TEST_F(GcLine, FailsIfSomethingStays) {
   value["ipam"]["delegated"] = {
       {"type", "gone"}, {"cniPath", "/nowhere"}, {"args", ""}, {"config", "{}"}};
   std::ofstream(record) << value;
-  const Outcome gc = RunLine("gc");
-  EXPECT_EQ(gc.exit_code, 1) << gc;
-  EXPECT_THAT(gc.err, HasSubstr("container 'doomed-nomad': cannot remove the leases"));
-  EXPECT_FALSE(std::filesystem::exists("/run/nomad-bridge/other/doomed-other@eth0.json"));
+  EXPECT_THAT(RunLine("gc"),
+              Exits(1, Err(HasSubstr("container 'doomed-nomad': cannot remove the leases"))));
+  EXPECT_FALSE(fs::exists("/run/nomad-bridge/other/doomed-other@eth0.json"));
 }
 
 class KilledGc : public GcLine, public ::testing::WithParamInterface<int> {};
@@ -122,8 +116,7 @@ TEST_P(KilledGc, IsCompletedByTheNextOne) {
     KillContainer(doomed);
     const Killing killing = RunKilledAt(Line({"gc"}), nth);
     SCOPED_TRACE(Cat("killed at call ", nth));
-    const Outcome again = RunLine("gc");
-    EXPECT_EQ(again.exit_code, 0) << again;
+    EXPECT_THAT(RunLine("gc"), Exits(0));
     EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
     if (!killing.killed) {
       break;

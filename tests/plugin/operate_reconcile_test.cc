@@ -23,8 +23,6 @@ class Reconcile : public CliWorld {
     EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "page");
   }
 
-  static inline const json kOther =
-      Config({{"name", "other"}, {"bridge", "br-other"}, {"ipam", {{"subnet", "10.8.0.0/24"}}}});
   json web_;
   json other_;
 };
@@ -73,12 +71,12 @@ TEST_F(Reconcile, MakesABridgeWithTheMtuAndModeOfItsConfig) {
   EXPECT_EQ(RunLine("reconcile").exit_code, 0);
   const json bridge = host().Json(Words("ip -j -d link show br-other")).at(0);
   EXPECT_EQ(bridge.at("mtu"), 1400);
-  EXPECT_THAT(bridge.at("flags"), ::testing::Contains("PROMISC"));
+  EXPECT_THAT(bridge.at("flags"), Contains("PROMISC"));
 
   host().Must(Words("ip link set br-other promisc off"));
   EXPECT_THAT(RunLine("reconcile").err,
               HasSubstr("repaired: bridge 'br-other' is not promiscuous"));
-  EXPECT_THAT(LinkOn(host(), "br-other").at("flags"), ::testing::Contains("PROMISC"));
+  EXPECT_THAT(LinkOn(host(), "br-other").at("flags"), Contains("PROMISC"));
 }
 
 TEST_F(Reconcile, RemovesAnAddressInTheWayAsForceAddressSays) {
@@ -89,8 +87,7 @@ TEST_F(Reconcile, RemovesAnAddressInTheWayAsForceAddressSays) {
     host().Must(Words("ip address replace 10.9.0.1/24 dev br-other"));
     host().Must(Words("ip address delete 10.8.0.1/24 dev br-other"));
 
-    const Outcome outcome = RunLine("reconcile");
-    EXPECT_EQ(outcome.exit_code, is_forced ? 0 : 1) << outcome;
+    EXPECT_THAT(RunLine("reconcile"), Exits(is_forced ? 0 : 1));
     EXPECT_THAT(AddressesOn(host(), "br-other"),
                 ElementsAre(is_forced ? "10.8.0.1/24" : "10.9.0.1/24"));
     host().Must(Words("ip address flush dev br-other"));
@@ -125,10 +122,9 @@ TEST_F(Reconcile, GoesOnPastANetworkWhoseBridgeSomebodyElseTook) {
                "ip link delete br-other; ip link add br-other type veth peer name other-end; "
                "nft flush ruleset; ip link set br-third down"});
 
-  const Outcome outcome = RunLine("reconcile");
+  EXPECT_THAT(RunLine("reconcile"),
+              Exits(1, Err(HasSubstr("network 'other': cannot create the bridge 'br-other'"))));
 
-  EXPECT_EQ(outcome.exit_code, 1) << outcome;
-  EXPECT_THAT(outcome.err, HasSubstr("network 'other': cannot create the bridge 'br-other'"));
   EXPECT_EQ(LinkOn(host(), "br-third").at("operstate"), "UP");
   ExpectServes();
 }
@@ -201,9 +197,7 @@ TEST_F(IfChanged, AsksAsMuchOfManyAttachmentsAsOfTwo) {
 
 TEST_F(Reconcile, CannotTellWithoutRoot) {
   for (const char* const name : {"reconcile", "gc"}) {
-    const Outcome outcome = Execute(LineWithoutRoot({name}));
-    EXPECT_EQ(outcome.exit_code, 2) << outcome;
-    EXPECT_THAT(outcome.err, HasSubstr("needs root"));
+    EXPECT_THAT(Execute(LineWithoutRoot({name})), Exits(2, Err(HasSubstr("needs root"))));
   }
 }
 
@@ -222,8 +216,7 @@ TEST_P(KilledReconcile, IsCompletedByTheNextOne) {
                  "nft flush ruleset; ip link delete nomad; rm /var/run/cni/nomad/172.26.64.2"});
     const Killing killing = RunKilledAt(Line({"reconcile"}), nth);
     SCOPED_TRACE(Cat("killed at call ", nth));
-    const Outcome again = RunLine("reconcile");
-    EXPECT_EQ(again.exit_code, 0) << again;
+    EXPECT_THAT(RunLine("reconcile"), Exits(0));
     EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
     if (!killing.killed) {
       EXPECT_EQ(killing.outcome.exit_code, 0) << killing.outcome;

@@ -1,7 +1,4 @@
 // nomad-bridge up: what the allocations of a network share is there before the first of them.
-#include <filesystem>
-#include <fstream>
-
 #include "tests/plugin/cli_world.h"
 
 namespace nomad_bridge::test {
@@ -13,7 +10,7 @@ class Up : public CliWorld {
 
   // A file with the plugins of one list.
   static std::string Write(const std::string& name, const std::vector<json>& plugins) {
-    std::filesystem::create_directories(kConfigs);
+    fs::create_directories(kConfigs);
     std::string path = Cat(kConfigs, '/', name);
     json list = {{"cniVersion", "1.1.0"}, {"name", plugins.front().at("name")}};
     for (json plugin : plugins) {
@@ -86,24 +83,20 @@ TEST_F(Up, BringsUpEveryNetworkOfADirectoryAndGoesOnPastABadOne) {
          json{{"name", "other"}, {"type", "portmap"}}});
   std::ofstream(Cat(kConfigs, "/README")) << "not a config";
 
-  const Outcome outcome = RunLine(Cat("up ", kConfigs));
+  EXPECT_THAT(RunLine(Cat("up ", kConfigs)),
+              Exits(1,
+                    Out("network 'nomad' is up: nomad 172.26.64.1/20\n"
+                        "network 'other' is up: br-other 10.8.0.1/24\n"),
+                    Err(AllOf(HasSubstr("/run/configs/20-bad.conflist"),
+                              HasSubstr("invalid 'mtu': 1"),
+                              HasSubstr("/run/configs/30-broken.conflist")))));
 
-  EXPECT_EQ(outcome.exit_code, 1) << outcome;
-  EXPECT_EQ(outcome.out,
-            "network 'nomad' is up: nomad 172.26.64.1/20\n"
-            "network 'other' is up: br-other 10.8.0.1/24\n");
-  EXPECT_THAT(outcome.err,
-              AllOf(HasSubstr("/run/configs/20-bad.conflist"),
-                    HasSubstr("invalid 'mtu': 1"),
-                    HasSubstr("/run/configs/30-broken.conflist")));
   EXPECT_FALSE(HasInterface(host(), "br-bad"));
 }
 
 // The unit is enabled before the first conflist is written.
 TEST_F(Up, IsFineWithoutAnyConfig) {
-  const Outcome outcome = RunLine("up /run/absent");
-  EXPECT_EQ(outcome.exit_code, 0) << outcome;
-  EXPECT_THAT(outcome.err, HasSubstr("no network config yet"));
+  EXPECT_THAT(RunLine("up /run/absent"), Exits(0, Err(HasSubstr("no network config yet"))));
   EXPECT_EQ(RunLine("up /run/absent.conflist").exit_code, 1);
 }
 

@@ -1,6 +1,4 @@
 // CNI as the binary implements it: versions, environment, stdin, stdout, errors.
-#include <array>
-
 #include <unistd.h>
 
 #include "tests/support/world.h"
@@ -19,14 +17,7 @@ class EveryVersion : public CniProtocol, public ::testing::WithParamInterface<co
   [[nodiscard]] static std::string version() { return GetParam(); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Every,
-                         EveryVersion,
-                         ::testing::ValuesIn(kVersions),
-                         [](const auto& version) {
-                           std::string name = version.param;
-                           std::replace(name.begin(), name.end(), '.', '_');
-                           return Cat("v", name);
-                         });
+INSTANTIATE_TEST_SUITE_P(Every, EveryVersion, ::testing::ValuesIn(kVersions), kNameOfText);
 
 TEST_P(EveryVersion, CheckCameWith040) {
   const json result = Attach(Config({{"cniVersion", version()}}));
@@ -91,12 +82,12 @@ TEST_F(CniProtocol, VersionWorksWithStdinClosed) {
 }
 
 TEST_F(CniProtocol, PrintsTheLineThatNomadReadsWithoutACommand) {
-  const Outcome outcome = RunPlugin("", "", {{"CNI_COMMAND", std::nullopt}});
-  EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(outcome.out, "");
-  EXPECT_EQ(outcome.err,
-            "CNI nomad-bridge plugin v2.0.0\n"
-            "CNI protocol versions supported: 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0\n");
+  EXPECT_THAT(RunPlugin("", "", {{"CNI_COMMAND", std::nullopt}}),
+              Exits(0,
+                    Out(""),
+                    Err("CNI nomad-bridge plugin v2.0.0\n"
+                        "CNI protocol versions supported: 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, "
+                        "1.0.0, 1.1.0\n")));
 }
 
 // ---- invalid input: the first mistake is reported, and nothing has been touched
@@ -211,8 +202,7 @@ TEST_F(CniProtocol, KeysInAnyLetterCase) {
     "RUNTIMECONFIG": {"portmappings": [{"HOSTPORT": 8080, "containerport": 80, "protocol": "tcp"}]}})"));
   EXPECT_EQ(result.at("interfaces").at(0).at("name"), "br-upper");
   EXPECT_EQ(AddressOf(result), "10.9.0.77");
-  const Server server = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "published");
-  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "published");
+  ExpectPublished(container());
 }
 
 }  // namespace

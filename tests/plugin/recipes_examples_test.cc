@@ -1,14 +1,10 @@
 // Every file of examples/: a list passes the plugin, a job asks for what its list gives.
-#include <algorithm>
 #include <regex>
 
-#include "base/ip.h"
 #include "tests/plugin/recipes_world.h"
 
 namespace nomad_bridge::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kListEnd = ".conflist";
 constexpr const char* kJobEnd = ".nomad.hcl";
@@ -38,21 +34,15 @@ std::string Match(const std::string& text, const char* expression) {
 
 class ExampleList : public Recipe, public ::testing::WithParamInterface<std::string> {};
 
-std::string CaseName(const ::testing::TestParamInfo<std::string>& list) {
-  return std::regex_replace(list.param, std::regex("-"), "_");
-}
-
-INSTANTIATE_TEST_SUITE_P(Lists, ExampleList, ::testing::ValuesIn(Names("", kListEnd)), CaseName);
+INSTANTIATE_TEST_SUITE_P(Lists, ExampleList, ::testing::ValuesIn(Names("", kListEnd)), kNameOfText);
 
 TEST_P(ExampleList, PassesTheCommandThatChecksLists) {
-  const Outcome check =
-      Execute(Command{.argv = {BinaryUnderTest(),
-                               "config",
-                               "check",
-                               Cat(NOMAD_BRIDGE_EXAMPLES, "/", GetParam(), kListEnd)},
-                      .variables = {{"CNI_COMMAND", std::nullopt}}});
-
-  EXPECT_EQ(check.exit_code, 0) << check;
+  EXPECT_THAT(Execute(Command{.argv = {BinaryUnderTest(),
+                                       "config",
+                                       "check",
+                                       Cat(NOMAD_BRIDGE_EXAMPLES, "/", GetParam(), kListEnd)},
+                              .variables = {{"CNI_COMMAND", std::nullopt}}}),
+              Exits(0));
 }
 
 TEST_P(ExampleList, GivesAnAllocationANetwork) {
@@ -90,7 +80,7 @@ TEST(Examples, DoNotOverlap) {
 
 TEST(Examples, EveryListHasItsJob) {
   for (const std::string& name : Names("", kListEnd)) {
-    EXPECT_THAT(Names("/jobs", kJobEnd), ::testing::Contains(name));
+    EXPECT_THAT(Names("/jobs", kJobEnd), Contains(name));
   }
 }
 

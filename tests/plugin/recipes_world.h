@@ -1,9 +1,6 @@
 // Lists of examples/ as Nomad runs them: ours, the reference's, and a stand-in for consul-cni, in one CNI_PATH.
 #pragma once
 
-#include <filesystem>
-#include <fstream>
-
 #include "tests/support/runtime.h"
 #include "tests/support/world.h"
 
@@ -26,8 +23,7 @@ class Recipe : public World {
  protected:
   Recipe() {
     EnsureDirectory("/run/consul");
-    std::ofstream("/run/consul/consul-cni") << kConsulCni;
-    std::filesystem::permissions("/run/consul/consul-cni", std::filesystem::perms(0755));
+    WriteProgram("/run/consul/consul-cni", kConsulCni);
     EnsureDirectory("/run/systemd");
     EnsureDirectory("/run/systemd/resolve");
     std::ofstream("/run/systemd/resolve/resolv.conf") << "nameserver 192.0.2.53\nsearch example\n";

@@ -20,8 +20,7 @@ class Cost : public World {
     command.argv.insert(command.argv.begin(), strace.begin(), strace.end());
     // The leak checker is a tracer itself and would fail under another.
     command.variables["ASAN_OPTIONS"] = "detect_leaks=0";
-    const Outcome outcome = Execute(command);
-    EXPECT_EQ(outcome.exit_code, 0) << outcome;
+    EXPECT_THAT(Execute(command), Exits(0));
     Calls calls;
     for (const std::string& line : Lines(FindFile(log).value())) {
       // The kernel has a write to IPv6's sysctls made again as long as another process holds rtnl_lock.

@@ -1,8 +1,5 @@
 // Foreign or damaged files in our directories: they affect no other attachment.
-#include <array>
-#include <cerrno>
 #include <cstddef>
-#include <filesystem>
 
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -43,8 +40,7 @@ TEST_P(JunkFile, AmongTheRecordsDisturbsNothing) {
   const json mine = Publish({Port(9090, 80)});
   const json add = Attach(mine);
   MustCheck(mine, add);
-  const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
-  EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "page");
+  ExpectPublished(container(), 9090);
   const Outcome gc = RunPlugin("GC", WithValid({"other"}));
   if (GetParam().name == "ADirectoryWithARecordsName") {
     EXPECT_THAT(Details(gc), HasSubstr(GetParam().path)) << gc;  // goes on, and reports what stays
@@ -63,10 +59,9 @@ TEST_P(JunkFile, IsReplacedByItsOwnContainersAddAndRemovedByItsDel) {
   Drop(GetParam());
 
   Attach(config, As("broken", container()));
-  const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
-  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+  ExpectPublished(container());
   Detach(config, As("broken", container()));
-  std::filesystem::remove_all(Cat(kRecords, "/", GetParam().path));
+  fs::remove_all(Cat(kRecords, "/", GetParam().path));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
@@ -92,8 +87,7 @@ TEST_F(StateFiles, ThatCannotBeReadAreReportedOnStderr) {
   const json config = Config();
   Attach(config);
   ReplaceFile(RecordOf("alloc-1"), "nonsense");
-  const Outcome del = MustRun("DEL", config);
-  EXPECT_THAT(del.err, HasSubstr("alloc-1@eth0.json"));
+  EXPECT_THAT(MustRun("DEL", config), Err(HasSubstr("alloc-1@eth0.json")));
 }
 
 // As a release writes it that does not know these keys yet, or knows others and another part.
@@ -103,14 +97,14 @@ TEST_F(StateFiles, OfAnotherReleaseAreUsedAsFarAsTheyGo) {
   const Snapshot before = TakeHostSnapshot();
   const json add = Attach(config);
   const Snapshot attached = TakeHostSnapshot().Of({"host "});
-  json record = json::parse(FindFile(RecordOf("alloc-1")).value());
+  json record = ReadRecord("alloc-1");
   record.erase("labels");
   record.at("link").erase("mac");
   record.at("link").at("port").erase("locked");
   record.at("rules").erase("firewalldZone");
   record["colour"] = "blue";
   record.at("parts")["shaping"] = "live";
-  ReplaceFile(RecordOf("alloc-1"), record.dump());
+  WriteRecord("alloc-1", record);
   host().Must({"nft", "flush", "ruleset"});
 
   MustCheck(config, add);
@@ -160,14 +154,13 @@ TEST_F(StateFiles, LeaveADirectoryOfAnotherProgramAlone) {
 TEST_F(StateFiles, LeaveARecordOfAnotherHostAlone) {
   const json config = Publish({Port(8080, 80)});
   Attach(config, As("other", AddContainer("other")));
-  const std::string path = RecordOf("other");
-  json record = json::parse(FindFile(path).value());
+  json record = ReadRecord("other");
   record["hostNetns"]["inode"] = 1;
-  ReplaceFile(path, record.dump());
+  WriteRecord("other", record);
   host().Must({"nft", "flush", "ruleset"});
 
   Attach(config);
-  EXPECT_EQ(FindFile(path), record.dump());
+  EXPECT_EQ(FindFile(RecordOf("other")), record.dump());
 }
 
 // From now on no file without a name can be made, as on overlayfs before Linux 6.1.
@@ -195,8 +188,7 @@ TEST_F(StateFiles, AreWrittenAlsoWithoutNamelessFiles) {
     SCOPED_TRACE(verb);
     Command command = PluginCommand(verb, config.dump());
     command.in_child = HideNamelessFiles;
-    const Outcome outcome = Execute(command);
-    EXPECT_EQ(outcome.exit_code, 0) << outcome;
+    EXPECT_THAT(Execute(command), Exits(0));
   }
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
@@ -207,7 +199,7 @@ TEST_F(StateFiles, AreNotNeededByDelToRemoveEverything) {
   UseOnce(config);
   const Snapshot before = TakeSnapshot();
   Attach(config);
-  std::filesystem::remove_all("/run/nomad-bridge");
+  fs::remove_all("/run/nomad-bridge");
   Detach(config);
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }

@@ -12,12 +12,6 @@ class NamespaceIdentity : public World {
     struct stat status {};
     return ::fstat(node.fd(), &status) == 0 ? status.st_ino : 0;
   }
-  static json ReadRecord(const std::string& container_id) {
-    return json::parse(FindFile(RecordOf(container_id)).value());
-  }
-  static void WriteRecord(const std::string& container_id, const json& record) {
-    ReplaceFile(RecordOf(container_id), record.dump());
-  }
   // As if `owner`, which is gone, had been in a namespace with the path and inode of `heir`.
   void Inherit(const Node& heir) {
     json record = ReadRecord("owner");
@@ -58,10 +52,8 @@ TEST_F(NamespaceIdentity, IsNotThatOfTheRecordForCheckEither) {
     record["netns"]["cookie"] = 1;
     WriteRecord("owner", record);
 
-    const Outcome check = Check(config_, result_, As("owner", *owner_));
-
-    EXPECT_EQ(ErrorCode(check), 103) << check;
-    EXPECT_THAT(Msg(check), HasSubstr("another network namespace"));
+    EXPECT_THAT(Check(config_, result_, As("owner", *owner_)),
+                Fails(103, Msg(HasSubstr("another network namespace"))));
   }
 }
 

@@ -1,8 +1,5 @@
 // kill -9 in a command, at every system call: the next ADD, DEL or GC leaves a working attachment,
 // or exactly nothing.
-#include <filesystem>
-#include <tuple>
-
 #include "tests/plugin/repair_sweep.h"
 
 namespace nomad_bridge::test {
@@ -160,8 +157,8 @@ class KilledFirstAdd : public KillingWorld, public ::testing::WithParamInterface
     static_cast<void>(container().Run({"ip", "link", "delete", "eth0"}));
     host().Must({"nft", "flush", "ruleset"});
     host().SetSysctl("net/ipv4/ip_forward", "0");
-    std::filesystem::remove_all("/run/nomad-bridge");
-    std::filesystem::remove_all(kLeases);
+    fs::remove_all("/run/nomad-bridge");
+    fs::remove_all(kLeases);
   }
 
   const Victim victim_{.verb = "ADD",

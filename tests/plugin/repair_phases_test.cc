@@ -11,11 +11,11 @@ class Phases : public World {
 
   // As a command leaves it that is killed after its first write.
   static void SetPhase(const std::string& id, const std::string& phase) {
-    json record = json::parse(FindFile(RecordOf(id)).value());
+    json record = ReadRecord(id);
     for (json& part : record.at("parts")) {
       part = phase;
     }
-    ReplaceFile(RecordOf(id), record.dump());
+    WriteRecord(id, record);
   }
 
   [[nodiscard]] bool HasElementsOf(const std::string& id) {
@@ -43,8 +43,7 @@ TEST_P(UnfinishedPhase, IsNotRepaired) {
 TEST_P(UnfinishedPhase, GivesItsPortToTheNextAdd) {
   SetPhase("other", std::string(GetParam().name));
   Attach(config_);
-  const Server page = Server::Start(container(), Protocol::kTcp, "0.0.0.0", 80, "page");
-  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+  ExpectPublished(container());
   EXPECT_FALSE(HasElementsOf("other"));
   EXPECT_EQ(FindFile(RecordOf("other")), std::nullopt);
   EXPECT_EQ(Leases().size(), 1U) << "of the new one alone";
@@ -60,9 +59,7 @@ TEST_P(UnfinishedPhase, IsReclaimedByGc) {
 TEST_P(UnfinishedPhase, IsNoAttachmentToCheck) {
   const json add = Attach(config_ = Publish({Port(9090, 80)}));
   SetPhase("alloc-1", std::string(GetParam().name));
-  const Outcome check = Check(config_, add);
-  EXPECT_EQ(check.exit_code, 1);
-  EXPECT_THAT(Details(check), HasSubstr("was killed"));
+  EXPECT_THAT(Check(config_, add), Exits(1, Details(HasSubstr("was killed"))));
 }
 
 INSTANTIATE_TEST_SUITE_P(Of,
@@ -71,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Of,
                          kNameOf);
 
 TEST_F(Phases, AreLiveOnceAddHasSucceeded) {
-  const json record = json::parse(FindFile(RecordOf("other")).value());
+  const json record = ReadRecord("other");
   for (const auto& [part, phase] : record.at("parts").items()) {
     EXPECT_EQ(phase, "live") << part;
   }
@@ -80,9 +77,8 @@ TEST_F(Phases, AreLiveOnceAddHasSucceeded) {
 TEST_F(Phases, AddThatIsRefusedHasRepairedTheOthers) {
   const Snapshot before = TakeHostSnapshot();
   host().Must({"nft", "flush", "ruleset"});
-  const Outcome refused = RunPlugin("ADD", config_);
-  EXPECT_EQ(refused.exit_code, 1);
-  EXPECT_THAT(Msg(refused), HasSubstr("host port tcp 8080 is taken by"));
+  EXPECT_THAT(RunPlugin("ADD", config_),
+              Exits(1, Msg(HasSubstr("host port tcp 8080 is taken by"))));
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
@@ -94,8 +90,8 @@ class LostRecord : public World {
     Node& gone = AddContainer("gone");
     address_ = AddressOf(Attach(Publish({Port(8080, 80)}), As("gone", gone)));
     KillContainer(gone);
-    std::filesystem::remove_all(kRecords);
-    std::filesystem::remove_all(kLeases);
+    fs::remove_all(kRecords);
+    fs::remove_all(kLeases);
   }
 
   std::string address_;
@@ -125,8 +121,8 @@ TEST_F(Phases, OfTheOwnerOfAnAddressDecideWhoseElementsStay) {
                 " . 80 }")));
   host().Must(
       Words("nft add element inet nomad-bridge alloc4 { 192.0.2.7 comment \"veth0123 \" }"));
-  const Outcome gc = MustRun("GC", WithValid({"alloc-1", "other"}));
-  EXPECT_THAT(gc.err, HasSubstr("removed: tcp . 7777 in port4 of veth0123 has no owner"));
+  EXPECT_THAT(MustRun("GC", WithValid({"alloc-1", "other"})),
+              Err(HasSubstr("removed: tcp . 7777 in port4 of veth0123 has no owner")));
   EXPECT_EQ(Elements("port4").size(), 1U) << "of the other";
   EXPECT_THAT(Elements("alloc4").dump(), HasSubstr("192.0.2.7"));
 }
@@ -143,9 +139,9 @@ TEST_P(UnreadableRecord, IsRebuiltByCheck) {
     ReplaceFile(RecordOf("alloc-1"), "{\"network\":");
   }
 
-  const Outcome check = MustCheck(config, add);
+  EXPECT_THAT(MustCheck(config, add),
+              Err(HasSubstr("rebuilt the lost record of container 'alloc-1'")));
 
-  EXPECT_THAT(check.err, HasSubstr("rebuilt the lost record of container 'alloc-1'"));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 

@@ -1,7 +1,5 @@
 // Leases that outlive what they describe, or are outlived by it: a data directory on disk after a
 // reboot, and one that is lost while /run stands.
-#include <filesystem>
-
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -9,8 +7,6 @@
 
 namespace nomad_bridge::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kDisk = "/var/lib/cni/networks";
 constexpr const char* kOnDisk = "/var/lib/cni/networks/nomad";
@@ -84,13 +80,11 @@ TEST_F(Reboot, ThatHasNotHappenedKeepsTheLeaseOfAnother) {
   Add("web", container(), Plain());
   fs::remove_all("/run/nomad-bridge");
 
-  const Outcome refused = RunPlugin("ADD",
-                                    Plain({{"runtimeConfig", {{"ips", {"172.26.64.2"}}}}}).dump(),
-                                    As("static", AddContainer("static")),
-                                    "bridge");
-
-  EXPECT_EQ(ErrorCode(refused), 102) << refused;
-  EXPECT_THAT(Details(refused), HasSubstr("container 'web'"));
+  EXPECT_THAT(RunPlugin("ADD",
+                        Plain({{"runtimeConfig", {{"ips", {"172.26.64.2"}}}}}).dump(),
+                        As("static", AddContainer("static")),
+                        "bridge"),
+              Fails(102, Details(HasSubstr("container 'web'"))));
 }
 
 // Without rules in the kernel, whose elements would tell.

@@ -96,10 +96,7 @@ TEST_P(LostAnswer, ToADelIsReportedAndTheNextDelFinishesIt) {
   ExpectTheNextDelFinishes(config_, run_);
 }
 
-INSTANTIATE_TEST_SUITE_P(Errors,
-                         LostAnswer,
-                         ::testing::Values("ENOMEM", "EAGAIN"),
-                         [](const auto& each) { return each.param; });
+INSTANTIATE_TEST_SUITE_P(Errors, LostAnswer, ::testing::Values("ENOMEM", "EAGAIN"), kNameOfText);
 
 // ---- other calls that fail
 

@@ -9,9 +9,6 @@
 namespace nomad_bridge::test {
 namespace {
 
-using ::testing::AnyOf;
-using ::testing::Each;
-
 class RefusedAdd : public World {
  protected:
   void SetUp() override {
@@ -103,9 +100,8 @@ TEST_F(RefusedAdd, ByAContainerWithoutIpv6LeavesNothing) {
   container().SetSysctl("net/ipv6/conf/default/disable_ipv6", "1");
   {
     const Mounted sealed({"-o", "bind,ro", "/proc/sys"}, "/proc/sys");
-    const Outcome add = RunPlugin("ADD", dual);
-    EXPECT_EQ(ErrorCode(add), 100) << add;
-    EXPECT_THAT(MsgAndDetails(add), AllOf(HasSubstr("disable_ipv6"), HasSubstr("EROFS")));
+    EXPECT_THAT(RunPlugin("ADD", dual),
+                Fails(100, MsgAndDetails(AllOf(HasSubstr("disable_ipv6"), HasSubstr("EROFS")))));
   }
   container().SetSysctl("net/ipv6/conf/default/disable_ipv6", "0");
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
@@ -123,9 +119,7 @@ class AddWithoutStdout : public RefusedAdd, public ::testing::WithParamInterface
 TEST_P(AddWithoutStdout, LeavesNothing) {
   Command command = PluginCommand("ADD", config_.dump());
   command.in_child = GetParam().prepare;
-  const Outcome add = Execute(command);
-  EXPECT_EQ(add.exit_code, 1) << add;
-  EXPECT_THAT(add.err, HasSubstr(GetParam().reason));
+  EXPECT_THAT(Execute(command), Exits(1, Err(HasSubstr(GetParam().reason))));
   ExpectNothingLeft();
 }
 

@@ -1,5 +1,4 @@
 // UDP flows that outlive what they led to: forgotten on ADD and DEL, all others kept.
-#include <algorithm>
 #include <iterator>
 
 #include "tests/support/world.h"

@@ -75,8 +75,7 @@ TEST_P(Localhost, OfTheNodeReachesPublishedPorts) {
 
 TEST_P(Localhost, HasItsFilterAgainWhereSomebodyTookItAway) {
   host().Must({"tc", "qdisc", "delete", "dev", "nomad", "clsact"});
-  Node& third = AddContainer("third");
-  Attach(Publish({Port(8081, 80)}, Unchecked()), As("third", third));
+  Attach(Publish({Port(8081, 80)}, Unchecked()), As("third", AddContainer("third")));
   host().Must({"nft", "flush", "ruleset"});
   Server server = Listen(host());
   Forge("172.26.64.2", "127.0.0.1", host(), kBridgeIp4);

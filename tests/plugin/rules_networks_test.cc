@@ -130,10 +130,8 @@ TEST_F(TwoNetworks, AnAddressThatIsTakenIsNamed) {
   const std::string address = AddressOf(Must("ADD", One()));
   const json same = DualStack({{"name", "other"}, {"bridge", "other"}});
 
-  const Outcome other = RunPlugin("ADD", same, As("other", AddContainer("second")));
-
-  EXPECT_EQ(ErrorCode(other), 102) << other;
-  EXPECT_THAT(Msg(other), HasSubstr(Cat("address ", address, " is taken by")));
+  EXPECT_THAT(RunPlugin("ADD", same, As("other", AddContainer("second"))),
+              Fails(102, Msg(HasSubstr(Cat("address ", address, " is taken by")))));
 }
 
 // As `podman network rm` leaves it: the bridge is deleted by the runtime, without a DEL.

@@ -111,8 +111,7 @@ TEST_F(Operator, WithoutIpv6HasNoIpv6TableMade) {
 // ---- the mark
 
 TEST_F(Operator, MayChooseAnotherMarkBit) {
-  host().Must({"iptables", "-P", "FORWARD", "DROP"});
-  host().Must({"ip6tables", "-P", "FORWARD", "DROP"});
+  DropForwarded();
   AddWeb({{"acceptMarkBit", 31}});
   EXPECT_THAT(RulesWith("--mark"), ElementsAre(HasSubstr("--mark 0x80000000/0x80000000")));
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
@@ -122,13 +121,12 @@ TEST_F(Operator, MayChooseAnotherMarkBit) {
 TEST_F(Operator, GetsAnErrorForNetworksThatDisagreeAboutTheMarkBit) {
   AddWeb();
   const std::string before = Ruleset();
-  const Outcome add = RunPlugin("ADD",
-                                DualStack({{"name", "second"}, {"acceptMarkBit", 20}}),
-                                As("other", AddContainer("other")));
-  EXPECT_EQ(add.exit_code, 1);
-  EXPECT_THAT(Msg(add),
-              AllOf(HasSubstr("acceptMarkBit is 20 in network 'second'"),
-                    HasSubstr("12 in network 'nomad'")));
+  EXPECT_THAT(RunPlugin("ADD",
+                        DualStack({{"name", "second"}, {"acceptMarkBit", 20}}),
+                        As("other", AddContainer("other"))),
+              Exits(1,
+                    Msg(AllOf(HasSubstr("acceptMarkBit is 20 in network 'second'"),
+                              HasSubstr("12 in network 'nomad'")))));
   EXPECT_EQ(Ruleset(), before);
 }
 
@@ -153,8 +151,7 @@ TEST_F(Operator, SavesAndRestoresIptables) {
   }
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
   const std::string restored = Ruleset();
-  const Outcome check = MustCheck(Web(), add, As("web", container()));
-  EXPECT_THAT(check.err, Not(HasSubstr("repaired")));
+  EXPECT_THAT(MustCheck(Web(), add, As("web", container())), Err(Not(HasSubstr("repaired"))));
   EXPECT_EQ(Ruleset(), restored) << "no rule of ours may be there twice";
   Attach(DualStack(), As("other", AddContainer("other")));
   EXPECT_THAT(RulesWith("-A "), ElementsAre(kJumpToUs, kJumpToAdmin, kAccept));
@@ -166,20 +163,17 @@ TEST_F(Operator, LoadsWhatNftLists) {
   host().Must({"nft", "-f", "-"}, "flush ruleset\n" + host().Must({"nft", "list", "ruleset"}));
   EXPECT_EQ(Ruleset(), before);
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
-  const Outcome check = MustCheck(Web(), add, As("web", container()));
-  EXPECT_THAT(check.err, Not(HasSubstr("repaired")));
+  EXPECT_THAT(MustCheck(Web(), add, As("web", container())), Err(Not(HasSubstr("repaired"))));
   EXPECT_EQ(Ruleset(), before);
 }
 
 TEST_F(Operator, ReadsOurRulesWithoutAWarning) {
   AddWeb();
   for (const std::string program : {"iptables", "ip6tables", "iptables-save", "ip6tables-save"}) {
-    const Outcome listing =
-        host().Run(program.ends_with("save") ? std::vector<std::string>{program}
-                                             : std::vector<std::string>{program, "-S"});
-    EXPECT_EQ(listing.exit_code, 0) << listing;
-    EXPECT_EQ(listing.err, "") << program;
-    EXPECT_THAT(listing.out, Not(HasSubstr("incompatible"))) << program;
+    EXPECT_THAT(host().Run(program.ends_with("save") ? std::vector<std::string>{program}
+                                                     : std::vector<std::string>{program, "-S"}),
+                Exits(0, Err(""), Out(Not(HasSubstr("incompatible")))))
+        << program;
   }
 }
 
@@ -216,14 +210,14 @@ class BesideTheReferencePlugin : public Operator {
                           {{"cniVersion", "1.0.0"},
                            {"interfaces", {{{"name", "eth0"}, {"sandbox", container().path()}}}},
                            {"ips", {{{"interface", 0}, {"address", "172.26.70.9/20"}}}}}}};
-    const Outcome outcome = Execute({.argv = {kFirewallPlugin},
-                                     .input = config.dump(),
-                                     .variables = {{"CNI_COMMAND", verb},
-                                                   {"CNI_CONTAINERID", "old"},
-                                                   {"CNI_NETNS", container().path()},
-                                                   {"CNI_IFNAME", "eth0"},
-                                                   {"CNI_PATH", "/usr/lib/cni"}}});
-    ASSERT_EQ(outcome.exit_code, 0) << outcome;
+    ASSERT_THAT(Execute({.argv = {kFirewallPlugin},
+                         .input = config.dump(),
+                         .variables = {{"CNI_COMMAND", verb},
+                                       {"CNI_CONTAINERID", "old"},
+                                       {"CNI_NETNS", container().path()},
+                                       {"CNI_IFNAME", "eth0"},
+                                       {"CNI_PATH", "/usr/lib/cni"}}}),
+                Exits(0));
   }
   void ExpectNoneTwice() {
     EXPECT_THAT(RulesWith("-j CNI-FORWARD"), SizeIs(1));
@@ -245,8 +239,7 @@ TEST_F(BesideTheReferencePlugin, NoRuleIsThereTwiceIfItCameSecond) {
   RunReference("ADD");
   RunReference("CHECK");
   ExpectNoneTwice();
-  const Outcome check = MustCheck(Web(), add, As("web", container()));
-  EXPECT_THAT(check.err, Not(HasSubstr("repaired")));
+  EXPECT_THAT(MustCheck(Web(), add, As("web", container())), Err(Not(HasSubstr("repaired"))));
   RunReference("DEL");
   ExpectNoneTwice();
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");

@@ -102,21 +102,14 @@ TEST_P(PublishedTcpPort, IsRefusedAtOnceOnIpv6LocalhostSoThatClientsGoOnToIpv4) 
   EXPECT_EQ(From(host(), "::1"), (Reply{"host", "::1"})) << "which has the port to itself";
 }
 
-TEST_P(PublishedTcpPort, AnswersANeighbourAndSeesTheBridge) {
-  for (const std::string address : {kHostIp4, kBridgeIp4}) {
-    EXPECT_EQ(From(neighbour_, address), (Reply{"web", kBridgeIp4})) << address;
-  }
-  for (const std::string address : {kHostIp6, kBridgeIp6}) {
-    EXPECT_EQ(From(neighbour_, address), (Reply{"web", kBridgeIp6})) << address;
-  }
-}
-
-TEST_P(PublishedTcpPort, AnswersItsOwnAllocationAndSeesTheBridge) {
-  for (const std::string address : {kHostIp4, kBridgeIp4}) {
-    EXPECT_EQ(From(container(), address), (Reply{"web", kBridgeIp4})) << address;
-  }
-  for (const std::string address : {kHostIp6, kBridgeIp6}) {
-    EXPECT_EQ(From(container(), address), (Reply{"web", kBridgeIp6})) << address;
+TEST_P(PublishedTcpPort, AnswersItsOwnAllocationAndANeighbourAndSeesTheBridge) {
+  for (const Node* node : {&container(), &neighbour_}) {
+    for (const std::string address : {kHostIp4, kBridgeIp4}) {
+      EXPECT_EQ(From(*node, address), (Reply{"web", kBridgeIp4})) << node->name() << address;
+    }
+    for (const std::string address : {kHostIp6, kBridgeIp6}) {
+      EXPECT_EQ(From(*node, address), (Reply{"web", kBridgeIp6})) << node->name() << address;
+    }
   }
 }
 

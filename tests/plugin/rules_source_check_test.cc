@@ -231,8 +231,9 @@ TEST_F(SourceCheck, IsRepairedElementByElement) {
   const Snapshot before = TakeHostSnapshot().Of({"host nft bridge"});
   for (const char* const set : {"ports", "mac", "source4", "source6"}) {
     host().Must({"nft", "flush", "set", "bridge", "nomad-bridge", set});
-    const Outcome check = MustCheck(config, result, As("forger", container()));
-    EXPECT_THAT(check.err, HasSubstr(Cat(" in ", set, " of "))) << set;
+    EXPECT_THAT(MustCheck(config, result, As("forger", container())),
+                Err(HasSubstr(Cat(" in ", set, " of "))))
+        << set;
     EXPECT_TRUE(Unchanged(before, TakeHostSnapshot().Of({"host nft bridge"}))) << set;
   }
 }
@@ -241,9 +242,8 @@ TEST_F(SourceCheck, IsReportedByAReadOnlyCheck) {
   const json config = DualStack({{"repairOnCheck", false}});
   const json result = Attach(config, As("forger", container()));
   host().Must({"nft", "flush", "chain", "bridge", "nomad-bridge", "source"});
-  const Outcome check = Check(config, result, As("forger", container()));
-  EXPECT_NE(check.exit_code, 0);
-  EXPECT_THAT(MsgAndDetails(check), HasSubstr("chain source in table bridge nomad-bridge"));
+  EXPECT_THAT(Check(config, result, As("forger", container())),
+              Exits(Ne(0), MsgAndDetails(HasSubstr("chain source in table bridge nomad-bridge"))));
 }
 
 TEST_F(SourceCheck, GoesWithTheAllocation) {

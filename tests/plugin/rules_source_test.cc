@@ -1,6 +1,4 @@
 // Source addresses: of what leaves an allocation and of what reaches it, and the options that change them.
-#include <array>
-
 #include <arpa/inet.h>
 #include <linux/mroute.h>
 #include <linux/mroute6.h>
@@ -8,8 +6,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "base/error.h"
-#include "base/fd.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -33,8 +29,7 @@ class Masquerade : public World {
 
 TEST_F(Masquerade, SourceIsTheContainerOutsideWithoutIpMasq) {
   Add({{"ipMasq", false}});
-  host().Must({"iptables", "-P", "FORWARD", "DROP"});
-  host().Must({"ip6tables", "-P", "FORWARD", "DROP"});
+  DropForwarded();
   Serve(outside(), Protocol::kTcp, {kOutsideIp4, kOutsideIp6}, 9000, "outside");
   EXPECT_EQ(Ask(container(), {.to = kOutsideIp4, .port = 9000}), (Reply{"outside", "172.26.64.2"}));
   EXPECT_EQ(Ask(container(), {.to = kOutsideIp6, .port = 9000}), (Reply{"outside", "fd00:26::2"}));
@@ -149,8 +144,7 @@ TEST_F(ForgedSource, DoesNotBecomeTheNodes) {
 }
 
 TEST_F(ForgedSource, IsNotAcceptedWhereForwardDrops) {
-  host().Must({"iptables", "-P", "FORWARD", "DROP"});
-  host().Must({"ip6tables", "-P", "FORWARD", "DROP"});
+  DropForwarded();
   Server server = Listen(kOutsideIp4);
   Server server6 = Listen(kOutsideIp6);
   Send();

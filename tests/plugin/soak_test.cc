@@ -6,8 +6,6 @@
 // NOMAD_BRIDGE_SOAK_COMMANDS    so many commands instead, however long that takes
 // NOMAD_BRIDGE_SOAK_CONTAINERS  of how many containers (100)
 // NOMAD_BRIDGE_SOAK_SEED        what is done (a number; printed)
-#include <algorithm>
-#include <cstdlib>
 #include <iostream>
 #include <list>
 #include <random>

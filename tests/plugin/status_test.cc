@@ -31,10 +31,7 @@ void ExpectUnavailable(const Outcome& status, const std::string& reason) {
 
 TEST_F(StatusCommand, IsFineAndSilentOnABareMachineAndChangesNothing) {
   const Snapshot before = TakeSnapshot();
-  const Outcome status = Status(Config());
-  EXPECT_EQ(status.exit_code, 0) << status;
-  EXPECT_EQ(status.out, "");
-  EXPECT_EQ(status.err, "");
+  EXPECT_THAT(Status(Config()), Exits(0, Out(""), Err("")));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
@@ -45,8 +42,7 @@ TEST_F(StatusCommand, RunsManyTimesAtOnce) {
     running.push_back(Process::Start(CommandFor(Config())));
   }
   for (Process& status : running) {
-    const Outcome outcome = status.Wait();
-    EXPECT_EQ(outcome.exit_code, 0) << outcome;
+    EXPECT_THAT(status.Wait(), Exits(0));
   }
 }
 
@@ -56,8 +52,7 @@ TEST_F(StatusCommand, IsFineWithAFullPool) {
   const json config = Config(
       R"({"ipam": {"subnet": "10.8.0.0/24", "rangeStart": "10.8.0.9", "rangeEnd": "10.8.0.9"}})");
   Attach(config);
-  Node& second = AddContainer("second");
-  ASSERT_EQ(RunPlugin("ADD", config, As("alloc-2", second)).json.at("code"), 101);
+  ASSERT_EQ(RunPlugin("ADD", config, As("alloc-2", AddContainer("second"))).json.at("code"), 101);
   EXPECT_EQ(Status(config).exit_code, 0);
 }
 

@@ -74,8 +74,7 @@ TEST_P(VlanRules, PublishedPortsAndTheWayOutWork) {
 }
 
 TEST_F(Vlan, ATrunkCarriesItsVlansWithTags) {
-  Node& member = AddContainer("member");
-  const json member_result = Attach(Config(kVlan100), As("member", member));
+  const json member_result = Attach(Config(kVlan100), As("member", AddContainer("member")));
   const json result = Attach(Other(R"({"isGateway": false, "isDefaultGateway": false,
                 "vlanTrunk": [{"minID": 99, "maxID": 101}, {"id": 7}]})"));
 
@@ -95,9 +94,8 @@ TEST_F(Vlan, ABridgeWithoutVlanFilteringIsAnErrorAndStaysAsItIs) {
   Attach(Config());
   Detach(Config());
 
-  const Outcome refused = MustRefuse(7, Config(kVlan100));
-
-  EXPECT_THAT(Msg(refused), HasSubstr("bridge 'nomad' has no VLAN filtering"));
+  EXPECT_THAT(MustRefuse(7, Config(kVlan100)),
+              Msg(HasSubstr("bridge 'nomad' has no VLAN filtering")));
 }
 
 TEST_F(Vlan, ATakenGatewaysNameIsAnErrorThatNamesIt) {
@@ -106,9 +104,7 @@ TEST_F(Vlan, ATakenGatewaysNameIsAnErrorThatNamesIt) {
   host().Must({"ip", "link", "delete", "nomad.100"});
   host().Must({"ip", "link", "add", "nomad.100", "type", "bridge"});
 
-  const Outcome refused = MustRefuse(102, Config(kVlan100));
-
-  EXPECT_THAT(Msg(refused), HasSubstr("'nomad.100'"));
+  EXPECT_THAT(MustRefuse(102, Config(kVlan100)), Msg(HasSubstr("'nomad.100'")));
 }
 
 TEST_F(Vlan, InVlan1TheBridgeIsTheGateway) {
@@ -157,13 +153,10 @@ TEST_F(Vlan, WhateverIsChangedIsSeenRepairedAndReported) {
                                     std::string("ip address flush dev nomad.100"),
                                     std::string("ip link delete nomad")}) {
     host().Must({"sh", "-c", damage});
-    const Outcome seen = Check(read_only, result);
-    EXPECT_EQ(ErrorCode(seen), 103) << damage << ": " << seen;
+    EXPECT_THAT(Check(read_only, result), Fails(103)) << damage;
 
-    const Outcome repaired = Check(config, result);
+    EXPECT_THAT(Check(config, result), Exits(0, Err(HasSubstr("repaired")))) << damage;
 
-    EXPECT_EQ(repaired.exit_code, 0) << damage << ": " << repaired;
-    EXPECT_THAT(repaired.err, HasSubstr("repaired")) << damage;
     EXPECT_EQ(VlansOf(port), "100 PVID Egress Untagged") << damage;
     EXPECT_TRUE(Ping(container(), "172.26.64.1")) << damage;
   }

@@ -1,12 +1,5 @@
 #include "tests/support/config.h"
 
-#include <cstdlib>
-#include <set>
-#include <sstream>
-#include <stdexcept>
-
-#include "base/text.h"
-
 namespace nomad_bridge::test {
 namespace {
 
@@ -126,6 +119,29 @@ std::string MsgAndDetails(const Outcome& outcome) {
 
 int ErrorCode(const Outcome& outcome) {
   return outcome.json.is_object() ? outcome.json.value("code", -1) : -1;
+}
+
+OutcomeMatcher Out(const TextMatcher& text) {
+  return ::testing::Field("out", &Outcome::out, text);
+}
+
+OutcomeMatcher Err(const TextMatcher& text) {
+  return ::testing::Field("err", &Outcome::err, text);
+}
+
+OutcomeMatcher Msg(const TextMatcher& text) {
+  return ::testing::ResultOf(
+      "msg", [](const Outcome& outcome) { return Msg(outcome); }, text);
+}
+
+OutcomeMatcher Details(const TextMatcher& text) {
+  return ::testing::ResultOf(
+      "details", [](const Outcome& outcome) { return Details(outcome); }, text);
+}
+
+OutcomeMatcher MsgAndDetails(const TextMatcher& text) {
+  return ::testing::ResultOf(
+      "error", [](const Outcome& outcome) { return MsgAndDetails(outcome); }, text);
 }
 
 std::vector<std::string> Words(const std::string& line) {

@@ -5,16 +5,10 @@
 //         key away) and may be written as JSON text.
 #pragma once
 
-#include <string>
-#include <vector>
-
-#include <nlohmann/json.hpp>
-
 #include "tests/support/process.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge::test {
-
-using nlohmann::json;
 
 constexpr const char* kLeases = "/var/run/cni/nomad";
 constexpr const char* kRecords = "/run/nomad-bridge/nomad";
@@ -61,6 +55,25 @@ constexpr const char* kTable = "nomad-bridge";
 [[nodiscard]] std::string Details(const Outcome& outcome);
 [[nodiscard]] std::string MsgAndDetails(const Outcome& outcome);
 [[nodiscard]] int ErrorCode(const Outcome& outcome);
+
+// The same as matchers, of a text or of another matcher:
+// EXPECT_THAT(RunPlugin("ADD", config), Fails(102, Msg(HasSubstr("8080"))));
+using OutcomeMatcher = ::testing::Matcher<const Outcome&>;
+[[nodiscard]] OutcomeMatcher Out(const TextMatcher& text);
+[[nodiscard]] OutcomeMatcher Err(const TextMatcher& text);
+[[nodiscard]] OutcomeMatcher Msg(const TextMatcher& text);
+[[nodiscard]] OutcomeMatcher Details(const TextMatcher& text);
+[[nodiscard]] OutcomeMatcher MsgAndDetails(const TextMatcher& text);
+// With this exit code and all of `more`.
+template <typename... More>
+[[nodiscard]] OutcomeMatcher Exits(const ::testing::Matcher<int>& code, const More&... more) {
+  return AllOf(::testing::Field("exit_code", &Outcome::exit_code, code), more...);
+}
+// With exit code 1 and an error of this code on stdout.
+template <typename... More>
+[[nodiscard]] OutcomeMatcher Fails(int code, const More&... more) {
+  return Exits(1, ::testing::ResultOf("the error's code", ErrorCode, code), more...);
+}
 
 // "ip link set lo up" as an argv: for commands too long for a list of quoted words.
 [[nodiscard]] std::vector<std::string> Words(const std::string& line);

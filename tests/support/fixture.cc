@@ -1,10 +1,5 @@
 #include "tests/support/fixture.h"
 
-#include <stdexcept>
-
-#include "base/file.h"
-#include "base/text.h"
-
 namespace nomad_bridge::test {
 
 std::string ReadFixture(const std::string& path) {

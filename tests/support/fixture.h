@@ -1,7 +1,7 @@
 // Files under fixtures/: inputs and expected outputs, each with its origin beside it.
 #pragma once
 
-#include <string>
+#include "tests/support/test.h"
 
 namespace nomad_bridge::test {
 

@@ -1,8 +1,5 @@
 #include "tests/support/frames.h"
 
-#include <array>
-#include <stdexcept>
-
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
@@ -10,10 +7,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "base/error.h"
-#include "base/fd.h"
 #include "base/list.h"
-#include "base/text.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -150,7 +144,7 @@ void SendFrame(const Node& node, const std::string& ifname, const Bytes& frame) 
 }
 
 Mac MacOf(const Node& node, const std::string& ifname) {
-  const nlohmann::json links = node.Json({"ip", "-j", "link", "show", "dev", ifname});
+  const json links = node.Json({"ip", "-j", "link", "show", "dev", ifname});
   return Mac::Parse(links.at(0).at("address").get<std::string>()).value();
 }
 

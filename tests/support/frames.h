@@ -5,11 +5,6 @@
 // Errors   std::logic_error for an address that is none.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
-#include "base/ip.h"
 #include "tests/support/node.h"
 
 namespace nomad_bridge::test {

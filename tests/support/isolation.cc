@@ -1,11 +1,7 @@
 #include "tests/support/isolation.h"
 
-#include <array>
-#include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <iostream>
-#include <stdexcept>
 
 #include <sched.h>
 #include <sys/mount.h>
@@ -14,8 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "base/text.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge::test {
 namespace {

@@ -1,19 +1,11 @@
 #include "tests/support/killing.h"
 
-#include <algorithm>
 #include <csignal>
-#include <cstdint>
-#include <cstdlib>
-#include <functional>
-#include <string>
-#include <utility>
 
 #include <fcntl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-
-#include "base/error.h"
 
 namespace nomad_bridge::test {
 namespace {

@@ -7,8 +7,6 @@
 // How      ptrace(2): the call at whose entry the program is killed does not happen.
 #pragma once
 
-#include <functional>
-
 #include "tests/support/process.h"
 
 namespace nomad_bridge::test {

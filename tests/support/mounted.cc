@@ -1,7 +1,5 @@
 #include "tests/support/mounted.h"
 
-#include <utility>
-
 #include <sys/mount.h>
 
 #include "tests/support/process.h"

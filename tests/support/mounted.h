@@ -3,8 +3,7 @@
 // Errors  std::runtime_error with what mount(8) printed.
 #pragma once
 
-#include <string>
-#include <vector>
+#include "tests/support/test.h"
 
 namespace nomad_bridge::test {
 

@@ -2,9 +2,9 @@
 // and ctest lists the case.
 #pragma once
 
-#include <ostream>
-#include <string>
-#include <string_view>
+#include <cctype>
+
+#include "tests/support/test.h"
 
 namespace nomad_bridge::test {
 
@@ -18,5 +18,12 @@ inline std::ostream& operator<<(std::ostream& out, const Named& row) {
 
 // For INSTANTIATE_TEST_SUITE_P.
 constexpr auto kNameOf = [](const auto& info) { return std::string(info.param.name); };
+// The same where a row is a text.
+constexpr auto kNameOfText = [](const auto& info) {
+  std::string name = info.param;
+  std::ranges::replace_if(
+      name, [](unsigned char letter) { return std::isalnum(letter) == 0; }, '_');
+  return name;
+};
 
 }  // namespace nomad_bridge::test

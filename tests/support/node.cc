@@ -1,17 +1,9 @@
 #include "tests/support/node.h"
 
-#include <cstdlib>
-#include <stdexcept>
-#include <utility>
-
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <unistd.h>
-
-#include "base/error.h"
-#include "base/file.h"
-#include "base/text.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -90,10 +82,9 @@ std::string Node::Must(const std::vector<std::string>& argv, const std::string& 
   return out;
 }
 
-nlohmann::json Node::Json(const std::vector<std::string>& argv) const {
+json Node::Json(const std::vector<std::string>& argv) const {
   const std::string out = Must(argv);
-  return out.find_first_not_of(" \n") == std::string::npos ? nlohmann::json::array()
-                                                           : nlohmann::json::parse(out);
+  return out.find_first_not_of(" \n") == std::string::npos ? json::array() : json::parse(out);
 }
 
 std::string Node::Sysctl(const std::string& name) const {

@@ -4,14 +4,8 @@
 // Threads  one: entering moves the caller.
 #pragma once
 
-#include <functional>
-#include <string>
-#include <vector>
-
-#include <nlohmann/json.hpp>
-
-#include "base/fd.h"
 #include "tests/support/process.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge::test {
 
@@ -40,7 +34,7 @@ class Node {
   // NOLINTNEXTLINE(modernize-use-nodiscard): most callers ignore the output
   std::string Must(const std::vector<std::string>& argv, const std::string& input = "") const;
   // The same, as JSON ("ip -j" prints nothing for nothing: an empty array then).
-  [[nodiscard]] nlohmann::json Json(const std::vector<std::string>& argv) const;
+  [[nodiscard]] json Json(const std::vector<std::string>& argv) const;
 
   // "net/ipv4/ip_forward"; "" if there is no such setting.
   [[nodiscard]] std::string Sysctl(const std::string& name) const;

@@ -1,12 +1,8 @@
 #include "tests/support/process.h"
 
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <ostream>
-#include <stdexcept>
-#include <utility>
 
 #include <poll.h>
 #include <sys/mman.h>
@@ -14,9 +10,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "base/error.h"
-#include "base/text.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -150,11 +143,16 @@ Outcome Process::Collect(int status) {
                   .out = Content(out_),
                   .err = Content(err_),
                   .json = nullptr};
-  outcome.json = nlohmann::json::parse(outcome.out, nullptr, /*allow_exceptions=*/false);
+  outcome.json = json::parse(outcome.out, nullptr, /*allow_exceptions=*/false);
   if (outcome.json.is_discarded()) {
     outcome.json = nullptr;
   }
   return outcome;
+}
+
+void WriteProgram(const std::string& path, const std::string& text) {
+  std::ofstream(path) << text;
+  fs::permissions(path, fs::perms(0755));
 }
 
 Outcome Execute(const Command& command) {

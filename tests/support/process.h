@@ -7,18 +7,9 @@
 // Where    the child is created in the network namespace the caller is in (see Node to run elsewhere).
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include <sys/types.h>
 
-#include <nlohmann/json.hpp>
-
-#include "base/fd.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge::test {
 
@@ -74,6 +65,8 @@ class Process {
 };
 
 [[nodiscard]] Outcome Execute(const Command& command);
+// A file that can be executed.
+void WriteProgram(const std::string& path, const std::string& text);
 // `outcome` if the exit code is 0; else an exception with what was printed.
 // NOLINTNEXTLINE(modernize-use-nodiscard): most callers want the exception alone
 Outcome Succeeded(Outcome outcome);

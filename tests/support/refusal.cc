@@ -1,12 +1,5 @@
 #include "tests/support/refusal.h"
 
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "base/file.h"
-#include "base/text.h"
-
 namespace nomad_bridge::test {
 Refusal RunFailingAt(Command command, int nth, const std::string& call, const std::string& error) {
   const std::string log = "/run/requests";

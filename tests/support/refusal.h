@@ -2,8 +2,6 @@
 // it is done: what is half done must be undone.
 #pragma once
 
-#include <string>
-
 #include "tests/support/process.h"
 
 namespace nomad_bridge::test {

@@ -1,17 +1,10 @@
 #include "tests/support/router_advertisement.h"
 
-#include <cerrno>
-#include <stdexcept>
-
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <netinet/icmp6.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-
-#include "base/error.h"
-#include "base/fd.h"
-#include "base/text.h"
 
 namespace nomad_bridge::test {
 

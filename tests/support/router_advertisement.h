@@ -4,8 +4,6 @@
 // Errors  std::runtime_error if it cannot be sent.
 #pragma once
 
-#include <string>
-
 #include "tests/support/node.h"
 
 namespace nomad_bridge::test {

@@ -1,13 +1,7 @@
 #include "tests/support/runtime.h"
 
-#include <filesystem>
-#include <sstream>
-#include <stdexcept>
-
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/text.h"
 #include "tests/support/fixture.h"
 
 namespace nomad_bridge::test {
@@ -61,8 +55,8 @@ std::string OurDirectory(const std::string& binary) {
   for (const char* const name :
        {"nomad-bridge", "bridge", "host-local", "firewall", "portmap", "loopback"}) {
     const std::string link = Cat(kOurDirectory, '/', name);
-    if (!std::filesystem::exists(link)) {
-      std::filesystem::create_symlink(binary, link);
+    if (!fs::exists(link)) {
+      fs::create_symlink(binary, link);
     }
   }
   return kOurDirectory;
@@ -75,7 +69,7 @@ Network ByOurs(json list) {
 std::string MixedPath(const std::vector<std::string>& ours) {
   EnsureDirectory("/run/mixed");
   for (const std::string& name : ours) {
-    std::filesystem::create_symlink(Cat(OurDirectory(), '/', name), Cat("/run/mixed/", name));
+    fs::create_symlink(Cat(OurDirectory(), '/', name), Cat("/run/mixed/", name));
   }
   return Cat("/run/mixed:", kReferenceDirectory);
 }

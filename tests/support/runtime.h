@@ -9,11 +9,6 @@
 // Source  libcni 1.3.0, api.go.
 #pragma once
 
-#include <string>
-#include <vector>
-
-#include <nlohmann/json.hpp>
-
 #include "tests/support/config.h"
 #include "tests/support/process.h"
 

@@ -1,16 +1,7 @@
 #include "tests/support/snapshot.h"
 
-#include <algorithm>
-#include <filesystem>
-#include <vector>
-
-#include "base/file.h"
-#include "base/text.h"
-
 namespace nomad_bridge::test {
 namespace {
-
-using nlohmann::json;
 
 constexpr const char* kAbsent = "(absent)";
 
@@ -70,7 +61,7 @@ json Still(json object) {
   return object;
 }
 
-bool IsMemory(const std::filesystem::path& path) {
+bool IsMemory(const fs::path& path) {
   const std::string file_name = path.filename();
   return file_name.ends_with("lock") || file_name.starts_with("last_reserved_ip.") ||
          file_name.starts_with(".generation") || file_name.starts_with(".leases-");

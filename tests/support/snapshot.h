@@ -9,13 +9,6 @@
 //          state.
 #pragma once
 
-#include <map>
-#include <ostream>
-#include <string>
-#include <vector>
-
-#include <gtest/gtest.h>
-
 #include "tests/support/node.h"
 
 namespace nomad_bridge::test {

@@ -1,6 +1,5 @@
 #include "tests/support/soon.h"
 
-#include <chrono>
 #include <thread>
 
 #include "base/file_lock.h"

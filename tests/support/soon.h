@@ -2,7 +2,7 @@
 // another program's start.
 #pragma once
 
-#include <functional>
+#include "tests/support/test.h"
 
 namespace nomad_bridge::test {
 

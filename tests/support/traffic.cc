@@ -1,13 +1,7 @@
 #include "tests/support/traffic.h"
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
-#include <stdexcept>
-#include <utility>
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -19,8 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "base/text.h"
 #include "tests/support/config.h"
 
 namespace nomad_bridge::test {

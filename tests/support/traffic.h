@@ -9,16 +9,8 @@
 // Lives    A server is a child process that ends with its Server.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <optional>
-#include <ostream>
-#include <string>
-#include <vector>
-
 #include <sys/types.h>
 
-#include "base/fd.h"
 #include "tests/support/node.h"
 
 namespace nomad_bridge::test {

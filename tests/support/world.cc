@@ -1,19 +1,8 @@
 #include "tests/support/world.h"
 
-#include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <filesystem>
-#include <set>
-#include <stdexcept>
-
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
-
-#include "base/error.h"
-#include "base/file.h"
-#include "base/text.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -206,6 +195,16 @@ void World::Serve(const Node& node,
   }
 }
 
+void World::ExpectPublished(const Node& node, std::uint16_t host_port) {
+  const Server page = Server::Start(node, Protocol::kTcp, "0.0.0.0", 80, node.name());
+  EXPECT_EQ(TcpText(outside(), kHostIp4, host_port), node.name());
+}
+
+void World::DropForwarded() {
+  host().Must({"iptables", "-P", "FORWARD", "DROP"});
+  host().Must({"ip6tables", "-P", "FORWARD", "DROP"});
+}
+
 bool World::IsSilent(const Node& from, Call call) {
   call.patience = std::chrono::milliseconds(250);
   return !Ask(from, call).has_value();
@@ -296,6 +295,14 @@ bool World::HasRecord(const std::string& container_id) {
   return FindFile(RecordOf(container_id)).has_value();
 }
 
+json World::ReadRecord(const std::string& container_id) {
+  return json::parse(FindFile(RecordOf(container_id)).value());
+}
+
+void World::WriteRecord(const std::string& container_id, const json& record) {
+  ReplaceFile(RecordOf(container_id), record.dump());
+}
+
 std::map<std::string, std::string> World::Leases(const std::string& directory) {
   std::map<std::string, std::string> leases;
   for (const std::string& name : Entries(directory)) {
@@ -335,7 +342,7 @@ Snapshot World::TakeHostSnapshot() {
   snapshot.AddNode(outside());
   snapshot.AddDirectory("/run/nomad-bridge");
   snapshot.AddDirectory("/run/cni");
-  if (!std::filesystem::is_symlink("/var/run")) {
+  if (!fs::is_symlink("/var/run")) {
     snapshot.AddDirectory("/var/run/cni");
   }
   snapshot.AddDirectory("/var/lib/cni");

@@ -13,22 +13,6 @@
 // Lives    Nothing survives a test: processes, namespaces, mounts.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <set>
-#include <string>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
-
-#include "base/file.h"
-#include "base/text.h"
 #include "tests/support/config.h"
 #include "tests/support/fixture.h"
 #include "tests/support/isolation.h"
@@ -38,19 +22,10 @@
 #include "tests/support/process.h"
 #include "tests/support/snapshot.h"
 #include "tests/support/soon.h"
+#include "tests/support/test.h"
 #include "tests/support/traffic.h"
 
 namespace nomad_bridge::test {
-
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
 
 constexpr const char* kHostIp4 = "198.51.100.1";
 constexpr const char* kHostIp6 = "2001:db8:100::1";
@@ -141,6 +116,10 @@ class World : public ::testing::Test {
              const std::vector<std::string>& addresses,
              std::uint16_t port,
              const std::string& text);
+  // A page that `node` serves is what the outside gets on this port of the host.
+  void ExpectPublished(const Node& node, std::uint16_t host_port = 8080);
+  // By the policy of iptables' chain, as Docker and ufw leave it.
+  void DropForwarded();
   // What must get no answer is not waited for as long as what must.
   [[nodiscard]] static bool IsSilent(const Node& from, Call call);
 
@@ -165,6 +144,8 @@ class World : public ::testing::Test {
   // Of network "nomad": the record's path; who holds which address; a lease's content.
   [[nodiscard]] static std::string RecordOf(const std::string& container_id);
   [[nodiscard]] static bool HasRecord(const std::string& container_id);
+  [[nodiscard]] static json ReadRecord(const std::string& container_id);
+  static void WriteRecord(const std::string& container_id, const json& record);
   [[nodiscard]] static std::map<std::string, std::string> Leases(
       const std::string& directory = kLeases);
   [[nodiscard]] static std::set<std::string> Leased(const std::string& directory = kLeases);

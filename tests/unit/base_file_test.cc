@@ -1,21 +1,12 @@
 #include <atomic>
-#include <filesystem>
-#include <memory>
-#include <sstream>
-#include <string>
 #include <thread>
 
 #include <unistd.h>
 
-#include <gtest/gtest.h>
-
-#include "base/error.h"
-#include "base/file.h"
 #include "base/file_lock.h"
-#include "base/text.h"
-#include "tests/support/caught.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/soon.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge {
 namespace {
@@ -65,14 +56,14 @@ TEST_F(File, MayBeAbsent) {
 
 TEST_F(Directory, IsCreatedWithItsParentsAndNotInPlaceOfAFile) {
   EnsureDirectory(Path("a/b/c"));
-  EXPECT_TRUE(std::filesystem::is_directory(Path("a/b/c")));
+  EXPECT_TRUE(fs::is_directory(Path("a/b/c")));
   ReplaceFile(Path("file"), "");
   EXPECT_THROW(EnsureDirectory(Path("file")), Error);
   EXPECT_THROW(EnsureDirectory(Path("file/below")), Error);
 }
 
 TEST_F(File, IsNamedInErrors) {
-  const Error error = test::Caught([&] { return CreateFile(Path("none/a"), ""); });
+  const Error error = Caught([&] { return CreateFile(Path("none/a"), ""); });
   EXPECT_EQ(error.code(), Code::kIo);
   EXPECT_NE(error.msg().find(Path("none/a")), std::string::npos);
   EXPECT_NE(error.details().find("ENOENT"), std::string::npos);

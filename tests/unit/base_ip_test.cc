@@ -1,8 +1,5 @@
-#include <gtest/gtest.h>
-
-#include "base/ip.h"
-#include "base/text.h"
 #include "tests/support/config.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge {
 namespace {

@@ -1,24 +1,13 @@
 // The limits of a subprocess. What else its header promises is tested through cni_delegate_test.cc.
-#include <chrono>
-#include <string>
-
 #include <signal.h>
 #include <unistd.h>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/fd.h"
-#include "base/file.h"
 #include "base/subprocess.h"
-#include "base/text.h"
-#include "tests/support/caught.h"
 #include "tests/support/soon.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge {
 namespace {
-
-using ::testing::HasSubstr;
 
 Subprocess Script(const std::string& script) {
   return {.path = "/bin/sh",
@@ -87,10 +76,8 @@ TEST(Subprocess, InheritsNoVariable) {
 TEST(Subprocess, ThatCannotBeStartedIsAnError) {
   Subprocess program = Script("");
   program.path = "/nowhere/none";
-  const Error error = test::Caught([&] { return RunSubprocess(program); });
-  EXPECT_EQ(error.code(), Code::kIo);
-  EXPECT_EQ(error.msg(), "cannot start '/nowhere/none'");
-  EXPECT_THAT(error.details(), HasSubstr("ENOENT"));
+  EXPECT_THAT(Caught([&] { return RunSubprocess(program); }),
+              IsError(Code::kIo, "cannot start '/nowhere/none'", HasSubstr("ENOENT")));
 }
 
 }  // namespace

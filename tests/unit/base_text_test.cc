@@ -1,8 +1,4 @@
-#include <string>
-
-#include <gtest/gtest.h>
-
-#include "base/text.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge {
 namespace {

@@ -1,9 +1,5 @@
-#include <stdexcept>
-#include <string>
-
-#include <gtest/gtest.h>
-
 #include "base/undo.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge {
 namespace {

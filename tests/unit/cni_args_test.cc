@@ -1,21 +1,14 @@
 #include <random>
-#include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/text.h"
 #include "plugin/cni/args.h"
-#include "tests/support/caught.h"
 #include "tests/support/config.h"
 #include "tests/support/growth.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge {
 namespace {
 
-using test::Caught;
 using test::Words;
-using ::testing::HasSubstr;
 
 Error Refused(const std::string& text) {
   return Caught([&] { return cni::ParseArgs(text); });
@@ -80,9 +73,7 @@ TEST(ParseArgs, NamesAKeyThatNoOrchestratorWrites) {
 TEST(ParseArgs, RefusesPairsWithoutKeyOrEqualsSign) {
   for (const std::string& text : Words("none =b IgnoreUnknown=1;=b A=B; ;A=B NOMAD_X=1;;NOMAD_Y=2 "
                                        "IgnoreUnknown=1;A IgnoreUnknown=1; ;")) {
-    const Error error = Refused(text);
-    EXPECT_EQ(error.code(), Code::kInvalidEnvironment) << text;
-    EXPECT_THAT(error.msg(), HasSubstr("CNI_ARGS")) << text;
+    EXPECT_THAT(Refused(text), IsError(Code::kInvalidEnvironment, HasSubstr("CNI_ARGS"))) << text;
   }
 }
 
@@ -91,9 +82,7 @@ TEST(ParseArgs, RefusesBadValuesNamingThePair) {
        Words("MAC=01:00:5e:00:00:01 MAC=00:00:00:00:00:00 MAC=02:42:ac:1a:40 MAC=x IP=10.0.0 "
              "IP=10.0.0.5/33 IP=10.0.0.5/ IP=10.0.0.5,10.0.0.6 IgnoreUnknown=maybe "
              "IgnoreUnknown=")) {
-    const Error error = Refused(pair);
-    EXPECT_EQ(error.code(), Code::kInvalidEnvironment) << pair;
-    EXPECT_THAT(error.msg(), HasSubstr(pair));
+    EXPECT_THAT(Refused(pair), IsError(Code::kInvalidEnvironment, HasSubstr(pair))) << pair;
   }
 }
 

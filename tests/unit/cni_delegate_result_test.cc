@@ -1,17 +1,9 @@
-#include <string>
-#include <vector>
-
-#include <gtest/gtest.h>
-
-#include "base/text.h"
 #include "plugin/cni/delegate.h"
 #include "plugin/cni/version.h"
-#include "tests/support/caught.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge {
 namespace {
-
-using test::Caught;
 
 cni::Result Parsed(const std::string& answer, const std::string& version = "1.1.0") {
   return cni::ParseDelegated({.type = "x"}, answer, version);
@@ -63,10 +55,11 @@ TEST(ParseDelegated, IgnoresInterfacesAndIndicesIntoThem) {
 TEST(ParseDelegated, NeedsAnAddress) {
   for (const char* const answer :
        {"{}", R"({"ips":[]})", R"({"ips":null})", R"({"code":7,"msg":"m"})"}) {
-    const Error error = Unusable(answer);
-    EXPECT_EQ(error.code(), Code::kDelegate) << answer;
-    EXPECT_EQ(error.msg(), "IPAM plugin returned missing IP config") << answer;
-    EXPECT_EQ(error.details(), Cat("IPAM plugin 'x' printed: ", Printable(answer)));
+    EXPECT_THAT(Unusable(answer),
+                IsError(Code::kDelegate,
+                        "IPAM plugin returned missing IP config",
+                        Cat("IPAM plugin 'x' printed: ", Printable(answer))))
+        << answer;
   }
 }
 
@@ -83,10 +76,9 @@ TEST(ParseDelegated, BlamesThePluginForAnUnusableAnswer) {
                                    R"({"cniVersion":5})",
                                    R"({"ips":[{"address":"10.0.0.5/24"}],"IPs":[]})",
                                    R"({"ips":[{"address":"10.0.0.5/24"}]}{})"}) {
-    const Error error = Unusable(answer);
-    EXPECT_EQ(error.code(), Code::kDelegate) << answer;
-    EXPECT_EQ(error.msg(), "cannot use the answer of IPAM plugin 'x'") << answer;
-    EXPECT_NE(error.details(), "") << answer;
+    EXPECT_THAT(Unusable(answer),
+                IsError(Code::kDelegate, "cannot use the answer of IPAM plugin 'x'", Ne("")))
+        << answer;
   }
   EXPECT_EQ(Unusable(R"({"cniVersion":"9.0.0"})").details(),
             R"(invalid 'result.cniVersion': "9.0.0": allowed: a version up to 1.1.0)");

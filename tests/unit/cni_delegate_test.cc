@@ -1,35 +1,18 @@
 // Shell scripts, run as a foreign IPAM plugin would be.
-#include <cerrno>
-#include <chrono>
 #include <csignal>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <string>
 #include <thread>
 
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/fd.h"
-#include "base/file.h"
-#include "base/text.h"
 #include "plugin/cni/delegate.h"
-#include "tests/support/caught.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/soon.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge {
 namespace {
-
-namespace fs = std::filesystem;
-using test::Caught;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr int kForeign = 50;  // a descriptor that a runtime left open in us
 
@@ -125,9 +108,8 @@ TEST_F(DelegatedIpam, ThatIsMissingIsAnErrorThatListsTheDirectoriesAndIsNoSucces
 
 TEST_F(DelegatedIpam, WithoutADirectoryToLookInIsAnError) {
   for (const char* const path : {"", ":", "::"}) {
-    const Error error = Caught([&] { return InvokeIn(path, cni::Verb::kDel); });
-    EXPECT_EQ(error.code(), Code::kInvalidEnvironment);
-    EXPECT_EQ(error.msg(), "CNI_PATH is empty");
+    EXPECT_THAT(Caught([&] { return InvokeIn(path, cni::Verb::kDel); }),
+                IsError(Code::kInvalidEnvironment, "CNI_PATH is empty"));
   }
 }
 
@@ -143,10 +125,8 @@ TEST_F(DelegatedIpam, HasANameAndNoPath) {
 
 TEST_F(DelegatedIpam, IsNeverThisProgramItself) {
   fs::create_symlink(fs::read_symlink("/proc/self/exe"), Path("x"));
-  const Error error = Caught([&] { return Invoke(); });
-  EXPECT_EQ(error.code(), Code::kInvalidConfig);
-  EXPECT_EQ(error.msg(), "invalid 'ipam.type': 'x'");
-  EXPECT_THAT(error.details(), HasSubstr("this program"));
+  EXPECT_THAT(Caught([&] { return Invoke(); }),
+              IsError(Code::kInvalidConfig, "invalid 'ipam.type': 'x'", HasSubstr("this program")));
 }
 
 TEST_F(DelegatedIpam, ThatCannotBeStartedIsNamed) {
@@ -248,9 +228,8 @@ TEST_F(DelegatedIpam, MayPrintMuchOnBothStreamsAndReadNothing) {
 }
 
 TEST_F(DelegatedIpam, IsKilledWhenItPrintsTooMuch) {
-  const Error error = Failure("exec cat /dev/zero");
-  EXPECT_EQ(error.code(), Code::kDelegate);
-  EXPECT_THAT(error.details(), HasSubstr("too much on stdout"));
+  EXPECT_THAT(Failure("exec cat /dev/zero"),
+              IsError(Code::kDelegate, _, HasSubstr("too much on stdout")));
   EXPECT_FALSE(HasChildren());
 }
 
@@ -267,11 +246,11 @@ TEST_F(DelegatedIpam, HasItsStderrCopiedToOurs) {
 TEST_F(DelegatedIpam, ThatDoesNotAnswerIsKilledWithAllItStarted) {
   WritePlugin("sleep 1000 & echo $! >helper; echo $$ >itself; echo asking >&2; sleep 1000");
 
-  const Error error = Overdue(cni::Verb::kCheck, std::chrono::milliseconds(500));
+  EXPECT_THAT(Overdue(cni::Verb::kCheck, std::chrono::milliseconds(500)),
+              IsError(Code::kTryAgain,
+                      "IPAM plugin 'x' has not answered CHECK in 500 ms",
+                      "killed; stderr: asking "));
 
-  EXPECT_EQ(error.code(), Code::kTryAgain);
-  EXPECT_EQ(error.msg(), "IPAM plugin 'x' has not answered CHECK in 500 ms");
-  EXPECT_EQ(error.details(), "killed; stderr: asking ");
   EXPECT_FALSE(HasChildren());
   AwaitEnd(Written("itself"));
   AwaitEnd(Written("helper"));
@@ -279,8 +258,7 @@ TEST_F(DelegatedIpam, ThatDoesNotAnswerIsKilledWithAllItStarted) {
 
 TEST_F(DelegatedIpam, ThatClosesItsStreamsAndStaysIsKilledToo) {
   WritePlugin("exec <&- >&- 2>&-; exec sleep 1000");
-  const Error error = Overdue(cni::Verb::kAdd, std::chrono::milliseconds(200));
-  EXPECT_EQ(error.code(), Code::kTryAgain);
+  EXPECT_THAT(Overdue(cni::Verb::kAdd, std::chrono::milliseconds(200)), IsError(Code::kTryAgain));
   EXPECT_FALSE(HasChildren());
 }
 
@@ -331,18 +309,14 @@ exit 1)",
 }
 
 TEST_F(DelegatedIpam, MayLeaveDetailsOutOfItsErrorAndSpellItAsGoReadsIt) {
-  const Error error = Failure(R"(echo '{"Code": 11, "MSG": "later"}'; exit 2)");
-  EXPECT_EQ(error.code(), Code::kTryAgain);
-  EXPECT_EQ(error.msg(), "later");
-  EXPECT_EQ(error.details(), "");
+  EXPECT_THAT(Failure(R"(echo '{"Code": 11, "MSG": "later"}'; exit 2)"),
+              IsError(Code::kTryAgain, "later", ""));
   EXPECT_EQ(static_cast<int>(Failure(R"(echo '{"msg": "none"}'; exit 1)").code()), 0);
 }
 
 TEST_F(DelegatedIpam, ThatFailsWithoutAnErrorIsReportedWithItsOutput) {
-  const Error silent = Failure("exit 3");
-  EXPECT_EQ(silent.code(), Code::kDelegate);
-  EXPECT_EQ(silent.msg(), "IPAM plugin 'x' failed at ADD");
-  EXPECT_EQ(silent.details(), "exit code 3");
+  EXPECT_THAT(Failure("exit 3"),
+              IsError(Code::kDelegate, "IPAM plugin 'x' failed at ADD", "exit code 3"));
 
   const Error talking = Failure("echo panic; echo goroutine 1 >&2; exit 2", cni::Verb::kDel);
   EXPECT_EQ(talking.msg(), "IPAM plugin 'x' failed at DEL");
@@ -362,9 +336,9 @@ TEST_F(DelegatedIpam, PrintsAnErrorOnlyIfItIsADocumentWithCodeOrMsg) {
                                      R"({"code": 7, "msg": "m"} {})",
                                      R"([7])",
                                      R"(null)"}) {
-    const Error error = Failure(Cat("echo '", document, "'; exit 1"));
-    EXPECT_EQ(error.code(), Code::kDelegate) << document;
-    EXPECT_THAT(error.details(), HasSubstr("exit code 1; stdout: ")) << document;
+    EXPECT_THAT(Failure(Cat("echo '", document, "'; exit 1")),
+                IsError(Code::kDelegate, _, HasSubstr("exit code 1; stdout: ")))
+        << document;
   }
 }
 

@@ -1,7 +1,5 @@
-#include <gtest/gtest.h>
-
 #include "plugin/cni/error_list.h"
-#include "tests/support/caught.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge {
 namespace {
@@ -11,10 +9,10 @@ TEST(ErrorList, IsThrownAsOneError) {
   errors.Try("one", [] { throw Error(Code::kKernel, "no", "EPERM"); });
   errors.Try("two", [] {});
   errors.Try("three", [] { throw Error(Code::kIo, "nor that"); });
-  const Error error = test::Caught([&] { errors.ThrowIfAny("not all is gone"); });
-  EXPECT_EQ(error.code(), Code::kIncomplete);
-  EXPECT_EQ(error.msg(), "not all is gone");
-  EXPECT_EQ(error.details(), "cannot remove one: no: EPERM; cannot remove three: nor that");
+  EXPECT_THAT(Caught([&] { errors.ThrowIfAny("not all is gone"); }),
+              IsError(Code::kIncomplete,
+                      "not all is gone",
+                      "cannot remove one: no: EPERM; cannot remove three: nor that"));
 }
 
 }  // namespace

@@ -1,21 +1,9 @@
-#include <string>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
-
-#include "base/text.h"
 #include "plugin/cni/json.h"
-#include "tests/support/caught.h"
 #include "tests/support/growth.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge {
 namespace {
-
-using nlohmann::json;
-using test::Caught;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 json Parse(const std::string& text) {
   return *cni::ParseJson(text, "stdin");
@@ -27,11 +15,10 @@ TEST(ParseJson, TakesTheLastOfAKeyThatStandsTwice) {
 }
 
 TEST(ParseJson, NamesThePlaceWhereItStopped) {
-  const Error error = Caught([] { return Parse("{\"name\":\n  nope}"); });
-  EXPECT_EQ(error.code(), Code::kDecode);
-  EXPECT_EQ(error.msg(), "cannot decode stdin as JSON");
-  EXPECT_THAT(error.details(), HasSubstr("line 2, column 4"));
-  EXPECT_THAT(error.details(), Not(HasSubstr("json.exception")));
+  EXPECT_THAT(Caught([] { return Parse("{\"name\":\n  nope}"); }),
+              IsError(Code::kDecode,
+                      "cannot decode stdin as JSON",
+                      AllOf(HasSubstr("line 2, column 4"), Not(HasSubstr("json.exception")))));
 }
 
 TEST(ParseJson, RefusesEverythingThatIsNotOneDocument) {
@@ -62,9 +49,8 @@ TEST(ParseJson, RefusesEightMillionOpenBracketsNamingTheLimit) {
       bomb += open;
     }
     for (const std::string& text : {bomb, Cat("{\"name\":\"nomad\",\"x\":", bomb)}) {
-      const Error error = Caught([&] { return Parse(text); });
-      EXPECT_EQ(error.code(), Code::kDecode);
-      EXPECT_EQ(error.details(), "nested deeper than 1000 levels");
+      EXPECT_THAT(Caught([&] { return Parse(text); }),
+                  IsError(Code::kDecode, _, "nested deeper than 1000 levels"));
     }
   }
 }
@@ -115,10 +101,10 @@ TEST(JsonView, FindsKeysInAnyLetterCase) {
 TEST(JsonView, RefusesAKeyThatIsThereInTwoLetterCases) {
   const json config = Parse(R"({"ipam":[{"DataDir":"/x","dataDir":"/x","other":1,"Other":2}]})");
   const cni::JsonView ipam = cni::JsonView(config, "").ElementsOf("ipam")[0];
-  const Error error = Caught([&] { return ipam.Find("dataDir"); });
-  EXPECT_EQ(error.code(), Code::kDecode);
-  EXPECT_EQ(error.msg(), "duplicate key 'ipam[0].dataDir'");
-  EXPECT_EQ(error.details(), "'DataDir' and 'dataDir' are the same key");
+  EXPECT_THAT(Caught([&] { return ipam.Find("dataDir"); }),
+              IsError(Code::kDecode,
+                      "duplicate key 'ipam[0].dataDir'",
+                      "'DataDir' and 'dataDir' are the same key"));
   EXPECT_FALSE(ipam.Find("type")) << "keys that nobody looks for may be there in both";
   const json one_is_null = Parse(R"({"MTU":null,"mtu":1500})");
   EXPECT_EQ(Caught([&] { return cni::JsonView(one_is_null, "").Find("mtu"); }).code(),
@@ -136,10 +122,10 @@ TEST(JsonView, NamesThePathInEveryError) {
   const cni::JsonView subnet =
       cni::JsonView(config, "").Find("ipam").ElementsOf("ranges")[0].Elements()[0].Find("subnet");
   EXPECT_EQ(subnet.path(), "ipam.ranges[0][0].subnet");
-  const Error error = Caught([&] { return subnet.Subnet(); });
-  EXPECT_EQ(error.code(), Code::kInvalidConfig);
-  EXPECT_EQ(error.msg(), "invalid 'ipam.ranges[0][0].subnet': 5");
-  EXPECT_THAT(error.details(), HasSubstr("allowed: an IP address with its prefix length"));
+  EXPECT_THAT(Caught([&] { return subnet.Subnet(); }),
+              IsError(Code::kInvalidConfig,
+                      "invalid 'ipam.ranges[0][0].subnet': 5",
+                      HasSubstr("allowed: an IP address with its prefix length")));
 }
 
 TEST(JsonView, RefusesWrongTypes) {

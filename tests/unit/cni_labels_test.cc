@@ -1,10 +1,5 @@
-#include <string>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/text.h"
 #include "plugin/cni/labels.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge {
 namespace {

@@ -1,23 +1,15 @@
-#include <string>
-
 #include <fcntl.h>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
-
-#include "base/text.h"
+#include "plugin/cni/plugin_type.h"
 #include "plugin/cni/version.h"
-#include "tests/support/caught.h"
+#include "tests/support/test.h"
 #include "tests/unit/read_request.h"
 
 namespace nomad_bridge {
 namespace {
 
-using test::Caught;
 using test::MemoryFile;
 using test::ReadFrom;
-using ::testing::HasSubstr;
 
 using Variables = test::RuntimeVariables;
 
@@ -67,9 +59,9 @@ TEST(ReadRequest, ReadsAllOfIt) {
 
 TEST(ReadRequest, NamesEveryMissingVariableInOneMessage) {
   EXPECT_EQ(Refused({}).msg(), "required env variables [CNI_COMMAND] missing");
-  const Error error = Refused({{"CNI_COMMAND", "ADD"}, {"CNI_NETNS", ""}});
-  EXPECT_EQ(error.code(), Code::kInvalidEnvironment);
-  EXPECT_EQ(error.msg(), "required env variables [CNI_CONTAINERID,CNI_NETNS,CNI_IFNAME] missing");
+  EXPECT_THAT(Refused({{"CNI_COMMAND", "ADD"}, {"CNI_NETNS", ""}}),
+              IsError(Code::kInvalidEnvironment,
+                      "required env variables [CNI_CONTAINERID,CNI_NETNS,CNI_IFNAME] missing"));
   EXPECT_EQ(Refused({{"CNI_COMMAND", "CHECK"}, {"CNI_CONTAINERID", "a"}}).msg(),
             "required env variables [CNI_NETNS,CNI_IFNAME] missing");
 }
@@ -99,9 +91,9 @@ TEST(ReadRequest, ReadsNoStdinForVersion) {
 TEST(ReadRequest, RefusesContainerIdsThatAreNoPlainNames) {
   for (const std::string id :
        {"..", "../x", ".a", "-a", "_a", "a/b", "a b", "a\n", "a:b", "\xc3\xa9", "a;b"}) {
-    const Error error = Refused(With(kAdd, "CNI_CONTAINERID", id));
-    EXPECT_EQ(error.code(), Code::kInvalidEnvironment) << id;
-    EXPECT_THAT(error.msg(), HasSubstr("CNI_CONTAINERID")) << id;
+    EXPECT_THAT(Refused(With(kAdd, "CNI_CONTAINERID", id)),
+                IsError(Code::kInvalidEnvironment, HasSubstr("CNI_CONTAINERID")))
+        << id;
   }
   EXPECT_EQ(Read(With(kAdd, "CNI_CONTAINERID", "a..b_-")).request.id.container_id, "a..b_-");
   EXPECT_EQ(Read(With(kAdd, "CNI_CONTAINERID", std::string(4000, '7'))).request.verb,
@@ -111,10 +103,10 @@ TEST(ReadRequest, RefusesContainerIdsThatAreNoPlainNames) {
 TEST(ReadRequest, RefusesInterfaceNamesTheKernelWouldNotTake) {
   const auto names = R"(["sixteen-bytes-xx", "a/b", "a:b", "a b", "a\t", "eth0\n", ".", "..",
                          "eth%d", "a\u0085", "a\u00a0", "\u3000"])"_json;
-  for (const nlohmann::json& name : names) {
-    const Error error = Refused(With(kAdd, "CNI_IFNAME", name));
-    EXPECT_EQ(error.code(), Code::kInvalidEnvironment) << name;
-    EXPECT_THAT(error.msg(), HasSubstr("CNI_IFNAME")) << name;
+  for (const json& name : names) {
+    EXPECT_THAT(Refused(With(kAdd, "CNI_IFNAME", name)),
+                IsError(Code::kInvalidEnvironment, HasSubstr("CNI_IFNAME")))
+        << name;
   }
   EXPECT_EQ(Read(With(kAdd, "CNI_IFNAME", "fifteen-bytes-x")).request.id.ifname, "fifteen-bytes-x");
 }
@@ -139,10 +131,7 @@ TEST(ReadRequest, RefusesStdinThatIsNoObject) {
 TEST(ReadRequest, RefusesTenMegabytesNamingTheLimit) {
   std::string text = R"({"name":"nomad"})";
   text.resize(10'000'000, ' ');
-  const Error error = Refused(kAdd, text);
-  EXPECT_EQ(error.code(), Code::kIo);
-  EXPECT_THAT(error.msg(), HasSubstr("stdin"));
-  EXPECT_THAT(error.details(), HasSubstr("8388608"));
+  EXPECT_THAT(Refused(kAdd, text), IsError(Code::kIo, HasSubstr("stdin"), HasSubstr("8388608")));
 }
 
 TEST(ReadRequest, RefusesStdinThatCannotBeRead) {
@@ -156,14 +145,12 @@ TEST(ReadRequest, RefusesStdinThatCannotBeRead) {
 
 TEST(ReadRequest, ChecksTheNetworksName) {
   for (const char* const config : {"{}", R"({"name":""})", R"({"name":null})"}) {
-    const Error error = Refused(kAdd, config);
-    EXPECT_EQ(error.code(), Code::kInvalidConfig);
-    EXPECT_EQ(error.msg(), "missing network name");
+    EXPECT_THAT(Refused(kAdd, config), IsError(Code::kInvalidConfig, "missing network name"));
   }
   for (const char* const name : {"..", "a/b", "a b", "-a", "\\n", "a\\u0000"}) {
-    const Error error = Refused(kAdd, Cat(R"({"name":")", name, "\"}"));
-    EXPECT_EQ(error.code(), Code::kInvalidConfig) << name;
-    EXPECT_THAT(error.msg(), HasSubstr("'name'")) << name;
+    EXPECT_THAT(Refused(kAdd, Cat(R"({"name":")", name, "\"}")),
+                IsError(Code::kInvalidConfig, HasSubstr("'name'")))
+        << name;
   }
   EXPECT_EQ(Refused(kAdd, R"({"name":5})").code(), Code::kDecode);
 }
@@ -178,9 +165,8 @@ TEST(ReadRequest, RefusesAKeyInTwoLetterCasesOnAddAndCheckOnly) {
   const std::string config =
       R"({"NAME":"a","cniVersion":"1.1.0","name":"b","IPAM":{"dataDir":"/a","DataDir":"/b"}})";
   for (const char* const command : {"ADD", "CHECK"}) {
-    const Error error = Refused(With(kAdd, "CNI_COMMAND", command), config);
-    EXPECT_EQ(error.code(), Code::kDecode);
-    EXPECT_EQ(error.msg(), "duplicate key 'name'");
+    EXPECT_THAT(Refused(With(kAdd, "CNI_COMMAND", command), config),
+                IsError(Code::kDecode, "duplicate key 'name'"));
   }
   for (const char* const command : {"DEL", "GC", "STATUS"}) {
     const cni::Request request = Read(With(kAdd, "CNI_COMMAND", command), config).request;
@@ -194,9 +180,8 @@ TEST(ReadRequest, RefusesAnUnknownVerbAfterTheConfig) {
   const Variables variables = {{"CNI_COMMAND", "FLY"}};
   EXPECT_EQ(Refused(variables, "").code(), Code::kDecode);
   EXPECT_EQ(Refused(variables, "{}").code(), Code::kInvalidConfig);
-  const Error error = Refused(variables, ConfigOf("9.9.9"));
-  EXPECT_EQ(error.code(), Code::kInvalidEnvironment);
-  EXPECT_EQ(error.msg(), "unknown CNI_COMMAND: FLY");
+  EXPECT_THAT(Refused(variables, ConfigOf("9.9.9")),
+              IsError(Code::kInvalidEnvironment, "unknown CNI_COMMAND: FLY"));
   EXPECT_EQ(Refused({{"CNI_COMMAND", "add"}}).msg(), "unknown CNI_COMMAND: add");
 }
 
@@ -214,14 +199,15 @@ TEST(ReadRequest, TakesEveryVersionAndAMissingOneForTheOldest) {
 
 TEST(ReadRequest, RefusesVersionsWithTheListOfThose) {
   for (const char* const version : {"1.1", "0.4", "1.2.0", "1.1.0 ", "0.3.2", "x"}) {
-    const Error error = Refused(kAdd, ConfigOf(version));
-    EXPECT_EQ(error.code(), Code::kIncompatibleVersion) << version;
-    EXPECT_EQ(error.msg(), "incompatible CNI versions");
-    EXPECT_EQ(
-        error.details(),
-        Cat("config is \"",
-            version,
-            R"(", plugin supports ["0.1.0" "0.2.0" "0.3.0" "0.3.1" "0.4.0" "1.0.0" "1.1.0"])"));
+    EXPECT_THAT(
+        Refused(kAdd, ConfigOf(version)),
+        IsError(
+            Code::kIncompatibleVersion,
+            "incompatible CNI versions",
+            Cat("config is \"",
+                version,
+                R"(", plugin supports ["0.1.0" "0.2.0" "0.3.0" "0.3.1" "0.4.0" "1.0.0" "1.1.0"])")))
+        << version;
   }
   EXPECT_EQ(Refused(kAdd, R"({"name":"a","cniVersion":1})").code(), Code::kDecode);
 }
@@ -266,6 +252,12 @@ TEST(IsAtLeast, OrdersVersionsAsNumbers) {
   EXPECT_TRUE(cni::IsAtLeast("1.0.0", "0.4.0"));
   EXPECT_TRUE(cni::IsAtLeast("0.3.1", "0.3.1"));
   EXPECT_FALSE(cni::IsAtLeast("0.3.1", "0.4.0"));
+}
+
+TEST(TypeOf, FindsTheRowByTheProgramsBaseName) {
+  EXPECT_EQ(cni::TypeOf("/opt/cni/bin/nomad-bridge").name, "nomad-bridge");
+  EXPECT_EQ(cni::TypeOf("").name, "nomad-bridge");
+  EXPECT_TRUE(cni::TypeOf("nomad-bridge").Provides(cni::Part::kPorts));
 }
 
 }  // namespace

@@ -1,21 +1,10 @@
-#include <string>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
-
-#include "base/text.h"
 #include "plugin/cni/request.h"
 #include "plugin/cni/result.h"
 #include "plugin/cni/version.h"
-#include "tests/support/caught.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge {
 namespace {
-
-using nlohmann::json;
-using test::Caught;
-using ::testing::HasSubstr;
 
 cni::Result DualStack() {
   return {.interfaces = {{.name = "nomad", .mac = "02:00:00:00:00:01", .mtu = 1500},
@@ -152,9 +141,9 @@ TEST(ParseResult, TakesAResultOfTheSameShapeOnly) {
       if (family(theirs) == family(ours)) {
         EXPECT_EQ(Parsed(document, ours).ips.size(), 2U) << theirs << " in " << ours;
       } else {
-        const Error error = Caught([&] { return Parsed(document, ours); });
-        EXPECT_EQ(error.code(), Code::kInvalidConfig) << theirs << " in " << ours;
-        EXPECT_THAT(error.msg(), HasSubstr("'prevResult.cniVersion'"));
+        EXPECT_THAT(Caught([&] { return Parsed(document, ours); }),
+                    IsError(Code::kInvalidConfig, HasSubstr("'prevResult.cniVersion'")))
+            << theirs << " in " << ours;
       }
     }
   }
@@ -202,9 +191,9 @@ TEST(ParseResult, NamesThePathOfWhatIsWrong) {
       {R"({"dns":{"nameservers":"1.1.1.1"}})", "'prevResult.dns.nameservers'"},
   };
   for (const auto& [text, path] : cases) {
-    const Error error = Caught([text = text] { return Parsed(json::parse(text), "1.1.0"); });
-    EXPECT_EQ(error.code(), Code::kInvalidConfig) << text;
-    EXPECT_THAT(error.msg(), HasSubstr(path)) << text;
+    EXPECT_THAT(Caught([text = text] { return Parsed(json::parse(text), "1.1.0"); }),
+                IsError(Code::kInvalidConfig, HasSubstr(path)))
+        << text;
   }
 }
 

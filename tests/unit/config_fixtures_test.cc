@@ -1,20 +1,14 @@
 // What runtimes really send (fixtures/README.md has the origins), through all that reads it.
-#include <string>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "plugin/cni/plugin_type.h"
 #include "plugin/config/config.h"
 #include "tests/support/config.h"
 #include "tests/support/fixture.h"
+#include "tests/support/test.h"
 #include "tests/unit/read_request.h"
 
 namespace nomad_bridge {
 namespace {
 
-using ::testing::Contains;
-using ::testing::SizeIs;
 using ::testing::ValuesIn;
 
 struct Sent {
@@ -109,7 +103,7 @@ TEST(RuntimesArgs, OfUsersMayHoldEqualsSignsAndNothing) {
 TEST(RuntimesArgs, OfPodmanAskForAnAddressAndAMac) {
   const config::Config config = config::ParseConfig(
       Read(kSent[5], test::ReadFixture("args/podman_add.txt")), cni::TypeOf("nomad-bridge"));
-  EXPECT_THAT(config.ipam.requested, ::testing::ElementsAre(*Ip::Parse("172.26.64.99")));
+  EXPECT_THAT(config.ipam.requested, ElementsAre(*Ip::Parse("172.26.64.99")));
   EXPECT_EQ(config.link.mac, Mac::Parse("0a:58:ac:1a:40:63"));
 }
 

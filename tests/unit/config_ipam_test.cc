@@ -1,4 +1,3 @@
-#include "base/text.h"
 #include "plugin/cni/version.h"
 #include "tests/unit/parsed_config.h"
 #include "tests/unit/read_request.h"
@@ -64,11 +63,11 @@ TEST(IpamConfig, HasOneRangeSetPerFamilyBefore030) {
     if (cni::IsAtLeast(version, "0.3.0")) {
       EXPECT_THAT(ParsedBy("nomad-bridge", two, "", version).ipam.ranges, SizeIs(2));
     } else {
-      const Error error = Caught([&] { ParsedBy("nomad-bridge", two, "", version); });
-      EXPECT_EQ(error.code(), Code::kInvalidConfig);
-      EXPECT_EQ(error.msg(),
-                Cat("CNI version ", version, " does not support more than 1 address per family"));
-      EXPECT_EQ(error.details(), "the network has 2 range sets of one family");
+      EXPECT_THAT(
+          Caught([&] { ParsedBy("nomad-bridge", two, "", version); }),
+          IsError(Code::kInvalidConfig,
+                  Cat("CNI version ", version, " does not support more than 1 address per family"),
+                  "the network has 2 range sets of one family"));
     }
   }
 }

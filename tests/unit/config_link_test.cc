@@ -1,4 +1,3 @@
-#include "base/text.h"
 #include "tests/support/config.h"
 #include "tests/unit/parsed_config.h"
 
@@ -8,7 +7,7 @@ namespace {
 TEST(LinkConfig, RefusesBridgeNamesThatMeanSomethingElse) {
   const auto names = R"(["", "a/b", "a:b", "a b", "a\t", ".", "..", "sixteen-bytes-xx", "all",
                          "default", "lo", "br%d", "a\u0000"])"_json;
-  for (const nlohmann::json& name : names) {
+  for (const json& name : names) {
     ExpectInvalid({Cat(R"({"bridge":)", name.dump(), "}"), "'bridge'"});
   }
   EXPECT_EQ(Parsed(R"({"bridge":"fifteen-bytes-x"})").link.bridge, "fifteen-bytes-x");

@@ -1,6 +1,3 @@
-#include <nlohmann/json.hpp>
-
-#include "base/text.h"
 #include "tests/unit/parsed_config.h"
 
 namespace nomad_bridge::test {
@@ -57,7 +54,7 @@ TEST(RulesConfig, HasAnAdminChainThatIptablesTakes) {
             "NOMAD-ADMIN");
   const auto names = R"(["has space", "-X", "a\u007f", "!X", "a\n", "ä", "FORWARD", "CNI-FORWARD",
                          "ACCEPT", "twenty-nine-bytes-xxxxxxxxxxx"])"_json;
-  for (const nlohmann::json& name : names) {
+  for (const json& name : names) {
     ExpectInvalid(
         {Cat(R"({"iptablesAdminChainName":)", name.dump(), "}"), "'iptablesAdminChainName'"});
   }

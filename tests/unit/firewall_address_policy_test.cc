@@ -1,12 +1,8 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "firewall/address_policy.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge::firewall {
 namespace {
-
-using ::testing::ElementsAre;
 
 std::vector<std::string> SetsOf(const std::vector<nft::Element>& elements) {
   std::vector<std::string> sets;

@@ -1,27 +1,11 @@
-#include <algorithm>
-#include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <memory>
-#include <string>
 #include <utility>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/error.h"
-#include "base/file.h"
-#include "base/text.h"
 #include "ipam/allocator.h"
-#include "tests/support/caught.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge::ipam {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 const LeaseOwner kAlice{.container_id = "alice", .ifname = "eth0"};
 const LeaseOwner kBob{.container_id = "bob", .ifname = "eth0"};
@@ -73,7 +57,7 @@ class Allocator : public ::testing::Test {
     return files;
   }
   [[nodiscard]] Error Refusal(const Request& request) const {
-    return test::Caught([&] { return Choose(*store_, sets_, request); });
+    return Caught([&] { return Choose(*store_, sets_, request); });
   }
 
   test::ScratchDirectory directory_;
@@ -131,7 +115,7 @@ TEST_F(Allocator, FindsTheOnlyGapWhereverItIs) {
   Use({{Spec("10.0.0.0/24")}});
   Fill("10.0.0.2", 253);
   for (int gap = 2; gap <= 254; gap += 9) {
-    std::filesystem::remove(Cat(data_dir_, "/net/10.0.0.", gap));
+    fs::remove(Cat(data_dir_, "/net/10.0.0.", gap));
     for (int mark = 2; mark <= 254; mark += 7) {
       store_->SetLastReserved(0, At(Cat("10.0.0.", mark)));
       ASSERT_THAT(Addresses({.owner = kAlice}), ElementsAre(Cat("10.0.0.", gap, "/24")))
@@ -144,8 +128,8 @@ TEST_F(Allocator, FindsTheOnlyGapWhereverItIs) {
 TEST_F(Allocator, TakesTheFirstGapAfterTheMark) {
   Use({{Spec("10.0.0.0/24")}});
   Fill("10.0.0.2", 253);
-  std::filesystem::remove(data_dir_ + "/net/10.0.0.30");
-  std::filesystem::remove(data_dir_ + "/net/10.0.0.190");
+  fs::remove(data_dir_ + "/net/10.0.0.30");
+  fs::remove(data_dir_ + "/net/10.0.0.190");
   for (const auto& [mark, gap] :
        {std::pair(2, 30), std::pair(31, 190), std::pair(60, 190), std::pair(191, 30)}) {
     store_->SetLastReserved(0, At(Cat("10.0.0.", mark)));
@@ -215,7 +199,7 @@ TEST_F(Allocator, LeapsOverASolidBlockToItsVeryEnd) {
   const std::string behind = At("10.0.0.0").Plus(kBlock + 1).Text();
   EXPECT_THAT(Addresses({.owner = kAlice}), ElementsAre(behind + "/20"));
   // What became free inside it waits for the next round, but is not forgotten.
-  std::filesystem::remove(data_dir_ + "/net/10.0.1.200");
+  fs::remove(data_dir_ + "/net/10.0.1.200");
   EXPECT_THAT(Addresses({.owner = kAlice}), ElementsAre(behind + "/20"));
 }
 
@@ -276,10 +260,8 @@ TEST_F(Allocator, PrefersARequestedAddressToAPreviousOne) {
 TEST_F(Allocator, RefusesARequestedAddressOfAnotherOwner) {
   Use({{Spec("10.0.0.0/24")}});
   Put("10.0.0.50", "bob\r\neth0");
-  const Error error = Refusal({.requested = {At("10.0.0.50")}, .owner = kAlice});
-  EXPECT_EQ(error.code(), Code::kConflict);
-  EXPECT_THAT(error.msg(), HasSubstr("10.0.0.50"));
-  EXPECT_THAT(error.details(), HasSubstr("'bob'"));
+  EXPECT_THAT(Refusal({.requested = {At("10.0.0.50")}, .owner = kAlice}),
+              IsError(Code::kConflict, HasSubstr("10.0.0.50"), HasSubstr("'bob'")));
   EXPECT_THAT(Addresses({.requested = {At("10.0.0.50")}, .owner = kBob}),
               ElementsAre("10.0.0.50/24"));
 }
@@ -287,10 +269,11 @@ TEST_F(Allocator, RefusesARequestedAddressOfAnotherOwner) {
 TEST_F(Allocator, RefusesARequestThatNoRangeOffers) {
   Use({{Spec("10.0.0.0/24")}});
   for (const char* const address : {"10.0.0.1", "10.0.0.0", "10.0.0.255", "10.0.1.5", "fd00::5"}) {
-    const Error error = Refusal({.requested = {At(address)}, .owner = kAlice});
-    EXPECT_EQ(error.code(), Code::kInvalidConfig) << address;
-    EXPECT_EQ(error.msg(), Cat("failed to allocate all requested IPs: ", address));
-    EXPECT_THAT(error.details(), HasSubstr("inside a range"));
+    EXPECT_THAT(Refusal({.requested = {At(address)}, .owner = kAlice}),
+                IsError(Code::kInvalidConfig,
+                        Cat("failed to allocate all requested IPs: ", address),
+                        HasSubstr("inside a range")))
+        << address;
   }
   EXPECT_EQ(Refusal({.requested = {At("fd00::5"), At("10.0.0.5"), At("10.0.1.5")}, .owner = kAlice})
                 .msg(),
@@ -299,9 +282,8 @@ TEST_F(Allocator, RefusesARequestThatNoRangeOffers) {
 
 TEST_F(Allocator, RefusesTwoRequestsInOneSet) {
   Use({{Spec("10.0.0.0/24")}});
-  const Error error = Refusal({.requested = {At("10.0.0.5"), At("10.0.0.6")}, .owner = kAlice});
-  EXPECT_EQ(error.code(), Code::kInvalidConfig);
-  EXPECT_EQ(error.msg(), "failed to allocate all requested IPs: 10.0.0.6");
+  EXPECT_THAT(Refusal({.requested = {At("10.0.0.5"), At("10.0.0.6")}, .owner = kAlice}),
+              IsError(Code::kInvalidConfig, "failed to allocate all requested IPs: 10.0.0.6"));
 }
 
 TEST_F(Allocator, MarksWhatWasReservedLast) {
@@ -325,7 +307,7 @@ TEST_F(Allocator, ReservesAllOrNothing) {
   Use({{Spec("10.0.0.0/24")}, {Spec("fd00::/64")}});
   const Allocation allocation = Choose(*store_, sets_, {.owner = kAlice});
   Put("fd00::2", "bob\r\neth0");
-  EXPECT_EQ(test::Caught([&] { Reserve(*store_, allocation.assignments, kAlice); }).code(),
+  EXPECT_EQ(Caught([&] { Reserve(*store_, allocation.assignments, kAlice); }).code(),
             Code::kConflict);
   EXPECT_THAT(Files(), ElementsAre("fd00::2"));
   EXPECT_EQ(store_->FindOwner(At("fd00::2")), kBob);

@@ -1,16 +1,9 @@
-#include <string>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/error.h"
 #include "ipam/range.h"
-#include "tests/support/caught.h"
+#include "tests/support/named.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge::ipam {
 namespace {
-
-using ::testing::HasSubstr;
 
 Ip At(const std::string& text) {
   return Ip::Parse(text).value();
@@ -34,7 +27,7 @@ Range Only(const RangeSpec& spec) {
 }
 
 Error Refusal(const std::vector<std::vector<RangeSpec>>& specs) {
-  return test::Caught([&] { return MakeRangeSets(specs); });
+  return Caught([&] { return MakeRangeSets(specs); });
 }
 
 TEST(Range, OfIpv4DefaultsToAllButNetworkAndBroadcast) {
@@ -77,24 +70,19 @@ TEST(Range, NeverHoldsNetworkOrBroadcastEvenIfTheConfigNamesThem) {
   EXPECT_THAT(Refusal({{spec}}).details(), HasSubstr(kUsable));
 }
 
-struct Refused {
-  std::string name;
+struct Refused : test::Named {
   RangeSpec spec;
   std::string key;
   std::string details;
 };
 
-void PrintTo(const Refused& refused, std::ostream* out) {
-  *out << refused.name;
-}
-
 class RangeRefusal : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(RangeRefusal, NamesTheKeyTheValueAndWhatIsAllowed) {
-  const Error error = Refusal({{GetParam().spec}});
-  EXPECT_EQ(error.code(), Code::kInvalidConfig);
-  EXPECT_THAT(error.msg(), HasSubstr("'ipam.ranges[0][0]." + GetParam().key + "'"));
-  EXPECT_THAT(error.details(), HasSubstr(GetParam().details));
+  EXPECT_THAT(Refusal({{GetParam().spec}}),
+              IsError(Code::kInvalidConfig,
+                      HasSubstr("'ipam.ranges[0][0]." + GetParam().key + "'"),
+                      HasSubstr(GetParam().details)));
 }
 
 const Refused kRefused[] = {
@@ -114,10 +102,7 @@ const Refused kRefused[] = {
      "10.0.0.8"},
 };
 
-INSTANTIATE_TEST_SUITE_P(Every,
-                         RangeRefusal,
-                         ::testing::ValuesIn(kRefused),
-                         ::testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Every, RangeRefusal, ::testing::ValuesIn(kRefused), test::kNameOf);
 
 TEST(RangeSets, KeepTheirOrderAndShape) {
   const std::vector<RangeSet> sets =
@@ -129,9 +114,8 @@ TEST(RangeSets, KeepTheirOrderAndShape) {
 }
 
 TEST(RangeSets, RefuseAnEmptySet) {
-  const Error error = Refusal({{Spec("10.0.0.0/24")}, {}});
-  EXPECT_EQ(error.code(), Code::kInvalidConfig);
-  EXPECT_THAT(error.msg(), HasSubstr("set 1"));
+  EXPECT_THAT(Refusal({{Spec("10.0.0.0/24")}, {}}),
+              IsError(Code::kInvalidConfig, HasSubstr("set 1")));
 }
 
 TEST(RangeSets, RefuseTwoFamiliesInOneSet) {
@@ -146,10 +130,10 @@ TEST(RangeSets, RefuseOverlapsInASetAndBetweenSets) {
   inner.path = "ipam.ranges[1][0]";
   for (const auto& specs : std::vector<std::vector<std::vector<RangeSpec>>>{
            {{Spec("10.0.0.0/24"), inner}}, {{Spec("10.0.0.0/24")}, {inner}}}) {
-    const Error error = Refusal(specs);
-    EXPECT_EQ(error.code(), Code::kInvalidConfig);
-    EXPECT_THAT(error.msg(), HasSubstr("'ipam.ranges[0][0]' and 'ipam.ranges[1][0]'"));
-    EXPECT_THAT(error.details(), HasSubstr("10.0.0.129 to 10.0.0.254"));
+    EXPECT_THAT(Refusal(specs),
+                IsError(Code::kInvalidConfig,
+                        HasSubstr("'ipam.ranges[0][0]' and 'ipam.ranges[1][0]'"),
+                        HasSubstr("10.0.0.129 to 10.0.0.254")));
   }
 }
 

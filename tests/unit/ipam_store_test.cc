@@ -1,27 +1,15 @@
-#include <cerrno>
 #include <csignal>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
-#include <string>
 
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/error.h"
 #include "ipam/store.h"
-#include "tests/support/caught.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge::ipam {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::UnorderedElementsAre;
 
 const LeaseOwner kAlice{.container_id = "alice", .ifname = "eth0"};
 const LeaseOwner kBob{.container_id = "bob", .ifname = "eth0"};
@@ -41,12 +29,12 @@ class LeaseStore : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
   void Write(const std::string& name, const std::string& content) const {
-    std::filesystem::create_directories(data_dir_ + "/net");
+    fs::create_directories(data_dir_ + "/net");
     std::ofstream(Path(name), std::ios::binary) << content;
   }
   [[nodiscard]] std::vector<std::string> Names() const {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(data_dir_ + "/net")) {
+    for (const auto& entry : fs::directory_iterator(data_dir_ + "/net")) {
       names.push_back(entry.path().filename());
     }
     return names;
@@ -119,9 +107,9 @@ TEST_F(LeaseStore, LeavesOtherFilesAlone) {
   Write("10.0.0.5.new", "alice\r\neth0");
   Write("10.0.0.9", std::string(300'000, 'x'));
   Write("10.0.0.10", "\n");
-  std::filesystem::create_directory(Path("10.0.0.6"));
-  std::filesystem::create_directory(Path("backup"));
-  std::filesystem::create_symlink("nowhere", Path("10.0.0.7"));
+  fs::create_directory(Path("10.0.0.6"));
+  fs::create_directory(Path("backup"));
+  fs::create_symlink("nowhere", Path("10.0.0.7"));
   const std::size_t count = Names().size();
   Store store = Open();
   for (const char* const address : {"10.0.0.6", "10.0.0.7", "10.0.0.9", "10.0.0.10"}) {
@@ -171,16 +159,14 @@ TEST_F(LeaseStore, KnowsWhenALeaseWasWritten) {
 TEST_F(LeaseStore, CreatesNothingInOpenIfExists) {
   EXPECT_FALSE(Store::OpenIfExists(data_dir_, "net").has_value());
   EXPECT_FALSE(Store::OpenIfExists(data_dir_ + "/none", "net").has_value());
-  EXPECT_TRUE(std::filesystem::is_empty(data_dir_));
+  EXPECT_TRUE(fs::is_empty(data_dir_));
   { const Store store = Open(); }
   EXPECT_TRUE(Store::OpenIfExists(data_dir_, "net").has_value());
 }
 
 TEST_F(LeaseStore, NamesAFileInPlaceOfItsDirectory) {
   std::ofstream(data_dir_ + "/net") << "a file";
-  const Error error = test::Caught([&] { return Open(); });
-  EXPECT_EQ(error.code(), Code::kIo);
-  EXPECT_THAT(error.msg(), HasSubstr(data_dir_ + "/net"));
+  EXPECT_THAT(Caught([&] { return Open(); }), IsError(Code::kIo, HasSubstr(data_dir_ + "/net")));
   EXPECT_FALSE(Store::OpenIfExists(data_dir_, "net").has_value());
 }
 

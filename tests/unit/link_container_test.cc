@@ -1,13 +1,8 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "plugin/link/container.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 const Cidr kOurs = Cidr::Parse("10.0.0.2/24").value();
 const Cidr kOther = Cidr::Parse("10.0.1.2/24").value();

@@ -1,20 +1,11 @@
 // Batches and tables as values.
-#include <string>
-#include <vector>
-
 #include <linux/netlink.h>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "netlink/nft/batch.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 const nft::TableId kTable = {nft::TableFamily::kInet, "nomad-bridge"};
 const nft::Set kMap = {

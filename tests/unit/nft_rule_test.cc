@@ -1,19 +1,12 @@
 // Each word of nft::Rule against what nft 1.0.6 makes of the same rule (nft --debug=netlink). Two
 // things are spelled out more than nft does, as the kernel shows them afterwards: a lookup's flags,
 // and the upper ends and flags of a dnat.
-#include <string>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "netlink/nft/rule.h"
 #include "netlink/nft/socket.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge {
 namespace {
-
-using ::testing::ElementsAre;
 
 Cidr Prefix(const std::string& text) {
   return Cidr::Parse(text).value();

@@ -1,23 +1,12 @@
 // A network config as the tests write it, through ParseConfig.
 #pragma once
 
-#include <string>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "plugin/cni/json.h"
 #include "plugin/cni/plugin_type.h"
 #include "plugin/config/config.h"
-#include "tests/support/caught.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge::test {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 inline config::Config ParsedBy(const char* plugin_type,
                                const std::string& text,
@@ -44,10 +33,7 @@ struct Bad {
 };
 
 inline void ExpectInvalid(const Bad& bad, Code code = Code::kInvalidConfig) {
-  const Error error = Refused(bad.text);
-  EXPECT_EQ(error.code(), code) << bad.text << ": " << error.what();
-  EXPECT_THAT(error.msg(), HasSubstr(bad.path)) << bad.text;
-  EXPECT_NE(error.details(), "") << bad.text;
+  EXPECT_THAT(Refused(bad.text), IsError(code, HasSubstr(bad.path), Ne(""))) << bad.text;
 }
 
 inline void ExpectEachInvalid(const std::vector<Bad>& cases, Code code = Code::kInvalidConfig) {

@@ -1,12 +1,8 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "portmap/rules.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge::portmap {
 namespace {
-
-using ::testing::ElementsAre;
 
 Ip MustParse(const std::string& text) {
   return Ip::Parse(text).value();

@@ -1,17 +1,8 @@
-#include <string>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "portmap/mapping.h"
-#include "tests/support/caught.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge::portmap {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 PortMappingSpec Spec(std::uint16_t host_port, std::uint16_t container_port) {
   return {.path = "runtimeConfig.portMappings[2]",
@@ -151,7 +142,7 @@ TEST(Resolve, TakesTheFirstAddressOfAFamily) {
 TEST(Resolve, RefusesAHostAddressOfAFamilyThatTheAllocationLacks) {
   for (const char* const host_ip : {"2001:db8::7", "::"}) {
     const auto mappings = MakePortMappings({On(host_ip, 8080, 80)});
-    const Error error = test::Caught([&] { return Resolve(mappings, kOnlyIpv4); });
+    const Error error = Caught([&] { return Resolve(mappings, kOnlyIpv4); });
     EXPECT_EQ(error.code(), Code::kInvalidConfig) << host_ip;
     EXPECT_THAT(error.what(), HasSubstr("tcp port 8080"));
     EXPECT_EQ(error.details(), "the allocation has no IPv6 address");

@@ -1,16 +1,11 @@
 // A request as a runtime makes it, through ReadRequest.
 #pragma once
 
-#include <map>
-#include <string>
-
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <gtest/gtest.h>
-
-#include "base/fd.h"
 #include "plugin/cni/request.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge::test {
 

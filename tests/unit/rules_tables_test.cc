@@ -1,14 +1,7 @@
 // The node's tables as values, and what the table of all sets says about an element.
-#include <algorithm>
 #include <span>
-#include <string>
 #include <variant>
-#include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/text.h"
 #include "firewall/address_policy.h"
 #include "firewall/forward_hook.h"
 #include "firewall/port_filter.h"
@@ -16,12 +9,11 @@
 #include "plugin/rules/elements.h"
 #include "plugin/rules/tables.h"
 #include "portmap/rules.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge::rules {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 using enum cni::Part;
 
 std::string Described(const std::string& text) {

@@ -1,18 +1,10 @@
 #include "plugin/state/state_json.h"
 
-#include <string>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
-
 #include "tests/support/config.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge {
 namespace {
-
-using nlohmann::json;
-using ::testing::ElementsAre;
 
 const state::Origin kHere{.boot_id = "f1f2", .netns = {4, 4026531840}};
 

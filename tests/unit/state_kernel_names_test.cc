@@ -1,19 +1,9 @@
-#include <string>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/text.h"
 #include "netlink/nft/element.h"
 #include "plugin/state/kernel_names.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::MatchesRegex;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 const AttachmentId kWho{"nomad", "5f3c1a2b-0000-4000-8000-000000000001", "eth0"};
 const cni::Labels kLabels = {{"NOMAD_JOB_ID", "billing"},

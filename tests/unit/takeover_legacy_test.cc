@@ -1,15 +1,9 @@
 // The text of iptables-legacy's tools: which rules belong to an attachment, and how they are removed.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "plugin/takeover/legacy_rules.h"
+#include "tests/support/test.h"
 
 namespace nomad_bridge::takeover {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 const AttachmentId kId{.network = "nomad", .container_id = "old", .ifname = "eth0"};
 
