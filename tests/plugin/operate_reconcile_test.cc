@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "tests/plugin/cli_world.h"
+#include "tests/support/refusal.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -170,12 +171,9 @@ class IfChanged : public Reconcile {
   // What one run asks the kernel, and which records it reads.
   int CountCalls() {
     const std::string log = "/run/calls";
-    Command command = Line({"reconcile", "-if-changed"});
-    const std::vector<std::string> strace = {
-        "strace", "-o", log, "-e", "trace=sendto,sendmsg,openat"};
-    command.argv.insert(command.argv.begin(), strace.begin(), strace.end());
-    command.variables["ASAN_OPTIONS"] = "detect_leaks=0";
-    EXPECT_EQ(Execute(command).exit_code, 0);
+    const Command command = Line({"reconcile", "-if-changed"});
+    EXPECT_THAT(Execute(UnderStrace(command, log, {"-e", "trace=sendto,sendmsg,openat"})),
+                Exits(0));
     int calls = 0;
     for (const std::string& line : Lines(FindFile(log).value())) {
       calls += line.starts_with("send") || line.find("@eth0.json") != line.npos ? 1 : 0;

@@ -27,17 +27,25 @@ class ManyCommandsAtOnce : public World {
     return StartPlugin(verb, ConfigOf(i), As(Cat("c", i), *nodes_.at(static_cast<size_t>(i))));
   }
 
-  // All of them at the same time; their first addresses.
-  std::set<std::string> AddAll() {
+  // All of them at the same time, each with its verb; what they printed.
+  std::vector<Outcome> RunAll(const std::function<std::string(int i)>& verb_of) {
     std::vector<Process> running;
     running.reserve(kMany);
     for (int i = 0; i < kMany; ++i) {
-      running.push_back(StartFor(i, "ADD"));
+      running.push_back(StartFor(i, verb_of(i)));
     }
-    std::set<std::string> addresses;
+    std::vector<Outcome> outcomes;
     for (Process& process : running) {
-      const Outcome add = process.Wait();
-      EXPECT_EQ(add.exit_code, 0) << add;
+      outcomes.push_back(process.Wait());
+      EXPECT_THAT(outcomes.back(), Exits(0));
+    }
+    return outcomes;
+  }
+
+  // Their first addresses.
+  std::set<std::string> AddAll() {
+    std::set<std::string> addresses;
+    for (const Outcome& add : RunAll([](int) { return "ADD"; })) {
       addresses.insert(AddressOf(add.json));
     }
     return addresses;
@@ -91,14 +99,7 @@ TEST_F(ManyCommandsAtOnce, AddsAndDelsOfDifferentContainersDoNotDisturbEachOther
   }
   // The odd ones come while the even ones go, and then the other way round.
   for (const int coming : {1, 0}) {
-    std::vector<Process> running;
-    running.reserve(kMany);
-    for (int i = 0; i < kMany; ++i) {
-      running.push_back(StartFor(i, i % 2 == coming ? "ADD" : "DEL"));
-    }
-    for (Process& process : running) {
-      EXPECT_THAT(process.Wait(), Exits(0));
-    }
+    RunAll([&](int i) { return i % 2 == coming ? "ADD" : "DEL"; });
     EXPECT_EQ(Leases().size(), static_cast<size_t>(kMany));
   }
   for (int i = 0; i < kMany; i += 2) {
@@ -123,14 +124,7 @@ TEST_F(ManyCommandsAtOnce, ChurnBesideAToolThatChangesTheRulesetLeavesNothingOfT
   tool.in_child = [&] { host().Enter(); };
   const Process changes_the_ruleset = Process::Start(tool);
   for (int round = 0; round < 2 * kRounds; ++round) {
-    std::vector<Process> running;
-    running.reserve(kMany);
-    for (int i = 0; i < kMany; ++i) {
-      running.push_back(StartFor(i, i % 2 == round % 2 ? "ADD" : "DEL"));
-    }
-    for (Process& process : running) {
-      EXPECT_THAT(process.Wait(), Exits(0));
-    }
+    RunAll([&](int i) { return i % 2 == round % 2 ? "ADD" : "DEL"; });
   }
   for (int i = 0; i < kMany; ++i) {
     EXPECT_EQ(StartFor(i, "DEL").Wait().exit_code, 0);

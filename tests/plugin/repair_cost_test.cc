@@ -1,5 +1,6 @@
 // What a command asks of the kernel and of the disk is the same with one attachment on the node and with
 // hundreds: on a quiet node, and after another program has changed a rule.
+#include "tests/support/refusal.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -14,13 +15,8 @@ class Cost : public World {
 
   Calls CallsOf(const std::string& verb, const json& config, const Variables& variables) {
     const std::string log = "/run/calls";
-    Command command = PluginCommand(verb, config.dump(), variables);
-    const std::vector<std::string> strace = {
-        "strace", "-o", log, "-e", "trace=%network,%file,%desc"};
-    command.argv.insert(command.argv.begin(), strace.begin(), strace.end());
-    // The leak checker is a tracer itself and would fail under another.
-    command.variables["ASAN_OPTIONS"] = "detect_leaks=0";
-    EXPECT_THAT(Execute(command), Exits(0));
+    const Command command = PluginCommand(verb, config.dump(), variables);
+    EXPECT_THAT(Execute(UnderStrace(command, log, {"-e", "trace=%network,%file,%desc"})), Exits(0));
     Calls calls;
     for (const std::string& line : Lines(FindFile(log).value())) {
       // The kernel has a write to IPv6's sysctls made again as long as another process holds rtnl_lock.

@@ -1,19 +1,23 @@
 #include "tests/support/refusal.h"
 
 namespace nomad_bridge::test {
-Refusal RunFailingAt(Command command, int nth, const std::string& call, const std::string& error) {
-  const std::string log = "/run/requests";
-  const std::vector<std::string> strace = {"strace",
-                                           "-o",
-                                           log,
-                                           "-e",
-                                           Cat("trace=", call),
-                                           "-e",
-                                           Cat("inject=", call, ":error=", error, ":when=", nth)};
-  command.argv.insert(command.argv.begin(), strace.begin(), strace.end());
+
+Command UnderStrace(Command command,
+                    const std::string& log,
+                    const std::vector<std::string>& options) {
+  std::vector<std::string> argv = {"strace", "-o", log};
+  argv.insert(argv.end(), options.begin(), options.end());
+  command.argv.insert(command.argv.begin(), argv.begin(), argv.end());
   // The leak checker is a tracer itself and would fail under another.
   command.variables["ASAN_OPTIONS"] = "detect_leaks=0";
-  Refusal refusal{.outcome = Execute(command)};
+  return command;
+}
+
+Refusal RunFailingAt(Command command, int nth, const std::string& call, const std::string& error) {
+  const std::string log = "/run/requests";
+  const std::string inject = Cat("inject=", call, ":error=", error, ":when=", nth);
+  const std::vector<std::string> options = {"-e", Cat("trace=", call), "-e", inject};
+  Refusal refusal{.outcome = Execute(UnderStrace(std::move(command), log, options))};
   // libasan 14 finds no options where its own look at them was refused, and then the checker fails: the command had ended.
   if (refusal.outcome.err.find("LeakSanitizer has encountered a fatal error") !=
       std::string::npos) {

@@ -6,6 +6,11 @@
 
 namespace nomad_bridge::test {
 
+// `command` with its system calls written to `log`, or changed, by strace(1).
+[[nodiscard]] Command UnderStrace(Command command,
+                                  const std::string& log,
+                                  const std::vector<std::string>& options);
+
 // NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move is noexcept; its assertions confuse the check.
 struct Refusal {
   Outcome outcome;
