@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <sstream>
@@ -14,7 +13,6 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/cli/command.h"
-#include "plugin/cli/doctor_checks.h"
 #include "plugin/cli/document.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/rules/converge.h"
@@ -59,31 +57,19 @@ std::vector<std::string> PluginDirectories() {
   return directories;
 }
 
-CheckResults Run(const Check& check, Examination& node) {
-  try {
-    return check.run(node);
-  } catch (const std::exception& error) {
-    return {{Verdict::kWarn, Format("it cannot be told: {}", error.what()), "see the message"}};
-  }
+std::size_t Count(const std::vector<CheckResult>& all, Verdict verdict) {
+  return static_cast<std::size_t>(std::ranges::count(all, verdict, &CheckResult::verdict));
 }
 
-std::size_t Count(const std::vector<Checked>& all, Verdict verdict) {
-  std::size_t count = 0;
-  for (const Checked& each : all) {
-    count += each.result.verdict == verdict ? 1 : 0;
-  }
-  return count;
-}
-
-void PrintText(const std::vector<Checked>& all) {
+void PrintText(const std::vector<CheckResult>& all) {
   constexpr std::size_t kWordWidth = 4;
   constexpr std::size_t kIdWidth = 22;
   std::string text;
-  for (const auto& [id, result] : all) {
+  for (const CheckResult& result : all) {
     const auto index = static_cast<std::size_t>(result.verdict);
     text += Format("{}  {}{}\n",
                    Coloured(Padded(kWords.at(index), kWordWidth), kColours.at(index)),
-                   Padded(id, kIdWidth),
+                   Padded(result.check, kIdWidth),
                    Printable(result.what));
     if (!result.fix.empty()) {
       text += Format("      fix: {}\n", Printable(result.fix));
@@ -96,14 +82,14 @@ void PrintText(const std::vector<Checked>& all) {
                Count(all, Verdict::kOk)));
 }
 
-Json ToJson(const std::vector<Checked>& all) {
+Json ToJson(const std::vector<CheckResult>& all) {
   Json document = NewDocument();
   document["failures"] = Count(all, Verdict::kFail);
   document["warnings"] = Count(all, Verdict::kWarn);
   document["checks"] = Json::array();
-  for (const auto& [id, result] : all) {
+  for (const CheckResult& result : all) {
     document["checks"].push_back(
-        {{"check", id},
+        {{"check", result.check},
          {"verdict", kJsonWords.at(static_cast<std::size_t>(result.verdict))},
          {"what", result.what},
          {"fix", result.fix}});
@@ -114,7 +100,7 @@ Json ToJson(const std::vector<Checked>& all) {
 int RunDoctor(const Arguments& arguments) {
   RequireRoot("doctor");
   state::Host host = state::Host::Open();
-  const std::vector<Checked> all = RunChecks(host, TakeInventory(host), Cost::kDear);
+  const std::vector<CheckResult> all = RunChecks(host, TakeInventory(host), Cost::kDear);
   if (arguments.Has("json")) {
     PrintDocument(ToJson(all));
   } else {
@@ -169,8 +155,34 @@ const Mismatches& Examination::Reconciled() {
   return *reconciled_;
 }
 
-CheckResults Examination::ResultsIn(const std::vector<Mismatch::Area>& areas) {
-  CheckResults results;
+void Examination::Run(const Check& check) {
+  const std::size_t before = results.size();
+  check_ = check.id;
+  try {
+    check.run(*this);
+  } catch (const std::exception& error) {
+    results.resize(before);
+    Warn(Format("it cannot be told: {}", error.what()), "see the message");
+  }
+  if (results.size() == before) {
+    Ok("");
+  }
+}
+
+void Examination::Add(Verdict verdict, const std::string& what, const std::string& fix) {
+  results.push_back({check_, verdict, what, fix});
+}
+
+void Examination::AddAll(Verdict verdict,
+                         const std::vector<std::string>& lines,
+                         const std::string& fix) {
+  if (!lines.empty()) {
+    const std::size_t more = lines.size() - 1;
+    Add(verdict, Cat(lines.front(), more == 0 ? "" : Format(" (and {} more)", more)), fix);
+  }
+}
+
+void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
   std::vector<std::string> repairable;
   std::vector<std::string> left_over;
   for (const Mismatch& mismatch : Reconciled().left()) {
@@ -181,12 +193,11 @@ CheckResults Examination::ResultsIn(const std::vector<Mismatch::Area>& areas) {
       const bool is_left_over = mismatch.area == Mismatch::Area::kLeftOver;
       (is_left_over ? left_over : repairable).push_back(mismatch.text);
     } else {  // the container's own interface is lost
-      results.push_back({Verdict::kFail, mismatch.text, Cat("nomad alloc stop ", mismatch.owner)});
+      Fail(mismatch.text, Cat("nomad alloc stop ", mismatch.owner));
     }
   }
-  Append(results, AllAs(Verdict::kFail, repairable, kReconcileFix));
-  Append(results, AllAs(Verdict::kWarn, left_over, kGcFix));
-  return results;
+  AddAll(Verdict::kFail, repairable, "nomad-bridge reconcile");
+  AddAll(Verdict::kWarn, left_over, kGcFix);
 }
 
 const std::vector<std::string>& Examination::PluginDirs() {
@@ -209,37 +220,17 @@ const std::vector<ConfigFile>& Examination::Configs() {
   return *configs_;
 }
 
-std::string FirstOf(const std::vector<std::string>& lines) {
-  const std::size_t more = lines.size() - 1;
-  return Cat(lines.front(), more == 0 ? "" : Format(" (and {} more)", more));
-}
-
-CheckResults AllAs(Verdict verdict, const std::vector<std::string>& lines, const std::string& fix) {
-  if (lines.empty()) {
-    return {};
-  }
-  return {{verdict, FirstOf(lines), fix}};
-}
-
-std::vector<Checked> RunChecks(state::Host& host, const Inventory& inventory, Cost most) {
+std::vector<CheckResult> RunChecks(state::Host& host, const Inventory& inventory, Cost most) {
   Examination node(host, inventory, most);
-  std::vector<Checked> all;
   for (const std::span<const Check>& table :
        {kKernelChecks, kRulesChecks, kNetworkChecks, kNodeChecks}) {
     for (const Check& check : table) {
-      if (check.cost > most) {
-        continue;
-      }
-      CheckResults results = Run(check, node);
-      if (results.empty()) {
-        results.emplace_back();
-      }
-      for (CheckResult& result : results) {
-        all.push_back({check.id, std::move(result)});
+      if (check.cost <= most) {
+        node.Run(check);
       }
     }
   }
-  return all;
+  return std::move(node.results);
 }
 
 const Command kDoctor = {

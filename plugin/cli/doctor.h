@@ -1,16 +1,22 @@
 // Whether the node is well: the checks of `doctor`, which `metrics` counts, too.
 //
-// Ids      stable; doctor_checks.h has the tables of them. Each check gives one result, or one per mismatch.
-// Errors   none: a check that cannot be done says so, as a warning.
+// Ids      stable; each check's file ends with a table of them. A check gives one result, or one per
+//          mismatch.
+// Errors   none: a check may throw; it says so then, as a warning.
 // Root     needed
 // Locks    the rules', for the length of one comparison
 #pragma once
 
+#include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "plugin/attachment/reconcile.h"
 #include "plugin/cli/inventory.h"
+#include "plugin/cni/conflist.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
@@ -18,22 +24,86 @@ namespace nomad_bridge::cli {
 enum class Verdict { kOk, kWarn, kFail };
 
 struct CheckResult {
-  Verdict verdict = Verdict::kOk;
-  std::string what = {};  // one line
-  std::string fix = {};   // what to type; empty if it is well
-};
-
-struct Checked {
-  std::string_view id;
-  CheckResult result;
+  std::string_view check;  // its id
+  Verdict verdict;
+  std::string what;  // one line
+  std::string fix;   // what to type; empty if it is well
 };
 
 // What a check costs: one that is dear asks for every attachment, reads large files, or starts another
 // program. `metrics`, which runs every half minute, leaves those out.
 enum class Cost { kCheap, kDear };
 
-[[nodiscard]] std::vector<Checked> RunChecks(state::Host& host,
-                                             const Inventory& inventory,
-                                             Cost most);
+[[nodiscard]] std::vector<CheckResult> RunChecks(state::Host& host,
+                                                 const Inventory& inventory,
+                                                 Cost most);
+
+// A network config of the runtime, or why it is none.
+struct ConfigFile {
+  std::string path;
+  std::vector<cni::PluginConfig> plugins;
+  std::string error;
+};
+
+class Examination;
+
+struct Check {
+  std::string_view id;
+  Cost cost;
+  void (*run)(Examination&);
+};
+
+// What the checks look at, and what they found.
+class Examination {
+ public:
+  // `most`: the dearest checks that will be asked for.
+  Examination(state::Host& of, const Inventory& taken, Cost most);
+
+  state::Host& host;
+  const Inventory& inventory;
+  std::vector<const Attachment*> running;                // with a record, and live
+  std::map<std::string, const state::Record*> gateways;  // a record behind each
+  std::string release;                                   // uname -r
+  std::vector<CheckResult> results;
+
+  void Run(const Check& check);
+
+  // Of the check that runs.
+  void Add(Verdict verdict, const std::string& what, const std::string& fix);
+  void Ok(const std::string& what) { Add(Verdict::kOk, what, ""); }
+  void Warn(const std::string& what, const std::string& fix) { Add(Verdict::kWarn, what, fix); }
+  void Fail(const std::string& what, const std::string& fix) { Add(Verdict::kFail, what, fix); }
+  // "first of them (and 3 more)"; nothing if there are none
+  void AddAll(Verdict verdict, const std::vector<std::string>& lines, const std::string& fix);
+  // What a reconcile would repair in these areas, and what it could not.
+  void AddMismatches(const std::vector<Mismatch::Area>& areas);
+
+  // Each is looked for once, when it is first asked for: what cannot be read fails that check alone.
+  const std::vector<std::string>& PluginDirs();  // CNI_PATH, or Nomad's cni_path
+  const std::vector<ConfigFile>& Configs();
+
+ private:
+  const Mismatches& Reconciled();
+
+  Cost most_;
+  std::string_view check_;
+  std::optional<Mismatches> reconciled_;
+  std::optional<std::vector<std::string>> plugin_dirs_;
+  std::optional<std::vector<ConfigFile>> configs_;
+};
+
+constexpr const char* kGcFix = "nomad-bridge gc";
+
+// In the order in which they are printed. To add one: an entry in the table of its file, and a row in
+// docs/troubleshooting.md.
+extern const std::span<const Check> kKernelChecks;
+extern const std::span<const Check> kRulesChecks;
+extern const std::span<const Check> kNetworkChecks;
+extern const std::span<const Check> kNodeChecks;
+
+template <Mismatch::Area... kAreas>
+void CheckByReconcile(Examination& node) {
+  node.AddMismatches({kAreas...});
+}
 
 }  // namespace nomad_bridge::cli

@@ -1,36 +1,31 @@
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <set>
-#include <utility>
 
 #include "base/file.h"
-#include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
-#include "plugin/cli/doctor_checks.h"
-#include "plugin/link/forwarding.h"
+#include "plugin/cli/doctor.h"
 #include "plugin/rules/forward_hooks.h"
-#include "plugin/rules/stale_flows.h"
 
 namespace nomad_bridge::cli {
 namespace {
 
 // A module that is neither loaded nor among those of this kernel. Where that has no list of them it
 // cannot be told.
-CheckResults CheckModule(const Examination& node, const std::string& name, bool is_seen) {
+void CheckModule(Examination& node, const std::string& name, bool is_seen) {
   if (is_seen || FindStatus(Cat("/sys/module/", name))) {
-    return {};
+    return;
   }
   const std::string directory = Cat("/lib/modules/", node.release);
   constexpr std::size_t kMaxBytes = 64 << 20;
   const std::optional<std::string> loadable = FindFile(directory + "/modules.dep", kMaxBytes);
   const std::string builtin = FindFile(directory + "/modules.builtin", kMaxBytes).value_or("");
-  if (!loadable || Cat(*loadable, builtin).find(Format("/{}.ko", name)) != std::string::npos) {
-    return {};
+  if (loadable && Cat(*loadable, builtin).find(Format("/{}.ko", name)) == std::string::npos) {
+    node.Fail(Format("kernel {} has no module {}", node.release, name),
+              Format("boot a kernel that has it, or install its modules; then: modprobe {}", name));
   }
-  return {{Verdict::kFail,
-           Format("kernel {} has no module {}", node.release, name),
-           Format("boot a kernel that has it, or install its modules; then: modprobe {}", name)}};
 }
 
 long NumberIn(const std::string& sysctl) {
@@ -40,42 +35,37 @@ long NumberIn(const std::string& sysctl) {
 // A rule of the operator's about packets from one interface to one.
 bool IsBetweenInterfaces(const nft::KernelRule& rule) {
   const auto names = [&](std::string_view word) {
-    for (const std::string& text : rule.expressions) {
-      if (text.find(word) != std::string::npos) {
-        return true;
-      }
-    }
-    return false;
+    return std::ranges::any_of(rule.expressions, [&](const std::string& text) {
+      return text.find(word) != std::string::npos;
+    });
   };
   return names("meta load iif") && names("meta load oif");
 }
 
-CheckResults CheckNfTables(Examination& node) {
+void CheckNfTables(Examination& node) {
   try {
     static_cast<void>(node.host.nft.Generation());
-    return {{Verdict::kOk, node.release}};
+    node.Ok(node.release);
   } catch (const std::exception& error) {
-    return {{Verdict::kFail, error.what(), "modprobe nf_tables"}};
+    node.Fail(error.what(), "modprobe nf_tables");
   }
 }
 
-CheckResults CheckBridgeModule(Examination& node) {
-  bool is_seen = false;
-  for (const rtnl::Link& link : node.inventory.links) {
-    is_seen = is_seen || link.kind == "bridge";
-  }
-  return CheckModule(node, "bridge", is_seen);
+void CheckBridgeModule(Examination& node) {
+  CheckModule(
+      node, "bridge", std::ranges::count(node.inventory.links, "bridge", &rtnl::Link::kind) != 0);
 }
 
-CheckResults CheckConntrack(Examination& node) {
-  return CheckModule(
+void CheckConntrack(Examination& node) {
+  CheckModule(
       node, "nf_conntrack", netlink::FindSysctl("net/netfilter/nf_conntrack_count").has_value());
 }
 
 // What neighbours on a bridge send each other passes table ip filter only with it.
-CheckResults CheckBrNetfilter(Examination& node) {
-  constexpr const char* kSetting = "net/bridge/bridge-nf-call-iptables";
-  const bool is_on = netlink::IsSysctlOn(kSetting);
+void CheckBrNetfilter(Examination& node) {
+  if (netlink::IsSysctlOn("net/bridge/bridge-nf-call-iptables")) {
+    return node.Ok("on");
+  }
   std::set<std::string> chains;
   for (const Attachment* const attachment : node.running) {
     if (rules::HasForwardHook(*attachment->record)) {
@@ -83,61 +73,54 @@ CheckResults CheckBrNetfilter(Examination& node) {
     }
   }
   for (const std::string& chain : chains) {
-    for (const nft::KernelRule& rule :
-         node.host.nft.Rules({nft::TableFamily::kIp, "filter"}, chain)) {
-      if (!is_on && IsBetweenInterfaces(rule)) {
-        return {
-            {Verdict::kFail,
-             Format("chain {} has rules between interfaces, which neighbours on one bridge pass "
-                    "by: br_netfilter is off",
-                    chain),
-             "modprobe br_netfilter && sysctl -w net.bridge.bridge-nf-call-iptables=1"}};
-      }
+    const auto rules = node.host.nft.Rules({nft::TableFamily::kIp, "filter"}, chain);
+    if (std::ranges::any_of(rules, IsBetweenInterfaces)) {
+      return node.Fail(
+          Format("chain {} has rules between interfaces, which neighbours on one bridge pass by: "
+                 "br_netfilter is off",
+                 chain),
+          "modprobe br_netfilter && sysctl -w net.bridge.bridge-nf-call-iptables=1");
     }
   }
-  return {{Verdict::kOk, is_on ? "on" : "off, and nothing needs it"}};
+  node.Ok("off, and nothing needs it");
 }
 
-CheckResults CheckConntrackRoom(Examination& /*node*/) {
+void CheckConntrackRoom(Examination& node) {
   constexpr long kMaxPercent = 90;
   const long count = NumberIn("net/netfilter/nf_conntrack_count");
   const long most = NumberIn("net/netfilter/nf_conntrack_max");
   const std::string what = Format("{} of {} connections", count, most);
   if (most == 0 || count * 100 < most * kMaxPercent) {
-    return {{Verdict::kOk, most == 0 ? "" : what}};
+    return node.Ok(most == 0 ? "" : what);
   }
-  return {{count >= most ? Verdict::kFail : Verdict::kWarn,
+  node.Add(count >= most ? Verdict::kFail : Verdict::kWarn,
            Cat(what, ": new ones are dropped when it is full"),
-           Cat("sysctl -w net.netfilter.nf_conntrack_max=", most * 2)}};
+           Cat("sysctl -w net.netfilter.nf_conntrack_max=", most * 2));
 }
 
 // An allocation in two networks answers by the default route through one, also from its address in the
 // other.
-CheckResults CheckReversePath(Examination& node) {
+void CheckReversePath(Examination& node) {
   constexpr long kStrict = 1;
   std::map<std::string, std::set<std::string>> gateways_of;  // by container
   for (const Attachment* const attachment : node.running) {
     gateways_of[attachment->id.container_id].insert(attachment->record->link.gateway_ifname);
   }
-  std::set<std::string> strict;
-  for (const auto& [container, gateways] : gateways_of) {
-    for (const std::string& ifname : gateways) {
-      const long mode = std::max(NumberIn("net/ipv4/conf/all/rp_filter"),
-                                 NumberIn(Format("net/ipv4/conf/{}/rp_filter", ifname)));
-      if (gateways.size() > 1 && mode == kStrict) {
-        strict.insert(ifname);
-      }
+  std::set<std::string> shared;
+  for (auto& [container, gateways] : gateways_of) {
+    if (gateways.size() > 1) {
+      shared.merge(gateways);
     }
   }
-  CheckResults results;
-  for (const std::string& ifname : strict) {
-    results.push_back(
-        {Verdict::kWarn,
-         Format("rp_filter of '{}' is strict: what allocations in two networks answer is dropped",
-                ifname),
-         Format("sysctl -w net.ipv4.conf.{}.rp_filter=2", ifname)});
+  for (const std::string& ifname : shared) {
+    if (std::max(NumberIn("net/ipv4/conf/all/rp_filter"),
+                 NumberIn(Format("net/ipv4/conf/{}/rp_filter", ifname))) == kStrict) {
+      node.Warn(Format("rp_filter of '{}' is strict: what allocations in two networks answer is "
+                       "dropped",
+                       ifname),
+                Format("sysctl -w net.ipv4.conf.{}.rp_filter=2", ifname));
+    }
   }
-  return results;
 }
 
 constexpr std::array kKernelTable = {

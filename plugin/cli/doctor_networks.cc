@@ -1,15 +1,13 @@
 #include <algorithm>
 #include <array>
 #include <set>
-#include <utility>
 
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/attachment/collect.h"
-#include "plugin/cli/doctor_checks.h"
+#include "plugin/cli/doctor.h"
 #include "plugin/link/uplink.h"
 #include "plugin/rules/published_port_warnings.h"
-#include "portmap/rules.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -32,21 +30,13 @@ bool IsOurs(const rtnl::Link& link) {
   return link.alias.starts_with("nomad-bridge ");
 }
 
-// The links of the node itself.
-std::vector<const rtnl::Link*> OwnLinks(const Examination& node) {
-  std::vector<const rtnl::Link*> links;
-  for (const rtnl::Link& link : node.inventory.links) {
-    if (!IsOurs(link) && !node.gateways.contains(link.name)) {
-      links.push_back(&link);
-    }
-  }
-  return links;
-}
-
 std::set<Ip> PublicAddresses(const Examination& node) {
   std::set<Ip> addresses;
-  for (const rtnl::Link* const link : OwnLinks(node)) {
-    for (const Cidr& cidr : node.host.net.Addresses(*link)) {
+  for (const rtnl::Link& link : node.inventory.links) {
+    if (IsOurs(link) || node.gateways.contains(link.name)) {
+      continue;
+    }
+    for (const Cidr& cidr : node.host.net.Addresses(link)) {
       if (!IsPrivate(cidr.address)) {
         addresses.insert(cidr.address);
       }
@@ -63,16 +53,16 @@ std::optional<Ip> FindPublic(const portmap::DnatEntry& port, const std::set<Ip>&
   return found == addresses.end() ? std::nullopt : std::optional(*found);
 }
 
-CheckResults CheckUsage(const std::string& what,
-                        const std::optional<Usage>& usage,
-                        const std::string& fix) {
+void CheckUsage(Examination& node,
+                const std::string& what,
+                const std::optional<Usage>& usage,
+                const std::string& fix) {
   constexpr std::uint64_t kFewPercent = 5;
-  if (!usage || usage->free() * 100 > usage->total * kFewPercent) {
-    return {};
+  if (usage && usage->free() * 100 <= usage->total * kFewPercent) {
+    node.Add(usage->free() == 0 ? Verdict::kFail : Verdict::kWarn,
+             Format("{}: {} of {} in use", what, usage->used, usage->total),
+             fix);
   }
-  return {{usage->free() == 0 ? Verdict::kFail : Verdict::kWarn,
-           Format("{}: {} of {} in use", what, usage->used, usage->total),
-           fix}};
 }
 
 // The gateways' subnets that `route`, out of another link, has addresses of.
@@ -96,7 +86,7 @@ std::set<std::string> OverlapsWith(const Examination& node,
   return overlaps;
 }
 
-CheckResults CheckWorldPorts(Examination& node) {
+void CheckWorldPorts(Examination& node) {
   const std::set<Ip> addresses = PublicAddresses(node);
   std::vector<std::string> open;
   for (const Attachment* const attachment : node.running) {
@@ -110,77 +100,70 @@ CheckResults CheckWorldPorts(Examination& node) {
       }
     }
   }
-  return AllAs(Verdict::kWarn,
-               open,
-               "if that is not meant: a host_network with a private address for the port in its "
-               "job, or a rule in NOMAD-ADMIN");
+  node.AddAll(Verdict::kWarn,
+              open,
+              "if that is not meant: a host_network with a private address for the port in its "
+              "job, or a rule in NOMAD-ADMIN");
 }
 
 // Asked for all ports at once: the node's listeners are listed then, once.
-CheckResults CheckShadowedPorts(Examination& node) {
+void CheckShadowedPorts(Examination& node) {
   state::Record all;
   for (const Attachment* const attachment : node.running) {
     if (attachment->record->IsLive(cni::Part::kPorts)) {
       Append(all.rules.ports, attachment->record->rules.ports);
     }
   }
-  return AllAs(Verdict::kWarn,
-               rules::FindOwnListeners(node.host, all),
-               "stop the one or move the other: only the allocation gets what comes for it");
+  node.AddAll(Verdict::kWarn,
+              rules::FindOwnListeners(node.host, all),
+              "stop the one or move the other: only the allocation gets what comes for it");
 }
 
-CheckResults CheckOrphanLeases(Examination& node) {
+void CheckOrphanLeases(Examination& node) {
   const attachment::Outcome leases =
       attachment::Collect(node.host, {.attachments = false}, Mode::kLook);
-  return AllAs(Verdict::kWarn, leases.mismatches.TextsLeft(), kGcFix);
+  node.AddAll(Verdict::kWarn, leases.mismatches.TextsLeft(), kGcFix);
 }
 
-CheckResults CheckLeasesLeft(Examination& node) {
-  CheckResults results;
+void CheckLeasesLeft(Examination& node) {
   for (const Network& network : node.inventory.networks) {
-    Append(results,
-           CheckUsage(Format("addresses of network '{}'", network.name),
-                      network.addresses,
-                      "nomad-bridge gc, or a larger subnet in its conflist"));
+    CheckUsage(node,
+               Format("addresses of network '{}'", network.name),
+               network.addresses,
+               "nomad-bridge gc, or a larger subnet in its conflist");
   }
-  return results;
 }
 
-CheckResults CheckBridgePorts(Examination& node) {
-  CheckResults results;
+void CheckBridgePorts(Examination& node) {
   for (const Network& network : node.inventory.networks) {
-    Append(results,
-           CheckUsage(Format("ports of the bridge of network '{}'", network.name),
-                      network.ports,
-                      "a second network with a bridge of its own: a bridge has 1,023 ports"));
+    CheckUsage(node,
+               Format("ports of the bridge of network '{}'", network.name),
+               network.ports,
+               "a second network with a bridge of its own: a bridge has 1,023 ports");
   }
-  Append(results, node.ResultsIn({Area::kPort}));
-  return results;
+  node.AddMismatches({Area::kPort});
 }
 
-CheckResults CheckMtu(Examination& node) {
+void CheckMtu(Examination& node) {
   const int uplink = link::MtuOf(node.host.net, config::kUplinkMtu);
   std::map<std::string, int> most;  // by network
   for (const Attachment* const attachment : node.running) {
     int& mtu = most[attachment->id.network];
     mtu = std::max(mtu, attachment->link ? attachment->link->mtu : 0);
   }
-  CheckResults results;
   for (const auto& [network, mtu] : most) {
     if (uplink != 0 && mtu > uplink) {
-      results.push_back({Verdict::kWarn,
-                         Format("allocations of network '{}' have an MTU of {}, the way out of the "
-                                "node has {}: large packets may get lost",
-                                network,
-                                mtu,
-                                uplink),
-                         R"("mtu": "auto" in its conflist, for new allocations)"});
+      node.Warn(Format("allocations of network '{}' have an MTU of {}, the way out of the node has "
+                       "{}: large packets may get lost",
+                       network,
+                       mtu,
+                       uplink),
+                R"("mtu": "auto" in its conflist, for new allocations)");
     }
   }
-  return results;
 }
 
-CheckResults CheckSubnets(Examination& node) {
+void CheckSubnets(Examination& node) {
   std::set<std::string> overlaps;
   for (const rtnl::Link& link : node.inventory.links) {
     if (IsOurs(link)) {
@@ -190,12 +173,12 @@ CheckResults CheckSubnets(Examination& node) {
       overlaps.merge(OverlapsWith(node, route, link.name));
     }
   }
-  return AllAs(Verdict::kFail,
-               {overlaps.begin(), overlaps.end()},
-               "another subnet in the conflist, then start its allocations anew");
+  node.AddAll(Verdict::kFail,
+              {overlaps.begin(), overlaps.end()},
+              "another subnet in the conflist, then start its allocations anew");
 }
 
-CheckResults CheckDead(Examination& node) {
+void CheckDead(Examination& node) {
   std::size_t attachments = 0;
   std::size_t addresses = 0;
   for (const Attachment& attachment : node.inventory.attachments) {
@@ -204,11 +187,9 @@ CheckResults CheckDead(Examination& node) {
       addresses += attachment.record ? attachment.record->ipam.addresses.size() : 0;
     }
   }
-  if (attachments == 0) {
-    return {};
+  if (attachments != 0) {
+    node.Warn(Format("{} attachments hold {} addresses", attachments, addresses), kGcFix);
   }
-  return {
-      {Verdict::kWarn, Format("{} attachments hold {} addresses", attachments, addresses), kGcFix}};
 }
 
 constexpr std::array kNetworkTable = {

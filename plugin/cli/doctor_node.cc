@@ -1,17 +1,12 @@
-#include <algorithm>
 #include <array>
-#include <climits>
-#include <cstdlib>
+#include <filesystem>
 #include <set>
 #include <sstream>
-#include <utility>
-
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/list.h"
 #include "base/text.h"
-#include "plugin/cli/doctor_checks.h"
+#include "plugin/cli/doctor.h"
 #include "plugin/cni/plugin_type.h"
 #include "plugin/config/config.h"
 #include "plugin/foreign/tools.h"
@@ -22,33 +17,37 @@ namespace {
 constexpr std::size_t kMaxProgramBytes = 256 << 20;
 constexpr const char* kOwnName = "nomad-bridge";
 
-// The links of ours about which `file(index)` has a line that begins with `key` and ends in none of
-// `harmless`.
-template <typename File>
-std::vector<std::string> ManagedLinks(Examination& node,
-                                      File file,
-                                      std::string_view key,
-                                      const std::vector<std::string_view>& harmless) {
+// A program that manages links, and what it says of one in a file of the link's number.
+struct LinkManager {
+  std::string_view name;
+  std::string_view directory;
+  std::string_view key;
+  std::vector<std::string_view> harmless;  // values of `key`
+};
+
+// Of our links.
+void CheckManager(Examination& node, const LinkManager& manager, const std::string& fix) {
   std::vector<std::string> managed;
   for (const rtnl::Link& link : node.inventory.links) {
     if (!link.alias.starts_with("nomad-bridge ") && !node.gateways.contains(link.name)) {
       continue;
     }
-    std::istringstream lines(FindFile(file(link.index)).value_or(""));
+    std::istringstream lines(FindFile(Cat(manager.directory, link.index)).value_or(""));
     for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with(key) && !Contains(harmless, std::string_view(line).substr(key.size()))) {
-        managed.push_back(Format("'{}'", link.name));
+      if (line.starts_with(manager.key) &&
+          !Contains(manager.harmless, std::string_view(line).substr(manager.key.size()))) {
+        managed.push_back(Format(
+            "'{}' is managed by {}, which may take its addresses away", link.name, manager.name));
       }
     }
   }
-  return managed;
+  node.AddAll(Verdict::kWarn, managed, fix);
 }
 
+// Empty if it leads nowhere.
 std::string RealPath(const std::string& path) {
-  char* const resolved = ::realpath(path.c_str(), nullptr);
-  std::string text = resolved == nullptr ? "" : resolved;
-  std::free(resolved);
-  return text;
+  std::error_code error;
+  return std::filesystem::canonical(path, error);
 }
 
 // Where runtimes find the plugin, in their order; each file once.
@@ -117,87 +116,70 @@ bool IsStub(const std::string& resolv_conf) {
   return is_any;
 }
 
-CheckResults CheckNetworkd(Examination& node) {
-  const auto file = [](int index) { return Cat("/run/systemd/netif/links/", index); };
-  std::vector<std::string> managed =
-      ManagedLinks(node, file, "ADMIN_STATE=", {"unmanaged", "pending", "initialized"});
-  if (!managed.empty()) {
-    managed.front() += " is managed by systemd-networkd, which may take its addresses away";
-  }
-  return AllAs(Verdict::kWarn,
-               managed,
+void CheckNetworkd(Examination& node) {
+  CheckManager(node,
+               {.name = "systemd-networkd",
+                .directory = "/run/systemd/netif/links/",
+                .key = "ADMIN_STATE=",
+                .harmless = {"unmanaged", "pending", "initialized"}},
                "put 10-nomad-bridge.network into /etc/systemd/network, then: networkctl reload");
 }
 
-CheckResults CheckNetworkManager(Examination& node) {
-  const auto file = [](int index) { return Cat("/run/NetworkManager/devices/", index); };
-  std::vector<std::string> managed =
-      ManagedLinks(node, file, "managed=", {"false", "unmanaged", "unknown", "0"});
-  if (!managed.empty()) {
-    managed.front() += " is managed by NetworkManager, which may take its addresses away";
-  }
-  return AllAs(Verdict::kWarn,
-               managed,
+void CheckNetworkManager(Examination& node) {
+  CheckManager(node,
+               {.name = "NetworkManager",
+                .directory = "/run/NetworkManager/devices/",
+                .key = "managed=",
+                .harmless = {"false", "unmanaged", "unknown", "0"}},
                "put 10-nomad-bridge-networkmanager.conf into /etc/NetworkManager/conf.d, then: "
                "nmcli general reload");
 }
 
-CheckResults CheckPluginVersion(Examination& node) {
+void CheckPluginVersion(Examination& node) {
   const std::vector<std::string> files = FilesOf(node, kOwnName);
   const std::string self = RealPath("/proc/self/exe");
-  if (files.empty() || self.empty() || files.front() == self ||
-      HaveSameContent(files.front(), self)) {
-    return {};
+  if (!files.empty() && !self.empty() && files.front() != self &&
+      !HaveSameContent(files.front(), self)) {
+    node.Warn(Format("'{}', which makes the networks, is another release than this '{}'",
+                     files.front(),
+                     self),
+              Format("{} install {}", self, node.PluginDirs().front()));
   }
-  return {{Verdict::kWarn,
-           Format("'{}', which makes the networks, is another release than this '{}'",
-                  files.front(),
-                  self),
-           Format("{} install {}", self, node.PluginDirs().front())}};
 }
 
 // Nomad takes a plugin's version from one of its directories, and may run the file of another.
-CheckResults CheckShadowedPlugins(Examination& node) {
-  CheckResults results;
+void CheckShadowedPlugins(Examination& node) {
   for (const std::string& name : PluginNames(node)) {
     const std::vector<std::string> files = FilesOf(node, name);
     for (const std::string& other : files) {
       if (!HaveSameContent(files.front(), other)) {
-        results.push_back({Verdict::kWarn,
-                           Format("'{}' and '{}' differ: the version that Nomad shows may be of "
-                                  "the one, what it runs the other",
-                                  files.front(),
-                                  other),
-                           Cat("rm ", other)});
+        node.Warn(Format("'{}' and '{}' differ: the version that Nomad shows may be of the one, "
+                         "what it runs the other",
+                         files.front(),
+                         other),
+                  Cat("rm ", other));
       }
     }
   }
-  return results;
 }
 
-CheckResults CheckMissingPlugins(Examination& node) {
-  CheckResults results;
+void CheckMissingPlugins(Examination& node) {
   for (const std::string& name : PluginNames(node)) {
     if (FilesOf(node, name).empty()) {
-      results.push_back({Verdict::kFail,
-                         Format("plugin '{}' is not in {}", name, Directories(node)),
-                         IsOurType(name)
-                             ? Format("nomad-bridge install {}", node.PluginDirs().front())
-                             : std::string("install it there, or take it out of the conflist")});
+      node.Fail(Format("plugin '{}' is not in {}", name, Directories(node)),
+                IsOurType(name) ? Format("nomad-bridge install {}", node.PluginDirs().front())
+                                : "install it there, or take it out of the conflist");
     }
   }
-  return results;
 }
 
-CheckResults CheckConflists(Examination& node) {
-  CheckResults results;
-  const auto add = [&](const std::string& path, const std::string& error) {
-    results.push_back({Verdict::kFail, error, Cat("nomad-bridge config check ", path)});
+void CheckConflists(Examination& node) {
+  const auto fail = [&](const std::string& path, const std::string& error) {
+    node.Fail(error, Cat("nomad-bridge config check ", path));
   };
   for (const ConfigFile& file : node.Configs()) {
     if (!file.error.empty()) {
-      add(file.path, file.error);
-      continue;
+      fail(file.path, file.error);
     }
     for (const cni::PluginConfig& plugin : file.plugins) {
       try {
@@ -205,40 +187,36 @@ CheckResults CheckConflists(Examination& node) {
           static_cast<void>(config::ParseConfig(plugin.request, cni::TypeOf(plugin.type)));
         }
       } catch (const std::exception& error) {
-        add(file.path, Format("{}: {}", file.path, error.what()));
+        fail(file.path, Format("{}: {}", file.path, error.what()));
       }
     }
   }
-  return results;
 }
 
-CheckResults CheckIptables(Examination& /*node*/) {
-  if (foreign::FindTool("iptables")) {
-    return {};
+void CheckIptables(Examination& node) {
+  if (!foreign::FindTool("iptables")) {
+    node.Warn("there is no iptables, which Nomad runs for its own bridge mode",
+              "apt install iptables, or network mode \"cni/<name>\" in the jobs");
   }
-  return {{Verdict::kWarn,
-           "there is no iptables, which Nomad runs for its own bridge mode",
-           "apt install iptables, or network mode \"cni/<name>\" in the jobs"}};
 }
 
-CheckResults CheckDnsStub(Examination& node) {
+void CheckDnsStub(Examination& node) {
   if (!IsStub(FindFile("/etc/resolv.conf").value_or(""))) {
-    return {};
+    return;
   }
   for (const ConfigFile& file : node.Configs()) {
     for (const cni::PluginConfig& plugin : file.plugins) {
       if (cni::TypeOf(plugin.type).Provides(cni::Part::kLink) && IsOurType(plugin.type) &&
           !HasDns(plugin)) {
-        return {{Verdict::kWarn,
-                 Format("/etc/resolv.conf names a resolver on the node's 127.0.0.0/8, which "
-                        "allocations of network '{}' cannot reach",
-                        plugin.request.id.network),
-                 Format(R"("ipam": {"resolvConf": "/run/systemd/resolve/resolv.conf"} in {})",
-                        file.path)}};
+        return node.Warn(
+            Format("/etc/resolv.conf names a resolver on the node's 127.0.0.0/8, which "
+                   "allocations of network '{}' cannot reach",
+                   plugin.request.id.network),
+            Format(R"("ipam": {"resolvConf": "/run/systemd/resolve/resolv.conf"} in {})",
+                   file.path));
       }
     }
   }
-  return {};
 }
 
 constexpr std::array kNodeTable = {

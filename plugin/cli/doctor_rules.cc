@@ -1,10 +1,11 @@
 #include <array>
+#include <iterator>
 #include <set>
+#include <sstream>
 
 #include "base/text.h"
 #include "firewall/foreign_drops.h"
-#include "firewall/static_rules.h"
-#include "plugin/cli/doctor_checks.h"
+#include "plugin/cli/doctor.h"
 #include "plugin/foreign/tools.h"
 #include "plugin/rules/forward_hooks.h"
 
@@ -22,56 +23,38 @@ int MarkBitOf(Examination& node) {
   return firewall::ForwardHook().accept_mark_bit;
 }
 
-bool IsFirewalldThere(Examination& node) {
-  return node.host.nft.FindTable({nft::TableFamily::kInet, "firewalld"}).has_value();
-}
-
 // The interfaces in any zone, by firewalld's own tool.
 std::set<std::string> InterfacesInZones(const std::string& tool) {
-  std::set<std::string> found;
-  std::string word;
-  for (const char c : foreign::RunTool(tool, {"--get-active-zones"}).out) {
-    if (c == ' ' || c == '\n') {
-      found.insert(std::exchange(word, {}));
-    } else {
-      word += c;
-    }
-  }
-  return found;
+  std::istringstream words(foreign::RunTool(tool, {"--get-active-zones"}).out);
+  return {std::istream_iterator<std::string>(words), {}};
 }
 
-CheckResults CheckForeignChains(Examination& node) {
+void CheckForeignChains(Examination& node) {
   const int bit = MarkBitOf(node);
   const std::string mark = Cat("0x", Hex(std::uint64_t{1} << bit, 4));
-  CheckResults results;
   for (const std::string& chain : firewall::ForeignDrops(node.host.nft, bit)) {
-    results.push_back({Verdict::kFail,
-                       Cat(chain, " comes after ours and drops"),
-                       Format("in that chain, first: meta mark & {} == {} accept", mark, mark)});
+    node.Fail(Cat(chain, " comes after ours and drops"),
+              Format("in that chain, first: meta mark & {} == {} accept", mark, mark));
   }
-  return results;
 }
 
-CheckResults CheckFirewalldZone(Examination& node) {
-  const std::optional<std::string> tool =
-      IsFirewalldThere(node) ? foreign::FindTool("firewall-cmd") : std::nullopt;
+void CheckFirewalldZone(Examination& node) {
+  const auto table = node.host.nft.FindTable({nft::TableFamily::kInet, "firewalld"});
+  const auto tool = table ? foreign::FindTool("firewall-cmd") : std::nullopt;
   if (!tool || node.gateways.empty()) {
-    return {};
+    return;
   }
   const std::set<std::string> in_zones = InterfacesInZones(*tool);
-  CheckResults results;
   for (const auto& [ifname, record] : node.gateways) {
     const std::string& zone = record->rules.firewalld_zone;
     if (rules::HasForwardHook(*record) && !in_zones.contains(ifname)) {
-      results.push_back(
-          {Verdict::kFail,
-           Format("'{}' is in no zone of firewalld, which rejects what comes from it", ifname),
-           Format("firewall-cmd --permanent --zone={} --add-interface={} && firewall-cmd --reload",
-                  zone.empty() ? "trusted" : zone,
-                  ifname)});
+      node.Fail(
+          Format("'{}' is in no zone of firewalld, which rejects what comes from it", ifname),
+          Format("firewall-cmd --permanent --zone={} --add-interface={} && firewall-cmd --reload",
+                 zone.empty() ? "trusted" : zone,
+                 ifname));
     }
   }
-  return results;
 }
 
 constexpr std::array kRulesTable = {

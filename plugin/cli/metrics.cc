@@ -144,8 +144,8 @@ std::string InfoMetric(const Inventory& inventory) {
 std::string FaultMetric(state::Host& host, const Inventory& inventory) {
   Metric metric("faults", "gauge", "What doctor finds wrong, by its check.");
   std::map<std::string, std::uint64_t> wrong;  // FAIL and WARN alike
-  for (const Checked& each : RunChecks(host, inventory, Cost::kCheap)) {
-    wrong[std::string(each.id)] += each.result.verdict == Verdict::kOk ? 0 : 1;
+  for (const CheckResult& result : RunChecks(host, inventory, Cost::kCheap)) {
+    wrong[std::string(result.check)] += result.verdict == Verdict::kOk ? 0 : 1;
   }
   for (const auto& [check, count] : wrong) {
     metric.Add({{"check", check}}, count);
