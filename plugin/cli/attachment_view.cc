@@ -20,16 +20,12 @@ std::int64_t ToEpoch(std::chrono::system_clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
 }
 
-Json PortsJson(const state::Record& record) {
-  Json ports = Json::array();
-  for (const portmap::DnatEntry& port : record.rules.ports) {
-    ports.push_back({{"protocol", portmap::Text(port.protocol)},
-                     {"hostIp", OrNull(port.host_ip)},
-                     {"hostPort", port.host_port},
-                     {"containerIp", port.container_ip.Text()},
-                     {"containerPort", port.container_port}});
-  }
-  return ports;
+Json PortJson(const portmap::DnatEntry& port) {
+  return {{"protocol", portmap::Text(port.protocol)},
+          {"hostIp", port.host_ip ? Json(port.host_ip->Text()) : Json()},
+          {"hostPort", port.host_port},
+          {"containerIp", port.container_ip.Text()},
+          {"containerPort", port.container_port}};
 }
 
 Json TrafficJson(const rtnl::Counters& counters) {
@@ -142,8 +138,8 @@ Json ToJson(const Attachment& attachment, const Inventory& inventory) {
           {"state", Text(attachment.state)},
           {"deadSince", dead_since ? Json(ToEpoch(*dead_since)) : Json()},
           {"problem", NullIfEmpty(attachment.problem)},
-          {"addresses", record ? Texts(record->ipam.addresses) : Json()},
-          {"ports", record ? PortsJson(*record) : Json()},
+          {"addresses", record ? ArrayOf(record->ipam.addresses, &Cidr::Text) : Json()},
+          {"ports", record ? ArrayOf(record->rules.ports, PortJson) : Json()},
           {"netns", record ? Json(record->netns_path) : Json()},
           {"hostVeth", NullIfEmpty(attachment.host_veth)},
           {"bridge", NullIfEmpty(BridgeOf(attachment, inventory))},

@@ -61,7 +61,7 @@ std::size_t Count(const std::vector<CheckResult>& all, Verdict verdict) {
   return static_cast<std::size_t>(std::ranges::count(all, verdict, &CheckResult::verdict));
 }
 
-void PrintText(const std::vector<CheckResult>& all) {
+std::string TextOf(const std::vector<CheckResult>& all) {
   constexpr std::size_t kWordWidth = 4;
   constexpr std::size_t kIdWidth = 22;
   std::string text;
@@ -75,40 +75,34 @@ void PrintText(const std::vector<CheckResult>& all) {
       text += Format("      fix: {}\n", Printable(result.fix));
     }
   }
-  Print(Format("{}{}, {}, {} ok\n",
-               text,
-               Counted(Count(all, Verdict::kFail), "failure"),
-               Counted(Count(all, Verdict::kWarn), "warning"),
-               Count(all, Verdict::kOk)));
+  return text;
 }
 
-Json ToJson(const std::vector<CheckResult>& all) {
-  Json document = NewDocument();
-  document["failures"] = Count(all, Verdict::kFail);
-  document["warnings"] = Count(all, Verdict::kWarn);
-  document["checks"] = Json::array();
-  for (const CheckResult& result : all) {
-    document["checks"].push_back(
-        {{"check", result.check},
-         {"verdict", kJsonWords.at(static_cast<std::size_t>(result.verdict))},
-         {"what", result.what},
-         {"fix", result.fix}});
-  }
-  return document;
+Json ToJson(const CheckResult& result) {
+  return {{"check", result.check},
+          {"verdict", kJsonWords.at(static_cast<std::size_t>(result.verdict))},
+          {"what", result.what},
+          {"fix", result.fix}};
 }
 
 int RunDoctor(const Arguments& arguments) {
   RequireRoot("doctor");
   state::Host host = state::Host::Open();
   const std::vector<CheckResult> all = RunChecks(host, TakeInventory(host), Cost::kDear);
+  const std::size_t failures = Count(all, Verdict::kFail);
+  const std::size_t warnings = Count(all, Verdict::kWarn);
   if (arguments.Has("json")) {
-    PrintDocument(ToJson(all));
+    const auto to_json = [](const CheckResult& each) { return ToJson(each); };
+    PrintDocument(
+        {{"failures", failures}, {"warnings", warnings}, {"checks", ArrayOf(all, to_json)}});
   } else {
-    PrintText(all);
+    Print(Format("{}{}, {}, {} ok\n",
+                 TextOf(all),
+                 Counted(failures, "failure"),
+                 Counted(warnings, "warning"),
+                 all.size() - failures - warnings));
   }
-  const bool is_bad = Count(all, Verdict::kFail) != 0 ||
-                      (arguments.Has("strict") && Count(all, Verdict::kWarn) != 0);
-  return is_bad ? kNo : kYes;
+  return failures != 0 || (arguments.Has("strict") && warnings != 0) ? kNo : kYes;
 }
 
 ConfigFile ReadConfigFile(const std::string& path) {

@@ -4,40 +4,31 @@
 //         added. What cannot be told is null. Well-formed UTF-8, whatever a label holds.
 #pragma once
 
-#include <optional>
+#include <functional>
 
 #include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "plugin/cli/terminal.h"
 
 namespace nomad_bridge::cli {
 
 // Keeps the order in which its keys are added.
 using Json = nlohmann::ordered_json;
 
-// {"version": 1}
-[[nodiscard]] Json NewDocument();
-
-// To stdout; errors as Print() of terminal.h.
-void PrintDocument(const Json& document);
-
-// null, or the value itself, or its Text().
-template <typename Value>
-[[nodiscard]] Json OrNull(const std::optional<Value>& value) {
-  if (!value) {
-    return nullptr;
-  }
-  if constexpr (requires { value->Text(); }) {
-    return value->Text();
-  } else {
-    return *value;
-  }
+// To stdout, behind "version"; errors as Print() of terminal.h.
+inline void PrintDocument(const Json& fields) {
+  Json document = {{"version", 1}};
+  document.update(fields);
+  Print(Cat(document.dump(2, ' ', false, Json::error_handler_t::replace), '\n'));
 }
 
-// An array of their Text().
-template <typename Values>
-[[nodiscard]] Json Texts(const Values& values) {
+// An array of what `convert` makes of each of them.
+template <typename Values, typename Convert>
+[[nodiscard]] Json ArrayOf(const Values& values, Convert convert) {
   Json array = Json::array();
   for (const auto& value : values) {
-    array.push_back(value.Text());
+    array.push_back(std::invoke(convert, value));
   }
   return array;
 }

@@ -219,17 +219,6 @@ Json SidesJson(state::Host& host, const Attachment& attachment) {
           {"connections", CountConnections(host, *attachment.record)}};
 }
 
-Json InspectionJson(state::Host& host, const Attachments& found, const Inventory& inventory) {
-  Json document = NewDocument();
-  document["attachments"] = Json::array();
-  for (const Attachment* const each : found) {
-    Json json = ToJson(*each, inventory);
-    json["diagnosis"] = each->record && inventory.is_complete ? SidesJson(host, *each) : Json();
-    document["attachments"].push_back(std::move(json));
-  }
-  return document;
-}
-
 int RunInspect(const Arguments& arguments) {
   const std::string& word = arguments.operands.front();
   state::Host host = state::Host::Open();
@@ -245,7 +234,12 @@ int RunInspect(const Arguments& arguments) {
     return kNo;
   }
   if (arguments.Has("json")) {
-    PrintDocument(InspectionJson(host, found, inventory));
+    PrintDocument({{"attachments", ArrayOf(found, [&](const Attachment* each) {
+                      Json json = ToJson(*each, inventory);
+                      json["diagnosis"] =
+                          each->record && inventory.is_complete ? SidesJson(host, *each) : Json();
+                      return json;
+                    })}});
     return kYes;
   }
   std::string text;

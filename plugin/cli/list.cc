@@ -156,19 +156,15 @@ Json UsageJson(const std::optional<Usage>& usage) {
 }
 
 Json Document(const Inventory& inventory) {
-  Json document = NewDocument();
-  document["attachments"] = Json::array();
-  for (const Attachment& attachment : inventory.attachments) {
-    document["attachments"].push_back(ToJson(attachment, inventory));
-  }
-  document["networks"] = Json::array();
-  for (const Network& network : inventory.networks) {
-    document["networks"].push_back({{"name", network.name},
-                                    {"bridges", network.bridges},
-                                    {"addresses", UsageJson(network.addresses)},
-                                    {"bridgePorts", UsageJson(network.ports)}});
-  }
-  return document;
+  const auto attachment_json = [&](const Attachment& each) { return ToJson(each, inventory); };
+  const auto network_json = [](const Network& network) -> Json {
+    return {{"name", network.name},
+            {"bridges", network.bridges},
+            {"addresses", UsageJson(network.addresses)},
+            {"bridgePorts", UsageJson(network.ports)}};
+  };
+  return {{"attachments", ArrayOf(inventory.attachments, attachment_json)},
+          {"networks", ArrayOf(inventory.networks, network_json)}};
 }
 
 int RunList(const Arguments& arguments) {

@@ -1,45 +1,173 @@
+// reconcile and gc, which work on all attachments, and say the same of what they found.
+//
+// Shapes  For people: what a dry run found, a line each, and a last line with numbers, on stdout; what
+//         failed on stderr, as is what was done (base/log.h). -json: docs/schema/reconcile.json.
 #include "plugin/attachment/reconcile.h"
 
 #include <array>
-#include <optional>
+#include <string_view>
 
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "netlink/nft/change_socket.h"
-#include "plugin/cli/outcome_report.h"
+#include "plugin/attachment/collect.h"
+#include "plugin/cli/command.h"
+#include "plugin/cli/document.h"
+#include "plugin/cli/terminal.h"
 #include "plugin/rules/converge.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
 namespace {
 
-constexpr std::array<Flag, 3> kFlags = {
-    kOutcomeFlags[0],
-    Flag{"if-changed", nullptr, "does nothing while neither rules nor links have changed"},
-    kOutcomeFlags[1]};
+constexpr std::array kGcFlags = {
+    Flag{"dry-run", nullptr, "changes nothing, and says what it would"},
+    Flag{"json", nullptr, "prints one JSON document"}};
 
-int RunOn(const Arguments& arguments,
-          state::Host& host,
-          attachment::Scope::Extent extent,
-          RulesetState state) {
-  return Report(arguments,
-                "reconcile",
-                attachment::Reconcile(
-                    host, {.extent = extent}, ModeOf(arguments), ProgressOnTerminal("reconcile")),
-                state);
+constexpr std::array kReconcileFlags = {
+    kGcFlags[0],
+    Flag{"if-changed", nullptr, "does nothing while neither rules nor links have changed"},
+    kGcFlags[1]};
+
+// kOthersChanged: only what all attachments share was compared.
+enum class RulesetState { kCompared, kOthersChanged, kUnchanged };
+
+std::string_view Text(Mismatch::Area area) {
+  constexpr std::array<std::string_view, 11> kTexts = {"bridge",
+                                                       "forwarding",
+                                                       "localhost",
+                                                       "port",
+                                                       "lease",
+                                                       "record",
+                                                       "table",
+                                                       "staticRules",
+                                                       "element",
+                                                       "leftOver",
+                                                       "otherFirewall"};
+  return kTexts.at(static_cast<std::size_t>(area));
 }
 
-int RunIfChanged(const Arguments& arguments,
-                 state::Host& host,
-                 const std::optional<nft::Changes>& changes) {
-  using Extent = attachment::Scope::Extent;
-  // Without one it is the timer that runs us: links, addresses and sysctls are looked at, too.
-  const bool is_of_rules = changes && changes->first_generation;
-  if (rules::FindCurrentCheckpoint(host) && (is_of_rules || attachment::IsUnchanged(host))) {
-    const Mode mode = ModeOf(arguments);
-    return Report(arguments, "reconcile", attachment::Outcome(mode), RulesetState::kUnchanged);
+// What was found: repaired, and left.
+std::vector<Mismatch> AllOf(const Mismatches& mismatches) {
+  std::vector<Mismatch> all = mismatches.repaired();
+  Append(all, mismatches.left());
+  return all;
+}
+
+// What could not be repaired, a line each.
+std::vector<std::string> FailuresOf(const attachment::Outcome& outcome) {
+  std::vector<std::string> failures = outcome.failed;
+  for (const Mismatch& mismatch : outcome.mismatches.left()) {
+    if (outcome.mismatches.is_repairing() && !mismatch.repairable) {
+      failures.push_back(Format("container '{}': {}", mismatch.owner, mismatch.text));
+    }
   }
-  const bool is_foreign = is_of_rules && rules::AreForeign(host, *changes);
-  return is_foreign ? RunOn(arguments, host, Extent::kShared, RulesetState::kOthersChanged)
-                    : RunOn(arguments, host, Extent::kAll, RulesetState::kCompared);
+  return failures;
+}
+
+Json ToJson(std::string_view command, const attachment::Outcome& outcome, RulesetState state) {
+  const std::vector<Mismatch> found = AllOf(outcome.mismatches);
+  const auto mismatch_json = [](const Mismatch& mismatch) -> Json {
+    return {{"area", Text(mismatch.area)},
+            {"owner", mismatch.owner},
+            {"text", mismatch.text},
+            {"repairable", mismatch.repairable}};
+  };
+  const auto id_json = [](const AttachmentId& id) -> Json {
+    return {{"network", id.network}, {"containerId", id.container_id}, {"ifname", id.ifname}};
+  };
+  return {{"command", command},
+          {"dryRun", !outcome.mismatches.is_repairing()},
+          {"unchanged", state == RulesetState::kUnchanged},
+          {"attachments", outcome.attachments},
+          {"found", ArrayOf(found, &Mismatch::text)},
+          {"mismatches", ArrayOf(found, mismatch_json)},
+          {"failed", FailuresOf(outcome)},
+          {"busy", ArrayOf(outcome.busy, id_json)}};
+}
+
+// "3 repaired", "nothing to repair", "3 found wrong, 1 could not be repaired".
+std::string SummaryOf(std::string_view command, const attachment::Outcome& outcome) {
+  const bool is_gc = command == kGc.name;
+  const bool is_repairing = outcome.mismatches.is_repairing();
+  const std::string_view act = is_gc ? "take back" : "repair";
+  const std::string_view done = is_gc ? "taken back" : "repaired";
+  const std::size_t found = AllOf(outcome.mismatches).size();
+  if (const std::size_t failed = FailuresOf(outcome).size(); failed > 0) {
+    return Format("{} {}, {} could not be {}",
+                  found,
+                  is_gc ? "found" : "found wrong",
+                  failed,
+                  is_repairing ? done : "examined");
+  }
+  if (found == 0) {
+    return Cat("nothing to ", act);
+  }
+  return is_repairing ? Cat(found, ' ', done) : Format("{} to {}", found, act);
+}
+
+std::string TextOf(std::string_view command,
+                   const attachment::Outcome& outcome,
+                   RulesetState state) {
+  if (state == RulesetState::kUnchanged) {
+    return "nothing has changed\n";
+  }
+  std::string text;
+  if (!outcome.mismatches.is_repairing()) {
+    for (const Mismatch& mismatch : outcome.mismatches.left()) {
+      text += Cat(Printable(mismatch.text), '\n');
+    }
+  }
+  text += Cat(state == RulesetState::kOthersChanged ? "only other tables have changed"
+                                                    : Counted(outcome.attachments, "attachment"),
+              "; ",
+              SummaryOf(command, outcome));
+  if (!outcome.busy.empty()) {
+    text += Format("; {} left out, as other commands work on them", outcome.busy.size());
+  }
+  return text + '\n';
+}
+
+// -dry-run: kLook.
+Mode ModeOf(const Arguments& arguments) {
+  return arguments.Has("dry-run") ? Mode::kLook : Mode::kRepair;
+}
+
+// A counter on stderr, if that is a terminal.
+attachment::Progress ProgressOnTerminal(std::string_view command) {
+  if (::isatty(STDERR_FILENO) == 0) {
+    return [](std::size_t, std::size_t) {};
+  }
+  return [command](std::size_t done, std::size_t all) {
+    constexpr std::size_t kStep = 32;
+    if (done == all) {
+      WriteBestEffort(STDERR_FILENO, "\r\x1b[K");
+    } else if (done % kStep == 0) {
+      WriteBestEffort(STDERR_FILENO, Format("\r{} {} of {}", command, done, all));
+    }
+  };
+}
+
+// Prints the `outcome` of `command`, and returns the exit code: kNo if something failed, or a dry run found
+// something.
+int Report(const Arguments& arguments,
+           std::string_view command,
+           const attachment::Outcome& outcome,
+           RulesetState state = RulesetState::kCompared) {
+  if (arguments.Has("json")) {
+    PrintDocument(ToJson(command, outcome, state));
+  } else {
+    Print(TextOf(command, outcome, state));
+  }
+  const std::vector<std::string> failures = FailuresOf(outcome);
+  for (const std::string& failure : failures) {
+    LogLine("{}", Printable(failure));
+  }
+  return failures.empty() && outcome.mismatches.left().empty() ? kYes : kNo;
 }
 
 int RunReconcile(const Arguments& arguments) {
@@ -49,9 +177,37 @@ int RunReconcile(const Arguments& arguments) {
   }
   RequireRoot("reconcile");
   state::Host host = state::Host::Open();
-  return arguments.Has("if-changed")
-             ? RunIfChanged(arguments, host, changes)
-             : RunOn(arguments, host, attachment::Scope::Extent::kAll, RulesetState::kCompared);
+  const Mode mode = ModeOf(arguments);
+  attachment::Scope scope;
+  RulesetState state = RulesetState::kCompared;
+  if (arguments.Has("if-changed")) {
+    // Without one it is the timer that runs us: links, addresses and sysctls are looked at, too.
+    const bool is_of_rules = changes && changes->first_generation;
+    if (rules::FindCurrentCheckpoint(host) && (is_of_rules || attachment::IsUnchanged(host))) {
+      return Report(arguments, "reconcile", attachment::Outcome(mode), RulesetState::kUnchanged);
+    }
+    if (is_of_rules && rules::AreForeign(host, *changes)) {
+      scope.extent = attachment::Scope::Extent::kShared;
+      state = RulesetState::kOthersChanged;
+    }
+  }
+  return Report(arguments,
+                "reconcile",
+                attachment::Reconcile(host, scope, mode, ProgressOnTerminal("reconcile")),
+                state);
+}
+
+int RunGc(const Arguments& arguments) {
+  RequireRoot("gc");
+  state::Host host = state::Host::Open();
+  const Mode mode = ModeOf(arguments);
+  attachment::Outcome outcome = attachment::Collect(host, {}, mode, ProgressOnTerminal("gc"));
+  outcome.Try("the rules", [&] {
+    outcome.mismatches.AddAll(
+        attachment::Reconcile(host, {.extent = attachment::Scope::Extent::kRules}, mode)
+            .mismatches);
+  });
+  return Report(arguments, "gc", outcome);
 }
 
 }  // namespace
@@ -65,7 +221,18 @@ of every running allocation, as their records say; then other firewalls on this 
 inside an allocation is changed. Exit 1: something could not be repaired, or with -dry-run:
 would be.
 )",
-    .flags = kFlags,
+    .flags = kReconcileFlags,
     .run = RunReconcile};
+
+const Command kGc = {
+    .name = "gc",
+    .summary = "takes back what stale allocations hold",
+    .text =
+        R"(In all networks: the records, addresses and ports of allocations whose namespace is gone,
+leases that nothing else belongs to, and elements of the rules without an owner. Running
+allocations are left alone. Exit 1: something stayed, or with -dry-run: there is something.
+)",
+    .flags = kGcFlags,
+    .run = RunGc};
 
 }  // namespace nomad_bridge::cli
