@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "plugin/cli/command_line.h"
+#include "plugin/cli/command.h"
 #include "plugin/cni/plugin_type.h"
 #include "plugin/cni/request.h"
 #include "plugin/cni/result.h"

@@ -1,9 +1,12 @@
-// One command of the command line: what it is called and takes, what help says, and the function. Each
-// is a constant beside its function, in the file of its name; command_line.cc has the table of them.
+// The command line, for people. A runtime sets CNI_COMMAND, and then the arguments are not looked at.
+//
+// A Command says what one is called and takes, what help says of it, and the function. Each is a
+// constant beside its function, in the file of its name; command_line.cc has the table of them.
 //
 // Shapes     Exit codes: see Exit. Flags are `-name`, `--name`, `-name VALUE` or `-name=VALUE`, in any
 //            place; a beginning that only one flag has will do. Every command has -help and -no-color.
 // Cost       Nothing before main(): all of it is constant-initialised, so an ADD does not pay for it.
+// Output     Data goes to stdout, remarks and errors to stderr.
 // Errors     A function throws UsageError for what it does not understand, CannotTell for what it cannot
 //            see, and Error for what failed: exit 2, 2 and 1.
 #pragma once
@@ -49,19 +52,23 @@ struct Arguments {
   [[nodiscard]] std::optional<std::string> Value(std::string_view flag) const;
 };
 
-struct Command {
-  std::string_view name;      // may be two words: "config check"
-  std::string_view operands;  // "DIR", "[FILTER...]"
-  std::string_view summary;   // one line, for the list of commands
-  std::string_view text;      // whole lines
-  std::span<const Flag> flags;
-  std::size_t min_operands = 0;
-  std::size_t max_operands = 0;
-  int (*run)(const Arguments&);
+struct Operands {
+  std::string_view text;  // "DIR", "[FILTER...]"
+  std::size_t min = 0;
+  std::size_t max = 0;
 };
 
-// Of `max_operands`.
+// Of `max`.
 constexpr std::size_t kAny = static_cast<std::size_t>(-1);
+
+struct Command {
+  std::string_view name;  // may be two words: "config check"
+  Operands operands;
+  std::string_view summary;  // one line, for the list of commands
+  std::string_view text;     // whole lines
+  std::span<const Flag> flags;
+  int (*run)(const Arguments&);
+};
 
 extern const Command kCompletion;
 extern const Command kConfigCheck;
@@ -76,6 +83,15 @@ extern const Command kReconcile;
 extern const Command kUninstall;
 extern const Command kUp;
 extern const Command kVersion;
+
+// All, in the order of help.
+[[nodiscard]] std::span<const Command* const> Commands();
+
+// Its own, and those that every command has.
+[[nodiscard]] std::vector<Flag> FlagsOf(const Command& command);
+
+// `arguments` without the program's name, at least one. Returns the exit code; errors are on stderr.
+[[nodiscard]] int RunCommandLine(const std::vector<std::string>& arguments);
 
 // Throws CannotTell unless we are root: "reconcile needs root".
 void RequireRoot(std::string_view command);

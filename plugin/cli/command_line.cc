@@ -1,5 +1,3 @@
-#include "plugin/cli/command_line.h"
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -14,6 +12,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "plugin/cli/command.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/cni/plugin_type.h"
 #include "plugin/cni/version.h"
@@ -76,12 +75,6 @@ std::string Suggest(std::string_view typed, const std::vector<std::string_view>&
   return is_near ? Format("; did you mean '{}'?", *nearest) : "";
 }
 
-std::vector<Flag> FlagsOf(const Command& command) {
-  std::vector<Flag> flags(command.flags.begin(), command.flags.end());
-  flags.insert(flags.end(), kCommonFlags.begin(), kCommonFlags.end());
-  return flags;
-}
-
 std::string Spelled(const Flag& flag) {
   return Cat('-', flag.name, flag.value == nullptr ? "" : Cat(' ', flag.value));
 }
@@ -91,7 +84,7 @@ std::string UsageLine(const Command& command) {
   for (const Flag& flag : command.flags) {
     usage += Format(" [{}]", Spelled(flag));
   }
-  return Cat(usage, command.operands.empty() ? "" : " ", command.operands);
+  return Cat(usage, command.operands.text.empty() ? "" : " ", command.operands.text);
 }
 
 std::string HelpOf(const Command& command) {
@@ -105,8 +98,9 @@ std::string HelpOf(const Command& command) {
 std::string Overview() {
   Table commands({}, {.indent = 2, .is_cut = false});
   for (const Command* const command : kCommands) {
-    commands.Add({Cat(command->name, command->operands.empty() ? "" : " ", command->operands),
-                  std::string(command->summary)});
+    commands.Add(
+        {Cat(command->name, command->operands.text.empty() ? "" : " ", command->operands.text),
+         std::string(command->summary)});
   }
   return Cat(kIntroduction, commands.Text(), kConventions);
 }
@@ -178,11 +172,11 @@ Arguments Parse(const Command& command, std::vector<std::string> words) {
 
 void CheckCount(const Command& command, const std::vector<std::string>& operands) {
   const bool has_empty = std::ranges::any_of(operands, &std::string::empty);
-  if (operands.size() < command.min_operands || operands.size() > command.max_operands ||
+  if (operands.size() < command.operands.min || operands.size() > command.operands.max ||
       has_empty) {
     throw UsageError(Format("{} takes {}\n{}",
                             command.name,
-                            command.operands.empty() ? "no operands" : command.operands,
+                            command.operands.text.empty() ? "no operands" : command.operands.text,
                             UsageLine(command)));
   }
 }
@@ -221,10 +215,9 @@ int RunVersion(const Arguments& /*arguments*/) {
 }  // namespace
 
 const Command kHelp = {.name = "help",
-                       .operands = "[COMMAND]",
+                       .operands = {"[COMMAND]", 0, 2},
                        .summary = "what there is, and how a command is used",
                        .text = "Without COMMAND: a line about each.\n",
-                       .max_operands = 2,
                        .run = RunHelp};
 
 const Command kVersion = {.name = "version",
@@ -241,8 +234,10 @@ std::span<const Command* const> Commands() {
   return kCommands;
 }
 
-std::span<const Flag> CommonFlags() {
-  return kCommonFlags;
+std::vector<Flag> FlagsOf(const Command& command) {
+  std::vector<Flag> flags(command.flags.begin(), command.flags.end());
+  flags.insert(flags.end(), kCommonFlags.begin(), kCommonFlags.end());
+  return flags;
 }
 
 void RequireRoot(std::string_view command) {

@@ -1,61 +1,14 @@
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-
 #include "base/text.h"
 #include "plugin/cli/command.h"
-#include "plugin/cli/command_line.h"
 #include "plugin/cli/terminal.h"
 
 namespace nomad_bridge::cli {
 namespace {
 
-// What bash asks for at each place, as cases of $command.
-std::string FlagCases() {
-  std::string cases;
-  for (const Command* const command : Commands()) {
-    std::string flags;
-    for (const std::span<const Flag> some : {command->flags, CommonFlags()}) {
-      for (const Flag& flag : some) {
-        flags += Cat(flags.empty() ? "" : " ", '-', flag.name);
-      }
-    }
-    cases += Format("    '{}') flags='{}' ;;\n", command->name, flags);
-  }
-  return cases;
-}
-
-std::string FirstWords() {
-  std::string words;
-  std::string_view last;
-  for (const Command* const command : Commands()) {
-    const std::string_view word = command->name.substr(0, command->name.find(' '));
-    if (std::exchange(last, word) != word) {
-      words += Cat(words.empty() ? "" : " ", word);
-    }
-  }
-  return words;
-}
-
-// After a first word that has several commands.
-std::string SecondWords() {
-  std::string cases;
-  for (const Command* const command : Commands()) {
-    if (const std::size_t space = command->name.find(' '); space != command->name.npos) {
-      cases += Format("    {}) words+=\" {}\" ;;\n",
-                      command->name.substr(0, space),
-                      command->name.substr(space + 1));
-    }
-  }
-  return cases;
-}
-
-int RunCompletion(const Arguments& arguments) {
-  if (arguments.operands.front() != "bash") {
-    throw UsageError(Format("completion knows bash, and no '{}'", arguments.operands.front()));
-  }
-  Print(Format(R"bash(# bash completion of nomad-bridge: source <(nomad-bridge completion bash)
+// Its holes: the first words; cases of $command with what may follow it; cases of $command with its
+// flags.
+constexpr char kScript[] =
+    R"bash(# bash completion of nomad-bridge: source <(nomad-bridge completion bash)
 _nomad_bridge() {
   local current=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} words= flags=
   local first='{}'
@@ -99,21 +52,38 @@ _nomad_bridge() {
   esac
 }
 complete -F _nomad_bridge nomad-bridge
-)bash",
-               FirstWords(),
-               SecondWords(),
-               FlagCases()));
+)bash";
+
+int RunCompletion(const Arguments& arguments) {
+  if (arguments.operands.front() != "bash") {
+    throw UsageError(Format("completion knows bash, and no '{}'", arguments.operands.front()));
+  }
+  std::string first;  // a command of two words is the only one with its first
+  std::string second;
+  std::string flags;
+  for (const Command* const command : Commands()) {
+    const std::size_t space = command->name.find(' ');
+    const std::string_view word = command->name.substr(0, space);
+    first += Cat(first.empty() ? "" : " ", word);
+    if (space != command->name.npos) {
+      second += Format("    {}) words+=\" {}\" ;;\n", word, command->name.substr(space + 1));
+    }
+    std::string names;
+    for (const Flag& flag : FlagsOf(*command)) {
+      names += Cat(names.empty() ? "" : " ", '-', flag.name);
+    }
+    flags += Format("    '{}') flags='{}' ;;\n", command->name, names);
+  }
+  Print(Format(kScript, first, second, flags));
   return kYes;
 }
 
 }  // namespace
 
 const Command kCompletion = {.name = "completion",
-                             .operands = "bash",
+                             .operands = {"bash", 1, 1},
                              .summary = "prints the completion for bash",
                              .text = "For this shell: source <(nomad-bridge completion bash)\n",
-                             .min_operands = 1,
-                             .max_operands = 1,
                              .run = RunCompletion};
 
 }  // namespace nomad_bridge::cli

@@ -59,14 +59,12 @@ int RunConfigCheck(const Arguments& arguments) {
 
 const Command kConfigCheck = {
     .name = "config check",
-    .operands = "FILE...",
+    .operands = {"FILE...", 1, kAny},
     .summary = "whether a conflist, or a single plugin's config, is valid",
     .text =
         R"(Reads each FILE as an ADD would, and changes nothing. Of what is wrong it names file, key and
 what is allowed. Plugins of other names in a list are named, not checked. Exit 1: invalid.
 )",
-    .min_operands = 1,
-    .max_operands = kAny,
     .run = RunConfigCheck};
 
 }  // namespace nomad_bridge::cli

@@ -256,7 +256,7 @@ constexpr std::array kInspectFlags = {kJsonFlag};
 
 const Command kInspect = {
     .name = "inspect",
-    .operands = "ALLOC|VETH|ADDRESS|PORT",
+    .operands = {"ALLOC|VETH|ADDRESS|PORT", 1, 1},
     .summary = "one allocation end to end: why does its port not answer",
     .text =
         R"(An allocation by its id, its interface on the host, one of its addresses, or a port that it
@@ -268,8 +268,6 @@ namespace, its interface, its routes, and who listens on the published ports.
 Exit 1 if nothing, or more than one, has that name.
 )",
     .flags = kInspectFlags,
-    .min_operands = 1,
-    .max_operands = 1,
     .run = RunInspect};
 
 }  // namespace nomad_bridge::cli

@@ -223,7 +223,7 @@ constexpr std::array kInstallFlags = {
 
 const Command kInstall = {
     .name = "install",
-    .operands = "DIR",
+    .operands = {"DIR", 1, 1},
     .summary = "copies this program to DIR, with links for the plugins it stands in for",
     .text =
         R"(Copies this program to DIR, as nomad-bridge, and creates links to it under the names of
@@ -232,21 +232,17 @@ An older nomad-bridge is replaced, also while it is running. A file that is not 
 refused, and then nothing is changed.
 )",
     .flags = kInstallFlags,
-    .min_operands = 1,
-    .max_operands = 1,
     .run = RunInstall};
 
 const Command kUninstall = {
     .name = "uninstall",
-    .operands = "DIR",
+    .operands = {"DIR", 1, 1},
     .summary = "removes from DIR what install put there",
     .text =
         R"(Removes nomad-bridge from DIR, and the links and copies of it under the names of the
 reference plugins. Nothing is put back: what install kept as NAME.before-nomad-bridge, and
 what is not ours, stays and is named. Attachments that run go on, but have no DEL then.
 )",
-    .min_operands = 1,
-    .max_operands = 1,
     .run = RunUninstall};
 
 }  // namespace nomad_bridge::cli

@@ -190,7 +190,7 @@ constexpr std::array kListFlags = {
 
 const Command kList = {
     .name = "list",
-    .operands = "[FILTER...]",
+    .operands = {"[FILTER...]", 0, kAny},
     .summary = "what is attached here",
     .text =
         R"(A FILTER is job= ns= group= alloc= net= port= addr= veth= or state= with a glob, as in
@@ -204,7 +204,6 @@ Without root only what the link aliases hold; '?' is what they do not.
 Exit 1 if the filters match nothing.
 )",
     .flags = kListFlags,
-    .max_operands = kAny,
     .run = RunList};
 
 }  // namespace nomad_bridge::cli

@@ -97,7 +97,7 @@ int RunUp(const Arguments& arguments) {
 
 const Command kUp = {
     .name = "up",
-    .operands = "[CONFLIST|DIR]",
+    .operands = {"[CONFLIST|DIR]", 0, 1},
     .summary = "makes bridge, gateway and table of the networks, without an allocation",
     .text =
         R"(For each config that has a plugin of ours: the bridge, the node's addresses on it, forwarding
@@ -105,7 +105,6 @@ and the rules that all allocations share, so that services can bind to the bridg
 the first allocation. A bridge that gets no gateway of ours is left out. Without an operand: the configs in /opt/cni/config, or if there are none in
 /etc/cni/net.d. Exit 1: one of them failed; the others are up all the same.
 )",
-    .max_operands = 1,
     .run = RunUp};
 
 }  // namespace nomad_bridge::cli
