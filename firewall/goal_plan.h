@@ -1,7 +1,7 @@
 // What the kernel's ruleset lacks of a goal, and has beside it: as a batch that is yet to be committed.
 //
 // Errors      kKernel if the ruleset cannot be read.
-// Generation  Of when it was planned; the caller ties the commit to it (netlink/nft/commit.h).
+// Generation  Of when it was planned; the caller ties the commit to it (netlink/nft/socket.h).
 #pragma once
 
 #include <set>

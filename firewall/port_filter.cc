@@ -9,7 +9,6 @@
 
 #include "base/list.h"
 #include "firewall/table.h"
-#include "netlink/nft/commit.h"
 
 namespace nomad_bridge::firewall {
 namespace {

@@ -9,7 +9,6 @@
 #include "firewall/goal_plan.h"
 #include "firewall/planned_elements.h"
 #include "firewall/table.h"
-#include "netlink/nft/commit.h"
 
 namespace nomad_bridge::firewall {
 namespace {

@@ -1,5 +1,7 @@
 #include "netlink/nft/batch.h"
 
+#include <utility>
+
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netlink.h>
 
@@ -20,52 +22,41 @@ std::string Named(const TableId& table, const std::string& chain) {
 
 }  // namespace
 
+BatchMessage& Batch::Add(int type, int flags, const TableId& table, std::string label) {
+  return messages_.emplace_back(
+      BatchMessage{.type = type, .flags = flags, .table = table, .label = std::move(label)});
+}
+
 void Batch::AddTable(const TableId& table) {
-  Add({.type = NFT_MSG_NEWTABLE,
-       .flags = NLM_F_CREATE,
-       .table = table,
-       .label = Cat("add table ", Text(table))});
+  Add(NFT_MSG_NEWTABLE, NLM_F_CREATE, table, Cat("add table ", Text(table)));
 }
 
 void Batch::DeleteTable(const TableId& table) {
-  Add({.type = NFT_MSG_DELTABLE, .table = table, .label = Cat("delete table ", Text(table))});
+  Add(NFT_MSG_DELTABLE, 0, table, Cat("delete table ", Text(table)));
 }
 
 void Batch::AddSet(const TableId& table, const Set& set) {
-  Add({.type = NFT_MSG_NEWSET,
-       .flags = NLM_F_CREATE,
-       .table = table,
-       .label = Format("add set '{}' to table {}", set.name, Text(table)),
-       .object = set});
+  const std::string label = Format("add set '{}' to table {}", set.name, Text(table));
+  Add(NFT_MSG_NEWSET, NLM_F_CREATE, table, label).object = set;
 }
 
 void Batch::DeleteSet(const TableId& table, const std::string& set) {
-  Add({.type = NFT_MSG_DELSET,
-       .table = table,
-       .label = Format("delete set '{}' of table {}", set, Text(table)),
-       .object = Set{.name = set}});
+  const std::string label = Format("delete set '{}' of table {}", set, Text(table));
+  Add(NFT_MSG_DELSET, 0, table, label).object = Set{.name = set};
 }
 
 void Batch::AddChain(const TableId& table, const Chain& chain) {
-  Add({.type = NFT_MSG_NEWCHAIN,
-       .flags = NLM_F_CREATE,
-       .table = table,
-       .label = Format("add chain '{}' to table {}", chain.name, Text(table)),
-       .object = chain});
+  const std::string label = Format("add chain '{}' to table {}", chain.name, Text(table));
+  Add(NFT_MSG_NEWCHAIN, NLM_F_CREATE, table, label).object = chain;
 }
 
 void Batch::FlushChain(const TableId& table, const std::string& chain) {
-  Add({.type = NFT_MSG_DELRULE,
-       .table = table,
-       .label = Cat("flush ", Named(table, chain)),
-       .chain = chain});
+  Add(NFT_MSG_DELRULE, 0, table, Cat("flush ", Named(table, chain))).chain = chain;
 }
 
 void Batch::DeleteChain(const TableId& table, const std::string& chain) {
-  Add({.type = NFT_MSG_DELCHAIN,
-       .table = table,
-       .label = Cat("delete ", Named(table, chain)),
-       .object = Chain{.name = chain}});
+  const std::string label = Cat("delete ", Named(table, chain));
+  Add(NFT_MSG_DELCHAIN, 0, table, label).object = Chain{.name = chain};
 }
 
 void Batch::AppendRule(const TableId& table, const std::string& chain, const Rule& rule) {
@@ -74,35 +65,28 @@ void Batch::AppendRule(const TableId& table, const std::string& chain, const Rul
 }
 
 void Batch::InsertRule(const TableId& table, const std::string& chain, const Rule& rule) {
-  Add({.type = NFT_MSG_NEWRULE,
-       .flags = NLM_F_CREATE,
-       .table = table,
-       .label = Cat("add a rule to ", Named(table, chain)),
-       .chain = chain,
-       .object = rule});
+  const std::string label = Cat("add a rule to ", Named(table, chain));
+  BatchMessage& message = Add(NFT_MSG_NEWRULE, NLM_F_CREATE, table, label);
+  message.chain = chain;
+  message.object = rule;
 }
 
 void Batch::DeleteRule(const TableId& table, const std::string& chain, std::uint64_t handle) {
-  Add({.type = NFT_MSG_DELRULE,
-       .table = table,
-       .label = Cat("delete a rule of ", Named(table, chain)),
-       .chain = chain,
-       .handle = handle});
+  const std::string label = Cat("delete a rule of ", Named(table, chain));
+  BatchMessage& message = Add(NFT_MSG_DELRULE, 0, table, label);
+  message.chain = chain;
+  message.handle = handle;
 }
 
 void Batch::AddElement(const TableId& table, const Element& element) {
-  Add({.type = NFT_MSG_NEWSETELEM,
-       .flags = element.comment.empty() ? NLM_F_CREATE : NLM_F_CREATE | NLM_F_EXCL,
-       .table = table,
-       .label = Format("add {} to table {}", Named(element), Text(table)),
-       .object = element});
+  const int flags = element.comment.empty() ? NLM_F_CREATE : NLM_F_CREATE | NLM_F_EXCL;
+  const std::string label = Format("add {} to table {}", Named(element), Text(table));
+  Add(NFT_MSG_NEWSETELEM, flags, table, label).object = element;
 }
 
 void Batch::DeleteElement(const TableId& table, const Element& element) {
-  Add({.type = NFT_MSG_DELSETELEM,
-       .table = table,
-       .label = Format("delete {} from table {}", Named(element), Text(table)),
-       .object = element});
+  const std::string label = Format("delete {} from table {}", Named(element), Text(table));
+  Add(NFT_MSG_DELSETELEM, 0, table, label).object = element;
 }
 
 }  // namespace nomad_bridge::nft

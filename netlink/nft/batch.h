@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -56,7 +55,7 @@ class Batch {
   [[nodiscard]] bool empty() const { return messages_.empty(); }
 
  private:
-  void Add(BatchMessage message) { messages_.push_back(std::move(message)); }
+  BatchMessage& Add(int type, int flags, const TableId& table, std::string label);
 
   std::vector<BatchMessage> messages_;
 };

@@ -17,8 +17,20 @@ namespace nomad_bridge::nft {
 namespace {
 
 // libnftnl's answer for an attribute that may be absent.
-std::string_view TextOf(const char* text) {
-  return text == nullptr ? std::string_view() : text;
+std::string TextOf(const char* text) {
+  return text == nullptr ? "" : text;
+}
+
+// `Get` is nftnl_..._get(), which knows the length.
+template <auto Get, typename Object>
+std::span<const std::uint8_t> BytesOf(Object& object, int attribute) {
+  std::uint32_t size = 0;
+  const void* const bytes = Get(&object, static_cast<std::uint16_t>(attribute), &size);
+  return {static_cast<const std::uint8_t*>(bytes), bytes == nullptr ? 0 : size};
+}
+
+std::string UpToZero(std::span<const std::uint8_t> bytes) {
+  return {bytes.begin(), std::ranges::find(bytes, 0)};
 }
 
 std::vector<Type> Fields(std::uint32_t number) {
@@ -33,19 +45,16 @@ std::vector<Type> Fields(std::uint32_t number) {
   return fields;
 }
 
-// The comment in a user data area of `bytes`; rules and elements both use type 0 for it. By hand:
+// The comment in a user data area; rules and elements both use type 0 for it. By hand:
 // nftnl_udata_parse() trusts the lengths in it, and a foreign rule may hold any bytes.
-std::string CommentOf(const void* data, std::uint32_t bytes) {
-  std::string_view rest(static_cast<const char*>(data), bytes);
+std::string CommentOf(std::span<const std::uint8_t> data) {
   constexpr std::size_t kHeaderBytes = 2;
-  while (rest.size() > kHeaderBytes) {
-    const auto type = static_cast<std::uint8_t>(rest[0]);
-    const auto length = static_cast<std::uint8_t>(rest[1]);
-    const std::string_view value = rest.substr(kHeaderBytes, length);
-    if (type == NFTNL_UDATA_SET_ELEM_COMMENT) {
-      return std::string(value.substr(0, value.find('\0')));
+  while (data.size() > kHeaderBytes) {
+    const std::size_t length = std::min<std::size_t>(data[1], data.size() - kHeaderBytes);
+    if (data[0] == NFTNL_UDATA_SET_ELEM_COMMENT) {
+      return UpToZero(data.subspan(kHeaderBytes, length));
     }
-    rest.remove_prefix(std::min(rest.size(), kHeaderBytes + length));
+    data = data.subspan(kHeaderBytes + length);
   }
   return {};
 }
@@ -55,25 +64,22 @@ std::string ExtensionBytes(const nftnl_expr& expression, std::string_view kind) 
   if (kind != "match" && kind != "target") {
     return {};
   }
-  std::uint32_t bytes = 0;
   const int attribute = kind == "match" ? int{NFTNL_EXPR_MT_INFO} : int{NFTNL_EXPR_TG_INFO};
-  const auto* const info = static_cast<const std::uint8_t*>(
-      nftnl_expr_get(&expression, static_cast<std::uint16_t>(attribute), &bytes));
   std::string text = "info ";
-  for (const std::uint8_t byte : std::span(info, info == nullptr ? 0 : bytes)) {
+  for (const std::uint8_t byte : BytesOf<nftnl_expr_get>(expression, attribute)) {
     text += Hex(byte, 2);
   }
   return text;
 }
 
-std::string_view KindOf(const nftnl_expr& expression) {
+std::string KindOf(const nftnl_expr& expression) {
   return TextOf(nftnl_expr_get_str(&expression, NFTNL_EXPR_NAME));
 }
 
 std::string TextOf(const nftnl_expr& expression) {
   std::array<char, 1024> buffer{};
   nftnl_expr_snprintf(buffer.data(), buffer.size(), &expression, NFTNL_OUTPUT_DEFAULT, 0);
-  const std::string_view kind = KindOf(expression);
+  const std::string kind = KindOf(expression);
   std::string text = Cat("[ ", kind, ' ', buffer.data(), ExtensionBytes(expression, kind));
   text.erase(text.find_last_not_of(' ') + 1);
   return text + " ]";
@@ -87,22 +93,17 @@ void NoteTarget(const nftnl_expr& expression, KernelRule& rule) {
 
 // struct xt_comment_info: a text of 256 bytes at most.
 void NoteXtComment(const nftnl_expr& expression, KernelRule& rule) {
-  if (KindOf(expression) != "match" ||
-      TextOf(nftnl_expr_get_str(&expression, NFTNL_EXPR_MT_NAME)) != "comment") {
-    return;
+  if (KindOf(expression) == "match" &&
+      TextOf(nftnl_expr_get_str(&expression, NFTNL_EXPR_MT_NAME)) == "comment") {
+    rule.comment = UpToZero(BytesOf<nftnl_expr_get>(expression, NFTNL_EXPR_MT_INFO));
   }
-  std::uint32_t bytes = 0;
-  const auto* const info =
-      static_cast<const char*>(nftnl_expr_get(&expression, NFTNL_EXPR_MT_INFO, &bytes));
-  const std::string_view text(info, info == nullptr ? 0 : bytes);
-  rule.comment = text.substr(0, text.find('\0'));
 }
 
 Chain DecodeChain(const nftnl_chain& chain) {
-  Chain decoded{.name = std::string(TextOf(nftnl_chain_get_str(&chain, NFTNL_CHAIN_NAME)))};
+  Chain decoded{.name = TextOf(nftnl_chain_get_str(&chain, NFTNL_CHAIN_NAME))};
   if (nftnl_chain_is_set(&chain, NFTNL_CHAIN_HOOKNUM)) {
     decoded.hook =
-        Hook{.type = std::string(TextOf(nftnl_chain_get_str(&chain, NFTNL_CHAIN_TYPE))),
+        Hook{.type = TextOf(nftnl_chain_get_str(&chain, NFTNL_CHAIN_TYPE)),
              .point = static_cast<Hook::Point>(nftnl_chain_get_u32(&chain, NFTNL_CHAIN_HOOKNUM)),
              .priority = nftnl_chain_get_s32(&chain, NFTNL_CHAIN_PRIO),
              .drops = nftnl_chain_get_u32(&chain, NFTNL_CHAIN_POLICY) == NF_DROP};
@@ -123,31 +124,23 @@ std::optional<Verdict> DecodeVerdict(nftnl_set_elem& element) {
 }
 
 Element DecodeElement(const nftnl_set& set, nftnl_set_elem& element) {
-  const auto bytes = [&](std::uint16_t attribute) -> std::span<const std::uint8_t> {
-    std::uint32_t size = 0;
-    const void* const data = nftnl_set_elem_is_set(&element, attribute)
-                                 ? nftnl_set_elem_get(&element, attribute, &size)
-                                 : nullptr;
-    return {static_cast<const std::uint8_t*>(data), size};
-  };
-  const auto key = bytes(NFTNL_SET_ELEM_KEY);
-  const auto data = bytes(NFTNL_SET_ELEM_DATA);
-  const auto comment = bytes(NFTNL_SET_ELEM_USERDATA);
+  const auto key = BytesOf<nftnl_set_elem_get>(element, NFTNL_SET_ELEM_KEY);
+  const auto data = BytesOf<nftnl_set_elem_get>(element, NFTNL_SET_ELEM_DATA);
   const std::uint32_t flags = nftnl_set_elem_is_set(&element, NFTNL_SET_ELEM_FLAGS)
                                   ? nftnl_set_elem_get_u32(&element, NFTNL_SET_ELEM_FLAGS)
                                   : 0;
-  return {.set = std::string(TextOf(nftnl_set_get_str(&set, NFTNL_SET_NAME))),
+  return {.set = TextOf(nftnl_set_get_str(&set, NFTNL_SET_NAME)),
           .key = {key.begin(), key.end()},
           .data = {data.begin(), data.end()},
           .verdict = DecodeVerdict(element),
-          .comment = CommentOf(comment.data(), static_cast<std::uint32_t>(comment.size())),
+          .comment = CommentOf(BytesOf<nftnl_set_elem_get>(element, NFTNL_SET_ELEM_USERDATA)),
           .family = static_cast<TableFamily>(nftnl_set_get_u32(&set, NFTNL_SET_FAMILY)),
           .ends_interval = (flags & NFT_SET_ELEM_INTERVAL_END) != 0};
 }
 
 KernelRule DecodeRule(const nftnl_rule& rule) {
   KernelRule decoded{.handle = nftnl_rule_get_u64(&rule, NFTNL_RULE_HANDLE),
-                     .chain = std::string(TextOf(nftnl_rule_get_str(&rule, NFTNL_RULE_CHAIN)))};
+                     .chain = TextOf(nftnl_rule_get_str(&rule, NFTNL_RULE_CHAIN))};
   const netlink::NftnlExpressions all(nftnl_expr_iter_create(&rule));
   for (const nftnl_expr* expression = nftnl_expr_iter_next(all.get()); expression != nullptr;
        expression = nftnl_expr_iter_next(all.get())) {
@@ -156,9 +149,7 @@ KernelRule DecodeRule(const nftnl_rule& rule) {
     NoteXtComment(*expression, decoded);
   }
   if (nftnl_rule_is_set(&rule, NFTNL_RULE_USERDATA)) {
-    std::uint32_t bytes = 0;
-    const void* const data = nftnl_rule_get_data(&rule, NFTNL_RULE_USERDATA, &bytes);
-    decoded.comment = CommentOf(data, bytes);
+    decoded.comment = CommentOf(BytesOf<nftnl_rule_get_data>(rule, NFTNL_RULE_USERDATA));
   }
   return decoded;
 }
@@ -172,11 +163,11 @@ std::vector<KernelTable> ReadTable(const nlmsghdr& message) {
   }
   const auto family =
       static_cast<TableFamily>(nftnl_table_get_u32(table.get(), NFTNL_TABLE_FAMILY));
-  return {{.id = {.family = family,
-                  .name = std::string(TextOf(nftnl_table_get_str(table.get(), NFTNL_TABLE_NAME)))},
-           .handle = nftnl_table_get_u64(table.get(), NFTNL_TABLE_HANDLE),
-           .is_dormant =
-               (nftnl_table_get_u32(table.get(), NFTNL_TABLE_FLAGS) & NFT_TABLE_F_DORMANT) != 0}};
+  return {
+      {.id = {.family = family, .name = TextOf(nftnl_table_get_str(table.get(), NFTNL_TABLE_NAME))},
+       .handle = nftnl_table_get_u64(table.get(), NFTNL_TABLE_HANDLE),
+       .is_dormant =
+           (nftnl_table_get_u32(table.get(), NFTNL_TABLE_FLAGS) & NFT_TABLE_F_DORMANT) != 0}};
 }
 
 std::vector<Set> ReadSet(const nlmsghdr& message) {
@@ -185,7 +176,7 @@ std::vector<Set> ReadSet(const nlmsghdr& message) {
     return {};
   }
   const std::uint32_t flags = nftnl_set_get_u32(set.get(), NFTNL_SET_FLAGS);
-  Set decoded{.name = std::string(TextOf(nftnl_set_get_str(set.get(), NFTNL_SET_NAME))),
+  Set decoded{.name = TextOf(nftnl_set_get_str(set.get(), NFTNL_SET_NAME)),
               .key = Fields(nftnl_set_get_u32(set.get(), NFTNL_SET_KEY_TYPE)),
               .flags = flags & ~std::uint32_t{NFT_SET_MAP}};
   if ((flags & NFT_SET_MAP) != 0) {
@@ -201,10 +192,9 @@ std::vector<Socket::TableChain> ReadChain(const nlmsghdr& message) {
   }
   const auto family =
       static_cast<TableFamily>(nftnl_chain_get_u32(chain.get(), NFTNL_CHAIN_FAMILY));
-  return {
-      {.table = {.family = family,
-                 .name = std::string(TextOf(nftnl_chain_get_str(chain.get(), NFTNL_CHAIN_TABLE)))},
-       .chain = DecodeChain(*chain)}};
+  return {{.table = {.family = family,
+                     .name = TextOf(nftnl_chain_get_str(chain.get(), NFTNL_CHAIN_TABLE))},
+           .chain = DecodeChain(*chain)}};
 }
 
 std::vector<Element> ReadElements(const nlmsghdr& message) {

@@ -1,22 +1,46 @@
 #include "netlink/nft/rule.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
 #include <linux/if_ether.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_conntrack_common.h>
+#include <linux/netfilter/nf_nat.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/rtnetlink.h>
 
 #include "netlink/core/handles.h"
-#include "netlink/nft/registers.h"
 
 namespace nomad_bridge::nft {
 namespace {
 
 Bytes NetworkOrder(std::uint16_t number) {
   return {static_cast<std::uint8_t>(number >> 8), static_cast<std::uint8_t>(number & 0xff)};
+}
+
+// A number in the CPU's byte order, as the kernel compares marks, ct bits and route types.
+Bytes CpuOrder(std::uint32_t number) {
+  Bytes bytes(sizeof number);
+  std::memcpy(bytes.data(), &number, sizeof number);
+  return bytes;
+}
+
+// Registers are 4-byte slots. The kernel names every fourth one by its older, 16-byte name, and so
+// do nft and we: what we send must compare equal to what it shows.
+constexpr std::uint32_t Register(std::uint32_t slot) {
+  constexpr std::uint32_t kSlotsPerOldRegister = 4;
+  return slot % kSlotsPerOldRegister == 0 ? NFT_REG_1 + slot / kSlotsPerOldRegister
+                                          : NFT_REG32_00 + slot;
+}
+
+constexpr std::uint32_t SlotsOf(Family family) {
+  return family == Family::kIpv4 ? 1 : 4;
+}
+
+constexpr std::uint32_t NumberOf(Family family) {
+  return family == Family::kIpv4 ? NFPROTO_IPV4 : NFPROTO_IPV6;
 }
 
 constexpr std::uint32_t kNameSlots = 4;  // an interface's name: 16 bytes
@@ -30,7 +54,9 @@ const Field kIp6Saddr = {NFT_PAYLOAD_NETWORK_HEADER, 8, 16};
 const Field kArpSaddrEther = {NFT_PAYLOAD_NETWORK_HEADER, 8, ETH_ALEN};
 const Field kArpSaddrIp = {NFT_PAYLOAD_NETWORK_HEADER, 14, 4};
 const Field kIcmpv6Type = {NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1};
-const Field kUdpDport = {NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2};
+const Field kUdpDport = {NFT_PAYLOAD_TRANSPORT_HEADER,
+                         2,
+                         2};  // TCP and SCTP have theirs there, too
 
 Rule& Rule::Add(Expression expression) {
   expressions_.push_back(std::move(expression));
@@ -68,6 +94,7 @@ Rule& Rule::Compare(bool equal, Bytes bytes) {
 
 // register = (register & mask) ^ flip
 Rule& Rule::Mask(Bytes mask, Bytes flip) {
+  flip.resize(mask.size());
   const auto bytes = static_cast<std::uint32_t>(mask.size());
   return Add({"bitwise",
               {{NFTNL_EXPR_BITWISE_SREG, std::uint32_t{NFT_REG_1}},
@@ -86,24 +113,10 @@ Rule& Rule::Load(const Field& field, std::uint32_t slot) {
                {NFTNL_EXPR_PAYLOAD_LEN, field.bytes}}});
 }
 
-Rule& Rule::LoadAddress(bool source, std::size_t bytes) {
-  constexpr std::uint32_t kIpv4Destination = 16;
-  constexpr std::uint32_t kIpv6Destination = 24;
-  Field field = family_ == Family::kIpv4 ? kIpSaddr : kIp6Saddr;
-  if (!source) {
-    field.offset = family_ == Family::kIpv4 ? kIpv4Destination : kIpv6Destination;
-  }
-  field.bytes = static_cast<std::uint32_t>(bytes);
-  return Load(field, 0);
-}
-
-Rule& Rule::LoadAddress(bool source) {
-  return LoadAddress(source, BytesOf(family_));
-}
-
-// th dport: the same two bytes in TCP, UDP and SCTP.
-Rule& Rule::LoadPort(std::uint32_t slot) {
-  return Load(kUdpDport, slot);
+// The destination follows the source.
+Field Rule::AddressField(bool source) const {
+  const Field& saddr = family_ == Family::kIpv4 ? kIpSaddr : kIp6Saddr;
+  return {saddr.header, saddr.offset + (source ? 0 : saddr.bytes), saddr.bytes};
 }
 
 Rule& Rule::LoadIfname(bool incoming) {
@@ -132,15 +145,14 @@ Rule& Rule::L4Proto(std::uint8_t number) {
 
 // As nft does it: a range of one is compared, any other is so from below and from above.
 Rule& Rule::Dport(std::uint16_t first, std::uint16_t last) {
-  LoadPort(0);
+  Load(kUdpDport, 0);
   return first == last ? CompareEqual(NetworkOrder(first))
                        : CompareBy(NFT_CMP_GTE, NetworkOrder(first))
                              .CompareBy(NFT_CMP_LTE, NetworkOrder(last));
 }
 
 Rule& Rule::IsMasked(const Field& field, Bytes mask, Bytes value) {
-  Bytes none(mask.size());
-  return Load(field, 0).Mask(std::move(mask), std::move(none)).CompareEqual(std::move(value));
+  return Load(field, 0).Mask(std::move(mask)).CompareEqual(std::move(value));
 }
 
 Rule& Rule::Only(Family family) {
@@ -152,20 +164,19 @@ Rule& Rule::Only(Family family) {
 Rule& Rule::MatchPrefix(bool source, bool equal, const Cidr& prefix) {
   constexpr int kBitsPerByte = 8;
   const Ip network = prefix.Network();
+  Field field = AddressField(source);
   const auto whole_bytes = static_cast<std::size_t>(prefix.prefix_length / kBitsPerByte);
   const int odd_bits = prefix.prefix_length % kBitsPerByte;
   if (odd_bits == 0) {
     const auto first = network.bytes().first(whole_bytes);
-    return LoadAddress(source, whole_bytes).Compare(equal, {first.begin(), first.end()});
+    field.bytes = static_cast<std::uint32_t>(whole_bytes);
+    return Load(field, 0).Compare(equal, {first.begin(), first.end()});
   }
   Bytes mask(network.bytes().size());
   std::fill_n(mask.begin(), whole_bytes, std::uint8_t{0xff});
   mask[whole_bytes] = static_cast<std::uint8_t>(0xff << (kBitsPerByte - odd_bits));
   Bytes value(network.bytes().begin(), network.bytes().end());
-  Bytes none(mask.size());
-  return LoadAddress(source, network.bytes().size())
-      .Mask(std::move(mask), std::move(none))
-      .Compare(equal, std::move(value));
+  return Load(field, 0).Mask(std::move(mask)).Compare(equal, std::move(value));
 }
 
 Rule& Rule::DaddrIsLocal() {
@@ -178,7 +189,7 @@ Rule& Rule::DaddrIsLocal() {
 
 Rule& Rule::CtBits(std::uint32_t key, std::uint32_t bits, bool any) {
   return Add({"ct", {{NFTNL_EXPR_CT_DREG, std::uint32_t{NFT_REG_1}}, {NFTNL_EXPR_CT_KEY, key}}})
-      .Mask(CpuOrder(bits), CpuOrder(0))
+      .Mask(CpuOrder(bits))
       .Compare(!any, CpuOrder(0));
 }
 
@@ -196,7 +207,83 @@ Rule& Rule::CtStatusNotDnat() {
 
 Rule& Rule::MarkBitIsSet(int bit) {
   const std::uint32_t mark = std::uint32_t{1} << bit;
-  return LoadMeta(NFT_META_MARK).Mask(CpuOrder(mark), CpuOrder(0)).CompareEqual(CpuOrder(mark));
+  return LoadMeta(NFT_META_MARK).Mask(CpuOrder(mark)).CompareEqual(CpuOrder(mark));
+}
+
+Rule& Rule::Copy(const Field& from, const Field& to) {
+  return Load(from, 0).Add({"payload",
+                            {{NFTNL_EXPR_PAYLOAD_SREG, Register(0)},
+                             {NFTNL_EXPR_PAYLOAD_BASE, to.header},
+                             {NFTNL_EXPR_PAYLOAD_OFFSET, to.offset},
+                             {NFTNL_EXPR_PAYLOAD_LEN, to.bytes},
+                             {NFTNL_EXPR_PAYLOAD_CSUM_TYPE, std::uint32_t{NFT_PAYLOAD_CSUM_NONE}},
+                             {NFTNL_EXPR_PAYLOAD_CSUM_OFFSET, std::uint32_t{0}},
+                             {NFTNL_EXPR_PAYLOAD_FLAGS, std::uint32_t{0}}}});
+}
+
+Rule& Rule::StoreMark() {
+  return Add({"meta",
+              {{NFTNL_EXPR_META_KEY, std::uint32_t{NFT_META_MARK}},
+               {NFTNL_EXPR_META_SREG, std::uint32_t{NFT_REG_1}}}});
+}
+
+Rule& Rule::SetMark(std::uint32_t mark) {
+  return Add({"immediate",
+              {{NFTNL_EXPR_IMM_DREG, std::uint32_t{NFT_REG_1}},
+               {NFTNL_EXPR_IMM_DATA, CpuOrder(mark)}}})
+      .StoreMark();
+}
+
+Rule& Rule::SetMarkBit(int bit) {
+  const std::uint32_t mark = std::uint32_t{1} << bit;
+  return LoadMeta(NFT_META_MARK).Mask(CpuOrder(~mark), CpuOrder(mark)).StoreMark();
+}
+
+Rule& Rule::DnatByPort(const std::string& map) {
+  return LoadMeta(NFT_META_L4PROTO).Load(kUdpDport, 1).Dnat(map);
+}
+
+Rule& Rule::DnatByAddressAndPort(const std::string& map) {
+  const std::uint32_t slots = SlotsOf(family_);
+  return LoadAddress(false).LoadMeta(NFT_META_L4PROTO, slots).Load(kUdpDport, slots + 1).Dnat(map);
+}
+
+// Looks the key in register 1 up and translates to what the map holds. Minimum, maximum and flags
+// are spelled out as the kernel shows them, so that our rule and its dump compare equal.
+Rule& Rule::Dnat(const std::string& map) {
+  const std::uint32_t address = Register(0);
+  const std::uint32_t port = Register(SlotsOf(family_));
+  LookUp(map, false, address);
+  return Add({"nat",
+              {{NFTNL_EXPR_NAT_TYPE, std::uint32_t{NFT_NAT_DNAT}},
+               {NFTNL_EXPR_NAT_FAMILY, NumberOf(family_)},
+               {NFTNL_EXPR_NAT_REG_ADDR_MIN, address},
+               {NFTNL_EXPR_NAT_REG_ADDR_MAX, address},
+               {NFTNL_EXPR_NAT_REG_PROTO_MIN, port},
+               {NFTNL_EXPR_NAT_REG_PROTO_MAX, port},
+               {NFTNL_EXPR_NAT_FLAGS,
+                std::uint32_t{NF_NAT_RANGE_MAP_IPS | NF_NAT_RANGE_PROTO_SPECIFIED}}}});
+}
+
+Rule& Rule::MasqueradeFullyRandom() {
+  return Add({"masq", {{NFTNL_EXPR_MASQ_FLAGS, std::uint32_t{NF_NAT_RANGE_PROTO_RANDOM_FULLY}}}});
+}
+
+Rule& Rule::Decide(const Verdict& verdict) {
+  Add({"immediate",
+       {{NFTNL_EXPR_IMM_DREG, std::uint32_t{NFT_REG_VERDICT}},
+        {NFTNL_EXPR_IMM_VERDICT, static_cast<std::uint32_t>(verdict.code)}}});
+  if (!verdict.chain.empty()) {
+    expressions_.back().attributes.emplace_back(NFTNL_EXPR_IMM_CHAIN, verdict.chain);
+  }
+  return *this;
+}
+
+// The kernel makes it ICMP's or ICMPv6's code.
+Rule& Rule::RejectAdminProhibited() {
+  return Add({"reject",
+              {{NFTNL_EXPR_REJECT_TYPE, std::uint32_t{NFT_REJECT_ICMPX_UNREACH}},
+               {NFTNL_EXPR_REJECT_CODE, Bytes{NFT_REJECT_ICMPX_ADMIN_PROHIBITED}}}});
 }
 
 }  // namespace nomad_bridge::nft

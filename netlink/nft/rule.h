@@ -27,7 +27,8 @@
 
 namespace nomad_bridge::nft {
 
-using Value = std::variant<std::uint32_t, std::string, std::vector<std::uint8_t>>;
+using Bytes = std::vector<std::uint8_t>;
+using Value = std::variant<std::uint32_t, std::string, Bytes>;
 
 struct Expression {
   std::string kind;
@@ -78,15 +79,13 @@ class Rule {
   // meta l4proto <number>
   Rule& L4Proto(std::uint8_t number);
   // <field> == value, <field> != value; ether daddr & mask == value
-  Rule& Is(const Field& field, std::vector<std::uint8_t> value) {
+  Rule& Is(const Field& field, Bytes value) {
     return Load(field, 0).Compare(true, std::move(value));
   }
-  Rule& IsNot(const Field& field, std::vector<std::uint8_t> value) {
+  Rule& IsNot(const Field& field, Bytes value) {
     return Load(field, 0).Compare(false, std::move(value));
   }
-  Rule& IsMasked(const Field& field,
-                 std::vector<std::uint8_t> mask,
-                 std::vector<std::uint8_t> value);
+  Rule& IsMasked(const Field& field, Bytes mask, Bytes value);
   // th dport first-last: of TCP, UDP or SCTP, which L4Proto() before it decides
   Rule& Dport(std::uint16_t first, std::uint16_t last);
   // <to> set <from>, without updating any checksum
@@ -157,16 +156,15 @@ class Rule {
   Rule& LookUp(const std::string& set,
                bool inverted = false,
                std::optional<std::uint32_t> into = std::nullopt);
-  Rule& CompareBy(std::uint32_t op, std::vector<std::uint8_t> bytes);
-  Rule& Compare(bool equal, std::vector<std::uint8_t> bytes);
-  Rule& CompareEqual(std::vector<std::uint8_t> bytes) { return Compare(true, std::move(bytes)); }
-  Rule& Mask(std::vector<std::uint8_t> mask, std::vector<std::uint8_t> flip);
+  Rule& CompareBy(std::uint32_t op, Bytes bytes);
+  Rule& Compare(bool equal, Bytes bytes);
+  Rule& CompareEqual(Bytes bytes) { return Compare(true, std::move(bytes)); }
+  Rule& Mask(Bytes mask, Bytes flip = {});
   Rule& LoadIfname(bool incoming);
   Rule& LoadMeta(std::uint32_t key, std::uint32_t slot = 0);
   Rule& Load(const Field& field, std::uint32_t slot);
-  Rule& LoadAddress(bool source);
-  Rule& LoadAddress(bool source, std::size_t bytes);
-  Rule& LoadPort(std::uint32_t slot);
+  [[nodiscard]] Field AddressField(bool source) const;
+  Rule& LoadAddress(bool source) { return Load(AddressField(source), 0); }
   Rule& MatchPrefix(bool source, bool equal, const Cidr& prefix);
   Rule& StoreMark();
   Rule& CtBits(std::uint32_t key, std::uint32_t bits, bool any = true);

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/message.h"
@@ -156,6 +157,37 @@ std::vector<KernelRule> Socket::Rules(const TableId& table, const std::string& c
   const std::string of_chain = chain.empty() ? "" : Format("chain {} of ", chain);
   const std::string what = Format("cannot read the rules of {}table {}", of_chain, Text(table));
   return List(socket_, request, what, &ReadRule);
+}
+
+void RetryOnGenerations(Socket& socket,
+                        const std::string& what,
+                        std::optional<std::uint32_t> first,
+                        const std::function<bool(std::uint32_t)>& attempt) {
+  const Deadline deadline = FromNow(kTimeout);
+  while (!attempt(first ? *first : socket.Generation())) {
+    first.reset();
+    if (std::chrono::steady_clock::now() > deadline) {
+      throw Error(Code::kTryAgain,
+                  Cat("cannot ", what),
+                  "other programs keep changing the nf_tables ruleset");
+    }
+  }
+}
+
+Error ErrorOf(const Batch& batch, const CommitReply& reply) {
+  const Refusal& first = reply.refused.front();
+  return {Code::kKernel, Cat("cannot ", batch.messages()[first.message].label), first.details};
+}
+
+bool TryCommit(Socket& socket, const Batch& batch, std::uint32_t generation) {
+  if (batch.empty()) {
+    return true;
+  }
+  const CommitReply reply = socket.Commit(batch, generation);
+  if (!reply.refused.empty()) {
+    throw ErrorOf(batch, reply);
+  }
+  return reply.done();
 }
 
 }  // namespace nomad_bridge::nft

@@ -13,11 +13,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "netlink/core/netns.h"
 #include "netlink/core/request_socket.h"
 #include "netlink/nft/batch.h"
@@ -103,5 +105,20 @@ class Socket {
 
   netlink::RequestSocket socket_;
 };
+
+// For changes while other programs may change the ruleset, too: plan on one generation, commit on that,
+// and plan anew if it has passed. Calls `attempt` with the ruleset's generation until it returns true;
+// kTryAgain if others keep changing it for kTimeout. `first` is the generation, if the caller has just
+// asked for it. `what` completes "cannot ...".
+void RetryOnGenerations(Socket& socket,
+                        const std::string& what,
+                        std::optional<std::uint32_t> first,
+                        const std::function<bool(std::uint32_t)>& attempt);
+
+// The first refusal in `reply`, to `batch`, which must have one: kKernel, with the message's label.
+[[nodiscard]] Error ErrorOf(const Batch& batch, const CommitReply& reply);
+
+// Commits `batch`, or nothing if it is empty. False if `generation` has passed; throws ErrorOf() a refusal.
+[[nodiscard]] bool TryCommit(Socket& socket, const Batch& batch, std::uint32_t generation);
 
 }  // namespace nomad_bridge::nft

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "firewall/address_policy.h"
 #include "firewall/table.h"
-#include "netlink/nft/commit.h"
+#include "netlink/nft/socket.h"
 #include "plugin/foreign/other_firewalls.h"
 #include "plugin/foreign/tools.h"
 #include "plugin/link/liveness.h"

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "ipam/store.h"
-#include "netlink/nft/commit.h"
+#include "netlink/nft/socket.h"
 #include "plugin/link/host_veth.h"
 
 namespace nomad_bridge::takeover {
