@@ -168,6 +168,10 @@ bool HasFamily(const std::vector<Cidr>& cidrs, Family family) {
                              [&](const Cidr& cidr) { return cidr.address.family() == family; });
 }
 
+std::string Bracketed(const Ip& ip) {
+  return ip.is_ipv4() ? ip.Text() : Cat('[', ip, ']');
+}
+
 std::vector<Ip> AddressesOnly(const std::vector<Cidr>& cidrs) {
   std::vector<Ip> addresses;
   std::ranges::transform(cidrs, std::back_inserter(addresses), &Cidr::address);

@@ -74,6 +74,9 @@ struct Cidr {
   auto operator<=>(const Cidr&) const = default;
 };
 
+// As in front of a port: an IPv6 address in brackets.
+[[nodiscard]] std::string Bracketed(const Ip& ip);
+
 // Without their prefix lengths.
 [[nodiscard]] std::vector<Ip> AddressesOnly(const std::vector<Cidr>& cidrs);
 

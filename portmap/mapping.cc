@@ -140,11 +140,8 @@ std::optional<Protocol> ParseProtocol(std::string_view text) {
 
 std::string DescribeHostPort(const DnatEntry& entry) {
   const std::string protocol = Text(entry.protocol);
-  if (!entry.host_ip) {
-    return Cat(protocol, ' ', entry.host_port);
-  }
-  return entry.host_ip->is_ipv4() ? Cat(protocol, ' ', *entry.host_ip, ':', entry.host_port)
-                                  : Cat(protocol, " [", *entry.host_ip, "]:", entry.host_port);
+  const std::string address = entry.host_ip ? Cat(Bracketed(*entry.host_ip), ':') : "";
+  return Cat(protocol, ' ', address, entry.host_port);
 }
 
 std::vector<PortMapping> MakePortMappings(const std::vector<PortMappingSpec>& specs) {

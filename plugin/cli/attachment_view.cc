@@ -95,9 +95,8 @@ std::string ShowPorts(const Attachment& attachment) {
   // Once for both families.
   std::map<std::tuple<std::uint16_t, std::string, std::uint16_t>, std::set<std::string>> protocols;
   for (const portmap::DnatEntry& port : attachment.record->rules.ports) {
-    const std::string ip = port.host_ip ? port.host_ip->Text() : "";
-    const std::string shown = port.host_ip && !port.host_ip->is_ipv4() ? Format("[{}]", ip) : ip;
-    protocols[{port.host_port, shown, port.container_port}].emplace(portmap::Text(port.protocol));
+    const std::string ip = port.host_ip ? Bracketed(*port.host_ip) : "";
+    protocols[{port.host_port, ip, port.container_port}].emplace(portmap::Text(port.protocol));
   }
   std::string text;
   for (const auto& [port, names] : protocols) {

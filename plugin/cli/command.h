@@ -12,7 +12,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -49,7 +48,6 @@ struct Arguments {
   std::map<std::string, std::string, std::less<>> flags;  // by their whole names
 
   [[nodiscard]] bool Has(std::string_view flag) const { return flags.contains(flag); }
-  [[nodiscard]] std::optional<std::string> Value(std::string_view flag) const;
 };
 
 struct Operands {

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdlib>
 #include <exception>
 #include <numeric>
@@ -88,7 +87,7 @@ std::string UsageLine(const Command& command) {
 }
 
 std::string HelpOf(const Command& command) {
-  Table flags({}, {.indent = 2, .is_cut = false});
+  Table flags;
   for (const Flag& flag : FlagsOf(command)) {
     flags.Add({Spelled(flag), std::string(flag.meaning)});
   }
@@ -96,7 +95,7 @@ std::string HelpOf(const Command& command) {
 }
 
 std::string Overview() {
-  Table commands({}, {.indent = 2, .is_cut = false});
+  Table commands;
   for (const Command* const command : kCommands) {
     commands.Add(
         {Cat(command->name, command->operands.text.empty() ? "" : " ", command->operands.text),
@@ -224,11 +223,6 @@ const Command kVersion = {.name = "version",
                           .summary = "which release this is, and which versions of CNI it speaks",
                           .text = "The same two lines as without any arguments, on stdout.\n",
                           .run = RunVersion};
-
-std::optional<std::string> Arguments::Value(std::string_view flag) const {
-  const auto found = flags.find(flag);
-  return found == flags.end() ? std::nullopt : std::optional(found->second);
-}
 
 std::span<const Command* const> Commands() {
   return kCommands;

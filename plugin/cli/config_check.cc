@@ -1,7 +1,4 @@
 #include <exception>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"

@@ -14,14 +14,12 @@
 #include "base/text.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/document.h"
-#include "plugin/cli/terminal.h"
 #include "plugin/rules/converge.h"
 
 namespace nomad_bridge::cli {
 namespace {
 
 constexpr std::array<std::string_view, 3> kWords = {"ok", "WARN", "FAIL"};
-constexpr std::array<std::string_view, 3> kJsonWords = {"ok", "warn", "fail"};
 constexpr std::array kColours = {Colour::kGood, Colour::kDoubtful, Colour::kBad};
 
 constexpr std::array<Flag, 2> kFlags = {kJsonFlag,
@@ -78,9 +76,9 @@ std::string TextOf(const std::vector<CheckResult>& all) {
   return text;
 }
 
-Json ToJson(const CheckResult& result) {
+Json ResultJson(const CheckResult& result) {
   return {{"check", result.check},
-          {"verdict", kJsonWords.at(static_cast<std::size_t>(result.verdict))},
+          {"verdict", Lower(kWords.at(static_cast<std::size_t>(result.verdict)))},
           {"what", result.what},
           {"fix", result.fix}};
 }
@@ -92,9 +90,8 @@ int RunDoctor(const Arguments& arguments) {
   const std::size_t failures = Count(all, Verdict::kFail);
   const std::size_t warnings = Count(all, Verdict::kWarn);
   if (arguments.Has("json")) {
-    const auto to_json = [](const CheckResult& each) { return ToJson(each); };
     PrintDocument(
-        {{"failures", failures}, {"warnings", warnings}, {"checks", ArrayOf(all, to_json)}});
+        {{"failures", failures}, {"warnings", warnings}, {"checks", ArrayOf(all, ResultJson)}});
   } else {
     Print(Format("{}{}, {}, {} ok\n",
                  TextOf(all),
@@ -103,22 +100,6 @@ int RunDoctor(const Arguments& arguments) {
                  all.size() - failures - warnings));
   }
   return failures != 0 || (arguments.Has("strict") && warnings != 0) ? kNo : kYes;
-}
-
-ConfigFile ReadConfigFile(const std::string& path) {
-  ConfigFile file{.path = path};
-  try {
-    file.plugins = cni::ReadPluginConfigs(path);
-  } catch (const std::exception& error) {
-    file.error = error.what();
-  }
-  return file;
-}
-
-// In the directory of all runtimes there are networks of podman and others, too.
-bool NamesUs(const ConfigFile& file) {
-  return std::ranges::any_of(
-      file.plugins, [](const cni::PluginConfig& plugin) { return plugin.type == "nomad-bridge"; });
 }
 
 }  // namespace
@@ -205,8 +186,15 @@ const std::vector<ConfigFile>& Examination::Configs() {
   if (!configs_) {
     configs_.emplace();
     for (const std::string& path : cni::FindDefaultConfigFiles()) {
-      ConfigFile file = ReadConfigFile(path);
-      if (path.starts_with("/opt/cni/config/") || NamesUs(file)) {
+      ConfigFile file{.path = path};
+      try {
+        file.plugins = cni::ReadPluginConfigs(path);
+      } catch (const std::exception& error) {
+        file.error = error.what();
+      }
+      // In the directory of all runtimes there are networks of podman and others, too.
+      if (path.starts_with("/opt/cni/config/") ||
+          std::ranges::count(file.plugins, "nomad-bridge", &cni::PluginConfig::type) != 0) {
         configs_->push_back(std::move(file));
       }
     }

@@ -1,11 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <set>
-#include <string>
-#include <vector>
-
-#include <unistd.h>
 
 #include "base/list.h"
 #include "base/log.h"
@@ -13,10 +8,7 @@
 #include "netlink/conntrack/conntrack.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
-#include "plugin/cli/document.h"
-#include "plugin/cli/inventory.h"
 #include "plugin/cli/side_mismatches.h"
-#include "plugin/cli/terminal.h"
 #include "plugin/state/host.h"
 #include "portmap/mapping.h"
 
@@ -121,10 +113,6 @@ std::string ShowLabels(const Attachment& attachment) {
     }
   }
   return Cat(text, "  network ", attachment.id.network, '\n');
-}
-
-std::string Bracketed(const Ip& ip) {
-  return ip.is_ipv4() ? ip.Text() : Format("[{}]", ip);
 }
 
 std::string ShowPublished(const state::Record& record, const std::vector<std::size_t>& counts) {

@@ -10,9 +10,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -2,34 +2,20 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fnmatch.h>
 
 #include "base/text.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
-#include "plugin/cli/document.h"
-#include "plugin/cli/inventory.h"
-#include "plugin/cli/terminal.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
 namespace {
 
-constexpr std::array<std::string_view, 9> kKeys = {cni::kJob,
-                                                   cni::kNamespace,
-                                                   cni::kGroup,
-                                                   cni::kAllocation,
-                                                   "net",
-                                                   "port",
-                                                   "addr",
-                                                   "veth",
-                                                   "state"};
+constexpr std::array<std::string_view, 9> kKeys =
+    {"job", "ns", "group", "alloc", "net", "port", "addr", "veth", "state"};
 
 // By key: globs, of which one has to match.
 using Filters = std::map<std::string, std::vector<std::string>, std::less<>>;
@@ -143,7 +129,7 @@ std::string ShowTable(const Inventory& inventory, bool is_wide) {
     Append(headers, {"INTERFACE", "VETH", "BRIDGE", "IN", "OUT"});
   }
   headers.emplace_back("STATE");
-  Table table(std::move(headers));
+  Table table(headers);
   for (const Attachment& attachment : inventory.attachments) {
     table.Add(Row(attachment, inventory, is_wide));
   }

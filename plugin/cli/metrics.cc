@@ -1,13 +1,8 @@
 #include <array>
 #include <cerrno>
-#include <map>
-#include <optional>
 #include <set>
-#include <string>
-#include <string_view>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -20,7 +15,6 @@
 #include "base/text.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/doctor.h"
-#include "plugin/cli/inventory.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/link/stale_since.h"
 #include "plugin/link/traffic.h"
@@ -153,27 +147,22 @@ std::string FaultMetric(state::Host& host, const Inventory& inventory) {
   return metric.Text();
 }
 
-struct Seen {
-  Inventory inventory;
-  Traffic traffic;
-};
-
 // The traffic with what deleted links had counted; without root only of what is there.
-Seen TakeTraffic(state::Host& host) {
+std::pair<Inventory, Traffic> TakeTraffic(state::Host& host) {
   const bool is_root = ::geteuid() == 0;
   if (!is_root) {
     LogLine("{}", "without root the traffic of interfaces that were deleted is missing");
   }
   // Before the links are listed (traffic.h).
   const link::TrafficTotals totals = is_root ? link::TrafficTotals::Lock() : link::TrafficTotals();
-  Seen seen{.inventory = TakeInventory(host)};
+  Inventory inventory = TakeInventory(host);
   std::vector<link::Counted> counted;
-  for (const Attachment& attachment : seen.inventory.attachments) {
+  for (const Attachment& attachment : inventory.attachments) {
     counted.push_back({.workload = cni::WorkloadOf(attachment.labels),
                        .link = attachment.link ? &*attachment.link : nullptr});
   }
-  seen.traffic = totals.Settle(seen.inventory.links, counted);
-  return seen;
+  Traffic traffic = totals.Settle(inventory.links, counted);
+  return {std::move(inventory), std::move(traffic)};
 }
 
 void NoteStale(const Inventory& inventory) {
@@ -223,8 +212,8 @@ int RunMetrics(const Arguments& arguments) {
           inventory, "bridge_ports", "Ports of a network's bridge, of 1023.", &Network::ports),
       AttachmentMetric(inventory),
       FaultMetric(host, inventory));
-  if (const std::optional<std::string> path = arguments.Value("output")) {
-    Publish(*path, text);
+  if (arguments.Has("output")) {
+    Publish(arguments.flags.at("output"), text);
   } else {
     Print(text);
   }

@@ -5,7 +5,6 @@
 #include "plugin/attachment/reconcile.h"
 
 #include <array>
-#include <string_view>
 
 #include <unistd.h>
 
@@ -17,7 +16,6 @@
 #include "plugin/attachment/collect.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/document.h"
-#include "plugin/cli/terminal.h"
 #include "plugin/rules/converge.h"
 #include "plugin/state/host.h"
 

@@ -1,11 +1,8 @@
 #include "plugin/cli/side_mismatches.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
-#include <tuple>
 
-#include "base/error.h"
 #include "base/list.h"
 #include "base/text.h"
 #include "firewall/foreign_drops.h"
@@ -32,13 +29,6 @@ Lines HostMismatches(state::Host& host, const Attachment& attachment) {
   return attachment::Reconcile(host, scope, Mode::kLook).mismatches.TextsLeft();
 }
 
-// Whether `routes` lead anywhere outside.
-bool HasDefaultRoute(const std::vector<Route>& routes, Family family) {
-  return std::ranges::any_of(routes, [&](const Route& route) {
-    return route.destination.prefix_length == 0 && route.destination.address.family() == family;
-  });
-}
-
 Lines RouteMismatches(rtnl::Socket& container, const Attachment& attachment) {
   const state::Record& record = *attachment.record;
   const std::optional<rtnl::Link> link = container.FindLink(attachment.id.ifname);
@@ -62,7 +52,10 @@ Lines RouteMismatches(rtnl::Socket& container, const Attachment& attachment) {
     published.insert(port.container_ip.family());
   }
   for (const Family family : published) {
-    if (!HasDefaultRoute(routes, family)) {
+    const auto is_default = [&](const Route& route) {
+      return route.destination.prefix_length == 0 && route.destination.address.family() == family;
+    };
+    if (std::ranges::none_of(routes, is_default)) {
       mismatches.push_back(Format("no default route for {}: answers find no way back",
                                   family == Family::kIpv4 ? "IPv4" : "IPv6"));
     }
@@ -70,53 +63,30 @@ Lines RouteMismatches(rtnl::Socket& container, const Attachment& attachment) {
   return mismatches;
 }
 
-// nullopt for a protocol whose sockets are not listed.
-std::optional<sockets::Protocol> SocketsOf(portmap::Protocol protocol) {
-  switch (protocol) {
-    case portmap::Protocol::kTcp:
-      return sockets::Protocol::kTcp;
-    case portmap::Protocol::kUdp:
-      return sockets::Protocol::kUdp;
-    case portmap::Protocol::kSctp:
-      return std::nullopt;
-  }
-  return std::nullopt;
-}
-
-std::string Endpoint(const Ip& ip, std::uint16_t port) {
-  return ip.is_ipv4() ? Cat(ip, ':', port) : Cat('[', ip, "]:", port);
-}
-
-// Of one container port: on which of its addresses nobody listens.
-std::optional<std::string> FindListenerMismatch(const netlink::Netns& container,
-                                                const portmap::DnatEntry& port,
-                                                sockets::Protocol protocol) {
-  const std::vector<sockets::Listener> all =
-      sockets::Listeners(container, protocol, port.container_port);
-  const auto accepts = [&](const sockets::Listener& each) {
-    return each.Accepts(port.container_ip);
-  };
-  if (std::ranges::any_of(all, accepts)) {
-    return std::nullopt;
-  }
-  const std::string where = Cat(portmap::Text(port.protocol), '/', port.container_port);
-  if (all.empty()) {
-    return Format("no listener on {}", where);
-  }
-  return Format("the listener on {} is on {}, not on {}",
-                where,
-                Endpoint(all.front().address, port.container_port),
-                port.container_ip);
-}
-
+// Of each container port: on which of its addresses nobody listens.
 Lines ListenerMismatches(const netlink::Netns& container, const state::Record& record) {
   Lines mismatches;
   for (const portmap::DnatEntry& port : record.rules.ports) {
-    const std::optional<sockets::Protocol> protocol = SocketsOf(port.protocol);
-    std::optional<std::string> mismatch =
-        protocol ? FindListenerMismatch(container, port, *protocol) : std::nullopt;
-    if (mismatch && !Contains(mismatches, *mismatch)) {
-      mismatches.push_back(*std::move(mismatch));
+    if (port.protocol == portmap::Protocol::kSctp) {
+      continue;  // whose sockets are not listed
+    }
+    const std::vector<sockets::Listener> all = sockets::Listeners(
+        container, static_cast<sockets::Protocol>(port.protocol), port.container_port);
+    const auto accepts = [&](const sockets::Listener& each) {
+      return each.Accepts(port.container_ip);
+    };
+    if (std::ranges::any_of(all, accepts)) {
+      continue;
+    }
+    const std::string where = Cat(portmap::Text(port.protocol), '/', port.container_port);
+    const std::string mismatch = all.empty() ? Cat("no listener on ", where)
+                                             : Format("the listener on {} is on {}:{}, not on {}",
+                                                      where,
+                                                      Bracketed(all.front().address),
+                                                      port.container_port,
+                                                      port.container_ip);
+    if (!Contains(mismatches, mismatch)) {
+      mismatches.push_back(mismatch);
     }
   }
   return mismatches;

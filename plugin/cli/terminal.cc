@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <numeric>
-#include <optional>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -18,13 +17,6 @@ namespace {
 constexpr std::size_t kGap = 2;
 // Of a column that is cut: the beginning of an id that inspect takes.
 constexpr std::size_t kNarrowest = 3;
-
-// nullopt where nothing has to be cut.
-std::optional<std::size_t> TerminalWidth() {
-  winsize size{};
-  const bool is_known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return is_known ? std::optional<std::size_t>(size.ws_col) : std::nullopt;
-}
 
 bool ShowsColours() {
   const auto is_set = [](const char* name) {
@@ -107,11 +99,8 @@ std::string Counted(std::size_t count, std::string_view what) {
 
 Cell::Cell(const std::string& shown, Colour shown_in) : text(Printable(shown)), colour(shown_in) {}
 
-Table::Table(std::vector<std::string> headers, TableForm form) : form_(form) {
-  if (!headers.empty()) {
-    rows_.emplace_back(headers.begin(), headers.end());
-  }
-}
+Table::Table(const std::vector<std::string>& headers)
+    : is_help_(false), rows_({{headers.begin(), headers.end()}}) {}
 
 void Table::Add(std::vector<Cell> row) {
   rows_.push_back(std::move(row));
@@ -124,9 +113,10 @@ std::vector<std::size_t> Table::Widths() const {
       widths[column] = std::max(widths[column], Width(row.at(column).text));
     }
   }
-  if (const std::optional<std::size_t> width = TerminalWidth(); width && form_.is_cut) {
-    const std::size_t between = form_.indent + kGap * (widths.size() - 1);
-    Narrow(widths, *width - std::min(*width, between));
+  winsize size{};
+  if (!is_help_ && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    const std::size_t between = kGap * (widths.size() - 1);
+    Narrow(widths, size.ws_col - std::min<std::size_t>(size.ws_col, between));
   }
   return widths;
 }
@@ -138,7 +128,7 @@ std::string Table::Text() const {
   const std::vector<std::size_t> widths = Widths();
   std::string text;
   for (const std::vector<Cell>& row : rows_) {
-    std::size_t pending = form_.indent;  // spaces; none at a line's end
+    std::size_t pending = is_help_ ? kGap : 0;  // spaces; none at a line's end
     for (std::size_t column = 0; column < widths.size(); ++column) {
       const std::string shown = Cut(row.at(column).text, widths[column]);
       if (!shown.empty()) {

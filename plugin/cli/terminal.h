@@ -38,15 +38,11 @@ struct Cell {
   Colour colour;
 };
 
-struct TableForm {
-  std::size_t indent = 0;
-  bool is_cut = true;  // help is whole on any terminal
-};
-
 class Table {
  public:
-  // Without headers the rows stand alone.
-  explicit Table(std::vector<std::string> headers, TableForm form = {});
+  // Rows alone, of help: indented, and whole on any terminal.
+  Table() = default;
+  explicit Table(const std::vector<std::string>& headers);
 
   // As many cells as there are headers, or as the first row has.
   void Add(std::vector<Cell> row);
@@ -55,7 +51,7 @@ class Table {
  private:
   [[nodiscard]] std::vector<std::size_t> Widths() const;
 
-  TableForm form_;
+  bool is_help_ = true;
   std::vector<std::vector<Cell>> rows_;
 };
 

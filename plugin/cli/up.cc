@@ -1,5 +1,3 @@
-#include <string>
-#include <vector>
 
 #include "base/list.h"
 #include "base/log.h"
