@@ -12,7 +12,7 @@
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 
-private_headers="netlink/core/handles.h netlink/core/message.h netlink/rtnl/rtnl_impl.h netlink/nft/decode.h netlink/nft/encode.h"
+private_headers="netlink/core/handles.h netlink/core/message.h netlink/rtnl/rtnl_impl.h netlink/nft/codec.h"
 owners="base/fd.h netlink/core/handles.h"
 starters="base/subprocess.cc"
 mismatches=$(mktemp)

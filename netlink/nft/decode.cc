@@ -1,5 +1,3 @@
-#include "netlink/nft/decode.h"
-
 #include <algorithm>
 #include <array>
 #include <span>
@@ -11,7 +9,7 @@
 
 #include "base/text.h"
 #include "netlink/core/handles.h"
-#include "netlink/nft/encode.h"
+#include "netlink/nft/codec.h"
 
 namespace nomad_bridge::nft {
 namespace {

@@ -1,5 +1,3 @@
-#include "netlink/nft/encode.h"
-
 #include <array>
 
 #include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
@@ -10,6 +8,7 @@
 
 #include "base/text.h"
 #include "netlink/nft/batch.h"
+#include "netlink/nft/codec.h"
 
 namespace nomad_bridge::nft {
 namespace {
@@ -50,10 +49,10 @@ std::uint32_t ByteOrder(const std::vector<Type>& fields) {
   return fields[0] == Type::kIfname ? kHost : kBig;
 }
 
-netlink::NftnlUserData CommentData(std::uint8_t type, const std::string& comment) {
-  netlink::NftnlUserData data(nftnl_udata_buf_alloc(kMaxUserDataBytes));
-  nftnl_udata_put_strz(data.get(), type, CutUtf8(comment, kMaxCommentBytes).c_str());
-  return data;
+Bytes CommentData(std::uint8_t type, const std::string& comment) {
+  const std::string text = CutUtf8(comment, kMaxCommentBytes) + '\0';
+  const std::string data = Cat(static_cast<char>(type), static_cast<char>(text.size()), text);
+  return {data.begin(), data.end()};
 }
 
 void SetAttribute(nftnl_expr& expression, std::uint16_t attribute, const Value& value) {
@@ -158,11 +157,9 @@ netlink::NftnlRule Encode(const TableId& table, const std::string& chain, const 
     nftnl_rule_add_expr(raw, added.release());  // the rule owns it now
   }
   if (!rule.comment().empty()) {
-    const netlink::NftnlUserData data = CommentData(NFTNL_UDATA_RULE_COMMENT, rule.comment());
-    nftnl_rule_set_data(raw,
-                        NFTNL_RULE_USERDATA,
-                        nftnl_udata_buf_data(data.get()),
-                        nftnl_udata_buf_len(data.get()));
+    const Bytes data = CommentData(NFTNL_UDATA_RULE_COMMENT, rule.comment());
+    const auto bytes = static_cast<std::uint32_t>(data.size());
+    nftnl_rule_set_data(raw, NFTNL_RULE_USERDATA, data.data(), bytes);
   }
   return encoded;
 }
@@ -170,7 +167,7 @@ netlink::NftnlRule Encode(const TableId& table, const std::string& chain, const 
 netlink::NftnlSet Encode(const TableId& table, const Element& element) {
   netlink::NftnlSet encoded = Encode(table, element.set);
   netlink::NftnlElement only(nftnl_set_elem_alloc());
-  const auto put = [&](std::uint16_t attribute, const std::vector<std::uint8_t>& bytes) {
+  const auto put = [&](std::uint16_t attribute, const Bytes& bytes) {
     nftnl_set_elem_set(
         only.get(), attribute, bytes.data(), static_cast<std::uint32_t>(bytes.size()));
   };
@@ -189,11 +186,7 @@ netlink::NftnlSet Encode(const TableId& table, const Element& element) {
     nftnl_set_elem_set_u32(only.get(), NFTNL_SET_ELEM_FLAGS, NFT_SET_ELEM_INTERVAL_END);
   }
   if (!element.comment.empty()) {
-    const netlink::NftnlUserData data = CommentData(NFTNL_UDATA_SET_ELEM_COMMENT, element.comment);
-    nftnl_set_elem_set(only.get(),
-                       NFTNL_SET_ELEM_USERDATA,
-                       nftnl_udata_buf_data(data.get()),
-                       nftnl_udata_buf_len(data.get()));
+    put(NFTNL_SET_ELEM_USERDATA, CommentData(NFTNL_UDATA_SET_ELEM_COMMENT, element.comment));
   }
   nftnl_set_elem_add(encoded.get(), only.release());  // the set owns it now
   return encoded;

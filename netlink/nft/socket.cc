@@ -12,8 +12,7 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/message.h"
-#include "netlink/nft/decode.h"
-#include "netlink/nft/encode.h"
+#include "netlink/nft/codec.h"
 
 namespace nomad_bridge::nft {
 namespace {

@@ -1,6 +1,9 @@
 #include "netlink/nft/table.h"
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <utility>
 
 #include <netinet/in.h>
 
@@ -12,36 +15,29 @@ namespace {
 
 constexpr std::size_t kRegisterBytes = 4;
 
-std::size_t SizeOf(Type type) {
-  switch (type) {
-    case Type::kVerdict:  // the kernel knows
-      return 0;
-    case Type::kIpv4Addr:
-      return 4;
-    case Type::kIpv6Addr:
-    case Type::kIfname:
-      return 16;
-    case Type::kEtherAddr:
-      return 6;
-    case Type::kInetProto:
-      return 1;
-    case Type::kInetService:
-      return 2;
-  }
-  return 0;
+// What `values` have for `key`; 0 or nothing if they have not.
+template <typename Key, typename Value, std::size_t kCount>
+Value ValueOf(Key key, const std::pair<Key, Value> (&values)[kCount]) {
+  const auto* const found = std::ranges::find(values, key, &std::pair<Key, Value>::first);
+  return found == std::end(values) ? Value() : found->second;
 }
 
-std::string ProtocolText(std::uint8_t number) {
-  switch (number) {
-    case IPPROTO_TCP:
-      return "tcp";
-    case IPPROTO_UDP:
-      return "udp";
-    case IPPROTO_SCTP:
-      return "sctp";
-    default:
-      return Cat(int{number});
-  }
+// In bytes; of a verdict the kernel knows it.
+std::size_t SizeOf(Type type) {
+  using enum Type;
+  return ValueOf<Type, std::size_t>(type,
+                                    {{kIpv4Addr, 4},
+                                     {kIpv6Addr, 16},
+                                     {kIfname, 16},
+                                     {kEtherAddr, 6},
+                                     {kInetProto, 1},
+                                     {kInetService, 2}});
+}
+
+std::string ProtocolText(int number) {
+  const std::string name(ValueOf<int, std::string_view>(
+      number, {{IPPROTO_TCP, "tcp"}, {IPPROTO_UDP, "udp"}, {IPPROTO_SCTP, "sctp"}}));
+  return name.empty() ? Cat(number) : name;
 }
 
 std::string FieldText(Type type, std::span<const std::uint8_t> bytes) {
@@ -69,19 +65,9 @@ std::string FieldText(Type type, std::span<const std::uint8_t> bytes) {
 }  // namespace
 
 std::string Text(TableFamily family) {
-  switch (family) {
-    case TableFamily::kInet:
-      return "inet";
-    case TableFamily::kIp:
-      return "ip";
-    case TableFamily::kIp6:
-      return "ip6";
-    case TableFamily::kBridge:
-      return "bridge";
-    case TableFamily::kAny:
-      break;
-  }
-  return {};
+  using enum TableFamily;
+  return std::string(ValueOf<TableFamily, std::string_view>(
+      family, {{kInet, "inet"}, {kIp, "ip"}, {kIp6, "ip6"}, {kBridge, "bridge"}}));
 }
 
 std::string Text(const TableId& table) {
