@@ -66,7 +66,7 @@ void PutFilter(netlink::Message& message, const UdpFlows& flows) {
     const netlink::Nest protocol(message, CTA_TUPLE_PROTO);
     message.PutU8(CTA_PROTO_NUM, IPPROTO_UDP);
     if (flows.port) {
-      message.PutU16Be(CTA_PROTO_DST_PORT, *flows.port);
+      message.PutU16(CTA_PROTO_DST_PORT, htobe16(*flows.port));
     }
   }
   const netlink::Nest filter(message, CTA_FILTER);
@@ -109,11 +109,8 @@ struct Entry {
 };
 
 std::optional<Ip> ReadAddress(const netlink::Attributes& addresses, int ipv4, int ipv6) {
-  const std::span<const std::uint8_t> bytes4 = addresses.Bytes(ipv4);
-  const std::span<const std::uint8_t> bytes6 = addresses.Bytes(ipv6);
-  return bytes4.size() == 4    ? std::optional(Ip(bytes4))
-         : bytes6.size() == 16 ? std::optional(Ip(bytes6))
-                               : std::nullopt;
+  const std::optional<Ip> address = addresses.Address(ipv4);
+  return address ? address : addresses.Address(ipv6);
 }
 
 Entry ReadEntry(const netlink::Attributes& entry, Family family) {

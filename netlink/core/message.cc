@@ -32,10 +32,6 @@ void Message::Append(std::span<const std::byte> bytes) {
   std::memcpy(room, bytes.data(), bytes.size());
 }
 
-void Message::PutU16Be(int attribute, std::uint16_t value) {
-  PutU16(attribute, htobe16(value));
-}
-
 void Message::PutText(int attribute, const std::string& text) {
   RequireRoom(nla_put_string(message_.get(), attribute, text.c_str()) == 0);
 }
@@ -82,6 +78,11 @@ std::span<const std::uint8_t> Attributes::Bytes(int attribute) const {
 std::optional<std::uint16_t> Attributes::U16Be(int attribute) const {
   const std::optional<std::uint16_t> value = U16(attribute);
   return value ? std::optional(be16toh(*value)) : std::nullopt;
+}
+
+std::optional<Ip> Attributes::Address(int attribute) const {
+  const std::span<const std::uint8_t> bytes = Bytes(attribute);
+  return bytes.size() == 4 || bytes.size() == 16 ? std::optional(Ip(bytes)) : std::nullopt;
 }
 
 std::string Attributes::Text(int attribute) const {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/ip.h"
 #include "netlink/core/handles.h"
 
 namespace nomad_bridge::netlink {
@@ -27,6 +28,11 @@ class Message {
  public:
   // `type` and `flags` as in nlmsghdr; NLM_F_REQUEST is added.
   Message(int type, int flags);
+  // With the fixed header of its family.
+  template <typename Header>
+  Message(int type, int flags, const Header& header) : Message(type, flags) {
+    Head(header);
+  }
 
   // The fixed header that follows nlmsghdr (or opens a nest), before any attribute.
   template <typename Header>
@@ -36,7 +42,6 @@ class Message {
   void PutU8(int attribute, std::uint8_t value) { Put(attribute, &value, sizeof value); }
   void PutU16(int attribute, std::uint16_t value) { Put(attribute, &value, sizeof value); }
   void PutU32(int attribute, std::uint32_t value) { Put(attribute, &value, sizeof value); }
-  void PutU16Be(int attribute, std::uint16_t value);
   // With the final zero that the kernel's names have; PutBytes writes none.
   void PutText(int attribute, const std::string& text);
   void PutBytes(int attribute, std::span<const std::uint8_t> bytes) {
@@ -94,6 +99,7 @@ class Attributes {
   [[nodiscard]] auto U16(int attribute) const { return Number<std::uint16_t>(attribute); }
   [[nodiscard]] auto U32(int attribute) const { return Number<std::uint32_t>(attribute); }
   [[nodiscard]] std::optional<std::uint16_t> U16Be(int attribute) const;
+  [[nodiscard]] std::optional<Ip> Address(int attribute) const;
   // Up to the final zero; empty if absent.
   [[nodiscard]] std::string Text(int attribute) const;
   // The raw value; empty if absent.

@@ -14,12 +14,19 @@
 namespace nomad_bridge::netlink {
 namespace {
 
-void Write(const std::string& name, const std::string& value) {
+// True if the value is another than `present`, and was written.
+bool Set(const std::string& name,
+         const std::optional<std::string>& present,
+         const std::string& value) {
+  if (present == value) {
+    return false;
+  }
   const UniqueFd fd(::open(("/proc/sys/" + name).c_str(), O_WRONLY | O_CLOEXEC));
   // One write(2): the kernel takes each for a whole value.
   if (!fd || ::write(fd.get(), value.data(), value.size()) < 0) {
     throw ErrnoError(Code::kKernel, Format("cannot set '{}' to '{}'", name, value));
   }
+  return true;
 }
 
 }  // namespace
@@ -40,20 +47,12 @@ std::optional<std::string> FindSysctl(const std::string& name) {
 }
 
 bool EnsureSysctl(const std::string& name, const std::string& value) {
-  if (FindSysctl(name) == value) {
-    return false;
-  }
-  Write(name, value);
-  return true;
+  return Set(name, FindSysctl(name), value);
 }
 
 bool EnsureSysctlIfPresent(const std::string& name, const std::string& value) {
   const std::optional<std::string> present = FindSysctl(name);
-  if (!present || present == value) {
-    return false;
-  }
-  Write(name, value);
-  return true;
+  return present && Set(name, present, value);
 }
 
 bool IsSysctlOn(const std::string& name) {

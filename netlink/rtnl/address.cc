@@ -43,15 +43,15 @@ Error AddressError(const std::string& what, const Cidr& address, netlink::Reply 
 
 std::vector<AddressState> AddressStates(netlink::RequestSocket& socket, const Link& link) {
   const auto index = static_cast<unsigned int>(link.index);
-  netlink::Message request(RTM_GETADDR, NLM_F_DUMP);
-  request.Head(ifaddrmsg{.ifa_family = AF_UNSPEC, .ifa_index = index});
+  netlink::Message request(
+      RTM_GETADDR, NLM_F_DUMP, ifaddrmsg{.ifa_family = AF_UNSPEC, .ifa_index = index});
   const netlink::Reply reply =
       socket.TransactOrThrow(request, Format("cannot list the addresses of '{}'", link.name));
   std::vector<AddressState> states;
   const auto read = [&](const ifaddrmsg& head, const netlink::Attributes& attributes) {
     // IFA_ADDRESS is the far end's on a point-to-point link; then IFA_LOCAL is there too.
-    std::optional<Ip> ip = ReadIp(attributes.Bytes(IFA_LOCAL));
-    ip = ip ? ip : ReadIp(attributes.Bytes(IFA_ADDRESS));
+    std::optional<Ip> ip = attributes.Address(IFA_LOCAL);
+    ip = ip ? ip : attributes.Address(IFA_ADDRESS);
     // The kernel narrows the dump to one link only since 4.20, and a dump of all families brings
     // MCTP's and others too.
     if (ip && head.ifa_index == index && head.ifa_family == FamilyOf(*ip)) {
@@ -73,14 +73,14 @@ std::vector<Cidr> Socket::Addresses(const Link& link) {
 }
 
 std::vector<Ip> Socket::LocalIpv4Addresses() {
-  netlink::Message request(RTM_GETROUTE, NLM_F_DUMP);
-  request.Head(rtmsg{.rtm_family = AF_INET, .rtm_type = RTN_LOCAL});
+  netlink::Message request(
+      RTM_GETROUTE, NLM_F_DUMP, rtmsg{.rtm_family = AF_INET, .rtm_type = RTN_LOCAL});
   request.PutU32(RTA_TABLE, RT_TABLE_LOCAL);
   const netlink::Reply reply =
       socket_.TransactOrThrow(request, "cannot list the node's IPv4 addresses", {ENOENT});
   std::vector<Ip> addresses;
   const auto read = [&](const rtmsg& head, const netlink::Attributes& attributes) {
-    const std::optional<Ip> ip = ReadIp(attributes.Bytes(RTA_DST));
+    const std::optional<Ip> ip = attributes.Address(RTA_DST);
     if (ip && head.rtm_type == RTN_LOCAL && head.rtm_dst_len == ip->bits()) {
       addresses.push_back(*ip);
     }

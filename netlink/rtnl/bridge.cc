@@ -1,3 +1,6 @@
+// Bridges and their ports. A port that accepts one source MAC is locked: it drops frames whose source MAC
+// has no FDB entry for that port, and with learning off there are only static entries.
+#include <algorithm>
 #include <cerrno>
 
 #include <linux/if_bridge.h>
@@ -16,8 +19,7 @@ netlink::Message BridgeMessage(const std::string& name,
                                const Mac& mac,
                                int mtu,
                                bool vlan_filtering) {
-  netlink::Message message(RTM_NEWLINK, kCreate);
-  message.Head(HeadFor(0));
+  netlink::Message message(RTM_NEWLINK, kCreate, HeadFor(0));
   // A MAC given on creation counts as set by an administrator: the bridge then does not take its
   // ports' lowest.
   PutIdentity(message, name, mac, mtu);
@@ -32,6 +34,58 @@ netlink::Message BridgeMessage(const std::string& name,
     message.PutU8(IFLA_BR_VLAN_FILTERING, 1);
   }
   return message;
+}
+
+// A static FDB entry of `mac`.
+netlink::Message FdbEntryMessage(const Link& port, int state, int flags, const Mac& mac) {
+  netlink::Message message(RTM_NEWNEIGH,
+                           NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE,
+                           ndmsg{.ndm_family = AF_BRIDGE,
+                                 .ndm_ifindex = port.index,
+                                 .ndm_state = static_cast<std::uint16_t>(state),
+                                 .ndm_flags = static_cast<std::uint8_t>(flags)});
+  message.PutBytes(NDA_LLADDR, mac.bytes);
+  return message;
+}
+
+netlink::Message LockMessage(const Link& port) {
+  netlink::Message message(RTM_SETLINK, kAck, HeadFor(port.index, AF_BRIDGE));
+  const netlink::Nest info(message, IFLA_PROTINFO);
+  // Even a locked port learns from frames to link-local groups, by which a container could redirect
+  // a neighbour's traffic to itself.
+  message.PutU8(IFLA_BRPORT_LEARNING, 0);
+  message.PutU8(IFLA_BRPORT_LOCKED, 1);
+  // Entries learned so far would be accepted, too.
+  message.PutU8(IFLA_BRPORT_FLUSH, 1);
+  return message;
+}
+
+// The FDB entries of one port.
+struct FdbEntries {
+  std::vector<std::uint16_t> vlans;  // those with a static entry of the MAC; 0: outside of any
+  bool learned = false;              // the bridge has learned some MAC
+};
+
+FdbEntries ListFdbEntries(netlink::RequestSocket& socket, const Link& port, const Mac& mac) {
+  netlink::Message request(
+      RTM_GETNEIGH, NLM_F_DUMP, ndmsg{.ndm_family = AF_BRIDGE, .ndm_ifindex = port.index});
+  const netlink::Reply reply = socket.TransactOrThrow(
+      request, Format("cannot list the MACs behind bridge port '{}'", port.name));
+  FdbEntries entries;
+  const auto read = [&](const ndmsg& head, const netlink::Attributes& attributes) {
+    const bool is_the_bridges = attributes.U32(NDA_MASTER).has_value();
+    if (head.ndm_ifindex != port.index || !is_the_bridges) {
+      return;
+    }
+    if ((head.ndm_state & (NUD_REACHABLE | NUD_STALE)) != 0) {
+      entries.learned = true;
+    } else if (head.ndm_state == NUD_NOARP &&
+               std::ranges::equal(attributes.Bytes(NDA_LLADDR), mac.bytes)) {
+      entries.vlans.push_back(attributes.U16(NDA_VLAN).value_or(0));
+    }
+  };
+  netlink::ForEachMessage<ndmsg>(reply, read);
+  return entries;
 }
 
 }  // namespace
@@ -53,18 +107,12 @@ void Socket::FixMac(const Link& bridge) {
   if (bridge.has_id) {
     return;
   }
-  netlink::Message message(RTM_NEWNEIGH, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE);
-  message.Head(ndmsg{.ndm_family = AF_BRIDGE,
-                     .ndm_ifindex = bridge.index,
-                     .ndm_state = NUD_PERMANENT,
-                     .ndm_flags = NTF_SELF});
-  message.PutBytes(NDA_LLADDR, bridge.mac.bytes);
+  const netlink::Message message = FdbEntryMessage(bridge, NUD_PERMANENT, NTF_SELF, bridge.mac);
   socket_.TransactOrThrow(message, Format("cannot fix the MAC of bridge '{}'", bridge.name));
 }
 
 bool Socket::CreateVlanLink(const std::string& name, const Link& bridge, std::uint16_t vlan) {
-  netlink::Message message(RTM_NEWLINK, kCreate);
-  message.Head(HeadFor(0));
+  netlink::Message message(RTM_NEWLINK, kCreate, HeadFor(0));
   message.PutText(IFLA_IFNAME, name);
   message.PutU32(IFLA_LINK, static_cast<std::uint32_t>(bridge.index));
   {
@@ -76,6 +124,43 @@ bool Socket::CreateVlanLink(const std::string& name, const Link& bridge, std::ui
   const std::string what =
       Format("cannot create '{}' for VLAN {} of '{}'", name, vlan, bridge.name);
   return socket_.TransactOrThrow(message, what, {EEXIST}).error == 0;
+}
+
+void Socket::LockPort(const Link& port, const Mac& mac) {
+  const std::string what = Format("cannot lock bridge port '{}' to {}", port.name, mac);
+  // In this order, so that a running container's own frames are never dropped.
+  // NOARP: does not age. Sticky, or a frame with this source MAC at another port would move the entry
+  // there. Without a VLAN the kernel adds it for each that the port has, and for frames outside of any.
+  socket_.TransactOrThrow(FdbEntryMessage(port, NUD_NOARP, NTF_MASTER | NTF_STICKY, mac), what);
+  socket_.TransactOrThrow(LockMessage(port), what);
+  // An older kernel ignores the attribute.
+  if (const std::optional<Link> now = FindLink(port.index); !now || !now->locked) {
+    throw Error(Code::kKernel,
+                what,
+                now ? "'macspoofchk' needs locked bridge ports, which Linux has since 5.18"
+                    : "it has disappeared");
+  }
+}
+
+bool Socket::IsPortLocked(const Link& port, const Mac& mac) {
+  const std::optional<Link> now = FindLink(port.index);
+  if (!now || !now->locked) {
+    return false;
+  }
+  const FdbEntries entries = ListFdbEntries(socket_, *now, mac);
+  if (entries.learned) {
+    return false;
+  }
+  std::vector<Vlan> vlans = Vlans(*now);
+  vlans.push_back({});  // outside of any
+  for (const Vlan& vlan : vlans) {
+    for (std::uint16_t id = vlan.ids.first; id <= vlan.ids.last; ++id) {
+      if (std::ranges::find(entries.vlans, id) == entries.vlans.end()) {
+        return false;
+      }
+    }
+  }
+  return true;
 }
 
 }  // namespace nomad_bridge::rtnl

@@ -23,8 +23,7 @@ void PutOneQueue(netlink::Message& message) {
 
 // The whole pair: { host end { LINKINFO { "veth", DATA { PEER { container end } } } } }.
 netlink::Message VethPairMessage(const VethSpec& spec, int container_fd) {
-  netlink::Message message(RTM_NEWLINK, kCreate);
-  message.Head(HeadFor(0));
+  netlink::Message message(RTM_NEWLINK, kCreate, HeadFor(0));
   PutIdentity(message, spec.host_name, spec.host_mac, spec.mtu);
   PutOneQueue(message);
   message.PutU32(IFLA_MASTER, static_cast<std::uint32_t>(spec.bridge));
@@ -44,43 +43,18 @@ std::string_view OnOff(bool value) {
   return value ? "on" : "off";
 }
 
-// "up, bridge index 5, MTU 1400", for the error about a change.
-std::string Describe(const LinkChange& change) {
-  std::string text;
-  const auto add = [&](const auto&... parts) { text += Cat(text.empty() ? "" : ", ", parts...); };
-  if (change.up) {
-    add(*change.up ? "up" : "down");
-  }
-  if (change.promiscuous) {
-    add("promiscuous mode ", OnOff(*change.promiscuous));
-  }
-  if (change.mac) {
-    add("MAC ", *change.mac);
-  }
-  if (change.mtu) {
-    add("MTU ", *change.mtu);
-  }
-  if (change.master) {
-    add("bridge index ", *change.master);
-  }
-  if (change.alias) {
-    add("alias ", Quoted(*change.alias));
-  }
-  if (change.port) {
-    add("hairpin mode ", OnOff(change.port->hairpin));
-    add("isolation ", OnOff(change.port->isolated));
-    add("forwarding of link-local groups ", OnOff(change.port->forwards_groups));
-  }
-  return text;
-}
-
-void PutPortFlags(netlink::Message& message, const PortFlags& flags) {
+// Returns what it put, for the error.
+std::string PutPortFlags(netlink::Message& message, const PortFlags& flags) {
   const netlink::Nest info(message, IFLA_LINKINFO);
   message.PutText(IFLA_INFO_SLAVE_KIND, "bridge");
   const netlink::Nest data(message, IFLA_INFO_SLAVE_DATA);
   message.PutU8(IFLA_BRPORT_MODE, flags.hairpin ? 1 : 0);
   message.PutU8(IFLA_BRPORT_ISOLATED, flags.isolated ? 1 : 0);
   message.PutU16(IFLA_BRPORT_GROUP_FWD_MASK, flags.forwards_groups ? kAllGroups : 0);
+  return Format("hairpin mode {}, isolation {}, forwarding of link-local groups {}",
+                OnOff(flags.hairpin),
+                OnOff(flags.isolated),
+                OnOff(flags.forwards_groups));
 }
 
 ifinfomsg HeadOfChange(int index, const LinkChange& change) {
@@ -136,36 +110,46 @@ void Socket::CreateVeth(const VethSpec& spec, const netlink::Netns& container) {
 }
 
 void Socket::Change(const Link& link, const LinkChange& change) {
-  const std::string wanted = Describe(change);
-  if (wanted.empty()) {
-    return;
-  }
+  std::string wanted;  // "up, bridge index 5, MTU 1400", for the error
+  const auto note = [&](const auto&... parts) {
+    wanted += Cat(wanted.empty() ? "" : ", ", parts...);
+  };
   // For an existing link RTM_NEWLINK changes what RTM_SETLINK does, and its bridge port's flags too.
-  netlink::Message message(RTM_NEWLINK, kAck);
-  message.Head(HeadOfChange(link.index, change));
-  if (change.port) {
-    PutPortFlags(message, *change.port);
+  netlink::Message message(RTM_NEWLINK, kAck, HeadOfChange(link.index, change));
+  if (change.up) {
+    note(*change.up ? "up" : "down");
+  }
+  if (change.promiscuous) {
+    note("promiscuous mode ", OnOff(*change.promiscuous));
   }
   if (change.mac) {
+    note("MAC ", *change.mac);
     message.PutBytes(IFLA_ADDRESS, change.mac->bytes);
   }
   if (change.mtu) {
+    note("MTU ", *change.mtu);
     message.PutU32(IFLA_MTU, static_cast<std::uint32_t>(*change.mtu));
   }
   if (change.master) {
+    note("bridge index ", *change.master);
     message.PutU32(IFLA_MASTER, static_cast<std::uint32_t>(*change.master));
   }
   if (change.alias) {
+    note("alias ", Quoted(*change.alias));
     // Without a final zero, which would count as the 256th byte of a full one.
     const std::vector<std::uint8_t> alias(change.alias->begin(), change.alias->end());
     message.PutBytes(IFLA_IFALIAS, alias);
   }
-  socket_.TransactOrThrow(message, Format("cannot set interface '{}': {}", link.name, wanted));
+  if (change.port) {
+    note(PutPortFlags(message, *change.port));
+  }
+  if (!wanted.empty()) {
+    socket_.TransactOrThrow(message, Format("cannot set interface '{}': {}", link.name, wanted));
+  }
 }
 
 void Socket::EnsureLinkGone(const std::string& name) {
-  netlink::Message message(RTM_DELLINK, kAck);
-  message.Head(HeadFor(0));
+  netlink::Message message(RTM_DELLINK, kAck, HeadFor(0));
   message.PutText(IFLA_IFNAME, name);
   socket_.TransactOrThrow(message, Format("cannot delete interface '{}'", name), {ENODEV});
 }

@@ -28,9 +28,9 @@ Mac ReadMac(std::span<const std::uint8_t> bytes) {
 // A link whose carrier came after it was set up drops what is sent (its queue is "noop") until the
 // kernel has processed the event; its operstate may be "unknown" until then, and for some links
 // always is.
-bool IsOperational(const LinkState& state, unsigned int flags, const std::string& queue) {
+bool IsOperational(const Link& link, unsigned int flags, const std::string& queue) {
   const bool carries = (flags & IFF_UP) != 0 && (flags & IFF_LOWER_UP) != 0 && queue != "noop";
-  return carries && (state.operstate == IF_OPER_UP || state.operstate == IF_OPER_UNKNOWN);
+  return carries && (link.operstate == IF_OPER_UP || link.operstate == IF_OPER_UNKNOWN);
 }
 
 // Of a bridge's id.
@@ -43,27 +43,27 @@ bool IsSet(const netlink::Attributes& attributes, int attribute) {
   return attributes.U8(attribute).value_or(0) != 0;
 }
 
-void ReadPort(const netlink::Attributes& port, LinkState& state) {
-  state.port_state = port.U8(IFLA_BRPORT_STATE);
-  state.link.forwarding = state.port_state == BR_STATE_FORWARDING;
-  state.link.port.hairpin = IsSet(port, IFLA_BRPORT_MODE);
-  state.link.port.isolated = IsSet(port, IFLA_BRPORT_ISOLATED);
-  state.link.port.forwards_groups = port.U16(IFLA_BRPORT_GROUP_FWD_MASK) == kAllGroups;
-  state.link.locked = IsSet(port, IFLA_BRPORT_LOCKED) && !IsSet(port, IFLA_BRPORT_LEARNING);
+void ReadPort(const netlink::Attributes& port, Link& link) {
+  link.port_state = port.U8(IFLA_BRPORT_STATE);
+  link.forwarding = link.port_state == BR_STATE_FORWARDING;
+  link.port.hairpin = IsSet(port, IFLA_BRPORT_MODE);
+  link.port.isolated = IsSet(port, IFLA_BRPORT_ISOLATED);
+  link.port.forwards_groups = port.U16(IFLA_BRPORT_GROUP_FWD_MASK) == kAllGroups;
+  link.locked = IsSet(port, IFLA_BRPORT_LOCKED) && !IsSet(port, IFLA_BRPORT_LEARNING);
 }
 
 // The attributes of bridges, bridge ports and VLAN links.
-void ReadBridging(const netlink::Attributes& info, LinkState& state) {
-  if (state.link.kind == "vlan") {
-    state.link.vlan = info.Inside(IFLA_INFO_DATA).U16(IFLA_VLAN_ID).value_or(0);
+void ReadBridging(const netlink::Attributes& info, Link& link) {
+  if (link.kind == "vlan") {
+    link.vlan = info.Inside(IFLA_INFO_DATA).U16(IFLA_VLAN_ID).value_or(0);
   }
-  if (state.link.kind == "bridge") {
+  if (link.kind == "bridge") {
     const netlink::Attributes bridge = info.Inside(IFLA_INFO_DATA);
-    state.link.vlan_filtering = IsSet(bridge, IFLA_BR_VLAN_FILTERING);
-    state.link.has_id = HasMac(bridge.Bytes(IFLA_BR_BRIDGE_ID));
+    link.vlan_filtering = IsSet(bridge, IFLA_BR_VLAN_FILTERING);
+    link.has_id = HasMac(bridge.Bytes(IFLA_BR_BRIDGE_ID));
   }
   if (info.Text(IFLA_INFO_SLAVE_KIND) == "bridge") {
-    ReadPort(info.Inside(IFLA_INFO_SLAVE_DATA), state);
+    ReadPort(info.Inside(IFLA_INFO_SLAVE_DATA), link);
   }
 }
 
@@ -82,9 +82,16 @@ std::optional<LinkCounters> ReadCounters(std::span<const std::uint8_t> bytes) {
       .sent = {.bytes = stats.tx_bytes, .packets = stats.tx_packets, .dropped = stats.tx_dropped}};
 }
 
-std::optional<LinkState> Find(netlink::RequestSocket& socket,
-                              const netlink::Message& request,
-                              const std::string& what) {
+// RTM_GETLINK for one link, statistics left out. The caller adds how to find it.
+netlink::Message GetLinkRequest(int index) {
+  netlink::Message request(RTM_GETLINK, 0, HeadFor(index));
+  request.PutU32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
+  return request;
+}
+
+std::optional<Link> Find(netlink::RequestSocket& socket,
+                         const netlink::Message& request,
+                         const std::string& what) {
   const netlink::Reply reply =
       socket.TransactOrThrow(request, Cat("cannot look at ", what), {ENODEV});
   if (reply.messages.empty()) {
@@ -95,22 +102,14 @@ std::optional<LinkState> Find(netlink::RequestSocket& socket,
 
 }  // namespace
 
-netlink::Message GetLinkRequest(int index) {
-  netlink::Message request(RTM_GETLINK, 0);
-  request.Head(HeadFor(index));
-  request.PutU32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
-  return request;
-}
-
-LinkState ReadLink(const nlmsghdr* message) {
+Link ReadLink(const nlmsghdr* message) {
   const ifinfomsg* const head = netlink::HeadOf<ifinfomsg>(message);
   if (head == nullptr) {
     throw Error(Code::kKernel, "the kernel's answer about a link is cut short");
   }
   const netlink::Attributes attributes(message, sizeof(ifinfomsg));
   const netlink::Attributes info = attributes.Inside(IFLA_LINKINFO);
-  LinkState state;
-  state.link = {
+  Link link = {
       .index = head->ifi_index,
       .name = attributes.Text(IFLA_IFNAME),
       .kind = info.Text(IFLA_INFO_KIND),
@@ -122,39 +121,31 @@ LinkState ReadLink(const nlmsghdr* message) {
       .master = attributes.Number<int>(IFLA_MASTER).value_or(0),
       .peer = attributes.Number<int>(IFLA_LINK).value_or(0),
   };
-  state.link.peer_netns = attributes.Number<int>(IFLA_LINK_NETNSID);
-  state.link.counters = ReadCounters(attributes.Bytes(IFLA_STATS64));
-  state.operstate = attributes.U8(IFLA_OPERSTATE).value_or(IF_OPER_UNKNOWN);
-  ReadBridging(info, state);
-  state.link.operational = IsOperational(state, head->ifi_flags, attributes.Text(IFLA_QDISC));
-  return state;
-}
-
-std::optional<LinkState> FindLinkState(netlink::RequestSocket& socket, const std::string& name) {
-  netlink::Message request = GetLinkRequest(0);
-  request.PutText(IFLA_IFNAME, name);
-  return Find(socket, request, Format("interface '{}'", name));
+  link.peer_netns = attributes.Number<int>(IFLA_LINK_NETNSID);
+  link.counters = ReadCounters(attributes.Bytes(IFLA_STATS64));
+  link.operstate = attributes.U8(IFLA_OPERSTATE).value_or(IF_OPER_UNKNOWN);
+  ReadBridging(info, link);
+  link.operational = IsOperational(link, head->ifi_flags, attributes.Text(IFLA_QDISC));
+  return link;
 }
 
 std::optional<Link> Socket::FindLink(const std::string& name) {
-  std::optional<LinkState> state = FindLinkState(socket_, name);
-  return state ? std::optional(std::move(state->link)) : std::nullopt;
+  netlink::Message request = GetLinkRequest(0);
+  request.PutText(IFLA_IFNAME, name);
+  return Find(socket_, request, Format("interface '{}'", name));
 }
 
 std::optional<Link> Socket::FindLink(int index) {
-  std::optional<LinkState> state =
-      Find(socket_, GetLinkRequest(index), Cat("the interface of index ", index));
-  return state ? std::optional(std::move(state->link)) : std::nullopt;
+  return Find(socket_, GetLinkRequest(index), Cat("the interface of index ", index));
 }
 
 std::vector<Link> Socket::Links() {
-  netlink::Message request(RTM_GETLINK, NLM_F_DUMP);
-  request.Head(HeadFor(0));
+  netlink::Message request(RTM_GETLINK, NLM_F_DUMP, HeadFor(0));
   const netlink::Reply reply = socket_.TransactOrThrow(request, "cannot list the interfaces");
   std::vector<Link> links;
   links.reserve(reply.messages.size());
   for (const netlink::NlMessage& message : reply.messages) {
-    links.push_back(ReadLink(nlmsg_hdr(message.get())).link);
+    links.push_back(ReadLink(nlmsg_hdr(message.get())));
   }
   return links;
 }
@@ -162,19 +153,17 @@ std::vector<Link> Socket::Links() {
 std::vector<Link> Socket::Ports(int bridge) {
   // In the bridge family the kernel lists only ports, with few attributes each. In the other one it says
   // of each veth how this namespace numbers the other end's, which it looks for among all of them.
-  netlink::Message request(RTM_GETLINK, NLM_F_DUMP);
-  request.Head(HeadFor(0, AF_BRIDGE));
+  netlink::Message request(RTM_GETLINK, NLM_F_DUMP, HeadFor(0, AF_BRIDGE));
   const netlink::Reply reply = socket_.TransactOrThrow(request, "cannot list the ports of bridges");
   std::vector<Link> ports;
   const auto read = [&](const ifinfomsg& head, const netlink::Attributes& attributes) {
-    LinkState state;
-    state.link = {.index = head.ifi_index,
-                  .name = attributes.Text(IFLA_IFNAME),
-                  .up = (head.ifi_flags & IFF_UP) != 0,
-                  .master = attributes.Number<int>(IFLA_MASTER).value_or(0)};
-    ReadPort(attributes.Inside(IFLA_PROTINFO), state);
-    if (head.ifi_index != bridge && (bridge == 0 || state.link.master == bridge)) {
-      ports.push_back(std::move(state.link));
+    Link port = {.index = head.ifi_index,
+                 .name = attributes.Text(IFLA_IFNAME),
+                 .up = (head.ifi_flags & IFF_UP) != 0,
+                 .master = attributes.Number<int>(IFLA_MASTER).value_or(0)};
+    ReadPort(attributes.Inside(IFLA_PROTINFO), port);
+    if (port.index != bridge && (bridge == 0 || port.master == bridge)) {
+      ports.push_back(std::move(port));
     }
   };
   netlink::ForEachMessage<ifinfomsg>(reply, read);

@@ -49,7 +49,7 @@ Route ReadCommon(const rtmsg& head, const netlink::Attributes& attributes) {
   const Ip any = Ip::Parse(head.rtm_family == AF_INET ? "0.0.0.0" : "::").value_or(Ip());
   const netlink::Attributes metrics = attributes.Inside(RTA_METRICS);
   return {
-      .destination = {.address = ReadIp(attributes.Bytes(RTA_DST)).value_or(any),
+      .destination = {.address = attributes.Address(RTA_DST).value_or(any),
                       .prefix_length = head.rtm_dst_len},
       .mtu = static_cast<int>(metrics.U32(RTAX_MTU).value_or(0)),
       .advmss = static_cast<int>(metrics.U32(RTAX_ADVMSS).value_or(0)),
@@ -95,14 +95,13 @@ void ReadRoutes(const rtmsg& head,
   }
   for (const netlink::Attributes& hop : hops) {
     Route route = ReadCommon(head, attributes);
-    route.gateway = ReadIp(hop.Bytes(RTA_GATEWAY));
+    route.gateway = hop.Address(RTA_GATEWAY);
     routes.push_back(route);
   }
 }
 
 std::vector<Route> ListRoutes(netlink::RequestSocket& socket, int index, const std::string& what) {
-  netlink::Message request(RTM_GETROUTE, NLM_F_DUMP);
-  request.Head(rtmsg{.rtm_family = AF_UNSPEC});
+  netlink::Message request(RTM_GETROUTE, NLM_F_DUMP, rtmsg{.rtm_family = AF_UNSPEC});
   if (index != kAnyLink) {
     request.PutU32(RTA_OIF, static_cast<std::uint32_t>(index));
   }
@@ -117,9 +116,10 @@ std::vector<Route> ListRoutes(netlink::RequestSocket& socket, int index, const s
 }  // namespace
 
 netlink::Message GetRouteRequest(const Ip& destination) {
-  netlink::Message request(RTM_GETROUTE, 0);
-  request.Head(rtmsg{.rtm_family = FamilyOf(destination),
-                     .rtm_dst_len = static_cast<unsigned char>(destination.bits())});
+  netlink::Message request(RTM_GETROUTE,
+                           0,
+                           rtmsg{.rtm_family = FamilyOf(destination),
+                                 .rtm_dst_len = static_cast<unsigned char>(destination.bits())});
   request.PutBytes(RTA_DST, destination.bytes());
   return request;
 }
@@ -139,8 +139,8 @@ void Socket::EnsureRoute(const Link& link, const Route& route) {
 }
 
 std::vector<Socket::LearntRoute> Socket::LearntRoutes() {
-  netlink::Message request(RTM_GETROUTE, NLM_F_DUMP);
-  request.Head(rtmsg{.rtm_family = AF_INET6, .rtm_protocol = RTPROT_RA});
+  netlink::Message request(
+      RTM_GETROUTE, NLM_F_DUMP, rtmsg{.rtm_family = AF_INET6, .rtm_protocol = RTPROT_RA});
   std::vector<LearntRoute> learnt;
   netlink::ForEachMessage<rtmsg>(
       socket_.TransactOrThrow(request, "cannot list the routes by router advertisements"),
@@ -149,7 +149,7 @@ std::vector<Socket::LearntRoute> Socket::LearntRoutes() {
         if (head.rtm_protocol == RTPROT_RA) {
           learnt.push_back({.link = attributes.Number<int>(RTA_OIF).value_or(0),
                             .route = ReadCommon(head, attributes)});
-          learnt.back().route.gateway = ReadIp(attributes.Bytes(RTA_GATEWAY));
+          learnt.back().route.gateway = attributes.Address(RTA_GATEWAY);
         }
       });
   return learnt;

@@ -70,7 +70,8 @@ struct Link {
   std::string alias;
   Mac mac;
   int mtu = 0;
-  bool up = false;  // IFF_UP: administratively up
+  bool up = false;    // IFF_UP: administratively up
+  int operstate = 0;  // IF_OPER_...
   // up, with carrier (operstate up, or unknown as lo's is) and a queue that sends
   bool operational = false;
   bool promiscuous = false;     // IFF_PROMISC was set on it
@@ -79,8 +80,9 @@ struct Link {
   bool has_id = false;          // bridge: its id holds a MAC, that of a port or one that was set
   PortFlags port;               // bridge port
   bool locked = false;          // bridge port: see LockPort()
-  bool forwarding = true;       // bridge port: spanning tree lets its frames pass
-  std::uint16_t vlan = 0;       // VLAN link: its id
+  std::optional<std::uint8_t> port_state;  // bridge port: BR_STATE_...
+  bool forwarding = true;                  // bridge port: spanning tree lets its frames pass
+  std::uint16_t vlan = 0;                  // VLAN link: its id
   // veth: index of the other end, in that end's namespace; VLAN link: the link it stands on
   int peer = 0;
   // veth: id of the other end's namespace as this one numbers it; nullopt: here

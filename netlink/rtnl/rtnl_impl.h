@@ -1,7 +1,6 @@
-// What the sources of rtnl share: how a link is looked up and read. Private to netlink/.
+// What the sources of rtnl share. Private to netlink/.
 //
-// Shapes  A LinkState is one RTM_NEWLINK as the kernel sent it; numbers in host byte order.
-// Errors  kKernel and kTryAgain as in request_socket.h; a link that is absent is nullopt.
+// Errors  kKernel and kTryAgain as in request_socket.h.
 // Source  rtnetlink(7), linux/if_link.h, linux/if_addr.h.
 #pragma once
 
@@ -19,13 +18,6 @@
 #include "netlink/rtnl/rtnl.h"
 
 namespace nomad_bridge::rtnl {
-
-// A link and what only waiting for it needs.
-struct LinkState {
-  Link link;
-  int operstate = 0;                       // IF_OPER_...
-  std::optional<std::uint8_t> port_state;  // BR_STATE_..., if it is a bridge's port
-};
 
 // The flags of a request that is acknowledged, and of one that makes something new.
 constexpr int kAck = NLM_F_ACK;
@@ -46,10 +38,6 @@ constexpr const char* kNoVlans =
 [[nodiscard]] inline unsigned char FamilyOf(const Ip& ip) {
   return ip.is_ipv4() ? AF_INET : AF_INET6;
 }
-// nullopt unless they are as many as an address has.
-[[nodiscard]] inline std::optional<Ip> ReadIp(std::span<const std::uint8_t> bytes) {
-  return bytes.size() == 4 || bytes.size() == 16 ? std::optional(Ip(bytes)) : std::nullopt;
-}
 
 // RTM_GETROUTE for the route that packets to `destination` take.
 [[nodiscard]] netlink::Message GetRouteRequest(const Ip& destination);
@@ -57,13 +45,8 @@ constexpr const char* kNoVlans =
 // Name, MAC and MTU of a link that is to be made.
 void PutIdentity(netlink::Message& message, const std::string& name, const Mac& mac, int mtu);
 
-// RTM_GETLINK for one link, statistics left out. The caller adds how to find it.
-[[nodiscard]] netlink::Message GetLinkRequest(int index);
-[[nodiscard]] LinkState ReadLink(const nlmsghdr* message);
-
-// A bare RTM_GETLINK by name; nullopt if there is none.
-[[nodiscard]] std::optional<LinkState> FindLinkState(netlink::RequestSocket& socket,
-                                                     const std::string& name);
+// A link as an RTM_NEWLINK shows it.
+[[nodiscard]] Link ReadLink(const nlmsghdr* message);
 
 // An address and its duplicate address detection.
 struct AddressState {

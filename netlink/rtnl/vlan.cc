@@ -22,39 +22,34 @@ constexpr std::uint16_t kLastId = 4094;
 // These fit into one message: 16 bytes each.
 constexpr std::size_t kRangesPerMessage = 128;
 
-// A port's membership in one VLAN.
-struct Membership {
-  bool member = false;
-  bool pvid = false;
-  bool untagged = false;
+constexpr unsigned kPvid = BRIDGE_VLAN_INFO_PVID;
+constexpr unsigned kUntagged = BRIDGE_VLAN_INFO_UNTAGGED;
 
-  bool operator==(const Membership&) const = default;
-};
-
-// By VLAN id.
-using Memberships = std::array<Membership, kLastId + 1>;
+// The flags of a port's membership in each VLAN, by VLAN id; nullopt: it is no member.
+using Memberships = std::array<std::optional<unsigned>, kLastId + 1>;
 
 // Adjacent ids with equal membership are one range; ids without membership are left out.
 std::vector<Vlan> RangesOf(const Memberships& memberships) {
   std::vector<Vlan> vlans;
   for (std::uint16_t id = kFirstId; id <= kLastId; ++id) {
-    const Membership& here = memberships.at(id);
-    if (!here.member) {
+    const std::optional<unsigned> here = memberships.at(id);
+    if (!here) {
       continue;
     }
     if (!vlans.empty() && vlans.back().ids.last == id - 1 && memberships.at(id - 1U) == here) {
       vlans.back().ids.last = id;
     } else {
-      vlans.push_back(
-          {.ids = {.first = id, .last = id}, .pvid = here.pvid, .untagged = here.untagged});
+      vlans.push_back({.ids = {.first = id, .last = id},
+                       .pvid = (*here & kPvid) != 0,
+                       .untagged = (*here & kUntagged) != 0});
     }
   }
   return vlans;
 }
 
-void Fill(Memberships& memberships, const VlanRange& ids, const Membership& membership) {
+void Fill(Memberships& memberships, const VlanRange& ids, unsigned flags) {
   for (std::uint16_t id = std::max(ids.first, kFirstId); id <= std::min(ids.last, kLastId); ++id) {
-    memberships.at(id) = membership;
+    memberships.at(id) = flags;
   }
 }
 
@@ -62,14 +57,14 @@ void Fill(Memberships& memberships, const VlanRange& ids, const Membership& memb
 Memberships Wanted(const PortVlans& vlans, const Memberships& now) {
   Memberships wanted = vlans.keep_default ? now : Memberships{};
   for (const VlanRange& ids : vlans.tagged) {
-    Fill(wanted, ids, {.member = true});
+    Fill(wanted, ids, 0);
   }
   if (vlans.untagged != 0) {
     // A port has exactly one PVID; clear the previous one.
-    for (Membership& other : wanted) {
-      other.pvid = false;
+    for (std::optional<unsigned>& other : wanted) {
+      other = other ? std::optional(*other & ~kPvid) : std::nullopt;
     }
-    wanted.at(vlans.untagged) = {.member = true, .pvid = true, .untagged = true};
+    wanted.at(vlans.untagged) = kPvid | kUntagged;
   }
   return wanted;
 }
@@ -78,9 +73,7 @@ void ReadEntry(const netlink::Attributes& entry, Memberships& memberships) {
   if (const auto info = entry.Number<bridge_vlan_info>(BRIDGE_VLANDB_ENTRY_INFO)) {
     Fill(memberships,
          {.first = info->vid, .last = entry.U16(BRIDGE_VLANDB_ENTRY_RANGE).value_or(info->vid)},
-         {.member = true,
-          .pvid = (info->flags & BRIDGE_VLAN_INFO_PVID) != 0,
-          .untagged = (info->flags & BRIDGE_VLAN_INFO_UNTAGGED) != 0});
+         info->flags & (kPvid | kUntagged));
   }
 }
 
@@ -89,8 +82,10 @@ Memberships Read(netlink::RequestSocket& socket, const Link& port) {
   if (port.master == 0 && port.kind != "bridge") {
     return memberships;
   }
-  netlink::Message request(RTM_GETVLAN, NLM_F_DUMP);
-  request.Head(br_vlan_msg{.family = AF_BRIDGE, .ifindex = static_cast<std::uint32_t>(port.index)});
+  netlink::Message request(
+      RTM_GETVLAN,
+      NLM_F_DUMP,
+      br_vlan_msg{.family = AF_BRIDGE, .ifindex = static_cast<std::uint32_t>(port.index)});
   // EOPNOTSUPP: this kernel has no VLANs.
   const netlink::Reply reply = socket.TransactOrThrow(
       request, Format("cannot list the VLANs of bridge port '{}'", port.name), {EOPNOTSUPP});
@@ -103,9 +98,8 @@ Memberships Read(netlink::RequestSocket& socket, const Link& port) {
 }
 
 void PutRange(netlink::Message& message, const Vlan& vlan) {
-  const int flags =
-      (vlan.pvid ? BRIDGE_VLAN_INFO_PVID : 0) | (vlan.untagged ? BRIDGE_VLAN_INFO_UNTAGGED : 0);
-  const auto put = [&](std::uint16_t id, int bound) {
+  const unsigned flags = (vlan.pvid ? kPvid : 0) | (vlan.untagged ? kUntagged : 0);
+  const auto put = [&](std::uint16_t id, unsigned bound) {
     const bridge_vlan_info info{.flags = static_cast<std::uint16_t>(flags | bound), .vid = id};
     std::array<std::uint8_t, sizeof(info)> bytes{};
     std::memcpy(bytes.data(), &info, sizeof(info));
@@ -124,8 +118,7 @@ void Send(netlink::RequestSocket& socket, int type, const Link& port, std::span<
   const std::string what = Format("cannot set the VLANs of bridge port '{}'", port.name);
   while (!vlans.empty()) {
     const std::size_t count = std::min(vlans.size(), kRangesPerMessage);
-    netlink::Message message(type, kAck);
-    message.Head(HeadFor(port.index, AF_BRIDGE));
+    netlink::Message message(type, kAck, HeadFor(port.index, AF_BRIDGE));
     {
       const netlink::Nest port_part(message, IFLA_AF_SPEC);
       if (port.kind == "bridge") {
@@ -161,8 +154,8 @@ void Socket::SetPortVlans(const Link& port, const PortVlans& vlans) {
   Memberships surplus{};
   Memberships missing{};
   for (std::size_t id = kFirstId; id <= kLastId; ++id) {
-    if (now.at(id).member && !wanted.at(id).member) {
-      surplus.at(id).member = true;
+    if (now.at(id) && !wanted.at(id)) {
+      surplus.at(id) = 0;
     } else if (wanted.at(id) != now.at(id)) {
       missing.at(id) = wanted.at(id);
     }

@@ -99,19 +99,18 @@ bool Await(netlink::RequestSocket& socket,
 
 // Without spanning tree a port goes from disabled to forwarding under RTNL, so that no other state is
 // seen.
-bool IsReady(const LinkState& state) {
-  return state.link.operational &&
-         state.port_state.value_or(BR_STATE_FORWARDING) != BR_STATE_DISABLED;
+bool IsReady(const Link& link) {
+  return link.operational && link.port_state.value_or(BR_STATE_FORWARDING) != BR_STATE_DISABLED;
 }
 
 // "it is set up, its operstate is down, its bridge port is disabled".
-std::string Describe(const LinkState& state) {
+std::string Describe(const Link& link) {
   std::string text =
       Format("it is set {}, its operstate is {}",
-             state.link.up ? "up" : "down",
-             kOperstates.at(static_cast<std::size_t>(state.operstate) % kOperstates.size()));
-  if (state.port_state) {
-    text += Cat(", its bridge port is ", kPortStates.at(*state.port_state % kPortStates.size()));
+             link.up ? "up" : "down",
+             kOperstates.at(static_cast<std::size_t>(link.operstate) % kOperstates.size()));
+  if (link.port_state) {
+    text += Cat(", its bridge port is ", kPortStates.at(*link.port_state % kPortStates.size()));
   }
   return text;
 }
@@ -131,8 +130,8 @@ bool IsLocal(netlink::RequestSocket& socket, const Link& link, const Ip& address
 // sends the event of a route to all listeners before a lookup finds it (fib6_add_rt2node), and no
 // event follows, so what wakes us may come too early for IsLocal().
 bool HasLocalRoute(netlink::RequestSocket& socket, const Link& link, const Ip& address) {
-  netlink::Message request(RTM_GETROUTE, NLM_F_DUMP);
-  request.Head(rtmsg{.rtm_family = AF_INET6, .rtm_type = RTN_LOCAL});
+  netlink::Message request(
+      RTM_GETROUTE, NLM_F_DUMP, rtmsg{.rtm_family = AF_INET6, .rtm_type = RTN_LOCAL});
   request.PutU32(RTA_OIF, static_cast<std::uint32_t>(link.index));
   bool found = false;
   netlink::ForEachMessage<rtmsg>(
@@ -164,26 +163,26 @@ std::optional<Cidr> FindTentative(netlink::RequestSocket& socket, const Link& li
 }  // namespace
 
 Link Socket::AwaitOperational(const std::string& name, Deadline deadline) {
-  LinkState state;
+  Link link;
   const auto is_ready = [&] {
-    std::optional<LinkState> found = FindLinkState(socket_, name);
+    std::optional<Link> found = FindLink(name);
     if (!found) {
       throw Error(
           Code::kKernel, Format("cannot wait for interface '{}'", name), "it has disappeared");
     }
-    state = *std::move(found);
-    return IsReady(state);
+    link = *std::move(found);
+    return IsReady(link);
   };
   const auto matches = [&](const nlmsghdr* message) {
     const ifinfomsg* const head = netlink::HeadOf<ifinfomsg>(message);
-    return head != nullptr && head->ifi_index == state.link.index;
+    return head != nullptr && head->ifi_index == link.index;
   };
   if (!Await(socket_, RTMGRP_LINK, is_ready, matches, deadline)) {
     throw Error(Code::kTryAgain,
                 Format("interface '{}' did not become ready in time", name),
-                Describe(state));
+                Describe(link));
   }
-  return state.link;
+  return link;
 }
 
 void Socket::AwaitLocal(const Link& link, const Ip& address, Deadline deadline) {

@@ -27,8 +27,9 @@ constexpr int kTcpListen = 10;
 netlink::Message ListRequest(unsigned char family,
                              Protocol protocol,
                              std::optional<std::uint16_t> port) {
-  netlink::Message request(SOCK_DIAG_BY_FAMILY, NLM_F_DUMP);
-  request.Head(
+  netlink::Message request(
+      SOCK_DIAG_BY_FAMILY,
+      NLM_F_DUMP,
       inet_diag_req_v2{.sdiag_family = family,
                        .sdiag_protocol = static_cast<std::uint8_t>(protocol),
                        .idiag_states = 1U << (protocol == Protocol::kTcp ? kTcpListen : kTcpClose),
