@@ -6,6 +6,7 @@
 
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "firewall/ruleset.h"
@@ -26,15 +27,19 @@ struct GoalPlan {
   return element.comment.empty();
 }
 
+// What tells an element from all others.
+using ElementKey = std::tuple<nft::TableFamily, std::string, std::vector<std::uint8_t>, bool>;
+
+[[nodiscard]] inline ElementKey KeyOf(const nft::Element& element) {
+  return {element.family, element.set, element.key, element.ends_interval};
+}
+
 // Chains and sets in a table that it does not have: another release's.
 enum class LeftOver { kKeep, kRemove };
 
-// Adds to `plan` what makes the kernel's table like `table`, but for elements. A chain whose rules
-// differ is flushed and filled again in the same batch, so no packet is judged by half of it. A set or
-// base chain of another shape cannot be changed in place: then the whole table is replaced.
-void PlanTable(nft::Socket& socket, const nft::Table& table, LeftOver left_over, GoalPlan& plan);
-
-// Tables, chains, sets and static rules; elements are not looked at.
+// Tables, chains, sets and static rules; elements are not looked at. A chain whose rules differ is
+// flushed and filled again in the same batch, so no packet is judged by half of it. A set or base chain
+// of another shape cannot be changed in place: then the whole table is replaced.
 [[nodiscard]] GoalPlan PlanTables(nft::Socket& socket,
                                   const Goal& goal,
                                   LeftOver left_over = LeftOver::kKeep);

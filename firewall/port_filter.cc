@@ -53,25 +53,23 @@ std::vector<nft::Rule> FrameRules() {
   };
 }
 
+// <rule> <field> != 0 iifname . <field> != @source4 drop
+nft::Rule DropForeign(nft::Rule rule, const nft::Field& field, Family family) {
+  return rule.IsNot(field, nft::Bytes(field.bytes))
+      .PortNotWith(field, SetName(kSource, family))
+      .Drop();
+}
+
 std::vector<nft::Rule> Ipv4Rules() {
-  const std::vector<std::uint8_t> none(4);
   return {
       // ip saddr != 0.0.0.0 iifname . ip saddr != @source4 drop
       // 0.0.0.0: DHCP clients. The node does not route it.
-      nft::Rule()
-          .Protocol(ETH_P_IP)
-          .IsNot(nft::kIpSaddr, none)
-          .PortNotWith(nft::kIpSaddr, SetName(kSource, Family::kIpv4))
-          .Drop(),
+      DropForeign(nft::Rule().Protocol(ETH_P_IP), nft::kIpSaddr, Family::kIpv4),
       // iifname . arp saddr ether != @mac drop
       nft::Rule().EtherType(ETH_P_ARP).PortNotWith(nft::kArpSaddrEther, kMac).Drop(),
       // arp saddr ip != 0.0.0.0 iifname . arp saddr ip != @source4 drop
       // 0.0.0.0: probes whether an address is in use.
-      nft::Rule()
-          .EtherType(ETH_P_ARP)
-          .IsNot(nft::kArpSaddrIp, none)
-          .PortNotWith(nft::kArpSaddrIp, SetName(kSource, Family::kIpv4))
-          .Drop(),
+      DropForeign(nft::Rule().EtherType(ETH_P_ARP), nft::kArpSaddrIp, Family::kIpv4),
   };
 }
 
@@ -98,19 +96,14 @@ nft::Rule AdvertiseOnlyTheSource() {
 }
 
 std::vector<nft::Rule> Ipv6Rules() {
-  const std::vector<std::uint8_t> none(16);
   return {
       // ip6 saddr != :: iifname . ip6 saddr != @source6 drop
-      nft::Rule()
-          .Protocol(ETH_P_IPV6)
-          .IsNot(nft::kIp6Saddr, none)
-          .PortNotWith(nft::kIp6Saddr, SetName(kSource, Family::kIpv6))
-          .Drop(),
+      DropForeign(nft::Rule().Protocol(ETH_P_IPV6), nft::kIp6Saddr, Family::kIpv6),
       // ip6 saddr :: icmpv6 type nd-neighbor-solicit drop
       // Duplicate address detection: of a neighbour's address it would keep the neighbour from it.
       nft::Rule()
           .Protocol(ETH_P_IPV6)
-          .Is(nft::kIp6Saddr, none)
+          .Is(nft::kIp6Saddr, nft::Bytes(nft::kIp6Saddr.bytes))
           .L4Proto(IPPROTO_ICMPV6)
           .Is(nft::kIcmpv6Type, {ND_NEIGHBOR_SOLICIT})
           .Drop(),

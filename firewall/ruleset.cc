@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <utility>
 
 #include "base/list.h"
 #include "base/text.h"
 #include "firewall/goal_plan.h"
-#include "firewall/planned_elements.h"
 #include "firewall/table.h"
 
 namespace nomad_bridge::firewall {
@@ -16,6 +16,39 @@ namespace {
 std::string ChangingTheTable() {
   return Cat("change table ", nft::Text(TableId()));
 }
+
+// The elements of our tables as a batch will leave them: what the kernel holds, read one by one, and
+// what the batch does to it.
+class PlannedElements {
+ public:
+  PlannedElements(nft::Socket& socket, nft::Batch& batch) : socket_(socket), batch_(batch) {}
+
+  // The element with `like`'s set and key as it will be.
+  [[nodiscard]] std::optional<nft::Element> Find(const nft::Element& like) {
+    const auto [known, is_unread] = known_.try_emplace(KeyOf(like));
+    if (is_unread) {
+      known->second = socket_.FindElement(TableOf(like), like);
+    }
+    return known->second;
+  }
+
+  // Spares the reading: the kernel refuses the batch if the element is there.
+  void AssumeAbsent(const nft::Element& element) { known_.try_emplace(KeyOf(element)); }
+
+  void Add(const nft::Element& element) {
+    batch_.AddElement(TableOf(element), element);
+    known_[KeyOf(element)] = element;
+  }
+  void Delete(const nft::Element& element) {
+    batch_.DeleteElement(TableOf(element), element);
+    known_[KeyOf(element)] = std::nullopt;
+  }
+
+ private:
+  nft::Socket& socket_;
+  nft::Batch& batch_;
+  std::map<ElementKey, std::optional<nft::Element>> known_;
+};
 
 void PlanDeletes(PlannedElements& elements, const Change& change) {
   for (const nft::Element& element : change.remove_owned) {
@@ -157,14 +190,12 @@ std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
   change.remove_shared = shared;
   std::optional<std::uint32_t> after;
   nft::RetryOnGenerations(socket, ChangingTheTable(), {}, [&](std::uint32_t now) {
-    nft::Batch batch;
-    PlannedElements present(socket, batch);
-    PlanDeletes(present, change);
-    after.reset();
-    if (generation == now) {
-      after = batch.empty() ? now : nft::NextGeneration(now);
+    const Outcome outcome = Commit(socket, change, now);
+    if (outcome.refusal) {
+      throw Error(*outcome.refusal);
     }
-    return nft::TryCommit(socket, batch, now);
+    after = generation == now ? outcome.generation : std::nullopt;
+    return outcome.generation.has_value();
   });
   return after;
 }

@@ -73,6 +73,10 @@ nft::Chain Forward(int mark_bit) {
   nft::Chain chain = {
       .name = "forward",
       .hook = nft::Hook{.type = "filter", .point = Point::kForward, .priority = kFilter - 1}};
+  const auto accept = [&](nft::Rule rule) {
+    chain.rules.push_back(rule.SetMarkBit(mark_bit).Accept());
+  };
+  const auto drop = [&](nft::Rule rule) { chain.rules.push_back(rule.Drop()); };
   // Every one of these names an allocation's address: what else passes a bridge that is not ours alone,
   // the node's own to its LAN, is none of our business.
   for (const Family family : kFamilies) {
@@ -81,57 +85,43 @@ nft::Chain Forward(int mark_bit) {
     //   ip saddr @alloc4 ip daddr @alloc4 ct status ! dnat drop
     // First, so that no accept, the operator's included, opens what ingressPolicy closes. Through a
     // published port all are let in, and the answers with them.
-    chain.rules.push_back(nft::Rule()
-                              .IifnameIn(kIngressRestricted)
-                              .OifnameIn(kIngressRestricted)
-                              .IfnamesNotIn(kIngressAllowed)
-                              .Only(family)
-                              .SaddrIn(alloc)
-                              .DaddrIn(alloc)
-                              .CtStatusNotDnat()
-                              .Drop());
+    drop(nft::Rule()
+             .IifnameIn(kIngressRestricted)
+             .OifnameIn(kIngressRestricted)
+             .IfnamesNotIn(kIngressAllowed)
+             .Only(family)
+             .SaddrIn(alloc)
+             .DaddrIn(alloc)
+             .CtStatusNotDnat());
   }
   for (const Family family : kFamilies) {
     // iifname @bridges ip saddr @masq4 ct state invalid drop
     // It would leave untranslated.
-    chain.rules.push_back(nft::Rule()
-                              .IifnameIn(kBridges)
-                              .Only(family)
-                              .SaddrIn(SetName(kMasq, family))
-                              .CtState(nft::kCtInvalid)
-                              .Drop());
+    drop(nft::Rule()
+             .IifnameIn(kBridges)
+             .Only(family)
+             .SaddrIn(SetName(kMasq, family))
+             .CtState(nft::kCtInvalid));
   }
   for (const Family family : kFamilies) {
     const std::string alloc = SetName(kAlloc, family);
     // iifname @bridges ip saddr @alloc4 meta mark set meta mark | 0x1000 accept
     // The interface too: a source address from outside may be spoofed.
-    chain.rules.push_back(
-        nft::Rule().IifnameIn(kBridges).Only(family).SaddrIn(alloc).SetMarkBit(mark_bit).Accept());
+    accept(nft::Rule().IifnameIn(kBridges).Only(family).SaddrIn(alloc));
     // ip daddr @alloc4 ct state established,related meta mark set meta mark | 0x1000 accept
-    chain.rules.push_back(nft::Rule()
-                              .Only(family)
-                              .DaddrIn(alloc)
-                              .CtState(nft::kCtEstablished | nft::kCtRelated)
-                              .SetMarkBit(mark_bit)
-                              .Accept());
+    accept(nft::Rule().Only(family).DaddrIn(alloc).CtState(nft::kCtEstablished | nft::kCtRelated));
     // ip daddr @alloc4 ct status dnat meta mark set meta mark | 0x1000 accept
-    chain.rules.push_back(
-        nft::Rule().Only(family).DaddrIn(alloc).CtStatusDnat().SetMarkBit(mark_bit).Accept());
+    accept(nft::Rule().Only(family).DaddrIn(alloc).CtStatusDnat());
   }
   for (const Family family : kFamilies) {
+    const std::string closed = SetName(kClosed, family);
     // iifname != @bridges ip daddr @closed4 drop
     // Answers and published ports were accepted before; what the node itself sends is not forwarded.
-    chain.rules.push_back(
-        nft::Rule().IifnameNotIn(kBridges).Only(family).DaddrIn(SetName(kClosed, family)).Drop());
+    drop(nft::Rule().IifnameNotIn(kBridges).Only(family).DaddrIn(closed));
     // iifname != @gateways oifname @gateways ip daddr @closed4 drop
     // A bridge without a gateway of ours may be the node's own to its LAN: an allocation on it is no reason to
     // let the LAN in to all others.
-    chain.rules.push_back(nft::Rule()
-                              .IifnameNotIn(kGateways)
-                              .OifnameIn(kGateways)
-                              .Only(family)
-                              .DaddrIn(SetName(kClosed, family))
-                              .Drop());
+    drop(nft::Rule().IifnameNotIn(kGateways).OifnameIn(kGateways).Only(family).DaddrIn(closed));
   }
   return chain;
 }
