@@ -30,7 +30,8 @@ std::string ParentOf(const std::string& path) {
 // Linux 6.1), with a random one that the destructor removes.
 class FreshFile {
  public:
-  explicit FreshFile(const std::string& directory)
+  // `what` completes "cannot create ...".
+  FreshFile(const std::string& directory, const std::string& what)
       : fd_(::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kFileMode)) {
     // EISDIR: a kernel or file system that does not know the flag.
     if (!fd_ && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
@@ -38,16 +39,18 @@ class FreshFile {
       name_ = Cat(directory, "/.nomad-bridge-XXXXXX");
       fd_ = UniqueFd(::mkostemp(name_.data(), O_CLOEXEC));
     }
+    if (!fd_) {
+      throw ErrnoError(Code::kIo, Cat("cannot create ", what));
+    }
   }
   FreshFile(const FreshFile&) = delete;
   FreshFile& operator=(const FreshFile&) = delete;
   ~FreshFile() {
-    if (fd_ && !name_.empty()) {
+    if (!name_.empty()) {
       ::unlink(name_.c_str());
     }
   }
 
-  // -1 if there is none, and errno says why.
   [[nodiscard]] int fd() const { return fd_.get(); }
   // As link(2): EEXIST if `path` is taken.
   [[nodiscard]] int LinkTo(const std::string& path) const {
@@ -150,10 +153,7 @@ void WriteBestEffort(int fd, std::string_view text) {
 
 bool CreateFile(const std::string& path, std::string_view content) {
   // Linked to its name only when complete.
-  const FreshFile file(ParentOf(path));
-  if (file.fd() < 0) {
-    throw ErrnoError(Code::kIo, Format("cannot create '{}'", path));
-  }
+  const FreshFile file(ParentOf(path), Quoted(path));
   WriteAll(file.fd(), content, path);
   if (file.LinkTo(path) == 0) {
     return true;
@@ -183,10 +183,7 @@ void ReplaceFile(const std::string& path, std::string_view content) {
 }
 
 void RequireWritable(const std::string& directory) {
-  const FreshFile file(directory);
-  if (file.fd() < 0) {
-    throw ErrnoError(Code::kIo, Format("cannot create a file in '{}'", directory));
-  }
+  const FreshFile file(directory, Format("a file in '{}'", directory));
 }
 
 void EnsureFileGone(const std::string& path) {

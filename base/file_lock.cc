@@ -96,39 +96,34 @@ struct flock OneByte(std::uint64_t byte) {
 
 }  // namespace
 
-HeldLock::HeldLock(UniqueFd fd, LockKind kind) : fd_(std::move(fd)), count_(&CountOf(kind)) {
+FileLock::FileLock(UniqueFd fd, LockKind kind) : fd_(std::move(fd)), count_(&CountOf(kind)) {
   ++*count_;
 }
 
-FileLock FileLock::Take(const std::string& path, LockKind kind, const std::string& what) {
+FileLock FileLock::Take(const std::string& path,
+                        std::optional<std::uint64_t> byte,
+                        LockKind kind,
+                        const std::string& what) {
   RequireOrder(kind, what);
   UniqueFd fd = OpenLockFile(path);
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    Wait([&] { return ::flock(fd.get(), LOCK_EX); }, path, what);
+  struct flock range = OneByte(byte.value_or(0));
+  const auto lock = [&](bool waits) {
+    return byte ? ::fcntl(fd.get(), waits ? F_OFD_SETLKW : F_OFD_SETLK, &range)
+                : ::flock(fd.get(), waits ? LOCK_EX : LOCK_EX | LOCK_NB);
+  };
+  if (lock(false) != 0) {
+    Wait([&] { return lock(true); }, path, what);
   }
   return FileLock(std::move(fd), kind);
 }
 
-RangeLock RangeLock::Take(const std::string& path,
-                          std::uint64_t byte,
-                          LockKind kind,
-                          const std::string& what) {
-  RequireOrder(kind, what);
-  UniqueFd fd = OpenLockFile(path);
-  struct flock range = OneByte(byte);
-  if (::fcntl(fd.get(), F_OFD_SETLK, &range) != 0) {
-    Wait([&] { return ::fcntl(fd.get(), F_OFD_SETLKW, &range); }, path, what);
-  }
-  return RangeLock(std::move(fd), kind);
-}
-
-std::optional<RangeLock> RangeLock::TryTake(const std::string& path,
-                                            std::uint64_t byte,
-                                            LockKind kind) {
+std::optional<FileLock> FileLock::TryTake(const std::string& path,
+                                          std::uint64_t byte,
+                                          LockKind kind) {
   UniqueFd fd = OpenLockFile(path);
   struct flock range = OneByte(byte);
   if (::fcntl(fd.get(), F_OFD_SETLK, &range) == 0) {
-    return RangeLock(std::move(fd), kind);
+    return FileLock(std::move(fd), kind);
   }
   if (errno == EAGAIN || errno == EACCES) {
     return std::nullopt;

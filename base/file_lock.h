@@ -1,9 +1,9 @@
 // Locks between processes, with a deadline. Released by the kernel when their process dies.
 //
-// Shapes     FileLock   a whole file, flock(2): the lock of the lease directory, which the reference
-//                       host-local takes too
-//            RangeLock  one byte of a file (its offset's highest bit is ignored), an open-file-
-//                       description lock: one file serves any number of attachments
+// Shapes     a whole file   flock(2): the lock of the lease directory, which the reference host-local
+//                           takes too
+//            one byte of it (the offset's highest bit is ignored), an open-file-description lock: one
+//                           file serves any number of attachments
 //            A symbolic link in the place of a lock file is not followed.
 // Errors     kTryAgain when the deadline passes, naming the lock; kIo if the file cannot be opened;
 //            kInternal, before waiting, if the order below is violated.
@@ -39,46 +39,29 @@ using Deadline = std::chrono::steady_clock::time_point;
 enum class LockKind { kAttachment, kLeases, kRules, kTraffic };
 
 // A lock that this thread holds, counted by its kind as long as it lives.
-class HeldLock {
+class FileLock {
  public:
+  // Opens or creates `path` and locks it, or one byte of it. `what` completes "timed out waiting for the
+  // lock of ...".
+  [[nodiscard]] static FileLock Take(const std::string& path,
+                                     std::optional<std::uint64_t> byte,
+                                     LockKind kind,
+                                     const std::string& what);
+  // nullopt if another process holds it.
+  [[nodiscard]] static std::optional<FileLock> TryTake(const std::string& path,
+                                                       std::uint64_t byte,
+                                                       LockKind kind);
   // The locked file.
   [[nodiscard]] int fd() const { return fd_.get(); }
 
- protected:
-  HeldLock(UniqueFd fd, LockKind kind);
-
  private:
+  FileLock(UniqueFd fd, LockKind kind);
+
   struct Uncount {
     void operator()(int* count) const { --*count; }
   };
   UniqueFd fd_;
   std::unique_ptr<int, Uncount> count_;
-};
-
-class FileLock : public HeldLock {
- public:
-  // Opens or creates `path` and locks it. `what` completes "timed out waiting for the lock of ...".
-  [[nodiscard]] static FileLock Take(const std::string& path,
-                                     LockKind kind,
-                                     const std::string& what);
-
- private:
-  using HeldLock::HeldLock;
-};
-
-class RangeLock : public HeldLock {
- public:
-  [[nodiscard]] static RangeLock Take(const std::string& path,
-                                      std::uint64_t byte,
-                                      LockKind kind,
-                                      const std::string& what);
-  // nullopt if another process holds it.
-  [[nodiscard]] static std::optional<RangeLock> TryTake(const std::string& path,
-                                                        std::uint64_t byte,
-                                                        LockKind kind);
-
- private:
-  using HeldLock::HeldLock;
 };
 
 }  // namespace nomad_bridge

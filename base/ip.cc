@@ -180,23 +180,12 @@ std::vector<Ip> AddressesOnly(const std::vector<Cidr>& cidrs) {
 
 Ip Mac::LinkLocal() const {
   constexpr std::uint8_t kUniversalBit = 0x02;
-  const auto first = static_cast<std::uint8_t>(bytes[0] ^ kUniversalBit);
-  const std::array<std::uint8_t, 16> address = {0xfe,
-                                                0x80,
-                                                0,
-                                                0,
-                                                0,
-                                                0,
-                                                0,
-                                                0,
-                                                first,
-                                                bytes[1],
-                                                bytes[2],
-                                                0xff,
-                                                0xfe,
-                                                bytes[3],
-                                                bytes[4],
-                                                bytes[5]};
+  std::array<std::uint8_t, kIpv6Bytes> address = {0xfe, 0x80};
+  address[11] = 0xff;
+  address[12] = 0xfe;
+  std::copy_n(bytes.begin(), 3, address.begin() + 8);
+  std::copy_n(bytes.begin() + 3, 3, address.begin() + 13);
+  address[8] ^= kUniversalBit;
   return Ip(address);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 namespace nomad_bridge {
 namespace {
@@ -10,44 +11,29 @@ constexpr bool IsContinuation(unsigned char byte) {
   return (byte & 0xc0) == 0x80;
 }
 
-// The well-formed characters by their first byte (Unicode, table 3-7): length and range of the second
-// byte. All further bytes are continuations.
-struct Encoding {
-  unsigned char first_from;
-  unsigned char first_to;
-  std::size_t length;
-  unsigned char second_from;
-  unsigned char second_to;
-};
-
-constexpr std::array<Encoding, 9> kEncodings = {{{0x00, 0x7f, 1, 0x00, 0x00},
-                                                 {0xc2, 0xdf, 2, 0x80, 0xbf},
-                                                 {0xe0, 0xe0, 3, 0xa0, 0xbf},  // no overlong forms
-                                                 {0xe1, 0xec, 3, 0x80, 0xbf},
-                                                 {0xed, 0xed, 3, 0x80, 0x9f},  // no surrogates
-                                                 {0xee, 0xef, 3, 0x80, 0xbf},
-                                                 {0xf0, 0xf0, 4, 0x90, 0xbf},
-                                                 {0xf1, 0xf3, 4, 0x80, 0xbf},
-                                                 {0xf4, 0xf4, 4, 0x80, 0x8f}}};  // to U+10FFFF
-
-// Length in bytes of the well-formed character at the start of `text`, or 0.
+// Length in bytes of the well-formed character at the start of `text`, or 0 (Unicode, table 3-7).
 std::size_t CharacterLength(std::string_view text) {
-  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto* const encoding = std::ranges::find_if(kEncodings, [&](const Encoding& each) {
-    return at(0) >= each.first_from && at(0) <= each.first_to;
-  });
-  if (encoding == kEncodings.end() || text.size() < encoding->length) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first < 0x80) {
+    return 1;
+  }
+  // The ones at the start of the first byte; one alone begins no character.
+  const auto length = static_cast<std::size_t>(std::countl_one(first));
+  if (length < 2 || length > 4 || text.size() < length) {
     return 0;
   }
-  if (encoding->length > 1 && (at(1) < encoding->second_from || at(1) > encoding->second_to)) {
-    return 0;
-  }
-  for (std::size_t i = 2; i < encoding->length; ++i) {
-    if (!IsContinuation(at(i))) {
+  char32_t character = first & (0x7fU >> length);
+  for (const char c : text.substr(1, length - 1)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (!IsContinuation(byte)) {
       return 0;
     }
+    character = character << 6 | (byte & 0x3fU);
   }
-  return encoding->length;
+  // The first that needs so many bytes: no overlong forms.
+  constexpr std::array<char32_t, 5> kLowest = {0, 0, 0x80, 0x800, 0x10000};
+  const bool is_surrogate = character >= 0xd800 && character <= 0xdfff;
+  return character >= kLowest.at(length) && character <= 0x10ffff && !is_surrogate ? length : 0;
 }
 
 // `text` with every character replaced by what `map` returns for it, and with '?' for every byte that

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/text.h"
 
 namespace nomad_bridge::ipam {
@@ -37,16 +38,13 @@ std::vector<Run> RunsAfter(const RangeSet& set, const std::optional<Ip>& last) {
   return runs;
 }
 
-Assignment Assign(const RangeSet& set, std::size_t index, const Ip& address) {
-  const auto range =
-      std::ranges::find_if(set, [&](const Range& each) { return each.Offers(address); });
-  return {.address = {address, range->subnet.prefix_length},
-          .gateway = range->gateway,
-          .range_set = index};
+// That which offers `address`; the end if none does.
+RangeSet::const_iterator FindOffer(const RangeSet& set, const Ip& address) {
+  return std::ranges::find_if(set, [&](const Range& range) { return range.Offers(address); });
 }
 
 bool Offers(const RangeSet& set, const Ip& address) {
-  return std::ranges::any_of(set, [&](const Range& range) { return range.Offers(address); });
+  return FindOffer(set, address) != set.end();
 }
 
 // Whether `owner` may have `address`: nobody has it, or `owner` itself.
@@ -56,10 +54,6 @@ bool IsFor(const Store& store, const Ip& address, const LeaseOwner& owner) {
   }
   const std::optional<LeaseOwner> present = store.FindOwner(address);
   return present && present->Matches(owner);
-}
-
-bool IsIn(const std::vector<Ip>& list, const Ip& ip) {
-  return std::ranges::find(list, ip) != list.end();
 }
 
 // The search for the next free address: by looking at single addresses, without a listing, which
@@ -83,7 +77,7 @@ struct Search {
   }
 
   [[nodiscard]] bool IsFree(const Run& run, const Ip& ip) const {
-    return ip != run.range->gateway && !IsIn(avoided, ip) && store.IsFree(ip);
+    return ip != run.range->gateway && !Contains(avoided, ip) && store.IsFree(ip);
   }
 
   // Mostly the first address is free, and in a pool that is not nearly full one of the first hundred
@@ -163,7 +157,7 @@ void RequireFor(const Store& store, const Ip& address, const LeaseOwner& owner) 
 
 std::optional<Ip> FindPrevious(const Store& store, const RangeSet& set, const Request& request) {
   const auto found = std::ranges::find_if(request.previous, [&](const Ip& address) {
-    return Offers(set, address) && !IsIn(request.avoided, address) &&
+    return Offers(set, address) && !Contains(request.avoided, address) &&
            IsFor(store, address, request.owner);
   });
   return found == request.previous.end() ? std::nullopt : std::optional<Ip>(*found);
@@ -188,7 +182,10 @@ Allocation Choose(const Store& store, const std::vector<RangeSet>& sets, const R
     if (!address) {
       return {.full_set = i};
     }
-    allocation.assignments.push_back(Assign(sets[i], i, *address));
+    const Range& range = *FindOffer(sets[i], *address);
+    allocation.assignments.push_back({.address = {*address, range.subnet.prefix_length},
+                                      .gateway = range.gateway,
+                                      .range_set = i});
   }
   return allocation;
 }

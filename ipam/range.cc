@@ -24,16 +24,13 @@ void CheckSubnet(const RangeSpec& spec) {
   const Cidr& subnet = spec.subnet;
   const int longest = subnet.address.bits() - kMinSubnetBits;
   if (subnet.prefix_length > longest) {
-    throw Wrong(
-        spec,
-        "subnet",
-        subnet,
-        Cat("too small for a gateway and a container; allowed: prefix lengths up to ", longest));
+    constexpr std::string_view kWhy = "too small for a gateway and a container; allowed: ";
+    throw Wrong(spec, "subnet", subnet, Cat(kWhy, "prefix lengths up to ", longest));
   }
   if (subnet.address != subnet.Network()) {
     const Cidr network{subnet.Network(), subnet.prefix_length};
-    throw Wrong(
-        spec, "subnet", subnet, Format("it has host bits set; the network is '{}'", network));
+    const std::string why = Format("it has host bits set; the network is '{}'", network);
+    throw Wrong(spec, "subnet", subnet, why);
   }
 }
 
@@ -64,10 +61,9 @@ void CheckGateway(const RangeSpec& spec) {
   const Ip first = FirstUsable(spec.subnet);
   const Ip last = LastUsable(spec.subnet);
   if (spec.gateway && (*spec.gateway < first || *spec.gateway > last)) {
-    throw Wrong(spec,
-                "gateway",
-                *spec.gateway,
-                Format("the network's own or broadcast address; allowed: {} to {}", first, last));
+    const std::string why =
+        Format("the network's own or broadcast address; allowed: {} to {}", first, last);
+    throw Wrong(spec, "gateway", *spec.gateway, why);
   }
 }
 
@@ -118,11 +114,9 @@ void CheckApart(const Placed& placed, const std::vector<Placed>& before) {
 
 void CheckFamily(const RangeSpec& spec, const RangeSpec& first_of_set) {
   if (spec.subnet.address.family() != first_of_set.subnet.address.family()) {
-    throw Wrong(spec,
-                "subnet",
-                spec.subnet,
-                Format("another family than {} in the same set; allowed: one set per family",
-                       first_of_set.subnet));
+    const std::string why = Format(
+        "another family than {} in the same set; allowed: one set per family", first_of_set.subnet);
+    throw Wrong(spec, "subnet", spec.subnet, why);
   }
 }
 

@@ -23,11 +23,6 @@ std::string_view Trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kWhiteSpace) - first + 1);
 }
 
-FileLock TakeLock(const std::string& directory) {
-  return FileLock::Take(
-      Cat(directory, "/lock"), LockKind::kLeases, Format("the leases in '{}'", directory));
-}
-
 std::string Content(const LeaseOwner& owner) {
   return Cat(owner.container_id, kLineEnd, owner.ifname);
 }
@@ -49,7 +44,11 @@ bool LeaseOwner::Matches(const LeaseOwner& other) const {
 }
 
 Store::Store(std::string directory)
-    : directory_(std::move(directory)), lock_(TakeLock(directory_)) {}
+    : directory_(std::move(directory)),
+      lock_(FileLock::Take(Cat(directory_, "/lock"),
+                           std::nullopt,
+                           LockKind::kLeases,
+                           Format("the leases in '{}'", directory_))) {}
 
 Store Store::Open(const std::string& data_dir, const std::string& network) {
   std::string directory = Cat(data_dir, '/', network);

@@ -99,7 +99,7 @@ class Collector {
     if (!collection_.attachments || IsValid(id)) {
       return;
     }
-    const std::optional<RangeLock> lock = LockOf(id);
+    const std::optional<FileLock> lock = LockOf(id);
     if (!lock) {
       outcome_.busy.push_back(id);
       return;
@@ -161,7 +161,7 @@ class Collector {
                              : collection_.valid->contains(id);
   }
 
-  std::optional<RangeLock> LockOf(const AttachmentId& id) {
+  std::optional<FileLock> LockOf(const AttachmentId& id) {
     // A runtime that lists the valid ones means what it says: the command at work is waited for. By
     // any other a command at work shows that its attachment is alive.
     return collection_.valid ? std::optional(host_.records.Lock(id)) : host_.records.TryLock(id);
@@ -203,7 +203,7 @@ class Collector {
                    const LeaseDirectory& directory,
                    const AttachmentId& id) {
     outcome_.Try(Format("container '{}'", id.container_id), [&] {
-      const std::optional<RangeLock> lock = LockOf(id);
+      const std::optional<FileLock> lock = LockOf(id);
       if (!lock || HasRecord(host_, id.network, lease.owner)) {
         return;
       }
@@ -250,7 +250,7 @@ Outcome Collect(state::Host& host,
 }
 
 bool CollectIfStale(state::Host& host, const AttachmentId& id) {
-  const std::optional<RangeLock> lock = host.records.TryLock(id);
+  const std::optional<FileLock> lock = host.records.TryLock(id);
   const std::optional<state::Record> record = lock ? host.records.Find(id) : std::nullopt;
   if (!record || !IsStale(host, *record)) {
     return false;

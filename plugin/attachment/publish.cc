@@ -65,7 +65,7 @@ void CheckRules(state::Host& host, const state::Record& record, Mismatches& mism
   // A quiet CHECK takes no lock: many of them at once do not wait for each other, nor for an ADD.
   std::optional<state::Checkpoint> checkpoint = rules::FindCurrentCheckpoint(host);
   if (!checkpoint) {
-    const RangeLock one_at_a_time = host.records.LockRules();
+    const FileLock one_at_a_time = host.records.LockRules();
     rules::Converged converged = rules::Converge(host, {.added = &record}, mismatches);
     checkpoint = std::move(converged.checkpoint);
     if (converged.is_whole) {  // its own elements were among those compared
@@ -93,7 +93,7 @@ void TransferPortsToSibling(state::Host& host, const state::Record& record) {
     if (!rules::IsSameContainer(id, record)) {
       continue;
     }
-    const std::optional<RangeLock> lock = host.records.TryLock(id);
+    const std::optional<FileLock> lock = host.records.TryLock(id);
     if (!lock) {
       // A command that works on the sibling may have left its ports to us just before.
       rules::UpdateCheckpoint(host, [](state::Checkpoint& now) { now.Expire(); });

@@ -203,7 +203,7 @@ class Reconciler {
   }
 
   void CheckLocked(const AttachmentId& id) {
-    const std::optional<RangeLock> lock = host_.records.TryLock(id);
+    const std::optional<FileLock> lock = host_.records.TryLock(id);
     if (!lock) {
       outcome_.busy.push_back(id);
     } else if (const std::optional<state::Record> record = FindLive(id)) {
@@ -270,7 +270,7 @@ class Reconciler {
         !host_.nft.FindTable(firewall::TableId())) {
       return {};  // without making a file for the lock
     }
-    const RangeLock one_at_a_time = host_.records.LockRules();
+    const FileLock one_at_a_time = host_.records.LockRules();
     return rules::Converge(host_, extent, mismatches_).checkpoint;
   }
 

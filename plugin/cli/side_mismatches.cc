@@ -20,7 +20,7 @@ Lines HostMismatches(state::Host& host, const Attachment& attachment) {
   if (attachment.state == State::kMaking || attachment.state == State::kLeaving) {
     return {Format("an attachment that is {}", Text(attachment.state))};
   }
-  const std::optional<RangeLock> lock = host.records.TryLock(attachment.id);
+  const std::optional<FileLock> lock = host.records.TryLock(attachment.id);
   if (!lock || attachment.state == State::kDead) {
     return {};
   }

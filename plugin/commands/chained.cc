@@ -103,7 +103,7 @@ void AddRules(const cni::Request& request, const cni::PluginType& type, int out)
 void DelRules(const cni::Request& request, const cni::PluginType& type) {
   state::Host host = state::Host::Open();
   static_cast<void>(link::FindContainer(request, host));  // refuses the host's own
-  const RangeLock own = host.records.Lock(request.id);
+  const FileLock own = host.records.Lock(request.id);
 
   cni::ErrorList failures;
   std::optional<state::Record> record;

@@ -35,7 +35,7 @@ void DelInterface(const cni::Request& request, const cni::PluginType& type) {
   state::Host host = state::Host::Open();
   // May be gone, and is not needed for what we made; the host's own is refused.
   std::optional<link::Container> container = link::FindContainer(request, host);
-  const RangeLock own = host.records.Lock(request.id);
+  const FileLock own = host.records.Lock(request.id);
   const config::LenientConfig lenient = config::ParseLenient({*request.config, ""}, type.defaults);
   const std::optional<cni::DelegatedIpam> delegated =
       cni::FindDelegatedIpam(request, lenient.ipam_type);

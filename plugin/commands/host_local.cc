@@ -16,7 +16,7 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
   state::Host host = state::Host::Open();
   // Recorded, so that a full pool can tell whether this attachment is still alive.
   const std::optional<link::Container> container = link::FindContainer(request, host);
-  const RangeLock own = host.records.Lock(request.id);
+  const FileLock own = host.records.Lock(request.id);
   const std::optional<state::Record> earlier = host.records.FindOwn(request.id);
   Undo undo;
   attachment::RemoveEarlier(host, request.id, earlier, config.ipam.data_dir, undo);
@@ -36,7 +36,7 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
 void DelLeases(const cni::Request& request, const cni::PluginType& type) {
   state::Host host = state::Host::Open();
   static_cast<void>(link::FindContainer(request, host));  // refuses the host's own
-  const RangeLock own = host.records.Lock(request.id);
+  const FileLock own = host.records.Lock(request.id);
 
   cni::ErrorList failures;
   std::optional<state::Record> record;

@@ -23,7 +23,7 @@ Session OpenSession(const cni::Request& request, const cni::PluginType& type) {
   if (is_add) {
     config = rules::WithPossibleChecks(std::move(config), host);
   }
-  RangeLock own = host.records.Lock(request.id);
+  FileLock own = host.records.Lock(request.id);
   return {.request = request,
           .type = type,
           .config = std::move(config),

@@ -21,7 +21,7 @@ struct Session {
   config::Config config;
   state::Host host;
   link::Container container;
-  RangeLock own;  // the attachment's
+  FileLock own;  // the attachment's
 };
 
 // A config that is refused costs nothing, and nothing is logged while the lock is held. prevResult is

@@ -322,7 +322,8 @@ TrafficTotals TrafficTotals::Lock() {
   totals.reads_ = true;
   try {
     EnsureDirectory(state::kStateDirectory);
-    totals.lock_ = FileLock::Take(LogPath(), LockKind::kTraffic, "the traffic of deleted links");
+    totals.lock_ =
+        FileLock::Take(LogPath(), std::nullopt, LockKind::kTraffic, "the traffic of deleted links");
   } catch (const Error& error) {
     if (error.code() == Code::kTryAgain) {
       throw;

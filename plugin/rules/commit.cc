@@ -160,7 +160,7 @@ class Transaction {
 Committed Commit(state::Host& host, const state::Record& record, firewall::Change change) {
   Mismatches mismatches(Mode::kRepair);
   const RepairLog log(mismatches);
-  const RangeLock one_at_a_time = host.records.LockRules();
+  const FileLock one_at_a_time = host.records.LockRules();
   Transaction transaction(host, record, std::move(change), mismatches);
   nft::RetryOnGenerations(host.nft,
                           Cat("change table ", nft::Text(firewall::TableId())),
@@ -205,7 +205,7 @@ void RemoveElements(state::Host& host,
   if (elements.empty()) {
     return;
   }
-  const RangeLock one_at_a_time = host.records.LockRules();
+  const FileLock one_at_a_time = host.records.LockRules();
   // Nothing is compared here, as a DEL has to work whatever the rules look like. If the checkpoint was
   // current it is so afterwards; if it was not, the next ADD or CHECK compares.
   std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();

@@ -57,7 +57,7 @@ std::optional<StaleOwner> RequireStale(state::Host& host, const firewall::Confli
     return std::nullopt;
   }
   // Only tried: the command that holds it is alive, and may be waiting for the rules' lock, which we hold.
-  std::optional<RangeLock> lock = host.records.TryLock(owner->id);
+  std::optional<FileLock> lock = host.records.TryLock(owner->id);
   owner = lock ? host.records.Find(owner->id) : owner;  // as nobody changes it any more
   const bool is_alive = owner && owner->IsAny(state::Phase::kLive) && link::IsAlive(host, *owner);
   const auto is_live = [&](cni::Part part) { return owner->IsLive(part); };

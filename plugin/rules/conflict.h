@@ -17,7 +17,7 @@ namespace nomad_bridge::rules {
 // An attachment in the way of ours that is stale, or a part of which a killed command left; locked
 // against any other command.
 struct StaleOwner {
-  RangeLock lock;
+  FileLock lock;
   state::Record record;
   bool is_alive = false;  // the attachment itself: some part of it is live
 

@@ -182,7 +182,7 @@ void SaveCheckpoint(state::Host& host, const state::Checkpoint& checkpoint) {
 }
 
 void UpdateCheckpoint(state::Host& host, const std::function<void(state::Checkpoint&)>& change) {
-  const RangeLock one_at_a_time = host.records.LockRules();
+  const FileLock one_at_a_time = host.records.LockRules();
   state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint{});
   change(checkpoint);
   SaveCheckpoint(host, checkpoint);

@@ -174,22 +174,22 @@ std::optional<Record> Records::FindOwner(std::string_view owner) const {
   return std::nullopt;
 }
 
-RangeLock Records::Lock(const AttachmentId& id) const {
+FileLock Records::Lock(const AttachmentId& id) const {
   EnsureDirectory(kStateDirectory);
-  return RangeLock::Take(kLockFile,
-                         LockByte(id),
-                         LockKind::kAttachment,
-                         Format("interface '{}' of container '{}'", id.ifname, id.container_id));
+  return FileLock::Take(kLockFile,
+                        LockByte(id),
+                        LockKind::kAttachment,
+                        Format("interface '{}' of container '{}'", id.ifname, id.container_id));
 }
 
-std::optional<RangeLock> Records::TryLock(const AttachmentId& id) const {
+std::optional<FileLock> Records::TryLock(const AttachmentId& id) const {
   EnsureDirectory(kStateDirectory);
-  return RangeLock::TryTake(kLockFile, LockByte(id), LockKind::kAttachment);
+  return FileLock::TryTake(kLockFile, LockByte(id), LockKind::kAttachment);
 }
 
-RangeLock Records::LockRules() const {
+FileLock Records::LockRules() const {
   EnsureDirectory(kStateDirectory);
-  return RangeLock::Take(kLockFile, kRulesByte, LockKind::kRules, "the node's rules");
+  return FileLock::Take(kLockFile, kRulesByte, LockKind::kRules, "the node's rules");
 }
 
 std::optional<Checkpoint> CheckpointFile::Find() const {

@@ -55,12 +55,12 @@ class Records {
   [[nodiscard]] std::optional<Record> FindOwner(std::string_view owner) const;
 
   // One command at a time per attachment.
-  [[nodiscard]] RangeLock Lock(const AttachmentId& id) const;
+  [[nodiscard]] FileLock Lock(const AttachmentId& id) const;
   // nullopt if another command works on it now.
-  [[nodiscard]] std::optional<RangeLock> TryLock(const AttachmentId& id) const;
+  [[nodiscard]] std::optional<FileLock> TryLock(const AttachmentId& id) const;
   // One command at a time in the rules. The kernel commits atomically anyway; this spares many ADDs at
   // once from making each other start over.
-  [[nodiscard]] RangeLock LockRules() const;
+  [[nodiscard]] FileLock LockRules() const;
 
  private:
   // False if it is gone, or somebody else's.

@@ -70,25 +70,23 @@ TEST_F(File, IsNamedInErrors) {
 }
 
 TEST_F(Lock, OfARangeHoldsItsByteOnly) {
-  const RangeLock held = RangeLock::Take(Path("lock"), 7, LockKind::kAttachment, "seven");
-  EXPECT_FALSE(RangeLock::TryTake(Path("lock"), 7, LockKind::kAttachment));
-  EXPECT_TRUE(RangeLock::TryTake(Path("lock"), 8, LockKind::kAttachment));
+  const FileLock held = FileLock::Take(Path("lock"), 7, LockKind::kAttachment, "seven");
+  EXPECT_FALSE(FileLock::TryTake(Path("lock"), 7, LockKind::kAttachment));
+  EXPECT_TRUE(FileLock::TryTake(Path("lock"), 8, LockKind::kAttachment));
 }
 
 TEST_F(Lock, IsFreeAgainWhenItsHolderIsGone) {
-  {
-    const RangeLock held = RangeLock::Take(Path("lock"), ~0ULL, LockKind::kAttachment, "all ones");
-  }
-  EXPECT_TRUE(RangeLock::TryTake(Path("lock"), ~0ULL, LockKind::kAttachment));
+  { const FileLock held = FileLock::Take(Path("lock"), ~0ULL, LockKind::kAttachment, "all ones"); }
+  EXPECT_TRUE(FileLock::TryTake(Path("lock"), ~0ULL, LockKind::kAttachment));
 }
 
 TEST_F(Lock, GoesToAWaiterWhenItIsReleased) {
-  auto held =
-      std::make_unique<FileLock>(FileLock::Take(Path("lock"), LockKind::kLeases, "the lock"));
+  auto held = std::make_unique<FileLock>(
+      FileLock::Take(Path("lock"), std::nullopt, LockKind::kLeases, "the lock"));
   std::atomic<bool> is_released = false;
   std::atomic<bool> came_after_release = false;
   std::thread waiter([&] {
-    const FileLock got = FileLock::Take(Path("lock"), LockKind::kLeases, "the lock");
+    const FileLock got = FileLock::Take(Path("lock"), std::nullopt, LockKind::kLeases, "the lock");
     came_after_release = is_released.load();
   });
 
@@ -105,7 +103,7 @@ class LockOrder : public File {
  protected:
   [[nodiscard]] bool Allows(LockKind kind) {
     try {
-      static_cast<void>(RangeLock::Take(Path("lock"), next_byte_++, kind, "a lock"));
+      static_cast<void>(FileLock::Take(Path("lock"), next_byte_++, kind, "a lock"));
       return true;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::kInternal);
@@ -118,7 +116,7 @@ class LockOrder : public File {
 };
 
 TEST_F(LockOrder, IsOwnAttachmentThenLeasesOrRulesOrTraffic) {
-  const RangeLock own = RangeLock::Take(Path("lock"), 1, LockKind::kAttachment, "our own");
+  const FileLock own = FileLock::Take(Path("lock"), 1, LockKind::kAttachment, "our own");
   EXPECT_FALSE(Allows(LockKind::kAttachment));
   EXPECT_TRUE(Allows(LockKind::kLeases));
   EXPECT_TRUE(Allows(LockKind::kRules));
@@ -127,7 +125,7 @@ TEST_F(LockOrder, IsOwnAttachmentThenLeasesOrRulesOrTraffic) {
 
 TEST_F(LockOrder, KeepsLeasesAndRulesAndTrafficApart) {
   for (const LockKind last : {LockKind::kLeases, LockKind::kRules, LockKind::kTraffic}) {
-    const RangeLock held = RangeLock::Take(Path("lock"), 1, last, "the last");
+    const FileLock held = FileLock::Take(Path("lock"), 1, last, "the last");
     EXPECT_FALSE(Allows(LockKind::kAttachment));
     EXPECT_FALSE(Allows(LockKind::kLeases));
     EXPECT_FALSE(Allows(LockKind::kRules));
@@ -137,15 +135,15 @@ TEST_F(LockOrder, KeepsLeasesAndRulesAndTrafficApart) {
 }
 
 TEST_F(LockOrder, LetsAnotherAttachmentBeTriedAtAnyTime) {
-  const RangeLock own = RangeLock::Take(Path("lock"), 1, LockKind::kAttachment, "our own");
-  const RangeLock rules = RangeLock::Take(Path("lock"), 2, LockKind::kRules, "the rules");
-  EXPECT_TRUE(RangeLock::TryTake(Path("lock"), 3, LockKind::kAttachment));
+  const FileLock own = FileLock::Take(Path("lock"), 1, LockKind::kAttachment, "our own");
+  const FileLock rules = FileLock::Take(Path("lock"), 2, LockKind::kRules, "the rules");
+  EXPECT_TRUE(FileLock::TryTake(Path("lock"), 3, LockKind::kAttachment));
 }
 
 TEST_F(LockOrder, FollowsALockThatIsMoved) {
-  std::optional<RangeLock> kept;
+  std::optional<FileLock> kept;
   {
-    RangeLock own = RangeLock::Take(Path("lock"), 1, LockKind::kAttachment, "our own");
+    FileLock own = FileLock::Take(Path("lock"), 1, LockKind::kAttachment, "our own");
     kept = std::move(own);
   }
   EXPECT_FALSE(Allows(LockKind::kAttachment));
