@@ -169,17 +169,6 @@ Arguments Parse(const Command& command, std::vector<std::string> words) {
   return arguments;
 }
 
-void CheckCount(const Command& command, const std::vector<std::string>& operands) {
-  const bool has_empty = std::ranges::any_of(operands, &std::string::empty);
-  if (operands.size() < command.operands.min || operands.size() > command.operands.max ||
-      has_empty) {
-    throw UsageError(Format("{} takes {}\n{}",
-                            command.name,
-                            command.operands.text.empty() ? "no operands" : command.operands.text,
-                            UsageLine(command)));
-  }
-}
-
 int Run(std::vector<std::string> words) {
   const std::string& first = words.at(0);
   if (Contains(std::array{"-help", "--help", "-h"}, first)) {
@@ -196,7 +185,14 @@ int Run(std::vector<std::string> words) {
     Print(HelpOf(command));
     return kYes;
   }
-  CheckCount(command, arguments.operands);
+  const auto& [shown, min, max] = command.operands;
+  const std::size_t count = arguments.operands.size();
+  if (count < min || count > max || Contains(arguments.operands, "")) {
+    throw UsageError(Format("{} takes {}\n{}",
+                            command.name,
+                            shown.empty() ? "no operands" : shown,
+                            UsageLine(command)));
+  }
   return command.run(arguments);
 }
 

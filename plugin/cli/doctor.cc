@@ -39,22 +39,6 @@ std::string FindSetting(const std::string& text, std::string_view key) {
   return {};
 }
 
-std::vector<std::string> PluginDirectories() {
-  const char* const given = ::getenv("CNI_PATH");
-  std::string path = given == nullptr ? "" : given;
-  for (const std::string& name : Entries("/etc/nomad.d")) {
-    if (path.empty() && name.ends_with(".hcl")) {
-      path = FindSetting(FindFile(Cat("/etc/nomad.d/", name)).value_or(""), "cni_path");
-    }
-  }
-  std::istringstream words(path.empty() ? "/opt/cni/bin" : path);
-  std::vector<std::string> directories;
-  for (std::string word; std::getline(words, word, ':');) {
-    directories.push_back(word);
-  }
-  return directories;
-}
-
 std::size_t Count(const std::vector<CheckResult>& all, Verdict verdict) {
   return static_cast<std::size_t>(std::ranges::count(all, verdict, &CheckResult::verdict));
 }
@@ -176,10 +160,20 @@ void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
 }
 
 const std::vector<std::string>& Examination::PluginDirs() {
-  if (!plugin_dirs_) {
-    plugin_dirs_ = PluginDirectories();
+  if (plugin_dirs_.empty()) {
+    const char* const given = ::getenv("CNI_PATH");
+    std::string path = given == nullptr ? "" : given;
+    for (const std::string& name : Entries("/etc/nomad.d")) {
+      if (path.empty() && name.ends_with(".hcl")) {
+        path = FindSetting(FindFile(Cat("/etc/nomad.d/", name)).value_or(""), "cni_path");
+      }
+    }
+    std::istringstream words(path.empty() ? "/opt/cni/bin" : path);
+    for (std::string word; std::getline(words, word, ':');) {
+      plugin_dirs_.push_back(word);
+    }
   }
-  return *plugin_dirs_;
+  return plugin_dirs_;
 }
 
 const std::vector<ConfigFile>& Examination::Configs() {
@@ -204,8 +198,7 @@ const std::vector<ConfigFile>& Examination::Configs() {
 
 std::vector<CheckResult> RunChecks(state::Host& host, const Inventory& inventory, Cost most) {
   Examination node(host, inventory, most);
-  for (const std::span<const Check>& table :
-       {kKernelChecks, kRulesChecks, kNetworkChecks, kNodeChecks}) {
+  for (const std::span<const Check>& table : {kKernelChecks, kNetworkChecks, kNodeChecks}) {
     for (const Check& check : table) {
       if (check.cost <= most) {
         node.Run(check);

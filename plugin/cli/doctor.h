@@ -88,7 +88,7 @@ class Examination {
   Cost most_;
   std::string_view check_;
   std::optional<Mismatches> reconciled_;
-  std::optional<std::vector<std::string>> plugin_dirs_;
+  std::vector<std::string> plugin_dirs_;  // there is at least one
   std::optional<std::vector<ConfigFile>> configs_;
 };
 
@@ -97,7 +97,6 @@ constexpr const char* kGcFix = "nomad-bridge gc";
 // In the order in which they are printed. To add one: an entry in the table of its file, and a row in
 // docs/troubleshooting.md.
 extern const std::span<const Check> kKernelChecks;
-extern const std::span<const Check> kRulesChecks;
 extern const std::span<const Check> kNetworkChecks;
 extern const std::span<const Check> kNodeChecks;
 

@@ -54,14 +54,18 @@ std::optional<Ip> FindPublic(const portmap::DnatEntry& port, const std::set<Ip>&
 }
 
 void CheckUsage(Examination& node,
-                const std::string& what,
-                const std::optional<Usage>& usage,
+                std::string_view what,
+                std::optional<Usage> Network::*usage,
                 const std::string& fix) {
   constexpr std::uint64_t kFewPercent = 5;
-  if (usage && usage->free() * 100 <= usage->total * kFewPercent) {
-    node.Add(usage->free() == 0 ? Verdict::kFail : Verdict::kWarn,
-             Format("{}: {} of {} in use", what, usage->used, usage->total),
-             fix);
+  for (const Network& network : node.inventory.networks) {
+    const std::optional<Usage>& of = network.*usage;
+    if (of && of->free() * 100 <= of->total * kFewPercent) {
+      node.Add(
+          of->free() == 0 ? Verdict::kFail : Verdict::kWarn,
+          Format("{} of network '{}': {} of {} in use", what, network.name, of->used, of->total),
+          fix);
+    }
   }
 }
 
@@ -126,21 +130,17 @@ void CheckOrphanLeases(Examination& node) {
 }
 
 void CheckLeasesLeft(Examination& node) {
-  for (const Network& network : node.inventory.networks) {
-    CheckUsage(node,
-               Format("addresses of network '{}'", network.name),
-               network.addresses,
-               "nomad-bridge gc, or a larger subnet in its conflist");
-  }
+  CheckUsage(node,
+             "addresses",
+             &Network::addresses,
+             "nomad-bridge gc, or a larger subnet in its conflist");
 }
 
 void CheckBridgePorts(Examination& node) {
-  for (const Network& network : node.inventory.networks) {
-    CheckUsage(node,
-               Format("ports of the bridge of network '{}'", network.name),
-               network.ports,
-               "a second network with a bridge of its own: a bridge has 1,023 ports");
-  }
+  CheckUsage(node,
+             "ports of the bridge",
+             &Network::ports,
+             "a second network with a bridge of its own: a bridge has 1,023 ports");
   node.AddMismatches({Area::kPort});
 }
 

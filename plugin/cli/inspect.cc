@@ -36,17 +36,14 @@ Attachments Select(const Inventory& inventory, const auto& matches) {
   return selected;
 }
 
-bool Publishes(const Attachment& attachment, std::uint16_t port) {
-  return attachment.record &&
-         std::ranges::find(attachment.record->rules.ports, port, &portmap::DnatEntry::host_port) !=
-             attachment.record->rules.ports.end();
-}
-
 // A port that is published, an address, or the beginning of an id or of an interface's name.
 Attachments FindNamed(const Inventory& inventory, const std::string& word) {
   if (const std::optional<std::uint16_t> port = ParsePort(word)) {
-    Attachments found =
-        Select(inventory, [&](const Attachment& each) { return Publishes(each, *port); });
+    Attachments found = Select(inventory, [&](const Attachment& each) {
+      return each.record &&
+             std::ranges::count(each.record->rules.ports, *port, &portmap::DnatEntry::host_port) !=
+                 0;
+    });
     if (!found.empty()) {
       return found;
     }
@@ -62,14 +59,6 @@ Attachments FindNamed(const Inventory& inventory, const std::string& word) {
   return Select(inventory, [&](const Attachment& each) {
     return each.Allocation().starts_with(word) || each.id.container_id.starts_with(word) ||
            each.host_veth.starts_with(word);
-  });
-}
-
-// One allocation may have attachments in several networks, and one port may be published on several
-// addresses of the node.
-bool IsOneContainer(const Attachments& found) {
-  return std::ranges::all_of(found, [&](const Attachment* each) {
-    return each->id.container_id == found.front()->id.container_id;
   });
 }
 
@@ -217,7 +206,12 @@ int RunInspect(const Arguments& arguments) {
     LogLine("nothing here has '{}' as its allocation, interface, address or published port", word);
     return kNo;
   }
-  if (!IsOneContainer(found)) {
+  // One allocation may have attachments in several networks, and one port may be published on several
+  // addresses of the node.
+  const auto is_other = [&](const Attachment* each) {
+    return each->id.container_id != found.front()->id.container_id;
+  };
+  if (std::ranges::any_of(found, is_other)) {
     LogLine("'{}' may be any of these:\n{}", word, Candidates(found));
     return kNo;
   }

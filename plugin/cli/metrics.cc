@@ -165,16 +165,6 @@ std::pair<Inventory, Traffic> TakeTraffic(state::Host& host) {
   return {std::move(inventory), std::move(traffic)};
 }
 
-void NoteStale(const Inventory& inventory) {
-  std::set<std::string> stale;
-  for (const Attachment& attachment : inventory.attachments) {
-    if (attachment.state == State::kDead) {
-      stale.insert(state::HostVethName(attachment.id));
-    }
-  }
-  link::NoteStale(stale);
-}
-
 // For a collector that runs as another user. ReplaceFile's is for files of ours alone.
 void Publish(const std::string& path, const std::string& text) {
   constexpr mode_t kReadable = 0644;
@@ -202,7 +192,13 @@ int RunMetrics(const Arguments& arguments) {
   const auto [inventory, traffic] = TakeTraffic(host);
   RemarkOn(inventory);
   if (inventory.is_complete && ::geteuid() == 0) {
-    NoteStale(inventory);
+    std::set<std::string> stale;
+    for (const Attachment& attachment : inventory.attachments) {
+      if (attachment.state == State::kDead) {
+        stale.insert(state::HostVethName(attachment.id));
+      }
+    }
+    link::NoteStale(stale);
   }
   const std::string text = Cat(
       TrafficMetrics(traffic),

@@ -1,6 +1,7 @@
 #include "plugin/cli/terminal.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <numeric>
@@ -83,10 +84,8 @@ std::string Coloured(std::string_view text, Colour colour) {
   if (colour == Colour::kNone || !ShowsColours()) {
     return std::string(text);
   }
-  const std::string_view code = colour == Colour::kGood       ? "\x1b[32m"
-                                : colour == Colour::kDoubtful ? "\x1b[33m"
-                                                              : "\x1b[31m";
-  return Cat(code, text, "\x1b[0m");
+  constexpr std::array<std::string_view, 4> kCodes = {"", "\x1b[32m", "\x1b[33m", "\x1b[31m"};
+  return Cat(kCodes.at(static_cast<std::size_t>(colour)), text, "\x1b[0m");
 }
 
 std::string Padded(std::string_view text, std::size_t width) {
