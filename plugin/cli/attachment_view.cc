@@ -15,11 +15,6 @@ namespace {
 
 constexpr const char* kUnknownText = "?";
 
-// Seconds since the epoch.
-std::int64_t ToEpoch(std::chrono::system_clock::time_point time) {
-  return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
-}
-
 Json PortJson(const portmap::DnatEntry& port) {
   return {{"protocol", portmap::Text(port.protocol)},
           {"hostIp", port.host_ip ? Json(port.host_ip->Text()) : Json()},
@@ -127,23 +122,24 @@ Json ToJson(const Attachment& attachment, const Inventory& inventory) {
   const std::optional<state::Record>& record = attachment.record;
   const auto& dead_since = attachment.dead_since;
   const auto counters = attachment.link ? attachment.link->counters : std::nullopt;
-  return {{"allocation", attachment.Allocation()},
-          {"namespace", NullIfEmpty(attachment.Label(cni::kNamespace))},
-          {"job", NullIfEmpty(attachment.Label(cni::kJob))},
-          {"group", NullIfEmpty(attachment.Label(cni::kGroup))},
-          {"network", attachment.id.network},
-          {"containerId", attachment.id.container_id},
-          {"interface", attachment.id.ifname},
-          {"state", Text(attachment.state)},
-          {"deadSince", dead_since ? Json(ToEpoch(*dead_since)) : Json()},
-          {"problem", NullIfEmpty(attachment.problem)},
-          {"addresses", record ? ArrayOf(record->ipam.addresses, &Cidr::Text) : Json()},
-          {"ports", record ? ArrayOf(record->rules.ports, PortJson) : Json()},
-          {"netns", record ? Json(record->netns_path) : Json()},
-          {"hostVeth", NullIfEmpty(attachment.host_veth)},
-          {"bridge", NullIfEmpty(BridgeOf(attachment, inventory))},
-          {"received", counters ? TrafficJson(counters->sent) : Json()},
-          {"sent", counters ? TrafficJson(counters->received) : Json()}};
+  return {
+      {"allocation", attachment.Allocation()},
+      {"namespace", NullIfEmpty(attachment.Label(cni::kNamespace))},
+      {"job", NullIfEmpty(attachment.Label(cni::kJob))},
+      {"group", NullIfEmpty(attachment.Label(cni::kGroup))},
+      {"network", attachment.id.network},
+      {"containerId", attachment.id.container_id},
+      {"interface", attachment.id.ifname},
+      {"state", Text(attachment.state)},
+      {"deadSince", dead_since ? Json(std::chrono::system_clock::to_time_t(*dead_since)) : Json()},
+      {"problem", NullIfEmpty(attachment.problem)},
+      {"addresses", record ? ArrayOf(record->ipam.addresses, &Cidr::Text) : Json()},
+      {"ports", record ? ArrayOf(record->rules.ports, PortJson) : Json()},
+      {"netns", record ? Json(record->netns_path) : Json()},
+      {"hostVeth", NullIfEmpty(attachment.host_veth)},
+      {"bridge", NullIfEmpty(BridgeOf(attachment, inventory))},
+      {"received", counters ? TrafficJson(counters->sent) : Json()},
+      {"sent", counters ? TrafficJson(counters->received) : Json()}};
 }
 
 }  // namespace nomad_bridge::cli

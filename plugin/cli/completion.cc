@@ -11,45 +11,36 @@ constexpr char kScript[] =
     R"bash(# bash completion of nomad-bridge: source <(nomad-bridge completion bash)
 _nomad_bridge() {
   local current=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} words= flags=
-  local first='{}'
-  COMPREPLY=()
-  if ((COMP_CWORD == 1)); then
-    COMPREPLY=($(compgen -W "$first" -- "$current"))
-    return
-  fi
+  local first='{}' from=(-f)
   case $command in
     '') ;;
 {}  esac
-  if [[ -n $words ]]; then
-    if ((COMP_CWORD == 2)); then
-      COMPREPLY=($(compgen -W "$words" -- "$current"))
-      return
-    fi
-    command+=" ${COMP_WORDS[2]}"
-  fi
+  [[ -z $words ]] || ((COMP_CWORD == 2)) || command+=" ${COMP_WORDS[2]}"
   case $command in
 {}  esac
-  if [[ $current == -* ]]; then
-    COMPREPLY=($(compgen -W "$flags" -- "$current"))
-    return
+  if ((COMP_CWORD == 1)); then
+    from=(-W "$first")
+  elif [[ -n $words ]] && ((COMP_CWORD == 2)); then
+    from=(-W "$words")
+  elif [[ $current == -* ]]; then
+    from=(-W "$flags")
+  else
+    case $command in
+      list)
+        compopt -o nospace
+        from=(-W 'job= ns= group= alloc= net= port= addr= veth= state=') ;;
+      inspect) from=(-W "$(nomad-bridge list 2>/dev/null | sed -n '1d;/^[0-9]* attachment/q;s/ .*//p')") ;;
+      completion) from=(-W bash) ;;
+      help) from=(-W "$first") ;;
+      doctor | gc | metrics | reconcile | version)
+        [[ ${COMP_WORDS[COMP_CWORD - 1]} == -*output ]] || from=(-W '') ;;
+      install | uninstall)
+        compopt -o filenames
+        from=(-d) ;;
+      *) compopt -o filenames ;;
+    esac
   fi
-  case $command in
-    list)
-      compopt -o nospace
-      COMPREPLY=($(compgen -W 'job= ns= group= alloc= net= port= addr= veth= state=' -- "$current")) ;;
-    inspect)
-      COMPREPLY=($(compgen -W "$(nomad-bridge list 2>/dev/null | sed -n '1d;/^[0-9]* attachment/q;s/ .*//p')" -- "$current")) ;;
-    completion) COMPREPLY=($(compgen -W bash -- "$current")) ;;
-    help) COMPREPLY=($(compgen -W "$first" -- "$current")) ;;
-    doctor | gc | metrics | reconcile | version)
-      [[ ${COMP_WORDS[COMP_CWORD - 1]} == -*output ]] && COMPREPLY=($(compgen -f -- "$current")) ;;
-    install | uninstall)
-      compopt -o filenames
-      COMPREPLY=($(compgen -d -- "$current")) ;;
-    *)
-      compopt -o filenames
-      COMPREPLY=($(compgen -f -- "$current")) ;;
-  esac
+  COMPREPLY=($(compgen "${from[@]}" -- "$current"))
 }
 complete -F _nomad_bridge nomad-bridge
 )bash";

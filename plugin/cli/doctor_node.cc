@@ -63,10 +63,7 @@ std::vector<std::string> FilesOf(Examination& node, const std::string& type) {
 }
 
 bool HaveSameContent(const std::string& one, const std::string& other) {
-  const auto first = FindStatus(one);
-  const auto second = FindStatus(other);
-  return first && second && first->st_size == second->st_size &&
-         FindFile(one, kMaxProgramBytes) == FindFile(other, kMaxProgramBytes);
+  return FindFile(one, kMaxProgramBytes) == FindFile(other, kMaxProgramBytes);
 }
 
 // Ours, and those that the configs name.

@@ -119,9 +119,7 @@ std::vector<Ip> LeasedIn(const std::string& directory) {
 
 std::optional<Usage> AddressesOf(const state::Record& record) {
   std::optional<Usage> scarcest;
-  const std::vector<Ip> leased = record.ipam.ranges.empty()
-                                     ? std::vector<Ip>()
-                                     : LeasedIn(Cat(record.ipam.data_dir, '/', record.id.network));
+  const std::vector<Ip> leased = LeasedIn(Cat(record.ipam.data_dir, '/', record.id.network));
   for (const ipam::RangeSet& set : record.ipam.ranges) {
     Usage usage;
     for (const ipam::Range& range : set) {

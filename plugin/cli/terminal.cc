@@ -101,10 +101,6 @@ Cell::Cell(const std::string& shown, Colour shown_in) : text(Printable(shown)), 
 Table::Table(const std::vector<std::string>& headers)
     : is_help_(false), rows_({{headers.begin(), headers.end()}}) {}
 
-void Table::Add(std::vector<Cell> row) {
-  rows_.push_back(std::move(row));
-}
-
 std::vector<std::size_t> Table::Widths() const {
   std::vector<std::size_t> widths(rows_.front().size());
   for (const std::vector<Cell>& row : rows_) {

@@ -45,7 +45,7 @@ class Table {
   explicit Table(const std::vector<std::string>& headers);
 
   // As many cells as there are headers, or as the first row has.
-  void Add(std::vector<Cell> row);
+  void Add(const std::vector<Cell>& row) { rows_.push_back(row); }
   [[nodiscard]] std::string Text() const;
 
  private:

@@ -15,11 +15,6 @@
 namespace nomad_bridge::cli {
 namespace {
 
-std::vector<std::string> FilesFor(const Arguments& arguments) {
-  return arguments.operands.empty() ? cni::FindDefaultConfigFiles()
-                                    : cni::FindConfigFiles(arguments.operands.front());
-}
-
 // An attachment as its ADD would begin it, with the gateways that the bridge gets if it takes its
 // addresses from the first range of each set.
 state::Record AnyAttachment(const cni::Request& request,
@@ -75,7 +70,9 @@ std::string BringUp(state::Host& host, const std::string& file) {
 int RunUp(const Arguments& arguments) {
   RequireRoot("up");
   state::Host host = state::Host::Open();
-  const std::vector<std::string> files = FilesFor(arguments);
+  const std::vector<std::string> files = arguments.operands.empty()
+                                             ? cni::FindDefaultConfigFiles()
+                                             : cni::FindConfigFiles(arguments.operands.front());
   int exit = kYes;
   for (const std::string& file : files) {
     try {
