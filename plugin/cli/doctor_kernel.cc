@@ -138,12 +138,6 @@ int MarkBitOf(Examination& node) {
   return firewall::ForwardHook().accept_mark_bit;
 }
 
-// The interfaces in any zone, by firewalld's own tool.
-std::set<std::string> InterfacesInZones(const std::string& tool) {
-  std::istringstream words(foreign::RunTool(tool, {"--get-active-zones"}).out);
-  return {std::istream_iterator<std::string>(words), {}};
-}
-
 void CheckForeignChains(Examination& node) {
   const int bit = MarkBitOf(node);
   const std::string mark = Cat("0x", Hex(std::uint64_t{1} << bit, 4));
@@ -159,7 +153,8 @@ void CheckFirewalldZone(Examination& node) {
   if (!tool || node.gateways.empty()) {
     return;
   }
-  const std::set<std::string> in_zones = InterfacesInZones(*tool);
+  std::istringstream words(foreign::RunTool(*tool, {"--get-active-zones"}).out);
+  const std::set<std::string> in_zones{std::istream_iterator<std::string>(words), {}};
   for (const auto& [ifname, record] : node.gateways) {
     const std::string& zone = record->rules.firewalld_zone;
     if (rules::HasForwardHook(*record) && !in_zones.contains(ifname)) {

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "base/list.h"
 #include "base/log.h"
@@ -9,7 +8,6 @@
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/side_mismatches.h"
-#include "plugin/state/host.h"
 #include "portmap/mapping.h"
 
 namespace nomad_bridge::cli {
@@ -18,13 +16,6 @@ namespace {
 using Attachments = std::vector<const Attachment*>;
 
 constexpr std::size_t kMinBytes = 2;
-
-std::optional<std::uint16_t> ParsePort(const std::string& word) {
-  std::uint16_t port = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), port);
-  return error == std::errc() && end == word.data() + word.size() && port != 0 ? std::optional(port)
-                                                                               : std::nullopt;
-}
 
 Attachments Select(const Inventory& inventory, const auto& matches) {
   Attachments selected;
@@ -38,15 +29,14 @@ Attachments Select(const Inventory& inventory, const auto& matches) {
 
 // A port that is published, an address, or the beginning of an id or of an interface's name.
 Attachments FindNamed(const Inventory& inventory, const std::string& word) {
-  if (const std::optional<std::uint16_t> port = ParsePort(word)) {
-    Attachments found = Select(inventory, [&](const Attachment& each) {
-      return each.record &&
-             std::ranges::count(each.record->rules.ports, *port, &portmap::DnatEntry::host_port) !=
-                 0;
-    });
-    if (!found.empty()) {
-      return found;
-    }
+  const auto is_port = [&](const portmap::DnatEntry& port) {
+    return std::to_string(port.host_port) == word;
+  };
+  Attachments found = Select(inventory, [&](const Attachment& each) {
+    return each.record && std::ranges::any_of(each.record->rules.ports, is_port);
+  });
+  if (!found.empty()) {
+    return found;
   }
   if (const std::optional<Ip> address = Ip::Parse(word)) {
     return Select(inventory, [&](const Attachment& each) {
@@ -159,16 +149,6 @@ std::string ShowSide(std::string_view title,
   return text;
 }
 
-std::string ShowSides(const Attachment& attachment, const SideMismatches& sides) {
-  const std::string* const cause =
-      attachment.record->rules.ports.empty() ? nullptr : sides.FindCause();
-  std::string text = ShowSide("Host side", sides.host, cause);
-  if (!sides.path.empty()) {
-    text += ShowSide("Path", sides.path, cause);
-  }
-  return Cat(text, ShowSide("Container", sides.container, cause));
-}
-
 std::string ShowAttachment(state::Host& host,
                            const Attachment& attachment,
                            const Inventory& inventory) {
@@ -181,8 +161,15 @@ std::string ShowAttachment(state::Host& host,
   text += ShowInterface(attachment, inventory);
   const Cell state = ShowState(attachment);
   text += Cat(Head("State"), Coloured(state.text, state.colour), '\n');
-  return is_readable ? Cat(text, ShowSides(attachment, FindSideMismatches(host, attachment)))
-                     : text;
+  if (is_readable) {
+    const SideMismatches sides = FindSideMismatches(host, attachment);
+    const std::string* const cause =
+        attachment.record->rules.ports.empty() ? nullptr : sides.FindCause();
+    text += Cat(ShowSide("Host side", sides.host, cause),
+                sides.path.empty() ? "" : ShowSide("Path", sides.path, cause),
+                ShowSide("Container", sides.container, cause));
+  }
+  return text;
 }
 
 Json SidesJson(state::Host& host, const Attachment& attachment) {

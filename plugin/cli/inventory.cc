@@ -138,8 +138,8 @@ std::optional<Usage> AddressesOf(const state::Record& record) {
 std::optional<Usage> PortsOf(const Network& network, const Inventory& inventory) {
   std::optional<Usage> fullest;
   for (const std::string& name : network.bridges) {
-    const rtnl::Link* const bridge = inventory.FindLink(name);
-    if (bridge == nullptr || bridge->kind != "bridge") {
+    const auto bridge = std::ranges::find(inventory.links, name, &rtnl::Link::name);
+    if (bridge == inventory.links.end() || bridge->kind != "bridge") {
       continue;
     }
     const auto used = static_cast<std::uint64_t>(
@@ -197,11 +197,6 @@ const std::string& Attachment::Label(std::string_view name) const {
 const std::string& Attachment::Allocation() const {
   const std::string& allocation = Label(cni::kAllocation);
   return allocation.empty() ? id.container_id : allocation;
-}
-
-const rtnl::Link* Inventory::FindLink(std::string_view name) const {
-  const auto found = std::ranges::find(links, name, &rtnl::Link::name);
-  return found != links.end() ? &*found : nullptr;
 }
 
 std::string BridgeOf(const Attachment& attachment, const Inventory& inventory) {

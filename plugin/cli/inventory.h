@@ -32,16 +32,7 @@
 
 namespace nomad_bridge::cli {
 
-enum class State {
-  kOk,
-  kUnplugged,
-  kMaking,
-  kLeaving,
-  kDead,
-  kUnrecorded,
-  kUnreadable,
-  kUnknown,
-};
+enum class State { kOk, kUnplugged, kMaking, kLeaving, kDead, kUnrecorded, kUnreadable, kUnknown };
 
 [[nodiscard]] std::string_view Text(State state);
 
@@ -85,8 +76,6 @@ struct Inventory {
   std::vector<Network> networks;        // those with an attachment, by name
   std::vector<rtnl::Link> links;        // all of the node
   bool is_complete = true;              // false: not root
-
-  [[nodiscard]] const rtnl::Link* FindLink(std::string_view name) const;
 };
 
 [[nodiscard]] Inventory TakeInventory(state::Host& host);

@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
-#include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
 namespace {

@@ -18,7 +18,6 @@
 #include "plugin/cli/terminal.h"
 #include "plugin/link/stale_since.h"
 #include "plugin/link/traffic.h"
-#include "plugin/state/host.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::cli {

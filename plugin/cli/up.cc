@@ -1,4 +1,3 @@
-
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
