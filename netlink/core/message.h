@@ -139,6 +139,17 @@ struct Reply {
   [[nodiscard]] std::string Details() const { return ErrnoText(error, words); }
 };
 
+// Calls `read` with each message of a datagram; `size` below 0: there is none.
+template <typename Read>
+void ForEachIn(char* datagram, ssize_t size, const Read& read) {
+  int left = static_cast<int>(size);
+  for (auto* message = static_cast<nlmsghdr*>(static_cast<void*>(datagram));
+       nlmsg_ok(message, left) != 0;
+       message = nlmsg_next(message, &left)) {
+    read(*message);
+  }
+}
+
 // Calls `read` with the fixed header and the attributes of each message whose header is whole.
 template <typename Header, typename Read>
 void ForEachMessage(const Reply& reply, const Read& read) {

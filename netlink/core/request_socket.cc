@@ -47,8 +47,9 @@ void RequestSocket::Closer::operator()(mnl_socket* socket) const {
   mnl_socket_close(socket);
 }
 
-RequestSocket::Owned RequestSocket::OpenHere(int protocol) {
-  Owned socket(mnl_socket_open2(protocol, SOCK_CLOEXEC));
+RequestSocket RequestSocket::In(const Netns& ns, int protocol) {
+  Owned socket;
+  InNetns(ns, [&] { socket.reset(mnl_socket_open2(protocol, SOCK_CLOEXEC)); });
   const timeval timeout{.tv_sec = kTimeout.count(), .tv_usec = 0};
   if (!socket ||
       ::setsockopt(
@@ -62,12 +63,6 @@ RequestSocket::Owned RequestSocket::OpenHere(int protocol) {
     int on = 1;
     static_cast<void>(mnl_socket_setsockopt(socket.get(), option, &on, sizeof on));
   }
-  return socket;
-}
-
-RequestSocket RequestSocket::In(const Netns& ns, int protocol) {
-  Owned socket;
-  InNetns(ns, [&] { socket = OpenHere(protocol); });
   return RequestSocket(std::move(socket));
 }
 
@@ -94,12 +89,8 @@ void RequestSocket::Exchange(std::span<const char> messages,
     if (got < 0 && errno != EINTR) {
       throw errno == EAGAIN ? TimedOut(what) : ErrnoError(Code::kKernel, what);
     }
-    int left = static_cast<int>(got);
-    for (auto* message = static_cast<nlmsghdr*>(static_cast<void*>(buffer.data()));
-         mnl_nlmsg_ok(message, left);
-         message = mnl_nlmsg_next(message, &left)) {
-      finished = is_last(*message) || finished;
-    }
+    ForEachIn(
+        buffer.data(), got, [&](nlmsghdr& message) { finished = is_last(message) || finished; });
     if (finished) {
       return;
     }

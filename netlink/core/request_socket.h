@@ -59,7 +59,6 @@ class RequestSocket {
   using Owned = std::unique_ptr<mnl_socket, Closer>;
 
   explicit RequestSocket(Owned socket) : socket_(std::move(socket)) {}
-  static Owned OpenHere(int protocol);
 
   Owned socket_;
   std::uint32_t sequence_ = 0;

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <arpa/inet.h>
-#include <libmnl/libmnl.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netlink.h>
@@ -63,12 +62,8 @@ void ReadAll(int socket, Changes& changes) {
       changes.are_complete = false;
       continue;
     }
-    int left = static_cast<int>(got);
-    for (const auto* message = reinterpret_cast<const nlmsghdr*>(buffer.data());
-         mnl_nlmsg_ok(message, left);
-         message = mnl_nlmsg_next(message, &left)) {
-      Note(message, changes);
-    }
+    netlink::ForEachIn(
+        buffer.data(), got, [&](const nlmsghdr& message) { Note(&message, changes); });
   }
 }
 

@@ -45,7 +45,7 @@ UniqueFd Listen(const netlink::Netns& ns, std::uint32_t group) {
 
 // Reads all events that are there. True if one matches, or if so many came that some were lost.
 bool Drain(const UniqueFd& events, const EventFilter& matches) {
-  alignas(nlmsghdr) std::array<std::byte, 16384> buffer;
+  alignas(nlmsghdr) std::array<char, 16384> buffer;
   bool matched = false;
   for (;;) {
     const ssize_t got = ::recv(events.get(), buffer.data(), buffer.size(), 0);
@@ -53,12 +53,9 @@ bool Drain(const UniqueFd& events, const EventFilter& matches) {
       return matched;  // EAGAIN: there are no more
     }
     matched = matched || (got < 0 && errno == ENOBUFS);
-    int left = static_cast<int>(got);
-    for (auto* message = static_cast<nlmsghdr*>(static_cast<void*>(buffer.data()));
-         nlmsg_ok(message, left) != 0;
-         message = nlmsg_next(message, &left)) {
-      matched = matched || matches(message);
-    }
+    netlink::ForEachIn(buffer.data(), got, [&](const nlmsghdr& message) {
+      matched = matched || matches(&message);
+    });
   }
 }
 
