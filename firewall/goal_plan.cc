@@ -169,12 +169,12 @@ std::vector<nft::Element> ElementsIn(nft::Socket& socket,
 }
 
 // One of `desired`, which the kernel has not, or with another value.
-struct Wanted {
+struct WantedElement {
   const nft::Element* element;
   Presence presence = Presence::kMissing;
 };
 
-using WantedElements = std::map<ElementKey, Wanted>;
+using WantedElements = std::map<ElementKey, WantedElement>;
 
 // An element in the kernel: it stays, and leaves `wanted`, or goes.
 void PlanPresent(const Tables& tables,
@@ -207,7 +207,7 @@ void PlanElements(nft::Socket& socket,
                   GoalPlan& plan) {
   WantedElements wanted;
   for (const nft::Element& element : desired.elements) {
-    wanted.try_emplace(KeyOf(element), Wanted{&element});
+    wanted.try_emplace(KeyOf(element), WantedElement{&element});
   }
   for (const nft::Element& present : ElementsIn(socket, tables, plan.is_new)) {
     PlanPresent(tables, present, desired, wanted, plan);

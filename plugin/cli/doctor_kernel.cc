@@ -7,7 +7,6 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "firewall/foreign_drops.h"
 #include "netlink/core/sysctl.h"
 #include "plugin/cli/doctor.h"
 #include "plugin/foreign/tools.h"

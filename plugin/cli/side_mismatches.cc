@@ -5,7 +5,7 @@
 
 #include "base/list.h"
 #include "base/text.h"
-#include "firewall/foreign_drops.h"
+#include "firewall/static_rules.h"
 #include "netlink/core/netns.h"
 #include "netlink/sockets/listeners.h"
 #include "plugin/attachment/reconcile.h"

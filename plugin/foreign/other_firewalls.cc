@@ -8,7 +8,6 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "firewall/foreign_drops.h"
 #include "firewall/static_rules.h"
 #include "plugin/foreign/tools.h"
 
