@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "firewall/static_rules.h"
 #include "netlink/core/sysctl.h"
 #include "plugin/cli/doctor.h"
 #include "plugin/foreign/tools.h"
