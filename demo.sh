@@ -1,7 +1,9 @@
 #!/bin/bash
-# nomad-bridge in a minute: an allocation gets its network, survives a flushed firewall, and leaves nothing behind.
+# nomad-bridge in a minute: an allocation gets its network, survives a flushed firewall, and leaves
+# nothing behind.
 #
-# Needs  Debian 12 or 13, and root. Everything happens in fresh namespaces: the machine's own network and /run are not touched.
+# Needs  Debian 12 or 13, and root. Everything happens in fresh namespaces: the machine's own
+#        network and /run are not touched.
 # Exits  with 0 only if every step showed what it says.
 set -eu
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -29,7 +31,8 @@ fi
 
 title() { printf '\n%s# %s%s\n' "$bold" "$*" "$plain"; }
 
-# Shows a command as you would type it, runs it and shows its output. Keeps that in $output, its exit code in $code.
+# Shows a command as you would type it, runs it and shows its output. Keeps that in $output, its
+# exit code in $code.
 try() {
   printf '%s$ %s%s\n' "$bold" "$1" "$plain"
   code=0
@@ -48,7 +51,8 @@ shows() { case $output in *"$1"*) ;; *) fail "this should have shown '$1'" ;; es
 shows_not() { case $output in *"$1"*) fail "this should not have shown '$1'" ;; esac; }
 shows_nothing() { [ -z "$output" ] || fail "this should have shown nothing"; }
 
-# --- The stage: this namespace is the node, "outside" a machine beside it, "billing" and "search" two allocations.
+# --- The stage: this namespace is the node, "outside" a machine beside it, "billing" and "search"
+# two allocations.
 export PATH=$PWD/build/release/plugin:$PATH
 mount -t tmpfs tmpfs /run
 work=/run/demo

@@ -1,14 +1,17 @@
 #!/bin/sh
-# All tests, as CI runs them: installs what is missing, builds with and without sanitizers, warnings as errors, runs every
-# test of both builds, and checks form (clang-format) and lint (clang-tidy).
+# All tests, as CI runs them: installs what is missing, builds with and without sanitizers, warnings
+# as errors, runs every test of both builds, and checks form (clang-format) and lint (clang-tidy).
 #
-# Needs  Debian 12 or 13, root (the tests make network namespaces; the machine's own is never touched)
-# Prints what runs; of the tests only those that fail; as the very last line "N passed, N failed", over everything.
+# Needs  Debian 12 or 13, root (the tests make network namespaces; the machine's own is never
+#        touched)
+# Prints what runs; of the tests only those that fail; as the very last line "N passed, N failed",
+# over everything.
 #        A skipped test has failed: green must not mean that nothing ran.
-# Form   and lint are clang-format 14's and clang-tidy 14's, which Debian 12 has: another version formats and warns differently.
-#        Elsewhere both are checked if these versions are installed.
-# Usage  ./test.sh [--all]    (all: the release built again and compared, every test in the container too, lint of the tests,
-#        an upgrade from an earlier build, every step of a command left out once)
+# Form   and lint are clang-format 14's and clang-tidy 14's, which Debian 12 has: another version
+#        formats and warns differently. Elsewhere both are checked if these versions are installed.
+# Usage  ./test.sh [--all]    (all: the release built again and compared, every test in the
+#        container too, lint of the tests, an upgrade from an earlier build, every step of a command
+#        left out once)
 # Leaves build/, for the next time to be faster
 set -u
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -57,8 +60,8 @@ here() {
   sh -c "$1"
 }
 
-# run_tests what preset where options: tests of that build, side by side: each has namespaces of its own. Where: a command
-# that runs its one argument by sh; options: ctest's, quoted for sh.
+# run_tests what preset where options: tests of that build, side by side: each has namespaces of its
+# own. Where: a command that runs its one argument by sh; options: ctest's, quoted for sh.
 run_tests() {
   what=$1
   preset=$2
@@ -85,7 +88,8 @@ run_tests() {
   failed=$((failed + bad))
 }
 
-# aside name function arguments...: that, in the background, until "collect name" shows what it printed and counts its results.
+# aside name function arguments...: that, in the background, until "collect name" shows what it
+# printed and counts its results.
 aside() {
   name=$1
   shift
@@ -157,8 +161,8 @@ fi
 has_style() {
   [ "$release" = bookworm ] || { command -v clang-format-14 && command -v run-clang-tidy-14; } >/dev/null
 }
-# A clone elsewhere finds what was compiled in this one: paths count from its root. With precompiled headers ccache wants
-# to be told that their own times do not matter.
+# A clone elsewhere finds what was compiled in this one: paths count from its root. With precompiled
+# headers ccache wants to be told that their own times do not matter.
 export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
 export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 
@@ -173,11 +177,13 @@ fi
 # Built once: the plugin tests run a binary, of either build, and link nothing of ours.
 check "configure, release" cmake --preset release || finish
 check "configure, asan" cmake --preset asan || finish
-# clang cannot read g++'s precompiled headers. Files of a room several at a time: most of what clang-tidy reads is headers.
+# clang cannot read g++'s precompiled headers. Files of a room several at a time: most of what
+# clang-tidy reads is headers.
 check "configure, lint" cmake --preset release -B build/lint -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON || finish
 check "build, release" cmake --build build/release -j "$jobs" || finish
 
-# Tests wait for the kernel most of their time; what computes runs beside them, at the lowest priority.
+# Tests wait for the kernel most of their time; what computes runs beside them, at the lowest
+# priority.
 rooms='base|netlink|ipam|firewall|portmap|plugin|tests/support'
 # The cases themselves only by hand (./test.sh --all): they take twice as long as all the rest.
 [ "${1:-}" != --all ] || rooms="$rooms|tests"
@@ -209,15 +215,18 @@ if [ "$built" -eq 0 ]; then
   run_tests "asan: unit and kernel" asan here "-L '^(unit|kernel)\$' -E '^layers\$'"
   NOMAD_BRIDGE_BINARY=$PWD/build/asan/plugin/nomad-bridge
   export NOMAD_BRIDGE_BINARY
-  # A third of the interleavings above, and of the calls at which a command is killed (--all: every one).
+  # A third of the interleavings above, and of the calls at which a command is killed (--all: every
+  # one).
   [ "${1:-}" = --all ] || export NOMAD_BRIDGE_SPARSE=3
   run_tests "asan: plugin" release here "-L plugin"
   unset NOMAD_BRIDGE_BINARY NOMAD_BRIDGE_SPARSE
 fi
 
-# As users have it who test in containers: by hand (./test.sh --all) all of them, else those that lean most on the machine.
+# As users have it who test in containers: by hand (./test.sh --all) all of them, else those that
+# lean most on the machine.
 some="-R '^(kernel/|plugin/names)' -E 'KilledName|RefusedName'"
-# But for what is built with Go, which comes with no package, and for packages, which have root file systems of their own.
+# But for what is built with Go, which comes with no package, and for packages, which have root file
+# systems of their own.
 [ "${1:-}" != --all ] || some="-E '^(clients/cnitool|packages|units)'"
 run_tests "in a privileged container" release tests/in-container "$some"
 collect vm

@@ -1,4 +1,5 @@
-// What a port of a bridge is: its flags and its VLANs, as configs ask for them and the kernel has them.
+// What a port of a bridge is: its flags and its VLANs, as configs ask for them and the kernel has
+// them.
 //
 // Shapes     VLAN ids from 1 to 4094; a range has both its ends
 // Source     linux/if_link.h, IFLA_BRPORT_*; IEEE 802.1Q: ids 0 and 4095 are reserved.

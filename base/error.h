@@ -1,9 +1,10 @@
 // The one exception of this program: thrown where a command fails, printed once, by plugin/main.cc.
 //
 // Shapes     msg      what was being done, with names; no final full stop
-//            details  the kernel's or the file's own words, numbers, the allowed range; may be empty
-// Errors     0-99 are the CNI specification's codes, 100 and up ours; the enumerators are the numbers
-//            on the wire.
+//            details  the kernel's or the file's own words, numbers, the allowed range; may be
+//                     empty
+// Errors     0-99 are the CNI specification's codes, 100 and up ours; the enumerators are the
+//            numbers on the wire.
 // Rules      An expected outcome ("absent", "taken") is a return value, never an Error. Nothing is
 //            caught to add context: the thrower has the names. Our messages never contain the words
 //            "not found", which go-cni takes for success on DEL; those of other programs lose them

@@ -26,8 +26,8 @@ std::string ParentOf(const std::string& path) {
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
-// A new file in a directory: without a name, or, where the file system has no such (overlayfs before
-// Linux 6.1), with a random one that the destructor removes.
+// A new file in a directory: without a name, or, where the file system has no such (overlayfs
+// before Linux 6.1), with a random one that the destructor removes.
 class FreshFile {
  public:
   // `what` completes "cannot create ...".

@@ -26,8 +26,8 @@ namespace nomad_bridge {
 // What lstat(2) knows of `path`; nullopt if it (or a directory on its path) does not exist.
 [[nodiscard]] std::optional<struct stat> FindStatus(const std::string& path);
 
-// Reads `fd` to its end. Throws kIo naming `name` if more than `max_bytes` come, and kTryAgain if it has not
-// ended by `deadline`.
+// Reads `fd` to its end. Throws kIo naming `name` if more than `max_bytes` come, and kTryAgain if
+// it has not ended by `deadline`.
 [[nodiscard]] std::string ReadAll(int fd,
                                   const std::string& name,
                                   std::size_t max_bytes,
@@ -46,7 +46,8 @@ void WriteBestEffort(int fd, std::string_view text);
 // overwritten, unless it is a symbolic link: that is an error.
 void ReplaceFile(const std::string& path, std::string_view content);
 
-// Throws unless CreateFile() could create a file in `directory`, which has to exist. Leaves nothing.
+// Throws unless CreateFile() could create a file in `directory`, which has to exist. Leaves
+// nothing.
 void RequireWritable(const std::string& directory);
 
 // Removes `path`; absent is success.

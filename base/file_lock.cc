@@ -71,7 +71,8 @@ class Ticker {
   sigset_t mask_before_{};
 };
 
-// Calls `lock`, which blocks and returns like a system call, until it succeeds or the deadline passes.
+// Calls `lock`, which blocks and returns like a system call, until it succeeds or the deadline
+// passes.
 void Wait(const std::function<int()>& lock, const std::string& path, const std::string& what) {
   const Deadline deadline = FromNow(kTimeout);
   const Ticker ticker;

@@ -1,10 +1,12 @@
 // Addresses as plain values: Ip, Cidr and Mac.
 //
-// Shapes     Ip    4 or 16 bytes, network byte order. An IPv4-mapped IPv6 address ("::ffff:10.0.0.1")
+// Shapes     Ip    4 or 16 bytes, network byte order. An IPv4-mapped IPv6 address
+//            ("::ffff:10.0.0.1")
 //                  becomes IPv4, as in Go.
 //            Cidr  an address with its prefix length; host bits are kept ("10.0.0.5/24")
 //            Mac   6 bytes
-// Errors     Parse() returns nullopt for an invalid string; the caller knows the key's name and throws.
+// Errors     Parse() returns nullopt for an invalid string; the caller knows the key's name and
+//            throws.
 // Ownership  plain values
 // Source     RFC 4291; RFC 5952, which inet_ntop(3) prints.
 #pragma once
@@ -87,8 +89,8 @@ struct Mac {
 
   // "02:42:ac:1a:40:02" (':' or '-' between the bytes).
   [[nodiscard]] static std::optional<Mac> Parse(std::string_view text);
-  // The MAC of an interface with `ip`: 0a:58 and IPv4's four bytes; for IPv6 0a:59 and four bytes of a
-  // hash. Derived from the address, so that neighbours' caches stay valid when it is reused.
+  // The MAC of an interface with `ip`: 0a:58 and IPv4's four bytes; for IPv6 0a:59 and four bytes
+  // of a hash. Derived from the address, so that neighbours' caches stay valid when it is reused.
   [[nodiscard]] static Mac For(const Ip& ip);
   // The MAC of an interface without an address (a host veth, a bridge), derived from its name.
   [[nodiscard]] static Mac ForName(std::string_view name);

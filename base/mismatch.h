@@ -1,7 +1,7 @@
 // What differs from what should be, and the mode in which a reconcile looks for it.
 //
-// A check is a function `Check...(..., Mismatches&)`: it adds a mismatch for each thing that is not as
-// it should be, together with what puts that right. In mode kRepair this is done at once, before
+// A check is a function `Check...(..., Mismatches&)`: it adds a mismatch for each thing that is not
+// as it should be, together with what puts that right. In mode kRepair this is done at once, before
 // the check goes on. So nothing is looked for in one place and repaired in another.
 //
 // Errors  Those of a repair are thrown; its mismatch is one that is left, then.

@@ -193,9 +193,9 @@ class Child {
     return ::poll(&ended, 1, static_cast<int>(wait.count())) > 0;
   }
 
-  // Kills the whole group and waits for the leader's end. nullopt if the leader hangs in the kernel:
-  // its new parent will reap it. The group's number stays taken until the leader is reaped, so no
-  // foreign group is hit.
+  // Kills the whole group and waits for the leader's end. nullopt if the leader hangs in the
+  // kernel: its new parent will reap it. The group's number stays taken until the leader is reaped,
+  // so no foreign group is hit.
   [[nodiscard]] std::optional<int> KillAll() {
     if (pid_ < 0) {
       return std::nullopt;

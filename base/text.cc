@@ -36,8 +36,8 @@ std::size_t CharacterLength(std::string_view text) {
   return character >= kLowest.at(length) && character <= 0x10ffff && !is_surrogate ? length : 0;
 }
 
-// `text` with every character replaced by what `map` returns for it, and with '?' for every byte that
-// is not part of a well-formed one.
+// `text` with every character replaced by what `map` returns for it, and with '?' for every byte
+// that is not part of a well-formed one.
 std::string MapCharacters(std::string_view text, std::string_view (*map)(std::string_view)) {
   std::string mapped;
   mapped.reserve(text.size());

@@ -1,7 +1,7 @@
 // Joining strings, and making foreign bytes safe to store and to print.
 //
-// Shapes     Input is any bytes of any length. Printable() and ValidUtf8() return well-formed UTF-8,
-//            CutUtf8() keeps it well-formed.
+// Shapes     Input is any bytes of any length. Printable() and ValidUtf8() return well-formed
+//            UTF-8, CutUtf8() keeps it well-formed.
 // Errors     none
 // Ownership  pure functions
 // Source     Unicode 15, table 3-7 (well-formed UTF-8).
@@ -54,8 +54,8 @@ struct Pattern {
   std::string_view text;
 };
 
-// Format("{} is '{}'", "mtu", 12) is "mtu is '12'": std::format, which GCC has from 13 on, as far as
-// messages need it.
+// Format("{} is '{}'", "mtu", 12) is "mtu is '12'": std::format, which GCC has from 13 on, as far
+// as messages need it.
 template <typename... Parts>
 [[nodiscard]] std::string Format(Pattern<std::type_identity_t<Parts>...> pattern,
                                  const Parts&... parts) {
@@ -80,15 +80,15 @@ template <typename... Parts>
 // At most `max_bytes` of `text`, never ending inside a UTF-8 character.
 [[nodiscard]] std::string CutUtf8(std::string_view text, std::size_t max_bytes);
 
-// One line for link aliases and nf_tables comments: invalid UTF-8 becomes '?', a control character a
-// space, '"' and '\' become '\''.
+// One line for link aliases and nf_tables comments: invalid UTF-8 becomes '?', a control character
+// a space, '"' and '\' become '\''.
 [[nodiscard]] std::string Printable(std::string_view text);
 
 // The beginning of `text`, printable, for messages.
 [[nodiscard]] std::string Excerpt(std::string_view text, std::size_t max_bytes = 160);
 
-// '?' for every byte that is not part of well-formed UTF-8; the rest stays, so that what is stored in
-// JSON is read back unchanged.
+// '?' for every byte that is not part of well-formed UTF-8; the rest stays, so that what is stored
+// in JSON is read back unchanged.
 [[nodiscard]] std::string ValidUtf8(std::string_view text);
 
 // Well-formed: no overlong forms, no surrogates.

@@ -1,9 +1,9 @@
 // The steps that undo what a failing ADD has done, run last first by the destructor.
 //
-// Order      A step is given before what it undoes is begun: that may be done although it fails. So it
-//            succeeds if there is nothing to undo.
-// Ownership  Closures capture by value whatever is declared after the Undo: it is destroyed first, so
-//            a reference would dangle.
+// Order      A step is given before what it undoes is begun: that may be done although it fails. So
+//            it succeeds if there is nothing to undo.
+// Ownership  Closures capture by value whatever is declared after the Undo: it is destroyed first,
+//            so a reference would dangle.
 // Errors     A step that fails is logged and ignored: DEL is what guarantees the clean-up.
 #pragma once
 

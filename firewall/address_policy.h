@@ -1,5 +1,5 @@
-// What may happen to an attachment's packets, as elements of the sets of our table: by address, and by
-// the bridge they come from.
+// What may happen to an attachment's packets, as elements of the sets of our table: by address, and
+// by the bridge they come from.
 //
 // Shapes  Elements of addresses carry a comment and belong to one attachment; those of bridges have
 //         none and are shared. Names of interfaces are padded with zeros to 16 bytes.

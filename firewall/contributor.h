@@ -1,5 +1,6 @@
-// What our tables are made of: each contributor has sets, chains and rules in one of them. What is asked
-// about a set anywhere (whose elements it has, of which shape they are) is answered by these rows.
+// What our tables are made of: each contributor has sets, chains and rules in one of them. What is
+// asked about a set anywhere (whose elements it has, of which shape they are) is answered by these
+// rows.
 #pragma once
 
 #include <string_view>
@@ -21,7 +22,8 @@ enum class Role {
   kSource,      // it sends with its own addresses alone
 };
 
-// kIpv4Addr stands for an address of either family: such a set exists twice, its name ending in 4 or 6.
+// kIpv4Addr stands for an address of either family: such a set exists twice, its name ending in 4
+// or 6.
 struct SetRow {
   std::string_view noun;
   std::vector<nft::Type> key;

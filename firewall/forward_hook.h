@@ -1,5 +1,5 @@
-// What configs and records say of forwarding, without the ruleset that it becomes: ingressPolicy, inbound,
-// and the static rules in iptables' own tables (firewall/static_rules.h).
+// What configs and records say of forwarding, without the ruleset that it becomes: ingressPolicy,
+// inbound, and the static rules in iptables' own tables (firewall/static_rules.h).
 #pragma once
 
 #include <optional>
@@ -8,7 +8,8 @@
 
 namespace nomad_bridge::firewall {
 
-// Which new connections the node forwards to an allocation from interfaces that are no bridges of ours.
+// Which new connections the node forwards to an allocation from interfaces that are no bridges of
+// ours.
 enum class Inbound {
   kAny,
   kPublished,  // those to published ports; closed4/6

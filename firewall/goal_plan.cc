@@ -64,7 +64,8 @@ bool HasSameRules(const Present& present, const nft::Chain& chain) {
                             &nft::ExpressionTexts);
 }
 
-// A mismatch in the table `id`, unless all of that is new: "chain forward in table ... was changed".
+// A mismatch in the table `id`, unless all of that is new: "chain forward in table ... was
+// changed".
 void Note(GoalPlan& plan,
           const std::string& what,
           const nft::TableId& id,

@@ -1,4 +1,5 @@
-// What the kernel's ruleset lacks of a goal, and has beside it: as a batch that is yet to be committed.
+// What the kernel's ruleset lacks of a goal, and has beside it: as a batch that is yet to be
+// committed.
 //
 // Errors      kKernel if the ruleset cannot be read.
 // Generation  Of when it was planned; the caller ties the commit to it (netlink/nft/socket.h).
@@ -38,8 +39,8 @@ using ElementKey = std::tuple<nft::TableFamily, std::string, std::vector<std::ui
 enum class LeftOver { kKeep, kRemove };
 
 // Tables, chains, sets and static rules; elements are not looked at. A chain whose rules differ is
-// flushed and filled again in the same batch, so no packet is judged by half of it. A set or base chain
-// of another shape cannot be changed in place: then the whole table is replaced.
+// flushed and filled again in the same batch, so no packet is judged by half of it. A set or base
+// chain of another shape cannot be changed in place: then the whole table is replaced.
 [[nodiscard]] GoalPlan PlanTables(nft::Socket& socket,
                                   const Goal& goal,
                                   LeftOver left_over = LeftOver::kKeep);

@@ -77,10 +77,10 @@ nft::Rule Icmpv6(std::uint8_t type) {
   return nft::Rule().EtherType(ETH_P_IPV6).L4Proto(IPPROTO_ICMPV6).Is(nft::kIcmpv6Type, {type});
 }
 
-// The target of a neighbour advertisement becomes its source address, which source6 has allowed. The
-// kernel's own have it there already, and stay as they are; any other has a wrong checksum from now on,
-// or, where that is not verified, is about the sender itself. A look-up of the target in source6
-// would be simpler, but nft 1.0.6 cannot read back how it prints that.
+// The target of a neighbour advertisement becomes its source address, which source6 has allowed.
+// The kernel's own have it there already, and stay as they are; any other has a wrong checksum from
+// now on, or, where that is not verified, is about the sender itself. A look-up of the target in
+// source6 would be simpler, but nft 1.0.6 cannot read back how it prints that.
 nft::Rule AdvertiseOnlyTheSource() {
   constexpr std::uint32_t kHalf = 8;
   // icmpv6 type nd-neighbor-advert @th,64,64 set @nh,64,64 @th,128,64 set @nh,128,64
@@ -136,8 +136,8 @@ nft::Chain SourceChain() {
   return chain;
 }
 
-// Of ingressPolicy isolated, between two ports of a bridge. Without br_netfilter this is the only place
-// that such frames pass.
+// Of ingressPolicy isolated, between two ports of a bridge. Without br_netfilter this is the only
+// place that such frames pass.
 nft::Chain ForwardChain() {
   return {
       .name = "forward",

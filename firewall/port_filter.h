@@ -1,6 +1,6 @@
 // What an allocation may send, checked at its port of a bridge: table bridge nomad-bridge, before
-// anything else sees the frame, the bridge's own learning of MACs included. Rules of the inet table see
-// frames between two ports with br_netfilter alone, and ARP never.
+// anything else sees the frame, the bridge's own learning of MACs included. Rules of the inet table
+// see frames between two ports with br_netfilter alone, and ARP never.
 //
 // Shapes  Elements carry a comment and belong to one attachment; ports are names of host veths.
 // Errors  kKernel from the functions with a socket; the others are pure.

@@ -17,8 +17,8 @@ std::string ChangingTheTable() {
   return Cat("change table ", nft::Text(TableId()));
 }
 
-// The elements of our tables as a batch will leave them: what the kernel holds, read one by one, and
-// what the batch does to it.
+// The elements of our tables as a batch will leave them: what the kernel holds, read one by one,
+// and what the batch does to it.
 class PlannedElements {
  public:
   PlannedElements(nft::Socket& socket, nft::Batch& batch) : socket_(socket), batch_(batch) {}

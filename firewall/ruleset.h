@@ -1,9 +1,10 @@
 // Our rules in the kernel: brought to what they should be, and changed for one attachment.
 //
-// Atomic      Every function commits at most one batch, tied to the ruleset generation it was planned
-//             on. If others change any rule in between, the kernel refuses it, and nothing has changed.
-// Generation  The kernel counts every change of a namespace's ruleset. While it is the one after our own
-//             last change, nothing has been changed since and nothing needs to be compared.
+// Atomic      Every function commits at most one batch, tied to the ruleset generation it was
+//             planned on. If others change any rule in between, the kernel refuses it, and nothing
+//             has changed.
+// Generation  The kernel counts every change of a namespace's ruleset. While it is the one after
+//             our own last change, nothing has been changed since and nothing needs to be compared.
 // Shared      The table, its chains, sets and rules, the static rules in the iptables tables, the
 //             operator's chain: created if absent, never removed. The operator's chain is never
 //             touched once it is there.
@@ -51,13 +52,14 @@ struct Compared {
   std::vector<Mismatch> mismatches;
 };
 
-// The kernel's handles of `tables`, which tell a table from another of the same name; 0 if it is missing.
+// The kernel's handles of `tables`, which tell a table from another of the same name; 0 if it is
+// missing.
 [[nodiscard]] std::vector<std::uint64_t> HandlesOf(nft::Socket& socket, const Tables& tables);
 
 // Compares the ruleset with `goal`, and in mode kRepair makes it alike. With `desired` also the
-// elements, and what is left over: elements, chains and sets. Without, at a cost that does not depend on
-// the number of elements; nullopt then, and nothing has changed: elements are missing, too, as a table
-// or a set of one was.
+// elements, and what is left over: elements, chains and sets. Without, at a cost that does not
+// depend on the number of elements; nullopt then, and nothing has changed: elements are missing,
+// too, as a table or a set of one was.
 [[nodiscard]] std::optional<Compared> Compare(nft::Socket& socket,
                                               const Goal& goal,
                                               const DesiredElements* desired,
@@ -106,8 +108,9 @@ struct Outcome {
 // Makes `change` in our tables, which are in force at `generation`.
 [[nodiscard]] Outcome Commit(nft::Socket& socket, const Change& change, std::uint32_t generation);
 
-// Removes those of `elements` that have an owner and still belong to it, and all of `shared`. No table,
-// or no such element: success. Returns the next generation; nullopt if `generation` had passed.
+// Removes those of `elements` that have an owner and still belong to it, and all of `shared`. No
+// table, or no such element: success. Returns the next generation; nullopt if `generation` had
+// passed.
 std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
                                             const std::vector<nft::Element>& elements,
                                             std::optional<std::uint32_t> generation,

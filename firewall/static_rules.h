@@ -1,5 +1,5 @@
-// What stands in the way of an accept of ours: it cannot undo a drop in another base chain, and Docker and
-// many hosts drop in FORWARD. So a few rules stand in iptables' own tables.
+// What stands in the way of an accept of ours: it cannot undo a drop in another base chain, and
+// Docker and many hosts drop in FORWARD. So a few rules stand in iptables' own tables.
 //
 //   table ip filter (ip6 filter too where a network has IPv6)
 //     FORWARD      first:  jump CNI-FORWARD          comment "CNI firewall plugin rules"
@@ -31,16 +31,16 @@ constexpr const char* kJumpComment = "CNI firewall plugin rules";
 constexpr const char* kAdminComment = "CNI firewall plugin admin overrides";
 constexpr const char* kAcceptComment = "nomad-bridge: accepted by table inet nomad-bridge";
 
-// Appends to `batch` what is missing for `forward_hooks`, which must agree on the mark's bit. Returns
-// one mismatch for each.
+// Appends to `batch` what is missing for `forward_hooks`, which must agree on the mark's bit.
+// Returns one mismatch for each.
 [[nodiscard]] std::vector<std::string> DescribeStaticRules(
     nft::Socket& socket,
     const std::vector<ForwardHook>& forward_hooks,
     nft::Batch& batch);
 
-// Base chains of other programs that drop what we accept. For those of iptables there are the static rules,
-// for firewalld's its zones; any other must be changed by its owner, so it has to be named. One dump of all
-// chains, and one of the rules of each chain in question.
+// Base chains of other programs that drop what we accept. For those of iptables there are the
+// static rules, for firewalld's its zones; any other must be changed by its owner, so it has to be
+// named. One dump of all chains, and one of the rules of each chain in question.
 //
 // "chain forward of table inet mine (policy drop)": every chain at the forward hook that comes
 // later than ours, is neither iptables' nor firewalld's, and drops or rejects by its policy or its

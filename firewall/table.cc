@@ -36,8 +36,9 @@ std::vector<SetRow> Sets() {
   };
 }
 
-// With route_localnet on, the node would route 127.0.0.0/8 from its bridges to itself, and take such a
-// source for its own. Not needed for IPv6: the kernel drops ::1 from any link but lo before routing.
+// With route_localnet on, the node would route 127.0.0.0/8 from its bridges to itself, and take
+// such a source for its own. Not needed for IPv6: the kernel drops ::1 from any link but lo before
+// routing.
 nft::Chain LocalhostGuard() {
   return {
       .name = "localhost_guard",
@@ -67,8 +68,8 @@ nft::Chain LocalhostAnswers() {
           }};
 }
 
-// One step before the chains of iptables: what is accepted here carries the mark, by which the static
-// rules accept it there.
+// One step before the chains of iptables: what is accepted here carries the mark, by which the
+// static rules accept it there.
 nft::Chain Forward(int mark_bit) {
   nft::Chain chain = {
       .name = "forward",
@@ -77,8 +78,8 @@ nft::Chain Forward(int mark_bit) {
     chain.rules.push_back(rule.SetMarkBit(mark_bit).Accept());
   };
   const auto drop = [&](nft::Rule rule) { chain.rules.push_back(rule.Drop()); };
-  // Every one of these names an allocation's address: what else passes a bridge that is not ours alone,
-  // the node's own to its LAN, is none of our business.
+  // Every one of these names an allocation's address: what else passes a bridge that is not ours
+  // alone, the node's own to its LAN, is none of our business.
   for (const Family family : kFamilies) {
     const std::string alloc = SetName(kAlloc, family);
     // iifname @ingress_restricted oifname @ingress_restricted iifname . oifname != @ingress_allowed
@@ -116,11 +117,12 @@ nft::Chain Forward(int mark_bit) {
   for (const Family family : kFamilies) {
     const std::string closed = SetName(kClosed, family);
     // iifname != @bridges ip daddr @closed4 drop
-    // Answers and published ports were accepted before; what the node itself sends is not forwarded.
+    // Answers and published ports were accepted before; what the node itself sends is not
+    // forwarded.
     drop(nft::Rule().IifnameNotIn(kBridges).Only(family).DaddrIn(closed));
     // iifname != @gateways oifname @gateways ip daddr @closed4 drop
-    // A bridge without a gateway of ours may be the node's own to its LAN: an allocation on it is no reason to
-    // let the LAN in to all others.
+    // A bridge without a gateway of ours may be the node's own to its LAN: an allocation on it is
+    // no reason to let the LAN in to all others.
     drop(nft::Rule().IifnameNotIn(kGateways).OifnameIn(kGateways).Only(family).DaddrIn(closed));
   }
   return chain;
@@ -136,8 +138,8 @@ nft::Chain Postrouting() {
     // oifname != @bridges ip saddr @masqlan4 ip daddr != 224.0.0.0/4 masquerade
     // Not so for an allocation on such a bridge: with br_netfilter what it sends to its neighbours
     // passes here, too.
-    // With the port that the flow has, where that is free: peers of a game, STUN or DTLS know it, and a
-    // flow that the kernel has forgotten goes on under the same one.
+    // With the port that the flow has, where that is free: peers of a game, STUN or DTLS know it,
+    // and a flow that the kernel has forgotten goes on under the same one.
     for (const auto& [inside, noun] :
          {std::pair(kGateways, kMasq), std::pair(kBridges, kMasqLan)}) {
       chain.rules.push_back(nft::Rule()

@@ -1,4 +1,5 @@
-// Our table inet nomad-bridge: its name, and the names of what firewall/ and portmap/ both use in it. Pure.
+// Our table inet nomad-bridge: its name, and the names of what firewall/ and portmap/ both use in
+// it. Pure.
 //
 // Shapes  Every set, map and rule about addresses exists twice, for IPv4 ("alloc4") and IPv6
 //         ("alloc6"). Keys are in network byte order.
@@ -27,16 +28,17 @@ constexpr const char* kIngressRestricted = "ingress_restricted";
 // Set of ifname . ifname: from and to where a restricted one may forward all the same.
 constexpr const char* kIngressAllowed = "ingress_allowed";
 // Sets of addresses, without the digit of their family: forwarded for, masqueraded towards the
-// outside from behind a gateway and from elsewhere, and as the target of published ports reached with
-// the bridge's address: where the way back would miss the node, or always; and closed to the outside
-// but for published ports.
+// outside from behind a gateway and from elsewhere, and as the target of published ports reached
+// with the bridge's address: where the way back would miss the node, or always; and closed to the
+// outside but for published ports.
 constexpr std::string_view kAlloc = "alloc";
 constexpr std::string_view kMasq = "masq";
 constexpr std::string_view kMasqLan = "masqlan";
 constexpr std::string_view kSnat = "snat";
 constexpr std::string_view kMasqAll = "masqall";
 constexpr std::string_view kClosed = "closed";
-// Of packets to 127.0.0.0/8 from a bridge that have passed localhost_guard: they were translated to that.
+// Of packets to 127.0.0.0/8 from a bridge that have passed localhost_guard: they were translated to
+// that.
 constexpr std::uint32_t kLocalhostAnswerMark = 0x6e62616e;
 constexpr const char* kPostrouting = "postrouting";  // portmap has rules in it, too
 

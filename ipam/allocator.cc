@@ -80,9 +80,9 @@ struct Search {
     return ip != run.range->gateway && !Contains(avoided, ip) && store.IsFree(ip);
   }
 
-  // Mostly the first address is free, and in a pool that is not nearly full one of the first hundred
-  // is. If not, a solid block of leases lies ahead: leaps of doubled length find its end, passing
-  // over gaps inside. nullopt if they meet nothing but leases.
+  // Mostly the first address is free, and in a pool that is not nearly full one of the first
+  // hundred is. If not, a solid block of leases lies ahead: leaps of doubled length find its end,
+  // passing over gaps inside. nullopt if they meet nothing but leases.
   [[nodiscard]] std::optional<Ip> FindBehindBlock(const Run& run) const {
     constexpr int kSingleSteps = 128;
     constexpr std::uint64_t kMaxLeap = std::uint64_t{1} << 62;

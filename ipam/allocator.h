@@ -49,7 +49,8 @@ struct Allocation {
                                 const Request& request);
 
 // Writes the leases and the marks of what was given out last. All or none: releases what it took if
-// one fails. Throws kConflict if another owner took an address meanwhile (impossible under the lock).
+// one fails. Throws kConflict if another owner took an address meanwhile (impossible under the
+// lock).
 void Reserve(Store& store, const std::vector<Assignment>& assignments, const LeaseOwner& owner);
 
 }  // namespace nomad_bridge::ipam

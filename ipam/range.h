@@ -3,9 +3,10 @@
 // Shapes     A Range is part of one subnet, first to last, both included. A RangeSet is several
 //            ranges of one family; an attachment gets one address from each set. The network's own
 //            and (IPv4) broadcast address and the gateway are never given out; a rangeStart or
-//            rangeEnd on one of those is allowed, as in the reference, and means the next one inward.
-// Errors     kInvalidConfig naming the key by its path ("ipam.ranges[0][1].rangeEnd"), the value and
-//            what is allowed.
+//            rangeEnd on one of those is allowed, as in the reference, and means the next one
+//            inward.
+// Errors     kInvalidConfig naming the key by its path ("ipam.ranges[0][1].rangeEnd"), the value
+//            and what is allowed.
 // Ownership  plain values; pure functions
 // Source     CNI plugins, host-local's range.go; its defaults: gateway and rangeStart network+1,
 //            rangeEnd broadcast-1 for IPv4, all ones for IPv6.

@@ -5,14 +5,14 @@
 //            <dir>/<network>/fd00:..:5           IPv6 as in RFC 5952, which is how Go prints it
 //            <dir>/<network>/last_reserved_ip.0  the address given out last in range set 0, no
 //                                                line end
-//            <dir>/<network>/lock                flock(2)ed by every operation, also by those of the
-//                                                reference plugin
+//            <dir>/<network>/lock                flock(2)ed by every operation, also by those of
+//                                                the reference plugin
 //            Leases of very old plugins hold the container id alone.
 // Other      Names that are no address, subdirectories and links are ignored. An empty file is what
-// files      the reference plugin leaves if it is killed between creating and writing; there it blocks
-//            its address for ever. Here it counts as free, and Reserve() overwrites it, which is safe
-//            because every writer holds the lock. Anything else under an address's name keeps the
-//            address taken, whatever it holds: its owner is unknown.
+// files      the reference plugin leaves if it is killed between creating and writing; there it
+//            blocks its address for ever. Here it counts as free, and Reserve() overwrites it,
+//            which is safe because every writer holds the lock. Anything else under an address's
+//            name keeps the address taken, whatever it holds: its owner is unknown.
 // Locks      A Store holds the lock for its lifetime. Keep that short, and never across a call that
 //            changes the kernel.
 // Errors     kIo for the file system, kTryAgain if the lock stays taken.
@@ -55,8 +55,8 @@ class Store {
  public:
   // Creates the directory if it is absent, and takes the lock.
   [[nodiscard]] static Store Open(const std::string& data_dir, const std::string& network);
-  // For reading and releasing: takes the lock if the directory exists, else nullopt, so that DEL does
-  // not create it.
+  // For reading and releasing: takes the lock if the directory exists, else nullopt, so that DEL
+  // does not create it.
   [[nodiscard]] static std::optional<Store> OpenIfExists(const std::string& data_dir,
                                                          const std::string& network);
 

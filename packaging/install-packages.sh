@@ -5,7 +5,8 @@
 #        packaging/install-packages.sh --list PURPOSE      (only prints the packages)
 # PURPOSE  build      the compiler and five libraries
 #          test       what the tests need beside it
-#          style      clang-format and clang-tidy of the version that the sources are written with; Debian 12 only
+#          style      clang-format and clang-tidy of the version that the sources are written with;
+#                     Debian 12 only
 #          fuzz       the compiler of the fuzz targets
 #          vm         what tests/with-kernel boots other kernels with
 #          container  what tests/in-container runs the tests in
@@ -34,7 +35,8 @@ packages() {
       echo python3-jsonschema
       # Firewalls of others that really run.
       echo firewalld dbus
-      # Real clients, and what they run containers with. Go for cnitool comes as tests/clients/build-cnitool says.
+      # Real clients, and what they run containers with. Go for cnitool comes as
+      # tests/clients/build-cnitool says.
       echo podman containerd crun busybox-static ;;
     style)
       echo clang-format-14 clang-tidy-14 ;;

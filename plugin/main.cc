@@ -66,9 +66,9 @@ int Report(const std::string& version, const Error& error) {
   return EXIT_FAILURE;
 }
 
-// A runtime may start us with streams closed: their numbers must not go to files of ours, which would
-// then be written to. Without SIGPIPE a reader that has gone, and without SIGXFSZ a file that may not
-// grow, is an error like any other, after which everything is undone.
+// A runtime may start us with streams closed: their numbers must not go to files of ours, which
+// would then be written to. Without SIGPIPE a reader that has gone, and without SIGXFSZ a file that
+// may not grow, is an error like any other, after which everything is undone.
 void EnsureStdioOpen() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) < 0) {

@@ -27,8 +27,8 @@ Protocol CheckProtocol(const PortMappingSpec& spec) {
   return *protocol;
 }
 
-// Whether a host can have `ip`: no group's, no broadcast address, and nothing of 0.0.0.0/8, of which the
-// kernel drops every packet; 0.0.0.0 itself means every address.
+// Whether a host can have `ip`: no group's, no broadcast address, and nothing of 0.0.0.0/8, of
+// which the kernel drops every packet; 0.0.0.0 itself means every address.
 bool CanBeHostAddress(const Ip& ip) {
   const std::uint8_t first = ip.bytes().front();
   const bool is_broadcast = ip.is_ipv4() && Cidr{ip, 0}.Last() == ip;
@@ -73,8 +73,8 @@ bool Collide(const PortMapping& a, const PortMapping& b) {
          share_family;
 }
 
-// Nothing answers on ::1 (rules.cc), and clients go on to 127.0.0.1. So it is left out beside a port
-// that answers there, and alone it is a mistake.
+// Nothing answers on ::1 (rules.cc), and clients go on to 127.0.0.1. So it is left out beside a
+// port that answers there, and alone it is a mistake.
 void LeaveOutIpv6Localhost(std::vector<PortMapping>& ports,
                            const std::vector<PortMappingSpec>& specs) {
   for (std::size_t i = 0; i < ports.size(); ++i) {

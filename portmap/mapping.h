@@ -1,6 +1,7 @@
 // Published ports: from a port of the node to a port of an allocation, checked. Pure.
 //
-// Shapes  Ports are in host byte order, 1..65535. `host_ip` nullopt: every local address of the family.
+// Shapes  Ports are in host byte order, 1..65535. `host_ip` nullopt: every local address of the
+//         family.
 // Errors  kInvalidConfig, naming key path, value and what is allowed.
 // Source  CNI conventions, "portMappings" capability; CNI plugins, portmap.
 #pragma once
@@ -40,9 +41,9 @@ struct PortMapping {
   std::uint16_t container_port = 0;
 };
 
-// Checks all of them. The same protocol, host address and port twice with the same target is no error
-// (Nomad does that), with another target it is. ::1 is left out beside 127.0.0.1 or every address, and an
-// error alone.
+// Checks all of them. The same protocol, host address and port twice with the same target is no
+// error (Nomad does that), with another target it is. ::1 is left out beside 127.0.0.1 or every
+// address, and an error alone.
 [[nodiscard]] std::vector<PortMapping> MakePortMappings(const std::vector<PortMappingSpec>& specs);
 
 // One entry of a map in the kernel.

@@ -55,8 +55,8 @@ nft::Chain Entrance(const std::string& name, Point point) {
           }};
 }
 
-// Packets of the node to ::1 are not translated: the kernel drops replies for ::1 from any link but lo.
-// Refused at once, clients that try ::1 first go on to 127.0.0.1.
+// Packets of the node to ::1 are not translated: the kernel drops replies for ::1 from any link but
+// lo. Refused at once, clients that try ::1 first go on to 127.0.0.1.
 nft::Rule LeaveIpv6Localhost() {
   // ip6 daddr ::1 accept
   return nft::Rule().Ipv6().Daddr(Prefix("::1/128")).Accept();
@@ -84,8 +84,8 @@ void AppendWayBack(std::vector<nft::Rule>& rules, Family family) {
   // Hairpin, and neighbours that use the node's port: replies would go straight over the bridge.
   rules.push_back(Published(family, nft::Rule().IifnameIn(kBridges)).DaddrIn(snat).Masquerade());
   // oifname @bridges ct status dnat ip saddr @alloc4 ip daddr @snat4 masquerade
-  // With br_netfilter the same packets are bridged, not routed, and have no input interface here, so
-  // neighbours are recognised by their addresses.
+  // With br_netfilter the same packets are bridged, not routed, and have no input interface here,
+  // so neighbours are recognised by their addresses.
   for (const std::string_view noun : {firewall::kAlloc, firewall::kMasq, firewall::kSnat}) {
     rules.push_back(Published(family).SaddrIn(SetName(noun, family)).DaddrIn(snat).Masquerade());
   }

@@ -1,5 +1,5 @@
-// The rules that publish ports: DNAT by map, and masquerade where replies would otherwise bypass the
-// node; and published ports as elements of those maps. Pure.
+// The rules that publish ports: DNAT by map, and masquerade where replies would otherwise bypass
+// the node; and published ports as elements of those maps. Pure.
 //
 // Shapes  Every field of a key is padded to 4 bytes; ports and addresses are in network byte order.
 // Source  fixtures/nft/nomad-bridge.nft is the table in nft's syntax.
@@ -27,14 +27,14 @@ extern const firewall::Contributor kPublishedPorts;
 [[nodiscard]] std::vector<nft::Element> Elements(const std::vector<DnatEntry>& entries,
                                                  const std::string& comment);
 
-// The element that publishes the port of `element` on `place` (an address of the node; nullopt: on all
-// of them), as far as its set and key go, if the two overlap: one is on all addresses, the other on
-// one of them. nullopt if they do not, or `element` is no port's.
+// The element that publishes the port of `element` on `place` (an address of the node; nullopt: on
+// all of them), as far as its set and key go, if the two overlap: one is on all addresses, the
+// other on one of them. nullopt if they do not, or `element` is no port's.
 [[nodiscard]] std::optional<nft::Element> OverlappingAt(const nft::Element& element,
                                                         const std::optional<Ip>& place);
 
-// "tcp 8080" or "udp 192.0.2.7:53", for messages: the key of `element`. Empty if its set is none of our
-// maps.
+// "tcp 8080" or "udp 192.0.2.7:53", for messages: the key of `element`. Empty if its set is none of
+// our maps.
 [[nodiscard]] std::string DescribeKey(const nft::Element& element);
 
 }  // namespace nomad_bridge::portmap

@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
 ROOT = ROOT if ROOT.is_dir() else ROOT.parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("fixtures/**/*.md")])
-README_LINES = 200
+README_LINES = 230
 # Where a name with a '/' is a path of ours.
 TOPS = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name not in ("build", ".git")}
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.M | re.S)

@@ -1,9 +1,11 @@
 #!/bin/sh
 # The walls between the rooms, checked by reading the sources:
 #
-#   - a room includes only itself and what its nb_room(... NEEDS ...) in a CMakeLists.txt names; the order of those
+#   - a room includes only itself and what its nb_room(... NEEDS ...) in a CMakeLists.txt names; the
+#   order of those
 #     lists admits no circle, and calls are checked by the linker (tests/rooms)
-#   - C libraries (libnl, libmnl, libnftnl) only in netlink/*/*.cc and its private headers; JSON only in plugin/'s cni
+#   - C libraries (libnl, libmnl, libnftnl) only in netlink/*/*.cc and its private headers; JSON
+#   only in plugin/'s cni
 #     and cli, plugin/state/state_json
 #   - close(), *_free() and *_put() only where a handle's owner is defined
 #   - no child processes but base/subprocess's, no sleeping, no source file over 400 lines

@@ -76,8 +76,8 @@ void PutFilter(netlink::Message& message, const UdpFlows& flows) {
                      (flows.destination ? kFilterDestinationAddress : 0));
 }
 
-// conntrack -D -f <family> -p udp [--orig-src <address>] [--orig-dst <address>] [--orig-port-dst <port>]
-// False if the kernel cannot.
+// conntrack -D -f <family> -p udp [--orig-src <address>] [--orig-dst <address>] [--orig-port-dst
+// <port>] False if the kernel cannot.
 bool Flush(netlink::RequestSocket& socket, const UdpFlows& flows) {
   // The kernel compares IPv6 addresses the wrong way round (still in 6.18): it would delete the
   // flows of all other addresses.

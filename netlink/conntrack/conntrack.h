@@ -1,16 +1,16 @@
 // Deletes conntrack entries of UDP flows that would bypass a change of the rules.
 //
-// Why     A UDP flow that was seen before a port was published, while it belonged to another allocation,
-//         or while the rules were flushed, has a conntrack entry without, or with the wrong,
-//         translation; as long as packets come, it never expires.
+// Why     A UDP flow that was seen before a port was published, while it belonged to another
+//         allocation, or while the rules were flushed, has a conntrack entry without, or with the
+//         wrong, translation; as long as packets come, it never expires.
 // Shapes  Ports in host byte order.
-// Match   original direction: see UdpFlows. Never the allocation's own port: that would cut connections
-//         of others.
-// Socket  Best closed last: closing a NETLINK_NETFILTER socket waits until all that was deleted from
-//         nf_tables has been freed, some 10 ms.
-// Cost    A walk of the whole table (262,144 buckets from 4 GB of memory on): 0.2 ms per UdpFlows where
-//         the kernel deletes by filter (6.11). Else, for IPv6 addresses, and for many UdpFlows, one
-//         list of all UDP entries per family: 10 to 30 ms, as it locks every bucket.
+// Match   original direction: see UdpFlows. Never the allocation's own port: that would cut
+//         connections of others.
+// Socket  Best closed last: closing a NETLINK_NETFILTER socket waits until all that was deleted
+//         from nf_tables has been freed, some 10 ms.
+// Cost    A walk of the whole table (262,144 buckets from 4 GB of memory on): 0.2 ms per UdpFlows
+//         where the kernel deletes by filter (6.11). Else, for IPv6 addresses, and for many
+//         UdpFlows, one list of all UDP entries per family: 10 to 30 ms, as it locks every bucket.
 // Kernel  Without CONFIG_NF_CT_NETLINK nothing is deleted, and that is no error.
 // Errors  kKernel, kTryAgain as in request_socket.h. An entry that goes away meanwhile is success,
 //         and so is one that a flowtable holds, which cannot be deleted (EBUSY).
@@ -57,8 +57,8 @@ class Conntrack {
  public:
   [[nodiscard]] static Conntrack In(const netlink::Netns& ns);
 
-  // How many entries have their answers from each of `endpoints`, in their order. Lists all entries: for
-  // commands that people type.
+  // How many entries have their answers from each of `endpoints`, in their order. Lists all
+  // entries: for commands that people type.
   [[nodiscard]] std::vector<std::size_t> CountAnsweredBy(const std::vector<Endpoint>& endpoints);
 
   // Removes every entry that any of `flows` matches.

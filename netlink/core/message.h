@@ -4,7 +4,8 @@
 // Layout  | nlmsghdr | the family's fixed header | attribute | attribute ... |; an attribute is a
 //         length, a type, and a value padded to four bytes, which may again be a row of attributes
 //         (a nest).
-// Order   Numbers are in host byte order, but for the ...Be ones: nfnetlink uses network byte order.
+// Order   Numbers are in host byte order, but for the ...Be ones: nfnetlink uses network byte
+//         order.
 // Errors  kInternal if a request does not fit into a page.
 // Owns    Message and Reply own their bytes; Attributes and HeadOf() point into a message.
 // Source  netlink(7), libnl's attr.h and msg.h.

@@ -17,8 +17,9 @@
 
 namespace nomad_bridge::netlink {
 
-// The device and inode of a namespace's nsfs file are unique among the namespaces that exist now; the
-// next namespace may have those of one that has gone. Its cookie is never used again before a reboot.
+// The device and inode of a namespace's nsfs file are unique among the namespaces that exist now;
+// the next namespace may have those of one that has gone. Its cookie is never used again before a
+// reboot.
 struct NetnsId {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
@@ -32,7 +33,8 @@ struct NetnsId {
   }
 };
 
-// The cookie of the namespace that `socket` (any socket of ours) was opened in; 0 before Linux 5.14.
+// The cookie of the namespace that `socket` (any socket of ours) was opened in; 0 before Linux
+// 5.14.
 [[nodiscard]] std::uint64_t NetnsCookie(int socket);
 
 class Netns {

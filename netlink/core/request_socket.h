@@ -3,7 +3,8 @@
 //
 // Namespace  The socket stays in the network namespace in which it was opened.
 // Replies    are matched to their request by sequence number. An interrupted dump is repeated.
-// Deadline   kTimeout per request, set once as SO_RCVTIMEO: waiting takes no system call of its own.
+// Deadline   kTimeout per request, set once as SO_RCVTIMEO: waiting takes no system call of its
+//            own.
 // Errors     `what` is the msg of every error: "cannot list the addresses of 'eth0'". kTryAgain if
 //            the kernel does not answer by the deadline; kKernel if the socket fails. What the
 //            kernel refuses is a Reply; TransactOrThrow() makes it kKernel.

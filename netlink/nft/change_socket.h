@@ -1,13 +1,16 @@
 // The socket on which systemd waits for changes of nf_tables, handed to the program that it starts
 // (packaging/systemd/nomad-bridge-reconcile.socket).
 //
-// Order      It is read empty before anything is examined: a change that comes later leaves a message,
-//            for which systemd starts the program again. Read empty it must be, or that never ends.
-// Overrun    Is switched off on the socket for good (NETLINK_NO_ENOBUFS): systemd gives a socket up that
-//            it finds in error. Messages that do not fit are lost, those before them wake up all the same.
+// Order      It is read empty before anything is examined: a change that comes later leaves a
+//            message, for which systemd starts the program again. Read empty it must be, or that
+//            never ends.
+// Overrun    Is switched off on the socket for good (NETLINK_NO_ENOBUFS): systemd gives a socket up
+//            that it finds in error. Messages that do not fit are lost, those before them wake up
+//            all the same.
 // Ownership  The descriptor is ours and is closed; systemd keeps its own.
 // Errors     kKernel if it cannot be read.
-// Source     sd_listen_fds(3), systemd.socket(5): ListenNetlink=; netlink(7); linux/netfilter/nf_tables.h.
+// Source     sd_listen_fds(3), systemd.socket(5): ListenNetlink=; netlink(7);
+//            linux/netfilter/nf_tables.h.
 #pragma once
 
 #include <chrono>

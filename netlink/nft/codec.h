@@ -1,5 +1,5 @@
-// Our plain nf_tables values as libnftnl's objects (encode.cc, which also has EncodeBatch()), and what
-// nf_tables sends as our plain values (decode.cc). Private to netlink/.
+// Our plain nf_tables values as libnftnl's objects (encode.cc, which also has EncodeBatch()), and
+// what nf_tables sends as our plain values (decode.cc). Private to netlink/.
 //
 // Shapes     The user data (comments, byte orders) is laid out as nft does: type, length, value.
 // Ownership  What is returned is the caller's.
@@ -33,8 +33,9 @@ constexpr std::uint32_t kTypeBits = 6;
 // A set that holds the element, which is how libnftnl sends one.
 [[nodiscard]] netlink::NftnlSet Encode(const TableId& table, const Element& element);
 
-// What one message holds: at most one, but of elements any number. A message of another kind, or one that
-// libnftnl does not understand, holds nothing; ReadRule() adds "[ unknown ]" to what it could read.
+// What one message holds: at most one, but of elements any number. A message of another kind, or
+// one that libnftnl does not understand, holds nothing; ReadRule() adds "[ unknown ]" to what it
+// could read.
 [[nodiscard]] std::vector<KernelTable> ReadTable(const nlmsghdr& message);
 [[nodiscard]] std::vector<Set> ReadSet(const nlmsghdr& message);
 [[nodiscard]] std::vector<Socket::TableChain> ReadChain(const nlmsghdr& message);

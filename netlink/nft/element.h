@@ -1,9 +1,9 @@
 // One element of an nf_tables set or map, and its owner.
 //
 // Shapes  key and data are the kernel's bytes: every field of a concatenation padded to 4 bytes,
-//         network byte order (an interface name: 16 bytes, zero filled). data is empty for sets, and
-//         for verdict maps, which have a verdict. An interval is two elements: its first key, and the
-//         key behind its last one.
+//         network byte order (an interface name: 16 bytes, zero filled). data is empty for sets,
+//         and for verdict maps, which have a verdict. An interval is two elements: its first key,
+//         and the key behind its last one.
 // Owner   Elements of an attachment carry a comment that begins with the owner's key and a space,
 //         the key being the name of its host veth ("veth3f2a91c04d7e alloc=..."). An element
 //         without a comment is shared by all.

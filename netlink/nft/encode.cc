@@ -38,7 +38,8 @@ std::uint32_t KeyBytes(const std::vector<Type>& fields) {
   return static_cast<std::uint32_t>(bytes);
 }
 
-// nft's enum byteorder: what it needs to know to print a set again. Concatenations and verdicts have none.
+// nft's enum byteorder: what it needs to know to print a set again. Concatenations and verdicts
+// have none.
 std::uint32_t ByteOrder(const std::vector<Type>& fields) {
   constexpr std::uint32_t kNone = 0;
   constexpr std::uint32_t kHost = 1;

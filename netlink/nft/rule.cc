@@ -67,8 +67,8 @@ Rule& Rule::LoadMeta(std::uint32_t key, std::uint32_t slot) {
   return Add({"meta", {{NFTNL_EXPR_META_KEY, key}, {NFTNL_EXPR_META_DREG, Register(slot)}}});
 }
 
-// The flags are given even if there are none: the kernel shows them always. Of a map, what it has for
-// the key goes into a register.
+// The flags are given even if there are none: the kernel shows them always. Of a map, what it has
+// for the key goes into a register.
 Rule& Rule::LookUp(const std::string& set, bool inverted, std::optional<std::uint32_t> into) {
   const std::uint32_t flags = inverted ? NFT_LOOKUP_F_INV : 0;
   Add({"lookup",

@@ -99,7 +99,8 @@ class Rule {
   // ip saddr @set, ip daddr @set (ip6 likewise)
   Rule& SaddrIn(const std::string& set) { return LoadAddress(true).LookUp(set); }
   Rule& DaddrIn(const std::string& set) { return LoadAddress(false).LookUp(set); }
-  // ip saddr vmap @map, ip daddr vmap @map: what the map has for the address; nothing if it is not there
+  // ip saddr vmap @map, ip daddr vmap @map: what the map has for the address; nothing if it is not
+  // there
   Rule& SaddrVmap(const std::string& map) { return LoadAddress(true).LookUp(map, false, 0); }
   Rule& DaddrVmap(const std::string& map) { return LoadAddress(false).LookUp(map, false, 0); }
   // ip saddr 127.0.0.0/8, ip daddr ..., ip daddr != ...

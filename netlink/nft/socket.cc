@@ -84,7 +84,8 @@ CommitReply Socket::Commit(const Batch& batch, std::uint32_t generation) {
     netlink::Reply reply;
     reply.ReadOutcome(message);
     const std::uint32_t place = message.nlmsg_seq - begin;  // 0: about the batch as a whole
-    // A generation that passes while the kernel loads a module for a message is said of that message.
+    // A generation that passes while the kernel loads a module for a message is said of that
+    // message.
     if (place == 0 || (place <= count && reply.error == ERESTART)) {
       whole = std::move(reply);
       return whole.error != 0;

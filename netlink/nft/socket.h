@@ -3,7 +3,8 @@
 // Generation  The kernel counts the changes of a namespace's ruleset. A commit is tied to the
 //             generation it was planned on; if that has passed, nothing happens and the reply says
 //             so.
-// Costs       One round trip per call; Tables(), Sets(), Chains(), Elements() and Rules() are dumps.
+// Costs       One round trip per call; Tables(), Sets(), Chains(), Elements() and Rules() are
+//             dumps.
 // Errors      kKernel: msg says what was tried, details hold the kernel's words and the errno's
 //             name. kTryAgain if the kernel does not answer in time. Absent is an answer.
 // Threads     One at a time per socket. The socket stays in the namespace it was opened in.
@@ -96,8 +97,8 @@ class Socket {
   [[nodiscard]] std::optional<Element> FindElement(const TableId& table, const Element& like);
   // Empty if there is no such set.
   [[nodiscard]] std::vector<Element> Elements(const TableId& table, const std::string& set);
-  // Those of one chain, or of every chain if `chain` is empty; each chain's in their order. Empty if
-  // there is no such chain.
+  // Those of one chain, or of every chain if `chain` is empty; each chain's in their order. Empty
+  // if there is no such chain.
   [[nodiscard]] std::vector<KernelRule> Rules(const TableId& table, const std::string& chain = {});
 
  private:
@@ -106,10 +107,10 @@ class Socket {
   netlink::RequestSocket socket_;
 };
 
-// For changes while other programs may change the ruleset, too: plan on one generation, commit on that,
-// and plan anew if it has passed. Calls `attempt` with the ruleset's generation until it returns true;
-// kTryAgain if others keep changing it for kTimeout. `first` is the generation, if the caller has just
-// asked for it. `what` completes "cannot ...".
+// For changes while other programs may change the ruleset, too: plan on one generation, commit on
+// that, and plan anew if it has passed. Calls `attempt` with the ruleset's generation until it
+// returns true; kTryAgain if others keep changing it for kTimeout. `first` is the generation, if
+// the caller has just asked for it. `what` completes "cannot ...".
 void RetryOnGenerations(Socket& socket,
                         const std::string& what,
                         std::optional<std::uint32_t> first,
@@ -118,7 +119,8 @@ void RetryOnGenerations(Socket& socket,
 // The first refusal in `reply`, to `batch`, which must have one: kKernel, with the message's label.
 [[nodiscard]] Error ErrorOf(const Batch& batch, const CommitReply& reply);
 
-// Commits `batch`, or nothing if it is empty. False if `generation` has passed; throws ErrorOf() a refusal.
+// Commits `batch`, or nothing if it is empty. False if `generation` has passed; throws ErrorOf() a
+// refusal.
 [[nodiscard]] bool TryCommit(Socket& socket, const Batch& batch, std::uint32_t generation);
 
 }  // namespace nomad_bridge::nft

@@ -1,5 +1,5 @@
-// Bridges and their ports. A port that accepts one source MAC is locked: it drops frames whose source MAC
-// has no FDB entry for that port, and with learning off there are only static entries.
+// Bridges and their ports. A port that accepts one source MAC is locked: it drops frames whose
+// source MAC has no FDB entry for that port, and with learning off there are only static entries.
 #include <algorithm>
 #include <cerrno>
 
@@ -26,9 +26,9 @@ netlink::Message BridgeMessage(const std::string& name,
   const netlink::Nest info(message, IFLA_LINKINFO);
   message.PutText(IFLA_INFO_KIND, "bridge");
   const netlink::Nest data(message, IFLA_INFO_DATA);
-  // Snooping filters nothing until somebody queries for groups; then it withholds from all others what
-  // they have not reported, and that somebody may be any of the ports. And an ADD is a tenth to a fifth
-  // slower with it (docs/figures.md).
+  // Snooping filters nothing until somebody queries for groups; then it withholds from all others
+  // what they have not reported, and that somebody may be any of the ports. And an ADD is a tenth
+  // to a fifth slower with it (docs/figures.md).
   message.PutU8(IFLA_BR_MCAST_SNOOPING, 0);
   if (vlan_filtering) {
     message.PutU8(IFLA_BR_VLAN_FILTERING, 1);
@@ -129,8 +129,9 @@ bool Socket::CreateVlanLink(const std::string& name, const Link& bridge, std::ui
 void Socket::LockPort(const Link& port, const Mac& mac) {
   const std::string what = Format("cannot lock bridge port '{}' to {}", port.name, mac);
   // In this order, so that a running container's own frames are never dropped.
-  // NOARP: does not age. Sticky, or a frame with this source MAC at another port would move the entry
-  // there. Without a VLAN the kernel adds it for each that the port has, and for frames outside of any.
+  // NOARP: does not age. Sticky, or a frame with this source MAC at another port would move the
+  // entry there. Without a VLAN the kernel adds it for each that the port has, and for frames
+  // outside of any.
   socket_.TransactOrThrow(FdbEntryMessage(port, NUD_NOARP, NTF_MASTER | NTF_STICKY, mac), what);
   socket_.TransactOrThrow(LockMessage(port), what);
   // An older kernel ignores the attribute.

@@ -1,6 +1,6 @@
-// A tc filter at a link's ingress: before any hook of nf_tables, and not part of any ruleset, so that a
-// flush does not take it away. A classic BPF program in direct-action mode needs neither bpf(2) nor a
-// tc action; its offsets count from the Ethernet header.
+// A tc filter at a link's ingress: before any hook of nf_tables, and not part of any ruleset, so
+// that a flush does not take it away. A classic BPF program in direct-action mode needs neither
+// bpf(2) nor a tc action; its offsets count from the Ethernet header.
 #include <array>
 #include <cerrno>
 
@@ -45,8 +45,8 @@ auto LocalhostFilter(std::uint32_t except_mark) {
   return std::to_array<sock_filter>({
       LoadAbout(SKF_AD_PROTOCOL),
       IfEqual(ETH_P_IP, 5, 0),
-      // The stack strips any number of tags of VLAN 0, of which the kernel has read the first by now:
-      // one more inside would hide an IP packet.
+      // The stack strips any number of tags of VLAN 0, of which the kernel has read the first by
+      // now: one more inside would hide an IP packet.
       IfEqual(ETH_P_8021Q, 1, 0),
       IfEqual(ETH_P_8021AD, 0, 10),
       LoadAbout(SKF_AD_VLAN_TAG),
@@ -123,8 +123,8 @@ bool Socket::LacksLocalhostFilter(const Link& link) {
   };
   int error = error_of(EmptyFilterMessage(link, RTM_GETTFILTER, 0));
   if (error == EINVAL) {
-    // No qdisc for filters, or no filter in it at all. This request is always refused: EEXIST if there
-    // is the qdisc, ENOENT if its kind is unknown, else for its block.
+    // No qdisc for filters, or no filter in it at all. This request is always refused: EEXIST if
+    // there is the qdisc, ENOENT if its kind is unknown, else for its block.
     netlink::Message message = QdiscMessage(link);
     message.PutU32(TCA_INGRESS_BLOCK, 0);
     error = error_of(message);

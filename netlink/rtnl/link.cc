@@ -14,8 +14,8 @@
 namespace nomad_bridge::rtnl {
 namespace {
 
-// A veth uses one queue. Since Linux 5.15 it is created with one per processor by default; the kernel
-// then switches off all but one, which costs an RCU grace period per end.
+// A veth uses one queue. Since Linux 5.15 it is created with one per processor by default; the
+// kernel then switches off all but one, which costs an RCU grace period per end.
 void PutOneQueue(netlink::Message& message) {
   message.PutU32(IFLA_NUM_TX_QUEUES, 1);
   message.PutU32(IFLA_NUM_RX_QUEUES, 1);
@@ -114,7 +114,8 @@ void Socket::Change(const Link& link, const LinkChange& change) {
   const auto note = [&](const auto&... parts) {
     wanted += Cat(wanted.empty() ? "" : ", ", parts...);
   };
-  // For an existing link RTM_NEWLINK changes what RTM_SETLINK does, and its bridge port's flags too.
+  // For an existing link RTM_NEWLINK changes what RTM_SETLINK does, and its bridge port's flags
+  // too.
   netlink::Message message(RTM_NEWLINK, kAck, HeadOfChange(link.index, change));
   if (change.up) {
     note(*change.up ? "up" : "down");

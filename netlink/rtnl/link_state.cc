@@ -151,8 +151,9 @@ std::vector<Link> Socket::Links() {
 }
 
 std::vector<Link> Socket::Ports(int bridge) {
-  // In the bridge family the kernel lists only ports, with few attributes each. In the other one it says
-  // of each veth how this namespace numbers the other end's, which it looks for among all of them.
+  // In the bridge family the kernel lists only ports, with few attributes each. In the other one it
+  // says of each veth how this namespace numbers the other end's, which it looks for among all of
+  // them.
   netlink::Message request(RTM_GETLINK, NLM_F_DUMP, HeadFor(0, AF_BRIDGE));
   const netlink::Reply reply = socket_.TransactOrThrow(request, "cannot list the ports of bridges");
   std::vector<Link> ports;
@@ -179,8 +180,8 @@ Link Socket::RequireLink(const std::string& name) {
 }
 
 bool Socket::IsNetnsAlive(int netns_id) {
-  // EINVAL: nothing references that namespace any more. -1, for a namespace that is being torn down,
-  // is invalid too.
+  // EINVAL: nothing references that namespace any more. -1, for a namespace that is being torn
+  // down, is invalid too.
   netlink::Message request = GetLinkRequest(kLoopbackIndex);
   request.PutU32(IFLA_TARGET_NETNSID, static_cast<std::uint32_t>(netns_id));
   const std::string what = Cat("cannot tell whether namespace ", netns_id, " is alive");

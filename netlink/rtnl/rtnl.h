@@ -127,26 +127,27 @@ class Socket {
 
   [[nodiscard]] std::optional<Link> FindLink(const std::string& name);
   [[nodiscard]] std::optional<Link> FindLink(int index);
-  // All of the namespace: one dump. For commands that people type: with a thousand veths, whose other
-  // ends are in as many namespaces, it takes 20 ms.
+  // All of the namespace: one dump. For commands that people type: with a thousand veths, whose
+  // other ends are in as many namespaces, it takes 20 ms.
   [[nodiscard]] std::vector<Link> Links();
   // For a link that was there a moment ago: throws kKernel if it has gone meanwhile.
   [[nodiscard]] Link RequireLink(const std::string& name);
-  // The ports of a bridge, or (0) of all: index, name, master, up, flags, locked and forwarding only. One
-  // dump of bridge ports, for repair and for counting.
+  // The ports of a bridge, or (0) of all: index, name, master, up, flags, locked and forwarding
+  // only. One dump of bridge ports, for repair and for counting.
   [[nodiscard]] std::vector<Link> Ports(int bridge = 0);
 
   // False if a link of that name is there already (another process may have been faster). `mtu` 0 =
-  // the kernel's choice. The MAC is fixed: it does not change with the bridge's ports. Multicast goes
-  // to all ports. The bridge is not yet up. Throws kKernel if it is to filter VLANs and the kernel cannot.
+  // the kernel's choice. The MAC is fixed: it does not change with the bridge's ports. Multicast
+  // goes to all ports. The bridge is not yet up. Throws kKernel if it is to filter VLANs and the
+  // kernel cannot.
   [[nodiscard]] bool CreateBridge(const std::string& name,
                                   const Mac& mac,
                                   int mtu,
                                   bool vlan_filtering = false);
 
   // A bridge created without a MAC takes that of a port whenever its ports change; from now on it
-  // keeps the one it has. Linux 5.10 (6.1 no more) has no FDB entry for the MAC of a bridge that has
-  // not had a port; it is added.
+  // keeps the one it has. Linux 5.10 (6.1 no more) has no FDB entry for the MAC of a bridge that
+  // has not had a port; it is added.
   void FixMac(const Link& bridge);
 
   // A VLAN sub-interface of `bridge`, with its MAC, down; the bridge must be a member of that VLAN.
@@ -162,9 +163,9 @@ class Socket {
 
   void Change(const Link& link, const LinkChange& change);
 
-  // They take effect only on a bridge with Link::vlan_filtering; `port` may be that bridge, whose own
-  // device is a port towards the node. Idempotent, repairs. Throws kKernel on a kernel without VLANs.
-  // Has...: whether setting them would change nothing.
+  // They take effect only on a bridge with Link::vlan_filtering; `port` may be that bridge, whose
+  // own device is a port towards the node. Idempotent, repairs. Throws kKernel on a kernel without
+  // VLANs. Has...: whether setting them would change nothing.
   void SetPortVlans(const Link& port, const PortVlans& vlans);
   [[nodiscard]] bool HasPortVlans(const Link& port, const PortVlans& vlans);
   // By id; none on a kernel without VLANs, or if `port` is none.
@@ -175,9 +176,10 @@ class Socket {
   void LockPort(const Link& port, const Mac& mac);
   [[nodiscard]] bool IsPortLocked(const Link& port, const Mac& mac);
 
-  // From now on IPv4 packets from or to 127.0.0.0/8 that come in by `link` are dropped before rules of
-  // any kind see them, but for those to it with the mark `except_mark`. Stays until the link goes. One
-  // more round trip where there is no such filter yet. False if this kernel has no tc filters.
+  // From now on IPv4 packets from or to 127.0.0.0/8 that come in by `link` are dropped before rules
+  // of any kind see them, but for those to it with the mark `except_mark`. Stays until the link
+  // goes. One more round trip where there is no such filter yet. False if this kernel has no tc
+  // filters.
   [[nodiscard]] bool EnsureLocalhostFilter(const Link& link, std::uint32_t except_mark);
   // Whether it is missing, and this kernel has tc filters. One round trip where it is there.
   [[nodiscard]] bool LacksLocalhostFilter(const Link& link);
@@ -185,8 +187,8 @@ class Socket {
   void EnsureLinkGone(const std::string& name);
 
   [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);
-  // Those at which this node is reached, of every link outside a VRF. By their routes: for a list of
-  // the addresses themselves the kernel asks each link, also host veths, which have none.
+  // Those at which this node is reached, of every link outside a VRF. By their routes: for a list
+  // of the addresses themselves the kernel asks each link, also host veths, which have none.
   [[nodiscard]] std::vector<Ip> LocalIpv4Addresses();
   // The address is in use when this returns: packets to it arrive. IPv6 addresses get IFA_F_NODAD
   // and cost one more round trip, unless `detect_duplicates`: see AwaitAddresses(). IPv4 ones get
@@ -199,12 +201,13 @@ class Socket {
   // gateway a second path.
   void EnsureRoute(const Link& link, const Route& route);
   // Every unicast route out of `link`, all tables, including those that the kernel made for
-  // addresses. As the kernel has them: table and scope are always given (IPv6's scope is 0), and an IPv6
-  // route made without a priority has 1024.
+  // addresses. As the kernel has them: table and scope are always given (IPv6's scope is 0), and an
+  // IPv6 route made without a priority has 1024.
   [[nodiscard]] std::vector<Route> Routes(const Link& link);
   // The same out of any link.
   [[nodiscard]] std::vector<Route> Routes();
-  // Routes that the kernel has learnt from router advertisements, each with the link it leads out of.
+  // Routes that the kernel has learnt from router advertisements, each with the link it leads out
+  // of.
   struct LearntRoute {
     int link = 0;
     Route route;
@@ -217,8 +220,8 @@ class Socket {
 
   // Waits until the link is operational and, if it is a bridge port, forwarding, or held back by
   // spanning tree alone, which takes it half a minute: woken by the kernel's own events, never by a
-  // timer of ours. Returns the link as it is then. Throws kTryAgain at the deadline, naming the state
-  // it was last seen in.
+  // timer of ours. Returns the link as it is then. Throws kTryAgain at the deadline, naming the
+  // state it was last seen in.
   [[nodiscard]] Link AwaitOperational(const std::string& name, Deadline deadline);
 
   // Waits, in the same way, until duplicate address detection of the link's IPv6 addresses is done.

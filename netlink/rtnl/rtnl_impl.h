@@ -23,7 +23,8 @@ namespace nomad_bridge::rtnl {
 constexpr int kAck = NLM_F_ACK;
 constexpr int kCreate = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
 
-// Link-local groups that a port forwards: a bit per group, but for that of pause frames, which the kernel refuses. Linux 4.15.
+// Link-local groups that a port forwards: a bit per group, but for that of pause frames, which the
+// kernel refuses. Linux 4.15.
 constexpr std::uint16_t kAllGroups = 0xfffd;
 
 // In place of EOPNOTSUPP, with which a kernel without VLANs refuses anything about them.

@@ -94,8 +94,8 @@ bool Await(netlink::RequestSocket& socket,
   return true;
 }
 
-// Without spanning tree a port goes from disabled to forwarding under RTNL, so that no other state is
-// seen.
+// Without spanning tree a port goes from disabled to forwarding under RTNL, so that no other state
+// is seen.
 bool IsReady(const Link& link) {
   return link.operational && link.port_state.value_or(BR_STATE_FORWARDING) != BR_STATE_DISABLED;
 }

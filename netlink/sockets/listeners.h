@@ -1,5 +1,5 @@
-// Sockets that wait for anybody's packets: TCP sockets that listen, UDP sockets that are bound and not
-// connected.
+// Sockets that wait for anybody's packets: TCP sockets that listen, UDP sockets that are bound and
+// not connected.
 //
 // Shapes  Ports in host byte order.
 // Cost    A list per protocol and family, of this namespace's such sockets alone: some 20 us each.

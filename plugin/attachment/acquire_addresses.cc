@@ -38,9 +38,9 @@ std::optional<state::Record> FindLiveOwner(state::Host& host, const Ip& address)
   return owner && link::IsAlive(host, *owner) ? std::move(owner) : std::nullopt;
 }
 
-// The first of `assignments`, free by this store, that a live attachment has nevertheless: its lease
-// was lost, and is restored here; or it is leased in another network behind the same gateway. (Behind
-// another gateway it is a conflict, which the commit of the rules reports.)
+// The first of `assignments`, free by this store, that a live attachment has nevertheless: its
+// lease was lost, and is restored here; or it is leased in another network behind the same gateway.
+// (Behind another gateway it is a conflict, which the commit of the rules reports.)
 std::optional<Ip> FindUnusable(state::Host& host,
                                ipam::Store& store,
                                const std::vector<ipam::Assignment>& assignments,
@@ -66,8 +66,8 @@ std::optional<Ip> FindUnusable(state::Host& host,
   return std::nullopt;
 }
 
-// Removes the lease of `address` if it is stale: its owner has a record that is, or it is from before
-// the last boot. Returns the owner if it has to stay.
+// Removes the lease of `address` if it is stale: its owner has a record that is, or it is from
+// before the last boot. Returns the owner if it has to stay.
 std::optional<ipam::LeaseOwner> FindLiveLeaseOwner(state::Host& host,
                                                    const config::IpamConfig& config,
                                                    const AttachmentId& id,
@@ -90,7 +90,8 @@ std::optional<ipam::LeaseOwner> FindLiveLeaseOwner(state::Host& host,
              : std::nullopt;
 }
 
-// A requested address that a live attachment has is an error that names it; a stale one is reclaimed.
+// A requested address that a live attachment has is an error that names it; a stale one is
+// reclaimed.
 void RequireFree(state::Host& host,
                  const config::IpamConfig& config,
                  const Ip& address,
@@ -104,8 +105,8 @@ void RequireFree(state::Host& host,
   }
 }
 
-// Releases those of `previous`, leases of an earlier ADD, that are not among `assignments`. Called before
-// the new record replaces the earlier one, which alone names these leases.
+// Releases those of `previous`, leases of an earlier ADD, that are not among `assignments`. Called
+// before the new record replaces the earlier one, which alone names these leases.
 void ReleaseAbandoned(ipam::Store& store,
                       const ipam::LeaseOwner& owner,
                       const std::vector<Ip>& previous,
@@ -149,8 +150,9 @@ Choice TryAcquire(state::Host& host,
     return {.full_set = choice.full_set};
   }
   Acquired acquired = WithLeases(intent, choice.assignments, config);
-  // Abandoned leases go while the earlier record still names them; then the record is written, and only
-  // then are the leases: killed in between, the next ADD or DEL finds by the record what to give back.
+  // Abandoned leases go while the earlier record still names them; then the record is written, and
+  // only then are the leases: killed in between, the next ADD or DEL finds by the record what to
+  // give back.
   ReleaseAbandoned(store, wanted.owner, wanted.previous, choice.assignments);
   host.records.Write(acquired.record);
   try {

@@ -1,11 +1,11 @@
 // The addresses of an attachment: chosen, recorded as an intent, then leased; or given by another
 // IPAM plugin.
 //
-// Errors   kPoolExhausted, also after stale attachments have been reclaimed; kConflict if a requested
-//          address is taken, naming its owner; kIo; those of the other IPAM plugin (cni/delegate.h).
-//          On an error neither a lease nor a record of this attempt is left.
-// Locks    The attachment's own lock is held by the caller; the leases' is taken while they are chosen
-//          and written.
+// Errors   kPoolExhausted, also after stale attachments have been reclaimed; kConflict if a
+//          requested address is taken, naming its owner; kIo; those of the other IPAM plugin
+//          (cni/delegate.h). On an error neither a lease nor a record of this attempt is left.
+// Locks    The attachment's own lock is held by the caller; the leases' is taken while they are
+//          chosen and written.
 #pragma once
 
 #include <optional>
@@ -23,17 +23,18 @@ struct Acquired {
   cni::Result result;    // an IPAM plugin's: addresses with gateways, routes, DNS; no interfaces
 };
 
-// Completes and writes `intent`, and reserves its leases. `earlier` is the record of an earlier ADD of
-// this attachment: its addresses are taken again where the network still offers them, and released
-// where not. With another IPAM plugin than host-local that one is run; with none there are no
-// addresses.
+// Completes and writes `intent`, and reserves its leases. `earlier` is the record of an earlier ADD
+// of this attachment: its addresses are taken again where the network still offers them, and
+// released where not. With another IPAM plugin than host-local that one is run; with none there are
+// no addresses.
 [[nodiscard]] Acquired AcquireAddresses(state::Host& host,
                                         const cni::Request& request,
                                         const config::Config& config,
                                         state::Record intent,
                                         const std::optional<state::Record>& earlier);
 
-// `intent` with the addresses of `result`, and what follows from them: gateways and ports. No leases.
+// `intent` with the addresses of `result`, and what follows from them: gateways and ports. No
+// leases.
 [[nodiscard]] Acquired WithAddresses(state::Record intent,
                                      cni::Result result,
                                      const config::Config& config);

@@ -126,8 +126,8 @@ class Collector {
     }
   }
 
-  // Our ports of the bridge that belong neither to a valid attachment nor to one with a record: their
-  // records were lost.
+  // Our ports of the bridge that belong neither to a valid attachment nor to one with a record:
+  // their records were lost.
   void LookAtStrayLinks() {
     const std::optional<rtnl::Link> bridge =
         collection_.bridge.empty() ? std::nullopt : host_.net.FindLink(collection_.bridge);

@@ -1,9 +1,9 @@
-// What a reconcile of all attachments looks at besides the rules, in short: as long as it is the same as
-// when nothing was found wrong, nothing needs to be looked at again.
+// What a reconcile of all attachments looks at besides the rules, in short: as long as it is the
+// same as when nothing was found wrong, nothing needs to be looked at again.
 //
-// Holds   our bridges and VLAN gateways with their state and addresses; the state and flags of our ports;
-//         the sysctls and the tc filter that an ADD sets on a bridge; the size of iptables-legacy's
-//         tables; when records and leases were last added or removed
+// Holds   our bridges and VLAN gateways with their state and addresses; the state and flags of our
+//         ports; the sysctls and the tc filter that an ADD sets on a bridge; the size of
+//         iptables-legacy's tables; when records and leases were last added or removed
 // Costs   one dump of bridge ports, one list of records, some questions per bridge
 // Errors  kKernel
 #pragma once
@@ -22,8 +22,8 @@ class Fingerprint {
   // Of all that `checkpoint` names, too.
   Fingerprint(state::Host& host, const state::Checkpoint& checkpoint);
 
-  // A bridge or VLAN gateway, and a directory of leases, as they are when they are first added: before
-  // they are looked at, so that what changes meanwhile makes it another one.
+  // A bridge or VLAN gateway, and a directory of leases, as they are when they are first added:
+  // before they are looked at, so that what changes meanwhile makes it another one.
   void AddSegment(const std::string& ifname);
   void AddDataDir(const std::string& path);
 

@@ -91,8 +91,8 @@ std::vector<Ip> FindFormerLeases(state::Host& host,
   return addresses;
 }
 
-// Not those whose owner has a record: if the clock was stepped since they were written, a modification
-// time before the boot proves nothing.
+// Not those whose owner has a record: if the clock was stepped since they were written, a
+// modification time before the boot proves nothing.
 bool IsFromBeforeBoot(state::Host& host,
                       const ipam::Store& store,
                       const std::string& network,

@@ -1,9 +1,10 @@
 // The leases of an attachment in a data directory: found and released.
 //
-// Former   A lease that no record names, because it is from before the last boot, or the records were
-//          lost. Listed once per boot, network and data directory, when its first address is given
-//          out, into /run/nomad-bridge/.leases-<hash of directory and network>: a line
-//          "<address> <container> <ifname>" for each. A line may be outdated; the lease itself tells.
+// Former   A lease that no record names, because it is from before the last boot, or the records
+//          were lost. Listed once per boot, network and data directory, when its first address is
+//          given out, into /run/nomad-bridge/.leases-<hash of directory and network>: a line
+//          "<address> <container> <ifname>" for each. A line may be outdated; the lease itself
+//          tells.
 // Errors   kIncomplete naming each lease that could not be released; kIo; those of the IPAM plugin
 //          that assigned the addresses.
 // Locks    The data directory's, for the length of a call.
@@ -36,21 +37,22 @@ void ReleaseAddresses(const state::Record& record);
                              const std::string& network,
                              const ipam::LeaseOwner& owner);
 
-// Whether `lease` was written before the last boot and no record names its owner, so that nobody can
-// have its address any more.
+// Whether `lease` was written before the last boot and no record names its owner, so that nobody
+// can have its address any more.
 [[nodiscard]] bool IsFromBeforeBoot(state::Host& host,
                                     const ipam::Store& store,
                                     const std::string& network,
                                     const ipam::Lease& lease);
 
-// Writes the leases that live attachments of `network` have in `data_dir`, and that are missing there.
-// Reads every record: for a directory that is new, or was lost. Logs each.
+// Writes the leases that live attachments of `network` have in `data_dir`, and that are missing
+// there. Reads every record: for a directory that is new, or was lost. Logs each.
 void RestoreLeases(state::Host& host,
                    ipam::Store& store,
                    const std::string& network,
                    const std::string& data_dir);
 
-// Every lease of `record` is there. Opens nothing for writing where none is lost: the disk may be full.
+// Every lease of `record` is there. Opens nothing for writing where none is lost: the disk may be
+// full.
 void CheckLeases(const state::Record& record, Mismatches& mismatches);
 
 // Every address leased to `id`, by whatever plugin. Opens every lease.

@@ -36,8 +36,8 @@ void PutInForce(state::Host& host, const state::Record& record, firewall::PlanMo
     return;
   }
   const rules::Committed committed = rules::Commit(host, record, std::move(change));
-  // After the commit, which has replaced or removed their elements with ours: if it had failed, what a
-  // stale attachment has would be gone for nothing.
+  // After the commit, which has replaced or removed their elements with ours: if it had failed,
+  // what a stale attachment has would be gone for nothing.
   for (const rules::StaleOwner& owner : committed.stale_owners) {
     RemoveRemains(host, owner);
   }

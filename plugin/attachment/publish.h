@@ -2,7 +2,8 @@
 // address or a port are torn down, other firewalls accept our traffic, a sibling gets its ports.
 //
 // Errors   Those of rules/commit.h. What cannot be removed of a stale owner is logged and ignored.
-// Locks    The attachment's own lock is held by the caller. Stale owners and siblings by TryLock only.
+// Locks    The attachment's own lock is held by the caller. Stale owners and siblings by TryLock
+//          only.
 #pragma once
 
 #include "base/mismatch.h"
@@ -13,9 +14,9 @@
 namespace nomad_bridge::attachment {
 
 // Puts all elements of `record` in force, in one atomic batch; takes over those that a stale
-// attachment has, and tears that one down. `mode`: whether some of them may be in force already. Then
-// what its published ports need besides: route_localnet, which the rules keep safe, and no stale UDP
-// flows. The parts that `record` has as making are live in its file from the commit on.
+// attachment has, and tears that one down. `mode`: whether some of them may be in force already.
+// Then what its published ports need besides: route_localnet, which the rules keep safe, and no
+// stale UDP flows. The parts that `record` has as making are live in its file from the commit on.
 void Publish(state::Host& host, const state::Record& record, firewall::PlanMode mode);
 
 // The rules of `record`, all parts of which are live, are in force.

@@ -41,8 +41,8 @@ std::string SegmentKey(const state::Record& record) {
   return key;
 }
 
-// Makes every host veth whose record names the new `bridge` a port of it; returns the records of those
-// that were none. Without the attachments' locks: a DEL may remove a link at any moment.
+// Makes every host veth whose record names the new `bridge` a port of it; returns the records of
+// those that were none. Without the attachments' locks: a DEL may remove a link at any moment.
 std::vector<state::Record> CheckPortsOfNewBridge(state::Host& host,
                                                  const rtnl::Link& bridge,
                                                  Mismatches& mismatches) {
@@ -99,8 +99,8 @@ class Reconciler {
   }
 
  private:
-  // Each step needs the one before: a port needs its bridge, elements name links that are there, and
-  // route_localnet is safe only where the rules are.
+  // Each step needs the one before: a port needs its bridge, elements name links that are there,
+  // and route_localnet is safe only where the rules are.
   void CheckOne(const state::Record& record) {
     CheckSegment(record, mismatches_);
     CheckOwn(record, mismatches_);
@@ -163,8 +163,8 @@ class Reconciler {
     }
   }
 
-  // One of all: what cannot be repaired of it is no reason to leave the others. Only one that is not as
-  // it should be is locked, so that commands wait for nobody who just looks.
+  // One of all: what cannot be repaired of it is no reason to leave the others. Only one that is
+  // not as it should be is locked, so that commands wait for nobody who just looks.
   void CheckAttachment(const AttachmentId& id) {
     const std::optional<state::Record> record = host_.records.Find(id);
     if (!record) {
@@ -211,7 +211,8 @@ class Reconciler {
     }
   }
 
-  // Of an attachment that is yet to be made: a bridge that nobody has used is not repaired, but made.
+  // Of an attachment that is yet to be made: a bridge that nobody has used is not repaired, but
+  // made.
   void CheckNewSegment(const state::Record& record) {
     Mismatches found(mismatches_.mode());
     CheckSegment(record, found);

@@ -1,19 +1,20 @@
 // The host's side compared with what the records say, and put right: the only repair there is.
 //
-// ADD, CHECK, GC and the operators' commands call it, each with its scope. The container's side is the
-// container's own: link/container.h compares it, and nothing changes it.
+// ADD, CHECK, GC and the operators' commands call it, each with its scope. The container's side is
+// the container's own: link/container.h compares it, and nothing changes it.
 //
-// Order    What attachments share behind a gateway, each one's host veth and leases, then the rules in
-//          one batch: they name links that are there by then. route_localnet comes after the rules
-//          that make it safe. Other programs' firewalls are last: their tools take their time.
+// Order    What attachments share behind a gateway, each one's host veth and leases, then the rules
+//          in one batch: they name links that are there by then. route_localnet comes after the
+//          rules that make it safe. Other programs' firewalls are last: their tools take their
+//          time.
 // Log      What was repaired is on stderr, in the words of the mismatch, once no lock is held.
-// Errors   Scope kAll: what failed is in the outcome, and the others are repaired all the same; kIo or
-//          kKernel if not even the records can be listed. Else what the kernel refuses is thrown: the
-//          errors of link/bridge.h, rules/commit.h and rules/converge.h.
+// Errors   Scope kAll: what failed is in the outcome, and the others are repaired all the same; kIo
+//          or kKernel if not even the records can be listed. Else what the kernel refuses is
+//          thrown: the errors of link/bridge.h, rules/commit.h and rules/converge.h.
 // Locks    Scope kOne: the attachment's own is held by the caller. kAll: of one with a
 //          mismatch by TryLock; it is looked at again then. The leases' and the rules' are taken.
-// Costs    kAll: some questions to the kernel per attachment, and a dump per set of our table. The others
-//          do not depend on the number of attachments, unless a bridge or a table was lost.
+// Costs    kAll: some questions to the kernel per attachment, and a dump per set of our table. The
+//          others do not depend on the number of attachments, unless a bridge or a table was lost.
 #pragma once
 
 #include <set>
@@ -45,8 +46,8 @@ Outcome Reconcile(
     Mode mode,
     const Progress& progress = [](std::size_t, std::size_t) {});
 
-// Whether the host's side, the rules apart, is as when all of it was last found right: at a cost that
-// hardly grows with the number of attachments (fingerprint.h).
+// Whether the host's side, the rules apart, is as when all of it was last found right: at a cost
+// that hardly grows with the number of attachments (fingerprint.h).
 [[nodiscard]] bool IsUnchanged(state::Host& host);
 
 }  // namespace nomad_bridge::attachment

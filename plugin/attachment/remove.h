@@ -1,10 +1,10 @@
 // Removing an attachment, whatever is left of it: with or without a record, made by us or by the
 // reference plugins. (collect.h decides which ones are stale.)
 //
-// Order    The record says leaving before anything is removed, so that nobody repairs it meanwhile. Then
-//          rules, link, leases: an address is released only when nothing leads to it any more. Once
-//          its rules are gone, its ports go to a sibling that wants them. The record goes last, and
-//          only if nothing failed, so that the next DEL knows as much.
+// Order    The record says leaving before anything is removed, so that nobody repairs it meanwhile.
+//          Then rules, link, leases: an address is released only when nothing leads to it any more.
+//          Once its rules are gone, its ports go to a sibling that wants them. The record goes
+//          last, and only if nothing failed, so that the next DEL knows as much.
 // Errors   Unless said otherwise nothing is thrown: what failed comes back, one line each, after
 //          everything was tried.
 // Locks    The attachment's lock is held by the caller; the rules' and the leases' are taken.
@@ -20,22 +20,22 @@
 
 namespace nomad_bridge::attachment {
 
-// What `record` has, and `rest` has not as live. The record is written anew, as `rest`; without any part
-// in it it goes.
+// What `record` has, and `rest` has not as live. The record is written anew, as `rest`; without any
+// part in it it goes.
 [[nodiscard]] std::vector<std::string> Remove(state::Host& host,
                                               const state::Record& record,
                                               const state::Record& rest);
 // All of it.
 [[nodiscard]] std::vector<std::string> RemoveAll(state::Host& host, const state::Record& record);
 
-// Undoes Publish() of `record`, which may have failed before the commit: afterwards the record is `rest`.
-// Throws kIncomplete.
+// Undoes Publish() of `record`, which may have failed before the commit: afterwards the record is
+// `rest`. Throws kIncomplete.
 void UndoPublish(state::Host& host, const state::Record& record, const state::Record& rest);
 
 // Removes what an earlier ADD of `id` left, in whatever namespace, to make way for a new one: rules
-// and link. Its leases and its record stay, for the new one to get the same addresses, and `undo` gets
-// what removes them; without a record (`earlier`) leases go too. Throws kIncomplete, or what the kernel
-// refused.
+// and link. Its leases and its record stay, for the new one to get the same addresses, and `undo`
+// gets what removes them; without a record (`earlier`) leases go too. Throws kIncomplete, or what
+// the kernel refused.
 void RemoveEarlier(state::Host& host,
                    const AttachmentId& id,
                    const std::optional<state::Record>& earlier,

@@ -1,14 +1,17 @@
-// The command line, for people. A runtime sets CNI_COMMAND, and then the arguments are not looked at.
+// The command line, for people. A runtime sets CNI_COMMAND, and then the arguments are not looked
+// at.
 //
 // A Command says what one is called and takes, what help says of it, and the function. Each is a
 // constant beside its function, in the file of its name; command_line.cc has the table of them.
 //
-// Shapes     Exit codes: see Exit. Flags are `-name`, `--name`, `-name VALUE` or `-name=VALUE`, in any
-//            place; a beginning that only one flag has will do. Every command has -help and -no-color.
-// Cost       Nothing before main(): all of it is constant-initialised, so an ADD does not pay for it.
+// Shapes     Exit codes: see Exit. Flags are `-name`, `--name`, `-name VALUE` or `-name=VALUE`, in
+//            any place; a beginning that only one flag has will do. Every command has -help and
+//            -no-color.
+// Cost       Nothing before main(): all of it is constant-initialised, so an ADD does not pay for
+//            it.
 // Output     Data goes to stdout, remarks and errors to stderr.
-// Errors     A function throws UsageError for what it does not understand, CannotTell for what it cannot
-//            see, and Error for what failed: exit 2, 2 and 1.
+// Errors     A function throws UsageError for what it does not understand, CannotTell for what it
+//            cannot see, and Error for what failed: exit 2, 2 and 1.
 #pragma once
 
 #include <map>
@@ -88,7 +91,8 @@ extern const Command kVersion;
 // Its own, and those that every command has.
 [[nodiscard]] std::vector<Flag> FlagsOf(const Command& command);
 
-// `arguments` without the program's name, at least one. Returns the exit code; errors are on stderr.
+// `arguments` without the program's name, at least one. Returns the exit code; errors are on
+// stderr.
 [[nodiscard]] int RunCommandLine(const std::vector<std::string>& arguments);
 
 // Throws CannotTell unless we are root: "reconcile needs root".

@@ -134,8 +134,8 @@ UsageError WrongFlag(const Command& command, const std::string& typed, bool lack
       "{} has no flag '{}'{}\n{}", command.name, typed, Suggest(name, known), UsageLine(command)));
 }
 
-// With glibc's getopt_long_only, which takes `-json` and `--json` for the same, costs no start-up time
-// and is everywhere. CLI11, Debian's header-only library, reads `-json` as `-j -s -o -n`.
+// With glibc's getopt_long_only, which takes `-json` and `--json` for the same, costs no start-up
+// time and is everywhere. CLI11, Debian's header-only library, reads `-json` as `-j -s -o -n`.
 Arguments Parse(const Command& command, std::vector<std::string> words) {
   const std::vector<Flag> flags = FlagsOf(command);
   std::vector<option> options;

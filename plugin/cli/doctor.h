@@ -1,7 +1,7 @@
 // Whether the node is well: the checks of `doctor`, which `metrics` counts, too.
 //
-// Ids      stable; each check's file ends with a table of them. A check gives one result, or one per
-//          mismatch.
+// Ids      stable; each check's file ends with a table of them. A check gives one result, or one
+//          per mismatch.
 // Errors   none: a check may throw; it says so then, as a warning.
 // Root     needed
 // Locks    the rules', for the length of one comparison
@@ -30,8 +30,8 @@ struct CheckResult {
   std::string fix;   // what to type; empty if it is well
 };
 
-// What a check costs: one that is dear asks for every attachment, reads large files, or starts another
-// program. `metrics`, which runs every half minute, leaves those out.
+// What a check costs: one that is dear asks for every attachment, reads large files, or starts
+// another program. `metrics`, which runs every half minute, leaves those out.
 enum class Cost { kCheap, kDear };
 
 [[nodiscard]] std::vector<CheckResult> RunChecks(state::Host& host,
@@ -78,7 +78,8 @@ class Examination {
   // What a reconcile would repair in these areas, and what it could not.
   void AddMismatches(const std::vector<Mismatch::Area>& areas);
 
-  // Each is looked for once, when it is first asked for: what cannot be read fails that check alone.
+  // Each is looked for once, when it is first asked for: what cannot be read fails that check
+  // alone.
   const std::vector<std::string>& PluginDirs();  // CNI_PATH, or Nomad's cni_path
   const std::vector<ConfigFile>& Configs();
 
@@ -94,8 +95,8 @@ class Examination {
 
 constexpr const char* kGcFix = "nomad-bridge gc";
 
-// In the order in which they are printed. To add one: an entry in the table of its file, and a row in
-// docs/troubleshooting.md.
+// In the order in which they are printed. To add one: an entry in the table of its file, and a row
+// in docs/troubleshooting.md.
 extern const std::span<const Check> kKernelChecks;
 extern const std::span<const Check> kNetworkChecks;
 extern const std::span<const Check> kNodeChecks;

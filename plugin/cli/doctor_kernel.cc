@@ -104,8 +104,8 @@ void CheckConntrackRoom(Examination& node) {
            Cat("sysctl -w net.netfilter.nf_conntrack_max=", most * 2));
 }
 
-// An allocation in two networks answers by the default route through one, also from its address in the
-// other.
+// An allocation in two networks answers by the default route through one, also from its address in
+// the other.
 void CheckReversePath(Examination& node) {
   constexpr long kStrict = 1;
   std::map<std::string, std::set<std::string>> gateways_of;  // by container

@@ -1,7 +1,7 @@
 // The JSON documents of -json, and small conversions for them.
 //
-// Shapes  One object, "version" first; docs/schema/ has what each command prints. Fields are only ever
-//         added. What cannot be told is null. Well-formed UTF-8, whatever a label holds.
+// Shapes  One object, "version" first; docs/schema/ has what each command prints. Fields are only
+//         ever added. What cannot be told is null. Well-formed UTF-8, whatever a label holds.
 #pragma once
 
 #include <functional>

@@ -193,8 +193,8 @@ int RunInspect(const Arguments& arguments) {
     LogLine("nothing here has '{}' as its allocation, interface, address or published port", word);
     return kNo;
   }
-  // One allocation may have attachments in several networks, and one port may be published on several
-  // addresses of the node.
+  // One allocation may have attachments in several networks, and one port may be published on
+  // several addresses of the node.
   const auto is_other = [&](const Attachment* each) {
     return each->id.container_id != found.front()->id.container_id;
   };

@@ -1,9 +1,9 @@
 // install and uninstall: one file and five links to it in a directory of CNI plugins.
 //
-// Ours     A file, or what a link leads to, that carries the mark of every build of this program; and a
-//          link to "nomad-bridge" beside it, even if that is absent.
-// Atomic   Each name leads to the old or the new program at any moment (rename(2)); a running one is not
-//          disturbed.
+// Ours     A file, or what a link leads to, that carries the mark of every build of this program;
+//          and a link to "nomad-bridge" beside it, even if that is absent.
+// Atomic   Each name leads to the old or the new program at any moment (rename(2)); a running one
+//          is not disturbed.
 // Locks    flock(2) of the directory: two installs at a time would use the same temporary name.
 #include <algorithm>
 #include <array>
@@ -188,7 +188,8 @@ int RunInstall(const Arguments& arguments) {
   return kYes;
 }
 
-// What was kept is not put back: what the next allocation runs as `bridge` is the operator's decision.
+// What was kept is not put back: what the next allocation runs as `bridge` is the operator's
+// decision.
 int RunUninstall(const Arguments& arguments) {
   const PluginDirectory directory(arguments.operands.front());
   std::vector<std::string> names = cni::PluginTypeNames();

@@ -34,8 +34,8 @@ bool IsPluggedIn(const Attachment& attachment, const LinksByName& links) {
          attachment.link->master == bridge->second->index;
 }
 
-// Of one with a record. What a command works on, or has begun, is not asked whether it is alive: before
-// its veth is made some kernels cannot tell.
+// Of one with a record. What a command works on, or has begun, is not asked whether it is alive:
+// before its veth is made some kernels cannot tell.
 State StateOf(state::Host& host, const Attachment& attachment, const LinksByName& links) {
   const state::Record& record = *attachment.record;
   if (record.IsDelBegun()) {
@@ -44,7 +44,8 @@ State StateOf(state::Host& host, const Attachment& attachment, const LinksByName
   if (record.IsAny(state::Phase::kMaking)) {
     return State::kMaking;
   }
-  // A veth goes with the namespace of its other end, so one question for each of a thousand is not needed.
+  // A veth goes with the namespace of its other end, so one question for each of a thousand is not
+  // needed.
   const bool has_peer = attachment.link && attachment.link->peer_netns;
   if (!has_peer && !link::IsAlive(host, record)) {
     return State::kDead;
@@ -153,7 +154,8 @@ std::optional<Usage> PortsOf(const Network& network, const Inventory& inventory)
 
 void AddNetworks(Inventory& inventory) {
   std::map<std::string, Network> networks;
-  // Of each network, the record whose ranges count: a config that was changed shows with the next one.
+  // Of each network, the record whose ranges count: a config that was changed shows with the next
+  // one.
   std::map<std::string, const state::Record*> with_ranges;
   for (const Attachment& attachment : inventory.attachments) {
     Network& network = networks[attachment.id.network];
@@ -221,8 +223,8 @@ void RemarkOn(const Inventory& inventory) {
 
 Inventory TakeInventory(state::Host& host) {
   Inventory inventory;
-  // Before the links: one whose record has gone by then may still have its link for a moment, but one
-  // whose record we have read had its link before, unless it is being made.
+  // Before the links: one whose record has gone by then may still have its link for a moment, but
+  // one whose record we have read had its link before, unless it is being made.
   std::vector<state::Records::Reading> readings = host.records.ReadAll();
   inventory.links = host.net.Links();
   LinksByName links;

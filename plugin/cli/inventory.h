@@ -8,8 +8,8 @@
 //          unrecorded its host veth is there, its record is not
 //          unreadable its record is damaged
 //          ?          not root: only the alias of its host veth can be read
-// Root     is needed for records and leases, and for whether a namespace is alive. Without it attachments
-//          come from the link aliases, with what those hold.
+// Root     is needed for records and leases, and for whether a namespace is alive. Without it
+//          attachments come from the link aliases, with what those hold.
 // Cost     one dump of links, a file and a question to the kernel per attachment, a listing of each
 //          directory of leases
 // Locks    none. A record that is written meanwhile is seen as before or after.

@@ -169,7 +169,8 @@ void Publish(const std::string& path, const std::string& text) {
   constexpr mode_t kReadable = 0644;
   const std::string fresh = path + ".new";  // not *.prom
   EnsureFileGone(fresh);
-  // Its mode by the descriptor: in a directory of the collector's the name may lead elsewhere by then.
+  // Its mode by the descriptor: in a directory of the collector's the name may lead elsewhere by
+  // then.
   const UniqueFd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kReadable));
   if (!fd) {
     throw ErrnoError(errno == EEXIST ? Code::kTryAgain : Code::kIo,

@@ -1,7 +1,8 @@
 // reconcile and gc, which work on all attachments, and say the same of what they found.
 //
-// Shapes  For people: what a dry run found, a line each, and a last line with numbers, on stdout; what
-//         failed on stderr, as is what was done (base/log.h). -json: docs/schema/reconcile.json.
+// Shapes  For people: what a dry run found, a line each, and a last line with numbers, on stdout;
+//         what failed on stderr, as is what was done (base/log.h). -json:
+//         docs/schema/reconcile.json.
 #include "plugin/attachment/reconcile.h"
 
 #include <array>
@@ -150,8 +151,8 @@ attachment::Progress ProgressOnTerminal(std::string_view command) {
   };
 }
 
-// Prints the `outcome` of `command`, and returns the exit code: kNo if something failed, or a dry run found
-// something.
+// Prints the `outcome` of `command`, and returns the exit code: kNo if something failed, or a dry
+// run found something.
 int Report(const Arguments& arguments,
            std::string_view command,
            const attachment::Outcome& outcome,

@@ -1,8 +1,8 @@
 // CNI_ARGS: "IgnoreUnknown=true;NOMAD_JOB_ID=billing;...".
 //
 // Shapes  Pairs between ';', key and value around the *first* '=' (Nomad's values may hold more of
-//         them; the reference plugins refuse those). Keys are case-sensitive. Of duplicates the last
-//         wins. An empty string is no arguments, an empty value of MAC or IP is none.
+//         them; the reference plugins refuse those). Keys are case-sensitive. Of duplicates the
+//         last wins. An empty string is no arguments, an empty value of MAC or IP is none.
 // Errors  kInvalidEnvironment naming CNI_ARGS and the pair: a pair without '=' or without a key, a
 //         bad IP, MAC or IgnoreUnknown, an unknown key unless IgnoreUnknown is 1 or true.
 // Source  CNI conventions; Go's pkg/types/args.go; nomad/client networking_cni.go.

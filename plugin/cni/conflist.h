@@ -1,7 +1,8 @@
-// Network configs as files of a runtime: lists of plugins (*.conflist), and single ones (*.conf, *.json).
+// Network configs as files of a runtime: lists of plugins (*.conflist), and single ones (*.conf,
+// *.json).
 //
-// Shapes  {"cniVersion", "name", "plugins": [{"type", ...}, ...]}, or one such plugin with a name of its
-//         own. A plugin of a list is configured with the list's name and version.
+// Shapes  {"cniVersion", "name", "plugins": [{"type", ...}, ...]}, or one such plugin with a name
+//         of its own. A plugin of a list is configured with the list's name and version.
 // Errors  kIo if a file cannot be read; kDecode, kInvalidConfig naming file and key.
 // Source  CNI specification 1.1.0, "Network configuration format"; libcni's ConfFiles.
 #pragma once

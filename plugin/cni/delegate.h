@@ -1,17 +1,17 @@
 // An IPAM plugin that is not ours (static, dhcp, anybody's), run in our place for one verb.
 //
 // Shapes   Its stdin: the bytes that came on ours. Its environment: ours, with CNI_COMMAND and the
-//          attachment's variables replaced. Its stdout: a result of any version on ADD, or an error.
-//          Its stderr is copied to ours, whether it succeeds or fails.
+//          attachment's variables replaced. Its stdout: a result of any version on ADD, or an
+//          error. Its stderr is copied to ours, whether it succeeds or fails.
 // Found    in the directories of CNI_PATH, in their order: the first regular file named as the
 //          plugin is. A plugin's name is no path.
 // Runs     in the namespace we are in, which is the host's: we are inside a container only for the
 //          length of an InNetns(), and Go's skeleton refuses to have worked in the container's.
 //          Descriptors, signals and its end: base/subprocess.h.
-// Errors   Its own error as it is: code, msg, details. Else kInvalidConfig for a name that is a path
-//          or empty, a plugin that is not there, or this program itself; kInvalidEnvironment without
-//          any directory; kIo if it cannot be started; kTryAgain if it does not answer in time;
-//          kDelegate if it fails in any other way, or its answer cannot be used.
+// Errors   Its own error as it is: code, msg, details. Else kInvalidConfig for a name that is a
+//          path or empty, a plugin that is not there, or this program itself; kInvalidEnvironment
+//          without any directory; kIo if it cannot be started; kTryAgain if it does not answer in
+//          time; kDelegate if it fails in any other way, or its answer cannot be used.
 // Source   CNI specification 1.1.0, "Section 4: Plugin Delegation"; Go's pkg/invoke.
 #pragma once
 

@@ -30,7 +30,8 @@
 
 namespace nomad_bridge::cni {
 
-// A document, kept where only json_fwd.hpp is included: all of nlohmann/json takes a second to parse.
+// A document, kept where only json_fwd.hpp is included: all of nlohmann/json takes a second to
+// parse.
 struct JsonDeleter {
   void operator()(nlohmann::json* document) const;
 };

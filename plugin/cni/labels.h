@@ -3,8 +3,9 @@
 // Shapes  Keys and values as they came, any length, valid UTF-8: other bytes have become '?'.
 //         Well-known keys, in any letter case, have short names where people read them:
 //         NOMAD_JOB_ID job, NOMAD_GROUP_NAME group, NOMAD_NAMESPACE ns, NOMAD_ALLOC_ID alloc,
-//         NOMAD_REGION region, K8S_POD_NAME pod, K8S_POD_NAMESPACE podns. Of other keys nobody knows
-//         whether their values are secret: they are in the record alone, which only root can read.
+//         NOMAD_REGION region, K8S_POD_NAME pod, K8S_POD_NAMESPACE podns. Of other keys nobody
+//         knows whether their values are secret: they are in the record alone, which only root can
+//         read.
 // Limits  A link alias holds 255 bytes, an nf_tables comment 128: both are cut at a character's
 //         boundary, well-known keys first in the order above.
 #pragma once
@@ -35,8 +36,8 @@ using Labels = std::vector<Label>;
 // Of labels with the same key, in any letter case, the last one stays; the order is kept.
 [[nodiscard]] Labels LastOfEach(Labels labels);
 
-// "job=billing group=api ns=prod alloc=5f3c1a2b-...", printable, whole: the well-known ones. Empty if
-// there are none.
+// "job=billing group=api ns=prod alloc=5f3c1a2b-...", printable, whole: the well-known ones. Empty
+// if there are none.
 [[nodiscard]] std::string Describe(const Labels& labels);
 
 // Short names, which `list` also has its filters by.
@@ -66,7 +67,8 @@ struct Workload {
 // '<id>'". Long values are cut.
 [[nodiscard]] std::string NameOwner(const Labels& labels, const std::string& container_id);
 
-// kConflict: "host port 80 is taken by job 'billing'", the owner's identity and address in the details.
+// kConflict: "host port 80 is taken by job 'billing'", the owner's identity and address in the
+// details.
 [[nodiscard]] Error TakenBy(std::string_view what,
                             const AttachmentId& owner,
                             const Labels& labels,

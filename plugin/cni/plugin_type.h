@@ -1,7 +1,7 @@
-// The parts of an attachment, in the order ADD makes them (DEL goes backwards), and the plugin types
-// this binary answers to: one table from the name it was started under to the parts that it makes,
-// and its defaults. Another name is another row. One process may make all parts, or several processes
-// one after the other, each under a name of its own.
+// The parts of an attachment, in the order ADD makes them (DEL goes backwards), and the plugin
+// types this binary answers to: one table from the name it was started under to the parts that it
+// makes, and its defaults. Another name is another row. One process may make all parts, or several
+// processes one after the other, each under a name of its own.
 //
 // Shapes  records hold a part's Text(): "loopback", "address", "link", "masquerade", "forward",
 //         "ports".

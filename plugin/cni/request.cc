@@ -138,8 +138,8 @@ std::string DecodeName(const JsonView& config) {
   return name;
 }
 
-// Everything below the environment, from request.config_text. The version is looked at first, so that whatever is wrong is
-// answered in it, but judged last, as in the Go plugins.
+// Everything below the environment, from request.config_text. The version is looked at first, so
+// that whatever is wrong is answered in it, but judged last, as in the Go plugins.
 void ReadNetwork(Request& request, std::string_view command, std::string& reply_version) {
   request.config = ParseConfigText(request.config_text);
   if (request.verb != Verb::kAdd && request.verb != Verb::kCheck) {

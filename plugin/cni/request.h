@@ -2,10 +2,11 @@
 //
 // Shapes  CNI_* variables and the network config, a JSON object; keys as json.h matches them.
 // Errors  In the Go plugins' order, the first failure wins: variables that are malformed or missing
-//         (4), stdin (5; 11 if it has not ended within kTimeout), JSON (6), network name (7), unknown verb (4), CNI version (1, or 6 if it
-//         is no version at all on CHECK, GC and STATUS). CNI_PATH, which they demand, is optional
-//         here as in the specification: only a delegated IPAM plugin is looked for there.
-//         A key that is there twice in different letter case is refused on ADD and CHECK only.
+//         (4), stdin (5; 11 if it has not ended within kTimeout), JSON (6), network name (7),
+//         unknown verb (4), CNI version (1, or 6 if it is no version at all on CHECK, GC and
+//         STATUS). CNI_PATH, which they demand, is optional here as in the specification: only a
+//         delegated IPAM plugin is looked for there. A key that is there twice in different letter
+//         case is refused on ADD and CHECK only.
 // Limits  8 MiB of stdin (5).
 // Source  CNI specification 1.1.0, "Parameters"; Go's pkg/skel.
 #pragma once
@@ -40,13 +41,14 @@ struct Request {
 // An environment: answers a variable's value, or nullptr, as getenv(3) does.
 using Environment = std::function<const char*(const char*)>;
 
-// Sets `reply_version` as soon as the config's version is known, so that an error can be answered in
-// it. stdin is read to its end except for VERSION, which must work with it closed.
+// Sets `reply_version` as soon as the config's version is known, so that an error can be answered
+// in it. stdin is read to its end except for VERSION, which must work with it closed.
 [[nodiscard]] Request ReadRequest(const Environment& environment,
                                   int stdin_fd,
                                   std::string& reply_version);
 
-// A request about a network, and no attachment, as a runtime would make it with that config on stdin.
+// A request about a network, and no attachment, as a runtime would make it with that config on
+// stdin.
 [[nodiscard]] Request RequestFor(Verb verb, std::string config_text);
 
 // The attachments that GC must keep: "cni.dev/valid-attachments" (libcni 1.2.0 also

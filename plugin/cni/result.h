@@ -80,8 +80,8 @@ struct Result {
 // prevResult as ADD's answer, with its unknown keys. It must be there.
 void PrintPrevResult(const Request& request, int out);
 
-// The answer of a verb that failed, as libcni reads it from stdout: it drops stderr, so everything that
-// helps is in there.
+// The answer of a verb that failed, as libcni reads it from stdout: it drops stderr, so everything
+// that helps is in there.
 void PrintError(std::string_view version, const Error& error, int out);
 
 // ADD's answer: one document. Throws kIo if stdout cannot be written.

@@ -51,8 +51,8 @@ cni::Interface Describe(const rtnl::Link& link, const std::string& sandbox = {})
   return {.name = link.name, .mac = link.mac.Text(), .mtu = link.mtu, .sandbox = sandbox};
 }
 
-// In the order that later plugins rely on: bridge, host end, container end, and the gateway if it is
-// not the bridge.
+// In the order that later plugins rely on: bridge, host end, container end, and the gateway if it
+// is not the bridge.
 std::vector<cni::Interface> InterfacesOf(const link::Segment& segment,
                                          const link::VethPair& veth,
                                          const std::string& sandbox) {
@@ -79,7 +79,8 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
       host, container, request.id, earlier ? link::Recorded::kYes : link::Recorded::kNo);
   attachment::RemoveEarlier(host, request.id, earlier, config.ipam.data_dir, undo);
 
-  // The record is on disk before anything new is made, so that a crash from here on can be cleaned up.
+  // The record is on disk before anything new is made, so that a crash from here on can be cleaned
+  // up.
   state::Record intent = state::IntentOf(request, type, config, container.id);
   intent.link.adopted = link::IsAdopted(host.net, intent.link.bridge);
   const auto [record, ipam] =

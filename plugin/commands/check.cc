@@ -9,7 +9,8 @@
 namespace nomad_bridge::commands {
 namespace {
 
-// Repaired on the way, unless the config forbids it. What the reference plugins made is only compared.
+// Repaired on the way, unless the config forbids it. What the reference plugins made is only
+// compared.
 std::vector<std::string> CheckHostSide(Session& session) {
   std::optional<state::Record> found = session.host.records.Find(session.request.id);
   if (!found) {

@@ -1,13 +1,13 @@
-// What this binary does, one function per CNI verb and kind of plugin, run once per process. Results
-// are printed into the file descriptor `out`.
+// What this binary does, one function per CNI verb and kind of plugin, run once per process.
+// Results are printed into the file descriptor `out`.
 //
 // Kinds   Interface  nomad-bridge, bridge: an interface with all that the type provides for it
 //         Leases     host-local: addresses for an interface that another plugin makes
 //         Rules      firewall, portmap: for an interface that another plugin has made (prevResult),
 //                    often nomad-bridge itself under another name
 //         Loopback   loopback: the container's lo
-// Locks   Each takes the lock of the attachment it is about (base/file_lock.h has the order); GC takes
-//         one after the other.
+// Locks   Each takes the lock of the attachment it is about (base/file_lock.h has the order); GC
+//         takes one after the other.
 // Errors  thrown as Error; their codes stand in the headers of attachment/, rules/ and link/.
 // Source  CNI specification 1.1.0, "CNI operations".
 #pragma once
@@ -31,8 +31,8 @@ void DelLeases(const cni::Request& request, const cni::PluginType& type);
 void DelRules(const cni::Request& request, const cni::PluginType& type);
 void DelLoopback(const cni::Request& request, const cni::PluginType& type);
 
-// CHECK: repairs the host's side (unless repairOnCheck is false), then compares the container's side
-// with prevResult. Throws kChanged naming every mismatch. Never changes the container.
+// CHECK: repairs the host's side (unless repairOnCheck is false), then compares the container's
+// side with prevResult. Throws kChanged naming every mismatch. Never changes the container.
 void CheckInterface(const cni::Request& request, const cni::PluginType& type);
 void CheckLeases(const cni::Request& request, const cni::PluginType& type);
 void CheckRules(const cni::Request& request, const cni::PluginType& type);

@@ -49,7 +49,8 @@ void DelInterface(const cni::Request& request, const cni::PluginType& type) {
     }
     RemoveRecorded(host, *record, failures);
   }
-  // Without a record, or with one of rules alone: the link is somebody else's, or its record is lost.
+  // Without a record, or with one of rules alone: the link is somebody else's, or its record is
+  // lost.
   if (!record || !record->Has(cni::Part::kLink)) {
     const std::vector<Ip> addresses =
         record ? AddressesOnly(record->ipam.addresses) : std::vector<Ip>{};

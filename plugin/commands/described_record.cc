@@ -18,8 +18,8 @@
 namespace nomad_bridge::commands {
 namespace {
 
-// If `bridge` of ours made the interface, a DEL may have taken it away since: ports would lead to the next
-// owner of its address.
+// If `bridge` of ours made the interface, a DEL may have taken it away since: ports would lead to
+// the next owner of its address.
 void RequireInterface(state::Host& host, const AttachmentId& id, const cni::Result& result) {
   const std::string veth = state::HostVethName(id);
   if (std::ranges::count(result.interfaces, veth, &cni::Interface::name) != 0 &&
@@ -57,7 +57,8 @@ std::vector<rtnl::Link> FindHostLinks(state::Host& host,
   return links;
 }
 
-// The gateways of `result` that are addresses of `link`: then the node routes for what is behind it.
+// The gateways of `result` that are addresses of `link`: then the node routes for what is behind
+// it.
 std::vector<Cidr> FindGateways(state::Host& host,
                                const cni::Result& result,
                                const rtnl::Link& link) {
@@ -93,8 +94,9 @@ bool IsReachable(const portmap::PortMapping& port, const std::vector<Cidr>& addr
   return !port.only || HasFamily(addresses, *port.only);
 }
 
-// Nomad asks for the node's own address, whatever its family, also in a network without that family.
-// As in the reference plugin such a port is left out, so that the allocation starts nevertheless.
+// Nomad asks for the node's own address, whatever its family, also in a network without that
+// family. As in the reference plugin such a port is left out, so that the allocation starts
+// nevertheless.
 std::vector<portmap::PortMapping> Reachable(std::vector<portmap::PortMapping> ports,
                                             const std::vector<Cidr>& addresses) {
   std::erase_if(ports, [&](const portmap::PortMapping& port) {

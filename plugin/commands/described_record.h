@@ -1,9 +1,9 @@
-// The record of an attachment as prevResult, the config and the kernel tell it: of an interface that
-// plugins earlier in the list have made, with the rules of firewall or portmap on it; and of one whose
-// record is lost.
+// The record of an attachment as prevResult, the config and the kernel tell it: of an interface
+// that plugins earlier in the list have made, with the rules of firewall or portmap on it; and of
+// one whose record is lost.
 //
-// Errors   kInvalidConfig if a published port's hostIP has a family that the container lacks; kChanged if
-//          the interface is gone; kKernel, kIo.
+// Errors   kInvalidConfig if a published port's hostIP has a family that the container lacks;
+//          kChanged if the interface is gone; kKernel, kIo.
 #pragma once
 
 #include <optional>
@@ -23,8 +23,9 @@ namespace nomad_bridge::commands {
 [[nodiscard]] bool IsAnyReachable(const std::vector<portmap::PortMapping>& ports,
                                   const std::vector<Cidr>& addresses);
 
-// For a CHECK that finds no record: if the host has the link of the attachment, by its name and alias,
-// what its ADD recorded, as far as the config and prevResult tell. Written, unless CHECK must not repair.
+// For a CHECK that finds no record: if the host has the link of the attachment, by its name and
+// alias, what its ADD recorded, as far as the config and prevResult tell. Written, unless CHECK
+// must not repair.
 [[nodiscard]] std::optional<state::Record> RebuildInterface(Session& session);
 
 // The same of the rules of firewall or portmap, if the kernel has some of them, added to `found`.

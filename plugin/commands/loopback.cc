@@ -1,5 +1,5 @@
-// loopback: the container's lo. CNI_IFNAME is ignored, as in the reference plugin: Nomad passes that
-// of the next plugin.
+// loopback: the container's lo. CNI_IFNAME is ignored, as in the reference plugin: Nomad passes
+// that of the next plugin.
 #include "base/error.h"
 #include "base/text.h"
 #include "plugin/commands/commands.h"

@@ -1,5 +1,5 @@
-// What ADD and CHECK work with when they are about an interface or rules for one, and what every CHECK
-// needs: something to compare with, and one error that names every mismatch.
+// What ADD and CHECK work with when they are about an interface or rules for one, and what every
+// CHECK needs: something to compare with, and one error that names every mismatch.
 //
 // Errors   kInvalidConfig without a prevResult where one is needed; kChanged for mismatches.
 #pragma once
@@ -24,12 +24,13 @@ struct Session {
   FileLock own;  // the attachment's
 };
 
-// A config that is refused costs nothing, and nothing is logged while the lock is held. prevResult is
-// ADD's result, or that of the plugin before us in the list; only an ADD that makes the link needs none.
+// A config that is refused costs nothing, and nothing is logged while the lock is held. prevResult
+// is ADD's result, or that of the plugin before us in the list; only an ADD that makes the link
+// needs none.
 [[nodiscard]] Session OpenSession(const cni::Request& request, const cni::PluginType& type);
 
-// The value of `record`. Throws kChanged if there is none for the session's attachment, or one in another
-// namespace than its container's.
+// The value of `record`. Throws kChanged if there is none for the session's attachment, or one in
+// another namespace than its container's.
 [[nodiscard]] state::Record RequireRecord(const Session& session,
                                           std::optional<state::Record> record);
 

@@ -99,8 +99,8 @@ void CheckInterfaceMayStayDown(const JsonView& config, const Config& parsed) {
   }
 }
 
-// The string under `key` of a value that need not be an object; `fallback` for none, and for what ADD
-// refuses, which has never been used.
+// The string under `key` of a value that need not be an object; `fallback` for none, and for what
+// ADD refuses, which has never been used.
 std::string UsedOr(const std::string& fallback,
                    const JsonView& value,
                    std::string_view key,

@@ -119,8 +119,8 @@ struct Config {
   std::optional<cni::Result> prev_result;
 };
 
-// For ADD and CHECK: the settings of all parts of `type`. Keys of other parts are not looked at: they
-// may be another plugin's.
+// For ADD and CHECK: the settings of all parts of `type`. Keys of other parts are not looked at:
+// they may be another plugin's.
 [[nodiscard]] Config ParseConfig(const cni::Request& request, const cni::PluginType& type);
 
 // For DEL, GC and STATUS, which must work with a config that ADD would refuse: what can be read,

@@ -131,8 +131,8 @@ void ParseSourceCheck(const JsonView& config, const cni::Defaults& defaults, Lin
   link.port.source_check = wanted.value_or(defaults.source_check && !is_trunk);
 }
 
-// Untagged frames of a trunk belong to VLAN 1, as with the reference plugin. VLAN 1 needs no gateway
-// of its own: the bridge device is itself an untagged member.
+// Untagged frames of a trunk belong to VLAN 1, as with the reference plugin. VLAN 1 needs no
+// gateway of its own: the bridge device is itself an untagged member.
 void ParseVlans(const JsonView& config, LinkConfig& link) {
   constexpr std::uint16_t kDefaultVlan = 1;
   const auto id = config.FindInteger<std::uint16_t>("vlan", kLastVlan).value_or(0);

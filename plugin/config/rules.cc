@@ -12,8 +12,8 @@ constexpr std::size_t kMaxChainBytes = 28;  // xtables' XT_EXTENSION_MAXNAMELEN,
 constexpr int kMaxMarkBit = 31;
 constexpr int kMaxPort = 65535;
 
-// Not a built-in chain or target, nor the chain that jumps to the admin chain: the jump would loop, or
-// be none.
+// Not a built-in chain or target, nor the chain that jumps to the admin chain: the jump would loop,
+// or be none.
 bool IsChainName(std::string_view name) {
   constexpr std::array<std::string_view, 8> kTaken = {
       "INPUT", "FORWARD", "OUTPUT", "CNI-FORWARD", "ACCEPT", "DROP", "QUEUE", "RETURN"};
@@ -40,8 +40,8 @@ Error Unsupported(const JsonView& field, std::string_view instead) {
           std::string(instead)};
 }
 
-// 'iptables' and 'nftables' are one and the same here: our own table, and static rules in those that
-// iptables shows. 'firewalld' is the firewall plugin's.
+// 'iptables' and 'nftables' are one and the same here: our own table, and static rules in those
+// that iptables shows. 'firewalld' is the firewall plugin's.
 void CheckBackend(const JsonView& config, std::string_view key, bool may_be_firewalld) {
   const std::optional<std::string> backend = config.FindString(key);
   if (backend && *backend != "iptables" && *backend != "nftables" &&
@@ -53,7 +53,8 @@ void CheckBackend(const JsonView& config, std::string_view key, bool may_be_fire
   }
 }
 
-// Conditions are in iptables' or nft's syntax, which we do not parse; the admin chain can do the same.
+// Conditions are in iptables' or nft's syntax, which we do not parse; the admin chain can do the
+// same.
 void RefuseConditions(const JsonView& config, const std::string& admin_chain) {
   for (const char* const key : {"conditionsV4", "conditionsV6"}) {
     if (!config.ElementsOf(key).empty()) {

@@ -1,5 +1,6 @@
-// The command-line tools of other firewalls, run where a firewall has no other interface: firewalld, and
-// iptables-legacy, whose tables are looked into only where they are in use, since that would create them.
+// The command-line tools of other firewalls, run where a firewall has no other interface:
+// firewalld, and iptables-legacy, whose tables are looked into only where they are in use, since
+// that would create them.
 //
 // Shapes  Found in the system's own directories: PATH is the runtime's, and need not hold them.
 //         Tables of iptables-legacy in the language of iptables-save and iptables-restore.
@@ -7,7 +8,8 @@
 //         functions for tables throw kKernel, naming the tool, also if it is not installed.
 // Kernel  What it tells of such a table without a tool is its number of rules and their bytes.
 // Limits  30 seconds each; see base/subprocess.h.
-// Locks   iptables' tools wait for each other's lock (-w). The rules' lock must not be held meanwhile.
+// Locks   iptables' tools wait for each other's lock (-w). The rules' lock must not be held
+//         meanwhile.
 // Source  iptables-save(8), iptables-restore(8); /proc/net/ip_tables_names.
 #pragma once
 
@@ -36,8 +38,8 @@ namespace nomad_bridge::foreign {
 // Whether some program has used `table` ("nat", "filter") since the namespace was created.
 [[nodiscard]] bool IsLegacyTableInUse(Family family, const std::string& table);
 
-// Another one when a table "filter" of iptables-legacy, of either family, has appeared, or has other
-// rules; empty if none is in use. Two system calls per family where one is.
+// Another one when a table "filter" of iptables-legacy, of either family, has appeared, or has
+// other rules; empty if none is in use. Two system calls per family where one is.
 [[nodiscard]] std::string FilterFingerprint();
 
 // As iptables-save prints it.

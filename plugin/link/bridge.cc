@@ -35,7 +35,8 @@ void RequireUsable(const rtnl::Link& link, const config::LinkSpec& spec) {
                        link.kind.empty() ? "physical" : link.kind));
   }
   if (spec.port.vlans && !link.vlan_filtering) {
-    // Not turned on here: its other ports may send frames with tags, which would be dropped from then.
+    // Not turned on here: its other ports may send frames with tags, which would be dropped from
+    // then.
     throw Error(Code::kInvalidConfig,
                 Format("bridge '{}' has no VLAN filtering", spec.bridge),
                 Format("'vlan' and 'vlanTrunk' need it: name another bridge with the key 'bridge', "

@@ -17,9 +17,9 @@
 namespace nomad_bridge::link {
 
 // The bridge and, in a VLAN with a gateway, the gateway's link: there, and up. The gateway has
-// link.gateways as its addresses (none if the network is no gateway), and the node forwards for their
-// families. Where one of them is missing, other IPv4 addresses and overlapping IPv6 ones are an error,
-// or removed as forceAddress says; those that a live attachment but `except` needs stay.
+// link.gateways as its addresses (none if the network is no gateway), and the node forwards for
+// their families. Where one of them is missing, other IPv4 addresses and overlapping IPv6 ones are
+// an error, or removed as forceAddress says; those that a live attachment but `except` needs stay.
 // Returns the bridge; nullopt if it is missing, and is not to be made.
 std::optional<rtnl::Link> CheckBridge(state::Host& host,
                                       const state::Record::Link& link,

@@ -23,8 +23,8 @@ Container Enter(netlink::Netns netns, const cni::Request& request, const state::
   return {.netns = std::move(netns), .net = std::move(net), .id = id};
 }
 
-// The index of the container's interface: the one of that name in a sandbox, preferably in this one.
-// CNI_NETNS may have another spelling than at ADD (/var/run for /run), or be empty (DEL).
+// The index of the container's interface: the one of that name in a sandbox, preferably in this
+// one. CNI_NETNS may have another spelling than at ADD (/var/run for /run), or be empty (DEL).
 std::optional<int> FindInterface(const cni::Request& request, const cni::Result& expected) {
   std::optional<int> found;
   for (std::size_t i = 0; i < expected.interfaces.size(); ++i) {

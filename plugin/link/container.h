@@ -1,5 +1,5 @@
-// The container's side: its namespace, and whether its interface still is as ADD configured it. It is
-// the container's own, so nothing here changes it.
+// The container's side: its namespace, and whether its interface still is as ADD configured it. It
+// is the container's own, so nothing here changes it.
 //
 // Errors   kInvalidNetns if CNI_NETNS is the host's own namespace (unless CNI_NETNS_OVERRIDE);
 //          kInvalidEnvironment if it is no network namespace; kKernel.
@@ -44,8 +44,8 @@ enum class ExpectedState { kUp, kAny };
 // The same for lo, which only has to be up.
 [[nodiscard]] std::vector<std::string> DiffLoopback(Container& container);
 
-// The addresses of the container's interface according to `result`: those of CNI_IFNAME in CNI_NETNS,
-// and those that name no interface.
+// The addresses of the container's interface according to `result`: those of CNI_IFNAME in
+// CNI_NETNS, and those that name no interface.
 [[nodiscard]] std::vector<Cidr> AddressesIn(const cni::Result& result, const cni::Request& request);
 
 }  // namespace nomad_bridge::link

@@ -10,15 +10,15 @@ namespace {
 
 constexpr int kScopeLink = 253;  // RT_SCOPE_LINK: the destination is on the link, without a gateway
 
-// Neighbours may have an address of `link` cached with another MAC, and a LAN's switches may send its MAC
-// to the node where it was until now.
+// Neighbours may have an address of `link` cached with another MAC, and a LAN's switches may send
+// its MAC to the node where it was until now.
 void Announce(Container& container, const rtnl::Link& link) {
   netlink::InNetns(container.netns, [&] {
     netlink::EnsureSysctlIfPresent(Cat("net/ipv4/conf/", link.name, "/arp_notify"), "1");
     netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/ndisc_notify"), "1");
   });
-  // The kernel announces addresses when the MAC is set, even to the same one. What it announced when
-  // the link came up was lost: the bridge's port was not forwarding yet.
+  // The kernel announces addresses when the MAC is set, even to the same one. What it announced
+  // when the link came up was lost: the bridge's port was not forwarding yet.
   container.net.Change(link, {.mac = link.mac});
 }
 
@@ -34,8 +34,8 @@ void PrepareSysctls(Container& container,
       }
       netlink::EnsureSysctl(Cat("net/ipv6/conf/", link.name, "/keep_addr_on_down"), "1");
     } else if (config.port.source_check) {
-      // An address that a router advertises would be taken, and preferred, and all that is sent from it
-      // dropped.
+      // An address that a router advertises would be taken, and preferred, and all that is sent
+      // from it dropped.
       netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/accept_ra"), "0");
     }
     if (config.enable_dad) {
@@ -46,8 +46,8 @@ void PrepareSysctls(Container& container,
   });
 }
 
-// Waits until packets flow between the container, its neighbours and the node; with spanning tree, until
-// they will.
+// Waits until packets flow between the container, its neighbours and the node; with spanning tree,
+// until they will.
 void AwaitTraffic(state::Host& host,
                   Container& container,
                   const VethPair& veth,

@@ -12,11 +12,11 @@
 
 namespace nomad_bridge::link {
 
-// Gives the container's end the addresses and routes of `result` and sets it up; then waits until the
-// pair and the bridge carry packets (but not for spanning tree) and, with enabledad, until duplicate
-// address detection is over. Its neighbours are told where it is if they may know better: of another MAC,
-// or, on an adopted bridge, of another node. With disableContainerInterface nothing is done: the
-// interface stays down.
+// Gives the container's end the addresses and routes of `result` and sets it up; then waits until
+// the pair and the bridge carry packets (but not for spanning tree) and, with enabledad, until
+// duplicate address detection is over. Its neighbours are told where it is if they may know better:
+// of another MAC, or, on an adopted bridge, of another node. With disableContainerInterface nothing
+// is done: the interface stays down.
 void ConfigureContainer(state::Host& host,
                         Container& container,
                         const state::Record& record,

@@ -1,7 +1,8 @@
 // The veth pair of an attachment, from its host end: found, created, plugged into the bridge,
 // deleted.
 //
-// Ours     A link is, if it has the name derived from the attachment and its alias (kernel_names.h).
+// Ours     A link is, if it has the name derived from the attachment and its alias
+//          (kernel_names.h).
 // Errors   kConflict if the container has another interface of that name; kKernel.
 // Locks    The attachment's own lock is held by the caller.
 #pragma once
@@ -16,8 +17,8 @@
 
 namespace nomad_bridge::link {
 
-// Whether a record names the attachment. The kernel sets a link's alias one message after making the
-// link: if we are killed in between, only the record shows that a veth of that name is ours.
+// Whether a record names the attachment. The kernel sets a link's alias one message after making
+// the link: if we are killed in between, only the record shows that a veth of that name is ours.
 enum class Recorded { kNo, kYes };
 
 // Whether `link`, of the name derived from `id`, is ours.
@@ -35,12 +36,12 @@ void RefuseForeignInterface(state::Host& host,
                             const AttachmentId& id,
                             Recorded recorded);
 
-// Undoes CreateVeth(), whether the kernel has done it or not: its answer may have been lost. A link of
-// the host end's name that is another's stays.
+// Undoes CreateVeth(), whether the kernel has done it or not: its answer may have been lost. A link
+// of the host end's name that is another's stays.
 void EnsurePairGone(state::Host& host, Container& container, const AttachmentId& id);
 
-// Deletes the pair from its host end, so the container's namespace may be gone. Absent is success. What it
-// has counted stays (traffic.h), under the group that `record`, or else its alias, names.
+// Deletes the pair from its host end, so the container's namespace may be gone. Absent is success.
+// What it has counted stays (traffic.h), under the group that `record`, or else its alias, names.
 void EnsureLinkGone(state::Host& host, const state::Record& record);
 void EnsureUnrecordedLinkGone(state::Host& host, const AttachmentId& id);
 // Of whatever attachment: a link with an alias of ours.
@@ -51,16 +52,16 @@ struct VethPair {
   rtnl::Link container;
 };
 
-// Creates the pair of `record`, both ends down: the host end as a port of `bridge`, the other in the
-// container. `mtu` in bytes, 0 for the kernel's default.
+// Creates the pair of `record`, both ends down: the host end as a port of `bridge`, the other in
+// the container. `mtu` in bytes, 0 for the kernel's default.
 void CreateVeth(state::Host& host,
                 Container& container,
                 const rtnl::Link& bridge,
                 const state::Record& record,
                 int mtu);
 
-// Sets the host end of that pair up as the port that `record` describes: flags, VLANs, alias, up. The
-// container's end stays down.
+// Sets the host end of that pair up as the port that `record` describes: flags, VLANs, alias, up.
+// The container's end stays down.
 [[nodiscard]] VethPair PlugIn(state::Host& host, Container& container, const state::Record& record);
 
 // The host end is there, up, a port of its bridge, and with the flags that the record has.

@@ -1,12 +1,12 @@
 // Whether an attachment is alive, and which ones are.
 //
-// Alive    An attachment is, as long as its namespace is: a process or a mount still holds the one to
-//          which the peer of its host veth, or of a foreign plugin's, belongs; or the recorded path
-//          still leads to the recorded namespace. That is told by its cookie: device and inode are
-//          soon another's. Before Linux 5.14 there is none, and our host veth alone tells; a record of
-//          before cookies were written goes by device and inode.
-// Locks    None are taken. Before a stale attachment is reclaimed its lock is tried: one that a command
-//          works on counts as alive.
+// Alive    An attachment is, as long as its namespace is: a process or a mount still holds the one
+//          to which the peer of its host veth, or of a foreign plugin's, belongs; or the recorded
+//          path still leads to the recorded namespace. That is told by its cookie: device and inode
+//          are soon another's. Before Linux 5.14 there is none, and our host veth alone tells; a
+//          record of before cookies were written goes by device and inode.
+// Locks    None are taken. Before a stale attachment is reclaimed its lock is tried: one that a
+//          command works on counts as alive.
 // Errors   kKernel, kIo.
 #pragma once
 

@@ -7,8 +7,8 @@
 namespace nomad_bridge::link {
 namespace {
 
-// Beyond every node, so that the route to them is the default one: a.root-servers.net. A dump of the
-// routes would grow with them, and the kernel takes a query for 0.0.0.0 to mean itself.
+// Beyond every node, so that the route to them is the default one: a.root-servers.net. A dump of
+// the routes would grow with them, and the kernel takes a query for 0.0.0.0 to mean itself.
 constexpr std::array kBeyond = {"198.41.0.4", "2001:503:ba3e::2:30"};
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What leads beyond the node: whether a bridge does, so that it is the node's own way to its LAN, and
-// how large packets may be on the way out.
+// What leads beyond the node: whether a bridge does, so that it is the node's own way to its LAN,
+// and how large packets may be on the way out.
 //
 // Uplink  Any port but a container's host end: a veth whose other end is in another namespace, and
 //         whose name begins with "veth", as every runtime names it. (In a node that is a container
@@ -16,9 +16,10 @@ namespace nomad_bridge::link {
 
 [[nodiscard]] bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge);
 
-// The MTU in bytes that `wanted`, a config's, stands for; 0 for the kernel's default. For kUplinkMtu it is that of
-// the interface by which packets leave the node, the lesser one if IPv4 and IPv6 leave by two; 0 if the
-// node has no default route. Costs two round trips then, and one per such interface.
+// The MTU in bytes that `wanted`, a config's, stands for; 0 for the kernel's default. For
+// kUplinkMtu it is that of the interface by which packets leave the node, the lesser one if IPv4
+// and IPv6 leave by two; 0 if the node has no default route. Costs two round trips then, and one
+// per such interface.
 [[nodiscard]] int MtuOf(rtnl::Socket& net, int wanted);
 
 }  // namespace nomad_bridge::link

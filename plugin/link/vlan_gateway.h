@@ -1,5 +1,5 @@
-// The node's own place in a VLAN of a bridge: a link "<bridge>.<vlan>" on the bridge with the gateway's
-// addresses, and the bridge's own membership in that VLAN.
+// The node's own place in a VLAN of a bridge: a link "<bridge>.<vlan>" on the bridge with the
+// gateway's addresses, and the bridge's own membership in that VLAN.
 //
 // Why      The reference plugin makes a veth pair for it, one end a port of the bridge. What the
 //          container sends then crosses the bridge and is routed after that, and with br_netfilter

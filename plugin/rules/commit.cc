@@ -43,8 +43,8 @@ std::vector<nft::Element> FindEarlierPolicy(state::Host& host, const state::Reco
   return earlier;
 }
 
-// What `last` shared with others behind a bridge that somebody else made, unless one of them is left.
-// The name of a bridge of ours stays for the next attachment, as the bridge does.
+// What `last` shared with others behind a bridge that somebody else made, unless one of them is
+// left. The name of a bridge of ours stays for the next attachment, as the bridge does.
 std::vector<nft::Element> FindUnneeded(state::Host& host, const state::Record& last) {
   std::vector<nft::Element> shared =
       last.link.adopted ? ElementsOf(last) : std::vector<nft::Element>();
@@ -75,8 +75,8 @@ class Transaction {
 
   // On the ruleset's `generation`. False if it has to be tried again.
   [[nodiscard]] bool Try(std::uint32_t generation) {
-    // Somebody has changed a rule since: what they removed of ours is put back before our change, in a
-    // batch of its own, so that it is back even if our change is refused.
+    // Somebody has changed a rule since: what they removed of ours is put back before our change,
+    // in a batch of its own, so that it is back even if our change is refused.
     if (generation != checkpoint_.generation) {
       ConvergeAgain();
     }
@@ -130,8 +130,8 @@ class Transaction {
   }
 
   void Finish(const firewall::Outcome& outcome) {
-    // Still under the rules' lock: nobody may find elements in force whose record says that they are
-    // being made, and take them for what a killed command left.
+    // Still under the rules' lock: nobody may find elements in force whose record says that they
+    // are being made, and take them for what a killed command left.
     if (record_.IsAny(state::Phase::kMaking)) {
       host_.records.Write(record_.Finished());
     }
@@ -206,8 +206,8 @@ void RemoveElements(state::Host& host,
     return;
   }
   const FileLock one_at_a_time = host.records.LockRules();
-  // Nothing is compared here, as a DEL has to work whatever the rules look like. If the checkpoint was
-  // current it is so afterwards; if it was not, the next ADD or CHECK compares.
+  // Nothing is compared here, as a DEL has to work whatever the rules look like. If the checkpoint
+  // was current it is so afterwards; if it was not, the next ADD or CHECK compares.
   std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
   const std::optional<std::uint32_t> generation = firewall::RemoveElements(
       host.nft,

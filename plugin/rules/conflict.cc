@@ -56,7 +56,8 @@ std::optional<StaleOwner> RequireStale(state::Host& host, const firewall::Confli
     }
     return std::nullopt;
   }
-  // Only tried: the command that holds it is alive, and may be waiting for the rules' lock, which we hold.
+  // Only tried: the command that holds it is alive, and may be waiting for the rules' lock, which
+  // we hold.
   std::optional<FileLock> lock = host.records.TryLock(owner->id);
   owner = lock ? host.records.Find(owner->id) : owner;  // as nobody changes it any more
   const bool is_alive = owner && owner->IsAny(state::Phase::kLive) && link::IsAlive(host, *owner);
@@ -68,9 +69,9 @@ std::optional<StaleOwner> RequireStale(state::Host& host, const firewall::Confli
                : std::nullopt;
 }
 
-// A runtime publishes a container's ports in every network the container is in (podman does). A port
-// that another attachment of the same container holds stays with that, until it is transferred when
-// that one goes. Returns whether this is such a conflict.
+// A runtime publishes a container's ports in every network the container is in (podman does). A
+// port that another attachment of the same container holds stays with that, until it is transferred
+// when that one goes. Returns whether this is such a conflict.
 bool LeaveToSibling(state::Host& host,
                     const state::Record& record,
                     const firewall::Conflict& conflict,
@@ -90,8 +91,8 @@ bool LeaveToSibling(state::Host& host,
   return true;
 }
 
-// Lets `change` replace the element in the way, and remove all else of its owner, in the same batch: a
-// port that was left would lead to the next owner of its address.
+// Lets `change` replace the element in the way, and remove all else of its owner, in the same
+// batch: a port that was left would lead to the next owner of its address.
 std::optional<StaleOwner> TakeOver(state::Host& host,
                                    const firewall::Conflict& conflict,
                                    firewall::Change& change) {

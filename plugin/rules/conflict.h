@@ -1,6 +1,7 @@
 // An element that our change wants and somebody else has.
 //
-// Errors   kConflict if an address or a host port belongs to a live attachment, naming it by its labels.
+// Errors   kConflict if an address or a host port belongs to a live attachment, naming it by its
+//          labels.
 // Locks    The rules' lock is held by the caller; the owner's is only tried.
 #pragma once
 
@@ -30,17 +31,18 @@ struct Settlement {
   std::optional<StaleOwner> stale_owner;  // if it has a record
 };
 
-// Changes `change`, for `record`, so that it no longer conflicts: a port that another attachment of the
-// same container has stays there; what a stale owner has is taken over in the same batch, and all else
-// of it removed.
+// Changes `change`, for `record`, so that it no longer conflicts: a port that another attachment of
+// the same container has stays there; what a stale owner has is taken over in the same batch, and
+// all else of it removed.
 [[nodiscard]] Settlement Settle(state::Host& host,
                                 const state::Record& record,
                                 const firewall::Conflict& conflict,
                                 firewall::Change& change);
 
-// Somebody else's element that publishes on one address of the node a port that `change` publishes on
-// all, or the other way round. The kernel has them in two maps, so one would take over a part of the
-// other's port silently. `published_on`: Checkpoint::published_on, the addresses that are asked for.
+// Somebody else's element that publishes on one address of the node a port that `change` publishes
+// on all, or the other way round. The kernel has them in two maps, so one would take over a part of
+// the other's port silently. `published_on`: Checkpoint::published_on, the addresses that are asked
+// for.
 [[nodiscard]] std::optional<firewall::Conflict> FindOverlap(
     state::Host& host,
     const firewall::Change& change,

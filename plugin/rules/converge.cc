@@ -46,8 +46,8 @@ class Convergence {
     has_port_filter_ = checkpoint_.has_port_filter ||
                        (extent_.added != nullptr && NeedsPortFilter(*extent_.added));
     firewall::Goal goal = WithHooks(HooksIn(checkpoint_, mark_bit_));
-    // Both: the generation says that nobody has changed a rule, the rest that what stands there is what
-    // this binary and this record want.
+    // Both: the generation says that nobody has changed a rule, the rest that what stands there is
+    // what this binary and this record want.
     const bool is_quiet = checkpoint_.generation == host_.nft.Generation();
     const bool has_same_tables = checkpoint_.tables_revision == kTablesRevision &&
                                  checkpoint_.accept_mark_bit == mark_bit_ &&

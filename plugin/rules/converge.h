@@ -1,11 +1,12 @@
 // The node's ruleset, compared with what the live attachments should have: the one check of rules.
 //
-// Extent  Nothing is looked at while nobody has changed a rule since our last commit (the checkpoint).
-//         After a foreign change our table and the static rules are compared, whatever the number of
-//         attachments; single elements are then their owner's affair (CHECK). Everything is compared
-//         if the table was lost or replaced, is another release's, or the caller asks for it.
-// Atomic  In a batch of its own, before the caller's change: one that is refused has healed the others
-//         all the same.
+// Extent  Nothing is looked at while nobody has changed a rule since our last commit (the
+//         checkpoint). After a foreign change our table and the static rules are compared, whatever
+//         the number of attachments; single elements are then their owner's affair (CHECK).
+//         Everything is compared if the table was lost or replaced, is another release's, or the
+//         caller asks for it.
+// Atomic  In a batch of its own, before the caller's change: one that is refused has healed the
+//         others all the same.
 // Errors  kConflict if another network on the node uses another acceptMarkBit; kKernel; kTryAgain.
 #pragma once
 
@@ -50,8 +51,8 @@ struct Converged {
 // The checkpoint, if nobody has changed a rule since.
 [[nodiscard]] std::optional<state::Checkpoint> FindCurrentCheckpoint(state::Host& host);
 
-// Changes it in its file, under the rules' lock. Failing is logged and ignored: a command then compares
-// more than it must.
+// Changes it in its file, under the rules' lock. Failing is logged and ignored: a command then
+// compares more than it must.
 void UpdateCheckpoint(state::Host& host, const std::function<void(state::Checkpoint&)>& change);
 // The same for one who holds the lock.
 void SaveCheckpoint(state::Host& host, const state::Checkpoint& checkpoint);

@@ -52,13 +52,14 @@ bool DesiredState::IsAnothersAddress(const nft::Element& element) const {
   return found != address_owners_.end() && found->second != element.owner();
 }
 
-// A bridge of ours that no attachment uses stays for the next one, and its name in our sets with it.
+// A bridge of ours that no attachment uses stays for the next one, and its name in our sets with
+// it.
 bool DesiredState::IsOurs(const std::string& ifname) const {
   return host_.net.FindLink(ifname) && !link::IsAdopted(host_.net, ifname);
 }
 
-// Elements of a part that is being made or removed belong to the command that does so, or to the next
-// one that finds it was killed; those of a stale attachment go when it is reclaimed.
+// Elements of a part that is being made or removed belong to the command that does so, or to the
+// next one that finds it was killed; those of a stale attachment go when it is reclaimed.
 bool DesiredState::IsExplained(const nft::Element& element) const {
   if (element.comment.empty()) {
     const std::optional<std::string> ifname = FindIfname(element);

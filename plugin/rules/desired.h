@@ -1,5 +1,5 @@
-// What every live attachment of the node should have in our table, and what else in it has a reason to
-// be there. Reads all records.
+// What every live attachment of the node should have in our table, and what else in it has a reason
+// to be there. Reads all records.
 //
 // Lives   under one hold of the rules' lock: a part becomes live, or ceases to be, under it.
 // Errors  kKernel, kIo.

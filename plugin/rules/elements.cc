@@ -17,8 +17,8 @@
 namespace nomad_bridge::rules {
 namespace {
 
-// Whether all that is behind its gateway are allocations: a bridge that somebody else made may be the
-// node's own to its LAN, whatever addresses it has.
+// Whether all that is behind its gateway are allocations: a bridge that somebody else made may be
+// the node's own to its LAN, whatever addresses it has.
 bool IsInside(const state::Record& record) {
   return !record.link.gateways.empty() && !record.link.adopted;
 }
@@ -103,8 +103,8 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
   if (has_ports) {
     Append(elements, portmap::Elements(record.rules.ports, comment));
   }
-  // Those of its interface last, and only beside others: without an element of its own no rule would
-  // match by them.
+  // Those of its interface last, and only beside others: without an element of its own no rule
+  // would match by them.
   if (elements.empty()) {
     return {};
   }

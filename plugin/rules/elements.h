@@ -28,8 +28,8 @@ namespace nomad_bridge::rules {
 // another release's.
 [[nodiscard]] cni::Parts PartsOf(const nft::Element& element);
 
-// The container's address that an element is about: its key, or what a port leads to. nullopt if it is
-// about none.
+// The container's address that an element is about: its key, or what a port leads to. nullopt if it
+// is about none.
 [[nodiscard]] std::optional<Ip> AddressOf(const nft::Element& element);
 
 // The interface, or the first of two, that an element is about; nullopt if it is about none.

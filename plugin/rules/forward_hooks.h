@@ -1,6 +1,6 @@
 // What the node forwards by: the bit of the mark, which is one for all networks, and the operator's
-// chains with the static rules that lead to them. Those in force are in the checkpoint; records are read
-// where it knows nothing.
+// chains with the static rules that lead to them. Those in force are in the checkpoint; records are
+// read where it knows nothing.
 //
 // Errors  kConflict if another network with live attachments uses another acceptMarkBit.
 #pragma once

@@ -1,7 +1,8 @@
-// How the node reaches published ports by 127.0.0.1: route_localnet on the links by which answers come.
+// How the node reaches published ports by 127.0.0.1: route_localnet on the links by which answers
+// come.
 //
-// Order   After the rules are in force: the chain localhost_guard protects the node from the misuse of
-//         that setting; a tc filter does while the rules are flushed.
+// Order   After the rules are in force: the chain localhost_guard protects the node from the misuse
+//         of that setting; a tc filter does while the rules are flushed.
 // Errors  kKernel, kIo.
 #pragma once
 

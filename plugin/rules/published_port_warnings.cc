@@ -57,7 +57,8 @@ std::vector<sockets::Listener> ListenersFor(state::Host& host,
   return listeners;
 }
 
-// Whether the packets of `listener` go to `port` from now on. Not those to ::1: see portmap/rules.cc.
+// Whether the packets of `listener` go to `port` from now on. Not those to ::1: see
+// portmap/rules.cc.
 bool LosesTo(const sockets::Listener& listener, const portmap::DnatEntry& port) {
   if (static_cast<int>(listener.protocol) != static_cast<int>(port.protocol) ||
       listener.port != port.host_port) {

@@ -1,5 +1,6 @@
-// What an operator may not expect of a published port: said on stderr, by name, when it is published. No
-// error: an address may come later, and podman itself listens on the ports that it publishes.
+// What an operator may not expect of a published port: said on stderr, by name, when it is
+// published. No error: an address may come later, and podman itself listens on the ports that it
+// publishes.
 //
 //   - The node does not have the host address, so the port does not answer.
 //   - The node itself listens on the port, and gets nothing there any more.
@@ -19,7 +20,8 @@ namespace nomad_bridge::rules {
 
 void WarnOfPorts(state::Host& host, const state::Record& record);
 
-// The second of them, one line per protocol and port: "host port tcp 8080 is the node's own, too: ...".
+// The second of them, one line per protocol and port: "host port tcp 8080 is the node's own, too:
+// ...".
 [[nodiscard]] std::vector<std::string> FindOwnListeners(state::Host& host,
                                                         const state::Record& record);
 

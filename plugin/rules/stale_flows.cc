@@ -9,7 +9,8 @@ namespace nomad_bridge::rules {
 
 namespace {
 
-// The flows that a change concerns. `untranslated`: only those that began while the rules were away.
+// The flows that a change concerns. `untranslated`: only those that began while the rules were
+// away.
 class FlowList {
  public:
   FlowList(state::Host& host, bool untranslated) : host_(host), untranslated_(untranslated) {}

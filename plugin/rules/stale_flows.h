@@ -11,14 +11,15 @@
 
 namespace nomad_bridge::rules {
 
-// Deletes UDP flows to the published ports of `record` on this node: conntrack would go on translating
-// them to the earlier target. Flows to the same port elsewhere stay. (IPv6 flows to a port published on
-// all addresses go wherever they lead, unless the node masquerades them; the next packet begins them
-// anew.)
+// Deletes UDP flows to the published ports of `record` on this node: conntrack would go on
+// translating them to the earlier target. Flows to the same port elsewhere stay. (IPv6 flows to a
+// port published on all addresses go wherever they lead, unless the node masquerades them; the next
+// packet begins them anew.)
 void ForgetStaleFlows(state::Host& host, const state::Record& record);
 
-// Of `records`, whose rules were away and are in force again: deletes UDP flows that began meanwhile,
-// to their ports and out of their containers. Nothing translates those, and nothing would.
+// Of `records`, whose rules were away and are in force again: deletes UDP flows that began
+// meanwhile, to their ports and out of their containers. Nothing translates those, and nothing
+// would.
 void ForgetUntranslatedFlows(state::Host& host, const std::vector<state::Record>& records);
 
 }  // namespace nomad_bridge::rules

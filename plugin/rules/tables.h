@@ -1,5 +1,5 @@
-// The node's tables in nf_tables, and the table of all sets in them: made up of what each contributor
-// (firewall/contributor.h) has in them.
+// The node's tables in nf_tables, and the table of all sets in them: made up of what each
+// contributor (firewall/contributor.h) has in them.
 #pragma once
 
 #include "firewall/contributor.h"
@@ -9,8 +9,8 @@ namespace nomad_bridge::rules {
 
 [[nodiscard]] firewall::Tables NodeTables(int accept_mark_bit, bool has_port_filter);
 
-// A hash of those tables: another release's are told by it. Written down because describing them takes
-// longer than all else that a quiet CHECK does; tests/unit/rules_tables_test.cc computes it.
+// A hash of those tables: another release's are told by it. Written down because describing them
+// takes longer than all else that a quiet CHECK does; tests/unit/rules_tables_test.cc computes it.
 constexpr const char* kTablesRevision = "84aec5377fd35691";
 
 // The row of the set that has `element`; nullptr if no contributor has one of that name.

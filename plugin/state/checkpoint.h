@@ -1,7 +1,7 @@
 // What was in force right after our last commit. As long as the ruleset's generation is still the
-// checkpoint's, nobody has changed a rule since, and nothing needs to be looked at. When it is not, our
-// table is compared, at a cost that does not depend on the number of attachments; only if that is
-// another than the checkpoint's, or was made by another release, all attachments are.
+// checkpoint's, nobody has changed a rule since, and nothing needs to be looked at. When it is not,
+// our table is compared, at a cost that does not depend on the number of attachments; only if that
+// is another than the checkpoint's, or was made by another release, all attachments are.
 //
 // Shape   /run/nomad-bridge/.generation, one JSON object (state_json.h).
 // Lives   on tmpfs; one of another boot or host namespace counts as absent.

@@ -1,6 +1,7 @@
 // The node's side: its network namespace, one socket of each kind in it, and our records.
 //
-// Lives    from the start of a command to its end; conntrack.h has why its socket is not closed before.
+// Lives    from the start of a command to its end; conntrack.h has why its socket is not closed
+//          before.
 // Errors   kKernel if the kernel lacks a kind of socket.
 #pragma once
 

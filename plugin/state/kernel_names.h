@@ -1,8 +1,8 @@
 // The names of what an attachment has in the kernel, derived from its identity: what a lost record
 // named can still be cleaned up, and nothing foreign is ever taken for ours.
 //
-// Shapes   Link names are at most 15 bytes, aliases 255, comments of nf_tables elements 128; the last
-//          two are cut at a character's boundary.
+// Shapes   Link names are at most 15 bytes, aliases 255, comments of nf_tables elements 128; the
+//          last two are cut at a character's boundary.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,8 @@
 
 namespace nomad_bridge::state {
 
-// The host end of an attachment's veth pair: "veth" and 11 hexadecimal digits. Whether a link of that
-// name is ours is decided by its alias.
+// The host end of an attachment's veth pair: "veth" and 11 hexadecimal digits. Whether a link of
+// that name is ours is decided by its alias.
 [[nodiscard]] std::string HostVethName(const AttachmentId& id);
 
 // The alias of that link: "nomad-bridge net=<network> id=<container> if=<ifname> job=... ", at most

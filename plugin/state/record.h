@@ -37,9 +37,9 @@ struct Origin {
 // The directory of all our state: "/run/nomad-bridge".
 constexpr const char* kStateDirectory = "/run/nomad-bridge";
 
-// How far a part of an attachment has come. Written before the kernel is changed, by the command that
-// holds the attachment's lock: while nobody does, a making or leaving part is what a killed command
-// left, and anybody may take it back. Only live parts are repaired.
+// How far a part of an attachment has come. Written before the kernel is changed, by the command
+// that holds the attachment's lock: while nobody does, a making or leaving part is what a killed
+// command left, and anybody may take it back. Only live parts are repaired.
 enum class Phase {
   kMaking,
   kLive,
@@ -60,12 +60,13 @@ struct Record {
   netlink::NetnsId netns;
 
   struct Link : config::LinkSpec {
-    // Without a bridge: the host ends of a foreign plugin's veth pairs, used by this container alone.
+    // Without a bridge: the host ends of a foreign plugin's veth pairs, used by this container
+    // alone.
     std::vector<std::string> foreign_host_ifnames;
     // Those of a foreign plugin that are ports of its bridge.
     std::vector<std::string> foreign_ports;
     std::vector<Cidr> gateways;  // addresses that gateway_ifname must have for this attachment
-    bool adopted = false;        // the bridge was there, made by somebody else: strangers may be on it
+    bool adopted = false;  // the bridge was there, made by somebody else: strangers may be on it
   } link;
 
   struct Ipam {

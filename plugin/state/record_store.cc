@@ -34,7 +34,8 @@ std::string FileName(const AttachmentId& id) {
   return Cat(container_id, '@', id.ifname, kSuffix);
 }
 
-// The inverse of FileName(), but that a cut container id stays cut; nullopt for anybody else's file.
+// The inverse of FileName(), but that a cut container id stays cut; nullopt for anybody else's
+// file.
 std::optional<AttachmentId> ParseFileName(const std::string& network, const std::string& name) {
   const std::size_t at = name.find('@');  // never part of a container id
   if (at == std::string::npos || !name.ends_with(kSuffix)) {
@@ -91,8 +92,8 @@ void Records::Write(const Record& record) const {
   EnsureDirectory(Cat(kStateDirectory, '/', record.id.network));
   const std::string text = FormatRecord(record, here_);
   const std::string path = PathOf(record.id);
-  // Creating leaves nothing behind if we are killed. Replacing may leave a ".new", which EnsureGone()
-  // removes with the record.
+  // Creating leaves nothing behind if we are killed. Replacing may leave a ".new", which
+  // EnsureGone() removes with the record.
   if (!CreateFile(path, text)) {
     ReplaceFile(path, text);
   }

@@ -1,4 +1,5 @@
-// Records on disk, one file per attachment, the locks of commands that work on one, and the checkpoint.
+// Records on disk, one file per attachment, the locks of commands that work on one, and the
+// checkpoint.
 //
 // Shape   /run/nomad-bridge/<network>/<container>@<ifname>.json, one JSON object (state_json.h). A
 //         container id of more than 190 bytes is cut and followed by '~' and a hash.
@@ -9,8 +10,8 @@
 //         another network namespace (a second "host" that shares /run) is somebody else's.
 // Locks   Their order stands in base/file_lock.h. A record is written and removed under its
 //         attachment's lock; reading takes none, since files appear whole.
-// Errors  kIo; kTryAgain if a lock stays taken. A record that cannot be read counts as absent and is
-//         logged.
+// Errors  kIo; kTryAgain if a lock stays taken. A record that cannot be read counts as absent and
+//         is logged.
 #pragma once
 
 #include <optional>
@@ -31,8 +32,8 @@ class Records {
   explicit Records(Origin here) : here_(std::move(here)) {}
 
   [[nodiscard]] std::optional<Record> Find(const AttachmentId& id) const;
-  // The same for the attachment that a command is about: throws kIo if the file cannot be read, rather
-  // than go on as if there were none. One that is damaged still counts as absent.
+  // The same for the attachment that a command is about: throws kIo if the file cannot be read,
+  // rather than go on as if there were none. One that is damaged still counts as absent.
   [[nodiscard]] std::optional<Record> FindOwn(const AttachmentId& id) const;
   // Does nothing if record.netns is unknown: it could not be told whether the attachment is alive.
   void Write(const Record& record) const;
@@ -40,7 +41,8 @@ class Records {
   // The same, but only for a void record: of another boot, or damaged.
   void EnsureVoidGone(const AttachmentId& id) const;
 
-  // Every attachment with a record, from the listing of the directory; `network` empty: in all networks.
+  // Every attachment with a record, from the listing of the directory; `network` empty: in all
+  // networks.
   [[nodiscard]] std::vector<AttachmentId> List(const std::string& network) const;
   // All of this boot and host namespace, for people: also those that cannot be read.
   struct Reading {
@@ -58,8 +60,8 @@ class Records {
   [[nodiscard]] FileLock Lock(const AttachmentId& id) const;
   // nullopt if another command works on it now.
   [[nodiscard]] std::optional<FileLock> TryLock(const AttachmentId& id) const;
-  // One command at a time in the rules. The kernel commits atomically anyway; this spares many ADDs at
-  // once from making each other start over.
+  // One command at a time in the rules. The kernel commits atomically anyway; this spares many ADDs
+  // at once from making each other start over.
   [[nodiscard]] FileLock LockRules() const;
 
  private:

@@ -1,15 +1,15 @@
 // Records and the checkpoint as the text of their files.
 //
 // Shapes  A record is one JSON object: "version", "network", "containerId", "ifname", "parts",
-//         "labels", "netnsPath", "netns", the groups "link", "ipam" and "rules" of Record, and where
-//         it was written: "bootId", "hostNetns". "hostVeth" is for people; it is derived, and not read back.
-//         Addresses are "10.0.0.2/24", MACs "02:…", a namespace {"device", "inode"}. The checkpoint:
-//         the fields of Checkpoint, "bootId" and "hostNetns".
+//         "labels", "netnsPath", "netns", the groups "link", "ipam" and "rules" of Record, and
+//         where it was written: "bootId", "hostNetns". "hostVeth" is for people; it is derived, and
+//         not read back. Addresses are "10.0.0.2/24", MACs "02:…", a namespace {"device", "inode"}.
+//         The checkpoint: the fields of Checkpoint, "bootId" and "hostNetns".
 // Release A key that is missing has its default, one that is unknown is written again as it was: a
 //         record of the release before this one, or after it, is used as far as it goes. "version"
 //         is the highest of the releases that have written it.
-// Errors  Both throw std::exception (of nlohmann::json or std::optional) if the identity is missing or a
-//         value is wrong: the file is ours, so it is void as a whole.
+// Errors  Both throw std::exception (of nlohmann::json or std::optional) if the identity is missing
+//         or a value is wrong: the file is ours, so it is void as a whole.
 #pragma once
 
 #include <optional>

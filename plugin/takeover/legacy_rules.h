@@ -2,11 +2,11 @@
 // does not show: found and removed by iptables-legacy's own tools.
 //
 // Shapes   The rules of plugin/takeover/reference.h as iptables-legacy-save prints them, recognised
-//          in the same way; those in the chain for masquerading also by their own comment. An accept
-//          must be the reference's, word for word.
-//          iptables-legacy-save prints a rule a line, "-A CHAIN words...". A word with anything unusual
-//          in it stands in double quotes, with a backslash before each quote and backslash in it; a
-//          line break between quotes is part of the word.
+//          in the same way; those in the chain for masquerading also by their own comment. An
+//          accept must be the reference's, word for word.
+//          iptables-legacy-save prints a rule a line, "-A CHAIN words...". A word with anything
+//          unusual in it stands in double quotes, with a backslash before each quote and backslash
+//          in it; a line break between quotes is part of the word.
 // Costs    A tool for each table and family that is in use and may hold what is asked for, and one
 //          for each that is changed; none is started where no such table is in use.
 // Errors   kKernel, naming the tool that is missing or fails. Without addresses a missing one is
@@ -32,8 +32,8 @@ namespace nomad_bridge::takeover {
 // Whether `chain` is named like a chain that belongs to one attachment alone.
 [[nodiscard]] bool IsOwnReferenceChain(const std::string& chain);
 
-// What is looked for: the rules that make up `parts` of one attachment. Nothing but the addresses it had
-// identifies those that accept its packets.
+// What is looked for: the rules that make up `parts` of one attachment. Nothing but the addresses
+// it had identifies those that accept its packets.
 struct Search {
   AttachmentId id;
   std::vector<Ip> addresses;

@@ -1,14 +1,18 @@
 // Attachments that the reference plugins made, on a node that is being moved over to us. Nothing of
 // ours is there, but leases in the common format, a veth pair under a foreign name, and rules in
 // nf_tables, removed without iptables, or in tables of iptables-legacy
-// (plugin/takeover/legacy_rules.h). CHECK compares lease, interface and that each part has rules; DEL
-// and a new ADD remove them.
+// (plugin/takeover/legacy_rules.h). CHECK compares lease, interface and that each part has rules;
+// DEL and a new ADD remove them.
 //
-// Shapes   masquerade  nat POSTROUTING              -s <ip> comment name: "<net>" id: "<id>" -j CNI-<24 hex>
-//                      inet cni_plugins_masquerade  masq_checks: comment "..., net: <net>, if: <if>, id: <id>"
-//          forward     filter CNI-FORWARD           -d <ip> RELATED,ESTABLISHED ACCEPT and -s <ip> ACCEPT
-//          ports       nat CNI-HOSTPORT-DNAT        comment dnat name: "<net>" id: "<id>" -j CNI-DN-<21 hex>
-//                      ip, ip6 cni_hostport         hostports, hostip_hostports: comment <id>
+// Shapes   masquerade  nat POSTROUTING              -s <ip> comment name: "<net>" id: "<id>" -j
+//          CNI-<24 hex>
+//                      inet cni_plugins_masquerade  masq_checks: comment "..., net: <net>, if:
+//                                                   <if>, id: <id>"
+//          forward     filter CNI-FORWARD           -d <ip> RELATED,ESTABLISHED ACCEPT and -s <ip>
+//                      ACCEPT
+//          ports       nat CNI-HOSTPORT-DNAT        comment dnat name: "<net>" id: "<id>" -j
+//                      CNI-DN-<21 hex> ip, ip6 cni_hostport         hostports, hostip_hostports:
+//                      comment <id>
 //          Rules are recognised by these comments and addresses, an attachment's own chains by the
 //          rules that jump to them; a chain whose jumps were deleted by hand stays. So do the
 //          chains that all attachments share, as with the reference plugins' own DEL.
@@ -30,14 +34,15 @@
 
 namespace nomad_bridge::takeover {
 
-// Whether a reference plugin made the attachment that `config` has the result of, given that we have
-// no record of it: it has no link of ours, but its addresses are leased to it.
+// Whether a reference plugin made the attachment that `config` has the result of, given that we
+// have no record of it: it has no link of ours, but its addresses are leased to it.
 [[nodiscard]] bool IsReferenceMade(state::Host& host,
                                    const cni::Request& request,
                                    const config::Config& config);
 
-// Whether rules of the reference plugins belong to `id`. One dump where no table of theirs is there;
-// that tables of iptables-legacy cannot be read is only logged, as most attachments have none there.
+// Whether rules of the reference plugins belong to `id`. One dump where no table of theirs is
+// there; that tables of iptables-legacy cannot be read is only logged, as most attachments have
+// none there.
 [[nodiscard]] bool HasReferenceRules(state::Host& host, const AttachmentId& id);
 
 // What it means that tables of iptables-legacy cannot be read or changed. An attachment of ours may
@@ -47,8 +52,8 @@ enum class LegacyError { kThrow, kLog };
 // Removes them.
 void RemoveReferenceRulesOf(state::Host& host, const Search& search, LegacyError on_error);
 
-// Deletes the container's interface if it is one end of a pair whose other end is a port of `bridge`
-// without an alias: a reference plugin's.
+// Deletes the container's interface if it is one end of a pair whose other end is a port of
+// `bridge` without an alias: a reference plugin's.
 void EnsureReferenceLinkGone(state::Host& host,
                              link::Container& container,
                              const cni::Request& request,

@@ -1,6 +1,6 @@
-// The least that the kernel takes for an attachment: a plugin that makes, reads and removes the kernel
-// objects of one and does nothing else. No config is parsed, no lease and no record written, nothing is
-// repaired or waited for, and a second attachment at the same time is not possible.
+// The least that the kernel takes for an attachment: a plugin that makes, reads and removes the
+// kernel objects of one and does nothing else. No config is parsed, no lease and no record written,
+// nothing is repaired or waited for, and a second attachment at the same time is not possible.
 //
 // Needs   the bridge "nomad" and our tables, as an ADD of nomad-bridge leaves them
 // Env     CNI_COMMAND, CNI_NETNS

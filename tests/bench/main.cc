@@ -1,5 +1,5 @@
-// How long an attachment takes: nomad-bridge against the reference plugins, or one build of it against
-// another, verb by verb, in turns.
+// How long an attachment takes: nomad-bridge against the reference plugins, or one build of it
+// against another, verb by verb, in turns.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -16,8 +16,8 @@
 namespace nomad_bridge::bench {
 namespace {
 
-// The reference first, else the other build. What they are compared with comes before them, but for the
-// floor, which is compared with us.
+// The reference first, else the other build. What they are compared with comes before them, but for
+// the floor, which is compared with us.
 Contenders MakeContenders(const Options& options) {
   Contenders contenders;
   if (options.with_reference) {

@@ -1,11 +1,12 @@
 // The reference plugins, and how a thousand of their attachments are made in a minute.
 //
-// How     Each ADD of theirs runs some forty times iptables, each of which reads and writes back what
-//         all others have left. So the attachments that only stay get namespace, veth pair, address
-//         and lease from the reference's own bridge and host-local, without masquerading and
-//         ports, and their rules from one iptables-restore: those of a first, whole ADD with id,
-//         address, port and chain names exchanged. The iptables tables hold the same as after whole ADDs:
-//         the number of rules per attachment is compared with what the next whole ADD adds.
+// How     Each ADD of theirs runs some forty times iptables, each of which reads and writes back
+//         what all others have left. So the attachments that only stay get namespace, veth pair,
+//         address and lease from the reference's own bridge and host-local, without masquerading
+//         and ports, and their rules from one iptables-restore: those of a first, whole ADD with
+//         id, address, port and chain names exchanged. The iptables tables hold the same as after
+//         whole ADDs: the number of rules per attachment is compared with what the next whole ADD
+//         adds.
 #include <algorithm>
 #include <functional>
 #include <map>

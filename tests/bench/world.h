@@ -1,9 +1,9 @@
 // A host of its own for one contender: a network and a mount namespace with nothing in them.
 //
 // Where   /run, /var/run and /var/lib/cni are empty tmpfs in there.
-// Lives   Everything in a world ends with the program. Containers are kept until then too: a network
-//         namespace that is being deleted keeps the kernel busy for a while, and that would show in
-//         the next measurement.
+// Lives   Everything in a world ends with the program. Containers are kept until then too: a
+//         network namespace that is being deleted keeps the kernel busy for a while, and that would
+//         show in the next measurement.
 // Threads One: entering moves the caller.
 #pragma once
 

@@ -1,10 +1,11 @@
-// A World for tests of real clients: programs that start plugins by themselves, from a directory that
-// `nomad-bridge install` has filled.
+// A World for tests of real clients: programs that start plugins by themselves, from a directory
+// that `nomad-bridge install` has filled.
 //
 // Containers  each has a root directory of its own, made of Debian's static busybox, and serves one
 //             page on port 80 that holds its name. They run without cgroups: the machine's are
 //             hidden, as everything else of it is.
-// Plugins     kPlugins; what the clients' own lists name beyond our names is in kReferenceDirectory.
+// Plugins     kPlugins; what the clients' own lists name beyond our names is in
+//             kReferenceDirectory.
 #pragma once
 
 #include "tests/support/runtime.h"

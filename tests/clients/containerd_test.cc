@@ -10,8 +10,8 @@ constexpr const char* kSocket = "/run/containerd.sock";
 constexpr const char* kConfig = "/run/containerd.toml";
 constexpr const char* kNoCgroups = "/run/crun-without-cgroups";
 
-// The directories that ctr is built with. They may be missing, or full of the machine's: a layer over
-// their parent keeps what we make there to ourselves, and an empty one hides what is there.
+// The directories that ctr is built with. They may be missing, or full of the machine's: a layer
+// over their parent keeps what we make there to ourselves, and an empty one hides what is there.
 class Cover {
  public:
   Cover(const std::string& parent, const std::string& directory) {

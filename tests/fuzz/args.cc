@@ -1,5 +1,5 @@
-// CNI_ARGS: the arguments of a job's author and the labels of Nomad, as far as they come into the alias
-// of a link, the comment of an element, and messages.
+// CNI_ARGS: the arguments of a job's author and the labels of Nomad, as far as they come into the
+// alias of a link, the comment of an element, and messages.
 #include "plugin/cni/args.h"
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// The file of a lease and that of the last address given out, in the data directory, which the reference
-// host-local, or anybody, may have written.
+// The file of a lease and that of the last address given out, in the data directory, which the
+// reference host-local, or anybody, may have written.
 #include <fstream>
 #include <string>
 

@@ -1,6 +1,6 @@
-// A message of the kernel, cut and damaged, as far as our own code reads it: a link, an acknowledgement, any
-// attributes. The last byte chooses which. Not those of nf_tables: libnftnl reads them, which trusts the
-// kernel with lengths, final zeros and the presence of names.
+// A message of the kernel, cut and damaged, as far as our own code reads it: a link, an
+// acknowledgement, any attributes. The last byte chooses which. Not those of nf_tables: libnftnl
+// reads them, which trusts the kernel with lengths, final zeros and the presence of names.
 #include <cstring>
 #include <vector>
 

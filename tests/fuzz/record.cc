@@ -1,4 +1,5 @@
-// The file of a record, or of the checkpoint: read, written and read again, which must give the same.
+// The file of a record, or of the checkpoint: read, written and read again, which must give the
+// same.
 #include <cstdlib>
 #include <exception>
 #include <string>

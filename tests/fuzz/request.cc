@@ -1,5 +1,5 @@
-// What a runtime writes to stdin, read and checked as each verb does under each of our names. The last
-// byte chooses both.
+// What a runtime writes to stdin, read and checked as each verb does under each of our names. The
+// last byte chooses both.
 #include "plugin/cni/request.h"
 
 #include <cstdlib>

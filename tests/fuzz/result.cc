@@ -1,5 +1,5 @@
-// A result that a plugin before us, or a delegated IPAM plugin, has printed: read, and printed again in
-// each version of the protocol. The last byte chooses the version.
+// A result that a plugin before us, or a delegated IPAM plugin, has printed: read, and printed
+// again in each version of the protocol. The last byte chooses the version.
 #include "plugin/cni/result.h"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
-// Leases in one directory with the reference plugin, host-local; and on a file system without inodes.
+// Leases in one directory with the reference plugin, host-local; and on a file system without
+// inodes.
 #include "ipam/allocator.h"
 #include "tests/support/config.h"
 #include "tests/support/isolation.h"

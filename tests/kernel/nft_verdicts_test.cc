@@ -1,4 +1,5 @@
-// Tables with verdict maps, intervals, ranges and refusals: committed by us, read by nft, and read back.
+// Tables with verdict maps, intervals, ranges and refusals: committed by us, read by nft, and read
+// back.
 #include "netlink/core/netns.h"
 #include "netlink/nft/socket.h"
 #include "tests/support/world.h"

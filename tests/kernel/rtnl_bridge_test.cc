@@ -13,8 +13,8 @@ const Mac kFalseMac = Mac::Parse("02:00:00:00:00:0f").value();
 
 class RtnlBridge : public RtnlWorld {
  protected:
-  // 'br0' with 10.0.0.1, and the containers 'container' (port 'port-a', 10.0.0.10) and 'other' (port
-  // 'port-b', 10.0.0.11).
+  // 'br0' with 10.0.0.1, and the containers 'container' (port 'port-a', 10.0.0.10) and 'other'
+  // (port 'port-b', 10.0.0.11).
   RtnlBridge() {
     Bridge();
     host().Must({"ip", "address", "add", "10.0.0.1/24", "dev", "br0"});

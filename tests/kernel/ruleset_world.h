@@ -1,5 +1,5 @@
-// A world (tests/support/world.h) with a bridge and containers on it, created by ip(8) alone, and our
-// rules on top.
+// A world (tests/support/world.h) with a bridge and containers on it, created by ip(8) alone, and
+// our rules on top.
 //
 //   host      bridge "nomad", 172.26.64.1/20 and fd00:26::1/64; forwards; route_localnet on the
 //             bridge

@@ -49,7 +49,8 @@ TEST_F(ReleaseRoot, FindsNoErrorInThePackages) {
   }
 }
 
-// As far as qemu-user goes: of netlink it knows rtnetlink alone, and an ADD begins with a socket for nf_tables.
+// As far as qemu-user goes: of netlink it knows rtnetlink alone, and an ADD begins with a socket
+// for nf_tables.
 TEST_F(ReleaseRoot, RunsTheProgramForArm64) {
   const Root root("release");
   Must({.argv = {"tar",

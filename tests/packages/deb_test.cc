@@ -1,4 +1,5 @@
-// The Debian package on Debian 12 and 13: installed, upgraded and removed on a node that is at work.
+// The Debian package on Debian 12 and 13: installed, upgraded and removed on a node that is at
+// work.
 #include "tests/packages/root.h"
 #include "tests/support/world.h"
 

@@ -1,8 +1,9 @@
-// A root file system of a test: one of the releases that tests/packages/prepare made, or an empty one, with what is written
-// into it kept in memory; programs in it run in the network and with the /run of the test.
+// A root file system of a test: one of the releases that tests/packages/prepare made, or an empty
+// one, with what is written into it kept in memory; programs in it run in the network and with the
+// /run of the test.
 //
-// Lives   in the mount namespace of the test program, at most one at a time. /run is bound as it is when the root is made, so
-//         containers of the test come first.
+// Lives   in the mount namespace of the test program, at most one at a time. /run is bound as it is
+//         when the root is made, so containers of the test come first.
 // Errors  std::runtime_error with what a program printed.
 #pragma once
 
@@ -12,7 +13,8 @@
 
 namespace nomad_bridge::test {
 
-// A file that packaging/build-release made: "nomad-bridge_<version>_amd64.deb", by what it begins and ends with.
+// A file that packaging/build-release made: "nomad-bridge_<version>_amd64.deb", by what it begins
+// and ends with.
 [[nodiscard]] std::string ReleaseFile(const std::string& begin, const std::string& end);
 
 class Root {

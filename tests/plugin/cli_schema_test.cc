@@ -4,7 +4,8 @@
 namespace nomad_bridge::test {
 namespace {
 
-// argv[1]: the directory of the schemas, argv[2]: one of them. jsonschema before 4.18 has no registry.
+// argv[1]: the directory of the schemas, argv[2]: one of them. jsonschema before 4.18 has no
+// registry.
 constexpr const char* kValidate = R"(
 import json, pathlib, sys, warnings
 warnings.simplefilter("ignore")

@@ -1,5 +1,5 @@
-// The command line as an operator uses it: the built binary with arguments and without CNI_COMMAND, in the
-// host of a World.
+// The command line as an operator uses it: the built binary with arguments and without CNI_COMMAND,
+// in the host of a World.
 #pragma once
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// The binary is replaced on a node at work by the one under test, and that one by the former again: 50
-// allocations, each with a connection into it and one out of it, which are used all the while.
+// The binary is replaced on a node at work by the one under test, and that one by the former again:
+// 50 allocations, each with a connection into it and one out of it, which are used all the while.
 //
 // NOMAD_BRIDGE_EARLIER  the former binary; tests/with-earlier builds one
 #include "tests/support/world.h"

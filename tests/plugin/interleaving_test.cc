@@ -1,7 +1,7 @@
-// A command is held before its N-th visible system call, another one runs, and the first goes on: for
-// every N and every pair, as plugin nomad-bridge, and as the list of plugins that it replaces, each under
-// its name. At the end nobody shares a port or an address, who is attached works, and all of it can be
-// removed.
+// A command is held before its N-th visible system call, another one runs, and the first goes on:
+// for every N and every pair, as plugin nomad-bridge, and as the list of plugins that it replaces,
+// each under its name. At the end nobody shares a port or an address, who is attached works, and
+// all of it can be removed.
 //
 // NOMAD_BRIDGE_EVERY  every how many calls (10; 1 takes ten times as long)
 #include "tests/plugin/list_run.h"

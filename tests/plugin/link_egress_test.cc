@@ -8,8 +8,8 @@ constexpr std::uint16_t kPort = 7000;
 
 class Egress : public World {};
 
-// Peers of a game, STUN or DTLS know the port, and a flow goes on that the kernel has forgotten: after
-// an uplink that went down and up, say.
+// Peers of a game, STUN or DTLS know the port, and a flow goes on that the kernel has forgotten:
+// after an uplink that went down and up, say.
 TEST_F(Egress, KeepsTheSourcePort) {
   const Server udp = Server::Start(outside(), Protocol::kUdp, "0.0.0.0", kPort, "udp");
   const Server tcp = Server::Start(outside(), Protocol::kTcp, "0.0.0.0", kPort, "tcp");

@@ -250,7 +250,8 @@ TEST_F(LanBridge, GivesAContainerWithoutIpv6NoAddressAndNoRoute) {
   EXPECT_EQ(container().Sysctl("net/ipv6/conf/eth0/accept_ra"), "0");
 }
 
-// A fixed address may have been on another node until now, behind another port of the LAN's switches.
+// A fixed address may have been on another node until now, behind another port of the LAN's
+// switches.
 TEST_F(LanBridge, HearsOfItsNewAllocationAtOnce) {
   outside().Must(
       Words("ip neigh replace 198.51.100.50 lladdr 02:00:00:00:00:99 dev uplink nud stale"));

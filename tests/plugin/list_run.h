@@ -1,5 +1,5 @@
-// One verb on a list of plugins, as a runtime runs it (tests/support/runtime.h), while something else
-// happens: held at one of its system calls, or up to where it waits for another one's lock.
+// One verb on a list of plugins, as a runtime runs it (tests/support/runtime.h), while something
+// else happens: held at one of its system calls, or up to where it waits for another one's lock.
 //
 // Shapes  The outcome is that of the first plugin that failed, else of the last one.
 #pragma once
@@ -22,8 +22,8 @@ class ListRun {
     }
   }
 
-  // To the end, but `act` runs when the N-th call of them all that others can see is about to be made.
-  // False if there are fewer.
+  // To the end, but `act` runs when the N-th call of them all that others can see is about to be
+  // made. False if there are fewer.
   bool RunDisturbedAt(int nth, const std::function<void()>& act) {
     bool was_held = false;
     while (!HasEnded() && !was_held) {

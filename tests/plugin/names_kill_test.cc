@@ -1,5 +1,5 @@
-// kill -9 in an ADD by one of the five names, and what the runtime does then: DEL of the whole list,
-// without a result, and ADD again.
+// kill -9 in an ADD by one of the five names, and what the runtime does then: DEL of the whole
+// list, without a result, and ADD again.
 #include "tests/support/runtime.h"
 #include "tests/support/world.h"
 

@@ -1,5 +1,6 @@
-// An ADD by one of the names of which the kernel refuses one request or another call, whichever it is: what
-// the plugins before it have made is as they left it, and DEL of the list removes that, too.
+// An ADD by one of the names of which the kernel refuses one request or another call, whichever it
+// is: what the plugins before it have made is as they left it, and DEL of the list removes that,
+// too.
 #include "tests/support/refusal.h"
 #include "tests/support/runtime.h"
 #include "tests/support/world.h"

@@ -1,5 +1,6 @@
-// nomad-bridge reconcile -if-changed as systemd starts it after a change of nf_tables: with the socket on which the
-// changes came. What only others have changed costs no question for each attachment.
+// nomad-bridge reconcile -if-changed as systemd starts it after a change of nf_tables: with the
+// socket on which the changes came. What only others have changed costs no question for each
+// attachment.
 #include <linux/netlink.h>
 #include <sys/socket.h>
 #include <unistd.h>

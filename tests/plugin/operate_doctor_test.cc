@@ -1,5 +1,5 @@
-// nomad-bridge doctor: each check finds the very thing it is for, says what to type, and finds nothing
-// where all is well.
+// nomad-bridge doctor: each check finds the very thing it is for, says what to type, and finds
+// nothing where all is well.
 #include <regex>
 
 #include <sched.h>
@@ -12,8 +12,8 @@ namespace {
 
 class Doctor : public CliWorld {
  protected:
-  // A node where all is well: the plugin and a conflist where Nomad looks for them, an allocation, and
-  // one that is in two networks.
+  // A node where all is well: the plugin and a conflist where Nomad looks for them, an allocation,
+  // and one that is in two networks.
   void SetUp() override {
     fs::create_directories("/opt/cni/bin");
     fs::create_directories("/opt/cni/config");
@@ -91,8 +91,8 @@ TEST_F(Doctor, CannotTellWithoutRoot) {
 
 // ---- every check, and what breaks it
 
-// A name and what sh does on the host; the verdict of the check, its id, and what is said; what to type.
-// VETH is the host's end of the first container's pair, INDEX that of the bridge.
+// A name and what sh does on the host; the verdict of the check, its id, and what is said; what to
+// type. VETH is the host's end of the first container's pair, INDEX that of the bridge.
 constexpr const char* kDamages = R"(
 Bridge $ ip link set $VETH nomaster
 fail bridge.ports: is no port of bridge 'nomad'

@@ -1,4 +1,5 @@
-// nomad-bridge gc: what stale allocations hold is taken back, in all networks; the living lose nothing.
+// nomad-bridge gc: what stale allocations hold is taken back, in all networks; the living lose
+// nothing.
 #include "tests/plugin/cli_world.h"
 
 namespace nomad_bridge::test {

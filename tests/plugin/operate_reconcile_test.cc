@@ -1,5 +1,5 @@
-// nomad-bridge reconcile: what is wrong on the host's side of any network is found and repaired, without
-// an ADD or a CHECK.
+// nomad-bridge reconcile: what is wrong on the host's side of any network is found and repaired,
+// without an ADD or a CHECK.
 #include <unistd.h>
 
 #include "tests/plugin/cli_world.h"
@@ -10,8 +10,8 @@ namespace {
 
 class Reconcile : public CliWorld {
  protected:
-  // Two networks, so that neither hides the other: "nomad" with a published port in both families, and
-  // a second one.
+  // Two networks, so that neither hides the other: "nomad" with a published port in both families,
+  // and a second one.
   void AttachAll() {
     web_ = Attach(Publish({Port(8080, 80), Port(8053, 53, "udp")}, DualStack()));
     other_ = Attach(kOther, As("other", AddContainer("other")));

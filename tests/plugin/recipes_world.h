@@ -1,4 +1,5 @@
-// Lists of examples/ as Nomad runs them: ours, the reference's, and a stand-in for consul-cni, in one CNI_PATH.
+// Lists of examples/ as Nomad runs them: ours, the reference's, and a stand-in for consul-cni, in
+// one CNI_PATH.
 #pragma once
 
 #include "tests/support/runtime.h"

@@ -1,5 +1,5 @@
-// What a command asks of the kernel and of the disk is the same with one attachment on the node and with
-// hundreds: on a quiet node, and after another program has changed a rule.
+// What a command asks of the kernel and of the disk is the same with one attachment on the node and
+// with hundreds: on a quiet node, and after another program has changed a rule.
 #include "tests/support/refusal.h"
 #include "tests/support/world.h"
 
@@ -19,7 +19,8 @@ class Cost : public World {
     EXPECT_THAT(Execute(UnderStrace(command, log, {"-e", "trace=%network,%file,%desc"})), Exits(0));
     Calls calls;
     for (const std::string& line : Lines(FindFile(log).value())) {
-      // The kernel has a write to IPv6's sysctls made again as long as another process holds rtnl_lock.
+      // The kernel has a write to IPv6's sysctls made again as long as another process holds
+      // rtnl_lock.
       if (line.find("ERESTARTNOINTR") == std::string::npos) {
         ++calls[line.substr(0, line.find('('))];
       }
@@ -27,7 +28,8 @@ class Cost : public World {
     return calls;
   }
 
-  // One attachment of its own comes, is checked and goes. Without IPv6, which may have to be waited for.
+  // One attachment of its own comes, is checked and goes. Without IPv6, which may have to be waited
+  // for.
   std::map<std::string, Calls> Measure(const std::function<void()>& before_each) {
     std::map<std::string, Calls> calls;
     const json config = Publish({Port(8080, 80), Port(8053, 53, "udp")});

@@ -1,18 +1,19 @@
-// The table of damages: what somebody breaks on the host's side, who sees it, who repairs it, and that all
-// of them use the same words. A column per command: ADD of another, CHECK, GC, reconcile, the timer,
-// doctor, inspect.
+// The table of damages: what somebody breaks on the host's side, who sees it, who repairs it, and
+// that all of them use the same words. A column per command: ADD of another, CHECK, GC, reconcile,
+// the timer, doctor, inspect.
 #include "tests/plugin/cli_world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-// What the ADD of another allocation does about it: repairs it and says so, repairs it without a word, as
-// it adds the very thing for itself, or leaves it to its owner's CHECK.
+// What the ADD of another allocation does about it: repairs it and says so, repairs it without a
+// word, as it adds the very thing for itself, or leaves it to its owner's CHECK.
 enum class ByOthers { kSaid, kUnsaid, kNot };
 
 // Happens to an allocation with ports 8080/tcp and 8053/udp, on a host that is shared with another.
 struct Damage : Named {
-  // For sh in the host: $table is our table, $leases the data dir's, $address and $veth the allocation's.
+  // For sh in the host: $table is our table, $leases the data dir's, $address and $veth the
+  // allocation's.
   const char* command;
   std::string text;   // in every column; VETH and ADDRESS are the allocation's
   std::string check;  // of doctor's

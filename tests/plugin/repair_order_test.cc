@@ -1,8 +1,8 @@
-// The order of what a command does, as other programs see it: before each of its system calls that can
-// change something, they are asked what is there. A crash, or another command, may meet any of these
-// states. So the record comes first and goes last, and says `leaving` before anything goes; the rules
-// lead to a container only while it has its link; and an address is given back only when nothing leads
-// to it any more, or its next owner would get what is meant for the last one.
+// The order of what a command does, as other programs see it: before each of its system calls that
+// can change something, they are asked what is there. A crash, or another command, may meet any of
+// these states. So the record comes first and goes last, and says `leaving` before anything goes;
+// the rules lead to a container only while it has its link; and an address is given back only when
+// nothing leads to it any more, or its next owner would get what is meant for the last one.
 #include <filesystem>
 
 #include <fcntl.h>

@@ -209,7 +209,8 @@ TEST_F(FullPool, GivesARequestedStaleAddressAndRefusesALiveOneByName) {
 
 class Attachment : public World {};
 
-// A lease file that is gone must not give the address of a living allocation away, were it the last one.
+// A lease file that is gone must not give the address of a living allocation away, were it the last
+// one.
 TEST_F(Attachment, KeepsItsAddressWhenTheLeaseIsLost) {
   const json config = Config({{"ipam", {{"subnet", "10.9.0.0/30"}}}});
   const json first = Attach(config);

@@ -1,5 +1,5 @@
-// The phases of a record: others repair what is live, leave alone what a command is making or removing,
-// and take back what a killed command left.
+// The phases of a record: others repair what is live, leave alone what a command is making or
+// removing, and take back what a killed command left.
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -82,8 +82,8 @@ TEST_F(Phases, AddThatIsRefusedHasRepairedTheOthers) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-// Of an attachment whose record and lease are lost, elements are left: they name an address that the
-// next one gets.
+// Of an attachment whose record and lease are lost, elements are left: they name an address that
+// the next one gets.
 class LostRecord : public World {
  protected:
   LostRecord() {

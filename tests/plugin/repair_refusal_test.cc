@@ -1,5 +1,5 @@
-// Commands of which the kernel refuses one request, or of which one answer is lost, whichever it is: a
-// failed ADD leaves nothing, and a DEL that succeeds has removed everything.
+// Commands of which the kernel refuses one request, or of which one answer is lost, whichever it
+// is: a failed ADD leaves nothing, and a DEL that succeeds has removed everything.
 
 #include "tests/plugin/repair_sweep.h"
 #include "tests/support/refusal.h"
@@ -11,8 +11,8 @@ class RefusedRequest : public SweepWorld {
  protected:
   using Run = std::function<Refusal(Command, int)>;
 
-  // Runs `victim` again and again by `run`, with one request after the other, and shows each outcome to
-  // `look`.
+  // Runs `victim` again and again by `run`, with one request after the other, and shows each
+  // outcome to `look`.
   void Refuse(const Victim& victim,
               const std::function<void(const Outcome&)>& look,
               const Run& run) {

@@ -1,5 +1,5 @@
-// An ADD that the kernel, the disk or a neighbour refuses: the error names what and why, and nothing
-// is left of it.
+// An ADD that the kernel, the disk or a neighbour refuses: the error names what and why, and
+// nothing is left of it.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// The binary is replaced while attachments are alive, by one whose table and records differ: the next
-// call brings the node to what the new one wants, and nothing is lost meanwhile.
+// The binary is replaced while attachments are alive, by one whose table and records differ: the
+// next call brings the node to what the new one wants, and nothing is lost meanwhile.
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {

@@ -1,4 +1,5 @@
-// 127.0.0.0/8 of the node and what comes from an allocation, with our tables and while they are flushed.
+// 127.0.0.0/8 of the node and what comes from an allocation, with our tables and while they are
+// flushed.
 #include "tests/support/frames.h"
 #include "tests/support/world.h"
 
@@ -43,7 +44,8 @@ class Localhost : public World, public ::testing::WithParamInterface<const char*
 
 TEST_P(Localhost, AsASourceReachesTheNodeNever) {
   Server server = Listen(host());
-  // The kernel itself drops a source that is one of its addresses, 127.0.0.1, unless accept_local is on.
+  // The kernel itself drops a source that is one of its addresses, 127.0.0.1, unless accept_local
+  // is on.
   Forge("127.0.0.5", kBridgeIp4, host(), kBridgeIp4);
   host().SetSysctl("net/ipv4/conf/nomad/accept_local", "1");
   Forge("127.0.0.1", kBridgeIp4, host(), kBridgeIp4);
@@ -51,7 +53,8 @@ TEST_P(Localhost, AsASourceReachesTheNodeNever) {
 }
 
 TEST_P(Localhost, AsASourceIsNotMasqueradedTowardsANeighbour) {
-  // Else a published port of the neighbour would answer it: the source is then the bridge's address.
+  // Else a published port of the neighbour would answer it: the source is then the bridge's
+  // address.
   Attach(Publish({Port(9000, 9000, "udp")}, Unchecked()), As("neighbour", neighbour_));
   Server server = Listen(neighbour_);
   Forge("127.0.0.1", "172.26.64.3", neighbour_, "172.26.64.3");

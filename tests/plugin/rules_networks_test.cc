@@ -30,7 +30,8 @@ class TwoNetworks : public World {
     EXPECT_EQ(outcome.exit_code, 0) << outcome;
     return outcome.json;
   }
-  // The host's rules and elements, but for the ports, which lead to the container by either network.
+  // The host's rules and elements, but for the ports, which lead to the container by either
+  // network.
   [[nodiscard]] Snapshot AllButPorts() {
     const std::string table = "host nft inet nomad-bridge ";
     return TakeHostSnapshot().Of({"host nft ip",
@@ -56,7 +57,8 @@ TEST_F(TwoNetworks, PublishAPortOnce) {
   Must("CHECK", WithResult(Two(), second.json));
 }
 
-// Two networks by the defaults alone are on one bridge, with one subnet, and have leases of their own.
+// Two networks by the defaults alone are on one bridge, with one subnet, and have leases of their
+// own.
 TEST_F(TwoNetworks, OfTheSameSubnetPassOverEachOthersAddresses) {
   const json one = DualStack();
   const json other = DualStack({{"name", "other"}});

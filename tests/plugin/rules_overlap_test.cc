@@ -1,5 +1,5 @@
-// A port published on one address of the node, and the same port on all of them; host addresses that
-// can never answer.
+// A port published on one address of the node, and the same port on all of them; host addresses
+// that can never answer.
 
 #include "tests/support/world.h"
 

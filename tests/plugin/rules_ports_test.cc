@@ -43,8 +43,8 @@ class PublishedPort : public World, public ::testing::WithParamInterface<Ground>
     }
   }
 
-  // The first container, with host port 8080 → 80, and a neighbour; both protocols' servers stand in
-  // the container.
+  // The first container, with host port 8080 → 80, and a neighbour; both protocols' servers stand
+  // in the container.
   void Add(const std::string& protocol = "tcp", const std::string& host_ip = "") {
     Attach(Publish({Port(8080, 80, protocol, host_ip)}, DualStack()), As("web", container()));
     Attach(DualStack(), As("neighbour", neighbour_));

@@ -1,6 +1,6 @@
-// The key `sourceCheck`: what an allocation with CAP_NET_RAW sends in another's name, and what only a
-// router or a DHCP server sends. Every forged frame is followed by an honest datagram on the same way:
-// when that is answered, the frame has arrived or never will.
+// The key `sourceCheck`: what an allocation with CAP_NET_RAW sends in another's name, and what only
+// a router or a DHCP server sends. Every forged frame is followed by an honest datagram on the same
+// way: when that is answered, the frame has arrived or never will.
 #include "tests/support/frames.h"
 #include "tests/support/world.h"
 
@@ -52,7 +52,8 @@ class SourceCheck : public World {
 
   void Send(const Bytes& frame) { SendFrame(container(), "eth0", frame); }
 
-  // A datagram from `from` to the node and the neighbour, in every wrapping that reaches a receiver.
+  // A datagram from `from` to the node and the neighbour, in every wrapping that reaches a
+  // receiver.
   void SendAs(const std::string& from, const Mac& mac) {
     const bool is_ipv4 = from.find(':') == std::string::npos;
     const auto frames = [&](const Mac& to, const std::string& ip) {

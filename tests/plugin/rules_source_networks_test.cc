@@ -1,5 +1,5 @@
-// The key `sourceCheck` on a node with two networks, each on a bridge of its own or both on one, and in a
-// container that is in both.
+// The key `sourceCheck` on a node with two networks, each on a bridge of its own or both on one,
+// and in a container that is in both.
 #include "tests/support/frames.h"
 #include "tests/support/world.h"
 
@@ -34,7 +34,8 @@ class CheckedNetworks : public World {
   }
   static json OnTheSameBridge() { return DualStack({{"name", "other"}}); }
 
-  // From each to the other, by its addresses and by its port; to outside; and from there by the ports.
+  // From each to the other, by its addresses and by its port; to outside; and from there by the
+  // ports.
   void ExpectTraffic() {
     for (const int family : {4, 6}) {
       SCOPED_TRACE(family);
@@ -144,7 +145,8 @@ TEST_F(CheckedTwice, IsReachedInEachNetworkAndByThePortsOfTheFirst) {
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
 }
 
-// The answer leaves by the default route, from the address in the other network. docs/troubleshooting.md
+// The answer leaves by the default route, from the address in the other network.
+// docs/troubleshooting.md
 TEST_F(CheckedTwice, AnswersThePortsOfTheSecondOnlyByARouteOfTheirOwn) {
   AddBoth();
   EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 9090}));

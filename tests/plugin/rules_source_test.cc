@@ -1,4 +1,5 @@
-// Source addresses: of what leaves an allocation and of what reaches it, and the options that change them.
+// Source addresses: of what leaves an allocation and of what reaches it, and the options that
+// change them.
 #include <arpa/inet.h>
 #include <linux/mroute.h>
 #include <linux/mroute6.h>
@@ -13,7 +14,8 @@ namespace {
 
 class Masquerade : public World {
  protected:
-  // The container with host port 8080 → 80, a neighbour beside it, and what the container's server answers.
+  // The container with host port 8080 → 80, a neighbour beside it, and what the container's server
+  // answers.
   void Add(const json& changes = {}) {
     Attach(Publish({Port(8080, 80)}, DualStack(changes)), As("web", container()));
     Attach(DualStack(changes), As("neighbour", neighbour_));

@@ -1,6 +1,6 @@
-// Many workers on many attachments with colliding ports, a third of them killed at some moment, while
-// another program changes rules, everything is flushed now and then and the bridge is deleted twice:
-// every attachment that is alive at the end works, and nothing is left of the others.
+// Many workers on many attachments with colliding ports, a third of them killed at some moment,
+// while another program changes rules, everything is flushed now and then and the bridge is deleted
+// twice: every attachment that is alive at the end works, and nothing is left of the others.
 //
 // NOMAD_BRIDGE_SOAK_SECONDS     how long (10)
 // NOMAD_BRIDGE_SOAK_COMMANDS    so many commands instead, however long that takes
@@ -101,8 +101,8 @@ class Soak : public World {
     }
   }
 
-  // An ADD may be refused as somebody else has the port; whatever runs while the bridge is deleted may
-  // fail, but for a DEL.
+  // An ADD may be refused as somebody else has the port; whatever runs while the bridge is deleted
+  // may fail, but for a DEL.
   void Finish(Worker& worker, int status) {
     const Outcome outcome = worker.process.Collect(status);
     json& result = worker.attachment->result;

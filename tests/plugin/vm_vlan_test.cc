@@ -1,5 +1,5 @@
-// vlan, vlanTrunk, preserveDefaultVlan: which containers reach each other, and what CHECK makes of it. Only under a
-// kernel with bridge VLAN filtering: see tests/with-kernel.
+// vlan, vlanTrunk, preserveDefaultVlan: which containers reach each other, and what CHECK makes of
+// it. Only under a kernel with bridge VLAN filtering: see tests/with-kernel.
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {

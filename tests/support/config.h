@@ -34,8 +34,8 @@ constexpr const char* kTable = "nomad-bridge";
 
 // The file under test: what was built, or what the variable NOMAD_BRIDGE_BINARY names.
 [[nodiscard]] std::string BinaryUnderTest();
-// Whether the sanitizer's leak checker is to look at a command of this kind, as its ASAN_OPTIONS: it takes as long as
-// the command, so in a case of hundreds it looks at the first of each kind.
+// Whether the sanitizer's leak checker is to look at a command of this kind, as its ASAN_OPTIONS:
+// it takes as long as the command, so in a case of hundreds it looks at the first of each kind.
 [[nodiscard]] std::string LeakChecks(const std::string& kind);
 
 // Nomad's CNI_ARGS for an allocation of `job`, group "api".

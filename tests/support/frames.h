@@ -1,7 +1,8 @@
 // Ethernet frames made by hand, as a container with CAP_NET_RAW may send them: with any source MAC,
 // any address, and as ARP, ND, DHCP or tagged frames.
 //
-// Shapes   Frames are whole, from the Ethernet header on. Addresses are text; ports host byte order.
+// Shapes   Frames are whole, from the Ethernet header on. Addresses are text; ports host byte
+//          order.
 // Errors   std::logic_error for an address that is none.
 #pragma once
 
@@ -41,7 +42,8 @@ struct Icmpv6 {
   Bytes body;  // from the type on
 };
 [[nodiscard]] Bytes Icmpv6Frame(const Ethernet& ethernet, const Icmpv6& message);
-// Bodies: "`ip` is at `mac`" (unsolicited, overriding); a default router that lives for half an hour.
+// Bodies: "`ip` is at `mac`" (unsolicited, overriding); a default router that lives for half an
+// hour.
 [[nodiscard]] Bytes NeighbourAdvertisement(const std::string& ip, const Mac& mac);
 [[nodiscard]] Bytes RouterAdvertisement();
 

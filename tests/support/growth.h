@@ -1,5 +1,6 @@
-// How the cost of an operation grows with its input. No figure of it is compared with a clock's: both sides
-// are measured here and now, in CPU time of this thread, so that a busy machine changes neither much.
+// How the cost of an operation grows with its input. No figure of it is compared with a clock's:
+// both sides are measured here and now, in CPU time of this thread, so that a busy machine changes
+// neither much.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +28,8 @@ template <typename Act>
   return lowest;
 }
 
-// What eight times as much costs: about 8 times as much if it is linear, 64 times if it is quadratic.
-// `make` returns the input of a size, `use` is what is measured.
+// What eight times as much costs: about 8 times as much if it is linear, 64 times if it is
+// quadratic. `make` returns the input of a size, `use` is what is measured.
 template <typename Make, typename Use>
 [[nodiscard]] double Growth(std::size_t size, const Make& make, const Use& use) {
   const auto small = make(size);

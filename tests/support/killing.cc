@@ -31,9 +31,9 @@ constexpr std::uint64_t kUnseen[] = {
 };
 // clang-format on
 
-// ERESTARTNOINTR of the kernel's include/linux/errno.h, which only tracers see: the call begins again
-// by itself. A write of disable_ipv6 does so, hundreds of times, while any process of the machine holds
-// the kernel's RTNL lock.
+// ERESTARTNOINTR of the kernel's include/linux/errno.h, which only tracers see: the call begins
+// again by itself. A write of disable_ipv6 does so, hundreds of times, while any process of the
+// machine holds the kernel's RTNL lock.
 constexpr std::int64_t kRestartNoInterrupt = 513;
 
 // Whether the call that is about to begin can change anything that others see.

@@ -11,15 +11,16 @@
 
 namespace nomad_bridge::test {
 
-// NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move is noexcept; its assertions confuse the check.
+// NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move is noexcept; its assertions confuse
+// the check.
 struct Killing {
   Outcome outcome;
   int calls = 0;        // counted until the end
   bool killed = false;  // false: it ended before its N-th call (or nobody killed it)
 };
 
-// How far a sweep over all N goes on that would otherwise go on by `step`: NOMAD_BRIDGE_SPARSE times as far, for a second
-// run of all tests.
+// How far a sweep over all N goes on that would otherwise go on by `step`: NOMAD_BRIDGE_SPARSE
+// times as far, for a second run of all tests.
 [[nodiscard]] int SweepStep(int step);
 
 // `nth` starts at 1; 0 only counts.

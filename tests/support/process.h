@@ -4,7 +4,8 @@
 //          Stdin is a file that holds the input, stdout and stderr are files too, so that
 //          nothing blocks on a pipe.
 // Limits   a program that has not ended after kProgramPatience is killed, and that is an exception.
-// Where    the child is created in the network namespace the caller is in (see Node to run elsewhere).
+// Where    the child is created in the network namespace the caller is in (see Node to run
+//          elsewhere).
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +17,8 @@ namespace nomad_bridge::test {
 // The first ADD under an emulated kernel of Debian 11 loads a dozen modules, which takes it 40 s.
 constexpr std::chrono::seconds kProgramPatience{100};
 
-// NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move is noexcept; its assertions confuse the check.
+// NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move is noexcept; its assertions confuse
+// the check.
 struct Outcome {
   int exit_code = -1;
   std::string out;

@@ -18,7 +18,8 @@ Refusal RunFailingAt(Command command, int nth, const std::string& call, const st
   const std::string inject = Cat("inject=", call, ":error=", error, ":when=", nth);
   const std::vector<std::string> options = {"-e", Cat("trace=", call), "-e", inject};
   Refusal refusal{.outcome = Execute(UnderStrace(std::move(command), log, options))};
-  // libasan 14 finds no options where its own look at them was refused, and then the checker fails: the command had ended.
+  // libasan 14 finds no options where its own look at them was refused, and then the checker fails:
+  // the command had ended.
   if (refusal.outcome.err.find("LeakSanitizer has encountered a fatal error") !=
       std::string::npos) {
     refusal.outcome.exit_code = refusal.outcome.json.contains("code") ? 1 : 0;

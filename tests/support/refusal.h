@@ -1,5 +1,5 @@
-// Commands of which the kernel refuses one netlink request or another system call, or does not say that
-// it is done: what is half done must be undone.
+// Commands of which the kernel refuses one netlink request or another system call, or does not say
+// that it is done: what is half done must be undone.
 #pragma once
 
 #include "tests/support/process.h"
@@ -11,7 +11,8 @@ namespace nomad_bridge::test {
                                   const std::string& log,
                                   const std::vector<std::string>& options);
 
-// NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move is noexcept; its assertions confuse the check.
+// NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move is noexcept; its assertions confuse
+// the check.
 struct Refusal {
   Outcome outcome;
   bool happened = false;  // false: the command made fewer requests, or got fewer answers
@@ -21,8 +22,8 @@ struct Refusal {
 // EPERM.
 [[nodiscard]] Refusal RunRefusedAt(Command command, int nth);
 
-// The kernel does what it was asked, but the N-th answer is lost: its recvmsg(2) fails with `error`,
-// "ENOMEM", or "EAGAIN" as when the wait for it has ended.
+// The kernel does what it was asked, but the N-th answer is lost: its recvmsg(2) fails with
+// `error`, "ENOMEM", or "EAGAIN" as when the wait for it has ended.
 [[nodiscard]] Refusal RunUnansweredAt(Command command, int nth, const std::string& error);
 
 // The N-th time that `command` makes the system call `call`, it fails with `error`.

@@ -19,8 +19,8 @@ constexpr const char* kReferenceDirectory = "/usr/lib/cni";
 // Ours, under all of their names, once OurDirectory() has been called.
 constexpr const char* kOurDirectory = "/run/our-plugins";
 
-// A network configuration list, where its plugins are looked for (CNI_PATH), and where they look for
-// the programs that they run.
+// A network configuration list, where its plugins are looked for (CNI_PATH), and where they look
+// for the programs that they run.
 struct Network {
   json list;
   std::string path;

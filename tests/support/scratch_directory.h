@@ -10,8 +10,8 @@ namespace nomad_bridge::test {
 
 class ScratchDirectory {
  public:
-  // The default is a tmpfs, as the data dir and /run of a node are. In a container nothing there can be
-  // executed.
+  // The default is a tmpfs, as the data dir and /run of a node are. In a container nothing there
+  // can be executed.
   explicit ScratchDirectory(const std::string& parent = "/dev/shm")
       : path_(parent + "/nomad-bridge-test-XXXXXX") {
     if (::mkdtemp(path_.data()) == nullptr) {

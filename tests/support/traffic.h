@@ -2,8 +2,8 @@
 // inside a node.
 //
 // Shapes   A server answers every client with its text and with the address that it saw;
-//          on TCP and SCTP it then sends back what it gets. Addresses are text of either family, ports host
-//          byte order.
+//          on TCP and SCTP it then sends back what it gets. Addresses are text of either family,
+//          ports host byte order.
 // Limits   A client gives up after its patience; "no answer", "refused" and "unreachable" are all
 //          nullopt.
 // Lives    A server is a child process that ends with its Server.
@@ -76,7 +76,8 @@ class Connection {
   UniqueFd fd_;
 };
 
-// Echo requests until one is answered, for three seconds: time for the neighbour to be asked for a second time.
+// Echo requests until one is answered, for three seconds: time for the neighbour to be asked for a
+// second time.
 [[nodiscard]] bool Ping(const Node& from, const std::string& to);
 
 }  // namespace nomad_bridge::test

@@ -9,8 +9,8 @@ namespace {
 
 constexpr const char* kBinDirectory = "/run/cni-bin";
 
-// One end of the cable between host and outside, and lo. One process of ip(8) for several commands: some
-// thousand cases make a world each.
+// One end of the cable between host and outside, and lo. One process of ip(8) for several commands:
+// some thousand cases make a world each.
 void SetUpUplink(const Node& node, const char* ip4, const char* ip6) {
   node.SetSysctl("net/ipv6/conf/uplink/accept_dad", "0");
   node.SetSysctl("net/ipv6/conf/uplink/accept_ra", "0");
@@ -36,8 +36,8 @@ World::World() : home_(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)) {
   containers_.push_back(std::make_unique<Node>("container", /*with_loopback=*/false));
   // An index of its own for each end: the kernel then reports carrier at once, and not up to a
   // second late (it delays link events where both ends have one index). Until then neither
-  // end has IPv6. Fixed MACs, because random ones, and the link-local addresses made of them, would be
-  // in every snapshot.
+  // end has IPv6. Fixed MACs, because random ones, and the link-local addresses made of them, would
+  // be in every snapshot.
   host().Must(
       Words("ip link add uplink index 70 address 02:00:00:00:01:01 type veth"
             " peer name uplink address 02:00:00:00:01:02 netns outside"));

@@ -149,7 +149,8 @@ TEST_F(DelegatedIpam, ThatIsBeingInstalledIsWaitedFor) {
   UniqueFd writer(::open(Path("x").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   const pid_t installer = ::fork();
   if (installer == 0) {
-    // Long enough for the first try to find the file still open: nobody sees from outside when that was.
+    // Long enough for the first try to find the file still open: nobody sees from outside when that
+    // was.
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     ::_exit(0);
   }

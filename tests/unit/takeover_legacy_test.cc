@@ -1,4 +1,5 @@
-// The text of iptables-legacy's tools: which rules belong to an attachment, and how they are removed.
+// The text of iptables-legacy's tools: which rules belong to an attachment, and how they are
+// removed.
 #include "plugin/takeover/legacy_rules.h"
 #include "tests/support/test.h"
 
