@@ -100,7 +100,11 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   if (type.Provides(cni::Part::kLoopback)) {
     link::BringUpLoopback(container);
   }
-  link::ConfigureContainer(host, container, record, veth, result, config.link);
+  link::ConfigureContainer(host, container, veth, result, config.link);
+  if (record.link.adopted) {
+    // The LAN's switches may look for its MAC on the node where a fixed address was until now.
+    link::Announce(container, veth.container);
+  }
 
   // Atomic, and after the link: from here on packets flow.
   undo.Then("remove the rules", [&host, record = record] {

@@ -10,18 +10,6 @@ namespace {
 
 constexpr int kScopeLink = 253;  // RT_SCOPE_LINK: the destination is on the link, without a gateway
 
-// Neighbours may have an address of `link` cached with another MAC, and a LAN's switches may send
-// its MAC to the node where it was until now.
-void Announce(Container& container, const rtnl::Link& link) {
-  netlink::InNetns(container.netns, [&] {
-    netlink::EnsureSysctlIfPresent(Cat("net/ipv4/conf/", link.name, "/arp_notify"), "1");
-    netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/ndisc_notify"), "1");
-  });
-  // The kernel announces addresses when the MAC is set, even to the same one. What it announced
-  // when the link came up was lost: the bridge's port was not forwarding yet.
-  container.net.Change(link, {.mac = link.mac});
-}
-
 void PrepareSysctls(Container& container,
                     const rtnl::Link& link,
                     const std::vector<Cidr>& addresses,
@@ -87,7 +75,6 @@ void AddRoutes(Container& container, const rtnl::Link& link, const cni::Result& 
 
 void ConfigureContainer(state::Host& host,
                         Container& container,
-                        const state::Record& record,
                         const VethPair& veth,
                         const cni::Result& result,
                         const config::LinkConfig& config) {
@@ -107,9 +94,19 @@ void ConfigureContainer(state::Host& host,
   AwaitTraffic(host, container, veth, addresses, config);
   const bool is_derived = std::ranges::all_of(
       addresses, [&](const Cidr& cidr) { return veth.container.mac == Mac::For(cidr.address); });
-  if (!is_derived || record.link.adopted) {
+  if (!is_derived) {  // neighbours may have the address cached with another MAC
     Announce(container, veth.container);
   }
+}
+
+void Announce(Container& container, const rtnl::Link& link) {
+  netlink::InNetns(container.netns, [&] {
+    netlink::EnsureSysctlIfPresent(Cat("net/ipv4/conf/", link.name, "/arp_notify"), "1");
+    netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/ndisc_notify"), "1");
+  });
+  // The kernel announces addresses when the MAC is set, even to the same one. What it announced
+  // when the link came up was lost: the bridge's port was not forwarding yet.
+  container.net.Change(link, {.mac = link.mac});
 }
 
 void BringUpLoopback(Container& container) {

@@ -14,15 +14,17 @@ namespace nomad_bridge::link {
 
 // Gives the container's end the addresses and routes of `result` and sets it up; then waits until
 // the pair and the bridge carry packets (but not for spanning tree) and, with enabledad, until
-// duplicate address detection is over. Its neighbours are told where it is if they may know better:
-// of another MAC, or, on an adopted bridge, of another node. With disableContainerInterface nothing
-// is done: the interface stays down.
+// duplicate address detection is over. Its neighbours are told if they may know its address with
+// another MAC. With disableContainerInterface nothing is done: the interface stays down.
 void ConfigureContainer(state::Host& host,
                         Container& container,
-                        const state::Record& record,
                         const VethPair& veth,
                         const cni::Result& result,
                         const config::LinkConfig& config);
+
+// Tells the neighbours of `link`, the container's end, where its addresses are now. Nothing while
+// it is down.
+void Announce(Container& container, const rtnl::Link& link);
 
 // Sets lo up; the kernel adds its addresses then.
 void BringUpLoopback(Container& container);
