@@ -19,10 +19,9 @@ std::string CheckFile(const std::string& path) {
   if (!FindStatus(path)) {
     throw Error(Code::kIo, "there is no such file");
   }
-  const std::vector<cni::PluginConfig> plugins = cni::ReadPluginConfigs(path);
   std::string others;
   std::string network;
-  for (const cni::PluginConfig& plugin : plugins) {
+  for (const cni::PluginConfig& plugin : cni::ReadPluginConfigs(path)) {
     network = plugin.request.id.network;
     if (Contains(cni::PluginTypeNames(), plugin.type)) {
       static_cast<void>(config::ParseConfig(plugin.request, cni::TypeOf(plugin.type)));

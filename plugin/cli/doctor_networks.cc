@@ -45,14 +45,6 @@ std::set<Ip> PublicAddresses(const Examination& node) {
   return addresses;
 }
 
-// The public address on which `port` answers; nullopt if there is none.
-std::optional<Ip> FindPublic(const portmap::DnatEntry& port, const std::set<Ip>& addresses) {
-  const auto found = std::ranges::find_if(addresses, [&](const Ip& address) {
-    return port.host_ip ? *port.host_ip == address : address.family() == port.container_ip.family();
-  });
-  return found == addresses.end() ? std::nullopt : std::optional(*found);
-}
-
 void CheckUsage(Examination& node,
                 std::string_view what,
                 std::optional<Usage> Network::*usage,
@@ -95,8 +87,10 @@ void CheckWorldPorts(Examination& node) {
   std::vector<std::string> open;
   for (const Attachment* const attachment : node.running) {
     for (const portmap::DnatEntry& port : attachment->record->rules.ports) {
-      const std::optional<Ip> address = FindPublic(port, addresses);
-      if (address && attachment->record->IsLive(cni::Part::kPorts)) {
+      const auto address = std::ranges::find_if(addresses, [&](const Ip& each) {
+        return port.host_ip ? *port.host_ip == each : each.family() == port.container_ip.family();
+      });
+      if (address != addresses.end() && attachment->record->IsLive(cni::Part::kPorts)) {
         open.push_back(Format("port {} of '{}' answers on the public address {}",
                               portmap::DescribeHostPort(port),
                               attachment->Allocation(),

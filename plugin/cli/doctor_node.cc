@@ -171,12 +171,10 @@ void CheckMissingPlugins(Examination& node) {
 }
 
 void CheckConflists(Examination& node) {
-  const auto fail = [&](const std::string& path, const std::string& error) {
-    node.Fail(error, Cat("nomad-bridge config check ", path));
-  };
   for (const ConfigFile& file : node.Configs()) {
+    const std::string fix = Cat("nomad-bridge config check ", file.path);
     if (!file.error.empty()) {
-      fail(file.path, file.error);
+      node.Fail(file.error, fix);
     }
     for (const cni::PluginConfig& plugin : file.plugins) {
       try {
@@ -184,7 +182,7 @@ void CheckConflists(Examination& node) {
           static_cast<void>(config::ParseConfig(plugin.request, cni::TypeOf(plugin.type)));
         }
       } catch (const std::exception& error) {
-        fail(file.path, Format("{}: {}", file.path, error.what()));
+        node.Fail(Format("{}: {}", file.path, error.what()), fix);
       }
     }
   }

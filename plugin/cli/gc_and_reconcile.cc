@@ -3,8 +3,6 @@
 // Shapes  For people: what a dry run found, a line each, and a last line with numbers, on stdout;
 //         what failed on stderr, as is what was done (base/log.h). -json:
 //         docs/schema/reconcile.json.
-#include "plugin/attachment/reconcile.h"
-
 #include <array>
 
 #include <unistd.h>
@@ -15,6 +13,7 @@
 #include "base/text.h"
 #include "netlink/nft/change_socket.h"
 #include "plugin/attachment/collect.h"
+#include "plugin/attachment/reconcile.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/document.h"
 #include "plugin/rules/converge.h"

@@ -115,11 +115,10 @@ std::string ShowInterface(const Attachment& attachment, const Inventory& invento
   if (attachment.host_veth.empty()) {
     return "";
   }
-  const std::string bridge = BridgeOf(attachment, inventory);
   std::string text = Format("{}{} on {} <-> {} in {}",
                             Head("Interface"),
                             attachment.host_veth,
-                            OrDash(bridge),
+                            OrDash(BridgeOf(attachment, inventory)),
                             attachment.id.ifname,
                             attachment.record ? attachment.record->netns_path : "?");
   if (attachment.link && attachment.link->counters) {

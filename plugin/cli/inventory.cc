@@ -12,7 +12,6 @@
 #include "ipam/range.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
-#include "plugin/link/stale_since.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::cli {

@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "base/attachment_id.h"
-#include "base/ip.h"
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/cni/labels.h"
 #include "plugin/state/host.h"

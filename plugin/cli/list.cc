@@ -38,7 +38,7 @@ std::string TextOf(const Attachment& attachment, std::string_view key) {
   return key == "net"     ? attachment.id.network
          : key == "veth"  ? attachment.host_veth
          : key == "state" ? std::string(Text(attachment.state))
-                          : attachment.Label(std::string(key));
+                          : attachment.Label(key);
 }
 
 // What `key` is of an attachment; several of its addresses and ports.

@@ -16,7 +16,7 @@
 #include "plugin/cli/command.h"
 #include "plugin/cli/doctor.h"
 #include "plugin/cli/terminal.h"
-#include "plugin/link/stale_since.h"
+#include "plugin/link/liveness.h"
 #include "plugin/link/traffic.h"
 #include "plugin/state/kernel_names.h"
 

@@ -16,10 +16,11 @@ namespace {
 
 // An attachment as its ADD would begin it, with the gateways that the bridge gets if it takes its
 // addresses from the first range of each set.
-state::Record AnyAttachment(const cni::Request& request,
-                            const cni::PluginType& type,
-                            const config::Config& config) {
-  state::Record record = state::IntentOf(request, type, config, {});
+state::Record IntentOfNetwork(state::Host& host, const cni::PluginConfig& plugin) {
+  const cni::PluginType& type = cni::TypeOf(plugin.type);
+  const config::Config config =
+      rules::WithPossibleChecks(config::ParseConfig(plugin.request, type), host);
+  state::Record record = state::IntentOf(plugin.request, type, config, {});
   for (const ipam::RangeSet& set : config.ipam.ranges) {
     const ipam::Range& range = set.front();
     if (config.link.is_gateway) {
@@ -38,11 +39,7 @@ std::string BringUp(state::Host& host, const std::string& file) {
     if (!Contains(cni::PluginTypeNames(), plugin.type)) {
       continue;
     }
-    const cni::PluginType& type = cni::TypeOf(plugin.type);
-    state::Record record =
-        AnyAttachment(plugin.request,
-                      type,
-                      rules::WithPossibleChecks(config::ParseConfig(plugin.request, type), host));
+    state::Record record = IntentOfNetwork(host, plugin);
     const std::string& network = plugin.request.id.network;
     if (!record.link.bridge.empty() && record.link.gateways.empty()) {
       // Perhaps the node's own, to its LAN: whatever sets that up may come after us.

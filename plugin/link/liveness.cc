@@ -2,10 +2,14 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "plugin/link/host_veth.h"
+#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::link {
-
 namespace {
 
 // Whether the recorded path leads to the recorded namespace.
@@ -19,6 +23,14 @@ bool IsInPlace(const state::Record& record) {
     return !record.Has(cni::Part::kLink);  // its host veth would be there
   }
   return !cookie || cookie == rtnl::Socket::In(*netns).NetnsCookie();
+}
+
+std::string StaleDirectory() {
+  return Cat(state::kStateDirectory, "/.dead");
+}
+
+std::string StalePath(const std::string& host_veth) {
+  return Cat(StaleDirectory(), '/', host_veth);
 }
 
 }  // namespace
@@ -46,6 +58,26 @@ const std::vector<state::Record>& LiveAttachments::records() {
     }
   }
   return *records_;
+}
+
+void NoteStale(const std::set<std::string>& host_veths) try {
+  for (const std::string& name : Entries(StaleDirectory())) {
+    if (!host_veths.contains(name)) {
+      EnsureFileGone(StalePath(name));
+    }
+  }
+  for (const std::string& name : host_veths) {
+    EnsureDirectory(StaleDirectory());
+    static_cast<void>(CreateFile(StalePath(name), ""));
+  }
+} catch (const Error& error) {
+  LogLine("{}, ignoring: since when an attachment is stale will not be known", error.what());
+}
+
+std::optional<std::chrono::system_clock::time_point> FindStaleSince(const AttachmentId& id) {
+  const std::optional<struct stat> status = FindStatus(StalePath(state::HostVethName(id)));
+  return status ? std::optional(std::chrono::system_clock::from_time_t(status->st_mtim.tv_sec))
+                : std::nullopt;
 }
 
 }  // namespace nomad_bridge::link
