@@ -11,8 +11,7 @@
 
 namespace nomad_bridge::test {
 
-// NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move is noexcept; its assertions confuse
-// the check.
+// NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move, whose assertions confuse the check
 struct Killing {
   Outcome outcome;
   int calls = 0;        // counted until the end

@@ -17,8 +17,7 @@ namespace nomad_bridge::test {
 // The first ADD under an emulated kernel of Debian 11 loads a dozen modules, which takes it 40 s.
 constexpr std::chrono::seconds kProgramPatience{100};
 
-// NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move is noexcept; its assertions confuse
-// the check.
+// NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move, whose assertions confuse the check
 struct Outcome {
   int exit_code = -1;
   std::string out;

@@ -11,8 +11,7 @@ namespace nomad_bridge::test {
                                   const std::string& log,
                                   const std::vector<std::string>& options);
 
-// NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move is noexcept; its assertions confuse
-// the check.
+// NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move, whose assertions confuse the check
 struct Refusal {
   Outcome outcome;
   bool happened = false;  // false: the command made fewer requests, or got fewer answers
