@@ -28,117 +28,96 @@ constexpr std::uint32_t kFilterDestinationPort = 1U << 5;
 // Above that a list is faster than one walk for each.
 constexpr std::size_t kMaxWalks = 64;
 
-// Entries of which those bits of the status that are in `mask` equal `value`.
-struct Status {
-  std::uint32_t mask = 0;
-  std::uint32_t value = 0;
-};
-
-// All that `flows` may have, one walk for each.
-std::vector<Status> StatusesOf(const UdpFlows& flows) {
-  if (flows.untranslated) {
-    return {{.mask = IPS_NAT_MASK}};
-  }
-  if (flows.destination) {
-    return {{}};
-  }
-  return {{.mask = IPS_NAT_MASK}, {.mask = IPS_DST_NAT, .value = IPS_DST_NAT}};
-}
-
 netlink::Message ConntrackMessage(int type, int flags, Family family) {
   return netlink::NetfilterMessage(
       NFNL_SUBSYS_CTNETLINK, type, flags, family == Family::kIpv4 ? AF_INET : AF_INET6);
 }
 
-// What of an entry's original direction is compared, and with what. Addresses are IPv4.
-void PutFilter(netlink::Message& message, const UdpFlows& flows) {
-  {
-    const netlink::Nest tuple(message, CTA_TUPLE_ORIG);
-    if (flows.source || flows.destination) {
-      const netlink::Nest addresses(message, CTA_TUPLE_IP);
-      if (flows.source) {
-        message.PutBytes(CTA_IP_V4_SRC, flows.source->bytes());
-      }
-      if (flows.destination) {
-        message.PutBytes(CTA_IP_V4_DST, flows.destination->bytes());
-      }
+// Of one direction: the ends that are compared, besides the protocol. Addresses are IPv4.
+void PutTuple(netlink::Message& message,
+              int direction,
+              const std::optional<Ip>& source,
+              const std::optional<Ip>& destination,
+              const std::optional<std::uint16_t>& port) {
+  const netlink::Nest tuple(message, direction);
+  if (source || destination) {
+    const netlink::Nest addresses(message, CTA_TUPLE_IP);
+    if (source) {
+      message.PutBytes(CTA_IP_V4_SRC, source->bytes());
     }
-    const netlink::Nest protocol(message, CTA_TUPLE_PROTO);
-    message.PutU8(CTA_PROTO_NUM, IPPROTO_UDP);
-    if (flows.port) {
-      message.PutU16(CTA_PROTO_DST_PORT, htobe16(*flows.port));
+    if (destination) {
+      message.PutBytes(CTA_IP_V4_DST, destination->bytes());
     }
   }
+  const netlink::Nest protocol(message, CTA_TUPLE_PROTO);
+  message.PutU8(CTA_PROTO_NUM, IPPROTO_UDP);
+  if (port) {
+    message.PutU16(CTA_PROTO_DST_PORT, htobe16(*port));
+  }
+}
+
+// What of an entry is compared, and with what.
+void PutFilter(netlink::Message& message, const UdpFlows& flows) {
+  if (flows.answered_by) {
+    PutTuple(message, CTA_TUPLE_REPLY, flows.answered_by, std::nullopt, std::nullopt);
+  } else {
+    PutTuple(message, CTA_TUPLE_ORIG, flows.source, flows.destination, flows.port);
+  }
   const netlink::Nest filter(message, CTA_FILTER);
-  message.PutU32(CTA_FILTER_ORIG_FLAGS,
+  message.PutU32(flows.answered_by ? CTA_FILTER_REPLY_FLAGS : CTA_FILTER_ORIG_FLAGS,
                  kFilterProtocol | (flows.port ? kFilterDestinationPort : 0) |
-                     (flows.source ? kFilterSourceAddress : 0) |
+                     (flows.source || flows.answered_by ? kFilterSourceAddress : 0) |
                      (flows.destination ? kFilterDestinationAddress : 0));
 }
 
 // conntrack -D -f <family> -p udp [--orig-src <address>] [--orig-dst <address>] [--orig-port-dst
-// <port>] False if the kernel cannot.
+// <port>] [--reply-src <address>] False if the kernel cannot.
 bool Flush(netlink::RequestSocket& socket, const UdpFlows& flows) {
   // The kernel compares IPv6 addresses the wrong way round (still in 6.18): it would delete the
   // flows of all other addresses.
-  if (flows.family == Family::kIpv6 && (flows.source || flows.destination)) {
+  if (flows.family == Family::kIpv6) {
     return false;
   }
-  for (const Status& status : StatusesOf(flows)) {
-    netlink::Message message = ConntrackMessage(IPCTNL_MSG_CT_DELETE, NLM_F_ACK, flows.family);
-    // Kernels before 6.11 ignore CTA_FILTER on delete and reject the partial tuple: EINVAL, never
-    // "delete all".
-    PutFilter(message, flows);
-    if (status.mask != 0) {
-      message.PutU32(CTA_STATUS, htobe32(status.value));
-      message.PutU32(CTA_STATUS_MASK, htobe32(status.mask));
-    }
-    const netlink::Reply reply = socket.TransactOrThrow(
-        message, "cannot remove stale UDP flows from conntrack", {EINVAL, EOPNOTSUPP, ENOENT});
-    if (reply.error != 0 && reply.error != ENOENT) {
-      return false;
-    }
+  netlink::Message message = ConntrackMessage(IPCTNL_MSG_CT_DELETE, NLM_F_ACK, flows.family);
+  // Kernels before 6.11 ignore CTA_FILTER on delete and reject the partial tuple: EINVAL, never
+  // "delete all".
+  PutFilter(message, flows);
+  if (flows.untranslated) {
+    message.PutU32(CTA_STATUS, 0);
+    message.PutU32(CTA_STATUS_MASK, htobe32(IPS_NAT_MASK));
   }
-  return true;
+  const netlink::Reply reply = socket.TransactOrThrow(
+      message, "cannot remove stale UDP flows from conntrack", {EINVAL, EOPNOTSUPP, ENOENT});
+  return reply.error == 0 || reply.error == ENOENT;
 }
-
-// The UDP entry `entry` as the most specific of UdpFlows, with its translation in `status`.
-struct Entry {
-  UdpFlows flow;
-  std::uint32_t status = 0;
-};
 
 std::optional<Ip> ReadAddress(const netlink::Attributes& addresses, int ipv4, int ipv6) {
   const std::optional<Ip> address = addresses.Address(ipv4);
   return address ? address : addresses.Address(ipv6);
 }
 
-Entry ReadEntry(const netlink::Attributes& entry, Family family) {
-  const netlink::Attributes tuple = entry.Inside(CTA_TUPLE_ORIG);
-  const netlink::Attributes addresses = tuple.Inside(CTA_TUPLE_IP);
-  return {.flow = {.family = family,
-                   .source = ReadAddress(addresses, CTA_IP_V4_SRC, CTA_IP_V6_SRC),
-                   .destination = ReadAddress(addresses, CTA_IP_V4_DST, CTA_IP_V6_DST),
-                   .port = tuple.Inside(CTA_TUPLE_PROTO).U16Be(CTA_PROTO_DST_PORT)},
-          .status = be32toh(entry.U32(CTA_STATUS).value_or(0))};
-}
-
 // Whether any of `flows` matches `entry`: looked up in each of the forms that they have.
-bool IsIn(const std::set<UdpFlows>& flows, const Entry& entry) {
-  const UdpFlows& full = entry.flow;
-  const std::array<UdpFlows, 4> forms = {
-      UdpFlows{.family = full.family, .source = full.source},
-      UdpFlows{.family = full.family, .port = full.port},
-      UdpFlows{.family = full.family, .destination = full.destination, .port = full.port},
-      full};
-  const auto is_wanted = [&](UdpFlows form, bool untranslated) {
-    form.untranslated = untranslated;
-    return flows.contains(form) && std::ranges::any_of(StatusesOf(form), [&](const Status& status) {
-             return (entry.status & status.mask) == status.value;
-           });
+bool IsIn(const std::set<UdpFlows>& flows, const netlink::Attributes& entry, Family family) {
+  const auto address = [&](int direction, int ipv4, int ipv6) {
+    return ReadAddress(entry.Inside(direction).Inside(CTA_TUPLE_IP), ipv4, ipv6);
   };
-  return std::ranges::any_of(
-      forms, [&](const UdpFlows& form) { return is_wanted(form, true) || is_wanted(form, false); });
+  const std::optional<Ip> source = address(CTA_TUPLE_ORIG, CTA_IP_V4_SRC, CTA_IP_V6_SRC);
+  const std::optional<Ip> destination = address(CTA_TUPLE_ORIG, CTA_IP_V4_DST, CTA_IP_V6_DST);
+  const std::optional<Ip> answered_by = address(CTA_TUPLE_REPLY, CTA_IP_V4_SRC, CTA_IP_V6_SRC);
+  const std::optional<std::uint16_t> port =
+      entry.Inside(CTA_TUPLE_ORIG).Inside(CTA_TUPLE_PROTO).U16Be(CTA_PROTO_DST_PORT);
+  const bool is_translated = (be32toh(entry.U32(CTA_STATUS).value_or(0)) & IPS_NAT_MASK) != 0;
+  const std::array<UdpFlows, 5> forms = {
+      UdpFlows{.family = family, .source = source},
+      UdpFlows{.family = family, .port = port},
+      UdpFlows{.family = family, .destination = destination, .port = port},
+      UdpFlows{.family = family, .source = source, .destination = destination, .port = port},
+      UdpFlows{.family = family, .answered_by = answered_by}};
+  return std::ranges::any_of(forms, [&](UdpFlows form) {
+    const bool is_meant = flows.contains(form);
+    form.untranslated = true;
+    return is_meant || (!is_translated && flows.contains(form));
+  });
 }
 
 // Deletes exactly this entry: its id keeps us from hitting a new flow between the same ends.
@@ -163,7 +142,7 @@ void ForgetIn(netlink::RequestSocket& socket, Family family, const std::set<UdpF
   netlink::ForEachMessage<nfgenmsg>(reply, [&](const auto&, const netlink::Attributes& entry) {
     // Kernels before 5.8 list all protocols.
     const netlink::Attributes protocol = entry.Inside(CTA_TUPLE_ORIG).Inside(CTA_TUPLE_PROTO);
-    if (protocol.U8(CTA_PROTO_NUM) == IPPROTO_UDP && IsIn(flows, ReadEntry(entry, family))) {
+    if (protocol.U8(CTA_PROTO_NUM) == IPPROTO_UDP && IsIn(flows, entry, family)) {
       ForgetEntry(socket, family, entry);
     }
   });

@@ -4,8 +4,7 @@
 //         allocation, or while the rules were flushed, has a conntrack entry without, or with the
 //         wrong, translation; as long as packets come, it never expires.
 // Shapes  Ports in host byte order.
-// Match   original direction: see UdpFlows. Never the allocation's own port: that would cut
-//         connections of others.
+// Match   see UdpFlows. Never the allocation's own port: that would cut connections of others.
 // Socket  Best closed last: closing a NETLINK_NETFILTER socket waits until all that was deleted
 //         from nf_tables has been freed, some 10 ms.
 // Cost    A walk of the whole table (262,144 buckets from 4 GB of memory on): 0.2 ms per UdpFlows
@@ -31,15 +30,15 @@
 
 namespace nomad_bridge::conntrack {
 
-// Those with all that is given: a source; a destination port, with or without its address.
+// Those with all that is given: a source; a destination port, with or without its address; whose
+// answers come from an address, to which the packets are translated.
 struct UdpFlows {
   Family family = Family::kIpv4;
   std::optional<Ip> source;
   std::optional<Ip> destination;
   std::optional<std::uint16_t> port;  // of the destination
-  // Only those that nothing translates. Without a destination, those of which only the source is
-  // translated are never meant: they lead to that port elsewhere.
-  bool untranslated = false;
+  std::optional<Ip> answered_by;
+  bool untranslated = false;  // only those that nothing translates
 
   auto operator<=>(const UdpFlows&) const = default;
 };

@@ -72,12 +72,13 @@ std::vector<Cidr> Socket::Addresses(const Link& link) {
   return addresses;
 }
 
-std::vector<Ip> Socket::LocalIpv4Addresses() {
+std::vector<Ip> Socket::LocalAddresses(Family family) {
+  const auto number = static_cast<unsigned char>(family == Family::kIpv4 ? AF_INET : AF_INET6);
   netlink::Message request(
-      RTM_GETROUTE, NLM_F_DUMP, rtmsg{.rtm_family = AF_INET, .rtm_type = RTN_LOCAL});
+      RTM_GETROUTE, NLM_F_DUMP, rtmsg{.rtm_family = number, .rtm_type = RTN_LOCAL});
   request.PutU32(RTA_TABLE, RT_TABLE_LOCAL);
   const netlink::Reply reply =
-      socket_.TransactOrThrow(request, "cannot list the node's IPv4 addresses", {ENOENT});
+      socket_.TransactOrThrow(request, "cannot list the node's addresses", {ENOENT});
   std::vector<Ip> addresses;
   const auto read = [&](const rtmsg& head, const netlink::Attributes& attributes) {
     const std::optional<Ip> ip = attributes.Address(RTA_DST);

@@ -189,7 +189,7 @@ class Socket {
   [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);
   // Those at which this node is reached, of every link outside a VRF. By their routes: for a list
   // of the addresses themselves the kernel asks each link, also host veths, which have none.
-  [[nodiscard]] std::vector<Ip> LocalIpv4Addresses();
+  [[nodiscard]] std::vector<Ip> LocalAddresses(Family family);
   // The address is in use when this returns: packets to it arrive. IPv6 addresses get IFA_F_NODAD
   // and cost one more round trip, unless `detect_duplicates`: see AwaitAddresses(). IPv4 ones get
   // their broadcast address where the prefix is shorter than /31. One more round trip if the

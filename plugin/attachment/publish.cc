@@ -54,7 +54,7 @@ void Publish(state::Host& host, const state::Record& record, firewall::PlanMode 
   // route_localnet only now: localhost_guard, which makes it safe, is in force.
   rules::CheckLocalhost(host, record.Finished(), implied);
   // Not before: a packet in between would begin the same flow anew, untranslated.
-  rules::ForgetStaleFlows(host, record);
+  rules::ForgetStaleFlows(host, record, {cni::Part::kPorts});
   rules::WarnOfPorts(host, record);
 }
 

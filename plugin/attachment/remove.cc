@@ -61,14 +61,18 @@ std::vector<std::string> Remove(state::Host& host,
   });
   if (removed.contains(cni::Part::kPorts)) {
     failures.Try("its published ports", [&] { TransferPortsToSibling(host, record); });
-    // A port that was never committed is perhaps another's, whose flows go on.
-    if (record.parts.at(cni::Part::kPorts) != state::Phase::kMaking) {
-      failures.Try("stale UDP flows", [&] { rules::ForgetStaleFlows(host, record); });
-    }
   }
   if (removed.contains(cni::Part::kLink)) {
     failures.Try("the link", [&] { link::EnsureLinkGone(host, record); });
   }
+  // After the rules and the link, by which they would begin anew.
+  failures.Try("stale UDP flows", [&] {
+    cni::Parts parts = removed;
+    if (record.PhaseOf(cni::Part::kPorts) == state::Phase::kMaking) {
+      parts.erase(cni::Part::kPorts);  // never committed: perhaps another's, whose flows go on
+    }
+    rules::ForgetStaleFlows(host, record, parts);
+  });
   // After the link: until then its container answers for the address.
   if (removed.contains(cni::Part::kAddress)) {
     failures.Try("the leases", [&] { ReleaseAddresses(record); });

@@ -11,11 +11,11 @@
 
 namespace nomad_bridge::rules {
 
-// Deletes UDP flows to the published ports of `record` on this node: conntrack would go on
-// translating them to the earlier target. Flows to the same port elsewhere stay. (IPv6 flows to a
-// port published on all addresses go wherever they lead, unless the node masquerades them; the next
-// packet begins them anew.)
-void ForgetStaleFlows(state::Host& host, const state::Record& record);
+// Deletes the UDP flows that `parts` of `record` concern. Its published ports: those to them on
+// this node's addresses, which conntrack would go on translating to the earlier target; flows to
+// the same port elsewhere stay. Its addresses: all from and to them, which would be the next
+// owner's.
+void ForgetStaleFlows(state::Host& host, const state::Record& record, const cni::Parts& parts);
 
 // Of `records`, whose rules were away and are in force again: deletes UDP flows that began
 // meanwhile, to their ports and out of their containers. Nothing translates those, and nothing

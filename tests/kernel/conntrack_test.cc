@@ -124,16 +124,25 @@ TEST_P(Conntrack, ForgetsWhatNothingTranslatesOfOneSource) {
   EXPECT_THAT(left, HasSubstr("src=fd00:26::3"));
 }
 
-TEST_P(Conntrack, LeavesFlowsOfWhichOnlyTheSourceIsTranslated) {
-  host().Must(
-      Words("conntrack -I -t 300 -p udp -s fd00:26::2 -d 2001:db8:100::2 --sport 9 "
-            "--dport 443 --src-nat 2001:db8:100::1"));
-  Make(host(), {.from = kOutsideIp6, .to = kHostIp6, .to_port = 443});
+TEST_P(Conntrack, ForgetsWhatLeadsToAnAddress) {
+  const std::string made = "conntrack -I -t 300 -p udp --sport 9 --dport 53 ";
+  for (const std::string target : {"172.26.64.2", "172.26.64.3"}) {
+    host().Must(
+        Words(Cat(made, "-s 198.51.100.", target.back(), " -d 198.51.100.1 --dst-nat ", target)));
+  }
+  for (const std::string target : {"fd00:26::2", "fd00:26::3"}) {
+    host().Must(Words(
+        Cat(made, "-s 2001:db8:100::", target.back(), " -d 2001:db8:100::1 --dst-nat ", target)));
+  }
 
-  Forget({{.family = Family::kIpv6, .port = 443}});
+  Forget({{.family = Family::kIpv4, .answered_by = Ip::Parse("172.26.64.2")},
+          {.family = Family::kIpv6, .answered_by = Ip::Parse("fd00:26::2")}});
 
-  EXPECT_THAT(List(host()), HasSubstr("src=fd00:26::2"));
-  EXPECT_THAT(List(host()), Not(HasSubstr("dst=2001:db8:100::1 sport=40000")));
+  const std::string left = List(host());
+  EXPECT_THAT(left, Not(HasSubstr("src=172.26.64.2")));
+  EXPECT_THAT(left, HasSubstr("src=172.26.64.3"));
+  EXPECT_THAT(left, Not(HasSubstr("src=fd00:26::2")));
+  EXPECT_THAT(left, HasSubstr("src=fd00:26::3"));
 }
 
 TEST_P(Conntrack, ForgetsThousandsOfPortsInOneCall) {

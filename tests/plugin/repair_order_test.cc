@@ -218,7 +218,7 @@ TEST_F(Order, OfAnAddThatFails) {
 TEST_F(Order, OfDel) {
   Attach(config_);
   AddStaleFlow();
-  EXPECT_EQ(ObserveDel(), Join({kLeaving, {"-rules"}, kFlow, kNoLink, {"-lease", "-leaving"}}));
+  EXPECT_EQ(ObserveDel(), Join({kLeaving, {"-rules"}, kNoLink, kFlow, {"-lease", "-leaving"}}));
 }
 
 TEST_F(Order, OfDelWithoutARecord) {
@@ -231,7 +231,7 @@ TEST_F(Order, OfGc) {
   Attach(config_);
   AddStaleFlow();
   EXPECT_EQ(Observe(PluginCommand("GC", WithValid({"neighbour"}, config_).dump(), kNoContainer)),
-            Join({kLeaving, {"-rules"}, kFlow, kNoLink, {"-lease", "-leaving", "+message"}}));
+            Join({kLeaving, {"-rules"}, kNoLink, kFlow, {"-lease", "-leaving", "+message"}}));
 }
 
 // 127.0.0.1 is routed only where the rules are that keep it from others.
