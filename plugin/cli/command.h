@@ -2,8 +2,8 @@
 // at.
 //
 // A Command says what one is called and takes, what help says of it, and the function. Each is a
-// constant beside its function, in the file of its name (uninstall: install.cc); command_line.cc has
-// the table of them.
+// constant beside its function, in the file of its name (uninstall: install.cc); command_line.cc
+// has the table of them.
 //
 // Shapes     Exit codes: see Exit. Flags are `-name`, `--name`, `-name VALUE` or `-name=VALUE`, in
 //            any place; a beginning that only one flag has will do. Every command has -help and

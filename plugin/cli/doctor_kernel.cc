@@ -8,10 +8,14 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "firewall/static_rules.h"
+#include "firewall/table.h"
 #include "netlink/core/sysctl.h"
 #include "plugin/cli/doctor.h"
 #include "plugin/foreign/tools.h"
+#include "plugin/link/forwarding.h"
+#include "plugin/link/uplink.h"
 #include "plugin/rules/forward_hooks.h"
+#include "plugin/rules/published_port_warnings.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -104,6 +108,62 @@ void CheckConntrackRoom(Examination& node) {
            Cat("sysctl -w net.netfilter.nf_conntrack_max=", most * 2));
 }
 
+void CheckForwarding(Examination& node) {
+  node.AddMismatches({Area::kForwarding});
+  for (const Attachment* const attachment : node.running) {
+    if (!attachment->record->link.gateways.empty()) {
+      continue;  // reconcile turns it on
+    }
+    for (const std::string& setting : rules::FindForwardingOff(*attachment->record)) {
+      node.Fail(Format("{} is 0: the published ports of '{}' answer this node alone",
+                       setting,
+                       attachment->Allocation()),
+                Format("sysctl -w {}=1", setting));
+    }
+  }
+}
+
+// For allocations it forwards; what else it forwards is for a firewall to say.
+void CheckRouting(Examination& node) {
+  const std::vector<std::string> uplinks = link::RoutedUplinks(node.host);
+  if (node.gateways.empty() || uplinks.size() < 2 ||
+      !netlink::IsSysctlOn(link::ForwardingOf(Family::kIpv4))) {
+    return;
+  }
+  const auto is_between = [&](const nft::Socket::TableChain& each) {
+    const bool is_forward = each.chain.hook && each.chain.hook->point == nft::Hook::Point::kForward;
+    return (is_forward && each.chain.hook->drops) ||
+           std::ranges::any_of(node.host.nft.Rules(each.table, each.chain.name),
+                               IsBetweenInterfaces);
+  };
+  std::vector<nft::Socket::TableChain> chains = node.host.nft.Chains();
+  std::erase_if(chains,
+                [](const auto& each) { return each.table.name == firewall::TableId().name; });
+  if (std::ranges::none_of(chains, is_between)) {
+    node.Warn(
+        Format("this node also routes between '{}' and '{}'", uplinks[0], uplinks[1]),
+        Format("iptables -I NOMAD-ADMIN -i {} -o {} -j DROP, and the other way round, if that "
+               "is not meant",
+               uplinks[0],
+               uplinks[1]));
+  }
+}
+
+void CheckAdvertisements(Examination& node) {
+  if (!netlink::IsSysctlOn(link::ForwardingOf(Family::kIpv6))) {
+    return;
+  }
+  for (const rtnl::Link& link : link::Uplinks(node.host.net)) {
+    const std::string setting = Format("net/ipv6/conf/{}/accept_ra", link.name);
+    if (link.up && netlink::FindSysctl(setting) == "1") {
+      node.Warn(Format("'{}' takes no router advertisements: {} is 1, and the node forwards IPv6",
+                       link.name,
+                       setting),
+                Format("sysctl -w net/ipv6/conf/{}/accept_ra=2; 0 if it needs none", link.name));
+    }
+  }
+}
+
 // An allocation in two networks answers by the default route through one, also from its address in
 // the other.
 void CheckReversePath(Examination& node) {
@@ -173,12 +233,14 @@ constexpr std::array kKernelTable = {
     Check{"kernel.br_netfilter", Cost::kCheap, CheckBrNetfilter},
     Check{"kernel.conntrack", Cost::kCheap, CheckConntrack},
     Check{"conntrack.full", Cost::kCheap, CheckConntrackRoom},
-    Check{"sysctl.ip_forward", Cost::kCheap, CheckByReconcile<Area::kForwarding>},
+    Check{"sysctl.ip_forward", Cost::kCheap, CheckForwarding},
+    Check{"sysctl.accept_ra", Cost::kDear, CheckAdvertisements},
     Check{"sysctl.rp_filter", Cost::kCheap, CheckReversePath},
     Check{"sysctl.route_localnet", Cost::kCheap, CheckByReconcile<Area::kLocalhost>},
     Check{"table.intact", Cost::kCheap, CheckByReconcile<Area::kTable, Area::kElement>},
     Check{"static_rules", Cost::kCheap, CheckByReconcile<Area::kStaticRules>},
     Check{"forward.foreign", Cost::kCheap, CheckForeignChains},
+    Check{"forward.uplinks", Cost::kDear, CheckRouting},
     Check{"firewalld.zone", Cost::kDear, CheckFirewalldZone},
     Check{"ports.orphan", Cost::kCheap, CheckByReconcile<Area::kLeftOver>},
 };

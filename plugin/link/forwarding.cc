@@ -1,5 +1,7 @@
 #include "plugin/link/forwarding.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
@@ -7,9 +9,6 @@
 
 namespace nomad_bridge::link {
 namespace {
-
-constexpr const char* kIpv4Forwarding = "net/ipv4/ip_forward";
-constexpr const char* kIpv6Forwarding = "net/ipv6/conf/all/forwarding";
 
 std::string AcceptRa(const std::string& ifname) {
   return Format("net/ipv6/conf/{}/accept_ra", ifname);
@@ -21,23 +20,32 @@ std::vector<std::string> SettingsFor(const std::string& gateway_ifname,
                                      const std::vector<Cidr>& gateways) {
   std::vector<std::string> settings;
   if (HasFamily(gateways, Family::kIpv4)) {
-    settings = {kIpv4Forwarding, Format("net/ipv4/conf/{}/forwarding", gateway_ifname)};
+    settings = {ForwardingOf(Family::kIpv4), Format("net/ipv4/conf/{}/forwarding", gateway_ifname)};
   }
   if (HasFamily(gateways, Family::kIpv6)) {
-    settings.emplace_back(kIpv6Forwarding);
+    settings.emplace_back(ForwardingOf(Family::kIpv6));
   }
   return settings;
 }
 
 // Once it forwards, the kernel deletes default routes by router advertisements, and takes no more
-// advertisements, on every link but those with accept_ra=2.
-void KeepLearntDefaultRoutes(state::Host& host) {
-  for (const rtnl::Socket::LearntRoute& learnt : host.net.LearntRoutes()) {
-    const std::optional<rtnl::Link> link = host.net.FindLink(learnt.link);
-    if (learnt.route.destination.prefix_length == 0 && link &&
-        netlink::FindSysctl(AcceptRa(link->name)) == "1") {
-      netlink::EnsureSysctl(AcceptRa(link->name), "2");
+// advertisements, on every link but those with accept_ra=2. At boot none may have come yet.
+void KeepAdvertisements(state::Host& host) {
+  for (const rtnl::Link& link : Uplinks(host.net)) {
+    if (netlink::FindSysctl(AcceptRa(link.name)) == "1") {
+      netlink::EnsureSysctl(AcceptRa(link.name), "2");
     }
+  }
+}
+
+// What an administrator may not expect of a setting for allocations.
+void NameRouting(state::Host& host) {
+  const std::vector<std::string> uplinks = RoutedUplinks(host);
+  if (uplinks.size() > 1) {
+    LogLine("{} is on now: this node also routes between '{}' and '{}', unless a firewall drops it",
+            ForwardingOf(Family::kIpv4),
+            uplinks[0],
+            uplinks[1]);
   }
 }
 
@@ -52,6 +60,21 @@ void RefuseAdvertisements(state::Host& host, const rtnl::Link& link) {
 
 }  // namespace
 
+const char* ForwardingOf(Family family) {
+  return family == Family::kIpv4 ? "net/ipv4/ip_forward" : "net/ipv6/conf/all/forwarding";
+}
+
+std::vector<std::string> RoutedUplinks(state::Host& host) {
+  std::vector<std::string> names;
+  for (const rtnl::Link& link : Uplinks(host.net)) {
+    if (link.up && HasFamily(host.net.Addresses(link), Family::kIpv4)) {
+      names.push_back(link.name);
+    }
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
 void CheckForwarding(state::Host& host,
                      const rtnl::Link& gateway,
                      const std::vector<Cidr>& gateways,
@@ -61,10 +84,13 @@ void CheckForwarding(state::Host& host,
       continue;
     }
     mismatches.Add({Mismatch::Area::kForwarding, gateway.name, Cat(setting, " is 0")}, [&] {
-      if (setting == kIpv6Forwarding) {
-        KeepLearntDefaultRoutes(host);
+      if (setting == ForwardingOf(Family::kIpv6)) {
+        KeepAdvertisements(host);
       }
       netlink::EnsureSysctl(setting, "1");
+      if (setting == ForwardingOf(Family::kIpv4)) {
+        NameRouting(host);
+      }
     });
   }
   constexpr const char* kDefault = "net/ipv4/conf/default/forwarding";

@@ -5,6 +5,7 @@
 // Source   ip-sysctl.rst: forwarding, accept_ra.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/mismatch.h"
@@ -12,8 +13,14 @@
 
 namespace nomad_bridge::link {
 
-// Forwarding for the families of `gateways`, which `gateway` has. What the node itself has learnt
-// from router advertisements stays, which the kernel drops where it begins to forward.
+// The node's setting for a family, as netlink::FindSysctl() names it.
+[[nodiscard]] const char* ForwardingOf(Family family);
+
+// The uplinks between which the node routes once it forwards IPv4.
+[[nodiscard]] std::vector<std::string> RoutedUplinks(state::Host& host);
+
+// Forwarding for the families of `gateways`, which `gateway` has. The node goes on taking router
+// advertisements on its uplinks, which the kernel stops where it begins to forward.
 void CheckForwarding(state::Host& host,
                      const rtnl::Link& gateway,
                      const std::vector<Cidr>& gateways,

@@ -5,8 +5,8 @@
 //          path still leads to the recorded namespace. That is told by its cookie: device and inode
 //          are soon another's. Before Linux 5.14 there is none, and our host veth alone tells; a
 //          record of before cookies were written goes by device and inode.
-// Shapes   /run/nomad-bridge/.dead/<host veth>  empty; made when an attachment was first seen stale:
-//          only for what people look at, so that writing it never fails a command.
+// Shapes   /run/nomad-bridge/.dead/<host veth>  empty; made when an attachment was first seen
+//          stale: only for what people look at, so that writing it never fails a command.
 // Locks    None are taken. Before a stale attachment is reclaimed its lock is tried: one that a
 //          command works on counts as alive.
 // Errors   kKernel, kIo.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 
 namespace nomad_bridge::link {
 namespace {
@@ -10,6 +11,11 @@ namespace {
 // Beyond every node, so that the route to them is the default one: a.root-servers.net. A dump of
 // the routes would grow with them, and the kernel takes a query for 0.0.0.0 to mean itself.
 constexpr std::array kBeyond = {"198.41.0.4", "2001:503:ba3e::2:30"};
+
+// A container's.
+bool IsHostEnd(const rtnl::Link& link) {
+  return link.kind == "veth" && link.name.starts_with("veth") && link.peer_netns;
+}
 
 }  // namespace
 
@@ -20,8 +26,24 @@ bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge) {
       return true;
     }
     const std::optional<rtnl::Link> link = net.FindLink(port.index);
-    return link && !(link->kind == "veth" && link->peer_netns);  // one that has just gone is none
+    return link && !IsHostEnd(*link);  // one that has just gone is none
   });
+}
+
+std::vector<rtnl::Link> Uplinks(rtnl::Socket& net) {
+  std::vector<rtnl::Link> links = net.Links();
+  std::set<int> inside;  // bridges of this node alone
+  for (const rtnl::Link& link : links) {
+    if (link.kind == "bridge" && !HasUplink(net, link)) {
+      inside.insert(link.index);
+    }
+  }
+  std::erase_if(links, [&](const rtnl::Link& link) {
+    return link.index == rtnl::kLoopbackIndex || link.kind == "dummy" || link.master != 0 ||
+           IsHostEnd(link) || inside.contains(link.index) ||
+           (link.kind == "vlan" && inside.contains(link.peer));
+  });
+  return links;
 }
 
 int MtuOf(rtnl::Socket& net, int wanted) {

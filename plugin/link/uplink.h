@@ -9,12 +9,18 @@
 // Errors  kKernel.
 #pragma once
 
+#include <vector>
+
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/config/config.h"
 
 namespace nomad_bridge::link {
 
 [[nodiscard]] bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge);
+
+// The links by which the node itself is reached: those outside every bridge, and bridges with an
+// uplink. Lists all links.
+[[nodiscard]] std::vector<rtnl::Link> Uplinks(rtnl::Socket& net);
 
 // The MTU in bytes that `wanted`, a config's, stands for; 0 for the kernel's default. For
 // kUplinkMtu it is that of the interface by which packets leave the node, the lesser one if IPv4

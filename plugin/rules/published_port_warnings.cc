@@ -10,7 +10,10 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "firewall/table.h"
+#include "netlink/core/sysctl.h"
 #include "netlink/sockets/listeners.h"
+#include "plugin/link/forwarding.h"
 #include "portmap/rules.h"
 
 namespace nomad_bridge::rules {
@@ -94,7 +97,23 @@ std::vector<std::string> FindOwnListeners(state::Host& host, const state::Record
   return found;
 }
 
+std::vector<std::string> FindForwardingOff(const state::Record& record) {
+  std::vector<std::string> settings;
+  for (const Family family : firewall::kFamilies) {
+    const bool has_port = std::ranges::any_of(
+        record.rules.ports,
+        [&](const portmap::DnatEntry& port) { return port.container_ip.family() == family; });
+    if (has_port && !netlink::IsSysctlOn(link::ForwardingOf(family))) {
+      settings.emplace_back(link::ForwardingOf(family));
+    }
+  }
+  return settings;
+}
+
 void WarnOfPorts(state::Host& host, const state::Record& record) {
+  for (const std::string& setting : FindForwardingOff(record)) {
+    LogLine("{} is 0: published ports answer this node alone", setting);
+  }
   WarnOfAbsentAddresses(host, record);
   for (const std::string& listener : FindOwnListeners(host, record)) {
     LogLine("{}; from now on the allocation gets what comes for it", listener);

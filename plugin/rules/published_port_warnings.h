@@ -4,6 +4,7 @@
 //
 //   - The node does not have the host address, so the port does not answer.
 //   - The node itself listens on the port, and gets nothing there any more.
+//   - The node forwards nothing: it does so for bridges with a gateway of ours alone.
 //
 // Cost    one question per host address; two lists of sockets per protocol (netlink/sockets).
 // Errors  kKernel.
@@ -24,5 +25,8 @@ void WarnOfPorts(state::Host& host, const state::Record& record);
 // ...".
 [[nodiscard]] std::vector<std::string> FindOwnListeners(state::Host& host,
                                                         const state::Record& record);
+
+// The third: "net/ipv4/ip_forward", and that for IPv6.
+[[nodiscard]] std::vector<std::string> FindForwardingOff(const state::Record& record);
 
 }  // namespace nomad_bridge::rules

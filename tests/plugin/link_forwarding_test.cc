@@ -61,12 +61,37 @@ TEST_F(NodeAsRouter, GoesOnHearingTheRouterItLivesOn) {
   EXPECT_TRUE(Hears(outside(), "uplink", "uplink"));
 }
 
-TEST_F(NodeAsRouter, LeavesInterfacesAloneWhereItLivesOnNoAdvertisement) {
+// As after a boot, where `up` runs before the network's routers have been heard.
+TEST_F(NodeAsRouter, HearsARouterThatComesAfterItBeganToForward) {
   host().SetSysctl("net/ipv6/conf/uplink/accept_ra", "1");
+  host().Must(Words("ip -6 route delete default"));
 
   Attach(DualStack());
 
-  EXPECT_EQ(AcceptRa("uplink"), "1");
+  EXPECT_TRUE(Hears(outside(), "uplink", "uplink"));
+}
+
+TEST_F(NodeAsRouter, LeavesInterfacesAloneThatLeadNowhere) {
+  host().Must(Words("ip link add others up type bridge"));
+  host().SetSysctl("net/ipv6/conf/others/accept_ra", "1");
+  host().SetSysctl("net/ipv6/conf/uplink/accept_ra", "0");
+
+  Attach(DualStack());
+
+  EXPECT_EQ(AcceptRa("others"), "1");
+  EXPECT_EQ(AcceptRa("uplink"), "0");
+}
+
+// ---- a node with two cards, which routes between them from then on
+
+TEST_F(NodeAsRouter, SaysOnceThatItRoutesBetweenItsCards) {
+  host().Must(Words("ip link add second type veth peer name eth1 netns outside"));
+  host().Must(Words("ip address add 203.0.113.1/24 dev second"));
+  host().Must(Words("ip link set second up"));
+
+  EXPECT_THAT(MustRun("ADD", Config()), Err(HasSubstr("'second' and 'uplink'")));
+  Detach(Config());
+  EXPECT_THAT(MustRun("ADD", Config()), Err(Not(HasSubstr("routes between"))));
 }
 
 TEST_F(NodeAsRouter, HearsNoRouterOnAnAdoptedBridge) {

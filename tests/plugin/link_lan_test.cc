@@ -241,6 +241,14 @@ TEST_F(LanBridge, LeavesTheOperatorsPublishedPortsToHisFilter) {
   EXPECT_EQ(TcpText(beyond, "203.0.113.1", 7070), "machine");
 }
 
+TEST_F(LanBridge, NamesThatItsPublishedPortsNeedForwarding) {
+  EXPECT_THAT(MustRun("ADD", Publish({Port(8080, 80)}, OnLan())),
+              Err(AllOf(HasSubstr("net/ipv4/ip_forward is 0"), HasSubstr("published ports"))));
+  EXPECT_THAT(Run({"doctor"}).out, HasSubstr("net/ipv4/ip_forward is 0: the published ports of"));
+  host().Must(Words("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1"));
+  EXPECT_THAT(MustRun("ADD", Publish({Port(8080, 80)}, OnLan())), Err(Not(HasSubstr("is 0"))));
+}
+
 // sourceCheck would drop all that the container sends by them.
 TEST_F(LanBridge, GivesAContainerWithoutIpv6NoAddressAndNoRoute) {
   Attach(OnLanWithoutIpv6());

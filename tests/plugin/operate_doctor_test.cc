@@ -55,7 +55,7 @@ TEST_F(Doctor, FindsNothingWhereAllIsWell) {
   EXPECT_THAT(Examine("-strict"),
               Exits(0,
                     Out(StartsWith("ok    kernel.nf_tables      ")),
-                    Out(EndsWith("\n0 failures, 0 warnings, 31 ok\n")),
+                    Out(EndsWith("\n0 failures, 0 warnings, 33 ok\n")),
                     Out(Not(HasSubstr("fix:")))));
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
@@ -76,7 +76,7 @@ TEST_F(Doctor, SaysItInOneLineWithWhatToType) {
               Exits(1,
                     Out(HasSubstr("FAIL  sysctl.ip_forward     net/ipv4/ip_forward is 0")),
                     Out(HasSubstr("\n      fix: nomad-bridge reconcile\n")),
-                    Out(HasSubstr("\n1 failure, 0 warnings, 30 ok\n"))));
+                    Out(HasSubstr("\n1 failure, 0 warnings, 32 ok\n"))));
 }
 
 TEST_F(Doctor, FailsOnWarningsIfStrict) {
@@ -114,6 +114,14 @@ fix: nomad-bridge reconcile
 ReversePath $ sysctl -qw net.ipv4.conf.nomad.rp_filter=1
 warn sysctl.rp_filter: rp_filter of 'nomad' is strict
 fix: sysctl -w net.ipv4.conf.nomad.rp_filter=2
+
+Advertisements $ sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv6.conf.uplink.accept_ra=1
+warn sysctl.accept_ra: 'uplink' takes no router advertisements
+fix: sysctl -w net/ipv6/conf/uplink/accept_ra=2
+
+TwoUplinks $ ip link add second type veth peer name far; ip link set far up; ip link set second up; ip address add 203.0.113.1/24 dev second
+warn forward.uplinks: this node also routes between 'second' and 'uplink'
+fix: iptables -I NOMAD-ADMIN -i second -o uplink -j DROP
 
 RouteLocalnet $ sysctl -qw net.ipv4.conf.nomad.route_localnet=0
 fail sysctl.route_localnet: net/ipv4/conf/nomad/route_localnet is 0
