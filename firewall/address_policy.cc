@@ -27,6 +27,7 @@ std::vector<nft::Element> Elements(const std::vector<AddressPolicy>& policies,
     for (const auto& [is_in, noun] : {std::pair(policy.forward, kAlloc),
                                       std::pair(policy.masquerade, kMasq),
                                       std::pair(policy.masquerade_lan, kMasqLan),
+                                      std::pair(policy.random_ports, kRandomPorts),
                                       std::pair(policy.snat, kSnat),
                                       std::pair(policy.masquerade_all, kMasqAll),
                                       std::pair(policy.inbound == Inbound::kPublished, kClosed)}) {

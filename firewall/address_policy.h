@@ -22,6 +22,7 @@ struct AddressPolicy {
   bool forward = true;          // alloc4/6: the node forwards for it
   bool masquerade = false;      // masq4/6: leaves the node with the node's address (ipMasq)
   bool masquerade_lan = false;  // masqlan4/6: the same, on a bridge without a gateway of ours
+  bool random_ports = false;    // randomports4/6: with source ports chosen at random (randomPorts)
   bool snat = false;            // snat4/6: is reached with the bridge's address if replies would
                                 // otherwise bypass the node (snat)
   bool masquerade_all = false;  // masqall4/6: its ports are always reached with that (masqAll)

@@ -15,6 +15,7 @@ constexpr int kRaw = -300;
 constexpr int kFilter = 0;
 constexpr int kDstnat = -100;
 constexpr int kSrcnat = 100;
+constexpr int kLast = 300;  // conntrack's helpers: behind what operators and other programs use
 
 Cidr Multicast(Family family) {
   return family == Family::kIpv4 ? Prefix("224.0.0.0/4") : Prefix("ff00::/8");
@@ -30,6 +31,7 @@ std::vector<SetRow> Sets() {
       {kAlloc, {kIpv4Addr}, {}, Role::kForwarding},
       {kMasq, {kIpv4Addr}, {}, Role::kMasquerade},
       {kMasqLan, {kIpv4Addr}, {}, Role::kMasquerade},
+      {kRandomPorts, {kIpv4Addr}, {}, Role::kMasquerade},
       {kSnat, {kIpv4Addr}, {}, Role::kPorts},
       {kMasqAll, {kIpv4Addr}, {}, Role::kPorts},
       {kClosed, {kIpv4Addr}, {}, Role::kForwarding},
@@ -128,6 +130,23 @@ nft::Chain Forward(int mark_bit) {
   return chain;
 }
 
+// After every filter: what saves packets' marks in postrouting (CONNMARK, for two uplinks) is not
+// to save ours.
+nft::Chain Unmark(int mark_bit) {
+  nft::Chain chain = {
+      .name = "unmark",
+      .hook = nft::Hook{.type = "filter", .point = Point::kForward, .priority = kLast}};
+  for (const Family family : kFamilies) {
+    const std::string alloc = SetName(kAlloc, family);
+    // iifname @bridges ip saddr @alloc4 meta mark set meta mark & 0xffffefff
+    chain.rules.push_back(
+        nft::Rule().IifnameIn(kBridges).Only(family).SaddrIn(alloc).ClearMarkBit(mark_bit));
+    // ip daddr @alloc4 meta mark set meta mark & 0xffffefff
+    chain.rules.push_back(nft::Rule().Only(family).DaddrIn(alloc).ClearMarkBit(mark_bit));
+  }
+  return chain;
+}
+
 nft::Chain Postrouting() {
   nft::Chain chain = {
       .name = kPostrouting,
@@ -142,19 +161,22 @@ nft::Chain Postrouting() {
     // and a flow that the kernel has forgotten goes on under the same one.
     for (const auto& [inside, noun] :
          {std::pair(kGateways, kMasq), std::pair(kBridges, kMasqLan)}) {
-      chain.rules.push_back(nft::Rule()
-                                .OifnameNotIn(inside)
-                                .Only(family)
-                                .SaddrIn(SetName(noun, family))
-                                .DaddrNot(Multicast(family))
-                                .Masquerade());
+      const nft::Rule leaving = nft::Rule()
+                                    .OifnameNotIn(inside)
+                                    .Only(family)
+                                    .SaddrIn(SetName(noun, family))
+                                    .DaddrNot(Multicast(family));
+      // <leaving> ip saddr @randomports4 masquerade fully-random
+      chain.rules.push_back(
+          nft::Rule(leaving).SaddrIn(SetName(kRandomPorts, family)).MasqueradeFullyRandom());
+      chain.rules.push_back(nft::Rule(leaving).Masquerade());
     }
   }
   return chain;
 }
 
 std::vector<nft::Chain> Chains(int mark_bit) {
-  return {LocalhostGuard(), LocalhostAnswers(), Forward(mark_bit), Postrouting()};
+  return {LocalhostGuard(), LocalhostAnswers(), Forward(mark_bit), Unmark(mark_bit), Postrouting()};
 }
 
 }  // namespace

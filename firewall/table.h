@@ -34,6 +34,7 @@ constexpr const char* kIngressAllowed = "ingress_allowed";
 constexpr std::string_view kAlloc = "alloc";
 constexpr std::string_view kMasq = "masq";
 constexpr std::string_view kMasqLan = "masqlan";
+constexpr std::string_view kRandomPorts = "randomports";  // of those masqueraded
 constexpr std::string_view kSnat = "snat";
 constexpr std::string_view kMasqAll = "masqall";
 constexpr std::string_view kClosed = "closed";

@@ -46,13 +46,21 @@ nft::Chain Hostports() {
 }
 
 // For packets that arrive, and for those that the node itself sends.
-nft::Chain Entrance(const std::string& name, Point point) {
+nft::Chain Entrance(const std::string& name, Point point, const nft::Rule& exception) {
   return {.name = name,
           .hook = nft::Hook{.type = "nat", .point = point, .priority = kDstnat},
           .rules = {
+              exception,
               // fib daddr type local goto hostports
               nft::Rule().DaddrIsLocal().Goto(kHostports),
           }};
+}
+
+// What the node sends itself was translated in `output`. A neighbour on a link can address a frame
+// for 127.0.0.1 to the node, and what is published there is for the node alone.
+nft::Rule LeaveIpv4Localhost() {
+  // ip daddr 127.0.0.0/8 accept
+  return nft::Rule().Ipv4().Daddr(Prefix("127.0.0.0/8")).Accept();
 }
 
 // Packets of the node to ::1 are not translated: the kernel drops replies for ::1 from any link but
@@ -98,12 +106,10 @@ std::vector<nft::Chain> Chains(int /*accept_mark_bit*/) {
   for (const Family family : kFamilies) {
     AppendWayBack(postrouting.rules, family);
   }
-  nft::Chain output = Entrance("output", Point::kOutput);
-  output.rules.insert(output.rules.begin(), LeaveIpv6Localhost());
   return {std::move(postrouting),
           Hostports(),
-          Entrance("prerouting", Point::kPrerouting),
-          std::move(output)};
+          Entrance("prerouting", Point::kPrerouting, LeaveIpv4Localhost()),
+          Entrance("output", Point::kOutput, LeaveIpv6Localhost())};
 }
 
 using Bytes = std::vector<std::uint8_t>;

@@ -239,6 +239,11 @@ Rule& Rule::SetMarkBit(int bit) {
   return LoadMeta(NFT_META_MARK).Mask(CpuOrder(~mark), CpuOrder(mark)).StoreMark();
 }
 
+Rule& Rule::ClearMarkBit(int bit) {
+  const std::uint32_t mark = std::uint32_t{1} << bit;
+  return LoadMeta(NFT_META_MARK).Mask(CpuOrder(~mark)).StoreMark();
+}
+
 Rule& Rule::DnatByPort(const std::string& map) {
   return LoadMeta(NFT_META_L4PROTO).Load(kUdpDport, 1).Dnat(map);
 }

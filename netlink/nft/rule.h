@@ -120,6 +120,8 @@ class Rule {
   Rule& SetMark(std::uint32_t mark);
   // meta mark set meta mark | (1 << bit)
   Rule& SetMarkBit(int bit);
+  // meta mark set meta mark & ~(1 << bit)
+  Rule& ClearMarkBit(int bit);
   // meta mark & (1 << bit) == (1 << bit)
   Rule& MarkBitIsSet(int bit);
 

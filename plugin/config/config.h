@@ -103,6 +103,7 @@ struct PublishSpec {
 // What the config says of rules, as records store it: Part::kForward's, kPorts' and kMasquerade's.
 struct RuleSpec : ForwardSpec, PublishSpec {
   bool ip_masq = false;
+  bool random_ports = false;  // of what is masqueraded
 };
 
 struct RulesConfig : RuleSpec {

@@ -106,6 +106,7 @@ RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type) {
   if (type.Provides(cni::Part::kMasquerade)) {
     CheckBackend(config, "ipMasqBackend", false);
     rules.ip_masq = config.FindBool("ipMasq").value_or(type.defaults.ip_masq);
+    rules.random_ports = config.FindBool("randomPorts").value_or(false);
   }
   if (type.Provides(cni::Part::kForward)) {
     CheckBackend(config, "backend", true);

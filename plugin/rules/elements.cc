@@ -84,6 +84,7 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
                         .forward = record.Has(cni::Part::kForward),
                         .masquerade = masquerade && is_port_of_gateway,
                         .masquerade_lan = masquerade && !is_port_of_gateway,
+                        .random_ports = masquerade && record.rules.random_ports,
                         .snat = has_ports && record.rules.snat,
                         .masquerade_all = has_ports && record.rules.masq_all,
                         .inbound = record.Has(cni::Part::kForward) ? record.rules.inbound

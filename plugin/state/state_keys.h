@@ -79,6 +79,7 @@ void Fields(auto& visit, Record::Ipam& ipam) {
 
 void Fields(auto& visit, Record::Rules& rules) {
   visit("ipMasq", rules.ip_masq);
+  visit("randomPorts", rules.random_ports);
   visit("snat", rules.snat);
   visit("masqAll", rules.masq_all);
   visit("adminChain", rules.forward_hook.admin_chain);

@@ -28,6 +28,24 @@ TEST_F(Egress, KeepsTheSourcePort) {
   EXPECT_TRUE(connection->Echoes("still there"));
 }
 
+TEST_F(Egress, ChoosesSourcePortsAtRandomIfAskedTo) {
+  const Server udp = Server::Start(outside(), Protocol::kUdp, "0.0.0.0", kPort, "udp");
+  Attach(DualStack({{"randomPorts", true}}));
+  Node& neighbour = AddContainer("neighbour");
+  Attach(DualStack(), As("neighbour", neighbour));
+
+  for (const Node* const node : {&container(), &neighbour}) {
+    ASSERT_TRUE(Ask(
+        *node, {.protocol = Protocol::kUdp, .to = kOutsideIp4, .port = kPort, .from_port = 27015}));
+  }
+
+  const auto answers_to = [&](const char* source) {
+    return host().Must(Words(Cat("conntrack -L -p udp --src ", source)));
+  };
+  EXPECT_THAT(answers_to("172.26.64.2"), Not(HasSubstr("dport=27015 ")));
+  EXPECT_THAT(answers_to("172.26.64.3"), HasSubstr("dport=27015 "));
+}
+
 // Of both protocols, from the same ports, all at once.
 TEST_F(Egress, LosesNothingOfManyFlowsThatBeginTogether) {
   constexpr const char* kServer = R"(

@@ -105,5 +105,20 @@ TEST_P(Localhost, LeavesOtherFiltersOfTheBridgeAlone) {
 
 INSTANTIATE_TEST_SUITE_P(BridgeNfCallIptables, Localhost, ::testing::Values("0", "1"));
 
+// Whoever is on a link of the node can address a frame for 127.0.0.1 to it.
+class PortOnLocalhost : public World {};
+
+TEST_F(PortOnLocalhost, DoesNotAnswerTheLan) {
+  Attach(Publish({Port(9000, 9000, "udp", "127.0.0.1")}));
+  Server server = Server::Start(container(), Protocol::kUdp, "0.0.0.0", 9000, "web");
+  const Ethernet ethernet{.to = MacOf(host(), "uplink"), .from = MacOf(outside(), "uplink")};
+
+  SendFrame(outside(), "uplink", UdpFrame(ethernet, {.from = kOutsideIp4, .to = "127.0.0.1"}));
+
+  // What was sent before has arrived by now, or never will.
+  EXPECT_EQ(UdpText(host(), "127.0.0.1", 9000), "web");
+  EXPECT_THAT(server.Heard(), Not(Contains(kOutsideIp4)));
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test

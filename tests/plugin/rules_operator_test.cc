@@ -270,5 +270,34 @@ TEST_F(Operator, FindsSctpInTheMap) {
   EXPECT_THAT(Elements("hostip4").dump(), HasSubstr("\"198.51.100.1\",\"sctp\",5062"));
 }
 
+// ---- the operator's marks
+
+// Two uplinks, and answers go out by the one that the question came in by: the usual recipe.
+TEST_F(Operator, SavesHisOwnMarksOfConnectionsAlone) {
+  host().Must(Words("iptables -t mangle -A PREROUTING -j CONNMARK --restore-mark"));
+  host().Must(
+      Words("iptables -t mangle -A PREROUTING -i uplink -m mark --mark 0 -j MARK "
+            "--set-mark 2"));
+  host().Must(Words("iptables -t mangle -A POSTROUTING -j CONNMARK --save-mark"));
+  AddWeb();
+  ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
+  EXPECT_THAT(host().Must(Words("conntrack -L -p tcp --orig-port-dst 8080")), HasSubstr("mark=2 "));
+}
+
+// As the filters that come after ours see it, whatever else is in the mark.
+TEST_F(Operator, FindsOurMarkInHisForwardChainAndNowhereBehind) {
+  AddWeb();
+  host().Must({"nft", "-f", "-"},
+              "table inet look {\n"
+              "chain filter { type filter hook forward priority 10;\n"
+              "meta mark & 0x1000 == 0x1000 counter comment \"forward\"\n}\n"
+              "chain behind { type filter hook postrouting priority -300;\n"
+              "meta mark & 0x1000 == 0x1000 counter comment \"behind\"\n}\n}");
+  ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
+  const std::string counters = host().Must(Words("nft list table inet look"));
+  EXPECT_THAT(counters, Not(HasSubstr("packets 0 bytes 0 comment \"forward\"")));
+  EXPECT_THAT(counters, HasSubstr("packets 0 bytes 0 comment \"behind\""));
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test

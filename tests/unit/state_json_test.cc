@@ -25,7 +25,7 @@ const json kFull = json::parse(R"({
     "delegated": {"type": "dhcp", "cniPath": "/opt/cni/bin", "args": "A=1",
                   "config": "{\"name\":\"nomad\"}"}},
   "rules": {
-    "ipMasq": true, "snat": true, "masqAll": true, "adminChain": "MINE", "acceptMarkBit": 3,
+    "ipMasq": true, "randomPorts": true, "snat": true, "masqAll": true, "adminChain": "MINE", "acceptMarkBit": 3,
     "ingress": "isolated", "inbound": "published", "firewalldZone": "trusted",
     "ports": [{"protocol": "udp", "hostIp": "192.0.2.7", "hostPort": 8080,
                "containerIp": "10.0.0.2", "containerPort": 80}]},
