@@ -183,7 +183,9 @@ void ReplaceFile(const std::string& path, std::string_view content) {
 }
 
 void RequireWritable(const std::string& directory) {
-  const FreshFile file(directory, Format("a file in '{}'", directory));
+  if (::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+    throw ErrnoError(Code::kIo, Format("cannot write to '{}'", directory));
+  }
 }
 
 void EnsureFileGone(const std::string& path) {

@@ -46,8 +46,8 @@ void WriteBestEffort(int fd, std::string_view text);
 // overwritten, unless it is a symbolic link: that is an error.
 void ReplaceFile(const std::string& path, std::string_view content);
 
-// Throws unless CreateFile() could create a file in `directory`, which has to exist. Leaves
-// nothing.
+// Throws unless this process may create files in `directory`, which has to exist: room for them is
+// another matter.
 void RequireWritable(const std::string& directory);
 
 // Removes `path`; absent is success.

@@ -33,7 +33,11 @@ void RequireOrder(LockKind kind, const std::string& what) {
 }
 
 UniqueFd OpenLockFile(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  constexpr int kFlags = O_NOFOLLOW | O_CLOEXEC;
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | kFlags, 0600));
+  if (!fd && errno == EROFS) {
+    fd = UniqueFd(::open(path.c_str(), O_RDONLY | kFlags));  // flock(2) needs no more
+  }
   if (!fd) {
     throw ErrnoError(Code::kIo, Format("cannot open the lock '{}'", path));
   }

@@ -33,8 +33,6 @@ void RemoveRecorded(state::Host& host, const state::Record& record, cni::ErrorLi
 
 void DelInterface(const cni::Request& request, const cni::PluginType& type) {
   state::Host host = state::Host::Open();
-  // May be gone, and is not needed for what we made; the host's own is refused.
-  std::optional<link::Container> container = link::FindContainer(request, host);
   const FileLock own = host.records.Lock(request.id);
   const config::LenientConfig lenient = config::ParseLenient({*request.config, ""}, type.defaults);
   const std::optional<cni::DelegatedIpam> delegated =
@@ -43,6 +41,8 @@ void DelInterface(const cni::Request& request, const cni::PluginType& type) {
   cni::ErrorList failures;
   std::optional<state::Record> record;
   failures.Try("what its record names", [&] { record = host.records.FindOwn(request.id); });
+  // May be gone, and is not needed for what we made; the host's own is refused.
+  std::optional<link::Container> container = link::FindContainer(request, host, record);
   if (record) {
     if (record->ipam.delegated && delegated) {
       record->ipam.delegated = delegated;  // run with today's config

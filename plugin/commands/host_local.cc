@@ -35,12 +35,12 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
 
 void DelLeases(const cni::Request& request, const cni::PluginType& type) {
   state::Host host = state::Host::Open();
-  static_cast<void>(link::FindContainer(request, host));  // refuses the host's own
   const FileLock own = host.records.Lock(request.id);
 
   cni::ErrorList failures;
   std::optional<state::Record> record;
   failures.Try("what its record names", [&] { record = host.records.FindOwn(request.id); });
+  static_cast<void>(link::FindContainer(request, host, record));  // refuses the host's own
   if (record) {
     failures.Add(attachment::RemoveAll(host, *record));
   }

@@ -72,7 +72,8 @@ Sources MakeSources(const cni::Request& request, const cni::PluginType& type) {
           .runtime = config.Find("runtimeConfig"),
           .cni = config.Find("args").Find("cni"),
           .args = ParseArgsFor(type, request, config),
-          .cni_version = request.cni_version};
+          .cni_version = request.cni_version,
+          .is_add = request.verb == cni::Verb::kAdd};
 }
 
 bool HasIpv6(const std::vector<ipam::RangeSet>& sets) {

@@ -215,7 +215,9 @@ IpamConfig ParseIpam(const Sources& sources, const cni::Defaults& defaults) {
   }
   config.data_dir = ParseDataDir(sources.ipam, defaults);
   config.routes = sources.ipam.FindEach("routes", ParseOwnRoute);
-  config.dns = ParseResolvConf(sources.ipam);
+  if (sources.is_add) {  // the file may be away for a moment, and nothing else is about its content
+    config.dns = ParseResolvConf(sources.ipam);
+  }
   config.ranges = ParseRanges(sources, defaults);
   config.requested = ParseAllRequested(sources);
   return config;

@@ -23,6 +23,7 @@ struct Sources {
   JsonView cni;      // config.args.cni: the CNI conventions
   cni::Args args;    // CNI_ARGS
   std::string cni_version;
+  bool is_add = false;
 };
 
 [[nodiscard]] LinkConfig ParseLink(const Sources& sources, const cni::Defaults& defaults);

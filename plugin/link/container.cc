@@ -106,9 +106,15 @@ Container OpenContainer(const cni::Request& request, const state::Host& host) {
   return Enter(netlink::Netns::Open(request.netns_path), request, host);
 }
 
-std::optional<Container> FindContainer(const cni::Request& request, const state::Host& host) {
+std::optional<Container> FindContainer(const cni::Request& request,
+                                       const state::Host& host,
+                                       const std::optional<state::Record>& record) {
   std::optional<netlink::Netns> netns =
       request.netns_path.empty() ? std::nullopt : netlink::Netns::Find(request.netns_path);
+  if (netns && netns->id() == host.netns.id() && record &&
+      record->netns_path == request.netns_path && record->netns != netns->id()) {
+    return std::nullopt;  // "/proc/<pid>/ns/net" of a process that took the container's id since
+  }
   return netns ? std::optional(Enter(*std::move(netns), request, host)) : std::nullopt;
 }
 

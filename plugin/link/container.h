@@ -27,9 +27,12 @@ struct Container {
 // Opens CNI_NETNS.
 [[nodiscard]] Container OpenContainer(const cni::Request& request, const state::Host& host);
 
-// The same; nullopt if the namespace is gone, not visible here, or not named.
-[[nodiscard]] std::optional<Container> FindContainer(const cni::Request& request,
-                                                     const state::Host& host);
+// The same; nullopt if the namespace is gone, not visible here, or not named; or if its path, the
+// one of `record`, leads to the host's own by now.
+[[nodiscard]] std::optional<Container> FindContainer(
+    const cni::Request& request,
+    const state::Host& host,
+    const std::optional<state::Record>& record = std::nullopt);
 
 // Whether the interface has to be up; with disableContainerInterface ADD leaves it down.
 enum class ExpectedState { kUp, kAny };

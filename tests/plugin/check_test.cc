@@ -1,4 +1,5 @@
 // CHECK: the container's side is compared and named, the host's side is repaired.
+#include "tests/support/mounted.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -64,6 +65,23 @@ TEST_F(CheckCommand, OfAHealthyAttachmentNeedsNoRoomOnTheDisk) {
   host().Must({"mount", "-o", "remount,size=64k", "/run"});
   host().Must({"sh", "-c", "cat /dev/zero > /run/fill 2>/dev/null || true"});
   MustCheck();
+}
+
+TEST_F(CheckCommand, ReadsLeasesOnAReadOnlyDisk) {
+  fs::create_directories("/run/leases");
+  const Mounted disk({"-t", "tmpfs", "tmpfs"}, "/run/leases");
+  const json config = Config(R"({"name": "second", "ipam": {"dataDir": "/run/leases"}})");
+  const json result = Attach(config, {{"CNI_IFNAME", "eth1"}});
+  host().Must(Words("mount -o remount,ro /run/leases"));
+  EXPECT_THAT(RunPlugin("CHECK", WithResult(config, result), {{"CNI_IFNAME", "eth1"}}), Exits(0));
+}
+
+TEST_F(CheckCommand, NeedsNoResolvConf) {
+  std::ofstream("/run/resolv.conf") << "nameserver 203.0.113.53\n";
+  const json config = Config(R"({"name": "second", "ipam": {"resolvConf": "/run/resolv.conf"}})");
+  const json result = Attach(config, {{"CNI_IFNAME", "eth1"}});
+  fs::remove("/run/resolv.conf");
+  EXPECT_THAT(RunPlugin("CHECK", WithResult(config, result), {{"CNI_IFNAME", "eth1"}}), Exits(0));
 }
 
 TEST_F(CheckCommand, OfAnAttachmentNeverMade) {

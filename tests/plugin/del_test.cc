@@ -270,6 +270,18 @@ TEST_F(DelCommand, RefusesTheHostsOwnNamespaceAndTheAttachmentStays) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
+// As /proc/<pid>/ns/net of a process of the host that has got the container's id since.
+TEST_F(DelCommand, RemovesAllWhereThePathOfItsNamespaceIsTheHostsByNow) {
+  WarmUp();
+  const Snapshot before = TakeHostSnapshot();
+  AttachAsNomad();
+  {
+    const Mounted reused({"--bind", host().path()}, container().path());
+    Detach(Published());
+  }
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
 TEST_F(DelCommand, TouchesOnlyItsOwnNetworkContainerAndInterface) {
   AttachAsNomad();
   const Snapshot before = TakeSnapshot();

@@ -56,6 +56,18 @@ TEST_F(StatusCommand, IsFineWithAFullPool) {
   EXPECT_EQ(Status(config).exit_code, 0);
 }
 
+// The same: a DEL gives back what there is too little of.
+TEST_F(StatusCommand, IsFineWithoutInodes) {
+  Attach(Config());
+  host().Must({"sh",
+               "-ec",
+               "all=$(stat -f -c %c /run); free=$(stat -f -c %d /run); "
+               "mount -o remount,nr_inodes=$((all - free + 8)) /run; mkdir /run/fill; "
+               "i=0; while touch /run/fill/$i 2>/dev/null; do i=$((i + 1)); done"});
+  EXPECT_THAT(Status(Config()), Exits(0));
+  Detach(Config());
+}
+
 TEST_F(StatusCommand, IsFineWithAConfigThatAddWouldRefuse) {
   const json config = Config(R"({"ipam": {"ranges": 5}})");
   EXPECT_EQ(Status(config).exit_code, 0) << Status(config);
