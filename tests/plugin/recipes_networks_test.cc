@@ -39,6 +39,28 @@ TEST_F(RecipeFor, Ipv6AloneReachesAndIsReached) {
   EXPECT_TRUE(Ping(container(), kOutsideIp6));
 }
 
+TEST_F(RecipeFor, LanBridgeGivesAddressesOfTheLan) {
+  for (const std::string line : {"link add br0 type bridge",
+                                 "link set br0 up",
+                                 "address flush dev uplink scope global",
+                                 "link set uplink master br0",
+                                 "address add 198.51.100.1/24 dev br0"}) {
+    host().Must(Words(Cat("ip ", line)));
+  }
+  host().Must(Words("sysctl -qw net.ipv4.ip_forward=1"));
+
+  MustAdd(Run("lan"), Allocation("web", container(), {Port(8080, 80)}));
+
+  EXPECT_THAT(AddressesOn(container(), "eth0"), ElementsAre("198.51.100.128/24"));
+  Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "web");
+  EXPECT_EQ(TcpText(outside(), "198.51.100.128", 80), "web");
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
+  Serve(outside(), Protocol::kTcp, {kOutsideIp4}, 9000, "lan");
+  const std::optional<Reply> reply = Ask(container(), {.to = kOutsideIp4, .port = 9000});
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->seen_as, "198.51.100.128");
+}
+
 TEST_F(RecipeFor, DnsIsThatOfTheResolverBehindTheStub) {
   const Attached web = MustAdd(Run("dns"), Allocation("web", container()));
 
