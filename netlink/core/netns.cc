@@ -1,8 +1,11 @@
 #include "netlink/core/netns.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
+#include <set>
+#include <sstream>
 #include <utility>
 
 #include <fcntl.h>
@@ -16,6 +19,7 @@
 #include <sys/vfs.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 
 namespace nomad_bridge::netlink {
@@ -96,6 +100,35 @@ std::uint64_t NetnsCookie(int socket) {
   std::uint64_t cookie = 0;
   socklen_t size = sizeof cookie;
   return ::getsockopt(socket, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) == 0 ? cookie : 0;
+}
+
+void ForEachNetns(const std::function<void(const Netns&)>& act) {
+  std::set<ino_t> seen;  // one device has them all
+  const auto visit = [&](const std::string& path) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) == 0 && seen.insert(status.st_ino).second) {
+      if (const std::optional<Netns> netns = Netns::Find(path)) {
+        act(*netns);
+      }
+    }
+  };
+  for (const std::string& name : Entries("/proc")) {
+    if (std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; })) {
+      visit(Format("/proc/{}/ns/net", name));
+    }
+  }
+  // proc(5): "36 35 0:4 net:[4026532441] /run/netns/name ..."
+  constexpr std::size_t kMaxBytes = 64 << 20;
+  std::istringstream mounts(FindFile("/proc/self/mountinfo", kMaxBytes).value_or(""));
+  for (std::string line; std::getline(mounts, line);) {
+    std::istringstream words(line);
+    std::string skipped;
+    std::string root;
+    std::string path;
+    if (words >> skipped >> skipped >> skipped >> root >> path && root.starts_with("net:[")) {
+      visit(path);
+    }
+  }
 }
 
 void InNetns(const Netns& ns, const std::function<void()>& act) {

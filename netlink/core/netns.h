@@ -59,6 +59,10 @@ class Netns {
   NetnsId id_;
 };
 
+// Calls `act` with every network namespace that a process or a mount holds, each once, as far as
+// they are visible here: in /proc and in this mount namespace. Some may have gone meanwhile.
+void ForEachNetns(const std::function<void(const Netns&)>& act);
+
 // Runs `act` inside `ns` and returns to where it was, also when `act` throws. If the way back fails
 // the process aborts, rather than change the wrong namespace.
 void InNetns(const Netns& ns, const std::function<void()>& act);

@@ -39,6 +39,12 @@ Error AddressError(const std::string& what, const Cidr& address, netlink::Reply 
   return netlink::NetlinkError(what, reply);
 }
 
+// IFA_ADDRESS is the far end's on a point-to-point link; then IFA_LOCAL is there too.
+std::optional<Ip> OwnAddress(const netlink::Attributes& attributes) {
+  const std::optional<Ip> local = attributes.Address(IFA_LOCAL);
+  return local ? local : attributes.Address(IFA_ADDRESS);
+}
+
 }  // namespace
 
 std::vector<AddressState> AddressStates(netlink::RequestSocket& socket, const Link& link) {
@@ -49,9 +55,7 @@ std::vector<AddressState> AddressStates(netlink::RequestSocket& socket, const Li
       socket.TransactOrThrow(request, Format("cannot list the addresses of '{}'", link.name));
   std::vector<AddressState> states;
   const auto read = [&](const ifaddrmsg& head, const netlink::Attributes& attributes) {
-    // IFA_ADDRESS is the far end's on a point-to-point link; then IFA_LOCAL is there too.
-    std::optional<Ip> ip = attributes.Address(IFA_LOCAL);
-    ip = ip ? ip : attributes.Address(IFA_ADDRESS);
+    const std::optional<Ip> ip = OwnAddress(attributes);
     // The kernel narrows the dump to one link only since 4.20, and a dump of all families brings
     // MCTP's and others too.
     if (ip && head.ifa_index == index && head.ifa_family == FamilyOf(*ip)) {
@@ -69,6 +73,19 @@ std::vector<Cidr> Socket::Addresses(const Link& link) {
   std::vector<Cidr> addresses;
   std::ranges::transform(
       AddressStates(socket_, link), std::back_inserter(addresses), &AddressState::address);
+  return addresses;
+}
+
+std::set<Ip> Socket::AllAddresses() {
+  netlink::Message request(RTM_GETADDR, NLM_F_DUMP, ifaddrmsg{.ifa_family = AF_UNSPEC});
+  const netlink::Reply reply = socket_.TransactOrThrow(request, "cannot list addresses");
+  std::set<Ip> addresses;
+  netlink::ForEachMessage<ifaddrmsg>(reply,
+                                     [&](const ifaddrmsg&, const netlink::Attributes& attributes) {
+                                       if (const std::optional<Ip> ip = OwnAddress(attributes)) {
+                                         addresses.insert(*ip);
+                                       }
+                                     });
   return addresses;
 }
 

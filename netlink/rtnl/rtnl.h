@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -187,6 +188,7 @@ class Socket {
   void EnsureLinkGone(const std::string& name);
 
   [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);
+  [[nodiscard]] std::set<Ip> AllAddresses();
   // Those at which this node is reached, of every link outside a VRF. By their routes: for a list
   // of the addresses themselves the kernel asks each link, also host veths, which have none.
   [[nodiscard]] std::vector<Ip> LocalAddresses(Family family);

@@ -196,7 +196,7 @@ class Collector {
   // Without an interface in the lease its link is unknown.
   bool HasNothingElse(const AttachmentId& id) {
     return !id.ifname.empty() && !link::FindHostVeth(host_.net, id, link::Recorded::kNo) &&
-           !takeover::HasReferenceRules(host_, id);
+           !takeover::HasReferenceRules(id, reference_rules_);
   }
 
   void LookAtLease(const ipam::Lease& lease,
@@ -204,7 +204,8 @@ class Collector {
                    const AttachmentId& id) {
     outcome_.Try(Format("container '{}'", id.container_id), [&] {
       const std::optional<FileLock> lock = LockOf(id);
-      if (!lock || HasRecord(host_, id.network, lease.owner)) {
+      if (!lock || HasRecord(host_, id.network, lease.owner) ||
+          (!collection_.valid && held_.Contains(lease.address))) {
         return;
       }
       const auto is_from_before_boot = [&] {
@@ -236,6 +237,8 @@ class Collector {
   RepairLog log_;
   std::set<LeaseDirectory> directories_;
   std::set<AttachmentId> recorded_;
+  link::HeldAddresses held_{host_};
+  takeover::RuleDumps reference_rules_{host_.nft};
 };
 
 }  // namespace

@@ -5,9 +5,9 @@
 // Stale    An attachment whose namespace is gone, or that a killed command left (liveness.h); for a
 //          GC with a list of valid attachments, whatever is not in it. One that a command works on
 //          counts as alive.
-// Leases   A lease without a record is taken back if it is from before the last boot; for the
-//          operator also if its owner has neither a link nor, as an attachment of the reference
-//          plugins, rules.
+// Leases   A lease without a record whose address no container has (link/liveness.h) is taken back
+//          if it is from before the last boot; for the operator also if its owner has neither a
+//          link nor, as an attachment of the reference plugins, rules.
 // Errors   None: what cannot be removed is in the outcome.
 // Locks    A stale attachment's, by TryLock; for one that is not valid its command's end is
 //          awaited.

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/cni/error_list.h"
+#include "plugin/link/liveness.h"
 
 namespace nomad_bridge::attachment {
 namespace {
@@ -91,15 +92,16 @@ std::vector<Ip> FindFormerLeases(state::Host& host,
   return addresses;
 }
 
-// Not those whose owner has a record: if the clock was stepped since they were written, a
-// modification time before the boot proves nothing.
+// Not those whose owner has a record, or whose address some container has: if the clock was stepped
+// since they were written, a modification time before the boot proves nothing.
 bool IsFromBeforeBoot(state::Host& host,
                       const ipam::Store& store,
                       const std::string& network,
                       const ipam::Lease& lease) {
   const std::int64_t boot = BootTime();
   return store.WrittenAt(lease.address).value_or(boot) < boot &&
-         !HasRecord(host, network, lease.owner);
+         !HasRecord(host, network, lease.owner) &&
+         !link::HeldAddresses(host).Contains(lease.address);
 }
 
 void RestoreLeases(state::Host& host,

@@ -29,6 +29,11 @@ void WritePhase(state::Host& host, const state::Record& record) {
   }
 }
 
+bool HasReferenceRules(state::Host& host, const AttachmentId& id) {
+  takeover::RuleDumps dumps(host.nft);
+  return takeover::HasReferenceRules(id, dumps);
+}
+
 cni::Parts PartsBut(const state::Record& record, const state::Record& rest) {
   cni::Parts removed;
   for (const auto& [part, phase] : record.parts) {
@@ -109,8 +114,7 @@ void RemoveEarlier(state::Host& host,
     host.records.Write(earlier->All(state::Phase::kLeaving));
     rules::RemoveElements(host, rules::ElementsOf(*earlier));
     link::EnsureLinkGone(host, *earlier);
-  } else if (link::FindHostVeth(host.net, id, link::Recorded::kNo) ||
-             takeover::HasReferenceRules(host, id)) {
+  } else if (link::FindHostVeth(host.net, id, link::Recorded::kNo) || HasReferenceRules(host, id)) {
     cni::ErrorList(RemoveUnrecorded(host, id, data_dir))
         .ThrowIfAny("cannot remove what an earlier ADD without a record left");
   }

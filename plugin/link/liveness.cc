@@ -47,6 +47,18 @@ bool IsAlive(state::Host& host, const state::Record& record) {
          IsInPlace(record);
 }
 
+bool HeldAddresses::Contains(const Ip& address) {
+  if (!addresses_) {
+    addresses_.emplace();
+    netlink::ForEachNetns([&](const netlink::Netns& netns) {
+      if (netns.id() != host_.netns.id()) {
+        addresses_->merge(rtnl::Socket::In(netns).AllAddresses());
+      }
+    });
+  }
+  return addresses_->contains(address);
+}
+
 const std::vector<state::Record>& LiveAttachments::records() {
   if (!records_) {
     records_.emplace();

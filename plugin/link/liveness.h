@@ -27,6 +27,20 @@ namespace nomad_bridge::link {
 
 [[nodiscard]] bool IsAlive(state::Host& host, const state::Record& record);
 
+// What addresses containers have, whoever made them and in whatever way: a namespace that has a
+// leased address may be that of the lease's owner. Looked for once, when it is first asked for.
+// Namespaces that nothing shows here, in /proc or as a mount, are left out.
+class HeldAddresses {
+ public:
+  explicit HeldAddresses(state::Host& host) : host_(host) {}
+
+  [[nodiscard]] bool Contains(const Ip& address);
+
+ private:
+  state::Host& host_;
+  std::optional<std::set<Ip>> addresses_;
+};
+
 // The records of all live attachments but one, read when they are first needed and then kept. To be
 // made anew for each lock they are used under: other commands write records meanwhile.
 class LiveAttachments {

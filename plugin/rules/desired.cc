@@ -5,7 +5,6 @@
 
 #include "base/list.h"
 #include "plugin/link/bridge.h"
-#include "plugin/link/liveness.h"
 #include "plugin/rules/elements.h"
 #include "plugin/state/kernel_names.h"
 
@@ -52,6 +51,13 @@ bool DesiredState::IsAnothersAddress(const nft::Element& element) const {
   return found != address_owners_.end() && found->second != element.owner();
 }
 
+// Its record was lost, and another plugin made its link.
+bool DesiredState::IsOfAContainer(const nft::Element& element) const {
+  const std::optional<Ip> address = AddressOf(element);
+  const std::optional<std::string> ifname = FindIfname(element);
+  return (address && held_.Contains(*address)) || (ifname && host_.net.FindLink(*ifname));
+}
+
 // A bridge of ours that no attachment uses stays for the next one, and its name in our sets with
 // it.
 bool DesiredState::IsOurs(const std::string& ifname) const {
@@ -69,7 +75,7 @@ bool DesiredState::IsExplained(const nft::Element& element) const {
   const auto found = by_owner_.find(owner);
   if (found == by_owner_.end()) {
     return !IsAnothersAddress(element) &&
-           (kept_owners_.contains(owner) || host_.net.FindLink(owner));
+           (kept_owners_.contains(owner) || host_.net.FindLink(owner) || IsOfAContainer(element));
   }
   const state::Record& record = found->second;
   if (record.version > state::kRecordVersion) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "firewall/ruleset.h"
+#include "plugin/link/liveness.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
@@ -32,6 +33,7 @@ class DesiredState {
  private:
   [[nodiscard]] bool IsExplained(const nft::Element& element) const;
   [[nodiscard]] bool IsAnothersAddress(const nft::Element& element) const;
+  [[nodiscard]] bool IsOfAContainer(const nft::Element& element) const;
   [[nodiscard]] bool IsOurs(const std::string& ifname) const;
 
   state::Host& host_;
@@ -41,6 +43,7 @@ class DesiredState {
   std::vector<nft::Element> shared_;               // by which interfaces of theirs
   std::set<std::string> live_owners_;
   std::map<Ip, std::string> address_owners_;  // of live attachments
+  mutable link::HeldAddresses held_{host_};
 };
 
 // All records, read when they are first needed.

@@ -90,20 +90,12 @@ std::vector<Location> LocationsOf(const Search& search) {
   return locations;
 }
 
-std::vector<ReferenceRule> FindReferenceRules(nft::Socket& socket, const Search& search) {
+std::vector<ReferenceRule> FindReferenceRules(RuleDumps& dumps, const Search& search) {
   std::vector<Location> locations = LocationsOf(search);
   std::erase_if(locations, [&](const Location& each) { return !search.parts.contains(each.part); });
-  if (locations.empty()) {
-    return {};
-  }
-  // One dump spares those of chains in tables that do not exist: nearly all of them.
-  const std::vector<nft::KernelTable> tables = socket.Tables();
   std::vector<ReferenceRule> found;
   for (const Location& location : locations) {
-    if (std::ranges::find(tables, location.table, &nft::KernelTable::id) == tables.end()) {
-      continue;
-    }
-    for (const nft::KernelRule& rule : socket.Rules(location.table, location.chain)) {
+    for (const nft::KernelRule& rule : dumps.Of(location.table, location.chain)) {
       if (location.matches(rule)) {
         found.push_back(
             {.part = location.part,
@@ -165,7 +157,8 @@ std::set<std::pair<cni::Part, Family>> ExpectedParts(const Search& search,
 // the rules of a part are complete is not verified.
 cni::Parts LostParts(state::Host& host, const Search& search, const config::RulesConfig& rules) {
   auto expected = ExpectedParts(search, rules);
-  for (const ReferenceRule& rule : FindReferenceRules(host.nft, search)) {
+  RuleDumps dumps(host.nft);
+  for (const ReferenceRule& rule : FindReferenceRules(dumps, search)) {
     if (rule.table.family != nft::TableFamily::kIp6) {
       expected.erase({rule.part, Family::kIpv4});
     }
@@ -210,6 +203,18 @@ bool HasLease(const cni::Request& request, const std::string& data_dir, const Ip
 
 }  // namespace
 
+const std::vector<nft::KernelRule>& RuleDumps::Of(const nft::TableId& table,
+                                                  const std::string& chain) {
+  if (!tables_) {
+    tables_ = socket_.Tables();  // spares the dumps of chains in tables that do not exist
+  }
+  const auto [rules, is_new] = rules_.try_emplace({nft::Text(table), chain});
+  if (is_new && std::ranges::find(*tables_, table, &nft::KernelTable::id) != tables_->end()) {
+    rules->second = socket_.Rules(table, chain);
+  }
+  return rules->second;
+}
+
 bool IsReferenceMade(state::Host& host, const cni::Request& request, const config::Config& config) {
   if (link::FindHostVeth(host.net, request.id, link::Recorded::kNo)) {
     return false;
@@ -220,10 +225,10 @@ bool IsReferenceMade(state::Host& host, const cni::Request& request, const confi
   });
 }
 
-bool HasReferenceRules(state::Host& host, const AttachmentId& id) {
+bool HasReferenceRules(const AttachmentId& id, RuleDumps& dumps) {
   // Those that are known without an address.
   const Search search{.id = id, .parts = {cni::Part::kMasquerade, cni::Part::kPorts}};
-  if (!FindReferenceRules(host.nft, search).empty()) {
+  if (!FindReferenceRules(dumps, search).empty()) {
     return true;
   }
   try {
@@ -235,7 +240,8 @@ bool HasReferenceRules(state::Host& host, const AttachmentId& id) {
 }
 
 void RemoveReferenceRulesOf(state::Host& host, const Search& search, LegacyError on_error) {
-  RemoveReferenceRules(host.nft, FindReferenceRules(host.nft, search));
+  RuleDumps dumps(host.nft);
+  RemoveReferenceRules(host.nft, FindReferenceRules(dumps, search));
   try {
     RemoveLegacyRules(search);
   } catch (const Error& error) {

@@ -22,9 +22,13 @@
 // Source   CNI plugins 1.1.1 to 1.9.1: pkg/ip/ipmasq_*.go, plugins/meta/{firewall,portmap}.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "netlink/nft/socket.h"
 #include "plugin/cni/plugin_type.h"
 #include "plugin/cni/request.h"
 #include "plugin/config/config.h"
@@ -40,10 +44,25 @@ namespace nomad_bridge::takeover {
                                    const cni::Request& request,
                                    const config::Config& config);
 
+// The rules in nf_tables, each chain read once: for as long as nobody needs to see a change.
+class RuleDumps {
+ public:
+  explicit RuleDumps(nft::Socket& socket) : socket_(socket) {}
+
+  // None if there is no such table.
+  [[nodiscard]] const std::vector<nft::KernelRule>& Of(const nft::TableId& table,
+                                                       const std::string& chain);
+
+ private:
+  nft::Socket& socket_;
+  std::optional<std::vector<nft::KernelTable>> tables_;
+  std::map<std::pair<std::string, std::string>, std::vector<nft::KernelRule>> rules_;
+};
+
 // Whether rules of the reference plugins belong to `id`. One dump where no table of theirs is
 // there; that tables of iptables-legacy cannot be read is only logged, as most attachments have
 // none there.
-[[nodiscard]] bool HasReferenceRules(state::Host& host, const AttachmentId& id);
+[[nodiscard]] bool HasReferenceRules(const AttachmentId& id, RuleDumps& dumps);
 
 // What it means that tables of iptables-legacy cannot be read or changed. An attachment of ours may
 // have no rule there at all: then it is only logged.

@@ -115,6 +115,19 @@ TEST_F(BehindTheirPtp, AContainerLivesAsLongAsItsLinkLeadsSomewhere) {
   EXPECT_THAT(AddTo(network, second), Fails(102));
 }
 
+// Its link has not our name: nothing but its namespace shows that it lives.
+TEST_F(BehindTheirPtp, KeepsItsPortsWhereRecordsWereLost) {
+  const Network network = Ptp();
+  MustAdd(network, Container("c1", container(), 8080));
+  Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "c1");
+  fs::remove_all("/run/nomad-bridge");
+
+  MustAdd(network, Container("c2", AddContainer("other"), 9090));
+
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "c1");
+  EXPECT_TRUE(Ping(container(), kOutsideIp4));
+}
+
 std::vector<Mix> Mixes() {
   const json ptp = {{"type", "ptp"}, {"ipMasq", true}};
   return {{"OurRulesBehindTheirBridge", {"firewall", "portmap"}},

@@ -1,6 +1,7 @@
 // nomad-bridge gc: what stale allocations hold is taken back, in all networks; the living lose
 // nothing.
 #include "tests/plugin/cli_world.h"
+#include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -79,6 +80,43 @@ TEST_F(GcLine, KeepsALeaseOfAnAttachmentThatTheReferencePluginsMade) {
   EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
   EXPECT_TRUE(Leased().contains("172.26.70.1"));
 }
+
+// Of another plugin, in every way that leaves neither a link nor a rule that names its owner.
+struct Living : Named {
+  json plugin;
+};
+class GcOfOthers : public GcLine, public ::testing::WithParamInterface<Living> {};
+
+TEST_P(GcOfOthers, KeepsTheLeaseOfALivingContainer) {
+  UseAll();
+  Node& other = AddContainer("other");
+  json plugin = GetParam().plugin;
+  plugin["ipam"] = {
+      {"type", "host-local"}, {"subnet", "172.26.70.0/24"}, {"dataDir", "/var/run/cni"}};
+  const Network network{.list = ListOf({plugin}, "nomad"), .path = kReferenceDirectory};
+  const Attached living = MustAdd(network, {.container_id = "living", .netns = other.path()});
+  const std::string lease = AddressOf(living.result);
+
+  EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
+  EXPECT_TRUE(Leased().contains(lease));
+
+  // Its time is no proof: the clock may have been stepped since.
+  host().Must({"touch", "-d", "@0", Cat("/var/run/cni/nomad/", lease)});
+  EXPECT_THAT(RunLine("gc"), Exits(0));
+  EXPECT_TRUE(Leased().contains(lease));
+
+  other.Kill();
+  EXPECT_THAT(RunLine("gc"), Exits(0));
+  EXPECT_FALSE(Leased().contains(lease));
+}
+
+INSTANTIATE_TEST_SUITE_P(Plugins,
+                         GcOfOthers,
+                         ::testing::ValuesIn(std::vector<Living>{
+                             {{"Bridge"}, {{"type", "bridge"}, {"bridge", "theirs"}}},
+                             {{"Ptp"}, {{"type", "ptp"}}},
+                             {{"Macvlan"}, {{"type", "macvlan"}, {"master", "uplink"}}}}),
+                         kNameOf);
 
 TEST_F(GcLine, RemovesElementsWithoutAnOwner) {
   UseAll();
