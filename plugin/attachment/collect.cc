@@ -156,9 +156,12 @@ class Collector {
     if (!collection_.valid) {
       return false;
     }
-    return id.ifname.empty() ? std::ranges::count(
-                                   *collection_.valid, id.container_id, &AttachmentId::container_id)
-                             : collection_.valid->contains(id);
+    if (!id.ifname.empty()) {
+      return collection_.valid->contains(id);
+    }
+    const auto first = collection_.valid->lower_bound(id);  // an empty name comes before all others
+    return first != collection_.valid->end() && first->network == id.network &&
+           first->container_id == id.container_id;
   }
 
   std::optional<FileLock> LockOf(const AttachmentId& id) {
@@ -225,8 +228,9 @@ class Collector {
           return std::vector<std::string>();
         });
       } else if (collection_.valid || (collection_.network.empty() && HasNothingElse(id))) {
-        TakeBack(
-            id, std::move(text), [&] { return RemoveUnrecorded(host_, id, directory.data_dir); });
+        TakeBack(id, std::move(text), [&] {
+          return RemoveUnrecorded(host_, id, directory.data_dir, std::vector{lease.address});
+        });
       }
     });
   }

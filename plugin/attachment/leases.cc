@@ -179,14 +179,15 @@ std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir
   return addresses;
 }
 
-void ReleaseAddressesOf(const AttachmentId& id, const std::string& data_dir) {
-  std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, id.network);
-  if (!store) {
+void ReleaseLeases(const AttachmentId& id,
+                   const std::string& data_dir,
+                   const std::vector<Ip>& leases) {
+  if (leases.empty()) {
     return;
   }
-  for (const ipam::Lease& lease : store->Leases()) {
-    if (lease.owner.Matches(ipam::OwnerOf(id))) {
-      store->Release(lease.address, lease.owner);
+  if (std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, id.network)) {
+    for (const Ip& address : leases) {
+      store->Release(address, ipam::OwnerOf(id));
     }
   }
 }

@@ -58,7 +58,9 @@ void CheckLeases(const state::Record& record, Mismatches& mismatches);
 // Every address leased to `id`, by whatever plugin. Opens every lease.
 [[nodiscard]] std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir);
 
-// Releases those: for a DEL without a record. Opens every lease.
-void ReleaseAddressesOf(const AttachmentId& id, const std::string& data_dir);
+// Releases those of `leases` that are leased to `id`.
+void ReleaseLeases(const AttachmentId& id,
+                   const std::string& data_dir,
+                   const std::vector<Ip>& leases);
 
 }  // namespace nomad_bridge::attachment

@@ -123,21 +123,26 @@ void RemoveEarlier(state::Host& host,
 std::vector<std::string> RemoveUnrecorded(state::Host& host,
                                           const AttachmentId& id,
                                           const std::string& data_dir,
+                                          std::optional<std::vector<Ip>> leases,
                                           const std::vector<Ip>& addresses) {
   cni::ErrorList failures;
+  if (!leases) {
+    failures.Try("what is leased to it", [&] { leases = FindLeasesOf(id, data_dir); });
+  }
   failures.Try("the rules", [&] {
     rules::RemoveElements(host, rules::FindElementsOf(host.nft, state::HostVethName(id)));
   });
   failures.Try("the reference plugins' rules", [&] {
-    std::vector<Ip> all = FindLeasesOf(id, data_dir);
-    all.insert(all.end(), addresses.begin(), addresses.end());
+    std::vector<Ip> all = addresses;
+    Append(all, leases.value_or(std::vector<Ip>()));
     takeover::RemoveReferenceRulesOf(
         host,
         {id, all, {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}},
         takeover::LegacyError::kThrow);
   });
   failures.Try("the link", [&] { link::EnsureUnrecordedLinkGone(host, id); });
-  failures.Try("the leases", [&] { ReleaseAddressesOf(id, data_dir); });
+  failures.Try("the leases",
+               [&] { ReleaseLeases(id, data_dir, leases.value_or(std::vector<Ip>())); });
   if (failures.empty()) {
     failures.Try("the record", [&] { host.records.EnsureVoidGone(id); });
   }

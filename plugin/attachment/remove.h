@@ -42,11 +42,14 @@ void RemoveEarlier(state::Host& host,
                    const std::string& data_dir,
                    Undo& undo);
 
-// Without a record (never written, or lost): elements by their owner, the link by its derived name,
-// leases by what their files say. `addresses`: what else the attachment is known to have had.
-[[nodiscard]] std::vector<std::string> RemoveUnrecorded(state::Host& host,
-                                                        const AttachmentId& id,
-                                                        const std::string& data_dir,
-                                                        const std::vector<Ip>& addresses = {});
+// Without a record (never written, or lost): elements by their owner, the link by its derived name.
+// `leases`: those to release; nullopt: all in `data_dir` that name it, for which each is opened.
+// `addresses`: what else the attachment is known to have had.
+[[nodiscard]] std::vector<std::string> RemoveUnrecorded(
+    state::Host& host,
+    const AttachmentId& id,
+    const std::string& data_dir,
+    std::optional<std::vector<Ip>> leases = std::nullopt,
+    const std::vector<Ip>& addresses = {});
 
 }  // namespace nomad_bridge::attachment

@@ -48,8 +48,10 @@ void DelLeases(const cni::Request& request, const cni::PluginType& type) {
   if (!record || !record->Has(cni::Part::kAddress)) {
     const config::LenientConfig lenient =
         config::ParseLenient({*request.config, ""}, type.defaults);
-    failures.Try("the leases",
-                 [&] { attachment::ReleaseAddressesOf(request.id, lenient.data_dir); });
+    failures.Try("the leases", [&] {
+      attachment::ReleaseLeases(
+          request.id, lenient.data_dir, attachment::FindLeasesOf(request.id, lenient.data_dir));
+    });
   }
   failures.ThrowIfAny(Format("container '{}' still has leased addresses", request.id.container_id));
 }

@@ -18,7 +18,7 @@ class Cost : public World {
     const Command command = PluginCommand(verb, config.dump(), variables);
     EXPECT_THAT(Execute(UnderStrace(command, log, {"-e", "trace=%network,%file,%desc"})), Exits(0));
     Calls calls;
-    for (const std::string& line : Lines(FindFile(log).value())) {
+    for (const std::string& line : Lines(FindFile(log, 64 << 20).value())) {
       // The kernel has a write to IPv6's sysctls made again as long as another process holds
       // rtnl_lock.
       if (line.find("ERESTARTNOINTR") == std::string::npos) {
@@ -64,6 +64,21 @@ TEST_F(Cost, IsTheSameForTheFirstAndTheFiveHundredth) {
 
   EXPECT_EQ(Measure([] {}), quiet);
   EXPECT_EQ(Measure(change_a_rule), changed);
+}
+
+// A GC that releases leases of others opens each a few times, not each for each.
+TEST_F(Cost, OfGcGrowsWithTheLeasesItReleases) {
+  WarmUp();
+  const auto opened = [this](int leases) {
+    for (int n = 1; n <= leases; ++n) {
+      std::ofstream(Cat(kLeases, "/172.26.70.", n)) << "gone-" << n << "\r\neth0";
+    }
+    return CallsOf("GC", WithValid({}), kNoContainer)["openat"];
+  };
+  const int none = opened(0);
+  const int some = opened(5) - none;
+  EXPECT_LT(opened(40) - none, 12 * some);
+  EXPECT_THAT(Leased(), IsEmpty());
 }
 
 }  // namespace
