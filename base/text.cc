@@ -36,6 +36,11 @@ std::size_t CharacterLength(std::string_view text) {
   return character >= kLowest.at(length) && character <= 0x10ffff && !is_surrogate ? length : 0;
 }
 
+bool IsControl(std::string_view character) {
+  const bool is_c1 = character >= "\u0080" && character <= "\u009f";
+  return character < " " || character == "\x7f" || is_c1;
+}
+
 // `text` with every character replaced by what `map` returns for it, and with '?' for every byte
 // that is not part of a well-formed one.
 std::string MapCharacters(std::string_view text, std::string_view (*map)(std::string_view)) {
@@ -74,13 +79,23 @@ std::string CutUtf8(std::string_view text, std::size_t max_bytes) {
   return std::string(text.substr(0, end));
 }
 
+std::string ShellWord(std::string_view text) {
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=:,./@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == text.npos) {
+    return std::string(text);
+  }
+  return Quoted(MapCharacters(text, [](std::string_view character) -> std::string_view {
+    return character == "'" ? R"('\'')" : IsControl(character) ? "?" : character;
+  }));
+}
+
 std::string Printable(std::string_view text) {
   return MapCharacters(text, [](std::string_view character) -> std::string_view {
-    const bool is_c1_control = character >= "\u0080" && character <= "\u009f";
     if (character[0] == '"' || character[0] == '\\') {
       return "'";
     }
-    return character < " " || character == "\x7f" || is_c1_control ? " " : character;
+    return IsControl(character) ? " " : character;
   });
 }
 

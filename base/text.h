@@ -74,6 +74,10 @@ template <typename... Parts>
 // The string in quotes, as around every name in our messages.
 [[nodiscard]] std::string Quoted(std::string_view text);
 
+// One word of a command that people copy into a shell: in single quotes where a shell would read
+// more into it. Invalid UTF-8 and control characters become '?'.
+[[nodiscard]] std::string ShellWord(std::string_view text);
+
 // ASCII lower case, as JSON keys and CNI_ARGS keys are compared; bytes above 127 stay.
 [[nodiscard]] std::string Lower(std::string_view text);
 

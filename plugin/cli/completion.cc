@@ -11,6 +11,7 @@ constexpr char kScript[] =
     R"bash(# bash completion of nomad-bridge: source <(nomad-bridge completion bash)
 _nomad_bridge() {
   local current=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} words= flags=
+  COMPREPLY=()
   local first='{}' from=(-f)
   case $command in
     '') ;;
@@ -29,7 +30,12 @@ _nomad_bridge() {
       list)
         compopt -o nospace
         from=(-W 'job= ns= group= alloc= net= port= addr= veth= state=') ;;
-      inspect) from=(-W "$(nomad-bridge list 2>/dev/null | sed -n '1d;/^[0-9]* attachment/q;s/ .*//p')") ;;
+      inspect)  # without compgen -W, which expands what an allocation is called
+        local id
+        while read -r id _; do
+          [[ $id != "$current"* ]] || COMPREPLY+=("$(printf %q "$id")")
+        done < <(nomad-bridge list 2>/dev/null | sed '1d;/^[0-9]* attachment/,$d')
+        return ;;
       completion) from=(-W bash) ;;
       help) from=(-W "$first") ;;
       doctor | gc | metrics | reconcile | version)
@@ -40,7 +46,7 @@ _nomad_bridge() {
       *) compopt -o filenames ;;
     esac
   fi
-  COMPREPLY=($(compgen "${from[@]}" -- "$current"))
+  mapfile -t COMPREPLY < <(compgen "${from[@]}" -- "$current")
 }
 complete -F _nomad_bridge nomad-bridge
 )bash";

@@ -54,7 +54,7 @@ std::string TextOf(const std::vector<CheckResult>& all) {
                    Padded(result.check, kIdWidth),
                    Printable(result.what));
     if (!result.fix.empty()) {
-      text += Format("      fix: {}\n", Printable(result.fix));
+      text += Format("      fix: {}\n", result.fix);
     }
   }
   return text;
@@ -152,7 +152,7 @@ void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
       const bool is_left_over = mismatch.area == Mismatch::Area::kLeftOver;
       (is_left_over ? left_over : repairable).push_back(mismatch.text);
     } else {  // the container's own interface is lost
-      Fail(mismatch.text, Cat("nomad alloc stop ", mismatch.owner));
+      Fail(mismatch.text, Cat("nomad alloc stop ", ShellWord(mismatch.owner)));
     }
   }
   AddAll(Verdict::kFail, repairable, "nomad-bridge reconcile");

@@ -184,7 +184,7 @@ void CheckReversePath(Examination& node) {
       node.Warn(Format("rp_filter of '{}' is strict: what allocations in two networks answer is "
                        "dropped",
                        ifname),
-                Format("sysctl -w net.ipv4.conf.{}.rp_filter=2", ifname));
+                Cat("sysctl -w ", ShellWord(Format("net.ipv4.conf.{}.rp_filter=2", ifname))));
     }
   }
 }
@@ -221,8 +221,8 @@ void CheckFirewalldZone(Examination& node) {
       node.Fail(
           Format("'{}' is in no zone of firewalld, which rejects what comes from it", ifname),
           Format("firewall-cmd --permanent --zone={} --add-interface={} && firewall-cmd --reload",
-                 zone.empty() ? "trusted" : zone,
-                 ifname));
+                 ShellWord(zone.empty() ? "trusted" : zone),
+                 ShellWord(ifname)));
     }
   }
 }

@@ -140,7 +140,7 @@ void CheckPluginVersion(Examination& node) {
     node.Warn(Format("'{}', which makes the networks, is another release than this '{}'",
                      files.front(),
                      self),
-              Format("{} install {}", self, node.PluginDirs().front()));
+              Format("{} install {}", ShellWord(self), ShellWord(node.PluginDirs().front())));
   }
 }
 
@@ -154,7 +154,7 @@ void CheckShadowedPlugins(Examination& node) {
                          "what it runs the other",
                          files.front(),
                          other),
-                  Cat("rm ", other));
+                  Cat("rm ", ShellWord(other)));
       }
     }
   }
@@ -164,7 +164,7 @@ void CheckMissingPlugins(Examination& node) {
   for (const std::string& name : PluginNames(node)) {
     if (FilesOf(node, name).empty()) {
       node.Fail(Format("plugin '{}' is not in {}", name, Directories(node)),
-                IsOurType(name) ? Format("nomad-bridge install {}", node.PluginDirs().front())
+                IsOurType(name) ? Cat("nomad-bridge install ", ShellWord(node.PluginDirs().front()))
                                 : "install it there, or take it out of the conflist");
     }
   }
@@ -172,7 +172,7 @@ void CheckMissingPlugins(Examination& node) {
 
 void CheckConflists(Examination& node) {
   for (const ConfigFile& file : node.Configs()) {
-    const std::string fix = Cat("nomad-bridge config check ", file.path);
+    const std::string fix = Cat("nomad-bridge config check ", ShellWord(file.path));
     if (!file.error.empty()) {
       node.Fail(file.error, fix);
     }
@@ -208,7 +208,7 @@ void CheckDnsStub(Examination& node) {
                    "allocations of network '{}' cannot reach",
                    plugin.request.id.network),
             Format(R"("ipam": {"resolvConf": "/run/systemd/resolve/resolv.conf"} in {})",
-                   file.path));
+                   ShellWord(file.path)));
       }
     }
   }

@@ -41,7 +41,7 @@ void RequireUsable(const rtnl::Link& link, const config::LinkSpec& spec) {
                 Format("bridge '{}' has no VLAN filtering", spec.bridge),
                 Format("'vlan' and 'vlanTrunk' need it: name another bridge with the key 'bridge', "
                        "or turn it on with: ip link set {} type bridge vlan_filtering 1",
-                       spec.bridge));
+                       ShellWord(spec.bridge)));
   }
 }
 

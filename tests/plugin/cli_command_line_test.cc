@@ -23,7 +23,8 @@ class CommandLine : public CliWorld {
   }
 
   // What bash offers for the last of `words`.
-  [[nodiscard]] std::vector<std::string> Completed(const std::vector<std::string>& words) {
+  [[nodiscard]] std::vector<std::string> Completed(const std::vector<std::string>& words,
+                                                   const std::string& directory = "/") {
     std::string array;
     for (const std::string& word : words) {
       array += Cat(" '", word, "'");
@@ -31,7 +32,9 @@ class CommandLine : public CliWorld {
     const Outcome outcome = host().Run(
         {"bash",
          "-c",
-         Cat("PATH=",
+         Cat("cd ",
+             directory,
+             "; PATH=",
              fs::path(BinaryUnderTest()).parent_path().string(),
              ":$PATH; source <(nomad-bridge completion bash); compopt() { :; }; COMP_WORDS=(",
              array,
@@ -138,6 +141,27 @@ TEST_F(CommandLine, IsCompletedByBash) {
   for (const std::string& name : CommandNames()) {
     EXPECT_THAT(Completed({"nomad-bridge", Words(name).front()}), Contains(Words(name).front()));
   }
+}
+
+TEST_F(CommandLine, IsCompletedWithoutRunningWhatAnAllocationIsCalled) {
+  const std::string directory = "/run/shared/empty";
+  EnsureDirectory(directory);
+  int number = 0;
+  for (const char* const name : {"$(>a)", "`>b`", "$HOME", "*"}) {
+    const std::string container = Cat("called-", ++number);
+    Variables variables = As(container, AddContainer(container));
+    variables["CNI_ARGS"] = Cat("IgnoreUnknown=1;NOMAD_ALLOC_ID=", name);
+    Attach(Config(), variables);
+  }
+  EXPECT_THAT(Completed({"nomad-bridge", "inspect", ""}, directory),
+              UnorderedElementsAre(R"(\$\(\>a\))", R"(\`\>b\`)", R"(\$HOME)", R"(\*)"));
+  EXPECT_TRUE(fs::is_empty(directory));
+}
+
+TEST_F(CommandLine, QuotesWhatComesFromOutsideInACommandToType) {
+  Attach(Config());
+  EXPECT_THAT(Run({"doctor"}, {{"CNI_PATH", "/run/shared/$(id) it's"}}).out,
+              HasSubstr(R"(nomad-bridge install '/run/shared/$(id) it'\''s')"));
 }
 
 }  // namespace

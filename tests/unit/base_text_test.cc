@@ -25,6 +25,14 @@ TEST(Printable, ReplacesEveryByteOfInvalidUtf8) {
   EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "????");  // beyond U+10FFFF
 }
 
+TEST(ShellWord, IsOneWordInWhichAShellExpandsNothing) {
+  EXPECT_EQ(ShellWord("/opt/cni/bin"), "/opt/cni/bin");
+  EXPECT_EQ(ShellWord(""), "''");
+  EXPECT_EQ(ShellWord("$(id) `id` $HOME *"), "'$(id) `id` $HOME *'");
+  EXPECT_EQ(ShellWord("it's"), R"('it'\''s')");
+  EXPECT_EQ(ShellWord("a\nb\x1b c\xff"), "'a?b? c?'");
+}
+
 TEST(ValidUtf8, ReplacesInvalidUtf8AndKeepsTheRest) {
   EXPECT_EQ(ValidUtf8("a\n\"\\\x1b ü€"), "a\n\"\\\x1b ü€");
   EXPECT_EQ(ValidUtf8("a\xff\xe2\x82"), "a???");
