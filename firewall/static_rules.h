@@ -38,13 +38,4 @@ constexpr const char* kAcceptComment = "nomad-bridge: accepted by table inet nom
     const std::vector<ForwardHook>& forward_hooks,
     nft::Batch& batch);
 
-// Base chains of other programs that drop what we accept. For those of iptables there are the
-// static rules, for firewalld's its zones; any other must be changed by its owner, so it has to be
-// named. One dump of all chains, and one of the rules of each chain in question.
-//
-// "chain forward of table inet mine (policy drop)": every chain at the forward hook that comes
-// later than ours, is neither iptables' nor firewalld's, and drops or rejects by its policy or its
-// last rule, unless a rule of it accepts our mark.
-[[nodiscard]] std::vector<std::string> ForeignDrops(nft::Socket& socket, int accept_mark_bit);
-
 }  // namespace nomad_bridge::firewall

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "firewall/static_rules.h"
+#include "firewall/foreign_drops.h"
 #include "firewall/table.h"
 #include "netlink/core/sysctl.h"
 #include "plugin/cli/doctor.h"
@@ -199,11 +199,8 @@ int MarkBitOf(Examination& node) {
 }
 
 void CheckForeignChains(Examination& node) {
-  const int bit = MarkBitOf(node);
-  const std::string mark = Cat("0x", Hex(std::uint64_t{1} << bit, 4));
-  for (const std::string& chain : firewall::ForeignDrops(node.host.nft, bit)) {
-    node.Fail(Cat(chain, " comes after ours and drops"),
-              Format("in that chain, first: meta mark & {} == {} accept", mark, mark));
+  for (const auto& [what, fix] : firewall::FindForeignDrops(node.host.nft, MarkBitOf(node))) {
+    node.Fail(what, fix);
   }
 }
 

@@ -5,7 +5,7 @@
 
 #include "base/list.h"
 #include "base/text.h"
-#include "firewall/static_rules.h"
+#include "firewall/foreign_drops.h"
 #include "netlink/core/netns.h"
 #include "netlink/sockets/listeners.h"
 #include "plugin/attachment/reconcile.h"
@@ -110,9 +110,9 @@ Lines ContainerMismatches(const Attachment& attachment) {
 
 Lines PathMismatches(state::Host& host, const state::Record& record) {
   Lines mismatches;
-  for (const std::string& chain :
-       firewall::ForeignDrops(host.nft, record.rules.forward_hook.accept_mark_bit)) {
-    mismatches.push_back(Cat(chain, " comes after ours and drops"));
+  const int mark_bit = record.rules.forward_hook.accept_mark_bit;
+  for (const firewall::ForeignDrop& drop : firewall::FindForeignDrops(host.nft, mark_bit)) {
+    mismatches.push_back(drop.what);
   }
   return mismatches;
 }

@@ -8,6 +8,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "firewall/foreign_drops.h"
 #include "firewall/static_rules.h"
 #include "plugin/foreign/tools.h"
 
@@ -131,11 +132,8 @@ void CheckOtherFirewalls(state::Host& host, const state::Record& record, Mismatc
 
 std::vector<std::string> DropsOfOthers(state::Host& host, int accept_mark_bit) {
   std::vector<std::string> drops;
-  for (const std::string& chain : firewall::ForeignDrops(host.nft, accept_mark_bit)) {
-    drops.push_back(
-        Format("{} comes after ours and may drop what we accept: let it accept the mark 0x{}",
-               chain,
-               Hex(std::uint64_t{1} << accept_mark_bit, 8)));
+  for (const auto& [what, fix] : firewall::FindForeignDrops(host.nft, accept_mark_bit)) {
+    drops.push_back(Cat(what, "; fix: ", fix));
   }
   return drops;
 }

@@ -88,7 +88,7 @@ TEST_P(LaterDrop, IsReportedByAddAndCheckAsLongAsItIsThere) {
 
   const Outcome add = MustRun("ADD", PublishingConfig());
   EXPECT_THAT(add.err, HasSubstr("chain late of table inet mine"));
-  EXPECT_THAT(add.err, HasSubstr("0x00001000"));
+  EXPECT_THAT(add.err, HasSubstr("0x1000"));
   EXPECT_THAT(Check(add.json).err, HasSubstr("chain late of table inet mine"));
   host().Must({"nft", "delete", "table", "inet", "mine"});
   EXPECT_THAT(Check(add.json).err, Not(HasSubstr("mine")));
@@ -100,7 +100,19 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Drop{"ByPolicy", "type filter hook forward priority 10; policy drop;"},
                       Drop{"ByItsLastRule",
                            "type filter hook forward priority 10; ct state established accept; "
-                           "counter reject;"}),
+                           "counter reject;"},
+                      Drop{"ByARuleThatLogs",
+                           "type filter hook forward priority 10; ct state established accept; "
+                           "counter log prefix \"late: \" meta nftrace set 0 drop;"},
+                      Drop{"ByAJump",
+                           "type filter hook forward priority 10; jump last; }; chain last { "
+                           "log drop;"},
+                      Drop{"ByAGoto",
+                           "type filter hook forward priority 10; policy drop; goto last; }; "
+                           "chain last { ct state established accept;"},
+                      Drop{"BeforeAnAccept",
+                           "type filter hook forward priority 10; ct state established accept; "
+                           "drop; meta mark and 0x1000 == 0x1000 accept;"}),
     kNameOf);
 
 TEST_F(ForeignFirewall, ThatAcceptsOurMarkLetsUsThrough) {
@@ -115,17 +127,63 @@ TEST_F(ForeignFirewall, ThatAcceptsOurMarkLetsUsThrough) {
   ExpectBothWays();
 }
 
-TEST_F(ForeignFirewall, ThatDropsBeforeUsOrElsewhereIsNotReported) {
+TEST_F(ForeignFirewall, ThatAcceptsOurMarkInAChainThatItJumpsToLetsUsThrough) {
+  host().Must({"nft", "-f", "-"},
+              R"(table inet mine {
+  chain opened {
+    meta mark & 0x1000 == 0x1000 counter log accept
+  }
+  chain late {
+    type filter hook forward priority 10; policy drop;
+    jump opened
+    drop
+  }
+})");
+  EXPECT_THAT(MustRun("ADD", PublishingConfig()), Err(Not(HasSubstr("mine"))));
+  ExpectBothWays();
+}
+
+// As the warning says it: inserted, since a rule behind the drop does nothing.
+TEST_F(ForeignFirewall, ThatDropsIsOpenedByTheCommandThatDoctorNames) {
+  host().Must({"nft", "-f", "-"},
+              R"(table inet mine {
+  chain late {
+    type filter hook forward priority 10;
+    log prefix "late: " drop
+  }
+})");
+  Attach(PublishingConfig());
+  EXPECT_FALSE(Ping(container(), kOutsideIp4));
+  const std::string rule = "inet mine late meta mark and 0x1000 == 0x1000 accept";
+  EXPECT_THAT(RunLine("doctor").out, HasSubstr(Cat("fix: nft insert rule ", rule)));
+  EXPECT_THAT(RunLine("inspect alloc-1").out, HasSubstr("chain late of table inet mine"));
+  host().Must({"sh", "-c", Cat("nft add rule ", rule)});
+  EXPECT_THAT(RunLine("doctor").out, HasSubstr("chain late of table inet mine"));
+  host().Must({"sh", "-c", Cat("nft insert rule ", rule)});
+  EXPECT_THAT(RunLine("doctor").out, Not(HasSubstr("chain late of table inet mine")));
+  ExpectBothWays();
+}
+
+TEST_F(ForeignFirewall, ThatDropsBeforeUsIsReportedUntilItAcceptsTheBridge) {
   host().Must({"nft", "-f", "-"},
               R"(table inet mine {
   chain early {
     type filter hook forward priority -10; policy drop;
+    meta mark & 0x1000 == 0x1000 accept
   }
   chain in {
     type filter hook input priority 10; policy drop;
   }
 })");
-  EXPECT_THAT(MustRun("ADD", PublishingConfig()), Err(Not(HasSubstr("mine"))));
+  const Outcome add = MustRun("ADD", PublishingConfig());
+  EXPECT_THAT(add.err, HasSubstr("chain early of table inet mine (policy drop) comes before ours"));
+  EXPECT_THAT(add.err, Not(HasSubstr("chain in")));
+  EXPECT_FALSE(Ping(container(), kOutsideIp4));
+  for (const char* const way : {"iifname", "oifname"}) {
+    host().Must({"nft", "add", "rule", "inet", "mine", "early", way, "nomad", "accept"});
+  }
+  EXPECT_THAT(Check(add.json), Err(Not(HasSubstr("mine"))));
+  ExpectBothWays();
 }
 
 // ufw's layout: its chains in front, policy DROP in iptables' own tables.

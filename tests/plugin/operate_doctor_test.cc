@@ -138,12 +138,12 @@ fix: nomad-bridge reconcile
 ForeignPolicy $ nft 'table inet mine { chain forward {
   type filter hook forward priority 10; policy drop; }; }'
 fail forward.foreign: chain forward of table inet mine (policy drop) comes after ours and drops
-fix: in that chain, first: meta mark & 0x1000 == 0x1000 accept
+fix: nft insert rule inet mine forward meta mark and 0x1000 == 0x1000 accept
 
 ForeignRule $ nft 'table ip mine { chain last {
   type filter hook forward priority 0; ip protocol icmp accept; drop; }; }'
-fail forward.foreign: chain last of table ip mine (its last rule drops)
-fix: meta mark & 0x1000 == 0x1000 accept
+fail forward.foreign: chain last of table ip mine (a rule for all packets) comes after ours
+fix: nft insert rule ip mine last meta mark and 0x1000 == 0x1000 accept
 
 Firewalld $ nft add table inet firewalld
 fail firewalld.zone: 'br-other' is in no zone of firewalld
