@@ -30,12 +30,18 @@ void CheckLegacyRule(const std::string& tool, const LegacyRule& rule, Mismatches
   const auto call = [&](const char* verb, const std::string& chain, const Words& words) {
     Words all = {"-w", verb, chain};
     Append(all, words);
-    return RunTool(tool, std::move(all)).Succeeded();
+    return RunTool(tool, std::move(all));
   };
   Words words = rule.words;
   Append(words, {"-m", "comment", "--comment", rule.comment, "-j", rule.target});
-  if (call("-C", rule.chain, words)) {
+  const ExitInfo found = call("-C", rule.chain, words);
+  if (found.Succeeded()) {
     return;
+  }
+  // 1: no such rule or chain; 2: no such target. Anything else says nothing about rules: the tool
+  // lacks a capability, or the lock.
+  if (found.how != End::kExit || found.number > 2) {
+    throw ToolError(tool, found);
   }
   mismatches.Add({Mismatch::Area::kOtherFirewall,
                   rule.chain,
@@ -45,8 +51,9 @@ void CheckLegacyRule(const std::string& tool, const LegacyRule& rule, Mismatches
                    if (rule.target != "ACCEPT") {
                      static_cast<void>(call("-N", rule.target, {}));
                    }
-                   if (!call(rule.action, rule.chain, words)) {
-                     LogLine("cannot add a rule to chain {} by {}", rule.chain, tool);
+                   const ExitInfo added = call(rule.action, rule.chain, words);
+                   if (!added.Succeeded()) {
+                     throw ToolError(tool, added);
                    }
                  });
 }
@@ -108,26 +115,30 @@ void CheckZone(const std::string& link, const std::string& zone, Mismatches& mis
   }
 }
 
-void Try(const std::function<void()>& check) {
+// Whether it could be told.
+bool Try(const std::function<void()>& check) {
   try {
     check();
+    return true;
   } catch (const Error& error) {
     LogLine("cannot open another firewall, ignoring: {}", error.what());
+    return false;
   }
 }
 
 }  // namespace
 
-void CheckOtherFirewalls(state::Host& host, const state::Record& record, Mismatches& mismatches) {
-  Try([&] { CheckLegacyTable(Family::kIpv4, record, mismatches); });
+bool CheckOtherFirewalls(state::Host& host, const state::Record& record, Mismatches& mismatches) {
+  bool is_told = Try([&] { CheckLegacyTable(Family::kIpv4, record, mismatches); });
   if (record.rules.forward_hook.ipv6) {
-    Try([&] { CheckLegacyTable(Family::kIpv6, record, mismatches); });
+    is_told &= Try([&] { CheckLegacyTable(Family::kIpv6, record, mismatches); });
   }
-  Try([&] {
+  is_told &= Try([&] {
     if (!record.link.gateway_ifname.empty() && IsFirewalldThere(host)) {
       CheckZone(record.link.gateway_ifname, record.rules.firewalld_zone, mismatches);
     }
   });
+  return is_told;
 }
 
 std::vector<std::string> DropsOfOthers(state::Host& host, int accept_mark_bit) {

@@ -20,8 +20,11 @@
 
 namespace nomad_bridge::foreign {
 
-// They let packets from and to the bridge of `record` pass.
-void CheckOtherFirewalls(state::Host& host, const state::Record& record, Mismatches& mismatches);
+// They let packets from and to the bridge of `record` pass. False if a tool could not tell, or could
+// not change it.
+[[nodiscard]] bool CheckOtherFirewalls(state::Host& host,
+                                       const state::Record& record,
+                                       Mismatches& mismatches);
 
 // The chains that may drop what we accept, one line each, with what to do.
 [[nodiscard]] std::vector<std::string> DropsOfOthers(state::Host& host, int accept_mark_bit);

@@ -46,7 +46,7 @@ std::string MustRun(const std::string& name,
   }
   ExitInfo exit = RunTool(*path, std::move(arguments), input);
   if (!exit.Succeeded()) {
-    throw Error(Code::kKernel, Cat(*path, " failed"), WhyItFailed(exit));
+    throw ToolError(*path, exit);
   }
   return std::move(exit.out);
 }
@@ -54,7 +54,8 @@ std::string MustRun(const std::string& name,
 // "4 912": the number of entries and their bytes. Empty if the table cannot be asked about.
 template <typename Info>
 std::string AskForInfo(int domain, int level, int option) {
-  const UniqueFd socket(::socket(domain, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW));
+  // Not a raw socket: that would need CAP_NET_RAW, too.
+  const UniqueFd socket(::socket(domain, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   Info info{};
   std::string("filter").copy(&info.name[0], sizeof info.name - 1);
   socklen_t bytes = sizeof info;
@@ -82,6 +83,10 @@ ExitInfo RunTool(const std::string& path, std::vector<std::string> arguments, st
                         .environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"},
                         .input = std::move(input),
                         .timeout = kToolTimeout});
+}
+
+Error ToolError(const std::string& path, const ExitInfo& exit) {
+  return {Code::kKernel, Cat(path, " failed"), WhyItFailed(exit)};
 }
 
 std::string FilterFingerprint() {

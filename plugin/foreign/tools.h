@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/ip.h"
 #include "base/subprocess.h"
 
@@ -28,6 +29,9 @@ namespace nomad_bridge::foreign {
 [[nodiscard]] ExitInfo RunTool(const std::string& path,
                                std::vector<std::string> arguments,
                                std::string input = {});
+
+// kKernel, for a tool that failed.
+[[nodiscard]] Error ToolError(const std::string& path, const ExitInfo& exit);
 
 // "iptables-legacy" or "ip6tables-legacy".
 [[nodiscard]] std::string LegacyTool(Family family);

@@ -179,11 +179,11 @@ void CheckOtherFirewalls(state::Host& host,
   std::vector<std::string> drops = checkpoint.foreign_drops;
   const bool is_known = Contains(checkpoint.opened_ifnames, record.link.gateway_ifname) &&
                         checkpoint.legacy_filter == foreign::FilterFingerprint();
-  if (!is_known) {
-    foreign::CheckOtherFirewalls(host, record, mismatches);
-  }
+  const bool is_told = !is_known && foreign::CheckOtherFirewalls(host, record, mismatches);
   if (!is_known && mismatches.is_repairing()) {
     drops = foreign::DropsOfOthers(host, record.rules.forward_hook.accept_mark_bit);
+  }
+  if (is_told && mismatches.is_repairing()) {
     UpdateCheckpoint(host, [&](state::Checkpoint& now) {
       // Another ADD may have added it meanwhile.
       std::erase(now.opened_ifnames, record.link.gateway_ifname);

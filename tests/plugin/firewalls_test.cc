@@ -74,6 +74,45 @@ TEST_F(ForeignFirewall, OfIptablesLegacyIsNotCreatedIfUnused) {
   EXPECT_THAT(FindFile("/proc/net/ip_tables_names").value_or(""), Not(HasSubstr("filter")));
 }
 
+// With the capabilities of the unit, and with too few: what a tool cannot tell is neither said to be
+// missing nor remembered as right.
+TEST_F(ForeignFirewall, OfIptablesLegacyIsRepairedByTheUnitAndNotJudgedWithoutRights) {
+  const auto reconcile_with = [&](const std::string& capabilities) {
+    Command command = Line({"reconcile"});
+    const std::vector<std::string> setpriv = {"setpriv", Cat("--bounding-set=-all", capabilities)};
+    command.argv.insert(command.argv.begin(), setpriv.begin(), setpriv.end());
+    return Execute(command);
+  };
+  std::string of_unit;
+  for (const std::string& line :
+       Lines(FindFile(NOMAD_BRIDGE_UNITS "/nomad-bridge-reconcile.service").value())) {
+    if (const std::string key = "CapabilityBoundingSet="; line.starts_with(key)) {
+      for (const std::string& name : Words(line.substr(key.size()))) {
+        of_unit += Cat(",+", Lower(name.substr(std::string("CAP_").size())));
+      }
+    }
+  }
+  host().Must({"iptables-legacy", "-P", "FORWARD", "DROP"});
+  Attach(PublishingConfig());
+  const std::string rules = host().Must({"iptables-legacy", "-S"});
+  host().Must(Words("nft add table inet foreign"));
+
+  const Outcome without = reconcile_with(",+net_admin,+sys_admin,+dac_read_search");
+  EXPECT_THAT(without.err, HasSubstr("iptables-legacy failed"));
+  EXPECT_THAT(without.err, Not(HasSubstr("has no rule")));
+  EXPECT_THAT(RunLine("reconcile -if-changed").err, Not(HasSubstr("has no rule")));
+
+  host().Must({"iptables-legacy", "-F"});
+  static_cast<void>(reconcile_with(",+net_admin,+sys_admin,+dac_read_search"));
+  Attach(Config(), As("other", AddContainer("other")));
+  EXPECT_EQ(host().Must({"iptables-legacy", "-S"}), rules) << "not remembered as there";
+
+  host().Must({"iptables-legacy", "-F"});
+  EXPECT_THAT(reconcile_with(of_unit).err, HasSubstr("has no rule"));
+  EXPECT_EQ(host().Must({"iptables-legacy", "-S"}), rules);
+  ExpectBothWays();
+}
+
 // ---- foreign base chains
 
 struct Drop : Named {
