@@ -4,7 +4,9 @@
 //          and a link to "nomad-bridge" beside it, even if that is absent.
 // Atomic   Each name leads to the old or the new program at any moment (rename(2)); a running one
 //          is not disturbed.
-// Locks    flock(2) of the directory: two installs at a time would use the same temporary name.
+// Locks    none, which any user could hold who may read the directory: each install has temporary
+//          files of its own, and removes those that others left. One that was still at work then
+//          fails without having changed the name.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -12,7 +14,7 @@
 #include <filesystem>
 
 #include <fcntl.h>
-#include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,7 +33,7 @@ namespace {
 constexpr std::string_view kMark =
     "\nThis file is the CNI plugin nomad-bridge, and may replace itself.\n";
 constexpr std::string_view kProgram = "nomad-bridge";
-constexpr std::string_view kTemporary = ".nomad-bridge.new";
+constexpr std::string_view kTemporary = ".nomad-bridge.new";  // begins their names
 constexpr std::string_view kKeptAs = ".before-nomad-bridge";
 constexpr mode_t kProgramMode = 0755;
 constexpr std::size_t kMaxProgramBytes = 256 << 20;  // a build for debugging has some 50 MB
@@ -46,20 +48,31 @@ enum class Occupant {
 
 void Require(bool is_done, const std::string& what) {
   if (!is_done) {
-    throw ErrnoError(errno == EWOULDBLOCK ? Code::kTryAgain : Code::kIo, what);
+    throw ErrnoError(Code::kIo, what);
   }
+}
+
+// Not the process id, which is another process's in another namespace.
+std::uint64_t Random() {
+  std::uint64_t value = 0;
+  Require(::getrandom(&value, sizeof value, 0) == sizeof value, "cannot get a random number");
+  return value;
 }
 
 class PluginDirectory {
  public:
   // Has to exist and be writable.
   explicit PluginDirectory(const std::string& path)
-      : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    Require(fd_.get() >= 0, Format("cannot open the directory '{}'", path));
-    Require(::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0,
-            Format("cannot lock '{}': is another install at work there?", path));
-    Require(::faccessat(fd_.get(), ".", W_OK | X_OK, AT_EACCESS) == 0,
+      : path_(path), temporary_(Path(Cat(kTemporary, '.', Hex(Random(), 16)))) {
+    const UniqueFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    Require(directory.get() >= 0, Format("cannot open the directory '{}'", path));
+    Require(::faccessat(directory.get(), ".", W_OK | X_OK, AT_EACCESS) == 0,
             Format("cannot write into the directory '{}'", path));
+    for (const std::string& name : Entries(path)) {
+      if (name.starts_with(kTemporary)) {
+        EnsureFileGone(Path(name));  // of an install that was killed
+      }
+    }
   }
 
   [[nodiscard]] std::string Path(std::string_view name) const { return Cat(path_, '/', name); }
@@ -103,18 +116,16 @@ class PluginDirectory {
 
   // The program, or a link to it, as the temporary file.
   void Write(bool is_program, const std::string& self) const {
-    const std::string path = Path(kTemporary);
-    EnsureFileGone(path);  // of an install that was killed: we hold the lock
     if (!is_program) {
-      return Require(::symlink(kProgram.data(), path.c_str()) == 0,
-                     Format("cannot create the link '{}'", path));
+      return Require(::symlink(kProgram.data(), temporary_.c_str()) == 0,
+                     Format("cannot create the link '{}'", temporary_));
     }
-    const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    Require(fd.get() >= 0, Format("cannot create '{}'", path));
-    WriteAll(fd.get(), self, path);
+    const UniqueFd fd(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    Require(fd.get() >= 0, Format("cannot create '{}'", temporary_));
+    WriteAll(fd.get(), self, temporary_);
     // Synced before it gets its name: after a power failure half a plugin is worse than none.
     Require(::fchmod(fd.get(), kProgramMode) == 0 && ::fsync(fd.get()) == 0,
-            Format("cannot write '{}'", path));
+            Format("cannot write '{}'", temporary_));
   }
 
   // Returns how, for people.
@@ -127,10 +138,10 @@ class PluginDirectory {
       if (occupant == Occupant::kForeign) {
         how = Cat(", what was there is kept as ", Keep(name));
       }
-      Require(::rename(Path(kTemporary).c_str(), Path(name).c_str()) == 0,
+      Require(::rename(temporary_.c_str(), Path(name).c_str()) == 0,
               Format("cannot replace '{}'", Path(name)));
     } catch (const Error&) {
-      EnsureFileGone(Path(kTemporary));
+      EnsureFileGone(temporary_);
       throw;
     }
     return how;
@@ -138,7 +149,7 @@ class PluginDirectory {
 
  private:
   std::string path_;
-  UniqueFd fd_;
+  std::string temporary_;
 };
 
 // What is where each of `names` goes. All that is in the way is named at once, before anything is
