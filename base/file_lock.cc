@@ -1,5 +1,6 @@
 #include "base/file_lock.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -10,14 +11,16 @@
 #include <sys/time.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 
 namespace nomad_bridge {
 namespace {
 
 // The locks that this thread holds, by kind.
+thread_local std::array<int, 4> counts{};
+
 int& CountOf(LockKind kind) {
-  static thread_local std::array<int, 4> counts{};
   return counts.at(static_cast<std::size_t>(kind));
 }
 
@@ -101,8 +104,17 @@ struct flock OneByte(std::uint64_t byte) {
 
 }  // namespace
 
-FileLock::FileLock(UniqueFd fd, LockKind kind) : fd_(std::move(fd)), count_(&CountOf(kind)) {
+FileLock::FileLock(UniqueFd fd, LockKind kind) : count_(&CountOf(kind)), fd_(std::move(fd)) {
   ++*count_;
+}
+
+void FileLock::Uncount::operator()(int* count) const {
+  --*count;
+  WriteKeptLog();
+}
+
+bool FileLock::IsAnyHeld() {
+  return std::ranges::any_of(counts, [](int count) { return count != 0; });
 }
 
 FileLock FileLock::Take(const std::string& path,

@@ -53,6 +53,8 @@ class FileLock {
   [[nodiscard]] static std::optional<FileLock> TryTake(const std::string& path,
                                                        std::uint64_t byte,
                                                        LockKind kind);
+  // Whether this thread holds any.
+  [[nodiscard]] static bool IsAnyHeld();
   // The locked file.
   [[nodiscard]] int fd() const { return fd_.get(); }
 
@@ -60,10 +62,11 @@ class FileLock {
   FileLock(UniqueFd fd, LockKind kind);
 
   struct Uncount {
-    void operator()(int* count) const { --*count; }
+    void operator()(int* count) const;
   };
-  UniqueFd fd_;
+  // Before the descriptor, whose end is the lock's: the log that was kept is written after that.
   std::unique_ptr<int, Uncount> count_;
+  UniqueFd fd_;
 };
 
 }  // namespace nomad_bridge

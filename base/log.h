@@ -1,21 +1,28 @@
 // Lines for the runtime's log, on stderr: repairs, and errors that are ignored.
 //
 // Shapes     "nomad-bridge: ...\n"; never part of the protocol, which is on stdout
-// Errors     none: a failed write is ignored.
+// Locks      Nothing is written while this process holds a lock (base/file_lock.h), since a reader
+//            may not read (`2>&1 | less`): lines are kept until the last lock is released.
+// Errors     none: a failed write is ignored. A process that is killed loses what it has kept.
 // Not        std::cerr: constructing the streams costs every process 0.1 ms.
 #pragma once
 
-#include <unistd.h>
+#include <string_view>
 
-#include "base/file.h"
 #include "base/text.h"
 
 namespace nomad_bridge {
 
+// `text` as it is.
+void WriteLog(std::string_view text);
+
+// Called when a lock is released.
+void WriteKeptLog();
+
 // As Format() does.
 template <typename... Parts>
 void LogLine(Pattern<std::type_identity_t<Parts>...> pattern, const Parts&... parts) {
-  WriteBestEffort(STDERR_FILENO, Cat("nomad-bridge: ", Format(pattern, parts...), '\n'));
+  WriteLog(Cat("nomad-bridge: ", Format(pattern, parts...), '\n'));
 }
 
 }  // namespace nomad_bridge

@@ -87,8 +87,7 @@ class Mismatches {
   std::vector<Mismatch> left_;
 };
 
-// Says on stderr what was repaired, when it goes out of scope, also if the command fails: declared
-// before a lock is taken, so that nothing is written while it is held.
+// Says on stderr what was repaired, when it goes out of scope, also if the command fails.
 class RepairLog {
  public:
   explicit RepairLog(const Mismatches& mismatches) : mismatches_(mismatches) {}

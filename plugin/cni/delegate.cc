@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/subprocess.h"
 #include "base/text.h"
 #include "plugin/cni/json.h"
@@ -169,7 +170,7 @@ std::string InvokeIpam(const DelegatedIpam& ipam,
                                  .timeout = timeout});
   // A whole line, as the next one there is another's.
   const bool is_cut = !exit.err.empty() && exit.err.back() != '\n';
-  WriteBestEffort(STDERR_FILENO, exit.err + (is_cut ? "\n" : ""));
+  WriteLog(exit.err + (is_cut ? "\n" : ""));
   if (!exit.Succeeded()) {
     throw Failed(ipam, verb, exit, timeout);
   }

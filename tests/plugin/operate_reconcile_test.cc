@@ -1,9 +1,11 @@
 // nomad-bridge reconcile: what is wrong on the host's side of any network is found and repaired,
 // without an ADD or a CHECK.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "tests/plugin/cli_world.h"
 #include "tests/support/refusal.h"
+#include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -58,6 +60,46 @@ TEST_F(Reconcile, MakesTheFilterOfLocalhostAsItWas) {
   // Without the number that the kernel counts on.
   const auto head = [](const std::string& text) { return text.substr(0, text.find(" jited")); };
   EXPECT_EQ(head(host().Must(Words("tc filter show dev nomad ingress"))), head(before));
+}
+
+// ---- a reader who does not read (`2>&1 | less`)
+
+// A pipe that takes nothing more.
+std::array<UniqueFd, 2> FullPipe() {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK), 0);
+  const std::string page(4096, 'x');
+  while (::write(ends[1], page.data(), page.size()) > 0) {
+  }
+  EXPECT_EQ(errno, EAGAIN);
+  EXPECT_EQ(::fcntl(ends[1], F_SETFL, 0), 0);
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+// reconcile repairs the rules, the ADD the leases: each has something to say of
+// what it does under a lock, and nobody reads that.
+TEST_F(Reconcile, HoldsNoLockWhileItsLogIsNotRead) {
+  AttachAll();
+  const std::array<UniqueFd, 2> pipe = FullPipe();
+  std::vector<Process> blocked;
+  const auto start_blocked = [&](Command command) {
+    command.in_child = [&] { ::dup2(pipe[1].get(), STDERR_FILENO); };
+    blocked.push_back(Process::Start(command));
+    const std::string call = Cat("/proc/", blocked.back().pid(), "/syscall");
+    ASSERT_TRUE(Soon([&] {
+      const std::vector<std::string> words = Words(FindFile(call).value_or(""));
+      return words.size() > 1 && words[1] == "0x2";  // in write(2) to stderr
+    })) << command.argv.back();
+  };
+  host().Must({"sh", "-ec", "nft flush table inet nomad-bridge; ip link set nomad down"});
+  start_blocked(Line({"reconcile"}));
+  fs::remove_all(kLeases);
+  start_blocked(PluginCommand("ADD", DualStack().dump(), As("waits", AddContainer("waits"))));
+
+  const auto start = std::chrono::steady_clock::now();
+  Attach(DualStack(), As("later", AddContainer("later")));
+  Detach(DualStack());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 
 // ---- a lost bridge is made as its config said
