@@ -166,4 +166,21 @@ std::vector<std::string> DescribeStaticRules(nft::Socket& socket,
   return mismatches;
 }
 
+std::vector<std::string> PlanAcceptsGone(nft::Socket& socket, nft::Batch& batch) {
+  std::vector<std::string> gone;
+  for (const nft::TableFamily family : {nft::TableFamily::kIp, nft::TableFamily::kIp6}) {
+    const nft::TableId table{family, "filter"};
+    if (!socket.FindTable(table)) {
+      continue;
+    }
+    for (const nft::KernelRule& rule : socket.Rules(table, kCniForward)) {
+      if (AcceptedBit(rule) >= 0) {
+        batch.DeleteRule(table, kCniForward, rule.handle);
+        gone.push_back(Format("the accept of our mark in table {}", nft::Text(table)));
+      }
+    }
+  }
+  return gone;
+}
+
 }  // namespace nomad_bridge::firewall

@@ -116,6 +116,13 @@ bool Socket::EnsureLocalhostFilter(const Link& link, std::uint32_t except_mark) 
   return reply.error == 0 || reply.error == EEXIST;
 }
 
+void Socket::EnsureLocalhostFilterGone(const Link& link) {
+  // EINVAL: the link has no qdisc for filters.
+  socket_.TransactOrThrow(EmptyFilterMessage(link, RTM_DELTFILTER, NLM_F_ACK),
+                          Format("cannot remove the filter of '{}'", link.name),
+                          {ENOENT, EINVAL, EOPNOTSUPP});
+}
+
 bool Socket::LacksLocalhostFilter(const Link& link) {
   const std::string what = Format("cannot read the filter of '{}'", link.name);
   const auto error_of = [&](const netlink::Message& message) {

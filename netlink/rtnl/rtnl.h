@@ -182,6 +182,7 @@ class Socket {
   // goes. One more round trip where there is no such filter yet. False if this kernel has no tc
   // filters.
   [[nodiscard]] bool EnsureLocalhostFilter(const Link& link, std::uint32_t except_mark);
+  void EnsureLocalhostFilterGone(const Link& link);
   // Whether it is missing, and this kernel has tc filters. One round trip where it is there.
   [[nodiscard]] bool LacksLocalhostFilter(const Link& link);
 

@@ -84,6 +84,7 @@ extern const Command kMetrics;
 extern const Command kReconcile;
 extern const Command kUninstall;
 extern const Command kUp;
+extern const Command kDown;
 extern const Command kVersion;
 
 // All, in the order of help.

@@ -26,6 +26,7 @@ constexpr std::array kCommands = {
     &kReconcile,
     &kGc,
     &kUp,
+    &kDown,
     &kMetrics,
     &kConfigCheck,
     &kInstall,

@@ -91,10 +91,11 @@ const Command kUp = {
     .operands = {"[CONFLIST|DIR]", 0, 1},
     .summary = "makes bridge, gateway and table of the networks, without an allocation",
     .text =
-        R"(For each config that has a plugin of ours: the bridge, the node's addresses on it, forwarding
-and the rules that all allocations share, so that services can bind to the bridge's address before
-the first allocation. A bridge that gets no gateway of ours is left out. Without an operand: the configs in /opt/cni/config, or if there are none in
-/etc/cni/net.d. Exit 1: one of them failed; the others are up all the same.
+        R"(For each config that has a plugin of ours: the bridge, the node's addresses on it,
+forwarding and the rules that all allocations share, so that services can bind to the bridge's
+address before the first allocation. A bridge that gets no gateway of ours is left out.
+Without an operand: the configs in /opt/cni/config, or if there are none in /etc/cni/net.d.
+Exit 1: one of them failed; the others are up all the same.
 )",
     .run = RunUp};
 

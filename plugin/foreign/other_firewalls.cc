@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "firewall/foreign_drops.h"
 #include "firewall/static_rules.h"
+#include "firewall/table.h"
 #include "plugin/foreign/tools.h"
 
 namespace nomad_bridge::foreign {
@@ -26,14 +27,28 @@ struct LegacyRule {
   std::string target;
 };
 
+Words WordsOf(const LegacyRule& rule) {
+  Words words = rule.words;
+  Append(words, {"-m", "comment", "--comment", rule.comment, "-j", rule.target});
+  return words;
+}
+
+LegacyRule AcceptOf(int mark_bit) {
+  const std::string mark = Cat("0x", Hex(std::uint64_t{1} << mark_bit, 8));
+  return {"-A",
+          firewall::kCniForward,
+          {"-m", "mark", "--mark", Cat(mark, '/', mark)},
+          firewall::kAcceptComment,
+          "ACCEPT"};
+}
+
 void CheckLegacyRule(const std::string& tool, const LegacyRule& rule, Mismatches& mismatches) {
   const auto call = [&](const char* verb, const std::string& chain, const Words& words) {
     Words all = {"-w", verb, chain};
     Append(all, words);
     return RunTool(tool, std::move(all));
   };
-  Words words = rule.words;
-  Append(words, {"-m", "comment", "--comment", rule.comment, "-j", rule.target});
+  const Words words = WordsOf(rule);
   const ExitInfo found = call("-C", rule.chain, words);
   if (found.Succeeded()) {
     return;
@@ -72,16 +87,23 @@ void CheckLegacyTable(Family family, const state::Record& record, Mismatches& mi
     return;
   }
   const firewall::ForwardHook& hook = record.rules.forward_hook;
-  const std::string mark = Cat("0x", Hex(std::uint64_t{1} << hook.accept_mark_bit, 8));
   for (const LegacyRule& rule : std::vector<LegacyRule>{
            {"-I", firewall::kForward, {}, firewall::kJumpComment, firewall::kCniForward},
            {"-I", firewall::kCniForward, {}, firewall::kAdminComment, hook.admin_chain},
-           {"-A",
-            firewall::kCniForward,
-            {"-m", "mark", "--mark", Cat(mark, '/', mark)},
-            firewall::kAcceptComment,
-            "ACCEPT"}}) {
+           AcceptOf(hook.accept_mark_bit)}) {
     CheckLegacyRule(*path, rule, mismatches);
+  }
+}
+
+// Fails without a word if there is no such rule, or none any more.
+void RemoveLegacyAccept(Family family, int mark_bit) {
+  const std::optional<std::string> tool =
+      IsLegacyTableInUse(family, "filter") ? FindTool(LegacyTool(family)) : std::nullopt;
+  if (tool) {
+    const LegacyRule rule = AcceptOf(mark_bit);
+    Words words = {"-w", "-D", rule.chain};
+    Append(words, WordsOf(rule));
+    static_cast<void>(RunTool(*tool, std::move(words)));
   }
 }
 
@@ -147,6 +169,16 @@ std::vector<std::string> DropsOfOthers(state::Host& host, int accept_mark_bit) {
     drops.push_back(Cat(what, "; fix: ", fix));
   }
   return drops;
+}
+
+void EnsureLegacyAcceptsGone(state::Host& host) {
+  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  if (!checkpoint || checkpoint->accept_mark_bit == state::kNoMarkBit) {
+    return;  // none was ever added
+  }
+  for (const Family family : firewall::kFamilies) {
+    RemoveLegacyAccept(family, checkpoint->accept_mark_bit);
+  }
 }
 
 }  // namespace nomad_bridge::foreign

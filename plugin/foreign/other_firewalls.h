@@ -29,4 +29,7 @@ namespace nomad_bridge::foreign {
 // The chains that may drop what we accept, one line each, with what to do.
 [[nodiscard]] std::vector<std::string> DropsOfOthers(state::Host& host, int accept_mark_bit);
 
+// Removes the rules with which iptables-legacy's tables accept our mark, of both families.
+void EnsureLegacyAcceptsGone(state::Host& host);
+
 }  // namespace nomad_bridge::foreign

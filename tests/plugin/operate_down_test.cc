@@ -1,0 +1,71 @@
+// nomad-bridge down: the node as it was before the first allocation, for whatever comes after us.
+#include "tests/plugin/cli_world.h"
+#include "tests/support/runtime.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class Down : public CliWorld {
+ protected:
+  [[nodiscard]] static json Web() { return Publish({Port(8080, 80)}, DualStack()); }
+  [[nodiscard]] static json Lan() {
+    return Config({{"name", "lan"}, {"bridge", "lan"}, {"ipam", {{"subnet", "10.8.0.0/24"}}}});
+  }
+};
+
+TEST_F(Down, LeavesNothingOfOursInTheKernel) {
+  host().Must(Words("ip link add lan up type bridge"));
+  Attach(Publish({Port(9090, 80)}, Lan()), {{"CNI_IFNAME", "eth1"}});
+  Attach(Web());
+  ASSERT_THAT(host().Must(Words("tc filter show dev lan ingress")), HasSubstr("bpf"));
+  Detach(Web());
+  Detach(Lan(), {{"CNI_IFNAME", "eth1"}});
+
+  EXPECT_THAT(Output("down"),
+              AllOf(HasSubstr("table inet nomad-bridge: removed\n"),
+                    HasSubstr("table bridge nomad-bridge: removed\n"),
+                    HasSubstr("bridge nomad: removed\n")));
+
+  EXPECT_THAT(host().Must(Words("nft list ruleset")), Not(HasSubstr("nomad-bridge")));
+  EXPECT_NE(host().Run(Words("ip link show nomad")).exit_code, 0);
+  EXPECT_EQ(host().Run(Words("ip link show lan")).exit_code, 0);
+  EXPECT_THAT(host().Must(Words("tc filter show dev lan ingress")), Not(HasSubstr("bpf")));
+  EXPECT_EQ(Output("down"), "nothing of ours is in the kernel\n");
+}
+
+TEST_F(Down, IsRefusedWhereThereIsAnAttachment) {
+  Attach(Web());
+  const Snapshot before = TakeSnapshot();
+  EXPECT_THAT(RunLine("down"), Exits(1, Err(HasSubstr("this node has attachments: 1"))));
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+// docs/differences.md, "Moving a node over, and back", to the letter.
+TEST_F(Down, IsTheWayBackToTheReferencePlugins) {
+  Node& doomed = AddContainer("doomed");
+  Attach(Web(), As("doomed", doomed));
+  KillContainer(doomed);  // its DEL was the reference plugins'
+
+  EXPECT_THAT(RunLine("gc"), Exits(0));
+  EXPECT_THAT(RunLine("down"), Exits(0));
+
+  const json bridge = {{"type", "bridge"},
+                       {"bridge", "nomad"},
+                       {"isGateway", true},
+                       {"ipMasq", true},
+                       {"ipam",
+                        {{"type", "host-local"},
+                         {"subnet", "172.26.64.0/20"},
+                         {"routes", {{{"dst", "0.0.0.0/0"}}}},
+                         {"dataDir", "/var/run/cni"}}}};
+  const Network theirs{.list = ListOf({bridge, {{"type", "firewall"}}, PortmapEntry()}, "nomad"),
+                       .path = kReferenceDirectory};
+  MustAdd(theirs,
+          {.container_id = "next", .netns = container().path(), .port_mappings = {Port(8080, 80)}});
+  Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "next");
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "next");
+  EXPECT_TRUE(Ping(container(), kOutsideIp4));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
