@@ -35,11 +35,12 @@ void RequireOrder(LockKind kind, const std::string& what) {
   }
 }
 
-UniqueFd OpenLockFile(const std::string& path) {
+// `is_whole`: flock(2), for which a file that can be read is enough.
+UniqueFd OpenLockFile(const std::string& path, bool is_whole) {
   constexpr int kFlags = O_NOFOLLOW | O_CLOEXEC;
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | kFlags, 0600));
-  if (!fd && errno == EROFS) {
-    fd = UniqueFd(::open(path.c_str(), O_RDONLY | kFlags));  // flock(2) needs no more
+  if (!fd && errno == EROFS && is_whole) {
+    fd = UniqueFd(::open(path.c_str(), O_RDONLY | kFlags));
   }
   if (!fd) {
     throw ErrnoError(Code::kIo, Format("cannot open the lock '{}'", path));
@@ -122,7 +123,7 @@ FileLock FileLock::Take(const std::string& path,
                         LockKind kind,
                         const std::string& what) {
   RequireOrder(kind, what);
-  UniqueFd fd = OpenLockFile(path);
+  UniqueFd fd = OpenLockFile(path, !byte);
   struct flock range = OneByte(byte.value_or(0));
   const auto lock = [&](bool waits) {
     return byte ? ::fcntl(fd.get(), waits ? F_OFD_SETLKW : F_OFD_SETLK, &range)
@@ -137,7 +138,7 @@ FileLock FileLock::Take(const std::string& path,
 std::optional<FileLock> FileLock::TryTake(const std::string& path,
                                           std::uint64_t byte,
                                           LockKind kind) {
-  UniqueFd fd = OpenLockFile(path);
+  UniqueFd fd = OpenLockFile(path, false);
   struct flock range = OneByte(byte);
   if (::fcntl(fd.get(), F_OFD_SETLK, &range) == 0) {
     return FileLock(std::move(fd), kind);
