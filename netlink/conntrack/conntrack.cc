@@ -28,6 +28,18 @@ constexpr std::uint32_t kFilterDestinationPort = 1U << 5;
 // Above that a list is faster than one walk for each.
 constexpr std::size_t kMaxWalks = 64;
 
+// Entries of which those bits of the status that are in `mask` equal `value`.
+struct Status {
+  std::uint32_t mask = 0;
+  std::uint32_t value = 0;
+};
+
+// In the order of Which.
+constexpr std::array<Status, 4> kStatuses = {{{},
+                                              {.mask = IPS_NAT_MASK},
+                                              {.mask = IPS_NAT_MASK | IPS_SEEN_REPLY},
+                                              {.mask = IPS_DST_NAT, .value = IPS_DST_NAT}}};
+
 netlink::Message ConntrackMessage(int type, int flags, Family family) {
   return netlink::NetfilterMessage(
       NFNL_SUBSYS_CTNETLINK, type, flags, family == Family::kIpv4 ? AF_INET : AF_INET6);
@@ -75,16 +87,17 @@ void PutFilter(netlink::Message& message, const UdpFlows& flows) {
 bool Flush(netlink::RequestSocket& socket, const UdpFlows& flows) {
   // The kernel compares IPv6 addresses the wrong way round (still in 6.18): it would delete the
   // flows of all other addresses.
-  if (flows.family == Family::kIpv6) {
+  if (flows.family == Family::kIpv6 && (flows.source || flows.destination || flows.answered_by)) {
     return false;
   }
   netlink::Message message = ConntrackMessage(IPCTNL_MSG_CT_DELETE, NLM_F_ACK, flows.family);
   // Kernels before 6.11 ignore CTA_FILTER on delete and reject the partial tuple: EINVAL, never
   // "delete all".
   PutFilter(message, flows);
-  if (flows.untranslated) {
-    message.PutU32(CTA_STATUS, 0);
-    message.PutU32(CTA_STATUS_MASK, htobe32(IPS_NAT_MASK));
+  const Status& status = kStatuses.at(static_cast<std::size_t>(flows.which));
+  if (status.mask != 0) {
+    message.PutU32(CTA_STATUS, htobe32(status.value));
+    message.PutU32(CTA_STATUS_MASK, htobe32(status.mask));
   }
   const netlink::Reply reply = socket.TransactOrThrow(
       message, "cannot remove stale UDP flows from conntrack", {EINVAL, EOPNOTSUPP, ENOENT});
@@ -106,7 +119,7 @@ bool IsIn(const std::set<UdpFlows>& flows, const netlink::Attributes& entry, Fam
   const std::optional<Ip> answered_by = address(CTA_TUPLE_REPLY, CTA_IP_V4_SRC, CTA_IP_V6_SRC);
   const std::optional<std::uint16_t> port =
       entry.Inside(CTA_TUPLE_ORIG).Inside(CTA_TUPLE_PROTO).U16Be(CTA_PROTO_DST_PORT);
-  const bool is_translated = (be32toh(entry.U32(CTA_STATUS).value_or(0)) & IPS_NAT_MASK) != 0;
+  const std::uint32_t status = be32toh(entry.U32(CTA_STATUS).value_or(0));
   const std::array<UdpFlows, 5> forms = {
       UdpFlows{.family = family, .source = source},
       UdpFlows{.family = family, .port = port},
@@ -114,9 +127,14 @@ bool IsIn(const std::set<UdpFlows>& flows, const netlink::Attributes& entry, Fam
       UdpFlows{.family = family, .source = source, .destination = destination, .port = port},
       UdpFlows{.family = family, .answered_by = answered_by}};
   return std::ranges::any_of(forms, [&](UdpFlows form) {
-    const bool is_meant = flows.contains(form);
-    form.untranslated = true;
-    return is_meant || (!is_translated && flows.contains(form));
+    for (std::size_t which = 0; which < kStatuses.size(); ++which) {
+      form.which = static_cast<Which>(which);
+      const auto& [mask, value] = kStatuses.at(which);
+      if ((status & mask) == value && flows.contains(form)) {
+        return true;
+      }
+    }
+    return false;
   });
 }
 

@@ -30,6 +30,13 @@
 
 namespace nomad_bridge::conntrack {
 
+enum class Which {
+  kAll,
+  kUntranslated,  // that nothing translates
+  kUnanswered,    // of those, that nobody has answered: a packet more begins them anew as they were
+  kRedirected,    // whose destination is translated
+};
+
 // Those with all that is given: a source; a destination port, with or without its address; whose
 // answers come from an address, to which the packets are translated.
 struct UdpFlows {
@@ -38,7 +45,7 @@ struct UdpFlows {
   std::optional<Ip> destination;
   std::optional<std::uint16_t> port;  // of the destination
   std::optional<Ip> answered_by;
-  bool untranslated = false;  // only those that nothing translates
+  Which which = Which::kAll;
 
   auto operator<=>(const UdpFlows&) const = default;
 };

@@ -1,38 +1,33 @@
 #include "plugin/rules/stale_flows.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <vector>
 
 #include "base/ip.h"
+#include "netlink/sockets/listeners.h"
 
 namespace nomad_bridge::rules {
 namespace {
 
-// The flows that a change concerns. `untranslated`: only those that began while the rules were
-// away.
+using conntrack::Which;
+
+// The flows that a change concerns.
 class FlowList {
  public:
-  FlowList(state::Host& host, bool untranslated) : host_(host), untranslated_(untranslated) {}
+  explicit FlowList(state::Host& host) : host_(host) {}
 
   // To each UDP port of `record`, on the addresses of the node where it is published.
-  void AddTowards(const state::Record& record) {
+  void AddTowards(const state::Record& record, Which which) {
     for (const portmap::DnatEntry& port : record.rules.ports) {
-      if (port.protocol != portmap::Protocol::kUdp) {
-        continue;
-      }
-      const Family family = port.container_ip.family();
-      for (const Ip& local : port.host_ip ? std::vector{*port.host_ip} : Local(family)) {
-        flows_.push_back({.family = family,
-                          .destination = local,
-                          .port = port.host_port,
-                          .untranslated = untranslated_});
+      if (port.protocol == portmap::Protocol::kUdp) {
+        AddTowards(port, which);
       }
     }
   }
-  void AddFrom(const Ip& container_ip) {
-    flows_.push_back(
-        {.family = container_ip.family(), .source = container_ip, .untranslated = untranslated_});
+  void AddFrom(const Ip& container_ip, Which which) {
+    flows_.push_back({.family = container_ip.family(), .source = container_ip, .which = which});
   }
   void AddAnsweredBy(const Ip& container_ip) {
     flows_.push_back({.family = container_ip.family(), .answered_by = container_ip});
@@ -48,8 +43,39 @@ class FlowList {
   }
 
  private:
-  // Listed when they are first needed.
-  const std::vector<Ip>& Local(Family family) {
+  void AddTowards(const portmap::DnatEntry& port, Which which) {
+    conntrack::UdpFlows flow{.family = port.container_ip.family(),
+                             .destination = port.host_ip,
+                             .port = port.host_port,
+                             .which = which};
+    if (port.host_ip) {
+      flows_.push_back(flow);
+      return;
+    }
+    // By an IPv6 address conntrack finds entries only in a list of all of them, which takes longer
+    // than the rest of an ADD: only where the node itself may have answered.
+    if (flow.family == Family::kIpv4 || HasListener(port.host_port)) {
+      for (const Ip& local : LocalAddresses(flow.family)) {
+        flow.destination = local;
+        flows_.push_back(flow);
+      }
+      return;
+    }
+    flow.which = Which::kUnanswered;  // what leads elsewhere and was answered has to stay
+    flows_.push_back(flow);
+    if (which == Which::kAll) {
+      flow.which = Which::kRedirected;
+      flows_.push_back(flow);
+    }
+  }
+  // Both are listed once, when they are first needed.
+  [[nodiscard]] bool HasListener(std::uint16_t port) {
+    if (!listeners_) {
+      listeners_ = sockets::Listeners(host_.netns, sockets::Protocol::kUdp, std::nullopt);
+    }
+    return std::ranges::find(*listeners_, port, &sockets::Listener::port) != listeners_->end();
+  }
+  const std::vector<Ip>& LocalAddresses(Family family) {
     std::optional<std::vector<Ip>>& addresses = local_[family];
     if (!addresses) {
       addresses = host_.net.LocalAddresses(family);
@@ -58,21 +84,21 @@ class FlowList {
   }
 
   state::Host& host_;
-  bool untranslated_;
   std::vector<conntrack::UdpFlows> flows_;
+  std::optional<std::vector<sockets::Listener>> listeners_;  // the node's, for UDP
   std::map<Family, std::optional<std::vector<Ip>>> local_;
 };
 
 }  // namespace
 
 void ForgetStaleFlows(state::Host& host, const state::Record& record, const cni::Parts& parts) {
-  FlowList flows(host, false);
+  FlowList flows(host);
   if (parts.contains(cni::Part::kPorts) && record.Has(cni::Part::kPorts)) {
-    flows.AddTowards(record);
+    flows.AddTowards(record, Which::kAll);
   }
-  if (parts.contains(cni::Part::kAddress)) {
-    for (const Ip& address : AddressesOnly(record.ipam.addresses)) {
-      flows.AddFrom(address);
+  for (const Ip& address : AddressesOnly(record.ipam.addresses)) {
+    if (parts.contains(cni::Part::kAddress) && address.is_ipv4()) {
+      flows.AddFrom(address, Which::kAll);
       flows.AddAnsweredBy(address);
     }
   }
@@ -80,14 +106,14 @@ void ForgetStaleFlows(state::Host& host, const state::Record& record, const cni:
 }
 
 void ForgetUntranslatedFlows(state::Host& host, const std::vector<state::Record>& records) {
-  FlowList flows(host, true);
+  FlowList flows(host);
   for (const state::Record& record : records) {
     if (record.IsLive(cni::Part::kPorts)) {
-      flows.AddTowards(record);
+      flows.AddTowards(record, Which::kUntranslated);
     }
     if (record.IsLive(cni::Part::kMasquerade) && record.rules.ip_masq) {
       for (const Ip& address : AddressesOnly(record.ipam.addresses)) {
-        flows.AddFrom(address);
+        flows.AddFrom(address, Which::kUntranslated);
       }
     }
   }

@@ -113,8 +113,12 @@ TEST_P(Conntrack, ForgetsWhatNothingTranslatesOfOneSource) {
       "--src-nat 198.51.100.1");
   host().Must(masqueraded);
 
-  Forget({{.family = Family::kIpv4, .source = Ip::Parse("172.26.64.2"), .untranslated = true},
-          {.family = Family::kIpv6, .source = Ip::Parse("fd00:26::2"), .untranslated = true}});
+  Forget({{.family = Family::kIpv4,
+           .source = Ip::Parse("172.26.64.2"),
+           .which = conntrack::Which::kUntranslated},
+          {.family = Family::kIpv6,
+           .source = Ip::Parse("fd00:26::2"),
+           .which = conntrack::Which::kUntranslated}});
 
   const std::string left = List(host());
   EXPECT_THAT(left, Not(HasSubstr("src=172.26.64.2 dst=198.51.100.2 sport=40000")));

@@ -182,7 +182,7 @@ TEST_F(Flows, OfManyPortsCostNoCallsOfTheirOwn) {
 TEST_F(Flows, OfIpv6ToTheSamePortElsewhereStay) {
   // Routed without a translation, as between two networks of the node's own.
   const std::string made = " -p udp -t 300 --sport 9 --dport 443 -s 2001:db8:5::1 -d ";
-  host().Must(Words(Cat("conntrack -I", made, "2001:db8:6::1")));
+  host().Must(Words(Cat("conntrack -I -u SEEN_REPLY", made, "2001:db8:6::1")));
   host().Must(Words(Cat("conntrack -I", made, kHostIp6)));
 
   Attach(Publish({Port(443, 443, "udp")}, DualStack()));
@@ -195,18 +195,17 @@ TEST_F(Flows, OfIpv6ToTheSamePortElsewhereStay) {
 // By a published port, and as answers to what the former owner has asked.
 TEST_F(Flows, OfAnAddressGoWithItsOwner) {
   const json config = Publish({Port(8053, 53, "udp")}, DualStack());
-  const json result = Attach(config);
+  Attach(config);
   const Server server = Server::Start(container(), Protocol::kUdp, "::", 53, "former");
   const Server far = Server::Start(outside(), Protocol::kUdp, "::", 9000, "far");
   for (const char* const to : {kHostIp4, kHostIp6}) {
     ASSERT_EQ(Talk(to, 8053), "former");
   }
-  for (const char* const to : {kOutsideIp4, kOutsideIp6}) {
-    ASSERT_TRUE(
-        Ask(container(), {.protocol = Protocol::kUdp, .to = to, .port = 9000, .from_port = 5000}));
-  }
+  ASSERT_TRUE(
+      Ask(container(),
+          {.protocol = Protocol::kUdp, .to = kOutsideIp4, .port = 9000, .from_port = 5000}));
   ASSERT_THAT(To(8053), SizeIs(2));
-  ASSERT_THAT(To(9000), SizeIs(2));
+  ASSERT_THAT(To(9000), SizeIs(1));
 
   Detach(config);
 
@@ -219,9 +218,7 @@ TEST_F(Flows, OfANeighbourStayWhereAnAddressIsGivenBack) {
   Attach(DualStack(), As("neighbour", neighbour));
   Attach(DualStack());
   const Server far = Server::Start(outside(), Protocol::kUdp, "::", 9000, "far");
-  for (const char* const to : {kOutsideIp4, kOutsideIp6}) {
-    ASSERT_TRUE(Ask(neighbour, {.protocol = Protocol::kUdp, .to = to, .port = 9000}));
-  }
+  ASSERT_TRUE(Ask(neighbour, {.protocol = Protocol::kUdp, .to = kOutsideIp4, .port = 9000}));
   const std::vector<std::string> before = IdsTo(9000);
 
   Detach(DualStack());
