@@ -10,10 +10,10 @@
 // Errors     kTryAgain when the deadline passes, naming the lock; kIo if the file cannot be opened;
 //            kInternal, before waiting, if the order below is violated.
 // Ownership  The object holds the lock; both are released by its destruction. Lock files stay.
-// Locks      The order: a command takes its own attachment's lock first, then the leases' lock or
-//            the rules' or that of the traffic, and never one of these while it holds another. The
-//            lock of another attachment is only tried (TryTake) while any lock is held. So no two
-//            commands can wait for each other.
+// Locks      The order: a command takes its own attachment's lock first, then that of a full pool,
+//            then the leases' lock or the rules' or that of the traffic, and never one of these
+//            while it holds another. The lock of another attachment is only tried (TryTake) while
+//            any lock is held. So no two commands can wait for each other.
 // Waiting    blocks in the kernel; an interval timer (SIGALRM) interrupts it to check the
 //            deadline. Assumes one thread.
 // Source     flock(2), F_OFD_SETLKW in fcntl(2), setitimer(2).
@@ -38,7 +38,7 @@ using Deadline = std::chrono::steady_clock::time_point;
   return std::chrono::steady_clock::now() + wait;
 }
 
-enum class LockKind { kAttachment, kLeases, kRules, kTraffic };
+enum class LockKind { kAttachment, kPool, kLeases, kRules, kTraffic };
 
 // A lock that this thread holds, counted by its kind as long as it lives.
 class FileLock {

@@ -172,9 +172,21 @@ std::string Describe(const ipam::RangeSet& set) {
   return text;
 }
 
-bool IsAnyCollected(state::Host& host, const std::string& network, const std::string& data_dir) {
-  const Outcome outcome = Collect(host, {.network = network, .data_dir = data_dir}, Mode::kRepair);
-  return !outcome.mismatches.repaired().empty();
+// The pool was found full. Looking for what is stale reads all records of the network. One command
+// at a time: of two that look at the same stale attachment at once, the second finds it locked, or
+// already gone, and would say that nothing is free. So each tries first what the one before freed.
+Choice TryAcquireFromFull(state::Host& host,
+                          const config::Config& config,
+                          const state::Record& intent,
+                          const std::optional<state::Record>& earlier) {
+  const std::string& network = intent.id.network;
+  const FileLock one_at_a_time = host.records.LockPool(network);
+  Choice choice = TryAcquire(host, config, intent, earlier);
+  if (choice.full_set) {
+    Collect(host, {.network = network, .data_dir = config.ipam.data_dir}, Mode::kRepair);
+    choice = TryAcquire(host, config, intent, earlier);
+  }
+  return choice;
 }
 
 Acquired AcquireLeases(state::Host& host,
@@ -189,9 +201,8 @@ Acquired AcquireLeases(state::Host& host,
     ReleaseAddresses(*earlier);
   }
   Choice choice = TryAcquire(host, config, intent, earlier);
-  // Only now: looking for what is stale reads all records of the network.
-  if (choice.full_set && IsAnyCollected(host, intent.id.network, config.ipam.data_dir)) {
-    choice = TryAcquire(host, config, intent, earlier);
+  if (choice.full_set) {
+    choice = TryAcquireFromFull(host, config, intent, earlier);
   }
   if (choice.full_set) {
     throw Error(Code::kPoolExhausted,

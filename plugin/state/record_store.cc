@@ -53,9 +53,13 @@ std::string PathOf(const AttachmentId& id) {
   return PathIn(id.network, FileName(id));
 }
 
-// A byte of the lock file for `id`; never the rules' one.
+// Bytes of the lock file: odd, and even but not the rules' one.
 std::uint64_t LockByte(const AttachmentId& id) {
   return StableHash(Cat(id.network, '/', id.container_id, '@', id.ifname)) | 1;
+}
+
+std::uint64_t PoolByte(const std::string& network) {
+  return (StableHash(network) | 2) & ~std::uint64_t{1};
 }
 
 }  // namespace
@@ -186,6 +190,14 @@ FileLock Records::Lock(const AttachmentId& id) const {
 std::optional<FileLock> Records::TryLock(const AttachmentId& id) const {
   EnsureDirectory(kStateDirectory);
   return FileLock::TryTake(kLockFile, LockByte(id), LockKind::kAttachment);
+}
+
+FileLock Records::LockPool(const std::string& network) const {
+  EnsureDirectory(kStateDirectory);
+  return FileLock::Take(kLockFile,
+                        PoolByte(network),
+                        LockKind::kPool,
+                        Format("the full pool of network '{}'", network));
 }
 
 FileLock Records::LockRules() const {

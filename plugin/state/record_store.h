@@ -3,8 +3,8 @@
 //
 // Shape   /run/nomad-bridge/<network>/<container>@<ifname>.json, one JSON object (state_json.h). A
 //         container id of more than 190 bytes is cut and followed by '~' and a hash.
-//         /run/nomad-bridge/.lock         locked by byte: 0 for the rules, the others for one
-//                                         attachment each
+//         /run/nomad-bridge/.lock         locked by byte: 0 for the rules, odd ones for one
+//                                         attachment each, even ones for a network's full pool
 //         (a network's name never begins with a dot)
 // Lives   on tmpfs. A record of another boot is void: its namespaces and rules are gone. One of
 //         another network namespace (a second "host" that shares /run) is somebody else's.
@@ -60,6 +60,9 @@ class Records {
   [[nodiscard]] FileLock Lock(const AttachmentId& id) const;
   // nullopt if another command works on it now.
   [[nodiscard]] std::optional<FileLock> TryLock(const AttachmentId& id) const;
+  // One command at a time that takes back what is stale because the pool of `network` is full:
+  // others find what that one has freed, rather than each other's locks.
+  [[nodiscard]] FileLock LockPool(const std::string& network) const;
   // One command at a time in the rules. The kernel commits atomically anyway; this spares many ADDs
   // at once from making each other start over.
   [[nodiscard]] FileLock LockRules() const;

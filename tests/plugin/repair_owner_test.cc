@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "tests/support/refusal.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -151,6 +152,21 @@ TEST_F(FullPool, ReclaimsAllThatIsStaleNotJustOne) {
   EXPECT_FALSE(HasRecord("full-2"));
   EXPECT_FALSE(HasRecord("full-4"));
   EXPECT_EQ(Leases().size(), 4U);
+}
+
+// Both find the pool full; then one takes back all that is stale before the other looks for it.
+TEST_F(FullPool, OfStaleAddressesServesTwoAddsAtOnce) {
+  Die("full-1");
+  Die("full-2");
+  const std::string log = "/run/strace";
+  Process second = Process::Start(
+      UnderStrace(PluginCommand("ADD", config_.dump(), As("slow", AddContainer("slow"))),
+                  log,
+                  {"-e", "trace=flock,getdents64", "-e", "inject=getdents64:delay_enter=500000"}));
+  ASSERT_TRUE(Soon([&] { return FindFile(log).value_or("").find("flock(") != std::string::npos; }));
+  EXPECT_THAT(StartPlugin("ADD", config_, late_).Wait(), Exits(0));
+  EXPECT_THAT(second.Wait(), Exits(0));
+  EXPECT_EQ(Leases().size(), 5U);
 }
 
 // A container whose namespace file has gone but that still runs: its path is a name only.

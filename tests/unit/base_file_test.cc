@@ -115,9 +115,13 @@ class LockOrder : public File {
   std::uint64_t next_byte_ = 100;
 };
 
-TEST_F(LockOrder, IsOwnAttachmentThenLeasesOrRulesOrTraffic) {
+TEST_F(LockOrder, IsOwnAttachmentThenPoolThenLeasesOrRulesOrTraffic) {
   const FileLock own = FileLock::Take(Path("lock"), 1, LockKind::kAttachment, "our own");
   EXPECT_FALSE(Allows(LockKind::kAttachment));
+  EXPECT_TRUE(Allows(LockKind::kPool));
+  const FileLock pool = FileLock::Take(Path("lock"), 2, LockKind::kPool, "a full pool");
+  EXPECT_FALSE(Allows(LockKind::kAttachment));
+  EXPECT_FALSE(Allows(LockKind::kPool));
   EXPECT_TRUE(Allows(LockKind::kLeases));
   EXPECT_TRUE(Allows(LockKind::kRules));
   EXPECT_TRUE(Allows(LockKind::kTraffic));
@@ -127,6 +131,7 @@ TEST_F(LockOrder, KeepsLeasesAndRulesAndTrafficApart) {
   for (const LockKind last : {LockKind::kLeases, LockKind::kRules, LockKind::kTraffic}) {
     const FileLock held = FileLock::Take(Path("lock"), 1, last, "the last");
     EXPECT_FALSE(Allows(LockKind::kAttachment));
+    EXPECT_FALSE(Allows(LockKind::kPool));
     EXPECT_FALSE(Allows(LockKind::kLeases));
     EXPECT_FALSE(Allows(LockKind::kRules));
     EXPECT_FALSE(Allows(LockKind::kTraffic));
