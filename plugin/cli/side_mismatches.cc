@@ -9,6 +9,7 @@
 #include "netlink/core/netns.h"
 #include "netlink/sockets/listeners.h"
 #include "plugin/attachment/reconcile.h"
+#include "plugin/link/container.h"
 #include "portmap/mapping.h"
 
 namespace nomad_bridge::cli {
@@ -39,6 +40,9 @@ Lines RouteMismatches(rtnl::Socket& container, const Attachment& attachment) {
     return {Format("interface '{}' is down", attachment.id.ifname)};
   }
   Lines mismatches;
+  if (std::optional<std::string> mismatch = link::FindMacMismatch(*link, record)) {
+    mismatches.push_back(*std::move(mismatch));
+  }
   const std::vector<Ip> present = AddressesOnly(container.Addresses(*link));
   for (const Cidr& address : record.ipam.addresses) {
     if (!Contains(present, address.address)) {

@@ -153,6 +153,13 @@ std::optional<DelegatedIpam> FindDelegatedIpam(const Request& request,
                        .config = request.config_text};
 }
 
+DelegatedIpam WithConfigOf(const Request& request,
+                           const std::string& ipam_type,
+                           DelegatedIpam recorded) {
+  return ipam_type == recorded.type ? FindDelegatedIpam(request, ipam_type).value_or(recorded)
+                                    : std::move(recorded);
+}
+
 std::string InvokeIpam(const DelegatedIpam& ipam,
                        Verb verb,
                        const AttachmentId& id,

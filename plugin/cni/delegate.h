@@ -41,6 +41,11 @@ struct DelegatedIpam {
 [[nodiscard]] std::optional<DelegatedIpam> FindDelegatedIpam(const Request& request,
                                                              const std::string& ipam_type);
 
+// `recorded`, with the request's config if that names the same plugin: it may have been put right.
+[[nodiscard]] DelegatedIpam WithConfigOf(const Request& request,
+                                         const std::string& ipam_type,
+                                         DelegatedIpam recorded);
+
 // Runs it for the attachment `id`, which need not be the one we were started for, and returns its
 // stdout. By default it may take its time: an address from a DHCP server does.
 std::string InvokeIpam(const DelegatedIpam& ipam,

@@ -26,7 +26,27 @@ std::vector<std::string> CheckHostSide(Session& session) {
                    record.link.bridge,
                    session.config.link.bridge)};
   }
-  return MismatchesLeft(session, record);
+  std::vector<std::string> mismatches = MismatchesLeft(session, record);
+  const std::optional<rtnl::Link> inside =
+      session.container.net.FindLink(session.request.id.ifname);
+  if (const auto mismatch = inside ? link::FindMacMismatch(*inside, record) : std::nullopt) {
+    mismatches.push_back(*mismatch);
+  }
+  return mismatches;
+}
+
+// By the plugin that ADD asked, whatever the config names by now.
+void CheckIpam(Session& session) {
+  const std::string& type = session.config.ipam.type;
+  const std::optional<state::Record> record = session.host.records.Find(session.request.id);
+  if (!record) {
+    cni::InvokeIpamOf(session.request, type, cni::Verb::kCheck);
+  } else if (record->ipam.delegated) {
+    cni::InvokeIpam(cni::WithConfigOf(session.request, type, *record->ipam.delegated),
+                    cni::Verb::kCheck,
+                    session.request.id,
+                    session.request.netns_path);
+  }
 }
 
 std::vector<std::string> CheckContainerSide(Session& session) {
@@ -46,7 +66,7 @@ std::vector<std::string> CheckContainerSide(Session& session) {
 void CheckInterface(const cni::Request& request, const cni::PluginType& type) {
   Session session = OpenSession(request, type);
   std::vector<std::string> mismatches = CheckHostSide(session);
-  cni::InvokeIpamOf(request, session.config.ipam.type, cni::Verb::kCheck);
+  CheckIpam(session);
   Append(mismatches, CheckContainerSide(session));
   ThrowIfChanged(request.id, mismatches);
 }

@@ -44,8 +44,9 @@ void DelInterface(const cni::Request& request, const cni::PluginType& type) {
   // May be gone, and is not needed for what we made; the host's own is refused.
   std::optional<link::Container> container = link::FindContainer(request, host, record);
   if (record) {
-    if (record->ipam.delegated && delegated) {
-      record->ipam.delegated = delegated;  // run with today's config
+    if (record->ipam.delegated) {
+      record->ipam.delegated =
+          cni::WithConfigOf(request, lenient.ipam_type, *std::move(record->ipam.delegated));
     }
     RemoveRecorded(host, *record, failures);
   }

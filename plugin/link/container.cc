@@ -118,6 +118,16 @@ std::optional<Container> FindContainer(const cni::Request& request,
   return netns ? std::optional(Enter(*std::move(netns), request, host)) : std::nullopt;
 }
 
+std::optional<std::string> FindMacMismatch(const rtnl::Link& inside, const state::Record& record) {
+  if (!record.link.port.source_check || inside.mac == record.ContainerMac()) {
+    return std::nullopt;
+  }
+  return Format("interface '{}' has the MAC {}, and sourceCheck drops what does not come from {}",
+                inside.name,
+                inside.mac,
+                record.ContainerMac());
+}
+
 std::vector<std::string> DiffContainer(Container& container,
                                        const cni::Request& request,
                                        const cni::Result& expected,

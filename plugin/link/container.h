@@ -34,6 +34,11 @@ struct Container {
     const state::Host& host,
     const std::optional<state::Record>& record = std::nullopt);
 
+// Why sourceCheck drops all that the container sends by `inside`, its interface; nullopt if it does
+// not. A plugin behind us may have given it another MAC.
+[[nodiscard]] std::optional<std::string> FindMacMismatch(const rtnl::Link& inside,
+                                                         const state::Record& record);
+
 // Whether the interface has to be up; with disableContainerInterface ADD leaves it down.
 enum class ExpectedState { kUp, kAny };
 

@@ -248,6 +248,31 @@ TEST_F(DelCommand, IgnoresAnIpamTypeThatChangedSinceAdd) {
   }
 }
 
+// Of two plugins the one that gave the address, with today's config only if that names it.
+TEST_F(DelCommand, AsksTheIpamPluginThatAddAsked) {
+  fs::create_directories("/run/ipam");
+  for (const std::string name : {"first", "second"}) {
+    WriteProgram(Cat("/run/ipam/", name),
+                 Cat(R"(#!/bin/sh
+echo "$CNI_COMMAND" >>/run/ipam/log.)",
+                     name,
+                     R"(
+[ "$CNI_COMMAND" != ADD ] || echo '{"cniVersion":"1.0.0","ips":[{"address":"10.5.0.2/24"}]}'
+)"));
+  }
+  const Variables where = {{"CNI_PATH", "/run/ipam"}};
+  const json config = Config({{"ipam", {{"type", "first"}}}});
+  const json result = Attach(config, where);
+  json changed = config;
+  changed["ipam"]["type"] = "second";
+
+  EXPECT_THAT(RunPlugin("CHECK", WithResult(changed, result), where), Exits(0));
+  Detach(changed, where);
+
+  EXPECT_EQ(FindFile("/run/ipam/log.first"), "ADD\nCHECK\nDEL\n");
+  EXPECT_EQ(FindFile("/run/ipam/log.second"), std::nullopt);
+}
+
 // go-cni takes an error with these words for success.
 TEST_F(DelCommand, NeverPrintsNotFoundEvenIfAnIpamPluginDoes) {
   fs::create_directories("/run/ipam");

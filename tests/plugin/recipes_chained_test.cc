@@ -91,5 +91,24 @@ TEST_F(ChainedPlugin, TuningSetsASysctlOfTheAllocation) {
   MustDelFrom(network, web);
 }
 
+// sourceCheck knows the MAC that ADD gave; the recipe says to use our key.
+TEST_F(ChainedPlugin, TuningThatSetsTheMacIsNamedByCheck) {
+  Network network = Run("tuning");
+  network.list["plugins"][1]["mac"] = "02:00:00:00:00:77";
+  const Attached web = MustAdd(network, Allocation("web", container()));
+  EXPECT_FALSE(Ping(container(), kOutsideIp4));
+
+  EXPECT_THAT(
+      CheckIn(network, web),
+      Exits(Ne(0), MsgAndDetails(HasSubstr("has the MAC 02:00:00:00:00:77, and sourceCheck"))));
+
+  network.list["plugins"][1].erase("mac");
+  network.list["plugins"][0]["mac"] = "02:00:00:00:00:77";
+  MustDelFrom(network, web);
+  const Attached again = MustAdd(network, Allocation("web", container()));
+  EXPECT_TRUE(Ping(container(), kOutsideIp4));
+  MustCheckIn(network, again);
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test
