@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text.h"
 #include "base/undo.h"
 #include "plugin/attachment/acquire_addresses.h"
 #include "plugin/attachment/leases.h"
@@ -12,6 +13,7 @@
 #include "plugin/link/bridge.h"
 #include "plugin/link/container_setup.h"
 #include "plugin/link/host_veth.h"
+#include "plugin/link/liveness.h"
 #include "plugin/link/uplink.h"
 
 namespace nomad_bridge::commands {
@@ -64,6 +66,22 @@ std::vector<cni::Interface> InterfacesOf(const link::Segment& segment,
   return interfaces;
 }
 
+// Of two with one MAC on a bridge neither is reached. Its own record is written by now, so that of
+// two ADDs side by side each finds the other.
+void RequireFreeMac(state::Host& host, const state::Record& record) {
+  if (!record.link.mac) {
+    return;  // derived from an address, which is its own
+  }
+  for (const AttachmentId& id : host.records.List("")) {
+    const std::optional<state::Record> other =
+        id == record.id ? std::nullopt : host.records.Find(id);
+    if (other && other->Has(cni::Part::kLink) && other->link.bridge == record.link.bridge &&
+        other->ContainerMac() == *record.link.mac && link::IsAlive(host, *other)) {
+      throw cni::TakenBy(Cat("MAC ", *record.link.mac), id, other->labels, {});
+    }
+  }
+}
+
 }  // namespace
 
 void AddInterface(const cni::Request& request, const cni::PluginType& type, int out) {
@@ -86,6 +104,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   const auto [record, ipam] =
       attachment::AcquireAddresses(host, request, config, std::move(intent), earlier);
   attachment::UndoAcquired(host, record, undo);
+  RequireFreeMac(host, record);
   cni::Result result = ResultFor(ipam, config);
 
   // Shared by every attachment on this node, so never undone.

@@ -3,6 +3,7 @@
 #include <linux/rtnetlink.h>
 #include <sys/socket.h>
 
+#include "tests/support/frames.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -223,6 +224,16 @@ INSTANTIATE_TEST_SUITE_P(
                               "MAC=02:11:11:11:11:11",
                               "02:33:33:33:33:33"}),
     kNameOf);
+
+TEST_F(VethPair, IsNotGivenAMacThatANeighbourHas) {
+  Node& neighbour = AddContainer("neighbour");
+  Attach(Config(), As("neighbour", neighbour));
+  const Snapshot before = TakeSnapshot();
+  const std::string mac = MacOf(neighbour, "eth0").Text();
+  EXPECT_THAT(RunPlugin("ADD", Config(), {{"CNI_ARGS", Cat("MAC=", mac)}}),
+              Fails(102, MsgAndDetails(AllOf(HasSubstr(mac), HasSubstr("neighbour")))));
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
 
 TEST_F(VethPair, WithANewMacIsReachedByNeighboursThatCachedTheOldOne) {
   Node& neighbour = AddContainer("neighbour");
