@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "base/error.h"
-#include "base/list.h"
 #include "base/text.h"
 
 namespace nomad_bridge::ipam {
@@ -60,7 +59,7 @@ bool IsFor(const Store& store, const Ip& address, const LeaseOwner& owner) {
 // takes some 2 ms for 4,000 leases; a look takes 2 us.
 struct Search {
   const Store& store;
-  const std::vector<Ip>& avoided;
+  const Request& request;
 
   // nullopt if every address of `runs` is taken.
   [[nodiscard]] std::optional<Ip> FindFree(const std::vector<Run>& runs) const {
@@ -77,7 +76,7 @@ struct Search {
   }
 
   [[nodiscard]] bool IsFree(const Run& run, const Ip& ip) const {
-    return ip != run.range->gateway && !Contains(avoided, ip) && store.IsFree(ip);
+    return ip != run.range->gateway && store.IsFree(ip) && !request.is_in_use(ip);
   }
 
   // Mostly the first address is free, and in a pool that is not nearly full one of the first
@@ -155,9 +154,17 @@ void RequireFor(const Store& store, const Ip& address, const LeaseOwner& owner) 
   throw Error(Code::kConflict, Cat("address ", address, " is taken"), by);
 }
 
+void RequireRequested(const Store& store, const Ip& address, const Request& request) {
+  const bool is_in_use = request.is_in_use(address);
+  RequireFor(store, address, request.owner);
+  if (is_in_use) {
+    throw Error(Code::kConflict, Cat("address ", address, " is taken"), "its lease is elsewhere");
+  }
+}
+
 std::optional<Ip> FindPrevious(const Store& store, const RangeSet& set, const Request& request) {
   const auto found = std::ranges::find_if(request.previous, [&](const Ip& address) {
-    return Offers(set, address) && !Contains(request.avoided, address) &&
+    return Offers(set, address) && !request.is_in_use(address) &&
            IsFor(store, address, request.owner);
   });
   return found == request.previous.end() ? std::nullopt : std::optional<Ip>(*found);
@@ -166,13 +173,13 @@ std::optional<Ip> FindPrevious(const Store& store, const RangeSet& set, const Re
 }  // namespace
 
 Allocation Choose(const Store& store, const std::vector<RangeSet>& sets, const Request& request) {
-  const Search search{store, request.avoided};
+  const Search search{store, request};
   const std::vector<std::optional<Ip>> requested = PlaceRequests(sets, request.requested);
   Allocation allocation;
   for (std::size_t i = 0; i < sets.size(); ++i) {
     std::optional<Ip> address = requested[i];
     if (address) {
-      RequireFor(store, *address, request.owner);
+      RequireRequested(store, *address, request);
     } else {
       address = FindPrevious(store, sets[i], request);
     }

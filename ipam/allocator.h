@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -32,8 +33,8 @@ struct Request {
   std::vector<Ip> requested;
   // What the attachment had before: taken if still free or still its own.
   std::vector<Ip> previous;
-  // Not to be chosen although nobody has leased them here.
-  std::vector<Ip> avoided;
+  // Whether an address that nobody has leased here is in use all the same; asked of few.
+  std::function<bool(const Ip&)> is_in_use = [](const Ip&) { return false; };
   LeaseOwner owner;
 };
 

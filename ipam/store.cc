@@ -37,7 +37,22 @@ std::optional<LeaseOwner> ParseOwner(std::string_view content) {
                     .ifname = std::string(Trim(content.substr(line_end)))};
 }
 
+std::optional<LeaseOwner> ReadOwner(const std::string& path) {
+  const std::optional<struct stat> status = FindStatus(path);
+  if (!status || !S_ISREG(status->st_mode) || status->st_size > off_t{kMaxLeaseBytes}) {
+    return std::nullopt;
+  }
+  const std::optional<std::string> content = FindFile(path, kMaxLeaseBytes);
+  return content ? ParseOwner(*content) : std::nullopt;
+}
+
 }  // namespace
+
+std::optional<LeaseOwner> FindOwnerUnlocked(const std::string& data_dir,
+                                            const std::string& network,
+                                            const Ip& address) {
+  return ReadOwner(Cat(data_dir, '/', network, '/', address));
+}
 
 bool LeaseOwner::Matches(const LeaseOwner& other) const {
   return container_id == other.container_id && (ifname.empty() || ifname == other.ifname);
@@ -94,13 +109,7 @@ bool Store::IsFree(const Ip& address) const {
 }
 
 std::optional<LeaseOwner> Store::FindOwner(const Ip& address) const {
-  const std::string path = PathOf(address);
-  const std::optional<struct stat> status = FindStatus(path);
-  if (!status || !S_ISREG(status->st_mode) || status->st_size > off_t{kMaxLeaseBytes}) {
-    return std::nullopt;
-  }
-  const std::optional<std::string> content = FindFile(path, kMaxLeaseBytes);
-  return content ? ParseOwner(*content) : std::nullopt;
+  return ReadOwner(PathOf(address));
 }
 
 std::vector<Lease> Store::Leases() const {

@@ -1,6 +1,7 @@
 #include "plugin/attachment/acquire_addresses.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -11,6 +12,7 @@
 #include "ipam/allocator.h"
 #include "ipam/store.h"
 #include "plugin/attachment/collect.h"
+#include "plugin/attachment/lease_history.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/cni/delegate.h"
 #include "plugin/link/liveness.h"
@@ -38,42 +40,58 @@ std::optional<state::Record> FindLiveOwner(state::Host& host, const Ip& address)
   return owner && link::IsAlive(host, *owner) ? std::move(owner) : std::nullopt;
 }
 
-// The first of `assignments`, free by this store, that a live attachment has nevertheless: its
-// lease was lost, and is restored here; or it is leased in another network behind the same gateway.
-// (Behind another gateway it is a conflict, which the commit of the rules reports.)
-std::optional<Ip> FindUnusable(state::Host& host,
-                               ipam::Store& store,
-                               const std::vector<ipam::Assignment>& assignments,
-                               const state::Record& intent,
-                               const std::vector<Ip>& requested) {
-  for (const ipam::Assignment& assignment : assignments) {
-    const Ip& address = assignment.address.address;
+// Whether an attachment has an address that is free by the store: its lease is in another directory,
+// as the network's config has changed; or was lost, and is restored here; or it is of another
+// network behind the same gateway, which is a conflict if it was requested. (Behind another gateway
+// it always is one. The commit of the rules reports both.)
+struct InUse {
+  state::Host& host;
+  ipam::Store& store;
+  const state::Record& intent;
+  const std::vector<Ip>& requested;
+  const std::set<std::string>& other_data_dirs;
+
+  bool operator()(const Ip& address) const {
+    return IsLeasedElsewhere(address) || IsOfALiveOwner(address);
+  }
+
+  [[nodiscard]] bool IsLeasedElsewhere(const Ip& address) const {
+    const AttachmentId& id = intent.id;
+    return std::ranges::any_of(other_data_dirs, [&](const std::string& data_dir) {
+      const std::optional<ipam::LeaseOwner> owner =
+          ipam::FindOwnerUnlocked(data_dir, id.network, address);
+      return owner && !owner->Matches(ipam::OwnerOf(id)) && HasRecord(host, id.network, *owner);
+    });
+  }
+
+  [[nodiscard]] bool IsOfALiveOwner(const Ip& address) const {
     const std::optional<state::Record> owner = FindLiveOwner(host, address);
     if (!owner || owner->id == intent.id) {
-      continue;
+      return false;
     }
-    if (owner->id.network == intent.id.network) {
-      if (store.Reserve(address, ipam::OwnerOf(owner->id))) {
-        LogLine(
-            "restored the lost lease of {} for container '{}'", address, owner->id.container_id);
-        return address;
-      }
-    } else if (owner->link.gateway_ifname == intent.link.gateway_ifname &&
-               !Contains(requested, address)) {
-      return address;
+    if (owner->id.network != intent.id.network) {
+      return owner->link.gateway_ifname == intent.link.gateway_ifname &&
+             !Contains(requested, address);
     }
+    if (owner->ipam.data_dir != intent.ipam.data_dir) {
+      return true;
+    }
+    const bool is_restored = store.Reserve(address, ipam::OwnerOf(owner->id));
+    if (is_restored) {
+      LogLine("restored the lost lease of {} for container '{}'", address, owner->id.container_id);
+    }
+    return is_restored;
   }
-  return std::nullopt;
-}
+};
 
-// Removes the lease of `address` if it is stale: its owner has a record that is, or it is from
-// before the last boot. Returns the owner if it has to stay.
+// Removes the lease of `address` in `data_dir` if it is stale: its owner has a record that is, or
+// it is from before the last boot. Returns the owner if it has to stay.
 std::optional<ipam::LeaseOwner> FindLiveLeaseOwner(state::Host& host,
-                                                   const config::IpamConfig& config,
+                                                   const std::string& data_dir,
                                                    const AttachmentId& id,
                                                    const Ip& address) {
   std::optional<ipam::Lease> lease;
-  if (std::optional<ipam::Store> store = ipam::Store::OpenIfExists(config.data_dir, id.network)) {
+  if (std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, id.network)) {
     std::optional<ipam::LeaseOwner> owner = store->FindOwner(address);
     if (!owner || owner->Matches(ipam::OwnerOf(id))) {
       return std::nullopt;
@@ -91,17 +109,22 @@ std::optional<ipam::LeaseOwner> FindLiveLeaseOwner(state::Host& host,
 }
 
 // A requested address that a live attachment has is an error that names it; a stale one is
-// reclaimed.
+// reclaimed. In another directory than the config's only a record tells that a lease is in use.
 void RequireFree(state::Host& host,
                  const config::IpamConfig& config,
                  const Ip& address,
                  const AttachmentId& id) {
-  if (const std::optional<ipam::LeaseOwner> lease_owner =
-          FindLiveLeaseOwner(host, config, id, address)) {
-    const AttachmentId owner{id.network, lease_owner->container_id, lease_owner->ifname};
-    const std::optional<state::Record> record = host.records.Find(owner);
-    throw cni::TakenBy(
-        Cat("address ", address), owner, record ? record->labels : cni::Labels{}, {});
+  std::set<std::string> data_dirs = FindLeaseHistory(id.network, config.data_dir).other_data_dirs;
+  data_dirs.insert(config.data_dir);
+  for (const std::string& data_dir : data_dirs) {
+    const std::optional<ipam::LeaseOwner> lease_owner =
+        FindLiveLeaseOwner(host, data_dir, id, address);
+    if (lease_owner && (data_dir == config.data_dir || HasRecord(host, id.network, *lease_owner))) {
+      const AttachmentId owner{id.network, lease_owner->container_id, lease_owner->ifname};
+      const std::optional<state::Record> record = host.records.Find(owner);
+      throw cni::TakenBy(
+          Cat("address ", address), owner, record ? record->labels : cni::Labels{}, {});
+    }
   }
 }
 
@@ -121,6 +144,16 @@ void ReleaseAbandoned(ipam::Store& store,
   }
 }
 
+std::vector<Ip> FormerLeasesOf(const AttachmentId& id, const LeaseHistory& history) {
+  std::vector<Ip> addresses;
+  for (const ipam::Lease& lease : history.former) {
+    if (lease.owner.Matches(ipam::OwnerOf(id))) {
+      addresses.push_back(lease.address);
+    }
+  }
+  return addresses;
+}
+
 // Chooses, records and reserves, in this order; nothing if a range set is full.
 struct Choice {
   Acquired acquired;
@@ -135,17 +168,15 @@ Choice TryAcquire(state::Host& host,
   if (store.IsNew()) {
     RestoreLeases(host, store, intent.id.network, config.ipam.data_dir);
   }
-  ipam::Request wanted{
-      .requested = config.ipam.requested,
-      .previous = earlier ? AddressesOnly(earlier->ipam.leases)
-                          : FindFormerLeases(host, store, intent.id, config.ipam.data_dir),
-      .owner = ipam::OwnerOf(intent.id)};
-  ipam::Allocation choice = ipam::Choose(store, config.ipam.ranges, wanted);
-  while (const std::optional<Ip> unusable =
-             FindUnusable(host, store, choice.assignments, intent, wanted.requested)) {
-    wanted.avoided.push_back(*unusable);
-    choice = ipam::Choose(store, config.ipam.ranges, wanted);
-  }
+  const LeaseHistory history =
+      EnsureLeaseHistory(host, store, intent.id.network, config.ipam.data_dir);
+  const InUse is_in_use{host, store, intent, config.ipam.requested, history.other_data_dirs};
+  const ipam::Request wanted{.requested = config.ipam.requested,
+                             .previous = earlier ? AddressesOnly(earlier->ipam.leases)
+                                                 : FormerLeasesOf(intent.id, history),
+                             .is_in_use = is_in_use,
+                             .owner = ipam::OwnerOf(intent.id)};
+  const ipam::Allocation choice = ipam::Choose(store, config.ipam.ranges, wanted);
   if (choice.full_set) {
     return {.full_set = choice.full_set};
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <optional>
-#include <sstream>
+#include <utility>
 
 #include "base/file.h"
 #include "base/list.h"
@@ -24,23 +24,6 @@ std::int64_t BootTime() {
   return now.tv_sec - uptime.tv_sec;
 }
 
-std::string FormerLeasesPath(const std::string& network, const std::string& data_dir) {
-  return Cat(state::kStateDirectory, "/.leases-", Hex(StableHash(Cat(data_dir, '/', network)), 16));
-}
-
-// A line for each lease without a record.
-std::string ListFormerLeases(state::Host& host,
-                             const ipam::Store& store,
-                             const std::string& network) {
-  std::string text;
-  for (const ipam::Lease& lease : store.Leases()) {
-    if (!HasRecord(host, network, lease.owner)) {
-      text += Format("{} {} {}\n", lease.address, lease.owner.container_id, lease.owner.ifname);
-    }
-  }
-  return text;
-}
-
 // Those of `record` that the store does not have as its.
 std::vector<Ip> LostLeases(const state::Record& record) {
   const auto store = ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network);
@@ -54,42 +37,38 @@ std::vector<Ip> LostLeases(const state::Record& record) {
 
 }  // namespace
 
-bool HasRecord(state::Host& host, const std::string& network, const ipam::LeaseOwner& owner) {
-  if (!owner.ifname.empty()) {
-    return host.records.Find({network, owner.container_id, owner.ifname}).has_value();
+RecordedOwners::RecordedOwners(state::Host& host, const std::string& network)
+    : host_(host), network_(network) {
+  for (AttachmentId& id : host.records.List(network)) {
+    ids_.insert(std::move(id));
   }
-  const std::vector<AttachmentId> recorded = host.records.List(network);
-  return std::ranges::any_of(recorded, [&](const AttachmentId& id) {
-    return owner.Matches(ipam::OwnerOf(id)) && host.records.Find(id);
-  });
 }
 
-std::vector<Ip> FindFormerLeases(state::Host& host,
-                                 const ipam::Store& store,
-                                 const AttachmentId& id,
-                                 const std::string& data_dir) {
-  constexpr std::size_t kMaxBytes = 64 << 20;
-  const std::string path = FormerLeasesPath(id.network, data_dir);
-  std::optional<std::string> text = FindFile(path, kMaxBytes);
-  if (!text) {
-    text = ListFormerLeases(host, store, id.network);
-    EnsureDirectory(state::kStateDirectory);
-    static_cast<void>(CreateFile(path, *text));
+bool RecordedOwners::Contains(const ipam::LeaseOwner& owner) const {
+  const AttachmentId id{network_, owner.container_id, owner.ifname};
+  if (!owner.ifname.empty()) {
+    return host_.records.Find(id).has_value();
   }
-  std::vector<Ip> addresses;
-  std::istringstream lines(*text);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string address;
-    ipam::LeaseOwner owner;
-    words >> address >> owner.container_id >> owner.ifname;
-    const std::optional<Ip> ip =
-        owner.Matches(ipam::OwnerOf(id)) ? Ip::Parse(address) : std::nullopt;
-    if (ip) {
-      addresses.push_back(*ip);
+  // An empty name comes before all others.
+  for (auto each = ids_.lower_bound(id);
+       each != ids_.end() && each->container_id == id.container_id;
+       ++each) {
+    if (host_.records.Find(*each)) {
+      return true;
     }
   }
-  return addresses;
+  return false;
+}
+
+std::set<std::string> RecordedOwners::DataDirs() const {
+  std::set<std::string> data_dirs;
+  for (const AttachmentId& id : ids_) {
+    const std::optional<state::Record> record = host_.records.Find(id);
+    if (record && !record->ipam.leases.empty()) {
+      data_dirs.insert(record->ipam.data_dir);
+    }
+  }
+  return data_dirs;
 }
 
 // Not those whose owner has a record, or whose address some container has: if the clock was stepped

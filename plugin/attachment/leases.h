@@ -1,15 +1,11 @@
 // The leases of an attachment in a data directory: found and released.
 //
-// Former   A lease that no record names, because it is from before the last boot, or the records
-//          were lost. Listed once per boot, network and data directory, when its first address is
-//          given out, into /run/nomad-bridge/.leases-<hash of directory and network>: a line
-//          "<address> <container> <ifname>" for each. A line may be outdated; the lease itself
-//          tells.
 // Errors   kIncomplete naming each lease that could not be released; kIo; those of the IPAM plugin
 //          that assigned the addresses.
 // Locks    The data directory's, for the length of a call.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,16 +22,30 @@ namespace nomad_bridge::attachment {
 // that was not host-local.
 void ReleaseAddresses(const state::Record& record);
 
-// Former leases of `id`: addresses that it gets again.
-[[nodiscard]] std::vector<Ip> FindFormerLeases(state::Host& host,
-                                               const ipam::Store& store,
-                                               const AttachmentId& id,
-                                               const std::string& data_dir);
+// Which owners of leases in `network` have a record. Made for many leases at once: lists the records
+// once, for leases that name no interface. It has to be made after the leases are read: an ADD
+// writes its record before its leases.
+class RecordedOwners {
+ public:
+  RecordedOwners(state::Host& host, const std::string& network);
 
-// Whether an attachment that `owner` may be has a record.
-[[nodiscard]] bool HasRecord(state::Host& host,
-                             const std::string& network,
-                             const ipam::LeaseOwner& owner);
+  // Whether an attachment that `owner` may be has a record.
+  [[nodiscard]] bool Contains(const ipam::LeaseOwner& owner) const;
+  // Where they have leases. Reads every record.
+  [[nodiscard]] std::set<std::string> DataDirs() const;
+
+ private:
+  state::Host& host_;
+  std::string network_;
+  std::set<AttachmentId> ids_;
+};
+
+// The same for one.
+[[nodiscard]] inline bool HasRecord(state::Host& host,
+                                    const std::string& network,
+                                    const ipam::LeaseOwner& owner) {
+  return RecordedOwners(host, network).Contains(owner);
+}
 
 // Whether `lease` was written before the last boot and no record names its owner, so that nobody
 // can have its address any more.

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "base/list.h"
 #include "ipam/allocator.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/test.h"
@@ -77,18 +78,35 @@ TEST_F(Allocator, GivesOneAddressOfEachSetWithPrefixAndGateway) {
   EXPECT_EQ(allocation.assignments[1].range_set, 1U);
 }
 
-TEST_F(Allocator, PassesOverAddressesToBeAvoided) {
+TEST_F(Allocator, PassesOverAddressesInUse) {
   Use({{Spec("10.0.0.0/29")}});
-  EXPECT_THAT(Addresses({.avoided = {At("10.0.0.2"), At("10.0.0.3")}, .owner = kAlice}),
-              ElementsAre("10.0.0.4/29"));
+  const auto without = [](const std::vector<std::string>& used) {
+    return Request{.is_in_use = [used](const Ip& ip) { return Contains(used, ip.Text()); },
+                   .owner = kAlice};
+  };
+  EXPECT_THAT(Addresses(without({"10.0.0.2", "10.0.0.3"})), ElementsAre("10.0.0.4/29"));
   for (const char* const taken : {"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"}) {
     Put(taken, "other\r\neth0");
   }
-  const Allocation allocation =
-      Choose(*store_, sets_, {.avoided = {At("10.0.0.6")}, .owner = kAlice});
-  EXPECT_EQ(allocation.full_set, 0U);
+  EXPECT_EQ(Choose(*store_, sets_, without({"10.0.0.6"})).full_set, 0U);
   Put("10.0.0.6", "");
-  EXPECT_EQ(Choose(*store_, sets_, {.avoided = {At("10.0.0.6")}, .owner = kAlice}).full_set, 0U);
+  EXPECT_EQ(Choose(*store_, sets_, without({"10.0.0.6"})).full_set, 0U);
+  Request request = without({"10.0.0.6"});
+  request.requested = {At("10.0.0.6")};
+  EXPECT_EQ(Refusal(request).code(), Code::kConflict);
+}
+
+// Whoever is asked may have to ask the kernel: not of each address of a pool that is nearly full.
+TEST_F(Allocator, AsksOfFewAddressesWhetherTheyAreInUse) {
+  Use({{Spec("10.0.0.0/20")}});
+  Fill("10.0.0.2", 3000);
+  int asked = 0;
+  const auto count = [&](const Ip&) {
+    ++asked;
+    return false;
+  };
+  EXPECT_EQ(Addresses({.is_in_use = count, .owner = kAlice}).size(), 1U);
+  EXPECT_LT(asked, 20);
 }
 
 TEST_F(Allocator, WritesNothingWhileChoosing) {
