@@ -115,12 +115,24 @@ class Collector {
 
   void LookAtLeases() {
     for (const LeaseDirectory& directory : directories_) {
-      outcome_.Try(Cat("leases in '", directory, '\''), [&] {
-        for (const ipam::Lease& lease : LeasesIn(directory)) {
-          const AttachmentId id{directory.network, lease.owner.container_id, lease.owner.ifname};
-          if (!recorded_.contains(id) && !IsValid(id)) {
-            LookAtLease(lease, directory, id);
-          }
+      outcome_.Try(Cat("leases in '", directory, '\''), [&] { LookAtLeasesIn(directory); });
+    }
+  }
+
+  void LookAtLeasesIn(const LeaseDirectory& directory) {
+    const std::vector<ipam::Lease> leases = LeasesIn(directory);
+    // After the leases: what was there before one of them is seen by these.
+    const RecordedOwners owners(host_, directory.network);
+    held_.emplace(host_);
+    for (const ipam::Lease& lease : leases) {
+      const AttachmentId id{directory.network, lease.owner.container_id, lease.owner.ifname};
+      if (recorded_.contains(id) || IsValid(id)) {
+        continue;
+      }
+      outcome_.Try(Format("container '{}'", id.container_id), [&] {
+        const std::optional<FileLock> lock = LockOf(id);
+        if (lock && !owners.Contains(lease.owner)) {
+          LookAtLease(lease, directory, id);
         }
       });
     }
@@ -202,37 +214,34 @@ class Collector {
            !takeover::HasReferenceRules(id, reference_rules_);
   }
 
+  // A lease without a record, whose owner's lock is held.
   void LookAtLease(const ipam::Lease& lease,
                    const LeaseDirectory& directory,
                    const AttachmentId& id) {
-    outcome_.Try(Format("container '{}'", id.container_id), [&] {
-      const std::optional<FileLock> lock = LockOf(id);
-      if (!lock || HasRecord(host_, id.network, lease.owner) ||
-          (!collection_.valid && held_.Contains(lease.address))) {
-        return;
-      }
-      const auto is_from_before_boot = [&] {
-        const auto store = ipam::Store::OpenIfExists(directory.data_dir, directory.network);
-        return store && IsFromBeforeBoot(host_, *store, id.network, lease);
-      };
-      std::string text =
-          Format("the lease of {} in '{}' is of container '{}', which has nothing else",
-                 lease.address,
-                 directory,
-                 id.container_id);
-      if (!collection_.valid && is_from_before_boot()) {
-        TakeBack(id, std::move(text), [&] {
-          if (auto store = ipam::Store::OpenIfExists(directory.data_dir, directory.network)) {
-            store->Release(lease.address, lease.owner);
-          }
-          return std::vector<std::string>();
-        });
-      } else if (collection_.valid || (collection_.network.empty() && HasNothingElse(id))) {
-        TakeBack(id, std::move(text), [&] {
-          return RemoveUnrecorded(host_, id, directory.data_dir, std::vector{lease.address});
-        });
-      }
-    });
+    if (!collection_.valid && held_->Contains(lease.address)) {
+      return;
+    }
+    const auto is_from_before_boot = [&] {
+      const auto store = ipam::Store::OpenIfExists(directory.data_dir, directory.network);
+      return store && IsFromBeforeBoot(host_, *store, id.network, lease);
+    };
+    std::string text =
+        Format("the lease of {} in '{}' is of container '{}', which has nothing else",
+               lease.address,
+               directory,
+               id.container_id);
+    if (!collection_.valid && is_from_before_boot()) {
+      TakeBack(id, std::move(text), [&] {
+        if (auto store = ipam::Store::OpenIfExists(directory.data_dir, directory.network)) {
+          store->Release(lease.address, lease.owner);
+        }
+        return std::vector<std::string>();
+      });
+    } else if (collection_.valid || (collection_.network.empty() && HasNothingElse(id))) {
+      TakeBack(id, std::move(text), [&] {
+        return RemoveUnrecorded(host_, id, directory.data_dir, std::vector{lease.address});
+      });
+    }
   }
 
   state::Host& host_;
@@ -241,7 +250,7 @@ class Collector {
   RepairLog log_;
   std::set<LeaseDirectory> directories_;
   std::set<AttachmentId> recorded_;
-  link::HeldAddresses held_{host_};
+  std::optional<link::HeldAddresses> held_;  // of one directory
   takeover::RuleDumps reference_rules_{host_.nft};
 };
 

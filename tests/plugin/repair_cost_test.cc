@@ -66,19 +66,24 @@ TEST_F(Cost, IsTheSameForTheFirstAndTheFiveHundredth) {
   EXPECT_EQ(Measure(change_a_rule), changed);
 }
 
-// A GC that releases leases of others opens each a few times, not each for each.
+// A GC that releases leases of others opens each a few times, not each for each, and lists the
+// records as often for many as for few, also where leases name no interface.
 TEST_F(Cost, OfGcGrowsWithTheLeasesItReleases) {
   WarmUp();
-  const auto opened = [this](int leases) {
-    for (int n = 1; n <= leases; ++n) {
-      std::ofstream(Cat(kLeases, "/172.26.70.", n)) << "gone-" << n << "\r\neth0";
-    }
-    return CallsOf("GC", WithValid({}), kNoContainer)["openat"];
-  };
-  const int none = opened(0);
-  const int some = opened(5) - none;
-  EXPECT_LT(opened(40) - none, 12 * some);
-  EXPECT_THAT(Leased(), IsEmpty());
+  for (const char* const ending : {"\r\neth0", ""}) {
+    const auto calls = [&](int leases) {
+      for (int n = 1; n <= leases; ++n) {
+        std::ofstream(Cat(kLeases, "/172.26.70.", n)) << "gone-" << n << ending;
+      }
+      return CallsOf("GC", WithValid({}), kNoContainer);
+    };
+    Calls none = calls(0);
+    Calls some = calls(5);
+    Calls many = calls(40);
+    EXPECT_LT(many["openat"] - none["openat"], 12 * (some["openat"] - none["openat"]));
+    EXPECT_EQ(many["getdents64"], some["getdents64"]);
+    EXPECT_THAT(Leased(), IsEmpty());
+  }
 }
 
 }  // namespace
