@@ -40,10 +40,10 @@ std::optional<state::Record> FindLiveOwner(state::Host& host, const Ip& address)
   return owner && link::IsAlive(host, *owner) ? std::move(owner) : std::nullopt;
 }
 
-// Whether an attachment has an address that is free by the store: its lease is in another directory,
-// as the network's config has changed; or was lost, and is restored here; or it is of another
-// network behind the same gateway, which is a conflict if it was requested. (Behind another gateway
-// it always is one. The commit of the rules reports both.)
+// Whether an attachment has an address that is free by the store: its lease is in another
+// directory, as the network's config has changed; or was lost, and is restored here; or it is of
+// another network behind the same gateway, which is a conflict if it was requested. (Behind another
+// gateway it always is one. The commit of the rules reports both.)
 struct InUse {
   state::Host& host;
   ipam::Store& store;

@@ -9,6 +9,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "ipam/store.h"
+#include "plugin/attachment/forget.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/remove.h"
 #include "plugin/cni/error_list.h"
@@ -82,6 +83,9 @@ class Collector {
       LookAtLeases();
     }
     outcome_.Try("stray links", [&] { LookAtStrayLinks(); });
+    if (collection_.network.empty() && outcome_.mismatches.is_repairing()) {
+      outcome_.Try("networks that are gone", [&] { ForgetGoneNetworks(host_); });
+    }
   }
 
  private:
@@ -122,7 +126,7 @@ class Collector {
   void LookAtLeasesIn(const LeaseDirectory& directory) {
     const std::vector<ipam::Lease> leases = LeasesIn(directory);
     // After the leases: what was there before one of them is seen by these.
-    const RecordedOwners owners(host_, directory.network);
+    RecordedOwners owners(host_, directory.network);
     held_.emplace(host_);
     for (const ipam::Lease& lease : leases) {
       const AttachmentId id{directory.network, lease.owner.container_id, lease.owner.ifname};

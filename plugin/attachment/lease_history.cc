@@ -15,8 +15,10 @@ constexpr std::size_t kMaxBytes = 64 << 20;
 constexpr std::string_view kNetwork = "of ";  // no address begins so
 constexpr std::string_view kDirectory = "in ";
 
+constexpr std::string_view kPrefix = ".leases-";
+
 std::string PrefixOf(const std::string& network) {
-  return Cat(".leases-", Hex(StableHash(network), 16), '-');
+  return Cat(kPrefix, Hex(StableHash(network), 16), '-');
 }
 
 std::string PathOf(const std::string& network, const std::string& data_dir) {
@@ -27,11 +29,9 @@ std::string Describe(state::Host& host,
                      const ipam::Store& store,
                      const std::string& network,
                      const std::string& data_dir) {
-  const RecordedOwners recorded(host, network);
-  std::set<std::string> data_dirs = {data_dir};
-  data_dirs.merge(recorded.DataDirs());
-  std::string text = Cat(kNetwork, network, '\n');
-  for (const std::string& each : data_dirs) {
+  RecordedOwners recorded(host, network);
+  std::string text = Cat(kNetwork, network, '\n', kDirectory, data_dir, '\n');
+  for (const std::string& each : recorded.DataDirs()) {
     text += Cat(kDirectory, each, '\n');
   }
   for (const ipam::Lease& lease : store.Leases()) {
@@ -59,6 +59,24 @@ void Parse(const std::string& text, bool is_own, LeaseHistory& history) {
   }
 }
 
+// A list that does not say what it is of is another release's, and read by nobody.
+void EnsureGoneIfUnused(state::Host& host, const std::string& path) {
+  std::istringstream lines(FindFile(path, kMaxBytes).value_or(""));
+  std::string network;
+  std::string data_dir;
+  std::getline(lines, network);
+  std::getline(lines, data_dir);
+  std::optional<ipam::Store> store;
+  if (network.starts_with(kNetwork) && data_dir.starts_with(kDirectory)) {
+    network.erase(0, kNetwork.size());
+    store = ipam::Store::OpenIfExists(data_dir.substr(kDirectory.size()), network);
+    if (!host.records.List(network).empty() || (store && !store->Leases().empty())) {
+      return;
+    }
+  }
+  EnsureFileGone(path);
+}
+
 }  // namespace
 
 LeaseHistory FindLeaseHistory(const std::string& network, const std::string& data_dir) {
@@ -84,6 +102,14 @@ LeaseHistory EnsureLeaseHistory(state::Host& host,
     static_cast<void>(CreateFile(path, Describe(host, store, network, data_dir)));
   }
   return FindLeaseHistory(network, data_dir);
+}
+
+void ForgetLeaseHistories(state::Host& host) {
+  for (const std::string& name : Entries(state::kStateDirectory)) {
+    if (name.starts_with(kPrefix)) {
+      EnsureGoneIfUnused(host, Cat(state::kStateDirectory, '/', name));
+    }
+  }
 }
 
 }  // namespace nomad_bridge::attachment

@@ -3,7 +3,7 @@
 // Shape    /run/nomad-bridge/.leases-<hash of network>-<hash of directory>, written when the first
 //          address since the boot is given out there, and never changed:
 //            of <network>
-//            in <directory>                       this one, and others that records name then
+//            in <directory>                       this one, then others that records name then
 //            <address> <container> <ifname>       a former lease: one that no record explains then,
 //                                                 because it is from before the boot, or the
 //                                                 records were lost
@@ -36,5 +36,8 @@ struct LeaseHistory {
                                               const ipam::Store& store,
                                               const std::string& network,
                                               const std::string& data_dir);
+
+// Removes each list of a network that has neither a record nor a lease in its directory.
+void ForgetLeaseHistories(state::Host& host);
 
 }  // namespace nomad_bridge::attachment

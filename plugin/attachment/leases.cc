@@ -37,21 +37,24 @@ std::vector<Ip> LostLeases(const state::Record& record) {
 
 }  // namespace
 
-RecordedOwners::RecordedOwners(state::Host& host, const std::string& network)
-    : host_(host), network_(network) {
-  for (AttachmentId& id : host.records.List(network)) {
-    ids_.insert(std::move(id));
+const std::set<AttachmentId>& RecordedOwners::Listed() {
+  if (!listed_) {
+    listed_.emplace();
+    for (AttachmentId& id : host_.records.List(network_)) {
+      listed_->insert(std::move(id));
+    }
   }
+  return *listed_;
 }
 
-bool RecordedOwners::Contains(const ipam::LeaseOwner& owner) const {
+bool RecordedOwners::Contains(const ipam::LeaseOwner& owner) {
   const AttachmentId id{network_, owner.container_id, owner.ifname};
   if (!owner.ifname.empty()) {
     return host_.records.Find(id).has_value();
   }
   // An empty name comes before all others.
-  for (auto each = ids_.lower_bound(id);
-       each != ids_.end() && each->container_id == id.container_id;
+  for (auto each = Listed().lower_bound(id);
+       each != Listed().end() && each->container_id == id.container_id;
        ++each) {
     if (host_.records.Find(*each)) {
       return true;
@@ -60,9 +63,9 @@ bool RecordedOwners::Contains(const ipam::LeaseOwner& owner) const {
   return false;
 }
 
-std::set<std::string> RecordedOwners::DataDirs() const {
+std::set<std::string> RecordedOwners::DataDirs() {
   std::set<std::string> data_dirs;
-  for (const AttachmentId& id : ids_) {
+  for (const AttachmentId& id : Listed()) {
     const std::optional<state::Record> record = host_.records.Find(id);
     if (record && !record->ipam.leases.empty()) {
       data_dirs.insert(record->ipam.data_dir);

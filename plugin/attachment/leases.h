@@ -5,8 +5,10 @@
 // Locks    The data directory's, for the length of a call.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/attachment_id.h"
@@ -22,22 +24,25 @@ namespace nomad_bridge::attachment {
 // that was not host-local.
 void ReleaseAddresses(const state::Record& record);
 
-// Which owners of leases in `network` have a record. Made for many leases at once: lists the records
-// once, for leases that name no interface. It has to be made after the leases are read: an ADD
-// writes its record before its leases.
+// Which owners of leases in `network` have a record. For leases that name no interface, the records
+// are listed once. It has to be made after the leases are read: an ADD writes its record before its
+// leases.
 class RecordedOwners {
  public:
-  RecordedOwners(state::Host& host, const std::string& network);
+  RecordedOwners(state::Host& host, std::string network)
+      : host_(host), network_(std::move(network)) {}
 
   // Whether an attachment that `owner` may be has a record.
-  [[nodiscard]] bool Contains(const ipam::LeaseOwner& owner) const;
+  [[nodiscard]] bool Contains(const ipam::LeaseOwner& owner);
   // Where they have leases. Reads every record.
-  [[nodiscard]] std::set<std::string> DataDirs() const;
+  [[nodiscard]] std::set<std::string> DataDirs();
 
  private:
+  [[nodiscard]] const std::set<AttachmentId>& Listed();
+
   state::Host& host_;
   std::string network_;
-  std::set<AttachmentId> ids_;
+  std::optional<std::set<AttachmentId>> listed_;
 };
 
 // The same for one.

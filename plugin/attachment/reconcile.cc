@@ -8,6 +8,7 @@
 #include "base/file_lock.h"
 #include "firewall/table.h"
 #include "plugin/attachment/fingerprint.h"
+#include "plugin/attachment/forget.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
 #include "plugin/link/bridge.h"
@@ -130,6 +131,9 @@ class Reconciler {
   }
 
   void CheckAll(const Progress& progress) {
+    if (mismatches_.is_repairing()) {
+      outcome_.Try("networks that are gone", [&] { ForgetGoneNetworks(host_); });
+    }
     // Taken before anything is looked at.
     fingerprint_.emplace(host_);
     fingerprint_->AddDataDir(cni::TypeOf("nomad-bridge").defaults.data_dir);

@@ -93,13 +93,24 @@ void Records::Write(const Record& record) const {
   if (record.netns == netlink::NetnsId{}) {
     return;
   }
-  EnsureDirectory(Cat(kStateDirectory, '/', record.id.network));
+  const std::string directory = Cat(kStateDirectory, '/', record.id.network);
   const std::string text = FormatRecord(record, here_);
   const std::string path = PathOf(record.id);
-  // Creating leaves nothing behind if we are killed. Replacing may leave a ".new", which
-  // EnsureGone() removes with the record.
-  if (!CreateFile(path, text)) {
-    ReplaceFile(path, text);
+  const auto write = [&] {
+    EnsureDirectory(directory);
+    // Creating leaves nothing behind if we are killed. Replacing may leave a ".new", which
+    // EnsureGone() removes with the record.
+    if (!CreateFile(path, text)) {
+      ReplaceFile(path, text);
+    }
+  };
+  try {
+    write();
+  } catch (const Error&) {
+    if (FindStatus(directory)) {
+      throw;
+    }
+    write();  // EnsureGoneIfEmpty() came in between
   }
 }
 
@@ -114,6 +125,14 @@ void Records::EnsureVoidGone(const AttachmentId& id) const {
   const std::optional<std::string> text = FindFile(PathOf(id), kMaxRecordBytes);
   if (!text || !IsOfBoot(*text, here_.boot_id)) {
     EnsureGone(id);
+  }
+}
+
+void Records::EnsureGoneIfEmpty(const std::string& network) const {
+  const std::string directory = Cat(kStateDirectory, '/', network);
+  if (::rmdir(directory.c_str()) != 0 && errno != ENOTEMPTY && errno != ENOENT &&
+      errno != ENOTDIR) {
+    throw ErrnoError(Code::kIo, Format("cannot remove the directory '{}'", directory));
   }
 }
 

@@ -41,6 +41,9 @@ class Records {
   // The same, but only for a void record: of another boot, or damaged.
   void EnsureVoidGone(const AttachmentId& id) const;
 
+  // Removes the directory of `network` if there is no record in it.
+  void EnsureGoneIfEmpty(const std::string& network) const;
+
   // Every attachment with a record, from the listing of the directory; `network` empty: in all
   // networks.
   [[nodiscard]] std::vector<AttachmentId> List(const std::string& network) const;

@@ -143,6 +143,58 @@ TEST_F(GcLine, FailsIfSomethingStays) {
   EXPECT_FALSE(fs::exists("/run/nomad-bridge/other/doomed-other@eth0.json"));
 }
 
+// Of a network that is gone nothing stays but the directory of its leases; of one whose container
+// lives, all.
+class GoneNetwork : public GcLine, public ::testing::WithParamInterface<const char*> {
+ protected:
+  static std::vector<std::string> Kept() {
+    std::vector<std::string> names;
+    for (const std::string& name : Entries("/run/nomad-bridge")) {
+      if (name != ".lock" && name != ".generation") {
+        names.push_back(name.starts_with(".leases-") ? ".leases" : name);
+      }
+    }
+    return names;
+  }
+};
+
+TEST_P(GoneNetwork, IsForgotten) {
+  UseAll();
+  host().Must(Words("ip link delete br-other"));
+  ASSERT_THAT(Kept(), UnorderedElementsAre("nomad", "other", ".leases", ".leases"));
+  std::ofstream("/run/nomad-bridge/.leases-0123456789abcdef") << "of an earlier release\n";
+
+  static_cast<void>(RunLine(Cat(GetParam(), " -dry-run")));
+  EXPECT_THAT(Kept(), Contains("other"));
+  EXPECT_THAT(RunLine(GetParam()), Exits(0));
+
+  EXPECT_THAT(Kept(), UnorderedElementsAre("nomad", ".leases"));
+  EXPECT_THAT(FindFile("/run/nomad-bridge/.generation").value(), Not(HasSubstr("br-other")));
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+  EXPECT_TRUE(Ping(host(), AddressOf(Attach(kOther, As("again", AddContainer("again"))))));
+}
+
+TEST_P(GoneNetwork, IsNotOneThatHasALease) {
+  UseAll();
+  Node& other = AddContainer("other");
+  const Network network{
+      .list = ListOf(
+          {{{"type", "macvlan"},
+            {"master", "uplink"},
+            {"ipam",
+             {{"type", "host-local"}, {"subnet", "10.8.0.0/24"}, {"dataDir", "/var/run/cni"}}}}},
+          "other"),
+      .path = kReferenceDirectory};
+  MustAdd(network, {.container_id = "living", .netns = other.path()});
+  EXPECT_THAT(RunLine(GetParam()), Exits(0));
+  EXPECT_THAT(Kept(), UnorderedElementsAre("nomad", "other", ".leases", ".leases"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Commands,
+                         GoneNetwork,
+                         ::testing::Values("gc", "reconcile"),
+                         [](const auto& each) { return std::string(each.param); });
+
 class KilledGc : public GcLine, public ::testing::WithParamInterface<int> {};
 
 TEST_P(KilledGc, IsCompletedByTheNextOne) {
