@@ -255,28 +255,6 @@ cni::Result WithGateways(cni::Result result) {
   return result;
 }
 
-// Recorded before the plugin is run, too: then DEL knows which plugin to ask to release what.
-Acquired AcquireDelegated(state::Host& host,
-                          const cni::Request& request,
-                          const config::Config& config,
-                          const state::Record& intent) {
-  const cni::DelegatedIpam& plugin = *intent.ipam.delegated;
-  Undo undo;
-  undo.Then("remove the record", [&] { host.records.EnsureGone(intent.id); });
-  // CNI wants a delegate's DEL also after its ADD has failed.
-  undo.Then("release the addresses", [&] { ReleaseAddresses(intent); });
-  host.records.Write(intent);
-  const std::string answer = cni::InvokeIpam(plugin, cni::Verb::kAdd, intent.id, intent.netns_path);
-  cni::Result result = cni::ParseDelegated(plugin, answer, request.cni_version);
-  if (config.link.is_gateway) {
-    result = WithGateways(std::move(result));
-  }
-  Acquired acquired = WithAddresses(intent, std::move(result), config);
-  host.records.Write(acquired.record);
-  undo.Keep();
-  return acquired;
-}
-
 }  // namespace
 
 Acquired WithAddresses(state::Record intent, cni::Result result, const config::Config& config) {
@@ -304,14 +282,30 @@ Acquired AcquireAddresses(state::Host& host,
   }
   intent.ipam.delegated = cni::FindDelegatedIpam(request, config.ipam.type);
   if (intent.ipam.delegated) {
-    return AcquireDelegated(host, request, config, intent);
+    intent.link.mac = intent.ContainerMac();  // the link comes before the address
   }
   host.records.Write(intent);
   return {.record = std::move(intent), .result = {}};
 }
 
+Acquired AskDelegatedIpam(state::Host& host,
+                          const cni::Request& request,
+                          const config::Config& config,
+                          const state::Record& record) {
+  const cni::DelegatedIpam& plugin = *record.ipam.delegated;
+  const std::string answer = cni::InvokeIpam(plugin, cni::Verb::kAdd, record.id, record.netns_path);
+  cni::Result result = cni::ParseDelegated(plugin, answer, request.cni_version);
+  if (config.link.is_gateway) {
+    result = WithGateways(std::move(result));
+  }
+  Acquired acquired = WithAddresses(record, std::move(result), config);
+  host.records.Write(acquired.record);
+  return acquired;
+}
+
 void UndoAcquired(state::Host& host, const state::Record& record, Undo& undo) {
   undo.Then("remove the record", [&host, id = record.id] { host.records.EnsureGone(id); });
+  // CNI wants a delegate's DEL also after its ADD has failed.
   undo.Then("release the addresses", [record] { ReleaseAddresses(record); });
 }
 

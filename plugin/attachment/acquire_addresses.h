@@ -25,13 +25,20 @@ struct Acquired {
 
 // Completes and writes `intent`, and reserves its leases. `earlier` is the record of an earlier ADD
 // of this attachment: its addresses are taken again where the network still offers them, and
-// released where not. With another IPAM plugin than host-local that one is run; with none there are
-// no addresses.
+// released where not. No addresses with another IPAM plugin than host-local, which is recorded, so
+// that DEL knows whom to ask to release what, and asked when the link is there.
 [[nodiscard]] Acquired AcquireAddresses(state::Host& host,
                                         const cni::Request& request,
                                         const config::Config& config,
                                         state::Record intent,
                                         const std::optional<state::Record>& earlier);
+
+// Runs ADD of the IPAM plugin that `record` names, and completes and writes that. It may ask on the
+// container's link, as DHCP does, which is to be up.
+[[nodiscard]] Acquired AskDelegatedIpam(state::Host& host,
+                                        const cni::Request& request,
+                                        const config::Config& config,
+                                        const state::Record& record);
 
 // `intent` with the addresses of `result`, and what follows from them: gateways and ports. No
 // leases.

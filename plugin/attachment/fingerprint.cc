@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
 #include "plugin/foreign/tools.h"
+#include "plugin/link/container.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::attachment {
@@ -92,6 +93,7 @@ Fingerprint::Fingerprint(state::Host& host, const state::Checkpoint& checkpoint)
     : Fingerprint(host) {
   std::ranges::for_each(checkpoint.segments, [&](const auto& ifname) { AddSegment(ifname); });
   std::ranges::for_each(checkpoint.data_dirs, [&](const auto& path) { AddDataDir(path); });
+  std::ranges::for_each(checkpoint.renewable, [&](const auto& name) { AddContainer(name); });
 }
 
 void Fingerprint::AddSegment(const std::string& ifname) {
@@ -108,15 +110,26 @@ void Fingerprint::AddDataDir(const std::string& path) {
   }
 }
 
+void Fingerprint::AddContainer(const std::string& name) {
+  const std::size_t ifname_end = name.find(' ');
+  const auto inside =
+      link::FindInsideAddresses(name.substr(ifname_end + 1), name.substr(0, ifname_end));
+  std::string& text = containers_[name];
+  for (const Cidr& address : inside ? inside->addresses : std::vector<Cidr>()) {
+    text += Cat(address, '\n');
+  }
+}
+
 void Fingerprint::NoteIn(state::Checkpoint& checkpoint) const {
   checkpoint.fingerprint = Text();
   checkpoint.segments = KeysOf(segments_);
   checkpoint.data_dirs = KeysOf(data_dirs_);
+  checkpoint.renewable = KeysOf(containers_);
 }
 
 std::string Fingerprint::Text() const {
   std::string text = shared_;
-  for (const auto* const parts : {&segments_, &data_dirs_}) {
+  for (const auto* const parts : {&segments_, &data_dirs_, &containers_}) {
     for (const auto& [name, part] : *parts) {
       text += Cat(name, '\n', part);
     }

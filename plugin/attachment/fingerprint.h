@@ -3,8 +3,10 @@
 //
 // Holds   our bridges and VLAN gateways with their state and addresses; the state and flags of our
 //         ports; the sysctls and the tc filter that an ADD sets on a bridge; the size of
-//         iptables-legacy's tables; when records and leases were last added or removed
-// Costs   one dump of bridge ports, one list of records, some questions per bridge
+//         iptables-legacy's tables; when records and leases were last added or removed; the
+//         addresses of containers that another IPAM plugin than host-local gave them
+// Costs   one dump of bridge ports, one list of records, some questions per bridge and per such
+//         container
 // Errors  kKernel
 #pragma once
 
@@ -26,6 +28,8 @@ class Fingerprint {
   // before they are looked at, so that what changes meanwhile makes it another one.
   void AddSegment(const std::string& ifname);
   void AddDataDir(const std::string& path);
+  // "eth0 /run/netns/a": the addresses of that interface there.
+  void AddContainer(const std::string& name);
 
   void NoteIn(state::Checkpoint& checkpoint) const;
   // 16 hexadecimal digits. Another one after each change, also by an ADD or a DEL of ours.
@@ -36,6 +40,7 @@ class Fingerprint {
   std::string shared_;
   std::map<std::string, std::string> segments_;
   std::map<std::string, std::string> data_dirs_;
+  std::map<std::string, std::string> containers_;
 };
 
 }  // namespace nomad_bridge::attachment

@@ -11,6 +11,7 @@
 #include "plugin/attachment/forget.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
+#include "plugin/attachment/renewed.h"
 #include "plugin/link/bridge.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
@@ -102,7 +103,8 @@ class Reconciler {
  private:
   // Each step needs the one before: a port needs its bridge, elements name links that are there,
   // and route_localnet is safe only where the rules are.
-  void CheckOne(const state::Record& record) {
+  void CheckOne(const state::Record& recorded) {
+    const state::Record record = CheckRenewed(host_, recorded, mismatches_);
     CheckSegment(record, mismatches_);
     CheckOwn(record, mismatches_);
     CheckRules(host_, record, mismatches_);
@@ -189,6 +191,9 @@ class Reconciler {
     fingerprint_->AddDataDir(live.ipam.data_dir);
     fingerprint_->AddSegment(live.link.bridge);
     fingerprint_->AddSegment(live.link.gateway_ifname);
+    if (IsRenewable(live)) {
+      fingerprint_->AddContainer(Cat(id.ifname, ' ', live.netns_path));
+    }
     // What is shared is looked at once, for the first record that needs it.
     const auto [segment, is_first] = segments_.try_emplace(SegmentKey(live), Segment{live});
     if (is_first) {
@@ -198,7 +203,7 @@ class Reconciler {
     if (segment->second.is_usable) {
       outcome_.Try(Format("container '{}'", id.container_id), [&] {
         Mismatches first_look(Mode::kLook);
-        CheckOwn(live, first_look);
+        CheckOwn(CheckRenewed(host_, live, first_look), first_look);
         if (!first_look.empty()) {
           CheckLocked(id);
         }
@@ -211,7 +216,7 @@ class Reconciler {
     if (!lock) {
       outcome_.busy.push_back(id);
     } else if (const std::optional<state::Record> record = FindLive(id)) {
-      CheckOwn(*record, mismatches_);
+      CheckOwn(CheckRenewed(host_, *record, mismatches_), mismatches_);
     }
   }
 

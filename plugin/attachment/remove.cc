@@ -67,6 +67,11 @@ std::vector<std::string> Remove(state::Host& host,
   if (removed.contains(cni::Part::kPorts)) {
     failures.Try("its published ports", [&] { TransferPortsToSibling(host, record); });
   }
+  const auto release = [&] { failures.Try("the leases", [&] { ReleaseAddresses(record); }); };
+  const bool is_delegated = record.ipam.delegated.has_value();
+  if (removed.contains(cni::Part::kAddress) && is_delegated) {
+    release();  // before the link, by which a DHCP server hears of it
+  }
   if (removed.contains(cni::Part::kLink)) {
     failures.Try("the link", [&] { link::EnsureLinkGone(host, record); });
   }
@@ -78,9 +83,8 @@ std::vector<std::string> Remove(state::Host& host,
     }
     rules::ForgetStaleFlows(host, record, parts);
   });
-  // After the link: until then its container answers for the address.
-  if (removed.contains(cni::Part::kAddress)) {
-    failures.Try("the leases", [&] { ReleaseAddresses(record); });
+  if (removed.contains(cni::Part::kAddress) && !is_delegated) {
+    release();  // after the link: until then its container answers for the address
   }
   if (failures.empty() && rest.IsEmpty()) {
     failures.Try("the record", [&] { host.records.EnsureGone(record.id); });

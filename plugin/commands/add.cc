@@ -68,18 +68,24 @@ std::vector<cni::Interface> InterfacesOf(const link::Segment& segment,
 
 // Of two with one MAC on a bridge neither is reached. Its own record is written by now, so that of
 // two ADDs side by side each finds the other.
-void RequireFreeMac(state::Host& host, const state::Record& record) {
-  if (!record.link.mac) {
-    return;  // derived from an address, which is its own
+void RequireFreeMac(state::Host& host, const config::Config& config, const state::Record& record) {
+  if (!config.link.mac) {
+    return;  // derived from what is its own
   }
   for (const AttachmentId& id : host.records.List("")) {
     const std::optional<state::Record> other =
         id == record.id ? std::nullopt : host.records.Find(id);
     if (other && other->Has(cni::Part::kLink) && other->link.bridge == record.link.bridge &&
-        other->ContainerMac() == *record.link.mac && link::IsAlive(host, *other)) {
-      throw cni::TakenBy(Cat("MAC ", *record.link.mac), id, other->labels, {});
+        other->ContainerMac() == *config.link.mac && link::IsAlive(host, *other)) {
+      throw cni::TakenBy(Cat("MAC ", *config.link.mac), id, other->labels, {});
     }
   }
+}
+
+// Shared by every attachment on this node, so never undone.
+void EnsureBridge(state::Host& host, const state::Record& record) {
+  attachment::Reconcile(
+      host, {.extent = attachment::Scope::Extent::kBridge, .record = &record}, Mode::kRepair);
 }
 
 }  // namespace
@@ -101,15 +107,13 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   // up.
   state::Record intent = state::IntentOf(request, type, config, container.id);
   intent.link.adopted = link::IsAdopted(host.net, intent.link.bridge);
-  const auto [record, ipam] =
+  attachment::Acquired acquired =
       attachment::AcquireAddresses(host, request, config, std::move(intent), earlier);
+  const state::Record& record = acquired.record;
   attachment::UndoAcquired(host, record, undo);
-  RequireFreeMac(host, record);
-  cni::Result result = ResultFor(ipam, config);
+  RequireFreeMac(host, config, record);
 
-  // Shared by every attachment on this node, so never undone.
-  attachment::Reconcile(
-      host, {.extent = attachment::Scope::Extent::kBridge, .record = &record}, Mode::kRepair);
+  EnsureBridge(host, record);
   const link::Segment segment = link::RequireSegment(host, record.link);
 
   undo.Then("delete the veth pair",
@@ -119,6 +123,12 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   if (type.Provides(cni::Part::kLoopback)) {
     link::BringUpLoopback(container);
   }
+  if (record.ipam.delegated) {
+    link::BringUpBare(host, container, veth, config.link);
+    acquired = attachment::AskDelegatedIpam(host, request, config, record);
+    EnsureBridge(host, record);  // with the gateway's addresses
+  }
+  cni::Result result = ResultFor(acquired.result, config);
   link::ConfigureContainer(host, container, veth, result, config.link);
   if (record.link.adopted) {
     // The LAN's switches may look for its MAC on the node where a fixed address was until now.
@@ -126,7 +136,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   }
 
   // Atomic, and after the link: from here on packets flow.
-  undo.Then("remove the rules", [&host, record = record] {
+  undo.Then("remove the rules", [&host, record] {
     attachment::UndoPublish(host, record, record.All(state::Phase::kLeaving));
   });
   attachment::Publish(host, record, firewall::PlanMode::kAssumeAbsent);

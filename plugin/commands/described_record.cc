@@ -197,6 +197,9 @@ std::optional<state::Record> RebuildInterface(Session& session) {
           .record;
   record.link.adopted = link::IsAdopted(session.host.net, record.link.bridge);
   record.ipam.delegated = cni::FindDelegatedIpam(request, config.ipam.type);
+  if (record.ipam.delegated && !record.link.mac) {
+    record.link.mac = link::MacIn(*config.prev_result, request);  // not derived from an address
+  }
   if (config.ipam.type == cni::kHostLocal) {
     record.ipam.leases = record.ipam.addresses;
   }

@@ -118,6 +118,23 @@ std::optional<Container> FindContainer(const cni::Request& request,
   return netns ? std::optional(Enter(*std::move(netns), request, host)) : std::nullopt;
 }
 
+std::optional<InsideAddresses> FindInsideAddresses(const std::string& netns_path,
+                                                   const std::string& ifname) {
+  const std::optional<netlink::Netns> netns = netlink::Netns::Find(netns_path);
+  if (!netns) {
+    return std::nullopt;
+  }
+  rtnl::Socket net = rtnl::Socket::In(*netns);
+  const std::optional<rtnl::Link> link = net.FindLink(ifname);
+  if (!link) {
+    return std::nullopt;
+  }
+  InsideAddresses inside{.netns = netns->id(), .addresses = net.Addresses(*link)};
+  inside.netns.cookie = net.NetnsCookie();
+  std::erase_if(inside.addresses, [](const Cidr& cidr) { return cidr.address.IsLinkLocal(); });
+  return inside;
+}
+
 std::optional<std::string> FindMacMismatch(const rtnl::Link& inside, const state::Record& record) {
   if (!record.link.port.source_check || inside.mac == record.ContainerMac()) {
     return std::nullopt;
@@ -172,6 +189,11 @@ std::vector<Cidr> AddressesIn(const cni::Result& result, const cni::Request& req
     }
   }
   return addresses;
+}
+
+std::optional<Mac> MacIn(const cni::Result& result, const cni::Request& request) {
+  const std::optional<int> ours = FindInterface(request, result);
+  return ours ? Mac::Parse(result.interfaces[static_cast<std::size_t>(*ours)].mac) : std::nullopt;
 }
 
 }  // namespace nomad_bridge::link

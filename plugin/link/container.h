@@ -34,6 +34,15 @@ struct Container {
     const state::Host& host,
     const std::optional<state::Record>& record = std::nullopt);
 
+// The addresses of the container's interface as they are, but for link-local ones.
+struct InsideAddresses {
+  netlink::NetnsId netns;
+  std::vector<Cidr> addresses;
+};
+// nullopt if nothing visible here leads to the namespace, or it has no such interface.
+[[nodiscard]] std::optional<InsideAddresses> FindInsideAddresses(const std::string& netns_path,
+                                                                 const std::string& ifname);
+
 // Why sourceCheck drops all that the container sends by `inside`, its interface; nullopt if it does
 // not. A plugin behind us may have given it another MAC.
 [[nodiscard]] std::optional<std::string> FindMacMismatch(const rtnl::Link& inside,
@@ -55,5 +64,7 @@ enum class ExpectedState { kUp, kAny };
 // The addresses of the container's interface according to `result`: those of CNI_IFNAME in
 // CNI_NETNS, and those that name no interface.
 [[nodiscard]] std::vector<Cidr> AddressesIn(const cni::Result& result, const cni::Request& request);
+// Its MAC, likewise.
+[[nodiscard]] std::optional<Mac> MacIn(const cni::Result& result, const cni::Request& request);
 
 }  // namespace nomad_bridge::link

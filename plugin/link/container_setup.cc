@@ -34,23 +34,27 @@ void PrepareSysctls(Container& container,
   });
 }
 
-// Waits until packets flow between the container, its neighbours and the node; with spanning tree,
-// until they will.
+// Waits until the pair and the bridge carry packets; with spanning tree, until they will.
+void AwaitPort(state::Host& host, const VethPair& veth, const config::LinkConfig& config) {
+  const rtnl::Link port = host.net.AwaitOperational(veth.host.name, FromNow(kTimeout));
+  if (port.forwarding) {
+    // Before the kernel has noticed its first port's carrier, a bridge drops what the node sends.
+    // With spanning tree the first forwarding port is what gives it a carrier.
+    static_cast<void>(host.net.AwaitOperational(config.gateway_ifname, FromNow(kTimeout)));
+  }
+}
+
+// Waits until packets flow between the container, its neighbours and the node.
 void AwaitTraffic(state::Host& host,
                   Container& container,
                   const VethPair& veth,
                   const std::vector<Cidr>& addresses,
                   const config::LinkConfig& config) {
-  const rtnl::Link port = host.net.AwaitOperational(veth.host.name, FromNow(kTimeout));
+  AwaitPort(host, veth, config);
   if (HasFamily(addresses, Family::kIpv6)) {
     // Before the kernel has noticed the carrier on this end, too, the container has no multicast
     // route and misses its neighbours' solicitations.
     static_cast<void>(container.net.AwaitOperational(veth.container.name, FromNow(kTimeout)));
-  }
-  if (port.forwarding) {
-    // Before the kernel has noticed its first port's carrier, a bridge drops what the node sends.
-    // With spanning tree the first forwarding port is what gives it a carrier.
-    static_cast<void>(host.net.AwaitOperational(config.gateway_ifname, FromNow(kTimeout)));
   }
   if (config.enable_dad) {
     container.net.AwaitAddresses(veth.container, FromNow(kTimeout));
@@ -72,6 +76,15 @@ void AddRoutes(Container& container, const rtnl::Link& link, const cni::Result& 
 }
 
 }  // namespace
+
+void BringUpBare(state::Host& host,
+                 Container& container,
+                 const VethPair& veth,
+                 const config::LinkConfig& config) {
+  PrepareSysctls(container, veth.container, {}, config);
+  container.net.Change(veth.container, {.up = true});
+  AwaitPort(host, veth, config);
+}
 
 void ConfigureContainer(state::Host& host,
                         Container& container,

@@ -22,6 +22,13 @@ void ConfigureContainer(state::Host& host,
                         const cni::Result& result,
                         const config::LinkConfig& config);
 
+// Sets the container's end up without an address, and waits until packets flow: for an IPAM plugin
+// that asks on the link.
+void BringUpBare(state::Host& host,
+                 Container& container,
+                 const VethPair& veth,
+                 const config::LinkConfig& config);
+
 // Tells the neighbours of `link`, the container's end, where its addresses are now. Nothing while
 // it is down.
 void Announce(Container& container, const rtnl::Link& link);

@@ -41,6 +41,7 @@ struct Checkpoint {
   std::string fingerprint;
   std::set<std::string> data_dirs;  // where attachments had their leases then
   std::set<std::string> segments;   // and their bridges and VLAN gateways
+  std::set<std::string> renewable;  // "eth0 /run/netns/a": whose addresses another IPAM may change
   // Some attachment has left ports to another one of its container.
   bool has_siblings = false;
 

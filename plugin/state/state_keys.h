@@ -122,6 +122,7 @@ void Fields(auto& visit, StoredCheckpoint& stored) {
   visit("fingerprint", stored.checkpoint.fingerprint);
   visit("dataDirs", stored.checkpoint.data_dirs);
   visit("segments", stored.checkpoint.segments);
+  visit("renewable", stored.checkpoint.renewable);
   visit("hasSiblings", stored.checkpoint.has_siblings);
   visit("bootId", stored.origin.boot_id);
   visit("hostNetns", stored.origin.netns);
