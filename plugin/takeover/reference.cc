@@ -265,7 +265,9 @@ void EnsureReferenceLinkGone(state::Host& host,
   const bool is_pair = outside && outside->kind == "veth" && outside->peer == inside->index &&
                        outside->master == master->index && outside->alias.empty();
   if (is_pair) {
-    host.net.EnsureLinkGone(outside->name);
+    // An allocation with NET_ADMIN can choose both numbers, so that they are a neighbour's: the end
+    // inside is its own, whatever they say, and takes the other with it.
+    container.net.EnsureLinkGone(inside->name);
   }
 }
 

@@ -71,8 +71,8 @@ enum class LegacyError { kThrow, kLog };
 // Removes them.
 void RemoveReferenceRulesOf(state::Host& host, const Search& search, LegacyError on_error);
 
-// Deletes the container's interface if it is one end of a pair whose other end is a port of
-// `bridge` without an alias: a reference plugin's.
+// Deletes the container's interface, from inside, if it is one end of a pair whose other end is a
+// port of `bridge` without an alias: a reference plugin's.
 void EnsureReferenceLinkGone(state::Host& host,
                              link::Container& container,
                              const cni::Request& request,

@@ -81,6 +81,23 @@ TEST_F(ReferenceAttachment, IsRemovedByOurDelWithoutTouchingTheOthers) {
 
 // Nomad after a CHECK that failed, on a node that was moved meanwhile: a new namespace, the same
 // id, no DEL. The reference host-local refuses that as a duplicate for ever.
+// Interface numbers are chosen by whoever may make interfaces.
+TEST_F(ReferenceAttachment, ThatPretendsToBeItsNeighbourIsRemovedByOurDelAlone) {
+  const Attached forger = MustAdd(Theirs(), Allocation("forger", container(), 7070));
+  Node& neighbour = AddContainer("neighbour");
+  MustAdd(Theirs(), Allocation("neighbour", neighbour, 7171));
+  const json inside = LinkOn(neighbour, "eth0");
+  container().Must(Words("ip link delete eth0"));
+  container().Must(Words(Format("ip link add eth0 index {} type veth peer name other index {}",
+                                inside.at("ifindex").get<int>(),
+                                inside.at("link_index").get<int>())));
+
+  MustDelFrom(Ours(), forger);
+
+  EXPECT_TRUE(HasInterface(neighbour, "eth0"));
+  EXPECT_TRUE(Ping(neighbour, kOutsideIp4));
+}
+
 TEST_F(ReferenceAttachment, IsTakenOverByAnAddInANewNamespace) {
   Node& old_container = AddContainer("old");
   MustAdd(Theirs(), Allocation("alloc-1", old_container, 7070));
