@@ -112,8 +112,7 @@ void Fingerprint::AddDataDir(const std::string& path) {
 
 void Fingerprint::AddContainer(const std::string& name) {
   const std::size_t ifname_end = name.find(' ');
-  const auto inside =
-      link::FindInsideAddresses(name.substr(ifname_end + 1), name.substr(0, ifname_end));
+  const auto inside = link::FindInside(name.substr(ifname_end + 1), name.substr(0, ifname_end));
   std::string& text = containers_[name];
   for (const Cidr& address : inside ? inside->addresses : std::vector<Cidr>()) {
     text += Cat(address, '\n');

@@ -25,7 +25,7 @@ bool IsAnothers(state::Host& host, const state::Record& record, const Ip& addres
 }
 
 std::vector<Renewal> FindRenewals(state::Host& host, const state::Record& record) {
-  const auto inside = link::FindInsideAddresses(record.netns_path, record.id.ifname);
+  const auto inside = link::FindInside(record.netns_path, record.id.ifname);
   std::vector<Renewal> renewals;
   if (!inside || inside->netns != record.netns) {
     return renewals;

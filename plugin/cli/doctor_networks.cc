@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "plugin/attachment/collect.h"
 #include "plugin/cli/doctor.h"
+#include "plugin/link/container.h"
 #include "plugin/link/uplink.h"
 #include "plugin/rules/published_port_warnings.h"
 
@@ -138,6 +139,22 @@ void CheckBridgePorts(Examination& node) {
   node.AddMismatches({Area::kPort});
 }
 
+void CheckMacs(Examination& node) {
+  std::vector<std::string> changed;
+  for (const Attachment* const attachment : node.running) {
+    const state::Record& record = *attachment->record;
+    const auto inside = link::FindInside(record.netns_path, record.id.ifname);
+    if (inside && record.IsLive(cni::Part::kLink) && inside->netns == record.netns) {
+      if (const auto mismatch = link::FindMacMismatch(inside->link, record)) {
+        changed.push_back(Format("container '{}': {}", record.id.container_id, *mismatch));
+      }
+    }
+  }
+  node.AddAll(Verdict::kFail,
+              changed,
+              "our key 'mac' in the conflist in place of another plugin's, then start it anew");
+}
+
 void CheckMtu(Examination& node) {
   const int uplink = link::MtuOf(node.host.net, config::kUplinkMtu);
   std::map<std::string, int> most;  // by network
@@ -194,6 +211,7 @@ constexpr std::array kNetworkTable = {
     Check{"leases.exhausted", Cost::kCheap, CheckLeasesLeft},
     Check{"bridge.intact", Cost::kCheap, CheckByReconcile<Area::kBridge>},
     Check{"bridge.ports", Cost::kCheap, CheckBridgePorts},
+    Check{"bridge.mac", Cost::kDear, CheckMacs},
     Check{"bridge.mtu", Cost::kCheap, CheckMtu},
     Check{"bridge.subnet_overlap", Cost::kCheap, CheckSubnets},
     Check{"dead", Cost::kCheap, CheckDead},

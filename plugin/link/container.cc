@@ -118,8 +118,7 @@ std::optional<Container> FindContainer(const cni::Request& request,
   return netns ? std::optional(Enter(*std::move(netns), request, host)) : std::nullopt;
 }
 
-std::optional<InsideAddresses> FindInsideAddresses(const std::string& netns_path,
-                                                   const std::string& ifname) {
+std::optional<Inside> FindInside(const std::string& netns_path, const std::string& ifname) {
   const std::optional<netlink::Netns> netns = netlink::Netns::Find(netns_path);
   if (!netns) {
     return std::nullopt;
@@ -129,7 +128,7 @@ std::optional<InsideAddresses> FindInsideAddresses(const std::string& netns_path
   if (!link) {
     return std::nullopt;
   }
-  InsideAddresses inside{.netns = netns->id(), .addresses = net.Addresses(*link)};
+  Inside inside{.netns = netns->id(), .link = *link, .addresses = net.Addresses(*link)};
   inside.netns.cookie = net.NetnsCookie();
   std::erase_if(inside.addresses, [](const Cidr& cidr) { return cidr.address.IsLinkLocal(); });
   return inside;

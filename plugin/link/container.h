@@ -34,14 +34,15 @@ struct Container {
     const state::Host& host,
     const std::optional<state::Record>& record = std::nullopt);
 
-// The addresses of the container's interface as they are, but for link-local ones.
-struct InsideAddresses {
+// The container's interface as it is now.
+struct Inside {
   netlink::NetnsId netns;
-  std::vector<Cidr> addresses;
+  rtnl::Link link;
+  std::vector<Cidr> addresses;  // but for link-local ones
 };
 // nullopt if nothing visible here leads to the namespace, or it has no such interface.
-[[nodiscard]] std::optional<InsideAddresses> FindInsideAddresses(const std::string& netns_path,
-                                                                 const std::string& ifname);
+[[nodiscard]] std::optional<Inside> FindInside(const std::string& netns_path,
+                                               const std::string& ifname);
 
 // Why sourceCheck drops all that the container sends by `inside`, its interface; nullopt if it does
 // not. A plugin behind us may have given it another MAC.

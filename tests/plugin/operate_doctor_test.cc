@@ -55,7 +55,7 @@ TEST_F(Doctor, FindsNothingWhereAllIsWell) {
   EXPECT_THAT(Examine("-strict"),
               Exits(0,
                     Out(StartsWith("ok    kernel.nf_tables      ")),
-                    Out(EndsWith("\n0 failures, 0 warnings, 33 ok\n")),
+                    Out(EndsWith("\n0 failures, 0 warnings, 34 ok\n")),
                     Out(Not(HasSubstr("fix:")))));
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
@@ -76,7 +76,7 @@ TEST_F(Doctor, SaysItInOneLineWithWhatToType) {
               Exits(1,
                     Out(HasSubstr("FAIL  sysctl.ip_forward     net/ipv4/ip_forward is 0")),
                     Out(HasSubstr("\n      fix: nomad-bridge reconcile\n")),
-                    Out(HasSubstr("\n1 failure, 0 warnings, 32 ok\n"))));
+                    Out(HasSubstr("\n1 failure, 0 warnings, 33 ok\n"))));
 }
 
 TEST_F(Doctor, FailsOnWarningsIfStrict) {
@@ -101,6 +101,10 @@ fix: nomad-bridge reconcile
 LostLink $ ip link delete $VETH
 fail bridge.ports: is missing, and the container's interface with it
 fix: nomad alloc stop alloc-1
+
+Mac $ ip -n container link set eth0 address 02:00:00:00:00:77
+fail bridge.mac: interface 'eth0' has the MAC 02:00:00:00:00:77, and sourceCheck drops
+fix: our key 'mac' in the conflist
 
 BrNetfilter $ iptables -A NOMAD-ADMIN -i nomad -o nomad -j DROP
 sysctl -qw net.bridge.bridge-nf-call-iptables=0 2>/dev/null || true
