@@ -34,7 +34,7 @@ packages() {
       # The schemas of -json.
       echo python3-jsonschema
       # Firewalls of others that really run, and a DHCP server.
-      echo firewalld dbus dnsmasq-base
+      echo docker.io ufw firewalld dbus dnsmasq-base
       # Real clients, and what they run containers with. Go for cnitool comes as
       # tests/clients/build-cnitool says.
       echo podman containerd crun busybox-static ;;

@@ -11,6 +11,7 @@
 #include "firewall/table.h"
 #include "netlink/core/sysctl.h"
 #include "plugin/cli/doctor.h"
+#include "plugin/foreign/other_firewalls.h"
 #include "plugin/foreign/tools.h"
 #include "plugin/link/forwarding.h"
 #include "plugin/link/uplink.h"
@@ -214,7 +215,8 @@ void CheckFirewalldZone(Examination& node) {
   const std::set<std::string> in_zones{std::istream_iterator<std::string>(words), {}};
   for (const auto& [ifname, record] : node.gateways) {
     const std::string& zone = record->rules.firewalld_zone;
-    if (rules::HasForwardHook(*record) && !in_zones.contains(ifname)) {
+    if (rules::HasForwardHook(*record) && !in_zones.contains(ifname) &&
+        foreign::IsForZone(node.host, ifname)) {
       node.Fail(
           Format("'{}' is in no zone of firewalld, which rejects what comes from it", ifname),
           Format("firewall-cmd --permanent --zone={} --add-interface={} && firewall-cmd --reload",

@@ -12,6 +12,7 @@
 #include "firewall/static_rules.h"
 #include "firewall/table.h"
 #include "plugin/foreign/tools.h"
+#include "plugin/link/uplink.h"
 
 namespace nomad_bridge::foreign {
 namespace {
@@ -156,11 +157,17 @@ bool CheckOtherFirewalls(state::Host& host, const state::Record& record, Mismatc
     is_told &= Try([&] { CheckLegacyTable(Family::kIpv6, record, mismatches); });
   }
   is_told &= Try([&] {
-    if (!record.link.gateway_ifname.empty() && IsFirewalldThere(host)) {
+    if (IsFirewalldThere(host) && IsForZone(host, record.link.gateway_ifname)) {
       CheckZone(record.link.gateway_ifname, record.rules.firewalld_zone, mismatches);
     }
   });
   return is_told;
+}
+
+bool IsForZone(state::Host& host, const std::string& gateway_ifname) {
+  const std::optional<rtnl::Link> gateway =
+      gateway_ifname.empty() ? std::nullopt : host.net.FindLink(gateway_ifname);
+  return gateway && !(gateway->kind == "bridge" && link::HasUplink(host.net, *gateway));
 }
 
 std::vector<std::string> DropsOfOthers(state::Host& host, int accept_mark_bit) {

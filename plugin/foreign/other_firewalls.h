@@ -3,7 +3,7 @@
 //   iptables-nft      the static rules in its tables (firewall/static_rules.h): nothing to do here
 //   iptables-legacy   if its tables are in use: the same rules there, by its own tool
 //   firewalld         rejects what no zone allows: the bridge is added to a zone by its own tool,
-//                     permanently, so that it stays after a reload
+//                     permanently, so that it stays after a reload; not one with an uplink
 //   any other         is reported: only its owner can change it
 //
 // Costs    Once per bridge, and once after any change of the ruleset, or of a table "filter" of
@@ -25,6 +25,10 @@ namespace nomad_bridge::foreign {
 [[nodiscard]] bool CheckOtherFirewalls(state::Host& host,
                                        const state::Record& record,
                                        Mismatches& mismatches);
+
+// Whether firewalld is to have that link in a zone of ours. One that is also the node's way to its
+// LAN is its operator's to put into a zone: others are on it.
+[[nodiscard]] bool IsForZone(state::Host& host, const std::string& gateway_ifname);
 
 // The chains that may drop what we accept, one line each, with what to do.
 [[nodiscard]] std::vector<std::string> DropsOfOthers(state::Host& host, int accept_mark_bit);
