@@ -76,6 +76,8 @@ std::string DescribeShared(state::Host& host) {
   for (const rtnl::Link& port : host.net.Ports()) {
     if (ours.contains(port.name)) {
       text += Describe(port);
+    } else if (!port.name.starts_with("veth")) {
+      text += Format("{} {}\n", port.name, port.master);  // an uplink, perhaps of a bridge of ours
     }
   }
   for (const std::string& network : Entries(state::kStateDirectory)) {

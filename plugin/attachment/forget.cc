@@ -32,25 +32,22 @@ void ForgetBridges(state::Host& host) {
   if (!checkpoint) {
     return;
   }
-  std::set<std::string> gone;
+  std::set<std::string> gone = checkpoint->uplinked;
+  gone.insert(checkpoint->opened_ifnames.begin(), checkpoint->opened_ifnames.end());
   for (const auto& [name, index] : checkpoint->bridges) {
-    if (!host.net.FindLink(name)) {
-      gone.insert(name);
-    }
+    gone.insert(name);
   }
-  for (const std::string& name : checkpoint->opened_ifnames) {
-    if (!host.net.FindLink(name)) {
-      gone.insert(name);
-    }
+  std::erase_if(gone, [&](const std::string& name) { return host.net.FindLink(name).has_value(); });
+  if (gone.empty()) {
+    return;
   }
-  if (!gone.empty()) {
-    const auto is_gone = [&](const std::string& name) { return gone.contains(name); };
-    rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) {
-      std::erase_if(now.bridges, [&](const auto& each) { return is_gone(each.first); });
-      std::erase_if(now.opened_ifnames, is_gone);
-      std::erase_if(now.segments, is_gone);
-    });
-  }
+  const auto is_gone = [&](const std::string& name) { return gone.contains(name); };
+  rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) {
+    std::erase_if(now.bridges, [&](const auto& each) { return is_gone(each.first); });
+    std::erase_if(now.opened_ifnames, is_gone);
+    std::erase_if(now.segments, is_gone);
+    std::erase_if(now.uplinked, is_gone);
+  });
 }
 
 }  // namespace

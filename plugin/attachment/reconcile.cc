@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -15,6 +16,7 @@
 #include "plugin/link/bridge.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
+#include "plugin/link/uplink.h"
 #include "plugin/rules/commit.h"
 #include "plugin/rules/converge.h"
 #include "plugin/rules/forward_hooks.h"
@@ -73,6 +75,19 @@ std::vector<state::Record> CheckPortsOfNewBridge(state::Host& host,
     }
   }
   return moved;
+}
+
+// The records of `bridge` say that it is adopted. Those that a command works on are left to the next
+// reconcile.
+void NoteAdopted(state::Host& host, const std::string& bridge) {
+  for (const AttachmentId& id : host.records.List("")) {
+    const std::optional<FileLock> lock = host.records.TryLock(id);
+    std::optional<state::Record> record = lock ? host.records.Find(id) : std::nullopt;
+    if (record && record->link.bridge == bridge && !record->link.adopted) {
+      record->link.adopted = true;
+      host.records.Write(*record);
+    }
+  }
 }
 
 class Reconciler {
@@ -140,6 +155,9 @@ class Reconciler {
     fingerprint_.emplace(host_);
     fingerprint_->AddDataDir(cni::TypeOf("nomad-bridge").defaults.data_dir);
     const std::vector<AttachmentId> all = host_.records.List("");
+    for (const AttachmentId& id : all) {
+      host_veths_.insert(state::HostVethName(id));
+    }
     for (std::size_t done = 0; done < all.size(); ++done) {
       CheckAttachment(all[done]);
       progress(done + 1, all.size());
@@ -197,8 +215,10 @@ class Reconciler {
     // What is shared is looked at once, for the first record that needs it.
     const auto [segment, is_first] = segments_.try_emplace(SegmentKey(live), Segment{live});
     if (is_first) {
-      segment->second.is_usable = outcome_.Try(Format("network '{}'", id.network),
-                                               [&] { CheckSegment(live, mismatches_); });
+      segment->second.is_usable = outcome_.Try(Format("network '{}'", id.network), [&] {
+        CheckSegment(live, mismatches_);
+        CheckAdopted(live);
+      });
     }
     if (segment->second.is_usable) {
       outcome_.Try(Format("container '{}'", id.container_id), [&] {
@@ -239,6 +259,26 @@ class Reconciler {
         link::CheckBridge(host_, record.link, record.id, mismatches);
     if (bridge && mismatches.is_repairing()) {
       CheckNewBridge(*bridge, mismatches);
+    }
+  }
+
+  // Its operator may have made a bridge of ours the way to his LAN since: strangers are on it then,
+  // and an ADD, which cannot ask for all its ports, goes by who made it.
+  void CheckAdopted(const state::Record& record) {
+    const std::optional<rtnl::Link> bridge = record.IsLive(cni::Part::kLink) && !record.link.adopted
+                                                 ? host_.net.FindLink(record.link.bridge)
+                                                 : std::nullopt;
+    if (bridge && (link::IsAdopted(host_, bridge->name) ||
+                   link::HasUplink(host_.net, *bridge, host_veths_))) {
+      mismatches_.Add(
+          {Mismatch::Area::kBridge,
+           bridge->name,
+           Format("bridge '{}' has an uplink, and its records say it has none", bridge->name)},
+          [&] {
+            rules::UpdateCheckpoint(
+                host_, [&](state::Checkpoint& now) { now.uplinked.insert(bridge->name); });
+            NoteAdopted(host_, bridge->name);
+          });
     }
   }
 
@@ -317,6 +357,7 @@ class Reconciler {
   Mismatches& mismatches_;
   RepairLog log_;
   std::map<std::string, Segment> segments_;
+  std::set<std::string> host_veths_;               // of all records
   std::map<std::string, state::Record> gateways_;  // a record behind each
   std::optional<Fingerprint> fingerprint_;         // of all
 };

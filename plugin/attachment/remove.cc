@@ -58,6 +58,8 @@ std::vector<std::string> Remove(state::Host& host,
                                 const state::Record& rest) {
   const cni::Parts removed = PartsBut(record, rest);
   cni::ErrorList failures;
+  const auto release = [&] { failures.Try("the leases", [&] { ReleaseAddresses(record); }); };
+  const bool is_delegated = record.ipam.delegated.has_value();
   // Before anything else: a repair that finds it live would put back what is being removed.
   WritePhase(host, record.With(removed, state::Phase::kLeaving));
   // Before the link: what comes by it meanwhile is not to be translated to an address that is free.
@@ -67,8 +69,6 @@ std::vector<std::string> Remove(state::Host& host,
   if (removed.contains(cni::Part::kPorts)) {
     failures.Try("its published ports", [&] { TransferPortsToSibling(host, record); });
   }
-  const auto release = [&] { failures.Try("the leases", [&] { ReleaseAddresses(record); }); };
-  const bool is_delegated = record.ipam.delegated.has_value();
   if (removed.contains(cni::Part::kAddress) && is_delegated) {
     release();  // before the link, by which a DHCP server hears of it
   }

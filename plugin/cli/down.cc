@@ -49,7 +49,7 @@ std::string RemoveLinks(state::Host& host) {
     if (link.kind != "bridge") {
       continue;
     }
-    if (link::IsAdopted(host.net, link.name)) {
+    if (link::IsAdopted(host, link.name)) {
       host.net.EnsureLocalhostFilterGone(link);
     } else if (host.net.Ports(link.index).empty()) {
       host.net.EnsureLinkGone(link.name);

@@ -48,7 +48,7 @@ std::string BringUp(state::Host& host, const std::string& file) {
                      record.link.bridge);
       continue;
     }
-    record.link.adopted = link::IsAdopted(host.net, record.link.bridge);
+    record.link.adopted = link::IsAdopted(host, record.link.bridge);
     attachment::Reconcile(
         host, {.extent = attachment::Scope::Extent::kShared, .record = &record}, Mode::kRepair);
     if (record.link.gateway_ifname.empty()) {

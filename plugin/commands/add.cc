@@ -106,7 +106,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   // The record is on disk before anything new is made, so that a crash from here on can be cleaned
   // up.
   state::Record intent = state::IntentOf(request, type, config, container.id);
-  intent.link.adopted = link::IsAdopted(host.net, intent.link.bridge);
+  intent.link.adopted = link::IsAdopted(host, intent.link.bridge);
   attachment::Acquired acquired =
       attachment::AcquireAddresses(host, request, config, std::move(intent), earlier);
   const state::Record& record = acquired.record;

@@ -11,6 +11,7 @@
 #include "plugin/attachment/acquire_addresses.h"
 #include "plugin/link/bridge.h"
 #include "plugin/link/host_veth.h"
+#include "plugin/link/uplink.h"
 #include "plugin/rules/bridge_family.h"
 #include "plugin/rules/elements.h"
 #include "plugin/state/kernel_names.h"
@@ -76,6 +77,7 @@ state::Record::Link DescribeHostSide(state::Host& host,
                                      const cni::Result& result,
                                      const std::vector<Cidr>& addresses) {
   state::Record::Link side;
+  std::optional<rtnl::Link> bridge;
   for (const rtnl::Link& link : FindHostLinks(host, result, addresses)) {
     const bool is_vlan_gateway = (link.kind == "veth" || link.kind == "vlan") &&
                                  !side.gateway_ifname.empty() &&
@@ -83,10 +85,12 @@ state::Record::Link DescribeHostSide(state::Host& host,
     if (link.kind == "bridge" || is_vlan_gateway) {
       side.gateway_ifname = link.name;
       side.gateways = FindGateways(host, result, link);
+      bridge = link.kind == "bridge" ? link : bridge;
     } else if (link.kind == "veth") {
       (link.master == 0 ? side.foreign_host_ifnames : side.foreign_ports).push_back(link.name);
     }
   }
+  side.adopted = bridge && !side.gateways.empty() && link::HasUplink(host.net, *bridge);
   return side;
 }
 
@@ -195,7 +199,7 @@ std::optional<state::Record> RebuildInterface(Session& session) {
           std::move(result),
           config)
           .record;
-  record.link.adopted = link::IsAdopted(session.host.net, record.link.bridge);
+  record.link.adopted = link::IsAdopted(session.host, record.link.bridge);
   record.ipam.delegated = cni::FindDelegatedIpam(request, config.ipam.type);
   if (record.ipam.delegated && !record.link.mac) {
     record.link.mac = link::MacIn(*config.prev_result, request);  // not derived from an address

@@ -220,9 +220,13 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
   return bridge;
 }
 
-bool IsAdopted(rtnl::Socket& net, const std::string& bridge) {
-  const std::optional<rtnl::Link> link = bridge.empty() ? std::nullopt : net.FindLink(bridge);
-  return link && !IsMadeByUs(*link);
+bool IsAdopted(state::Host& host, const std::string& bridge) {
+  const std::optional<rtnl::Link> link = bridge.empty() ? std::nullopt : host.net.FindLink(bridge);
+  if (!link || !IsMadeByUs(*link)) {
+    return link.has_value();
+  }
+  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  return checkpoint && checkpoint->uplinked.contains(bridge);
 }
 
 Segment RequireSegment(state::Host& host, const config::LinkSpec& link) {

@@ -26,8 +26,9 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
                                       const AttachmentId& except,
                                       Mismatches& mismatches);
 
-// Whether the bridge is there and was made by somebody else: the node's own to its LAN, perhaps.
-[[nodiscard]] bool IsAdopted(rtnl::Socket& net, const std::string& bridge);
+// Whether the bridge is there and was made by somebody else, or has got an uplink since, which a
+// reconcile has noted: the node's own to its LAN, perhaps.
+[[nodiscard]] bool IsAdopted(state::Host& host, const std::string& bridge);
 
 // The bridge, and the node's own place on it: the bridge itself, or the gateway of a VLAN.
 struct Segment {

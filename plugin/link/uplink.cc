@@ -19,9 +19,14 @@ bool IsHostEnd(const rtnl::Link& link) {
 
 }  // namespace
 
-bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge) {
+bool HasUplink(rtnl::Socket& net,
+               const rtnl::Link& bridge,
+               const std::set<std::string>& containers) {
   const std::vector<rtnl::Link> ports = net.Ports(bridge.index);
   return std::ranges::any_of(ports, [&](const rtnl::Link& port) {
+    if (containers.contains(port.name)) {
+      return false;
+    }
     if (!port.name.starts_with("veth")) {
       return true;
     }

@@ -9,6 +9,8 @@
 // Errors  kKernel.
 #pragma once
 
+#include <set>
+#include <string>
 #include <vector>
 
 #include "netlink/rtnl/rtnl.h"
@@ -16,7 +18,10 @@
 
 namespace nomad_bridge::link {
 
-[[nodiscard]] bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge);
+// `containers`: names of host ends that need not be asked about.
+[[nodiscard]] bool HasUplink(rtnl::Socket& net,
+                             const rtnl::Link& bridge,
+                             const std::set<std::string>& containers = {});
 
 // The links by which the node itself is reached: those outside every bridge, and bridges with an
 // uplink. Lists all links.

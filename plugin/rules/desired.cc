@@ -61,7 +61,7 @@ bool DesiredState::IsOfAContainer(const nft::Element& element) const {
 // A bridge of ours that no attachment uses stays for the next one, and its name in our sets with
 // it.
 bool DesiredState::IsOurs(const std::string& ifname) const {
-  return host_.net.FindLink(ifname) && !link::IsAdopted(host_.net, ifname);
+  return host_.net.FindLink(ifname) && !link::IsAdopted(host_, ifname);
 }
 
 // Elements of a part that is being made or removed belong to the command that does so, or to the

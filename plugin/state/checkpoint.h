@@ -31,6 +31,7 @@ struct Checkpoint {
   std::vector<std::string> admin_chains;       // whose static rules are in table ip filter
   std::vector<std::string> admin_chains_ipv6;  // and ip6 filter
   std::map<std::string, int> bridges;  // name and index of those whose ports have been repaired
+  std::set<std::string> uplinked;      // those that we made, and that have an uplink since
   std::vector<std::string>
       opened_ifnames;         // accepted by other firewalls (foreign/other_firewalls.h)
   std::string legacy_filter;  // the state of iptables-legacy then (foreign/tools.h)

@@ -115,6 +115,7 @@ void Fields(auto& visit, StoredCheckpoint& stored) {
   visit("adminChains", stored.checkpoint.admin_chains);
   visit("adminChainsIpv6", stored.checkpoint.admin_chains_ipv6);
   visit("bridges", stored.checkpoint.bridges);
+  visit("uplinked", stored.checkpoint.uplinked);
   visit("openedIfnames", stored.checkpoint.opened_ifnames);
   visit("legacyFilter", stored.checkpoint.legacy_filter);
   visit("publishedOn", stored.checkpoint.published_on);

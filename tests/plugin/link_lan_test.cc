@@ -130,6 +130,22 @@ TEST_F(LanBridge, IsInOurSetsAsLongAsAnAllocationIsBehindIt) {
   EXPECT_EQ(ListTable(), before);
 }
 
+TEST_F(LanBridge, OfAnotherPluginIsOutsideOfOthersWhateverItsGateway) {
+  Attach(DualStack());
+  json config = OnLanBehindTheNode();
+  config["ipam"]["type"] = "host-local";
+  const Network network{.list = ListOf({{{"type", "bridge"},
+                                         {"bridge", "lan"},
+                                         {"isGateway", true},
+                                         {"ipam", config.at("ipam")}},
+                                        {{"type", "firewall"}}}),
+                        .path = MixedPath({"firewall"})};
+  MustAdd(network, {.container_id = "other", .netns = other_.path()});
+  EXPECT_THAT(Elements("bridges").dump(), HasSubstr("\"lan\""));
+  EXPECT_THAT(Elements("gateways").dump(), Not(HasSubstr("\"lan\"")));
+  ExpectSeenAs(container(), kHostIp4, kHostIp6);
+}
+
 // As a command leaves it that was killed, or an earlier release.
 TEST_F(LanBridge, IsNamedAndRemovedFromOurSetsWhereNoRecordNamesIt) {
   Attach(DualStack());
@@ -248,6 +264,31 @@ TEST_F(LanBridge, ThatWasOursKeepsTheNodesAddress) {
 }
 
 // Ours have the same one on every node: with an uplink each needs its own.
+// Within 20 seconds, by the timer.
+TEST_F(LanBridge, ThatWasOursIsOutsideOfOthersFromTheNextReconcile) {
+  const json config =
+      Config({{"name", "wan"}, {"bridge", "wan"}, {"ipam", {{"subnet", "10.8.0.0/24"}}}});
+  Attach(config, As("other", other_));
+  Attach(DualStack());
+  Serve(container(), Protocol::kTcp, {"172.26.64.2"}, kPort, "routed");
+  EXPECT_THAT(RunLine("reconcile"), Exits(0));
+  host().Must(Words("ip link set lan nomaster"));
+  host().Must(Words("ip address flush dev lan"));
+  host().Must(Words("ip link set uplink master wan"));
+  host().Must(Words(Cat("ip address add ", kHostIp4, "/24 dev wan")));
+  outside().Must(Words(Cat("ip route add 172.26.64.0/20 via ", kHostIp4)));
+
+  EXPECT_THAT(RunLine("doctor"), Out(HasSubstr("bridge 'wan' has an uplink")));
+  EXPECT_THAT(RunLine("reconcile -if-changed"), Exits(0));
+  EXPECT_THAT(Elements("gateways").dump(), Not(HasSubstr("wan")));
+  EXPECT_TRUE(IsSilent(outside(), {.to = "172.26.64.2", .port = kPort}));
+  EXPECT_EQ(AskOutside(container(), kOutsideIp4), (Reply{"outside", kHostIp4}));
+
+  Attach(config, As("third", AddContainer("third")));
+  EXPECT_THAT(Elements("gateways").dump(), Not(HasSubstr("wan")));
+  EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(0));
+}
+
 TEST_F(LanBridge, ThatWasOursKeepsAMacFromItsOperator) {
   const json config = DualStack();
   const json result = Attach(config, As("other", other_));
