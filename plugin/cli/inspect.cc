@@ -27,7 +27,22 @@ Attachments Select(const Inventory& inventory, const auto& matches) {
   return selected;
 }
 
-// A port that is published, an address, or the beginning of an id or of an interface's name.
+// The names of its job and of its group, and "job/group".
+std::vector<std::string> JobNames(const Attachment& attachment) {
+  std::vector<std::string> names;
+  for (const std::string& name :
+       {attachment.Label(cni::kJob),
+        attachment.Label(cni::kGroup),
+        Cat(attachment.Label(cni::kJob), '/', attachment.Label(cni::kGroup))}) {
+    if (!name.empty() && name != "/") {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+// A port that is published, an address, the name of a job or a group, or the beginning of one, of
+// an id or of an interface's name.
 Attachments FindNamed(const Inventory& inventory, const std::string& word) {
   const auto is_port = [&](const portmap::DnatEntry& port) {
     return std::to_string(port.host_port) == word;
@@ -46,9 +61,15 @@ Attachments FindNamed(const Inventory& inventory, const std::string& word) {
   if (word.size() < kMinBytes) {
     throw UsageError(Format("'{}' is too short for a prefix; allowed: 2 characters or more", word));
   }
+  found = Select(inventory, [&](const Attachment& each) { return Contains(JobNames(each), word); });
+  if (!found.empty()) {
+    return found;
+  }
   return Select(inventory, [&](const Attachment& each) {
-    return each.Allocation().starts_with(word) || each.id.container_id.starts_with(word) ||
-           each.host_veth.starts_with(word);
+    std::vector<std::string> names = JobNames(each);
+    Append(names, {each.Allocation(), each.id.container_id, each.host_veth});
+    return std::ranges::any_of(names,
+                               [&](const std::string& name) { return name.starts_with(word); });
   });
 }
 
@@ -131,6 +152,14 @@ std::string ShowInterface(const Attachment& attachment, const Inventory& invento
   return Cat(text, '\n');
 }
 
+std::string ShowNotes(const std::vector<std::string>& notes) {
+  std::string text;
+  for (const std::string& note : notes) {
+    text += Cat(Head(text.empty() ? "Note" : ""), Printable(note), '\n');
+  }
+  return text;
+}
+
 // Each line on a line of its own; the arrow is behind the first of all.
 std::string ShowSide(std::string_view title,
                      const std::vector<std::string>& lines,
@@ -148,38 +177,61 @@ std::string ShowSide(std::string_view title,
   return text;
 }
 
+// An attachment of those asked for, and what was found of it; nothing where it could not be looked
+// for.
+struct Inspected {
+  const Attachment* attachment;
+  std::optional<SideMismatches> sides;
+
+  [[nodiscard]] bool IsWell() const {
+    return attachment->state != State::kDead && (!sides || sides->FindCause() == nullptr);
+  }
+};
+
+Inspected InspectOne(state::Host& host, const Attachment& attachment, const Inventory& inventory) {
+  return {.attachment = &attachment,
+          .sides = attachment.record && inventory.is_complete
+                       ? std::optional(FindSideMismatches(host, attachment))
+                       : std::nullopt};
+}
+
 std::string ShowAttachment(state::Host& host,
-                           const Attachment& attachment,
+                           const Inspected& inspected,
                            const Inventory& inventory) {
+  const Attachment& attachment = *inspected.attachment;
   std::string text = ShowLabels(attachment);
-  const bool is_readable = attachment.record && inventory.is_complete;
-  if (is_readable) {
+  if (inspected.sides) {
     text += ShowPublished(*attachment.record, CountConnections(host, *attachment.record));
   }
   text += Cat(Head("Address"), ShowAddresses(attachment, Extent::kAll), '\n');
   text += ShowInterface(attachment, inventory);
   const Cell state = ShowState(attachment);
   text += Cat(Head("State"), Coloured(state.text, state.colour), '\n');
-  if (is_readable) {
-    const SideMismatches sides = FindSideMismatches(host, attachment);
+  if (inspected.sides) {
+    const SideMismatches& sides = *inspected.sides;
     const std::string* const cause =
         attachment.record->rules.ports.empty() ? nullptr : sides.FindCause();
     text += Cat(ShowSide("Host side", sides.host, cause),
                 sides.path.empty() ? "" : ShowSide("Path", sides.path, cause),
-                ShowSide("Container", sides.container, cause));
+                ShowSide("Container", sides.container, cause),
+                ShowNotes(sides.notes));
   }
   return text;
 }
 
-Json SidesJson(state::Host& host, const Attachment& attachment) {
-  const SideMismatches sides = FindSideMismatches(host, attachment);
+Json SidesJson(state::Host& host, const Inspected& inspected) {
+  if (!inspected.sides) {
+    return {};
+  }
+  const SideMismatches& sides = *inspected.sides;
   const std::string* const cause = sides.FindCause();
   return {{"host", sides.host},
           {"path", sides.path},
           {"guest", sides.container},  // as the first release called it
           {"container", sides.container},
+          {"notes", sides.notes},
           {"cause", cause != nullptr ? Json(*cause) : Json()},
-          {"connections", CountConnections(host, *attachment.record)}};
+          {"connections", CountConnections(host, *inspected.attachment->record)}};
 }
 
 int RunInspect(const Arguments& arguments) {
@@ -189,7 +241,9 @@ int RunInspect(const Arguments& arguments) {
   RemarkOn(inventory);
   const Attachments found = FindNamed(inventory, word);
   if (found.empty()) {
-    LogLine("nothing here has '{}' as its allocation, interface, address or published port", word);
+    LogLine(
+        "nothing here has '{}' as its allocation, job, group, interface, address or published port",
+        word);
     return kNo;
   }
   // One allocation may have attachments in several networks, and one port may be published on
@@ -201,21 +255,24 @@ int RunInspect(const Arguments& arguments) {
     LogLine("'{}' may be any of these:\n{}", word, Candidates(found));
     return kNo;
   }
+  std::vector<Inspected> all;
+  for (const Attachment* const each : found) {
+    all.push_back(InspectOne(host, *each, inventory));
+  }
   if (arguments.Has("json")) {
-    PrintDocument({{"attachments", ArrayOf(found, [&](const Attachment* each) {
-                      Json json = ToJson(*each, inventory);
-                      json["diagnosis"] =
-                          each->record && inventory.is_complete ? SidesJson(host, *each) : Json();
+    PrintDocument({{"attachments", ArrayOf(all, [&](const Inspected& each) {
+                      Json json = ToJson(*each.attachment, inventory);
+                      json["diagnosis"] = SidesJson(host, each);
                       return json;
                     })}});
-    return kYes;
+  } else {
+    std::string text;
+    for (const Inspected& each : all) {
+      text += Cat(text.empty() ? "" : "\n", ShowAttachment(host, each, inventory));
+    }
+    Print(text);
   }
-  std::string text;
-  for (const Attachment* const each : found) {
-    text += Cat(text.empty() ? "" : "\n", ShowAttachment(host, *each, inventory));
-  }
-  Print(text);
-  return kYes;
+  return std::ranges::all_of(all, &Inspected::IsWell) ? kYes : kNo;
 }
 
 constexpr std::array kInspectFlags = {kJsonFlag};
@@ -224,16 +281,17 @@ constexpr std::array kInspectFlags = {kJsonFlag};
 
 const Command kInspect = {
     .name = "inspect",
-    .operands = {"ALLOC|VETH|ADDRESS|PORT", 1, 1},
+    .operands = {"ALLOC|JOB|GROUP|VETH|ADDRESS|PORT", 1, 1},
     .summary = "one allocation end to end: why does its port not answer",
     .text =
-        R"(An allocation by its id, its interface on the host, one of its addresses, or a port that it
-publishes. Of an id and a name any beginning of two characters will do that only one has.
+        R"(An allocation by its id, its job, its group, JOB/GROUP, its interface on the host, one of its
+addresses, or a port that it publishes. Of an id and a name any beginning of two characters will do
+that only one has.
 
 Says what is wrong in the order in which a packet meets it: the host's side against what was
 configured; chains of other programs that drop after ours; then, inside the allocation's
 namespace, its interface, its routes, and who listens on the published ports.
-Exit 1 if nothing, or more than one, has that name.
+Exit 1 if something is wrong, or if nothing, or more than one, has that name.
 )",
     .flags = kInspectFlags,
     .run = RunInspect};

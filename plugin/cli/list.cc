@@ -22,14 +22,19 @@ using Filters = std::map<std::string, std::vector<std::string>, std::less<>>;
 Filters ParseFilters(const std::vector<std::string>& words) {
   Filters filters;
   for (const std::string& word : words) {
-    const std::string key = word.substr(0, word.find('='));
-    if (key.size() == word.size() || !Contains(kKeys, key)) {
+    const std::size_t key_end = word.find('=');
+    if (key_end == word.npos) {
+      filters["job"].push_back(word);
+      continue;
+    }
+    const std::string key = word.substr(0, key_end);
+    if (!Contains(kKeys, key)) {
       throw UsageError(
           Format("list has no filter '{}'; allowed: job= ns= group= alloc= net= port= "
-                 "addr= veth= state=, each with a glob",
+                 "addr= veth= state=, each with a glob; or a job alone",
                  word));
     }
-    filters[key].push_back(word.substr(key.size() + 1));
+    filters[key].push_back(word.substr(key_end + 1));
   }
   return filters;
 }
@@ -179,7 +184,7 @@ const Command kList = {
     .summary = "what is attached here",
     .text =
         R"(A FILTER is job= ns= group= alloc= net= port= addr= veth= or state= with a glob, as in
-'job=web*' or state=dead. Repeated keys are alternatives; different keys must all match.
+'job=web*' or state=dead; a job alone is job=. Repeated keys are alternatives; different keys must all match.
 
 State: ok; unplugged: the host's end is missing, down, or not in its bridge; making and
 leaving: an ADD or a DEL is at work, or was killed; dead: the namespace is gone, seen so

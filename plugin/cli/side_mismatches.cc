@@ -1,7 +1,9 @@
 #include "plugin/cli/side_mismatches.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "base/list.h"
 #include "base/text.h"
@@ -67,49 +69,69 @@ Lines RouteMismatches(rtnl::Socket& container, const Attachment& attachment) {
   return mismatches;
 }
 
-// Of each container port: on which of its addresses nobody listens.
-Lines ListenerMismatches(const netlink::Netns& container, const state::Record& record) {
-  Lines mismatches;
+// Whether, and where, somebody listens on a container port.
+struct Listening {
+  std::string where;          // "tcp/80"
+  bool is_answered = false;   // on the address that packets come for
+  std::string mismatch = {};  // why not
+};
+
+Listening FindListener(const netlink::Netns& container, const portmap::DnatEntry& port) {
+  Listening listening{.where = Cat(portmap::Text(port.protocol), '/', port.container_port)};
+  if (port.protocol == portmap::Protocol::kSctp) {
+    listening.is_answered = true;  // whose sockets are not listed
+    return listening;
+  }
+  const std::vector<sockets::Listener> all = sockets::Listeners(
+      container, static_cast<sockets::Protocol>(port.protocol), port.container_port);
+  listening.is_answered = std::ranges::any_of(
+      all, [&](const sockets::Listener& each) { return each.Accepts(port.container_ip); });
+  listening.mismatch = all.empty() ? Cat("no listener on ", listening.where)
+                                   : Format("the listener on {} is on {}:{}, not on {}",
+                                            listening.where,
+                                            Bracketed(all.front().address),
+                                            port.container_port,
+                                            port.container_ip);
+  return listening;
+}
+
+// What is published for several protocols is a fault only where none of them is listened on.
+void LookForListeners(const netlink::Netns& container,
+                      const state::Record& record,
+                      SideMismatches& sides) {
+  using Target = std::pair<Ip, std::uint16_t>;
+  std::map<Target, std::vector<Listening>> targets;
   for (const portmap::DnatEntry& port : record.rules.ports) {
-    if (port.protocol == portmap::Protocol::kSctp) {
-      continue;  // whose sockets are not listed
-    }
-    const std::vector<sockets::Listener> all = sockets::Listeners(
-        container, static_cast<sockets::Protocol>(port.protocol), port.container_port);
-    const auto accepts = [&](const sockets::Listener& each) {
-      return each.Accepts(port.container_ip);
-    };
-    if (std::ranges::any_of(all, accepts)) {
-      continue;
-    }
-    const std::string where = Cat(portmap::Text(port.protocol), '/', port.container_port);
-    const std::string mismatch = all.empty() ? Cat("no listener on ", where)
-                                             : Format("the listener on {} is on {}:{}, not on {}",
-                                                      where,
-                                                      Bracketed(all.front().address),
-                                                      port.container_port,
-                                                      port.container_ip);
-    if (!Contains(mismatches, mismatch)) {
-      mismatches.push_back(mismatch);
+    targets[{port.container_ip, port.container_port}].push_back(FindListener(container, port));
+  }
+  for (const auto& each : targets) {
+    const auto answered = std::ranges::find_if(each.second, &Listening::is_answered);
+    for (const Listening& listening : each.second) {
+      Lines& lines = answered == each.second.end() ? sides.container : sides.notes;
+      const std::string line =
+          answered == each.second.end()
+              ? listening.mismatch
+              : Format("{}, but {} is answered", listening.mismatch, answered->where);
+      if (!listening.is_answered && !Contains(lines, line)) {
+        lines.push_back(line);
+      }
     }
   }
-  return mismatches;
 }
 
 // The namespace may go at any moment.
-Lines ContainerMismatches(const Attachment& attachment) {
+void LookInside(const Attachment& attachment, SideMismatches& sides) {
   const state::Record& record = *attachment.record;
   const std::optional<netlink::Netns> netns = netlink::Netns::Find(record.netns_path);
   if (attachment.state == State::kDead) {
-    return {"its namespace is gone"};
+    sides.container = {"its namespace is gone"};
+  } else if (!netns || netns->id() != record.netns) {
+    sides.container = {Format("its namespace is not to be seen at '{}'", record.netns_path)};
+  } else {
+    rtnl::Socket container = rtnl::Socket::In(*netns);
+    sides.container = RouteMismatches(container, attachment);
+    LookForListeners(*netns, record, sides);
   }
-  if (!netns || netns->id() != record.netns) {
-    return {Format("its namespace is not to be seen at '{}'", record.netns_path)};
-  }
-  rtnl::Socket container = rtnl::Socket::In(*netns);
-  Lines mismatches = RouteMismatches(container, attachment);
-  Append(mismatches, ListenerMismatches(*netns, record));
-  return mismatches;
 }
 
 Lines PathMismatches(state::Host& host, const state::Record& record) {
@@ -133,9 +155,10 @@ const std::string* SideMismatches::FindCause() const {
 }
 
 SideMismatches FindSideMismatches(state::Host& host, const Attachment& attachment) {
-  return {.host = HostMismatches(host, attachment),
-          .path = PathMismatches(host, *attachment.record),
-          .container = ContainerMismatches(attachment)};
+  SideMismatches sides{.host = HostMismatches(host, attachment),
+                       .path = PathMismatches(host, *attachment.record)};
+  LookInside(attachment, sides);
+  return sides;
 }
 
 }  // namespace nomad_bridge::cli

@@ -25,7 +25,7 @@ class Inspect : public CliWorld {
     EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080}));
     const json cause = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis/cause");
     std::string text = cause.is_string() ? cause.get<std::string>() : "";
-    EXPECT_THAT(Output("inspect 8080"), HasSubstr(Cat(text, kArrow)));
+    EXPECT_THAT(RunLine("inspect 8080"), Exits(1, Out(HasSubstr(Cat(text, kArrow))), Err("")));
     return text;
   }
 
@@ -68,7 +68,12 @@ TEST_F(Inspect, CountsConnections) {
 }
 
 TEST_F(Inspect, TakesEveryNameOfAnAttachment) {
+  Serve();
   for (const std::string& word : {std::string(kAllocation),
+                                  std::string("billing"),
+                                  std::string("bi"),
+                                  std::string("api"),
+                                  std::string("billing/api"),
                                   std::string("5f"),
                                   std::string("5f3c1a2b-00"),
                                   veth_,
@@ -96,6 +101,8 @@ TEST_F(Inspect, ListsTheCandidatesOfAnAmbiguousBeginning) {
                               HasSubstr(kAllocation),
                               HasSubstr(other)))));
   EXPECT_THAT(Output("inspect 5f3c9"), HasSubstr("job search"));
+  EXPECT_THAT(RunLine("inspect api"), Exits(1, Err(HasSubstr("'api' may be any of these"))));
+  EXPECT_THAT(Output("inspect search"), HasSubstr("job search"));
 }
 
 TEST_F(Inspect, SaysWhatItCannotFind) {
@@ -104,7 +111,8 @@ TEST_F(Inspect, SaysWhatItCannotFind) {
                 Exits(1,
                       Err(Cat("nomad-bridge: nothing here has '",
                               word,
-                              "' as its allocation, interface, address or published port\n"))))
+                              "' as its allocation, job, group, interface, address or "
+                              "published port\n"))))
         << word;
   }
   EXPECT_EQ(RunLine("inspect 5").exit_code, 2) << "one character";
@@ -119,14 +127,38 @@ TEST_F(Inspect, WithoutRootShowsWhatTheAliasHolds) {
 
 TEST_F(Inspect, ShowsANamespaceThatIsGone) {
   KillContainer(container());
-  EXPECT_THAT(Output("inspect 5f3c"),
-              AllOf(HasSubstr("State        dead\n"), HasSubstr("its namespace is gone")));
+  EXPECT_THAT(
+      RunLine("inspect 5f3c"),
+      Exits(1, Out(AllOf(HasSubstr("State        dead\n"), HasSubstr("its namespace is gone")))));
 }
 
 // ---- why a port does not answer
 
 TEST_F(Inspect, BlamesThatNobodyListens) {
   EXPECT_EQ(Cause(), "no listener on tcp/80");
+}
+
+// Nomad publishes every port for both protocols.
+TEST_F(Inspect, AccusesNoServiceThatListensOnOneOfItsProtocols) {
+  const std::string id = "9d01c7e4-0000-4000-8000-000000000002";
+  Node& both = AddContainer("both");
+  Attach(Publish({Port(9090, 80), Port(9090, 80, "udp")}, DualStack({{"name", "both"}})),
+         As(id, both, NomadArgs("search", id)));
+  EXPECT_THAT(RunLine("inspect 9090"),
+              Exits(1,
+                    Out(AllOf(HasSubstr(Cat("no listener on tcp/80", kArrow)),
+                              HasSubstr("no listener on udp/80\n"),
+                              Not(HasSubstr("Note"))))));
+  World::Serve(both, Protocol::kTcp, {"::"}, 80, "hello");
+  ASSERT_EQ(TcpText(outside(), kHostIp4, 9090), "hello");
+  EXPECT_THAT(Output("inspect 9090"),
+              AllOf(HasSubstr("Container    ok\n"),
+                    HasSubstr("Note         no listener on udp/80, but tcp/80 is answered\n"),
+                    Not(HasSubstr("why"))));
+  const json diagnosis = At(RunLine("inspect -json 9090").json, "/attachments/0/diagnosis");
+  EXPECT_EQ(diagnosis.at("cause"), nullptr);
+  EXPECT_EQ(diagnosis.at("container"), json::array());
+  EXPECT_EQ(diagnosis.at("notes"), json({"no listener on udp/80, but tcp/80 is answered"}));
 }
 
 TEST_F(Inspect, BlamesAListenerOnLocalhostAlone) {
