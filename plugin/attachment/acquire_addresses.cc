@@ -16,6 +16,7 @@
 #include "plugin/attachment/leases.h"
 #include "plugin/cni/delegate.h"
 #include "plugin/link/liveness.h"
+#include "plugin/rules/stale_flows.h"
 
 namespace nomad_bridge::attachment {
 namespace {
@@ -226,6 +227,9 @@ Acquired AcquireLeases(state::Host& host,
                        const std::optional<state::Record>& earlier) {
   for (const Ip& address : config.ipam.requested) {
     RequireFree(host, config.ipam, address, intent.id);
+    if (!address.is_ipv4()) {
+      rules::ForgetFlowsOf(host, address);  // its former owner's DEL may not have
+    }
   }
   // Its record, which alone says where these are, is about to be replaced.
   if (earlier && earlier->ipam.data_dir != intent.ipam.data_dir) {

@@ -213,6 +213,27 @@ TEST_F(Flows, OfAnAddressGoWithItsOwner) {
   EXPECT_THAT(To(9000), IsEmpty());
 }
 
+// One of a small range is soon another's; one that is asked for may be the next minute.
+TEST_F(Flows, OfAnIpv6AddressGoBeforeItIsAnothers) {
+  json small = DualStack();
+  small["ipam"]["ranges"][1][0]["rangeEnd"] = "fd00:26::ff";
+  const json asking = DualStack({{"runtimeConfig", {{"ips", {"fd00:26::9"}}}}});
+  const Server far = Server::Start(outside(), Protocol::kUdp, "::", 9000, "far");
+  const Call call{.protocol = Protocol::kUdp, .to = kOutsideIp6, .port = 9000, .from_port = 5000};
+  Attach(small);
+  ASSERT_TRUE(Ask(container(), call));
+  ASSERT_THAT(To(9000), SizeIs(1));
+  Detach(small);
+  EXPECT_THAT(To(9000), IsEmpty());
+
+  Attach(asking);
+  ASSERT_TRUE(Ask(container(), call));
+  Detach(asking);
+  ASSERT_THAT(To(9000), SizeIs(1));
+  Attach(asking, As("next", AddContainer("next")));
+  EXPECT_THAT(To(9000), IsEmpty());
+}
+
 TEST_F(Flows, OfANeighbourStayWhereAnAddressIsGivenBack) {
   Node& neighbour = AddContainer("neighbour");
   Attach(DualStack(), As("neighbour", neighbour));
