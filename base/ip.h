@@ -13,7 +13,6 @@
 
 #include <array>
 #include <compare>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>

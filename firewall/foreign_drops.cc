@@ -5,7 +5,6 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 #include "base/text.h"
 #include "firewall/table.h"

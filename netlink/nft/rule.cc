@@ -11,8 +11,6 @@
 #include <linux/netfilter/nf_tables.h>
 #include <linux/rtnetlink.h>
 
-#include "netlink/core/handles.h"
-
 namespace nomad_bridge::nft {
 namespace {
 

@@ -14,7 +14,6 @@
 //         --debug=netlink).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>

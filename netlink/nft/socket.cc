@@ -7,7 +7,6 @@
 #include <linux/netfilter/nfnetlink.h>
 #include <sys/socket.h>
 
-#include "base/error.h"
 #include "base/file_lock.h"
 #include "base/list.h"
 #include "base/text.h"

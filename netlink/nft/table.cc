@@ -1,7 +1,6 @@
 #include "netlink/nft/table.h"
 
 #include <algorithm>
-#include <iterator>
 #include <string_view>
 #include <utility>
 

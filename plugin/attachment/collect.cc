@@ -1,6 +1,5 @@
 #include "plugin/attachment/collect.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 

@@ -1,11 +1,7 @@
 #include "plugin/attachment/leases.h"
 
-#include <algorithm>
 #include <ctime>
-#include <optional>
-#include <utility>
 
-#include "base/file.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"

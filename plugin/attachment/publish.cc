@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/text.h"
 #include "plugin/attachment/remove.h"
 #include "plugin/link/liveness.h"
 #include "plugin/rules/commit.h"

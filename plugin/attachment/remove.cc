@@ -1,11 +1,8 @@
 #include "plugin/attachment/remove.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "ipam/store.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
 #include "plugin/cni/error_list.h"

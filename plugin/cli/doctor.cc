@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/list.h"
 #include "base/text.h"
+#include "plugin/attachment/reconcile.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/document.h"
 #include "plugin/rules/converge.h"

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plugin/attachment/reconcile.h"
+#include "base/mismatch.h"
 #include "plugin/cli/inventory.h"
 #include "plugin/cni/conflist.h"
 #include "plugin/state/host.h"

@@ -17,7 +17,6 @@
 #pragma once
 
 #include <chrono>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>

@@ -11,7 +11,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/text.h"

@@ -1,7 +1,6 @@
 #include "plugin/link/bridge.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "base/error.h"

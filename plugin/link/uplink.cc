@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <set>
 
 namespace nomad_bridge::link {
 namespace {

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "netlink/rtnl/rtnl.h"
-#include "plugin/config/config.h"
 
 namespace nomad_bridge::link {
 

@@ -1,6 +1,5 @@
 #include "plugin/rules/commit.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -16,7 +15,6 @@
 #include "plugin/rules/converge.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/forward_hooks.h"
-#include "plugin/rules/stale_flows.h"
 
 namespace nomad_bridge::rules {
 namespace {

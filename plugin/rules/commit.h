@@ -7,7 +7,6 @@
 
 #include <vector>
 
-#include "base/file_lock.h"
 #include "base/mismatch.h"
 #include "firewall/ruleset.h"
 #include "plugin/rules/conflict.h"

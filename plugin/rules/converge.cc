@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "firewall/ruleset.h"
 #include "firewall/table.h"
 #include "plugin/rules/desired.h"
 #include "plugin/rules/elements.h"

@@ -13,7 +13,6 @@
 #include <functional>
 #include <optional>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "base/attachment_id.h"

@@ -1,7 +1,6 @@
 #include "plugin/rules/desired.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/list.h"
 #include "plugin/link/bridge.h"

@@ -9,7 +9,6 @@
 #include "firewall/address_policy.h"
 #include "firewall/port_filter.h"
 #include "firewall/ruleset.h"
-#include "firewall/table.h"
 #include "plugin/rules/tables.h"
 #include "plugin/state/kernel_names.h"
 #include "portmap/rules.h"

@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -14,7 +13,6 @@
 #include "netlink/core/sysctl.h"
 #include "netlink/sockets/listeners.h"
 #include "plugin/link/forwarding.h"
-#include "portmap/rules.h"
 
 namespace nomad_bridge::rules {
 namespace {

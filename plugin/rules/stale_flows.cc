@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <vector>
 
 #include "base/ip.h"
 #include "netlink/sockets/listeners.h"

@@ -13,7 +13,6 @@
 
 #include "base/attachment_id.h"
 #include "base/ip.h"
-#include "firewall/forward_hook.h"
 #include "ipam/range.h"
 #include "netlink/core/netns.h"
 #include "plugin/cni/delegate.h"

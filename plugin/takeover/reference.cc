@@ -4,14 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <set>
-#include <utility>
 
 #include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "ipam/store.h"
-#include "netlink/nft/socket.h"
 #include "plugin/link/host_veth.h"
 
 namespace nomad_bridge::takeover {
