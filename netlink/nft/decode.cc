@@ -83,6 +83,79 @@ std::string TextOf(const nftnl_expr& expression) {
   return text + " ]";
 }
 
+enum class Shape : std::uint8_t { kNumber, kText, kBytes };
+
+// What is read of expressions.
+struct Readable {
+  std::string_view kind;
+  std::uint16_t attribute;
+  Shape shape;
+};
+
+constexpr std::array kReadable = {
+    Readable{"meta", NFTNL_EXPR_META_KEY, Shape::kNumber},
+    Readable{"meta", NFTNL_EXPR_META_DREG, Shape::kNumber},
+    Readable{"meta", NFTNL_EXPR_META_SREG, Shape::kNumber},
+    Readable{"payload", NFTNL_EXPR_PAYLOAD_DREG, Shape::kNumber},
+    Readable{"payload", NFTNL_EXPR_PAYLOAD_BASE, Shape::kNumber},
+    Readable{"payload", NFTNL_EXPR_PAYLOAD_OFFSET, Shape::kNumber},
+    Readable{"payload", NFTNL_EXPR_PAYLOAD_LEN, Shape::kNumber},
+    Readable{"ct", NFTNL_EXPR_CT_KEY, Shape::kNumber},
+    Readable{"ct", NFTNL_EXPR_CT_DREG, Shape::kNumber},
+    Readable{"fib", NFTNL_EXPR_FIB_DREG, Shape::kNumber},
+    Readable{"fib", NFTNL_EXPR_FIB_RESULT, Shape::kNumber},
+    Readable{"fib", NFTNL_EXPR_FIB_FLAGS, Shape::kNumber},
+    Readable{"cmp", NFTNL_EXPR_CMP_SREG, Shape::kNumber},
+    Readable{"cmp", NFTNL_EXPR_CMP_OP, Shape::kNumber},
+    Readable{"cmp", NFTNL_EXPR_CMP_DATA, Shape::kBytes},
+    Readable{"range", NFTNL_EXPR_RANGE_SREG, Shape::kNumber},
+    Readable{"range", NFTNL_EXPR_RANGE_OP, Shape::kNumber},
+    Readable{"range", NFTNL_EXPR_RANGE_FROM_DATA, Shape::kBytes},
+    Readable{"range", NFTNL_EXPR_RANGE_TO_DATA, Shape::kBytes},
+    Readable{"bitwise", NFTNL_EXPR_BITWISE_SREG, Shape::kNumber},
+    Readable{"bitwise", NFTNL_EXPR_BITWISE_DREG, Shape::kNumber},
+    Readable{"bitwise", NFTNL_EXPR_BITWISE_LEN, Shape::kNumber},
+    Readable{"bitwise", NFTNL_EXPR_BITWISE_MASK, Shape::kBytes},
+    Readable{"bitwise", NFTNL_EXPR_BITWISE_XOR, Shape::kBytes},
+    Readable{"byteorder", NFTNL_EXPR_BYTEORDER_DREG, Shape::kNumber},
+    Readable{"immediate", NFTNL_EXPR_IMM_DREG, Shape::kNumber},
+    Readable{"immediate", NFTNL_EXPR_IMM_DATA, Shape::kBytes},
+    Readable{"immediate", NFTNL_EXPR_IMM_VERDICT, Shape::kNumber},
+    Readable{"immediate", NFTNL_EXPR_IMM_CHAIN, Shape::kText},
+    Readable{"lookup", NFTNL_EXPR_LOOKUP_SREG, Shape::kNumber},
+    Readable{"lookup", NFTNL_EXPR_LOOKUP_DREG, Shape::kNumber},
+    Readable{"lookup", NFTNL_EXPR_LOOKUP_SET, Shape::kText},
+    Readable{"lookup", NFTNL_EXPR_LOOKUP_FLAGS, Shape::kNumber},
+    Readable{"nat", NFTNL_EXPR_NAT_TYPE, Shape::kNumber},
+    Readable{"match", NFTNL_EXPR_MT_NAME, Shape::kText},
+    Readable{"match", NFTNL_EXPR_MT_REV, Shape::kNumber},
+    Readable{"match", NFTNL_EXPR_MT_INFO, Shape::kBytes},
+    Readable{"target", NFTNL_EXPR_TG_NAME, Shape::kText},
+    Readable{"target", NFTNL_EXPR_TG_REV, Shape::kNumber},
+    Readable{"target", NFTNL_EXPR_TG_INFO, Shape::kBytes},
+};
+
+Value ReadAttribute(const nftnl_expr& expression, const Readable& readable) {
+  if (readable.shape == Shape::kNumber) {
+    return nftnl_expr_get_u32(&expression, readable.attribute);
+  }
+  if (readable.shape == Shape::kText) {
+    return TextOf(nftnl_expr_get_str(&expression, readable.attribute));
+  }
+  const auto bytes = BytesOf<nftnl_expr_get>(expression, readable.attribute);
+  return Bytes(bytes.begin(), bytes.end());
+}
+
+Expression DecodeExpression(const nftnl_expr& expression) {
+  Expression decoded{.kind = KindOf(expression), .attributes = {}};
+  for (const Readable& readable : kReadable) {
+    if (readable.kind == decoded.kind && nftnl_expr_is_set(&expression, readable.attribute)) {
+      decoded.attributes.emplace_back(readable.attribute, ReadAttribute(expression, readable));
+    }
+  }
+  return decoded;
+}
+
 void NoteTarget(const nftnl_expr& expression, KernelRule& rule) {
   if (KindOf(expression) == "immediate" && nftnl_expr_is_set(&expression, NFTNL_EXPR_IMM_CHAIN)) {
     rule.target = TextOf(nftnl_expr_get_str(&expression, NFTNL_EXPR_IMM_CHAIN));
@@ -97,6 +170,18 @@ void NoteXtComment(const nftnl_expr& expression, KernelRule& rule) {
   }
 }
 
+std::vector<std::string> DevicesOf(const nftnl_chain& chain) {
+  std::vector<std::string> devices;
+  if (const char* const one = nftnl_chain_get_str(&chain, NFTNL_CHAIN_DEV)) {
+    devices.emplace_back(one);
+  }
+  const char* const* next = nftnl_chain_get_array(&chain, NFTNL_CHAIN_DEVICES);
+  for (; next != nullptr && *next != nullptr; ++next) {
+    devices.emplace_back(*next);
+  }
+  return devices;
+}
+
 Chain DecodeChain(const nftnl_chain& chain) {
   Chain decoded{.name = TextOf(nftnl_chain_get_str(&chain, NFTNL_CHAIN_NAME))};
   if (nftnl_chain_is_set(&chain, NFTNL_CHAIN_HOOKNUM)) {
@@ -104,7 +189,8 @@ Chain DecodeChain(const nftnl_chain& chain) {
         Hook{.type = TextOf(nftnl_chain_get_str(&chain, NFTNL_CHAIN_TYPE)),
              .point = static_cast<Hook::Point>(nftnl_chain_get_u32(&chain, NFTNL_CHAIN_HOOKNUM)),
              .priority = nftnl_chain_get_s32(&chain, NFTNL_CHAIN_PRIO),
-             .drops = nftnl_chain_get_u32(&chain, NFTNL_CHAIN_POLICY) == NF_DROP};
+             .drops = nftnl_chain_get_u32(&chain, NFTNL_CHAIN_POLICY) == NF_DROP,
+             .devices = DevicesOf(chain)};
   }
   return decoded;
 }
@@ -143,6 +229,7 @@ KernelRule DecodeRule(const nftnl_rule& rule) {
   for (const nftnl_expr* expression = nftnl_expr_iter_next(all.get()); expression != nullptr;
        expression = nftnl_expr_iter_next(all.get())) {
     decoded.expressions.push_back(TextOf(*expression));
+    decoded.steps.push_back(DecodeExpression(*expression));
     NoteTarget(*expression, decoded);
     NoteXtComment(*expression, decoded);
   }
@@ -216,6 +303,7 @@ std::vector<KernelRule> ReadRule(const nlmsghdr& message) {
   if (!understood) {
     // A foreign rule with an expression newer than our libnftnl: enough to know it is not ours.
     decoded.expressions.emplace_back("[ unknown ]");
+    decoded.steps.push_back({.kind = "unknown", .attributes = {}});
   }
   return {std::move(decoded)};
 }

@@ -21,7 +21,14 @@ namespace nomad_bridge::nft {
 constexpr std::size_t kMaxCommentBytes = 128;
 
 // NFPROTO_*
-enum class TableFamily : std::uint8_t { kAny = 0, kInet = 1, kIp = 2, kBridge = 7, kIp6 = 10 };
+enum class TableFamily : std::uint8_t {
+  kAny = 0,
+  kInet = 1,
+  kIp = 2,
+  kNetdev = 5,
+  kBridge = 7,
+  kIp6 = 10
+};
 
 // What becomes of a packet. NF_*, NFT_*
 struct Verdict {

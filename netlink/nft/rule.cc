@@ -11,6 +11,8 @@
 #include <linux/netfilter/nf_tables.h>
 #include <linux/rtnetlink.h>
 
+#include "netlink/core/handles.h"
+
 namespace nomad_bridge::nft {
 namespace {
 

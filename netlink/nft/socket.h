@@ -42,6 +42,9 @@ struct KernelRule {
   std::string chain;  // that it is in
   // "[ meta load mark => reg 1 ]"; an xt match or target also shows its bytes.
   std::vector<std::string> expressions;
+  // The same with their attributes, as far as FollowPacket() needs them (packet_path.h); of other
+  // kinds, and of one that this libnftnl does not know, the kind alone.
+  std::vector<Expression> steps;
   std::string comment;  // nft's, or iptables' own match (which is among the expressions then)
   std::string target;   // the chain it jumps or goes to; empty: none
 };

@@ -66,7 +66,8 @@ std::string FieldText(Type type, std::span<const std::uint8_t> bytes) {
 std::string Text(TableFamily family) {
   using enum TableFamily;
   return std::string(ValueOf<TableFamily, std::string_view>(
-      family, {{kInet, "inet"}, {kIp, "ip"}, {kIp6, "ip6"}, {kBridge, "bridge"}}));
+      family,
+      {{kInet, "inet"}, {kIp, "ip"}, {kIp6, "ip6"}, {kNetdev, "netdev"}, {kBridge, "bridge"}}));
 }
 
 std::string Text(const TableId& table) {

@@ -18,7 +18,7 @@
 
 namespace nomad_bridge::nft {
 
-// "inet", "ip", "ip6", "bridge"; empty for kAny.
+// "inet", "ip", "ip6", "netdev", "bridge"; empty for kAny.
 [[nodiscard]] std::string Text(TableFamily family);
 
 struct TableId {
@@ -65,13 +65,22 @@ struct Set {
 
 // Where a base chain is attached.
 struct Hook {
-  // NF_INET_*
-  enum class Point : std::uint8_t { kPrerouting, kInput, kForward, kOutput, kPostrouting };
+  // NF_INET_*, which are the bridge family's, too; of the netdev family kIngress or kEgress.
+  enum class Point : std::uint8_t {
+    kPrerouting,
+    kInput,
+    kForward,
+    kOutput,
+    kPostrouting,
+    kIngress = kPrerouting,
+    kEgress = kInput
+  };
 
   std::string type;  // "filter", "nat"
   Point point = Point::kPrerouting;
   std::int32_t priority = 0;
-  bool drops = false;  // the chain's policy is drop, not accept
+  bool drops = false;                     // the chain's policy is drop, not accept
+  std::vector<std::string> devices = {};  // of the netdev family
 
   bool operator==(const Hook&) const = default;
 };

@@ -17,14 +17,6 @@
 namespace nomad_bridge::rtnl {
 namespace {
 
-Mac ReadMac(std::span<const std::uint8_t> bytes) {
-  Mac mac;
-  if (bytes.size() == mac.bytes.size()) {
-    std::ranges::copy(bytes, mac.bytes.begin());
-  }
-  return mac;
-}
-
 // A link whose carrier came after it was set up drops what is sent (its queue is "noop") until the
 // kernel has processed the event; its operstate may be "unknown" until then, and for some links
 // always is.
@@ -101,6 +93,14 @@ std::optional<Link> Find(netlink::RequestSocket& socket,
 }
 
 }  // namespace
+
+Mac ReadMac(std::span<const std::uint8_t> bytes) {
+  Mac mac;
+  if (bytes.size() == mac.bytes.size()) {
+    std::ranges::copy(bytes, mac.bytes.begin());
+  }
+  return mac;
+}
 
 Link ReadLink(const nlmsghdr* message) {
   const ifinfomsg* const head = netlink::HeadOf<ifinfomsg>(message);

@@ -115,12 +115,19 @@ std::vector<Route> ListRoutes(netlink::RequestSocket& socket, int index, const s
 
 }  // namespace
 
-netlink::Message GetRouteRequest(const Ip& destination) {
+netlink::Message GetRouteRequest(const Ip& destination, const std::optional<Ip>& source) {
+  const auto bits = static_cast<unsigned char>(destination.bits());
   netlink::Message request(RTM_GETROUTE,
                            0,
                            rtmsg{.rtm_family = FamilyOf(destination),
-                                 .rtm_dst_len = static_cast<unsigned char>(destination.bits())});
+                                 .rtm_dst_len = bits,
+                                 .rtm_src_len = source ? bits : std::uint8_t{0},
+                                 // IPv6 says which table it was without that.
+                                 .rtm_flags = destination.is_ipv4() ? RTM_F_LOOKUP_TABLE : 0U});
   request.PutBytes(RTA_DST, destination.bytes());
+  if (source) {
+    request.PutBytes(RTA_SRC, source->bytes());
+  }
   return request;
 }
 
@@ -168,19 +175,6 @@ std::vector<Route> Socket::Routes(const Link& link) {
 
 std::vector<Route> Socket::Routes() {
   return ListRoutes(socket_, kAnyLink, "cannot list the routes");
-}
-
-std::optional<int> Socket::LookupOutputInterface(const Ip& destination) {
-  // No route; one of type unreachable, prohibit or blackhole; a family that this kernel lacks.
-  const netlink::Reply reply =
-      socket_.TransactOrThrow(GetRouteRequest(destination),
-                              Cat("cannot look up the route to ", destination),
-                              {ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL, EOPNOTSUPP});
-  std::optional<int> index;
-  netlink::ForEachMessage<rtmsg>(reply, [&](const rtmsg&, const netlink::Attributes& route) {
-    index = route.Number<int>(RTA_OIF).value_or(0);
-  });
-  return index;
 }
 
 }  // namespace nomad_bridge::rtnl

@@ -120,6 +120,36 @@ struct VethSpec {
   int mtu = 0;  // 0 = the kernel's default
 };
 
+struct RouteQuery {
+  Ip destination;
+  std::optional<Ip> source = std::nullopt;
+  int input_link = 0;  // by which it came; 0: it is this machine's own
+};
+
+struct RouteAnswer {
+  // EXDEV: rp_filter drops it; ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL: no route, or one that
+  // drops; 0: it goes out of `link`.
+  int error = 0;
+  int link = 0;
+  std::uint32_t table = 0;
+};
+
+struct BlockingRoute {
+  std::string type;         // "blackhole", "unreachable", "prohibit"
+  std::string destination;  // "10.0.0.0/8", "default"
+  std::uint32_t table = 0;
+};
+
+struct BlockingRule {
+  std::string action;  // as above
+  std::uint32_t priority = 0;
+};
+
+struct Neighbour {
+  Mac mac;
+  bool permanent = false;
+};
+
 class Socket {
  public:
   [[nodiscard]] static Socket In(const netlink::Netns& ns);
@@ -220,6 +250,14 @@ class Socket {
   // Index of the link by which packets from here to `destination` leave; nullopt if there is no
   // route. For an address of this machine it is lo.
   [[nodiscard]] std::optional<int> LookupOutputInterface(const Ip& destination);
+  // The way of a packet as the kernel would choose it now; nothing is sent.
+  [[nodiscard]] RouteAnswer LookUpRoute(const RouteQuery& query);
+  // Routes of a type that drops, and rules of policy routing that do, which hold for `address` as
+  // destination; rules also as source.
+  [[nodiscard]] std::vector<BlockingRoute> BlockingRoutes(const Ip& address);
+  [[nodiscard]] std::vector<BlockingRule> BlockingRules(const Ip& address);
+  // Whom packets to `address` out of `link` would be sent to; nullopt if that is not known now.
+  [[nodiscard]] std::optional<Neighbour> FindNeighbour(const Link& link, const Ip& address);
 
   // Waits until the link is operational and, if it is a bridge port, forwarding, or held back by
   // spanning tree alone, which takes it half a minute: woken by the kernel's own events, never by a

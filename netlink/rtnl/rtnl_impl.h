@@ -39,10 +39,14 @@ constexpr const char* kNoVlans =
 }
 
 // RTM_GETROUTE for the route that packets to `destination` take.
-[[nodiscard]] netlink::Message GetRouteRequest(const Ip& destination);
+[[nodiscard]] netlink::Message GetRouteRequest(const Ip& destination,
+                                               const std::optional<Ip>& source = std::nullopt);
 
 // Name, MAC and MTU of a link that is to be made.
 void PutIdentity(netlink::Message& message, const std::string& name, const Mac& mac, int mtu);
+
+// All zero unless `bytes` are six.
+[[nodiscard]] Mac ReadMac(std::span<const std::uint8_t> bytes);
 
 // A link as an RTM_NEWLINK shows it.
 [[nodiscard]] Link ReadLink(const nlmsghdr* message);

@@ -50,7 +50,9 @@ Listener ReadListener(const inet_diag_msg& head,
           .both_families = head.idiag_family == AF_INET6 && address.IsUnspecified() &&
                            attributes.U8(INET_DIAG_SKV6ONLY) == 0,
           .port = ntohs(head.id.idiag_sport),
-          .inode = head.idiag_inode};
+          .inode = head.idiag_inode,
+          .waiting = head.idiag_rqueue,
+          .backlog = head.idiag_wqueue};
 }
 
 bool HasOpen(const std::string& pid, const std::string& target) {
@@ -62,6 +64,17 @@ bool HasOpen(const std::string& pid, const std::string& target) {
         ::readlink(Cat(directory, '/', descriptor).c_str(), link.data(), link.size());
     return size > 0 && std::string_view(link.data(), static_cast<std::size_t>(size)) == target;
   });
+}
+
+Process ReadProcess(const std::string& pid) {
+  std::string name = FindFile(Cat("/proc/", pid, "/comm")).value_or("");
+  name.erase(name.find_last_not_of('\n') + 1);
+  // "1234 (nginx) S ...": a name may hold anything, also a parenthesis.
+  const std::string stat = FindFile(Cat("/proc/", pid, "/stat")).value_or("");
+  const std::size_t state = stat.rfind(')');
+  const bool is_stopped =
+      state + 2 < stat.size() && std::string_view("Tt").find(stat[state + 2]) != stat.npos;
+  return {.id = pid, .name = std::move(name), .stopped = is_stopped};
 }
 
 }  // namespace
@@ -87,20 +100,24 @@ std::vector<Listener> Listeners(const netlink::Netns& ns,
   return listeners;
 }
 
-std::string HolderOf(const Listener& listener) {
+std::optional<Process> FindHolder(const Listener& listener) {
   const std::string target = Format("socket:[{}]", listener.inode);
   for (const std::string& pid : Entries("/proc")) {
     try {
       if (pid.find_first_not_of("0123456789") == pid.npos && HasOpen(pid, target)) {
-        std::string name = FindFile(Cat("/proc/", pid, "/comm")).value_or("");
-        name.erase(name.find_last_not_of('\n') + 1);
-        return Format("process {} '{}'", pid, Printable(name));
+        return ReadProcess(pid);
       }
     } catch (const Error&) {
       continue;  // it ended meanwhile, or may not be looked at
     }
   }
-  return "a process that cannot be seen from here";
+  return std::nullopt;
+}
+
+std::string HolderOf(const Listener& listener) {
+  const std::optional<Process> holder = FindHolder(listener);
+  return holder ? Format("process {} '{}'", holder->id, Printable(holder->name))
+                : "a process that cannot be seen from here";
 }
 
 }  // namespace nomad_bridge::sockets

@@ -3,7 +3,7 @@
 //
 // Shapes  Ports in host byte order.
 // Cost    A list per protocol and family, of this namespace's such sockets alone: some 20 us each.
-//         HolderOf() reads the descriptors of process after process: some ms.
+//         FindHolder() reads the descriptors of process after process: some ms.
 // Kernel  Without tcp_diag, udp_diag (CONFIG_INET_DIAG) there are none, and that is no error.
 // Errors  kKernel, kTryAgain as in request_socket.h.
 // Source  sock_diag(7), linux/inet_diag.h; proc_pid_fd(5).
@@ -27,6 +27,9 @@ struct Listener {
   bool both_families = false;  // on "::", and not IPV6_V6ONLY
   std::uint16_t port = 0;
   std::uint32_t inode = 0;
+  // TCP: connections that wait to be accepted, and how many may; one more is dropped.
+  std::uint32_t waiting = 0;
+  std::uint32_t backlog = 0;
 
   // Whether a packet to `destination` would be its, as far as addresses go.
   [[nodiscard]] bool Accepts(const Ip& destination) const;
@@ -37,7 +40,16 @@ struct Listener {
                                               Protocol protocol,
                                               std::optional<std::uint16_t> port);
 
-// "process 1234 'nginx'", that has the socket open; "a process that cannot be seen from here".
+struct Process {
+  std::string id;
+  std::string name;
+  bool stopped = false;  // by a signal, or by a debugger
+};
+
+// One that has the socket open; nullopt if none can be seen from here.
+[[nodiscard]] std::optional<Process> FindHolder(const Listener& listener);
+
+// "process 1234 'nginx'"; "a process that cannot be seen from here".
 [[nodiscard]] std::string HolderOf(const Listener& listener);
 
 }  // namespace nomad_bridge::sockets

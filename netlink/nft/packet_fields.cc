@@ -1,0 +1,307 @@
+#include "netlink/nft/packet_fields.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
+#include <linux/if_ether.h>
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/xt_conntrack.h>
+#include <linux/netfilter/xt_multiport.h>
+#include <linux/netfilter/xt_tcpudp.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+
+#include "netlink/core/handles.h"
+
+namespace nomad_bridge::nft {
+namespace {
+
+// The kernel clears as much of what follows as a register of the largest kind has.
+constexpr std::size_t kWidest = 16;
+
+template <typename Wanted>
+const Wanted* Find(const Expression& expression, std::uint16_t number) {
+  for (const auto& [attribute, value] : expression.attributes) {
+    if (attribute == number) {
+      return std::get_if<Wanted>(&value);
+    }
+  }
+  return nullptr;
+}
+
+template <typename Number>
+PartialBytes Of(Number number) {
+  Bytes bytes(sizeof number);
+  std::memcpy(bytes.data(), &number, sizeof number);
+  return Known(bytes);
+}
+
+PartialBytes Of(const KnownBits& bits) {
+  const PartialBytes value = Of(bits.value);
+  const PartialBytes known = Of(bits.known);
+  PartialBytes field(value.size());
+  for (std::size_t i = 0; i < field.size(); ++i) {
+    field[i] = {.value = value[i].value, .known = known[i].value};
+  }
+  return field;
+}
+
+PartialBytes OfName(const std::string& name) {
+  if (name.empty()) {
+    return Unknown(IFNAMSIZ);
+  }
+  Bytes bytes(name.begin(), name.end());
+  bytes.resize(IFNAMSIZ);
+  return Known(bytes);
+}
+
+PartialBytes OfIndex(int index) {
+  return index == 0 ? Unknown(sizeof index) : Of(index);
+}
+
+void Put(PartialBytes& header, std::size_t offset, std::span<const std::uint8_t> bytes) {
+  const PartialBytes known = Known(bytes);
+  std::ranges::copy(known, header.begin() + static_cast<std::ptrdiff_t>(offset));
+}
+
+void PutPort(PartialBytes& header, std::size_t offset, std::optional<std::uint16_t> port) {
+  if (port) {
+    Put(header,
+        offset,
+        Bytes{static_cast<std::uint8_t>(*port >> 8), static_cast<std::uint8_t>(*port & 0xff)});
+  }
+}
+
+std::uint16_t EtherTypeOf(const Packet& packet) {
+  return htons(packet.family == Family::kIpv4 ? ETH_P_IP : ETH_P_IPV6);
+}
+
+PartialBytes NetworkHeader(const Packet& packet) {
+  const bool is_ipv4 = packet.family == Family::kIpv4;
+  PartialBytes header = Unknown(is_ipv4 ? 20 : 40);
+  if (packet.protocol != 0) {
+    Put(header, is_ipv4 ? 9 : 6, Bytes{packet.protocol});
+  }
+  if (packet.source) {
+    Put(header, is_ipv4 ? 12 : 8, packet.source->bytes());
+  }
+  if (packet.destination) {
+    Put(header, is_ipv4 ? 16 : 24, packet.destination->bytes());
+  }
+  return header;
+}
+
+PartialBytes TransportHeader(const Packet& packet) {
+  constexpr std::size_t kTcpFlags = 13;
+  PartialBytes header = Unknown(kTcpFlags + 1);
+  PutPort(header, 0, packet.source_port);
+  PutPort(header, 2, packet.destination_port);
+  if (packet.tcp_flags) {
+    Put(header, kTcpFlags, Bytes{*packet.tcp_flags});
+  }
+  return header;
+}
+
+PartialBytes LinkHeader(const Packet& packet) {
+  PartialBytes header = Unknown(ETH_HLEN);
+  const std::uint16_t type = EtherTypeOf(packet);
+  std::ranges::copy(Of(type), header.end() - sizeof type);
+  return header;
+}
+
+PartialBytes Payload(const Packet& packet, const Expression& expression) {
+  const std::uint32_t base = NumberOf(expression, NFTNL_EXPR_PAYLOAD_BASE);
+  const std::size_t offset = NumberOf(expression, NFTNL_EXPR_PAYLOAD_OFFSET);
+  const std::size_t size = NumberOf(expression, NFTNL_EXPR_PAYLOAD_LEN);
+  PartialBytes field = base == NFT_PAYLOAD_NETWORK_HEADER     ? NetworkHeader(packet)
+                       : base == NFT_PAYLOAD_TRANSPORT_HEADER ? TransportHeader(packet)
+                       : base == NFT_PAYLOAD_LL_HEADER        ? LinkHeader(packet)
+                                                              : Unknown(0);
+  field.resize(std::max(field.size(), offset + size));
+  return {field.begin() + static_cast<std::ptrdiff_t>(offset),
+          field.begin() + static_cast<std::ptrdiff_t>(offset + size)};
+}
+
+std::uint8_t ProtocolFamily(const Packet& packet, TableFamily family) {
+  return family == TableFamily::kBridge || family == TableFamily::kNetdev
+             ? static_cast<std::uint8_t>(family)
+         : packet.family == Family::kIpv4 ? std::uint8_t{NFPROTO_IPV4}
+                                          : std::uint8_t{NFPROTO_IPV6};
+}
+
+PartialBytes Meta(const Packet& packet, TableFamily family, std::uint32_t key) {
+  switch (key) {
+    case NFT_META_NFPROTO:
+      return Of(ProtocolFamily(packet, family));
+    case NFT_META_L4PROTO:
+      return packet.protocol == 0 ? Unknown(1) : Of(packet.protocol);
+    case NFT_META_PROTOCOL:
+      return Of(EtherTypeOf(packet));
+    case NFT_META_MARK:
+      return Of(packet.mark);
+    case NFT_META_IIFNAME:
+      return OfName(packet.iifname);
+    case NFT_META_OIFNAME:
+      return OfName(packet.oifname);
+    case NFT_META_IIF:
+      return OfIndex(packet.iif);
+    case NFT_META_OIF:
+      return OfIndex(packet.oif);
+    default:
+      return Unknown(kWidest);
+  }
+}
+
+PartialBytes Conntrack(const Packet& packet, std::uint32_t key) {
+  return key == NFT_CT_STATE    ? Of(packet.ct_state)
+         : key == NFT_CT_STATUS ? Of(packet.ct_status)
+                                : Unknown(kWidest);
+}
+
+PartialBytes RouteType(const Packet& packet, const Expression& expression) {
+  const bool is_of_destination =
+      (NumberOf(expression, NFTNL_EXPR_FIB_FLAGS) & NFTA_FIB_F_DADDR) != 0;
+  if (NumberOf(expression, NFTNL_EXPR_FIB_RESULT) != NFT_FIB_RESULT_ADDRTYPE ||
+      !is_of_destination) {
+    return Unknown(kWidest);
+  }
+  return Of(std::uint32_t{packet.is_local ? RTN_LOCAL : RTN_UNICAST});
+}
+
+// ---- xt matches
+
+template <typename Info>
+std::optional<Info> InfoOf(const Expression& expression) {
+  const Bytes bytes = BytesOf(expression, NFTNL_EXPR_MT_INFO);
+  Info info{};
+  static_assert(std::is_trivially_copyable_v<Info>);
+  if (bytes.size() < sizeof info) {
+    return std::nullopt;
+  }
+  std::memcpy(&info, bytes.data(), sizeof info);
+  return info;
+}
+
+Match IsWithin(std::optional<std::uint16_t> port, std::uint16_t first, std::uint16_t last) {
+  if (first == 0 && last == 0xffff) {
+    return Match::kYes;
+  }
+  return !port ? Match::kMaybe : *port >= first && *port <= last ? Match::kYes : Match::kNo;
+}
+
+Match Inverted(Match match, bool is_inverted) {
+  return is_inverted ? Not(match) : match;
+}
+
+Match MatchTcp(const Packet& packet, const xt_tcp& info) {
+  const bool asks_more = info.option != 0 || info.flg_mask != 0;
+  return std::min({Inverted(IsWithin(packet.source_port, info.spts[0], info.spts[1]),
+                            (info.invflags & XT_TCP_INV_SRCPT) != 0),
+                   Inverted(IsWithin(packet.destination_port, info.dpts[0], info.dpts[1]),
+                            (info.invflags & XT_TCP_INV_DSTPT) != 0),
+                   asks_more ? Match::kMaybe : Match::kYes});
+}
+
+Match MatchUdp(const Packet& packet, const xt_udp& info) {
+  return std::min(Inverted(IsWithin(packet.source_port, info.spts[0], info.spts[1]),
+                           (info.invflags & XT_UDP_INV_SRCPT) != 0),
+                  Inverted(IsWithin(packet.destination_port, info.dpts[0], info.dpts[1]),
+                           (info.invflags & XT_UDP_INV_DSTPT) != 0));
+}
+
+Match MatchMultiport(const Packet& packet, const xt_multiport_v1& info) {
+  const bool of_source = info.flags == XT_MULTIPORT_SOURCE;
+  if (!of_source && info.flags != XT_MULTIPORT_DESTINATION) {
+    return Match::kMaybe;
+  }
+  const std::span<const __u16> ports(info.ports);
+  const std::span<const __u8> begins_range(info.pflags);
+  Match match = Match::kNo;
+  for (std::size_t i = 0; i < info.count && i < ports.size(); ++i) {
+    const std::uint16_t first = ports[i];
+    const bool is_range = begins_range[i] != 0 && i + 1 < ports.size();
+    i += is_range ? 1 : 0;
+    match = std::max(
+        match, IsWithin(of_source ? packet.source_port : packet.destination_port, first, ports[i]));
+  }
+  return Inverted(match, info.invert != 0);
+}
+
+// Of what `-m conntrack` and `-m state` ask for, the states: numbered as nf_tables'.
+Match MatchConntrack(const Packet& packet, const xt_conntrack_mtinfo3& info) {
+  constexpr std::uint32_t kStates = 0x7f;
+  if (info.match_flags != XT_CONNTRACK_STATE || (info.state_mask & ~kStates) != 0) {
+    return Match::kMaybe;
+  }
+  const bool may = (info.state_mask & (packet.ct_state.value | ~packet.ct_state.known)) != 0;
+  const bool does = (info.state_mask & packet.ct_state.value) != 0;
+  return Inverted(does  ? Match::kYes
+                  : may ? Match::kMaybe
+                        : Match::kNo,
+                  (info.invert_flags & XT_CONNTRACK_STATE) != 0);
+}
+
+template <typename Info>
+Match MatchBy(Match (*function)(const Packet&, const Info&),
+              const Packet& packet,
+              const Expression& expression) {
+  const std::optional<Info> info = InfoOf<Info>(expression);
+  return info ? function(packet, *info) : Match::kMaybe;
+}
+
+}  // namespace
+
+std::uint32_t NumberOf(const Expression& expression, std::uint16_t number) {
+  const auto* const found = Find<std::uint32_t>(expression, number);
+  return found == nullptr ? 0 : *found;
+}
+
+std::string TextOf(const Expression& expression, std::uint16_t number) {
+  const auto* const found = Find<std::string>(expression, number);
+  return found == nullptr ? "" : *found;
+}
+
+Bytes BytesOf(const Expression& expression, std::uint16_t number) {
+  const auto* const found = Find<Bytes>(expression, number);
+  return found == nullptr ? Bytes() : *found;
+}
+
+bool Has(const Expression& expression, std::uint16_t number) {
+  return std::ranges::any_of(expression.attributes,
+                             [&](const auto& each) { return each.first == number; });
+}
+
+PartialBytes FieldOf(const Packet& packet, TableFamily family, const Expression& expression) {
+  if (expression.kind == "payload") {
+    return Payload(packet, expression);
+  }
+  if (expression.kind == "meta") {
+    return Meta(packet, family, NumberOf(expression, NFTNL_EXPR_META_KEY));
+  }
+  return expression.kind == "ct" ? Conntrack(packet, NumberOf(expression, NFTNL_EXPR_CT_KEY))
+                                 : RouteType(packet, expression);
+}
+
+Match MatchExtension(const Packet& packet, const Expression& expression) {
+  const std::string name = TextOf(expression, NFTNL_EXPR_MT_NAME);
+  const std::uint32_t revision = NumberOf(expression, NFTNL_EXPR_MT_REV);
+  if (name == "comment") {
+    return Match::kYes;
+  }
+  if (name == "tcp" && revision == 0) {
+    return MatchBy(MatchTcp, packet, expression);
+  }
+  if (name == "udp" && revision == 0) {
+    return MatchBy(MatchUdp, packet, expression);
+  }
+  if (name == "multiport" && revision == 1) {
+    return MatchBy(MatchMultiport, packet, expression);
+  }
+  return name == "conntrack" && revision == 3 ? MatchBy(MatchConntrack, packet, expression)
+                                              : Match::kMaybe;
+}
+
+}  // namespace nomad_bridge::nft

@@ -1,0 +1,27 @@
+// What an expression of a rule loads of a packet of which only some is known. Private to netlink/.
+//
+// Shapes  As the kernel puts it into registers: addresses and ports in network byte order, marks,
+//         ct bits and route types in the CPU's.
+// Source  linux/netfilter/nf_tables.h
+#pragma once
+
+#include "netlink/nft/packet_path.h"
+#include "netlink/nft/registers.h"
+
+namespace nomad_bridge::nft {
+
+// The attribute `number` of `expression`; 0, "" or nothing where it has none.
+[[nodiscard]] std::uint32_t NumberOf(const Expression& expression, std::uint16_t number);
+[[nodiscard]] std::string TextOf(const Expression& expression, std::uint16_t number);
+[[nodiscard]] Bytes BytesOf(const Expression& expression, std::uint16_t number);
+[[nodiscard]] bool Has(const Expression& expression, std::uint16_t number);
+
+// Of `expression`, a meta, payload, ct or fib that loads; in a table of `family`.
+[[nodiscard]] PartialBytes FieldOf(const Packet& packet,
+                                   TableFamily family,
+                                   const Expression& expression);
+
+// Whether an xt match is met: tcp, udp, multiport, conntrack's state and comment are known.
+[[nodiscard]] Match MatchExtension(const Packet& packet, const Expression& expression);
+
+}  // namespace nomad_bridge::nft
