@@ -2,116 +2,17 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <optional>
-#include <string_view>
+#include <utility>
+
+#include <netinet/in.h>
 
 #include "base/text.h"
 #include "firewall/table.h"
+#include "netlink/nft/packet_path.h"
 
 namespace nomad_bridge::firewall {
 namespace {
-
-using Texts = std::vector<std::string>;
-
-// What becomes of packets of ours that get to the end of a chain's rules.
-enum class Fate { kGoOn, kAccepted, kDropped };
-
-// Without what a rule does beside its verdict.
-Texts VerdictOf(const nft::KernelRule& rule) {
-  Texts meaning = nft::Meaning(rule.expressions);
-  std::erase_if(meaning, [](const std::string& text) {
-    const bool is_data = text.starts_with("[ immediate ") && !text.starts_with("[ immediate reg 0");
-    return is_data || text.starts_with("[ log ") || text.starts_with("[ meta set ") ||
-           text.starts_with("[ ct set ") || text.starts_with("[ target name LOG ") ||
-           text.starts_with("[ target name NFLOG ");
-  });
-  return meaning;
-}
-
-bool HasPart(const std::string& text, std::string_view part) {
-  return text.find(part) != text.npos;
-}
-
-// meta mark & 0x1000 == 0x1000 accept: what we tell operators to insert.
-bool AcceptsMark(const Texts& verdict, int mark_bit) {
-  const std::string bits = Cat("0x", Hex(std::uint64_t{1} << mark_bit, 8));
-  return verdict.size() == 4 && verdict[0].starts_with("[ meta load mark ") &&
-         HasPart(verdict[1], Cat("& ", bits)) && HasPart(verdict[2], Cat("eq reg 1 ", bits)) &&
-         HasPart(verdict[3], " accept ]");
-}
-
-// The interface name of `element`, as a comparison prints it.
-std::string NameText(const nft::Element& element) {
-  std::string text;
-  for (std::size_t word = 0; word + 4 <= element.key.size(); word += 4) {
-    std::uint32_t value = 0;
-    std::memcpy(&value, &element.key[word], sizeof value);
-    text += Cat(" 0x", Hex(value, 8));
-  }
-  return text;
-}
-
-class Walk {
- public:
-  Walk(nft::Socket& socket, const nft::Socket::TableChain& base, int accept_mark_bit)
-      : socket_(socket), table_(base.table), accept_mark_bit_(accept_mark_bit) {
-    if (IsBeforeOurs(base)) {
-      for (const nft::Element& element : socket.Elements(TableId(), kBridges)) {
-        bridges_.push_back(NameText(element));
-      }
-    }
-  }
-
-  // Ours is at priority -1, and sets the mark.
-  [[nodiscard]] static bool IsBeforeOurs(const nft::Socket::TableChain& base) {
-    return base.chain.hook->priority < 0;
-  }
-
-  // The kernel has seen to it that no chain leads back to itself.
-  [[nodiscard]] Fate Through(const std::string& chain) {
-    for (const nft::KernelRule& rule : socket_.Rules(table_, chain)) {
-      const Texts verdict = VerdictOf(rule);
-      if (Opens(verdict)) {
-        return Fate::kAccepted;
-      }
-      if (verdict.size() != 1) {
-        continue;  // for some packets only
-      }
-      const Fate fate = rule.target.empty() ? FateBy(verdict.front()) : Through(rule.target);
-      const bool ends = HasPart(verdict.front(), " goto ") || HasPart(verdict.front(), " return");
-      if (fate != Fate::kGoOn || ends) {
-        return fate;
-      }
-    }
-    return Fate::kGoOn;
-  }
-
- private:
-  [[nodiscard]] static Fate FateBy(const std::string& text) {
-    const bool drops = HasPart(text, " drop ]") || text.starts_with("[ reject ") ||
-                       text.starts_with("[ target name REJECT ");
-    return drops ? Fate::kDropped : HasPart(text, " accept ]") ? Fate::kAccepted : Fate::kGoOn;
-  }
-
-  [[nodiscard]] bool Opens(const Texts& verdict) const {
-    if (bridges_.empty()) {
-      return AcceptsMark(verdict, accept_mark_bit_);
-    }
-    const auto has = [&](std::string_view part) {
-      return std::ranges::any_of(verdict,
-                                 [&](const std::string& text) { return HasPart(text, part); });
-    };
-    const bool is_by_name = has("meta load iifname") || has("meta load oifname");
-    return is_by_name && has(" accept ]") &&
-           (has("[ lookup ") || std::ranges::any_of(bridges_, has));
-  }
-
-  nft::Socket& socket_;
-  nft::TableId table_;
-  int accept_mark_bit_;
-  Texts bridges_;  // none for a chain after ours
-};
 
 // At the forward hook; iptables' FORWARD has the static rules, and firewalld its zones.
 bool IsForeign(const nft::Socket::TableChain& each) {
@@ -125,36 +26,87 @@ bool IsForeign(const nft::Socket::TableChain& each) {
          (is_ip || is_inet) && each.table != TableId() && !is_iptables && !is_firewalld;
 }
 
-ForeignDrop Describe(const nft::Socket::TableChain& base, Fate fate, int accept_mark_bit) {
-  const bool is_before = Walk::IsBeforeOurs(base);
-  const std::string mark = Cat("0x", Hex(std::uint64_t{1} << accept_mark_bit, 4));
+// Ours is at priority -1, and sets the mark.
+bool IsBeforeOurs(const nft::Hook& hook) {
+  return hook.priority < -1;
+}
+
+// Before ours there is no mark yet.
+std::string AcceptBridgeCommand(const nft::Effect& drop, const std::string& bridge) {
+  const std::string insert = Format("nft insert rule {} {} {} ",
+                                    nft::Text(drop.table.family),
+                                    ShellWord(drop.table.name),
+                                    ShellWord(drop.base.name));
+  const std::string name = ShellWord(bridge.empty() ? "BRIDGE" : bridge);
+  return Format("{}iifname {} accept && {}oifname {} accept", insert, name, insert, name);
+}
+
+ForeignDrop Describe(const nft::Effect& drop, const std::string& bridge, int accept_mark_bit) {
+  const bool is_before = IsBeforeOurs(*drop.base.hook);
   return {.what = Format("chain {} of table {} ({}) comes {} ours and drops",
-                         base.chain.name,
-                         nft::Text(base.table),
-                         fate == Fate::kDropped ? "a rule for all packets" : "policy drop",
+                         drop.base.name,
+                         nft::Text(drop.table),
+                         drop.handle == 0 ? "policy drop" : "a rule for all packets",
                          is_before ? "before" : "after"),
-          .fix = is_before
-                     ? std::string("in that chain, before it drops: accept what comes from the "
-                                   "bridge (iifname), and what goes to it (oifname)")
-                     : Format("nft insert rule {} {} {} meta mark and {} == {} accept",
-                              nft::Text(base.table.family),
-                              ShellWord(base.table.name),
-                              ShellWord(base.chain.name),
-                              mark,
-                              mark)};
+          .fix = is_before ? AcceptBridgeCommand(drop, bridge)
+                           : AcceptMarkCommand(drop.table, drop.base.name, accept_mark_bit)};
+}
+
+// The names of our networks' bridges; "" for any where there is none.
+std::vector<std::string> BridgeNames(nft::Socket& socket) {
+  std::vector<std::string> names;
+  for (const nft::Element& element : socket.Elements(TableId(), kBridges)) {
+    names.emplace_back(element.key.begin(), std::ranges::find(element.key, 0));
+  }
+  return names.empty() ? std::vector<std::string>{""} : names;
+}
+
+// The first packet of a TCP connection to `bridge`, and of one from it.
+std::vector<nft::Packet> PacketsOf(const std::string& bridge, Family family) {
+  nft::Packet to{.family = family, .protocol = IPPROTO_TCP, .oifname = bridge};
+  to.ct_state = {.value = nft::kCtNew, .known = ~std::uint32_t{0}};
+  nft::Packet from = to;
+  std::swap(from.iifname, from.oifname);
+  return {to, from};
 }
 
 }  // namespace
 
+std::string AcceptMarkCommand(const nft::TableId& table,
+                              const std::string& chain,
+                              int accept_mark_bit) {
+  const std::string mark = Cat("0x", Hex(std::uint64_t{1} << accept_mark_bit, 4));
+  return Format("nft insert rule {} {} {} meta mark and {} == {} accept",
+                nft::Text(table.family),
+                ShellWord(table.name),
+                ShellWord(chain),
+                mark,
+                mark);
+}
+
 std::vector<ForeignDrop> FindForeignDrops(nft::Socket& socket, int accept_mark_bit) {
+  const std::uint32_t mark = std::uint32_t{1} << accept_mark_bit;
+  nft::Ruleset rules(socket);
   std::vector<ForeignDrop> found;
-  for (const nft::Socket::TableChain& each : socket.Chains()) {
-    if (!IsForeign(each)) {
-      continue;
+  const auto look = [&](const std::string& bridge, nft::Packet packet, bool is_before) {
+    packet.mark = {.value = is_before ? 0 : mark, .known = mark};
+    const auto concerns = [&](const nft::Socket::TableChain& each) {
+      return IsForeign(each) && IsBeforeOurs(*each.chain.hook) == is_before;
+    };
+    for (const nft::Effect& effect : rules.Follow(packet, nft::Hook::Point::kForward, concerns)) {
+      const ForeignDrop drop = Describe(effect, bridge, accept_mark_bit);
+      if (effect.kind == nft::Effect::Kind::kDropped && effect.is_certain &&
+          std::ranges::find(found, drop.what, &ForeignDrop::what) == found.end()) {
+        found.push_back(drop);
+      }
     }
-    const Fate fate = Walk(socket, each, accept_mark_bit).Through(each.chain.name);
-    if (fate == Fate::kDropped || (fate == Fate::kGoOn && each.chain.hook->drops)) {
-      found.push_back(Describe(each, fate, accept_mark_bit));
+  };
+  for (const std::string& bridge : BridgeNames(socket)) {
+    for (const Family family : {Family::kIpv4, Family::kIpv6}) {
+      for (const nft::Packet& packet : PacketsOf(bridge, family)) {
+        look(bridge, packet, true);
+        look(bridge, packet, false);
+      }
     }
   }
   return found;

@@ -3,13 +3,10 @@
 // its owner, so it has to be named.
 //
 // Shapes  A chain at the forward hook that is neither iptables' nor firewalld's, and that drops or
-//         rejects by its policy, or by a rule for all packets, of its own or of a chain that it
-//         jumps or goes to. What may also stand in such a rule: counters, log, what sets a mark.
-//         Opened, and not named, if before that:
-//           a chain after ours    accepts our mark
-//           a chain before ours   accepts by a bridge of our networks, or by a set of interfaces,
-//                                 which is not looked into: there is no mark yet
-// Costs   One dump of all chains, and one of the rules of each chain in question.
+//         rejects, by its policy or by a rule, whatever comes newly to or from a bridge of our
+//         networks. A chain after ours may accept our mark before that; a chain before ours the
+//         bridge: there is no mark yet.
+// Costs   One dump of all chains, and one of the rules of each table in question.
 // Errors  kKernel from reading.
 #pragma once
 
@@ -25,6 +22,11 @@ struct ForeignDrop {
   std::string what;
   std::string fix;
 };
+
+// The command that lets what we accept pass `chain`, which comes after ours.
+[[nodiscard]] std::string AcceptMarkCommand(const nft::TableId& table,
+                                            const std::string& chain,
+                                            int accept_mark_bit);
 
 [[nodiscard]] std::vector<ForeignDrop> FindForeignDrops(nft::Socket& socket, int accept_mark_bit);
 
