@@ -13,6 +13,8 @@
 namespace nomad_bridge::cli {
 namespace {
 
+using causes::Cause;
+using causes::Causes;
 using Attachments = std::vector<const Attachment*>;
 
 constexpr std::size_t kMinBytes = 2;
@@ -160,19 +162,19 @@ std::string ShowNotes(const std::vector<std::string>& notes) {
   return text;
 }
 
-// Each line on a line of its own; the arrow is behind the first of all.
-std::string ShowSide(std::string_view title,
-                     const std::vector<std::string>& lines,
-                     const std::string* cause) {
-  if (lines.empty()) {
+// Each with its fix below; the arrow is behind the first of all.
+std::string ShowSide(std::string_view title, const Causes& causes, const Cause* first) {
+  if (causes.empty()) {
     return Cat(Head(title), Coloured("ok", Colour::kGood), '\n');
   }
   std::string text;
-  for (const std::string& line : lines) {
-    text += Cat(Head(text.empty() ? title : ""),
-                Coloured(Printable(line), Colour::kBad),
-                &line == cause ? "      <- why the port does not answer" : "",
-                '\n');
+  for (const Cause& cause : causes) {
+    text += Format("{}{}{}\n{}fix: {}\n",
+                   Head(text.empty() ? title : ""),
+                   Coloured(Printable(cause.text), Colour::kBad),
+                   &cause == first ? "      <- why the port does not answer" : "",
+                   Head(""),
+                   Printable(cause.fix));
   }
   return text;
 }
@@ -188,10 +190,13 @@ struct Inspected {
   }
 };
 
-Inspected InspectOne(state::Host& host, const Attachment& attachment, const Inventory& inventory) {
+Inspected InspectOne(state::Host& host,
+                     const Attachment& attachment,
+                     const Inventory& inventory,
+                     const std::optional<Ip>& client) {
   return {.attachment = &attachment,
           .sides = attachment.record && inventory.is_complete
-                       ? std::optional(FindSideMismatches(host, attachment))
+                       ? std::optional(FindSideMismatches(host, attachment, client))
                        : std::nullopt};
 }
 
@@ -209,8 +214,7 @@ std::string ShowAttachment(state::Host& host,
   text += Cat(Head("State"), Coloured(state.text, state.colour), '\n');
   if (inspected.sides) {
     const SideMismatches& sides = *inspected.sides;
-    const std::string* const cause =
-        attachment.record->rules.ports.empty() ? nullptr : sides.FindCause();
+    const Cause* const cause = attachment.record->rules.ports.empty() ? nullptr : sides.FindCause();
     text += Cat(ShowSide("Host side", sides.host, cause),
                 sides.path.empty() ? "" : ShowSide("Path", sides.path, cause),
                 ShowSide("Container", sides.container, cause),
@@ -224,18 +228,40 @@ Json SidesJson(state::Host& host, const Inspected& inspected) {
     return {};
   }
   const SideMismatches& sides = *inspected.sides;
-  const std::string* const cause = sides.FindCause();
-  return {{"host", sides.host},
-          {"path", sides.path},
-          {"guest", sides.container},  // as the first release called it
-          {"container", sides.container},
+  const Cause* const first = sides.FindCause();
+  Json all = Json::array();
+  for (const Causes* const side : {&sides.host, &sides.path, &sides.container}) {
+    for (const Cause& cause : *side) {
+      all.push_back({{"what", cause.text}, {"fix", cause.fix}});
+    }
+  }
+  const Json inside = ArrayOf(sides.container, &Cause::text);
+  return {{"host", ArrayOf(sides.host, &Cause::text)},
+          {"path", ArrayOf(sides.path, &Cause::text)},
+          {"guest", inside},  // as the first release called it
+          {"container", inside},
           {"notes", sides.notes},
-          {"cause", cause != nullptr ? Json(*cause) : Json()},
+          {"cause", first != nullptr ? Json(first->text) : Json()},
+          {"causes", all},
           {"connections", CountConnections(host, *inspected.attachment->record)}};
+}
+
+// -from ADDRESS
+std::optional<Ip> ClientOf(const Arguments& arguments) {
+  const auto from = arguments.flags.find("from");
+  if (from == arguments.flags.end()) {
+    return std::nullopt;
+  }
+  const std::optional<Ip> client = Ip::Parse(from->second);
+  if (!client) {
+    throw UsageError(Format("-from '{}' is no address; allowed: IPv4 or IPv6", from->second));
+  }
+  return client;
 }
 
 int RunInspect(const Arguments& arguments) {
   const std::string& word = arguments.operands.front();
+  const std::optional<Ip> client = ClientOf(arguments);
   state::Host host = state::Host::Open();
   const Inventory inventory = TakeInventory(host);
   RemarkOn(inventory);
@@ -257,7 +283,7 @@ int RunInspect(const Arguments& arguments) {
   }
   std::vector<Inspected> all;
   for (const Attachment* const each : found) {
-    all.push_back(InspectOne(host, *each, inventory));
+    all.push_back(InspectOne(host, *each, inventory, client));
   }
   if (arguments.Has("json")) {
     PrintDocument({{"attachments", ArrayOf(all, [&](const Inspected& each) {
@@ -275,7 +301,9 @@ int RunInspect(const Arguments& arguments) {
   return std::ranges::all_of(all, &Inspected::IsWell) ? kYes : kNo;
 }
 
-constexpr std::array kInspectFlags = {kJsonFlag};
+constexpr std::array kInspectFlags = {
+    kJsonFlag,
+    Flag{"from", "ADDRESS", "the client that gets no answer; default: anyone"}};
 
 }  // namespace
 
@@ -288,9 +316,10 @@ const Command kInspect = {
 addresses, or a port that it publishes. Of an id and a name any beginning of two characters will do
 that only one has.
 
-Says what is wrong in the order in which a packet meets it: the host's side against what was
-configured; chains of other programs that drop after ours; then, inside the allocation's
-namespace, its interface, its routes, and who listens on the published ports.
+Says what is wrong in the order in which a packet meets it, and what to type against it: the
+host's side against what was configured; uplink, routes, neighbours, settings and other programs'
+rules on the node; then, inside the allocation's namespace, its interface, its routes, rules, and
+who listens on the published ports. A rule that asks for a client's address counts with -from.
 Exit 1 if something is wrong, or if nothing, or more than one, has that name.
 )",
     .flags = kInspectFlags,

@@ -2,26 +2,35 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "base/list.h"
 #include "base/text.h"
 #include "firewall/foreign_drops.h"
 #include "netlink/core/netns.h"
-#include "netlink/sockets/listeners.h"
 #include "plugin/attachment/reconcile.h"
-#include "plugin/link/container.h"
-#include "portmap/mapping.h"
+#include "plugin/causes/in_container.h"
 
 namespace nomad_bridge::cli {
 namespace {
 
-using Lines = std::vector<std::string>;
+using causes::Cause;
+using causes::Causes;
+using causes::Listening;
 
-Lines HostMismatches(state::Host& host, const Attachment& attachment) {
+void AddNew(Causes& causes, Causes more) {
+  for (Cause& cause : more) {
+    if (std::ranges::find(causes, cause.text, &Cause::text) == causes.end()) {
+      causes.push_back(std::move(cause));
+    }
+  }
+}
+
+Causes HostMismatches(state::Host& host, const Attachment& attachment) {
+  const std::string reconcile = "nomad-bridge reconcile";
   if (attachment.state == State::kMaking || attachment.state == State::kLeaving) {
-    return {Format("an attachment that is {}", Text(attachment.state))};
+    return {{.text = Format("an attachment that is {}", Text(attachment.state)),
+             .fix = "nomad-bridge gc"}};
   }
   const std::optional<FileLock> lock = host.records.TryLock(attachment.id);
   if (!lock || attachment.state == State::kDead) {
@@ -29,136 +38,130 @@ Lines HostMismatches(state::Host& host, const Attachment& attachment) {
   }
   const attachment::Scope scope = {.extent = attachment::Scope::Extent::kOne,
                                    .record = &*attachment.record};
-  return attachment::Reconcile(host, scope, Mode::kLook).mismatches.TextsLeft();
+  const attachment::Outcome outcome = attachment::Reconcile(host, scope, Mode::kLook);
+  Causes causes;
+  for (const Mismatch& mismatch : outcome.mismatches.left()) {
+    causes.push_back({.text = mismatch.text,
+                      .fix = mismatch.repairable
+                                 ? reconcile
+                                 : Cat("nomad alloc stop ", ShellWord(mismatch.owner))});
+  }
+  return causes;
 }
 
-Lines RouteMismatches(rtnl::Socket& container, const Attachment& attachment) {
-  const state::Record& record = *attachment.record;
-  const std::optional<rtnl::Link> link = container.FindLink(attachment.id.ifname);
-  if (!link) {
-    return {Format("no interface '{}'", attachment.id.ifname)};
+// The ports that are looked at: those that somebody listens on. What is published for several
+// protocols or families is a fault only where none of them is listened on.
+std::vector<portmap::DnatEntry> TakeListened(const std::vector<Listening>& all,
+                                             SideMismatches& sides) {
+  std::map<std::uint16_t, std::vector<const Listening*>> targets;  // by the container's port
+  for (const Listening& each : all) {
+    targets[each.port.container_port].push_back(&each);
   }
-  if (!link->up) {
-    return {Format("interface '{}' is down", attachment.id.ifname)};
-  }
-  Lines mismatches;
-  if (std::optional<std::string> mismatch = link::FindMacMismatch(*link, record)) {
-    mismatches.push_back(*std::move(mismatch));
-  }
-  const std::vector<Ip> present = AddressesOnly(container.Addresses(*link));
-  for (const Cidr& address : record.ipam.addresses) {
-    if (!Contains(present, address.address)) {
-      mismatches.push_back(
-          Format("interface '{}' has lost {}", attachment.id.ifname, address.address));
-    }
-  }
-  const std::vector<Route> routes = container.Routes();
-  std::set<Family> published;
-  for (const portmap::DnatEntry& port : record.rules.ports) {
-    published.insert(port.container_ip.family());
-  }
-  for (const Family family : published) {
-    const auto is_default = [&](const Route& route) {
-      return route.destination.prefix_length == 0 && route.destination.address.family() == family;
-    };
-    if (std::ranges::none_of(routes, is_default)) {
-      mismatches.push_back(Format("no default route for {}: answers find no way back",
-                                  family == Family::kIpv4 ? "IPv4" : "IPv6"));
-    }
-  }
-  return mismatches;
-}
-
-// Whether, and where, somebody listens on a container port.
-struct Listening {
-  std::string where;          // "tcp/80"
-  bool is_answered = false;   // on the address that packets come for
-  std::string mismatch = {};  // why not
-};
-
-Listening FindListener(const netlink::Netns& container, const portmap::DnatEntry& port) {
-  Listening listening{.where = Cat(portmap::Text(port.protocol), '/', port.container_port)};
-  if (port.protocol == portmap::Protocol::kSctp) {
-    listening.is_answered = true;  // whose sockets are not listed
-    return listening;
-  }
-  const std::vector<sockets::Listener> all = sockets::Listeners(
-      container, static_cast<sockets::Protocol>(port.protocol), port.container_port);
-  listening.is_answered = std::ranges::any_of(
-      all, [&](const sockets::Listener& each) { return each.Accepts(port.container_ip); });
-  listening.mismatch = all.empty() ? Cat("no listener on ", listening.where)
-                                   : Format("the listener on {} is on {}:{}, not on {}",
-                                            listening.where,
-                                            Bracketed(all.front().address),
-                                            port.container_port,
-                                            port.container_ip);
-  return listening;
-}
-
-// What is published for several protocols is a fault only where none of them is listened on.
-void LookForListeners(const netlink::Netns& container,
-                      const state::Record& record,
-                      SideMismatches& sides) {
-  using Target = std::pair<Ip, std::uint16_t>;
-  std::map<Target, std::vector<Listening>> targets;
-  for (const portmap::DnatEntry& port : record.rules.ports) {
-    targets[{port.container_ip, port.container_port}].push_back(FindListener(container, port));
-  }
+  std::vector<portmap::DnatEntry> listened;
   for (const auto& each : targets) {
     const auto answered = std::ranges::find_if(each.second, &Listening::is_answered);
-    for (const Listening& listening : each.second) {
-      Lines& lines = answered == each.second.end() ? sides.container : sides.notes;
-      const std::string line =
-          answered == each.second.end()
-              ? listening.mismatch
-              : Format("{}, but {} is answered", listening.mismatch, answered->where);
-      if (!listening.is_answered && !Contains(lines, line)) {
-        lines.push_back(line);
+    for (const Listening* const listening : each.second) {
+      if (listening->is_answered) {
+        listened.push_back(listening->port);
+      } else if (answered == each.second.end()) {
+        AddNew(sides.container,
+               {{.text = listening->mismatch,
+                 .fix = "let its task listen there, or publish the port that it listens on"}});
+      } else if (const std::string note = Format("{}, but {} is answered{}",
+                                                 listening->mismatch,
+                                                 (*answered)->where,
+                                                 (*answered)->where == listening->where
+                                                     ? Cat(" on ", (*answered)->port.container_ip)
+                                                     : "");
+                 !Contains(sides.notes, note)) {
+        sides.notes.push_back(note);
       }
     }
   }
+  return listened;
 }
 
-// The namespace may go at any moment.
-void LookInside(const Attachment& attachment, SideMismatches& sides) {
-  const state::Record& record = *attachment.record;
-  const std::optional<netlink::Netns> netns = netlink::Netns::Find(record.netns_path);
-  if (attachment.state == State::kDead) {
-    sides.container = {"its namespace is gone"};
-  } else if (!netns || netns->id() != record.netns) {
-    sides.container = {Format("its namespace is not to be seen at '{}'", record.netns_path)};
-  } else {
-    rtnl::Socket container = rtnl::Socket::In(*netns);
-    sides.container = RouteMismatches(container, attachment);
-    LookForListeners(*netns, record, sides);
-  }
-}
+class Inspection {
+ public:
+  Inspection(state::Host& host, const Attachment& attachment, const std::optional<Ip>& client)
+      : host_(host), attachment_(attachment), record_(*attachment.record), client_(client) {}
 
-Lines PathMismatches(state::Host& host, const state::Record& record) {
-  Lines mismatches;
-  const int mark_bit = record.rules.forward_hook.accept_mark_bit;
-  for (const firewall::ForeignDrop& drop : firewall::FindForeignDrops(host.nft, mark_bit)) {
-    mismatches.push_back(drop.what);
+  // The namespace may go at any moment.
+  SideMismatches Run() {
+    sides_.host = HostMismatches(host_, attachment_);
+    const std::optional<netlink::Netns> netns = netlink::Netns::Find(record_.netns_path);
+    if (attachment_.state == State::kDead) {
+      sides_.container = {{.text = "its namespace is gone", .fix = "nomad-bridge gc"}};
+    } else if (!netns || netns->id() != record_.netns) {
+      sides_.container = {
+          {.text = Format("its namespace is not to be seen at '{}'", record_.netns_path),
+           .fix = "look from where the runtime's mounts are seen"}};
+    } else {
+      LookInside(*netns);
+    }
+    LookForDrops();
+    return std::move(sides_);
   }
-  return mismatches;
-}
+
+ private:
+  void LookInside(const netlink::Netns& netns) {
+    rtnl::Socket container = rtnl::Socket::In(netns);
+    sides_.container = causes::FindInContainer(container, record_);
+    const std::vector<Listening> all = causes::FindListeners(netns, record_);
+    const std::vector<portmap::DnatEntry> listened = TakeListened(all, sides_);
+    for (const Listening& listening : all) {
+      AddNew(sides_.container, causes::FindInService(listening));
+    }
+    if (listened.empty()) {
+      return;
+    }
+    nft::Socket inside = nft::Socket::In(netns);
+    nft::Ruleset rules_inside(inside);
+    nft::Ruleset rules(host_.nft);
+    for (const portmap::DnatEntry& port : listened) {
+      if (client_ && client_->family() != port.container_ip.family()) {
+        continue;
+      }
+      const causes::Journey journey = causes::PlanJourney(host_, port, client_);
+      AddNew(sides_.path, causes::FindOnNode(host_, record_, journey));
+      AddNew(sides_.path, causes::FindInRules(host_, rules, record_, journey));
+      AddNew(sides_.container,
+             causes::FindInContainerRules(container, rules_inside, record_, journey));
+    }
+  }
+
+  // Chains that drop whatever is forwarded: also what an allocation asks itself.
+  void LookForDrops() {
+    if (sides_.path.empty()) {
+      const int mark_bit = record_.rules.forward_hook.accept_mark_bit;
+      for (const auto& [what, fix] : firewall::FindForeignDrops(host_.nft, mark_bit)) {
+        sides_.path.push_back({.text = what, .fix = fix});
+      }
+    }
+  }
+
+  state::Host& host_;
+  const Attachment& attachment_;
+  const state::Record& record_;
+  const std::optional<Ip>& client_;
+  SideMismatches sides_;
+};
 
 }  // namespace
 
-const std::string* SideMismatches::FindCause() const {
-  for (const Lines* const mismatches : {&host, &path, &container}) {
-    if (!mismatches->empty()) {
-      return &mismatches->front();
+const Cause* SideMismatches::FindCause() const {
+  for (const Causes* const side : {&host, &path, &container}) {
+    if (!side->empty()) {
+      return &side->front();
     }
   }
   return nullptr;
 }
 
-SideMismatches FindSideMismatches(state::Host& host, const Attachment& attachment) {
-  SideMismatches sides{.host = HostMismatches(host, attachment),
-                       .path = PathMismatches(host, *attachment.record)};
-  LookInside(attachment, sides);
-  return sides;
+SideMismatches FindSideMismatches(state::Host& host,
+                                  const Attachment& attachment,
+                                  const std::optional<Ip>& client) {
+  return Inspection(host, attachment, client).Run();
 }
 
 }  // namespace nomad_bridge::cli

@@ -1,9 +1,9 @@
 // What is wrong with one attachment, in the order in which a packet to its published port meets it.
 //
-// Shapes   one line each, the first one nearest to the cause; empty: nothing found
+// Shapes   each with what puts it right; the first one nearest to the cause; empty: nothing found
 //          host       the host's side against its record: bridge, veth, addresses, rules
-//          path       chains of other programs behind ours that drop
-//          container  namespace, interface, routes, and who listens on the ports that are published
+//          path       the rest of the node: uplink, routes, neighbours, settings, others' rules
+//          container  namespace, interface, routes, rules, and who listens on the published ports
 //          notes      what is no fault: Nomad publishes every port for tcp and udp, and few services
 //                     listen on both
 // Root     is needed for all of it.
@@ -14,21 +14,25 @@
 #include <string>
 #include <vector>
 
+#include "plugin/causes/journey.h"
 #include "plugin/cli/inventory.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
 
 struct SideMismatches {
-  std::vector<std::string> host;
-  std::vector<std::string> path;
-  std::vector<std::string> container;
+  causes::Causes host;
+  causes::Causes path;
+  causes::Causes container;
   std::vector<std::string> notes;
 
   // Why a packet does not arrive, or its answer does not; nullptr if nothing was found.
-  [[nodiscard]] const std::string* FindCause() const;
+  [[nodiscard]] const causes::Cause* FindCause() const;
 };
 
-[[nodiscard]] SideMismatches FindSideMismatches(state::Host& host, const Attachment& attachment);
+// `client`: who finds that a port does not answer; nullopt: anyone.
+[[nodiscard]] SideMismatches FindSideMismatches(state::Host& host,
+                                                const Attachment& attachment,
+                                                const std::optional<Ip>& client);
 
 }  // namespace nomad_bridge::cli

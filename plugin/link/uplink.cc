@@ -1,15 +1,10 @@
 #include "plugin/link/uplink.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 namespace nomad_bridge::link {
 namespace {
-
-// Beyond every node, so that the route to them is the default one: a.root-servers.net. A dump of
-// the routes would grow with them, and the kernel takes a query for 0.0.0.0 to mean itself.
-constexpr std::array kBeyond = {"198.41.0.4", "2001:503:ba3e::2:30"};
 
 // A container's.
 bool IsHostEnd(const rtnl::Link& link) {
@@ -50,13 +45,18 @@ std::vector<rtnl::Link> Uplinks(rtnl::Socket& net) {
   return links;
 }
 
+// a.root-servers.net
+Ip Beyond(Family family) {
+  return Ip::Parse(family == Family::kIpv4 ? "198.41.0.4" : "2001:503:ba3e::2:30").value();
+}
+
 int MtuOf(rtnl::Socket& net, int wanted) {
   if (wanted != config::kUplinkMtu) {
     return wanted;
   }
   int least = 0;
-  for (const char* const beyond : kBeyond) {
-    const std::optional<int> index = net.LookupOutputInterface(Ip::Parse(beyond).value());
+  for (const Family family : {Family::kIpv4, Family::kIpv6}) {
+    const std::optional<int> index = net.LookupOutputInterface(Beyond(family));
     const std::optional<rtnl::Link> uplink = index ? net.FindLink(*index) : std::nullopt;
     if (uplink && uplink->index != rtnl::kLoopbackIndex) {
       least = least == 0 ? uplink->mtu : std::min(least, uplink->mtu);

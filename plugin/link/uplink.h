@@ -26,6 +26,10 @@ namespace nomad_bridge::link {
 // uplink. Lists all links.
 [[nodiscard]] std::vector<rtnl::Link> Uplinks(rtnl::Socket& net);
 
+// An address beyond every node, so that the route to it is the default one: a list of the routes
+// would grow with them, and the kernel takes a query for 0.0.0.0 to mean itself.
+[[nodiscard]] Ip Beyond(Family family);
+
 // The MTU in bytes that `wanted`, a config's, stands for; 0 for the kernel's default. For
 // kUplinkMtu it is that of the interface by which packets leave the node, the lesser one if IPv4
 // and IPv6 leave by two; 0 if the node has no default route. Costs two round trips then, and one

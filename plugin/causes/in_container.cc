@@ -1,0 +1,166 @@
+#include "plugin/causes/in_container.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/list.h"
+#include "base/text.h"
+#include "plugin/link/container.h"
+#include "plugin/state/kernel_names.h"
+
+namespace nomad_bridge::causes {
+namespace {
+
+std::string FamilyText(Family family) {
+  return family == Family::kIpv4 ? "IPv4" : "IPv6";
+}
+
+void LookAtAddresses(rtnl::Socket& container,
+                     const rtnl::Link& link,
+                     const state::Record& record,
+                     Causes& causes) {
+  const std::vector<Ip> present = AddressesOnly(container.Addresses(link));
+  for (const Cidr& address : record.ipam.addresses) {
+    if (!Contains(present, address.address)) {
+      causes.push_back({.text = Format("interface '{}' has lost {}", link.name, address.address),
+                        .fix = InsideFix(record,
+                                         Format("{} address add {} dev {}",
+                                                IpTool(address.address.family()),
+                                                address,
+                                                ShellWord(link.name)))});
+    }
+  }
+}
+
+std::set<Family> PublishedFamilies(const state::Record& record) {
+  std::set<Family> families;
+  for (const portmap::DnatEntry& port : record.rules.ports) {
+    families.insert(port.container_ip.family());
+  }
+  return families;
+}
+
+void LookAtDefaultRoutes(rtnl::Socket& container, const state::Record& record, Causes& causes) {
+  const std::vector<Route> routes = container.Routes();
+  for (const Family family : PublishedFamilies(record)) {
+    const auto is_default = [&](const Route& route) {
+      return route.destination.prefix_length == 0 && route.destination.address.family() == family;
+    };
+    if (std::ranges::any_of(routes, is_default)) {
+      continue;
+    }
+    const auto gateway = std::ranges::find_if(
+        record.link.gateways, [&](const Cidr& each) { return each.address.family() == family; });
+    causes.push_back(
+        {.text = Format("no default route for {}: answers find no way back", FamilyText(family)),
+         .fix =
+             gateway == record.link.gateways.end()
+                 ? "add the default route in the container's namespace"
+                 : InsideFix(
+                       record,
+                       Format("{} route add default via {}", IpTool(family), gateway->address))});
+  }
+}
+
+// The gateway as the container finds it.
+void LookAtGateway(rtnl::Socket& container,
+                   const rtnl::Link& link,
+                   const state::Record& record,
+                   Causes& causes) {
+  for (const Cidr& gateway : record.link.gateways) {
+    const auto neighbour = container.FindNeighbour(link, gateway.address);
+    if (neighbour && neighbour->permanent &&
+        neighbour->mac != Mac::ForName(record.link.gateway_ifname)) {
+      causes.push_back(
+          {.text = Format("a permanent neighbour entry has the gateway {} at {}",
+                          gateway.address,
+                          neighbour->mac.Text()),
+           .fix = InsideFix(
+               record, Format("ip neigh del {} dev {}", gateway.address, ShellWord(link.name)))});
+    }
+  }
+}
+
+Listening FindListener(const netlink::Netns& container, const portmap::DnatEntry& port) {
+  Listening listening{.port = port,
+                      .where = Cat(portmap::Text(port.protocol), '/', port.container_port)};
+  if (port.protocol == portmap::Protocol::kSctp) {
+    listening.is_answered = true;  // whose sockets are not listed
+    return listening;
+  }
+  listening.listeners = sockets::Listeners(
+      container, static_cast<sockets::Protocol>(port.protocol), port.container_port);
+  const auto accepts = [&](const sockets::Listener& each) {
+    return each.Accepts(port.container_ip);
+  };
+  listening.is_answered = std::ranges::any_of(listening.listeners, accepts);
+  listening.mismatch = listening.listeners.empty()
+                           ? Cat("no listener on ", listening.where)
+                           : Format("the listener on {} is on {}:{}, not on {}",
+                                    listening.where,
+                                    Bracketed(listening.listeners.front().address),
+                                    port.container_port,
+                                    port.container_ip);
+  std::erase_if(listening.listeners, [&](const sockets::Listener& each) { return !accepts(each); });
+  return listening;
+}
+
+}  // namespace
+
+std::vector<Listening> FindListeners(const netlink::Netns& container, const state::Record& record) {
+  std::vector<Listening> all;
+  for (const portmap::DnatEntry& port : record.rules.ports) {
+    all.push_back(FindListener(container, port));
+  }
+  return all;
+}
+
+Causes FindInContainer(rtnl::Socket& container, const state::Record& record) {
+  const std::string& ifname = record.id.ifname;
+  const std::optional<rtnl::Link> link = container.FindLink(ifname);
+  if (!link) {
+    return {{.text = Format("no interface '{}'", ifname),
+             .fix = Cat("nomad alloc stop ", ShellWord(record.id.container_id))}};
+  }
+  const std::string set_link = Format("ip link set {} ", ShellWord(ifname));
+  if (!link->up) {
+    return {{.text = Format("interface '{}' is down", ifname),
+             .fix = InsideFix(record, set_link + "up")}};
+  }
+  Causes causes;
+  if (const std::optional<std::string> mismatch = link::FindMacMismatch(*link, record)) {
+    causes.push_back(
+        {.text = *mismatch,
+         .fix = InsideFix(record, Cat(set_link, "address ", record.ContainerMac().Text()))});
+  }
+  LookAtAddresses(container, *link, record, causes);
+  LookAtDefaultRoutes(container, record, causes);
+  LookAtGateway(container, *link, record, causes);
+  return causes;
+}
+
+Causes FindInService(const Listening& listening) {
+  Causes causes;
+  for (const sockets::Listener& listener : listening.listeners) {
+    const std::optional<sockets::Process> holder = sockets::FindHolder(listener);
+    const bool is_stopped = holder && holder->stopped;
+    const bool is_full =
+        listener.protocol == sockets::Protocol::kTcp && listener.waiting > listener.backlog;
+    if (!is_stopped && !is_full) {
+      continue;
+    }
+    const std::string who = sockets::HolderOf(listener);
+    causes.push_back(
+        {.text = is_stopped ? Format("{}, which listens on {}, is stopped", who, listening.where)
+                            : Format("{} accepts no connection on {}: {} wait, its backlog is {}",
+                                     who,
+                                     listening.where,
+                                     listener.waiting,
+                                     listener.backlog),
+         .fix = is_stopped ? Cat("kill -CONT ", holder->id)
+                           : Cat("restart what listens there, or give it a larger backlog")});
+  }
+  return causes;
+}
+
+}  // namespace nomad_bridge::causes

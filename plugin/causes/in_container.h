@@ -1,0 +1,30 @@
+// What is wrong inside a container's network namespace, with what would put it right from the
+// node. Nothing is changed.
+//
+// Errors   kKernel
+#pragma once
+
+#include "netlink/sockets/listeners.h"
+#include "plugin/causes/journey.h"
+
+namespace nomad_bridge::causes {
+
+// Whether, and where, somebody listens on a published port.
+struct Listening {
+  portmap::DnatEntry port;
+  std::string where;  // "tcp/80"
+  std::vector<sockets::Listener> listeners;
+  bool is_answered = false;   // on the address that packets come for
+  std::string mismatch = {};  // why not
+};
+
+[[nodiscard]] std::vector<Listening> FindListeners(const netlink::Netns& container,
+                                                   const state::Record& record);
+
+// The interface, its addresses, and the routes of answers.
+[[nodiscard]] Causes FindInContainer(rtnl::Socket& container, const state::Record& record);
+
+// A service that does not accept: its process is stopped, or its backlog is full.
+[[nodiscard]] Causes FindInService(const Listening& listening);
+
+}  // namespace nomad_bridge::causes

@@ -1,0 +1,110 @@
+#include "plugin/causes/journey.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "plugin/link/uplink.h"
+
+namespace nomad_bridge::causes {
+namespace {
+
+std::optional<Cidr> GlobalAddress(rtnl::Socket& net, const rtnl::Link& link, Family family) {
+  for (const Cidr& cidr : net.Addresses(link)) {
+    if (cidr.address.family() == family && !cidr.address.IsLinkLocal()) {
+      return cidr;
+    }
+  }
+  return std::nullopt;
+}
+
+bool HasAddress(rtnl::Socket& net, const rtnl::Link& link, const Ip& address) {
+  const std::vector<Ip> all = AddressesOnly(net.Addresses(link));
+  return std::ranges::find(all, address) != all.end();
+}
+
+// Of two that qualify the one that works.
+template <typename Qualifies>
+std::optional<rtnl::Link> FindUplink(const std::vector<rtnl::Link>& uplinks,
+                                     const Qualifies& qualifies) {
+  std::optional<rtnl::Link> found;
+  for (const rtnl::Link& link : uplinks) {
+    if (qualifies(link) && (!found || (!found->operational && link.operational))) {
+      found = link;
+    }
+  }
+  return found;
+}
+
+std::optional<rtnl::Link> UplinkTo(state::Host& host, const Ip& client) {
+  const rtnl::RouteAnswer way = host.net.LookUpRoute({.destination = client});
+  return way.error == 0 && way.link != 0 && way.link != rtnl::kLoopbackIndex
+             ? host.net.FindLink(way.link)
+             : std::nullopt;
+}
+
+// A machine beyond `uplink`, or, without a default route there, a neighbour on it.
+std::optional<Ip> AnyoneBeyond(state::Host& host, const rtnl::Link& uplink, Family family) {
+  const Ip beyond = link::Beyond(family);
+  const rtnl::RouteAnswer way = host.net.LookUpRoute({.destination = beyond});
+  if (way.error == 0 && way.link == uplink.index) {
+    return beyond;
+  }
+  const std::optional<Cidr> own = GlobalAddress(host.net, uplink, family);
+  if (!own || own->prefix_length >= own->address.bits() - 1) {
+    return std::nullopt;
+  }
+  const Ip first = own->Network().Plus(1);
+  return first == own->address ? first.Plus(1) : first;
+}
+
+}  // namespace
+
+std::string IpTool(Family family) {
+  return family == Family::kIpv4 ? "ip" : "ip -6";
+}
+
+std::string InsideFix(const state::Record& record, const std::string& command) {
+  return Format("nsenter --net={} {}", ShellWord(record.netns_path), command);
+}
+
+std::string Journey::Protocol() const {
+  return std::string(portmap::Text(port.protocol));
+}
+
+Journey PlanJourney(state::Host& host,
+                    const portmap::DnatEntry& port,
+                    const std::optional<Ip>& client) {
+  Journey journey{.port = port,
+                  .client = client,
+                  .node = port.host_ip,
+                  .uplink = std::nullopt,
+                  .is_client_named = client.has_value()};
+  const Family family = journey.family();
+  if (client) {
+    journey.uplink = UplinkTo(host, *client);
+  } else if (!port.host_ip || !port.host_ip->IsLoopback()) {
+    const std::vector<rtnl::Link> uplinks = link::Uplinks(host.net);
+    const Ip beyond = link::Beyond(family);
+    if (port.host_ip) {
+      journey.uplink = FindUplink(uplinks, [&](const rtnl::Link& link) {
+        return HasAddress(host.net, link, *port.host_ip);
+      });
+    }
+    if (!journey.uplink) {
+      journey.uplink = UplinkTo(host, beyond);
+    }
+    if (!journey.uplink) {
+      journey.uplink = FindUplink(uplinks, [&](const rtnl::Link& link) {
+        return GlobalAddress(host.net, link, family).has_value();
+      });
+    }
+    journey.client = journey.uplink ? AnyoneBeyond(host, *journey.uplink, family) : std::nullopt;
+  }
+  if (journey.uplink && !journey.node) {
+    const std::optional<Cidr> own = GlobalAddress(host.net, *journey.uplink, family);
+    journey.node = own ? std::optional(own->address) : std::nullopt;
+  }
+  return journey;
+}
+
+}  // namespace nomad_bridge::causes

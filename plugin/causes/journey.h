@@ -1,0 +1,69 @@
+// A connection to a published port, as far as it can be told before there is one, and what may end
+// it.
+//
+// Shapes   A cause's fix is one command that can be pasted into a shell, or, where no command can
+//          do it, what to do.
+// Errors   kKernel
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "netlink/nft/packet_path.h"
+#include "netlink/rtnl/rtnl.h"
+#include "plugin/state/host.h"
+#include "plugin/state/record.h"
+#include "portmap/mapping.h"
+
+namespace nomad_bridge::causes {
+
+struct Cause {
+  std::string text;
+  std::string fix;
+};
+
+using Causes = std::vector<Cause>;
+
+struct Journey {
+  portmap::DnatEntry port;
+  std::optional<Ip> client;          // as `inspect -from` named it, or anyone beyond the node
+  std::optional<Ip> node;            // the address that is asked; nullopt: any of the node's
+  std::optional<rtnl::Link> uplink;  // by which it comes; nullopt: from this node itself
+  bool is_client_named = false;
+
+  [[nodiscard]] Family family() const { return port.container_ip.family(); }
+  [[nodiscard]] std::string Protocol() const;  // "tcp"
+};
+
+// From `client`, or from anyone: then by the uplink that the default route leads out of, or where
+// there is none, by one with an address.
+[[nodiscard]] Journey PlanJourney(state::Host& host,
+                                  const portmap::DnatEntry& port,
+                                  const std::optional<Ip>& client);
+
+// "ip", "ip -6"
+[[nodiscard]] std::string IpTool(Family family);
+
+// `command`, in the container's namespace.
+[[nodiscard]] std::string InsideFix(const state::Record& record, const std::string& command);
+
+// ---- where it passes, in this order
+
+// Links, addresses, routes, neighbours and settings of the node.
+[[nodiscard]] Causes FindOnNode(state::Host& host,
+                                const state::Record& record,
+                                const Journey& journey);
+
+// Rules of others, in nf_tables, at every hook that the connection's packets pass: on the node,
+// whose ruleset `rules` is, and in the container.
+[[nodiscard]] Causes FindInRules(state::Host& host,
+                                 nft::Ruleset& rules,
+                                 const state::Record& record,
+                                 const Journey& journey);
+[[nodiscard]] Causes FindInContainerRules(rtnl::Socket& container,
+                                          nft::Ruleset& rules,
+                                          const state::Record& record,
+                                          const Journey& journey);
+
+}  // namespace nomad_bridge::causes

@@ -1,0 +1,144 @@
+// 200 nodes of random configuration on which every published port answers: inspect and doctor find
+// nothing there.
+#include <random>
+
+#include "tests/plugin/cli_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+// What other programs do on a node without harm: run by sh on the host.
+const std::vector<std::string> kHarmless = {
+    // Docker
+    "iptables -P FORWARD DROP; iptables -N DOCKER-USER; iptables -A FORWARD -j DOCKER-USER; "
+    "iptables -A DOCKER-USER -j RETURN; iptables -A FORWARD -o docker0 -m conntrack --ctstate "
+    "RELATED,ESTABLISHED -j ACCEPT; iptables -t nat -N DOCKER; iptables -t nat -A PREROUTING -m "
+    "addrtype --dst-type LOCAL -j DOCKER; iptables -t nat -A DOCKER ! -i docker0 -p tcp --dport "
+    "9000 -j DNAT --to-destination 172.17.0.2:9000",
+    "iptables -t raw -A PREROUTING -d 172.17.0.2/32 ! -i docker0 -j DROP",
+    // a firewall of the node itself
+    "nft 'table inet host { chain in { type filter hook input priority 0; policy drop; ct state "
+    "established,related accept; iif lo accept; icmpv6 type { nd-neighbor-solicit, "
+    "nd-neighbor-advert } accept; tcp dport { 22, 4646-4648 } accept; }; }'",
+    // who tried too many passwords
+    "nft 'table inet f2b { set bad { type ipv4_addr; elements = { 192.0.2.7, 203.0.113.9 }; }; "
+    "chain in { type filter hook prerouting priority -150; ip saddr @bad drop; tcp dport 22 ip "
+    "saddr @bad reject; }; }'",
+    "nft 'table ip geo { set far { type ipv4_addr; flags interval; elements = { 203.0.113.0/24, "
+    "192.0.2.0-192.0.2.99 }; }; chain early { type filter hook prerouting priority raw; ip saddr "
+    "@far counter drop; }; }'",
+    "nft 'table inet rpf { chain p { type filter hook prerouting priority raw; fib saddr . iif oif "
+    "missing drop; }; }'",
+    // load
+    "nft 'table inet flood { chain f { type filter hook forward priority -5; ct state new limit "
+    "rate over 10000/second drop; tcp flags & (fin|syn) == (fin|syn) drop; }; }'",
+    "iptables -t mangle -A PREROUTING -m limit --limit 3/minute -j LOG; iptables -t mangle -A "
+    "PREROUTING -p tcp --dport 25 -j DROP",
+    "iptables -t mangle -A PREROUTING -i uplink -j MARK --set-mark 0x20; ip rule add fwmark "
+    "0x40 lookup 100 priority 500",
+    "iptables -t raw -A PREROUTING -p udp --dport 53 -j CT --notrack; iptables -t raw -A "
+    "PREROUTING -p tcp -m multiport --dports 135,137:139,445 -j DROP",
+    "nft 'table inet web { chain p { type nat hook prerouting priority -120; tcp dport 443 "
+    "redirect to :8443; }; }'",
+    "nft 'table bridge quiet { chain f { type filter hook forward priority 0; ether type 0x88cc "
+    "drop; }; chain o { type filter hook output priority 0; ip daddr 192.0.2.1 drop; }; }'",
+    "nft 'table netdev edge { chain i { type filter hook ingress device uplink priority 0; ip "
+    "frag-off & 0x1fff != 0 counter drop; ip saddr 127.0.0.0/8 drop; udp dport { 111, 389 } drop; "
+    "}; }'",
+    "nft 'table inet early { chain f { type filter hook forward priority -10; policy drop; ct "
+    "state vmap { established : accept, related : accept }; iifname vmap { \"nomad\" : accept, "
+    "\"br-other\" : accept }; oifname { \"nomad\", \"br-other\" } accept; }; }'",
+    "nft 'table inet late { chain f { type filter hook forward priority 20; policy drop; jump ok; "
+    "}; chain ok { meta mark and 0x1000 == 0x1000 accept; }; }'",
+    "ip route add blackhole 10.99.0.0/16; ip route add unreachable 10.98.0.0/16; ip rule add to "
+    "10.97.0.0/16 prohibit",
+    "sysctl -qw net.ipv4.conf.all.rp_filter=1",
+    "ip link add spare type veth peer name far; ip address add 192.0.2.129/25 dev spare",
+};
+
+// Inside a container.
+const std::vector<std::string> kHarmlessInside = {
+    "true",
+    "nft 'table inet own { chain i { type filter hook input priority 0; policy drop; ct state "
+    "established accept; iif lo accept; icmpv6 type nd-neighbor-solicit accept; meta l4proto "
+    "icmpv6 accept; tcp dport 80 accept; }; }'",
+    "iptables -A INPUT -p tcp --dport 22 -j REJECT; iptables -A OUTPUT -d 169.254.169.254 -j DROP",
+};
+
+class Healthy : public CliWorld, public ::testing::WithParamInterface<int> {
+ protected:
+  std::mt19937 random_{static_cast<std::uint32_t>(GetParam())};
+
+  bool Maybe() { return random_() % 2 == 0; }
+  const std::string& OneOf(const std::vector<std::string>& all) {
+    return all.at(random_() % all.size());
+  }
+
+  json RandomConfig() {
+    json config = Maybe() ? DualStack() : Config();
+    for (const char* const key : {"ipMasq", "snat", "randomPorts"}) {
+      if (Maybe()) {
+        config[key] = true;
+      }
+    }
+    config[Maybe() ? "hairpinMode" : "promiscMode"] = true;
+    if (Maybe()) {
+      config["ingressPolicy"] = Maybe() ? "same-bridge" : "isolated";
+    }
+    if (Maybe()) {
+      config["inbound"] = "published";
+    }
+    if (Maybe()) {
+      config["mtu"] = 1400;
+    }
+    return config;
+  }
+
+  // Of inspect about each port, and of doctor.
+  void ExpectNothingFound(const std::vector<int>& ports) {
+    for (const int port : ports) {
+      EXPECT_EQ(TcpText(outside(), kHostIp4, static_cast<std::uint16_t>(port)), "hello");
+      EXPECT_THAT(Output(Cat("inspect ", port)), Not(HasSubstr("fix:")));
+      EXPECT_THAT(Output(Cat("inspect ", port, " -from ", kOutsideIp4)), Not(HasSubstr("fix:")));
+    }
+    // A port that answers the world is meant to; a node with two uplinks forwards between them.
+    for (const json& check : RunLine("doctor -json").json.at("checks")) {
+      const bool is_told = check.at("check") == "ports.world" ||
+                           check.at("check") == "forward.uplinks" ||
+                           check.at("check") == "plugins.missing";
+      EXPECT_TRUE(is_told || check.at("verdict") == "ok") << check;
+    }
+  }
+};
+
+TEST_P(Healthy, NothingIsFound) {
+  std::string foreign;
+  for (int i = static_cast<int>(random_() % 4); i > 0; --i) {
+    foreign = OneOf(kHarmless);
+    // Twice is no more than once.
+    static_cast<void>(host().Run({"sh", "-c", foreign}));
+  }
+  std::vector<int> ports;
+  const json config = RandomConfig();
+  for (int i = 0; i <= static_cast<int>(random_() % 3); ++i) {
+    const std::string id = Cat("alloc-", i, "-0000");
+    Node& node = i == 0 ? container() : AddContainer(Cat("c", i));
+    ports.push_back(8000 + i);
+    std::vector<json> mappings = {Port(8000 + i, 80)};
+    if (Maybe()) {
+      mappings.push_back(Port(8000 + i, 80, "udp"));
+    }
+    Attach(Publish(mappings, config), As(id, node, NomadArgs("billing", id)));
+    Serve(node, Protocol::kTcp, {Maybe() ? "0.0.0.0" : "::"}, 80, "hello");
+    node.Must({"sh", "-ec", OneOf(kHarmlessInside)});
+  }
+  if (Maybe()) {
+    static_cast<void>(host().Run({"sh", "-c", OneOf(kHarmless)}));
+  }
+  ExpectNothingFound(ports);
+}
+
+INSTANTIATE_TEST_SUITE_P(Nodes, Healthy, ::testing::Range(0, 200));
+
+}  // namespace
+}  // namespace nomad_bridge::test
