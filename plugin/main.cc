@@ -85,8 +85,9 @@ int Run(const char* program, const std::vector<std::string>& arguments) {
   const cni::PluginType& type = cni::TypeOf(program);
   const char* const command = ::getenv("CNI_COMMAND");
   if (command == nullptr || *command == '\0') {
-    if (!arguments.empty()) {
-      return cli::RunCommandLine(arguments);
+    // A runtime that asks for the fingerprint has no terminal.
+    if (!arguments.empty() || ::isatty(STDOUT_FILENO) == 1) {
+      return cli::RunCommandLine(arguments.empty() ? std::vector<std::string>{"help"} : arguments);
     }
     cni::PrintVersionBanner(type, STDERR_FILENO);
     return EXIT_SUCCESS;

@@ -6,8 +6,8 @@
 // has the table of them.
 //
 // Shapes     Exit codes: see Exit. Flags are `-name`, `--name`, `-name VALUE` or `-name=VALUE`, in
-//            any place; a beginning that only one flag has will do. Every command has -help and
-//            -no-color.
+//            any place, also before the command, and never abbreviated. Every command has -help
+//            and -no-color.
 // Cost       Nothing before main(): all of it is constant-initialised, so an ADD does not pay for
 //            it.
 // Output     Data goes to stdout, remarks and errors to stderr.
@@ -42,8 +42,10 @@ struct Flag {
   const char* name;   // without '-'
   const char* value;  // "FILE"; nullptr if it takes none
   std::string_view meaning;
+  char letter = 0;  // "-n", which means the same; 0: none
 };
 
+constexpr Flag kDryRunFlag{"dry-run", nullptr, "changes nothing, and says what it would", 'n'};
 constexpr Flag kJsonFlag{"json", nullptr, "one JSON document (docs/schema)"};
 
 // What was typed behind a command's name.

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include <getopt.h>
 #include <unistd.h>
 
 #include "base/list.h"
@@ -38,7 +37,7 @@ constexpr std::array kCommands = {
 
 constexpr std::array<Flag, 2> kCommonFlags = {
     Flag{"no-color", nullptr, "no colours; nor with NO_COLOR or NOMAD_CLI_NO_COLOR"},
-    Flag{"help", nullptr, "says this"}};
+    Flag{"help", nullptr, "says this", 'h'}};
 
 constexpr std::string_view kIntroduction =
     R"(A CNI plugin: runtimes start it with CNI_COMMAND and a network config on stdin. For people:
@@ -76,7 +75,10 @@ std::string Suggest(std::string_view typed, const std::vector<std::string_view>&
 }
 
 std::string Spelled(const Flag& flag) {
-  return Cat('-', flag.name, flag.value == nullptr ? "" : Cat(' ', flag.value));
+  return Cat('-',
+             flag.name,
+             flag.value == nullptr ? "" : Cat(' ', flag.value),
+             flag.letter == 0 ? "" : Cat(", -", flag.letter));
 }
 
 std::string UsageLine(const Command& command) {
@@ -116,17 +118,15 @@ const Command& Take(std::vector<std::string>& words) {
       return *command;
     }
   }
-  throw UsageError(Format(
-      "unknown command '{}'{}\nTry 'nomad-bridge help'", words[0], Suggest(words[0], names)));
+  const bool begins_two = words.size() > 1 && std::ranges::any_of(names, [&](const auto& name) {
+                            return name.starts_with(Cat(words[0], ' '));
+                          });
+  const std::string typed = begins_two ? Cat(words[0], ' ', words[1]) : words[0];
+  throw UsageError(
+      Format("unknown command '{}'{}\nTry 'nomad-bridge help'", typed, Suggest(typed, names)));
 }
 
-// getopt's message would neither say what is near nor that a beginning is ambiguous in our words.
-UsageError WrongFlag(const Command& command, const std::string& typed, bool lacks_value) {
-  if (lacks_value) {
-    return UsageError(Format("{} wants a value\n{}", typed, UsageLine(command)));
-  }
-  std::string name = typed.substr(std::min(typed.find_first_not_of('-'), typed.size()));
-  name = name.substr(0, name.find('='));
+UsageError WrongFlag(const Command& command, const std::string& typed, std::string_view name) {
   std::vector<std::string_view> known;
   for (const Flag& flag : FlagsOf(command)) {
     known.emplace_back(flag.name);
@@ -135,39 +135,57 @@ UsageError WrongFlag(const Command& command, const std::string& typed, bool lack
       "{} has no flag '{}'{}\n{}", command.name, typed, Suggest(name, known), UsageLine(command)));
 }
 
-// With glibc's getopt_long_only, which takes `-json` and `--json` for the same, costs no start-up
-// time and is everywhere. CLI11, Debian's header-only library, reads `-json` as `-j -s -o -n`.
-Arguments Parse(const Command& command, std::vector<std::string> words) {
-  const std::vector<Flag> flags = FlagsOf(command);
-  std::vector<option> options;
-  options.reserve(flags.size() + 1);
-  for (const Flag& flag : flags) {
-    options.push_back(
-        {.name = flag.name, .has_arg = flag.value == nullptr ? no_argument : required_argument});
-  }
-  options.push_back({});
-  words.insert(words.begin(), "nomad-bridge");
-  std::vector<char*> argv;
-  argv.reserve(words.size() + 1);
-  for (std::string& word : words) {
-    argv.push_back(word.data());
-  }
-  const int count = static_cast<int>(argv.size());
-  argv.push_back(nullptr);
+bool IsFlag(const std::string& word) {
+  return word.size() > 1 && word.front() == '-';
+}
 
+// By its whole name or its letter: an abbreviation means something else once there is another flag.
+const Flag* FindFlag(const std::vector<Flag>& flags, std::string_view name) {
+  const auto flag = std::ranges::find_if(flags, [&](const Flag& each) {
+    return name == each.name || (each.letter != 0 && name == std::string_view(&each.letter, 1));
+  });
+  return flag == flags.end() ? nullptr : &*flag;
+}
+
+// Not by CLI11, Debian's header-only library, which reads `-json` as `-j -s -o -n`; nor by getopt,
+// which takes abbreviations.
+Arguments Parse(const Command& command, const std::vector<std::string>& words) {
+  const std::vector<Flag> flags = FlagsOf(command);
   Arguments arguments;
-  int index = 0;
-  int found = 0;
-  ::opterr = 0;
-  while ((found = ::getopt_long_only(count, argv.data(), ":", options.data(), &index)) != -1) {
-    if (found != 0) {
-      throw WrongFlag(command, argv.at(static_cast<std::size_t>(::optind) - 1), found == ':');
+  for (auto word = words.begin(); word != words.end(); ++word) {
+    if (*word == "--") {
+      arguments.operands.insert(arguments.operands.end(), word + 1, words.end());
+      break;
     }
-    const Flag& flag = flags.at(static_cast<std::size_t>(index));
-    arguments.flags[flag.name] = ::optarg == nullptr ? "" : ::optarg;
+    if (!IsFlag(*word)) {
+      arguments.operands.push_back(*word);
+      continue;
+    }
+    const std::size_t name_start = std::min(word->find_first_not_of('-'), word->size());
+    const std::size_t name_end = std::min(word->find('='), word->size());
+    const std::string name = word->substr(name_start, name_end - name_start);
+    const bool has_value = name_end < word->size();
+    const Flag* const flag = FindFlag(flags, name);
+    if (flag == nullptr || (has_value && flag->value == nullptr)) {
+      throw WrongFlag(command, *word, name);
+    }
+    std::string value = has_value ? word->substr(name_end + 1) : "";
+    if (flag->value != nullptr && !has_value) {
+      if (word + 1 == words.end()) {
+        throw UsageError(Format("{} wants a value\n{}", *word, UsageLine(command)));
+      }
+      value = *++word;
+    }
+    arguments.flags[flag->name] = value;
   }
-  arguments.operands.assign(argv.begin() + ::optind, argv.end() - 1);
   return arguments;
+}
+
+// Flags may stand before the command, too.
+void MoveFlagsBehind(std::vector<std::string>& words) {
+  if (const auto command = std::ranges::find_if_not(words, IsFlag); command != words.end()) {
+    std::ranges::rotate(words, command);
+  }
 }
 
 int Run(std::vector<std::string> words) {
@@ -177,8 +195,9 @@ int Run(std::vector<std::string> words) {
   } else if (first == "-version" || first == "--version") {
     words = {"version"};
   }
+  MoveFlagsBehind(words);
   const Command& command = Take(words);
-  const Arguments arguments = Parse(command, std::move(words));
+  const Arguments arguments = Parse(command, words);
   if (arguments.Has("no-color")) {
     ::setenv("NO_COLOR", "1", 1);
   }

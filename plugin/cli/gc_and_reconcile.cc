@@ -22,14 +22,12 @@
 namespace nomad_bridge::cli {
 namespace {
 
-constexpr std::array kGcFlags = {
-    Flag{"dry-run", nullptr, "changes nothing, and says what it would"},
-    Flag{"json", nullptr, "prints one JSON document"}};
+constexpr std::array kGcFlags = {kDryRunFlag, kJsonFlag};
 
 constexpr std::array kReconcileFlags = {
-    kGcFlags[0],
+    kDryRunFlag,
     Flag{"if-changed", nullptr, "does nothing while neither rules nor links have changed"},
-    kGcFlags[1]};
+    kJsonFlag};
 
 // kOthersChanged: only what all attachments share was compared.
 enum class RulesetState { kCompared, kOthersChanged, kUnchanged };

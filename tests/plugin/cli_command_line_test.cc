@@ -55,6 +55,13 @@ TEST_F(CommandLine, WithoutAnythingIsTheFingerprintThatNomadReads) {
   EXPECT_EQ(Output("--version"), outcome.err);
 }
 
+// script(1) gives it a terminal.
+TEST_F(CommandLine, WithoutAnythingOnATerminalIsHelp) {
+  Command command = Line({});
+  command.argv = {"script", "-qec", command.argv.front(), "/dev/null"};
+  EXPECT_THAT(Execute(command).out, HasSubstr("nomad-bridge help COMMAND"));
+}
+
 TEST_F(CommandLine, IsNotLookedAtUnderARuntime) {
   Command command = PluginCommand("VERSION", "");
   command.argv.insert(command.argv.end(), {"help", "install"});
@@ -95,11 +102,24 @@ TEST_F(CommandLine, NamesWhatIsNearToWhatItDoesNotKnow) {
        "version has no flag '-hepl'; did you mean 'help'?\nUsage: nomad-bridge version"},
       {{"version", "--no-colour"},
        "version has no flag '--no-colour'; did you mean 'no-color'?\nUsage: nomad-bridge version"},
+      {{"list", "-jso"},
+       "list has no flag '-jso'; did you mean 'json'?\nUsage: nomad-bridge list [-wide] [-json] "
+       "[FILTER...]"},
+      {{"config", "chekc"},
+       "unknown command 'config chekc'; did you mean 'config check'?\nTry 'nomad-bridge help'"},
+      {{"metrics", "-output"},
+       "-output wants a value\nUsage: nomad-bridge metrics [-output FILE] [-per-allocation]"},
       {{"version", "all"}, "version takes no operands\nUsage: nomad-bridge version"},
       {{"completion", "fish"}, "completion knows bash, and no 'fish'"}};
   for (const auto& [arguments, why] : cases) {
     EXPECT_THAT(Run(arguments), Exits(2, Err(Cat("nomad-bridge: ", why, '\n')), Out(""))) << why;
   }
+}
+
+TEST_F(CommandLine, TakesFlagsBeforeTheCommandAndByTheirLetter) {
+  EXPECT_EQ(Output("--json list"), Output("list -json"));
+  EXPECT_TRUE(RunLine("-n -json reconcile").json.at("dryRun"));
+  EXPECT_TRUE(RunLine("gc -json -n").json.at("dryRun"));
 }
 
 TEST_F(CommandLine, IgnoresAReaderWhoHasGone) {
