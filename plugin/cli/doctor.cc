@@ -23,8 +23,9 @@ namespace {
 constexpr std::array<std::string_view, 3> kWords = {"ok", "WARN", "FAIL"};
 constexpr std::array kColours = {Colour::kGood, Colour::kDoubtful, Colour::kBad};
 
-constexpr std::array<Flag, 2> kFlags = {kJsonFlag,
-                                        Flag{"strict", nullptr, "a warning, too, is exit code 1"}};
+constexpr std::array kFlags = {kJsonFlag,
+                               Flag{"quiet", nullptr, "only what is wrong", 'q'},
+                               Flag{"strict", nullptr, "a warning, too, is exit code 1"}};
 
 // The value of `key = "..."` in a config of Nomad.
 std::string FindSetting(const std::string& text, std::string_view key) {
@@ -40,15 +41,29 @@ std::string FindSetting(const std::string& text, std::string_view key) {
   return {};
 }
 
+// Of this node's Nomad; empty if it has none.
+std::string NomadSetting(std::string_view key) {
+  std::string value;
+  for (const std::string& name : Entries("/etc/nomad.d")) {
+    if (value.empty() && name.ends_with(".hcl")) {
+      value = FindSetting(FindFile(Cat("/etc/nomad.d/", name)).value_or(""), key);
+    }
+  }
+  return value;
+}
+
 std::size_t Count(const std::vector<CheckResult>& all, Verdict verdict) {
   return static_cast<std::size_t>(std::ranges::count(all, verdict, &CheckResult::verdict));
 }
 
-std::string TextOf(const std::vector<CheckResult>& all) {
+std::string TextOf(const std::vector<CheckResult>& all, bool is_quiet) {
   constexpr std::size_t kWordWidth = 4;
   constexpr std::size_t kIdWidth = 22;
   std::string text;
   for (const CheckResult& result : all) {
+    if (is_quiet && result.verdict == Verdict::kOk) {
+      continue;
+    }
     const auto index = static_cast<std::size_t>(result.verdict);
     text += Format("{}  {}{}\n",
                    Coloured(Padded(kWords.at(index), kWordWidth), kColours.at(index)),
@@ -65,13 +80,15 @@ Json ResultJson(const CheckResult& result) {
   return {{"check", result.check},
           {"verdict", Lower(kWords.at(static_cast<std::size_t>(result.verdict)))},
           {"what", result.what},
+          {"all", result.all},
           {"fix", result.fix}};
 }
 
 int RunDoctor(const Arguments& arguments) {
   RequireRoot("doctor");
   state::Host host = state::Host::Open();
-  const std::vector<CheckResult> all = RunChecks(host, TakeInventory(host), Cost::kDear);
+  const std::vector<CheckResult> all =
+      RunChecks(host, TakeInventory(host), Cost::kDear, arguments.operands);
   const std::size_t failures = Count(all, Verdict::kFail);
   const std::size_t warnings = Count(all, Verdict::kWarn);
   if (arguments.Has("json")) {
@@ -79,12 +96,50 @@ int RunDoctor(const Arguments& arguments) {
         {{"failures", failures}, {"warnings", warnings}, {"checks", ArrayOf(all, ResultJson)}});
   } else {
     Print(Format("{}{}, {}, {} ok\n",
-                 TextOf(all),
+                 TextOf(all, arguments.Has("quiet")),
                  Counted(failures, "failure"),
                  Counted(warnings, "warning"),
                  all.size() - failures - warnings));
   }
   return failures != 0 || (arguments.Has("strict") && warnings != 0) ? kNo : kYes;
+}
+
+std::vector<Check> AllChecks() {
+  std::vector<Check> checks;
+  for (const std::span<const Check>& table : {kKernelChecks, kNetworkChecks, kNodeChecks}) {
+    checks.insert(checks.end(), table.begin(), table.end());
+  }
+  return checks;
+}
+
+// By its id, or the first word of that.
+bool IsCalled(const Check& check, std::string_view name) {
+  return check.id == name || (check.id.starts_with(name) && check.id[name.size()] == '.');
+}
+
+// Throws for a file that says something else.
+std::vector<std::string> IgnoredChecks() {
+  std::vector<std::string> ignored;
+  const std::optional<std::string> text = FindFile(kIgnoreFile);
+  if (!text) {
+    return ignored;
+  }
+  const Json document = Json::parse(*text, nullptr, false);
+  const std::string wanted =
+      Cat("'", kIgnoreFile, R"(' is not as it has to be: {"ignore": ["ports.world"]})");
+  if (!document.is_object() || !document.value("ignore", Json::array()).is_array()) {
+    throw CannotTell(wanted);
+  }
+  for (const Json& name : document.value("ignore", Json::array())) {
+    const auto is_it = [&](const Check& each) {
+      return name.is_string() && IsCalled(each, name.get<std::string>());
+    };
+    if (std::ranges::none_of(AllChecks(), is_it)) {
+      throw CannotTell(Format("'{}': there is no check {}", kIgnoreFile, name.dump()));
+    }
+    ignored.push_back(name.get<std::string>());
+  }
+  return ignored;
 }
 
 }  // namespace
@@ -130,7 +185,7 @@ void Examination::Run(const Check& check) {
 }
 
 void Examination::Add(Verdict verdict, const std::string& what, const std::string& fix) {
-  results.push_back({check_, verdict, what, fix});
+  results.push_back({.check = check_, .verdict = verdict, .what = what, .fix = fix});
 }
 
 void Examination::AddAll(Verdict verdict,
@@ -139,6 +194,7 @@ void Examination::AddAll(Verdict verdict,
   if (!lines.empty()) {
     const std::size_t more = lines.size() - 1;
     Add(verdict, Cat(lines.front(), more == 0 ? "" : Format(" (and {} more)", more)), fix);
+    results.back().all = lines;
   }
 }
 
@@ -163,12 +219,7 @@ void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
 const std::vector<std::string>& Examination::PluginDirs() {
   if (plugin_dirs_.empty()) {
     const char* const given = ::getenv("CNI_PATH");
-    std::string path = given == nullptr ? "" : given;
-    for (const std::string& name : Entries("/etc/nomad.d")) {
-      if (path.empty() && name.ends_with(".hcl")) {
-        path = FindSetting(FindFile(Cat("/etc/nomad.d/", name)).value_or(""), "cni_path");
-      }
-    }
+    const std::string path = given == nullptr ? NomadSetting("cni_path") : given;
     std::istringstream words(path.empty() ? "/opt/cni/bin" : path);
     for (std::string word; std::getline(words, word, ':');) {
       plugin_dirs_.push_back(word);
@@ -180,7 +231,10 @@ const std::vector<std::string>& Examination::PluginDirs() {
 const std::vector<ConfigFile>& Examination::Configs() {
   if (!configs_) {
     configs_.emplace();
-    for (const std::string& path : cni::FindDefaultConfigFiles()) {
+    const std::string directory = NomadSetting("cni_config_dir");
+    const std::string own = Cat(directory.empty() ? "/opt/cni/config" : directory, '/');
+    for (const std::string& path :
+         directory.empty() ? cni::FindDefaultConfigFiles() : cni::FindConfigFiles(directory)) {
       ConfigFile file{.path = path};
       try {
         file.plugins = cni::ReadPluginConfigs(path);
@@ -188,7 +242,7 @@ const std::vector<ConfigFile>& Examination::Configs() {
         file.error = error.what();
       }
       // In the directory of all runtimes there are networks of podman and others, too.
-      if (path.starts_with("/opt/cni/config/") ||
+      if (path.starts_with(own) ||
           std::ranges::count(file.plugins, "nomad-bridge", &cni::PluginConfig::type) != 0) {
         configs_->push_back(std::move(file));
       }
@@ -197,24 +251,38 @@ const std::vector<ConfigFile>& Examination::Configs() {
   return *configs_;
 }
 
-std::vector<CheckResult> RunChecks(state::Host& host, const Inventory& inventory, Cost most) {
-  Examination node(host, inventory, most);
-  for (const std::span<const Check>& table : {kKernelChecks, kNetworkChecks, kNodeChecks}) {
-    for (const Check& check : table) {
-      if (check.cost <= most) {
-        node.Run(check);
-      }
+std::vector<CheckResult> RunChecks(state::Host& host,
+                                   const Inventory& inventory,
+                                   Cost most,
+                                   const std::vector<std::string>& only) {
+  std::vector<Check> checks = AllChecks();
+  for (const std::string& name : only) {
+    if (std::ranges::none_of(checks, [&](const Check& each) { return IsCalled(each, name); })) {
+      throw UsageError(Format("doctor has no check '{}'; `nomad-bridge doctor` lists them", name));
     }
+  }
+  const std::vector<std::string> ignored = only.empty() ? IgnoredChecks() : only;
+  std::erase_if(checks, [&](const Check& each) {
+    const bool is_named =
+        std::ranges::any_of(ignored, [&](const std::string& name) { return IsCalled(each, name); });
+    return each.cost > most || is_named == only.empty();
+  });
+  Examination node(host, inventory, most);
+  for (const Check& check : checks) {
+    node.Run(check);
   }
   return std::move(node.results);
 }
 
 const Command kDoctor = {
     .name = "doctor",
+    .operands = {"[CHECK...]", 0, kAny},
     .summary = "says what is wrong on this node, and what to type against it",
     .text =
         R"(A line per check: ok, WARN or FAIL, its id, and what was found; below it what to type.
-Nothing is changed. Exit 1: a FAIL; with -strict a WARN, too.
+Nothing is changed. Exit 1: a FAIL; with -strict a WARN, too. CHECK: an id, or the first word of
+some ("ports"). What /etc/nomad-bridge/config.json ignores ({"ignore": ["ports.world"]}) is left
+out unless it is asked for.
 )",
     .flags = kFlags,
     .run = RunDoctor};

@@ -26,17 +26,24 @@ enum class Verdict { kOk, kWarn, kFail };
 struct CheckResult {
   std::string_view check;  // its id
   Verdict verdict;
-  std::string what;  // one line
-  std::string fix;   // what to type; empty if it is well
+  std::string what;                   // one line
+  std::string fix;                    // what to type; empty if it is well
+  std::vector<std::string> all = {};  // where `what` is the first of several
 };
 
 // What a check costs: one that is dear asks for every attachment, reads large files, or starts
 // another program. `metrics`, which runs every half minute, leaves those out.
 enum class Cost { kCheap, kDear };
 
+// `only`: ids, or their first words ("ports"); empty: all but those that the node's operator
+// ignores (kIgnoreFile). Throws UsageError for one that no check has.
 [[nodiscard]] std::vector<CheckResult> RunChecks(state::Host& host,
                                                  const Inventory& inventory,
-                                                 Cost most);
+                                                 Cost most,
+                                                 const std::vector<std::string>& only = {});
+
+// {"ignore": ["ports.world"]}
+constexpr const char* kIgnoreFile = "/etc/nomad-bridge/config.json";
 
 // A network config of the runtime, or why it is none.
 struct ConfigFile {

@@ -111,6 +111,19 @@ void CheckConntrackRoom(Examination& node) {
 
 void CheckForwarding(Examination& node) {
   node.AddMismatches({Area::kForwarding});
+  if (!node.gateways.empty() && netlink::IsSysctlOn(link::ForwardingOf(Family::kIpv4))) {
+    std::vector<std::string> ifnames = link::RoutedUplinks(node.host);
+    for (const auto& [gateway, record] : node.gateways) {
+      ifnames.push_back(gateway);
+    }
+    for (const std::string& ifname : ifnames) {
+      const std::string setting = Format("net/ipv4/conf/{}/forwarding", ifname);
+      if (netlink::FindSysctl(setting) == "0") {
+        node.Fail(Format("{} is 0: what comes by '{}' gets to no allocation", setting, ifname),
+                  Format("sysctl -w {}=1", setting));
+      }
+    }
+  }
   for (const Attachment* const attachment : node.running) {
     if (!attachment->record->link.gateways.empty()) {
       continue;  // reconcile turns it on

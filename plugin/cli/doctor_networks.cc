@@ -189,6 +189,29 @@ void CheckSubnets(Examination& node) {
               "another subnet in the conflist, then start its allocations anew");
 }
 
+// Attachments that no command works on, and that are neither live nor dead.
+void CheckStates(Examination& node) {
+  std::vector<std::string> unreadable;
+  std::vector<std::string> unfinished;
+  std::vector<std::string> unrecorded;
+  for (const Attachment& attachment : node.inventory.attachments) {
+    const std::string name = Format("container '{}'", attachment.id.container_id);
+    const bool is_passing =
+        attachment.state == State::kMaking || attachment.state == State::kLeaving;
+    if (attachment.state == State::kUnreadable) {
+      unreadable.push_back(Format("the record of {} cannot be read: {}", name, attachment.problem));
+    } else if (attachment.state == State::kUnrecorded) {
+      unrecorded.push_back(Format("{} has '{}', and no record", name, attachment.host_veth));
+    } else if (is_passing && node.host.records.TryLock(attachment.id)) {
+      unfinished.push_back(Format(
+          "an {} of {} was killed", attachment.state == State::kMaking ? "ADD" : "DEL", name));
+    }
+  }
+  node.AddAll(Verdict::kFail, unreadable, "nomad alloc stop, for each: DEL needs no record");
+  node.AddAll(Verdict::kFail, unrecorded, "nomad alloc stop, for each: DEL needs no record");
+  node.AddAll(Verdict::kWarn, unfinished, kGcFix);
+}
+
 void CheckDead(Examination& node) {
   std::size_t attachments = 0;
   std::size_t addresses = 0;
@@ -199,7 +222,11 @@ void CheckDead(Examination& node) {
     }
   }
   if (attachments != 0) {
-    node.Warn(Format("{} attachments hold {} addresses", attachments, addresses), kGcFix);
+    node.Warn(Format("{} {} {}",
+                     Counted(attachments, "attachment"),
+                     attachments == 1 ? "holds" : "hold",
+                     addresses == 1 ? "1 address" : Cat(addresses, " addresses")),
+              kGcFix);
   }
 }
 
@@ -214,6 +241,7 @@ constexpr std::array kNetworkTable = {
     Check{"bridge.mac", Cost::kDear, CheckMacs},
     Check{"bridge.mtu", Cost::kCheap, CheckMtu},
     Check{"bridge.subnet_overlap", Cost::kCheap, CheckSubnets},
+    Check{"records", Cost::kCheap, CheckStates},
     Check{"dead", Cost::kCheap, CheckDead},
 };
 

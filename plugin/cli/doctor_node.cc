@@ -3,6 +3,9 @@
 #include <set>
 #include <sstream>
 
+#include <sys/statvfs.h>
+#include <unistd.h>
+
 #include "base/file.h"
 #include "base/list.h"
 #include "base/text.h"
@@ -15,6 +18,8 @@ namespace nomad_bridge::cli {
 namespace {
 
 constexpr std::size_t kMaxProgramBytes = 256 << 20;
+// systemd-resolved's list of the resolvers behind its stub.
+constexpr const char* kRealResolvConf = "/run/systemd/resolve/resolv.conf";
 constexpr const char* kOwnName = "nomad-bridge";
 
 // A program that manages links, and what it says of one in a file of the link's number.
@@ -170,6 +175,32 @@ void CheckMissingPlugins(Examination& node) {
   }
 }
 
+// What a runtime finds and cannot start.
+void CheckExecutable(Examination& node) {
+  for (const std::string& name : PluginNames(node)) {
+    const std::vector<std::string> files = FilesOf(node, name);
+    if (!files.empty() && ::access(files.front().c_str(), X_OK) != 0) {
+      node.Fail(Format("'{}' is not executable", files.front()),
+                Cat("chmod +x ", ShellWord(files.front())));
+    }
+  }
+}
+
+// Where an ADD writes its record before anything else.
+void CheckRun(Examination& node) {
+  struct statvfs room {};
+  if (::statvfs(state::kStateDirectory, &room) != 0 && ::statvfs("/run", &room) != 0) {
+    return;
+  }
+  if ((room.f_flag & ST_RDONLY) != 0) {
+    node.Fail("/run is read-only: no ADD can write its record", "mount -o remount,rw /run");
+  } else if (room.f_bavail == 0 || (room.f_files != 0 && room.f_favail == 0)) {
+    node.Fail("/run is full: no ADD can write its record",
+              "mount -o remount,size=20%,nr_inodes=0 /run; du -xh /run | sort -h | tail says what "
+              "fills it");
+  }
+}
+
 void CheckConflists(Examination& node) {
   for (const ConfigFile& file : node.Configs()) {
     const std::string fix = Cat("nomad-bridge config check ", ShellWord(file.path));
@@ -207,8 +238,11 @@ void CheckDnsStub(Examination& node) {
             Format("/etc/resolv.conf names a resolver on the node's 127.0.0.0/8, which "
                    "allocations of network '{}' cannot reach",
                    plugin.request.id.network),
-            Format(R"("ipam": {"resolvConf": "/run/systemd/resolve/resolv.conf"} in {})",
-                   ShellWord(file.path)));
+            Format("in the plugin's object of {}: {}",
+                   ShellWord(file.path),
+                   IsStub(FindFile(kRealResolvConf).value_or("nameserver 127.0.0.1"))
+                       ? R"("dns": {"nameservers": ["ADDRESS"]}, of a resolver that they reach)"
+                       : Cat(R"("ipam": {"resolvConf": ")", kRealResolvConf, R"("})")));
       }
     }
   }
@@ -220,6 +254,8 @@ constexpr std::array kNodeTable = {
     Check{"plugins.version", Cost::kDear, CheckPluginVersion},
     Check{"plugins.shadowed", Cost::kDear, CheckShadowedPlugins},
     Check{"plugins.missing", Cost::kCheap, CheckMissingPlugins},
+    Check{"plugins.executable", Cost::kCheap, CheckExecutable},
+    Check{"run", Cost::kCheap, CheckRun},
     Check{"conflist.valid", Cost::kCheap, CheckConflists},
     Check{"iptables.missing", Cost::kCheap, CheckIptables},
     Check{"dns.stub", Cost::kCheap, CheckDnsStub},

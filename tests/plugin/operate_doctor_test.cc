@@ -55,7 +55,7 @@ TEST_F(Doctor, FindsNothingWhereAllIsWell) {
   EXPECT_THAT(Examine("-strict"),
               Exits(0,
                     Out(StartsWith("ok    kernel.nf_tables      ")),
-                    Out(EndsWith("\n0 failures, 0 warnings, 34 ok\n")),
+                    Out(EndsWith("\n0 failures, 0 warnings, 37 ok\n")),
                     Out(Not(HasSubstr("fix:")))));
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
@@ -76,7 +76,7 @@ TEST_F(Doctor, SaysItInOneLineWithWhatToType) {
               Exits(1,
                     Out(HasSubstr("FAIL  sysctl.ip_forward     net/ipv4/ip_forward is 0")),
                     Out(HasSubstr("\n      fix: nomad-bridge reconcile\n")),
-                    Out(HasSubstr("\n1 failure, 0 warnings, 33 ok\n"))));
+                    Out(HasSubstr("\n1 failure, 0 warnings, 36 ok\n"))));
 }
 
 TEST_F(Doctor, FailsOnWarningsIfStrict) {
@@ -199,8 +199,34 @@ fail conflist.valid: /opt/cni/config/bad.conflist: invalid 'mtu': 1
 fix: nomad-bridge config check /opt/cni/config/bad.conflist
 
 DnsStub $ echo 'nameserver 127.0.0.53' >/run/resolv.conf
+mkdir -p /run/systemd/resolve; echo 'nameserver 203.0.113.53' >/run/systemd/resolve/resolv.conf
 warn dns.stub: allocations of network 'nomad' cannot reach
-fix: "ipam": {"resolvConf": "/run/systemd/resolve/resolv.conf"} in /opt/cni/config/nomad.conflist
+fix: /opt/cni/config/nomad.conflist: "ipam": {"resolvConf": "/run/systemd/resolve/resolv.conf"}
+
+DnsStubAlone $ echo 'nameserver 127.0.0.53' >/run/resolv.conf
+warn dns.stub: allocations of network 'nomad' cannot reach
+fix: /opt/cni/config/nomad.conflist: "dns": {"nameservers": ["ADDRESS"]}
+
+UplinkForwarding $ sysctl -qw net.ipv4.conf.uplink.forwarding=0
+fail sysctl.ip_forward: net/ipv4/conf/uplink/forwarding is 0: what comes by 'uplink' gets to no
+fix: sysctl -w net/ipv4/conf/uplink/forwarding=1
+
+NotExecutable $ rm /opt/cni/bin/nomad-bridge; printf x >/opt/cni/bin/nomad-bridge
+fail plugins.executable: '/opt/cni/bin/nomad-bridge' is not executable
+fix: chmod +x /opt/cni/bin/nomad-bridge
+
+BadRecord $ echo '{' >/run/nomad-bridge/nomad/alloc-1@eth0.json
+fail records: the record of container 'alloc-1' cannot be read
+fix: nomad alloc stop
+
+LostRecord $ rm /run/nomad-bridge/nomad/alloc-1@eth0.json
+fail records: container 'alloc-1' has
+fix: nomad alloc stop
+
+OwnDirectory $ mkdir -p /run/lists; echo '{' >/run/lists/broken.conflist
+cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /etc/nomad.d; printf 'client {\n  cni_config_dir = "/run/lists"\n}\n' >/etc/nomad.d/client.hcl
+fail conflist.valid: /run/lists/broken.conflist
+fix: nomad-bridge config check /run/lists/broken.conflist
 )";
 
 struct Damage : Named {
@@ -262,7 +288,7 @@ TEST_F(Doctor, NamesTheProcessWhosePortIsAnAllocations) {
 TEST_F(Doctor, CountsTheDead) {
   AttachDead("doomed");
   const json found = FindingsOf("dead").at(0);
-  EXPECT_EQ(found.at("what"), "1 attachments hold 1 addresses");
+  EXPECT_EQ(found.at("what"), "1 attachment holds 1 address");
   EXPECT_EQ(found.at("fix"), "nomad-bridge gc");
 }
 
