@@ -2,13 +2,13 @@
 #include <array>
 #include <cstdlib>
 #include <exception>
-#include <numeric>
 #include <utility>
 
 #include <unistd.h>
 
 #include "base/list.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "base/text.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/terminal.h"
@@ -49,29 +49,10 @@ constexpr std::string_view kConventions = R"(
 failed; 2 misunderstood, or it cannot be told (no root, unreadable).
 )";
 
-// Levenshtein's: how many characters to add, take away or change.
-std::size_t Distance(std::string_view one, std::string_view other) {
-  std::vector<std::size_t> row(other.size() + 1);
-  std::iota(row.begin(), row.end(), 0U);
-  for (std::size_t i = 0; i < one.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < other.size(); ++j) {
-      const std::size_t changed = diagonal + (one[i] == other[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, diagonal + 1, row[j] + 1});
-    }
-  }
-  return row.back();
-}
-
 // "; did you mean 'list'?", if any of `known` is near.
 std::string Suggest(std::string_view typed, const std::vector<std::string_view>& known) {
-  constexpr std::size_t kFar = 4;
-  const auto distance = [&](std::string_view name) { return Distance(typed, name); };
-  const auto nearest = std::ranges::min_element(known, {}, distance);
-  const bool is_near = nearest != known.end() &&
-                       distance(*nearest) < std::min(kFar, std::max(typed.size(), std::size_t{1}));
-  return is_near ? Format("; did you mean '{}'?", *nearest) : "";
+  const std::string_view nearest = FindNearest(typed, known);
+  return nearest.empty() ? "" : Format("; did you mean '{}'?", nearest);
 }
 
 std::string Spelled(const Flag& flag) {

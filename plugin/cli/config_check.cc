@@ -8,14 +8,77 @@
 #include "plugin/cli/command.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/cni/conflist.h"
+#include "plugin/cni/json.h"
 #include "plugin/cni/plugin_type.h"
 #include "plugin/config/config.h"
 
 namespace nomad_bridge::cli {
 namespace {
 
+// Networks of all files so far: two of them must not be in each other's way. On one bridge they may
+// share a subnet.
+class Networks {
+ public:
+  // Throws for a network that another file has, or one with a subnet of another's.
+  void Add(const std::string& path, const std::string& name, const config::Config& config) {
+    const std::string& bridge = config.link.bridge;
+    for (const Known& known : all_) {
+      if (known.path != path && known.name == name) {
+        throw Error(Code::kInvalidConfig,
+                    Format("network '{}' is that of '{}', too", name, known.path));
+      }
+      for (const ipam::RangeSet& set : config.ipam.ranges) {
+        for (const ipam::Range& range : set) {
+          if (known.bridge != bridge && known.subnet.Overlaps(range.subnet)) {
+            throw Error(Code::kInvalidConfig,
+                        Format("subnet {} overlaps with {} of network '{}' in '{}'",
+                               range.subnet,
+                               known.subnet,
+                               known.name,
+                               known.path));
+          }
+        }
+      }
+    }
+    for (const ipam::RangeSet& set : config.ipam.ranges) {
+      for (const ipam::Range& range : set) {
+        all_.push_back({.path = path, .name = name, .bridge = bridge, .subnet = range.subnet});
+      }
+    }
+  }
+
+ private:
+  struct Known {
+    std::string path;
+    std::string name;
+    std::string bridge;
+    Cidr subnet;
+  };
+  std::vector<Known> all_;
+};
+
+// What an ADD takes, and its author may not have meant.
+void Remark(const std::string& path,
+            const cni::PluginConfig& plugin,
+            const config::Config& config) {
+  for (const auto& [key, nearest] : config.unknown_keys) {
+    LogLine("{}: unknown key '{}'{}",
+            path,
+            key,
+            nearest.empty() ? "" : Format("; did you mean '{}'?", nearest));
+  }
+  const cni::JsonView capabilities = cni::JsonView(*plugin.request.config, "").Find("capabilities");
+  if (cni::TypeOf(plugin.type).Provides(cni::Part::kPorts) &&
+      !(capabilities && capabilities.FindBool("portMappings").value_or(false))) {
+    LogLine("{}: no port is published: '{}' lacks {}",
+            path,
+            plugin.type,
+            R"("capabilities": {"portMappings": true})");
+  }
+}
+
 // Throws what an ADD with it would answer.
-std::string CheckFile(const std::string& path) {
+std::string CheckFile(const std::string& path, Networks& networks) {
   if (!FindStatus(path)) {
     throw Error(Code::kIo, "there is no such file");
   }
@@ -24,7 +87,9 @@ std::string CheckFile(const std::string& path) {
   for (const cni::PluginConfig& plugin : cni::ReadPluginConfigs(path)) {
     network = plugin.request.id.network;
     if (Contains(cni::PluginTypeNames(), plugin.type)) {
-      static_cast<void>(config::ParseConfig(plugin.request, cni::TypeOf(plugin.type)));
+      const config::Config config = config::ParseConfig(plugin.request, cni::TypeOf(plugin.type));
+      networks.Add(path, network, config);
+      Remark(path, plugin, config);
     } else {
       others += Cat(others.empty() ? "" : ", ", Quoted(plugin.type));
     }
@@ -38,9 +103,10 @@ std::string CheckFile(const std::string& path) {
 
 int RunConfigCheck(const Arguments& arguments) {
   int exit = kYes;
+  Networks networks;
   for (const std::string& path : arguments.operands) {
     try {
-      Print(CheckFile(path));
+      Print(CheckFile(path, networks));
     } catch (const std::exception& error) {
       // The reader of the list names the file already.
       const bool is_named = std::string_view(error.what()).find(path) != std::string_view::npos;
@@ -59,7 +125,9 @@ const Command kConfigCheck = {
     .summary = "whether a conflist, or a single plugin's config, is valid",
     .text =
         R"(Reads each FILE as an ADD would, and changes nothing. Of what is wrong it names file, key and
-what is allowed. Plugins of other names in a list are named, not checked. Exit 1: invalid.
+what is allowed; of several FILEs also two with the same network, or with subnets that overlap.
+Unknown keys, and ports that are not asked for, are remarks. Plugins of other names in a list are
+named, not checked. Exit 1: invalid.
 )",
     .run = RunConfigCheck};
 

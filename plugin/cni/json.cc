@@ -106,6 +106,9 @@ const json* JsonView::FindMember(std::string_view key) const {
   if (!value_->is_object()) {
     throw Wrong("an object");
   }
+  if (asked_ != nullptr) {
+    asked_->emplace_back(key);
+  }
   const std::string wanted = Lower(key);
   auto found = value_->end();
   for (auto member = value_->begin(); member != value_->end(); ++member) {
@@ -120,6 +123,14 @@ const json* JsonView::FindMember(std::string_view key) const {
     found = member;
   }
   return found != value_->end() ? &*found : nullptr;
+}
+
+std::vector<std::string> JsonView::Keys() const {
+  std::vector<std::string> keys;
+  for (auto member = value_->begin(); member != value_->end(); ++member) {
+    keys.push_back(member.key());
+  }
+  return keys;
 }
 
 std::vector<JsonView> JsonView::Elements() const {

@@ -53,6 +53,13 @@ class JsonView {
   [[nodiscard]] const nlohmann::json& value() const { return *value_; }
   [[nodiscard]] const std::string& path() const { return path_; }
 
+  // The same view, which adds to `asked` each key that it is asked for.
+  [[nodiscard]] JsonView Recording(std::vector<std::string>& asked) const {
+    JsonView recording = *this;
+    recording.asked_ = &asked;
+    return recording;
+  }
+
   // "object", "array", "string", "number", "boolean" or "null".
   [[nodiscard]] std::string_view Kind() const;
 
@@ -64,6 +71,8 @@ class JsonView {
   [[nodiscard]] bool Has(std::string_view key) const { return FindMember(key) != nullptr; }
   // The same of one that has to be there: `allowed` is what this object has to be.
   [[nodiscard]] JsonView Require(std::string_view key, std::string_view allowed) const;
+  // Those of an object.
+  [[nodiscard]] std::vector<std::string> Keys() const;
   // The elements; throws if this is no array.
   [[nodiscard]] std::vector<JsonView> Elements() const;
 
@@ -117,6 +126,7 @@ class JsonView {
 
   const nlohmann::json* value_;
   std::string path_;
+  std::vector<std::string>* asked_ = nullptr;
 };
 
 }  // namespace nomad_bridge::cni

@@ -150,6 +150,12 @@ void ReadNetwork(Request& request, std::string_view command, std::string& reply_
   if (version && version.Kind() == "string" && IsSupported(version.String())) {
     reply_version = version.String();
   }
+  if (request.verb == Verb::kAdd && config.Has("plugins") && !config.Has("type")) {
+    throw Error(
+        Code::kInvalidConfig,
+        "the config is a whole list: it has 'plugins'",
+        "a plugin gets its own object of the list, with the list's 'name' and 'cniVersion'");
+  }
   request.id.network = DecodeName(config);
   // Only now: the Go plugins look the verb up when they have read the config.
   if (!FindNamed<Verb>(kVerbs, command)) {

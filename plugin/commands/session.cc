@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "plugin/attachment/reconcile.h"
 #include "plugin/cni/error_list.h"
@@ -17,6 +18,14 @@ Session OpenSession(const cni::Request& request, const cni::PluginType& type) {
     throw Error(Code::kInvalidConfig,
                 "prevResult is missing",
                 "it must hold the result of ADD, or of the plugin before this one in the list");
+  }
+  for (const auto& [key, nearest] : config.unknown_keys) {
+    if (is_add && !nearest.empty()) {  // else it is somebody else's
+      LogLine("the config of network '{}' has the unknown key '{}'; did you mean '{}'?",
+              request.id.network,
+              key,
+              nearest);
+    }
   }
   state::Host host = state::Host::Open();
   link::Container container = link::OpenContainer(request, host);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/list.h"
+#include "base/nearest.h"
 #include "base/text.h"
 #include "plugin/cni/args.h"
 #include "plugin/cni/json.h"
@@ -65,10 +66,24 @@ cni::Args ParseArgsFor(const cni::PluginType& type,
   }
 }
 
-Sources MakeSources(const cni::Request& request, const cni::PluginType& type) {
-  const JsonView config(*request.config, "");
+// The keys of a config that were asked for.
+struct Asked {
+  // At first those that are the runtime's.
+  std::vector<std::string> config = {"cniVersion",
+                                     "cniVersions",
+                                     "name",
+                                     "type",
+                                     "capabilities",
+                                     "disableCheck",
+                                     "disableGC",
+                                     "dns"};
+  std::vector<std::string> ipam = {"type"};
+};
+
+Sources MakeSources(const cni::Request& request, const cni::PluginType& type, Asked& asked) {
+  const JsonView config = JsonView(*request.config, "").Recording(asked.config);
   return {.config = config,
-          .ipam = config.Find("ipam"),
+          .ipam = config.Find("ipam").Recording(asked.ipam),
           .runtime = config.Find("runtimeConfig"),
           .cni = config.Find("args").Find("cni"),
           .args = ParseArgsFor(type, request, config),
@@ -100,6 +115,22 @@ void CheckInterfaceMayStayDown(const JsonView& config, const Config& parsed) {
   }
 }
 
+// Names with other characters are extensions of somebody, or comments.
+void AddUnknownKeys(const JsonView& object,
+                    const std::vector<std::string>& asked,
+                    std::vector<UnknownKey>& unknown) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ46";
+  for (const std::string& key : object.Keys()) {
+    const auto is_it = [&, name = Lower(key)](const std::string& each) {
+      return Lower(each) == name;
+    };
+    if (key.find_first_not_of(kLetters) == key.npos && std::ranges::none_of(asked, is_it)) {
+      unknown.push_back({.key = Cat(object.path(), object.path().empty() ? "" : ".", key),
+                         .nearest = std::string(FindNearest(key, {asked.begin(), asked.end()}))});
+    }
+  }
+}
+
 // The string under `key` of a value that need not be an object; `fallback` for none, and for what
 // ADD refuses, which has never been used.
 std::string UsedOr(const std::string& fallback,
@@ -121,7 +152,8 @@ bool MayBeIpamType(std::string_view ipam_type) {
 }  // namespace
 
 Config ParseConfig(const cni::Request& request, const cni::PluginType& type) {
-  const Sources sources = MakeSources(request, type);
+  Asked asked;
+  const Sources sources = MakeSources(request, type, asked);
   Config config{.rules = ParseRules(sources, type),
                 .labels = ParseLabels(sources),
                 .repair_on_check = sources.config.FindBool("repairOnCheck").value_or(true)};
@@ -140,6 +172,10 @@ Config ParseConfig(const cni::Request& request, const cni::PluginType& type) {
   const JsonView result = sources.config.Find("prevResult");
   if (result && (type.appends_prev_result || request.verb == cni::Verb::kCheck)) {
     config.prev_result = cni::ParseResult(result, request.cni_version);
+  }
+  AddUnknownKeys(sources.config, asked.config, config.unknown_keys);
+  if (sources.ipam && config.ipam.type == cni::kHostLocal) {
+    AddUnknownKeys(sources.ipam, asked.ipam, config.unknown_keys);
   }
   return config;
 }

@@ -110,6 +110,12 @@ struct RulesConfig : RuleSpec {
   std::vector<portmap::PortMapping> ports;
 };
 
+// That nothing here asks for: a runtime's, another plugin's, or misspelt.
+struct UnknownKey {
+  std::string key;      // "ipam.rangStart"
+  std::string nearest;  // a key that is meant perhaps; may be empty
+};
+
 struct Config {
   LinkConfig link;
   IpamConfig ipam;
@@ -118,6 +124,7 @@ struct Config {
   cni::Labels labels;  // CNI_ARGS, then args.cni.labels
   bool repair_on_check = true;
   std::optional<cni::Result> prev_result;
+  std::vector<UnknownKey> unknown_keys;
 };
 
 // For ADD and CHECK: the settings of all parts of `type`. Keys of other parts are not looked at:

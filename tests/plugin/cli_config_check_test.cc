@@ -1,4 +1,7 @@
 // nomad-bridge config check FILE...: what an ADD would refuse, before there is one.
+#include <regex>
+#include <sstream>
+
 #include <unistd.h>
 
 #include "tests/plugin/cli_world.h"
@@ -19,8 +22,10 @@ class ConfigCheck : public CliWorld {
 };
 
 TEST_F(ConfigCheck, TakesListsAndSinglePlugins) {
-  const std::string list = Write(List({{{"type", "nomad-bridge"}}, {{"type", "consul-cni"}}}));
-  const std::string single = Write(DualStack(), "y.conf");
+  const json ports = {{"portMappings", true}};
+  const std::string list =
+      Write(List({{{"type", "nomad-bridge"}, {"capabilities", ports}}, {{"type", "consul-cni"}}}));
+  const std::string single = Write(DualStack({{"capabilities", ports}}), "y.conf");
   EXPECT_EQ(Output(Format("config check {} {}", list, single)),
             "/run/x.conflist: ok, network 'web'; not ours, not checked: 'consul-cni'\n"
             "/run/y.conf: ok, network 'nomad'\n");
@@ -48,6 +53,80 @@ TEST_F(ConfigCheck, SaysTheSameAsAnAdd) {
   const Outcome add = RunPlugin("ADD", config);
   ASSERT_EQ(add.exit_code, 1);
   EXPECT_THAT(RunLine(Cat("config check ", Write(config, "x.conf"))).err, HasSubstr(Msg(add)));
+}
+
+TEST_F(ConfigCheck, NamesUnknownKeysAndWhatIsNearThem) {
+  const std::string path =
+      Write(List({{{"type", "nomad-bridge"},
+                   {"capabilities", {{"portMappings", true}}},
+                   {"ingresPolicy", "isolated"},
+                   {"colour", "blue"},
+                   {"_comment", "ours"},
+                   {"ipam", {{"subnet", "10.0.0.0/24"}, {"rangStart", ""}}}}}));
+  EXPECT_THAT(RunLine(Cat("config check ", path)),
+              Exits(0,
+                    Err("nomad-bridge: /run/x.conflist: unknown key 'colour'\n"
+                        "nomad-bridge: /run/x.conflist: unknown key 'ingresPolicy'; did you mean "
+                        "'ingressPolicy'?\n"
+                        "nomad-bridge: /run/x.conflist: unknown key 'ipam.rangStart'; did you mean "
+                        "'rangeStart'?\n")));
+  EXPECT_THAT(MustRun("ADD", Config({{"ingresPolicy", "isolated"}, {"colour", "blue"}})).err,
+              AllOf(HasSubstr("unknown key 'ingresPolicy'; did you mean 'ingressPolicy'?"),
+                    Not(HasSubstr("colour"))));
+}
+
+// As null each is the same as absent.
+TEST_F(ConfigCheck, KnowsEveryKeyThatIsDocumented) {
+  json config = Config({{"capabilities", {{"portMappings", true}}}});
+  std::istringstream lines(FindFile(NOMAD_BRIDGE_SCHEMAS "/../configuration.md").value());
+  const std::regex row(R"(^\| (`[A-Za-z0-9]+`(?:, `[A-Za-z0-9]+`)*) .*)");
+  const std::regex name("`([A-Za-z0-9]+)`");
+  int count = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (std::smatch found; std::regex_match(line, found, row)) {
+      const std::string keys = found[1];
+      for (std::sregex_iterator key(keys.begin(), keys.end(), name), end; key != end; ++key) {
+        // The others are names of plugins, and what a runtime gives.
+        if (!std::set<std::string>{
+                "firewall", "loopback", "portmap", "ips", "ipRanges", "portMappings"}
+                 .contains(key->str(1))) {
+          config.emplace(key->str(1), nullptr);
+          ++count;
+        }
+      }
+    }
+  }
+  EXPECT_GT(count, 30);
+  EXPECT_EQ(RunLine(Cat("config check ", Write(config, "x.conf"))).err, "");
+}
+
+TEST_F(ConfigCheck, RemarksThatNoPortIsAskedFor) {
+  EXPECT_THAT(RunLine(Cat("config check ", Write(List({{{"type", "nomad-bridge"}}})))),
+              Exits(0,
+                    Err("nomad-bridge: /run/x.conflist: no port is published: 'nomad-bridge' lacks "
+                        R"("capabilities": {"portMappings": true})"
+                        "\n")));
+}
+
+TEST_F(ConfigCheck, RefusesTwoNetworksInEachOthersWay) {
+  const json capable = {{"capabilities", {{"portMappings", true}}}};
+  const std::string one = Write(Config(capable), "one.conf");
+  const std::string same = Write(Config(capable), "same.conf");
+  json other = kOther;
+  other["capabilities"] = capable.at("capabilities");
+  other["ipam"]["subnet"] = "172.26.65.0/24";
+  const std::string overlapping = Write(other, "other.conf");
+  EXPECT_THAT(RunLine(Format("config check {} {}", one, same)),
+              Exits(1, Err(HasSubstr("network 'nomad' is that of '/run/one.conf', too"))));
+  EXPECT_THAT(RunLine(Format("config check {} {}", one, overlapping)),
+              Exits(1,
+                    Err(HasSubstr("subnet 172.26.65.0/24 overlaps with 172.26.64.0/20 of network "
+                                  "'nomad' in '/run/one.conf'"))));
+}
+
+TEST_F(ConfigCheck, AWholeListIsNoConfigOfAPlugin) {
+  EXPECT_THAT(Msg(RunPlugin("ADD", List({{{"type", "nomad-bridge"}}}))),
+              "the config is a whole list: it has 'plugins'");
 }
 
 TEST_F(ConfigCheck, ChecksAllFilesAndExitsOneForAny) {

@@ -1,0 +1,36 @@
+#include "base/nearest.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace nomad_bridge {
+namespace {
+
+// Levenshtein's: how many characters to add, take away or change.
+std::size_t Distance(std::string_view one, std::string_view other) {
+  std::vector<std::size_t> row(other.size() + 1);
+  std::iota(row.begin(), row.end(), 0U);
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < other.size(); ++j) {
+      const std::size_t changed = diagonal + (one[i] == other[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string_view FindNearest(std::string_view typed, const std::vector<std::string_view>& known) {
+  constexpr std::size_t kFar = 4;
+  const auto distance = [&](std::string_view name) { return Distance(typed, name); };
+  const auto nearest = std::ranges::min_element(known, {}, distance);
+  const bool is_near = nearest != known.end() &&
+                       distance(*nearest) < std::min(kFar, std::max(typed.size(), std::size_t{1}));
+  return is_near ? *nearest : "";
+}
+
+}  // namespace nomad_bridge
