@@ -118,6 +118,14 @@ Cell ShowState(const Attachment& attachment) {
   return {text, colour};
 }
 
+std::string ShowAgeOf(const Attachment& attachment) {
+  const std::uint64_t created = attachment.record ? attachment.record->created : 0;
+  return created == 0
+             ? "-"
+             : ShowAge(std::chrono::system_clock::now() -
+                       std::chrono::system_clock::from_time_t(static_cast<std::time_t>(created)));
+}
+
 Json ToJson(const Attachment& attachment, const Inventory& inventory) {
   const std::optional<state::Record>& record = attachment.record;
   const auto& dead_since = attachment.dead_since;
@@ -131,6 +139,7 @@ Json ToJson(const Attachment& attachment, const Inventory& inventory) {
       {"containerId", attachment.id.container_id},
       {"interface", attachment.id.ifname},
       {"state", Text(attachment.state)},
+      {"created", record && record->created != 0 ? Json(record->created) : Json()},
       {"deadSince", dead_since ? Json(std::chrono::system_clock::to_time_t(*dead_since)) : Json()},
       {"problem", NullIfEmpty(attachment.problem)},
       {"addresses", record ? ArrayOf(record->ipam.addresses, &Cidr::Text) : Json()},

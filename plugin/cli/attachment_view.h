@@ -24,6 +24,8 @@ namespace nomad_bridge::cli {
 enum class Extent { kFirst, kAll };
 [[nodiscard]] std::string ShowAddresses(const Attachment& attachment, Extent extent);
 [[nodiscard]] std::string ShowPorts(const Attachment& attachment);
+// Since its ADD: "3m"
+[[nodiscard]] std::string ShowAgeOf(const Attachment& attachment);
 // "dead 3m"
 [[nodiscard]] Cell ShowState(const Attachment& attachment);
 

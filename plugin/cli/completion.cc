@@ -34,7 +34,7 @@ _nomad_bridge() {
         local id
         while read -r id _; do
           [[ $id != "$current"* ]] || COMPREPLY+=("$(printf %q "$id")")
-        done < <(nomad-bridge list 2>/dev/null | sed '1d;/^[0-9]* attachment/,$d')
+        done < <(nomad-bridge list 2>/dev/null | sed 1d)
         return ;;
       completion) from=(-W bash) ;;
       help) from=(-W "$first") ;;

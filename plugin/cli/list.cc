@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include <fnmatch.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
@@ -70,6 +73,12 @@ bool Matches(const Attachment& attachment, const Filters& filters) {
   return std::ranges::all_of(filters, [&](const auto& filter) {
     const std::vector<std::string> values = ValuesOf(attachment, filter.first);
     return std::ranges::any_of(filter.second, [&](const std::string& glob) {
+      if (const auto prefix = filter.first == "addr" ? Cidr::Parse(glob) : std::nullopt) {
+        return std::ranges::any_of(values, [&](const std::string& value) {
+          const std::optional<Ip> address = Ip::Parse(value);
+          return address && prefix->Contains(*address);
+        });
+      }
       return std::ranges::any_of(values, [&](const std::string& value) {
         return ::fnmatch(glob.c_str(), value.c_str(), 0) == 0;
       });
@@ -96,6 +105,7 @@ std::vector<Cell> Row(const Attachment& attachment, const Inventory& inventory, 
             link ? ShowBytes(counters.sent.bytes) : "-",
             link ? ShowBytes(counters.received.bytes) : "-"});
   }
+  Append(row, {ShowAgeOf(attachment)});
   row.push_back(ShowState(attachment));
   return row;
 }
@@ -131,8 +141,8 @@ std::string ShowTable(const Inventory& inventory, bool is_wide) {
   if (is_wide) {
     Append(headers, {"INTERFACE", "VETH", "BRIDGE", "IN", "OUT"});
   }
-  headers.emplace_back("STATE");
-  Table table(headers);
+  Append(headers, {"AGE", "STATE"});
+  Table table(headers, is_wide ? "" : "JOB");
   for (const Attachment& attachment : inventory.attachments) {
     table.Add(Row(attachment, inventory, is_wide));
   }
@@ -156,6 +166,52 @@ Json Document(const Inventory& inventory) {
           {"networks", ArrayOf(inventory.networks, network_json)}};
 }
 
+// By -sort; else as the inventory has them.
+void Sort(std::vector<Attachment>& attachments, const Arguments& arguments) {
+  const auto sort = arguments.flags.find("sort");
+  if (sort == arguments.flags.end()) {
+    return;
+  }
+  const std::string& key = sort->second;
+  if (key == "age") {  // the youngest first
+    const auto created = [](const Attachment& each) {
+      return each.record ? each.record->created : 0;
+    };
+    return static_cast<void>(std::ranges::stable_sort(attachments, std::greater(), created));
+  }
+  if (!Contains(kKeys, key)) {
+    throw UsageError(
+        Format("-sort '{}'; allowed: age job ns group alloc net port addr veth state", key));
+  }
+  if (key == "addr") {
+    const auto address = [](const Attachment& each) {
+      return each.record && !each.record->ipam.addresses.empty()
+                 ? each.record->ipam.addresses.front().address
+                 : Ip();
+    };
+    return static_cast<void>(std::ranges::stable_sort(attachments, {}, address));
+  }
+  std::ranges::stable_sort(attachments, {}, [&](const Attachment& each) {
+    const std::vector<std::string> values = ValuesOf(each, key);
+    return values.empty() ? "" : values.front();
+  });
+}
+
+void Show(const Inventory& inventory, const Arguments& arguments) {
+  if (arguments.Has("json")) {
+    return PrintDocument(Document(inventory));
+  }
+  if (!arguments.Has("q")) {
+    Print(ShowTable(inventory, arguments.Has("wide")));
+    return WriteBestEffort(STDERR_FILENO, Summary(inventory));
+  }
+  std::string ids;
+  for (const Attachment& attachment : inventory.attachments) {
+    ids += Cat(attachment.Allocation(), '\n');
+  }
+  Print(ids);
+}
+
 int RunList(const Arguments& arguments) {
   const Filters filters = ParseFilters(arguments.operands);
   state::Host host = state::Host::Open();
@@ -163,16 +219,15 @@ int RunList(const Arguments& arguments) {
   RemarkOn(inventory);
   std::erase_if(inventory.attachments,
                 [&](const Attachment& each) { return !Matches(each, filters); });
-  if (arguments.Has("json")) {
-    PrintDocument(Document(inventory));
-  } else {
-    Print(Cat(ShowTable(inventory, arguments.Has("wide")), Summary(inventory)));
-  }
+  Sort(inventory.attachments, arguments);
+  Show(inventory, arguments);
   return inventory.attachments.empty() && !filters.empty() ? kNo : kYes;
 }
 
 constexpr std::array kListFlags = {
-    Flag{"wide", nullptr, "whole ids and all addresses, links, traffic"},
+    Flag{"wide", nullptr, "whole ids and all addresses, links, traffic; nothing is cut"},
+    Flag{"q", nullptr, "whole ids alone, a line each"},
+    Flag{"sort", "KEY", "by age, or by what a filter names: job, ns, addr, ..."},
     kJsonFlag};
 
 }  // namespace
@@ -183,7 +238,7 @@ const Command kList = {
     .summary = "what is attached here",
     .text =
         R"(A FILTER is job= ns= group= alloc= net= port= addr= veth= or state= with a glob, as in
-'job=web*' or state=dead; a job alone is job=. Repeated keys are alternatives; different keys must all match.
+'job=web*' or state=dead; a job alone is job=; addr= also takes a subnet. Repeated keys are alternatives; different keys must all match.
 
 State: ok; unplugged: the host's end is missing, down, or not in its bridge; making and
 leaving: an ADD or a DEL is at work, or was killed; dead: the namespace is gone, seen so

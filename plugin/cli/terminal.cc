@@ -16,16 +16,20 @@ namespace nomad_bridge::cli {
 namespace {
 
 constexpr std::size_t kGap = 2;
-// Of a column that is cut: the beginning of an id that inspect takes.
-constexpr std::size_t kNarrowest = 3;
+// Of the column that is cut: enough to tell jobs apart.
+constexpr std::size_t kNarrowest = 8;
 
 bool ShowsColours() {
   const auto is_set = [](const char* name) {
     const char* const value = ::getenv(name);
     return value != nullptr && *value != '\0';
   };
-  static const bool kShows =
-      ::isatty(STDOUT_FILENO) == 1 && !is_set("NO_COLOR") && !is_set("NOMAD_CLI_NO_COLOR");
+  const auto is_dumb = [] {
+    const char* const terminal = ::getenv("TERM");
+    return terminal != nullptr && std::string_view(terminal) == "dumb";
+  };
+  static const bool kShows = ::isatty(STDOUT_FILENO) == 1 && !is_dumb() && !is_set("NO_COLOR") &&
+                             !is_set("NOMAD_CLI_NO_COLOR");
   return kShows;
 }
 
@@ -49,17 +53,6 @@ std::string Cut(std::string_view text, std::size_t width) {
     }
   }
   return Cat(text.substr(0, at), "…");
-}
-
-// Takes from the widest, one character at a time, until all fit or none can give any.
-void Narrow(std::vector<std::size_t>& widths, std::size_t room) {
-  while (std::accumulate(widths.begin(), widths.end(), std::size_t{0}) > room) {
-    const auto widest = std::ranges::max_element(widths);
-    if (*widest <= kNarrowest) {
-      return;
-    }
-    --*widest;
-  }
 }
 
 }  // namespace
@@ -98,8 +91,10 @@ std::string Counted(std::size_t count, std::string_view what) {
 
 Cell::Cell(const std::string& shown, Colour shown_in) : text(Printable(shown)), colour(shown_in) {}
 
-Table::Table(const std::vector<std::string>& headers)
-    : is_help_(false), rows_({{headers.begin(), headers.end()}}) {}
+Table::Table(const std::vector<std::string>& headers, std::string_view cut)
+    : is_help_(false),
+      cut_(static_cast<std::size_t>(std::ranges::find(headers, cut) - headers.begin())),
+      rows_({{headers.begin(), headers.end()}}) {}
 
 std::vector<std::size_t> Table::Widths() const {
   std::vector<std::size_t> widths(rows_.front().size());
@@ -109,9 +104,12 @@ std::vector<std::size_t> Table::Widths() const {
     }
   }
   winsize size{};
-  if (!is_help_ && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-    const std::size_t between = kGap * (widths.size() - 1);
-    Narrow(widths, size.ws_col - std::min<std::size_t>(size.ws_col, between));
+  if (cut_ < widths.size() && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    const std::size_t all =
+        std::accumulate(widths.begin(), widths.end(), kGap * (widths.size() - 1));
+    std::size_t& width = widths[cut_];
+    const std::size_t too_wide = all - std::min<std::size_t>(all, size.ws_col);
+    width = std::max(std::min(width, kNarrowest), width - std::min(width, too_wide));
   }
   return widths;
 }

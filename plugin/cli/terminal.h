@@ -1,9 +1,10 @@
 // What people see: text on stdout, tables, colours.
 //
 // Shapes     A table has a line of headers in capitals, and columns that are two spaces apart. On a
-//            terminal it is as wide as that at most: the widest columns lose their ends, which "…"
-//            shows. Elsewhere nothing is cut. Cells are any bytes; they become one printable line.
-// Colour     only on a terminal, and never with NO_COLOR or NOMAD_CLI_NO_COLOR in the environment
+//            terminal that is narrower one column loses its ends, which "…" shows. Elsewhere
+//            nothing is cut. Cells are any bytes; they become one printable line.
+// Colour     only on a terminal that is not "dumb", and never with NO_COLOR or NOMAD_CLI_NO_COLOR in
+//            the environment
 // Errors     Print: kIo if stdout cannot be written; a reader who has gone (`| head`) is no error.
 // Source     no-color.org; ioctl_tty(2); Nomad's command-line documentation.
 #pragma once
@@ -42,7 +43,8 @@ class Table {
  public:
   // Rows alone, of help: indented, and whole on any terminal.
   Table() = default;
-  explicit Table(const std::vector<std::string>& headers);
+  // `cut`: the header of the column that may be cut; empty: none.
+  explicit Table(const std::vector<std::string>& headers, std::string_view cut = "JOB");
 
   // As many cells as there are headers, or as the first row has.
   void Add(const std::vector<Cell>& row) { rows_.push_back(row); }
@@ -52,6 +54,7 @@ class Table {
   [[nodiscard]] std::vector<std::size_t> Widths() const;
 
   bool is_help_ = true;
+  std::size_t cut_ = static_cast<std::size_t>(-1);
   std::vector<std::vector<Cell>> rows_;
 };
 

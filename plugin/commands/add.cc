@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <ctime>
 #include <utility>
 
 #include "base/text.h"
@@ -106,6 +107,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   // The record is on disk before anything new is made, so that a crash from here on can be cleaned
   // up.
   state::Record intent = state::IntentOf(request, type, config, container.id);
+  intent.created = static_cast<std::uint64_t>(::time(nullptr));
   intent.link.adopted = link::IsAdopted(host, intent.link.bridge);
   attachment::Acquired acquired =
       attachment::AcquireAddresses(host, request, config, std::move(intent), earlier);

@@ -6,6 +6,7 @@
 // Units    addresses are network byte order inside Ip, ports host byte order.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -57,6 +58,7 @@ struct Record {
   cni::Labels labels;
   std::string netns_path;  // the container's network namespace, as CNI_NETNS named it
   netlink::NetnsId netns;
+  std::uint64_t created = 0;  // by ADD, in seconds since 1970; 0: not known
 
   struct Link : config::LinkSpec {
     // Without a bridge: the host ends of a foreign plugin's veth pairs, used by this container

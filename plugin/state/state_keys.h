@@ -99,6 +99,7 @@ void Fields(auto& visit, StoredRecord& stored) {
   visit("labels", stored.record.labels);
   visit("netnsPath", stored.record.netns_path);
   visit("netns", stored.record.netns);
+  visit("created", stored.record.created);
   visit("link", stored.record.link);
   visit("ipam", stored.record.ipam);
   visit("rules", stored.record.rules);

@@ -103,8 +103,8 @@ TEST_F(CommandLine, NamesWhatIsNearToWhatItDoesNotKnow) {
       {{"version", "--no-colour"},
        "version has no flag '--no-colour'; did you mean 'no-color'?\nUsage: nomad-bridge version"},
       {{"list", "-jso"},
-       "list has no flag '-jso'; did you mean 'json'?\nUsage: nomad-bridge list [-wide] [-json] "
-       "[FILTER...]"},
+       "list has no flag '-jso'; did you mean 'json'?\nUsage: nomad-bridge list [-wide] [-q] "
+       "[-sort KEY] [-json] [FILTER...]"},
       {{"config", "chekc"},
        "unknown command 'config chekc'; did you mean 'config check'?\nTry 'nomad-bridge help'"},
       {{"metrics", "-output"},
