@@ -169,8 +169,9 @@ void CheckMissingPlugins(Examination& node) {
   for (const std::string& name : PluginNames(node)) {
     if (FilesOf(node, name).empty()) {
       node.Fail(Format("plugin '{}' is not in {}", name, Directories(node)),
-                IsOurType(name) ? Cat("nomad-bridge install ", ShellWord(node.PluginDirs().front()))
-                                : "install it there, or take it out of the conflist");
+                IsOurType(name)
+                    ? Cat("nomad-bridge install -p ", ShellWord(node.PluginDirs().front()))
+                    : "install it there, or take it out of the conflist");
     }
   }
 }

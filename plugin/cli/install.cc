@@ -182,8 +182,13 @@ int RunInstall(const Arguments& arguments) {
   if (!self) {
     throw Error(Code::kIo, "cannot read this program", "is /proc mounted?");
   }
-  EnsureDirectory(arguments.operands.front());
-  const PluginDirectory directory(arguments.operands.front());
+  const std::string& path = arguments.operands.front();
+  if (arguments.Has("p")) {
+    EnsureDirectory(path);
+  } else if (!FindStatus(path)) {
+    throw Error(Code::kIo, Format("there is no directory '{}'", path), "with -p it is made");
+  }
+  const PluginDirectory directory(path);
   // The program comes first among them, so that no link ever leads nowhere.
   const std::vector<std::string> names = cni::PluginTypeNames();
   const std::vector<Occupant> occupants =
@@ -199,14 +204,33 @@ int RunInstall(const Arguments& arguments) {
   return kYes;
 }
 
+// Whether a package of Debian's brought `path`, and will take it away.
+bool IsOfPackage(const std::string& path) {
+  constexpr std::string_view kDirectory = "/var/lib/dpkg/info";
+  std::error_code error;
+  const std::string file = std::filesystem::canonical(path, error);
+  const std::string list = Cat(kDirectory, '/', kProgram, ".list");
+  return Cat('\n', FindFile(list).value_or("")).find(Cat('\n', file, '\n')) != std::string::npos;
+}
+
 // What was kept is not put back: what the next allocation runs as `bridge` is the operator's
 // decision.
 int RunUninstall(const Arguments& arguments) {
   const PluginDirectory directory(arguments.operands.front());
   std::vector<std::string> names = cni::PluginTypeNames();
   std::ranges::reverse(names);  // links before what they lead to
+  if (arguments.Has("links")) {
+    std::erase(names, kProgram);
+  }
   for (const std::string& name : names) {
     const Occupant occupant = directory.Find(name, "");
+    if (name == kProgram && IsOfPackage(directory.Path(name))) {
+      Print(Format("{}: of the package {}, left; 'apt remove {}' removes it\n",
+                   directory.Path(name),
+                   kProgram,
+                   kProgram));
+      continue;
+    }
     const bool is_ours = occupant == Occupant::kSame || occupant == Occupant::kOurs;
     if (is_ours) {
       EnsureFileGone(directory.Path(name));
@@ -226,7 +250,11 @@ int RunUninstall(const Arguments& arguments) {
 }
 
 constexpr std::array kInstallFlags = {
-    Flag{"replace", nullptr, "keeps files that are not ours beside, as NAME.before-nomad-bridge"}};
+    Flag{"replace", nullptr, "keeps files that are not ours beside, as NAME.before-nomad-bridge"},
+    Flag{"p", nullptr, "makes DIR if it is missing"}};
+
+constexpr std::array kUninstallFlags = {
+    Flag{"links", nullptr, "the five links alone: the program stays"}};
 
 }  // namespace
 
@@ -250,8 +278,10 @@ const Command kUninstall = {
     .text =
         R"(Removes nomad-bridge from DIR, and the links and copies of it under the names of the
 reference plugins. Nothing is put back: what install kept as NAME.before-nomad-bridge, and
-what is not ours, stays and is named. Attachments that run go on, but have no DEL then.
+what is not ours, stays and is named; so does a program that a package brought. Attachments that
+run go on, but have no DEL then.
 )",
+    .flags = kUninstallFlags,
     .run = RunUninstall};
 
 }  // namespace nomad_bridge::cli

@@ -64,7 +64,7 @@ TEST_F(ReleaseRoot, RunsTheProgramForArm64) {
   EXPECT_THAT(root.Run(emulated).err, StartsWith("CNI nomad-bridge plugin v"));
   EXPECT_THAT(root.Run(emulated, {{"CNI_COMMAND", "VERSION"}}),
               Out(HasSubstr("supportedVersions")));
-  EXPECT_THAT(root.Run({"qemu-aarch64", "/opt/nomad-bridge", "install", "/opt/cni/bin"}),
+  EXPECT_THAT(root.Run({"qemu-aarch64", "/opt/nomad-bridge", "install", "-p", "/opt/cni/bin"}),
               Out(HasSubstr("/opt/cni/bin/portmap: link to nomad-bridge\n")));
   root.Put(NOMAD_BRIDGE_EXAMPLES "/consul.conflist", "/consul.conflist");
   EXPECT_THAT(

@@ -144,7 +144,7 @@ TEST_F(CommandLine, IsCompletedByBash) {
   EXPECT_THAT(Completed({"nomad-bridge", "ins"}), Contains("install"));
   EXPECT_THAT(Completed({"nomad-bridge", "inst"}), ElementsAre("install"));
   EXPECT_THAT(Completed({"nomad-bridge", "install", "-"}),
-              ElementsAre("-replace", "-no-color", "-help"));
+              ElementsAre("-replace", "-p", "-no-color", "-help"));
   EXPECT_THAT(Completed({"nomad-bridge", "install", "/proc/sys/net/ipv"}),
               UnorderedElementsAre("/proc/sys/net/ipv4", "/proc/sys/net/ipv6"));
   EXPECT_THAT(Completed({"nomad-bridge", "help", "vers"}), ElementsAre("version"));
@@ -181,7 +181,7 @@ TEST_F(CommandLine, IsCompletedWithoutRunningWhatAnAllocationIsCalled) {
 TEST_F(CommandLine, QuotesWhatComesFromOutsideInACommandToType) {
   Attach(Config());
   EXPECT_THAT(Run({"doctor"}, {{"CNI_PATH", "/run/shared/$(id) it's"}}).out,
-              HasSubstr(R"(nomad-bridge install '/run/shared/$(id) it'\''s')"));
+              HasSubstr(R"(nomad-bridge install -p '/run/shared/$(id) it'\''s')"));
 }
 
 }  // namespace

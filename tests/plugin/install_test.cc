@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "tests/plugin/cli_world.h"
+#include "tests/support/mounted.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -18,6 +19,8 @@ constexpr const char* kReferencePlugin = "#!/bin/sh\n: the reference\n";
 
 class Install : public CliWorld {
  protected:
+  void SetUp() override { fs::create_directories(kDirectory); }
+
   [[nodiscard]] Outcome RunInstall(const std::vector<std::string>& options = {}) {
     std::vector<std::string> arguments = {"install", kDirectory};
     arguments.insert(arguments.end(), options.begin(), options.end());
@@ -73,7 +76,7 @@ void ExpectInstalled() {
 // ---- what it installs
 
 TEST_F(Install, CopiesItselfAndCreatesFiveLinksInANewDirectory) {
-  EXPECT_THAT(Run({"install", "/run/a/new/directory"}),
+  EXPECT_THAT(Run({"install", "-p", "/run/a/new/directory"}),
               Exits(0,
                     Err(""),
                     Out("/run/a/new/directory/nomad-bridge: this program\n"
@@ -84,6 +87,14 @@ TEST_F(Install, CopiesItselfAndCreatesFiveLinksInANewDirectory) {
                         "/run/a/new/directory/loopback: link to nomad-bridge\n")));
 
   EXPECT_EQ(Entries("/run/a/new/directory").size(), 6U);
+}
+
+TEST_F(Install, MakesNoDirectoryUnlessAsked) {
+  EXPECT_THAT(RunLine("install /run/opt/cni/bni"),
+              Exits(1,
+                    Err("nomad-bridge: there is no directory '/run/opt/cni/bni': with -p it is "
+                        "made\n")));
+  EXPECT_FALSE(fs::exists("/run/opt"));
 }
 
 TEST_F(Install, MakesItsFilesExecutableWhateverTheUmask) {
@@ -283,12 +294,11 @@ TEST_P(KilledInstall, LeavesEveryNameTheOldOrTheNewProgramAndCanBeRepeated) {
 // ---- what it cannot do
 
 TEST_F(Install, RefusesAFileInPlaceOfTheDirectory) {
-  std::ofstream(kDirectory) << "a file";
-  EXPECT_THAT(
-      RunInstall(),
-      Exits(1,
-            Err("nomad-bridge: cannot create the directory '/run/plugins': it exists and is not a "
-                "directory\n")));
+  std::ofstream("/run/file") << "a file";
+  EXPECT_THAT(RunLine("install -p /run/file"),
+              Exits(1,
+                    Err("nomad-bridge: cannot create the directory '/run/file': it exists and is "
+                        "not a directory\n")));
 }
 
 TEST_F(Install, ReportsThatItMayNotWrite) {
@@ -353,12 +363,13 @@ TEST_F(Install, NamesWhatItDoesNotUnderstandAndDoesNothing) {
   for (const auto& [arguments, why] : cases) {
     EXPECT_THAT(
         Run(arguments),
-        Exits(2,
-              Err(Cat("nomad-bridge: ", why, "\nUsage: nomad-bridge install [-replace] DIR\n")),
-              Out("")))
+        Exits(
+            2,
+            Err(Cat("nomad-bridge: ", why, "\nUsage: nomad-bridge install [-replace] [-p] DIR\n")),
+            Out("")))
         << why;
   }
-  EXPECT_FALSE(fs::exists(kDirectory));
+  EXPECT_TRUE(fs::is_empty(kDirectory));
 }
 
 TEST_F(Install, TakesItsFlagWithOneDashAndInAnyPlace) {
@@ -371,7 +382,7 @@ TEST_F(Install, IgnoresArgumentsUnderARuntime) {
   Command command = PluginCommand("VERSION", "");
   command.argv.insert(command.argv.end(), {"install", kDirectory});
   EXPECT_TRUE(Execute(command).json.contains("supportedVersions"));
-  EXPECT_FALSE(fs::exists(kDirectory));
+  EXPECT_TRUE(fs::is_empty(kDirectory));
 }
 
 // ---- uninstall, the mirror of it
@@ -415,6 +426,24 @@ TEST_F(Uninstall, LeavesAndNamesWhatIsNotOurs) {
             "/run/plugins/bridge.before-nomad-bridge: left; 'mv' makes it bridge again\n");
   EXPECT_EQ(FindFile("/run/plugins/bridge.before-nomad-bridge"), "bridge");
   EXPECT_EQ(FindFile("/run/plugins/portmap"), "portmap");
+}
+
+TEST_F(Uninstall, RemovesTheLinksAlone) {
+  ASSERT_THAT(Output("install /run/plugins"), Not(IsEmpty()));
+  EXPECT_THAT(Output("uninstall -links /run/plugins"), EndsWith("/run/plugins/bridge: removed\n"));
+  EXPECT_THAT(Entries("/run/plugins"), ElementsAre("nomad-bridge"));
+}
+
+// As dpkg notes what a package brought.
+TEST_F(Uninstall, LeavesThePackagesProgram) {
+  ASSERT_THAT(Output("install /run/plugins"), Not(IsEmpty()));
+  fs::create_directory("/run/info");
+  std::ofstream("/run/info/nomad-bridge.list") << "/.\n/run/plugins/nomad-bridge\n";
+  const Mounted info({"--bind", "/run/info"}, "/var/lib/dpkg/info");
+  EXPECT_THAT(Output("uninstall /run/plugins"),
+              EndsWith("/run/plugins/nomad-bridge: of the package nomad-bridge, left; 'apt remove "
+                       "nomad-bridge' removes it\n"));
+  EXPECT_THAT(Entries("/run/plugins"), ElementsAre("nomad-bridge"));
 }
 
 TEST_F(Uninstall, LeavesAForeignProgramOfItsName) {
