@@ -27,11 +27,22 @@ class PacketWalk {
   // Whether the packet comes to the end of a chain, or is accepted or dropped before.
   enum class Way : std::uint8_t { kGoesOn, kMayEnd, kEnds };
 
+  struct Decision {
+    Way way;      // of a packet that gets this verdict
+    bool leaves;  // this chain, if it goes on
+  };
+
+  // How far packets of this description have come in one chain.
+  struct Progress {
+    bool is_reached;         // the rule that is next: by all of them
+    Way way = Way::kGoesOn;  // of those that have left it
+    bool is_whole = true;    // none has left it for where it came from
+  };
+
   // `is_reached`: by every packet of this description. The kernel has seen to it that no chain
   // leads back to itself.
   Way Through(const std::string& chain, bool is_reached) {
-    Way way = Way::kGoesOn;
-    bool is_whole = true;  // none has left for where it came from
+    Progress progress{.is_reached = is_reached};
     for (const KernelRule& rule : ruleset_.RulesOf(base_.table, chain)) {
       const RuleResult result =
           Apply(rule, packet_, base_.table.family, [&](const std::string& set) {
@@ -40,27 +51,38 @@ class PacketWalk {
       if (result.match == Match::kNo) {
         continue;
       }
-      const bool is_sure = is_reached && result.match == Match::kYes && result.verdicts.size() < 2;
-      TakeEffect(result, chain, rule.handle, is_sure);
-      for (const Verdict& verdict : result.verdicts) {
-        const auto [decided, leaves] = Decide(verdict, chain, rule.handle, is_sure);
-        const bool is_all = result.match == Match::kYes && result.verdicts.size() == 1;
-        if (is_all && (leaves || decided == Way::kEnds)) {
-          const Way end = decided == Way::kEnds ? Way::kEnds : std::max(way, decided);
-          return is_whole ? end : std::min(end, Way::kMayEnd);
-        }
-        is_whole = is_whole && !leaves;
-        is_reached = is_reached && !leaves && decided == Way::kGoesOn;
-        way = decided == Way::kGoesOn ? way : Way::kMayEnd;
+      if (const std::optional<Way> end = Advance(progress, result, chain, rule.handle)) {
+        return *end;
       }
     }
-    return way;
+    return progress.way;
   }
 
-  struct Decision {
-    Way way;      // of a packet that gets this verdict
-    bool leaves;  // this chain, if it goes on
-  };
+  // By one rule; how the chain ends, if that decides it.
+  std::optional<Way> Advance(Progress& progress,
+                             const RuleResult& result,
+                             const std::string& chain,
+                             std::uint64_t handle) {
+    const bool is_for_all = result.match == Match::kYes && result.verdicts.size() < 2;
+    const bool is_sure = progress.is_reached && is_for_all;
+    TakeEffect(result, chain, handle, is_sure);
+    for (const Verdict& verdict : result.verdicts) {
+      const Decision decision = Decide(verdict, chain, handle, is_sure);
+      if (is_for_all && (decision.leaves || decision.way == Way::kEnds)) {
+        return EndOf(progress, decision.way);
+      }
+      progress.is_whole = progress.is_whole && !decision.leaves;
+      progress.is_reached = progress.is_reached && !decision.leaves && decision.way == Way::kGoesOn;
+      progress.way = decision.way == Way::kGoesOn ? progress.way : Way::kMayEnd;
+    }
+    return std::nullopt;
+  }
+
+  // Of a chain in which the rest of the packets get to a rule that decides so for all of them.
+  [[nodiscard]] static Way EndOf(const Progress& progress, Way decided) {
+    const Way end = decided == Way::kEnds ? Way::kEnds : std::max(progress.way, decided);
+    return progress.is_whole ? end : std::min(end, Way::kMayEnd);
+  }
 
   Decision Decide(const Verdict& verdict,
                   const std::string& chain,

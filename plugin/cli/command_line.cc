@@ -128,36 +128,45 @@ const Flag* FindFlag(const std::vector<Flag>& flags, std::string_view name) {
   return flag == flags.end() ? nullptr : &*flag;
 }
 
+using Word = std::vector<std::string>::const_iterator;
+
+// The flag at `word`, and its value, which may be the word behind it. Returns the last one taken.
+Word TakeFlag(const Command& command, Word word, Word end, Arguments& arguments) {
+  const std::vector<Flag> flags = FlagsOf(command);
+  const std::size_t name_start = std::min(word->find_first_not_of('-'), word->size());
+  const std::size_t name_end = std::min(word->find('='), word->size());
+  const std::string name = word->substr(name_start, name_end - name_start);
+  const bool has_value = name_end < word->size();
+  const Flag* const flag = FindFlag(flags, name);
+  if (flag == nullptr || (has_value && flag->value == nullptr)) {
+    throw WrongFlag(command, *word, name);
+  }
+  std::string& value = arguments.flags[flag->name];
+  value = has_value ? word->substr(name_end + 1) : "";
+  if (flag->value == nullptr || has_value) {
+    return word;
+  }
+  if (word + 1 == end) {
+    throw UsageError(Format("{} wants a value\n{}", *word, UsageLine(command)));
+  }
+  value = *(word + 1);
+  return word + 1;
+}
+
 // Not by CLI11, Debian's header-only library, which reads `-json` as `-j -s -o -n`; nor by getopt,
 // which takes abbreviations.
 Arguments Parse(const Command& command, const std::vector<std::string>& words) {
-  const std::vector<Flag> flags = FlagsOf(command);
   Arguments arguments;
-  for (auto word = words.begin(); word != words.end(); ++word) {
+  for (Word word = words.begin(); word != words.end(); ++word) {
     if (*word == "--") {
       arguments.operands.insert(arguments.operands.end(), word + 1, words.end());
       break;
     }
-    if (!IsFlag(*word)) {
+    if (IsFlag(*word)) {
+      word = TakeFlag(command, word, words.end(), arguments);
+    } else {
       arguments.operands.push_back(*word);
-      continue;
     }
-    const std::size_t name_start = std::min(word->find_first_not_of('-'), word->size());
-    const std::size_t name_end = std::min(word->find('='), word->size());
-    const std::string name = word->substr(name_start, name_end - name_start);
-    const bool has_value = name_end < word->size();
-    const Flag* const flag = FindFlag(flags, name);
-    if (flag == nullptr || (has_value && flag->value == nullptr)) {
-      throw WrongFlag(command, *word, name);
-    }
-    std::string value = has_value ? word->substr(name_end + 1) : "";
-    if (flag->value != nullptr && !has_value) {
-      if (word + 1 == words.end()) {
-        throw UsageError(Format("{} wants a value\n{}", *word, UsageLine(command)));
-      }
-      value = *++word;
-    }
-    arguments.flags[flag->name] = value;
   }
   return arguments;
 }
@@ -165,7 +174,7 @@ Arguments Parse(const Command& command, const std::vector<std::string>& words) {
 // Flags may stand before the command, too.
 void MoveFlagsBehind(std::vector<std::string>& words) {
   if (const auto command = std::ranges::find_if_not(words, IsFlag); command != words.end()) {
-    std::ranges::rotate(words, command);
+    std::rotate(words.begin(), command, words.end());
   }
 }
 

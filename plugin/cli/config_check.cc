@@ -21,28 +21,17 @@ class Networks {
  public:
   // Throws for a network that another file has, or one with a subnet of another's.
   void Add(const std::string& path, const std::string& name, const config::Config& config) {
-    const std::string& bridge = config.link.bridge;
     for (const Known& known : all_) {
       if (known.path != path && known.name == name) {
         throw Error(Code::kInvalidConfig,
                     Format("network '{}' is that of '{}', too", name, known.path));
       }
-      for (const ipam::RangeSet& set : config.ipam.ranges) {
-        for (const ipam::Range& range : set) {
-          if (known.bridge != bridge && known.subnet.Overlaps(range.subnet)) {
-            throw Error(Code::kInvalidConfig,
-                        Format("subnet {} overlaps with {} of network '{}' in '{}'",
-                               range.subnet,
-                               known.subnet,
-                               known.name,
-                               known.path));
-          }
-        }
-      }
     }
     for (const ipam::RangeSet& set : config.ipam.ranges) {
       for (const ipam::Range& range : set) {
-        all_.push_back({.path = path, .name = name, .bridge = bridge, .subnet = range.subnet});
+        RefuseOverlap(range.subnet, config.link.bridge);
+        all_.push_back(
+            {.path = path, .name = name, .bridge = config.link.bridge, .subnet = range.subnet});
       }
     }
   }
@@ -54,6 +43,20 @@ class Networks {
     std::string bridge;
     Cidr subnet;
   };
+
+  void RefuseOverlap(const Cidr& subnet, const std::string& bridge) const {
+    for (const Known& known : all_) {
+      if (known.bridge != bridge && known.subnet.Overlaps(subnet)) {
+        throw Error(Code::kInvalidConfig,
+                    Format("subnet {} overlaps with {} of network '{}' in '{}'",
+                           subnet,
+                           known.subnet,
+                           known.name,
+                           known.path));
+      }
+    }
+  }
+
   std::vector<Known> all_;
 };
 

@@ -213,6 +213,22 @@ bool IsOfPackage(const std::string& path) {
   return Cat('\n', FindFile(list).value_or("")).find(Cat('\n', file, '\n')) != std::string::npos;
 }
 
+void RemoveOurs(const PluginDirectory& directory, const std::string& name) {
+  const std::string path = directory.Path(name);
+  const Occupant occupant = directory.Find(name, "");
+  if (name == kProgram && IsOfPackage(path)) {
+    return Print(
+        Format("{}: of the package {}, left; 'apt remove {}' removes it\n", path, name, name));
+  }
+  const bool is_ours = occupant == Occupant::kSame || occupant == Occupant::kOurs;
+  if (is_ours) {
+    EnsureFileGone(path);
+  }
+  if (occupant != Occupant::kNone) {
+    Print(Cat(path, is_ours ? ": removed\n" : ": not ours, left\n"));
+  }
+}
+
 // What was kept is not put back: what the next allocation runs as `bridge` is the operator's
 // decision.
 int RunUninstall(const Arguments& arguments) {
@@ -223,21 +239,7 @@ int RunUninstall(const Arguments& arguments) {
     std::erase(names, kProgram);
   }
   for (const std::string& name : names) {
-    const Occupant occupant = directory.Find(name, "");
-    if (name == kProgram && IsOfPackage(directory.Path(name))) {
-      Print(Format("{}: of the package {}, left; 'apt remove {}' removes it\n",
-                   directory.Path(name),
-                   kProgram,
-                   kProgram));
-      continue;
-    }
-    const bool is_ours = occupant == Occupant::kSame || occupant == Occupant::kOurs;
-    if (is_ours) {
-      EnsureFileGone(directory.Path(name));
-    }
-    if (occupant != Occupant::kNone) {
-      Print(Cat(directory.Path(name), is_ours ? ": removed\n" : ": not ours, left\n"));
-    }
+    RemoveOurs(directory, name);
   }
   std::vector<std::string> entries = Entries(arguments.operands.front());
   std::ranges::sort(entries);

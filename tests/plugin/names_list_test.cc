@@ -310,6 +310,7 @@ TEST_F(ListOfReferenceNames, CheckByAnyNameRepairsTheHostsSide) {
 }
 
 TEST_F(AttachedByNames, CheckRebuildsALostRecord) {
+  ForgetAge("alloc-1");
   const Snapshot whole = TakeSnapshot();
   EnsureFileGone(RecordOf("alloc-1"));
   MustCheckIn(network_, attached_);

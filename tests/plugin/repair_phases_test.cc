@@ -132,6 +132,7 @@ class UnreadableRecord : public World, public ::testing::WithParamInterface<Name
 TEST_P(UnreadableRecord, IsRebuiltByCheck) {
   const json config = Publish({Port(8080, 80), Port(8053, 53, "udp")}, DualStack());
   const json add = Attach(config);
+  ForgetAge("alloc-1");
   const Snapshot before = TakeSnapshot();
   if (GetParam().name == "Missing") {
     EnsureFileGone(RecordOf("alloc-1"));

@@ -135,6 +135,7 @@ TEST_P(FailingCall, OfGcIsReportedAndTheNextGcFinishesIt) {
 // What is intact still works, and what is not is said.
 TEST_P(FailingCall, OfACheckChangesNothing) {
   const json config = WithResult(config_, Attach(config_));
+  ForgetAge("alloc-1");
   const Snapshot before = TakeSnapshot();
   const auto look = [&](const Outcome&) { EXPECT_TRUE(Unchanged(before, TakeSnapshot())); };
   Refuse({.verb = "CHECK", .config = config}, look, run_);

@@ -303,6 +303,12 @@ void World::WriteRecord(const std::string& container_id, const json& record) {
   ReplaceFile(RecordOf(container_id), record.dump());
 }
 
+void World::ForgetAge(const std::string& container_id) {
+  json record = ReadRecord(container_id);
+  record["created"] = 0;
+  WriteRecord(container_id, record);
+}
+
 std::map<std::string, std::string> World::Leases(const std::string& directory) {
   std::map<std::string, std::string> leases;
   for (const std::string& name : Entries(directory)) {

@@ -146,6 +146,8 @@ class World : public ::testing::Test {
   [[nodiscard]] static bool HasRecord(const std::string& container_id);
   [[nodiscard]] static json ReadRecord(const std::string& container_id);
   static void WriteRecord(const std::string& container_id, const json& record);
+  // A record that CHECK rebuilds does not say when its ADD was.
+  static void ForgetAge(const std::string& container_id);
   [[nodiscard]] static std::map<std::string, std::string> Leases(
       const std::string& directory = kLeases);
   [[nodiscard]] static std::set<std::string> Leased(const std::string& directory = kLeases);
