@@ -27,8 +27,8 @@ BatchMessage& Batch::Add(int type, int flags, const TableId& table, std::string 
       BatchMessage{.type = type, .flags = flags, .table = table, .label = std::move(label)});
 }
 
-void Batch::AddTable(const TableId& table) {
-  Add(NFT_MSG_NEWTABLE, NLM_F_CREATE, table, Cat("add table ", Text(table)));
+void Batch::AddTable(const TableId& table, std::uint32_t flags) {
+  Add(NFT_MSG_NEWTABLE, NLM_F_CREATE, table, Cat("add table ", Text(table))).table_flags = flags;
 }
 
 void Batch::DeleteTable(const TableId& table) {

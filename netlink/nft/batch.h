@@ -26,6 +26,7 @@ struct BatchMessage {
   int flags = 0;  // NLM_F_...
   TableId table;
   std::string label;
+  std::uint32_t table_flags = 0;        // of AddTable
   std::string chain;                    // of what is about rules
   std::optional<std::uint64_t> handle;  // DeleteRule; without it every rule of the chain is meant
   std::variant<std::monostate, Set, Chain, Rule, Element> object;
@@ -33,7 +34,8 @@ struct BatchMessage {
 
 class Batch {
  public:
-  void AddTable(const TableId& table);
+  // `flags`: NFT_TABLE_F_*; without any it wakes a dormant one.
+  void AddTable(const TableId& table, std::uint32_t flags = 0);
   void DeleteTable(const TableId& table);
   void AddSet(const TableId& table, const Set& set);
   // By then no rule may name it.

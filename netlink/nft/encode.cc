@@ -77,7 +77,9 @@ void PutObject(nlmsghdr* out, const BatchMessage& message, std::uint32_t id) {
   } else if (const auto* const element = std::get_if<Element>(&message.object)) {
     nftnl_set_elems_nlmsg_build_payload(out, Encode(message.table, *element).get());
   } else if (message.chain.empty()) {
-    nftnl_table_nlmsg_build_payload(out, Encode(message.table).get());
+    const netlink::NftnlTable table = Encode(message.table);
+    nftnl_table_set_u32(table.get(), NFTNL_TABLE_FLAGS, message.table_flags);
+    nftnl_table_nlmsg_build_payload(out, table.get());
   } else {
     const netlink::NftnlRule which = Encode(message.table, message.chain, Rule());
     if (message.handle) {
@@ -93,7 +95,6 @@ netlink::NftnlTable Encode(const TableId& table) {
   netlink::NftnlTable encoded(nftnl_table_alloc());
   nftnl_table_set_u32(encoded.get(), NFTNL_TABLE_FAMILY, static_cast<std::uint32_t>(table.family));
   nftnl_table_set_str(encoded.get(), NFTNL_TABLE_NAME, table.name.c_str());
-  nftnl_table_set_u32(encoded.get(), NFTNL_TABLE_FLAGS, 0);  // wakes a dormant one
   return encoded;
 }
 

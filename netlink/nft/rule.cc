@@ -54,6 +54,7 @@ const Field kIp6Saddr = {NFT_PAYLOAD_NETWORK_HEADER, 8, 16};
 const Field kArpSaddrEther = {NFT_PAYLOAD_NETWORK_HEADER, 8, ETH_ALEN};
 const Field kArpSaddrIp = {NFT_PAYLOAD_NETWORK_HEADER, 14, 4};
 const Field kIcmpv6Type = {NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1};
+const Field kSourcePort = {NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2};
 const Field kUdpDport = {NFT_PAYLOAD_TRANSPORT_HEADER,
                          2,
                          2};  // TCP and SCTP have theirs there, too
@@ -225,6 +226,14 @@ Rule& Rule::StoreMark() {
   return Add({"meta",
               {{NFTNL_EXPR_META_KEY, std::uint32_t{NFT_META_MARK}},
                {NFTNL_EXPR_META_SREG, std::uint32_t{NFT_REG_1}}}});
+}
+
+Rule& Rule::SetTrace() {
+  return Add({"immediate",
+              {{NFTNL_EXPR_IMM_DREG, std::uint32_t{NFT_REG_1}}, {NFTNL_EXPR_IMM_DATA, Bytes{1}}}})
+      .Add({"meta",
+            {{NFTNL_EXPR_META_KEY, std::uint32_t{NFT_META_NFTRACE}},
+             {NFTNL_EXPR_META_SREG, std::uint32_t{NFT_REG_1}}}});
 }
 
 Rule& Rule::SetMark(std::uint32_t mark) {

@@ -57,6 +57,7 @@ extern const Field kArpSaddrEther;
 extern const Field kArpSaddrIp;
 extern const Field kIcmpv6Type;
 extern const Field kUdpDport;
+extern const Field kSourcePort;  // of TCP, UDP and SCTP
 
 class Rule {
  public:
@@ -115,6 +116,8 @@ class Rule {
   Rule& CtStatusDnat();
   Rule& CtStatusNotDnat();
 
+  // meta nftrace set 1
+  Rule& SetTrace();
   // meta mark set mark
   Rule& SetMark(std::uint32_t mark);
   // meta mark set meta mark | (1 << bit)

@@ -1,12 +1,13 @@
 #include <algorithm>
 #include <array>
 
-#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "netlink/conntrack/conntrack.h"
+#include "plugin/causes/trace.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
+#include "plugin/cli/named_attachments.h"
 #include "plugin/cli/side_mismatches.h"
 #include "portmap/mapping.h"
 
@@ -15,78 +16,6 @@ namespace {
 
 using causes::Cause;
 using causes::Causes;
-using Attachments = std::vector<const Attachment*>;
-
-constexpr std::size_t kMinBytes = 2;
-
-Attachments Select(const Inventory& inventory, const auto& matches) {
-  Attachments selected;
-  for (const Attachment& attachment : inventory.attachments) {
-    if (matches(attachment)) {
-      selected.push_back(&attachment);
-    }
-  }
-  return selected;
-}
-
-// The names of its job and of its group, and "job/group".
-std::vector<std::string> JobNames(const Attachment& attachment) {
-  std::vector<std::string> names;
-  for (const std::string& name :
-       {attachment.Label(cni::kJob),
-        attachment.Label(cni::kGroup),
-        Cat(attachment.Label(cni::kJob), '/', attachment.Label(cni::kGroup))}) {
-    if (!name.empty() && name != "/") {
-      names.push_back(name);
-    }
-  }
-  return names;
-}
-
-// A port that is published, an address, the name of a job or a group, or the beginning of one, of
-// an id or of an interface's name.
-Attachments FindNamed(const Inventory& inventory, const std::string& word) {
-  const auto is_port = [&](const portmap::DnatEntry& port) {
-    return std::to_string(port.host_port) == word;
-  };
-  Attachments found = Select(inventory, [&](const Attachment& each) {
-    return each.record && std::ranges::any_of(each.record->rules.ports, is_port);
-  });
-  if (!found.empty()) {
-    return found;
-  }
-  if (const std::optional<Ip> address = Ip::Parse(word)) {
-    return Select(inventory, [&](const Attachment& each) {
-      return each.record && Contains(AddressesOnly(each.record->ipam.addresses), *address);
-    });
-  }
-  if (word.size() < kMinBytes) {
-    throw UsageError(Format("'{}' is too short for a prefix; allowed: 2 characters or more", word));
-  }
-  found = Select(inventory, [&](const Attachment& each) { return Contains(JobNames(each), word); });
-  if (!found.empty()) {
-    return found;
-  }
-  return Select(inventory, [&](const Attachment& each) {
-    std::vector<std::string> names = JobNames(each);
-    Append(names, {each.Allocation(), each.id.container_id, each.host_veth});
-    return std::ranges::any_of(names,
-                               [&](const std::string& name) { return name.starts_with(word); });
-  });
-}
-
-std::string Candidates(const Attachments& found) {
-  Table table({"ALLOC", "JOB", "GROUP", "VETH", "ADDRESS", "NETWORK"});
-  for (const Attachment* const each : found) {
-    table.Add({each->Allocation(),
-               OrDash(each->Label(cni::kJob)),
-               OrDash(each->Label(cni::kGroup)),
-               OrDash(each->host_veth),
-               ShowAddresses(*each, Extent::kFirst),
-               each->id.network});
-  }
-  return table.Text();
-}
 
 // Of each published port.
 std::vector<std::size_t> CountConnections(state::Host& host, const state::Record& record) {
@@ -246,6 +175,22 @@ Json SidesJson(state::Host& host, const Inspected& inspected) {
           {"connections", CountConnections(host, *inspected.attachment->record)}};
 }
 
+Json AttachmentJson(state::Host& host, const Inspected& inspected, const Inventory& inventory) {
+  Json json = ToJson(*inspected.attachment, inventory);
+  json["diagnosis"] = SidesJson(host, inspected);
+  return json;
+}
+
+std::string ShowAll(state::Host& host,
+                    const std::vector<Inspected>& all,
+                    const Inventory& inventory) {
+  std::string text;
+  for (const Inspected& each : all) {
+    text += Cat(text.empty() ? "" : "\n", ShowAttachment(host, each, inventory));
+  }
+  return text;
+}
+
 // -from ADDRESS
 std::optional<Ip> ClientOf(const Arguments& arguments) {
   const auto from = arguments.flags.find("from");
@@ -259,51 +204,89 @@ std::optional<Ip> ClientOf(const Arguments& arguments) {
   return client;
 }
 
-int RunInspect(const Arguments& arguments) {
+// Of the port that was asked for, or of the first that `attachment` publishes.
+std::optional<causes::Journey> JourneyTo(state::Host& host,
+                                         const Attachment& attachment,
+                                         const std::string& word,
+                                         const std::optional<Ip>& client) {
+  const portmap::DnatEntry* chosen = nullptr;
+  for (const portmap::DnatEntry& port : attachment.record->rules.ports) {
+    const bool is_asked_for = std::to_string(port.host_port) == word;
+    const bool is_of_family = !client || client->family() == port.container_ip.family();
+    if (is_of_family &&
+        (chosen == nullptr || (is_asked_for && chosen->host_port != port.host_port))) {
+      chosen = &port;
+    }
+  }
+  return chosen == nullptr ? std::nullopt
+                           : std::optional(causes::PlanJourney(host, *chosen, client));
+}
+
+// -trace; nullopt without it.
+std::optional<causes::Traced> RunTrace(state::Host& host,
+                                       const Attachment& attachment,
+                                       const Arguments& arguments) {
+  if (!arguments.Has("trace")) {
+    return std::nullopt;
+  }
+  RequireRoot("inspect -trace");
+  constexpr std::chrono::seconds kOwn{1};
+  constexpr std::chrono::seconds kOfOthers{10};
   const std::string& word = arguments.operands.front();
+  const std::optional<Ip> client = ClientOf(arguments);
+  const std::optional<causes::Journey> journey =
+      attachment.record ? JourneyTo(host, attachment, word, client) : std::nullopt;
+  if (!journey) {
+    throw CannotTell(Format("'{}' publishes no port that could be traced", word));
+  }
+  if (client) {
+    LogLine("waiting {} seconds for what {} sends to port {}",
+            kOfOthers.count(),
+            *client,
+            journey->port.host_port);
+  }
+  return causes::TraceConnection(host, *journey, FromNow(client ? kOfOthers : kOwn));
+}
+
+std::string ShowTrace(const causes::Traced& traced) {
+  std::string text;
+  for (const std::string& line : traced.lines) {
+    text += Cat(Head(text.empty() ? "Trace" : ""), Printable(line), '\n');
+  }
+  return text.empty() ? Cat(Head("Trace"), "nothing came to the node's rules\n") : text;
+}
+
+int RunInspect(const Arguments& arguments) {
   const std::optional<Ip> client = ClientOf(arguments);
   state::Host host = state::Host::Open();
   const Inventory inventory = TakeInventory(host);
   RemarkOn(inventory);
-  const Attachments found = FindNamed(inventory, word);
+  const Attachments found = FindOne(inventory, arguments.operands.front());
   if (found.empty()) {
-    LogLine(
-        "nothing here has '{}' as its allocation, job, group, interface, address or published port",
-        word);
-    return kNo;
-  }
-  // One allocation may have attachments in several networks, and one port may be published on
-  // several addresses of the node.
-  const auto is_other = [&](const Attachment* each) {
-    return each->id.container_id != found.front()->id.container_id;
-  };
-  if (std::ranges::any_of(found, is_other)) {
-    LogLine("'{}' may be any of these:\n{}", word, Candidates(found));
     return kNo;
   }
   std::vector<Inspected> all;
   for (const Attachment* const each : found) {
     all.push_back(InspectOne(host, *each, inventory, client));
   }
+  const std::optional<causes::Traced> traced = RunTrace(host, *found.front(), arguments);
   if (arguments.Has("json")) {
-    PrintDocument({{"attachments", ArrayOf(all, [&](const Inspected& each) {
-                      Json json = ToJson(*each.attachment, inventory);
-                      json["diagnosis"] = SidesJson(host, each);
-                      return json;
-                    })}});
+    const auto attachment_json = [&](const Inspected& each) {
+      return AttachmentJson(host, each, inventory);
+    };
+    PrintDocument({{"attachments", ArrayOf(all, attachment_json)},
+                   {"trace", traced ? Json(traced->lines) : Json()}});
   } else {
-    std::string text;
-    for (const Inspected& each : all) {
-      text += Cat(text.empty() ? "" : "\n", ShowAttachment(host, each, inventory));
-    }
-    Print(text);
+    Print(Cat(ShowAll(host, all, inventory), traced ? ShowTrace(*traced) : ""));
   }
-  return std::ranges::all_of(all, &Inspected::IsWell) ? kYes : kNo;
+  const bool is_dropped = traced && traced->is_dropped;
+  return !is_dropped && std::ranges::all_of(all, &Inspected::IsWell) ? kYes : kNo;
 }
 
 constexpr std::array kInspectFlags = {
     kJsonFlag,
-    Flag{"from", "ADDRESS", "the client that gets no answer; default: anyone"}};
+    Flag{"from", "ADDRESS", "the client that gets no answer; default: anyone"},
+    Flag{"trace", nullptr, "what nf_tables does with one connection: the node's own, or -from's"}};
 
 }  // namespace
 
@@ -320,6 +303,8 @@ Says what is wrong in the order in which a packet meets it, and what to type aga
 host's side against what was configured; uplink, routes, neighbours, settings and other programs'
 rules on the node; then, inside the allocation's namespace, its interface, its routes, rules, and
 who listens on the published ports. A rule that asks for a client's address counts with -from.
+-trace: what nf_tables does with one connection, rule by rule: the next from -from's ADDRESS, or one
+that the node itself sends.
 Exit 1 if something is wrong, or if nothing, or more than one, has that name.
 )",
     .flags = kInspectFlags,

@@ -1,4 +1,5 @@
 // nomad-bridge inspect: an attachment by any of its names, and why its port does not answer.
+#include <csignal>
 #include <regex>
 
 #include "tests/plugin/cli_world.h"
@@ -377,6 +378,61 @@ INSTANTIATE_TEST_SUITE_P(
          ", which listens on tcp/80, is stopped"},
     }),
     kNameOf);
+
+// ---- what cannot be told by looking
+
+class Traced : public Inspect {
+ protected:
+  void SetUp() override {
+    Inspect::SetUp();
+    Serve();
+    host().Must({"nft",
+                 Cat("table ip mine { chain f { type filter hook forward priority 5; ip daddr ",
+                     address_,
+                     " meta length 60-64 drop; }; }")});
+  }
+  [[nodiscard]] bool HasTable() {
+    return host().Must({"nft", "list", "tables"}).find("nomad-bridge-trace") != std::string::npos;
+  }
+  [[nodiscard]] Process StartTrace() {
+    Process inspect = Process::Start(Line({"inspect", "8080", "-trace", "-from", kOutsideIp4}));
+    EXPECT_TRUE(Soon([&] { return HasTable(); }));
+    return inspect;
+  }
+};
+
+TEST_F(Traced, NamesTheRuleThatEndedAClientsConnection) {
+  ASSERT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080}));
+  EXPECT_THAT(Output("inspect 8080"), Not(HasSubstr("fix:"))) << "of that length only";
+  Process inspect = StartTrace();
+  EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080}));
+  EXPECT_THAT(inspect.Wait(),
+              Exits(1,
+                    Out(AllOf(HasSubstr("\nTrace        inet nomad-bridge, chain localhost_guard, "
+                                        "policy: accept\n"),
+                              HasSubstr(": goto hostports\n"),
+                              EndsWith("ip mine, chain f, rule with handle 2: drop\n"))),
+                    Err(HasSubstr("waiting 10 seconds for what 198.51.100.2 sends to port 8080"))));
+  EXPECT_FALSE(HasTable());
+}
+
+TEST_F(Traced, SendsOneOfItsOwnWithoutAClient) {
+  EXPECT_THAT(Output("inspect 8080 -trace"),
+              AllOf(HasSubstr("Trace        inet nomad-bridge, chain output, rule with handle "),
+                    HasSubstr("\n             answer: inet nomad-bridge, chain ")));
+  EXPECT_THAT(RunLine("inspect 8080 -trace -json").json.at("trace").at(0).get<std::string>(),
+              StartsWith("inet nomad-bridge, chain output, rule with handle "));
+  EXPECT_FALSE(HasTable());
+  EXPECT_THAT(Execute(LineWithoutRoot({"inspect", veth_, "-trace"})),
+              Exits(2, Err(HasSubstr("inspect -trace needs root"))));
+}
+
+// The table is its process's own.
+TEST_F(Traced, LeavesNothingWhenItIsKilled) {
+  const Process inspect = StartTrace();
+  ::kill(inspect.pid(), SIGKILL);
+  EXPECT_TRUE(Soon([&] { return !HasTable(); }));
+}
 
 // Gone with the bridge: what was attached to it starts anew.
 TEST_F(Inspect, BlamesABridgeThatIsGone) {

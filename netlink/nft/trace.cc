@@ -1,0 +1,158 @@
+#include "netlink/nft/trace.h"
+
+#include <cerrno>
+#include <vector>
+
+#include <libnftnl/trace.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "base/error.h"
+#include "netlink/core/message.h"
+#include "netlink/nft/batch.h"
+
+namespace nomad_bridge::nft {
+namespace {
+
+using NftnlTrace = netlink::Handle<nftnl_trace, nftnl_trace_free>;
+
+constexpr std::size_t kMaxMessage = 64 << 10;
+
+TableId TraceTable() {
+  return {.family = TableFamily::kInet, .name = "nomad-bridge-trace"};
+}
+
+Batch TableBatch(const std::vector<Rule>& choices, std::uint32_t flags) {
+  constexpr std::int32_t kBeforeAll = -500;
+  Batch batch;
+  batch.AddTable(TraceTable(), flags);
+  for (const auto& [name, point] :
+       {std::pair{"in", Hook::Point::kPrerouting}, std::pair{"out", Hook::Point::kOutput}}) {
+    batch.AddChain(
+        TraceTable(),
+        {.name = name, .hook = Hook{.type = "filter", .point = point, .priority = kBeforeAll}});
+    for (Rule choice : choices) {
+      batch.AppendRule(TraceTable(), name, choice.SetTrace());
+    }
+  }
+  return batch;
+}
+
+UniqueFd OpenEvents(const netlink::Netns& ns) {
+  UniqueFd events;
+  netlink::InNetns(ns, [&] {
+    events = UniqueFd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER));
+  });
+  const int group = NFNLGRP_NFTRACE;
+  // Without a number of its own it would be taken for the kernel, which sends nothing to itself.
+  const union {
+    sockaddr any;
+    sockaddr_nl netlink;
+  } own = {.netlink = {.nl_family = AF_NETLINK}};
+  if (events.get() < 0 || ::bind(events.get(), &own.any, sizeof own.netlink) != 0 ||
+      ::setsockopt(events.get(), SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof group) != 0) {
+    throw ErrnoError(Code::kKernel, "cannot listen to the trace of nf_tables");
+  }
+  return events;
+}
+
+std::string TextOf(const nftnl_trace& trace, std::uint16_t attribute) {
+  const char* const text =
+      nftnl_trace_is_set(&trace, attribute) ? nftnl_trace_get_str(&trace, attribute) : nullptr;
+  return text == nullptr ? "" : text;
+}
+
+// nullopt for what is no step: a message of another kind, the end of a chain, and one that starts a
+// packet's trace.
+std::optional<TraceStep> ReadStep(const nlmsghdr& message) {
+  const NftnlTrace trace(nftnl_trace_alloc());
+  if (NFNL_MSG_TYPE(message.nlmsg_type) != NFT_MSG_TRACE ||
+      nftnl_trace_nlmsg_parse(&message, trace.get()) != 0) {
+    return std::nullopt;
+  }
+  const std::uint32_t type = nftnl_trace_get_u32(trace.get(), NFTNL_TRACE_TYPE);
+  const bool is_policy = type == NFT_TRACETYPE_POLICY;
+  const std::uint16_t attribute = is_policy ? NFTNL_TRACE_POLICY : NFTNL_TRACE_VERDICT;
+  const bool is_rule =
+      type == NFT_TRACETYPE_RULE && nftnl_trace_is_set(trace.get(), NFTNL_TRACE_RULE_HANDLE);
+  if (!(is_policy || is_rule) || !nftnl_trace_is_set(trace.get(), attribute)) {
+    return std::nullopt;
+  }
+  const auto code = static_cast<std::int32_t>(nftnl_trace_get_u32(trace.get(), attribute));
+  return TraceStep{
+      .packet = nftnl_trace_get_u32(trace.get(), NFTNL_TRACE_ID),
+      .table = {.family =
+                    static_cast<TableFamily>(nftnl_trace_get_u32(trace.get(), NFTNL_TRACE_FAMILY)),
+                .name = TextOf(*trace, NFTNL_TRACE_TABLE)},
+      .chain = TextOf(*trace, NFTNL_TRACE_CHAIN),
+      .handle = is_policy ? 0 : nftnl_trace_get_u64(trace.get(), NFTNL_TRACE_RULE_HANDLE),
+      .verdict = {.code = static_cast<Verdict::Code>(code),
+                  .chain = TextOf(*trace, NFTNL_TRACE_JUMP_TARGET)}};
+}
+
+}  // namespace
+
+Trace Trace::Start(const netlink::Netns& ns, const std::vector<Rule>& choices) {
+  UniqueFd events = OpenEvents(ns);
+  Socket socket = Socket::In(ns);
+  std::uint32_t flags = NFT_TABLE_F_OWNER;
+  RetryOnGenerations(socket, "trace packets", std::nullopt, [&](std::uint32_t generation) {
+    const Batch batch = TableBatch(choices, flags);
+    const CommitReply reply = socket.Commit(batch, generation);
+    if (!reply.refused.empty() && flags != 0) {
+      flags = 0;  // a kernel without owners
+      return false;
+    }
+    if (!reply.refused.empty()) {
+      throw ErrorOf(batch, reply);
+    }
+    return reply.done();
+  });
+  return {std::move(socket), std::move(events)};
+}
+
+Trace::~Trace() {
+  if (events_.get() < 0) {
+    return;  // moved from
+  }
+  try {
+    Batch batch;
+    batch.DeleteTable(TraceTable());
+    RetryOnGenerations(socket_, "end the trace", std::nullopt, [&](std::uint32_t generation) {
+      return TryCommit(socket_, batch, generation);
+    });
+  } catch (const std::exception&) {
+    // With its owner it goes all the same.
+  }
+}
+
+std::vector<TraceStep> Trace::Read(Deadline deadline,
+                                   const std::function<bool(const TraceStep&)>& is_last) {
+  std::vector<char> buffer(kMaxMessage);
+  std::vector<TraceStep> steps;
+  bool is_over = false;
+  while (!is_over) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    pollfd waiting{.fd = events_.get(), .events = POLLIN, .revents = 0};
+    if (left.count() <= 0 || ::poll(&waiting, 1, static_cast<int>(left.count())) == 0) {
+      break;
+    }
+    const ssize_t got = ::recv(events_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (got < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS) {
+      throw ErrnoError(Code::kKernel, "cannot read the trace of nf_tables");
+    }
+    netlink::ForEachIn(buffer.data(), got, [&](const nlmsghdr& message) {
+      if (const std::optional<TraceStep> step = ReadStep(message);
+          step && step->table != TraceTable()) {
+        steps.push_back(*step);
+        is_over = is_over || is_last(*step);
+      }
+    });
+  }
+  return steps;
+}
+
+}  // namespace nomad_bridge::nft

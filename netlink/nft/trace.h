@@ -1,0 +1,53 @@
+// nf_tables' own trace of packets in one network namespace: which rules they meet, and what each
+// decides.
+//
+// Shapes  A step is one rule that applied, or a chain's policy, in the order in which the packet
+//         came by. Steps of one packet have the same number.
+// Owner   The table with the rules that choose packets belongs to this process (NFT_TABLE_F_OWNER):
+//         it goes with it, however that ends. Before Linux 5.12 it goes with the object alone.
+// Errors  kKernel.
+// Source  nft(8), monitor trace; linux/netfilter/nf_tables.h: NFT_MSG_TRACE, NFTA_TRACE_*.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/file_lock.h"
+#include "netlink/nft/socket.h"
+
+namespace nomad_bridge::nft {
+
+struct TraceStep {
+  std::uint32_t packet = 0;
+  TableId table;
+  std::string chain;
+  std::uint64_t handle = 0;  // of the rule; 0: the chain's policy
+  Verdict verdict;
+};
+
+class Trace {
+ public:
+  // From now on packets that one of `choices` matches are traced: each is a rule without a verdict,
+  // tried before all other rules at the prerouting and output hooks.
+  [[nodiscard]] static Trace Start(const netlink::Netns& ns, const std::vector<Rule>& choices);
+  Trace(Trace&&) = default;
+  Trace& operator=(Trace&&) = delete;
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+  ~Trace();
+
+  // What comes until `is_last` says so, or until the deadline.
+  [[nodiscard]] std::vector<TraceStep> Read(Deadline deadline,
+                                            const std::function<bool(const TraceStep&)>& is_last);
+
+ private:
+  Trace(Socket socket, UniqueFd events) : socket_(std::move(socket)), events_(std::move(events)) {}
+
+  Socket socket_;
+  UniqueFd events_;
+};
+
+}  // namespace nomad_bridge::nft

@@ -1,0 +1,29 @@
+// One connection to a published port, traced by nf_tables on the node: for what cannot be told by
+// looking.
+//
+// Changes  nothing that stays: see netlink/nft/trace.h.
+// Limits   What nf_tables sees: rules of iptables-legacy, routes and links are not among it; nor is
+//          what drops a packet before the prerouting hook.
+// Errors   kKernel
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/file_lock.h"
+#include "plugin/causes/journey.h"
+
+namespace nomad_bridge::causes {
+
+struct Traced {
+  // "inet mine, chain early, rule with handle 2: drop", hook by hook; "answer: " in front of what
+  // comes back.
+  std::vector<std::string> lines;
+  bool is_dropped = false;  // by the last of them
+};
+
+// Of a packet that the node itself sends to the port, or, with a client that was named, of the first
+// that comes from there before the deadline.
+[[nodiscard]] Traced TraceConnection(state::Host& host, const Journey& journey, Deadline deadline);
+
+}  // namespace nomad_bridge::causes

@@ -1,0 +1,107 @@
+#include "plugin/cli/named_attachments.h"
+
+#include <algorithm>
+
+#include "base/list.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "plugin/cli/attachment_view.h"
+#include "plugin/cli/command.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+constexpr std::size_t kMinBytes = 2;
+
+Attachments Select(const Inventory& inventory, const auto& matches) {
+  Attachments selected;
+  for (const Attachment& attachment : inventory.attachments) {
+    if (matches(attachment)) {
+      selected.push_back(&attachment);
+    }
+  }
+  return selected;
+}
+
+// The names of its job and of its group, and "job/group".
+std::vector<std::string> JobNames(const Attachment& attachment) {
+  std::vector<std::string> names;
+  for (const std::string& name :
+       {attachment.Label(cni::kJob),
+        attachment.Label(cni::kGroup),
+        Cat(attachment.Label(cni::kJob), '/', attachment.Label(cni::kGroup))}) {
+    if (!name.empty() && name != "/") {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+// A port that is published, an address, the name of a job or a group, or the beginning of one, of
+// an id or of an interface's name.
+Attachments FindNamed(const Inventory& inventory, const std::string& word) {
+  const auto is_port = [&](const portmap::DnatEntry& port) {
+    return std::to_string(port.host_port) == word;
+  };
+  Attachments found = Select(inventory, [&](const Attachment& each) {
+    return each.record && std::ranges::any_of(each.record->rules.ports, is_port);
+  });
+  if (!found.empty()) {
+    return found;
+  }
+  if (const std::optional<Ip> address = Ip::Parse(word)) {
+    return Select(inventory, [&](const Attachment& each) {
+      return each.record && Contains(AddressesOnly(each.record->ipam.addresses), *address);
+    });
+  }
+  if (word.size() < kMinBytes) {
+    throw UsageError(Format("'{}' is too short for a prefix; allowed: 2 characters or more", word));
+  }
+  found = Select(inventory, [&](const Attachment& each) { return Contains(JobNames(each), word); });
+  if (!found.empty()) {
+    return found;
+  }
+  return Select(inventory, [&](const Attachment& each) {
+    std::vector<std::string> names = JobNames(each);
+    Append(names, {each.Allocation(), each.id.container_id, each.host_veth});
+    return std::ranges::any_of(names,
+                               [&](const std::string& name) { return name.starts_with(word); });
+  });
+}
+
+std::string Candidates(const Attachments& found) {
+  Table table({"ALLOC", "JOB", "GROUP", "VETH", "ADDRESS", "NETWORK"});
+  for (const Attachment* const each : found) {
+    table.Add({each->Allocation(),
+               OrDash(each->Label(cni::kJob)),
+               OrDash(each->Label(cni::kGroup)),
+               OrDash(each->host_veth),
+               ShowAddresses(*each, Extent::kFirst),
+               each->id.network});
+  }
+  return table.Text();
+}
+
+}  // namespace
+
+Attachments FindOne(const Inventory& inventory, const std::string& word) {
+  Attachments found = FindNamed(inventory, word);
+  if (found.empty()) {
+    LogLine(
+        "nothing here has '{}' as its allocation, job, group, interface, address or published port",
+        word);
+    return {};
+  }
+  // One allocation may have attachments in several networks, and one port may be published on
+  // several addresses of the node.
+  const auto is_other = [&](const Attachment* each) {
+    return each->id.container_id != found.front()->id.container_id;
+  };
+  if (std::ranges::any_of(found, is_other)) {
+    LogLine("'{}' may be any of these:\n{}", word, Candidates(found));
+    return {};
+  }
+  return found;
+}
+
+}  // namespace nomad_bridge::cli

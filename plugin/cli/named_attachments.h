@@ -1,0 +1,23 @@
+// Attachments by what an operator calls them.
+//
+// Names    a published port, an address, the name of a job or a group, JOB/GROUP, an id, an
+//          interface on the host; of an id, a job, a group or an interface also a beginning of two
+//          characters
+// Errors   UsageError for a beginning that is too short.
+// Owner    the attachments are the inventory's.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plugin/cli/inventory.h"
+
+namespace nomad_bridge::cli {
+
+using Attachments = std::vector<const Attachment*>;
+
+// Those of the one container that `word` names. None, and a remark on stderr, if it names none or
+// several.
+[[nodiscard]] Attachments FindOne(const Inventory& inventory, const std::string& word);
+
+}  // namespace nomad_bridge::cli
