@@ -102,7 +102,8 @@ class Healthy : public CliWorld, public ::testing::WithParamInterface<int> {
       EXPECT_THAT(Output(Cat("inspect ", port, " -from ", kOutsideIp4)), Not(HasSubstr("fix:")));
     }
     // A port that answers the world is meant to; a node with two uplinks forwards between them.
-    for (const json& check : RunLine("doctor -json").json.at("checks")) {
+    const json doctor = RunLine("doctor -json").json;
+    for (const json& check : doctor.at("checks")) {
       const bool is_told = check.at("check") == "ports.world" ||
                            check.at("check") == "forward.uplinks" ||
                            check.at("check") == "plugins.missing";
