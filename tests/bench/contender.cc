@@ -14,28 +14,13 @@ namespace {
 constexpr const char* kFirstAddress = "172.26.64.2";
 constexpr int kFirstPort = 20000;
 
+}  // namespace
+
 test::Network NetworkOf(const std::filesystem::path& binary) {
   test::Network network{.list = test::Conflist("nomad_bridge"), .path = binary.parent_path()};
   network.list["plugins"][0]["type"] = binary.filename();
   return network;
 }
-
-class Floor : public Contender {
- public:
-  explicit Floor(const std::filesystem::path& binary)
-      : Contender("floor", NetworkOf(NOMAD_BRIDGE_FLOOR)), neighbours_(NetworkOf(binary)) {
-    world().Enter();
-    test::MustDelFrom(neighbours_, test::MustAdd(neighbours_, Next()));  // makes bridge and tables
-  }
-
- protected:
-  void Populate(int count) override { PopulateWith(neighbours_, count); }
-
- private:
-  test::Network neighbours_;
-};
-
-}  // namespace
 
 test::Attached Contender::Next() {
   ++count_;
@@ -120,10 +105,6 @@ void Contender::ForgetLastReserved() const {
 
 std::unique_ptr<Contender> MakeOurs(const std::string& name, const std::filesystem::path& binary) {
   return std::make_unique<Contender>(name, NetworkOf(binary));
-}
-
-std::unique_ptr<Contender> MakeFloor(const std::filesystem::path& binary) {
-  return std::make_unique<Floor>(binary);
 }
 
 std::unique_ptr<Contender> MakeByName(const std::string& name,

@@ -70,7 +70,8 @@ class Contender {
   void PopulateWith(const test::Network& network, int count);
 
   // Of a fresh container, with one port published as tcp and as udp.
-  [[nodiscard]] test::Attached Next();
+  [[nodiscard]] virtual test::Attached Next();
+  [[nodiscard]] int count() const { return count_; }
   [[nodiscard]] const test::Network& network() const { return network_; }
 
  private:
@@ -87,6 +88,9 @@ class Contender {
   std::string complaint_;
 };
 
+// Our list, run by `binary`.
+[[nodiscard]] test::Network NetworkOf(const std::filesystem::path& binary);
+
 // A build of ours, `binary`: a whole attachment in one process.
 [[nodiscard]] std::unique_ptr<Contender> MakeOurs(const std::string& name,
                                                   const std::filesystem::path& binary);
@@ -97,7 +101,7 @@ class Contender {
 // that only stay are made faster (reference.cc).
 [[nodiscard]] std::unique_ptr<Contender> MakeReference(const std::filesystem::path& directory);
 
-// What the kernel alone takes (floor_plugin.cc), beside attachments of ours.
+// What the kernel alone takes (floor_plugin.c), beside attachments of ours.
 [[nodiscard]] std::unique_ptr<Contender> MakeFloor(const std::filesystem::path& binary);
 
 }  // namespace nomad_bridge::bench
