@@ -146,6 +146,17 @@ std::string FaultMetric(state::Host& host, const Inventory& inventory) {
   return metric.Text();
 }
 
+// Of a periodic or dispatched job under its parent's name: each of its children runs but once.
+Traffic ByFamily(const Traffic& traffic) {
+  Traffic families;
+  for (const auto& [workload, counters] : traffic) {
+    cni::Workload family = workload;
+    family.job = cni::ParentJob(workload.job);
+    families[family] += counters;
+  }
+  return families;
+}
+
 // The traffic with what deleted links had counted; without root only of what is there.
 std::pair<Inventory, Traffic> TakeTraffic(state::Host& host) {
   const bool is_root = ::geteuid() == 0;
@@ -201,7 +212,7 @@ int RunMetrics(const Arguments& arguments) {
     link::NoteStale(stale);
   }
   const std::string text = Cat(
-      TrafficMetrics(traffic),
+      TrafficMetrics(arguments.Has("per-child") ? traffic : ByFamily(traffic)),
       arguments.Has("per-allocation") ? InfoMetric(inventory) : "",
       UsageMetric(inventory, "addresses", "Addresses of a network's range.", &Network::addresses),
       UsageMetric(
@@ -218,7 +229,8 @@ int RunMetrics(const Arguments& arguments) {
 
 constexpr std::array kMetricsFlags = {
     Flag{"output", "FILE", "written by rename, mode 0644: for node_exporter's textfile collector"},
-    Flag{"per-allocation", nullptr, "also which allocation each host veth belongs to"}};
+    Flag{"per-allocation", nullptr, "also which allocation each host veth belongs to"},
+    Flag{"per-child", nullptr, "periodic and dispatched jobs each, not summed into their parent"}};
 
 }  // namespace
 
@@ -227,7 +239,8 @@ const Command kMetrics = {
     .summary = "traffic, addresses, ports and states for Prometheus",
     .text =
         R"(Prometheus' text format. Traffic is summed by namespace, job and group, in the allocation's
-direction. Its counters never fall: what an interface had counted is kept when it is deleted.
+direction; that of JOB/periodic-... and JOB/dispatch-... under JOB. Its counters never fall: what an
+interface had counted is kept when it is deleted.
 Debian's directory for -output is /var/lib/prometheus/node-exporter, the name NAME.prom.
 )",
     .flags = kMetricsFlags,

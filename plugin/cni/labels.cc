@@ -97,6 +97,11 @@ Workload WorkloadOf(const ShortLabels& labels) {
   return {.nomad_namespace = label(kNamespace), .job = label(kJob), .group = label(kGroup)};
 }
 
+// A job that is both periodic and dispatched has two such suffixes.
+std::string ParentJob(const std::string& job) {
+  return job.substr(0, std::min(job.find("/periodic-"), job.find("/dispatch-")));
+}
+
 std::string NameOwner(const Labels& labels, const std::string& container_id) {
   std::string text;
   for (const WellKnown& known : kWellKnown) {

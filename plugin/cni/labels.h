@@ -63,6 +63,10 @@ struct Workload {
 };
 [[nodiscard]] Workload WorkloadOf(const ShortLabels& labels);
 
+// The job that Nomad made a periodic or dispatched one from: "batch" of
+// "batch/dispatch-1700000000-8f2a7c1d" and of "batch/periodic-1700000000". Any other job's own.
+[[nodiscard]] std::string ParentJob(const std::string& job);
+
 // "job 'billing', group 'api', allocation '5f3c...'", for messages; without such labels "container
 // '<id>'". Long values are cut.
 [[nodiscard]] std::string NameOwner(const Labels& labels, const std::string& container_id);

@@ -27,6 +27,7 @@ namespace {
 
 constexpr std::uint64_t kFoldedAfterSeconds = 60;
 constexpr std::uint64_t kForgottenAfterSeconds = 86'400;
+constexpr std::uint64_t kChildForgottenAfterSeconds = 3600;
 constexpr std::size_t kMaxLineBytes = 4096;
 // Below 1 MiB by sixteen lines: so many may be appended at once, each by a DEL that looked before.
 constexpr off_t kMaxLogBytes = (1 << 20) - 16 * kMaxLineBytes;
@@ -146,6 +147,12 @@ void Add(Numbers& sum, const Numbers& more) {
   }
 }
 
+// Itself, unless its job is a periodic or dispatched one.
+cni::Workload ParentOf(cni::Workload workload) {
+  workload.job = cni::ParentJob(workload.job);
+  return workload;
+}
+
 // What is known of all links.
 class Known {
  public:
@@ -167,6 +174,8 @@ class Known {
   }
   // For longer than `seconds`.
   [[nodiscard]] bool IsGone(Entry& entry, bool is_present, std::uint64_t seconds) const;
+  // Of what is among neither these nor the links that are known.
+  void Forget(std::set<cni::Workload> workloads);
 
   std::uint64_t now_;
   std::map<LinkKey, Entry> links_;
@@ -227,10 +236,27 @@ void Known::Age(const std::vector<rtnl::Link>& present, std::set<cni::Workload> 
       ++at;
     }
   }
+  Forget(std::move(workloads));
+}
+
+void Known::Forget(std::set<cni::Workload> workloads) {
+  std::set<cni::Workload> parents;
+  std::ranges::transform(workloads, std::inserter(parents, parents.end()), ParentOf);
+  workloads.merge(parents);
+  std::vector<Entry> children;
   for (auto at = folded_.begin(); at != folded_.end();) {
+    const bool is_child = ParentOf(at->first) != at->first;
     const bool is_forgotten =
-        IsGone(at->second, workloads.contains(at->first), kForgottenAfterSeconds);
+        IsGone(at->second,
+               workloads.contains(at->first),
+               is_child ? kChildForgottenAfterSeconds : kForgottenAfterSeconds);
+    if (is_forgotten && is_child) {
+      children.push_back(at->second);
+    }
     at = is_forgotten ? folded_.erase(at) : std::next(at);
+  }
+  for (const Entry& child : children) {
+    Add(Folded(ParentOf(child.workload)).counted, child.counted);
   }
 }
 

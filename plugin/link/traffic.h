@@ -31,7 +31,9 @@
 //          a run never writes older counts over those of another. Deleting a link takes none.
 // Limits   The log is not appended to while it occupies 1 MiB less a margin, and never with a line
 //          of more than 4 KiB: of that link only what `metrics` saw last stays. A workload without
-//          an attachment for a day is forgotten, earlier if the totals would exceed 16 MiB.
+//          an attachment for a day is forgotten, earlier if the totals would exceed 16 MiB. One of
+//          a periodic or dispatched job is added to its parent's after an hour: its job runs once,
+//          and the sum of the family must not fall.
 // Errors   Counting never fails a command: it is logged and ignored. Only Lock() throws kTryAgain.
 // Source   fallocate(2) FALLOC_FL_PUNCH_HOLE, lseek(2) SEEK_DATA: tmpfs and the usual file systems.
 #pragma once
@@ -62,7 +64,8 @@ class TrafficTotals {
   // Waits for other runs. If the log cannot be locked, Settle() reads and does not write.
   [[nodiscard]] static TrafficTotals Lock();
 
-  // What each workload has counted. `links`: all of the node, listed since Lock().
+  // What each workload has counted, and under a parent job what its forgotten children had.
+  // `links`: all of the node, listed since Lock().
   [[nodiscard]] std::map<cni::Workload, rtnl::LinkCounters> Settle(
       const std::vector<rtnl::Link>& links,
       const std::vector<Counted>& attachments) const;

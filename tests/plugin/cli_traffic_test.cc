@@ -11,7 +11,6 @@ namespace {
 
 constexpr const char* kState = "/run/nomad-bridge";
 constexpr const char* kLog = "/run/nomad-bridge/.traffic-log";
-constexpr const char* kTotals = "/run/nomad-bridge/.traffic-totals";
 
 class TrafficTotals : public Metrics {
  protected:
@@ -34,16 +33,6 @@ class TrafficTotals : public Metrics {
   void ExpectExact(const std::string& when) { EXPECT_EQ(Traffic(), expected_) << when; }
   [[nodiscard]] const Counts& expected() const { return expected_; }
 
-  // As if what is gone were gone for `seconds` longer.
-  static void Age(std::uint64_t seconds) {
-    std::string aged;
-    for (const std::string& line : Lines(FindFile(kTotals).value())) {
-      const std::uint64_t gone_since = line.empty() ? 0 : std::stoull(line);
-      aged += gone_since == 0 ? line : Cat(gone_since - seconds, line.substr(line.find('\t')));
-      aged += '\n';
-    }
-    std::ofstream(kTotals) << aged;
-  }
   [[nodiscard]] static std::int64_t KnownLines() {
     return std::ranges::count_if(Lines(FindFile(kTotals).value()),
                                  [](const std::string& line) { return !line.empty(); });

@@ -6,6 +6,7 @@
 namespace nomad_bridge::test {
 
 constexpr const char* kAllocation = "5f3c1a2b-0000-4000-8000-000000000001";
+constexpr const char* kTotals = "/run/nomad-bridge/.traffic-totals";
 constexpr const char* kGroup = R"({namespace="default",job="billing",task_group="api"})";
 
 class Metrics : public CliWorld {
@@ -30,11 +31,11 @@ class Metrics : public CliWorld {
     }
     return samples;
   }
-  // What the group received and sent, by name.
-  [[nodiscard]] static Counts TrafficIn(const std::string& text) {
+  // What a group, by its labels, received and sent, by name.
+  [[nodiscard]] static Counts TrafficIn(const std::string& text, std::string_view group = kGroup) {
     Counts counters;
     for (const auto& [name, value] : SamplesIn(text)) {
-      if (name.ends_with(kGroup)) {
+      if (name.ends_with(group)) {
         counters[name.substr(0, name.find('{'))] = value;
       }
     }
@@ -44,6 +45,17 @@ class Metrics : public CliWorld {
     return SamplesIn(Output(Cat("metrics ", flags)));
   }
   [[nodiscard]] Counts Traffic() { return TrafficIn(Output("metrics")); }
+
+  // As if what is gone were gone for `seconds` longer.
+  static void Age(std::uint64_t seconds) {
+    std::string aged;
+    for (const std::string& line : Lines(FindFile(kTotals).value())) {
+      const std::uint64_t gone_since = line.empty() ? 0 : std::stoull(line);
+      aged += gone_since == 0 ? line : Cat(gone_since - seconds, line.substr(line.find('\t')));
+      aged += '\n';
+    }
+    std::ofstream(kTotals) << aged;
+  }
 };
 
 }  // namespace nomad_bridge::test

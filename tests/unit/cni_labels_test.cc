@@ -51,6 +51,20 @@ TEST(NameOwner, QuotesAHostileValueShortAndSafe) {
   EXPECT_EQ(text, Printable(text));
 }
 
+TEST(ParentJob, IsWhatAPeriodicOrDispatchedOneWasMadeFrom) {
+  for (const auto& [job, parent] : std::map<std::string, std::string>{
+           {"batch/dispatch-1700000000-8f2a7c1d", "batch"},
+           {"batch/dispatch-nightly-1700000000-8f2a7c1d", "batch"},
+           {"team/batch/periodic-1700000000", "team/batch"},
+           {"batch/dispatch-1700000000-8f2a7c1d/periodic-1700000000", "batch"},
+           {"batch", "batch"},
+           {"team/batch", "team/batch"},
+           {"periodic-1700000000", "periodic-1700000000"},
+           {"", ""}}) {
+    EXPECT_EQ(cni::ParentJob(job), parent);
+  }
+}
+
 TEST(LastOfEach, KeepsOrderAndTheLastOfEveryKey) {
   const cni::Labels labels = {{"a", "1"}, {"b", "2"}, {"A", "3"}, {"c", "4"}};
   EXPECT_EQ(cni::LastOfEach(labels), (cni::Labels{{"b", "2"}, {"A", "3"}, {"c", "4"}}));
