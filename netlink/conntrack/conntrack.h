@@ -62,6 +62,7 @@ struct Endpoint {
 class Conntrack {
  public:
   [[nodiscard]] static Conntrack In(const netlink::Netns& ns);
+  [[nodiscard]] int fd() const { return socket_.fd(); }
 
   // How many entries have their answers from each of `endpoints`, in their order. Lists all
   // entries: for commands that people type.

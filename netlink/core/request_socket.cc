@@ -30,6 +30,11 @@ Error TimedOut(const std::string& what, std::string why = "the kernel did not an
   return {Code::kTryAgain, what, std::move(why)};
 }
 
+std::span<const char> BytesOf(const Message& request) {
+  const nlmsghdr& header = *request.header();
+  return {static_cast<const char*>(static_cast<const void*>(&header)), header.nlmsg_len};
+}
+
 // Adds `message` to `reply`; true if it says how the request ended.
 bool ReadInto(Reply& reply, nlmsghdr& message) {
   const bool ends = message.nlmsg_type == NLMSG_ERROR || message.nlmsg_type == NLMSG_DONE;
@@ -100,11 +105,16 @@ void RequestSocket::Exchange(std::span<const char> messages,
   }
 }
 
+std::optional<BackgroundRequest> RequestSocket::SendInBackground(const Message& request,
+                                                                 std::span<const int> kept) {
+  request.header()->nlmsg_seq = ReserveSequence(1);
+  return BackgroundRequest::Start(BytesOf(request), fd(), kept);
+}
+
 Reply RequestSocket::Transact(const Message& request, const std::string& what) {
   nlmsghdr& header = *request.header();
   const bool expects_more = (header.nlmsg_flags & (NLM_F_ACK | NLM_F_DUMP)) != 0;
-  const std::span bytes(static_cast<const char*>(static_cast<const void*>(&header)),
-                        header.nlmsg_len);
+  const std::span<const char> bytes = BytesOf(request);
   for (const Deadline deadline = FromNow(kTimeout);;) {
     header.nlmsg_seq = ReserveSequence(1);
     Reply reply;

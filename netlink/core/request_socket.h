@@ -17,9 +17,11 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
+#include "netlink/core/background_request.h"
 #include "netlink/core/netns.h"
 
 struct mnl_socket;
@@ -42,6 +44,10 @@ class RequestSocket {
   Reply TransactOrThrow(const Message& request,
                         const std::string& what,
                         std::initializer_list<int> expected = {});
+
+  // Sent by a child process; see background_request.h.
+  [[nodiscard]] std::optional<BackgroundRequest> SendInBackground(const Message& request,
+                                                                  std::span<const int> kept);
 
   // For batches. The first of `count` sequence numbers that no other request has.
   [[nodiscard]] std::uint32_t ReserveSequence(std::uint32_t count);

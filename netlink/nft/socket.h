@@ -79,6 +79,8 @@ class Socket {
  public:
   [[nodiscard]] static Socket In(const netlink::Netns& ns);
 
+  [[nodiscard]] int fd() const { return socket_.fd(); }
+
   [[nodiscard]] std::uint32_t Generation();
   // `batch` must not be empty. Throws if the kernel refuses the batch as a whole.
   [[nodiscard]] CommitReply Commit(const Batch& batch, std::uint32_t generation);

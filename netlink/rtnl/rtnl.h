@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -217,6 +218,11 @@ class Socket {
   [[nodiscard]] bool LacksLocalhostFilter(const Link& link);
 
   void EnsureLinkGone(const std::string& name);
+  // The same, but returns as soon as nobody sees the link any more, nor the other end of a veth,
+  // and the name is free. The kernel then waits for a grace period of RCU, some 15 ms: a child of
+  // ours waits for it, whose pid is returned unless it has ended. It keeps `kept` open until then
+  // (see background_request.h). Where no child can be made, this waits.
+  [[nodiscard]] std::optional<pid_t> EnsureLinkGone(const Link& link, std::span<const int> kept);
 
   [[nodiscard]] std::vector<Cidr> Addresses(const Link& link);
   [[nodiscard]] std::set<Ip> AllAddresses();

@@ -59,35 +59,43 @@ bool Drain(const UniqueFd& events, const EventFilter& matches) {
   }
 }
 
-// Sleeps until an event matches; false at the deadline.
-bool AwaitEvent(const UniqueFd& events, const EventFilter& matches, Deadline deadline) {
+// Sleeps until an event matches, or `child` has ended; false at the deadline.
+bool AwaitEvent(const UniqueFd& events,
+                const EventFilter& matches,
+                Deadline deadline,
+                const netlink::BackgroundRequest* child) {
   for (;;) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     if (left.count() <= 0) {
       return false;
     }
-    pollfd waiting{.fd = events.get(), .events = POLLIN, .revents = 0};
-    if (::poll(&waiting, 1, static_cast<int>(left.count())) > 0 && Drain(events, matches)) {
+    std::array<pollfd, 2> waiting = {
+        {{.fd = events.get(), .events = POLLIN, .revents = 0},
+         // A negative one is left out.
+         {.fd = child == nullptr ? -1 : child->fd(), .events = POLLIN, .revents = 0}}};
+    if (::poll(waiting.data(), waiting.size(), static_cast<int>(left.count())) > 0 &&
+        (Drain(events, matches) || waiting[1].revents != 0)) {
       return true;
     }
   }
 }
 
-// Waits until `is_ready`, which is checked now and after each matching event; false at the
-// deadline.
+// Waits until `is_ready`, which is checked now, after each matching event and at the end of `child`
+// (null: none); false at the deadline.
 bool Await(netlink::RequestSocket& socket,
            std::uint32_t group,
            const std::function<bool()>& is_ready,
            const EventFilter& matches,
-           Deadline deadline) {
+           Deadline deadline,
+           const netlink::BackgroundRequest* child = nullptr) {
   if (is_ready()) {
     return true;  // the usual case
   }
   // Listen before checking again: no change in between is missed.
   const UniqueFd events = Listen(netlink::Netns::OfSocket(socket.fd()), group);
   while (!is_ready()) {
-    if (!AwaitEvent(events, matches, deadline)) {
+    if (!AwaitEvent(events, matches, deadline, child)) {
       return false;
     }
   }
@@ -180,6 +188,32 @@ Link Socket::AwaitOperational(const std::string& name, Deadline deadline) {
                 Describe(link));
   }
   return link;
+}
+
+// The child has the kernel's RTNL lock until both ends are gone, and FindLink() waits for that. So
+// it is the events that are waited for only if the child has not got the lock yet.
+std::optional<pid_t> Socket::EnsureLinkGone(const Link& link, std::span<const int> kept) {
+  const netlink::Message request(RTM_DELLINK, 0, HeadFor(link.index));
+  std::optional<netlink::BackgroundRequest> child = socket_.SendInBackground(request, kept);
+  bool has_ended = !child;
+  const auto is_settled = [&] {
+    has_ended = child->HasEnded();
+    return has_ended || !FindLink(link.index);
+  };
+  const auto is_gone = [&](const nlmsghdr* message) {
+    const ifinfomsg* const head = netlink::HeadOf<ifinfomsg>(message);
+    return message->nlmsg_type == RTM_DELLINK && head != nullptr && head->ifi_index == link.index;
+  };
+  if (child && !Await(socket_, RTMGRP_LINK, is_settled, is_gone, FromNow(kTimeout), &*child)) {
+    throw Error(Code::kTryAgain,
+                Format("cannot delete interface '{}'", link.name),
+                "the kernel did not do so in time");
+  }
+  if (!has_ended) {
+    return child->pid();
+  }
+  EnsureLinkGone(link.name);  // the child was killed, or refused: then the kernel says why
+  return std::nullopt;
 }
 
 void Socket::AwaitLocal(const Link& link, const Ip& address, Deadline deadline) {

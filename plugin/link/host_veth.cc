@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
-#include "plugin/link/traffic.h"
+#include "plugin/link/deletion.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::link {
@@ -13,11 +13,6 @@ namespace {
 // `inner` as seen in the container.
 bool IsPair(const rtnl::Link& outer, const rtnl::Link& inner) {
   return inner.kind == "veth" && inner.peer == outer.index && outer.peer == inner.index;
-}
-
-void DeleteLink(state::Host& host, const rtnl::Link& link, const cni::ShortLabels& labels) {
-  NoteTraffic(link, cni::WorkloadOf(labels));
-  host.net.EnsureLinkGone(link.name);
 }
 
 // `change`: what else is to change of the link, in the same message.
@@ -98,7 +93,7 @@ void EnsurePairGone(state::Host& host, Container& container, const AttachmentId&
 
 void EnsureLinkGone(state::Host& host, const state::Record& record) {
   if (const std::optional<rtnl::Link> link = FindHostVeth(host.net, record.id, Recorded::kYes)) {
-    DeleteLink(host, *link, cni::Shorten(record.labels));
+    DeletePair(host, *link, cni::WorkloadOf(cni::Shorten(record.labels)));
   }
 }
 
@@ -110,7 +105,7 @@ void EnsureUnrecordedLinkGone(state::Host& host, const AttachmentId& id) {
 
 void EnsureStrayLinkGone(state::Host& host, const rtnl::Link& link) {
   if (const std::optional<state::ParsedAlias> alias = state::ParseAlias(link.alias)) {
-    DeleteLink(host, link, alias->labels);
+    DeletePair(host, link, cni::WorkloadOf(alias->labels));
   }
 }
 

@@ -20,4 +20,11 @@ Host Host::Open() {
           .checkpoint = CheckpointFile(origin)};
 }
 
+std::array<int, 2> Host::NetfilterSockets() {
+  if (!conntrack) {
+    conntrack = conntrack::Conntrack::In(netns);
+  }
+  return {nft.fd(), conntrack->fd()};
+}
+
 }  // namespace nomad_bridge::state

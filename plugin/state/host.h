@@ -5,6 +5,7 @@
 // Errors   kKernel if the kernel lacks a kind of socket.
 #pragma once
 
+#include <array>
 #include <optional>
 
 #include "netlink/conntrack/conntrack.h"
@@ -24,6 +25,10 @@ struct Host {
   std::optional<conntrack::Conntrack> conntrack;  // opened when it is first needed
 
   [[nodiscard]] static Host Open();
+
+  // Opens conntrack's, too: the descriptors whose closing waits for what was removed from
+  // nf_tables.
+  [[nodiscard]] std::array<int, 2> NetfilterSockets();
 };
 
 }  // namespace nomad_bridge::state

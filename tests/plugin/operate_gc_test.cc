@@ -150,7 +150,7 @@ class GoneNetwork : public GcLine, public ::testing::WithParamInterface<const ch
   static std::vector<std::string> Kept() {
     std::vector<std::string> names;
     for (const std::string& name : Entries("/run/nomad-bridge")) {
-      if (name != ".lock" && name != ".generation") {
+      if (name != ".lock" && name != ".generation" && name != ".deleter") {
         names.push_back(name.starts_with(".leases-") ? ".leases" : name);
       }
     }

@@ -64,8 +64,10 @@ bool GoOn(pid_t child, int& status) {
   }
 }
 
-// Calls `at` when the program is about to make its N-th call, for every N.
-Killing Trace(Command command, const std::function<void(pid_t child, int nth)>& at) {
+using AtCall = std::function<void(pid_t traced, int nth)>;
+
+// Starts it under ptrace(2), stopped by its exec.
+Process StartTraced(Command command, long options) {
   command.in_child = [prepare = command.in_child] {
     if (prepare) {
       prepare();
@@ -75,24 +77,92 @@ Killing Trace(Command command, const std::function<void(pid_t child, int nth)>& 
   // The leak checker is a tracer itself and would fail under another.
   command.variables["ASAN_OPTIONS"] = "detect_leaks=0";
   Process process = Process::Start(command);
-  const pid_t child = process.pid();
-  Killing killing;
   int status = 0;
-  ::waitpid(child, &status, 0);  // stopped by its exec
-  ::ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
+  ::waitpid(process.pid(), &status, 0);
+  ::ptrace(PTRACE_SETOPTIONS,
+           process.pid(),
+           nullptr,
+           PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL | options);
+  return process;
+}
+
+// Calls `at` when `traced`, which is stopped, is about to make its N-th call, for every N; until it
+// has ended, with `status` as waitpid(2) returns it. Returns how many there were.
+int Follow(pid_t traced, int& status, const AtCall& at) {
+  int calls = 0;
   bool begins_again = false;
-  while (GoOn(child, status)) {
+  while (GoOn(traced, status)) {
     __ptrace_syscall_info call{};
-    ::ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof call, &call);
+    ::ptrace(PTRACE_GET_SYSCALL_INFO, traced, sizeof call, &call);
     if (call.op == PTRACE_SYSCALL_INFO_EXIT) {
       begins_again = call.exit.rval == -kRestartNoInterrupt;
     } else if (call.op == PTRACE_SYSCALL_INFO_ENTRY && !begins_again && IsSeen(call)) {
-      at(child, ++killing.calls);
+      at(traced, ++calls);
     }
   }
+  return calls;
+}
+
+Killing Trace(Command command, const AtCall& at) {
+  Process process = StartTraced(std::move(command), 0);
+  Killing killing;
+  int status = 0;
+  killing.calls = Follow(process.pid(), status, at);
   killing.outcome = process.Collect(status);
   return killing;
 }
+
+// The child, which is stopped and traced like its parent; 0 if the program ends without one, with
+// `status`.
+pid_t AwaitChild(pid_t program, int& status) {
+  for (int signal = 0;; signal = WSTOPSIG(status)) {
+    ::ptrace(PTRACE_CONT, program, nullptr, signal);
+    ::waitpid(program, &status, 0);
+    if (!WIFSTOPPED(status)) {
+      return 0;
+    }
+    if (status >> 16 == PTRACE_EVENT_FORK) {
+      unsigned long child = 0;
+      ::ptrace(PTRACE_GETEVENTMSG, program, nullptr, &child);
+      return static_cast<pid_t>(child);
+    }
+  }
+}
+
+Killing TraceChild(Command command, const AtCall& at) {
+  Process process = StartTraced(std::move(command), PTRACE_O_TRACEFORK);
+  Killing killing;
+  int status = 0;
+  const pid_t child = AwaitChild(process.pid(), status);
+  if (child == 0) {
+    killing.outcome = process.Collect(status);
+    return killing;
+  }
+  int child_status = 0;
+  ::waitpid(child, &child_status, __WALL);  // stopped before its first call
+  ::ptrace(PTRACE_DETACH, process.pid(), nullptr, 0);
+  killing.calls = Follow(child, child_status, at);
+  killing.outcome = process.Wait();
+  return killing;
+}
+
+// Kills at the N-th call.
+class Killer {
+ public:
+  explicit Killer(int nth) : nth_(nth) {}
+
+  void operator()(pid_t traced, int nth) {
+    if (nth == nth_) {
+      ::kill(traced, SIGKILL);
+      killed_ = true;
+    }
+  }
+  [[nodiscard]] bool killed() const { return killed_; }
+
+ private:
+  int nth_;
+  bool killed_ = false;
+};
 
 }  // namespace
 
@@ -102,14 +172,9 @@ int SweepStep(int step) {
 }
 
 Killing RunKilledAt(Command command, int nth) {
-  bool killed = false;
-  Killing killing = Trace(std::move(command), [&](pid_t child, int call) {
-    if (call == nth) {
-      ::kill(child, SIGKILL);
-      killed = true;
-    }
-  });
-  killing.killed = killed;
+  Killer killer(nth);
+  Killing killing = Trace(std::move(command), std::ref(killer));
+  killing.killed = killer.killed();
   return killing;
 }
 
@@ -123,6 +188,17 @@ Killing RunDisturbedAt(Command command, int nth, const std::function<void()>& ac
 
 Killing RunObserved(Command command, const std::function<void()>& look) {
   return Trace(std::move(command), [&](pid_t, int) { look(); });
+}
+
+Killing RunChildKilledAt(Command command, int nth) {
+  Killer killer(nth);
+  Killing killing = TraceChild(std::move(command), std::ref(killer));
+  killing.killed = killer.killed();
+  return killing;
+}
+
+Killing RunChildObserved(Command command, const std::function<void(pid_t child, int nth)>& look) {
+  return TraceChild(std::move(command), look);
 }
 
 }  // namespace nomad_bridge::test

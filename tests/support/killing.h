@@ -32,4 +32,11 @@ struct Killing {
 // And to watch: `look` is called before every such call, while the program is held.
 [[nodiscard]] Killing RunObserved(Command command, const std::function<void()>& look);
 
+// The same for the child process that the program makes: nth = 0 only counts. The program itself
+// goes on untouched. Without a child nothing is counted.
+[[nodiscard]] Killing RunChildKilledAt(Command command, int nth);
+// `look` gets the child's pid, and the number of the call that it is about to make.
+[[nodiscard]] Killing RunChildObserved(Command command,
+                                       const std::function<void(pid_t child, int nth)>& look);
+
 }  // namespace nomad_bridge::test

@@ -1,0 +1,49 @@
+// A request that a child process sends and waits for, while we go on: for what the kernel has done
+// long before it lets go of the process that asked.
+//
+// Child    Closes every descriptor but the sockets it needs before it sends: no stream whose end
+//          somebody waits for, no lock. It writes no memory that is ours, and outlives us.
+// Replies  There are none on success; a refusal goes to the socket, under a number that no other
+//          request has. So the caller looks at what the request was to change, and if the child
+//          has ended without that, sends the request again itself.
+// Errors   none: no process can be made (RLIMIT_NPROC, pids.max, seccomp) is nullopt.
+// Assumes  one thread
+// Source   fork(2), pidfd_open(2) (Linux 5.3), close_range(2) (5.9)
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include <sys/types.h>
+
+#include "base/fd.h"
+
+namespace nomad_bridge::netlink {
+
+class BackgroundRequest {
+ public:
+  // `bytes`: a whole request, sent by `socket`. `kept`: what the child has open until the kernel
+  // lets go of it, besides.
+  [[nodiscard]] static std::optional<BackgroundRequest> Start(std::span<const char> bytes,
+                                                              int socket,
+                                                              std::span<const int> kept);
+  BackgroundRequest(BackgroundRequest&& other) noexcept = default;
+  BackgroundRequest& operator=(BackgroundRequest&&) = delete;
+  BackgroundRequest(const BackgroundRequest&) = delete;
+  BackgroundRequest& operator=(const BackgroundRequest&) = delete;
+  ~BackgroundRequest() = default;
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  // Can be read, for poll(2), when the child has ended.
+  [[nodiscard]] int fd() const { return handle_.get(); }
+  // It is reaped then.
+  [[nodiscard]] bool HasEnded();
+
+ private:
+  BackgroundRequest(pid_t pid, UniqueFd handle) : pid_(pid), handle_(std::move(handle)) {}
+
+  pid_t pid_;
+  UniqueFd handle_;
+};
+
+}  // namespace nomad_bridge::netlink
