@@ -28,7 +28,7 @@ void RequireOrder(LockKind kind, const std::string& what) {
   const bool has_pool = CountOf(LockKind::kPool) != 0;
   const bool has_attachment = CountOf(LockKind::kAttachment) != 0;
   const bool is_last = CountOf(LockKind::kLeases) == 0 && CountOf(LockKind::kRules) == 0 &&
-                       CountOf(LockKind::kTraffic) == 0;
+                       CountOf(LockKind::kCounts) == 0;
   if (!is_last || (kind == LockKind::kPool && has_pool) ||
       (kind == LockKind::kAttachment && (has_pool || has_attachment))) {
     throw Error(Code::kInternal,

@@ -7,12 +7,13 @@
 // Errors  Those of a repair are thrown; its mismatch is one that is left, then.
 #pragma once
 
+#include <array>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/list.h"
-#include "base/log.h"
 
 namespace nomad_bridge {
 
@@ -38,6 +39,23 @@ struct Mismatch {
   std::string text;   // "bridge 'nomad' is down"
   bool repairable = true;
 };
+
+// As programs read them, in the enumerators' order.
+constexpr std::array<std::string_view, 11> kAreaNames = {"bridge",
+                                                         "forwarding",
+                                                         "localhost",
+                                                         "port",
+                                                         "lease",
+                                                         "record",
+                                                         "table",
+                                                         "staticRules",
+                                                         "element",
+                                                         "leftOver",
+                                                         "otherFirewall"};
+
+[[nodiscard]] constexpr std::string_view Text(Mismatch::Area area) {
+  return kAreaNames.at(static_cast<std::size_t>(area));
+}
 
 class Mismatches {
  public:
@@ -85,23 +103,6 @@ class Mismatches {
   Mode mode_;
   std::vector<Mismatch> repaired_;
   std::vector<Mismatch> left_;
-};
-
-// Says on stderr what was repaired, when it goes out of scope, also if the command fails.
-class RepairLog {
- public:
-  explicit RepairLog(const Mismatches& mismatches) : mismatches_(mismatches) {}
-  RepairLog(const RepairLog&) = delete;
-  RepairLog& operator=(const RepairLog&) = delete;
-  ~RepairLog() {
-    for (const Mismatch& mismatch : mismatches_.repaired()) {
-      const bool is_removed = mismatch.area == Mismatch::Area::kLeftOver;
-      LogLine("{}: {}", is_removed ? "removed" : "repaired", mismatch.text);
-    }
-  }
-
- private:
-  const Mismatches& mismatches_;
 };
 
 }  // namespace nomad_bridge

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 #include "plugin/cni/result.h"
 #include "plugin/cni/version.h"
 #include "plugin/commands/commands.h"
+#include "plugin/state/events.h"
 
 namespace nomad_bridge {
 namespace {
@@ -60,9 +62,12 @@ void Dispatch(const cni::Request& request, const cni::PluginType& type) {
   }
 }
 
-int Report(const std::string& version, const Error& error) {
+int Report(std::string_view verb, const std::string& version, const Error& error) {
   cni::PrintError(version, error, STDOUT_FILENO);
   LogLine("{}", error.what());
+  if (verb == Text(cni::Verb::kAdd)) {
+    state::CountRefusedAdd(error.code());
+  }
   return EXIT_FAILURE;
 }
 
@@ -98,9 +103,9 @@ int Run(const char* program, const std::vector<std::string>& arguments) {
     Dispatch(request, type);
     return EXIT_SUCCESS;
   } catch (const Error& error) {
-    return Report(version, error);
+    return Report(command, version, error);
   } catch (const std::exception& error) {
-    return Report(version, Error(Code::kInternal, "unexpected failure", error.what()));
+    return Report(command, version, Error(Code::kInternal, "unexpected failure", error.what()));
   }
 }
 

@@ -105,7 +105,7 @@ check_words() {
 files=0
 for file in $(find base netlink ipam firewall portmap plugin -name '*.h' -o -name '*.cc' | sort); do
   if [ "$file" = plugin/main.cc ]; then
-    check_includes "$file" main "commands cli cni base"
+    check_includes "$file" main "commands cli state cni base"
   else
     row=$(awk -v directory="$(dirname "$file")" '$1 == directory' "$table")
     [ -n "$row" ] || mismatch "$file" "is in no room"

@@ -14,6 +14,7 @@
 #include "plugin/cni/error_list.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
+#include "plugin/state/events.h"
 #include "plugin/state/kernel_names.h"
 #include "plugin/takeover/reference.h"
 
@@ -250,7 +251,7 @@ class Collector {
   state::Host& host_;
   const Collection& collection_;
   Outcome& outcome_;
-  RepairLog log_;
+  state::RepairLog log_;
   std::set<LeaseDirectory> directories_;
   std::set<AttachmentId> recorded_;
   std::optional<link::HeldAddresses> held_;  // of one directory

@@ -20,6 +20,7 @@
 #include "plugin/rules/converge.h"
 #include "plugin/rules/forward_hooks.h"
 #include "plugin/rules/localhost.h"
+#include "plugin/state/events.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::attachment {
@@ -354,7 +355,7 @@ class Reconciler {
   const Scope& scope_;
   Outcome& outcome_;
   Mismatches& mismatches_;
-  RepairLog log_;
+  state::RepairLog log_;
   std::map<std::string, Segment> segments_;
   std::set<std::string> host_veths_;               // of all records
   std::map<std::string, state::Record> gateways_;  // a record behind each

@@ -32,21 +32,6 @@ constexpr std::array kReconcileFlags = {
 // kOthersChanged: only what all attachments share was compared.
 enum class RulesetState { kCompared, kOthersChanged, kUnchanged };
 
-std::string_view Text(Mismatch::Area area) {
-  constexpr std::array<std::string_view, 11> kTexts = {"bridge",
-                                                       "forwarding",
-                                                       "localhost",
-                                                       "port",
-                                                       "lease",
-                                                       "record",
-                                                       "table",
-                                                       "staticRules",
-                                                       "element",
-                                                       "leftOver",
-                                                       "otherFirewall"};
-  return kTexts.at(static_cast<std::size_t>(area));
-}
-
 // What was found: repaired, and left.
 std::vector<Mismatch> AllOf(const Mismatches& mismatches) {
   std::vector<Mismatch> all = mismatches.repaired();

@@ -16,8 +16,10 @@
 #include "plugin/cli/command.h"
 #include "plugin/cli/doctor.h"
 #include "plugin/cli/terminal.h"
+#include "plugin/cni/version.h"
 #include "plugin/link/liveness.h"
 #include "plugin/link/traffic.h"
+#include "plugin/state/events.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::cli {
@@ -135,15 +137,58 @@ std::string InfoMetric(const Inventory& inventory) {
 }
 
 std::string FaultMetric(state::Host& host, const Inventory& inventory) {
-  Metric metric("faults", "gauge", "What doctor finds wrong, by its check.");
-  std::map<std::string, std::uint64_t> wrong;  // FAIL and WARN alike
+  Metric metric("faults", "gauge", "What doctor finds wrong, by its check and verdict.");
+  std::map<std::string, std::map<Verdict, std::uint64_t>> counts;
   for (const CheckResult& result : RunChecks(host, inventory, Cost::kCheap)) {
-    wrong[std::string(result.check)] += result.verdict == Verdict::kOk ? 0 : 1;
+    ++counts[std::string(result.check)][result.verdict];
   }
-  for (const auto& [check, count] : wrong) {
-    metric.Add({{"check", check}}, count);
+  for (auto& [check, by_verdict] : counts) {
+    metric.Add({{"check", check}, {"verdict", "fail"}}, by_verdict[Verdict::kFail]);
+    metric.Add({{"check", check}, {"verdict", "warn"}}, by_verdict[Verdict::kWarn]);
   }
   return metric.Text();
+}
+
+std::string BuildMetric() {
+  Metric metric("build_info", "gauge", "1, of the release that wrote this.");
+  metric.Add({{"version", std::string(cni::ProgramVersion())}}, 1);
+  return metric.Text();
+}
+
+// Those that an ADD of ours ends with have a sample from the start: of one that appears with its
+// first event, Prometheus' increase() does not see that.
+std::string EventMetrics() {
+  if (::geteuid() != 0) {
+    return "";
+  }
+  const state::EventTotals totals = state::SettleEvents();
+  std::map<int, std::uint64_t> refused = totals.refused_adds;
+  for (const Code code : {Code::kIncompatibleVersion,
+                          Code::kUnsupportedField,
+                          Code::kInvalidEnvironment,
+                          Code::kIo,
+                          Code::kDecode,
+                          Code::kInvalidConfig,
+                          Code::kInvalidNetns,
+                          Code::kTryAgain,
+                          Code::kKernel,
+                          Code::kPoolExhausted,
+                          Code::kConflict,
+                          Code::kChanged,
+                          Code::kDelegate,
+                          Code::kInternal}) {
+    refused.try_emplace(static_cast<int>(code));
+  }
+  Metric refusals("refused_adds_total", "counter", "ADDs that failed, by the code of their error.");
+  for (const auto& [code, count] : refused) {
+    refusals.Add({{"code", Cat(code)}}, count);
+  }
+  Metric repairs("repairs_total", "counter", "What was repaired on the host's side, by its area.");
+  for (const std::string_view area : kAreaNames) {
+    const auto found = totals.repaired.find(std::string(area));
+    repairs.Add({{"area", std::string(area)}}, found != totals.repaired.end() ? found->second : 0);
+  }
+  return Cat(refusals.Text(), repairs.Text());
 }
 
 // Of a periodic or dispatched job under its parent's name: each of its children runs but once.
@@ -161,7 +206,8 @@ Traffic ByFamily(const Traffic& traffic) {
 std::pair<Inventory, Traffic> TakeTraffic(state::Host& host) {
   const bool is_root = ::geteuid() == 0;
   if (!is_root) {
-    LogLine("{}", "without root the traffic of interfaces that were deleted is missing");
+    LogLine("{}",
+            "without root the traffic of interfaces that were deleted, and events, are missing");
   }
   // Before the links are listed (traffic.h).
   const link::TrafficTotals totals = is_root ? link::TrafficTotals::Lock() : link::TrafficTotals();
@@ -218,7 +264,9 @@ int RunMetrics(const Arguments& arguments) {
       UsageMetric(
           inventory, "bridge_ports", "Ports of a network's bridge, of 1023.", &Network::ports),
       AttachmentMetric(inventory),
-      FaultMetric(host, inventory));
+      FaultMetric(host, inventory),
+      EventMetrics(),
+      BuildMetric());
   if (arguments.Has("output")) {
     Publish(arguments.flags.at("output"), text);
   } else {
@@ -236,7 +284,7 @@ constexpr std::array kMetricsFlags = {
 
 const Command kMetrics = {
     .name = "metrics",
-    .summary = "traffic, addresses, ports and states for Prometheus",
+    .summary = "traffic, addresses, faults and repairs for Prometheus",
     .text =
         R"(Prometheus' text format. Traffic is summed by namespace, job and group, in the allocation's
 direction; that of JOB/periodic-... and JOB/dispatch-... under JOB. Its counters never fall: what an

@@ -93,14 +93,18 @@ void PrintVersions(int out) {
            "stdout");
 }
 
+std::string_view ProgramVersion() {
+  return NOMAD_BRIDGE_VERSION;
+}
+
 // Nomad's fingerprint takes the first word that looks like a version, so ours comes before the
 // protocol's, and it has no pre-release suffix.
 void PrintVersionBanner(const PluginType& type, int err) {
-  WriteBestEffort(
-      err,
-      Format("CNI {} plugin v" NOMAD_BRIDGE_VERSION "\nCNI protocol versions supported: {}\n",
-             type.name,
-             Joined("", ", ")));
+  WriteBestEffort(err,
+                  Format("CNI {} plugin v{}\nCNI protocol versions supported: {}\n",
+                         type.name,
+                         ProgramVersion(),
+                         Joined("", ", ")));
 }
 
 }  // namespace nomad_bridge::cni

@@ -30,6 +30,9 @@ void CheckVersion(const std::string& version, Verb verb);
 // VERSION's answer, a JSON document.
 void PrintVersions(int out);
 
+// "2.0.0"
+[[nodiscard]] std::string_view ProgramVersion();
+
 // "CNI <name> plugin v2.0.0" and the protocol's versions, for a run without CNI_COMMAND.
 void PrintVersionBanner(const PluginType& type, int err);
 

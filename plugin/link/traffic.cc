@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstdint>
@@ -11,12 +10,8 @@
 #include <string_view>
 #include <system_error>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
+#include "base/append_log.h"
 #include "base/error.h"
-#include "base/fd.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -28,10 +23,6 @@ namespace {
 constexpr std::uint64_t kFoldedAfterSeconds = 60;
 constexpr std::uint64_t kForgottenAfterSeconds = 86'400;
 constexpr std::uint64_t kChildForgottenAfterSeconds = 3600;
-constexpr std::size_t kMaxLineBytes = 4096;
-// Below 1 MiB by sixteen lines: so many may be appended at once, each by a DEL that looked before.
-constexpr off_t kMaxLogBytes = (1 << 20) - 16 * kMaxLineBytes;
-constexpr std::size_t kMaxReadBytes = 4 << 20;
 constexpr std::size_t kMaxTotalsBytes = 16 << 20;
 
 // Received and sent.
@@ -54,8 +45,8 @@ struct Entry {
 };
 constexpr std::size_t kFields = 2 + kCounters + 1 + 3;
 
-std::string LogPath() {
-  return Cat(state::kStateDirectory, "/.traffic-log");
+AppendLog TheLog() {
+  return AppendLog(Cat(state::kStateDirectory, "/.traffic-log"));
 }
 
 std::string TotalsPath() {
@@ -113,26 +104,6 @@ std::optional<Entry> Parse(std::string_view line) {
     *text = TakeUntil(line, '\t');
   }
   return is_valid ? std::optional(entry) : std::nullopt;
-}
-
-struct Log {
-  std::string text;  // whole lines
-  off_t end = 0;
-};
-
-Log ReadLog() {
-  const UniqueFd fd(::open(LogPath().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-  const off_t begin = fd ? ::lseek(fd.get(), 0, SEEK_DATA) : -1;
-  if (begin < 0) {
-    if (errno == ENOENT || errno == ENXIO) {  // no log; nothing in it but a hole
-      return {};
-    }
-    throw ErrnoError(Code::kIo, Format("cannot read '{}'", LogPath()));
-  }
-  Log log{.text = ReadAll(fd.get(), LogPath(), kMaxReadBytes)};
-  log.text.resize(log.text.rfind('\n') + 1);  // a DEL may be writing the last line
-  log.end = begin + static_cast<off_t>(log.text.size());
-  return log;
 }
 
 void Raise(Numbers& numbers, const Numbers& others) {
@@ -294,8 +265,8 @@ std::map<cni::Workload, rtnl::LinkCounters> Known::Sums() const {
 // The end of what was read of the log; nullopt if something could not be read.
 std::optional<off_t> ReadAllInto(Known& known) try {
   known.Read(FindFile(TotalsPath(), kMaxTotalsBytes).value_or(""));
-  const Log log = ReadLog();
-  known.Read(log.text);
+  const AppendLog::Part log = TheLog().Read();
+  known.Read(log.lines);
   return log.end;
 } catch (const Error& error) {
   LogLine("{}, ignoring: the metrics lack what deleted interfaces had counted", error.what());
@@ -304,11 +275,7 @@ std::optional<off_t> ReadAllInto(Known& known) try {
 
 void Write(const Known& known, const FileLock& log, off_t read_until) try {
   ReplaceFile(TotalsPath(), known.Text());
-  if (read_until > 0) {
-    // Where this is not supported, the log stays as it is, up to its limit.
-    static_cast<void>(
-        ::fallocate(log.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, read_until));
-  }
+  AppendLog::Punch(log, read_until);
 } catch (const Error& error) {
   LogLine("{}, ignoring: counters may fall", error.what());
 }
@@ -323,24 +290,7 @@ std::uint64_t UnixTime() {
 }  // namespace
 
 void NoteTraffic(const rtnl::Link& link, const cni::Workload& workload) {
-  const UniqueFd log(::open(LogPath().c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC));
-  if (!log && errno == ENOENT) {
-    return;  // nobody reads metrics
-  }
-  const std::string line = LineOf(EntryOf(link, workload));
-  struct stat status {};
-  constexpr off_t kBlockBytes = 512;
-  if (log && ::fstat(log.get(), &status) == 0 &&
-      (status.st_blocks * kBlockBytes >= kMaxLogBytes || line.size() > kMaxLineBytes)) {
-    return;
-  }
-  // In one call, so that no line is inside another one.
-  if (!log || ::write(log.get(), line.data(), line.size()) != std::ssize(line)) {
-    LogLine("cannot write to '{}' ({}), ignoring: the metrics may lack what '{}' has counted",
-            LogPath(),
-            ErrnoText(errno),
-            link.name);
-  }
+  TheLog().Append(LineOf(EntryOf(link, workload)), Format("what '{}' has counted", link.name));
 }
 
 TrafficTotals TrafficTotals::Lock() {
@@ -348,8 +298,7 @@ TrafficTotals TrafficTotals::Lock() {
   totals.reads_ = true;
   try {
     EnsureDirectory(state::kStateDirectory);
-    totals.lock_ =
-        FileLock::Take(LogPath(), std::nullopt, LockKind::kTraffic, "the traffic of deleted links");
+    totals.lock_ = TheLog().Lock("the traffic of deleted links");
   } catch (const Error& error) {
     if (error.code() == Code::kTryAgain) {
       throw;

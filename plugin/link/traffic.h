@@ -2,18 +2,15 @@
 // counter that `metrics` prints ever falls, whatever is killed and whenever.
 //
 // /run/nomad-bridge/.traffic-log
-//   What deletes a link first appends a line to this file, and only if the file is there: the first
-//   `metrics` makes it. It punches a hole where it has read, so the file's length grows while it
-//   occupies next to nothing.
+//   What deletes a link first appends a line to this file (base/append_log.h).
 // /run/nomad-bridge/.traffic-totals
 //   Replaced by every run of `metrics`: a line per link that it knows of, and one per workload with
 //   the sum of all links that have been folded.
 //
-// A line of either begins and ends with '\n' (the line before may be torn) and has twelve fields,
-// each ended by a tab: since when the link is gone (Unix time in s; 0: it is not, or only its
-// deletion is known), its index, bytes, packets and drops received, the same sent, its name,
-// Nomad's namespace, job and group. The line of a folded sum has index 0 and no name. Units are the
-// kernel's, at the host's end: what that received, the allocation sent.
+// A line of either has twelve fields, each ended by a tab: since when the link is gone (Unix time
+// in s; 0: it is not, or only its deletion is known), its index, bytes, packets and drops received,
+// the same sent, its name, Nomad's namespace, job and group. The line of a folded sum has index 0
+// and no name. Units are the kernel's, at the host's end: what that received, the allocation sent.
 //
 // A link is its name and index, which no two have in one boot, and what is known of it only rises.
 // So a line that is read twice counts once, and these orders need no lock:
@@ -29,13 +26,11 @@
 //
 // Locks    `metrics` alone takes one, flock(2) of the log, from before it lists the links, so that
 //          a run never writes older counts over those of another. Deleting a link takes none.
-// Limits   The log is not appended to while it occupies 1 MiB less a margin, and never with a line
-//          of more than 4 KiB: of that link only what `metrics` saw last stays. A workload without
-//          an attachment for a day is forgotten, earlier if the totals would exceed 16 MiB. One of
-//          a periodic or dispatched job is added to its parent's after an hour: its job runs once,
-//          and the sum of the family must not fall.
+// Limits   Of a link whose line the log does not take, what `metrics` saw last stays. A workload
+//          without an attachment for a day is forgotten, earlier if the totals would exceed 16 MiB.
+//          One of a periodic or dispatched job is added to its parent's after an hour: its job runs
+//          once, and the sum of the family must not fall.
 // Errors   Counting never fails a command: it is logged and ignored. Only Lock() throws kTryAgain.
-// Source   fallocate(2) FALLOC_FL_PUNCH_HOLE, lseek(2) SEEK_DATA: tmpfs and the usual file systems.
 #pragma once
 
 #include <map>

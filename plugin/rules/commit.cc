@@ -15,6 +15,7 @@
 #include "plugin/rules/converge.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/forward_hooks.h"
+#include "plugin/state/events.h"
 
 namespace nomad_bridge::rules {
 namespace {
@@ -157,7 +158,7 @@ class Transaction {
 
 Committed Commit(state::Host& host, const state::Record& record, firewall::Change change) {
   Mismatches mismatches(Mode::kRepair);
-  const RepairLog log(mismatches);
+  const state::RepairLog log(mismatches);
   const FileLock one_at_a_time = host.records.LockRules();
   Transaction transaction(host, record, std::move(change), mismatches);
   nft::RetryOnGenerations(host.nft,

@@ -29,7 +29,7 @@ TEST_F(Metrics, CountAddressesPortsAndStates) {
   EXPECT_EQ(samples.at(R"(nomad_bridge_bridge_ports{network="nomad",state="free"})"), 1022U);
   EXPECT_EQ(samples.at(R"(nomad_bridge_attachments{network="nomad",state="ok"})"), 1U);
   EXPECT_EQ(samples.at(R"(nomad_bridge_attachments{network="nomad",state="dead"})"), 1U);
-  EXPECT_EQ(samples.at(R"(nomad_bridge_faults{check="dead"})"), 1U);
+  EXPECT_EQ(samples.at(R"(nomad_bridge_faults{check="dead",verdict="warn"})"), 1U);
 }
 
 TEST_F(Metrics, NameAllocationsOnlyIfAsked) {
@@ -90,8 +90,9 @@ TEST_F(Metrics, WithoutRootGoOnIfTheConfigsOfNomadCannotBeRead) {
   fs::permissions("/run/etc/nomad.d", fs::perms(0700));
   const Command command = LineWithoutRoot({"metrics"});
   const Mounted etc({"-t", "overlay", "-olowerdir=/run/etc:/etc", "overlay"}, "/etc");
-  EXPECT_THAT(Execute(command),
-              Exits(0, Out(HasSubstr(R"(nomad_bridge_faults{check="plugins.missing"} 1)"))));
+  EXPECT_THAT(
+      Execute(command),
+      Exits(0, Out(HasSubstr(R"(nomad_bridge_faults{check="plugins.missing",verdict="warn"} 1)"))));
 }
 
 TEST_F(Metrics, AreCleanForPromtool) {

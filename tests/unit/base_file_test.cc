@@ -115,7 +115,7 @@ class LockOrder : public File {
   std::uint64_t next_byte_ = 100;
 };
 
-TEST_F(LockOrder, IsOwnAttachmentThenPoolThenLeasesOrRulesOrTraffic) {
+TEST_F(LockOrder, IsOwnAttachmentThenPoolThenLeasesOrRulesOrCounts) {
   const FileLock own = FileLock::Take(Path("lock"), 1, LockKind::kAttachment, "our own");
   EXPECT_FALSE(Allows(LockKind::kAttachment));
   EXPECT_TRUE(Allows(LockKind::kPool));
@@ -124,17 +124,17 @@ TEST_F(LockOrder, IsOwnAttachmentThenPoolThenLeasesOrRulesOrTraffic) {
   EXPECT_FALSE(Allows(LockKind::kPool));
   EXPECT_TRUE(Allows(LockKind::kLeases));
   EXPECT_TRUE(Allows(LockKind::kRules));
-  EXPECT_TRUE(Allows(LockKind::kTraffic));
+  EXPECT_TRUE(Allows(LockKind::kCounts));
 }
 
-TEST_F(LockOrder, KeepsLeasesAndRulesAndTrafficApart) {
-  for (const LockKind last : {LockKind::kLeases, LockKind::kRules, LockKind::kTraffic}) {
+TEST_F(LockOrder, KeepsLeasesAndRulesAndCountsApart) {
+  for (const LockKind last : {LockKind::kLeases, LockKind::kRules, LockKind::kCounts}) {
     const FileLock held = FileLock::Take(Path("lock"), 1, last, "the last");
     EXPECT_FALSE(Allows(LockKind::kAttachment));
     EXPECT_FALSE(Allows(LockKind::kPool));
     EXPECT_FALSE(Allows(LockKind::kLeases));
     EXPECT_FALSE(Allows(LockKind::kRules));
-    EXPECT_FALSE(Allows(LockKind::kTraffic));
+    EXPECT_FALSE(Allows(LockKind::kCounts));
   }
   EXPECT_TRUE(Allows(LockKind::kAttachment)) << "all of them were released";
 }
