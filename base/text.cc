@@ -7,10 +7,6 @@
 namespace nomad_bridge {
 namespace {
 
-constexpr bool IsContinuation(unsigned char byte) {
-  return (byte & 0xc0) == 0x80;
-}
-
 // Length in bytes of the well-formed character at the start of `text`, or 0 (Unicode, table 3-7).
 std::size_t CharacterLength(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
@@ -25,7 +21,7 @@ std::size_t CharacterLength(std::string_view text) {
   char32_t character = first & (0x7fU >> length);
   for (const char c : text.substr(1, length - 1)) {
     const auto byte = static_cast<unsigned char>(c);
-    if (!IsContinuation(byte)) {
+    if (BeginsCharacter(c)) {
       return 0;
     }
     character = character << 6 | (byte & 0x3fU);
@@ -73,7 +69,7 @@ std::string CutUtf8(std::string_view text, std::size_t max_bytes) {
     return std::string(text);
   }
   std::size_t end = max_bytes;
-  while (end > 0 && IsContinuation(static_cast<unsigned char>(text[end]))) {
+  while (end > 0 && !BeginsCharacter(text[end])) {
     --end;
   }
   return std::string(text.substr(0, end));

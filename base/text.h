@@ -94,6 +94,11 @@ template <typename... Parts>
 // in JSON is read back unchanged.
 [[nodiscard]] std::string ValidUtf8(std::string_view text);
 
+// False for the second and later bytes of a character.
+[[nodiscard]] constexpr bool BeginsCharacter(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xc0U) != 0x80U;
+}
+
 // Well-formed: no overlong forms, no surrogates.
 [[nodiscard]] bool IsUtf8(std::string_view text);
 

@@ -33,10 +33,6 @@ bool ShowsColours() {
   return kShows;
 }
 
-bool BeginsCharacter(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xc0U) != 0x80U;
-}
-
 // In characters: close enough to columns, and the same in every locale.
 std::size_t Width(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, BeginsCharacter));

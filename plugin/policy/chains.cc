@@ -1,0 +1,277 @@
+#include "plugin/policy/chains.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/list.h"
+#include "base/text.h"
+#include "plugin/policy/program_text.h"
+
+namespace nomad_bridge::policy {
+namespace {
+
+// All 64 bits: two sets under one name would let in whom no policy names.
+constexpr int kNameDigits = 16;
+constexpr int kCounterDigits = 4;
+// nf_tables' comments have 128.
+constexpr std::size_t kMaxCommentBytes = 100;
+
+using PolicyList = std::vector<const Policy*>;
+
+// `part` of a policy, with a hash of what it says: another rule is another counter. Neither `part`
+// nor a hash has a '-', so no two policies have the same name.
+std::string CounterName(const Policy& policy, std::string_view part, std::string_view content) {
+  return Cat(policy.name, '-', part, '-', Hex(StableHash(content), kCounterDigits));
+}
+
+std::string AllowCounter(const Policy& policy, std::size_t index) {
+  return CounterName(policy, Cat(index), EntryText(policy.allow[index]));
+}
+
+// An audited one is another counter: what would be refused was not.
+std::string DenyCounter(const Policy& policy, std::size_t index) {
+  return CounterName(
+      policy,
+      Cat("deny", index),
+      Cat(EntryText(policy.deny[index]), policy.mode == Mode::kAudit ? "audit" : ""));
+}
+
+// Of what no allow lets pass.
+std::string ClosedCounter(const Policy& policy) {
+  return CounterName(
+      policy, policy.mode == Mode::kAudit ? "would" : "refused", Text(policy.selector));
+}
+
+std::string AllowRule(const Policy& policy, std::size_t index) {
+  return Cat(policy.name, '#', index);
+}
+
+std::string DenyRule(const Policy& policy, std::size_t index) {
+  return Cat(policy.name, "#deny", index);
+}
+
+PolicyList Consider(const std::vector<Policy>& selected, Direction direction, bool with_audited) {
+  PolicyList considered;
+  for (const Policy& policy : selected) {
+    if (policy.direction == direction && (with_audited || policy.mode == Mode::kEnforce)) {
+      considered.push_back(&policy);
+    }
+  }
+  if (std::ranges::any_of(considered, &Policy::only)) {
+    std::erase_if(considered, [](const Policy* policy) { return !policy->only; });
+  }
+  return considered;
+}
+
+PolicyList Closed(const PolicyList& considered) {
+  PolicyList closed;
+  std::ranges::copy_if(considered, std::back_inserter(closed), &Policy::is_closed);
+  return closed;
+}
+
+bool IsAudited(const Policy* policy) {
+  return policy->mode == Mode::kAudit;
+}
+
+class Maker {
+ public:
+  Maker(Direction direction, std::string_view nomad_namespace, const ListNames& lists)
+      : direction_(direction), nomad_namespace_(nomad_namespace), lists_(lists) {}
+
+  std::vector<Chain> Make(const std::vector<Policy>& selected) const {
+    const PolicyList enforced = Consider(selected, direction_, false);
+    const PolicyList all = Consider(selected, direction_, true);
+    std::vector<Step> steps;
+    for (const Policy* const policy : enforced) {
+      AddDenies(steps, *policy);
+    }
+    for (const Policy* const policy : all) {
+      if (IsAudited(policy)) {
+        AddDenies(steps, *policy);
+      }
+    }
+    std::vector<Chain> chains;
+    std::vector<Step> trial = Trial(Closed(all));
+    const PolicyList closed = Closed(enforced);
+    if (closed.empty()) {
+      Append(steps, std::move(trial));
+    } else {
+      AddChain(chains, std::move(trial));
+      AddClosed(steps, closed, chains.empty() ? "" : chains.front().name);
+    }
+    AddChain(chains, std::move(steps));
+    return chains;
+  }
+
+ private:
+  void AddChain(std::vector<Chain>& chains, std::vector<Step> steps) const {
+    if (steps.empty()) {
+      return;
+    }
+    std::string text;
+    for (const Step& step : steps) {
+      text += Cat(static_cast<int>(step.peer), '\t', step.peers, '\t');
+      if (step.ports) {
+        text += Cat(static_cast<int>(step.ports->protocol), '/', step.ports->first, '-');
+        text += Cat(step.ports->last);
+      }
+      text += Cat('\t', step.counter, '\t', static_cast<int>(step.outcome));
+      text += Cat('\t', step.next, '\t', step.comment, '\n');
+    }
+    chains.push_back({.name = Cat(direction_ == Direction::kTo ? "in-" : "out-",
+                                  Hex(StableHash(text), kNameDigits)),
+                      .steps = std::move(steps)});
+  }
+
+  // False if no connection that comes here has such a peer.
+  bool SetPeer(Step& step, const Peer& peer) const {
+    switch (peer.kind) {
+      case Peer::Kind::kSelector:
+        step.peer = Step::PeerIs::kMember;
+        step.peers = SetName(peer.selector);
+        return true;
+      case Peer::Kind::kSameNamespace:
+        step.peer = Step::PeerIs::kMember;
+        step.peers = NamespaceSetName(nomad_namespace_);
+        return true;
+      case Peer::Kind::kAddresses:
+        step.peer = Step::PeerIs::kAddress;
+        step.peers = lists_.at(peer.addresses);
+        return true;
+      case Peer::Kind::kOutside:
+        step.peer = Step::PeerIs::kOutside;
+        return true;
+      case Peer::Kind::kNode:
+        step.peer = Step::PeerIs::kNode;
+        return direction_ == Direction::kFrom;
+      case Peer::Kind::kAny:
+        return true;
+    }
+    return false;
+  }
+
+  // `step` for each of the entry's peers by each of its ports.
+  void AddEntry(std::vector<Step>& steps, const Entry& entry, Step step) const {
+    for (const Peer& peer : entry.peers) {
+      if (!SetPeer(step, peer)) {
+        continue;
+      }
+      if (entry.ports.empty()) {
+        steps.push_back(step);
+      }
+      for (const Ports& ports : entry.ports) {
+        steps.push_back(step);
+        steps.back().ports = ports;
+      }
+    }
+  }
+
+  void AddDenies(std::vector<Step>& steps, const Policy& policy) const {
+    const Step::Outcome refusal =
+        policy.refusal == Refusal::kDrop ? Step::Outcome::kDrop : Step::Outcome::kReject;
+    for (std::size_t i = 0; i < policy.deny.size(); ++i) {
+      AddEntry(steps,
+               policy.deny[i],
+               {.counter = DenyCounter(policy, i),
+                .outcome = IsAudited(&policy) ? Step::Outcome::kContinue : refusal,
+                .comment = DenyRule(policy, i)});
+    }
+  }
+
+  // What closed policies allow goes on to the chain `next`, if there is one; the rest is refused.
+  void AddClosed(std::vector<Step>& steps,
+                 const PolicyList& closed,
+                 const std::string& next) const {
+    for (const Policy* const policy : closed) {
+      for (std::size_t i = 0; i < policy->allow.size(); ++i) {
+        AddEntry(steps,
+                 policy->allow[i],
+                 {.counter = AllowCounter(*policy, i),
+                  .outcome = next.empty() ? Step::Outcome::kReturn : Step::Outcome::kGoto,
+                  .next = next,
+                  .comment = AllowRule(*policy, i)});
+      }
+    }
+    bool is_drop = true;
+    std::string names;
+    for (const Policy* const policy : closed) {
+      steps.push_back({.counter = ClosedCounter(*policy),
+                       .outcome = Step::Outcome::kContinue,
+                       .comment = policy->name});
+      is_drop &= policy->refusal == Refusal::kDrop;
+      names += Cat(names.empty() ? "" : ", ", policy->name);
+    }
+    steps.push_back({.outcome = is_drop ? Step::Outcome::kDrop : Step::Outcome::kReject,
+                     .comment = CutUtf8(names, kMaxCommentBytes)});
+  }
+
+  // What would be refused if audited policies were enforced; what enforced ones allow is counted
+  // where they do.
+  std::vector<Step> Trial(const PolicyList& closed) const {
+    std::vector<Step> steps;
+    if (std::ranges::none_of(closed, IsAudited)) {
+      return steps;
+    }
+    for (const Policy* const policy : closed) {
+      for (std::size_t i = 0; i < policy->allow.size(); ++i) {
+        AddEntry(steps,
+                 policy->allow[i],
+                 {.counter = IsAudited(policy) ? AllowCounter(*policy, i) : "",
+                  .outcome = Step::Outcome::kReturn,
+                  .comment = AllowRule(*policy, i)});
+      }
+    }
+    for (const Policy* const policy : closed) {
+      if (IsAudited(policy)) {
+        steps.push_back({.counter = ClosedCounter(*policy),
+                         .outcome = Step::Outcome::kContinue,
+                         .comment = policy->name});
+      }
+    }
+    return steps;
+  }
+
+  Direction direction_;
+  std::string_view nomad_namespace_;
+  const ListNames& lists_;
+};
+
+}  // namespace
+
+// Not of its text for people: a job may have spaces in its name.
+std::string SetName(const Selector& selector) {
+  return Hex(StableHash(Cat(selector.nomad_namespace, '\t', selector.job, '\t', selector.group)),
+             kNameDigits);
+}
+
+std::string NamespaceSetName(std::string_view nomad_namespace) {
+  return Hex(StableHash(nomad_namespace), kNameDigits);
+}
+
+std::vector<Chain> MakeChains(Direction direction,
+                              const std::vector<Policy>& selected,
+                              std::string_view nomad_namespace,
+                              const ListNames& lists) {
+  return Maker(direction, nomad_namespace, lists).Make(selected);
+}
+
+std::map<std::string, CounterOf> CountersOf(const std::vector<Policy>& policies) {
+  using What = CounterOf::What;
+  std::map<std::string, CounterOf> counters;
+  for (const Policy& policy : policies) {
+    const What refused = IsAudited(&policy) ? What::kWouldBeRefused : What::kRefused;
+    for (std::size_t i = 0; i < policy.allow.size(); ++i) {
+      counters[AllowCounter(policy, i)] = {policy.name, AllowRule(policy, i), What::kAllowed};
+    }
+    for (std::size_t i = 0; i < policy.deny.size(); ++i) {
+      counters[DenyCounter(policy, i)] = {policy.name, DenyRule(policy, i), refused};
+    }
+    if (policy.is_closed) {
+      counters[ClosedCounter(policy)] = {policy.name, policy.name, refused};
+    }
+  }
+  return counters;
+}
+
+}  // namespace nomad_bridge::policy

@@ -1,0 +1,306 @@
+#include "plugin/policy/parse.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "base/list.h"
+#include "base/text.h"
+
+namespace nomad_bridge::policy {
+namespace {
+
+constexpr std::array<std::string_view, 4> kPeerWords = {"same-namespace", "outside", "node", "any"};
+constexpr std::array<Peer::Kind, 4> kPeerKinds = {Peer::Kind::kSameNamespace,
+                                                  Peer::Kind::kOutside,
+                                                  Peer::Kind::kNode,
+                                                  Peer::Kind::kAny};
+
+// In the order of Mode and of Refusal.
+constexpr std::array<std::string_view, 2> kModes = {"enforce", "audit"};
+constexpr std::array<std::string_view, 2> kRefusals = {"reject", "drop"};
+
+constexpr std::array<std::string_view, 4> kProtocols = {"icmp", "tcp", "udp", "sctp"};
+constexpr std::array<Ports::Protocol, 4> kProtocolNumbers = {Ports::Protocol::kIcmp,
+                                                             Ports::Protocol::kTcp,
+                                                             Ports::Protocol::kUdp,
+                                                             Ports::Protocol::kSctp};
+
+constexpr std::string_view kAllowedNames =
+    "a letter, and up to 31 more letters, digits, '-' and '_'";
+
+// A name is also part of names in nf_tables, which nft has to read back.
+bool IsName(std::string_view text) {
+  constexpr std::size_t kMaxBytes = 32;
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  return !text.empty() && text.size() <= kMaxBytes && is_letter(text.front()) &&
+         std::ranges::all_of(text, [&](char c) {
+           return is_letter(c) || (c >= '0' && c <= '9') || c == '-' || c == '_';
+         });
+}
+
+std::optional<Cidr> ParsePrefix(std::string_view text) {
+  const std::optional<Ip> ip = Ip::Parse(text);
+  return ip ? Cidr::Host(*ip) : Cidr::Parse(text);
+}
+
+std::optional<std::uint16_t> ParsePort(std::string_view text) {
+  std::uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  const bool is_port = error == std::errc() && end == text.data() + text.size() && port != 0;
+  return is_port ? std::optional(port) : std::nullopt;
+}
+
+std::optional<Ports> FindPorts(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  const auto* const protocol = std::ranges::find(kProtocols, text.substr(0, slash));
+  if (protocol == kProtocols.end()) {
+    return std::nullopt;
+  }
+  Ports ports{.protocol =
+                  kProtocolNumbers.at(static_cast<std::size_t>(protocol - kProtocols.begin()))};
+  if (slash == text.npos) {
+    return ports;
+  }
+  const std::string_view range = text.substr(slash + 1);
+  const std::size_t dash = range.find('-');
+  const std::optional<std::uint16_t> first = ParsePort(range.substr(0, dash));
+  const std::optional<std::uint16_t> last =
+      dash == range.npos ? first : ParsePort(range.substr(dash + 1));
+  if (!first || !last || *first > *last || ports.protocol == Ports::Protocol::kIcmp) {
+    return std::nullopt;
+  }
+  ports.first = *first;
+  ports.last = *last;
+  return ports;
+}
+
+Ports ParsePorts(const Node& node) {
+  constexpr std::string_view kAllowed =
+      "tcp, udp or sctp, alone or with ports from 1 to 65535 as 'tcp/8080' or 'tcp/9090-9199', the "
+      "lower one first; icmp";
+  const std::optional<Ports> ports = FindPorts(node.String(kAllowed));
+  return ports ? *ports : throw node.Wrong(kAllowed);
+}
+
+// A glob is compared with labels as they are printed.
+std::string ParseGlob(const Node& node) {
+  constexpr std::string_view kAllowed = "printable text, '*' for any characters, '?' for one";
+  const std::string& glob = node.String(kAllowed);
+  return glob.empty() || Printable(glob) != glob ? throw node.Wrong(kAllowed) : glob;
+}
+
+Selector ParseSelector(const Node& node) {
+  node.RequireKeys({"namespace", "job", "group"});
+  const auto glob = [&](std::string_view key) {
+    const std::optional<Node> value = node.Find(key);
+    return value ? ParseGlob(*value) : std::string();
+  };
+  return {.nomad_namespace = ParseGlob(node.Require("namespace")),
+          .job = glob("job"),
+          .group = glob("group")};
+}
+
+template <typename Enum, std::size_t kCount>
+Enum ParseWord(const std::optional<Node>& node, const std::array<std::string_view, kCount>& words) {
+  if (!node) {
+    return Enum{};
+  }
+  const std::string allowed = Format("'{}' or '{}'", words[0], words[1]);
+  const std::optional<Enum> value = FindNamed<Enum>(words, node->String(allowed));
+  return value ? *value
+               : throw node->Wrong(allowed, Suggestion(node->text(), {words.begin(), words.end()}));
+}
+
+// Prefixes without host bits, sorted, none of them within another one.
+std::vector<Cidr> Merged(std::vector<Cidr> all, std::string_view name, std::string& remark) {
+  std::ranges::sort(all);
+  std::vector<Cidr> merged;
+  std::size_t overlaps = 0;
+  for (const Cidr& prefix : all) {
+    if (merged.empty() || !merged.back().Contains(prefix.address)) {
+      merged.push_back(prefix);
+    } else if (++overlaps == 1) {
+      remark = Format("'{}': {} is within {}", name, prefix, merged.back());
+    }
+  }
+  remark += overlaps > 1 ? Format(", and {} more overlap", overlaps - 1) : "";
+  return merged;
+}
+
+class Parser {
+ public:
+  explicit Parser(std::vector<std::string>& remarks) : remarks_(remarks) {}
+
+  void RequireShape(const Node& file) {
+    file.RequireKeys({"$schema", "version", "addresses", "policies"});
+    if (const Node version = file.Require("version");
+        version.kind() != Document::Kind::kOther || version.text() != "1") {
+      throw version.Wrong("1");
+    }
+  }
+
+  void AddAddresses(const Node& addresses) {
+    for (const Node& key : addresses.Keys()) {
+      if (!IsName(key.text()) || Contains(kPeerWords, key.text())) {
+        throw key.Wrong(Cat(kAllowedNames, "; none of same-namespace, outside, node and any"));
+      }
+      RequireNew(address_places_, key);
+      policies_.addresses.emplace(key.text(), ParseList(*addresses.Find(key.text()), key));
+    }
+  }
+
+  void AddPolicy(const Node& node) {
+    node.RequireKeys({"name", "to", "from", "allow", "deny", "only", "mode", "refuse"});
+    const Node name = node.Require("name");
+    if (!IsName(name.String(kAllowedNames))) {
+      throw name.Wrong(kAllowedNames);
+    }
+    RequireNew(policy_places_, name);
+    const std::optional<Node> to = node.Find("to");
+    const std::optional<Node> from = node.Find("from");
+    if (to.has_value() == from.has_value()) {
+      throw node.Refused(Format("policy '{}' has {}",
+                                name.text(),
+                                to ? "both 'to' and 'from'" : "neither 'to' nor 'from'"),
+                         "allowed: one of them");
+    }
+    Policy policy = {.name = name.text(),
+                     .direction = to ? Direction::kTo : Direction::kFrom,
+                     .selector = ParseSelector(to ? *to : *from),
+                     .mode = ParseWord<Mode>(node.Find("mode"), kModes),
+                     .refusal = ParseWord<Refusal>(node.Find("refuse"), kRefusals)};
+    AddEntries(node, policy);
+    policies_.policies.push_back(std::move(policy));
+  }
+
+  [[nodiscard]] Policies Take() { return std::move(policies_); }
+
+ private:
+  using Places = std::map<std::string, std::string>;
+
+  static void RequireNew(Places& places, const Node& name) {
+    const auto [first, is_new] = places.emplace(name.text(), name.Place());
+    if (!is_new) {
+      throw name.Refused(Format("'{}' is defined twice", name.text()),
+                         Cat("first at ", first->second));
+    }
+  }
+
+  std::vector<Cidr> ParseList(const Node& list, const Node& name) {
+    std::vector<Cidr> prefixes;
+    for (const Node& node : list.Elements()) {
+      constexpr std::string_view kAllowed =
+          "addresses and prefixes, as '10.20.0.1', '10.20.0.0/16' and 'fd00:20::/48'";
+      const std::optional<Cidr> prefix = ParsePrefix(node.String(kAllowed));
+      if (!prefix) {
+        throw node.Wrong(kAllowed);
+      }
+      prefixes.push_back({prefix->Network(), prefix->prefix_length});
+    }
+    std::string remark = prefixes.empty() ? Format("'{}' is empty", name.text()) : "";
+    std::vector<Cidr> merged = Merged(std::move(prefixes), name.text(), remark);
+    if (!remark.empty()) {
+      remarks_.push_back(Cat(name.Place(), ": ", remark));
+    }
+    return merged;
+  }
+
+  void AddEntries(const Node& node, Policy& policy) {
+    const bool is_to = policy.direction == Direction::kTo;
+    const std::optional<Node> allow = is_to ? node.Require("allow") : node.Find("allow");
+    const std::optional<Node> deny = node.Find("deny");
+    const std::optional<Node> only = node.Find("only");
+    if (is_to && deny) {
+      throw deny->Refused("'deny' goes with 'from'",
+                          "what a policy with 'to' does not allow is refused");
+    }
+    if (!is_to && only) {
+      throw only->Refused("'only' goes with 'to'", "policies with 'from' are all in force");
+    }
+    if (!allow && !deny) {
+      throw node.Refused(Format("policy '{}' lacks 'allow' or 'deny'", policy.name));
+    }
+    policy.only = only && only->Bool();
+    policy.is_closed = allow.has_value();
+    for (const Node& entry : allow ? allow->Elements() : std::vector<Node>()) {
+      policy.allow.push_back(ParseEntry(entry, policy.direction));
+    }
+    for (const Node& entry : deny ? deny->SomeElements("entry") : std::vector<Node>()) {
+      policy.deny.push_back(ParseEntry(entry, policy.direction));
+    }
+  }
+
+  Entry ParseEntry(const Node& node, Direction direction) {
+    const std::string_view other_end = direction == Direction::kTo ? "from" : "to";
+    node.RequireKeys({other_end, "ports"});
+    Entry entry;
+    for (const Node& peer : node.Require(other_end).SomeElements("peer")) {
+      entry.peers.push_back(ParsePeer(peer));
+      if (direction == Direction::kTo && entry.peers.back().kind == Peer::Kind::kNode) {
+        remarks_.push_back(
+            Cat(peer.Place(), ": the node always reaches allocations: 'node' changes nothing"));
+      }
+    }
+    if (const std::optional<Node> ports = node.Find("ports")) {
+      for (const Node& each : ports->SomeElements("of 'tcp/8080', 'udp', 'icmp'")) {
+        entry.ports.push_back(ParsePorts(each));
+      }
+    }
+    return entry;
+  }
+
+  Peer ParsePeer(const Node& node) {
+    if (node.kind() == Document::Kind::kObject) {
+      return {.kind = Peer::Kind::kSelector, .selector = ParseSelector(node)};
+    }
+    constexpr std::string_view kAllowed =
+        R"({"namespace": ...}, same-namespace, outside, node, any, an address, a prefix, a name in )"
+        "'addresses'";
+    const std::string& text = node.String(kAllowed);
+    if (const auto* const word = std::ranges::find(kPeerWords, text); word != kPeerWords.end()) {
+      return {.kind = kPeerKinds.at(static_cast<std::size_t>(word - kPeerWords.begin()))};
+    }
+    if (const std::optional<Cidr> prefix = ParsePrefix(text)) {
+      const Cidr plain{prefix->Network(), prefix->prefix_length};
+      policies_.addresses[plain.Text()] = {plain};
+      return {.kind = Peer::Kind::kAddresses, .addresses = plain.Text()};
+    }
+    if (!address_places_.contains(text)) {
+      std::vector<std::string_view> known(kPeerWords.begin(), kPeerWords.end());
+      for (const auto& [name, place] : address_places_) {
+        known.emplace_back(name);
+      }
+      throw node.Wrong(kAllowed, Suggestion(text, known));
+    }
+    return {.kind = Peer::Kind::kAddresses, .addresses = text};
+  }
+
+  std::vector<std::string>& remarks_;
+  Policies policies_;
+  Places address_places_;
+  Places policy_places_;
+};
+
+}  // namespace
+
+Policies ParsePolicies(const std::vector<Document>& documents, std::vector<std::string>& remarks) {
+  Parser parser(remarks);
+  for (const Document& document : documents) {
+    const Node file(document);
+    parser.RequireShape(file);
+    if (const std::optional<Node> addresses = file.Find("addresses")) {
+      parser.AddAddresses(*addresses);
+    }
+  }
+  for (const Document& document : documents) {
+    if (const std::optional<Node> policies = Node(document).Find("policies")) {
+      for (const Node& policy : policies->Elements()) {
+        parser.AddPolicy(policy);
+      }
+    }
+  }
+  return parser.Take();
+}
+
+}  // namespace nomad_bridge::policy

@@ -1,0 +1,18 @@
+// Documents to policies: which keys there are, and what their values may be.
+//
+// Errors  kInvalidConfig, at the value's place. Nothing but the documents is looked at.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plugin/policy/document.h"
+#include "plugin/policy/policy.h"
+
+namespace nomad_bridge::policy {
+
+// All of them together: one may name the addresses of another.
+[[nodiscard]] Policies ParsePolicies(const std::vector<Document>& documents,
+                                     std::vector<std::string>& remarks);
+
+}  // namespace nomad_bridge::policy

@@ -1,0 +1,103 @@
+// Who may talk to whom, by Nomad's labels: the files of a directory as plain values.
+//
+// Shapes  /etc/nomad-bridge/policy.d/*.json, each {"version": 1, "addresses": {...},
+//         "policies": [...]}, comments allowed; all files of the directory together are one set of
+//         policies, in the order of their names.
+//         A policy with `to` is about what reaches the allocations that it selects: closed by
+//         default, then open to what any `allow` of any such policy says. One with `from` is about
+//         what they may reach: `deny` closes, `allow` closes all but what it says.
+// Units   ports are host byte order, those of the allocation itself.
+// Errors  kInvalidConfig: msg is "FILE:LINE:COLUMN: ..." with key and value, details the allowed
+//         values; kIo for a directory that cannot be read. No directory: no policies.
+// Source  docs/policy.md
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ip.h"
+#include "plugin/cni/labels.h"
+
+namespace nomad_bridge::policy {
+
+// Globs: '*' is any characters, '?' is one. An empty job or group is any. A job also is what its
+// parent is: "etl" selects "etl/periodic-1700000000", too.
+struct Selector {
+  std::string nomad_namespace;
+  std::string job;
+  std::string group;
+
+  auto operator<=>(const Selector&) const = default;
+};
+// False for a workload without a namespace.
+[[nodiscard]] bool Selects(const Selector& selector, const cni::Workload& workload);
+// "namespace=prod job=lb"
+[[nodiscard]] std::string Text(const Selector& selector);
+
+// The other end of a connection.
+struct Peer {
+  enum class Kind {
+    kSelector,       // allocations on this node
+    kSameNamespace,  // those in the namespace of the allocation that the policy is about
+    kAddresses,      // a list of addresses by its name, or one prefix as its text
+    kOutside,        // no allocation of ours on this node, nor the node itself
+    kNode,
+    kAny,
+  };
+
+  Kind kind = Kind::kAny;
+  Selector selector;
+  std::string addresses;
+
+  auto operator<=>(const Peer&) const = default;
+};
+
+// "tcp/8080", "tcp/9090-9199", "udp": all of its ports; "icmp": ICMP and ICMPv6, without ports.
+struct Ports {
+  enum class Protocol : std::uint8_t { kIcmp = 1, kTcp = 6, kUdp = 17, kSctp = 132 };
+
+  Protocol protocol = Protocol::kTcp;
+  std::uint16_t first = 0;
+  std::uint16_t last = 65535;
+
+  auto operator<=>(const Ports&) const = default;
+};
+
+// Any of its peers by any of its ports; without ports by any protocol.
+struct Entry {
+  std::vector<Peer> peers;
+  std::vector<Ports> ports;
+};
+
+enum class Direction { kTo, kFrom };
+enum class Mode { kEnforce, kAudit };   // audit: counts what would be refused, and lets pass
+enum class Refusal { kReject, kDrop };  // reject: the client fails at once
+
+struct Policy {
+  std::string name;  // unique; letters, digits, '-' and '_', at most 32
+  Direction direction = Direction::kTo;
+  Selector selector;
+  bool only = false;  // of `to`: sets those without it aside for what it selects
+  Mode mode = Mode::kEnforce;
+  Refusal refusal = Refusal::kReject;
+  std::vector<Entry> allow;
+  std::vector<Entry> deny;  // of `from`
+  bool is_closed = true;    // it has `allow`; with `from` and `deny` alone it has not
+};
+
+struct Policies {
+  // By name, and by its own text for a prefix that a peer names: sorted, merged, host bits cleared.
+  std::map<std::string, std::vector<Cidr>> addresses;
+  std::vector<Policy> policies;
+};
+
+// kPolicyDirectory unless `directory` says another one. `remarks` get what is no error: an empty
+// directory, a file that is left out, overlapping prefixes.
+constexpr const char* kPolicyDirectory = "/etc/nomad-bridge/policy.d";
+[[nodiscard]] Policies ReadPolicies(const std::string& directory,
+                                    std::vector<std::string>& remarks);
+
+}  // namespace nomad_bridge::policy
