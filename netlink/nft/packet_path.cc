@@ -130,6 +130,14 @@ class PacketWalk {
   std::vector<Effect>& effects_;
 };
 
+Ruleset::Ruleset(Socket& socket) : socket_(socket), chains_(socket.Chains()) {
+  for (const KernelTable& table : socket.Tables()) {
+    if (table.is_dormant) {
+      std::erase_if(chains_, [&](const auto& each) { return each.table == table.id; });
+    }
+  }
+}
+
 std::vector<Effect> Ruleset::Follow(Packet& packet,
                                     Hook::Point point,
                                     const Concerns& concerns,

@@ -73,8 +73,8 @@ struct KnownSet {
 
 class Ruleset {
  public:
-  // Reads the chains; the rest when it is needed. `socket` must outlive it.
-  explicit Ruleset(Socket& socket) : socket_(socket), chains_(socket.Chains()) {}
+  // Reads the chains that are in force; the rest when it is needed. `socket` must outlive it.
+  explicit Ruleset(Socket& socket);
 
   // The effects on `packet` of the base chains at `point`, in the order of their priorities, that
   // `concerns` is true of: of families inet and the packet's own, or, with `family`, of that.
@@ -85,12 +85,13 @@ class Ruleset {
                                            const Concerns& concerns,
                                            std::optional<TableFamily> family = std::nullopt);
 
-  // Whether `one` was made before `other`, which may be missing.
+  // Whether `one` was made before `other`; both are there.
   [[nodiscard]] bool IsOlder(const TableId& one, const TableId& other) {
     const auto table = socket_.FindTable(one);
     const auto than = socket_.FindTable(other);
     return table && than && table->handle < than->handle;
   }
+  [[nodiscard]] bool Has(const TableId& table) { return socket_.FindTable(table).has_value(); }
 
  private:
   friend class PacketWalk;

@@ -65,13 +65,15 @@ struct Set {
 
 // Where a base chain is attached.
 struct Hook {
-  // NF_INET_*, which are the bridge family's, too; of the netdev family kIngress or kEgress.
+  // NF_INET_*, which are the bridge family's, too; of the netdev family kIngress or kEgress; of the
+  // inet family also kInetIngress.
   enum class Point : std::uint8_t {
     kPrerouting,
     kInput,
     kForward,
     kOutput,
     kPostrouting,
+    kInetIngress,
     kIngress = kPrerouting,
     kEgress = kInput
   };
@@ -80,7 +82,7 @@ struct Hook {
   Point point = Point::kPrerouting;
   std::int32_t priority = 0;
   bool drops = false;                     // the chain's policy is drop, not accept
-  std::vector<std::string> devices = {};  // of the netdev family
+  std::vector<std::string> devices = {};  // of an ingress or egress hook
 
   bool operator==(const Hook&) const = default;
 };

@@ -100,23 +100,32 @@ std::vector<BlockingRule> Socket::BlockingRules(const Ip& address) {
   return rules;
 }
 
-std::optional<Neighbour> Socket::FindNeighbour(const Link& link, const Ip& address) {
+Socket::NeighbourEntry Socket::ReadNeighbour(const Link& link, const Ip& address) {
   netlink::Message request(
       RTM_GETNEIGH, 0, ndmsg{.ndm_family = FamilyOf(address), .ndm_ifindex = link.index});
   request.PutBytes(NDA_DST, address.bytes());
-  std::optional<Neighbour> neighbour;
+  NeighbourEntry entry;
   netlink::ForEachMessage<ndmsg>(
       socket_.TransactOrThrow(
           request, Cat("cannot look up the neighbour ", address), {ENOENT, EINVAL, ENODEV}),
       [&](const ndmsg& head, const netlink::Attributes& attributes) {
-        constexpr int kUsed =
-            NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP;
-        if ((head.ndm_state & kUsed) != 0) {
-          neighbour = {.mac = ReadMac(attributes.Bytes(NDA_LLADDR)),
-                       .permanent = (head.ndm_state & NUD_PERMANENT) != 0};
-        }
+        entry = {.state = head.ndm_state, .mac = ReadMac(attributes.Bytes(NDA_LLADDR))};
       });
-  return neighbour;
+  return entry;
+}
+
+std::optional<Neighbour> Socket::FindNeighbour(const Link& link, const Ip& address) {
+  constexpr int kUsed =
+      NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP;
+  const NeighbourEntry entry = ReadNeighbour(link, address);
+  return (entry.state & kUsed) == 0
+             ? std::nullopt
+             : std::optional<Neighbour>(
+                   {.mac = entry.mac, .permanent = (entry.state & NUD_PERMANENT) != 0});
+}
+
+bool Socket::IsUnanswered(const Link& link, const Ip& address) {
+  return (ReadNeighbour(link, address).state & (NUD_INCOMPLETE | NUD_FAILED)) != 0;
 }
 
 }  // namespace nomad_bridge::rtnl

@@ -128,8 +128,8 @@ struct RouteQuery {
 };
 
 struct RouteAnswer {
-  // EXDEV: rp_filter drops it; ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL: no route, or one that
-  // drops; 0: it goes out of `link`.
+  // EXDEV: rp_filter drops it (EINVAL since Linux 6.15); ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL:
+  // no route, or one that drops; 0: it goes out of `link`.
   int error = 0;
   int link = 0;
   std::uint32_t table = 0;
@@ -264,6 +264,8 @@ class Socket {
   [[nodiscard]] std::vector<BlockingRule> BlockingRules(const Ip& address);
   // Whom packets to `address` out of `link` would be sent to; nullopt if that is not known now.
   [[nodiscard]] std::optional<Neighbour> FindNeighbour(const Link& link, const Ip& address);
+  // Whether it was asked for there, and nobody has answered.
+  [[nodiscard]] bool IsUnanswered(const Link& link, const Ip& address);
 
   // Waits until the link is operational and, if it is a bridge port, forwarding, or held back by
   // spanning tree alone, which takes it half a minute: woken by the kernel's own events, never by a
@@ -281,6 +283,12 @@ class Socket {
   [[nodiscard]] bool IsNetnsAlive(int netns_id);
 
  private:
+  struct NeighbourEntry {
+    int state = 0;  // NUD_...; 0: there is none
+    Mac mac;
+  };
+  NeighbourEntry ReadNeighbour(const Link& link, const Ip& address);
+
   // Waits until the kernel has finished adding an IPv6 address, in the manner of AwaitOperational.
   void AwaitLocal(const Link& link, const Ip& address, Deadline deadline);
 

@@ -5,6 +5,7 @@
 
 #include "base/list.h"
 #include "base/text.h"
+#include "netlink/core/sysctl.h"
 #include "plugin/link/container.h"
 #include "plugin/state/kernel_names.h"
 
@@ -15,13 +16,24 @@ std::string FamilyText(Family family) {
   return family == Family::kIpv4 ? "IPv4" : "IPv6";
 }
 
-void LookAtAddresses(rtnl::Socket& container,
+void LookAtAddresses(const netlink::Netns& netns,
+                     rtnl::Socket& container,
                      const rtnl::Link& link,
                      const state::Record& record,
                      Causes& causes) {
+  const std::string setting = Format("net/ipv6/conf/{}/disable_ipv6", link.name);
+  bool is_ipv6_off = false;
+  netlink::InNetns(netns, [&] { is_ipv6_off = netlink::IsSysctlOn(setting); });
   const std::vector<Ip> present = AddressesOnly(container.Addresses(link));
   for (const Cidr& address : record.ipam.addresses) {
-    if (!Contains(present, address.address)) {
+    if (Contains(present, address.address)) {
+      continue;
+    }
+    if (!address.address.is_ipv4() && is_ipv6_off) {
+      causes.push_back(
+          {.text = Format("interface '{}' has IPv6 switched off", link.name),
+           .fix = InsideFix(record, Cat("sysctl -w ", ShellWord(Cat(setting, "=0"))))});
+    } else {
       causes.push_back({.text = Format("interface '{}' has lost {}", link.name, address.address),
                         .fix = InsideFix(record,
                                          Format("{} address add {} dev {}",
@@ -30,6 +42,12 @@ void LookAtAddresses(rtnl::Socket& container,
                                                 ShellWord(link.name)))});
     }
   }
+}
+
+bool HasDefaultRoute(rtnl::Socket& container, Family family) {
+  return std::ranges::any_of(container.Routes(), [&](const Route& route) {
+    return route.destination.prefix_length == 0 && route.destination.address.family() == family;
+  });
 }
 
 std::set<Family> PublishedFamilies(const state::Record& record) {
@@ -41,12 +59,8 @@ std::set<Family> PublishedFamilies(const state::Record& record) {
 }
 
 void LookAtDefaultRoutes(rtnl::Socket& container, const state::Record& record, Causes& causes) {
-  const std::vector<Route> routes = container.Routes();
   for (const Family family : PublishedFamilies(record)) {
-    const auto is_default = [&](const Route& route) {
-      return route.destination.prefix_length == 0 && route.destination.address.family() == family;
-    };
-    if (std::ranges::any_of(routes, is_default)) {
+    if (HasDefaultRoute(container, family)) {
       continue;
     }
     const auto gateway = std::ranges::find_if(
@@ -71,12 +85,14 @@ void LookAtGateway(rtnl::Socket& container,
     const auto neighbour = container.FindNeighbour(link, gateway.address);
     if (neighbour && neighbour->permanent &&
         neighbour->mac != Mac::ForName(record.link.gateway_ifname)) {
-      causes.push_back(
-          {.text = Format("a permanent neighbour entry has the gateway {} at {}",
-                          gateway.address,
-                          neighbour->mac.Text()),
-           .fix = InsideFix(
-               record, Format("ip neigh del {} dev {}", gateway.address, ShellWord(link.name)))});
+      causes.push_back({.text = Format("a permanent neighbour entry has the gateway {} at {}",
+                                       gateway.address,
+                                       neighbour->mac.Text()),
+                        .fix = InsideFix(record,
+                                         Format("{} neigh del {} dev {}",
+                                                IpTool(gateway.address.family()),
+                                                gateway.address,
+                                                ShellWord(link.name)))});
     }
   }
 }
@@ -115,7 +131,9 @@ std::vector<Listening> FindListeners(const netlink::Netns& container, const stat
   return all;
 }
 
-Causes FindInContainer(rtnl::Socket& container, const state::Record& record) {
+Causes FindInContainer(const netlink::Netns& netns,
+                       rtnl::Socket& container,
+                       const state::Record& record) {
   const std::string& ifname = record.id.ifname;
   const std::optional<rtnl::Link> link = container.FindLink(ifname);
   if (!link) {
@@ -133,13 +151,13 @@ Causes FindInContainer(rtnl::Socket& container, const state::Record& record) {
         {.text = *mismatch,
          .fix = InsideFix(record, Cat(set_link, "address ", record.ContainerMac().Text()))});
   }
-  LookAtAddresses(container, *link, record, causes);
+  LookAtAddresses(netns, container, *link, record, causes);
   LookAtDefaultRoutes(container, record, causes);
   LookAtGateway(container, *link, record, causes);
   return causes;
 }
 
-Causes FindInService(const Listening& listening) {
+Causes FindInService(const state::Record& record, const Listening& listening) {
   Causes causes;
   for (const sockets::Listener& listener : listening.listeners) {
     const std::optional<sockets::Process> holder = sockets::FindHolder(listener);
@@ -158,7 +176,7 @@ Causes FindInService(const Listening& listening) {
                                      listener.waiting,
                                      listener.backlog),
          .fix = is_stopped ? Cat("kill -CONT ", holder->id)
-                           : Cat("restart what listens there, or give it a larger backlog")});
+                           : Cat("nomad alloc restart ", ShellWord(record.id.container_id))});
   }
   return causes;
 }

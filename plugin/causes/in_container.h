@@ -22,9 +22,18 @@ struct Listening {
                                                    const state::Record& record);
 
 // The interface, its addresses, and the routes of answers.
-[[nodiscard]] Causes FindInContainer(rtnl::Socket& container, const state::Record& record);
+[[nodiscard]] Causes FindInContainer(const netlink::Netns& netns,
+                                     rtnl::Socket& container,
+                                     const state::Record& record);
+
+// Where what answers a connection goes: nowhere, to a gateway that is not there, or out of another
+// interface, whose network lets no other address out.
+[[nodiscard]] Causes FindInAnswers(state::Host& host,
+                                   rtnl::Socket& container,
+                                   const state::Record& record,
+                                   const Journey& journey);
 
 // A service that does not accept: its process is stopped, or its backlog is full.
-[[nodiscard]] Causes FindInService(const Listening& listening);
+[[nodiscard]] Causes FindInService(const state::Record& record, const Listening& listening);
 
 }  // namespace nomad_bridge::causes

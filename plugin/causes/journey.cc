@@ -35,8 +35,7 @@ std::optional<rtnl::Link> FindUplink(const std::vector<rtnl::Link>& uplinks,
   return found;
 }
 
-std::optional<rtnl::Link> UplinkTo(state::Host& host, const Ip& client) {
-  const rtnl::RouteAnswer way = host.net.LookUpRoute({.destination = client});
+std::optional<rtnl::Link> LinkOf(state::Host& host, const rtnl::RouteAnswer& way) {
   return way.error == 0 && way.link != 0 && way.link != rtnl::kLoopbackIndex
              ? host.net.FindLink(way.link)
              : std::nullopt;
@@ -71,9 +70,33 @@ std::string Journey::Protocol() const {
   return std::string(portmap::Text(port.protocol));
 }
 
-Journey PlanJourney(state::Host& host,
-                    const portmap::DnatEntry& port,
-                    const std::optional<Ip>& client) {
+const std::vector<rtnl::Link>& Planner::Uplinks() {
+  if (!uplinks_) {
+    uplinks_ = link::Uplinks(host_.net);
+  }
+  return *uplinks_;
+}
+
+std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry& port) {
+  const Family family = port.container_ip.family();
+  std::optional<rtnl::Link> uplink;
+  if (port.host_ip) {
+    uplink = FindUplink(Uplinks(), [&](const rtnl::Link& link) {
+      return HasAddress(host_.net, link, *port.host_ip);
+    });
+  }
+  if (!uplink) {
+    uplink = LinkOf(host_, host_.net.LookUpRoute({.destination = link::Beyond(family)}));
+  }
+  if (!uplink) {
+    uplink = FindUplink(Uplinks(), [&](const rtnl::Link& link) {
+      return GlobalAddress(host_.net, link, family).has_value();
+    });
+  }
+  return uplink;
+}
+
+Journey Planner::Plan(const portmap::DnatEntry& port, const std::optional<Ip>& client) {
   Journey journey{.port = port,
                   .client = client,
                   .node = port.host_ip,
@@ -81,27 +104,14 @@ Journey PlanJourney(state::Host& host,
                   .is_client_named = client.has_value()};
   const Family family = journey.family();
   if (client) {
-    journey.uplink = UplinkTo(host, *client);
+    const rtnl::RouteAnswer way = host_.net.LookUpRoute({.destination = *client});
+    journey.uplink = way.error == 0 ? LinkOf(host_, way) : UplinkOfAnyone(port);
   } else if (!port.host_ip || !port.host_ip->IsLoopback()) {
-    const std::vector<rtnl::Link> uplinks = link::Uplinks(host.net);
-    const Ip beyond = link::Beyond(family);
-    if (port.host_ip) {
-      journey.uplink = FindUplink(uplinks, [&](const rtnl::Link& link) {
-        return HasAddress(host.net, link, *port.host_ip);
-      });
-    }
-    if (!journey.uplink) {
-      journey.uplink = UplinkTo(host, beyond);
-    }
-    if (!journey.uplink) {
-      journey.uplink = FindUplink(uplinks, [&](const rtnl::Link& link) {
-        return GlobalAddress(host.net, link, family).has_value();
-      });
-    }
-    journey.client = journey.uplink ? AnyoneBeyond(host, *journey.uplink, family) : std::nullopt;
+    journey.uplink = UplinkOfAnyone(port);
+    journey.client = journey.uplink ? AnyoneBeyond(host_, *journey.uplink, family) : std::nullopt;
   }
   if (journey.uplink && !journey.node) {
-    const std::optional<Cidr> own = GlobalAddress(host.net, *journey.uplink, family);
+    const std::optional<Cidr> own = GlobalAddress(host_.net, *journey.uplink, family);
     journey.node = own ? std::optional(own->address) : std::nullopt;
   }
   return journey;

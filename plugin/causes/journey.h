@@ -21,6 +21,8 @@ namespace nomad_bridge::causes {
 struct Cause {
   std::string text;
   std::string fix;
+
+  bool operator==(const Cause&) const = default;
 };
 
 using Causes = std::vector<Cause>;
@@ -36,11 +38,22 @@ struct Journey {
   [[nodiscard]] std::string Protocol() const;  // "tcp"
 };
 
-// From `client`, or from anyone: then by the uplink that the default route leads out of, or where
-// there is none, by one with an address.
-[[nodiscard]] Journey PlanJourney(state::Host& host,
-                                  const portmap::DnatEntry& port,
-                                  const std::optional<Ip>& client);
+// Lists the node's links once, when they are first needed.
+class Planner {
+ public:
+  explicit Planner(state::Host& host) : host_(host) {}
+
+  // From `client`, or from anyone: then by the uplink that the default route leads out of, or where
+  // there is none, by one with an address.
+  [[nodiscard]] Journey Plan(const portmap::DnatEntry& port, const std::optional<Ip>& client);
+
+ private:
+  [[nodiscard]] const std::vector<rtnl::Link>& Uplinks();
+  [[nodiscard]] std::optional<rtnl::Link> UplinkOfAnyone(const portmap::DnatEntry& port);
+
+  state::Host& host_;
+  std::optional<std::vector<rtnl::Link>> uplinks_;
+};
 
 // "ip", "ip -6"
 [[nodiscard]] std::string IpTool(Family family);
@@ -50,10 +63,15 @@ struct Journey {
 
 // ---- where it passes, in this order
 
-// Links, addresses, routes, neighbours and settings of the node.
+// Conntrack, the published address, the uplink and the node's settings.
 [[nodiscard]] Causes FindOnNode(state::Host& host,
                                 const state::Record& record,
                                 const Journey& journey);
+
+// From the node to the container and back: addresses, routes, neighbours and the bridge's port.
+[[nodiscard]] Causes FindToContainer(state::Host& host,
+                                     const state::Record& record,
+                                     const Journey& journey);
 
 // Rules of others, in nf_tables, at every hook that the connection's packets pass: on the node,
 // whose ruleset `rules` is, and in the container.

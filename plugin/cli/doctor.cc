@@ -67,7 +67,7 @@ std::string TextOf(const std::vector<CheckResult>& all, bool is_quiet) {
     const auto index = static_cast<std::size_t>(result.verdict);
     text += Format("{}  {}{}\n",
                    Coloured(Padded(kWords.at(index), kWordWidth), kColours.at(index)),
-                   Padded(result.check, kIdWidth),
+                   result.what.empty() ? std::string(result.check) : Padded(result.check, kIdWidth),
                    Printable(result.what));
     if (!result.fix.empty()) {
       text += Format("      fix: {}\n", result.fix);
@@ -186,6 +186,10 @@ void Examination::Run(const Check& check) {
 
 void Examination::Add(Verdict verdict, const std::string& what, const std::string& fix) {
   results.push_back({.check = check_, .verdict = verdict, .what = what, .fix = fix});
+}
+
+bool Examination::HasFix(const std::string& fix) const {
+  return std::ranges::any_of(results, [&](const auto& result) { return result.fix == fix; });
 }
 
 void Examination::AddAll(Verdict verdict,

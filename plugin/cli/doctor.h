@@ -82,6 +82,8 @@ class Examination {
   void Fail(const std::string& what, const std::string& fix) { Add(Verdict::kFail, what, fix); }
   // "first of them (and 3 more)"; nothing if there are none
   void AddAll(Verdict verdict, const std::vector<std::string>& lines, const std::string& fix);
+  // Whether a check before this one has said to type that.
+  [[nodiscard]] bool HasFix(const std::string& fix) const;
   // What a reconcile would repair in these areas, and what it could not.
   void AddMismatches(const std::vector<Mismatch::Area>& areas);
 

@@ -106,7 +106,7 @@ void CheckConntrackRoom(Examination& node) {
   }
   node.Add(count >= most ? Verdict::kFail : Verdict::kWarn,
            Cat(what, ": new ones are dropped when it is full"),
-           Cat("sysctl -w net.netfilter.nf_conntrack_max=", most * 2));
+           Cat("sysctl -w net/netfilter/nf_conntrack_max=", most * 2));
 }
 
 void CheckForwarding(Examination& node) {
@@ -163,17 +163,24 @@ void CheckRouting(Examination& node) {
   }
 }
 
+// The node's way beyond is lost, or will be once what it learnt expires. One that was configured
+// needs no advertisements.
 void CheckAdvertisements(Examination& node) {
   if (!netlink::IsSysctlOn(link::ForwardingOf(Family::kIpv6))) {
     return;
   }
+  const std::optional<int> way = node.host.net.LookupOutputInterface(link::Beyond(Family::kIpv6));
+  std::set<int> learnt;
+  for (const rtnl::Socket::LearntRoute& each : node.host.net.LearntRoutes()) {
+    learnt.insert(each.link);
+  }
   for (const rtnl::Link& link : link::Uplinks(node.host.net)) {
     const std::string setting = Format("net/ipv6/conf/{}/accept_ra", link.name);
-    if (link.up && netlink::FindSysctl(setting) == "1") {
+    if (link.up && (!way || learnt.contains(link.index)) && netlink::FindSysctl(setting) == "1") {
       node.Warn(Format("'{}' takes no router advertisements: {} is 1, and the node forwards IPv6",
                        link.name,
                        setting),
-                Format("sysctl -w net/ipv6/conf/{}/accept_ra=2; 0 if it needs none", link.name));
+                Cat("sysctl -w ", ShellWord(Cat(setting, "=2"))));
     }
   }
 }

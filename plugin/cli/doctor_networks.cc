@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <set>
+#include <utility>
 
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/attachment/collect.h"
+#include "plugin/causes/journey.h"
 #include "plugin/cli/doctor.h"
 #include "plugin/link/container.h"
 #include "plugin/link/uplink.h"
@@ -116,6 +119,35 @@ void CheckShadowedPorts(Examination& node) {
   node.AddAll(Verdict::kWarn,
               rules::FindOwnListeners(node.host, all),
               "stop the one or move the other: only the allocation gets what comes for it");
+}
+
+// What keeps the connections of anyone from a published port, as far as no other check says it.
+void CheckBlockedPorts(Examination& node) {
+  nft::Ruleset rules(node.host.nft);
+  causes::Planner planner(node.host);
+  causes::Causes found;
+  for (const Attachment* const attachment : node.running) {
+    const state::Record& record = *attachment->record;
+    for (const portmap::DnatEntry& port : record.rules.ports) {
+      if (!record.IsLive(cni::Part::kPorts)) {
+        continue;
+      }
+      const causes::Journey journey = planner.Plan(port, std::nullopt);
+      for (causes::Causes some : {causes::FindOnNode(node.host, record, journey),
+                                  causes::FindToContainer(node.host, record, journey),
+                                  causes::FindInRules(node.host, rules, record, journey)}) {
+        std::erase_if(some, [&](const causes::Cause& cause) {
+          return node.HasFix(cause.fix) || Contains(found, cause);
+        });
+        Append(found, std::move(some));
+      }
+    }
+  }
+  if (!found.empty()) {
+    std::vector<std::string> texts;
+    std::ranges::transform(found, std::back_inserter(texts), &causes::Cause::text);
+    node.AddAll(Verdict::kFail, texts, found.front().fix);
+  }
 }
 
 void CheckOrphanLeases(Examination& node) {
@@ -233,6 +265,7 @@ void CheckDead(Examination& node) {
 constexpr std::array kNetworkTable = {
     Check{"ports.world", Cost::kCheap, CheckWorldPorts},
     Check{"ports.shadowed", Cost::kCheap, CheckShadowedPorts},
+    Check{"ports.blocked", Cost::kDear, CheckBlockedPorts},
     Check{"leases.missing", Cost::kCheap, CheckByReconcile<Area::kLease>},
     Check{"leases.orphan", Cost::kDear, CheckOrphanLeases},
     Check{"leases.exhausted", Cost::kCheap, CheckLeasesLeft},

@@ -219,7 +219,7 @@ std::optional<causes::Journey> JourneyTo(state::Host& host,
     }
   }
   return chosen == nullptr ? std::nullopt
-                           : std::optional(causes::PlanJourney(host, *chosen, client));
+                           : std::optional(causes::Planner(host).Plan(*chosen, client));
 }
 
 // -trace; nullopt without it.

@@ -106,11 +106,11 @@ class Inspection {
  private:
   void LookInside(const netlink::Netns& netns) {
     rtnl::Socket container = rtnl::Socket::In(netns);
-    sides_.container = causes::FindInContainer(container, record_);
+    sides_.container = causes::FindInContainer(netns, container, record_);
     const std::vector<Listening> all = causes::FindListeners(netns, record_);
     const std::vector<portmap::DnatEntry> listened = TakeListened(all, sides_);
     for (const Listening& listening : all) {
-      AddNew(sides_.container, causes::FindInService(listening));
+      AddNew(sides_.container, causes::FindInService(record_, listening));
     }
     if (listened.empty()) {
       return;
@@ -118,13 +118,16 @@ class Inspection {
     nft::Socket inside = nft::Socket::In(netns);
     nft::Ruleset rules_inside(inside);
     nft::Ruleset rules(host_.nft);
+    causes::Planner planner(host_);
     for (const portmap::DnatEntry& port : listened) {
       if (client_ && client_->family() != port.container_ip.family()) {
         continue;
       }
-      const causes::Journey journey = causes::PlanJourney(host_, port, client_);
+      const causes::Journey journey = planner.Plan(port, client_);
       AddNew(sides_.path, causes::FindOnNode(host_, record_, journey));
+      AddNew(sides_.path, causes::FindToContainer(host_, record_, journey));
       AddNew(sides_.path, causes::FindInRules(host_, rules, record_, journey));
+      AddNew(sides_.container, causes::FindInAnswers(host_, container, record_, journey));
       AddNew(sides_.container,
              causes::FindInContainerRules(container, rules_inside, record_, journey));
     }

@@ -54,6 +54,21 @@ const std::vector<std::string> kHarmless = {
     "10.97.0.0/16 prohibit",
     "sysctl -qw net.ipv4.conf.all.rp_filter=1",
     "ip link add spare type veth peer name far; ip address add 192.0.2.129/25 dev spare",
+    // a network of administrators, to which there is a way of its own
+    "sysctl -qw net.ipv4.conf.all.rp_filter=1; ip link add admin type veth peer name desk; ip link "
+    "set desk up; ip link set admin up; ip address add 10.50.0.1/24 dev admin; ip route add "
+    "10.60.0.0/16 via 10.50.0.2",
+    // what is not in force, and what sees no packet to a published port as it was sent
+    "nft 'table inet asleep { flags dormant; chain f { type filter hook forward priority 0; policy "
+    "drop; }; chain p { type filter hook prerouting priority raw; policy drop; }; }'",
+    "nft 'table inet behind { chain p { type filter hook prerouting priority 0; tcp dport "
+    "8000-8010 "
+    "drop; }; chain o { type filter hook postrouting priority 0; tcp sport 8000-8010 drop; }; "
+    "chain "
+    "l { type filter hook postrouting priority 200; iifname nomad tcp sport 80 drop; }; }'",
+    "nft 'table netdev out { chain e { type filter hook egress device uplink priority 0; tcp sport "
+    "80 "
+    "drop; ip saddr 172.26.64.0/20 drop; }; }'",
 };
 
 // Inside a container.

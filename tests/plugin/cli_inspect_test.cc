@@ -1,8 +1,9 @@
 // nomad-bridge inspect: an attachment by any of its names, and why its port does not answer.
-#include <csignal>
-#include <regex>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include "tests/plugin/cli_world.h"
+#include "tests/support/mounted.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -171,213 +172,53 @@ TEST_F(Inspect, BlamesAListenerOnLocalhostAlone) {
   EXPECT_EQ(Cause(), Cat("the listener on tcp/80 is on 127.0.0.1:80, not on ", address_));
 }
 
-struct Damage : Named {
-  std::string command;  // run by sh, on the host or in the container
-  // VETH, ADDRESS and NETNS in both are those of the attachment.
-  std::string cause;
-};
+// ---- what is broken otherwise than by a command (causes_test.cc has the rest)
 
-class InspectAfter : public Inspect, public ::testing::WithParamInterface<Damage> {
- protected:
-  [[nodiscard]] std::string Filled(std::string text) const {
-    text = std::regex_replace(text, std::regex("VETH"), veth_);
-    return std::regex_replace(text, std::regex("ADDRESS"), address_);
+TEST_F(Inspect, BlamesAServiceThatAcceptsNothing) {
+  UniqueFd service;
+  container().Do([&] {
+    service = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(80)};
+    ASSERT_EQ(::bind(service.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any), 0);
+    ASSERT_EQ(::listen(service.get(), 0), 0);
+  });
+  std::vector<std::optional<Connection>> waiting;
+  for (int i = 0; i < 2; ++i) {
+    waiting.push_back(Connection::Open(outside(), {.to = kHostIp4, .port = 8080}));
   }
-
-  // As an operator does who reads it: each line that it prints, until it prints none.
-  void PasteFixes() {
-    constexpr int kMost = 6;
-    const std::string binary = Line({}).argv.front();
-    const std::string path = Cat("PATH=", binary.substr(0, binary.rfind('/')), ":$PATH; ");
-    for (int i = 0; i < kMost; ++i) {
-      const json causes = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis/causes");
-      if (causes.empty()) {
-        return;
-      }
-      host().Must({"sh", "-e", "-c", Cat(path, causes.at(0).at("fix").get<std::string>())});
-      // A link that was set up has its carrier a moment later.
-      EXPECT_TRUE(Soon([&] { return LinkOn(host(), "uplink").at("operstate") == "UP"; }));
-    }
-    ADD_FAILURE() << Output("inspect 8080");
-  }
-};
-
-TEST_P(InspectAfter, BlamesTheDamageAndItsFixHeals) {
-  Serve();
-  ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
-  ASSERT_THAT(Output("inspect 8080"), Not(HasSubstr("fix:")));
-  const bool is_inside = GetParam().name.starts_with("Container");
-  (is_inside ? container() : host()).Must({"sh", "-e", "-c", Filled(GetParam().command)});
-  EXPECT_THAT(Cause(), HasSubstr(Filled(GetParam().cause)));
-  PasteFixes();
-  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
+  EXPECT_THAT(Cause(), HasSubstr("accepts no connection on tcp/80: 1 wait, its backlog is 0"));
+  EXPECT_THAT(RunLine("inspect 8080"),
+              Out(HasSubstr(Cat("fix: nomad alloc restart ", kAllocation, "\n"))));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Ours,
-    InspectAfter,
-    ::testing::ValuesIn(std::vector<Damage>{
-        {"Element", "nft flush map inet nomad-bridge port4", "8080"},
-        {"NoPort", "ip link set VETH nomaster", "VETH is no port of bridge 'nomad'"},
-        {"VethDown", "ip link set VETH down", "VETH is down"},
-        {"Forwarding", "sysctl -w net.ipv4.ip_forward=0", "net/ipv4/ip_forward is"},
-    }),
-    kNameOf);
+TEST_F(Inspect, BlamesAFullTableOfConnections) {
+  Serve();
+  std::ofstream("/run/count") << "100\n";
+  std::ofstream("/run/max") << "100\n";
+  const Mounted count({"--bind", "/run/count"}, "/proc/sys/net/netfilter/nf_conntrack_count");
+  const Mounted max({"--bind", "/run/max"}, "/proc/sys/net/netfilter/nf_conntrack_max");
+  const json diagnosis = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis");
+  EXPECT_EQ(diagnosis.at("cause"), "conntrack is full, 100 of 100: new connections are dropped");
+  host().Must({"sh", "-ec", At(diagnosis, "/causes/0/fix").get<std::string>()});
+  EXPECT_THAT(Output("inspect 8080"), Not(HasSubstr("fix:")));
+}
 
-INSTANTIATE_TEST_SUITE_P(
-    Rules,
-    InspectAfter,
-    ::testing::ValuesIn(std::vector<Damage>{
-        {"PolicyAfterOurs",
-         "nft 'table inet mine { chain forward { type filter hook forward priority 10; policy "
-         "drop; }; }'",
-         "on the node, chain forward of table inet mine (policy drop) drops what comes for the "
-         "port"},
-        {"PolicyBeforeOurs",
-         "nft 'table inet mine { chain forward { type filter hook forward priority -10; policy "
-         "drop; }; }'",
-         "on the node, chain forward of table inet mine (policy drop) drops what comes"},
-        {"RawTable",
-         "nft 'table ip mine { chain early { type filter hook prerouting priority raw; tcp dport "
-         "8080 drop; }; }'",
-         "on the node, chain early of table ip mine (rule with handle 2) drops what comes for the "
-         "port"},
-        {"InvalidBeforeConntrack",
-         "nft 'table inet mine { chain early { type filter hook prerouting priority raw; ct state "
-         "invalid drop; }; }'",
-         "chain early of table inet mine (rule with handle 2) drops what comes"},
-        {"Set",
-         "nft 'table inet mine { set s { type inet_service; flags interval; elements = { "
-         "8000-9000 }; }; chain p { type filter hook prerouting priority mangle; tcp dport @s "
-         "drop; }; }'",
-         "chain p of table inet mine (rule with handle 3) drops what comes"},
-        {"VerdictMap",
-         "nft 'table inet mine { chain no { reject; }; chain p { type filter hook forward priority "
-         "filter; ip daddr . tcp dport vmap { ADDRESS . 80 : goto no }; }; }'",
-         "chain no of table inet mine (rule with handle"},
-        {"IptablesRaw",
-         "iptables -t raw -I PREROUTING -p tcp -m multiport --dports 80,8080 -j DROP",
-         "chain PREROUTING of table ip raw (rule with handle"},
-        {"IptablesMangle",
-         "iptables -t mangle -I PREROUTING -p tcp --dport 8080 -j DROP",
-         "chain PREROUTING of table ip mangle (rule with handle"},
-        {"IptablesForward",
-         "iptables -I FORWARD -d ADDRESS -p tcp --dport 80 -j REJECT",
-         "chain FORWARD of table ip filter (rule with handle"},
-        {"IptablesState",
-         "iptables -I FORWARD -m conntrack --ctstate NEW -j DROP",
-         "chain FORWARD of table ip filter (rule with handle"},
-        {"IptablesAnswers",
-         "iptables -I FORWARD -s ADDRESS -j DROP",
-         "drops what the port answers"},
-        {"IptablesPostrouting",
-         "iptables -t mangle -I POSTROUTING -d ADDRESS -j DROP",
-         "chain POSTROUTING of table ip mangle (rule with handle"},
-        {"AdminChain",
-         "iptables -I NOMAD-ADMIN -p tcp --dport 80 -j DROP",
-         "chain NOMAD-ADMIN of table ip filter (rule with handle"},
-        {"NoTrack",
-         "iptables -t raw -I PREROUTING -p tcp --dport 8080 -j CT --notrack",
-         "chain PREROUTING of table ip raw (rule with handle 2) does not track what comes for the "
-         "port"},
-        {"NoTrackByNft",
-         "nft 'table ip mine { chain early { type filter hook prerouting priority raw; tcp dport "
-         "8080 notrack; }; }'",
-         "does not track what comes for the port"},
-        {"Redirect",
-         "nft 'table ip mine { chain p { type nat hook prerouting priority -110; tcp dport 8080 "
-         "redirect to :9999; }; }'",
-         "chain p of table ip mine (rule with handle 2) redirects what comes for the port"},
-        {"Dnat",
-         "nft 'table ip mine { chain p { type nat hook prerouting priority -110; tcp dport 8080 "
-         "dnat to 198.51.100.77:80; }; }'",
-         "redirects what comes for the port"},
-        {"Bridge",
-         "nft 'table bridge mine { chain o { type filter hook output priority 0; ip daddr ADDRESS "
-         "drop; }; }'",
-         "chain o of table bridge mine (rule with handle 2) drops what comes for the port"},
-        {"BridgeAnswers",
-         "nft 'table bridge mine { chain p { type filter hook prerouting priority 0; iifname VETH "
-         "tcp sport 80 drop; }; }'",
-         "chain p of table bridge mine (rule with handle 2) drops what the port answers"},
-        {"Netdev",
-         "nft 'table netdev mine { chain i { type filter hook ingress device uplink priority 0; "
-         "tcp dport 8080 drop; }; }'",
-         "chain i of table netdev mine (rule with handle 2) drops what comes for the port"},
-        {"ContainerInput",
-         "nft 'table inet mine { chain i { type filter hook input priority 0; policy drop; iif lo "
-         "accept; }; }'",
-         "in the container, chain i of table inet mine (policy drop) drops what comes for the "
-         "port"},
-        {"ContainerIptables",
-         "iptables -A OUTPUT -p tcp --sport 80 -j DROP",
-         "in the container, chain OUTPUT of table ip filter (rule with handle"},
-    }),
-    kNameOf);
-
-INSTANTIATE_TEST_SUITE_P(
-    Node,
-    InspectAfter,
-    ::testing::ValuesIn(std::vector<Damage>{
-        {"BlackholeRoute",
-         "ip route add blackhole ADDRESS",
-         "no packet gets to ADDRESS: the route to ADDRESS/32 is blackhole"},
-        {"UnreachableRoute",
-         "ip route add unreachable ADDRESS/32",
-         "no packet gets to ADDRESS: the route to ADDRESS/32 is unreachable"},
-        {"MoreSpecificRoute",
-         "ip link add other type veth peer name far; ip link set far up; ip link set other up; ip "
-         "route add ADDRESS/32 dev other",
-         "the route to ADDRESS leads out of 'other', not of 'nomad'"},
-        {"RuleThatProhibits",
-         "ip rule add to ADDRESS prohibit priority 100",
-         "no packet gets to ADDRESS: ip rule 100 says prohibit"},
-        {"RuleToAnotherTable",
-         "ip link add other type veth peer name far; ip link set far up; ip link set other up; ip "
-         "rule add to ADDRESS table 77 "
-         "priority 100; ip route add default dev other table 77",
-         "the route to ADDRESS leads out of 'other', not of 'nomad'"},
-        {"RuleForAnswers",
-         "ip rule add from ADDRESS blackhole priority 100",
-         "ip rule 100 says blackhole"},
-        {"PermanentNeighbour",
-         "ip neigh replace ADDRESS lladdr 02:00:00:00:00:99 dev nomad nud permanent",
-         "a permanent neighbour entry on 'nomad' has ADDRESS at 02:00:00:00:00:99"},
-        {"UplinkForwarding",
-         "sysctl -w net.ipv4.conf.uplink.forwarding=0",
-         "net/ipv4/conf/uplink/forwarding is 0"},
-        {"BridgeForwarding",
-         "sysctl -w net.ipv4.conf.nomad.forwarding=0",
-         "net/ipv4/conf/nomad/forwarding is 0"},
-        {"UplinkDown", "ip link set uplink down", "'uplink', by which it is reached, is down"},
-        {"PortState", "bridge link set dev VETH state 0", "bridge port 'VETH' does not forward"},
-        {"SameAddress",
-         "ip address add ADDRESS/32 dev lo",
-         "this node itself has ADDRESS, on 'lo'"},
-    }),
-    kNameOf);
-
-INSTANTIATE_TEST_SUITE_P(
-    Inside,
-    InspectAfter,
-    ::testing::ValuesIn(std::vector<Damage>{
-        {"ContainerRoute",
-         "ip route del default",
-         "no default route for IPv4: answers find no way back"},
-        {"ContainerAddress", "ip address flush dev eth0", "interface 'eth0' has lost ADDRESS"},
-        {"ContainerDown", "ip link set eth0 down", "interface 'eth0' is down"},
-        {"ContainerMac",
-         "ip link set eth0 down; ip link set eth0 address 02:00:00:00:00:77 up; ip route add "
-         "default via 172.26.64.1",
-         "02:00:00:00:00:77"},
-        {"ContainerGateway",
-         "ip neigh replace 172.26.64.1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent",
-         "a permanent neighbour entry has the gateway 172.26.64.1 at 02:00:00:00:00:99"},
-        {"ContainerServiceStopped",
-         "kill -STOP $(ss -H -ltnp 'sport = :80' | sed 's/.*pid=\\([0-9]*\\).*/\\1/')",
-         ", which listens on tcp/80, is stopped"},
-    }),
-    kNameOf);
+// docs/troubleshooting.md: "A port published in an allocation's second network does not answer"
+TEST_F(Inspect, BlamesAnswersThatLeaveByAnotherNetwork) {
+  Serve();
+  Attach(Publish({Port(9090, 80)}, kOther),
+         {{"CNI_CONTAINERID", kAllocation}, {"CNI_IFNAME", "eth1"}});
+  EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 9090}));
+  const Outcome outcome = RunLine("inspect -json 9090");
+  EXPECT_EQ(outcome.exit_code, 1);
+  const json diagnosis = At(outcome.json, "/attachments/0/diagnosis");
+  EXPECT_EQ(diagnosis.at("cause"),
+            "what it answers from 10.8.0.2 leaves by 'eth0', and sourceCheck of network 'nomad' "
+            "drops it");
+  host().Must({"sh", "-ec", At(diagnosis, "/causes/0/fix").get<std::string>()});
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "hello");
+  EXPECT_THAT(Output("inspect 9090"), Not(HasSubstr("fix:")));
+}
 
 // ---- what cannot be told by looking
 

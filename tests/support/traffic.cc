@@ -170,7 +170,7 @@ std::optional<UniqueFd> Connect(const Call& call, Clock::time_point deadline) {
 std::optional<std::string> ReadLines(const UniqueFd& fd, long lines, Clock::time_point deadline) {
   std::string text;
   while (std::count(text.begin(), text.end(), '\n') < lines) {
-    std::array<char, 2048> buffer{};
+    std::array<char, 8192> buffer{};
     if (!Await(fd, POLLIN, deadline)) {
       return std::nullopt;
     }

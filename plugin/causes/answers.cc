@@ -1,0 +1,141 @@
+#include <algorithm>
+
+#include "base/list.h"
+#include "base/text.h"
+#include "plugin/causes/blockers.h"
+#include "plugin/causes/in_container.h"
+#include "plugin/state/kernel_names.h"
+
+namespace nomad_bridge::causes {
+namespace {
+
+// Of the node, in the container's network.
+std::optional<Ip> OwnGateway(const state::Record& record, Family family) {
+  const auto gateway = std::ranges::find_if(
+      record.link.gateways, [&](const Cidr& each) { return each.address.family() == family; });
+  return gateway == record.link.gateways.end() ? std::nullopt : std::optional(gateway->address);
+}
+
+// Its default route leads to an address that does not answer there, and is none of the node's.
+Causes FindAbsentGateway(rtnl::Socket& container,
+                         const rtnl::Link& link,
+                         const state::Record& record,
+                         Family family) {
+  const std::optional<Ip> ours = OwnGateway(record, family);
+  if (!ours) {
+    return {};
+  }
+  for (const Route& route : container.Routes(link)) {
+    if (route.destination.prefix_length != 0 || !route.gateway ||
+        route.gateway->family() != family || route.gateway == ours ||
+        !container.IsUnanswered(link, *route.gateway)) {
+      continue;
+    }
+    return {{.text = Format("its default route leads to {}, which is not there", *route.gateway),
+             .fix = InsideFix(record,
+                              Format("{} route replace default via {}", IpTool(family), *ours))}};
+  }
+  return {};
+}
+
+// The other end takes no larger packets than its own MTU.
+Causes FindSmallerEnd(state::Host& host, const rtnl::Link& link, const state::Record& record) {
+  const std::optional<rtnl::Link> outside =
+      link.kind == "veth" ? host.net.FindLink(state::HostVethName(record.id)) : std::nullopt;
+  if (!outside || outside->index != link.peer || outside->mtu >= link.mtu) {
+    return {};
+  }
+  return {{.text = Format("the MTU of '{}' is {}, that of its other end '{}' {}: larger packets "
+                          "are lost",
+                          link.name,
+                          link.mtu,
+                          outside->name,
+                          outside->mtu),
+           .fix = InsideFix(record,
+                            Format("ip link set {} mtu {}", ShellWord(link.name), outside->mtu))}};
+}
+
+// An interface by which answers leave, too: of routes to everywhere with one priority the kernel
+// takes now this one and now that. nullopt if there is none but `own`.
+std::optional<rtnl::Link> FindOtherDefault(rtnl::Socket& container,
+                                           const rtnl::Link& own,
+                                           Family family) {
+  const auto has_default = [&](const rtnl::Link& link) {
+    return std::ranges::any_of(container.Routes(link), [&](const Route& route) {
+      return route.destination.prefix_length == 0 && route.destination.address.family() == family &&
+             route.table == kMainTable;
+    });
+  };
+  for (const rtnl::Link& link : container.Links()) {
+    if (link.index != own.index && has_default(link)) {
+      return link;
+    }
+  }
+  return std::nullopt;
+}
+
+// By the interface of another network, which drops what has not its own address.
+Causes FindOtherWay(state::Host& host,
+                    const rtnl::Link& other_way,
+                    const state::Record& record,
+                    const Ip& address) {
+  const std::optional<rtnl::Link> outside =
+      other_way.kind == "veth" ? host.net.FindLink(other_way.peer) : std::nullopt;
+  const std::optional<state::Record> other =
+      outside ? host.records.FindOwner(outside->name) : std::nullopt;
+  if (!other || !other->link.port.source_check || other->id == record.id ||
+      other->netns != record.netns) {
+    return {};
+  }
+  const std::optional<Ip> gateway = OwnGateway(record, address.family());
+  const std::string tool = IpTool(address.family());
+  return {{.text = Format("what it answers from {} leaves by '{}', and sourceCheck of network '{}' "
+                          "drops it",
+                          address,
+                          other_way.name,
+                          other->id.network),
+           .fix = !gateway
+                      ? Cat("publish the port in network ", other->id.network)
+                      : InsideFix(record,
+                                  Format("sh -c '{} rule add from {} lookup 100 && {} route add "
+                                         "default via {} table 100'",
+                                         tool,
+                                         address,
+                                         tool,
+                                         *gateway))}};
+}
+
+}  // namespace
+
+Causes FindInAnswers(state::Host& host,
+                     rtnl::Socket& container,
+                     const state::Record& record,
+                     const Journey& journey) {
+  const Ip& address = journey.port.container_ip;
+  const std::optional<rtnl::Link> own = container.FindLink(record.id.ifname);
+  if (!journey.client || !own || !Contains(AddressesOnly(container.Addresses(*own)), address)) {
+    return {};
+  }
+  const Ip& client = *journey.client;
+  const rtnl::RouteAnswer way = container.LookUpRoute({.destination = client, .source = address});
+  if (way.error != 0) {
+    Causes causes = FindBlockers(
+        container, address, client, Format("what it answers does not get to {}", client));
+    for (Cause& cause : causes) {
+      cause.fix = InsideFix(record, cause.fix);
+    }
+    return causes;
+  }
+  const std::optional<rtnl::Link> other_way =
+      way.link != own->index    ? container.FindLink(way.link)
+      : way.table == kMainTable ? FindOtherDefault(container, *own, address.family())
+                                : std::nullopt;
+  if (other_way) {
+    return FindOtherWay(host, *other_way, record, address);
+  }
+  Causes causes = FindAbsentGateway(container, *own, record, address.family());
+  Append(causes, FindSmallerEnd(host, *own, record));
+  return causes;
+}
+
+}  // namespace nomad_bridge::causes

@@ -1,0 +1,44 @@
+#include "plugin/causes/blockers.h"
+
+#include "base/text.h"
+
+namespace nomad_bridge::causes {
+namespace {
+
+constexpr std::uint32_t kLocalTable = 255;
+
+}  // namespace
+
+std::string TableWords(std::uint32_t table) {
+  return table == kMainTable || table == 0 ? "" : Cat(" table ", table);
+}
+
+Causes FindBlockers(rtnl::Socket& net,
+                    const Ip& address,
+                    const Ip& destination,
+                    const std::string& what) {
+  Causes causes;
+  const std::string tool = IpTool(address.family());
+  for (const rtnl::BlockingRule& rule : net.BlockingRules(address)) {
+    causes.push_back({.text = Format("{}: ip rule {} says {}", what, rule.priority, rule.action),
+                      .fix = Format("{} rule del priority {}", tool, rule.priority)});
+  }
+  for (const rtnl::BlockingRoute& route : net.BlockingRoutes(destination)) {
+    if (route.table != kLocalTable) {  // which is the kernel's own
+      causes.push_back(
+          {.text = Format("{}: the route to {} is {}", what, route.destination, route.type),
+           .fix = Format("{} route del {} {}{}",
+                         tool,
+                         route.type,
+                         route.destination,
+                         TableWords(route.table))});
+    }
+  }
+  if (causes.empty()) {
+    causes.push_back(
+        {.text = Cat(what, ": there is no route"), .fix = Format("{} route show table all", tool)});
+  }
+  return causes;
+}
+
+}  // namespace nomad_bridge::causes

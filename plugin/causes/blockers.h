@@ -1,0 +1,22 @@
+// Routes, and rules of policy routing, that keep packets from where they are to go.
+//
+// Errors   kKernel
+#pragma once
+
+#include "plugin/causes/journey.h"
+
+namespace nomad_bridge::causes {
+
+// Of packets from or to `address` that find no way to `destination` from where `net` is; `what` says
+// so: "no packet gets to 172.26.64.2". At least one.
+[[nodiscard]] Causes FindBlockers(rtnl::Socket& net,
+                                  const Ip& address,
+                                  const Ip& destination,
+                                  const std::string& what);
+
+constexpr std::uint32_t kMainTable = 254;
+
+// " table 77"; nothing for the main one.
+[[nodiscard]] std::string TableWords(std::uint32_t table);
+
+}  // namespace nomad_bridge::causes

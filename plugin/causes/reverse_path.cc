@@ -1,0 +1,68 @@
+#include "plugin/causes/reverse_path.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <sstream>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "netlink/core/sysctl.h"
+
+namespace nomad_bridge::causes {
+namespace {
+
+long ReversePathFilterOf(std::string_view name) {
+  const std::string value =
+      netlink::FindSysctl(Format("net/ipv4/conf/{}/rp_filter", name)).value_or("0");
+  return std::strtol(value.c_str(), nullptr, 10);
+}
+
+}  // namespace
+
+bool IsByReversePath(rtnl::Socket& net,
+                     const rtnl::RouteAnswer& answer,
+                     const rtnl::Link& link,
+                     const Ip& source) {
+  constexpr long kStrict = 1;
+  if (answer.error == EXDEV) {
+    return true;
+  }
+  // Since Linux 6.15 the answer is EINVAL, as to much else.
+  const bool is_strict =
+      std::max(ReversePathFilterOf("all"), ReversePathFilterOf(link.name)) == kStrict;
+  return answer.error == EINVAL && source.is_ipv4() && is_strict &&
+         net.LookUpRoute({.destination = source}).link != link.index;
+}
+
+Cause StrictReversePath(const rtnl::Link& link, const Ip& source) {
+  const std::string own = Format("net/ipv4/conf/{}/rp_filter", link.name);
+  // The greater of the two counts: 2 stands for loose.
+  return {.text = Format("what comes by '{}' from {} is dropped: the way back is another one, and "
+                         "rp_filter is strict ({}, or that of all)",
+                         link.name,
+                         source,
+                         own),
+          .fix = Cat("sysctl -w ", ShellWord(Cat(own, "=2")))};
+}
+
+// Pairs of lines, of names and of numbers: proc_pid_net(5), netstat.
+bool HasReversePathDropped() {
+  std::istringstream lines(FindFile("/proc/self/net/netstat").value_or(""));
+  std::string names;
+  std::string numbers;
+  while (std::getline(lines, names) && std::getline(lines, numbers)) {
+    std::istringstream name_words(names);
+    std::istringstream number_words(numbers);
+    std::string name;
+    std::string number;
+    while (name_words >> name && number_words >> number) {
+      if (name == "IPReversePathFilter") {
+        return number != "0";
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace nomad_bridge::causes

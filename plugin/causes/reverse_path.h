@@ -1,0 +1,20 @@
+// rp_filter: the kernel drops what comes by another link than the way back to its source.
+#pragma once
+
+#include "plugin/causes/journey.h"
+
+namespace nomad_bridge::causes {
+
+// Whether `answer`, to a query about what comes by `link` from `source`, is that of rp_filter.
+[[nodiscard]] bool IsByReversePath(rtnl::Socket& net,
+                                   const rtnl::RouteAnswer& answer,
+                                   const rtnl::Link& link,
+                                   const Ip& source);
+
+// What comes by `link` from `source` is dropped.
+[[nodiscard]] Cause StrictReversePath(const rtnl::Link& link, const Ip& source);
+
+// Whether this machine has dropped anything so since it started.
+[[nodiscard]] bool HasReversePathDropped();
+
+}  // namespace nomad_bridge::causes

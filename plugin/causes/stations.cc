@@ -1,0 +1,242 @@
+#include "plugin/causes/stations.h"
+
+#include <initializer_list>
+#include <utility>
+
+#include "base/list.h"
+#include "plugin/state/kernel_names.h"
+
+namespace nomad_bridge::causes {
+namespace {
+
+using nft::TableFamily;
+using Point = nft::Hook::Point;
+
+// The numbers of conntrack's bits. linux/netfilter/nf_conntrack_common.h
+constexpr std::uint32_t kDnatBit = 1U << 5U;
+constexpr std::uint32_t kAllStates = 0x7f;
+constexpr std::int32_t kOurPriority = -1;  // of chain forward
+constexpr std::int32_t kConntrackPriority = -200;
+constexpr std::int32_t kDnatPriority = -100;
+constexpr std::int32_t kSnatPriority = 100;
+constexpr std::uint8_t kSyn = 0x02;
+constexpr std::uint8_t kAck = 0x10;
+
+std::uint8_t NumberOf(portmap::Protocol protocol) {
+  return static_cast<std::uint8_t>(protocol);
+}
+
+// ---- packets
+
+nft::Packet PacketOf(const Journey& journey, std::uint32_t state, std::uint8_t tcp_flags) {
+  nft::Packet packet{.family = journey.family(), .protocol = NumberOf(journey.port.protocol)};
+  packet.ct_state = {.value = state, .known = kAllStates};
+  packet.ct_status = {.value = kDnatBit, .known = kDnatBit};
+  if (journey.port.protocol == portmap::Protocol::kTcp) {
+    packet.tcp_flags = tcp_flags;
+  }
+  return packet;
+}
+
+// To the port of the node.
+nft::Packet Arriving(const Journey& journey) {
+  nft::Packet packet = PacketOf(journey, nft::kCtNew, kSyn);
+  packet.source = journey.is_client_named ? journey.client : std::nullopt;
+  packet.source_port = kClientPort;
+  packet.destination = journey.node;
+  packet.destination_port = journey.port.host_port;
+  packet.ct_status.value = 0;
+  packet.is_local = true;
+  return packet;
+}
+
+// To the port of the container.
+nft::Packet Translated(const Journey& journey) {
+  nft::Packet packet = PacketOf(journey, nft::kCtNew, kSyn);
+  packet.source = journey.is_client_named ? journey.client : std::nullopt;
+  packet.source_port = kClientPort;
+  packet.destination = journey.port.container_ip;
+  packet.destination_port = journey.port.container_port;
+  return packet;
+}
+
+nft::Packet Answer(const Journey& journey) {
+  nft::Packet packet = PacketOf(journey, nft::kCtEstablished, kSyn | kAck);
+  packet.source = journey.port.container_ip;
+  packet.source_port = journey.port.container_port;
+  packet.destination = journey.is_client_named ? journey.client : std::nullopt;
+  packet.destination_port = kClientPort;
+  return packet;
+}
+
+nft::Packet Through(nft::Packet packet, const rtnl::Link& in, const rtnl::Link& out) {
+  packet.iifname = in.name;
+  packet.iif = in.index;
+  packet.oifname = out.name;
+  packet.oif = out.index;
+  return packet;
+}
+
+// Conntrack has not seen it yet, which rules are told as "invalid".
+nft::Packet BeforeConntrack(nft::Packet packet) {
+  packet.ct_state.value = nft::kCtInvalid;
+  packet.ct_status.value = 0;
+  return packet;
+}
+
+nft::Packet WithoutConntrack(nft::Packet packet) {
+  packet.ct_state = {};
+  packet.ct_status = {};
+  return packet;
+}
+
+// By our chain forward.
+nft::Packet Marked(nft::Packet packet, const state::Record& record, bool is_set) {
+  const std::uint32_t bit = std::uint32_t{1} << record.rules.forward_hook.accept_mark_bit;
+  packet.mark = {.value = is_set ? bit : 0, .known = bit};
+  return packet;
+}
+
+// ---- the way
+
+const rtnl::Link kNone;
+
+// `translated`: behind our chain prerouting.
+std::vector<Station> Prerouting(const nft::Packet& packet,
+                                const nft::Packet& translated,
+                                Direction direction) {
+  return {{.direction = direction, .packet = BeforeConntrack(packet), .last = kConntrackPriority},
+          {.direction = direction,
+           .packet = packet,
+           .first = kConntrackPriority + 1,
+           .last = kDnatPriority},
+          {.direction = direction, .packet = translated, .first = kDnatPriority + 1}};
+}
+
+std::vector<Station> Forward(const nft::Packet& packet,
+                             const state::Record& record,
+                             Direction direction) {
+  return {{.point = Point::kForward,
+           .direction = direction,
+           .packet = Marked(packet, record, false),
+           .last = kOurPriority - 1},
+          {.point = Point::kForward,
+           .direction = direction,
+           .packet = Marked(packet, record, true),
+           .accept_mark_bit = record.rules.forward_hook.accept_mark_bit,
+           .first = kOurPriority}};
+}
+
+std::vector<Station> OnBridge(const nft::Packet& packet,
+                              std::initializer_list<Point> points,
+                              Direction direction) {
+  std::vector<Station> stations;
+  for (const Point point : points) {
+    stations.push_back({.family = TableFamily::kBridge,
+                        .point = point,
+                        .direction = direction,
+                        .packet = WithoutConntrack(packet)});
+  }
+  return stations;
+}
+
+std::vector<Station> AtIngress(const nft::Packet& packet,
+                               Direction direction,
+                               const std::string& device) {
+  const Station station = {.family = TableFamily::kNetdev,
+                           .point = Point::kIngress,
+                           .direction = direction,
+                           .packet = WithoutConntrack(packet),
+                           .device = device};
+  Station of_inet = station;
+  of_inet.family = TableFamily::kInet;
+  of_inet.point = Point::kInetIngress;
+  return {station, of_inet};
+}
+
+Station AtEgress(const nft::Packet& packet, Direction direction, const std::string& device) {
+  return {.family = TableFamily::kNetdev,
+          .point = Point::kEgress,
+          .direction = direction,
+          .packet = WithoutConntrack(packet),
+          .device = device};
+}
+
+// Behind postrouting's translations the answer comes from the port of the node.
+std::vector<Station> Leaving(const nft::Packet& answer, const Journey& journey) {
+  nft::Packet published = answer;
+  published.source = journey.node;
+  published.source_port = journey.port.host_port;
+  return {{.point = Point::kPostrouting,
+           .direction = Direction::kAnswer,
+           .packet = answer,
+           .last = kSnatPriority},
+          {.point = Point::kPostrouting,
+           .direction = Direction::kAnswer,
+           .packet = published,
+           .first = kSnatPriority + 1},
+          AtEgress(published, Direction::kAnswer, journey.uplink->name)};
+}
+
+// The one called `name`; only that name if there is none.
+rtnl::Link LinkCalled(rtnl::Socket& net, const std::string& name) {
+  return (name.empty() ? std::nullopt : net.FindLink(name)).value_or(rtnl::Link{.name = name});
+}
+
+}  // namespace
+
+std::vector<Station> StationsOnNode(rtnl::Socket& net,
+                                    const state::Record& record,
+                                    const Journey& journey) {
+  constexpr Direction kRequest = Direction::kRequest;
+  constexpr Direction kAnswer = Direction::kAnswer;
+  const rtnl::Link bridge = LinkCalled(net, record.link.gateway_ifname);
+  const rtnl::Link veth = LinkCalled(net, state::HostVethName(record.id));
+  std::vector<Station> stations;
+  const nft::Packet translated = Translated(journey);
+  if (journey.uplink) {
+    const nft::Packet arriving = Through(Arriving(journey), *journey.uplink, kNone);
+    stations = AtIngress(arriving, kRequest, journey.uplink->name);
+    Append(stations, Prerouting(arriving, Through(translated, *journey.uplink, kNone), kRequest));
+    Append(stations, Forward(Through(translated, *journey.uplink, bridge), record, kRequest));
+  }
+  const nft::Packet entering = Through(translated, kNone, bridge);
+  stations.push_back({.point = Point::kPostrouting, .packet = entering});
+  stations.push_back(AtEgress(entering, kRequest, bridge.name));
+  const nft::Packet delivered = Through(translated, kNone, veth);
+  Append(stations, OnBridge(delivered, {Point::kOutput, Point::kPostrouting}, kRequest));
+  stations.push_back(AtEgress(delivered, kRequest, veth.name));
+  const nft::Packet answer = Through(Answer(journey), veth, kNone);
+  Append(stations, AtIngress(answer, kAnswer, veth.name));
+  Append(stations, OnBridge(answer, {Point::kPrerouting, Point::kInput}, kAnswer));
+  const nft::Packet from_bridge = Through(answer, bridge, kNone);
+  Append(stations, AtIngress(from_bridge, kAnswer, bridge.name));
+  Append(stations, Prerouting(from_bridge, from_bridge, kAnswer));
+  if (journey.uplink) {
+    const nft::Packet leaving = Through(answer, bridge, *journey.uplink);
+    Append(stations, Forward(leaving, record, kAnswer));
+    Append(stations, Leaving(Through(leaving, kNone, *journey.uplink), journey));
+  }
+  return stations;
+}
+
+std::vector<Station> StationsInContainer(rtnl::Socket& container,
+                                         const state::Record& record,
+                                         const Journey& journey) {
+  const rtnl::Link own = LinkCalled(container, record.id.ifname);
+  nft::Packet request = Through(Translated(journey), own, kNone);
+  request.ct_status.value = 0;  // of the container's own conntrack
+  request.is_local = true;
+  nft::Packet answer = Through(Answer(journey), kNone, own);
+  answer.ct_status.value = 0;
+  std::vector<Station> stations = AtIngress(request, Direction::kRequest, own.name);
+  Append(stations, Prerouting(request, request, Direction::kRequest));
+  stations.push_back({.point = Point::kInput, .packet = request});
+  for (const Point point : {Point::kOutput, Point::kPostrouting}) {
+    stations.push_back({.point = point, .direction = Direction::kAnswer, .packet = answer});
+  }
+  stations.push_back(AtEgress(answer, Direction::kAnswer, own.name));
+  return stations;
+}
+
+}  // namespace nomad_bridge::causes

@@ -1,0 +1,44 @@
+// The hooks that a connection's packets pass, in their order, each with the packet as it is there.
+//
+// Shapes  A packet is described as far as it is known before there is one (netlink/nft/packet_path.h).
+// Errors  kKernel
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "netlink/nft/packet_path.h"
+#include "plugin/causes/journey.h"
+
+namespace nomad_bridge::causes {
+
+// Of a client, as the kernel chooses one: not what a rule should name.
+constexpr std::uint16_t kClientPort = 49152;
+
+enum class Direction : std::uint8_t { kRequest, kAnswer };
+
+// One packet at one hook.
+struct Station {
+  nft::TableFamily family = nft::TableFamily::kAny;  // kAny: ip or ip6, and inet
+  nft::Hook::Point point = nft::Hook::Point::kPrerouting;
+  Direction direction = Direction::kRequest;
+  nft::Packet packet;
+  std::string device = {};                            // of an ingress or egress hook
+  std::optional<int> accept_mark_bit = std::nullopt;  // behind our chain, which has set it
+  // The priorities of chains that see it so.
+  std::int32_t first = std::numeric_limits<std::int32_t>::min();
+  std::int32_t last = std::numeric_limits<std::int32_t>::max();
+};
+
+[[nodiscard]] std::vector<Station> StationsOnNode(rtnl::Socket& net,
+                                                  const state::Record& record,
+                                                  const Journey& journey);
+
+[[nodiscard]] std::vector<Station> StationsInContainer(rtnl::Socket& container,
+                                                       const state::Record& record,
+                                                       const Journey& journey);
+
+}  // namespace nomad_bridge::causes

@@ -1,0 +1,196 @@
+#include <utility>
+
+#include "base/list.h"
+#include "base/text.h"
+#include "plugin/causes/blockers.h"
+#include "plugin/causes/reverse_path.h"
+#include "plugin/state/kernel_names.h"
+
+namespace nomad_bridge::causes {
+namespace {
+
+// BR_STATE_..., linux/if_bridge.h
+constexpr std::uint8_t kListening = 1;
+constexpr std::uint8_t kLearning = 2;
+
+// One look at the way between the node and the container.
+class WayLook {
+ public:
+  WayLook(state::Host& host, const state::Record& record, const Journey& journey)
+      : host_(host),
+        record_(record),
+        journey_(journey),
+        address_(journey.port.container_ip),
+        tool_(IpTool(journey.family())),
+        gateway_(record.link.gateway_ifname.empty()
+                     ? std::nullopt
+                     : host.net.FindLink(record.link.gateway_ifname)) {}
+
+  Causes Run() {
+    LookForSameAddress();
+    if (IsRoutedHere()) {
+      LookAtRoute();
+      LookAtNeighbour();
+      LookAtAnswers();
+    }
+    LookAtPort();
+    return std::move(causes_);
+  }
+
+ private:
+  // The bridge stands in no VRF, and has a gateway of ours.
+  [[nodiscard]] bool IsRoutedHere() const {
+    return gateway_ && gateway_->master == 0 && !record_.link.gateways.empty();
+  }
+
+  void Add(const std::string& text, const std::string& fix) { causes_.push_back({text, fix}); }
+  void AddAll(Causes more) {
+    for (Cause& cause : more) {
+      causes_.push_back(std::move(cause));
+    }
+  }
+
+  void LookForSameAddress() {
+    if (!Contains(host_.net.LocalAddresses(journey_.family()), address_)) {
+      return;
+    }
+    for (const rtnl::Link& link : host_.net.Links()) {
+      for (const Cidr& own : host_.net.Addresses(link)) {
+        if (own.address == address_) {
+          Add(Format("this node itself has {}, on '{}'", address_, link.name),
+              Format("{} address del {} dev {}", tool_, own, ShellWord(link.name)));
+        }
+      }
+    }
+  }
+
+  void LookAtRoute() {
+    const rtnl::RouteAnswer way = host_.net.LookUpRoute({.destination = address_});
+    if (way.error != 0) {
+      return AddAll(
+          FindBlockers(host_.net, address_, address_, Format("no packet gets to {}", address_)));
+    }
+    if (way.link == gateway_->index || way.link == rtnl::kLoopbackIndex) {
+      return;  // lo: the node has the address
+    }
+    const std::optional<rtnl::Link> wrong = host_.net.FindLink(way.link);
+    if (!wrong) {
+      return;
+    }
+    std::optional<Route> nearest;
+    for (const Route& route : host_.net.Routes(*wrong)) {
+      const bool is_nearer =
+          !nearest || route.destination.prefix_length > nearest->destination.prefix_length;
+      if (route.table == way.table && route.destination.Contains(address_) && is_nearer) {
+        nearest = route;
+      }
+    }
+    Add(Format("the route to {} leads out of '{}', not of '{}'",
+               address_,
+               wrong->name,
+               gateway_->name),
+        nearest ? Format("{} route del {} dev {}{}",
+                         tool_,
+                         nearest->destination,
+                         ShellWord(wrong->name),
+                         TableWords(way.table))
+                : Format("{} route add {} dev {}",
+                         tool_,
+                         Cidr::Host(address_),
+                         ShellWord(gateway_->name)));
+  }
+
+  void LookAtNeighbour() {
+    const std::optional<rtnl::Neighbour> neighbour = host_.net.FindNeighbour(*gateway_, address_);
+    const Mac expected = record_.ContainerMac();
+    if (!neighbour || neighbour->mac == expected || !record_.Has(cni::Part::kLink)) {
+      return;
+    }
+    const std::string ifname = ShellWord(gateway_->name);
+    if (neighbour->permanent) {
+      Add(Format("a permanent neighbour entry on '{}' has {} at {}, not at {}",
+                 gateway_->name,
+                 address_,
+                 neighbour->mac.Text(),
+                 expected.Text()),
+          Format("{} neigh del {} dev {}", tool_, address_, ifname));
+    } else {
+      // What is its for this node alone: the other machine keeps its link.
+      Add(Format("{} is at {} for this node, not at {}: another machine on '{}' has it, too",
+                 address_,
+                 neighbour->mac.Text(),
+                 expected.Text(),
+                 gateway_->name),
+          Format("{} neigh replace {} lladdr {} dev {} nud permanent",
+                 tool_,
+                 address_,
+                 expected.Text(),
+                 ifname));
+    }
+  }
+
+  void LookAtAnswers() {
+    if (!journey_.client || !journey_.uplink) {
+      return;
+    }
+    const Ip& client = *journey_.client;
+    const rtnl::RouteAnswer back = host_.net.LookUpRoute(
+        {.destination = client, .source = address_, .input_link = gateway_->index});
+    if (IsByReversePath(host_.net, back, *gateway_, address_)) {
+      causes_.push_back(StrictReversePath(*gateway_, address_));
+    } else if (back.error != 0) {
+      AddAll(FindBlockers(host_.net, address_, client, Format("answers get not to {}", client)));
+    }
+  }
+
+  void LookAtPort() {
+    if (record_.link.bridge.empty() || !record_.IsLive(cni::Part::kLink)) {
+      return;
+    }
+    const std::optional<rtnl::Link> veth = host_.net.FindLink(state::HostVethName(record_.id));
+    const std::optional<rtnl::Link> bridge = host_.net.FindLink(record_.link.bridge);
+    if (!veth || !bridge) {
+      return;  // a reconcile says so
+    }
+    if (veth->operational && veth->master == bridge->index && !veth->forwarding) {
+      LookAtPortState(*veth, *bridge);
+    }
+    if (veth->mtu < bridge->mtu) {
+      Add(Format("the MTU of '{}' is {}, that of '{}' {}: larger packets are lost",
+                 veth->name,
+                 veth->mtu,
+                 bridge->name,
+                 bridge->mtu),
+          Format("ip link set {} mtu {}", veth->name, bridge->mtu));
+    }
+  }
+
+  // Without a spanning tree a port stays in the state that it is in.
+  void LookAtPortState(const rtnl::Link& veth, const rtnl::Link& bridge) {
+    const bool is_held_back = veth.port_state == kListening || veth.port_state == kLearning;
+    Add(Format("bridge port '{}' does not forward{}",
+               veth.name,
+               is_held_back ? " yet: the spanning tree of its bridge holds it back" : ""),
+        Format("{}bridge link set dev {} state 3",
+               is_held_back
+                   ? Format("ip link set {} type bridge stp_state 0 && ", ShellWord(bridge.name))
+                   : "",
+               veth.name));
+  }
+
+  state::Host& host_;
+  const state::Record& record_;
+  const Journey& journey_;
+  const Ip& address_;
+  std::string tool_;
+  std::optional<rtnl::Link> gateway_;
+  Causes causes_;
+};
+
+}  // namespace
+
+Causes FindToContainer(state::Host& host, const state::Record& record, const Journey& journey) {
+  return WayLook(host, record, journey).Run();
+}
+
+}  // namespace nomad_bridge::causes

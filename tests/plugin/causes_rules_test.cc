@@ -1,0 +1,203 @@
+// Rules of others that end what a published port gets or answers: each row adds one, which traffic shows; inspect
+// names it, and the fix that it prints, pasted into a shell, heals it.
+#include "tests/plugin/causes_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class RuleThatEnds : public CausesWorld {};
+
+TEST_P(RuleThatEnds, IsNamedAndItsFixHeals) {
+  BreakAndHeal(GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules,
+    RuleThatEnds,
+    ::testing::ValuesIn(std::vector<Cause>{
+        {"PolicyAfterOurs",
+         "nft 'table inet mine { chain forward { type filter hook forward priority 10; policy "
+         "drop; }; }'",
+         "on the node, chain forward of table inet mine (policy drop) drops what comes for the "
+         "port",
+         "forward.foreign"},
+        {"PolicyBeforeOurs",
+         "nft 'table inet mine { chain forward { type filter hook forward priority -10; policy "
+         "drop; }; }'",
+         "on the node, chain forward of table inet mine (policy drop) drops what comes",
+         "ports.blocked"},
+        {"RawTable",
+         "nft 'table ip mine { chain early { type filter hook prerouting priority raw; tcp dport "
+         "8080 drop; }; }'",
+         "on the node, chain early of table ip mine (rule with handle 2) drops what comes for the "
+         "port",
+         "ports.blocked"},
+        {"InvalidBeforeConntrack",
+         "nft 'table inet mine { chain early { type filter hook prerouting priority raw; ct state "
+         "invalid drop; }; }'",
+         "chain early of table inet mine (rule with handle 2) drops what comes",
+         "ports.blocked"},
+        {"Set",
+         "nft 'table inet mine { set s { type inet_service; flags interval; elements = { "
+         "8000-9000 }; }; chain p { type filter hook prerouting priority mangle; tcp dport @s "
+         "drop; }; }'",
+         "chain p of table inet mine (rule with handle 3) drops what comes",
+         "ports.blocked"},
+        {"VerdictMap",
+         "nft 'table inet mine { chain no { reject; }; chain p { type filter hook forward priority "
+         "filter; ip daddr . tcp dport vmap { ADDRESS . 80 : goto no }; }; }'",
+         "chain no of table inet mine (rule with handle",
+         "ports.blocked"},
+        {"IptablesRaw",
+         "iptables -t raw -I PREROUTING -p tcp -m multiport --dports 80,8080 -j DROP",
+         "chain PREROUTING of table ip raw (rule with handle",
+         "ports.blocked"},
+        {"IptablesMangle",
+         "iptables -t mangle -I PREROUTING -p tcp --dport 8080 -j DROP",
+         "chain PREROUTING of table ip mangle (rule with handle",
+         "ports.blocked"},
+        {"IptablesForward",
+         "iptables -I FORWARD -d ADDRESS -p tcp --dport 80 -j REJECT",
+         "chain FORWARD of table ip filter (rule with handle",
+         "ports.blocked"},
+        {"IptablesState",
+         "iptables -I FORWARD -m conntrack --ctstate NEW -j DROP",
+         "chain FORWARD of table ip filter (rule with handle",
+         "ports.blocked"},
+        {"IptablesAnswers",
+         "iptables -I FORWARD -s ADDRESS -j DROP",
+         "drops what the port answers",
+         "ports.blocked"},
+        {"IptablesPostrouting",
+         "iptables -t mangle -I POSTROUTING -d ADDRESS -j DROP",
+         "chain POSTROUTING of table ip mangle (rule with handle",
+         "ports.blocked"},
+        {"AdminChain",
+         "iptables -I NOMAD-ADMIN -p tcp --dport 80 -j DROP",
+         "chain NOMAD-ADMIN of table ip filter (rule with handle",
+         "ports.blocked"},
+        {"NoTrack",
+         "iptables -t raw -I PREROUTING -p tcp --dport 8080 -j CT --notrack",
+         "chain PREROUTING of table ip raw (rule with handle 2) does not track what comes for the "
+         "port",
+         "ports.blocked"},
+        {"NoTrackByNft",
+         "nft 'table ip mine { chain early { type filter hook prerouting priority raw; tcp dport "
+         "8080 notrack; }; }'",
+         "does not track what comes for the port",
+         "ports.blocked"},
+        {"Redirect",
+         "nft 'table ip mine { chain p { type nat hook prerouting priority -110; tcp dport 8080 "
+         "redirect to :9999; }; }'",
+         "chain p of table ip mine (rule with handle 2) redirects what comes for the port",
+         "ports.blocked"},
+        {"Dnat",
+         "nft 'table ip mine { chain p { type nat hook prerouting priority -110; tcp dport 8080 "
+         "dnat to 198.51.100.77:80; }; }'",
+         "redirects what comes for the port",
+         "ports.blocked"},
+        {"Bridge",
+         "nft 'table bridge mine { chain o { type filter hook output priority 0; ip daddr ADDRESS "
+         "drop; }; }'",
+         "chain o of table bridge mine (rule with handle 2) drops what comes for the port",
+         "ports.blocked"},
+        {"BridgeAnswers",
+         "nft 'table bridge mine { chain p { type filter hook prerouting priority 0; iifname VETH "
+         "tcp sport 80 drop; }; }'",
+         "chain p of table bridge mine (rule with handle 2) drops what the port answers",
+         "ports.blocked"},
+        {"Netdev",
+         "nft 'table netdev mine { chain i { type filter hook ingress device uplink priority 0; "
+         "tcp dport 8080 drop; }; }'",
+         "chain i of table netdev mine (rule with handle 2) drops what comes for the port",
+         "ports.blocked"},
+        {"ContainerInput",
+         "nft 'table inet mine { chain i { type filter hook input priority 0; policy drop; iif lo "
+         "accept; }; }'",
+         "in the container, chain i of table inet mine (policy drop) drops what comes for the "
+         "port",
+         ""},
+        {"ContainerIptables",
+         "iptables -A OUTPUT -p tcp --sport 80 -j DROP",
+         "in the container, chain OUTPUT of table ip filter (rule with handle",
+         ""},
+
+        {"InetIngress",
+         "nft 'table inet mine { chain i { type filter hook ingress device uplink priority 0; tcp "
+         "dport 8080 drop; }; }'",
+         "on the node, chain i of table inet mine (rule with handle 2) drops what comes for the "
+         "port",
+         "ports.blocked"},
+        {"NetdevOfTheBridge",
+         "nft 'table netdev mine { chain i { type filter hook ingress device nomad priority 0; ip "
+         "saddr ADDRESS drop; }; }'",
+         "chain i of table netdev mine (rule with handle 2) drops what the port answers",
+         "ports.blocked"},
+        {"NetdevOfThePort",
+         "nft 'table netdev mine { chain i { type filter hook ingress device VETH priority 0; ip "
+         "saddr ADDRESS drop; }; }'",
+         "chain i of table netdev mine (rule with handle 2) drops what the port answers",
+         "ports.blocked"},
+        {"Egress",
+         "nft 'table netdev mine { chain e { type filter hook egress device uplink priority 0; tcp "
+         "sport 8080 drop; }; }'",
+         "chain e of table netdev mine (rule with handle 2) drops what the port answers",
+         "ports.blocked"},
+        {"EgressOfTheBridge",
+         "nft 'table netdev mine { chain e { type filter hook egress device nomad priority 0; ip "
+         "daddr ADDRESS drop; }; }'",
+         "chain e of table netdev mine (rule with handle 2) drops what comes for the port",
+         "ports.blocked"},
+        {"BehindOurDnat",
+         "nft 'table inet mine { chain p { type filter hook prerouting priority 0; ip daddr "
+         "ADDRESS tcp dport 80 drop; }; }'",
+         "chain p of table inet mine (rule with handle 2) drops what comes for the port",
+         "ports.blocked"},
+        {"BehindSnat",
+         "nft 'table inet mine { chain p { type filter hook postrouting priority 200; tcp sport "
+         "8080 drop; }; }'",
+         "chain p of table inet mine (rule with handle 2) drops what the port answers",
+         "ports.blocked"},
+        {"BeforeOurJump",
+         "iptables -I FORWARD -j DROP",
+         "chain FORWARD of table ip filter (rule with handle",
+         "ports.blocked"},
+        {"DockerUser",
+         "iptables -N DOCKER-USER; iptables -I FORWARD -j DOCKER-USER; iptables -A DOCKER-USER -i "
+         "uplink -j DROP",
+         "chain DOCKER-USER of table ip filter (rule with handle",
+         "ports.blocked"},
+        {"Ip6tables",
+         "ip6tables -I FORWARD -p tcp --dport 80 -j DROP",
+         "chain FORWARD of table ip6 filter (rule with handle",
+         "ports.blocked",
+         Way::kTcp6},
+        {"Nft6",
+         "nft 'table ip6 mine { chain early { type filter hook prerouting priority raw; tcp dport "
+         "8080 drop; }; }'",
+         "chain early of table ip6 mine (rule with handle 2) drops what comes for the port",
+         "ports.blocked",
+         Way::kTcp6},
+        {"Udp",
+         "nft 'table inet mine { chain early { type filter hook prerouting priority mangle; udp "
+         "dport 8080 drop; }; }'",
+         "chain early of table inet mine (rule with handle 2) drops what comes for the port",
+         "ports.blocked",
+         Way::kLarge},
+        {"OneClient",
+         "nft 'table inet mine { chain early { type filter hook prerouting priority mangle; ip "
+         "saddr 203.0.113.0/24 drop; }; }'",
+         "chain early of table inet mine (rule with handle 2) drops what comes for the port",
+         "",
+         Way::kFar},
+        {"ContainerEgress",
+         "nft 'table netdev mine { chain e { type filter hook egress device eth0 priority 0; tcp "
+         "sport 80 drop; }; }'",
+         "in the container, chain e of table netdev mine (rule with handle 2) drops what the port "
+         "answers",
+         ""},
+    }),
+    kNameOf);
+
+}  // namespace
+}  // namespace nomad_bridge::test

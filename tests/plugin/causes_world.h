@@ -1,0 +1,135 @@
+// An allocation whose published ports answer, and what an operator does once they do not.
+//
+//   8080 tcp and udp, of both families, and 198.51.100.9:8081 alone: they lead to port 80. On tcp it
+//   says "hello", on udp more than fits into one packet.
+#pragma once
+
+#include <regex>
+
+#include "tests/plugin/cli_world.h"
+
+namespace nomad_bridge::test {
+
+constexpr const char* kSecondIp4 = "198.51.100.9";
+// Behind the outside, not on the uplink's subnet.
+constexpr const char* kFarIp4 = "203.0.113.5";
+
+// How traffic shows it.
+enum class Way { kTcp, kTcp6, kLarge, kSecond, kFar };
+
+struct Cause : Named {
+  // Run by sh, on the host, or in the container if the name begins with "Container". VETH is the
+  // host's end of its pair, ADDRESS its address.
+  std::string damage;
+  std::string says;    // inspect, first of all
+  std::string doctor;  // the check that says something, too
+  Way way = Way::kTcp;
+};
+
+class CausesWorld : public CliWorld, public ::testing::WithParamInterface<Cause> {
+ protected:
+  void SetUp() override {
+    host().Must({"ip", "address", "add", Cat(kSecondIp4, "/24"), "dev", "uplink"});
+    outside().Must({"ip", "address", "add", Cat(kFarIp4, "/32"), "dev", "lo"});
+    const json result =
+        Attach(Publish({Port(8080, 80), Port(8080, 80, "udp"), Port(8081, 80, "tcp", kSecondIp4)},
+                       DualStack()),
+               As(kAllocation, container(), NomadArgs("billing", kAllocation)));
+    address_ = AddressOf(result);
+    veth_ = HostVethOf(result);
+    Serve(container(), Protocol::kTcp, {"::"}, 80, "hello");
+    Serve(container(), Protocol::kUdp, {"0.0.0.0"}, 80, large_);
+  }
+
+  [[nodiscard]] std::string Filled(std::string text) const {
+    text = std::regex_replace(text, std::regex("VETH"), veth_);
+    return std::regex_replace(text, std::regex("ADDRESS"), address_);
+  }
+
+  [[nodiscard]] bool Answers(Way way, std::chrono::milliseconds patience) {
+    Call call{.to = kHostIp4, .port = 8080, .patience = patience};
+    switch (way) {
+      case Way::kTcp:
+        break;
+      case Way::kTcp6:
+        call.to = kHostIp6;
+        break;
+      case Way::kLarge:
+        call.protocol = Protocol::kUdp;
+        break;
+      case Way::kSecond:
+        call = {.to = kSecondIp4, .port = 8081, .patience = patience};
+        break;
+      case Way::kFar:
+        call.from = kFarIp4;
+        break;
+    }
+    return test::Ask(outside(), call).has_value();
+  }
+  [[nodiscard]] bool Answers(Way way) { return Answers(way, std::chrono::milliseconds(1500)); }
+
+  // What inspect says of it.
+  [[nodiscard]] json Diagnose(Way way) {
+    const Outcome outcome = RunLine(Cat("inspect -json ",
+                                        way == Way::kSecond ? "8081" : "8080",
+                                        way == Way::kFar ? Cat(" -from ", kFarIp4) : ""));
+    const json diagnosis = At(outcome.json, "/attachments/0/diagnosis");
+    EXPECT_EQ(outcome.exit_code, diagnosis.value("causes", json::array()).empty() ? 0 : 1)
+        << outcome;
+    return diagnosis;
+  }
+
+  void Paste(const std::string& fix) {
+    const std::string binary = Line({}).argv.front();
+    const std::string path = Cat("PATH=", binary.substr(0, binary.rfind('/')), ":$PATH; ");
+    host().Must({"sh", "-e", "-c", Cat(path, fix)});
+    // A link that was set up has its carrier a moment later.
+    EXPECT_TRUE(Soon([&] { return LinkOn(host(), "uplink").at("operstate") == "UP"; }));
+  }
+
+  // As an operator does who reads them: each that it prints first, until it prints none.
+  void PasteFixes(Way way) {
+    constexpr int kMost = 12;
+    json causes;
+    for (int i = 0; i < kMost; ++i) {
+      causes = Diagnose(way).value("causes", json::array());
+      if (causes.empty()) {
+        return;
+      }
+      Paste(causes.at(0).at("fix"));
+    }
+    ADD_FAILURE() << causes;
+  }
+
+  // Those that doctor has something to say by.
+  [[nodiscard]] std::set<std::string> DoctorsChecks() {
+    std::set<std::string> checks;
+    const json document = RunLine("doctor -json").json;
+    for (const json& check : document.value("checks", json::array())) {
+      if (check.at("verdict") != "ok") {
+        checks.insert(check.at("check"));
+      }
+    }
+    return checks;
+  }
+
+  void BreakAndHeal(const Cause& cause) {
+    ASSERT_TRUE(Answers(cause.way));
+    ASSERT_EQ(Diagnose(cause.way).at("cause"), nullptr);
+    Node& where = cause.name.starts_with("Container") ? container() : host();
+    where.Must({"sh", "-e", "-c", Filled(cause.damage)});
+    EXPECT_FALSE(Answers(cause.way, std::chrono::milliseconds(250)));
+    const json said = Diagnose(cause.way).at("cause");
+    EXPECT_THAT(said.is_string() ? said.get<std::string>() : "", HasSubstr(Filled(cause.says)));
+    EXPECT_TRUE(cause.doctor.empty() || DoctorsChecks().contains(cause.doctor));
+    PasteFixes(cause.way);
+    EXPECT_TRUE(Answers(cause.way));
+  }
+
+  static constexpr const char* kAllocation = "5f3c1a2b-0000-4000-8000-000000000001";
+  const std::string large_ = std::string(3000, 'x');
+  std::string address_;
+  std::string veth_;
+};
+
+}  // namespace nomad_bridge::test
