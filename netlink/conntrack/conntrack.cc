@@ -147,8 +147,7 @@ void ForgetEntry(netlink::RequestSocket& socket, Family family, const netlink::A
       message.PutBytes(attribute == CTA_TUPLE_ORIG ? NLA_F_NESTED | attribute : attribute, value);
     }
   }
-  socket.TransactOrThrow(
-      message, "cannot remove a stale UDP entry from conntrack", {ENOENT, EBUSY});
+  socket.TransactOrThrow(message, "cannot remove an entry from conntrack", {ENOENT, EBUSY});
 }
 
 void ForgetIn(netlink::RequestSocket& socket, Family family, const std::set<UdpFlows>& flows) {
@@ -166,6 +165,27 @@ void ForgetIn(netlink::RequestSocket& socket, Family family, const std::set<UdpF
   });
 }
 
+// Who answers is whom the packets reach.
+Endpoint ReadAnswerer(const netlink::Attributes& entry) {
+  const netlink::Attributes tuple = entry.Inside(CTA_TUPLE_REPLY);
+  const netlink::Attributes protocol = tuple.Inside(CTA_TUPLE_PROTO);
+  return {.protocol = protocol.U8(CTA_PROTO_NUM).value_or(0),
+          .address =
+              ReadAddress(tuple.Inside(CTA_TUPLE_IP), CTA_IP_V4_SRC, CTA_IP_V6_SRC).value_or(Ip()),
+          .port = protocol.U16Be(CTA_PROTO_SRC_PORT).value_or(0)};
+}
+
+// Every entry of the family.
+void ForEachEntry(netlink::RequestSocket& socket,
+                  Family family,
+                  const std::function<void(const netlink::Attributes&)>& read) {
+  const netlink::Message request = ConntrackMessage(IPCTNL_MSG_CT_GET, NLM_F_DUMP, family);
+  const netlink::Reply reply =
+      socket.TransactOrThrow(request, "cannot list the entries of conntrack", {EINVAL});
+  netlink::ForEachMessage<nfgenmsg>(
+      reply, [&](const auto&, const netlink::Attributes& entry) { read(entry); });
+}
+
 }  // namespace
 
 Conntrack Conntrack::In(const netlink::Netns& ns) {
@@ -175,23 +195,31 @@ Conntrack Conntrack::In(const netlink::Netns& ns) {
 std::vector<std::size_t> Conntrack::CountAnsweredBy(const std::vector<Endpoint>& endpoints) {
   std::vector<std::size_t> counts(endpoints.size());
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
-    const netlink::Message request = ConntrackMessage(IPCTNL_MSG_CT_GET, NLM_F_DUMP, family);
-    const netlink::Reply reply =
-        socket_.TransactOrThrow(request, "cannot list the entries of conntrack", {EINVAL});
-    netlink::ForEachMessage<nfgenmsg>(reply, [&](const auto&, const netlink::Attributes& entry) {
-      const netlink::Attributes tuple = entry.Inside(CTA_TUPLE_REPLY);
-      const netlink::Attributes protocol = tuple.Inside(CTA_TUPLE_PROTO);
-      const Endpoint source{
-          .protocol = protocol.U8(CTA_PROTO_NUM).value_or(0),
-          .address =
-              ReadAddress(tuple.Inside(CTA_TUPLE_IP), CTA_IP_V4_SRC, CTA_IP_V6_SRC).value_or(Ip()),
-          .port = protocol.U16Be(CTA_PROTO_SRC_PORT).value_or(0)};
+    ForEachEntry(socket_, family, [&](const netlink::Attributes& entry) {
+      const Endpoint source = ReadAnswerer(entry);
       for (std::size_t i = 0; i < endpoints.size(); ++i) {
         counts[i] += endpoints[i] == source ? 1 : 0;
       }
     });
   }
   return counts;
+}
+
+std::size_t Conntrack::Cut(const std::function<bool(const Connection&)>& is_cut) {
+  std::size_t count = 0;
+  for (const Family family : {Family::kIpv4, Family::kIpv6}) {
+    ForEachEntry(socket_, family, [&](const netlink::Attributes& entry) {
+      const Endpoint to = ReadAnswerer(entry);
+      const std::optional<Ip> from = ReadAddress(
+          entry.Inside(CTA_TUPLE_ORIG).Inside(CTA_TUPLE_IP), CTA_IP_V4_SRC, CTA_IP_V6_SRC);
+      if (from &&
+          is_cut({.protocol = to.protocol, .from = *from, .to = to.address, .port = to.port})) {
+        ForgetEntry(socket_, family, entry);
+        ++count;
+      }
+    });
+  }
+  return count;
 }
 
 void Conntrack::Forget(const std::vector<UdpFlows>& flows) {

@@ -20,6 +20,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -59,6 +60,17 @@ struct Endpoint {
   auto operator<=>(const Endpoint&) const = default;
 };
 
+// A connection by who began it, and whom its packets reach, translated or not. Without ports for
+// protocols that have none.
+struct Connection {
+  std::uint8_t protocol = 0;  // IPPROTO_*
+  Ip from;
+  Ip to;
+  std::uint16_t port = 0;  // of `to`
+
+  auto operator<=>(const Connection&) const = default;
+};
+
 class Conntrack {
  public:
   [[nodiscard]] static Conntrack In(const netlink::Netns& ns);
@@ -67,6 +79,10 @@ class Conntrack {
   // How many entries have their answers from each of `endpoints`, in their order. Lists all
   // entries: for commands that people type.
   [[nodiscard]] std::vector<std::size_t> CountAnsweredBy(const std::vector<Endpoint>& endpoints);
+
+  // Removes every entry for which `is_cut` is true, and returns how many. What is sent on after that
+  // begins anew. Lists all entries.
+  std::size_t Cut(const std::function<bool(const Connection&)>& is_cut);
 
   // Removes every entry that any of `flows` matches.
   void Forget(const std::vector<UdpFlows>& flows);
