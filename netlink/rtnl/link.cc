@@ -144,6 +144,14 @@ void Socket::Change(const Link& link, const LinkChange& change) {
   if (change.port) {
     note(PutPortFlags(message, *change.port));
   }
+  if (change.nf_call) {
+    note("nf_call_iptables and nf_call_ip6tables ", OnOff(*change.nf_call));
+    const netlink::Nest info(message, IFLA_LINKINFO);
+    message.PutText(IFLA_INFO_KIND, "bridge");
+    const netlink::Nest data(message, IFLA_INFO_DATA);
+    message.PutU8(IFLA_BR_NF_CALL_IPTABLES, *change.nf_call ? 1 : 0);
+    message.PutU8(IFLA_BR_NF_CALL_IP6TABLES, *change.nf_call ? 1 : 0);
+  }
   if (!wanted.empty()) {
     socket_.TransactOrThrow(message, Format("cannot set interface '{}': {}", link.name, wanted));
   }

@@ -79,6 +79,7 @@ struct Link {
   bool promiscuous = false;     // IFF_PROMISC was set on it
   int master = 0;               // index of the bridge it is a port of
   bool vlan_filtering = false;  // bridge
+  bool nf_call = false;         // bridge: nf_call_iptables and nf_call_ip6tables, both of it alone
   bool has_id = false;          // bridge: its id holds a MAC, that of a port or one that was set
   PortFlags port;               // bridge port
   bool locked = false;          // bridge port: see LockPort()
@@ -101,6 +102,9 @@ struct LinkChange {
   std::optional<int> master;         // 0 takes it out of its bridge
   std::optional<std::string> alias;  // at most 255 bytes
   std::optional<PortFlags> port;     // the link must be a port already
+  // Of a bridge: whether what passes between its ports passes nf_tables' inet chains, for IPv4 and
+  // IPv6, whatever the node's sysctls say.
+  std::optional<bool> nf_call;
 };
 
 // A port's membership in some VLANs, as the kernel lists it.
