@@ -44,14 +44,14 @@ std::vector<OwnSet> SetsOf(const Contributors& contributors) {
 Tables Assemble(const Contributors& contributors, int accept_mark_bit) {
   Tables tables;
   for (const Contributor* const contributor : contributors) {
-    auto& [id, sets, chains] = TableIn(tables, TableId(contributor->table));
+    nft::Table& table = TableIn(tables, TableId(contributor->table));
     for (OwnSet& own : SetsOf({contributor})) {
-      sets.push_back(std::move(own.set));
+      table.sets.push_back(std::move(own.set));
     }
     for (nft::Chain& chain : contributor->chains(accept_mark_bit)) {
-      const auto earlier = std::ranges::find(chains, chain.name, &nft::Chain::name);
-      if (earlier == chains.end()) {
-        chains.push_back(std::move(chain));
+      const auto earlier = std::ranges::find(table.chains, chain.name, &nft::Chain::name);
+      if (earlier == table.chains.end()) {
+        table.chains.push_back(std::move(chain));
       } else {
         Append(earlier->rules, std::move(chain.rules));
       }

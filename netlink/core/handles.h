@@ -11,6 +11,7 @@
 
 #include <libnftnl/chain.h>
 #include <libnftnl/expr.h>
+#include <libnftnl/object.h>
 #include <libnftnl/rule.h>
 #include <libnftnl/set.h>
 #include <libnftnl/table.h>
@@ -39,6 +40,7 @@ using NftnlElements = Handle<nftnl_set_elems_iter, nftnl_set_elems_iter_destroy>
 using NftnlRule = Handle<nftnl_rule, nftnl_rule_free>;
 using NftnlExpression = Handle<nftnl_expr, nftnl_expr_free>;
 using NftnlExpressions = Handle<nftnl_expr_iter, nftnl_expr_iter_destroy>;
+using NftnlObject = Handle<nftnl_obj, nftnl_obj_free>;
 using NftnlUserData = Handle<nftnl_udata_buf, nftnl_udata_buf_free>;
 
 // libnl

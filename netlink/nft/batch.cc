@@ -5,6 +5,7 @@
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netlink.h>
 
+#include "base/list.h"
 #include "base/text.h"
 
 namespace nomad_bridge::nft {
@@ -43,6 +44,16 @@ void Batch::AddSet(const TableId& table, const Set& set) {
 void Batch::DeleteSet(const TableId& table, const std::string& set) {
   const std::string label = Format("delete set '{}' of table {}", set, Text(table));
   Add(NFT_MSG_DELSET, 0, table, label).object = Set{.name = set};
+}
+
+void Batch::AddCounter(const TableId& table, const Counter& counter) {
+  const std::string label = Format("add counter '{}' to table {}", counter.name, Text(table));
+  Add(NFT_MSG_NEWOBJ, NLM_F_CREATE, table, label).object = counter;
+}
+
+void Batch::DeleteCounter(const TableId& table, const std::string& counter) {
+  const std::string label = Format("delete counter '{}' of table {}", counter, Text(table));
+  Add(NFT_MSG_DELOBJ, 0, table, label).object = Counter{.name = counter};
 }
 
 void Batch::AddChain(const TableId& table, const Chain& chain) {
@@ -87,6 +98,10 @@ void Batch::AddElement(const TableId& table, const Element& element) {
 void Batch::DeleteElement(const TableId& table, const Element& element) {
   const std::string label = Format("delete {} from table {}", Named(element), Text(table));
   Add(NFT_MSG_DELSETELEM, 0, table, label).object = element;
+}
+
+void Batch::Append(Batch more) {
+  nomad_bridge::Append(messages_, std::move(more.messages_));
 }
 
 }  // namespace nomad_bridge::nft

@@ -29,7 +29,7 @@ struct BatchMessage {
   std::uint32_t table_flags = 0;        // of AddTable
   std::string chain;                    // of what is about rules
   std::optional<std::uint64_t> handle;  // DeleteRule; without it every rule of the chain is meant
-  std::variant<std::monostate, Set, Chain, Rule, Element> object;
+  std::variant<std::monostate, Set, Chain, Rule, Element, Counter> object;
 };
 
 class Batch {
@@ -40,6 +40,10 @@ class Batch {
   void AddSet(const TableId& table, const Set& set);
   // By then no rule may name it.
   void DeleteSet(const TableId& table, const std::string& set);
+  // One that is there goes on counting, with the comment that it has.
+  void AddCounter(const TableId& table, const Counter& counter);
+  // By then no rule may refer to it.
+  void DeleteCounter(const TableId& table, const std::string& counter);
   // Without its rules.
   void AddChain(const TableId& table, const Chain& chain);
   // Takes every rule out of the chain.
@@ -52,6 +56,9 @@ class Batch {
   void DeleteRule(const TableId& table, const std::string& chain, std::uint64_t handle);
   void AddElement(const TableId& table, const Element& element);
   void DeleteElement(const TableId& table, const Element& element);
+
+  // All of `more`, behind what is there.
+  void Append(Batch more);
 
   [[nodiscard]] const std::vector<BatchMessage>& messages() const { return messages_; }
   [[nodiscard]] bool empty() const { return messages_.empty(); }

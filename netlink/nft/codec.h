@@ -33,6 +33,9 @@ constexpr std::uint32_t kTypeBits = 6;
 // A set that holds the element, which is how libnftnl sends one.
 [[nodiscard]] netlink::NftnlSet Encode(const TableId& table, const Element& element);
 
+// All counters of the table, to ask for them, if it has no name.
+[[nodiscard]] netlink::NftnlObject Encode(const TableId& table, const Counter& counter);
+
 // What one message holds: at most one, but of elements any number. A message of another kind, or
 // one that libnftnl does not understand, holds nothing; ReadRule() adds "[ unknown ]" to what it
 // could read.
@@ -41,5 +44,6 @@ constexpr std::uint32_t kTypeBits = 6;
 [[nodiscard]] std::vector<Socket::TableChain> ReadChain(const nlmsghdr& message);
 [[nodiscard]] std::vector<Element> ReadElements(const nlmsghdr& message);
 [[nodiscard]] std::vector<KernelRule> ReadRule(const nlmsghdr& message);
+[[nodiscard]] std::vector<Counter> ReadCounter(const nlmsghdr& message);
 
 }  // namespace nomad_bridge::nft

@@ -43,7 +43,7 @@ std::vector<Type> Fields(std::uint32_t number) {
   return fields;
 }
 
-// The comment in a user data area; rules and elements both use type 0 for it. By hand:
+// The comment in a user data area; rules, elements and counters all use type 0 for it. By hand:
 // nftnl_udata_parse() trusts the lengths in it, and a foreign rule may hold any bytes.
 std::string CommentOf(std::span<const std::uint8_t> data) {
   constexpr std::size_t kHeaderBytes = 2;
@@ -279,9 +279,7 @@ std::vector<Socket::TableChain> ReadChain(const nlmsghdr& message) {
       static_cast<TableFamily>(nftnl_chain_get_u32(chain.get(), NFTNL_CHAIN_FAMILY));
   return {{.table = {.family = family,
                      .name = TextOf(nftnl_chain_get_str(chain.get(), NFTNL_CHAIN_TABLE))},
-           .chain = DecodeChain(*chain),
-           .handle = nftnl_chain_get_u64(chain.get(), NFTNL_CHAIN_HANDLE),
-           .use = nftnl_chain_get_u32(chain.get(), NFTNL_CHAIN_USE)}};
+           .chain = DecodeChain(*chain)}};
 }
 
 std::vector<Element> ReadElements(const nlmsghdr& message) {
@@ -308,6 +306,17 @@ std::vector<KernelRule> ReadRule(const nlmsghdr& message) {
     decoded.steps.push_back({.kind = "unknown", .attributes = {}});
   }
   return {std::move(decoded)};
+}
+
+std::vector<Counter> ReadCounter(const nlmsghdr& message) {
+  const netlink::NftnlObject object(nftnl_obj_alloc());
+  if (nftnl_obj_nlmsg_parse(&message, object.get()) != 0 ||
+      nftnl_obj_get_u32(object.get(), NFTNL_OBJ_TYPE) != NFT_OBJECT_COUNTER) {
+    return {};
+  }
+  return {{.name = TextOf(nftnl_obj_get_str(object.get(), NFTNL_OBJ_NAME)),
+           .comment = CommentOf(BytesOf<nftnl_obj_get_data>(*object, NFTNL_OBJ_USERDATA)),
+           .packets = nftnl_obj_get_u64(object.get(), NFTNL_OBJ_CTR_PKTS)}};
 }
 
 std::vector<std::string> ExpressionTexts(const Rule& rule) {

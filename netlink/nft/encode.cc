@@ -76,6 +76,8 @@ void PutObject(nlmsghdr* out, const BatchMessage& message, std::uint32_t id) {
     nftnl_rule_nlmsg_build_payload(out, Encode(message.table, message.chain, *rule).get());
   } else if (const auto* const element = std::get_if<Element>(&message.object)) {
     nftnl_set_elems_nlmsg_build_payload(out, Encode(message.table, *element).get());
+  } else if (const auto* const counter = std::get_if<Counter>(&message.object)) {
+    nftnl_obj_nlmsg_build_payload(out, Encode(message.table, *counter).get());
   } else if (message.chain.empty()) {
     const netlink::NftnlTable table = Encode(message.table);
     nftnl_table_set_u32(table.get(), NFTNL_TABLE_FLAGS, message.table_flags);
@@ -191,6 +193,23 @@ netlink::NftnlSet Encode(const TableId& table, const Element& element) {
     put(NFTNL_SET_ELEM_USERDATA, CommentData(NFTNL_UDATA_SET_ELEM_COMMENT, element.comment));
   }
   nftnl_set_elem_add(encoded.get(), only.release());  // the set owns it now
+  return encoded;
+}
+
+netlink::NftnlObject Encode(const TableId& table, const Counter& counter) {
+  netlink::NftnlObject encoded(nftnl_obj_alloc());
+  nftnl_obj* const raw = encoded.get();
+  nftnl_obj_set_u32(raw, NFTNL_OBJ_FAMILY, static_cast<std::uint32_t>(table.family));
+  nftnl_obj_set_u32(raw, NFTNL_OBJ_TYPE, NFT_OBJECT_COUNTER);
+  nftnl_obj_set_str(raw, NFTNL_OBJ_TABLE, table.name.c_str());
+  if (!counter.name.empty()) {
+    nftnl_obj_set_str(raw, NFTNL_OBJ_NAME, counter.name.c_str());
+  }
+  if (!counter.comment.empty()) {
+    const Bytes data = CommentData(NFTNL_UDATA_OBJ_COMMENT, counter.comment);
+    const auto bytes = static_cast<std::uint32_t>(data.size());
+    nftnl_obj_set_data(raw, NFTNL_OBJ_USERDATA, data.data(), bytes);
+  }
   return encoded;
 }
 

@@ -146,10 +146,14 @@ Rule& Rule::L4Proto(std::uint8_t number) {
 
 // As nft does it: a range of one is compared, any other is so from below and from above.
 Rule& Rule::Dport(std::uint16_t first, std::uint16_t last) {
-  Load(kUdpDport, 0);
-  return first == last ? CompareEqual(NetworkOrder(first))
-                       : CompareBy(NFT_CMP_GTE, NetworkOrder(first))
-                             .CompareBy(NFT_CMP_LTE, NetworkOrder(last));
+  return first == last ? Is(kUdpDport, NetworkOrder(first))
+                       : Between(kUdpDport, NetworkOrder(first), NetworkOrder(last));
+}
+
+Rule& Rule::Between(const Field& field, Bytes first, Bytes last) {
+  return Load(field, 0)
+      .CompareBy(NFT_CMP_GTE, std::move(first))
+      .CompareBy(NFT_CMP_LTE, std::move(last));
 }
 
 Rule& Rule::IsMasked(const Field& field, Bytes mask, Bytes value) {
@@ -180,12 +184,12 @@ Rule& Rule::MatchPrefix(bool source, bool equal, const Cidr& prefix) {
   return Load(field, 0).Mask(std::move(mask)).Compare(equal, std::move(value));
 }
 
-Rule& Rule::DaddrIsLocal() {
+Rule& Rule::FibType(bool is_local) {
   return Add({"fib",
               {{NFTNL_EXPR_FIB_DREG, std::uint32_t{NFT_REG_1}},
                {NFTNL_EXPR_FIB_RESULT, std::uint32_t{NFT_FIB_RESULT_ADDRTYPE}},
                {NFTNL_EXPR_FIB_FLAGS, std::uint32_t{NFTA_FIB_F_DADDR}}}})
-      .CompareEqual(CpuOrder(RTN_LOCAL));
+      .Compare(is_local, CpuOrder(RTN_LOCAL));
 }
 
 Rule& Rule::CtBits(std::uint32_t key, std::uint32_t bits, bool any) {
@@ -281,6 +285,12 @@ Rule& Rule::Dnat(const std::string& map) {
 
 Rule& Rule::MasqueradeFullyRandom() {
   return Add({"masq", {{NFTNL_EXPR_MASQ_FLAGS, std::uint32_t{NF_NAT_RANGE_PROTO_RANDOM_FULLY}}}});
+}
+
+Rule& Rule::CountIn(const std::string& name) {
+  return Add({"objref",
+              {{NFTNL_EXPR_OBJREF_IMM_TYPE, std::uint32_t{NFT_OBJECT_COUNTER}},
+               {NFTNL_EXPR_OBJREF_IMM_NAME, name}}});
 }
 
 Rule& Rule::Decide(const Verdict& verdict) {

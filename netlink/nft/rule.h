@@ -86,6 +86,8 @@ class Rule {
     return Load(field, 0).Compare(false, std::move(value));
   }
   Rule& IsMasked(const Field& field, Bytes mask, Bytes value);
+  // <field> first-last
+  Rule& Between(const Field& field, Bytes first, Bytes last);
   // th dport first-last: of TCP, UDP or SCTP, which L4Proto() before it decides
   Rule& Dport(std::uint16_t first, std::uint16_t last);
   // <to> set <from>, without updating any checksum
@@ -99,6 +101,9 @@ class Rule {
   // ip saddr @set, ip daddr @set (ip6 likewise)
   Rule& SaddrIn(const std::string& set) { return LoadAddress(true).LookUp(set); }
   Rule& DaddrIn(const std::string& set) { return LoadAddress(false).LookUp(set); }
+  // ip saddr != @set, ip daddr != @set
+  Rule& SaddrNotIn(const std::string& set) { return LoadAddress(true).LookUp(set, true); }
+  Rule& DaddrNotIn(const std::string& set) { return LoadAddress(false).LookUp(set, true); }
   // ip saddr vmap @map, ip daddr vmap @map: what the map has for the address; nothing if it is not
   // there
   Rule& SaddrVmap(const std::string& map) { return LoadAddress(true).LookUp(map, false, 0); }
@@ -107,8 +112,9 @@ class Rule {
   Rule& Saddr(const Cidr& prefix) { return MatchPrefix(true, true, prefix); }
   Rule& Daddr(const Cidr& prefix) { return MatchPrefix(false, true, prefix); }
   Rule& DaddrNot(const Cidr& prefix) { return MatchPrefix(false, false, prefix); }
-  // fib daddr type local
-  Rule& DaddrIsLocal();
+  // fib daddr type local, fib daddr type != local
+  Rule& DaddrIsLocal() { return FibType(true); }
+  Rule& DaddrIsNotLocal() { return FibType(false); }
 
   // ct state <any of these bits>
   Rule& CtState(std::uint32_t bits);
@@ -136,6 +142,8 @@ class Rule {
   Rule& MasqueradeFullyRandom();
 
   Rule& Counter() { return Add({"counter", {}}); }
+  // counter name "name"
+  Rule& CountIn(const std::string& name);
   Rule& Accept() { return Decide({Verdict::Code::kAccept, {}}); }
   Rule& Drop() { return Decide({Verdict::Code::kDrop, {}}); }
   Rule& Jump(const std::string& chain) { return Decide({Verdict::Code::kJump, chain}); }
@@ -171,6 +179,7 @@ class Rule {
   [[nodiscard]] Field AddressField(bool source) const;
   Rule& LoadAddress(bool source) { return Load(AddressField(source), 0); }
   Rule& MatchPrefix(bool source, bool equal, const Cidr& prefix);
+  Rule& FibType(bool is_local);
   Rule& StoreMark();
   Rule& CtBits(std::uint32_t key, std::uint32_t bits, bool any = true);
   Rule& Dnat(const std::string& map);

@@ -95,10 +95,20 @@ struct Chain {
   bool operator==(const Chain&) const = default;
 };
 
+// One that rules refer to by its name, and that outlives them.
+struct Counter {
+  std::string name;
+  std::string comment = {};
+  std::uint64_t packets = 0;  // as the kernel shows it; a new one begins at 0
+
+  bool operator==(const Counter&) const = default;
+};
+
 struct Table {
   TableId id;
   std::vector<Set> sets;
   std::vector<Chain> chains;
+  std::vector<Counter> counters;
 
   // nullptr if there is none of that name.
   [[nodiscard]] const Set* FindSet(const std::string& name) const;

@@ -129,6 +129,45 @@ class Verdicts : public World {
   nft::Socket socket_;
 };
 
+// Named counters: a rule that is replaced goes on with the counts that it had.
+TEST_F(Verdicts, CountersOutliveTheRulesThatCountInThem) {
+  const nft::Counter counter = {.name = "api-0-3644", .comment = "since 2026-11-24T06:40:00Z"};
+  const auto commit = [&](const std::function<void(nft::Batch&)>& describe) {
+    nft::Batch batch;
+    describe(batch);
+    ASSERT_TRUE(socket_.Commit(batch, socket_.Generation()).done());
+  };
+  commit([&](nft::Batch& batch) {
+    batch.AddCounter(kTable, counter);
+    batch.AddChain(
+        kTable,
+        {.name = "count", .hook = nft::Hook{.type = "filter", .point = nft::Hook::Point::kInput}});
+    batch.AppendRule(kTable, "count", nft::Rule().CountIn(counter.name));
+  });
+  EXPECT_TRUE(Ping(host(), "127.0.0.1"));
+  const std::vector<nft::Counter> counted = socket_.Counters(kTable);
+  ASSERT_EQ(counted.size(), 1U);
+  EXPECT_EQ(counted[0].comment, counter.comment);
+  EXPECT_GE(counted[0].packets, 2U);
+  EXPECT_THAT(host().Must({"nft", "list", "chain", "inet", "verdicts", "count"}),
+              HasSubstr(R"(counter name "api-0-3644")"));
+  const std::string listed =
+      host().Must({"nft", "list", "counter", "inet", "verdicts", counter.name});
+  EXPECT_THAT(listed, HasSubstr(Format("packets {} ", counted[0].packets)));
+  EXPECT_THAT(listed, HasSubstr(counter.comment));
+  commit([&](nft::Batch& batch) {
+    batch.FlushChain(kTable, "count");
+    batch.AddCounter(kTable, {.name = counter.name, .comment = "another"});
+    batch.AppendRule(kTable, "count", nft::Rule().CountIn(counter.name).Accept());
+  });
+  EXPECT_EQ(socket_.Counters(kTable), counted);
+  commit([&](nft::Batch& batch) {
+    batch.FlushChain(kTable, "count");
+    batch.DeleteCounter(kTable, counter.name);
+  });
+  EXPECT_THAT(socket_.Counters(kTable), IsEmpty());
+}
+
 TEST_F(Verdicts, AreReadByNft) {
   EXPECT_EQ(host().Must({"nft", "-s", "list", "table", "inet", "verdicts"}), kText);
 }
