@@ -108,6 +108,7 @@ struct RuleSpec : ForwardSpec, PublishSpec {
 
 struct RulesConfig : RuleSpec {
   std::vector<portmap::PortMapping> ports;
+  bool policy_required = false;  // no ADD before policies were applied on this node
 };
 
 // That nothing here asks for: a runtime's, another plugin's, or misspelt.

@@ -119,6 +119,9 @@ RulesConfig ParseRules(const Sources& sources, const cni::PluginType& type) {
     if (const auto bit = config.FindInteger<int>("acceptMarkBit", kMaxMarkBit)) {
       rules.forward_hook.accept_mark_bit = *bit;
     }
+    if (const JsonView policy = config.Find("policy")) {
+      rules.policy_required = policy.FindBool("required").value_or(false);
+    }
   }
   if (type.Provides(cni::Part::kPorts)) {
     CheckBackend(config, "backend", type.Provides(cni::Part::kForward));

@@ -1,0 +1,45 @@
+#include "plugin/config/node_config.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/list.h"
+#include "base/text.h"
+#include "plugin/cni/json.h"
+
+namespace nomad_bridge::config {
+namespace {
+
+constexpr std::array<std::string_view, 2> kKeys = {"ignore", "policy"};
+
+}  // namespace
+
+NodeConfig ReadNodeConfig() {
+  const std::optional<std::string> text = FindFile(kNodeConfigFile);
+  if (!text) {
+    return {};
+  }
+  const cni::JsonPtr document = cni::ParseJson(*text, kNodeConfigFile);
+  const cni::JsonView view(*document, kNodeConfigFile);
+  NodeConfig node;
+  for (const std::string& key : view.Keys()) {
+    if (!Contains(kKeys, key)) {
+      throw Error(
+          Code::kInvalidConfig,
+          Format("'{}' has the unknown key '{}'", kNodeConfigFile, key),
+          "allowed: 'ignore', a list of doctor's checks, and 'policy': {\"required\": true}");
+    }
+  }
+  for (const cni::JsonView& check : view.ElementsOf("ignore")) {
+    node.ignore.push_back(check.String());
+  }
+  if (const cni::JsonView policy = view.Find("policy")) {
+    node.policy_required = policy.FindBool("required").value_or(false);
+  }
+  return node;
+}
+
+}  // namespace nomad_bridge::config
