@@ -22,7 +22,7 @@ struct Present {
 };
 
 Present Read(nft::Socket& socket, const nft::TableId& id) {
-  Present present{.table = {.id = id, .sets = socket.Sets(id)}};
+  Present present{.table = {.id = id, .sets = socket.Sets(id), .counters = socket.Counters(id)}};
   for (nft::KernelRule& rule : socket.Rules(id)) {
     present.rules[rule.chain].push_back(std::move(rule));
   }
@@ -76,17 +76,48 @@ void Note(GoalPlan& plan,
   }
 }
 
-void PlanSets(const nft::Table& present, const nft::Table& table, GoalPlan& plan) {
+using Names = std::set<std::string>;
+
+void PlanSets(const nft::Table& present,
+              const nft::Table& table,
+              const Names& new_names,
+              GoalPlan& plan) {
   for (const nft::Set& set : table.sets) {
     if (present.FindSet(set.name) == nullptr) {
       plan.batch.AddSet(table.id, set);
-      plan.lacks_elements = true;
-      Note(plan, Cat("set ", set.name), table.id, "is missing");
+      if (!new_names.contains(set.name)) {
+        plan.lacks_elements = true;
+        Note(plan, Cat("set ", set.name), table.id, "is missing");
+      }
     }
   }
 }
 
-void PlanChains(const Present& present, const nft::Table& table, GoalPlan& plan) {
+void PlanCounters(const nft::Table& present,
+                  const nft::Table& table,
+                  const Names& new_names,
+                  GoalPlan& plan) {
+  Names missing;
+  for (const nft::Counter& counter : table.counters) {
+    missing.insert(counter.name);
+  }
+  for (const nft::Counter& counter : present.counters) {
+    missing.erase(counter.name);
+  }
+  for (const nft::Counter& counter : table.counters) {
+    if (missing.contains(counter.name)) {
+      plan.batch.AddCounter(table.id, counter);
+      if (!new_names.contains(counter.name)) {
+        Note(plan, Cat("counter ", counter.name), table.id, "is missing");
+      }
+    }
+  }
+}
+
+void PlanChains(const Present& present,
+                const nft::Table& table,
+                const Names& new_names,
+                GoalPlan& plan) {
   std::vector<const nft::Chain*> different;
   for (const nft::Chain& chain : table.chains) {
     const nft::Chain* const found = present.table.FindChain(chain.name);
@@ -96,7 +127,9 @@ void PlanChains(const Present& present, const nft::Table& table, GoalPlan& plan)
     }
     if (!is_there || !HasSameRules(present, chain)) {
       different.push_back(&chain);
-      Note(plan, Cat("chain ", chain.name), table.id, "was changed");
+      if (!new_names.contains(chain.name)) {
+        Note(plan, Cat("chain ", chain.name), table.id, "was changed");
+      }
     }
   }
   // All chains before any rule: rules name chains.
@@ -115,24 +148,36 @@ void PlanRemovals(const nft::Table& present, const nft::Table& table, GoalPlan& 
       chains.push_back(chain.name);
     }
   }
-  // All rules first, for they name sets and chains; then the sets, whose elements may name chains.
+  // All rules first, for they name sets, counters and chains; then the sets, whose elements may name
+  // chains.
   for (const std::string& chain : chains) {
-    plan.batch.FlushChain(table.id, chain);
+    plan.removals.FlushChain(table.id, chain);
   }
   for (const nft::Set& set : present.sets) {
     if (!set.is_anonymous() && table.FindSet(set.name) == nullptr) {
-      plan.batch.DeleteSet(table.id, set.name);
+      plan.removals.DeleteSet(table.id, set.name);
       Note(plan, Cat("set ", set.name), table.id, "is left over", Area::kLeftOver);
     }
   }
   for (const std::string& chain : chains) {
-    plan.batch.DeleteChain(table.id, chain);
+    plan.removals.DeleteChain(table.id, chain);
     Note(plan, Cat("chain ", chain), table.id, "is left over", Area::kLeftOver);
+  }
+  for (const nft::Counter& counter : present.counters) {
+    if (std::ranges::find(table.counters, counter.name, &nft::Counter::name) ==
+        table.counters.end()) {
+      plan.removals.DeleteCounter(table.id, counter.name);
+      Note(plan, Cat("counter ", counter.name), table.id, "is left over", Area::kLeftOver);
+    }
   }
 }
 
 // Adds to `plan` what makes the kernel's table like `table`, but for elements.
-void PlanTable(nft::Socket& socket, const nft::Table& table, LeftOver left_over, GoalPlan& plan) {
+void PlanTable(nft::Socket& socket,
+               const nft::Table& table,
+               const Names& new_names,
+               LeftOver left_over,
+               GoalPlan& plan) {
   const std::optional<nft::KernelTable> found = socket.FindTable(table.id);
   Present present = found ? Read(socket, table.id) : Present();
   if (!found || !HasSameShape(present.table, table)) {
@@ -147,8 +192,9 @@ void PlanTable(nft::Socket& socket, const nft::Table& table, LeftOver left_over,
     plan.mismatches.push_back(
         {Area::kTable, "", Format("table {} is dormant", nft::Text(table.id))});
   }
-  PlanSets(present.table, table, plan);
-  PlanChains(present, table, plan);
+  PlanSets(present.table, table, new_names, plan);
+  PlanCounters(present.table, table, new_names, plan);
+  PlanChains(present, table, new_names, plan);
   if (left_over == LeftOver::kRemove) {
     PlanRemovals(present.table, table, plan);
   }
@@ -177,6 +223,25 @@ struct WantedElement {
 
 using WantedElements = std::map<ElementKey, WantedElement>;
 
+// One that stays names a chain that stays, or it goes.
+void PlanExplained(const Tables& tables,
+                   const nft::Element& present,
+                   const DesiredElements& desired,
+                   GoalPlan& plan) {
+  const auto table = std::ranges::find(tables, TableOf(present), &nft::Table::id);
+  if (!present.verdict || table == tables.end() ||
+      table->FindChain(present.verdict->chain) != nullptr) {
+    return;
+  }
+  plan.batch.DeleteElement(table->id, present);
+  const auto replacement = std::ranges::find_if(desired.instead, [&](const nft::Element& element) {
+    return KeyOf(element) == KeyOf(present) && element.owner() == present.owner();
+  });
+  if (replacement != desired.instead.end()) {
+    plan.batch.AddElement(table->id, *replacement);
+  }
+}
+
 // An element in the kernel: it stays, and leaves `wanted`, or goes.
 void PlanPresent(const Tables& tables,
                  const nft::Element& present,
@@ -189,6 +254,7 @@ void PlanPresent(const Tables& tables,
   const bool is_own = element && present.owner() == element->owner();
   if (is_same || (!is_own && desired.is_explained(present))) {
     wanted.erase(KeyOf(present));
+    PlanExplained(tables, present, desired, plan);
     return;
   }
   plan.batch.DeleteElement(TableOf(present), present);
@@ -231,7 +297,7 @@ void PlanElements(nft::Socket& socket,
 GoalPlan PlanTables(nft::Socket& socket, const Goal& goal, LeftOver left_over) {
   GoalPlan plan;
   for (const nft::Table& table : goal.tables) {
-    PlanTable(socket, table, left_over, plan);
+    PlanTable(socket, table, goal.new_names, left_over, plan);
   }
   // For the others alone first: what only the new hook needs is not reported as repaired.
   std::vector<ForwardHook> hooks = goal.forward_hooks;
@@ -257,6 +323,7 @@ GoalPlan PlanAll(nft::Socket& socket, const Goal& goal, const DesiredElements& d
     }
   }
   PlanElements(socket, goal.tables, desired, plan);
+  plan.batch.Append(std::move(plan.removals));
   return plan;
 }
 

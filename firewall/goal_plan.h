@@ -21,6 +21,7 @@ struct GoalPlan {
   std::set<nft::TableFamily> is_new;
   bool lacks_elements = false;  // so, or a set was missing
   std::vector<Mismatch> mismatches;
+  nft::Batch removals;  // of chains and sets: when no element names them any more
 };
 
 // Without an owner: of the node, not of an attachment.

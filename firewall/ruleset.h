@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct Goal {
   Tables tables;
   std::vector<ForwardHook> forward_hooks;  // which have been in force; all agree on the mark's bit
   std::optional<ForwardHook> new_forward_hook;  // its rules are no repair
+  std::set<std::string>
+      new_names;  // sets, chains and counters that were not there before, likewise
 };
 
 // "tcp . 8080 in port4 of veth3f2a91c04d7e"
@@ -42,6 +45,9 @@ struct Goal {
 // The elements of live attachments.
 struct DesiredElements {
   std::vector<nft::Element> elements;
+  // What those that may stay have to be instead, where the kernel holds an element of their key and
+  // owner: a chain that they name may go.
+  std::vector<nft::Element> instead;
   // Whether another element that the kernel holds may stay.
   std::function<bool(const nft::Element&)> is_explained;
 };

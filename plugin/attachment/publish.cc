@@ -27,14 +27,14 @@ void RemoveRemains(state::Host& host, const rules::StaleOwner& owner) {
 
 // What is made of `record` is live afterwards.
 void PutInForce(state::Host& host, const state::Record& record, firewall::PlanMode mode) {
-  firewall::Change change{.add = rules::ElementsOf(record.Finished().OnlyLive()), .mode = mode};
-  if (change.add.empty()) {  // without rules, where the kernel may not even have nf_tables
+  if (rules::ElementsOf(record.Finished().OnlyLive())
+          .empty()) {  // without rules, where the kernel may not even have nf_tables
     if (record.IsAny(state::Phase::kMaking)) {
       host.records.Write(record.Finished());
     }
     return;
   }
-  const rules::Committed committed = rules::Commit(host, record, std::move(change));
+  const rules::Committed committed = rules::Commit(host, record, mode);
   // After the commit, which has replaced or removed their elements with ours: if it had failed,
   // what a stale attachment has would be gone for nothing.
   for (const rules::StaleOwner& owner : committed.stale_owners) {

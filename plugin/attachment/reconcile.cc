@@ -255,8 +255,7 @@ class Reconciler {
     if (!record.IsLive(cni::Part::kLink)) {
       return;
     }
-    const std::optional<rtnl::Link> bridge =
-        link::CheckBridge(host_, record.link, record.id, mismatches);
+    const std::optional<rtnl::Link> bridge = link::CheckBridge(host_, record, mismatches);
     if (bridge && mismatches.is_repairing()) {
       CheckNewBridge(*bridge, mismatches);
     }

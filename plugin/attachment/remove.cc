@@ -27,7 +27,7 @@ void WritePhase(state::Host& host, const state::Record& record) {
 }
 
 bool HasReferenceRules(state::Host& host, const AttachmentId& id) {
-  takeover::RuleDumps dumps(host.nft, id.container_id);
+  takeover::RuleDumps dumps(host.nft);
   return takeover::HasReferenceRules(id, dumps);
 }
 
@@ -39,13 +39,6 @@ cni::Parts PartsBut(const state::Record& record, const state::Record& rest) {
     }
   }
   return removed;
-}
-
-std::vector<nft::Element> ElementsBut(const state::Record& record, const state::Record& rest) {
-  std::vector<nft::Element> elements = rules::ElementsOf(record);
-  const std::vector<nft::Element> kept = rules::ElementsOf(rest.OnlyLive());
-  std::erase_if(elements, [&](const nft::Element& element) { return Contains(kept, element); });
-  return elements;
 }
 
 }  // namespace
@@ -60,9 +53,7 @@ std::vector<std::string> Remove(state::Host& host,
   // Before anything else: a repair that finds it live would put back what is being removed.
   WritePhase(host, record.With(removed, state::Phase::kLeaving));
   // Before the link: what comes by it meanwhile is not to be translated to an address that is free.
-  failures.Try("the rules", [&] {
-    rules::RemoveElements(host, ElementsBut(record, rest), rest.IsEmpty() ? &record : nullptr);
-  });
+  failures.Try("the rules", [&] { rules::RemoveElements(host, record, rest); });
   if (removed.contains(cni::Part::kPorts)) {
     failures.Try("its published ports", [&] { TransferPortsToSibling(host, record); });
   }
@@ -113,7 +104,7 @@ void RemoveEarlier(state::Host& host,
       cni::ErrorList(RemoveAll(host, *earlier)).ThrowIfAny("some of it is still there");
     });
     host.records.Write(earlier->All(state::Phase::kLeaving));
-    rules::RemoveElements(host, rules::ElementsOf(*earlier));
+    rules::RemoveElements(host, *earlier, earlier->All(state::Phase::kLeaving));
     link::EnsureLinkGone(host, *earlier);
   } else if (link::FindHostVeth(host.net, id, link::Recorded::kNo) || HasReferenceRules(host, id)) {
     cni::ErrorList(RemoveUnrecorded(host, id, data_dir))

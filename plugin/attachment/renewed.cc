@@ -61,13 +61,10 @@ void Follow(state::Host& host, const state::Record& record, const std::vector<Re
     return;
   }
   const state::Record renewed = With(*whole, renewals);
-  std::vector<nft::Element> gone = rules::ElementsOf(record);
-  const std::vector<nft::Element> kept = rules::ElementsOf(renewed.OnlyLive());
-  std::erase_if(gone, [&](const nft::Element& element) { return Contains(kept, element); });
   // Killed behind any of these, a reconcile of all removes what no record explains, and adds what
   // is missing.
   host.records.Write(renewed);
-  rules::RemoveElements(host, gone);
+  rules::RemoveElements(host, record, renewed);
   Publish(host, renewed, firewall::PlanMode::kLookUp);
   rules::ForgetStaleFlows(host, record, {cni::Part::kAddress, cni::Part::kPorts});
 }

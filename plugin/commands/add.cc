@@ -16,6 +16,7 @@
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
 #include "plugin/link/uplink.h"
+#include "plugin/rules/policy_tables.h"
 
 namespace nomad_bridge::commands {
 namespace {
@@ -109,6 +110,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   state::Record intent = state::IntentOf(request, type, config, container.id);
   intent.created = static_cast<std::uint64_t>(::time(nullptr));
   intent.link.adopted = link::IsAdopted(host, intent.link.bridge);
+  intent = rules::Judged(std::move(intent), host.policy.Program());
   attachment::Acquired acquired =
       attachment::AcquireAddresses(host, request, config, std::move(intent), earlier);
   const state::Record& record = acquired.record;

@@ -14,6 +14,7 @@
 #include "plugin/link/uplink.h"
 #include "plugin/rules/bridge_family.h"
 #include "plugin/rules/elements.h"
+#include "plugin/rules/policy_tables.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::commands {
@@ -153,10 +154,10 @@ bool HasElements(state::Host& host, const state::Record& record) {
   return present && present->owner() == owned->owner();
 }
 
-void Keep(const Session& session, const state::Record& record) {
+void Keep(Session& session, const state::Record& record) {
   LogLine("rebuilt the lost record of container '{}'", record.id.container_id);
   if (session.config.repair_on_check) {
-    session.host.records.Write(record);
+    session.host.records.Write(rules::Judged(record, session.host.policy.Program()));
   }
 }
 
@@ -174,7 +175,8 @@ state::Record DescribeChained(Session& session, const std::optional<state::Recor
     record.ipam.addresses = link::AddressesIn(result, request);
     record.link = DescribeHostSide(session.host, result, record.ipam.addresses);
   }
-  return WithRules(std::move(record), session.type, session.config.rules);
+  return rules::Judged(WithRules(std::move(record), session.type, session.config.rules),
+                       session.host.policy.Program());
 }
 
 bool IsAnyReachable(const std::vector<portmap::PortMapping>& ports,

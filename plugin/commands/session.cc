@@ -8,6 +8,7 @@
 #include "plugin/attachment/reconcile.h"
 #include "plugin/cni/error_list.h"
 #include "plugin/rules/bridge_family.h"
+#include "plugin/rules/policy_tables.h"
 
 namespace nomad_bridge::commands {
 
@@ -31,6 +32,7 @@ Session OpenSession(const cni::Request& request, const cni::PluginType& type) {
   link::Container container = link::OpenContainer(request, host);
   if (is_add) {
     config = rules::WithPossibleChecks(std::move(config), host);
+    rules::RequirePolicies(config.rules, type, host);
   }
   FileLock own = host.records.Lock(request.id);
   return {.request = request,
@@ -66,6 +68,13 @@ state::Record RequireRecord(const Session& session, std::optional<state::Record>
 }
 
 std::vector<std::string> MismatchesLeft(Session& session, const state::Record& record) {
+  try {
+    static_cast<void>(session.host.policy.Program());
+  } catch (const Error& error) {
+    // Nothing can be put right without the policies. A failed CHECK would end the allocation.
+    LogLine("{}, ignoring", error.what());
+    return {};
+  }
   return attachment::Reconcile(session.host,
                                {.extent = attachment::Scope::Extent::kOne, .record = &record},
                                session.config.repair_on_check ? Mode::kRepair : Mode::kLook)

@@ -71,6 +71,41 @@ void CheckIsUp(state::Host& host,
   }
 }
 
+// Between two ports of a bridge nothing passes the forward hook, unless the bridge hands it over.
+// Not of a bridge that is not ours: what strangers on it send would pass all rules of the node.
+void CheckIsJudged(state::Host& host,
+                   const rtnl::Link& bridge,
+                   const state::Record::Policy& policy,
+                   Mismatches& mismatches) {
+  if (host.policy.Program().empty() || bridge.nf_call) {
+    return;
+  }
+  const auto is_on = [](const char* name) {
+    return netlink::FindSysctl(Cat("net/bridge/bridge-nf-call-", name)) == "1";
+  };
+  const bool is_ours = IsMadeByUs(bridge);
+  if (!netlink::FindSysctl("net/bridge/bridge-nf-call-iptables")) {
+    throw Error(Code::kKernel,
+                Format("policies cannot judge what passes bridge '{}'", bridge.name),
+                "the kernel module br_netfilter is not loaded: modprobe br_netfilter");
+  }
+  if (is_ours) {
+    mismatches.Add(
+        {Area::kBridge,
+         bridge.name,
+         Format("bridge '{}' does not hand over to nf_tables what passes between its ports",
+                bridge.name)},
+        [&] { host.net.Change(bridge, {.nf_call = true}); });
+  } else if ((policy.in || policy.out) && !(is_on("iptables") && is_on("ip6tables"))) {
+    throw Error(
+        Code::kConflict,
+        Format("policies cannot judge what passes bridge '{}', which is not ours", bridge.name),
+        Format("if all that passes it may pass the node's rules: ip link set {} type bridge "
+               "nf_call_iptables 1 nf_call_ip6tables 1",
+               ShellWord(bridge.name)));
+  }
+}
+
 // Whether `present` cannot stay beside `wanted`: any other IPv4 address, an overlapping IPv6 one.
 bool Conflicts(const Cidr& present, const Cidr& wanted) {
   if (present.address.family() != wanted.address.family()) {
@@ -174,14 +209,15 @@ void CheckIpv6IsOn(const rtnl::Link& gateway, Mismatches& mismatches) {
 
 void CheckSegment(state::Host& host,
                   const rtnl::Link& bridge,
-                  const state::Record::Link& link,
-                  const AttachmentId& except,
+                  const state::Record& record,
                   Mismatches& mismatches) {
+  const state::Record::Link& link = record.link;
   RequireUsable(bridge, link);
   if (!bridge.up) {
     CheckAdvertisements(host, bridge, bridge, mismatches);  // before it is up and hears them
   }
   CheckIsUp(host, bridge, link, mismatches);
+  CheckIsJudged(host, bridge, record.rules.policy, mismatches);
   const std::optional<rtnl::Link> gateway =
       link.GatewayVlan() ? CheckVlanGateway(host, bridge, link, mismatches) : bridge;
   if (gateway) {
@@ -189,7 +225,8 @@ void CheckSegment(state::Host& host,
     if (HasFamily(link.gateways, Family::kIpv6)) {
       CheckIpv6IsOn(*gateway, mismatches);
     }
-    GatewayAddresses(host, {.bridge = bridge, .gateway = *gateway}, link, except).Check(mismatches);
+    GatewayAddresses(host, {.bridge = bridge, .gateway = *gateway}, link, record.id)
+        .Check(mismatches);
     CheckForwarding(host, *gateway, link.gateways, mismatches);
   }
   if (bridge.up) {
@@ -203,20 +240,26 @@ void CheckSegment(state::Host& host,
 }  // namespace
 
 std::optional<rtnl::Link> CheckBridge(state::Host& host,
-                                      const state::Record::Link& link,
-                                      const AttachmentId& except,
+                                      const state::Record& record,
                                       Mismatches& mismatches) {
-  std::optional<rtnl::Link> bridge = host.net.FindLink(link.bridge);
+  const std::string& name = record.link.bridge;
+  std::optional<rtnl::Link> bridge = host.net.FindLink(name);
   if (bridge) {
-    CheckSegment(host, *bridge, link, except, mismatches);
+    CheckSegment(host, *bridge, record, mismatches);
     return bridge;
   }
-  mismatches.Add({Area::kBridge, link.bridge, Format("bridge '{}' is missing", link.bridge)}, [&] {
+  mismatches.Add({Area::kBridge, name, Format("bridge '{}' is missing", name)}, [&] {
     Mismatches implied(Mode::kRepair);  // a new one lacks all the rest as well
-    bridge = CreateBridge(host, link);
-    CheckSegment(host, *bridge, link, except, implied);
+    bridge = CreateBridge(host, record.link);
+    CheckSegment(host, *bridge, record, implied);
   });
   return bridge;
+}
+
+void CheckJudged(state::Host& host, const state::Record& record, Mismatches& mismatches) {
+  if (const std::optional<rtnl::Link> bridge = host.net.FindLink(record.link.bridge)) {
+    CheckIsJudged(host, *bridge, record.rules.policy, mismatches);
+  }
 }
 
 bool IsAdopted(state::Host& host, const std::string& bridge) {

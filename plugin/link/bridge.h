@@ -16,15 +16,19 @@
 
 namespace nomad_bridge::link {
 
-// The bridge and, in a VLAN with a gateway, the gateway's link: there, and up. The gateway has
-// link.gateways as its addresses (none if the network is no gateway), and the node forwards for
-// their families. Where one of them is missing, other IPv4 addresses and overlapping IPv6 ones are
-// an error, or removed as forceAddress says; those that a live attachment but `except` needs stay.
-// Returns the bridge; nullopt if it is missing, and is not to be made.
+// The bridge of `record` and, in a VLAN with a gateway, the gateway's link: there, and up. The
+// gateway has link.gateways as its addresses (none if the network is no gateway), and the node
+// forwards for their families. Where one of them is missing, other IPv4 addresses and overlapping
+// IPv6 ones are an error, or removed as forceAddress says; those that another live attachment needs
+// stay. While policies are in force, what passes between ports of the bridge passes nf_tables: of
+// one that is not ours only its operator decides that. Returns the bridge; nullopt if it is missing,
+// and is not to be made.
 std::optional<rtnl::Link> CheckBridge(state::Host& host,
-                                      const state::Record::Link& link,
-                                      const AttachmentId& except,
+                                      const state::Record& record,
                                       Mismatches& mismatches);
+
+// Of that only whether policies see what passes the bridge, if it is there.
+void CheckJudged(state::Host& host, const state::Record& record, Mismatches& mismatches);
 
 // Whether the bridge is there and was made by somebody else, or has got an uplink since, which a
 // reconcile has noted: the node's own to its LAN, perhaps.

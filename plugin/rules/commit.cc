@@ -15,7 +15,9 @@
 #include "plugin/rules/converge.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/forward_hooks.h"
+#include "plugin/rules/policy_tables.h"
 #include "plugin/state/events.h"
+#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::rules {
 namespace {
@@ -154,13 +156,65 @@ class Transaction {
   bool is_all_compared_ = false;
 };
 
+// Other policies may have been applied since its record was written; under the rules' lock they
+// stay as they are. Its file says so first: what a killed ADD has added is found by it.
+state::Record JudgedNow(state::Host& host, const state::Record& record) {
+  host.policy.Refresh();
+  state::Record judged = Judged(record, host.policy.Program());
+  if (judged.rules.policy != record.rules.policy && record.IsAny(state::Phase::kMaking)) {
+    host.records.Write(judged);
+  }
+  return judged;
+}
+
+std::vector<nft::Element> ElementsBut(const state::Record& record, const state::Record& rest) {
+  std::vector<nft::Element> elements = ElementsOf(record);
+  const std::vector<nft::Element> kept = ElementsOf(rest.OnlyLive());
+  std::erase_if(elements, [&](const nft::Element& element) { return Contains(kept, element); });
+  return elements;
+}
+
+// All in the kernel that are the attachment's by their comments, for parts that `rest` has not.
+std::vector<nft::Element> FindElementsBut(state::Host& host,
+                                          const state::Record& record,
+                                          const state::Record& rest) {
+  std::vector<nft::Element> elements = FindElementsOf(host.nft, state::HostVethName(record.id));
+  const state::Record kept = rest.OnlyLive();
+  std::erase_if(elements, [&](const nft::Element& element) {
+    return std::ranges::any_of(PartsOf(element), [&](cni::Part part) { return kept.Has(part); });
+  });
+  return elements;
+}
+
+void RemoveUnderLock(state::Host& host,
+                     const std::vector<nft::Element>& elements,
+                     const std::vector<nft::Element>& shared,
+                     std::optional<state::Checkpoint> checkpoint) {
+  // Nothing is compared here, as a DEL has to work whatever the rules look like. If the checkpoint
+  // was current it is so afterwards; if it was not, the next ADD or CHECK compares.
+  const std::optional<std::uint32_t> generation =
+      firewall::RemoveElements(host.nft,
+                               elements,
+                               checkpoint ? std::optional(checkpoint->generation) : std::nullopt,
+                               shared);
+  if (checkpoint && generation && *generation != checkpoint->generation) {
+    checkpoint->generation = *generation;
+    SaveCheckpoint(host, *checkpoint);
+  }
+}
+
 }  // namespace
 
-Committed Commit(state::Host& host, const state::Record& record, firewall::Change change) {
+Committed Commit(state::Host& host, const state::Record& record, firewall::PlanMode mode) {
   Mismatches mismatches(Mode::kRepair);
   const state::RepairLog log(mismatches);
   const FileLock one_at_a_time = host.records.LockRules();
-  Transaction transaction(host, record, std::move(change), mismatches);
+  const state::Record judged = JudgedNow(host, record);
+  Transaction transaction(
+      host,
+      judged,
+      firewall::Change{.add = ElementsOf(judged.Finished().OnlyLive()), .mode = mode},
+      mismatches);
   nft::RetryOnGenerations(host.nft,
                           Cat("change table ", nft::Text(firewall::TableId())),
                           transaction.generation(),
@@ -175,13 +229,12 @@ void CheckOtherFirewalls(state::Host& host,
   if (!HasForwardHook(record)) {
     return;
   }
-  foreign::Drops drops{.basis = checkpoint.foreign_basis, .lines = checkpoint.foreign_drops};
+  std::vector<std::string> drops = checkpoint.foreign_drops;
   const bool is_known = Contains(checkpoint.opened_ifnames, record.link.gateway_ifname) &&
                         checkpoint.legacy_filter == foreign::FilterFingerprint();
   const bool is_told = !is_known && foreign::CheckOtherFirewalls(host, record, mismatches);
   if (!is_known && mismatches.is_repairing()) {
-    drops =
-        foreign::DropsOfOthers(host, record.rules.forward_hook.accept_mark_bit, std::move(drops));
+    drops = foreign::DropsOfOthers(host, record.rules.forward_hook.accept_mark_bit);
   }
   if (is_told && mismatches.is_repairing()) {
     UpdateCheckpoint(host, [&](state::Checkpoint& now) {
@@ -189,35 +242,37 @@ void CheckOtherFirewalls(state::Host& host,
       std::erase(now.opened_ifnames, record.link.gateway_ifname);
       now.opened_ifnames.push_back(record.link.gateway_ifname);
       now.legacy_filter = foreign::FilterFingerprint();
-      now.foreign_basis = drops.basis;
-      now.foreign_drops = drops.lines;
+      now.foreign_drops = drops;
     });
   }
   if (mismatches.is_repairing()) {
-    for (const std::string& line : drops.lines) {
-      LogLine("{}", line);
+    for (const std::string& drop : drops) {
+      LogLine("{}", drop);
     }
   }
 }
 
-void RemoveElements(state::Host& host,
-                    const std::vector<nft::Element>& elements,
-                    const state::Record* last) {
+void RemoveElements(state::Host& host, const state::Record& record, const state::Record& rest) {
+  std::vector<nft::Element> elements = ElementsBut(record, rest);
   if (elements.empty()) {
     return;
   }
   const FileLock one_at_a_time = host.records.LockRules();
-  // Nothing is compared here, as a DEL has to work whatever the rules look like. If the checkpoint
-  // was current it is so afterwards; if it was not, the next ADD or CHECK compares.
-  std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
-  const std::optional<std::uint32_t> generation = firewall::RemoveElements(
-      host.nft,
-      elements,
-      checkpoint ? std::optional(checkpoint->generation) : std::nullopt,
-      last != nullptr ? FindUnneeded(host, *last) : std::vector<nft::Element>());
-  if (checkpoint && generation && *generation != checkpoint->generation) {
-    checkpoint->generation = *generation;
-    SaveCheckpoint(host, *checkpoint);
+  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  // By other policies than its record's it may have more.
+  if (checkpoint && checkpoint->policy_revision != record.rules.policy.revision) {
+    Append(elements, FindElementsBut(host, record, rest));
+  }
+  RemoveUnderLock(host,
+                  elements,
+                  rest.IsEmpty() ? FindUnneeded(host, record) : std::vector<nft::Element>(),
+                  checkpoint);
+}
+
+void RemoveElements(state::Host& host, const std::vector<nft::Element>& elements) {
+  if (!elements.empty()) {
+    const FileLock one_at_a_time = host.records.LockRules();
+    RemoveUnderLock(host, elements, {}, host.checkpoint.Find());
   }
 }
 

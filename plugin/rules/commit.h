@@ -20,12 +20,12 @@ struct Committed {
   state::Checkpoint checkpoint;
 };
 
-// Converges (converge.h), then makes `change` for `record`, whose making parts are live in its file
-// from then on. What was repaired is logged. Elements of stale attachments that are in its way are
-// taken over; their owners are returned, for the caller to take down.
+// Converges (converge.h), then adds all elements of `record`, whose making parts are live in its
+// file from then on. What was repaired is logged. Elements of stale attachments that are in its way
+// are taken over; their owners are returned, for the caller to take down.
 [[nodiscard]] Committed Commit(state::Host& host,
                                const state::Record& record,
-                               firewall::Change change);
+                               firewall::PlanMode mode);
 
 // Other firewalls let packets of `record` pass. Looked at once until the ruleset is changed again.
 // In mode kRepair what only the operator can do is logged, each time. Must be called without the
@@ -35,10 +35,10 @@ void CheckOtherFirewalls(state::Host& host,
                          const state::Checkpoint& checkpoint,
                          Mismatches& mismatches);
 
-// Removes those of `elements` that have an owner and still belong to it. With `last`, which is
-// being removed, also what all behind its adopted bridge shared, if no other attachment needs that.
-void RemoveElements(state::Host& host,
-                    const std::vector<nft::Element>& elements,
-                    const state::Record* last = nullptr);
+// Removes what `record` has, and `rest`, what stays of it, has not. If nothing stays, also what all
+// behind its adopted bridge shared, unless another attachment needs that.
+void RemoveElements(state::Host& host, const state::Record& record, const state::Record& rest);
+// Removes those of `elements` that have an owner and still belong to it.
+void RemoveElements(state::Host& host, const std::vector<nft::Element>& elements);
 
 }  // namespace nomad_bridge::rules

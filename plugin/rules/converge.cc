@@ -1,11 +1,14 @@
 #include "plugin/rules/converge.h"
 
 #include <algorithm>
+#include <array>
+#include <ctime>
 #include <utility>
 
 #include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "firewall/table.h"
 #include "plugin/rules/desired.h"
 #include "plugin/rules/elements.h"
@@ -25,6 +28,40 @@ std::set<std::string> OwnersOf(const std::set<AttachmentId>& ids) {
   return owners;
 }
 
+// Of sets, chains and counters of `tables` that `others` has not.
+std::set<std::string> NamesBut(const firewall::Tables& tables, const firewall::Tables& others) {
+  const auto names_in = [](const firewall::Tables& all) {
+    std::set<std::string> names;
+    for (const nft::Table& table : all) {
+      for (const nft::Set& set : table.sets) {
+        names.insert(set.name);
+      }
+      for (const nft::Chain& chain : table.chains) {
+        names.insert(chain.name);
+      }
+      for (const nft::Counter& counter : table.counters) {
+        names.insert(counter.name);
+      }
+    }
+    return names;
+  };
+  std::set<std::string> names = names_in(tables);
+  for (const std::string& name : names_in(others)) {
+    names.erase(name);
+  }
+  return names;
+}
+
+// "since 2026-11-24T06:40:00Z", of counters that begin now.
+std::string Since() {
+  std::array<char, sizeof "since 2026-11-24T06:40:00Z"> text{};
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  std::strftime(text.data(), text.size(), "since %Y-%m-%dT%H:%M:%SZ", &utc);
+  return text.data();
+}
+
 class Convergence {
  public:
   Convergence(state::Host& host, const Extent& extent, Mismatches& mismatches)
@@ -32,6 +69,7 @@ class Convergence {
         extent_(extent),
         mismatches_(mismatches),
         checkpoint_(host.checkpoint.Find().value_or(state::Checkpoint{})),
+        program_(host.policy.Program()),
         desired_(host, OwnersOf(extent.valid)) {}
 
   [[nodiscard]] Converged Run() {
@@ -41,6 +79,7 @@ class Convergence {
     }
     mark_bit_ = extent_.added != nullptr ? MarkBitFor(*extent_.added, checkpoint_, desired_)
                                          : MarkBitInUse(checkpoint_, desired_);
+    FindKinds();
     // Once it is there, it stays.
     has_port_filter_ = checkpoint_.has_port_filter ||
                        (extent_.added != nullptr && NeedsPortFilter(*extent_.added));
@@ -50,15 +89,18 @@ class Convergence {
     const bool is_quiet = checkpoint_.generation == host_.nft.Generation();
     const bool has_same_tables = checkpoint_.tables_revision == kTablesRevision &&
                                  checkpoint_.accept_mark_bit == mark_bit_ &&
-                                 checkpoint_.has_port_filter == has_port_filter_;
-    if (!extent_.is_whole && is_quiet && has_same_tables && !goal.new_forward_hook) {
+                                 checkpoint_.has_port_filter == has_port_filter_ &&
+                                 checkpoint_.policy_revision == program_.Revision();
+    if (!extent_.is_whole && is_quiet && has_same_tables && !has_new_kind_ &&
+        !goal.new_forward_hook) {
       return {.checkpoint = std::move(checkpoint_)};
     }
     if (!is_quiet) {
       checkpoint_.opened_ifnames.clear();  // other firewalls may have been changed, too
+      checkpoint_.foreign_drops.clear();
     }
     checkpoint_.accept_mark_bit = mark_bit_;
-    goal.tables = NodeTables(mark_bit_, has_port_filter_);
+    SetTables(goal);
     // By their handles: a table of the same name may be another one, without our elements.
     const bool may_compare_less =
         !extent_.is_whole && has_same_tables &&
@@ -71,6 +113,34 @@ class Convergence {
   }
 
  private:
+  // Of other policies than those in force nothing is known.
+  void FindKinds() {
+    if (checkpoint_.policy_revision == program_.Revision()) {
+      kinds_ = checkpoint_.policy_kinds;
+    }
+    if (extent_.added != nullptr) {
+      const state::Record added = Judged(*extent_.added, program_);
+      const std::string kind = KindOf(added);
+      has_new_kind_ = !kind.empty() && !kinds_.contains(kind);
+      AddKind(added, kinds_);
+    }
+  }
+
+  void SetTables(firewall::Goal& goal) {
+    goal.tables = NodeTables(
+        mark_bit_, has_port_filter_, {.program = program_, .kinds = kinds_, .created = Since()});
+    // What a new kind, or other policies, need besides was never there.
+    if (checkpoint_.policy_revision != program_.Revision()) {
+      goal.new_names = NamesBut(goal.tables, NodeTables(mark_bit_, has_port_filter_));
+    } else if (checkpoint_.policy_kinds != kinds_) {
+      goal.new_names =
+          NamesBut(goal.tables,
+                   NodeTables(mark_bit_,
+                              has_port_filter_,
+                              {.program = program_, .kinds = checkpoint_.policy_kinds}));
+    }
+  }
+
   firewall::Goal WithHooks(std::vector<firewall::ForwardHook> hooks) {
     firewall::Goal goal{.forward_hooks = std::move(hooks)};
     if (extent_.added != nullptr) {
@@ -83,7 +153,10 @@ class Convergence {
     has_port_filter_ =
         has_port_filter_ || std::ranges::any_of(desired_->records(), NeedsPortFilter);
     firewall::Goal goal = WithHooks(HooksOf(*desired_, mark_bit_));
-    goal.tables = NodeTables(mark_bit_, has_port_filter_);
+    for (const state::Record& record : desired_->records()) {
+      AddKind(record, kinds_);
+    }
+    SetTables(goal);
     checkpoint_.published_on.clear();
     for (const state::Record& record : desired_->records()) {
       NotePublished(record, checkpoint_);
@@ -117,6 +190,8 @@ class Convergence {
     checkpoint_.table_handles = compared.table_handles;
     checkpoint_.has_port_filter = has_port_filter_;
     checkpoint_.tables_revision = kTablesRevision;
+    checkpoint_.policy_revision = program_.Revision();
+    checkpoint_.policy_kinds = kinds_;
     NoteHooks(goal, checkpoint_);
     SaveCheckpoint(host_, checkpoint_);
   }
@@ -125,6 +200,9 @@ class Convergence {
   const Extent& extent_;
   Mismatches& mismatches_;
   state::Checkpoint checkpoint_;
+  const policy::Program& program_;
+  Kinds kinds_;  // that have chains, or are to have them
+  bool has_new_kind_ = false;
   LazyDesiredState desired_;
   int mark_bit_ = 0;
   bool has_port_filter_ = false;
@@ -133,16 +211,24 @@ class Convergence {
 }  // namespace
 
 Converged Converge(state::Host& host, const Extent& extent, Mismatches& mismatches) {
+  host.policy.Refresh();
   return Convergence(host, extent, mismatches).Run();
 }
 
 std::vector<Mismatch> CompareElements(state::Host& host, const state::Record& record) {
   std::vector<Mismatch> mismatches;
-  for (const nft::Element& element : ElementsOf(record.OnlyLive())) {
+  const policy::Program& program = host.policy.Program();
+  const state::Record live = Judged(record.OnlyLive(), program);
+  for (const nft::Element& element : ElementsOf(live)) {
     const firewall::Presence presence = firewall::FindPresence(host.nft, element);
     if (presence != firewall::Presence::kSame) {
+      Kinds kinds;
+      AddKind(live, kinds);
       mismatches.push_back(firewall::MismatchOf(
-          NodeTables(firewall::ForwardHook().accept_mark_bit, true), element, presence));
+          NodeTables(
+              firewall::ForwardHook().accept_mark_bit, true, {.program = program, .kinds = kinds}),
+          element,
+          presence));
     }
   }
   return mismatches;
@@ -159,6 +245,7 @@ bool AreForeign(state::Host& host, const nft::Changes& changes) {
 std::optional<state::Checkpoint> FindCurrentCheckpoint(state::Host& host) {
   std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
   const bool is_current = checkpoint && checkpoint->tables_revision == kTablesRevision &&
+                          checkpoint->policy_revision == host.policy.Program().Revision() &&
                           checkpoint->generation == host.nft.Generation();
   return is_current ? checkpoint : std::nullopt;
 }

@@ -5,6 +5,7 @@
 #include "base/list.h"
 #include "plugin/link/bridge.h"
 #include "plugin/rules/elements.h"
+#include "plugin/rules/policy_tables.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::rules {
@@ -16,6 +17,7 @@ DesiredState::DesiredState(state::Host& host, std::set<std::string> kept_owners)
     if (!record) {
       continue;
     }
+    *record = Judged(*std::move(record), host.policy.Program());
     const std::string owner = state::HostVethName(id);
     // A stale one keeps its elements until it is collected: to know it from one that is just being
     // added takes its lock.
@@ -40,6 +42,10 @@ firewall::DesiredElements DesiredState::Elements() const {
       .is_explained = [this](const nft::Element& element) { return IsExplained(element); }};
   for (const state::Record& record : live_) {
     Append(desired.elements, ElementsOf(record));
+  }
+  Append(desired.elements, ListElements(host_.policy.Program()));
+  for (const auto& each : by_owner_) {
+    Append(desired.instead, ElementsOf(each.second));
   }
   return desired;
 }
@@ -67,6 +73,9 @@ bool DesiredState::IsOurs(const std::string& ifname) const {
 // next one that finds it was killed; those of a stale attachment go when it is reclaimed.
 bool DesiredState::IsExplained(const nft::Element& element) const {
   if (element.comment.empty()) {
+    if (IsInList(element)) {
+      return false;
+    }
     const std::optional<std::string> ifname = FindIfname(element);
     return !ifname || Contains(shared_, element) || IsOurs(*ifname);
   }

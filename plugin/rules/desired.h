@@ -27,7 +27,7 @@ class DesiredState {
   // Refers to this object.
   [[nodiscard]] firewall::DesiredElements Elements() const;
 
-  // The live parts of every live attachment.
+  // The live parts of every live attachment, as the policies in force judge it.
   [[nodiscard]] const std::vector<state::Record>& records() const { return live_; }
 
  private:

@@ -103,6 +103,9 @@ std::vector<nft::Element> ElementsOf(const state::Record& record) {
   if (has_ports) {
     Append(elements, portmap::Elements(record.rules.ports, comment));
   }
+  if (record.Has(cni::Part::kForward)) {
+    Append(elements, PolicyElements(record, comment));
+  }
   // Those of its interface last, and only beside others: without an element of its own no rule
   // would match by them.
   if (elements.empty()) {

@@ -1,7 +1,9 @@
 #include "plugin/rules/tables.h"
 
 #include <algorithm>
+#include <string_view>
 
+#include "base/list.h"
 #include "firewall/port_filter.h"
 #include "firewall/table.h"
 #include "portmap/rules.h"
@@ -10,23 +12,41 @@ namespace nomad_bridge::rules {
 namespace {
 
 firewall::Contributors AllContributors() {
-  return {&firewall::kForwarding, &portmap::kPublishedPorts, &firewall::kPortFilter};
+  return {&firewall::kForwarding, &portmap::kPublishedPorts, &kPolicy, &firewall::kPortFilter};
+}
+
+std::vector<firewall::OwnSet> AllSets() {
+  std::vector<firewall::OwnSet> sets = firewall::SetsOf(AllContributors());
+  Append(sets, PolicySetShapes());
+  return sets;
 }
 
 }  // namespace
 
-firewall::Tables NodeTables(int accept_mark_bit, bool has_port_filter) {
+firewall::Tables NodeTables(int accept_mark_bit,
+                            bool has_port_filter,
+                            const NodePolicies& policies) {
   firewall::Contributors contributors = AllContributors();
   if (!has_port_filter) {
     std::erase(contributors, &firewall::kPortFilter);
   }
-  return firewall::Assemble(contributors, accept_mark_bit);
+  if (policies.program.empty()) {
+    std::erase(contributors, &kPolicy);
+  }
+  firewall::Tables tables = firewall::Assemble(contributors, accept_mark_bit);
+  AddPolicies(policies.program, policies.kinds, policies.created, tables.front());
+  return tables;
+}
+
+firewall::Tables NodeTables(int accept_mark_bit, bool has_port_filter) {
+  return NodeTables(accept_mark_bit, has_port_filter, {.program = {}, .kinds = {}});
 }
 
 const firewall::OwnSet* FindSet(const nft::Element& element) {
-  static const std::vector<firewall::OwnSet> kSets = firewall::SetsOf(AllContributors());
+  static const std::vector<firewall::OwnSet> kSets = AllSets();
+  const std::string_view name = std::string_view(element.set).substr(0, element.set.find('-'));
   const auto found = std::ranges::find_if(kSets, [&](const firewall::OwnSet& own) {
-    return own.table == element.family && own.set.name == element.set;
+    return own.table == element.family && own.set.name == name;
   });
   return found == kSets.end() ? nullptr : &*found;
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/ip.h"
+#include "plugin/cni/labels.h"
 
 namespace nomad_bridge::state {
 
@@ -27,6 +28,9 @@ struct Checkpoint {
   std::vector<std::uint64_t> table_handles;  // of our tables
   bool has_port_filter = false;              // that of the bridge family is one of them
   std::string tables_revision;               // of the binary that made them (rules/tables.h)
+  std::string policy_revision;               // of the policies whose chains are there
+  // What an attachment has by them (rules/policy_tables.h), and a workload of that kind.
+  std::map<std::string, cni::Workload> policy_kinds;
   int accept_mark_bit = kNoMarkBit;
   std::vector<std::string> admin_chains;       // whose static rules are in table ip filter
   std::vector<std::string> admin_chains_ipv6;  // and ip6 filter
@@ -38,7 +42,6 @@ struct Checkpoint {
   // Where ports are, or were, published: on which addresses of the node; nullopt: on all of them.
   std::vector<std::optional<Ip>> published_on;
   std::vector<std::string> foreign_drops;  // chains of others that drop what we accept, for people
-  std::string foreign_basis;               // of these (foreign/other_firewalls.h)
   // Of the host's side when all of it was found right (attachment/fingerprint.h).
   std::string fingerprint;
   std::set<std::string> data_dirs;  // where attachments had their leases then

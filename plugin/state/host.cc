@@ -17,7 +17,8 @@ Host Host::Open() {
           .net = std::move(net),
           .nft = std::move(nft),
           .records = Records(origin),
-          .checkpoint = CheckpointFile(origin)};
+          .checkpoint = CheckpointFile(origin),
+          .policy = PolicyFile(origin.boot_id)};
 }
 
 std::array<int, 2> Host::NetfilterSockets() {

@@ -12,6 +12,7 @@
 #include "netlink/core/netns.h"
 #include "netlink/nft/socket.h"
 #include "netlink/rtnl/rtnl.h"
+#include "plugin/state/policy_file.h"
 #include "plugin/state/record_store.h"
 
 namespace nomad_bridge::state {
@@ -22,6 +23,7 @@ struct Host {
   nft::Socket nft;
   Records records;
   CheckpointFile checkpoint;
+  PolicyFile policy;
   std::optional<conntrack::Conntrack> conntrack;  // opened when it is first needed
 
   [[nodiscard]] static Host Open();

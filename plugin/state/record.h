@@ -21,6 +21,7 @@
 #include "plugin/cni/plugin_type.h"
 #include "plugin/cni/request.h"
 #include "plugin/config/config.h"
+#include "plugin/policy/program.h"
 #include "portmap/mapping.h"
 
 namespace nomad_bridge::state {
@@ -78,8 +79,17 @@ struct Record {
     std::optional<cni::DelegatedIpam> delegated;  // the IPAM plugin that assigned the others
   } ipam;
 
+  // What the policies of `revision` make of it: its sets and chains, so that what is its own is
+  // found without them.
+  struct Policy : policy::Judgement {
+    std::string revision;  // empty: there were no policies
+
+    bool operator==(const Policy&) const = default;
+  };
+
   struct Rules : config::RuleSpec {
     std::vector<portmap::DnatEntry> ports;
+    Policy policy;
   } rules;
 
   // kGone for a part that it does not have.

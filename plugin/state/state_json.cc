@@ -89,6 +89,18 @@ struct Writer {
     }
     return phases;
   }
+  template <typename Value>
+  static json Encode(std::map<std::string, Value>& values) {
+    if constexpr (std::is_constructible_v<json, Value>) {
+      return values;
+    } else {
+      json object = json::object();
+      for (auto& [key, value] : values) {
+        object[key] = Encode(value);
+      }
+      return object;
+    }
+  }
   static json Encode(VlanRange& range) { return json::array({range.first, range.last}); }
 };
 
@@ -162,6 +174,12 @@ struct Reader {
         parts[*part] =
             FindNamed<Phase>(kPhaseTexts, phase.get<std::string>()).value_or(Phase::kLive);
       }
+    }
+  }
+  template <typename Value>
+  static void Decode(const json& from, std::map<std::string, Value>& values) {
+    for (const auto& [key, value] : from.get_ref<const json::object_t&>()) {
+      Decode(value, values[key]);
     }
   }
   static void Decode(const json& from, VlanRange& range) {

@@ -77,6 +77,19 @@ void Fields(auto& visit, Record::Ipam& ipam) {
   visit("delegated", ipam.delegated);
 }
 
+void Fields(auto& visit, Record::Policy& policy) {
+  visit("revision", policy.revision);
+  visit("sets", policy.sets);
+  visit("in", policy.in);
+  visit("out", policy.out);
+}
+
+void Fields(auto& visit, cni::Workload& workload) {
+  visit("namespace", workload.nomad_namespace);
+  visit("job", workload.job);
+  visit("group", workload.group);
+}
+
 void Fields(auto& visit, Record::Rules& rules) {
   visit("ipMasq", rules.ip_masq);
   visit("randomPorts", rules.random_ports);
@@ -88,6 +101,7 @@ void Fields(auto& visit, Record::Rules& rules) {
   visit("inbound", rules.inbound);
   visit("firewalldZone", rules.firewalld_zone);
   visit("ports", rules.ports);
+  visit("policy", rules.policy);
 }
 
 void Fields(auto& visit, StoredRecord& stored) {
@@ -112,6 +126,8 @@ void Fields(auto& visit, StoredCheckpoint& stored) {
   visit("tableHandles", stored.checkpoint.table_handles);
   visit("hasPortFilter", stored.checkpoint.has_port_filter);
   visit("tablesRevision", stored.checkpoint.tables_revision);
+  visit("policyRevision", stored.checkpoint.policy_revision);
+  visit("policyKinds", stored.checkpoint.policy_kinds);
   visit("acceptMarkBit", stored.checkpoint.accept_mark_bit);
   visit("adminChains", stored.checkpoint.admin_chains);
   visit("adminChainsIpv6", stored.checkpoint.admin_chains_ipv6);
@@ -121,7 +137,6 @@ void Fields(auto& visit, StoredCheckpoint& stored) {
   visit("legacyFilter", stored.checkpoint.legacy_filter);
   visit("publishedOn", stored.checkpoint.published_on);
   visit("foreignDrops", stored.checkpoint.foreign_drops);
-  visit("foreignBasis", stored.checkpoint.foreign_basis);
   visit("fingerprint", stored.checkpoint.fingerprint);
   visit("dataDirs", stored.checkpoint.data_dirs);
   visit("segments", stored.checkpoint.segments);

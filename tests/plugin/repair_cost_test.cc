@@ -16,12 +16,7 @@ class Cost : public World {
   Calls CallsOf(const std::string& verb, const json& config, const Variables& variables) {
     const std::string log = "/run/calls";
     const Command command = PluginCommand(verb, config.dump(), variables);
-    // With a child it depends on time how often a DEL looks whether the link is gone, and whether
-    // the child of the DEL before has ended.
-    EnsureFileGone("/run/nomad-bridge/.deleter");
-    const std::vector<std::string> options = {
-        "-e", "trace=%network,%file,%desc,clone", "-e", "inject=clone:error=EAGAIN"};
-    EXPECT_THAT(Execute(UnderStrace(command, log, options)), Exits(0));
+    EXPECT_THAT(Execute(UnderStrace(command, log, {"-e", "trace=%network,%file,%desc"})), Exits(0));
     Calls calls;
     for (const std::string& line : Lines(FindFile(log, 64 << 20).value())) {
       // The kernel has a write to IPv6's sysctls made again as long as another process holds
@@ -69,28 +64,6 @@ TEST_F(Cost, IsTheSameForTheFirstAndTheFiveHundredth) {
 
   EXPECT_EQ(Measure([] {}), quiet);
   EXPECT_EQ(Measure(change_a_rule), changed);
-}
-
-// Others' rules at the forward hook are read once, and again when there are more of them.
-TEST_F(Cost, OfOthersForwardRulesIsPaidOnce) {
-  std::string mine = "add chain inet mine forward { type filter hook forward priority 10; }\n";
-  for (int n = 0; n < 3000; ++n) {
-    mine += Cat("add rule inet mine forward tcp dport ", 1000 + n, " accept\n");
-  }
-  host().Must({"nft", "table ip foreign { chain rules { }; }; table inet mine { }"});
-  host().Must({"nft", "-f", "-"}, mine);
-  const json config = Publish({Port(8080, 80)});
-  const json result = Attach(config);
-  const auto calls = [&] {
-    host().Must(Words("nft add rule ip foreign rules accept"));
-    return CallsOf("CHECK", WithResult(config, result), {});
-  };
-  Calls known = calls();
-  host().Must(Words("nft add rule inet mine forward tcp dport 999 accept"));
-  Calls changed = calls();
-
-  EXPECT_GT(changed["recvmsg"], known["recvmsg"] + 10);
-  EXPECT_EQ(calls(), known);
 }
 
 // A GC that releases leases of others opens each a few times, not each for each, and lists the

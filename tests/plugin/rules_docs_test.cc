@@ -1,4 +1,5 @@
 // docs/rules.md shows what the kernel holds, to the letter.
+#include "base/list.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -43,6 +44,34 @@ TEST_F(RulesDocument, ShowsOurTableOfTheBridgeFamily) {
     listed.replace(listed.find('-', listed.find(own)), 1, link_local);
   }
   EXPECT_EQ(Block("nftables"), listed);
+}
+
+TEST_F(RulesDocument, ShowsWhatPoliciesBecome) {
+  EnsureDirectory("/run/policy.d");
+  ReplaceFile("/run/policy.d/api.json", R"({"version": 1, "policies": [
+    {"name": "api", "to": {"namespace": "prod"},
+     "allow": [{"from": ["same-namespace"], "ports": ["tcp/80"]}, {"from": ["outside"]}]}]})");
+  const json config = DualStack();
+  Node& node = AddContainer("prod");
+  Attach(config,
+         As("9d01c7e4", node, "NOMAD_NAMESPACE=prod;NOMAD_JOB_ID=web;NOMAD_ALLOC_ID=9d01c7e4"));
+  Command apply = PluginCommand("", "", {{"CNI_COMMAND", std::nullopt}});
+  Append(apply.argv, {"policy", "apply", "/run/policy.d"});
+  ASSERT_THAT(Execute(apply), Exits(0));
+  const std::string table = ListTable();
+  const std::size_t begin = table.find("\tchain in-");
+  ASSERT_NE(begin, std::string::npos) << table;
+  const std::string chain = table.substr(begin + 7, table.find(' ', begin + 7) - begin - 7);
+  std::string listed;
+  for (const std::string& name : {std::string("admit"),
+                                  std::string("admit_to_node"),
+                                  std::string("judge"),
+                                  std::string("judge_to_node"),
+                                  chain}) {
+    listed += host().Must({"nft", "list", "chain", "inet", "nomad-bridge", name});
+  }
+  listed += host().Must(Words("nft list map inet nomad-bridge in4"));
+  EXPECT_EQ(Block("nftpolicy"), listed);
 }
 
 TEST_F(RulesDocument, ShowsWhatIptablesLists) {

@@ -28,7 +28,8 @@ const json kFull = json::parse(R"({
     "ipMasq": true, "randomPorts": true, "snat": true, "masqAll": true, "adminChain": "MINE", "acceptMarkBit": 3,
     "ingress": "isolated", "inbound": "published", "firewalldZone": "trusted",
     "ports": [{"protocol": "udp", "hostIp": "192.0.2.7", "hostPort": 8080,
-               "containerIp": "10.0.0.2", "containerPort": 80}]},
+               "containerIp": "10.0.0.2", "containerPort": 80}],
+    "policy": {"revision": "9b21", "sets": ["3a1f"], "in": "in-9b21", "out": "out-1c"}},
   "bootId": "f1f2", "hostNetns": {"device": 4, "inode": 4026531840}})");
 
 state::Record FullRecord() {

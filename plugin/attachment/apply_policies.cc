@@ -1,0 +1,154 @@
+#include "plugin/attachment/apply_policies.h"
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "plugin/link/bridge.h"
+#include "plugin/link/liveness.h"
+#include "plugin/policy/judge.h"
+#include "plugin/rules/converge.h"
+#include "plugin/rules/policy_tables.h"
+
+namespace nomad_bridge::attachment {
+namespace {
+
+std::vector<state::Record> LiveRecords(state::Host& host) {
+  std::vector<state::Record> live;
+  for (const AttachmentId& id : host.records.List("")) {
+    const std::optional<state::Record> record = host.records.Find(id);
+    if (record && record->IsLive(cni::Part::kForward) && link::IsAlive(host, *record)) {
+      live.push_back(*record);
+    }
+  }
+  return live;
+}
+
+// Those in force. Damaged ones are replaced like any others: nothing is known of them.
+policy::Program FindFormer(state::Host& host) {
+  try {
+    return host.policy.Program();
+  } catch (const Error& error) {
+    LogLine("{}, ignoring", error.what());
+    return {};
+  }
+}
+
+bool HasSameReach(const state::Record& one, const state::Record& other) {
+  const policy::Judgement& before = one.rules.policy;
+  const policy::Judgement& after = other.rules.policy;
+  return before.in == after.in && before.out == after.out;
+}
+
+// Once per bridge, before anything is changed: what is refused is to be refused from the first
+// packet on.
+void CheckBridges(state::Host& host, const std::vector<state::Record>& records) {
+  std::set<std::string> done;
+  Mismatches implied(Mode::kRepair);
+  for (const state::Record& record : records) {
+    const bool is_judged = record.rules.policy.in || record.rules.policy.out;
+    const std::string key = record.link.bridge + (is_judged ? "" : " ");
+    if (record.IsLive(cni::Part::kLink) && done.insert(key).second) {
+      link::CheckJudged(host, record, implied);
+    }
+  }
+}
+
+// The records say what each has, so that its DEL finds that. One that a command works on is left to
+// it.
+void NoteJudgements(state::Host& host, const policy::Program& program) {
+  for (const AttachmentId& id : host.records.List("")) {
+    const std::optional<FileLock> lock = host.records.TryLock(id);
+    const std::optional<state::Record> record = lock ? host.records.Find(id) : std::nullopt;
+    if (record) {
+      const state::Record judged = rules::Judged(*record, program);
+      if (judged.rules.policy != record->rules.policy) {
+        host.records.Write(judged);
+      }
+    }
+  }
+}
+
+void PutInForce(state::Host& host,
+                const policy::Program& program,
+                const std::vector<state::Record>& judged) {
+  const std::optional<std::string> former = state::PolicyFile::FindText();
+  host.policy.Write(program);
+  try {
+    CheckBridges(host, judged);
+    Mismatches implied(Mode::kRepair);
+    static_cast<void>(rules::Converge(host, {.is_whole = true}, implied));
+  } catch (...) {
+    host.policy.Restore(former);
+    throw;
+  }
+}
+
+policy::End EndOf(const Ip& address,
+                  const std::map<Ip, cni::Workload>& workloads,
+                  const std::set<Ip>& of_node) {
+  const auto found = workloads.find(address);
+  return {.workload = found != workloads.end() ? std::optional(found->second) : std::nullopt,
+          .address = address,
+          .is_node = of_node.contains(address)};
+}
+
+}  // namespace
+
+std::vector<ReachChange> ApplyPolicies(state::Host& host,
+                                       const policy::Program& program,
+                                       Mode mode) {
+  const FileLock one_at_a_time = host.records.LockRules();
+  host.policy.Refresh();
+  const policy::Program former = FindFormer(host);
+  std::vector<state::Record> judged;
+  std::vector<ReachChange> changes;
+  for (const state::Record& record : LiveRecords(host)) {
+    ReachChange change{rules::Judged(record, former), rules::Judged(record, program)};
+    judged.push_back(change.after);
+    if (!HasSameReach(change.before, change.after)) {
+      changes.push_back(std::move(change));
+    }
+  }
+  if (mode == Mode::kRepair) {
+    PutInForce(host, program, judged);
+    NoteJudgements(host, program);
+  }
+  return changes;
+}
+
+std::size_t CutRefused(state::Host& host) {
+  std::map<Ip, cni::Workload> workloads;
+  for (const state::Record& record : LiveRecords(host)) {
+    for (const Cidr& cidr : record.ipam.addresses) {
+      workloads.emplace(cidr.address, cni::WorkloadOf(cni::Shorten(record.labels)));
+    }
+  }
+  std::set<Ip> of_node;
+  for (const rtnl::Link& link : host.net.Links()) {
+    for (const Cidr& cidr : host.net.Addresses(link)) {
+      of_node.insert(cidr.address);
+    }
+  }
+  const policy::Program& program = host.policy.Program();
+  // Many connections are alike but for the port that they come from.
+  std::map<conntrack::Connection, bool> known;
+  return conntrack::Conntrack::In(host.netns).Cut([&](const conntrack::Connection& connection) {
+    const auto [answer, is_new] = known.try_emplace(connection);
+    if (is_new) {
+      const policy::Connection asked{
+          .from = EndOf(connection.from, workloads, of_node),
+          .to = EndOf(connection.to, workloads, of_node),
+          .protocol = static_cast<policy::Ports::Protocol>(connection.protocol),
+          .port = connection.port};
+      answer->second = !policy::Judge(program, asked).is_allowed;
+    }
+    return answer->second;
+  });
+}
+
+}  // namespace nomad_bridge::attachment

@@ -1,0 +1,36 @@
+// Policies put in force, for all attachments of the node at once.
+//
+// Atomic  One batch: until then every packet is judged by the former policies, from then on by
+//         these. Killed before it, the next ADD, CHECK or reconcile finds the new ones in their
+//         file and puts them in force.
+// Errors  kConflict, kKernel if what passes a bridge cannot be judged; those of rules/converge.h.
+//         The former policies stay in force then.
+// Locks   The rules' lock until all is in force; attachments' locks by TryLock.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "base/mismatch.h"
+#include "plugin/policy/program.h"
+#include "plugin/state/host.h"
+#include "plugin/state/record.h"
+
+namespace nomad_bridge::attachment {
+
+// An attachment that other policies are about than before.
+struct ReachChange {
+  state::Record before;  // as it was judged
+  state::Record after;
+};
+
+// Returns whose reach changes; in mode kLook nothing does.
+std::vector<ReachChange> ApplyPolicies(state::Host& host,
+                                       const policy::Program& program,
+                                       Mode mode);
+
+// Ends the connections from and to live attachments that the policies in force refuse: what is sent
+// on is judged as new. Returns how many. What `apply` was too late for goes on otherwise.
+std::size_t CutRefused(state::Host& host);
+
+}  // namespace nomad_bridge::attachment

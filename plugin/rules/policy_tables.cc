@@ -1,0 +1,377 @@
+#include "plugin/rules/policy_tables.h"
+
+#include <iterator>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <netinet/icmp6.h>
+#include <netinet/in.h>
+
+#include "base/error.h"
+#include "base/list.h"
+#include "base/text.h"
+#include "firewall/table.h"
+#include "plugin/config/node_config.h"
+
+namespace nomad_bridge::rules {
+namespace {
+
+using firewall::kFamilies;
+using firewall::SetName;
+using Point = nft::Hook::Point;
+
+constexpr std::string_view kIn = "in";
+constexpr std::string_view kOut = "out";
+constexpr std::string_view kSelected = "sel";
+constexpr std::string_view kList = "adr";
+constexpr const char* kJudge = "judge";
+constexpr const char* kJudgeToNode = "judge_to_node";
+// Before our forward chain, whose accepts are for what is let pass here.
+constexpr int kBeforeFilter = -2;
+
+std::vector<firewall::SetRow> Sets() {
+  using enum nft::Type;
+  return {{kIn, {kIpv4Addr}, {kVerdict}, firewall::Role::kForwarding},
+          {kOut, {kIpv4Addr}, {kVerdict}, firewall::Role::kForwarding}};
+}
+
+std::vector<firewall::SetRow> Shapes() {
+  using enum nft::Type;
+  return {{kSelected, {kIpv4Addr}, {}, firewall::Role::kForwarding},
+          {kList, {kIpv4Addr}, {}, firewall::Role::kForwarding}};
+}
+
+std::vector<nft::Chain> NoChains(int /*accept_mark_bit*/) {
+  return {};
+}
+
+const firewall::Contributor kShapes = {nft::TableFamily::kInet, &Shapes, &NoChains};
+
+// The kernel's tables keep established connections for us: what has begun goes on.
+nft::Chain Admission(const char* name, Point point, const char* judge) {
+  return {.name = name,
+          .hook = nft::Hook{.type = "filter", .point = point, .priority = kBeforeFilter},
+          .rules = {
+              // ct state new,untracked goto <judge>
+              nft::Rule().CtState(nft::kCtNew | nft::kCtUntracked).Goto(judge),
+          }};
+}
+
+// Neighbour discovery and multicast listeners, which conntrack never tracks: without them no
+// address is found, so that refusing them refuses everything.
+std::vector<nft::Rule> LetNeighboursBeFound() {
+  const auto icmpv6 = [] { return nft::Rule().Ipv6().L4Proto(IPPROTO_ICMPV6); };
+  return {
+      // icmpv6 type 130-137 return: multicast listeners, routers, neighbours, redirects
+      icmpv6().Between(nft::kIcmpv6Type, {MLD_LISTENER_QUERY}, {ND_REDIRECT}).Return(),
+      // icmpv6 type mld2-listener-report return
+      icmpv6().Is(nft::kIcmpv6Type, {143}).Return(),
+  };
+}
+
+std::vector<nft::Rule> JudgeSenders() {
+  std::vector<nft::Rule> rules = LetNeighboursBeFound();
+  for (const Family family : kFamilies) {
+    // ip saddr vmap @out4
+    rules.push_back(nft::Rule().Only(family).SaddrVmap(SetName(kOut, family)));
+  }
+  return rules;
+}
+
+nft::Chain Judge() {
+  nft::Chain chain = {.name = kJudge, .rules = LetNeighboursBeFound()};
+  for (const Family family : kFamilies) {
+    // iifname != @bridges ip saddr @alloc4 drop
+    // A machine elsewhere that takes an allocation's address for its own would have its label.
+    chain.rules.push_back(nft::Rule()
+                              .IifnameNotIn(firewall::kBridges)
+                              .Only(family)
+                              .SaddrIn(SetName(firewall::kAlloc, family))
+                              .Drop());
+  }
+  // iifname @gateways oifname @gateways ip6 daddr fe80::/10 reject with icmpx admin-prohibited
+  // Link-local addresses, which every container has besides, are in no set.
+  chain.rules.push_back(nft::Rule()
+                            .IifnameIn(firewall::kGateways)
+                            .OifnameIn(firewall::kGateways)
+                            .Ipv6()
+                            .Daddr(firewall::Prefix("fe80::/10"))
+                            .RejectAdminProhibited());
+  for (const Family family : kFamilies) {
+    // ip saddr vmap @out4
+    chain.rules.push_back(nft::Rule().Only(family).SaddrVmap(SetName(kOut, family)));
+  }
+  for (const Family family : kFamilies) {
+    // ip daddr vmap @in4
+    chain.rules.push_back(nft::Rule().Only(family).DaddrVmap(SetName(kIn, family)));
+  }
+  return chain;
+}
+
+std::vector<nft::Chain> Chains(int /*accept_mark_bit*/) {
+  return {{.name = kJudgeToNode, .rules = JudgeSenders()},
+          Judge(),
+          Admission("admit", Point::kForward, kJudge),
+          Admission("admit_to_node", Point::kInput, kJudgeToNode)};
+}
+
+std::string SetFor(std::string_view noun, Family family, std::string_view name) {
+  return Cat(SetName(noun, family), '-', name);
+}
+
+// One step of a chain as nf_tables' rules: one, or one per family if it names addresses.
+class StepRules {
+ public:
+  StepRules(const policy::Step& step, bool is_about_source)
+      : step_(step), is_about_source_(is_about_source) {}
+
+  [[nodiscard]] std::vector<nft::Rule> All() const {
+    std::vector<nft::Rule> rules;
+    if (!HasFamily()) {
+      rules.push_back(Finished(nft::Rule(), Family::kIpv4));
+      return rules;
+    }
+    for (const Family family : kFamilies) {
+      rules.push_back(Finished(PeerRule(family), family));
+    }
+    return rules;
+  }
+
+ private:
+  using PeerIs = policy::Step::PeerIs;
+
+  [[nodiscard]] bool IsIcmp() const {
+    return step_.ports && step_.ports->protocol == policy::Ports::Protocol::kIcmp;
+  }
+  [[nodiscard]] bool HasFamily() const {
+    return IsIcmp() || (step_.peer != PeerIs::kAnyone && step_.peer != PeerIs::kNode);
+  }
+
+  [[nodiscard]] nft::Rule PeerRule(Family family) const {
+    nft::Rule rule;
+    rule.Only(family);
+    const auto address_in = [&](const std::string& set) {
+      return is_about_source_ ? rule.SaddrIn(set) : rule.DaddrIn(set);
+    };
+    switch (step_.peer) {
+      case PeerIs::kMember:
+        return address_in(SetFor(kSelected, family, step_.peers));
+      case PeerIs::kAddress:
+        return address_in(SetFor(kList, family, step_.peers));
+      case PeerIs::kOutside: {
+        const std::string ours = SetName(firewall::kAlloc, family);
+        return is_about_source_ ? rule.SaddrNotIn(ours) : rule.DaddrNotIn(ours).DaddrIsNotLocal();
+      }
+      case PeerIs::kNode:
+      case PeerIs::kAnyone:
+        break;
+    }
+    return rule;
+  }
+
+  [[nodiscard]] nft::Rule Finished(nft::Rule rule, Family family) const {
+    if (step_.peer == PeerIs::kNode) {
+      rule.DaddrIsLocal();
+    }
+    if (IsIcmp()) {
+      rule.L4Proto(family == Family::kIpv4 ? std::uint8_t{IPPROTO_ICMP}
+                                           : std::uint8_t{IPPROTO_ICMPV6});
+    } else if (step_.ports) {
+      rule.L4Proto(static_cast<std::uint8_t>(step_.ports->protocol));
+      if (step_.ports->first != 0 || step_.ports->last != kMaxPort) {
+        rule.Dport(step_.ports->first, step_.ports->last);
+      }
+    }
+    if (!step_.counter.empty()) {
+      rule.CountIn(step_.counter);
+    }
+    return Decided(std::move(rule)).Comment(step_.comment);
+  }
+
+  [[nodiscard]] nft::Rule Decided(nft::Rule rule) const {
+    using Outcome = policy::Step::Outcome;
+    switch (step_.outcome) {
+      case Outcome::kReturn:
+        return rule.Return();
+      case Outcome::kGoto:
+        return rule.Goto(step_.next);
+      case Outcome::kReject:
+        return rule.RejectAdminProhibited();
+      case Outcome::kDrop:
+        return rule.Drop();
+      case Outcome::kContinue:
+        break;
+    }
+    return rule;
+  }
+
+  static constexpr std::uint16_t kMaxPort = 65535;
+
+  const policy::Step& step_;
+  bool is_about_source_;
+};
+
+nft::Chain ChainFor(const policy::Chain& chain) {
+  nft::Chain made = {.name = chain.name};
+  for (const policy::Step& step : chain.steps) {
+    Append(made.rules, StepRules(step, chain.name.starts_with(Cat(kIn, '-'))).All());
+  }
+  return made;
+}
+
+void AddSets(std::string_view noun,
+             const std::string& name,
+             std::uint32_t flags,
+             nft::Table& table) {
+  for (const Family family : kFamilies) {
+    table.sets.push_back({.name = SetFor(noun, family, name),
+                          .key = {firewall::AddressType(family)},
+                          .data = {},
+                          .flags = flags});
+  }
+}
+
+// The key behind the last of `prefix`; nullopt if that is the last address there is.
+std::optional<std::vector<std::uint8_t>> KeyBehind(const Cidr& prefix) {
+  std::vector<std::uint8_t> key = firewall::AddressKey(prefix.Last());
+  for (auto byte = key.rbegin(); byte != key.rend(); ++byte) {
+    if (++*byte != 0) {
+      return key;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+const firewall::Contributor kPolicy = {nft::TableFamily::kInet, &Sets, &Chains};
+
+std::vector<firewall::OwnSet> PolicySetShapes() {
+  return firewall::SetsOf({&kShapes});
+}
+
+state::Record Judged(state::Record record, const policy::Program& program) {
+  record.rules.policy = {};
+  record.rules.policy.revision = program.Revision();
+  if (record.Has(cni::Part::kForward) && !program.empty()) {
+    const policy::Judgement judgement =
+        program.JudgementOf(cni::WorkloadOf(cni::Shorten(record.labels)));
+    static_cast<policy::Judgement&>(record.rules.policy) = judgement;
+  }
+  return record;
+}
+
+void RequirePolicies(const config::RulesConfig& rules,
+                     const cni::PluginType& type,
+                     state::Host& host) {
+  if (!type.Provides(cni::Part::kForward) || host.policy.IsThere()) {
+    return;
+  }
+  if (rules.policy_required || config::ReadNodeConfig().policy_required) {
+    throw Error(Code::kTryAgain,
+                "policies are required on this node, and none were applied since it booted",
+                "'policy.required' says so; apply them: nomad-bridge policy apply");
+  }
+}
+
+std::string KindOf(const state::Record& record) {
+  const state::Record::Policy& policy = record.rules.policy;
+  if (policy.sets.empty() && !policy.in && !policy.out) {
+    return {};
+  }
+  std::string text = Cat(policy.in.value_or("-"), ' ', policy.out.value_or("-"));
+  for (const std::string& set : policy.sets) {
+    text += Cat(' ', set);
+  }
+  return Hex(StableHash(text), 16);
+}
+
+void AddKind(const state::Record& record, Kinds& kinds) {
+  if (std::string kind = KindOf(record); !kind.empty()) {
+    kinds.try_emplace(std::move(kind), cni::WorkloadOf(cni::Shorten(record.labels)));
+  }
+}
+
+void AddPolicies(const policy::Program& program,
+                 const Kinds& kinds,
+                 const std::string& created,
+                 nft::Table& table) {
+  std::set<std::string> selected;
+  for (const auto& each : program.SetTexts()) {
+    selected.insert(each.first);
+  }
+  std::set<std::string> chains;
+  for (const auto& kind : kinds) {
+    const policy::Judgement judgement = program.JudgementOf(kind.second);
+    selected.insert(judgement.sets.begin(), judgement.sets.end());
+    for (const policy::Chain& chain : program.ChainsOf(kind.second)) {
+      for (const policy::Step& step : chain.steps) {
+        if (step.peer == policy::Step::PeerIs::kMember) {
+          selected.insert(step.peers);
+        }
+      }
+      if (chains.insert(chain.name).second) {
+        table.chains.push_back(ChainFor(chain));
+      }
+    }
+  }
+  for (const std::string& name : selected) {
+    AddSets(kSelected, name, 0, table);
+  }
+  for (const auto& list : program.Lists()) {
+    AddSets(kList, list.first, nft::kInterval, table);
+  }
+  for (const auto& counter : program.Counters()) {
+    table.counters.push_back({.name = counter.first, .comment = created});
+  }
+}
+
+std::vector<nft::Element> PolicyElements(const state::Record& record, const std::string& comment) {
+  const state::Record::Policy& policy = record.rules.policy;
+  std::vector<nft::Element> elements;
+  for (const Cidr& cidr : record.ipam.addresses) {
+    const Family family = cidr.address.family();
+    const auto add = [&](std::string set, std::optional<nft::Verdict> verdict) {
+      elements.push_back({.set = std::move(set),
+                          .key = firewall::AddressKey(cidr.address),
+                          .data = {},
+                          .verdict = std::move(verdict),
+                          .comment = comment});
+    };
+    for (const std::string& set : policy.sets) {
+      add(SetFor(kSelected, family, set), std::nullopt);
+    }
+    if (policy.in) {
+      add(SetName(kIn, family), nft::Verdict{nft::Verdict::Code::kGoto, *policy.in});
+    }
+    if (policy.out) {
+      add(SetName(kOut, family), nft::Verdict{nft::Verdict::Code::kJump, *policy.out});
+    }
+  }
+  return elements;
+}
+
+std::vector<nft::Element> ListElements(const policy::Program& program) {
+  std::vector<nft::Element> elements;
+  for (const auto& [name, prefixes] : program.Lists()) {
+    for (auto prefix = prefixes.begin(); prefix != prefixes.end(); ++prefix) {
+      const std::string set = SetFor(kList, prefix->address.family(), name);
+      elements.push_back({.set = set, .key = firewall::AddressKey(prefix->Network())});
+      std::optional<std::vector<std::uint8_t>> end = KeyBehind(*prefix);
+      const auto next = std::next(prefix);
+      const bool is_followed =
+          end && next != prefixes.end() && *end == firewall::AddressKey(next->Network());
+      if (end && !is_followed) {
+        elements.push_back({.set = set, .key = *std::move(end), .ends_interval = true});
+      }
+    }
+  }
+  return elements;
+}
+
+bool IsInList(const nft::Element& element) {
+  return element.set.starts_with(kList);
+}
+
+}  // namespace nomad_bridge::rules

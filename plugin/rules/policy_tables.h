@@ -1,0 +1,61 @@
+// Policies in nf_tables: the chains that judge a new connection, the sets of allocations that they
+// ask, and what an attachment has in both.
+//
+// Shapes  Everything is in table inet nomad-bridge. Maps in4, in6, out4, out6 lead from an
+//         allocation's address to the chain of what reaches it, and of what it sends. A set
+//         "sel4-<hash>" holds the addresses of the allocations that a selector selects, a set
+//         "adr4-<hash>" a list of prefixes.
+// Kinds   Attachments of one kind are members of the same sets and have the same chains. Chains are
+//         made with the first of a kind, and stay until other policies are applied.
+// Source  docs/policy.md, docs/rules.md
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "firewall/contributor.h"
+#include "netlink/nft/element.h"
+#include "plugin/cni/labels.h"
+#include "plugin/policy/program.h"
+#include "plugin/state/host.h"
+#include "plugin/state/record.h"
+
+namespace nomad_bridge::rules {
+
+// The base chains, which judge new connections alone, and the maps.
+extern const firewall::Contributor kPolicy;
+
+// What sets made for policies look like, under the noun that their name begins with.
+[[nodiscard]] std::vector<firewall::OwnSet> PolicySetShapes();
+
+// `record` as `program` judges it.
+[[nodiscard]] state::Record Judged(state::Record record, const policy::Program& program);
+
+// kTryAgain if `rules`, or the node's own config, asks for policies, and none were applied since the
+// node booted; kIo if those in force cannot be read.
+void RequirePolicies(const config::RulesConfig& rules,
+                     const cni::PluginType& type,
+                     state::Host& host);
+
+// By the name of the kind: a workload of it.
+using Kinds = std::map<std::string, cni::Workload>;
+// Empty if no policy is about it.
+[[nodiscard]] std::string KindOf(const state::Record& record);
+void AddKind(const state::Record& record, Kinds& kinds);
+
+// Sets, counters and chains for `kinds`, into `table`. `created` is the comment of new counters.
+void AddPolicies(const policy::Program& program,
+                 const Kinds& kinds,
+                 const std::string& created,
+                 nft::Table& table);
+
+// Of an attachment that has been judged, with `comment`.
+[[nodiscard]] std::vector<nft::Element> PolicyElements(const state::Record& record,
+                                                       const std::string& comment);
+// The lists of prefixes, which all share.
+[[nodiscard]] std::vector<nft::Element> ListElements(const policy::Program& program);
+// Whether `element` is of such a list.
+[[nodiscard]] bool IsInList(const nft::Element& element);
+
+}  // namespace nomad_bridge::rules

@@ -1,0 +1,82 @@
+#include "plugin/state/policy_file.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+
+namespace nomad_bridge::state {
+namespace {
+
+constexpr const char* kFile = "/run/nomad-bridge/.policy";
+constexpr std::size_t kMaxBytes = 64 << 20;
+
+bool IsSameFile(const std::optional<struct stat>& one, const std::optional<struct stat>& other) {
+  return one.has_value() == other.has_value() &&
+         (!one || (one->st_ino == other->st_ino && one->st_ctim.tv_sec == other->st_ctim.tv_sec &&
+                   one->st_ctim.tv_nsec == other->st_ctim.tv_nsec));
+}
+
+}  // namespace
+
+bool PolicyFile::IsThere() {
+  Read();
+  return is_there_;
+}
+
+const policy::Program& PolicyFile::Program() {
+  Read();
+  return program_;
+}
+
+void PolicyFile::Refresh() {
+  if (is_read_ && !IsSameFile(status_, FindStatus(kFile))) {
+    is_read_ = false;
+  }
+}
+
+void PolicyFile::Write(const policy::Program& program) {
+  Restore(Cat(boot_id_, '\n', program.Text()));
+}
+
+std::optional<std::string> PolicyFile::FindText() {
+  return FindFile(kFile, kMaxBytes);
+}
+
+void PolicyFile::Restore(const std::optional<std::string>& text) {
+  if (text) {
+    EnsureDirectory(kStateDirectory);
+    ReplaceFile(kFile, *text);
+  } else {
+    EnsureFileGone(kFile);
+  }
+  is_read_ = false;
+}
+
+void PolicyFile::Read() {
+  if (is_read_) {
+    return;
+  }
+  is_there_ = false;
+  program_ = {};
+  status_ = FindStatus(kFile);  // first: of a file that is replaced meanwhile Refresh() is told
+  const std::optional<std::string> text = FindText();
+  const std::size_t line = text ? text->find('\n') : 0;
+  if (text && line != std::string::npos && text->substr(0, line) != boot_id_) {
+    is_read_ = true;
+    return;
+  }
+  if (text) {
+    try {
+      program_ = policy::Program::Parse(text->substr(line + 1));
+    } catch (const Error& error) {
+      throw Error(
+          Code::kIo,
+          "cannot read the policies in force",
+          Format("{}: {}; apply them again: nomad-bridge policy apply", kFile, error.what()));
+    }
+  }
+  is_there_ = text.has_value();
+  is_read_ = true;
+}
+
+}  // namespace nomad_bridge::state

@@ -1,0 +1,47 @@
+// The policies in force: what `policy apply` compiled, for all commands until the next one.
+//
+// Shape   /run/nomad-bridge/.policy: the boot's id in a line of its own, then the program as
+//         policy/program.h writes it.
+// Lives   on tmpfs; a file of another boot counts as absent. Once read it is kept.
+// Locks   Written under the rules' lock.
+// Errors  kIo for one that is damaged: what it refused must not be let in.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <sys/stat.h>
+
+#include "plugin/policy/program.h"
+#include "plugin/state/record.h"
+
+namespace nomad_bridge::state {
+
+class PolicyFile {
+ public:
+  explicit PolicyFile(std::string boot_id) : boot_id_(std::move(boot_id)) {}
+
+  // Whether policies were applied since the node booted, perhaps none at all.
+  [[nodiscard]] bool IsThere();
+  // Empty if none were.
+  [[nodiscard]] const policy::Program& Program();
+  // The next call reads the file again if another process has replaced it since.
+  void Refresh();
+  void Write(const policy::Program& program);
+
+  // The file as it is, damaged or not, to put it back if what a Write() is for fails.
+  [[nodiscard]] static std::optional<std::string> FindText();
+  void Restore(const std::optional<std::string>& text);
+
+ private:
+  void Read();
+
+  std::string boot_id_;
+  std::optional<struct stat> status_;  // of the file that was read
+  bool is_read_ = false;
+  bool is_there_ = false;
+  policy::Program program_;
+};
+
+}  // namespace nomad_bridge::state

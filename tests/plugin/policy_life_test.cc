@@ -1,0 +1,276 @@
+// What becomes of policies: applied while allocations run, killed on the way, flushed, repaired,
+// counted.
+#include <sstream>
+
+#include "tests/plugin/policy_world.h"
+#include "tests/support/soon.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+constexpr const char* kCompiled = "/run/nomad-bridge/.policy";
+
+class PolicyLife : public PolicyWorld {
+ protected:
+  // Of a set or map of a family, the addresses in it.
+  [[nodiscard]] std::string ListSets() {
+    return host().Must(Words("nft list table inet nomad-bridge"));
+  }
+  [[nodiscard]] json Status() {
+    const Outcome outcome = RunLine("policy status -json");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome;
+    return json::parse(outcome.out);
+  }
+  [[nodiscard]] json StatusOf(const std::string& rule) {
+    const json status = Status();
+    for (const json& each : status.at("rules")) {
+      if (each.at("rule") == rule) {
+        return each;
+      }
+    }
+    ADD_FAILURE() << "no rule " << rule << " in " << status;
+    return nullptr;
+  }
+};
+
+TEST_F(PolicyLife, AnAllocationLeavesNothingInTheSets) {
+  Apply({kNamespaces});
+  Node& lb = Start("prod", "lb");
+  Start("prod", "api");
+  EXPECT_THAT(ListSets(), HasSubstr(AddressOfNode(lb)));
+  Detach(DualStack(), As(lb.name(), lb));
+  EXPECT_THAT(ListSets(), Not(HasSubstr(Cat(AddressOfNode(lb), " "))));
+  EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0) << RunLine("reconcile -dry-run");
+}
+
+TEST_F(PolicyLife, WithoutPoliciesThereIsNothing) {
+  Start("prod", "api");
+  const std::string before = ListSets();
+  EXPECT_THAT(before, Not(HasSubstr("judge")));
+  EXPECT_FALSE(FindStatus(kCompiled));
+  Apply({kNamespaces});
+  EXPECT_THAT(ListSets(), HasSubstr("judge"));
+  Apply({});
+  EXPECT_EQ(ListSets(), before);
+  EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0);
+}
+
+TEST_F(PolicyLife, ADryRunSaysWhoseReachChangesAndChangesNothing) {
+  Start("prod", "api");
+  Start("dev", "test");
+  const std::string before = ListSets();
+  WritePolicies({{{"name", "api"},
+                  {"to", {{"namespace", "prod"}}},
+                  {"allow", {{{"from", {"same-namespace"}}}}}}});
+  const Outcome outcome = Run({"policy", "apply", "-dry-run", kDirectory});
+  EXPECT_THAT(outcome, Exits(0, Out(HasSubstr("- -> api")), Err(HasSubstr("1 attachment"))));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("dev")));
+  EXPECT_EQ(ListSets(), before);
+  EXPECT_FALSE(FindStatus(kCompiled));
+}
+
+TEST_F(PolicyLife, ConnectionsGoOnUnlessTheyAreCut) {
+  Node& api = Start("prod", "api");
+  Node& dev = Start("dev", "test");
+  std::optional<Connection> connection =
+      Connection::Open(dev, {.to = AddressOfNode(api), .port = 80});
+  ASSERT_TRUE(connection);
+  Apply({kNamespaces});
+  EXPECT_TRUE(connection->Echoes("still here"));
+  EXPECT_FALSE(Reaches(dev, api));
+  const Outcome outcome = Run({"policy", "apply", "-cut", kDirectory});
+  EXPECT_THAT(outcome, Exits(0, Err(HasSubstr("connection"))));
+  EXPECT_FALSE(connection->Echoes("and now"));
+}
+
+TEST_F(PolicyLife, AnAuditedPolicyCountsAndLetsPass) {
+  Node& api = Start("prod", "api");
+  Node& lb = Start("prod", "lb");
+  Node& dev = Start("dev", "test");
+  json audited = kNamespaces;
+  audited["mode"] = "audit";
+  Apply({audited});
+  EXPECT_TRUE(Reaches(dev, api));
+  EXPECT_TRUE(Reaches(lb, api));
+  EXPECT_GE(StatusOf("namespaces").at("wouldBeRefused"), 4);
+  EXPECT_GE(StatusOf("namespaces#0").at("allowed"), 4);
+  EXPECT_EQ(StatusOf("namespaces").at("mode"), "audit");
+}
+
+TEST_F(PolicyLife, CountersOfAnUnchangedRuleGoOn) {
+  Node& api = Start("prod", "api");
+  Node& lb = Start("prod", "lb");
+  Node& dev = Start("dev", "test");
+  Apply({kNamespaces});
+  EXPECT_TRUE(Reaches(lb, api));
+  EXPECT_FALSE(Reaches(dev, api));
+  const json allowed = StatusOf("namespaces#0");
+  const json refused = StatusOf("namespaces");
+  EXPECT_GE(allowed.at("allowed"), 4);
+  EXPECT_GE(refused.at("refused"), 4);
+  Apply({kNamespaces,
+         {{"name", "api"},
+          {"to", {{"namespace", "prod"}, {"job", "api"}}},
+          {"allow", {{{"from", {"outside"}}}}}}});
+  EXPECT_EQ(StatusOf("namespaces#0"), allowed);
+  EXPECT_EQ(StatusOf("namespaces"), refused);
+}
+
+TEST_F(PolicyLife, AFlushIsRepairedWithAllThatPoliciesRefuse) {
+  Node& api = Start("prod", "api");
+  Node& lb = Start("prod", "lb");
+  Node& dev = Start("dev", "test");
+  Apply({kNamespaces});
+  host().Must(Words("nft flush ruleset"));
+  EXPECT_TRUE(Reaches(dev, api)) << "as long as nobody has repaired it";
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("repaired: "))));
+  EXPECT_FALSE(Reaches(dev, api));
+  EXPECT_TRUE(Reaches(lb, api));
+  EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0);
+}
+
+TEST_F(PolicyLife, ADamagedElementIsRepairedByItsCheck) {
+  const json config = DualStack();
+  Node& api = Start("prod", "api", config);
+  Node& dev = Start("dev", "test");
+  Apply({kNamespaces});
+  host().Must(Words(Cat("nft delete element inet nomad-bridge in4 { ", AddressOfNode(api), " }")));
+  EXPECT_TRUE(Ask(dev, {.to = AddressOfNode(api), .port = 80}));
+  const Outcome check =
+      MustCheck(config, results_.at(api.name()), As(api.name(), api, LabelsOf("prod", "api")));
+  EXPECT_THAT(check.err, HasSubstr(Cat("repaired: ", AddressOfNode(api), " in in4 of ")));
+  EXPECT_FALSE(Reaches(dev, api));
+}
+
+TEST_F(PolicyLife, ABridgeMadeAnewHandsItsFramesOver) {
+  Node& api = Start("prod", "api");
+  Node& dev = Start("dev", "test");
+  host().SetSysctl("net/bridge/bridge-nf-call-iptables", "0");
+  host().SetSysctl("net/bridge/bridge-nf-call-ip6tables", "0");
+  Apply({kNamespaces});
+  EXPECT_FALSE(Reaches(dev, api));
+  host().Must(Words("ip link set nomad type bridge nf_call_iptables 0"));
+  EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(1, Out(HasSubstr("does not hand over"))));
+  EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+  EXPECT_FALSE(Reaches(dev, api));
+}
+
+TEST_F(PolicyLife, DamagedPoliciesRefuseAnAddAndLeaveWhatRuns) {
+  const json config = DualStack();
+  Node& api = Start("prod", "api", config);
+  Apply({kNamespaces});
+  Node& dev = Start("dev", "test");
+  ReplaceFile(kCompiled, "damaged");
+  Node& next = AddContainer("next");
+  EXPECT_THAT(RunPlugin("ADD", config, As("next", next)),
+              Fails(5, Details(HasSubstr("nomad-bridge policy apply"))));
+  EXPECT_EQ(Check(config, results_.at(api.name()), As(api.name(), api)).exit_code, 0);
+  EXPECT_FALSE(Reaches(dev, api));
+  Detach(config, As(dev.name(), dev));
+  EXPECT_THAT(ListSets(), Not(HasSubstr(Cat(AddressOfNode(dev), " "))));
+  Apply({kNamespaces});
+  Attach(config, As("next", next));
+}
+
+TEST_F(PolicyLife, RequiredPoliciesRefuseAnAddUntilTheyAreApplied) {
+  const json config = DualStack({{"policy", {{"required", true}}}});
+  EXPECT_THAT(
+      RunPlugin("ADD", config),
+      Fails(11, Msg(HasSubstr("policies are required")), Details(HasSubstr("policy apply"))));
+  Apply({});
+  EXPECT_EQ(RunPlugin("ADD", config).exit_code, 0);
+}
+
+TEST_F(PolicyLife, ABridgeThatIsNotOursIsNotTakenForThem) {
+  host().Must(Words("ip link add lan0 up type bridge"));
+  host().SetSysctl("net/bridge/bridge-nf-call-iptables", "0");
+  Apply({kNamespaces});
+  const json config = DualStack({{"bridge", "lan0"}});
+  EXPECT_THAT(RunPlugin("ADD", config, As("a", container(), LabelsOf("prod", "a"))),
+              Fails(102, Msg(HasSubstr("lan0")), Details(HasSubstr("nf_call_iptables 1"))));
+  host().Must(Words("ip link set lan0 type bridge nf_call_iptables 1 nf_call_ip6tables 1"));
+  EXPECT_EQ(RunPlugin("ADD", config, As("a", container(), LabelsOf("prod", "a"))).exit_code, 0);
+}
+
+// Nobody is let in for a moment: a client that is refused by both policies tries all the time, and
+// is refused all the time.
+TEST_F(PolicyLife, ARefusalThatStaysHoldsWhileOthersAreApplied) {
+  Node& api = Start("prod", "api");
+  Node& dev = Start("dev", "test");
+  Apply({kNamespaces});
+  json other = kNamespaces;
+  other["allow"][0]["ports"] = {"tcp/1-1000"};
+  const std::string client = R"(
+import os, socket, sys
+reached = tried = 0
+open('/run/begun', 'w')
+while not os.path.exists('/run/over'):
+    with socket.socket() as s:
+        s.settimeout(5)
+        reached += s.connect_ex((sys.argv[1], 80)) == 0
+        tried += 1
+print(reached, tried)
+)";
+  Process process = Process::Start(
+      {.argv = {"python3", "-c", client, AddressOfNode(api)}, .in_child = [&] { dev.Enter(); }});
+  ASSERT_TRUE(Soon([] { return FindStatus("/run/begun").has_value(); }));
+  for (int round = 0; round < 6; ++round) {
+    Apply({round % 2 == 0 ? other : kNamespaces});
+  }
+  ReplaceFile("/run/over", "");
+  const Outcome outcome = process.Wait();
+  std::istringstream counts(outcome.out);
+  int reached = -1;
+  int tried = 0;
+  counts >> reached >> tried;
+  EXPECT_EQ(reached, 0);
+  EXPECT_GT(tried, 6) << outcome;
+}
+
+TEST_F(PolicyLife, IsAppliedWhileAllocationsComeAndGo) {
+  Apply({kNamespaces});
+  json audited = kNamespaces;
+  audited["mode"] = "audit";
+  std::vector<Process> running;
+  std::vector<std::string> names;
+  for (int i = 0; i < 12; ++i) {
+    Node& node = AddContainer(Cat("c", i));
+    running.push_back(
+        StartPlugin("ADD",
+                    DualStack(),
+                    As(node.name(), node, LabelsOf(i % 2 == 0 ? "prod" : "dev", Cat("j", i)))));
+    if (i % 4 == 3) {
+      Apply({i % 8 == 3 ? audited : kNamespaces});
+    }
+  }
+  for (Process& process : running) {
+    EXPECT_EQ(process.Wait().exit_code, 0);
+  }
+  EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0) << RunLine("reconcile -dry-run");
+}
+
+// Killed at any call, what follows puts the one or the other set of policies in force, whole.
+TEST_F(PolicyLife, IsWholeAfterAKillAtAnyCall) {
+  Node& api = Start("prod", "api");
+  Node& lb = Start("prod", "lb");
+  Node& dev = Start("dev", "test");
+  json closed = kNamespaces;
+  closed["allow"] = json::array();
+  for (int nth = 1;; nth += 7) {
+    Apply({kNamespaces});
+    WritePolicies({closed});
+    const Killing killing = RunKilledAt(Line({"policy", "apply", kDirectory}), nth);
+    if (!killing.killed) {
+      EXPECT_GT(nth, 50);
+      break;
+    }
+    EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+    EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0) << nth;
+    EXPECT_FALSE(Ask(dev, {.to = AddressOfNode(api), .port = 80})) << nth;
+    const bool is_new = !Ask(lb, {.to = AddressOfNode(api), .port = 80});
+    EXPECT_EQ(is_new, !Ask(api, {.to = AddressOfNode(lb), .port = 80})) << nth;
+  }
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

@@ -1,0 +1,171 @@
+// What policies make of real connections: to neighbours, by published ports, to and from outside,
+// and to the node; with and without the sysctls of br_netfilter.
+#include "tests/plugin/policy_world.h"
+#include "tests/support/soon.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+// The parameter: bridge-nf-call-iptables.
+class PolicyTraffic : public PolicyWorld, public ::testing::WithParamInterface<const char*> {
+ protected:
+  PolicyTraffic() {
+    host().SetSysctl("net/bridge/bridge-nf-call-iptables", GetParam());
+    host().SetSysctl("net/bridge/bridge-nf-call-ip6tables", GetParam());
+  }
+};
+
+TEST_P(PolicyTraffic, NeighboursOfOtherNamespacesAreRefusedAtOnce) {
+  Node& lb = Start("prod", "lb");
+  Node& api = Start("prod", "api");
+  Node& dev = Start("dev", "test");
+  EXPECT_TRUE(Reaches(dev, api)) << "before any policy";
+  Apply({kNamespaces});
+  EXPECT_TRUE(Reaches(lb, api));
+  EXPECT_TRUE(Reaches(api, lb));
+  EXPECT_FALSE(Reaches(dev, api));
+  EXPECT_FALSE(Reaches(api, dev));
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_EQ(Ask(dev, {.to = AddressOfNode(api), .port = 80, .patience = std::chrono::seconds(10)}),
+            std::nullopt);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5))
+      << "it waited for its own patience";
+}
+
+TEST_P(PolicyTraffic, AnAllocationThatStartsLaterIsJudgedFromItsFirstPacket) {
+  Apply({kNamespaces});
+  Node& api = Start("prod", "api");
+  Node& lb = Start("prod", "lb");
+  Node& dev = Start("dev", "test");
+  EXPECT_TRUE(Reaches(lb, api));
+  EXPECT_FALSE(Reaches(dev, api));
+  EXPECT_FALSE(Reaches(lb, dev));
+}
+
+TEST_P(PolicyTraffic, ThePublishedPortIsTreatedAsTheDirectWay) {
+  Node& api = Start("prod", "api", Publish({Port(8080, 80), Port(8080, 80, "udp")}, DualStack()));
+  Node& lb = Start("prod", "lb");
+  Node& dev = Start("dev", "test");
+  Apply({kNamespaces});
+  for (const char* const host_ip : {kHostIp4, kHostIp6}) {
+    EXPECT_EQ(TcpText(lb, host_ip, 8080), "api");
+    EXPECT_EQ(UdpText(lb, host_ip, 8080), "api");
+    EXPECT_TRUE(IsSilent(dev, {.to = host_ip, .port = 8080}));
+    EXPECT_TRUE(IsSilent(dev, {.protocol = Protocol::kUdp, .to = host_ip, .port = 8080}));
+    EXPECT_EQ(TcpText(api, host_ip, 8080), "api") << "hairpin: its own label";
+    EXPECT_TRUE(IsSilent(outside(), {.to = host_ip, .port = 8080})) << "no peer is 'outside'";
+    EXPECT_EQ(TcpText(host(), host_ip, 8080), "api") << "the node always reaches it";
+  }
+  EXPECT_EQ(TcpText(host(), AddressOfNode(api), 80), "api");
+}
+
+TEST_P(PolicyTraffic, OutsideIsAPeerOfItsOwn) {
+  Node& api = Start("prod", "api", Publish({Port(8080, 80)}, DualStack()));
+  Node& dev = Start("dev", "test");
+  Apply({{{"name", "api"},
+          {"to", {{"namespace", "prod"}, {"job", "api"}}},
+          {"allow", {{{"from", {"outside"}}, {"ports", {"tcp/80"}}}}}}});
+  for (const char* const host_ip : {kHostIp4, kHostIp6}) {
+    EXPECT_EQ(TcpText(outside(), host_ip, 8080), "api");
+    EXPECT_TRUE(IsSilent(dev, {.to = host_ip, .port = 8080}));
+  }
+  EXPECT_FALSE(Reaches(dev, api));
+}
+
+TEST_P(PolicyTraffic, AddressesAreListsOfPrefixes) {
+  Start("prod", "api", Publish({Port(8080, 80)}, DualStack()));
+  const json policy = {
+      {"name", "api"}, {"to", {{"namespace", "prod"}}}, {"allow", {{{"from", {"office"}}}}}};
+  Apply({policy}, {{"office", {"198.51.100.0/25", "2001:db8:100::/64"}}});
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "api");
+  EXPECT_EQ(TcpText(outside(), kHostIp6, 8080), "api");
+  Apply({policy}, {{"office", {"198.51.100.3/32", "198.51.100.128/25", "2001:db8:101::/64"}}});
+  EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080}));
+  EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp6, .port = 8080}));
+}
+
+TEST_P(PolicyTraffic, PortsAreThoseOfTheAllocationItself) {
+  Node& api = Start("prod", "api");
+  Node& lb = Start("prod", "lb");
+  Serve(api, Protocol::kTcp, {"::"}, 90, "admin");
+  Apply({{{"name", "api"},
+          {"to", {{"namespace", "prod"}, {"job", "api"}}},
+          {"allow",
+           {{{"from", {{{"namespace", "prod"}, {"job", "lb"}}}}, {"ports", {"tcp/85-95"}}}}}}});
+  EXPECT_EQ(TcpText(lb, AddressOfNode(api), 90), "admin");
+  EXPECT_EQ(TcpText(lb, AddressOfNode(api, 6), 90), "admin");
+  EXPECT_FALSE(Reaches(lb, api));
+  EXPECT_FALSE(Ping(lb, AddressOfNode(api)));
+}
+
+TEST_P(PolicyTraffic, EgressIsJudgedAfterTranslationAndToTheNodeToo) {
+  Node& job = Start("dev", "job");
+  Node& other = Start("dev", "other");
+  Serve(outside(), Protocol::kTcp, {"::"}, 80, "metadata");
+  Serve(outside(), Protocol::kTcp, {"::"}, 53, "dns");
+  Serve(host(), Protocol::kTcp, {"::"}, 9000, "node");
+  Apply({{{"name", "metadata"},
+          {"from", {{"namespace", "dev"}}},
+          {"deny", {{{"to", {"metadata"}}, {"ports", {"tcp/80"}}}}}}},
+        {{"metadata", {Cat(kOutsideIp4, "/32"), Cat(kOutsideIp6, "/128")}}});
+  for (const char* const ip : {kOutsideIp4, kOutsideIp6}) {
+    EXPECT_TRUE(IsSilent(job, {.to = ip, .port = 80}));
+    EXPECT_EQ(TcpText(job, ip, 53), "dns");
+  }
+  EXPECT_TRUE(Reaches(job, other));
+  EXPECT_EQ(TcpText(job, kBridgeIp4, 9000), "node");
+  // Closed but for DNS, and the node.
+  Apply({{{"name", "egress"},
+          {"from", {{"namespace", "dev"}, {"job", "job"}}},
+          {"allow", {{{"to", {"outside"}}, {"ports", {"tcp/53"}}}, {{"to", {"node"}}}}}}});
+  for (const char* const ip : {kOutsideIp4, kOutsideIp6}) {
+    EXPECT_TRUE(IsSilent(job, {.to = ip, .port = 80}));
+    EXPECT_EQ(TcpText(job, ip, 53), "dns");
+  }
+  EXPECT_FALSE(Reaches(job, other));
+  EXPECT_TRUE(Reaches(other, job)) << "answers pass";
+  EXPECT_EQ(TcpText(job, kBridgeIp4, 9000), "node");
+  EXPECT_EQ(TcpText(job, kBridgeIp6, 9000), "node");
+  Apply({{{"name", "egress"},
+          {"from", {{"namespace", "dev"}, {"job", "job"}}},
+          {"allow", {{{"to", {"outside"}}}}}}});
+  EXPECT_TRUE(IsSilent(job, {.to = kBridgeIp4, .port = 9000}));
+  EXPECT_TRUE(IsSilent(job, {.to = kBridgeIp6, .port = 9000}));
+  EXPECT_EQ(TcpText(job, kOutsideIp6, 80), "metadata") << "neighbour discovery passes";
+}
+
+TEST_P(PolicyTraffic, HoldsUnderAForwardPolicyOfDrop) {
+  Node& lb = Start("prod", "lb");
+  Node& api = Start("prod", "api", Publish({Port(8080, 80)}, DualStack()));
+  Node& dev = Start("dev", "test");
+  DropForwarded();
+  Apply({kNamespaces});
+  EXPECT_TRUE(Reaches(lb, api));
+  EXPECT_FALSE(Reaches(dev, api));
+  EXPECT_EQ(TcpText(lb, kHostIp4, 8080), "api");
+  EXPECT_TRUE(IsSilent(dev, {.to = kHostIp4, .port = 8080}));
+}
+
+TEST_P(PolicyTraffic, LinkLocalAddressesAreNoWayRoundIt) {
+  Node& api = Start("prod", "api");
+  Node& dev = Start("dev", "test");
+  std::string link_local;
+  const json link = LinkOn(api, "eth0");
+  for (const json& address : link.at("addr_info")) {
+    if (address.value("scope", "") == "link") {
+      link_local = address.at("local");
+    }
+  }
+  const std::string zoned = Cat(link_local, "%eth0");
+  // Its own may still be looked for by duplicate address detection.
+  EXPECT_TRUE(Soon([&] {
+    return dev.Run({"ping", "-c", "1", "-W", "2", zoned}).exit_code == 0;
+  })) << "before any policy";
+  Apply({kNamespaces});
+  EXPECT_NE(dev.Run({"ping", "-c", "1", "-W", "2", zoned}).exit_code, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(BridgeNfCall, PolicyTraffic, ::testing::Values("0", "1"), kNameOfText);
+
+}  // namespace
+}  // namespace nomad_bridge::test

@@ -1,0 +1,79 @@
+// Policies applied as an operator does, and allocations with Nomad's labels that they are about.
+#pragma once
+
+#include "tests/plugin/cli_world.h"
+
+namespace nomad_bridge::test {
+
+class PolicyWorld : public CliWorld {
+ protected:
+  // All further applications read it alone.
+  static constexpr const char* kDirectory = "/run/policy.d";
+
+  static void WritePolicies(const std::vector<json>& policies,
+                            const json& addresses = json::object()) {
+    EnsureDirectory(kDirectory);
+    ReplaceFile(Cat(kDirectory, "/policies.json"),
+                json({{"version", 1}, {"addresses", addresses}, {"policies", policies}}).dump());
+  }
+  // NOLINTNEXTLINE(modernize-use-nodiscard): most callers ignore the output
+  Outcome Apply(const std::vector<json>& policies, const json& addresses = json::object()) {
+    WritePolicies(policies, addresses);
+    Outcome outcome = Run({"policy", "apply", kDirectory});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome;
+    return outcome;
+  }
+
+  // CNI_ARGS as Nomad sends them.
+  [[nodiscard]] static std::string LabelsOf(const std::string& nomad_namespace,
+                                            const std::string& job) {
+    return Format(
+        "IgnoreUnknown=true;NOMAD_NAMESPACE={};NOMAD_JOB_ID={};NOMAD_GROUP_NAME=main;"
+        "NOMAD_ALLOC_ID={}-{}",
+        nomad_namespace,
+        job,
+        job,
+        nomad_namespace);
+  }
+  // An allocation, by its job's name as its container's ID; it serves `job` on TCP and UDP 80.
+  Node& Start(const std::string& nomad_namespace,
+              const std::string& job,
+              const json& config = DualStack()) {
+    Node& node = AddContainer(Cat(nomad_namespace, '-', job));
+    results_[node.name()] = Attach(config, As(node.name(), node, LabelsOf(nomad_namespace, job)));
+    Serve(node, Protocol::kTcp, {"::"}, 80, job);
+    Serve(node, Protocol::kUdp, {"::"}, 80, job);
+    return node;
+  }
+  [[nodiscard]] std::string AddressOfNode(const Node& node, int family = 4) const {
+    return AddressOf(results_.at(node.name()), family);
+  }
+
+  // Whether a new connection from `from` reaches port 80 of `to`, by each family and protocol: they
+  // have to agree.
+  [[nodiscard]] bool Reaches(const Node& from, const Node& to) {
+    std::set<bool> answers;
+    for (const int family : {4, 6}) {
+      for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
+        answers.insert(Ask(from,
+                           {.protocol = protocol,
+                            .to = AddressOfNode(to, family),
+                            .port = 80,
+                            .patience = std::chrono::milliseconds(700)})
+                           .has_value());
+      }
+    }
+    EXPECT_EQ(answers.size(), 1U) << "families and protocols differ from " << from.name() << " to "
+                                  << to.name();
+    return *answers.rbegin();
+  }
+
+  std::map<std::string, json> results_;
+};
+
+// Closed but for its own namespace.
+inline const json kNamespaces = {{"name", "namespaces"},
+                                 {"to", {{"namespace", "*"}}},
+                                 {"allow", {{{"from", {"same-namespace"}}}}}};
+
+}  // namespace nomad_bridge::test
