@@ -151,9 +151,10 @@ class Maker {
     return false;
   }
 
-  // `step` for each of the entry's peers by each of its ports.
-  void AddEntry(std::vector<Step>& steps, const Entry& entry, Step step) const {
+  // `like` for each of the entry's peers by each of its ports.
+  void AddEntry(std::vector<Step>& steps, const Entry& entry, const Step& like) const {
     for (const Peer& peer : entry.peers) {
+      Step step = like;
       if (!SetPeer(step, peer)) {
         continue;
       }
@@ -161,8 +162,8 @@ class Maker {
         steps.push_back(step);
       }
       for (const Ports& ports : entry.ports) {
+        step.ports = ports;
         steps.push_back(step);
-        steps.back().ports = ports;
       }
     }
   }

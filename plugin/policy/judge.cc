@@ -17,14 +17,17 @@ class Walk {
 
   // Through the chains of `judged`, which `peer` is the other end of.
   void Pass(const cni::Workload& judged, const End& peer, bool is_in) {
-    const Judgement judgement = program_.JudgementOf(judged);
     const std::vector<Chain> chains = program_.ChainsOf(judged);
     sets_ = peer.workload ? program_.JudgementOf(*peer.workload).sets : std::vector<std::string>();
     peer_ = &peer;
-    const std::optional<std::string>& entrance = is_in ? judgement.in : judgement.out;
-    if (entrance) {
+    // A chain stands behind those that it goes to.
+    const auto entrance =
+        std::ranges::find_if(chains.rbegin(), chains.rend(), [&](const Chain& each) {
+          return each.name.starts_with(is_in ? "in-" : "out-");
+        });
+    if (entrance != chains.rend()) {
       answer_.by.clear();
-      Follow(chains, *entrance);
+      Follow(chains, entrance->name);
     }
   }
 
