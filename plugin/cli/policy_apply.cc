@@ -47,14 +47,21 @@ std::string AllocationOf(const state::Record& record) {
   return found != labels.end() ? found->second : record.id.container_id;
 }
 
-std::string ReachTable(const std::vector<attachment::ReachChange>& changes,
-                       const policy::Policies& former,
-                       const policy::Policies& policies) {
+// What was applied, or would be.
+struct Applied {
+  bool is_dry = false;
+  policy::Policies former;
+  policy::Policies policies;
+  std::vector<attachment::ReachChange> changes;
+  std::optional<std::size_t> cut;  // connections, if they were to be ended
+};
+
+std::string ReachTable(const Applied& applied) {
   Table table({"ALLOC", "NAMESPACE", "JOB", "GROUP", "REACHED BY", "REACHES BY"});
-  for (const attachment::ReachChange& change : changes) {
+  for (const attachment::ReachChange& change : applied.changes) {
     const cni::Workload workload = WorkloadOf(change.after);
-    const Reach before = ReachOf(former, workload);
-    const Reach after = ReachOf(policies, workload);
+    const Reach before = ReachOf(applied.former, workload);
+    const Reach after = ReachOf(applied.policies, workload);
     table.Add({ShortId(AllocationOf(change.after)),
                OrDash(workload.nomad_namespace),
                OrDash(workload.job),
@@ -65,20 +72,38 @@ std::string ReachTable(const std::vector<attachment::ReachChange>& changes,
   return table.Text();
 }
 
-Json ChangeJson(const attachment::ReachChange& change,
-                const policy::Policies& former,
-                const policy::Policies& policies) {
-  const cni::Workload workload = WorkloadOf(change.after);
-  const Reach before = ReachOf(former, workload);
-  const Reach after = ReachOf(policies, workload);
-  return {{"allocation", AllocationOf(change.after)},
-          {"containerId", change.after.id.container_id},
-          {"network", change.after.id.network},
-          {"namespace", workload.nomad_namespace},
-          {"job", workload.job},
-          {"group", workload.group},
-          {"before", {{"reachedBy", before.in}, {"reachesBy", before.out}}},
-          {"after", {{"reachedBy", after.in}, {"reachesBy", after.out}}}};
+Json ReachJson(const Reach& reach) {
+  return {{"reachedBy", reach.in}, {"reachesBy", reach.out}};
+}
+
+Json Document(const Applied& applied) {
+  const auto change_json = [&](const attachment::ReachChange& change) -> Json {
+    const cni::Workload workload = WorkloadOf(change.after);
+    return {{"allocation", AllocationOf(change.after)},
+            {"containerId", change.after.id.container_id},
+            {"network", change.after.id.network},
+            {"namespace", workload.nomad_namespace},
+            {"job", workload.job},
+            {"group", workload.group},
+            {"before", ReachJson(ReachOf(applied.former, workload))},
+            {"after", ReachJson(ReachOf(applied.policies, workload))}};
+  };
+  return {{"dryRun", applied.is_dry},
+          {"policies", applied.policies.policies.size()},
+          {"changed", ArrayOf(applied.changes, change_json)},
+          {"cut", applied.cut.value_or(0)}};
+}
+
+// "3 policies in force; the reach of 2 attachments has changed; 1 connection ended"
+std::string Summary(const Applied& applied) {
+  const std::size_t count = applied.policies.policies.size();
+  return Format("{} {} {}; the reach of {} {}{}\n",
+                count,
+                count == 1 ? "policy" : "policies",
+                applied.is_dry ? "read" : "in force",
+                Counted(applied.changes.size(), "attachment"),
+                applied.is_dry ? "would change" : "has changed",
+                applied.cut ? Format("; {} ended", Counted(*applied.cut, "connection")) : "");
 }
 
 policy::Policies FormerPolicies(state::Host& host) {
@@ -94,41 +119,27 @@ int RunApply(const Arguments& arguments) {
   const std::string directory = DirectoryOf(arguments);
   const policy::Program program = ReadProgram(directory);
   state::Host host = state::Host::Open();
-  if (!FindStatus(directory) && FormerPolicies(host).policies.empty()) {
+  Applied applied{.is_dry = arguments.Has("dry-run"),
+                  .former = FormerPolicies(host),
+                  .policies = program.ToPolicies()};
+  if (!FindStatus(directory) && applied.former.policies.empty()) {
     // A node without policies stays without the file that every ADD would read.
     LogLine("there are no policies: '{}' does not exist", directory);
-    return kYes;
+    applied.is_dry = true;
   }
-  const policy::Policies former = FormerPolicies(host);
-  const policy::Policies policies = program.ToPolicies();
-  const bool is_dry = arguments.Has("dry-run");
-  const std::vector<attachment::ReachChange> changes =
-      attachment::ApplyPolicies(host, program, is_dry ? Mode::kLook : Mode::kRepair);
-  const std::size_t cut =
-      arguments.Has("cut") && !is_dry ? attachment::CutRefused(host) : std::size_t{0};
+  applied.changes =
+      attachment::ApplyPolicies(host, program, applied.is_dry ? Mode::kLook : Mode::kRepair);
+  if (arguments.Has("cut") && !applied.is_dry) {
+    applied.cut = attachment::CutRefused(host);
+  }
   if (arguments.Has("json")) {
-    PrintDocument({{"dryRun", is_dry},
-                   {"policies", policies.policies.size()},
-                   {"changed",
-                    ArrayOf(changes,
-                            [&](const attachment::ReachChange& change) {
-                              return ChangeJson(change, former, policies);
-                            })},
-                   {"cut", cut}});
+    PrintDocument(Document(applied));
     return kYes;
   }
-  if (!changes.empty()) {
-    Print(ReachTable(changes, former, policies));
+  if (!applied.changes.empty()) {
+    Print(ReachTable(applied));
   }
-  WriteBestEffort(
-      STDERR_FILENO,
-      Format(
-          "{} {}; the reach of {} {}{}\n",
-          policies.policies.size() == 1 ? "1 policy" : Cat(policies.policies.size(), " policies"),
-          is_dry ? "read" : "in force",
-          Counted(changes.size(), "attachment"),
-          is_dry ? "would change" : "has changed",
-          arguments.Has("cut") && !is_dry ? Format("; {} ended", Counted(cut, "connection")) : ""));
+  WriteBestEffort(STDERR_FILENO, Summary(applied));
   return kYes;
 }
 

@@ -21,8 +21,7 @@ namespace {
 using policy::CounterOf;
 
 constexpr std::array kShowFlags = {
-    Flag{"nft", nullptr, "the nft commands that print its chains and sets"},
-    kJsonFlag};
+    Flag{"nft", nullptr, "the nft commands that print its chains and sets"}};
 constexpr std::array kStatusFlags = {kJsonFlag};
 
 // What the kernel has counted, by counter.

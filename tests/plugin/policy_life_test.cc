@@ -33,6 +33,76 @@ class PolicyLife : public PolicyWorld {
   }
 };
 
+// Of a document and a schema of docs/schema, what another program finds wrong; comments are left
+// out of the document.
+constexpr const char* kValidate = R"(
+import json, re, sys, warnings
+warnings.simplefilter("ignore")
+import jsonschema
+schema = json.loads(sys.argv[1])
+jsonschema.Draft202012Validator.check_schema(schema)
+document = json.loads(re.sub(r"(?m)//.*$", "", sys.argv[2]))
+for error in jsonschema.Draft202012Validator(schema).iter_errors(document):
+    print(error.json_path, error.message)
+)";
+
+TEST_F(PolicyLife, DocumentsAreAsTheirSchemasSay) {
+  Start("prod", "api");
+  Apply({kNamespaces});
+  const auto errors = [&](const std::string& schema, const std::string& document) {
+    return host().Must(
+        {"python3", "-c", kValidate, ReadFixture(Cat("../docs/schema/", schema)), document});
+  };
+  EXPECT_EQ(errors("policy-status.json", RunLine("policy status -json").out), "");
+  EXPECT_EQ(errors("policy-apply.json", Run({"policy", "apply", "-json", "-n", kDirectory}).out),
+            "");
+  EXPECT_EQ(errors("policy-apply.json", Run({"policy", "apply", "-json", "-n", "/run/none"}).out),
+            "");
+}
+
+TEST_F(PolicyLife, ExamplesAreAsTheSchemaSaysAndCanBeApplied) {
+  EnsureDirectory(kDirectory);
+  for (const std::string name : {"namespaces", "only-lb", "egress"}) {
+    const std::string text = ReadFixture(Format("../examples/policy/{}.json", name));
+    ReplaceFile(Format("{}/{}.json", kDirectory, name), text);
+    EXPECT_EQ(
+        host().Must({"python3", "-c", kValidate, ReadFixture("../docs/schema/policy.json"), text}),
+        "")
+        << name;
+  }
+  Node& api = Start("prod", "api");
+  Node& batch = Start("batch", "job");
+  EXPECT_THAT(Run({"policy", "apply", kDirectory}), Exits(0, Err(HasSubstr("4 policies"))));
+  EXPECT_FALSE(Reaches(batch, api));
+  EXPECT_THAT(RunLine("policy show api"),
+              Exits(0,
+                    Out(AllOf(HasSubstr("Reached by  namespaces (audit), api"),
+                              HasSubstr("tcp/8080 from namespace=prod job=lb")))));
+  EXPECT_THAT(RunLine("policy show -nft api"),
+              Exits(0, Out(HasSubstr("nft list map inet nomad-bridge in4"))));
+  for (const std::string& command : Lines(RunLine("policy show -nft api").out)) {
+    host().Must(Words(command));
+  }
+}
+
+TEST_F(PolicyLife, AMistakeInAFileChangesNothing) {
+  Node& api = Start("prod", "api");
+  Node& dev = Start("dev", "test");
+  Apply({kNamespaces});
+  const std::string before = ListSets();
+  ReplaceFile(Cat(kDirectory, "/typo.json"), "{ \"version\": 1,\n  \"polcies\": [] }");
+  EXPECT_THAT(Run({"policy", "apply", kDirectory}), Exits(1, Err(HasSubstr("typo.json:2:3: "))));
+  EXPECT_EQ(ListSets(), before);
+  EXPECT_FALSE(Reaches(dev, api));
+}
+
+// Without a file nothing is written that an ADD would read.
+TEST_F(PolicyLife, WithoutADirectoryNothingIsApplied) {
+  EXPECT_THAT(Run({"policy", "apply", "/run/none"}),
+              Exits(0, Err(HasSubstr("'/run/none' does not exist"))));
+  EXPECT_FALSE(FindStatus(kCompiled));
+}
+
 TEST_F(PolicyLife, AnAllocationLeavesNothingInTheSets) {
   Apply({kNamespaces});
   Node& lb = Start("prod", "lb");
