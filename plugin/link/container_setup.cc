@@ -21,10 +21,12 @@ void PrepareSysctls(Container& container,
         netlink::EnsureSysctl(Cat("net/ipv6/conf/", name, "/disable_ipv6"), "0");
       }
       netlink::EnsureSysctl(Cat("net/ipv6/conf/", link.name, "/keep_addr_on_down"), "1");
-    } else if (config.port.source_check) {
+    }
+    if (config.port.source_check) {
       // An address that a router advertises would be taken, and preferred, and all that is sent
-      // from it dropped.
-      netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/accept_ra"), "0");
+      // from it dropped. Without an address of ours a route that it advertises is of no use, either.
+      const char* const setting = HasFamily(addresses, Family::kIpv6) ? "/autoconf" : "/accept_ra";
+      netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, setting), "0");
     }
     if (config.enable_dad) {
       // Enhanced (RFC 7527): with hairpin mode our own solicitation comes back to us.

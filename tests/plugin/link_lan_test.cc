@@ -146,14 +146,17 @@ TEST_F(LanBridge, OfAnotherPluginIsOutsideOfOthersWhateverItsGateway) {
   ExpectSeenAs(container(), kHostIp4, kHostIp6);
 }
 
-// As a command leaves it that was killed, or an earlier release.
+// As a command leaves it that was killed, or an earlier release. Whoever made it.
 TEST_F(LanBridge, IsNamedAndRemovedFromOurSetsWhereNoRecordNamesIt) {
+  UseOnce(kOther);
   Attach(DualStack());
   const std::string before = ListTable();
   for (const char* const set : {"bridges", "gateways"}) {
-    host().Must(Words(Cat("nft add element inet nomad-bridge ", set, " { lan }")));
+    host().Must(Words(Cat("nft add element inet nomad-bridge ", set, " { lan, br-other }")));
   }
-  EXPECT_THAT(RunLine("reconcile -dry-run").out, HasSubstr("lan in gateways has no owner"));
+  EXPECT_THAT(RunLine("reconcile -dry-run").out,
+              AllOf(HasSubstr("lan in gateways has no owner"),
+                    HasSubstr("br-other in gateways has no owner")));
   EXPECT_EQ(RunLine("reconcile").exit_code, 0);
   EXPECT_EQ(ListTable(), before);
 }
@@ -193,12 +196,24 @@ TEST_F(LanBridge, GivesAContainerWithoutIpv6NoAddressAndNoRoute) {
   EXPECT_EQ(container().Sysctl("net/ipv6/conf/eth0/accept_ra"), "0");
 }
 
+TEST_F(LanBridge, GivesAContainerWithIpv6NoOtherAddressThanItsOwn) {
+  Attach(OnLan({{"sourceCheck", true}}));
+  ASSERT_TRUE(Soon([&] { return AdvertiseRouter(outside(), "uplink", "2001:db8:100::"); }));
+  ASSERT_TRUE(Soon([&] {
+    return container().Must(Words("ip -6 route show default")).find("proto ra") !=
+           std::string::npos;
+  }));
+  ExpectSeenAs(container(), "198.51.100.50", "2001:db8:100::50");
+}
+
 // A fixed address may have been on another node until now, behind another port of the LAN's
 // switches.
 TEST_F(LanBridge, HearsOfItsNewAllocationAtOnce) {
-  outside().Must(
-      Words("ip neigh replace 198.51.100.50 lladdr 02:00:00:00:00:99 dev uplink nud stale"));
-  Attach(OnLanWithoutIpv6());
+  for (const char* const address : {"198.51.100.50", "2001:db8:100::50"}) {
+    outside().Must(
+        Words(Cat("ip neigh replace ", address, " lladdr 02:00:00:00:00:99 dev uplink nud stale")));
+  }
+  Attach(OnLan());
   EXPECT_TRUE(Soon([&] {
     return outside().Must(Words("ip neigh")).find("02:00:00:00:00:99") == std::string::npos;
   })) << outside().Must(Words("ip neigh"));
@@ -287,6 +302,19 @@ TEST_F(LanBridge, ThatWasOursIsOutsideOfOthersFromTheNextReconcile) {
   Attach(config, As("third", AddContainer("third")));
   EXPECT_THAT(Elements("gateways").dump(), Not(HasSubstr("wan")));
   EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(0));
+}
+
+// With its last allocation it has left our sets.
+TEST_F(LanBridge, ThatWasOursIsOutsideOfOthersAtOnceIfNoAllocationIsBehindIt) {
+  UseOnce(Config({{"name", "wan"}, {"bridge", "wan"}, {"ipam", {{"subnet", "10.8.0.0/24"}}}}));
+  Attach(DualStack());
+  host().Must(Words("ip link set lan nomaster"));
+  host().Must(Words("ip address flush dev lan"));
+  host().Must(Words("ip link set uplink master wan"));
+  host().Must(Words(Cat("ip address add ", kHostIp4, "/24 dev wan")));
+  host().Must(Words(Cat("ip address add ", kHostIp6, "/64 dev wan nodad")));
+
+  ExpectSeenAs(container(), kHostIp4, kHostIp6);
 }
 
 TEST_F(LanBridge, ThatWasOursKeepsAMacFromItsOperator) {

@@ -1,6 +1,7 @@
 // A router advertisement (RFC 4861), as a router on the link of an interface would send it.
 //
-// Shape   no options: the sender is a default router for half an hour.
+// Shape   the sender is a default router for half an hour, and hosts may take addresses in `prefix`,
+//         of 64 bits, if that is given.
 // Errors  std::runtime_error if it cannot be sent.
 #pragma once
 
@@ -9,6 +10,8 @@
 namespace nomad_bridge::test {
 
 // To all nodes, from the link-local address of `ifname`; false if it has none yet.
-[[nodiscard]] bool AdvertiseRouter(const Node& from, const std::string& ifname);
+[[nodiscard]] bool AdvertiseRouter(const Node& from,
+                                   const std::string& ifname,
+                                   const std::string& prefix = "");
 
 }  // namespace nomad_bridge::test
