@@ -214,23 +214,31 @@ void EnsureDirectory(const std::string& path) {
 }
 
 std::vector<std::string> Entries(const std::string& directory) {
+  std::vector<std::string> names;
+  ForEachEntryUntil(directory, [&](std::string_view name) {
+    names.emplace_back(name);
+    return false;
+  });
+  return names;
+}
+
+void ForEachEntryUntil(const std::string& directory,
+                       const std::function<bool(std::string_view)>& look) {
   const auto close_directory = [](DIR* open) { ::closedir(open); };
   const std::unique_ptr<DIR, decltype(close_directory)> open(::opendir(directory.c_str()),
                                                              close_directory);
   if (open == nullptr) {
     if (errno == ENOENT || errno == ENOTDIR) {
-      return {};
+      return;
     }
     throw ErrnoError(Code::kIo, Format("cannot list '{}'", directory));
   }
-  std::vector<std::string> names;
   while (const dirent* const entry = ::readdir(open.get())) {
     const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") {
-      names.emplace_back(name);
+    if (name != "." && name != ".." && look(name)) {
+      return;
     }
   }
-  return names;
 }
 
 }  // namespace nomad_bridge

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -58,5 +59,9 @@ void EnsureDirectory(const std::string& path);
 
 // The names in a directory, in no order, without "." and ".."; empty if it does not exist.
 [[nodiscard]] std::vector<std::string> Entries(const std::string& directory);
+
+// Calls `look` with these names until it returns true.
+void ForEachEntryUntil(const std::string& directory,
+                       const std::function<bool(std::string_view)>& look);
 
 }  // namespace nomad_bridge

@@ -200,17 +200,19 @@ std::optional<std::uint32_t> RemoveElements(nft::Socket& socket,
   return after;
 }
 
-std::vector<nft::Element> OwnedElements(nft::Socket& socket) {
-  std::vector<nft::Element> owned;
+std::vector<nft::Element> AllElements(nft::Socket& socket) {
+  std::vector<nft::Element> all;
   for (const nft::TableFamily family : {nft::TableFamily::kInet, nft::TableFamily::kBridge}) {
     for (const nft::Set& set : socket.Sets(TableId(family))) {
-      for (nft::Element& element : socket.Elements(TableId(family), set.name)) {
-        if (!IsShared(element)) {
-          owned.push_back(std::move(element));
-        }
-      }
+      Append(all, socket.Elements(TableId(family), set.name));
     }
   }
+  return all;
+}
+
+std::vector<nft::Element> OwnedElements(nft::Socket& socket) {
+  std::vector<nft::Element> owned = AllElements(socket);
+  std::erase_if(owned, IsShared);
   return owned;
 }
 

@@ -1,8 +1,11 @@
 #include "plugin/attachment/remove.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "firewall/ruleset.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
 #include "plugin/cni/error_list.h"
@@ -39,6 +42,20 @@ cni::Parts PartsBut(const state::Record& record, const state::Record& rest) {
     }
   }
   return removed;
+}
+
+// As the kernel has them, and what it may share with others.
+std::vector<nft::Element> ElementsOf(state::Host& host, const AttachmentId& id) {
+  const std::string owner = state::HostVethName(id);
+  std::vector<nft::Element> elements = firewall::AllElements(host.nft);
+  const auto is_its = [&](const nft::Element& element) { return element.owner() == owner; };
+  if (std::ranges::none_of(elements, is_its)) {
+    return {};
+  }
+  std::erase_if(elements, [&](const nft::Element& element) {
+    return !element.comment.empty() && !is_its(element);
+  });
+  return elements;
 }
 
 }  // namespace
@@ -121,9 +138,7 @@ std::vector<std::string> RemoveUnrecorded(state::Host& host,
   if (!leases) {
     failures.Try("what is leased to it", [&] { leases = FindLeasesOf(id, data_dir); });
   }
-  failures.Try("the rules", [&] {
-    rules::RemoveElements(host, rules::FindElementsOf(host.nft, state::HostVethName(id)));
-  });
+  failures.Try("the rules", [&] { rules::RemoveElements(host, ElementsOf(host, id), &id); });
   failures.Try("the reference plugins' rules", [&] {
     std::vector<Ip> all = addresses;
     Append(all, leases.value_or(std::vector<Ip>()));

@@ -1,5 +1,7 @@
 #include "plugin/link/host_veth.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
@@ -64,6 +66,22 @@ std::optional<rtnl::Link> FindHostVeth(rtnl::Socket& host,
                                        Recorded recorded) {
   std::optional<rtnl::Link> link = host.FindLink(state::HostVethName(id));
   return link && IsHostVethOf(*link, id, recorded) ? link : std::nullopt;
+}
+
+bool HasUnrecordedPort(rtnl::Socket& host,
+                       const std::string& gateway_ifname,
+                       const std::set<std::string>& recorded) {
+  const std::optional<rtnl::Link> gateway = host.FindLink(gateway_ifname);
+  if (!gateway) {
+    return false;
+  }
+  const std::vector<rtnl::Link> ports =
+      host.Ports(gateway->kind == "vlan" ? gateway->peer : gateway->index);
+  return std::ranges::any_of(ports, [&](const rtnl::Link& port) {
+    const std::optional<rtnl::Link> link =
+        recorded.contains(port.name) ? std::nullopt : host.FindLink(port.index);
+    return link && state::ParseAlias(link->alias);
+  });
 }
 
 void RefuseForeignInterface(state::Host& host,

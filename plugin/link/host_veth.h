@@ -8,6 +8,8 @@
 #pragma once
 
 #include <optional>
+#include <set>
+#include <string>
 
 #include "base/mismatch.h"
 #include "netlink/rtnl/rtnl.h"
@@ -28,6 +30,12 @@ enum class Recorded { kNo, kYes };
 [[nodiscard]] std::optional<rtnl::Link> FindHostVeth(rtnl::Socket& host,
                                                      const AttachmentId& id,
                                                      Recorded recorded);
+
+// Whether a host end of ours that has no record is plugged into the bridge that `gateway_ifname`
+// is, or is a VLAN of. `recorded`: the names of those that have one.
+[[nodiscard]] bool HasUnrecordedPort(rtnl::Socket& host,
+                                     const std::string& gateway_ifname,
+                                     const std::set<std::string>& recorded);
 
 // Throws kConflict if the container has an interface of that name that is not the other end of our
 // pair.

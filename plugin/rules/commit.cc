@@ -1,5 +1,6 @@
 #include "plugin/rules/commit.h"
 
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -11,6 +12,7 @@
 #include "netlink/nft/socket.h"
 #include "plugin/foreign/other_firewalls.h"
 #include "plugin/foreign/tools.h"
+#include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
 #include "plugin/rules/converge.h"
 #include "plugin/rules/elements.h"
@@ -44,19 +46,32 @@ std::vector<nft::Element> FindEarlierPolicy(state::Host& host, const state::Reco
   return earlier;
 }
 
-// What `last` shared with others behind a bridge that somebody else made, unless one of them is
-// left. The name of a bridge of ours stays for the next attachment, as the bridge does.
-std::vector<nft::Element> FindUnneeded(state::Host& host, const state::Record& last) {
-  std::vector<nft::Element> shared =
-      last.link.adopted ? ElementsOf(last) : std::vector<nft::Element>();
-  std::erase_if(shared, [](const nft::Element& element) { return !element.comment.empty(); });
-  for (const AttachmentId& id :
-       shared.empty() ? std::vector<AttachmentId>() : host.records.List("")) {
-    const std::optional<state::Record> other = id == last.id ? std::nullopt : host.records.Find(id);
+// Those of `elements` that `gone` shared with others behind its interfaces, unless one of them is
+// left. Nearly always the first record that is read, of its own network, shows that one is.
+std::vector<nft::Element> FindUnneeded(state::Host& host,
+                                       const std::vector<nft::Element>& elements,
+                                       const AttachmentId& gone) {
+  std::vector<nft::Element> shared = elements;
+  std::erase_if(shared, [](const nft::Element& element) {
+    return !element.comment.empty() || !FindIfname(element);
+  });
+  const auto keep_for = [&](const std::optional<state::Record>& other) {
     const std::vector<nft::Element> needed =
         other ? ElementsOf(*other) : std::vector<nft::Element>();
     std::erase_if(shared, [&](const nft::Element& element) { return Contains(needed, element); });
+  };
+  keep_for(host.records.FindNeighbour(gone));
+  if (shared.empty()) {
+    return shared;
   }
+  std::set<std::string> recorded = {state::HostVethName(gone)};
+  for (const AttachmentId& id : host.records.List("")) {
+    recorded.insert(state::HostVethName(id));
+    keep_for(id == gone ? std::nullopt : host.records.Find(id));
+  }
+  std::erase_if(shared, [&](const nft::Element& element) {
+    return link::HasUnrecordedPort(host.net, FindIfname(element).value(), recorded);
+  });
   return shared;
 }
 
@@ -263,16 +278,19 @@ void RemoveElements(state::Host& host, const state::Record& record, const state:
   if (checkpoint && checkpoint->policy_revision != record.rules.policy.revision) {
     Append(elements, FindElementsBut(host, record, rest));
   }
-  RemoveUnderLock(host,
-                  elements,
-                  rest.IsEmpty() ? FindUnneeded(host, record) : std::vector<nft::Element>(),
-                  checkpoint);
+  RemoveUnderLock(host, elements, FindUnneeded(host, elements, record.id), checkpoint);
 }
 
-void RemoveElements(state::Host& host, const std::vector<nft::Element>& elements) {
+void RemoveElements(state::Host& host,
+                    const std::vector<nft::Element>& elements,
+                    const AttachmentId* gone) {
   if (!elements.empty()) {
     const FileLock one_at_a_time = host.records.LockRules();
-    RemoveUnderLock(host, elements, {}, host.checkpoint.Find());
+    RemoveUnderLock(
+        host,
+        elements,
+        gone != nullptr ? FindUnneeded(host, elements, *gone) : std::vector<nft::Element>(),
+        host.checkpoint.Find());
   }
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/list.h"
-#include "plugin/link/bridge.h"
+#include "plugin/link/host_veth.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/policy_tables.h"
 #include "plugin/state/kernel_names.h"
@@ -63,21 +63,24 @@ bool DesiredState::IsOfAContainer(const nft::Element& element) const {
   return (address && held_.Contains(*address)) || (ifname && host_.net.FindLink(*ifname));
 }
 
-// A bridge of ours that no attachment uses stays for the next one, and its name in our sets with
-// it.
-bool DesiredState::IsOurs(const std::string& ifname) const {
-  return host_.net.FindLink(ifname) && !link::IsAdopted(host_, ifname);
+// By attachments that have a record, or by one that has lost it.
+bool DesiredState::IsShared(const nft::Element& element) const {
+  const std::optional<std::string> ifname = FindIfname(element);
+  if (!ifname || Contains(shared_, element)) {
+    return true;
+  }
+  std::set<std::string> recorded;
+  for (const auto& [owner, record] : by_owner_) {
+    recorded.insert(owner);
+  }
+  return link::HasUnrecordedPort(host_.net, *ifname, recorded);
 }
 
 // Elements of a part that is being made or removed belong to the command that does so, or to the
 // next one that finds it was killed; those of a stale attachment go when it is reclaimed.
 bool DesiredState::IsExplained(const nft::Element& element) const {
   if (element.comment.empty()) {
-    if (IsInList(element)) {
-      return false;
-    }
-    const std::optional<std::string> ifname = FindIfname(element);
-    return !ifname || Contains(shared_, element) || IsOurs(*ifname);
+    return !IsInList(element) && IsShared(element);
   }
   const std::string owner(element.owner());
   const auto found = by_owner_.find(owner);

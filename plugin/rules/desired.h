@@ -34,7 +34,7 @@ class DesiredState {
   [[nodiscard]] bool IsExplained(const nft::Element& element) const;
   [[nodiscard]] bool IsAnothersAddress(const nft::Element& element) const;
   [[nodiscard]] bool IsOfAContainer(const nft::Element& element) const;
-  [[nodiscard]] bool IsOurs(const std::string& ifname) const;
+  [[nodiscard]] bool IsShared(const nft::Element& element) const;
 
   state::Host& host_;
   std::set<std::string> kept_owners_;

@@ -53,6 +53,18 @@ std::string PathOf(const AttachmentId& id) {
   return PathIn(id.network, FileName(id));
 }
 
+// The inverse of FileName(): of one that is cut only the file has the whole container id.
+std::optional<AttachmentId> FindId(const std::string& network, const std::string& name) {
+  std::optional<AttachmentId> id = ParseFileName(network, name);
+  if (!id || id->container_id.find('~') == std::string::npos) {
+    return id;
+  }
+  const std::optional<std::string> text = FindFile(PathIn(network, name), kMaxRecordBytes);
+  std::optional<std::string> whole = FindContainerId(text.value_or(""));
+  return whole ? std::optional(AttachmentId{network, *std::move(whole), std::move(id->ifname)})
+               : std::nullopt;
+}
+
 // Bytes of the lock file: odd, and even but not the rules' one.
 std::uint64_t LockByte(const AttachmentId& id) {
   return StableHash(Cat(id.network, '/', id.container_id, '@', id.ifname)) | 1;
@@ -114,6 +126,11 @@ void Records::Write(const Record& record) const {
   }
 }
 
+bool Records::IsAsWritten(const Record& record) const {
+  return record.netns == netlink::NetnsId{} ||
+         FindFile(PathOf(record.id), kMaxRecordBytes) == FormatRecord(record, here_);
+}
+
 void Records::EnsureGone(const AttachmentId& id) const {
   const std::string path = PathOf(id);
   // In this order: killed in between, the record is still there to be found.
@@ -145,17 +162,21 @@ std::vector<AttachmentId> Records::List(const std::string& network) const {
     return found;
   }
   for (const std::string& name : Entries(Cat(kStateDirectory, '/', network))) {
-    std::optional<AttachmentId> id = ParseFileName(network, name);
-    if (id && id->container_id.find('~') != std::string::npos) {  // only the file has the whole id
-      const std::optional<std::string> text = FindFile(PathIn(network, name), kMaxRecordBytes);
-      std::optional<std::string> whole = FindContainerId(text.value_or(""));
-      id = whole ? std::optional(AttachmentId{network, *whole, id->ifname}) : std::nullopt;
-    }
-    if (id) {
+    if (std::optional<AttachmentId> id = FindId(network, name)) {
       found.push_back(*std::move(id));
     }
   }
   return found;
+}
+
+std::optional<Record> Records::FindNeighbour(const AttachmentId& id) const {
+  std::optional<Record> neighbour;
+  ForEachEntryUntil(Cat(kStateDirectory, '/', id.network), [&](std::string_view name) {
+    const std::optional<AttachmentId> other = FindId(id.network, std::string(name));
+    neighbour = other && *other != id ? Find(*other) : std::nullopt;
+    return neighbour.has_value();
+  });
+  return neighbour;
 }
 
 std::vector<Records::Reading> Records::ReadAll() const {

@@ -37,6 +37,8 @@ class Records {
   [[nodiscard]] std::optional<Record> FindOwn(const AttachmentId& id) const;
   // Does nothing if record.netns is unknown: it could not be told whether the attachment is alive.
   void Write(const Record& record) const;
+  // Whether nobody has changed it since it was written so.
+  [[nodiscard]] bool IsAsWritten(const Record& record) const;
   void EnsureGone(const AttachmentId& id) const;
   // The same, but only for a void record: of another boot, or damaged.
   void EnsureVoidGone(const AttachmentId& id) const;
@@ -47,6 +49,8 @@ class Records {
   // Every attachment with a record, from the listing of the directory; `network` empty: in all
   // networks.
   [[nodiscard]] std::vector<AttachmentId> List(const std::string& network) const;
+  // The first other one of its network that is found, at a cost that does not grow with them.
+  [[nodiscard]] std::optional<Record> FindNeighbour(const AttachmentId& id) const;
   // All of this boot and host namespace, for people: also those that cannot be read.
   struct Reading {
     std::string path;
