@@ -7,6 +7,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "firewall/address_policy.h"
 #include "firewall/table.h"
 #include "plugin/link/liveness.h"
 #include "plugin/rules/elements.h"
@@ -45,13 +46,29 @@ std::string DescribeConflict(const firewall::Conflict& conflict) {
                      conflict.present.comment));
 }
 
-// The owner of the element in the way if that is stale: its attachment is gone, or a killed command
-// left that part of it. Throws if it is alive. nullopt: stale, but without a record.
-std::optional<StaleOwner> RequireStale(state::Host& host, const firewall::Conflict& conflict) {
+// Whether a container still has the address that `element`, whose owner has no record, leads to.
+// `record` may have been given that of one that is gone, and so may a third.
+bool IsHeld(state::Host& host, const state::Record& record, const nft::Element& element) {
+  const std::optional<Ip> address = AddressOf(element);
+  if (!address || Contains(AddressesOnly(record.ipam.addresses), *address)) {
+    return false;
+  }
+  const std::optional<nft::Element> accepted = firewall::FindAddress(host.nft, *address);
+  return (!accepted || accepted->owner() == element.owner()) &&
+         link::HeldAddresses(host).Contains(*address);
+}
+
+// The owner of the element in the way of `record` if that is stale: its attachment is gone, or a
+// killed command left that part of it. Throws if it is alive. nullopt: stale, but without a record.
+std::optional<StaleOwner> RequireStale(state::Host& host,
+                                       const state::Record& record,
+                                       const firewall::Conflict& conflict) {
   const std::string owner_key(conflict.present.owner());
   std::optional<state::Record> owner = host.records.FindOwner(owner_key);
   if (!owner) {
-    if (owner_key.empty() || host.net.FindLink(owner_key)) {
+    // No link has its name where another plugin made the link.
+    if (owner_key.empty() || host.net.FindLink(owner_key) ||
+        IsHeld(host, record, conflict.present)) {
       ThrowTaken(conflict, owner);
     }
     return std::nullopt;
@@ -94,9 +111,10 @@ bool LeaveToSibling(state::Host& host,
 // Lets `change` replace the element in the way, and remove all else of its owner, in the same
 // batch: a port that was left would lead to the next owner of its address.
 std::optional<StaleOwner> TakeOver(state::Host& host,
+                                   const state::Record& record,
                                    const firewall::Conflict& conflict,
                                    firewall::Change& change) {
-  std::optional<StaleOwner> stale = RequireStale(host, conflict);
+  std::optional<StaleOwner> stale = RequireStale(host, record, conflict);
   const std::string owner(conflict.present.owner());
   change.stale_owners.push_back(owner);  // whose elements the batch may replace
   if (!Replaces(conflict.wanted, conflict.present)) {
@@ -129,7 +147,7 @@ Settlement Settle(state::Host& host,
   if (LeaveToSibling(host, record, conflict, change)) {
     return {.is_left_to_sibling = true};
   }
-  return {.stale_owner = TakeOver(host, conflict, change)};
+  return {.stale_owner = TakeOver(host, record, conflict, change)};
 }
 
 std::optional<firewall::Conflict> FindOverlap(state::Host& host,

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "tests/support/refusal.h"
+#include "tests/support/runtime.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -76,6 +77,38 @@ TEST_F(OwnedPort, OfALiveOwnerIsKeptAlsoWithoutItsRecord) {
   EnsureFileGone(RecordOf("owner"));
   EXPECT_THAT(MustRefuse(102, config_, As("late", *late_)),
               MsgAndDetails(HasSubstr("job=billing")));
+}
+
+// What its rules share with others' stays for it, too.
+TEST_F(OwnedPort, OfALiveOwnerWithoutItsRecordAnswersAfterTheLastDelOfAnother) {
+  EnsureFileGone(RecordOf("owner"));
+  Attach(Config(), As("late", *late_));
+  Detach(Config(), As("late", *late_));
+  ExpectPublished(*owner_);
+}
+
+// There no link has the owner's name.
+TEST_F(OwnedPort, OfALiveOwnerBehindAnotherPluginIsKeptAlsoWithoutItsRecord) {
+  Node& other = AddContainer("other");
+  const json ptp = {{"type", "ptp"},
+                    {"ipam",
+                     {{"type", "host-local"},
+                      {"subnet", "10.9.0.0/24"},
+                      {"dataDir", "/run/leases"},
+                      {"routes", {{{"dst", "0.0.0.0/0"}}}}}}};
+  MustAdd({.list = ListOf({ptp, PortmapEntry()}, "other"), .path = MixedPath({"portmap"})},
+          {.container_id = "other", .netns = other.path(), .port_mappings = {Port(9090, 80)}});
+  EnsureFileGone("/run/nomad-bridge/other/other@eth0.json");
+  const json config = Publish({Port(9090, 80)});
+
+  EXPECT_THAT(MustRefuse(102, config, As("late", *late_)), Msg(HasSubstr("host port tcp 9090")));
+  {
+    const Server page = Server::Start(other, Protocol::kTcp, "0.0.0.0", 80, "other");
+    EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "other");
+  }
+  other.Kill();
+  ASSERT_TRUE(Soon([&] { return RunPlugin("ADD", config, As("late", *late_)).exit_code == 0; }));
+  ExpectPublished(*late_, 9090);
 }
 
 TEST_F(OwnedPort, IsFreeAfterItsOwnersDel) {
