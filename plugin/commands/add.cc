@@ -145,11 +145,15 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   });
   attachment::Publish(host, record, firewall::PlanMode::kAssumeAbsent);
 
-  result.interfaces = InterfacesOf(segment, veth, request.netns_path);
-  cni::Print(config.prev_result ? cni::Append(result, *config.prev_result) : result,
-             request.cni_version,
-             out);
   undo.Keep();
+
+  result.interfaces = InterfacesOf(segment, veth, request.netns_path);
+  const state::Record made = record.Finished();
+  Answer(host, std::move(session.own), made, made.Without(type.parts), [&] {
+    cni::Print(config.prev_result ? cni::Append(result, *config.prev_result) : result,
+               request.cni_version,
+               out);
+  });
 }
 
 }  // namespace nomad_bridge::commands

@@ -84,20 +84,18 @@ void AddRules(const cni::Request& request, const cni::PluginType& type, int out)
   const std::optional<state::Record> earlier = RemoveEarlierRules(session);
   const state::Record record = DescribeChained(session, earlier);
   const bool is_del_undone = earlier && earlier->IsDelBegun();
+  const auto print = [&] { cni::PrintPrevResult(request, out); };
   if (!record.HasAny(type.parts) && !is_del_undone) {
-    return cni::PrintPrevResult(request, out);
+    return Answer(host, std::move(session.own), record, record, print);
   }
+  const state::Record rest = earlier.value_or(record.Without(type.parts));
   Undo undo;
-  undo.Then("remove the rules",
-            [&host, record, rest = earlier.value_or(record.Without(type.parts))] {
-              attachment::UndoPublish(host, record, rest);
-            });
+  undo.Then("remove the rules", [&] { attachment::UndoPublish(host, record, rest); });
   host.records.Write(record);
   attachment::Publish(
       host, record, earlier ? firewall::PlanMode::kLookUp : firewall::PlanMode::kAssumeAbsent);
-
-  cni::PrintPrevResult(request, out);
   undo.Keep();
+  Answer(host, std::move(session.own), record.Finished(), rest, print);
 }
 
 void DelRules(const cni::Request& request, const cni::PluginType& type) {

@@ -7,6 +7,7 @@
 #include "plugin/attachment/remove.h"
 #include "plugin/cni/error_list.h"
 #include "plugin/commands/commands.h"
+#include "plugin/commands/session.h"
 #include "plugin/link/container.h"
 
 namespace nomad_bridge::commands {
@@ -16,7 +17,7 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
   state::Host host = state::Host::Open();
   // Recorded, so that a full pool can tell whether this attachment is still alive.
   const std::optional<link::Container> container = link::FindContainer(request, host);
-  const FileLock own = host.records.Lock(request.id);
+  FileLock own = host.records.Lock(request.id);
   const std::optional<state::Record> earlier = host.records.FindOwn(request.id);
   Undo undo;
   attachment::RemoveEarlier(host, request.id, earlier, config.ipam.data_dir, undo);
@@ -28,9 +29,12 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
   const attachment::Acquired acquired = attachment::AcquireAddresses(
       host, request, config, intent.With(type.parts, state::Phase::kMaking), earlier);
   attachment::UndoAcquired(host, acquired.record, undo);
-  host.records.Write(acquired.record.Finished());
-  cni::Print(acquired.result, request.cni_version, out);
+  const state::Record made = acquired.record.Finished();
+  host.records.Write(made);
   undo.Keep();
+  Answer(host, std::move(own), made, made.Without(type.parts), [&] {
+    cni::Print(acquired.result, request.cni_version, out);
+  });
 }
 
 void DelLeases(const cni::Request& request, const cni::PluginType& type) {

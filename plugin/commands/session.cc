@@ -5,7 +5,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/undo.h"
 #include "plugin/attachment/reconcile.h"
+#include "plugin/attachment/remove.h"
 #include "plugin/cni/error_list.h"
 #include "plugin/rules/bridge_family.h"
 #include "plugin/rules/policy_tables.h"
@@ -65,6 +67,23 @@ state::Record RequireRecord(const Session& session, std::optional<state::Record>
                session.container.id.inode));
   }
   return *std::move(record);
+}
+
+void Answer(state::Host& host,
+            FileLock own,
+            const state::Record& made,
+            const state::Record& rest,
+            const std::function<void()>& print) {
+  { const FileLock released = std::move(own); }
+  Undo undo;
+  undo.Then("remove what was made", [&] {
+    const FileLock again = host.records.Lock(made.id);
+    if (host.records.IsAsWritten(made)) {
+      cni::ErrorList(attachment::Remove(host, made, rest)).ThrowIfAny("some of it is still there");
+    }
+  });
+  print();
+  undo.Keep();
 }
 
 std::vector<std::string> MismatchesLeft(Session& session, const state::Record& record) {

@@ -4,6 +4,7 @@
 // Errors   kInvalidConfig without a prevResult where one is needed; kChanged for mismatches.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,15 @@ struct Session {
 // another namespace than its container's.
 [[nodiscard]] state::Record RequireRecord(const Session& session,
                                           std::optional<state::Record> record);
+
+// Prints ADD's answer without the attachment's lock, which is `own`: whoever is to read it may not.
+// If it cannot be printed, what `made` has beyond `rest` is removed, unless another command has
+// changed that since.
+void Answer(state::Host& host,
+            FileLock own,
+            const state::Record& made,
+            const state::Record& rest,
+            const std::function<void()>& print);
 
 // What CHECK cannot repair of the host's side, or, if the config forbids it, may not.
 [[nodiscard]] std::vector<std::string> MismatchesLeft(Session& session,

@@ -102,6 +102,27 @@ TEST_F(Reconcile, HoldsNoLockWhileItsLogIsNotRead) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 
+// Its lock is free by then for the DEL of a runtime that has given up.
+using UnreadResult = Reconcile;
+TEST_F(UnreadResult, OfAnAddHoldsUpNoDel) {
+  UseOnce(Config());
+  const Snapshot before = TakeHostSnapshot();
+  const std::array<UniqueFd, 2> pipe = FullPipe();
+  Command command = PluginCommand("ADD", Config().dump());
+  command.in_child = [&] { ::dup2(pipe[1].get(), STDOUT_FILENO); };
+  Process add = Process::Start(command);
+  const std::string call = Cat("/proc/", add.pid(), "/syscall");
+  ASSERT_TRUE(Soon([&] {
+    const std::vector<std::string> words = Words(FindFile(call).value_or(""));
+    return words.size() > 1 && words[0] == "1" && words[1] == "0x1";  // in write(2) to stdout
+  }));
+
+  const auto start = std::chrono::steady_clock::now();
+  Detach(Config());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+}
+
 // ---- a lost bridge is made as its config said
 
 TEST_F(Reconcile, MakesABridgeWithTheMtuAndModeOfItsConfig) {
