@@ -3,7 +3,7 @@
 
   - relative links and their anchors lead somewhere; files and presets that are named in `code` or in commands exist
   - JSON blocks parse, sh blocks are sh, README.md has at most 200 lines
-  - docs/configuration.md has every key that plugin/config reads, docs/errors.md every code of base/error.h,
+  - docs/configuration.md and the man page have every key that plugin/config reads, docs/errors.md every code of base/error.h,
     docs/state.md every key of a record
   - docs/figures.svg and the tables of docs/figures.md are drawn from docs/figures.json
 
@@ -124,6 +124,10 @@ def check_lists():
     for source in (ROOT / "plugin/config").glob("*.cc"):
         keys |= set(re.findall(r"(?:Find\w*(?:<[^>]*>)?\(|Require\(|ElementsOf\(|CheckBackend\(config, )\"(\w+)\"", source.read_text()))
     check_complete("docs/configuration.md", keys - {"cni", "key", "value"}, "key")
+    manual = text_of("packaging/nomad-bridge.8.in")
+    for key in sorted(keys - {"cni", "key", "value", "labels"}):
+        if not re.search(rf"\b{key}\b", manual, re.I):
+            mismatch(ROOT / "packaging/nomad-bridge.8.in", f"lacks the key '{key}'")
 
     codes = dict(re.findall(r"^  k(\w+) = (\d+),", text_of("base/error.h"), re.M))
     rows = set(re.findall(r"^\| (\d+) \|", text_of("docs/errors.md"), re.M))
