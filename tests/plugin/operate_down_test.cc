@@ -40,7 +40,7 @@ TEST_F(Down, IsRefusedWhereThereIsAnAttachment) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
-// docs/differences.md, "Moving a node over, and back", to the letter.
+// docs/moving.md, "From the reference plugins, and back", to the letter.
 TEST_F(Down, IsTheWayBackToTheReferencePlugins) {
   Node& doomed = AddContainer("doomed");
   Attach(Web(), As("doomed", doomed));
@@ -65,6 +65,30 @@ TEST_F(Down, IsTheWayBackToTheReferencePlugins) {
   Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "next");
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "next");
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
+}
+
+// docs/moving.md, "Removing it", to the letter.
+TEST_F(Down, IsPartOfRemovingAllOfIt) {
+  const std::string plugins = "/run/opt/cni/bin";
+  ASSERT_THAT(RunLine(Cat("install -p ", plugins)), Exits(0));
+  Attach(Web());
+  Detach(Web());
+  std::string document = ReadFixture("../docs/moving.md");
+  document.erase(0, document.find("The rest:\n"));
+  const std::size_t begin = document.find("```sh\n") + 6;
+  std::string commands = document.substr(begin, document.find("```", begin) - begin);
+  commands.insert(commands.find("/opt/cni/bin"), "/run");
+
+  EXPECT_THAT(host().Run({"sh", "-euc", Cat("PATH=", plugins, ":$PATH\n", commands)}), Exits(0));
+
+  EXPECT_THAT(Entries(plugins), IsEmpty());
+  EXPECT_FALSE(fs::exists("/run/nomad-bridge"));
+  EXPECT_FALSE(fs::exists("/var/run/cni/nomad"));
+  const std::string left = host().Must(Words("nft list ruleset"));
+  for (const char* const word : {"nomad", "NOMAD", "CNI"}) {
+    EXPECT_THAT(left, Not(HasSubstr(word)));
+  }
+  EXPECT_NE(host().Run(Words("ip link show nomad")).exit_code, 0);
 }
 
 }  // namespace
