@@ -1,6 +1,6 @@
 #!/bin/bash
-# nomad-bridge in a minute: an allocation gets its network, survives a flushed firewall, and leaves
-# nothing behind.
+# nomad-bridge in a minute: an allocation gets its network, survives a flushed firewall, a fault is
+# found with the command against it, and nothing is left behind.
 #
 # Needs  Debian 12 or 13, and root. Everything happens in fresh namespaces: the machine's own
 #        network and /run are not touched.
@@ -15,7 +15,7 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 if [ -z "${NOMAD_BRIDGE_DEMO_INSIDE:-}" ]; then
   packaging/install-packages.sh demo
-  echo "== building"
+  echo "== building, which takes some minutes the first time"
   cmake --preset release -DNOMAD_BRIDGE_TESTS=OFF >/dev/null
   cmake --build build/release --target nomad-bridge -- --quiet
   # With a process namespace of its own, everything that the demo starts ends with it.
@@ -106,8 +106,8 @@ try "nomad-bridge list"
 shows billing
 shows 8080
 
-title "The rules never change; allocations and ports are elements of sets, with their labels."
-try "nft list table inet nomad-bridge"
+title "The rules never change; allocations and ports are elements of sets and maps, with their labels."
+try "nft list map inet nomad-bridge port4"
 shows "8080"
 shows "billing"
 
@@ -143,6 +143,25 @@ succeeds
 try "$page"
 succeeds
 shows "Hello from job billing"
+
+title "Another program drops what is forwarded, and the page is gone. 'inspect' looks for the cause on the whole way:"
+try "nft 'table inet mine { chain forward { type filter hook forward priority 10; policy drop; }; }'"
+try "$page"
+fails
+try "nomad-bridge inspect 8080"
+fails
+shows "table inet mine"
+
+title "'doctor' says the same of the node; what it prints is to be pasted."
+try "nomad-bridge doctor forward"
+fails
+shows FAIL
+try "$(sed -n 's/^ *fix: //p' "$work/output" | head -n 1)"
+succeeds
+try "$page"
+succeeds
+shows "Hello from job billing"
+try "nft delete table inet mine"
 
 title "Another allocation wants the same port: refused, with the name of the owner, and nothing left behind."
 try "CNI_COMMAND=ADD CNI_CONTAINERID=c0ffee00-1111-4222-8333-444455556666 CNI_NETNS=/run/netns/search CNI_ARGS='IgnoreUnknown=true;NOMAD_JOB_ID=search;NOMAD_ALLOC_ID=c0ffee00-1111-4222-8333-444455556666' nomad-bridge < search.json"

@@ -83,11 +83,34 @@ for purpose in "$@"; do
     is_installed "$package" || missing="$missing $package"
   done
 done
-if [ -n "$missing" ]; then
-  echo "== installing:$missing"
-  export DEBIAN_FRONTEND=noninteractive
-  case $missing in *:arm64*) dpkg --add-architecture arm64 ;; esac
-  apt-get update -q -q
-  # shellcheck disable=SC2086  # a list of words
-  apt-get install -q -q -y --no-install-recommends $missing >/dev/null
+[ -n "$missing" ] || exit 0
+
+# What apt-get is at: how much it will fetch, and on a terminal each package, in one line.
+progress() {
+  sed -u -n 's/^Need to get \(.*\) of archives\.$/Fetching \1/p
+    s/^Get:[0-9]* [^ ]* [^ ]* [^ ]* \([^ ]*\) .*/fetching \1/p; s/^Setting up \([^ ]*\) .*/setting up \1/p' |
+    while read -r step; do
+      case $step in
+        F*) echo "   $step" ;;
+        *) [ ! -t 1 ] || printf '\r   %-60.60s' "$step" ;;
+      esac
+    done
+  [ ! -t 1 ] || printf '\r%64s\r' ''
+}
+
+echo "== installing from Debian's mirror, which takes a minute or two:$missing"
+export DEBIAN_FRONTEND=noninteractive
+case $missing in *:arm64*) dpkg --add-architecture arm64 ;; esac
+said=$(mktemp)
+trap 'rm -f "$said" "$said.failed"' EXIT
+apt-get update -q -q -o APT::Update::Error-Mode=any >"$said" 2>&1 || has_mirror=no
+# shellcheck disable=SC2086  # a list of words
+{ apt-get install -q -y --no-install-recommends $missing 2>&1 || : >"$said.failed"; } | tee -a "$said" | progress
+[ -e "$said.failed" ] || exit 0
+grep '^E: ' "$said" | tail -n 3 >&2
+if [ "${has_mirror:-yes}" = no ]; then
+  echo "install-packages.sh: no package mirror can be reached from here. Behind a proxy, set http_proxy=http://PROXY:PORT; without a network, install by other means what is missing:$missing" >&2
+else
+  echo "install-packages.sh: the mirror does not have all that is missing:$missing" >&2
 fi
+exit 1

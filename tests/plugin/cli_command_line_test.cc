@@ -108,7 +108,8 @@ TEST_F(CommandLine, NamesWhatIsNearToWhatItDoesNotKnow) {
       {{"config", "chekc"},
        "unknown command 'config chekc'; did you mean 'config check'?\nTry 'nomad-bridge help'"},
       {{"metrics", "-output"},
-       "-output wants a value\nUsage: nomad-bridge metrics [-output FILE] [-per-allocation]"},
+       "-output wants a value\nUsage: nomad-bridge metrics [-output FILE] [-per-allocation] "
+       "[-per-child]"},
       {{"version", "all"}, "version takes no operands\nUsage: nomad-bridge version"},
       {{"completion", "fish"}, "completion knows bash, and no 'fish'"}};
   for (const auto& [arguments, why] : cases) {
