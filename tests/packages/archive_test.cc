@@ -1,5 +1,8 @@
 // The files of a release: what is in them, and that the other architecture's binary runs.
+#include <regex>
+
 #include "tests/packages/root.h"
+#include "tests/support/scratch_directory.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -31,10 +34,44 @@ TEST(Release, ArchiveUnpacksTheProgramAlone) {
     EXPECT_THAT(files,
                 AllOf(Contains("nomad-bridge"),
                       Contains("share/doc/nomad-bridge/copyright"),
+                      Contains("share/doc/nomad-bridge/CHANGELOG.md"),
+                      Contains("share/doc/nomad-bridge/SECURITY.md"),
+                      Contains("share/doc/nomad-bridge/docs/commands.md"),
+                      Contains("share/doc/nomad-bridge/docs/schema/doctor.json"),
+                      Contains("share/nomad-bridge/examples/prometheus/alerts.yml"),
+                      Contains("share/nomad-bridge/examples/grafana/nomad-bridge.json"),
                       Contains("share/doc/nomad-bridge/licenses/GPL-3"),
                       Contains("share/man/man8/nomad-bridge.8.gz"),
                       Contains("share/nomad-bridge/examples/nomad.conflist")));
   }
+}
+
+// README.md and the documents, where the packages have them.
+TEST(Release, DocumentsLeadToWhatIsInIt) {
+  const test::ScratchDirectory unpacked;
+  Must({.argv = {"tar",
+                 "-xzf",
+                 ReleaseFile("nomad-bridge-linux-amd64-v", ".tgz"),
+                 "-C",
+                 unpacked.path()}});
+  const fs::path root = fs::path(unpacked.path()) / "share/doc/nomad-bridge";
+  const std::regex link(R"(\]\(([^)#:]+)[^):]*\))");
+  int links = 0;
+  for (const char* const directory : {"", "docs"}) {
+    for (const fs::directory_entry& document : fs::directory_iterator(root / directory)) {
+      if (document.path().extension() != ".md" || document.path().filename() == "CONTRIBUTING.md") {
+        continue;  // that one is for those who have the sources
+      }
+      const std::string text = FindFile(document.path()).value();
+      for (std::sregex_iterator at(text.begin(), text.end(), link), end; at != end; ++at) {
+        const std::string target = (*at)[1];
+        EXPECT_TRUE(fs::exists(document.path().parent_path() / target))
+            << document.path() << ": " << target;
+        ++links;
+      }
+    }
+  }
+  EXPECT_GT(links, 20);
 }
 
 class ReleaseRoot : public World {};
