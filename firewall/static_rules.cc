@@ -123,11 +123,14 @@ std::vector<std::string> DescribeRules(nft::Socket& socket,
   const auto repaired = [&](const std::string& what) {
     mismatches.push_back(Format("{} is missing in table {}", what, nft::Text(wanted.table)));
   };
-  if (!Has(socket.Rules(wanted.table, kForward), JumpToUs())) {
+  // Of the hundreds that the reference plugin has in CNI-FORWARD, those that may be ours.
+  if (!Has(socket.Rules(wanted.table, kForward, {kCniForward}), JumpToUs())) {
     batch.InsertRule(wanted.table, kForward, JumpToUs());
     repaired("the jump from FORWARD to CNI-FORWARD");
   }
-  const std::vector<nft::KernelRule> present = socket.Rules(wanted.table, kCniForward);
+  std::vector<std::string> texts(wanted.admin_chains.begin(), wanted.admin_chains.end());
+  texts.emplace_back(kAcceptComment);
+  const std::vector<nft::KernelRule> present = socket.Rules(wanted.table, kCniForward, texts);
   for (const std::string& chain : wanted.admin_chains) {
     if (!Has(present, JumpToAdmin(chain))) {
       batch.InsertRule(wanted.table, kCniForward, JumpToAdmin(chain));
@@ -173,7 +176,7 @@ std::vector<std::string> PlanAcceptsGone(nft::Socket& socket, nft::Batch& batch)
     if (!socket.FindTable(table)) {
       continue;
     }
-    for (const nft::KernelRule& rule : socket.Rules(table, kCniForward)) {
+    for (const nft::KernelRule& rule : socket.Rules(table, kCniForward, {kAcceptComment})) {
       if (AcceptedBit(rule) >= 0) {
         batch.DeleteRule(table, kCniForward, rule.handle);
         gone.push_back(Format("the accept of our mark in table {}", nft::Text(table)));

@@ -279,7 +279,9 @@ std::vector<Socket::TableChain> ReadChain(const nlmsghdr& message) {
       static_cast<TableFamily>(nftnl_chain_get_u32(chain.get(), NFTNL_CHAIN_FAMILY));
   return {{.table = {.family = family,
                      .name = TextOf(nftnl_chain_get_str(chain.get(), NFTNL_CHAIN_TABLE))},
-           .chain = DecodeChain(*chain)}};
+           .chain = DecodeChain(*chain),
+           .handle = nftnl_chain_get_u64(chain.get(), NFTNL_CHAIN_HANDLE),
+           .use = nftnl_chain_get_u32(chain.get(), NFTNL_CHAIN_USE)}};
 }
 
 std::vector<Element> ReadElements(const nlmsghdr& message) {

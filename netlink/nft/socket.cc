@@ -1,6 +1,8 @@
 #include "netlink/nft/socket.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <string_view>
 
 #include <arpa/inet.h>
 #include <linux/netfilter/nf_tables.h>
@@ -26,16 +28,28 @@ netlink::Message GetRequest(int type, TableFamily family, int flags = 0) {
       NFNL_SUBSYS_NFTABLES, type, flags, static_cast<std::uint8_t>(family));
 }
 
-// What `read` finds in each message of the answer; nothing if what was asked about is absent.
+bool ContainsAny(const nlmsghdr& message, const std::vector<std::string>& texts) {
+  const std::string_view bytes(static_cast<const char*>(static_cast<const void*>(&message)),
+                               message.nlmsg_len);
+  return std::ranges::any_of(
+      texts, [&](const std::string& text) { return bytes.find(text) != std::string_view::npos; });
+}
+
+// What `read` finds in each message of the answer that contains one of `texts` (none: in each);
+// nothing if what was asked about is absent.
 template <typename T>
 std::vector<T> List(netlink::RequestSocket& socket,
                     const netlink::Message& request,
                     const std::string& what,
-                    std::vector<T> (*read)(const nlmsghdr&)) {
+                    std::vector<T> (*read)(const nlmsghdr&),
+                    const std::vector<std::string>& texts = {}) {
   std::vector<T> found;
   const netlink::Reply reply = socket.TransactOrThrow(request, what, {ENOENT});
   for (const netlink::NlMessage& message : reply.messages) {
-    Append(found, read(*nlmsg_hdr(message.get())));
+    const nlmsghdr& header = *nlmsg_hdr(message.get());
+    if (texts.empty() || ContainsAny(header, texts)) {
+      Append(found, read(header));
+    }
   }
   return found;
 }
@@ -157,12 +171,14 @@ std::vector<Counter> Socket::Counters(const TableId& table) {
       socket_, request, Cat("cannot read the counters of table ", Text(table)), &ReadCounter);
 }
 
-std::vector<KernelRule> Socket::Rules(const TableId& table, const std::string& chain) {
+std::vector<KernelRule> Socket::Rules(const TableId& table,
+                                      const std::string& chain,
+                                      const std::vector<std::string>& texts) {
   const netlink::Message request = GetRequest(NFT_MSG_GETRULE, table.family, NLM_F_DUMP);
   nftnl_rule_nlmsg_build_payload(request.header(), Encode(table, chain, Rule()).get());
   const std::string of_chain = chain.empty() ? "" : Format("chain {} of ", chain);
   const std::string what = Format("cannot read the rules of {}table {}", of_chain, Text(table));
-  return List(socket_, request, what, &ReadRule);
+  return List(socket_, request, what, &ReadRule, texts);
 }
 
 void RetryOnGenerations(Socket& socket,

@@ -96,6 +96,8 @@ class Socket {
   struct TableChain {
     TableId table;
     Chain chain;
+    std::uint64_t handle = 0;
+    std::uint32_t use = 0;  // its rules, and the rules and elements that lead to it
   };
   [[nodiscard]] std::vector<TableChain> Chains(TableFamily family = TableFamily::kAny);
   // The element with `like`'s set and key; not for sets of intervals.
@@ -105,8 +107,11 @@ class Socket {
   // Empty if there is no such set.
   [[nodiscard]] std::vector<Element> Elements(const TableId& table, const std::string& set);
   // Those of one chain, or of every chain if `chain` is empty; each chain's in their order. Empty
-  // if there is no such chain.
-  [[nodiscard]] std::vector<KernelRule> Rules(const TableId& table, const std::string& chain = {});
+  // if there is no such chain. With `texts` only those that contain one of them: a comment, the name
+  // of a chain. To understand a rule takes ten times as long as to get it.
+  [[nodiscard]] std::vector<KernelRule> Rules(const TableId& table,
+                                              const std::string& chain = {},
+                                              const std::vector<std::string>& texts = {});
 
  private:
   explicit Socket(netlink::RequestSocket socket) : socket_(std::move(socket)) {}

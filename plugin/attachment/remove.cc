@@ -30,7 +30,7 @@ void WritePhase(state::Host& host, const state::Record& record) {
 }
 
 bool HasReferenceRules(state::Host& host, const AttachmentId& id) {
-  takeover::RuleDumps dumps(host.nft);
+  takeover::RuleDumps dumps(host.nft, id.container_id);
   return takeover::HasReferenceRules(id, dumps);
 }
 

@@ -170,10 +170,13 @@ bool IsForZone(state::Host& host, const std::string& gateway_ifname) {
   return gateway && !(gateway->kind == "bridge" && link::HasUplink(host.net, *gateway));
 }
 
-std::vector<std::string> DropsOfOthers(state::Host& host, int accept_mark_bit) {
-  std::vector<std::string> drops;
+Drops DropsOfOthers(state::Host& host, int accept_mark_bit, Drops known) {
+  Drops drops{.basis = firewall::ForeignDropsBasis(host.nft, accept_mark_bit)};
+  if (drops.basis == known.basis) {
+    return known;
+  }
   for (const auto& [what, fix] : firewall::FindForeignDrops(host.nft, accept_mark_bit)) {
-    drops.push_back(Cat(what, "; fix: ", fix));
+    drops.lines.push_back(Cat(what, "; fix: ", fix));
   }
   return drops;
 }

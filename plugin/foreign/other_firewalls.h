@@ -31,7 +31,12 @@ namespace nomad_bridge::foreign {
 [[nodiscard]] bool IsForZone(state::Host& host, const std::string& gateway_ifname);
 
 // The chains that may drop what we accept, one line each, with what to do.
-[[nodiscard]] std::vector<std::string> DropsOfOthers(state::Host& host, int accept_mark_bit);
+struct Drops {
+  std::string basis;  // firewall::ForeignDropsBasis() then
+  std::vector<std::string> lines;
+};
+// `known` again, unless it has another basis by now.
+[[nodiscard]] Drops DropsOfOthers(state::Host& host, int accept_mark_bit, Drops known);
 
 // Removes the rules with which iptables-legacy's tables accept our mark, of both families.
 void EnsureLegacyAcceptsGone(state::Host& host);

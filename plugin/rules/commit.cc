@@ -244,12 +244,13 @@ void CheckOtherFirewalls(state::Host& host,
   if (!HasForwardHook(record)) {
     return;
   }
-  std::vector<std::string> drops = checkpoint.foreign_drops;
+  foreign::Drops drops{.basis = checkpoint.foreign_basis, .lines = checkpoint.foreign_drops};
   const bool is_known = Contains(checkpoint.opened_ifnames, record.link.gateway_ifname) &&
                         checkpoint.legacy_filter == foreign::FilterFingerprint();
   const bool is_told = !is_known && foreign::CheckOtherFirewalls(host, record, mismatches);
   if (!is_known && mismatches.is_repairing()) {
-    drops = foreign::DropsOfOthers(host, record.rules.forward_hook.accept_mark_bit);
+    drops =
+        foreign::DropsOfOthers(host, record.rules.forward_hook.accept_mark_bit, std::move(drops));
   }
   if (is_told && mismatches.is_repairing()) {
     UpdateCheckpoint(host, [&](state::Checkpoint& now) {
@@ -257,12 +258,13 @@ void CheckOtherFirewalls(state::Host& host,
       std::erase(now.opened_ifnames, record.link.gateway_ifname);
       now.opened_ifnames.push_back(record.link.gateway_ifname);
       now.legacy_filter = foreign::FilterFingerprint();
-      now.foreign_drops = drops;
+      now.foreign_basis = drops.basis;
+      now.foreign_drops = drops.lines;
     });
   }
   if (mismatches.is_repairing()) {
-    for (const std::string& drop : drops) {
-      LogLine("{}", drop);
+    for (const std::string& line : drops.lines) {
+      LogLine("{}", line);
     }
   }
 }

@@ -97,7 +97,6 @@ class Convergence {
     }
     if (!is_quiet) {
       checkpoint_.opened_ifnames.clear();  // other firewalls may have been changed, too
-      checkpoint_.foreign_drops.clear();
     }
     checkpoint_.accept_mark_bit = mark_bit_;
     SetTables(goal);

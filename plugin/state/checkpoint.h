@@ -42,6 +42,7 @@ struct Checkpoint {
   // Where ports are, or were, published: on which addresses of the node; nullopt: on all of them.
   std::vector<std::optional<Ip>> published_on;
   std::vector<std::string> foreign_drops;  // chains of others that drop what we accept, for people
+  std::string foreign_basis;               // of these (foreign/other_firewalls.h)
   // Of the host's side when all of it was found right (attachment/fingerprint.h).
   std::string fingerprint;
   std::set<std::string> data_dirs;  // where attachments had their leases then

@@ -137,6 +137,7 @@ void Fields(auto& visit, StoredCheckpoint& stored) {
   visit("legacyFilter", stored.checkpoint.legacy_filter);
   visit("publishedOn", stored.checkpoint.published_on);
   visit("foreignDrops", stored.checkpoint.foreign_drops);
+  visit("foreignBasis", stored.checkpoint.foreign_basis);
   visit("fingerprint", stored.checkpoint.fingerprint);
   visit("dataDirs", stored.checkpoint.data_dirs);
   visit("segments", stored.checkpoint.segments);

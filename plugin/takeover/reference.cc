@@ -208,7 +208,7 @@ const std::vector<nft::KernelRule>& RuleDumps::Of(const nft::TableId& table,
   }
   const auto [rules, is_new] = rules_.try_emplace({nft::Text(table), chain});
   if (is_new && std::ranges::find(*tables_, table, &nft::KernelTable::id) != tables_->end()) {
-    rules->second = socket_.Rules(table, chain);
+    rules->second = socket_.Rules(table, chain, texts_);
   }
   return rules->second;
 }

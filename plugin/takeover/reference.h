@@ -48,6 +48,10 @@ namespace nomad_bridge::takeover {
 class RuleDumps {
  public:
   explicit RuleDumps(nft::Socket& socket) : socket_(socket) {}
+  // Only those with a comment that has the id of `container`: all of it, but those that accept its
+  // addresses.
+  RuleDumps(nft::Socket& socket, const std::string& container)
+      : socket_(socket), texts_{container} {}
 
   // None if there is no such table.
   [[nodiscard]] const std::vector<nft::KernelRule>& Of(const nft::TableId& table,
@@ -55,6 +59,7 @@ class RuleDumps {
 
  private:
   nft::Socket& socket_;
+  std::vector<std::string> texts_;
   std::optional<std::vector<nft::KernelTable>> tables_;
   std::map<std::pair<std::string, std::string>, std::vector<nft::KernelRule>> rules_;
 };
