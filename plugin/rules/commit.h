@@ -35,8 +35,8 @@ void CheckOtherFirewalls(state::Host& host,
                          const state::Checkpoint& checkpoint,
                          Mismatches& mismatches);
 
-// Removes what `record` has, and `rest`, what stays of it, has not; also what all behind an interface
-// share, if neither `rest` nor another attachment needs it.
+// Removes what `record` has, and `rest`, what stays of it, has not; also what all behind an
+// interface share, if neither `rest` nor another attachment needs it.
 void RemoveElements(state::Host& host, const state::Record& record, const state::Record& rest);
 // Removes those of `elements` that have an owner and still belong to it. With `gone`, an attachment
 // that is being removed, also those that all behind an interface share, if no other needs them.
