@@ -28,10 +28,10 @@ struct Mismatch {
     kLease,
     kRecord,
     kTable,        // tables, sets, chains and rules of ours
-    kStaticRules,  // those in iptables' own tables
+    kStaticRules,  // those in the tables of iptables-nft and iptables-legacy
     kElement,      // of an attachment or a bridge
     kLeftOver,     // what nothing explains: stale attachments, leases and elements without an owner
-    kOtherFirewall,
+    kOtherFirewall,  // a zone of firewalld
   };
 
   Area area = Area::kBridge;

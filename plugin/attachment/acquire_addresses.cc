@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/list.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "firewall/address_policy.h"
 #include "ipam/allocator.h"
@@ -17,6 +16,7 @@
 #include "plugin/cni/delegate.h"
 #include "plugin/link/liveness.h"
 #include "plugin/rules/stale_flows.h"
+#include "plugin/state/events.h"
 
 namespace nomad_bridge::attachment {
 namespace {
@@ -42,7 +42,7 @@ std::optional<state::Record> FindLiveOwner(state::Host& host, const Ip& address)
 }
 
 // Whether an attachment has an address that is free by the store: its lease is in another
-// directory, as the network's config has changed; or was lost, and is restored here; or it is of
+// directory, as the network's config has changed; or was lost, and is repaired here; or it is of
 // another network behind the same gateway, which is a conflict if it was requested. (Behind another
 // gateway it always is one. The commit of the rules reports both.)
 struct InUse {
@@ -51,6 +51,7 @@ struct InUse {
   const state::Record& intent;
   const std::vector<Ip>& requested;
   const std::set<std::string>& other_data_dirs;
+  Mismatches& repaired;
 
   bool operator()(const Ip& address) const {
     return IsLeasedElsewhere(address) || IsOfALiveOwner(address);
@@ -74,14 +75,10 @@ struct InUse {
       return owner->link.gateway_ifname == intent.link.gateway_ifname &&
              !Contains(requested, address);
     }
-    if (owner->ipam.data_dir != intent.ipam.data_dir) {
-      return true;
+    if (owner->ipam.data_dir == intent.ipam.data_dir && owner->IsLive(cni::Part::kAddress)) {
+      CheckLeasesIn(&store, *owner, repaired);
     }
-    const bool is_restored = store.Reserve(address, ipam::OwnerOf(owner->id));
-    if (is_restored) {
-      LogLine("restored the lost lease of {} for container '{}'", address, owner->id.container_id);
-    }
-    return is_restored;
+    return true;
   }
 };
 
@@ -165,13 +162,16 @@ Choice TryAcquire(state::Host& host,
                   const config::Config& config,
                   const state::Record& intent,
                   const std::optional<state::Record>& earlier) {
+  Mismatches repaired(Mode::kRepair);
+  const state::RepairLog log(repaired);
   ipam::Store store = ipam::Store::Open(config.ipam.data_dir, intent.id.network);
   if (store.IsNew()) {
-    RestoreLeases(host, store, intent.id.network, config.ipam.data_dir);
+    CheckLeasesOfAll(host, store, intent.id.network, config.ipam.data_dir, repaired);
   }
   const LeaseHistory history =
       EnsureLeaseHistory(host, store, intent.id.network, config.ipam.data_dir);
-  const InUse is_in_use{host, store, intent, config.ipam.requested, history.other_data_dirs};
+  const InUse is_in_use{
+      host, store, intent, config.ipam.requested, history.other_data_dirs, repaired};
   const ipam::Request wanted{.requested = config.ipam.requested,
                              .previous = earlier ? AddressesOnly(earlier->ipam.leases)
                                                  : FormerLeasesOf(intent.id, history),

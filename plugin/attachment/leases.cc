@@ -3,7 +3,6 @@
 #include <ctime>
 
 #include "base/list.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "plugin/cni/error_list.h"
 #include "plugin/link/liveness.h"
@@ -20,12 +19,12 @@ std::int64_t BootTime() {
   return now.tv_sec - uptime.tv_sec;
 }
 
-// Those of `record` that the store does not have as its.
-std::vector<Ip> LostLeases(const state::Record& record) {
-  const auto store = ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network);
+// Those of `record` that `store` does not have as its.
+std::vector<Ip> LostLeases(const ipam::Store* store, const state::Record& record) {
   std::vector<Ip> lost = AddressesOnly(record.ipam.leases);
   std::erase_if(lost, [&](const Ip& address) {
-    const std::optional<ipam::LeaseOwner> owner = store ? store->FindOwner(address) : std::nullopt;
+    const std::optional<ipam::LeaseOwner> owner =
+        store != nullptr ? store->FindOwner(address) : std::nullopt;
     return owner && owner->Matches(ipam::OwnerOf(record.id));
   });
   return lost;
@@ -82,38 +81,23 @@ bool IsFromBeforeBoot(state::Host& host,
          !link::HeldAddresses(host).Contains(lease.address);
 }
 
-void RestoreLeases(state::Host& host,
-                   ipam::Store& store,
-                   const std::string& network,
-                   const std::string& data_dir) {
-  for (const AttachmentId& id : host.records.List(network)) {
-    const std::optional<state::Record> record = host.records.Find(id);
-    if (!record || !record->IsLive(cni::Part::kAddress) || record->ipam.data_dir != data_dir) {
-      continue;
-    }
-    for (const Ip& address : AddressesOnly(record->ipam.leases)) {
-      if (store.Reserve(address, ipam::OwnerOf(id))) {
-        LogLine("restored the lost lease of {} for container '{}'", address, id.container_id);
-      }
-    }
+void CheckLeases(const state::Record& record, Mismatches& mismatches) {
+  if (record.ipam.leases.empty()) {
+    return;
   }
+  auto store = ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network);
+  if (!store && mismatches.is_repairing()) {
+    store.emplace(ipam::Store::Open(record.ipam.data_dir, record.id.network));
+  }
+  CheckLeasesIn(store ? &*store : nullptr, record, mismatches);
 }
 
-void CheckLeases(const state::Record& record, Mismatches& mismatches) {
-  const ipam::LeaseOwner self = ipam::OwnerOf(record.id);
-  // Closed again before the directory is opened for writing: it is locked while it is open.
-  const std::vector<Ip> lost = LostLeases(record);
-  std::optional<ipam::Store> store;
-  if (!lost.empty()) {
-    store = mismatches.is_repairing()
-                ? ipam::Store::Open(record.ipam.data_dir, record.id.network)
-                : ipam::Store::OpenIfExists(record.ipam.data_dir, record.id.network);
-  }
-  for (const Ip& address : lost) {
+void CheckLeasesIn(ipam::Store* store, const state::Record& record, Mismatches& mismatches) {
+  for (const Ip& address : LostLeases(store, record)) {
     Mismatch mismatch{Mismatch::Area::kLease,
                       record.id.container_id,
                       Format("the lease of {} is missing", address)};
-    if (store && !store->IsFree(address)) {
+    if (store != nullptr && !store->IsFree(address)) {
       const std::optional<ipam::LeaseOwner> owner = store->FindOwner(address);
       mismatch.text = Format("the lease of {} belongs to {}",
                              address,
@@ -121,7 +105,20 @@ void CheckLeases(const state::Record& record, Mismatches& mismatches) {
       mismatches.AddUnrepairable(std::move(mismatch));
     } else {
       mismatches.Add(std::move(mismatch),
-                     [&] { static_cast<void>(store->Reserve(address, self)); });
+                     [&] { static_cast<void>(store->Reserve(address, ipam::OwnerOf(record.id))); });
+    }
+  }
+}
+
+void CheckLeasesOfAll(state::Host& host,
+                      ipam::Store& store,
+                      const std::string& network,
+                      const std::string& data_dir,
+                      Mismatches& mismatches) {
+  for (const AttachmentId& id : host.records.List(network)) {
+    const std::optional<state::Record> record = host.records.Find(id);
+    if (record && record->IsLive(cni::Part::kAddress) && record->ipam.data_dir == data_dir) {
+      CheckLeasesIn(&store, *record, mismatches);
     }
   }
 }

@@ -59,16 +59,17 @@ class RecordedOwners {
                                     const std::string& network,
                                     const ipam::Lease& lease);
 
-// Writes the leases that live attachments of `network` have in `data_dir`, and that are missing
-// there. Reads every record: for a directory that is new, or was lost. Logs each.
-void RestoreLeases(state::Host& host,
-                   ipam::Store& store,
-                   const std::string& network,
-                   const std::string& data_dir);
-
-// Every lease of `record` is there. Opens nothing for writing where none is lost: the disk may be
-// full.
+// Every lease of `record` is there. Writes nothing where none is lost: the disk may be full.
 void CheckLeases(const state::Record& record, Mismatches& mismatches);
+// The same in `store`, where `record` has them; null: the directory is missing.
+void CheckLeasesIn(ipam::Store* store, const state::Record& record, Mismatches& mismatches);
+// The same of all live attachments of `network` that have leases in `data_dir`, which `store` is.
+// Reads every record: for a directory that is new, or was lost.
+void CheckLeasesOfAll(state::Host& host,
+                      ipam::Store& store,
+                      const std::string& network,
+                      const std::string& data_dir,
+                      Mismatches& mismatches);
 
 // Every address leased to `id`, by whatever plugin. Opens every lease.
 [[nodiscard]] std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir);

@@ -108,8 +108,7 @@ class Reconciler {
       case Extent::kOne:
         return CheckOne(scope_.record->OnlyLive());
       case Extent::kRules:
-        static_cast<void>(CheckRuleset({.is_whole = true, .valid = scope_.valid}));
-        return;
+        return CheckRuleset({.is_whole = true, .valid = scope_.valid});
       case Extent::kAll:
         return CheckAll(progress);
     }
@@ -131,12 +130,12 @@ class Reconciler {
       const state::Record record = scope_.record->Finished();
       CheckNewSegment(record);
       if (record.HasAny({cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts})) {
-        const state::Checkpoint checkpoint = CheckRuleset({.added = &record});
-        rules::CheckOtherFirewalls(host_, record, checkpoint, mismatches_);
+        CheckRuleset({.added = &record});
+        rules::CheckOtherFirewalls(host_, record, checkpoint_, mismatches_);
       }
       return;
     }
-    static_cast<void>(CheckRuleset({}));
+    CheckRuleset({});
     for (const AttachmentId& id : host_.records.List("")) {
       const std::optional<state::Record> record = FindLive(id);
       if (record && !gateways_.contains(record->link.gateway_ifname) &&
@@ -163,9 +162,7 @@ class Reconciler {
       progress(done + 1, all.size());
     }
     // Once for all, in one batch, after the links that its elements name.
-    outcome_.Try("the rules", [&] {
-      static_cast<void>(CheckRuleset({.is_whole = true, .valid = scope_.valid}));
-    });
+    outcome_.Try("the rules", [&] { CheckRuleset({.is_whole = true, .valid = scope_.valid}); });
     for (const auto& each : segments_) {
       const state::Record& record = each.second.record;
       outcome_.Try(Format("127.0.0.1 and network '{}'", record.id.network),
@@ -291,7 +288,7 @@ class Reconciler {
     const std::vector<state::Record> moved = CheckPortsOfNewBridge(host_, bridge, mismatches);
     if (!moved.empty()) {
       // It has not been set up for localhost, either. That is safe only where the rules are.
-      static_cast<void>(CheckRuleset({}));
+      CheckRuleset({});
     }
     for (const state::Record& record : moved) {
       Mismatches implied(Mode::kRepair);
@@ -314,13 +311,13 @@ class Reconciler {
     }
   }
 
-  state::Checkpoint CheckRuleset(const rules::Extent& extent) {
+  void CheckRuleset(const rules::Extent& extent) {
     if (host_.records.List("").empty() && extent.added == nullptr &&
         !host_.nft.FindTable(firewall::TableId())) {
-      return {};  // without making a file for the lock
+      return;  // without making a file for the lock
     }
     const FileLock one_at_a_time = host_.records.LockRules();
-    return rules::Converge(host_, extent, mismatches_).checkpoint;
+    checkpoint_ = rules::Converge(host_, extent, mismatches_).checkpoint;
   }
 
   void NoteGateway(const state::Record& record) {
@@ -332,8 +329,7 @@ class Reconciler {
   void CheckOtherFirewalls() {
     for (const auto& each : gateways_) {
       outcome_.Try(Format("other firewalls for '{}'", each.first), [&] {
-        rules::CheckOtherFirewalls(
-            host_, each.second, host_.checkpoint.Find().value_or(state::Checkpoint{}), mismatches_);
+        rules::CheckOtherFirewalls(host_, each.second, checkpoint_, mismatches_);
       });
     }
   }
@@ -355,6 +351,7 @@ class Reconciler {
   Outcome& outcome_;
   Mismatches& mismatches_;
   state::RepairLog log_;
+  state::Checkpoint checkpoint_;  // as the rules were compared last
   std::map<std::string, Segment> segments_;
   std::set<std::string> host_veths_;               // of all records
   std::map<std::string, state::Record> gateways_;  // a record behind each

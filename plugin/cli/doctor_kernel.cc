@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <iterator>
 #include <set>
-#include <sstream>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -11,8 +9,6 @@
 #include "firewall/table.h"
 #include "netlink/core/sysctl.h"
 #include "plugin/cli/doctor.h"
-#include "plugin/foreign/other_firewalls.h"
-#include "plugin/foreign/tools.h"
 #include "plugin/link/forwarding.h"
 #include "plugin/link/uplink.h"
 #include "plugin/rules/forward_hooks.h"
@@ -225,27 +221,6 @@ void CheckForeignChains(Examination& node) {
   }
 }
 
-void CheckFirewalldZone(Examination& node) {
-  const auto table = node.host.nft.FindTable({nft::TableFamily::kInet, "firewalld"});
-  const auto tool = table ? foreign::FindTool("firewall-cmd") : std::nullopt;
-  if (!tool || node.gateways.empty()) {
-    return;
-  }
-  std::istringstream words(foreign::RunTool(*tool, {"--get-active-zones"}).out);
-  const std::set<std::string> in_zones{std::istream_iterator<std::string>(words), {}};
-  for (const auto& [ifname, record] : node.gateways) {
-    const std::string& zone = record->rules.firewalld_zone;
-    if (rules::HasForwardHook(*record) && !in_zones.contains(ifname) &&
-        foreign::IsForZone(node.host, ifname)) {
-      node.Fail(
-          Format("'{}' is in no zone of firewalld, which rejects what comes from it", ifname),
-          Format("firewall-cmd --permanent --zone={} --add-interface={} && firewall-cmd --reload",
-                 ShellWord(zone.empty() ? "trusted" : zone),
-                 ShellWord(ifname)));
-    }
-  }
-}
-
 constexpr std::array kKernelTable = {
     Check{"kernel.nf_tables", Cost::kCheap, CheckNfTables},
     Check{"kernel.bridge", Cost::kCheap, CheckBridgeModule},
@@ -260,7 +235,7 @@ constexpr std::array kKernelTable = {
     Check{"static_rules", Cost::kCheap, CheckByReconcile<Area::kStaticRules>},
     Check{"forward.foreign", Cost::kCheap, CheckForeignChains},
     Check{"forward.uplinks", Cost::kDear, CheckRouting},
-    Check{"firewalld.zone", Cost::kDear, CheckFirewalldZone},
+    Check{"firewalld.zone", Cost::kDear, CheckByReconcile<Area::kOtherFirewall>},
     Check{"ports.orphan", Cost::kCheap, CheckByReconcile<Area::kLeftOver>},
 };
 

@@ -223,24 +223,22 @@ void CheckSubnets(Examination& node) {
 
 // Attachments that no command works on, and that are neither live nor dead.
 void CheckStates(Examination& node) {
-  std::vector<std::string> unreadable;
+  std::vector<std::string> lost;
   std::vector<std::string> unfinished;
-  std::vector<std::string> unrecorded;
   for (const Attachment& attachment : node.inventory.attachments) {
-    const std::string name = Format("container '{}'", attachment.id.container_id);
     const bool is_passing =
         attachment.state == State::kMaking || attachment.state == State::kLeaving;
-    if (attachment.state == State::kUnreadable) {
-      unreadable.push_back(Format("the record of {} cannot be read: {}", name, attachment.problem));
-    } else if (attachment.state == State::kUnrecorded) {
-      unrecorded.push_back(Format("{} has '{}', and no record", name, attachment.host_veth));
+    if (attachment.state == State::kUnreadable || attachment.state == State::kUnrecorded) {
+      lost.push_back(Cat(state::LostRecord(attachment.id).text,
+                         attachment.problem.empty() ? "" : ": ",
+                         attachment.problem));
     } else if (is_passing && node.host.records.TryLock(attachment.id)) {
-      unfinished.push_back(Format(
-          "an {} of {} was killed", attachment.state == State::kMaking ? "ADD" : "DEL", name));
+      unfinished.push_back(Format("an {} of container '{}' was killed",
+                                  attachment.state == State::kMaking ? "ADD" : "DEL",
+                                  attachment.id.container_id));
     }
   }
-  node.AddAll(Verdict::kFail, unreadable, "nomad alloc stop, for each: DEL needs no record");
-  node.AddAll(Verdict::kFail, unrecorded, "nomad alloc stop, for each: DEL needs no record");
+  node.AddAll(Verdict::kFail, lost, "nomad alloc stop, for each: DEL needs no record");
   node.AddAll(Verdict::kWarn, unfinished, kGcFix);
 }
 

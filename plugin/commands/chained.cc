@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/list.h"
 #include "base/text.h"
 #include "base/undo.h"
 #include "plugin/attachment/publish.h"
@@ -13,6 +14,7 @@
 #include "plugin/commands/session.h"
 #include "plugin/rules/commit.h"
 #include "plugin/rules/elements.h"
+#include "plugin/state/events.h"
 #include "plugin/state/kernel_names.h"
 #include "plugin/takeover/reference.h"
 
@@ -128,9 +130,11 @@ void CheckRules(const cni::Request& request, const cni::PluginType& type) {
       !IsAnyReachable(config.rules.ports, link::AddressesIn(*config.prev_result, request))) {
     return;  // ADD published nothing
   }
+  Mismatches lost(session.mode());
+  const state::RepairLog log(lost);
   std::optional<state::Record> found = session.host.records.Find(request.id);
   if (!found || !found->HasAny(type.parts)) {
-    if (std::optional<state::Record> rebuilt = RebuildRules(session, found)) {
+    if (std::optional<state::Record> rebuilt = RebuildRules(session, found, lost)) {
       found = std::move(rebuilt);
     }
   }
@@ -144,8 +148,10 @@ void CheckRules(const cni::Request& request, const cni::PluginType& type) {
   }
   const state::Record record = RequireRecord(session, std::move(found));
   // Its link and its leases are another process's to check.
-  ThrowIfChanged(request.id,
-                 MismatchesLeft(session, record.Without({cni::Part::kLink, cni::Part::kAddress})));
+  std::vector<std::string> mismatches = lost.TextsLeft();
+  Append(mismatches,
+         MismatchesLeft(session, record.Without({cni::Part::kLink, cni::Part::kAddress})));
+  ThrowIfChanged(request.id, mismatches);
 }
 
 }  // namespace nomad_bridge::commands

@@ -4,6 +4,7 @@
 #include "plugin/commands/commands.h"
 #include "plugin/commands/described_record.h"
 #include "plugin/commands/session.h"
+#include "plugin/state/events.h"
 #include "plugin/takeover/reference.h"
 
 namespace nomad_bridge::commands {
@@ -12,9 +13,11 @@ namespace {
 // Repaired on the way, unless the config forbids it. What the reference plugins made is only
 // compared.
 std::vector<std::string> CheckHostSide(Session& session) {
+  Mismatches rebuilt(session.mode());
+  const state::RepairLog log(rebuilt);
   std::optional<state::Record> found = session.host.records.Find(session.request.id);
   if (!found) {
-    found = RebuildInterface(session);
+    found = RebuildInterface(session, rebuilt);
   }
   const bool is_ours = found && found->Has(cni::Part::kLink);
   if (!is_ours && takeover::IsReferenceMade(session.host, session.request, session.config)) {
@@ -26,7 +29,8 @@ std::vector<std::string> CheckHostSide(Session& session) {
                    record.link.bridge,
                    session.config.link.bridge)};
   }
-  std::vector<std::string> mismatches = MismatchesLeft(session, record);
+  std::vector<std::string> mismatches = rebuilt.TextsLeft();
+  Append(mismatches, MismatchesLeft(session, record));
   const std::optional<rtnl::Link> inside =
       session.container.net.FindLink(session.request.id.ifname);
   if (const auto mismatch = inside ? link::FindMacMismatch(*inside, record) : std::nullopt) {

@@ -154,11 +154,10 @@ bool HasElements(state::Host& host, const state::Record& record) {
   return present && present->owner() == owned->owner();
 }
 
-void Keep(Session& session, const state::Record& record) {
-  LogLine("rebuilt the lost record of container '{}'", record.id.container_id);
-  if (session.config.repair_on_check) {
+void NoteRebuilt(Session& session, const state::Record& record, Mismatches& mismatches) {
+  mismatches.Add(state::LostRecord(record.id), [&] {
     session.host.records.Write(rules::Judged(record, session.host.policy.Program()));
-  }
+  });
 }
 
 }  // namespace
@@ -185,7 +184,7 @@ bool IsAnyReachable(const std::vector<portmap::PortMapping>& ports,
       ports, [&](const portmap::PortMapping& port) { return IsReachable(port, addresses); });
 }
 
-std::optional<state::Record> RebuildInterface(Session& session) {
+std::optional<state::Record> RebuildInterface(Session& session, Mismatches& mismatches) {
   const config::Config config = rules::WithPossibleChecks(session.config, session.host);
   const cni::Request& request = session.request;
   if (!link::FindHostVeth(session.host.net, request.id, link::Recorded::kNo)) {
@@ -209,12 +208,13 @@ std::optional<state::Record> RebuildInterface(Session& session) {
   if (config.ipam.type == cni::kHostLocal) {
     record.ipam.leases = record.ipam.addresses;
   }
-  Keep(session, record);
+  NoteRebuilt(session, record, mismatches);
   return record;
 }
 
 std::optional<state::Record> RebuildRules(Session& session,
-                                          const std::optional<state::Record>& found) {
+                                          const std::optional<state::Record>& found,
+                                          Mismatches& mismatches) {
   if (found && found->OnlyLive().parts != found->parts) {
     return std::nullopt;  // an ADD or DEL of it is not finished
   }
@@ -225,7 +225,7 @@ std::optional<state::Record> RebuildRules(Session& session,
     return std::nullopt;
   }
   record = record.Finished();
-  Keep(session, record);
+  NoteRebuilt(session, record, mismatches);
   return record;
 }
 

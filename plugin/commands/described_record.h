@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/mismatch.h"
 #include "plugin/commands/session.h"
 
 namespace nomad_bridge::commands {
@@ -24,12 +25,13 @@ namespace nomad_bridge::commands {
                                   const std::vector<Cidr>& addresses);
 
 // For a CHECK that finds no record: if the host has the link of the attachment, by its name and
-// alias, what its ADD recorded, as far as the config and prevResult tell. Written, unless CHECK
-// must not repair.
-[[nodiscard]] std::optional<state::Record> RebuildInterface(Session& session);
+// alias, what its ADD recorded, as far as the config and prevResult tell.
+[[nodiscard]] std::optional<state::Record> RebuildInterface(Session& session,
+                                                            Mismatches& mismatches);
 
 // The same of the rules of firewall or portmap, if the kernel has some of them, added to `found`.
 [[nodiscard]] std::optional<state::Record> RebuildRules(Session& session,
-                                                        const std::optional<state::Record>& found);
+                                                        const std::optional<state::Record>& found,
+                                                        Mismatches& mismatches);
 
 }  // namespace nomad_bridge::commands

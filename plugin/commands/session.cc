@@ -96,7 +96,7 @@ std::vector<std::string> MismatchesLeft(Session& session, const state::Record& r
   }
   return attachment::Reconcile(session.host,
                                {.extent = attachment::Scope::Extent::kOne, .record = &record},
-                               session.config.repair_on_check ? Mode::kRepair : Mode::kLook)
+                               session.mode())
       .mismatches.TextsLeft();
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mismatch.h"
 #include "plugin/config/config.h"
 #include "plugin/link/container.h"
 #include "plugin/state/host.h"
@@ -23,6 +24,9 @@ struct Session {
   state::Host host;
   link::Container container;
   FileLock own;  // the attachment's
+
+  // Of a CHECK.
+  [[nodiscard]] Mode mode() const { return config.repair_on_check ? Mode::kRepair : Mode::kLook; }
 };
 
 // A config that is refused costs nothing, and nothing is logged while the lock is held. prevResult

@@ -59,9 +59,9 @@ void CheckLegacyRule(const std::string& tool, const LegacyRule& rule, Mismatches
   if (found.how != End::kExit || found.number > 2) {
     throw ToolError(tool, found);
   }
-  mismatches.Add({Mismatch::Area::kOtherFirewall,
+  mismatches.Add({Mismatch::Area::kStaticRules,
                   rule.chain,
-                  Format("chain {} of {} has no rule \"{}\"", rule.chain, tool, rule.comment)},
+                  Format("chain {} of {} has no rule '{}'", rule.chain, tool, rule.comment)},
                  [&] {
                    static_cast<void>(call("-N", rule.chain, {}));  // fails if it is there
                    if (rule.target != "ACCEPT") {
@@ -119,8 +119,7 @@ void AddToZone(const std::string& tool, const std::string& link, const std::stri
   for (const Words& words : {add, Words{"--permanent", add[0], add[1]}}) {
     const ExitInfo added = RunTool(tool, words);
     if (!added.Succeeded()) {
-      LogLine("cannot add {} to zone {} of firewalld: {}", link, zone, Printable(added.err));
-      return;
+      throw ToolError(tool, added);
     }
   }
   LogLine("added {} to zone {} of firewalld", link, zone);
@@ -136,6 +135,14 @@ void CheckZone(const std::string& link, const std::string& zone, Mismatches& mis
          Format("'{}' is in no zone of firewalld, which rejects what comes from it", link)},
         [&] { AddToZone(*tool, link, zone); });
   }
+}
+
+// Whether firewalld is to have that link in a zone of ours. One that is also the node's way to its
+// LAN is its operator's to put into a zone: others are on it.
+bool IsForZone(state::Host& host, const std::string& gateway_ifname) {
+  const std::optional<rtnl::Link> gateway =
+      gateway_ifname.empty() ? std::nullopt : host.net.FindLink(gateway_ifname);
+  return gateway && !(gateway->kind == "bridge" && link::HasUplink(host.net, *gateway));
 }
 
 // Whether it could be told.
@@ -162,12 +169,6 @@ bool CheckOtherFirewalls(state::Host& host, const state::Record& record, Mismatc
     }
   });
   return is_told;
-}
-
-bool IsForZone(state::Host& host, const std::string& gateway_ifname) {
-  const std::optional<rtnl::Link> gateway =
-      gateway_ifname.empty() ? std::nullopt : host.net.FindLink(gateway_ifname);
-  return gateway && !(gateway->kind == "bridge" && link::HasUplink(host.net, *gateway));
 }
 
 Drops DropsOfOthers(state::Host& host, int accept_mark_bit, Drops known) {

@@ -26,10 +26,6 @@ namespace nomad_bridge::foreign {
                                        const state::Record& record,
                                        Mismatches& mismatches);
 
-// Whether firewalld is to have that link in a zone of ours. One that is also the node's way to its
-// LAN is its operator's to put into a zone: others are on it.
-[[nodiscard]] bool IsForZone(state::Host& host, const std::string& gateway_ifname);
-
 // The chains that may drop what we accept, one line each, with what to do.
 struct Drops {
   std::string basis;  // firewall::ForeignDropsBasis() then

@@ -103,7 +103,8 @@ class Convergence {
     // By their handles: a table of the same name may be another one, without our elements.
     const bool may_compare_less =
         !extent_.is_whole && has_same_tables &&
-        firewall::HandlesOf(host_.nft, goal.tables) == checkpoint_.table_handles;
+        firewall::HandlesOf(host_.nft, goal.tables) == checkpoint_.table_handles &&
+        !LacksSharedElements();
     if (may_compare_less && Compare(goal, nullptr)) {
       return {.checkpoint = std::move(checkpoint_)};
     }
@@ -138,6 +139,22 @@ class Convergence {
                               has_port_filter_,
                               {.program = program_, .kinds = checkpoint_.policy_kinds}));
     }
+  }
+
+  // Of those that the new attachment would add and others have needed already: one of them would
+  // be back without a word. Records are read only if one is missing, as with a new bridge.
+  [[nodiscard]] bool LacksSharedElements() {
+    if (extent_.added == nullptr || !extent_.added->IsAny(state::Phase::kMaking)) {
+      return false;
+    }
+    std::vector<nft::Element> lost = ElementsOf(*extent_.added);
+    std::erase_if(lost, [&](const nft::Element& element) {
+      return !element.comment.empty() ||
+             firewall::FindPresence(host_.nft, element) == firewall::Presence::kSame;
+    });
+    return !lost.empty() &&
+           std::ranges::any_of(desired_->Elements().elements,
+                               [&](const nft::Element& needed) { return Contains(lost, needed); });
   }
 
   firewall::Goal WithHooks(std::vector<firewall::ForwardHook> hooks) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <optional>
-#include <string>
 #include <vector>
 
+#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "firewall/table.h"
@@ -45,6 +45,10 @@ void EnsureFilter(state::Host& host, const rtnl::Link& link) {
 }
 
 }  // namespace
+
+bool NeedsLocalhost(const state::Record& record, const std::string& ifname) {
+  return Contains(LinksForLocalhost(record), ifname);
+}
 
 void CheckLocalhost(state::Host& host, const state::Record& record, Mismatches& mismatches) {
   for (const std::string& name : LinksForLocalhost(record)) {

@@ -6,6 +6,8 @@
 // Errors  kKernel, kIo.
 #pragma once
 
+#include <string>
+
 #include "base/mismatch.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
@@ -13,5 +15,8 @@
 namespace nomad_bridge::rules {
 
 void CheckLocalhost(state::Host& host, const state::Record& record, Mismatches& mismatches);
+
+// Whether answers to `record` come by that link.
+[[nodiscard]] bool NeedsLocalhost(const state::Record& record, const std::string& ifname);
 
 }  // namespace nomad_bridge::rules

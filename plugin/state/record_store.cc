@@ -245,6 +245,12 @@ FileLock Records::LockRules() const {
   return FileLock::Take(kLockFile, kRulesByte, LockKind::kRules, "the node's rules");
 }
 
+Mismatch LostRecord(const AttachmentId& id) {
+  return {Mismatch::Area::kRecord,
+          id.container_id,
+          Format("container '{}' has no readable record", id.container_id)};
+}
+
 std::optional<Checkpoint> CheckpointFile::Find() const {
   try {
     StoredCheckpoint stored = ParseCheckpoint(FindFile(kCheckpointFile).value_or(""));

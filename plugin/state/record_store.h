@@ -21,6 +21,7 @@
 
 #include "base/attachment_id.h"
 #include "base/file_lock.h"
+#include "base/mismatch.h"
 #include "plugin/state/checkpoint.h"
 #include "plugin/state/record.h"
 
@@ -80,6 +81,9 @@ class Records {
 
   Origin here_;
 };
+
+// That a live attachment's record is missing, or damaged.
+[[nodiscard]] Mismatch LostRecord(const AttachmentId& id);
 
 class CheckpointFile {
  public:

@@ -152,7 +152,7 @@ fix: nft insert rule ip mine last meta mark and 0x1000 == 0x1000 accept
 
 Firewalld $ nft add table inet firewalld
 fail firewalld.zone: 'br-other' is in no zone of firewalld
-fix: firewall-cmd --permanent --zone=trusted --add-interface=br-other
+fix: nomad-bridge reconcile
 
 OrphanElement $ nft 'add element inet nomad-bridge port4 {
   tcp . 9999 comment "veth00000000000 id=gone" : 172.26.64.99 . 80 }'
@@ -217,11 +217,11 @@ fail plugins.executable: '/opt/cni/bin/nomad-bridge' is not executable
 fix: chmod +x /opt/cni/bin/nomad-bridge
 
 BadRecord $ echo '{' >/run/nomad-bridge/nomad/alloc-1@eth0.json
-fail records: the record of container 'alloc-1' cannot be read
+fail records: container 'alloc-1' has no readable record: 
 fix: nomad alloc stop
 
 LostRecord $ rm /run/nomad-bridge/nomad/alloc-1@eth0.json
-fail records: container 'alloc-1' has
+fail records: container 'alloc-1' has no readable record
 fix: nomad alloc stop
 
 OwnDirectory $ mkdir -p /run/lists; echo '{' >/run/lists/broken.conflist

@@ -6,9 +6,9 @@
 namespace nomad_bridge::test {
 namespace {
 
-// What the ADD of another allocation does about it: repairs it and says so, repairs it without a
-// word, as it adds the very thing for itself, or leaves it to its owner's CHECK.
-enum class ByOthers { kSaid, kUnsaid, kNot };
+// What the ADD of another allocation does about it: repairs it and says so, or leaves it to its
+// owner's CHECK.
+enum class ByOthers { kSaid, kNot };
 
 // Happens to an allocation with ports 8080/tcp and 8053/udp, on a host that is shared with another.
 struct Damage : Named {
@@ -18,6 +18,7 @@ struct Damage : Named {
   std::string text;   // in every column; VETH and ADDRESS are the allocation's
   std::string check;  // of doctor's
   ByOthers by_others = ByOthers::kSaid;
+  const char* before = ":";        // for sh, before the first ADD
   bool takes_admin_rules = false;  // the operator's own rules go with it, and cannot come back
 
   [[nodiscard]] bool IsOfRules() const {
@@ -42,7 +43,7 @@ std::vector<Damage> Damages() {
   const std::string changed = " in table inet nomad-bridge was changed";
   const std::string filter = "the tc filter of 'nomad'";
   return {
-      {"FlushRuleset", "nft flush ruleset", gone, kTableOfOurs, kSaid, true},
+      {"FlushRuleset", "nft flush ruleset", gone, kTableOfOurs, kSaid, ":", true},
       {"DeleteTable", "nft delete table $table", gone, kTableOfOurs},
       {"FlushTable", "nft flush table $table", "chain forward" + changed, kTableOfOurs},
       {"FlushChain", "nft flush chain $table forward", "chain forward" + changed, kTableOfOurs},
@@ -73,8 +74,7 @@ std::vector<Damage> Damages() {
       {"DeleteBridgeElement",
        "nft delete element $table bridges '{ nomad }'",
        "nomad in bridges is missing",
-       kTableOfOurs,
-       kUnsaid},
+       kTableOfOurs},
       {"FlushMap",
        "nft flush map $table port4",
        "tcp . 8080 in port4 of VETH is missing",
@@ -85,6 +85,7 @@ std::vector<Damage> Damages() {
        "the jump from FORWARD to CNI-FORWARD is missing in table ip filter",
        "static_rules",
        kSaid,
+       ":",
        true},
       {"FlushCniForward",
        "iptables -F CNI-FORWARD",
@@ -98,6 +99,12 @@ std::vector<Damage> Damages() {
        "ip6tables -F CNI-FORWARD",
        "the accept of our mark in CNI-FORWARD is missing in table ip6 filter",
        "static_rules"},
+      {"FlushIptablesLegacy",
+       "iptables-legacy -F CNI-FORWARD",
+       "chain CNI-FORWARD of /usr/sbin/iptables-legacy has no rule 'nomad-bridge: ",
+       "static_rules",
+       kSaid,
+       "iptables-legacy -P FORWARD DROP"},
       {"DeleteBridge", "ip link delete nomad", "bridge 'nomad' is missing", kBridge},
       {"BridgeDown", "ip link set nomad down", "bridge 'nomad' is down", kBridge},
       {"RemoveGateway",
@@ -127,10 +134,9 @@ std::vector<Damage> Damages() {
       {"RouteLocalnetOff",
        "echo 0 > /proc/sys/net/ipv4/conf/nomad/route_localnet",
        "net/ipv4/conf/nomad/route_localnet is 0",
-       kLocalhost,
-       kUnsaid},
-      {"LocalhostFilter", "tc filter delete dev nomad ingress", filter, kLocalhost, kUnsaid},
-      {"LocalhostQdisc", "tc qdisc delete dev nomad clsact", filter, kLocalhost, kUnsaid},
+       kLocalhost},
+      {"LocalhostFilter", "tc filter delete dev nomad ingress", filter, kLocalhost},
+      {"LocalhostQdisc", "tc qdisc delete dev nomad clsact", filter, kLocalhost},
       {"TakePortOut",
        "ip link set $veth nomaster",
        "VETH is no port of bridge 'nomad'",
@@ -152,13 +158,14 @@ std::vector<Damage> Damages() {
        "the lease of ADDRESS is missing",
        "leases.missing",
        kNot},
-      {"WipeDataDir", "rm -r $leases", "the lease of ADDRESS is missing", "leases.missing", kNot},
+      {"WipeDataDir", "rm -r $leases", "the lease of ADDRESS is missing", "leases.missing"},
   };
 }
 
 class Damaged : public CliWorld, public ::testing::WithParamInterface<Damage> {
  protected:
   void SetUp() override {
+    host().Must({"sh", "-c", GetParam().before});
     other_ = As("other", AddContainer("other"));
     UseOnce(other_config_, other_);
     add_ = Attach(config_);
@@ -220,10 +227,9 @@ TEST_P(Damaged, IsRepairedByTheAddOfAnother) {
   if (GetParam().by_others == ByOthers::kSaid) {
     EXPECT_THAT(add.err, HasSubstr(Cat("repaired: ", Text())));
   } else {
-    EXPECT_THAT(add.err, Not(HasSubstr(Text())));
-  }
-  if (GetParam().by_others == ByOthers::kNot) {
-    MustCheck(config_, add_);  // its owner's affair, nobody has taken it for repaired
+    EXPECT_EQ(add.err, "");
+    EXPECT_THAT(MustCheck(config_, add_).err, HasSubstr(Cat("repaired: ", Text())))
+        << "its owner's affair, and nobody has taken it for repaired";
   }
   ExpectRepaired();
 }
@@ -304,6 +310,69 @@ std::vector<Damage> DamagesOfRules() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, DamagedRules, ::testing::ValuesIn(DamagesOfRules()), kNameOf);
+
+// ---- the record, without which nobody but its own CHECK knows what else there has to be
+
+class DamagedRecord : public CliWorld, public ::testing::WithParamInterface<Named> {
+ protected:
+  void SetUp() override {
+    UseOnce(other_config_, other_);
+    add_ = Attach(config_);
+    ForgetAge("alloc-1");
+    Serve(container(), Protocol::kTcp, {"::"}, 80, "page");
+    before_ = TakeSnapshot();
+    if (GetParam().name == "Missing") {
+      EnsureFileGone(RecordOf("alloc-1"));
+    } else {
+      ReplaceFile(RecordOf("alloc-1"), "{\"network\":");
+    }
+    lost_ = TakeSnapshot();
+  }
+
+  const json config_ = Publish({Port(8080, 80), Port(8053, 53, "udp")}, DualStack());
+  const json other_config_ = Publish({Port(9090, 80)}, DualStack());
+  const Variables other_ = As("other", AddContainer("other"));
+  const std::string text_ = "container 'alloc-1' has no readable record";
+  json add_;
+  Snapshot before_;
+  Snapshot lost_;
+};
+
+TEST_P(DamagedRecord, IsRepairedByCheck) {
+  json no_repair = config_;
+  no_repair["repairOnCheck"] = false;
+  EXPECT_THAT(Details(Check(no_repair, add_)), HasSubstr(text_));
+  EXPECT_TRUE(Unchanged(lost_, TakeSnapshot()));
+
+  EXPECT_THAT(MustCheck(config_, add_), Err(HasSubstr(Cat("repaired: ", text_))));
+  EXPECT_TRUE(Unchanged(before_, TakeSnapshot()));
+}
+
+TEST_P(DamagedRecord, IsReportedAndCostsTheAllocationNothing) {
+  EXPECT_THAT(RunLine("doctor records"), Exits(1, Out(HasSubstr(text_))));
+  EXPECT_THAT(RunLine(Cat("inspect ", HostVethOf(add_))).out,
+              HasSubstr(GetParam().name == "Missing" ? "unrecorded" : "unreadable"));
+
+  // A foreign change lets each of these compare more.
+  host().Must(Words("nft add table inet foreign"));
+  MustRun("ADD", other_config_, other_);
+  Detach(other_config_, other_);
+  EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+  EXPECT_EQ(RunLine("reconcile -if-changed").exit_code, 0);
+  EXPECT_EQ(RunLine("gc").exit_code, 0);
+  MustRun("GC", WithValid({"alloc-1"}, config_));
+  host().Must(Words("nft delete table inet foreign"));
+
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+  EXPECT_EQ(TcpText(outside(), kHostIp6, 8080), "page");
+  MustCheck(config_, add_);
+  EXPECT_TRUE(Unchanged(before_, TakeSnapshot())) << "no element, link or lease has gone";
+}
+
+INSTANTIATE_TEST_SUITE_P(Of,
+                         DamagedRecord,
+                         ::testing::Values(Named{"Missing"}, Named{"Cut"}),
+                         kNameOf);
 
 }  // namespace
 }  // namespace nomad_bridge::test

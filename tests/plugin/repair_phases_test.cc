@@ -127,29 +127,5 @@ TEST_F(Phases, OfTheOwnerOfAnAddressDecideWhoseElementsStay) {
   EXPECT_THAT(Elements("alloc4").dump(), HasSubstr("192.0.2.7"));
 }
 
-class UnreadableRecord : public World, public ::testing::WithParamInterface<Named> {};
-
-TEST_P(UnreadableRecord, IsRebuiltByCheck) {
-  const json config = Publish({Port(8080, 80), Port(8053, 53, "udp")}, DualStack());
-  const json add = Attach(config);
-  ForgetAge("alloc-1");
-  const Snapshot before = TakeSnapshot();
-  if (GetParam().name == "Missing") {
-    EnsureFileGone(RecordOf("alloc-1"));
-  } else {
-    ReplaceFile(RecordOf("alloc-1"), "{\"network\":");
-  }
-
-  EXPECT_THAT(MustCheck(config, add),
-              Err(HasSubstr("rebuilt the lost record of container 'alloc-1'")));
-
-  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
-}
-
-INSTANTIATE_TEST_SUITE_P(Of,
-                         UnreadableRecord,
-                         ::testing::Values(Named{"Missing"}, Named{"Cut"}),
-                         kNameOf);
-
 }  // namespace
 }  // namespace nomad_bridge::test
