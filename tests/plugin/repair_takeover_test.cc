@@ -22,11 +22,13 @@ class Takeover : public World {
 
 TEST_F(Takeover, KeepsTheAddressesInTheSameNamespace) {
   const json first = Attach(config_);
+  ForgetAge("alloc-1");
   const Snapshot once = TakeSnapshot();
 
   const json second = Attach(config_);
 
   EXPECT_EQ(second, first);
+  ForgetAge("alloc-1");
   EXPECT_TRUE(Unchanged(once, TakeSnapshot()));
   ExpectPublished(container());
   Detach(config_);
