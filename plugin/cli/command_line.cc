@@ -19,23 +19,10 @@ namespace nomad_bridge::cli {
 namespace {
 
 constexpr std::array kCommands = {
-    &kList,
-    &kInspect,
-    &kDoctor,
-    &kReconcile,
-    &kGc,
-    &kUp,
-    &kDown,
-    &kMetrics,
-    &kPolicyApply,
-    &kPolicyStatus,
-    &kPolicyShow,
-    &kConfigCheck,
-    &kInstall,
-    &kUninstall,
-    &kVersion,
-    &kCompletion,
-    &kHelp,
+    &kList,        &kInspect,      &kDoctor,     &kReconcile,   &kGc,
+    &kUp,          &kDown,         &kMetrics,    &kPolicyCheck, &kPolicyTest,
+    &kPolicyApply, &kPolicyStatus, &kPolicyShow, &kConfigCheck, &kInstall,
+    &kUninstall,   &kVersion,      &kCompletion, &kHelp,
 };
 
 constexpr std::array<Flag, 2> kCommonFlags = {

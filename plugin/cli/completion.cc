@@ -1,3 +1,5 @@
+#include <map>
+
 #include "base/text.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/terminal.h"
@@ -55,15 +57,17 @@ int RunCompletion(const Arguments& arguments) {
   if (arguments.operands.front() != "bash") {
     throw UsageError(Format("completion knows bash, and no '{}'", arguments.operands.front()));
   }
-  std::string first;  // a command of two words is the only one with its first
-  std::string second;
+  std::string first;
+  std::map<std::string_view, std::string> second;  // of commands of two words, by their first
   std::string flags;
   for (const Command* const command : Commands()) {
     const std::size_t space = command->name.find(' ');
     const std::string_view word = command->name.substr(0, space);
-    first += Cat(first.empty() ? "" : " ", word);
+    if (!second.contains(word)) {
+      first += Cat(first.empty() ? "" : " ", word);
+    }
     if (space != command->name.npos) {
-      second += Format("    {}) words+=\" {}\" ;;\n", word, command->name.substr(space + 1));
+      second[word] += Cat(' ', command->name.substr(space + 1));
     }
     std::string names;
     for (const Flag& flag : FlagsOf(*command)) {
@@ -71,7 +75,11 @@ int RunCompletion(const Arguments& arguments) {
     }
     flags += Format("    '{}') flags='{}' ;;\n", command->name, names);
   }
-  Print(Format(kScript, first, second, flags));
+  std::string cases;
+  for (const auto& [word, words] : second) {
+    cases += Format("    {}) words+='{}' ;;\n", word, words);
+  }
+  Print(Format(kScript, first, cases, flags));
   return kYes;
 }
 

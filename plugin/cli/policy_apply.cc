@@ -22,16 +22,6 @@ std::string DirectoryOf(const Arguments& arguments) {
   return arguments.operands.empty() ? policy::kPolicyDirectory : arguments.operands.front();
 }
 
-// Remarks are on stderr.
-policy::Program ReadProgram(const std::string& directory) {
-  std::vector<std::string> remarks;
-  policy::Program program(policy::ReadPolicies(directory, remarks));
-  for (const std::string& remark : remarks) {
-    LogLine("{}", remark);
-  }
-  return program;
-}
-
 cni::Workload WorkloadOf(const state::Record& record) {
   return cni::WorkloadOf(cni::Shorten(record.labels));
 }
@@ -117,7 +107,7 @@ policy::Policies FormerPolicies(state::Host& host) {
 int RunApply(const Arguments& arguments) {
   RequireRoot("policy apply");
   const std::string directory = DirectoryOf(arguments);
-  const policy::Program program = ReadProgram(directory);
+  const policy::Program program(ReadRemarking(directory));
   state::Host host = state::Host::Open();
   Applied applied{.is_dry = arguments.Has("dry-run"),
                   .former = FormerPolicies(host),

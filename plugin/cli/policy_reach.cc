@@ -1,5 +1,6 @@
 #include "plugin/cli/policy_reach.h"
 
+#include "base/log.h"
 #include "base/text.h"
 
 namespace nomad_bridge::cli {
@@ -20,6 +21,15 @@ std::string NamesFor(const policy::Policies& policies,
 }
 
 }  // namespace
+
+policy::Policies ReadRemarking(const std::string& directory) {
+  std::vector<std::string> remarks;
+  policy::Policies policies = policy::ReadPolicies(directory, remarks);
+  for (const std::string& remark : remarks) {
+    LogLine("{}", remark);
+  }
+  return policies;
+}
 
 Reach ReachOf(const policy::Policies& policies, const cni::Workload& workload) {
   return {.in = NamesFor(policies, policy::Direction::kTo, workload),

@@ -14,6 +14,9 @@ struct Reach {
   std::string out;  // what it reaches
 };
 
+// Those of a directory; remarks are on stderr.
+[[nodiscard]] policy::Policies ReadRemarking(const std::string& directory);
+
 [[nodiscard]] Reach ReachOf(const policy::Policies& policies, const cni::Workload& workload);
 
 }  // namespace nomad_bridge::cli

@@ -51,30 +51,6 @@ std::optional<std::uint16_t> ParsePort(std::string_view text) {
   return is_port ? std::optional(port) : std::nullopt;
 }
 
-std::optional<Ports> FindPorts(std::string_view text) {
-  const std::size_t slash = text.find('/');
-  const auto* const protocol = std::ranges::find(kProtocols, text.substr(0, slash));
-  if (protocol == kProtocols.end()) {
-    return std::nullopt;
-  }
-  Ports ports{.protocol =
-                  kProtocolNumbers.at(static_cast<std::size_t>(protocol - kProtocols.begin()))};
-  if (slash == text.npos) {
-    return ports;
-  }
-  const std::string_view range = text.substr(slash + 1);
-  const std::size_t dash = range.find('-');
-  const std::optional<std::uint16_t> first = ParsePort(range.substr(0, dash));
-  const std::optional<std::uint16_t> last =
-      dash == range.npos ? first : ParsePort(range.substr(dash + 1));
-  if (!first || !last || *first > *last || ports.protocol == Ports::Protocol::kIcmp) {
-    return std::nullopt;
-  }
-  ports.first = *first;
-  ports.last = *last;
-  return ports;
-}
-
 Ports ParsePorts(const Node& node) {
   constexpr std::string_view kAllowed =
       "tcp, udp or sctp, alone or with ports from 1 to 65535 as 'tcp/8080' or 'tcp/9090-9199', the "
@@ -283,6 +259,30 @@ class Parser {
 };
 
 }  // namespace
+
+std::optional<Ports> FindPorts(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  const auto* const protocol = std::ranges::find(kProtocols, text.substr(0, slash));
+  if (protocol == kProtocols.end()) {
+    return std::nullopt;
+  }
+  Ports ports{.protocol =
+                  kProtocolNumbers.at(static_cast<std::size_t>(protocol - kProtocols.begin()))};
+  if (slash == text.npos) {
+    return ports;
+  }
+  const std::string_view range = text.substr(slash + 1);
+  const std::size_t dash = range.find('-');
+  const std::optional<std::uint16_t> first = ParsePort(range.substr(0, dash));
+  const std::optional<std::uint16_t> last =
+      dash == range.npos ? first : ParsePort(range.substr(dash + 1));
+  if (!first || !last || *first > *last || ports.protocol == Ports::Protocol::kIcmp) {
+    return std::nullopt;
+  }
+  ports.first = *first;
+  ports.last = *last;
+  return ports;
+}
 
 Policies ParsePolicies(const std::vector<Document>& documents, std::vector<std::string>& remarks) {
   Parser parser(remarks);

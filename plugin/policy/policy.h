@@ -16,6 +16,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ip.h"
@@ -65,6 +66,9 @@ struct Ports {
 
   auto operator<=>(const Ports&) const = default;
 };
+
+// nullopt for anything else, as "tcp/0", "tcp/90-80" and "icmp/8".
+[[nodiscard]] std::optional<Ports> FindPorts(std::string_view text);
 
 // Any of its peers by any of its ports; without ports by any protocol.
 struct Entry {

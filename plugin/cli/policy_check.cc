@@ -1,0 +1,121 @@
+// policy check: what `policy apply` would refuse, before it is asked.
+#include <algorithm>
+#include <set>
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/nearest.h"
+#include "base/text.h"
+#include "plugin/cli/command.h"
+#include "plugin/cli/inventory.h"
+#include "plugin/cli/policy_reach.h"
+#include "plugin/cli/terminal.h"
+#include "plugin/policy/policy.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+std::vector<policy::Selector> SelectorsOf(const policy::Policy& policy) {
+  std::vector<policy::Selector> all = {policy.selector};
+  for (const std::vector<policy::Entry>* const entries : {&policy.allow, &policy.deny}) {
+    for (const policy::Entry& entry : *entries) {
+      for (const policy::Peer& peer : entry.peers) {
+        if (peer.kind == policy::Peer::Kind::kSelector) {
+          all.push_back(peer.selector);
+        }
+      }
+    }
+  }
+  return all;
+}
+
+// A job that is not running yet is no mistake, so this is no error.
+void WarnOfNoMatch(const policy::Policy& policy,
+                   const policy::Selector& selector,
+                   const std::set<cni::Workload>& workloads) {
+  // What is no glob may be a wrong name.
+  const auto named = [](const std::string& glob, const std::string& label) {
+    return glob.empty() || glob.find_first_of("*?") != glob.npos ? glob : label;
+  };
+  std::vector<std::string> texts;
+  for (const cni::Workload& workload : workloads) {
+    if (policy::Selects(selector, workload)) {
+      return;
+    }
+    texts.push_back(
+        policy::Text({.nomad_namespace = named(selector.nomad_namespace, workload.nomad_namespace),
+                      .job = named(selector.job, cni::ParentJob(workload.job)),
+                      .group = named(selector.group, workload.group)}));
+  }
+  const std::string_view nearest =
+      FindNearest(policy::Text(selector), {texts.begin(), texts.end()});
+  LogLine("policy '{}': '{}' matches no allocation on this node{}",
+          policy.name,
+          policy::Text(selector),
+          nearest.empty() ? "" : Format("; did you mean '{}'?", nearest));
+}
+
+// Those on this node; none if its records cannot be read.
+std::set<cni::Workload> FindWorkloads() {
+  std::set<cni::Workload> workloads;
+  if (::geteuid() != 0) {
+    return workloads;
+  }
+  state::Host host = state::Host::Open();
+  for (const Attachment& attachment : TakeInventory(host).attachments) {
+    workloads.insert(cni::WorkloadOf(attachment.labels));
+  }
+  return workloads;
+}
+
+std::size_t CountAudited(const policy::Policies& policies) {
+  return static_cast<std::size_t>(
+      std::ranges::count(policies.policies, policy::Mode::kAudit, &policy::Policy::mode));
+}
+
+policy::Policies ReadToCheck(const std::string& directory) {
+  try {
+    return ReadRemarking(directory);
+  } catch (const Error& error) {
+    if (error.code() == Code::kInvalidConfig) {
+      throw;
+    }
+    throw CannotTell(error.what());  // unreadable, or being written
+  }
+}
+
+int RunPolicyCheck(const Arguments& arguments) {
+  const std::string directory =
+      arguments.operands.empty() ? policy::kPolicyDirectory : arguments.operands.front();
+  const policy::Policies policies = ReadToCheck(directory);
+  if (const std::set<cni::Workload> workloads = FindWorkloads(); !workloads.empty()) {
+    for (const policy::Policy& policy : policies.policies) {
+      for (const policy::Selector& selector : SelectorsOf(policy)) {
+        WarnOfNoMatch(policy, selector, workloads);
+      }
+    }
+  }
+  Print(Format("{}: ok, {} policies, {} of them in audit\n",
+               directory,
+               policies.policies.size(),
+               CountAudited(policies)));
+  return kYes;
+}
+
+}  // namespace
+
+const Command kPolicyCheck = {
+    .name = "policy check",
+    .operands = {"[DIR]", 0, 1},
+    .summary = "whether the files of policies are valid",
+    .text =
+        R"(Reads DIR, or /etc/nomad-bridge/policy.d, as `policy apply` would, and changes nothing. Needs
+neither root nor a node. What is wrong is named with file, line and column, and what is allowed
+there. Remarks name files that are left out and addresses that overlap; as root also what matches
+no allocation on this node, and what it may have meant. Exit 1: invalid, 2: unreadable.
+)",
+    .run = RunPolicyCheck};
+
+}  // namespace nomad_bridge::cli

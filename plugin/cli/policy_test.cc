@@ -1,0 +1,126 @@
+// policy test: what becomes of one connection, and which rule decides.
+#include <array>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "plugin/cli/command.h"
+#include "plugin/cli/document.h"
+#include "plugin/cli/policy_reach.h"
+#include "plugin/cli/terminal.h"
+#include "plugin/policy/judge.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+constexpr std::array kPolicyTestFlags = {
+    Flag{"from", "END", "who opens the connection"},
+    Flag{"to", "END", "who it leads to"},
+    Flag{"port", "PORT", "the allocation's own, tcp/8080; or icmp"},
+    Flag{"dir", "DIR", "policies, instead of those of /etc/nomad-bridge/policy.d"},
+    kJsonFlag};
+
+const std::string& RequireFlag(const Arguments& arguments, std::string_view name) {
+  const auto flag = arguments.flags.find(name);
+  return flag != arguments.flags.end() ? flag->second
+                                       : throw UsageError(Cat("policy test needs -", name));
+}
+
+cni::Workload ParseWorkload(std::string_view text) {
+  cni::ShortLabels labels;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view word = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
+    const std::size_t equals = std::min(word.find('='), word.size());
+    const std::string_view key = word.substr(0, equals);
+    if (equals == word.size() ||
+        (key != cni::kNamespace && key != cni::kJob && key != cni::kGroup)) {
+      throw UsageError(Format(
+          "'{}' is no end of a connection; allowed: ns=NAMESPACE,job=JOB,group=GROUP, an address, "
+          "node, outside",
+          text));
+    }
+    labels[std::string(key)] = word.substr(equals + 1);
+  }
+  const cni::Workload workload = cni::WorkloadOf(labels);
+  return !workload.nomad_namespace.empty()
+             ? workload
+             : throw UsageError(Format("'{}' lacks ns=NAMESPACE", text));
+}
+
+policy::End ParseEnd(const std::string& text) {
+  if (text == "node" || text == "outside") {
+    return {.is_node = text == "node"};
+  }
+  if (const std::optional<Ip> address = Ip::Parse(text)) {
+    return {.address = address};
+  }
+  return {.workload = ParseWorkload(text)};
+}
+
+policy::Connection ParseConnection(const Arguments& arguments) {
+  const std::string& port = RequireFlag(arguments, "port");
+  const std::optional<policy::Ports> ports = policy::FindPorts(port);
+  if (!ports ||
+      (ports->protocol != policy::Ports::Protocol::kIcmp && ports->first != ports->last)) {
+    throw UsageError(Format("'{}' is no port; allowed: tcp/8080, udp/53, sctp/5000, icmp", port));
+  }
+  return {.from = ParseEnd(RequireFlag(arguments, "from")),
+          .to = ParseEnd(RequireFlag(arguments, "to")),
+          .protocol = ports->protocol,
+          .port = ports->first};
+}
+
+policy::Answer Ask(const std::string& directory, const policy::Connection& connection) {
+  try {
+    return Judge(policy::Program(ReadRemarking(directory)), connection);
+  } catch (const Error& error) {
+    throw CannotTell(error.what());  // exit 1 is an answer
+  }
+}
+
+std::string InWords(const policy::Answer& answer) {
+  return Cat(answer.is_allowed ? "allowed" : "refused",
+             answer.by.empty() ? ": no policy refuses it" : Cat(" by ", answer.by),
+             answer.would_be_refused_by.empty()
+                 ? ""
+                 : Cat("; in audit, would be refused by ", answer.would_be_refused_by),
+             '\n');
+}
+
+int RunPolicyTest(const Arguments& arguments) {
+  const policy::Connection connection = ParseConnection(arguments);
+  const auto directory = arguments.flags.find("dir");
+  const policy::Answer answer =
+      Ask(directory != arguments.flags.end() ? directory->second : policy::kPolicyDirectory,
+          connection);
+  if (arguments.Has("json")) {
+    const auto or_null = [](const std::string& rule) { return rule.empty() ? Json() : Json(rule); };
+    PrintDocument({{"allowed", answer.is_allowed},
+                   {"by", or_null(answer.by)},
+                   {"wouldBeRefusedBy", or_null(answer.would_be_refused_by)}});
+  } else {
+    Print(InWords(answer));
+  }
+  return answer.is_allowed ? kYes : kNo;
+}
+
+}  // namespace
+
+const Command kPolicyTest = {
+    .name = "policy test",
+    .operands = {},
+    .summary = "whether one connection is allowed, and by which rule",
+    .text =
+        R"(Judges by the same rules as the kernel gets, of the files: whether they are in force is another
+matter. Needs neither root nor a node.
+
+  nomad-bridge policy test -from ns=prod,job=lb -to ns=prod,job=api -port tcp/8080
+
+An END is an allocation by its labels, an address of no allocation on this node, `outside` (some
+such address, in no list), or `node`. "api#0" is the first allow of the policy api, "api#deny0" its
+first deny, "api" what it leaves closed. Exit 0: allowed, 1: refused, 2: misunderstood.
+)",
+    .flags = kPolicyTestFlags,
+    .run = RunPolicyTest};
+
+}  // namespace nomad_bridge::cli

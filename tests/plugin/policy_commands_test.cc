@@ -1,0 +1,99 @@
+// nomad-bridge policy check, policy test: files alone, without root's rights or a node.
+#include "tests/plugin/cli_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+const std::string kExamples = Cat(NOMAD_BRIDGE_EXAMPLES, "/policy");
+
+class PolicyFilesCommand : public CliWorld {
+ protected:
+  void ExpectValid(const std::string& text, const std::string& schema) {
+    EXPECT_THAT(
+        host().Run({"python3",
+                    "-c",
+                    "import json, pathlib, sys, jsonschema\n"
+                    "schema = json.loads(pathlib.Path(sys.argv[1]).read_text())\n"
+                    "jsonschema.Draft202012Validator(schema).validate(json.load(sys.stdin))",
+                    Cat(NOMAD_BRIDGE_SCHEMAS, "/", schema)},
+                   text),
+        Exits(0))
+        << text;
+  }
+  Outcome Ask(const std::string& from,
+              const std::string& to,
+              const std::string& port = "tcp/8080") {
+    return Run({"policy", "test", "-dir", kExamples, "-from", from, "-to", to, "-port", port});
+  }
+};
+
+TEST_F(PolicyFilesCommand, FindsTheExamplesValid) {
+  EXPECT_EQ(Output(Cat("policy check ", kExamples)),
+            Cat(kExamples, ": ok, 4 policies, 1 of them in audit\n"));
+}
+
+TEST_F(PolicyFilesCommand, NamesThePlaceOfAMistake) {
+  fs::create_directory("/run/policy.d");
+  std::ofstream("/run/policy.d/a.json") << "{\"version\": 1,\n \"polices\": []}";
+  EXPECT_THAT(RunLine("policy check /run/policy.d"),
+              Exits(1,
+                    Out(""),
+                    Err(HasSubstr("/run/policy.d/a.json:2:2: unknown key 'polices'; did you mean "
+                                  "'policies'?: allowed: "))));
+  EXPECT_THAT(RunLine("policy test -dir /run/policy.d -from node -to ns=a -port icmp"),
+              Exits(2, Out(""), Err(HasSubstr("a.json:2:2"))));
+  EXPECT_THAT(RunLine("policy check /run/policy.d/a.json"),
+              Exits(2, Out(""), Err(HasSubstr("no directory"))));
+}
+
+TEST_F(PolicyFilesCommand, SaysWhichRuleDecides) {
+  const std::string api = "ns=prod,job=api";
+  EXPECT_THAT(Ask("ns=prod,job=lb", api), Exits(0, Out("allowed by api#0\n")));
+  EXPECT_THAT(Ask("10.20.0.1", api), Exits(1, Out("refused by api\n")));
+  EXPECT_THAT(Ask("outside", api), Exits(1, Out("refused by api\n")));
+  EXPECT_THAT(Ask("node", api), Exits(0, Out("allowed: no policy refuses it\n")));
+  EXPECT_THAT(Ask("ns=batch,job=etl", "ns=batch,job=db", "tcp/443"),
+              Exits(1, Out("refused by batch\n")));
+  EXPECT_THAT(Ask("ns=prod,job=etl", "169.254.169.254", "tcp/80"),
+              Exits(1, Out("refused by metadata#deny0\n")));
+  EXPECT_THAT(Ask("ns=batch,job=etl", "node", "udp/53"), Exits(0, Out("allowed by batch#0\n")));
+  EXPECT_THAT(
+      Ask("ns=dev,job=etl", "ns=prod,job=db"),
+      Exits(0, Out("allowed: no policy refuses it; in audit, would be refused by namespaces\n")));
+}
+
+TEST_F(PolicyFilesCommand, AnswersInJson) {
+  const Outcome refused = RunLine(Format(
+      "policy test -json -dir {} -from outside -to ns=prod,job=api -port tcp/80", kExamples));
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_EQ(refused.json.at("by"), "api");
+  ExpectValid(refused.out, "policy-test.json");
+}
+
+TEST_F(PolicyFilesCommand, MisunderstandsOtherEnds) {
+  EXPECT_THAT(Ask("prod", "node"), Exits(2, Out(""), Err(HasSubstr("allowed: ns=NAMESPACE"))));
+  EXPECT_THAT(Ask("job=lb", "node"), Exits(2, Out(""), Err(HasSubstr("lacks ns="))));
+  EXPECT_THAT(Ask("ns=a", "node", "tcp"), Exits(2, Out(""), Err(HasSubstr("tcp/8080"))));
+  EXPECT_THAT(RunLine("policy test -from node -to ns=a"),
+              Exits(2, Out(""), Err(HasSubstr("needs -port"))));
+}
+
+TEST_F(PolicyFilesCommand, WarnsOfWhatMatchesNoAllocation) {
+  Attach(Config(), As("5f3c1a2b", container(), NomadArgs("billing", "5f3c1a2b")));
+  fs::create_directory("/run/policy.d");
+  std::ofstream("/run/policy.d/a.json")
+      << R"({"version": 1, "policies": [{"name": "a", "to": {"namespace": "*", "job": "biling"},
+             "allow": []}, {"name": "b", "to": {"namespace": "*", "job": "bill*"}, "allow": []}]})";
+  EXPECT_THAT(
+      RunLine("policy check /run/policy.d"),
+      Exits(0,
+            _,
+            Err(AllOf(
+                HasSubstr(
+                    "policy 'a': 'namespace=* job=biling' matches no allocation on this node; did "
+                    "you mean 'namespace=* job=billing'?"),
+                Not(HasSubstr("policy 'b'"))))));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
