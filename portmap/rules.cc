@@ -130,6 +130,24 @@ bool IsIn(std::string_view noun, const nft::Element& element) {
                              [&](Family family) { return element.set == SetName(noun, family); });
 }
 
+std::uint16_t PortIn(std::span<const std::uint8_t> field) {
+  return static_cast<std::uint16_t>(field[0] << 8 | field[1]);
+}
+
+// What the key of `element` says; nullopt if its set is none of our maps.
+std::optional<DnatEntry> EntryOf(const nft::Element& element) {
+  const bool any_address = IsIn(kPort, element);
+  const std::span<const std::uint8_t> key(element.key);
+  if ((!any_address && !IsIn(kHostIp, element)) || key.size() < 2 * kFieldBytes) {
+    return std::nullopt;
+  }
+  const std::span<const std::uint8_t> address = key.first(key.size() - 2 * kFieldBytes);
+  const std::span<const std::uint8_t> rest = key.last(2 * kFieldBytes);
+  return DnatEntry{.protocol = static_cast<Protocol>(rest[0]),
+                   .host_ip = any_address ? std::nullopt : std::optional(Ip(address)),
+                   .host_port = PortIn(rest.last(kFieldBytes))};
+}
+
 }  // namespace
 
 const firewall::Contributor kPublishedPorts = {nft::TableFamily::kInet, &Maps, &Chains};
@@ -171,18 +189,24 @@ std::optional<nft::Element> OverlappingAt(const nft::Element& element,
   return std::nullopt;
 }
 
-std::string DescribeKey(const nft::Element& element) {
-  const bool any_address = IsIn(kPort, element);
-  const std::span<const std::uint8_t> key(element.key);
-  if ((!any_address && !IsIn(kHostIp, element)) || key.size() < 2 * kFieldBytes) {
-    return {};
+std::vector<DnatEntry> EntriesOf(const std::vector<nft::Element>& elements) {
+  std::vector<DnatEntry> entries;
+  for (const nft::Element& element : elements) {
+    std::optional<DnatEntry> entry = EntryOf(element);
+    if (!entry || element.data.size() <= kFieldBytes) {
+      continue;
+    }
+    const std::span<const std::uint8_t> data(element.data);
+    entry->container_ip = Ip(data.first(data.size() - kFieldBytes));
+    entry->container_port = PortIn(data.last(kFieldBytes));
+    entries.push_back(*std::move(entry));
   }
-  const std::span<const std::uint8_t> address = key.first(key.size() - 2 * kFieldBytes);
-  const std::span<const std::uint8_t> rest = key.last(2 * kFieldBytes);
-  return DescribeHostPort(
-      {.protocol = static_cast<Protocol>(rest[0]),
-       .host_ip = any_address ? std::nullopt : std::optional(Ip(address)),
-       .host_port = static_cast<std::uint16_t>(rest[kFieldBytes] << 8 | rest[kFieldBytes + 1])});
+  return entries;
+}
+
+std::string DescribeKey(const nft::Element& element) {
+  const std::optional<DnatEntry> entry = EntryOf(element);
+  return entry ? DescribeHostPort(*entry) : std::string();
 }
 
 }  // namespace nomad_bridge::portmap

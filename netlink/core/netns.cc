@@ -102,21 +102,16 @@ std::uint64_t NetnsCookie(int socket) {
   return ::getsockopt(socket, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) == 0 ? cookie : 0;
 }
 
-void ForEachNetns(const std::function<void(const Netns&)>& act) {
+void ForEachNetns(const std::function<void(const Netns& netns, const std::string& path)>& act) {
   std::set<ino_t> seen;  // one device has them all
   const auto visit = [&](const std::string& path) {
     struct stat status {};
     if (::stat(path.c_str(), &status) == 0 && seen.insert(status.st_ino).second) {
       if (const std::optional<Netns> netns = Netns::Find(path)) {
-        act(*netns);
+        act(*netns, path);
       }
     }
   };
-  for (const std::string& name : Entries("/proc")) {
-    if (std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; })) {
-      visit(Format("/proc/{}/ns/net", name));
-    }
-  }
   // proc(5): "36 35 0:4 net:[4026532441] /run/netns/name ..."
   constexpr std::size_t kMaxBytes = 64 << 20;
   std::istringstream mounts(FindFile("/proc/self/mountinfo", kMaxBytes).value_or(""));
@@ -127,6 +122,11 @@ void ForEachNetns(const std::function<void(const Netns&)>& act) {
     std::string path;
     if (words >> skipped >> skipped >> skipped >> root >> path && root.starts_with("net:[")) {
       visit(path);
+    }
+  }
+  for (const std::string& name : Entries("/proc")) {
+    if (std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; })) {
+      visit(Format("/proc/{}/ns/net", name));
     }
   }
 }

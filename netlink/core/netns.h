@@ -59,9 +59,10 @@ class Netns {
   NetnsId id_;
 };
 
-// Calls `act` with every network namespace that a process or a mount holds, each once, as far as
-// they are visible here: in /proc and in this mount namespace. Some may have gone meanwhile.
-void ForEachNetns(const std::function<void(const Netns&)>& act);
+// Calls `act` with every network namespace that a mount or a process holds, each once, as far as
+// they are visible here: in this mount namespace and in /proc. `path` leads to it. Some may have gone
+// meanwhile.
+void ForEachNetns(const std::function<void(const Netns& netns, const std::string& path)>& act);
 
 // Runs `act` inside `ns` and returns to where it was, also when `act` throws. If the way back fails
 // the process aborts, rather than change the wrong namespace.

@@ -11,6 +11,7 @@
 #include "plugin/attachment/forget.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
+#include "plugin/attachment/rebuilt.h"
 #include "plugin/attachment/renewed.h"
 #include "plugin/link/bridge.h"
 #include "plugin/link/host_veth.h"
@@ -153,6 +154,7 @@ class Reconciler {
     // Taken before anything is looked at.
     fingerprint_.emplace(host_);
     fingerprint_->AddDataDir(cni::TypeOf("nomad-bridge").defaults.data_dir);
+    outcome_.Try("records that are lost", [&] { CheckLostRecords(host_, mismatches_); });
     const std::vector<AttachmentId> all = host_.records.List("");
     for (const AttachmentId& id : all) {
       host_veths_.insert(state::HostVethName(id));

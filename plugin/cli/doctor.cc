@@ -202,6 +202,12 @@ void Examination::AddAll(Verdict verdict,
   }
 }
 
+bool Examination::IsRepairable(Mismatch::Area area, const std::string& owner) {
+  return std::ranges::any_of(Reconciled().left(), [&](const Mismatch& mismatch) {
+    return mismatch.area == area && mismatch.owner == owner && mismatch.repairable;
+  });
+}
+
 void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
   std::vector<std::string> repairable;
   std::vector<std::string> left_over;

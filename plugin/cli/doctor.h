@@ -84,6 +84,8 @@ class Examination {
   void AddAll(Verdict verdict, const std::vector<std::string>& lines, const std::string& fix);
   // Whether a check before this one has said to type that.
   [[nodiscard]] bool HasFix(const std::string& fix) const;
+  // Whether a reconcile would repair something of `owner` in that area.
+  [[nodiscard]] bool IsRepairable(Mismatch::Area area, const std::string& owner);
   // What a reconcile would repair in these areas, and what it could not.
   void AddMismatches(const std::vector<Mismatch::Area>& areas);
 

@@ -221,24 +221,39 @@ void CheckSubnets(Examination& node) {
               "another subnet in the conflist, then start its allocations anew");
 }
 
-// Attachments that no command works on, and that are neither live nor dead.
-void CheckStates(Examination& node) {
+// Attachments without a record that can be read: those that a reconcile rebuilds, and others.
+void CheckLostRecords(Examination& node) {
+  std::vector<std::string> rebuilt;
   std::vector<std::string> lost;
-  std::vector<std::string> unfinished;
+  std::string first;
   for (const Attachment& attachment : node.inventory.attachments) {
-    const bool is_passing =
-        attachment.state == State::kMaking || attachment.state == State::kLeaving;
+    const std::string& id = attachment.id.container_id;
     if (attachment.state == State::kUnreadable || attachment.state == State::kUnrecorded) {
-      lost.push_back(Cat(state::LostRecord(attachment.id).text,
+      const bool is_rebuilt = node.IsRepairable(Area::kRecord, id);
+      (is_rebuilt ? rebuilt : lost)
+          .push_back(Cat(state::LostRecord(attachment.id).text,
                          attachment.problem.empty() ? "" : ": ",
                          attachment.problem));
-    } else if (is_passing && node.host.records.TryLock(attachment.id)) {
-      unfinished.push_back(Format("an {} of container '{}' was killed",
-                                  attachment.state == State::kMaking ? "ADD" : "DEL",
+      first = !is_rebuilt && first.empty() ? id : first;
+    }
+  }
+  node.AddAll(Verdict::kFail, rebuilt, "nomad-bridge reconcile");
+  node.AddAll(Verdict::kFail, lost, Cat("nomad alloc stop ", ShellWord(first)));
+}
+
+// Also those that no command works on, and that are neither live nor dead.
+void CheckRecords(Examination& node) {
+  CheckLostRecords(node);
+  std::vector<std::string> unfinished;
+  for (const Attachment& attachment : node.inventory.attachments) {
+    const bool is_making = attachment.state == State::kMaking;
+    if ((is_making || attachment.state == State::kLeaving) &&
+        node.host.records.TryLock(attachment.id)) {
+      unfinished.push_back(Format("{} of container '{}' was killed",
+                                  is_making ? "an ADD" : "a DEL",
                                   attachment.id.container_id));
     }
   }
-  node.AddAll(Verdict::kFail, lost, "nomad alloc stop, for each: DEL needs no record");
   node.AddAll(Verdict::kWarn, unfinished, kGcFix);
 }
 
@@ -272,7 +287,7 @@ constexpr std::array kNetworkTable = {
     Check{"bridge.mac", Cost::kDear, CheckMacs},
     Check{"bridge.mtu", Cost::kCheap, CheckMtu},
     Check{"bridge.subnet_overlap", Cost::kCheap, CheckSubnets},
-    Check{"records", Cost::kCheap, CheckStates},
+    Check{"records", Cost::kCheap, CheckRecords},
     Check{"dead", Cost::kCheap, CheckDead},
 };
 

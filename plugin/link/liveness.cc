@@ -50,7 +50,7 @@ bool IsAlive(state::Host& host, const state::Record& record) {
 bool HeldAddresses::Contains(const Ip& address) {
   if (!addresses_) {
     addresses_.emplace();
-    netlink::ForEachNetns([&](const netlink::Netns& netns) {
+    netlink::ForEachNetns([&](const netlink::Netns& netns, const std::string& /*path*/) {
       if (netns.id() != host_.netns.id()) {
         addresses_->merge(rtnl::Socket::In(netns).AllAddresses());
       }

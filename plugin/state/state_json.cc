@@ -218,7 +218,10 @@ std::string FormatRecord(const Record& record, const Origin& origin) {
 }
 
 StoredRecord ParseRecord(std::string_view text) {
-  const json object = json::parse(text);
+  const json object = json::parse(text, nullptr, false);
+  if (object.is_discarded()) {
+    throw std::invalid_argument("it is no JSON");
+  }
   auto stored = Read<StoredRecord>(object);
   stored.record.text = text;
   const AttachmentId& id = stored.record.id;

@@ -218,11 +218,11 @@ fix: chmod +x /opt/cni/bin/nomad-bridge
 
 BadRecord $ echo '{' >/run/nomad-bridge/nomad/alloc-1@eth0.json
 fail records: container 'alloc-1' has no readable record: 
-fix: nomad alloc stop
+fix: nomad-bridge reconcile
 
 LostRecord $ rm /run/nomad-bridge/nomad/alloc-1@eth0.json
 fail records: container 'alloc-1' has no readable record
-fix: nomad alloc stop
+fix: nomad-bridge reconcile
 
 OwnDirectory $ mkdir -p /run/lists; echo '{' >/run/lists/broken.conflist
 cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /etc/nomad.d; printf 'client {\n  cni_config_dir = "/run/lists"\n}\n' >/etc/nomad.d/client.hcl

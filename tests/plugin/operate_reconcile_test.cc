@@ -262,6 +262,59 @@ TEST_F(Reconcile, CannotTellWithoutRoot) {
   }
 }
 
+// ---- records that are lost
+
+class LostRecord : public Reconcile, public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(LostRecord, IsRebuiltFromWhatTheKernelAndTheLeasesHold) {
+  const json config = Publish({Port(8080, 80), Port(8081, 80, "udp", kHostIp4)},
+                              DualStack(json::parse(GetParam())));
+  const std::string id = "5f3c1a2b-0000-4000-8000-000000000001";
+  const Variables variables = As(id, AddContainer("lost"), NomadArgs("billing", id));
+  const json add = Attach(config, variables);
+  json before = ReadRecord(id);
+  // What only the config says.
+  before["created"] = 0;
+  before["ipam"]["ranges"] = json::array();
+  before["link"]["forceAddress"] = "no";
+  before["rules"]["firewalldZone"] = "";
+  before["link"]["promiscMode"] = false;
+  before["link"]["mtu"] = 0;
+  before.erase("labels");  // in another order, and the well-known ones alone
+  const std::string ruleset = host().Must({"nft", "-s", "list", "ruleset"});
+  for (const char* const damage : {"rm ", "echo '{' >"}) {
+    host().Must({"sh", "-ec", Cat(damage, RecordOf(id))});
+    EXPECT_THAT(RunLine("reconcile -n"),
+                Exits(1, Out(HasSubstr(Cat("container '", id, "' has no readable record\n")))));
+    EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(Not(HasSubstr("json.exception")))));
+    json rebuilt = ReadRecord(id);
+    rebuilt.erase("labels");
+    EXPECT_EQ(rebuilt, before) << damage;
+    EXPECT_THAT(RunLine("list -q ns=default job=billing group=api"), Out(Cat(id, "\n")));
+    EXPECT_THAT(RunLine("reconcile -n"), Exits(0, Err("")));
+  }
+  EXPECT_EQ(host().Must({"nft", "-s", "list", "ruleset"}), ruleset);
+  MustCheck(config, add, variables);
+  Detach(config, variables);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of,
+                         LostRecord,
+                         ::testing::Values("{}",
+                                           R"({"ipMasq": false, "inbound": "any"})",
+                                           R"({"sourceCheck": false, "snat": false})",
+                                           R"({"ingressPolicy": "same-bridge"})",
+                                           R"({"ingressPolicy": "isolated", "randomPorts": true})",
+                                           R"({"mac": "02:00:5e:00:00:07", "mtu": 1400})"));
+
+TEST_F(Reconcile, InventsNoRecordWhereRulesAreMissing) {
+  AttachAll();
+  host().Must(
+      {"sh", "-ec", Cat("nft flush map inet nomad-bridge port4; rm ", RecordOf("alloc-1"))});
+  static_cast<void>(RunLine("reconcile"));
+  EXPECT_EQ(RunLine("doctor -quiet records").exit_code, HasRecord("alloc-1") ? 0 : 1);
+}
+
 // ---- kill -9 at every system call
 
 class KilledReconcile : public Reconcile, public ::testing::WithParamInterface<int> {};

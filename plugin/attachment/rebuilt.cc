@@ -1,0 +1,221 @@
+#include "plugin/attachment/rebuilt.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "base/list.h"
+#include "base/text.h"
+#include "firewall/table.h"
+#include "ipam/store.h"
+#include "plugin/cni/plugin_type.h"
+#include "plugin/link/bridge.h"
+#include "plugin/rules/elements.h"
+#include "plugin/state/kernel_names.h"
+#include "portmap/rules.h"
+
+namespace nomad_bridge::attachment {
+namespace {
+
+using cni::Part;
+
+// The other end of `host_veth`, with the namespace that it is in.
+struct Inside {
+  std::string path;
+  netlink::NetnsId netns;
+  rtnl::Link link;
+  std::vector<Cidr> addresses;
+};
+
+std::optional<Inside> FindInside(const AttachmentId& id, const rtnl::Link& host_veth) {
+  std::optional<Inside> inside;
+  netlink::ForEachNetns([&](const netlink::Netns& netns, const std::string& path) {
+    rtnl::Socket container = rtnl::Socket::In(netns);
+    const std::optional<rtnl::Link> link = container.FindLink(id.ifname);
+    if (!link || link->kind != "veth" || link->peer != host_veth.index ||
+        link->index != host_veth.peer) {
+      return;
+    }
+    inside = {
+        .path = path, .netns = netns.id(), .link = *link, .addresses = container.Addresses(*link)};
+    inside->netns.cookie = container.NetnsCookie();
+    std::erase_if(inside->addresses,
+                  [](const Cidr& address) { return address.address.IsLinkLocal(); });
+  });
+  return inside;
+}
+
+// Where leases of this network may be: where those of others are, and in the usual place.
+std::set<std::string> DataDirs(state::Host& host) {
+  std::set<std::string> directories = {cni::TypeOf("nomad-bridge").defaults.data_dir,
+                                       cni::TypeOf("host-local").defaults.data_dir};
+  for (const AttachmentId& id : host.records.List("")) {
+    if (const std::optional<state::Record> record = host.records.Find(id)) {
+      directories.insert(record->ipam.data_dir);
+    }
+  }
+  directories.erase("");
+  return directories;
+}
+
+bool HasLeases(const std::string& directory, const AttachmentId& id, const Inside& inside) {
+  const std::optional<ipam::Store> store = ipam::Store::OpenIfExists(directory, id.network);
+  return store && std::ranges::all_of(inside.addresses, [&](const Cidr& cidr) {
+           const std::optional<ipam::LeaseOwner> owner = store->FindOwner(cidr.address);
+           return owner && owner->Matches(ipam::OwnerOf(id));
+         });
+}
+
+// Its addresses on the host's side: of the bridge, in the subnets of the container's.
+std::vector<Cidr> GatewaysOf(state::Host& host, const rtnl::Link& bridge, const Inside& inside) {
+  std::vector<Cidr> gateways = host.net.Addresses(bridge);
+  std::erase_if(gateways, [&](const Cidr& gateway) {
+    return std::ranges::none_of(inside.addresses, [&](const Cidr& own) {
+      return own.prefix_length == gateway.prefix_length && own.Network() == gateway.Network();
+    });
+  });
+  return gateways;
+}
+
+// Without what only their owner's comment says.
+using Keys = std::vector<std::tuple<nft::TableFamily, std::string, std::vector<std::uint8_t>>>;
+
+Keys OwnKeys(const std::vector<nft::Element>& elements) {
+  Keys keys;
+  for (const nft::Element& element : elements) {
+    if (!element.comment.empty()) {
+      keys.emplace_back(element.family, element.set, element.key);
+    }
+  }
+  std::ranges::sort(keys);
+  return keys;
+}
+
+// A number of choices that are yes or no, or one of several.
+class Choices {
+ public:
+  explicit Choices(unsigned number) : number_(number) {}
+
+  bool Next() { return Next(2) != 0; }
+  unsigned Next(unsigned of) {
+    const unsigned choice = number_ % of;
+    number_ /= of;
+    return choice;
+  }
+
+ private:
+  unsigned number_;
+};
+
+constexpr unsigned kAllChoices = 3U << 7U;
+
+// `record` with the rules of the `number`-th way to configure them.
+state::Record WithRules(state::Record record, unsigned number) {
+  using firewall::Ingress;
+  Choices choices(number);
+  // The strictest first: of several that have the same elements it is the one.
+  constexpr std::array kIngress = {Ingress::kIsolated, Ingress::kSameBridge, Ingress::kOpen};
+  record.rules.ingress = kIngress.at(choices.Next(kIngress.size()));
+  record.rules.inbound = choices.Next() ? firewall::Inbound::kAny : firewall::Inbound::kPublished;
+  record.rules.ip_masq = choices.Next();
+  record.rules.random_ports = choices.Next();
+  record.rules.snat = choices.Next();
+  record.rules.masq_all = choices.Next();
+  record.link.port.source_check = choices.Next();
+  if (choices.Next()) {
+    record.parts.emplace(Part::kForward, state::Phase::kLive);
+  }
+  return record;
+}
+
+// With the rules by which the kernel has just these elements, and those that they share with others.
+std::optional<state::Record> FindRules(state::Host& host,
+                                       const state::Record& record,
+                                       const std::vector<nft::Element>& elements) {
+  const Keys wanted = OwnKeys(elements);
+  for (unsigned number = 0; number < kAllChoices; ++number) {
+    const state::Record candidate = WithRules(record, number);
+    const std::vector<nft::Element> own = rules::ElementsOf(candidate);
+    const auto is_there = [&](const nft::Element& element) {
+      return !element.comment.empty() ||
+             host.nft.FindElement(firewall::TableId(element.family), element);
+    };
+    if (!own.empty() && OwnKeys(own) == wanted && std::ranges::all_of(own, is_there)) {
+      return candidate;
+    }
+  }
+  return std::nullopt;
+}
+
+// Of the attachment `id`, whose host veth `host_veth` is; nullopt if it cannot be told.
+std::optional<state::Record> RebuildRecord(state::Host& host,
+                                           const AttachmentId& id,
+                                           const rtnl::Link& host_veth) {
+  const std::optional<rtnl::Link> bridge = host.net.FindLink(host_veth.master);
+  const std::optional<Inside> inside = FindInside(id, host_veth);
+  if (!bridge || bridge->kind != "bridge" || !inside || inside->addresses.empty()) {
+    return std::nullopt;
+  }
+  const std::set<std::string> directories = DataDirs(host);
+  const auto directory = std::ranges::find_if(
+      directories, [&](const std::string& each) { return HasLeases(each, id, *inside); });
+  state::Record record{.id = id, .netns_path = inside->path, .netns = inside->netns};
+  record.link.gateways = GatewaysOf(host, *bridge, *inside);
+  if (directory == directories.end() || record.link.gateways.empty()) {
+    return std::nullopt;
+  }
+  const std::vector<nft::Element> elements = rules::FindElementsOf(host.nft, host_veth.name);
+  for (const Part part : {Part::kLoopback, Part::kAddress, Part::kLink, Part::kMasquerade}) {
+    record.parts.emplace(part, state::Phase::kLive);
+  }
+  if (const std::optional<state::ParsedAlias> alias = state::ParseAlias(host_veth.alias)) {
+    record.labels = cni::LabelsOf(alias->labels);
+  }
+  record.link.bridge = bridge->name;
+  record.link.gateway_ifname = bridge->name;
+  record.link.adopted = link::IsAdopted(host, bridge->name);
+  record.link.port.hairpin = host_veth.port.hairpin;
+  record.link.port.isolated = host_veth.port.isolated;
+  record.link.port.locked = host_veth.locked;
+  record.ipam.addresses = inside->addresses;
+  record.ipam.leases = inside->addresses;
+  record.ipam.data_dir = *directory;
+  if (inside->link.mac != record.ContainerMac()) {
+    record.link.mac = inside->link.mac;
+  }
+  record.rules.ports = portmap::EntriesOf(elements);
+  if (!record.rules.ports.empty()) {
+    record.parts.emplace(Part::kPorts, state::Phase::kLive);
+  }
+  const state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint());
+  record.rules.forward_hook = {.admin_chain = checkpoint.admin_chains.empty()
+                                                  ? cni::TypeOf("nomad-bridge").defaults.admin_chain
+                                                  : checkpoint.admin_chains.front(),
+                               .accept_mark_bit = checkpoint.accept_mark_bit,
+                               .ipv6 = record.HasIpv6()};
+  return FindRules(host, record, elements);
+}
+
+}  // namespace
+
+void CheckLostRecords(state::Host& host, Mismatches& mismatches) {
+  for (const rtnl::Link& link : host.net.Links()) {
+    const auto alias = link.kind == "veth" ? state::ParseAlias(link.alias) : std::nullopt;
+    if (!alias || state::HostVethName(alias->id) != link.name || host.records.Find(alias->id)) {
+      continue;
+    }
+    const AttachmentId& id = alias->id;
+    // Behind the lock it may have been written, or the link be gone.
+    const std::optional<FileLock> lock = host.records.TryLock(id);
+    if (!lock || host.records.Find(id)) {
+      continue;
+    }
+    if (const std::optional<state::Record> rebuilt = RebuildRecord(host, id, link)) {
+      mismatches.Add(state::LostRecord(id), [&] { host.records.Write(*rebuilt); });
+    }
+  }
+}
+
+}  // namespace nomad_bridge::attachment
