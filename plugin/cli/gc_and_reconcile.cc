@@ -108,7 +108,10 @@ std::string TextOf(std::string_view command,
               "; ",
               SummaryOf(command, outcome));
   if (!outcome.busy.empty()) {
-    text += Format("; {} left out, as other commands work on them", outcome.busy.size());
+    text += Format(
+        "; {} left out, as {}",
+        outcome.busy.size(),
+        outcome.busy.size() == 1 ? "another command works on it" : "other commands work on them");
   }
   return text + '\n';
 }

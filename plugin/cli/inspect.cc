@@ -115,7 +115,11 @@ struct Inspected {
   std::optional<SideMismatches> sides;
 
   [[nodiscard]] bool IsWell() const {
-    return attachment->state != State::kDead && (!sides || sides->FindCause() == nullptr);
+    return attachment->state != State::kDead && !IsRecordLost() &&
+           (!sides || sides->FindCause() == nullptr);
+  }
+  [[nodiscard]] bool IsRecordLost() const {
+    return attachment->state == State::kUnrecorded || attachment->state == State::kUnreadable;
   }
 };
 
@@ -141,6 +145,9 @@ std::string ShowAttachment(state::Host& host,
   text += ShowInterface(attachment, inventory);
   const Cell state = ShowState(attachment);
   text += Cat(Head("State"), Coloured(state.text, state.colour), '\n');
+  if (inspected.IsRecordLost()) {
+    text += Cat(Head(""), "fix: nomad-bridge reconcile\n");
+  }
   if (inspected.sides) {
     const SideMismatches& sides = *inspected.sides;
     const Cause* const cause = attachment.record->rules.ports.empty() ? nullptr : sides.FindCause();
@@ -279,6 +286,9 @@ int RunInspect(const Arguments& arguments) {
   } else {
     Print(Cat(ShowAll(host, all, inventory), traced ? ShowTrace(*traced) : ""));
   }
+  if (!inventory.is_complete) {
+    return kUnknown;
+  }
   const bool is_dropped = traced && traced->is_dropped;
   return !is_dropped && std::ranges::all_of(all, &Inspected::IsWell) ? kYes : kNo;
 }
@@ -305,7 +315,7 @@ rules on the node; then, inside the allocation's namespace, its interface, its r
 who listens on the published ports. A rule that asks for a client's address counts with -from.
 -trace: what nf_tables does with one connection, rule by rule: the next from -from's ADDRESS, or one
 that the node itself sends.
-Exit 1 if something is wrong, or if nothing, or more than one, has that name.
+Exit 1 if something is wrong, or if nothing, or more than one, has that name; without root 2.
 )",
     .flags = kInspectFlags,
     .run = RunInspect};

@@ -4,87 +4,16 @@
 #include <array>
 #include <functional>
 
-#include <fnmatch.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/text.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
+#include "plugin/cli/filters.h"
 
 namespace nomad_bridge::cli {
 namespace {
-
-constexpr std::array<std::string_view, 9> kKeys =
-    {"job", "ns", "group", "alloc", "net", "port", "addr", "veth", "state"};
-
-// By key: globs, of which one has to match.
-using Filters = std::map<std::string, std::vector<std::string>, std::less<>>;
-
-Filters ParseFilters(const std::vector<std::string>& words) {
-  Filters filters;
-  for (const std::string& word : words) {
-    const std::size_t key_end = word.find('=');
-    if (key_end == word.npos) {
-      filters["job"].push_back(word);
-      continue;
-    }
-    const std::string key = word.substr(0, key_end);
-    if (!Contains(kKeys, key)) {
-      throw UsageError(
-          Format("list has no filter '{}'; allowed: job= ns= group= alloc= net= port= "
-                 "addr= veth= state=, each with a glob; or a job alone",
-                 word));
-    }
-    filters[key].push_back(word.substr(key_end + 1));
-  }
-  return filters;
-}
-
-std::string TextOf(const Attachment& attachment, std::string_view key) {
-  return key == "net"     ? attachment.id.network
-         : key == "veth"  ? attachment.host_veth
-         : key == "state" ? std::string(Text(attachment.state))
-                          : attachment.Label(key);
-}
-
-// What `key` is of an attachment; several of its addresses and ports.
-std::vector<std::string> ValuesOf(const Attachment& attachment, std::string_view key) {
-  static const state::Record kNone;
-  const state::Record& record = attachment.record ? *attachment.record : kNone;
-  std::vector<std::string> values;
-  if (key == "port") {
-    for (const portmap::DnatEntry& port : record.rules.ports) {
-      values.push_back(std::to_string(port.host_port));
-    }
-  } else if (key == "addr") {
-    for (const Cidr& address : record.ipam.addresses) {
-      values.push_back(address.address.Text());
-    }
-  } else if (key == cni::kAllocation) {
-    values = {attachment.Allocation(), ShortId(attachment.Allocation())};
-  } else {
-    values = {TextOf(attachment, key)};
-  }
-  return values;
-}
-
-bool Matches(const Attachment& attachment, const Filters& filters) {
-  return std::ranges::all_of(filters, [&](const auto& filter) {
-    const std::vector<std::string> values = ValuesOf(attachment, filter.first);
-    return std::ranges::any_of(filter.second, [&](const std::string& glob) {
-      if (const auto prefix = filter.first == "addr" ? Cidr::Parse(glob) : std::nullopt) {
-        return std::ranges::any_of(values, [&](const std::string& value) {
-          const std::optional<Ip> address = Ip::Parse(value);
-          return address && prefix->Contains(*address);
-        });
-      }
-      return std::ranges::any_of(values, [&](const std::string& value) {
-        return ::fnmatch(glob.c_str(), value.c_str(), 0) == 0;
-      });
-    });
-  });
-}
 
 std::vector<Cell> Row(const Attachment& attachment, const Inventory& inventory, bool is_wide) {
   std::vector<Cell> row = {is_wide ? attachment.Allocation() : ShortId(attachment.Allocation()),
@@ -179,7 +108,7 @@ void Sort(std::vector<Attachment>& attachments, const Arguments& arguments) {
     };
     return static_cast<void>(std::ranges::stable_sort(attachments, std::greater(), created));
   }
-  if (!Contains(kKeys, key)) {
+  if (!Contains(kFilterKeys, key)) {
     throw UsageError(
         Format("-sort '{}'; allowed: age job ns group alloc net port addr veth state", key));
   }
@@ -212,14 +141,39 @@ void Show(const Inventory& inventory, const Arguments& arguments) {
   Print(ids);
 }
 
-int RunList(const Arguments& arguments) {
-  const Filters filters = ParseFilters(arguments.operands);
-  state::Host host = state::Host::Open();
+Inventory TakeSelected(state::Host& host, const Filters& filters, const Arguments& arguments) {
   Inventory inventory = TakeInventory(host);
-  RemarkOn(inventory);
   std::erase_if(inventory.attachments,
                 [&](const Attachment& each) { return !Matches(each, filters); });
   Sort(inventory.attachments, arguments);
+  return inventory;
+}
+
+// Until a key is pressed.
+void Watch(state::Host& host, const Filters& filters, const Arguments& arguments) {
+  constexpr std::chrono::milliseconds kPause{2000};
+  const KeyMode keys;
+  do {
+    const Inventory inventory = TakeSelected(host, filters, arguments);
+    Print(Cat(kClearScreen,
+              ShowTable(inventory, arguments.Has("wide")),
+              Summary(inventory),
+              "any key ends this\n"));
+  } while (!keys.Await(kPause));
+}
+
+int RunList(const Arguments& arguments) {
+  const Filters filters = ParseFilters(arguments.operands);
+  state::Host host = state::Host::Open();
+  if (arguments.Has("watch")) {
+    Watch(host, filters, arguments);
+    return kYes;
+  }
+  const Inventory inventory = TakeSelected(host, filters, arguments);
+  RemarkOn(inventory);
+  if (!inventory.is_complete && AsksForUntold(filters)) {
+    return kUnknown;
+  }
   Show(inventory, arguments);
   return inventory.attachments.empty() && !filters.empty() ? kNo : kYes;
 }
@@ -228,6 +182,7 @@ constexpr std::array kListFlags = {
     Flag{"wide", nullptr, "whole ids and all addresses, links, traffic; nothing is cut"},
     Flag{"q", nullptr, "whole ids alone, a line each"},
     Flag{"sort", "KEY", "by age, or by what a filter names: job, ns, addr, ..."},
+    Flag{"watch", nullptr, "again every two seconds, until a key is pressed"},
     kJsonFlag};
 
 }  // namespace
@@ -244,7 +199,7 @@ State: ok; unplugged: the host's end is missing, down, or not in its bridge; mak
 leaving: an ADD or a DEL is at work, or was killed; dead: the namespace is gone, seen so
 for as long; unrecorded: only the link is there; unreadable: the record is damaged.
 
-Without root only what the link aliases hold; '?' is what they do not.
+Without root only what the link aliases hold; '?' is what they do not, and a filter for it exit 2.
 Exit 1 if the filters match nothing.
 )",
     .flags = kListFlags,

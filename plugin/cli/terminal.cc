@@ -6,11 +6,13 @@
 #include <cstdlib>
 #include <numeric>
 
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "plugin/cli/command.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -67,6 +69,24 @@ void Print(std::string_view text) {
     }
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+}
+
+KeyMode::KeyMode() {
+  if (::tcgetattr(STDIN_FILENO, &before_) != 0) {
+    throw CannotTell("-watch needs a terminal");
+  }
+  termios keys = before_;
+  keys.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO | ISIG);
+  ::tcsetattr(STDIN_FILENO, TCSANOW, &keys);
+}
+
+KeyMode::~KeyMode() {
+  ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &before_);
+}
+
+bool KeyMode::Await(std::chrono::milliseconds patience) const {
+  pollfd input{.fd = STDIN_FILENO, .events = POLLIN};
+  return ::poll(&input, 1, static_cast<int>(patience.count())) > 0;
 }
 
 std::string Coloured(std::string_view text, Colour colour) {

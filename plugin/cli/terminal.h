@@ -1,4 +1,4 @@
-// What people see: text on stdout, tables, colours.
+// What people see, and press: text on stdout, tables, colours, keys.
 //
 // Shapes     A table has a line of headers in capitals, and columns that are two spaces apart. On a
 //            terminal that is narrower one column loses its ends, which "…" shows. Elsewhere
@@ -9,15 +9,37 @@
 // Source     no-color.org; ioctl_tty(2); Nomad's command-line documentation.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <termios.h>
+
 namespace nomad_bridge::cli {
 
 // To stdout.
 void Print(std::string_view text);
+
+// What puts the next text at the top of an empty screen.
+constexpr std::string_view kClearScreen = "\x1b[H\x1b[J";
+
+// The terminal of stdin gives every key at once, ^C too, while this lives. Throws CannotTell if
+// there is none.
+class KeyMode {
+ public:
+  KeyMode();
+  KeyMode(const KeyMode&) = delete;
+  KeyMode& operator=(const KeyMode&) = delete;
+  ~KeyMode();
+
+  // Whether one came within `patience`; also if the terminal is gone.
+  [[nodiscard]] bool Await(std::chrono::milliseconds patience) const;
+
+ private:
+  termios before_{};
+};
 
 enum class Colour { kNone, kGood, kDoubtful, kBad };
 

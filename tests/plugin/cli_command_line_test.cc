@@ -104,14 +104,14 @@ TEST_F(CommandLine, NamesWhatIsNearToWhatItDoesNotKnow) {
        "version has no flag '--no-colour'; did you mean 'no-color'?\nUsage: nomad-bridge version"},
       {{"list", "-jso"},
        "list has no flag '-jso'; did you mean 'json'?\nUsage: nomad-bridge list [-wide] [-q] "
-       "[-sort KEY] [-json] [FILTER...]"},
+       "[-sort KEY] [-watch] [-json] [FILTER...]"},
       {{"config", "chekc"},
        "unknown command 'config chekc'; did you mean 'config check'?\nTry 'nomad-bridge help'"},
       {{"metrics", "-output"},
        "-output wants a value\nUsage: nomad-bridge metrics [-output FILE] [-per-allocation] "
        "[-per-child]"},
       {{"version", "all"}, "version takes no operands\nUsage: nomad-bridge version"},
-      {{"completion", "fish"}, "completion knows bash, and no 'fish'"}};
+      {{"completion", "tcsh"}, "completion knows bash, zsh and fish, and no 'tcsh'"}};
   for (const auto& [arguments, why] : cases) {
     EXPECT_THAT(Run(arguments), Exits(2, Err(Cat("nomad-bridge: ", why, '\n')), Out(""))) << why;
   }
@@ -141,6 +141,34 @@ TEST_F(CommandLine, ReportsThatItCannotWrite) {
               Exits(1, Err(HasSubstr("cannot write to stdout: No space left on device (ENOSPC)"))));
 }
 
+TEST_F(CommandLine, IsCompletedByFish) {
+  Attach(Config(), As("5f3c1a2b-0000", container(), NomadArgs("billing", "5f3c1a2b-0000")));
+  const auto completed = [&](const std::string& line) {
+    return Lines(host().Must({"fish",
+                              "-c",
+                              Cat("set -x PATH ",
+                                  fs::path(BinaryUnderTest()).parent_path().string(),
+                                  " $PATH; nomad-bridge completion fish | source; complete -C '",
+                                  line,
+                                  "' | cut -f 1")}));
+  };
+  EXPECT_THAT(completed("nomad-bridge ins"), ElementsAre("inspect", "install"));
+  EXPECT_THAT(completed("nomad-bridge list -w"), ElementsAre("-watch", "-wide"));
+  EXPECT_THAT(completed("nomad-bridge list job=b"), ElementsAre("job=billing"));
+  EXPECT_THAT(completed("nomad-bridge inspect 5"), ElementsAre("5f3c1a2b"));
+  EXPECT_THAT(completed("nomad-bridge config "), ElementsAre("check"));
+}
+
+// What zsh offers, it shows on a terminal alone.
+TEST_F(CommandLine, IsReadByZsh) {
+  const std::string script = Output("completion zsh");
+  host().Must({"zsh", "-n"}, script);
+  EXPECT_THAT(script,
+              AllOf(HasSubstr("'list:what is attached here'"),
+                    HasSubstr("'-watch:again every two seconds, until a key is pressed'")));
+  EXPECT_EQ(Output("completion -values ns"), "");
+}
+
 TEST_F(CommandLine, IsCompletedByBash) {
   EXPECT_THAT(Completed({"nomad-bridge", "ins"}), Contains("install"));
   EXPECT_THAT(Completed({"nomad-bridge", "inst"}), ElementsAre("install"));
@@ -149,7 +177,7 @@ TEST_F(CommandLine, IsCompletedByBash) {
   EXPECT_THAT(Completed({"nomad-bridge", "install", "/proc/sys/net/ipv"}),
               UnorderedElementsAre("/proc/sys/net/ipv4", "/proc/sys/net/ipv6"));
   EXPECT_THAT(Completed({"nomad-bridge", "help", "vers"}), ElementsAre("version"));
-  EXPECT_THAT(Completed({"nomad-bridge", "completion", ""}), ElementsAre("bash"));
+  EXPECT_THAT(Completed({"nomad-bridge", "completion", ""}), ElementsAre("bash", "fish", "zsh"));
   EXPECT_THAT(Completed({"nomad-bridge", "list", "jo"}), ElementsAre("job="));
   EXPECT_THAT(Completed({"nomad-bridge", "metrics", "-o"}), ElementsAre("-output"));
   EXPECT_THAT(Completed({"nomad-bridge", "gc", ""}), IsEmpty());
@@ -159,6 +187,12 @@ TEST_F(CommandLine, IsCompletedByBash) {
   Attach(Config(), As("5f3c1a2b-0000", container()));
   Attach(Config(), As("9d01c7e4-0000", AddContainer("other")));
   EXPECT_THAT(Completed({"nomad-bridge", "inspect", ""}), ElementsAre("5f3c1a2b", "9d01c7e4"));
+  // bash takes "net=n" for three words.
+  EXPECT_THAT(Completed({"nomad-bridge", "list", "net", "="}), ElementsAre("nomad"));
+  EXPECT_THAT(Completed({"nomad-bridge", "list", "net", "=", "n"}), ElementsAre("nomad"));
+  EXPECT_THAT(Completed({"nomad-bridge", "list", "net", "=", "x"}), IsEmpty());
+  EXPECT_THAT(Completed({"nomad-bridge", "list", "state", "=", "un"}),
+              ElementsAre("unplugged", "unrecorded", "unreadable"));
   for (const std::string& name : CommandNames()) {
     EXPECT_THAT(Completed({"nomad-bridge", Words(name).front()}), Contains(Words(name).front()));
   }

@@ -127,7 +127,18 @@ TEST_F(Inspect, SaysWhatItCannotFind) {
 TEST_F(Inspect, WithoutRootShowsWhatTheAliasHolds) {
   const Command command = LineWithoutRoot({"inspect", veth_});
   EXPECT_THAT(Execute(command),
-              Exits(0, Out(AllOf(HasSubstr("job billing"), HasSubstr("Address      ?\n")))));
+              Exits(2, Out(AllOf(HasSubstr("job billing"), HasSubstr("Address      ?\n")))));
+}
+
+TEST_F(Inspect, SaysThatARecordIsLostUntilItIsRebuilt) {
+  Serve();
+  fs::remove(RecordOf(kAllocation));
+  EXPECT_THAT(RunLine("inspect billing"),
+              Exits(1,
+                    Out(HasSubstr("State        unrecorded\n"
+                                  "             fix: nomad-bridge reconcile\n"))));
+  EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+  EXPECT_THAT(Output("inspect billing"), HasSubstr("State        ok\n"));
 }
 
 TEST_F(Inspect, ShowsANamespaceThatIsGone) {
