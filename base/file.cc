@@ -196,6 +196,10 @@ void EnsureFileGone(const std::string& path) {
 }
 
 void EnsureDirectory(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    return;
+  }
   const auto create = [&] { return ::mkdir(path.c_str(), kDirectoryMode) == 0 ? 0 : errno; };
   int error = create();
   if (const std::size_t slash = path.rfind('/');
@@ -203,7 +207,6 @@ void EnsureDirectory(const std::string& path) {
     EnsureDirectory(path.substr(0, slash));
     error = create();
   }
-  struct stat info {};
   if (error == 0 ||
       (error == EEXIST && ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))) {
     return;

@@ -32,6 +32,20 @@ class PlannedElements {
     return known->second;
   }
 
+  // All at once, those that are not known.
+  void Read(const std::vector<nft::Element>& likes) {
+    std::vector<std::pair<nft::TableId, nft::Element>> unread;
+    for (const nft::Element& like : likes) {
+      if (!known_.contains(KeyOf(like))) {
+        unread.emplace_back(TableOf(like), like);
+      }
+    }
+    const std::vector<std::optional<nft::Element>> found = socket_.FindElements(unread);
+    for (std::size_t i = 0; i < unread.size(); ++i) {
+      known_[KeyOf(unread[i].second)] = found[i];
+    }
+  }
+
   // Spares the reading: the kernel refuses the batch if the element is there.
   void AssumeAbsent(const nft::Element& element) { known_.try_emplace(KeyOf(element)); }
 
@@ -51,9 +65,11 @@ class PlannedElements {
 };
 
 void PlanDeletes(PlannedElements& elements, const Change& change) {
-  for (const nft::Element& element : change.remove_owned) {
-    const std::optional<nft::Element> present =
-        IsShared(element) ? std::nullopt : elements.Find(element);
+  std::vector<nft::Element> owned = change.remove_owned;
+  std::erase_if(owned, [](const nft::Element& element) { return IsShared(element); });
+  elements.Read(owned);
+  for (const nft::Element& element : owned) {
+    const std::optional<nft::Element> present = elements.Find(element);
     if (present && present->owner() == element.owner()) {
       elements.Delete(*present);
     }
@@ -144,12 +160,21 @@ std::optional<Compared> Compare(nft::Socket& socket,
   return compared;
 }
 
-Presence FindPresence(nft::Socket& socket, const nft::Element& element) {
-  const std::optional<nft::Element> present = socket.FindElement(TableOf(element), element);
-  if (!present) {
-    return Presence::kMissing;
+std::vector<Presence> FindPresences(nft::Socket& socket,
+                                    const std::vector<nft::Element>& elements) {
+  std::vector<std::pair<nft::TableId, nft::Element>> likes;
+  for (const nft::Element& element : elements) {
+    likes.emplace_back(TableOf(element), element);
   }
-  return IsShared(element) || *present == element ? Presence::kSame : Presence::kDifferent;
+  const std::vector<std::optional<nft::Element>> found = socket.FindElements(likes);
+  std::vector<Presence> presences;
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const bool is_same = found[i] && (IsShared(elements[i]) || *found[i] == elements[i]);
+    presences.push_back(!found[i] ? Presence::kMissing
+                        : is_same ? Presence::kSame
+                                  : Presence::kDifferent);
+  }
+  return presences;
 }
 
 Mismatch MismatchOf(const Tables& tables, const nft::Element& element, Presence presence) {

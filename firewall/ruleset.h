@@ -71,9 +71,10 @@ struct Compared {
                                               const DesiredElements* desired,
                                               Mode mode);
 
-// Whether the kernel has `element`, as it is wanted.
+// Whether the kernel has each of `elements`, as it is wanted.
 enum class Presence { kSame, kMissing, kDifferent };
-[[nodiscard]] Presence FindPresence(nft::Socket& socket, const nft::Element& element);
+[[nodiscard]] std::vector<Presence> FindPresences(nft::Socket& socket,
+                                                  const std::vector<nft::Element>& elements);
 
 [[nodiscard]] Mismatch MismatchOf(const Tables& tables,
                                   const nft::Element& element,

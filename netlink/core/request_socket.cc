@@ -63,6 +63,9 @@ RequestSocket RequestSocket::In(const Netns& ns, int protocol) {
     throw ErrnoError(Code::kKernel, "cannot open a netlink socket");
   }
   for (const int option : {NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK}) {
+    if (option == NETLINK_GET_STRICT_CHK && protocol != NETLINK_ROUTE) {
+      continue;  // narrows lists of rtnetlink only
+    }
     // All three are older than the oldest kernel we run on; without them replies are only longer or
     // say less.
     int on = 1;
@@ -133,6 +136,31 @@ Reply RequestSocket::Transact(const Message& request, const std::string& what) {
       throw TimedOut(what, "the list kept changing while it was read");
     }
   }
+}
+
+std::vector<Reply> RequestSocket::TransactEach(const std::vector<Message>& requests,
+                                               const std::string& what) {
+  std::vector<Reply> replies(requests.size());
+  if (requests.empty()) {
+    return replies;
+  }
+  const std::uint32_t first = ReserveSequence(static_cast<std::uint32_t>(requests.size()));
+  std::string bytes;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    requests[i].header()->nlmsg_seq = first + static_cast<std::uint32_t>(i);
+    const std::span<const char> request = BytesOf(requests[i]);
+    bytes.append(request.data(), request.size());
+    bytes.resize(NLMSG_ALIGN(bytes.size()));
+  }
+  std::size_t left = requests.size();
+  Exchange(bytes, what, [&](nlmsghdr& message) {
+    if (const std::uint32_t place = message.nlmsg_seq - first; place < replies.size()) {
+      ReadInto(replies[place], message);
+      --left;
+    }
+    return left == 0;
+  });
+  return replies;
 }
 
 Reply RequestSocket::TransactOrThrow(const Message& request,

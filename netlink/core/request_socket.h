@@ -20,6 +20,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "netlink/core/background_request.h"
 #include "netlink/core/netns.h"
@@ -40,7 +41,11 @@ class RequestSocket {
   // One message for a plain request, an acknowledgement for one with NLM_F_ACK, all messages for
   // NLM_F_DUMP; or the kernel's refusal.
   [[nodiscard]] Reply Transact(const Message& request, const std::string& what);
-  // The same, but any refusal other than these errnos is an error.
+  // Of several requests that are answered by one message each: the replies, in their order. All are
+  // sent in one piece.
+  [[nodiscard]] std::vector<Reply> TransactEach(const std::vector<Message>& requests,
+                                                const std::string& what);
+  // As Transact(), but any refusal other than these errnos is an error.
   Reply TransactOrThrow(const Message& request,
                         const std::string& what,
                         std::initializer_list<int> expected = {});

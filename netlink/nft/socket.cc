@@ -148,12 +148,31 @@ std::vector<Socket::TableChain> Socket::Chains(TableFamily family) {
 }
 
 std::optional<Element> Socket::FindElement(const TableId& table, const Element& like) {
-  const netlink::Message request = GetRequest(NFT_MSG_GETSETELEM, table.family);
-  const Element key{.set = like.set, .key = like.key};
-  nftnl_set_elems_nlmsg_build_payload(request.header(), Encode(table, key).get());
-  const std::string what =
-      Format("cannot read an element of set {} of table {}", like.set, Text(table));
-  return First(List(socket_, request, what, &ReadElements));
+  return FindElements({{table, like}}).front();
+}
+
+std::vector<std::optional<Element>> Socket::FindElements(
+    const std::vector<std::pair<TableId, Element>>& likes) {
+  std::vector<netlink::Message> requests;
+  for (const auto& [table, like] : likes) {
+    const Element key{.set = like.set, .key = like.key};
+    requests.push_back(GetRequest(NFT_MSG_GETSETELEM, table.family));
+    nftnl_set_elems_nlmsg_build_payload(requests.back().header(), Encode(table, key).get());
+  }
+  const auto what = [&](std::size_t i) {
+    const auto& [table, like] = likes[i];
+    return Format("cannot read an element of set {} of table {}", like.set, Text(table));
+  };
+  std::vector<std::optional<Element>> found;
+  for (const netlink::Reply& reply : socket_.TransactEach(requests, likes.empty() ? "" : what(0))) {
+    if (reply.error != 0 && reply.error != ENOENT) {
+      throw netlink::NetlinkError(what(found.size()), reply);
+    }
+    found.push_back(reply.messages.empty()
+                        ? std::nullopt
+                        : First(ReadElements(*nlmsg_hdr(reply.messages.front().get()))));
+  }
+  return found;
 }
 
 std::vector<Element> Socket::Elements(const TableId& table, const std::string& set) {

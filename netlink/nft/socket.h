@@ -102,6 +102,9 @@ class Socket {
   [[nodiscard]] std::vector<TableChain> Chains(TableFamily family = TableFamily::kAny);
   // The element with `like`'s set and key; not for sets of intervals.
   [[nodiscard]] std::optional<Element> FindElement(const TableId& table, const Element& like);
+  // The same for each of several, in one request.
+  [[nodiscard]] std::vector<std::optional<Element>> FindElements(
+      const std::vector<std::pair<TableId, Element>>& likes);
   // Empty if there is no such table.
   [[nodiscard]] std::vector<Counter> Counters(const TableId& table);
   // Empty if there is no such set.

@@ -147,11 +147,15 @@ class Convergence {
     if (extent_.added == nullptr || !extent_.added->IsAny(state::Phase::kMaking)) {
       return false;
     }
-    std::vector<nft::Element> lost = ElementsOf(*extent_.added);
-    std::erase_if(lost, [&](const nft::Element& element) {
-      return !element.comment.empty() ||
-             firewall::FindPresence(host_.nft, element) == firewall::Presence::kSame;
-    });
+    std::vector<nft::Element> shared = ElementsOf(*extent_.added);
+    std::erase_if(shared, [](const nft::Element& element) { return !element.comment.empty(); });
+    const std::vector<firewall::Presence> presences = firewall::FindPresences(host_.nft, shared);
+    std::vector<nft::Element> lost;
+    for (std::size_t i = 0; i < shared.size(); ++i) {
+      if (presences[i] != firewall::Presence::kSame) {
+        lost.push_back(std::move(shared[i]));
+      }
+    }
     return !lost.empty() &&
            std::ranges::any_of(desired_->Elements().elements,
                                [&](const nft::Element& needed) { return Contains(lost, needed); });
@@ -235,16 +239,17 @@ std::vector<Mismatch> CompareElements(state::Host& host, const state::Record& re
   std::vector<Mismatch> mismatches;
   const policy::Program& program = host.policy.Program();
   const state::Record live = Judged(record.OnlyLive(), program);
-  for (const nft::Element& element : ElementsOf(live)) {
-    const firewall::Presence presence = firewall::FindPresence(host.nft, element);
-    if (presence != firewall::Presence::kSame) {
+  const std::vector<nft::Element> elements = ElementsOf(live);
+  const std::vector<firewall::Presence> presences = firewall::FindPresences(host.nft, elements);
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    if (presences[i] != firewall::Presence::kSame) {
       Kinds kinds;
       AddKind(live, kinds);
       mismatches.push_back(firewall::MismatchOf(
           NodeTables(
               firewall::ForwardHook().accept_mark_bit, true, {.program = program, .kinds = kinds}),
-          element,
-          presence));
+          elements[i],
+          presences[i]));
     }
   }
   return mismatches;

@@ -110,9 +110,9 @@ void Records::Write(const Record& record) const {
   const std::string path = PathOf(record.id);
   const auto write = [&] {
     EnsureDirectory(directory);
-    // Creating leaves nothing behind if we are killed. Replacing may leave a ".new", which
-    // EnsureGone() removes with the record.
-    if (!CreateFile(path, text)) {
+    // The first one of an attachment is created, which leaves nothing behind if we are killed.
+    // Replacing may leave a ".new", which EnsureGone() removes with the record.
+    if (!record.IsAny(Phase::kMaking) || !CreateFile(path, text)) {
       ReplaceFile(path, text);
     }
   };
