@@ -205,7 +205,7 @@ std::string PortsText(const std::optional<policy::Ports>& ports) {
   if (!ports) {
     return "everything";
   }
-  const std::string protocol(ProtocolText(ports->protocol));
+  std::string protocol(ProtocolText(ports->protocol));
   const policy::Ports all{.protocol = ports->protocol};
   if (*ports == all) {
     return protocol;
@@ -233,6 +233,7 @@ void AddSteps(const policy::Chain& chain,
 std::vector<std::string> NftCommands(const state::Record& record,
                                      const std::vector<policy::Chain>& chains) {
   std::vector<std::string> commands;
+  commands.reserve(chains.size());
   for (const policy::Chain& chain : chains) {
     commands.push_back(Format("nft list chain inet nomad-bridge {}", chain.name));
   }

@@ -220,6 +220,15 @@ nft::Chain ChainFor(const policy::Chain& chain) {
   return made;
 }
 
+// The sets of allocations that the steps of `chain` ask.
+void AddMembersAsked(const policy::Chain& chain, std::set<std::string>& selected) {
+  for (const policy::Step& step : chain.steps) {
+    if (step.peer == policy::Step::PeerIs::kMember) {
+      selected.insert(step.peers);
+    }
+  }
+}
+
 void AddSets(std::string_view noun,
              const std::string& name,
              std::uint32_t flags,
@@ -297,24 +306,21 @@ void AddPolicies(const policy::Program& program,
                  const Kinds& kinds,
                  const std::string& created,
                  nft::Table& table) {
+  std::map<std::string, policy::Chain> chains;  // by name: kinds share some
   std::set<std::string> selected;
   for (const auto& each : program.SetTexts()) {
     selected.insert(each.first);
   }
-  std::set<std::string> chains;
   for (const auto& kind : kinds) {
     const policy::Judgement judgement = program.JudgementOf(kind.second);
     selected.insert(judgement.sets.begin(), judgement.sets.end());
-    for (const policy::Chain& chain : program.ChainsOf(kind.second)) {
-      for (const policy::Step& step : chain.steps) {
-        if (step.peer == policy::Step::PeerIs::kMember) {
-          selected.insert(step.peers);
-        }
-      }
-      if (chains.insert(chain.name).second) {
-        table.chains.push_back(ChainFor(chain));
-      }
+    for (policy::Chain& chain : program.ChainsOf(kind.second)) {
+      chains.try_emplace(chain.name, std::move(chain));
     }
+  }
+  for (const auto& each : chains) {
+    AddMembersAsked(each.second, selected);
+    table.chains.push_back(ChainFor(each.second));
   }
   for (const std::string& name : selected) {
     AddSets(kSelected, name, 0, table);
