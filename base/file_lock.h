@@ -1,19 +1,17 @@
 // Locks between processes, with a deadline. Released by the kernel when their process dies.
 //
 // Shapes     a whole file   flock(2): the lock of the lease directory, which the reference
-//            host-local
-//                           takes too
+//                           host-local takes too
 //            one byte of it (the offset's highest bit is ignored), an open-file-description lock:
-//            one
-//                           file serves any number of attachments
+//                           one file serves any number of attachments
 //            A symbolic link in the place of a lock file is not followed.
 // Errors     kTryAgain when the deadline passes, naming the lock; kIo if the file cannot be opened;
 //            kInternal, before waiting, if the order below is violated.
 // Ownership  The object holds the lock; both are released by its destruction. Lock files stay.
 // Locks      The order: a command takes its own attachment's lock first, then that of a full pool,
-//            then the leases' lock or the rules' or that of what was counted, and never one of these
-//            while it holds another. The lock of another attachment is only tried (TryTake) while
-//            any lock is held. So no two commands can wait for each other.
+//            then the leases' lock or the rules' or that of what was counted, and never one of
+//            these while it holds another. The lock of another attachment is only tried (TryTake)
+//            while any lock is held. So no two commands can wait for each other.
 // Waiting    blocks in the kernel; an interval timer (SIGALRM) interrupts it to check the
 //            deadline. Assumes one thread.
 // Source     flock(2), F_OFD_SETLKW in fcntl(2), setitimer(2).

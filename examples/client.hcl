@@ -1,4 +1,5 @@
-# What a Nomad client needs: both folders are the defaults, and the second only where there are other plugins, too.
+# What a Nomad client needs. Both directories are the defaults; the second only where there are
+# other plugins, too.
 client {
   enabled        = true
   cni_path       = "/opt/cni/bin"

@@ -148,8 +148,8 @@ void PlanRemovals(const nft::Table& present, const nft::Table& table, GoalPlan& 
       chains.push_back(chain.name);
     }
   }
-  // All rules first, for they name sets, counters and chains; then the sets, whose elements may name
-  // chains.
+  // All rules first, for they name sets, counters and chains; then the sets, whose elements may
+  // name chains.
   for (const std::string& chain : chains) {
     plan.removals.FlushChain(table.id, chain);
   }

@@ -80,8 +80,8 @@ class Conntrack {
   // entries: for commands that people type.
   [[nodiscard]] std::vector<std::size_t> CountAnsweredBy(const std::vector<Endpoint>& endpoints);
 
-  // Removes every entry for which `is_cut` is true, and returns how many. What is sent on after that
-  // begins anew. Lists all entries.
+  // Removes every entry for which `is_cut` is true, and returns how many. What is sent on after
+  // that begins anew. Lists all entries.
   std::size_t Cut(const std::function<bool(const Connection&)>& is_cut);
 
   // Removes every entry that any of `flows` matches.

@@ -60,8 +60,8 @@ class Netns {
 };
 
 // Calls `act` with every network namespace that a mount or a process holds, each once, as far as
-// they are visible here: in this mount namespace and in /proc. `path` leads to it. Some may have gone
-// meanwhile.
+// they are visible here: in this mount namespace and in /proc. `path` leads to it. Some may have
+// gone meanwhile.
 void ForEachNetns(const std::function<void(const Netns& netns, const std::string& path)>& act);
 
 // Runs `act` inside `ns` and returns to where it was, also when `act` throws. If the way back fails

@@ -110,8 +110,8 @@ class Socket {
   // Empty if there is no such set.
   [[nodiscard]] std::vector<Element> Elements(const TableId& table, const std::string& set);
   // Those of one chain, or of every chain if `chain` is empty; each chain's in their order. Empty
-  // if there is no such chain. With `texts` only those that contain one of them: a comment, the name
-  // of a chain. To understand a rule takes ten times as long as to get it.
+  // if there is no such chain. With `texts` only those that contain one of them: a comment, the
+  // name of a chain. To understand a rule takes ten times as long as to get it.
   [[nodiscard]] std::vector<KernelRule> Rules(const TableId& table,
                                               const std::string& chain = {},
                                               const std::vector<std::string>& texts = {});

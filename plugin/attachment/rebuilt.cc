@@ -130,7 +130,8 @@ state::Record WithRules(state::Record record, unsigned number) {
   return record;
 }
 
-// With the rules by which the kernel has just these elements, and those that they share with others.
+// With the rules by which the kernel has just these elements, and those that they share with
+// others.
 std::optional<state::Record> FindRules(state::Host& host,
                                        const state::Record& record,
                                        const std::vector<nft::Element>& elements) {

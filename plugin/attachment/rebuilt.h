@@ -1,9 +1,9 @@
-// The record of a running attachment whose file is lost or damaged, as the kernel and its leases tell
-// it.
+// The record of a running attachment whose file is lost or damaged, as the kernel and its leases
+// tell it.
 //
-// Told      identity and labels by the alias of its host veth; bridge, gateways and port flags by the
-//           links; addresses by its interface, where its leases have them; rules and ports by its
-//           elements.
+// Told      identity and labels by the alias of its host veth; bridge, gateways and port flags by
+//           the links; addresses by its interface, where its leases have them; rules and ports by
+//           its elements.
 // Untold    its age, labels that no alias has, the ranges of its network, mtu, forceAddress,
 //           promiscMode and firewalldZone.
 // Left out  what would be guessed: an attachment without a lease of its own (another IPAM plugin

@@ -78,8 +78,8 @@ std::vector<state::Record> CheckPortsOfNewBridge(state::Host& host,
   return moved;
 }
 
-// The records of `bridge` say that it is adopted. Those that a command works on are left to the next
-// reconcile.
+// The records of `bridge` say that it is adopted. Those that a command works on are left to the
+// next reconcile.
 void NoteAdopted(state::Host& host, const std::string& bridge) {
   for (const AttachmentId& id : host.records.List("")) {
     const std::optional<FileLock> lock = host.records.TryLock(id);

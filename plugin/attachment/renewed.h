@@ -18,7 +18,8 @@ namespace nomad_bridge::attachment {
 // Whether the addresses of `record` may change while it lives.
 [[nodiscard]] bool IsRenewable(const state::Record& record);
 
-// The addresses of `record` are the container's. Returns the live parts of the record as it is then.
+// The addresses of `record` are the container's. Returns the live parts of the record as it is
+// then.
 [[nodiscard]] state::Record CheckRenewed(state::Host& host,
                                          const state::Record& record,
                                          Mismatches& mismatches);

@@ -7,8 +7,8 @@
 
 namespace nomad_bridge::causes {
 
-// Of packets from or to `address` that find no way to `destination` from where `net` is; `what` says
-// so: "no packet gets to 172.26.64.2". At least one.
+// Of packets from or to `address` that find no way to `destination` from where `net` is; `what`
+// says so: "no packet gets to 172.26.64.2". At least one.
 [[nodiscard]] Causes FindBlockers(rtnl::Socket& net,
                                   const Ip& address,
                                   const Ip& destination,

@@ -1,6 +1,7 @@
 // The hooks that a connection's packets pass, in their order, each with the packet as it is there.
 //
-// Shapes  A packet is described as far as it is known before there is one (netlink/nft/packet_path.h).
+// Shapes  A packet is described as far as it is known before there is one
+//         (netlink/nft/packet_path.h).
 // Errors  kKernel
 #pragma once
 

@@ -4,8 +4,8 @@
 //          host       the host's side against its record: bridge, veth, addresses, rules
 //          path       the rest of the node: uplink, routes, neighbours, settings, others' rules
 //          container  namespace, interface, routes, rules, and who listens on the published ports
-//          notes      what is no fault: Nomad publishes every port for tcp and udp, and few services
-//                     listen on both
+//          notes      what is no fault: Nomad publishes every port for tcp and udp, and few
+//                     services listen on both
 // Root     is needed for all of it.
 // Changes  nothing. The attachment's lock is tried: one that a command works on is not compared.
 // Errors   kKernel

@@ -3,8 +3,8 @@
 // Shapes     A table has a line of headers in capitals, and columns that are two spaces apart. On a
 //            terminal that is narrower one column loses its ends, which "…" shows. Elsewhere
 //            nothing is cut. Cells are any bytes; they become one printable line.
-// Colour     only on a terminal that is not "dumb", and never with NO_COLOR or NOMAD_CLI_NO_COLOR in
-//            the environment
+// Colour     only on a terminal that is not "dumb", and never with NO_COLOR or NOMAD_CLI_NO_COLOR
+//            in the environment
 // Errors     Print: kIo if stdout cannot be written; a reader who has gone (`| head`) is no error.
 // Source     no-color.org; ioctl_tty(2); Nomad's command-line documentation.
 #pragma once

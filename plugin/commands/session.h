@@ -39,7 +39,7 @@ struct Session {
 [[nodiscard]] state::Record RequireRecord(const Session& session,
                                           std::optional<state::Record> record);
 
-// Prints ADD's answer without the attachment's lock, which is `own`: whoever is to read it may not.
+// Prints ADD's answer without the attachment's lock, which is `own`: its reader may not read.
 // If it cannot be printed, what `made` has beyond `rest` is removed, unless another command has
 // changed that since.
 void Answer(state::Host& host,

@@ -20,8 +20,8 @@
 
 namespace nomad_bridge::foreign {
 
-// They let packets from and to the bridge of `record` pass. False if a tool could not tell, or could
-// not change it.
+// They let packets from and to the bridge of `record` pass. False if a tool could not tell, or
+// could not change it.
 [[nodiscard]] bool CheckOtherFirewalls(state::Host& host,
                                        const state::Record& record,
                                        Mismatches& mismatches);

@@ -21,8 +21,8 @@ namespace nomad_bridge::link {
 // forwards for their families. Where one of them is missing, other IPv4 addresses and overlapping
 // IPv6 ones are an error, or removed as forceAddress says; those that another live attachment needs
 // stay. While policies are in force, what passes between ports of the bridge passes nf_tables: of
-// one that is not ours only its operator decides that. Returns the bridge; nullopt if it is missing,
-// and is not to be made.
+// one that is not ours only its operator decides that. Returns the bridge; nullopt if it is
+// missing, and is not to be made.
 std::optional<rtnl::Link> CheckBridge(state::Host& host,
                                       const state::Record& record,
                                       Mismatches& mismatches);

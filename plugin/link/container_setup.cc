@@ -24,7 +24,8 @@ void PrepareSysctls(Container& container,
     }
     if (config.port.source_check) {
       // An address that a router advertises would be taken, and preferred, and all that is sent
-      // from it dropped. Without an address of ours a route that it advertises is of no use, either.
+      // from it dropped. Without an address of ours a route that it advertises is of no use,
+      // either.
       const char* const setting = HasFamily(addresses, Family::kIpv6) ? "/autoconf" : "/accept_ra";
       netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, setting), "0");
     }

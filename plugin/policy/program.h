@@ -97,8 +97,8 @@ class Program {
   // Those that its judgement names, and those that they go to, the latter first.
   [[nodiscard]] std::vector<Chain> ChainsOf(const cni::Workload& workload) const;
 
-  // The address lists that some policy names, by the name that steps have for them: "office-1c0e..."
-  // with a hash of what is in it, a hash alone for a prefix that a peer names.
+  // The address lists that some policy names, by the name that steps have for them:
+  // "office-1c0e..." with a hash of what is in it, a hash alone for a prefix that a peer names.
   [[nodiscard]] std::map<std::string, std::vector<Cidr>> Lists() const;
   // By name.
   [[nodiscard]] std::map<std::string, CounterOf> Counters() const;

@@ -32,8 +32,8 @@ extern const firewall::Contributor kPolicy;
 // `record` as `program` judges it.
 [[nodiscard]] state::Record Judged(state::Record record, const policy::Program& program);
 
-// kTryAgain if `rules`, or the node's own config, asks for policies, and none were applied since the
-// node booted; kIo if those in force cannot be read.
+// kTryAgain if `rules`, or the node's own config, asks for policies, and none were applied since
+// the node booted; kIo if those in force cannot be read.
 void RequirePolicies(const config::RulesConfig& rules,
                      const cni::PluginType& type,
                      state::Host& host);

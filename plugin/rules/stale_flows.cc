@@ -88,8 +88,8 @@ class FlowList {
   std::map<Family, std::optional<std::vector<Ip>>> local_;
 };
 
-// Whether a range gives `address` to somebody else within the minutes that a flow lives: IPv6 ranges
-// are usually so large that they never come round.
+// Whether a range gives `address` to somebody else within the minutes that a flow lives: IPv6
+// ranges are usually so large that they never come round.
 bool IsSoonGivenAgain(const state::Record& record, const Ip& address) {
   constexpr std::uint64_t kMany = 1 << 16;
   return address.is_ipv4() ||

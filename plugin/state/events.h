@@ -8,8 +8,8 @@
 //   the log is in it. So each line counts once, also if `metrics` is killed between this and its
 //   hole in the log.
 //
-// A line of either has three fields, each ended by a tab: what happened ("refused", "repaired"), its
-// code or area, how often.
+// A line of either has three fields, each ended by a tab: what happened ("refused", "repaired"),
+// its code or area, how often.
 //
 // Locks    `metrics` alone takes one, flock(2) of the log.
 // Limits   Those of the log. Codes above 999, which IPAM plugins may have, are not counted.

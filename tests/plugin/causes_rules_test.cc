@@ -1,5 +1,5 @@
-// Rules of others that end what a published port gets or answers: each row adds one, which traffic shows; inspect
-// names it, and the fix that it prints, pasted into a shell, heals it.
+// Rules of others that end what a published port gets or answers: each row adds one, which traffic
+// shows; inspect names it, and the fix that it prints, pasted into a shell, heals it.
 #include "tests/plugin/causes_world.h"
 
 namespace nomad_bridge::test {

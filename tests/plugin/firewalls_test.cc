@@ -75,8 +75,8 @@ TEST_F(ForeignFirewall, OfIptablesLegacyIsNotCreatedIfUnused) {
   EXPECT_THAT(FindFile("/proc/net/ip_tables_names").value_or(""), Not(HasSubstr("filter")));
 }
 
-// With the capabilities of the unit, and with too few: what a tool cannot tell is neither said to be
-// missing nor remembered as right.
+// With the capabilities of the unit, and with too few: what a tool cannot tell is neither said to
+// be missing nor remembered as right.
 TEST_F(ForeignFirewall, OfIptablesLegacyIsRepairedByTheUnitAndNotJudgedWithoutRights) {
   const auto reconcile_with = [&](const std::string& capabilities) {
     Command command = Line({"reconcile"});
