@@ -113,7 +113,9 @@ TEST_P(TrafficTotalsAtEachCall, AreExactIfTheLinkGoesDuringADel) {
     const Command del = PluginCommand("DEL", DualStack().dump(), Billing());
     const Killing held = RunHeldAt(nth, del, [&] {
       for (const json& port : PortsOf("nomad")) {
-        host().Must({"ip", "link", "delete", port.at("ifname").get<std::string>()});
+        // The child of the DEL may be faster.
+        static_cast<void>(
+            host().Run({"ip", "link", "delete", port.at("ifname").get<std::string>()}));
       }
       ExpectExact("meanwhile");
     });

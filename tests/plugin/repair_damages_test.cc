@@ -202,12 +202,13 @@ class Damaged : public CliWorld, public ::testing::WithParamInterface<Damage> {
 
   void ExpectRepaired() {
     EXPECT_TRUE(Unchanged(before_, TakeSnapshot()));
+    // First: it has the patience to look for a neighbour again, behind a bridge that was down.
+    EXPECT_TRUE(Ping(container(), kOutsideIp4));
+    EXPECT_TRUE(Ping(container(), kOutsideIp6));
     EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
     EXPECT_EQ(TcpText(outside(), kHostIp6, 8080), "page");
     EXPECT_EQ(TcpText(host(), "127.0.0.1", 8080), "page");
     EXPECT_EQ(UdpText(outside(), kHostIp4, 8053), "name");
-    EXPECT_TRUE(Ping(container(), kOutsideIp4));
-    EXPECT_TRUE(Ping(container(), kOutsideIp6));
   }
 
   const json config_ = Publish({Port(8080, 80), Port(8053, 53, "udp")}, DualStack());
@@ -365,6 +366,8 @@ TEST_P(DamagedRecord, IsReportedAndCostsTheAllocationNothing) {
 
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
   EXPECT_EQ(TcpText(outside(), kHostIp6, 8080), "page");
+  // What reconcile rebuilds lacks what only the config says; CHECK knows that.
+  std::filesystem::remove(RecordOf("alloc-1"));
   MustCheck(config_, add_);
   EXPECT_TRUE(Unchanged(before_, TakeSnapshot())) << "no element, link or lease has gone";
 }

@@ -101,6 +101,9 @@ class Order : public CliWorld {
     const auto contains = [](const std::string& text, std::string_view part) {
       return text.find(part) != text.npos;
     };
+    // Before the host's end: a child of DEL deletes both while we look.
+    const std::string inside = LinkOn(container(), "eth0").dump();
+    const std::string routes = container().Must(Words("ip route"));
     const std::string record = FindFile(RecordOf("alloc-1")).value_or("");
     for (const char* const phase : {"making", "live", "leaving"}) {
       add(phase, contains(record, Cat('"', phase, '"')));
@@ -122,11 +125,10 @@ class Order : public CliWorld {
         add("veth up", is_up);
       }
     }
-    const std::string inside = LinkOn(container(), "eth0").dump();
     add("eth0", inside != "null");
     add("eth0 up", contains(inside, "\"UP\""));
     add("address", contains(inside, "\"172.26."));
-    add("route", contains(container().Must(Words("ip route")), "default"));
+    add("route", contains(routes, "default"));
     const std::string rules = host().Must(Words("nft list ruleset"));
     add("table", contains(rules, "localhost_guard"));
     add("rules", contains(rules, "8080"));
