@@ -163,6 +163,7 @@ std::optional<Compared> Compare(nft::Socket& socket,
 std::vector<Presence> FindPresences(nft::Socket& socket,
                                     const std::vector<nft::Element>& elements) {
   std::vector<std::pair<nft::TableId, nft::Element>> likes;
+  likes.reserve(elements.size());
   for (const nft::Element& element : elements) {
     likes.emplace_back(TableOf(element), element);
   }

@@ -199,7 +199,7 @@ std::vector<DnatEntry> EntriesOf(const std::vector<nft::Element>& elements) {
     const std::span<const std::uint8_t> data(element.data);
     entry->container_ip = Ip(data.first(data.size() - kFieldBytes));
     entry->container_port = PortIn(data.last(kFieldBytes));
-    entries.push_back(*std::move(entry));
+    entries.push_back(*entry);
   }
   return entries;
 }

@@ -70,6 +70,16 @@ ifinfomsg HeadOfChange(int index, const LinkChange& change) {
   return head;
 }
 
+// Returns what it is, for the error.
+std::string PutNfCall(netlink::Message& message, bool is_on) {
+  const netlink::Nest info(message, IFLA_LINKINFO);
+  message.PutText(IFLA_INFO_KIND, "bridge");
+  const netlink::Nest data(message, IFLA_INFO_DATA);
+  message.PutU8(IFLA_BR_NF_CALL_IPTABLES, is_on ? 1 : 0);
+  message.PutU8(IFLA_BR_NF_CALL_IP6TABLES, is_on ? 1 : 0);
+  return Cat("nf_call_iptables and nf_call_ip6tables ", OnOff(is_on));
+}
+
 }  // namespace
 
 ifinfomsg HeadFor(int index, unsigned char family) {
@@ -145,12 +155,7 @@ void Socket::Change(const Link& link, const LinkChange& change) {
     note(PutPortFlags(message, *change.port));
   }
   if (change.nf_call) {
-    note("nf_call_iptables and nf_call_ip6tables ", OnOff(*change.nf_call));
-    const netlink::Nest info(message, IFLA_LINKINFO);
-    message.PutText(IFLA_INFO_KIND, "bridge");
-    const netlink::Nest data(message, IFLA_INFO_DATA);
-    message.PutU8(IFLA_BR_NF_CALL_IPTABLES, *change.nf_call ? 1 : 0);
-    message.PutU8(IFLA_BR_NF_CALL_IP6TABLES, *change.nf_call ? 1 : 0);
+    note(PutNfCall(message, *change.nf_call));
   }
   if (!wanted.empty()) {
     socket_.TransactOrThrow(message, Format("cannot set interface '{}': {}", link.name, wanted));

@@ -81,21 +81,25 @@ bool AwaitEvent(const UniqueFd& events,
   }
 }
 
-// Waits until `is_ready`, which is checked now, after each matching event and at the end of `child`
-// (null: none); false at the deadline.
+// What is waited for: events of `group` that match, or the end of `child`, if there is one.
+struct Events {
+  std::uint32_t group;
+  const EventFilter& matches;
+  const netlink::BackgroundRequest* child = nullptr;
+};
+
+// Waits until `is_ready`, which is checked now and after each of `awaited`; false at the deadline.
 bool Await(netlink::RequestSocket& socket,
-           std::uint32_t group,
            const std::function<bool()>& is_ready,
-           const EventFilter& matches,
-           Deadline deadline,
-           const netlink::BackgroundRequest* child = nullptr) {
+           const Events& awaited,
+           Deadline deadline) {
   if (is_ready()) {
     return true;  // the usual case
   }
   // Listen before checking again: no change in between is missed.
-  const UniqueFd events = Listen(netlink::Netns::OfSocket(socket.fd()), group);
+  const UniqueFd events = Listen(netlink::Netns::OfSocket(socket.fd()), awaited.group);
   while (!is_ready()) {
-    if (!AwaitEvent(events, matches, deadline, child)) {
+    if (!AwaitEvent(events, awaited.matches, deadline, awaited.child)) {
       return false;
     }
   }
@@ -182,7 +186,7 @@ Link Socket::AwaitOperational(const std::string& name, Deadline deadline) {
     const ifinfomsg* const head = netlink::HeadOf<ifinfomsg>(message);
     return head != nullptr && head->ifi_index == link.index;
   };
-  if (!Await(socket_, RTMGRP_LINK, is_ready, matches, deadline)) {
+  if (!Await(socket_, is_ready, {RTMGRP_LINK, matches}, deadline)) {
     throw Error(Code::kTryAgain,
                 Format("interface '{}' did not become ready in time", name),
                 Describe(link));
@@ -204,7 +208,7 @@ std::optional<pid_t> Socket::EnsureLinkGone(const Link& link, std::span<const in
     const ifinfomsg* const head = netlink::HeadOf<ifinfomsg>(message);
     return message->nlmsg_type == RTM_DELLINK && head != nullptr && head->ifi_index == link.index;
   };
-  if (child && !Await(socket_, RTMGRP_LINK, is_settled, is_gone, FromNow(kTimeout), &*child)) {
+  if (child && !Await(socket_, is_settled, {RTMGRP_LINK, is_gone, &*child}, FromNow(kTimeout))) {
     throw Error(Code::kTryAgain,
                 Format("cannot delete interface '{}'", link.name),
                 "the kernel did not do so in time");
@@ -221,7 +225,7 @@ void Socket::AwaitLocal(const Link& link, const Ip& address, Deadline deadline) 
     return IsLocal(socket_, link, address) || HasLocalRoute(socket_, link, address);
   };
   const auto any = [](const nlmsghdr*) { return true; };
-  if (!Await(socket_, RTMGRP_IPV6_ROUTE, is_local, any, deadline)) {
+  if (!Await(socket_, is_local, {RTMGRP_IPV6_ROUTE, any}, deadline)) {
     throw Error(Code::kTryAgain,
                 Format("address {} of '{}' did not become ready in time", address, link.name),
                 "the kernel has not made its local route");
@@ -238,7 +242,7 @@ void Socket::AwaitAddresses(const Link& link, Deadline deadline) {
     const ifaddrmsg* const head = netlink::HeadOf<ifaddrmsg>(message);
     return head != nullptr && static_cast<int>(head->ifa_index) == link.index;
   };
-  if (!Await(socket_, RTMGRP_IPV6_IFADDR, are_settled, matches, deadline)) {
+  if (!Await(socket_, are_settled, {RTMGRP_IPV6_IFADDR, matches}, deadline)) {
     throw Error(Code::kTryAgain,
                 Format("address {} of '{}' did not become usable", *tentative, link.name),
                 "duplicate address detection has not come to an end in time");

@@ -84,6 +84,15 @@ void RequireFreeMac(state::Host& host, const config::Config& config, const state
   }
 }
 
+// All that is known before it has an address.
+state::Record IntentOf(Session& session) {
+  state::Record intent =
+      state::IntentOf(session.request, session.type, session.config, session.container.id);
+  intent.created = static_cast<std::uint64_t>(::time(nullptr));
+  intent.link.adopted = link::IsAdopted(session.host, intent.link.bridge);
+  return rules::Judged(std::move(intent), session.host.policy.Program());
+}
+
 // Shared by every attachment on this node, so never undone.
 void EnsureBridge(state::Host& host, const state::Record& record) {
   attachment::Reconcile(
@@ -107,12 +116,8 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
 
   // The record is on disk before anything new is made, so that a crash from here on can be cleaned
   // up.
-  state::Record intent = state::IntentOf(request, type, config, container.id);
-  intent.created = static_cast<std::uint64_t>(::time(nullptr));
-  intent.link.adopted = link::IsAdopted(host, intent.link.bridge);
-  intent = rules::Judged(std::move(intent), host.policy.Program());
   attachment::Acquired acquired =
-      attachment::AcquireAddresses(host, request, config, std::move(intent), earlier);
+      attachment::AcquireAddresses(host, request, config, IntentOf(session), earlier);
   const state::Record& record = acquired.record;
   attachment::UndoAcquired(host, record, undo);
   RequireFreeMac(host, config, record);

@@ -79,7 +79,7 @@ class Maker {
   Maker(Direction direction, std::string_view nomad_namespace, const ListNames& lists)
       : direction_(direction), nomad_namespace_(nomad_namespace), lists_(lists) {}
 
-  std::vector<Chain> Make(const std::vector<Policy>& selected) const {
+  [[nodiscard]] std::vector<Chain> Make(const std::vector<Policy>& selected) const {
     const PolicyList enforced = Consider(selected, direction_, false);
     const PolicyList all = Consider(selected, direction_, true);
     std::vector<Step> steps;
@@ -209,7 +209,7 @@ class Maker {
 
   // What would be refused if audited policies were enforced; what enforced ones allow is counted
   // where they do.
-  std::vector<Step> Trial(const PolicyList& closed) const {
+  [[nodiscard]] std::vector<Step> Trial(const PolicyList& closed) const {
     std::vector<Step> steps;
     if (std::ranges::none_of(closed, IsAudited)) {
       return steps;

@@ -194,6 +194,61 @@ std::string NameInSteps(const std::string& name, std::string_view prefixes) {
   return name.find('/') == std::string::npos ? Cat(name, '-', hash) : hash;
 }
 
+Policy ReadPolicy(std::string_view rest) {
+  Policy read;
+  read.name = TakeField(rest);
+  read.direction = TakeField(rest) == "to" ? Direction::kTo : Direction::kFrom;
+  read.selector = TakeSelector(rest, kField);
+  read.only = TakeFlag(rest);
+  read.mode = TakeFlag(rest) ? Mode::kAudit : Mode::kEnforce;
+  read.refusal = TakeFlag(rest) ? Refusal::kDrop : Refusal::kReject;
+  read.is_closed = TakeFlag(rest);
+  return read;
+}
+
+// What is taken of the lines of a judged part, one after the other.
+struct Selection {
+  explicit Selection(const cni::Workload* asked_for) : workload(asked_for) {}
+
+  void Read(std::string_view line) {
+    const std::string_view kind = TakeField(line);
+    if (kind == "allow" || kind == "deny") {
+      ReadEntryOf(kind, line);
+    } else if (kind == "policy") {
+      Policy read = ReadPolicy(line);
+      is_wanted = IsAskedFor(read.selector);
+      if (is_wanted) {
+        selected.policies.push_back(std::move(read));
+      }
+    } else if (kind == "peer") {
+      if (Selector peer = TakeSelector(line, kField); IsAskedFor(peer)) {
+        selected.peers.push_back(std::move(peer));
+      }
+    } else if (kind == "list") {
+      const std::string_view name = TakeField(line);
+      selected.lists.emplace(name, line);
+    } else if (kind == "same-namespace") {
+      selected.has_same_namespace = true;
+    }
+  }
+
+  // Of the policy that was read last.
+  void ReadEntryOf(std::string_view kind, std::string_view fields) {
+    if (is_wanted) {
+      Policy& policy = selected.policies.back();
+      (kind == "allow" ? policy.allow : policy.deny).push_back(ReadEntry(fields));
+    }
+  }
+
+  [[nodiscard]] bool IsAskedFor(const Selector& selector) const {
+    return workload == nullptr || Selects(selector, *workload);
+  }
+
+  const cni::Workload* workload;
+  Selected selected;
+  bool is_wanted = false;  // the policy that was read last
+};
+
 }  // namespace
 
 std::string HashText(std::string_view judged) {
@@ -253,41 +308,11 @@ Parts Split(std::string_view text) {
 }
 
 Selected Select(std::string_view judged, const cni::Workload* workload) {
-  const auto is_asked_for = [&](const Selector& selector) {
-    return workload == nullptr || Selects(selector, *workload);
-  };
-  Selected selected;
-  Policy* policy = nullptr;  // whose entries follow; nullptr: not asked for
+  Selection selection(workload);
   while (!judged.empty()) {
-    std::string_view rest = TakeUntil('\n', judged);
-    const std::string_view kind = TakeField(rest);
-    if (kind == "allow" || kind == "deny") {
-      if (policy != nullptr) {
-        (kind == "allow" ? policy->allow : policy->deny).push_back(ReadEntry(rest));
-      }
-    } else if (kind == "policy") {
-      Policy read;
-      read.name = TakeField(rest);
-      read.direction = TakeField(rest) == "to" ? Direction::kTo : Direction::kFrom;
-      read.selector = TakeSelector(rest, kField);
-      read.only = TakeFlag(rest);
-      read.mode = TakeFlag(rest) ? Mode::kAudit : Mode::kEnforce;
-      read.refusal = TakeFlag(rest) ? Refusal::kDrop : Refusal::kReject;
-      read.is_closed = TakeFlag(rest);
-      const bool is_wanted = is_asked_for(read.selector);
-      policy = is_wanted ? &selected.policies.emplace_back(std::move(read)) : nullptr;
-    } else if (kind == "peer") {
-      if (Selector peer = TakeSelector(rest, kField); is_asked_for(peer)) {
-        selected.peers.push_back(std::move(peer));
-      }
-    } else if (kind == "list") {
-      const std::string_view name = TakeField(rest);
-      selected.lists.emplace(name, rest);
-    } else if (kind == "same-namespace") {
-      selected.has_same_namespace = true;
-    }
+    selection.Read(TakeUntil('\n', judged));
   }
-  return selected;
+  return std::move(selection.selected);
 }
 
 std::map<std::string, std::vector<Cidr>> ReadLists(std::string_view lists) {

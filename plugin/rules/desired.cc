@@ -17,7 +17,7 @@ DesiredState::DesiredState(state::Host& host, std::set<std::string> kept_owners)
     if (!record) {
       continue;
     }
-    *record = Judged(*std::move(record), host.policy.Program());
+    *record = Judged(*record, host.policy.Program());
     const std::string owner = state::HostVethName(id);
     // A stale one keeps its elements until it is collected: to know it from one that is just being
     // added takes its lock.
