@@ -15,6 +15,25 @@ namespace {
 
 using Facts = std::vector<std::string>;
 
+// Both ends go at once, by a child of the command, while we look at one after the other.
+const Facts kNoLink =
+    {"-veth", "-veth in bridge", "-veth up", "-eth0", "-eth0 up", "-address", "-route"};
+
+// `changes` with those that are one to the kernel in the order of kNoLink.
+Facts WithLinkInOneStep(Facts changes) {
+  const auto place = [](const std::string& fact) { return std::ranges::find(kNoLink, fact); };
+  const auto is_of_link = [&](const std::string& fact) { return place(fact) != kNoLink.end(); };
+  for (auto begin = changes.begin(); begin != changes.end();) {
+    begin = std::find_if(begin, changes.end(), is_of_link);
+    const auto end = std::find_if_not(begin, changes.end(), is_of_link);
+    std::sort(begin, end, [&](const std::string& one, const std::string& other) {
+      return place(one) < place(other);
+    });
+    begin = end;
+  }
+  return changes;
+}
+
 class Order : public CliWorld {
  protected:
   static constexpr const char* kPrinted = "/run/printed";
@@ -66,7 +85,7 @@ class Order : public CliWorld {
     };
     static_cast<void>(RunObserved(std::move(command), compare));
     compare();
-    return changes;
+    return WithLinkInOneStep(std::move(changes));
   }
 
   Facts ObserveAdd() { return Observe(PluginCommand("ADD", config_.dump())); }
@@ -101,9 +120,6 @@ class Order : public CliWorld {
     const auto contains = [](const std::string& text, std::string_view part) {
       return text.find(part) != text.npos;
     };
-    // Before the host's end: a child of DEL deletes both while we look.
-    const std::string inside = LinkOn(container(), "eth0").dump();
-    const std::string routes = container().Must(Words("ip route"));
     const std::string record = FindFile(RecordOf("alloc-1")).value_or("");
     for (const char* const phase : {"making", "live", "leaving"}) {
       add(phase, contains(record, Cat('"', phase, '"')));
@@ -125,10 +141,11 @@ class Order : public CliWorld {
         add("veth up", is_up);
       }
     }
+    const std::string inside = LinkOn(container(), "eth0").dump();
     add("eth0", inside != "null");
     add("eth0 up", contains(inside, "\"UP\""));
     add("address", contains(inside, "\"172.26."));
-    add("route", contains(routes, "default"));
+    add("route", contains(container().Must(Words("ip route")), "default"));
     const std::string rules = host().Must(Words("nft list ruleset"));
     add("table", contains(rules, "localhost_guard"));
     add("rules", contains(rules, "8080"));
@@ -149,8 +166,6 @@ const Facts kLink =
 // In force, and only then live.
 const Facts kPublish = {"+rules", "-making", "+live"};
 const Facts kLeaving = {"-live", "+leaving"};
-const Facts kNoLink =
-    {"-veth", "-veth in bridge", "-veth up", "-eth0", "-eth0 up", "-address", "-route"};
 const Facts kLocalhost = {"+tc filter", "+route_localnet"};
 const Facts kFlow = {"-stale flow"};
 
