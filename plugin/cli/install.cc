@@ -4,17 +4,16 @@
 //          and a link to "nomad-bridge" beside it, even if that is absent.
 // Atomic   Each name leads to the old or the new program at any moment (rename(2)); a running one
 //          is not disturbed.
-// Locks    none, which any user could hold who may read the directory: each install has temporary
-//          files of its own, and removes those that others left. One that was still at work then
-//          fails without having changed the name.
+// Locks    none, which any user could hold who may read the directory: each install has a directory
+//          of its own for what it prepares, and removes those that others left. One that was still
+//          at work then fails without having changed the name.
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,12 +21,15 @@
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/undo.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/cni/plugin_type.h"
 
 namespace nomad_bridge::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Identifies our programs, also those of other versions; must never change.
 constexpr std::string_view kMark =
@@ -46,127 +48,67 @@ enum class Occupant {
   kDirectory,
 };
 
+// One of the names, and what is there.
+struct Place {
+  std::string name;
+  std::string path;
+  Occupant occupant;
+};
+
 void Require(bool is_done, const std::string& what) {
   if (!is_done) {
     throw ErrnoError(Code::kIo, what);
   }
 }
 
-// Not the process id, which is another process's in another namespace.
-std::uint64_t Random() {
-  std::uint64_t value = 0;
-  Require(::getrandom(&value, sizeof value, 0) == sizeof value, "cannot get a random number");
-  return value;
+// What is at `path` itself, not where a link leads to. `self`: the program, which may be there.
+Occupant Find(const std::string& path, bool is_program, const std::string& self) {
+  const std::optional<struct stat> status = FindStatus(path);
+  if (!status) {
+    return Occupant::kNone;
+  }
+  if (S_ISDIR(status->st_mode)) {
+    return Occupant::kDirectory;
+  }
+  std::error_code none;
+  if (!is_program && fs::read_symlink(path, none) == kProgram) {
+    return Occupant::kSame;
+  }
+  // What has no size, such as a pipe or a link that leads nowhere, has the greatest number there.
+  const bool is_readable = fs::file_size(path, none) <= kMaxProgramBytes;
+  const std::string program =
+      is_readable ? FindFile(path, kMaxProgramBytes).value_or("") : std::string();
+  if (is_program && status->st_mode == (S_IFREG | kProgramMode) && program == self) {
+    return Occupant::kSame;
+  }
+  return program.find(kMark) != program.npos ? Occupant::kOurs : Occupant::kForeign;
 }
 
-class PluginDirectory {
- public:
-  // Has to exist and be writable.
-  explicit PluginDirectory(const std::string& path)
-      : path_(path), temporary_(Path(Cat(kTemporary, '.', Hex(Random(), 16)))) {
-    const UniqueFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    Require(directory.get() >= 0, Format("cannot open the directory '{}'", path));
-    Require(::faccessat(directory.get(), ".", W_OK | X_OK, AT_EACCESS) == 0,
-            Format("cannot write into the directory '{}'", path));
-    for (const std::string& name : Entries(path)) {
-      if (name.starts_with(kTemporary)) {
-        EnsureFileGone(Path(name));  // of an install that was killed
-      }
-    }
+// The program comes first, so that no link ever leads nowhere. `advice`: what to do if `directory`
+// is missing.
+std::vector<Place> FindPlaces(const std::string& directory,
+                              const std::string& self,
+                              const std::string& advice) {
+  if (std::error_code none; !fs::is_directory(directory, none)) {
+    throw Error(Code::kIo, Format("there is no directory '{}'", directory), advice);
   }
-
-  [[nodiscard]] std::string Path(std::string_view name) const { return Cat(path_, '/', name); }
-
-  // What is at `name` itself, not where a link leads to. `self`: the program, which `name` may be.
-  [[nodiscard]] Occupant Find(const std::string& name, const std::string& self) const {
-    const std::string path = Path(name);
-    const std::optional<struct stat> status = FindStatus(path);
-    if (!status) {
-      return Occupant::kNone;
-    }
-    if (S_ISDIR(status->st_mode)) {
-      return Occupant::kDirectory;
-    }
-    std::error_code no_link;
-    const bool is_program = name == kProgram;
-    if (!is_program && std::filesystem::read_symlink(path, no_link) == kProgram) {
-      return Occupant::kSame;
-    }
-    struct stat target {};
-    const bool is_file = ::stat(path.c_str(), &target) == 0 && S_ISREG(target.st_mode) &&
-                         target.st_size <= static_cast<off_t>(kMaxProgramBytes);
-    const std::string program =
-        is_file ? FindFile(path, kMaxProgramBytes).value_or("") : std::string();
-    if (is_program && status->st_mode == (S_IFREG | kProgramMode) && program == self) {
-      return Occupant::kSame;
-    }
-    return program.find(kMark) != program.npos ? Occupant::kOurs : Occupant::kForeign;
+  std::vector<Place> places;
+  for (const std::string& name : cni::PluginTypeNames()) {
+    const std::string path = Cat(directory, '/', name);
+    places.push_back({name, path, Find(path, name == kProgram, self)});
   }
+  return places;
+}
 
-  // Gives what is there a second name. link(2) never overwrites, so what was kept earlier stays.
-  [[nodiscard]] std::string Keep(const std::string& name) const {
-    for (int number = 1;; ++number) {
-      std::string kept = Cat(name, kKeptAs, number == 1 ? "" : Cat('.', number));
-      if (::link(Path(name).c_str(), Path(kept).c_str()) == 0) {
-        return kept;
-      }
-      Require(errno == EEXIST, Format("cannot keep '{}' as '{}'", Path(name), kept));
-    }
-  }
-
-  // The program, or a link to it, as the temporary file.
-  void Write(bool is_program, const std::string& self) const {
-    if (!is_program) {
-      return Require(::symlink(kProgram.data(), temporary_.c_str()) == 0,
-                     Format("cannot create the link '{}'", temporary_));
-    }
-    const UniqueFd fd(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    Require(fd.get() >= 0, Format("cannot create '{}'", temporary_));
-    WriteAll(fd.get(), self, temporary_);
-    // Synced before it gets its name: after a power failure half a plugin is worse than none.
-    Require(::fchmod(fd.get(), kProgramMode) == 0 && ::fsync(fd.get()) == 0,
-            Format("cannot write '{}'", temporary_));
-  }
-
-  // Returns how, for people.
-  [[nodiscard]] std::string Install(const std::string& name,
-                                    Occupant occupant,
-                                    const std::string& self) const {
-    std::string how = occupant == Occupant::kOurs ? ", in place of an older one" : "";
-    try {
-      Write(name == kProgram, self);
-      if (occupant == Occupant::kForeign) {
-        how = Cat(", what was there is kept as ", Keep(name));
-      }
-      Require(::rename(temporary_.c_str(), Path(name).c_str()) == 0,
-              Format("cannot replace '{}'", Path(name)));
-    } catch (const Error&) {
-      EnsureFileGone(temporary_);
-      throw;
-    }
-    return how;
-  }
-
- private:
-  std::string path_;
-  std::string temporary_;
-};
-
-// What is where each of `names` goes. All that is in the way is named at once, before anything is
-// changed.
-std::vector<Occupant> FindOccupants(const PluginDirectory& directory,
-                                    const std::vector<std::string>& names,
-                                    const std::string& self,
-                                    bool may_replace) {
+// All that is in the way is named at once, before anything is changed.
+void RequireReplaceable(const std::vector<Place>& places, bool may_replace) {
   std::string foreign;
-  std::vector<Occupant> occupants;
-  for (const std::string& name : names) {
-    occupants.push_back(directory.Find(name, self));
-    if (occupants.back() == Occupant::kDirectory) {
-      throw Error(Code::kConflict, Format("'{}' is a directory", directory.Path(name)));
+  for (const Place& place : places) {
+    if (place.occupant == Occupant::kDirectory) {
+      throw Error(Code::kConflict, Format("'{}' is a directory", place.path));
     }
-    if (occupants.back() == Occupant::kForeign) {
-      foreign += Cat(foreign.empty() ? "" : ", ", Quoted(directory.Path(name)));
+    if (place.occupant == Occupant::kForeign) {
+      foreign += Cat(foreign.empty() ? "" : ", ", Quoted(place.path));
     }
   }
   if (!foreign.empty() && !may_replace) {
@@ -174,7 +116,66 @@ std::vector<Occupant> FindOccupants(const PluginDirectory& directory,
                 Cat("nothing was changed, as this is not ours: ", foreign),
                 Cat("with --replace it is kept beside as <name>", kKeptAs));
   }
-  return occupants;
+}
+
+// What installs prepared that were killed.
+void RemoveLeftovers(const std::string& directory) {
+  for (const std::string& name : Entries(directory)) {
+    if (std::error_code ignored; name.starts_with(kTemporary)) {
+      fs::remove_all(Cat(directory, '/', name), ignored);
+    }
+  }
+}
+
+// Gives what is there a second name, which it returns. link(2) never overwrites, so what was kept
+// earlier stays.
+std::string Keep(const Place& place) {
+  for (int number = 1;; ++number) {
+    const std::string suffix = Cat(kKeptAs, number == 1 ? "" : Cat('.', number));
+    if (::link(place.path.c_str(), (place.path + suffix).c_str()) == 0) {
+      return place.name + suffix;
+    }
+    Require(errno == EEXIST, Format("cannot keep '{}' as '{}{}'", place.path, place.path, suffix));
+  }
+}
+
+void WriteProgram(const std::string& path, const std::string& self) {
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  Require(fd.get() >= 0, Format("cannot create '{}'", path));
+  WriteAll(fd.get(), self, path);
+  // Synced before it gets its name: after a power failure half a plugin is worse than none.
+  Require(::fchmod(fd.get(), kProgramMode) == 0 && ::fsync(fd.get()) == 0,
+          Format("cannot write '{}'", path));
+}
+
+// A new directory beside the plugins, in which they are made before they get their names.
+std::string CreateStaging(const std::string& directory) {
+  RemoveLeftovers(directory);
+  std::string path = Cat(directory, '/', kTemporary, ".XXXXXX");
+  Require(::mkdtemp(path.data()) != nullptr,
+          Format("cannot write into the directory '{}'", directory));
+  return path;
+}
+
+// Returns how, for people.
+std::string Install(const Place& place, const std::string& staging, const std::string& self) {
+  if (place.occupant == Occupant::kSame) {
+    return ", as before";
+  }
+  const std::string made = Cat(staging, '/', place.name);
+  if (place.name == kProgram) {
+    WriteProgram(made, self);
+  } else {
+    Require(::symlink(kProgram.data(), made.c_str()) == 0,
+            Format("cannot create the link '{}'", made));
+  }
+  const std::string how = place.occupant == Occupant::kForeign
+                              ? Cat(", what was there is kept as ", Keep(place))
+                          : place.occupant == Occupant::kOurs ? ", in place of an older one"
+                                                              : "";
+  Require(::rename(made.c_str(), place.path.c_str()) == 0,
+          Format("cannot replace '{}'", place.path));
+  return how;
 }
 
 int RunInstall(const Arguments& arguments) {
@@ -182,70 +183,61 @@ int RunInstall(const Arguments& arguments) {
   if (!self) {
     throw Error(Code::kIo, "cannot read this program", "is /proc mounted?");
   }
-  const std::string& path = arguments.operands.front();
+  const std::string& directory = arguments.operands.front();
   if (arguments.Has("p")) {
-    EnsureDirectory(path);
-  } else if (!FindStatus(path)) {
-    throw Error(Code::kIo, Format("there is no directory '{}'", path), "with -p it is made");
+    EnsureDirectory(directory);
   }
-  const PluginDirectory directory(path);
-  // The program comes first among them, so that no link ever leads nowhere.
-  const std::vector<std::string> names = cni::PluginTypeNames();
-  const std::vector<Occupant> occupants =
-      FindOccupants(directory, names, *self, arguments.Has("replace"));
-  for (std::size_t i = 0; i < names.size(); ++i) {
+  const std::vector<Place> places = FindPlaces(directory, *self, "with -p it is made");
+  RequireReplaceable(places, arguments.Has("replace"));
+  const std::string staging = CreateStaging(directory);
+  Undo undo;
+  undo.Then("remove what was prepared", [&] { fs::remove_all(staging); });
+  for (const Place& place : places) {
     Print(Format("{}: {}{}\n",
-                 directory.Path(names[i]),
-                 names[i] == kProgram ? "this program" : Cat("link to ", kProgram),
-                 occupants[i] == Occupant::kSame
-                     ? ", as before"
-                     : directory.Install(names[i], occupants[i], *self)));
+                 place.path,
+                 place.name == kProgram ? "this program" : Cat("link to ", kProgram),
+                 Install(place, staging, *self)));
   }
   return kYes;
 }
 
 // Whether a package of Debian's brought `path`, and will take it away.
 bool IsOfPackage(const std::string& path) {
-  constexpr std::string_view kDirectory = "/var/lib/dpkg/info";
   std::error_code error;
-  const std::string file = std::filesystem::canonical(path, error);
-  const std::string list = Cat(kDirectory, '/', kProgram, ".list");
-  return Cat('\n', FindFile(list).value_or("")).find(Cat('\n', file, '\n')) != std::string::npos;
+  const std::string file = fs::canonical(path, error);
+  const std::string list = FindFile("/var/lib/dpkg/info/nomad-bridge.list").value_or("");
+  return Cat('\n', list).find(Cat('\n', file, '\n')) != std::string::npos;
 }
 
-void RemoveOurs(const PluginDirectory& directory, const std::string& name) {
-  const std::string path = directory.Path(name);
-  const Occupant occupant = directory.Find(name, "");
-  if (name == kProgram && IsOfPackage(path)) {
-    return Print(
-        Format("{}: of the package {}, left; 'apt remove {}' removes it\n", path, name, name));
+// Returns what became of it, for people.
+std::string RemoveOurs(const Place& place) {
+  if (place.name == kProgram && IsOfPackage(place.path)) {
+    return "of the package nomad-bridge, left; 'apt remove nomad-bridge' removes it";
   }
-  const bool is_ours = occupant == Occupant::kSame || occupant == Occupant::kOurs;
-  if (is_ours) {
-    EnsureFileGone(path);
+  if (place.occupant == Occupant::kForeign || place.occupant == Occupant::kDirectory) {
+    return "not ours, left";
   }
-  if (occupant != Occupant::kNone) {
-    Print(Cat(path, is_ours ? ": removed\n" : ": not ours, left\n"));
-  }
+  EnsureFileGone(place.path);
+  return "removed";
 }
 
 // What was kept is not put back: what the next allocation runs as `bridge` is the operator's
 // decision.
 int RunUninstall(const Arguments& arguments) {
-  const PluginDirectory directory(arguments.operands.front());
-  std::vector<std::string> names = cni::PluginTypeNames();
-  std::ranges::reverse(names);  // links before what they lead to
-  if (arguments.Has("links")) {
-    std::erase(names, kProgram);
+  const std::string& directory = arguments.operands.front();
+  std::vector<Place> places = FindPlaces(directory, "", "");
+  RemoveLeftovers(directory);
+  std::ranges::reverse(places);  // links before what they lead to
+  for (const Place& place : places) {
+    if (place.occupant != Occupant::kNone && (place.name != kProgram || !arguments.Has("links"))) {
+      Print(Format("{}: {}\n", place.path, RemoveOurs(place)));
+    }
   }
-  for (const std::string& name : names) {
-    RemoveOurs(directory, name);
-  }
-  std::vector<std::string> entries = Entries(arguments.operands.front());
+  std::vector<std::string> entries = Entries(directory);
   std::ranges::sort(entries);
   for (const std::string& name : entries) {
     if (const std::size_t at = name.find(kKeptAs); at != std::string::npos) {
-      Print(Format("{}: left; 'mv' makes it {} again\n", directory.Path(name), name.substr(0, at)));
+      Print(Format("{}/{}: left; 'mv' makes it {} again\n", directory, name, name.substr(0, at)));
     }
   }
   return kYes;
