@@ -32,16 +32,18 @@ struct Mismatch {
     kElement,      // of an attachment or a bridge
     kLeftOver,     // what nothing explains: stale attachments, leases and elements without an owner
     kOtherFirewall,  // a zone of firewalld
+    kPolicy,         // whether policies see what passes a bridge
   };
 
   Area area = Area::kBridge;
   std::string owner;  // the bridge or container whose it is; empty: the node's
   std::string text;   // "bridge 'nomad' is down"
   bool repairable = true;
+  std::string fix = {};  // what to type, if it is not repairable
 };
 
 // As programs read them, in the enumerators' order.
-constexpr std::array<std::string_view, 11> kAreaNames = {"bridge",
+constexpr std::array<std::string_view, 12> kAreaNames = {"bridge",
                                                          "forwarding",
                                                          "localhost",
                                                          "port",
@@ -51,7 +53,8 @@ constexpr std::array<std::string_view, 11> kAreaNames = {"bridge",
                                                          "staticRules",
                                                          "element",
                                                          "leftOver",
-                                                         "otherFirewall"};
+                                                         "otherFirewall",
+                                                         "policy"};
 
 [[nodiscard]] constexpr std::string_view Text(Mismatch::Area area) {
   return kAreaNames.at(static_cast<std::size_t>(area));

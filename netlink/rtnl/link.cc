@@ -71,13 +71,14 @@ ifinfomsg HeadOfChange(int index, const LinkChange& change) {
 }
 
 // Returns what it is, for the error.
-std::string PutNfCall(netlink::Message& message, bool is_on) {
+std::string PutNfCall(netlink::Message& message, const NfCall& nf_call) {
   const netlink::Nest info(message, IFLA_LINKINFO);
   message.PutText(IFLA_INFO_KIND, "bridge");
   const netlink::Nest data(message, IFLA_INFO_DATA);
-  message.PutU8(IFLA_BR_NF_CALL_IPTABLES, is_on ? 1 : 0);
-  message.PutU8(IFLA_BR_NF_CALL_IP6TABLES, is_on ? 1 : 0);
-  return Cat("nf_call_iptables and nf_call_ip6tables ", OnOff(is_on));
+  message.PutU8(IFLA_BR_NF_CALL_IPTABLES, nf_call.ipv4 ? 1 : 0);
+  message.PutU8(IFLA_BR_NF_CALL_IP6TABLES, nf_call.ipv6 ? 1 : 0);
+  return Format(
+      "nf_call_iptables {} and nf_call_ip6tables {}", OnOff(nf_call.ipv4), OnOff(nf_call.ipv6));
 }
 
 }  // namespace

@@ -52,8 +52,8 @@ void ReadBridging(const netlink::Attributes& info, Link& link) {
   if (link.kind == "bridge") {
     const netlink::Attributes bridge = info.Inside(IFLA_INFO_DATA);
     link.vlan_filtering = IsSet(bridge, IFLA_BR_VLAN_FILTERING);
-    link.nf_call =
-        IsSet(bridge, IFLA_BR_NF_CALL_IPTABLES) && IsSet(bridge, IFLA_BR_NF_CALL_IP6TABLES);
+    link.nf_call = {.ipv4 = IsSet(bridge, IFLA_BR_NF_CALL_IPTABLES),
+                    .ipv6 = IsSet(bridge, IFLA_BR_NF_CALL_IP6TABLES)};
     link.has_id = HasMac(bridge.Bytes(IFLA_BR_BRIDGE_ID));
   }
   if (info.Text(IFLA_INFO_SLAVE_KIND) == "bridge") {

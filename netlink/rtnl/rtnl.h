@@ -65,6 +65,15 @@ struct LinkCounters {
   bool operator==(const LinkCounters&) const = default;
 };
 
+// Whether what passes between a bridge's ports passes nf_tables' inet chains, whatever the node's
+// sysctls say: nf_call_iptables and nf_call_ip6tables.
+struct NfCall {
+  bool ipv4 = false;
+  bool ipv6 = false;
+
+  bool operator==(const NfCall&) const = default;
+};
+
 struct Link {
   int index = 0;
   std::string name;
@@ -79,7 +88,7 @@ struct Link {
   bool promiscuous = false;     // IFF_PROMISC was set on it
   int master = 0;               // index of the bridge it is a port of
   bool vlan_filtering = false;  // bridge
-  bool nf_call = false;         // bridge: nf_call_iptables and nf_call_ip6tables, both of it alone
+  NfCall nf_call;               // bridge
   bool has_id = false;          // bridge: its id holds a MAC, that of a port or one that was set
   PortFlags port;               // bridge port
   bool locked = false;          // bridge port: see LockPort()
@@ -102,9 +111,7 @@ struct LinkChange {
   std::optional<int> master;         // 0 takes it out of its bridge
   std::optional<std::string> alias;  // at most 255 bytes
   std::optional<PortFlags> port;     // the link must be a port already
-  // Of a bridge: whether what passes between its ports passes nf_tables' inet chains, for IPv4 and
-  // IPv6, whatever the node's sysctls say.
-  std::optional<bool> nf_call;
+  std::optional<NfCall> nf_call;     // of a bridge
 };
 
 // A port's membership in some VLANs, as the kernel lists it.

@@ -8,10 +8,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "plugin/link/bridge.h"
 #include "plugin/link/liveness.h"
 #include "plugin/policy/judge.h"
 #include "plugin/rules/converge.h"
+#include "plugin/rules/judged_bridges.h"
 #include "plugin/rules/policy_tables.h"
 
 namespace nomad_bridge::attachment {
@@ -52,8 +52,13 @@ void CheckBridges(state::Host& host, const std::vector<state::Record>& records) 
   for (const state::Record& record : records) {
     const bool is_judged = record.rules.policy.in || record.rules.policy.out;
     const std::string key = record.link.bridge + (is_judged ? "" : " ");
-    if (record.IsLive(cni::Part::kLink) && done.insert(key).second) {
-      link::CheckJudged(host, record, implied);
+    const std::optional<rtnl::Link> bridge =
+        record.IsLive(cni::Part::kLink) && done.insert(key).second
+            ? host.net.FindLink(record.link.bridge)
+            : std::nullopt;
+    if (bridge) {
+      rules::RequireJudgedBridge(host, *bridge, record);
+      rules::CheckJudgedBridge(host, *bridge, record, implied, rules::RulesLock::kHeld);
     }
   }
 }
@@ -75,13 +80,15 @@ void NoteJudgements(state::Host& host, const policy::Program& program) {
 
 void PutInForce(state::Host& host,
                 const policy::Program& program,
+                const std::string& directory,
                 const std::vector<state::Record>& judged) {
   const std::optional<std::string> former = state::PolicyFile::FindText();
-  host.policy.Write(program);
+  host.policy.Write(program, directory);
   try {
     CheckBridges(host, judged);
     Mismatches implied(Mode::kRepair);
     static_cast<void>(rules::Converge(host, {.is_whole = true}, implied));
+    rules::CheckFlagsGivenBack(host, implied, rules::RulesLock::kHeld);
   } catch (...) {
     host.policy.Restore(former);
     throw;
@@ -101,6 +108,7 @@ policy::End EndOf(const Ip& address,
 
 std::vector<ReachChange> ApplyPolicies(state::Host& host,
                                        const policy::Program& program,
+                                       const std::string& directory,
                                        Mode mode) {
   const FileLock one_at_a_time = host.records.LockRules();
   host.policy.Refresh();
@@ -115,10 +123,15 @@ std::vector<ReachChange> ApplyPolicies(state::Host& host,
     }
   }
   if (mode == Mode::kRepair) {
-    PutInForce(host, program, judged);
+    PutInForce(host, program, directory, judged);
     NoteJudgements(host, program);
   }
   return changes;
+}
+
+std::vector<Mismatch> FindUnseenTraffic(state::Host& host) {
+  return host.policy.Program().empty() ? std::vector<Mismatch>()
+                                       : rules::FindUnseenTraffic(host, LiveRecords(host));
 }
 
 std::size_t CutRefused(state::Host& host) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "base/mismatch.h"
@@ -18,15 +19,19 @@
 
 namespace nomad_bridge::attachment {
 
+// What the policies in force do not see, for people (rules/judged_bridges.h).
+[[nodiscard]] std::vector<Mismatch> FindUnseenTraffic(state::Host& host);
+
 // An attachment that other policies are about than before.
 struct ReachChange {
   state::Record before;  // as it was judged
   state::Record after;
 };
 
-// Returns whose reach changes; in mode kLook nothing does.
+// `directory`: where `program` is from. Returns whose reach changes; in mode kLook nothing does.
 std::vector<ReachChange> ApplyPolicies(state::Host& host,
                                        const policy::Program& program,
+                                       const std::string& directory,
                                        Mode mode);
 
 // Ends the connections from and to live attachments that the policies in force refuse: what is sent

@@ -17,7 +17,7 @@ namespace {
 
 std::string Describe(const rtnl::Link& link) {
   const auto digit = [](bool value) { return value ? '1' : '0'; };
-  return Format("{} {} {} {}{}{}{}{}{}\n",
+  return Format("{} {} {} {}{}{}{}{}{}{}{}\n",
                 link.name,
                 link.index,
                 link.master,
@@ -26,7 +26,9 @@ std::string Describe(const rtnl::Link& link) {
                 digit(link.port.hairpin),
                 digit(link.port.isolated),
                 digit(link.port.forwards_groups),
-                digit(link.locked));
+                digit(link.locked),
+                digit(link.nf_call.ipv4),
+                digit(link.nf_call.ipv6));
 }
 
 std::string DescribeSegment(state::Host& host, const rtnl::Link& link) {

@@ -20,6 +20,7 @@
 #include "plugin/rules/commit.h"
 #include "plugin/rules/converge.h"
 #include "plugin/rules/forward_hooks.h"
+#include "plugin/rules/judged_bridges.h"
 #include "plugin/rules/localhost.h"
 #include "plugin/state/events.h"
 #include "plugin/state/kernel_names.h"
@@ -120,7 +121,7 @@ class Reconciler {
   // and route_localnet is safe only where the rules are.
   void CheckOne(const state::Record& recorded) {
     const state::Record record = CheckRenewed(host_, recorded, mismatches_);
-    CheckSegment(record, mismatches_);
+    static_cast<void>(CheckSegment(record, mismatches_));
     CheckOwn(record, mismatches_);
     CheckRules(host_, record, mismatches_);
     rules::CheckLocalhost(host_, record, mismatches_);
@@ -171,6 +172,8 @@ class Reconciler {
                    [&] { rules::CheckLocalhost(host_, record, mismatches_); });
     }
     CheckOtherFirewalls();
+    outcome_.Try("what policies have turned on",
+                 [&] { rules::CheckFlagsGivenBack(host_, mismatches_); });
     NoteFingerprint();
   }
 
@@ -215,7 +218,7 @@ class Reconciler {
     const auto [segment, is_first] = segments_.try_emplace(SegmentKey(live), Segment{live});
     if (is_first) {
       segment->second.is_usable = outcome_.Try(Format("network '{}'", id.network), [&] {
-        CheckSegment(live, mismatches_);
+        static_cast<void>(CheckSegment(live, mismatches_));
         CheckAdopted(live);
       });
     }
@@ -243,21 +246,28 @@ class Reconciler {
   // made.
   void CheckNewSegment(const state::Record& record) {
     Mismatches found(mismatches_.mode());
-    CheckSegment(record, found);
+    const std::optional<rtnl::Link> bridge = CheckSegment(record, found);
     if (!found.empty() && link::IsInUse(host_, record.link.gateway_ifname)) {
       mismatches_.AddAll(std::move(found));
     }
+    if (bridge) {
+      rules::RequireJudgedBridge(host_, *bridge, record);
+    }
   }
 
-  // Bridge, gateway addresses, forwarding.
-  void CheckSegment(const state::Record& record, Mismatches& mismatches) {
+  // Bridge, gateway addresses, forwarding, and what policies see. Returns the bridge.
+  std::optional<rtnl::Link> CheckSegment(const state::Record& record, Mismatches& mismatches) {
     if (!record.IsLive(cni::Part::kLink)) {
-      return;
+      return std::nullopt;
     }
-    const std::optional<rtnl::Link> bridge = link::CheckBridge(host_, record, mismatches);
+    std::optional<rtnl::Link> bridge = link::CheckBridge(host_, record, mismatches);
+    if (bridge) {
+      rules::CheckJudgedBridge(host_, *bridge, record, mismatches);
+    }
     if (bridge && mismatches.is_repairing()) {
       CheckNewBridge(*bridge, mismatches);
     }
+    return bridge;
   }
 
   // Its operator may have made a bridge of ours the way to his LAN since: strangers are on it then,

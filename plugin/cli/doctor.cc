@@ -106,7 +106,8 @@ int RunDoctor(const Arguments& arguments) {
 
 std::vector<Check> AllChecks() {
   std::vector<Check> checks;
-  for (const std::span<const Check>& table : {kKernelChecks, kNetworkChecks, kNodeChecks}) {
+  for (const std::span<const Check>& table :
+       {kKernelChecks, kNetworkChecks, kPolicyChecks, kNodeChecks}) {
     checks.insert(checks.end(), table.begin(), table.end());
   }
   return checks;
@@ -218,8 +219,8 @@ void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
     if (mismatch.repairable) {
       const bool is_left_over = mismatch.area == Mismatch::Area::kLeftOver;
       (is_left_over ? left_over : repairable).push_back(mismatch.text);
-    } else {  // the container's own interface is lost
-      Fail(mismatch.text, Cat("nomad alloc stop ", ShellWord(mismatch.owner)));
+    } else {
+      Fail(mismatch.text, mismatch.fix);
     }
   }
   AddAll(Verdict::kFail, repairable, "nomad-bridge reconcile");

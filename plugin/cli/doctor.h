@@ -110,6 +110,7 @@ constexpr const char* kGcFix = "nomad-bridge gc";
 // in docs/troubleshooting.md.
 extern const std::span<const Check> kKernelChecks;
 extern const std::span<const Check> kNetworkChecks;
+extern const std::span<const Check> kPolicyChecks;
 extern const std::span<const Check> kNodeChecks;
 
 template <Mismatch::Area... kAreas>

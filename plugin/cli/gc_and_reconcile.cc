@@ -44,7 +44,9 @@ std::vector<std::string> FailuresOf(const attachment::Outcome& outcome) {
   std::vector<std::string> failures = outcome.failed;
   for (const Mismatch& mismatch : outcome.mismatches.left()) {
     if (outcome.mismatches.is_repairing() && !mismatch.repairable) {
-      failures.push_back(Format("container '{}': {}", mismatch.owner, mismatch.text));
+      failures.push_back(mismatch.area == Mismatch::Area::kPolicy
+                             ? Format("{}: {}", mismatch.text, mismatch.fix)
+                             : Format("container '{}': {}", mismatch.owner, mismatch.text));
     }
   }
   return failures;

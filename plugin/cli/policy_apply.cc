@@ -1,5 +1,6 @@
 // policy apply: the policies of the files put in force.
 #include <array>
+#include <filesystem>
 
 #include <unistd.h>
 
@@ -18,8 +19,14 @@ namespace {
 constexpr std::array kApplyFlags = {kDryRunFlag,
                                     Flag{"cut", nullptr, "ends connections that are refused now"},
                                     kJsonFlag};
+
+// Absolute: it is compared with what is in force later, from elsewhere.
 std::string DirectoryOf(const Arguments& arguments) {
-  return arguments.operands.empty() ? policy::kPolicyDirectory : arguments.operands.front();
+  const std::string directory = std::filesystem::absolute(
+      arguments.operands.empty() ? policy::kPolicyDirectory : arguments.operands.front());
+  return directory.find('\n') == directory.npos
+             ? directory
+             : throw UsageError("the name of a directory of policies has no line end");
 }
 
 cni::Workload WorkloadOf(const state::Record& record) {
@@ -117,8 +124,8 @@ int RunApply(const Arguments& arguments) {
     LogLine("there are no policies: '{}' does not exist", directory);
     applied.is_dry = true;
   }
-  applied.changes =
-      attachment::ApplyPolicies(host, program, applied.is_dry ? Mode::kLook : Mode::kRepair);
+  applied.changes = attachment::ApplyPolicies(
+      host, program, directory, applied.is_dry ? Mode::kLook : Mode::kRepair);
   if (arguments.Has("cut") && !applied.is_dry) {
     applied.cut = attachment::CutRefused(host);
   }
@@ -130,6 +137,7 @@ int RunApply(const Arguments& arguments) {
     Print(ReachTable(applied));
   }
   WriteBestEffort(STDERR_FILENO, Summary(applied));
+  RemarkOnUnseen(host);
   return kYes;
 }
 

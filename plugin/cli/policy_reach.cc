@@ -1,7 +1,10 @@
 #include "plugin/cli/policy_reach.h"
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "plugin/attachment/apply_policies.h"
+#include "plugin/policy/program.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -29,6 +32,27 @@ policy::Policies ReadRemarking(const std::string& directory) {
     LogLine("{}", remark);
   }
   return policies;
+}
+
+void RemarkOnUnseen(state::Host& host) {
+  for (const Mismatch& mismatch : attachment::FindUnseenTraffic(host)) {
+    LogLine("{}: {}", mismatch.text, mismatch.repairable ? "nomad-bridge reconcile" : mismatch.fix);
+  }
+}
+
+FilesNow CompareFiles(state::Host& host) {
+  FilesNow now = {.directory = host.policy.Directory()};
+  if (now.directory.empty()) {
+    now.directory = policy::kPolicyDirectory;
+  }
+  try {
+    std::vector<std::string> remarks;
+    const policy::Program program(policy::ReadPolicies(now.directory, remarks));
+    now.differ = program.Revision() != host.policy.Program().Revision();
+  } catch (const Error& error) {
+    now.error = error.what();
+  }
+  return now;
 }
 
 Reach ReachOf(const policy::Policies& policies, const cni::Workload& workload) {

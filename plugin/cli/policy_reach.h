@@ -5,6 +5,7 @@
 
 #include "plugin/cni/labels.h"
 #include "plugin/policy/policy.h"
+#include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
 
@@ -16,6 +17,17 @@ struct Reach {
 
 // Those of a directory; remarks are on stderr.
 [[nodiscard]] policy::Policies ReadRemarking(const std::string& directory);
+
+// What the policies in force do not see, and what to type against it, on stderr.
+void RemarkOnUnseen(state::Host& host);
+
+// The files that were applied last, or those of /etc if none were, as they are now.
+struct FilesNow {
+  std::string directory;
+  bool differ = false;  // from what is in force
+  std::string error;    // why they cannot be read
+};
+[[nodiscard]] FilesNow CompareFiles(state::Host& host);
 
 [[nodiscard]] Reach ReachOf(const policy::Policies& policies, const cni::Workload& workload);
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "firewall/table.h"
+#include "plugin/attachment/apply_policies.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/named_attachments.h"
@@ -80,23 +81,15 @@ std::string SinceOf(const RuleCounts& rule) {
   return since.starts_with(kWord) ? since.substr(kWord.size()) : since;
 }
 
-// Whether the files say something else than what is in force; nullopt if they cannot be read.
-std::optional<bool> IsStale(state::Host& host) {
-  try {
-    std::vector<std::string> remarks;
-    const policy::Program program(policy::ReadPolicies(policy::kPolicyDirectory, remarks));
-    return program.Revision() != host.policy.Program().Revision();
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
-void RemarkOnFiles(const std::optional<bool>& is_stale) {
-  if (!is_stale) {
-    LogLine("the files in {} have errors: nomad-bridge policy check", policy::kPolicyDirectory);
-  } else if (*is_stale) {
-    LogLine("the files in {} differ from what is in force: nomad-bridge policy apply",
-            policy::kPolicyDirectory);
+void RemarkOnFiles(const FilesNow& now) {
+  if (!now.error.empty()) {
+    LogLine("the files in {} have errors: nomad-bridge policy check {}",
+            now.directory,
+            ShellWord(now.directory));
+  } else if (now.differ) {
+    LogLine("the files in {} differ from what is in force: nomad-bridge policy apply {}",
+            now.directory,
+            ShellWord(now.directory));
   }
 }
 
@@ -118,14 +111,16 @@ int RunStatus(const Arguments& arguments) {
   RequireRoot("policy status");
   state::Host host = state::Host::Open();
   const std::map<std::string, RuleCounts> rules = CountsByRule(host);
-  const std::optional<bool> is_stale = IsStale(host);
+  const FilesNow files = CompareFiles(host);
   if (arguments.Has("json")) {
     Json all = Json::array();
     for (const auto& [name, rule] : rules) {
       all.push_back(RuleJson(name, rule));
     }
     PrintDocument({{"applied", host.policy.IsThere()},
-                   {"stale", is_stale ? Json(*is_stale) : Json()},
+                   {"directory", files.directory},
+                   {"stale", files.error.empty() ? Json(files.differ) : Json()},
+                   {"unseen", ArrayOf(attachment::FindUnseenTraffic(host), &Mismatch::text)},
                    {"rules", all}});
     return kYes;
   }
@@ -143,7 +138,8 @@ int RunStatus(const Arguments& arguments) {
                SinceOf(rule)});
   }
   Print(table.Text());
-  RemarkOnFiles(is_stale);
+  RemarkOnFiles(files);
+  RemarkOnUnseen(host);
   return kYes;
 }
 
@@ -308,7 +304,8 @@ const Command kPolicyStatus = {
     .text =
         R"(New connections that each rule has allowed or refused, or, of a policy in audit mode, would
 have refused; and since when. A rule that stays the same goes on counting when policies are
-applied. Says whether the files differ from what is in force.
+applied. Says whether the files that were applied have changed since, and which traffic no policy
+sees.
 )",
     .flags = kStatusFlags,
     .run = RunStatus};

@@ -41,10 +41,8 @@ Causes HostMismatches(state::Host& host, const Attachment& attachment) {
   const attachment::Outcome outcome = attachment::Reconcile(host, scope, Mode::kLook);
   Causes causes;
   for (const Mismatch& mismatch : outcome.mismatches.left()) {
-    causes.push_back({.text = mismatch.text,
-                      .fix = mismatch.repairable
-                                 ? reconcile
-                                 : Cat("nomad alloc stop ", ShellWord(mismatch.owner))});
+    causes.push_back(
+        {.text = mismatch.text, .fix = mismatch.repairable ? reconcile : mismatch.fix});
   }
   return causes;
 }

@@ -94,10 +94,18 @@ std::vector<std::string> MismatchesLeft(Session& session, const state::Record& r
     LogLine("{}, ignoring", error.what());
     return {};
   }
-  return attachment::Reconcile(session.host,
-                               {.extent = attachment::Scope::Extent::kOne, .record = &record},
-                               session.mode())
-      .mismatches.TextsLeft();
+  const attachment::Outcome outcome = attachment::Reconcile(
+      session.host, {.extent = attachment::Scope::Extent::kOne, .record = &record}, session.mode());
+  std::vector<std::string> texts;
+  for (const Mismatch& mismatch : outcome.mismatches.left()) {
+    if (mismatch.area == Mismatch::Area::kPolicy && !mismatch.repairable) {
+      // What is missing is the operator's: to end the allocation would make nothing better.
+      LogLine("{}: {}, ignoring", mismatch.text, mismatch.fix);
+    } else {
+      texts.push_back(mismatch.text);
+    }
+  }
+  return texts;
 }
 
 void ThrowIfChanged(const AttachmentId& id, const std::vector<std::string>& mismatches) {

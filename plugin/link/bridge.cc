@@ -20,11 +20,6 @@ using Area = Mismatch::Area;
 
 constexpr int kLinkLocalPrefixBits = 64;
 
-// Recognised by the MAC we give it.
-bool IsMadeByUs(const rtnl::Link& bridge) {
-  return bridge.mac == Mac::ForName(bridge.name);
-}
-
 void RequireUsable(const rtnl::Link& link, const config::LinkSpec& spec) {
   if (link.kind != "bridge") {
     throw Error(Code::kInvalidConfig,
@@ -68,41 +63,6 @@ void CheckIsUp(state::Host& host,
          bridge.name,
          Format("bridge '{}' is {}", bridge.name, bridge.up ? "not promiscuous" : "down")},
         [&] { host.net.Change(bridge, change); });
-  }
-}
-
-// Between two ports of a bridge nothing passes the forward hook, unless the bridge hands it over.
-// Not of a bridge that is not ours: what strangers on it send would pass all rules of the node.
-void CheckIsJudged(state::Host& host,
-                   const rtnl::Link& bridge,
-                   const state::Record::Policy& policy,
-                   Mismatches& mismatches) {
-  if (host.policy.Program().empty() || bridge.nf_call) {
-    return;
-  }
-  const auto is_on = [](const char* name) {
-    return netlink::FindSysctl(Cat("net/bridge/bridge-nf-call-", name)) == "1";
-  };
-  const bool is_ours = IsMadeByUs(bridge);
-  if (!netlink::FindSysctl("net/bridge/bridge-nf-call-iptables")) {
-    throw Error(Code::kKernel,
-                Format("policies cannot judge what passes bridge '{}'", bridge.name),
-                "the kernel module br_netfilter is not loaded: modprobe br_netfilter");
-  }
-  if (is_ours) {
-    mismatches.Add(
-        {Area::kBridge,
-         bridge.name,
-         Format("bridge '{}' does not hand over to nf_tables what passes between its ports",
-                bridge.name)},
-        [&] { host.net.Change(bridge, {.nf_call = true}); });
-  } else if ((policy.in || policy.out) && !(is_on("iptables") && is_on("ip6tables"))) {
-    throw Error(
-        Code::kConflict,
-        Format("policies cannot judge what passes bridge '{}', which is not ours", bridge.name),
-        Format("if all that passes it may pass the node's rules: ip link set {} type bridge "
-               "nf_call_iptables 1 nf_call_ip6tables 1",
-               ShellWord(bridge.name)));
   }
 }
 
@@ -217,7 +177,6 @@ void CheckSegment(state::Host& host,
     CheckAdvertisements(host, bridge, bridge, mismatches);  // before it is up and hears them
   }
   CheckIsUp(host, bridge, link, mismatches);
-  CheckIsJudged(host, bridge, record.rules.policy, mismatches);
   const std::optional<rtnl::Link> gateway =
       link.GatewayVlan() ? CheckVlanGateway(host, bridge, link, mismatches) : bridge;
   if (gateway) {
@@ -256,10 +215,8 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
   return bridge;
 }
 
-void CheckJudged(state::Host& host, const state::Record& record, Mismatches& mismatches) {
-  if (const std::optional<rtnl::Link> bridge = host.net.FindLink(record.link.bridge)) {
-    CheckIsJudged(host, *bridge, record.rules.policy, mismatches);
-  }
+bool IsMadeByUs(const rtnl::Link& bridge) {
+  return bridge.mac == Mac::ForName(bridge.name);
 }
 
 bool IsAdopted(state::Host& host, const std::string& bridge) {

@@ -20,15 +20,13 @@ namespace nomad_bridge::link {
 // gateway has link.gateways as its addresses (none if the network is no gateway), and the node
 // forwards for their families. Where one of them is missing, other IPv4 addresses and overlapping
 // IPv6 ones are an error, or removed as forceAddress says; those that another live attachment needs
-// stay. While policies are in force, what passes between ports of the bridge passes nf_tables: of
-// one that is not ours only its operator decides that. Returns the bridge; nullopt if it is
-// missing, and is not to be made.
+// stay. Returns the bridge; nullopt if it is missing, and is not to be made.
 std::optional<rtnl::Link> CheckBridge(state::Host& host,
                                       const state::Record& record,
                                       Mismatches& mismatches);
 
-// Of that only whether policies see what passes the bridge, if it is there.
-void CheckJudged(state::Host& host, const state::Record& record, Mismatches& mismatches);
+// Recognised by the MAC we give it.
+[[nodiscard]] bool IsMadeByUs(const rtnl::Link& bridge);
 
 // Whether the bridge is there and was made by somebody else, or has got an uplink since, which a
 // reconcile has noted: the node's own to its LAN, perhaps.

@@ -161,8 +161,10 @@ void CheckHostVeth(state::Host& host, const state::Record& record, Mismatches& m
   };
   const std::optional<rtnl::Link> veth = FindHostVeth(host.net, record.id, Recorded::kYes);
   if (!veth) {  // the allocation has to be started anew
-    return mismatches.AddUnrepairable(of_port(Format(
-        "{} is missing, and the container's interface with it", state::HostVethName(record.id))));
+    Mismatch lost = of_port(Format("{} is missing, and the container's interface with it",
+                                   state::HostVethName(record.id)));
+    lost.fix = Cat("nomad alloc stop ", ShellWord(record.id.container_id));
+    return mismatches.AddUnrepairable(std::move(lost));
   }
   const std::optional<rtnl::Link> bridge = host.net.FindLink(record.link.bridge);
   if (!bridge || veth->master != bridge->index) {

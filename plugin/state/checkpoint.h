@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/ip.h"
+#include "netlink/rtnl/rtnl.h"
 #include "plugin/cni/labels.h"
 
 namespace nomad_bridge::state {
@@ -36,6 +37,8 @@ struct Checkpoint {
   std::vector<std::string> admin_chains_ipv6;  // and ip6 filter
   std::map<std::string, int> bridges;  // name and index of those whose ports have been repaired
   std::set<std::string> uplinked;      // those that we made, and that have an uplink since
+  // By bridge, where policies have turned flags on: as they were before.
+  std::map<std::string, rtnl::NfCall> nf_call_before;
   std::vector<std::string>
       opened_ifnames;         // accepted by other firewalls (foreign/other_firewalls.h)
   std::string legacy_filter;  // the state of iptables-legacy then (foreign/tools.h)

@@ -1,5 +1,7 @@
 #include "plugin/state/policy_file.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -34,8 +36,13 @@ void PolicyFile::Refresh() {
   }
 }
 
-void PolicyFile::Write(const policy::Program& program) {
-  Restore(Cat(boot_id_, '\n', program.Text()));
+const std::string& PolicyFile::Directory() {
+  Read();
+  return directory_;
+}
+
+void PolicyFile::Write(const policy::Program& program, const std::string& directory) {
+  Restore(Cat(boot_id_, ' ', directory, '\n', program.Text()));
 }
 
 std::optional<std::string> PolicyFile::FindText() {
@@ -58,16 +65,19 @@ void PolicyFile::Read() {
   }
   is_there_ = false;
   program_ = {};
+  directory_.clear();
   status_ = FindStatus(kFile);  // first: of a file that is replaced meanwhile Refresh() is told
   const std::optional<std::string> text = FindText();
-  const std::size_t line = text ? text->find('\n') : 0;
-  if (text && line != std::string::npos && text->substr(0, line) != boot_id_) {
+  const std::string head = text ? text->substr(0, text->find('\n')) : "";
+  const std::size_t space = std::min(head.find(' '), head.size());
+  if (text && head.size() < text->size() && head.substr(0, space) != boot_id_) {
     is_read_ = true;
     return;
   }
   if (text) {
     try {
-      program_ = policy::Program::Parse(text->substr(line + 1));
+      program_ = policy::Program::Parse(text->substr(std::min(head.size() + 1, text->size())));
+      directory_ = head.substr(std::min(space + 1, head.size()));
     } catch (const Error& error) {
       throw Error(
           Code::kIo,

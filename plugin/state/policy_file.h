@@ -1,7 +1,7 @@
 // The policies in force: what `policy apply` compiled, for all commands until the next one.
 //
-// Shape   /run/nomad-bridge/.policy: the boot's id in a line of its own, then the program as
-//         policy/program.h writes it.
+// Shape   /run/nomad-bridge/.policy: a line with the boot's id and the directory of the files, then
+//         the program as policy/program.h writes it.
 // Lives   on tmpfs; a file of another boot counts as absent. Once read it is kept.
 // Locks   Written under the rules' lock.
 // Errors  kIo for one that is damaged: what it refused must not be let in.
@@ -26,9 +26,12 @@ class PolicyFile {
   [[nodiscard]] bool IsThere();
   // Empty if none were.
   [[nodiscard]] const policy::Program& Program();
+  // Of the files that were applied; empty if none were.
+  [[nodiscard]] const std::string& Directory();
   // The next call reads the file again if another process has replaced it since.
   void Refresh();
-  void Write(const policy::Program& program);
+  // A `directory` has no line end in its name.
+  void Write(const policy::Program& program, const std::string& directory);
 
   // The file as it is, damaged or not, to put it back if what a Write() is for fails.
   [[nodiscard]] static std::optional<std::string> FindText();
@@ -41,6 +44,7 @@ class PolicyFile {
   std::optional<struct stat> status_;  // of the file that was read
   bool is_read_ = false;
   bool is_there_ = false;
+  std::string directory_;
   policy::Program program_;
 };
 

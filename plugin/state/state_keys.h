@@ -104,6 +104,11 @@ void Fields(auto& visit, Record::Rules& rules) {
   visit("policy", rules.policy);
 }
 
+void Fields(auto& visit, rtnl::NfCall& nf_call) {
+  visit("ipv4", nf_call.ipv4);
+  visit("ipv6", nf_call.ipv6);
+}
+
 void Fields(auto& visit, StoredRecord& stored) {
   visit("version", stored.record.version);
   visit("network", stored.record.id.network);
@@ -133,6 +138,7 @@ void Fields(auto& visit, StoredCheckpoint& stored) {
   visit("adminChainsIpv6", stored.checkpoint.admin_chains_ipv6);
   visit("bridges", stored.checkpoint.bridges);
   visit("uplinked", stored.checkpoint.uplinked);
+  visit("nfCallBefore", stored.checkpoint.nf_call_before);
   visit("openedIfnames", stored.checkpoint.opened_ifnames);
   visit("legacyFilter", stored.checkpoint.legacy_filter);
   visit("publishedOn", stored.checkpoint.published_on);

@@ -1,0 +1,84 @@
+#include <array>
+#include <exception>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "plugin/attachment/apply_policies.h"
+#include "plugin/cli/doctor.h"
+#include "plugin/cli/policy_reach.h"
+#include "plugin/cni/plugin_type.h"
+#include "plugin/config/config.h"
+#include "plugin/config/node_config.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+constexpr const char* kApplyFix = "nomad-bridge policy apply";
+
+// Other checks say what is wrong with a conflist that cannot be read.
+bool IsRequired(Examination& node) {
+  bool is_required = config::ReadNodeConfig().policy_required;
+  for (const ConfigFile& file : node.Configs()) {
+    for (const cni::PluginConfig& plugin : file.plugins) {
+      try {
+        is_required |=
+            config::ParseConfig(plugin.request, cni::TypeOf(plugin.type)).rules.policy_required;
+      } catch (const std::exception&) {
+        continue;
+      }
+    }
+  }
+  return is_required;
+}
+
+void CheckInForce(Examination& node) {
+  try {
+    static_cast<void>(node.host.policy.Program());
+  } catch (const Error& error) {
+    return node.Fail(Cat(error.what(), "; ADDs are refused"), kApplyFix);
+  }
+  if (!node.host.policy.IsThere()) {
+    if (IsRequired(node)) {
+      node.Fail(
+          "policies are required, and none were applied since the node booted: ADDs are "
+          "refused",
+          kApplyFix);
+    }
+    return;
+  }
+  const std::optional<state::Checkpoint> checkpoint = node.host.checkpoint.Find();
+  if (!node.running.empty() &&
+      (!checkpoint || checkpoint->policy_revision != node.host.policy.Program().Revision())) {
+    node.Fail("the kernel does not judge by the policies that were applied last",
+              "nomad-bridge reconcile");
+  }
+}
+
+void CheckFiles(Examination& node) {
+  const FilesNow files = CompareFiles(node.host);
+  const std::string directory = ShellWord(files.directory);
+  if (!files.error.empty()) {
+    node.Fail(files.error, Cat("nomad-bridge policy check ", directory));
+  } else if (files.differ) {
+    node.Warn(Format("the files in {} differ from the policies in force", files.directory),
+              Format("{} {}", kApplyFix, directory));
+  }
+}
+
+void CheckTraffic(Examination& node) {
+  for (const Mismatch& mismatch : attachment::FindUnseenTraffic(node.host)) {
+    node.Fail(mismatch.text, mismatch.repairable ? "nomad-bridge reconcile" : mismatch.fix);
+  }
+}
+
+constexpr std::array kPolicyTable = {
+    Check{"policy.in_force", Cost::kCheap, CheckInForce},
+    Check{"policy.files", Cost::kCheap, CheckFiles},
+    Check{"policy.traffic", Cost::kCheap, CheckTraffic},
+};
+
+}  // namespace
+
+const std::span<const Check> kPolicyChecks = kPolicyTable;
+
+}  // namespace nomad_bridge::cli

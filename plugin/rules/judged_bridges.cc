@@ -1,0 +1,191 @@
+#include "plugin/rules/judged_bridges.h"
+
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/list.h"
+#include "base/text.h"
+#include "netlink/core/sysctl.h"
+#include "plugin/link/bridge.h"
+#include "plugin/rules/converge.h"
+#include "plugin/rules/policy_tables.h"
+
+namespace nomad_bridge::rules {
+namespace {
+
+constexpr rtnl::NfCall kBoth = {.ipv4 = true, .ipv6 = true};
+
+// Why policies do not see the traffic of a bridge, if nobody but the operator can change that.
+struct Unseen {
+  Code code;
+  std::string text;
+  std::string why;
+  std::string fix;
+};
+
+bool HandsOver(const rtnl::Link& bridge) {
+  const auto is_on = [](const char* name) {
+    return netlink::IsSysctlOn(Cat("net/bridge/bridge-nf-call-", name));
+  };
+  return (bridge.nf_call.ipv4 || is_on("iptables")) && (bridge.nf_call.ipv6 || is_on("ip6tables"));
+}
+
+std::optional<Unseen> FindUnseen(const rtnl::Link& bridge) {
+  std::string text =
+      Format("policies cannot judge what passes between the ports of bridge '{}'", bridge.name);
+  // It is there with the module.
+  if (!netlink::FindSysctl("net/bridge/bridge-nf-call-iptables")) {
+    return Unseen{Code::kKernel,
+                  std::move(text),
+                  "the kernel module br_netfilter is not loaded",
+                  "modprobe br_netfilter"};
+  }
+  if (link::IsMadeByUs(bridge) || HandsOver(bridge)) {
+    return std::nullopt;
+  }
+  return Unseen{Code::kConflict,
+                std::move(text),
+                "the bridge is not ours; if all that passes it may pass the node's rules",
+                Format("ip link set {} type bridge nf_call_iptables 1 nf_call_ip6tables 1",
+                       ShellWord(bridge.name))};
+}
+
+// Whether `record`, or, on a bridge of ours, anybody there, may be judged.
+bool IsConcerned(state::Host& host, const rtnl::Link& bridge, const state::Record& record) {
+  const policy::Program& program = host.policy.Program();
+  if (program.empty()) {
+    return false;
+  }
+  const state::Record::Policy policy = Judged(record, program).rules.policy;
+  return policy.in || policy.out || link::IsMadeByUs(bridge);
+}
+
+Mismatch MismatchOf(const rtnl::Link& bridge, const Unseen& unseen) {
+  return {.area = Mismatch::Area::kPolicy,
+          .owner = bridge.name,
+          .text = Format("{}: {}", unseen.text, unseen.why),
+          .repairable = false,
+          .fix = unseen.fix};
+}
+
+void Note(state::Host& host,
+          RulesLock lock,
+          const std::function<void(state::Checkpoint&)>& change) {
+  if (lock == RulesLock::kTake) {
+    return UpdateCheckpoint(host, change);
+  }
+  state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint{});
+  change(checkpoint);
+  SaveCheckpoint(host, checkpoint);
+}
+
+// Those of another plugin are known by their ports.
+std::vector<rtnl::Link> BridgesOf(state::Host& host, const state::Record& record) {
+  std::vector<rtnl::Link> bridges;
+  const auto add = [&](std::optional<rtnl::Link> bridge) {
+    if (bridge && bridge->kind == "bridge") {
+      bridges.push_back(*std::move(bridge));
+    }
+  };
+  if (record.IsLive(cni::Part::kLink)) {
+    add(host.net.FindLink(record.link.bridge));
+  }
+  for (const std::string& ifname : record.link.foreign_ports) {
+    const std::optional<rtnl::Link> port = host.net.FindLink(ifname);
+    add(port && port->master != 0 ? host.net.FindLink(port->master) : std::nullopt);
+  }
+  return bridges;
+}
+
+// Attachments of our bridges with the same key are in the same place.
+std::string KeyOf(state::Host& host, const state::Record& record) {
+  return Cat(record.link.bridge, ' ', KindOf(Judged(record, host.policy.Program())));
+}
+
+}  // namespace
+
+void CheckJudgedBridge(state::Host& host,
+                       const rtnl::Link& bridge,
+                       const state::Record& record,
+                       Mismatches& mismatches,
+                       RulesLock lock) {
+  if (!IsConcerned(host, bridge, record)) {
+    return;
+  }
+  if (const std::optional<Unseen> unseen = FindUnseen(bridge)) {
+    mismatches.AddUnrepairable(MismatchOf(bridge, *unseen));
+  }
+  if (link::IsMadeByUs(bridge) && bridge.nf_call != kBoth) {
+    mismatches.Add(
+        {Mismatch::Area::kPolicy,
+         bridge.name,
+         Format("bridge '{}' does not hand over to nf_tables what passes between its ports",
+                bridge.name)},
+        [&] {
+          // Noted first: what was not is never given back.
+          Note(host, lock, [&](state::Checkpoint& now) {
+            now.nf_call_before.try_emplace(bridge.name, bridge.nf_call);
+          });
+          host.net.Change(bridge, {.nf_call = kBoth});
+        });
+  }
+}
+
+void RequireJudgedBridge(state::Host& host, const rtnl::Link& bridge, const state::Record& record) {
+  const std::optional<Unseen> unseen =
+      IsConcerned(host, bridge, record) ? FindUnseen(bridge) : std::nullopt;
+  if (unseen) {
+    throw Error(unseen->code, unseen->text, Format("{}: {}", unseen->why, unseen->fix));
+  }
+}
+
+void CheckFlagsGivenBack(state::Host& host, Mismatches& mismatches, RulesLock lock) {
+  const std::optional<state::Checkpoint> checkpoint =
+      host.policy.Program().empty() ? host.checkpoint.Find() : std::nullopt;
+  if (!checkpoint) {
+    return;
+  }
+  for (const auto& [name, before] : checkpoint->nf_call_before) {
+    const std::optional<rtnl::Link> bridge = host.net.FindLink(name);
+    const auto give_back = [&, bridge_name = name, nf_call = before] {
+      if (bridge && bridge->nf_call == kBoth) {
+        host.net.Change(*bridge, {.nf_call = nf_call});
+      }
+      Note(host, lock, [&](state::Checkpoint& now) { now.nf_call_before.erase(bridge_name); });
+    };
+    mismatches.Add({Mismatch::Area::kPolicy,
+                    name,
+                    Format("bridge '{}' hands over to nf_tables what passes between its ports, and "
+                           "there are no policies any more",
+                           name)},
+                   give_back);
+  }
+}
+
+std::vector<Mismatch> FindUnseenTraffic(state::Host& host,
+                                        const std::vector<state::Record>& records) {
+  std::map<std::string, std::vector<Mismatch>> found;  // by bridge
+  std::set<std::string> looked_at;
+  for (const state::Record& record : records) {
+    if (host.policy.Program().empty() ||
+        (record.link.foreign_ports.empty() && !looked_at.insert(KeyOf(host, record)).second)) {
+      continue;
+    }
+    for (const rtnl::Link& bridge : BridgesOf(host, record)) {
+      Mismatches mismatches(Mode::kLook);
+      CheckJudgedBridge(host, bridge, record, mismatches);
+      if (!mismatches.empty()) {
+        found[bridge.name] = mismatches.left();
+      }
+    }
+  }
+  std::vector<Mismatch> all;
+  for (auto& each : found) {
+    Append(all, std::move(each.second));
+  }
+  return all;
+}
+
+}  // namespace nomad_bridge::rules

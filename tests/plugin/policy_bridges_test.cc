@@ -1,0 +1,174 @@
+// Whether policies see what passes between two ports of a bridge: flags of ours, bridges of others,
+// and what is said where they do not.
+#include "tests/plugin/policy_world.h"
+#include "tests/support/mounted.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+constexpr const char* kLoad = "modprobe br_netfilter";
+const std::string kHandOver = "ip link set lan0 type bridge nf_call_iptables 1 nf_call_ip6tables 1";
+
+class PolicyBridges : public PolicyWorld {
+ protected:
+  PolicyBridges() {
+    for (const std::string key : {"iptables", "ip6tables"}) {
+      host().SetSysctl(Cat("net/bridge/bridge-nf-call-", key), "0");
+    }
+  }
+
+  // nf_call_iptables and nf_call_ip6tables of bridge "nomad".
+  [[nodiscard]] std::pair<int, int> Flags() {
+    const json link = LinkOn(host(), "nomad");
+    return {At(link, "/linkinfo/info_data/nf_call_iptables"),
+            At(link, "/linkinfo/info_data/nf_call_ip6tables")};
+  }
+  // As the module's files are gone when it is not loaded.
+  [[nodiscard]] static Mounted HideModule() { return {{"-t", "tmpfs", "none"}, kModule}; }
+  [[nodiscard]] Outcome CheckOf(const Node& node, const std::string& job, const json& config) {
+    return Check(config, results_.at(node.name()), As(node.name(), node, LabelsOf("prod", job)));
+  }
+
+  static constexpr const char* kModule = "/proc/sys/net/bridge";
+};
+
+TEST_F(PolicyBridges, FlagsThatWereTurnedOnGoBackWithTheLastPolicy) {
+  Start("prod", "api");
+  host().Must(Words("ip link set nomad type bridge nf_call_iptables 1"));
+  Apply({kNamespaces});
+  EXPECT_EQ(Flags(), std::pair(1, 1));
+  Apply({kNamespaces});
+  Apply({});
+  EXPECT_EQ(Flags(), std::pair(1, 0)) << "as it was";
+}
+
+TEST_F(PolicyBridges, FlagsThatWereOnStayOn) {
+  Start("prod", "api");
+  host().Must(Words("ip link set nomad type bridge nf_call_iptables 1 nf_call_ip6tables 1"));
+  Apply({kNamespaces});
+  Apply({});
+  EXPECT_EQ(Flags(), std::pair(1, 1));
+}
+
+// Killed after the policies were taken away, and before the flags went back.
+TEST_F(PolicyBridges, FlagsThatAKilledApplyLeftGoBackWithAReconcile) {
+  Start("prod", "api");
+  for (int nth = 20;; nth += 9) {
+    Apply({kNamespaces});
+    WritePolicies({});
+    if (!RunKilledAt(Line({"policy", "apply", kDirectory}), nth).killed) {
+      break;
+    }
+    EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+    const bool is_taken_away = ListTable().find("judge") == std::string::npos;
+    EXPECT_EQ(Flags(), is_taken_away ? std::pair(0, 0) : std::pair(1, 1)) << nth;
+    EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0) << nth;
+  }
+  EXPECT_EQ(Flags(), std::pair(0, 0));
+}
+
+TEST_F(PolicyBridges, ACheckTurnsTheirFlagsOnAgain) {
+  const json config = DualStack();
+  Node& api = Start("prod", "api", config);
+  Node& dev = Start("dev", "test");
+  Apply({kNamespaces});
+  host().Must(Words("ip link set nomad type bridge nf_call_iptables 0"));
+  EXPECT_THAT(CheckOf(api, "api", config), Exits(0, Err(HasSubstr("repaired: bridge 'nomad'"))));
+  EXPECT_FALSE(Reaches(dev, api));
+}
+
+// Nomad ends an allocation whose CHECK fails; an unloaded module is no fault of its.
+TEST_F(PolicyBridges, ACheckWithoutTheModuleSaysSoAndLeavesTheAllocation) {
+  const json config = DualStack();
+  Node& api = Start("prod", "api", config);
+  Apply({kNamespaces});
+  {
+    const Mounted hidden = HideModule();
+    EXPECT_THAT(CheckOf(api, "api", config), Exits(0, Err(HasSubstr(kLoad))));
+    EXPECT_THAT(
+        RunLine("doctor policy"),
+        Exits(1, Out(AllOf(HasSubstr("FAIL  policy.traffic"), HasSubstr(Cat("fix: ", kLoad))))));
+    EXPECT_THAT(RunLine("inspect api"), Exits(1, Out(HasSubstr(kLoad))));
+    EXPECT_THAT(RunLine("reconcile"), Exits(1, Err(HasSubstr(kLoad))));
+    EXPECT_THAT(RunLine("policy status"), Exits(0, Err(HasSubstr(kLoad))));
+    EXPECT_THAT(Run({"policy", "apply", kDirectory}), Exits(1, Err(HasSubstr(kLoad))));
+    Node& next = AddContainer("next");
+    EXPECT_THAT(RunPlugin("ADD", config, As("next", next, LabelsOf("prod", "next"))),
+                Fails(100, Msg(HasSubstr("nomad")), Details(HasSubstr(kLoad))));
+  }
+  EXPECT_EQ(RunLine("doctor policy").exit_code, 0) << RunLine("doctor policy");
+}
+
+TEST_F(PolicyBridges, OneOfItsOperatorsIsNotChangedAndWhatIsMissingIsSaid) {
+  host().Must(Words("ip link add lan0 up type bridge"));
+  host().Must(Words(kHandOver));
+  Apply({kNamespaces});
+  const json config = DualStack({{"bridge", "lan0"}});
+  Node& api = Start("prod", "api", config);
+  host().Must(Words("ip link set lan0 type bridge nf_call_iptables 0"));
+  EXPECT_THAT(CheckOf(api, "api", config), Exits(0, Err(HasSubstr(kHandOver))));
+  EXPECT_THAT(RunLine("doctor policy"), Exits(1, Out(HasSubstr(Cat("fix: ", kHandOver)))));
+  EXPECT_EQ(At(LinkOn(host(), "lan0"), "/linkinfo/info_data/nf_call_iptables"), 0);
+  host().Must(Words(kHandOver));
+  EXPECT_EQ(RunLine("doctor policy").exit_code, 0);
+  EXPECT_THAT(CheckOf(api, "api", config), Exits(0, Err(Not(HasSubstr("lan0")))));
+}
+
+// Of an attachment that another plugin made only the rules are ours.
+TEST_F(PolicyBridges, OneOfAnotherPluginIsNamedByEveryCommand) {
+  host().Must(Words("ip link add other0 up type bridge"));
+  host().Must(Words(Cat("ip link add other-a up master other0 type veth peer name eth0 netns ",
+                        container().name())));
+  container().Must(Words("ip address add 10.9.0.2/24 dev eth0"));
+  container().Must(Words("ip link set eth0 up"));
+  const json result = {{"cniVersion", "1.0.0"},
+                       {"interfaces",
+                        {{{"name", "other0"}},
+                         {{"name", "other-a"}},
+                         {{"name", "eth0"}, {"sandbox", container().path()}}}},
+                       {"ips", {{{"interface", 2}, {"address", "10.9.0.2/24"}}}}};
+  const json config = {
+      {"cniVersion", "1.0.0"}, {"name", "other"}, {"type", "firewall"}, {"prevResult", result}};
+  ASSERT_THAT(
+      RunPlugin("ADD", config.dump(), As("a", container(), LabelsOf("prod", "a")), "firewall"),
+      Exits(0));
+  WritePolicies({kNamespaces});
+  const auto is_named = HasSubstr("the ports of bridge 'other0'");
+  EXPECT_THAT(Run({"policy", "apply", kDirectory}), Exits(0, Err(is_named)));
+  EXPECT_THAT(RunLine("policy status"), Exits(0, Err(is_named)));
+  EXPECT_THAT(RunLine("doctor policy"), Exits(1, Out(is_named)));
+  host().Must(Words("sysctl -qw net.bridge.bridge-nf-call-iptables=1"));
+  host().Must(Words("sysctl -qw net.bridge.bridge-nf-call-ip6tables=1"));
+  EXPECT_THAT(RunLine("policy status"), Exits(0, Err(Not(is_named))));
+  EXPECT_EQ(RunLine("doctor policy").exit_code, 0);
+}
+
+// ---- doctor
+
+TEST_F(PolicyBridges, DoctorSaysThatFilesDiffer) {
+  Apply({kNamespaces});
+  EXPECT_EQ(RunLine("doctor policy").exit_code, 0);
+  WritePolicies({});
+  EXPECT_THAT(RunLine("doctor -strict policy"),
+              Exits(1,
+                    Out(AllOf(HasSubstr("WARN  policy.files"),
+                              HasSubstr(Cat("fix: nomad-bridge policy apply ", kDirectory))))));
+  EXPECT_THAT(RunLine("policy status"), Exits(0, Err(HasSubstr(Cat("the files in ", kDirectory)))));
+  ReplaceFile(Cat(kDirectory, "/policies.json"), "{");
+  EXPECT_THAT(RunLine("doctor policy"), Exits(1, Out(HasSubstr("FAIL  policy.files"))));
+}
+
+TEST_F(PolicyBridges, DoctorSaysThatPoliciesAreRequiredOrDamaged) {
+  EnsureDirectory("/run/etc");
+  EnsureDirectory("/run/etc/nomad-bridge");
+  ReplaceFile("/run/etc/nomad-bridge/config.json", R"({"policy": {"required": true}})");
+  const Mounted etc({"-t", "overlay", "-olowerdir=/run/etc:/etc", "overlay"}, "/etc");
+  EXPECT_THAT(RunLine("doctor policy"), Exits(1, Out(HasSubstr("ADDs are refused"))));
+  Apply({kNamespaces});
+  EXPECT_EQ(RunLine("doctor policy").exit_code, 0);
+  ReplaceFile("/run/nomad-bridge/.policy", "damaged");
+  EXPECT_THAT(RunLine("doctor policy"), Exits(1, Out(HasSubstr("FAIL  policy.in_force"))));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
