@@ -73,6 +73,12 @@ class Planner {
                                      const state::Record& record,
                                      const Journey& journey);
 
+// The policies in force, for a client that was named: whom they keep out is meant, so anyone is
+// no fault.
+[[nodiscard]] Causes FindInPolicies(state::Host& host,
+                                    const state::Record& record,
+                                    const Journey& journey);
+
 // Rules of others, in nf_tables, at every hook that the connection's packets pass: on the node,
 // whose ruleset `rules` is, and in the container.
 [[nodiscard]] Causes FindInRules(state::Host& host,

@@ -241,7 +241,7 @@ const std::vector<std::string>& Examination::PluginDirs() {
 
 const std::vector<ConfigFile>& Examination::Configs() {
   if (!configs_) {
-    configs_.emplace();
+    std::vector<ConfigFile> found;
     const std::string directory = NomadSetting("cni_config_dir");
     const std::string own = Cat(directory.empty() ? "/opt/cni/config" : directory, '/');
     for (const std::string& path :
@@ -255,9 +255,10 @@ const std::vector<ConfigFile>& Examination::Configs() {
       // In the directory of all runtimes there are networks of podman and others, too.
       if (path.starts_with(own) ||
           std::ranges::count(file.plugins, "nomad-bridge", &cni::PluginConfig::type) != 0) {
-        configs_->push_back(std::move(file));
+        found.push_back(std::move(file));
       }
     }
+    configs_ = std::move(found);
   }
   return *configs_;
 }

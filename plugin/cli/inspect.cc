@@ -8,6 +8,7 @@
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/named_attachments.h"
+#include "plugin/cli/policy_counts.h"
 #include "plugin/cli/side_mismatches.h"
 #include "portmap/mapping.h"
 
@@ -83,6 +84,17 @@ std::string ShowInterface(const Attachment& attachment, const Inventory& invento
   return Cat(text, '\n');
 }
 
+// Under one head, as they come line by line.
+std::string UnderHead(std::string_view title, const std::string& lines) {
+  std::string text;
+  for (std::size_t at = 0; at < lines.size();) {
+    const std::size_t end = lines.find('\n', at);
+    text += Cat(Head(at == 0 ? title : ""), lines.substr(at, end - at), '\n');
+    at = end + 1;
+  }
+  return text;
+}
+
 std::string ShowNotes(const std::vector<std::string>& notes) {
   std::string text;
   for (const std::string& note : notes) {
@@ -144,6 +156,9 @@ std::string ShowAttachment(state::Host& host,
   text += Cat(Head("Address"), ShowAddresses(attachment, Extent::kAll), '\n');
   text += ShowInterface(attachment, inventory);
   const Cell state = ShowState(attachment);
+  if (inspected.sides) {
+    text += UnderHead("Policies", ShowPolicies(host, attachment));
+  }
   text += Cat(Head("State"), Coloured(state.text, state.colour), '\n');
   if (inspected.IsRecordLost()) {
     text += Cat(Head(""), "fix: nomad-bridge reconcile\n");
@@ -185,6 +200,7 @@ Json SidesJson(state::Host& host, const Inspected& inspected) {
 Json AttachmentJson(state::Host& host, const Inspected& inspected, const Inventory& inventory) {
   Json json = ToJson(*inspected.attachment, inventory);
   json["diagnosis"] = SidesJson(host, inspected);
+  json["policies"] = inspected.sides ? PoliciesJson(host, *inspected.attachment) : Json();
   return json;
 }
 

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/doctor.h"
+#include "plugin/cli/policy_counts.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/cni/version.h"
 #include "plugin/link/liveness.h"
@@ -191,6 +192,32 @@ std::string EventMetrics() {
   return Cat(refusals.Text(), repairs.Text());
 }
 
+// As many samples as the files of policies have entries, whatever runs. None without policies, or
+// if those in force cannot be read: that is a fault by itself.
+std::string PolicyMetric(state::Host& host) {
+  constexpr std::array<std::string_view, 3> kVerdicts = {"allowed", "refused", "would_be_refused"};
+  Metric metric("policy_connections_total",
+                "counter",
+                "New connections that a rule of the policies in force has let pass or refused.");
+  try {
+    if (::geteuid() != 0 || host.policy.Program().empty()) {
+      return "";
+    }
+    for (const auto& [name, rule] : CountsByRule(host)) {
+      for (std::size_t i = 0; i < kVerdicts.size(); ++i) {
+        if (const std::optional<Count>& count = rule.counts.at(i)) {
+          metric.Add(
+              {{"policy", rule.policy}, {"rule", name}, {"verdict", std::string(kVerdicts.at(i))}},
+              count->packets);
+        }
+      }
+    }
+  } catch (const Error& error) {
+    LogLine("{}, ignoring", error.what());
+  }
+  return metric.Text();
+}
+
 // Of a periodic or dispatched job under its parent's name: each of its children runs but once.
 Traffic ByFamily(const Traffic& traffic) {
   Traffic families;
@@ -265,6 +292,7 @@ int RunMetrics(const Arguments& arguments) {
           inventory, "bridge_ports", "Ports of a network's bridge, of 1023.", &Network::ports),
       AttachmentMetric(inventory),
       FaultMetric(host, inventory),
+      PolicyMetric(host),
       EventMetrics(),
       BuildMetric());
   if (arguments.Has("output")) {

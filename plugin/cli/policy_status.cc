@@ -3,15 +3,14 @@
 #include <map>
 #include <optional>
 
-#include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "firewall/table.h"
 #include "plugin/attachment/apply_policies.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/named_attachments.h"
+#include "plugin/cli/policy_counts.h"
 #include "plugin/cli/policy_reach.h"
 #include "plugin/policy/policy.h"
 #include "plugin/rules/policy_tables.h"
@@ -19,66 +18,12 @@
 namespace nomad_bridge::cli {
 namespace {
 
-using policy::CounterOf;
-
 constexpr std::array kShowFlags = {
     Flag{"nft", nullptr, "the nft commands that print its chains and sets"}};
 constexpr std::array kStatusFlags = {kJsonFlag};
 
-// What the kernel has counted, by counter.
-struct Count {
-  std::uint64_t packets = 0;
-  std::string since;
-};
-
-std::map<std::string, Count> ReadCounts(state::Host& host) {
-  std::map<std::string, Count> counts;
-  for (const nft::Counter& counter : host.nft.Counters(firewall::TableId())) {
-    counts[counter.name] = {.packets = counter.packets, .since = counter.comment};
-  }
-  return counts;
-}
-
-// A rule's counts, of one policy.
-struct RuleCounts {
-  std::string policy;
-  std::string mode;
-  std::array<std::optional<Count>, 3> counts;  // in the order of CounterOf::What
-};
-
-std::map<std::string, RuleCounts> CountsByRule(state::Host& host) {
-  const policy::Program& program = host.policy.Program();
-  std::map<std::string, std::string> modes;
-  for (const policy::Policy& each : program.ToPolicies().policies) {
-    modes[each.name] = each.mode == policy::Mode::kAudit ? "audit" : "enforce";
-  }
-  const std::map<std::string, Count> counts = ReadCounts(host);
-  std::map<std::string, RuleCounts> rules;
-  for (const auto& [name, counter] : program.Counters()) {
-    RuleCounts& rule = rules[counter.rule];
-    rule.policy = counter.policy;
-    rule.mode = modes[counter.policy];
-    const auto found = counts.find(name);
-    rule.counts.at(static_cast<std::size_t>(counter.what)) =
-        found != counts.end() ? found->second : Count{.packets = 0, .since = "not in the kernel"};
-  }
-  return rules;
-}
-
 std::string ShowCount(const std::optional<Count>& count) {
   return count ? Cat(count->packets) : "-";
-}
-
-// "2026-11-24T06:40:00Z", of the counter that began last.
-std::string SinceOf(const RuleCounts& rule) {
-  constexpr std::string_view kWord = "since ";
-  std::string since;
-  for (const std::optional<Count>& count : rule.counts) {
-    if (count && count->since > since) {
-      since = count->since;
-    }
-  }
-  return since.starts_with(kWord) ? since.substr(kWord.size()) : since;
 }
 
 void RemarkOnFiles(const FilesNow& now) {
@@ -91,20 +36,6 @@ void RemarkOnFiles(const FilesNow& now) {
             now.directory,
             ShellWord(now.directory));
   }
-}
-
-Json RuleJson(const std::string& name, const RuleCounts& rule) {
-  const auto count = [&](CounterOf::What what) {
-    const std::optional<Count>& found = rule.counts.at(static_cast<std::size_t>(what));
-    return found ? Json(found->packets) : Json();
-  };
-  return {{"rule", name},
-          {"policy", rule.policy},
-          {"mode", rule.mode},
-          {"allowed", count(CounterOf::What::kAllowed)},
-          {"refused", count(CounterOf::What::kRefused)},
-          {"wouldBeRefused", count(CounterOf::What::kWouldBeRefused)},
-          {"since", SinceOf(rule)}};
 }
 
 int RunStatus(const Arguments& arguments) {
@@ -135,7 +66,7 @@ int RunStatus(const Arguments& arguments) {
                ShowCount(rule.counts[0]),
                ShowCount(rule.counts[1]),
                ShowCount(rule.counts[2]),
-               SinceOf(rule)});
+               rule.Since()});
   }
   Print(table.Text());
   RemarkOnFiles(files);

@@ -124,6 +124,7 @@ class Inspection {
       const causes::Journey journey = planner.Plan(port, client_);
       AddNew(sides_.path, causes::FindOnNode(host_, record_, journey));
       AddNew(sides_.path, causes::FindToContainer(host_, record_, journey));
+      AddNew(sides_.path, causes::FindInPolicies(host_, record_, journey));
       AddNew(sides_.path, causes::FindInRules(host_, rules, record_, journey));
       AddNew(sides_.container, causes::FindInAnswers(host_, container, record_, journey));
       AddNew(sides_.container,

@@ -37,7 +37,13 @@ std::string Program::Revision() const {
   return empty() ? "" : std::string(Split(text_).hash);
 }
 
-Judgement Program::JudgementOf(const cni::Workload& workload) const {
+const Judgement& Program::JudgementOf(const cni::Workload& workload) const {
+  const auto found = judgements_.find(workload);
+  return found != judgements_.end() ? found->second
+                                    : judgements_.emplace(workload, Judge(workload)).first->second;
+}
+
+Judgement Program::Judge(const cni::Workload& workload) const {
   if (workload.nomad_namespace.empty()) {
     return {};
   }

@@ -93,7 +93,8 @@ class Program {
   // A hash of all of it; empty without policies.
   [[nodiscard]] std::string Revision() const;
 
-  [[nodiscard]] Judgement JudgementOf(const cni::Workload& workload) const;
+  // Worked out once for each workload that is asked for.
+  [[nodiscard]] const Judgement& JudgementOf(const cni::Workload& workload) const;
   // Those that its judgement names, and those that they go to, the latter first.
   [[nodiscard]] std::vector<Chain> ChainsOf(const cni::Workload& workload) const;
 
@@ -115,7 +116,10 @@ class Program {
   [[nodiscard]] static Program Parse(std::string text);
 
  private:
+  [[nodiscard]] Judgement Judge(const cni::Workload& workload) const;
+
   std::string text_;
+  mutable std::map<cni::Workload, Judgement> judgements_;
 };
 
 }  // namespace nomad_bridge::policy

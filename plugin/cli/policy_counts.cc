@@ -1,0 +1,131 @@
+#include "plugin/cli/policy_counts.h"
+
+#include <utility>
+
+#include "base/text.h"
+#include "firewall/table.h"
+#include "plugin/cli/policy_reach.h"
+#include "plugin/policy/policy.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+using What = policy::CounterOf::What;
+
+// What judges one attachment, as it is in force.
+struct Judges {
+  Reach reach;
+  std::map<std::string, RuleCounts> refusals;  // the rules of these policies that refuse
+};
+
+std::optional<Judges> FindJudges(state::Host& host, const Attachment& attachment) {
+  const policy::Program& program = host.policy.Program();
+  if (program.empty() || !attachment.record || !attachment.record->Has(cni::Part::kForward)) {
+    return std::nullopt;
+  }
+  const policy::Policies policies = program.ToPolicies();
+  const cni::Workload workload = cni::WorkloadOf(attachment.labels);
+  Judges judges = {.reach = ReachOf(policies, workload)};
+  std::map<std::string, bool> is_about;
+  for (const policy::Policy& each : policies.policies) {
+    is_about[each.name] = policy::Selects(each.selector, workload);
+  }
+  for (auto& [name, rule] : CountsByRule(host)) {
+    const bool refuses = rule.Of(What::kRefused) || rule.Of(What::kWouldBeRefused);
+    if (is_about[rule.policy] && refuses) {
+      judges.refusals.emplace(name, std::move(rule));
+    }
+  }
+  return judges;
+}
+
+}  // namespace
+
+std::map<std::string, Count> ReadCounts(state::Host& host) {
+  std::map<std::string, Count> counts;
+  for (const nft::Counter& counter : host.nft.Counters(firewall::TableId())) {
+    counts[counter.name] = {.packets = counter.packets, .since = counter.comment};
+  }
+  return counts;
+}
+
+std::string RuleCounts::Since() const {
+  constexpr std::string_view kWord = "since ";
+  std::string since;
+  for (const std::optional<Count>& count : counts) {
+    if (count && count->since > since) {
+      since = count->since;
+    }
+  }
+  return since.starts_with(kWord) ? since.substr(kWord.size()) : since;
+}
+
+std::map<std::string, RuleCounts> CountsByRule(state::Host& host) {
+  const policy::Program& program = host.policy.Program();
+  std::map<std::string, std::string> modes;
+  for (const policy::Policy& each : program.ToPolicies().policies) {
+    modes[each.name] = each.mode == policy::Mode::kAudit ? "audit" : "enforce";
+  }
+  const std::map<std::string, Count> counts = ReadCounts(host);
+  std::map<std::string, RuleCounts> rules;
+  for (const auto& [name, counter] : program.Counters()) {
+    RuleCounts& rule = rules[counter.rule];
+    rule.policy = counter.policy;
+    rule.mode = modes[counter.policy];
+    const auto found = counts.find(name);
+    rule.counts.at(static_cast<std::size_t>(counter.what)) =
+        found != counts.end() ? found->second : Count{.packets = 0, .since = "not in the kernel"};
+  }
+  return rules;
+}
+
+Json RuleJson(const std::string& name, const RuleCounts& rule) {
+  const auto count = [&](What what) {
+    const std::optional<Count>& found = rule.Of(what);
+    return found ? Json(found->packets) : Json();
+  };
+  return {{"rule", name},
+          {"policy", rule.policy},
+          {"mode", rule.mode},
+          {"allowed", count(What::kAllowed)},
+          {"refused", count(What::kRefused)},
+          {"wouldBeRefused", count(What::kWouldBeRefused)},
+          {"since", rule.Since()}};
+}
+
+std::string ShowPolicies(state::Host& host, const Attachment& attachment) {
+  const std::optional<Judges> judges = FindJudges(host, attachment);
+  if (!judges || (judges->reach.in == "-" && judges->reach.out == "-")) {
+    return "";
+  }
+  std::string text = Format("reached by {}; reaches by {}\n", judges->reach.in, judges->reach.out);
+  for (const auto& [name, rule] : judges->refusals) {
+    const std::optional<Count>& refused = rule.Of(What::kRefused);
+    const std::optional<Count>& audited = rule.Of(What::kWouldBeRefused);
+    const std::uint64_t count = refused ? refused->packets : audited->packets;
+    if (count != 0) {
+      text += Format("{}: {} {} since {}, of all allocations that it is about\n",
+                     name,
+                     Counted(count, "connection"),
+                     refused ? "refused" : "would be refused",
+                     rule.Since());
+    }
+  }
+  return text;
+}
+
+Json PoliciesJson(state::Host& host, const Attachment& attachment) {
+  const std::optional<Judges> judges = FindJudges(host, attachment);
+  if (!judges) {
+    return {};
+  }
+  Json refusals = Json::array();
+  for (const auto& [name, rule] : judges->refusals) {
+    refusals.push_back(RuleJson(name, rule));
+  }
+  return {{"reachedBy", judges->reach.in},
+          {"reachesBy", judges->reach.out},
+          {"refusals", std::move(refusals)}};
+}
+
+}  // namespace nomad_bridge::cli

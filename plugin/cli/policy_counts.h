@@ -1,0 +1,49 @@
+// What the rules of the policies in force have counted, of all allocations of the node.
+//
+// Errors  kKernel; kIo if the policies in force cannot be read.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "plugin/cli/attachment_view.h"
+#include "plugin/policy/program.h"
+#include "plugin/state/host.h"
+
+namespace nomad_bridge::cli {
+
+struct Count {
+  std::uint64_t packets = 0;
+  std::string since;  // the counter's comment
+};
+
+// By counter, as the kernel has them.
+[[nodiscard]] std::map<std::string, Count> ReadCounts(state::Host& host);
+
+// Of one policy.
+struct RuleCounts {
+  std::string policy;
+  std::string mode;
+  std::array<std::optional<Count>, 3> counts;  // in the order of CounterOf::What
+
+  [[nodiscard]] const std::optional<Count>& Of(policy::CounterOf::What what) const {
+    return counts.at(static_cast<std::size_t>(what));
+  }
+  // "2026-11-24T06:40:00Z", of the counter that began last.
+  [[nodiscard]] std::string Since() const;
+};
+
+// By rule: "api#0", or "api" for what the policy leaves closed.
+[[nodiscard]] std::map<std::string, RuleCounts> CountsByRule(state::Host& host);
+
+[[nodiscard]] Json RuleJson(const std::string& name, const RuleCounts& rule);
+
+// Of one attachment, for `inspect`: the policies that judge it, and what they have refused, of
+// whomever. Nothing without policies, or if it is judged by none.
+[[nodiscard]] std::string ShowPolicies(state::Host& host, const Attachment& attachment);
+[[nodiscard]] Json PoliciesJson(state::Host& host, const Attachment& attachment);
+
+}  // namespace nomad_bridge::cli
