@@ -60,28 +60,21 @@ netlink::Message LockMessage(const Link& port) {
   return message;
 }
 
-// The FDB entries of one port.
-struct FdbEntries {
-  std::vector<std::uint16_t> vlans;  // those with a static entry of the MAC; 0: outside of any
-  bool learned = false;              // the bridge has learned some MAC
-};
-
-FdbEntries ListFdbEntries(netlink::RequestSocket& socket, const Link& port, const Mac& mac) {
+// The FDB entries of link `index`, or (0) of all, without those for the ports' own MACs.
+std::vector<FdbEntry> ListFdb(netlink::RequestSocket& socket, int index, const std::string& what) {
   netlink::Message request(
-      RTM_GETNEIGH, NLM_F_DUMP, ndmsg{.ndm_family = AF_BRIDGE, .ndm_ifindex = port.index});
-  const netlink::Reply reply = socket.TransactOrThrow(
-      request, Format("cannot list the MACs behind bridge port '{}'", port.name));
-  FdbEntries entries;
+      RTM_GETNEIGH, NLM_F_DUMP, ndmsg{.ndm_family = AF_BRIDGE, .ndm_ifindex = index});
+  const netlink::Reply reply = socket.TransactOrThrow(request, what);
+  std::vector<FdbEntry> entries;
   const auto read = [&](const ndmsg& head, const netlink::Attributes& attributes) {
-    const bool is_the_bridges = attributes.U32(NDA_MASTER).has_value();
-    if (head.ndm_ifindex != port.index || !is_the_bridges) {
-      return;
-    }
-    if ((head.ndm_state & (NUD_REACHABLE | NUD_STALE)) != 0) {
-      entries.learned = true;
-    } else if (head.ndm_state == NUD_NOARP &&
-               std::ranges::equal(attributes.Bytes(NDA_LLADDR), mac.bytes)) {
-      entries.vlans.push_back(attributes.U16(NDA_VLAN).value_or(0));
+    const bool is_a_bridges = attributes.U32(NDA_MASTER).has_value();
+    const bool is_learned = (head.ndm_state & (NUD_REACHABLE | NUD_STALE)) != 0;
+    if (is_a_bridges && (index == 0 || head.ndm_ifindex == index) &&
+        (is_learned || head.ndm_state == NUD_NOARP)) {
+      entries.push_back({.port = head.ndm_ifindex,
+                         .mac = ReadMac(attributes.Bytes(NDA_LLADDR)),
+                         .vlan = attributes.U16(NDA_VLAN).value_or(0),
+                         .learned = is_learned});
     }
   };
   netlink::ForEachMessage<ndmsg>(reply, read);
@@ -143,20 +136,27 @@ void Socket::LockPort(const Link& port, const Mac& mac) {
   }
 }
 
+std::vector<FdbEntry> Socket::AllFdbEntries() {
+  return ListFdb(socket_, 0, "cannot list the MACs behind bridge ports");
+}
+
 bool Socket::IsPortLocked(const Link& port, const Mac& mac) {
   const std::optional<Link> now = FindLink(port.index);
   if (!now || !now->locked) {
     return false;
   }
-  const FdbEntries entries = ListFdbEntries(socket_, *now, mac);
-  if (entries.learned) {
+  const std::vector<FdbEntry> entries = ListFdb(
+      socket_, now->index, Format("cannot list the MACs behind bridge port '{}'", port.name));
+  if (std::ranges::any_of(entries, &FdbEntry::learned)) {
     return false;
   }
   std::vector<Vlan> vlans = Vlans(*now);
   vlans.push_back({});  // outside of any
   for (const Vlan& vlan : vlans) {
     for (std::uint16_t id = vlan.ids.first; id <= vlan.ids.last; ++id) {
-      if (std::ranges::find(entries.vlans, id) == entries.vlans.end()) {
+      if (std::ranges::none_of(entries, [&](const FdbEntry& entry) {
+            return entry.mac == mac && entry.vlan == id;
+          })) {
         return false;
       }
     }

@@ -8,6 +8,7 @@
 #include <linux/if.h>
 #include <linux/if_bridge.h>
 #include <linux/if_link.h>
+#include <linux/netconf.h>
 #include <linux/rtnetlink.h>
 
 #include "base/error.h"
@@ -171,6 +172,37 @@ std::vector<Link> Socket::Ports(int bridge) {
   };
   netlink::ForEachMessage<ifinfomsg>(reply, read);
   return ports;
+}
+
+std::string Socket::Settings(const Link& link) {
+  const netlink::Reply reply = socket_.TransactOrThrow(
+      GetLinkRequest(link.index), Format("cannot look at interface '{}'", link.name), {ENODEV});
+  std::string settings;
+  netlink::ForEachMessage<ifinfomsg>(reply, [&](const auto&, const auto& attributes) {
+    const netlink::Attributes families = attributes.Inside(IFLA_AF_SPEC);
+    for (const std::span<const std::uint8_t> each :
+         {families.Inside(AF_INET).Bytes(IFLA_INET_CONF),
+          families.Inside(AF_INET6).Bytes(IFLA_INET6_CONF)}) {
+      settings.append(each.begin(), each.end());
+    }
+  });
+  return settings;
+}
+
+bool Socket::ForwardsAll(Family family) {
+  netlink::Message request(
+      RTM_GETNETCONF,
+      0,
+      netconfmsg{.ncm_family =
+                     family == Family::kIpv4 ? std::uint8_t{AF_INET} : std::uint8_t{AF_INET6}});
+  request.PutU32(NETCONFA_IFINDEX, static_cast<std::uint32_t>(NETCONFA_IFINDEX_ALL));
+  const netlink::Reply reply = socket_.TransactOrThrow(
+      request, "cannot read whether this node forwards", {EOPNOTSUPP, EAFNOSUPPORT, ENODEV});
+  bool forwards = false;
+  netlink::ForEachMessage<netconfmsg>(reply, [&](const auto&, const auto& attributes) {
+    forwards = attributes.template Number<int>(NETCONFA_FORWARDING).value_or(0) != 0;
+  });
+  return forwards;
 }
 
 Link Socket::RequireLink(const std::string& name) {

@@ -123,6 +123,19 @@ struct Vlan {
   bool operator==(const Vlan&) const = default;
 };
 
+// One line of the kernel's lists of them: what some port is a member of, or a MAC behind it.
+struct PortVlan {
+  int port = 0;  // index of the link
+  Vlan vlan;
+};
+
+struct FdbEntry {
+  int port = 0;
+  Mac mac;
+  std::uint16_t vlan = 0;  // 0: outside of any
+  bool learned = false;    // else somebody's command
+};
+
 struct VethSpec {
   std::string host_name;
   Mac host_mac;
@@ -218,6 +231,16 @@ class Socket {
   // the port has by now. Idempotent, repairs. Throws kKernel before Linux 5.18.
   void LockPort(const Link& port, const Mac& mac);
   [[nodiscard]] bool IsPortLocked(const Link& port, const Mac& mac);
+  // Of all ports, as the kernel lists them: one dump each. None on a kernel without VLANs.
+  [[nodiscard]] std::vector<PortVlan> AllVlans();
+  [[nodiscard]] std::vector<FdbEntry> AllFdbEntries();
+
+  // All settings of `link` under net/ipv4/conf and net/ipv6/conf, in the kernel's own form, to be
+  // compared with what they were. A tenth of the time that the files under /proc/sys take on a node
+  // with a thousand namespaces, whose settings are all in one hash chain.
+  [[nodiscard]] std::string Settings(const Link& link);
+  // net/<family>/conf/all/forwarding; false if this kernel has no such family.
+  [[nodiscard]] bool ForwardsAll(Family family);
 
   // From now on IPv4 packets from or to 127.0.0.0/8 that come in by `link` are dropped before rules
   // of any kind see them, but for those to it with the mark `except_mark`. Stays until the link

@@ -7,7 +7,6 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "netlink/core/sysctl.h"
 #include "plugin/foreign/tools.h"
 #include "plugin/link/container.h"
 #include "plugin/state/kernel_names.h"
@@ -17,12 +16,13 @@ namespace {
 
 std::string Describe(const rtnl::Link& link) {
   const auto digit = [](bool value) { return value ? '1' : '0'; };
-  return Format("{} {} {} {}{}{}{}{}{}{}{}\n",
+  return Format("{} {} {} {}{}{}{}{}{}{}{}{}\n",
                 link.name,
                 link.index,
                 link.master,
                 digit(link.up),
                 digit(link.promiscuous),
+                digit(link.vlan_filtering),
                 digit(link.port.hairpin),
                 digit(link.port.isolated),
                 digit(link.port.forwards_groups),
@@ -36,15 +36,23 @@ std::string DescribeSegment(state::Host& host, const rtnl::Link& link) {
   for (const Cidr& address : host.net.Addresses(link)) {
     text += Cat(address, ' ');
   }
-  for (const char* const setting : {"ipv4/conf/{}/forwarding",
-                                    "ipv4/conf/{}/route_localnet",
-                                    "ipv6/conf/{}/accept_ra",
-                                    "ipv6/conf/{}/disable_ipv6"}) {
-    std::string name = Cat("net/", setting);
-    name.replace(name.find("{}"), 2, link.name);
-    text += Cat(netlink::FindSysctl(name).value_or("-"), ' ');
+  return Cat(text,
+             host.net.Settings(link),
+             host.net.LacksLocalhostFilter(link) ? " open" : " filtered",
+             '\n');
+}
+
+std::string DescribeVlans(state::Host& host) {
+  std::string text;
+  for (const rtnl::PortVlan& each : host.net.AllVlans()) {
+    text += Format("{} {}-{} {}{}\n",
+                   each.port,
+                   each.vlan.ids.first,
+                   each.vlan.ids.last,
+                   each.vlan.pvid ? '1' : '0',
+                   each.vlan.untagged ? '1' : '0');
   }
-  return Cat(text, host.net.LacksLocalhostFilter(link) ? "open" : "filtered", '\n');
+  return text;
 }
 
 std::set<std::string> KeysOf(const std::map<std::string, std::string>& map) {
@@ -67,19 +75,25 @@ std::string DescribeDirectory(const std::string& path) {
 }
 
 std::string DescribeShared(state::Host& host) {
-  std::string text = Format("{} {} {}\n",
-                            netlink::FindSysctl("net/ipv4/ip_forward").value_or("-"),
-                            netlink::FindSysctl("net/ipv6/conf/all/forwarding").value_or("-"),
+  std::string text = Format("{}{} {}\n",
+                            host.net.ForwardsAll(Family::kIpv4) ? '1' : '0',
+                            host.net.ForwardsAll(Family::kIpv6) ? '1' : '0',
                             foreign::FilterFingerprint());
-  std::set<std::string> ours;
-  for (const AttachmentId& id : host.records.List("")) {
-    ours.insert(state::HostVethName(id));
-  }
+  std::set<int> locked;
   for (const rtnl::Link& port : host.net.Ports()) {
-    if (ours.contains(port.name)) {
+    if (state::IsHostVethName(port.name)) {
       text += Describe(port);
+      if (port.locked) {
+        locked.insert(port.index);
+      }
     } else if (!port.name.starts_with("veth")) {
       text += Format("{} {}\n", port.name, port.master);  // an uplink, perhaps of a bridge of ours
+    }
+  }
+  for (const rtnl::FdbEntry& entry :
+       locked.empty() ? std::vector<rtnl::FdbEntry>() : host.net.AllFdbEntries()) {
+    if (locked.contains(entry.port)) {
+      text += Format("{} {} {} {}\n", entry.port, entry.mac, entry.vlan, entry.learned ? '1' : '0');
     }
   }
   for (const std::string& network : Entries(state::kStateDirectory)) {
@@ -104,6 +118,9 @@ void Fingerprint::AddSegment(const std::string& ifname) {
   if (!segments_.contains(ifname)) {
     const std::optional<rtnl::Link> link = host_.net.FindLink(ifname);
     segments_[ifname] = link ? Cat(Describe(*link), DescribeSegment(host_, *link)) : "";
+    if (link && link->vlan_filtering && vlans_.empty()) {
+      vlans_ = DescribeVlans(host_);
+    }
   }
 }
 
@@ -131,7 +148,7 @@ void Fingerprint::NoteIn(state::Checkpoint& checkpoint) const {
 }
 
 std::string Fingerprint::Text() const {
-  std::string text = shared_;
+  std::string text = shared_ + vlans_;
   for (const auto* const parts : {&segments_, &data_dirs_, &containers_}) {
     for (const auto& [name, part] : *parts) {
       text += Cat(name, '\n', part);

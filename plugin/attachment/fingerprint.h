@@ -2,11 +2,12 @@
 // same as when nothing was found wrong, nothing needs to be looked at again.
 //
 // Holds   our bridges and VLAN gateways with their state and addresses; the state and flags of our
-//         ports; the sysctls and the tc filter that an ADD sets on a bridge; the size of
-//         iptables-legacy's tables; when records and leases were last added or removed; the
-//         addresses of containers that another IPAM plugin than host-local gave them
-// Costs   one dump of bridge ports, one list of records, some questions per bridge and per such
-//         container
+//         ports, their VLANs, and the FDB entries of those that are locked to a MAC; the sysctls
+//         and the tc filter that an ADD sets on a bridge; the size of iptables-legacy's tables;
+//         when records and leases were last added or removed; the addresses of containers that
+//         another IPAM plugin than host-local gave them
+// Costs   one dump of bridge ports, of their VLANs where a bridge filters by them, and of FDB
+//         entries where a port of ours is locked; some questions per bridge and per such container
 // Errors  kKernel
 #pragma once
 
@@ -38,6 +39,7 @@ class Fingerprint {
  private:
   state::Host& host_;
   std::string shared_;
+  std::string vlans_;  // of all ports, once a bridge filters by them
   std::map<std::string, std::string> segments_;
   std::map<std::string, std::string> data_dirs_;
   std::map<std::string, std::string> containers_;

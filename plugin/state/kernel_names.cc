@@ -10,6 +10,8 @@ namespace nomad_bridge::state {
 namespace {
 
 constexpr std::size_t kMaxAliasBytes = 255;  // the kernel's IFALIASZ, less its terminator
+constexpr std::string_view kVethPrefix = "veth";
+constexpr int kVethDigits = 11;  // what a link's 15 bytes leave behind it
 
 std::string Identity(const AttachmentId& id) {
   return Format("nomad-bridge net={} id={} if={}", id.network, id.container_id, id.ifname);
@@ -22,9 +24,13 @@ std::string Cut(std::string_view text, std::size_t max_bytes) {
 }  // namespace
 
 std::string HostVethName(const AttachmentId& id) {
-  constexpr int kDigits = 11;  // what a link's 15 bytes leave behind "veth"
   const std::string key = Cat(id.network, '\0', id.container_id, '\0', id.ifname);
-  return Cat("veth", Hex(StableHash(key), kDigits));
+  return Cat(kVethPrefix, Hex(StableHash(key), kVethDigits));
+}
+
+bool IsHostVethName(std::string_view name) {
+  return name.size() == kVethPrefix.size() + kVethDigits && name.starts_with(kVethPrefix) &&
+         name.find_first_not_of("0123456789abcdef", kVethPrefix.size()) == name.npos;
 }
 
 std::string LinkAlias(const AttachmentId& id, const cni::Labels& labels) {

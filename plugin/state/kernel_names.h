@@ -17,6 +17,8 @@ namespace nomad_bridge::state {
 // The host end of an attachment's veth pair: "veth" and 11 hexadecimal digits. Whether a link of
 // that name is ours is decided by its alias.
 [[nodiscard]] std::string HostVethName(const AttachmentId& id);
+// Whether `name` has that form, which few programs' links have beside ours.
+[[nodiscard]] bool IsHostVethName(std::string_view name);
 
 // The alias of that link: "nomad-bridge net=<network> id=<container> if=<ifname> job=... ", at most
 // 255 bytes.

@@ -31,7 +31,7 @@ constexpr std::array<Measured, 7> kMeasured = {
     Measured{.line = "list -json", .target = "100"},
     Measured{.line = "doctor", .target = "1,000"},
     Measured{.line = "metrics"},
-    Measured{.line = "reconcile -if-changed"},
+    Measured{.line = "reconcile -if-changed", .target = "5"},
     Measured{.line = "reconcile"},
     Measured{.line = "reconcile", .before = Before::kFlush, .target = "500"}};
 

@@ -256,6 +256,28 @@ TEST_F(IfChanged, AsksAsMuchOfManyAttachmentsAsOfTwo) {
   EXPECT_EQ(CountCalls(), calls);
 }
 
+// What the lock of a port consists of besides its flag.
+TEST_F(IfChanged, SeesAnEntryOfALockedPortThatWasChanged) {
+  const json config = Config(R"({"macspoofchk": true})");
+  const Outcome add = RunPlugin("ADD", config);
+  if (add.exit_code != 0) {
+    EXPECT_THAT(Details(add), HasSubstr("which Linux has since 5.18"));
+    return;
+  }
+  const std::string port = HostVethOf(add.json);
+  const std::string mac = At(add.json, "/interfaces/2/mac");
+  for (const char* const damage : {"bridge fdb delete $mac dev $port master",
+                                   "bridge fdb add 02:00:00:00:00:0f dev $port master dynamic"}) {
+    ExpectQuiet();
+    Must({.argv = {"sh", "-e", "-c", damage}, .variables = {{"mac", mac}, {"port", port}}});
+
+    EXPECT_THAT(RunLine("reconcile -if-changed"),
+                Exits(0, Err(HasSubstr(Format("the MAC check of {} was changed", port)))))
+        << damage;
+    EXPECT_TRUE(Ping(container(), "172.26.64.1")) << damage;
+  }
+}
+
 TEST_F(Reconcile, CannotTellWithoutRoot) {
   for (const char* const name : {"reconcile", "gc"}) {
     EXPECT_THAT(Execute(LineWithoutRoot({name})), Exits(2, Err(HasSubstr("needs root"))));

@@ -1,13 +1,13 @@
 // vlan, vlanTrunk, preserveDefaultVlan: which containers reach each other, and what CHECK makes of
 // it. Only under a kernel with bridge VLAN filtering: see tests/with-kernel.
-#include "tests/support/world.h"
+#include "tests/plugin/cli_world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
 constexpr const char* kVlan100 = R"({"vlan": 100})";
 
-class Vlan : public World {
+class Vlan : public CliWorld {
  protected:
   // Another network on the same bridge.
   static json Other(const char* changes) {
@@ -156,6 +156,22 @@ TEST_F(Vlan, WhateverIsChangedIsSeenRepairedAndReported) {
     EXPECT_THAT(Check(read_only, result), Fails(103)) << damage;
 
     EXPECT_THAT(Check(config, result), Exits(0, Err(HasSubstr("repaired")))) << damage;
+
+    EXPECT_EQ(VlansOf(port), "100 PVID Egress Untagged") << damage;
+    EXPECT_TRUE(Ping(container(), "172.26.64.1")) << damage;
+  }
+}
+
+TEST_F(Vlan, ThatIsChangedIsPutBackByTheTimer) {
+  const std::string port = HostVethOf(Attach(Config(kVlan100)));
+  for (const std::string& damage : {Cat("bridge vlan del dev ", port, " vid 100"),
+                                    Cat("bridge vlan add dev ", port, " vid 7"),
+                                    std::string("bridge vlan del dev nomad vid 100 self")}) {
+    ASSERT_EQ(RunLine("reconcile -if-changed").exit_code, 0);
+    ASSERT_EQ(Output("reconcile -if-changed"), "nothing has changed\n");
+    host().Must(Words(damage));
+
+    EXPECT_THAT(RunLine("reconcile -if-changed"), Exits(0, Err(HasSubstr("repaired: ")))) << damage;
 
     EXPECT_EQ(VlansOf(port), "100 PVID Egress Untagged") << damage;
     EXPECT_TRUE(Ping(container(), "172.26.64.1")) << damage;
