@@ -160,6 +160,33 @@ std::optional<Compared> Compare(nft::Socket& socket,
   return compared;
 }
 
+std::optional<std::uint32_t> Extend(nft::Socket& socket,
+                                    const nft::Table& more,
+                                    std::uint32_t generation) {
+  nft::Batch batch;
+  for (const nft::Set& set : more.sets) {
+    batch.AddSet(more.id, set);  // the kernel accepts one that is there
+  }
+  std::vector<const nft::Chain*> missing;
+  for (const nft::Chain& chain : more.chains) {
+    if (!socket.FindChain(more.id, chain.name)) {
+      batch.AddChain(more.id, chain);
+      missing.push_back(&chain);
+    }
+  }
+  // All chains before any rule: rules name chains.
+  for (const nft::Chain* const chain : missing) {
+    for (const nft::Rule& rule : chain->rules) {
+      batch.AppendRule(more.id, chain->name, rule);
+    }
+  }
+  if (batch.empty()) {
+    return generation;
+  }
+  return socket.Commit(batch, generation).done() ? std::optional(nft::NextGeneration(generation))
+                                                 : std::nullopt;
+}
+
 std::vector<Presence> FindPresences(nft::Socket& socket,
                                     const std::vector<nft::Element>& elements) {
   std::vector<std::pair<nft::TableId, nft::Element>> likes;

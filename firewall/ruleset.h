@@ -71,6 +71,13 @@ struct Compared {
                                               const DesiredElements* desired,
                                               Mode mode);
 
+// Adds to the table of that name in force at `generation` the sets and chains of `more` that it
+// lacks; a chain that is there has its rules. Returns the generation then; nullopt if `generation`
+// has passed, or the kernel refuses it: the table is not what the generation stands for.
+[[nodiscard]] std::optional<std::uint32_t> Extend(nft::Socket& socket,
+                                                  const nft::Table& more,
+                                                  std::uint32_t generation);
+
 // Whether the kernel has each of `elements`, as it is wanted.
 enum class Presence { kSame, kMissing, kDifferent };
 [[nodiscard]] std::vector<Presence> FindPresences(nft::Socket& socket,

@@ -95,6 +95,10 @@ class Convergence {
         !goal.new_forward_hook) {
       return {.checkpoint = std::move(checkpoint_)};
     }
+    if (!extent_.is_whole && is_quiet && has_same_tables && !goal.new_forward_hook &&
+        AddNewKind()) {
+      return {.checkpoint = std::move(checkpoint_)};
+    }
     if (!is_quiet) {
       checkpoint_.opened_ifnames.clear();  // other firewalls may have been changed, too
     }
@@ -124,6 +128,24 @@ class Convergence {
       has_new_kind_ = !kind.empty() && !kinds_.contains(kind);
       AddKind(added, kinds_);
     }
+  }
+
+  // To tables that are as they should be, without comparing them: their size depends on the number
+  // of kinds. False if they are not.
+  [[nodiscard]] bool AddNewKind() {
+    const std::optional<std::uint32_t> generation =
+        mismatches_.is_repairing()
+            ? firewall::Extend(
+                  host_.nft,
+                  TableOfKind(program_, cni::WorkloadOf(cni::Shorten(extent_.added->labels))),
+                  checkpoint_.generation)
+            : std::nullopt;
+    if (generation) {
+      checkpoint_.generation = *generation;
+      checkpoint_.policy_kinds = kinds_;
+      SaveCheckpoint(host_, checkpoint_);
+    }
+    return generation.has_value();
   }
 
   void SetTables(firewall::Goal& goal) {

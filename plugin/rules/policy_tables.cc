@@ -264,9 +264,8 @@ state::Record Judged(state::Record record, const policy::Program& program) {
   record.rules.policy = {};
   record.rules.policy.revision = program.Revision();
   if (record.Has(cni::Part::kForward) && !program.empty()) {
-    const policy::Judgement judgement =
+    static_cast<policy::Judgement&>(record.rules.policy) =
         program.JudgementOf(cni::WorkloadOf(cni::Shorten(record.labels)));
-    static_cast<policy::Judgement&>(record.rules.policy) = judgement;
   }
   return record;
 }
@@ -312,7 +311,7 @@ void AddPolicies(const policy::Program& program,
     selected.insert(each.first);
   }
   for (const auto& kind : kinds) {
-    const policy::Judgement judgement = program.JudgementOf(kind.second);
+    const policy::Judgement& judgement = program.JudgementOf(kind.second);
     selected.insert(judgement.sets.begin(), judgement.sets.end());
     for (policy::Chain& chain : program.ChainsOf(kind.second)) {
       chains.try_emplace(chain.name, std::move(chain));
@@ -331,6 +330,20 @@ void AddPolicies(const policy::Program& program,
   for (const auto& counter : program.Counters()) {
     table.counters.push_back({.name = counter.first, .comment = created});
   }
+}
+
+nft::Table TableOfKind(const policy::Program& program, const cni::Workload& workload) {
+  nft::Table table = {.id = firewall::TableId()};
+  const policy::Judgement& judgement = program.JudgementOf(workload);
+  std::set<std::string> selected(judgement.sets.begin(), judgement.sets.end());
+  for (const policy::Chain& chain : program.ChainsOf(workload)) {
+    AddMembersAsked(chain, selected);
+    table.chains.push_back(ChainFor(chain));
+  }
+  for (const std::string& name : selected) {
+    AddSets(kSelected, name, 0, table);
+  }
+  return table;
 }
 
 std::vector<nft::Element> PolicyElements(const state::Record& record, const std::string& comment) {

@@ -50,6 +50,10 @@ void AddPolicies(const policy::Program& program,
                  const std::string& created,
                  nft::Table& table);
 
+// What `workload` needs beside the sets, counters and chains that are there since the policies of
+// `program` were put in force: the chains of its kind, and the sets that it is in.
+[[nodiscard]] nft::Table TableOfKind(const policy::Program& program, const cni::Workload& workload);
+
 // Of an attachment that has been judged, with `comment`.
 [[nodiscard]] std::vector<nft::Element> PolicyElements(const state::Record& record,
                                                        const std::string& comment);

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "tests/bench/commands.h"
 #include "tests/bench/options.h"
+#include "tests/bench/policies.h"
 #include "tests/bench/report.h"
 #include "tests/support/isolation.h"
 
@@ -148,6 +149,8 @@ void Compare(const Options& options) {
     CompareLeases(options);
   } else if (options.parallel > 0) {
     CompareParallel(options);
+  } else if (options.with_policies) {
+    MeasurePolicies(options, std::cout);
   } else if (!options.with_verbs) {
     MeasureCommands(options, std::cout);
   } else {

@@ -47,6 +47,8 @@ void Apply(Options& options, const std::string& key, const std::string& value) {
     options.with_floor = options.with_ours;
   } else if (key == "--only" && value == "commands") {
     options.with_verbs = false;
+  } else if (key == "--only" && value == "policies") {
+    options.with_policies = true;
   } else if (key == "--rounds") {
     options.rounds = ParseNumber(value, 1);
   } else if (key == "--alive") {

@@ -1,0 +1,301 @@
+#include "tests/bench/policies.h"
+
+#include <array>
+#include <chrono>
+#include <iostream>
+#include <thread>
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/file.h"
+#include "base/ip.h"
+#include "base/text.h"
+#include "tests/bench/contender.h"
+#include "tests/bench/report.h"
+
+namespace nomad_bridge::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::array kPolicies = {0, 20, 200};
+constexpr int kNamespaces = 20;
+// A kind of allocation each; those behind them have policies, too, and are not alive.
+constexpr int kJobs = 180;
+constexpr std::uint16_t kPort = 80;
+constexpr std::chrono::seconds kSettling{5};
+
+// ---- policies
+
+// The first 20 are about a namespace each, the others about one of its jobs besides. What is
+// measured is allowed by the last entry.
+json PolicyOf(int index, int turn) {
+  json to = {{"namespace", Cat("ns", index % kNamespaces)}};
+  if (index >= kNamespaces) {
+    to["job"] = Cat("job", index);
+  }
+  return {{"name", Cat("p", index)},
+          {"to", to},
+          {"allow",
+           {{{"from", {{{"namespace", "infra"}, {"job", Cat("scraper", index)}}}},
+             {"ports", {Cat("tcp/", 9090 + turn)}}},
+            {{"from", {Cat("10.", index, ".0.0/16")}}, {"ports", {"tcp/443"}}},
+            {{"from", {"same-namespace"}}}}}};
+}
+
+test::Command ApplyCommand(const std::filesystem::path& binary, int count, int turn) {
+  constexpr const char* kDirectory = "/run/policy.d";
+  json policies = json::array();
+  for (int i = 0; i < count; ++i) {
+    policies.push_back(PolicyOf(i, turn));
+  }
+  EnsureDirectory(kDirectory);
+  ReplaceFile(Cat(kDirectory, "/policies.json"),
+              json({{"version", 1}, {"policies", policies}}).dump());
+  return {.argv = {binary.string(), "policy", "apply", kDirectory},
+          .variables = {{"CNI_COMMAND", std::nullopt}}};
+}
+
+// ---- traffic
+
+void EnterNetns(const std::string& path) {
+  const UniqueFd netns(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (::setns(netns.get(), CLONE_NEWNET) != 0) {
+    throw ErrnoError(Code::kInternal, Cat("cannot enter ", path));
+  }
+}
+
+void Require(bool is_well, std::string_view what) {
+  if (!is_well) {
+    throw ErrnoError(Code::kInternal, std::string(what));
+  }
+}
+
+// Both ends of connections from one container to another, in this process: nobody has to be woken.
+class Line {
+ public:
+  Line(const World& world, std::string client, std::string server, const std::string& address)
+      : world_(world), client_(std::move(client)) {
+    Require(Ip::Parse(address).has_value(), "no address");
+    to_ = {.sin_family = AF_INET, .sin_port = htons(kPort)};
+    const Ip ip = Ip::Parse(address).value();
+    std::copy(ip.bytes().begin(), ip.bytes().end(), reinterpret_cast<std::uint8_t*>(&to_.sin_addr));
+    EnterNetns(server);
+    listener_ = Socket();
+    const sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(kPort)};
+    Require(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0 &&
+                ::listen(listener_.get(), SOMAXCONN) == 0,
+            "cannot listen");
+    world_.Enter();
+  }
+
+  // Microseconds of one byte there and back, on a connection that stands.
+  double RoundTrip() {
+    constexpr int kCount = 20000;
+    EnterNetns(client_);
+    const auto [near, far] = Connect();
+    char byte = 0;
+    const auto begun = std::chrono::steady_clock::now();
+    for (int i = 0; i < kCount; ++i) {
+      for (const auto& [from, to] : {std::pair(&near, &far), std::pair(&far, &near)}) {
+        Require(::send(from->get(), "x", 1, 0) == 1 && ::recv(to->get(), &byte, 1, 0) == 1,
+                "nothing gets through");
+      }
+    }
+    return Ended(begun, kCount);
+  }
+
+  // Microseconds of a connection that is made and reset.
+  double NewConnection() {
+    constexpr int kCount = 3000;
+    EnterNetns(client_);
+    const auto begun = std::chrono::steady_clock::now();
+    for (int i = 0; i < kCount; ++i) {
+      static_cast<void>(Connect());
+    }
+    return Ended(begun, kCount);
+  }
+
+ private:
+  static UniqueFd Socket() {
+    UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    // Reset when it is closed: thousands that wait for their time would use up the ports.
+    const linger reset = {.l_onoff = 1, .l_linger = 0};
+    const int on = 1;
+    Require(::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset) == 0 &&
+                ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0,
+            "cannot make a socket");
+    return socket;
+  }
+
+  std::pair<UniqueFd, UniqueFd> Connect() {
+    UniqueFd near = Socket();
+    Require(::connect(near.get(), reinterpret_cast<const sockaddr*>(&to_), sizeof to_) == 0,
+            "cannot connect");
+    UniqueFd far(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const linger reset = {.l_onoff = 1, .l_linger = 0};
+    const int on = 1;
+    Require(::setsockopt(far.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset) == 0 &&
+                ::setsockopt(far.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0,
+            "cannot accept");
+    return {std::move(near), std::move(far)};
+  }
+
+  [[nodiscard]] double Ended(std::chrono::steady_clock::time_point begun, int count) const {
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begun;
+    world_.Enter();
+    return took.count() / count;
+  }
+
+  const World& world_;
+  std::string client_;
+  sockaddr_in to_{};
+  UniqueFd listener_;
+};
+
+// ---- one number of policies
+
+class Governed : public Contender {
+ public:
+  Governed(int policies, const std::filesystem::path& binary)
+      : Contender(policies == 0 ? "no policies" : Cat(policies, " policies"), NetworkOf(binary)),
+        policies_(policies),
+        binary_(binary) {}
+
+  // With the pair whose traffic is measured, of one namespace.
+  void Prepare(int alive) {
+    GrowTo(alive);
+    world().Enter();
+    const test::Attached client = test::MustAdd(network(), NextOf(kNamespaces));
+    const test::Attached server = test::MustAdd(network(), NextOf(2 * kNamespaces));
+    line_.emplace(world(), client.netns, server.netns, test::AddressOf(server.result));
+    Apply();
+  }
+
+  // What one turn adds to each of the samples.
+  void Measure() {
+    Round();
+    world().Enter();
+    TimeNewKind();
+    round_trip.Add(line_->RoundTrip());
+    connection.Add(line_->NewConnection());
+  }
+  // The sysctl that hands over what passes a bridge whatever policies want, turned off: what the
+  // first policy on such a node costs.
+  void MeasureBridgedOnly() {
+    world().Enter();
+    for (const char* const setting : {"0", "1"}) {
+      test::Must({.argv = {"sysctl", "-qw", Cat("net.bridge.bridge-nf-call-iptables=", setting)}});
+      if (*setting == '0') {
+        bridged_only.Add(line_->RoundTrip());
+      }
+    }
+  }
+  void Apply() {
+    if (policies_ != 0) {
+      world().Enter();
+      const test::Command command = ApplyCommand(binary_, policies_, ++turn_);
+      apply.Time([&] { test::Must(command); });
+    }
+  }
+
+  Samples new_kind;
+  Samples round_trip;
+  Samples connection;
+  Samples bridged_only;
+  Samples apply;
+
+ protected:
+  [[nodiscard]] test::Attached Next() override { return NextOf(count()); }
+
+ private:
+  // The first of a job that a policy is about, as far as there are such jobs.
+  void TimeNewKind() {
+    test::Attached attached = NextOf(kJobs + new_kinds_++ % kNamespaces, kJobs + kNamespaces);
+    new_kind.Time([&] { attached = test::MustAdd(network(), std::move(attached)); });
+    test::MustDelFrom(network(), attached);
+  }
+
+  test::Attached NextOf(int index, int jobs = kJobs) {
+    test::Attached attached = Contender::Next();
+    attached.args = Format(
+        "IgnoreUnknown=true;NOMAD_NAMESPACE=ns{};NOMAD_JOB_ID=job{};NOMAD_GROUP_NAME=main;"
+        "NOMAD_ALLOC_ID={}",
+        index % kNamespaces,
+        index % jobs,
+        attached.container_id);
+    return attached;
+  }
+
+  int policies_;
+  std::filesystem::path binary_;
+  int turn_ = 0;
+  int new_kinds_ = 0;
+  std::optional<Line> line_;
+};
+
+Row RowOf(const std::string& what,
+          const std::vector<std::unique_ptr<Governed>>& all,
+          const std::function<const Samples&(const Governed&)>& samples,
+          const std::string& target) {
+  Row row{what};
+  const double base = samples(*all.front()).Median();
+  for (const std::unique_ptr<Governed>& each : all) {
+    const double median = samples(*each).Median();
+    row.push_back(each == all.front() ? Number(median)
+                                      : Format("{} ({}x)", Number(median), Number(median / base)));
+  }
+  row.push_back(target);
+  return row;
+}
+
+}  // namespace
+
+void MeasurePolicies(const Options& options, std::ostream& out) {
+  const int alive = options.alive.back();
+  std::vector<std::unique_ptr<Governed>> all;
+  Row head{Cat("median, ", alive, " alive")};
+  for (const int policies : kPolicies) {
+    all.push_back(std::make_unique<Governed>(policies, options.binary));
+    std::cerr << all.back()->name() << ": " << alive << " attachments ...\n";
+    all.back()->Prepare(alive);
+    head.push_back(all.back()->name());
+  }
+  head.emplace_back("at most");
+  std::this_thread::sleep_for(kSettling);
+  const int rounds = options.RoundsWith(alive);
+  std::cerr << "measuring " << rounds << " rounds ...\n";
+  for (int i = 0; i < rounds; ++i) {
+    for (const std::unique_ptr<Governed>& each : all) {
+      each->Measure();
+    }
+    all.front()->MeasureBridgedOnly();
+  }
+  constexpr int kApplies = 5;
+  for (int i = 0; i < kApplies; ++i) {
+    all.back()->Apply();
+  }
+  const auto add = [](const Governed& each) -> const Samples& { return each.times().add; };
+  std::vector<Row> rows{head};
+  rows.push_back(RowOf("ADD, ms", all, add, "1.2x"));
+  rows.push_back(RowOf("ADD of a new kind, ms", all, std::mem_fn(&Governed::new_kind), "1.2x"));
+  rows.push_back(RowOf("round trip, us", all, std::mem_fn(&Governed::round_trip), "1.05x"));
+  rows.push_back(RowOf("new connection, us", all, std::mem_fn(&Governed::connection), "1.15x"));
+  rows.push_back({"policy apply, ms", "-", "-", Number(all.back()->apply.Median()), "1000"});
+  rows.push_back({"round trip without bridge-nf-call-iptables, us",
+                  Number(all.front()->bridged_only.Median()),
+                  "-",
+                  "-",
+                  "-"});
+  out << '\n';
+  PrintTable(out, rows);
+}
+
+}  // namespace nomad_bridge::bench
