@@ -60,7 +60,14 @@ netlink::Message LockMessage(const Link& port) {
   return message;
 }
 
-// The FDB entries of link `index`, or (0) of all, without those for the ports' own MACs.
+FdbEntry::Kind KindOf(int state) {
+  if ((state & NUD_PERMANENT) != 0) {
+    return FdbEntry::Kind::kOwn;
+  }
+  return state == NUD_NOARP ? FdbEntry::Kind::kStatic : FdbEntry::Kind::kLearned;
+}
+
+// The FDB entries of link `index`, or (0) of all.
 std::vector<FdbEntry> ListFdb(netlink::RequestSocket& socket, int index, const std::string& what) {
   netlink::Message request(
       RTM_GETNEIGH, NLM_F_DUMP, ndmsg{.ndm_family = AF_BRIDGE, .ndm_ifindex = index});
@@ -68,13 +75,11 @@ std::vector<FdbEntry> ListFdb(netlink::RequestSocket& socket, int index, const s
   std::vector<FdbEntry> entries;
   const auto read = [&](const ndmsg& head, const netlink::Attributes& attributes) {
     const bool is_a_bridges = attributes.U32(NDA_MASTER).has_value();
-    const bool is_learned = (head.ndm_state & (NUD_REACHABLE | NUD_STALE)) != 0;
-    if (is_a_bridges && (index == 0 || head.ndm_ifindex == index) &&
-        (is_learned || head.ndm_state == NUD_NOARP)) {
+    if (is_a_bridges && (index == 0 || head.ndm_ifindex == index)) {
       entries.push_back({.port = head.ndm_ifindex,
                          .mac = ReadMac(attributes.Bytes(NDA_LLADDR)),
                          .vlan = attributes.U16(NDA_VLAN).value_or(0),
-                         .learned = is_learned});
+                         .kind = KindOf(head.ndm_state)});
     }
   };
   netlink::ForEachMessage<ndmsg>(reply, read);
@@ -147,7 +152,10 @@ bool Socket::IsPortLocked(const Link& port, const Mac& mac) {
   }
   const std::vector<FdbEntry> entries = ListFdb(
       socket_, now->index, Format("cannot list the MACs behind bridge port '{}'", port.name));
-  if (std::ranges::any_of(entries, &FdbEntry::learned)) {
+  const auto is_learned = [](const FdbEntry& entry) {
+    return entry.kind == FdbEntry::Kind::kLearned;
+  };
+  if (std::ranges::any_of(entries, is_learned)) {
     return false;
   }
   std::vector<Vlan> vlans = Vlans(*now);
@@ -155,7 +163,7 @@ bool Socket::IsPortLocked(const Link& port, const Mac& mac) {
   for (const Vlan& vlan : vlans) {
     for (std::uint16_t id = vlan.ids.first; id <= vlan.ids.last; ++id) {
       if (std::ranges::none_of(entries, [&](const FdbEntry& entry) {
-            return entry.mac == mac && entry.vlan == id;
+            return entry.kind == FdbEntry::Kind::kStatic && entry.mac == mac && entry.vlan == id;
           })) {
         return false;
       }

@@ -11,6 +11,9 @@
 namespace nomad_bridge::rtnl {
 namespace {
 
+// The states of a neighbour entry in which packets are sent by it.
+constexpr int kUsed = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP;
+
 struct Blocker {
   unsigned char route_type;
   unsigned char rule_action;
@@ -115,13 +118,30 @@ Socket::NeighbourEntry Socket::ReadNeighbour(const Link& link, const Ip& address
 }
 
 std::optional<Neighbour> Socket::FindNeighbour(const Link& link, const Ip& address) {
-  constexpr int kUsed =
-      NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP;
   const NeighbourEntry entry = ReadNeighbour(link, address);
   return (entry.state & kUsed) == 0
              ? std::nullopt
-             : std::optional<Neighbour>(
-                   {.mac = entry.mac, .permanent = (entry.state & NUD_PERMANENT) != 0});
+             : std::optional<Neighbour>({.link = link.index,
+                                         .address = address,
+                                         .mac = entry.mac,
+                                         .permanent = (entry.state & NUD_PERMANENT) != 0});
+}
+
+std::vector<Neighbour> Socket::Neighbours() {
+  netlink::Message request(RTM_GETNEIGH, NLM_F_DUMP, ndmsg{.ndm_family = AF_UNSPEC});
+  std::vector<Neighbour> neighbours;
+  netlink::ForEachMessage<ndmsg>(
+      socket_.TransactOrThrow(request, "cannot list the neighbours"),
+      [&](const ndmsg& head, const netlink::Attributes& attributes) {
+        const std::optional<Ip> address = attributes.Address(NDA_DST);
+        if (address && (head.ndm_state & kUsed) != 0) {
+          neighbours.push_back({.link = head.ndm_ifindex,
+                                .address = *address,
+                                .mac = ReadMac(attributes.Bytes(NDA_LLADDR)),
+                                .permanent = (head.ndm_state & NUD_PERMANENT) != 0});
+        }
+      });
+  return neighbours;
 }
 
 bool Socket::IsUnanswered(const Link& link, const Ip& address) {

@@ -133,7 +133,11 @@ struct FdbEntry {
   int port = 0;
   Mac mac;
   std::uint16_t vlan = 0;  // 0: outside of any
-  bool learned = false;    // else somebody's command
+  enum class Kind : std::uint8_t {
+    kOwn,      // of the port itself, or of the bridge
+    kLearned,  // from what somebody sent
+    kStatic,   // by somebody's command
+  } kind = Kind::kLearned;
 };
 
 struct VethSpec {
@@ -171,6 +175,8 @@ struct BlockingRule {
 };
 
 struct Neighbour {
+  int link = 0;  // index
+  Ip address;
   Mac mac;
   bool permanent = false;
 };
@@ -298,6 +304,8 @@ class Socket {
   [[nodiscard]] std::vector<BlockingRule> BlockingRules(const Ip& address);
   // Whom packets to `address` out of `link` would be sent to; nullopt if that is not known now.
   [[nodiscard]] std::optional<Neighbour> FindNeighbour(const Link& link, const Ip& address);
+  // All those, out of any link: one dump.
+  [[nodiscard]] std::vector<Neighbour> Neighbours();
   // Whether it was asked for there, and nobody has answered.
   [[nodiscard]] bool IsUnanswered(const Link& link, const Ip& address);
 

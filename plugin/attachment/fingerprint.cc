@@ -93,7 +93,8 @@ std::string DescribeShared(state::Host& host) {
   for (const rtnl::FdbEntry& entry :
        locked.empty() ? std::vector<rtnl::FdbEntry>() : host.net.AllFdbEntries()) {
     if (locked.contains(entry.port)) {
-      text += Format("{} {} {} {}\n", entry.port, entry.mac, entry.vlan, entry.learned ? '1' : '0');
+      text +=
+          Format("{} {} {} {}\n", entry.port, entry.mac, entry.vlan, static_cast<int>(entry.kind));
     }
   }
   for (const std::string& network : Entries(state::kStateDirectory)) {

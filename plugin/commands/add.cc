@@ -82,6 +82,11 @@ void RequireFreeMac(state::Host& host, const config::Config& config, const state
       throw cni::TakenBy(Cat("MAC ", *config.link.mac), id, other->labels, {});
     }
   }
+  if (const auto holder = link::FindMacHolder(host.net, record.link.bridge, *config.link.mac)) {
+    throw Error(Code::kConflict,
+                Format("MAC {} is taken by {}", *config.link.mac, *holder),
+                Format("on bridge '{}'", record.link.bridge));
+  }
 }
 
 // All that is known before it has an address.

@@ -1,6 +1,7 @@
 #include "plugin/link/liveness.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -50,13 +51,40 @@ bool IsAlive(state::Host& host, const state::Record& record) {
 bool HeldAddresses::Contains(const Ip& address) {
   if (!addresses_) {
     addresses_.emplace();
-    netlink::ForEachNetns([&](const netlink::Netns& netns, const std::string& /*path*/) {
-      if (netns.id() != host_.netns.id()) {
-        addresses_->merge(rtnl::Socket::In(netns).AllAddresses());
-      }
-    });
+    AddInNamespaces();
+    AddNeighbours();
   }
   return addresses_->contains(address);
+}
+
+void HeldAddresses::AddInNamespaces() {
+  netlink::ForEachNetns([&](const netlink::Netns& netns, const std::string& /*path*/) {
+    if (netns.id() != host_.netns.id()) {
+      addresses_->merge(rtnl::Socket::In(netns).AllAddresses());
+    }
+  });
+}
+
+// The entry of a neighbour outlives it, for as long as there are few. Behind a bridge the FDB tells:
+// what it knows of a port goes with the port.
+void HeldAddresses::AddNeighbours() {
+  std::set<Mac> behind_ports;
+  for (const rtnl::FdbEntry& entry : host_.net.AllFdbEntries()) {
+    if (entry.kind != rtnl::FdbEntry::Kind::kOwn) {
+      behind_ports.insert(entry.mac);
+    }
+  }
+  std::map<int, bool> has_fdb;  // by link
+  for (const rtnl::Neighbour& neighbour : host_.net.Neighbours()) {
+    const auto [known, is_new] = has_fdb.try_emplace(neighbour.link);
+    if (is_new) {
+      const std::optional<rtnl::Link> link = host_.net.FindLink(neighbour.link);
+      known->second = link && (link->kind == "bridge" || link->kind == "vlan");
+    }
+    if (neighbour.permanent || !known->second || behind_ports.contains(neighbour.mac)) {
+      addresses_->insert(neighbour.address);
+    }
+  }
 }
 
 const std::vector<state::Record>& LiveAttachments::records() {

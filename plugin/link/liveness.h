@@ -28,8 +28,11 @@ namespace nomad_bridge::link {
 [[nodiscard]] bool IsAlive(state::Host& host, const state::Record& record);
 
 // What addresses containers have, whoever made them and in whatever way: a namespace that has a
-// leased address may be that of the lease's owner. Looked for once, when it is first asked for.
-// Namespaces that nothing shows here, in /proc or as a mount, are left out.
+// leased address may be that of the lease's owner. So may what answered for it last and is behind a
+// bridge's port still, such as a virtual machine, or is on a link without an FDB. Looked for once,
+// when it is first asked for.
+// Namespaces that nothing shows here, in /proc or as a mount, and that nothing was sent to, are left
+// out.
 class HeldAddresses {
  public:
   explicit HeldAddresses(state::Host& host) : host_(host) {}
@@ -37,6 +40,9 @@ class HeldAddresses {
   [[nodiscard]] bool Contains(const Ip& address);
 
  private:
+  void AddInNamespaces();
+  void AddNeighbours();
+
   state::Host& host_;
   std::optional<std::set<Ip>> addresses_;
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/text.h"
+
 namespace nomad_bridge::link {
 namespace {
 
@@ -27,6 +29,29 @@ bool HasUplink(rtnl::Socket& net,
     const std::optional<rtnl::Link> link = net.FindLink(port.index);
     return link && !IsHostEnd(*link);  // one that has just gone is none
   });
+}
+
+std::optional<std::string> FindMacHolder(rtnl::Socket& net,
+                                         const std::string& bridge_name,
+                                         const Mac& mac) {
+  const std::optional<rtnl::Link> bridge = net.FindLink(bridge_name);
+  if (bridge && bridge->mac == mac) {
+    return Format("bridge '{}' itself", bridge_name);
+  }
+  for (const rtnl::FdbEntry& entry : bridge ? net.AllFdbEntries() : std::vector<rtnl::FdbEntry>()) {
+    const std::optional<rtnl::Link> port =
+        entry.mac == mac ? net.FindLink(entry.port) : std::nullopt;
+    if (!port || port->master != bridge->index) {
+      continue;
+    }
+    if (entry.kind == rtnl::FdbEntry::Kind::kOwn) {
+      return Format("the port '{}' itself", port->name);
+    }
+    if (port->kind == "tun" || (port->kind == "veth" && port->peer_netns)) {
+      return Format("what is behind the port '{}'", port->name);
+    }
+  }
+  return std::nullopt;
 }
 
 std::vector<rtnl::Link> Uplinks(rtnl::Socket& net) {

@@ -1,5 +1,5 @@
 // What leads beyond the node: whether a bridge does, so that it is the node's own way to its LAN,
-// and how large packets may be on the way out.
+// what has a MAC on this side of it, and how large packets may be on the way out.
 //
 // Uplink  Any port but a container's host end: a veth whose other end is in another namespace, and
 //         whose name begins with "veth", as every runtime names it. (In a node that is a container
@@ -9,6 +9,7 @@
 // Errors  kKernel.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +22,13 @@ namespace nomad_bridge::link {
 [[nodiscard]] bool HasUplink(rtnl::Socket& net,
                              const rtnl::Link& bridge,
                              const std::set<std::string>& containers = {});
+
+// What has `mac` on the bridge already, as a person names it: the bridge, a port, or what has sent
+// from behind the port of a container or of a virtual machine. Not what is beyond an uplink: an
+// allocation whose MAC is fixed may have come from there. One dump of all FDB entries.
+[[nodiscard]] std::optional<std::string> FindMacHolder(rtnl::Socket& net,
+                                                       const std::string& bridge_name,
+                                                       const Mac& mac);
 
 // The links by which the node itself is reached: those outside every bridge, and bridges with an
 // uplink. Lists all links.

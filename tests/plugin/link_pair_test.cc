@@ -235,6 +235,36 @@ TEST_F(VethPair, IsNotGivenAMacThatANeighbourHas) {
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
 }
 
+// Of the bridge, of a port, and of what a virtual machine has sent from behind one.
+TEST_F(VethPair, IsNotGivenAMacThatIsOnTheBridgeAlready) {
+  WarmUp();
+  Node& machine = AddContainer("machine");
+  host().Must({"ip",
+               "link",
+               "add",
+               "tap0",
+               "type",
+               "veth",
+               "peer",
+               "name",
+               "eth0",
+               "netns",
+               machine.name()});
+  host().Must({"ip", "link", "set", "tap0", "master", "nomad", "up"});
+  machine.Must({"ip", "link", "set", "eth0", "up"});
+  machine.Must({"ip", "address", "add", "172.26.70.9/20", "dev", "eth0"});
+  ASSERT_TRUE(Ping(machine, "172.26.64.1"));
+  const Snapshot before = TakeSnapshot();
+  for (const auto& [mac, holder] :
+       {std::pair(MacOf(host(), "nomad").Text(), "bridge 'nomad' itself"),
+        std::pair(MacOf(host(), "tap0").Text(), "the port 'tap0' itself"),
+        std::pair(MacOf(machine, "eth0").Text(), "what is behind the port 'tap0'")}) {
+    EXPECT_THAT(RunPlugin("ADD", Config(), {{"CNI_ARGS", Cat("MAC=", mac)}}),
+                Fails(102, Msg(Format("MAC {} is taken by {}", mac, holder))));
+  }
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
 TEST_F(VethPair, WithANewMacIsReachedByNeighboursThatCachedTheOldOne) {
   Node& neighbour = AddContainer("neighbour");
   Attach(Config(), As("neighbour", neighbour));

@@ -1,5 +1,7 @@
 // nomad-bridge gc: what stale allocations hold is taken back, in all networks; the living lose
 // nothing.
+#include <fcntl.h>
+
 #include "tests/plugin/cli_world.h"
 #include "tests/support/runtime.h"
 
@@ -117,6 +119,40 @@ INSTANTIATE_TEST_SUITE_P(Plugins,
                              {{"Ptp"}, {{"type", "ptp"}}},
                              {{"Macvlan"}, {{"type", "macvlan"}, {"master", "uplink"}}}}),
                          kNameOf);
+
+// Of a virtual machine behind a tap there is no namespace to be seen; here its own is held by a
+// descriptor alone.
+TEST_F(GcLine, KeepsTheLeaseOfAVirtualMachineOnTheBridge) {
+  UseAll();
+  Node& machine = AddContainer("machine");
+  const UniqueFd hidden(::open(machine.path().c_str(), O_RDONLY | O_CLOEXEC));
+  host().Must({"ip",
+               "link",
+               "add",
+               "tap0",
+               "type",
+               "veth",
+               "peer",
+               "name",
+               "eth0",
+               "netns",
+               machine.name()});
+  host().Must({"ip", "link", "set", "tap0", "master", "nomad", "up"});
+  machine.Must({"ip", "link", "set", "eth0", "up"});
+  machine.Must({"ip", "address", "add", "172.26.70.9/20", "dev", "eth0"});
+  std::ofstream("/var/run/cni/nomad/172.26.70.9") << "machine\r\neth0";
+  machine.Kill();
+  ASSERT_TRUE(Ping(host(), "172.26.70.9"));
+
+  EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
+  EXPECT_TRUE(Leased().contains("172.26.70.9"));
+
+  // What the node remembers of it says no more than that it was there.
+  host().Must({"ip", "link", "delete", "tap0"});
+  EXPECT_THAT(host().Must({"ip", "neighbour"}), HasSubstr("172.26.70.9"));
+  EXPECT_THAT(RunLine("gc"), Exits(0));
+  EXPECT_FALSE(Leased().contains("172.26.70.9"));
+}
 
 TEST_F(GcLine, RemovesElementsWithoutAnOwner) {
   UseAll();
