@@ -17,6 +17,7 @@ constexpr const char* kPorts = "ports";
 constexpr const char* kMac = "mac";
 constexpr const char* kIsolated = "isolated";
 constexpr std::string_view kSource = "source";
+constexpr const char* kSourceChain = "source";
 
 // nft's names for them in the bridge family.
 constexpr int kDstnat = -300;
@@ -126,7 +127,7 @@ nft::Chain SourceChain() {
   constexpr std::uint16_t kDhcpClient = 68;
   constexpr std::uint16_t kDhcpv6Client = 546;
   nft::Chain chain = {
-      .name = "source",
+      .name = kSourceChain,
       .hook =
           nft::Hook{.type = "filter", .point = nft::Hook::Point::kPrerouting, .priority = kDstnat}};
   Append(chain.rules, FrameRules());
@@ -185,14 +186,13 @@ nft::Element IsolatedElement(const std::string& port, const std::string& comment
 }
 
 bool HasBridgeFamily(nft::Socket& socket) {
-  const nft::Chain chain = SourceChain();
-  if (socket.FindChain(TableId(nft::TableFamily::kBridge), chain.name)) {
+  if (socket.FindChain(TableId(nft::TableFamily::kBridge), kSourceChain)) {
     return true;
   }
   const nft::TableId probe = {nft::TableFamily::kBridge, "nomad-bridge-probe"};
   nft::Batch batch;
   batch.AddTable(probe);
-  batch.AddChain(probe, chain);
+  batch.AddChain(probe, SourceChain());
   batch.DeleteTable(probe);
   bool is_refused = false;
   nft::RetryOnGenerations(socket, "look for nf_tables' bridge family", {}, [&](std::uint32_t now) {

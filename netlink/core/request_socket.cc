@@ -138,21 +138,23 @@ Reply RequestSocket::Transact(const Message& request, const std::string& what) {
   }
 }
 
-std::vector<Reply> RequestSocket::TransactEach(const std::vector<Message>& requests,
+std::vector<Reply> RequestSocket::TransactEach(std::size_t count,
+                                               const std::function<Message(std::size_t)>& make,
                                                const std::string& what) {
-  std::vector<Reply> replies(requests.size());
-  if (requests.empty()) {
+  std::vector<Reply> replies(count);
+  if (count == 0) {
     return replies;
   }
-  const std::uint32_t first = ReserveSequence(static_cast<std::uint32_t>(requests.size()));
+  const std::uint32_t first = ReserveSequence(static_cast<std::uint32_t>(count));
   std::string bytes;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    requests[i].header()->nlmsg_seq = first + static_cast<std::uint32_t>(i);
-    const std::span<const char> request = BytesOf(requests[i]);
-    bytes.append(request.data(), request.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    const Message request = make(i);
+    request.header()->nlmsg_seq = first + static_cast<std::uint32_t>(i);
+    const std::span<const char> of_request = BytesOf(request);
+    bytes.append(of_request.data(), of_request.size());
     bytes.resize(NLMSG_ALIGN(bytes.size()));
   }
-  std::size_t left = requests.size();
+  std::size_t left = count;
   Exchange(bytes, what, [&](nlmsghdr& message) {
     if (const std::uint32_t place = message.nlmsg_seq - first; place < replies.size()) {
       ReadInto(replies[place], message);

@@ -41,9 +41,10 @@ class RequestSocket {
   // One message for a plain request, an acknowledgement for one with NLM_F_ACK, all messages for
   // NLM_F_DUMP; or the kernel's refusal.
   [[nodiscard]] Reply Transact(const Message& request, const std::string& what);
-  // Of several requests that are answered by one message each: the replies, in their order. All are
-  // sent in one piece.
-  [[nodiscard]] std::vector<Reply> TransactEach(const std::vector<Message>& requests,
+  // Of `count` requests that are answered by one message each: the replies, in their order. All are
+  // sent in one piece; `make` is called for one after the other, so that one page is enough.
+  [[nodiscard]] std::vector<Reply> TransactEach(std::size_t count,
+                                                const std::function<Message(std::size_t)>& make,
                                                 const std::string& what);
   // As Transact(), but any refusal other than these errnos is an error.
   Reply TransactOrThrow(const Message& request,

@@ -153,18 +153,20 @@ std::optional<Element> Socket::FindElement(const TableId& table, const Element& 
 
 std::vector<std::optional<Element>> Socket::FindElements(
     const std::vector<std::pair<TableId, Element>>& likes) {
-  std::vector<netlink::Message> requests;
-  for (const auto& [table, like] : likes) {
+  const auto request = [&](std::size_t i) {
+    const auto& [table, like] = likes[i];
+    netlink::Message message = GetRequest(NFT_MSG_GETSETELEM, table.family);
     const Element key{.set = like.set, .key = like.key};
-    requests.push_back(GetRequest(NFT_MSG_GETSETELEM, table.family));
-    nftnl_set_elems_nlmsg_build_payload(requests.back().header(), Encode(table, key).get());
-  }
+    nftnl_set_elems_nlmsg_build_payload(message.header(), Encode(table, key).get());
+    return message;
+  };
   const auto what = [&](std::size_t i) {
     const auto& [table, like] = likes[i];
     return Format("cannot read an element of set {} of table {}", like.set, Text(table));
   };
   std::vector<std::optional<Element>> found;
-  for (const netlink::Reply& reply : socket_.TransactEach(requests, likes.empty() ? "" : what(0))) {
+  for (const netlink::Reply& reply :
+       socket_.TransactEach(likes.size(), request, likes.empty() ? "" : what(0))) {
     if (reply.error != 0 && reply.error != ENOENT) {
       throw netlink::NetlinkError(what(found.size()), reply);
     }

@@ -10,12 +10,11 @@
 namespace nomad_bridge::commands {
 namespace {
 
-// Repaired on the way, unless the config forbids it. What the reference plugins made is only
-// compared.
-std::vector<std::string> CheckHostSide(Session& session) {
+// Repaired on the way, unless the config forbids it; a record that was not found is rebuilt. What
+// the reference plugins made is only compared.
+std::vector<std::string> CheckHostSide(Session& session, std::optional<state::Record>& found) {
   Mismatches rebuilt(session.mode());
   const state::RepairLog log(rebuilt);
-  std::optional<state::Record> found = session.host.records.Find(session.request.id);
   if (!found) {
     found = RebuildInterface(session, rebuilt);
   }
@@ -23,7 +22,7 @@ std::vector<std::string> CheckHostSide(Session& session) {
   if (!is_ours && takeover::IsReferenceMade(session.host, session.request, session.config)) {
     return takeover::DiffReference(session.host, session.request, session.type, session.config);
   }
-  const state::Record record = RequireRecord(session, std::move(found));
+  const state::Record record = RequireRecord(session, found);
   if (session.config.link.bridge != record.link.bridge) {
     return {Format("it is on bridge '{}', and the config names '{}'",
                    record.link.bridge,
@@ -40,9 +39,8 @@ std::vector<std::string> CheckHostSide(Session& session) {
 }
 
 // By the plugin that ADD asked, whatever the config names by now.
-void CheckIpam(Session& session) {
+void CheckIpam(const Session& session, const std::optional<state::Record>& record) {
   const std::string& type = session.config.ipam.type;
-  const std::optional<state::Record> record = session.host.records.Find(session.request.id);
   if (!record) {
     cni::InvokeIpamOf(session.request, type, cni::Verb::kCheck);
   } else if (record->ipam.delegated) {
@@ -69,8 +67,9 @@ std::vector<std::string> CheckContainerSide(Session& session) {
 
 void CheckInterface(const cni::Request& request, const cni::PluginType& type) {
   Session session = OpenSession(request, type);
-  std::vector<std::string> mismatches = CheckHostSide(session);
-  CheckIpam(session);
+  std::optional<state::Record> record = session.host.records.Find(request.id);
+  std::vector<std::string> mismatches = CheckHostSide(session, record);
+  CheckIpam(session, record);
   Append(mismatches, CheckContainerSide(session));
   ThrowIfChanged(request.id, mismatches);
 }

@@ -251,10 +251,17 @@ Mismatch LostRecord(const AttachmentId& id) {
           Format("container '{}' has no readable record", id.container_id)};
 }
 
-std::optional<Checkpoint> CheckpointFile::Find() const {
+std::optional<Checkpoint> CheckpointFile::Find() {
   try {
-    StoredCheckpoint stored = ParseCheckpoint(FindFile(kCheckpointFile).value_or(""));
-    return stored.origin == here_ ? std::optional(std::move(stored.checkpoint)) : std::nullopt;
+    std::string text = FindFile(kCheckpointFile).value_or("");
+    if (text != std::exchange(text_, text)) {
+      found_.reset();
+      StoredCheckpoint stored = ParseCheckpoint(text);
+      if (stored.origin == here_) {
+        found_ = std::move(stored.checkpoint);
+      }
+    }
+    return found_;
   } catch (const std::exception&) {
     return std::nullopt;  // a damaged one is as good as none
   }

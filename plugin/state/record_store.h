@@ -89,11 +89,15 @@ class CheckpointFile {
  public:
   explicit CheckpointFile(Origin here) : here_(std::move(here)) {}
 
-  [[nodiscard]] std::optional<Checkpoint> Find() const;
+  [[nodiscard]] std::optional<Checkpoint> Find();
   void Write(const Checkpoint& checkpoint) const;
 
  private:
   Origin here_;
+  // What was read last, and what it says: a command asks several times, and parsing takes ten times
+  // as long as reading.
+  std::string text_;
+  std::optional<Checkpoint> found_;
 };
 
 }  // namespace nomad_bridge::state
