@@ -33,6 +33,11 @@ test::Attached Contender::Next() {
           .args = test::ReadFixture("args/nomad_add.txt")};
 }
 
+test::Attached Contender::Attach() {
+  world_.Enter();
+  return test::MustAdd(network_, Next());
+}
+
 void Contender::PopulateWith(const test::Network& network, int count) {
   for (int i = 0; i < count; ++i) {
     test::MustAdd(network, Next());

@@ -42,6 +42,8 @@ class Contender {
   [[nodiscard]] const Contender* baseline() const { return baseline_; }
   void CompareWith(const Contender& baseline) { baseline_ = &baseline; }
 
+  // One attachment that stays.
+  [[nodiscard]] virtual test::Attached Attach();
   // More attachments that stay, until there are `alive`; the times are forgotten.
   void GrowTo(int alive);
   // ADD, CHECK and DEL of one attachment, in a namespace made beforehand.
@@ -100,6 +102,10 @@ class Contender {
 // The reference plugins in `directory`. A thousand ADDs of theirs would take half an hour, so those
 // that only stay are made faster (reference.cc).
 [[nodiscard]] std::unique_ptr<Contender> MakeReference(const std::filesystem::path& directory);
+
+// The reference's links, addresses and leases in `directory`, and of rules one that masquerades
+// what leaves the node, and one for a published port: what packets pay at least.
+[[nodiscard]] std::unique_ptr<Contender> MakeOneRule(const std::filesystem::path& directory);
 
 // What the kernel alone takes (floor_plugin.c), beside attachments of ours.
 [[nodiscard]] std::unique_ptr<Contender> MakeFloor(const std::filesystem::path& binary);

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "tests/bench/commands.h"
+#include "tests/bench/data_path.h"
 #include "tests/bench/options.h"
 #include "tests/bench/policies.h"
 #include "tests/bench/report.h"
@@ -149,10 +150,12 @@ void Compare(const Options& options) {
     CompareLeases(options);
   } else if (options.parallel > 0) {
     CompareParallel(options);
-  } else if (options.with_policies) {
+  } else if (options.subject == Options::Subject::kPolicies) {
     MeasurePolicies(options, std::cout);
-  } else if (!options.with_verbs) {
+  } else if (options.subject == Options::Subject::kCommands) {
     MeasureCommands(options, std::cout);
+  } else if (options.subject == Options::Subject::kDataPath) {
+    json << MeasureDataPath(options, std::cout).dump(1) << '\n';
   } else {
     CompareVerbs(options, json);
   }

@@ -46,9 +46,11 @@ void Apply(Options& options, const std::string& key, const std::string& value) {
     options.with_reference = value == "reference";
     options.with_floor = options.with_ours;
   } else if (key == "--only" && value == "commands") {
-    options.with_verbs = false;
+    options.subject = Options::Subject::kCommands;
   } else if (key == "--only" && value == "policies") {
-    options.with_policies = true;
+    options.subject = Options::Subject::kPolicies;
+  } else if (key == "--only" && value == "data-path") {
+    options.subject = Options::Subject::kDataPath;
   } else if (key == "--rounds") {
     options.rounds = ParseNumber(value, 1);
   } else if (key == "--alive") {

@@ -16,8 +16,9 @@ struct Options {
   std::filesystem::path other;                       // an older one to compare it with, or empty
   std::filesystem::path reference = "/usr/lib/cni";  // the directory of the reference plugins
   bool with_ours = true;
-  bool with_verbs = true;      // else what operators type
-  bool with_policies = false;  // instead: what policies cost
+  // The verbs, what operators type, what policies cost, or what packets pay.
+  enum class Subject { kVerbs, kCommands, kPolicies, kDataPath };
+  Subject subject = Subject::kVerbs;
   bool with_reference = true;
   bool with_floor =
       true;        // beside ours: what the kernel alone takes, and ours after foreign changes
@@ -38,7 +39,8 @@ constexpr const char* kUsage =
   --reference DIR   where loopback, bridge, host-local, firewall and portmap are (default: /usr/lib/cni)
   --only SIDE       ours (after a foreign change, too, and beside the kernel's own floor) or reference;
                     or commands: list, doctor, metrics and reconcile instead of the verbs;
-                    or policies: ADD, packets, new connections and policy apply with 0, 20 and 200 of them
+                    or policies: ADD, packets, new connections and policy apply with 0, 20 and 200 of them;
+                    or data-path: round trips, connections, datagrams and streams through the rules
   --alive N,N,...   with how many other attachments alive (default: 0,100,300,1000)
   --rounds N        how often each verb is measured (default: 40 up to 100 alive, 30 up to 300, then 20)
   --leases N        measure ADD with N leases in the data dir against an empty one, and nothing else

@@ -149,7 +149,41 @@ class Reference : public Contender {
   }
 };
 
+class OneRule : public Contender {
+ public:
+  explicit OneRule(const std::filesystem::path& directory)
+      : Contender(
+            "one rule",
+            WithoutRules({.list = test::Conflist("nomad_builtin_bridge"), .path = directory})) {
+    world().Enter();
+    test::Must({.argv = {"nft", "-f", "-"}, .input = R"(table ip nat {
+      chain prerouting { type nat hook prerouting priority dstnat; }
+      chain postrouting {
+        type nat hook postrouting priority srcnat;
+        ip saddr 172.26.64.0/20 oifname "uplink" masquerade
+      }
+    })"});
+  }
+
+  test::Attached Attach() override {
+    test::Attached attached = Contender::Attach();
+    for (const char* const protocol : {"tcp", "udp"}) {
+      test::Must(
+          {.argv = {"nft", "-f", "-"},
+           .input = Format("add rule ip nat prerouting iifname uplink {} dport {} dnat to {}:80",
+                           protocol,
+                           attached.port_mappings.at(0).at("HostPort").get<int>(),
+                           test::AddressOf(attached.result))});
+    }
+    return attached;
+  }
+};
+
 }  // namespace
+
+std::unique_ptr<Contender> MakeOneRule(const std::filesystem::path& directory) {
+  return std::make_unique<OneRule>(directory);
+}
 
 std::unique_ptr<Contender> MakeReference(const std::filesystem::path& directory) {
   return std::make_unique<Reference>(directory);
