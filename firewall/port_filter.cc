@@ -18,6 +18,7 @@ constexpr const char* kMac = "mac";
 constexpr const char* kIsolated = "isolated";
 constexpr std::string_view kSource = "source";
 constexpr const char* kSourceChain = "source";
+constexpr const char* kOfAnySource = "of_any_source";
 
 // nft's names for them in the bridge family.
 constexpr int kDstnat = -300;
@@ -33,49 +34,57 @@ std::vector<SetRow> PortFilterSets() {
   };
 }
 
-std::vector<nft::Rule> FrameRules() {
-  constexpr std::uint8_t kAll = 0xff;
+nft::Rule Icmpv6(std::uint8_t type) {
+  return nft::Rule().EtherType(ETH_P_IPV6).L4Proto(IPPROTO_ICMPV6).Is(nft::kIcmpv6Type, {type});
+}
+
+// What nearly all frames are: they have the address and the MAC of their port.
+std::vector<nft::Rule> OwnFrames() {
+  const auto own = [](std::uint16_t type, const nft::Field& address, Family family) {
+    return nft::Rule()
+        .Protocol(type)
+        .PortWith(address, SetName(kSource, family))
+        .PortWith(nft::kEtherSaddr, kMac)
+        .Goto(kOfAnySource);
+  };
   return {
-      // iifname != @ports accept
-      nft::Rule().IifnameNotIn(kPorts).Accept(),
-      // ether type 8021q drop, ether type 8021ad drop
-      // The rules below do not look behind a tag, and receivers ignore one of VLAN 0.
-      nft::Rule().EtherType(ETH_P_8021Q).Drop(),
-      nft::Rule().EtherType(ETH_P_8021AD).Drop(),
-      // ether daddr & ff:ff:ff:ff:ff:f0 == 01:80:c2:00:00:00 drop
-      // LLDP and the like: the port forwards them (base/bridge_port.h), so that they come by here.
-      nft::Rule()
-          .IsMasked(nft::kEtherDaddr,
-                    {kAll, kAll, kAll, kAll, kAll, 0xf0},
-                    {0x01, 0x80, 0xc2, 0x00, 0x00, 0x00})
-          .Drop(),
-      // iifname . ether saddr != @mac drop
-      nft::Rule().PortNotWith(nft::kEtherSaddr, kMac).Drop(),
+      // iifname . ip saddr @source4 iifname . ether saddr @mac goto of_any_source
+      own(ETH_P_IP, nft::kIpSaddr, Family::kIpv4),
+      // iifname . ip6 saddr @source6 iifname . ether saddr @mac goto of_any_source
+      own(ETH_P_IPV6, nft::kIp6Saddr, Family::kIpv6),
   };
 }
 
-// <rule> <field> != 0 iifname . <field> != @source4 drop
-nft::Rule DropForeign(nft::Rule rule, const nft::Field& field, Family family) {
-  return rule.IsNot(field, nft::Bytes(field.bytes))
-      .PortNotWith(field, SetName(kSource, family))
-      .Drop();
-}
-
-std::vector<nft::Rule> Ipv4Rules() {
+// All others of our ports.
+std::vector<nft::Rule> OtherFrames() {
   return {
-      // ip saddr != 0.0.0.0 iifname . ip saddr != @source4 drop
+      // iifname != @ports accept
+      nft::Rule().IifnameNotIn(kPorts).Accept(),
+      // iifname . ether saddr != @mac drop
+      nft::Rule().PortNotWith(nft::kEtherSaddr, kMac).Drop(),
+      // ip saddr != 0.0.0.0 drop
       // 0.0.0.0: DHCP clients. The node does not route it.
-      DropForeign(nft::Rule().Protocol(ETH_P_IP), nft::kIpSaddr, Family::kIpv4),
+      nft::Rule().Protocol(ETH_P_IP).IsNot(nft::kIpSaddr, nft::Bytes(nft::kIpSaddr.bytes)).Drop(),
       // iifname . arp saddr ether != @mac drop
       nft::Rule().EtherType(ETH_P_ARP).PortNotWith(nft::kArpSaddrEther, kMac).Drop(),
       // arp saddr ip != 0.0.0.0 iifname . arp saddr ip != @source4 drop
       // 0.0.0.0: probes whether an address is in use.
-      DropForeign(nft::Rule().EtherType(ETH_P_ARP), nft::kArpSaddrIp, Family::kIpv4),
+      nft::Rule()
+          .EtherType(ETH_P_ARP)
+          .IsNot(nft::kArpSaddrIp, nft::Bytes(nft::kArpSaddrIp.bytes))
+          .PortNotWith(nft::kArpSaddrIp, SetName(kSource, Family::kIpv4))
+          .Drop(),
+      // ip6 saddr != :: drop
+      nft::Rule()
+          .Protocol(ETH_P_IPV6)
+          .IsNot(nft::kIp6Saddr, nft::Bytes(nft::kIp6Saddr.bytes))
+          .Drop(),
+      // icmpv6 type nd-neighbor-solicit drop
+      // Duplicate address detection: of a neighbour's address it would keep the neighbour from it.
+      Icmpv6(ND_NEIGHBOR_SOLICIT).Drop(),
+      // goto of_any_source
+      nft::Rule().Goto(kOfAnySource),
   };
-}
-
-nft::Rule Icmpv6(std::uint8_t type) {
-  return nft::Rule().EtherType(ETH_P_IPV6).L4Proto(IPPROTO_ICMPV6).Is(nft::kIcmpv6Type, {type});
 }
 
 // The target of a neighbour advertisement becomes its source address, which source6 has allowed.
@@ -96,24 +105,6 @@ nft::Rule AdvertiseOnlyTheSource() {
   return rule;
 }
 
-std::vector<nft::Rule> Ipv6Rules() {
-  return {
-      // ip6 saddr != :: iifname . ip6 saddr != @source6 drop
-      DropForeign(nft::Rule().Protocol(ETH_P_IPV6), nft::kIp6Saddr, Family::kIpv6),
-      // ip6 saddr :: icmpv6 type nd-neighbor-solicit drop
-      // Duplicate address detection: of a neighbour's address it would keep the neighbour from it.
-      nft::Rule()
-          .Protocol(ETH_P_IPV6)
-          .Is(nft::kIp6Saddr, nft::Bytes(nft::kIp6Saddr.bytes))
-          .L4Proto(IPPROTO_ICMPV6)
-          .Is(nft::kIcmpv6Type, {ND_NEIGHBOR_SOLICIT})
-          .Drop(),
-      // icmpv6 type nd-router-advert drop
-      Icmpv6(ND_ROUTER_ADVERT).Drop(),
-      AdvertiseOnlyTheSource(),
-  };
-}
-
 // udp dport 68 drop: what only a DHCP client receives, whichever port the server uses; DHCPv6: 546.
 nft::Rule ToDhcpClient(std::uint16_t port) {
   return nft::Rule()
@@ -124,17 +115,40 @@ nft::Rule ToDhcpClient(std::uint16_t port) {
 }
 
 nft::Chain SourceChain() {
-  constexpr std::uint16_t kDhcpClient = 68;
-  constexpr std::uint16_t kDhcpv6Client = 546;
   nft::Chain chain = {
       .name = kSourceChain,
       .hook =
           nft::Hook{.type = "filter", .point = nft::Hook::Point::kPrerouting, .priority = kDstnat}};
-  Append(chain.rules, FrameRules());
-  Append(chain.rules, Ipv4Rules());
-  Append(chain.rules, Ipv6Rules());
-  Append(chain.rules, {ToDhcpClient(kDhcpClient), ToDhcpClient(kDhcpv6Client)});
+  Append(chain.rules, OwnFrames());
+  Append(chain.rules, OtherFrames());
   return chain;
+}
+
+nft::Chain OfAnySource() {
+  constexpr std::uint16_t kDhcpClient = 68;
+  constexpr std::uint16_t kDhcpv6Client = 546;
+  constexpr std::uint8_t kAll = 0xff;
+  return {.name = kOfAnySource,
+          .rules = {
+              // ether type 8021q drop, ether type 8021ad drop
+              // The kernel reads an address behind a tag or not, as the card left it; and receivers
+              // ignore a tag of VLAN 0.
+              nft::Rule().EtherType(ETH_P_8021Q).Drop(),
+              nft::Rule().EtherType(ETH_P_8021AD).Drop(),
+              // ether daddr & ff:ff:ff:ff:ff:f0 == 01:80:c2:00:00:00 drop
+              // LLDP and the like: the port forwards them (base/bridge_port.h), so that they come
+              // by here.
+              nft::Rule()
+                  .IsMasked(nft::kEtherDaddr,
+                            {kAll, kAll, kAll, kAll, kAll, 0xf0},
+                            {0x01, 0x80, 0xc2, 0x00, 0x00, 0x00})
+                  .Drop(),
+              // icmpv6 type nd-router-advert drop
+              Icmpv6(ND_ROUTER_ADVERT).Drop(),
+              AdvertiseOnlyTheSource(),
+              ToDhcpClient(kDhcpClient),
+              ToDhcpClient(kDhcpv6Client),
+          }};
 }
 
 // Of ingressPolicy isolated, between two ports of a bridge. Without br_netfilter this is the only
@@ -150,7 +164,7 @@ nft::Chain ForwardChain() {
 }
 
 std::vector<nft::Chain> PortFilterChains(int /*accept_mark_bit*/) {
-  return {SourceChain(), ForwardChain()};
+  return {OfAnySource(), SourceChain(), ForwardChain()};
 }
 
 }  // namespace
@@ -192,7 +206,7 @@ bool HasBridgeFamily(nft::Socket& socket) {
   const nft::TableId probe = {nft::TableFamily::kBridge, "nomad-bridge-probe"};
   nft::Batch batch;
   batch.AddTable(probe);
-  batch.AddChain(probe, SourceChain());
+  batch.AddChain(probe, {.name = kSourceChain, .hook = SourceChain().hook});
   batch.DeleteTable(probe);
   bool is_refused = false;
   nft::RetryOnGenerations(socket, "look for nf_tables' bridge family", {}, [&](std::uint32_t now) {

@@ -17,6 +17,10 @@ constexpr int kDstnat = -100;
 constexpr int kSrcnat = 100;
 constexpr int kLast = 300;  // conntrack's helpers: behind what operators and other programs use
 
+constexpr const char* kBetweenNetworks = "between_networks";
+constexpr const char* kFromAllocations = "from_allocations";
+constexpr const char* kLeaving = "leaving";
+
 Cidr Multicast(Family family) {
   return family == Family::kIpv4 ? Prefix("224.0.0.0/4") : Prefix("ff00::/8");
 }
@@ -46,12 +50,12 @@ nft::Chain LocalhostGuard() {
       .name = "localhost_guard",
       .hook = nft::Hook{.type = "filter", .point = Point::kPrerouting, .priority = kRaw},
       .rules = {
-          // iifname @bridges ip daddr 127.0.0.0/8 drop
-          nft::Rule().IifnameIn(kBridges).Ipv4().Daddr(Prefix("127.0.0.0/8")).Drop(),
-          // iifname @bridges ip saddr 127.0.0.0/8 drop
+          // ip daddr 127.0.0.0/8 iifname @bridges drop
+          nft::Rule().Ipv4().Daddr(Prefix("127.0.0.0/8")).IifnameIn(kBridges).Drop(),
+          // ip saddr 127.0.0.0/8 iifname @bridges drop
           // The kernel's own check knows 127.0.0.1 alone, unless rp_filter is on, and none at all
           // with accept_local; and with br_netfilter such a packet would be masqueraded.
-          nft::Rule().IifnameIn(kBridges).Ipv4().Saddr(Prefix("127.0.0.0/8")).Drop(),
+          nft::Rule().Ipv4().Saddr(Prefix("127.0.0.0/8")).IifnameIn(kBridges).Drop(),
       }};
 }
 
@@ -70,8 +74,38 @@ nft::Chain LocalhostAnswers() {
           }};
 }
 
+// Between two networks, one of which is closed to the other (ingressPolicy). Through a published
+// port all are let in, and the answers with them.
+nft::Chain BetweenNetworks() {
+  nft::Chain chain = {.name = kBetweenNetworks};
+  for (const Family family : kFamilies) {
+    // ip daddr @alloc4 drop
+    chain.rules.push_back(nft::Rule().Only(family).DaddrIn(SetName(kAlloc, family)).Drop());
+  }
+  return chain;
+}
+
+nft::Chain FromAllocations(int mark_bit) {
+  return {.name = kFromAllocations,
+          .rules = {
+              // iifname @ingress_restricted oifname @ingress_restricted
+              //   iifname . oifname != @ingress_allowed ct status ! dnat jump between_networks
+              // First, so that no accept, the operator's included, opens what ingressPolicy closes.
+              nft::Rule()
+                  .IifnameIn(kIngressRestricted)
+                  .OifnameIn(kIngressRestricted)
+                  .IfnamesNotIn(kIngressAllowed)
+                  .CtStatusNotDnat()
+                  .Jump(kBetweenNetworks),
+              // meta mark set meta mark | 0x1000 accept
+              nft::Rule().SetMarkBit(mark_bit).Accept(),
+          }};
+}
+
 // One step before the chains of iptables: what is accepted here carries the mark, by which the
-// static rules accept it there.
+// static rules accept it there. Every rule names an allocation's address: what else passes a bridge
+// that is not ours alone, the node's own to its LAN, is none of our business. What costs least
+// comes first in a rule (a bit, an address family, a set), since all that a node forwards passes.
 nft::Chain Forward(int mark_bit) {
   nft::Chain chain = {
       .name = "forward",
@@ -80,37 +114,26 @@ nft::Chain Forward(int mark_bit) {
     chain.rules.push_back(rule.SetMarkBit(mark_bit).Accept());
   };
   const auto drop = [&](nft::Rule rule) { chain.rules.push_back(rule.Drop()); };
-  // Every one of these names an allocation's address: what else passes a bridge that is not ours
-  // alone, the node's own to its LAN, is none of our business.
   for (const Family family : kFamilies) {
-    const std::string alloc = SetName(kAlloc, family);
-    // iifname @ingress_restricted oifname @ingress_restricted iifname . oifname != @ingress_allowed
-    //   ip saddr @alloc4 ip daddr @alloc4 ct status ! dnat drop
-    // First, so that no accept, the operator's included, opens what ingressPolicy closes. Through a
-    // published port all are let in, and the answers with them.
-    drop(nft::Rule()
-             .IifnameIn(kIngressRestricted)
-             .OifnameIn(kIngressRestricted)
-             .IfnamesNotIn(kIngressAllowed)
-             .Only(family)
-             .SaddrIn(alloc)
-             .DaddrIn(alloc)
-             .CtStatusNotDnat());
-  }
-  for (const Family family : kFamilies) {
-    // iifname @bridges ip saddr @masq4 ct state invalid drop
+    // ct state invalid ip saddr @masq4 iifname @bridges drop
     // It would leave untranslated.
     drop(nft::Rule()
-             .IifnameIn(kBridges)
+             .CtState(nft::kCtInvalid)
              .Only(family)
              .SaddrIn(SetName(kMasq, family))
-             .CtState(nft::kCtInvalid));
+             .IifnameIn(kBridges));
+  }
+  for (const Family family : kFamilies) {
+    // ip saddr @alloc4 iifname @bridges goto from_allocations
+    // The interface too: a source address from outside may be spoofed.
+    chain.rules.push_back(nft::Rule()
+                              .Only(family)
+                              .SaddrIn(SetName(kAlloc, family))
+                              .IifnameIn(kBridges)
+                              .Goto(kFromAllocations));
   }
   for (const Family family : kFamilies) {
     const std::string alloc = SetName(kAlloc, family);
-    // iifname @bridges ip saddr @alloc4 meta mark set meta mark | 0x1000 accept
-    // The interface too: a source address from outside may be spoofed.
-    accept(nft::Rule().IifnameIn(kBridges).Only(family).SaddrIn(alloc));
     // ip daddr @alloc4 ct state established,related meta mark set meta mark | 0x1000 accept
     accept(nft::Rule().Only(family).DaddrIn(alloc).CtState(nft::kCtEstablished | nft::kCtRelated));
     // ip daddr @alloc4 ct status dnat meta mark set meta mark | 0x1000 accept
@@ -118,14 +141,14 @@ nft::Chain Forward(int mark_bit) {
   }
   for (const Family family : kFamilies) {
     const std::string closed = SetName(kClosed, family);
-    // iifname != @bridges ip daddr @closed4 drop
+    // ip daddr @closed4 iifname != @bridges drop
     // Answers and published ports were accepted before; what the node itself sends is not
     // forwarded.
-    drop(nft::Rule().IifnameNotIn(kBridges).Only(family).DaddrIn(closed));
-    // iifname != @gateways oifname @gateways ip daddr @closed4 drop
+    drop(nft::Rule().Only(family).DaddrIn(closed).IifnameNotIn(kBridges));
+    // ip daddr @closed4 iifname != @gateways oifname @gateways drop
     // A bridge without a gateway of ours may be the node's own to its LAN: an allocation on it is
     // no reason to let the LAN in to all others.
-    drop(nft::Rule().IifnameNotIn(kGateways).OifnameIn(kGateways).Only(family).DaddrIn(closed));
+    drop(nft::Rule().Only(family).DaddrIn(closed).IifnameNotIn(kGateways).OifnameIn(kGateways));
   }
   return chain;
 }
@@ -138,11 +161,13 @@ nft::Chain Unmark(int mark_bit) {
       .hook = nft::Hook{.type = "filter", .point = Point::kForward, .priority = kLast}};
   for (const Family family : kFamilies) {
     const std::string alloc = SetName(kAlloc, family);
-    // iifname @bridges ip saddr @alloc4 meta mark set meta mark & 0xffffefff
-    chain.rules.push_back(
-        nft::Rule().IifnameIn(kBridges).Only(family).SaddrIn(alloc).ClearMarkBit(mark_bit));
-    // ip daddr @alloc4 meta mark set meta mark & 0xffffefff
-    chain.rules.push_back(nft::Rule().Only(family).DaddrIn(alloc).ClearMarkBit(mark_bit));
+    const auto clear = [&](nft::Rule rule) {
+      chain.rules.push_back(rule.ClearMarkBit(mark_bit).Accept());
+    };
+    // meta mark & 0x1000 == 0x1000 ip saddr @alloc4 meta mark set meta mark & 0xffffefff accept
+    clear(nft::Rule().MarkBitIsSet(mark_bit).Only(family).SaddrIn(alloc));
+    // meta mark & 0x1000 == 0x1000 ip daddr @alloc4 meta mark set meta mark & 0xffffefff accept
+    clear(nft::Rule().MarkBitIsSet(mark_bit).Only(family).DaddrIn(alloc));
   }
   return chain;
 }
@@ -152,31 +177,46 @@ nft::Chain Postrouting() {
       .name = kPostrouting,
       .hook = nft::Hook{.type = "nat", .point = Point::kPostrouting, .priority = kSrcnat}};
   for (const Family family : kFamilies) {
-    // oifname != @gateways ip saddr @masq4 ip daddr != 224.0.0.0/4 masquerade
+    // ip saddr @masq4 oifname != @gateways ip daddr != 224.0.0.0/4 goto leaving
     // A bridge without a gateway of ours, such as the node's own to its LAN, is outside.
-    // oifname != @bridges ip saddr @masqlan4 ip daddr != 224.0.0.0/4 masquerade
+    // ip saddr @masqlan4 oifname != @bridges ip daddr != 224.0.0.0/4 goto leaving
     // Not so for an allocation on such a bridge: with br_netfilter what it sends to its neighbours
     // passes here, too.
-    // With the port that the flow has, where that is free: peers of a game, STUN or DTLS know it,
-    // and a flow that the kernel has forgotten goes on under the same one.
-    for (const auto& [inside, noun] :
-         {std::pair(kGateways, kMasq), std::pair(kBridges, kMasqLan)}) {
-      const nft::Rule leaving = nft::Rule()
-                                    .OifnameNotIn(inside)
-                                    .Only(family)
-                                    .SaddrIn(SetName(noun, family))
-                                    .DaddrNot(Multicast(family));
-      // <leaving> ip saddr @randomports4 masquerade fully-random
-      chain.rules.push_back(
-          nft::Rule(leaving).SaddrIn(SetName(kRandomPorts, family)).MasqueradeFullyRandom());
-      chain.rules.push_back(nft::Rule(leaving).Masquerade());
+    for (const auto& [noun, inside] :
+         {std::pair(kMasq, kGateways), std::pair(kMasqLan, kBridges)}) {
+      chain.rules.push_back(nft::Rule()
+                                .Only(family)
+                                .SaddrIn(SetName(noun, family))
+                                .OifnameNotIn(inside)
+                                .DaddrNot(Multicast(family))
+                                .Goto(kLeaving));
     }
   }
   return chain;
 }
 
+// With the port that the flow has, where that is free: peers of a game, STUN or DTLS know it, and a
+// flow that the kernel has forgotten goes on under the same one.
+nft::Chain Leaving() {
+  nft::Chain chain = {.name = kLeaving};
+  for (const Family family : kFamilies) {
+    // ip saddr @randomports4 masquerade fully-random
+    chain.rules.push_back(
+        nft::Rule().Only(family).SaddrIn(SetName(kRandomPorts, family)).MasqueradeFullyRandom());
+  }
+  chain.rules.push_back(nft::Rule().Masquerade());
+  return chain;
+}
+
 std::vector<nft::Chain> Chains(int mark_bit) {
-  return {LocalhostGuard(), LocalhostAnswers(), Forward(mark_bit), Unmark(mark_bit), Postrouting()};
+  return {LocalhostGuard(),
+          LocalhostAnswers(),
+          BetweenNetworks(),
+          FromAllocations(mark_bit),
+          Forward(mark_bit),
+          Unmark(mark_bit),
+          Leaving(),
+          Postrouting()};
 }
 
 }  // namespace

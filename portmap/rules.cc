@@ -71,34 +71,37 @@ nft::Rule LeaveIpv6Localhost() {
 }
 
 nft::Rule MasqueradeLocalhost() {
-  // oifname @bridges ip saddr 127.0.0.0/8 ip daddr @snat4 masquerade
+  // ip saddr 127.0.0.0/8 ip daddr @snat4 oifname @bridges masquerade
   // Otherwise the allocation would reply to its own localhost.
   return nft::Rule()
-      .OifnameIn(kBridges)
       .Ipv4()
       .Saddr(Prefix("127.0.0.0/8"))
       .DaddrIn(SetName(firewall::kSnat, Family::kIpv4))
+      .OifnameIn(kBridges)
       .Masquerade();
 }
 
-// <rule> oifname @bridges ct status dnat, about a family
-nft::Rule Published(Family family, nft::Rule rule = {}) {
-  return rule.OifnameIn(kBridges).CtStatusDnat().Only(family);
+// ct status dnat, about a family
+nft::Rule Published(Family family) {
+  return nft::Rule().CtStatusDnat().Only(family);
 }
 
 void AppendWayBack(std::vector<nft::Rule>& rules, Family family) {
+  const auto masquerade = [&](nft::Rule rule) {
+    rules.push_back(rule.OifnameIn(kBridges).Masquerade());
+  };
   const std::string snat = SetName(firewall::kSnat, family);
-  // iifname @bridges oifname @bridges ct status dnat ip daddr @snat4 masquerade
+  // ct status dnat ip daddr @snat4 iifname @bridges oifname @bridges masquerade
   // Hairpin, and neighbours that use the node's port: replies would go straight over the bridge.
-  rules.push_back(Published(family, nft::Rule().IifnameIn(kBridges)).DaddrIn(snat).Masquerade());
-  // oifname @bridges ct status dnat ip saddr @alloc4 ip daddr @snat4 masquerade
+  masquerade(Published(family).DaddrIn(snat).IifnameIn(kBridges));
+  // ct status dnat ip saddr @alloc4 ip daddr @snat4 oifname @bridges masquerade
   // With br_netfilter the same packets are bridged, not routed, and have no input interface here,
   // so neighbours are recognised by their addresses.
   for (const std::string_view noun : {firewall::kAlloc, firewall::kMasq, firewall::kSnat}) {
-    rules.push_back(Published(family).SaddrIn(SetName(noun, family)).DaddrIn(snat).Masquerade());
+    masquerade(Published(family).SaddrIn(SetName(noun, family)).DaddrIn(snat));
   }
-  // oifname @bridges ct status dnat ip daddr @masqall4 masquerade
-  rules.push_back(Published(family).DaddrIn(SetName(firewall::kMasqAll, family)).Masquerade());
+  // ct status dnat ip daddr @masqall4 oifname @bridges masquerade
+  masquerade(Published(family).DaddrIn(SetName(firewall::kMasqAll, family)));
 }
 
 std::vector<nft::Chain> Chains(int /*accept_mark_bit*/) {

@@ -128,8 +128,8 @@ Rule& Rule::IfnamesNotIn(const std::string& set) {
   return LoadMeta(NFT_META_IIFNAME).LoadMeta(NFT_META_OIFNAME, kNameSlots).LookUp(set, true);
 }
 
-Rule& Rule::PortNotWith(const Field& field, const std::string& set) {
-  return LoadMeta(NFT_META_IIFNAME).Load(field, kNameSlots).LookUp(set, true);
+Rule& Rule::LoadPortWith(const Field& field) {
+  return LoadMeta(NFT_META_IIFNAME).Load(field, kNameSlots);
 }
 
 Rule& Rule::Protocol(std::uint16_t ether_type) {

@@ -69,8 +69,13 @@ class Rule {
   // iifname . oifname != @set
   Rule& IfnamesNotIn(const std::string& set);
 
-  // iifname . <field> != @set
-  Rule& PortNotWith(const Field& field, const std::string& set);
+  // iifname . <field> @set, iifname . <field> != @set
+  Rule& PortWith(const Field& field, const std::string& set) {
+    return LoadPortWith(field).LookUp(set);
+  }
+  Rule& PortNotWith(const Field& field, const std::string& set) {
+    return LoadPortWith(field).LookUp(set, true);
+  }
 
   // Of the bridge family, in nft's two ways of saying it: `meta protocol`, which ip and ip6 fields
   // depend on, and `ether type`, which sees a VLAN tag first.
@@ -174,6 +179,7 @@ class Rule {
   Rule& CompareEqual(Bytes bytes) { return Compare(true, std::move(bytes)); }
   Rule& Mask(Bytes mask, Bytes flip = {});
   Rule& LoadIfname(bool incoming);
+  Rule& LoadPortWith(const Field& field);
   Rule& LoadMeta(std::uint32_t key, std::uint32_t slot = 0);
   Rule& Load(const Field& field, std::uint32_t slot);
   [[nodiscard]] Field AddressField(bool source) const;
