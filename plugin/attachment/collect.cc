@@ -243,7 +243,11 @@ class Collector {
       });
     } else if (collection_.valid || (collection_.network.empty() && HasNothingElse(id))) {
       TakeBack(id, std::move(text), [&] {
-        return RemoveUnrecorded(host_, id, directory.data_dir, std::vector{lease.address});
+        return RemoveUnrecorded(host_,
+                                {.id = id,
+                                 .data_dir = directory.data_dir,
+                                 .leases = std::vector{lease.address},
+                                 .reference_rules = &reference_rules_});
       });
     }
   }

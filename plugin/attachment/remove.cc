@@ -124,32 +124,31 @@ void RemoveEarlier(state::Host& host,
     rules::RemoveElements(host, *earlier, earlier->All(state::Phase::kLeaving));
     link::EnsureLinkGone(host, *earlier);
   } else if (link::FindHostVeth(host.net, id, link::Recorded::kNo) || HasReferenceRules(host, id)) {
-    cni::ErrorList(RemoveUnrecorded(host, id, data_dir))
+    cni::ErrorList(RemoveUnrecorded(host, {.id = id, .data_dir = data_dir}))
         .ThrowIfAny("cannot remove what an earlier ADD without a record left");
   }
 }
 
-std::vector<std::string> RemoveUnrecorded(state::Host& host,
-                                          const AttachmentId& id,
-                                          const std::string& data_dir,
-                                          std::optional<std::vector<Ip>> leases,
-                                          const std::vector<Ip>& addresses) {
+std::vector<std::string> RemoveUnrecorded(state::Host& host, const Unrecorded& unrecorded) {
+  const AttachmentId& id = unrecorded.id;
+  std::vector<Ip> leases = unrecorded.leases.value_or(std::vector<Ip>());
   cni::ErrorList failures;
-  if (!leases) {
-    failures.Try("what is leased to it", [&] { leases = FindLeasesOf(id, data_dir); });
+  if (!unrecorded.leases) {
+    failures.Try("what is leased to it", [&] { leases = FindLeasesOf(id, unrecorded.data_dir); });
   }
   failures.Try("the rules", [&] { rules::RemoveElements(host, ElementsOf(host, id), &id); });
   failures.Try("the reference plugins' rules", [&] {
-    std::vector<Ip> all = addresses;
-    Append(all, leases.value_or(std::vector<Ip>()));
+    std::vector<Ip> all = unrecorded.addresses;
+    Append(all, leases);
+    takeover::RuleDumps own(host.nft);
     takeover::RemoveReferenceRulesOf(
         host,
         {id, all, {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}},
+        unrecorded.reference_rules != nullptr ? *unrecorded.reference_rules : own,
         takeover::LegacyError::kThrow);
   });
   failures.Try("the link", [&] { link::EnsureUnrecordedLinkGone(host, id); });
-  failures.Try("the leases",
-               [&] { ReleaseLeases(id, data_dir, leases.value_or(std::vector<Ip>())); });
+  failures.Try("the leases", [&] { ReleaseLeases(id, unrecorded.data_dir, leases); });
   if (failures.empty()) {
     failures.Try("the record", [&] { host.records.EnsureVoidGone(id); });
   }

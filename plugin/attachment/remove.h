@@ -17,6 +17,7 @@
 #include "base/undo.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
+#include "plugin/takeover/reference.h"
 
 namespace nomad_bridge::attachment {
 
@@ -42,14 +43,18 @@ void RemoveEarlier(state::Host& host,
                    const std::string& data_dir,
                    Undo& undo);
 
-// Without a record (never written, or lost): elements by their owner, the link by its derived name.
-// `leases`: those to release; nullopt: all in `data_dir` that name it, for which each is opened.
-// `addresses`: what else the attachment is known to have had.
-[[nodiscard]] std::vector<std::string> RemoveUnrecorded(
-    state::Host& host,
-    const AttachmentId& id,
-    const std::string& data_dir,
-    std::optional<std::vector<Ip>> leases = std::nullopt,
-    const std::vector<Ip>& addresses = {});
+// An attachment without a record (never written, or lost).
+struct Unrecorded {
+  AttachmentId id;
+  std::string data_dir;
+  // Those to release; nullopt: all in `data_dir` that name it, for which each is opened.
+  std::optional<std::vector<Ip>> leases = std::nullopt;
+  std::vector<Ip> addresses = {};                  // what else it is known to have had
+  takeover::RuleDumps* reference_rules = nullptr;  // of one that removes many, who reads them once
+};
+
+// Elements by their owner, the link by its derived name.
+[[nodiscard]] std::vector<std::string> RemoveUnrecorded(state::Host& host,
+                                                        const Unrecorded& unrecorded);
 
 }  // namespace nomad_bridge::attachment

@@ -55,8 +55,8 @@ void DelInterface(const cni::Request& request, const cni::PluginType& type) {
   if (!record || !record->Has(cni::Part::kLink)) {
     const std::vector<Ip> addresses =
         record ? AddressesOnly(record->ipam.addresses) : std::vector<Ip>{};
-    failures.Add(
-        attachment::RemoveUnrecorded(host, request.id, lenient.data_dir, std::nullopt, addresses));
+    failures.Add(attachment::RemoveUnrecorded(
+        host, {.id = request.id, .data_dir = lenient.data_dir, .addresses = addresses}));
     if (container) {
       failures.Try("the reference plugin's link", [&] {
         takeover::EnsureReferenceLinkGone(host, *container, request, lenient.bridge);

@@ -239,6 +239,13 @@ bool HasReferenceRules(const AttachmentId& id, RuleDumps& dumps) {
 
 void RemoveReferenceRulesOf(state::Host& host, const Search& search, LegacyError on_error) {
   RuleDumps dumps(host.nft);
+  RemoveReferenceRulesOf(host, search, dumps, on_error);
+}
+
+void RemoveReferenceRulesOf(state::Host& host,
+                            const Search& search,
+                            RuleDumps& dumps,
+                            LegacyError on_error) {
   RemoveReferenceRules(host.nft, FindReferenceRules(dumps, search));
   try {
     RemoveLegacyRules(search);

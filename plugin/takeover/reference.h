@@ -73,7 +73,11 @@ class RuleDumps {
 // have no rule there at all: then it is only logged.
 enum class LegacyError { kThrow, kLog };
 
-// Removes them.
+// Removes them. `dumps`: for many in turn, that the rules are read once.
+void RemoveReferenceRulesOf(state::Host& host,
+                            const Search& search,
+                            RuleDumps& dumps,
+                            LegacyError on_error);
 void RemoveReferenceRulesOf(state::Host& host, const Search& search, LegacyError on_error);
 
 // Deletes the container's interface, from inside, if it is one end of a pair whose other end is a

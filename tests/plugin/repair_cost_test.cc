@@ -113,5 +113,29 @@ TEST_F(Cost, OfGcGrowsWithTheLeasesItReleases) {
   }
 }
 
+// It reads the rules of the reference plugins once, not for each lease that it releases.
+TEST_F(Cost, OfGcBesideManyRulesOfTheReferencePlugins) {
+  WarmUp();
+  const auto calls = [&](int leases) {
+    for (int n = 1; n <= leases; ++n) {
+      std::ofstream(Cat(kLeases, "/172.26.70.", n)) << "gone-" << n << "\r\neth0";
+    }
+    return CallsOf("GC", WithValid({}), kNoContainer);
+  };
+  const auto growth = [&] {
+    Calls few = calls(5);
+    return calls(20)["recvmsg"] - few["recvmsg"];
+  };
+  host().Must(
+      {"nft", "table ip nat { chain POSTROUTING { type nat hook postrouting priority 100; }; }"});
+  const int without = growth();
+  std::string rules;
+  for (int n = 0; n < 1000; ++n) {
+    rules += Cat("add rule ip nat POSTROUTING ip daddr 10.0.", n / 256, '.', n % 256, " accept\n");
+  }
+  host().Must({"nft", "-f", "-"}, rules);
+  EXPECT_EQ(growth(), without);
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test
