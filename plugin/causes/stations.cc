@@ -38,18 +38,6 @@ nft::Packet PacketOf(const Journey& journey, std::uint32_t state, std::uint8_t t
   return packet;
 }
 
-// To the port of the node.
-nft::Packet Arriving(const Journey& journey) {
-  nft::Packet packet = PacketOf(journey, nft::kCtNew, kSyn);
-  packet.source = journey.is_client_named ? journey.client : std::nullopt;
-  packet.source_port = kClientPort;
-  packet.destination = journey.node;
-  packet.destination_port = journey.port.host_port;
-  packet.ct_status.value = 0;
-  packet.is_local = true;
-  return packet;
-}
-
 // To the port of the container.
 nft::Packet Translated(const Journey& journey) {
   nft::Packet packet = PacketOf(journey, nft::kCtNew, kSyn);
@@ -57,6 +45,16 @@ nft::Packet Translated(const Journey& journey) {
   packet.source_port = kClientPort;
   packet.destination = journey.port.container_ip;
   packet.destination_port = journey.port.container_port;
+  return packet;
+}
+
+// To the port of the node.
+nft::Packet Arriving(const Journey& journey) {
+  nft::Packet packet = Translated(journey);
+  packet.destination = journey.node;
+  packet.destination_port = journey.port.host_port;
+  packet.ct_status.value = 0;
+  packet.is_local = true;
   return packet;
 }
 

@@ -239,20 +239,9 @@ TEST_F(VethPair, IsNotGivenAMacThatANeighbourHas) {
 TEST_F(VethPair, IsNotGivenAMacThatIsOnTheBridgeAlready) {
   WarmUp();
   Node& machine = AddContainer("machine");
-  host().Must({"ip",
-               "link",
-               "add",
-               "tap0",
-               "type",
-               "veth",
-               "peer",
-               "name",
-               "eth0",
-               "netns",
-               machine.name()});
-  host().Must({"ip", "link", "set", "tap0", "master", "nomad", "up"});
-  machine.Must({"ip", "link", "set", "eth0", "up"});
-  machine.Must({"ip", "address", "add", "172.26.70.9/20", "dev", "eth0"});
+  host().Must(Words("ip link add tap0 up master nomad type veth peer name eth0 netns machine"));
+  machine.Must(Words("ip link set eth0 up"));
+  machine.Must(Words("ip address add 172.26.70.9/20 dev eth0"));
   ASSERT_TRUE(Ping(machine, "172.26.64.1"));
   const Snapshot before = TakeSnapshot();
   for (const auto& [mac, holder] :

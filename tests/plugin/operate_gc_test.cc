@@ -126,20 +126,9 @@ TEST_F(GcLine, KeepsTheLeaseOfAVirtualMachineOnTheBridge) {
   UseAll();
   Node& machine = AddContainer("machine");
   const UniqueFd hidden(::open(machine.path().c_str(), O_RDONLY | O_CLOEXEC));
-  host().Must({"ip",
-               "link",
-               "add",
-               "tap0",
-               "type",
-               "veth",
-               "peer",
-               "name",
-               "eth0",
-               "netns",
-               machine.name()});
-  host().Must({"ip", "link", "set", "tap0", "master", "nomad", "up"});
-  machine.Must({"ip", "link", "set", "eth0", "up"});
-  machine.Must({"ip", "address", "add", "172.26.70.9/20", "dev", "eth0"});
+  host().Must(Words("ip link add tap0 up master nomad type veth peer name eth0 netns machine"));
+  machine.Must(Words("ip link set eth0 up"));
+  machine.Must(Words("ip address add 172.26.70.9/20 dev eth0"));
   std::ofstream("/var/run/cni/nomad/172.26.70.9") << "machine\r\neth0";
   machine.Kill();
   ASSERT_TRUE(Ping(host(), "172.26.70.9"));

@@ -2,6 +2,7 @@
 // that all of them use the same words. A column per command: ADD of another, CHECK, GC, reconcile,
 // the timer, doctor, inspect.
 #include "tests/plugin/cli_world.h"
+#include "tests/plugin/running_firewall.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -18,8 +19,9 @@ struct Damage : Named {
   std::string text;   // in every column; VETH and ADDRESS are the allocation's
   std::string check;  // of doctor's
   ByOthers by_others = ByOthers::kSaid;
-  const char* before = ":";        // for sh, before the first ADD
+  const char* before = ":";        // for sh, before the first ADD; $binary is the built one
   bool takes_admin_rules = false;  // the operator's own rules go with it, and cannot come back
+  const char* firewall = "none";   // beside us
 
   [[nodiscard]] bool IsOfRules() const {
     const std::string_view words(command);
@@ -31,6 +33,11 @@ struct Damage : Named {
 constexpr const char* kDeleteFirstRule =
     "nft delete rule $table postrouting handle "
     "$(nft -a list chain $table postrouting | sed -n 's/.*[^{] # handle //p' | head -1)";
+// Closed, but for what ExpectRepaired() asks.
+constexpr const char* kPolicies = R"(
+mkdir /run/policy.d
+echo '{"version": 1, "policies": [{"name": "open", "to": {"namespace": "prod"}, "allow": [{"from": ["outside"]}]}]}' > /run/policy.d/open.json
+"$binary" policy apply /run/policy.d)";
 constexpr const char* kTableOfOurs = "table.intact";
 constexpr const char* kBridge = "bridge.intact";
 constexpr const char* kSysctl = "sysctl.ip_forward";
@@ -80,6 +87,36 @@ std::vector<Damage> Damages() {
        "tcp . 8080 in port4 of VETH is missing",
        kTableOfOurs,
        kNot},
+      {"FlushPolicyBaseChain",
+       "nft flush chain $table admit",
+       "chain admit" + changed,
+       kTableOfOurs,
+       kSaid,
+       kPolicies},
+      {"DeletePolicyBaseChain",
+       "nft delete chain $table admit",
+       "chain admit" + changed,
+       kTableOfOurs,
+       kSaid,
+       kPolicies},
+      {"FlushPolicyChain",
+       "nft flush chain $table judge",
+       "chain judge" + changed,
+       kTableOfOurs,
+       kSaid,
+       kPolicies},
+      {"FlushPolicyOfAllocations",
+       "nft flush chain $table $(nft list chains | sed -n 's/.*chain \\(in-[0-9a-f]*\\) .*/\\1/p')",
+       "chain in-",
+       kTableOfOurs,
+       kSaid,
+       kPolicies},
+      {"DeletePolicyElement",
+       "nft delete element $table in4 \"{ $address }\"",
+       "ADDRESS in in4 of VETH is missing",
+       kTableOfOurs,
+       kNot,
+       kPolicies},
       {"FlushIptables",
        "iptables -F",
        "the jump from FORWARD to CNI-FORWARD is missing in table ip filter",
@@ -105,6 +142,14 @@ std::vector<Damage> Damages() {
        "static_rules",
        kSaid,
        "iptables-legacy -P FORWARD DROP"},
+      {"FirewalldZone",
+       "firewall-cmd --zone=trusted --remove-interface=nomad",
+       "'nomad' is in no zone of firewalld, which rejects what comes from it",
+       "firewalld.zone",
+       kSaid,
+       ":",
+       false,
+       "firewalld"},
       {"DeleteBridge", "ip link delete nomad", "bridge 'nomad' is missing", kBridge},
       {"BridgeDown", "ip link set nomad down", "bridge 'nomad' is down", kBridge},
       {"RemoveGateway",
@@ -165,10 +210,14 @@ std::vector<Damage> Damages() {
 class Damaged : public CliWorld, public ::testing::WithParamInterface<Damage> {
  protected:
   void SetUp() override {
-    host().Must({"sh", "-c", GetParam().before});
-    other_ = As("other", AddContainer("other"));
+    Must({.argv = {"sh", "-e", "-c", GetParam().before},
+          .variables = {{"binary", PluginCommand("", "").argv.front()},
+                        {"CNI_COMMAND", std::nullopt}}});
+    firewall_.emplace(host(), GetParam().firewall);
+    const std::string labels = "IgnoreUnknown=true;NOMAD_NAMESPACE=prod;NOMAD_JOB_ID=web";
+    other_ = As("other", AddContainer("other"), labels);
     UseOnce(other_config_, other_);
-    add_ = Attach(config_);
+    add_ = Attach(config_, {{"CNI_ARGS", labels}});
     if (!GetParam().takes_admin_rules) {
       host().Must({"iptables", "-A", "NOMAD-ADMIN", "-s", "203.0.113.0/24", "-j", "DROP"});
     }
@@ -213,6 +262,7 @@ class Damaged : public CliWorld, public ::testing::WithParamInterface<Damage> {
 
   const json config_ = Publish({Port(8080, 80), Port(8053, 53, "udp")}, DualStack());
   const json other_config_ = Publish({Port(9090, 80)}, DualStack());
+  std::optional<RunningFirewall> firewall_;
   Variables other_;
   json add_;
   Snapshot before_;
