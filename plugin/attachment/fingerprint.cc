@@ -74,29 +74,41 @@ std::string DescribeDirectory(const std::string& path) {
                 : Cat(path, " -\n");
 }
 
+// What the bridges know to be behind these ports.
+std::string DescribeFdb(state::Host& host, const std::set<int>& ports) {
+  std::string text;
+  for (const rtnl::FdbEntry& entry : host.net.AllFdbEntries()) {
+    if (ports.contains(entry.port)) {
+      text +=
+          Format("{} {} {} {}\n", entry.port, entry.mac, entry.vlan, static_cast<int>(entry.kind));
+    }
+  }
+  return text;
+}
+
+std::string DescribePorts(state::Host& host) {
+  std::string text;
+  std::set<int> locked;
+  for (const rtnl::Link& port : host.net.Ports()) {
+    const bool is_ours = state::IsHostVethName(port.name);
+    if (is_ours) {
+      text += Describe(port);
+    } else if (!port.name.starts_with("veth")) {
+      text += Format("{} {}\n", port.name, port.master);  // an uplink, perhaps of a bridge of ours
+    }
+    if (is_ours && port.locked) {
+      locked.insert(port.index);
+    }
+  }
+  return locked.empty() ? text : text + DescribeFdb(host, locked);
+}
+
 std::string DescribeShared(state::Host& host) {
   std::string text = Format("{}{} {}\n",
                             host.net.ForwardsAll(Family::kIpv4) ? '1' : '0',
                             host.net.ForwardsAll(Family::kIpv6) ? '1' : '0',
                             foreign::FilterFingerprint());
-  std::set<int> locked;
-  for (const rtnl::Link& port : host.net.Ports()) {
-    if (state::IsHostVethName(port.name)) {
-      text += Describe(port);
-      if (port.locked) {
-        locked.insert(port.index);
-      }
-    } else if (!port.name.starts_with("veth")) {
-      text += Format("{} {}\n", port.name, port.master);  // an uplink, perhaps of a bridge of ours
-    }
-  }
-  for (const rtnl::FdbEntry& entry :
-       locked.empty() ? std::vector<rtnl::FdbEntry>() : host.net.AllFdbEntries()) {
-    if (locked.contains(entry.port)) {
-      text +=
-          Format("{} {} {} {}\n", entry.port, entry.mac, entry.vlan, static_cast<int>(entry.kind));
-    }
-  }
+  text += DescribePorts(host);
   for (const std::string& network : Entries(state::kStateDirectory)) {
     text += network.starts_with('.') ? ""
                                      : DescribeDirectory(Cat(state::kStateDirectory, '/', network));

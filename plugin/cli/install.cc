@@ -169,10 +169,10 @@ std::string Install(const Place& place, const std::string& staging, const std::s
     Require(::symlink(kProgram.data(), made.c_str()) == 0,
             Format("cannot create the link '{}'", made));
   }
-  const std::string how = place.occupant == Occupant::kForeign
-                              ? Cat(", what was there is kept as ", Keep(place))
-                          : place.occupant == Occupant::kOurs ? ", in place of an older one"
-                                                              : "";
+  std::string how = place.occupant == Occupant::kForeign
+                        ? Cat(", what was there is kept as ", Keep(place))
+                    : place.occupant == Occupant::kOurs ? ", in place of an older one"
+                                                        : "";
   Require(::rename(made.c_str(), place.path.c_str()) == 0,
           Format("cannot replace '{}'", place.path));
   return how;

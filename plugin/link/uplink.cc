@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "plugin/config/config.h"
 
 namespace nomad_bridge::link {
 namespace {
@@ -11,6 +12,22 @@ namespace {
 // A container's.
 bool IsHostEnd(const rtnl::Link& link) {
   return link.kind == "veth" && link.name.starts_with("veth") && link.peer_netns;
+}
+
+// Whose MAC `entry` of `bridge` is, on this side of the uplinks.
+std::optional<std::string> NameHolder(rtnl::Socket& net,
+                                      const rtnl::Link& bridge,
+                                      const rtnl::FdbEntry& entry) {
+  const std::optional<rtnl::Link> port = net.FindLink(entry.port);
+  if (!port || port->master != bridge.index) {
+    return std::nullopt;
+  }
+  if (entry.kind == rtnl::FdbEntry::Kind::kOwn) {
+    return Format("the port '{}' itself", port->name);
+  }
+  const bool is_inside = port->kind == "tun" || (port->kind == "veth" && port->peer_netns);
+  return is_inside ? std::optional(Format("what is behind the port '{}'", port->name))
+                   : std::nullopt;
 }
 
 }  // namespace
@@ -35,20 +52,17 @@ std::optional<std::string> FindMacHolder(rtnl::Socket& net,
                                          const std::string& bridge_name,
                                          const Mac& mac) {
   const std::optional<rtnl::Link> bridge = net.FindLink(bridge_name);
-  if (bridge && bridge->mac == mac) {
+  if (!bridge) {
+    return std::nullopt;
+  }
+  if (bridge->mac == mac) {
     return Format("bridge '{}' itself", bridge_name);
   }
-  for (const rtnl::FdbEntry& entry : bridge ? net.AllFdbEntries() : std::vector<rtnl::FdbEntry>()) {
-    const std::optional<rtnl::Link> port =
-        entry.mac == mac ? net.FindLink(entry.port) : std::nullopt;
-    if (!port || port->master != bridge->index) {
-      continue;
-    }
-    if (entry.kind == rtnl::FdbEntry::Kind::kOwn) {
-      return Format("the port '{}' itself", port->name);
-    }
-    if (port->kind == "tun" || (port->kind == "veth" && port->peer_netns)) {
-      return Format("what is behind the port '{}'", port->name);
+  for (const rtnl::FdbEntry& entry : net.AllFdbEntries()) {
+    if (entry.mac == mac) {
+      if (std::optional<std::string> holder = NameHolder(net, *bridge, entry)) {
+        return holder;
+      }
     }
   }
   return std::nullopt;

@@ -16,6 +16,18 @@ TEST(HostVethName, IsALinksNameThatNeverChanges) {
   EXPECT_EQ(state::HostVethName({"nomad", "a", "eth0"}), "vethbca8776911e");
 }
 
+TEST(HostVethName, IsKnownByItsForm) {
+  EXPECT_TRUE(state::IsHostVethName(state::HostVethName(kWho)));
+  for (const char* const other : {"veth",
+                                  "veth1234567890",
+                                  "veth1234567890ab",
+                                  "vethbca8776911g",
+                                  "vethBCA8776911E",
+                                  "tap0bca8776911e"}) {
+    EXPECT_FALSE(state::IsHostVethName(other)) << other;
+  }
+}
+
 TEST(HostVethName, TellsNetworkContainerAndInterfaceApart) {
   EXPECT_NE(state::HostVethName({"ab", "c", "eth0"}), state::HostVethName({"a", "bc", "eth0"}));
   EXPECT_NE(state::HostVethName({"a", "b", "eth0"}), state::HostVethName({"a", "b", "eth1"}));
