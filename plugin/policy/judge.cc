@@ -17,7 +17,7 @@ class Walk {
 
   // Through the chains of `judged`, which `peer` is the other end of.
   void Pass(const cni::Workload& judged, const End& peer, bool is_in) {
-    const std::vector<Chain> chains = program_.ChainsOf(judged);
+    const std::vector<Chain>& chains = program_.ChainsOf(judged);
     sets_ = peer.workload ? program_.JudgementOf(*peer.workload).sets : std::vector<std::string>();
     peer_ = &peer;
     // A chain stands behind those that it goes to.
@@ -89,7 +89,7 @@ class Walk {
   }
 
   const Program& program_;
-  const std::map<std::string, std::vector<Cidr>> lists_;
+  const std::map<std::string, std::vector<Cidr>>& lists_;
   const Connection& connection_;
   std::vector<std::string> sets_;  // that the peer is in
   const End* peer_ = nullptr;

@@ -10,23 +10,6 @@
 #include "plugin/policy/program_text.h"
 
 namespace nomad_bridge::policy {
-namespace {
-
-// By direction: the chain that a connection comes to is the last one.
-struct BothChains {
-  std::vector<Chain> in;
-  std::vector<Chain> out;
-};
-
-BothChains ChainsFor(const Selected& selected, const cni::Workload& workload) {
-  const auto make = [&](Direction direction) {
-    return MakeChains(direction, selected.policies, workload.nomad_namespace, selected.lists);
-  };
-  return {.in = make(Direction::kTo), .out = make(Direction::kFrom)};
-}
-
-}  // namespace
-
 Program::Program(const Policies& policies) : text_(Write(policies)) {}
 
 bool Program::empty() const {
@@ -38,41 +21,49 @@ std::string Program::Revision() const {
 }
 
 const Judgement& Program::JudgementOf(const cni::Workload& workload) const {
-  const auto found = judgements_.find(workload);
-  return found != judgements_.end() ? found->second
-                                    : judgements_.emplace(workload, Judge(workload)).first->second;
+  return KindOf(workload).judgement;
 }
 
-Judgement Program::Judge(const cni::Workload& workload) const {
+const std::vector<Chain>& Program::ChainsOf(const cni::Workload& workload) const {
+  return KindOf(workload).chains;
+}
+
+const Program::Kind& Program::KindOf(const cni::Workload& workload) const {
+  const auto found = kinds_.find(workload);
+  return found != kinds_.end() ? found->second
+                               : kinds_.emplace(workload, MakeKind(workload)).first->second;
+}
+
+Program::Kind Program::MakeKind(const cni::Workload& workload) const {
+  Kind kind;
   if (workload.nomad_namespace.empty()) {
-    return {};
+    return kind;
   }
   const Selected selected = Select(Split(text_).judged, &workload);
-  Judgement judgement;
   for (const Selector& peer : selected.peers) {
-    judgement.sets.push_back(SetName(peer));
+    kind.judgement.sets.push_back(SetName(peer));
   }
   if (selected.has_same_namespace) {
-    judgement.sets.push_back(NamespaceSetName(workload.nomad_namespace));
+    kind.judgement.sets.push_back(NamespaceSetName(workload.nomad_namespace));
   }
-  std::ranges::sort(judgement.sets);
-  const auto entrance = [](const std::vector<Chain>& chains) {
-    return chains.empty() ? std::nullopt : std::optional(chains.back().name);
-  };
-  const BothChains chains = ChainsFor(selected, workload);
-  judgement.in = entrance(chains.in);
-  judgement.out = entrance(chains.out);
-  return judgement;
+  std::ranges::sort(kind.judgement.sets);
+  for (const auto& [direction, entrance] : {std::pair(Direction::kTo, &kind.judgement.in),
+                                            std::pair(Direction::kFrom, &kind.judgement.out)}) {
+    std::vector<Chain> chains =
+        MakeChains(direction, selected.policies, workload.nomad_namespace, selected.lists);
+    if (!chains.empty()) {
+      *entrance = chains.back().name;
+    }
+    Append(kind.chains, std::move(chains));
+  }
+  return kind;
 }
 
-std::vector<Chain> Program::ChainsOf(const cni::Workload& workload) const {
-  BothChains chains = ChainsFor(Select(Split(text_).judged, &workload), workload);
-  Append(chains.in, std::move(chains.out));
-  return std::move(chains.in);
-}
-
-std::map<std::string, std::vector<Cidr>> Program::Lists() const {
-  return ReadLists(Split(text_).lists);
+const std::map<std::string, std::vector<Cidr>>& Program::Lists() const {
+  if (!lists_) {
+    lists_ = ReadLists(Split(text_).lists);
+  }
+  return *lists_;
 }
 
 std::map<std::string, CounterOf> Program::Counters() const {
@@ -98,7 +89,7 @@ Policies Program::ToPolicies() const {
   Selected all = Select(Split(text_).judged, nullptr);
   Policies policies;
   policies.policies = std::move(all.policies);
-  const std::map<std::string, std::vector<Cidr>> lists = Lists();
+  const std::map<std::string, std::vector<Cidr>>& lists = Lists();
   for (const auto& [name, in_steps] : all.lists) {
     policies.addresses.emplace(name, lists.at(std::string(in_steps)));
   }

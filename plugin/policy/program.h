@@ -82,7 +82,8 @@ struct CounterOf {
   What what = What::kAllowed;
 };
 
-// Is its text, and reads of that what it is asked for: an ADD asks for one workload, once.
+// Is its text, and reads of that what it is asked for, each thing once: an ADD asks for one workload
+// several times.
 class Program {
  public:
   Program() : Program(Policies()) {}
@@ -93,14 +94,13 @@ class Program {
   // A hash of all of it; empty without policies.
   [[nodiscard]] std::string Revision() const;
 
-  // Worked out once for each workload that is asked for.
   [[nodiscard]] const Judgement& JudgementOf(const cni::Workload& workload) const;
   // Those that its judgement names, and those that they go to, the latter first.
-  [[nodiscard]] std::vector<Chain> ChainsOf(const cni::Workload& workload) const;
+  [[nodiscard]] const std::vector<Chain>& ChainsOf(const cni::Workload& workload) const;
 
   // The address lists that some policy names, by the name that steps have for them:
   // "office-1c0e..." with a hash of what is in it, a hash alone for a prefix that a peer names.
-  [[nodiscard]] std::map<std::string, std::vector<Cidr>> Lists() const;
+  [[nodiscard]] const std::map<std::string, std::vector<Cidr>>& Lists() const;
   // By name.
   [[nodiscard]] std::map<std::string, CounterOf> Counters() const;
   // "namespace=prod job=lb", for people: what a set of allocations is of. If some policy says
@@ -116,10 +116,17 @@ class Program {
   [[nodiscard]] static Program Parse(std::string text);
 
  private:
-  [[nodiscard]] Judgement Judge(const cni::Workload& workload) const;
+  struct Kind {
+    Judgement judgement;
+    std::vector<Chain> chains;
+  };
+
+  [[nodiscard]] const Kind& KindOf(const cni::Workload& workload) const;
+  [[nodiscard]] Kind MakeKind(const cni::Workload& workload) const;
 
   std::string text_;
-  mutable std::map<cni::Workload, Judgement> judgements_;
+  mutable std::map<cni::Workload, Kind> kinds_;  // that were asked for
+  mutable std::optional<std::map<std::string, std::vector<Cidr>>> lists_;
 };
 
 }  // namespace nomad_bridge::policy

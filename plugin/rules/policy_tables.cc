@@ -313,8 +313,8 @@ void AddPolicies(const policy::Program& program,
   for (const auto& kind : kinds) {
     const policy::Judgement& judgement = program.JudgementOf(kind.second);
     selected.insert(judgement.sets.begin(), judgement.sets.end());
-    for (policy::Chain& chain : program.ChainsOf(kind.second)) {
-      chains.try_emplace(chain.name, std::move(chain));
+    for (const policy::Chain& chain : program.ChainsOf(kind.second)) {
+      chains.try_emplace(chain.name, chain);
     }
   }
   for (const auto& each : chains) {

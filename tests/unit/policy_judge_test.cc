@@ -263,8 +263,8 @@ class Dice {
 };
 
 TEST(Judge, AgreesWithThePolicies) {
-  constexpr int kPrograms = 2'000;
-  constexpr int kConnections = 50;
+  constexpr int kPrograms = 1'000;
+  constexpr int kConnections = 100;
   Dice dice;
   std::map<std::string, int> answers;
   for (int i = 0; i < kPrograms; ++i) {
