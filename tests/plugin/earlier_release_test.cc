@@ -28,10 +28,11 @@ class EarlierRelease : public World {
       Serve(node, Protocol::kTcp, {"0.0.0.0"}, 80, node.name());
       const auto port = static_cast<std::uint16_t>(10000 + n);
       json config = Publish({Port(port, 80), Port(port, 53, "udp")});
-      json result = Attach(config, As(node.name(), node));
+      const Variables variables = As(node.name(), node, NomadArgs("web", node.name()));
+      json result = Attach(config, variables);
       allocations_.push_back(
           {.config = std::move(config),
-           .variables = As(node.name(), node),
+           .variables = variables,
            .result = std::move(result),
            .in = Connection::Open(outside(), {.to = kHostIp4, .port = port}).value(),
            .out = Connection::Open(node, {.to = kOutsideIp4, .port = 9000}).value()});
@@ -93,6 +94,31 @@ class EarlierRelease : public World {
   std::vector<Allocation> allocations_;
   int retransmitted_ = 0;
 };
+
+// What the former binary has attached is judged by the policies that this one applies.
+TEST_F(EarlierRelease, LeavesWhatPoliciesAreAbout) {
+  PutInPlace(BinaryUnderTest());
+  EnsureDirectory("/run/policy.d");
+  ReplaceFile("/run/policy.d/a.json",
+              R"({"version": 1, "policies": [{"name": "a", "to": {"namespace": "*"},
+                  "allow": [{"from": ["outside"]}]}]})");
+  Command apply = PluginCommand("", "", {{"CNI_COMMAND", std::nullopt}});
+  apply.argv.insert(apply.argv.end(), {"policy", "apply", "/run/policy.d"});
+  EXPECT_THAT(Execute(apply), Exits(0));
+  for (Allocation& each : allocations_) {
+    UseConnections(each);
+    const auto port =
+        At(each.config, "/runtimeConfig/portMappings/0/HostPort").get<std::uint16_t>();
+    EXPECT_NE(TcpText(outside(), kHostIp4, port), "");
+  }
+  EXPECT_TRUE(IsSilent(*nodes_[1], {.to = AddressOf(allocations_.front().result), .port = 80}));
+  CheckAll();
+  for (const Allocation& each : allocations_) {
+    MustRun("DEL", each.config, each.variables);
+  }
+  const json map = host().Json(Words("nft -j list map inet nomad-bridge in4"));
+  EXPECT_EQ(At(map, "/nftables/1/map/elem"), json());
+}
 
 TEST_F(EarlierRelease, IsReplacedAndComesBackUnderTraffic) {
   PutInPlace(BinaryUnderTest());

@@ -48,6 +48,46 @@ TEST_F(PolicyFilesCommand, NamesThePlaceOfAMistake) {
               Exits(2, Out(""), Err(HasSubstr("no directory"))));
 }
 
+// Each by name, and what was applied stays in force.
+TEST_F(PolicyFilesCommand, ChangesNothingByABadFile) {
+  const auto policy = [](const std::string& name, const std::string& rest) {
+    return Format(R"({"version": 1, "policies": [{"name": "{}", "to": {"namespace": "*"}, {}}]})",
+                  name,
+                  rest);
+  };
+  fs::create_directory("/run/policy.d");
+  const std::string path = "/run/policy.d/b.json";
+  std::ofstream("/run/policy.d/a.json") << policy("a", R"("allow": [])");
+  ASSERT_THAT(RunLine("policy apply /run/policy.d"), Exits(0));
+  const auto in_force = [] { return FindFile("/run/nomad-bridge/.policy"); };
+  const auto before = in_force();
+  const auto ports = [&](const std::string& range) {
+    return policy("b", Format(R"("allow": [{"from": ["any"], "ports": ["tcp/{}"]}])", range));
+  };
+  for (const auto& [text, says] :
+       {std::pair(policy("a", R"("allow": [])"), std::string("'a'")),
+        std::pair(ports("90-80"), std::string("'tcp/90-80'")),
+        std::pair(ports("70000"), std::string("'tcp/70000'")),
+        std::pair(std::string(1 << 20, '['), std::string("b.json:1:")),
+        std::pair(std::string(R"({"version": 1, "policies": [)"), std::string("b.json:1:"))}) {
+    std::ofstream(path) << text;
+    EXPECT_THAT(RunLine("policy apply /run/policy.d"), Exits(1, Err(HasSubstr(says))));
+    EXPECT_EQ(in_force(), before);
+  }
+  EXPECT_THAT(RunLine("policy apply /run/policy.d/a.json"), Exits(1, Err(HasSubstr("directory"))));
+  EXPECT_EQ(in_force(), before);
+}
+
+// Case counts, as it does for Nomad.
+TEST_F(PolicyFilesCommand, TellsNamespacesByCapitalLetters) {
+  fs::create_directory("/run/policy.d");
+  std::ofstream("/run/policy.d/a.json")
+      << R"({"version": 1, "policies": [{"name": "a", "to": {"namespace": "Prod"}, "allow": []}]})";
+  const std::string line = "policy test -dir /run/policy.d -from outside -port tcp/80 -to ns=";
+  EXPECT_THAT(RunLine(Cat(line, "Prod")), Exits(1, Out("refused by a\n")));
+  EXPECT_THAT(RunLine(Cat(line, "prod")), Exits(0));
+}
+
 TEST_F(PolicyFilesCommand, SaysWhichRuleDecides) {
   const std::string api = "ns=prod,job=api";
   EXPECT_THAT(Ask("ns=prod,job=lb", api), Exits(0, Out("allowed by api#0\n")));

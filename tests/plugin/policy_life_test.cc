@@ -251,6 +251,27 @@ TEST_F(PolicyLife, RequiredPoliciesRefuseAnAddUntilTheyAreApplied) {
   EXPECT_EQ(RunPlugin("ADD", config).exit_code, 0);
 }
 
+TEST_F(PolicyLife, AfterARebootNothingIsInForceAndRequiredOnesRefuseAnAdd) {
+  const json config = DualStack({{"policy", {{"required", true}}}});
+  Apply({kNamespaces});
+  Start("prod", "api", config);
+  const std::string compiled = FindFile(kCompiled).value();
+  // As where /run is not emptied; and as usual.
+  ReplaceFile(kCompiled, Cat("00000000-0000-4000-8000-000000000000", compiled.substr(36)));
+  Node& next = AddContainer("next");
+  const Variables variables = As("next", next, LabelsOf("prod", "next"));
+  EXPECT_THAT(RunPlugin("ADD", config, variables), Fails(11));
+  fs::remove_all("/run/nomad-bridge");
+  host().Must(Words("nft flush ruleset"));
+  host().Must(Words("ip link delete nomad"));
+  EXPECT_THAT(RunPlugin("ADD", config, variables), Fails(11, Details(HasSubstr("policy apply"))));
+  EXPECT_THAT(RunLine("policy status"), Exits(0, Err(HasSubstr("since the node booted"))));
+  Apply({kNamespaces});
+  Node& api = Start("prod", "again", config);
+  Node& dev = Start("dev", "test", config);
+  EXPECT_FALSE(Reaches(dev, api));
+}
+
 TEST_F(PolicyLife, ABridgeThatIsNotOursIsNotTakenForThem) {
   host().Must(Words("ip link add lan0 up type bridge"));
   host().SetSysctl("net/bridge/bridge-nf-call-iptables", "0");

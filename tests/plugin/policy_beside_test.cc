@@ -1,0 +1,198 @@
+// Policies beside other firewalls that really run, against forged labels and sources, for an
+// allocation in two networks, and beside many ADDs and DELs.
+#include <sstream>
+
+#include "tests/plugin/policy_world.h"
+#include "tests/plugin/running_firewall.h"
+#include "tests/support/frames.h"
+#include "tests/support/soon.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+const json kFromOutside = {{"name", "outside"},
+                           {"to", {{"namespace", "prod"}, {"job", "api"}}},
+                           {"allow", {{{"from", {"outside"}}, {"ports", {"tcp/80"}}}}}};
+
+// The firewall, and bridge-nf-call-iptables.
+using Setting = std::tuple<std::string, std::string>;
+
+class PolicyBeside : public PolicyWorld, public ::testing::WithParamInterface<Setting> {
+ protected:
+  PolicyBeside() : firewall_(host(), std::get<0>(GetParam())) {
+    for (const std::string key : {"iptables", "ip6tables"}) {
+      host().SetSysctl(Cat("net/bridge/bridge-nf-call-", key), std::get<1>(GetParam()));
+    }
+  }
+
+ private:
+  RunningFirewall firewall_;
+};
+
+TEST_P(PolicyBeside, RefusesWhatItWouldAloneAndNothingElse) {
+  Node& api = Start("prod", "api", Publish({Port(8080, 80)}, DualStack()));
+  Node& lb = Start("prod", "lb");
+  Node& dev = Start("dev", "test");
+  for (const std::string rules : {"as applied", "after a reconcile"}) {
+    SCOPED_TRACE(rules);
+    Apply({kNamespaces});
+    EXPECT_TRUE(Reaches(lb, api));
+    EXPECT_FALSE(Reaches(dev, api));
+    EXPECT_EQ(TcpText(lb, kHostIp4, 8080), "api");
+    EXPECT_TRUE(IsSilent(dev, {.to = kHostIp4, .port = 8080}));
+    EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp6, .port = 8080}));
+    EXPECT_EQ(TcpText(host(), AddressOfNode(api), 80), "api");
+    Apply({kNamespaces, kFromOutside});
+    EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "api");
+    EXPECT_EQ(TcpText(outside(), kHostIp6, 8080), "api");
+    host().Must(Words("nft flush ruleset"));
+    EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+  }
+  EXPECT_FALSE(Reaches(dev, api));
+}
+
+INSTANTIATE_TEST_SUITE_P(Firewalls,
+                         PolicyBeside,
+                         ::testing::Combine(::testing::Values("docker", "ufw", "firewalld"),
+                                            ::testing::Values("0", "1")),
+                         [](const ::testing::TestParamInfo<Setting>& setting) {
+                           return Cat(
+                               std::get<0>(setting.param), "BridgeNf", std::get<1>(setting.param));
+                         });
+
+class PolicyIdentity : public PolicyWorld {};
+
+// A job's author writes `cni { args }`, and interpolates what Nomad only checks before.
+TEST_F(PolicyIdentity, AForgedLabelOpensNothing) {
+  Node& api = Start("prod", "api");
+  Apply({kNamespaces});
+  Node& forger = AddContainer("forger");
+  for (const std::string label : {"nomad_namespace", "NOMAD_NAMESPACE", "Nomad_Namespace"}) {
+    EXPECT_THAT(RunPlugin("ADD",
+                          DualStack(),
+                          As("forger", forger, Cat(LabelsOf("dev", "x"), ';', label, "=prod"))),
+                Fails(4, MsgAndDetails(HasSubstr(label))))
+        << label;
+  }
+  results_["forger"] = Attach(DualStack(), As("forger", forger, LabelsOf("dev", "prod")));
+  EXPECT_FALSE(Reaches(forger, api));
+}
+
+TEST_F(PolicyIdentity, AForgedSourceReachesNobody) {
+  Node& api = Start("prod", "api");
+  Node& lb = Start("prod", "lb");
+  Node& dev = Start("dev", "test");
+  Apply({kNamespaces});
+  Server server4 = Server::Start(api, Protocol::kUdp, "0.0.0.0", 9000, "heard");
+  Server server6 = Server::Start(api, Protocol::kUdp, "::", 9000, "heard");
+  for (const int family : {4, 6}) {
+    for (const Mac& mac : {MacOf(dev, "eth0"), MacOf(lb, "eth0")}) {
+      SendFrame(dev,
+                "eth0",
+                UdpFrame({.to = MacOf(api, "eth0"), .from = mac},
+                         {.from = AddressOfNode(lb, family), .to = AddressOfNode(api, family)}));
+    }
+    // Behind them on the same way.
+    EXPECT_EQ(UdpText(lb, AddressOfNode(api, family), 9000), "heard");
+    EXPECT_THAT((family == 4 ? server4 : server6).Heard(), ElementsAre(AddressOfNode(lb, family)));
+  }
+}
+
+TEST_F(PolicyIdentity, AnAllocationInTwoNetworksIsJudgedByEachAddress) {
+  const json other = Config(R"({"name": "other", "bridge": "other0", "ipam": {"ranges": [
+      [{"subnet": "10.97.0.0/24"}], [{"subnet": "fd00:97::/64"}]]}})");
+  Node& api = Start("prod", "api");
+  Variables second = As(api.name(), api, LabelsOf("prod", "api"));
+  second["CNI_IFNAME"] = "eth1";
+  const json in_other = Attach(other, second);
+  Node& lb = Start("prod", "lb", other);
+  Node& dev = Start("dev", "test", other);
+  Node& near = Start("dev", "near");
+  Apply({kNamespaces});
+  for (const int family : {4, 6}) {
+    SCOPED_TRACE(family);
+    EXPECT_EQ(TcpText(lb, AddressOf(in_other, family), 80), "api");
+    EXPECT_TRUE(IsSilent(dev, {.to = AddressOf(in_other, family), .port = 80}));
+    EXPECT_TRUE(IsSilent(near, {.to = AddressOf(in_other, family), .port = 80}));
+    EXPECT_TRUE(IsSilent(near, {.to = AddressOfNode(api, family), .port = 80}));
+    // As a client it has the address of the network that its way leads through.
+    EXPECT_EQ(TcpText(api, AddressOfNode(lb, family), 80), "lb");
+    EXPECT_TRUE(IsSilent(api, {.to = AddressOfNode(dev, family), .port = 80}));
+  }
+  MustRun("DEL", other, second);
+  EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0) << RunLine("reconcile -dry-run");
+  EXPECT_FALSE(Reaches(near, api));
+}
+
+class PolicyCrowd : public PolicyWorld {
+ protected:
+  // Tries all the time, by a new connection each, and without waiting for the kernel's answers: of
+  // those it sends one a second. Stop() returns how often it reached anybody, and
+  // how often it tried.
+  void StartSender(const Node& from, const std::string& to) {
+    const std::string client = R"(
+import os, socket, sys
+reached = tried = 0
+open('/run/begun', 'w')
+while not os.path.exists('/run/over'):
+    with socket.socket() as s:
+        s.settimeout(0.02)
+        reached += s.connect_ex((sys.argv[1], 80)) == 0
+        tried += 1
+print(reached, tried)
+)";
+    sender_.emplace(
+        Process::Start({.argv = {"python3", "-c", client, to}, .in_child = [&] { from.Enter(); }}));
+    ASSERT_TRUE(Soon([] { return FindStatus("/run/begun").has_value(); }));
+  }
+  std::pair<int, int> Stop() {
+    ReplaceFile("/run/over", "");
+    std::istringstream counts(sender_->Wait().out);
+    std::pair<int, int> both{-1, -1};
+    counts >> both.first >> both.second;
+    return both;
+  }
+
+  std::optional<Process> sender_;
+};
+
+TEST_F(PolicyCrowd, AHundredComeAndGoBesideAppliesAndNobodyIsLetIn) {
+  constexpr int kWaves = 10;
+  constexpr int kAtOnce = 10;
+  Node& api = Start("prod", "api");
+  Node& dev = Start("dev", "test");
+  Apply({kNamespaces});
+  json other = kNamespaces;
+  other["allow"][0]["ports"] = {"tcp/1-1000"};
+  StartSender(dev, AddressOfNode(api));
+  for (int wave = 0; wave < kWaves; ++wave) {
+    std::vector<std::pair<std::string, Variables>> all;
+    for (int i = 0; i < kAtOnce; ++i) {
+      const std::string name = Format("c{}-{}", wave, i);
+      all.emplace_back(name,
+                       As(name,
+                          AddContainer(name),
+                          LabelsOf(i % 2 == 0 ? "prod" : "dev", Cat("job", wave * kAtOnce + i))));
+    }
+    for (const std::string verb : {"ADD", "DEL"}) {
+      std::vector<Process> running;
+      for (const auto& each : all) {
+        running.push_back(StartPlugin(verb, DualStack(), each.second));
+      }
+      Apply({wave % 2 == 0 ? other : kNamespaces});
+      for (Process& process : running) {
+        const Outcome outcome = process.Wait();
+        EXPECT_EQ(outcome.exit_code, 0) << outcome;
+      }
+    }
+  }
+  const auto [reached, tried] = Stop();
+  EXPECT_EQ(reached, 0);
+  EXPECT_GT(tried, 5 * kWaves);
+  EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0) << RunLine("reconcile -dry-run");
+  const json map = host().Json(Words("nft -j list map inet nomad-bridge in4"));
+  EXPECT_THAT(At(map, "/nftables/1/map/elem"), SizeIs(2));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
