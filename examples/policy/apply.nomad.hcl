@@ -7,15 +7,28 @@ job "network-policy" {
     task "apply" {
       driver = "raw_exec"
 
+      # A mistake is refused before it is in the node's own directory, which is applied at boot.
       template {
-        destination = "/etc/nomad-bridge/policy.d/cluster.json"
+        destination = "local/apply"
+        perms       = "755"
+        data        = <<-EOT
+          #!/bin/sh
+          set -e
+          nomad-bridge policy check "$NOMAD_TASK_DIR/policy.d"
+          install -D -m 644 -t /etc/nomad-bridge/policy.d "$NOMAD_TASK_DIR/policy.d/cluster.json"
+          nomad-bridge policy apply
+        EOT
+      }
+
+      template {
+        destination = "local/policy.d/cluster.json"
         data        = <<-EOT
           {{ with nomadVar "nomad/jobs/network-policy" }}{{ .policies }}{{ end }}
         EOT
         change_mode = "script"
         change_script {
-          command       = "/usr/sbin/nomad-bridge"
-          args          = ["policy", "apply"]
+          command       = "/bin/sh"
+          args          = ["-c", "exec \"$NOMAD_TASK_DIR/apply\""]
           fail_on_error = false
         }
       }
@@ -23,7 +36,7 @@ job "network-policy" {
       # Applies at the start, and stays for the next change.
       config {
         command = "/bin/sh"
-        args    = ["-c", "/usr/sbin/nomad-bridge policy apply; exec sleep infinity"]
+        args    = ["-c", "\"$NOMAD_TASK_DIR/apply\"; exec sleep infinity"]
       }
     }
   }

@@ -1,5 +1,6 @@
 // nomad-bridge policy check, policy test: files alone, without root's rights or a node.
 #include "tests/plugin/cli_world.h"
+#include "tests/support/mounted.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -32,6 +33,31 @@ TEST_F(PolicyFilesCommand, FindsTheExamplesValid) {
               Exits(0,
                     Out(Cat(kExamples, ": ok, 4 policies, 1 of them in audit\n")),
                     Err(HasSubstr("/apply.nomad.hcl: left out"))));
+}
+
+// The script of the job that keeps the files of every node the same, as Nomad renders it.
+TEST_F(PolicyFilesCommand, OfTheExampleJobChecksBeforeItInstalls) {
+  const std::string job = ReadFixture("../examples/policy/apply.nomad.hcl");
+  EXPECT_EQ(std::ranges::count(job, '{'), std::ranges::count(job, '}'));
+  const std::size_t begin = job.find("#!/bin/sh");
+  const std::string script = job.substr(begin, job.find("        EOT", begin) - begin);
+  for (const std::string directory : {"/run/up", "/run/work", "/run/task", "/run/task/policy.d"}) {
+    EnsureDirectory(directory);
+  }
+  const Mounted etc(
+      {"-t", "overlay", "-olowerdir=/etc,upperdir=/run/up,workdir=/run/work", "overlay"}, "/etc");
+  ASSERT_THAT(RunLine("install -p /run/shared"), Exits(0));
+  const auto run = [&](const std::string& policies) {
+    ReplaceFile("/run/task/policy.d/cluster.json", policies);
+    return Execute({.argv = {"sh", "-c", script},
+                    .variables = {{"NOMAD_TASK_DIR", "/run/task"},
+                                  {"PATH", "/run/shared:/usr/sbin:/usr/bin:/sbin:/bin"}}});
+  };
+  EXPECT_THAT(run(R"({"version": 1, "policies": []})"), Exits(0, Err(HasSubstr("in force"))));
+  const auto installed = FindFile("/etc/nomad-bridge/policy.d/cluster.json");
+  EXPECT_TRUE(installed);
+  EXPECT_THAT(run("{"), Exits(1, Err(HasSubstr("cluster.json:1:"))));
+  EXPECT_EQ(FindFile("/etc/nomad-bridge/policy.d/cluster.json"), installed);
 }
 
 TEST_F(PolicyFilesCommand, NamesThePlaceOfAMistake) {
