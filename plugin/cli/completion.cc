@@ -67,7 +67,8 @@ complete -F _nomad_bridge nomad-bridge
 // of $command with its flags; the keys of filters.
 constexpr char kZsh[] =
     R"zsh(#compdef nomad-bridge
-# zsh completion of nomad-bridge, after compinit: source <(nomad-bridge completion zsh)
+# zsh completion of nomad-bridge: in a directory of $fpath as _nomad-bridge, or after compinit
+# source <(nomad-bridge completion zsh)
 _nomad_bridge() {
   local -a first flags following
   local command=$words[2]
@@ -101,7 +102,11 @@ _nomad_bridge() {
     *) _files ;;
   esac
 }
-compdef _nomad_bridge nomad-bridge
+if [[ $funcstack[1] == _nomad-bridge ]]; then
+  _nomad_bridge "$@"
+else
+  compdef _nomad_bridge nomad-bridge
+fi
 )zsh";
 
 // Behind it: a line for each command, and for each of its flags.

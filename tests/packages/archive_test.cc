@@ -42,6 +42,9 @@ TEST(Release, ArchiveUnpacksTheProgramAlone) {
                       Contains("share/nomad-bridge/examples/grafana/nomad-bridge.json"),
                       Contains("share/doc/nomad-bridge/licenses/GPL-3"),
                       Contains("share/man/man8/nomad-bridge.8.gz"),
+                      Contains("share/bash-completion/completions/nomad-bridge"),
+                      Contains("share/zsh/vendor-completions/_nomad-bridge"),
+                      Contains("share/fish/vendor_completions.d/nomad-bridge.fish"),
                       Contains("share/nomad-bridge/examples/nomad.conflist")));
   }
 }

@@ -167,6 +167,14 @@ TEST_F(CommandLine, IsReadByZsh) {
               AllOf(HasSubstr("'list:what is attached here'"),
                     HasSubstr("'-watch:again every two seconds, until a key is pressed'")));
   EXPECT_EQ(Output("completion -values ns"), "");
+  // As the package has it.
+  fs::create_directories("/run/functions");
+  std::ofstream("/run/functions/_nomad-bridge") << script;
+  EXPECT_EQ(host().Must({"zsh",
+                         "-fc",
+                         "fpath=(/run/functions $fpath); autoload -Uz compinit; compinit -u -D; "
+                         "print $_comps[nomad-bridge]"}),
+            "_nomad-bridge\n");
 }
 
 TEST_F(CommandLine, IsCompletedByBash) {
