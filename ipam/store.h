@@ -8,11 +8,11 @@
 //            <dir>/<network>/lock                flock(2)ed by every operation, also by those of
 //                                                the reference plugin
 //            Leases of very old plugins hold the container id alone.
-// Other      Names that are no address, subdirectories and links are ignored. An empty file is what
-// files      the reference plugin leaves if it is killed between creating and writing; there it
-//            blocks its address for ever. Here it counts as free, and Reserve() overwrites it,
-//            which is safe because every writer holds the lock. Anything else under an address's
-//            name keeps the address taken, whatever it holds: its owner is unknown.
+// Other      Names that are no address are ignored. An empty file is what the reference plugin
+// files      leaves if it is killed between creating and writing; there it blocks its address for
+//            ever. Here it counts as free, and Reserve() overwrites it, which is safe because every
+//            writer holds the lock. Anything else under an address's name keeps the address taken,
+//            whatever it is: Garbage() lists what is nobody's lease.
 // Locks      A Store holds the lock for its lifetime. Keep that short, and never across a call that
 //            changes the kernel.
 // Errors     kIo for the file system, kTryAgain if the lock stays taken.
@@ -75,9 +75,14 @@ class Store {
   [[nodiscard]] bool IsFree(const Ip& address) const;
   // nullopt if it is free, or if its file names no owner.
   [[nodiscard]] std::optional<LeaseOwner> FindOwner(const Ip& address) const;
-  // Every lease with an owner, in no order. Opens each file, which is slow with thousands: only for
-  // DEL without a record, GC and a full pool.
+  // Every lease of an owner that a runtime can have named, in no order. Opens each file, which is
+  // slow with thousands: only for DEL without a record, GC and a full pool.
   [[nodiscard]] std::vector<Lease> Leases() const;
+  // What keeps an address taken and is no lease: a file that names no container as a runtime may
+  // call one, a directory, a link.
+  [[nodiscard]] std::vector<Ip> Garbage() const;
+  // Not a directory with something in it, which stays: kIo.
+  void RemoveGarbage(const Ip& address);
   // Seconds since the epoch at which the lease was written; nullopt if there is none.
   [[nodiscard]] std::optional<std::int64_t> WrittenAt(const Ip& address) const;
 

@@ -128,6 +128,7 @@ class Collector {
     // After the leases: what was there before one of them is seen by these.
     RecordedOwners owners(host_, directory.network);
     held_.emplace(host_);
+    LookAtGarbageIn(directory);
     for (const ipam::Lease& lease : leases) {
       const AttachmentId id{directory.network, lease.owner.container_id, lease.owner.ifname};
       if (recorded_.contains(id) || IsValid(id)) {
@@ -138,6 +139,24 @@ class Collector {
         if (lock && !owners.Contains(lease.owner)) {
           LookAtLease(lease, directory, id);
         }
+      });
+    }
+  }
+
+  // Files that keep addresses taken and are no leases, unless a container has the address.
+  void LookAtGarbageIn(const LeaseDirectory& directory) {
+    for (const Ip& address : GarbageIn(directory)) {
+      if (held_->Contains(address)) {
+        continue;
+      }
+      const std::string text =
+          Format("'{}/{}' keeps the address taken and is nobody's lease", directory, address);
+      outcome_.Try(text, [&] {
+        outcome_.mismatches.Add({Mismatch::Area::kLeftOver, "", text}, [&] {
+          if (auto store = ipam::Store::OpenIfExists(directory.data_dir, directory.network)) {
+            store->RemoveGarbage(address);
+          }
+        });
       });
     }
   }
@@ -212,6 +231,14 @@ class Collector {
     return store ? store->Leases() : std::vector<ipam::Lease>();
   }
 
+  static std::vector<Ip> GarbageIn(const LeaseDirectory& directory) {
+    const std::optional<ipam::Store> store =
+        directory.data_dir.empty()
+            ? std::nullopt
+            : ipam::Store::OpenIfExists(directory.data_dir, directory.network);
+    return store ? store->Garbage() : std::vector<Ip>();
+  }
+
   // Without an interface in the lease its link is unknown.
   bool HasNothingElse(const AttachmentId& id) {
     return !id.ifname.empty() && !link::FindHostVeth(host_.net, id, link::Recorded::kNo) &&
@@ -249,6 +276,15 @@ class Collector {
                                  .leases = std::vector{lease.address},
                                  .reference_rules = &reference_rules_});
       });
+    } else if (collection_.network.empty() && id.ifname.empty()) {
+      outcome_.mismatches.AddUnrepairable(
+          {.area = Mismatch::Area::kLeftOver,
+           .text = Format("the lease of {} in '{}' is of container '{}' and names no interface: "
+                          "whether it runs cannot be told",
+                          lease.address,
+                          directory,
+                          id.container_id),
+           .fix = Cat("rm ", ShellWord(Format("{}/{}", directory, lease.address)))});
     }
   }
 

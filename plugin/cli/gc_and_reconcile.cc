@@ -44,7 +44,7 @@ std::vector<std::string> FailuresOf(const attachment::Outcome& outcome) {
   std::vector<std::string> failures = outcome.failed;
   for (const Mismatch& mismatch : outcome.mismatches.left()) {
     if (outcome.mismatches.is_repairing() && !mismatch.repairable) {
-      failures.push_back(mismatch.area == Mismatch::Area::kPolicy
+      failures.push_back(mismatch.owner.empty() || mismatch.area == Mismatch::Area::kPolicy
                              ? Format("{}: {}", mismatch.text, mismatch.fix)
                              : Format("container '{}': {}", mismatch.owner, mismatch.text));
     }
