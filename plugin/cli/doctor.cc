@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <exception>
-#include <sstream>
 #include <utility>
 
 #include <sys/utsname.h>
@@ -15,6 +13,7 @@
 #include "plugin/attachment/reconcile.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/document.h"
+#include "plugin/cli/nomad_config.h"
 #include "plugin/rules/converge.h"
 
 namespace nomad_bridge::cli {
@@ -26,31 +25,6 @@ constexpr std::array kColours = {Colour::kGood, Colour::kDoubtful, Colour::kBad}
 constexpr std::array kFlags = {kJsonFlag,
                                Flag{"quiet", nullptr, "only what is wrong", 'q'},
                                Flag{"strict", nullptr, "a warning, too, is exit code 1"}};
-
-// The value of `key = "..."` in a config of Nomad.
-std::string FindSetting(const std::string& text, std::string_view key) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t at = line.find_first_not_of(" \t");
-    const std::size_t first = line.find('"');
-    const std::size_t last = line.rfind('"');
-    if (at != line.npos && line.compare(at, key.size(), key) == 0 && first < last) {
-      return line.substr(first + 1, last - first - 1);
-    }
-  }
-  return {};
-}
-
-// Of this node's Nomad; empty if it has none.
-std::string NomadSetting(std::string_view key) {
-  std::string value;
-  for (const std::string& name : Entries("/etc/nomad.d")) {
-    if (value.empty() && name.ends_with(".hcl")) {
-      value = FindSetting(FindFile(Cat("/etc/nomad.d/", name)).value_or(""), key);
-    }
-  }
-  return value;
-}
 
 std::size_t Count(const std::vector<CheckResult>& all, Verdict verdict) {
   return static_cast<std::size_t>(std::ranges::count(all, verdict, &CheckResult::verdict));
@@ -69,8 +43,10 @@ std::string TextOf(const std::vector<CheckResult>& all, bool is_quiet) {
                    Coloured(Padded(kWords.at(index), kWordWidth), kColours.at(index)),
                    result.what.empty() ? std::string(result.check) : Padded(result.check, kIdWidth),
                    Printable(result.what));
-    if (!result.fix.empty()) {
-      text += Format("      fix: {}\n", result.fix);
+    if (!result.fix.command.empty()) {
+      text += Format("      fix: {}\n", result.fix.command);
+    } else if (!result.fix.advice.empty()) {
+      text += Format("      advice: {}\n", result.fix.advice);
     }
   }
   return text;
@@ -81,7 +57,8 @@ Json ResultJson(const CheckResult& result) {
           {"verdict", Lower(kWords.at(static_cast<std::size_t>(result.verdict)))},
           {"what", result.what},
           {"all", result.all},
-          {"fix", result.fix}};
+          {"fix", result.fix.command},
+          {"advice", result.fix.advice}};
 }
 
 int RunDoctor(const Arguments& arguments) {
@@ -178,24 +155,23 @@ void Examination::Run(const Check& check) {
     check.run(*this);
   } catch (const std::exception& error) {
     results.resize(before);
-    Warn(Format("it cannot be told: {}", error.what()), "see the message");
+    Warn(Format("it cannot be told: {}", error.what()), Fix());
   }
   if (results.size() == before) {
     Ok("");
   }
 }
 
-void Examination::Add(Verdict verdict, const std::string& what, const std::string& fix) {
+void Examination::Add(Verdict verdict, const std::string& what, const Fix& fix) {
   results.push_back({.check = check_, .verdict = verdict, .what = what, .fix = fix});
 }
 
 bool Examination::HasFix(const std::string& fix) const {
-  return std::ranges::any_of(results, [&](const auto& result) { return result.fix == fix; });
+  return std::ranges::any_of(results,
+                             [&](const auto& result) { return result.fix.command == fix; });
 }
 
-void Examination::AddAll(Verdict verdict,
-                         const std::vector<std::string>& lines,
-                         const std::string& fix) {
+void Examination::AddAll(Verdict verdict, const std::vector<std::string>& lines, const Fix& fix) {
   if (!lines.empty()) {
     const std::size_t more = lines.size() - 1;
     Add(verdict, Cat(lines.front(), more == 0 ? "" : Format(" (and {} more)", more)), fix);
@@ -229,12 +205,7 @@ void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
 
 const std::vector<std::string>& Examination::PluginDirs() {
   if (plugin_dirs_.empty()) {
-    const char* const given = ::getenv("CNI_PATH");
-    const std::string path = given == nullptr ? NomadSetting("cni_path") : given;
-    std::istringstream words(path.empty() ? "/opt/cni/bin" : path);
-    for (std::string word; std::getline(words, word, ':');) {
-      plugin_dirs_.push_back(word);
-    }
+    plugin_dirs_ = PluginDirectories();
   }
   return plugin_dirs_;
 }
@@ -242,10 +213,9 @@ const std::vector<std::string>& Examination::PluginDirs() {
 const std::vector<ConfigFile>& Examination::Configs() {
   if (!configs_) {
     std::vector<ConfigFile> found;
-    const std::string directory = NomadSetting("cni_config_dir");
+    const std::string directory = ConfigDirectory();
     const std::string own = Cat(directory.empty() ? "/opt/cni/config" : directory, '/');
-    for (const std::string& path :
-         directory.empty() ? cni::FindDefaultConfigFiles() : cni::FindConfigFiles(directory)) {
+    for (const std::string& path : FindNodeConfigFiles()) {
       ConfigFile file{.path = path};
       try {
         file.plugins = cni::ReadPluginConfigs(path);

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/mismatch.h"
@@ -23,11 +24,27 @@ namespace nomad_bridge::cli {
 
 enum class Verdict { kOk, kWarn, kFail };
 
+// What to do about what was found: a command that can be pasted into a shell and heals it. Where
+// none can, words.
+struct Fix {
+  Fix() = default;
+  Fix(const char* pasted) : command(pasted) {}
+  Fix(std::string pasted) : command(std::move(pasted)) {}
+  static Fix Advice(std::string words) {
+    Fix fix;
+    fix.advice = std::move(words);
+    return fix;
+  }
+
+  std::string command;
+  std::string advice;
+};
+
 struct CheckResult {
   std::string_view check;  // its id
   Verdict verdict;
   std::string what;                   // one line
-  std::string fix;                    // what to type; empty if it is well
+  Fix fix;                            // empty if it is well
   std::vector<std::string> all = {};  // where `what` is the first of several
 };
 
@@ -76,12 +93,12 @@ class Examination {
   void Run(const Check& check);
 
   // Of the check that runs.
-  void Add(Verdict verdict, const std::string& what, const std::string& fix);
-  void Ok(const std::string& what) { Add(Verdict::kOk, what, ""); }
-  void Warn(const std::string& what, const std::string& fix) { Add(Verdict::kWarn, what, fix); }
-  void Fail(const std::string& what, const std::string& fix) { Add(Verdict::kFail, what, fix); }
+  void Add(Verdict verdict, const std::string& what, const Fix& fix);
+  void Ok(const std::string& what) { Add(Verdict::kOk, what, {}); }
+  void Warn(const std::string& what, const Fix& fix) { Add(Verdict::kWarn, what, fix); }
+  void Fail(const std::string& what, const Fix& fix) { Add(Verdict::kFail, what, fix); }
   // "first of them (and 3 more)"; nothing if there are none
-  void AddAll(Verdict verdict, const std::vector<std::string>& lines, const std::string& fix);
+  void AddAll(Verdict verdict, const std::vector<std::string>& lines, const Fix& fix);
   // Whether a check before this one has said to type that.
   [[nodiscard]] bool HasFix(const std::string& fix) const;
   // Whether a reconcile would repair something of `owner` in that area.

@@ -31,7 +31,8 @@ void CheckModule(Examination& node, const std::string& name, bool is_seen) {
   const std::string builtin = FindFile(directory + "/modules.builtin", kMaxBytes).value_or("");
   if (loadable && Cat(*loadable, builtin).find(Format("/{}.ko", name)) == std::string::npos) {
     node.Fail(Format("kernel {} has no module {}", node.release, name),
-              Format("boot a kernel that has it, or install its modules; then: modprobe {}", name));
+              Fix::Advice(Format(
+                  "boot a kernel that has it, or install its modules; then: modprobe {}", name)));
   }
 }
 
@@ -116,7 +117,7 @@ void CheckForwarding(Examination& node) {
       const std::string setting = Format("net/ipv4/conf/{}/forwarding", ifname);
       if (netlink::FindSysctl(setting) == "0") {
         node.Fail(Format("{} is 0: what comes by '{}' gets to no allocation", setting, ifname),
-                  Format("sysctl -w {}=1", setting));
+                  Cat("sysctl -w ", ShellWord(Cat(setting, "=1"))));
       }
     }
   }
@@ -128,7 +129,7 @@ void CheckForwarding(Examination& node) {
       node.Fail(Format("{} is 0: the published ports of '{}' answer this node alone",
                        setting,
                        attachment->Allocation()),
-                Format("sysctl -w {}=1", setting));
+                Cat("sysctl -w ", ShellWord(Cat(setting, "=1"))));
     }
   }
 }
@@ -150,12 +151,14 @@ void CheckRouting(Examination& node) {
   std::erase_if(chains,
                 [](const auto& each) { return each.table.name == firewall::TableId().name; });
   if (std::ranges::none_of(chains, is_between)) {
-    node.Warn(
-        Format("this node also routes between '{}' and '{}'", uplinks[0], uplinks[1]),
-        Format("iptables -I NOMAD-ADMIN -i {} -o {} -j DROP, and the other way round, if that "
-               "is not meant",
-               uplinks[0],
-               uplinks[1]));
+    const auto command = [](const std::string& in, const std::string& out) {
+      return Format("iptables -I NOMAD-ADMIN -i {} -o {} -j DROP", ShellWord(in), ShellWord(out));
+    };
+    node.Warn(Format("this node also routes between '{}' and '{}'; if that is meant, it can be "
+                     "ignored",
+                     uplinks[0],
+                     uplinks[1]),
+              Format("{} && {}", command(uplinks[0], uplinks[1]), command(uplinks[1], uplinks[0])));
   }
 }
 
@@ -201,7 +204,7 @@ void CheckReversePath(Examination& node) {
       node.Warn(Format("rp_filter of '{}' is strict: what allocations in two networks answer is "
                        "dropped",
                        ifname),
-                Cat("sysctl -w ", ShellWord(Format("net.ipv4.conf.{}.rp_filter=2", ifname))));
+                Cat("sysctl -w ", ShellWord(Format("net/ipv4/conf/{}/rp_filter=2", ifname))));
     }
   }
 }

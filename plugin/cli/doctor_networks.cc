@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <set>
 #include <utility>
 
@@ -49,10 +48,17 @@ std::set<Ip> PublicAddresses(const Examination& node) {
   return addresses;
 }
 
+// Whether gc would take something back.
+bool HasDead(const Examination& node, const std::string& network) {
+  return std::ranges::any_of(node.inventory.attachments, [&](const Attachment& each) {
+    return each.state == State::kDead && each.id.network == network;
+  });
+}
+
 void CheckUsage(Examination& node,
                 std::string_view what,
                 std::optional<Usage> Network::*usage,
-                const std::string& fix) {
+                const Fix& fix) {
   constexpr std::uint64_t kFewPercent = 5;
   for (const Network& network : node.inventory.networks) {
     const std::optional<Usage>& of = network.*usage;
@@ -60,7 +66,7 @@ void CheckUsage(Examination& node,
       node.Add(
           of->free() == 0 ? Verdict::kFail : Verdict::kWarn,
           Format("{} of network '{}': {} of {} in use", what, network.name, of->used, of->total),
-          fix);
+          HasDead(node, network.name) ? kGcFix : fix);
     }
   }
 }
@@ -102,10 +108,11 @@ void CheckWorldPorts(Examination& node) {
       }
     }
   }
-  node.AddAll(Verdict::kWarn,
-              open,
-              "if that is not meant: a host_network with a private address for the port in its "
-              "job, or a rule in NOMAD-ADMIN");
+  node.AddAll(
+      Verdict::kWarn,
+      open,
+      Fix::Advice("if that is not meant: a host_network with a private address for the port "
+                  "in its job, or a rule in NOMAD-ADMIN"));
 }
 
 // Asked for all ports at once: the node's listeners are listed then, once.
@@ -118,7 +125,8 @@ void CheckShadowedPorts(Examination& node) {
   }
   node.AddAll(Verdict::kWarn,
               rules::FindOwnListeners(node.host, all),
-              "stop the one or move the other: only the allocation gets what comes for it");
+              Fix::Advice("stop the one or move the other: only the allocation gets what comes for "
+                          "it"));
 }
 
 // What keeps the connections of anyone from a published port, as far as no other check says it.
@@ -143,48 +151,54 @@ void CheckBlockedPorts(Examination& node) {
       }
     }
   }
-  if (!found.empty()) {
-    std::vector<std::string> texts;
-    std::ranges::transform(found, std::back_inserter(texts), &causes::Cause::text);
-    node.AddAll(Verdict::kFail, texts, found.front().fix);
+  for (const causes::Cause& cause : found) {
+    node.Fail(cause.text, cause.fix);
   }
 }
 
 void CheckOrphanLeases(Examination& node) {
   const attachment::Outcome leases =
       attachment::Collect(node.host, {.attachments = false}, Mode::kLook);
-  node.AddAll(Verdict::kWarn, leases.mismatches.TextsLeft(), kGcFix);
+  std::vector<std::string> collectable;
+  for (const Mismatch& mismatch : leases.mismatches.left()) {
+    if (mismatch.repairable) {
+      collectable.push_back(mismatch.text);
+    } else {
+      node.Warn(mismatch.text, mismatch.fix);
+    }
+  }
+  node.AddAll(Verdict::kWarn, collectable, kGcFix);
 }
 
 void CheckLeasesLeft(Examination& node) {
   CheckUsage(node,
              "addresses",
              &Network::addresses,
-             "nomad-bridge gc, or a larger subnet in its conflist");
+             Fix::Advice("a larger subnet in its conflist, or a second network"));
 }
 
 void CheckBridgePorts(Examination& node) {
   CheckUsage(node,
              "ports of the bridge",
              &Network::ports,
-             "a second network with a bridge of its own: a bridge has 1,023 ports");
+             Fix::Advice("a second network with a bridge of its own: a bridge has 1,023 ports"));
   node.AddMismatches({Area::kPort});
 }
 
 void CheckMacs(Examination& node) {
-  std::vector<std::string> changed;
   for (const Attachment* const attachment : node.running) {
     const state::Record& record = *attachment->record;
     const auto inside = link::FindInside(record.netns_path, record.id.ifname);
     if (inside && record.IsLive(cni::Part::kLink) && inside->netns == record.netns) {
       if (const auto mismatch = link::FindMacMismatch(inside->link, record)) {
-        changed.push_back(Format("container '{}': {}", record.id.container_id, *mismatch));
+        node.Fail(Format("container '{}': {}", record.id.container_id, *mismatch),
+                  causes::InsideFix(record,
+                                    Format("ip link set {} address {}",
+                                           ShellWord(record.id.ifname),
+                                           record.ContainerMac().Text())));
       }
     }
   }
-  node.AddAll(Verdict::kFail,
-              changed,
-              "our key 'mac' in the conflist in place of another plugin's, then start it anew");
 }
 
 void CheckMtu(Examination& node) {
@@ -201,7 +215,7 @@ void CheckMtu(Examination& node) {
                        network,
                        mtu,
                        uplink),
-                R"("mtu": "auto" in its conflist, for new allocations)");
+                Fix::Advice(R"("mtu": "auto" in its conflist, for new allocations)"));
     }
   }
 }
@@ -218,27 +232,26 @@ void CheckSubnets(Examination& node) {
   }
   node.AddAll(Verdict::kFail,
               {overlaps.begin(), overlaps.end()},
-              "another subnet in the conflist, then start its allocations anew");
+              Fix::Advice("another subnet in the conflist, then start its allocations anew"));
 }
 
 // Attachments without a record that can be read: those that a reconcile rebuilds, and others.
 void CheckLostRecords(Examination& node) {
   std::vector<std::string> rebuilt;
-  std::vector<std::string> lost;
-  std::string first;
   for (const Attachment& attachment : node.inventory.attachments) {
     const std::string& id = attachment.id.container_id;
     if (attachment.state == State::kUnreadable || attachment.state == State::kUnrecorded) {
-      const bool is_rebuilt = node.IsRepairable(Area::kRecord, id);
-      (is_rebuilt ? rebuilt : lost)
-          .push_back(Cat(state::LostRecord(attachment.id).text,
-                         attachment.problem.empty() ? "" : ": ",
-                         attachment.problem));
-      first = !is_rebuilt && first.empty() ? id : first;
+      const std::string what = Cat(state::LostRecord(attachment.id).text,
+                                   attachment.problem.empty() ? "" : ": ",
+                                   attachment.problem);
+      if (node.IsRepairable(Area::kRecord, id)) {
+        rebuilt.push_back(what);
+      } else {
+        node.Fail(what, Cat("nomad alloc stop ", ShellWord(id)));
+      }
     }
   }
   node.AddAll(Verdict::kFail, rebuilt, "nomad-bridge reconcile");
-  node.AddAll(Verdict::kFail, lost, Cat("nomad alloc stop ", ShellWord(first)));
 }
 
 // Also those that no command works on, and that are neither live nor dead.

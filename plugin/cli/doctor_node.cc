@@ -17,7 +17,7 @@
 namespace nomad_bridge::cli {
 namespace {
 
-constexpr std::size_t kMaxProgramBytes = 256 << 20;
+constexpr std::size_t kMaxPluginBytes = 256 << 20;
 // systemd-resolved's list of the resolvers behind its stub.
 constexpr const char* kRealResolvConf = "/run/systemd/resolve/resolv.conf";
 constexpr const char* kOwnName = "nomad-bridge";
@@ -29,6 +29,18 @@ struct LinkManager {
   std::string_view key;
   std::vector<std::string_view> harmless;  // values of `key`
 };
+
+// The host's ends of our pairs, as the files of both managers match names.
+constexpr const char* kHostVeths = "veth???????????";
+
+// What writes `lines` into a file.
+std::string WriteCommand(const std::vector<std::string>& lines, const std::string& path) {
+  std::string command = Cat("mkdir -p ", path.substr(0, path.rfind('/')), " && printf '%s\\n'");
+  for (const std::string& line : lines) {
+    command += Cat(' ', ShellWord(line));
+  }
+  return Cat(command, " >", path);
+}
 
 // Of our links.
 void CheckManager(Examination& node, const LinkManager& manager, const std::string& fix) {
@@ -68,7 +80,7 @@ std::vector<std::string> FilesOf(Examination& node, const std::string& type) {
 }
 
 bool HaveSameContent(const std::string& one, const std::string& other) {
-  return FindFile(one, kMaxProgramBytes) == FindFile(other, kMaxProgramBytes);
+  return FindFile(one, kMaxPluginBytes) == FindFile(other, kMaxPluginBytes);
 }
 
 // Ours, and those that the configs name.
@@ -119,22 +131,33 @@ bool IsStub(const std::string& resolv_conf) {
 }
 
 void CheckNetworkd(Examination& node) {
+  std::string names = Cat("Name=", kHostVeths);
+  for (const auto& [gateway, record] : node.gateways) {
+    names += Cat(' ', gateway);
+  }
   CheckManager(node,
                {.name = "systemd-networkd",
                 .directory = "/run/systemd/netif/links/",
                 .key = "ADMIN_STATE=",
                 .harmless = {"unmanaged", "pending", "initialized"}},
-               "put 10-nomad-bridge.network into /etc/systemd/network, then: networkctl reload");
+               Cat(WriteCommand({"[Match]", names, "[Link]", "Unmanaged=yes"},
+                                "/etc/systemd/network/10-nomad-bridge.network"),
+                   " && networkctl reload"));
 }
 
 void CheckNetworkManager(Examination& node) {
-  CheckManager(node,
-               {.name = "NetworkManager",
-                .directory = "/run/NetworkManager/devices/",
-                .key = "managed=",
-                .harmless = {"false", "unmanaged", "unknown", "0"}},
-               "put 10-nomad-bridge-networkmanager.conf into /etc/NetworkManager/conf.d, then: "
-               "nmcli general reload");
+  std::string names = Cat("unmanaged-devices+=interface-name:", kHostVeths);
+  for (const auto& [gateway, record] : node.gateways) {
+    names += Cat(";interface-name:", gateway);
+  }
+  CheckManager(
+      node,
+      {.name = "NetworkManager",
+       .directory = "/run/NetworkManager/devices/",
+       .key = "managed=",
+       .harmless = {"false", "unmanaged", "unknown", "0"}},
+      Cat(WriteCommand({"[keyfile]", names}, "/etc/NetworkManager/conf.d/10-nomad-bridge.conf"),
+          " && nmcli general reload"));
 }
 
 void CheckPluginVersion(Examination& node) {
@@ -148,6 +171,9 @@ void CheckPluginVersion(Examination& node) {
               Format("{} install {}", ShellWord(self), ShellWord(node.PluginDirs().front())));
   }
 }
+
+// Where packages of distributions put plugins, and their runtimes look.
+constexpr std::array kPackageDirectories = {"/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"};
 
 // Nomad takes a plugin's version from one of its directories, and may run the file of another.
 void CheckShadowedPlugins(Examination& node) {
@@ -163,6 +189,21 @@ void CheckShadowedPlugins(Examination& node) {
       }
     }
   }
+  // Others than ours are a matter of those runtimes: they work on nothing that we do.
+  const std::vector<std::string> files = FilesOf(node, kOwnName);
+  for (const char* const directory : kPackageDirectories) {
+    const std::string other = RealPath(Cat(directory, '/', kOwnName));
+    if (!files.empty() && !other.empty() && !Contains(files, other) &&
+        !HaveSameContent(files.front(), other)) {
+      node.Warn(
+          Format("'{}' and '{}' differ: runtimes that look in {} work on the same networks "
+                 "with another release",
+                 files.front(),
+                 other,
+                 directory),
+          Format("cp --remove-destination {} {}", ShellWord(files.front()), ShellWord(other)));
+    }
+  }
 }
 
 void CheckMissingPlugins(Examination& node) {
@@ -170,8 +211,8 @@ void CheckMissingPlugins(Examination& node) {
     if (FilesOf(node, name).empty()) {
       node.Fail(Format("plugin '{}' is not in {}", name, Directories(node)),
                 IsOurType(name)
-                    ? Cat("nomad-bridge install -p ", ShellWord(node.PluginDirs().front()))
-                    : "install it there, or take it out of the conflist");
+                    ? Fix(Cat("nomad-bridge install -p ", ShellWord(node.PluginDirs().front())))
+                    : Fix::Advice("install it there, or take it out of the conflist"));
     }
   }
 }
@@ -196,15 +237,17 @@ void CheckRun(Examination& node) {
   if ((room.f_flag & ST_RDONLY) != 0) {
     node.Fail("/run is read-only: no ADD can write its record", "mount -o remount,rw /run");
   } else if (room.f_bavail == 0 || (room.f_files != 0 && room.f_favail == 0)) {
-    node.Fail("/run is full: no ADD can write its record",
-              "mount -o remount,size=20%,nr_inodes=0 /run; du -xh /run | sort -h | tail says what "
-              "fills it");
+    node.Fail(
+        "/run is full: no ADD can write its record; du -xh /run | sort -h | tail says what fills "
+        "it",
+        "mount -o remount,size=20%,nr_inodes=0 /run");
   }
 }
 
 void CheckConflists(Examination& node) {
   for (const ConfigFile& file : node.Configs()) {
-    const std::string fix = Cat("nomad-bridge config check ", ShellWord(file.path));
+    const Fix fix = Fix::Advice(Cat(
+        "correct it until this says nothing: nomad-bridge config check ", ShellWord(file.path)));
     if (!file.error.empty()) {
       node.Fail(file.error, fix);
     }
@@ -223,7 +266,7 @@ void CheckConflists(Examination& node) {
 void CheckIptables(Examination& node) {
   if (!foreign::FindTool("iptables")) {
     node.Warn("there is no iptables, which Nomad runs for its own bridge mode",
-              "apt install iptables, or network mode \"cni/<name>\" in the jobs");
+              "apt install -y iptables");
   }
 }
 
@@ -239,11 +282,12 @@ void CheckDnsStub(Examination& node) {
             Format("/etc/resolv.conf names a resolver on the node's 127.0.0.0/8, which "
                    "allocations of network '{}' cannot reach",
                    plugin.request.id.network),
-            Format("in the plugin's object of {}: {}",
-                   ShellWord(file.path),
-                   IsStub(FindFile(kRealResolvConf).value_or("nameserver 127.0.0.1"))
-                       ? R"("dns": {"nameservers": ["ADDRESS"]}, of a resolver that they reach)"
-                       : Cat(R"("ipam": {"resolvConf": ")", kRealResolvConf, R"("})")));
+            Fix::Advice(
+                Format("in the plugin's object of {}: {}",
+                       ShellWord(file.path),
+                       IsStub(FindFile(kRealResolvConf).value_or("nameserver 127.0.0.1"))
+                           ? R"("dns": {"nameservers": ["ADDRESS"]}, of a resolver that they reach)"
+                           : Cat(R"("ipam": {"resolvConf": ")", kRealResolvConf, R"("})"))));
       }
     }
   }

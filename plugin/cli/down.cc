@@ -1,38 +1,71 @@
-// The opposite of up, on a node without attachments: what all of them share goes from the kernel.
+// The opposite of up: what the attachments of a node, or of one of its networks, have shared goes
+// from the kernel once there are none.
+#include <array>
+#include <map>
+#include <set>
+
 #include "base/error.h"
+#include "base/list.h"
+#include "base/mismatch.h"
 #include "base/text.h"
 #include "firewall/static_rules.h"
 #include "firewall/table.h"
+#include "plugin/attachment/forget.h"
 #include "plugin/cli/command.h"
+#include "plugin/cli/inventory.h"
+#include "plugin/cli/nomad_config.h"
 #include "plugin/cli/terminal.h"
+#include "plugin/cni/conflist.h"
+#include "plugin/cni/plugin_type.h"
+#include "plugin/config/config.h"
 #include "plugin/foreign/other_firewalls.h"
 #include "plugin/link/bridge.h"
 
 namespace nomad_bridge::cli {
 namespace {
 
-void RequireIdle(state::Host& host) {
-  const std::size_t attachments = host.records.List("").size();
-  if (attachments != 0) {
+std::string_view Removed(Mode mode) {
+  return mode == Mode::kRepair ? "removed" : "would be removed";
+}
+
+// Those of `network`, or that are on `bridge`; both empty: all. An unreadable record counts, too.
+void RequireIdle(state::Host& host, const std::string& network, const std::string& bridge) {
+  const Inventory inventory = TakeInventory(host);
+  std::size_t attached = 0;
+  std::string names;
+  for (const Attachment& attachment : inventory.attachments) {
+    if (network.empty() || attachment.id.network == network ||
+        BridgeOf(attachment, inventory) == bridge) {
+      ++attached;
+      names += Cat(names.empty() ? "" : ", ", attachment.Allocation());
+    }
+  }
+  if (attached != 0) {
     throw Error(Code::kConflict,
-                Format("this node has attachments: {}", attachments),
-                "stop their allocations first; 'nomad-bridge gc' takes back what the dead hold");
+                Format("{} still has {}: {}",
+                       network.empty() ? "this node" : Format("network '{}'", network),
+                       Counted(attached, "attachment"),
+                       names),
+                "stop their allocations first; 'nomad-bridge gc' takes back what is stale");
   }
 }
 
 // Our tables, and the rules in iptables' that accept their mark.
-std::string RemoveRules(state::Host& host) {
+std::string RemoveRules(state::Host& host, Mode mode) {
   std::string text;
   nft::Batch batch;
   for (const nft::TableFamily family : {nft::TableFamily::kInet, nft::TableFamily::kBridge}) {
     const nft::TableId table = firewall::TableId(family);
     if (host.nft.FindTable(table)) {
       batch.DeleteTable(table);
-      text += Format("table {}: removed\n", nft::Text(table));
+      text += Format("table {}: {}\n", nft::Text(table), Removed(mode));
     }
   }
   for (const std::string& rule : firewall::PlanAcceptsGone(host.nft, batch)) {
-    text += Cat(rule, ": removed\n");
+    text += Format("{}: {}\n", rule, Removed(mode));
+  }
+  if (mode == Mode::kLook) {
+    return text;
   }
   if (!text.empty()) {
     nft::RetryOnGenerations(host.nft, "remove our rules", {}, [&](std::uint32_t generation) {
@@ -43,45 +76,104 @@ std::string RemoveRules(state::Host& host) {
   return text;
 }
 
-std::string RemoveLinks(state::Host& host) {
+std::string RemoveBridge(state::Host& host, const rtnl::Link& link, Mode mode) {
+  if (!host.net.Ports(link.index).empty()) {
+    return Format("bridge {}: left, something is plugged into it\n", link.name);
+  }
+  if (mode == Mode::kRepair) {
+    host.net.EnsureLinkGone(link.name);
+  }
+  return Format("bridge {}: {}\n", link.name, Removed(mode));
+}
+
+std::string RemoveLinks(state::Host& host, Mode mode) {
   std::string text;
   for (const rtnl::Link& link : host.net.Links()) {
     if (link.kind != "bridge") {
       continue;
     }
-    if (link::IsAdopted(host, link.name)) {
+    if (!link::IsAdopted(host, link.name)) {
+      text += RemoveBridge(host, link, mode);
+    } else if (mode == Mode::kRepair) {
       host.net.EnsureLocalhostFilterGone(link);
-    } else if (host.net.Ports(link.index).empty()) {
-      host.net.EnsureLinkGone(link.name);
-      text += Format("bridge {}: removed\n", link.name);
-    } else {
-      text += Format("bridge {}: left, something is plugged into it\n", link.name);
     }
   }
   return text;
 }
 
-int RunDown(const Arguments&) {
+// By the name of the network, as the configs of this node have them.
+std::map<std::string, std::string> ConfiguredBridges() {
+  std::map<std::string, std::string> bridges;
+  for (const std::string& file : FindNodeConfigFiles()) {
+    for (const cni::PluginConfig& plugin : cni::ReadPluginConfigs(file)) {
+      if (Contains(cni::PluginTypeNames(), plugin.type)) {
+        const config::Config config = config::ParseConfig(plugin.request, cni::TypeOf(plugin.type));
+        bridges.try_emplace(plugin.request.id.network, config.link.bridge);
+      }
+    }
+  }
+  std::erase_if(bridges, [](const auto& each) { return each.second.empty(); });
+  return bridges;
+}
+
+std::string RemoveNetwork(state::Host& host, const std::string& network, Mode mode) {
+  const std::map<std::string, std::string> bridges = ConfiguredBridges();
+  const auto own = bridges.find(network);
+  if (own == bridges.end()) {
+    throw Error(Code::kInvalidConfig, Format("no network config names a network '{}'", network));
+  }
+  const std::string& bridge = own->second;
+  RequireIdle(host, network, bridge);
+  for (const auto& [other, others_bridge] : bridges) {
+    if (other != network && others_bridge == bridge) {
+      return Format("bridge {}: left, network '{}' has it, too\n", bridge, other);
+    }
+  }
+  const std::optional<rtnl::Link> link = host.net.FindLink(bridge);
+  if (!link) {
+    return "";
+  }
+  if (link::IsAdopted(host, bridge)) {
+    return Format("bridge {}: left, it is not ours\n", bridge);
+  }
+  const std::string text = RemoveBridge(host, *link, mode);
+  if (mode == Mode::kRepair) {
+    attachment::ForgetGoneNetworks(host);
+  }
+  return text;
+}
+
+int RunDown(const Arguments& arguments) {
   RequireRoot("down");
+  const Mode mode = arguments.Has("dry-run") ? Mode::kLook : Mode::kRepair;
   state::Host host = state::Host::Open();
-  RequireIdle(host);
-  const std::string text = RemoveRules(host) + RemoveLinks(host);
-  Print(text.empty() ? "nothing of ours is in the kernel\n" : text);
+  std::string text;
+  if (arguments.operands.empty()) {
+    RequireIdle(host, "", "");
+    text = RemoveRules(host, mode) + RemoveLinks(host, mode);
+  } else {
+    text = RemoveNetwork(host, arguments.operands.front(), mode);
+  }
+  Print(text.empty() ? "nothing of it is in the kernel\n" : text);
   return kYes;
 }
+
+constexpr std::array kDownFlags = {kDryRunFlag};
 
 }  // namespace
 
 const Command kDown = {
     .name = "down",
-    .operands = {},
+    .operands = {"[NETWORK]", 0, 1},
     .summary = "removes bridges and rules of ours from a node without allocations",
     .text =
         R"(Removes what allocations share from the kernel: our tables, the rules in iptables' tables that
 accept what passed them, and the bridges that we made; for a node that goes back to other plugins.
 The chains CNI-FORWARD and NOMAD-ADMIN stay: other plugins and the operator have rules in them.
+NETWORK: the bridge of that network alone; others keep theirs, and the rules.
 It is refused as long as there is an attachment. The next ADD, or up, makes all of it anew.
 )",
+    .flags = kDownFlags,
     .run = RunDown};
 
 }  // namespace nomad_bridge::cli

@@ -1,3 +1,5 @@
+#include <array>
+
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -32,8 +34,23 @@ state::Record IntentOfNetwork(state::Host& host, const cni::PluginConfig& plugin
   return record;
 }
 
-// Returns what was made, one line per network of ours in `file`.
-std::string BringUp(state::Host& host, const std::string& file) {
+// Makes what `record` shares with others. Returns what is missing, if it only looks.
+std::vector<std::string> Prepare(state::Host& host, const state::Record& record, Mode mode) {
+  if (mode == Mode::kRepair) {
+    attachment::Reconcile(
+        host, {.extent = attachment::Scope::Extent::kShared, .record = &record}, mode);
+    return {};
+  }
+  // A reconcile calls nothing missing that no attachment needs yet.
+  Mismatches mismatches(mode);
+  link::CheckBridge(host, record.Finished(), mismatches);
+  mismatches.AddAll(
+      attachment::Reconcile(host, {.extent = attachment::Scope::Extent::kRules}, mode).mismatches);
+  return mismatches.TextsLeft();
+}
+
+// Returns what was made, one line per network of ours in `file`; if it only looks, what would be.
+std::string BringUp(state::Host& host, const std::string& file, Mode mode) {
   std::string text;
   for (const cni::PluginConfig& plugin : cni::ReadPluginConfigs(file)) {
     if (!Contains(cni::PluginTypeNames(), plugin.type)) {
@@ -49,8 +66,13 @@ std::string BringUp(state::Host& host, const std::string& file) {
       continue;
     }
     record.link.adopted = link::IsAdopted(host, record.link.bridge);
-    attachment::Reconcile(
-        host, {.extent = attachment::Scope::Extent::kShared, .record = &record}, Mode::kRepair);
+    const std::vector<std::string> missing = Prepare(host, record, mode);
+    for (const std::string& each : missing) {
+      text += Format("network '{}': {}\n", network, each);
+    }
+    if (!missing.empty()) {
+      continue;
+    }
     if (record.link.gateway_ifname.empty()) {
       continue;
     }
@@ -72,7 +94,7 @@ int RunUp(const Arguments& arguments) {
   int exit = kYes;
   for (const std::string& file : files) {
     try {
-      Print(BringUp(host, file));
+      Print(BringUp(host, file, arguments.Has("dry-run") ? Mode::kLook : Mode::kRepair));
     } catch (const std::exception& error) {
       LogLine("cannot bring up what '{}' configures: {}", file, error.what());
       exit = kNo;
@@ -83,6 +105,8 @@ int RunUp(const Arguments& arguments) {
   }
   return exit;
 }
+
+constexpr std::array kUpFlags = {kDryRunFlag};
 
 }  // namespace
 
@@ -97,6 +121,7 @@ address before the first allocation. A bridge that gets no gateway of ours is le
 Without an operand: the configs in /opt/cni/config, or if there are none in /etc/cni/net.d.
 Exit 1: one of them failed; the others are up all the same.
 )",
+    .flags = kUpFlags,
     .run = RunUp};
 
 }  // namespace nomad_bridge::cli

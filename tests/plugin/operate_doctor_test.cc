@@ -91,8 +91,9 @@ TEST_F(Doctor, CannotTellWithoutRoot) {
 
 // ---- every check, and what breaks it
 
-// A name and what sh does on the host; the verdict of the check, its id, and what is said; what to
-// type. VETH is the host's end of the first container's pair, INDEX that of the bridge.
+// A name and what sh does on the host; the verdict of the check, its id, and what is said. Then the
+// fix, which is pasted and heals it; or one that this machine cannot run (type), or words (advice).
+// VETH is the host's end of the first container's pair, INDEX that of the bridge, BIN the program.
 constexpr const char* kDamages = R"(
 Bridge $ ip link set $VETH nomaster
 fail bridge.ports: is no port of bridge 'nomad'
@@ -104,12 +105,12 @@ fix: nomad alloc stop alloc-1
 
 Mac $ ip -n container link set eth0 address 02:00:00:00:00:77
 fail bridge.mac: interface 'eth0' has the MAC 02:00:00:00:00:77, and sourceCheck drops
-fix: our key 'mac' in the conflist
+fix: ip link set eth0 address 
 
 BrNetfilter $ iptables -A NOMAD-ADMIN -i nomad -o nomad -j DROP
 sysctl -qw net.bridge.bridge-nf-call-iptables=0 2>/dev/null || true
 fail kernel.br_netfilter: chain NOMAD-ADMIN has rules between interfaces
-fix: modprobe br_netfilter
+type: modprobe br_netfilter && sysctl -w
 
 Forwarding $ sysctl -qw net.ipv4.ip_forward=0
 fail sysctl.ip_forward: net/ipv4/ip_forward is 0
@@ -117,7 +118,7 @@ fix: nomad-bridge reconcile
 
 ReversePath $ sysctl -qw net.ipv4.conf.nomad.rp_filter=1
 warn sysctl.rp_filter: rp_filter of 'nomad' is strict
-fix: sysctl -w net.ipv4.conf.nomad.rp_filter=2
+fix: sysctl -w net/ipv4/conf/nomad/rp_filter=2
 
 Advertisements $ sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv6.conf.uplink.accept_ra=1
 ip -6 route delete default
@@ -126,7 +127,7 @@ fix: sysctl -w net/ipv6/conf/uplink/accept_ra=2
 
 TwoUplinks $ ip link add second type veth peer name far; ip link set far up; ip link set second up; ip address add 203.0.113.1/24 dev second
 warn forward.uplinks: this node also routes between 'second' and 'uplink'
-fix: iptables -I NOMAD-ADMIN -i second -o uplink -j DROP
+fix: iptables -I NOMAD-ADMIN -i second -o uplink -j DROP && iptables -I NOMAD-ADMIN -i uplink -o second -j DROP
 
 RouteLocalnet $ sysctl -qw net.ipv4.conf.nomad.route_localnet=0
 fail sysctl.route_localnet: net/ipv4/conf/nomad/route_localnet is 0
@@ -152,7 +153,7 @@ fix: nft insert rule ip mine last meta mark and 0x1000 == 0x1000 accept
 
 Firewalld $ nft add table inet firewalld
 fail firewalld.zone: 'br-other' is in no zone of firewalld
-fix: nomad-bridge reconcile
+type: nomad-bridge reconcile
 
 OrphanElement $ nft 'add element inet nomad-bridge port4 {
   tcp . 9999 comment "veth00000000000 id=gone" : 172.26.64.99 . 80 }'
@@ -165,23 +166,24 @@ fix: nomad-bridge gc
 
 Mtu $ ip link set uplink mtu 1400
 warn bridge.mtu: have an MTU of 1500, the way out of the node has 1400
-fix: "mtu": "auto"
+advice: "mtu": "auto"
 
 SubnetOverlap $ ip route add 172.26.0.0/16 dev uplink
 fail bridge.subnet_overlap: 172.26.64.0/20 of 'nomad' overlaps with 172.26.0.0/16 by 'uplink'
-fix: another subnet
+advice: another subnet
 
-Networkd $ mkdir -p /run/systemd/netif/links
+Networkd $ cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /run/systemd/netif/links
 echo ADMIN_STATE=configured >/run/systemd/netif/links/$INDEX
 warn networkd: 'nomad' is managed by systemd-networkd
-fix: 10-nomad-bridge.network
+fix: 'Name=veth??????????? br-other nomad' '[Link]' Unmanaged=yes >/etc/systemd/network/10-nomad-bridge.network && networkctl reload
 
-NetworkManager $ mkdir -p /run/NetworkManager/devices
+NetworkManager $ cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /run/NetworkManager/devices
 printf '[device]\nmanaged=true\n' >/run/NetworkManager/devices/$INDEX
 warn networkmanager: 'nomad' is managed by NetworkManager
-fix: 10-nomad-bridge-networkmanager.conf
+fix: >/etc/NetworkManager/conf.d/10-nomad-bridge.conf && nmcli general reload
 
-PluginVersion $ rm /opt/cni/bin/nomad-bridge; cp /bin/true /opt/cni/bin/nomad-bridge
+PluginVersion $ rm /opt/cni/bin/nomad-bridge; cp $BIN /opt/cni/bin/nomad-bridge
+echo older >>/opt/cni/bin/nomad-bridge
 warn plugins.version: '/opt/cni/bin/nomad-bridge', which makes the networks, is another release
 fix:  install /opt/cni/bin
 
@@ -192,21 +194,21 @@ fix: nomad-bridge install -p /opt/cni/bin
 ChainedPluginMissing $ echo '{"cniVersion": "1.1.0", "name": "mesh", "plugins": [
   {"type": "nomad-bridge"}, {"type": "consul-cni"}]}' >/opt/cni/config/mesh.conflist
 fail plugins.missing: plugin 'consul-cni' is not in /opt/cni/bin
-fix: install it there
+advice: install it there
 
 Conflist $ echo '{"cniVersion": "1.1.0", "name": "bad", "plugins": [
   {"type": "nomad-bridge", "mtu": 1}]}' >/opt/cni/config/bad.conflist
 fail conflist.valid: /opt/cni/config/bad.conflist: invalid 'mtu': 1
-fix: nomad-bridge config check /opt/cni/config/bad.conflist
+advice: nomad-bridge config check /opt/cni/config/bad.conflist
 
 DnsStub $ echo 'nameserver 127.0.0.53' >/run/resolv.conf
 mkdir -p /run/systemd/resolve; echo 'nameserver 203.0.113.53' >/run/systemd/resolve/resolv.conf
 warn dns.stub: allocations of network 'nomad' cannot reach
-fix: /opt/cni/config/nomad.conflist: "ipam": {"resolvConf": "/run/systemd/resolve/resolv.conf"}
+advice: /opt/cni/config/nomad.conflist: "ipam": {"resolvConf": "/run/systemd/resolve/resolv.conf"}
 
 DnsStubAlone $ echo 'nameserver 127.0.0.53' >/run/resolv.conf
 warn dns.stub: allocations of network 'nomad' cannot reach
-fix: /opt/cni/config/nomad.conflist: "dns": {"nameservers": ["ADDRESS"]}
+advice: /opt/cni/config/nomad.conflist: "dns": {"nameservers": ["ADDRESS"]}
 
 UplinkForwarding $ sysctl -qw net.ipv4.conf.uplink.forwarding=0
 fail sysctl.ip_forward: net/ipv4/conf/uplink/forwarding is 0: what comes by 'uplink' gets to no
@@ -225,37 +227,106 @@ fail records: container 'alloc-1' has no readable record
 fix: nomad-bridge reconcile
 
 OwnDirectory $ mkdir -p /run/lists; echo '{' >/run/lists/broken.conflist
-cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /etc/nomad.d; printf 'client {\n  cni_config_dir = "/run/lists"\n}\n' >/etc/nomad.d/client.hcl
+cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /etc/nomad.d; printf 'client {\n  # cni_config_dir = "/none"\n  cni_config_dir = "/run/lists"\n}\n' >/etc/nomad.d/client.hcl
 fail conflist.valid: /run/lists/broken.conflist
-fix: nomad-bridge config check /run/lists/broken.conflist
+advice: nomad-bridge config check /run/lists/broken.conflist
+
+OwnDirectoryOnOneLine $ mkdir -p /run/lists; echo '{' >/run/lists/broken.conflist
+cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /etc/nomad.d; echo 'client { enabled = true, cni_config_dir="/run/lists" }' >/etc/nomad.d/client.hcl
+fail conflist.valid: /run/lists/broken.conflist
+advice: nomad-bridge config check /run/lists/broken.conflist
+
+OwnDirectoryAsJson $ mkdir -p /run/lists; echo '{' >/run/lists/broken.conflist
+cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /etc/nomad.d; echo '{"client": {"enabled": true, "cni_config_dir": "/run/lists"}}' >/etc/nomad.d/client.json
+fail conflist.valid: /run/lists/broken.conflist
+advice: nomad-bridge config check /run/lists/broken.conflist
+
+OwnPluginsOnOneLine $ cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /etc/nomad.d
+echo 'client { cni_path = "/run/plugins" } # of its own' >/etc/nomad.d/client.hcl
+fail plugins.missing: plugin 'nomad-bridge' is not in /run/plugins
+fix: nomad-bridge install -p /run/plugins
+
+PackageShadows $ mount -t tmpfs tmpfs /usr/libexec; mkdir /usr/libexec/cni
+cp $BIN /usr/libexec/cni/nomad-bridge; echo older >>/usr/libexec/cni/nomad-bridge
+warn plugins.shadowed: runtimes that look in /usr/libexec/cni work on the same networks
+fix: cp --remove-destination 
+
+GarbageLeases $ cd /var/run/cni/nomad; echo >172.26.70.1; mkdir 172.26.70.2; ln -s /none 172.26.70.3
+echo 'no lease at all' >172.26.70.4; head -c 300000 /dev/zero >172.26.70.5; echo x >notes; : >172.26.70.6
+warn leases.orphan: keeps the address taken and is nobody's lease (and 4 more)
+fix: nomad-bridge gc
+
+LeaseOfOldPlugin $ printf old >/var/run/cni/nomad/172.26.70.1
+warn leases.orphan: is of container 'old' and names no interface: whether it runs cannot be told
+fix: rm /var/run/cni/nomad/172.26.70.1
 )";
 
 struct Damage : Named {
-  std::string command, verdict, id, what, fix;
+  std::string command, verdict, id, what, remedy, fix;
 };
 
 std::vector<Damage> Damages() {
   static const std::string kText = kDamages;
-  static const std::regex kBlock(R"((\w+) \$ ([^]+?)\n(warn|fail) (.+?): (.*)\nfix: (.*)\n)");
+  static const std::regex kBlock(
+      R"((\w+) \$ ([^]+?)\n(warn|fail) (.+?): (.*)\n(fix|type|advice): (.*)\n)");
   std::vector<Damage> damages;
   for (std::sregex_iterator at(kText.begin(), kText.end(), kBlock), end; at != end; ++at) {
     const std::string_view name((*at)[1].first, (*at)[1].second);
-    damages.push_back({{name}, at->str(2), at->str(3), at->str(4), at->str(5), at->str(6)});
+    damages.push_back(
+        {{name}, at->str(2), at->str(3), at->str(4), at->str(5), at->str(6), at->str(7)});
   }
   return damages;
 }
 
-class DoctorOf : public Doctor, public ::testing::WithParamInterface<Damage> {};
+class DoctorOf : public Doctor, public ::testing::WithParamInterface<Damage> {
+ protected:
+  // What stands in for the programs that this machine has not: each does what the real one would.
+  void MakeOthersPrograms() {
+    const std::string conf = Config().dump();
+    host().Must({"sh",
+                 "-ec",
+                 R"(mkdir -p /run/stubs; cd /run/stubs; printf '%s' "$1" >conf
+cat >nomad <<END
+[ "\$1 \$2" = "alloc stop" ] && CNI_COMMAND=DEL CNI_CONTAINERID=\$3 CNI_IFNAME=eth0 \
+  CNI_PATH=/opt/cni/bin /opt/cni/bin/nomad-bridge </run/stubs/conf
+END
+cat >networkctl <<END
+grep -q Unmanaged=yes /etc/systemd/network/10-nomad-bridge.network
+for link in /run/systemd/netif/links/*; do echo ADMIN_STATE=unmanaged >\$link; done
+END
+cat >nmcli <<END
+grep -q 'interface-name:nomad' /etc/NetworkManager/conf.d/10-nomad-bridge.conf
+for link in /run/NetworkManager/devices/*; do echo managed=false >\$link; done
+END
+for name in nomad networkctl nmcli; do sed -i '1i#!/bin/sh -e' $name; chmod +x $name; done)",
+                 "sh",
+                 conf});
+  }
 
-TEST_P(DoctorOf, FindsTheVeryThing) {
+  void Paste(const std::string& fix) {
+    const std::string directory = fs::path(BinaryUnderTest()).parent_path();
+    host().Must({"sh", "-ec", Cat("PATH=/run/stubs:", directory, ":$PATH; ", fix)});
+  }
+};
+
+TEST_P(DoctorOf, NamesItAndItsFixHeals) {
   const Damage& damage = GetParam();
+  MakeOthersPrograms();
   EXPECT_EQ(FindingsOf(damage.id).at(0).at("verdict"), "ok");
-  constexpr const char* kIndex = "; INDEX=$(ip -o link show nomad | cut -d: -f1)\n";
-  host().Must({"sh", "-ec", Cat("VETH=", HostVethOf(web_), kIndex, damage.command)});
-  const std::vector<json> found = FindingsOf(damage.id);
-  EXPECT_EQ(found.at(0).at("verdict"), damage.verdict);
-  EXPECT_THAT(found.at(0).at("what").get<std::string>(), HasSubstr(damage.what));
-  EXPECT_THAT(found.at(0).at("fix").get<std::string>(), HasSubstr(damage.fix));
+  constexpr const char* kNames =
+      "; INDEX=$(ip -o link show nomad | cut -d: -f1); "
+      "BIN=$(readlink -f /opt/cni/bin/nomad-bridge)\n";
+  host().Must({"sh", "-ec", Cat("VETH=", HostVethOf(web_), kNames, damage.command)});
+  const json found = FindingsOf(damage.id).at(0);
+  EXPECT_EQ(found.at("verdict"), damage.verdict);
+  EXPECT_THAT(found.at("what").get<std::string>(), HasSubstr(damage.what));
+  const bool is_advice = damage.remedy == "advice";
+  EXPECT_THAT(found.at(is_advice ? "advice" : "fix").get<std::string>(), HasSubstr(damage.fix));
+  EXPECT_EQ(found.at(is_advice ? "fix" : "advice"), "");
+  if (damage.remedy == "fix") {
+    Paste(found.at("fix"));
+    EXPECT_EQ(FindingsOf(damage.id).at(0).at("verdict"), "ok");
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, DoctorOf, ::testing::ValuesIn(Damages()), kNameOf);
@@ -350,7 +421,7 @@ TEST_F(Doctor, FindsAKernelWithoutOurModules) {
     const json found = FindingsOf(Cat("kernel.", name)).at(0);
     EXPECT_EQ(found.at("verdict"), "fail");
     EXPECT_THAT(found.at("what").get<std::string>(), HasSubstr("has no module "));
-    EXPECT_THAT(found.at("fix").get<std::string>(), HasSubstr("modprobe "));
+    EXPECT_THAT(found.at("advice").get<std::string>(), HasSubstr("modprobe "));
   }
 }
 

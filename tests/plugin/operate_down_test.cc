@@ -1,5 +1,6 @@
 // nomad-bridge down: the node as it was before the first allocation, for whatever comes after us.
 #include "tests/plugin/cli_world.h"
+#include "tests/support/mounted.h"
 #include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
@@ -30,14 +31,49 @@ TEST_F(Down, LeavesNothingOfOursInTheKernel) {
   EXPECT_NE(host().Run(Words("ip link show nomad")).exit_code, 0);
   EXPECT_EQ(host().Run(Words("ip link show lan")).exit_code, 0);
   EXPECT_THAT(host().Must(Words("tc filter show dev lan ingress")), Not(HasSubstr("bpf")));
-  EXPECT_EQ(Output("down"), "nothing of ours is in the kernel\n");
+  EXPECT_EQ(Output("down"), "nothing of it is in the kernel\n");
 }
 
 TEST_F(Down, IsRefusedWhereThereIsAnAttachment) {
   Attach(Web());
   const Snapshot before = TakeSnapshot();
-  EXPECT_THAT(RunLine("down"), Exits(1, Err(HasSubstr("this node has attachments: 1"))));
+  EXPECT_THAT(RunLine("down"), Exits(1, Err(HasSubstr("this node still has 1 attachment: "))));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+TEST_F(Down, SaysInADryRunWhatItWouldRemove) {
+  Attach(Web());
+  Detach(Web());
+  const Snapshot before = TakeSnapshot();
+  EXPECT_THAT(Output("down -n"),
+              AllOf(HasSubstr("table inet nomad-bridge: would be removed\n"),
+                    HasSubstr("bridge nomad: would be removed\n")));
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+}
+
+TEST_F(Down, TakesOneNetworkAndLeavesTheOthers) {
+  fs::create_directories("/run/lists");
+  for (const json& config : {Web(), Lan()}) {
+    std::ofstream(Cat("/run/lists/", config.at("name").get<std::string>(), ".conflist"))
+        << json{{"cniVersion", "1.1.0"}, {"name", config.at("name")}, {"plugins", {config}}};
+  }
+  fs::create_directories("/run/etc/nomad.d");
+  std::ofstream("/run/etc/nomad.d/client.hcl") << R"(client { cni_config_dir = "/run/lists" })";
+  const Mounted etc({"--bind", "/run/etc"}, "/etc");
+  Attach(Web());
+  Attach(Lan(), {{"CNI_IFNAME", "eth1"}});
+  EXPECT_THAT(RunLine("down lan"),
+              Exits(1, Err(HasSubstr("network 'lan' still has 1 attachment: "))));
+  EXPECT_THAT(RunLine("down lna"), Exits(1, Err(HasSubstr("no network config names"))));
+  Detach(Lan(), {{"CNI_IFNAME", "eth1"}});
+
+  EXPECT_EQ(Output("down -n lan"), "bridge lan: would be removed\n");
+  EXPECT_EQ(Output("down lan"), "bridge lan: removed\n");
+
+  EXPECT_NE(host().Run(Words("ip link show lan")).exit_code, 0);
+  EXPECT_EQ(host().Run(Words("ip link show nomad")).exit_code, 0);
+  EXPECT_EQ(Output("reconcile -dry-run"), "1 attachment; nothing to repair\n");
+  EXPECT_EQ(Output("down lan"), "nothing of it is in the kernel\n");
 }
 
 // docs/moving.md, "From the reference plugins, and back", to the letter.

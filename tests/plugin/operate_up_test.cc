@@ -61,6 +61,16 @@ TEST_F(Up, LeavesABridgeWithoutAGatewayToWhateverMakesIt) {
   EXPECT_FALSE(HasInterface(host(), "br0"));
 }
 
+TEST_F(Up, SaysInADryRunWhatItWouldMake) {
+  const std::string path = Write("nomad.conflist", {DualStack()});
+  const Snapshot before = TakeSnapshot();
+  EXPECT_THAT(Output(Cat("up -n ", path)),
+              HasSubstr("network 'nomad': bridge 'nomad' is missing\n"));
+  EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
+  EXPECT_THAT(Output(Cat("up ", path)), HasSubstr("is up"));
+  EXPECT_THAT(Output(Cat("up -n ", path)), HasSubstr("network 'nomad' is up: nomad "));
+}
+
 TEST_F(Up, MayBeRepeated) {
   const std::string path = Write("nomad.conflist", {DualStack()});
   EXPECT_EQ(RunLine(Cat("up ", path)).exit_code, 0);

@@ -1,0 +1,133 @@
+#include "plugin/cli/nomad_config.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <sstream>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "plugin/cni/conflist.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+constexpr const char* kDirectory = "/etc/nomad.d";
+
+// A name, a text without its quotes, or a single character of any other kind.
+struct Token {
+  std::string text;
+  bool is_quoted = false;
+};
+
+bool IsOfName(char character) {
+  return std::isalnum(static_cast<unsigned char>(character)) != 0 || character == '_' ||
+         character == '-';
+}
+
+// What HCL and JSON have in common, with HCL's comments.
+class Tokens {
+ public:
+  explicit Tokens(std::string_view text) : left_(text) {}
+
+  // The text of it is empty at the end.
+  Token Take() {
+    SkipBlanks();
+    if (left_.starts_with('"')) {
+      return {TakeQuoted(), true};
+    }
+    const auto end = std::ranges::find_if_not(left_, IsOfName);
+    return {Cut(std::max<std::size_t>(static_cast<std::size_t>(end - left_.begin()), 1))};
+  }
+
+ private:
+  std::string Cut(std::size_t size) {
+    std::string cut(left_.substr(0, size));
+    left_.remove_prefix(cut.size());
+    return cut;
+  }
+
+  void SkipPast(std::string_view end) {
+    const std::size_t at = left_.find(end);
+    left_.remove_prefix(at == left_.npos ? left_.size() : at + end.size());
+  }
+
+  void SkipBlanks() {
+    for (;;) {
+      left_.remove_prefix(std::min(left_.find_first_not_of(" \t\r\n"), left_.size()));
+      if (left_.starts_with('#') || left_.starts_with("//")) {
+        SkipPast("\n");
+      } else if (left_.starts_with("/*")) {
+        SkipPast("*/");
+      } else {
+        return;
+      }
+    }
+  }
+
+  std::string TakeQuoted() {
+    std::string text;
+    left_.remove_prefix(1);
+    while (!left_.empty() && left_.front() != '"') {
+      left_.remove_prefix(left_.front() == '\\' ? 1 : 0);
+      text += Cut(1);
+    }
+    left_.remove_prefix(left_.empty() ? 0 : 1);
+    return text;
+  }
+
+  std::string_view left_;
+};
+
+std::string NomadSetting(std::string_view key) {
+  std::string value;
+  std::vector<std::string> names = Entries(kDirectory);
+  std::ranges::sort(names);
+  for (const std::string& name : names) {
+    if (name.ends_with(".hcl") || name.ends_with(".json")) {
+      const std::string found = FindSetting(FindFile(Cat(kDirectory, '/', name)).value_or(""), key);
+      value = found.empty() ? value : found;
+    }
+  }
+  return value;
+}
+
+}  // namespace
+
+std::string FindSetting(std::string_view config, std::string_view key) {
+  Tokens tokens(config);
+  for (Token token = tokens.Take(); !token.text.empty() || token.is_quoted; token = tokens.Take()) {
+    while (token.text == key) {
+      token = tokens.Take();
+      if (!token.is_quoted && (token.text == "=" || token.text == ":")) {
+        token = tokens.Take();
+        if (token.is_quoted) {
+          return token.text;
+        }
+      }
+    }
+  }
+  return {};
+}
+
+std::vector<std::string> PluginDirectories() {
+  const char* const given = ::getenv("CNI_PATH");
+  const std::string path = given == nullptr ? NomadSetting("cni_path") : given;
+  std::vector<std::string> directories;
+  std::istringstream words(path.empty() ? "/opt/cni/bin" : path);
+  for (std::string word; std::getline(words, word, ':');) {
+    directories.push_back(word);
+  }
+  return directories;
+}
+
+std::string ConfigDirectory() {
+  return NomadSetting("cni_config_dir");
+}
+
+std::vector<std::string> FindNodeConfigFiles() {
+  const std::string directory = ConfigDirectory();
+  return directory.empty() ? cni::FindDefaultConfigFiles() : cni::FindConfigFiles(directory);
+}
+
+}  // namespace nomad_bridge::cli

@@ -1,0 +1,27 @@
+// What the config of this node's Nomad says of CNI.
+//
+// Shapes   /etc/nomad.d/*.hcl and *.json, in the order of their names: the last one that sets a key
+//          decides, as for Nomad. HCL in any layout, also on one line; JSON.
+// Errors   none: a file that cannot be read says nothing
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nomad_bridge::cli {
+
+// The value of `key = "..."` in HCL, or of `"key": "..."` in JSON, wherever it stands outside of
+// comments; empty if there is none.
+[[nodiscard]] std::string FindSetting(std::string_view config, std::string_view key);
+
+// CNI_PATH, or Nomad's cni_path, or else /opt/cni/bin: at least one.
+[[nodiscard]] std::vector<std::string> PluginDirectories();
+
+// Nomad's cni_config_dir; empty if it says none.
+[[nodiscard]] std::string ConfigDirectory();
+
+// The network configs there, or where Nomad and other runtimes look.
+[[nodiscard]] std::vector<std::string> FindNodeConfigFiles();
+
+}  // namespace nomad_bridge::cli
