@@ -18,7 +18,10 @@ constexpr const char* kMac = "mac";
 constexpr const char* kIsolated = "isolated";
 constexpr std::string_view kSource = "source";
 constexpr const char* kSourceChain = "source";
-constexpr const char* kOfAnySource = "of_any_source";
+constexpr std::string_view kOwn = "own";
+
+constexpr std::uint16_t kDhcpClient = 68;
+constexpr std::uint16_t kDhcpv6Client = 546;
 
 // nft's names for them in the bridge family.
 constexpr int kDstnat = -300;
@@ -38,6 +41,45 @@ nft::Rule Icmpv6(std::uint8_t type) {
   return nft::Rule().EtherType(ETH_P_IPV6).L4Proto(IPPROTO_ICMPV6).Is(nft::kIcmpv6Type, {type});
 }
 
+// meta pkttype multicast ether daddr & ff:ff:ff:ff:ff:f0 == 01:80:c2:00:00:00 drop
+// LLDP and the like: the port forwards them (base/bridge_port.h), so that they come by here.
+nft::Rule DropReservedGroups() {
+  constexpr std::uint8_t kAll = 0xff;
+  return nft::Rule()
+      .Multicast()
+      .IsMasked(nft::kEtherDaddr,
+                {kAll, kAll, kAll, kAll, kAll, 0xf0},
+                {0x01, 0x80, 0xc2, 0x00, 0x00, 0x00})
+      .Drop();
+}
+
+// udp dport 68 drop: what only a DHCP client receives, whichever port the server uses; DHCPv6: 546.
+nft::Rule ToDhcpClient(std::uint16_t port) {
+  return nft::Rule()
+      .L4Proto(IPPROTO_UDP)
+      .Is(nft::kUdpDport,
+          {static_cast<std::uint8_t>(port >> 8), static_cast<std::uint8_t>(port & 0xff)})
+      .Drop();
+}
+
+// The target of a neighbour advertisement becomes its source address, which source6 has allowed.
+// The kernel's own have it there already, and stay as they are; any other has a wrong checksum from
+// now on, or, where that is not verified, is about the sender itself. A look-up of the target in
+// source6 would be simpler, but nft 1.0.6 cannot read back how it prints that.
+nft::Rule AdvertiseOnlyTheSource() {
+  constexpr std::uint32_t kHalf = 8;
+  // icmpv6 type nd-neighbor-advert @th,64,64 set @nh,64,64 @th,128,64 set @nh,128,64
+  nft::Rule rule = Icmpv6(ND_NEIGHBOR_ADVERT);
+  for (std::uint32_t offset = 0; offset < nft::kIp6Saddr.bytes; offset += kHalf) {
+    const nft::Field source = {nft::kIp6Saddr.header, nft::kIp6Saddr.offset + offset, kHalf};
+    rule.Copy(source,
+              {nft::kIcmpv6Type.header,
+               static_cast<std::uint32_t>(offsetof(nd_neighbor_advert, nd_na_target)) + offset,
+               kHalf});
+  }
+  return rule;
+}
+
 // What nearly all frames are: they have the address and the MAC of their port.
 std::vector<nft::Rule> OwnFrames() {
   const auto own = [](std::uint16_t type, const nft::Field& address, Family family) {
@@ -45,13 +87,38 @@ std::vector<nft::Rule> OwnFrames() {
         .Protocol(type)
         .PortWith(address, SetName(kSource, family))
         .PortWith(nft::kEtherSaddr, kMac)
-        .Goto(kOfAnySource);
+        .Goto(SetName(kOwn, family));
   };
   return {
-      // iifname . ip saddr @source4 iifname . ether saddr @mac goto of_any_source
+      // iifname . ip saddr @source4 iifname . ether saddr @mac goto own4
       own(ETH_P_IP, nft::kIpSaddr, Family::kIpv4),
-      // iifname . ip6 saddr @source6 iifname . ether saddr @mac goto of_any_source
+      // iifname . ip6 saddr @source6 iifname . ether saddr @mac goto own6
       own(ETH_P_IPV6, nft::kIp6Saddr, Family::kIpv6),
+  };
+}
+
+std::vector<nft::Chain> OwnChains() {
+  return {
+      {.name = SetName(kOwn, Family::kIpv4),
+       .rules =
+           {
+               // ether type != ip drop
+               // Behind a tag, whether the card has taken it off or not.
+               nft::Rule().EtherTypeNot(ETH_P_IP).Drop(),
+               DropReservedGroups(),
+               ToDhcpClient(kDhcpClient),
+           }},
+      {.name = SetName(kOwn, Family::kIpv6),
+       .rules =
+           {
+               // ether type != ip6 drop
+               nft::Rule().EtherTypeNot(ETH_P_IPV6).Drop(),
+               DropReservedGroups(),
+               // icmpv6 type nd-router-advert drop
+               Icmpv6(ND_ROUTER_ADVERT).Drop(),
+               AdvertiseOnlyTheSource(),
+               ToDhcpClient(kDhcpv6Client),
+           }},
   };
 }
 
@@ -82,36 +149,15 @@ std::vector<nft::Rule> OtherFrames() {
       // icmpv6 type nd-neighbor-solicit drop
       // Duplicate address detection: of a neighbour's address it would keep the neighbour from it.
       Icmpv6(ND_NEIGHBOR_SOLICIT).Drop(),
-      // goto of_any_source
-      nft::Rule().Goto(kOfAnySource),
+      // ether type 8021q drop, ether type 8021ad drop
+      // Receivers ignore a tag of VLAN 0.
+      nft::Rule().EtherType(ETH_P_8021Q).Drop(),
+      nft::Rule().EtherType(ETH_P_8021AD).Drop(),
+      DropReservedGroups(),
+      Icmpv6(ND_ROUTER_ADVERT).Drop(),
+      ToDhcpClient(kDhcpClient),
+      ToDhcpClient(kDhcpv6Client),
   };
-}
-
-// The target of a neighbour advertisement becomes its source address, which source6 has allowed.
-// The kernel's own have it there already, and stay as they are; any other has a wrong checksum from
-// now on, or, where that is not verified, is about the sender itself. A look-up of the target in
-// source6 would be simpler, but nft 1.0.6 cannot read back how it prints that.
-nft::Rule AdvertiseOnlyTheSource() {
-  constexpr std::uint32_t kHalf = 8;
-  // icmpv6 type nd-neighbor-advert @th,64,64 set @nh,64,64 @th,128,64 set @nh,128,64
-  nft::Rule rule = Icmpv6(ND_NEIGHBOR_ADVERT);
-  for (std::uint32_t offset = 0; offset < nft::kIp6Saddr.bytes; offset += kHalf) {
-    const nft::Field source = {nft::kIp6Saddr.header, nft::kIp6Saddr.offset + offset, kHalf};
-    rule.Copy(source,
-              {nft::kIcmpv6Type.header,
-               static_cast<std::uint32_t>(offsetof(nd_neighbor_advert, nd_na_target)) + offset,
-               kHalf});
-  }
-  return rule;
-}
-
-// udp dport 68 drop: what only a DHCP client receives, whichever port the server uses; DHCPv6: 546.
-nft::Rule ToDhcpClient(std::uint16_t port) {
-  return nft::Rule()
-      .L4Proto(IPPROTO_UDP)
-      .Is(nft::kUdpDport,
-          {static_cast<std::uint8_t>(port >> 8), static_cast<std::uint8_t>(port & 0xff)})
-      .Drop();
 }
 
 nft::Chain SourceChain() {
@@ -122,33 +168,6 @@ nft::Chain SourceChain() {
   Append(chain.rules, OwnFrames());
   Append(chain.rules, OtherFrames());
   return chain;
-}
-
-nft::Chain OfAnySource() {
-  constexpr std::uint16_t kDhcpClient = 68;
-  constexpr std::uint16_t kDhcpv6Client = 546;
-  constexpr std::uint8_t kAll = 0xff;
-  return {.name = kOfAnySource,
-          .rules = {
-              // ether type 8021q drop, ether type 8021ad drop
-              // The kernel reads an address behind a tag or not, as the card left it; and receivers
-              // ignore a tag of VLAN 0.
-              nft::Rule().EtherType(ETH_P_8021Q).Drop(),
-              nft::Rule().EtherType(ETH_P_8021AD).Drop(),
-              // ether daddr & ff:ff:ff:ff:ff:f0 == 01:80:c2:00:00:00 drop
-              // LLDP and the like: the port forwards them (base/bridge_port.h), so that they come
-              // by here.
-              nft::Rule()
-                  .IsMasked(nft::kEtherDaddr,
-                            {kAll, kAll, kAll, kAll, kAll, 0xf0},
-                            {0x01, 0x80, 0xc2, 0x00, 0x00, 0x00})
-                  .Drop(),
-              // icmpv6 type nd-router-advert drop
-              Icmpv6(ND_ROUTER_ADVERT).Drop(),
-              AdvertiseOnlyTheSource(),
-              ToDhcpClient(kDhcpClient),
-              ToDhcpClient(kDhcpv6Client),
-          }};
 }
 
 // Of ingressPolicy isolated, between two ports of a bridge. Without br_netfilter this is the only
@@ -164,7 +183,9 @@ nft::Chain ForwardChain() {
 }
 
 std::vector<nft::Chain> PortFilterChains(int /*accept_mark_bit*/) {
-  return {OfAnySource(), SourceChain(), ForwardChain()};
+  std::vector<nft::Chain> chains = OwnChains();
+  Append(chains, {SourceChain(), ForwardChain()});
+  return chains;
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ constexpr int kLast = 300;  // conntrack's helpers: behind what operators and ot
 
 constexpr const char* kBetweenNetworks = "between_networks";
 constexpr const char* kFromAllocations = "from_allocations";
+constexpr const char* kInvalid = "invalid";
 constexpr const char* kLeaving = "leaving";
 
 Cidr Multicast(Family family) {
@@ -85,6 +86,17 @@ nft::Chain BetweenNetworks() {
   return chain;
 }
 
+// What belongs to no connection, and would leave untranslated.
+nft::Chain Invalid() {
+  nft::Chain chain = {.name = kInvalid};
+  for (const Family family : kFamilies) {
+    // ip saddr @masq4 iifname @bridges drop
+    chain.rules.push_back(
+        nft::Rule().Only(family).SaddrIn(SetName(kMasq, family)).IifnameIn(kBridges).Drop());
+  }
+  return chain;
+}
+
 nft::Chain FromAllocations(int mark_bit) {
   return {.name = kFromAllocations,
           .rules = {
@@ -114,15 +126,8 @@ nft::Chain Forward(int mark_bit) {
     chain.rules.push_back(rule.SetMarkBit(mark_bit).Accept());
   };
   const auto drop = [&](nft::Rule rule) { chain.rules.push_back(rule.Drop()); };
-  for (const Family family : kFamilies) {
-    // ct state invalid ip saddr @masq4 iifname @bridges drop
-    // It would leave untranslated.
-    drop(nft::Rule()
-             .CtState(nft::kCtInvalid)
-             .Only(family)
-             .SaddrIn(SetName(kMasq, family))
-             .IifnameIn(kBridges));
-  }
+  // ct state invalid jump invalid
+  chain.rules.push_back(nft::Rule().CtState(nft::kCtInvalid).Jump(kInvalid));
   for (const Family family : kFamilies) {
     // ip saddr @alloc4 iifname @bridges goto from_allocations
     // The interface too: a source address from outside may be spoofed.
@@ -212,6 +217,7 @@ std::vector<nft::Chain> Chains(int mark_bit) {
   return {LocalhostGuard(),
           LocalhostAnswers(),
           BetweenNetworks(),
+          Invalid(),
           FromAllocations(mark_bit),
           Forward(mark_bit),
           Unmark(mark_bit),

@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
 #include <linux/if_ether.h>
+#include <linux/if_packet.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nf_nat.h>
@@ -15,6 +16,8 @@
 
 namespace nomad_bridge::nft {
 namespace {
+
+constexpr Field kEtherType = {NFT_PAYLOAD_LL_HEADER, 2 * ETH_ALEN, sizeof(std::uint16_t)};
 
 Bytes NetworkOrder(std::uint16_t number) {
   return {static_cast<std::uint8_t>(number >> 8), static_cast<std::uint8_t>(number & 0xff)};
@@ -137,7 +140,15 @@ Rule& Rule::Protocol(std::uint16_t ether_type) {
 }
 
 Rule& Rule::EtherType(std::uint16_t ether_type) {
-  return Is({NFT_PAYLOAD_LL_HEADER, 2 * ETH_ALEN, sizeof ether_type}, NetworkOrder(ether_type));
+  return Is(kEtherType, NetworkOrder(ether_type));
+}
+
+Rule& Rule::EtherTypeNot(std::uint16_t ether_type) {
+  return IsNot(kEtherType, NetworkOrder(ether_type));
+}
+
+Rule& Rule::Multicast() {
+  return LoadMeta(NFT_META_PKTTYPE).CompareEqual({PACKET_MULTICAST});
 }
 
 Rule& Rule::L4Proto(std::uint8_t number) {

@@ -81,6 +81,9 @@ class Rule {
   // depend on, and `ether type`, which sees a VLAN tag first.
   Rule& Protocol(std::uint16_t ether_type);
   Rule& EtherType(std::uint16_t ether_type);
+  Rule& EtherTypeNot(std::uint16_t ether_type);
+  // meta pkttype multicast
+  Rule& Multicast();
   // meta l4proto <number>
   Rule& L4Proto(std::uint8_t number);
   // <field> == value, <field> != value; ether daddr & mask == value

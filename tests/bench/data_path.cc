@@ -5,7 +5,6 @@
 //                                                         └── client, its neighbour
 #include "tests/bench/data_path.h"
 
-#include <array>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -21,23 +20,9 @@ namespace {
 
 constexpr const char* kOutside = "198.51.100.2";
 constexpr const char* kNode = "198.51.100.1";
-constexpr std::uint16_t kServerPort = 80;
-
-struct NamedLoad {
-  Load load;
-  const char* name;
-};
-constexpr std::array<NamedLoad, 4> kLoads = {
-    NamedLoad{.load = Load::kRoundTrips, .name = "round trips"},
-    NamedLoad{.load = Load::kConnections, .name = "connections"},
-    NamedLoad{.load = Load::kDatagrams, .name = "64-byte datagrams"},
-    NamedLoad{.load = Load::kStream, .name = "bits"}};
-
 struct Way {
   const char* name;
-  std::string client;  // the path of its network namespace
-  std::string address;
-  std::uint16_t port = kServerPort;
+  PathLine line;
 };
 
 // A contender with servers and ways to them.
@@ -58,33 +43,26 @@ class Course {
   // Two of the attachments are those that traffic goes through.
   void GrowTo(int alive) {
     contender_->GrowTo(alive);
-    if (servers_.empty()) {
+    if (ways_.empty()) {
       const test::Attached server = contender_->Attach();
       const test::Attached client = contender_->Attach();
-      for (const std::string& netns : {outside_->path(), server.netns}) {
-        servers_.push_back(std::make_unique<PathServer>(netns, kServerPort));
-      }
-      ways_ = {
-          {.name = "out", .client = client.netns, .address = kOutside},
-          {.name = "published",
-           .client = outside_->path(),
-           .address = kNode,
-           .port = server.port_mappings.at(0).at("HostPort").get<std::uint16_t>()},
-          {.name = "neighbour", .client = client.netns, .address = test::AddressOf(server.result)}};
+      const PathLine::End inside{.netns = server.netns};
+      const PathLine::End outside{.netns = outside_->path()};
+      const auto host_port = server.port_mappings.at(0).at("HostPort").get<std::uint16_t>();
+      const std::string address = test::AddressOf(server.result);
+      ways_.push_back({"out", PathLine(client.netns, outside, kOutside, outside.port)});
+      ways_.push_back({"published", PathLine(outside_->path(), inside, kNode, host_port)});
+      const PathLine::End other_port{.netns = server.netns, .port = 81};
+      ways_.push_back({"neighbour", PathLine(client.netns, other_port, address, other_port.port)});
     }
   }
 
   [[nodiscard]] const std::string& name() const { return contender_->name(); }
   [[nodiscard]] const std::vector<Way>& ways() const { return ways_; }
-  [[nodiscard]] double Run(Load load, const Way& way) const {
-    contender_->world().Enter();
-    return Measure(load, way.client, way.address, way.port);
-  }
 
  private:
   std::unique_ptr<Contender> contender_;
   std::unique_ptr<test::Node> outside_;
-  std::vector<std::unique_ptr<PathServer>> servers_;
   std::vector<Way> ways_;
 };
 
@@ -101,36 +79,36 @@ std::vector<std::unique_ptr<Course>> MakeCourses(const Options& options) {
 class Table {
  public:
   Table(const std::vector<std::unique_ptr<Course>>& courses, int alive)
-      : courses_(courses), alive_(alive), rows_{{Cat("per second, ", alive, " alive")}} {
+      : courses_(courses), alive_(alive), rows_{{Cat("us, ", alive, " alive")}} {
     for (const std::unique_ptr<Course>& course : courses) {
       rows_.front().push_back(course->name());
     }
     for (std::size_t i = 1; i < courses.size(); ++i) {
-      rows_.front().push_back(Cat(courses[i]->name(), " : ", courses.front()->name()));
+      rows_.front().push_back(Cat(courses.front()->name(), " : ", courses[i]->name()));
     }
   }
 
   // In turns, so that what else the machine does is shared.
-  void AddRow(const NamedLoad& load, std::size_t way, int rounds, nlohmann::ordered_json& figures) {
-    std::vector<Samples> rates(courses_.size());
+  void AddRow(const PathLoad& load, std::size_t way, int rounds, nlohmann::ordered_json& figures) {
+    std::vector<Samples> times(courses_.size());
     for (int round = 0; round < rounds; ++round) {
       for (std::size_t i = 0; i < courses_.size(); ++i) {
-        rates[i].Add(courses_[i]->Run(load.load, courses_[i]->ways()[way]));
+        times[i].Add((courses_[i]->ways()[way].line.*load.measure)());
       }
     }
     const char* const way_name = courses_.front()->ways()[way].name;
     Row row{Format("{}, {}", load.name, way_name)};
     for (std::size_t i = 0; i < courses_.size(); ++i) {
-      const double median = rates[i].Median();
+      const double median = times[i].Median();
       row.push_back(Number(median));
       figures.push_back({{"alive", alive_},
                          {"contender", courses_[i]->name()},
                          {"load", load.name},
                          {"way", way_name},
-                         {"median", median}});
+                         {"median_us", median}});
     }
     for (std::size_t i = 1; i < courses_.size(); ++i) {
-      row.push_back(Cat(Number(rates[i].Median() / rates.front().Median()), " x"));
+      row.push_back(Cat(Number(times.front().Median() / times[i].Median()), " x"));
     }
     rows_.push_back(std::move(row));
   }
@@ -159,7 +137,7 @@ nlohmann::ordered_json MeasureDataPath(const Options& options, std::ostream& out
       course->GrowTo(alive);
     }
     Table table(courses, alive);
-    for (const NamedLoad& load : kLoads) {
+    for (const PathLoad& load : kPathLoads) {
       for (std::size_t way = 0; way < courses.front()->ways().size(); ++way) {
         table.AddRow(load, way, rounds, figures);
       }

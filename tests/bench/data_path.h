@@ -10,7 +10,7 @@
 namespace nomad_bridge::bench {
 
 // Prints a table per number of attachments alive. Returns the figures: [{"alive", "contender",
-// "load", "way", "median"}, ...], medians per second.
+// "load", "way", "median_us"}, ...].
 nlohmann::ordered_json MeasureDataPath(const Options& options, std::ostream& out);
 
 }  // namespace nomad_bridge::bench

@@ -40,7 +40,7 @@ constexpr const char* kUsage =
   --only SIDE       ours (after a foreign change, too, and beside the kernel's own floor) or reference;
                     or commands: list, doctor, metrics and reconcile instead of the verbs;
                     or policies: ADD, packets, new connections and policy apply with 0, 20 and 200 of them;
-                    or data-path: round trips, connections, datagrams and streams through the rules
+                    or data-path: what packets and connections take through the rules
   --alive N,N,...   with how many other attachments alive (default: 0,100,300,1000)
   --rounds N        how often each verb is measured (default: 40 up to 100 alive, 30 up to 300, then 20)
   --leases N        measure ADD with N leases in the data dir against an empty one, and nothing else

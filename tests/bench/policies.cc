@@ -5,19 +5,10 @@
 #include <iostream>
 #include <thread>
 
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sched.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include "base/error.h"
-#include "base/fd.h"
 #include "base/file.h"
-#include "base/ip.h"
 #include "base/text.h"
 #include "tests/bench/contender.h"
+#include "tests/bench/path_traffic.h"
 #include "tests/bench/report.h"
 
 namespace nomad_bridge::bench {
@@ -29,7 +20,6 @@ constexpr std::array kPolicies = {0, 20, 200};
 constexpr int kNamespaces = 20;
 // A kind of allocation each; those behind them have policies, too, and are not alive.
 constexpr int kJobs = 180;
-constexpr std::uint16_t kPort = 80;
 constexpr std::chrono::seconds kSettling{5};
 
 // ---- policies
@@ -63,103 +53,6 @@ test::Command ApplyCommand(const std::filesystem::path& binary, int count, int t
           .variables = {{"CNI_COMMAND", std::nullopt}}};
 }
 
-// ---- traffic
-
-void EnterNetns(const std::string& path) {
-  const UniqueFd netns(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (::setns(netns.get(), CLONE_NEWNET) != 0) {
-    throw ErrnoError(Code::kInternal, Cat("cannot enter ", path));
-  }
-}
-
-void Require(bool is_well, std::string_view what) {
-  if (!is_well) {
-    throw ErrnoError(Code::kInternal, std::string(what));
-  }
-}
-
-// Both ends of connections from one container to another, in this process: nobody has to be woken.
-class Line {
- public:
-  Line(const World& world, std::string client, std::string server, const std::string& address)
-      : world_(world), client_(std::move(client)) {
-    Require(Ip::Parse(address).has_value(), "no address");
-    to_ = {.sin_family = AF_INET, .sin_port = htons(kPort)};
-    const Ip ip = Ip::Parse(address).value();
-    std::copy(ip.bytes().begin(), ip.bytes().end(), reinterpret_cast<std::uint8_t*>(&to_.sin_addr));
-    EnterNetns(server);
-    listener_ = Socket();
-    const sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(kPort)};
-    Require(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0 &&
-                ::listen(listener_.get(), SOMAXCONN) == 0,
-            "cannot listen");
-    world_.Enter();
-  }
-
-  // Microseconds of one byte there and back, on a connection that stands.
-  double RoundTrip() {
-    constexpr int kCount = 20000;
-    EnterNetns(client_);
-    const auto [near, far] = Connect();
-    char byte = 0;
-    const auto begun = std::chrono::steady_clock::now();
-    for (int i = 0; i < kCount; ++i) {
-      for (const auto& [from, to] : {std::pair(&near, &far), std::pair(&far, &near)}) {
-        Require(::send(from->get(), "x", 1, 0) == 1 && ::recv(to->get(), &byte, 1, 0) == 1,
-                "nothing gets through");
-      }
-    }
-    return Ended(begun, kCount);
-  }
-
-  // Microseconds of a connection that is made and reset.
-  double NewConnection() {
-    constexpr int kCount = 3000;
-    EnterNetns(client_);
-    const auto begun = std::chrono::steady_clock::now();
-    for (int i = 0; i < kCount; ++i) {
-      static_cast<void>(Connect());
-    }
-    return Ended(begun, kCount);
-  }
-
- private:
-  static UniqueFd Socket() {
-    UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    // Reset when it is closed: thousands that wait for their time would use up the ports.
-    const linger reset = {.l_onoff = 1, .l_linger = 0};
-    const int on = 1;
-    Require(::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset) == 0 &&
-                ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0,
-            "cannot make a socket");
-    return socket;
-  }
-
-  std::pair<UniqueFd, UniqueFd> Connect() {
-    UniqueFd near = Socket();
-    Require(::connect(near.get(), reinterpret_cast<const sockaddr*>(&to_), sizeof to_) == 0,
-            "cannot connect");
-    UniqueFd far(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    const linger reset = {.l_onoff = 1, .l_linger = 0};
-    const int on = 1;
-    Require(::setsockopt(far.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset) == 0 &&
-                ::setsockopt(far.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0,
-            "cannot accept");
-    return {std::move(near), std::move(far)};
-  }
-
-  [[nodiscard]] double Ended(std::chrono::steady_clock::time_point begun, int count) const {
-    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begun;
-    world_.Enter();
-    return took.count() / count;
-  }
-
-  const World& world_;
-  std::string client_;
-  sockaddr_in to_{};
-  UniqueFd listener_;
-};
-
 // ---- one number of policies
 
 class Governed : public Contender {
@@ -175,7 +68,10 @@ class Governed : public Contender {
     world().Enter();
     const test::Attached client = test::MustAdd(network(), NextOf(kNamespaces));
     const test::Attached server = test::MustAdd(network(), NextOf(2 * kNamespaces));
-    line_.emplace(world(), client.netns, server.netns, test::AddressOf(server.result));
+    line_.emplace(client.netns,
+                  PathLine::End{.netns = server.netns},
+                  test::AddressOf(server.result),
+                  PathLine::End().port);
     Apply();
   }
 
@@ -238,7 +134,7 @@ class Governed : public Contender {
   std::filesystem::path binary_;
   int turn_ = 0;
   int new_kinds_ = 0;
-  std::optional<Line> line_;
+  std::optional<PathLine> line_;
 };
 
 Row RowOf(const std::string& what,
