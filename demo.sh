@@ -1,6 +1,6 @@
 #!/bin/bash
 # nomad-bridge in a minute: an allocation gets its network, survives a flushed firewall, a fault is
-# found with the command against it, and nothing is left behind.
+# found with the command against it, a policy keeps another namespace out, and nothing is left behind.
 #
 # Needs  Debian 12 or 13, and root. Everything happens in fresh namespaces: the machine's own
 #        network and /run are not touched.
@@ -170,6 +170,44 @@ shows 8080
 shows billing
 try "ip -n search -brief link"
 shows_not eth0
+
+title "Who may talk to whom: Nomad namespaces are closed to each other, at first in audit, which only counts."
+mkdir policy.d
+cat >policy.d/namespaces.json <<'JSON'
+{ "version": 1, "policies": [
+  { "name": "namespaces", "to": {"namespace": "*"}, "mode": "audit", "allow": [
+    {"from": ["same-namespace", "outside"]} ] } ] }
+JSON
+sed '/runtimeConfig/,$d; s/nomad-bridge",$/nomad-bridge" }/' billing.json >search.json
+billing=$(jq -r '.ips[0].address | split("/")[0]' result.json)
+neighbour="ip netns exec search curl -s -m 2 --noproxy '*' http://$billing/index.html"
+try "CNI_COMMAND=ADD CNI_CONTAINERID=c0ffee00-1111-4222-8333-444455556666 CNI_NETNS=/run/netns/search CNI_ARGS='IgnoreUnknown=true;NOMAD_NAMESPACE=dev;NOMAD_JOB_ID=search;NOMAD_GROUP_NAME=api' nomad-bridge < search.json | jq -c .ips[]"
+succeeds
+if [ -e /proc/sys/net/bridge ]; then
+  try "cat policy.d/namespaces.json"
+  try "nomad-bridge policy apply policy.d"
+  succeeds
+  try "$neighbour"
+  shows "Hello from job billing"
+  try "nomad-bridge policy status"
+  shows audit
+
+  title "Enforced, dev/search no longer reaches prod/billing: it fails at once, and outside goes on."
+  try "sed -i 's/\"mode\": \"audit\", //' policy.d/namespaces.json"
+  try "nomad-bridge policy apply policy.d"
+  succeeds
+  try "$neighbour"
+  fails
+  try "$page"
+  shows "Hello from job billing"
+  try "nomad-bridge policy test -dir policy.d -from ns=dev,job=search -to ns=prod,job=billing -port tcp/80"
+  fails
+  shows "refused by namespaces"
+else
+  echo "The module br_netfilter, without which no rule sees what neighbours send each other, is not loaded."
+fi
+try "CNI_COMMAND=DEL CNI_CONTAINERID=c0ffee00-1111-4222-8333-444455556666 CNI_NETNS=/run/netns/search CNI_ARGS= nomad-bridge < search.json"
+succeeds
 
 title "The allocation ends."
 try "CNI_COMMAND=DEL nomad-bridge < billing.json"
