@@ -38,6 +38,7 @@ class Order : public CliWorld {
  protected:
   static constexpr const char* kPrinted = "/run/printed";
   static constexpr const char* kLogged = "/run/logged";
+  static constexpr const char* kReferenceSource = "172.26.79.99";
 
   // With a neighbour, so that what all share is there.
   Order() {
@@ -50,6 +51,14 @@ class Order : public CliWorld {
     host().Must(
         Words("conntrack -I -p udp --src 198.51.100.2 --dst 198.51.100.1 --sport 5000 "
               "--dport 8053 --timeout 600"));
+  }
+
+  void AddReferenceRule() {
+    host().Must({"sh",
+                 "-ec",
+                 Cat("iptables -t nat -A POSTROUTING -s ",
+                     kReferenceSource,
+                     " -j ACCEPT -m comment --comment 'name: \"nomad\" id: \"alloc-1\"'")});
   }
 
   // What a reboot and an operator take away.
@@ -149,6 +158,7 @@ class Order : public CliWorld {
     const std::string rules = host().Must(Words("nft list ruleset"));
     add("table", contains(rules, "localhost_guard"));
     add("rules", contains(rules, "8080"));
+    add("reference's rule", contains(rules, kReferenceSource));  // nft shows no comment of it
     add("forwarding", host().Sysctl("net/ipv4/ip_forward") == "1");
     add("tc filter", contains(host().Run(Words("tc filter show dev nomad ingress")).out, "bpf"));
     add("route_localnet", host().Sysctl("net/ipv4/conf/nomad/route_localnet") == "1");
@@ -241,7 +251,14 @@ TEST_F(Order, OfDel) {
 TEST_F(Order, OfDelWithoutARecord) {
   Attach(config_);
   std::filesystem::remove(RecordOf("alloc-1"));
-  EXPECT_EQ(ObserveDel(), Join({{"-rules"}, kNoLink, {"-lease"}}));
+  AddReferenceRule();
+  EXPECT_EQ(ObserveDel(), Join({{"-rules", "-reference's rule"}, kNoLink, {"-lease"}}));
+}
+
+TEST_F(Order, OfDelWithACutRecord) {
+  Attach(config_);
+  ReplaceFile(RecordOf("alloc-1"), R"({"live")");
+  EXPECT_EQ(ObserveDel(), Join({{"-rules"}, kNoLink, {"-lease", "-live", "+message"}}));
 }
 
 TEST_F(Order, OfGc) {
