@@ -1,4 +1,4 @@
-// docs/rules.md shows what the kernel holds, to the letter.
+// docs/rules.md and docs/ruleset/ show what the kernel holds, to the letter.
 #include "base/list.h"
 #include "tests/support/world.h"
 
@@ -30,7 +30,7 @@ class RulesDocument : public World {
 };
 
 TEST_F(RulesDocument, ShowsOurTable) {
-  EXPECT_EQ(Block("nft"), ListTable());
+  EXPECT_EQ(ReadFixture("../docs/ruleset/inet.nft"), ListTable());
 }
 
 TEST_F(RulesDocument, ShowsOurTableOfTheBridgeFamily) {
@@ -43,7 +43,7 @@ TEST_F(RulesDocument, ShowsOurTableOfTheBridgeFamily) {
     listed.replace(listed.find(link_local), link_local.size(), own);
     listed.replace(listed.find('-', listed.find(own)), 1, link_local);
   }
-  EXPECT_EQ(Block("nftables"), listed);
+  EXPECT_EQ(ReadFixture("../docs/ruleset/bridge.nft"), listed);
 }
 
 TEST_F(RulesDocument, ShowsWhatPoliciesBecome) {
@@ -71,7 +71,7 @@ TEST_F(RulesDocument, ShowsWhatPoliciesBecome) {
     listed += host().Must({"nft", "list", "chain", "inet", "nomad-bridge", name});
   }
   listed += host().Must(Words("nft list map inet nomad-bridge in4"));
-  EXPECT_EQ(Block("nftpolicy"), listed);
+  EXPECT_EQ(ReadFixture("../docs/ruleset/policies.nft"), listed);
 }
 
 TEST_F(RulesDocument, ShowsWhatIptablesLists) {
