@@ -84,14 +84,14 @@ Occupant Find(const std::string& path, bool is_program, const std::string& self)
   return program.find(kMark) != program.npos ? Occupant::kOurs : Occupant::kForeign;
 }
 
-// The program comes first, so that no link ever leads nowhere. `advice`: what to do if `directory`
-// is missing.
-std::vector<Place> FindPlaces(const std::string& directory,
-                              const std::string& self,
-                              const std::string& advice) {
+void RequireDirectory(const std::string& directory, const std::string& advice) {
   if (std::error_code none; !fs::is_directory(directory, none)) {
     throw Error(Code::kIo, Format("there is no directory '{}'", directory), advice);
   }
+}
+
+// The program comes first, so that no link ever leads nowhere.
+std::vector<Place> FindPlaces(const std::string& directory, const std::string& self) {
   std::vector<Place> places;
   for (const std::string& name : cni::PluginTypeNames()) {
     const std::string path = Cat(directory, '/', name);
@@ -178,25 +178,57 @@ std::string Install(const Place& place, const std::string& staging, const std::s
   return how;
 }
 
+std::string Described(const Place& place) {
+  return place.name == kProgram ? "this program" : Cat("link to ", kProgram);
+}
+
+// What Install() would do, for people.
+std::string Planned(const Place& place) {
+  switch (place.occupant) {
+    case Occupant::kSame:
+      return ", as before";
+    case Occupant::kOurs:
+      return ", would replace an older one";
+    case Occupant::kForeign:
+      return Format(", would be made, and what is there kept as {}{}", place.name, kKeptAs);
+    case Occupant::kNone:
+    case Occupant::kDirectory:  // refused before
+      return ", would be made";
+  }
+  return {};
+}
+
+void InstallAll(const std::vector<Place>& places,
+                const std::string& directory,
+                const std::string& self) {
+  const std::string staging = CreateStaging(directory);
+  Undo undo;
+  undo.Then("remove what was prepared", [&] { fs::remove_all(staging); });
+  for (const Place& place : places) {
+    Print(Format("{}: {}{}\n", place.path, Described(place), Install(place, staging, self)));
+  }
+}
+
 int RunInstall(const Arguments& arguments) {
   const std::optional<std::string> self = FindFile("/proc/self/exe", kMaxProgramBytes);
   if (!self) {
     throw Error(Code::kIo, "cannot read this program", "is /proc mounted?");
   }
   const std::string& directory = arguments.operands.front();
-  if (arguments.Has("p")) {
+  const bool is_dry_run = arguments.Has("dry-run");
+  if (!arguments.Has("p")) {
+    RequireDirectory(directory, "with -p it is made");
+  } else if (!is_dry_run) {
     EnsureDirectory(directory);
   }
-  const std::vector<Place> places = FindPlaces(directory, *self, "with -p it is made");
+  const std::vector<Place> places = FindPlaces(directory, *self);
   RequireReplaceable(places, arguments.Has("replace"));
-  const std::string staging = CreateStaging(directory);
-  Undo undo;
-  undo.Then("remove what was prepared", [&] { fs::remove_all(staging); });
+  if (!is_dry_run) {
+    InstallAll(places, directory, *self);
+    return kYes;
+  }
   for (const Place& place : places) {
-    Print(Format("{}: {}{}\n",
-                 place.path,
-                 place.name == kProgram ? "this program" : Cat("link to ", kProgram),
-                 Install(place, staging, *self)));
+    Print(Format("{}: {}{}\n", place.path, Described(place), Planned(place)));
   }
   return kYes;
 }
@@ -210,12 +242,15 @@ bool IsOfPackage(const std::string& path) {
 }
 
 // Returns what became of it, for people.
-std::string RemoveOurs(const Place& place) {
+std::string RemoveOurs(const Place& place, bool is_dry_run) {
   if (place.name == kProgram && IsOfPackage(place.path)) {
     return "of the package nomad-bridge, left; 'apt remove nomad-bridge' removes it";
   }
   if (place.occupant == Occupant::kForeign || place.occupant == Occupant::kDirectory) {
     return "not ours, left";
+  }
+  if (is_dry_run) {
+    return "would be removed";
   }
   EnsureFileGone(place.path);
   return "removed";
@@ -225,12 +260,16 @@ std::string RemoveOurs(const Place& place) {
 // decision.
 int RunUninstall(const Arguments& arguments) {
   const std::string& directory = arguments.operands.front();
-  std::vector<Place> places = FindPlaces(directory, "", "");
-  RemoveLeftovers(directory);
+  const bool is_dry_run = arguments.Has("dry-run");
+  RequireDirectory(directory, "");
+  std::vector<Place> places = FindPlaces(directory, "");
+  if (!is_dry_run) {
+    RemoveLeftovers(directory);
+  }
   std::ranges::reverse(places);  // links before what they lead to
   for (const Place& place : places) {
     if (place.occupant != Occupant::kNone && (place.name != kProgram || !arguments.Has("links"))) {
-      Print(Format("{}: {}\n", place.path, RemoveOurs(place)));
+      Print(Format("{}: {}\n", place.path, RemoveOurs(place, is_dry_run)));
     }
   }
   std::vector<std::string> entries = Entries(directory);
@@ -245,10 +284,12 @@ int RunUninstall(const Arguments& arguments) {
 
 constexpr std::array kInstallFlags = {
     Flag{"replace", nullptr, "keeps files that are not ours beside, as NAME.before-nomad-bridge"},
-    Flag{"p", nullptr, "makes DIR if it is missing"}};
+    Flag{"p", nullptr, "makes DIR if it is missing"},
+    kDryRunFlag};
 
 constexpr std::array kUninstallFlags = {
-    Flag{"links", nullptr, "the five links alone: the program stays"}};
+    Flag{"links", nullptr, "the five links alone: the program stays"},
+    kDryRunFlag};
 
 }  // namespace
 

@@ -75,6 +75,25 @@ void ExpectInstalled() {
 
 // ---- what it installs
 
+TEST_F(Install, SaysInADryRunWhatItWouldDo) {
+  Write("nomad-bridge", kOlder);
+  Write("bridge", kReferencePlugin);
+  const auto before = Listing();
+  EXPECT_THAT(RunInstall({"-n"}), Exits(1, Err(HasSubstr("this is not ours"))));
+  EXPECT_THAT(RunInstall({"-n", "-replace"}),
+              Exits(0,
+                    Out(HasSubstr("nomad-bridge: this program, would replace an older one\n")),
+                    Out(HasSubstr("/bridge: link to nomad-bridge, would be made, and what is there "
+                                  "kept as bridge.before-nomad-bridge\n"))));
+  EXPECT_THAT(Output(Cat("uninstall -n ", kDirectory)),
+              AllOf(HasSubstr("/bridge: not ours, left\n"),
+                    HasSubstr("/nomad-bridge: would be removed\n")));
+  EXPECT_EQ(Listing(), before);
+  EXPECT_THAT(RunLine("install -n -p /run/none"),
+              Exits(0, Out(HasSubstr("/run/none/portmap: link to nomad-bridge, would be made\n"))));
+  EXPECT_FALSE(fs::exists("/run/none"));
+}
+
 TEST_F(Install, CopiesItselfAndCreatesFiveLinksInANewDirectory) {
   EXPECT_THAT(Run({"install", "-p", "/run/a/new/directory"}),
               Exits(0,
@@ -363,10 +382,11 @@ TEST_F(Install, NamesWhatItDoesNotUnderstandAndDoesNothing) {
   for (const auto& [arguments, why] : cases) {
     EXPECT_THAT(
         Run(arguments),
-        Exits(
-            2,
-            Err(Cat("nomad-bridge: ", why, "\nUsage: nomad-bridge install [-replace] [-p] DIR\n")),
-            Out("")))
+        Exits(2,
+              Err(Cat("nomad-bridge: ",
+                      why,
+                      "\nUsage: nomad-bridge install [-replace] [-p] [-dry-run, -n] DIR\n")),
+              Out("")))
         << why;
   }
   EXPECT_TRUE(fs::is_empty(kDirectory));
