@@ -43,7 +43,9 @@ std::vector<std::string> Prepare(state::Host& host, const state::Record& record,
   }
   // A reconcile calls nothing missing that no attachment needs yet.
   Mismatches mismatches(mode);
-  link::CheckBridge(host, record.Finished(), mismatches);
+  if (const state::Record finished = record.Finished(); finished.IsLive(cni::Part::kLink)) {
+    link::CheckBridge(host, finished, mismatches);
+  }
   mismatches.AddAll(
       attachment::Reconcile(host, {.extent = attachment::Scope::Extent::kRules}, mode).mismatches);
   return mismatches.TextsLeft();

@@ -1,5 +1,6 @@
 // nomad-bridge up: what the allocations of a network share is there before the first of them.
 #include "tests/plugin/cli_world.h"
+#include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -62,10 +63,13 @@ TEST_F(Up, LeavesABridgeWithoutAGatewayToWhateverMakesIt) {
 }
 
 TEST_F(Up, SaysInADryRunWhatItWouldMake) {
-  const std::string path = Write("nomad.conflist", {DualStack()});
+  json portmap = PortmapEntry();
+  portmap["name"] = "nomad";
+  const std::string path = Write("nomad.conflist", {DualStack(), portmap});
   const Snapshot before = TakeSnapshot();
   EXPECT_THAT(Output(Cat("up -n ", path)),
-              HasSubstr("network 'nomad': bridge 'nomad' is missing\n"));
+              AllOf(HasSubstr("network 'nomad': bridge 'nomad' is missing\n"),
+                    Not(HasSubstr("bridge ''"))));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
   EXPECT_THAT(Output(Cat("up ", path)), HasSubstr("is up"));
   EXPECT_THAT(Output(Cat("up -n ", path)), HasSubstr("network 'nomad' is up: nomad "));
