@@ -5,7 +5,7 @@
   - JSON blocks parse, sh blocks are sh, README.md has at most 200 lines
   - docs/configuration.md and the man page have every key that plugin/config reads, docs/errors.md every code of base/error.h,
     docs/state.md every key of a record
-  - docs/figures.svg and the tables of docs/figures.md are drawn from docs/figures.json
+  - docs/figures.svg, docs/data-path.svg and the tables of docs/figures.md are drawn from the JSON beside them
 
 docs/rules.md is compared with the kernel: tests/plugin/rules_docs_test.cc.
 
@@ -67,7 +67,7 @@ def is_ours(word):
 
 def check_path(document, word):
     word = word.rstrip("/.,;:")
-    if any(letter in word for letter in "*<>{}$") or word.endswith("figures.json.new"):
+    if any(letter in word for letter in "*<>{}$") or word.endswith(".json.new"):
         return
     if not (ROOT / word).exists():
         mismatch(document, f"no such file: {word}")
@@ -140,13 +140,13 @@ def check_lists():
 
 
 def check_figures():
-    figures = text_of("docs/figures.json")
     document = ROOT / "docs/figures.md"
-    for option, shown in (([], text_of("docs/figures.svg")), (["--table"], document.read_text())):
-        drawn = subprocess.run([ROOT / "tests/bench/draw-figures", *option], input=figures, text=True,
-                               capture_output=True, check=False)
-        if drawn.returncode != 0 or drawn.stdout.strip() not in shown:
-            mismatch(document, f"not drawn from docs/figures.json: run tests/bench/draw-figures {' '.join(option)} {drawn.stderr}")
+    for name in ("figures", "data-path"):
+        for option, shown in (([], text_of(f"docs/{name}.svg")), (["--table"], document.read_text())):
+            drawn = subprocess.run([ROOT / "tests/bench/draw-figures", *option], input=text_of(f"docs/{name}.json"),
+                                   text=True, capture_output=True, check=False)
+            if drawn.returncode != 0 or drawn.stdout.strip() not in shown:
+                mismatch(document, f"not drawn from docs/{name}.json: run tests/bench/figures {drawn.stderr}")
 
 
 def main():

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -144,7 +145,7 @@ nlohmann::ordered_json MeasureDataPath(const Options& options, std::ostream& out
     }
     table.Print(out);
   }
-  return figures;
+  return {{"machine", Machine()}, {"data_path", std::move(figures)}};
 }
 
 }  // namespace nomad_bridge::bench

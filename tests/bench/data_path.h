@@ -9,8 +9,8 @@
 
 namespace nomad_bridge::bench {
 
-// Prints a table per number of attachments alive. Returns the figures: [{"alive", "contender",
-// "load", "way", "median_us"}, ...].
+// Prints a table per number of attachments alive. Returns the figures: {"machine": {"cpus",
+// "kernel"}, "data_path": [{"alive", "contender", "load", "way", "median_us"}, ...]}.
 nlohmann::ordered_json MeasureDataPath(const Options& options, std::ostream& out);
 
 }  // namespace nomad_bridge::bench

@@ -21,9 +21,7 @@ double Rounded(double value) {
 
 Report::Report(const Contenders& contenders)
     : contenders_(contenders), times_{{"ms, median / p90"}}, costs_{{"one ADD"}} {
-  utsname kernel{};
-  ::uname(&kernel);
-  json_["machine"] = {{"cpus", std::thread::hardware_concurrency()}, {"kernel", kernel.release}};
+  json_["machine"] = Machine();
   for (const std::unique_ptr<Contender>& contender : contenders_) {
     times_.front().push_back(contender->name());
     costs_.front().push_back(contender->name());
@@ -87,6 +85,12 @@ void Report::Print(std::ostream& out) const {
   out << '\n';
   PrintTable(out, costs_);
   out << '\n' << notes_;
+}
+
+nlohmann::ordered_json Machine() {
+  utsname kernel{};
+  ::uname(&kernel);
+  return {{"cpus", std::thread::hardware_concurrency()}, {"kernel", kernel.release}};
 }
 
 void PrintTable(std::ostream& out, const std::vector<Row>& rows) {

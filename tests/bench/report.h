@@ -41,6 +41,8 @@ class Report {
   nlohmann::ordered_json json_;
 };
 
+// Where it was measured: {"cpus", "kernel"}.
+[[nodiscard]] nlohmann::ordered_json Machine();
 // Columns as wide as need be, the first one left-aligned, a line below the first row.
 void PrintTable(std::ostream& out, const std::vector<Row>& rows);
 // "12.3": as many digits as mean something.
