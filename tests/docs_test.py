@@ -2,7 +2,8 @@
 """The documents against the source: what they link to and name is there, and what they list is complete.
 
   - relative links and their anchors lead somewhere; files and presets that are named in `code` or in commands exist
-  - JSON blocks parse, sh blocks are sh, README.md has at most 200 lines
+  - JSON blocks parse, sh blocks are sh, README.md has at most 230 lines
+  - prose, and comments of the source, have at most 100 columns
   - docs/configuration.md and the man page have every key that plugin/config reads, docs/errors.md every code of base/error.h,
     docs/state.md every key of a record
   - docs/figures.svg, docs/data-path.svg and the tables of docs/figures.md are drawn from the JSON beside them
@@ -23,6 +24,7 @@ ROOT = Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
 ROOT = ROOT if ROOT.is_dir() else ROOT.parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("fixtures/**/*.md")])
 README_LINES = 230
+COLUMNS = 100
 # Where a name with a '/' is a path of ours.
 TOPS = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name not in ("build", ".git")}
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.M | re.S)
@@ -139,6 +141,18 @@ def check_lists():
     check_complete("docs/state.md", keys, "key of a record or the checkpoint")
 
 
+def check_columns():
+    for document in DOCUMENTS:
+        for line in FENCE.sub("", document.read_text()).split("\n"):
+            if len(line) > COLUMNS and not line.startswith(("|", "[", "![")):
+                mismatch(document, f"more than {COLUMNS} columns: {line}")
+    for top in sorted(TOPS):
+        for source in sorted([*ROOT.glob(f"{top}/**/*.cc"), *ROOT.glob(f"{top}/**/*.h")]):
+            for line in source.read_text().split("\n"):
+                if len(line) > COLUMNS and line.lstrip().startswith("//") and "NOLINT" not in line:
+                    mismatch(source, f"more than {COLUMNS} columns: {line.strip()}")
+
+
 def check_figures():
     document = ROOT / "docs/figures.md"
     for name in ("figures", "data-path"):
@@ -160,6 +174,7 @@ def main():
     if text_of("README.md").count("\n") > README_LINES:
         mismatch(ROOT / "README.md", f"more than {README_LINES} lines")
     check_lists()
+    check_columns()
     check_figures()
     print("\n".join(mismatches))
     print(f"docs: {len(mismatches)} mismatches in {len(DOCUMENTS)} documents")

@@ -65,8 +65,8 @@ void HeldAddresses::AddInNamespaces() {
   });
 }
 
-// The entry of a neighbour outlives it, for as long as there are few. Behind a bridge the FDB tells:
-// what it knows of a port goes with the port.
+// The entry of a neighbour outlives it, for as long as there are few. Behind a bridge the FDB
+// tells: what it knows of a port goes with the port.
 void HeldAddresses::AddNeighbours() {
   std::set<Mac> behind_ports;
   for (const rtnl::FdbEntry& entry : host_.net.AllFdbEntries()) {

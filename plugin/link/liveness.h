@@ -30,9 +30,8 @@ namespace nomad_bridge::link {
 // What addresses containers have, whoever made them and in whatever way: a namespace that has a
 // leased address may be that of the lease's owner. So may what answered for it last and is behind a
 // bridge's port still, such as a virtual machine, or is on a link without an FDB. Looked for once,
-// when it is first asked for.
-// Namespaces that nothing shows here, in /proc or as a mount, and that nothing was sent to, are left
-// out.
+// when it is first asked for. Namespaces that nothing shows here, in /proc or as a mount, and that
+// nothing was sent to, are left out.
 class HeldAddresses {
  public:
   explicit HeldAddresses(state::Host& host) : host_(host) {}

@@ -82,8 +82,8 @@ struct CounterOf {
   What what = What::kAllowed;
 };
 
-// Is its text, and reads of that what it is asked for, each thing once: an ADD asks for one workload
-// several times.
+// Is its text, and reads of that what it is asked for, each thing once: an ADD asks for one
+// workload several times.
 class Program {
  public:
   Program() : Program(Policies()) {}

@@ -2,8 +2,8 @@
 // forward hook unless the bridge hands it over, by its own flags or by the sysctls of br_netfilter.
 //
 // Flags   Of a bridge of ours they are on while policies are in force, whatever the sysctls say.
-//         How they were before is in the checkpoint, and is so again with the last policy gone. Of a
-//         bridge that is not ours only its operator decides: what strangers on it send would pass
+//         How they were before is in the checkpoint, and is so again with the last policy gone. Of
+//         a bridge that is not ours only its operator decides: what strangers on it send would pass
 //         all rules of the node.
 // Locks   The rules' lock for the checkpoint, taken here unless the caller says that he holds it.
 #pragma once
@@ -39,9 +39,9 @@ void CheckFlagsGivenBack(state::Host& host,
                          Mismatches& mismatches,
                          RulesLock lock = RulesLock::kTake);
 
-// Of the bridges of `records`, each once: what CheckJudgedBridge() finds, and the same of those that
-// another plugin made for attachments that we only have the rules of. That refuses nothing: it is
-// for people.
+// Of the bridges of `records`, each once: what CheckJudgedBridge() finds, and the same of those
+// that another plugin made for attachments that we only have the rules of. That refuses nothing: it
+// is for people.
 [[nodiscard]] std::vector<Mismatch> FindUnseenTraffic(state::Host& host,
                                                       const std::vector<state::Record>& records);
 

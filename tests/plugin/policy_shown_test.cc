@@ -1,5 +1,5 @@
-// How inspect and metrics show policies: which judge an allocation, what they refused, and whether one
-// of them is why a port does not answer.
+// How inspect and metrics show policies: which judge an allocation, what they refused, and whether
+// one of them is why a port does not answer.
 #include "tests/plugin/policy_world.h"
 
 namespace nomad_bridge::test {
