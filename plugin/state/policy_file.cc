@@ -18,6 +18,18 @@ bool IsSameFile(const std::optional<struct stat>& one, const std::optional<struc
                    one->st_ctim.tv_nsec == other->st_ctim.tv_nsec));
 }
 
+// "586503d5-5eaa-4264-9372-6483e1de7d3c", as /proc/sys/kernel/random/boot_id has it
+bool IsBootId(std::string_view text) {
+  constexpr std::size_t kSize = 36;
+  return text.size() == kSize && text.find_first_not_of("0123456789abcdef-") == text.npos;
+}
+
+Error Damaged(std::string_view why) {
+  return {Code::kIo,
+          "cannot read the policies in force",
+          Format("{}: {}; apply them again: nomad-bridge policy apply", kFile, why)};
+}
+
 }  // namespace
 
 bool PolicyFile::IsThere() {
@@ -70,7 +82,12 @@ void PolicyFile::Read() {
   const std::optional<std::string> text = FindText();
   const std::string head = text ? text->substr(0, text->find('\n')) : "";
   const std::size_t space = std::min(head.find(' '), head.size());
-  if (text && head.size() < text->size() && head.substr(0, space) != boot_id_) {
+  const std::string boot = head.substr(0, space);
+  if (text && boot != boot_id_) {
+    // What it refused must not be let in because its first line is lost.
+    if (!IsBootId(boot)) {
+      throw Damaged("it does not say of which boot it is");
+    }
     is_read_ = true;
     return;
   }
@@ -79,10 +96,7 @@ void PolicyFile::Read() {
       program_ = policy::Program::Parse(text->substr(std::min(head.size() + 1, text->size())));
       directory_ = head.substr(std::min(space + 1, head.size()));
     } catch (const Error& error) {
-      throw Error(
-          Code::kIo,
-          "cannot read the policies in force",
-          Format("{}: {}; apply them again: nomad-bridge policy apply", kFile, error.what()));
+      throw Damaged(error.what());
     }
   }
   is_there_ = text.has_value();

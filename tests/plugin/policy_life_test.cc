@@ -230,10 +230,19 @@ TEST_F(PolicyLife, DamagedPoliciesRefuseAnAddAndLeaveWhatRuns) {
   Node& api = Start("prod", "api", config);
   Apply({kNamespaces});
   Node& dev = Start("dev", "test");
-  ReplaceFile(kCompiled, "damaged");
   Node& next = AddContainer("next");
-  EXPECT_THAT(RunPlugin("ADD", config, As("next", next)),
-              Fails(5, Details(HasSubstr("nomad-bridge policy apply"))));
+  const std::string compiled = FindFile(kCompiled).value();
+  for (const std::string& damage : {std::string(),
+                                    std::string("damaged"),
+                                    Cat("damaged\n", compiled),
+                                    compiled.substr(0, 50)}) {
+    SCOPED_TRACE(damage);
+    ReplaceFile(kCompiled, damage);
+    EXPECT_THAT(RunPlugin("ADD", config, As("next", next)),
+                Fails(5, Details(HasSubstr("nomad-bridge policy apply"))));
+    static_cast<void>(RunLine("reconcile"));
+    EXPECT_FALSE(Reaches(dev, api));
+  }
   EXPECT_EQ(Check(config, results_.at(api.name()), As(api.name(), api)).exit_code, 0);
   EXPECT_FALSE(Reaches(dev, api));
   Detach(config, As(dev.name(), dev));
