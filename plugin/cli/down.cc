@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/mismatch.h"
 #include "base/text.h"
 #include "firewall/static_rules.h"
@@ -105,11 +106,16 @@ std::string RemoveLinks(state::Host& host, Mode mode) {
 std::map<std::string, std::string> ConfiguredBridges() {
   std::map<std::string, std::string> bridges;
   for (const std::string& file : FindNodeConfigFiles()) {
-    for (const cni::PluginConfig& plugin : cni::ReadPluginConfigs(file)) {
-      if (Contains(cni::PluginTypeNames(), plugin.type)) {
-        const config::Config config = config::ParseConfig(plugin.request, cni::TypeOf(plugin.type));
-        bridges.try_emplace(plugin.request.id.network, config.link.bridge);
+    try {
+      for (const cni::PluginConfig& plugin : cni::ReadPluginConfigs(file)) {
+        if (Contains(cni::PluginTypeNames(), plugin.type)) {
+          const config::Config config =
+              config::ParseConfig(plugin.request, cni::TypeOf(plugin.type));
+          bridges.try_emplace(plugin.request.id.network, config.link.bridge);
+        }
       }
+    } catch (const Error& error) {
+      LogLine("{}, ignoring the file", error.what());
     }
   }
   std::erase_if(bridges, [](const auto& each) { return each.second.empty(); });

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "plugin/attachment/reconcile.h"
 #include "plugin/cli/command.h"
+#include "plugin/cli/nomad_config.h"
 #include "plugin/cli/terminal.h"
 #include "plugin/cni/conflist.h"
 #include "plugin/cni/plugin_type.h"
@@ -91,7 +92,7 @@ int RunUp(const Arguments& arguments) {
   RequireRoot("up");
   state::Host host = state::Host::Open();
   const std::vector<std::string> files = arguments.operands.empty()
-                                             ? cni::FindDefaultConfigFiles()
+                                             ? FindNodeConfigFiles()
                                              : cni::FindConfigFiles(arguments.operands.front());
   int exit = kYes;
   for (const std::string& file : files) {
@@ -120,7 +121,8 @@ const Command kUp = {
         R"(For each config that has a plugin of ours: the bridge, the node's addresses on it,
 forwarding and the rules that all allocations share, so that services can bind to the bridge's
 address before the first allocation. A bridge that gets no gateway of ours is left out.
-Without an operand: the configs in /opt/cni/config, or if there are none in /etc/cni/net.d.
+Without an operand: the configs in Nomad's cni_config_dir; if it says none, in /opt/cni/config, or
+if there are none in /etc/cni/net.d.
 Exit 1: one of them failed; the others are up all the same.
 )",
     .flags = kUpFlags,

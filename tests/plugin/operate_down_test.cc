@@ -73,7 +73,15 @@ TEST_F(Down, TakesOneNetworkAndLeavesTheOthers) {
   EXPECT_NE(host().Run(Words("ip link show lan")).exit_code, 0);
   EXPECT_EQ(host().Run(Words("ip link show nomad")).exit_code, 0);
   EXPECT_EQ(Output("reconcile -dry-run"), "1 attachment; nothing to repair\n");
-  EXPECT_EQ(Output("down lan"), "nothing of it is in the kernel\n");
+  std::ofstream("/run/lists/broken.conflist") << "{";
+  EXPECT_THAT(
+      RunLine("down lan"),
+      Exits(0, Out("nothing of it is in the kernel\n"), Err(HasSubstr("ignoring the file"))));
+  // up reads the same configs.
+  EXPECT_THAT(RunLine("up"),
+              Exits(1,
+                    AllOf(Out(HasSubstr("network 'lan' is up: lan")),
+                          Err(HasSubstr("cannot bring up what '/run/lists/broken.conflist'")))));
 }
 
 // docs/moving.md, "From the reference plugins, and back", to the letter.
