@@ -95,7 +95,7 @@ Causes FindOtherWay(state::Host& host,
                           other_way.name,
                           other->id.network),
            .fix = !gateway
-                      ? Cat("publish the port in network ", other->id.network)
+                      ? Fix::Advice(Cat("publish the port in network ", other->id.network))
                       : InsideFix(record,
                                   Format("sh -c '{} rule add from {} lookup 100 && {} route add "
                                          "default via {} table 100'",
@@ -122,7 +122,7 @@ Causes FindInAnswers(state::Host& host,
     Causes causes = FindBlockers(
         container, address, client, Format("what it answers does not get to {}", client));
     for (Cause& cause : causes) {
-      cause.fix = InsideFix(record, cause.fix);
+      cause.fix.command = InsideFix(record, cause.fix.command);
     }
     return causes;
   }

@@ -35,8 +35,9 @@ Causes FindBlockers(rtnl::Socket& net,
     }
   }
   if (causes.empty()) {
-    causes.push_back(
-        {.text = Cat(what, ": there is no route"), .fix = Format("{} route show table all", tool)});
+    causes.push_back({.text = Cat(what, ": there is no route"),
+                      .fix = Fix::Advice(
+                          Format("add one; those that are there: {} route show table all", tool))});
   }
   return causes;
 }

@@ -69,7 +69,7 @@ void LookAtDefaultRoutes(rtnl::Socket& container, const state::Record& record, C
         {.text = Format("no default route for {}: answers find no way back", FamilyText(family)),
          .fix =
              gateway == record.link.gateways.end()
-                 ? "add the default route in the container's namespace"
+                 ? Fix::Advice("add the default route in the container's namespace")
                  : InsideFix(
                        record,
                        Format("{} route add default via {}", IpTool(family), gateway->address))});

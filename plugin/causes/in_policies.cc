@@ -21,14 +21,15 @@ policy::End ClientOf(state::Host& host, const Journey& journey) {
 }
 
 // "api#deny0": nothing it says will be let pass; "api": an allow is missing.
-std::string FixOf(state::Host& host, const std::string& rule) {
+Fix FixOf(state::Host& host, const std::string& rule) {
   const std::string& directory = host.policy.Directory();
   const std::string policy = rule.substr(0, rule.find('#'));
-  return Format("{} policy {} in {}, if it is to be let in, then: nomad-bridge policy apply {}",
-                policy == rule ? "an entry for it among the allows of" : "an exception in",
-                policy,
-                directory,
-                ShellWord(directory));
+  return Fix::Advice(
+      Format("{} policy {} in {}, if it is to be let in, then: nomad-bridge policy apply {}",
+             policy == rule ? "an entry for it among the allows of" : "an exception in",
+             policy,
+             directory,
+             ShellWord(directory)));
 }
 
 }  // namespace

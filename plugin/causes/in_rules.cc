@@ -144,7 +144,7 @@ Causes FindInContainerRules(rtnl::Socket& container,
   Causes causes = FindFirst(
       rules, StationsInContainer(container, record, journey), "in the container", journey);
   for (Cause& cause : causes) {
-    cause.fix = InsideFix(record, cause.fix);
+    cause.fix.command = InsideFix(record, cause.fix.command);
   }
   return causes;
 }

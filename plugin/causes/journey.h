@@ -1,8 +1,6 @@
 // A connection to a published port, as far as it can be told before there is one, and what may end
 // it.
 //
-// Shapes   A cause's fix is one command that can be pasted into a shell, or, where no command can
-//          do it, what to do.
 // Errors   kKernel
 #pragma once
 
@@ -10,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fix.h"
 #include "netlink/nft/packet_path.h"
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/state/host.h"
@@ -20,7 +19,7 @@ namespace nomad_bridge::causes {
 
 struct Cause {
   std::string text;
-  std::string fix;
+  Fix fix;
 
   bool operator==(const Cause&) const = default;
 };

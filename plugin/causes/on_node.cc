@@ -35,7 +35,7 @@ class NodeLook {
   }
 
  private:
-  void Add(const std::string& text, const std::string& fix) { causes_.push_back({text, fix}); }
+  void Add(const std::string& text, Fix fix) { causes_.push_back({text, std::move(fix)}); }
 
   void LookAtConntrack() {
     const auto number = [](const char* setting) {
@@ -69,7 +69,7 @@ class NodeLook {
       Add(Format("'{}', by which it is reached, {}",
                  uplink->name,
                  uplink->up ? "has no carrier" : "is down"),
-          uplink->up ? Format("plug in what '{}' stands for", uplink->name)
+          uplink->up ? Fix::Advice(Format("plug in what '{}' stands for", uplink->name))
                      : Format("ip link set {} up", ShellWord(uplink->name)));
     }
   }

@@ -43,7 +43,7 @@ class WayLook {
     return gateway_ && gateway_->master == 0 && !record_.link.gateways.empty();
   }
 
-  void Add(const std::string& text, const std::string& fix) { causes_.push_back({text, fix}); }
+  void Add(const std::string& text, Fix fix) { causes_.push_back({text, std::move(fix)}); }
   void AddAll(Causes more) {
     for (Cause& cause : more) {
       causes_.push_back(std::move(cause));

@@ -43,10 +43,8 @@ std::string TextOf(const std::vector<CheckResult>& all, bool is_quiet) {
                    Coloured(Padded(kWords.at(index), kWordWidth), kColours.at(index)),
                    result.what.empty() ? std::string(result.check) : Padded(result.check, kIdWidth),
                    Printable(result.what));
-    if (!result.fix.command.empty()) {
-      text += Format("      fix: {}\n", result.fix.command);
-    } else if (!result.fix.advice.empty()) {
-      text += Format("      advice: {}\n", result.fix.advice);
+    if (const std::string fix = result.fix.Line(); !fix.empty()) {
+      text += Format("      {}\n", fix);
     }
   }
   return text;
@@ -166,9 +164,8 @@ void Examination::Add(Verdict verdict, const std::string& what, const Fix& fix) 
   results.push_back({.check = check_, .verdict = verdict, .what = what, .fix = fix});
 }
 
-bool Examination::HasFix(const std::string& fix) const {
-  return std::ranges::any_of(results,
-                             [&](const auto& result) { return result.fix.command == fix; });
+bool Examination::HasFix(const Fix& fix) const {
+  return std::ranges::any_of(results, [&](const auto& result) { return result.fix == fix; });
 }
 
 void Examination::AddAll(Verdict verdict, const std::vector<std::string>& lines, const Fix& fix) {

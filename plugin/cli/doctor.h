@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fix.h"
 #include "base/mismatch.h"
 #include "plugin/cli/inventory.h"
 #include "plugin/cni/conflist.h"
@@ -23,22 +24,6 @@
 namespace nomad_bridge::cli {
 
 enum class Verdict { kOk, kWarn, kFail };
-
-// What to do about what was found: a command that can be pasted into a shell and heals it. Where
-// none can, words.
-struct Fix {
-  Fix() = default;
-  Fix(const char* pasted) : command(pasted) {}
-  Fix(std::string pasted) : command(std::move(pasted)) {}
-  static Fix Advice(std::string words) {
-    Fix fix;
-    fix.advice = std::move(words);
-    return fix;
-  }
-
-  std::string command;
-  std::string advice;
-};
 
 struct CheckResult {
   std::string_view check;  // its id
@@ -100,7 +85,7 @@ class Examination {
   // "first of them (and 3 more)"; nothing if there are none
   void AddAll(Verdict verdict, const std::vector<std::string>& lines, const Fix& fix);
   // Whether a check before this one has said to type that.
-  [[nodiscard]] bool HasFix(const std::string& fix) const;
+  [[nodiscard]] bool HasFix(const Fix& fix) const;
   // Whether a reconcile would repair something of `owner` in that area.
   [[nodiscard]] bool IsRepairable(Mismatch::Area area, const std::string& owner);
   // What a reconcile would repair in these areas, and what it could not.

@@ -110,12 +110,12 @@ std::string ShowSide(std::string_view title, const Causes& causes, const Cause* 
   }
   std::string text;
   for (const Cause& cause : causes) {
-    text += Format("{}{}{}\n{}fix: {}\n",
+    text += Format("{}{}{}\n{}{}\n",
                    Head(text.empty() ? title : ""),
                    Coloured(Printable(cause.text), Colour::kBad),
                    &cause == first ? "      <- why the port does not answer" : "",
                    Head(""),
-                   Printable(cause.fix));
+                   Printable(cause.fix.Line()));
   }
   return text;
 }
@@ -183,7 +183,8 @@ Json SidesJson(state::Host& host, const Inspected& inspected) {
   Json all = Json::array();
   for (const Causes* const side : {&sides.host, &sides.path, &sides.container}) {
     for (const Cause& cause : *side) {
-      all.push_back({{"what", cause.text}, {"fix", cause.fix}});
+      all.push_back(
+          {{"what", cause.text}, {"fix", cause.fix.command}, {"advice", cause.fix.advice}});
     }
   }
   const Json inside = ArrayOf(sides.container, &Cause::text);

@@ -64,7 +64,8 @@ std::vector<portmap::DnatEntry> TakeListened(const std::vector<Listening>& all,
       } else if (answered == each.second.end()) {
         AddNew(sides.container,
                {{.text = listening->mismatch,
-                 .fix = "let its task listen there, or publish the port that it listens on"}});
+                 .fix = Fix::Advice(
+                     "let its task listen there, or publish the port that it listens on")}});
       } else if (const std::string note = Format("{}, but {} is answered{}",
                                                  listening->mismatch,
                                                  (*answered)->where,
@@ -93,7 +94,7 @@ class Inspection {
     } else if (!netns || netns->id() != record_.netns) {
       sides_.container = {
           {.text = Format("its namespace is not to be seen at '{}'", record_.netns_path),
-           .fix = "look from where the runtime's mounts are seen"}};
+           .fix = Fix::Advice("look from where the runtime's mounts are seen")}};
     } else {
       LookInside(*netns);
     }
