@@ -101,9 +101,9 @@ class Upgrade : public World {
 
 TEST_F(Upgrade, FromAnEarlierReleaseConvergesWithTheFirstCheck) {
   std::string table = TableWithoutElements();
-  const std::string drop = "ct state invalid drop";
-  EXPECT_THAT(table, HasSubstr(drop));
-  table.erase(table.find(drop), drop.size());
+  const std::string rule = "ct state invalid jump invalid";
+  EXPECT_THAT(table, HasSubstr(rule));
+  table.erase(table.find(rule), rule.size());
   ReplaceTable(table, kOtherChain);
   ChangeRecords([](json record) {
     record["version"] = 1;
