@@ -142,7 +142,7 @@ std::string RemoveNetwork(state::Host& host, const std::string& network, Mode mo
   if (link::IsAdopted(host, bridge)) {
     return Format("bridge {}: left, it is not ours\n", bridge);
   }
-  const std::string text = RemoveBridge(host, *link, mode);
+  std::string text = RemoveBridge(host, *link, mode);
   if (mode == Mode::kRepair) {
     attachment::ForgetGoneNetworks(host);
   }
