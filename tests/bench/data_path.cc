@@ -5,9 +5,11 @@
 //                                                         └── client, its neighbour
 #include "tests/bench/data_path.h"
 
+#include <chrono>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,7 @@
 namespace nomad_bridge::bench {
 namespace {
 
+constexpr std::chrono::seconds kSettling{5};
 constexpr const char* kOutside = "198.51.100.2";
 constexpr const char* kNode = "198.51.100.1";
 struct Way {
@@ -41,21 +44,20 @@ class Course {
                    Format("address add {}/24 dev uplink\nlink set uplink up\n", kOutside));
   }
 
-  // Two of the attachments are those that traffic goes through.
+  // The traffic goes through the two newest, whose rules come last where they are in a row.
   void GrowTo(int alive) {
+    ways_.clear();
     contender_->GrowTo(alive);
-    if (ways_.empty()) {
-      const test::Attached server = contender_->Attach();
-      const test::Attached client = contender_->Attach();
-      const PathLine::End inside{.netns = server.netns};
-      const PathLine::End outside{.netns = outside_->path()};
-      const auto host_port = server.port_mappings.at(0).at("HostPort").get<std::uint16_t>();
-      const std::string address = test::AddressOf(server.result);
-      ways_.push_back({"out", PathLine(client.netns, outside, kOutside, outside.port)});
-      ways_.push_back({"published", PathLine(outside_->path(), inside, kNode, host_port)});
-      const PathLine::End other_port{.netns = server.netns, .port = 81};
-      ways_.push_back({"neighbour", PathLine(client.netns, other_port, address, other_port.port)});
-    }
+    const test::Attached server = contender_->Attach();
+    const test::Attached client = contender_->Attach();
+    const PathLine::End inside{.netns = server.netns};
+    const PathLine::End other_port{.netns = server.netns, .port = 81};
+    const PathLine::End outside{.netns = outside_->path()};
+    const auto host_port = server.port_mappings.at(0).at("HostPort").get<std::uint16_t>();
+    const std::string address = test::AddressOf(server.result);
+    ways_.push_back({"out", PathLine(client.netns, outside, kOutside, outside.port)});
+    ways_.push_back({"published", PathLine(outside_->path(), inside, kNode, host_port)});
+    ways_.push_back({"neighbour", PathLine(client.netns, other_port, address, other_port.port)});
   }
 
   [[nodiscard]] const std::string& name() const { return contender_->name(); }
@@ -137,6 +139,8 @@ nlohmann::ordered_json MeasureDataPath(const Options& options, std::ostream& out
     for (const std::unique_ptr<Course>& course : courses) {
       course->GrowTo(alive);
     }
+    // The kernel is still at work on the namespaces that have just been made.
+    std::this_thread::sleep_for(kSettling);
     Table table(courses, alive);
     for (const PathLoad& load : kPathLoads) {
       for (std::size_t way = 0; way < courses.front()->ways().size(); ++way) {
