@@ -149,6 +149,9 @@ std::vector<nft::Rule> OtherFrames() {
       // icmpv6 type nd-neighbor-solicit drop
       // Duplicate address detection: of a neighbour's address it would keep the neighbour from it.
       Icmpv6(ND_NEIGHBOR_SOLICIT).Drop(),
+      // icmpv6 type nd-neighbor-advert drop
+      // From :: none is valid, and the kernel learns from one all the same.
+      Icmpv6(ND_NEIGHBOR_ADVERT).Drop(),
       // ether type 8021q drop, ether type 8021ad drop
       // Receivers ignore a tag of VLAN 0.
       nft::Rule().EtherType(ETH_P_8021Q).Drop(),

@@ -164,7 +164,7 @@ TEST_F(SourceCheck, DropsArpOfOthers) {
 TEST_F(SourceCheck, DropsNeighbourAdvertisementsOfOthers) {
   Add();
   EXPECT_TRUE(Ping(neighbour_, kBridgeIp6));
-  for (const std::string from : {"fd00:26::2", kBridgeIp6}) {
+  for (const std::string from : {"fd00:26::2", kBridgeIp6, "::"}) {
     Send(Icmpv6Frame(
         {.to = neighbours_, .from = own_},
         {.from = from, .to = "fd00:26::3", .body = NeighbourAdvertisement(kBridgeIp6, own_)}));
