@@ -27,7 +27,7 @@ namespace nomad_bridge::link {
 
 [[nodiscard]] bool IsAlive(state::Host& host, const state::Record& record);
 
-// What addresses containers have, whoever made them and in whatever way: a namespace that has a
+// What addresses containers have, made by any plugin and in any way: a namespace that has a
 // leased address may be that of the lease's owner. So may what answered for it last and is behind a
 // bridge's port still, such as a virtual machine, or is on a link without an FDB. Looked for once,
 // when it is first asked for. Namespaces that nothing shows here, in /proc or as a mount, and that

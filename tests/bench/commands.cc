@@ -1,11 +1,9 @@
 #include "tests/bench/commands.h"
 
 #include <array>
-#include <chrono>
 #include <iostream>
 #include <stdexcept>
 #include <string_view>
-#include <thread>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -34,8 +32,6 @@ constexpr std::array<Measured, 7> kMeasured = {
     Measured{.line = "reconcile -if-changed", .target = "5"},
     Measured{.line = "reconcile"},
     Measured{.line = "reconcile", .before = Before::kFlush, .target = "500"}};
-
-constexpr std::chrono::seconds kSettling{5};
 
 double MedianOf(const Measured& measured, const std::filesystem::path& binary, int rounds) {
   test::Command command{.argv = test::Words(Cat(binary.string(), ' ', measured.line)),
@@ -69,8 +65,7 @@ void MeasureCommands(const Options& options, std::ostream& out) {
     std::cerr << alive << " attachments ...\n";
     ours->GrowTo(alive);
     ours->world().Enter();
-    // The kernel is still at work on a thousand namespaces that have just been made.
-    std::this_thread::sleep_for(kSettling);
+    AwaitQuiet();
     rows.front().push_back(Cat(alive, " alive"));
     for (std::size_t i = 0; i < kMeasured.size(); ++i) {
       rows[i + 1].push_back(

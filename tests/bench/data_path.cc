@@ -5,11 +5,9 @@
 //                                                         └── client, its neighbour
 #include "tests/bench/data_path.h"
 
-#include <chrono>
 #include <iostream>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,7 +19,6 @@
 namespace nomad_bridge::bench {
 namespace {
 
-constexpr std::chrono::seconds kSettling{5};
 constexpr const char* kOutside = "198.51.100.2";
 constexpr const char* kNode = "198.51.100.1";
 struct Way {
@@ -139,8 +136,7 @@ nlohmann::ordered_json MeasureDataPath(const Options& options, std::ostream& out
     for (const std::unique_ptr<Course>& course : courses) {
       course->GrowTo(alive);
     }
-    // The kernel is still at work on the namespaces that have just been made.
-    std::this_thread::sleep_for(kSettling);
+    AwaitQuiet();
     Table table(courses, alive);
     for (const PathLoad& load : kPathLoads) {
       for (std::size_t way = 0; way < courses.front()->ways().size(); ++way) {

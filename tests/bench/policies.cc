@@ -1,9 +1,7 @@
 #include "tests/bench/policies.h"
 
 #include <array>
-#include <chrono>
 #include <iostream>
-#include <thread>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -20,8 +18,6 @@ constexpr std::array kPolicies = {0, 20, 200};
 constexpr int kNamespaces = 20;
 // A kind of allocation each; those behind them have policies, too, and are not alive.
 constexpr int kJobs = 180;
-constexpr std::chrono::seconds kSettling{5};
-
 // ---- policies
 
 // The first 20 are about a namespace each, the others about one of its jobs besides. What is
@@ -165,7 +161,7 @@ void MeasurePolicies(const Options& options, std::ostream& out) {
     head.push_back(all.back()->name());
   }
   head.emplace_back("at most");
-  std::this_thread::sleep_for(kSettling);
+  AwaitQuiet();
   const int rounds = options.RoundsWith(alive);
   std::cerr << "measuring " << rounds << " rounds ...\n";
   for (int i = 0; i < rounds; ++i) {

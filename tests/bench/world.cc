@@ -1,5 +1,8 @@
 #include "tests/bench/world.h"
 
+#include <chrono>
+#include <thread>
+
 #include <fcntl.h>
 #include <sched.h>
 
@@ -39,6 +42,10 @@ void World::Enter() const {
 
 std::string World::MakeContainer() {
   return test::Node(Cat("container-", ++containers_), /*with_loopback=*/false).path();
+}
+
+void AwaitQuiet() {
+  std::this_thread::sleep_for(std::chrono::seconds(5));
 }
 
 }  // namespace nomad_bridge::bench

@@ -35,4 +35,8 @@ class World {
   int containers_ = 0;
 };
 
+// After many containers were made: the kernel is still at work on their namespaces for seconds, and
+// says nowhere when it has done.
+void AwaitQuiet();
+
 }  // namespace nomad_bridge::bench

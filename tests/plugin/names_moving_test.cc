@@ -81,7 +81,7 @@ TEST_F(ReferenceAttachment, IsRemovedByOurDelWithoutTouchingTheOthers) {
 
 // Nomad after a CHECK that failed, on a node that was moved meanwhile: a new namespace, the same
 // id, no DEL. The reference host-local refuses that as a duplicate for ever.
-// Interface numbers are chosen by whoever may make interfaces.
+// Interface numbers are chosen by anybody who may make interfaces.
 TEST_F(ReferenceAttachment, ThatPretendsToBeItsNeighbourIsRemovedByOurDelAlone) {
   const Attached forger = MustAdd(Theirs(), Allocation("forger", container(), 7070));
   Node& neighbour = AddContainer("neighbour");
