@@ -25,12 +25,30 @@ class PolicyBeside : public PolicyWorld, public ::testing::WithParamInterface<Se
     }
   }
 
+  // What an allocation hears of itself by its published ports, "" if nothing.
+  [[nodiscard]] static std::vector<std::string> Hairpins(const Node& node) {
+    std::vector<std::string> heard;
+    const auto patience = std::chrono::milliseconds(700);
+    for (const Call& call :
+         {Call{.to = kHostIp4, .port = 8080, .patience = patience},
+          Call{.to = kHostIp6, .port = 8080, .patience = patience},
+          Call{.protocol = Protocol::kUdp, .to = kHostIp4, .port = 8080, .patience = patience},
+          Call{.to = kHostIp4, .port = 8081, .patience = patience}}) {
+      heard.push_back(Ask(node, call).value_or(Reply()).text);
+    }
+    return heard;
+  }
+
  private:
   RunningFirewall firewall_;
 };
 
 TEST_P(PolicyBeside, RefusesWhatItWouldAloneAndNothingElse) {
-  Node& api = Start("prod", "api", Publish({Port(8080, 80)}, DualStack()));
+  Node& api =
+      Start("prod",
+            "api",
+            Publish({Port(8080, 80), Port(8080, 80, "udp"), Port(8081, 80, "tcp", "0.0.0.0")},
+                    DualStack()));
   Node& lb = Start("prod", "lb");
   Node& dev = Start("dev", "test");
   for (const std::string rules : {"as applied", "after a reconcile"}) {
@@ -39,12 +57,18 @@ TEST_P(PolicyBeside, RefusesWhatItWouldAloneAndNothingElse) {
     EXPECT_TRUE(Reaches(lb, api));
     EXPECT_FALSE(Reaches(dev, api));
     EXPECT_EQ(TcpText(lb, kHostIp4, 8080), "api");
+    EXPECT_THAT(Hairpins(api), Each("api"));
     EXPECT_TRUE(IsSilent(dev, {.to = kHostIp4, .port = 8080}));
     EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp6, .port = 8080}));
     EXPECT_EQ(TcpText(host(), AddressOfNode(api), 80), "api");
     Apply({kNamespaces, kFromOutside});
     EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "api");
     EXPECT_EQ(TcpText(outside(), kHostIp6, 8080), "api");
+    EXPECT_THAT(Hairpins(api), Each("api"));
+    // What it sends to itself by its published ports is not from outside.
+    Apply({kFromOutside});
+    EXPECT_EQ(TcpText(outside(), kHostIp4, 8081), "api");
+    EXPECT_THAT(Hairpins(api), Each(""));
     host().Must(Words("nft flush ruleset"));
     EXPECT_EQ(RunLine("reconcile").exit_code, 0);
   }
