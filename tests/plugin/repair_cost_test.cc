@@ -71,6 +71,36 @@ TEST_F(Cost, IsTheSameForTheFirstAndTheFiveHundredth) {
   EXPECT_EQ(Measure(change_a_rule), changed);
 }
 
+// By policies that are about every namespace, each is another kind, with a chain of its own. The
+// first ADD of one adds that, and leaves those of the others alone.
+TEST_F(Cost, OfTheFirstOfAKindIsTheSameBesideManyKinds) {
+  EnsureDirectory("/run/policy.d");
+  ReplaceFile("/run/policy.d/policies.json", R"({"version": 1, "policies": [
+      {"name": "namespaces", "to": {"namespace": "*"},
+       "allow": [{"from": ["same-namespace"]}, {"from": ["outside"]}]}]})");
+  host().Must({BinaryUnderTest(), "policy", "apply", "/run/policy.d"});
+  const Node& others = AddContainer("others");
+  const Node& measured = AddContainer("measured");
+  int kinds = 0;
+  const auto of_new_kind = [&](const Node& node, const std::string& ifname) {
+    Variables variables = As(node.name(), node, Cat("NOMAD_NAMESPACE=team", ++kinds));
+    variables["CNI_IFNAME"] = ifname;
+    return variables;
+  };
+  const auto calls = [&] {
+    Variables variables = of_new_kind(measured, "eth0");
+    Calls of_add = CallsOf("ADD", Config(), variables);
+    Detach(Config(), variables);
+    return of_add;
+  };
+  Attach(Config(), of_new_kind(others, "eth0"));
+  const Calls beside_one = calls();
+  for (int n = 1; n < 60; ++n) {
+    Attach(Config(), of_new_kind(others, Cat("eth", n)));
+  }
+  EXPECT_EQ(calls(), beside_one);
+}
+
 // Others' rules at the forward hook are read once, and again when there are more of them.
 TEST_F(Cost, OfOthersForwardRulesIsPaidOnce) {
   std::string mine = "add chain inet mine forward { type filter hook forward priority 10; }\n";
