@@ -138,7 +138,7 @@ std::size_t CutRefused(state::Host& host) {
   std::map<Ip, cni::Workload> workloads;
   for (const state::Record& record : LiveRecords(host)) {
     for (const Cidr& cidr : record.ipam.addresses) {
-      workloads.emplace(cidr.address, cni::WorkloadOf(cni::Shorten(record.labels)));
+      workloads.emplace(cidr.address, record.Workload());
     }
   }
   std::set<Ip> of_node;

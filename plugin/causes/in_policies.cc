@@ -6,16 +6,12 @@
 namespace nomad_bridge::causes {
 namespace {
 
-cni::Workload WorkloadOf(const state::Record& record) {
-  return cni::WorkloadOf(cni::Shorten(record.labels));
-}
-
 // An allocation by its address, the node, which nothing comes from by a link, or any other.
 policy::End ClientOf(state::Host& host, const Journey& journey) {
   policy::End end = {.address = journey.client, .is_node = !journey.uplink};
   const std::optional<nft::Element> element = firewall::FindAddress(host.nft, *journey.client);
   if (const auto owner = element ? host.records.FindOwner(element->owner()) : std::nullopt) {
-    end.workload = WorkloadOf(*owner);
+    end.workload = owner->Workload();
   }
   return end;
 }
@@ -42,7 +38,7 @@ Causes FindInPolicies(state::Host& host, const state::Record& record, const Jour
   const policy::Answer answer =
       policy::Judge(program,
                     {.from = ClientOf(host, journey),
-                     .to = {.workload = WorkloadOf(record), .address = journey.port.container_ip},
+                     .to = {.workload = record.Workload(), .address = journey.port.container_ip},
                      .protocol = static_cast<policy::Ports::Protocol>(journey.port.protocol),
                      .port = journey.port.container_port});
   if (answer.is_allowed) {

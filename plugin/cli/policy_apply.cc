@@ -29,10 +29,6 @@ std::string DirectoryOf(const Arguments& arguments) {
              : throw UsageError("the name of a directory of policies has no line end");
 }
 
-cni::Workload WorkloadOf(const state::Record& record) {
-  return cni::WorkloadOf(cni::Shorten(record.labels));
-}
-
 // "namespaces -> namespaces, api"
 std::string Changed(const std::string& before, const std::string& after) {
   return before == after ? after : Format("{} -> {}", before, after);
@@ -56,7 +52,7 @@ struct Applied {
 std::string ReachTable(const Applied& applied) {
   Table table({"ALLOC", "NAMESPACE", "JOB", "GROUP", "REACHED BY", "REACHES BY"});
   for (const attachment::ReachChange& change : applied.changes) {
-    const cni::Workload workload = WorkloadOf(change.after);
+    const cni::Workload workload = change.after.Workload();
     const Reach before = ReachOf(applied.former, workload);
     const Reach after = ReachOf(applied.policies, workload);
     table.Add({ShortId(AllocationOf(change.after)),
@@ -75,7 +71,7 @@ Json ReachJson(const Reach& reach) {
 
 Json Document(const Applied& applied) {
   const auto change_json = [&](const attachment::ReachChange& change) -> Json {
-    const cni::Workload workload = WorkloadOf(change.after);
+    const cni::Workload workload = change.after.Workload();
     return {{"allocation", AllocationOf(change.after)},
             {"containerId", change.after.id.container_id},
             {"network", change.after.id.network},

@@ -111,7 +111,7 @@ void EnsurePairGone(state::Host& host, Container& container, const AttachmentId&
 
 void EnsureLinkGone(state::Host& host, const state::Record& record) {
   if (const std::optional<rtnl::Link> link = FindHostVeth(host.net, record.id, Recorded::kYes)) {
-    DeletePair(host, *link, cni::WorkloadOf(cni::Shorten(record.labels)));
+    DeletePair(host, *link, record.Workload());
   }
 }
 

@@ -124,7 +124,7 @@ class Convergence {
     }
     if (extent_.added != nullptr) {
       const state::Record added = Judged(*extent_.added, program_);
-      const std::string kind = KindOf(added);
+      const std::string kind = KindOf(added.rules.policy);
       has_new_kind_ = !kind.empty() && !kinds_.contains(kind);
       AddKind(added, kinds_);
     }
@@ -135,10 +135,9 @@ class Convergence {
   [[nodiscard]] bool AddNewKind() {
     const std::optional<std::uint32_t> generation =
         mismatches_.is_repairing()
-            ? firewall::Extend(
-                  host_.nft,
-                  TableOfKind(program_, cni::WorkloadOf(cni::Shorten(extent_.added->labels))),
-                  checkpoint_.generation)
+            ? firewall::Extend(host_.nft,
+                               TableOfKind(program_, extent_.added->Workload()),
+                               checkpoint_.generation)
             : std::nullopt;
     if (generation) {
       checkpoint_.generation = *generation;
@@ -309,8 +308,13 @@ void SaveCheckpoint(state::Host& host, const state::Checkpoint& checkpoint) {
   }
 }
 
-void UpdateCheckpoint(state::Host& host, const std::function<void(state::Checkpoint&)>& change) {
-  const FileLock one_at_a_time = host.records.LockRules();
+void UpdateCheckpoint(state::Host& host,
+                      const std::function<void(state::Checkpoint&)>& change,
+                      RulesLock lock) {
+  std::optional<FileLock> one_at_a_time;
+  if (lock == RulesLock::kTake) {
+    one_at_a_time = host.records.LockRules();
+  }
   state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint{});
   change(checkpoint);
   SaveCheckpoint(host, checkpoint);

@@ -50,9 +50,14 @@ struct Converged {
 // The checkpoint, if nobody has changed a rule since.
 [[nodiscard]] std::optional<state::Checkpoint> FindCurrentCheckpoint(state::Host& host);
 
+// Whether the caller holds the rules' lock.
+enum class RulesLock { kTake, kHeld };
+
 // Changes it in its file, under the rules' lock. Failing is logged and ignored: a command then
 // compares more than it must.
-void UpdateCheckpoint(state::Host& host, const std::function<void(state::Checkpoint&)>& change);
+void UpdateCheckpoint(state::Host& host,
+                      const std::function<void(state::Checkpoint&)>& change,
+                      RulesLock lock = RulesLock::kTake);
 // The same for one who holds the lock.
 void SaveCheckpoint(state::Host& host, const state::Checkpoint& checkpoint);
 

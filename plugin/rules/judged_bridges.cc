@@ -1,29 +1,21 @@
 #include "plugin/rules/judged_bridges.h"
 
-#include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
+#include "base/error.h"
 #include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
 #include "plugin/link/bridge.h"
-#include "plugin/rules/converge.h"
 #include "plugin/rules/policy_tables.h"
 
 namespace nomad_bridge::rules {
 namespace {
 
 constexpr rtnl::NfCall kBoth = {.ipv4 = true, .ipv6 = true};
-
-// Why policies do not see the traffic of a bridge, if nobody but the operator can change that.
-struct Unseen {
-  Code code;
-  std::string text;
-  std::string why;
-  std::string fix;
-};
 
 bool HandsOver(const rtnl::Link& bridge) {
   const auto is_on = [](const char* name) {
@@ -32,53 +24,35 @@ bool HandsOver(const rtnl::Link& bridge) {
   return (bridge.nf_call.ipv4 || is_on("iptables")) && (bridge.nf_call.ipv6 || is_on("ip6tables"));
 }
 
-std::optional<Unseen> FindUnseen(const rtnl::Link& bridge) {
-  std::string text =
-      Format("policies cannot judge what passes between the ports of bridge '{}'", bridge.name);
+// If nobody but the operator can change that policies do not see the traffic of `bridge`.
+std::optional<Mismatch> FindUnseen(const rtnl::Link& bridge) {
   // It is there with the module.
-  if (!netlink::FindSysctl("net/bridge/bridge-nf-call-iptables")) {
-    return Unseen{Code::kKernel,
-                  std::move(text),
-                  "the kernel module br_netfilter is not loaded",
-                  "modprobe br_netfilter"};
-  }
-  if (link::IsMadeByUs(bridge) || HandsOver(bridge)) {
+  const bool has_module = netlink::FindSysctl("net/bridge/bridge-nf-call-iptables").has_value();
+  if (has_module && (link::IsMadeByUs(bridge) || HandsOver(bridge))) {
     return std::nullopt;
   }
-  return Unseen{Code::kConflict,
-                std::move(text),
-                "the bridge is not ours; if all that passes it may pass the node's rules",
-                Format("ip link set {} type bridge nf_call_iptables 1 nf_call_ip6tables 1",
-                       ShellWord(bridge.name))};
+  return Mismatch{
+      .area = Mismatch::Area::kPolicy,
+      .owner = bridge.name,
+      .text = Format("policies cannot judge what passes between the ports of bridge '{}': {}",
+                     bridge.name,
+                     has_module ? "it is not ours; if all that passes it may pass the node's rules"
+                                : "the kernel module br_netfilter is not loaded"),
+      .repairable = false,
+      .fix = has_module
+                 ? Format("ip link set {} type bridge nf_call_iptables 1 nf_call_ip6tables 1",
+                          ShellWord(bridge.name))
+                 : "modprobe br_netfilter"};
 }
 
 // Whether `record`, or, on a bridge of ours, anybody there, may be judged.
 bool IsConcerned(state::Host& host, const rtnl::Link& bridge, const state::Record& record) {
   const policy::Program& program = host.policy.Program();
-  if (program.empty()) {
-    return false;
+  if (program.empty() || link::IsMadeByUs(bridge)) {
+    return !program.empty();
   }
-  const state::Record::Policy policy = Judged(record, program).rules.policy;
-  return policy.in || policy.out || link::IsMadeByUs(bridge);
-}
-
-Mismatch MismatchOf(const rtnl::Link& bridge, const Unseen& unseen) {
-  return {.area = Mismatch::Area::kPolicy,
-          .owner = bridge.name,
-          .text = Format("{}: {}", unseen.text, unseen.why),
-          .repairable = false,
-          .fix = unseen.fix};
-}
-
-void Note(state::Host& host,
-          RulesLock lock,
-          const std::function<void(state::Checkpoint&)>& change) {
-  if (lock == RulesLock::kTake) {
-    return UpdateCheckpoint(host, change);
-  }
-  state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint{});
-  change(checkpoint);
-  SaveCheckpoint(host, checkpoint);
+  const policy::Judgement judgement = JudgementOf(record, program);
+  return judgement.in || judgement.out;
 }
 
 // Those of another plugin are known by their ports.
@@ -101,7 +75,7 @@ std::vector<rtnl::Link> BridgesOf(state::Host& host, const state::Record& record
 
 // Attachments of our bridges with the same key are in the same place.
 std::string KeyOf(state::Host& host, const state::Record& record) {
-  return Cat(record.link.bridge, ' ', KindOf(Judged(record, host.policy.Program())));
+  return Cat(record.link.bridge, ' ', KindOf(JudgementOf(record, host.policy.Program())));
 }
 
 }  // namespace
@@ -114,8 +88,8 @@ void CheckJudgedBridge(state::Host& host,
   if (!IsConcerned(host, bridge, record)) {
     return;
   }
-  if (const std::optional<Unseen> unseen = FindUnseen(bridge)) {
-    mismatches.AddUnrepairable(MismatchOf(bridge, *unseen));
+  if (std::optional<Mismatch> unseen = FindUnseen(bridge)) {
+    mismatches.AddUnrepairable(*std::move(unseen));
   }
   if (link::IsMadeByUs(bridge) && bridge.nf_call != kBoth) {
     mismatches.Add(
@@ -125,19 +99,21 @@ void CheckJudgedBridge(state::Host& host,
                 bridge.name)},
         [&] {
           // Noted first: what was not is never given back.
-          Note(host, lock, [&](state::Checkpoint& now) {
+          const auto note = [&](state::Checkpoint& now) {
             now.nf_call_before.try_emplace(bridge.name, bridge.nf_call);
-          });
+          };
+          UpdateCheckpoint(host, note, lock);
           host.net.Change(bridge, {.nf_call = kBoth});
         });
   }
 }
 
 void RequireJudgedBridge(state::Host& host, const rtnl::Link& bridge, const state::Record& record) {
-  const std::optional<Unseen> unseen =
+  const std::optional<Mismatch> unseen =
       IsConcerned(host, bridge, record) ? FindUnseen(bridge) : std::nullopt;
   if (unseen) {
-    throw Error(unseen->code, unseen->text, Format("{}: {}", unseen->why, unseen->fix));
+    throw Error(
+        link::IsMadeByUs(bridge) ? Code::kKernel : Code::kConflict, unseen->text, unseen->fix);
   }
 }
 
@@ -153,7 +129,8 @@ void CheckFlagsGivenBack(state::Host& host, Mismatches& mismatches, RulesLock lo
       if (bridge && bridge->nf_call == kBoth) {
         host.net.Change(*bridge, {.nf_call = nf_call});
       }
-      Note(host, lock, [&](state::Checkpoint& now) { now.nf_call_before.erase(bridge_name); });
+      const auto note = [&](state::Checkpoint& now) { now.nf_call_before.erase(bridge_name); };
+      UpdateCheckpoint(host, note, lock);
     };
     mismatches.Add({Mismatch::Area::kPolicy,
                     name,

@@ -5,22 +5,20 @@
 //         How they were before is in the checkpoint, and is so again with the last policy gone. Of
 //         a bridge that is not ours only its operator decides: what strangers on it send would pass
 //         all rules of the node.
-// Locks   The rules' lock for the checkpoint, taken here unless the caller says that he holds it.
+// Locks   The rules' lock for the checkpoint, unless the caller holds it.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "base/mismatch.h"
 #include "netlink/rtnl/rtnl.h"
+#include "plugin/rules/converge.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
 namespace nomad_bridge::rules {
-
-enum class RulesLock { kTake, kHeld };
 
 // The bridge of `record` as policies see it: a mismatch in area kPolicy if they do not. Flags of a
 // bridge of ours are repaired.
@@ -30,8 +28,8 @@ void CheckJudgedBridge(state::Host& host,
                        Mismatches& mismatches,
                        RulesLock lock = RulesLock::kTake);
 
-// Throws kConflict or kKernel for what that cannot repair: an attachment that is to be judged is
-// not made where nobody would see its traffic.
+// Throws for what that cannot repair, kKernel of a bridge of ours, kConflict of another one: an
+// attachment that is to be judged is not made where nobody would see its traffic.
 void RequireJudgedBridge(state::Host& host, const rtnl::Link& bridge, const state::Record& record);
 
 // Without policies: flags that were turned on for them are as they were before.

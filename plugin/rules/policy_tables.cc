@@ -260,13 +260,14 @@ std::vector<firewall::OwnSet> PolicySetShapes() {
   return firewall::SetsOf({&kShapes});
 }
 
+policy::Judgement JudgementOf(const state::Record& record, const policy::Program& program) {
+  return record.Has(cni::Part::kForward) && !program.empty()
+             ? program.JudgementOf(record.Workload())
+             : policy::Judgement();
+}
+
 state::Record Judged(state::Record record, const policy::Program& program) {
-  record.rules.policy = {};
-  record.rules.policy.revision = program.Revision();
-  if (record.Has(cni::Part::kForward) && !program.empty()) {
-    static_cast<policy::Judgement&>(record.rules.policy) =
-        program.JudgementOf(cni::WorkloadOf(cni::Shorten(record.labels)));
-  }
+  record.rules.policy = {JudgementOf(record, program), program.Revision()};
   return record;
 }
 
@@ -283,21 +284,20 @@ void RequirePolicies(const config::RulesConfig& rules,
   }
 }
 
-std::string KindOf(const state::Record& record) {
-  const state::Record::Policy& policy = record.rules.policy;
-  if (policy.sets.empty() && !policy.in && !policy.out) {
+std::string KindOf(const policy::Judgement& judgement) {
+  if (judgement == policy::Judgement()) {
     return {};
   }
-  std::string text = Cat(policy.in.value_or("-"), ' ', policy.out.value_or("-"));
-  for (const std::string& set : policy.sets) {
+  std::string text = Cat(judgement.in.value_or("-"), ' ', judgement.out.value_or("-"));
+  for (const std::string& set : judgement.sets) {
     text += Cat(' ', set);
   }
   return Hex(StableHash(text), 16);
 }
 
 void AddKind(const state::Record& record, Kinds& kinds) {
-  if (std::string kind = KindOf(record); !kind.empty()) {
-    kinds.try_emplace(std::move(kind), cni::WorkloadOf(cni::Shorten(record.labels)));
+  if (std::string kind = KindOf(record.rules.policy); !kind.empty()) {
+    kinds.try_emplace(std::move(kind), record.Workload());
   }
 }
 

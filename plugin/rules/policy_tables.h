@@ -29,7 +29,10 @@ extern const firewall::Contributor kPolicy;
 // What sets made for policies look like, under the noun that their name begins with.
 [[nodiscard]] std::vector<firewall::OwnSet> PolicySetShapes();
 
-// `record` as `program` judges it.
+// What `program` makes of `record`: nothing of one without our rules of forwarding.
+[[nodiscard]] policy::Judgement JudgementOf(const state::Record& record,
+                                            const policy::Program& program);
+// `record` with that.
 [[nodiscard]] state::Record Judged(state::Record record, const policy::Program& program);
 
 // kTryAgain if `rules`, or the node's own config, asks for policies, and none were applied since
@@ -41,7 +44,8 @@ void RequirePolicies(const config::RulesConfig& rules,
 // By the name of the kind: a workload of it.
 using Kinds = std::map<std::string, cni::Workload>;
 // Empty if no policy is about it.
-[[nodiscard]] std::string KindOf(const state::Record& record);
+[[nodiscard]] std::string KindOf(const policy::Judgement& judgement);
+// That of an attachment that has been judged.
 void AddKind(const state::Record& record, Kinds& kinds);
 
 // Sets, counters and chains for `kinds`, into `table`. `created` is the comment of new counters.

@@ -54,6 +54,10 @@ Record Record::Finished() const {
   return changed;
 }
 
+cni::Workload Record::Workload() const {
+  return cni::WorkloadOf(cni::Shorten(labels));
+}
+
 Record Record::OnlyLive() const {
   Record live = *this;
   std::erase_if(live.parts, [](const auto& part) { return part.second != Phase::kLive; });

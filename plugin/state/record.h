@@ -112,6 +112,8 @@ struct Record {
   // What is being made is live.
   [[nodiscard]] Record Finished() const;
   [[nodiscard]] Record OnlyLive() const;
+  // By its labels as they are printed.
+  [[nodiscard]] cni::Workload Workload() const;
   [[nodiscard]] bool HasIpv6() const { return HasFamily(ipam.addresses, Family::kIpv6); }
   // Of the container's interface: the configured one, else derived from its first address.
   [[nodiscard]] Mac ContainerMac() const;
