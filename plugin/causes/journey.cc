@@ -72,7 +72,7 @@ std::string Journey::Protocol() const {
 
 const std::vector<rtnl::Link>& Planner::Uplinks() {
   if (!uplinks_) {
-    uplinks_ = link::Uplinks(host_.net);
+    uplinks_ = link::Uplinks(host_.net.Links());
   }
   return *uplinks_;
 }

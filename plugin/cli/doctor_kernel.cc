@@ -109,7 +109,7 @@ void CheckConntrackRoom(Examination& node) {
 void CheckForwarding(Examination& node) {
   node.AddMismatches({Area::kForwarding});
   if (!node.gateways.empty() && netlink::IsSysctlOn(link::ForwardingOf(Family::kIpv4))) {
-    std::vector<std::string> ifnames = link::RoutedUplinks(node.host);
+    std::vector<std::string> ifnames = link::RoutedUplinks(node.host, node.inventory.links);
     for (const auto& [gateway, record] : node.gateways) {
       ifnames.push_back(gateway);
     }
@@ -136,7 +136,7 @@ void CheckForwarding(Examination& node) {
 
 // For allocations it forwards; what else it forwards is for a firewall to say.
 void CheckRouting(Examination& node) {
-  const std::vector<std::string> uplinks = link::RoutedUplinks(node.host);
+  const std::vector<std::string> uplinks = link::RoutedUplinks(node.host, node.inventory.links);
   if (node.gateways.empty() || uplinks.size() < 2 ||
       !netlink::IsSysctlOn(link::ForwardingOf(Family::kIpv4))) {
     return;
@@ -173,7 +173,7 @@ void CheckAdvertisements(Examination& node) {
   for (const rtnl::Socket::LearntRoute& each : node.host.net.LearntRoutes()) {
     learnt.insert(each.link);
   }
-  for (const rtnl::Link& link : link::Uplinks(node.host.net)) {
+  for (const rtnl::Link& link : link::Uplinks(node.inventory.links)) {
     const std::string setting = Format("net/ipv6/conf/{}/accept_ra", link.name);
     if (link.up && (!way || learnt.contains(link.index)) && netlink::FindSysctl(setting) == "1") {
       node.Warn(Format("'{}' takes no router advertisements: {} is 1, and the node forwards IPv6",

@@ -44,9 +44,14 @@ std::string WriteCommand(const std::vector<std::string>& lines, const std::strin
 
 // Of our links.
 void CheckManager(Examination& node, const LinkManager& manager, const std::string& fix) {
+  // Listed once: most nodes have neither manager, but a thousand links.
+  const std::vector<std::string> entries = Entries(std::string(manager.directory));
+  const std::set<std::string> known(entries.begin(), entries.end());
   std::vector<std::string> managed;
   for (const rtnl::Link& link : node.inventory.links) {
-    if (!link.alias.starts_with("nomad-bridge ") && !node.gateways.contains(link.name)) {
+    const bool is_ours =
+        link.alias.starts_with("nomad-bridge ") || node.gateways.contains(link.name);
+    if (!is_ours || !known.contains(std::to_string(link.index))) {
       continue;
     }
     std::istringstream lines(FindFile(Cat(manager.directory, link.index)).value_or(""));

@@ -31,7 +31,7 @@ std::vector<std::string> SettingsFor(const std::string& gateway_ifname,
 // Once it forwards, the kernel deletes default routes by router advertisements, and takes no more
 // advertisements, on every link but those with accept_ra=2. At boot none may have come yet.
 void KeepAdvertisements(state::Host& host) {
-  for (const rtnl::Link& link : Uplinks(host.net)) {
+  for (const rtnl::Link& link : Uplinks(host.net.Links())) {
     if (netlink::FindSysctl(AcceptRa(link.name)) == "1") {
       netlink::EnsureSysctl(AcceptRa(link.name), "2");
     }
@@ -40,7 +40,7 @@ void KeepAdvertisements(state::Host& host) {
 
 // What an administrator may not expect of a setting for allocations.
 void NameRouting(state::Host& host) {
-  const std::vector<std::string> uplinks = RoutedUplinks(host);
+  const std::vector<std::string> uplinks = RoutedUplinks(host, host.net.Links());
   if (uplinks.size() > 1) {
     LogLine("{} is on now: this node also routes between '{}' and '{}', unless a firewall drops it",
             ForwardingOf(Family::kIpv4),
@@ -64,9 +64,9 @@ const char* ForwardingOf(Family family) {
   return family == Family::kIpv4 ? "net/ipv4/ip_forward" : "net/ipv6/conf/all/forwarding";
 }
 
-std::vector<std::string> RoutedUplinks(state::Host& host) {
+std::vector<std::string> RoutedUplinks(state::Host& host, const std::vector<rtnl::Link>& links) {
   std::vector<std::string> names;
-  for (const rtnl::Link& link : Uplinks(host.net)) {
+  for (const rtnl::Link& link : Uplinks(links)) {
     if (link.up && HasFamily(host.net.Addresses(link), Family::kIpv4)) {
       names.push_back(link.name);
     }

@@ -16,8 +16,10 @@ namespace nomad_bridge::link {
 // The node's setting for a family, as netlink::FindSysctl() names it.
 [[nodiscard]] const char* ForwardingOf(Family family);
 
-// The uplinks between which the node routes once it forwards IPv4.
-[[nodiscard]] std::vector<std::string> RoutedUplinks(state::Host& host);
+// Of `links`, all of the node, the uplinks between which it routes once it forwards IPv4. Asks for
+// the addresses of each.
+[[nodiscard]] std::vector<std::string> RoutedUplinks(state::Host& host,
+                                                     const std::vector<rtnl::Link>& links);
 
 // Forwarding for the families of `gateways`, which `gateway` has. The node goes on taking router
 // advertisements on its uplinks, which the kernel stops where it begins to forward.

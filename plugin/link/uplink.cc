@@ -68,12 +68,16 @@ std::optional<std::string> FindMacHolder(rtnl::Socket& net,
   return std::nullopt;
 }
 
-std::vector<rtnl::Link> Uplinks(rtnl::Socket& net) {
-  std::vector<rtnl::Link> links = net.Links();
+std::vector<rtnl::Link> Uplinks(std::vector<rtnl::Link> links) {
   std::set<int> inside;  // bridges of this node alone
   for (const rtnl::Link& link : links) {
-    if (link.kind == "bridge" && !HasUplink(net, link)) {
+    if (link.kind == "bridge") {
       inside.insert(link.index);
+    }
+  }
+  for (const rtnl::Link& port : links) {
+    if (!IsHostEnd(port)) {
+      inside.erase(port.master);
     }
   }
   std::erase_if(links, [&](const rtnl::Link& link) {

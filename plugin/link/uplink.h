@@ -30,9 +30,9 @@ namespace nomad_bridge::link {
                                                        const std::string& bridge_name,
                                                        const Mac& mac);
 
-// The links by which the node itself is reached: those outside every bridge, and bridges with an
-// uplink. Lists all links.
-[[nodiscard]] std::vector<rtnl::Link> Uplinks(rtnl::Socket& net);
+// Of `links`, all of the node, those by which it is reached: those outside every bridge, and bridges
+// with an uplink.
+[[nodiscard]] std::vector<rtnl::Link> Uplinks(std::vector<rtnl::Link> links);
 
 // An address beyond every node, so that the route to it is the default one: a list of the routes
 // would grow with them, and the kernel takes a query for 0.0.0.0 to mean itself.
