@@ -106,6 +106,24 @@ void CheckConntrackRoom(Examination& node) {
            Cat("sysctl -w net/netfilter/nf_conntrack_max=", most * 2));
 }
 
+// A broadcast waits once for each port of the bridge, all in one queue, and the node's answer behind
+// them. What finds the queue full is dropped, at every attempt: the last ports' allocations find
+// neither their neighbours nor the gateway.
+void CheckBacklog(Examination& node) {
+  const auto room = static_cast<std::uint64_t>(NumberIn("net/core/netdev_max_backlog"));
+  for (const Network& network : node.inventory.networks) {
+    if (room != 0 && network.ports && network.ports->used > room) {
+      node.Fail(
+          Format("the bridge of network '{}' has {} ports, and net/core/netdev_max_backlog is "
+                 "{}: broadcasts are cut, so that allocations do not find their gateway",
+                 network.name,
+                 network.ports->used,
+                 room),
+          "sysctl -w net/core/netdev_max_backlog=4096");
+    }
+  }
+}
+
 void CheckForwarding(Examination& node) {
   node.AddMismatches({Area::kForwarding});
   if (!node.gateways.empty() && netlink::IsSysctlOn(link::ForwardingOf(Family::kIpv4))) {
@@ -230,6 +248,7 @@ constexpr std::array kKernelTable = {
     Check{"kernel.br_netfilter", Cost::kCheap, CheckBrNetfilter},
     Check{"kernel.conntrack", Cost::kCheap, CheckConntrack},
     Check{"conntrack.full", Cost::kCheap, CheckConntrackRoom},
+    Check{"kernel.backlog", Cost::kCheap, CheckBacklog},
     Check{"sysctl.ip_forward", Cost::kCheap, CheckForwarding},
     Check{"sysctl.accept_ra", Cost::kDear, CheckAdvertisements},
     Check{"sysctl.rp_filter", Cost::kCheap, CheckReversePath},

@@ -55,7 +55,7 @@ TEST_F(Doctor, FindsNothingWhereAllIsWell) {
   EXPECT_THAT(Examine("-strict"),
               Exits(0,
                     Out(StartsWith("ok    kernel.nf_tables      ")),
-                    Out(EndsWith("\n0 failures, 0 warnings, 41 ok\n")),
+                    Out(EndsWith("\n0 failures, 0 warnings, 42 ok\n")),
                     Out(AllOf(Not(HasSubstr("fix:")), Not(HasSubstr(" \n"))))));
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
@@ -76,7 +76,7 @@ TEST_F(Doctor, SaysItInOneLineWithWhatToType) {
               Exits(1,
                     Out(HasSubstr("FAIL  sysctl.ip_forward     net/ipv4/ip_forward is 0")),
                     Out(HasSubstr("\n      fix: nomad-bridge reconcile\n")),
-                    Out(HasSubstr("\n1 failure, 0 warnings, 40 ok\n"))));
+                    Out(HasSubstr("\n1 failure, 0 warnings, 41 ok\n"))));
 }
 
 TEST_F(Doctor, FailsOnWarningsIfStrict) {
@@ -111,6 +111,11 @@ BrNetfilter $ iptables -A NOMAD-ADMIN -i nomad -o nomad -j DROP
 sysctl -qw net.bridge.bridge-nf-call-iptables=0 2>/dev/null || true
 fail kernel.br_netfilter: chain NOMAD-ADMIN has rules between interfaces
 type: modprobe br_netfilter && sysctl -w
+
+Backlog $ mount -t tmpfs tmpfs /proc/sys/net/core; echo 1 >/proc/sys/net/core/netdev_max_backlog
+ip link add port1 type veth peer name port2; ip link set port1 master nomad; ip link set port2 master nomad
+fail kernel.backlog: the bridge of network 'nomad' has 3 ports, and net/core/netdev_max_backlog is 1: broadcasts are cut
+fix: sysctl -w net/core/netdev_max_backlog=4096
 
 Forwarding $ sysctl -qw net.ipv4.ip_forward=0
 fail sysctl.ip_forward: net/ipv4/ip_forward is 0
