@@ -242,7 +242,7 @@ class Collector {
   // Without an interface in the lease its link is unknown.
   bool HasNothingElse(const AttachmentId& id) {
     return !id.ifname.empty() && !link::FindHostVeth(host_.net, id, link::Recorded::kNo) &&
-           !takeover::HasReferenceRules(id, reference_rules_);
+           !takeover::HasReferenceRules(id, dumps_.reference_rules);
   }
 
   // A lease without a record, whose owner's lock is held.
@@ -270,11 +270,10 @@ class Collector {
       });
     } else if (collection_.valid || (collection_.network.empty() && HasNothingElse(id))) {
       TakeBack(id, std::move(text), [&] {
-        return RemoveUnrecorded(host_,
-                                {.id = id,
-                                 .data_dir = directory.data_dir,
-                                 .leases = std::vector{lease.address},
-                                 .reference_rules = &reference_rules_});
+        return RemoveUnrecorded(
+            host_,
+            {.id = id, .data_dir = directory.data_dir, .leases = std::vector{lease.address}},
+            dumps_);
       });
     } else if (collection_.network.empty() && id.ifname.empty()) {
       outcome_.mismatches.AddUnrepairable(
@@ -295,7 +294,7 @@ class Collector {
   std::set<LeaseDirectory> directories_;
   std::set<AttachmentId> recorded_;
   std::optional<link::HeldAddresses> held_;  // of one directory
-  takeover::RuleDumps reference_rules_{host_.nft};
+  Dumps dumps_{host_.nft};
 };
 
 }  // namespace

@@ -45,13 +45,16 @@ cni::Parts PartsBut(const state::Record& record, const state::Record& rest) {
 }
 
 // As the kernel has them, and what it may share with others.
-std::vector<nft::Element> ElementsOf(state::Host& host, const AttachmentId& id) {
+std::vector<nft::Element> ElementsOf(state::Host& host, const AttachmentId& id, Dumps& dumps) {
+  if (!dumps.elements) {
+    dumps.elements = firewall::AllElements(host.nft);
+  }
   const std::string owner = state::HostVethName(id);
-  std::vector<nft::Element> elements = firewall::AllElements(host.nft);
   const auto is_its = [&](const nft::Element& element) { return element.owner() == owner; };
-  if (std::ranges::none_of(elements, is_its)) {
+  if (std::ranges::none_of(*dumps.elements, is_its)) {
     return {};
   }
+  std::vector<nft::Element> elements = *dumps.elements;
   std::erase_if(elements, [&](const nft::Element& element) {
     return !element.comment.empty() && !is_its(element);
   });
@@ -130,21 +133,27 @@ void RemoveEarlier(state::Host& host,
 }
 
 std::vector<std::string> RemoveUnrecorded(state::Host& host, const Unrecorded& unrecorded) {
+  Dumps dumps(host.nft);
+  return RemoveUnrecorded(host, unrecorded, dumps);
+}
+
+std::vector<std::string> RemoveUnrecorded(state::Host& host,
+                                          const Unrecorded& unrecorded,
+                                          Dumps& dumps) {
   const AttachmentId& id = unrecorded.id;
   std::vector<Ip> leases = unrecorded.leases.value_or(std::vector<Ip>());
   cni::ErrorList failures;
   if (!unrecorded.leases) {
     failures.Try("what is leased to it", [&] { leases = FindLeasesOf(id, unrecorded.data_dir); });
   }
-  failures.Try("the rules", [&] { rules::RemoveElements(host, ElementsOf(host, id), &id); });
+  failures.Try("the rules", [&] { rules::RemoveElements(host, ElementsOf(host, id, dumps), &id); });
   failures.Try("the reference plugins' rules", [&] {
     std::vector<Ip> all = unrecorded.addresses;
     Append(all, leases);
-    takeover::RuleDumps own(host.nft);
     takeover::RemoveReferenceRulesOf(
         host,
         {id, all, {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}},
-        unrecorded.reference_rules != nullptr ? *unrecorded.reference_rules : own,
+        dumps.reference_rules,
         takeover::LegacyError::kThrow);
   });
   failures.Try("the link", [&] { link::EnsureUnrecordedLinkGone(host, id); });

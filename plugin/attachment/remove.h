@@ -43,17 +43,27 @@ void RemoveEarlier(state::Host& host,
                    const std::string& data_dir,
                    Undo& undo);
 
+// What the kernel holds of attachments without a record: read once for all that are removed in turn.
+struct Dumps {
+  explicit Dumps(nft::Socket& socket) : reference_rules(socket) {}
+
+  std::optional<std::vector<nft::Element>> elements = std::nullopt;  // of ours, once needed
+  takeover::RuleDumps reference_rules;
+};
+
 // An attachment without a record (never written, or lost).
 struct Unrecorded {
   AttachmentId id;
   std::string data_dir;
   // Those to release; nullopt: all in `data_dir` that name it, for which each is opened.
   std::optional<std::vector<Ip>> leases = std::nullopt;
-  std::vector<Ip> addresses = {};                  // what else it is known to have had
-  takeover::RuleDumps* reference_rules = nullptr;  // of one that removes many, who reads them once
+  std::vector<Ip> addresses = {};  // what else it is known to have had
 };
 
 // Elements by their owner, the link by its derived name.
+[[nodiscard]] std::vector<std::string> RemoveUnrecorded(state::Host& host,
+                                                        const Unrecorded& unrecorded,
+                                                        Dumps& dumps);
 [[nodiscard]] std::vector<std::string> RemoveUnrecorded(state::Host& host,
                                                         const Unrecorded& unrecorded);
 

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
-#include <optional>
 #include <set>
-#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -133,11 +131,11 @@ std::vector<LegacyRule> ParseLegacySave(std::string_view save) {
   return rules;
 }
 
-std::vector<LegacyReferenceRule> FindLegacyRulesIn(const std::string& save,
+std::vector<LegacyReferenceRule> FindLegacyRulesIn(std::span<const LegacyRule> rules,
                                                    const std::string& table,
                                                    const Search& search) {
   std::vector<LegacyReferenceRule> found;
-  for (const LegacyRule& rule : ParseLegacySave(save)) {
+  for (const LegacyRule& rule : rules) {
     const std::optional<cni::Part> part = FindPart(table, rule, search);
     if (part && search.parts.contains(*part)) {
       found.push_back({.part = *part, .rule = rule});
@@ -167,16 +165,33 @@ std::string PlanLegacyRemoval(const std::string& table,
   return plan + "COMMIT\n";
 }
 
-std::vector<LegacyFinding> FindLegacyRules(const Search& search) {
+std::span<const LegacyRule> LegacyDumps::Of(Family family,
+                                            const std::string& table,
+                                            bool is_needed) {
+  const auto [known, is_new] = tables_.try_emplace({family, table});
+  std::optional<std::vector<LegacyRule>>& rules = known->second;
+  if (is_new && !foreign::IsLegacyTableInUse(family, table)) {
+    rules.emplace();
+  }
+  if (!rules && (is_needed || (is_new && CanRead(family, table)))) {
+    rules = ParseLegacySave(foreign::SaveLegacyTable(family, table));
+  }
+  return rules ? std::span<const LegacyRule>(*rules) : std::span<const LegacyRule>();
+}
+
+void LegacyDumps::Forget(const LegacyFinding& finding) {
+  std::vector<LegacyRule>& rules = *tables_.at({finding.family, finding.table});
+  for (const LegacyReferenceRule& removed : finding.rules) {
+    std::erase(rules, removed.rule);
+  }
+}
+
+std::vector<LegacyFinding> FindLegacyRules(const Search& search, LegacyDumps& dumps) {
   std::vector<LegacyFinding> findings;
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
     for (const std::string& table : TablesOf(search)) {
-      if (!foreign::IsLegacyTableInUse(family, table) ||
-          (search.addresses.empty() && !CanRead(family, table))) {
-        continue;
-      }
       std::vector<LegacyReferenceRule> rules =
-          FindLegacyRulesIn(foreign::SaveLegacyTable(family, table), table, search);
+          FindLegacyRulesIn(dumps.Of(family, table, !search.addresses.empty()), table, search);
       if (!rules.empty()) {
         findings.push_back({.family = family, .table = table, .rules = std::move(rules)});
       }
@@ -185,17 +200,19 @@ std::vector<LegacyFinding> FindLegacyRules(const Search& search) {
   return findings;
 }
 
-void RemoveLegacyRules(const Search& search) {
-  std::vector<LegacyFinding> found = FindLegacyRules(search);
+void RemoveLegacyRules(const Search& search, LegacyDumps& dumps) {
+  std::vector<LegacyFinding> found = FindLegacyRules(search, dumps);
   while (!found.empty()) {
     try {
       for (const LegacyFinding& finding : found) {
         foreign::ChangeLegacyTable(finding.family, PlanLegacyRemoval(finding.table, finding.rules));
+        dumps.Forget(finding);
       }
       return;
     } catch (const Error&) {
       // A rule that somebody else has deleted meanwhile makes the tool refuse the whole plan.
-      std::vector<LegacyFinding> left = FindLegacyRules(search);
+      dumps.ReadAgain();
+      std::vector<LegacyFinding> left = FindLegacyRules(search, dumps);
       if (left == found) {
         throw;
       }

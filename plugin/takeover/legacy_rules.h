@@ -15,8 +15,12 @@
 // Source   iptables 1.8: xtables_save_string(), add_argv().
 #pragma once
 
+#include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/attachment_id.h"
@@ -68,16 +72,33 @@ struct LegacyFinding {
   bool operator==(const LegacyFinding&) const = default;
 };
 
-[[nodiscard]] std::vector<LegacyFinding> FindLegacyRules(const Search& search);
+// The tables, each read once: for as long as nobody needs to see what others change.
+class LegacyDumps {
+ public:
+  // None if the table is not in use. If the tools are missing: `is_needed` is an error, else only
+  // logged.
+  [[nodiscard]] std::span<const LegacyRule> Of(Family family,
+                                               const std::string& table,
+                                               bool is_needed);
+  // These have been removed.
+  void Forget(const LegacyFinding& finding);
+  void ReadAgain() { tables_.clear(); }
+
+ private:
+  // nullopt: in use, and not read.
+  std::map<std::pair<Family, std::string>, std::optional<std::vector<LegacyRule>>> tables_;
+};
+
+[[nodiscard]] std::vector<LegacyFinding> FindLegacyRules(const Search& search, LegacyDumps& dumps);
 
 // Removes them.
-void RemoveLegacyRules(const Search& search);
+void RemoveLegacyRules(const Search& search, LegacyDumps& dumps);
 
 // Pure: the rules in the tool's output for one table, in their order.
 [[nodiscard]] std::vector<LegacyRule> ParseLegacySave(std::string_view save);
 
-// Pure: those in `save`, the tool's output for `table`.
-[[nodiscard]] std::vector<LegacyReferenceRule> FindLegacyRulesIn(const std::string& save,
+// Pure: those in `rules`, which `table` holds.
+[[nodiscard]] std::vector<LegacyReferenceRule> FindLegacyRulesIn(std::span<const LegacyRule> rules,
                                                                  const std::string& table,
                                                                  const Search& search);
 

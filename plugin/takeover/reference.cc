@@ -167,7 +167,7 @@ cni::Parts LostParts(state::Host& host, const Search& search, const config::Rule
   if (expected.empty()) {
     return {};
   }
-  for (const LegacyFinding& finding : FindLegacyRules(search)) {
+  for (const LegacyFinding& finding : FindLegacyRules(search, dumps.legacy())) {
     for (const LegacyReferenceRule& rule : finding.rules) {
       if (rule.rule.chain != rule.own_chain) {  // a rule in there does not lead there
         expected.erase({rule.part, finding.family});
@@ -213,6 +213,11 @@ const std::vector<nft::KernelRule>& RuleDumps::Of(const nft::TableId& table,
   return rules->second;
 }
 
+void RuleDumps::Forget(const nft::TableId& table, const std::string& chain, std::uint64_t handle) {
+  std::erase_if(rules_[{nft::Text(table), chain}],
+                [&](const nft::KernelRule& rule) { return rule.handle == handle; });
+}
+
 bool IsReferenceMade(state::Host& host, const cni::Request& request, const config::Config& config) {
   if (link::FindHostVeth(host.net, request.id, link::Recorded::kNo)) {
     return false;
@@ -230,7 +235,7 @@ bool HasReferenceRules(const AttachmentId& id, RuleDumps& dumps) {
     return true;
   }
   try {
-    return !FindLegacyRules(search).empty();
+    return !FindLegacyRules(search, dumps.legacy()).empty();
   } catch (const Error& error) {
     LogIgnored(error);
     return false;
@@ -246,9 +251,13 @@ void RemoveReferenceRulesOf(state::Host& host,
                             const Search& search,
                             RuleDumps& dumps,
                             LegacyError on_error) {
-  RemoveReferenceRules(host.nft, FindReferenceRules(dumps, search));
+  const std::vector<ReferenceRule> rules = FindReferenceRules(dumps, search);
+  RemoveReferenceRules(host.nft, rules);
+  for (const ReferenceRule& rule : rules) {
+    dumps.Forget(rule.table, rule.chain, rule.handle);
+  }
   try {
-    RemoveLegacyRules(search);
+    RemoveLegacyRules(search, dumps.legacy());
   } catch (const Error& error) {
     if (on_error == LegacyError::kThrow) {
       throw;

@@ -22,6 +22,7 @@
 // Source   CNI plugins 1.1.1 to 1.9.1: pkg/ip/ipmasq_*.go, plugins/meta/{firewall,portmap}.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -44,7 +45,8 @@ namespace nomad_bridge::takeover {
                                    const cni::Request& request,
                                    const config::Config& config);
 
-// The rules in nf_tables, each chain read once: for as long as nobody needs to see a change.
+// The rules, each chain and each table of iptables-legacy read once: for as long as nobody needs to
+// see what others change.
 class RuleDumps {
  public:
   explicit RuleDumps(nft::Socket& socket) : socket_(socket) {}
@@ -56,12 +58,16 @@ class RuleDumps {
   // None if there is no such table.
   [[nodiscard]] const std::vector<nft::KernelRule>& Of(const nft::TableId& table,
                                                        const std::string& chain);
+  [[nodiscard]] LegacyDumps& legacy() { return legacy_; }
+  // This one has been removed.
+  void Forget(const nft::TableId& table, const std::string& chain, std::uint64_t handle);
 
  private:
   nft::Socket& socket_;
   std::vector<std::string> texts_;
   std::optional<std::vector<nft::KernelTable>> tables_;
   std::map<std::pair<std::string, std::string>, std::vector<nft::KernelRule>> rules_;
+  LegacyDumps legacy_;
 };
 
 // Whether rules of the reference plugins belong to `id`. One dump where no table of theirs is

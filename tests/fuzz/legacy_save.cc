@@ -11,9 +11,9 @@ void fuzz::Run(std::string_view input) {
       .id = {.network = "nomad", .container_id = "5f3c1a2b", .ifname = "eth0"},
       .addresses = {Ip::Parse("172.26.64.2").value()},
       .parts = {cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts}};
-  static_cast<void>(takeover::ParseLegacySave(input));
+  const auto saved = takeover::ParseLegacySave(input);
   for (const char* const table : {takeover::kLegacyNat, takeover::kLegacyFilter}) {
-    const auto rules = takeover::FindLegacyRulesIn(std::string(input), table, search);
+    const auto rules = takeover::FindLegacyRulesIn(saved, table, search);
     static_cast<void>(takeover::PlanLegacyRemoval(table, rules));
   }
 }

@@ -31,9 +31,10 @@ class LegacyReferenceAttachment : public MovingWorld {
             .port_mappings = {Port(port, 80), Port(port + 1, 53, "udp")}};
   }
 
-  std::string Legacy() {
+  std::string Legacy() { return RulesOf({"iptables-legacy", "ip6tables-legacy"}); }
+  std::string RulesOf(const std::vector<std::string>& tools) {
     std::string all;
-    for (const char* const tool : {"iptables-legacy", "ip6tables-legacy"}) {
+    for (const std::string& tool : tools) {
       for (const char* const table : {"nat", "filter"}) {
         all += host().Must({tool, "-t", table, "-S"});
       }
@@ -93,6 +94,26 @@ TEST_F(LegacyReferenceAttachment, IsRemovedByADelOfNomadBridgeAlone) {
 
   EXPECT_EQ(Legacy(), before);
   EXPECT_FALSE(FindFile("/var/run/cni/nomad/172.26.64.3").has_value());
+}
+
+// It has two leases, and the same rules are found by each.
+TEST_F(LegacyReferenceAttachment, OfBothFamiliesIsRemovedByGc) {
+  GiveIpv6();
+  for (const auto& [network, suffix] :
+       {std::pair(Theirs(), "-legacy"), std::pair(MovingWorld::Theirs(), "-nft")}) {
+    const std::string older = Cat("older", suffix);
+    MustAdd(network, Allocation(older, AddContainer(older), 7080));
+    const std::vector<std::string> tools = {Cat("iptables", suffix), Cat("ip6tables", suffix)};
+    const std::string before = RulesOf(tools);
+    Node& old = AddContainer(Cat("old", suffix));
+    MustAdd(network, Allocation("old", old, 7070));
+    KillContainer(old);
+
+    EXPECT_THAT(RunPlugin("GC", WithValid({older}), kNoContainer), Exits(0));
+
+    EXPECT_EQ(RulesOf(tools), before);
+    MustRun("DEL", Config(), As(older, container()));
+  }
 }
 
 // Nomad after a CHECK that failed: a new namespace, the same id, no DEL.

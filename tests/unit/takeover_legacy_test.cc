@@ -9,7 +9,7 @@ namespace {
 const AttachmentId kId{.network = "nomad", .container_id = "old", .ifname = "eth0"};
 
 std::vector<LegacyReferenceRule> FindIn(const char* table, const std::string& save) {
-  return FindLegacyRulesIn(save,
+  return FindLegacyRulesIn(ParseLegacySave(save),
                            table,
                            {kId,
                             {Ip::Parse("172.26.64.2").value()},
