@@ -1,7 +1,6 @@
 // Beside other firewalls that really run, with and without br_netfilter, for both families: ours
 // works, and what is not ours stays as it was.
 #include "tests/plugin/lan_world.h"
-#include "tests/plugin/running_firewall.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -19,14 +18,10 @@ std::string NameOf(const ::testing::TestParamInfo<Setting>& setting) {
 template <typename Base>
 class Beside : public Base, public ::testing::WithParamInterface<Setting> {
  protected:
-  Beside() : firewall_(Base::host(), std::get<0>(GetParam())) {
-    for (const char* const key : {"iptables", "ip6tables"}) {
-      Base::host().SetSysctl(Cat("net/bridge/bridge-nf-call-", key), std::get<1>(GetParam()));
-    }
+  Beside() {
+    Base::StartFirewall(std::get<0>(GetParam()));
+    Base::SetBridgeNf(std::get<1>(GetParam()));
   }
-
- private:
-  RunningFirewall firewall_;
 };
 
 using OwnBridge = Beside<CliWorld>;

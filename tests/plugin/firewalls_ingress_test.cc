@@ -8,10 +8,7 @@ namespace {
 // bridge-nf-call-iptables.
 class IngressPolicy : public CliWorld, public ::testing::WithParamInterface<const char*> {
  protected:
-  IngressPolicy() {
-    host().SetSysctl("net/bridge/bridge-nf-call-iptables", GetParam());
-    host().SetSysctl("net/bridge/bridge-nf-call-ip6tables", GetParam());
-  }
+  IngressPolicy() { SetBridgeNf(GetParam()); }
 
   static json Network(const std::string& name, const std::string& subnet, const char* policy) {
     return {{"cniVersion", "1.0.0"},

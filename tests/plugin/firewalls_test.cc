@@ -1,6 +1,5 @@
 // Other firewalls on the same node.
 #include "tests/plugin/cli_world.h"
-#include "tests/plugin/running_firewall.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -229,8 +228,8 @@ TEST_F(ForeignFirewall, ThatDropsBeforeUsIsReportedUntilItAcceptsTheBridge) {
 // ---- firewalld, really running
 
 class Firewalld : public ForeignFirewall {
- private:
-  RunningFirewall firewalld_{host(), "firewalld"};
+ protected:
+  Firewalld() { StartFirewall("firewalld"); }
 };
 
 TEST_F(Firewalld, LetsUsThroughAlsoAfterItsReloads) {

@@ -55,10 +55,7 @@ TEST_F(LanBridge, LeavesTheMasqueradingOfOthersAsItWasAlsoWithAnotherPluginsLink
 }
 
 TEST_F(LanBridge, AllocationIsItselfToItsNeighbours) {
-  for (const char* key : {"iptables", "ip6tables"}) {
-    host().SetSysctl(Cat("net/bridge/bridge-nf-call-", key), "1");
-  }
-
+  SetBridgeNf("1");
   Attach(OnLan());
 
   ExpectSeenAs(container(), "198.51.100.50", "2001:db8:100::50");
@@ -221,11 +218,7 @@ TEST_F(LanBridge, HearsOfItsNewAllocationAtOnce) {
 
 class LanBridgeFilter : public LanBridge, public ::testing::WithParamInterface<const char*> {
  protected:
-  LanBridgeFilter() {
-    for (const char* key : {"iptables", "ip6tables"}) {
-      host().SetSysctl(Cat("net/bridge/bridge-nf-call-", key), GetParam());
-    }
-  }
+  LanBridgeFilter() { SetBridgeNf(GetParam()); }
 };
 
 // What conntrack does not know: it has seen one direction only, or nothing yet.

@@ -3,7 +3,6 @@
 #include <sstream>
 
 #include "tests/plugin/policy_world.h"
-#include "tests/plugin/running_firewall.h"
 #include "tests/support/frames.h"
 #include "tests/support/soon.h"
 
@@ -19,10 +18,9 @@ using Setting = std::tuple<std::string, std::string>;
 
 class PolicyBeside : public PolicyWorld, public ::testing::WithParamInterface<Setting> {
  protected:
-  PolicyBeside() : firewall_(host(), std::get<0>(GetParam())) {
-    for (const std::string key : {"iptables", "ip6tables"}) {
-      host().SetSysctl(Cat("net/bridge/bridge-nf-call-", key), std::get<1>(GetParam()));
-    }
+  PolicyBeside() {
+    StartFirewall(std::get<0>(GetParam()));
+    SetBridgeNf(std::get<1>(GetParam()));
   }
 
   // What an allocation hears of itself by its published ports, "" if nothing.
@@ -38,9 +36,6 @@ class PolicyBeside : public PolicyWorld, public ::testing::WithParamInterface<Se
     }
     return heard;
   }
-
- private:
-  RunningFirewall firewall_;
 };
 
 TEST_P(PolicyBeside, RefusesWhatItWouldAloneAndNothingElse) {

@@ -11,11 +11,7 @@ const std::string kHandOver = "ip link set lan0 type bridge nf_call_iptables 1 n
 
 class PolicyBridges : public PolicyWorld {
  protected:
-  PolicyBridges() {
-    for (const std::string key : {"iptables", "ip6tables"}) {
-      host().SetSysctl(Cat("net/bridge/bridge-nf-call-", key), "0");
-    }
-  }
+  PolicyBridges() { SetBridgeNf("0"); }
 
   // nf_call_iptables and nf_call_ip6tables of bridge "nomad".
   [[nodiscard]] std::pair<int, int> Flags() {
@@ -137,8 +133,7 @@ TEST_F(PolicyBridges, OneOfAnotherPluginIsNamedByEveryCommand) {
   EXPECT_THAT(Run({"policy", "apply", kDirectory}), Exits(0, Err(is_named)));
   EXPECT_THAT(RunLine("policy status"), Exits(0, Err(is_named)));
   EXPECT_THAT(RunLine("doctor policy"), Exits(1, Out(is_named)));
-  host().Must(Words("sysctl -qw net.bridge.bridge-nf-call-iptables=1"));
-  host().Must(Words("sysctl -qw net.bridge.bridge-nf-call-ip6tables=1"));
+  SetBridgeNf("1");
   EXPECT_THAT(RunLine("policy status"), Exits(0, Err(Not(is_named))));
   EXPECT_EQ(RunLine("doctor policy").exit_code, 0);
 }

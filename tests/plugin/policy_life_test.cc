@@ -215,8 +215,7 @@ TEST_F(PolicyLife, ADamagedElementIsRepairedByItsCheck) {
 TEST_F(PolicyLife, ABridgeMadeAnewHandsItsFramesOver) {
   Node& api = Start("prod", "api");
   Node& dev = Start("dev", "test");
-  host().SetSysctl("net/bridge/bridge-nf-call-iptables", "0");
-  host().SetSysctl("net/bridge/bridge-nf-call-ip6tables", "0");
+  SetBridgeNf("0");
   Apply({kNamespaces});
   EXPECT_FALSE(Reaches(dev, api));
   host().Must(Words("ip link set nomad type bridge nf_call_iptables 0"));

@@ -9,10 +9,7 @@ namespace {
 // The parameter: bridge-nf-call-iptables.
 class PolicyTraffic : public PolicyWorld, public ::testing::WithParamInterface<const char*> {
  protected:
-  PolicyTraffic() {
-    host().SetSysctl("net/bridge/bridge-nf-call-iptables", GetParam());
-    host().SetSysctl("net/bridge/bridge-nf-call-ip6tables", GetParam());
-  }
+  PolicyTraffic() { SetBridgeNf(GetParam()); }
 };
 
 TEST_P(PolicyTraffic, NeighboursOfOtherNamespacesAreRefusedAtOnce) {

@@ -2,7 +2,6 @@
 // that all of them use the same words. A column per command: ADD of another, CHECK, GC, reconcile,
 // the timer, doctor, inspect.
 #include "tests/plugin/cli_world.h"
-#include "tests/plugin/running_firewall.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -213,7 +212,7 @@ class Damaged : public CliWorld, public ::testing::WithParamInterface<Damage> {
     Must({.argv = {"sh", "-e", "-c", GetParam().before},
           .variables = {{"binary", PluginCommand("", "").argv.front()},
                         {"CNI_COMMAND", std::nullopt}}});
-    firewall_.emplace(host(), GetParam().firewall);
+    StartFirewall(GetParam().firewall);
     const std::string labels = "IgnoreUnknown=true;NOMAD_NAMESPACE=prod;NOMAD_JOB_ID=web";
     other_ = As("other", AddContainer("other"), labels);
     UseOnce(other_config_, other_);
@@ -262,7 +261,6 @@ class Damaged : public CliWorld, public ::testing::WithParamInterface<Damage> {
 
   const json config_ = Publish({Port(8080, 80), Port(8053, 53, "udp")}, DualStack());
   const json other_config_ = Publish({Port(9090, 80)}, DualStack());
-  std::optional<RunningFirewall> firewall_;
   Variables other_;
   json add_;
   Snapshot before_;

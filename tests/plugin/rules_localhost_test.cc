@@ -11,7 +11,7 @@ class Localhost : public World, public ::testing::WithParamInterface<const char*
  protected:
   // route_localnet is on, as for any published port, and the kernel's own filter is off.
   Localhost() {
-    host().SetSysctl("net/bridge/bridge-nf-call-iptables", GetParam());
+    SetBridgeNf(GetParam());
     Attach(Publish({Port(8080, 80)}, Unchecked()), As("web", container()));
     Attach(Unchecked(), As("neighbour", neighbour_));
     for (const std::string link : {"all", "nomad"}) {

@@ -33,9 +33,7 @@ std::string NameOf(const ::testing::TestParamInfo<Ground>& info) {
 class PublishedPort : public World, public ::testing::WithParamInterface<Ground> {
  protected:
   PublishedPort() : neighbour_(AddContainer("neighbour")) {
-    const std::string value = GetParam().br_netfilter ? "1" : "0";
-    host().SetSysctl("net/bridge/bridge-nf-call-iptables", value);
-    host().SetSysctl("net/bridge/bridge-nf-call-ip6tables", value);
+    SetBridgeNf(GetParam().br_netfilter ? "1" : "0");
     for (const std::string& program : {std::string("iptables"), std::string("ip6tables")}) {
       if (GetParam().forward == Forward::kDrops) {
         host().Must({program, "-P", "FORWARD", "DROP"});

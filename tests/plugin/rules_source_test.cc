@@ -65,7 +65,7 @@ TEST_F(Masquerade, SourceIsKeptOnPublishedPortsWithoutSnat) {
   EXPECT_EQ(From(outside(), kHostIp6), (Reply{"web", kOutsideIp6}));
   EXPECT_EQ(From(host(), kHostIp4), (Reply{"web", kHostIp4}));
   // The way back misses the node if caller and allocation are on one bridge.
-  host().SetSysctl("net/bridge/bridge-nf-call-iptables", "0");
+  SetBridgeNf("0");
   EXPECT_TRUE(IsSilent(neighbour_, {.to = kHostIp4, .port = 8080}));
 }
 
@@ -320,7 +320,7 @@ void SendMulticast(int family, const std::string& group) {
 TEST_F(Ruleset, KeepsTheSourceOfMulticast) {
   Add();
   // Else the copy for the neighbour, which stays in the bridge, decides for the other.
-  host().SetSysctl("net/bridge/bridge-nf-call-iptables", "0");
+  SetBridgeNf("0");
   const UniqueFd router = RouteMulticast4("172.26.64.2", "239.1.1.1");
   Count("ip saddr 172.26.64.2 ip daddr 239.1.1.1");
   container().Do([] { SendMulticast(AF_INET, "239.1.1.1"); });
@@ -330,7 +330,7 @@ TEST_F(Ruleset, KeepsTheSourceOfMulticast) {
 
 TEST_F(Ruleset, KeepsTheSourceOfIpv6Multicast) {
   Add();
-  host().SetSysctl("net/bridge/bridge-nf-call-ip6tables", "0");
+  SetBridgeNf("0");
   const UniqueFd router = RouteMulticast6("fd00:26::2", "ff0e::1:1");
   Count("ip6 saddr fd00:26::2 ip6 daddr ff0e::1:1");
   container().Do([] { SendMulticast(AF_INET6, "ff0e::1:1"); });

@@ -46,6 +46,12 @@ World::World() : home_(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)) {
   RouteAllTo(host(), kOutsideIp4, kOutsideIp6);
   RouteAllTo(outside(), kHostIp4, kHostIp6);
   host().Enter();
+  if (const char* const name = std::getenv("NOMAD_BRIDGE_FIREWALL")) {
+    StartFirewall(name);
+  }
+  if (const char* const is_called = std::getenv("NOMAD_BRIDGE_BRIDGE_NF")) {
+    SetBridgeNf(is_called);
+  }
 }
 
 World::~World() {
@@ -203,6 +209,16 @@ void World::ExpectPublished(const Node& node, std::uint16_t host_port) {
 void World::DropForwarded() {
   host().Must({"iptables", "-P", "FORWARD", "DROP"});
   host().Must({"ip6tables", "-P", "FORWARD", "DROP"});
+}
+
+void World::StartFirewall(const std::string& name) {
+  firewall_.emplace(host(), name);
+}
+
+void World::SetBridgeNf(const std::string& value) {
+  for (const char* const key : {"iptables", "ip6tables"}) {
+    host().SetSysctl(Cat("net/bridge/bridge-nf-call-", key), value);
+  }
 }
 
 bool World::IsSilent(const Node& from, Call call) {

@@ -11,6 +11,9 @@
 // State    /run and /var/run/cni and /var/lib/cni are empty at the start of every test and gone
 //          after it.
 // Lives    Nothing survives a test: processes, namespaces, mounts.
+// Beside   With NOMAD_BRIDGE_FIREWALL=docker, ufw or firewalld that firewall runs on the host before
+//          a test begins; NOMAD_BRIDGE_BRIDGE_NF=0 or 1 is bridge-nf-call-iptables and -ip6tables
+//          there (tests/beside-firewalls).
 #pragma once
 
 #include "tests/support/config.h"
@@ -20,6 +23,7 @@
 #include "tests/support/named.h"
 #include "tests/support/node.h"
 #include "tests/support/process.h"
+#include "tests/support/running_firewall.h"
 #include "tests/support/snapshot.h"
 #include "tests/support/soon.h"
 #include "tests/support/test.h"
@@ -120,6 +124,10 @@ class World : public ::testing::Test {
   void ExpectPublished(const Node& node, std::uint16_t host_port = 8080);
   // By the policy of iptables' chain, as Docker and ufw leave it.
   void DropForwarded();
+  // "docker", "ufw", "firewalld" or "none", which runs until the test ends.
+  void StartFirewall(const std::string& name);
+  // bridge-nf-call-iptables and -ip6tables.
+  void SetBridgeNf(const std::string& value);
   // What must get no answer is not waited for as long as what must.
   [[nodiscard]] static bool IsSilent(const Node& from, Call call);
 
@@ -165,6 +173,7 @@ class World : public ::testing::Test {
   std::vector<std::unique_ptr<Node>> containers_;
   std::vector<Server> servers_;
   UniqueFd home_;
+  std::optional<RunningFirewall> firewall_;
 };
 
 }  // namespace nomad_bridge::test
