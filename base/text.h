@@ -10,6 +10,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -34,6 +35,16 @@ template <typename... Parts>
 [[nodiscard]] std::string Cat(const Parts&... parts) {
   std::string text;
   (Append(text, parts), ...);
+  return text;
+}
+
+// "a, b, c": of each element what `part_of` makes of it.
+template <typename List, typename PartOf = std::identity>
+[[nodiscard]] std::string Joined(const List& list, std::string_view between, PartOf part_of = {}) {
+  std::string text;
+  for (const auto& each : list) {
+    text += Cat(text.empty() ? "" : between, std::invoke(part_of, each));
+  }
   return text;
 }
 

@@ -197,11 +197,8 @@ Choice TryAcquire(state::Host& host,
 }
 
 std::string Describe(const ipam::RangeSet& set) {
-  std::string text;
-  for (const ipam::Range& range : set) {
-    text += Cat(text.empty() ? "" : ", ", range.first, "-", range.last);
-  }
-  return text;
+  return Joined(
+      set, ", ", [](const ipam::Range& range) { return Cat(range.first, "-", range.last); });
 }
 
 // The pool was found full. Looking for what is stale reads all records of the network. One command

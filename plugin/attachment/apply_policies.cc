@@ -1,5 +1,6 @@
 #include "plugin/attachment/apply_policies.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -122,6 +123,7 @@ std::vector<ReachChange> ApplyPolicies(state::Host& host,
       changes.push_back(std::move(change));
     }
   }
+  std::ranges::sort(changes, {}, [](const ReachChange& each) { return each.after.Workload(); });
   if (mode == Mode::kRepair) {
     PutInForce(host, program, directory, judged);
     NoteJudgements(host, program);

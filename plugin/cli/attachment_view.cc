@@ -98,10 +98,7 @@ std::string ShowPorts(const Attachment& attachment) {
     const auto& [host_port, ip, container_port] = port;
     text +=
         Cat(text.empty() ? "" : " ", ip, ip.empty() ? "" : ":", host_port, "->", container_port);
-    std::string separator = "/";
-    for (const std::string& name : names) {
-      text += Cat(std::exchange(separator, ","), name);
-    }
+    text += Cat('/', Joined(names, ","));
   }
   return OrDash(text);
 }

@@ -167,24 +167,15 @@ std::string SecondWords(const Line& line) {
 }
 
 std::string FilterKeys() {
-  std::string text;
-  for (const std::string_view key : kFilterKeys) {
-    text += Cat(text.empty() ? "" : " ", key, '=');
-  }
-  return text;
+  return Joined(kFilterKeys, " ", [](std::string_view key) { return Cat(key, '='); });
 }
 
 std::string BashScript() {
-  std::string first;
-  for (const auto& word : FirstWords()) {
-    first += Cat(first.empty() ? "" : " ", word.first);
-  }
+  const std::string first = Joined(FirstWords(), " ", [](const auto& word) { return word.first; });
   std::string flags;
   for (const Command* const command : Commands()) {
-    std::string names;
-    for (const Flag& flag : FlagsOf(*command)) {
-      names += Cat(names.empty() ? "" : " ", '-', flag.name);
-    }
+    const std::string names =
+        Joined(FlagsOf(*command), " ", [](const Flag& flag) { return Cat('-', flag.name); });
     flags += Format("    '{}') flags='{}' ;;\n", command->name, names);
   }
   const auto second = [](const Name& name) {

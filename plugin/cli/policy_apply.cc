@@ -89,10 +89,8 @@ Json Document(const Applied& applied) {
 
 // "3 policies in force; the reach of 2 attachments has changed; 1 connection ended"
 std::string Summary(const Applied& applied) {
-  const std::size_t count = applied.policies.policies.size();
-  return Format("{} {} {}; the reach of {} {}{}\n",
-                count,
-                count == 1 ? "policy" : "policies",
+  return Format("{} {}; the reach of {} {}{}\n",
+                Counted(applied.policies.policies.size(), "policy"),
                 applied.is_dry ? "read" : "in force",
                 Counted(applied.changes.size(), "attachment"),
                 applied.is_dry ? "would change" : "has changed",

@@ -19,13 +19,9 @@ namespace {
 
 std::vector<policy::Selector> SelectorsOf(const policy::Policy& policy) {
   std::vector<policy::Selector> all = {policy.selector};
-  for (const std::vector<policy::Entry>* const entries : {&policy.allow, &policy.deny}) {
-    for (const policy::Entry& entry : *entries) {
-      for (const policy::Peer& peer : entry.peers) {
-        if (peer.kind == policy::Peer::Kind::kSelector) {
-          all.push_back(peer.selector);
-        }
-      }
+  for (const policy::Peer& peer : PeersOf(policy)) {
+    if (peer.kind == policy::Peer::Kind::kSelector) {
+      all.push_back(peer.selector);
     }
   }
   return all;
@@ -97,9 +93,9 @@ int RunPolicyCheck(const Arguments& arguments) {
       }
     }
   }
-  Print(Format("{}: ok, {} policies, {} of them in audit\n",
+  Print(Format("{}: ok, {}, {} of them in audit\n",
                directory,
-               policies.policies.size(),
+               Counted(policies.policies.size(), "policy"),
                CountAudited(policies)));
   return kYes;
 }

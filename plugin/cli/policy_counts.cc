@@ -1,10 +1,12 @@
 #include "plugin/cli/policy_counts.h"
 
+#include <set>
 #include <utility>
 
 #include "base/text.h"
 #include "firewall/table.h"
 #include "plugin/cli/policy_reach.h"
+#include "plugin/policy/chains.h"
 #include "plugin/policy/policy.h"
 
 namespace nomad_bridge::cli {
@@ -26,13 +28,15 @@ std::optional<Judges> FindJudges(state::Host& host, const Attachment& attachment
   const policy::Policies policies = program.ToPolicies();
   const cni::Workload workload = cni::WorkloadOf(attachment.labels);
   Judges judges = {.reach = ReachOf(policies, workload)};
-  std::map<std::string, bool> is_about;
-  for (const policy::Policy& each : policies.policies) {
-    is_about[each.name] = policy::Selects(each.selector, workload);
+  std::set<std::string> about;
+  for (const policy::Direction direction : {policy::Direction::kTo, policy::Direction::kFrom}) {
+    for (const policy::Policy& each : PoliciesAbout(policies, direction, workload)) {
+      about.insert(each.name);
+    }
   }
   for (auto& [name, rule] : CountsByRule(host)) {
     const bool refuses = rule.Of(What::kRefused) || rule.Of(What::kWouldBeRefused);
-    if (is_about[rule.policy] && refuses) {
+    if (about.contains(rule.policy) && refuses) {
       judges.refusals.emplace(name, std::move(rule));
     }
   }
@@ -79,17 +83,17 @@ std::map<std::string, RuleCounts> CountsByRule(state::Host& host) {
   return rules;
 }
 
-Json RuleJson(const std::string& name, const RuleCounts& rule) {
-  const auto count = [&](What what) {
-    const std::optional<Count>& found = rule.Of(what);
+Json RuleJson(const std::pair<const std::string, RuleCounts>& named) {
+  const auto& [name, rule] = named;
+  const auto count = [](const std::optional<Count>& found) {
     return found ? Json(found->packets) : Json();
   };
   return {{"rule", name},
           {"policy", rule.policy},
           {"mode", rule.mode},
-          {"allowed", count(What::kAllowed)},
-          {"refused", count(What::kRefused)},
-          {"wouldBeRefused", count(What::kWouldBeRefused)},
+          {"allowed", count(rule.Of(What::kAllowed))},
+          {"refused", count(rule.Of(What::kRefused))},
+          {"wouldBeRefused", count(rule.Of(What::kWouldBeRefused))},
           {"since", rule.Since()}};
 }
 
@@ -119,13 +123,9 @@ Json PoliciesJson(state::Host& host, const Attachment& attachment) {
   if (!judges) {
     return {};
   }
-  Json refusals = Json::array();
-  for (const auto& [name, rule] : judges->refusals) {
-    refusals.push_back(RuleJson(name, rule));
-  }
   return {{"reachedBy", judges->reach.in},
           {"reachesBy", judges->reach.out},
-          {"refusals", std::move(refusals)}};
+          {"refusals", ArrayOf(judges->refusals, RuleJson)}};
 }
 
 }  // namespace nomad_bridge::cli

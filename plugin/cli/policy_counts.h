@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "plugin/cli/attachment_view.h"
 #include "plugin/policy/program.h"
@@ -39,7 +40,7 @@ struct RuleCounts {
 // By rule: "api#0", or "api" for what the policy leaves closed.
 [[nodiscard]] std::map<std::string, RuleCounts> CountsByRule(state::Host& host);
 
-[[nodiscard]] Json RuleJson(const std::string& name, const RuleCounts& rule);
+[[nodiscard]] Json RuleJson(const std::pair<const std::string, RuleCounts>& named);
 
 // Of one attachment, for `inspect`: the policies that judge it, and what they have refused, of
 // whomever. Nothing without policies, or if it is judged by none.

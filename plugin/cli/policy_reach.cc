@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/attachment/apply_policies.h"
+#include "plugin/policy/chains.h"
 #include "plugin/policy/program.h"
 
 namespace nomad_bridge::cli {
@@ -12,14 +13,10 @@ namespace {
 std::string NamesFor(const policy::Policies& policies,
                      policy::Direction direction,
                      const cni::Workload& workload) {
-  std::string names;
-  for (const policy::Policy& each : policies.policies) {
-    if (each.direction == direction && policy::Selects(each.selector, workload)) {
-      names += Cat(names.empty() ? "" : ", ",
-                   each.name,
-                   each.mode == policy::Mode::kAudit ? " (audit)" : "");
-    }
-  }
+  const std::string names =
+      Joined(PoliciesAbout(policies, direction, workload), ", ", [](const policy::Policy& each) {
+        return Cat(each.name, each.mode == policy::Mode::kAudit ? " (audit)" : "");
+      });
   return names.empty() ? "-" : names;
 }
 

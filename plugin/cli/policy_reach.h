@@ -1,4 +1,4 @@
-// Which policies are about an allocation, by their names, for people.
+// Which policies count for an allocation, by their names, for people.
 #pragma once
 
 #include <string>

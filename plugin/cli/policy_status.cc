@@ -44,15 +44,11 @@ int RunStatus(const Arguments& arguments) {
   const std::map<std::string, RuleCounts> rules = CountsByRule(host);
   const FilesNow files = CompareFiles(host);
   if (arguments.Has("json")) {
-    Json all = Json::array();
-    for (const auto& [name, rule] : rules) {
-      all.push_back(RuleJson(name, rule));
-    }
     PrintDocument({{"applied", host.policy.IsThere()},
                    {"directory", files.directory},
                    {"stale", files.error.empty() ? Json(files.differ) : Json()},
                    {"unseen", ArrayOf(attachment::FindUnseenTraffic(host), &Mismatch::text)},
-                   {"rules", all}});
+                   {"rules", ArrayOf(rules, RuleJson)}});
     return kYes;
   }
   if (!host.policy.IsThere()) {
@@ -112,35 +108,6 @@ std::string_view OutcomeText(policy::Step::Outcome outcome) {
   return "counted";
 }
 
-std::string_view ProtocolText(policy::Ports::Protocol protocol) {
-  using Protocol = policy::Ports::Protocol;
-  switch (protocol) {
-    case Protocol::kIcmp:
-      return "icmp";
-    case Protocol::kTcp:
-      return "tcp";
-    case Protocol::kUdp:
-      return "udp";
-    case Protocol::kSctp:
-      break;
-  }
-  return "sctp";
-}
-
-// "tcp/8080", "tcp/9090-9199"
-std::string PortsText(const std::optional<policy::Ports>& ports) {
-  if (!ports) {
-    return "everything";
-  }
-  std::string protocol(ProtocolText(ports->protocol));
-  const policy::Ports all{.protocol = ports->protocol};
-  if (*ports == all) {
-    return protocol;
-  }
-  return ports->first == ports->last ? Format("{}/{}", protocol, ports->first)
-                                     : Format("{}/{}-{}", protocol, ports->first, ports->last);
-}
-
 // A line per step: "api#0  allowed  tcp/8080 from namespace=prod job=lb  12"
 void AddSteps(const policy::Chain& chain,
               const std::map<std::string, std::string>& sets,
@@ -152,7 +119,7 @@ void AddSteps(const policy::Chain& chain,
     table.Add({is_in ? "in" : "out",
                step.comment,
                std::string(OutcomeText(step.outcome)),
-               Cat(PortsText(step.ports), PeerText(step, sets, is_in)),
+               Cat(step.ports ? Text(*step.ports) : "everything", PeerText(step, sets, is_in)),
                count != counts.end() ? Cat(count->second.packets) : "-"});
   }
 }

@@ -102,6 +102,9 @@ std::string Padded(std::string_view text, std::size_t width) {
 }
 
 std::string Counted(std::size_t count, std::string_view what) {
+  if (count != 1 && what.ends_with('y')) {
+    return Cat(count, ' ', what.substr(0, what.size() - 1), "ies");
+  }
   return Cat(count, ' ', what, count == 1 ? "" : "s");
 }
 

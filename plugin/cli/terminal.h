@@ -49,7 +49,7 @@ enum class Colour { kNone, kGood, kDoubtful, kBad };
 // `text`, and spaces up to `width`.
 [[nodiscard]] std::string Padded(std::string_view text, std::size_t width);
 
-// "1 failure", "2 failures"
+// "1 failure", "2 failures", "2 policies"
 [[nodiscard]] std::string Counted(std::size_t count, std::string_view what);
 
 struct Cell {

@@ -25,30 +25,31 @@ std::string CounterName(const Policy& policy, std::string_view part, std::string
   return Cat(policy.name, '-', part, '-', Hex(StableHash(content), kCounterDigits));
 }
 
-std::string AllowCounter(const Policy& policy, std::size_t index) {
-  return CounterName(policy, Cat(index), EntryText(policy.allow[index]));
+bool IsAudited(const Policy* policy) {
+  return policy->mode == Mode::kAudit;
+}
+
+// What a step counts: the name of its counter, and the rule that it is of, "api#0".
+struct Counted {
+  std::string counter;
+  std::string rule;
+};
+
+Counted AllowOf(const Policy& policy, std::size_t index) {
+  return {CounterName(policy, Cat(index), EntryText(policy.allow[index])),
+          Cat(policy.name, '#', index)};
 }
 
 // An audited one is another counter: what would be refused was not.
-std::string DenyCounter(const Policy& policy, std::size_t index) {
-  return CounterName(
-      policy,
-      Cat("deny", index),
-      Cat(EntryText(policy.deny[index]), policy.mode == Mode::kAudit ? "audit" : ""));
+Counted DenyOf(const Policy& policy, std::size_t index) {
+  const std::string content = Cat(EntryText(policy.deny[index]), IsAudited(&policy) ? "audit" : "");
+  return {CounterName(policy, Cat("deny", index), content), Cat(policy.name, "#deny", index)};
 }
 
 // Of what no allow lets pass.
-std::string ClosedCounter(const Policy& policy) {
-  return CounterName(
-      policy, policy.mode == Mode::kAudit ? "would" : "refused", Text(policy.selector));
-}
-
-std::string AllowRule(const Policy& policy, std::size_t index) {
-  return Cat(policy.name, '#', index);
-}
-
-std::string DenyRule(const Policy& policy, std::size_t index) {
-  return Cat(policy.name, "#deny", index);
+Counted DefaultOf(const Policy& policy) {
+  return {CounterName(policy, IsAudited(&policy) ? "would" : "refused", Text(policy.selector)),
+          policy.name};
 }
 
 PolicyList Consider(const std::vector<Policy>& selected, Direction direction, bool with_audited) {
@@ -70,10 +71,6 @@ PolicyList Closed(const PolicyList& considered) {
   return closed;
 }
 
-bool IsAudited(const Policy* policy) {
-  return policy->mode == Mode::kAudit;
-}
-
 class Maker {
  public:
   Maker(Direction direction, std::string_view nomad_namespace, const ListNames& lists)
@@ -92,19 +89,25 @@ class Maker {
       }
     }
     std::vector<Chain> chains;
-    std::vector<Step> trial = Trial(Closed(all));
-    const PolicyList closed = Closed(enforced);
-    if (closed.empty()) {
+    std::vector<Step> trial;
+    if (const PolicyList closed = Closed(all); std::ranges::any_of(closed, IsAudited)) {
+      AddClosed(trial, closed, "", Stage::kTrial);
+    }
+    if (const PolicyList closed = Closed(enforced); closed.empty()) {
       Append(steps, std::move(trial));
     } else {
       AddChain(chains, std::move(trial));
-      AddClosed(steps, closed, chains.empty() ? "" : chains.front().name);
+      AddClosed(steps, closed, chains.empty() ? "" : chains.front().name, Stage::kEnforced);
+      AddRefusal(steps, closed);
     }
     AddChain(chains, std::move(steps));
     return chains;
   }
 
  private:
+  // The trial, of what audited policies would refuse, follows on what enforced ones let pass.
+  enum class Stage { kEnforced, kTrial };
+
   void AddChain(std::vector<Chain>& chains, std::vector<Step> steps) const {
     if (steps.empty()) {
       return;
@@ -112,11 +115,8 @@ class Maker {
     std::string text;
     for (const Step& step : steps) {
       text += Cat(static_cast<int>(step.peer), '\t', step.peers, '\t');
-      if (step.ports) {
-        text += Cat(static_cast<int>(step.ports->protocol), '/', step.ports->first, '-');
-        text += Cat(step.ports->last);
-      }
-      text += Cat('\t', step.counter, '\t', static_cast<int>(step.outcome));
+      text += Cat(step.ports ? Text(*step.ports) : "", '\t', step.counter);
+      text += Cat('\t', static_cast<int>(step.outcome));
       text += Cat('\t', step.next, '\t', step.comment, '\n');
     }
     chains.push_back({.name = Cat(direction_ == Direction::kTo ? "in-" : "out-",
@@ -172,65 +172,48 @@ class Maker {
     const Step::Outcome refusal =
         policy.refusal == Refusal::kDrop ? Step::Outcome::kDrop : Step::Outcome::kReject;
     for (std::size_t i = 0; i < policy.deny.size(); ++i) {
+      const auto [counter, rule] = DenyOf(policy, i);
       AddEntry(steps,
                policy.deny[i],
-               {.counter = DenyCounter(policy, i),
+               {.counter = counter,
                 .outcome = IsAudited(&policy) ? Step::Outcome::kContinue : refusal,
-                .comment = DenyRule(policy, i)});
+                .comment = rule});
     }
   }
 
-  // What closed policies allow goes on to the chain `next`, if there is one; the rest is refused.
+  // What closed policies allow goes on to the chain `next`, if there is one; what is left is
+  // counted. In a trial only by audited ones: enforced ones count where they decide.
   void AddClosed(std::vector<Step>& steps,
                  const PolicyList& closed,
-                 const std::string& next) const {
+                 const std::string& next,
+                 Stage stage) const {
+    const auto is_counted = [&](const Policy* policy) {
+      return stage == Stage::kEnforced || IsAudited(policy);
+    };
     for (const Policy* const policy : closed) {
       for (std::size_t i = 0; i < policy->allow.size(); ++i) {
+        const auto [counter, rule] = AllowOf(*policy, i);
         AddEntry(steps,
                  policy->allow[i],
-                 {.counter = AllowCounter(*policy, i),
+                 {.counter = is_counted(policy) ? counter : "",
                   .outcome = next.empty() ? Step::Outcome::kReturn : Step::Outcome::kGoto,
                   .next = next,
-                  .comment = AllowRule(*policy, i)});
+                  .comment = rule});
       }
     }
-    bool is_drop = true;
-    std::string names;
     for (const Policy* const policy : closed) {
-      steps.push_back({.counter = ClosedCounter(*policy),
-                       .outcome = Step::Outcome::kContinue,
-                       .comment = policy->name});
-      is_drop &= policy->refusal == Refusal::kDrop;
-      names += Cat(names.empty() ? "" : ", ", policy->name);
+      if (is_counted(policy)) {
+        const auto [counter, rule] = DefaultOf(*policy);
+        steps.push_back({.counter = counter, .outcome = Step::Outcome::kContinue, .comment = rule});
+      }
     }
-    steps.push_back({.outcome = is_drop ? Step::Outcome::kDrop : Step::Outcome::kReject,
-                     .comment = CutUtf8(names, kMaxCommentBytes)});
   }
 
-  // What would be refused if audited policies were enforced; what enforced ones allow is counted
-  // where they do.
-  [[nodiscard]] std::vector<Step> Trial(const PolicyList& closed) const {
-    std::vector<Step> steps;
-    if (std::ranges::none_of(closed, IsAudited)) {
-      return steps;
-    }
-    for (const Policy* const policy : closed) {
-      for (std::size_t i = 0; i < policy->allow.size(); ++i) {
-        AddEntry(steps,
-                 policy->allow[i],
-                 {.counter = IsAudited(policy) ? AllowCounter(*policy, i) : "",
-                  .outcome = Step::Outcome::kReturn,
-                  .comment = AllowRule(*policy, i)});
-      }
-    }
-    for (const Policy* const policy : closed) {
-      if (IsAudited(policy)) {
-        steps.push_back({.counter = ClosedCounter(*policy),
-                         .outcome = Step::Outcome::kContinue,
-                         .comment = policy->name});
-      }
-    }
-    return steps;
+  static void AddRefusal(std::vector<Step>& steps, const PolicyList& closed) {
+    const bool is_drop = std::ranges::all_of(
+        closed, [](const Policy* policy) { return policy->refusal == Refusal::kDrop; });
+    steps.push_back({.outcome = is_drop ? Step::Outcome::kDrop : Step::Outcome::kReject,
+                     .comment = CutUtf8(Joined(closed, ", ", &Policy::name), kMaxCommentBytes)});
   }
 
   Direction direction_;
@@ -239,6 +222,23 @@ class Maker {
 };
 
 }  // namespace
+
+std::vector<Policy> PoliciesAbout(const Policies& policies,
+                                  Direction direction,
+                                  const cni::Workload& workload) {
+  std::vector<Policy> selected = policies.policies;
+  std::erase_if(selected,
+                [&](const Policy& policy) { return !Selects(policy.selector, workload); });
+  const PolicyList enforced = Consider(selected, direction, false);
+  const PolicyList all = Consider(selected, direction, true);
+  std::vector<Policy> about;
+  for (const Policy& policy : selected) {
+    if (Contains(IsAudited(&policy) ? all : enforced, &policy)) {
+      about.push_back(policy);
+    }
+  }
+  return about;
+}
 
 // Not of its text for people: a job may have spaces in its name.
 std::string SetName(const Selector& selector) {
@@ -261,15 +261,18 @@ std::map<std::string, CounterOf> CountersOf(const std::vector<Policy>& policies)
   using What = CounterOf::What;
   std::map<std::string, CounterOf> counters;
   for (const Policy& policy : policies) {
+    const auto add = [&](const Counted& counted, What what) {
+      counters[counted.counter] = {policy.name, counted.rule, what};
+    };
     const What refused = IsAudited(&policy) ? What::kWouldBeRefused : What::kRefused;
     for (std::size_t i = 0; i < policy.allow.size(); ++i) {
-      counters[AllowCounter(policy, i)] = {policy.name, AllowRule(policy, i), What::kAllowed};
+      add(AllowOf(policy, i), What::kAllowed);
     }
     for (std::size_t i = 0; i < policy.deny.size(); ++i) {
-      counters[DenyCounter(policy, i)] = {policy.name, DenyRule(policy, i), refused};
+      add(DenyOf(policy, i), refused);
     }
     if (policy.is_closed) {
-      counters[ClosedCounter(policy)] = {policy.name, policy.name, refused};
+      add(DefaultOf(policy), refused);
     }
   }
   return counters;

@@ -17,6 +17,11 @@ namespace nomad_bridge::policy {
 // By the name of Policies::addresses, that which steps have for it.
 using ListNames = std::map<std::string_view, std::string_view>;
 
+// Those that count for `workload`: one that an `only` sets aside does not.
+[[nodiscard]] std::vector<Policy> PoliciesAbout(const Policies& policies,
+                                                Direction direction,
+                                                const cni::Workload& workload);
+
 [[nodiscard]] std::string SetName(const Selector& selector);
 // Of what is in exactly this namespace, whatever it is called: it is no glob.
 [[nodiscard]] std::string NamespaceSetName(std::string_view nomad_namespace);

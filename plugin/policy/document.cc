@@ -18,15 +18,6 @@ using Value = Document::Value;
 // What policies need is six.
 constexpr std::size_t kMaxDepth = 32;
 
-// "a, b, c"
-std::string Listed(std::initializer_list<std::string_view> words) {
-  std::string text;
-  for (const std::string_view word : words) {
-    text += Cat(text.empty() ? "" : ", ", word);
-  }
-  return text;
-}
-
 // Builds the values of what the parser reports, token by token, and goes through the same text
 // beside it: each token begins behind the one before, blanks, comments and separators.
 class Builder {
@@ -159,14 +150,14 @@ std::string Document::PlaceOf(std::size_t at) const {
 
 void Node::RequireKeys(std::initializer_list<std::string_view> known) const {
   if (kind() != Kind::kObject) {
-    throw Wrong(Cat("an object with ", Listed(known)));
+    throw Wrong(Cat("an object with ", Joined(known, ", ")));
   }
   for (auto key = value_->keys.begin(); key != value_->keys.end(); ++key) {
     const Node node(*document_, *key, key_);
     if (!Contains(known, key->text)) {
       throw node.Refused(
           Format("unknown key '{}'{}", Excerpt(key->text), Suggestion(key->text, known)),
-          Cat("allowed: ", Listed(known)));
+          Cat("allowed: ", Joined(known, ", ")));
     }
     const auto first = std::ranges::find(value_->keys, key->text, &Value::text);
     if (first != key) {

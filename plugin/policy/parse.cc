@@ -10,21 +10,15 @@
 namespace nomad_bridge::policy {
 namespace {
 
-constexpr std::array<std::string_view, 4> kPeerWords = {"same-namespace", "outside", "node", "any"};
-constexpr std::array<Peer::Kind, 4> kPeerKinds = {Peer::Kind::kSameNamespace,
-                                                  Peer::Kind::kOutside,
-                                                  Peer::Kind::kNode,
-                                                  Peer::Kind::kAny};
-
 // In the order of Mode and of Refusal.
 constexpr std::array<std::string_view, 2> kModes = {"enforce", "audit"};
 constexpr std::array<std::string_view, 2> kRefusals = {"reject", "drop"};
 
-constexpr std::array<std::string_view, 4> kProtocols = {"icmp", "tcp", "udp", "sctp"};
-constexpr std::array<Ports::Protocol, 4> kProtocolNumbers = {Ports::Protocol::kIcmp,
-                                                             Ports::Protocol::kTcp,
-                                                             Ports::Protocol::kUdp,
-                                                             Ports::Protocol::kSctp};
+constexpr std::array<std::pair<std::string_view, Ports::Protocol>, 4> kProtocols = {
+    {{"icmp", Ports::Protocol::kIcmp},
+     {"tcp", Ports::Protocol::kTcp},
+     {"udp", Ports::Protocol::kUdp},
+     {"sctp", Ports::Protocol::kSctp}}};
 
 constexpr std::string_view kAllowedNames =
     "a letter, and up to 31 more letters, digits, '-' and '_'";
@@ -234,8 +228,8 @@ class Parser {
         R"({"namespace": ...}, same-namespace, outside, node, any, an address, a prefix, a name in )"
         "'addresses'";
     const std::string& text = node.String(kAllowed);
-    if (const auto* const word = std::ranges::find(kPeerWords, text); word != kPeerWords.end()) {
-      return {.kind = kPeerKinds.at(static_cast<std::size_t>(word - kPeerWords.begin()))};
+    if (const std::optional<Peer::Kind> kind = FindNamed<Peer::Kind>(kPeerWords, text)) {
+      return {.kind = *kind};
     }
     if (const std::optional<Cidr> prefix = ParsePrefix(text)) {
       const Cidr plain{prefix->Network(), prefix->prefix_length};
@@ -262,12 +256,12 @@ class Parser {
 
 std::optional<Ports> FindPorts(std::string_view text) {
   const std::size_t slash = text.find('/');
-  const auto* const protocol = std::ranges::find(kProtocols, text.substr(0, slash));
+  const auto* const protocol = std::ranges::find(
+      kProtocols, text.substr(0, slash), [](const auto& each) { return each.first; });
   if (protocol == kProtocols.end()) {
     return std::nullopt;
   }
-  Ports ports{.protocol =
-                  kProtocolNumbers.at(static_cast<std::size_t>(protocol - kProtocols.begin()))};
+  Ports ports{.protocol = protocol->second};
   if (slash == text.npos) {
     return ports;
   }
@@ -282,6 +276,17 @@ std::optional<Ports> FindPorts(std::string_view text) {
   ports.first = *first;
   ports.last = *last;
   return ports;
+}
+
+std::string Text(const Ports& ports) {
+  const std::string_view protocol =
+      std::ranges::find(kProtocols, ports.protocol, [](const auto& each) {
+        return each.second;
+      })->first;
+  if (ports.protocol == Ports::Protocol::kIcmp || ports == Ports{.protocol = ports.protocol}) {
+    return std::string(protocol);
+  }
+  return Cat(protocol, '/', ports.first, ports.first == ports.last ? "" : Cat('-', ports.last));
 }
 
 Policies ParsePolicies(const std::vector<Document>& documents, std::vector<std::string>& remarks) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "plugin/policy/document.h"
 #include "plugin/policy/parse.h"
@@ -110,6 +111,16 @@ std::string Text(const Selector& selector) {
              selector.nomad_namespace,
              selector.job.empty() ? "" : Cat(" job=", selector.job),
              selector.group.empty() ? "" : Cat(" group=", selector.group));
+}
+
+std::vector<Peer> PeersOf(const Policy& policy) {
+  std::vector<Peer> peers;
+  for (const std::vector<Entry>* const entries : {&policy.allow, &policy.deny}) {
+    for (const Entry& entry : *entries) {
+      Append(peers, entry.peers);
+    }
+  }
+  return peers;
 }
 
 Policies ReadPolicies(const std::string& directory, std::vector<std::string>& remarks) {

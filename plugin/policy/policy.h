@@ -12,6 +12,7 @@
 // Source  docs/policy.md
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -41,12 +42,12 @@ struct Selector {
 // The other end of a connection.
 struct Peer {
   enum class Kind {
-    kSelector,       // allocations on this node
     kSameNamespace,  // those in the namespace of the allocation that the policy is about
-    kAddresses,      // a list of addresses by its name, or one prefix as its text
     kOutside,        // no allocation of ours on this node, nor the node itself
     kNode,
     kAny,
+    kSelector,   // allocations on this node
+    kAddresses,  // a list of addresses by its name, or one prefix as its text
   };
 
   Kind kind = Kind::kAny;
@@ -55,6 +56,8 @@ struct Peer {
 
   auto operator<=>(const Peer&) const = default;
 };
+// Of the kinds that are a word, in their order.
+constexpr std::array<std::string_view, 4> kPeerWords = {"same-namespace", "outside", "node", "any"};
 
 // "tcp/8080", "tcp/9090-9199", "udp": all of its ports; "icmp": ICMP and ICMPv6, without ports.
 struct Ports {
@@ -69,6 +72,7 @@ struct Ports {
 
 // nullopt for anything else, as "tcp/0", "tcp/90-80" and "icmp/8".
 [[nodiscard]] std::optional<Ports> FindPorts(std::string_view text);
+[[nodiscard]] std::string Text(const Ports& ports);
 
 // Any of its peers by any of its ports; without ports by any protocol.
 struct Entry {
@@ -91,6 +95,9 @@ struct Policy {
   std::vector<Entry> deny;  // of `from`
   bool is_closed = true;    // it has `allow`; with `from` and `deny` alone it has not
 };
+
+// All that its entries name.
+[[nodiscard]] std::vector<Peer> PeersOf(const Policy& policy);
 
 struct Policies {
   // By name, and by its own text for a prefix that a peer names: sorted, merged, host bits cleared.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/text.h"
 
 namespace nomad_bridge::policy {
@@ -70,56 +71,34 @@ Selector TakeSelector(std::string_view& rest, char separator) {
   return selector;
 }
 
-// The first character says which kind.
+// A word, "@office", or "=" and the globs of a selector: no word begins like these.
 std::string PeerText(const Peer& peer) {
-  switch (peer.kind) {
-    case Peer::Kind::kSelector:
-      return Cat('s', SelectorText(peer.selector, kPart));
-    case Peer::Kind::kSameNamespace:
-      return "=";
-    case Peer::Kind::kAddresses:
-      return Cat('@', peer.addresses);
-    case Peer::Kind::kOutside:
-      return "o";
-    case Peer::Kind::kNode:
-      return "n";
-    case Peer::Kind::kAny:
-      return "*";
+  if (peer.kind == Peer::Kind::kSelector) {
+    return Cat('=', SelectorText(peer.selector, kPart));
   }
-  return {};
+  return peer.kind == Peer::Kind::kAddresses
+             ? Cat('@', peer.addresses)
+             : std::string(kPeerWords.at(static_cast<std::size_t>(peer.kind)));
 }
 
 Peer ReadPeer(std::string_view text) {
-  const char kind = text.empty() ? '\0' : text.front();
   std::string_view rest = text.substr(std::min<std::size_t>(text.size(), 1));
-  switch (kind) {
-    case 's':
-      return {.kind = Peer::Kind::kSelector, .selector = TakeSelector(rest, kPart)};
-    case '=':
-      return {.kind = Peer::Kind::kSameNamespace};
-    case '@':
-      return {.kind = Peer::Kind::kAddresses, .addresses = std::string(rest)};
-    case 'o':
-      return {.kind = Peer::Kind::kOutside};
-    case 'n':
-      return {.kind = Peer::Kind::kNode};
-    case '*':
-      return {.kind = Peer::Kind::kAny};
-    default:
-      throw Damaged("a peer is of no known kind");
+  if (text.starts_with('=')) {
+    return {.kind = Peer::Kind::kSelector, .selector = TakeSelector(rest, kPart)};
   }
+  if (text.starts_with('@')) {
+    return {.kind = Peer::Kind::kAddresses, .addresses = std::string(rest)};
+  }
+  const std::optional<Peer::Kind> kind = FindNamed<Peer::Kind>(kPeerWords, text);
+  return kind ? Peer{.kind = *kind} : throw Damaged("a peer is of no known kind");
 }
 
 Entry ReadEntry(std::string_view rest) {
   Entry entry;
   std::string_view ports = TakeField(rest);
   while (!ports.empty()) {
-    std::string_view one = TakeUntil(kPart, ports);
-    const std::size_t protocol = Number(TakeUntil('/', one));
-    const std::size_t first = Number(TakeUntil('-', one));
-    entry.ports.push_back({.protocol = static_cast<Ports::Protocol>(protocol),
-                           .first = static_cast<std::uint16_t>(first),
-                           .last = static_cast<std::uint16_t>(Number(one))});
+    const std::optional<Ports> one = FindPorts(TakeUntil(kPart, ports));
+    entry.ports.push_back(one ? *one : throw Damaged("a port is none"));
   }
   while (!rest.empty()) {
     entry.peers.push_back(ReadPeer(TakeField(rest)));
@@ -167,23 +146,14 @@ struct Named {
 
   explicit Named(const std::vector<Policy>& policies) {
     for (const Policy& policy : policies) {
-      for (const std::vector<Entry>* const entries : {&policy.allow, &policy.deny}) {
-        for (const Entry& entry : *entries) {
-          for (const Peer& peer : entry.peers) {
-            Add(peer);
-          }
+      for (const Peer& peer : PeersOf(policy)) {
+        has_same_namespace |= peer.kind == Peer::Kind::kSameNamespace;
+        if (peer.kind == Peer::Kind::kAddresses) {
+          lists.insert(peer.addresses);
+        } else if (peer.kind == Peer::Kind::kSelector) {
+          peers.insert(peer.selector);
         }
       }
-    }
-  }
-
- private:
-  void Add(const Peer& peer) {
-    has_same_namespace |= peer.kind == Peer::Kind::kSameNamespace;
-    if (peer.kind == Peer::Kind::kAddresses) {
-      lists.insert(peer.addresses);
-    } else if (peer.kind == Peer::Kind::kSelector) {
-      peers.insert(peer.selector);
     }
   }
 };
@@ -258,7 +228,7 @@ std::string HashText(std::string_view judged) {
 std::string EntryText(const Entry& entry) {
   std::string text;
   for (const Ports& ports : entry.ports) {
-    text += Cat(static_cast<int>(ports.protocol), '/', ports.first, '-', ports.last, kPart);
+    text += Cat(Text(ports), kPart);
   }
   for (const Peer& peer : entry.peers) {
     text += Cat(kField, PeerText(peer));

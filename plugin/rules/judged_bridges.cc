@@ -1,6 +1,5 @@
 #include "plugin/rules/judged_bridges.h"
 
-#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -143,7 +142,8 @@ void CheckFlagsGivenBack(state::Host& host, Mismatches& mismatches, RulesLock lo
 
 std::vector<Mismatch> FindUnseenTraffic(state::Host& host,
                                         const std::vector<state::Record>& records) {
-  std::map<std::string, std::vector<Mismatch>> found;  // by bridge
+  std::vector<Mismatch> all;
+  std::set<std::string> found;  // bridges
   std::set<std::string> looked_at;
   for (const state::Record& record : records) {
     if (host.policy.Program().empty() ||
@@ -153,14 +153,10 @@ std::vector<Mismatch> FindUnseenTraffic(state::Host& host,
     for (const rtnl::Link& bridge : BridgesOf(host, record)) {
       Mismatches mismatches(Mode::kLook);
       CheckJudgedBridge(host, bridge, record, mismatches);
-      if (!mismatches.empty()) {
-        found[bridge.name] = mismatches.left();
+      if (!mismatches.empty() && found.insert(bridge.name).second) {
+        Append(all, mismatches.left());
       }
     }
-  }
-  std::vector<Mismatch> all;
-  for (auto& each : found) {
-    Append(all, std::move(each.second));
   }
   return all;
 }

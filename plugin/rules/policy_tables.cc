@@ -220,15 +220,6 @@ nft::Chain ChainFor(const policy::Chain& chain) {
   return made;
 }
 
-// The sets of allocations that the steps of `chain` ask.
-void AddMembersAsked(const policy::Chain& chain, std::set<std::string>& selected) {
-  for (const policy::Step& step : chain.steps) {
-    if (step.peer == policy::Step::PeerIs::kMember) {
-      selected.insert(step.peers);
-    }
-  }
-}
-
 void AddSets(std::string_view noun,
              const std::string& name,
              std::uint32_t flags,
@@ -240,6 +231,37 @@ void AddSets(std::string_view noun,
                           .flags = flags});
   }
 }
+
+// What attachments of some kinds need: chains by name, as kinds share some, and the names of the
+// sets that they are in or that their chains ask.
+struct PartsOfKinds {
+  std::map<std::string, nft::Chain> chains;
+  std::set<std::string> selected;
+
+  void Add(const policy::Program& program, const cni::Workload& workload) {
+    const policy::Judgement& judgement = program.JudgementOf(workload);
+    selected.insert(judgement.sets.begin(), judgement.sets.end());
+    for (const policy::Chain& chain : program.ChainsOf(workload)) {
+      if (!chains.contains(chain.name)) {
+        chains.emplace(chain.name, ChainFor(chain));
+      }
+      for (const policy::Step& step : chain.steps) {
+        if (step.peer == policy::Step::PeerIs::kMember) {
+          selected.insert(step.peers);
+        }
+      }
+    }
+  }
+
+  void MoveTo(nft::Table& table) {
+    for (auto& each : chains) {
+      table.chains.push_back(std::move(each.second));
+    }
+    for (const std::string& name : selected) {
+      AddSets(kSelected, name, 0, table);
+    }
+  }
+};
 
 // The key behind the last of `prefix`; nullopt if that is the last address there is.
 std::optional<std::vector<std::uint8_t>> KeyBehind(const Cidr& prefix) {
@@ -305,25 +327,14 @@ void AddPolicies(const policy::Program& program,
                  const Kinds& kinds,
                  const std::string& created,
                  nft::Table& table) {
-  std::map<std::string, policy::Chain> chains;  // by name: kinds share some
-  std::set<std::string> selected;
-  for (const auto& each : program.SetTexts()) {
-    selected.insert(each.first);
+  PartsOfKinds parts;
+  for (const auto& set : program.SetTexts()) {
+    parts.selected.insert(set.first);
   }
   for (const auto& kind : kinds) {
-    const policy::Judgement& judgement = program.JudgementOf(kind.second);
-    selected.insert(judgement.sets.begin(), judgement.sets.end());
-    for (const policy::Chain& chain : program.ChainsOf(kind.second)) {
-      chains.try_emplace(chain.name, chain);
-    }
+    parts.Add(program, kind.second);
   }
-  for (const auto& each : chains) {
-    AddMembersAsked(each.second, selected);
-    table.chains.push_back(ChainFor(each.second));
-  }
-  for (const std::string& name : selected) {
-    AddSets(kSelected, name, 0, table);
-  }
+  parts.MoveTo(table);
   for (const auto& list : program.Lists()) {
     AddSets(kList, list.first, nft::kInterval, table);
   }
@@ -334,15 +345,9 @@ void AddPolicies(const policy::Program& program,
 
 nft::Table TableOfKind(const policy::Program& program, const cni::Workload& workload) {
   nft::Table table = {.id = firewall::TableId()};
-  const policy::Judgement& judgement = program.JudgementOf(workload);
-  std::set<std::string> selected(judgement.sets.begin(), judgement.sets.end());
-  for (const policy::Chain& chain : program.ChainsOf(workload)) {
-    AddMembersAsked(chain, selected);
-    table.chains.push_back(ChainFor(chain));
-  }
-  for (const std::string& name : selected) {
-    AddSets(kSelected, name, 0, table);
-  }
+  PartsOfKinds parts;
+  parts.Add(program, workload);
+  parts.MoveTo(table);
   return table;
 }
 

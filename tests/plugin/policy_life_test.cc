@@ -76,7 +76,7 @@ TEST_F(PolicyLife, ExamplesAreAsTheSchemaSaysAndCanBeApplied) {
   EXPECT_FALSE(Reaches(batch, api));
   EXPECT_THAT(RunLine("policy show api"),
               Exits(0,
-                    Out(AllOf(HasSubstr("Reached by  namespaces (audit), api"),
+                    Out(AllOf(HasSubstr("Reached by  api\n"),
                               HasSubstr("tcp/8080 from namespace=prod job=lb")))));
   EXPECT_THAT(RunLine("policy show -nft api"),
               Exits(0, Out(HasSubstr("nft list map inet nomad-bridge in4"))));

@@ -45,6 +45,14 @@ TEST_F(PolicyShown, InspectSaysWhichJudgeAndWhatTheyRefused) {
   const json shown = RunLine("inspect api -json").json;
   EXPECT_EQ(At(shown, "/attachments/0/policies/reachedBy"), "namespaces, audited (audit)");
   EXPECT_EQ(At(shown, "/attachments/0/policies/refusals/1/rule"), "namespaces");
+  // In force it sets the others aside: what they have refused is no matter of this allocation's.
+  audited["mode"] = "enforce";
+  Apply({kNamespaces, audited});
+  EXPECT_THAT(RunLine("inspect api"),
+              Exits(0,
+                    Out(AllOf(HasSubstr("Policies     reached by audited;"),
+                              Not(HasSubstr("namespaces: "))))));
+  EXPECT_THAT(RunLine("policy show api").out, HasSubstr("Reached by  audited\n"));
 }
 
 TEST_F(PolicyShown, InspectNamesTheRuleThatKeepsAClientOut) {
