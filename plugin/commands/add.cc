@@ -144,16 +144,13 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
   }
   cni::Result result = ResultFor(acquired.result, config);
   link::ConfigureContainer(host, container, veth, result, config.link);
-  if (record.link.adopted) {
-    // The LAN's switches may look for its MAC on the node where a fixed address was until now.
-    link::Announce(container, veth.container);
-  }
 
   // Atomic, and after the link: from here on packets flow.
   undo.Then("remove the rules", [&host, record] {
     attachment::UndoPublish(host, record, record.All(state::Phase::kLeaving));
   });
   attachment::Publish(host, record, firewall::PlanMode::kAssumeAbsent);
+  link::AnnounceIfNeeded(container, veth.container, result, record.link.adopted);
 
   undo.Keep();
 

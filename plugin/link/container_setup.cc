@@ -108,14 +108,18 @@ void ConfigureContainer(state::Host& host,
   container.net.Change(veth.container, {.up = true});
   AddRoutes(container, veth.container, result);
   AwaitTraffic(host, container, veth, addresses, config);
-  const bool is_derived = std::ranges::all_of(
-      addresses, [&](const Cidr& cidr) { return veth.container.mac == Mac::For(cidr.address); });
-  if (!is_derived) {  // neighbours may have the address cached with another MAC
-    Announce(container, veth.container);
-  }
 }
 
-void Announce(Container& container, const rtnl::Link& link) {
+void AnnounceIfNeeded(Container& container,
+                      const rtnl::Link& link,
+                      const cni::Result& result,
+                      bool is_on_lan) {
+  const bool is_derived = std::ranges::all_of(result.ips, [&](const cni::IpConfig& ip) {
+    return link.mac == Mac::For(ip.address.address);
+  });
+  if (is_derived && !is_on_lan) {
+    return;
+  }
   netlink::InNetns(container.netns, [&] {
     netlink::EnsureSysctlIfPresent(Cat("net/ipv4/conf/", link.name, "/arp_notify"), "1");
     netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/ndisc_notify"), "1");

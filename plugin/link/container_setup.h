@@ -14,8 +14,8 @@ namespace nomad_bridge::link {
 
 // Gives the container's end the addresses and routes of `result` and sets it up; then waits until
 // the pair and the bridge carry packets (but not for spanning tree) and, with enabledad, until
-// duplicate address detection is over. Its neighbours are told if they may know its address with
-// another MAC. With disableContainerInterface nothing is done: the interface stays down.
+// duplicate address detection is over. With disableContainerInterface nothing is done: the
+// interface stays down.
 void ConfigureContainer(state::Host& host,
                         Container& container,
                         const VethPair& veth,
@@ -29,9 +29,13 @@ void BringUpBare(state::Host& host,
                  const VethPair& veth,
                  const config::LinkConfig& config);
 
-// Tells the neighbours of `link`, the container's end, where its addresses are now. Nothing while
-// it is down.
-void Announce(Container& container, const rtnl::Link& link);
+// Tells the neighbours of `link`, the container's end, where the addresses of `result` are now, if
+// they may know one of them with another MAC, or, on a LAN, behind another node. Nothing while it
+// is down. After the rules: other firewalls may drop what those do not accept.
+void AnnounceIfNeeded(Container& container,
+                      const rtnl::Link& link,
+                      const cni::Result& result,
+                      bool is_on_lan);
 
 // Sets lo up; the kernel adds its addresses then.
 void BringUpLoopback(Container& container);

@@ -205,7 +205,13 @@ TEST_F(LanBridge, GivesAContainerWithIpv6NoOtherAddressThanItsOwn) {
 
 // A fixed address may have been on another node until now, behind another port of the LAN's
 // switches.
-TEST_F(LanBridge, HearsOfItsNewAllocationAtOnce) {
+class LanBridgeNews : public LanBridge, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(LanBridgeNews, OfANewAllocationAreHeardAtOnce) {
+  if (const bool is_filtered = GetParam(); is_filtered) {
+    DropForwarded();
+    SetBridgeNf("1");
+  }
   for (const char* const address : {"198.51.100.50", "2001:db8:100::50"}) {
     outside().Must(
         Words(Cat("ip neigh replace ", address, " lladdr 02:00:00:00:00:99 dev uplink nud stale")));
@@ -215,6 +221,10 @@ TEST_F(LanBridge, HearsOfItsNewAllocationAtOnce) {
     return outside().Must(Words("ip neigh")).find("02:00:00:00:00:99") == std::string::npos;
   })) << outside().Must(Words("ip neigh"));
 }
+
+INSTANTIATE_TEST_SUITE_P(Lan, LanBridgeNews, ::testing::Bool(), [](const auto& is_filtered) {
+  return is_filtered.param ? "ThatDropsForwarded" : "ThatForwards";
+});
 
 class LanBridgeFilter : public LanBridge, public ::testing::WithParamInterface<const char*> {
  protected:
