@@ -11,7 +11,7 @@
 #        formats and warns differently. Elsewhere both are checked if these versions are installed.
 # Usage  ./test.sh [--all]    (all: the release built again and compared, every test in the
 #        container too, lint of the tests, an upgrade from an earlier build, every step of a command
-#        left out once)
+#        left out once, cases of traffic beside other firewalls and under the kernel of Debian 12)
 # Leaves build/, for the next time to be faster
 set -u
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -111,7 +111,7 @@ collect() {
   [ "$bad" -eq 0 ]
 }
 
-# run_elsewhere suite programs...: test programs under the kernel of a Debian release.
+# run_elsewhere suite [filter] programs...: test programs under the kernel of a Debian release.
 run_elsewhere() {
   suite=$1
   shift
@@ -203,6 +203,12 @@ if [ "${1:-}" = --all ] && git cat-file -e "$earlier^{commit}" 2>/dev/null; then
 fi
 if [ "${1:-}" = --all ]; then
   check "steps left out or exchanged" tests/without-a-step
+  check "beside other firewalls" tests/beside-firewalls
+  # Traffic that is not ours, and what allocations send.
+  WITH_KERNEL_TIMEOUT=3600 run_elsewhere bookworm \
+    "--gtest_filter='*LanBridge*:Dhcp*:Masquerade*:Flows*:*Localhost*:Inbound*:TwoNetworks*:ForgedSource*:SourceCheck*:CheckedNetworks*:Ruleset*:Operator*:GcLine*:*GcOfOthers*'" \
+    build/release/tests/plugin/nb_plugin_link build/release/tests/plugin/nb_plugin_rules \
+    build/release/tests/plugin/nb_plugin_operate
 fi
 
 collect asan

@@ -43,7 +43,8 @@ void RemoveEarlier(state::Host& host,
                    const std::string& data_dir,
                    Undo& undo);
 
-// What the kernel holds of attachments without a record: read once for all that are removed in turn.
+// What the kernel holds of attachments without a record, read once for all that are removed in
+// turn.
 struct Dumps {
   explicit Dumps(nft::Socket& socket) : reference_rules(socket) {}
 

@@ -9,12 +9,14 @@ constexpr std::uint16_t kPort = 9000;  // of the servers here
 
 class LanWorld : public CliWorld {
  protected:
-  // The host's uplink becomes a port of "lan", which has its addresses and routes from then on.
+  // The host's uplink becomes a port of "lan", which has its addresses and routes from then on. A
+  // firewall beside all cases leaves the LAN to its operator, who opens it (docs/differences.md).
   LanWorld() {
     const Node& node = host();
     node.Must(Words("ip link add lan type bridge"));
     node.SetSysctl("net/ipv6/conf/lan/accept_dad", "0");
     node.Must(Words("ip link set lan up"));
+    OpenFirewall("lan");
     node.Must(Words("ip address flush dev uplink scope global"));
     node.Must(Words("ip link set uplink master lan"));
     node.Must(Words(Cat("ip address add ", kHostIp4, "/24 dev lan")));

@@ -18,6 +18,7 @@ class Dhcp : public CliWorld {
                                    "ip link set uplink master lan"}) {
       host().Must(Words(line));
     }
+    OpenFirewall("lan");
     EnsureDirectory("/run/cni");
     daemon_.emplace(Process::Start({.argv = {"/usr/lib/cni/dhcp", "daemon"}}));
     StartServer("198.51.100.100,198.51.100.110,2m");

@@ -48,6 +48,7 @@ TEST_F(RecipeFor, LanBridgeGivesAddressesOfTheLan) {
     host().Must(Words(Cat("ip ", line)));
   }
   host().Must(Words("sysctl -qw net.ipv4.ip_forward=1"));
+  OpenFirewall("br0");
 
   MustAdd(Run("lan"), Allocation("web", container(), {Port(8080, 80)}));
 

@@ -9,7 +9,7 @@ namespace nomad_bridge::test {
 
 class RunningFirewall {
  public:
-  RunningFirewall(const Node& host, const std::string& name) {
+  RunningFirewall(const Node& host, const std::string& name) : name_(name) {
     if (name == "docker") {
       StartDocker(host);
     } else if (name == "ufw") {
@@ -18,6 +18,25 @@ class RunningFirewall {
       host.Must({"ufw", "--force", "enable"});
     } else if (name == "firewalld") {
       StartFirewalld(host);
+    }
+  }
+
+  // What its operator opens, in its own language: services of the node itself, and what one bridge
+  // forwards.
+  void LetIn(const Node& host) const {
+    if (name_ == "ufw") {
+      host.Must(Words("ufw allow from any"));
+    } else if (name_ == "firewalld") {
+      host.Must(Words("firewall-cmd --add-port=1-65535/tcp --add-port=1-65535/udp"));
+    }
+  }
+  void LetBridge(const Node& host, const std::string& bridge) const {
+    if (name_ == "docker") {
+      host.Must(Words(Format("iptables -I DOCKER-USER -i {} -o {} -j ACCEPT", bridge, bridge)));
+    } else if (name_ == "ufw") {
+      host.Must(Words(Format("ufw route allow in on {} out on {}", bridge, bridge)));
+    } else if (name_ == "firewalld") {
+      host.Must(Words(Cat("firewall-cmd --zone=trusted --add-interface=", bridge)));
     }
   }
 
@@ -44,6 +63,7 @@ class RunningFirewall {
     EXPECT_TRUE(Soon([&] { return host.Run({"firewall-cmd", "--state"}).exit_code == 0; }));
   }
 
+  std::string name_;
   std::vector<Process> processes_;
 };
 

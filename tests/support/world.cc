@@ -48,6 +48,7 @@ World::World() : home_(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)) {
   host().Enter();
   if (const char* const name = std::getenv("NOMAD_BRIDGE_FIREWALL")) {
     StartFirewall(name);
+    firewall_->LetIn(host());
   }
   if (const char* const is_called = std::getenv("NOMAD_BRIDGE_BRIDGE_NF")) {
     SetBridgeNf(is_called);
@@ -213,6 +214,12 @@ void World::DropForwarded() {
 
 void World::StartFirewall(const std::string& name) {
   firewall_.emplace(host(), name);
+}
+
+void World::OpenFirewall(const std::string& bridge) {
+  if (firewall_) {
+    firewall_->LetBridge(host(), bridge);
+  }
 }
 
 void World::SetBridgeNf(const std::string& value) {

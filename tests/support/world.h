@@ -11,9 +11,9 @@
 // State    /run and /var/run/cni and /var/lib/cni are empty at the start of every test and gone
 //          after it.
 // Lives    Nothing survives a test: processes, namespaces, mounts.
-// Beside   With NOMAD_BRIDGE_FIREWALL=docker, ufw or firewalld that firewall runs on the host before
-//          a test begins; NOMAD_BRIDGE_BRIDGE_NF=0 or 1 is bridge-nf-call-iptables and -ip6tables
-//          there (tests/beside-firewalls).
+// Beside   With NOMAD_BRIDGE_FIREWALL=docker, ufw or firewalld that firewall runs on the host, and
+//          lets the node's own services be reached, before a test begins. NOMAD_BRIDGE_BRIDGE_NF=0
+//          or 1 is bridge-nf-call-iptables and -ip6tables there (tests/beside-firewalls).
 #pragma once
 
 #include "tests/support/config.h"
@@ -126,6 +126,8 @@ class World : public ::testing::Test {
   void DropForwarded();
   // "docker", "ufw", "firewalld" or "none", which runs until the test ends.
   void StartFirewall(const std::string& name);
+  // Of one that runs beside all cases: it lets pass what `bridge` forwards.
+  void OpenFirewall(const std::string& bridge);
   // bridge-nf-call-iptables and -ip6tables.
   void SetBridgeNf(const std::string& value);
   // What must get no answer is not waited for as long as what must.
