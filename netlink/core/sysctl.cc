@@ -14,19 +14,17 @@
 namespace nomad_bridge::netlink {
 namespace {
 
-// True if the value is another than `present`, and was written.
-bool Set(const std::string& name,
-         const std::optional<std::string>& present,
-         const std::string& value) {
-  if (present == value) {
-    return false;
-  }
+enum class Absent { kIsAnError, kIsFine };
+
+void Set(const std::string& name, const std::string& value, Absent absent) {
   const UniqueFd fd(::open(("/proc/sys/" + name).c_str(), O_WRONLY | O_CLOEXEC));
+  if (!fd && errno == ENOENT && absent == Absent::kIsFine) {
+    return;
+  }
   // One write(2): the kernel takes each for a whole value.
   if (!fd || ::write(fd.get(), value.data(), value.size()) < 0) {
     throw ErrnoError(Code::kKernel, Format("cannot set '{}' to '{}'", name, value));
   }
-  return true;
 }
 
 }  // namespace
@@ -47,12 +45,15 @@ std::optional<std::string> FindSysctl(const std::string& name) {
 }
 
 bool EnsureSysctl(const std::string& name, const std::string& value) {
-  return Set(name, FindSysctl(name), value);
+  if (FindSysctl(name) == value) {
+    return false;
+  }
+  Set(name, value, Absent::kIsAnError);
+  return true;
 }
 
-bool EnsureSysctlIfPresent(const std::string& name, const std::string& value) {
-  const std::optional<std::string> present = FindSysctl(name);
-  return present && Set(name, present, value);
+void SetSysctlIfPresent(const std::string& name, const std::string& value) {
+  Set(name, value, Absent::kIsFine);
 }
 
 bool IsSysctlOn(const std::string& name) {

@@ -8,6 +8,7 @@
 #include <linux/if.h>
 #include <linux/if_bridge.h>
 #include <linux/if_link.h>
+#include <linux/ipv6.h>
 #include <linux/netconf.h>
 #include <linux/rtnetlink.h>
 
@@ -77,6 +78,20 @@ std::optional<LinkCounters> ReadCounters(std::span<const std::uint8_t> bytes) {
       .sent = {.bytes = stats.tx_bytes, .packets = stats.tx_packets, .dropped = stats.tx_dropped}};
 }
 
+// Of an array of numbers by DEVCONF_...
+std::optional<Ipv6Settings> ReadIpv6Settings(std::span<const std::uint8_t> bytes) {
+  const auto setting = [&](std::size_t number) {
+    std::int32_t value = 0;
+    std::memcpy(&value, &bytes[number * sizeof value], sizeof value);
+    return value;
+  };
+  if (bytes.size() <= DEVCONF_DISABLE_IPV6 * sizeof(std::int32_t)) {
+    return std::nullopt;
+  }
+  return Ipv6Settings{.accept_ra = setting(DEVCONF_ACCEPT_RA),
+                      .disabled = setting(DEVCONF_DISABLE_IPV6) != 0};
+}
+
 // RTM_GETLINK for one link, statistics left out. The caller adds how to find it.
 netlink::Message GetLinkRequest(int index) {
   netlink::Message request(RTM_GETLINK, 0, HeadFor(index));
@@ -126,6 +141,8 @@ Link ReadLink(const nlmsghdr* message) {
   };
   link.peer_netns = attributes.Number<int>(IFLA_LINK_NETNSID);
   link.counters = ReadCounters(attributes.Bytes(IFLA_STATS64));
+  link.ipv6 =
+      ReadIpv6Settings(attributes.Inside(IFLA_AF_SPEC).Inside(AF_INET6).Bytes(IFLA_INET6_CONF));
   link.operstate = attributes.U8(IFLA_OPERSTATE).value_or(IF_OPER_UNKNOWN);
   ReadBridging(info, link);
   link.operational = IsOperational(link, head->ifi_flags, attributes.Text(IFLA_QDISC));

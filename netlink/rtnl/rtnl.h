@@ -74,6 +74,12 @@ struct NfCall {
   bool operator==(const NfCall&) const = default;
 };
 
+// A link's settings under net/ipv6/conf, which the kernel tells with the link.
+struct Ipv6Settings {
+  int accept_ra = 0;  // 2: also where it forwards
+  bool disabled = false;
+};
+
 struct Link {
   int index = 0;
   std::string name;
@@ -100,6 +106,9 @@ struct Link {
   // veth: id of the other end's namespace as this one numbers it; nullopt: here
   std::optional<int> peer_netns;
   std::optional<LinkCounters> counters;
+  std::optional<Ipv6Settings> ipv6;  // nullopt: the kernel has no IPv6, or not for so small an MTU
+
+  [[nodiscard]] bool HasIpv6() const { return ipv6 && !ipv6->disabled; }
 };
 
 // What to change of a link; what is nullopt stays.

@@ -193,7 +193,8 @@ void CheckAdvertisements(Examination& node) {
   }
   for (const rtnl::Link& link : link::Uplinks(node.inventory.links)) {
     const std::string setting = Format("net/ipv6/conf/{}/accept_ra", link.name);
-    if (link.up && (!way || learnt.contains(link.index)) && netlink::FindSysctl(setting) == "1") {
+    if (link.up && (!way || learnt.contains(link.index)) && link.ipv6 &&
+        link.ipv6->accept_ra == 1) {
       node.Warn(Format("'{}' takes no router advertisements: {} is 1, and the node forwards IPv6",
                        link.name,
                        setting),

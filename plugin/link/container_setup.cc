@@ -10,6 +10,12 @@ namespace {
 
 constexpr int kScopeLink = 253;  // RT_SCOPE_LINK: the destination is on the link, without a gateway
 
+void EnsureIpv6IsOn(const rtnl::Link& link) {
+  if (!link.HasIpv6()) {
+    netlink::EnsureSysctl(Cat("net/ipv6/conf/", link.name, "/disable_ipv6"), "0");
+  }
+}
+
 void PrepareSysctls(Container& container,
                     const rtnl::Link& link,
                     const std::vector<Cidr>& addresses,
@@ -17,22 +23,21 @@ void PrepareSysctls(Container& container,
   netlink::InNetns(container.netns, [&] {
     if (HasFamily(addresses, Family::kIpv6)) {
       // On lo, too: what the container sends to an address of its own leaves by it.
-      for (const std::string_view name : {std::string_view(link.name), std::string_view("lo")}) {
-        netlink::EnsureSysctl(Cat("net/ipv6/conf/", name, "/disable_ipv6"), "0");
-      }
-      netlink::EnsureSysctl(Cat("net/ipv6/conf/", link.name, "/keep_addr_on_down"), "1");
+      EnsureIpv6IsOn(link);
+      EnsureIpv6IsOn(container.net.RequireLink("lo"));
+      netlink::SetSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/keep_addr_on_down"), "1");
     }
     if (config.port.source_check) {
       // An address that a router advertises would be taken, and preferred, and all that is sent
       // from it dropped. Without an address of ours a route that it advertises is of no use,
       // either.
       const char* const setting = HasFamily(addresses, Family::kIpv6) ? "/autoconf" : "/accept_ra";
-      netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, setting), "0");
+      netlink::SetSysctlIfPresent(Cat("net/ipv6/conf/", link.name, setting), "0");
     }
     if (config.enable_dad) {
       // Enhanced (RFC 7527): with hairpin mode our own solicitation comes back to us.
-      netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/enhanced_dad"), "1");
-      netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/accept_dad"), "1");
+      netlink::SetSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/enhanced_dad"), "1");
+      netlink::SetSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/accept_dad"), "1");
     }
   });
 }
@@ -121,8 +126,8 @@ void AnnounceIfNeeded(Container& container,
     return;
   }
   netlink::InNetns(container.netns, [&] {
-    netlink::EnsureSysctlIfPresent(Cat("net/ipv4/conf/", link.name, "/arp_notify"), "1");
-    netlink::EnsureSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/ndisc_notify"), "1");
+    netlink::SetSysctlIfPresent(Cat("net/ipv4/conf/", link.name, "/arp_notify"), "1");
+    netlink::SetSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/ndisc_notify"), "1");
   });
   // The kernel announces addresses when the MAC is set, even to the same one. What it announced
   // when the link came up was lost: the bridge's port was not forwarding yet.

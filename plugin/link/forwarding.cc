@@ -32,7 +32,7 @@ std::vector<std::string> SettingsFor(const std::string& gateway_ifname,
 // advertisements, on every link but those with accept_ra=2. At boot none may have come yet.
 void KeepAdvertisements(state::Host& host) {
   for (const rtnl::Link& link : Uplinks(host.net.Links())) {
-    if (netlink::FindSysctl(AcceptRa(link.name)) == "1") {
+    if (link.ipv6 && link.ipv6->accept_ra == 1) {
       netlink::EnsureSysctl(AcceptRa(link.name), "2");
     }
   }
@@ -105,7 +105,7 @@ void CheckAdvertisements(state::Host& host,
                          const rtnl::Link& bridge,
                          const rtnl::Link& link,
                          Mismatches& mismatches) {
-  if (netlink::IsSysctlOn(AcceptRa(link.name)) && !HasUplink(host.net, bridge)) {
+  if (link.ipv6 && link.ipv6->accept_ra != 0 && !HasUplink(host.net, bridge)) {
     mismatches.Add({Mismatch::Area::kBridge, link.name, Cat(AcceptRa(link.name), " is on")},
                    [&] { RefuseAdvertisements(host, link); });
   }
