@@ -87,6 +87,21 @@ TEST_F(RtnlLink, IsReadAsIpShowsIt) {
   EXPECT_EQ(net_.FindLink(link.index)->name, link.name);
 }
 
+TEST_F(RtnlLink, HasItsSettingsOfIpv6) {
+  const auto set = [](const char* setting) { Must({.argv = {"sysctl", "-qw", setting}}); };
+  set("net.ipv6.conf.lo.accept_ra=2");
+  set("net.ipv6.conf.lo.disable_ipv6=1");
+  const rtnl::Link off = net_.FindLink("lo").value();
+  EXPECT_EQ(off.ipv6.value().accept_ra, 2);
+  EXPECT_FALSE(off.HasIpv6());
+
+  set("net.ipv6.conf.lo.accept_ra=0");
+  set("net.ipv6.conf.lo.disable_ipv6=0");
+  const rtnl::Link on = net_.FindLink("lo").value();
+  EXPECT_EQ(on.ipv6.value().accept_ra, 0);
+  EXPECT_TRUE(on.HasIpv6());
+}
+
 TEST_F(RtnlLink, LoIsOperationalAndOfNoKind) {
   const rtnl::Link lo = net_.FindLink("lo").value();
   EXPECT_EQ(lo.kind, "");

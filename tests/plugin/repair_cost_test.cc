@@ -73,6 +73,22 @@ TEST_F(Cost, IsTheSameForTheFirstAndTheFiveHundredth) {
   EXPECT_EQ(Measure(change_a_rule), changed);
 }
 
+// Each look at one costs a walk past those of every namespace in which somebody has looked.
+TEST_F(Cost, OfIpv6SettingsIsTwoFilesPerAdd) {
+  const json config = Config();
+  Attach(config, As("first", AddContainer("first")));
+  const std::string log = "/run/opens";
+  const Command add = PluginCommand("ADD", config.dump(), {});
+  EXPECT_THAT(Execute(UnderStrace(add, log, {"-e", "trace=openat"})), Exits(0));
+  const std::vector<std::string> opens = Lines(FindFile(log).value());
+  EXPECT_EQ(std::ranges::count_if(opens,
+                                  [](const std::string& line) {
+                                    return line.find("/proc/sys/net/ipv6/") != std::string::npos;
+                                  }),
+            2)
+      << "disable_ipv6 of the host's end, accept_ra of the container's";
+}
+
 // By policies that are about every namespace, each is another kind, with a chain of its own. The
 // first ADD of one adds that, and leaves those of the others alone.
 TEST_F(Cost, OfTheFirstOfAKindIsTheSameBesideManyKinds) {
