@@ -156,7 +156,7 @@ TEST_P(CheckOfDamagedContainer, NamesItAndDoesNotTouchIt) {
       << "the container's side belongs to itself";
 }
 
-// ---- the host's side: repaired and logged; each damage: repair_damages_test.cc
+// ---- the host's side: repaired and logged; each damage: repair_damages.cc
 
 TEST_F(CheckCommand, PrintsNothingOnStdoutWhenItRepairs) {
   const Snapshot before = TakeSnapshot();

@@ -143,37 +143,7 @@ TEST_F(PolicyIdentity, AnAllocationInTwoNetworksIsJudgedByEachAddress) {
   EXPECT_FALSE(Reaches(near, api));
 }
 
-class PolicyCrowd : public PolicyWorld {
- protected:
-  // Tries all the time, by a new connection each, and without waiting for the kernel's answers: of
-  // those it sends one a second. Stop() returns how often it reached anybody, and
-  // how often it tried.
-  void StartSender(const Node& from, const std::string& to) {
-    const std::string client = R"(
-import os, socket, sys
-reached = tried = 0
-open('/run/begun', 'w')
-while not os.path.exists('/run/over'):
-    with socket.socket() as s:
-        s.settimeout(0.005)
-        reached += s.connect_ex((sys.argv[1], 80)) == 0
-        tried += 1
-print(reached, tried)
-)";
-    sender_.emplace(
-        Process::Start({.argv = {"python3", "-c", client, to}, .in_child = [&] { from.Enter(); }}));
-    ASSERT_TRUE(Soon([] { return FindStatus("/run/begun").has_value(); }));
-  }
-  std::pair<int, int> Stop() {
-    ReplaceFile("/run/over", "");
-    std::istringstream counts(sender_->Wait().out);
-    std::pair<int, int> both{-1, -1};
-    counts >> both.first >> both.second;
-    return both;
-  }
-
-  std::optional<Process> sender_;
-};
+class PolicyCrowd : public PolicyWorld {};
 
 TEST_F(PolicyCrowd, AHundredComeAndGoBesideAppliesAndNobodyIsLetIn) {
   constexpr int kWaves = 10;
@@ -183,7 +153,8 @@ TEST_F(PolicyCrowd, AHundredComeAndGoBesideAppliesAndNobodyIsLetIn) {
   Apply({kNamespaces});
   json other = kNamespaces;
   other["allow"][0]["ports"] = {"tcp/1-1000"};
-  StartSender(dev, AddressOfNode(api));
+  // The kernel sends one answer a second to whom it refuses: not waited for.
+  Sender sender(dev, AddressOfNode(api), "0.005");
   for (int wave = 0; wave < kWaves; ++wave) {
     std::vector<std::pair<std::string, Variables>> all;
     for (int i = 0; i < kAtOnce; ++i) {
@@ -205,9 +176,9 @@ TEST_F(PolicyCrowd, AHundredComeAndGoBesideAppliesAndNobodyIsLetIn) {
       }
     }
   }
-  const auto [reached, tried] = Stop();
-  EXPECT_EQ(reached, 0);
-  EXPECT_GT(tried, 2 * kWaves);
+  const Sender::Tries tries = sender.Stop();
+  EXPECT_EQ(tries.reached, 0);
+  EXPECT_GT(tries.all, 2 * kWaves);
   EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0) << RunLine("reconcile -dry-run");
   const json map = host().Json(Words("nft -j list map inet nomad-bridge in4"));
   EXPECT_THAT(At(map, "/nftables/1/map/elem"), SizeIs(2));

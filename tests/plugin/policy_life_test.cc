@@ -299,31 +299,13 @@ TEST_F(PolicyLife, ARefusalThatStaysHoldsWhileOthersAreApplied) {
   Apply({kNamespaces});
   json other = kNamespaces;
   other["allow"][0]["ports"] = {"tcp/1-1000"};
-  const std::string client = R"(
-import os, socket, sys
-reached = tried = 0
-open('/run/begun', 'w')
-while not os.path.exists('/run/over'):
-    with socket.socket() as s:
-        s.settimeout(5)
-        reached += s.connect_ex((sys.argv[1], 80)) == 0
-        tried += 1
-print(reached, tried)
-)";
-  Process process = Process::Start(
-      {.argv = {"python3", "-c", client, AddressOfNode(api)}, .in_child = [&] { dev.Enter(); }});
-  ASSERT_TRUE(Soon([] { return FindStatus("/run/begun").has_value(); }));
+  Sender sender(dev, AddressOfNode(api), "5");
   for (int round = 0; round < 6; ++round) {
     Apply({round % 2 == 0 ? other : kNamespaces});
   }
-  ReplaceFile("/run/over", "");
-  const Outcome outcome = process.Wait();
-  std::istringstream counts(outcome.out);
-  int reached = -1;
-  int tried = 0;
-  counts >> reached >> tried;
-  EXPECT_EQ(reached, 0);
-  EXPECT_GT(tried, 6) << outcome;
+  const Sender::Tries tries = sender.Stop();
+  EXPECT_EQ(tries.reached, 0);
+  EXPECT_GT(tries.all, 6);
 }
 
 TEST_F(PolicyLife, IsAppliedWhileAllocationsComeAndGo) {

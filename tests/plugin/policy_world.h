@@ -5,6 +5,45 @@
 
 namespace nomad_bridge::test {
 
+// Tries all the time to reach port 80 of `to`, by a new connection each, which is given up after
+// `seconds`.
+class Sender {
+ public:
+  struct Tries {
+    int reached = -1;
+    int all = 0;
+  };
+
+  Sender(const Node& from, const std::string& to, const std::string& seconds)
+      : process_(Process::Start(
+            {.argv = {"python3", "-c", kClient, to, seconds}, .in_child = [&] { from.Enter(); }})) {
+    EXPECT_TRUE(Soon([] { return FindStatus("/run/begun").has_value(); }));
+  }
+
+  [[nodiscard]] Tries Stop() {
+    ReplaceFile("/run/over", "");
+    std::istringstream counts(process_.Wait().out);
+    Tries tries;
+    counts >> tries.reached >> tries.all;
+    return tries;
+  }
+
+ private:
+  static constexpr const char* kClient = R"(
+import os, socket, sys
+reached = tried = 0
+open('/run/begun', 'w')
+while not os.path.exists('/run/over'):
+    with socket.socket() as s:
+        s.settimeout(float(sys.argv[2]))
+        reached += s.connect_ex((sys.argv[1], 80)) == 0
+        tried += 1
+print(reached, tried)
+)";
+
+  Process process_;
+};
+
 class PolicyWorld : public CliWorld {
  protected:
   // All further applications read it alone.

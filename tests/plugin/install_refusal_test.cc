@@ -1,0 +1,179 @@
+// nomad-bridge install DIR where something is in its way: files that are not ours, a kill, a full
+// or read-only disk, others that install at the same time.
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include "tests/plugin/install_world.h"
+#include "tests/support/killing.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+// ---- over what is not
+
+TEST_F(Install, RefusesWhatIsNotOursAndChangesNothing) {
+  Write("bridge", "the reference");
+  fs::create_symlink("/usr/lib/cni/portmap", Path("portmap"));
+  const auto before = Listing();
+
+  EXPECT_THAT(
+      RunInstall(),
+      Exits(1,
+            Out(""),
+            Err("nomad-bridge: nothing was changed, as this is not ours: '/run/plugins/bridge', "
+                "'/run/plugins/portmap': with --replace it is kept beside as "
+                "<name>.before-nomad-bridge\n")));
+
+  EXPECT_EQ(Listing(), before);
+}
+
+TEST_F(Install, RefusesAForeignProgramOfItsName) {
+  Write("nomad-bridge", "#!/bin/sh\necho CNI nomad-bridge plugin v9\n");
+  EXPECT_EQ(RunInstall().exit_code, 1);
+  EXPECT_EQ(Listing().size(), 1U);
+}
+
+TEST_F(Install, RefusesALinkThatLeadsNowhere) {
+  fs::create_directories(kDirectory);
+  fs::create_symlink("somewhere/nomad-bridge", Path("bridge"));
+  EXPECT_EQ(RunInstall().exit_code, 1);
+}
+
+TEST_F(Install, KeepsWhatItReplacesUnderAClearName) {
+  Write("bridge", "the reference");
+  Write("dhcp", "another plugin");
+  fs::create_symlink("/usr/lib/cni/portmap", Path("portmap"));
+
+  EXPECT_THAT(
+      RunInstall({"--replace"}),
+      Exits(0,
+            Out(HasSubstr("/run/plugins/bridge: link to nomad-bridge, what was there is kept as "
+                          "bridge.before-nomad-bridge\n"))));
+
+  ExpectInstalled();
+  EXPECT_EQ(Content("bridge.before-nomad-bridge"), "the reference");
+  EXPECT_EQ(fs::read_symlink(Path("portmap.before-nomad-bridge")), "/usr/lib/cni/portmap");
+  EXPECT_EQ(Content("dhcp"), "another plugin");
+  EXPECT_EQ(Entries(kDirectory).size(), 9U);
+}
+
+TEST_F(Install, KeepsWhatWasKeptEarlier) {
+  for (const char* const content : {"first", "second", "third"}) {
+    fs::remove(Path("bridge"));
+    Write("bridge", content);
+    MustInstall({"--replace"});
+  }
+  EXPECT_EQ(Content("bridge.before-nomad-bridge"), "first");
+  EXPECT_EQ(Content("bridge.before-nomad-bridge.2"), "second");
+  EXPECT_EQ(Content("bridge.before-nomad-bridge.3"), "third");
+  ExpectInstalled();
+}
+
+TEST_F(Install, NeverReplacesADirectory) {
+  fs::create_directories(Path("firewall/rules"));
+  EXPECT_THAT(RunInstall({"--replace"}),
+              Exits(1, Err("nomad-bridge: '/run/plugins/firewall' is a directory\n")));
+  EXPECT_EQ(Listing().size(), 1U);
+}
+
+class KilledInstall : public Install, public ::testing::WithParamInterface<int> {
+ protected:
+  // Exit codes of the names that were there before.
+  static std::string Codes() {
+    std::string codes;
+    for (const char* const name : {"nomad-bridge", "bridge", "loopback"}) {
+      const Command about{.argv = {Path(name)}, .variables = {{"CNI_COMMAND", std::nullopt}}};
+      codes += Cat(Execute(about).exit_code, ' ');
+    }
+    return codes;
+  }
+};
+
+// The program under sanitizers has 80 MB, so few runs are many.
+constexpr int kSlices = 6;
+INSTANTIATE_TEST_SUITE_P(Slices, KilledInstall, ::testing::Range(1, kSlices + 1));
+
+TEST_P(KilledInstall, LeavesEveryNameTheOldOrTheNewProgramAndCanBeRepeated) {
+  const Command command = Line({"install", kDirectory, "--replace"});
+  for (int nth = GetParam(); !HasFailure(); nth += SweepStep(kSlices)) {
+    SCOPED_TRACE(Cat("killed at call ", nth));
+    fs::remove_all(kDirectory);
+    Write("nomad-bridge", kOlder);
+    Write("bridge", kReferencePlugin);
+    Write("loopback", kOlder);
+
+    const Killing killing = RunKilledAt(command, nth);
+
+    EXPECT_EQ(Codes(), "0 0 0 ");
+    if (!killing.killed) {
+      ExpectInstalled();
+      return;
+    }
+    MustInstall({"--replace"});
+    EXPECT_EQ(Content("bridge.before-nomad-bridge"), kReferencePlugin);
+    EXPECT_EQ(Content("nomad-bridge"), Built());
+    EXPECT_EQ(fs::read_symlink(Path("bridge")), "nomad-bridge");
+    EXPECT_EQ(fs::read_symlink(Path("loopback")), "nomad-bridge");
+  }
+}
+
+// ---- what it cannot do
+
+TEST_F(Install, RefusesAFileInPlaceOfTheDirectory) {
+  std::ofstream("/run/file") << "a file";
+  EXPECT_THAT(RunLine("install -p /run/file"),
+              Exits(1,
+                    Err("nomad-bridge: cannot create the directory '/run/file': it exists and is "
+                        "not a directory\n")));
+}
+
+TEST_F(Install, ReportsThatItMayNotWrite) {
+  fs::create_directories(kDirectory);
+  host().Must({"mount", "-t", "tmpfs", "-o", "ro", "none", kDirectory});
+  EXPECT_THAT(RunInstall(), Exits(1, Err(HasSubstr("'/run/plugins'")), Err(HasSubstr("EROFS"))));
+  host().Must({"umount", kDirectory});
+
+  EXPECT_THAT(Execute(LineWithoutRoot({"install", kDirectory})),
+              Exits(1,
+                    Err(HasSubstr("cannot write into the directory '/run/plugins'")),
+                    Err(HasSubstr("EACCES"))));
+  EXPECT_TRUE(Listing().empty());
+}
+
+// Whoever may read the directory may lock it.
+TEST_F(Install, DoesNotWaitForALockThatAnybodyCanTake) {
+  fs::create_directories(kDirectory);
+  const UniqueFd other(::open(kDirectory, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
+  MustInstall();
+  EXPECT_TRUE(Content("nomad-bridge") == Built());
+}
+
+// Each either installs all or fails with the name of what it could not replace.
+TEST_F(Install, ManyAtATimeLeaveWholeFiles) {
+  fs::create_directories(kDirectory);
+  std::vector<Process> all;
+  for (int i = 0; i < 8; ++i) {
+    all.push_back(Process::Start(Line({"install", kDirectory})));
+  }
+  for (Process& each : all) {
+    const Outcome outcome = each.Wait();
+    EXPECT_TRUE(outcome.exit_code == 0 || outcome.err.find("ENOENT") != std::string::npos)
+        << outcome;
+  }
+  MustInstall();
+  EXPECT_TRUE(Content("nomad-bridge") == Built());
+  EXPECT_EQ(Listing().size(), kLinks.size() + 1);
+}
+
+TEST_F(Install, LeavesTheOldProgramWhenTheDiskIsFull) {
+  fs::create_directories(kDirectory);
+  host().Must({"mount", "-t", "tmpfs", "-o", "size=64k", "none", kDirectory});
+  Write("nomad-bridge", "#!/bin/sh\n");
+  EXPECT_THAT(RunInstall({"--replace"}), Exits(1, Err(HasSubstr("ENOSPC"))));
+  EXPECT_EQ(Content("nomad-bridge"), "#!/bin/sh\n");
+  EXPECT_EQ(Listing().size(), 1U) << "nor half a program";
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test

@@ -1,0 +1,273 @@
+// Each check of doctor, and what breaks it: a table. The check finds the very thing it is for and
+// says what to type, which heals it.
+#include <regex>
+
+#include "tests/plugin/doctor_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+// A name and what sh does on the host; the verdict of the check, its id, and what is said. Then the
+// fix, which is pasted and heals it; or one that this machine cannot run (type), or words (advice).
+// VETH is the host's end of the first container's pair, INDEX that of the bridge, BIN the program.
+constexpr const char* kDamages = R"(
+Bridge $ ip link set $VETH nomaster
+fail bridge.ports: is no port of bridge 'nomad'
+fix: nomad-bridge reconcile
+
+LostLink $ ip link delete $VETH
+fail bridge.ports: is missing, and the container's interface with it
+fix: nomad alloc stop alloc-1
+
+Mac $ ip -n container link set eth0 address 02:00:00:00:00:77
+fail bridge.mac: interface 'eth0' has the MAC 02:00:00:00:00:77, and sourceCheck drops
+fix: ip link set eth0 address 
+
+BrNetfilter $ iptables -A NOMAD-ADMIN -i nomad -o nomad -j DROP
+sysctl -qw net.bridge.bridge-nf-call-iptables=0 2>/dev/null || true
+fail kernel.br_netfilter: chain NOMAD-ADMIN has rules between interfaces
+type: modprobe br_netfilter && sysctl -w
+
+Backlog $ mount -t tmpfs tmpfs /proc/sys/net/core; echo 1 >/proc/sys/net/core/netdev_max_backlog
+ip link add port1 type veth peer name port2; ip link set port1 master nomad; ip link set port2 master nomad
+fail kernel.backlog: the bridge of network 'nomad' has 3 ports, and net/core/netdev_max_backlog is 1: broadcasts are cut
+fix: sysctl -w net/core/netdev_max_backlog=4096
+
+Forwarding $ sysctl -qw net.ipv4.ip_forward=0
+fail sysctl.ip_forward: net/ipv4/ip_forward is 0
+fix: nomad-bridge reconcile
+
+ReversePath $ sysctl -qw net.ipv4.conf.nomad.rp_filter=1
+warn sysctl.rp_filter: rp_filter of 'nomad' is strict
+fix: sysctl -w net/ipv4/conf/nomad/rp_filter=2
+
+Advertisements $ sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv6.conf.uplink.accept_ra=1
+ip -6 route delete default
+warn sysctl.accept_ra: 'uplink' takes no router advertisements
+fix: sysctl -w net/ipv6/conf/uplink/accept_ra=2
+
+TwoUplinks $ ip link add second type veth peer name far; ip link set far up; ip link set second up; ip address add 203.0.113.1/24 dev second
+warn forward.uplinks: this node also routes between 'second' and 'uplink'
+fix: iptables -I NOMAD-ADMIN -i second -o uplink -j DROP && iptables -I NOMAD-ADMIN -i uplink -o second -j DROP
+
+RouteLocalnet $ sysctl -qw net.ipv4.conf.nomad.route_localnet=0
+fail sysctl.route_localnet: net/ipv4/conf/nomad/route_localnet is 0
+fix: nomad-bridge reconcile
+
+Table $ nft flush chain inet nomad-bridge postrouting
+fail table.intact: postrouting
+fix: nomad-bridge reconcile
+
+StaticRules $ iptables -F CNI-FORWARD
+fail static_rules: the jump from CNI-FORWARD to NOMAD-ADMIN is missing in table ip filter
+fix: nomad-bridge reconcile
+
+ForeignPolicy $ nft 'table inet mine { chain forward {
+  type filter hook forward priority 10; policy drop; }; }'
+fail forward.foreign: chain forward of table inet mine (policy drop) comes after ours and drops
+fix: nft insert rule inet mine forward meta mark and 0x1000 == 0x1000 accept
+
+ForeignRule $ nft 'table ip mine { chain last {
+  type filter hook forward priority 0; ip protocol icmp accept; drop; }; }'
+fail forward.foreign: chain last of table ip mine (a rule for all packets) comes after ours
+fix: nft insert rule ip mine last meta mark and 0x1000 == 0x1000 accept
+
+Firewalld $ nft add table inet firewalld
+fail firewalld.zone: 'br-other' is in no zone of firewalld
+type: nomad-bridge reconcile
+
+OrphanElement $ nft 'add element inet nomad-bridge port4 {
+  tcp . 9999 comment "veth00000000000 id=gone" : 172.26.64.99 . 80 }'
+warn ports.orphan: tcp . 9999 in port4 of veth00000000000 has no owner
+fix: nomad-bridge gc
+
+OrphanLease $ printf 'gone\r\neth0' >/var/run/cni/nomad/172.26.70.1
+warn leases.orphan: the lease of 172.26.70.1
+fix: nomad-bridge gc
+
+Mtu $ ip link set uplink mtu 1400
+warn bridge.mtu: have an MTU of 1500, the way out of the node has 1400
+advice: "mtu": "auto"
+
+SubnetOverlap $ ip route add 172.26.0.0/16 dev uplink
+fail bridge.subnet_overlap: 172.26.64.0/20 of 'nomad' overlaps with 172.26.0.0/16 by 'uplink'
+advice: another subnet
+
+Networkd $ cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /run/systemd/netif/links
+echo ADMIN_STATE=configured >/run/systemd/netif/links/$INDEX
+warn networkd: 'nomad' is managed by systemd-networkd
+fix: 'Name=veth??????????? br-other nomad' '[Link]' Unmanaged=yes >/etc/systemd/network/10-nomad-bridge.network && networkctl reload
+
+NetworkManager $ cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /run/NetworkManager/devices
+printf '[device]\nmanaged=true\n' >/run/NetworkManager/devices/$INDEX
+warn networkmanager: 'nomad' is managed by NetworkManager
+fix: >/etc/NetworkManager/conf.d/10-nomad-bridge.conf && nmcli general reload
+
+PluginVersion $ rm /opt/cni/bin/nomad-bridge; cp $BIN /opt/cni/bin/nomad-bridge
+echo older >>/opt/cni/bin/nomad-bridge
+warn plugins.version: '/opt/cni/bin/nomad-bridge', which makes the networks, is another release
+fix:  install /opt/cni/bin
+
+PluginMissing $ rm /opt/cni/bin/nomad-bridge
+fail plugins.missing: plugin 'nomad-bridge' is not in /opt/cni/bin
+fix: nomad-bridge install -p /opt/cni/bin
+
+ChainedPluginMissing $ echo '{"cniVersion": "1.1.0", "name": "mesh", "plugins": [
+  {"type": "nomad-bridge"}, {"type": "consul-cni"}]}' >/opt/cni/config/mesh.conflist
+fail plugins.missing: plugin 'consul-cni' is not in /opt/cni/bin
+advice: install it there
+
+Conflist $ echo '{"cniVersion": "1.1.0", "name": "bad", "plugins": [
+  {"type": "nomad-bridge", "mtu": 1}]}' >/opt/cni/config/bad.conflist
+fail conflist.valid: /opt/cni/config/bad.conflist: invalid 'mtu': 1
+advice: nomad-bridge config check /opt/cni/config/bad.conflist
+
+DnsStub $ echo 'nameserver 127.0.0.53' >/run/resolv.conf
+mkdir -p /run/systemd/resolve; echo 'nameserver 203.0.113.53' >/run/systemd/resolve/resolv.conf
+warn dns.stub: allocations of network 'nomad' cannot reach
+advice: /opt/cni/config/nomad.conflist: "ipam": {"resolvConf": "/run/systemd/resolve/resolv.conf"}
+
+DnsStubAlone $ echo 'nameserver 127.0.0.53' >/run/resolv.conf
+warn dns.stub: allocations of network 'nomad' cannot reach
+advice: /opt/cni/config/nomad.conflist: "dns": {"nameservers": ["ADDRESS"]}
+
+UplinkForwarding $ sysctl -qw net.ipv4.conf.uplink.forwarding=0
+fail sysctl.ip_forward: net/ipv4/conf/uplink/forwarding is 0: what comes by 'uplink' gets to no
+fix: sysctl -w net/ipv4/conf/uplink/forwarding=1
+
+NotExecutable $ rm /opt/cni/bin/nomad-bridge; printf x >/opt/cni/bin/nomad-bridge
+fail plugins.executable: '/opt/cni/bin/nomad-bridge' is not executable
+fix: chmod +x /opt/cni/bin/nomad-bridge
+
+BadRecord $ echo '{' >/run/nomad-bridge/nomad/alloc-1@eth0.json
+fail records: container 'alloc-1' has no readable record: 
+fix: nomad-bridge reconcile
+
+LostRecord $ rm /run/nomad-bridge/nomad/alloc-1@eth0.json
+fail records: container 'alloc-1' has no readable record
+fix: nomad-bridge reconcile
+
+OwnDirectory $ mkdir -p /run/lists; echo '{' >/run/lists/broken.conflist
+cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /etc/nomad.d; printf 'client {\n  # cni_config_dir = "/none"\n  cni_config_dir = "/run/lists"\n}\n' >/etc/nomad.d/client.hcl
+fail conflist.valid: /run/lists/broken.conflist
+advice: nomad-bridge config check /run/lists/broken.conflist
+
+OwnDirectoryOnOneLine $ mkdir -p /run/lists; echo '{' >/run/lists/broken.conflist
+cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /etc/nomad.d; echo 'client { enabled = true, cni_config_dir="/run/lists" }' >/etc/nomad.d/client.hcl
+fail conflist.valid: /run/lists/broken.conflist
+advice: nomad-bridge config check /run/lists/broken.conflist
+
+OwnDirectoryAsJson $ mkdir -p /run/lists; echo '{' >/run/lists/broken.conflist
+cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /etc/nomad.d; echo '{"client": {"enabled": true, "cni_config_dir": "/run/lists"}}' >/etc/nomad.d/client.json
+fail conflist.valid: /run/lists/broken.conflist
+advice: nomad-bridge config check /run/lists/broken.conflist
+
+OwnPluginsOnOneLine $ cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /etc/nomad.d
+echo 'client { cni_path = "/run/plugins" } # of its own' >/etc/nomad.d/client.hcl
+fail plugins.missing: plugin 'nomad-bridge' is not in /run/plugins
+fix: nomad-bridge install -p /run/plugins
+
+PackageShadows $ mount -t tmpfs tmpfs /usr/libexec; mkdir /usr/libexec/cni
+cp $BIN /usr/libexec/cni/nomad-bridge; echo older >>/usr/libexec/cni/nomad-bridge
+warn plugins.shadowed: runtimes that look in /usr/libexec/cni work on the same networks
+fix: cp --remove-destination 
+
+GarbageLeases $ cd /var/run/cni/nomad; echo >172.26.70.1; mkdir 172.26.70.2; ln -s /none 172.26.70.3
+echo 'no lease at all' >172.26.70.4; head -c 300000 /dev/zero >172.26.70.5; echo x >notes; : >172.26.70.6
+warn leases.orphan: keeps the address taken and is nobody's lease (and 4 more)
+fix: nomad-bridge gc
+
+KilledAdd $ sed -i 's/"live"/"making"/g' /run/nomad-bridge/nomad/alloc-1@eth0.json
+warn records: an ADD of container 'alloc-1' was killed
+fix: nomad-bridge gc
+
+KilledDel $ sed -i 's/"live"/"leaving"/g' /run/nomad-bridge/nomad/alloc-1@eth0.json
+warn records: a DEL of container 'alloc-1' was killed
+fix: nomad-bridge gc
+
+ReadOnlyRun $ mount -o remount,ro /run
+fail run: /run is read-only: no ADD can write its record
+fix: mount -o remount,rw /run
+
+FullRun $ used=$(df -k --output=used /run | tail -1); mount -o remount,size=$((used + 64))k /run
+cat /dev/zero >/run/zero 2>/dev/null || true
+fail run: /run is full: no ADD can write its record
+fix: mount -o remount,size=20%,nr_inodes=0 /run
+
+LeaseOfOldPlugin $ printf old >/var/run/cni/nomad/172.26.70.1
+warn leases.orphan: is of container 'old' and names no interface: whether it runs cannot be told
+fix: rm /var/run/cni/nomad/172.26.70.1
+)";
+
+struct Damage : Named {
+  std::string command, verdict, id, what, remedy, fix;
+};
+
+std::vector<Damage> Damages() {
+  static const std::string kText = kDamages;
+  static const std::regex kBlock(
+      R"((\w+) \$ ([^]+?)\n(warn|fail) (.+?): (.*)\n(fix|type|advice): (.*)\n)");
+  std::vector<Damage> damages;
+  for (std::sregex_iterator at(kText.begin(), kText.end(), kBlock), end; at != end; ++at) {
+    const std::string_view name((*at)[1].first, (*at)[1].second);
+    damages.push_back(
+        {{name}, at->str(2), at->str(3), at->str(4), at->str(5), at->str(6), at->str(7)});
+  }
+  return damages;
+}
+
+class DoctorOf : public Doctor, public ::testing::WithParamInterface<Damage> {
+ protected:
+  // What stands in for the programs that this machine has not: each does what the real one would.
+  void MakeOthersPrograms() {
+    const std::string conf = Config().dump();
+    host().Must({"sh",
+                 "-ec",
+                 R"(mkdir -p /run/stubs; cd /run/stubs; printf '%s' "$1" >conf
+cat >nomad <<END
+[ "\$1 \$2" = "alloc stop" ] && CNI_COMMAND=DEL CNI_CONTAINERID=\$3 CNI_IFNAME=eth0 \
+  CNI_PATH=/opt/cni/bin /opt/cni/bin/nomad-bridge </run/stubs/conf
+END
+cat >networkctl <<END
+grep -q Unmanaged=yes /etc/systemd/network/10-nomad-bridge.network
+for link in /run/systemd/netif/links/*; do echo ADMIN_STATE=unmanaged >\$link; done
+END
+cat >nmcli <<END
+grep -q 'interface-name:nomad' /etc/NetworkManager/conf.d/10-nomad-bridge.conf
+for link in /run/NetworkManager/devices/*; do echo managed=false >\$link; done
+END
+for name in nomad networkctl nmcli; do sed -i '1i#!/bin/sh -e' $name; chmod +x $name; done)",
+                 "sh",
+                 conf});
+  }
+
+  void Paste(const std::string& fix) {
+    const std::string directory = fs::path(BinaryUnderTest()).parent_path();
+    host().Must({"sh", "-ec", Cat("PATH=/run/stubs:", directory, ":$PATH; ", fix)});
+  }
+};
+
+TEST_P(DoctorOf, NamesItAndItsFixHeals) {
+  const Damage& damage = GetParam();
+  MakeOthersPrograms();
+  EXPECT_EQ(FindingsOf(damage.id).at(0).at("verdict"), "ok");
+  constexpr const char* kNames =
+      "; INDEX=$(ip -o link show nomad | cut -d: -f1); "
+      "BIN=$(readlink -f /opt/cni/bin/nomad-bridge)\n";
+  host().Must({"sh", "-ec", Cat("VETH=", HostVethOf(web_), kNames, damage.command)});
+  const json found = FindingsOf(damage.id).at(0);
+  EXPECT_EQ(found.at("verdict"), damage.verdict);
+  EXPECT_THAT(found.at("what").get<std::string>(), HasSubstr(damage.what));
+  const bool is_advice = damage.remedy == "advice";
+  EXPECT_THAT(found.at(is_advice ? "advice" : "fix").get<std::string>(), HasSubstr(damage.fix));
+  EXPECT_EQ(found.at(is_advice ? "fix" : "advice"), "");
+  if (damage.remedy == "fix") {
+    Paste(found.at("fix"));
+    EXPECT_EQ(FindingsOf(damage.id).at(0).at("verdict"), "ok");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, DoctorOf, ::testing::ValuesIn(Damages()), kNameOf);
+
+}  // namespace
+}  // namespace nomad_bridge::test

@@ -1,0 +1,35 @@
+// The table of damages: what somebody breaks on the host's side, and what is said of it, by all
+// commands in the same words.
+#pragma once
+
+#include "tests/support/named.h"
+#include "tests/support/test.h"
+
+namespace nomad_bridge::test {
+
+// What the ADD of another allocation does about it: repairs it and says so, or leaves it to its
+// owner's CHECK.
+enum class ByOthers { kSaid, kNot };
+
+// Happens to an allocation with ports 8080/tcp and 8053/udp, on a host that is shared with another.
+struct Damage : Named {
+  // For sh in the host: $table is our table, $leases the data dir's, $address and $veth the
+  // allocation's.
+  const char* command;
+  std::string text;   // in every column; VETH and ADDRESS are the allocation's
+  std::string check;  // of doctor's
+  ByOthers by_others = ByOthers::kSaid;
+  const char* before = ":";        // for sh, before the first ADD; $binary is the built one
+  bool takes_admin_rules = false;  // the operator's own rules go with it, and cannot come back
+  const char* firewall = "none";   // beside us
+
+  [[nodiscard]] bool IsOfRules() const {
+    const std::string_view words(command);
+    return words.starts_with("nft ") || words.starts_with("iptables ") ||
+           words.starts_with("ip6tables ");
+  }
+};
+
+[[nodiscard]] std::vector<Damage> Damages();
+
+}  // namespace nomad_bridge::test
