@@ -13,7 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/fix.h"
 #include "base/list.h"
+#include "base/text.h"
 
 namespace nomad_bridge {
 
@@ -39,8 +41,19 @@ struct Mismatch {
   std::string owner;  // the bridge or container whose it is; empty: the node's
   std::string text;   // "bridge 'nomad' is down"
   bool repairable = true;
-  std::string fix = {};  // what to type, if it is not repairable
+  Fix fix = {};  // if it is not repairable
+
+  // "the lease of 172.26.64.2 belongs to nobody; fix: nomad alloc stop 5f3c1a2b"
+  [[nodiscard]] std::string TextWithFix() const {
+    const std::string line = fix.Line();
+    return line.empty() ? text : Cat(text, "; ", line);
+  }
 };
+
+// What puts it right.
+[[nodiscard]] inline Fix FixOf(const Mismatch& mismatch) {
+  return mismatch.repairable ? "nomad-bridge reconcile" : mismatch.fix;
+}
 
 // As programs read them, in the enumerators' order.
 constexpr std::array<std::string_view, 12> kAreaNames = {"bridge",

@@ -39,6 +39,12 @@ constexpr std::string_view kConventions = R"(
 failed; 2 misunderstood, or it cannot be told (no root, unreadable).
 )";
 
+constexpr std::array kHelpFlags = {"-help", "--help", "-h"};
+
+bool IsFlag(const std::string& word) {
+  return word.size() > 1 && word.front() == '-';
+}
+
 // "; did you mean 'list'?", if any of `known` is near.
 std::string Suggest(std::string_view typed, const std::vector<std::string_view>& known) {
   const std::string_view nearest = FindNearest(typed, known);
@@ -68,14 +74,23 @@ std::string HelpOf(const Command& command) {
   return Cat(UsageLine(command), "\n\n", command.text, "\nFlags:\n", flags.Text());
 }
 
-std::string Overview() {
+// A line about each command whose name begins with `words`.
+std::string LinesOf(const std::string& words) {
   Table commands;
   for (const Command* const command : kCommands) {
-    commands.Add(
-        {Cat(command->name, command->operands.text.empty() ? "" : " ", command->operands.text),
-         std::string(command->summary)});
+    if (command->name.starts_with(words)) {
+      commands.Add(
+          {Cat(command->name, command->operands.text.empty() ? "" : " ", command->operands.text),
+           std::string(command->summary)});
+    }
   }
-  return Cat(kIntroduction, commands.Text(), kConventions);
+  return commands.Text();
+}
+
+// Of several commands that begin with the one word in `words`, and of which it names none; empty
+// if there are none.
+std::string GroupOf(const std::vector<std::string>& words) {
+  return words.size() == 1 || (words.size() > 1 && IsFlag(words[1])) ? LinesOf(words[0] + ' ') : "";
 }
 
 // The command that `words` begin with; they lose its name.
@@ -104,10 +119,6 @@ UsageError WrongFlag(const Command& command, const std::string& typed, std::stri
   }
   return UsageError(Format(
       "{} has no flag '{}'{}\n{}", command.name, typed, Suggest(name, known), UsageLine(command)));
-}
-
-bool IsFlag(const std::string& word) {
-  return word.size() > 1 && word.front() == '-';
 }
 
 // By its whole name or its letter: an abbreviation means something else once there is another flag.
@@ -170,12 +181,19 @@ void MoveFlagsBehind(std::vector<std::string>& words) {
 
 int Run(std::vector<std::string> words) {
   const std::string& first = words.at(0);
-  if (Contains(std::array{"-help", "--help", "-h"}, first)) {
+  if (Contains(kHelpFlags, first)) {
     words = {"help"};
   } else if (first == "-version" || first == "--version") {
     words = {"version"};
   }
   MoveFlagsBehind(words);
+  if (const std::string group = GroupOf(words); !group.empty()) {
+    if (words.size() == 1 || !Contains(kHelpFlags, words[1])) {
+      throw UsageError(Format(
+          "'{}' is the first word of one of these:\n{}Try 'nomad-bridge help'", words[0], group));
+    }
+    words = {"help", words[0]};
+  }
   const Command& command = Take(words);
   const Arguments arguments = Parse(command, words);
   if (arguments.Has("no-color")) {
@@ -198,7 +216,13 @@ int Run(std::vector<std::string> words) {
 
 int RunHelp(const Arguments& arguments) {
   std::vector<std::string> words = arguments.operands;
-  Print(words.empty() ? Overview() : HelpOf(Take(words)));
+  if (words.empty()) {
+    Print(Cat(kIntroduction, LinesOf(""), kConventions));
+  } else if (const std::string group = GroupOf(words); !group.empty()) {
+    Print(group);
+  } else {
+    Print(HelpOf(Take(words)));
+  }
   return kYes;
 }
 

@@ -74,7 +74,7 @@ void CheckFiles(Examination& node) {
 
 void CheckTraffic(Examination& node) {
   for (const Mismatch& mismatch : attachment::FindUnseenTraffic(node.host)) {
-    node.Fail(mismatch.text, mismatch.repairable ? "nomad-bridge reconcile" : mismatch.fix);
+    node.Fail(mismatch.text, FixOf(mismatch));
   }
 }
 

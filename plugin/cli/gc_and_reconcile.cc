@@ -44,9 +44,9 @@ std::vector<std::string> FailuresOf(const attachment::Outcome& outcome) {
   std::vector<std::string> failures = outcome.failed;
   for (const Mismatch& mismatch : outcome.mismatches.left()) {
     if (outcome.mismatches.is_repairing() && !mismatch.repairable) {
-      failures.push_back(mismatch.owner.empty() || mismatch.area == Mismatch::Area::kPolicy
-                             ? Format("{}: {}", mismatch.text, mismatch.fix)
-                             : Format("container '{}': {}", mismatch.owner, mismatch.text));
+      const bool is_of_node = mismatch.owner.empty() || mismatch.area == Mismatch::Area::kPolicy;
+      failures.push_back(Cat(is_of_node ? "" : Format("container '{}': ", mismatch.owner),
+                             mismatch.TextWithFix()));
     }
   }
   return failures;
@@ -58,7 +58,9 @@ Json ToJson(std::string_view command, const attachment::Outcome& outcome, Rulese
     return {{"area", Text(mismatch.area)},
             {"owner", mismatch.owner},
             {"text", mismatch.text},
-            {"repairable", mismatch.repairable}};
+            {"repairable", mismatch.repairable},
+            {"fix", mismatch.fix.command},
+            {"advice", mismatch.fix.advice}};
   };
   const auto id_json = [](const AttachmentId& id) -> Json {
     return {{"network", id.network}, {"containerId", id.container_id}, {"ifname", id.ifname}};
@@ -102,7 +104,7 @@ std::string TextOf(std::string_view command,
   std::string text;
   if (!outcome.mismatches.is_repairing()) {
     for (const Mismatch& mismatch : outcome.mismatches.left()) {
-      text += Cat(Printable(mismatch.text), '\n');
+      text += Cat(Printable(mismatch.TextWithFix()), '\n');
     }
   }
   text += Cat(state == RulesetState::kOthersChanged ? "only other tables have changed"

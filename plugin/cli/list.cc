@@ -193,7 +193,8 @@ const Command kList = {
     .summary = "what is attached here",
     .text =
         R"(A FILTER is job= ns= group= alloc= net= port= addr= veth= or state= with a glob, as in
-'job=web*' or state=dead; a job alone is job=; addr= also takes a subnet. Repeated keys are alternatives; different keys must all match.
+'job=web*' or state=dead; a job alone is job=; addr= also takes a subnet. Repeated keys are
+alternatives; different keys must all match.
 
 State: ok; unplugged: the host's end is missing, down, or not in its bridge; making and
 leaving: an ADD or a DEL is at work, or was killed; dead: the namespace is gone, seen so

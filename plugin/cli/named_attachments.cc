@@ -87,6 +87,9 @@ std::string Candidates(const Attachments& found) {
 Attachments FindOne(const Inventory& inventory, const std::string& word) {
   Attachments found = FindNamed(inventory, word);
   if (found.empty()) {
+    if (!inventory.is_complete) {
+      throw CannotTell(Format("whether anything here has '{}' cannot be told without root", word));
+    }
     LogLine(
         "nothing here has '{}' as its allocation, job, group, interface, address or published port",
         word);

@@ -33,7 +33,7 @@ policy::Policies ReadRemarking(const std::string& directory) {
 
 void RemarkOnUnseen(state::Host& host) {
   for (const Mismatch& mismatch : attachment::FindUnseenTraffic(host)) {
-    LogLine("{}: {}", mismatch.text, mismatch.repairable ? "nomad-bridge reconcile" : mismatch.fix);
+    LogLine("{}; {}", mismatch.text, FixOf(mismatch).Line());
   }
 }
 

@@ -27,7 +27,6 @@ void AddNew(Causes& causes, Causes more) {
 }
 
 Causes HostMismatches(state::Host& host, const Attachment& attachment) {
-  const std::string reconcile = "nomad-bridge reconcile";
   if (attachment.state == State::kMaking || attachment.state == State::kLeaving) {
     return {{.text = Format("an attachment that is {}", Text(attachment.state)),
              .fix = "nomad-bridge gc"}};
@@ -41,8 +40,7 @@ Causes HostMismatches(state::Host& host, const Attachment& attachment) {
   const attachment::Outcome outcome = attachment::Reconcile(host, scope, Mode::kLook);
   Causes causes;
   for (const Mismatch& mismatch : outcome.mismatches.left()) {
-    causes.push_back(
-        {.text = mismatch.text, .fix = mismatch.repairable ? reconcile : mismatch.fix});
+    causes.push_back({.text = mismatch.text, .fix = FixOf(mismatch)});
   }
   return causes;
 }

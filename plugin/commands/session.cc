@@ -100,7 +100,7 @@ std::vector<std::string> MismatchesLeft(Session& session, const state::Record& r
   for (const Mismatch& mismatch : outcome.mismatches.left()) {
     if (mismatch.area == Mismatch::Area::kPolicy && !mismatch.repairable) {
       // What is missing is the operator's: to end the allocation would make nothing better.
-      LogLine("{}: {}, ignoring", mismatch.text, mismatch.fix);
+      LogLine("ignoring: {}", mismatch.TextWithFix());
     } else {
       texts.push_back(mismatch.text);
     }

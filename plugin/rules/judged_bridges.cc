@@ -111,8 +111,9 @@ void RequireJudgedBridge(state::Host& host, const rtnl::Link& bridge, const stat
   const std::optional<Mismatch> unseen =
       IsConcerned(host, bridge, record) ? FindUnseen(bridge) : std::nullopt;
   if (unseen) {
-    throw Error(
-        link::IsMadeByUs(bridge) ? Code::kKernel : Code::kConflict, unseen->text, unseen->fix);
+    throw Error(link::IsMadeByUs(bridge) ? Code::kKernel : Code::kConflict,
+                unseen->text,
+                unseen->fix.Line());
   }
 }
 

@@ -90,6 +90,29 @@ TEST_F(CommandLine, HelpSaysHowEachCommandIsUsed) {
   }
 }
 
+TEST_F(CommandLine, ExplainsTheFirstWordOfSeveralCommands) {
+  const std::string lines = Output("help policy");
+  EXPECT_THAT(lines, StartsWith("  policy check [DIR] "));
+  EXPECT_THAT(lines, HasSubstr("\n  policy show "));
+  EXPECT_THAT(lines, Not(HasSubstr("config")));
+  EXPECT_EQ(Output("policy -help"), lines);
+  EXPECT_THAT(RunLine("policy"),
+              Exits(2,
+                    Out(""),
+                    Err(Cat("nomad-bridge: 'policy' is the first word of one of these:\n",
+                            lines,
+                            "Try 'nomad-bridge help'\n"))));
+}
+
+TEST_F(CommandLine, KeepsTheColumnsOfATerminal) {
+  for (const std::string& name : CommandNames()) {
+    std::istringstream lines(Output(Cat("help ", name)));
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), 100U) << name;
+    }
+  }
+}
+
 TEST_F(CommandLine, NamesWhatIsNearToWhatItDoesNotKnow) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"instal"}, "unknown command 'instal'; did you mean 'install'?\nTry 'nomad-bridge help'"},

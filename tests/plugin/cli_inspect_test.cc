@@ -129,6 +129,8 @@ TEST_F(Inspect, WithoutRootShowsWhatTheAliasHolds) {
   const Command command = LineWithoutRoot({"inspect", veth_});
   EXPECT_THAT(Execute(command),
               Exits(2, Out(AllOf(HasSubstr("job billing"), HasSubstr("Address      ?\n")))));
+  EXPECT_THAT(Execute(LineWithoutRoot({"inspect", "8080"})),
+              Exits(2, Err(HasSubstr("has '8080' cannot be told without root\n"))));
 }
 
 TEST_F(Inspect, SaysThatARecordIsLostUntilItIsRebuilt) {

@@ -48,7 +48,7 @@ TEST_F(Reconcile, FindsNothingWhereAllIsWell) {
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
 
-// ---- each thing that CHECK repairs: repair_damages_test.cc
+// ---- each thing that CHECK repairs: repair_damages.cc
 
 TEST_F(Reconcile, MakesTheFilterOfLocalhostAsItWas) {
   AttachAll();
@@ -171,7 +171,16 @@ TEST_F(Reconcile, GoesOnPastWhatItCannotRepair) {
   EXPECT_EQ(outcome.exit_code, 1) << outcome;
   ASSERT_EQ(outcome.json.at("failed").size(), 1);
   EXPECT_THAT(outcome.json.at("failed").at(0),
-              AllOf(HasSubstr("container 'alloc-1'"), HasSubstr("is missing")));
+              AllOf(HasSubstr("container 'alloc-1'"),
+                    HasSubstr("is missing"),
+                    EndsWith("; fix: nomad alloc stop alloc-1")));
+  std::map<bool, std::string> fixes;
+  for (const json& mismatch : outcome.json.at("mismatches")) {
+    fixes[mismatch.at("repairable")] = mismatch.at("fix");
+  }
+  EXPECT_EQ(fixes, (std::map<bool, std::string>{{true, ""}, {false, "nomad alloc stop alloc-1"}}));
+  EXPECT_THAT(RunLine("reconcile -dry-run"),
+              Exits(1, Out(HasSubstr("; fix: nomad alloc stop alloc-1\n"))));
   EXPECT_EQ(LinkOn(host(), HostVethOf(other_)).at("master"), "br-other");
 }
 
