@@ -54,6 +54,11 @@ struct Arguments {
   std::map<std::string, std::string, std::less<>> flags;  // by their whole names
 
   [[nodiscard]] bool Has(std::string_view flag) const { return flags.contains(flag); }
+  // What was typed behind it; nullptr without it.
+  [[nodiscard]] const std::string* Find(std::string_view flag) const {
+    const auto found = flags.find(flag);
+    return found != flags.end() ? &found->second : nullptr;
+  }
 };
 
 struct Operands {

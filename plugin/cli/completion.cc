@@ -264,8 +264,8 @@ std::string Values(const std::string& key) {
 }
 
 int RunCompletion(const Arguments& arguments) {
-  if (const auto key = arguments.flags.find("values"); key != arguments.flags.end()) {
-    Print(Values(key->second));
+  if (const std::string* const key = arguments.Find("values")) {
+    Print(Values(*key));
     return kYes;
   }
   const std::string shell = arguments.operands.empty() ? "" : arguments.operands.front();

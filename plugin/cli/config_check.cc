@@ -2,15 +2,13 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/cli/command.h"
+#include "plugin/cli/nomad_config.h"
 #include "plugin/cli/terminal.h"
-#include "plugin/cni/conflist.h"
 #include "plugin/cni/json.h"
 #include "plugin/cni/plugin_type.h"
-#include "plugin/config/config.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -85,23 +83,22 @@ std::string CheckFile(const std::string& path, Networks& networks) {
   if (!FindStatus(path)) {
     throw Error(Code::kIo, "there is no such file");
   }
-  std::string others;
+  std::vector<std::string> others;
   std::string network;
   for (const cni::PluginConfig& plugin : cni::ReadPluginConfigs(path)) {
     network = plugin.request.id.network;
-    if (Contains(cni::PluginTypeNames(), plugin.type)) {
-      const config::Config config = config::ParseConfig(plugin.request, cni::TypeOf(plugin.type));
-      networks.Add(path, network, config);
-      Remark(path, plugin, config);
+    if (const std::optional<config::Config> config = FindConfig(plugin)) {
+      networks.Add(path, network, *config);
+      Remark(path, plugin, *config);
     } else {
-      others += Cat(others.empty() ? "" : ", ", Quoted(plugin.type));
+      others.push_back(Quoted(plugin.type));
     }
   }
   return Format("{}: ok, network '{}'{}{}\n",
                 path,
                 network,
                 others.empty() ? "" : "; not ours, not checked: ",
-                others);
+                Joined(others, ", "));
 }
 
 int RunConfigCheck(const Arguments& arguments) {

@@ -10,8 +10,8 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/cli/doctor.h"
+#include "plugin/cli/nomad_config.h"
 #include "plugin/cni/plugin_type.h"
-#include "plugin/config/config.h"
 #include "plugin/foreign/tools.h"
 
 namespace nomad_bridge::cli {
@@ -35,11 +35,10 @@ constexpr const char* kHostVeths = "veth???????????";
 
 // What writes `lines` into a file.
 std::string WriteCommand(const std::vector<std::string>& lines, const std::string& path) {
-  std::string command = Cat("mkdir -p ", path.substr(0, path.rfind('/')), " && printf '%s\\n'");
-  for (const std::string& line : lines) {
-    command += Cat(' ', ShellWord(line));
-  }
-  return Cat(command, " >", path);
+  return Format("mkdir -p {} && printf '%s\\n' {} >{}",
+                path.substr(0, path.rfind('/')),
+                Joined(lines, " ", ShellWord),
+                path);
 }
 
 // Of our links.
@@ -99,21 +98,8 @@ std::set<std::string> PluginNames(Examination& node) {
   return names;
 }
 
-std::string Directories(Examination& node) {
-  std::string text;
-  for (const std::string& directory : node.PluginDirs()) {
-    text += Cat(text.empty() ? "" : ":", directory);
-  }
-  return text;
-}
-
-bool IsOurType(const std::string& type) {
-  return Contains(cni::PluginTypeNames(), type);
-}
-
 // Whether its allocations get name servers of the network's own.
-bool HasDns(const cni::PluginConfig& plugin) {
-  const config::Config config = config::ParseConfig(plugin.request, cni::TypeOf(plugin.type));
+bool HasDns(const config::Config& config) {
   return !config.dns.nameservers.empty() || !config.ipam.dns.nameservers.empty();
 }
 
@@ -214,8 +200,8 @@ void CheckShadowedPlugins(Examination& node) {
 void CheckMissingPlugins(Examination& node) {
   for (const std::string& name : PluginNames(node)) {
     if (FilesOf(node, name).empty()) {
-      node.Fail(Format("plugin '{}' is not in {}", name, Directories(node)),
-                IsOurType(name)
+      node.Fail(Format("plugin '{}' is not in {}", name, Joined(node.PluginDirs(), ":")),
+                Contains(cni::PluginTypeNames(), name)
                     ? Fix(Cat("nomad-bridge install -p ", ShellWord(node.PluginDirs().front())))
                     : Fix::Advice("install it there, or take it out of the conflist"));
     }
@@ -258,9 +244,7 @@ void CheckConflists(Examination& node) {
     }
     for (const cni::PluginConfig& plugin : file.plugins) {
       try {
-        if (IsOurType(plugin.type)) {
-          static_cast<void>(config::ParseConfig(plugin.request, cni::TypeOf(plugin.type)));
-        }
+        static_cast<void>(FindConfig(plugin));
       } catch (const std::exception& error) {
         node.Fail(Format("{}: {}", file.path, error.what()), fix);
       }
@@ -281,8 +265,8 @@ void CheckDnsStub(Examination& node) {
   }
   for (const ConfigFile& file : node.Configs()) {
     for (const cni::PluginConfig& plugin : file.plugins) {
-      if (cni::TypeOf(plugin.type).Provides(cni::Part::kLink) && IsOurType(plugin.type) &&
-          !HasDns(plugin)) {
+      const std::optional<config::Config> config = FindConfig(plugin);
+      if (config && cni::TypeOf(plugin.type).Provides(cni::Part::kLink) && !HasDns(*config)) {
         return node.Warn(
             Format("/etc/resolv.conf names a resolver on the node's 127.0.0.0/8, which "
                    "allocations of network '{}' cannot reach",

@@ -7,9 +7,8 @@
 #include "base/text.h"
 #include "plugin/attachment/apply_policies.h"
 #include "plugin/cli/doctor.h"
+#include "plugin/cli/nomad_config.h"
 #include "plugin/cli/policy_reach.h"
-#include "plugin/cni/plugin_type.h"
-#include "plugin/config/config.h"
 #include "plugin/config/node_config.h"
 
 namespace nomad_bridge::cli {
@@ -23,8 +22,8 @@ bool IsRequired(Examination& node) {
   for (const ConfigFile& file : node.Configs()) {
     for (const cni::PluginConfig& plugin : file.plugins) {
       try {
-        is_required |=
-            config::ParseConfig(plugin.request, cni::TypeOf(plugin.type)).rules.policy_required;
+        const std::optional<config::Config> config = FindConfig(plugin);
+        is_required |= config && config->rules.policy_required;
       } catch (const std::exception&) {
         continue;
       }

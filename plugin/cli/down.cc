@@ -5,7 +5,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/list.h"
 #include "base/log.h"
 #include "base/mismatch.h"
 #include "base/text.h"
@@ -16,9 +15,6 @@
 #include "plugin/cli/inventory.h"
 #include "plugin/cli/nomad_config.h"
 #include "plugin/cli/terminal.h"
-#include "plugin/cni/conflist.h"
-#include "plugin/cni/plugin_type.h"
-#include "plugin/config/config.h"
 #include "plugin/foreign/other_firewalls.h"
 #include "plugin/link/bridge.h"
 
@@ -32,21 +28,19 @@ std::string_view Removed(Mode mode) {
 // Those of `network`, or that are on `bridge`; both empty: all. An unreadable record counts, too.
 void RequireIdle(state::Host& host, const std::string& network, const std::string& bridge) {
   const Inventory inventory = TakeInventory(host);
-  std::size_t attached = 0;
-  std::string names;
+  std::vector<std::string> names;
   for (const Attachment& attachment : inventory.attachments) {
     if (network.empty() || attachment.id.network == network ||
         BridgeOf(attachment, inventory) == bridge) {
-      ++attached;
-      names += Cat(names.empty() ? "" : ", ", attachment.Allocation());
+      names.push_back(attachment.Allocation());
     }
   }
-  if (attached != 0) {
+  if (!names.empty()) {
     throw Error(Code::kConflict,
                 Format("{} still has {}: {}",
                        network.empty() ? "this node" : Format("network '{}'", network),
-                       Counted(attached, "attachment"),
-                       names),
+                       Counted(names.size(), "attachment"),
+                       Joined(names, ", ")),
                 "stop their allocations first; 'nomad-bridge gc' takes back what is stale");
   }
 }
@@ -108,10 +102,8 @@ std::map<std::string, std::string> ConfiguredBridges() {
   for (const std::string& file : FindNodeConfigFiles()) {
     try {
       for (const cni::PluginConfig& plugin : cni::ReadPluginConfigs(file)) {
-        if (Contains(cni::PluginTypeNames(), plugin.type)) {
-          const config::Config config =
-              config::ParseConfig(plugin.request, cni::TypeOf(plugin.type));
-          bridges.try_emplace(plugin.request.id.network, config.link.bridge);
+        if (const std::optional<config::Config> config = FindConfig(plugin)) {
+          bridges.try_emplace(plugin.request.id.network, config->link.bridge);
         }
       }
     } catch (const Error& error) {

@@ -84,21 +84,11 @@ std::string ShowInterface(const Attachment& attachment, const Inventory& invento
   return Cat(text, '\n');
 }
 
-// Under one head, as they come line by line.
-std::string UnderHead(std::string_view title, const std::string& lines) {
+// Under one head; nothing without lines.
+std::string UnderHead(std::string_view title, const std::vector<std::string>& lines) {
   std::string text;
-  for (std::size_t at = 0; at < lines.size();) {
-    const std::size_t end = lines.find('\n', at);
-    text += Cat(Head(at == 0 ? title : ""), lines.substr(at, end - at), '\n');
-    at = end + 1;
-  }
-  return text;
-}
-
-std::string ShowNotes(const std::vector<std::string>& notes) {
-  std::string text;
-  for (const std::string& note : notes) {
-    text += Cat(Head(text.empty() ? "Note" : ""), Printable(note), '\n');
+  for (const std::string& line : lines) {
+    text += Cat(Head(text.empty() ? title : ""), Printable(line), '\n');
   }
   return text;
 }
@@ -169,7 +159,7 @@ std::string ShowAttachment(state::Host& host,
     text += Cat(ShowSide("Host side", sides.host, cause),
                 sides.path.empty() ? "" : ShowSide("Path", sides.path, cause),
                 ShowSide("Container", sides.container, cause),
-                ShowNotes(sides.notes));
+                UnderHead("Note", sides.notes));
   }
   return text;
 }
@@ -217,13 +207,10 @@ std::string ShowAll(state::Host& host,
 
 // -from ADDRESS
 std::optional<Ip> ClientOf(const Arguments& arguments) {
-  const auto from = arguments.flags.find("from");
-  if (from == arguments.flags.end()) {
-    return std::nullopt;
-  }
-  const std::optional<Ip> client = Ip::Parse(from->second);
-  if (!client) {
-    throw UsageError(Format("-from '{}' is no address; allowed: IPv4 or IPv6", from->second));
+  const std::string* const from = arguments.Find("from");
+  const std::optional<Ip> client = from != nullptr ? Ip::Parse(*from) : std::nullopt;
+  if (from != nullptr && !client) {
+    throw UsageError(Format("-from '{}' is no address; allowed: IPv4 or IPv6", *from));
   }
   return client;
 }
@@ -273,11 +260,8 @@ std::optional<causes::Traced> RunTrace(state::Host& host,
 }
 
 std::string ShowTrace(const causes::Traced& traced) {
-  std::string text;
-  for (const std::string& line : traced.lines) {
-    text += Cat(Head(text.empty() ? "Trace" : ""), Printable(line), '\n');
-  }
-  return text.empty() ? Cat(Head("Trace"), "nothing came to the node's rules\n") : text;
+  const std::vector<std::string> nothing = {"nothing came to the node's rules"};
+  return UnderHead("Trace", traced.lines.empty() ? nothing : traced.lines);
 }
 
 int RunInspect(const Arguments& arguments) {

@@ -97,11 +97,10 @@ Json Document(const Inventory& inventory) {
 
 // By -sort; else as the inventory has them.
 void Sort(std::vector<Attachment>& attachments, const Arguments& arguments) {
-  const auto sort = arguments.flags.find("sort");
-  if (sort == arguments.flags.end()) {
+  if (!arguments.Has("sort")) {
     return;
   }
-  const std::string& key = sort->second;
+  const std::string& key = *arguments.Find("sort");
   if (key == "age") {  // the youngest first
     const auto created = [](const Attachment& each) {
       return each.record ? each.record->created : 0;

@@ -6,8 +6,9 @@
 #include <sstream>
 
 #include "base/file.h"
+#include "base/list.h"
 #include "base/text.h"
-#include "plugin/cni/conflist.h"
+#include "plugin/cni/plugin_type.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -128,6 +129,12 @@ std::string ConfigDirectory() {
 std::vector<std::string> FindNodeConfigFiles() {
   const std::string directory = ConfigDirectory();
   return directory.empty() ? cni::FindDefaultConfigFiles() : cni::FindConfigFiles(directory);
+}
+
+std::optional<config::Config> FindConfig(const cni::PluginConfig& plugin) {
+  return Contains(cni::PluginTypeNames(), plugin.type)
+             ? std::optional(config::ParseConfig(plugin.request, cni::TypeOf(plugin.type)))
+             : std::nullopt;
 }
 
 }  // namespace nomad_bridge::cli

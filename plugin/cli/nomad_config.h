@@ -5,9 +5,13 @@
 // Errors   none: a file that cannot be read says nothing
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "plugin/cni/conflist.h"
+#include "plugin/config/config.h"
 
 namespace nomad_bridge::cli {
 
@@ -23,5 +27,8 @@ namespace nomad_bridge::cli {
 
 // The network configs there, or where Nomad and other runtimes look.
 [[nodiscard]] std::vector<std::string> FindNodeConfigFiles();
+
+// As an ADD would have it; nullopt of another plugin than ours. Throws for what an ADD refuses.
+[[nodiscard]] std::optional<config::Config> FindConfig(const cni::PluginConfig& plugin);
 
 }  // namespace nomad_bridge::cli

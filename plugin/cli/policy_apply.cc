@@ -20,15 +20,6 @@ constexpr std::array kApplyFlags = {kDryRunFlag,
                                     Flag{"cut", nullptr, "ends connections that are refused now"},
                                     kJsonFlag};
 
-// Absolute: it is compared with what is in force later, from elsewhere.
-std::string DirectoryOf(const Arguments& arguments) {
-  const std::string directory = std::filesystem::absolute(
-      arguments.operands.empty() ? policy::kPolicyDirectory : arguments.operands.front());
-  return directory.find('\n') == directory.npos
-             ? directory
-             : throw UsageError("the name of a directory of policies has no line end");
-}
-
 // "namespaces -> namespaces, api"
 std::string Changed(const std::string& before, const std::string& after) {
   return before == after ? after : Format("{} -> {}", before, after);
@@ -107,7 +98,11 @@ policy::Policies FormerPolicies(state::Host& host) {
 
 int RunApply(const Arguments& arguments) {
   RequireRoot("policy apply");
-  const std::string directory = DirectoryOf(arguments);
+  // Absolute: it is compared with what is in force later, from elsewhere.
+  const std::string directory = std::filesystem::absolute(DirectoryOf(arguments));
+  if (directory.find('\n') != directory.npos) {
+    throw UsageError("the name of a directory of policies has no line end");
+  }
   const policy::Program program(ReadRemarking(directory));
   state::Host host = state::Host::Open();
   Applied applied{.is_dry = arguments.Has("dry-run"),

@@ -83,8 +83,7 @@ policy::Policies ReadToCheck(const std::string& directory) {
 }
 
 int RunPolicyCheck(const Arguments& arguments) {
-  const std::string directory =
-      arguments.operands.empty() ? policy::kPolicyDirectory : arguments.operands.front();
+  const std::string directory = DirectoryOf(arguments);
   const policy::Policies policies = ReadToCheck(directory);
   if (const std::set<cni::Workload> workloads = FindWorkloads(); !workloads.empty()) {
     for (const policy::Policy& policy : policies.policies) {

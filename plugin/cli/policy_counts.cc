@@ -97,25 +97,26 @@ Json RuleJson(const std::pair<const std::string, RuleCounts>& named) {
           {"since", rule.Since()}};
 }
 
-std::string ShowPolicies(state::Host& host, const Attachment& attachment) {
+std::vector<std::string> ShowPolicies(state::Host& host, const Attachment& attachment) {
   const std::optional<Judges> judges = FindJudges(host, attachment);
   if (!judges || (judges->reach.in == "-" && judges->reach.out == "-")) {
-    return "";
+    return {};
   }
-  std::string text = Format("reached by {}; reaches by {}\n", judges->reach.in, judges->reach.out);
+  std::vector<std::string> lines = {
+      Format("reached by {}; reaches by {}", judges->reach.in, judges->reach.out)};
   for (const auto& [name, rule] : judges->refusals) {
     const std::optional<Count>& refused = rule.Of(What::kRefused);
     const std::optional<Count>& audited = rule.Of(What::kWouldBeRefused);
     const std::uint64_t count = refused ? refused->packets : audited->packets;
     if (count != 0) {
-      text += Format("{}: {} {} since {}, of all allocations that it is about\n",
-                     name,
-                     Counted(count, "connection"),
-                     refused ? "refused" : "would be refused",
-                     rule.Since());
+      lines.push_back(Format("{}: {} {} since {}, of all allocations that it is about",
+                             name,
+                             Counted(count, "connection"),
+                             refused ? "refused" : "would be refused",
+                             rule.Since()));
     }
   }
-  return text;
+  return lines;
 }
 
 Json PoliciesJson(state::Host& host, const Attachment& attachment) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "plugin/cli/attachment_view.h"
 #include "plugin/policy/program.h"
@@ -42,9 +43,10 @@ struct RuleCounts {
 
 [[nodiscard]] Json RuleJson(const std::pair<const std::string, RuleCounts>& named);
 
-// Of one attachment, for `inspect`: the policies that judge it, and what they have refused, of
+// Of one attachment, for `inspect`, line by line: the policies that judge it, and what they have refused, of
 // whomever. Nothing without policies, or if it is judged by none.
-[[nodiscard]] std::string ShowPolicies(state::Host& host, const Attachment& attachment);
+[[nodiscard]] std::vector<std::string> ShowPolicies(state::Host& host,
+                                                    const Attachment& attachment);
 [[nodiscard]] Json PoliciesJson(state::Host& host, const Attachment& attachment);
 
 }  // namespace nomad_bridge::cli

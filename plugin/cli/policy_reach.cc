@@ -1,6 +1,7 @@
 #include "plugin/cli/policy_reach.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/attachment/apply_policies.h"
@@ -21,6 +22,15 @@ std::string NamesFor(const policy::Policies& policies,
 }
 
 }  // namespace
+
+std::string DirectoryOf(const Arguments& arguments) {
+  const std::string* const typed =
+      arguments.operands.empty() ? arguments.Find("dir") : &arguments.operands.front();
+  if (typed != nullptr && !FindStatus(*typed)) {
+    throw CannotTell(Format("there is no directory '{}'", *typed));
+  }
+  return typed != nullptr ? *typed : policy::kPolicyDirectory;
+}
 
 policy::Policies ReadRemarking(const std::string& directory) {
   std::vector<std::string> remarks;

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "plugin/cli/command.h"
 #include "plugin/cni/labels.h"
 #include "plugin/policy/policy.h"
 #include "plugin/state/host.h"
@@ -14,6 +15,10 @@ struct Reach {
   std::string in;   // what reaches it
   std::string out;  // what it reaches
 };
+
+// DIR or -dir as typed, or /etc/nomad-bridge/policy.d. Throws CannotTell if what was typed is not
+// there: no directory is no policies, and a mistyped one would take all of them away.
+[[nodiscard]] std::string DirectoryOf(const Arguments& arguments);
 
 // Those of a directory; remarks are on stderr.
 [[nodiscard]] policy::Policies ReadRemarking(const std::string& directory);

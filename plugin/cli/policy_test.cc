@@ -20,9 +20,8 @@ constexpr std::array kPolicyTestFlags = {
     kJsonFlag};
 
 const std::string& RequireFlag(const Arguments& arguments, std::string_view name) {
-  const auto flag = arguments.flags.find(name);
-  return flag != arguments.flags.end() ? flag->second
-                                       : throw UsageError(Cat("policy test needs -", name));
+  const std::string* const value = arguments.Find(name);
+  return value != nullptr ? *value : throw UsageError(Cat("policy test needs -", name));
 }
 
 cni::Workload ParseWorkload(std::string_view text) {
@@ -89,10 +88,7 @@ std::string InWords(const policy::Answer& answer) {
 
 int RunPolicyTest(const Arguments& arguments) {
   const policy::Connection connection = ParseConnection(arguments);
-  const auto directory = arguments.flags.find("dir");
-  const policy::Answer answer =
-      Ask(directory != arguments.flags.end() ? directory->second : policy::kPolicyDirectory,
-          connection);
+  const policy::Answer answer = Ask(DirectoryOf(arguments), connection);
   if (arguments.Has("json")) {
     const auto or_null = [](const std::string& rule) { return rule.empty() ? Json() : Json(rule); };
     PrintDocument({{"allowed", answer.is_allowed},

@@ -1,15 +1,12 @@
 #include <array>
 
-#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/attachment/reconcile.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/nomad_config.h"
 #include "plugin/cli/terminal.h"
-#include "plugin/cni/conflist.h"
 #include "plugin/cni/plugin_type.h"
-#include "plugin/config/config.h"
 #include "plugin/link/bridge.h"
 #include "plugin/rules/bridge_family.h"
 #include "plugin/state/host.h"
@@ -19,11 +16,11 @@ namespace {
 
 // An attachment as its ADD would begin it, with the gateways that the bridge gets if it takes its
 // addresses from the first range of each set.
-state::Record IntentOfNetwork(state::Host& host, const cni::PluginConfig& plugin) {
-  const cni::PluginType& type = cni::TypeOf(plugin.type);
-  const config::Config config =
-      rules::WithPossibleChecks(config::ParseConfig(plugin.request, type), host);
-  state::Record record = state::IntentOf(plugin.request, type, config, {});
+state::Record IntentOfNetwork(state::Host& host,
+                              const cni::PluginConfig& plugin,
+                              const config::Config& asked) {
+  const config::Config config = rules::WithPossibleChecks(asked, host);
+  state::Record record = state::IntentOf(plugin.request, cni::TypeOf(plugin.type), config, {});
   for (const ipam::RangeSet& set : config.ipam.ranges) {
     const ipam::Range& range = set.front();
     if (config.link.is_gateway) {
@@ -56,10 +53,11 @@ std::vector<std::string> Prepare(state::Host& host, const state::Record& record,
 std::string BringUp(state::Host& host, const std::string& file, Mode mode) {
   std::string text;
   for (const cni::PluginConfig& plugin : cni::ReadPluginConfigs(file)) {
-    if (!Contains(cni::PluginTypeNames(), plugin.type)) {
+    const std::optional<config::Config> config = FindConfig(plugin);
+    if (!config) {
       continue;
     }
-    state::Record record = IntentOfNetwork(host, plugin);
+    state::Record record = IntentOfNetwork(host, plugin, *config);
     const std::string& network = plugin.request.id.network;
     if (!record.link.bridge.empty() && record.link.gateways.empty()) {
       // Perhaps the node's own, to its LAN: whatever sets that up may come after us.
@@ -73,17 +71,12 @@ std::string BringUp(state::Host& host, const std::string& file, Mode mode) {
     for (const std::string& each : missing) {
       text += Format("network '{}': {}\n", network, each);
     }
-    if (!missing.empty()) {
-      continue;
+    if (missing.empty() && !record.link.gateway_ifname.empty()) {
+      text += Format("network '{}' is up: {} {}\n",
+                     network,
+                     record.link.gateway_ifname,
+                     Joined(record.link.gateways, " "));
     }
-    if (record.link.gateway_ifname.empty()) {
-      continue;
-    }
-    text += Format("network '{}' is up: {}", network, record.link.gateway_ifname);
-    for (const Cidr& gateway : record.link.gateways) {
-      text += Cat(' ', gateway);
-    }
-    text += '\n';
   }
   return text;
 }

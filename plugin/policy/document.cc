@@ -181,27 +181,21 @@ Node Node::Require(std::string_view key) const {
   return found ? *found : throw Refused(Format("'{}' is missing", key));
 }
 
+std::vector<Node> Node::UnderThis(const std::vector<Value>& values) const {
+  std::vector<Node> nodes;
+  nodes.reserve(values.size());
+  for (const Value& value : values) {
+    nodes.emplace_back(*document_, value, key_);
+  }
+  return nodes;
+}
+
 std::vector<Node> Node::Keys() const {
-  if (kind() != Kind::kObject) {
-    throw Wrong("an object");
-  }
-  std::vector<Node> keys;
-  for (const Value& key : value_->keys) {
-    keys.emplace_back(*document_, key, key_);
-  }
-  return keys;
+  return kind() == Kind::kObject ? UnderThis(value_->keys) : throw Wrong("an object");
 }
 
 std::vector<Node> Node::Elements() const {
-  if (kind() != Kind::kArray) {
-    throw Wrong("an array");
-  }
-  std::vector<Node> elements;
-  elements.reserve(value_->elements.size());
-  for (const Value& element : value_->elements) {
-    elements.emplace_back(*document_, element, key_);
-  }
-  return elements;
+  return kind() == Kind::kArray ? UnderThis(value_->elements) : throw Wrong("an array");
 }
 
 std::vector<Node> Node::SomeElements(std::string_view of_what) const {

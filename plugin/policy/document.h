@@ -76,6 +76,9 @@ class Node {
   [[nodiscard]] Error Refused(std::string_view msg, std::string details = {}) const;
 
  private:
+  // Each under this one's key.
+  [[nodiscard]] std::vector<Node> UnderThis(const std::vector<Document::Value>& values) const;
+
   const Document* document_;
   const Document::Value* value_;
   std::string_view key_;

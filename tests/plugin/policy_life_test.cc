@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "tests/plugin/policy_world.h"
+#include "tests/support/mounted.h"
 #include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
@@ -56,6 +57,7 @@ TEST_F(PolicyLife, DocumentsAreAsTheirSchemasSay) {
   EXPECT_EQ(errors("policy-status.json", RunLine("policy status -json").out), "");
   EXPECT_EQ(errors("policy-apply.json", Run({"policy", "apply", "-json", "-n", kDirectory}).out),
             "");
+  EnsureDirectory("/run/none");
   EXPECT_EQ(errors("policy-apply.json", Run({"policy", "apply", "-json", "-n", "/run/none"}).out),
             "");
 }
@@ -96,10 +98,25 @@ TEST_F(PolicyLife, AMistakeInAFileChangesNothing) {
   EXPECT_FALSE(Reaches(dev, api));
 }
 
+// No directory is no policies, which would let everybody in.
+TEST_F(PolicyLife, ADirectoryThatIsTypedHasToBeThere) {
+  Node& api = Start("prod", "api");
+  Node& dev = Start("dev", "test");
+  Apply({kNamespaces});
+  for (const std::string command :
+       {"policy apply /run/polcy.d",
+        "policy check /run/polcy.d",
+        "policy test -from node -to ns=a -port icmp -dir /run/polcy.d"}) {
+    EXPECT_THAT(RunLine(command), Exits(2, Err(HasSubstr("no directory '/run/polcy.d'"))));
+  }
+  EXPECT_FALSE(Reaches(dev, api));
+}
+
 // Without a file nothing is written that an ADD would read.
 TEST_F(PolicyLife, WithoutADirectoryNothingIsApplied) {
-  EXPECT_THAT(Run({"policy", "apply", "/run/none"}),
-              Exits(0, Err(HasSubstr("'/run/none' does not exist"))));
+  const Mounted etc({"-t", "tmpfs", "tmpfs"}, "/etc");
+  EXPECT_THAT(RunLine("policy apply"),
+              Exits(0, Err(HasSubstr("'/etc/nomad-bridge/policy.d' does not exist"))));
   EXPECT_FALSE(FindStatus(kCompiled));
 }
 
