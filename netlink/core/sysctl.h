@@ -21,8 +21,8 @@ namespace nomad_bridge::netlink {
 bool EnsureSysctl(const std::string& name, const std::string& value);
 
 // For a new interface, whose settings nobody has made: writes without looking first. Where a
-// thousand namespaces have been entered, finding a file of net/ipv6 takes the kernel 0.4 ms. Nothing
-// if this kernel does not have the setting at all (IPv6 switched off at boot).
+// thousand namespaces have been entered, finding a file of net/ipv6 takes the kernel 0.4 ms.
+// Nothing if this kernel does not have the setting at all (IPv6 switched off at boot).
 void SetSysctlIfPresent(const std::string& name, const std::string& value);
 
 // Whether the setting exists and is neither "0" nor empty.
