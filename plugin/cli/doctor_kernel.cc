@@ -107,8 +107,8 @@ void CheckConntrackRoom(Examination& node) {
 }
 
 // A broadcast waits once for each port of the bridge, all in one queue, and the node's answer
-// behind them. What finds the queue full is dropped, at every attempt: the last ports' allocations find
-// neither their neighbours nor the gateway.
+// behind them. What finds the queue full is dropped, at every attempt: the last ports' allocations
+// find neither their neighbours nor the gateway.
 void CheckBacklog(Examination& node) {
   const auto room = static_cast<std::uint64_t>(NumberIn("net/core/netdev_max_backlog"));
   for (const Network& network : node.inventory.networks) {

@@ -43,8 +43,8 @@ struct RuleCounts {
 
 [[nodiscard]] Json RuleJson(const std::pair<const std::string, RuleCounts>& named);
 
-// Of one attachment, for `inspect`, line by line: the policies that judge it, and what they have refused, of
-// whomever. Nothing without policies, or if it is judged by none.
+// Of one attachment, for `inspect`: the policies that judge it, and what they have refused, of
+// whomever, line by line. Nothing without policies, or if it is judged by none.
 [[nodiscard]] std::vector<std::string> ShowPolicies(state::Host& host,
                                                     const Attachment& attachment);
 [[nodiscard]] Json PoliciesJson(state::Host& host, const Attachment& attachment);
