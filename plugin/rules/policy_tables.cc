@@ -42,11 +42,9 @@ std::vector<firewall::SetRow> Shapes() {
           {kList, {kIpv4Addr}, {}, firewall::Role::kForwarding}};
 }
 
-std::vector<nft::Chain> NoChains(int /*accept_mark_bit*/) {
-  return {};
-}
-
-const firewall::Contributor kShapes = {nft::TableFamily::kInet, &Shapes, &NoChains};
+const firewall::Contributor kShapes = {nft::TableFamily::kInet, &Shapes, [](int) {
+                                         return std::vector<nft::Chain>();
+                                       }};
 
 // The kernel's tables keep established connections for us: what has begun goes on.
 nft::Chain Admission(const char* name, Point point, const char* judge) {
