@@ -86,13 +86,19 @@ nft::Chain BetweenNetworks() {
   return chain;
 }
 
-// What belongs to no connection, and would leave untranslated.
+// What belongs to no connection, and would leave untranslated. Not between our networks, where
+// nothing is translated: of two subnets on one bridge a redirect of the kernel's makes one direction
+// pass between the ports, so that conntrack sees the other alone.
 nft::Chain Invalid() {
   nft::Chain chain = {.name = kInvalid};
   for (const Family family : kFamilies) {
-    // ip saddr @masq4 iifname @bridges drop
-    chain.rules.push_back(
-        nft::Rule().Only(family).SaddrIn(SetName(kMasq, family)).IifnameIn(kBridges).Drop());
+    // ip saddr @masq4 iifname @bridges oifname != @gateways drop
+    chain.rules.push_back(nft::Rule()
+                              .Only(family)
+                              .SaddrIn(SetName(kMasq, family))
+                              .IifnameIn(kBridges)
+                              .OifnameNotIn(kGateways)
+                              .Drop());
   }
   return chain;
 }

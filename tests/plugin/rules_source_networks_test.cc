@@ -96,6 +96,13 @@ TEST_F(CheckedNetworks, OnOneBridgeWithTwoSubnetsReachEachOtherAndOutside) {
   ExpectTraffic();
 }
 
+// The kernel's redirects make one direction pass between the ports, unseen by conntrack then.
+TEST_F(CheckedNetworks, WithTwoSubnetsReachEachOtherWithoutBrNetfilter) {
+  SetBridgeNf("0");
+  Add(OnABridgeOfItsOwn({{"bridge", "nomad"}, {"forceAddress", false}}));
+  ExpectTraffic();
+}
+
 TEST_F(CheckedNetworks, DropWhatIsSentInTheOthersName) {
   Add(OnABridgeOfItsOwn());
   ExpectDeaf(container(), one_, two_);
