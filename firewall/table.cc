@@ -87,8 +87,8 @@ nft::Chain BetweenNetworks() {
 }
 
 // What belongs to no connection, and would leave untranslated. Not between our networks, where
-// nothing is translated: of two subnets on one bridge a redirect of the kernel's makes one direction
-// pass between the ports, so that conntrack sees the other alone.
+// nothing is translated: of two subnets on one bridge a redirect of the kernel's makes one
+// direction pass between the ports, so that conntrack sees the other alone.
 nft::Chain Invalid() {
   nft::Chain chain = {.name = kInvalid};
   for (const Family family : kFamilies) {
