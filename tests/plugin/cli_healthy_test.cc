@@ -109,6 +109,17 @@ class Healthy : public CliWorld, public ::testing::WithParamInterface<int> {
     return config;
   }
 
+  // Two on every second node, each on a bridge of its own.
+  std::vector<json> RandomNetworks() {
+    std::vector<json> networks = {RandomConfig()};
+    if (Maybe()) {
+      json other = RandomConfig();
+      other.update(kOther);
+      networks.push_back(std::move(other));
+    }
+    return networks;
+  }
+
   // Of inspect about each port, and of doctor.
   void ExpectNothingFound(const std::vector<int>& ports) {
     for (const int port : ports) {
@@ -135,7 +146,7 @@ TEST_P(Healthy, NothingIsFound) {
     static_cast<void>(host().Run({"sh", "-c", foreign}));
   }
   std::vector<int> ports;
-  const json config = RandomConfig();
+  const std::vector<json> networks = RandomNetworks();
   for (int i = 0; i <= static_cast<int>(random_() % 3); ++i) {
     const std::string id = Cat("alloc-", i, "-0000");
     Node& node = i == 0 ? container() : AddContainer(Cat("c", i));
@@ -144,7 +155,8 @@ TEST_P(Healthy, NothingIsFound) {
     if (Maybe()) {
       mappings.push_back(Port(8000 + i, 80, "udp"));
     }
-    Attach(Publish(mappings, config), As(id, node, NomadArgs("billing", id)));
+    Attach(Publish(mappings, networks.at(random_() % networks.size())),
+           As(id, node, NomadArgs("billing", id)));
     Serve(node, Protocol::kTcp, {Maybe() ? "0.0.0.0" : "::"}, 80, "hello");
     node.Must({"sh", "-ec", OneOf(kHarmlessInside)});
   }
