@@ -33,6 +33,11 @@ ip link add port1 type veth peer name port2; ip link set port1 master nomad; ip 
 fail kernel.backlog: the bridge of network 'nomad' has 3 ports, and net/core/netdev_max_backlog is 1: broadcasts are cut
 fix: sysctl -w net/core/netdev_max_backlog=4096
 
+Conntrack $ mount -t tmpfs tmpfs /proc/sys/net/netfilter
+echo 99 >/proc/sys/net/netfilter/nf_conntrack_count; echo 100 >/proc/sys/net/netfilter/nf_conntrack_max
+warn conntrack.full: 99 of 100 connections: new ones are dropped when it is full
+fix: sysctl -w net/netfilter/nf_conntrack_max=200
+
 Forwarding $ sysctl -qw net.ipv4.ip_forward=0
 fail sysctl.ip_forward: net/ipv4/ip_forward is 0
 fix: nomad-bridge reconcile

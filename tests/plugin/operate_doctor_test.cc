@@ -109,16 +109,6 @@ TEST_F(Doctor, MissesIptables) {
   EXPECT_EQ(FindingsOf("iptables.missing").at(0).at("verdict"), "warn");
 }
 
-TEST_F(Doctor, FindsAConntrackTableThatIsFull) {
-  std::ofstream("/run/count") << "99\n";
-  std::ofstream("/run/max") << "100\n";
-  const Mounted count({"--bind", "/run/count"}, "/proc/sys/net/netfilter/nf_conntrack_count");
-  const Mounted max({"--bind", "/run/max"}, "/proc/sys/net/netfilter/nf_conntrack_max");
-  const json found = FindingsOf("conntrack.full").at(0);
-  EXPECT_EQ(found.at("verdict"), "warn");
-  EXPECT_THAT(found.at("what").get<std::string>(), StartsWith("99 of 100 connections"));
-}
-
 // A kernel whose list of modules does not have them, and that has not loaded them.
 TEST_F(Doctor, FindsAKernelWithoutOurModules) {
   Detach(kOther, {{"CNI_IFNAME", "eth1"}});
