@@ -3,7 +3,7 @@
 #
 # Usage: packaging/install-packages.sh PURPOSE ...         (root)
 #        packaging/install-packages.sh --list PURPOSE      (only prints the packages)
-# PURPOSE  build      the compiler and five libraries
+# PURPOSE  build      the compiler and four libraries
 #          test       what the tests need beside it
 #          style      clang-format and clang-tidy of the version that the sources are written with;
 #                     Debian 12 only
