@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/foreign/tools.h"
+#include "plugin/takeover/remove_found.h"
 
 namespace nomad_bridge::takeover {
 namespace {
@@ -201,24 +202,16 @@ std::vector<LegacyFinding> FindLegacyRules(const Search& search, LegacyDumps& du
 }
 
 void RemoveLegacyRules(const Search& search, LegacyDumps& dumps) {
-  std::vector<LegacyFinding> found = FindLegacyRules(search, dumps);
-  while (!found.empty()) {
-    try {
-      for (const LegacyFinding& finding : found) {
-        foreign::ChangeLegacyTable(finding.family, PlanLegacyRemoval(finding.table, finding.rules));
-        dumps.Forget(finding);
-      }
-      return;
-    } catch (const Error&) {
-      // A rule that somebody else has deleted meanwhile makes the tool refuse the whole plan.
-      dumps.ReadAgain();
-      std::vector<LegacyFinding> left = FindLegacyRules(search, dumps);
-      if (left == found) {
-        throw;
-      }
-      found = std::move(left);
-    }
-  }
+  RemoveFound<std::vector<LegacyFinding>>([&] { return FindLegacyRules(search, dumps); },
+                                          [&](const std::vector<LegacyFinding>& found) {
+                                            for (const LegacyFinding& finding : found) {
+                                              foreign::ChangeLegacyTable(
+                                                  finding.family,
+                                                  PlanLegacyRemoval(finding.table, finding.rules));
+                                              dumps.Forget(finding);
+                                            }
+                                          },
+                                          [&] { dumps.ReadAgain(); });
 }
 
 }  // namespace nomad_bridge::takeover

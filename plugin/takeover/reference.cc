@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "ipam/store.h"
 #include "plugin/link/host_veth.h"
+#include "plugin/takeover/remove_found.h"
 
 namespace nomad_bridge::takeover {
 namespace {
@@ -21,6 +22,8 @@ struct ReferenceRule {
   std::string chain;
   std::uint64_t handle = 0;
   std::string own_chain;  // that it jumps to, if it is the attachment's own; else empty
+
+  bool operator==(const ReferenceRule&) const = default;
 };
 
 using Texts = std::vector<std::string>;
@@ -109,10 +112,7 @@ std::vector<ReferenceRule> FindReferenceRules(RuleDumps& dumps, const Search& se
 
 // Removes `rules` and the chains of their own, in one atomic batch.
 void RemoveReferenceRules(nft::Socket& socket, const std::vector<ReferenceRule>& rules) {
-  if (rules.empty()) {
-    return;
-  }
-  // Handles are never used again, so one plan serves whatever others change in between.
+  // Handles are never used again: what others add in between stays.
   nft::Batch batch;
   std::set<std::pair<std::string, std::string>> chains;
   for (const ReferenceRule& rule : rules) {
@@ -204,11 +204,11 @@ bool HasLease(const cni::Request& request, const std::string& data_dir, const Ip
 const std::vector<nft::KernelRule>& RuleDumps::Of(const nft::TableId& table,
                                                   const std::string& chain) {
   if (!tables_) {
-    tables_ = socket_.Tables();  // spares the dumps of chains in tables that do not exist
+    tables_ = socket_.get().Tables();  // spares the dumps of chains in tables that do not exist
   }
   const auto [rules, is_new] = rules_.try_emplace({nft::Text(table), chain});
   if (is_new && std::ranges::find(*tables_, table, &nft::KernelTable::id) != tables_->end()) {
-    rules->second = socket_.Rules(table, chain, texts_);
+    rules->second = socket_.get().Rules(table, chain, texts_);
   }
   return rules->second;
 }
@@ -251,11 +251,14 @@ void RemoveReferenceRulesOf(state::Host& host,
                             const Search& search,
                             RuleDumps& dumps,
                             LegacyError on_error) {
-  const std::vector<ReferenceRule> rules = FindReferenceRules(dumps, search);
-  RemoveReferenceRules(host.nft, rules);
-  for (const ReferenceRule& rule : rules) {
-    dumps.Forget(rule.table, rule.chain, rule.handle);
-  }
+  RemoveFound<std::vector<ReferenceRule>>([&] { return FindReferenceRules(dumps, search); },
+                                          [&](const std::vector<ReferenceRule>& rules) {
+                                            RemoveReferenceRules(host.nft, rules);
+                                            for (const ReferenceRule& rule : rules) {
+                                              dumps.Forget(rule.table, rule.chain, rule.handle);
+                                            }
+                                          },
+                                          [&] { dumps.ReadAgain(); });
   try {
     RemoveLegacyRules(search, dumps.legacy());
   } catch (const Error& error) {

@@ -23,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -61,9 +62,10 @@ class RuleDumps {
   [[nodiscard]] LegacyDumps& legacy() { return legacy_; }
   // This one has been removed.
   void Forget(const nft::TableId& table, const std::string& chain, std::uint64_t handle);
+  void ReadAgain() { *this = RuleDumps(socket_); }
 
  private:
-  nft::Socket& socket_;
+  std::reference_wrapper<nft::Socket> socket_;
   std::vector<std::string> texts_;
   std::optional<std::vector<nft::KernelTable>> tables_;
   std::map<std::pair<std::string, std::string>, std::vector<nft::KernelRule>> rules_;

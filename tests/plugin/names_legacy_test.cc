@@ -2,6 +2,7 @@
 // allocations live: Nomad's own list, run by Debian's reference plugins before, by ours after.
 #include "tests/plugin/names_moving_world.h"
 #include "tests/support/mounted.h"
+#include "tests/support/refusal.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -114,6 +115,40 @@ TEST_F(LegacyReferenceAttachment, OfBothFamiliesIsRemovedByGc) {
     EXPECT_EQ(RulesOf(tools), before);
     MustRun("DEL", Config(), As(older, container()));
   }
+}
+
+// The rules are read once for all that is stale. Meanwhile somebody else removes some of the next.
+TEST_F(LegacyReferenceAttachment, WhoseRulesGoMeanwhileIsRemovedByGc) {
+  const Network theirs = MovingWorld::Theirs();
+  MustAdd(theirs, Allocation("older", AddContainer("older"), 7090));
+  const std::string before = RulesOf({"iptables-nft"});
+  std::map<std::string, std::string> addresses;
+  for (const auto& [id, port] : {std::pair("one", 7070), std::pair("two", 7080)}) {
+    Node& old = AddContainer(id);
+    addresses[id] = AddressOf(MustAdd(theirs, Allocation(id, old, port)).result);
+    KillContainer(old);
+  }
+  const auto has_rules = [&](const char* id) {
+    return RulesOf({"iptables-nft"}).find(Cat("id: \\\"", id)) != std::string::npos;
+  };
+  ASSERT_TRUE(has_rules("one") && has_rules("two"));
+  // Slow between the rules of the one and those of the other: at the lock of the leases.
+  Process gc =
+      Process::Start(UnderStrace(PluginCommand("GC", WithValid({"older"}).dump(), kNoContainer),
+                                 "/run/strace",
+                                 {"-e", "trace=flock", "-e", "inject=flock:delay_enter=1000000"}));
+  ASSERT_TRUE(Soon([&] { return !has_rules("one") || !has_rules("two"); }));
+  const char* const left = has_rules("one") ? "one" : "two";
+  ASSERT_TRUE(has_rules(left));
+  host().Must(
+      {"sh",
+       "-ec",
+       Format("iptables-nft -S CNI-FORWARD | grep {}/32 | sed 's/^-A/iptables-nft -D/' | sh -e",
+              addresses.at(left))});
+
+  EXPECT_THAT(gc.Wait(), Exits(0));
+
+  EXPECT_EQ(RulesOf({"iptables-nft"}), before);
 }
 
 // Nomad after a CHECK that failed: a new namespace, the same id, no DEL.
