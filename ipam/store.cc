@@ -1,11 +1,11 @@
 #include "ipam/store.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <string_view>
 
+#include "base/attachment_id.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -48,15 +48,6 @@ std::optional<LeaseOwner> ReadOwner(const std::string& path) {
   }
   const std::optional<std::string> content = FindFile(path, kMaxLeaseBytes);
   return content ? ParseOwner(*content) : std::nullopt;
-}
-
-// As CNI has it: a letter or digit, then those, dots, dashes and underscores.
-bool IsContainerId(std::string_view text) {
-  return !text.empty() && std::isalnum(static_cast<unsigned char>(text.front())) != 0 &&
-         std::ranges::all_of(text, [](char each) {
-           return std::isalnum(static_cast<unsigned char>(each)) != 0 || each == '.' ||
-                  each == '-' || each == '_';
-         });
 }
 
 }  // namespace
@@ -130,7 +121,7 @@ std::vector<Lease> Store::Leases() const {
   for (const std::string& name : Entries(directory_)) {
     const std::optional<Ip> address = Ip::Parse(name);
     std::optional<LeaseOwner> owner = address ? FindOwner(*address) : std::nullopt;
-    if (owner && IsContainerId(owner->container_id)) {
+    if (owner && IsPlainName(owner->container_id)) {
       leases.push_back({.address = *address, .owner = *std::move(owner)});
     }
   }
@@ -143,7 +134,7 @@ std::vector<Ip> Store::Garbage() const {
     const std::optional<Ip> address = Ip::Parse(name);
     if (address && !IsFree(*address)) {
       const std::optional<LeaseOwner> owner = FindOwner(*address);
-      if (!owner || !IsContainerId(owner->container_id)) {
+      if (!owner || !IsPlainName(owner->container_id)) {
         garbage.push_back(*address);
       }
     }

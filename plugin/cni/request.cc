@@ -29,16 +29,6 @@ std::string GetText(const Environment& environment, const char* name) {
   return value != nullptr ? value : "";
 }
 
-// Container ids and network names: [A-Za-z0-9][A-Za-z0-9_.-]*. They become file names.
-bool IsPlainName(std::string_view text) {
-  const auto is_alphanumeric = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-  };
-  return !text.empty() && is_alphanumeric(text.front()) && std::ranges::all_of(text, [&](char c) {
-    return is_alphanumeric(c) || c == '_' || c == '.' || c == '-';
-  });
-}
-
 void CheckContainerId(const std::string& container_id) {
   if (!IsPlainName(container_id)) {
     throw Error(Code::kInvalidEnvironment,
