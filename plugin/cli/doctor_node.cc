@@ -237,8 +237,8 @@ void CheckRun(Examination& node) {
 
 void CheckConflists(Examination& node) {
   for (const ConfigFile& file : node.Configs()) {
-    const Fix fix = Fix::Advice(Cat(
-        "correct it until this says nothing: nomad-bridge config check ", ShellWord(file.path)));
+    const Fix fix = Fix::Advice(
+        Cat("correct it until this says ok: nomad-bridge config check ", ShellWord(file.path)));
     if (!file.error.empty()) {
       node.Fail(file.error, fix);
     }

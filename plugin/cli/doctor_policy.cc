@@ -62,9 +62,9 @@ void CheckFiles(Examination& node) {
   const FilesNow files = CompareFiles(node.host);
   const std::string directory = ShellWord(files.directory);
   if (!files.error.empty()) {
-    node.Fail(files.error,
-              Fix::Advice(Cat("correct them until this says nothing: nomad-bridge policy check ",
-                              directory)));
+    node.Fail(
+        files.error,
+        Fix::Advice(Cat("correct them until this says ok: nomad-bridge policy check ", directory)));
   } else if (files.differ) {
     node.Warn(Format("the files in {} differ from the policies in force", files.directory),
               Format("{} {}", kApplyFix, directory));
