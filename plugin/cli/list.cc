@@ -97,10 +97,11 @@ Json Document(const Inventory& inventory) {
 
 // By -sort; else as the inventory has them.
 void Sort(std::vector<Attachment>& attachments, const Arguments& arguments) {
-  if (!arguments.Has("sort")) {
+  const std::string* const typed = arguments.Find("sort");
+  if (typed == nullptr) {
     return;
   }
-  const std::string& key = *arguments.Find("sort");
+  const std::string& key = *typed;
   if (key == "age") {  // the youngest first
     const auto created = [](const Attachment& each) {
       return each.record ? each.record->created : 0;
