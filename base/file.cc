@@ -35,7 +35,8 @@ class FreshFile {
       : fd_(::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kFileMode)) {
     // EISDIR: a kernel or file system that does not know the flag.
     if (!fd_ && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
-      // A hidden name is neither a lease nor a record to those who list the directory.
+      // A hidden name is neither a lease nor a record to those who list the directory. mkostemp(3)
+      // wants six X, and puts others in their place.
       name_ = Cat(directory, "/.nomad-bridge-XXXXXX");
       fd_ = UniqueFd(::mkostemp(name_.data(), O_CLOEXEC));
     }

@@ -151,6 +151,7 @@ void WriteProgram(const std::string& path, const std::string& self) {
 // A new directory beside the plugins, in which they are made before they get their names.
 std::string CreateStaging(const std::string& directory) {
   RemoveLeftovers(directory);
+  // mkdtemp(3) wants six X, and puts others in their place.
   std::string path = Cat(directory, '/', kTemporary, ".XXXXXX");
   Require(::mkdtemp(path.data()) != nullptr,
           Format("cannot write into the directory '{}'", directory));

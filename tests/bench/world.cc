@@ -49,6 +49,7 @@ std::string World::MakeContainer() {
 }
 
 void AwaitQuiet() {
+  // There is no event to wait for (world.h).
   std::this_thread::sleep_for(std::chrono::seconds(5));
 }
 

@@ -11,7 +11,7 @@ namespace nomad_bridge::test {
 class ScratchDirectory {
  public:
   // The default is a tmpfs, as the data dir and /run of a node are. In a container nothing there
-  // can be executed.
+  // can be executed. The six X are mkdtemp(3)'s, which puts others in their place.
   explicit ScratchDirectory(const std::string& parent = "/dev/shm")
       : path_(parent + "/nomad-bridge-test-XXXXXX") {
     if (::mkdtemp(path_.data()) == nullptr) {

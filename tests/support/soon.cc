@@ -18,7 +18,8 @@ bool Soon(const std::function<bool()>& happened) {
     if (happened()) {
       return true;
     }
-    std::this_thread::sleep_for(kPause);  // there is no event to wait for
+    // What is waited for is another program's or the kernel's doing, of which no event tells.
+    std::this_thread::sleep_for(kPause);
   }
   return happened();
 }

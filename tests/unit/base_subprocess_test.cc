@@ -52,6 +52,7 @@ TEST(Subprocess, ThatIsOverdueIsKilledAndWhatItPrintedIsKept) {
 }
 
 TEST(Subprocess, LeavesNoStreamThatADaemonCanFill) {
+  // mkstemp(3) puts others in the place of the six X.
   std::string pattern = "/tmp/nomad-bridge-test-XXXXXX";
   const UniqueFd log(::mkstemp(pattern.data()));
   const ExitInfo exit = RunSubprocess(
