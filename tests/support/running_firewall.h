@@ -1,7 +1,13 @@
 // Another firewall that really runs on the node of a test: "docker" (its daemon, with an empty
 // bridge of its own), "ufw" or "firewalld"; "none".
+//
+// State   what it keeps under /etc and /var/log is its own, and goes with it.
+// Errors  std::invalid_argument: no such firewall.
 #pragma once
 
+#include <list>
+
+#include "tests/support/mounted.h"
 #include "tests/support/node.h"
 #include "tests/support/soon.h"
 
@@ -13,11 +19,12 @@ class RunningFirewall {
     if (name == "docker") {
       StartDocker(host);
     } else if (name == "ufw") {
-      host.Must({"cp", "-a", "/etc/ufw", "/run/ufw"});
-      host.Must({"mount", "--bind", "/run/ufw", "/etc/ufw"});
-      host.Must({"ufw", "--force", "enable"});
+      StartUfw(host);
     } else if (name == "firewalld") {
       StartFirewalld(host);
+    } else if (name != "none") {
+      throw std::invalid_argument(
+          Cat("no firewall '", name, "': allowed: docker, ufw, firewalld, none"));
     }
   }
 
@@ -42,6 +49,8 @@ class RunningFirewall {
 
  private:
   void StartDocker(const Node& host) {
+    // It writes a key there.
+    Mount({"-t", "tmpfs", "tmpfs"}, "/etc/docker");
     processes_.push_back(Process::Start({.argv = {"dockerd",
                                                   "--data-root=/run/docker-data",
                                                   "--exec-root=/run/docker-exec",
@@ -52,9 +61,15 @@ class RunningFirewall {
     }));
   }
 
+  void StartUfw(const Node& host) {
+    host.Must({"cp", "-a", "/etc/ufw", "/run/ufw"});
+    Mount({"--bind", "/run/ufw"}, "/etc/ufw");
+    host.Must({"ufw", "--force", "enable"});
+  }
+
   void StartFirewalld(const Node& host) {
-    host.Must({"mount", "-t", "tmpfs", "tmpfs", "/etc/firewalld"});
-    host.Must({"mount", "-t", "tmpfs", "tmpfs", "/var/log"});
+    Mount({"-t", "tmpfs", "tmpfs"}, "/etc/firewalld");
+    Mount({"-t", "tmpfs", "tmpfs"}, "/var/log");
     EnsureDirectory("/run/dbus");
     processes_.push_back(
         Process::Start({.argv = {"dbus-daemon", "--system", "--nofork", "--nopidfile"}}));
@@ -63,7 +78,12 @@ class RunningFirewall {
     EXPECT_TRUE(Soon([&] { return host.Run({"firewall-cmd", "--state"}).exit_code == 0; }));
   }
 
+  void Mount(const std::vector<std::string>& what, const std::string& path) {
+    mounts_.emplace_back(what, path);
+  }
+
   std::string name_;
+  std::list<Mounted> mounts_;  // before the processes that write there, which end first
   std::vector<Process> processes_;
 };
 
