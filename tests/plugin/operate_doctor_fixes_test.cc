@@ -2,6 +2,8 @@
 // says what to type, which heals it.
 #include <regex>
 
+#include <sys/mount.h>
+
 #include "tests/plugin/doctor_world.h"
 
 namespace nomad_bridge::test {
@@ -218,11 +220,22 @@ std::vector<Damage> Damages() {
     damages.push_back(
         {{name}, at->str(2), at->str(3), at->str(4), at->str(5), at->str(6), at->str(7)});
   }
+  if (damages.empty() || !kText.ends_with(Cat(damages.back().fix, '\n'))) {
+    throw std::logic_error("the last block is not as the others are");
+  }
   return damages;
 }
 
 class DoctorOf : public Doctor, public ::testing::WithParamInterface<Damage> {
  protected:
+  // What damages mount, but for what is under /run.
+  ~DoctorOf() override {
+    for (const char* const path :
+         {"/etc", "/usr/libexec", "/proc/sys/net/core", "/proc/sys/net/netfilter"}) {
+      ::umount2(path, MNT_DETACH);
+    }
+  }
+
   // What stands in for the programs that this machine has not: each does what the real one would.
   void MakeOthersPrograms() {
     const std::string conf = Config().dump();
