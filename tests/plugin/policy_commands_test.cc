@@ -1,5 +1,5 @@
 // nomad-bridge policy check, policy test: files alone, without root's rights or a node.
-#include "tests/plugin/cli_world.h"
+#include "tests/plugin/policy_world.h"
 #include "tests/support/mounted.h"
 
 namespace nomad_bridge::test {
@@ -85,8 +85,9 @@ TEST_F(PolicyFilesCommand, ChangesNothingByABadFile) {
   const std::string path = "/run/policy.d/b.json";
   std::ofstream("/run/policy.d/a.json") << policy("a", R"("allow": [])");
   ASSERT_THAT(RunLine("policy apply /run/policy.d"), Exits(0));
-  const auto in_force = [] { return FindFile("/run/nomad-bridge/.policy"); };
+  const auto in_force = [] { return FindFile(kCompiled); };
   const auto before = in_force();
+  ASSERT_TRUE(before);
   const auto ports = [&](const std::string& range) {
     return policy("b", Format(R"("allow": [{"from": ["any"], "ports": ["tcp/{}"]}])", range));
   };

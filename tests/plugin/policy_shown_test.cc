@@ -89,7 +89,7 @@ TEST_F(PolicyShown, MetricsCountByRuleAndVerdict) {
       RunLine("metrics").out,
       AllOf(::testing::ContainsRegex(Cat(name, R"("namespaces",verdict="refused"\} [1-9])")),
             ::testing::ContainsRegex(Cat(name, R"("namespaces#0",verdict="allowed"\} [1-9])"))));
-  ReplaceFile("/run/nomad-bridge/.policy", "damaged");
+  ReplaceFile(kCompiled, "damaged");
   EXPECT_THAT(RunLine("metrics"), Exits(0, Err(HasSubstr("policy apply"))));
 }
 

@@ -5,6 +5,9 @@
 
 namespace nomad_bridge::test {
 
+// What is in force, as an ADD reads it.
+constexpr const char* kCompiled = "/run/nomad-bridge/.policy";
+
 // Tries all the time to reach port 80 of `to`, by a new connection each, which is given up after
 // `seconds`.
 class Sender {
@@ -114,5 +117,11 @@ class PolicyWorld : public CliWorld {
 inline const json kNamespaces = {{"name", "namespaces"},
                                  {"to", {{"namespace", "*"}}},
                                  {"allow", {{{"from", {"same-namespace"}}}}}};
+// The same for these ports alone.
+inline const json kNamespacesByPort = [] {
+  json policy = kNamespaces;
+  policy["allow"][0]["ports"] = {"tcp/1-1000"};
+  return policy;
+}();
 
 }  // namespace nomad_bridge::test
