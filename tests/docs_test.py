@@ -3,7 +3,7 @@
 
   - relative links and their anchors lead somewhere; files and presets that are named in `code` or in commands exist
   - JSON blocks parse, sh blocks are sh, README.md has at most 230 lines
-  - prose, and comments of the source, have at most 100 columns
+  - prose, and comments of the source that have a line to themselves (//), have at most 100 columns
   - docs/configuration.md and the man page have every key that plugin/config reads, docs/errors.md every code of base/error.h,
     docs/state.md every key of a record
   - docs/figures.svg, docs/data-path.svg and the tables of docs/figures.md are drawn from the JSON beside them

@@ -21,6 +21,7 @@ namespace {
 
 constexpr const char* kOutside = "198.51.100.2";
 constexpr const char* kNode = "198.51.100.1";
+
 struct Way {
   const char* name;
   PathLine line;

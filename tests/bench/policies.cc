@@ -1,7 +1,12 @@
 #include "tests/bench/policies.h"
 
 #include <array>
+#include <functional>
 #include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -18,6 +23,7 @@ constexpr std::array kPolicies = {0, 20, 200};
 constexpr int kNamespaces = 20;
 // A kind of allocation each; those behind them have policies, too, and are not alive.
 constexpr int kJobs = 180;
+
 // ---- policies
 
 // The first 20 are about a namespace each, the others about one of its jobs besides. What is

@@ -25,6 +25,7 @@ TEST_F(RtnlWait, EndsWithCarrierAndAForwardingPort) {
 TEST_F(RtnlWait, EndsWhenAnotherProcessSetsTheLinkUp) {
   net_.CreateVeth(Spec(Bridge()), container_ns_);
   net_.Change(Port("veth0"), {.up = true});
+  // Long enough for the wait to have begun, which nobody sees from outside.
   Process later = Shell("sleep 0.3; ip -n container link set eth0 up");
 
   EXPECT_TRUE(net_.AwaitOperational("veth0", FromNow(seconds(20))).operational);
@@ -65,6 +66,7 @@ TEST_F(RtnlWait, EndsWithAPortThatSpanningTreeHoldsBack) {
 
 TEST_F(RtnlWait, EndsWhenTheLinkDisappears) {
   net_.CreateVeth(Spec(Bridge()), container_ns_);
+  // Long enough for the wait to have begun, as above.
   Process later = Shell("sleep 0.3; ip link delete veth0");
 
   const Error error =
