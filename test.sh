@@ -111,11 +111,11 @@ collect() {
   [ "$bad" -eq 0 ]
 }
 
-# run_elsewhere suite [filter] programs...: test programs under the kernel of a Debian release.
+# run_elsewhere log suite [filter] programs...: test programs under the kernel of a Debian release.
 run_elsewhere() {
-  suite=$1
-  shift
-  log=build/vm-$suite.log
+  log=build/vm-$1.log
+  suite=$2
+  shift 2
   say "tests, under the kernel of $suite"
   tests/with-kernel "$suite" "tests/run-cases $*" >"$log" 2>&1
   result=$?
@@ -205,7 +205,7 @@ if [ "${1:-}" = --all ]; then
   check "steps left out or exchanged" tests/without-a-step
   check "beside other firewalls" tests/beside-firewalls
   # Traffic that is not ours, and what allocations send.
-  WITH_KERNEL_TIMEOUT=3600 run_elsewhere bookworm \
+  WITH_KERNEL_TIMEOUT=3600 run_elsewhere traffic bookworm \
     "--gtest_filter='*LanBridge*:Dhcp*:Masquerade*:Flows*:*Localhost*:Inbound*:TwoNetworks*:ForgedSource*:SourceCheck*:CheckedNetworks*:Ruleset*:Operator*:GcLine*:*GcOfOthers*'" \
     build/release/tests/plugin/nb_plugin_link build/release/tests/plugin/nb_plugin_rules \
     build/release/tests/plugin/nb_plugin_operate
@@ -214,7 +214,7 @@ fi
 collect asan
 built=$?
 # What needs a kernel that this one need not be: bridge VLAN filtering, SCTP sockets.
-aside vm run_elsewhere bookworm build/release/tests/plugin/nb_vm_plugin_link \
+aside vm run_elsewhere features bookworm build/release/tests/plugin/nb_vm_plugin_link \
   build/release/tests/kernel/nb_vm_kernel_netlink
 aside background lint_and_fuzz
 if [ "$built" -eq 0 ]; then
