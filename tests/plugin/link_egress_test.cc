@@ -46,7 +46,9 @@ TEST_F(Egress, ChoosesSourcePortsAtRandomIfAskedTo) {
   EXPECT_THAT(answers_to("172.26.64.3"), HasSubstr("dport=27015 "));
 }
 
-// Of both protocols, from the same ports, all at once.
+// Of both protocols, from the same ports, all at once. What a processor's backlog drops, which all
+// namespaces of the machine share (net.core.netdev_max_backlog), is sent again; conntrack counts
+// what is dropped because two flows were given one port.
 TEST_F(Egress, LosesNothingOfManyFlowsThatBeginTogether) {
   constexpr const char* kServer = R"(
 import selectors, socket
@@ -78,10 +80,14 @@ for number in range(500):
         if kind == socket.SOCK_DGRAM:
             flow.send(b"x")
 answered = 0
-while answered < 1000 and (events := ready.select(3)):
-    for key, _ in events:
-        answered += len(key.fileobj.recv(64))
-        ready.unregister(key.fileobj)
+for attempt in range(5):
+    while answered < 1000 and (events := ready.select(1)):
+        for key, _ in events:
+            answered += len(key.fileobj.recv(64))
+            ready.unregister(key.fileobj)
+    for key in list(ready.get_map().values()):
+        if key.fileobj.type == socket.SOCK_DGRAM:
+            key.fileobj.send(b"x")
 print(answered)
 )";
   Node& neighbour = AddContainer("neighbour");
@@ -99,6 +105,8 @@ print(answered)
 
   EXPECT_EQ(first.Wait().out, "1000\n");
   EXPECT_EQ(second.Wait().out, "1000\n");
+  EXPECT_THAT(host().Must(Words("conntrack -S")),
+              Not(::testing::ContainsRegex(" (insert_failed|drop)=[1-9]")));
 }
 
 }  // namespace
