@@ -248,6 +248,18 @@ TEST_F(CommandLine, QuotesWhatComesFromOutsideInACommandToType) {
   Attach(Config());
   EXPECT_THAT(Run({"doctor"}, {{"CNI_PATH", "/run/shared/$(id) it's"}}).out,
               HasSubstr(R"(nomad-bridge install -p '/run/shared/$(id) it'\''s')"));
+
+  // What a runtime calls an interface, and a namespace.
+  EnsureDirectory("/run/shared");
+  EnsureDirectory("/run/shared/$(id)");
+  fs::create_symlink(container().path(), "/run/shared/$(id)/a b");
+  Attach(Config(), {{"CNI_IFNAME", "a;$(id)"}, {"CNI_NETNS", "/run/shared/$(id)/a b"}});
+  container().Must(Words("ip link set a;$(id) down"));
+  const std::string out = RunLine("inspect alloc-1").out;
+  const std::string fix = "nsenter --net='/run/shared/$(id)/a b' ip link set 'a;$(id)' up";
+  ASSERT_THAT(out, HasSubstr(fix));
+  host().Must({"sh", "-c", fix});
+  EXPECT_TRUE(Ping(container(), "172.26.64.1"));
 }
 
 }  // namespace

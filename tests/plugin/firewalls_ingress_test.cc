@@ -47,14 +47,24 @@ TEST_P(IngressPolicy, SameBridgeKeepsOutOtherBridgesThatAreNotOpen) {
 }
 
 // As on two nodes.
-TEST_P(IngressPolicy, SameBridgeLetsOthersInByAPublishedPort) {
-  Make("same-bridge", "same-bridge");
-  Detach(Network("netb", "10.2.0.0/24", "same-bridge"), As("b1", other_));
-  Attach(Publish({Port(8080, 80)}, Network("netb", "10.2.0.0/24", "same-bridge")),
-         As("b1", other_));
-  Serve(other_, Protocol::kTcp, {"0.0.0.0"}, 80, "page");
-  EXPECT_EQ(TcpText(container(), kHostIp4, 8080), "page");
-  EXPECT_FALSE(Ping(container(), third_));
+TEST_P(IngressPolicy, LetsOthersInByAPublishedPort) {
+  for (const char* const policy : {"same-bridge", "isolated"}) {
+    const json prod = Publish({Port(8080, 80)}, DualStack({{"ingressPolicy", policy}}));
+    json dev = DualStack({{"name", "dev"}, {"bridge", "dev"}, {"ingressPolicy", policy}});
+    dev["ipam"]["ranges"] = {{{{"subnet", "10.2.0.0/24"}}}, {{{"subnet", "fd00:2::/64"}}}};
+    const std::vector<std::string> addresses = AddressesIn(Attach(prod, As("prod", neighbour_)));
+    Attach(dev, As("dev", container()));
+    const Server page = Server::Start(neighbour_, Protocol::kTcp, "::", 80, "page");
+    for (const char* const host_ip : {kHostIp4, kHostIp6}) {
+      EXPECT_EQ(TcpText(container(), host_ip, 8080), "page") << policy << ' ' << host_ip;
+    }
+    for (const std::string& address : addresses) {
+      const std::string ip = address.substr(0, address.find('/'));
+      EXPECT_TRUE(IsSilent(container(), {.to = ip, .port = 80})) << policy << ' ' << ip;
+    }
+    Detach(prod, As("prod", neighbour_));
+    Detach(dev, As("dev", container()));
+  }
 }
 
 TEST_P(IngressPolicy, IsolatedKeepsOutItsOwnBridgeToo) {

@@ -74,43 +74,78 @@ TEST_F(ForeignFirewall, OfIptablesLegacyIsNotCreatedIfUnused) {
   EXPECT_THAT(FindFile("/proc/net/ip_tables_names").value_or(""), Not(HasSubstr("filter")));
 }
 
-// With the capabilities of the unit, and with too few: what a tool cannot tell is neither said to
+// With the capabilities of the units, and with too few: what a tool cannot tell is neither said to
 // be missing nor remembered as right.
-TEST_F(ForeignFirewall, OfIptablesLegacyIsRepairedByTheUnitAndNotJudgedWithoutRights) {
-  const auto reconcile_with = [&](const std::string& capabilities) {
-    Command command = Line({"reconcile"});
-    const std::vector<std::string> setpriv = {"setpriv", Cat("--bounding-set=-all", capabilities)};
-    command.argv.insert(command.argv.begin(), setpriv.begin(), setpriv.end());
-    return Execute(command);
-  };
-  std::string of_unit;
-  for (const std::string& line :
-       Lines(FindFile(NOMAD_BRIDGE_UNITS "/nomad-bridge-reconcile.service").value())) {
-    if (const std::string key = "CapabilityBoundingSet="; line.starts_with(key)) {
-      for (const std::string& name : Words(line.substr(key.size()))) {
-        of_unit += Cat(",+", Lower(name.substr(std::string("CAP_").size())));
+class LegacyOfUnits : public ForeignFirewall {
+ protected:
+  static constexpr const char* kTooFew = "CAP_NET_ADMIN CAP_SYS_ADMIN CAP_DAC_READ_SEARCH";
+
+  LegacyOfUnits() {
+    for (const char* const tool : {"iptables-legacy", "ip6tables-legacy"}) {
+      host().Must({tool, "-P", "FORWARD", "DROP"});
+    }
+    Attach(DualStack());
+    rules_ = Rules();
+    host().Must(Words("nft add table inet foreign"));
+  }
+
+  static std::string CapabilitiesOf(const std::string& unit) {
+    const std::string key = "CapabilityBoundingSet=";
+    for (const std::string& line : Lines(FindFile(Cat(NOMAD_BRIDGE_UNITS "/", unit)).value())) {
+      if (line.starts_with(key)) {
+        return line.substr(key.size());
       }
     }
+    return "";
   }
-  host().Must({"iptables-legacy", "-P", "FORWARD", "DROP"});
-  Attach(PublishingConfig());
-  const std::string rules = host().Must({"iptables-legacy", "-S"});
-  host().Must(Words("nft add table inet foreign"));
+  Outcome RunWith(const std::string& capabilities, const std::string& line) {
+    std::string bounding = "--bounding-set=-all";
+    for (const std::string& name : Words(capabilities)) {
+      bounding += Cat(",+", Lower(name.substr(std::string("CAP_").size())));
+    }
+    Command command = Line(Words(line));
+    command.argv.insert(command.argv.begin(), {"setpriv", bounding});
+    return Execute(command);
+  }
 
-  const Outcome without = reconcile_with(",+net_admin,+sys_admin,+dac_read_search");
-  EXPECT_THAT(without.err, HasSubstr("iptables-legacy failed"));
+  std::string Rules() {
+    return Cat(host().Must({"iptables-legacy", "-S"}), host().Must({"ip6tables-legacy", "-S"}));
+  }
+  void Flush() {
+    host().Must({"iptables-legacy", "-F"});
+    host().Must({"ip6tables-legacy", "-F"});
+  }
+
+  std::string rules_;
+};
+
+TEST_F(LegacyOfUnits, AreRepairedByThoseThatRepair) {
+  for (const char* const unit : {"nomad-bridge.service", "nomad-bridge-reconcile.service"}) {
+    Flush();
+    EXPECT_THAT(RunWith(CapabilitiesOf(unit), "reconcile").err, HasSubstr("has no rule")) << unit;
+    EXPECT_EQ(Rules(), rules_) << unit;
+    EXPECT_TRUE(Ping(container(), kOutsideIp4));
+    EXPECT_TRUE(Ping(container(), kOutsideIp6));
+  }
+}
+
+TEST_F(LegacyOfUnits, AreReadByTheOneForMetricsWithoutAWord) {
+  EXPECT_THAT(RunWith(CapabilitiesOf("nomad-bridge-metrics.service"), "metrics"),
+              Exits(0, Err("")));
+  EXPECT_THAT(RunLine("reconcile -if-changed").err, Not(HasSubstr("has no rule")));
+}
+
+TEST_F(LegacyOfUnits, AreNotJudgedNorRememberedWithoutRights) {
+  const Outcome without = RunWith(kTooFew, "reconcile");
+  EXPECT_THAT(without.err,
+              AllOf(HasSubstr("/iptables-legacy failed"), HasSubstr("/ip6tables-legacy failed")));
   EXPECT_THAT(without.err, Not(HasSubstr("has no rule")));
   EXPECT_THAT(RunLine("reconcile -if-changed").err, Not(HasSubstr("has no rule")));
 
-  host().Must({"iptables-legacy", "-F"});
-  static_cast<void>(reconcile_with(",+net_admin,+sys_admin,+dac_read_search"));
-  Attach(Config(), As("other", AddContainer("other")));
-  EXPECT_EQ(host().Must({"iptables-legacy", "-S"}), rules) << "not remembered as there";
-
-  host().Must({"iptables-legacy", "-F"});
-  EXPECT_THAT(reconcile_with(of_unit).err, HasSubstr("has no rule"));
-  EXPECT_EQ(host().Must({"iptables-legacy", "-S"}), rules);
-  ExpectBothWays();
+  Flush();
+  static_cast<void>(RunWith(kTooFew, "reconcile"));
+  Attach(DualStack(), As("other", AddContainer("other")));
+  EXPECT_EQ(Rules(), rules_) << "not remembered as there";
 }
 
 // ---- foreign base chains

@@ -59,7 +59,7 @@ class LanWorld : public CliWorld {
     machine_->Must(Words("ip -6 address add 2001:db8:100::77/64 dev eth0 nodad"));
     machine_->Must(Words("ip link set eth0 up"));
     machine_->Must(Words(Cat("ip route add default via ", kHostIp4)));
-    Serve(*machine_, Protocol::kTcp, {"198.51.100.77"}, kPort, "machine");
+    Serve(*machine_, Protocol::kTcp, {"198.51.100.77", "2001:db8:100::77"}, kPort, "machine");
   }
   [[nodiscard]] const Node& machine() const { return *machine_; }
 

@@ -229,6 +229,21 @@ INSTANTIATE_TEST_SUITE_P(Lan, LanBridgeNews, ::testing::Bool(), [](const auto& i
 class LanBridgeFilter : public LanBridge, public ::testing::WithParamInterface<const char*> {
  protected:
   LanBridgeFilter() { SetBridgeNf(GetParam()); }
+
+  struct Served {
+    std::vector<std::string> addresses;
+    std::string text;
+  };
+
+  // Both ways.
+  void ExpectConnectedToTheLan(const Node& node, const Served& served) {
+    for (const std::string& address : served.addresses) {
+      EXPECT_EQ(TcpText(outside(), address, kPort), served.text) << address;
+    }
+    for (const char* const address : {kOutsideIp4, kOutsideIp6}) {
+      EXPECT_EQ(TcpText(node, address, kPort), "outside") << served.text << " to " << address;
+    }
+  }
 };
 
 // What conntrack does not know: it has seen one direction only, or nothing yet.
@@ -248,16 +263,21 @@ TEST_P(LanBridgeFilter, IsolatesAllocationsAndNobodyElse) {
   const json isolated = OnLan({{"ingressPolicy", "isolated"}});
   Attach(isolated);
   Attach(isolated, As("other", other_));
-  Serve(container(), Protocol::kTcp, {"198.51.100.50", "2001:db8:100::50"}, kPort, "on the LAN");
+  const Served allocation{{"198.51.100.50", "2001:db8:100::50"}, "allocation"};
+  const Served virtual_one{{"198.51.100.77", "2001:db8:100::77"}, "machine"};
+  Serve(container(), Protocol::kTcp, allocation.addresses, kPort, allocation.text);
 
-  EXPECT_EQ(TcpText(outside(), "198.51.100.50", kPort), "on the LAN");
-  EXPECT_EQ(TcpText(machine(), "2001:db8:100::50", kPort), "on the LAN");
-  EXPECT_EQ(TcpText(machine(), kOutsideIp4, kPort), "outside");
-  EXPECT_TRUE(IsSilent(other_, {.to = "198.51.100.50", .port = kPort}));
+  ExpectConnectedToTheLan(container(), allocation);
+  ExpectConnectedToTheLan(machine(), virtual_one);
+  for (const std::string& address : allocation.addresses) {
+    EXPECT_EQ(TcpText(machine(), address, kPort), allocation.text);
+    EXPECT_TRUE(IsSilent(other_, {.to = address, .port = kPort}));
+  }
 
   Detach(isolated, As("other", other_));
+  ExpectConnectedToTheLan(container(), allocation);
   Detach(isolated);
-  EXPECT_EQ(TcpText(outside(), "198.51.100.77", kPort), "machine");
+  ExpectConnectedToTheLan(machine(), virtual_one);
 }
 
 // With br_netfilter, too, where what passes the bridge goes through the forward hook.

@@ -77,6 +77,33 @@ INSTANTIATE_TEST_SUITE_P(Names,
                          ::testing::Values("nomad-bridge", "host-local"),
                          [](const auto& each) { return each.index == 0 ? "Ours" : "HostLocal"; });
 
+// Each name has a directory of its own, if the config names none.
+class MovedName : public LeaseFile, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(MovedName, GivesNoAddressTwice) {
+  const json ours =
+      Config({{"ipam",
+               {{"type", "host-local"},
+                {"ranges", {{{{"subnet", "10.9.0.0/24"}}}, {{{"subnet", "fd00:9::/64"}}}}}}}});
+  std::vector<std::string> names = {"nomad-bridge", "bridge"};
+  if (GetParam() == std::string_view("Back")) {
+    std::ranges::reverse(names);
+  }
+  std::vector<std::string> given;
+  for (const std::string& name : names) {
+    json config = ours;
+    config["type"] = name;
+    const Variables variables = As(name, AddContainer(name));
+    const Outcome add = Succeeded(RunPlugin("ADD", config.dump(), variables, name));
+    std::ranges::copy(AddressesIn(add.json), std::back_inserter(given));
+  }
+  EXPECT_THAT(given, ElementsAre("10.9.0.2/24", "fd00:9::2/64", "10.9.0.3/24", "fd00:9::3/64"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, MovedName, ::testing::Values("There", "Back"), [](const auto& way) {
+  return std::string(way.param);
+});
+
 TEST_F(LeaseFile, DirectoryMayHoldJunk) {
   WriteLease("not-an-address", "junk");
   WriteLease("172.26.64.2", "?");

@@ -1,5 +1,10 @@
 // What a command asks of the kernel and of the disk is the same with one attachment on the node and
 // with hundreds: on a quiet node, and after another program has changed a rule.
+#include <limits>
+
+#include <sys/resource.h>
+
+#include "tests/support/growth.h"
 #include "tests/support/refusal.h"
 #include "tests/support/world.h"
 
@@ -7,6 +12,13 @@ namespace nomad_bridge::test {
 namespace {
 
 constexpr int kMany = 500;
+
+double UserSecondsOfChildren() {
+  rusage usage{};
+  ::getrusage(RUSAGE_CHILDREN, &usage);
+  return static_cast<double>(usage.ru_utime.tv_sec) +
+         static_cast<double>(usage.ru_utime.tv_usec) * 1e-6;
+}
 
 class Cost : public World {
  protected:
@@ -159,6 +171,54 @@ TEST_F(Cost, OfGcGrowsWithTheLeasesItReleases) {
     EXPECT_EQ(many["getdents64"], some["getdents64"]);
     EXPECT_THAT(Leased(), IsEmpty());
   }
+}
+
+// Those that stay cost a comparison with those that the runtime lists, not with each of them.
+TEST_F(Cost, OfGcIsNotQuadraticInTheLeasesThatStay) {
+  const auto user_seconds_of_gc = [&](int leases) {
+    std::vector<std::string> listed;
+    for (int n = 0; n < leases; ++n) {
+      listed.push_back(Cat("stays-", n));
+      std::ofstream(Cat(kLeases, "/172.26.", 65 + n / 250, '.', n % 250))
+          << listed.back() << "\r\neth0";
+    }
+    double lowest = std::numeric_limits<double>::max();
+    for (int run = 0; run < 3; ++run) {
+      const double before = UserSecondsOfChildren();
+      EXPECT_THAT(RunPlugin("GC", WithValid(listed), kNoContainer), Exits(0));
+      lowest = std::min(lowest, UserSecondsOfChildren() - before);
+    }
+    return lowest;
+  };
+  UseOnce(Config());
+  const double of_few = user_seconds_of_gc(400);
+  EXPECT_LT(user_seconds_of_gc(8 * 400), kLessThanQuadratic * of_few);
+  EXPECT_THAT(Leased(), SizeIs(8 * 400));
+}
+
+// ADDs wait for it.
+TEST_F(Cost, OfGcUnderTheLeasesLockIsThatOfReadingThem) {
+  WarmUp();
+  for (int n = 1; n < 10; ++n) {
+    std::ofstream(Cat(kLeases, "/172.26.70.", n)) << "gone-" << n << "\r\neth0";
+  }
+  const std::string log = "/run/calls";
+  const Command gc = PluginCommand("GC", WithValid({}).dump(), kNoContainer);
+  EXPECT_THAT(Execute(UnderStrace(gc, log, {"-y", "-e", "trace=%network,%file,%desc"})), Exits(0));
+  int held = 0;
+  bool is_held = false;
+  for (const std::string& line : Lines(FindFile(log, 64 << 20).value())) {
+    const bool is_of_lock = line.find("/nomad/lock>") != std::string::npos;
+    if (is_of_lock && line.starts_with("flock(")) {
+      is_held = true;
+      ++held;
+    } else if (is_of_lock && line.starts_with("close(")) {
+      is_held = false;
+    } else if (is_held) {
+      EXPECT_THAT(line, Not(AnyOf(HasSubstr("NETLINK"), HasSubstr("/run/nomad-bridge/"))));
+    }
+  }
+  EXPECT_GT(held, 9);
 }
 
 // What a GC looks through for what belongs to a lease it reads once, not for each lease that it

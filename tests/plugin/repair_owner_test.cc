@@ -93,18 +93,22 @@ TEST_F(OwnedPort, OfALiveOwnerBehindAnotherPluginIsKeptAlsoWithoutItsRecord) {
   const json ptp = {{"type", "ptp"},
                     {"ipam",
                      {{"type", "host-local"},
-                      {"subnet", "10.9.0.0/24"},
+                      {"ranges", {{{{"subnet", "10.9.0.0/24"}}}, {{{"subnet", "fd00:9::/64"}}}}},
                       {"dataDir", "/run/leases"},
-                      {"routes", {{{"dst", "0.0.0.0/0"}}}}}}};
+                      {"routes", {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}}}}}};
   MustAdd({.list = ListOf({ptp, PortmapEntry()}, "other"), .path = MixedPath({"portmap"})},
           {.container_id = "other", .netns = other.path(), .port_mappings = {Port(9090, 80)}});
   EnsureFileGone("/run/nomad-bridge/other/other@eth0.json");
   const json config = Publish({Port(9090, 80)});
 
   EXPECT_THAT(MustRefuse(102, config, As("late", *late_)), Msg(HasSubstr("host port tcp 9090")));
+  Attach(Config(), As("third", AddContainer("third")));
+  static_cast<void>(host().Must({BinaryUnderTest(), "reconcile"}));
   {
-    const Server page = Server::Start(other, Protocol::kTcp, "0.0.0.0", 80, "other");
-    EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "other");
+    const Server page = Server::Start(other, Protocol::kTcp, "::", 80, "other");
+    for (const char* const host_ip : {kHostIp4, kHostIp6}) {
+      EXPECT_EQ(TcpText(outside(), host_ip, 9090), "other");
+    }
   }
   other.Kill();
   ASSERT_TRUE(Soon([&] { return RunPlugin("ADD", config, As("late", *late_)).exit_code == 0; }));
