@@ -5,7 +5,6 @@
 
 #include "base/list.h"
 #include "base/text.h"
-#include "netlink/core/sysctl.h"
 #include "plugin/link/container.h"
 #include "plugin/state/kernel_names.h"
 
@@ -16,23 +15,23 @@ std::string FamilyText(Family family) {
   return family == Family::kIpv4 ? "IPv4" : "IPv6";
 }
 
-void LookAtAddresses(const netlink::Netns& netns,
-                     rtnl::Socket& container,
+bool HasIpv6SwitchedOff(const rtnl::Link& link) {
+  return link.ipv6 && link.ipv6->disabled;
+}
+
+void LookAtAddresses(rtnl::Socket& container,
                      const rtnl::Link& link,
                      const state::Record& record,
                      Causes& causes) {
-  const std::string setting = Format("net/ipv6/conf/{}/disable_ipv6", link.name);
-  bool is_ipv6_off = false;
-  netlink::InNetns(netns, [&] { is_ipv6_off = netlink::IsSysctlOn(setting); });
   const std::vector<Ip> present = AddressesOnly(container.Addresses(link));
   for (const Cidr& address : record.ipam.addresses) {
     if (Contains(present, address.address)) {
       continue;
     }
-    if (!address.address.is_ipv4() && is_ipv6_off) {
-      causes.push_back(
-          {.text = Format("interface '{}' has IPv6 switched off", link.name),
-           .fix = InsideFix(record, Cat("sysctl -w ", ShellWord(Cat(setting, "=0"))))});
+    if (!address.address.is_ipv4() && HasIpv6SwitchedOff(link)) {
+      const std::string setting = Format("net/ipv6/conf/{}/disable_ipv6=0", link.name);
+      causes.push_back({.text = Format("interface '{}' has IPv6 switched off", link.name),
+                        .fix = InsideFix(record, Cat("sysctl -w ", ShellWord(setting)))});
     } else {
       causes.push_back({.text = Format("interface '{}' has lost {}", link.name, address.address),
                         .fix = InsideFix(record,
@@ -58,9 +57,13 @@ std::set<Family> PublishedFamilies(const state::Record& record) {
   return families;
 }
 
-void LookAtDefaultRoutes(rtnl::Socket& container, const state::Record& record, Causes& causes) {
+void LookAtDefaultRoutes(rtnl::Socket& container,
+                         const rtnl::Link& link,
+                         const state::Record& record,
+                         Causes& causes) {
   for (const Family family : PublishedFamilies(record)) {
-    if (HasDefaultRoute(container, family)) {
+    const bool is_off = family == Family::kIpv6 && HasIpv6SwitchedOff(link);
+    if (is_off || HasDefaultRoute(container, family)) {
       continue;
     }
     const auto gateway = std::ranges::find_if(
@@ -131,9 +134,7 @@ std::vector<Listening> FindListeners(const netlink::Netns& container, const stat
   return all;
 }
 
-Causes FindInContainer(const netlink::Netns& netns,
-                       rtnl::Socket& container,
-                       const state::Record& record) {
+Causes FindInContainer(rtnl::Socket& container, const state::Record& record) {
   const std::string& ifname = record.id.ifname;
   const std::optional<rtnl::Link> link = container.FindLink(ifname);
   if (!link) {
@@ -151,8 +152,8 @@ Causes FindInContainer(const netlink::Netns& netns,
         {.text = *mismatch,
          .fix = InsideFix(record, Cat(set_link, "address ", record.ContainerMac().Text()))});
   }
-  LookAtAddresses(netns, container, *link, record, causes);
-  LookAtDefaultRoutes(container, record, causes);
+  LookAtAddresses(container, *link, record, causes);
+  LookAtDefaultRoutes(container, *link, record, causes);
   LookAtGateway(container, *link, record, causes);
   return causes;
 }

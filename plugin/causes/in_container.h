@@ -22,9 +22,7 @@ struct Listening {
                                                    const state::Record& record);
 
 // The interface, its addresses, and the routes of answers.
-[[nodiscard]] Causes FindInContainer(const netlink::Netns& netns,
-                                     rtnl::Socket& container,
-                                     const state::Record& record);
+[[nodiscard]] Causes FindInContainer(rtnl::Socket& container, const state::Record& record);
 
 // Where what answers a connection goes: nowhere, to a gateway that is not there, or out of another
 // interface, whose network lets no other address out.

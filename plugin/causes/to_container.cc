@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "base/list.h"
@@ -24,7 +25,8 @@ class WayLook {
         tool_(IpTool(journey.family())),
         gateway_(record.link.gateway_ifname.empty()
                      ? std::nullopt
-                     : host.net.FindLink(record.link.gateway_ifname)) {}
+                     : host.net.FindLink(record.link.gateway_ifname)),
+        own_(gateway_ ? FindOwnAddress() : std::nullopt) {}
 
   Causes Run() {
     LookForSameAddress();
@@ -38,10 +40,19 @@ class WayLook {
   }
 
  private:
-  // The bridge stands in no VRF, and has a gateway of ours.
-  [[nodiscard]] bool IsRoutedHere() const {
-    return gateway_ && gateway_->master == 0 && !record_.link.gateways.empty();
+  // The gateway's address in the network of the container; nullopt if it is not there.
+  [[nodiscard]] std::optional<Cidr> FindOwnAddress() const {
+    for (const Cidr& cidr : host_.net.Addresses(*gateway_)) {
+      if (Contains(record_.link.gateways, cidr) && cidr.Contains(address_)) {
+        return cidr;
+      }
+    }
+    return std::nullopt;
   }
+
+  // The bridge stands in no VRF and has a gateway of ours. What follows from one that is down, or
+  // without its address, goes when a reconcile has repaired that, and needs no fix.
+  [[nodiscard]] bool IsRoutedHere() const { return own_ && gateway_->up && gateway_->master == 0; }
 
   void Add(const std::string& text, Fix fix) { causes_.push_back({text, std::move(fix)}); }
   void AddAll(Causes more) {
@@ -64,7 +75,27 @@ class WayLook {
     }
   }
 
+  // By which all of the network is reached, in `table`.
+  [[nodiscard]] Fix AddOwnRoute(std::uint32_t table) const {
+    return Format("{} route add {}/{} dev {} src {}{}",
+                  tool_,
+                  own_->Network(),
+                  own_->prefix_length,
+                  ShellWord(gateway_->name),
+                  own_->address,
+                  TableWords(table));
+  }
+
   void LookAtRoute() {
+    const std::vector<Route> by_gateway = host_.net.Routes(*gateway_);
+    if (std::ranges::none_of(
+            by_gateway, [&](const Route& route) { return route.destination.Contains(address_); })) {
+      return Add(Format("the route to {}/{} by '{}' is missing",
+                        own_->Network(),
+                        own_->prefix_length,
+                        gateway_->name),
+                 AddOwnRoute(kMainTable));
+    }
     const rtnl::RouteAnswer way = host_.net.LookUpRoute({.destination = address_});
     if (way.error != 0) {
       return AddAll(
@@ -85,19 +116,18 @@ class WayLook {
         nearest = route;
       }
     }
+    // What leads elsewhere with more than this network, such as a default route, is needed.
+    const bool is_wrong = nearest && nearest->destination.prefix_length >= own_->prefix_length;
     Add(Format("the route to {} leads out of '{}', not of '{}'",
                address_,
                wrong->name,
                gateway_->name),
-        nearest ? Format("{} route del {} dev {}{}",
-                         tool_,
-                         nearest->destination,
-                         ShellWord(wrong->name),
-                         TableWords(way.table))
-                : Format("{} route add {} dev {}",
-                         tool_,
-                         Cidr::Host(address_),
-                         ShellWord(gateway_->name)));
+        is_wrong ? Format("{} route del {} dev {}{}",
+                          tool_,
+                          nearest->destination,
+                          ShellWord(wrong->name),
+                          TableWords(way.table))
+                 : AddOwnRoute(way.table));
   }
 
   void LookAtNeighbour() {
@@ -152,7 +182,7 @@ class WayLook {
     if (!veth || !bridge) {
       return;  // a reconcile says so
     }
-    if (veth->operational && veth->master == bridge->index && !veth->forwarding) {
+    if (bridge->up && veth->operational && veth->master == bridge->index && !veth->forwarding) {
       LookAtPortState(*veth, *bridge);
     }
     if (veth->mtu < bridge->mtu) {
@@ -184,6 +214,7 @@ class WayLook {
   const Ip& address_;
   std::string tool_;
   std::optional<rtnl::Link> gateway_;
+  std::optional<Cidr> own_;
   Causes causes_;
 };
 

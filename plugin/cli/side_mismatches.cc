@@ -103,7 +103,7 @@ class Inspection {
  private:
   void LookInside(const netlink::Netns& netns) {
     rtnl::Socket container = rtnl::Socket::In(netns);
-    sides_.container = causes::FindInContainer(netns, container, record_);
+    sides_.container = causes::FindInContainer(container, record_);
     const std::vector<Listening> all = causes::FindListeners(netns, record_);
     const std::vector<portmap::DnatEntry> listened = TakeListened(all, sides_);
     for (const Listening& listening : all) {
