@@ -209,9 +209,7 @@ const std::vector<std::string>& Examination::PluginDirs() {
 
 const std::vector<ConfigFile>& Examination::Configs() {
   if (!configs_) {
-    std::vector<ConfigFile> found;
-    const std::string directory = ConfigDirectory();
-    const std::string own = Cat(directory.empty() ? "/opt/cni/config" : directory, '/');
+    configs_.emplace();
     for (const std::string& path : FindNodeConfigFiles()) {
       ConfigFile file{.path = path};
       try {
@@ -219,13 +217,8 @@ const std::vector<ConfigFile>& Examination::Configs() {
       } catch (const std::exception& error) {
         file.error = error.what();
       }
-      // In the directory of all runtimes there are networks of podman and others, too.
-      if (path.starts_with(own) ||
-          std::ranges::count(file.plugins, "nomad-bridge", &cni::PluginConfig::type) != 0) {
-        found.push_back(std::move(file));
-      }
+      configs_->push_back(std::move(file));
     }
-    configs_ = std::move(found);
   }
   return *configs_;
 }

@@ -122,12 +122,8 @@ std::vector<std::string> PluginDirectories() {
   return directories;
 }
 
-std::string ConfigDirectory() {
-  return NomadSetting("cni_config_dir");
-}
-
 std::vector<std::string> FindNodeConfigFiles() {
-  const std::string directory = ConfigDirectory();
+  const std::string directory = NomadSetting("cni_config_dir");
   return directory.empty() ? cni::FindDefaultConfigFiles() : cni::FindConfigFiles(directory);
 }
 

@@ -22,10 +22,7 @@ namespace nomad_bridge::cli {
 // CNI_PATH, or Nomad's cni_path, or else /opt/cni/bin: at least one.
 [[nodiscard]] std::vector<std::string> PluginDirectories();
 
-// Nomad's cni_config_dir; empty if it says none.
-[[nodiscard]] std::string ConfigDirectory();
-
-// The network configs there, or where Nomad and other runtimes look.
+// The network configs in Nomad's cni_config_dir, or where Nomad and other runtimes look.
 [[nodiscard]] std::vector<std::string> FindNodeConfigFiles();
 
 // As an ADD would have it; nullopt of another plugin than ours. Throws for what an ADD refuses.

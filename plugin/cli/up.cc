@@ -115,7 +115,8 @@ const Command kUp = {
 forwarding and the rules that all allocations share, so that services can bind to the bridge's
 address before the first allocation. A bridge that gets no gateway of ours is left out.
 Without an operand: the configs in Nomad's cni_config_dir; if it says none, in /opt/cni/config, or
-if there are none in /etc/cni/net.d.
+if there are none in /etc/cni/net.d. Of that directory only lists with a plugin of type
+nomad-bridge: other runtimes have theirs there, too.
 Exit 1: one of them failed; the others are up all the same.
 )",
     .flags = kUpFlags,

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -11,9 +13,13 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "plugin/cni/json.h"
+#include "plugin/cni/plugin_type.h"
 
 namespace nomad_bridge::cni {
 namespace {
+
+constexpr std::size_t kMaxBytes = 8 << 20;
+constexpr const char* kSharedDirectory = "/etc/cni/net.d";
 
 bool IsConfigName(std::string_view name) {
   constexpr std::array<std::string_view, 3> kSuffixes = {".conflist", ".conf", ".json"};
@@ -52,6 +58,31 @@ std::vector<PluginConfig> ParseAll(const nlohmann::json& document, const std::st
   return configs;
 }
 
+std::vector<PluginConfig> ParseFile(const std::string& text, const std::string& path) {
+  const JsonPtr document = ParseJson(text, path);
+  try {
+    return ParseAll(*document, path);
+  } catch (const Error& error) {
+    throw Error(error.code(), Format("{}: {}", path, error.msg()), error.details());
+  }
+}
+
+// One with a mistake in it is not for us if it does not even mention our type.
+bool NamesOurType(const std::string& path) {
+  const std::string type = PluginTypeNames().front();
+  std::string text;
+  try {
+    text = FindFile(path, kMaxBytes).value_or("");
+    return std::ranges::count(ParseFile(text, path), type, &PluginConfig::type) != 0;
+  } catch (const Error&) {
+    return text.find(Cat('"', type, '"')) != text.npos;
+  }
+}
+
+bool IsShared(const std::string& directory) {
+  return (std::filesystem::path(directory) / "").lexically_normal() == Cat(kSharedDirectory, '/');
+}
+
 }  // namespace
 
 std::vector<std::string> FindConfigFiles(const std::string& path) {
@@ -59,10 +90,12 @@ std::vector<std::string> FindConfigFiles(const std::string& path) {
   if (names.empty()) {
     return IsConfigName(path) ? std::vector{path} : std::vector<std::string>();
   }
+  const bool is_shared = IsShared(path);
   std::vector<std::string> files;
   for (const std::string& name : names) {
-    if (IsConfigName(name)) {
-      files.push_back(Cat(path, '/', name));
+    std::string file = (std::filesystem::path(path) / name).string();
+    if (IsConfigName(name) && (!is_shared || NamesOurType(file))) {
+      files.push_back(std::move(file));
     }
   }
   std::ranges::sort(files);
@@ -71,20 +104,15 @@ std::vector<std::string> FindConfigFiles(const std::string& path) {
 
 std::vector<std::string> FindDefaultConfigFiles() {
   const std::vector<std::string> nomads = FindConfigFiles("/opt/cni/config");
-  return nomads.empty() ? FindConfigFiles("/etc/cni/net.d") : nomads;
+  return nomads.empty() ? FindConfigFiles(kSharedDirectory) : nomads;
 }
 
 std::vector<PluginConfig> ReadPluginConfigs(const std::string& path) {
-  const std::optional<std::string> text = FindFile(path, 8 << 20);
+  const std::optional<std::string> text = FindFile(path, kMaxBytes);
   if (!text) {
     throw Error(Code::kIo, Format("'{}' does not exist", path));
   }
-  const JsonPtr document = ParseJson(*text, path);
-  try {
-    return ParseAll(*document, path);
-  } catch (const Error& error) {
-    throw Error(error.code(), Format("{}: {}", path, error.msg()), error.details());
-  }
+  return ParseFile(*text, path);
 }
 
 }  // namespace nomad_bridge::cni

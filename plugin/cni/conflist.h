@@ -14,7 +14,9 @@
 
 namespace nomad_bridge::cni {
 
-// `path`, or if that is a directory the configs in it, by name; none if it does not exist.
+// `path`, or if that is a directory the configs in it, by name; none if it does not exist. Of
+// /etc/cni/net.d only those with a plugin of type nomad-bridge: podman and other runtimes have
+// their networks there, made of plugins that have the other names that we go by.
 [[nodiscard]] std::vector<std::string> FindConfigFiles(const std::string& path);
 
 // Those of Nomad, or if there are none those of other runtimes.

@@ -1,5 +1,6 @@
 // nomad-bridge up: what the allocations of a network share is there before the first of them.
 #include "tests/plugin/cli_world.h"
+#include "tests/support/mounted.h"
 #include "tests/support/runtime.h"
 
 namespace nomad_bridge::test {
@@ -107,6 +108,55 @@ TEST_F(Up, BringsUpEveryNetworkOfADirectoryAndGoesOnPastABadOne) {
 
   EXPECT_FALSE(HasInterface(host(), "br-bad"));
 }
+
+// podman's lists, say, are of plugins that have the other names that we go by. One with a mistake
+// may be its runtime's to repair, or ours.
+class SharedDirectory : public Up, public ::testing::WithParamInterface<const char*> {
+ protected:
+  SharedDirectory() {
+    fs::create_directories("/run/etc/cni/net.d");
+    fs::create_directories("/run/etc/nomad.d");
+    std::ofstream("/run/etc/nomad.d/client.hcl") << GetParam();
+    Put("10-podman.conflist",
+        {{"name", "podman"},
+         {"plugins",
+          {{{"type", "bridge"},
+            {"bridge", "cni-podman0"},
+            {"isGateway", true},
+            {"ipam", {{"type", "host-local"}, {"subnet", "10.88.0.0/16"}}}},
+           PortmapEntry()}}});
+    Put("20-ours.conflist", {{"name", "nomad"}, {"plugins", {{{"type", "nomad-bridge"}}}}});
+    std::ofstream("/run/etc/cni/net.d/30-theirs.conf") << R"({"name": "half)";
+  }
+  static void Put(const std::string& name, json list) {
+    list["cniVersion"] = "1.0.0";
+    std::ofstream(Cat("/run/etc/cni/net.d/", name)) << list;
+  }
+
+  Mounted opt_{{"-t", "tmpfs", "tmpfs"}, "/opt"};
+};
+
+TEST_P(SharedDirectory, IsReadForListsThatNameOurTypeAlone) {
+  const Mounted etc({"--bind", "/run/etc"}, "/etc");
+  for (const char* const line : {"up", "up /etc/cni/net.d"}) {
+    EXPECT_EQ(Output(line), "network 'nomad' is up: nomad 172.26.64.1/20\n") << line;
+  }
+  EXPECT_FALSE(HasInterface(host(), "cni-podman0"));
+  host().Must(Words("ip link add cni-podman0 type bridge"));
+  EXPECT_THAT(RunLine("down podman"), Exits(1, Err(HasSubstr("no network config names"))));
+  EXPECT_TRUE(HasInterface(host(), "cni-podman0"));
+  EXPECT_THAT(RunLine("doctor").out, Not(AnyOf(HasSubstr("podman"), HasSubstr("30-theirs"))));
+
+  std::ofstream("/run/etc/cni/net.d/40-ours.conflist")
+      << R"({"plugins": [{"type": "nomad-bridge"})";
+  EXPECT_THAT(RunLine("up"), Exits(1, Err(HasSubstr("what '/etc/cni/net.d/40-ours.conflist'"))));
+  EXPECT_THAT(RunLine("doctor").out, HasSubstr("config check /etc/cni/net.d/40-ours.conflist"));
+}
+
+INSTANTIATE_TEST_SUITE_P(OfNomad,
+                         SharedDirectory,
+                         ::testing::Values("", "client { cni_config_dir = \"/etc/cni/net.d/\" }"),
+                         [](const auto& each) { return each.index == 0 ? "Unset" : "Set"; });
 
 // The unit is enabled before the first conflist is written.
 TEST_F(Up, IsFineWithoutAnyConfig) {
