@@ -4,19 +4,16 @@
 #include <optional>
 #include <utility>
 
-#include "base/error.h"
 #include "base/file_lock.h"
-#include "firewall/table.h"
 #include "plugin/attachment/fingerprint.h"
 #include "plugin/attachment/forget.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/publish.h"
 #include "plugin/attachment/rebuilt.h"
 #include "plugin/attachment/renewed.h"
-#include "plugin/link/bridge.h"
+#include "plugin/attachment/segment.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
-#include "plugin/link/uplink.h"
 #include "plugin/rules/commit.h"
 #include "plugin/rules/converge.h"
 #include "plugin/rules/forward_hooks.h"
@@ -30,68 +27,6 @@ namespace {
 
 using Extent = Scope::Extent;
 
-// Attachments with the same key share all that CheckSegment() and CheckLocalhost() look at.
-std::string SegmentKey(const state::Record& record) {
-  std::string key = Format("{} {} {} {} {}",
-                           record.link.bridge,
-                           record.link.gateway_ifname,
-                           record.IsLive(cni::Part::kLink) ? "link" : "",
-                           record.link.port.vlans ? "vlan" : "",
-                           record.IsLive(cni::Part::kPorts) && record.rules.snat ? "snat" : "");
-  for (const Cidr& gateway : record.link.gateways) {
-    key += Cat(' ', gateway);
-  }
-  for (const std::string& ifname : record.link.foreign_host_ifnames) {
-    key += Cat(' ', ifname);
-  }
-  return key;
-}
-
-// Makes every host veth whose record names the new `bridge` a port of it; returns the records of
-// those that were none. Without the attachments' locks: a DEL may remove a link at any moment.
-std::vector<state::Record> CheckPortsOfNewBridge(state::Host& host,
-                                                 const rtnl::Link& bridge,
-                                                 Mismatches& mismatches) {
-  std::set<std::string> ports;
-  for (rtnl::Link& port : host.net.Ports(bridge.index)) {
-    ports.insert(std::move(port.name));
-  }
-  std::vector<state::Record> moved;
-  for (const AttachmentId& id : host.records.List("")) {
-    const std::optional<state::Record> record =
-        ports.contains(state::HostVethName(id)) ? std::nullopt : host.records.Find(id);
-    const auto has_veth = [&] {
-      return link::FindHostVeth(host.net, id, link::Recorded::kYes).has_value();
-    };
-    if (!record || !record->IsLive(cni::Part::kLink) || record->link.bridge != bridge.name ||
-        !has_veth()) {
-      continue;
-    }
-    try {
-      link::CheckHostVeth(host, *record, mismatches);
-      moved.push_back(record->OnlyLive());
-    } catch (const Error&) {
-      if (has_veth()) {
-        throw;
-      }
-    }
-  }
-  return moved;
-}
-
-// The records of `bridge` say that it is adopted. Those that a command works on are left to the
-// next reconcile.
-void NoteAdopted(state::Host& host, const std::string& bridge) {
-  for (const AttachmentId& id : host.records.List("")) {
-    const std::optional<FileLock> lock = host.records.TryLock(id);
-    std::optional<state::Record> record = lock ? host.records.Find(id) : std::nullopt;
-    if (record && record->link.bridge == bridge && !record->link.adopted) {
-      record->link.adopted = true;
-      host.records.Write(*record);
-    }
-  }
-}
-
 class Reconciler {
  public:
   Reconciler(state::Host& host, const Scope& scope, Outcome& outcome)
@@ -104,7 +39,7 @@ class Reconciler {
   void Run(const Progress& progress) {
     switch (scope_.extent) {
       case Extent::kBridge:
-        return CheckNewSegment(scope_.record->Finished());
+        return CheckNewSegment(host_, scope_.record->Finished(), mismatches_);
       case Extent::kShared:
         return CheckShared();
       case Extent::kOne:
@@ -121,7 +56,7 @@ class Reconciler {
   // and route_localnet is safe only where the rules are.
   void CheckOne(const state::Record& recorded) {
     const state::Record record = CheckRenewed(host_, recorded, mismatches_);
-    static_cast<void>(CheckSegment(record, mismatches_));
+    CheckSegment(host_, record, mismatches_);
     CheckOwn(record, mismatches_);
     CheckRules(host_, record, mismatches_);
     rules::CheckLocalhost(host_, record, mismatches_);
@@ -130,7 +65,7 @@ class Reconciler {
   void CheckShared() {
     if (scope_.record != nullptr) {
       const state::Record record = scope_.record->Finished();
-      CheckNewSegment(record);
+      CheckNewSegment(host_, record, mismatches_);
       if (record.HasAny({cni::Part::kMasquerade, cni::Part::kForward, cni::Part::kPorts})) {
         CheckRuleset({.added = &record});
         rules::CheckOtherFirewalls(host_, record, checkpoint_, mismatches_);
@@ -218,8 +153,8 @@ class Reconciler {
     const auto [segment, is_first] = segments_.try_emplace(SegmentKey(live), Segment{live});
     if (is_first) {
       segment->second.is_usable = outcome_.Try(Format("network '{}'", id.network), [&] {
-        static_cast<void>(CheckSegment(live, mismatches_));
-        CheckAdopted(live);
+        CheckSegment(host_, live, mismatches_);
+        CheckAdopted(host_, live, host_veths_, mismatches_);
       });
     }
     if (segment->second.is_usable) {
@@ -242,74 +177,6 @@ class Reconciler {
     }
   }
 
-  // Of an attachment that is yet to be made: a bridge that nobody has used is not repaired, but
-  // made.
-  void CheckNewSegment(const state::Record& record) {
-    Mismatches found(mismatches_.mode());
-    const std::optional<rtnl::Link> bridge = CheckSegment(record, found);
-    if (!found.empty() && link::IsInUse(host_, record.link.gateway_ifname)) {
-      mismatches_.AddAll(std::move(found));
-    }
-    if (bridge) {
-      rules::RequireJudgedBridge(host_, *bridge, record);
-    }
-  }
-
-  // Bridge, gateway addresses, forwarding, and what policies see. Returns the bridge.
-  std::optional<rtnl::Link> CheckSegment(const state::Record& record, Mismatches& mismatches) {
-    if (!record.IsLive(cni::Part::kLink)) {
-      return std::nullopt;
-    }
-    std::optional<rtnl::Link> bridge = link::CheckBridge(host_, record, mismatches);
-    if (bridge) {
-      rules::CheckJudgedBridge(host_, *bridge, record, mismatches);
-    }
-    if (bridge && mismatches.is_repairing()) {
-      CheckNewBridge(*bridge, mismatches);
-    }
-    return bridge;
-  }
-
-  // Its operator may have made a bridge of ours the way to his LAN since: strangers are on it then,
-  // and an ADD, which cannot ask for all its ports, goes by who made it.
-  void CheckAdopted(const state::Record& record) {
-    const std::optional<rtnl::Link> bridge = record.IsLive(cni::Part::kLink) && !record.link.adopted
-                                                 ? host_.net.FindLink(record.link.bridge)
-                                                 : std::nullopt;
-    if (bridge && (link::IsAdopted(host_, bridge->name) ||
-                   link::HasUplink(host_.net, *bridge, host_veths_))) {
-      mismatches_.Add(
-          {Mismatch::Area::kBridge,
-           bridge->name,
-           Format("bridge '{}' has an uplink, and its records say it has none", bridge->name)},
-          [&] {
-            rules::UpdateCheckpoint(
-                host_, [&](state::Checkpoint& now) { now.uplinked.insert(bridge->name); });
-            NoteAdopted(host_, bridge->name);
-          });
-    }
-  }
-
-  // Its cost grows with the attachments, and comes once per bridge that was made anew.
-  void CheckNewBridge(const rtnl::Link& bridge, Mismatches& mismatches) {
-    const std::optional<state::Checkpoint> checkpoint = host_.checkpoint.Find();
-    if (checkpoint && checkpoint->bridges.contains(bridge.name) &&
-        checkpoint->bridges.at(bridge.name) == bridge.index) {
-      return;
-    }
-    const std::vector<state::Record> moved = CheckPortsOfNewBridge(host_, bridge, mismatches);
-    if (!moved.empty()) {
-      // It has not been set up for localhost, either. That is safe only where the rules are.
-      CheckRuleset({});
-    }
-    for (const state::Record& record : moved) {
-      Mismatches implied(Mode::kRepair);
-      rules::CheckLocalhost(host_, record, implied);
-    }
-    rules::UpdateCheckpoint(
-        host_, [&](state::Checkpoint& now) { now.bridges[bridge.name] = bridge.index; });
-  }
-
   void CheckOwn(const state::Record& record, Mismatches& mismatches) {
     if (record.IsLive(cni::Part::kLink)) {
       link::CheckHostVeth(host_, record, mismatches);
@@ -324,12 +191,7 @@ class Reconciler {
   }
 
   void CheckRuleset(const rules::Extent& extent) {
-    if (host_.records.List("").empty() && extent.added == nullptr &&
-        !host_.nft.FindTable(firewall::TableId())) {
-      return;  // without making a file for the lock
-    }
-    const FileLock one_at_a_time = host_.records.LockRules();
-    checkpoint_ = rules::Converge(host_, extent, mismatches_).checkpoint;
+    checkpoint_ = rules::CheckRuleset(host_, extent, mismatches_);
   }
 
   void NoteGateway(const state::Record& record) {

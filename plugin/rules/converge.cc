@@ -256,6 +256,15 @@ Converged Converge(state::Host& host, const Extent& extent, Mismatches& mismatch
   return Convergence(host, extent, mismatches).Run();
 }
 
+state::Checkpoint CheckRuleset(state::Host& host, const Extent& extent, Mismatches& mismatches) {
+  if (host.records.List("").empty() && extent.added == nullptr &&
+      !host.nft.FindTable(firewall::TableId())) {
+    return {};  // without making a file for the lock
+  }
+  const FileLock one_at_a_time = host.records.LockRules();
+  return Converge(host, extent, mismatches).checkpoint;
+}
+
 std::vector<Mismatch> CompareElements(state::Host& host, const state::Record& record) {
   std::vector<Mismatch> mismatches;
   const policy::Program& program = host.policy.Program();

@@ -41,6 +41,9 @@ struct Converged {
 // The rules' lock is held by the caller.
 [[nodiscard]] Converged Converge(state::Host& host, const Extent& extent, Mismatches& mismatches);
 
+// The same under the lock, which it takes, where there are rules or are to be.
+state::Checkpoint CheckRuleset(state::Host& host, const Extent& extent, Mismatches& mismatches);
+
 // Those of its elements that are missing or different.
 [[nodiscard]] std::vector<Mismatch> CompareElements(state::Host& host, const state::Record& record);
 

@@ -5,7 +5,6 @@
 #include <set>
 #include <utility>
 
-#include <netinet/icmp6.h>
 #include <netinet/in.h>
 
 #include "base/error.h"
@@ -13,106 +12,13 @@
 #include "base/text.h"
 #include "firewall/table.h"
 #include "plugin/config/node_config.h"
+#include "plugin/rules/policy_admission.h"
 
 namespace nomad_bridge::rules {
 namespace {
 
 using firewall::kFamilies;
 using firewall::SetName;
-using Point = nft::Hook::Point;
-
-constexpr std::string_view kIn = "in";
-constexpr std::string_view kOut = "out";
-constexpr std::string_view kSelected = "sel";
-constexpr std::string_view kList = "adr";
-constexpr const char* kJudge = "judge";
-constexpr const char* kJudgeToNode = "judge_to_node";
-// Before our forward chain, whose accepts are for what is let pass here.
-constexpr int kBeforeFilter = -2;
-
-std::vector<firewall::SetRow> Sets() {
-  using enum nft::Type;
-  return {{kIn, {kIpv4Addr}, {kVerdict}, firewall::Role::kForwarding},
-          {kOut, {kIpv4Addr}, {kVerdict}, firewall::Role::kForwarding}};
-}
-
-std::vector<firewall::SetRow> Shapes() {
-  using enum nft::Type;
-  return {{kSelected, {kIpv4Addr}, {}, firewall::Role::kForwarding},
-          {kList, {kIpv4Addr}, {}, firewall::Role::kForwarding}};
-}
-
-const firewall::Contributor kShapes = {nft::TableFamily::kInet, &Shapes, [](int) {
-                                         return std::vector<nft::Chain>();
-                                       }};
-
-// The kernel's tables keep established connections for us: what has begun goes on.
-nft::Chain Admission(const char* name, Point point, const char* judge) {
-  return {.name = name,
-          .hook = nft::Hook{.type = "filter", .point = point, .priority = kBeforeFilter},
-          .rules = {
-              // ct state new,untracked goto <judge>
-              nft::Rule().CtState(nft::kCtNew | nft::kCtUntracked).Goto(judge),
-          }};
-}
-
-// Neighbour discovery and multicast listeners, which conntrack never tracks: without them no
-// address is found, so that refusing them refuses everything.
-std::vector<nft::Rule> LetNeighboursBeFound() {
-  const auto icmpv6 = [] { return nft::Rule().Ipv6().L4Proto(IPPROTO_ICMPV6); };
-  return {
-      // icmpv6 type 130-137 return: multicast listeners, routers, neighbours, redirects
-      icmpv6().Between(nft::kIcmpv6Type, {MLD_LISTENER_QUERY}, {ND_REDIRECT}).Return(),
-      // icmpv6 type mld2-listener-report return
-      icmpv6().Is(nft::kIcmpv6Type, {143}).Return(),
-  };
-}
-
-std::vector<nft::Rule> JudgeSenders() {
-  std::vector<nft::Rule> rules = LetNeighboursBeFound();
-  for (const Family family : kFamilies) {
-    // ip saddr vmap @out4
-    rules.push_back(nft::Rule().Only(family).SaddrVmap(SetName(kOut, family)));
-  }
-  return rules;
-}
-
-nft::Chain Judge() {
-  nft::Chain chain = {.name = kJudge, .rules = LetNeighboursBeFound()};
-  for (const Family family : kFamilies) {
-    // iifname != @bridges ip saddr @alloc4 drop
-    // A machine elsewhere that takes an allocation's address for its own would have its label.
-    chain.rules.push_back(nft::Rule()
-                              .IifnameNotIn(firewall::kBridges)
-                              .Only(family)
-                              .SaddrIn(SetName(firewall::kAlloc, family))
-                              .Drop());
-  }
-  // iifname @gateways oifname @gateways ip6 daddr fe80::/10 reject with icmpx admin-prohibited
-  // Link-local addresses, which every container has besides, are in no set.
-  chain.rules.push_back(nft::Rule()
-                            .IifnameIn(firewall::kGateways)
-                            .OifnameIn(firewall::kGateways)
-                            .Ipv6()
-                            .Daddr(firewall::Prefix("fe80::/10"))
-                            .RejectAdminProhibited());
-  for (const Family family : kFamilies) {
-    // ip saddr vmap @out4
-    chain.rules.push_back(nft::Rule().Only(family).SaddrVmap(SetName(kOut, family)));
-  }
-  for (const Family family : kFamilies) {
-    // ip daddr vmap @in4
-    chain.rules.push_back(nft::Rule().Only(family).DaddrVmap(SetName(kIn, family)));
-  }
-  return chain;
-}
-
-std::vector<nft::Chain> Chains(int /*accept_mark_bit*/) {
-  return {{.name = kJudgeToNode, .rules = JudgeSenders()},
-          Judge(),
-          Admission("admit", Point::kForward, kJudge),
-          Admission("admit_to_node", Point::kInput, kJudgeToNode)};
-}
 
 std::string SetFor(std::string_view noun, Family family, std::string_view name) {
   return Cat(SetName(noun, family), '-', name);
@@ -156,7 +62,7 @@ class StepRules {
       case PeerIs::kMember:
         return address_in(SetFor(kSelected, family, step_.peers));
       case PeerIs::kAddress:
-        return address_in(SetFor(kList, family, step_.peers));
+        return address_in(SetFor(kPrefixes, family, step_.peers));
       case PeerIs::kOutside: {
         const std::string ours = SetName(firewall::kAlloc, family);
         return is_about_source_ ? rule.SaddrNotIn(ours) : rule.DaddrNotIn(ours).DaddrIsNotLocal();
@@ -213,7 +119,7 @@ class StepRules {
 nft::Chain ChainFor(const policy::Chain& chain) {
   nft::Chain made = {.name = chain.name};
   for (const policy::Step& step : chain.steps) {
-    Append(made.rules, StepRules(step, chain.name.starts_with(Cat(kIn, '-'))).All());
+    Append(made.rules, StepRules(step, chain.name.starts_with(Cat(kPolicyIn, '-'))).All());
   }
   return made;
 }
@@ -274,12 +180,6 @@ std::optional<std::vector<std::uint8_t>> KeyBehind(const Cidr& prefix) {
 
 }  // namespace
 
-const firewall::Contributor kPolicy = {nft::TableFamily::kInet, &Sets, &Chains};
-
-std::vector<firewall::OwnSet> PolicySetShapes() {
-  return firewall::SetsOf({&kShapes});
-}
-
 policy::Judgement JudgementOf(const state::Record& record, const policy::Program& program) {
   return record.Has(cni::Part::kForward) && !program.empty()
              ? program.JudgementOf(record.Workload())
@@ -334,7 +234,7 @@ void AddPolicies(const policy::Program& program,
   }
   parts.MoveTo(table);
   for (const auto& list : program.Lists()) {
-    AddSets(kList, list.first, nft::kInterval, table);
+    AddSets(kPrefixes, list.first, nft::kInterval, table);
   }
   for (const auto& counter : program.Counters()) {
     table.counters.push_back({.name = counter.first, .comment = created});
@@ -365,10 +265,10 @@ std::vector<nft::Element> PolicyElements(const state::Record& record, const std:
       add(SetFor(kSelected, family, set), std::nullopt);
     }
     if (policy.in) {
-      add(SetName(kIn, family), nft::Verdict{nft::Verdict::Code::kGoto, *policy.in});
+      add(SetName(kPolicyIn, family), nft::Verdict{nft::Verdict::Code::kGoto, *policy.in});
     }
     if (policy.out) {
-      add(SetName(kOut, family), nft::Verdict{nft::Verdict::Code::kJump, *policy.out});
+      add(SetName(kPolicyOut, family), nft::Verdict{nft::Verdict::Code::kJump, *policy.out});
     }
   }
   return elements;
@@ -378,7 +278,7 @@ std::vector<nft::Element> ListElements(const policy::Program& program) {
   std::vector<nft::Element> elements;
   for (const auto& [name, prefixes] : program.Lists()) {
     for (auto prefix = prefixes.begin(); prefix != prefixes.end(); ++prefix) {
-      const std::string set = SetFor(kList, prefix->address.family(), name);
+      const std::string set = SetFor(kPrefixes, prefix->address.family(), name);
       elements.push_back({.set = set, .key = firewall::AddressKey(prefix->Network())});
       std::optional<std::vector<std::uint8_t>> end = KeyBehind(*prefix);
       const auto next = std::next(prefix);
@@ -393,7 +293,7 @@ std::vector<nft::Element> ListElements(const policy::Program& program) {
 }
 
 bool IsInList(const nft::Element& element) {
-  return element.set.starts_with(kList);
+  return element.set.starts_with(kPrefixes);
 }
 
 }  // namespace nomad_bridge::rules

@@ -1,5 +1,6 @@
-// Policies in nf_tables: the chains that judge a new connection, the sets of allocations that they
-// ask, and what an attachment has in both.
+// Policies in nf_tables: the chains that judge a new connection, to which those of
+// policy_admission.h lead, the sets of allocations that they ask, and what an attachment has in
+// both.
 //
 // Shapes  Everything is in table inet nomad-bridge. Maps in4, in6, out4, out6 lead from an
 //         allocation's address to the chain of what reaches it, and of what it sends. A set
@@ -14,20 +15,14 @@
 #include <string>
 #include <vector>
 
-#include "firewall/contributor.h"
 #include "netlink/nft/element.h"
+#include "netlink/nft/table.h"
 #include "plugin/cni/labels.h"
 #include "plugin/policy/program.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
 namespace nomad_bridge::rules {
-
-// The base chains, which judge new connections alone, and the maps.
-extern const firewall::Contributor kPolicy;
-
-// What sets made for policies look like, under the noun that their name begins with.
-[[nodiscard]] std::vector<firewall::OwnSet> PolicySetShapes();
 
 // What `program` makes of `record`: nothing of one without our rules of forwarding.
 [[nodiscard]] policy::Judgement JudgementOf(const state::Record& record,

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <string_view>
 
-#include "base/list.h"
 #include "firewall/port_filter.h"
 #include "firewall/table.h"
+#include "plugin/rules/policy_admission.h"
 #include "portmap/rules.h"
 
 namespace nomad_bridge::rules {
@@ -16,9 +16,9 @@ firewall::Contributors AllContributors() {
 }
 
 std::vector<firewall::OwnSet> AllSets() {
-  std::vector<firewall::OwnSet> sets = firewall::SetsOf(AllContributors());
-  Append(sets, PolicySetShapes());
-  return sets;
+  firewall::Contributors contributors = AllContributors();
+  contributors.push_back(&kPolicySetShapes);
+  return firewall::SetsOf(contributors);
 }
 
 }  // namespace

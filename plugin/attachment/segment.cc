@@ -1,0 +1,150 @@
+#include "plugin/attachment/segment.h"
+
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file_lock.h"
+#include "plugin/link/bridge.h"
+#include "plugin/link/host_veth.h"
+#include "plugin/link/uplink.h"
+#include "plugin/rules/converge.h"
+#include "plugin/rules/judged_bridges.h"
+#include "plugin/rules/localhost.h"
+#include "plugin/state/kernel_names.h"
+
+namespace nomad_bridge::attachment {
+namespace {
+
+// Makes every host veth whose record names the new `bridge` a port of it; returns the records of
+// those that were none. Without the attachments' locks: a DEL may remove a link at any moment.
+std::vector<state::Record> CheckPortsOfNewBridge(state::Host& host,
+                                                 const rtnl::Link& bridge,
+                                                 Mismatches& mismatches) {
+  std::set<std::string> ports;
+  for (rtnl::Link& port : host.net.Ports(bridge.index)) {
+    ports.insert(std::move(port.name));
+  }
+  std::vector<state::Record> moved;
+  for (const AttachmentId& id : host.records.List("")) {
+    const std::optional<state::Record> record =
+        ports.contains(state::HostVethName(id)) ? std::nullopt : host.records.Find(id);
+    const auto has_veth = [&] {
+      return link::FindHostVeth(host.net, id, link::Recorded::kYes).has_value();
+    };
+    if (!record || !record->IsLive(cni::Part::kLink) || record->link.bridge != bridge.name ||
+        !has_veth()) {
+      continue;
+    }
+    try {
+      link::CheckHostVeth(host, *record, mismatches);
+      moved.push_back(record->OnlyLive());
+    } catch (const Error&) {
+      if (has_veth()) {
+        throw;
+      }
+    }
+  }
+  return moved;
+}
+
+// The records of `bridge` say that it is adopted. Those that a command works on are left to the
+// next reconcile.
+void NoteAdopted(state::Host& host, const std::string& bridge) {
+  for (const AttachmentId& id : host.records.List("")) {
+    const std::optional<FileLock> lock = host.records.TryLock(id);
+    std::optional<state::Record> record = lock ? host.records.Find(id) : std::nullopt;
+    if (record && record->link.bridge == bridge && !record->link.adopted) {
+      record->link.adopted = true;
+      host.records.Write(*record);
+    }
+  }
+}
+
+// Its cost grows with the attachments, and comes once per bridge that was made anew.
+void CheckNewBridge(state::Host& host, const rtnl::Link& bridge, Mismatches& mismatches) {
+  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  if (checkpoint && checkpoint->bridges.contains(bridge.name) &&
+      checkpoint->bridges.at(bridge.name) == bridge.index) {
+    return;
+  }
+  const std::vector<state::Record> moved = CheckPortsOfNewBridge(host, bridge, mismatches);
+  if (!moved.empty()) {
+    // It has not been set up for localhost, either. That is safe only where the rules are.
+    rules::CheckRuleset(host, {}, mismatches);
+  }
+  for (const state::Record& record : moved) {
+    Mismatches implied(Mode::kRepair);
+    rules::CheckLocalhost(host, record, implied);
+  }
+  rules::UpdateCheckpoint(host,
+                          [&](state::Checkpoint& now) { now.bridges[bridge.name] = bridge.index; });
+}
+
+}  // namespace
+
+std::string SegmentKey(const state::Record& record) {
+  std::string key = Format("{} {} {} {} {}",
+                           record.link.bridge,
+                           record.link.gateway_ifname,
+                           record.IsLive(cni::Part::kLink) ? "link" : "",
+                           record.link.port.vlans ? "vlan" : "",
+                           record.IsLive(cni::Part::kPorts) && record.rules.snat ? "snat" : "");
+  for (const Cidr& gateway : record.link.gateways) {
+    key += Cat(' ', gateway);
+  }
+  for (const std::string& ifname : record.link.foreign_host_ifnames) {
+    key += Cat(' ', ifname);
+  }
+  return key;
+}
+
+std::optional<rtnl::Link> CheckSegment(state::Host& host,
+                                       const state::Record& record,
+                                       Mismatches& mismatches) {
+  if (!record.IsLive(cni::Part::kLink)) {
+    return std::nullopt;
+  }
+  std::optional<rtnl::Link> bridge = link::CheckBridge(host, record, mismatches);
+  if (bridge) {
+    rules::CheckJudgedBridge(host, *bridge, record, mismatches);
+  }
+  if (bridge && mismatches.is_repairing()) {
+    CheckNewBridge(host, *bridge, mismatches);
+  }
+  return bridge;
+}
+
+void CheckNewSegment(state::Host& host, const state::Record& record, Mismatches& mismatches) {
+  Mismatches found(mismatches.mode());
+  const std::optional<rtnl::Link> bridge = CheckSegment(host, record, found);
+  if (!found.empty() && link::IsInUse(host, record.link.gateway_ifname)) {
+    mismatches.AddAll(std::move(found));
+  }
+  if (bridge) {
+    rules::RequireJudgedBridge(host, *bridge, record);
+  }
+}
+
+void CheckAdopted(state::Host& host,
+                  const state::Record& record,
+                  const std::set<std::string>& host_veths,
+                  Mismatches& mismatches) {
+  const std::optional<rtnl::Link> bridge = record.IsLive(cni::Part::kLink) && !record.link.adopted
+                                               ? host.net.FindLink(record.link.bridge)
+                                               : std::nullopt;
+  if (bridge &&
+      (link::IsAdopted(host, bridge->name) || link::HasUplink(host.net, *bridge, host_veths))) {
+    mismatches.Add(
+        {Mismatch::Area::kBridge,
+         bridge->name,
+         Format("bridge '{}' has an uplink, and its records say it has none", bridge->name)},
+        [&] {
+          rules::UpdateCheckpoint(
+              host, [&](state::Checkpoint& now) { now.uplinked.insert(bridge->name); });
+          NoteAdopted(host, bridge->name);
+        });
+  }
+}
+
+}  // namespace nomad_bridge::attachment

@@ -1,0 +1,41 @@
+// What attachments behind one gateway share: the bridge, the gateway's addresses, forwarding, and
+// what policies see of its traffic.
+//
+// Costs    Do not depend on the number of attachments, unless a bridge was made anew: its ports,
+//          which are looked for in all records, are plugged in again.
+// Errors   Those of link/bridge.h and rules/converge.h.
+// Locks    The rules' lock is taken, an attachment's only by TryLock.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+
+#include "base/mismatch.h"
+#include "netlink/rtnl/rtnl.h"
+#include "plugin/state/host.h"
+#include "plugin/state/record.h"
+
+namespace nomad_bridge::attachment {
+
+// Attachments with the same key share all that CheckSegment() and rules::CheckLocalhost() look at.
+[[nodiscard]] std::string SegmentKey(const state::Record& record);
+
+// Returns the bridge; nullopt if `record` has none, or it is missing and not to be made.
+std::optional<rtnl::Link> CheckSegment(state::Host& host,
+                                       const state::Record& record,
+                                       Mismatches& mismatches);
+
+// The same for an attachment that is yet to be made: a bridge that nobody has used is not repaired,
+// but made.
+void CheckNewSegment(state::Host& host, const state::Record& record, Mismatches& mismatches);
+
+// Its operator may have made a bridge of ours the way to his LAN since: strangers are on it then,
+// and an ADD, which cannot ask for all its ports, goes by who made it. `host_veths` are those of
+// all records.
+void CheckAdopted(state::Host& host,
+                  const state::Record& record,
+                  const std::set<std::string>& host_veths,
+                  Mismatches& mismatches);
+
+}  // namespace nomad_bridge::attachment
