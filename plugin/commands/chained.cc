@@ -101,26 +101,21 @@ void AddRules(const cni::Request& request, const cni::PluginType& type, int out)
 }
 
 void DelRules(const cni::Request& request, const cni::PluginType& type) {
-  state::Host host = state::Host::Open();
-  const FileLock own = host.records.Lock(request.id);
-
-  cni::ErrorList failures;
-  std::optional<state::Record> record;
-  failures.Try("what its record names", [&] { record = host.records.FindOwn(request.id); });
-  static_cast<void>(link::FindContainer(request, host, record));  // refuses the host's own
-  if (record) {
-    failures.Add(attachment::Remove(host, *record, RestAfterDel(*record, type.parts)));
+  Removal del = BeginRemoval(request);
+  if (del.record) {
+    del.failures.Add(
+        attachment::Remove(del.host, *del.record, RestAfterDel(*del.record, type.parts)));
   } else {
-    failures.Try("the rules", [&] { RemoveUnrecordedRules(host, request.id, type); });
+    del.failures.Try("the rules", [&] { RemoveUnrecordedRules(del.host, request.id, type); });
   }
-  if (!record || !record->HasAny(type.parts)) {
-    failures.Try("the reference plugins' rules",
-                 [&] { RemoveReferenceRules(host, request, type.parts, record); });
+  if (!del.record || !del.record->HasAny(type.parts)) {
+    del.failures.Try("the reference plugins' rules",
+                     [&] { RemoveReferenceRules(del.host, request, type.parts, del.record); });
   }
-  failures.ThrowIfAny(Format("container '{}' still has rules of {} in network '{}'",
-                             request.id.container_id,
-                             type.name,
-                             request.id.network));
+  del.failures.ThrowIfAny(Format("container '{}' still has rules of {} in network '{}'",
+                                 request.id.container_id,
+                                 type.name,
+                                 request.id.network));
 }
 
 void CheckRules(const cni::Request& request, const cni::PluginType& type) {

@@ -1,10 +1,8 @@
 #include "base/text.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/remove.h"
-#include "plugin/cni/error_list.h"
 #include "plugin/commands/commands.h"
-#include "plugin/link/container.h"
-#include "plugin/state/host.h"
+#include "plugin/commands/session.h"
 #include "plugin/takeover/reference.h"
 
 namespace nomad_bridge::commands {
@@ -32,44 +30,39 @@ void RemoveRecorded(state::Host& host, const state::Record& record, cni::ErrorLi
 }  // namespace
 
 void DelInterface(const cni::Request& request, const cni::PluginType& type) {
-  state::Host host = state::Host::Open();
-  const FileLock own = host.records.Lock(request.id);
   const config::LenientConfig lenient = config::ParseLenient({*request.config, ""}, type.defaults);
   const std::optional<cni::DelegatedIpam> delegated =
       cni::FindDelegatedIpam(request, lenient.ipam_type);
-
-  cni::ErrorList failures;
-  std::optional<state::Record> record;
-  failures.Try("what its record names", [&] { record = host.records.FindOwn(request.id); });
-  // May be gone, and is not needed for what we made; the host's own is refused.
-  std::optional<link::Container> container = link::FindContainer(request, host, record);
+  Removal del = BeginRemoval(request);
+  state::Host& host = del.host;
+  std::optional<state::Record>& record = del.record;
   if (record) {
     if (record->ipam.delegated) {
       record->ipam.delegated =
           cni::WithConfigOf(request, lenient.ipam_type, *std::move(record->ipam.delegated));
     }
-    RemoveRecorded(host, *record, failures);
+    RemoveRecorded(host, *record, del.failures);
   }
   // Without a record, or with one of rules alone: the link is somebody else's, or its record is
   // lost.
   if (!record || !record->Has(cni::Part::kLink)) {
     const std::vector<Ip> addresses =
         record ? AddressesOnly(record->ipam.addresses) : std::vector<Ip>{};
-    failures.Add(attachment::RemoveUnrecorded(
+    del.failures.Add(attachment::RemoveUnrecorded(
         host, {.id = request.id, .data_dir = lenient.data_dir, .addresses = addresses}));
-    if (container) {
-      failures.Try("the reference plugin's link", [&] {
-        takeover::EnsureReferenceLinkGone(host, *container, request, lenient.bridge);
+    if (del.container) {
+      del.failures.Try("the reference plugin's link", [&] {
+        takeover::EnsureReferenceLinkGone(host, *del.container, request, lenient.bridge);
       });
     }
-    failures.Try("the addresses", [&] {
+    del.failures.Try("the addresses", [&] {
       attachment::ReleaseAddresses(
           {.id = request.id, .netns_path = request.netns_path, .ipam = {.delegated = delegated}});
     });
   }
-  failures.ThrowIfAny(Format("container '{}' still has parts of its network '{}'",
-                             request.id.container_id,
-                             request.id.network));
+  del.failures.ThrowIfAny(Format("container '{}' still has parts of its network '{}'",
+                                 request.id.container_id,
+                                 request.id.network));
 }
 
 }  // namespace nomad_bridge::commands

@@ -5,7 +5,6 @@
 #include "plugin/attachment/acquire_addresses.h"
 #include "plugin/attachment/leases.h"
 #include "plugin/attachment/remove.h"
-#include "plugin/cni/error_list.h"
 #include "plugin/commands/commands.h"
 #include "plugin/commands/session.h"
 #include "plugin/link/container.h"
@@ -38,26 +37,21 @@ void AddLeases(const cni::Request& request, const cni::PluginType& type, int out
 }
 
 void DelLeases(const cni::Request& request, const cni::PluginType& type) {
-  state::Host host = state::Host::Open();
-  const FileLock own = host.records.Lock(request.id);
-
-  cni::ErrorList failures;
-  std::optional<state::Record> record;
-  failures.Try("what its record names", [&] { record = host.records.FindOwn(request.id); });
-  static_cast<void>(link::FindContainer(request, host, record));  // refuses the host's own
-  if (record) {
-    failures.Add(attachment::RemoveAll(host, *record));
+  Removal del = BeginRemoval(request);
+  if (del.record) {
+    del.failures.Add(attachment::RemoveAll(del.host, *del.record));
   }
   // Opens every lease, so only for those of the reference host-local.
-  if (!record || !record->Has(cni::Part::kAddress)) {
+  if (!del.record || !del.record->Has(cni::Part::kAddress)) {
     const config::LenientConfig lenient =
         config::ParseLenient({*request.config, ""}, type.defaults);
-    failures.Try("the leases", [&] {
+    del.failures.Try("the leases", [&] {
       attachment::ReleaseLeases(
           request.id, lenient.data_dir, attachment::FindLeasesOf(request.id, lenient.data_dir));
     });
   }
-  failures.ThrowIfAny(Format("container '{}' still has leased addresses", request.id.container_id));
+  del.failures.ThrowIfAny(
+      Format("container '{}' still has leased addresses", request.id.container_id));
 }
 
 void CheckLeases(const cni::Request& request, const cni::PluginType& type) {

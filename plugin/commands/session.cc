@@ -69,6 +69,16 @@ state::Record RequireRecord(const Session& session, std::optional<state::Record>
   return *std::move(record);
 }
 
+Removal BeginRemoval(const cni::Request& request) {
+  state::Host host = state::Host::Open();
+  FileLock own = host.records.Lock(request.id);
+  Removal del = {.host = std::move(host), .own = std::move(own)};
+  del.failures.Try("what its record names",
+                   [&] { del.record = del.host.records.FindOwn(request.id); });
+  del.container = link::FindContainer(request, del.host, del.record);
+  return del;
+}
+
 void Answer(state::Host& host,
             FileLock own,
             const state::Record& made,

@@ -1,5 +1,6 @@
-// What ADD and CHECK work with when they are about an interface or rules for one, and what every
-// CHECK needs: something to compare with, and one error that names every mismatch.
+// What ADD and CHECK work with when they are about an interface or rules for one, what every DEL
+// does, and what every CHECK needs: something to compare with, and one error that names every
+// mismatch.
 //
 // Errors   kInvalidConfig without a prevResult where one is needed; kChanged for mismatches.
 #pragma once
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/mismatch.h"
+#include "plugin/cni/error_list.h"
 #include "plugin/config/config.h"
 #include "plugin/link/container.h"
 #include "plugin/state/host.h"
@@ -38,6 +40,19 @@ struct Session {
 // another namespace than its container's.
 [[nodiscard]] state::Record RequireRecord(const Session& session,
                                           std::optional<state::Record> record);
+
+// What a DEL works with: it goes on past errors, and reports them together.
+struct Removal {
+  state::Host host;
+  FileLock own;  // the attachment's
+  cni::ErrorList failures = {};
+  std::optional<state::Record> record = {};
+  // May be gone, and is not needed for what we made.
+  std::optional<link::Container> container = {};
+};
+
+// A DEL in the host's own namespace is refused.
+[[nodiscard]] Removal BeginRemoval(const cni::Request& request);
 
 // Prints ADD's answer without the attachment's lock, which is `own`: its reader may not read.
 // If it cannot be printed, what `made` has beyond `rest` is removed, unless another command has
