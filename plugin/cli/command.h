@@ -22,6 +22,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/mismatch.h"
+
 namespace nomad_bridge::cli {
 
 enum Exit : int {
@@ -60,6 +62,11 @@ struct Arguments {
     return found != flags.end() ? &found->second : nullptr;
   }
 };
+
+// With kDryRunFlag: kLook.
+[[nodiscard]] inline Mode ModeOf(const Arguments& arguments) {
+  return arguments.Has(kDryRunFlag.name) ? Mode::kLook : Mode::kRepair;
+}
 
 struct Operands {
   std::string_view text;  // "DIR", "[FILTER...]"

@@ -143,7 +143,7 @@ std::string RemoveNetwork(state::Host& host, const std::string& network, Mode mo
 
 int RunDown(const Arguments& arguments) {
   RequireRoot("down");
-  const Mode mode = arguments.Has("dry-run") ? Mode::kLook : Mode::kRepair;
+  const Mode mode = ModeOf(arguments);
   state::Host host = state::Host::Open();
   std::string text;
   if (arguments.operands.empty()) {

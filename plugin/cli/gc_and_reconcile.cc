@@ -120,11 +120,6 @@ std::string TextOf(std::string_view command,
   return text + '\n';
 }
 
-// -dry-run: kLook.
-Mode ModeOf(const Arguments& arguments) {
-  return arguments.Has("dry-run") ? Mode::kLook : Mode::kRepair;
-}
-
 // A counter on stderr, if that is a terminal.
 attachment::Progress ProgressOnTerminal(std::string_view command) {
   if (::isatty(STDERR_FILENO) == 0) {

@@ -105,16 +105,18 @@ int RunApply(const Arguments& arguments) {
   }
   const policy::Program program(ReadRemarking(directory));
   state::Host host = state::Host::Open();
-  Applied applied{.is_dry = arguments.Has("dry-run"),
+  Applied applied{.is_dry = ModeOf(arguments) == Mode::kLook,
                   .former = FormerPolicies(host),
                   .policies = program.ToPolicies()};
-  if (!FindStatus(directory) && applied.former.policies.empty()) {
+  if (!FindStatus(directory) && !state::PolicyFile::FindText()) {
     // A node without policies stays without the file that every ADD would read.
     LogLine("there are no policies: '{}' does not exist", directory);
-    applied.is_dry = true;
+    if (arguments.Has("json")) {
+      PrintDocument(Document(applied));
+    }
+    return kYes;
   }
-  applied.changes = attachment::ApplyPolicies(
-      host, program, directory, applied.is_dry ? Mode::kLook : Mode::kRepair);
+  applied.changes = attachment::ApplyPolicies(host, program, directory, ModeOf(arguments));
   if (arguments.Has("cut") && !applied.is_dry) {
     applied.cut = attachment::CutRefused(host);
   }

@@ -90,7 +90,7 @@ int RunUp(const Arguments& arguments) {
   int exit = kYes;
   for (const std::string& file : files) {
     try {
-      Print(BringUp(host, file, arguments.Has("dry-run") ? Mode::kLook : Mode::kRepair));
+      Print(BringUp(host, file, ModeOf(arguments)));
     } catch (const std::exception& error) {
       LogLine("cannot bring up what '{}' configures: {}", file, error.what());
       exit = kNo;

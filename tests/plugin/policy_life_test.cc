@@ -106,9 +106,20 @@ TEST_F(PolicyLife, ADirectoryThatIsTypedHasToBeThere) {
 // Without a file nothing is written that an ADD would read.
 TEST_F(PolicyLife, WithoutADirectoryNothingIsApplied) {
   const Mounted etc({"-t", "tmpfs", "tmpfs"}, "/etc");
-  EXPECT_THAT(RunLine("policy apply"),
-              Exits(0, Err(HasSubstr("'/etc/nomad-bridge/policy.d' does not exist"))));
+  const auto says_so = Err(AllOf(HasSubstr("'/etc/nomad-bridge/policy.d' does not exist"),
+                                 Not(HasSubstr("attachment"))));
+  EXPECT_THAT(RunLine("policy apply"), Exits(0, Out(""), says_so));
+  EXPECT_THAT(RunLine("policy apply -dry-run"), Exits(0, Out(""), says_so));
+  const Outcome in_json = RunLine("policy apply -json");
+  EXPECT_THAT(in_json, Exits(0, says_so));
+  EXPECT_EQ(At(in_json.json, "/dryRun"), false);
+  EXPECT_EQ(At(in_json.json, "/changed"), json::array());
   EXPECT_FALSE(FindStatus(kCompiled));
+  EnsureDirectory("/run/nomad-bridge");
+  ReplaceFile(kCompiled, "damaged");
+  EXPECT_THAT(RunLine("policy apply"),
+              Exits(0, Err(HasSubstr("0 policies in force; the reach of 0 attachments has"))))
+      << "what an ADD would refuse is replaced";
 }
 
 TEST_F(PolicyLife, AnAllocationLeavesNothingInTheSets) {
