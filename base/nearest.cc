@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/text.h"
+
 namespace nomad_bridge {
 namespace {
 
@@ -31,6 +33,11 @@ std::string_view FindNearest(std::string_view typed, const std::vector<std::stri
   const bool is_near = nearest != known.end() &&
                        distance(*nearest) < std::min(kFar, std::max(typed.size(), std::size_t{1}));
   return is_near ? *nearest : "";
+}
+
+std::string Suggestion(std::string_view typed, const std::vector<std::string_view>& known) {
+  const std::string_view nearest = FindNearest(typed, known);
+  return nearest.empty() ? "" : Format("; did you mean '{}'?", nearest);
 }
 
 }  // namespace nomad_bridge

@@ -1,6 +1,7 @@
 // What somebody who typed something unknown may have meant.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,5 +11,9 @@ namespace nomad_bridge {
 // empty if there is none.
 [[nodiscard]] std::string_view FindNearest(std::string_view typed,
                                            const std::vector<std::string_view>& known);
+
+// "; did you mean 'job'?" of that; empty if there is none.
+[[nodiscard]] std::string Suggestion(std::string_view typed,
+                                     const std::vector<std::string_view>& known);
 
 }  // namespace nomad_bridge

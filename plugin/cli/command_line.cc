@@ -45,12 +45,6 @@ bool IsFlag(const std::string& word) {
   return word.size() > 1 && word.front() == '-';
 }
 
-// "; did you mean 'list'?", if any of `known` is near.
-std::string Suggest(std::string_view typed, const std::vector<std::string_view>& known) {
-  const std::string_view nearest = FindNearest(typed, known);
-  return nearest.empty() ? "" : Format("; did you mean '{}'?", nearest);
-}
-
 std::string Spelled(const Flag& flag) {
   return Cat('-',
              flag.name,
@@ -109,7 +103,7 @@ const Command& Take(std::vector<std::string>& words) {
                           });
   const std::string typed = begins_two ? Cat(words[0], ' ', words[1]) : words[0];
   throw UsageError(
-      Format("unknown command '{}'{}\nTry 'nomad-bridge help'", typed, Suggest(typed, names)));
+      Format("unknown command '{}'{}\nTry 'nomad-bridge help'", typed, Suggestion(typed, names)));
 }
 
 UsageError WrongFlag(const Command& command, const std::string& typed, std::string_view name) {
@@ -117,8 +111,11 @@ UsageError WrongFlag(const Command& command, const std::string& typed, std::stri
   for (const Flag& flag : FlagsOf(command)) {
     known.emplace_back(flag.name);
   }
-  return UsageError(Format(
-      "{} has no flag '{}'{}\n{}", command.name, typed, Suggest(name, known), UsageLine(command)));
+  return UsageError(Format("{} has no flag '{}'{}\n{}",
+                           command.name,
+                           typed,
+                           Suggestion(name, known),
+                           UsageLine(command)));
 }
 
 // By its whole name or its letter: an abbreviation means something else once there is another flag.

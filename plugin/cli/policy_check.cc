@@ -45,12 +45,10 @@ void WarnOfNoMatch(const policy::Policy& policy,
                       .job = named(selector.job, cni::ParentJob(workload.job)),
                       .group = named(selector.group, workload.group)}));
   }
-  const std::string_view nearest =
-      FindNearest(policy::Text(selector), {texts.begin(), texts.end()});
   LogLine("policy '{}': '{}' matches no allocation on this node{}",
           policy.name,
           policy::Text(selector),
-          nearest.empty() ? "" : Format("; did you mean '{}'?", nearest));
+          Suggestion(policy::Text(selector), {texts.begin(), texts.end()}));
 }
 
 // Those on this node; none if its records cannot be read.

@@ -225,9 +225,4 @@ Error Node::Refused(std::string_view msg, std::string details) const {
   return {Code::kInvalidConfig, Cat(Place(), ": ", msg), std::move(details)};
 }
 
-std::string Suggestion(std::string_view typed, const std::vector<std::string_view>& known) {
-  const std::string_view nearest = FindNearest(typed, known);
-  return nearest.empty() ? "" : Format("; did you mean '{}'?", nearest);
-}
-
 }  // namespace nomad_bridge::policy

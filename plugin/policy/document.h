@@ -84,8 +84,4 @@ class Node {
   std::string_view key_;
 };
 
-// "; did you mean 'allow'?", or nothing if none of `known` is near.
-[[nodiscard]] std::string Suggestion(std::string_view typed,
-                                     const std::vector<std::string_view>& known);
-
 }  // namespace nomad_bridge::policy

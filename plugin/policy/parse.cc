@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/list.h"
+#include "base/nearest.h"
 #include "base/text.h"
 
 namespace nomad_bridge::policy {
