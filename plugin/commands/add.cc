@@ -150,7 +150,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
     attachment::UndoPublish(host, record, record.All(state::Phase::kLeaving));
   });
   attachment::Publish(host, record, firewall::PlanMode::kAssumeAbsent);
-  link::AnnounceIfNeeded(container, veth.container, result, record.link.adopted);
+  link::AnnounceIfNeeded(container, veth, result);
 
   undo.Keep();
 

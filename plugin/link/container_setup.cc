@@ -17,9 +17,10 @@ void EnsureIpv6IsOn(const rtnl::Link& link) {
 }
 
 void PrepareSysctls(Container& container,
-                    const rtnl::Link& link,
+                    const VethPair& veth,
                     const std::vector<Cidr>& addresses,
                     const config::LinkConfig& config) {
+  const rtnl::Link& link = veth.container;
   netlink::InNetns(container.netns, [&] {
     if (HasFamily(addresses, Family::kIpv6)) {
       // On lo, too: what the container sends to an address of its own leaves by it.
@@ -27,10 +28,11 @@ void PrepareSysctls(Container& container,
       EnsureIpv6IsOn(container.net.RequireLink("lo"));
       netlink::SetSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/keep_addr_on_down"), "1");
     }
-    if (config.port.source_check) {
+    if (config.port.source_check && veth.is_on_lan) {
       // An address that a router advertises would be taken, and preferred, and all that is sent
       // from it dropped. Without an address of ours a route that it advertises is of no use,
-      // either.
+      // either. On a bridge of ours is no router, and each namespace in which a setting of IPv6
+      // was opened makes opening one take longer on the whole node.
       const char* const setting = HasFamily(addresses, Family::kIpv6) ? "/autoconf" : "/accept_ra";
       netlink::SetSysctlIfPresent(Cat("net/ipv6/conf/", link.name, setting), "0");
     }
@@ -89,7 +91,7 @@ void BringUpBare(state::Host& host,
                  Container& container,
                  const VethPair& veth,
                  const config::LinkConfig& config) {
-  PrepareSysctls(container, veth.container, {}, config);
+  PrepareSysctls(container, veth, {}, config);
   container.net.Change(veth.container, {.up = true});
   AwaitPort(host, veth, config);
 }
@@ -106,7 +108,7 @@ void ConfigureContainer(state::Host& host,
   for (const cni::IpConfig& ip : result.ips) {
     addresses.push_back(ip.address);
   }
-  PrepareSysctls(container, veth.container, addresses, config);
+  PrepareSysctls(container, veth, addresses, config);
   for (const Cidr& address : addresses) {
     container.net.EnsureAddress(veth.container, address, config.enable_dad);
   }
@@ -115,14 +117,12 @@ void ConfigureContainer(state::Host& host,
   AwaitTraffic(host, container, veth, addresses, config);
 }
 
-void AnnounceIfNeeded(Container& container,
-                      const rtnl::Link& link,
-                      const cni::Result& result,
-                      bool is_on_lan) {
+void AnnounceIfNeeded(Container& container, const VethPair& veth, const cni::Result& result) {
+  const rtnl::Link& link = veth.container;
   const bool is_derived = std::ranges::all_of(result.ips, [&](const cni::IpConfig& ip) {
     return link.mac == Mac::For(ip.address.address);
   });
-  if (is_derived && !is_on_lan) {
+  if (is_derived && !veth.is_on_lan) {
     return;
   }
   netlink::InNetns(container.netns, [&] {

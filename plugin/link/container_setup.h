@@ -29,13 +29,10 @@ void BringUpBare(state::Host& host,
                  const VethPair& veth,
                  const config::LinkConfig& config);
 
-// Tells the neighbours of `link`, the container's end, where the addresses of `result` are now, if
-// they may know one of them with another MAC, or, on a LAN, behind another node. Nothing while it
-// is down. After the rules: other firewalls may drop what those do not accept.
-void AnnounceIfNeeded(Container& container,
-                      const rtnl::Link& link,
-                      const cni::Result& result,
-                      bool is_on_lan);
+// Tells the neighbours of the container's end where the addresses of `result` are now, if they may
+// know one of them with another MAC, or, on a LAN, behind another node. Nothing while it is down.
+// After the rules: other firewalls may drop what those do not accept.
+void AnnounceIfNeeded(Container& container, const VethPair& veth, const cni::Result& result);
 
 // Sets lo up; the kernel adds its addresses then.
 void BringUpLoopback(Container& container);

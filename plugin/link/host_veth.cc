@@ -152,7 +152,9 @@ VethPair PlugIn(state::Host& host, Container& container, const state::Record& re
           host_end,
           record,
           {.up = true, .alias = state::LinkAlias(record.id, record.labels)});
-  return {.host = host_end, .container = container.net.RequireLink(record.id.ifname)};
+  return {.host = host_end,
+          .container = container.net.RequireLink(record.id.ifname),
+          .is_on_lan = record.link.adopted};
 }
 
 void CheckHostVeth(state::Host& host, const state::Record& record, Mismatches& mismatches) {

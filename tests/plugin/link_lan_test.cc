@@ -322,8 +322,10 @@ TEST_F(LanBridge, ThatWasOursIsOutsideOfOthersFromTheNextReconcile) {
   EXPECT_TRUE(IsSilent(outside(), {.to = "172.26.64.2", .port = kPort}));
   EXPECT_EQ(AskOutside(container(), kOutsideIp4), (Reply{"outside", kHostIp4}));
 
-  Attach(config, As("third", AddContainer("third")));
+  const Node& third = AddContainer("third");
+  Attach(config, As("third", third));
   EXPECT_THAT(Elements("gateways").dump(), Not(HasSubstr("wan")));
+  EXPECT_EQ(third.Sysctl("net/ipv6/conf/eth0/accept_ra"), "0");
   EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(0));
 }
 
