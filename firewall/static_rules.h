@@ -15,6 +15,7 @@
 // Source  CNI plugins, firewall's iptables backend; iptables-nft's nft-shared.c.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,9 @@ constexpr const char* kAcceptComment = "nomad-bridge: accepted by table inet nom
     nft::Socket& socket,
     const std::vector<ForwardHook>& forward_hooks,
     nft::Batch& batch);
+
+// The bit of the mark that our rules in CNI-FORWARD accept; nullopt if there are none.
+[[nodiscard]] std::optional<int> FindAcceptedBit(nft::Socket& socket);
 
 // Appends to `batch` the deletion of our rules that accept a mark, of both families. Returns them,
 // for people. The chains and the jumps are the reference plugin's and the operator's, too.

@@ -8,6 +8,7 @@
 
 #include "base/list.h"
 #include "base/text.h"
+#include "firewall/static_rules.h"
 #include "firewall/table.h"
 #include "ipam/store.h"
 #include "plugin/cni/plugin_type.h"
@@ -191,10 +192,15 @@ std::optional<state::Record> RebuildRecord(state::Host& host,
     record.parts.emplace(Part::kPorts, state::Phase::kLive);
   }
   const state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint());
+  // With another bit the chains would be written anew, and its network's next ADD be refused.
+  const int mark_bit =
+      checkpoint.accept_mark_bit != state::kNoMarkBit
+          ? checkpoint.accept_mark_bit
+          : firewall::FindAcceptedBit(host.nft).value_or(firewall::ForwardHook().accept_mark_bit);
   record.rules.forward_hook = {.admin_chain = checkpoint.admin_chains.empty()
                                                   ? cni::TypeOf("nomad-bridge").defaults.admin_chain
                                                   : checkpoint.admin_chains.front(),
-                               .accept_mark_bit = checkpoint.accept_mark_bit,
+                               .accept_mark_bit = mark_bit,
                                .ipv6 = record.HasIpv6()};
   return FindRules(host, record, elements);
 }
