@@ -169,7 +169,7 @@ class WayLook {
     if (IsByReversePath(host_.net, back, *gateway_, address_)) {
       causes_.push_back(StrictReversePath(*gateway_, address_));
     } else if (back.error != 0) {
-      AddAll(FindBlockers(host_.net, address_, client, Format("answers get not to {}", client)));
+      AddAll(FindBlockers(host_.net, address_, client, Format("answers do not get to {}", client)));
     }
   }
 

@@ -151,8 +151,19 @@ void CheckBlockedPorts(Examination& node) {
       }
     }
   }
-  for (const causes::Cause& cause : found) {
-    node.Fail(cause.text, cause.fix);
+  // What keeps connections from several ports is named once, with the fix for the first of them.
+  std::set<std::string> named;
+  for (const causes::Cause& first : found) {
+    if (!named.insert(first.text).second) {
+      continue;
+    }
+    std::vector<std::string> lines;
+    for (const causes::Cause& each : found) {
+      if (each.text == first.text) {
+        lines.push_back(lines.empty() ? each.text : Cat(each.text, "; ", each.fix.Line()));
+      }
+    }
+    node.AddAll(Verdict::kFail, lines, first.fix);
   }
 }
 

@@ -154,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
          Way::kFar},
         {"NoWayBack",
          "ip route add blackhole 203.0.113.0/24",
-         "answers get not to 203.0.113.5: the route to 203.0.113.0/24 is blackhole",
+         "answers do not get to 203.0.113.5: the route to 203.0.113.0/24 is blackhole",
          "",
          Way::kFar},
         {"SpanningTree",

@@ -62,6 +62,16 @@ TEST_F(Doctor, NamesPortsThatThePublicCanReach) {
               HasSubstr("tcp 9090 of 'open' answers on the public address 198.51.100.1"));
 }
 
+TEST_F(Doctor, NamesOnceWhatKeepsSeveralPortsBlocked) {
+  Attach(Publish({Port(9090, 90), Port(9091, 91)}), As("open", AddContainer("open")));
+  host().Must(Words("iptables -A NOMAD-ADMIN -i uplink -j DROP"));
+  const std::vector<json> found = FindingsOf("ports.blocked");
+  ASSERT_EQ(found.size(), 1U) << json(found);
+  EXPECT_THAT(found.at(0).at("what"), HasSubstr("drops what comes for the port (and 1 more)"));
+  EXPECT_THAT(found.at(0).at("fix"), HasSubstr("--dport 90 -j ACCEPT"));
+  EXPECT_THAT(found.at(0).at("all").at(1), HasSubstr("--dport 91 -j ACCEPT"));
+}
+
 TEST_F(Doctor, NamesTheProcessWhosePortIsAnAllocations) {
   Serve(host(), Protocol::kTcp, {"127.0.0.1"}, 8080, "shadowed");
   const json found = FindingsOf("ports.shadowed").at(0);
