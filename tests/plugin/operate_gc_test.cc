@@ -122,15 +122,28 @@ INSTANTIATE_TEST_SUITE_P(Plugins,
 
 // Of a virtual machine behind a tap there is no namespace to be seen; here its own is held by a
 // descriptor alone.
-TEST_F(GcLine, KeepsTheLeaseOfAVirtualMachineOnTheBridge) {
-  UseAll();
-  Node& machine = AddContainer("machine");
-  const UniqueFd hidden(::open(machine.path().c_str(), O_RDONLY | O_CLOEXEC));
-  host().Must(Words("ip link add tap0 up master nomad type veth peer name eth0 netns machine"));
-  machine.Must(Words("ip link set eth0 up"));
-  machine.Must(Words("ip address add 172.26.70.9/20 dev eth0"));
-  std::ofstream("/var/run/cni/nomad/172.26.70.9") << "machine\r\neth0";
-  machine.Kill();
+class GcOfMachine : public GcLine {
+ protected:
+  static constexpr const char* kMac = "02:00:00:00:00:09";
+
+  GcOfMachine() {
+    UseAll();
+    Node& machine = AddContainer("machine");
+    hidden_ = UniqueFd(::open(machine.path().c_str(), O_RDONLY | O_CLOEXEC));
+    host().Must(Words("ip link add tap0 up master nomad type veth peer name eth0 netns machine"));
+    machine.Must(Words(Cat("ip link set eth0 up address ", kMac)));
+    machine.Must(Words("ip address add 172.26.70.9/20 dev eth0"));
+    std::ofstream("/var/run/cni/nomad/172.26.70.9") << "machine\r\neth0";
+    machine.Kill();
+  }
+
+  // The bridge forgets it, as it does 300 s later.
+  void FallSilent() { host().Must(Words(Cat("bridge fdb delete ", kMac, " dev tap0 master"))); }
+
+  UniqueFd hidden_;
+};
+
+TEST_F(GcOfMachine, KeepsItsLease) {
   ASSERT_TRUE(Ping(host(), "172.26.70.9"));
 
   EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
@@ -139,6 +152,23 @@ TEST_F(GcLine, KeepsTheLeaseOfAVirtualMachineOnTheBridge) {
   // What the node remembers of it says no more than that it was there.
   host().Must({"ip", "link", "delete", "tap0"});
   EXPECT_THAT(host().Must({"ip", "neighbour"}), HasSubstr("172.26.70.9"));
+  EXPECT_THAT(RunLine("gc"), Exits(0));
+  EXPECT_FALSE(Leased().contains("172.26.70.9"));
+}
+
+// As docs/commands.md says.
+TEST_F(GcOfMachine, KeepsTheLeaseOfASilentOneThatTheNodeIsToldOf) {
+  ASSERT_TRUE(Ping(host(), "172.26.70.9"));
+  FallSilent();
+  EXPECT_THAT(RunLine("gc -dry-run"), Exits(1, Out(HasSubstr("the lease of 172.26.70.9"))));
+  ASSERT_TRUE(Ping(host(), "172.26.70.9"));
+  EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
+
+  FallSilent();
+  host().Must(
+      Words(Cat("ip neighbour replace 172.26.70.9 lladdr ", kMac, " dev nomad nud permanent")));
+  EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
+  host().Must(Words("ip neighbour delete 172.26.70.9 dev nomad"));
   EXPECT_THAT(RunLine("gc"), Exits(0));
   EXPECT_FALSE(Leased().contains("172.26.70.9"));
 }
