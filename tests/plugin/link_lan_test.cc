@@ -250,12 +250,17 @@ class LanBridgeFilter : public LanBridge, public ::testing::WithParamInterface<c
 TEST_P(LanBridgeFilter, LeavesStrangersPacketsOfNoConnectionAlone) {
   AddMachine();
   Attach(OnLan(), As("other", other_));
-  std::optional<Connection> connection =
-      Connection::Open(machine(), {.to = kOutsideIp4, .port = kPort});
-  ASSERT_TRUE(connection);
+  std::vector<Connection> connections;
+  for (const char* const address : {kOutsideIp4, kOutsideIp6}) {
+    auto connection = Connection::Open(machine(), {.to = address, .port = kPort});
+    ASSERT_TRUE(connection) << address;
+    connections.push_back(*std::move(connection));
+  }
   host().SetSysctl("net/netfilter/nf_conntrack_tcp_loose", "0");
   host().Must(Words("conntrack -F"));
-  EXPECT_TRUE(connection->Echoes("still there"));
+  for (Connection& connection : connections) {
+    EXPECT_TRUE(connection.Echoes("still there"));
+  }
 }
 
 TEST_P(LanBridgeFilter, IsolatesAllocationsAndNobodyElse) {

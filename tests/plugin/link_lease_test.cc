@@ -1,5 +1,7 @@
 // Leases on disk: where they are, among what, and how many. Their format, shared with the reference
 // plugin: tests/kernel/ipam_store_test.cc.
+#include <iterator>
+
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {

@@ -1,5 +1,7 @@
 // nomad-bridge gc: what stale allocations hold is taken back, in all networks; the living lose
 // nothing.
+#include <iterator>
+
 #include <fcntl.h>
 
 #include "tests/plugin/cli_world.h"
@@ -86,6 +88,7 @@ TEST_F(GcLine, KeepsALeaseOfAnAttachmentThatTheReferencePluginsMade) {
 // Of another plugin, in every way that leaves neither a link nor a rule that names its owner.
 struct Living : Named {
   json plugin;
+  std::vector<json> behind_it;
 };
 class GcOfOthers : public GcLine, public ::testing::WithParamInterface<Living> {};
 
@@ -95,8 +98,11 @@ TEST_P(GcOfOthers, KeepsTheLeaseOfALivingContainer) {
   json plugin = GetParam().plugin;
   plugin["ipam"] = {
       {"type", "host-local"}, {"subnet", "172.26.70.0/24"}, {"dataDir", "/var/run/cni"}};
-  const Network network{.list = ListOf({plugin}, "nomad"), .path = kReferenceDirectory};
+  std::vector<json> plugins = {plugin};
+  std::ranges::copy(GetParam().behind_it, std::back_inserter(plugins));
+  const Network network{.list = ListOf(plugins, "nomad"), .path = kReferenceDirectory};
   const Attached living = MustAdd(network, {.container_id = "living", .netns = other.path()});
+  const std::string accepted = host().Must(Words("iptables -S CNI-FORWARD"));
   const std::string lease = AddressOf(living.result);
 
   EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
@@ -106,6 +112,7 @@ TEST_P(GcOfOthers, KeepsTheLeaseOfALivingContainer) {
   host().Must({"touch", "-d", "@0", Cat("/var/run/cni/nomad/", lease)});
   EXPECT_THAT(RunLine("gc"), Exits(0));
   EXPECT_TRUE(Leased().contains(lease));
+  EXPECT_EQ(host().Must(Words("iptables -S CNI-FORWARD")), accepted);
 
   other.Kill();
   EXPECT_THAT(RunLine("gc"), Exits(0));
@@ -116,6 +123,9 @@ INSTANTIATE_TEST_SUITE_P(Plugins,
                          GcOfOthers,
                          ::testing::ValuesIn(std::vector<Living>{
                              {{"Bridge"}, {{"type", "bridge"}, {"bridge", "theirs"}}},
+                             {{"BridgeAndFirewall"},
+                              {{"type", "bridge"}, {"bridge", "theirs"}},
+                              {{{"type", "firewall"}}}},
                              {{"Ptp"}, {{"type", "ptp"}}},
                              {{"Macvlan"}, {{"type", "macvlan"}, {"master", "uplink"}}}}),
                          kNameOf);
