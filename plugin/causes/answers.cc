@@ -118,13 +118,15 @@ Causes FindInAnswers(state::Host& host,
   }
   const Ip& client = *journey.client;
   const rtnl::RouteAnswer way = container.LookUpRoute({.destination = client, .source = address});
+  if (way.error != 0 && !HasDefaultRoute(container, address.family())) {
+    return {};  // FindInContainer() says so
+  }
   if (way.error != 0) {
-    Causes causes = FindBlockers(
-        container, address, client, Format("what it answers does not get to {}", client));
-    for (Cause& cause : causes) {
-      cause.fix.command = InsideFix(record, cause.fix.command);
-    }
-    return causes;
+    return FindBlockers(container,
+                        address,
+                        client,
+                        Format("what it answers does not get to {}", client),
+                        InsideFix(record, ""));
   }
   const std::optional<rtnl::Link> other_way =
       way.link != own->index    ? container.FindLink(way.link)

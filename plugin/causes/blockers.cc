@@ -1,5 +1,7 @@
 #include "plugin/causes/blockers.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace nomad_bridge::causes {
@@ -16,9 +18,10 @@ std::string TableWords(std::uint32_t table) {
 Causes FindBlockers(rtnl::Socket& net,
                     const Ip& address,
                     const Ip& destination,
-                    const std::string& what) {
+                    const std::string& what,
+                    const std::string& prefix) {
   Causes causes;
-  const std::string tool = IpTool(address.family());
+  const std::string tool = Cat(prefix, IpTool(address.family()));
   for (const rtnl::BlockingRule& rule : net.BlockingRules(address)) {
     causes.push_back({.text = Format("{}: ip rule {} says {}", what, rule.priority, rule.action),
                       .fix = Format("{} rule del priority {}", tool, rule.priority)});
@@ -40,6 +43,12 @@ Causes FindBlockers(rtnl::Socket& net,
                           Format("add one; those that are there: {} route show table all", tool))});
   }
   return causes;
+}
+
+bool HasDefaultRoute(rtnl::Socket& net, Family family) {
+  return std::ranges::any_of(net.Routes(), [&](const Route& route) {
+    return route.destination.prefix_length == 0 && route.destination.address.family() == family;
+  });
 }
 
 }  // namespace nomad_bridge::causes

@@ -8,11 +8,14 @@
 namespace nomad_bridge::causes {
 
 // Of packets from or to `address` that find no way to `destination` from where `net` is; `what`
-// says so: "no packet gets to 172.26.64.2". At least one.
+// says so: "no packet gets to 172.26.64.2". At least one. `prefix`: of their commands.
 [[nodiscard]] Causes FindBlockers(rtnl::Socket& net,
                                   const Ip& address,
                                   const Ip& destination,
-                                  const std::string& what);
+                                  const std::string& what,
+                                  const std::string& prefix = "");
+
+[[nodiscard]] bool HasDefaultRoute(rtnl::Socket& net, Family family);
 
 constexpr std::uint32_t kMainTable = 254;
 

@@ -43,12 +43,6 @@ void LookAtAddresses(rtnl::Socket& container,
   }
 }
 
-bool HasDefaultRoute(rtnl::Socket& container, Family family) {
-  return std::ranges::any_of(container.Routes(), [&](const Route& route) {
-    return route.destination.prefix_length == 0 && route.destination.address.family() == family;
-  });
-}
-
 std::set<Family> PublishedFamilies(const state::Record& record) {
   std::set<Family> families;
   for (const portmap::DnatEntry& port : record.rules.ports) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "base/list.h"
@@ -130,6 +131,14 @@ Causes FindFirst(nft::Ruleset& rules,
 
 }  // namespace
 
+bool AreRulesWhole(const Mismatches& found) {
+  using Area = Mismatch::Area;
+  return std::ranges::none_of(found.left(), [](const Mismatch& mismatch) {
+    return mismatch.area == Area::kTable || mismatch.area == Area::kStaticRules ||
+           mismatch.area == Area::kElement;
+  });
+}
+
 Causes FindInRules(state::Host& host,
                    nft::Ruleset& rules,
                    const state::Record& record,
@@ -144,7 +153,9 @@ Causes FindInContainerRules(rtnl::Socket& container,
   Causes causes = FindFirst(
       rules, StationsInContainer(container, record, journey), "in the container", journey);
   for (Cause& cause : causes) {
-    cause.fix.command = InsideFix(record, cause.fix.command);
+    if (!cause.fix.command.empty()) {
+      cause.fix.command = InsideFix(record, cause.fix.command);
+    }
   }
   return causes;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/fix.h"
+#include "base/mismatch.h"
 #include "netlink/nft/packet_path.h"
 #include "netlink/rtnl/rtnl.h"
 #include "plugin/state/host.h"
@@ -77,6 +78,10 @@ class Planner {
 [[nodiscard]] Causes FindInPolicies(state::Host& host,
                                     const state::Record& record,
                                     const Journey& journey);
+
+// Whether a reconcile that has found this finds our own rules in force. If not, what a chain of
+// others drops may be what ours no longer accept, and is looked for after the repair.
+[[nodiscard]] bool AreRulesWhole(const Mismatches& found);
 
 // Rules of others, in nf_tables, at every hook that the connection's packets pass: on the node,
 // whose ruleset `rules` is, and in the container.

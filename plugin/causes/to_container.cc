@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "plugin/causes/blockers.h"
 #include "plugin/causes/reverse_path.h"
+#include "plugin/link/forwarding.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::causes {
@@ -30,7 +31,7 @@ class WayLook {
 
   Causes Run() {
     LookForSameAddress();
-    if (IsRoutedHere()) {
+    if (causes_.empty() && IsRoutedHere()) {
       LookAtRoute();
       LookAtNeighbour();
       LookAtAnswers();
@@ -50,9 +51,16 @@ class WayLook {
     return std::nullopt;
   }
 
-  // The bridge stands in no VRF and has a gateway of ours. What follows from one that is down, or
-  // without its address, goes when a reconcile has repaired that, and needs no fix.
-  [[nodiscard]] bool IsRoutedHere() const { return own_ && gateway_->up && gateway_->master == 0; }
+  // The bridge stands in no VRF and has a gateway of ours. What follows from one that is down,
+  // without its address or does not forward goes with a reconcile, and needs no fix.
+  [[nodiscard]] bool IsRoutedHere() const {
+    if (!own_ || !gateway_->up || gateway_->master != 0) {
+      return false;
+    }
+    Mismatches found(Mode::kLook);
+    link::CheckForwarding(host_, *gateway_, {*own_}, found);
+    return found.empty();
+  }
 
   void Add(const std::string& text, Fix fix) { causes_.push_back({text, std::move(fix)}); }
   void AddAll(Causes more) {
@@ -160,7 +168,7 @@ class WayLook {
   }
 
   void LookAtAnswers() {
-    if (!journey_.client || !journey_.uplink) {
+    if (!journey_.client || !journey_.uplink || !journey_.uplink->up) {
       return;
     }
     const Ip& client = *journey_.client;

@@ -93,12 +93,11 @@ class Examination {
 
   // Each is looked for once, when it is first asked for: what cannot be read fails that check
   // alone.
+  const Mismatches& Reconciled();                // what a reconcile would find
   const std::vector<std::string>& PluginDirs();  // CNI_PATH, or Nomad's cni_path
   const std::vector<ConfigFile>& Configs();
 
  private:
-  const Mismatches& Reconciled();
-
   Cost most_;
   std::string_view check_;
   std::optional<Mismatches> reconciled_;

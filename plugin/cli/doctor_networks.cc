@@ -131,6 +131,7 @@ void CheckShadowedPorts(Examination& node) {
 
 // What keeps the connections of anyone from a published port, as far as no other check says it.
 void CheckBlockedPorts(Examination& node) {
+  const bool are_rules_whole = causes::AreRulesWhole(node.Reconciled());
   nft::Ruleset rules(node.host.nft);
   causes::Planner planner(node.host);
   causes::Causes found;
@@ -141,9 +142,11 @@ void CheckBlockedPorts(Examination& node) {
         continue;
       }
       const causes::Journey journey = planner.Plan(port, std::nullopt);
-      for (causes::Causes some : {causes::FindOnNode(node.host, record, journey),
-                                  causes::FindToContainer(node.host, record, journey),
-                                  causes::FindInRules(node.host, rules, record, journey)}) {
+      for (causes::Causes some :
+           {causes::FindOnNode(node.host, record, journey),
+            causes::FindToContainer(node.host, record, journey),
+            are_rules_whole ? causes::FindInRules(node.host, rules, record, journey)
+                            : causes::Causes()}) {
         std::erase_if(some, [&](const causes::Cause& cause) {
           return node.HasFix(cause.fix) || Contains(found, cause);
         });
@@ -152,17 +155,16 @@ void CheckBlockedPorts(Examination& node) {
     }
   }
   // What keeps connections from several ports is named once, with the fix for the first of them.
-  std::set<std::string> named;
-  for (const causes::Cause& first : found) {
-    if (!named.insert(first.text).second) {
-      continue;
-    }
+  while (!found.empty()) {
+    const causes::Cause first = found.front();
     std::vector<std::string> lines;
-    for (const causes::Cause& each : found) {
-      if (each.text == first.text) {
+    std::erase_if(found, [&](const causes::Cause& each) {
+      const bool is_same = each.text == first.text || each.fix == first.fix;
+      if (is_same) {
         lines.push_back(lines.empty() ? each.text : Cat(each.text, "; ", each.fix.Line()));
       }
-    }
+      return is_same;
+    });
     node.AddAll(Verdict::kFail, lines, first.fix);
   }
 }

@@ -26,25 +26,6 @@ void AddNew(Causes& causes, Causes more) {
   }
 }
 
-Causes HostMismatches(state::Host& host, const Attachment& attachment) {
-  if (attachment.state == State::kMaking || attachment.state == State::kLeaving) {
-    return {{.text = Format("an attachment that is {}", Text(attachment.state)),
-             .fix = "nomad-bridge gc"}};
-  }
-  const std::optional<FileLock> lock = host.records.TryLock(attachment.id);
-  if (!lock || attachment.state == State::kDead) {
-    return {};
-  }
-  const attachment::Scope scope = {.extent = attachment::Scope::Extent::kOne,
-                                   .record = &*attachment.record};
-  const attachment::Outcome outcome = attachment::Reconcile(host, scope, Mode::kLook);
-  Causes causes;
-  for (const Mismatch& mismatch : outcome.mismatches.left()) {
-    causes.push_back({.text = mismatch.text, .fix = FixOf(mismatch)});
-  }
-  return causes;
-}
-
 // The ports that are looked at: those that somebody listens on. What is published for several
 // protocols or families is a fault only where none of them is listened on.
 std::vector<portmap::DnatEntry> TakeListened(const std::vector<Listening>& all,
@@ -85,7 +66,7 @@ class Inspection {
 
   // The namespace may go at any moment.
   SideMismatches Run() {
-    sides_.host = HostMismatches(host_, attachment_);
+    CompareHostSide();
     const std::optional<netlink::Netns> netns = netlink::Netns::Find(record_.netns_path);
     if (attachment_.state == State::kDead) {
       sides_.container = {{.text = "its namespace is gone", .fix = "nomad-bridge gc"}};
@@ -101,6 +82,24 @@ class Inspection {
   }
 
  private:
+  void CompareHostSide() {
+    if (attachment_.state == State::kMaking || attachment_.state == State::kLeaving) {
+      sides_.host = {{.text = Format("an attachment that is {}", Text(attachment_.state)),
+                      .fix = "nomad-bridge gc"}};
+      return;
+    }
+    const std::optional<FileLock> lock = host_.records.TryLock(attachment_.id);
+    if (!lock || attachment_.state == State::kDead) {
+      return;
+    }
+    const attachment::Scope scope = {.extent = attachment::Scope::Extent::kOne, .record = &record_};
+    const Mismatches found = attachment::Reconcile(host_, scope, Mode::kLook).mismatches;
+    for (const Mismatch& mismatch : found.left()) {
+      sides_.host.push_back({.text = mismatch.text, .fix = FixOf(mismatch)});
+    }
+    are_rules_whole_ = causes::AreRulesWhole(found);
+  }
+
   void LookInside(const netlink::Netns& netns) {
     rtnl::Socket container = rtnl::Socket::In(netns);
     sides_.container = causes::FindInContainer(container, record_);
@@ -124,7 +123,9 @@ class Inspection {
       AddNew(sides_.path, causes::FindOnNode(host_, record_, journey));
       AddNew(sides_.path, causes::FindToContainer(host_, record_, journey));
       AddNew(sides_.path, causes::FindInPolicies(host_, record_, journey));
-      AddNew(sides_.path, causes::FindInRules(host_, rules, record_, journey));
+      if (are_rules_whole_) {
+        AddNew(sides_.path, causes::FindInRules(host_, rules, record_, journey));
+      }
       AddNew(sides_.container, causes::FindInAnswers(host_, container, record_, journey));
       AddNew(sides_.container,
              causes::FindInContainerRules(container, rules_inside, record_, journey));
@@ -133,7 +134,7 @@ class Inspection {
 
   // Chains that drop whatever is forwarded: also what an allocation asks itself.
   void LookForDrops() {
-    if (sides_.path.empty()) {
+    if (sides_.path.empty() && are_rules_whole_) {
       const int mark_bit = record_.rules.forward_hook.accept_mark_bit;
       for (const auto& [what, fix] : firewall::FindForeignDrops(host_.nft, mark_bit)) {
         sides_.path.push_back({.text = what, .fix = fix});
@@ -145,6 +146,7 @@ class Inspection {
   const Attachment& attachment_;
   const state::Record& record_;
   const std::optional<Ip>& client_;
+  bool are_rules_whole_ = true;
   SideMismatches sides_;
 };
 

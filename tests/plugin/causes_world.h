@@ -102,8 +102,10 @@ class CausesWorld : public CliWorld, public ::testing::WithParamInterface<Cause>
       }
       std::set<std::string> pasted;
       for (const json& cause : causes) {
-        if (pasted.insert(cause.at("fix")).second) {
-          Paste(cause.at("fix"));
+        const std::string fix = cause.at("fix");
+        EXPECT_THAT(fix, AllOf(Not(IsEmpty()), Not(EndsWith(" ")))) << cause;
+        if (pasted.insert(fix).second) {
+          Paste(fix);
         }
       }
     }
