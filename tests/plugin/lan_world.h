@@ -59,6 +59,7 @@ class LanWorld : public CliWorld {
     machine_->Must(Words("ip -6 address add 2001:db8:100::77/64 dev eth0 nodad"));
     machine_->Must(Words("ip link set eth0 up"));
     machine_->Must(Words(Cat("ip route add default via ", kHostIp4)));
+    machine_->Must(Words(Cat("ip -6 route add default via ", kHostIp6)));
     Serve(*machine_, Protocol::kTcp, {"198.51.100.77", "2001:db8:100::77"}, kPort, "machine");
   }
   [[nodiscard]] const Node& machine() const { return *machine_; }
@@ -67,12 +68,16 @@ class LanWorld : public CliWorld {
   Node& AddBeyond() {
     Node& beyond = AddContainer("beyond");
     host().SetSysctl("net/ipv4/ip_forward", "1");
+    host().SetSysctl("net/ipv6/conf/all/forwarding", "1");
     host().Must(Words("ip link add beyond type veth peer name eth0 netns beyond"));
     host().Must(Words("ip address add 203.0.113.1/24 dev beyond"));
+    host().Must(Words("ip address add 2001:db8:203::1/64 dev beyond nodad"));
     host().Must(Words("ip link set beyond up"));
     beyond.Must(Words("ip address add 203.0.113.2/24 dev eth0"));
+    beyond.Must(Words("ip address add 2001:db8:203::2/64 dev eth0 nodad"));
     beyond.Must(Words("ip link set eth0 up"));
     beyond.Must(Words("ip route add default via 203.0.113.1"));
+    beyond.Must(Words("ip -6 route add default via 2001:db8:203::1"));
     return beyond;
   }
 

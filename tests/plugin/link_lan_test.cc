@@ -160,20 +160,32 @@ TEST_F(LanBridge, IsNamedAndRemovedFromOurSetsWhereNoRecordNamesIt) {
 
 // The operator's own rules about what is his.
 TEST_F(LanBridge, LeavesTheOperatorsPublishedPortsToHisFilter) {
+  struct Way {
+    std::string tool;
+    std::string machine;
+    std::string to;
+  };
   AddMachine();
-  Node& beyond = AddBeyond();
-  host().Must(Words("iptables -P FORWARD DROP"));
-  host().Must(Words("iptables -A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT"));
-  host().Must(
-      Words(Cat("iptables -t nat -A PREROUTING -i beyond -p tcp --dport 7070 -j DNAT "
-                "--to-destination 198.51.100.77:",
-                kPort)));
-
+  const Node& beyond = AddBeyond();
   Attach(Publish({Port(8080, 80)}, OnLan()));
+  for (const Way& way : {Way{"iptables", "198.51.100.77", "203.0.113.1"},
+                         Way{"ip6tables", "[2001:db8:100::77]", "2001:db8:203::1"}}) {
+    const auto rule = [&](const std::string& words) {
+      host().Must(Words(Cat(way.tool, ' ', words)));
+    };
+    rule("-P FORWARD DROP");
+    rule("-A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT");
+    rule(Cat("-t nat -A PREROUTING -i beyond -p tcp --dport 7070 -j DNAT --to-destination ",
+             way.machine,
+             ':',
+             kPort));
 
-  EXPECT_TRUE(IsSilent(beyond, {.to = "203.0.113.1", .port = 7070}));
-  host().Must(Words(Cat("iptables -A FORWARD -p tcp --dport ", kPort, " -j ACCEPT")));
-  EXPECT_EQ(TcpText(beyond, "203.0.113.1", 7070), "machine");
+    EXPECT_TRUE(IsSilent(beyond, {.to = way.to, .port = 7070})) << way.to;
+    rule(Cat("-A FORWARD -p tcp --dport ", kPort, " -j ACCEPT"));
+    EXPECT_EQ(TcpText(beyond, way.to, 7070), "machine");
+    rule(Cat("-I FORWARD -p tcp --sport ", kPort, " -j DROP"));
+    EXPECT_TRUE(IsSilent(beyond, {.to = way.to, .port = 7070})) << "answers to " << way.to;
+  }
 }
 
 TEST_F(LanBridge, NamesThatItsPublishedPortsNeedForwarding) {
