@@ -176,7 +176,9 @@ void CheckShadowedPlugins(Examination& node) {
                          "what it runs the other",
                          files.front(),
                          other),
-                  Cat("rm ", ShellWord(other)));
+                  other.starts_with("/usr/")  // a package's, which its runtimes need
+                      ? Fix::Advice("leave one of the two directories in Nomad's cni_path")
+                      : Fix(Cat("rm ", ShellWord(other))));
       }
     }
   }

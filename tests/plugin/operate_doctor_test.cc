@@ -103,6 +103,16 @@ TEST_F(Doctor, FindsAPluginThatIsShadowedByAnother) {
               Out(AllOf(HasSubstr("/opt/other/nomad-bridge' differ"), HasSubstr("rm /opt/other"))));
 }
 
+TEST_F(Doctor, RemovesNoPluginOfAPackage) {
+  const Mounted libexec({"-t", "tmpfs", "tmpfs"}, "/usr/libexec");
+  fs::create_directories("/usr/libexec/cni");
+  fs::copy_file("/bin/true", "/usr/libexec/cni/nomad-bridge");
+  EXPECT_THAT(Run({"doctor", "plugins.shadowed"}, {{"CNI_PATH", "/opt/cni/bin:/usr/libexec/cni"}}),
+              Out(AllOf(HasSubstr("/usr/libexec/cni/nomad-bridge' differ"),
+                        HasSubstr("advice: leave one of the two directories"),
+                        Not(HasSubstr("rm /usr")))));
+}
+
 // As in a container that may not change rules.
 TEST_F(Doctor, SaysThatTheKernelRefusesNfTables) {
   Command command = Line({"doctor", "-json"}, {{"CNI_PATH", std::nullopt}});
