@@ -90,8 +90,8 @@ class CausesWorld : public CliWorld, public ::testing::WithParamInterface<Cause>
     EXPECT_TRUE(Soon([&] { return LinkOn(host(), "uplink").at("operstate") == "UP"; }));
   }
 
-  // As an operator does who reads them: all that it prints, until it prints none. Of two causes with
-  // one fix the second has none left.
+  // As an operator does who reads them: all that it prints, until it prints none. Of two causes
+  // with one fix the second has none left.
   void PasteFixes(Way way) {
     constexpr int kMost = 6;
     json causes;
