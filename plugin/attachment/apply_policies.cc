@@ -19,13 +19,9 @@ namespace nomad_bridge::attachment {
 namespace {
 
 std::vector<state::Record> LiveRecords(state::Host& host) {
-  std::vector<state::Record> live;
-  for (const AttachmentId& id : host.records.List("")) {
-    const std::optional<state::Record> record = host.records.Find(id);
-    if (record && record->IsLive(cni::Part::kForward) && link::IsAlive(host, *record)) {
-      live.push_back(*record);
-    }
-  }
+  std::vector<state::Record> live = link::LiveAttachments(host, {}).records();
+  std::erase_if(live,
+                [](const state::Record& record) { return !record.IsLive(cni::Part::kForward); });
   return live;
 }
 
@@ -39,9 +35,7 @@ policy::Program FindFormer(state::Host& host) {
   }
 }
 
-bool HasSameReach(const state::Record& one, const state::Record& other) {
-  const policy::Judgement& before = one.rules.policy;
-  const policy::Judgement& after = other.rules.policy;
+bool HasSameReach(const policy::Judgement& before, const policy::Judgement& after) {
   return before.in == after.in && before.out == after.out;
 }
 
@@ -107,28 +101,26 @@ policy::End EndOf(const Ip& address,
 
 }  // namespace
 
-std::vector<ReachChange> ApplyPolicies(state::Host& host,
-                                       const policy::Program& program,
-                                       const std::string& directory,
-                                       Mode mode) {
+ReachChanges ApplyPolicies(state::Host& host,
+                           const policy::Program& program,
+                           const std::string& directory,
+                           Mode mode) {
   const FileLock one_at_a_time = host.records.LockRules();
   host.policy.Refresh();
-  const policy::Program former = FindFormer(host);
+  ReachChanges reach = {.former = FindFormer(host), .changed = {}};
   std::vector<state::Record> judged;
-  std::vector<ReachChange> changes;
   for (const state::Record& record : LiveRecords(host)) {
-    ReachChange change{rules::Judged(record, former), rules::Judged(record, program)};
-    judged.push_back(change.after);
-    if (!HasSameReach(change.before, change.after)) {
-      changes.push_back(std::move(change));
+    judged.push_back(rules::Judged(record, program));
+    if (!HasSameReach(rules::JudgementOf(record, reach.former), judged.back().rules.policy)) {
+      reach.changed.push_back(judged.back());
     }
   }
-  std::ranges::sort(changes, {}, [](const ReachChange& each) { return each.after.Workload(); });
+  std::ranges::sort(reach.changed, {}, &state::Record::Workload);
   if (mode == Mode::kRepair) {
     PutInForce(host, program, directory, judged);
     NoteJudgements(host, program);
   }
-  return changes;
+  return reach;
 }
 
 std::vector<Mismatch> FindUnseenTraffic(state::Host& host) {

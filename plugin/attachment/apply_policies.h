@@ -22,17 +22,16 @@ namespace nomad_bridge::attachment {
 // What the policies in force do not see, for people (rules/judged_bridges.h).
 [[nodiscard]] std::vector<Mismatch> FindUnseenTraffic(state::Host& host);
 
-// An attachment that other policies are about than before.
-struct ReachChange {
-  state::Record before;  // as it was judged
-  state::Record after;
+struct ReachChanges {
+  policy::Program former;              // none if those that were in force are damaged
+  std::vector<state::Record> changed;  // attachments that other policies are about than before
 };
 
-// `directory`: where `program` is from. Returns whose reach changes; in mode kLook nothing does.
-std::vector<ReachChange> ApplyPolicies(state::Host& host,
-                                       const policy::Program& program,
-                                       const std::string& directory,
-                                       Mode mode);
+// `directory`: where `program` is from. In mode kLook nothing changes.
+ReachChanges ApplyPolicies(state::Host& host,
+                           const policy::Program& program,
+                           const std::string& directory,
+                           Mode mode);
 
 // Ends the connections from and to live attachments that the policies in force refuse: what is sent
 // on is judged as new. Returns how many. What `apply` was too late for goes on otherwise.

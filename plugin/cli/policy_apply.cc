@@ -34,19 +34,19 @@ std::string AllocationOf(const state::Record& record) {
 // What was applied, or would be.
 struct Applied {
   bool is_dry = false;
-  policy::Policies former;
+  policy::Policies former = {};
   policy::Policies policies;
-  std::vector<attachment::ReachChange> changes;
-  std::optional<std::size_t> cut;  // connections, if they were to be ended
+  std::vector<state::Record> changed = {};
+  std::optional<std::size_t> cut = {};  // connections, if they were to be ended
 };
 
 std::string ReachTable(const Applied& applied) {
   Table table({"ALLOC", "NAMESPACE", "JOB", "GROUP", "REACHED BY", "REACHES BY"});
-  for (const attachment::ReachChange& change : applied.changes) {
-    const cni::Workload workload = change.after.Workload();
+  for (const state::Record& record : applied.changed) {
+    const cni::Workload workload = record.Workload();
     const Reach before = ReachOf(applied.former, workload);
     const Reach after = ReachOf(applied.policies, workload);
-    table.Add({ShortId(AllocationOf(change.after)),
+    table.Add({ShortId(AllocationOf(record)),
                OrDash(workload.nomad_namespace),
                OrDash(workload.job),
                OrDash(workload.group),
@@ -61,11 +61,11 @@ Json ReachJson(const Reach& reach) {
 }
 
 Json Document(const Applied& applied) {
-  const auto change_json = [&](const attachment::ReachChange& change) -> Json {
-    const cni::Workload workload = change.after.Workload();
-    return {{"allocation", AllocationOf(change.after)},
-            {"containerId", change.after.id.container_id},
-            {"network", change.after.id.network},
+  const auto change_json = [&](const state::Record& record) -> Json {
+    const cni::Workload workload = record.Workload();
+    return {{"allocation", AllocationOf(record)},
+            {"containerId", record.id.container_id},
+            {"network", record.id.network},
             {"namespace", workload.nomad_namespace},
             {"job", workload.job},
             {"group", workload.group},
@@ -74,7 +74,7 @@ Json Document(const Applied& applied) {
   };
   return {{"dryRun", applied.is_dry},
           {"policies", applied.policies.policies.size()},
-          {"changed", ArrayOf(applied.changes, change_json)},
+          {"changed", ArrayOf(applied.changed, change_json)},
           {"cut", applied.cut.value_or(0)}};
 }
 
@@ -83,17 +83,9 @@ std::string Summary(const Applied& applied) {
   return Format("{} {}; the reach of {} {}{}\n",
                 Counted(applied.policies.policies.size(), "policy"),
                 applied.is_dry ? "read" : "in force",
-                Counted(applied.changes.size(), "attachment"),
+                Counted(applied.changed.size(), "attachment"),
                 applied.is_dry ? "would change" : "has changed",
                 applied.cut ? Format("; {} ended", Counted(*applied.cut, "connection")) : "");
-}
-
-policy::Policies FormerPolicies(state::Host& host) {
-  try {
-    return host.policy.Program().ToPolicies();
-  } catch (const Error&) {
-    return {};  // damaged: apply replaces them
-  }
 }
 
 int RunApply(const Arguments& arguments) {
@@ -105,9 +97,7 @@ int RunApply(const Arguments& arguments) {
   }
   const policy::Program program(ReadRemarking(directory));
   state::Host host = state::Host::Open();
-  Applied applied{.is_dry = ModeOf(arguments) == Mode::kLook,
-                  .former = FormerPolicies(host),
-                  .policies = program.ToPolicies()};
+  Applied applied{.is_dry = ModeOf(arguments) == Mode::kLook, .policies = program.ToPolicies()};
   if (!FindStatus(directory) && !state::PolicyFile::FindText()) {
     // A node without policies stays without the file that every ADD would read.
     LogLine("there are no policies: '{}' does not exist", directory);
@@ -116,7 +106,10 @@ int RunApply(const Arguments& arguments) {
     }
     return kYes;
   }
-  applied.changes = attachment::ApplyPolicies(host, program, directory, ModeOf(arguments));
+  attachment::ReachChanges reach =
+      attachment::ApplyPolicies(host, program, directory, ModeOf(arguments));
+  applied.former = reach.former.ToPolicies();
+  applied.changed = std::move(reach.changed);
   if (arguments.Has("cut") && !applied.is_dry) {
     applied.cut = attachment::CutRefused(host);
   }
@@ -124,7 +117,7 @@ int RunApply(const Arguments& arguments) {
     PrintDocument(Document(applied));
     return kYes;
   }
-  if (!applied.changes.empty()) {
+  if (!applied.changed.empty()) {
     Print(ReachTable(applied));
   }
   WriteBestEffort(STDERR_FILENO, Summary(applied));
