@@ -97,15 +97,8 @@ void PlanCounters(const nft::Table& present,
                   const nft::Table& table,
                   const Names& new_names,
                   GoalPlan& plan) {
-  Names missing;
   for (const nft::Counter& counter : table.counters) {
-    missing.insert(counter.name);
-  }
-  for (const nft::Counter& counter : present.counters) {
-    missing.erase(counter.name);
-  }
-  for (const nft::Counter& counter : table.counters) {
-    if (missing.contains(counter.name)) {
+    if (present.FindCounter(counter.name) == nullptr) {
       plan.batch.AddCounter(table.id, counter);
       if (!new_names.contains(counter.name)) {
         Note(plan, Cat("counter ", counter.name), table.id, "is missing");
@@ -164,8 +157,7 @@ void PlanRemovals(const nft::Table& present, const nft::Table& table, GoalPlan& 
     Note(plan, Cat("chain ", chain), table.id, "is left over", Area::kLeftOver);
   }
   for (const nft::Counter& counter : present.counters) {
-    if (std::ranges::find(table.counters, counter.name, &nft::Counter::name) ==
-        table.counters.end()) {
+    if (table.FindCounter(counter.name) == nullptr) {
       plan.removals.DeleteCounter(table.id, counter.name);
       Note(plan, Cat("counter ", counter.name), table.id, "is left over", Area::kLeftOver);
     }

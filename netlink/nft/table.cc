@@ -12,6 +12,12 @@
 namespace nomad_bridge::nft {
 namespace {
 
+template <typename Object>
+const Object* FindByName(const std::vector<Object>& all, const std::string& name) {
+  const auto found = std::ranges::find(all, name, &Object::name);
+  return found == all.end() ? nullptr : &*found;
+}
+
 constexpr std::size_t kRegisterBytes = 4;
 
 // What `values` have for `key`; 0 or nothing if they have not.
@@ -94,13 +100,15 @@ std::string KeyText(const Set& set, const Element& element) {
 }
 
 const Set* Table::FindSet(const std::string& name) const {
-  const auto set = std::ranges::find(sets, name, &Set::name);
-  return set == sets.end() ? nullptr : &*set;
+  return FindByName(sets, name);
 }
 
 const Chain* Table::FindChain(const std::string& name) const {
-  const auto chain = std::ranges::find(chains, name, &Chain::name);
-  return chain == chains.end() ? nullptr : &*chain;
+  return FindByName(chains, name);
+}
+
+const Counter* Table::FindCounter(const std::string& name) const {
+  return FindByName(counters, name);
 }
 
 }  // namespace nomad_bridge::nft

@@ -142,16 +142,6 @@ void ReleaseAbandoned(ipam::Store& store,
   }
 }
 
-std::vector<Ip> FormerLeasesOf(const AttachmentId& id, const LeaseHistory& history) {
-  std::vector<Ip> addresses;
-  for (const ipam::Lease& lease : history.former) {
-    if (lease.owner.Matches(ipam::OwnerOf(id))) {
-      addresses.push_back(lease.address);
-    }
-  }
-  return addresses;
-}
-
 // Chooses, records and reserves, in this order; nothing if a range set is full.
 struct Choice {
   Acquired acquired;
@@ -174,7 +164,7 @@ Choice TryAcquire(state::Host& host,
       host, store, intent, config.ipam.requested, history.other_data_dirs, repaired};
   const ipam::Request wanted{.requested = config.ipam.requested,
                              .previous = earlier ? AddressesOnly(earlier->ipam.leases)
-                                                 : FormerLeasesOf(intent.id, history),
+                                                 : LeasedTo(intent.id, history.former),
                              .is_in_use = is_in_use,
                              .owner = ipam::OwnerOf(intent.id)};
   const ipam::Allocation choice = ipam::Choose(store, config.ipam.ranges, wanted);

@@ -153,7 +153,7 @@ class Collector {
           Format("'{}/{}' keeps the address taken and is nobody's lease", directory, address);
       outcome_.Try(text, [&] {
         outcome_.mismatches.Add({Mismatch::Area::kLeftOver, "", text}, [&] {
-          if (auto store = ipam::Store::OpenIfExists(directory.data_dir, directory.network)) {
+          if (auto store = StoreIn(directory)) {
             store->RemoveGarbage(address);
           }
         });
@@ -171,10 +171,8 @@ class Collector {
     }
     const std::vector<rtnl::Link> ports = host_.net.Ports(bridge->index);
     // Read after the ports: an ADD writes its record before anything else.
-    std::set<std::string> owners = HostVethsOf(host_.records.List(""));
-    for (const AttachmentId& id : collection_.valid.value_or(std::set<AttachmentId>())) {
-      owners.insert(state::HostVethName(id));
-    }
+    std::set<std::string> owners = state::HostVethNames(host_.records.List(""));
+    owners.merge(state::HostVethNames(collection_.valid.value_or(std::set<AttachmentId>())));
     for (const rtnl::Link& port : ports) {
       const std::optional<rtnl::Link> link =
           owners.contains(port.name) ? std::nullopt : host_.net.FindLink(port.index);
@@ -205,14 +203,6 @@ class Collector {
     return collection_.valid ? std::optional(host_.records.Lock(id)) : host_.records.TryLock(id);
   }
 
-  static std::set<std::string> HostVethsOf(const std::vector<AttachmentId>& ids) {
-    std::set<std::string> names;
-    for (const AttachmentId& id : ids) {
-      names.insert(state::HostVethName(id));
-    }
-    return names;
-  }
-
   template <typename Removal>
   void TakeBack(const AttachmentId& id, std::string text, Removal remove) {
     outcome_.mismatches.Add({Mismatch::Area::kLeftOver, id.container_id, std::move(text)}, [&] {
@@ -222,20 +212,20 @@ class Collector {
     });
   }
 
+  static std::optional<ipam::Store> StoreIn(const LeaseDirectory& directory) {
+    return directory.data_dir.empty()
+               ? std::nullopt
+               : ipam::Store::OpenIfExists(directory.data_dir, directory.network);
+  }
+
   // The leases' lock is released again: an attachment's comes before it.
   static std::vector<ipam::Lease> LeasesIn(const LeaseDirectory& directory) {
-    const std::optional<ipam::Store> store =
-        directory.data_dir.empty()
-            ? std::nullopt
-            : ipam::Store::OpenIfExists(directory.data_dir, directory.network);
+    const std::optional<ipam::Store> store = StoreIn(directory);
     return store ? store->Leases() : std::vector<ipam::Lease>();
   }
 
   static std::vector<Ip> GarbageIn(const LeaseDirectory& directory) {
-    const std::optional<ipam::Store> store =
-        directory.data_dir.empty()
-            ? std::nullopt
-            : ipam::Store::OpenIfExists(directory.data_dir, directory.network);
+    const std::optional<ipam::Store> store = StoreIn(directory);
     return store ? store->Garbage() : std::vector<Ip>();
   }
 
@@ -253,7 +243,7 @@ class Collector {
       return;
     }
     const auto is_from_before_boot = [&] {
-      const auto store = ipam::Store::OpenIfExists(directory.data_dir, directory.network);
+      const auto store = StoreIn(directory);
       return store && IsFromBeforeBoot(host_, *store, id.network, lease);
     };
     std::string text =
@@ -263,7 +253,7 @@ class Collector {
                id.container_id);
     if (!collection_.valid && is_from_before_boot()) {
       TakeBack(id, std::move(text), [&] {
-        if (auto store = ipam::Store::OpenIfExists(directory.data_dir, directory.network)) {
+        if (auto store = StoreIn(directory)) {
           store->Release(lease.address, lease.owner);
         }
         return std::vector<std::string>();

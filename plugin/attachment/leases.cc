@@ -143,16 +143,19 @@ void ReleaseAddresses(const state::Record& record) {
   }
 }
 
-std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir) {
+std::vector<Ip> LeasedTo(const AttachmentId& id, const std::vector<ipam::Lease>& leases) {
   std::vector<Ip> addresses;
-  if (const std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, id.network)) {
-    for (const ipam::Lease& lease : store->Leases()) {
-      if (lease.owner.Matches(ipam::OwnerOf(id))) {
-        addresses.push_back(lease.address);
-      }
+  for (const ipam::Lease& lease : leases) {
+    if (lease.owner.Matches(ipam::OwnerOf(id))) {
+      addresses.push_back(lease.address);
     }
   }
   return addresses;
+}
+
+std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir) {
+  const std::optional<ipam::Store> store = ipam::Store::OpenIfExists(data_dir, id.network);
+  return store ? LeasedTo(id, store->Leases()) : std::vector<Ip>();
 }
 
 void ReleaseLeases(const AttachmentId& id,

@@ -71,6 +71,10 @@ void CheckLeasesOfAll(state::Host& host,
                       const std::string& data_dir,
                       Mismatches& mismatches);
 
+// Of `leases`, those to `id`.
+[[nodiscard]] std::vector<Ip> LeasedTo(const AttachmentId& id,
+                                       const std::vector<ipam::Lease>& leases);
+
 // Every address leased to `id`, by whatever plugin. Opens every lease.
 [[nodiscard]] std::vector<Ip> FindLeasesOf(const AttachmentId& id, const std::string& data_dir);
 

@@ -92,9 +92,7 @@ class Reconciler {
     fingerprint_->AddDataDir(cni::TypeOf("nomad-bridge").defaults.data_dir);
     outcome_.Try("records that are lost", [&] { CheckLostRecords(host_, mismatches_); });
     const std::vector<AttachmentId> all = host_.records.List("");
-    for (const AttachmentId& id : all) {
-      host_veths_.insert(state::HostVethName(id));
-    }
+    host_veths_ = state::HostVethNames(all);
     for (std::size_t done = 0; done < all.size(); ++done) {
       CheckAttachment(all[done]);
       progress(done + 1, all.size());

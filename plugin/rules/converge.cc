@@ -20,14 +20,6 @@
 namespace nomad_bridge::rules {
 namespace {
 
-std::set<std::string> OwnersOf(const std::set<AttachmentId>& ids) {
-  std::set<std::string> owners;
-  for (const AttachmentId& id : ids) {
-    owners.insert(state::HostVethName(id));
-  }
-  return owners;
-}
-
 // Of sets, chains and counters of `tables` that `others` has not.
 std::set<std::string> NamesBut(const firewall::Tables& tables, const firewall::Tables& others) {
   const auto names_in = [](const firewall::Tables& all) {
@@ -70,7 +62,7 @@ class Convergence {
         mismatches_(mismatches),
         checkpoint_(host.checkpoint.Find().value_or(state::Checkpoint{})),
         program_(host.policy.Program()),
-        desired_(host, OwnersOf(extent.valid)) {}
+        desired_(host, state::HostVethNames(extent.valid)) {}
 
   [[nodiscard]] Converged Run() {
     if (extent_.is_whole && desired_->records().empty() &&

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,15 @@ namespace nomad_bridge::state {
 // The host end of an attachment's veth pair: "veth" and 11 hexadecimal digits. Whether a link of
 // that name is ours is decided by its alias.
 [[nodiscard]] std::string HostVethName(const AttachmentId& id);
+// Of all of `ids`.
+template <typename Ids>
+[[nodiscard]] std::set<std::string> HostVethNames(const Ids& ids) {
+  std::set<std::string> names;
+  for (const AttachmentId& id : ids) {
+    names.insert(HostVethName(id));
+  }
+  return names;
+}
 // Whether `name` has that form, which few programs' links have beside ours.
 [[nodiscard]] bool IsHostVethName(std::string_view name);
 
