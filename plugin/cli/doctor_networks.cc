@@ -130,11 +130,17 @@ void CheckShadowedPorts(Examination& node) {
 }
 
 // What keeps the connections of anyone from a published port, as far as no other check says it.
-void CheckBlockedPorts(Examination& node) {
+causes::Causes FindBlocked(Examination& node) {
   const bool are_rules_whole = causes::AreRulesWhole(node.Reconciled());
   nft::Ruleset rules(node.host.nft);
   causes::Planner planner(node.host);
   causes::Causes found;
+  const auto add = [&](causes::Causes some) {
+    std::erase_if(some, [&](const causes::Cause& cause) {
+      return node.HasFix(cause.fix) || Contains(found, cause);
+    });
+    Append(found, std::move(some));
+  };
   for (const Attachment* const attachment : node.running) {
     const state::Record& record = *attachment->record;
     for (const portmap::DnatEntry& port : record.rules.ports) {
@@ -142,19 +148,19 @@ void CheckBlockedPorts(Examination& node) {
         continue;
       }
       const causes::Journey journey = planner.Plan(port, std::nullopt);
-      for (causes::Causes some :
-           {causes::FindOnNode(node.host, record, journey),
-            causes::FindToContainer(node.host, record, journey),
-            are_rules_whole ? causes::FindInRules(node.host, rules, record, journey)
-                            : causes::Causes()}) {
-        std::erase_if(some, [&](const causes::Cause& cause) {
-          return node.HasFix(cause.fix) || Contains(found, cause);
-        });
-        Append(found, std::move(some));
+      add(causes::FindOnNode(node.host, record, journey));
+      add(causes::FindToContainer(node.host, record, journey));
+      if (are_rules_whole) {
+        add(causes::FindInRules(node.host, rules, record, journey));
       }
     }
   }
-  // What keeps connections from several ports is named once, with the fix for the first of them.
+  return found;
+}
+
+// What has one text or one fix for several ports is named once, with the fix for the first of them.
+void CheckBlockedPorts(Examination& node) {
+  causes::Causes found = FindBlocked(node);
   while (!found.empty()) {
     const causes::Cause first = found.front();
     std::vector<std::string> lines;
