@@ -32,7 +32,7 @@ std::vector<SetRow> PortFilterSets() {
   return {
       {kPorts, {kIfname}, {}, Role::kSource},
       {kMac, {kIfname, kEtherAddr}, {}, Role::kSource},
-      {kSource, {kIfname, kIpv4Addr}, {}, Role::kSource},
+      {kSource, {kIfname, kEtherAddr, kIpv4Addr}, {}, Role::kSource},
       {kIsolated, {kIfname}, {}, Role::kForwarding},
   };
 }
@@ -85,14 +85,13 @@ std::vector<nft::Rule> OwnFrames() {
   const auto own = [](std::uint16_t type, const nft::Field& address, Family family) {
     return nft::Rule()
         .Protocol(type)
-        .PortWith(address, SetName(kSource, family))
-        .PortWith(nft::kEtherSaddr, kMac)
+        .PortWith({nft::kEtherSaddr, address}, SetName(kSource, family))
         .Goto(SetName(kOwn, family));
   };
   return {
-      // iifname . ip saddr @source4 iifname . ether saddr @mac goto own4
+      // iifname . ether saddr . ip saddr @source4 goto own4
       own(ETH_P_IP, nft::kIpSaddr, Family::kIpv4),
-      // iifname . ip6 saddr @source6 iifname . ether saddr @mac goto own6
+      // iifname . ether saddr . ip6 saddr @source6 goto own6
       own(ETH_P_IPV6, nft::kIp6Saddr, Family::kIpv6),
   };
 }
@@ -128,18 +127,18 @@ std::vector<nft::Rule> OtherFrames() {
       // iifname != @ports accept
       nft::Rule().IifnameNotIn(kPorts).Accept(),
       // iifname . ether saddr != @mac drop
-      nft::Rule().PortNotWith(nft::kEtherSaddr, kMac).Drop(),
+      nft::Rule().PortNotWith({nft::kEtherSaddr}, kMac).Drop(),
       // ip saddr != 0.0.0.0 drop
       // 0.0.0.0: DHCP clients. The node does not route it.
       nft::Rule().Protocol(ETH_P_IP).IsNot(nft::kIpSaddr, nft::Bytes(nft::kIpSaddr.bytes)).Drop(),
       // iifname . arp saddr ether != @mac drop
-      nft::Rule().EtherType(ETH_P_ARP).PortNotWith(nft::kArpSaddrEther, kMac).Drop(),
-      // arp saddr ip != 0.0.0.0 iifname . arp saddr ip != @source4 drop
+      nft::Rule().EtherType(ETH_P_ARP).PortNotWith({nft::kArpSaddrEther}, kMac).Drop(),
+      // arp saddr ip != 0.0.0.0 iifname . ether saddr . arp saddr ip != @source4 drop
       // 0.0.0.0: probes whether an address is in use.
       nft::Rule()
           .EtherType(ETH_P_ARP)
           .IsNot(nft::kArpSaddrIp, nft::Bytes(nft::kArpSaddrIp.bytes))
-          .PortNotWith(nft::kArpSaddrIp, SetName(kSource, Family::kIpv4))
+          .PortNotWith({nft::kEtherSaddr, nft::kArpSaddrIp}, SetName(kSource, Family::kIpv4))
           .Drop(),
       // ip6 saddr != :: drop
       nft::Rule()
@@ -197,22 +196,25 @@ const Contributor kPortFilter = {nft::TableFamily::kBridge, &PortFilterSets, &Po
 
 std::vector<nft::Element> Elements(const PortSource& source, const std::string& comment) {
   std::vector<nft::Element> elements;
-  const auto add = [&](const std::string& set, std::span<const std::uint8_t> value) {
-    constexpr std::size_t kRegisterBytes = 4;
-    std::vector<std::uint8_t> key = NameKey(source.port);
-    Append(key, {value.begin(), value.end()});
-    key.resize((key.size() + kRegisterBytes - 1) / kRegisterBytes * kRegisterBytes);
+  const std::vector<std::uint8_t> port = NameKey(source.port);
+  std::vector<std::uint8_t> port_and_mac = port;
+  Append(port_and_mac, {source.mac.bytes.begin(), source.mac.bytes.end()});
+  port_and_mac.resize(port.size() + nft::PaddedBytes(nft::Type::kEtherAddr));
+  const auto add = [&](const std::string& set, std::vector<std::uint8_t> key) {
     elements.push_back({.set = set,
                         .key = std::move(key),
                         .comment = comment,
                         .family = nft::TableFamily::kBridge});
   };
-  add(kPorts, {});
-  add(kMac, source.mac.bytes);
-  add(SetName(kSource, Family::kIpv6), source.mac.LinkLocal().bytes());
-  for (const Ip& address : source.addresses) {
-    add(SetName(kSource, address.family()), address.bytes());
-  }
+  const auto add_address = [&](const Ip& address) {
+    std::vector<std::uint8_t> key = port_and_mac;
+    Append(key, {address.bytes().begin(), address.bytes().end()});
+    add(SetName(kSource, address.family()), std::move(key));
+  };
+  add(kPorts, port);
+  add(kMac, port_and_mac);
+  add_address(source.mac.LinkLocal());
+  std::ranges::for_each(source.addresses, add_address);
   return elements;
 }
 

@@ -46,6 +46,7 @@ constexpr std::uint32_t NumberOf(Family family) {
   return family == Family::kIpv4 ? NFPROTO_IPV4 : NFPROTO_IPV6;
 }
 
+constexpr std::uint32_t kSlotBytes = 4;
 constexpr std::uint32_t kNameSlots = 4;  // an interface's name: 16 bytes
 
 }  // namespace
@@ -131,8 +132,14 @@ Rule& Rule::IfnamesNotIn(const std::string& set) {
   return LoadMeta(NFT_META_IIFNAME).LoadMeta(NFT_META_OIFNAME, kNameSlots).LookUp(set, true);
 }
 
-Rule& Rule::LoadPortWith(const Field& field) {
-  return LoadMeta(NFT_META_IIFNAME).Load(field, kNameSlots);
+Rule& Rule::LoadPortWith(std::initializer_list<Field> fields) {
+  LoadMeta(NFT_META_IIFNAME);
+  std::uint32_t slot = kNameSlots;
+  for (const Field& field : fields) {
+    Load(field, slot);
+    slot += (field.bytes + kSlotBytes - 1) / kSlotBytes;
+  }
+  return *this;
 }
 
 Rule& Rule::Protocol(std::uint16_t ether_type) {

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -69,12 +70,12 @@ class Rule {
   // iifname . oifname != @set
   Rule& IfnamesNotIn(const std::string& set);
 
-  // iifname . <field> @set, iifname . <field> != @set
-  Rule& PortWith(const Field& field, const std::string& set) {
-    return LoadPortWith(field).LookUp(set);
+  // iifname . <field> . ... @set, iifname . <field> . ... != @set
+  Rule& PortWith(std::initializer_list<Field> fields, const std::string& set) {
+    return LoadPortWith(fields).LookUp(set);
   }
-  Rule& PortNotWith(const Field& field, const std::string& set) {
-    return LoadPortWith(field).LookUp(set, true);
+  Rule& PortNotWith(std::initializer_list<Field> fields, const std::string& set) {
+    return LoadPortWith(fields).LookUp(set, true);
   }
 
   // Of the bridge family, in nft's two ways of saying it: `meta protocol`, which ip and ip6 fields
@@ -182,7 +183,7 @@ class Rule {
   Rule& CompareEqual(Bytes bytes) { return Compare(true, std::move(bytes)); }
   Rule& Mask(Bytes mask, Bytes flip = {});
   Rule& LoadIfname(bool incoming);
-  Rule& LoadPortWith(const Field& field);
+  Rule& LoadPortWith(std::initializer_list<Field> fields);
   Rule& LoadMeta(std::uint32_t key, std::uint32_t slot = 0);
   Rule& Load(const Field& field, std::uint32_t slot);
   [[nodiscard]] Field AddressField(bool source) const;
