@@ -209,7 +209,7 @@ const std::vector<std::string>& Examination::PluginDirs() {
 
 const std::vector<ConfigFile>& Examination::Configs() {
   if (!configs_) {
-    configs_.emplace();
+    std::vector<ConfigFile> found;
     for (const std::string& path : FindNodeConfigFiles()) {
       ConfigFile file{.path = path};
       try {
@@ -217,8 +217,9 @@ const std::vector<ConfigFile>& Examination::Configs() {
       } catch (const std::exception& error) {
         file.error = error.what();
       }
-      configs_->push_back(std::move(file));
+      found.push_back(std::move(file));
     }
+    configs_ = std::move(found);
   }
   return *configs_;
 }

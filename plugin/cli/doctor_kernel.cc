@@ -154,7 +154,9 @@ void CheckForwarding(Examination& node) {
 
 // For allocations it forwards; what else it forwards is for a firewall to say.
 void CheckRouting(Examination& node) {
-  const std::vector<std::string> uplinks = link::RoutedUplinks(node.host, node.inventory.links);
+  std::vector<std::string> uplinks = link::RoutedUplinks(node.host, node.inventory.links);
+  // A bridge of allocations that has a port beyond the node is one, too: they are to pass.
+  std::erase_if(uplinks, [&](const std::string& name) { return node.gateways.contains(name); });
   if (node.gateways.empty() || uplinks.size() < 2 ||
       !netlink::IsSysctlOn(link::ForwardingOf(Family::kIpv4))) {
     return;

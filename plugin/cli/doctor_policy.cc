@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "plugin/attachment/apply_policies.h"
 #include "plugin/cli/doctor.h"
 #include "plugin/cli/nomad_config.h"
 #include "plugin/cli/policy_reach.h"
 #include "plugin/config/node_config.h"
+#include "plugin/policy/policy.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -39,7 +41,12 @@ void CheckInForce(Examination& node) {
     if (::geteuid() != 0) {
       throw;
     }
-    return node.Fail(Cat(error.what(), "; ADDs are refused"), kApplyFix);
+    // What was applied from another directory would be gone with that of the usual one.
+    return node.Fail(Cat(error.what(), "; ADDs are refused"),
+                     FindStatus(policy::kPolicyDirectory)
+                         ? Fix(kApplyFix)
+                         : Fix::Advice("nomad-bridge policy apply DIR, with the directory that was "
+                                       "applied"));
   }
   if (!node.host.policy.IsThere()) {
     if (IsRequired(node)) {

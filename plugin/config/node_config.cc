@@ -14,6 +14,20 @@ namespace nomad_bridge::config {
 namespace {
 
 constexpr std::array<std::string_view, 2> kKeys = {"ignore", "policy"};
+constexpr std::array<std::string_view, 1> kPolicyKeys = {"required"};
+
+// A mistyped "required" would let ADDs pass that are to be refused.
+template <typename Allowed>
+void RefuseUnknownKeys(const cni::JsonView& object, const Allowed& allowed, const char* prefix) {
+  for (const std::string& key : object.Keys()) {
+    if (!Contains(allowed, key)) {
+      throw Error(
+          Code::kInvalidConfig,
+          Format("'{}' has the unknown key '{}{}'", kNodeConfigFile, prefix, key),
+          "allowed: 'ignore', a list of doctor's checks, and 'policy': {\"required\": true}");
+    }
+  }
+}
 
 }  // namespace
 
@@ -25,18 +39,12 @@ NodeConfig ReadNodeConfig() {
   const cni::JsonPtr document = cni::ParseJson(*text, kNodeConfigFile);
   const cni::JsonView view(*document, kNodeConfigFile);
   NodeConfig node;
-  for (const std::string& key : view.Keys()) {
-    if (!Contains(kKeys, key)) {
-      throw Error(
-          Code::kInvalidConfig,
-          Format("'{}' has the unknown key '{}'", kNodeConfigFile, key),
-          "allowed: 'ignore', a list of doctor's checks, and 'policy': {\"required\": true}");
-    }
-  }
+  RefuseUnknownKeys(view, kKeys, "");
   for (const cni::JsonView& check : view.ElementsOf("ignore")) {
     node.ignore.push_back(check.String());
   }
   if (const cni::JsonView policy = view.Find("policy")) {
+    RefuseUnknownKeys(policy, kPolicyKeys, "policy.");
     node.policy_required = policy.FindBool("required").value_or(false);
   }
   return node;

@@ -103,6 +103,15 @@ TEST_F(Doctor, FindsAPluginThatIsShadowedByAnother) {
               Out(AllOf(HasSubstr("/opt/other/nomad-bridge' differ"), HasSubstr("rm /opt/other"))));
 }
 
+// Of a virtual machine behind a tap, for example.
+TEST_F(Doctor, ShutsNoAllocationsOffWhoseBridgeHasAnotherPort) {
+  host().Must({"sh",
+               "-ec",
+               "ip link add tap0 type veth peer name machine; ip link set tap0 master nomad up; "
+               "ip link set machine up"});
+  EXPECT_EQ(FindingsOf("forward.uplinks").at(0).at("verdict"), "ok");
+}
+
 TEST_F(Doctor, RemovesNoPluginOfAPackage) {
   const Mounted libexec({"-t", "tmpfs", "tmpfs"}, "/usr/libexec");
   fs::create_directories("/usr/libexec/cni");

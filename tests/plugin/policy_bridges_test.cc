@@ -166,7 +166,19 @@ TEST_F(PolicyBridges, DoctorSaysThatPoliciesAreRequiredOrDamaged) {
   Apply({kNamespaces});
   EXPECT_EQ(RunLine("doctor policy").exit_code, 0);
   ReplaceFile(kCompiled, "damaged");
-  EXPECT_THAT(RunLine("doctor policy"), Exits(1, Out(HasSubstr("FAIL  policy.in_force"))));
+  EXPECT_THAT(RunLine("doctor policy"),
+              Exits(1,
+                    Out(AllOf(HasSubstr("FAIL  policy.in_force"),
+                              HasSubstr("advice: nomad-bridge policy apply DIR")))));
+}
+
+// Else ADDs would pass that are to be refused.
+TEST_F(PolicyBridges, DoctorNamesAMistypedKeyOfTheNodesConfig) {
+  EnsureDirectory("/run/etc");
+  EnsureDirectory("/run/etc/nomad-bridge");
+  ReplaceFile("/run/etc/nomad-bridge/config.json", R"({"policy": {"requird": true}})");
+  const Mounted etc({"-t", "overlay", "-olowerdir=/run/etc:/etc", "overlay"}, "/etc");
+  EXPECT_THAT(RunLine("doctor policy"), Exits(0, Out(HasSubstr("unknown key 'policy.requird'"))));
 }
 
 }  // namespace

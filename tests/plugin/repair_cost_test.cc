@@ -240,13 +240,16 @@ TEST_P(CostOfGcBeside, GrowsWithTheLeasesAlone) {
     }
     return all;
   };
+  constexpr int kFew = 5;
+  constexpr int kMore = 15;  // leases; what was read for each would cost each a call
   const auto growth = [&] {
-    const int few = calls(5);
-    return calls(20) - few;
+    const int few = calls(kFew);
+    return calls(kFew + kMore) - few;
   };
   const int without = growth();
   host().Must({"sh", "-ec", GetParam().script});
-  EXPECT_EQ(growth(), without);
+  // A call that was interrupted is made again.
+  EXPECT_LT(growth() - without, kMore);
 }
 
 INSTANTIATE_TEST_SUITE_P(
