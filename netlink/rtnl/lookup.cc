@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -5,6 +6,7 @@
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
 
+#include "base/list.h"
 #include "base/text.h"
 #include "netlink/rtnl/rtnl_impl.h"
 
@@ -39,6 +41,64 @@ std::optional<Cidr> PrefixIn(const netlink::Attributes& attributes, int attribut
   const std::optional<Ip> address = attributes.Address(attribute);
   return address ? std::optional<Cidr>({.address = *address, .prefix_length = length})
                  : std::nullopt;
+}
+
+// A rule of policy routing.
+struct ListedRule {
+  std::string action;  // of one that drops
+  std::uint32_t priority = 0;
+  std::optional<Cidr> from;
+  std::optional<Cidr> to;
+  std::string iifname;
+  std::string oifname;
+  std::uint32_t mark = 0;
+  bool is_inverted = false;        // it holds for all that its selector does not match
+  bool has_more = false;           // asks for more than `words` say
+  std::vector<std::string> words;  // its selector
+
+  // What is looked up has no mark and no output link yet.
+  [[nodiscard]] bool Matches(const RouteQuery& query, const std::string& input) const {
+    const bool is_selected = (!to || to->Contains(query.destination)) &&
+                             (!from || (query.source && from->Contains(*query.source))) &&
+                             (iifname.empty() || iifname == input) && oifname.empty() && mark == 0;
+    return is_selected != is_inverted;
+  }
+
+  // By action, priority and selector, of which the kernel compares what is given.
+  [[nodiscard]] bool IsFoundFirstAt(const ListedRule& other) const {
+    return other.action == action && other.priority == priority &&
+           std::ranges::all_of(words,
+                               [&](const auto& word) { return Contains(other.words, word); });
+  }
+};
+
+ListedRule ReadRule(const fib_rule_hdr& head, const netlink::Attributes& attributes) {
+  ListedRule rule{.action = BlockerOf(&Blocker::rule_action, head.action),
+                  .priority = attributes.U32(FRA_PRIORITY).value_or(0),
+                  .from = PrefixIn(attributes, FRA_SRC, head.src_len),
+                  .to = PrefixIn(attributes, FRA_DST, head.dst_len),
+                  .iifname = attributes.Text(FRA_IIFNAME),
+                  .oifname = attributes.Text(FRA_OIFNAME),
+                  .mark = attributes.U32(FRA_FWMARK).value_or(0),
+                  .is_inverted = (head.flags & FIB_RULE_INVERT) != 0};
+  const std::uint32_t mask = attributes.U32(FRA_FWMASK).value_or(0);
+  const auto add = [&](bool is_given, const std::string& word) {
+    if (is_given) {
+      rule.words.push_back(word);
+    }
+  };
+  add(rule.is_inverted, "not");
+  add(rule.from.has_value(), rule.from ? Cat("from ", *rule.from) : "");
+  add(rule.to.has_value(), rule.to ? Cat("to ", *rule.to) : "");
+  add(!rule.iifname.empty(), Cat("iif ", ShellWord(rule.iifname)));
+  add(!rule.oifname.empty(), Cat("oif ", ShellWord(rule.oifname)));
+  add(mask != 0, Cat("fwmark ", rule.mark, '/', mask));
+  constexpr std::array kMore = {
+      FRA_TUN_ID, FRA_L3MDEV, FRA_UID_RANGE, FRA_IP_PROTO, FRA_SPORT_RANGE, FRA_DPORT_RANGE};
+  rule.has_more = head.tos != 0 || std::ranges::any_of(kMore, [&](int attribute) {
+                    return !attributes.Bytes(attribute).empty();
+                  });
+  return rule;
 }
 
 }  // namespace
@@ -85,21 +145,29 @@ std::vector<BlockingRoute> Socket::BlockingRoutes(const Ip& address) {
   return routes;
 }
 
-std::vector<BlockingRule> Socket::BlockingRules(const Ip& address) {
-  std::vector<BlockingRule> rules;
+std::vector<BlockingRule> Socket::BlockingRules(const RouteQuery& query) {
+  const std::optional<Link> input =
+      query.input_link == 0 ? std::nullopt : FindLink(query.input_link);
+  std::vector<ListedRule> all;
   const netlink::Message request(
-      RTM_GETRULE, NLM_F_DUMP, fib_rule_hdr{.family = FamilyOf(address)});
+      RTM_GETRULE, NLM_F_DUMP, fib_rule_hdr{.family = FamilyOf(query.destination)});
   netlink::ForEachMessage<fib_rule_hdr>(
       socket_.TransactOrThrow(request, "cannot list the rules of policy routing"),
       [&](const fib_rule_hdr& head, const netlink::Attributes& attributes) {
-        const std::string action = BlockerOf(&Blocker::rule_action, head.action);
-        const auto to = PrefixIn(attributes, FRA_DST, head.dst_len);
-        const auto from = PrefixIn(attributes, FRA_SRC, head.src_len);
-        if (!action.empty() && (!to || to->Contains(address)) &&
-            (!from || from->Contains(address))) {
-          rules.push_back({.action = action, .priority = attributes.U32(FRA_PRIORITY).value_or(0)});
-        }
+        all.push_back(ReadRule(head, attributes));
       });
+  std::vector<BlockingRule> rules;
+  for (const ListedRule& rule : all) {
+    if (rule.action.empty() || !rule.Matches(query, input ? input->name : "lo")) {
+      continue;
+    }
+    const auto found = std::ranges::find_if(
+        all, [&](const ListedRule& each) { return rule.IsFoundFirstAt(each); });
+    rules.push_back({.action = rule.action,
+                     .priority = rule.priority,
+                     .selector = Joined(rule.words, " "),
+                     .is_alone = !rule.is_inverted && !rule.has_more && &*found == &rule});
+  }
   return rules;
 }
 

@@ -181,6 +181,8 @@ struct BlockingRoute {
 struct BlockingRule {
   std::string action;  // as above
   std::uint32_t priority = 0;
+  std::string selector;   // as ip-rule(8) takes it: "from 10.0.0.0/8 iif eth0"; empty: all packets
+  bool is_alone = false;  // of all rules `ip rule del` finds this one by action, priority, selector
 };
 
 struct Neighbour {
@@ -307,10 +309,10 @@ class Socket {
   [[nodiscard]] std::optional<int> LookupOutputInterface(const Ip& destination);
   // The way of a packet as the kernel would choose it now; nothing is sent.
   [[nodiscard]] RouteAnswer LookUpRoute(const RouteQuery& query);
-  // Routes of a type that drops, and rules of policy routing that do, which hold for `address` as
-  // destination; rules also as source.
+  // Routes to `address` of a type that drops, and rules of policy routing that drop what `query`
+  // asks for.
   [[nodiscard]] std::vector<BlockingRoute> BlockingRoutes(const Ip& address);
-  [[nodiscard]] std::vector<BlockingRule> BlockingRules(const Ip& address);
+  [[nodiscard]] std::vector<BlockingRule> BlockingRules(const RouteQuery& query);
   // Whom packets to `address` out of `link` would be sent to; nullopt if that is not known now.
   [[nodiscard]] std::optional<Neighbour> FindNeighbour(const Link& link, const Ip& address);
   // All those, out of any link: one dump.

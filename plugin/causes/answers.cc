@@ -117,14 +117,14 @@ Causes FindInAnswers(state::Host& host,
     return {};
   }
   const Ip& client = *journey.client;
-  const rtnl::RouteAnswer way = container.LookUpRoute({.destination = client, .source = address});
+  const rtnl::RouteQuery query = {.destination = client, .source = address};
+  const rtnl::RouteAnswer way = container.LookUpRoute(query);
   if (way.error != 0 && !HasDefaultRoute(container, address.family())) {
     return {};  // FindInContainer() says so
   }
   if (way.error != 0) {
     return FindBlockers(container,
-                        address,
-                        client,
+                        query,
                         Format("what it answers does not get to {}", client),
                         InsideFix(record, ""));
   }

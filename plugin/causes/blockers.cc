@@ -16,17 +16,25 @@ std::string TableWords(std::uint32_t table) {
 }
 
 Causes FindBlockers(rtnl::Socket& net,
-                    const Ip& address,
-                    const Ip& destination,
+                    const rtnl::RouteQuery& query,
                     const std::string& what,
                     const std::string& prefix) {
   Causes causes;
-  const std::string tool = Cat(prefix, IpTool(address.family()));
-  for (const rtnl::BlockingRule& rule : net.BlockingRules(address)) {
-    causes.push_back({.text = Format("{}: ip rule {} says {}", what, rule.priority, rule.action),
-                      .fix = Format("{} rule del priority {}", tool, rule.priority)});
+  const std::string tool = Cat(prefix, IpTool(query.destination.family()));
+  for (const rtnl::BlockingRule& rule : net.BlockingRules(query)) {
+    const std::string selector = Cat(rule.selector, rule.selector.empty() ? "" : " ");
+    causes.push_back(
+        {.text = Format("{}: ip rule {} says {}", what, rule.priority, rule.action),
+         .fix =
+             rule.is_alone
+                 ? Fix(Format(
+                       "{} rule del {}priority {} {}", tool, selector, rule.priority, rule.action))
+                 : Fix::Advice(Format("delete it; those that are there: {} rule show "
+                                      "priority {}",
+                                      tool,
+                                      rule.priority))});
   }
-  for (const rtnl::BlockingRoute& route : net.BlockingRoutes(destination)) {
+  for (const rtnl::BlockingRoute& route : net.BlockingRoutes(query.destination)) {
     if (route.table != kLocalTable) {  // which is the kernel's own
       causes.push_back(
           {.text = Format("{}: the route to {} is {}", what, route.destination, route.type),

@@ -7,11 +7,10 @@
 
 namespace nomad_bridge::causes {
 
-// Of packets from or to `address` that find no way to `destination` from where `net` is; `what`
-// says so: "no packet gets to 172.26.64.2". At least one. `prefix`: of their commands.
+// Of packets for which `net` has no way, as it answered `query`; `what` says so: "no packet gets to
+// 172.26.64.2". At least one. `prefix`: of their commands.
 [[nodiscard]] Causes FindBlockers(rtnl::Socket& net,
-                                  const Ip& address,
-                                  const Ip& destination,
+                                  const rtnl::RouteQuery& query,
                                   const std::string& what,
                                   const std::string& prefix = "");
 

@@ -104,10 +104,10 @@ class WayLook {
                         gateway_->name),
                  AddOwnRoute(kMainTable));
     }
-    const rtnl::RouteAnswer way = host_.net.LookUpRoute({.destination = address_});
+    const rtnl::RouteQuery query = {.destination = address_};
+    const rtnl::RouteAnswer way = host_.net.LookUpRoute(query);
     if (way.error != 0) {
-      return AddAll(
-          FindBlockers(host_.net, address_, address_, Format("no packet gets to {}", address_)));
+      return AddAll(FindBlockers(host_.net, query, Format("no packet gets to {}", address_)));
     }
     if (way.link == gateway_->index || way.link == rtnl::kLoopbackIndex) {
       return;  // lo: the node has the address
@@ -172,12 +172,13 @@ class WayLook {
       return;
     }
     const Ip& client = *journey_.client;
-    const rtnl::RouteAnswer back = host_.net.LookUpRoute(
-        {.destination = client, .source = address_, .input_link = gateway_->index});
+    const rtnl::RouteQuery query = {
+        .destination = client, .source = address_, .input_link = gateway_->index};
+    const rtnl::RouteAnswer back = host_.net.LookUpRoute(query);
     if (IsByReversePath(host_.net, back, *gateway_, address_)) {
       causes_.push_back(StrictReversePath(*gateway_, address_));
     } else if (back.error != 0) {
-      AddAll(FindBlockers(host_.net, address_, client, Format("answers do not get to {}", client)));
+      AddAll(FindBlockers(host_.net, query, Format("answers do not get to {}", client)));
     }
   }
 

@@ -95,6 +95,11 @@ INSTANTIATE_TEST_SUITE_P(
          "ip rule add to ADDRESS prohibit priority 100",
          "no packet gets to ADDRESS: ip rule 100 says prohibit",
          "ports.blocked"},
+        {"RuleBesideOthersOfItsPriority",
+         "ip rule add from 192.0.2.77 prohibit priority 100; ip rule add to ADDRESS prohibit "
+         "priority 100; ip rule add to 192.0.2.77 iif uplink blackhole priority 100",
+         "no packet gets to ADDRESS: ip rule 100 says prohibit",
+         "ports.blocked"},
         {"RuleToAnotherTable",
          "ip link add other type veth peer name far; ip link set far up; ip link set other up; ip "
          "rule add to ADDRESS table 77 "
@@ -239,6 +244,27 @@ INSTANTIATE_TEST_SUITE_P(
          ""},
     }),
     kNameOf);
+
+class CauseWithoutFix : public CausesWorld {
+ protected:
+  // The first cause after `damage` on the node, which shows.
+  [[nodiscard]] json CauseAfter(const std::string& damage) {
+    EXPECT_TRUE(Answers(Way::kTcp));
+    host().Must({"sh", "-e", "-c", Filled(damage)});
+    EXPECT_FALSE(Answers(Way::kTcp, std::chrono::milliseconds(250)));
+    return At(Diagnose(Way::kTcp), "/causes/0");
+  }
+};
+
+// Of two rules that match what is given `ip rule del` takes the first.
+TEST_F(CauseWithoutFix, IsARuleBehindOneThatItsSelectorMatchesToo) {
+  const json cause = CauseAfter(
+      "ip rule add to ADDRESS iif lo fwmark 7 prohibit priority 100; ip rule add to ADDRESS "
+      "prohibit priority 100");
+  EXPECT_EQ(cause.at("what"), Filled("no packet gets to ADDRESS: ip rule 100 says prohibit"));
+  EXPECT_EQ(cause.at("fix"), "");
+  EXPECT_EQ(cause.at("advice"), "delete it; those that are there: ip rule show priority 100");
+}
 
 }  // namespace
 }  // namespace nomad_bridge::test

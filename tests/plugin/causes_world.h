@@ -14,6 +14,7 @@ namespace nomad_bridge::test {
 constexpr const char* kSecondIp4 = "198.51.100.9";
 // Behind the outside, not on the uplink's subnet.
 constexpr const char* kFarIp4 = "203.0.113.5";
+constexpr const char* kInnocentIp4 = "192.0.2.77";
 
 // How traffic shows it.
 enum class Way { kTcp, kTcp6, kLarge, kSecond, kFar };
@@ -112,10 +113,11 @@ class CausesWorld : public CliWorld, public ::testing::WithParamInterface<Cause>
     ADD_FAILURE() << causes;
   }
 
-  // The node's, and so what no fix may take away.
-  [[nodiscard]] std::string DefaultRoutes() {
+  // The node's default routes, and rules about another address, which no fix may take away.
+  [[nodiscard]] std::string Kept() {
     return Cat(host().Must(Words("ip route show default")),
-               host().Must(Words("ip -6 route show default")));
+               host().Must(Words("ip -6 route show default")),
+               host().Must({"sh", "-c", Cat("ip rule show | grep ", kInnocentIp4, " || true")}));
   }
 
   // Those that doctor has something to say by.
@@ -139,9 +141,9 @@ class CausesWorld : public CliWorld, public ::testing::WithParamInterface<Cause>
     const json said = Diagnose(cause.way).at("cause");
     EXPECT_THAT(said.is_string() ? said.get<std::string>() : "", HasSubstr(Filled(cause.says)));
     EXPECT_TRUE(cause.doctor.empty() || DoctorsChecks().contains(cause.doctor));
-    const std::string default_routes = DefaultRoutes();
+    const std::string kept = Kept();
     PasteFixes(cause.way);
-    EXPECT_EQ(DefaultRoutes(), default_routes);
+    EXPECT_EQ(Kept(), kept);
     // An IPv6 address that is back is looked for by duplicate address detection first.
     EXPECT_TRUE(Soon([&] { return Answers(cause.way); }));
   }
