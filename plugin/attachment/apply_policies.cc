@@ -1,8 +1,10 @@
 #include "plugin/attachment/apply_policies.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <string>
 #include <utility>
@@ -107,18 +109,20 @@ ReachChanges ApplyPolicies(state::Host& host,
                            Mode mode) {
   const FileLock one_at_a_time = host.records.LockRules();
   host.policy.Refresh();
-  ReachChanges reach = {.former = FindFormer(host), .changed = {}};
+  ReachChanges reach = {.former = FindFormer(host), .changed = {}, .unseen = {}};
   std::vector<state::Record> judged;
+  std::multimap<cni::Workload, state::Record> changed;
   for (const state::Record& record : LiveRecords(host)) {
     judged.push_back(rules::Judged(record, program));
     if (!HasSameReach(rules::JudgementOf(record, reach.former), judged.back().rules.policy)) {
-      reach.changed.push_back(judged.back());
+      changed.emplace(record.Workload(), judged.back());
     }
   }
-  std::ranges::sort(reach.changed, {}, &state::Record::Workload);
+  std::ranges::move(std::views::values(changed), std::back_inserter(reach.changed));
   if (mode == Mode::kRepair) {
     PutInForce(host, program, directory, judged);
     NoteJudgements(host, program);
+    reach.unseen = rules::FindUnseenTraffic(host, judged);
   }
   return reach;
 }

@@ -25,6 +25,7 @@ namespace nomad_bridge::attachment {
 struct ReachChanges {
   policy::Program former;              // none if those that were in force are damaged
   std::vector<state::Record> changed;  // attachments that other policies are about than before
+  std::vector<Mismatch> unseen;        // what they do not see, once they are in force
 };
 
 // `directory`: where `program` is from. In mode kLook nothing changes.

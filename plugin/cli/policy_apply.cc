@@ -121,7 +121,7 @@ int RunApply(const Arguments& arguments) {
     Print(ReachTable(applied));
   }
   WriteBestEffort(STDERR_FILENO, Summary(applied));
-  RemarkOnUnseen(host);
+  RemarkOnUnseen(reach.unseen);
   return kYes;
 }
 

@@ -30,8 +30,8 @@ std::optional<Judges> FindJudges(state::Host& host, const Attachment& attachment
   Judges judges = {.reach = ReachOf(policies, workload)};
   std::set<std::string> about;
   for (const policy::Direction direction : {policy::Direction::kTo, policy::Direction::kFrom}) {
-    for (const policy::Policy& each : PoliciesAbout(policies, direction, workload)) {
-      about.insert(each.name);
+    for (const policy::Policy* each : PoliciesAbout(policies, direction, workload)) {
+      about.insert(each->name);
     }
   }
   for (auto& [name, rule] : CountsByRule(host)) {

@@ -15,8 +15,8 @@ std::string NamesFor(const policy::Policies& policies,
                      policy::Direction direction,
                      const cni::Workload& workload) {
   const std::string names =
-      Joined(PoliciesAbout(policies, direction, workload), ", ", [](const policy::Policy& each) {
-        return Cat(each.name, each.mode == policy::Mode::kAudit ? " (audit)" : "");
+      Joined(PoliciesAbout(policies, direction, workload), ", ", [](const policy::Policy* each) {
+        return Cat(each->name, each->mode == policy::Mode::kAudit ? " (audit)" : "");
       });
   return names.empty() ? "-" : names;
 }
@@ -41,8 +41,8 @@ policy::Policies ReadRemarking(const std::string& directory) {
   return policies;
 }
 
-void RemarkOnUnseen(state::Host& host) {
-  for (const Mismatch& mismatch : attachment::FindUnseenTraffic(host)) {
+void RemarkOnUnseen(const std::vector<Mismatch>& unseen) {
+  for (const Mismatch& mismatch : unseen) {
     LogLine("{}; {}", mismatch.text, FixOf(mismatch).Line());
   }
 }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "base/mismatch.h"
 #include "plugin/cli/command.h"
 #include "plugin/cni/labels.h"
 #include "plugin/policy/policy.h"
@@ -23,8 +25,9 @@ struct Reach {
 // Those of a directory; remarks are on stderr.
 [[nodiscard]] policy::Policies ReadRemarking(const std::string& directory);
 
-// What the policies in force do not see, and what to type against it, on stderr.
-void RemarkOnUnseen(state::Host& host);
+// What the policies in force do not see (attachment/apply_policies.h), and what to type against
+// it, on stderr.
+void RemarkOnUnseen(const std::vector<Mismatch>& unseen);
 
 // The files that were applied last, or those of /etc if none were, as they are now.
 struct FilesNow {

@@ -66,7 +66,7 @@ int RunStatus(const Arguments& arguments) {
   }
   Print(table.Text());
   RemarkOnFiles(files);
-  RemarkOnUnseen(host);
+  RemarkOnUnseen(attachment::FindUnseenTraffic(host));
   return kYes;
 }
 

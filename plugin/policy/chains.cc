@@ -19,6 +19,14 @@ constexpr std::size_t kMaxCommentBytes = 100;
 
 using PolicyList = std::vector<const Policy*>;
 
+PolicyList PointersTo(const std::vector<Policy>& policies) {
+  PolicyList pointers;
+  for (const Policy& policy : policies) {
+    pointers.push_back(&policy);
+  }
+  return pointers;
+}
+
 // `part` of a policy, with a hash of what it says: another rule is another counter. Neither `part`
 // nor a hash has a '-', so no two policies have the same name.
 std::string CounterName(const Policy& policy, std::string_view part, std::string_view content) {
@@ -52,13 +60,11 @@ Counted DefaultOf(const Policy& policy) {
           policy.name};
 }
 
-PolicyList Consider(const std::vector<Policy>& selected, Direction direction, bool with_audited) {
+PolicyList Consider(const PolicyList& selected, Direction direction, bool with_audited) {
   PolicyList considered;
-  for (const Policy& policy : selected) {
-    if (policy.direction == direction && (with_audited || policy.mode == Mode::kEnforce)) {
-      considered.push_back(&policy);
-    }
-  }
+  std::ranges::copy_if(selected, std::back_inserter(considered), [&](const Policy* policy) {
+    return policy->direction == direction && (with_audited || policy->mode == Mode::kEnforce);
+  });
   if (std::ranges::any_of(considered, &Policy::only)) {
     std::erase_if(considered, [](const Policy* policy) { return !policy->only; });
   }
@@ -76,7 +82,7 @@ class Maker {
   Maker(Direction direction, std::string_view nomad_namespace, const ListNames& lists)
       : direction_(direction), nomad_namespace_(nomad_namespace), lists_(lists) {}
 
-  [[nodiscard]] std::vector<Chain> Make(const std::vector<Policy>& selected) const {
+  [[nodiscard]] std::vector<Chain> Make(const PolicyList& selected) const {
     const PolicyList enforced = Consider(selected, direction_, false);
     const PolicyList all = Consider(selected, direction_, true);
     std::vector<Step> steps;
@@ -223,20 +229,16 @@ class Maker {
 
 }  // namespace
 
-std::vector<Policy> PoliciesAbout(const Policies& policies,
-                                  Direction direction,
-                                  const cni::Workload& workload) {
-  std::vector<Policy> selected = policies.policies;
-  std::erase_if(selected,
-                [&](const Policy& policy) { return !Selects(policy.selector, workload); });
-  const PolicyList enforced = Consider(selected, direction, false);
-  const PolicyList all = Consider(selected, direction, true);
-  std::vector<Policy> about;
-  for (const Policy& policy : selected) {
-    if (Contains(IsAudited(&policy) ? all : enforced, &policy)) {
-      about.push_back(policy);
-    }
-  }
+PolicyList PoliciesAbout(const Policies& policies,
+                         Direction direction,
+                         const cni::Workload& workload) {
+  PolicyList about = PointersTo(policies.policies);
+  std::erase_if(about, [&](const Policy* policy) { return !Selects(policy->selector, workload); });
+  const PolicyList enforced = Consider(about, direction, false);
+  const PolicyList all = Consider(about, direction, true);
+  std::erase_if(about, [&](const Policy* policy) {
+    return !Contains(IsAudited(policy) ? all : enforced, policy);
+  });
   return about;
 }
 
@@ -254,7 +256,7 @@ std::vector<Chain> MakeChains(Direction direction,
                               const std::vector<Policy>& selected,
                               std::string_view nomad_namespace,
                               const ListNames& lists) {
-  return Maker(direction, nomad_namespace, lists).Make(selected);
+  return Maker(direction, nomad_namespace, lists).Make(PointersTo(selected));
 }
 
 std::map<std::string, CounterOf> CountersOf(const std::vector<Policy>& policies) {

@@ -17,10 +17,10 @@ namespace nomad_bridge::policy {
 // By the name of Policies::addresses, that which steps have for it.
 using ListNames = std::map<std::string_view, std::string_view>;
 
-// Those that count for `workload`: one that an `only` sets aside does not.
-[[nodiscard]] std::vector<Policy> PoliciesAbout(const Policies& policies,
-                                                Direction direction,
-                                                const cni::Workload& workload);
+// Those of `policies` that count for `workload`: one that an `only` sets aside does not.
+[[nodiscard]] std::vector<const Policy*> PoliciesAbout(const Policies& policies,
+                                                       Direction direction,
+                                                       const cni::Workload& workload);
 
 [[nodiscard]] std::string SetName(const Selector& selector);
 // Of what is in exactly this namespace, whatever it is called: it is no glob.
