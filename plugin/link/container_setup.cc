@@ -31,8 +31,9 @@ void PrepareSysctls(Container& container,
     if (config.port.source_check && veth.is_on_lan) {
       // An address that a router advertises would be taken, and preferred, and all that is sent
       // from it dropped. Without an address of ours a route that it advertises is of no use,
-      // either. On a bridge of ours is no router, and each namespace in which a setting of IPv6
-      // was opened makes opening one take longer on the whole node.
+      // either. Only beside a LAN: of our own bridges' ports those whose sources are checked may
+      // not advertise (firewall), and each namespace in which a setting of IPv6 was opened makes
+      // opening one take longer on the whole node.
       const char* const setting = HasFamily(addresses, Family::kIpv6) ? "/autoconf" : "/accept_ra";
       netlink::SetSysctlIfPresent(Cat("net/ipv6/conf/", link.name, setting), "0");
     }

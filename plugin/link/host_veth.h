@@ -58,7 +58,7 @@ void EnsureStrayLinkGone(state::Host& host, const rtnl::Link& link);
 struct VethPair {
   rtnl::Link host;
   rtnl::Link container;
-  bool is_on_lan = false;  // the bridge is adopted: whoever is on the LAN talks to the container
+  bool is_on_lan = false;  // the bridge is adopted: hosts of its LAN reach the container
 };
 
 // Creates the pair of `record`, both ends down: the host end as a port of `bridge`, the other in
