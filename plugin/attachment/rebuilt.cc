@@ -14,6 +14,7 @@
 #include "plugin/cni/plugin_type.h"
 #include "plugin/link/bridge.h"
 #include "plugin/rules/elements.h"
+#include "plugin/rules/policy_tables.h"
 #include "plugin/state/kernel_names.h"
 #include "portmap/rules.h"
 
@@ -80,13 +81,14 @@ std::vector<Cidr> GatewaysOf(state::Host& host, const rtnl::Link& bridge, const 
   return gateways;
 }
 
-// Without what only their owner's comment says.
+// Without what only their owner's comment says, and without what policies have added: the record
+// need not say that.
 using Keys = std::vector<std::tuple<nft::TableFamily, std::string, std::vector<std::uint8_t>>>;
 
 Keys OwnKeys(const std::vector<nft::Element>& elements) {
   Keys keys;
   for (const nft::Element& element : elements) {
-    if (!element.comment.empty()) {
+    if (!element.comment.empty() && !rules::IsOfPolicies(element)) {
       keys.emplace_back(element.family, element.set, element.key);
     }
   }
@@ -110,7 +112,7 @@ class Choices {
   unsigned number_;
 };
 
-constexpr unsigned kAllChoices = 3U << 7U;
+constexpr unsigned kAllChoices = 3U << 9U;
 
 // `record` with the rules of the `number`-th way to configure them.
 state::Record WithRules(state::Record record, unsigned number) {
@@ -128,6 +130,12 @@ state::Record WithRules(state::Record record, unsigned number) {
   if (choices.Next()) {
     record.parts.emplace(Part::kForward, state::Phase::kLive);
   }
+  // Without a port, too, it has elements by which it may reach its own ones by way of the node.
+  if (choices.Next()) {
+    record.parts.emplace(Part::kPorts, state::Phase::kLive);
+  }
+  // The bridge may have been another one when it was added.
+  record.link.adopted = record.link.adopted != choices.Next();
   return record;
 }
 
@@ -190,6 +198,9 @@ std::optional<state::Record> RebuildRecord(state::Host& host,
   record.rules.ports = portmap::EntriesOf(elements);
   if (!record.rules.ports.empty()) {
     record.parts.emplace(Part::kPorts, state::Phase::kLive);
+  }
+  if (std::ranges::any_of(elements, rules::IsOfPolicies)) {
+    record.rules.policy.revision = "unknown";  // so that its DEL finds them by their comments
   }
   const state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint());
   // With another bit the chains would be written anew, and its network's next ADD be refused.

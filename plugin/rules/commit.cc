@@ -277,7 +277,7 @@ void RemoveElements(state::Host& host, const state::Record& record, const state:
   const FileLock one_at_a_time = host.records.LockRules();
   const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
   // By other policies than its record's it may have more.
-  if (checkpoint && checkpoint->policy_revision != record.rules.policy.revision) {
+  if (!checkpoint || checkpoint->policy_revision != record.rules.policy.revision) {
     Append(elements, FindElementsBut(host, record, rest));
   }
   RemoveUnderLock(host, elements, FindUnneeded(host, elements, record.id), checkpoint);

@@ -342,6 +342,17 @@ INSTANTIATE_TEST_SUITE_P(Of,
                                            R"({"acceptMarkBit": 20})",
                                            R"({"mac": "02:00:5e:00:00:07", "mtu": 1400})"));
 
+TEST_F(Reconcile, RebuildsARecordWithoutPorts) {
+  Attach(DualStack(), As("plain", AddContainer("plain")));
+  const std::string ruleset = host().Must({"nft", "-s", "list", "ruleset"});
+  const json before = ReadRecord("plain");
+  host().Must({"rm", RecordOf("plain")});
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("has no readable record"))));
+  EXPECT_EQ(ReadRecord("plain").at("parts"), before.at("parts"));
+  EXPECT_EQ(ReadRecord("plain").at("rules"), before.at("rules"));
+  EXPECT_EQ(host().Must({"nft", "-s", "list", "ruleset"}), ruleset);
+}
+
 TEST_F(Reconcile, InventsNoRecordWhereRulesAreMissing) {
   AttachAll();
   host().Must(
