@@ -29,12 +29,11 @@ std::vector<state::Record> LiveRecords(state::Host& host) {
 
 // Those in force. Damaged ones are replaced like any others: nothing is known of them.
 policy::Program FindFormer(state::Host& host) {
-  try {
-    return host.policy.Program();
-  } catch (const Error& error) {
-    LogLine("{}, ignoring", error.what());
+  if (const std::optional<Error> unread = rules::FindUnreadPolicies(host)) {
+    LogLine("{}, ignoring", unread->what());
     return {};
   }
+  return host.policy.Program();
 }
 
 bool HasSameReach(const policy::Judgement& before, const policy::Judgement& after) {

@@ -12,6 +12,7 @@
 #include "plugin/cli/policy_reach.h"
 #include "plugin/config/node_config.h"
 #include "plugin/policy/policy.h"
+#include "plugin/rules/policy_tables.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -35,14 +36,12 @@ bool IsRequired(Examination& node) {
 }
 
 void CheckInForce(Examination& node) {
-  try {
-    static_cast<void>(node.host.policy.Program());
-  } catch (const Error& error) {
+  if (const std::optional<Error> unread = rules::FindUnreadPolicies(node.host)) {
     if (::geteuid() != 0) {
-      throw;
+      throw Error(*unread);
     }
     // What was applied from another directory would be gone with that of the usual one.
-    return node.Fail(Cat(error.what(), "; ADDs are refused"),
+    return node.Fail(Cat(unread->what(), "; ADDs are refused"),
                      FindStatus(policy::kPolicyDirectory)
                          ? Fix(kApplyFix)
                          : Fix::Advice("nomad-bridge policy apply DIR, with the directory that was "
@@ -57,9 +56,10 @@ void CheckInForce(Examination& node) {
     }
     return;
   }
+  const policy::Program& program = node.host.policy.Program();
   const std::optional<state::Checkpoint> checkpoint = node.host.checkpoint.Find();
-  if (!node.running.empty() &&
-      (!checkpoint || checkpoint->policy_revision != node.host.policy.Program().Revision())) {
+  if (!node.running.empty() && (!checkpoint || checkpoint->policy_revision != program.Revision() ||
+                                rules::AreInKernel(node.host) == program.empty())) {
     node.Fail("the kernel does not judge by the policies that were applied last",
               "nomad-bridge reconcile");
   }

@@ -12,6 +12,7 @@
 #include "plugin/cli/command.h"
 #include "plugin/cli/policy_reach.h"
 #include "plugin/policy/policy.h"
+#include "plugin/rules/policy_tables.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -98,6 +99,18 @@ int RunApply(const Arguments& arguments) {
   const policy::Program program(ReadRemarking(directory));
   state::Host host = state::Host::Open();
   Applied applied{.is_dry = ModeOf(arguments) == Mode::kLook, .policies = program.ToPolicies()};
+  const std::optional<Error> unread =
+      FindStatus(directory) ? std::nullopt : rules::FindUnreadPolicies(host);
+  if (unread) {
+    // To take all policies away is not what it is typed for.
+    throw Error(unread->code(),
+                Format("'{}' does not exist, and the policies in force cannot be read: nothing is "
+                       "changed",
+                       directory),
+                Format("name the directory that was applied: nomad-bridge policy apply DIR; or end "
+                       "all policies: mkdir -p {} && nomad-bridge policy apply",
+                       directory));
+  }
   if (!FindStatus(directory) && !state::PolicyFile::FindText()) {
     // A node without policies stays without the file that every ADD would read.
     LogLine("there are no policies: '{}' does not exist", directory);

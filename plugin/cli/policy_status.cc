@@ -41,6 +41,7 @@ void RemarkOnFiles(const FilesNow& now) {
 int RunStatus(const Arguments& arguments) {
   RequireRoot("policy status");
   state::Host host = state::Host::Open();
+  rules::RequireReadPolicies(host);
   const std::map<std::string, RuleCounts> rules = CountsByRule(host);
   const FilesNow files = CompareFiles(host);
   if (arguments.Has("json")) {

@@ -97,17 +97,20 @@ void Answer(state::Host& host,
 }
 
 std::vector<std::string> MismatchesLeft(Session& session, const state::Record& record) {
+  const attachment::Scope scope = {.extent = attachment::Scope::Extent::kOne, .record = &record};
+  Mismatches found(session.mode());
   try {
-    static_cast<void>(session.host.policy.Program());
+    found = attachment::Reconcile(session.host, scope, session.mode()).mismatches;
   } catch (const Error& error) {
-    // Nothing can be put right without the policies. A failed CHECK would end the allocation.
+    if (!rules::FindUnreadPolicies(session.host)) {
+      throw;
+    }
+    // No rule can be put right without the policies. A failed CHECK would end the allocation.
     LogLine("{}, ignoring", error.what());
     return {};
   }
-  const attachment::Outcome outcome = attachment::Reconcile(
-      session.host, {.extent = attachment::Scope::Extent::kOne, .record = &record}, session.mode());
   std::vector<std::string> texts;
-  for (const Mismatch& mismatch : outcome.mismatches.left()) {
+  for (const Mismatch& mismatch : found.left()) {
     if (mismatch.area == Mismatch::Area::kPolicy && !mismatch.repairable) {
       // What is missing is the operator's: to end the allocation would make nothing better.
       LogLine("ignoring: {}", mismatch.TextWithFix());

@@ -183,6 +183,7 @@ class Convergence {
   }
 
   void CompareAll() {
+    RequireReadPolicies(host_);
     has_port_filter_ =
         has_port_filter_ || std::ranges::any_of(desired_->records(), NeedsPortFilter);
     firewall::Goal goal = WithHooks(HooksOf(*desired_, mark_bit_));

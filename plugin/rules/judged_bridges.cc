@@ -120,9 +120,10 @@ void RequireJudgedBridge(state::Host& host, const rtnl::Link& bridge, const stat
 void CheckFlagsGivenBack(state::Host& host, Mismatches& mismatches, RulesLock lock) {
   const std::optional<state::Checkpoint> checkpoint =
       host.policy.Program().empty() ? host.checkpoint.Find() : std::nullopt;
-  if (!checkpoint) {
+  if (!checkpoint || checkpoint->nf_call_before.empty()) {
     return;
   }
+  RequireReadPolicies(host);
   for (const auto& [name, before] : checkpoint->nf_call_before) {
     const std::optional<rtnl::Link> bridge = host.net.FindLink(name);
     const auto give_back = [&, bridge_name = name, nf_call = before] {

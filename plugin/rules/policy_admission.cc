@@ -12,7 +12,6 @@ using firewall::kFamilies;
 using firewall::SetName;
 using Point = nft::Hook::Point;
 
-constexpr const char* kJudge = "judge";
 constexpr const char* kJudgeToNode = "judge_to_node";
 // Before our forward chain, whose accepts are for what is let pass here.
 constexpr int kBeforeFilter = -2;

@@ -19,6 +19,9 @@ constexpr std::string_view kPolicyOut = "out";
 constexpr std::string_view kSelected = "sel";
 constexpr std::string_view kPrefixes = "adr";
 
+// The chain that new connections pass.
+constexpr const char* kJudge = "judge";
+
 // The base chains, which judge new connections alone, and the maps.
 extern const firewall::Contributor kPolicy;
 

@@ -1,13 +1,11 @@
 #include "plugin/rules/policy_tables.h"
 
 #include <iterator>
-#include <optional>
 #include <set>
 #include <utility>
 
 #include <netinet/in.h>
 
-#include "base/error.h"
 #include "base/list.h"
 #include "base/text.h"
 #include "firewall/table.h"
@@ -179,6 +177,29 @@ std::optional<std::vector<std::uint8_t>> KeyBehind(const Cidr& prefix) {
 }
 
 }  // namespace
+
+bool AreInKernel(state::Host& host) {
+  return host.nft.FindChain(firewall::TableId(), kJudge).has_value();
+}
+
+std::optional<Error> FindUnreadPolicies(state::Host& host) {
+  try {
+    if (host.policy.IsThere()) {
+      return std::nullopt;
+    }
+  } catch (const Error& error) {
+    return error;
+  }
+  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  const bool are_lost = (checkpoint && !checkpoint->policy_revision.empty()) || AreInKernel(host);
+  return are_lost ? std::optional(state::PolicyFile::Damaged("the file is gone")) : std::nullopt;
+}
+
+void RequireReadPolicies(state::Host& host) {
+  if (std::optional<Error> unread = FindUnreadPolicies(host)) {
+    throw *std::move(unread);
+  }
+}
 
 policy::Judgement JudgementOf(const state::Record& record, const policy::Program& program) {
   return record.Has(cni::Part::kForward) && !program.empty()

@@ -12,9 +12,11 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "netlink/nft/element.h"
 #include "netlink/nft/table.h"
 #include "plugin/cni/labels.h"
@@ -23,6 +25,14 @@
 #include "plugin/state/record.h"
 
 namespace nomad_bridge::rules {
+
+// Why the policies in force cannot be read, also if their file is gone and the checkpoint or the
+// kernel has some: what they refuse must not be let in. Asks for more where there is no file.
+[[nodiscard]] std::optional<Error> FindUnreadPolicies(state::Host& host);
+// Throws that.
+void RequireReadPolicies(state::Host& host);
+// Whether the kernel judges by some.
+[[nodiscard]] bool AreInKernel(state::Host& host);
 
 // What `program` makes of `record`: nothing of one without our rules of forwarding.
 [[nodiscard]] policy::Judgement JudgementOf(const state::Record& record,

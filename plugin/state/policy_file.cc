@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
 
@@ -24,13 +23,13 @@ bool IsBootId(std::string_view text) {
   return text.size() == kSize && text.find_first_not_of("0123456789abcdef-") == text.npos;
 }
 
-Error Damaged(std::string_view why) {
+}  // namespace
+
+Error PolicyFile::Damaged(std::string_view why) {
   return {Code::kIo,
           "cannot read the policies in force",
           Format("{}: {}; apply them again: nomad-bridge policy apply", kFile, why)};
 }
-
-}  // namespace
 
 bool PolicyFile::IsThere() {
   Read();

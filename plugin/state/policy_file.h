@@ -9,10 +9,12 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <sys/stat.h>
 
+#include "base/error.h"
 #include "plugin/policy/program.h"
 #include "plugin/state/record.h"
 
@@ -32,6 +34,9 @@ class PolicyFile {
   void Refresh();
   // A `directory` has no line end in its name.
   void Write(const policy::Program& program, const std::string& directory);
+
+  // Whose details are `why`, and what to type.
+  [[nodiscard]] static Error Damaged(std::string_view why);
 
   // The file as it is, damaged or not, to put it back if what a Write() is for fails.
   [[nodiscard]] static std::optional<std::string> FindText();

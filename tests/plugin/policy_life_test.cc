@@ -115,11 +115,33 @@ TEST_F(PolicyLife, WithoutADirectoryNothingIsApplied) {
   EXPECT_EQ(At(in_json.json, "/dryRun"), false);
   EXPECT_EQ(At(in_json.json, "/changed"), json::array());
   EXPECT_FALSE(FindStatus(kCompiled));
-  EnsureDirectory("/run/nomad-bridge");
-  ReplaceFile(kCompiled, "damaged");
-  EXPECT_THAT(RunLine("policy apply"),
-              Exits(0, Err(HasSubstr("0 policies in force; the reach of 0 attachments has"))))
-      << "what an ADD would refuse is replaced";
+}
+
+// To end all policies an empty directory is made.
+TEST_F(PolicyLife, WithoutADirectoryThoseThatCannotBeReadStay) {
+  const Mounted etc({"-t", "tmpfs", "tmpfs"}, "/etc");
+  Node& api = Start("prod", "api");
+  Node& dev = Start("dev", "test");
+  Apply({kNamespaces});
+  for (const char* const damage :
+       {"echo damaged >/run/nomad-bridge/.policy", "rm /run/nomad-bridge/.policy"}) {
+    const std::string before = ListTable();
+    host().Must({"sh", "-ec", damage});
+    for (const char* const command : {"policy apply", "policy apply -dry-run"}) {
+      EXPECT_THAT(RunLine(command),
+                  Exits(1,
+                        Err(AllOf(HasSubstr("'/etc/nomad-bridge/policy.d' does not exist"),
+                                  HasSubstr("nomad-bridge policy apply DIR")))))
+          << damage;
+    }
+    EXPECT_EQ(ListTable(), before);
+    EXPECT_FALSE(Reaches(dev, api));
+  }
+  EXPECT_THAT(RunLine("policy status"), Exits(1, Err(HasSubstr("the file is gone"))));
+  EnsureDirectory("/etc/nomad-bridge");
+  EnsureDirectory("/etc/nomad-bridge/policy.d");
+  EXPECT_THAT(RunLine("policy apply"), Exits(0, Err(HasSubstr("0 policies in force"))));
+  EXPECT_TRUE(Reaches(dev, api));
 }
 
 TEST_F(PolicyLife, AnAllocationLeavesNothingInTheSets) {
@@ -267,6 +289,55 @@ TEST_F(PolicyLife, DamagedPoliciesRefuseAnAddAndLeaveWhatRuns) {
   EXPECT_THAT(ListTable(), Not(HasSubstr(Cat(AddressOfNode(dev), " "))));
   Apply({kNamespaces});
   Attach(config, As("next", next));
+}
+
+// As damaged ones, not as none.
+TEST_F(PolicyLife, LostPoliciesRefuseAnAddAndLeaveWhatRuns) {
+  const json config = DualStack();
+  SetBridgeNf("0");
+  Node& api = Start("prod", "api", config);
+  Node& dev = Start("dev", "test");
+  Node& next = AddContainer("next");
+  Apply({kNamespaces});
+  for (const char* const damage : {"rm /run/nomad-bridge/.policy", "rm -r /run/nomad-bridge"}) {
+    SCOPED_TRACE(damage);
+    host().Must({"sh", "-ec", damage});
+    const std::string before = ListTable();
+    EXPECT_THAT(RunLine("reconcile -if-changed"),
+                Exits(1, Err(HasSubstr("nomad-bridge policy apply"))));
+    EXPECT_THAT(RunLine("gc"), Exits(1, Err(HasSubstr("nomad-bridge policy apply"))));
+    EXPECT_THAT(RunPlugin("ADD", config, As("next", next)),
+                Fails(5, Details(HasSubstr("nomad-bridge policy apply"))));
+    EXPECT_EQ(Check(config, results_.at(api.name()), As(api.name(), api, LabelsOf("prod", "api")))
+                  .exit_code,
+              0);
+    EXPECT_THAT(RunLine("doctor -strict policy ports records"),
+                Exits(1,
+                      Out(AllOf(HasSubstr("FAIL  policy.in_force"),
+                                Not(HasSubstr("ports.orphan  ")),
+                                Not(HasSubstr("nomad-bridge gc"))))));
+    EXPECT_EQ(ListTable(), before);
+  }
+  EXPECT_TRUE(HasRecord(dev.name()));
+  Detach(config, As(dev.name(), dev));
+  EXPECT_THAT(ListTable(), Not(HasSubstr(Cat(AddressOfNode(dev), " "))));
+  Apply({kNamespaces});
+  EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0);
+  EXPECT_FALSE(Reaches(Start("dev", "again", config), api));
+}
+
+TEST_F(PolicyLife, ARecordThatIsLostIsRebuilt) {
+  const json config = DualStack();
+  Node& api = Start("prod", "api", config);
+  Node& dev = Start("dev", "test", config);
+  Apply({kNamespaces});
+  const std::string before = ListTable();
+  host().Must({"rm", RecordOf(api.name())});
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("has no readable record"))));
+  EXPECT_EQ(ListTable(), before);
+  EXPECT_FALSE(Reaches(dev, api));
+  Detach(config, As(api.name(), api));
+  EXPECT_THAT(ListTable(), Not(HasSubstr(Cat(AddressOfNode(api), " "))));
 }
 
 TEST_F(PolicyLife, RequiredPoliciesRefuseAnAddUntilTheyAreApplied) {
