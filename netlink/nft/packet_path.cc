@@ -42,6 +42,13 @@ class PacketWalk {
   // `is_reached`: by every packet of this description. The kernel has seen to it that no chain
   // leads back to itself.
   Way Through(const std::string& chain, bool is_reached) {
+    path_.push_back(chain);
+    const Way way = Along(chain, is_reached);
+    path_.pop_back();
+    return way;
+  }
+
+  Way Along(const std::string& chain, bool is_reached) {
     Progress progress{.is_reached = is_reached};
     for (const KernelRule& rule : ruleset_.RulesOf(base_.table, chain)) {
       const RuleResult result =
@@ -120,6 +127,7 @@ class PacketWalk {
                         .table = base_.table,
                         .base = base_.chain,
                         .chain = chain,
+                        .path = path_,
                         .handle = handle,
                         .is_certain = is_sure});
   }
@@ -128,6 +136,7 @@ class PacketWalk {
   const Socket::TableChain& base_;
   Packet& packet_;
   std::vector<Effect>& effects_;
+  std::vector<std::string> path_;
 };
 
 Ruleset::Ruleset(Socket& socket) : socket_(socket), chains_(socket.Chains()) {

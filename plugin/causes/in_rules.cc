@@ -75,7 +75,8 @@ std::string DoesText(const Effect& effect, Direction direction) {
 Cause Describe(const Effect& effect,
                std::string_view place,
                const Station& station,
-               const Journey& journey) {
+               const Journey& journey,
+               const state::Record& record) {
   const std::string rule = effect.handle == 0 ? std::string("policy drop")
                                               : Format("rule with handle {}", effect.handle);
   return {.text = Format("{}, chain {} of table {} ({}) {}",
@@ -84,7 +85,9 @@ Cause Describe(const Effect& effect,
                          nft::Text(effect.table),
                          rule,
                          DoesText(effect, station.direction)),
-          .fix = FixOf(effect, station, journey)};
+          .fix = FixOf(effect, station, journey),
+          .is_operators = IsIptables(effect.table) &&
+                          Contains(effect.path, record.rules.forward_hook.admin_chain)};
 }
 
 // Whether what was asked for gets no further. What translates the destination behind ours does not
@@ -110,7 +113,8 @@ bool Ends(nft::Ruleset& rules, const Effect& effect, const Station& station) {
 Causes FindFirst(nft::Ruleset& rules,
                  std::vector<Station> stations,
                  std::string_view place,
-                 const Journey& journey) {
+                 const Journey& journey,
+                 const state::Record& record) {
   for (Station& station : stations) {
     const auto concerns = [&](const TableChain& base) {
       const nft::Hook& hook = *base.chain.hook;
@@ -122,7 +126,7 @@ Causes FindFirst(nft::Ruleset& rules,
         station.family == TableFamily::kAny ? std::nullopt : std::optional(station.family);
     for (const Effect& effect : rules.Follow(station.packet, station.point, concerns, family)) {
       if (Ends(rules, effect, station)) {
-        return {Describe(effect, place, station, journey)};
+        return {Describe(effect, place, station, journey, record)};
       }
     }
   }
@@ -143,7 +147,8 @@ Causes FindInRules(state::Host& host,
                    nft::Ruleset& rules,
                    const state::Record& record,
                    const Journey& journey) {
-  return FindFirst(rules, StationsOnNode(host.net, record, journey), "on the node", journey);
+  return FindFirst(
+      rules, StationsOnNode(host.net, record, journey), "on the node", journey, record);
 }
 
 Causes FindInContainerRules(rtnl::Socket& container,
@@ -151,7 +156,7 @@ Causes FindInContainerRules(rtnl::Socket& container,
                             const state::Record& record,
                             const Journey& journey) {
   Causes causes = FindFirst(
-      rules, StationsInContainer(container, record, journey), "in the container", journey);
+      rules, StationsInContainer(container, record, journey), "in the container", journey, record);
   for (Cause& cause : causes) {
     if (!cause.fix.command.empty()) {
       cause.fix.command = InsideFix(record, cause.fix.command);

@@ -21,6 +21,7 @@ namespace nomad_bridge::causes {
 struct Cause {
   std::string text;
   Fix fix;
+  bool is_operators = false;  // by a rule in the operator's own chain: it is meant
 
   bool operator==(const Cause&) const = default;
 };

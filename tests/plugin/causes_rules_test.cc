@@ -74,8 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
          "ports.blocked"},
         {"AdminChain",
          "iptables -I NOMAD-ADMIN -p tcp --dport 80 -j DROP",
-         "chain NOMAD-ADMIN of table ip filter (rule with handle",
-         "ports.blocked"},
+         "chain NOMAD-ADMIN of table ip filter (rule with handle"},
         {"NoTrack",
          "iptables -t raw -I PREROUTING -p tcp --dport 8080 -j CT --notrack",
          "chain PREROUTING of table ip raw (rule with handle 2) does not track what comes for the "

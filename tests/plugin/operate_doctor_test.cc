@@ -64,7 +64,7 @@ TEST_F(Doctor, NamesPortsThatThePublicCanReach) {
 
 TEST_F(Doctor, NamesOnceWhatKeepsSeveralPortsBlocked) {
   Attach(Publish({Port(9090, 90), Port(9091, 91)}), As("open", AddContainer("open")));
-  host().Must(Words("iptables -A NOMAD-ADMIN -i uplink -j DROP"));
+  host().Must(Words("iptables -I FORWARD -i uplink -j DROP"));
   const std::vector<json> found = FindingsOf("ports.blocked");
   ASSERT_EQ(found.size(), 1U) << json(found);
   EXPECT_THAT(found.at(0).at("what"), HasSubstr("drops what comes for the port (and 1 more)"));
@@ -95,6 +95,16 @@ TEST_F(Doctor, FindsAnExhaustedRange) {
   EXPECT_EQ(found.at("verdict"), "fail");
   EXPECT_EQ(found.at("what"), "addresses of network 'tiny': 1 of 1 in use");
 }
+TEST_F(Doctor, OpensNoPortThatTheOperatorsOwnChainShuts) {
+  Attach(Publish({Port(9090, 90)}), As("open", AddContainer("open")));
+  host().Must({"sh",
+               "-ec",
+               "iptables -N SHUT; iptables -A NOMAD-ADMIN -p tcp -j SHUT; iptables -A SHUT -i "
+               "uplink -p tcp --dport 90 -j DROP"});
+  EXPECT_EQ(FindingsOf("ports.blocked").at(0).at("verdict"), "ok");
+  EXPECT_THAT(RunLine("inspect 9090"), Out(HasSubstr("chain SHUT of table ip filter")));
+}
+
 
 TEST_F(Doctor, FindsAPluginThatIsShadowedByAnother) {
   fs::create_directories("/opt/other");
