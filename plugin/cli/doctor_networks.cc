@@ -71,15 +71,17 @@ void CheckUsage(Examination& node,
   }
 }
 
-// The gateways' subnets that `route`, out of another link, has addresses of.
+// The gateways' subnets that `route`, out of another link, takes addresses of. A wider one takes
+// none: the subnet's own is more specific. Nor does one to the gateway itself: that is local.
 std::set<std::string> OverlapsWith(const Examination& node,
                                    const Route& route,
                                    const std::string& ifname) {
   std::set<std::string> overlaps;
   for (const auto& [gateway_ifname, record] : node.gateways) {
     for (const Cidr& gateway : record->link.gateways) {
-      if (gateway_ifname != ifname && route.destination.prefix_length != 0 &&
-          route.destination.Overlaps(gateway)) {
+      const bool is_to_gateway = route.destination == Cidr{gateway.address, gateway.address.bits()};
+      if (gateway_ifname != ifname && gateway.Contains(route.destination.address) &&
+          route.destination.prefix_length >= gateway.prefix_length && !is_to_gateway) {
         overlaps.insert(Format("{}/{} of '{}' overlaps with {} by '{}'",
                                gateway.Network(),
                                gateway.prefix_length,

@@ -96,8 +96,8 @@ Mtu $ ip link set uplink mtu 1400
 warn bridge.mtu: have an MTU of 1500, the way out of the node has 1400
 advice: "mtu": "auto"
 
-SubnetOverlap $ ip route add 172.26.0.0/16 dev uplink
-fail bridge.subnet_overlap: 172.26.64.0/20 of 'nomad' overlaps with 172.26.0.0/16 by 'uplink'
+SubnetOverlap $ ip route add 172.26.79.0/24 dev uplink
+fail bridge.subnet_overlap: 172.26.64.0/20 of 'nomad' overlaps with 172.26.79.0/24 by 'uplink'
 advice: another subnet
 
 Networkd $ cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /run/systemd/netif/links
