@@ -102,7 +102,7 @@ void CheckLeasesIn(ipam::Store* store, const state::Record& record, Mismatches& 
       mismatch.text = Format("the lease of {} belongs to {}",
                              address,
                              owner ? Format("container '{}'", owner->container_id) : "nobody");
-      mismatch.fix = Cat("nomad alloc stop ", ShellWord(record.id.container_id));
+      mismatch.fix = record.RuntimeFix("stop");
       mismatches.AddUnrepairable(std::move(mismatch));
     } else {
       mismatches.Add(std::move(mismatch),

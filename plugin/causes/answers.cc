@@ -112,7 +112,7 @@ Causes FindInAnswers(state::Host& host,
                      const state::Record& record,
                      const Journey& journey) {
   const Ip& address = journey.port.container_ip;
-  const std::optional<rtnl::Link> own = container.FindLink(record.id.ifname);
+  const std::optional<rtnl::Link> own = FindOwnLink(container, record);
   if (!journey.client || !own || !Contains(AddressesOnly(container.Addresses(*own)), address)) {
     return {};
   }

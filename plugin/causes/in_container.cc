@@ -35,10 +35,11 @@ void LookAtAddresses(rtnl::Socket& container,
     } else {
       causes.push_back({.text = Format("interface '{}' has lost {}", link.name, address.address),
                         .fix = InsideFix(record,
-                                         Format("{} address add {} dev {}",
+                                         Format("{} address add {} dev {}{}",
                                                 IpTool(address.address.family()),
                                                 address,
-                                                ShellWord(link.name)))});
+                                                ShellWord(link.name),
+                                                address.address.is_ipv4() ? "" : " nodad"))});
     }
   }
 }
@@ -128,16 +129,24 @@ std::vector<Listening> FindListeners(const netlink::Netns& container, const stat
   return all;
 }
 
-Causes FindInContainer(rtnl::Socket& container, const state::Record& record) {
-  const std::string& ifname = record.id.ifname;
-  const std::optional<rtnl::Link> link = container.FindLink(ifname);
-  if (!link) {
-    return {{.text = Format("no interface '{}'", ifname),
-             .fix = Cat("nomad alloc stop ", ShellWord(record.id.container_id))}};
+std::optional<rtnl::Link> FindOwnLink(rtnl::Socket& container, const state::Record& record) {
+  if (std::optional<rtnl::Link> link = container.FindLink(record.id.ifname)) {
+    return link;
   }
-  const std::string set_link = Format("ip link set {} ", ShellWord(ifname));
+  std::vector<rtnl::Link> links = container.Links();
+  const auto link = std::ranges::find(links, record.ContainerMac(), &rtnl::Link::mac);
+  return link == links.end() ? std::nullopt : std::optional(std::move(*link));
+}
+
+Causes FindInContainer(rtnl::Socket& container, const state::Record& record) {
+  const std::optional<rtnl::Link> link = FindOwnLink(container, record);
+  if (!link) {
+    return {
+        {.text = Format("no interface '{}'", record.id.ifname), .fix = record.RuntimeFix("stop")}};
+  }
+  const std::string set_link = Format("ip link set {} ", ShellWord(link->name));
   if (!link->up) {
-    return {{.text = Format("interface '{}' is down", ifname),
+    return {{.text = Format("interface '{}' is down", link->name),
              .fix = InsideFix(record, set_link + "up")}};
   }
   Causes causes;
@@ -170,8 +179,7 @@ Causes FindInService(const state::Record& record, const Listening& listening) {
                                      listening.where,
                                      listener.waiting,
                                      listener.backlog),
-         .fix = is_stopped ? Cat("kill -CONT ", holder->id)
-                           : Cat("nomad alloc restart ", ShellWord(record.id.container_id))});
+         .fix = is_stopped ? Fix(Cat("kill -CONT ", holder->id)) : record.RuntimeFix("restart")});
   }
   return causes;
 }

@@ -21,6 +21,10 @@ struct Listening {
 [[nodiscard]] std::vector<Listening> FindListeners(const netlink::Netns& container,
                                                    const state::Record& record);
 
+// The interface that ADD made, also where the container has given it another name.
+[[nodiscard]] std::optional<rtnl::Link> FindOwnLink(rtnl::Socket& container,
+                                                    const state::Record& record);
+
 // The interface, its addresses, and the routes of answers.
 [[nodiscard]] Causes FindInContainer(rtnl::Socket& container, const state::Record& record);
 

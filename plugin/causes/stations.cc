@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/list.h"
+#include "plugin/causes/in_container.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::causes {
@@ -221,7 +222,8 @@ std::vector<Station> StationsOnNode(rtnl::Socket& net,
 std::vector<Station> StationsInContainer(rtnl::Socket& container,
                                          const state::Record& record,
                                          const Journey& journey) {
-  const rtnl::Link own = LinkCalled(container, record.id.ifname);
+  const rtnl::Link own =
+      FindOwnLink(container, record).value_or(rtnl::Link{.name = record.id.ifname});
   nft::Packet request = Through(Translated(journey), own, kNone);
   request.ct_status.value = 0;  // of the container's own conntrack
   request.is_local = true;

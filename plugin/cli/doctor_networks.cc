@@ -268,7 +268,7 @@ void CheckLostRecords(Examination& node) {
       if (node.IsRepairable(Area::kRecord, id)) {
         rebuilt.push_back(what);
       } else {
-        node.Fail(what, Cat("nomad alloc stop ", ShellWord(id)));
+        node.Fail(what, cni::RuntimeFix("stop", id, attachment.labels));
       }
     }
   }

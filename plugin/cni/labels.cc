@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include <fnmatch.h>
+
 #include "base/text.h"
 
 namespace nomad_bridge::cni {
@@ -114,6 +116,16 @@ Workload WorkloadOf(const ShortLabels& labels) {
 // A job that is both periodic and dispatched has two such suffixes.
 std::string ParentJob(const std::string& job) {
   return job.substr(0, std::min(job.find("/periodic-"), job.find("/dispatch-")));
+}
+
+Fix RuntimeFix(std::string_view verb, const std::string& container_id, const ShortLabels& labels) {
+  constexpr std::size_t kAllocationIdLength = 36;
+  const bool is_nomads = labels.contains(kJob) || labels.contains(kAllocation) ||
+                         (container_id.size() == kAllocationIdLength &&
+                          ::fnmatch("*-*-*-*-*", container_id.c_str(), 0) == 0);
+  return is_nomads ? Fix(Format("nomad alloc {} {}", verb, ShellWord(container_id)))
+                   : Fix::Advice(Format("restart container '{}' by the program that runs it",
+                                        container_id));
 }
 
 std::string NameOwner(const Labels& labels, const std::string& container_id) {

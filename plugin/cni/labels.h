@@ -20,6 +20,7 @@
 
 #include "base/attachment_id.h"
 #include "base/error.h"
+#include "base/fix.h"
 #include "base/ip.h"
 
 namespace nomad_bridge::cni {
@@ -68,6 +69,12 @@ struct Workload {
 // The job that Nomad made a periodic or dispatched one from: "batch" of
 // "batch/dispatch-1700000000-8f2a7c1d" and of "batch/periodic-1700000000". Any other job's own.
 [[nodiscard]] std::string ParentJob(const std::string& job);
+
+// What the runtime has to do to a container: "nomad alloc stop 5f3c...". One is Nomad's by its
+// labels, or, of releases of Nomad that give none, by an id as allocations have.
+[[nodiscard]] Fix RuntimeFix(std::string_view verb,
+                             const std::string& container_id,
+                             const ShortLabels& labels);
 
 // "job 'billing', group 'api', allocation '5f3c...'", for messages; without such labels "container
 // '<id>'". Long values are cut.

@@ -165,7 +165,7 @@ void CheckHostVeth(state::Host& host, const state::Record& record, Mismatches& m
   if (!veth) {  // the allocation has to be started anew
     Mismatch lost = of_port(Format("{} is missing, and the container's interface with it",
                                    state::HostVethName(record.id)));
-    lost.fix = Cat("nomad alloc stop ", ShellWord(record.id.container_id));
+    lost.fix = record.RuntimeFix("stop");
     return mismatches.AddUnrepairable(std::move(lost));
   }
   const std::optional<rtnl::Link> bridge = host.net.FindLink(record.link.bridge);

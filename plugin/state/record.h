@@ -114,6 +114,10 @@ struct Record {
   [[nodiscard]] Record OnlyLive() const;
   // By its labels as they are printed.
   [[nodiscard]] cni::Workload Workload() const;
+  // "nomad alloc stop 5f3c...", or what the verb means with another runtime.
+  [[nodiscard]] Fix RuntimeFix(std::string_view verb) const {
+    return cni::RuntimeFix(verb, id.container_id, cni::Shorten(labels));
+  }
   [[nodiscard]] bool HasIpv6() const { return HasFamily(ipam.addresses, Family::kIpv6); }
   // Of the container's interface: the configured one, else derived from its first address.
   [[nodiscard]] Mac ContainerMac() const;

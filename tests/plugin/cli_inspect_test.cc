@@ -205,6 +205,19 @@ TEST_F(Inspect, BlamesAServiceThatAcceptsNothing) {
               Out(HasSubstr(Cat("fix: nomad alloc restart ", kAllocation, "\n"))));
 }
 
+TEST_F(Inspect, BlamesNoOtherNameOfTheContainersInterface) {
+  Serve();
+  container().Must({"sh",
+                    "-ec",
+                    "gateway=$(ip route show default | cut -d' ' -f3); ip link set eth0 down; "
+                    "ip link set eth0 name lan0; ip link set lan0 up; "
+                    "ip route add default via $gateway"});
+  ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
+  EXPECT_THAT(RunLine("inspect 8080"), Exits(0));
+  container().Must(Words("ip link set lan0 down"));
+  EXPECT_EQ(Cause(), "interface 'lan0' is down");
+}
+
 TEST_F(Inspect, BlamesAFullTableOfConnections) {
   Serve();
   std::ofstream("/run/count") << "100\n";

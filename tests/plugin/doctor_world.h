@@ -16,7 +16,8 @@ class Doctor : public CliWorld {
     fs::create_symlink(BinaryUnderTest(), "/opt/cni/bin/nomad-bridge");
     std::ofstream("/opt/cni/config/nomad.conflist") << json{
         {"cniVersion", "1.1.0"}, {"name", "nomad"}, {"plugins", {{{"type", "nomad-bridge"}}}}};
-    web_ = Attach(Publish({Port(8080, 80, "tcp", "127.0.0.1")}));
+    web_ = Attach(Publish({Port(8080, 80, "tcp", "127.0.0.1")}),
+                  {{"CNI_ARGS", NomadArgs("web", "alloc-1")}});
     Attach(kOther, {{"CNI_IFNAME", "eth1"}});
   }
 

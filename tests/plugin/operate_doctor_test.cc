@@ -96,6 +96,28 @@ TEST_F(Doctor, FindsAnExhaustedRange) {
   EXPECT_EQ(found.at("what"), "addresses of network 'tiny': 1 of 1 in use");
 }
 TEST_F(Doctor, OpensNoPortThatTheOperatorsOwnChainShuts) {
+  Node& open = AddContainer("open");
+  Attach(Publish({Port(9090, 90)}), As("open", open));
+  Serve(open, Protocol::kTcp, {"0.0.0.0"}, 90, "page");
+  host().Must({"sh",
+               "-ec",
+               "iptables -N SHUT; iptables -A NOMAD-ADMIN -p tcp -j SHUT; iptables -A SHUT -i "
+               "uplink -p tcp --dport 90 -j DROP"});
+  EXPECT_EQ(FindingsOf("ports.blocked").at(0).at("verdict"), "ok");
+  EXPECT_THAT(RunLine("inspect 9090"), Out(HasSubstr("chain SHUT of table ip filter")));
+}
+
+TEST_F(Doctor, AllowsRoutesThatTakeNothingOfASubnet) {
+  for (const char* const route :
+       {"0.0.0.0/1", "128.0.0.0/1", "172.16.0.0/12", "172.26.0.0/16", "172.26.64.1/32"}) {
+    host().Must({"ip", "route", "add", route, "dev", "uplink"});
+  }
+  EXPECT_EQ(FindingsOf("bridge.subnet_overlap").at(0).at("verdict"), "ok");
+  host().Must(Words("ip route add 172.26.64.0/20 dev uplink metric 9"));
+  EXPECT_EQ(FindingsOf("bridge.subnet_overlap").at(0).at("verdict"), "fail");
+}
+
+TEST_F(Doctor, OpensNoPortThatTheOperatorsOwnChainShuts) {
   Attach(Publish({Port(9090, 90)}), As("open", AddContainer("open")));
   host().Must({"sh",
                "-ec",

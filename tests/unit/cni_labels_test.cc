@@ -39,6 +39,17 @@ TEST(NameOwner, NamesJobGroupAndAllocation) {
   EXPECT_EQ(cni::NameOwner({{"K8S_POD_NAME", "web"}}, "id"), "pod 'web'");
 }
 
+TEST(RuntimeFix, IsNomadsForItsAllocationsAlone) {
+  const cni::ShortLabels nomads = {{"job", "billing"}};
+  constexpr const char* kAllocation = "5f3c1a2b-0000-4000-8000-000000000001";
+  EXPECT_EQ(cni::RuntimeFix("stop", "id", nomads).Line(), "fix: nomad alloc stop id");
+  EXPECT_EQ(cni::RuntimeFix("stop", kAllocation, {}).command,
+            Cat("nomad alloc stop ", kAllocation));
+  EXPECT_EQ(cni::RuntimeFix("stop", std::string(64, 'a'), {{"pod", "web"}}).command, "");
+  EXPECT_THAT(cni::RuntimeFix("restart", "web", {}).Line(),
+              "advice: restart container 'web' by the program that runs it");
+}
+
 TEST(NameOwner, FallsBackToTheContainer) {
   EXPECT_EQ(cni::NameOwner({}, "5f3c"), "container '5f3c'");
   EXPECT_EQ(cni::NameOwner({{"NOMAD_JOB_ID", ""}, {"team", "blue"}}, "5f3c"), "container '5f3c'");
