@@ -167,6 +167,22 @@ void CheckIpv6IsOn(const rtnl::Link& gateway, Mismatches& mismatches) {
   }
 }
 
+// Whether what a gateway lacked was lost. What no other attachment needs was never there for one
+// that is being made, such as the first one of a second network on the bridge.
+bool WasLost(state::Host& host, const state::Record& record) {
+  const std::optional<state::Record> written = host.records.Find(record.id);
+  if (written && !written->IsAny(state::Phase::kMaking)) {
+    return true;
+  }
+  LiveAttachments others(host, record.id);
+  return std::ranges::any_of(others.records(), [&](const state::Record& other) {
+    return other.link.gateway_ifname == record.link.gateway_ifname &&
+           std::ranges::all_of(record.link.gateways, [&](const Cidr& gateway) {
+             return Contains(other.link.gateways, gateway);
+           });
+  });
+}
+
 void CheckSegment(state::Host& host,
                   const rtnl::Link& bridge,
                   const state::Record& record,
@@ -180,13 +196,16 @@ void CheckSegment(state::Host& host,
   const std::optional<rtnl::Link> gateway =
       link.GatewayVlan() ? CheckVlanGateway(host, bridge, link, mismatches) : bridge;
   if (gateway) {
+    Mismatches found(mismatches.mode());
     // No IPv6 address can be added before.
     if (HasFamily(link.gateways, Family::kIpv6)) {
-      CheckIpv6IsOn(*gateway, mismatches);
+      CheckIpv6IsOn(*gateway, found);
     }
-    GatewayAddresses(host, {.bridge = bridge, .gateway = *gateway}, link, record.id)
-        .Check(mismatches);
-    CheckForwarding(host, *gateway, link.gateways, mismatches);
+    GatewayAddresses(host, {.bridge = bridge, .gateway = *gateway}, link, record.id).Check(found);
+    CheckForwarding(host, *gateway, link.gateways, found);
+    if (!found.empty() && (!mismatches.is_repairing() || WasLost(host, record))) {
+      mismatches.AddAll(std::move(found));
+    }
   }
   if (bridge.up) {
     CheckAdvertisements(host, bridge, bridge, mismatches);  // not on a bridge that is refused

@@ -72,6 +72,22 @@ TEST_F(TwoNetworks, OfTheSameSubnetPassOverEachOthersAddresses) {
   EXPECT_TRUE(Ping(third, "172.26.64.3"));
 }
 
+// What the second one needs of the bridge was never there.
+TEST_F(TwoNetworks, OnOneBridgeRepairNothingAtTheFirstAddOfTheSecond) {
+  Attach(Config(), As("a1", container()));
+  for (const json& second : {DualStack({{"name", "dual"}}),
+                             Config({{"name", "other"}, {"ipam", {{"subnet", "10.9.0.0/24"}}}})}) {
+    const std::string name = second.at("name");
+    EXPECT_THAT(RunPlugin("ADD", second, As(name, AddContainer(name))), Exits(0, Err("")));
+  }
+  host().Must(Words("ip address del 10.9.0.1/24 dev nomad"));
+  EXPECT_THAT(RunPlugin("ADD", Config(), As("a2", AddContainer("a2"))), Exits(0, Err("")));
+  EXPECT_THAT(RunPlugin("ADD",
+                        Config({{"name", "other"}, {"ipam", {{"subnet", "10.9.0.0/24"}}}}),
+                        As("o2", AddContainer("o2"))),
+              Exits(0, Err(HasSubstr("repaired: address 10.9.0.1/24 is missing on 'nomad'"))));
+}
+
 TEST_F(TwoNetworks, TheOneThatStaysHasThePort) {
   Must("ADD", One());
   Must("ADD", Two());
