@@ -27,12 +27,10 @@ std::size_t Distance(std::string_view one, std::string_view other) {
 }  // namespace
 
 std::string_view FindNearest(std::string_view typed, const std::vector<std::string_view>& known) {
-  constexpr std::size_t kFar = 4;
+  const std::size_t most = std::min(std::size_t{3}, std::max(typed.size() / 2, std::size_t{1}));
   const auto distance = [&](std::string_view name) { return Distance(typed, name); };
   const auto nearest = std::ranges::min_element(known, {}, distance);
-  const bool is_near = nearest != known.end() &&
-                       distance(*nearest) < std::min(kFar, std::max(typed.size(), std::size_t{1}));
-  return is_near ? *nearest : "";
+  return nearest != known.end() && distance(*nearest) <= most ? *nearest : "";
 }
 
 std::string Suggestion(std::string_view typed, const std::vector<std::string_view>& known) {

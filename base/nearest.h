@@ -7,8 +7,8 @@
 
 namespace nomad_bridge {
 
-// The one of `known` that takes the fewest characters to add, take away or change, three at most;
-// empty if there is none.
+// The one of `known` that takes the fewest characters to add, take away or change: half as many
+// as were typed, and three, at most. Empty if there is none.
 [[nodiscard]] std::string_view FindNearest(std::string_view typed,
                                            const std::vector<std::string_view>& known);
 

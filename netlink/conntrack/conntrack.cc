@@ -7,6 +7,7 @@
 
 #include <endian.h>
 #include <linux/netfilter/nf_conntrack_common.h>
+#include <linux/netfilter/nf_conntrack_tcp.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nfnetlink_conntrack.h>
 #include <netinet/in.h>
@@ -196,6 +197,13 @@ std::vector<std::size_t> Conntrack::CountAnsweredBy(const std::vector<Endpoint>&
   std::vector<std::size_t> counts(endpoints.size());
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
     ForEachEntry(socket_, family, [&](const netlink::Attributes& entry) {
+      const std::uint8_t tcp_state = entry.Inside(CTA_PROTOINFO)
+                                         .Inside(CTA_PROTOINFO_TCP)
+                                         .U8(CTA_PROTOINFO_TCP_STATE)
+                                         .value_or(0);
+      if (tcp_state == TCP_CONNTRACK_TIME_WAIT || tcp_state == TCP_CONNTRACK_CLOSE) {
+        return;  // over
+      }
       const Endpoint source = ReadAnswerer(entry);
       for (std::size_t i = 0; i < endpoints.size(); ++i) {
         counts[i] += endpoints[i] == source ? 1 : 0;

@@ -76,8 +76,8 @@ class Conntrack {
   [[nodiscard]] static Conntrack In(const netlink::Netns& ns);
   [[nodiscard]] int fd() const { return socket_.fd(); }
 
-  // How many entries have their answers from each of `endpoints`, in their order. Lists all
-  // entries: for commands that people type.
+  // How many entries that are not over have their answers from each of `endpoints`, in their order.
+  // Lists all entries: for commands that people type.
   [[nodiscard]] std::vector<std::size_t> CountAnsweredBy(const std::vector<Endpoint>& endpoints);
 
   // Removes every entry for which `is_cut` is true, and returns how many. What is sent on after

@@ -273,7 +273,8 @@ class Collector {
                           lease.address,
                           directory,
                           id.container_id),
-           .fix = Cat("rm ", ShellWord(Format("{}/{}", directory, lease.address)))});
+           .fix = Fix::Advice(Format("if it does not: rm {}",
+                                     ShellWord(Format("{}/{}", directory, lease.address))))});
     }
   }
 

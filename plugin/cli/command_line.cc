@@ -169,9 +169,23 @@ Arguments Parse(const Command& command, const std::vector<std::string>& words) {
   return arguments;
 }
 
+// Whether the next word is the value of this flag, whichever command it is for.
+bool AwaitsValue(const std::string& word) {
+  const std::string name = word.substr(std::min(word.find_first_not_of('-'), word.size()));
+  return std::ranges::any_of(kCommands, [&](const Command* command) {
+    return std::ranges::any_of(command->flags, [&](const Flag& flag) {
+      return name == flag.name && flag.value != nullptr;
+    });
+  });
+}
+
 // Flags may stand before the command, too.
 void MoveFlagsBehind(std::vector<std::string>& words) {
-  if (const auto command = std::ranges::find_if_not(words, IsFlag); command != words.end()) {
+  auto command = words.begin();
+  while (command != words.end() && IsFlag(*command)) {
+    command += AwaitsValue(*command) && command + 1 != words.end() ? 2 : 1;
+  }
+  if (command != words.end()) {
     std::rotate(words.begin(), command, words.end());
   }
 }

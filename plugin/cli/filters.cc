@@ -19,6 +19,31 @@ std::string TextOf(const Attachment& attachment, std::string_view key) {
                           : attachment.Label(key);
 }
 
+// Throws UsageError for what no attachment can match.
+void RefuseNonsense(const std::string& key, const std::string& glob) {
+  const auto has_only = [&](const char* allowed) {
+    return glob.find_first_not_of(Cat(allowed, "*?[]!-")) == glob.npos;
+  };
+  const auto refuse = [&](const std::string& allowed) {
+    throw UsageError(Format("invalid filter '{}={}'; allowed: {}", key, glob, allowed));
+  };
+  if (key == "addr" && !Cidr::Parse(glob) && !has_only("0123456789abcdefABCDEF.:")) {
+    refuse("an address, a subnet, or a glob of addresses");
+  }
+  if (key == "port" && !has_only("0123456789")) {
+    refuse("a number, or a glob of numbers");
+  }
+  std::vector<std::string> states;
+  for (int i = 0; i <= static_cast<int>(State::kUnknown); ++i) {
+    states.emplace_back(Text(static_cast<State>(i)));
+  }
+  if (key == "state" && std::ranges::none_of(states, [&](const std::string& state) {
+        return ::fnmatch(glob.c_str(), state.c_str(), 0) == 0;
+      })) {
+    refuse(Cat(Joined(states, " "), ", or a glob"));
+  }
+}
+
 }  // namespace
 
 Filters ParseFilters(const std::vector<std::string>& words) {
@@ -36,6 +61,7 @@ Filters ParseFilters(const std::vector<std::string>& words) {
                  "addr= veth= state=, each with a glob; or a job alone",
                  word));
     }
+    RefuseNonsense(key, word.substr(key_end + 1));
     filters[key].push_back(word.substr(key_end + 1));
   }
   return filters;

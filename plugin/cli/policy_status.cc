@@ -128,15 +128,21 @@ void AddSteps(const policy::Chain& chain,
 std::vector<std::string> NftCommands(const state::Record& record,
                                      const std::vector<policy::Chain>& chains) {
   std::vector<std::string> commands;
-  commands.reserve(chains.size());
-  for (const policy::Chain& chain : chains) {
-    commands.push_back(Format("nft list chain inet nomad-bridge {}", chain.name));
-  }
-  for (const nft::Element& element : rules::PolicyElements(record, "")) {
-    const std::string command =
-        Format("nft list {} inet nomad-bridge {}", element.verdict ? "map" : "set", element.set);
+  const auto add = [&](std::string_view kind, const std::string& name) {
+    const std::string command = Format("nft list {} inet nomad-bridge {}", kind, name);
     if (!Contains(commands, command)) {
       commands.push_back(command);
+    }
+  };
+  for (const policy::Chain& chain : chains) {
+    add("chain", chain.name);
+  }
+  for (const nft::Element& element : rules::PolicyElements(record, "")) {
+    add(element.verdict ? "map" : "set", element.set);
+  }
+  for (const policy::Chain& chain : chains) {
+    for (const std::string& set : rules::SetsAskedBy(chain)) {
+      add("set", set);
     }
   }
   return commands;

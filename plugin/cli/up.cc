@@ -1,4 +1,5 @@
 #include <array>
+#include <filesystem>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -49,8 +50,9 @@ std::vector<std::string> Prepare(state::Host& host, const state::Record& record,
   return mismatches.TextsLeft();
 }
 
-// Returns what was made, one line per network of ours in `file`; if it only looks, what would be.
-std::string BringUp(state::Host& host, const std::string& file, Mode mode) {
+// Returns what was made, one line per network of ours in `file`; if it only looks, what would be,
+// which is also said by `exit`.
+std::string BringUp(state::Host& host, const std::string& file, Mode mode, int& exit) {
   std::string text;
   for (const cni::PluginConfig& plugin : cni::ReadPluginConfigs(file)) {
     const std::optional<config::Config> config = FindConfig(plugin);
@@ -68,6 +70,7 @@ std::string BringUp(state::Host& host, const std::string& file, Mode mode) {
     }
     record.link.adopted = link::IsAdopted(host, record.link.bridge);
     const std::vector<std::string> missing = Prepare(host, record, mode);
+    exit = missing.empty() ? exit : kNo;
     for (const std::string& each : missing) {
       text += Format("network '{}': {}\n", network, each);
     }
@@ -87,10 +90,18 @@ int RunUp(const Arguments& arguments) {
   const std::vector<std::string> files = arguments.operands.empty()
                                              ? FindNodeConfigFiles()
                                              : cni::FindConfigFiles(arguments.operands.front());
+  if (std::error_code none; !arguments.operands.empty()) {
+    const std::filesystem::path named = arguments.operands.front();
+    if (!std::filesystem::is_directory(named, none) &&
+        (files.empty() || !std::filesystem::exists(named, none))) {
+      throw CannotTell(Format("'{}' is no directory, and no file *.conflist, *.conf or *.json",
+                              arguments.operands.front()));
+    }
+  }
   int exit = kYes;
   for (const std::string& file : files) {
     try {
-      Print(BringUp(host, file, ModeOf(arguments)));
+      Print(BringUp(host, file, ModeOf(arguments), exit));
     } catch (const std::exception& error) {
       LogLine("cannot bring up what '{}' configures: {}", file, error.what());
       exit = kNo;
@@ -117,7 +128,7 @@ address before the first allocation. A bridge that gets no gateway of ours is le
 Without an operand: the configs in Nomad's cni_config_dir; if it says none, in /opt/cni/config, or
 if there are none in /etc/cni/net.d. Of that directory only lists with a plugin of type
 nomad-bridge: other runtimes have theirs there, too.
-Exit 1: one of them failed; the others are up all the same.
+Exit 1: one of them failed, the others are up all the same; with -dry-run: something would be made.
 )",
     .flags = kUpFlags,
     .run = RunUp};

@@ -295,6 +295,22 @@ std::vector<nft::Element> PolicyElements(const state::Record& record, const std:
   return elements;
 }
 
+std::vector<std::string> SetsAskedBy(const policy::Chain& chain) {
+  std::vector<std::string> sets;
+  for (const policy::Step& step : chain.steps) {
+    for (const Family family : kFamilies) {
+      if (step.peer == policy::Step::PeerIs::kMember) {
+        sets.push_back(SetFor(kSelected, family, step.peers));
+      } else if (step.peer == policy::Step::PeerIs::kAddress) {
+        sets.push_back(SetFor(kPrefixes, family, step.peers));
+      } else if (step.peer == policy::Step::PeerIs::kOutside) {
+        sets.push_back(SetName(firewall::kAlloc, family));
+      }
+    }
+  }
+  return sets;
+}
+
 std::vector<nft::Element> ListElements(const policy::Program& program) {
   std::vector<nft::Element> elements;
   for (const auto& [name, prefixes] : program.Lists()) {

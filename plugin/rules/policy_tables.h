@@ -66,6 +66,8 @@ void AddPolicies(const policy::Program& program,
 // Of an attachment that has been judged, with `comment`.
 [[nodiscard]] std::vector<nft::Element> PolicyElements(const state::Record& record,
                                                        const std::string& comment);
+// The sets that the rules of `chain` ask.
+[[nodiscard]] std::vector<std::string> SetsAskedBy(const policy::Chain& chain);
 // The lists of prefixes, which all share.
 [[nodiscard]] std::vector<nft::Element> ListElements(const policy::Program& program);
 // Whether `element` is of such a list.

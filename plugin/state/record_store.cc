@@ -80,7 +80,7 @@ std::optional<Record> Records::Find(const AttachmentId& id) const {
   try {
     return FindOwn(id);
   } catch (const Error& error) {
-    LogLine("{}, ignoring the record", error.what());
+    Log(id, Cat(error.what(), ", ignoring the record"));
     return std::nullopt;
   }
 }
@@ -95,8 +95,14 @@ std::optional<Record> Records::FindOwn(const AttachmentId& id) const {
     StoredRecord stored = ParseRecord(*text);
     return stored.origin == here_ ? std::optional(std::move(stored.record)) : std::nullopt;
   } catch (const std::exception& error) {
-    LogLine("cannot read the record '{}', ignoring it: {}", path, error.what());
+    Log(id, Format("cannot read the record '{}', ignoring it: {}", path, error.what()));
     return std::nullopt;
+  }
+}
+
+void Records::Log(const AttachmentId& id, const std::string& what) const {
+  if (logged_.insert(id).second) {
+    LogLine("{}", what);
   }
 }
 

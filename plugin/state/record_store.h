@@ -15,6 +15,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,7 +80,11 @@ class Records {
   // False if it is gone, or somebody else's.
   [[nodiscard]] bool Read(Reading& reading) const;
 
+  // Said once, however often a command reads it.
+  void Log(const AttachmentId& id, const std::string& what) const;
+
   Origin here_;
+  mutable std::set<AttachmentId> logged_;
 };
 
 // That a live attachment's record is missing, or damaged.

@@ -119,6 +119,7 @@ TEST_F(CommandLine, NamesWhatIsNearToWhatItDoesNotKnow) {
       {{"help", "versoin"},
        "unknown command 'versoin'; did you mean 'version'?\nTry 'nomad-bridge help'"},
       {{"frobnicate"}, "unknown command 'frobnicate'\nTry 'nomad-bridge help'"},
+      {{"help", "nope"}, "unknown command 'nope'\nTry 'nomad-bridge help'"},
       {{""}, "unknown command ''\nTry 'nomad-bridge help'"},
       {{"-x"}, "unknown command '-x'\nTry 'nomad-bridge help'"},
       {{"version", "-hepl"},
@@ -142,6 +143,7 @@ TEST_F(CommandLine, NamesWhatIsNearToWhatItDoesNotKnow) {
 
 TEST_F(CommandLine, TakesFlagsBeforeTheCommandAndByTheirLetter) {
   EXPECT_EQ(Output("--json list"), Output("list -json"));
+  EXPECT_EQ(Output("-sort addr -json list"), Output("list -json"));
   EXPECT_TRUE(RunLine("-n -json reconcile").json.at("dryRun"));
   EXPECT_TRUE(RunLine("gc -json -n").json.at("dryRun"));
 }

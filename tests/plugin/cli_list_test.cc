@@ -208,6 +208,20 @@ TEST_F(List, IsWatchedUntilAKeyIsPressed) {
               Exits(2, Out(""), Err("nomad-bridge: -watch needs a terminal\n")));
 }
 
+TEST_F(List, RefusesFiltersThatNothingCanMatch) {
+  for (const auto& [filter, allowed] :
+       {std::pair{"addr=nonsense", "an address, a subnet, or a glob of addresses"},
+        std::pair{"addr=10.0.0.0/99", "an address, a subnet, or a glob of addresses"},
+        std::pair{"port=http", "a number, or a glob of numbers"},
+        std::pair{"state=foo",
+                  "ok unplugged making leaving dead unrecorded unreadable ?, or a glob"}}) {
+    EXPECT_THAT(
+        RunLine(Cat("list ", filter)),
+        Exits(2,
+              Err(Cat("nomad-bridge: invalid filter '", filter, "'; allowed: ", allowed, "\n"))));
+  }
+}
+
 TEST_F(List, CannotTellWithoutRootWhatNoAliasHolds) {
   AttachTwo();
   for (const char* const filter : {"port=8080", "addr=172.26.64.2", "state=ok"}) {

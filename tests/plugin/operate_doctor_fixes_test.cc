@@ -203,7 +203,7 @@ fix: mount -o remount,size=20%,nr_inodes=0 /run
 
 LeaseOfOldPlugin $ printf old >/var/run/cni/nomad/172.26.70.1
 warn leases.orphan: is of container 'old' and names no interface: whether it runs cannot be told
-fix: rm /var/run/cni/nomad/172.26.70.1
+advice: if it does not: rm /var/run/cni/nomad/172.26.70.1
 )";
 
 struct Damage : Named {

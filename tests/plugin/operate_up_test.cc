@@ -68,12 +68,21 @@ TEST_F(Up, SaysInADryRunWhatItWouldMake) {
   portmap["name"] = "nomad";
   const std::string path = Write("nomad.conflist", {DualStack(), portmap});
   const Snapshot before = TakeSnapshot();
-  EXPECT_THAT(Output(Cat("up -n ", path)),
-              AllOf(HasSubstr("network 'nomad': bridge 'nomad' is missing\n"),
-                    Not(HasSubstr("bridge ''"))));
+  EXPECT_THAT(RunLine(Cat("up -n ", path)),
+              Exits(1,
+                    Out(AllOf(HasSubstr("network 'nomad': bridge 'nomad' is missing\n"),
+                              Not(HasSubstr("bridge ''"))))));
   EXPECT_TRUE(Unchanged(before, TakeSnapshot()));
   EXPECT_THAT(Output(Cat("up ", path)), HasSubstr("is up"));
   EXPECT_THAT(Output(Cat("up -n ", path)), HasSubstr("network 'nomad' is up: nomad "));
+}
+
+TEST_F(Up, RefusesWhatIsNoConfig) {
+  std::ofstream("/run/README") << "{}";
+  for (const char* const path : {"/nowhere", "/nowhere/nomad.conflist", "/run/README"}) {
+    EXPECT_THAT(RunLine(Cat("up ", path)),
+                Exits(2, Err(HasSubstr(Cat("'", path, "' is no directory, and no file ")))));
+  }
 }
 
 TEST_F(Up, MayBeRepeated) {
@@ -160,8 +169,8 @@ INSTANTIATE_TEST_SUITE_P(OfNomad,
 
 // The unit is enabled before the first conflist is written.
 TEST_F(Up, IsFineWithoutAnyConfig) {
-  EXPECT_THAT(RunLine("up /run/absent"), Exits(0, Err(HasSubstr("no network config yet"))));
-  EXPECT_EQ(RunLine("up /run/absent.conflist").exit_code, 1);
+  fs::create_directories("/run/empty");
+  EXPECT_THAT(RunLine("up /run/empty"), Exits(0, Err(HasSubstr("no network config yet"))));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // What becomes of policies: applied while allocations run, killed on the way, flushed, repaired,
 // counted.
+#include <regex>
+
 #include "tests/plugin/policy_world.h"
 #include "tests/support/mounted.h"
 
@@ -73,8 +75,14 @@ TEST_F(PolicyLife, ExamplesAreAsTheSchemaSaysAndCanBeApplied) {
                               HasSubstr("tcp/8080 from namespace=prod job=lb")))));
   EXPECT_THAT(RunLine("policy show -nft api"),
               Exits(0, Out(HasSubstr("nft list map inet nomad-bridge in4"))));
-  for (const std::string& command : Lines(RunLine("policy show -nft api").out)) {
-    host().Must(Words(command));
+  const std::string commands = RunLine("policy show -nft api").out;
+  std::string listed;
+  for (const std::string& command : Lines(commands)) {
+    listed += host().Must(Words(command));
+  }
+  const std::regex asked("@([^ ]+)");
+  for (std::sregex_iterator at(listed.begin(), listed.end(), asked), end; at != end; ++at) {
+    EXPECT_THAT(commands, HasSubstr(Cat("nft list set inet nomad-bridge ", at->str(1), "\n")));
   }
 }
 
