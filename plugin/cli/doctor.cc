@@ -7,13 +7,14 @@
 
 #include <sys/utsname.h>
 
-#include "base/file.h"
+#include "base/error.h"
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/attachment/reconcile.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/document.h"
 #include "plugin/cli/nomad_config.h"
+#include "plugin/config/node_config.h"
 #include "plugin/rules/converge.h"
 
 namespace nomad_bridge::cli {
@@ -93,29 +94,13 @@ bool IsCalled(const Check& check, std::string_view name) {
   return check.id == name || (check.id.starts_with(name) && check.id[name.size()] == '.');
 }
 
-// Throws for a file that says something else.
+// None of a file that cannot be read, which check `config` says.
 std::vector<std::string> IgnoredChecks() {
-  std::vector<std::string> ignored;
-  const std::optional<std::string> text = FindFile(kIgnoreFile);
-  if (!text) {
-    return ignored;
+  try {
+    return config::ReadNodeConfig().ignore;
+  } catch (const Error&) {
+    return {};
   }
-  const Json document = Json::parse(*text, nullptr, false);
-  const std::string wanted =
-      Cat("'", kIgnoreFile, R"(' is not as it has to be: {"ignore": ["ports.world"]})");
-  if (!document.is_object() || !document.value("ignore", Json::array()).is_array()) {
-    throw CannotTell(wanted);
-  }
-  for (const Json& name : document.value("ignore", Json::array())) {
-    const auto is_it = [&](const Check& each) {
-      return name.is_string() && IsCalled(each, name.get<std::string>());
-    };
-    if (std::ranges::none_of(AllChecks(), is_it)) {
-      throw CannotTell(Format("'{}': there is no check {}", kIgnoreFile, name.dump()));
-    }
-    ignored.push_back(name.get<std::string>());
-  }
-  return ignored;
 }
 
 }  // namespace
@@ -224,13 +209,17 @@ const std::vector<ConfigFile>& Examination::Configs() {
   return *configs_;
 }
 
+bool IsAnyCalled(std::string_view name) {
+  return std::ranges::any_of(AllChecks(), [&](const Check& each) { return IsCalled(each, name); });
+}
+
 std::vector<CheckResult> RunChecks(state::Host& host,
                                    const Inventory& inventory,
                                    Cost most,
                                    const std::vector<std::string>& only) {
   std::vector<Check> checks = AllChecks();
   for (const std::string& name : only) {
-    if (std::ranges::none_of(checks, [&](const Check& each) { return IsCalled(each, name); })) {
+    if (!IsAnyCalled(name)) {
       throw UsageError(Format("doctor has no check '{}'; `nomad-bridge doctor` lists them", name));
     }
   }

@@ -38,14 +38,14 @@ struct CheckResult {
 enum class Cost { kCheap, kDear };
 
 // `only`: ids, or their first words ("ports"); empty: all but those that the node's operator
-// ignores (kIgnoreFile). Throws UsageError for one that no check has.
+// ignores (node_config.h). Throws UsageError for one that no check has.
 [[nodiscard]] std::vector<CheckResult> RunChecks(state::Host& host,
                                                  const Inventory& inventory,
                                                  Cost most,
                                                  const std::vector<std::string>& only = {});
 
-// {"ignore": ["ports.world"]}
-constexpr const char* kIgnoreFile = "/etc/nomad-bridge/config.json";
+// Whether it is the id of a check, or the first word of some.
+[[nodiscard]] bool IsAnyCalled(std::string_view name);
 
 // A network config of the runtime, or why it is none.
 struct ConfigFile {

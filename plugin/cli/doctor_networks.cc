@@ -8,6 +8,7 @@
 #include "plugin/attachment/collect.h"
 #include "plugin/causes/journey.h"
 #include "plugin/cli/doctor.h"
+#include "plugin/config/node_config.h"
 #include "plugin/link/container.h"
 #include "plugin/link/uplink.h"
 #include "plugin/rules/published_port_warnings.h"
@@ -113,8 +114,10 @@ void CheckWorldPorts(Examination& node) {
   node.AddAll(
       Verdict::kWarn,
       open,
-      Fix::Advice("if that is not meant: a host_network with a private address for the port "
-                  "in its job, or a rule in NOMAD-ADMIN"));
+      Fix::Advice("if that is not meant: a host_network with a private address for the port in its "
+                  "job. Where it is, or a rule in NOMAD-ADMIN keeps the public out: "
+                  R"({"ignore": ["ports.world"]} in )" +
+                  std::string(config::kNodeConfigFile)));
 }
 
 // Asked for all ports at once: the node's listeners are listed then, once.

@@ -6,12 +6,14 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/cli/doctor.h"
 #include "plugin/cli/nomad_config.h"
 #include "plugin/cni/plugin_type.h"
+#include "plugin/config/node_config.h"
 #include "plugin/foreign/tools.h"
 
 namespace nomad_bridge::cli {
@@ -284,6 +286,27 @@ void CheckDnsStub(Examination& node) {
   }
 }
 
+void CheckNodeConfig(Examination& node) {
+  const Fix fix = Fix::Advice(
+      R"(correct it: {"ignore": ["ports.world"], "policy": {"required": true}}, or one of both)");
+  config::NodeConfig config;
+  try {
+    config = config::ReadNodeConfig();
+  } catch (const Error& error) {
+    return node.Fail(Cat(error.what(), "; ADDs are refused while no policies were applied"), fix);
+  }
+  if (!config.ignore_error.empty()) {
+    node.Warn(config.ignore_error, fix);
+  }
+  for (const std::string& name : config.ignore) {
+    if (!IsAnyCalled(name)) {
+      node.Warn(
+          Format("'{}' ignores '{}', and there is no such check", config::kNodeConfigFile, name),
+          fix);
+    }
+  }
+}
+
 constexpr std::array kNodeTable = {
     Check{"networkd", Cost::kCheap, CheckNetworkd},
     Check{"networkmanager", Cost::kCheap, CheckNetworkManager},
@@ -291,6 +314,7 @@ constexpr std::array kNodeTable = {
     Check{"plugins.shadowed", Cost::kDear, CheckShadowedPlugins},
     Check{"plugins.missing", Cost::kCheap, CheckMissingPlugins},
     Check{"plugins.executable", Cost::kCheap, CheckExecutable},
+    Check{"config", Cost::kCheap, CheckNodeConfig},
     Check{"run", Cost::kCheap, CheckRun},
     Check{"conflist.valid", Cost::kCheap, CheckConflists},
     Check{"iptables.missing", Cost::kCheap, CheckIptables},

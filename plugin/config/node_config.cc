@@ -40,8 +40,12 @@ NodeConfig ReadNodeConfig() {
   const cni::JsonView view(*document, kNodeConfigFile);
   NodeConfig node;
   RefuseUnknownKeys(view, kKeys, "");
-  for (const cni::JsonView& check : view.ElementsOf("ignore")) {
-    node.ignore.push_back(check.String());
+  try {
+    for (const cni::JsonView& check : view.ElementsOf("ignore")) {
+      node.ignore.push_back(check.String());
+    }
+  } catch (const Error& error) {  // which no ADD needs
+    node.ignore_error = error.what();
   }
   if (const cni::JsonView policy = view.Find("policy")) {
     RefuseUnknownKeys(policy, kPolicyKeys, "policy.");

@@ -2,7 +2,8 @@
 // Nomad's own networks have no place for in a CNI config.
 //
 // Shape   {"ignore": ["ports.world"], "policy": {"required": true}}; all keys may be missing
-// Errors  kInvalidConfig: msg names file, key and value; kDecode; kIo. No file: the defaults.
+// Errors  kInvalidConfig: msg names file, key and value; kDecode; kIo. No file: the defaults. What
+//         is wrong with `ignore` alone is a value.
 #pragma once
 
 #include <string>
@@ -13,7 +14,8 @@ namespace nomad_bridge::config {
 constexpr const char* kNodeConfigFile = "/etc/nomad-bridge/config.json";
 
 struct NodeConfig {
-  std::vector<std::string> ignore;  // checks of doctor, by their ids
+  std::vector<std::string> ignore;  // checks of doctor, by their ids; as far as it can be read
+  std::string ignore_error;         // why the rest of it cannot
   bool policy_required = false;     // no ADD before policies were applied
 };
 

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "tests/support/mounted.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -11,6 +12,20 @@ namespace nomad_bridge::test {
 // A second network.
 const json kOther =
     Config({{"name", "other"}, {"bridge", "br-other"}, {"ipam", {{"subnet", "10.8.0.0/24"}}}});
+
+// /etc/nomad-bridge/config.json, for as long as this lives.
+class NodeConfig {
+ public:
+  explicit NodeConfig(const std::string& text) {
+    fs::create_directories("/run/etc/nomad-bridge");
+    ReplaceFile("/run/etc/nomad-bridge/config.json", text);
+    etc_.emplace(std::vector<std::string>{"-t", "overlay", "-olowerdir=/run/etc:/etc", "overlay"},
+                 "/etc");
+  }
+
+ private:
+  std::optional<Mounted> etc_;
+};
 
 class CliWorld : public World {
  protected:

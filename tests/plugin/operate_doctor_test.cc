@@ -10,7 +10,7 @@ TEST_F(Doctor, FindsNothingWhereAllIsWell) {
   EXPECT_THAT(Examine("-strict"),
               Exits(0,
                     Out(StartsWith("ok    kernel.nf_tables      ")),
-                    Out(EndsWith("\n0 failures, 0 warnings, 42 ok\n")),
+                    Out(EndsWith("\n0 failures, 0 warnings, 43 ok\n")),
                     Out(AllOf(Not(HasSubstr("fix:")), Not(HasSubstr(" \n"))))));
   EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
 }
@@ -31,13 +31,36 @@ TEST_F(Doctor, SaysItInOneLineWithWhatToType) {
               Exits(1,
                     Out(HasSubstr("FAIL  sysctl.ip_forward     net/ipv4/ip_forward is 0")),
                     Out(HasSubstr("\n      fix: nomad-bridge reconcile\n")),
-                    Out(HasSubstr("\n1 failure, 0 warnings, 41 ok\n"))));
+                    Out(HasSubstr("\n1 failure, 0 warnings, 42 ok\n"))));
 }
 
 TEST_F(Doctor, FailsOnWarningsIfStrict) {
   AttachDead("doomed");
   EXPECT_EQ(Examine().exit_code, 0);
   EXPECT_EQ(Examine("-strict").exit_code, 1);
+}
+
+// What it leaves out is no reason for an ADD or the metrics to fail.
+TEST_F(Doctor, NamesWhatIsWrongWithTheListOfIgnoredChecks) {
+  Node& more = AddContainer("more");
+  for (const auto& [text, what] : {std::pair{R"({"ignore": "dead"})", "config.json.ignore"},
+                                   std::pair{R"({"ignore": ["dead", "wrld"]})",
+                                             "ignores 'wrld', and there is no such check"}}) {
+    const NodeConfig config(text);
+    const json found = FindingsOf("config").at(0);
+    EXPECT_EQ(found.at("verdict"), "warn");
+    EXPECT_THAT(found.at("what").get<std::string>(), HasSubstr(what));
+    EXPECT_EQ(RunLine("metrics").exit_code, 0);
+    UseOnce(Config(), As("more", more));
+  }
+}
+
+TEST_F(Doctor, SaysWhereTheNodesConfigIsNoJson) {
+  const NodeConfig config("{\n\"ignore\": [\"dead\",]}");
+  const json found = FindingsOf("config").at(0);
+  EXPECT_EQ(found.at("verdict"), "fail");
+  EXPECT_THAT(found.at("what").get<std::string>(), HasSubstr("line 2, column 19"));
+  EXPECT_EQ(RunLine("metrics").exit_code, 0);
 }
 
 TEST_F(Doctor, CannotTellWithoutRoot) {
@@ -72,6 +95,28 @@ TEST_F(Doctor, NamesOnceWhatKeepsSeveralPortsBlocked) {
   EXPECT_THAT(found.at(0).at("all").at(1), HasSubstr("--dport 91 -j ACCEPT"));
 }
 
+TEST_F(Doctor, OpensNoPortThatTheOperatorsOwnChainShuts) {
+  Node& open = AddContainer("open");
+  Attach(Publish({Port(9090, 90)}), As("open", open));
+  Serve(open, Protocol::kTcp, {"0.0.0.0"}, 90, "page");
+  host().Must({"sh",
+               "-ec",
+               "iptables -N SHUT; iptables -A NOMAD-ADMIN -p tcp -j SHUT; iptables -A SHUT -i "
+               "uplink -p tcp --dport 90 -j DROP"});
+  EXPECT_EQ(FindingsOf("ports.blocked").at(0).at("verdict"), "ok");
+  EXPECT_THAT(RunLine("inspect 9090"), Out(HasSubstr("chain SHUT of table ip filter")));
+}
+
+TEST_F(Doctor, AllowsRoutesThatTakeNothingOfASubnet) {
+  for (const char* const route :
+       {"0.0.0.0/1", "128.0.0.0/1", "172.16.0.0/12", "172.26.0.0/16", "172.26.64.1/32"}) {
+    host().Must({"ip", "route", "add", route, "dev", "uplink"});
+  }
+  EXPECT_EQ(FindingsOf("bridge.subnet_overlap").at(0).at("verdict"), "ok");
+  host().Must(Words("ip route add 172.26.64.0/20 dev uplink metric 9"));
+  EXPECT_EQ(FindingsOf("bridge.subnet_overlap").at(0).at("verdict"), "fail");
+}
+
 TEST_F(Doctor, NamesTheProcessWhosePortIsAnAllocations) {
   Serve(host(), Protocol::kTcp, {"127.0.0.1"}, 8080, "shadowed");
   const json found = FindingsOf("ports.shadowed").at(0);
@@ -95,58 +140,6 @@ TEST_F(Doctor, FindsAnExhaustedRange) {
   EXPECT_EQ(found.at("verdict"), "fail");
   EXPECT_EQ(found.at("what"), "addresses of network 'tiny': 1 of 1 in use");
 }
-TEST_F(Doctor, OpensNoPortThatTheOperatorsOwnChainShuts) {
-  Node& open = AddContainer("open");
-  Attach(Publish({Port(9090, 90)}), As("open", open));
-  Serve(open, Protocol::kTcp, {"0.0.0.0"}, 90, "page");
-  host().Must({"sh",
-               "-ec",
-               "iptables -N SHUT; iptables -A NOMAD-ADMIN -p tcp -j SHUT; iptables -A SHUT -i "
-               "uplink -p tcp --dport 90 -j DROP"});
-  EXPECT_EQ(FindingsOf("ports.blocked").at(0).at("verdict"), "ok");
-  EXPECT_THAT(RunLine("inspect 9090"), Out(HasSubstr("chain SHUT of table ip filter")));
-}
-
-TEST_F(Doctor, AllowsRoutesThatTakeNothingOfASubnet) {
-  for (const char* const route :
-       {"0.0.0.0/1", "128.0.0.0/1", "172.16.0.0/12", "172.26.0.0/16", "172.26.64.1/32"}) {
-    host().Must({"ip", "route", "add", route, "dev", "uplink"});
-  }
-  EXPECT_EQ(FindingsOf("bridge.subnet_overlap").at(0).at("verdict"), "ok");
-  host().Must(Words("ip route add 172.26.64.0/20 dev uplink metric 9"));
-  EXPECT_EQ(FindingsOf("bridge.subnet_overlap").at(0).at("verdict"), "fail");
-}
-
-TEST_F(Doctor, OpensNoPortThatTheOperatorsOwnChainShuts) {
-  Attach(Publish({Port(9090, 90)}), As("open", AddContainer("open")));
-  host().Must({"sh",
-               "-ec",
-               "iptables -N SHUT; iptables -A NOMAD-ADMIN -p tcp -j SHUT; iptables -A SHUT -i "
-               "uplink -p tcp --dport 90 -j DROP"});
-  EXPECT_EQ(FindingsOf("ports.blocked").at(0).at("verdict"), "ok");
-  EXPECT_THAT(RunLine("inspect 9090"), Out(HasSubstr("chain SHUT of table ip filter")));
-}
-
-TEST_F(Doctor, AllowsRoutesThatTakeNothingOfASubnet) {
-  for (const char* const route :
-       {"0.0.0.0/1", "128.0.0.0/1", "172.16.0.0/12", "172.26.0.0/16", "172.26.64.1/32"}) {
-    host().Must({"ip", "route", "add", route, "dev", "uplink"});
-  }
-  EXPECT_EQ(FindingsOf("bridge.subnet_overlap").at(0).at("verdict"), "ok");
-  host().Must(Words("ip route add 172.26.64.0/20 dev uplink metric 9"));
-  EXPECT_EQ(FindingsOf("bridge.subnet_overlap").at(0).at("verdict"), "fail");
-}
-
-TEST_F(Doctor, OpensNoPortThatTheOperatorsOwnChainShuts) {
-  Attach(Publish({Port(9090, 90)}), As("open", AddContainer("open")));
-  host().Must({"sh",
-               "-ec",
-               "iptables -N SHUT; iptables -A NOMAD-ADMIN -p tcp -j SHUT; iptables -A SHUT -i "
-               "uplink -p tcp --dport 90 -j DROP"});
-  EXPECT_EQ(FindingsOf("ports.blocked").at(0).at("verdict"), "ok");
-  EXPECT_THAT(RunLine("inspect 9090"), Out(HasSubstr("chain SHUT of table ip filter")));
-}
-
 
 TEST_F(Doctor, FindsAPluginThatIsShadowedByAnother) {
   fs::create_directories("/opt/other");

@@ -158,10 +158,7 @@ TEST_F(PolicyBridges, DoctorSaysThatFilesDiffer) {
 }
 
 TEST_F(PolicyBridges, DoctorSaysThatPoliciesAreRequiredOrDamaged) {
-  EnsureDirectory("/run/etc");
-  EnsureDirectory("/run/etc/nomad-bridge");
-  ReplaceFile("/run/etc/nomad-bridge/config.json", R"({"policy": {"required": true}})");
-  const Mounted etc({"-t", "overlay", "-olowerdir=/run/etc:/etc", "overlay"}, "/etc");
+  const NodeConfig config(R"({"policy": {"required": true}})");
   EXPECT_THAT(RunLine("doctor policy"), Exits(1, Out(HasSubstr("ADDs are refused"))));
   Apply({kNamespaces});
   EXPECT_EQ(RunLine("doctor policy").exit_code, 0);
@@ -174,10 +171,7 @@ TEST_F(PolicyBridges, DoctorSaysThatPoliciesAreRequiredOrDamaged) {
 
 // Else ADDs would pass that are to be refused.
 TEST_F(PolicyBridges, DoctorNamesAMistypedKeyOfTheNodesConfig) {
-  EnsureDirectory("/run/etc");
-  EnsureDirectory("/run/etc/nomad-bridge");
-  ReplaceFile("/run/etc/nomad-bridge/config.json", R"({"policy": {"requird": true}})");
-  const Mounted etc({"-t", "overlay", "-olowerdir=/run/etc:/etc", "overlay"}, "/etc");
+  const NodeConfig config(R"({"policy": {"requird": true}})");
   EXPECT_THAT(RunLine("doctor policy"), Exits(0, Out(HasSubstr("unknown key 'policy.requird'"))));
 }
 
