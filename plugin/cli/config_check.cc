@@ -1,8 +1,13 @@
+#include <algorithm>
+#include <array>
 #include <exception>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/list.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "base/text.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/nomad_config.h"
@@ -68,12 +73,59 @@ void Remark(const std::string& path,
             key,
             nearest.empty() ? "" : Format("; did you mean '{}'?", nearest));
   }
+  const std::string& ipam = config.ipam.type;
+  if (cni::TypeOf(plugin.type).Provides(cni::Part::kLink) && !ipam.empty() &&
+      ipam != "host-local") {
+    LogLine("{}: the IPAM plugin '{}' is not ours, not checked{}",
+            path,
+            ipam,
+            Suggestion(ipam, {"host-local"}));
+  }
+}
+
+// The same of a list as a whole.
+void RemarkOnList(const std::string& path) {
+  constexpr std::array<std::string_view, 7> kKeys = {"cniVersion",
+                                                     "cniVersions",
+                                                     "disableCheck",
+                                                     "disableGC",
+                                                     "loadOnlyInlinedPlugins",
+                                                     "name",
+                                                     "plugins"};
+  const cni::JsonPtr document = cni::ParseJson(FindFile(path).value_or(""), path);
+  const cni::JsonView list(*document, "");
+  if (!list.Find("cniVersion")) {
+    LogLine("{}: there is no 'cniVersion', which means 0.1.0", path);
+  }
+  for (const std::string& key : list.Keys()) {
+    if (list.Find("plugins") && !Contains(kKeys, key)) {
+      LogLine("{}: nothing reads '{}' beside 'plugins': keys of a plugin are in its own object",
+              path,
+              key);
+    }
+  }
+}
+
+bool AsksForPorts(const cni::PluginConfig& plugin) {
   const cni::JsonView capabilities = cni::JsonView(*plugin.request.config, "").Find("capabilities");
-  if (cni::TypeOf(plugin.type).Provides(cni::Part::kPorts) &&
-      !(capabilities && capabilities.FindBool("portMappings").value_or(false))) {
+  return capabilities && capabilities.FindBool("portMappings").value_or(false);
+}
+
+// Of the plugins of a list that are ours.
+void CheckTogether(const std::string& path, const std::vector<cni::PluginConfig>& ours) {
+  const auto provide = [](cni::Part part) {
+    return [part](const auto& each) { return cni::TypeOf(each.type).Provides(part); };
+  };
+  if (std::ranges::count_if(ours, provide(cni::Part::kLink)) > 1) {
+    throw Error(Code::kInvalidConfig,
+                "two of the 'plugins' make the container's interface",
+                "allowed: one of type 'nomad-bridge' or 'bridge'");
+  }
+  const auto publisher = std::ranges::find_if(ours, provide(cni::Part::kPorts));
+  if (publisher != ours.end() && std::ranges::none_of(ours, AsksForPorts)) {
     LogLine("{}: no port is published: '{}' lacks {}",
             path,
-            plugin.type,
+            publisher->type,
             R"("capabilities": {"portMappings": true})");
   }
 }
@@ -81,19 +133,25 @@ void Remark(const std::string& path,
 // Throws what an ADD with it would answer.
 std::string CheckFile(const std::string& path, Networks& networks) {
   if (!FindStatus(path)) {
-    throw Error(Code::kIo, "there is no such file");
+    throw CannotTell("there is no such file");
   }
+  std::vector<cni::PluginConfig> ours;
   std::vector<std::string> others;
   std::string network;
-  for (const cni::PluginConfig& plugin : cni::ReadPluginConfigs(path)) {
+  for (cni::PluginConfig& plugin : cni::ReadPluginConfigs(path)) {
     network = plugin.request.id.network;
     if (const std::optional<config::Config> config = FindConfig(plugin)) {
       networks.Add(path, network, *config);
       Remark(path, plugin, *config);
+      ours.push_back(std::move(plugin));
     } else {
-      others.push_back(Quoted(plugin.type));
+      const std::vector<std::string> names = cni::PluginTypeNames();
+      others.push_back(
+          Cat(Quoted(plugin.type), Suggestion(plugin.type, {names.begin(), names.end()})));
     }
   }
+  CheckTogether(path, ours);
+  RemarkOnList(path);
   return Format("{}: ok, network '{}'{}{}\n",
                 path,
                 network,
@@ -107,11 +165,14 @@ int RunConfigCheck(const Arguments& arguments) {
   for (const std::string& path : arguments.operands) {
     try {
       Print(CheckFile(path, networks));
+    } catch (const CannotTell& error) {
+      LogLine("{}: {}", path, error.what());
+      exit = kUnknown;
     } catch (const std::exception& error) {
       // The reader of the list names the file already.
       const bool is_named = std::string_view(error.what()).find(path) != std::string_view::npos;
       LogLine("{}{}", is_named ? "" : Cat(path, ": "), error.what());
-      exit = kNo;
+      exit = std::max<int>(exit, kNo);
     }
   }
   return exit;
@@ -127,7 +188,7 @@ const Command kConfigCheck = {
         R"(Reads each FILE as an ADD would, and changes nothing. Of what is wrong it names file, key and
 what is allowed; of several FILEs also two with the same network, or with subnets that overlap.
 Unknown keys, and ports that are not asked for, are remarks. Plugins of other names in a list are
-named, not checked. Exit 1: invalid.
+named, not checked. Exit 1: invalid; 2: there is no such file.
 )",
     .run = RunConfigCheck};
 

@@ -27,20 +27,23 @@ bool IsConfigName(std::string_view name) {
                              [&](std::string_view suffix) { return name.ends_with(suffix); });
 }
 
-PluginConfig Parse(const JsonView& plugin, const std::string& path) {
+PluginConfig Parse(const JsonView& plugin) {
   const std::optional<std::string> type = plugin.FindString("type");
   if (!type) {
-    throw Error(Code::kInvalidConfig, Format("'{}' has a plugin without 'type'", path));
+    throw Error(Code::kInvalidConfig,
+                plugin.path().empty() ? std::string("there is neither 'plugins' nor 'type'")
+                                      : Format("'{}' has no 'type'", plugin.path()),
+                "'type' is the name of a plugin, and 'plugins' an array of objects with one each");
   }
   return {.type = *type, .request = RequestFor(Verb::kAdd, plugin.value().dump())};
 }
 
-std::vector<PluginConfig> ParseAll(const nlohmann::json& document, const std::string& path) {
+std::vector<PluginConfig> ParseAll(const nlohmann::json& document) {
   const JsonView config(document, "");
   const JsonView plugins = config.Find("plugins");
   std::vector<PluginConfig> configs;
   if (!plugins) {
-    configs.push_back(Parse(config, path));
+    configs.push_back(Parse(config));
     return configs;
   }
   for (const JsonView& plugin : plugins.Elements()) {
@@ -53,7 +56,10 @@ std::vector<PluginConfig> ParseAll(const nlohmann::json& document, const std::st
         completed[key] = document.at(key);
       }
     }
-    configs.push_back(Parse(JsonView(completed, plugin.path()), path));
+    configs.push_back(Parse(JsonView(completed, plugin.path())));
+  }
+  if (configs.empty()) {
+    throw plugins.Wrong("an array with at least one object");
   }
   return configs;
 }
@@ -61,7 +67,7 @@ std::vector<PluginConfig> ParseAll(const nlohmann::json& document, const std::st
 std::vector<PluginConfig> ParseFile(const std::string& text, const std::string& path) {
   const JsonPtr document = ParseJson(text, path);
   try {
-    return ParseAll(*document, path);
+    return ParseAll(*document);
   } catch (const Error& error) {
     throw Error(error.code(), Format("{}: {}", path, error.msg()), error.details());
   }

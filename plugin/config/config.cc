@@ -1,6 +1,8 @@
 #include "plugin/config/config.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -115,6 +117,10 @@ void CheckInterfaceMayStayDown(const JsonView& config, const Config& parsed) {
   }
 }
 
+// Often written one level too high.
+constexpr std::array<std::string_view, 6> kIpamKeys =
+    {"gateway", "rangeEnd", "rangeStart", "ranges", "resolvConf", "subnet"};
+
 // Names with other characters are extensions of somebody, or comments.
 void AddUnknownKeys(const JsonView& object,
                     const std::vector<std::string>& asked,
@@ -174,6 +180,10 @@ Config ParseConfig(const cni::Request& request, const cni::PluginType& type) {
     config.prev_result = cni::ParseResult(result, request.cni_version);
   }
   AddUnknownKeys(sources.config, asked.config, config.unknown_keys);
+  for (UnknownKey& unknown : config.unknown_keys) {
+    unknown.nearest =
+        Contains(kIpamKeys, unknown.key) ? Cat("ipam.", unknown.key) : unknown.nearest;
+  }
   if (sources.ipam && config.ipam.type == cni::kHostLocal) {
     AddUnknownKeys(sources.ipam, asked.ipam, config.unknown_keys);
   }

@@ -37,7 +37,11 @@ TEST_F(ConfigCheck, NamesFileKeyAndRange) {
       {List({{{"type", "bridge"}, {"vlan", 5000}}}), "'vlan'"},
       {List({{{"type", "nomad-bridge"}, {"ipam", {{"subnet", "10.0.0.1/24"}}}}}), "subnet"},
       {List({{{"type", "nomad-bridge"}, {"ingressPolicy", "wide"}}}), "'ingressPolicy'"},
-      {{{"cniVersion", "1.0.0"}, {"name", "web"}}, "'type'"},
+      {{{"cniVersion", "1.0.0"}, {"name", "web"}}, "there is neither 'plugins' nor 'type'"},
+      {List({{{"bridge", "web"}}}), "'plugins[0]' has no 'type'"},
+      {List(json::array()), "invalid 'plugins': []: allowed: an array with at least one object"},
+      {List({{{"type", "nomad-bridge"}}, {{"type", "bridge"}}}),
+       "two of the 'plugins' make the container's interface"},
       {{{"cniVersion", "9.0.0"}, {"name", "web"}, {"plugins", {{{"type", "nomad-bridge"}}}}},
        "9.0.0"}};
   for (const auto& [config, key] : cases) {
@@ -73,6 +77,30 @@ TEST_F(ConfigCheck, NamesUnknownKeysAndWhatIsNearThem) {
   EXPECT_THAT(MustRun("ADD", Config({{"ingresPolicy", "isolated"}, {"colour", "blue"}})).err,
               AllOf(HasSubstr("unknown key 'ingresPolicy'; did you mean 'ingressPolicy'?"),
                     Not(HasSubstr("colour"))));
+}
+
+TEST_F(ConfigCheck, RemarksOnWhatStandsInTheWrongPlace) {
+  const std::string path =
+      Write({{"name", "web"},
+             {"mtu", 1400},
+             {"plugins",
+              {{{"type", "nomad-bridge"}, {"subnet", "10.0.0.0/24"}},
+               {{"type", "portmp"}},
+               {{"type", "portmap"}, {"capabilities", {{"portMappings", true}}}}}}});
+  EXPECT_THAT(
+      RunLine(Cat("config check ", path)),
+      Exits(0,
+            Out("/run/x.conflist: ok, network 'web'; not ours, not checked: 'portmp'; did you mean "
+                "'portmap'?\n"),
+            Err("nomad-bridge: /run/x.conflist: unknown key 'subnet'; did you mean 'ipam.subnet'?\n"
+                "nomad-bridge: /run/x.conflist: there is no 'cniVersion', which means 0.1.0\n"
+                "nomad-bridge: /run/x.conflist: nothing reads 'mtu' beside 'plugins': keys of a "
+                "plugin are in its own object\n")));
+  const std::string other =
+      Write(List({{{"type", "nomad-bridge"}, {"ipam", {{"type", "host-locl"}}}}}));
+  EXPECT_THAT(RunLine(Cat("config check ", other)).err,
+              HasSubstr("the IPAM plugin 'host-locl' is not ours, not checked; did you mean "
+                        "'host-local'?\n"));
 }
 
 // As null each is the same as absent.
@@ -129,11 +157,11 @@ TEST_F(ConfigCheck, AWholeListIsNoConfigOfAPlugin) {
               "the config is a whole list: it has 'plugins'");
 }
 
-TEST_F(ConfigCheck, ChecksAllFilesAndExitsOneForAny) {
+TEST_F(ConfigCheck, ChecksAllFilesAndExitsTwoForOneThatIsMissing) {
   std::ofstream("/run/broken.conflist") << "{";
   const std::string good = Write(DualStack(), "y.conf");
   EXPECT_THAT(RunLine(Cat("config check /run/broken.conflist /run/absent ", good)),
-              Exits(1,
+              Exits(2,
                     Err(HasSubstr("/run/broken.conflist")),
                     Err(HasSubstr("nomad-bridge: /run/absent: there is no such file\n")),
                     Out("/run/y.conf: ok, network 'nomad'\n")));
