@@ -7,6 +7,10 @@
 namespace nomad_bridge {
 namespace {
 
+char LowerOf(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
 // Length in bytes of the well-formed character at the start of `text`, or 0 (Unicode, table 3-7).
 std::size_t CharacterLength(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
@@ -58,10 +62,12 @@ std::string Quoted(std::string_view text) {
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
-  std::ranges::transform(lower, lower.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
+  std::ranges::transform(lower, lower.begin(), LowerOf);
   return lower;
+}
+
+bool EqualIgnoringCase(std::string_view one, std::string_view other) {
+  return std::ranges::equal(one, other, {}, LowerOf, LowerOf);
 }
 
 std::string CutUtf8(std::string_view text, std::size_t max_bytes) {

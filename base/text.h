@@ -90,6 +90,7 @@ template <typename... Parts>
 
 // ASCII lower case, as JSON keys and CNI_ARGS keys are compared; bytes above 127 stay.
 [[nodiscard]] std::string Lower(std::string_view text);
+[[nodiscard]] bool EqualIgnoringCase(std::string_view one, std::string_view other);
 
 // At most `max_bytes` of `text`, never ending inside a UTF-8 character.
 [[nodiscard]] std::string CutUtf8(std::string_view text, std::size_t max_bytes);

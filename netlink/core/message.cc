@@ -9,21 +9,28 @@
 #include <linux/netlink.h>
 #include <netlink/attr.h>
 
+#include "base/text.h"
+
 namespace nomad_bridge::netlink {
 namespace {
 
 constexpr int kMaxErrno = 4095;  // the kernel's MAX_ERRNO
+// libnl's default is a page. glibc hands out up to 1,032 bytes from lists of its own, each larger
+// piece takes longer than all else that a request needs.
+constexpr std::size_t kRoom = 1000;
 
 void RequireRoom(bool there_was) {
   if (!there_was) {
-    throw Error(Code::kInternal, "a netlink request does not fit into a page");
+    throw Error(Code::kInternal, Format("a netlink request has more than {} bytes", kRoom));
   }
 }
 
 }  // namespace
 
-Message::Message(int type, int flags) : message_(nlmsg_alloc_simple(type, NLM_F_REQUEST | flags)) {
+Message::Message(int type, int flags) : message_(nlmsg_alloc_size(kRoom)) {
   RequireRoom(message_ != nullptr);
+  header()->nlmsg_type = static_cast<std::uint16_t>(type);
+  header()->nlmsg_flags = static_cast<std::uint16_t>(NLM_F_REQUEST | flags);
 }
 
 void Message::Append(std::span<const std::byte> bytes) {

@@ -6,7 +6,7 @@
 //         (a nest).
 // Order   Numbers are in host byte order, but for the ...Be ones: nfnetlink uses network byte
 //         order.
-// Errors  kInternal if a request does not fit into a page.
+// Errors  kInternal if a request has more than 1,000 bytes.
 // Owns    Message and Reply own their bytes; Attributes and HeadOf() point into a message.
 // Source  netlink(7), libnl's attr.h and msg.h.
 #pragma once

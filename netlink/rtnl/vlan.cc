@@ -20,7 +20,7 @@ constexpr std::uint16_t kFirstId = 1;
 constexpr std::uint16_t kLastId = 4094;
 
 // These fit into one message: 16 bytes each.
-constexpr std::size_t kRangesPerMessage = 128;
+constexpr std::size_t kRangesPerMessage = 56;
 
 constexpr unsigned kPvid = BRIDGE_VLAN_INFO_PVID;
 constexpr unsigned kUntagged = BRIDGE_VLAN_INFO_UNTAGGED;

@@ -109,10 +109,9 @@ const json* JsonView::FindMember(std::string_view key) const {
   if (asked_ != nullptr) {
     asked_->emplace_back(key);
   }
-  const std::string wanted = Lower(key);
   auto found = value_->end();
   for (auto member = value_->begin(); member != value_->end(); ++member) {
-    if (member.key().size() != wanted.size() || Lower(member.key()) != wanted) {
+    if (!EqualIgnoringCase(member.key(), key)) {
       continue;
     }
     if (found != value_->end()) {

@@ -32,7 +32,7 @@ constexpr std::size_t kMaxQuotedBytes = 80;
 // The value under `key` (lower case); empty if there is none.
 std::string_view ValueOf(const Labels& labels, std::string_view key) {
   for (const Label& label : labels) {
-    if (label.key.size() == key.size() && Lower(label.key) == key) {
+    if (EqualIgnoringCase(label.key, key)) {
       return label.value;
     }
   }

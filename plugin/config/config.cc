@@ -127,9 +127,7 @@ void AddUnknownKeys(const JsonView& object,
                     std::vector<UnknownKey>& unknown) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ46";
   for (const std::string& key : object.Keys()) {
-    const auto is_it = [&, name = Lower(key)](const std::string& each) {
-      return Lower(each) == name;
-    };
+    const auto is_it = [&](const std::string& each) { return EqualIgnoringCase(each, key); };
     if (key.find_first_not_of(kLetters) == key.npos && std::ranges::none_of(asked, is_it)) {
       unknown.push_back({.key = Cat(object.path(), object.path().empty() ? "" : ".", key),
                          .nearest = std::string(FindNearest(key, {asked.begin(), asked.end()}))});

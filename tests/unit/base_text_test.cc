@@ -48,6 +48,12 @@ TEST(Lower, ChangesAsciiOnly) {
   EXPECT_EQ(Lower("HostPÖRT"), "hostpÖrt");
 }
 
+TEST(EqualIgnoringCase, KnowsAsciiOnly) {
+  EXPECT_TRUE(EqualIgnoringCase("HostPort", "hostpOrT"));
+  EXPECT_FALSE(EqualIgnoringCase("hostport", "hostports"));
+  EXPECT_FALSE(EqualIgnoringCase("PÖRT", "pört"));
+}
+
 TEST(StableHash, NeverChanges) {
   // Links on running nodes are named after it.
   EXPECT_EQ(Hex(StableHash(""), 16), "efd01f60ba992926");
