@@ -54,6 +54,9 @@ void ReadBridging(const netlink::Attributes& info, Link& link) {
   if (link.kind == "bridge") {
     const netlink::Attributes bridge = info.Inside(IFLA_INFO_DATA);
     link.vlan_filtering = IsSet(bridge, IFLA_BR_VLAN_FILTERING);
+    link.forward_delay = bridge.U32(IFLA_BR_STP_STATE).value_or(0) == 0
+                             ? 0
+                             : bridge.Number<int>(IFLA_BR_FORWARD_DELAY).value_or(0);
     link.nf_call = {.ipv4 = IsSet(bridge, IFLA_BR_NF_CALL_IPTABLES),
                     .ipv6 = IsSet(bridge, IFLA_BR_NF_CALL_IP6TABLES)};
     link.has_id = HasMac(bridge.Bytes(IFLA_BR_BRIDGE_ID));

@@ -94,6 +94,7 @@ struct Link {
   bool promiscuous = false;     // IFF_PROMISC was set on it
   int master = 0;               // index of the bridge it is a port of
   bool vlan_filtering = false;  // bridge
+  int forward_delay = 0;        // bridge with spanning tree: in hundredths of a second; else 0
   NfCall nf_call;               // bridge
   bool has_id = false;          // bridge: its id holds a MAC, that of a port or one that was set
   PortFlags port;               // bridge port

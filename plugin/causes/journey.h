@@ -22,6 +22,7 @@ struct Cause {
   std::string text;
   Fix fix;
   bool is_operators = false;  // by a rule in the operator's own chain: it is meant
+  bool is_passing = false;  // it ends in its own time
 
   bool operator==(const Cause&) const = default;
 };

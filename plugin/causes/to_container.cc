@@ -204,17 +204,25 @@ class WayLook {
     }
   }
 
-  // Without a spanning tree a port stays in the state that it is in.
+  // Without a spanning tree a port stays in the state that it is in. With one only that decides: a
+  // port that is made to forward may close a loop.
   void LookAtPortState(const rtnl::Link& veth, const rtnl::Link& bridge) {
-    const bool is_held_back = veth.port_state == kListening || veth.port_state == kLearning;
-    Add(Format("bridge port '{}' does not forward{}",
-               veth.name,
-               is_held_back ? " yet: the spanning tree of its bridge holds it back" : ""),
-        Format("{}bridge link set dev {} state 3",
-               is_held_back
-                   ? Format("ip link set {} type bridge stp_state 0 && ", ShellWord(bridge.name))
-                   : "",
-               veth.name));
+    if (bridge.forward_delay == 0) {
+      return Add(Format("bridge port '{}' does not forward", veth.name),
+                 Format("bridge link set dev {} state 3", veth.name));
+    }
+    constexpr int kOfASecond = 100;
+    causes_.push_back(
+        {.text =
+             Format("bridge port '{}' does not forward: the spanning tree of '{}' holds it back",
+                    veth.name,
+                    bridge.name),
+         .fix =
+             Fix::Advice(Format("wait {} seconds, twice the forward delay of '{}'; if it stays so, "
+                                "look for a loop behind the port",
+                                2 * bridge.forward_delay / kOfASecond,
+                                bridge.name)),
+         .is_passing = veth.port_state == kListening || veth.port_state == kLearning});
   }
 
   state::Host& host_;

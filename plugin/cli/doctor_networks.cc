@@ -142,7 +142,8 @@ causes::Causes FindBlocked(Examination& node) {
   causes::Causes found;
   const auto add = [&](causes::Causes some) {
     std::erase_if(some, [&](const causes::Cause& cause) {
-      return cause.is_operators || node.HasFix(cause.fix) || Contains(found, cause);
+      return cause.is_operators || cause.is_passing || node.HasFix(cause.fix) ||
+             Contains(found, cause);
     });
     Append(found, std::move(some));
   };
