@@ -8,6 +8,7 @@
 #include <linux/if_ether.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/xt_addrtype.h>
 #include <linux/netfilter/xt_conntrack.h>
 #include <linux/netfilter/xt_multiport.h>
 #include <linux/netfilter/xt_tcpudp.h>
@@ -244,6 +245,17 @@ Match MatchConntrack(const Packet& packet, const xt_conntrack_mtinfo3& info) {
                   (info.invert_flags & XT_CONNTRACK_STATE) != 0);
 }
 
+// Whether the destination is the node's own, as Docker's rules ask.
+Match MatchAddressType(const Packet& packet, const xt_addrtype_info_v1& info) {
+  constexpr std::uint32_t kKnown = XT_ADDRTYPE_INVERT_SOURCE | XT_ADDRTYPE_INVERT_DEST;
+  if (info.source != 0 || (info.flags & ~kKnown) != 0) {
+    return Match::kMaybe;
+  }
+  const unsigned type = packet.is_local ? XT_ADDRTYPE_LOCAL : XT_ADDRTYPE_UNICAST;
+  return Inverted(info.dest == 0 || (info.dest & type) != 0 ? Match::kYes : Match::kNo,
+                  (info.flags & XT_ADDRTYPE_INVERT_DEST) != 0);
+}
+
 template <typename Info>
 Match MatchBy(Match (*function)(const Packet&, const Info&),
               const Packet& packet,
@@ -299,6 +311,9 @@ Match MatchExtension(const Packet& packet, const Expression& expression) {
   }
   if (name == "multiport" && revision == 1) {
     return MatchBy(MatchMultiport, packet, expression);
+  }
+  if (name == "addrtype" && revision == 1) {
+    return MatchBy(MatchAddressType, packet, expression);
   }
   return name == "conntrack" && revision == 3 ? MatchBy(MatchConntrack, packet, expression)
                                               : Match::kMaybe;

@@ -21,7 +21,8 @@ namespace nomad_bridge::nft {
                                    TableFamily family,
                                    const Expression& expression);
 
-// Whether an xt match is met: tcp, udp, multiport, conntrack's state and comment are known.
+// Whether an xt match is met: tcp, udp, multiport, addrtype of destinations, conntrack's
+// state and comment are known.
 [[nodiscard]] Match MatchExtension(const Packet& packet, const Expression& expression);
 
 }  // namespace nomad_bridge::nft

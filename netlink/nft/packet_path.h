@@ -86,11 +86,11 @@ class Ruleset {
                                            const Concerns& concerns,
                                            std::optional<TableFamily> family = std::nullopt);
 
-  // Whether `one` was made before `other`; both are there.
-  [[nodiscard]] bool IsOlder(const TableId& one, const TableId& other) {
+  // Whether `one` was made after `other`; both are there.
+  [[nodiscard]] bool IsYounger(const TableId& one, const TableId& other) {
     const auto table = socket_.FindTable(one);
     const auto than = socket_.FindTable(other);
-    return table && than && table->handle < than->handle;
+    return table && than && table->handle > than->handle;
   }
   [[nodiscard]] bool Has(const TableId& table) { return socket_.FindTable(table).has_value(); }
 

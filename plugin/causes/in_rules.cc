@@ -91,7 +91,8 @@ Cause Describe(const Effect& effect,
 }
 
 // Whether what was asked for gets no further. What translates the destination behind ours does not
-// see the packet; a table that was made earlier has its chains before ours of the same priority.
+// see the packet. Of two chains with one priority the kernel asks the younger one first, which is
+// told here by the tables that they are in.
 bool Ends(nft::Ruleset& rules, const Effect& effect, const Station& station) {
   constexpr std::int32_t kOurDnatPriority = -100;
   if (!effect.is_certain || effect.kind == Effect::Kind::kDropped) {
@@ -106,7 +107,7 @@ bool Ends(nft::Ruleset& rules, const Effect& effect, const Station& station) {
   const std::int32_t priority = effect.base.hook->priority;
   return station.direction == Direction::kRequest &&
          (priority < kOurDnatPriority || !rules.Has(firewall::TableId()) ||
-          (priority == kOurDnatPriority && rules.IsOlder(effect.table, firewall::TableId())));
+          (priority == kOurDnatPriority && rules.IsYounger(effect.table, firewall::TableId())));
 }
 
 // The first thing on the way that ends it; what is behind that is not known.

@@ -95,6 +95,22 @@ INSTANTIATE_TEST_SUITE_P(
          "dnat to 198.51.100.77:80; }; }'",
          "redirects what comes for the port",
          "ports.blocked"},
+        {"RedirectOfOurPriority",
+         "nft 'table inet mine { chain p { type nat hook prerouting priority dstnat; tcp dport "
+         "8080 "
+         "redirect to :9999; }; }'",
+         "chain p of table inet mine (rule with handle 2) redirects what comes for the port",
+         "ports.blocked"},
+        {"IptablesRedirect",
+         "iptables -t nat -A PREROUTING -p tcp --dport 8080 -j REDIRECT --to-ports 9999",
+         "chain PREROUTING of table ip nat (rule with handle",
+         "ports.blocked"},
+        {"DockersDnat",
+         "iptables -t nat -N DOCKER; iptables -t nat -A PREROUTING -m addrtype --dst-type LOCAL -j "
+         "DOCKER; iptables -t nat -A DOCKER ! -i docker0 -p tcp -m tcp --dport 8080 -j DNAT "
+         "--to-destination 198.51.100.77:80",
+         "chain DOCKER of table ip nat (rule with handle",
+         "ports.blocked"},
         {"Bridge",
          "nft 'table bridge mine { chain o { type filter hook output priority 0; ip daddr ADDRESS "
          "drop; }; }'",
@@ -197,6 +213,20 @@ INSTANTIATE_TEST_SUITE_P(
          ""},
     }),
     kNameOf);
+
+// Of two chains with one priority the kernel asks the younger one first: here that is ours.
+class RuleBehindOurs : public CausesWorld {};
+
+TEST_F(RuleBehindOurs, OfTheSamePriorityIsNotAccused) {
+  host().Must({"sh",
+               "-e",
+               "-c",
+               "nft delete table inet nomad-bridge; nft 'table inet mine { chain p { type nat hook "
+               "prerouting priority dstnat; tcp dport 8080 redirect to :9999; }; }'"});
+  EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+  EXPECT_TRUE(Answers(Way::kTcp));
+  EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr);
+}
 
 }  // namespace
 }  // namespace nomad_bridge::test
