@@ -116,6 +116,7 @@ class PacketWalk {
                   bool is_sure) {
     if (result.effect) {
       Note(*result.effect, chain, handle, is_sure);
+      effects_.back().port = result.port;
     }
     if (result.mark) {
       packet_.mark = is_sure ? *result.mark : KnownBits();

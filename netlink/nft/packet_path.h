@@ -60,11 +60,12 @@ struct Effect {
 
   Kind kind = Kind::kDropped;
   TableId table;
-  Chain base;                     // where the packet came in, without its rules
-  std::string chain;              // that the rule is in
-  std::vector<std::string> path;  // the chains from the base chain to that one
-  std::uint64_t handle = 0;       // of the rule; 0: the base chain's policy
-  bool is_certain = true;         // false: for some packets of this description
+  Chain base;                                        // where the packet came in, without its rules
+  std::string chain;                                 // that the rule is in
+  std::vector<std::string> path;                     // the chains from the base chain to that one
+  std::uint64_t handle = 0;                          // of the rule; 0: the base chain's policy
+  bool is_certain = true;                            // false: for some packets of this description
+  std::optional<std::uint16_t> port = std::nullopt;  // of this machine: redirected there, if known
 };
 
 struct KnownSet {

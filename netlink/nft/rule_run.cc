@@ -51,7 +51,7 @@ class RuleRun {
                                           Kind{"lookup", &RuleRun::TakeLookup},
                                           Kind{"immediate", &RuleRun::TakeImmediate},
                                           Kind{"nat", &RuleRun::TakeNat},
-                                          Kind{"redir", &RuleRun::TakeRedirect},
+                                          Kind{"redir", &RuleRun::TakeRedir},
                                           Kind{"tproxy", &RuleRun::TakeRedirect},
                                           Kind{"fwd", &RuleRun::TakeRedirect},
                                           Kind{"masq", &RuleRun::TakeMasquerade},
@@ -246,6 +246,15 @@ class RuleRun {
   void TakeRedirect(const Expression& /*step*/) {
     End(Verdict::Code::kAccept, Effect::Kind::kTranslated);
   }
+  // To the port that it came for, unless another one is named.
+  void TakeRedir(const Expression& step) {
+    TakeRedirect(step);
+    result_.port = packet_.destination_port;
+    if (Has(step, NFTNL_EXPR_REDIR_REG_PROTO_MIN)) {
+      const auto port = registers_.At(NumberOf(step, NFTNL_EXPR_REDIR_REG_PROTO_MIN), 2);
+      result_.port = IsKnown(port) ? PortIn(port[0].value, port[1].value) : std::nullopt;
+    }
+  }
   void TakeMasquerade(const Expression& /*step*/) { End(Verdict::Code::kAccept); }
   void TakeReject(const Expression& /*step*/) { End(Verdict::Code::kDrop); }
   void TakeNotrack(const Expression& /*step*/) { result_.effect = Effect::Kind::kUntracked; }
@@ -258,12 +267,31 @@ class RuleRun {
   }
   void TakeMatch(const Expression& step) { Narrow(MatchExtension(packet_, step)); }
 
+  static std::optional<std::uint16_t> PortIn(std::uint8_t high, std::uint8_t low) {
+    return static_cast<std::uint16_t>(high << 8 | low);
+  }
+
+  // Of xt's REDIRECT, whose struct each family has its own.
+  [[nodiscard]] std::optional<std::uint16_t> PortOfTarget(const Expression& step) const {
+    const bool is_ipv4 = packet_.family == Family::kIpv4;
+    const std::size_t flags = is_ipv4 ? offsetof(nf_nat_ipv4_multi_range_compat, range) : 0;
+    const std::size_t port =
+        is_ipv4 ? flags + offsetof(nf_nat_ipv4_range, min) : offsetof(nf_nat_range, min_proto);
+    const Bytes info = BytesOf(step, NFTNL_EXPR_TG_INFO);
+    if (info.size() < port + 2) {
+      return std::nullopt;
+    }
+    return (info[flags] & NF_NAT_RANGE_PROTO_SPECIFIED) == 0 ? packet_.destination_port
+                                                             : PortIn(info[port], info[port + 1]);
+  }
+
   void TakeTarget(const Expression& step) {
     const std::string name = TextOf(step, NFTNL_EXPR_TG_NAME);
     if (name == "REJECT") {
       TakeReject(step);
     } else if (name == "DNAT" || name == "REDIRECT" || name == "NETMAP" || name == "TPROXY") {
       TakeRedirect(step);
+      result_.port = name == "REDIRECT" ? PortOfTarget(step) : std::nullopt;
     } else if (name == "SNAT" || name == "MASQUERADE") {
       TakeMasquerade(step);
     } else if (name == "MARK" || name == "CONNMARK") {

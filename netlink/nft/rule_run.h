@@ -17,7 +17,8 @@ struct RuleResult {
   Match match = Match::kYes;
   std::vector<Verdict> verdicts;  // one of them; none: it goes on to the next rule
   std::optional<Effect::Kind> effect;
-  std::optional<KnownBits> mark;  // that it sets
+  std::optional<std::uint16_t> port;  // see Effect
+  std::optional<KnownBits> mark;      // that it sets
 };
 
 // The set of the rule's table that is called so; an empty one if there is none.

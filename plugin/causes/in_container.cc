@@ -95,15 +95,17 @@ void LookAtGateway(rtnl::Socket& container,
   }
 }
 
-Listening FindListener(const netlink::Netns& container, const portmap::DnatEntry& port) {
-  Listening listening{.port = port,
-                      .where = Cat(portmap::Text(port.protocol), '/', port.container_port)};
+// On `number`, a port of the container.
+Listening FindListenerOn(std::uint16_t number,
+                         const netlink::Netns& container,
+                         const portmap::DnatEntry& port) {
+  Listening listening{.port = port, .where = Cat(portmap::Text(port.protocol), '/', number)};
   if (port.protocol == portmap::Protocol::kSctp) {
     listening.is_answered = true;  // whose sockets are not listed
     return listening;
   }
-  listening.listeners = sockets::Listeners(
-      container, static_cast<sockets::Protocol>(port.protocol), port.container_port);
+  listening.listeners =
+      sockets::Listeners(container, static_cast<sockets::Protocol>(port.protocol), number);
   const auto accepts = [&](const sockets::Listener& each) {
     return each.Accepts(port.container_ip);
   };
@@ -113,7 +115,7 @@ Listening FindListener(const netlink::Netns& container, const portmap::DnatEntry
                            : Format("the listener on {} is on {}:{}, not on {}",
                                     listening.where,
                                     Bracketed(listening.listeners.front().address),
-                                    port.container_port,
+                                    number,
                                     port.container_ip);
   std::erase_if(listening.listeners, [&](const sockets::Listener& each) { return !accepts(each); });
   return listening;
@@ -121,10 +123,20 @@ Listening FindListener(const netlink::Netns& container, const portmap::DnatEntry
 
 }  // namespace
 
-std::vector<Listening> FindListeners(const netlink::Netns& container, const state::Record& record) {
+std::vector<Listening> FindListeners(const netlink::Netns& container,
+                                     rtnl::Socket& net,
+                                     nft::Ruleset& rules,
+                                     const state::Record& record) {
   std::vector<Listening> all;
   for (const portmap::DnatEntry& port : record.rules.ports) {
-    all.push_back(FindListener(container, port));
+    const std::optional<nft::Effect> redirect = FindRedirect(net, rules, record, {.port = port});
+    Listening listening =
+        FindListenerOn(redirect ? *redirect->port : port.container_port, container, port);
+    listening.is_redirected = redirect && listening.is_answered;
+    // A redirect that leads to nobody is a cause itself.
+    all.push_back(redirect && !listening.is_answered
+                      ? FindListenerOn(port.container_port, container, port)
+                      : listening);
   }
   return all;
 }

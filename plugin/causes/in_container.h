@@ -14,11 +14,15 @@ struct Listening {
   portmap::DnatEntry port;
   std::string where;  // "tcp/80"
   std::vector<sockets::Listener> listeners;
-  bool is_answered = false;   // on the address that packets come for
-  std::string mismatch = {};  // why not
+  bool is_answered = false;    // on the address that packets come for
+  bool is_redirected = false;  // by rules inside the container, to whom it answers
+  std::string mismatch = {};   // why not
 };
 
+// `net` and `rules` are those of `container`.
 [[nodiscard]] std::vector<Listening> FindListeners(const netlink::Netns& container,
+                                                   rtnl::Socket& net,
+                                                   nft::Ruleset& rules,
                                                    const state::Record& record);
 
 // The interface that ADD made, also where the container has given it another name.

@@ -110,6 +110,18 @@ bool Ends(nft::Ruleset& rules, const Effect& effect, const Station& station) {
           (priority == kOurDnatPriority && rules.IsYounger(effect.table, firewall::TableId())));
 }
 
+std::vector<Effect> EffectsAt(nft::Ruleset& rules, Station& station) {
+  const auto concerns = [&](const TableChain& base) {
+    const nft::Hook& hook = *base.chain.hook;
+    return base.table.name != firewall::TableId().name && hook.priority >= station.first &&
+           hook.priority <= station.last &&
+           (station.device.empty() || Contains(hook.devices, station.device));
+  };
+  const std::optional<TableFamily> family =
+      station.family == TableFamily::kAny ? std::nullopt : std::optional(station.family);
+  return rules.Follow(station.packet, station.point, concerns, family);
+}
+
 // The first thing on the way that ends it; what is behind that is not known.
 Causes FindFirst(nft::Ruleset& rules,
                  std::vector<Station> stations,
@@ -117,15 +129,7 @@ Causes FindFirst(nft::Ruleset& rules,
                  const Journey& journey,
                  const state::Record& record) {
   for (Station& station : stations) {
-    const auto concerns = [&](const TableChain& base) {
-      const nft::Hook& hook = *base.chain.hook;
-      return base.table.name != firewall::TableId().name && hook.priority >= station.first &&
-             hook.priority <= station.last &&
-             (station.device.empty() || Contains(hook.devices, station.device));
-    };
-    const std::optional<TableFamily> family =
-        station.family == TableFamily::kAny ? std::nullopt : std::optional(station.family);
-    for (const Effect& effect : rules.Follow(station.packet, station.point, concerns, family)) {
+    for (const Effect& effect : EffectsAt(rules, station)) {
       if (Ends(rules, effect, station)) {
         return {Describe(effect, place, station, journey, record)};
       }
@@ -150,6 +154,20 @@ Causes FindInRules(state::Host& host,
                    const Journey& journey) {
   return FindFirst(
       rules, StationsOnNode(host.net, record, journey), "on the node", journey, record);
+}
+
+std::optional<Effect> FindRedirect(rtnl::Socket& container,
+                                   nft::Ruleset& rules,
+                                   const state::Record& record,
+                                   const Journey& journey) {
+  for (Station& station : StationsInContainer(container, record, journey)) {
+    for (const Effect& effect : EffectsAt(rules, station)) {
+      if (effect.port && Ends(rules, effect, station)) {
+        return effect;
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 Causes FindInContainerRules(rtnl::Socket& container,

@@ -38,6 +38,8 @@ struct Journey {
 
   [[nodiscard]] Family family() const { return port.container_ip.family(); }
   [[nodiscard]] std::string Protocol() const;  // "tcp"
+  // "10.1.2.3"; "clients beyond the node, such as 198.41.0.4". REQUIRES: client
+  [[nodiscard]] std::string ClientText() const;
 };
 
 // Lists the node's links once, when they are first needed.
@@ -91,6 +93,12 @@ class Planner {
                                  nft::Ruleset& rules,
                                  const state::Record& record,
                                  const Journey& journey);
+// A rule inside the container, such as a sidecar's, that leads the connection to another of its
+// ports.
+[[nodiscard]] std::optional<nft::Effect> FindRedirect(rtnl::Socket& container,
+                                                      nft::Ruleset& rules,
+                                                      const state::Record& record,
+                                                      const Journey& journey);
 [[nodiscard]] Causes FindInContainerRules(rtnl::Socket& container,
                                           nft::Ruleset& rules,
                                           const state::Record& record,

@@ -28,18 +28,17 @@ void AddNew(Causes& causes, Causes more) {
 
 // The ports that are looked at: those that somebody listens on. What is published for several
 // protocols or families is a fault only where none of them is listened on.
-std::vector<portmap::DnatEntry> TakeListened(const std::vector<Listening>& all,
-                                             SideMismatches& sides) {
+std::vector<Listening> TakeListened(const std::vector<Listening>& all, SideMismatches& sides) {
   std::map<std::uint16_t, std::vector<const Listening*>> targets;  // by the container's port
   for (const Listening& each : all) {
     targets[each.port.container_port].push_back(&each);
   }
-  std::vector<portmap::DnatEntry> listened;
+  std::vector<Listening> listened;
   for (const auto& each : targets) {
     const auto answered = std::ranges::find_if(each.second, &Listening::is_answered);
     for (const Listening* const listening : each.second) {
       if (listening->is_answered) {
-        listened.push_back(listening->port);
+        listened.push_back(*listening);
       } else if (answered == each.second.end()) {
         AddNew(sides.container,
                {{.text = listening->mismatch,
@@ -103,19 +102,21 @@ class Inspection {
   void LookInside(const netlink::Netns& netns) {
     rtnl::Socket container = rtnl::Socket::In(netns);
     sides_.container = causes::FindInContainer(container, record_);
-    const std::vector<Listening> all = causes::FindListeners(netns, record_);
-    const std::vector<portmap::DnatEntry> listened = TakeListened(all, sides_);
+    nft::Socket inside = nft::Socket::In(netns);
+    nft::Ruleset rules_inside(inside);
+    const std::vector<Listening> all =
+        causes::FindListeners(netns, container, rules_inside, record_);
+    const std::vector<Listening> listened = TakeListened(all, sides_);
     for (const Listening& listening : all) {
       AddNew(sides_.container, causes::FindInService(record_, listening));
     }
     if (listened.empty()) {
       return;
     }
-    nft::Socket inside = nft::Socket::In(netns);
-    nft::Ruleset rules_inside(inside);
     nft::Ruleset rules(host_.nft);
     causes::Planner planner(host_);
-    for (const portmap::DnatEntry& port : listened) {
+    for (const Listening& listening : listened) {
+      const portmap::DnatEntry& port = listening.port;
       if (client_ && client_->family() != port.container_ip.family()) {
         continue;
       }
@@ -127,8 +128,10 @@ class Inspection {
         AddNew(sides_.path, causes::FindInRules(host_, rules, record_, journey));
       }
       AddNew(sides_.container, causes::FindInAnswers(host_, container, record_, journey));
-      AddNew(sides_.container,
-             causes::FindInContainerRules(container, rules_inside, record_, journey));
+      if (!listening.is_redirected) {
+        AddNew(sides_.container,
+               causes::FindInContainerRules(container, rules_inside, record_, journey));
+      }
     }
   }
 

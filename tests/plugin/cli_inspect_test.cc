@@ -247,6 +247,26 @@ TEST_F(Inspect, BlamesAnswersThatLeaveByAnotherNetwork) {
   EXPECT_THAT(Output("inspect 9090"), Not(HasSubstr("fix:")));
 }
 
+// A proxy beside the task takes what comes for its port.
+TEST_F(Inspect, IsWellBehindARedirectInsideTheContainer) {
+  World::Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 20000, "proxy");
+  const auto expect_well = [&](const char* rule) {
+    container().Must({"sh", "-c", rule});
+    ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "proxy") << rule;
+    EXPECT_THAT(Output("inspect 8080"), EndsWith("Container    ok\n")) << rule;
+    container().Must({"nft", "flush", "ruleset"});
+  };
+  const char* const nft =
+      "nft 'table inet mine { chain p { type nat hook prerouting priority dstnat; meta l4proto tcp "
+      "redirect to :20000; }; }'";
+  const char* const iptables = "iptables -t nat -A PREROUTING -p tcp -j REDIRECT --to-ports 20000";
+  expect_well(nft);
+  expect_well(iptables);
+  Serve();
+  expect_well(nft);
+  expect_well(iptables);
+}
+
 // ---- what cannot be told by looking
 
 class Traced : public Inspect {
