@@ -70,6 +70,10 @@ std::string Journey::Protocol() const {
   return std::string(portmap::Text(port.protocol));
 }
 
+std::string Journey::ClientText() const {
+  return Cat(is_client_named ? "" : "clients beyond the node, such as ", *client);
+}
+
 const std::vector<rtnl::Link>& Planner::Uplinks() {
   if (!uplinks_) {
     uplinks_ = link::Uplinks(host_.net.Links());

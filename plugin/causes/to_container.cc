@@ -178,7 +178,8 @@ class WayLook {
     if (IsByReversePath(host_.net, back, *gateway_, address_)) {
       causes_.push_back(StrictReversePath(*gateway_, address_));
     } else if (back.error != 0) {
-      AddAll(FindBlockers(host_.net, query, Format("answers do not get to {}", client)));
+      AddAll(FindBlockers(
+          host_.net, query, Format("answers do not get to {}", journey_.ClientText())));
     }
   }
 
