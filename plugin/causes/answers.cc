@@ -76,6 +76,7 @@ std::optional<rtnl::Link> FindOtherDefault(rtnl::Socket& container,
 
 // By the interface of another network, which drops what has not its own address.
 Causes FindOtherWay(state::Host& host,
+                    const rtnl::Link& own,
                     const rtnl::Link& other_way,
                     const state::Record& record,
                     const Ip& address) {
@@ -89,6 +90,9 @@ Causes FindOtherWay(state::Host& host,
   }
   const std::optional<Ip> gateway = OwnGateway(record, address.family());
   const std::string tool = IpTool(address.family());
+  // A table of its own for each of the container's interfaces.
+  constexpr int kFirstTable = 100;
+  const int table = kFirstTable + own.index;
   return {{.text = Format("what it answers from {} leaves by '{}', and sourceCheck of network '{}' "
                           "drops it",
                           address,
@@ -97,12 +101,14 @@ Causes FindOtherWay(state::Host& host,
            .fix = !gateway
                       ? Fix::Advice(Cat("publish the port in network ", other->id.network))
                       : InsideFix(record,
-                                  Format("sh -c '{} rule add from {} lookup 100 && {} route add "
-                                         "default via {} table 100'",
+                                  Format("sh -c '{} rule add from {} lookup {} && {} route add "
+                                         "default via {} table {}'",
                                          tool,
                                          address,
+                                         table,
                                          tool,
-                                         *gateway))}};
+                                         *gateway,
+                                         table))}};
 }
 
 }  // namespace
@@ -125,7 +131,7 @@ Causes FindInAnswers(state::Host& host,
   if (way.error != 0) {
     return FindBlockers(container,
                         query,
-                        Format("what it answers does not get to {}", client),
+                        Format("what it answers does not get to {}", journey.ClientText()),
                         InsideFix(record, ""));
   }
   const std::optional<rtnl::Link> other_way =
@@ -133,7 +139,7 @@ Causes FindInAnswers(state::Host& host,
       : way.table == kMainTable ? FindOtherDefault(container, *own, address.family())
                                 : std::nullopt;
   if (other_way) {
-    return FindOtherWay(host, *other_way, record, address);
+    return FindOtherWay(host, *own, *other_way, record, address);
   }
   Causes causes = FindAbsentGateway(container, *own, record, address.family());
   Append(causes, FindSmallerEnd(host, *own, record));

@@ -247,6 +247,26 @@ TEST_F(Inspect, BlamesAnswersThatLeaveByAnotherNetwork) {
   EXPECT_THAT(Output("inspect 9090"), Not(HasSubstr("fix:")));
 }
 
+// Both as they were printed before either was pasted.
+TEST_F(Inspect, HasFixesForTwoNetworksThatDoNotMeet) {
+  Serve();
+  const json third =
+      Config({{"name", "third"}, {"bridge", "br-third"}, {"ipam", {{"subnet", "10.9.0.0/24"}}}});
+  Attach(Publish({Port(9090, 80)}, kOther),
+         {{"CNI_CONTAINERID", kAllocation}, {"CNI_IFNAME", "eth1"}});
+  Attach(Publish({Port(9091, 80)}, third),
+         {{"CNI_CONTAINERID", kAllocation}, {"CNI_IFNAME", "eth2"}});
+  std::vector<std::string> fixes;
+  for (const char* const line : {"inspect -json 9090", "inspect -json 9091"}) {
+    fixes.push_back(At(RunLine(line).json, "/attachments/0/diagnosis/causes/0/fix"));
+  }
+  for (const std::string& fix : fixes) {
+    host().Must({"sh", "-ec", fix});
+  }
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "hello");
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 9091), "hello");
+}
+
 // A proxy beside the task takes what comes for its port.
 TEST_F(Inspect, IsWellBehindARedirectInsideTheContainer) {
   World::Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 20000, "proxy");
