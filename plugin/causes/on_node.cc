@@ -56,10 +56,12 @@ class NodeLook {
     if (published && !published->IsLoopback() && !host_.net.AllAddresses().contains(*published)) {
       const std::string ifname = journey_.uplink ? journey_.uplink->name : "INTERFACE";
       Add(Format("{}, which it is published on, is no address of this node", *published),
-          Format("{} address add {} dev {}",
-                 IpTool(journey_.family()),
-                 Cidr::Host(*published),
-                 ShellWord(ifname)));
+          Fix::Advice(
+              Format("if another node has it now (keepalived), nothing; else: {} address add "
+                     "{} dev {}",
+                     IpTool(journey_.family()),
+                     Cidr::Host(*published),
+                     ShellWord(ifname))));
     }
   }
 
