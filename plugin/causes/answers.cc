@@ -52,7 +52,8 @@ Causes FindSmallerEnd(state::Host& host, const rtnl::Link& link, const state::Re
                           outside->name,
                           outside->mtu),
            .fix = InsideFix(record,
-                            Format("ip link set {} mtu {}", ShellWord(link.name), outside->mtu))}};
+                            Format("ip link set {} mtu {}", ShellWord(link.name), outside->mtu)),
+           .ends = false}};
 }
 
 // An interface by which answers leave, too: of routes to everywhere with one priority the kernel

@@ -119,7 +119,7 @@ class NodeLook {
     const rtnl::RouteAnswer in = host_.net.LookUpRoute(
         {.destination = destination, .source = *journey_.client, .input_link = link.index});
     if (IsByReversePath(host_.net, in, link, *journey_.client)) {
-      causes_.push_back(StrictReversePath(link, *journey_.client));
+      causes_.push_back(StrictReversePath(link, journey_.ClientText()));
     }
   }
 

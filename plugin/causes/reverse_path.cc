@@ -35,7 +35,7 @@ bool IsByReversePath(rtnl::Socket& net,
          net.LookUpRoute({.destination = source}).link != link.index;
 }
 
-Cause StrictReversePath(const rtnl::Link& link, const Ip& source) {
+Cause StrictReversePath(const rtnl::Link& link, const std::string& source) {
   const std::string own = Format("net/ipv4/conf/{}/rp_filter", link.name);
   // The greater of the two counts: 2 stands for loose.
   return {.text = Format("what comes by '{}' from {} is dropped: the way back is another one, and "

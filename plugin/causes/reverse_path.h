@@ -11,8 +11,8 @@ namespace nomad_bridge::causes {
                                    const rtnl::Link& link,
                                    const Ip& source);
 
-// What comes by `link` from `source` is dropped.
-[[nodiscard]] Cause StrictReversePath(const rtnl::Link& link, const Ip& source);
+// What comes by `link` from `source`, as a person names it, is dropped.
+[[nodiscard]] Cause StrictReversePath(const rtnl::Link& link, const std::string& source);
 
 // Whether this machine has dropped anything so since it started.
 [[nodiscard]] bool HasReversePathDropped();

@@ -176,7 +176,7 @@ class WayLook {
         .destination = client, .source = address_, .input_link = gateway_->index};
     const rtnl::RouteAnswer back = host_.net.LookUpRoute(query);
     if (IsByReversePath(host_.net, back, *gateway_, address_)) {
-      causes_.push_back(StrictReversePath(*gateway_, address_));
+      causes_.push_back(StrictReversePath(*gateway_, address_.Text()));
     } else if (back.error != 0) {
       AddAll(FindBlockers(
           host_.net, query, Format("answers do not get to {}", journey_.ClientText())));
@@ -196,12 +196,14 @@ class WayLook {
       LookAtPortState(*veth, *bridge);
     }
     if (veth->mtu < bridge->mtu) {
-      Add(Format("the MTU of '{}' is {}, that of '{}' {}: larger packets are lost",
-                 veth->name,
-                 veth->mtu,
-                 bridge->name,
-                 bridge->mtu),
-          Format("ip link set {} mtu {}", veth->name, bridge->mtu));
+      causes_.push_back(
+          {.text = Format("the MTU of '{}' is {}, that of '{}' {}: larger packets are lost",
+                          veth->name,
+                          veth->mtu,
+                          bridge->name,
+                          bridge->mtu),
+           .fix = Format("ip link set {} mtu {}", veth->name, bridge->mtu),
+           .ends = false});
     }
   }
 

@@ -93,7 +93,7 @@ std::string UnderHead(std::string_view title, const std::vector<std::string>& li
   return text;
 }
 
-// Each with its fix below; the arrow is behind the first of all.
+// Each with its fix below; the arrow is behind the first of all that ends a connection.
 std::string ShowSide(std::string_view title, const Causes& causes, const Cause* first) {
   if (causes.empty()) {
     return Cat(Head(title), Coloured("ok", Colour::kGood), '\n');
@@ -117,8 +117,7 @@ struct Inspected {
   std::optional<SideMismatches> sides;
 
   [[nodiscard]] bool IsWell() const {
-    return attachment->state != State::kDead && !IsRecordLost() &&
-           (!sides || sides->FindCause() == nullptr);
+    return attachment->state != State::kDead && !IsRecordLost() && (!sides || sides->IsWell());
   }
   [[nodiscard]] bool IsRecordLost() const {
     return attachment->state == State::kUnrecorded || attachment->state == State::kUnreadable;
@@ -128,10 +127,11 @@ struct Inspected {
 Inspected InspectOne(state::Host& host,
                      const Attachment& attachment,
                      const Inventory& inventory,
-                     const std::optional<Ip>& client) {
+                     const std::optional<Ip>& client,
+                     const std::string& name) {
   return {.attachment = &attachment,
           .sides = attachment.record && inventory.is_complete
-                       ? std::optional(FindSideMismatches(host, attachment, client))
+                       ? std::optional(FindSideMismatches(host, attachment, client, name))
                        : std::nullopt};
 }
 
@@ -275,7 +275,7 @@ int RunInspect(const Arguments& arguments) {
   }
   std::vector<Inspected> all;
   for (const Attachment* const each : found) {
-    all.push_back(InspectOne(host, *each, inventory, client));
+    all.push_back(InspectOne(host, *each, inventory, client, arguments.operands.front()));
   }
   const std::optional<causes::Traced> traced = RunTrace(host, *found.front(), arguments);
   if (arguments.Has("json")) {

@@ -1,7 +1,6 @@
 #include "plugin/cli/side_mismatches.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "base/list.h"
@@ -18,50 +17,35 @@ using causes::Cause;
 using causes::Causes;
 using causes::Listening;
 
-void AddNew(Causes& causes, Causes more) {
+// `is_asked_for`: is about the port that was.
+void AddNew(Causes& causes, Causes more, bool is_asked_for) {
   for (Cause& cause : more) {
+    cause.ends = cause.ends && is_asked_for;
     if (std::ranges::find(causes, cause.text, &Cause::text) == causes.end()) {
       causes.push_back(std::move(cause));
     }
   }
 }
 
-// The ports that are looked at: those that somebody listens on. What is published for several
-// protocols or families is a fault only where none of them is listened on.
-std::vector<Listening> TakeListened(const std::vector<Listening>& all, SideMismatches& sides) {
-  std::map<std::uint16_t, std::vector<const Listening*>> targets;  // by the container's port
-  for (const Listening& each : all) {
-    targets[each.port.container_port].push_back(&each);
-  }
-  std::vector<Listening> listened;
-  for (const auto& each : targets) {
-    const auto answered = std::ranges::find_if(each.second, &Listening::is_answered);
-    for (const Listening* const listening : each.second) {
-      if (listening->is_answered) {
-        listened.push_back(*listening);
-      } else if (answered == each.second.end()) {
-        AddNew(sides.container,
-               {{.text = listening->mismatch,
-                 .fix = Fix::Advice(
-                     "let its task listen there, or publish the port that it listens on")}});
-      } else if (const std::string note = Format("{}, but {} is answered{}",
-                                                 listening->mismatch,
-                                                 (*answered)->where,
-                                                 (*answered)->where == listening->where
-                                                     ? Cat(" on ", (*answered)->port.container_ip)
-                                                     : "");
-                 !Contains(sides.notes, note)) {
-        sides.notes.push_back(note);
-      }
-    }
-  }
-  return listened;
+// Whether what differs there keeps a published port's packets from their way.
+bool Ends(Mismatch::Area area) {
+  using Area = Mismatch::Area;
+  constexpr std::array kOthers = {
+      Area::kLease, Area::kRecord, Area::kLeftOver, Area::kPolicy, Area::kLocalhost};
+  return !Contains(kOthers, area);
 }
 
 class Inspection {
  public:
-  Inspection(state::Host& host, const Attachment& attachment, const std::optional<Ip>& client)
-      : host_(host), attachment_(attachment), record_(*attachment.record), client_(client) {}
+  Inspection(state::Host& host,
+             const Attachment& attachment,
+             const std::optional<Ip>& client,
+             const std::string& name)
+      : host_(host),
+        attachment_(attachment),
+        record_(*attachment.record),
+        client_(client),
+        name_(name) {}
 
   // The namespace may go at any moment.
   SideMismatches Run() {
@@ -94,7 +78,8 @@ class Inspection {
     const attachment::Scope scope = {.extent = attachment::Scope::Extent::kOne, .record = &record_};
     const Mismatches found = attachment::Reconcile(host_, scope, Mode::kLook).mismatches;
     for (const Mismatch& mismatch : found.left()) {
-      sides_.host.push_back({.text = mismatch.text, .fix = FixOf(mismatch)});
+      sides_.host.push_back(
+          {.text = mismatch.text, .fix = FixOf(mismatch), .ends = Ends(mismatch.area)});
     }
     are_rules_whole_ = causes::AreRulesWhole(found);
   }
@@ -104,11 +89,11 @@ class Inspection {
     sides_.container = causes::FindInContainer(container, record_);
     nft::Socket inside = nft::Socket::In(netns);
     nft::Ruleset rules_inside(inside);
-    const std::vector<Listening> all =
-        causes::FindListeners(netns, container, rules_inside, record_);
-    const std::vector<Listening> listened = TakeListened(all, sides_);
+    std::vector<Listening> all = causes::FindListeners(netns, container, rules_inside, record_);
+    std::ranges::stable_partition(all, [&](const Listening& each) { return IsMeant(each.port); });
+    const std::vector<Listening> listened = TakeListened(all);
     for (const Listening& listening : all) {
-      AddNew(sides_.container, causes::FindInService(record_, listening));
+      AddNew(sides_.container, causes::FindInService(record_, listening), IsMeant(listening.port));
     }
     if (listened.empty()) {
       return;
@@ -121,18 +106,57 @@ class Inspection {
         continue;
       }
       const causes::Journey journey = planner.Plan(port, client_);
-      AddNew(sides_.path, causes::FindOnNode(host_, record_, journey));
-      AddNew(sides_.path, causes::FindToContainer(host_, record_, journey));
-      AddNew(sides_.path, causes::FindInPolicies(host_, record_, journey));
+      const bool is_meant = IsMeant(port);
+      AddNew(sides_.path, causes::FindOnNode(host_, record_, journey), is_meant);
+      AddNew(sides_.path, causes::FindToContainer(host_, record_, journey), is_meant);
+      AddNew(sides_.path, causes::FindInPolicies(host_, record_, journey), is_meant);
       if (are_rules_whole_) {
-        AddNew(sides_.path, causes::FindInRules(host_, rules, record_, journey));
+        AddNew(sides_.path, causes::FindInRules(host_, rules, record_, journey), is_meant);
       }
-      AddNew(sides_.container, causes::FindInAnswers(host_, container, record_, journey));
+      AddNew(sides_.container, causes::FindInAnswers(host_, container, record_, journey), is_meant);
       if (!listening.is_redirected) {
         AddNew(sides_.container,
-               causes::FindInContainerRules(container, rules_inside, record_, journey));
+               causes::FindInContainerRules(container, rules_inside, record_, journey),
+               is_meant);
       }
     }
+  }
+
+  // Whether `port` is the one that was asked for; if none was, all are.
+  [[nodiscard]] bool IsMeant(const portmap::DnatEntry& port) const {
+    const auto is_named = [&](const portmap::DnatEntry& each) {
+      return std::to_string(each.host_port) == name_;
+    };
+    return is_named(port) || std::ranges::none_of(record_.rules.ports, is_named);
+  }
+
+  // The ports that are looked at: those that somebody listens on. What is published for several
+  // protocols or families is a fault only where none of them is listened on.
+  std::vector<Listening> TakeListened(const std::vector<Listening>& all) {
+    std::vector<Listening> listened;
+    for (const Listening& listening : all) {
+      const auto answered = std::ranges::find_if(all, [&](const Listening& each) {
+        return each.is_answered && each.port.container_port == listening.port.container_port;
+      });
+      if (listening.is_answered) {
+        listened.push_back(listening);
+      } else if (answered == all.end()) {
+        AddNew(sides_.container,
+               {{.text = listening.mismatch,
+                 .fix = Fix::Advice(
+                     "let its task listen there, or publish the port that it listens on")}},
+               IsMeant(listening.port));
+      } else if (const std::string note = Format("{}, but {} is answered{}",
+                                                 listening.mismatch,
+                                                 answered->where,
+                                                 answered->where == listening.where
+                                                     ? Cat(" on ", answered->port.container_ip)
+                                                     : "");
+                 !Contains(sides_.notes, note)) {
+        sides_.notes.push_back(note);
+      }
+    }
+    return listened;
   }
 
   // Chains that drop whatever is forwarded: also what an allocation asks itself.
@@ -149,6 +173,7 @@ class Inspection {
   const Attachment& attachment_;
   const state::Record& record_;
   const std::optional<Ip>& client_;
+  const std::string& name_;
   bool are_rules_whole_ = true;
   SideMismatches sides_;
 };
@@ -157,8 +182,9 @@ class Inspection {
 
 const Cause* SideMismatches::FindCause() const {
   for (const Causes* const side : {&host, &path, &container}) {
-    if (!side->empty()) {
-      return &side->front();
+    const auto ends = std::ranges::find_if(*side, &Cause::ends);
+    if (ends != side->end()) {
+      return &*ends;
     }
   }
   return nullptr;
@@ -166,8 +192,9 @@ const Cause* SideMismatches::FindCause() const {
 
 SideMismatches FindSideMismatches(state::Host& host,
                                   const Attachment& attachment,
-                                  const std::optional<Ip>& client) {
-  return Inspection(host, attachment, client).Run();
+                                  const std::optional<Ip>& client,
+                                  const std::string& name) {
+  return Inspection(host, attachment, client, name).Run();
 }
 
 }  // namespace nomad_bridge::cli

@@ -26,13 +26,16 @@ struct SideMismatches {
   causes::Causes container;
   std::vector<std::string> notes;
 
-  // Why a packet does not arrive, or its answer does not; nullptr if nothing was found.
+  // Why a packet does not arrive, or its answer does not; nullptr if that was not found.
   [[nodiscard]] const causes::Cause* FindCause() const;
+  [[nodiscard]] bool IsWell() const { return host.empty() && path.empty() && container.empty(); }
 };
 
-// `client`: who finds that a port does not answer; nullopt: anyone.
+// `client`: who finds that a port does not answer; nullopt: anyone. `name`: what the attachment was
+// asked for by; if that is a port, it comes first, and causes are its alone.
 [[nodiscard]] SideMismatches FindSideMismatches(state::Host& host,
                                                 const Attachment& attachment,
-                                                const std::optional<Ip>& client);
+                                                const std::optional<Ip>& client,
+                                                const std::string& name);
 
 }  // namespace nomad_bridge::cli

@@ -142,11 +142,6 @@ INSTANTIATE_TEST_SUITE_P(
          "dev nomad nud stale",
          "another machine on 'nomad' has it, too",
          "ports.blocked"},
-        {"PublishedAddress",
-         "ip address delete 198.51.100.9/24 dev uplink",
-         "198.51.100.9, which it is published on, is no address of this node",
-         "ports.blocked",
-         Way::kSecond},
         {"ReversePath",
          kOtherWay + "sysctl -w net.ipv4.conf.uplink.rp_filter=1",
          "what comes by 'uplink' from 203.0.113.5 is dropped",
@@ -162,10 +157,6 @@ INSTANTIATE_TEST_SUITE_P(
          "answers do not get to 203.0.113.5: the route to 203.0.113.0/24 is blackhole",
          "",
          Way::kFar},
-        {"SpanningTree",
-         "ip link set nomad type bridge stp_state 1; ip link set VETH down; ip link set VETH up",
-         "does not forward yet: the spanning tree of its bridge holds it back",
-         "ports.blocked"},
         {"BlackholeRoute6",
          "ip -6 route add blackhole fd00:26::2/128",
          "no packet gets to fd00:26::2: the route to fd00:26::2/128 is blackhole",
@@ -245,16 +236,34 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     kNameOf);
 
-class CauseWithoutFix : public CausesWorld {
- protected:
-  // The first cause after `damage` on the node, which shows.
-  [[nodiscard]] json CauseAfter(const std::string& damage) {
-    EXPECT_TRUE(Answers(Way::kTcp));
-    host().Must({"sh", "-e", "-c", Filled(damage)});
-    EXPECT_FALSE(Answers(Way::kTcp, std::chrono::milliseconds(250)));
-    return At(Diagnose(Way::kTcp), "/causes/0");
-  }
-};
+class CauseWithoutFix : public CausesWorld {};
+
+// Elsewhere it may be at work.
+TEST_F(CauseWithoutFix, IsAPublishedAddressThatTheNodeLacks) {
+  const json cause = CauseAfter("ip address delete 198.51.100.9/24 dev uplink", Way::kSecond);
+  EXPECT_EQ(cause.at("what"), "198.51.100.9, which it is published on, is no address of this node");
+  EXPECT_EQ(cause.at("fix"), "");
+  EXPECT_EQ(cause.at("advice"),
+            "if another node has it now (keepalived), nothing; else: ip address add "
+            "198.51.100.9/32 dev uplink");
+  EXPECT_TRUE(DoctorsChecks().contains("ports.blocked"));
+}
+
+// With a spanning tree every port is so at first, which doctor does not call a fault.
+TEST_F(CauseWithoutFix, IsAPortThatSpanningTreeHoldsBack) {
+  const json cause = CauseAfter(
+      "ip link set nomad type bridge stp_state 1 forward_delay 200; ip link set VETH down; ip link "
+      "set VETH up");
+  EXPECT_EQ(cause.at("what"),
+            Filled("bridge port 'VETH' does not forward: the spanning tree of 'nomad' holds it "
+                   "back"));
+  EXPECT_EQ(cause.at("fix"), "");
+  EXPECT_EQ(cause.at("advice"),
+            "wait 4 seconds, twice the forward delay of 'nomad'; if it stays so, look for a loop "
+            "behind the port");
+  EXPECT_FALSE(DoctorsChecks().contains("ports.blocked"));
+  EXPECT_TRUE(Soon([&] { return Answers(Way::kTcp); }));
+}
 
 // Of two rules that match what is given `ip rule del` takes the first.
 TEST_F(CauseWithoutFix, IsARuleBehindOneThatItsSelectorMatchesToo) {
@@ -264,6 +273,31 @@ TEST_F(CauseWithoutFix, IsARuleBehindOneThatItsSelectorMatchesToo) {
   EXPECT_EQ(cause.at("what"), Filled("no packet gets to ADDRESS: ip rule 100 says prohibit"));
   EXPECT_EQ(cause.at("fix"), "");
   EXPECT_EQ(cause.at("advice"), "delete it; those that are there: ip rule show priority 100");
+}
+
+class CauseOfOnePort : public CausesWorld {};
+
+TEST_F(CauseOfOnePort, ComesFirstWhereThatWasAskedFor) {
+  host().Must(Words("ip address delete 198.51.100.9/24 dev uplink"));
+  EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr) << "is the other port's";
+  EXPECT_TRUE(Answers(Way::kTcp));
+
+  host().Must({"nft",
+               "table ip mine { chain early { type filter hook prerouting priority raw; tcp dport "
+               "8080 drop; }; }"});
+  const json first = Diagnose(Way::kTcp);
+  EXPECT_THAT(first.at("cause").get<std::string>(), HasSubstr("drops what comes for the port"));
+  EXPECT_EQ(At(first, "/causes/0/what"), first.at("cause"));
+  const json second = Diagnose(Way::kSecond);
+  EXPECT_THAT(second.at("cause").get<std::string>(), HasSubstr("is no address of this node"));
+  EXPECT_EQ(At(second, "/causes/0/what"), second.at("cause"));
+}
+
+TEST_F(CauseOfOnePort, NamesClientsInPlainWords) {
+  host().Must(Words("ip rule add from 172.26.64.0/20 iif nomad blackhole priority 100"));
+  EXPECT_EQ(At(Diagnose(Way::kTcp), "/causes/0/what"),
+            "answers do not get to clients beyond the node, such as 198.41.0.4: ip rule 100 says "
+            "blackhole");
 }
 
 }  // namespace
