@@ -1,8 +1,14 @@
 #include "netlink/nft/trace.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstring>
+#include <map>
+#include <utility>
 #include <vector>
 
+#include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
 #include <libnftnl/trace.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
@@ -64,6 +70,19 @@ std::string TextOf(const nftnl_trace& trace, std::uint16_t attribute) {
   return text == nullptr ? "" : text;
 }
 
+// With the first step of a base chain alone; 0 else.
+std::pair<std::uint16_t, std::uint16_t> PortsOf(const nftnl_trace& trace) {
+  std::uint32_t size = 0;
+  const void* const header = nftnl_trace_is_set(&trace, NFTNL_TRACE_TRANSPORT_HEADER)
+                                 ? nftnl_trace_get_data(&trace, NFTNL_TRACE_TRANSPORT_HEADER, &size)
+                                 : nullptr;
+  std::array<std::uint16_t, 2> ports{};
+  if (header != nullptr && size >= sizeof ports) {
+    std::memcpy(ports.data(), header, sizeof ports);
+  }
+  return {ntohs(ports[0]), ntohs(ports[1])};
+}
+
 // nullopt for what is no step: a message of another kind, the end of a chain, and one that starts a
 // packet's trace.
 std::optional<TraceStep> ReadStep(const nlmsghdr& message) {
@@ -81,8 +100,11 @@ std::optional<TraceStep> ReadStep(const nlmsghdr& message) {
     return std::nullopt;
   }
   const auto code = static_cast<std::int32_t>(nftnl_trace_get_u32(trace.get(), attribute));
+  const auto [source_port, destination_port] = PortsOf(*trace);
   return TraceStep{
       .packet = nftnl_trace_get_u32(trace.get(), NFTNL_TRACE_ID),
+      .source_port = source_port,
+      .destination_port = destination_port,
       .table = {.family =
                     static_cast<TableFamily>(nftnl_trace_get_u32(trace.get(), NFTNL_TRACE_FAMILY)),
                 .name = TextOf(*trace, NFTNL_TRACE_TABLE)},
@@ -128,10 +150,11 @@ Trace::~Trace() {
   }
 }
 
-std::vector<TraceStep> Trace::Read(Deadline deadline,
-                                   const std::function<bool(const TraceStep&)>& is_last) {
+void Trace::Read(Deadline deadline, const std::function<bool(const TraceStep&)>& is_last) {
   std::vector<char> buffer(kMaxMessage);
-  std::vector<TraceStep> steps;
+  constexpr std::chrono::seconds kMore{1};
+  std::map<std::uint32_t, TraceStep> first_steps;  // of each packet
+  bool has_begun = false;
   bool is_over = false;
   while (!is_over) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -145,14 +168,20 @@ std::vector<TraceStep> Trace::Read(Deadline deadline,
       throw ErrnoError(Code::kKernel, "cannot read the trace of nf_tables");
     }
     netlink::ForEachIn(buffer.data(), got, [&](const nlmsghdr& message) {
-      if (const std::optional<TraceStep> step = ReadStep(message);
-          step && step->table != TraceTable()) {
-        steps.push_back(*step);
+      std::optional<TraceStep> step = ReadStep(message);
+      if (!step) {
+        return;
+      }
+      const TraceStep& came = first_steps.try_emplace(step->packet, *step).first->second;
+      step->source_port = came.source_port;
+      step->destination_port = came.destination_port;
+      if (step->table != TraceTable()) {
+        deadline = has_begun ? deadline : std::min(deadline, FromNow(kMore));
+        has_begun = true;
         is_over = is_over || is_last(*step);
       }
     });
   }
-  return steps;
 }
 
 }  // namespace nomad_bridge::nft

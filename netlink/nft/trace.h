@@ -22,6 +22,8 @@ namespace nomad_bridge::nft {
 
 struct TraceStep {
   std::uint32_t packet = 0;
+  std::uint16_t source_port = 0;  // both as the packet came; 0: not known
+  std::uint16_t destination_port = 0;
   TableId table;
   std::string chain;
   std::uint64_t handle = 0;  // of the rule; 0: the chain's policy
@@ -39,9 +41,9 @@ class Trace {
   Trace& operator=(const Trace&) = delete;
   ~Trace();
 
-  // What comes until `is_last` says so, or until the deadline.
-  [[nodiscard]] std::vector<TraceStep> Read(Deadline deadline,
-                                            const std::function<bool(const TraceStep&)>& is_last);
+  // Each step that comes goes to `is_last`, until that says so, or until the deadline; once
+  // something has come, for a second more at most.
+  void Read(Deadline deadline, const std::function<bool(const TraceStep&)>& is_last);
 
  private:
   Trace(Socket socket, UniqueFd events) : socket_(std::move(socket)), events_(std::move(events)) {}

@@ -1,7 +1,7 @@
 #include "plugin/causes/trace.h"
 
-#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 
 #include <netinet/in.h>
@@ -19,8 +19,8 @@ nft::Bytes NetworkOrder(std::uint16_t number) {
   return {static_cast<std::uint8_t>(number >> 8), static_cast<std::uint8_t>(number & 0xff)};
 }
 
-// What comes for the port, and what it answers.
-std::vector<nft::Rule> ChoicesOf(const Journey& journey) {
+// What comes for the port, and what it answers; with `client_port` from and to that port alone.
+std::vector<nft::Rule> ChoicesOf(const Journey& journey, std::uint16_t client_port) {
   const auto protocol = static_cast<std::uint8_t>(journey.port.protocol);
   nft::Rule request;
   request.Only(journey.family())
@@ -34,6 +34,10 @@ std::vector<nft::Rule> ChoicesOf(const Journey& journey) {
   if (journey.is_client_named) {
     request.Saddr(Cidr::Host(*journey.client));
     answer.Daddr(Cidr::Host(*journey.client));
+  }
+  if (client_port != 0) {
+    request.Is(nft::kSourcePort, NetworkOrder(client_port));
+    answer.Is(nft::kUdpDport, NetworkOrder(client_port));
   }
   return {request, answer};
 }
@@ -57,22 +61,40 @@ SocketAddress AddressOf(const Ip& address, std::uint16_t port) {
   return to;
 }
 
+// Of the node's own connection: its port is known before it begins.
+struct OwnEnd {
+  UniqueFd socket;
+  std::uint16_t port = 0;
+};
+
+OwnEnd OpenOwnEnd(const Journey& journey) {
+  const bool is_udp = journey.port.protocol == portmap::Protocol::kUdp;
+  OwnEnd own;
+  own.socket = UniqueFd(::socket(journey.family() == Family::kIpv4 ? AF_INET : AF_INET6,
+                                 (is_udp ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK | SOCK_CLOEXEC,
+                                 static_cast<int>(journey.port.protocol)));
+  SocketAddress any{};
+  any.any.sa_family = journey.family() == Family::kIpv4 ? AF_INET : AF_INET6;
+  socklen_t size = sizeof any;
+  if (own.socket.get() < 0 || ::bind(own.socket.get(), &any.any, sizeof any) != 0 ||
+      ::getsockname(own.socket.get(), &any.any, &size) != 0) {
+    throw ErrnoError(Code::kKernel, "cannot open a socket to send from");
+  }
+  static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
+  own.port = ntohs(any.ipv4.sin_port);
+  return own;
+}
+
 // The first packet of a connection, or a datagram without anything in it. The kernel sends the rest
 // while the socket lives.
-UniqueFd Send(const Journey& journey) {
-  const bool is_udp = journey.port.protocol == portmap::Protocol::kUdp;
-  UniqueFd socket(::socket(journey.family() == Family::kIpv4 ? AF_INET : AF_INET6,
-                           (is_udp ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK | SOCK_CLOEXEC,
-                           static_cast<int>(journey.port.protocol)));
+void SendFrom(const OwnEnd& own, const Journey& journey) {
   const SocketAddress to = AddressOf(*journey.node, journey.port.host_port);
-  if (socket.get() < 0 ||
-      (::connect(socket.get(), &to.any, sizeof to) != 0 && errno != EINPROGRESS)) {
+  if (::connect(own.socket.get(), &to.any, sizeof to) != 0 && errno != EINPROGRESS) {
     throw ErrnoError(Code::kKernel, Cat("cannot send anything to ", *journey.node));
   }
-  if (is_udp) {
-    static_cast<void>(::send(socket.get(), "", 0, MSG_NOSIGNAL));
+  if (journey.port.protocol == portmap::Protocol::kUdp) {
+    static_cast<void>(::send(own.socket.get(), "", 0, MSG_NOSIGNAL));
   }
-  return socket;
 }
 
 std::string VerdictText(const nft::Verdict& verdict) {
@@ -101,28 +123,51 @@ std::string LineOf(const nft::TraceStep& step) {
       VerdictText(step.verdict));
 }
 
+// Which packets are shown: the first that came for the port, and the first that comes back to it.
+class Shown {
+ public:
+  explicit Shown(std::uint16_t port) : port_(port) {}
+
+  enum class As : std::uint8_t { kNothing, kRequest, kAnswer };
+
+  As Take(const nft::TraceStep& step) {
+    if (!request_ && step.destination_port == port_) {
+      request_ = step;
+    }
+    if (!request_ || step.packet == request_->packet) {
+      return request_ ? As::kRequest : As::kNothing;
+    }
+    if (!answer_ && step.destination_port == request_->source_port) {
+      answer_ = step;
+    }
+    return answer_ && step.packet == answer_->packet ? As::kAnswer : As::kNothing;
+  }
+
+ private:
+  std::uint16_t port_;
+  std::optional<nft::TraceStep> request_;
+  std::optional<nft::TraceStep> answer_;
+};
+
 }  // namespace
 
 Traced TraceConnection(state::Host& host, const Journey& journey, Deadline deadline) {
-  nft::Trace trace = nft::Trace::Start(host.netns, ChoicesOf(journey));
-  const UniqueFd socket = journey.is_client_named || !journey.node ? UniqueFd() : Send(journey);
-  const auto is_drop = [](const nft::TraceStep& step) {
-    return step.verdict.code == nft::Verdict::Code::kDrop;
-  };
-  const std::vector<nft::TraceStep> steps = trace.Read(deadline, is_drop);
-  // The first packet, and the first that comes back; what follows is the same again.
-  Traced traced;
-  std::vector<std::uint32_t> packets;
-  for (const nft::TraceStep& step : steps) {
-    constexpr std::size_t kBothWays = 2;
-    if (std::ranges::find(packets, step.packet) == packets.end() && packets.size() < kBothWays) {
-      packets.push_back(step.packet);
-    }
-    if (!packets.empty() && (step.packet == packets.front() || step.packet == packets.back())) {
-      traced.lines.push_back(Cat(step.packet == packets.front() ? "" : "answer: ", LineOf(step)));
-    }
+  const OwnEnd own = journey.is_client_named || !journey.node ? OwnEnd() : OpenOwnEnd(journey);
+  nft::Trace trace = nft::Trace::Start(host.netns, ChoicesOf(journey, own.port));
+  if (own.port != 0) {
+    SendFrom(own, journey);
   }
-  traced.is_dropped = !steps.empty() && is_drop(steps.back());
+  Traced traced;
+  Shown shown(journey.port.host_port);
+  const auto take = [&](const nft::TraceStep& step) {
+    const Shown::As as = shown.Take(step);
+    if (as != Shown::As::kNothing) {
+      traced.lines.push_back(Cat(as == Shown::As::kRequest ? "" : "answer: ", LineOf(step)));
+      traced.is_dropped = step.verdict.code == nft::Verdict::Code::kDrop;
+    }
+    return traced.is_dropped;
+  };
+  trace.Read(deadline, take);
   return traced;
 }
 

@@ -22,8 +22,8 @@ struct Traced {
   bool is_dropped = false;  // by the last of them
 };
 
-// Of a packet that the node itself sends to the port, or, with a client that was named, of the
-// first that comes from there before the deadline.
+// Of a connection that the node itself begins, or, with a client that was named, of the first that
+// comes from there before the deadline; of each direction the first packet.
 [[nodiscard]] Traced TraceConnection(state::Host& host, const Journey& journey, Deadline deadline);
 
 }  // namespace nomad_bridge::causes

@@ -251,7 +251,7 @@ std::optional<causes::Traced> RunTrace(state::Host& host,
     throw CannotTell(Format("'{}' publishes no port that could be traced", word));
   }
   if (client) {
-    LogLine("waiting {} seconds for what {} sends to port {}",
+    LogLine("waiting at most {} seconds for what {} sends to port {}",
             kOfOthers.count(),
             *client,
             journey->port.host_port);
