@@ -35,12 +35,6 @@ std::optional<rtnl::Link> FindUplink(const std::vector<rtnl::Link>& uplinks,
   return found;
 }
 
-std::optional<rtnl::Link> LinkOf(state::Host& host, const rtnl::RouteAnswer& way) {
-  return way.error == 0 && way.link != 0 && way.link != rtnl::kLoopbackIndex
-             ? host.net.FindLink(way.link)
-             : std::nullopt;
-}
-
 // A machine beyond `uplink`, or, without a default route there, a neighbour on it.
 std::optional<Ip> AnyoneBeyond(state::Host& host, const rtnl::Link& uplink, Family family) {
   const Ip beyond = link::Beyond(family);
@@ -81,6 +75,14 @@ const std::vector<rtnl::Link>& Planner::Uplinks() {
   return *uplinks_;
 }
 
+std::optional<rtnl::Link> Planner::UplinkOf(const rtnl::RouteAnswer& way) {
+  if (way.error != 0 || way.link == 0 || way.link == rtnl::kLoopbackIndex) {
+    return std::nullopt;
+  }
+  const auto uplink = std::ranges::find(Uplinks(), way.link, &rtnl::Link::index);
+  return uplink != Uplinks().end() ? *uplink : host_.net.FindLink(way.link);
+}
+
 std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry& port) {
   const Family family = port.container_ip.family();
   std::optional<rtnl::Link> uplink;
@@ -90,7 +92,7 @@ std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry& port
     });
   }
   if (!uplink) {
-    uplink = LinkOf(host_, host_.net.LookUpRoute({.destination = link::Beyond(family)}));
+    uplink = UplinkOf(host_.net.LookUpRoute({.destination = link::Beyond(family)}));
   }
   if (!uplink) {
     uplink = FindUplink(Uplinks(), [&](const rtnl::Link& link) {
@@ -109,7 +111,7 @@ Journey Planner::Plan(const portmap::DnatEntry& port, const std::optional<Ip>& c
   const Family family = journey.family();
   if (client) {
     const rtnl::RouteAnswer way = host_.net.LookUpRoute({.destination = *client});
-    journey.uplink = way.error == 0 ? LinkOf(host_, way) : UplinkOfAnyone(port);
+    journey.uplink = way.error == 0 ? UplinkOf(way) : UplinkOfAnyone(port);
   } else if (!port.host_ip || !port.host_ip->IsLoopback()) {
     journey.uplink = UplinkOfAnyone(port);
     journey.client = journey.uplink ? AnyoneBeyond(host_, *journey.uplink, family) : std::nullopt;

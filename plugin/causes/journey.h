@@ -55,6 +55,8 @@ class Planner {
  private:
   [[nodiscard]] const std::vector<rtnl::Link>& Uplinks();
   [[nodiscard]] std::optional<rtnl::Link> UplinkOfAnyone(const portmap::DnatEntry& port);
+  // That `way` leads out of.
+  [[nodiscard]] std::optional<rtnl::Link> UplinkOf(const rtnl::RouteAnswer& way);
 
   state::Host& host_;
   std::optional<std::vector<rtnl::Link>> uplinks_;

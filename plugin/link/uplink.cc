@@ -69,7 +69,8 @@ std::optional<std::string> FindMacHolder(rtnl::Socket& net,
 }
 
 std::vector<rtnl::Link> Uplinks(std::vector<rtnl::Link> links) {
-  std::set<int> inside;  // bridges of this node alone
+  std::set<int> inside;   // bridges of this node alone
+  std::set<int> carried;  // by a port beyond which is another machine
   for (const rtnl::Link& link : links) {
     if (link.kind == "bridge") {
       inside.insert(link.index);
@@ -78,6 +79,9 @@ std::vector<rtnl::Link> Uplinks(std::vector<rtnl::Link> links) {
   for (const rtnl::Link& port : links) {
     if (!IsHostEnd(port)) {
       inside.erase(port.master);
+      if (port.operational) {
+        carried.insert(port.master);
+      }
     }
   }
   std::erase_if(links, [&](const rtnl::Link& link) {
@@ -85,6 +89,9 @@ std::vector<rtnl::Link> Uplinks(std::vector<rtnl::Link> links) {
            IsHostEnd(link) || inside.contains(link.index) ||
            (link.kind == "vlan" && inside.contains(link.peer));
   });
+  for (rtnl::Link& link : links) {
+    link.operational = link.operational && (link.kind != "bridge" || carried.contains(link.index));
+  }
   return links;
 }
 

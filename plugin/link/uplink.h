@@ -31,7 +31,7 @@ namespace nomad_bridge::link {
                                                        const Mac& mac);
 
 // Of `links`, all of the node, those by which it is reached: those outside every bridge, and
-// bridges with an uplink.
+// bridges with an uplink, which are operational by that alone.
 [[nodiscard]] std::vector<rtnl::Link> Uplinks(std::vector<rtnl::Link> links);
 
 // An address beyond every node, so that the route to it is the default one: a list of the routes

@@ -2,8 +2,9 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "tests/plugin/cli_world.h"
+#include "tests/plugin/lan_world.h"
 #include "tests/support/mounted.h"
+#include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -285,6 +286,21 @@ TEST_F(Inspect, IsWellBehindARedirectInsideTheContainer) {
   Serve();
   expect_well(nft);
   expect_well(iptables);
+}
+
+class InspectOnLan : public LanWorld {};
+
+// The bridge itself has a carrier, by the port of the allocation.
+TEST_F(InspectOnLan, BlamesAnUplinkOfTheBridgeWithoutACarrier) {
+  Attach(Publish({Port(8080, 80)}, OnLanBehindTheNode()), As(kAllocation, container()));
+  Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "hello");
+  ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
+  EXPECT_THAT(Output("inspect 8080"), Not(HasSubstr("carrier")));
+  outside().Must(Words("ip link set uplink down"));
+  ASSERT_TRUE(Soon([&] { return LinkOn(host(), "uplink").at("operstate") != "UP"; }));
+  EXPECT_THAT(
+      RunLine("inspect 8080"),
+      Exits(1, Out(HasSubstr(Cat("'lan', by which it is reached, has no carrier", kArrow)))));
 }
 
 // ---- what cannot be told by looking
