@@ -133,7 +133,7 @@ void CheckTogether(const std::string& path, const std::vector<cni::PluginConfig>
 // Throws what an ADD with it would answer.
 std::string CheckFile(const std::string& path, Networks& networks) {
   if (!FindStatus(path)) {
-    throw CannotTell("there is no such file");
+    throw Error(Code::kIo, "there is no such file");
   }
   std::vector<cni::PluginConfig> ours;
   std::vector<std::string> others;
@@ -165,14 +165,13 @@ int RunConfigCheck(const Arguments& arguments) {
   for (const std::string& path : arguments.operands) {
     try {
       Print(CheckFile(path, networks));
-    } catch (const CannotTell& error) {
-      LogLine("{}: {}", path, error.what());
-      exit = kUnknown;
     } catch (const std::exception& error) {
       // The reader of the list names the file already.
       const bool is_named = std::string_view(error.what()).find(path) != std::string_view::npos;
       LogLine("{}{}", is_named ? "" : Cat(path, ": "), error.what());
-      exit = std::max<int>(exit, kNo);
+      const auto* const of_file = dynamic_cast<const Error*>(&error);
+      const bool is_unread = of_file != nullptr && of_file->code() == Code::kIo;
+      exit = std::max<int>(exit, is_unread ? kUnknown : kNo);
     }
   }
   return exit;
@@ -188,7 +187,7 @@ const Command kConfigCheck = {
         R"(Reads each FILE as an ADD would, and changes nothing. Of what is wrong it names file, key and
 what is allowed; of several FILEs also two with the same network, or with subnets that overlap.
 Unknown keys, and ports that are not asked for, are remarks. Plugins of other names in a list are
-named, not checked. Exit 1: invalid; 2: there is no such file.
+named, not checked. Exit 1: invalid; 2: a file cannot be read.
 )",
     .run = RunConfigCheck};
 

@@ -167,6 +167,10 @@ TEST_F(ConfigCheck, ChecksAllFilesAndExitsTwoForOneThatIsMissing) {
                     Out("/run/y.conf: ok, network 'nomad'\n")));
 }
 
+TEST_F(ConfigCheck, CannotTellOfADirectory) {
+  EXPECT_THAT(RunLine("config check /run"), Exits(2, Err(HasSubstr("/run': Is a directory"))));
+}
+
 TEST_F(ConfigCheck, NeedsNoRootAndChangesNothing) {
   const Command command = LineWithoutRoot({"config", "check", Write(DualStack())});
   const Snapshot before = TakeSnapshot();

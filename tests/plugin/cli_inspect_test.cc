@@ -206,6 +206,15 @@ TEST_F(Inspect, BlamesAServiceThatAcceptsNothing) {
               Out(HasSubstr(Cat("fix: nomad alloc restart ", kAllocation, "\n"))));
 }
 
+// What is over stays in conntrack for two minutes.
+TEST_F(Inspect, CountsNoConnectionThatIsClosed) {
+  Serve();
+  ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
+  ASSERT_THAT(host().Must(Words("conntrack -L -p tcp --dport 8080")), HasSubstr("_WAIT"));
+  EXPECT_TRUE(Soon(
+      [&] { return Output("inspect 8080").find("   0 connections now") != std::string::npos; }));
+}
+
 TEST_F(Inspect, BlamesNoOtherNameOfTheContainersInterface) {
   Serve();
   container().Must({"sh",

@@ -187,6 +187,15 @@ TEST_F(Reconcile, GoesOnPastWhatItCannotRepair) {
   EXPECT_EQ(LinkOn(host(), HostVethOf(other_)).at("master"), "br-other");
 }
 
+TEST_F(Reconcile, NamesADamagedRecordOnce) {
+  AttachAll();
+  ReplaceFile("/run/nomad-bridge/nomad/alloc-1@eth0.json", "{");
+  const std::string err = RunLine("reconcile").err;
+  const std::size_t first = err.find("ignoring it");
+  EXPECT_NE(first, std::string::npos) << err;
+  EXPECT_EQ(err.find("ignoring it", first + 1), std::string::npos) << err;
+}
+
 TEST_F(Reconcile, GoesOnPastANetworkWhoseBridgeSomebodyElseTook) {
   AttachAll();
   const json third =
