@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
+#include "plugin/link/bridge.h"
 #include "plugin/link/uplink.h"
 
 namespace nomad_bridge::link {
@@ -105,7 +106,8 @@ void CheckAdvertisements(state::Host& host,
                          const rtnl::Link& bridge,
                          const rtnl::Link& link,
                          Mismatches& mismatches) {
-  if (link.ipv6 && link.ipv6->accept_ra != 0 && !HasUplink(host.net, bridge)) {
+  if (IsMadeByUs(bridge) && link.ipv6 && link.ipv6->accept_ra != 0 &&
+      !HasUplink(host.net, bridge)) {
     mismatches.Add({Mismatch::Area::kBridge, link.name, Cat(AcceptRa(link.name), " is on")},
                    [&] { RefuseAdvertisements(host, link); });
   }

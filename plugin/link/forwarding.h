@@ -29,7 +29,8 @@ void CheckForwarding(state::Host& host,
                      Mismatches& mismatches);
 
 // accept_ra=0 on `link`, which is `bridge` or a VLAN of it, and no routes by way of it that were
-// learnt before; unless the bridge has an uplink, on which the node may live.
+// learnt before. Not if the bridge has an uplink, on which the node may live, or if somebody else
+// made it: its uplink may just be unplugged.
 void CheckAdvertisements(state::Host& host,
                          const rtnl::Link& bridge,
                          const rtnl::Link& link,

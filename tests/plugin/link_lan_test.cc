@@ -308,6 +308,18 @@ TEST_P(LanBridgeFilter, LetsTheLanInToItsAllocation) {
 
 INSTANTIATE_TEST_SUITE_P(BridgeNfCall, LanBridgeFilter, ::testing::Values("0", "1"));
 
+TEST_F(LanBridge, HearsItsRouterAlsoAfterItsUplinkWasUnplugged) {
+  host().SetSysctl("net/ipv6/conf/lan/accept_ra", "2");
+  const json config = OnLan();
+  const json result = Attach(config);
+  host().Must(Words("ip link set uplink nomaster"));
+
+  MustCheck(config, result);
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err("")));
+
+  EXPECT_EQ(host().Sysctl("net/ipv6/conf/lan/accept_ra"), "2");
+}
+
 // A bridge that we made, which its operator made a way to the LAN since.
 TEST_F(LanBridge, ThatWasOursKeepsTheNodesAddress) {
   UseOnce(Config());
