@@ -78,6 +78,15 @@ void Note(GoalPlan& plan,
 
 using Names = std::set<std::string>;
 
+// There may be thousands.
+Names NamesOf(const std::vector<nft::Counter>& counters) {
+  Names names;
+  for (const nft::Counter& counter : counters) {
+    names.insert(counter.name);
+  }
+  return names;
+}
+
 void PlanSets(const nft::Table& present,
               const nft::Table& table,
               const Names& new_names,
@@ -97,8 +106,9 @@ void PlanCounters(const nft::Table& present,
                   const nft::Table& table,
                   const Names& new_names,
                   GoalPlan& plan) {
+  const Names names = NamesOf(present.counters);
   for (const nft::Counter& counter : table.counters) {
-    if (present.FindCounter(counter.name) == nullptr) {
+    if (!names.contains(counter.name)) {
       plan.batch.AddCounter(table.id, counter);
       if (!new_names.contains(counter.name)) {
         Note(plan, Cat("counter ", counter.name), table.id, "is missing");
@@ -156,8 +166,9 @@ void PlanRemovals(const nft::Table& present, const nft::Table& table, GoalPlan& 
     plan.removals.DeleteChain(table.id, chain);
     Note(plan, Cat("chain ", chain), table.id, "is left over", Area::kLeftOver);
   }
+  const Names counters = NamesOf(table.counters);
   for (const nft::Counter& counter : present.counters) {
-    if (table.FindCounter(counter.name) == nullptr) {
+    if (!counters.contains(counter.name)) {
       plan.removals.DeleteCounter(table.id, counter.name);
       Note(plan, Cat("counter ", counter.name), table.id, "is left over", Area::kLeftOver);
     }

@@ -107,8 +107,4 @@ const Chain* Table::FindChain(const std::string& name) const {
   return FindByName(chains, name);
 }
 
-const Counter* Table::FindCounter(const std::string& name) const {
-  return FindByName(counters, name);
-}
-
 }  // namespace nomad_bridge::nft

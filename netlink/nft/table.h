@@ -113,7 +113,6 @@ struct Table {
   // nullptr if there is none of that name.
   [[nodiscard]] const Set* FindSet(const std::string& name) const;
   [[nodiscard]] const Chain* FindChain(const std::string& name) const;
-  [[nodiscard]] const Counter* FindCounter(const std::string& name) const;
 };
 
 }  // namespace nomad_bridge::nft
