@@ -118,9 +118,12 @@ std::optional<rtnl::Link> CheckSegment(state::Host& host,
 void CheckNewSegment(state::Host& host, const state::Record& record, Mismatches& mismatches) {
   Mismatches found(mismatches.mode());
   const std::optional<rtnl::Link> bridge = CheckSegment(host, record, found);
-  if (!found.empty() && link::IsInUse(host, record.link.gateway_ifname)) {
-    mismatches.AddAll(std::move(found));
+  for (const std::string& ifname : {record.link.bridge, record.link.gateway_ifname}) {
+    if (!found.empty() && !link::IsInUse(host, ifname)) {
+      found.EraseOf(ifname);
+    }
   }
+  mismatches.AddAll(std::move(found));
   if (bridge) {
     rules::RequireJudgedBridge(host, *bridge, record);
   }

@@ -253,11 +253,11 @@ Segment RequireSegment(state::Host& host, const config::LinkSpec& link) {
           .gateway = link.GatewayVlan() ? host.net.RequireLink(link.gateway_ifname) : bridge};
 }
 
-bool IsInUse(state::Host& host, const std::string& gateway_ifname) {
+bool IsInUse(state::Host& host, const std::string& ifname) {
   const std::vector<AttachmentId> all = host.records.List("");
   return std::ranges::any_of(all, [&](const AttachmentId& id) {
     const std::optional<state::Record> record = host.records.Find(id);
-    return record && record->link.gateway_ifname == gateway_ifname &&
+    return record && (record->link.gateway_ifname == ifname || record->link.bridge == ifname) &&
            FindHostVeth(host.net, id, Recorded::kYes);
   });
 }

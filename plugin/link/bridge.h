@@ -41,7 +41,8 @@ struct Segment {
 // After CheckBridge() has repaired: both are there.
 [[nodiscard]] Segment RequireSegment(state::Host& host, const config::LinkSpec& link);
 
-// Whether an attachment with a host veth has used the gateway of this name. Reads all records.
-[[nodiscard]] bool IsInUse(state::Host& host, const std::string& gateway_ifname);
+// Whether an attachment with a host veth has used the bridge or gateway of this name. Reads all
+// records.
+[[nodiscard]] bool IsInUse(state::Host& host, const std::string& ifname);
 
 }  // namespace nomad_bridge::link

@@ -44,7 +44,7 @@ void CheckGateway(state::Host& host,
                   Mismatches& mismatches) {
   RequireGateway(host, link, bridge, vlan);
   const auto differs = [&](const char* how, auto repair) {
-    mismatches.Add({Area::kBridge, bridge.name, Format("gateway '{}' is {}", link.name, how)},
+    mismatches.Add({Area::kBridge, link.name, Format("gateway '{}' is {}", link.name, how)},
                    repair);
   };
   if (link.kind == "vlan" && !host.net.HasPortVlans(bridge, MembershipIn(vlan))) {
@@ -69,7 +69,7 @@ std::optional<rtnl::Link> CheckVlanGateway(state::Host& host,
     CheckGateway(host, *link, bridge, vlan, mismatches);
     return link;
   }
-  mismatches.Add({Area::kBridge, bridge.name, Format("gateway '{}' is missing", name)}, [&] {
+  mismatches.Add({Area::kBridge, name, Format("gateway '{}' is missing", name)}, [&] {
     // False means that another ADD was faster: the link is there either way.
     static_cast<void>(host.net.CreateVlanLink(name, bridge, vlan));
     link = host.net.RequireLink(name);

@@ -54,6 +54,14 @@ TEST_F(Vlan, OnlyTheSameVlanTalksAndEachHasItsGateway) {
   EXPECT_FALSE(Ping(container(), "172.26.79.9"));
 }
 
+// The bridge is others' already, the gateway is new.
+TEST_F(Vlan, ANewOneSaysWhatItRepairedOfItsBridge) {
+  Attach(Config(kVlan100));
+  host().Must(Words("ip link set nomad down"));
+  EXPECT_THAT(MustRun("ADD", Other(R"({"vlan": 200})"), As("other", AddContainer("other"))),
+              Err(HasSubstr("repaired: bridge 'nomad' is down")));
+}
+
 // With br_netfilter, as Nomad asks for it, and without.
 class VlanRules : public Vlan, public ::testing::WithParamInterface<const char*> {};
 
