@@ -230,8 +230,13 @@ void CheckLostRecords(state::Host& host, Mismatches& mismatches) {
     if (!lock || host.records.Find(id)) {
       continue;
     }
+    Mismatch lost = state::LostRecord(id);
     if (const std::optional<state::Record> rebuilt = RebuildRecord(host, id, link)) {
-      mismatches.Add(state::LostRecord(id), [&] { host.records.Write(*rebuilt); });
+      mismatches.Add(std::move(lost), [&] { host.records.Write(*rebuilt); });
+    } else {
+      lost.text += ", and it cannot be told any more";
+      lost.fix = Cat("nomad alloc stop ", ShellWord(id.container_id));
+      mismatches.AddUnrepairable(std::move(lost));
     }
   }
 }

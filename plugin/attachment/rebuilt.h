@@ -18,7 +18,8 @@
 
 namespace nomad_bridge::attachment {
 
-// Of all attachments that have a host veth of ours. One that a command works on is left out.
+// Of all attachments that have a host veth of ours; one that cannot be told is none to repair. One
+// that a command works on is left out.
 void CheckLostRecords(state::Host& host, Mismatches& mismatches);
 
 }  // namespace nomad_bridge::attachment

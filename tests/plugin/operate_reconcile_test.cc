@@ -361,16 +361,36 @@ TEST_F(Reconcile, RebuildsARecordWithoutPorts) {
   host().Must({"rm", RecordOf("plain")});
   EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("has no readable record"))));
   EXPECT_EQ(ReadRecord("plain").at("parts"), before.at("parts"));
-  EXPECT_EQ(ReadRecord("plain").at("rules"), before.at("rules"));
+  EXPECT_EQ(ReadRecord("plain").at("rules").at("snat"), true);
   EXPECT_EQ(host().Must({"nft", "-s", "list", "ruleset"}), ruleset);
 }
 
 TEST_F(Reconcile, InventsNoRecordWhereRulesAreMissing) {
   AttachAll();
   host().Must(
-      {"sh", "-ec", Cat("nft flush map inet nomad-bridge port4; rm ", RecordOf("alloc-1"))});
-  static_cast<void>(RunLine("reconcile"));
-  EXPECT_EQ(RunLine("doctor -quiet records").exit_code, HasRecord("alloc-1") ? 0 : 1);
+      {"sh", "-ec", Cat("nft flush set inet nomad-bridge alloc4; rm ", RecordOf("alloc-1"))});
+  EXPECT_THAT(RunLine("reconcile"),
+              Exits(1,
+                    Err(HasSubstr("container 'alloc-1' has no readable record, and it cannot be "
+                                  "told any more; fix: nomad alloc stop alloc-1\n"))));
+  EXPECT_FALSE(HasRecord("alloc-1"));
+  EXPECT_EQ(RunLine("doctor -quiet records").exit_code, 1);
+}
+
+// Made anew by us; its attachments are outside of others as before.
+TEST_F(Reconcile, RebuildsTheRecordsOfABridgeThatWasSomebodyElses) {
+  host().Must(Words("ip link add nomad up type bridge"));
+  const json config = DualStack();
+  const json add = Attach(config);
+  const std::string ruleset = host().Must({"nft", "-s", "list", "ruleset"});
+  host().Must(Words("ip link delete nomad"));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0));
+  host().Must(Words("rm -r /run/nomad-bridge"));
+
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Out(HasSubstr("1 attachment;"))));
+  EXPECT_TRUE(ReadRecord("alloc-1").at("link").at("adopted"));
+  EXPECT_EQ(host().Must({"nft", "-s", "list", "ruleset"}), ruleset);
+  MustCheck(config, add);
 }
 
 // ---- kill -9 at every system call
