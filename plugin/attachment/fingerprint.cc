@@ -37,6 +37,7 @@ std::string DescribeSegment(state::Host& host, const rtnl::Link& link) {
     text += Cat(address, ' ');
   }
   return Cat(text,
+             link.mac,
              host.net.Settings(link),
              host.net.LacksLocalhostFilter(link) ? " open" : " filtered",
              '\n');

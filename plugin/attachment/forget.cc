@@ -44,6 +44,7 @@ void ForgetBridges(state::Host& host) {
   const auto is_gone = [&](const std::string& name) { return gone.contains(name); };
   rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) {
     std::erase_if(now.bridges, [&](const auto& each) { return is_gone(each.first); });
+    std::erase_if(now.made, [&](const auto& each) { return is_gone(each.first); });
     std::erase_if(now.opened_ifnames, is_gone);
     std::erase_if(now.segments, is_gone);
     std::erase_if(now.uplinked, is_gone);

@@ -48,14 +48,13 @@ std::vector<state::Record> CheckPortsOfNewBridge(state::Host& host,
   return moved;
 }
 
-// The records of `bridge` say that it is adopted. Those that a command works on are left to the
-// next reconcile.
-void NoteAdopted(state::Host& host, const std::string& bridge) {
+// In the records of `bridge`. Those that a command works on are left to the next reconcile.
+void NoteAdopted(state::Host& host, const std::string& bridge, bool is_adopted) {
   for (const AttachmentId& id : host.records.List("")) {
     const std::optional<FileLock> lock = host.records.TryLock(id);
     std::optional<state::Record> record = lock ? host.records.Find(id) : std::nullopt;
-    if (record && record->link.bridge == bridge && !record->link.adopted) {
-      record->link.adopted = true;
+    if (record && record->link.bridge == bridge && record->link.adopted != is_adopted) {
+      record->link.adopted = is_adopted;
       host.records.Write(*record);
     }
   }
@@ -64,8 +63,10 @@ void NoteAdopted(state::Host& host, const std::string& bridge) {
 // Its cost grows with the attachments, and comes once per bridge that was made anew.
 void CheckNewBridge(state::Host& host, const rtnl::Link& bridge, Mismatches& mismatches) {
   const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  const bool is_made_by_us = link::IsMadeByUs(bridge);
   if (checkpoint && checkpoint->bridges.contains(bridge.name) &&
-      checkpoint->bridges.at(bridge.name) == bridge.index) {
+      checkpoint->bridges.at(bridge.name) == bridge.index &&
+      (!is_made_by_us || checkpoint->made.contains(bridge.name))) {
     return;
   }
   const std::vector<state::Record> moved = CheckPortsOfNewBridge(host, bridge, mismatches);
@@ -77,8 +78,12 @@ void CheckNewBridge(state::Host& host, const rtnl::Link& bridge, Mismatches& mis
     Mismatches implied(Mode::kRepair);
     rules::CheckLocalhost(host, record, implied);
   }
-  rules::UpdateCheckpoint(host,
-                          [&](state::Checkpoint& now) { now.bridges[bridge.name] = bridge.index; });
+  rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) {
+    now.bridges[bridge.name] = bridge.index;
+    if (is_made_by_us) {
+      now.made[bridge.name] = bridge.index;
+    }
+  });
 }
 
 }  // namespace
@@ -133,11 +138,23 @@ void CheckAdopted(state::Host& host,
                   const state::Record& record,
                   const std::set<std::string>& host_veths,
                   Mismatches& mismatches) {
-  const std::optional<rtnl::Link> bridge = record.IsLive(cni::Part::kLink) && !record.link.adopted
-                                               ? host.net.FindLink(record.link.bridge)
-                                               : std::nullopt;
-  if (bridge &&
-      (link::IsAdopted(host, bridge->name) || link::HasUplink(host.net, *bridge, host_veths))) {
+  const std::optional<rtnl::Link> bridge =
+      record.IsLive(cni::Part::kLink) ? host.net.FindLink(record.link.bridge) : std::nullopt;
+  const bool has_lost_mac = bridge && link::HasLostMac(host, *bridge);
+  if (!has_lost_mac && (!bridge || record.link.adopted)) {
+    return;
+  }
+  const bool has_uplink = link::HasUplink(host.net, *bridge, host_veths);
+  if (has_lost_mac && !has_uplink) {
+    mismatches.Add({Mismatch::Area::kBridge,
+                    bridge->name,
+                    Format("the MAC of bridge '{}' was changed", bridge->name)},
+                   [&] {
+                     host.net.Change(*bridge, {.mac = Mac::ForName(bridge->name)});
+                     // ADDs have taken it for somebody else's meanwhile.
+                     NoteAdopted(host, bridge->name, false);
+                   });
+  } else if (!record.link.adopted && (has_uplink || link::IsAdopted(host, bridge->name))) {
     mismatches.Add(
         {Mismatch::Area::kBridge,
          bridge->name,
@@ -145,7 +162,7 @@ void CheckAdopted(state::Host& host,
         [&] {
           rules::UpdateCheckpoint(
               host, [&](state::Checkpoint& now) { now.uplinked.insert(bridge->name); });
-          NoteAdopted(host, bridge->name);
+          NoteAdopted(host, bridge->name, true);
         });
   }
 }

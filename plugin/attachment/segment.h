@@ -26,12 +26,13 @@ std::optional<rtnl::Link> CheckSegment(state::Host& host,
                                        const state::Record& record,
                                        Mismatches& mismatches);
 
-// The same for an attachment that is yet to be made: a bridge that nobody has used is not repaired,
-// but made.
+// The same for an attachment that is yet to be made: a bridge or a VLAN's gateway that nobody has
+// used is not repaired, but made.
 void CheckNewSegment(state::Host& host, const state::Record& record, Mismatches& mismatches);
 
 // Its operator may have made a bridge of ours the way to his LAN since: strangers are on it then,
-// and an ADD, which cannot ask for all its ports, goes by who made it. `host_veths` are those of
+// and an ADD, which cannot ask for all its ports, goes by who made it. One without an uplink gets
+// its MAC back, by which an ADD knows that. `host_veths` are those of
 // all records.
 void CheckAdopted(state::Host& host,
                   const state::Record& record,

@@ -87,7 +87,7 @@ std::string RemoveLinks(state::Host& host, Mode mode) {
     if (link.kind != "bridge") {
       continue;
     }
-    if (!link::IsAdopted(host, link.name)) {
+    if (!link::IsAdopted(host, link.name) || link::HasLostMac(host, link)) {
       text += RemoveBridge(host, link, mode);
     } else if (mode == Mode::kRepair) {
       host.net.EnsureLocalhostFilterGone(link);
@@ -131,7 +131,7 @@ std::string RemoveNetwork(state::Host& host, const std::string& network, Mode mo
   if (!link) {
     return "";
   }
-  if (link::IsAdopted(host, bridge)) {
+  if (link::IsAdopted(host, bridge) && !link::HasLostMac(host, *link)) {
     return Format("bridge {}: left, it is not ours\n", bridge);
   }
   std::string text = RemoveBridge(host, *link, mode);

@@ -247,6 +247,16 @@ bool IsAdopted(state::Host& host, const std::string& bridge) {
   return checkpoint && checkpoint->uplinked.contains(bridge);
 }
 
+bool HasLostMac(state::Host& host, const rtnl::Link& bridge) {
+  const std::optional<state::Checkpoint> checkpoint =
+      IsMadeByUs(bridge) ? std::nullopt : host.checkpoint.Find();
+  if (!checkpoint || checkpoint->uplinked.contains(bridge.name)) {
+    return false;
+  }
+  const auto made = checkpoint->made.find(bridge.name);
+  return made != checkpoint->made.end() && made->second == bridge.index;
+}
+
 Segment RequireSegment(state::Host& host, const config::LinkSpec& link) {
   const rtnl::Link bridge = host.net.RequireLink(link.bridge);
   return {.bridge = bridge,

@@ -32,6 +32,10 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
 // reconcile has noted: the node's own to its LAN, perhaps.
 [[nodiscard]] bool IsAdopted(state::Host& host, const std::string& bridge);
 
+// Whether we made it, by the checkpoint, and its MAC was changed since. With an uplink it may have
+// one from its operator.
+[[nodiscard]] bool HasLostMac(state::Host& host, const rtnl::Link& bridge);
+
 // The bridge, and the node's own place on it: the bridge itself, or the gateway of a VLAN.
 struct Segment {
   rtnl::Link bridge;

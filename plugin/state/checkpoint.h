@@ -36,7 +36,8 @@ struct Checkpoint {
   std::vector<std::string> admin_chains;       // whose static rules are in table ip filter
   std::vector<std::string> admin_chains_ipv6;  // and ip6 filter
   std::map<std::string, int> bridges;  // name and index of those whose ports have been repaired
-  std::set<std::string> uplinked;      // those that we made, and that have an uplink since
+  std::map<std::string, int> made;     // those of them that we made
+  std::set<std::string> uplinked;      // likewise, and that have an uplink since
   // By bridge, where policies have turned flags on: as they were before.
   std::map<std::string, rtnl::NfCall> nf_call_before;
   std::vector<std::string>

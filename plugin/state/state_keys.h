@@ -137,6 +137,7 @@ void Fields(auto& visit, StoredCheckpoint& stored) {
   visit("adminChains", stored.checkpoint.admin_chains);
   visit("adminChainsIpv6", stored.checkpoint.admin_chains_ipv6);
   visit("bridges", stored.checkpoint.bridges);
+  visit("made", stored.checkpoint.made);
   visit("uplinked", stored.checkpoint.uplinked);
   visit("nfCallBefore", stored.checkpoint.nf_call_before);
   visit("openedIfnames", stored.checkpoint.opened_ifnames);
