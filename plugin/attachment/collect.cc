@@ -74,7 +74,8 @@ class Collector {
   void Run(const Progress& progress) {
     const std::vector<AttachmentId> all = host_.records.List(collection_.network);
     for (std::size_t done = 0; done < all.size(); ++done) {
-      outcome_.Try(Format("container '{}'", all[done].container_id),
+      outcome_.Try(Mismatch::Area::kLeftOver,
+                   Format("container '{}'", all[done].container_id),
                    [&] { LookAtRecord(all[done]); });
       progress(done + 1, all.size());
     }
@@ -82,9 +83,10 @@ class Collector {
     if (collection_.leases) {
       LookAtLeases();
     }
-    outcome_.Try("stray links", [&] { LookAtStrayLinks(); });
+    outcome_.Try(Mismatch::Area::kLeftOver, "stray links", [&] { LookAtStrayLinks(); });
     if (collection_.network.empty() && outcome_.mismatches.is_repairing()) {
-      outcome_.Try("networks that are gone", [&] { ForgetGoneNetworks(host_); });
+      outcome_.Try(
+          Mismatch::Area::kLeftOver, "networks that are gone", [&] { ForgetGoneNetworks(host_); });
     }
   }
 
@@ -119,7 +121,9 @@ class Collector {
 
   void LookAtLeases() {
     for (const LeaseDirectory& directory : directories_) {
-      outcome_.Try(Cat("leases in '", directory, '\''), [&] { LookAtLeasesIn(directory); });
+      outcome_.Try(Mismatch::Area::kLeftOver, Cat("leases in '", directory, '\''), [&] {
+        LookAtLeasesIn(directory);
+      });
     }
   }
 
@@ -134,7 +138,7 @@ class Collector {
       if (recorded_.contains(id) || IsValid(id)) {
         continue;
       }
-      outcome_.Try(Format("container '{}'", id.container_id), [&] {
+      outcome_.Try(Mismatch::Area::kLeftOver, Format("container '{}'", id.container_id), [&] {
         const std::optional<FileLock> lock = LockOf(id);
         if (lock && !owners.Contains(lease.owner)) {
           LookAtLease(lease, directory, id);
@@ -151,7 +155,7 @@ class Collector {
       }
       const std::string text =
           Format("'{}/{}' keeps the address taken and is nobody's lease", directory, address);
-      outcome_.Try(text, [&] {
+      outcome_.Try(Mismatch::Area::kLeftOver, text, [&] {
         outcome_.mismatches.Add({Mismatch::Area::kLeftOver, "", text}, [&] {
           if (auto store = StoreIn(directory)) {
             store->RemoveGarbage(address);

@@ -18,17 +18,22 @@ struct Outcome {
 
   std::size_t attachments = 0;  // how many were looked at
   Mismatches mismatches;
-  std::vector<std::string> failed;  // what could not be looked at, or be repaired: a line each
-  std::vector<AttachmentId> busy;   // left out: another command works on them
+  // What could not be looked at, or be repaired: a line each.
+  struct Failure {
+    Mismatch::Area area;
+    std::string text;
+  };
+  std::vector<Failure> failed;
+  std::vector<AttachmentId> busy;  // left out: another command works on them
 
   // False if `act` failed, which `what` names.
   template <typename Act>
-  bool Try(const std::string& what, Act act) {
+  bool Try(Mismatch::Area area, const std::string& what, Act act) {
     try {
       act();
       return true;
     } catch (const std::exception& error) {
-      failed.push_back(Format("{}: {}", what, error.what()));
+      failed.push_back({area, Format("{}: {}", what, error.what())});
       return false;
     }
   }

@@ -25,6 +25,7 @@
 namespace nomad_bridge::attachment {
 namespace {
 
+using Area = Mismatch::Area;
 using Extent = Scope::Extent;
 
 class Reconciler {
@@ -85,12 +86,13 @@ class Reconciler {
 
   void CheckAll(const Progress& progress) {
     if (mismatches_.is_repairing()) {
-      outcome_.Try("networks that are gone", [&] { ForgetGoneNetworks(host_); });
+      outcome_.Try(Area::kRecord, "networks that are gone", [&] { ForgetGoneNetworks(host_); });
     }
     // Taken before anything is looked at.
     fingerprint_.emplace(host_);
     fingerprint_->AddDataDir(cni::TypeOf("nomad-bridge").defaults.data_dir);
-    outcome_.Try("records that are lost", [&] { CheckLostRecords(host_, mismatches_); });
+    outcome_.Try(
+        Area::kRecord, "records that are lost", [&] { CheckLostRecords(host_, mismatches_); });
     const std::vector<AttachmentId> all = host_.records.List("");
     host_veths_ = state::HostVethNames(all);
     for (std::size_t done = 0; done < all.size(); ++done) {
@@ -98,15 +100,19 @@ class Reconciler {
       progress(done + 1, all.size());
     }
     // Once for all, in one batch, after the links that its elements name.
-    outcome_.Try("the rules", [&] { CheckRuleset({.is_whole = true, .valid = scope_.valid}); });
+    outcome_.Try(Area::kTable, "the rules", [&] {
+      CheckRuleset({.is_whole = true, .valid = scope_.valid});
+    });
     for (const auto& each : segments_) {
       const state::Record& record = each.second.record;
-      outcome_.Try(Format("127.0.0.1 and network '{}'", record.id.network),
-                   [&] { rules::CheckLocalhost(host_, record, mismatches_); });
+      outcome_.Try(Area::kLocalhost, Format("127.0.0.1 and network '{}'", record.id.network), [&] {
+        rules::CheckLocalhost(host_, record, mismatches_);
+      });
     }
     CheckOtherFirewalls();
-    outcome_.Try("what policies have turned on",
-                 [&] { rules::CheckFlagsGivenBack(host_, mismatches_); });
+    outcome_.Try(Area::kPolicy, "what policies have turned on", [&] {
+      rules::CheckFlagsGivenBack(host_, mismatches_);
+    });
     NoteFingerprint();
   }
 
@@ -150,13 +156,14 @@ class Reconciler {
     // What is shared is looked at once, for the first record that needs it.
     const auto [segment, is_first] = segments_.try_emplace(SegmentKey(live), Segment{live});
     if (is_first) {
-      segment->second.is_usable = outcome_.Try(Format("network '{}'", id.network), [&] {
-        CheckSegment(host_, live, mismatches_);
-        CheckAdopted(host_, live, host_veths_, mismatches_);
-      });
+      segment->second.is_usable =
+          outcome_.Try(Area::kBridge, Format("network '{}'", id.network), [&] {
+            CheckSegment(host_, live, mismatches_);
+            CheckAdopted(host_, live, host_veths_, mismatches_);
+          });
     }
     if (segment->second.is_usable) {
-      outcome_.Try(Format("container '{}'", id.container_id), [&] {
+      outcome_.Try(Area::kPort, Format("container '{}'", id.container_id), [&] {
         Mismatches first_look(Mode::kLook);
         CheckOwn(CheckRenewed(host_, live, first_look), first_look);
         if (!first_look.empty()) {
@@ -200,7 +207,7 @@ class Reconciler {
 
   void CheckOtherFirewalls() {
     for (const auto& each : gateways_) {
-      outcome_.Try(Format("other firewalls for '{}'", each.first), [&] {
+      outcome_.Try(Area::kOtherFirewall, Format("other firewalls for '{}'", each.first), [&] {
         rules::CheckOtherFirewalls(host_, each.second, checkpoint_, mismatches_);
       });
     }

@@ -125,10 +125,10 @@ const Mismatches& Examination::Reconciled() {
   if (!reconciled_) {
     const bool is_unchanged = most_ == Cost::kCheap && rules::FindCurrentCheckpoint(host) &&
                               attachment::IsUnchanged(host);
-    reconciled_ = is_unchanged ? Mismatches(Mode::kLook)
-                               : attachment::Reconcile(host, {}, Mode::kLook).mismatches;
+    reconciled_ = is_unchanged ? attachment::Outcome(Mode::kLook)
+                               : attachment::Reconcile(host, {}, Mode::kLook);
   }
-  return *reconciled_;
+  return reconciled_->mismatches;
 }
 
 void Examination::Run(const Check& check) {
@@ -183,6 +183,11 @@ void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
   }
   AddAll(Verdict::kFail, repairable, "nomad-bridge reconcile");
   AddAll(Verdict::kWarn, left_over, kGcFix);
+  for (const attachment::Outcome::Failure& failure : reconciled_->failed) {
+    if (Contains(areas, failure.area)) {
+      Fail(failure.text, Fix::Advice("put that right, then: nomad-bridge reconcile"));
+    }
+  }
 }
 
 const std::vector<std::string>& Examination::PluginDirs() {

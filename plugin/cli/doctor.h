@@ -17,6 +17,7 @@
 
 #include "base/fix.h"
 #include "base/mismatch.h"
+#include "plugin/attachment/outcome.h"
 #include "plugin/cli/inventory.h"
 #include "plugin/cni/conflist.h"
 #include "plugin/state/host.h"
@@ -88,7 +89,7 @@ class Examination {
   [[nodiscard]] bool HasFix(const Fix& fix) const;
   // Whether a reconcile would repair something of `owner` in that area.
   [[nodiscard]] bool IsRepairable(Mismatch::Area area, const std::string& owner);
-  // What a reconcile would repair in these areas, and what it could not.
+  // What a reconcile would repair in these areas, and what it could not, or not even look at.
   void AddMismatches(const std::vector<Mismatch::Area>& areas);
 
   // Each is looked for once, when it is first asked for: what cannot be read fails that check
@@ -100,7 +101,7 @@ class Examination {
  private:
   Cost most_;
   std::string_view check_;
-  std::optional<Mismatches> reconciled_;
+  std::optional<attachment::Outcome> reconciled_;
   std::vector<std::string> plugin_dirs_;  // there is at least one
   std::optional<std::vector<ConfigFile>> configs_;
 };

@@ -41,12 +41,16 @@ std::vector<Mismatch> AllOf(const Mismatches& mismatches) {
 
 // What could not be repaired, a line each.
 std::vector<std::string> FailuresOf(const attachment::Outcome& outcome) {
-  std::vector<std::string> failures = outcome.failed;
+  std::vector<std::string> failures;
+  for (const attachment::Outcome::Failure& failure : outcome.failed) {
+    failures.push_back(failure.text);
+  }
   for (const Mismatch& mismatch : outcome.mismatches.left()) {
     if (outcome.mismatches.is_repairing() && !mismatch.repairable) {
-      const bool is_of_node = mismatch.owner.empty() || mismatch.area == Mismatch::Area::kPolicy;
-      failures.push_back(Cat(is_of_node ? "" : Format("container '{}': ", mismatch.owner),
-                             mismatch.TextWithFix()));
+      const bool is_named = mismatch.owner.empty() || mismatch.area == Mismatch::Area::kPolicy ||
+                            mismatch.area == Mismatch::Area::kRecord;
+      failures.push_back(
+          Cat(is_named ? "" : Format("container '{}': ", mismatch.owner), mismatch.TextWithFix()));
     }
   }
   return failures;
@@ -185,7 +189,7 @@ int RunGc(const Arguments& arguments) {
   state::Host host = state::Host::Open();
   const Mode mode = ModeOf(arguments);
   attachment::Outcome outcome = attachment::Collect(host, {}, mode, ProgressOnTerminal("gc"));
-  outcome.Try("the rules", [&] {
+  outcome.Try(Mismatch::Area::kTable, "the rules", [&] {
     outcome.mismatches.AddAll(
         attachment::Reconcile(host, {.extent = attachment::Scope::Extent::kRules}, mode)
             .mismatches);

@@ -69,7 +69,10 @@ void Gc(const cni::Request& request, const cni::PluginType& type) {
   if (type.Provides(cni::Part::kLink)) {
     collection.bridge = lenient.bridge;
   }
-  failures.Add(attachment::Collect(host, collection, Mode::kRepair).failed);
+  const attachment::Outcome outcome = attachment::Collect(host, collection, Mode::kRepair);
+  for (const attachment::Outcome::Failure& each : outcome.failed) {
+    failures.Add({each.text});
+  }
   if (type.ProvidesRules()) {
     failures.Try("stray rules", [&] {
       attachment::Reconcile(

@@ -169,6 +169,22 @@ TEST_F(PolicyBridges, DoctorSaysThatPoliciesAreRequiredOrDamaged) {
                               HasSubstr("advice: nomad-bridge policy apply DIR")))));
 }
 
+TEST_F(PolicyBridges, DoctorSaysThatRulesAreLost) {
+  Start("prod", "api");
+  Apply({kNamespaces});
+  host().Must(Words("nft flush ruleset"));
+  EXPECT_THAT(RunLine("doctor policy"),
+              Exits(1,
+                    Out(AllOf(HasSubstr("FAIL  policy.in_force"),
+                              HasSubstr("the kernel does not judge by"),
+                              HasSubstr("fix: nomad-bridge reconcile")))));
+  ReplaceFile(kCompiled, "damaged");
+  EXPECT_THAT(RunLine("doctor table"),
+              Exits(1,
+                    Out(AllOf(HasSubstr("FAIL  table.intact"),
+                              HasSubstr("cannot read the policies in force")))));
+}
+
 // Else ADDs would pass that are to be refused.
 TEST_F(PolicyBridges, DoctorNamesAMistypedKeyOfTheNodesConfig) {
   const NodeConfig config(R"({"policy": {"requird": true}})");
