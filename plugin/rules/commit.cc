@@ -66,8 +66,11 @@ std::vector<nft::Element> FindUnneeded(state::Host& host,
   }
   std::set<std::string> recorded = {state::HostVethName(gone)};
   for (const AttachmentId& id : host.records.List("")) {
-    recorded.insert(state::HostVethName(id));
-    keep_for(id == gone ? std::nullopt : host.records.Find(id));
+    const std::optional<state::Record> other = id == gone ? std::nullopt : host.records.Find(id);
+    if (other) {  // what one that cannot be read needs, its port alone says
+      recorded.insert(state::HostVethName(id));
+    }
+    keep_for(other);
   }
   std::erase_if(shared, [&](const nft::Element& element) {
     return link::HasUnrecordedPort(host.net, FindIfname(element).value(), recorded);
