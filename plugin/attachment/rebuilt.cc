@@ -234,8 +234,8 @@ void CheckLostRecords(state::Host& host, Mismatches& mismatches) {
     if (const std::optional<state::Record> rebuilt = RebuildRecord(host, id, link)) {
       mismatches.Add(std::move(lost), [&] { host.records.Write(*rebuilt); });
     } else {
-      lost.text += ", and it cannot be told any more";
-      lost.fix = Cat("nomad alloc stop ", ShellWord(id.container_id));
+      lost.text += ", and none can be made from what is in force";
+      lost.fix = cni::RuntimeFix("stop", id.container_id, {});
       mismatches.AddUnrepairable(std::move(lost));
     }
   }

@@ -402,8 +402,9 @@ TEST_F(Reconcile, InventsNoRecordWhereRulesAreMissing) {
       {"sh", "-ec", Cat("nft flush set inet nomad-bridge alloc4; rm ", RecordOf("alloc-1"))});
   EXPECT_THAT(RunLine("reconcile"),
               Exits(1,
-                    Err(HasSubstr("container 'alloc-1' has no readable record, and it cannot be "
-                                  "told any more; fix: nomad alloc stop alloc-1\n"))));
+                    Err(HasSubstr("container 'alloc-1' has no readable record, and none can be "
+                                  "made from what is in force; advice: restart container "
+                                  "'alloc-1' by the program that runs it\n"))));
   EXPECT_FALSE(HasRecord("alloc-1"));
   EXPECT_EQ(RunLine("doctor -quiet records").exit_code, 1);
 }
