@@ -114,6 +114,23 @@ std::optional<TraceStep> ReadStep(const nlmsghdr& message) {
                   .chain = TextOf(*trace, NFTNL_TRACE_JUMP_TARGET)}};
 }
 
+// False if none have come until then.
+bool AwaitEvents(int events, Deadline deadline) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+      deadline - std::chrono::steady_clock::now());
+  pollfd waiting{.fd = events, .events = POLLIN, .revents = 0};
+  return left.count() > 0 && ::poll(&waiting, 1, static_cast<int>(left.count())) != 0;
+}
+
+// Returns how many bytes; fewer than 0 if there is nothing yet, or the kernel has lost some.
+ssize_t ReadEvents(int events, std::vector<char>& buffer) {
+  const ssize_t got = ::recv(events, buffer.data(), buffer.size(), MSG_DONTWAIT);
+  if (got < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS) {
+    throw ErrnoError(Code::kKernel, "cannot read the trace of nf_tables");
+  }
+  return got;
+}
+
 }  // namespace
 
 Trace Trace::Start(const netlink::Netns& ns, const std::vector<Rule>& choices) {
@@ -156,17 +173,8 @@ void Trace::Read(Deadline deadline, const std::function<bool(const TraceStep&)>&
   std::map<std::uint32_t, TraceStep> first_steps;  // of each packet
   bool has_begun = false;
   bool is_over = false;
-  while (!is_over) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        deadline - std::chrono::steady_clock::now());
-    pollfd waiting{.fd = events_.get(), .events = POLLIN, .revents = 0};
-    if (left.count() <= 0 || ::poll(&waiting, 1, static_cast<int>(left.count())) == 0) {
-      break;
-    }
-    const ssize_t got = ::recv(events_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-    if (got < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS) {
-      throw ErrnoError(Code::kKernel, "cannot read the trace of nf_tables");
-    }
+  while (!is_over && AwaitEvents(events_.get(), deadline)) {
+    const ssize_t got = ReadEvents(events_.get(), buffer);
     netlink::ForEachIn(buffer.data(), got, [&](const nlmsghdr& message) {
       std::optional<TraceStep> step = ReadStep(message);
       if (!step) {

@@ -1,10 +1,8 @@
 #include "plugin/attachment/apply_policies.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <set>
 #include <string>
 #include <utility>
@@ -117,7 +115,9 @@ ReachChanges ApplyPolicies(state::Host& host,
       changed.emplace(record.Workload(), judged.back());
     }
   }
-  std::ranges::move(std::views::values(changed), std::back_inserter(reach.changed));
+  for (auto& each : changed) {
+    reach.changed.push_back(std::move(each.second));
+  }
   if (mode == Mode::kRepair) {
     PutInForce(host, program, directory, judged);
     NoteJudgements(host, program);

@@ -90,7 +90,8 @@ class Inspection {
     nft::Socket inside = nft::Socket::In(netns);
     nft::Ruleset rules_inside(inside);
     std::vector<Listening> all = causes::FindListeners(netns, container, rules_inside, record_);
-    std::ranges::stable_partition(all, [&](const Listening& each) { return IsMeant(each.port); });
+    std::stable_partition(
+        all.begin(), all.end(), [&](const Listening& each) { return IsMeant(each.port); });
     const std::vector<Listening> listened = TakeListened(all);
     for (const Listening& listening : all) {
       AddNew(sides_.container, causes::FindInService(record_, listening), IsMeant(listening.port));
