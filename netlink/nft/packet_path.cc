@@ -162,6 +162,8 @@ std::vector<Effect> Ruleset::Follow(Packet& packet,
       bases.push_back(&each);
     }
   }
+  // Of one priority the kernel asks the younger first. It lists the older first.
+  std::ranges::reverse(bases);
   std::ranges::stable_sort(
       bases, {}, [](const Socket::TableChain* each) { return each->chain.hook->priority; });
   std::vector<Effect> effects;

@@ -78,8 +78,9 @@ class Ruleset {
   // Reads the chains that are in force; the rest when it is needed. `socket` must outlive it.
   explicit Ruleset(Socket& socket);
 
-  // The effects on `packet` of the base chains at `point`, in the order of their priorities, that
-  // `concerns` is true of: of families inet and the packet's own, or, with `family`, of that.
+  // The effects on `packet` of the base chains at `point`, in the order of their priorities and
+  // ages, that `concerns` is true of: of families inet and the packet's own, or, with `family`, of
+  // that.
   // Ends with the first effect that certainly drops it. Marks are set in `packet`.
   using Concerns = std::function<bool(const Socket::TableChain& base)>;
   [[nodiscard]] std::vector<Effect> Follow(Packet& packet,

@@ -91,10 +91,8 @@ Cause Describe(const Effect& effect,
 }
 
 // Whether what was asked for gets no further. What translates the destination behind ours does not
-// see the packet. Of two chains with one priority the kernel asks the younger one first, which is
-// told here by the tables that they are in.
+// see the packet.
 bool Ends(nft::Ruleset& rules, const Effect& effect, const Station& station) {
-  constexpr std::int32_t kOurDnatPriority = -100;
   if (!effect.is_certain || effect.kind == Effect::Kind::kDropped) {
     return effect.is_certain;
   }
@@ -104,15 +102,18 @@ bool Ends(nft::Ruleset& rules, const Effect& effect, const Station& station) {
   if (effect.kind == Effect::Kind::kUntracked) {
     return rules.Has(firewall::TableId());  // else nothing is translated
   }
-  const std::int32_t priority = effect.base.hook->priority;
   return station.direction == Direction::kRequest &&
-         (priority < kOurDnatPriority || !rules.Has(firewall::TableId()) ||
-          (priority == kOurDnatPriority && rules.IsYounger(effect.table, firewall::TableId())));
+         (station.IsBeforeOurs() || !rules.Has(firewall::TableId()));
 }
 
 std::vector<Effect> EffectsAt(nft::Ruleset& rules, Station& station) {
   const auto concerns = [&](const TableChain& base) {
     const nft::Hook& hook = *base.chain.hook;
+    // Of one priority the kernel asks the younger first. Which that is, the tables tell.
+    if (hook.priority == station.ours &&
+        rules.IsYounger(base.table, firewall::TableId()) != station.IsBeforeOurs()) {
+      return false;
+    }
     return base.table.name != firewall::TableId().name && hook.priority >= station.first &&
            hook.priority <= station.last &&
            (station.device.empty() || Contains(hook.devices, station.device));

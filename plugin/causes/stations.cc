@@ -104,12 +104,19 @@ const rtnl::Link kNone;
 std::vector<Station> Prerouting(const nft::Packet& packet,
                                 const nft::Packet& translated,
                                 Direction direction) {
-  return {{.direction = direction, .packet = BeforeConntrack(packet), .last = kConntrackPriority},
+  return {{.direction = direction,
+           .packet = BeforeConntrack(packet),
+           .last = kConntrackPriority,
+           .ours = kDnatPriority},
           {.direction = direction,
            .packet = packet,
            .first = kConntrackPriority + 1,
-           .last = kDnatPriority},
-          {.direction = direction, .packet = translated, .first = kDnatPriority + 1}};
+           .last = kDnatPriority,
+           .ours = kDnatPriority},
+          {.direction = direction,
+           .packet = translated,
+           .first = kDnatPriority,
+           .ours = kDnatPriority}};
 }
 
 std::vector<Station> Forward(const nft::Packet& packet,
@@ -118,12 +125,14 @@ std::vector<Station> Forward(const nft::Packet& packet,
   return {{.point = Point::kForward,
            .direction = direction,
            .packet = Marked(packet, record, false),
-           .last = kOurPriority - 1},
+           .last = kOurPriority,
+           .ours = kOurPriority},
           {.point = Point::kForward,
            .direction = direction,
            .packet = Marked(packet, record, true),
            .accept_mark_bit = record.rules.forward_hook.accept_mark_bit,
-           .first = kOurPriority}};
+           .first = kOurPriority,
+           .ours = kOurPriority}};
 }
 
 std::vector<Station> OnBridge(const nft::Packet& packet,
@@ -169,11 +178,13 @@ std::vector<Station> Leaving(const nft::Packet& answer, const Journey& journey) 
   return {{.point = Point::kPostrouting,
            .direction = Direction::kAnswer,
            .packet = answer,
-           .last = kSnatPriority},
+           .last = kSnatPriority,
+           .ours = kSnatPriority},
           {.point = Point::kPostrouting,
            .direction = Direction::kAnswer,
            .packet = published,
-           .first = kSnatPriority + 1},
+           .first = kSnatPriority,
+           .ours = kSnatPriority},
           AtEgress(published, Direction::kAnswer, journey.uplink->name)};
 }
 

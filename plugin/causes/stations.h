@@ -29,9 +29,13 @@ struct Station {
   nft::Packet packet;
   std::string device = {};                            // of an ingress or egress hook
   std::optional<int> accept_mark_bit = std::nullopt;  // behind our chain, which has set it
-  // The priorities of chains that see it so.
+  // The priorities of chains that see it so. `ours`: that of our chain between it and what comes
+  // before or behind; of others' chains of this priority those that the kernel asks there.
   std::int32_t first = std::numeric_limits<std::int32_t>::min();
   std::int32_t last = std::numeric_limits<std::int32_t>::max();
+  std::optional<std::int32_t> ours = std::nullopt;
+
+  [[nodiscard]] bool IsBeforeOurs() const { return ours && last <= *ours; }
 };
 
 [[nodiscard]] std::vector<Station> StationsOnNode(rtnl::Socket& net,

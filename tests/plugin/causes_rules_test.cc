@@ -101,6 +101,11 @@ INSTANTIATE_TEST_SUITE_P(
          "redirect to :9999; }; }'",
          "chain p of table inet mine (rule with handle 2) redirects what comes for the port",
          "ports.blocked"},
+        {"MarkTakenAway",
+         "iptables -P FORWARD DROP; nft 'table inet mine { chain f { type filter hook forward "
+         "priority filter; meta mark set 0; }; }'",
+         "chain FORWARD of table ip filter (policy drop) drops what comes for the port",
+         "ports.blocked"},
         {"IptablesRedirect",
          "iptables -t nat -A PREROUTING -p tcp --dport 8080 -j REDIRECT --to-ports 9999",
          "chain PREROUTING of table ip nat (rule with handle",
@@ -214,7 +219,22 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     kNameOf);
 
-// Of two chains with one priority the kernel asks the younger one first: here that is ours.
+// Of two chains with one priority the kernel asks the younger one first: here that is another's,
+// which takes from the packet a mark that it gets from ours only then.
+class RuleBeforeOurs : public CausesWorld {};
+
+TEST_F(RuleBeforeOurs, OfTheSamePriorityIsNotAccused) {
+  host().Must(
+      {"sh",
+       "-e",
+       "-c",
+       "iptables -P FORWARD DROP; nft 'table inet mine { chain f { type filter hook forward "
+       "priority -1; meta mark set 0; }; }'"});
+  EXPECT_TRUE(Answers(Way::kTcp));
+  EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr);
+}
+
+// Here that is ours.
 class RuleBehindOurs : public CausesWorld {};
 
 TEST_F(RuleBehindOurs, OfTheSamePriorityIsNotAccused) {
