@@ -157,16 +157,37 @@ VethPair PlugIn(state::Host& host, Container& container, const state::Record& re
           .is_on_lan = record.link.adopted};
 }
 
+namespace {
+
+// Somebody may have given it another name. If it is gone, the container has to be started anew.
+Mismatch LostHostVeth(state::Host& host, const state::Record& record) {
+  const std::string name = state::HostVethName(record.id);
+  Mismatch lost{Mismatch::Area::kPort,
+                record.id.container_id,
+                Format("{} is missing, and the container's interface with it", name)};
+  lost.fix = record.RuntimeFix("stop");
+  for (const rtnl::Link& link : host.net.Links()) {
+    if (state::IsAliasOf(link.alias, record.id)) {
+      lost.text = Format("{} was renamed to '{}'", name, link.name);
+      lost.fix = Format("ip link set {} down && ip link set {} name {} && ip link set {} up",
+                        ShellWord(link.name),
+                        ShellWord(link.name),
+                        name,
+                        name);
+    }
+  }
+  return lost;
+}
+
+}  // namespace
+
 void CheckHostVeth(state::Host& host, const state::Record& record, Mismatches& mismatches) {
   const auto of_port = [&](std::string text) {
     return Mismatch{Mismatch::Area::kPort, record.id.container_id, std::move(text)};
   };
   const std::optional<rtnl::Link> veth = FindHostVeth(host.net, record.id, Recorded::kYes);
-  if (!veth) {  // the allocation has to be started anew
-    Mismatch lost = of_port(Format("{} is missing, and the container's interface with it",
-                                   state::HostVethName(record.id)));
-    lost.fix = record.RuntimeFix("stop");
-    return mismatches.AddUnrepairable(std::move(lost));
+  if (!veth) {
+    return mismatches.AddUnrepairable(LostHostVeth(host, record));
   }
   const std::optional<rtnl::Link> bridge = host.net.FindLink(record.link.bridge);
   if (!bridge || veth->master != bridge->index) {

@@ -5,13 +5,15 @@
 
 #include "base/text.h"
 #include "plugin/config/config.h"
+#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::link {
 namespace {
 
-// A container's.
+// A container's, also one of ours that somebody has given another name.
 bool IsHostEnd(const rtnl::Link& link) {
-  return link.kind == "veth" && link.name.starts_with("veth") && link.peer_netns;
+  return link.kind == "veth" && link.peer_netns &&
+         (link.name.starts_with("veth") || state::ParseAlias(link.alias));
 }
 
 // Whose MAC `entry` of `bridge` is, on this side of the uplinks.
@@ -39,9 +41,6 @@ bool HasUplink(rtnl::Socket& net,
   return std::ranges::any_of(ports, [&](const rtnl::Link& port) {
     if (containers.contains(port.name)) {
       return false;
-    }
-    if (!port.name.starts_with("veth")) {
-      return true;
     }
     const std::optional<rtnl::Link> link = net.FindLink(port.index);
     return link && !IsHostEnd(*link);  // one that has just gone is none

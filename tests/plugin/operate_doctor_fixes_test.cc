@@ -21,6 +21,10 @@ LostLink $ ip link delete $VETH
 fail bridge.ports: is missing, and the container's interface with it
 fix: nomad alloc stop alloc-1
 
+RenamedLink $ ip link set $VETH down; ip link set $VETH name foo0; ip link set foo0 up
+fail bridge.ports: was renamed to 'foo0'
+fix: ip link set foo0 down && ip link set foo0 name veth
+
 Mac $ ip -n container link set eth0 address 02:00:00:00:00:77
 fail bridge.mac: interface 'eth0' has the MAC 02:00:00:00:00:77, and sourceCheck drops
 fix: ip link set eth0 address 
@@ -200,6 +204,10 @@ FullRun $ used=$(df -k --output=used /run | tail -1); mount -o remount,size=$((u
 cat /dev/zero >/run/zero 2>/dev/null || true
 fail run: /run is full: no ADD can write its record
 fix: mount -o remount,size=20%,nr_inodes=0 /run
+
+LeaseOfAnother $ printf 'zzz\r\neth0' >/var/run/cni/nomad/172.26.64.2
+fail leases.missing: the lease of 172.26.64.2 belongs to container 'zzz'
+advice: else: rm /var/run/cni/nomad/172.26.64.2 && nomad-bridge reconcile
 
 LeaseOfOldPlugin $ printf old >/var/run/cni/nomad/172.26.70.1
 warn leases.orphan: is of container 'old' and names no interface: whether it runs cannot be told
