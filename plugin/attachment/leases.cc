@@ -102,7 +102,9 @@ void CheckLeasesIn(ipam::Store* store, const state::Record& record, Mismatches& 
       mismatch.text = Format("the lease of {} belongs to {}",
                              address,
                              owner ? Format("container '{}'", owner->container_id) : "nobody");
-      mismatch.fix = record.RuntimeFix("stop");
+      mismatch.fix = Fix::Advice(
+          Format("if that uses it, stop one of the two; else: rm {} && nomad-bridge reconcile",
+                 ShellWord(Format("{}/{}/{}", record.ipam.data_dir, record.id.network, address))));
       mismatches.AddUnrepairable(std::move(mismatch));
     } else {
       mismatches.Add(std::move(mismatch),

@@ -173,7 +173,8 @@ std::optional<state::Record> RebuildRecord(state::Host& host,
       directories, [&](const std::string& each) { return HasLeases(each, id, *inside); });
   state::Record record{.id = id, .netns_path = inside->path, .netns = inside->netns};
   record.link.gateways = GatewaysOf(host, *bridge, *inside);
-  if (directory == directories.end() || record.link.gateways.empty()) {
+  if (directory == directories.end() ||
+      (record.link.gateways.empty() && link::IsMadeByUs(*bridge))) {
     return std::nullopt;
   }
   const std::vector<nft::Element> elements = rules::FindElementsOf(host.nft, host_veth.name);
@@ -213,7 +214,11 @@ std::optional<state::Record> RebuildRecord(state::Host& host,
                                                   : checkpoint.admin_chains.front(),
                                .accept_mark_bit = mark_bit,
                                .ipv6 = record.HasIpv6()};
-  return FindRules(host, record, elements);
+  std::optional<state::Record> rebuilt = FindRules(host, record, elements);
+  if (rebuilt && rebuilt->link.adopted && !link::IsMadeByUs(*bridge)) {
+    rebuilt->link.gateways.clear();  // which of them an ADD has added to it cannot be told
+  }
+  return rebuilt;
 }
 
 }  // namespace
