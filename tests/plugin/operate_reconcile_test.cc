@@ -330,99 +330,20 @@ TEST_F(IfChanged, SeesAnEntryOfALockedPortThatWasChanged) {
   }
 }
 
+// Which would be the way to a LAN.
+TEST_F(Reconcile, TakesNoPortOfOursWithAnotherNameForAnUplink) {
+  AttachAll();
+  const std::string port = HostVethOf(web_);
+  host().Must(
+      {"sh", "-ec", Cat("ip link set ", port, " down; ip link set ", port, " name foo0 up")});
+  EXPECT_THAT(RunLine("reconcile"), Exits(1, Err(Not(HasSubstr("uplink")))));
+  EXPECT_FALSE(ReadRecord("alloc-1").at("link").at("adopted"));
+}
+
 TEST_F(Reconcile, CannotTellWithoutRoot) {
   for (const char* const name : {"reconcile", "gc"}) {
     EXPECT_THAT(Execute(LineWithoutRoot({name})), Exits(2, Err(HasSubstr("needs root"))));
   }
-}
-
-// ---- records that are lost
-
-class LostRecord : public Reconcile, public ::testing::WithParamInterface<std::string> {};
-
-TEST_P(LostRecord, IsRebuiltFromWhatTheKernelAndTheLeasesHold) {
-  const json config = Publish({Port(8080, 80), Port(8081, 80, "udp", kHostIp4)},
-                              DualStack(json::parse(GetParam())));
-  const std::string id = "5f3c1a2b-0000-4000-8000-000000000001";
-  const Variables variables = As(id, AddContainer("lost"), NomadArgs("billing", id));
-  const json add = Attach(config, variables);
-  json before = ReadRecord(id);
-  // What only the config says.
-  before["created"] = 0;
-  before["ipam"]["ranges"] = json::array();
-  before["link"]["forceAddress"] = "no";
-  before["rules"]["firewalldZone"] = "";
-  before["link"]["promiscMode"] = false;
-  before["link"]["mtu"] = 0;
-  before.erase("labels");  // in another order, and the well-known ones alone
-  const std::string ruleset = host().Must({"nft", "-s", "list", "ruleset"});
-  for (const std::string& damage : {Cat("rm ", RecordOf(id)),
-                                    Cat("echo '{' >", RecordOf(id)),
-                                    std::string("rm -r /run/nomad-bridge")}) {
-    host().Must({"sh", "-ec", damage});
-    EXPECT_THAT(RunLine("reconcile -n"),
-                Exits(1, Out(HasSubstr(Cat("container '", id, "' has no readable record\n")))));
-    EXPECT_THAT(RunLine("reconcile"),
-                Exits(0, Err(AllOf(Not(HasSubstr("json.exception")), Not(HasSubstr("chain"))))));
-    json rebuilt = ReadRecord(id);
-    rebuilt.erase("labels");
-    EXPECT_EQ(rebuilt, before) << damage;
-    EXPECT_THAT(RunLine("list -q ns=default job=billing group=api"), Out(Cat(id, "\n")));
-    EXPECT_THAT(RunLine("reconcile -n"), Exits(0, Err("")));
-  }
-  EXPECT_EQ(host().Must({"nft", "-s", "list", "ruleset"}), ruleset);
-  MustCheck(config, add, variables);
-  Detach(config, variables);
-}
-
-INSTANTIATE_TEST_SUITE_P(Of,
-                         LostRecord,
-                         ::testing::Values("{}",
-                                           R"({"ipMasq": false, "inbound": "any"})",
-                                           R"({"sourceCheck": false, "snat": false})",
-                                           R"({"ingressPolicy": "same-bridge"})",
-                                           R"({"ingressPolicy": "isolated", "randomPorts": true})",
-                                           R"({"acceptMarkBit": 20})",
-                                           R"({"mac": "02:00:5e:00:00:07", "mtu": 1400})"));
-
-TEST_F(Reconcile, RebuildsARecordWithoutPorts) {
-  Attach(DualStack(), As("plain", AddContainer("plain")));
-  const std::string ruleset = host().Must({"nft", "-s", "list", "ruleset"});
-  const json before = ReadRecord("plain");
-  host().Must({"rm", RecordOf("plain")});
-  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("has no readable record"))));
-  EXPECT_EQ(ReadRecord("plain").at("parts"), before.at("parts"));
-  EXPECT_EQ(ReadRecord("plain").at("rules").at("snat"), true);
-  EXPECT_EQ(host().Must({"nft", "-s", "list", "ruleset"}), ruleset);
-}
-
-TEST_F(Reconcile, InventsNoRecordWhereRulesAreMissing) {
-  AttachAll();
-  host().Must(
-      {"sh", "-ec", Cat("nft flush set inet nomad-bridge alloc4; rm ", RecordOf("alloc-1"))});
-  EXPECT_THAT(RunLine("reconcile"),
-              Exits(1,
-                    Err(HasSubstr("container 'alloc-1' has no readable record, and none can be "
-                                  "made from what is in force; advice: restart container "
-                                  "'alloc-1' by the program that runs it\n"))));
-  EXPECT_FALSE(HasRecord("alloc-1"));
-  EXPECT_EQ(RunLine("doctor -quiet records").exit_code, 1);
-}
-
-// Made anew by us; its attachments are outside of others as before.
-TEST_F(Reconcile, RebuildsTheRecordsOfABridgeThatWasSomebodyElses) {
-  host().Must(Words("ip link add nomad up type bridge"));
-  const json config = DualStack();
-  const json add = Attach(config);
-  const std::string ruleset = host().Must({"nft", "-s", "list", "ruleset"});
-  host().Must(Words("ip link delete nomad"));
-  EXPECT_THAT(RunLine("reconcile"), Exits(0));
-  host().Must(Words("rm -r /run/nomad-bridge"));
-
-  EXPECT_THAT(RunLine("reconcile"), Exits(0, Out(HasSubstr("1 attachment;"))));
-  EXPECT_TRUE(ReadRecord("alloc-1").at("link").at("adopted"));
-  EXPECT_EQ(host().Must({"nft", "-s", "list", "ruleset"}), ruleset);
-  MustCheck(config, add);
 }
 
 // ---- kill -9 at every system call

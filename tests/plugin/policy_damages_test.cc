@@ -1,0 +1,123 @@
+// Policies flushed, changed, damaged or lost: repaired, or what they refused stays refused.
+#include "tests/plugin/policy_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class PolicyDamages : public PolicyWorld {};
+
+TEST_F(PolicyDamages, AFlushIsRepairedWithAllThatPoliciesRefuse) {
+  Node& api = Start("prod", "api");
+  Node& lb = Start("prod", "lb");
+  Node& dev = Start("dev", "test");
+  Apply({kNamespaces});
+  host().Must(Words("nft flush ruleset"));
+  EXPECT_TRUE(Reaches(dev, api)) << "as long as nobody has repaired it";
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("repaired: "))));
+  EXPECT_FALSE(Reaches(dev, api));
+  EXPECT_TRUE(Reaches(lb, api));
+  EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0);
+}
+
+TEST_F(PolicyDamages, ADamagedElementIsRepairedByItsCheck) {
+  const json config = DualStack();
+  Node& api = Start("prod", "api", config);
+  Node& dev = Start("dev", "test");
+  Apply({kNamespaces});
+  host().Must(Words(Cat("nft delete element inet nomad-bridge in4 { ", AddressOfNode(api), " }")));
+  EXPECT_TRUE(Ask(dev, {.to = AddressOfNode(api), .port = 80}));
+  const Outcome check =
+      MustCheck(config, results_.at(api.name()), As(api.name(), api, LabelsOf("prod", "api")));
+  EXPECT_THAT(check.err, HasSubstr(Cat("repaired: ", AddressOfNode(api), " in in4 of ")));
+  EXPECT_FALSE(Reaches(dev, api));
+}
+
+TEST_F(PolicyDamages, ABridgeMadeAnewHandsItsFramesOver) {
+  Node& api = Start("prod", "api");
+  Node& dev = Start("dev", "test");
+  SetBridgeNf("0");
+  Apply({kNamespaces});
+  EXPECT_FALSE(Reaches(dev, api));
+  host().Must(Words("ip link set nomad type bridge nf_call_iptables 0"));
+  EXPECT_THAT(RunLine("reconcile -dry-run"), Exits(1, Out(HasSubstr("does not hand over"))));
+  EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+  EXPECT_FALSE(Reaches(dev, api));
+}
+
+TEST_F(PolicyDamages, DamagedPoliciesRefuseAnAddAndLeaveWhatRuns) {
+  const json config = DualStack();
+  Node& api = Start("prod", "api", config);
+  Apply({kNamespaces});
+  Node& dev = Start("dev", "test");
+  Node& next = AddContainer("next");
+  const std::string compiled = FindFile(kCompiled).value();
+  for (const std::string& damage : {std::string(),
+                                    std::string("damaged"),
+                                    Cat("damaged\n", compiled),
+                                    compiled.substr(0, 50)}) {
+    SCOPED_TRACE(damage);
+    ReplaceFile(kCompiled, damage);
+    EXPECT_THAT(RunPlugin("ADD", config, As("next", next)),
+                Fails(5, Details(HasSubstr("nomad-bridge policy apply"))));
+    EXPECT_THAT(RunLine("reconcile"), Exits(1, Err(HasSubstr("nomad-bridge policy apply"))));
+    EXPECT_FALSE(Reaches(dev, api));
+  }
+  EXPECT_EQ(Check(config, results_.at(api.name()), As(api.name(), api)).exit_code, 0);
+  EXPECT_FALSE(Reaches(dev, api));
+  Detach(config, As(dev.name(), dev));
+  EXPECT_THAT(ListTable(), Not(HasSubstr(Cat(AddressOfNode(dev), " "))));
+  Apply({kNamespaces});
+  Attach(config, As("next", next));
+}
+
+// As damaged ones, not as none.
+TEST_F(PolicyDamages, LostPoliciesRefuseAnAddAndLeaveWhatRuns) {
+  const json config = DualStack();
+  SetBridgeNf("0");
+  Node& api = Start("prod", "api", config);
+  Node& dev = Start("dev", "test");
+  Node& next = AddContainer("next");
+  Apply({kNamespaces});
+  for (const char* const damage : {"rm /run/nomad-bridge/.policy", "rm -r /run/nomad-bridge"}) {
+    SCOPED_TRACE(damage);
+    host().Must({"sh", "-ec", damage});
+    const std::string before = ListTable();
+    EXPECT_THAT(RunLine("reconcile -if-changed"),
+                Exits(1, Err(HasSubstr("nomad-bridge policy apply"))));
+    EXPECT_THAT(RunLine("gc"), Exits(1, Err(HasSubstr("nomad-bridge policy apply"))));
+    EXPECT_THAT(RunPlugin("ADD", config, As("next", next)),
+                Fails(5, Details(HasSubstr("nomad-bridge policy apply"))));
+    EXPECT_EQ(Check(config, results_.at(api.name()), As(api.name(), api, LabelsOf("prod", "api")))
+                  .exit_code,
+              0);
+    EXPECT_THAT(RunLine("doctor -strict policy ports records"),
+                Exits(1,
+                      Out(AllOf(HasSubstr("FAIL  policy.in_force"),
+                                Not(HasSubstr("ports.orphan  ")),
+                                Not(HasSubstr("nomad-bridge gc"))))));
+    EXPECT_EQ(ListTable(), before);
+  }
+  EXPECT_TRUE(HasRecord(dev.name()));
+  Detach(config, As(dev.name(), dev));
+  EXPECT_THAT(ListTable(), Not(HasSubstr(Cat(AddressOfNode(dev), " "))));
+  Apply({kNamespaces});
+  EXPECT_EQ(RunLine("reconcile -dry-run").exit_code, 0);
+  EXPECT_FALSE(Reaches(Start("dev", "again", config), api));
+}
+
+TEST_F(PolicyDamages, ARecordThatIsLostIsRebuilt) {
+  const json config = DualStack();
+  Node& api = Start("prod", "api", config);
+  Node& dev = Start("dev", "test", config);
+  Apply({kNamespaces});
+  const std::string before = ListTable();
+  host().Must({"rm", RecordOf(api.name())});
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("has no readable record"))));
+  EXPECT_EQ(ListTable(), before);
+  EXPECT_FALSE(Reaches(dev, api));
+  Detach(config, As(api.name(), api));
+  EXPECT_THAT(ListTable(), Not(HasSubstr(Cat(AddressOfNode(api), " "))));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
