@@ -32,8 +32,7 @@ void CheckNewSegment(state::Host& host, const state::Record& record, Mismatches&
 
 // Its operator may have made a bridge of ours the way to his LAN since: strangers are on it then,
 // and an ADD, which cannot ask for all its ports, goes by who made it. One without an uplink gets
-// its MAC back, by which an ADD knows that. `host_veths` are those of
-// all records.
+// its MAC back, by which an ADD knows that. `host_veths` are those of all records.
 void CheckAdopted(state::Host& host,
                   const state::Record& record,
                   const std::set<std::string>& host_veths,

@@ -12,6 +12,7 @@
 #include "plugin/cli/command.h"
 #include "plugin/cli/nomad_config.h"
 #include "plugin/cli/terminal.h"
+#include "plugin/cni/delegate.h"
 #include "plugin/cni/json.h"
 #include "plugin/cni/plugin_type.h"
 
@@ -75,11 +76,11 @@ void Remark(const std::string& path,
   }
   const std::string& ipam = config.ipam.type;
   if (cni::TypeOf(plugin.type).Provides(cni::Part::kLink) && !ipam.empty() &&
-      ipam != "host-local") {
+      ipam != cni::kHostLocal) {
     LogLine("{}: the IPAM plugin '{}' is not ours, not checked{}",
             path,
             ipam,
-            Suggestion(ipam, {"host-local"}));
+            Suggestion(ipam, {cni::kHostLocal}));
   }
 }
 

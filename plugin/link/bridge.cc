@@ -183,9 +183,12 @@ bool WasLost(state::Host& host, const state::Record& record) {
   });
 }
 
+enum class Bridge : std::uint8_t { kPresent, kNew };
+
 void CheckSegment(state::Host& host,
                   const rtnl::Link& bridge,
                   const state::Record& record,
+                  Bridge age,
                   Mismatches& mismatches) {
   const state::Record::Link& link = record.link;
   RequireUsable(bridge, link);
@@ -203,7 +206,8 @@ void CheckSegment(state::Host& host,
     }
     GatewayAddresses(host, {.bridge = bridge, .gateway = *gateway}, link, record.id).Check(found);
     CheckForwarding(host, *gateway, link.gateways, found);
-    if (!found.empty() && (!mismatches.is_repairing() || WasLost(host, record))) {
+    const bool may_be_lost = age == Bridge::kPresent && !found.empty();
+    if (may_be_lost && (!mismatches.is_repairing() || WasLost(host, record))) {
       mismatches.AddAll(std::move(found));
     }
   }
@@ -223,13 +227,13 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
   const std::string& name = record.link.bridge;
   std::optional<rtnl::Link> bridge = host.net.FindLink(name);
   if (bridge) {
-    CheckSegment(host, *bridge, record, mismatches);
+    CheckSegment(host, *bridge, record, Bridge::kPresent, mismatches);
     return bridge;
   }
   mismatches.Add({Area::kBridge, name, Format("bridge '{}' is missing", name)}, [&] {
     Mismatches implied(Mode::kRepair);  // a new one lacks all the rest as well
     bridge = CreateBridge(host, record.link);
-    CheckSegment(host, *bridge, record, implied);
+    CheckSegment(host, *bridge, record, Bridge::kNew, implied);
   });
   return bridge;
 }
