@@ -1,5 +1,5 @@
-// Records that are lost, or damaged: reconcile makes them anew from what is in force, or says that it
-// cannot.
+// Records that are lost, or damaged: reconcile makes them anew from what is in force, or says that
+// it cannot.
 #include "tests/plugin/lan_world.h"
 
 namespace nomad_bridge::test {
