@@ -141,6 +141,8 @@ class GcOfMachine : public GcLine {
     Node& machine = AddContainer("machine");
     hidden_ = UniqueFd(::open(machine.path().c_str(), O_RDONLY | O_CLOEXEC));
     host().Must(Words("ip link add tap0 up master nomad type veth peer name eth0 netns machine"));
+    // What it sends of itself when its link is up would teach the bridge where it is again.
+    machine.SetSysctl("net/ipv6/conf/eth0/disable_ipv6", "1");
     machine.Must(Words(Cat("ip link set eth0 up address ", kMac)));
     machine.Must(Words("ip address add 172.26.70.9/20 dev eth0"));
     std::ofstream("/var/run/cni/nomad/172.26.70.9") << "machine\r\neth0";
