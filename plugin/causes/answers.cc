@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "plugin/causes/blockers.h"
 #include "plugin/causes/in_container.h"
+#include "plugin/link/uplink.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::causes {
@@ -38,6 +39,13 @@ Causes FindAbsentGateway(rtnl::Socket& container,
   return {};
 }
 
+// As ADD gave it to both ends.
+int MtuOf(rtnl::Socket& net, const state::Record& record) {
+  constexpr int kOfVeths = 1500;
+  const int mtu = link::MtuOf(net, record.link.mtu);
+  return mtu == 0 ? kOfVeths : mtu;
+}
+
 // The other end takes no larger packets than its own MTU.
 Causes FindSmallerEnd(state::Host& host, const rtnl::Link& link, const state::Record& record) {
   const std::optional<rtnl::Link> outside =
@@ -45,15 +53,19 @@ Causes FindSmallerEnd(state::Host& host, const rtnl::Link& link, const state::Re
   if (!outside || outside->index != link.peer || outside->mtu >= link.mtu) {
     return {};
   }
-  return {{.text = Format("the MTU of '{}' is {}, that of its other end '{}' {}: larger packets "
-                          "are lost",
-                          link.name,
-                          link.mtu,
-                          outside->name,
-                          outside->mtu),
-           .fix = InsideFix(record,
-                            Format("ip link set {} mtu {}", ShellWord(link.name), outside->mtu)),
-           .ends = false}};
+  const int made = MtuOf(host.net, record);
+  return {
+      {.text = Format("the MTU of '{}' is {}, that of its other end '{}' {}: larger packets "
+                      "are lost",
+                      link.name,
+                      link.mtu,
+                      outside->name,
+                      outside->mtu),
+       .fix = outside->mtu < made
+                  ? Format("ip link set {} mtu {}", outside->name, made)
+                  : InsideFix(record,
+                              Format("ip link set {} mtu {}", ShellWord(link.name), outside->mtu)),
+       .ends = false}};
 }
 
 // An interface by which answers leave, too: of routes to everywhere with one priority the kernel

@@ -275,6 +275,26 @@ TEST_F(CauseWithoutFix, IsARuleBehindOneThatItsSelectorMatchesToo) {
   EXPECT_EQ(cause.at("advice"), "delete it; those that are there: ip rule show priority 100");
 }
 
+class CauseBetweenBothEnds : public CausesWorld {};
+
+// The other one may be right.
+TEST_F(CauseBetweenBothEnds, IsHealedAtTheEndThatWasChanged) {
+  const auto ends = [&] {
+    return std::vector<json>{LinkOn(host(), veth_).at("mtu"),
+                             LinkOn(container(), "eth0").at("mtu")};
+  };
+  host().Must(Words(Cat("ip link set ", veth_, " mtu 1300")));
+  ASSERT_FALSE(Answers(Way::kLarge, std::chrono::milliseconds(250)));
+  PasteFixes(Way::kLarge);
+  EXPECT_EQ(ends(), (std::vector<json>{1500, 1500}));
+  EXPECT_TRUE(Answers(Way::kLarge));
+
+  container().Must(Words("ip link set eth0 mtu 4000"));
+  host().Must(Words(Cat("ip link set ", veth_, " mtu 1400")));
+  PasteFixes(Way::kLarge);
+  EXPECT_EQ(ends(), (std::vector<json>{1500, 1500}));
+}
+
 class CauseOfOnePort : public CausesWorld {};
 
 TEST_F(CauseOfOnePort, ComesFirstWhereThatWasAskedFor) {
