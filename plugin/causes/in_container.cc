@@ -106,17 +106,17 @@ Listening FindListenerOn(std::uint16_t number,
   }
   listening.listeners =
       sockets::Listeners(container, static_cast<sockets::Protocol>(port.protocol), number);
+  listening.has_any = !listening.listeners.empty();
   const auto accepts = [&](const sockets::Listener& each) {
     return each.Accepts(port.container_ip);
   };
   listening.is_answered = std::ranges::any_of(listening.listeners, accepts);
-  listening.mismatch = listening.listeners.empty()
-                           ? Cat("no listener on ", listening.where)
-                           : Format("the listener on {} is on {}:{}, not on {}",
-                                    listening.where,
-                                    Bracketed(listening.listeners.front().address),
-                                    number,
-                                    port.container_ip);
+  listening.mismatch = listening.has_any ? Format("the listener on {} is on {}:{}, not on {}",
+                                                  listening.where,
+                                                  Bracketed(listening.listeners.front().address),
+                                                  number,
+                                                  port.container_ip)
+                                         : Cat("no listener on ", listening.where);
   std::erase_if(listening.listeners, [&](const sockets::Listener& each) { return !accepts(each); });
   return listening;
 }

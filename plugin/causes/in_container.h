@@ -14,6 +14,7 @@ struct Listening {
   portmap::DnatEntry port;
   std::string where;  // "tcp/80"
   std::vector<sockets::Listener> listeners;
+  bool has_any = false;        // also on another address
   bool is_answered = false;    // on the address that packets come for
   bool is_redirected = false;  // by rules inside the container, to whom it answers
   std::string mismatch = {};   // why not

@@ -136,28 +136,38 @@ class Inspection {
   std::vector<Listening> TakeListened(const std::vector<Listening>& all) {
     std::vector<Listening> listened;
     for (const Listening& listening : all) {
-      const auto answered = std::ranges::find_if(all, [&](const Listening& each) {
-        return each.is_answered && each.port.container_port == listening.port.container_port;
-      });
+      const auto other_that = [&](bool Listening::*is) {
+        return std::ranges::find_if(all, [&](const Listening& each) {
+          return each.*is && each.port.container_port == listening.port.container_port;
+        });
+      };
+      const auto answered = other_that(&Listening::is_answered);
+      const auto wrong = other_that(&Listening::has_any);  // which is a fault itself
       if (listening.is_answered) {
         listened.push_back(listening);
-      } else if (answered == all.end()) {
+      } else if (answered != all.end()) {
+        AddNote(Format(
+            "{}, but {} is answered{}",
+            listening.mismatch,
+            answered->where,
+            answered->where == listening.where ? Cat(" on ", answered->port.container_ip) : ""));
+      } else if (wrong != all.end() && !listening.has_any) {
+        AddNote(Format("{}, but {} has one", listening.mismatch, wrong->where));
+      } else {
         AddNew(sides_.container,
                {{.text = listening.mismatch,
                  .fix = Fix::Advice(
                      "let its task listen there, or publish the port that it listens on")}},
                IsMeant(listening.port));
-      } else if (const std::string note = Format("{}, but {} is answered{}",
-                                                 listening.mismatch,
-                                                 answered->where,
-                                                 answered->where == listening.where
-                                                     ? Cat(" on ", answered->port.container_ip)
-                                                     : "");
-                 !Contains(sides_.notes, note)) {
-        sides_.notes.push_back(note);
       }
     }
     return listened;
+  }
+
+  void AddNote(const std::string& note) {
+    if (!Contains(sides_.notes, note)) {
+      sides_.notes.push_back(note);
+    }
   }
 
   // Chains that drop whatever is forwarded: also what an allocation asks itself.

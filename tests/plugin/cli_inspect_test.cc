@@ -181,6 +181,19 @@ TEST_F(Inspect, AccusesNoServiceThatListensOnOneOfItsProtocols) {
   EXPECT_EQ(diagnosis.at("notes"), json({"no listener on udp/80, but tcp/80 is answered"}));
 }
 
+TEST_F(Inspect, AccusesOneProtocolWhereItsServiceListensOnLocalhostAlone) {
+  const std::string id = "9d01c7e4-0000-4000-8000-000000000002";
+  Node& both = AddContainer("both");
+  Attach(Publish({Port(9090, 80), Port(9090, 80, "udp")}), As(id, both, NomadArgs("search", id)));
+  both.Must({"ip", "link", "set", "lo", "up"});
+  World::Serve(both, Protocol::kTcp, {"127.0.0.1"}, 80, "hello");
+  ASSERT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 9090}));
+  const json diagnosis = At(RunLine("inspect -json 9090").json, "/attachments/0/diagnosis");
+  EXPECT_THAT(diagnosis.at("container"),
+              json::array({"the listener on tcp/80 is on 127.0.0.1:80, not on 172.26.64.3"}));
+  EXPECT_EQ(diagnosis.at("notes"), json({"no listener on udp/80, but tcp/80 has one"}));
+}
+
 TEST_F(Inspect, BlamesAListenerOnLocalhostAlone) {
   container().Must({"ip", "link", "set", "lo", "up"});
   Serve("127.0.0.1");
