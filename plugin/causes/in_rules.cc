@@ -22,6 +22,17 @@ bool IsIptables(const nft::TableId& table) {
          Contains(kTables, table.name);
 }
 
+// A rule on its way is in a chain that is for the operator's own: it is meant.
+bool IsOperators(const Effect& effect, const state::Record& record) {
+  const std::array<std::string_view, 4> chains = {record.rules.forward_hook.admin_chain,
+                                                  "DOCKER-USER",
+                                                  "ufw-user-forward",
+                                                  "ufw6-user-forward"};
+  return IsIptables(effect.table) && std::ranges::any_of(effect.path, [&](const std::string& each) {
+           return Contains(chains, std::string_view(each));
+         });
+}
+
 std::optional<std::uint16_t> PublishedPort(std::optional<std::uint16_t> port) {
   return port == kClientPort ? std::nullopt : port;
 }
@@ -86,8 +97,7 @@ Cause Describe(const Effect& effect,
                          rule,
                          DoesText(effect, station.direction)),
           .fix = FixOf(effect, station, journey),
-          .is_operators = IsIptables(effect.table) &&
-                          Contains(effect.path, record.rules.forward_hook.admin_chain)};
+          .is_operators = IsOperators(effect, record)};
 }
 
 // Whether what was asked for gets no further. What translates the destination behind ours does not
@@ -153,8 +163,16 @@ Causes FindInRules(state::Host& host,
                    nft::Ruleset& rules,
                    const state::Record& record,
                    const Journey& journey) {
-  return FindFirst(
-      rules, StationsOnNode(host.net, record, journey), "on the node", journey, record);
+  Causes causes =
+      FindFirst(rules, StationsOnNode(host.net, record, journey), "on the node", journey, record);
+  for (Cause& cause : causes) {
+    if (cause.is_operators) {
+      cause.fix =
+          Fix::Advice(Cat("that chain has the operator's own rules; if this one is not meant: ",
+                          cause.fix.command));
+    }
+  }
+  return causes;
 }
 
 std::optional<Effect> FindRedirect(rtnl::Socket& container,

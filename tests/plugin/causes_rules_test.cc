@@ -72,9 +72,6 @@ INSTANTIATE_TEST_SUITE_P(
          "iptables -t mangle -I POSTROUTING -d ADDRESS -j DROP",
          "chain POSTROUTING of table ip mangle (rule with handle",
          "ports.blocked"},
-        {"AdminChain",
-         "iptables -I NOMAD-ADMIN -p tcp --dport 80 -j DROP",
-         "chain NOMAD-ADMIN of table ip filter (rule with handle"},
         {"NoTrack",
          "iptables -t raw -I PREROUTING -p tcp --dport 8080 -j CT --notrack",
          "chain PREROUTING of table ip raw (rule with handle 2) does not track what comes for the "
@@ -182,11 +179,6 @@ INSTANTIATE_TEST_SUITE_P(
          "iptables -I FORWARD -j DROP",
          "chain FORWARD of table ip filter (rule with handle",
          "ports.blocked"},
-        {"DockerUser",
-         "iptables -N DOCKER-USER; iptables -I FORWARD -j DOCKER-USER; iptables -A DOCKER-USER -i "
-         "uplink -j DROP",
-         "chain DOCKER-USER of table ip filter (rule with handle",
-         "ports.blocked"},
         {"Ip6tables",
          "ip6tables -I FORWARD -p tcp --dport 80 -j DROP",
          "chain FORWARD of table ip6 filter (rule with handle",
@@ -215,6 +207,48 @@ INSTANTIATE_TEST_SUITE_P(
          "sport 80 drop; }; }'",
          "in the container, chain e of table netdev mine (rule with handle 2) drops what the port "
          "answers",
+         ""},
+    }),
+    kNameOf);
+
+// Chains that are there for the operator's own rules: what is in them is meant, and no fault of the
+// node. Each with the rule of its chain that drops.
+class OperatorsRule : public CausesWorld {};
+
+TEST_P(OperatorsRule, IsNamedButNoFault) {
+  const json cause = CauseAfter(GetParam().damage);
+  EXPECT_THAT(cause.at("what").get<std::string>(),
+              MatchesRegex(Cat("on the node, chain ",
+                               GetParam().says,
+                               " of table ip filter .rule with handle [0-9]+. drops what comes for "
+                               "the port")));
+  EXPECT_EQ(cause.at("fix"), "");
+  const std::string advice = cause.at("advice");
+  EXPECT_THAT(advice,
+              StartsWith(Cat("that chain has the operator's own rules; if this one is not meant: "
+                             "iptables -t filter -I ",
+                             GetParam().says)));
+  EXPECT_THAT(DoctorsChecks(), Not(::testing::Contains("ports.blocked")));
+  Paste(advice.substr(advice.find("iptables")));
+  EXPECT_TRUE(Answers(Way::kTcp));
+  EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules,
+    OperatorsRule,
+    ::testing::ValuesIn(std::vector<Cause>{
+        {"NomadAdmin", "iptables -I NOMAD-ADMIN -p tcp --dport 80 -j DROP", "NOMAD-ADMIN", ""},
+        {"DockerUser",
+         "iptables -N DOCKER-USER; iptables -I FORWARD -j DOCKER-USER; iptables -A DOCKER-USER -i "
+         "uplink -p tcp -j DROP",
+         "DOCKER-USER",
+         ""},
+        {"UfwUser",
+         "iptables -N ufw-before-forward; iptables -N ufw-user-forward; iptables -I FORWARD -j "
+         "ufw-before-forward; iptables -A ufw-before-forward -j ufw-user-forward; iptables -A "
+         "ufw-user-forward -p tcp -d ADDRESS --dport 80 -j DROP",
+         "ufw-user-forward",
          ""},
     }),
     kNameOf);
