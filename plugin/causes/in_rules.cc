@@ -37,16 +37,43 @@ std::optional<std::uint16_t> PublishedPort(std::optional<std::uint16_t> port) {
   return port == kClientPort ? std::nullopt : port;
 }
 
+// The node's address that the packet is for, or comes from: not the container's.
+std::optional<Ip> NodeOf(const nft::Packet& packet, Direction direction, const Journey& journey) {
+  const std::optional<Ip>& end =
+      direction == Direction::kRequest ? packet.destination : packet.source;
+  return end == journey.port.container_ip ? std::nullopt : end;
+}
+
+// All that `address` stands for: any of the node's, or itself.
+std::string AddressText(const Ip& address,
+                        const Station& station,
+                        const Journey& journey,
+                        bool for_iptables) {
+  std::vector<Ip> addresses = {address};
+  if (address == NodeOf(station.packet, station.direction, journey) && journey.node) {
+    addresses = {*journey.node};
+    Append(addresses, journey.also);
+    Append(addresses, journey.elsewhere);
+  }
+  return addresses.size() == 1 ? address.Text()
+         : for_iptables        ? Joined(addresses, ",")
+                               : Format("{{ {} }}", Joined(addresses, ", "));
+}
+
 // The ends of the packet, as iptables or nft matches them.
-std::string MatchText(const nft::Packet& packet, const Journey& journey, bool for_iptables) {
-  const bool is_ipv4 = journey.family() == Family::kIpv4;
+std::string MatchText(const Station& station, const Journey& journey, bool for_iptables) {
+  const nft::Packet& packet = station.packet;
   const auto part = [&](const auto& value, std::string_view iptables, std::string_view nft) {
     return value ? Format("{}{} ", for_iptables ? iptables : nft, *value) : std::string();
   };
-  const std::string_view ip = is_ipv4 ? "ip " : "ip6 ";
+  const auto end = [&](const std::optional<Ip>& address) {
+    return address ? std::optional(AddressText(*address, station, journey, for_iptables))
+                   : std::nullopt;
+  };
+  const std::string_view ip = journey.family() == Family::kIpv4 ? "ip " : "ip6 ";
   const std::string protocol = journey.Protocol();
-  std::string text = part(packet.source, "-s ", Cat(ip, "saddr ")) +
-                     part(packet.destination, "-d ", Cat(ip, "daddr "));
+  std::string text = part(end(packet.source), "-s ", Cat(ip, "saddr ")) +
+                     part(end(packet.destination), "-d ", Cat(ip, "daddr "));
   if (for_iptables) {
     text += Format("-p {} ", protocol);
   }
@@ -57,7 +84,7 @@ std::string MatchText(const nft::Packet& packet, const Journey& journey, bool fo
 // Before the rule, in the same chain: a verdict there ends the base chain.
 std::string FixOf(const Effect& effect, const Station& station, const Journey& journey) {
   const bool is_iptables = IsIptables(effect.table);
-  const std::string match = MatchText(station.packet, journey, is_iptables);
+  const std::string match = MatchText(station, journey, is_iptables);
   if (is_iptables) {
     return Format("{} -t {} -I {} {}-j ACCEPT",
                   effect.table.family == TableFamily::kIp ? "iptables" : "ip6tables",
@@ -74,13 +101,15 @@ std::string FixOf(const Effect& effect, const Station& station, const Journey& j
                       match);
 }
 
-std::string DoesText(const Effect& effect, Direction direction) {
-  const std::string_view what =
-      direction == Direction::kRequest ? "what comes for the port" : "what the port answers";
+// One that is not journey.node is named: others may well answer.
+std::string DoesText(const Effect& effect, const Station& station, const Journey& journey) {
+  const std::string_view what = station.direction == Direction::kRequest ? "what comes for the port"
+                                                                         : "what the port answers";
+  const std::optional<Ip> node = NodeOf(station.packet, station.direction, journey);
   const std::string_view does = effect.kind == Effect::Kind::kDropped      ? "drops"
                                 : effect.kind == Effect::Kind::kTranslated ? "redirects"
                                                                            : "does not track";
-  return Format("{} {}", does, what);
+  return Format("{} {}{}", does, what, !node || node == journey.node ? "" : Cat(" at ", *node));
 }
 
 Cause Describe(const Effect& effect,
@@ -95,7 +124,7 @@ Cause Describe(const Effect& effect,
                          effect.chain,
                          nft::Text(effect.table),
                          rule,
-                         DoesText(effect, station.direction)),
+                         DoesText(effect, station, journey)),
           .fix = FixOf(effect, station, journey),
           .is_operators = IsOperators(effect, record)};
 }

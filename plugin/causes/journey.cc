@@ -2,19 +2,24 @@
 
 #include <algorithm>
 
+#include "base/list.h"
 #include "base/text.h"
 #include "plugin/link/uplink.h"
 
 namespace nomad_bridge::causes {
 namespace {
 
+std::vector<Cidr> GlobalAddresses(rtnl::Socket& net, const rtnl::Link& link, Family family) {
+  std::vector<Cidr> addresses = net.Addresses(link);
+  std::erase_if(addresses, [&](const Cidr& cidr) {
+    return cidr.address.family() != family || cidr.address.IsLinkLocal();
+  });
+  return addresses;
+}
+
 std::optional<Cidr> GlobalAddress(rtnl::Socket& net, const rtnl::Link& link, Family family) {
-  for (const Cidr& cidr : net.Addresses(link)) {
-    if (cidr.address.family() == family && !cidr.address.IsLinkLocal()) {
-      return cidr;
-    }
-  }
-  return std::nullopt;
+  const std::vector<Cidr> addresses = GlobalAddresses(net, link, family);
+  return addresses.empty() ? std::nullopt : std::optional(addresses.front());
 }
 
 bool HasAddress(rtnl::Socket& net, const rtnl::Link& link, const Ip& address) {
@@ -102,6 +107,14 @@ std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry& port
   return uplink;
 }
 
+void Planner::AddOtherNodes(Journey& journey) {
+  for (const rtnl::Link& link : Uplinks()) {
+    std::vector<Ip>& nodes = link.index == journey.uplink->index ? journey.also : journey.elsewhere;
+    Append(nodes, AddressesOnly(GlobalAddresses(host_.net, link, journey.family())));
+  }
+  std::erase(journey.also, journey.node);
+}
+
 Journey Planner::Plan(const portmap::DnatEntry& port, const std::optional<Ip>& client) {
   Journey journey{.port = port,
                   .client = client,
@@ -119,6 +132,7 @@ Journey Planner::Plan(const portmap::DnatEntry& port, const std::optional<Ip>& c
   if (journey.uplink && !journey.node) {
     const std::optional<Cidr> own = GlobalAddress(host_.net, *journey.uplink, family);
     journey.node = own ? std::optional(own->address) : std::nullopt;
+    AddOtherNodes(journey);
   }
   return journey;
 }

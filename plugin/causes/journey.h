@@ -36,6 +36,10 @@ struct Journey {
   std::optional<Ip> node;            // the address that is asked; nullopt: any of the node's
   std::optional<rtnl::Link> uplink;  // by which it comes; nullopt: from this node itself
   bool is_client_named = false;
+  // Of a port that is published on all addresses: the uplink's other ones, and those of other
+  // uplinks.
+  std::vector<Ip> also = {};
+  std::vector<Ip> elsewhere = {};
 
   [[nodiscard]] Family family() const { return port.container_ip.family(); }
   [[nodiscard]] std::string Protocol() const;  // "tcp"
@@ -57,6 +61,7 @@ class Planner {
   [[nodiscard]] std::optional<rtnl::Link> UplinkOfAnyone(const portmap::DnatEntry& port);
   // That `way` leads out of.
   [[nodiscard]] std::optional<rtnl::Link> UplinkOf(const rtnl::RouteAnswer& way);
+  void AddOtherNodes(Journey& journey);
 
   state::Host& host_;
   std::optional<std::vector<rtnl::Link>> uplinks_;

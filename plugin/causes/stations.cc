@@ -49,10 +49,17 @@ nft::Packet Translated(const Journey& journey) {
   return packet;
 }
 
+// The addresses of the uplink that are asked, the first one first.
+std::vector<std::optional<Ip>> NodesOf(const Journey& journey) {
+  std::vector<std::optional<Ip>> nodes = {journey.node};
+  nodes.insert(nodes.end(), journey.also.begin(), journey.also.end());
+  return nodes;
+}
+
 // To the port of the node.
-nft::Packet Arriving(const Journey& journey) {
+nft::Packet Arriving(const Journey& journey, const std::optional<Ip>& node) {
   nft::Packet packet = Translated(journey);
-  packet.destination = journey.node;
+  packet.destination = node;
   packet.destination_port = journey.port.host_port;
   packet.ct_status.value = 0;
   packet.is_local = true;
@@ -172,20 +179,23 @@ Station AtEgress(const nft::Packet& packet, Direction direction, const std::stri
 
 // Behind postrouting's translations the answer comes from the port of the node.
 std::vector<Station> Leaving(const nft::Packet& answer, const Journey& journey) {
-  nft::Packet published = answer;
-  published.source = journey.node;
-  published.source_port = journey.port.host_port;
-  return {{.point = Point::kPostrouting,
-           .direction = Direction::kAnswer,
-           .packet = answer,
-           .last = kSnatPriority,
-           .ours = kSnatPriority},
-          {.point = Point::kPostrouting,
-           .direction = Direction::kAnswer,
-           .packet = published,
-           .first = kSnatPriority,
-           .ours = kSnatPriority},
-          AtEgress(published, Direction::kAnswer, journey.uplink->name)};
+  std::vector<Station> stations = {{.point = Point::kPostrouting,
+                                    .direction = Direction::kAnswer,
+                                    .packet = answer,
+                                    .last = kSnatPriority,
+                                    .ours = kSnatPriority}};
+  for (const std::optional<Ip>& node : NodesOf(journey)) {
+    nft::Packet published = answer;
+    published.source = node;
+    published.source_port = journey.port.host_port;
+    stations.push_back({.point = Point::kPostrouting,
+                        .direction = Direction::kAnswer,
+                        .packet = published,
+                        .first = kSnatPriority,
+                        .ours = kSnatPriority});
+    stations.push_back(AtEgress(published, Direction::kAnswer, journey.uplink->name));
+  }
+  return stations;
 }
 
 // The one called `name`; only that name if there is none.
@@ -205,9 +215,11 @@ std::vector<Station> StationsOnNode(rtnl::Socket& net,
   std::vector<Station> stations;
   const nft::Packet translated = Translated(journey);
   if (journey.uplink) {
-    const nft::Packet arriving = Through(Arriving(journey), *journey.uplink, kNone);
-    stations = AtIngress(arriving, kRequest, journey.uplink->name);
-    Append(stations, Prerouting(arriving, Through(translated, *journey.uplink, kNone), kRequest));
+    for (const std::optional<Ip>& node : NodesOf(journey)) {
+      const nft::Packet arriving = Through(Arriving(journey, node), *journey.uplink, kNone);
+      Append(stations, AtIngress(arriving, kRequest, journey.uplink->name));
+      Append(stations, Prerouting(arriving, Through(translated, *journey.uplink, kNone), kRequest));
+    }
     Append(stations, Forward(Through(translated, *journey.uplink, bridge), record, kRequest));
   }
   const nft::Packet entering = Through(translated, kNone, bridge);

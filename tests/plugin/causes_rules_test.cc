@@ -211,6 +211,79 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     kNameOf);
 
+// A node at several addresses of two uplinks: what drops at one of them, or at all, is named, and
+// its fix opens the port at all.
+class RuleAtSomeAddress : public CausesWorld {
+ protected:
+  static constexpr const char* kThirdIp4 = "192.0.2.1";
+
+  void SetUp() override {
+    CausesWorld::SetUp();
+    host().Must({"sh",
+                 "-ec",
+                 "ip link add second type veth peer name back netns outside; ip link set second "
+                 "up; ip address add 192.0.2.1/24 dev second; ip -n outside link set back up; ip "
+                 "-n outside address add 192.0.2.2/24 dev back"});
+  }
+  [[nodiscard]] bool AnswersAt(const std::string& address, std::chrono::milliseconds patience) {
+    return test::Ask(outside(), {.to = address, .port = 8080, .patience = patience}).has_value();
+  }
+};
+
+TEST_P(RuleAtSomeAddress, IsNamedAndItsFixOpensAll) {
+  const std::set<std::string> addresses = {kHostIp4, kSecondIp4, kThirdIp4};
+  for (const std::string& each : addresses) {
+    ASSERT_TRUE(AnswersAt(each, std::chrono::milliseconds(1500))) << each;
+  }
+  host().Must({"sh", "-ec", GetParam().damage});
+  EXPECT_FALSE(AnswersAt(kSecondIp4, std::chrono::milliseconds(250)));
+  EXPECT_THAT(At(Diagnose(Way::kTcp), "/causes/0/what").get<std::string>(),
+              HasSubstr(GetParam().says));
+  EXPECT_TRUE(DoctorsChecks().contains("ports.blocked"));
+  PasteFixes(Way::kTcp);
+  for (const std::string& each : addresses) {
+    EXPECT_TRUE(AnswersAt(each, std::chrono::milliseconds(1500))) << each;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules,
+    RuleAtSomeAddress,
+    ::testing::ValuesIn(std::vector<Cause>{
+        {"Iptables",
+         "iptables -t raw -I PREROUTING -p tcp --dport 8080 -j DROP",
+         "chain PREROUTING of table ip raw (rule with handle 2) drops what comes for the port",
+         ""},
+        {"Nft",
+         "nft 'table inet mine { chain p { type filter hook prerouting priority raw; tcp dport "
+         "8080 drop; }; }'",
+         "chain p of table inet mine (rule with handle 2) drops what comes for the port",
+         ""},
+        {"Ingress",
+         "nft 'table netdev mine { chain i { type filter hook ingress device uplink priority 0; "
+         "tcp dport 8080 drop; }; }'",
+         "chain i of table netdev mine (rule with handle 2) drops what comes for the port",
+         ""},
+        {"Egress",
+         "nft 'table netdev mine { chain e { type filter hook egress device uplink priority 0; tcp "
+         "sport 8080 drop; }; }'",
+         "chain e of table netdev mine (rule with handle 2) drops what the port answers",
+         ""},
+        {"OneAddress",
+         "nft 'table inet mine { chain p { type filter hook prerouting priority raw; ip daddr "
+         "198.51.100.9 drop; }; }'",
+         "chain p of table inet mine (rule with handle 2) drops what comes for the port at "
+         "198.51.100.9",
+         ""},
+        {"AnswersOfOneAddress",
+         "nft 'table netdev mine { chain e { type filter hook egress device uplink priority 0; ip "
+         "saddr 198.51.100.9 drop; }; }'",
+         "chain e of table netdev mine (rule with handle 2) drops what the port answers at "
+         "198.51.100.9",
+         ""},
+    }),
+    kNameOf);
+
 // Chains that are there for the operator's own rules: what is in them is meant, and no fault of the
 // node. Each with the rule of its chain that drops.
 class OperatorsRule : public CausesWorld {};
