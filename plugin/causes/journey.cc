@@ -4,6 +4,7 @@
 
 #include "base/list.h"
 #include "base/text.h"
+#include "firewall/table.h"
 #include "plugin/link/uplink.h"
 
 namespace nomad_bridge::causes {
@@ -88,6 +89,12 @@ std::optional<rtnl::Link> Planner::UplinkOf(const rtnl::RouteAnswer& way) {
   return uplink != Uplinks().end() ? *uplink : host_.net.FindLink(way.link);
 }
 
+bool Planner::HasWayBeyond() {
+  return std::ranges::any_of(firewall::kFamilies, [&](Family family) {
+    return UplinkOf(host_.net.LookUpRoute({.destination = link::Beyond(family)})).has_value();
+  });
+}
+
 std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry& port) {
   const Family family = port.container_ip.family();
   std::optional<rtnl::Link> uplink;
@@ -98,6 +105,12 @@ std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry& port
   }
   if (!uplink) {
     uplink = UplinkOf(host_.net.LookUpRoute({.destination = link::Beyond(family)}));
+  }
+  if (!uplink && !HasWayBeyond()) {
+    // With a link that is set down go its routes, and its IPv6 addresses.
+    uplink = FindUplink(Uplinks(), [&](const rtnl::Link& link) {
+      return !link.up && !host_.net.Addresses(link).empty();
+    });
   }
   if (!uplink) {
     uplink = FindUplink(Uplinks(), [&](const rtnl::Link& link) {

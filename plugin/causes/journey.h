@@ -53,12 +53,13 @@ class Planner {
   explicit Planner(state::Host& host) : host_(host) {}
 
   // From `client`, or from anyone: then by the uplink that the default route leads out of, or where
-  // there is none, by one with an address.
+  // there is none, by one with an address: one that is down, as it may have had that route.
   [[nodiscard]] Journey Plan(const portmap::DnatEntry& port, const std::optional<Ip>& client);
 
  private:
   [[nodiscard]] const std::vector<rtnl::Link>& Uplinks();
   [[nodiscard]] std::optional<rtnl::Link> UplinkOfAnyone(const portmap::DnatEntry& port);
+  [[nodiscard]] bool HasWayBeyond();  // of any family
   // That `way` leads out of.
   [[nodiscard]] std::optional<rtnl::Link> UplinkOf(const rtnl::RouteAnswer& way);
   void AddOtherNodes(Journey& journey);

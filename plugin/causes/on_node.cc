@@ -6,6 +6,7 @@
 #include "plugin/causes/reverse_path.h"
 #include "plugin/link/forwarding.h"
 #include "plugin/rules/published_port_warnings.h"
+#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::causes {
 namespace {
@@ -65,15 +66,32 @@ class NodeLook {
     }
   }
 
+  // Of a bridge the port that leads beyond the node.
+  [[nodiscard]] std::optional<rtnl::Link> FindIdlePort(const rtnl::Link& bridge) {
+    std::optional<rtnl::Link> idle;
+    for (const rtnl::Link& each : host_.net.Ports(bridge.index)) {
+      const std::optional<rtnl::Link> port = host_.net.FindLink(each.index);
+      if (port && !port->operational && !state::ParseAlias(port->alias) && (!idle || !port->up)) {
+        idle = port;
+      }
+    }
+    return idle;
+  }
+
   void LookAtUplink() {
     const std::optional<rtnl::Link>& uplink = journey_.uplink;
-    if (uplink && !uplink->operational) {
-      Add(Format("'{}', by which it is reached, {}",
-                 uplink->name,
-                 uplink->up ? "has no carrier" : "is down"),
-          uplink->up ? Fix::Advice(Format("plug in what '{}' stands for", uplink->name))
-                     : Format("ip link set {} up", ShellWord(uplink->name)));
+    if (!uplink || uplink->operational) {
+      return;
     }
+    const std::optional<rtnl::Link> port =
+        uplink->kind == "bridge" && uplink->up ? FindIdlePort(*uplink) : std::nullopt;
+    const rtnl::Link& idle = port ? *port : *uplink;
+    Add(Format("'{}', by which {} is reached, {}",
+               idle.name,
+               port ? Format("'{}'", uplink->name) : "it",
+               idle.up ? "has no carrier" : "is down"),
+        idle.up ? Fix::Advice(Format("plug in what '{}' stands for", idle.name))
+                : Format("ip link set {} up", ShellWord(idle.name)));
   }
 
   void LookAtForwarding() {

@@ -193,9 +193,15 @@ void CheckAdvertisements(Examination& node) {
   for (const rtnl::Socket::LearntRoute& each : node.host.net.LearntRoutes()) {
     learnt.insert(each.link);
   }
-  for (const rtnl::Link& link : link::Uplinks(node.inventory.links)) {
+  const std::vector<rtnl::Link> uplinks = link::Uplinks(node.inventory.links);
+  // With a link that is set down went its routes.
+  const bool is_set_down = std::ranges::any_of(uplinks, [&](const rtnl::Link& link) {
+    return !link.up && !node.host.net.Addresses(link).empty();
+  });
+  for (const rtnl::Link& link : uplinks) {
     const std::string setting = Format("net/ipv6/conf/{}/accept_ra", link.name);
-    if (link.up && (!way || learnt.contains(link.index)) && link.ipv6 &&
+    const bool is_lost = !way && !is_set_down;
+    if (link.up && (is_lost || learnt.contains(link.index)) && link.ipv6 &&
         link.ipv6->accept_ra == 1) {
       node.Warn(Format("'{}' takes no router advertisements: {} is 1, and the node forwards IPv6",
                        link.name,
