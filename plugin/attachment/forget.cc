@@ -32,9 +32,8 @@ void ForgetBridges(state::Host& host) {
   if (!checkpoint) {
     return;
   }
-  std::set<std::string> gone = checkpoint->uplinked;
-  gone.insert(checkpoint->opened_ifnames.begin(), checkpoint->opened_ifnames.end());
-  for (const auto& [name, index] : checkpoint->bridges) {
+  std::set<std::string> gone(checkpoint->opened_ifnames.begin(), checkpoint->opened_ifnames.end());
+  for (const auto& [name, bridge] : checkpoint->bridges) {
     gone.insert(name);
   }
   std::erase_if(gone, [&](const std::string& name) { return host.net.FindLink(name).has_value(); });
@@ -44,10 +43,8 @@ void ForgetBridges(state::Host& host) {
   const auto is_gone = [&](const std::string& name) { return gone.contains(name); };
   rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) {
     std::erase_if(now.bridges, [&](const auto& each) { return is_gone(each.first); });
-    std::erase_if(now.made, [&](const auto& each) { return is_gone(each.first); });
     std::erase_if(now.opened_ifnames, is_gone);
     std::erase_if(now.segments, is_gone);
-    std::erase_if(now.uplinked, is_gone);
   });
 }
 

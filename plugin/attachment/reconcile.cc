@@ -99,6 +99,11 @@ class Reconciler {
       CheckAttachment(all[done]);
       progress(done + 1, all.size());
     }
+    for (const auto& [bridge, recorded] : adopted_) {
+      outcome_.Try(Area::kBridge, Format("bridge '{}'", bridge), [&] {
+        CheckAdopted(host_, bridge, recorded, host_veths_, mismatches_);
+      });
+    }
     // Once for all, in one batch, after the links that its elements name.
     outcome_.Try(Area::kTable, "the rules", [&] {
       CheckRuleset({.is_whole = true, .valid = scope_.valid});
@@ -153,14 +158,15 @@ class Reconciler {
     if (IsRenewable(live)) {
       fingerprint_->AddContainer(Cat(id.ifname, ' ', live.netns_path));
     }
+    if (live.IsLive(cni::Part::kLink)) {
+      adopted_[live.link.bridge].insert(live.link.adopted);
+    }
     // What is shared is looked at once, for the first record that needs it.
     const auto [segment, is_first] = segments_.try_emplace(SegmentKey(live), Segment{live});
     if (is_first) {
-      segment->second.is_usable =
-          outcome_.Try(Area::kBridge, Format("network '{}'", id.network), [&] {
-            CheckSegment(host_, live, mismatches_);
-            CheckAdopted(host_, live, host_veths_, mismatches_);
-          });
+      segment->second.is_usable = outcome_.Try(Area::kBridge,
+                                               Format("network '{}'", id.network),
+                                               [&] { CheckSegment(host_, live, mismatches_); });
     }
     if (segment->second.is_usable) {
       outcome_.Try(Area::kPort, Format("container '{}'", id.container_id), [&] {
@@ -233,6 +239,7 @@ class Reconciler {
   state::Checkpoint checkpoint_;  // as the rules were compared last
   std::map<std::string, Segment> segments_;
   std::set<std::string> host_veths_;               // of all records
+  std::map<std::string, std::set<bool>> adopted_;  // by bridge: what its records say
   std::map<std::string, state::Record> gateways_;  // a record behind each
   std::optional<Fingerprint> fingerprint_;         // of all
 };

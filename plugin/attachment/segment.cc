@@ -62,11 +62,9 @@ void NoteAdopted(state::Host& host, const std::string& bridge, bool is_adopted) 
 
 // Its cost grows with the attachments, and comes once per bridge that was made anew.
 void CheckNewBridge(state::Host& host, const rtnl::Link& bridge, Mismatches& mismatches) {
-  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  const state::Checkpoint::Bridge known = link::KnownBridge(host, bridge.name);
   const bool is_made_by_us = link::IsMadeByUs(bridge);
-  if (checkpoint && checkpoint->bridges.contains(bridge.name) &&
-      checkpoint->bridges.at(bridge.name) == bridge.index &&
-      (!is_made_by_us || checkpoint->made.contains(bridge.name))) {
+  if (known.index == bridge.index && (!is_made_by_us || known.made)) {
     return;
   }
   const std::vector<state::Record> moved = CheckPortsOfNewBridge(host, bridge, mismatches);
@@ -79,11 +77,16 @@ void CheckNewBridge(state::Host& host, const rtnl::Link& bridge, Mismatches& mis
     rules::CheckLocalhost(host, record, implied);
   }
   rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) {
-    now.bridges[bridge.name] = bridge.index;
-    if (is_made_by_us) {
-      now.made[bridge.name] = bridge.index;
-    }
+    now.bridges[bridge.name] = {.index = bridge.index, .made = is_made_by_us};
   });
+}
+
+std::string WhatHasChanged(const std::set<std::string>& uplinks, bool is_adopted) {
+  if (!uplinks.empty()) {
+    return Format("has an uplink, '{}', and its records say it has none", *uplinks.begin());
+  }
+  return is_adopted ? "was made by somebody else, and its records say by nomad-bridge"
+                    : "has no uplink, and its records say it has one";
 }
 
 }  // namespace
@@ -135,17 +138,16 @@ void CheckNewSegment(state::Host& host, const state::Record& record, Mismatches&
 }
 
 void CheckAdopted(state::Host& host,
-                  const state::Record& record,
+                  const std::string& bridge_name,
+                  const std::set<bool>& recorded,
                   const std::set<std::string>& host_veths,
                   Mismatches& mismatches) {
-  const std::optional<rtnl::Link> bridge =
-      record.IsLive(cni::Part::kLink) ? host.net.FindLink(record.link.bridge) : std::nullopt;
-  const bool has_lost_mac = bridge && link::HasLostMac(host, *bridge);
-  if (!has_lost_mac && (!bridge || record.link.adopted)) {
+  const std::optional<rtnl::Link> bridge = host.net.FindLink(bridge_name);
+  if (!bridge) {
     return;
   }
-  const bool has_uplink = link::HasUplink(host.net, *bridge, host_veths);
-  if (has_lost_mac && !has_uplink) {
+  const std::set<std::string> uplinks = link::FindUplinks(host.net, *bridge, host_veths);
+  if (uplinks.empty() && link::HasLostMac(host, *bridge)) {
     mismatches.Add({Mismatch::Area::kBridge,
                     bridge->name,
                     Format("the MAC of bridge '{}' was changed", bridge->name)},
@@ -154,17 +156,24 @@ void CheckAdopted(state::Host& host,
                      // ADDs have taken it for somebody else's meanwhile.
                      NoteAdopted(host, bridge->name, false);
                    });
-  } else if (!record.link.adopted && (has_uplink || link::IsAdopted(host, bridge->name))) {
-    mismatches.Add(
-        {Mismatch::Area::kBridge,
-         bridge->name,
-         Format("bridge '{}' has an uplink, and its records say it has none", bridge->name)},
-        [&] {
-          rules::UpdateCheckpoint(
-              host, [&](state::Checkpoint& now) { now.uplinked.insert(bridge->name); });
-          NoteAdopted(host, bridge->name, true);
-        });
+    return;
   }
+  const bool is_made_by_us = link::IsMadeByUs(*bridge);
+  const bool is_adopted = !uplinks.empty() || !is_made_by_us;
+  const bool is_known =
+      !is_made_by_us || link::KnownBridge(host, bridge->name).uplinks.empty() == uplinks.empty();
+  if (is_known && !recorded.contains(!is_adopted)) {
+    return;
+  }
+  mismatches.Add({Mismatch::Area::kBridge,
+                  bridge->name,
+                  Format("bridge '{}' {}", bridge->name, WhatHasChanged(uplinks, is_adopted))},
+                 [&] {
+                   rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) {
+                     now.bridges[bridge->name].uplinks = uplinks;
+                   });
+                   NoteAdopted(host, bridge->name, is_adopted);
+                 });
 }
 
 }  // namespace nomad_bridge::attachment

@@ -30,11 +30,13 @@ std::optional<rtnl::Link> CheckSegment(state::Host& host,
 // used is not repaired, but made.
 void CheckNewSegment(state::Host& host, const state::Record& record, Mismatches& mismatches);
 
-// Its operator may have made a bridge of ours the way to his LAN since: strangers are on it then,
-// and an ADD, which cannot ask for all its ports, goes by who made it. One without an uplink gets
-// its MAC back, by which an ADD knows that. `host_veths` are those of all records.
+// A bridge of ours with an uplink is its operator's way to a LAN, or somebody's mistake: strangers
+// are on it as long as the uplink is, and an ADD, which cannot ask for all its ports, goes by who
+// made it. One without an uplink gets its MAC back, by which an ADD knows that. `recorded`: what its
+// records say it is, adopted or not; `host_veths` are those of all records.
 void CheckAdopted(state::Host& host,
-                  const state::Record& record,
+                  const std::string& bridge_name,
+                  const std::set<bool>& recorded,
                   const std::set<std::string>& host_veths,
                   Mismatches& mismatches);
 

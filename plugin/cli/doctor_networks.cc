@@ -9,6 +9,7 @@
 #include "plugin/causes/journey.h"
 #include "plugin/cli/doctor.h"
 #include "plugin/config/node_config.h"
+#include "plugin/link/bridge.h"
 #include "plugin/link/container.h"
 #include "plugin/link/uplink.h"
 #include "plugin/rules/published_port_warnings.h"
@@ -210,6 +211,31 @@ void CheckBridgePorts(Examination& node) {
   node.AddMismatches({Area::kPort});
 }
 
+// Of bridges that we made and that are known by it: one with a MAC from its operator is his.
+void CheckUplinks(Examination& node) {
+  std::set<std::string> bridges;
+  std::set<std::string> host_veths;
+  for (const Attachment* const attachment : node.running) {
+    if (attachment->record->IsLive(cni::Part::kLink)) {
+      bridges.insert(attachment->record->link.bridge);
+      host_veths.insert(attachment->host_veth);
+    }
+  }
+  for (const std::string& name : bridges) {
+    const std::optional<rtnl::Link> bridge = node.host.net.FindLink(name);
+    if (!bridge || !link::IsMadeByUs(*bridge)) {
+      continue;
+    }
+    for (const std::string& port : link::FindUplinks(node.host.net, *bridge, host_veths)) {
+      node.Warn(Format("'{}' is a port of bridge '{}' of ours: what is behind it reaches the "
+                       "allocations there, and other networks count that one as a LAN's",
+                       port,
+                       name),
+                Format("ip link set {} nomaster", ShellWord(port)));
+    }
+  }
+}
+
 void CheckMacs(Examination& node) {
   for (const Attachment* const attachment : node.running) {
     const state::Record& record = *attachment->record;
@@ -322,6 +348,7 @@ constexpr std::array kNetworkTable = {
     Check{"leases.exhausted", Cost::kCheap, CheckLeasesLeft},
     Check{"bridge.intact", Cost::kCheap, CheckByReconcile<Area::kBridge>},
     Check{"bridge.ports", Cost::kCheap, CheckBridgePorts},
+    Check{"bridge.uplink", Cost::kCheap, CheckUplinks},
     Check{"bridge.mac", Cost::kDear, CheckMacs},
     Check{"bridge.mtu", Cost::kCheap, CheckMtu},
     Check{"bridge.subnet_overlap", Cost::kCheap, CheckSubnets},

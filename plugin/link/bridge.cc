@@ -242,23 +242,25 @@ bool IsMadeByUs(const rtnl::Link& bridge) {
   return bridge.mac == Mac::ForName(bridge.name);
 }
 
+state::Checkpoint::Bridge KnownBridge(state::Host& host, const std::string& name) {
+  std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
+  return checkpoint ? std::move(checkpoint->bridges[name]) : state::Checkpoint::Bridge();
+}
+
 bool IsAdopted(state::Host& host, const std::string& bridge) {
   const std::optional<rtnl::Link> link = bridge.empty() ? std::nullopt : host.net.FindLink(bridge);
   if (!link || !IsMadeByUs(*link)) {
     return link.has_value();
   }
-  const std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
-  return checkpoint && checkpoint->uplinked.contains(bridge);
+  return !KnownBridge(host, bridge).uplinks.empty();
 }
 
 bool HasLostMac(state::Host& host, const rtnl::Link& bridge) {
-  const std::optional<state::Checkpoint> checkpoint =
-      IsMadeByUs(bridge) ? std::nullopt : host.checkpoint.Find();
-  if (!checkpoint || checkpoint->uplinked.contains(bridge.name)) {
+  if (IsMadeByUs(bridge)) {
     return false;
   }
-  const auto made = checkpoint->made.find(bridge.name);
-  return made != checkpoint->made.end() && made->second == bridge.index;
+  const state::Checkpoint::Bridge known = KnownBridge(host, bridge.name);
+  return known.made && known.index == bridge.index && known.uplinks.empty();
 }
 
 Segment RequireSegment(state::Host& host, const config::LinkSpec& link) {

@@ -28,6 +28,9 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
 // Recognised by the MAC we give it.
 [[nodiscard]] bool IsMadeByUs(const rtnl::Link& bridge);
 
+// As the checkpoint has it.
+[[nodiscard]] state::Checkpoint::Bridge KnownBridge(state::Host& host, const std::string& name);
+
 // Whether the bridge is there and was made by somebody else, or has got an uplink since, which a
 // reconcile has noted: the node's own to its LAN, perhaps.
 [[nodiscard]] bool IsAdopted(state::Host& host, const std::string& bridge);

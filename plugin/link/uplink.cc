@@ -34,17 +34,22 @@ std::optional<std::string> NameHolder(rtnl::Socket& net,
 
 }  // namespace
 
-bool HasUplink(rtnl::Socket& net,
-               const rtnl::Link& bridge,
-               const std::set<std::string>& containers) {
-  const std::vector<rtnl::Link> ports = net.Ports(bridge.index);
-  return std::ranges::any_of(ports, [&](const rtnl::Link& port) {
-    if (containers.contains(port.name)) {
-      return false;
+std::set<std::string> FindUplinks(rtnl::Socket& net,
+                                  const rtnl::Link& bridge,
+                                  const std::set<std::string>& containers) {
+  std::set<std::string> names;
+  for (const rtnl::Link& port : net.Ports(bridge.index)) {
+    const std::optional<rtnl::Link> link =
+        containers.contains(port.name) ? std::nullopt : net.FindLink(port.index);
+    if (link && !IsHostEnd(*link)) {  // one that has just gone is none
+      names.insert(link->name);
     }
-    const std::optional<rtnl::Link> link = net.FindLink(port.index);
-    return link && !IsHostEnd(*link);  // one that has just gone is none
-  });
+  }
+  return names;
+}
+
+bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge) {
+  return !FindUplinks(net, bridge, {}).empty();
 }
 
 std::optional<std::string> FindMacHolder(rtnl::Socket& net,

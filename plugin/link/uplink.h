@@ -19,9 +19,10 @@
 namespace nomad_bridge::link {
 
 // `containers`: names of host ends that need not be asked about.
-[[nodiscard]] bool HasUplink(rtnl::Socket& net,
-                             const rtnl::Link& bridge,
-                             const std::set<std::string>& containers = {});
+[[nodiscard]] std::set<std::string> FindUplinks(rtnl::Socket& net,
+                                                const rtnl::Link& bridge,
+                                                const std::set<std::string>& containers);
+[[nodiscard]] bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge);
 
 // What has `mac` on the bridge already, as a person names it: the bridge, a port, or what has sent
 // from behind the port of a container or of a virtual machine. Not what is beyond an uplink: an

@@ -35,9 +35,15 @@ struct Checkpoint {
   int accept_mark_bit = kNoMarkBit;
   std::vector<std::string> admin_chains;       // whose static rules are in table ip filter
   std::vector<std::string> admin_chains_ipv6;  // and ip6 filter
-  std::map<std::string, int> bridges;  // name and index of those whose ports have been repaired
-  std::map<std::string, int> made;     // those of them that we made
-  std::set<std::string> uplinked;      // likewise, and that have an uplink since
+  struct Bridge {
+    int index = 0;      // of the one whose ports have been repaired
+    bool made = false;  // by us
+    // As the last reconcile saw it.
+    std::set<std::string> uplinks;
+
+    bool operator==(const Bridge&) const = default;
+  };
+  std::map<std::string, Bridge> bridges;  // by name
   // By bridge, where policies have turned flags on: as they were before.
   std::map<std::string, rtnl::NfCall> nf_call_before;
   std::vector<std::string>

@@ -126,6 +126,12 @@ void Fields(auto& visit, StoredRecord& stored) {
   visit("hostNetns", stored.origin.netns);
 }
 
+void Fields(auto& visit, Checkpoint::Bridge& bridge) {
+  visit("index", bridge.index);
+  visit("made", bridge.made);
+  visit("uplinks", bridge.uplinks);
+}
+
 void Fields(auto& visit, StoredCheckpoint& stored) {
   visit("generation", stored.checkpoint.generation);
   visit("tableHandles", stored.checkpoint.table_handles);
@@ -136,9 +142,7 @@ void Fields(auto& visit, StoredCheckpoint& stored) {
   visit("acceptMarkBit", stored.checkpoint.accept_mark_bit);
   visit("adminChains", stored.checkpoint.admin_chains);
   visit("adminChainsIpv6", stored.checkpoint.admin_chains_ipv6);
-  visit("bridges", stored.checkpoint.bridges);
-  visit("made", stored.checkpoint.made);
-  visit("uplinked", stored.checkpoint.uplinked);
+  visit("knownBridges", stored.checkpoint.bridges);
   visit("nfCallBefore", stored.checkpoint.nf_call_before);
   visit("openedIfnames", stored.checkpoint.opened_ifnames);
   visit("legacyFilter", stored.checkpoint.legacy_filter);

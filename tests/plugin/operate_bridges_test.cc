@@ -1,0 +1,90 @@
+// Bridges that somebody else than their maker changes: a stray port, another MAC, an uplink or an
+// address that is lost.
+#include "tests/plugin/lan_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class Bridges : public CliWorld {
+ protected:
+  // Plugs a card into "nomad", without a cable.
+  void PlugIn() {
+    host().Must(Words("ip link add card up type veth peer name cable"));
+    host().Must(Words("ip link set card master nomad"));
+  }
+
+  static json AdoptedIn(const std::string& container_id) {
+    return ReadRecord(container_id).at("link").at("adopted");
+  }
+
+  static std::size_t Count(const std::string& text, const std::string& part) {
+    std::size_t count = 0;
+    for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) {
+      ++count;
+    }
+    return count;
+  }
+
+  // A second network on bridge "nomad".
+  const json second_ =
+      Config({{"name", "second"}, {"ipam", {{"subnet", "10.9.0.0/24"}}}, {"isGateway", false}});
+};
+
+TEST_F(Bridges, OfOursAreALansOnlyAsLongAsAStrayPortIsThere) {
+  Attach(DualStack());
+  Attach(kOther, As("other", AddContainer("other")));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0));
+  const std::string table = ListTable();
+  const json bridge = LinkOn(host(), "nomad");
+  PlugIn();
+  EXPECT_THAT(RunLine("reconcile -if-changed"),
+              Exits(0, Err(HasSubstr("bridge 'nomad' has an uplink, 'card', and its records"))));
+  EXPECT_TRUE(AdoptedIn("alloc-1"));
+
+  const json doctor = RunLine("doctor -json bridge").json;
+  json stray;
+  for (const json& check : doctor.at("checks")) {
+    stray = check.at("check") == "bridge.uplink" ? check : stray;
+  }
+  EXPECT_EQ(stray.at("verdict"), "warn");
+  EXPECT_THAT(stray.at("what"), HasSubstr("'card' is a port of bridge 'nomad' of ours: what is"));
+  EXPECT_EQ(stray.at("fix"), "ip link set card nomaster");
+  host().Must({"sh", "-ec", stray.at("fix")});
+
+  EXPECT_THAT(RunLine("reconcile -n"),
+              Exits(1, Out(HasSubstr("bridge 'nomad' has no uplink, and its records say it has"))));
+  EXPECT_THAT(RunLine("reconcile -if-changed"), Exits(0, Err(HasSubstr("has no uplink"))));
+  EXPECT_FALSE(AdoptedIn("alloc-1"));
+  EXPECT_EQ(ListTable(), table);
+  EXPECT_EQ(LinkOn(host(), "nomad").at("addr_info"), bridge.at("addr_info"));
+  EXPECT_THAT(RunLine("doctor -quiet bridge"), Exits(0, Out(HasSubstr("0 warnings"))));
+
+  Attach(DualStack(), As("later", AddContainer("later")));
+  EXPECT_FALSE(AdoptedIn("later"));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err("")));
+}
+
+// As a reconcile leaves them that was killed between two records.
+TEST_F(Bridges, OfOursAreTheSameInAllRecords) {
+  Attach(Config());
+  Attach(second_, As("second", AddContainer("second")));
+  json record = ReadRecord("alloc-1");
+  record["link"]["adopted"] = true;
+  WriteRecord("alloc-1", record);
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("has no uplink"))));
+  EXPECT_FALSE(AdoptedIn("alloc-1"));
+}
+
+TEST_F(Bridges, WithAnotherMacAreNamedOnceForSeveralNetworks) {
+  Attach(Config());
+  Attach(second_, As("second", AddContainer("second")));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0));
+  host().Must(Words("ip link set nomad address 02:00:5e:00:00:01"));
+  const std::string changed = "the MAC of bridge 'nomad' was changed";
+  EXPECT_EQ(Count(RunLine("reconcile -n").out, changed), 1U);
+  EXPECT_THAT(RunLine("doctor -json bridge.intact").out, Not(HasSubstr("more)")));
+  EXPECT_EQ(Count(RunLine("reconcile").err, changed), 1U);
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
