@@ -7,6 +7,7 @@
 #include "base/file_lock.h"
 #include "plugin/link/bridge.h"
 #include "plugin/link/host_veth.h"
+#include "plugin/link/lan.h"
 #include "plugin/link/uplink.h"
 #include "plugin/rules/converge.h"
 #include "plugin/rules/judged_bridges.h"
@@ -76,9 +77,16 @@ void CheckNewBridge(state::Host& host, const rtnl::Link& bridge, Mismatches& mis
     Mismatches implied(Mode::kRepair);
     rules::CheckLocalhost(host, record, implied);
   }
-  rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) {
-    now.bridges[bridge.name] = {.index = bridge.index, .made = is_made_by_us};
-  });
+  state::Checkpoint::Bridge seen = known;
+  seen.index = bridge.index;
+  seen.made = is_made_by_us;
+  std::set<std::string> uplinks;  // of a new one of ours: none
+  if (!is_made_by_us) {
+    const std::set<std::string> host_veths = state::HostVethNames(host.records.List(""));
+    uplinks = link::FindUplinks(host.net, bridge, host_veths);
+  }
+  seen = link::Observe(host, bridge, std::move(seen), std::move(uplinks));
+  rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) { now.bridges[bridge.name] = seen; });
 }
 
 std::string WhatHasChanged(const std::set<std::string>& uplinks, bool is_adopted) {
@@ -126,6 +134,10 @@ std::optional<rtnl::Link> CheckSegment(state::Host& host,
 void CheckNewSegment(state::Host& host, const state::Record& record, Mismatches& mismatches) {
   Mismatches found(mismatches.mode());
   const std::optional<rtnl::Link> bridge = CheckSegment(host, record, found);
+  if (!bridge && mismatches.is_repairing() && !found.left().empty()) {
+    const Mismatch& gone = found.left().front();
+    throw Error(Code::kConflict, gone.text, gone.fix.advice);
+  }
   for (const std::string& ifname : {record.link.bridge, record.link.gateway_ifname}) {
     if (!found.empty() && !link::IsInUse(host, ifname)) {
       found.EraseOf(ifname);
@@ -160,18 +172,25 @@ void CheckAdopted(state::Host& host,
   }
   const bool is_made_by_us = link::IsMadeByUs(*bridge);
   const bool is_adopted = !uplinks.empty() || !is_made_by_us;
-  const bool is_known =
-      !is_made_by_us || link::KnownBridge(host, bridge->name).uplinks.empty() == uplinks.empty();
+  const state::Checkpoint::Bridge known = link::KnownBridge(host, bridge->name);
+  const state::Checkpoint::Bridge seen = link::Observe(host, *bridge, known, uplinks);
+  const auto note = [&] {
+    rules::UpdateCheckpoint(host,
+                            [&](state::Checkpoint& now) { now.bridges[bridge->name] = seen; });
+  };
+  // An ADD goes by whether uplinks of a bridge of ours are known.
+  const bool is_known = !is_made_by_us || known.uplinks.empty() == uplinks.empty();
   if (is_known && !recorded.contains(!is_adopted)) {
+    if (mismatches.is_repairing() && seen != known) {
+      note();
+    }
     return;
   }
   mismatches.Add({Mismatch::Area::kBridge,
                   bridge->name,
                   Format("bridge '{}' {}", bridge->name, WhatHasChanged(uplinks, is_adopted))},
                  [&] {
-                   rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) {
-                     now.bridges[bridge->name].uplinks = uplinks;
-                   });
+                   note();
                    NoteAdopted(host, bridge->name, is_adopted);
                  });
 }

@@ -32,8 +32,8 @@ void CheckNewSegment(state::Host& host, const state::Record& record, Mismatches&
 
 // A bridge of ours with an uplink is its operator's way to a LAN, or somebody's mistake: strangers
 // are on it as long as the uplink is, and an ADD, which cannot ask for all its ports, goes by who
-// made it. One without an uplink gets its MAC back, by which an ADD knows that. `recorded`: what its
-// records say it is, adopted or not; `host_veths` are those of all records.
+// made it. One without an uplink gets its MAC back, by which an ADD knows that. `recorded`: whether
+// it is adopted, as its records have it; `host_veths` are those of all records.
 void CheckAdopted(state::Host& host,
                   const std::string& bridge_name,
                   const std::set<bool>& recorded,

@@ -11,6 +11,7 @@
 #include "plugin/config/node_config.h"
 #include "plugin/link/bridge.h"
 #include "plugin/link/container.h"
+#include "plugin/link/lan.h"
 #include "plugin/link/uplink.h"
 #include "plugin/rules/published_port_warnings.h"
 
@@ -211,7 +212,6 @@ void CheckBridgePorts(Examination& node) {
   node.AddMismatches({Area::kPort});
 }
 
-// Of bridges that we made and that are known by it: one with a MAC from its operator is his.
 void CheckUplinks(Examination& node) {
   std::set<std::string> bridges;
   std::set<std::string> host_veths;
@@ -222,7 +222,14 @@ void CheckUplinks(Examination& node) {
     }
   }
   for (const std::string& name : bridges) {
+    for (const Mismatch& lost : link::FindLostUplinks(node.host, name, host_veths)) {
+      node.Fail(lost.text, lost.fix);
+    }
+    for (const Mismatch& lost : link::FindLostAddresses(node.host, name)) {
+      node.Warn(lost.text, lost.fix);
+    }
     const std::optional<rtnl::Link> bridge = node.host.net.FindLink(name);
+    // One with a MAC from its operator is his.
     if (!bridge || !link::IsMadeByUs(*bridge)) {
       continue;
     }

@@ -9,6 +9,8 @@
 #include "netlink/core/netns.h"
 #include "plugin/attachment/reconcile.h"
 #include "plugin/causes/in_container.h"
+#include "plugin/link/lan.h"
+#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -82,6 +84,14 @@ class Inspection {
           {.text = mismatch.text, .fix = FixOf(mismatch), .ends = Ends(mismatch.area)});
     }
     are_rules_whole_ = causes::AreRulesWhole(found);
+    const std::string& bridge = record_.link.bridge;
+    const std::set<std::string> host_veths = state::HostVethNames(host_.records.List(""));
+    for (const Mismatch& lost : link::FindLostUplinks(host_, bridge, host_veths)) {
+      sides_.host.push_back({.text = lost.text, .fix = lost.fix});
+    }
+    for (const Mismatch& lost : link::FindLostAddresses(host_, bridge)) {
+      sides_.host.push_back({.text = lost.text, .fix = lost.fix, .ends = false});
+    }
   }
 
   void LookInside(const netlink::Netns& netns) {

@@ -111,7 +111,9 @@ std::vector<std::string> MismatchesLeft(Session& session, const state::Record& r
   }
   std::vector<std::string> texts;
   for (const Mismatch& mismatch : found.left()) {
-    if (mismatch.area == Mismatch::Area::kPolicy && !mismatch.repairable) {
+    const bool is_operators =
+        mismatch.area == Mismatch::Area::kPolicy || mismatch.area == Mismatch::Area::kBridge;
+    if (is_operators && !mismatch.repairable) {
       // What is missing is the operator's: to end the allocation would make nothing better.
       LogLine("ignoring: {}", mismatch.TextWithFix());
     } else {

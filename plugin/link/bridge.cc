@@ -9,6 +9,7 @@
 #include "netlink/core/sysctl.h"
 #include "plugin/link/forwarding.h"
 #include "plugin/link/host_veth.h"
+#include "plugin/link/lan.h"
 #include "plugin/link/liveness.h"
 #include "plugin/link/uplink.h"
 #include "plugin/link/vlan_gateway.h"
@@ -228,6 +229,15 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
   std::optional<rtnl::Link> bridge = host.net.FindLink(name);
   if (bridge) {
     CheckSegment(host, *bridge, record, Bridge::kPresent, mismatches);
+    return bridge;
+  }
+  if (IsMissingBridgeOperators(host, record)) {
+    mismatches.AddUnrepairable(
+        {.area = Area::kBridge,
+         .owner = name,
+         .text = Format("bridge '{}' is gone, which nomad-bridge did not make", name),
+         .fix = Fix::Advice("let the node's network service make it again, with its uplink; then: "
+                            "nomad-bridge reconcile")});
     return bridge;
   }
   mismatches.Add({Area::kBridge, name, Format("bridge '{}' is missing", name)}, [&] {

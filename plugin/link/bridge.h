@@ -16,7 +16,8 @@
 
 namespace nomad_bridge::link {
 
-// The bridge of `record` and, in a VLAN with a gateway, the gateway's link: there, and up. The
+// The bridge of `record` and, in a VLAN with a gateway, the gateway's link: there, and up. One
+// that is its operator's is not made. The
 // gateway has link.gateways as its addresses (none if the network is no gateway), and the node
 // forwards for their families. Where one of them is missing, other IPv4 addresses and overlapping
 // IPv6 ones are an error, or removed as forceAddress says; those that another live attachment needs

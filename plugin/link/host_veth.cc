@@ -190,7 +190,10 @@ void CheckHostVeth(state::Host& host, const state::Record& record, Mismatches& m
     return mismatches.AddUnrepairable(LostHostVeth(host, record));
   }
   const std::optional<rtnl::Link> bridge = host.net.FindLink(record.link.bridge);
-  if (!bridge || veth->master != bridge->index) {
+  if (!bridge) {
+    return;  // is said of the bridge itself
+  }
+  if (veth->master != bridge->index) {
     return mismatches.Add(
         of_port(Format("{} is no port of bridge '{}'", veth->name, record.link.bridge)), [&] {
           host.net.Change(*veth,

@@ -53,7 +53,10 @@ bool NeedsLocalhost(const state::Record& record, const std::string& ifname) {
 void CheckLocalhost(state::Host& host, const state::Record& record, Mismatches& mismatches) {
   for (const std::string& name : LinksForLocalhost(record)) {
     const std::optional<rtnl::Link> link = host.net.FindLink(name);
-    if (link && host.net.LacksLocalhostFilter(*link)) {
+    if (!link) {
+      continue;  // is said by the check of the link itself
+    }
+    if (host.net.LacksLocalhostFilter(*link)) {
       mismatches.Add(
           {Mismatch::Area::kLocalhost,
            name,
@@ -63,9 +66,7 @@ void CheckLocalhost(state::Host& host, const state::Record& record, Mismatches& 
     }
     if (!netlink::IsSysctlOn(RouteLocalnet(name))) {
       mismatches.Add({Mismatch::Area::kLocalhost, name, Cat(RouteLocalnet(name), " is 0")}, [&] {
-        if (link) {
-          EnsureFilter(host, *link);  // says so if this kernel has none
-        }
+        EnsureFilter(host, *link);  // says so if this kernel has none
         netlink::EnsureSysctl(RouteLocalnet(name), "1");
       });
     }

@@ -38,8 +38,9 @@ struct Checkpoint {
   struct Bridge {
     int index = 0;      // of the one whose ports have been repaired
     bool made = false;  // by us
-    // As the last reconcile saw it.
+    // As the last reconcile saw them, and what somebody else's has lost since (link/lan.h).
     std::set<std::string> uplinks;
+    std::vector<Cidr> addresses;
 
     bool operator==(const Bridge&) const = default;
   };

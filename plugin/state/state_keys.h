@@ -130,6 +130,7 @@ void Fields(auto& visit, Checkpoint::Bridge& bridge) {
   visit("index", bridge.index);
   visit("made", bridge.made);
   visit("uplinks", bridge.uplinks);
+  visit("addresses", bridge.addresses);
 }
 
 void Fields(auto& visit, StoredCheckpoint& stored) {

@@ -86,5 +86,84 @@ TEST_F(Bridges, WithAnotherMacAreNamedOnceForSeveralNetworks) {
   EXPECT_EQ(Count(RunLine("reconcile").err, changed), 1U);
 }
 
+// ---- an operator's own, to his LAN
+
+class OperatorsBridge : public LanWorld {
+ protected:
+  [[nodiscard]] std::string FixOf(const std::string& verdict, const std::string& what) {
+    const json document = RunLine("doctor -json bridge.uplink").json;
+    const json& check = document.at("checks").at(0);
+    EXPECT_EQ(check.at("verdict"), verdict) << check;
+    EXPECT_EQ(check.at("what"), what);
+    return check.at("fix");
+  }
+};
+
+TEST_F(OperatorsBridge, ThatIsGoneIsHisToMakeAgain) {
+  const std::string gone = "bridge 'lan' is gone, which nomad-bridge did not make";
+  const std::string advice =
+      "advice: let the node's network service make it again, with its uplink; then: nomad-bridge "
+      "reconcile";
+  for (const json& config : {OnLan(), OnLanBehindTheNode()}) {
+    const json add = Attach(Publish({Port(8080, 80)}, config));
+    host().Must(Words("ip link delete lan"));
+
+    for (int twice = 0; twice < 2; ++twice) {
+      EXPECT_THAT(RunLine("reconcile"),
+                  Exits(1, Err(AllOf(HasSubstr(Cat(gone, "; ", advice)), Not(HasSubstr("127."))))));
+    }
+    EXPECT_THAT(RunLine("reconcile -n"), Exits(1, Out(Not(HasSubstr("no port of")))));
+    EXPECT_THAT(RunLine("doctor bridge.intact"),
+                Exits(1, Out(AllOf(HasSubstr(gone), HasSubstr(advice)))));
+    EXPECT_THAT(RunLine("inspect alloc-1"),
+                Exits(1, Out(AllOf(HasSubstr(gone), HasSubstr(advice)))));
+    EXPECT_THAT(MustCheck(Publish({Port(8080, 80)}, config), add), Err(HasSubstr(gone)));
+    EXPECT_THAT(MustRefuse(102, config, As("other", other_)), Msg(gone));
+    EXPECT_FALSE(HasInterface(host(), "lan"));
+
+    host().Must(
+        {"sh",
+         "-ec",
+         Cat("ip link add lan up type bridge; ip link set uplink master lan; ip address add ",
+             kHostIp4,
+             "/24 dev lan; ip address add ",
+             kHostIp6,
+             "/64 dev lan nodad")});
+    EXPECT_THAT(RunLine("reconcile -if-changed"), Exits(0));
+    const std::string address = AddressOf(add);
+    EXPECT_EQ(AskOutside(container(), kOutsideIp4), (Reply{"outside", address}));
+    EXPECT_THAT(RunLine("doctor -quiet bridge"), Exits(0, Out(HasSubstr("0 warnings"))));
+    Detach(config);
+  }
+}
+
+TEST_F(OperatorsBridge, ThatHasLostItsUplinkIsNamed) {
+  Attach(OnLan());
+  host().Must(Words("ip link set uplink nomaster"));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err("")));
+  const std::string lost =
+      "'uplink' is no port of bridge 'lan' any more, and was its way to the LAN";
+  EXPECT_THAT(RunLine("inspect alloc-1"), Exits(1, Out(HasSubstr(lost))));
+
+  host().Must({"sh", "-ec", FixOf("fail", lost)});
+  EXPECT_EQ(FixOf("ok", ""), "");
+  EXPECT_THAT(RunLine("inspect alloc-1"), Exits(0));
+}
+
+TEST_F(OperatorsBridge, ThatHasLostTheNodesAddressIsNamed) {
+  Attach(OnLan());
+  host().Must(Words(Cat("ip address delete ", kHostIp4, "/24 dev lan")));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err("")));
+  const std::string lost =
+      Format("the node has its address {}/24 on bridge 'lan' no more", kHostIp4);
+  EXPECT_THAT(RunLine("inspect alloc-1"), Exits(1, Out(HasSubstr(lost))));
+  host().Must({"sh", "-ec", FixOf("warn", lost)});
+  EXPECT_EQ(FixOf("ok", ""), "");
+
+  host().Must(Words(Cat("ip address add 203.0.113.9/24 dev lan")));
+  host().Must(Words(Cat("ip address delete ", kHostIp4, "/24 dev lan")));
+  EXPECT_EQ(FixOf("ok", ""), "") << "it has another one";
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -1,0 +1,117 @@
+#include "plugin/link/lan.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/list.h"
+#include "base/text.h"
+#include "plugin/link/bridge.h"
+#include "plugin/link/liveness.h"
+#include "plugin/link/uplink.h"
+
+namespace nomad_bridge::link {
+namespace {
+
+std::vector<Cidr> LanAddresses(rtnl::Socket& net, const rtnl::Link& bridge) {
+  std::vector<Cidr> addresses = net.Addresses(bridge);
+  std::erase_if(addresses, [](const Cidr& cidr) { return cidr.address.IsLinkLocal(); });
+  return addresses;
+}
+
+std::vector<Cidr> Lost(const std::vector<Cidr>& known, const std::vector<Cidr>& present) {
+  std::vector<Cidr> lost = known;
+  std::erase_if(lost, [&](const Cidr& cidr) { return HasFamily(present, cidr.address.family()); });
+  return lost;
+}
+
+std::set<std::string> Lost(rtnl::Socket& net,
+                           std::set<std::string> known,
+                           const std::set<std::string>& present) {
+  std::erase_if(known, [&](const std::string& name) {
+    const std::optional<rtnl::Link> link = net.FindLink(name);
+    return present.contains(name) || (!present.empty() && (!link || link->master != 0));
+  });
+  return known;
+}
+
+// One that is known by another MAC than ours.
+std::optional<rtnl::Link> FindOperators(state::Host& host, const std::string& name) {
+  std::optional<rtnl::Link> bridge = host.net.FindLink(name);
+  return bridge && !IsMadeByUs(*bridge) ? std::move(bridge) : std::nullopt;
+}
+
+}  // namespace
+
+state::Checkpoint::Bridge Observe(state::Host& host,
+                                  const rtnl::Link& bridge,
+                                  state::Checkpoint::Bridge known,
+                                  std::set<std::string> uplinks) {
+  std::vector<Cidr> addresses;
+  if (!IsMadeByUs(bridge)) {
+    addresses = LanAddresses(host.net, bridge);
+    uplinks.merge(Lost(host.net, std::move(known.uplinks), uplinks));
+    Append(addresses, Lost(known.addresses, addresses));
+  }
+  known.uplinks = std::move(uplinks);
+  known.addresses = std::move(addresses);
+  return known;
+}
+
+bool IsMissingBridgeOperators(state::Host& host, const state::Record& record) {
+  const state::Checkpoint::Bridge known = KnownBridge(host, record.link.bridge);
+  if (known.made) {
+    return false;
+  }
+  const auto is_operators = [&](const state::Record& each) {
+    return each.link.bridge == record.link.bridge && each.link.adopted &&
+           (each.link.gateways.empty() || !known.uplinks.empty());
+  };
+  LiveAttachments others(host, record.id);
+  // One that nobody has used is not known: no record needs to be read.
+  return is_operators(record) ||
+         (known.index != 0 && std::ranges::any_of(others.records(), is_operators));
+}
+
+std::vector<Mismatch> FindLostUplinks(state::Host& host,
+                                      const std::string& bridge,
+                                      const std::set<std::string>& host_veths) {
+  const std::optional<rtnl::Link> link = FindOperators(host, bridge);
+  if (!link) {
+    return {};
+  }
+  std::vector<Mismatch> mismatches;
+  for (const std::string& name : Lost(
+           host.net, KnownBridge(host, bridge).uplinks, FindUplinks(host.net, *link, host_veths))) {
+    const bool is_there = host.net.FindLink(name).has_value();
+    mismatches.push_back(
+        {.owner = bridge,
+         .text = Format("'{}' is no port of bridge '{}' any more, and was its way "
+                        "to the LAN",
+                        name,
+                        bridge),
+         .repairable = false,
+         .fix = is_there ? Format("ip link set {} up master {}", ShellWord(name), ShellWord(bridge))
+                         : Fix::Advice(Format("bring '{}' back, into the bridge", name))});
+  }
+  return mismatches;
+}
+
+std::vector<Mismatch> FindLostAddresses(state::Host& host, const std::string& bridge) {
+  const std::optional<rtnl::Link> link = FindOperators(host, bridge);
+  if (!link) {
+    return {};
+  }
+  std::vector<Mismatch> mismatches;
+  for (const Cidr& address :
+       Lost(KnownBridge(host, bridge).addresses, LanAddresses(host.net, *link))) {
+    mismatches.push_back(
+        {.owner = bridge,
+         .text = Format("the node has its address {} on bridge '{}' no more", address, bridge),
+         .repairable = false,
+         .fix = Format("ip address add {} dev {}", address, ShellWord(bridge))});
+  }
+  return mismatches;
+}
+
+}  // namespace nomad_bridge::link

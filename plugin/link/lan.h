@@ -1,0 +1,38 @@
+// What a bridge that is its operator's had, and has lost: its uplinks, and the node's own addresses
+// on his LAN. Nothing of it is ours to put right.
+//
+// Source   the checkpoint: what a reconcile, or the first ADD on the bridge, has seen there last
+// Errors   kKernel
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/mismatch.h"
+#include "netlink/rtnl/rtnl.h"
+#include "plugin/state/host.h"
+#include "plugin/state/record.h"
+
+namespace nomad_bridge::link {
+
+// `known` with what `bridge` has now, `uplinks` among it. What one that is not known by our MAC has
+// lost stays: an uplink until it is another bridge's or there is another, an address until there is
+// another of its family.
+[[nodiscard]] state::Checkpoint::Bridge Observe(state::Host& host,
+                                                const rtnl::Link& bridge,
+                                                state::Checkpoint::Bridge known,
+                                                std::set<std::string> uplinks);
+
+// Whether the bridge that `record` is behind, which is missing, is its operator's to make again:
+// somebody else made it, and it led beyond the node, or its network has no gateway of ours. Any
+// other is made anew with all that it had.
+[[nodiscard]] bool IsMissingBridgeOperators(state::Host& host, const state::Record& record);
+
+// `host_veths`: names of ports that are no uplinks.
+[[nodiscard]] std::vector<Mismatch> FindLostUplinks(state::Host& host,
+                                                    const std::string& bridge,
+                                                    const std::set<std::string>& host_veths);
+[[nodiscard]] std::vector<Mismatch> FindLostAddresses(state::Host& host, const std::string& bridge);
+
+}  // namespace nomad_bridge::link
