@@ -190,6 +190,12 @@ void CheckHostVeth(state::Host& host, const state::Record& record, Mismatches& m
     return mismatches.AddUnrepairable(LostHostVeth(host, record));
   }
   const std::optional<rtnl::Link> bridge = host.net.FindLink(record.link.bridge);
+  if (veth->alias.empty()) {
+    // By it people without root know whose it is, and a reconcile if the record is lost.
+    mismatches.Add(of_port(Format("the alias of {} is missing", veth->name)), [&] {
+      host.net.Change(*veth, {.alias = state::LinkAlias(record.id, record.labels)});
+    });
+  }
   if (!bridge) {
     return;  // is said of the bridge itself
   }

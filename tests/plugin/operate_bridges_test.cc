@@ -165,5 +165,19 @@ TEST_F(OperatorsBridge, ThatHasLostTheNodesAddressIsNamed) {
   EXPECT_EQ(FixOf("ok", ""), "") << "it has another one";
 }
 
+// ---- a host veth
+
+TEST_F(Bridges, KnowWhosePortItIsAgainByItsAlias) {
+  const json add = Attach(Config(), As("alloc-1", container(), NomadArgs("billing", "alloc-1")));
+  const std::string veth = HostVethOf(add);
+  const std::string alias = LinkOn(host(), veth).at("ifalias");
+  host().Must({"ip", "link", "set", veth, "alias", ""});
+
+  const std::string lost = Format("the alias of {} is missing", veth);
+  EXPECT_THAT(RunLine("doctor bridge.ports"), Exits(1, Out(HasSubstr(lost))));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr(Cat("repaired: ", lost)))));
+  EXPECT_EQ(LinkOn(host(), veth).at("ifalias"), alias);
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test
