@@ -8,12 +8,14 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/fix.h"
+#include "base/ip.h"
 #include "base/list.h"
 #include "base/text.h"
 
@@ -41,7 +43,8 @@ struct Mismatch {
   std::string owner;  // the bridge or container whose it is; empty: the node's
   std::string text;   // "bridge 'nomad' is down"
   bool repairable = true;
-  Fix fix = {};  // if it is not repairable
+  Fix fix = {};                                 // if it is not repairable
+  std::optional<Family> family = std::nullopt;  // whose connections it is about; nullopt: of both
 
   // "the lease of 172.26.64.2 belongs to nobody; fix: nomad alloc stop 5f3c1a2b"
   [[nodiscard]] std::string TextWithFix() const {

@@ -305,10 +305,8 @@ GoalPlan PlanTables(nft::Socket& socket, const Goal& goal, LeftOver left_over) {
   // For the others alone first: what only the new hook needs is not reported as repaired.
   std::vector<ForwardHook> hooks = goal.forward_hooks;
   nft::Batch of_others;
-  for (std::string& text :
-       DescribeStaticRules(socket, hooks, goal.new_forward_hook ? of_others : plan.batch)) {
-    plan.mismatches.push_back({Area::kStaticRules, "", std::move(text)});
-  }
+  Append(plan.mismatches,
+         DescribeStaticRules(socket, hooks, goal.new_forward_hook ? of_others : plan.batch));
   if (goal.new_forward_hook) {
     hooks.push_back(*goal.new_forward_hook);
     static_cast<void>(DescribeStaticRules(socket, hooks, plan.batch));

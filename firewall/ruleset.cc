@@ -112,6 +112,22 @@ ChangePlan PlanChange(nft::Socket& socket, const Change& change, PlanMode mode) 
   return plan;
 }
 
+const nft::Set* FindSet(const Tables& tables, const nft::Element& element) {
+  const auto table = std::ranges::find(tables, TableOf(element), &nft::Table::id);
+  return table == tables.end() ? nullptr : table->FindSet(element.set);
+}
+
+// Of the addresses in its key, or those that it leads to.
+std::optional<Family> FamilyOf(const Tables& tables, const nft::Element& element) {
+  const nft::Set* const set = FindSet(tables, element);
+  const auto has = [&](nft::Type type) {
+    return set != nullptr && (Contains(set->key, type) || Contains(set->data, type));
+  };
+  return has(nft::Type::kIpv4Addr)   ? std::optional(Family::kIpv4)
+         : has(nft::Type::kIpv6Addr) ? std::optional(Family::kIpv6)
+                                     : std::nullopt;
+}
+
 bool IsTaken(const nft::CommitReply& reply) {
   return std::ranges::count(reply.refused, EEXIST, &nft::Refusal::error) ==
          std::ssize(reply.refused);
@@ -120,8 +136,7 @@ bool IsTaken(const nft::CommitReply& reply) {
 }  // namespace
 
 std::string Name(const Tables& tables, const nft::Element& element) {
-  const auto table = std::ranges::find(tables, TableOf(element), &nft::Table::id);
-  const nft::Set* const set = table == tables.end() ? nullptr : table->FindSet(element.set);
+  const nft::Set* const set = FindSet(tables, element);
   const std::string key = set == nullptr ? "an element" : nft::KeyText(*set, element);
   return Format("{} in {}{}{}", key, element.set, IsShared(element) ? "" : " of ", element.owner());
 }
@@ -206,10 +221,11 @@ std::vector<Presence> FindPresences(nft::Socket& socket,
 }
 
 Mismatch MismatchOf(const Tables& tables, const nft::Element& element, Presence presence) {
-  return {
-      Mismatch::Area::kElement,
-      std::string(element.owner()),
-      Cat(Name(tables, element), presence == Presence::kMissing ? " is missing" : " was changed")};
+  const char* const how = presence == Presence::kMissing ? " is missing" : " was changed";
+  return {.area = Mismatch::Area::kElement,
+          .owner = std::string(element.owner()),
+          .text = Cat(Name(tables, element), how),
+          .family = FamilyOf(tables, element)};
 }
 
 Outcome Commit(nft::Socket& socket, const Change& change, std::uint32_t generation) {

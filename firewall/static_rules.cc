@@ -177,17 +177,22 @@ std::vector<std::string> DescribeRules(nft::Socket& socket,
 
 }  // namespace
 
-std::vector<std::string> DescribeStaticRules(nft::Socket& socket,
-                                             const std::vector<ForwardHook>& forward_hooks,
-                                             nft::Batch& batch) {
-  std::vector<std::string> mismatches;
+std::vector<Mismatch> DescribeStaticRules(nft::Socket& socket,
+                                          const std::vector<ForwardHook>& forward_hooks,
+                                          nft::Batch& batch) {
+  std::vector<Mismatch> mismatches;
   for (const Wanted& wanted : PerFamily(forward_hooks)) {
     const bool is_new = DescribeChains(socket, wanted, batch);
     std::vector<std::string> lost = DescribeRules(socket, wanted, batch);
     if (is_new) {
       lost = {Format("the forwarding rules in table {} are missing", nft::Text(wanted.table))};
     }
-    Append(mismatches, std::move(lost));
+    const bool is_ipv4 = wanted.table.family == nft::TableFamily::kIp;
+    for (std::string& text : lost) {
+      mismatches.push_back({.area = Mismatch::Area::kStaticRules,
+                            .text = std::move(text),
+                            .family = is_ipv4 ? Family::kIpv4 : Family::kIpv6});
+    }
   }
   return mismatches;
 }

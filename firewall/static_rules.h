@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mismatch.h"
 #include "firewall/forward_hook.h"
 #include "netlink/nft/batch.h"
 #include "netlink/nft/socket.h"
@@ -34,7 +35,7 @@ constexpr const char* kAcceptComment = "nomad-bridge: accepted by table inet nom
 
 // Appends to `batch` what is missing for `forward_hooks`, which must agree on the mark's bit.
 // Returns one mismatch for each.
-[[nodiscard]] std::vector<std::string> DescribeStaticRules(
+[[nodiscard]] std::vector<Mismatch> DescribeStaticRules(
     nft::Socket& socket,
     const std::vector<ForwardHook>& forward_hooks,
     nft::Batch& batch);

@@ -10,6 +10,7 @@
 #include "plugin/attachment/reconcile.h"
 #include "plugin/causes/in_container.h"
 #include "plugin/link/lan.h"
+#include "plugin/rules/policy_tables.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::cli {
@@ -27,14 +28,6 @@ void AddNew(Causes& causes, Causes more, bool is_asked_for) {
       causes.push_back(std::move(cause));
     }
   }
-}
-
-// Whether what differs there keeps a published port's packets from their way.
-bool Ends(Mismatch::Area area) {
-  using Area = Mismatch::Area;
-  constexpr std::array kOthers = {
-      Area::kLease, Area::kRecord, Area::kLeftOver, Area::kPolicy, Area::kLocalhost};
-  return !Contains(kOthers, area);
 }
 
 class Inspection {
@@ -81,7 +74,7 @@ class Inspection {
     const Mismatches found = attachment::Reconcile(host_, scope, Mode::kLook).mismatches;
     for (const Mismatch& mismatch : found.left()) {
       sides_.host.push_back(
-          {.text = mismatch.text, .fix = FixOf(mismatch), .ends = Ends(mismatch.area)});
+          {.text = mismatch.text, .fix = FixOf(mismatch), .ends = Ends(mismatch)});
     }
     are_rules_whole_ = causes::AreRulesWhole(found);
     const std::string& bridge = record_.link.bridge;
@@ -178,6 +171,33 @@ class Inspection {
     if (!Contains(sides_.notes, note)) {
       sides_.notes.push_back(note);
     }
+  }
+
+  // Whether what differs keeps the packets of a port that was asked for from their way.
+  [[nodiscard]] bool Ends(const Mismatch& mismatch) const {
+    using Area = Mismatch::Area;
+    constexpr std::array kOthers = {
+        Area::kLease, Area::kRecord, Area::kLeftOver, Area::kPolicy, Area::kLocalhost};
+    const auto is_of_family = [&](const portmap::DnatEntry& port) {
+      return IsMeant(port) &&
+             mismatch.family.value_or(port.container_ip.family()) == port.container_ip.family();
+    };
+    // What comes back to whom it was sent by is one of many connections.
+    const bool is_hairpin = mismatch.text.starts_with("the hairpin mode of ");
+    return !Contains(kOthers, mismatch.area) && !is_hairpin && !IsOfOtherPolicies(mismatch) &&
+           (record_.rules.ports.empty() || std::ranges::any_of(record_.rules.ports, is_of_family));
+  }
+
+  // A chain of policies that does not judge what comes for this allocation.
+  [[nodiscard]] bool IsOfOtherPolicies(const Mismatch& mismatch) const {
+    const bool is_incoming = mismatch.text.starts_with("chain in-");
+    const auto is_about = [&](const nft::Chain& chain) {
+      return mismatch.text.starts_with(Format("chain {} ", chain.name));
+    };
+    return mismatch.text.starts_with("chain out-") ||
+           (is_incoming &&
+            std::ranges::none_of(
+                rules::TableOfKind(host_.policy.Program(), record_.Workload()).chains, is_about));
   }
 
   // Chains that drop whatever is forwarded: also what an allocation asks itself.

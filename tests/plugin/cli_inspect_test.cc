@@ -310,6 +310,28 @@ TEST_F(Inspect, IsWellBehindARedirectInsideTheContainer) {
   expect_well(iptables);
 }
 
+// What is lost is the other family's, or for what the allocation itself sends to its port.
+TEST_F(Inspect, MarksNothingThatDoesNotConcernThePort) {
+  Serve();
+  Attach(DualStack(), As("both", AddContainer("both")));
+  ASSERT_EQ(RunLine("inspect 8080").exit_code, 0);
+  const auto expect_unmarked = [&](const std::string& damage, const std::string& says) {
+    host().Must({"sh", "-ec", damage});
+    EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "hello") << damage;
+    EXPECT_THAT(RunLine("inspect 8080"),
+                Exits(1, Out(AllOf(HasSubstr(says), Not(HasSubstr("why the port"))))))
+        << damage;
+    EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+  };
+  expect_unmarked("ip6tables -F CNI-FORWARD", "is missing in table ip6 filter\n");
+  expect_unmarked("nft flush set bridge nomad-bridge source6", "in source6 of");
+  expect_unmarked(Cat("bridge link set dev ", veth_, " hairpin off"), "the hairpin mode of");
+  host().Must({"sh", "-ec", "iptables -P FORWARD DROP; iptables -F CNI-FORWARD"});
+  EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080}));
+  EXPECT_THAT(RunLine("inspect 8080"),
+              Exits(1, Out(HasSubstr(Cat("is missing in table ip filter", kArrow)))));
+}
+
 class InspectOnLan : public LanWorld {};
 
 // The bridge itself has a carrier, by the port of the allocation.

@@ -1,5 +1,7 @@
 // How inspect and metrics show policies: which judge an allocation, what they refused, and whether
 // one of them is why a port does not answer.
+#include <regex>
+
 #include "tests/plugin/policy_world.h"
 
 namespace nomad_bridge::test {
@@ -76,6 +78,31 @@ TEST_F(PolicyShown, InspectNamesTheRuleThatKeepsAClientOut) {
   EXPECT_THAT(RunLine("inspect 8080"), Exits(0)) << "whom a policy keeps out is meant";
   Apply({});
   EXPECT_EQ(CauseFrom(kOutsideIp4), nullptr);
+}
+
+TEST_F(PolicyShown, InspectMarksNoChainThatJudgesOthers) {
+  StartAll();
+  Apply({{{"name", "open"}, {"to", {{"namespace", "prod"}}}, {"allow", {{{"from", {"outside"}}}}}},
+         {{"name", "shut"}, {"to", {{"namespace", "dev"}}}, {"allow", json::array()}},
+         {{"name", "out"}, {"from", {{"namespace", "prod"}}}, {"allow", {{{"to", {"outside"}}}}}}});
+  // The chain that what comes for, or from, its address goes to.
+  const auto chain_of = [&](const Node& node, const char* map) {
+    const std::string listed = host().Must({"nft", "list", "map", "inet", "nomad-bridge", map});
+    std::smatch found;
+    EXPECT_TRUE(std::regex_search(
+        listed, found, std::regex(Cat(AddressOfNode(node), " [^:]* : [a-z]+ ([a-z0-9-]+)"))));
+    return found[1].str();
+  };
+  const auto inspect_without = [&](const std::string& chain) {
+    host().Must({"nft", "flush", "chain", "inet", "nomad-bridge", chain});
+    const Outcome outcome = RunLine("inspect 8080");
+    EXPECT_THAT(outcome.out, HasSubstr(Format("chain {} in table inet nomad-bridge was", chain)));
+    EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+    return outcome.out;
+  };
+  EXPECT_THAT(inspect_without(chain_of(*dev_, "in4")), Not(HasSubstr("why the port")));
+  EXPECT_THAT(inspect_without(chain_of(*api_, "out4")), Not(HasSubstr("why the port")));
+  EXPECT_THAT(inspect_without(chain_of(*api_, "in4")), HasSubstr("why the port"));
 }
 
 TEST_F(PolicyShown, MetricsCountByRuleAndVerdict) {
