@@ -40,7 +40,7 @@ std::optional<std::uint16_t> PublishedPort(std::optional<std::uint16_t> port) {
 // The node's address that the packet is for, or comes from: not the container's.
 std::optional<Ip> NodeOf(const nft::Packet& packet, Direction direction, const Journey& journey) {
   const std::optional<Ip>& end =
-      direction == Direction::kRequest ? packet.destination : packet.source;
+      direction == Direction::kAnswer ? packet.source : packet.destination;
   return end == journey.port.container_ip ? std::nullopt : end;
 }
 
@@ -103,8 +103,11 @@ std::string FixOf(const Effect& effect, const Station& station, const Journey& j
 
 // One that is not journey.node is named: others may well answer.
 std::string DoesText(const Effect& effect, const Station& station, const Journey& journey) {
-  const std::string_view what = station.direction == Direction::kRequest ? "what comes for the port"
-                                                                         : "what the port answers";
+  constexpr std::array<std::string_view, 4> kWhat = {"what comes for the port",
+                                                     "what the port answers",
+                                                     "what comes from the LAN for its container",
+                                                     "what this node itself asks the port"};
+  const std::string_view what = kWhat.at(static_cast<std::size_t>(station.direction));
   const std::optional<Ip> node = NodeOf(station.packet, station.direction, journey);
   const std::string_view does = effect.kind == Effect::Kind::kDropped      ? "drops"
                                 : effect.kind == Effect::Kind::kTranslated ? "redirects"
@@ -178,6 +181,21 @@ Causes FindFirst(nft::Ruleset& rules,
   return {};
 }
 
+Causes FindOnNode(nft::Ruleset& rules,
+                  std::vector<Station> stations,
+                  const Journey& journey,
+                  const state::Record& record) {
+  Causes causes = FindFirst(rules, std::move(stations), "on the node", journey, record);
+  for (Cause& cause : causes) {
+    if (cause.is_operators) {
+      cause.fix =
+          Fix::Advice(Cat("that chain has the operator's own rules; if this one is not meant: ",
+                          cause.fix.command));
+    }
+  }
+  return causes;
+}
+
 }  // namespace
 
 bool AreRulesWhole(const Mismatches& found) {
@@ -192,16 +210,11 @@ Causes FindInRules(state::Host& host,
                    nft::Ruleset& rules,
                    const state::Record& record,
                    const Journey& journey) {
-  Causes causes =
-      FindFirst(rules, StationsOnNode(host.net, record, journey), "on the node", journey, record);
-  for (Cause& cause : causes) {
-    if (cause.is_operators) {
-      cause.fix =
-          Fix::Advice(Cat("that chain has the operator's own rules; if this one is not meant: ",
-                          cause.fix.command));
-    }
-  }
-  return causes;
+  return FindOnNode(rules, StationsOnNode(host.net, record, journey), journey, record);
+}
+
+Causes FindInOwnRules(nft::Ruleset& rules, const state::Record& record, const Journey& journey) {
+  return FindOnNode(rules, StationsOfOwn(journey), journey, record);
 }
 
 std::optional<Effect> FindRedirect(rtnl::Socket& container,

@@ -117,6 +117,11 @@ std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry& port
       return GlobalAddress(host_.net, link, family).has_value();
     });
   }
+  if (!uplink && family == Family::kIpv6) {
+    uplink = FindUplink(Uplinks(), [&](const rtnl::Link& link) {
+      return link.ipv6 && link.ipv6->disabled && GlobalAddress(host_.net, link, Family::kIpv4);
+    });
+  }
   return uplink;
 }
 

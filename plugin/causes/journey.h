@@ -102,6 +102,10 @@ class Planner {
                                  nft::Ruleset& rules,
                                  const state::Record& record,
                                  const Journey& journey);
+// The same of what the node itself asks, at the output hook.
+[[nodiscard]] Causes FindInOwnRules(nft::Ruleset& rules,
+                                    const state::Record& record,
+                                    const Journey& journey);
 // A rule inside the container, such as a sidecar's, that leads the connection to another of its
 // ports.
 [[nodiscard]] std::optional<nft::Effect> FindRedirect(rtnl::Socket& container,

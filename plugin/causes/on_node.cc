@@ -80,6 +80,17 @@ class NodeLook {
 
   void LookAtUplink() {
     const std::optional<rtnl::Link>& uplink = journey_.uplink;
+    if (uplink && uplink->up && uplink->ipv6 && uplink->ipv6->disabled &&
+        journey_.family() == Family::kIpv6) {
+      const std::string setting = Format("net/ipv6/conf/{}/disable_ipv6", uplink->name);
+      Add(Format("'{}', by which it is reached, has IPv6 switched off: {} is 1",
+                 uplink->name,
+                 setting),
+          Fix::Advice(Format("sysctl -w {}, and give '{}' the IPv6 addresses and routes again that "
+                             "went with it; or leave IPv6 out of the network's config",
+                             ShellWord(Cat(setting, "=0")),
+                             uplink->name)));
+    }
     if (!uplink || uplink->operational) {
       return;
     }

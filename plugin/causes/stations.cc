@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/list.h"
+#include "base/text.h"
+#include "netlink/core/sysctl.h"
 #include "plugin/causes/in_container.h"
 #include "plugin/state/kernel_names.h"
 
@@ -198,6 +200,13 @@ std::vector<Station> Leaving(const nft::Packet& answer, const Journey& journey) 
   return stations;
 }
 
+// Whether what passes between ports of `bridge` passes chains of IP, too.
+bool PassesIpChains(const rtnl::Link& bridge, Family family) {
+  const bool is_ipv4 = family == Family::kIpv4;
+  return (is_ipv4 ? bridge.nf_call.ipv4 : bridge.nf_call.ipv6) ||
+         netlink::IsSysctlOn(Cat("net/bridge/bridge-nf-call-", is_ipv4 ? "iptables" : "ip6tables"));
+}
+
 // The one called `name`; only that name if there is none.
 rtnl::Link LinkCalled(rtnl::Socket& net, const std::string& name) {
   return (name.empty() ? std::nullopt : net.FindLink(name)).value_or(rtnl::Link{.name = name});
@@ -238,8 +247,35 @@ std::vector<Station> StationsOnNode(rtnl::Socket& net,
     const nft::Packet leaving = Through(answer, bridge, *journey.uplink);
     Append(stations, Forward(leaving, record, kAnswer));
     Append(stations, Leaving(Through(leaving, kNone, *journey.uplink), journey));
+    if (journey.uplink->index == bridge.index && PassesIpChains(bridge, journey.family())) {
+      nft::Packet bridged = Through(translated, bridge, bridge);
+      bridged.ct_status.value = 0;
+      stations.push_back({.point = Point::kForward,
+                          .direction = Direction::kFromLan,
+                          .packet = Marked(bridged, record, false)});
+    }
   }
   return stations;
+}
+
+std::vector<Station> StationsOfOwn(const Journey& journey) {
+  nft::Packet translated = Translated(journey);
+  translated.source = std::nullopt;
+  nft::Packet asked = translated;
+  asked.destination = journey.node;
+  asked.destination_port = journey.port.host_port;
+  asked.ct_status.value = 0;
+  asked.is_local = true;
+  return {{.point = Point::kOutput,
+           .direction = Direction::kFromNode,
+           .packet = asked,
+           .last = kDnatPriority,
+           .ours = kDnatPriority},
+          {.point = Point::kOutput,
+           .direction = Direction::kFromNode,
+           .packet = translated,
+           .first = kDnatPriority,
+           .ours = kDnatPriority}};
 }
 
 std::vector<Station> StationsInContainer(rtnl::Socket& container,

@@ -19,7 +19,12 @@ namespace nomad_bridge::causes {
 // Of a client, as the kernel chooses one: not what a rule should name.
 constexpr std::uint16_t kClientPort = 49152;
 
-enum class Direction : std::uint8_t { kRequest, kAnswer };
+enum class Direction : std::uint8_t {
+  kRequest,
+  kAnswer,
+  kFromLan,   // to the container's own address, by its bridge alone
+  kFromNode,  // a request of the node itself
+};
 
 // One packet at one hook.
 struct Station {
@@ -41,6 +46,9 @@ struct Station {
 [[nodiscard]] std::vector<Station> StationsOnNode(rtnl::Socket& net,
                                                   const state::Record& record,
                                                   const Journey& journey);
+
+// Of what the node itself asks, as far as nothing else passes there.
+[[nodiscard]] std::vector<Station> StationsOfOwn(const Journey& journey);
 
 [[nodiscard]] std::vector<Station> StationsInContainer(rtnl::Socket& container,
                                                        const state::Record& record,

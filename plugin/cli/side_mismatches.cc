@@ -116,6 +116,9 @@ class Inspection {
       AddNew(sides_.path, causes::FindInPolicies(host_, record_, journey), is_meant);
       if (are_rules_whole_) {
         AddNew(sides_.path, causes::FindInRules(host_, rules, record_, journey), is_meant);
+        AddNew(sides_.path,
+               causes::FindInOwnRules(rules, record_, journey),
+               is_meant && !journey.uplink);
       }
       AddNew(sides_.container, causes::FindInAnswers(host_, container, record_, journey), is_meant);
       if (!listening.is_redirected) {

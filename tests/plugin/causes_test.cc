@@ -275,6 +275,22 @@ TEST_F(CauseWithoutFix, IsARuleBehindOneThatItsSelectorMatchesToo) {
   EXPECT_EQ(cause.at("advice"), "delete it; those that are there: ip rule show priority 100");
 }
 
+// The addresses that went with it only the node's own configuration knows.
+TEST_F(CauseWithoutFix, IsAnUplinkWithoutIpv6) {
+  const json cause = CauseAfter("sysctl -w net.ipv6.conf.uplink.disable_ipv6=1", Way::kTcp6);
+  EXPECT_EQ(cause.at("what"),
+            "'uplink', by which it is reached, has IPv6 switched off: "
+            "net/ipv6/conf/uplink/disable_ipv6 is 1");
+  EXPECT_EQ(cause.at("fix"), "");
+  EXPECT_TRUE(DoctorsChecks().contains("ports.blocked"));
+  host().Must({"sh",
+               "-ec",
+               "sysctl -w net/ipv6/conf/uplink/disable_ipv6=0; ip -6 address add "
+               "2001:db8:100::1/64 dev uplink nodad"});
+  EXPECT_TRUE(Answers(Way::kTcp6));
+  EXPECT_EQ(Diagnose(Way::kTcp6).at("cause"), nullptr);
+}
+
 class CauseBetweenBothEnds : public CausesWorld {};
 
 // The other one may be right.

@@ -385,6 +385,28 @@ TEST_F(InspectOnLan, BlamesAnUplinkThatIsDownBesideTheBridge) {
   EXPECT_THAT(RunLine("inspect 8080"), Exits(0));
 }
 
+// Where what passes the bridge passes chains of IP, a node that forwards nothing shuts it to its
+// LAN.
+TEST_F(InspectOnLan, BlamesAPolicyThatDropsWhatPassesTheBridge) {
+  Attach(Publish({Port(8080, 80)}, OnLanBehindTheNode()), As(kAllocation, container()));
+  Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "hello");
+  const auto answers = [&] {
+    return test::Ask(outside(), {.to = "198.51.100.50", .port = 80}).has_value();
+  };
+  ASSERT_TRUE(answers());
+  SetBridgeNf("1");
+  DropForwarded();
+  EXPECT_TRUE(IsSilent(outside(), {.to = "198.51.100.50", .port = 80}));
+  const json cause = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis/causes/0");
+  EXPECT_EQ(cause.at("what"),
+            "on the node, chain FORWARD of table ip filter (policy drop) drops what comes from the "
+            "LAN for its container");
+  EXPECT_EQ(RunLine("doctor ports.blocked").exit_code, 1);
+  host().Must({"sh", "-ec", cause.at("fix").get<std::string>()});
+  EXPECT_TRUE(answers());
+  EXPECT_THAT(RunLine("inspect 8080"), Exits(0));
+}
+
 // Gone with the bridge: what was attached to it starts anew.
 TEST_F(Inspect, BlamesABridgeThatIsGone) {
   Serve();
