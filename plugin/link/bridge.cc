@@ -262,7 +262,7 @@ bool IsAdopted(state::Host& host, const std::string& bridge) {
   if (!link || !IsMadeByUs(*link)) {
     return link.has_value();
   }
-  return !KnownBridge(host, bridge).uplinks.empty();
+  return !KnownBridge(host, bridge).uplinks.empty() && HasUplink(host.net, *link);
 }
 
 bool HasLostMac(state::Host& host, const rtnl::Link& bridge) {

@@ -33,7 +33,7 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
 [[nodiscard]] state::Checkpoint::Bridge KnownBridge(state::Host& host, const std::string& name);
 
 // Whether the bridge is there and was made by somebody else, or has got an uplink since, which a
-// reconcile has noted: the node's own to its LAN, perhaps.
+// reconcile has noted, and has one now: the node's own to its LAN, perhaps.
 [[nodiscard]] bool IsAdopted(state::Host& host, const std::string& bridge);
 
 // Whether we made it, by the checkpoint, and its MAC was changed since. With an uplink it may have

@@ -64,6 +64,18 @@ TEST_F(Bridges, OfOursAreALansOnlyAsLongAsAStrayPortIsThere) {
   EXPECT_THAT(RunLine("reconcile"), Exits(0, Err("")));
 }
 
+TEST_F(Bridges, OfOursAreNoLansForAnAddOnceTheStrayPortIsGone) {
+  Attach(DualStack());
+  PlugIn();
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("has an uplink"))));
+  Detach(DualStack());
+  host().Must(Words("ip link set card nomaster"));
+  EXPECT_THAT(RunLine("down -n"), Exits(0, Out(HasSubstr("bridge nomad: would be removed"))));
+  Attach(DualStack());
+  EXPECT_FALSE(AdoptedIn("alloc-1"));
+  EXPECT_THAT(Elements("gateways").dump(), HasSubstr("nomad"));
+}
+
 // As a reconcile leaves them that was killed between two records.
 TEST_F(Bridges, OfOursAreTheSameInAllRecords) {
   Attach(Config());
