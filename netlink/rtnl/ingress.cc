@@ -3,6 +3,7 @@
 // bpf(2) nor a tc action; its offsets count from the Ethernet header.
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include <arpa/inet.h>
 #include <linux/filter.h>
@@ -121,6 +122,26 @@ void Socket::EnsureLocalhostFilterGone(const Link& link) {
   socket_.TransactOrThrow(EmptyFilterMessage(link, RTM_DELTFILTER, NLM_F_ACK),
                           Format("cannot remove the filter of '{}'", link.name),
                           {ENOENT, EINVAL, EOPNOTSUPP});
+}
+
+std::vector<std::string> Socket::FilteredDirections(const Link& link) {
+  std::vector<std::string> directions;
+  for (const auto& [name, number] :
+       {std::pair{"ingress", TC_H_MIN_INGRESS}, std::pair{"egress", TC_H_MIN_EGRESS}}) {
+    netlink::Message request(RTM_GETTFILTER, NLM_F_DUMP);
+    request.Head(HeadOf(link, TC_H_MAKE(TC_H_CLSACT, number)));
+    bool has_others = false;
+    netlink::ForEachMessage<tcmsg>(
+        socket_.TransactOrThrow(
+            request, Format("cannot list the filters of '{}'", link.name), {EOPNOTSUPP}),
+        [&](const tcmsg& head, const netlink::Attributes&) {
+          has_others = has_others || TC_H_MAJ(head.tcm_info) >> 16U != kPriority;
+        });
+    if (has_others) {
+      directions.emplace_back(name);
+    }
+  }
+  return directions;
 }
 
 bool Socket::LacksLocalhostFilter(const Link& link) {

@@ -269,6 +269,9 @@ class Socket {
   // Whether it is missing, and this kernel has tc filters. One round trip where it is there.
   [[nodiscard]] bool LacksLocalhostFilter(const Link& link);
 
+  // Where the link has tc filters other than that one, as tc names it: "ingress", "egress".
+  [[nodiscard]] std::vector<std::string> FilteredDirections(const Link& link);
+
   void EnsureLinkGone(const std::string& name);
   // The same, but returns as soon as nobody sees the link any more, nor the other end of a veth,
   // and the name is free. The kernel then waits for a grace period of RCU, some 15 ms: a child of

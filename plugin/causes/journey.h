@@ -81,6 +81,12 @@ class Planner {
                                 const state::Record& record,
                                 const Journey& journey);
 
+// Commands that show the filters of tc which the connection's packets pass on the node: programs of
+// others, of which cannot be told what they drop.
+[[nodiscard]] std::vector<std::string> FindTrafficFilters(state::Host& host,
+                                                          const state::Record& record,
+                                                          const Journey& journey);
+
 // From the node to the container and back: addresses, routes, neighbours and the bridge's port.
 [[nodiscard]] Causes FindToContainer(state::Host& host,
                                      const state::Record& record,

@@ -165,4 +165,23 @@ Causes FindOnNode(state::Host& host, const state::Record& record, const Journey&
   return NodeLook(host, record, journey).Run();
 }
 
+std::vector<std::string> FindTrafficFilters(state::Host& host,
+                                            const state::Record& record,
+                                            const Journey& journey) {
+  std::vector<std::string> commands;
+  const auto look = [&](const std::optional<rtnl::Link>& link) {
+    for (const std::string& direction :
+         link ? host.net.FilteredDirections(*link) : std::vector<std::string>()) {
+      commands.push_back(Format("tc filter show dev {} {}", ShellWord(link->name), direction));
+    }
+  };
+  look(journey.uplink);
+  if (!record.link.gateway_ifname.empty() &&
+      (!journey.uplink || journey.uplink->name != record.link.gateway_ifname)) {
+    look(host.net.FindLink(record.link.gateway_ifname));
+  }
+  look(host.net.FindLink(state::HostVethName(record.id)));
+  return commands;
+}
+
 }  // namespace nomad_bridge::causes

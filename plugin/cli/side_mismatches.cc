@@ -113,6 +113,9 @@ class Inspection {
       const bool is_meant = IsMeant(port);
       AddNew(sides_.path, causes::FindOnNode(host_, record_, journey), is_meant);
       AddNew(sides_.path, causes::FindToContainer(host_, record_, journey), is_meant);
+      for (const std::string& command : causes::FindTrafficFilters(host_, record_, journey)) {
+        AddNote(Cat("filters of tc, which may drop what they see: ", command));
+      }
       AddNew(sides_.path, causes::FindInPolicies(host_, record_, journey), is_meant);
       if (are_rules_whole_) {
         AddNew(sides_.path, causes::FindInRules(host_, rules, record_, journey), is_meant);

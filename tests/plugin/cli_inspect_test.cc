@@ -385,6 +385,30 @@ TEST_F(InspectOnLan, BlamesAnUplinkThatIsDownBesideTheBridge) {
   EXPECT_THAT(RunLine("inspect 8080"), Exits(0));
 }
 
+// What they do only their own programs know.
+TEST_F(Inspect, NotesTrafficFiltersOfOthers) {
+  Serve();
+  EXPECT_THAT(Output("inspect 8080"), Not(HasSubstr("Note")));
+  const std::string drop =
+      " protocol ip prio 5 bpf bytecode '1,6 0 0 2,' direct-action";  // TC_ACT_SHOT
+  for (const std::string& where :
+       {std::string("uplink ingress"), std::string("nomad egress"), Cat(veth_, " ingress")}) {
+    const std::string link = where.substr(0, where.find(' '));
+    host().Must({"sh", "-ec", Format("tc qdisc add dev {} clsact || true", link)});
+    EXPECT_THAT(Output("inspect 8080"), Not(HasSubstr("Note"))) << "it has none";
+    host().Must({"sh", "-ec", Cat("tc filter add dev ", where, drop)});
+    EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080})) << where;
+    EXPECT_THAT(RunLine("inspect 8080").out,
+                HasSubstr(Format("Note         filters of tc, which may drop what they see: tc "
+                                 "filter show dev {}\n",
+                                 where)));
+    host().Must({"sh", "-ec", Cat("tc filter del dev ", where, " prio 5")});
+    EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
+  }
+  // Ours, of route_localnet.
+  EXPECT_THAT(Output("inspect 8080"), Not(HasSubstr("Note")));
+}
+
 // Where what passes the bridge passes chains of IP, a node that forwards nothing shuts it to its
 // LAN.
 TEST_F(InspectOnLan, BlamesAPolicyThatDropsWhatPassesTheBridge) {
