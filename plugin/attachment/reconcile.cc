@@ -57,8 +57,8 @@ class Reconciler {
   // and route_localnet is safe only where the rules are.
   void CheckOne(const state::Record& recorded) {
     const state::Record record = CheckRenewed(host_, recorded, mismatches_);
-    CheckSegment(host_, record, mismatches_);
-    CheckOwn(record, mismatches_);
+    const std::optional<rtnl::Link> bridge = CheckSegment(host_, record, mismatches_);
+    CheckOwn(record, bridge, mismatches_);
     CheckRules(host_, record, mismatches_);
     rules::CheckLocalhost(host_, record, mismatches_);
   }
@@ -164,33 +164,37 @@ class Reconciler {
     // What is shared is looked at once, for the first record that needs it.
     const auto [segment, is_first] = segments_.try_emplace(SegmentKey(live), Segment{live});
     if (is_first) {
-      segment->second.is_usable = outcome_.Try(Area::kBridge,
-                                               Format("network '{}'", id.network),
-                                               [&] { CheckSegment(host_, live, mismatches_); });
+      segment->second.is_usable =
+          outcome_.Try(Area::kBridge, Format("network '{}'", id.network), [&] {
+            segment->second.bridge = CheckSegment(host_, live, mismatches_);
+          });
     }
     if (segment->second.is_usable) {
       outcome_.Try(Area::kPort, Format("container '{}'", id.container_id), [&] {
         Mismatches first_look(Mode::kLook);
-        CheckOwn(CheckRenewed(host_, live, first_look), first_look);
+        const std::optional<rtnl::Link>& bridge = segment->second.bridge;
+        CheckOwn(CheckRenewed(host_, live, first_look), bridge, first_look);
         if (!first_look.empty()) {
-          CheckLocked(id);
+          CheckLocked(id, bridge);
         }
       });
     }
   }
 
-  void CheckLocked(const AttachmentId& id) {
+  void CheckLocked(const AttachmentId& id, const std::optional<rtnl::Link>& bridge) {
     const std::optional<FileLock> lock = host_.records.TryLock(id);
     if (!lock) {
       outcome_.busy.push_back(id);
     } else if (const std::optional<state::Record> record = FindLive(id)) {
-      CheckOwn(CheckRenewed(host_, *record, mismatches_), mismatches_);
+      CheckOwn(CheckRenewed(host_, *record, mismatches_), bridge, mismatches_);
     }
   }
 
-  void CheckOwn(const state::Record& record, Mismatches& mismatches) {
+  void CheckOwn(const state::Record& record,
+                const std::optional<rtnl::Link>& bridge,
+                Mismatches& mismatches) {
     if (record.IsLive(cni::Part::kLink)) {
-      link::CheckHostVeth(host_, record, mismatches);
+      link::CheckHostVeth(host_, record, bridge, mismatches);
       if (!mismatches.repaired().empty()) {
         // A new bridge drops what the node sends until it has noticed its ports' carrier.
         link::AwaitGateway(host_, record);
@@ -228,6 +232,7 @@ class Reconciler {
 
   struct Segment {
     state::Record record;
+    std::optional<rtnl::Link> bridge;
     bool is_usable = false;
   };
 

@@ -38,7 +38,7 @@ std::vector<state::Record> CheckPortsOfNewBridge(state::Host& host,
       continue;
     }
     try {
-      link::CheckHostVeth(host, *record, mismatches);
+      link::CheckHostVeth(host, *record, bridge, mismatches);
       moved.push_back(record->OnlyLive());
     } catch (const Error&) {
       if (has_veth()) {

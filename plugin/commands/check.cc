@@ -12,7 +12,9 @@ namespace {
 
 // Repaired on the way, unless the config forbids it; a record that was not found is rebuilt. What
 // the reference plugins made is only compared.
-std::vector<std::string> CheckHostSide(Session& session, std::optional<state::Record>& found) {
+std::vector<std::string> CheckHostSide(Session& session,
+                                       std::optional<state::Record>& found,
+                                       const std::optional<rtnl::Link>& inside) {
   Mismatches rebuilt(session.mode());
   const state::RepairLog log(rebuilt);
   if (!found) {
@@ -30,8 +32,6 @@ std::vector<std::string> CheckHostSide(Session& session, std::optional<state::Re
   }
   std::vector<std::string> mismatches = rebuilt.TextsLeft();
   Append(mismatches, MismatchesLeft(session, record));
-  const std::optional<rtnl::Link> inside =
-      session.container.net.FindLink(session.request.id.ifname);
   if (const auto mismatch = inside ? link::FindMacMismatch(*inside, record) : std::nullopt) {
     mismatches.push_back(*mismatch);
   }
@@ -51,12 +51,13 @@ void CheckIpam(const Session& session, const std::optional<state::Record>& recor
   }
 }
 
-std::vector<std::string> CheckContainerSide(Session& session) {
+std::vector<std::string> CheckContainerSide(Session& session,
+                                            const std::optional<rtnl::Link>& inside) {
   const link::ExpectedState state = session.config.link.disable_container_interface
                                         ? link::ExpectedState::kAny
                                         : link::ExpectedState::kUp;
-  std::vector<std::string> mismatches =
-      link::DiffContainer(session.container, session.request, *session.config.prev_result, state);
+  std::vector<std::string> mismatches = link::DiffContainer(
+      session.container, session.request, inside, *session.config.prev_result, state);
   if (session.type.Provides(cni::Part::kLoopback)) {
     Append(mismatches, link::DiffLoopback(session.container));
   }
@@ -68,9 +69,10 @@ std::vector<std::string> CheckContainerSide(Session& session) {
 void CheckInterface(const cni::Request& request, const cni::PluginType& type) {
   Session session = OpenSession(request, type);
   std::optional<state::Record> record = session.host.records.Find(request.id);
-  std::vector<std::string> mismatches = CheckHostSide(session, record);
+  const std::optional<rtnl::Link> inside = session.container.net.FindLink(request.id.ifname);
+  std::vector<std::string> mismatches = CheckHostSide(session, record, inside);
   CheckIpam(session, record);
-  Append(mismatches, CheckContainerSide(session));
+  Append(mismatches, CheckContainerSide(session, inside));
   ThrowIfChanged(request.id, mismatches);
 }
 

@@ -146,6 +146,7 @@ std::optional<std::string> FindMacMismatch(const rtnl::Link& inside, const state
 
 std::vector<std::string> DiffContainer(Container& container,
                                        const cni::Request& request,
+                                       const std::optional<rtnl::Link>& link,
                                        const cni::Result& expected,
                                        ExpectedState state) {
   const std::string& ifname = request.id.ifname;
@@ -153,7 +154,6 @@ std::vector<std::string> DiffContainer(Container& container,
   if (!index) {
     return {Format("prevResult has no interface '{}' in '{}'", ifname, request.netns_path)};
   }
-  const std::optional<rtnl::Link> link = container.net.FindLink(ifname);
   if (!link) {
     return {Format("interface '{}' is missing", ifname)};
   }

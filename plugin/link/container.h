@@ -53,9 +53,11 @@ struct Inside {
 enum class ExpectedState { kUp, kAny };
 
 // How the container's interface differs from `expected` (a prevResult, which may also describe what
-// other plugins made), one line each: link, MAC, state, addresses, routes.
+// other plugins made), one line each: link, MAC, state, addresses, routes. `link`: the interface, if
+// it is there.
 [[nodiscard]] std::vector<std::string> DiffContainer(Container& container,
                                                      const cni::Request& request,
+                                                     const std::optional<rtnl::Link>& link,
                                                      const cni::Result& expected,
                                                      ExpectedState state);
 

@@ -181,7 +181,10 @@ Mismatch LostHostVeth(state::Host& host, const state::Record& record) {
 
 }  // namespace
 
-void CheckHostVeth(state::Host& host, const state::Record& record, Mismatches& mismatches) {
+void CheckHostVeth(state::Host& host,
+                   const state::Record& record,
+                   const std::optional<rtnl::Link>& bridge,
+                   Mismatches& mismatches) {
   const auto of_port = [&](std::string text) {
     return Mismatch{Mismatch::Area::kPort, record.id.container_id, std::move(text)};
   };
@@ -189,7 +192,6 @@ void CheckHostVeth(state::Host& host, const state::Record& record, Mismatches& m
   if (!veth) {
     return mismatches.AddUnrepairable(LostHostVeth(host, record));
   }
-  const std::optional<rtnl::Link> bridge = host.net.FindLink(record.link.bridge);
   if (veth->alias.empty()) {
     // By it people without root know whose it is, and a reconcile if the record is lost.
     mismatches.Add(of_port(Format("the alias of {} is missing", veth->name)), [&] {

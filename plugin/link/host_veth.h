@@ -73,8 +73,12 @@ void CreateVeth(state::Host& host,
 // The container's end stays down.
 [[nodiscard]] VethPair PlugIn(state::Host& host, Container& container, const state::Record& record);
 
-// The host end is there, up, a port of its bridge, and with the flags that the record has.
-void CheckHostVeth(state::Host& host, const state::Record& record, Mismatches& mismatches);
+// The host end is there, up, a port of `bridge`, its record's if there is one, and with the flags
+// that the record has.
+void CheckHostVeth(state::Host& host,
+                   const state::Record& record,
+                   const std::optional<rtnl::Link>& bridge,
+                   Mismatches& mismatches);
 
 // Waits until what the node sends by way of the gateway arrives, if the host end carries packets.
 void AwaitGateway(state::Host& host, const state::Record& record);
