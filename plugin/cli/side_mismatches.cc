@@ -8,6 +8,7 @@
 #include "firewall/foreign_drops.h"
 #include "netlink/core/netns.h"
 #include "plugin/attachment/reconcile.h"
+#include "plugin/causes/blockers.h"
 #include "plugin/causes/in_container.h"
 #include "plugin/link/lan.h"
 #include "plugin/rules/policy_tables.h"
@@ -111,6 +112,12 @@ class Inspection {
       }
       const causes::Journey journey = planner.Plan(port, client_);
       const bool is_meant = IsMeant(port);
+      if (!client_ && !causes::HasDefaultRoute(host_.net, journey.family())) {
+        AddNote(
+            Format("this node has no default route for {}: clients beyond its own networks get "
+                   "no answer",
+                   journey.family() == Family::kIpv4 ? "IPv4" : "IPv6"));
+      }
       AddNew(sides_.path, causes::FindOnNode(host_, record_, journey), is_meant);
       AddNew(sides_.path, causes::FindToContainer(host_, record_, journey), is_meant);
       for (const std::string& command : causes::FindTrafficFilters(host_, record_, journey)) {
