@@ -85,7 +85,7 @@ void Remark(const std::string& path,
 }
 
 // The same of a list as a whole.
-void RemarkOnList(const std::string& path) {
+void RemarkOnList(const std::string& path, const cni::JsonView& list) {
   constexpr std::array<std::string_view, 7> kKeys = {"cniVersion",
                                                      "cniVersions",
                                                      "disableCheck",
@@ -93,8 +93,6 @@ void RemarkOnList(const std::string& path) {
                                                      "loadOnlyInlinedPlugins",
                                                      "name",
                                                      "plugins"};
-  const cni::JsonPtr document = cni::ParseJson(FindFile(path).value_or(""), path);
-  const cni::JsonView list(*document, "");
   if (!list.Find("cniVersion")) {
     LogLine("{}: there is no 'cniVersion', which means 0.1.0", path);
   }
@@ -139,7 +137,8 @@ std::string CheckFile(const std::string& path, Networks& networks) {
   std::vector<cni::PluginConfig> ours;
   std::vector<std::string> others;
   std::string network;
-  for (cni::PluginConfig& plugin : cni::ReadPluginConfigs(path)) {
+  cni::ConfigDocument file = cni::ReadConfigDocument(path);
+  for (cni::PluginConfig& plugin : file.plugins) {
     network = plugin.request.id.network;
     if (const std::optional<config::Config> config = FindConfig(plugin)) {
       networks.Add(path, network, *config);
@@ -152,7 +151,7 @@ std::string CheckFile(const std::string& path, Networks& networks) {
     }
   }
   CheckTogether(path, ours);
-  RemarkOnList(path);
+  RemarkOnList(path, cni::JsonView(*file.document, ""));
   return Format("{}: ok, network '{}'{}{}\n",
                 path,
                 network,

@@ -64,10 +64,9 @@ std::vector<PluginConfig> ParseAll(const nlohmann::json& document) {
   return configs;
 }
 
-std::vector<PluginConfig> ParseFile(const std::string& text, const std::string& path) {
-  const JsonPtr document = ParseJson(text, path);
+std::vector<PluginConfig> ParseFile(const nlohmann::json& document, const std::string& path) {
   try {
-    return ParseAll(*document);
+    return ParseAll(document);
   } catch (const Error& error) {
     throw Error(error.code(), Format("{}: {}", path, error.msg()), error.details());
   }
@@ -79,7 +78,8 @@ bool NamesOurType(const std::string& path) {
   std::string text;
   try {
     text = FindFile(path, kMaxBytes).value_or("");
-    return std::ranges::count(ParseFile(text, path), type, &PluginConfig::type) != 0;
+    return std::ranges::count(ParseFile(*ParseJson(text, path), path), type, &PluginConfig::type) !=
+           0;
   } catch (const Error&) {
     return text.find(Cat('"', type, '"')) != text.npos;
   }
@@ -113,12 +113,18 @@ std::vector<std::string> FindDefaultConfigFiles() {
   return nomads.empty() ? FindConfigFiles(kSharedDirectory) : nomads;
 }
 
-std::vector<PluginConfig> ReadPluginConfigs(const std::string& path) {
+ConfigDocument ReadConfigDocument(const std::string& path) {
   const std::optional<std::string> text = FindFile(path, kMaxBytes);
   if (!text) {
     throw Error(Code::kIo, Format("'{}' does not exist", path));
   }
-  return ParseFile(*text, path);
+  JsonPtr document = ParseJson(*text, path);
+  std::vector<PluginConfig> plugins = ParseFile(*document, path);
+  return {std::move(document), std::move(plugins)};
+}
+
+std::vector<PluginConfig> ReadPluginConfigs(const std::string& path) {
+  return ReadConfigDocument(path).plugins;
 }
 
 }  // namespace nomad_bridge::cni

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "plugin/cni/json.h"
 #include "plugin/cni/request.h"
 
 namespace nomad_bridge::cni {
@@ -29,5 +30,12 @@ struct PluginConfig {
 
 // All plugins of a file in their order, ours and others'.
 [[nodiscard]] std::vector<PluginConfig> ReadPluginConfigs(const std::string& path);
+
+// The same, with the file as a whole.
+struct ConfigDocument {
+  JsonPtr document;
+  std::vector<PluginConfig> plugins;
+};
+[[nodiscard]] ConfigDocument ReadConfigDocument(const std::string& path);
 
 }  // namespace nomad_bridge::cni

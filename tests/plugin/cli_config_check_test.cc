@@ -167,6 +167,14 @@ TEST_F(ConfigCheck, ChecksAllFilesAndExitsTwoForOneThatIsMissing) {
                     Out("/run/y.conf: ok, network 'nomad'\n")));
 }
 
+// As of a shell's <(...), which can be read once.
+TEST_F(ConfigCheck, ReadsAFileOnce) {
+  const std::string list = Write(List({{{"type", "nomad-bridge"}}}));
+  const std::string through_pipe =
+      Format("(sleep 0.1; cat {}) | {} config check /dev/stdin", list, BinaryUnderTest());
+  EXPECT_EQ(host().Must({"sh", "-ec", through_pipe}), "/dev/stdin: ok, network 'web'\n");
+}
+
 TEST_F(ConfigCheck, CannotTellOfADirectory) {
   EXPECT_THAT(RunLine("config check /run"), Exits(2, Err(HasSubstr("/run': Is a directory"))));
 }
