@@ -211,7 +211,11 @@ class Reconciler {
 
   void NoteGateway(const state::Record& record) {
     if (rules::HasForwardHook(record)) {
-      gateways_.try_emplace(record.link.gateway_ifname, record);
+      state::Record& known =
+          gateways_.try_emplace(record.link.gateway_ifname, record).first->second;
+      if (known.rules.firewalld_zone.empty()) {  // it was rebuilt; another one may tell
+        known = record;
+      }
     }
   }
 

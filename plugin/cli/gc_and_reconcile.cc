@@ -48,7 +48,8 @@ std::vector<std::string> FailuresOf(const attachment::Outcome& outcome) {
   for (const Mismatch& mismatch : outcome.mismatches.left()) {
     if (outcome.mismatches.is_repairing() && !mismatch.repairable) {
       const bool is_named = mismatch.owner.empty() || mismatch.area == Mismatch::Area::kPolicy ||
-                            mismatch.area == Mismatch::Area::kRecord;
+                            mismatch.area == Mismatch::Area::kRecord ||
+                            mismatch.area == Mismatch::Area::kOtherFirewall;
       failures.push_back(
           Cat(is_named ? "" : Format("container '{}': ", mismatch.owner), mismatch.TextWithFix()));
     }
