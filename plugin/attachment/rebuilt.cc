@@ -96,6 +96,22 @@ Keys OwnKeys(const std::vector<nft::Element>& elements) {
   return keys;
 }
 
+// What policies that cannot be read have made of an attachment.
+policy::Judgement JudgementBy(const std::vector<nft::Element>& elements) {
+  policy::Judgement judgement;
+  std::set<std::string> sets;
+  for (const nft::Element& element : elements) {
+    if (element.verdict) {
+      const bool is_in = element.verdict->code == nft::Verdict::Code::kGoto;
+      (is_in ? judgement.in : judgement.out) = element.verdict->chain;
+    } else if (rules::IsOfPolicies(element)) {
+      sets.insert(element.set.substr(element.set.find('-') + 1));
+    }
+  }
+  judgement.sets.assign(sets.begin(), sets.end());
+  return judgement;
+}
+
 // A number of choices that are yes or no, or one of several.
 class Choices {
  public:
@@ -200,9 +216,6 @@ std::optional<state::Record> RebuildRecord(state::Host& host,
   if (!record.rules.ports.empty()) {
     record.parts.emplace(Part::kPorts, state::Phase::kLive);
   }
-  if (std::ranges::any_of(elements, rules::IsOfPolicies)) {
-    record.rules.policy.revision = "unknown";  // so that its DEL finds them by their comments
-  }
   const state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint());
   // With another bit the chains would be written anew, and its network's next ADD be refused.
   const int mark_bit =
@@ -217,6 +230,11 @@ std::optional<state::Record> RebuildRecord(state::Host& host,
   std::optional<state::Record> rebuilt = FindRules(host, record, elements);
   if (rebuilt && rebuilt->link.adopted && !link::IsMadeByUs(*bridge)) {
     rebuilt->link.gateways.clear();  // which of them an ADD has added to it cannot be told
+  }
+  if (rebuilt && rules::FindUnreadPolicies(host)) {
+    rebuilt->rules.policy = {JudgementBy(elements), {}};
+  } else if (rebuilt) {
+    rebuilt = rules::Judged(*std::move(rebuilt), host.policy.Program());
   }
   return rebuilt;
 }

@@ -111,6 +111,10 @@ TEST_F(PolicyDamages, ARecordThatIsLostIsRebuilt) {
   Node& dev = Start("dev", "test", config);
   Apply({kNamespaces});
   const std::string before = ListTable();
+  const json policy = ReadRecord(dev.name()).at("rules").at("policy");
+  host().Must({"rm", RecordOf(dev.name())});
+  EXPECT_EQ(RunLine("reconcile").exit_code, 0);
+  EXPECT_EQ(ReadRecord(dev.name()).at("rules").at("policy"), policy);
   host().Must({"rm", RecordOf(api.name())});
   EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("has no readable record"))));
   EXPECT_EQ(ListTable(), before);
