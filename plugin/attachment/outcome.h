@@ -22,6 +22,7 @@ struct Outcome {
   struct Failure {
     Mismatch::Area area;
     std::string text;
+    std::string cause;  // what `text` ends with
   };
   std::vector<Failure> failed;
   std::vector<AttachmentId> busy;  // left out: another command works on them
@@ -33,7 +34,7 @@ struct Outcome {
       act();
       return true;
     } catch (const std::exception& error) {
-      failed.push_back({area, Format("{}: {}", what, error.what())});
+      failed.push_back({area, Format("{}: {}", what, error.what()), error.what()});
       return false;
     }
   }

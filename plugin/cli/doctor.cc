@@ -139,6 +139,7 @@ void Examination::Run(const Check& check) {
   } catch (const std::exception& error) {
     results.resize(before);
     Warn(Format("it cannot be told: {}", error.what()), Fix());
+    results.back().cause = error.what();
   }
   if (results.size() == before) {
     Ok("");
@@ -176,7 +177,10 @@ void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
     }
     if (mismatch.repairable) {
       const bool is_left_over = mismatch.area == Mismatch::Area::kLeftOver;
-      (is_left_over ? left_over : repairable).push_back(mismatch.text);
+      std::vector<std::string>& lines = is_left_over ? left_over : repairable;
+      if (!Contains(lines, mismatch.text)) {  // a setting of the node, for several bridges
+        lines.push_back(mismatch.text);
+      }
     } else {
       Fail(mismatch.text, mismatch.fix);
     }
@@ -186,8 +190,30 @@ void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
   for (const attachment::Outcome::Failure& failure : reconciled_->failed) {
     if (Contains(areas, failure.area)) {
       Fail(failure.text, Fix::Advice("put that right, then: nomad-bridge reconcile"));
+      results.back().cause = failure.cause;
     }
   }
+}
+
+void Examination::KeepOnePerCause() {
+  std::vector<std::string> causes;
+  const auto is_said = [&](const std::string& cause) {
+    return Contains(causes, cause) || std::ranges::any_of(results, [&](const CheckResult& found) {
+             const std::string& fix = found.fix.command;
+             return found.cause.empty() && (found.what.find(cause) != cause.npos ||
+                                            (!fix.empty() && cause.find(fix) != cause.npos));
+           });
+  };
+  std::vector<CheckResult> kept;
+  for (const CheckResult& result : results) {
+    if (result.cause.empty()) {
+      kept.push_back(result);
+    } else if (!is_said(result.cause)) {
+      causes.push_back(result.cause);
+      kept.push_back(result);
+    }
+  }
+  results = std::move(kept);
 }
 
 const std::vector<std::string>& Examination::PluginDirs() {
@@ -238,6 +264,7 @@ std::vector<CheckResult> RunChecks(state::Host& host,
   for (const Check& check : checks) {
     node.Run(check);
   }
+  node.KeepOnePerCause();
   return std::move(node.results);
 }
 

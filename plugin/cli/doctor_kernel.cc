@@ -139,15 +139,24 @@ void CheckForwarding(Examination& node) {
       }
     }
   }
+  std::map<std::string, std::vector<std::string>> unreached;  // by the setting
   for (const Attachment* const attachment : node.running) {
     if (!attachment->record->link.gateways.empty()) {
       continue;  // reconcile turns it on
     }
     for (const std::string& setting : rules::FindForwardingOff(*attachment->record)) {
-      node.Fail(Format("{} is 0: the published ports of '{}' answer this node alone",
-                       setting,
-                       attachment->Allocation()),
-                Cat("sysctl -w ", ShellWord(Cat(setting, "=1"))));
+      unreached[setting].push_back(
+          Format("{} is 0: the published ports of '{}' answer this node alone",
+                 setting,
+                 attachment->Allocation()));
+    }
+  }
+  for (const auto& [setting, lines] : unreached) {
+    const bool is_said = std::ranges::any_of(node.Reconciled().left(), [&](const auto& mismatch) {
+      return mismatch.area == Area::kForwarding && mismatch.text == Cat(setting, " is 0");
+    });
+    if (!is_said) {
+      node.AddAll(Verdict::kFail, lines, Cat("sysctl -w ", ShellWord(Cat(setting, "=1"))));
     }
   }
 }

@@ -34,6 +34,23 @@ TEST_F(Doctor, SaysItInOneLineWithWhatToType) {
                     Out(HasSubstr("\n1 failure, 0 warnings, 43 ok\n"))));
 }
 
+// Of two networks, and of a published port whose bridge has no gateway address.
+TEST_F(Doctor, SaysASettingOfTheNodeOnce) {
+  Attach(Publish({Port(9090, 90)},
+                 Config({{"name", "lan"},
+                         {"bridge", "br-lan"},
+                         {"isGateway", false},
+                         {"ipam", {{"subnet", "10.9.0.0/24"}}}})),
+         As("lan", AddContainer("lan")));
+  host().Must({"sysctl", "-qw", "net.ipv4.ip_forward=0"});
+  const std::vector<json> found = FindingsOf("sysctl.ip_forward");
+  ASSERT_EQ(found.size(), 1U) << json(found);
+  EXPECT_THAT(found.at(0).at("all").get<std::vector<std::string>>(),
+              UnorderedElementsAre("net/ipv4/ip_forward is 0",
+                                   "net/ipv4/conf/nomad/forwarding is 0",
+                                   "net/ipv4/conf/br-other/forwarding is 0"));
+}
+
 TEST_F(Doctor, FailsOnWarningsIfStrict) {
   AttachDead("doomed");
   EXPECT_EQ(Examine().exit_code, 0);
@@ -60,6 +77,8 @@ TEST_F(Doctor, SaysWhereTheNodesConfigIsNoJson) {
   const json found = FindingsOf("config").at(0);
   EXPECT_EQ(found.at("verdict"), "fail");
   EXPECT_THAT(found.at("what").get<std::string>(), HasSubstr("line 2, column 19"));
+  EXPECT_THAT(Examine(), Out(HasSubstr("\n1 failure, 0 warnings, ")));
+  EXPECT_THAT(Examine("policy.in_force"), Out(HasSubstr("it cannot be told: ")));
   EXPECT_EQ(RunLine("metrics").exit_code, 0);
 }
 

@@ -60,6 +60,10 @@ TEST_F(PolicyDamages, DamagedPoliciesRefuseAnAddAndLeaveWhatRuns) {
     EXPECT_THAT(RunPlugin("ADD", config, As("next", next)),
                 Fails(5, Details(HasSubstr("nomad-bridge policy apply"))));
     EXPECT_THAT(RunLine("reconcile"), Exits(1, Err(HasSubstr("nomad-bridge policy apply"))));
+    EXPECT_THAT(RunLine("doctor policy table bridge"),
+                Exits(1,
+                      Out(AllOf(HasSubstr("FAIL  policy.in_force"),
+                                HasSubstr("\n1 failure, 0 warnings, ")))));
     EXPECT_FALSE(Reaches(dev, api));
   }
   EXPECT_EQ(Check(config, results_.at(api.name()), As(api.name(), api)).exit_code, 0);
