@@ -27,7 +27,8 @@ constexpr std::size_t kMaxReadBytes = 4 << 20;
 AppendLog::AppendLog(const std::string& path) : path_(path) {}
 
 void AppendLog::Append(std::string_view line, std::string_view lost) const {
-  const UniqueFd log(::open(path_.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC));
+  const UniqueFd log(
+      ::open(path_.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!log && errno == ENOENT) {
     return;  // nobody reads it
   }
@@ -47,7 +48,7 @@ void AppendLog::Append(std::string_view line, std::string_view lost) const {
 }
 
 AppendLog::Part AppendLog::Read(off_t from) const {
-  const UniqueFd fd(::open(path_.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  const UniqueFd fd(::open(path_.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (fd && ::lseek(fd.get(), 0, SEEK_END) < from) {
     from = 0;
   }

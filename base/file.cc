@@ -82,7 +82,8 @@ void AwaitReadable(int fd, const std::string& name, Deadline deadline) {
 }  // namespace
 
 std::optional<std::string> FindFile(const std::string& path, std::size_t max_bytes) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // A FIFO in its place is not waited for.
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!fd) {
     if (errno == ENOENT || errno == ENOTDIR) {
       return std::nullopt;
@@ -115,6 +116,10 @@ std::string ReadAll(int fd,
     }
     const ssize_t got = ::read(fd, buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0 && errno == EAGAIN && !deadline) {
+      deadline = FromNow(kTimeout);
       continue;
     }
     if (got < 0) {
@@ -167,8 +172,9 @@ bool CreateFile(const std::string& path, std::string_view content) {
 
 void ReplaceFile(const std::string& path, std::string_view content) {
   const std::string fresh = path + ".new";
-  const UniqueFd fd(
-      ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, kFileMode));
+  const UniqueFd fd(::open(fresh.c_str(),
+                           O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+                           kFileMode));
   if (!fd) {
     throw ErrnoError(Code::kIo, Format("cannot create '{}'", path));
   }
@@ -193,6 +199,23 @@ void EnsureFileGone(const std::string& path) {
   // ENAMETOOLONG: such a file cannot exist.
   if (::unlink(path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR && errno != ENAMETOOLONG) {
     throw ErrnoError(Code::kIo, Format("cannot remove '{}'", path));
+  }
+}
+
+std::string MoveAway(const std::string& path) {
+  return Format("mv {} /var/tmp/", ShellWord(path));
+}
+
+std::optional<std::string> FindOwnFile(const std::string& path, std::size_t max_bytes) {
+  try {
+    return FindFile(path, max_bytes);
+  } catch (const Error& error) {
+    const std::optional<struct stat> status = FindStatus(path);
+    if (status && S_ISDIR(status->st_mode)) {
+      throw Error(
+          error.code(), error.msg(), Cat(error.details(), "; move it away: ", MoveAway(path)));
+    }
+    throw;
   }
 }
 

@@ -28,7 +28,7 @@ namespace nomad_bridge {
 [[nodiscard]] std::optional<struct stat> FindStatus(const std::string& path);
 
 // Reads `fd` to its end. Throws kIo naming `name` if more than `max_bytes` come, and kTryAgain if
-// it has not ended by `deadline`.
+// it has not ended by `deadline`: without one, ten seconds after it would have blocked.
 [[nodiscard]] std::string ReadAll(int fd,
                                   const std::string& name,
                                   std::size_t max_bytes,
@@ -53,6 +53,13 @@ void RequireWritable(const std::string& directory);
 
 // Removes `path`; absent is success.
 void EnsureFileGone(const std::string& path);
+
+// What to type against something else in the place of our file `path`; nothing is lost by it.
+[[nodiscard]] std::string MoveAway(const std::string& path);
+
+// FindFile() of a file of ours: where a directory is in its place the error says what to type.
+[[nodiscard]] std::optional<std::string> FindOwnFile(const std::string& path,
+                                                     std::size_t max_bytes = 1 << 20);
 
 // Creates the directory and its parents.
 void EnsureDirectory(const std::string& path);

@@ -11,6 +11,7 @@
 #include <sys/time.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -45,7 +46,11 @@ UniqueFd OpenLockFile(const std::string& path, bool is_whole) {
     fd = UniqueFd(::open(path.c_str(), O_RDONLY | kFlags));
   }
   if (!fd) {
-    throw ErrnoError(Code::kIo, Format("cannot open the lock '{}'", path));
+    const int error = errno;
+    const bool is_none = error == EISDIR || error == ELOOP;
+    throw Error(Code::kIo,
+                Format("cannot open the lock '{}'", path),
+                Cat(ErrnoText(error), is_none ? Cat("; move it away: ", MoveAway(path)) : ""));
   }
   return fd;
 }

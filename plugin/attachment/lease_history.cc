@@ -61,7 +61,7 @@ void Parse(const std::string& text, bool is_own, LeaseHistory& history) {
 
 // A list that does not say what it is of is another release's, and read by nobody.
 void EnsureGoneIfUnused(state::Host& host, const std::string& path) {
-  std::istringstream lines(FindFile(path, kMaxBytes).value_or(""));
+  std::istringstream lines(FindOwnFile(path, kMaxBytes).value_or(""));
   std::string network;
   std::string data_dir;
   std::getline(lines, network);
@@ -85,7 +85,7 @@ LeaseHistory FindLeaseHistory(const std::string& network, const std::string& dat
   for (const std::string& name : Entries(state::kStateDirectory)) {
     if (name.starts_with(PrefixOf(network))) {
       const std::string path = Cat(state::kStateDirectory, '/', name);
-      Parse(FindFile(path, kMaxBytes).value_or(""), path == own, history);
+      Parse(FindOwnFile(path, kMaxBytes).value_or(""), path == own, history);
     }
   }
   history.other_data_dirs.erase(data_dir);

@@ -223,8 +223,57 @@ void CheckExecutable(Examination& node) {
   }
 }
 
+// What stands in the place of a file of ours, or of a directory.
+void CheckType(Examination& node, const std::string& path, bool is_directory) {
+  std::error_code error;
+  const std::filesystem::file_status status = is_directory
+                                                  ? std::filesystem::status(path, error)
+                                                  : std::filesystem::symlink_status(path, error);
+  if (std::filesystem::exists(status) &&
+      (is_directory ? !std::filesystem::is_directory(status)
+                    : !std::filesystem::is_regular_file(status))) {
+    node.Fail(Format("'{}' is no {}, and in the way of one of ours",
+                     path,
+                     is_directory ? "directory" : "file"),
+              MoveAway(path));
+  }
+}
+
+// Beside the records and .policy, which checks of their own read.
+void CheckTypes(Examination& node) {
+  for (const std::string& name : Entries(state::kStateDirectory)) {
+    if (name.starts_with('.') && name != ".policy") {
+      CheckType(node, Cat(state::kStateDirectory, '/', name), name == ".dead");
+    }
+  }
+  std::set<std::string> networks;
+  std::set<std::string> data_dirs = {cni::TypeOf(kOwnName).defaults.data_dir};
+  for (const Attachment& attachment : node.inventory.attachments) {
+    networks.insert(attachment.id.network);
+    if (attachment.record && !attachment.record->ipam.data_dir.empty()) {
+      data_dirs.insert(attachment.record->ipam.data_dir);
+    }
+  }
+  for (const ConfigFile& file : node.Configs()) {
+    for (const cni::PluginConfig& plugin : file.plugins) {
+      networks.insert(plugin.request.id.network);
+    }
+  }
+  for (const std::string& network : networks) {
+    CheckType(node, Cat(state::kStateDirectory, '/', network), true);
+    for (const std::string& data_dir : data_dirs) {
+      const std::string directory = Cat(data_dir, '/', network);
+      CheckType(node, directory, true);
+      for (const char* const name : {"lock", "last_reserved_ip.0"}) {
+        CheckType(node, Cat(directory, '/', name), false);
+      }
+    }
+  }
+}
+
 // Where an ADD writes its record before anything else.
 void CheckRun(Examination& node) {
+  CheckTypes(node);
   struct statvfs room {};
   if (::statvfs(state::kStateDirectory, &room) != 0 && ::statvfs("/run", &room) != 0) {
     return;

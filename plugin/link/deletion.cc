@@ -31,8 +31,9 @@ bool IsLastChildZombie() try {
 }
 
 void NoteChild(pid_t pid) {
-  const UniqueFd file(
-      ::open(DeleterPath().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const UniqueFd file(::open(DeleterPath().c_str(),
+                             O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+                             0600));
   WriteBestEffort(file.get(), Cat(pid, '\n'));
 }
 

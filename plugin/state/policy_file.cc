@@ -57,7 +57,7 @@ void PolicyFile::Write(const policy::Program& program, const std::string& direct
 }
 
 std::optional<std::string> PolicyFile::FindText() {
-  return FindFile(kFile, kMaxBytes);
+  return FindOwnFile(kFile, kMaxBytes);
 }
 
 void PolicyFile::Restore(const std::optional<std::string>& text) {

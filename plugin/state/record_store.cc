@@ -53,13 +53,17 @@ std::string PathOf(const AttachmentId& id) {
   return PathIn(id.network, FileName(id));
 }
 
+std::optional<std::string> FindRecordText(const std::string& path) {
+  return FindOwnFile(path, kMaxRecordBytes);
+}
+
 // The inverse of FileName(): of one that is cut only the file has the whole container id.
 std::optional<AttachmentId> FindId(const std::string& network, const std::string& name) {
   std::optional<AttachmentId> id = ParseFileName(network, name);
   if (!id || id->container_id.find('~') == std::string::npos) {
     return id;
   }
-  const std::optional<std::string> text = FindFile(PathIn(network, name), kMaxRecordBytes);
+  const std::optional<std::string> text = FindRecordText(PathIn(network, name));
   std::optional<std::string> whole = FindContainerId(text.value_or(""));
   return whole ? std::optional(AttachmentId{network, *std::move(whole), std::move(id->ifname)})
                : std::nullopt;
@@ -80,14 +84,14 @@ std::optional<Record> Records::Find(const AttachmentId& id) const {
   try {
     return FindOwn(id);
   } catch (const Error& error) {
-    Log(id, Cat(error.what(), ", ignoring the record"));
+    Log(id, Cat("ignoring a record: ", error.what()));
     return std::nullopt;
   }
 }
 
 std::optional<Record> Records::FindOwn(const AttachmentId& id) const {
   const std::string path = PathOf(id);
-  const std::optional<std::string> text = FindFile(path, kMaxRecordBytes);
+  const std::optional<std::string> text = FindRecordText(path);
   if (!text) {
     return std::nullopt;
   }
@@ -134,7 +138,7 @@ void Records::Write(const Record& record) const {
 
 bool Records::IsAsWritten(const Record& record) const {
   return record.netns == netlink::NetnsId{} ||
-         FindFile(PathOf(record.id), kMaxRecordBytes) == FormatRecord(record, here_);
+         FindRecordText(PathOf(record.id)) == FormatRecord(record, here_);
 }
 
 void Records::EnsureGone(const AttachmentId& id) const {
@@ -145,7 +149,7 @@ void Records::EnsureGone(const AttachmentId& id) const {
 }
 
 void Records::EnsureVoidGone(const AttachmentId& id) const {
-  const std::optional<std::string> text = FindFile(PathOf(id), kMaxRecordBytes);
+  const std::optional<std::string> text = FindRecordText(PathOf(id));
   if (!text || !IsOfBoot(*text, here_.boot_id)) {
     EnsureGone(id);
   }
@@ -201,7 +205,7 @@ std::vector<Records::Reading> Records::ReadAll() const {
 
 bool Records::Read(Reading& reading) const {
   try {
-    const std::optional<std::string> text = FindFile(reading.path, kMaxRecordBytes);
+    const std::optional<std::string> text = FindRecordText(reading.path);
     if (!text) {
       return false;  // removed meanwhile
     }

@@ -72,6 +72,23 @@ TEST_F(Doctor, NamesWhatIsWrongWithTheListOfIgnoredChecks) {
   }
 }
 
+TEST_F(Doctor, NamesOnceWhatIsInTheWayOfAFileOfOurs) {
+  const Mounted elsewhere({"-t", "tmpfs", "tmpfs"}, "/var/tmp");
+  for (const std::string path : {"/run/nomad-bridge/.lock",
+                                 "/run/nomad-bridge/.generation",
+                                 "/run/nomad-bridge/nomad/lost@eth0.json",
+                                 "/var/run/cni/nomad/lock",
+                                 "/var/run/cni/nomad/last_reserved_ip.0"}) {
+    fs::remove(path);
+    fs::create_directory(path);
+    const std::string move = Format("mv {} /var/tmp/", path);
+    EXPECT_THAT(Examine("-quiet"),
+                Exits(1, Out(AllOf(HasSubstr(move), HasSubstr("\n1 failure, 0 warnings, ")))));
+    host().Must({"sh", "-ec", move});
+  }
+  EXPECT_THAT(Examine(), Out(HasSubstr("\n0 failures, 0 warnings, ")));
+}
+
 TEST_F(Doctor, SaysWhereTheNodesConfigIsNoJson) {
   const NodeConfig config("{\n\"ignore\": [\"dead\",]}");
   const json found = FindingsOf("config").at(0);

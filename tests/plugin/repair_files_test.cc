@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "tests/support/mounted.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -15,7 +16,7 @@ namespace {
 
 struct Junk : Named {
   std::string path;     // below kRecords
-  std::string content;  // "/": a directory
+  std::string content;  // "/": a directory, "|": a FIFO
 };
 
 class JunkFile : public World, public ::testing::WithParamInterface<Junk> {
@@ -24,6 +25,9 @@ class JunkFile : public World, public ::testing::WithParamInterface<Junk> {
     const std::string path = Cat(kRecords, "/", junk.path);
     if (junk.content == "/") {
       EnsureDirectory(path);
+    } else if (junk.content == "|") {
+      fs::remove(path);
+      ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
     } else {
       ReplaceFile(path, junk.content);
     }
@@ -73,6 +77,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Junk{"HalfWritten", "broken@eth0.json", R"({"bootId":"5)"},
                       Junk{"AnotherType", "broken@eth0.json", "[1, 2]"},
                       Junk{"NoFields", "broken@eth0.json", "{}"},
+                      Junk{"Fifo", "broken@eth0.json", "|"},
                       Junk{"NoRecordsName", "README", "hello"},
                       Junk{"NoInterface", "x@.json", "{}"},
                       Junk{"CutName", "x~y@eth0.json", "{"},
@@ -82,6 +87,19 @@ INSTANTIATE_TEST_SUITE_P(
     kNameOf);
 
 class StateFiles : public World {};
+
+TEST_F(StateFiles, WithADirectoryInTheirPlaceAreNamedWithWhatMovesThatAway) {
+  const Mounted elsewhere({"-t", "tmpfs", "tmpfs"}, "/var/tmp");
+  Attach(Config(), As("other", AddContainer("other")));
+  for (const std::string& path : {std::string("/run/nomad-bridge/.lock"), RecordOf("alloc-1")}) {
+    fs::remove(path);
+    fs::create_directory(path);
+    const std::string move = Format("mv {} /var/tmp/", path);
+    EXPECT_THAT(RunPlugin("ADD", Config()), Fails(5, Details(HasSubstr(move))));
+    host().Must({"sh", "-ec", move});
+  }
+  UseOnce(Config());
+}
 
 TEST_F(StateFiles, ThatCannotBeReadAreReportedOnStderr) {
   const json config = Config();
