@@ -258,7 +258,7 @@ void CheckLostRecords(state::Host& host, Mismatches& mismatches) {
       mismatches.Add(std::move(lost), [&] { host.records.Write(*rebuilt); });
     } else {
       lost.text += ", and none can be made from what is in force";
-      lost.fix = cni::RuntimeFix("stop", id.container_id, {});
+      lost.fix = cni::RuntimeFix("stop", id.container_id, alias->labels);
       mismatches.AddUnrepairable(std::move(lost));
     }
   }

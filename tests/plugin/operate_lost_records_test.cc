@@ -78,6 +78,12 @@ TEST_F(LostRecords, AreNotInventedWhereRulesAreMissing) {
   EXPECT_EQ(RunLine("doctor -quiet records").exit_code, 1);
 }
 
+TEST_F(LostRecords, ThatCannotBeRebuiltNeedWhatTheirRuntimeDoes) {
+  Attach(Publish({Port(8080, 80)}), {{"CNI_ARGS", NomadArgs("billing", "alloc-1")}});
+  host().Must({"sh", "-ec", "rm -r /run/nomad-bridge; nft flush ruleset"});
+  EXPECT_THAT(RunLine("reconcile"), Exits(1, Err(HasSubstr("; fix: nomad alloc stop alloc-1\n"))));
+}
+
 // Made anew by us, it is ours.
 TEST_F(LostRecords, AreRebuiltOfABridgeThatWasSomebodyElses) {
   host().Must(Words("ip link add nomad up type bridge"));
