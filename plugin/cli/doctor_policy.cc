@@ -73,7 +73,11 @@ void CheckFiles(Examination& node) {
         files.error,
         Fix::Advice(Cat("correct them until this says ok: nomad-bridge policy check ", directory)));
   } else if (files.differ) {
-    node.Warn(Format("the files in {} differ from the policies in force", files.directory),
+    node.Warn(node.host.policy.IsThere()
+                  ? Format("the files in {} differ from the policies in force", files.directory)
+                  : Format("the policies in {} are not in force: none were applied since the node "
+                           "booted, or what was is lost",
+                           files.directory),
               Format("{} {}", kApplyFix, directory));
   }
 }

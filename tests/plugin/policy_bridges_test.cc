@@ -157,6 +157,19 @@ TEST_F(PolicyBridges, DoctorSaysThatFilesDiffer) {
   EXPECT_THAT(RunLine("doctor policy"), Exits(1, Out(HasSubstr("FAIL  policy.files"))));
 }
 
+// As after somebody has emptied /run, and our tables.
+TEST_F(PolicyBridges, DoctorMissesPoliciesOfWhichOnlyTheFilesAreLeft) {
+  Apply({kNamespaces});
+  fs::create_directories("/run/etc/nomad-bridge");
+  fs::copy(kDirectory, "/run/etc/nomad-bridge/policy.d");
+  const NodeConfig config("{}");
+  host().Must({"sh", "-ec", "rm -r /run/nomad-bridge; nft flush ruleset"});
+  EXPECT_THAT(RunLine("doctor policy"),
+              Out(AllOf(HasSubstr("WARN  policy.files          the policies in "
+                                  "/etc/nomad-bridge/policy.d are not in force: none were "),
+                        HasSubstr("fix: nomad-bridge policy apply /etc/nomad-bridge/policy.d"))));
+}
+
 TEST_F(PolicyBridges, DoctorSaysThatPoliciesAreRequiredOrDamaged) {
   const NodeConfig config(R"({"policy": {"required": true}})");
   EXPECT_THAT(RunLine("doctor policy"), Exits(1, Out(HasSubstr("ADDs are refused"))));
