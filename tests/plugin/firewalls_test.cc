@@ -283,7 +283,7 @@ TEST_F(Firewalld, LetsUsThroughAlsoAfterItsReloads) {
 TEST_F(Firewalld, IsGivenNoZoneForARebuiltRecord) {
   Attach(PublishingConfig());
   host().Must({"rm", RecordOf("alloc-1")});
-  RunLine("reconcile");
+  EXPECT_EQ(RunLine("reconcile").exit_code, 0);
   ASSERT_TRUE(HasRecord("alloc-1"));
   const std::vector<std::string> remove =
       Words("firewall-cmd --zone=trusted --remove-interface=nomad");
