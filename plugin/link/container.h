@@ -52,9 +52,9 @@ struct Inside {
 // Whether the interface has to be up; with disableContainerInterface ADD leaves it down.
 enum class ExpectedState { kUp, kAny };
 
-// How the container's interface differs from `expected` (a prevResult, which may also describe what
-// other plugins made), one line each: link, MAC, state, addresses, routes. `link`: the interface, if
-// it is there.
+// How the container's interface, `link` if it is there, differs from `expected` (a prevResult,
+// which may also describe what other plugins made), one line each: link, MAC, state, addresses,
+// routes.
 [[nodiscard]] std::vector<std::string> DiffContainer(Container& container,
                                                      const cni::Request& request,
                                                      const std::optional<rtnl::Link>& link,
