@@ -114,8 +114,14 @@ class Collector {
     const std::optional<state::Record> record = host_.records.FindOwn(id);
     if (record && (collection_.valid || IsStale(host_, *record))) {
       TakeBack(id, Describe(*record), [&] { return RemoveAll(host_, *record); });
-    } else if (!record && collection_.valid && outcome_.mismatches.is_repairing()) {
-      host_.records.EnsureVoidGone(id);
+    } else if (!record &&
+               (collection_.valid ? host_.records.IsVoid(id) : IsRecordAlone(host_, id))) {
+      outcome_.mismatches.Add({Mismatch::Area::kLeftOver,
+                               id.container_id,
+                               Format("the record of container '{}' of network '{}' cannot be read",
+                                      id.container_id,
+                                      id.network)},
+                              [&] { host_.records.EnsureVoidGone(id); });
     }
   }
 
@@ -301,6 +307,10 @@ Outcome Collect(state::Host& host,
   Outcome outcome(mode);
   Collector(host, collection, outcome).Run(progress);
   return outcome;
+}
+
+bool IsRecordAlone(state::Host& host, const AttachmentId& id) {
+  return host.records.IsVoid(id) && !link::FindHostVeth(host.net, id, link::Recorded::kNo);
 }
 
 bool CollectIfStale(state::Host& host, const AttachmentId& id) {

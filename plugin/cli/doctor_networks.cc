@@ -304,6 +304,8 @@ void CheckLostRecords(Examination& node) {
                                    attachment.problem);
       if (node.IsRepairable(Area::kRecord, id)) {
         rebuilt.push_back(what);
+      } else if (attachment::IsRecordAlone(node.host, attachment.id)) {
+        node.Fail(what, kGcFix);
       } else {
         node.Fail(what, cni::RuntimeFix("stop", id, attachment.labels));
       }

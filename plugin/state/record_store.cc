@@ -148,9 +148,13 @@ void Records::EnsureGone(const AttachmentId& id) const {
   EnsureFileGone(path);
 }
 
-void Records::EnsureVoidGone(const AttachmentId& id) const {
+bool Records::IsVoid(const AttachmentId& id) const {
   const std::optional<std::string> text = FindRecordText(PathOf(id));
-  if (!text || !IsOfBoot(*text, here_.boot_id)) {
+  return text && !IsOfBoot(*text, here_.boot_id);
+}
+
+void Records::EnsureVoidGone(const AttachmentId& id) const {
+  if (IsVoid(id) || !FindRecordText(PathOf(id))) {
     EnsureGone(id);
   }
 }

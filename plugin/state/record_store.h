@@ -42,7 +42,9 @@ class Records {
   // Whether nobody has changed it since it was written so.
   [[nodiscard]] bool IsAsWritten(const Record& record) const;
   void EnsureGone(const AttachmentId& id) const;
-  // The same, but only for a void record: of another boot, or damaged.
+  // Whether it is of another boot, or damaged: it says nothing of an attachment that is here.
+  [[nodiscard]] bool IsVoid(const AttachmentId& id) const;
+  // As EnsureGone(), but not for a record that is not void.
   void EnsureVoidGone(const AttachmentId& id) const;
 
   // Removes the directory of `network` if there is no record in it.

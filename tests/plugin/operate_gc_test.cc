@@ -73,6 +73,30 @@ TEST_F(GcLine, KeepsALeaseWhoseOwnerHasALinkButLostItsRecord) {
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
 }
 
+TEST_F(GcLine, TakesBackARecordThatCannotBeReadAndHasNoLink) {
+  UseAll();
+  const Snapshot before = TakeHostSnapshot();
+  for (const char* text : {"", "{", "[]"}) {
+    std::ofstream(RecordOf("nobody")) << text;
+    EXPECT_THAT(RunLine("doctor records").out,
+                AllOf(HasSubstr("container 'nobody' has no readable record"),
+                      HasSubstr("fix: nomad-bridge gc")));
+    EXPECT_THAT(RunLine("gc -dry-run").out,
+                HasSubstr("the record of container 'nobody' of network 'nomad' cannot be read"));
+    EXPECT_THAT(RunLine("gc"), Exits(0));
+    EXPECT_TRUE(Unchanged(before, TakeHostSnapshot()));
+    EXPECT_THAT(RunLine("doctor records"), Exits(0));
+  }
+}
+
+TEST_F(GcLine, KeepsARecordThatCannotBeReadOfALink) {
+  UseAll();
+  std::ofstream(RecordOf("alloc-1")) << "{";
+  EXPECT_THAT(RunLine("gc").out, HasSubstr("; nothing to take back\n"));
+  EXPECT_TRUE(fs::exists(RecordOf("alloc-1")));
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "page");
+}
+
 // Nomad's own bridge mode has its leases in the same directory.
 TEST_F(GcLine, KeepsALeaseOfAnAttachmentThatTheReferencePluginsMade) {
   UseAll();
