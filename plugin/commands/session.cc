@@ -1,8 +1,10 @@
 #include "plugin/commands/session.h"
 
+#include <array>
 #include <utility>
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/undo.h"
@@ -111,8 +113,9 @@ std::vector<std::string> MismatchesLeft(Session& session, const state::Record& r
   }
   std::vector<std::string> texts;
   for (const Mismatch& mismatch : found.left()) {
-    const bool is_operators =
-        mismatch.area == Mismatch::Area::kPolicy || mismatch.area == Mismatch::Area::kBridge;
+    constexpr std::array kOperators = {
+        Mismatch::Area::kPolicy, Mismatch::Area::kBridge, Mismatch::Area::kOtherFirewall};
+    const bool is_operators = Contains(kOperators, mismatch.area);
     if (is_operators && !mismatch.repairable) {
       // What is missing is the operator's: to end the allocation would make nothing better.
       LogLine("ignoring: {}", mismatch.TextWithFix());

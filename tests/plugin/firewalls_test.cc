@@ -281,7 +281,7 @@ TEST_F(Firewalld, LetsUsThroughAlsoAfterItsReloads) {
 
 // With no zone it would take its default one, for good.
 TEST_F(Firewalld, IsGivenNoZoneForARebuiltRecord) {
-  Attach(PublishingConfig());
+  const json add = Attach(PublishingConfig());
   host().Must({"rm", RecordOf("alloc-1")});
   EXPECT_EQ(RunLine("reconcile").exit_code, 0);
   ASSERT_TRUE(HasRecord("alloc-1"));
@@ -294,6 +294,11 @@ TEST_F(Firewalld, IsGivenNoZoneForARebuiltRecord) {
                               HasSubstr("advice: with 'firewalldZone' of its network"),
                               HasSubstr("firewall-cmd --permanent --zone=trusted")))));
   EXPECT_THAT(RunLine("doctor firewalld.zone"), Exits(1, Out(HasSubstr("advice: with"))));
+  EXPECT_THAT(Check(add),
+              Exits(0,
+                    Err(AllOf(HasSubstr("ignoring: 'nomad' is in no zone of firewalld"),
+                              HasSubstr("firewall-cmd --permanent --zone=trusted")))))
+      << "to end the allocation would make nothing better";
   // Another one's record tells it.
   Attach(DualStack(), As("more", AddContainer("more")));
   host().Must(remove);
