@@ -262,7 +262,8 @@ bool IsAdopted(state::Host& host, const std::string& bridge) {
   if (!link || !IsMadeByUs(*link)) {
     return link.has_value();
   }
-  return !KnownBridge(host, bridge).uplinks.empty() && HasUplink(host.net, *link);
+  const std::set<std::string> known = KnownBridge(host, bridge).uplinks;
+  return !known.empty() && HasUplink(host.net, *link, known);
 }
 
 bool HasLostMac(state::Host& host, const rtnl::Link& bridge) {

@@ -16,6 +16,12 @@ bool IsHostEnd(const rtnl::Link& link) {
          (link.name.starts_with("veth") || state::ParseAlias(link.alias));
 }
 
+// The dump of ports has no kinds. One that has just gone is none.
+bool IsUplink(rtnl::Socket& net, const rtnl::Link& port) {
+  const std::optional<rtnl::Link> link = net.FindLink(port.index);
+  return link && !IsHostEnd(*link);
+}
+
 // Whose MAC `entry` of `bridge` is, on this side of the uplinks.
 std::optional<std::string> NameHolder(rtnl::Socket& net,
                                       const rtnl::Link& bridge,
@@ -39,17 +45,21 @@ std::set<std::string> FindUplinks(rtnl::Socket& net,
                                   const std::set<std::string>& containers) {
   std::set<std::string> names;
   for (const rtnl::Link& port : net.Ports(bridge.index)) {
-    const std::optional<rtnl::Link> link =
-        containers.contains(port.name) ? std::nullopt : net.FindLink(port.index);
-    if (link && !IsHostEnd(*link)) {  // one that has just gone is none
-      names.insert(link->name);
+    if (!containers.contains(port.name) && IsUplink(net, port)) {
+      names.insert(port.name);
     }
   }
   return names;
 }
 
-bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge) {
-  return !FindUplinks(net, bridge, {}).empty();
+bool HasUplink(rtnl::Socket& net, const rtnl::Link& bridge, const std::set<std::string>& likely) {
+  const auto is_port = [&](const std::string& name) {
+    const std::optional<rtnl::Link> link = net.FindLink(name);
+    return link && link->master == bridge.index && !IsHostEnd(*link);
+  };
+  return std::ranges::any_of(likely, is_port) ||
+         std::ranges::any_of(net.Ports(bridge.index),
+                             [&](const rtnl::Link& port) { return IsUplink(net, port); });
 }
 
 std::optional<std::string> FindMacHolder(rtnl::Socket& net,

@@ -4,9 +4,9 @@
 
 #include <sys/resource.h>
 
+#include "tests/plugin/cli_world.h"
 #include "tests/support/growth.h"
 #include "tests/support/refusal.h"
-#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -24,7 +24,7 @@ double CpuSecondsOfChildren() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-class Cost : public World {
+class Cost : public CliWorld {
  protected:
   // How often it makes each system call on files and sockets.
   using Calls = std::map<std::string, int>;
@@ -87,6 +87,23 @@ TEST_F(Cost, IsTheSameForTheFirstAndTheFiveHundredth) {
 
   EXPECT_EQ(Measure([] {}), quiet);
   EXPECT_EQ(Measure(change_a_rule), changed);
+}
+
+// An ADD on a bridge of ours that has been given an uplink asks whether it still has it.
+TEST_F(Cost, BesideAnUplinkIsTheSameForTheFirstAndTheFiftieth) {
+  const json config = Config();
+  const Node& other = AddContainer("other");
+  Attach(config, As("first", other));
+  host().Must(Words("ip link add card type veth peer name far"));
+  host().Must(Words("ip link set card up master nomad"));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0));
+  const Calls few = CallsOf("ADD", config, {});
+  for (int n = 1; n < 50; ++n) {
+    Variables variables = As("other", other);
+    variables["CNI_IFNAME"] = Cat("eth", n);
+    Attach(config, variables);
+  }
+  EXPECT_EQ(CallsOf("ADD", config, As("last", AddContainer("last"))), few);
 }
 
 // Each look at one costs a walk past those of every namespace in which somebody has looked.
