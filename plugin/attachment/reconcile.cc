@@ -76,8 +76,7 @@ class Reconciler {
     CheckRuleset({});
     for (const AttachmentId& id : host_.records.List("")) {
       const std::optional<state::Record> record = FindLive(id);
-      if (record && !gateways_.contains(record->link.gateway_ifname) &&
-          link::IsAlive(host_, *record)) {
+      if (record && !IsZoneKnown(record->link.gateway_ifname) && link::IsAlive(host_, *record)) {
         NoteGateway(*record);
       }
     }
@@ -217,6 +216,11 @@ class Reconciler {
         known = record;
       }
     }
+  }
+
+  [[nodiscard]] bool IsZoneKnown(const std::string& gateway_ifname) const {
+    const auto known = gateways_.find(gateway_ifname);
+    return known != gateways_.end() && !known->second.rules.firewalld_zone.empty();
   }
 
   void CheckOtherFirewalls() {
