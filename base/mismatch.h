@@ -46,6 +46,8 @@ struct Mismatch {
   Fix fix = {};                                 // if it is not repairable
   std::optional<Family> family = std::nullopt;  // whose connections it is about; nullopt: of both
 
+  friend bool operator==(const Mismatch&, const Mismatch&) = default;
+
   // "the lease of 172.26.64.2 belongs to nobody; fix: nomad alloc stop 5f3c1a2b"
   [[nodiscard]] std::string TextWithFix() const {
     const std::string line = fix.Line();
@@ -93,10 +95,13 @@ class Mismatches {
       left_.pop_back();
     }
   }
-  // What only somebody else can put right.
+  // What only somebody else can put right. Once, also if several find it, as networks do that share
+  // a bridge.
   void AddUnrepairable(Mismatch mismatch) {
     mismatch.repairable = false;
-    left_.push_back(std::move(mismatch));
+    if (!Contains(left_, mismatch)) {
+      left_.push_back(std::move(mismatch));
+    }
   }
   // Found together, and repaired together if that is the mode.
   void AddAll(std::vector<Mismatch> mismatches) {

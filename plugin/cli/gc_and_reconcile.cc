@@ -47,11 +47,11 @@ std::vector<std::string> FailuresOf(const attachment::Outcome& outcome) {
   }
   for (const Mismatch& mismatch : outcome.mismatches.left()) {
     if (outcome.mismatches.is_repairing() && !mismatch.repairable) {
-      const bool is_named = mismatch.owner.empty() || mismatch.area == Mismatch::Area::kPolicy ||
-                            mismatch.area == Mismatch::Area::kRecord ||
-                            mismatch.area == Mismatch::Area::kOtherFirewall;
-      failures.push_back(
-          Cat(is_named ? "" : Format("container '{}': ", mismatch.owner), mismatch.TextWithFix()));
+      // What is of no container's own names itself what it is about.
+      const bool is_containers =
+          mismatch.area == Mismatch::Area::kPort || mismatch.area == Mismatch::Area::kLease;
+      failures.push_back(Cat(is_containers ? Format("container '{}': ", mismatch.owner) : "",
+                             mismatch.TextWithFix()));
     }
   }
   return failures;

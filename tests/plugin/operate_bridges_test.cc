@@ -149,6 +149,34 @@ TEST_F(OperatorsBridge, ThatIsGoneIsHisToMakeAgain) {
   }
 }
 
+// Each line as a whole.
+TEST_F(OperatorsBridge, ThatIsGoneIsNamedOnceForSeveralNetworks) {
+  json second = OnLan({{"name", "second"}});
+  second["ipam"]["ranges"][0][0]["rangeStart"] = "198.51.100.60";
+  second["ipam"]["ranges"][1][0]["rangeStart"] = "2001:db8:100::60";
+  Attach(OnLanBehindTheNode());
+  Attach(second, As("second", AddContainer("second")));
+  host().Must(Words("ip link delete lan"));
+  const std::string gone = "bridge 'lan' is gone, which nomad-bridge did not make";
+  const std::string advice =
+      "advice: let the node's network service make it again, with its uplink; then: nomad-bridge "
+      "reconcile";
+
+  EXPECT_THAT(RunLine("reconcile -n"),
+              Exits(1, Out(Cat(gone, "; ", advice, "\n2 attachments; 1 to repair\n"))));
+  EXPECT_THAT(RunLine("reconcile"),
+              Exits(1,
+                    AllOf(Out("2 attachments; 1 found wrong, 1 could not be repaired\n"),
+                          Err(Cat("nomad-bridge: ", gone, "; ", advice, "\n")))));
+  EXPECT_THAT(RunLine("doctor -quiet bridge.intact"),
+              Exits(1,
+                    Out(Cat("FAIL  bridge.intact         ",
+                            gone,
+                            "\n      ",
+                            advice,
+                            "\n1 failure, 0 warnings, 0 ok\n"))));
+}
+
 TEST_F(OperatorsBridge, ThatHasLostItsUplinkIsNamed) {
   Attach(OnLan());
   host().Must(Words("ip link set uplink nomaster"));
