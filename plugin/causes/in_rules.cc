@@ -24,10 +24,12 @@ bool IsIptables(const nft::TableId& table) {
 
 // A rule on its way is in a chain that is for the operator's own: it is meant.
 bool IsOperators(const Effect& effect, const state::Record& record) {
-  const std::array<std::string_view, 4> chains = {record.rules.forward_hook.admin_chain,
+  const std::array<std::string_view, 6> chains = {record.rules.forward_hook.admin_chain,
                                                   "DOCKER-USER",
                                                   "ufw-user-forward",
-                                                  "ufw6-user-forward"};
+                                                  "ufw6-user-forward",
+                                                  "ufw-user-output",
+                                                  "ufw6-user-output"};
   return IsIptables(effect.table) && std::ranges::any_of(effect.path, [&](const std::string& each) {
            return Contains(chains, std::string_view(each));
          });

@@ -310,6 +310,20 @@ TEST_F(RuleForTheNode, IsNamedAndItsFixHeals) {
   EXPECT_TRUE(answers());
 }
 
+TEST_F(RuleForTheNode, OfTheOperatorsOwnIsNoFault) {
+  host().Must({"sh",
+               "-ec",
+               "iptables -N ufw-before-output; iptables -N ufw-user-output; iptables -I OUTPUT -j "
+               "ufw-before-output; iptables -A ufw-before-output -j ufw-user-output; iptables -A "
+               "ufw-user-output -p tcp --dport 8080 -j REJECT; iptables -A ufw-user-output -p tcp "
+               "--dport 80 -j REJECT"});
+  const json cause = At(RunLine(Cat("inspect -json 8080 -from ", kHostIp4)).json,
+                        "/attachments/0/diagnosis/causes/0");
+  EXPECT_THAT(cause.at("what").get<std::string>(), HasSubstr("chain ufw-user-output of table"));
+  EXPECT_EQ(cause.at("fix"), "");
+  EXPECT_THAT(cause.at("advice").get<std::string>(), HasSubstr("the operator's own rules"));
+}
+
 // Chains that are there for the operator's own rules: what is in them is meant, and no fault of the
 // node. Each with the rule of its chain that drops.
 class OperatorsRule : public CausesWorld {};
