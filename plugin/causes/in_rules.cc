@@ -59,7 +59,7 @@ std::string AddressText(const Ip& address,
   }
   return addresses.size() == 1 ? address.Text()
          : for_iptables        ? Joined(addresses, ",")
-                               : Format("{{ {} }}", Joined(addresses, ", "));
+                               : Cat("{ ", Joined(addresses, ", "), " }");
 }
 
 // The ends of the packet, as iptables or nft matches them.

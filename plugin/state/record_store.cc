@@ -69,6 +69,17 @@ std::optional<AttachmentId> FindId(const std::string& network, const std::string
                : std::nullopt;
 }
 
+// Damaged, too: a copy of another attachment's. Who goes by it takes away what the other one has.
+StoredRecord ParseRecordIn(const std::string& path, std::string_view text) {
+  StoredRecord stored = ParseRecord(text);
+  if (PathOf(stored.record.id) != path) {
+    throw std::invalid_argument(Format("it is the record of container '{}' of network '{}'",
+                                       stored.record.id.container_id,
+                                       stored.record.id.network));
+  }
+  return stored;
+}
+
 // Bytes of the lock file: odd, and even but not the rules' one.
 std::uint64_t LockByte(const AttachmentId& id) {
   return StableHash(Cat(id.network, '/', id.container_id, '@', id.ifname)) | 1;
@@ -96,7 +107,7 @@ std::optional<Record> Records::FindOwn(const AttachmentId& id) const {
     return std::nullopt;
   }
   try {
-    StoredRecord stored = ParseRecord(*text);
+    StoredRecord stored = ParseRecordIn(path, *text);
     return stored.origin == here_ ? std::optional(std::move(stored.record)) : std::nullopt;
   } catch (const std::exception& error) {
     Log(id, Format("cannot read the record '{}', ignoring it: {}", path, error.what()));
@@ -149,8 +160,13 @@ void Records::EnsureGone(const AttachmentId& id) const {
 }
 
 bool Records::IsVoid(const AttachmentId& id) const {
-  const std::optional<std::string> text = FindRecordText(PathOf(id));
-  return text && !IsOfBoot(*text, here_.boot_id);
+  const std::string path = PathOf(id);
+  const std::optional<std::string> text = FindRecordText(path);
+  try {
+    return text && ParseRecordIn(path, *text).origin.boot_id != here_.boot_id;
+  } catch (const std::exception&) {
+    return true;
+  }
 }
 
 void Records::EnsureVoidGone(const AttachmentId& id) const {
@@ -213,7 +229,7 @@ bool Records::Read(Reading& reading) const {
     if (!text) {
       return false;  // removed meanwhile
     }
-    StoredRecord stored = ParseRecord(*text);
+    StoredRecord stored = ParseRecordIn(reading.path, *text);
     reading.id = stored.record.id;
     reading.record = std::move(stored.record);
     return stored.origin == here_;

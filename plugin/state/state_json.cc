@@ -249,12 +249,4 @@ std::optional<std::string> FindContainerId(std::string_view text) {
   }
 }
 
-bool IsOfBoot(std::string_view text, std::string_view boot_id) {
-  try {
-    return ParseRecord(text).origin.boot_id == boot_id;
-  } catch (const std::exception&) {
-    return false;
-  }
-}
-
 }  // namespace nomad_bridge::state

@@ -41,7 +41,4 @@ struct StoredCheckpoint {
 // The container id in `text`; nullopt if that is no record.
 [[nodiscard]] std::optional<std::string> FindContainerId(std::string_view text);
 
-// Whether `text` is a record of this boot, of whatever network namespace.
-[[nodiscard]] bool IsOfBoot(std::string_view text, std::string_view boot_id);
-
 }  // namespace nomad_bridge::state

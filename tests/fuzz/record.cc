@@ -46,7 +46,6 @@ void fuzz::Run(std::string_view input) {
   ReadRecord(input);
   ReadCheckpoint(input);
   static_cast<void>(state::FindContainerId(input));
-  static_cast<void>(state::IsOfBoot(input, "00000000-0000-0000-0000-000000000000"));
 }
 
 }  // namespace nomad_bridge

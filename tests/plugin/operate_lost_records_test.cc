@@ -65,6 +65,22 @@ TEST_F(LostRecords, AreRebuiltWithoutPorts) {
   EXPECT_EQ(host().Must({"nft", "-s", "list", "ruleset"}), ruleset);
 }
 
+TEST_F(LostRecords, AreThoseThatSomebodyHasReplacedByACopy) {
+  Attach(Publish({Port(8080, 80)}));
+  Attach(Publish({Port(8081, 80)}), As("other", AddContainer("other")));
+  const std::string ruleset = host().Must({"nft", "-s", "list", "ruleset"});
+  host().Must({"cp", RecordOf("other"), RecordOf("alloc-1")});
+  EXPECT_THAT(RunLine("gc").out, HasSubstr("; nothing to take back\n"));
+  EXPECT_THAT(RunLine("doctor -quiet").out,
+              AllOf(HasSubstr("container 'alloc-1' has no readable record: it is the record of "
+                              "container 'other' of network 'nomad'"),
+                    HasSubstr("fix: nomad-bridge reconcile"),
+                    Not(HasSubstr("nomad-bridge gc"))));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0));
+  EXPECT_EQ(ReadRecord("alloc-1").at("containerId"), "alloc-1");
+  EXPECT_EQ(host().Must({"nft", "-s", "list", "ruleset"}), ruleset);
+}
+
 TEST_F(LostRecords, AreNotInventedWhereRulesAreMissing) {
   Attach(Publish({Port(8080, 80)}));
   host().Must(

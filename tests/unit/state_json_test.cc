@@ -121,13 +121,6 @@ TEST(RecordJson, OriginDiffersByBootAndByNamespace) {
   EXPECT_NE(kHere, (state::Origin{.boot_id = kHere.boot_id, .netns = {4, 4026531841}}));
 }
 
-TEST(RecordJson, IsOfTheBootItNames) {
-  const std::string text = kFull.dump();
-  EXPECT_TRUE(state::IsOfBoot(text, kHere.boot_id));
-  EXPECT_FALSE(state::IsOfBoot(text, "another"));
-  EXPECT_FALSE(state::IsOfBoot("{}", kHere.boot_id));
-}
-
 TEST(RecordJson, ContainerIdIsFoundInADamagedRecord) {
   EXPECT_EQ(state::FindContainerId(R"({"containerId":"c1"})"), "c1");
   EXPECT_EQ(state::FindContainerId("{"), std::nullopt);
