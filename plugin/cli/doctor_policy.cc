@@ -72,6 +72,11 @@ void CheckFiles(Examination& node) {
     node.Fail(
         files.error,
         Fix::Advice(Cat("correct them until this says ok: nomad-bridge policy check ", directory)));
+  } else if (files.differ && !FindStatus(files.directory)) {
+    node.Warn(Format("policies are in force, and {} is gone", files.directory),
+              Fix::Advice(Format("bring it back, or go by {}, without policies if that is gone: {}",
+                                 policy::kPolicyDirectory,
+                                 kApplyFix)));
   } else if (files.differ) {
     node.Warn(node.host.policy.IsThere()
                   ? Format("the files in {} differ from the policies in force", files.directory)

@@ -157,6 +157,16 @@ TEST_F(PolicyBridges, DoctorSaysThatFilesDiffer) {
   EXPECT_THAT(RunLine("doctor policy"), Exits(1, Out(HasSubstr("FAIL  policy.files"))));
 }
 
+TEST_F(PolicyBridges, DoctorSaysThatTheDirectoryIsGone) {
+  Apply({kNamespaces});
+  fs::remove_all(kDirectory);
+  EXPECT_THAT(RunLine("doctor policy").out,
+              AllOf(HasSubstr(Cat("policies are in force, and ", kDirectory, " is gone")),
+                    HasSubstr("advice: bring it back, or go by /etc/nomad-bridge/policy.d")));
+  EXPECT_THAT(RunLine("policy apply"), Exits(0));
+  EXPECT_EQ(RunLine("doctor policy").exit_code, 0);
+}
+
 // As after somebody has emptied /run, and our tables.
 TEST_F(PolicyBridges, DoctorMissesPoliciesOfWhichOnlyTheFilesAreLeft) {
   Apply({kNamespaces});
