@@ -225,6 +225,9 @@ void CheckUplinks(Examination& node) {
     for (const Mismatch& lost : link::FindLostUplinks(node.host, name, host_veths)) {
       node.Fail(lost.text, lost.fix);
     }
+    for (const Mismatch& idle : link::FindIdleUplinks(node.host, name)) {
+      node.Fail(idle.text, idle.fix);
+    }
     for (const Mismatch& lost : link::FindLostAddresses(node.host, name)) {
       node.Warn(lost.text, lost.fix);
     }

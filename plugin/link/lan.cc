@@ -97,6 +97,39 @@ std::vector<Mismatch> FindLostUplinks(state::Host& host,
   return mismatches;
 }
 
+std::vector<Mismatch> FindIdleUplinks(state::Host& host, const std::string& bridge) {
+  const std::optional<rtnl::Link> link = FindOperators(host, bridge);
+  std::vector<Mismatch> mismatches;
+  for (const std::string& name : KnownBridge(host, bridge).uplinks) {
+    const std::optional<rtnl::Link> port = host.net.FindLink(name);
+    if (!link || !link->up || !port || port->master != link->index) {
+      continue;
+    }
+    if (port->operational && port->forwarding) {
+      return {};
+    }
+    const auto add = [&](const std::string& what, Fix fix) {
+      mismatches.push_back(
+          {.owner = bridge,
+           .text = Format("'{}', the way of bridge '{}' to its LAN, {}", name, bridge, what),
+           .repairable = false,
+           .fix = std::move(fix)});
+    };
+    if (!port->up) {
+      add("is down", Format("ip link set {} up", ShellWord(name)));
+    } else if (!port->operational) {
+      add("has no carrier", Fix::Advice(Format("plug in what '{}' stands for", name)));
+    } else if (link->forward_delay == 0) {
+      add("does not forward", Format("bridge link set dev {} state 3", ShellWord(name)));
+    } else {
+      add("does not forward",
+          Fix::Advice("the bridge's spanning tree has blocked it, or is still learning: see that "
+                      "another port leads to the LAN"));
+    }
+  }
+  return mismatches;
+}
+
 std::vector<Mismatch> FindLostAddresses(state::Host& host, const std::string& bridge) {
   const std::optional<rtnl::Link> link = FindOperators(host, bridge);
   if (!link) {

@@ -33,6 +33,8 @@ namespace nomad_bridge::link {
 [[nodiscard]] std::vector<Mismatch> FindLostUplinks(state::Host& host,
                                                     const std::string& bridge,
                                                     const std::set<std::string>& host_veths);
+// Those that are ports still, but carry nothing; none if there is one that does.
+[[nodiscard]] std::vector<Mismatch> FindIdleUplinks(state::Host& host, const std::string& bridge);
 [[nodiscard]] std::vector<Mismatch> FindLostAddresses(state::Host& host, const std::string& bridge);
 
 }  // namespace nomad_bridge::link

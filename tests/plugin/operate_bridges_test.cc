@@ -190,6 +190,24 @@ TEST_F(OperatorsBridge, ThatHasLostItsUplinkIsNamed) {
   EXPECT_THAT(RunLine("inspect alloc-1"), Exits(0));
 }
 
+TEST_F(OperatorsBridge, WhoseUplinkCarriesNothingIsNamed) {
+  Attach(OnLan());
+  const auto answers = [&] {
+    return test::Ask(container(), {.to = kOutsideIp4, .port = kPort}).has_value();
+  };
+  ASSERT_TRUE(answers());
+  const std::string says = "'uplink', the way of bridge 'lan' to its LAN, ";
+  for (const auto& [damage, state] :
+       {std::pair{"ip link set uplink down", "is down"},
+        std::pair{"bridge link set dev uplink state 0", "does not forward"}}) {
+    host().Must(Words(damage));
+    EXPECT_FALSE(answers());
+    host().Must({"sh", "-ec", FixOf("fail", Cat(says, state))});
+    EXPECT_TRUE(answers());
+    EXPECT_EQ(FixOf("ok", ""), "");
+  }
+}
+
 TEST_F(OperatorsBridge, ThatHasLostTheNodesAddressIsNamed) {
   Attach(OnLan());
   host().Must(Words(Cat("ip address delete ", kHostIp4, "/24 dev lan")));
