@@ -19,6 +19,14 @@ std::vector<Cidr> LanAddresses(rtnl::Socket& net, const rtnl::Link& bridge) {
   return addresses;
 }
 
+std::set<std::string> WithoutTaps(rtnl::Socket& net, std::set<std::string> uplinks) {
+  std::erase_if(uplinks, [&](const std::string& name) {
+    const std::optional<rtnl::Link> link = net.FindLink(name);
+    return link && link->kind == "tun";
+  });
+  return uplinks;
+}
+
 std::vector<Cidr> Lost(const std::vector<Cidr>& known, const std::vector<Cidr>& present) {
   std::vector<Cidr> lost = known;
   std::erase_if(lost, [&](const Cidr& cidr) { return HasFamily(present, cidr.address.family()); });
@@ -28,9 +36,12 @@ std::vector<Cidr> Lost(const std::vector<Cidr>& known, const std::vector<Cidr>& 
 std::set<std::string> Lost(rtnl::Socket& net,
                            std::set<std::string> known,
                            const std::set<std::string>& present) {
+  if (!present.empty()) {
+    return {};
+  }
   std::erase_if(known, [&](const std::string& name) {
     const std::optional<rtnl::Link> link = net.FindLink(name);
-    return present.contains(name) || (!present.empty() && (!link || link->master != 0));
+    return link && link->master != 0;
   });
   return known;
 }
@@ -50,6 +61,7 @@ state::Checkpoint::Bridge Observe(state::Host& host,
   std::vector<Cidr> addresses;
   if (!IsMadeByUs(bridge)) {
     addresses = LanAddresses(host.net, bridge);
+    uplinks = WithoutTaps(host.net, std::move(uplinks));
     uplinks.merge(Lost(host.net, std::move(known.uplinks), uplinks));
     Append(addresses, Lost(known.addresses, addresses));
   }
@@ -81,8 +93,9 @@ std::vector<Mismatch> FindLostUplinks(state::Host& host,
     return {};
   }
   std::vector<Mismatch> mismatches;
-  for (const std::string& name : Lost(
-           host.net, KnownBridge(host, bridge).uplinks, FindUplinks(host.net, *link, host_veths))) {
+  const std::set<std::string> present =
+      WithoutTaps(host.net, FindUplinks(host.net, *link, host_veths));
+  for (const std::string& name : Lost(host.net, KnownBridge(host, bridge).uplinks, present)) {
     const bool is_there = host.net.FindLink(name).has_value();
     mismatches.push_back(
         {.owner = bridge,

@@ -18,7 +18,7 @@ namespace nomad_bridge::link {
 
 // `known` with what `bridge` has now, `uplinks` among it. What one that is not known by our MAC has
 // lost stays: an uplink until it is another bridge's or there is another, an address until there is
-// another of its family.
+// another of its family. The tap of a virtual machine, which may stop, is no uplink here.
 [[nodiscard]] state::Checkpoint::Bridge Observe(state::Host& host,
                                                 const rtnl::Link& bridge,
                                                 state::Checkpoint::Bridge known,

@@ -13,7 +13,8 @@ namespace {
 // A container's, also one of ours that somebody has given another name.
 bool IsHostEnd(const rtnl::Link& link) {
   return link.kind == "veth" && link.peer_netns &&
-         (link.name.starts_with("veth") || state::ParseAlias(link.alias));
+         (link.name.starts_with("veth") || link.name.starts_with("vb-") ||
+          state::ParseAlias(link.alias));
 }
 
 // The dump of ports has no kinds. One that has just gone is none.

@@ -2,8 +2,8 @@
 // what has a MAC on this side of it, and how large packets may be on the way out.
 //
 // Uplink  Any port but a container's host end: a veth whose other end is in another namespace, and
-//         whose name begins with "veth", as every runtime names it. (In a node that is a container
-//         itself an uplink is such a veth, too, but not of that name.)
+//         whose name begins with "veth", or with "vb-", as systemd-nspawn has it. (In a node that
+//         is a container itself an uplink is such a veth, too, but not of those names.)
 // Costs   One dump of all bridge ports, and a round trip for each that may be a container's: for
 //         what is rare.
 // Errors  kKernel.

@@ -208,6 +208,44 @@ TEST_F(OperatorsBridge, WhoseUplinkCarriesNothingIsNamed) {
   }
 }
 
+TEST_F(OperatorsBridge, HasNotLostAnUplinkThatIsAnotherBridgesNow) {
+  Attach(OnLan());
+  host().Must(Words("ip link add wan type bridge"));
+  host().Must(Words("ip link set uplink master wan"));
+  EXPECT_EQ(FixOf("ok", ""), "");
+  EXPECT_THAT(RunLine("inspect alloc-1"), Out(Not(HasSubstr("was its way"))));
+}
+
+TEST_F(OperatorsBridge, HasNotLostAnUplinkThatWasReplaced) {
+  Attach(OnLan());
+  host().Must(Words("ip link add card up type veth peer name cable"));
+  host().Must(Words("ip link set uplink nomaster"));
+  host().Must(Words("ip link set card master lan"));
+  EXPECT_EQ(FixOf("ok", ""), "");
+}
+
+TEST_F(OperatorsBridge, HasLostNothingWithAVirtualMachineOrAContainer) {
+  host().Must(Words("ip link set uplink nomaster"));
+  host().Must(Words("ip tuntap add vnet0 mode tap"));
+  host().Must(Words("ip link set vnet0 master lan"));
+  host().Must(Words("ip link add vb-guest master lan type veth peer name host0 netns other"));
+  Attach(OnLan());
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err("")));
+  host().Must(Words("ip link delete vnet0"));
+  host().Must(Words("ip link delete vb-guest"));
+  EXPECT_EQ(FixOf("ok", ""), "");
+}
+
+TEST_F(OperatorsBridge, HasNoUplinkInAVirtualMachine) {
+  Attach(OnLan());
+  host().Must(Words("ip tuntap add vnet0 mode tap"));
+  host().Must(Words("ip link set vnet0 master lan"));
+  host().Must(Words("ip link set uplink nomaster"));
+  EXPECT_EQ(
+      FixOf("fail", "'uplink' is no port of bridge 'lan' any more, and was its way to the LAN"),
+      "ip link set uplink up master lan");
+}
+
 TEST_F(OperatorsBridge, ThatHasLostTheNodesAddressIsNamed) {
   Attach(OnLan());
   host().Must(Words(Cat("ip address delete ", kHostIp4, "/24 dev lan")));
