@@ -79,18 +79,65 @@ void AwaitReadable(int fd, const std::string& name, Deadline deadline) {
   }
 }
 
-}  // namespace
+enum class Whose { kOurs, kOperators };
 
-std::optional<std::string> FindFile(const std::string& path, std::size_t max_bytes) {
-  // A FIFO in its place is not waited for.
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+std::string ReadToEnd(int fd,
+                      const std::string& name,
+                      std::size_t max_bytes,
+                      std::optional<Deadline> deadline,
+                      Whose whose) {
+  std::string content;
+  std::array<char, 16384> buffer;
+  for (;;) {
+    if (deadline) {
+      AwaitReadable(fd, name, *deadline);
+    }
+    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0 && errno == EAGAIN && whose == Whose::kOurs && !deadline) {
+      deadline = FromNow(kTimeout);
+      continue;
+    }
+    if (got < 0) {
+      const int error = errno;
+      const bool is_in_the_way = error == EISDIR && whose == Whose::kOurs;
+      throw Error(Code::kIo,
+                  Format("cannot read '{}'", name),
+                  Cat(ErrnoText(error), is_in_the_way ? Cat(kMoveItAway, MoveAway(name)) : ""));
+    }
+    if (got == 0) {
+      return content;
+    }
+    content.append(buffer.data(), static_cast<std::size_t>(got));
+    if (content.size() > max_bytes) {
+      throw Error(
+          Code::kIo, Format("cannot read '{}'", name), Cat("longer than ", max_bytes, " bytes"));
+    }
+  }
+}
+
+std::optional<std::string> FindAt(const std::string& path, std::size_t max_bytes, Whose whose) {
+  const int mode = whose == Whose::kOurs ? O_NONBLOCK : 0;
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | mode));
   if (!fd) {
     if (errno == ENOENT || errno == ENOTDIR) {
       return std::nullopt;
     }
     throw ErrnoError(Code::kIo, Format("cannot open '{}'", path));
   }
-  return ReadAll(fd.get(), path, max_bytes);
+  return ReadToEnd(fd.get(), path, max_bytes, std::nullopt, whose);
+}
+
+}  // namespace
+
+std::optional<std::string> FindFile(const std::string& path, std::size_t max_bytes) {
+  return FindAt(path, max_bytes, Whose::kOperators);
+}
+
+std::optional<std::string> FindOwnFile(const std::string& path, std::size_t max_bytes) {
+  return FindAt(path, max_bytes, Whose::kOurs);
 }
 
 std::optional<struct stat> FindStatus(const std::string& path) {
@@ -108,32 +155,7 @@ std::string ReadAll(int fd,
                     const std::string& name,
                     std::size_t max_bytes,
                     std::optional<Deadline> deadline) {
-  std::string content;
-  std::array<char, 16384> buffer;
-  for (;;) {
-    if (deadline) {
-      AwaitReadable(fd, name, *deadline);
-    }
-    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) {
-      continue;
-    }
-    if (got < 0 && errno == EAGAIN && !deadline) {
-      deadline = FromNow(kTimeout);
-      continue;
-    }
-    if (got < 0) {
-      throw ErrnoError(Code::kIo, Format("cannot read '{}'", name));
-    }
-    if (got == 0) {
-      return content;
-    }
-    content.append(buffer.data(), static_cast<std::size_t>(got));
-    if (content.size() > max_bytes) {
-      throw Error(
-          Code::kIo, Format("cannot read '{}'", name), Cat("longer than ", max_bytes, " bytes"));
-    }
-  }
+  return ReadToEnd(fd, name, max_bytes, deadline, Whose::kOperators);
 }
 
 void WriteAll(int fd, std::string_view content, const std::string& name) {
@@ -203,20 +225,7 @@ void EnsureFileGone(const std::string& path) {
 }
 
 std::string MoveAway(const std::string& path) {
-  return Format("mv {} /var/tmp/", ShellWord(path));
-}
-
-std::optional<std::string> FindOwnFile(const std::string& path, std::size_t max_bytes) {
-  try {
-    return FindFile(path, max_bytes);
-  } catch (const Error& error) {
-    const std::optional<struct stat> status = FindStatus(path);
-    if (status && S_ISDIR(status->st_mode)) {
-      throw Error(
-          error.code(), error.msg(), Cat(error.details(), "; move it away: ", MoveAway(path)));
-    }
-    throw;
-  }
+  return Format("mv --backup=numbered {} /var/tmp/", ShellWord(path));
 }
 
 void EnsureDirectory(const std::string& path) {

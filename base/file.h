@@ -28,7 +28,7 @@ namespace nomad_bridge {
 [[nodiscard]] std::optional<struct stat> FindStatus(const std::string& path);
 
 // Reads `fd` to its end. Throws kIo naming `name` if more than `max_bytes` come, and kTryAgain if
-// it has not ended by `deadline`: without one, ten seconds after it would have blocked.
+// it has not ended by `deadline`.
 [[nodiscard]] std::string ReadAll(int fd,
                                   const std::string& name,
                                   std::size_t max_bytes,
@@ -56,8 +56,11 @@ void EnsureFileGone(const std::string& path);
 
 // What to type against something else in the place of our file `path`; nothing is lost by it.
 [[nodiscard]] std::string MoveAway(const std::string& path);
+// Between an error's details and that.
+constexpr std::string_view kMoveItAway = "; move it away: ";
 
-// FindFile() of a file of ours: where a directory is in its place the error says what to type.
+// FindFile() of a file of ours: where a directory is in its place the error says what to type, and
+// a FIFO is not waited for: one without a writer is empty, another one has to end within kTimeout.
 [[nodiscard]] std::optional<std::string> FindOwnFile(const std::string& path,
                                                      std::size_t max_bytes = 1 << 20);
 

@@ -47,10 +47,10 @@ UniqueFd OpenLockFile(const std::string& path, bool is_whole) {
   }
   if (!fd) {
     const int error = errno;
-    const bool is_none = error == EISDIR || error == ELOOP;
+    const bool is_in_the_way = error == EISDIR || error == ELOOP;
     throw Error(Code::kIo,
                 Format("cannot open the lock '{}'", path),
-                Cat(ErrnoText(error), is_none ? Cat("; move it away: ", MoveAway(path)) : ""));
+                Cat(ErrnoText(error), is_in_the_way ? Cat(kMoveItAway, MoveAway(path)) : ""));
   }
   return fd;
 }

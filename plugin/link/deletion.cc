@@ -21,7 +21,7 @@ std::string DeleterPath() {
 
 // Another process may have its number by now: then a DEL waits without need, if that is a zombie.
 bool IsLastChildZombie() try {
-  std::string pid = FindFile(DeleterPath()).value_or("");
+  std::string pid = FindOwnFile(DeleterPath()).value_or("");
   pid.resize(std::min(pid.size(), pid.find('\n')));
   // proc(5): "<pid> (<name, in which anything may stand>) <state> ..."
   const std::string status = pid.empty() ? "" : FindFile(Format("/proc/{}/stat", pid)).value_or("");

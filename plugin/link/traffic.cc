@@ -264,7 +264,7 @@ std::map<cni::Workload, rtnl::LinkCounters> Known::Sums() const {
 
 // The end of what was read of the log; nullopt if something could not be read.
 std::optional<off_t> ReadAllInto(Known& known) try {
-  known.Read(FindFile(TotalsPath(), kMaxTotalsBytes).value_or(""));
+  known.Read(FindOwnFile(TotalsPath(), kMaxTotalsBytes).value_or(""));
   const AppendLog::Part log = TheLog().Read();
   known.Read(log.lines);
   return log.end;

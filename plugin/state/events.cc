@@ -110,7 +110,7 @@ EventTotals SettleEvents() {
     EnsureDirectory(kStateDirectory);
     const AppendLog log = TheLog();
     const FileLock lock = log.Lock("the events that are counted");
-    AddLines(counts, FindFile(TotalsPath()).value_or(""));
+    AddLines(counts, FindOwnFile(TotalsPath()).value_or(""));
     std::uint64_t& read = counts[{std::string(kRead), ""}];
     const AppendLog::Part fresh = log.Read(static_cast<off_t>(read));
     AddLines(counts, fresh.lines);

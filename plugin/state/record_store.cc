@@ -283,7 +283,7 @@ Mismatch LostRecord(const AttachmentId& id) {
 
 std::optional<Checkpoint> CheckpointFile::Find() {
   try {
-    std::string text = FindFile(kCheckpointFile).value_or("");
+    std::string text = FindOwnFile(kCheckpointFile).value_or("");
     if (text != std::exchange(text_, text)) {
       found_.reset();
       StoredCheckpoint stored = ParseCheckpoint(text);

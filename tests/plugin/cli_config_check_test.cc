@@ -2,6 +2,7 @@
 #include <regex>
 #include <sstream>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/plugin/cli_world.h"
@@ -173,6 +174,14 @@ TEST_F(ConfigCheck, ReadsAFileOnce) {
   const std::string through_pipe =
       Format("(sleep 0.1; cat {}) | {} config check /dev/stdin", list, BinaryUnderTest());
   EXPECT_EQ(host().Must({"sh", "-ec", through_pipe}), "/dev/stdin: ok, network 'web'\n");
+}
+
+TEST_F(ConfigCheck, WaitsForTheWriterOfAFifo) {
+  const std::string list = Write(List({{{"type", "nomad-bridge"}}}));
+  ASSERT_EQ(::mkfifo("/run/fifo", 0600), 0);
+  const std::string through_fifo = Format(
+      "(sleep 0.3; cat {} > /run/fifo) & {} config check /run/fifo", list, BinaryUnderTest());
+  EXPECT_EQ(host().Must({"sh", "-ec", through_fifo}), "/run/fifo: ok, network 'web'\n");
 }
 
 TEST_F(ConfigCheck, CannotTellOfADirectory) {

@@ -81,7 +81,7 @@ TEST_F(Doctor, NamesOnceWhatIsInTheWayOfAFileOfOurs) {
                                  "/var/run/cni/nomad/last_reserved_ip.0"}) {
     fs::remove(path);
     fs::create_directory(path);
-    const std::string move = Format("mv {} /var/tmp/", path);
+    const std::string move = Format("mv --backup=numbered {} /var/tmp/", path);
     EXPECT_THAT(Examine("-quiet"),
                 Exits(1, Out(AllOf(HasSubstr(move), HasSubstr("\n1 failure, 0 warnings, ")))));
     host().Must({"sh", "-ec", move});

@@ -94,9 +94,13 @@ TEST_F(StateFiles, WithADirectoryInTheirPlaceAreNamedWithWhatMovesThatAway) {
   for (const std::string& path : {std::string("/run/nomad-bridge/.lock"), RecordOf("alloc-1")}) {
     fs::remove(path);
     fs::create_directory(path);
-    const std::string move = Format("mv {} /var/tmp/", path);
+    // Whatever was moved there before stays.
+    fs::create_directories(Cat("/var/tmp/", fs::path(path).filename().string(), "/before"));
+    const std::string move = Format("mv --backup=numbered {} /var/tmp/", path);
     EXPECT_THAT(RunPlugin("ADD", Config()), Fails(5, Details(HasSubstr(move))));
     host().Must({"sh", "-ec", move});
+    EXPECT_FALSE(fs::exists(Cat("/var/tmp/", fs::path(path).filename().string(), "/before")));
+    EXPECT_TRUE(fs::exists(Cat("/var/tmp/", fs::path(path).filename().string(), ".~1~/before")));
   }
   UseOnce(Config());
 }
