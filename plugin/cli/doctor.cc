@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 #include <sys/utsname.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/attachment/reconcile.h"
@@ -71,11 +73,13 @@ int RunDoctor(const Arguments& arguments) {
     PrintDocument(
         {{"failures", failures}, {"warnings", warnings}, {"checks", ArrayOf(all, ResultJson)}});
   } else {
+    std::vector<CheckResult> shown;
+    std::ranges::remove_copy_if(all, std::back_inserter(shown), &CheckResult::is_said);
     Print(Format("{}{}, {}, {} ok\n",
-                 TextOf(all, arguments.Has("quiet")),
-                 Counted(failures, "failure"),
-                 Counted(warnings, "warning"),
-                 all.size() - failures - warnings));
+                 TextOf(shown, arguments.Has("quiet")),
+                 Counted(Count(shown, Verdict::kFail), "failure"),
+                 Counted(Count(shown, Verdict::kWarn), "warning"),
+                 Count(shown, Verdict::kOk)));
   }
   return failures != 0 || (arguments.Has("strict") && warnings != 0) ? kNo : kYes;
 }
@@ -195,25 +199,22 @@ void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
   }
 }
 
-void Examination::KeepOnePerCause() {
-  std::vector<std::string> causes;
-  const auto is_said = [&](const std::string& cause) {
-    return Contains(causes, cause) || std::ranges::any_of(results, [&](const CheckResult& found) {
-             const std::string& fix = found.fix.command;
-             return found.cause.empty() && (found.what.find(cause) != cause.npos ||
-                                            (!fix.empty() && cause.find(fix) != cause.npos));
-           });
-  };
-  std::vector<CheckResult> kept;
-  for (const CheckResult& result : results) {
-    if (result.cause.empty()) {
-      kept.push_back(result);
-    } else if (!is_said(result.cause)) {
-      causes.push_back(result.cause);
-      kept.push_back(result);
-    }
+void Examination::NoteWhatIsSaid() {
+  for (auto result = results.begin(); result != results.end(); ++result) {
+    const std::string& cause = result->cause;
+    const auto says_it = [&](const CheckResult& other) {
+      if (other.verdict < result->verdict) {
+        return false;
+      }
+      if (other.cause.empty()) {  // it has found the cause itself
+        const std::string& fix = other.fix.command;
+        return other.what.find(cause) != cause.npos ||
+               (!fix.empty() && cause.ends_with(Cat(kMoveItAway, fix)));
+      }
+      return other.cause == cause && (other.verdict > result->verdict || &other < &*result);
+    };
+    result->is_said = !cause.empty() && std::ranges::any_of(results, says_it);
   }
-  results = std::move(kept);
 }
 
 const std::vector<std::string>& Examination::PluginDirs() {
@@ -264,7 +265,7 @@ std::vector<CheckResult> RunChecks(state::Host& host,
   for (const Check& check : checks) {
     node.Run(check);
   }
-  node.KeepOnePerCause();
+  node.NoteWhatIsSaid();
   return std::move(node.results);
 }
 

@@ -1,7 +1,7 @@
 // Whether the node is well: the checks of `doctor`, which `metrics` counts, too.
 //
 // Ids      stable; each check's file ends with a table of them. A check gives one result, or one
-//          per mismatch; none if another one's says what kept it from looking.
+//          per mismatch.
 // Errors   none: a check may throw; it says so then, as a warning.
 // Root     needed
 // Locks    the rules', for the length of one comparison
@@ -33,6 +33,7 @@ struct CheckResult {
   Fix fix;                            // empty if it is well
   std::vector<std::string> all = {};  // where `what` is the first of several
   std::string cause = {};  // the error that kept it from looking; empty if it found something
+  bool is_said = false;    // another result has that cause: people are shown that one alone
 };
 
 // What a check costs: one that is dear asks for every attachment, reads large files, or starts
@@ -92,9 +93,9 @@ class Examination {
   [[nodiscard]] bool IsRepairable(Mismatch::Area area, const std::string& owner);
   // What a reconcile would repair in these areas, and what it could not, or not even look at.
   void AddMismatches(const std::vector<Mismatch::Area>& areas);
-  // What several could not look at for the same cause stays with one of them: that which has found
-  // the cause itself, or else the first.
-  void KeepOnePerCause();
+  // Of what could not be looked at for one cause: the result that is shown has found the cause
+  // itself, or else is the first of the worst.
+  void NoteWhatIsSaid();
 
   // Each is looked for once, when it is first asked for: what cannot be read fails that check
   // alone.

@@ -96,7 +96,14 @@ TEST_F(Doctor, SaysWhereTheNodesConfigIsNoJson) {
   EXPECT_THAT(found.at("what").get<std::string>(), HasSubstr("line 2, column 19"));
   EXPECT_THAT(Examine(), Out(HasSubstr("\n1 failure, 0 warnings, ")));
   EXPECT_THAT(Examine("policy.in_force"), Out(HasSubstr("it cannot be told: ")));
-  EXPECT_EQ(RunLine("metrics").exit_code, 0);
+  // People are told once; an alert on either check has something to go by.
+  EXPECT_EQ(FindingsOf("policy.in_force").at(0).at("verdict"), "warn");
+  EXPECT_THAT(
+      RunLine("metrics"),
+      Exits(0,
+            Out(AllOf(
+                HasSubstr(R"(nomad_bridge_faults{check="config",verdict="fail"} 1)"),
+                HasSubstr(R"(nomad_bridge_faults{check="policy.in_force",verdict="warn"} 1)")))));
 }
 
 TEST_F(Doctor, CannotTellWithoutRoot) {

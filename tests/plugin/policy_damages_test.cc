@@ -64,6 +64,9 @@ TEST_F(PolicyDamages, DamagedPoliciesRefuseAnAddAndLeaveWhatRuns) {
                 Exits(1,
                       Out(AllOf(HasSubstr("FAIL  policy.in_force"),
                                 HasSubstr("\n1 failure, 0 warnings, ")))));
+    EXPECT_THAT(RunLine("doctor -json policy").out, HasSubstr(R"("check": "policy.traffic")"));
+    EXPECT_THAT(RunLine("metrics").out,
+                HasSubstr(R"(nomad_bridge_faults{check="policy.traffic",verdict="warn"} 1)"));
     EXPECT_FALSE(Reaches(dev, api));
   }
   EXPECT_EQ(Check(config, results_.at(api.name()), As(api.name(), api)).exit_code, 0);
