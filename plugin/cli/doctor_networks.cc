@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "base/file.h"
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/attachment/collect.h"
@@ -305,7 +306,10 @@ void CheckLostRecords(Examination& node) {
       const std::string what = Cat(state::LostRecord(attachment.id).text,
                                    attachment.problem.empty() ? "" : ": ",
                                    attachment.problem);
-      if (node.IsRepairable(Area::kRecord, id)) {
+      const std::optional<struct stat> status = FindStatus(attachment.path);
+      if (status && S_ISDIR(status->st_mode)) {
+        node.Fail(what, MoveAway(attachment.path));
+      } else if (node.IsRepairable(Area::kRecord, id)) {
         rebuilt.push_back(what);
       } else if (attachment::IsRecordAlone(node.host, attachment.id)) {
         node.Fail(what, kGcFix);
