@@ -45,6 +45,8 @@ struct Mismatch {
   bool repairable = true;
   Fix fix = {};                                 // if it is not repairable
   std::optional<Family> family = std::nullopt;  // whose connections it is about; nullopt: of both
+  // The part that is wrong, for those who ask for it: a sysctl, "chain forward", "hairpin mode".
+  std::string part = {};
 
   friend bool operator==(const Mismatch&, const Mismatch&) = default;
 

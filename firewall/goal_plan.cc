@@ -72,7 +72,9 @@ void Note(GoalPlan& plan,
           const char* how,
           Area area = Area::kTable) {
   if (!plan.is_new.contains(id.family)) {
-    plan.mismatches.push_back({area, "", Format("{} in table {} {}", what, nft::Text(id), how)});
+    plan.mismatches.push_back({.area = area,
+                               .text = Format("{} in table {} {}", what, nft::Text(id), how),
+                               .part = what});
   }
 }
 

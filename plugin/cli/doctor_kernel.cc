@@ -153,7 +153,7 @@ void CheckForwarding(Examination& node) {
   }
   for (const auto& [setting, lines] : unreached) {
     const bool is_said = std::ranges::any_of(node.Reconciled().left(), [&](const auto& mismatch) {
-      return mismatch.area == Area::kForwarding && mismatch.text == Cat(setting, " is 0");
+      return mismatch.area == Area::kForwarding && mismatch.part == setting;
     });
     if (!is_said) {
       node.AddAll(Verdict::kFail, lines, Cat("sysctl -w ", ShellWord(Cat(setting, "=1"))));

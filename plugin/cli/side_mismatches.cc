@@ -10,6 +10,7 @@
 #include "plugin/attachment/reconcile.h"
 #include "plugin/causes/blockers.h"
 #include "plugin/causes/in_container.h"
+#include "plugin/link/host_veth.h"
 #include "plugin/link/lan.h"
 #include "plugin/rules/policy_tables.h"
 #include "plugin/state/kernel_names.h"
@@ -196,18 +197,18 @@ class Inspection {
              mismatch.family.value_or(port.container_ip.family()) == port.container_ip.family();
     };
     // What comes back to whom it was sent by is one of many connections.
-    const bool is_hairpin = mismatch.text.starts_with("the hairpin mode of ");
+    const bool is_hairpin = mismatch.area == Area::kPort && mismatch.part == link::kHairpinMode;
     return !Contains(kOthers, mismatch.area) && !is_hairpin && !IsOfOtherPolicies(mismatch) &&
            (record_.rules.ports.empty() || std::ranges::any_of(record_.rules.ports, is_of_family));
   }
 
   // A chain of policies that does not judge what comes for this allocation.
   [[nodiscard]] bool IsOfOtherPolicies(const Mismatch& mismatch) const {
-    const bool is_incoming = mismatch.text.starts_with("chain in-");
+    const bool is_incoming = mismatch.part.starts_with("chain in-");
     const auto is_about = [&](const nft::Chain& chain) {
-      return mismatch.text.starts_with(Format("chain {} ", chain.name));
+      return mismatch.part == Cat("chain ", chain.name);
     };
-    return mismatch.text.starts_with("chain out-") ||
+    return mismatch.part.starts_with("chain out-") ||
            (is_incoming &&
             std::ranges::none_of(
                 rules::TableOfKind(host_.policy.Program(), record_.Workload()).chains, is_about));

@@ -84,7 +84,9 @@ void CheckForwarding(state::Host& host,
     if (netlink::IsSysctlOn(setting)) {
       continue;
     }
-    mismatches.Add({Mismatch::Area::kForwarding, gateway.name, Cat(setting, " is 0")}, [&] {
+    Mismatch off{Mismatch::Area::kForwarding, gateway.name, Cat(setting, " is 0")};
+    off.part = setting;
+    mismatches.Add(std::move(off), [&] {
       if (setting == ForwardingOf(Family::kIpv6)) {
         KeepAdvertisements(host);
       }

@@ -46,7 +46,7 @@ std::string ChangedSettings(rtnl::Socket& net,
       changed += Cat(changed.empty() ? "" : ", ", what);
     }
   };
-  note(veth.port.hairpin != wanted.hairpin, "hairpin mode");
+  note(veth.port.hairpin != wanted.hairpin, kHairpinMode);
   note(veth.port.isolated != wanted.isolated, "isolation");
   note(veth.port.forwards_groups != wanted.forwards_groups, "forwarding of link-local groups");
   note(port.vlans && !net.HasPortVlans(veth, *port.vlans), "VLANs");
@@ -215,8 +215,9 @@ void CheckHostVeth(state::Host& host,
                    [&] { host.net.Change(*veth, {.up = true}); });
   }
   if (const std::string changed = ChangedSettings(host.net, *veth, record); !changed.empty()) {
-    mismatches.Add(of_port(Format("the {} of {} was changed", changed, veth->name)),
-                   [&] { SetPort(host.net, *veth, record); });
+    Mismatch mismatch = of_port(Format("the {} of {} was changed", changed, veth->name));
+    mismatch.part = changed;
+    mismatches.Add(std::move(mismatch), [&] { SetPort(host.net, *veth, record); });
   }
 }
 

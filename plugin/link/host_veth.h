@@ -73,6 +73,9 @@ void CreateVeth(state::Host& host,
 // The container's end stays down.
 [[nodiscard]] VethPair PlugIn(state::Host& host, Container& container, const state::Record& record);
 
+// Mismatch::part where that flag of the host end alone was changed.
+constexpr const char* kHairpinMode = "hairpin mode";
+
 // The host end is there, up, a port of `bridge`, its record's if there is one, and with the flags
 // that the record has.
 void CheckHostVeth(state::Host& host,
