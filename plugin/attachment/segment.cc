@@ -1,5 +1,6 @@
 #include "plugin/attachment/segment.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -64,8 +65,7 @@ void NoteAdopted(state::Host& host, const std::string& bridge, bool is_adopted) 
 // Its cost grows with the attachments, and comes once per bridge that was made anew.
 void CheckNewBridge(state::Host& host, const rtnl::Link& bridge, Mismatches& mismatches) {
   const state::Checkpoint::Bridge known = link::KnownBridge(host, bridge.name);
-  const bool is_made_by_us = link::IsMadeByUs(bridge);
-  if (known.index == bridge.index && (!is_made_by_us || known.made)) {
+  if (link::IsAbout(known, bridge)) {
     return;
   }
   const std::vector<state::Record> moved = CheckPortsOfNewBridge(host, bridge, mismatches);
@@ -77,21 +77,27 @@ void CheckNewBridge(state::Host& host, const rtnl::Link& bridge, Mismatches& mis
     Mismatches implied(Mode::kRepair);
     rules::CheckLocalhost(host, record, implied);
   }
-  state::Checkpoint::Bridge seen = known;
-  seen.index = bridge.index;
-  seen.made = is_made_by_us;
-  std::set<std::string> uplinks;  // of a new one of ours: none
-  if (!is_made_by_us) {
-    const std::set<std::string> host_veths = state::HostVethNames(host.records.List(""));
-    uplinks = link::FindUplinks(host.net, bridge, host_veths);
-  }
-  seen = link::Observe(host, bridge, std::move(seen), std::move(uplinks));
-  rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) { now.bridges[bridge.name] = seen; });
+  const std::set<std::string> host_veths = state::HostVethNames(host.records.List(""));
+  // Looked at under the lock: what others note meanwhile stays.
+  rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) {
+    state::Checkpoint::Bridge& noted = now.bridges[bridge.name];
+    noted.index = bridge.index;
+    noted.made = link::IsMadeByUs(bridge);
+    noted = link::Observe(host, bridge, noted, link::FindUplinks(host.net, bridge, host_veths));
+  });
 }
 
-std::string WhatHasChanged(const std::set<std::string>& uplinks, bool is_adopted) {
+std::string WhatHasChanged(const std::set<std::string>& uplinks,
+                           bool is_adopted,
+                           const std::set<bool>& recorded) {
+  const bool do_records_differ = recorded.contains(!is_adopted);
   if (!uplinks.empty()) {
-    return Format("has an uplink, '{}', and its records say it has none", *uplinks.begin());
+    return Format("has an uplink, '{}', {}",
+                  *uplinks.begin(),
+                  do_records_differ ? "and its records say it has none" : "which is not noted");
+  }
+  if (!do_records_differ) {
+    return "has lost its uplink";
   }
   return is_adopted ? "was made by somebody else, and its records say by nomad-bridge"
                     : "has no uplink, and its records say it has one";
@@ -134,9 +140,11 @@ std::optional<rtnl::Link> CheckSegment(state::Host& host,
 void CheckNewSegment(state::Host& host, const state::Record& record, Mismatches& mismatches) {
   Mismatches found(mismatches.mode());
   const std::optional<rtnl::Link> bridge = CheckSegment(host, record, found);
-  if (!bridge && mismatches.is_repairing() && !found.left().empty()) {
-    const Mismatch& gone = found.left().front();
-    throw Error(Code::kConflict, gone.text, gone.fix.advice);
+  if (!bridge && mismatches.is_repairing()) {
+    const auto gone = std::ranges::find(found.left(), record.link.bridge, &Mismatch::owner);
+    if (gone != found.left().end()) {
+      throw Error(Code::kConflict, gone->text, gone->fix.advice);
+    }
   }
   for (const std::string& ifname : {record.link.bridge, record.link.gateway_ifname}) {
     if (!found.empty() && !link::IsInUse(host, ifname)) {
@@ -175,24 +183,28 @@ void CheckAdopted(state::Host& host,
   const state::Checkpoint::Bridge known = link::KnownBridge(host, bridge->name);
   const state::Checkpoint::Bridge seen = link::Observe(host, *bridge, known, uplinks);
   const auto note = [&] {
-    rules::UpdateCheckpoint(host,
-                            [&](state::Checkpoint& now) { now.bridges[bridge->name] = seen; });
+    rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) {
+      state::Checkpoint::Bridge& noted = now.bridges[bridge->name];
+      noted = link::Observe(host, *bridge, noted, uplinks);
+    });
   };
-  // An ADD goes by whether uplinks of a bridge of ours are known.
-  const bool is_known = !is_made_by_us || known.uplinks.empty() == uplinks.empty();
+  // An ADD goes by whether uplinks of a bridge of ours are known; of one not known it asks.
+  const bool is_known =
+      !is_made_by_us || !link::IsAbout(known, *bridge) || known.uplinks.empty() == uplinks.empty();
   if (is_known && !recorded.contains(!is_adopted)) {
     if (mismatches.is_repairing() && seen != known) {
       note();
     }
     return;
   }
-  mismatches.Add({Mismatch::Area::kBridge,
-                  bridge->name,
-                  Format("bridge '{}' {}", bridge->name, WhatHasChanged(uplinks, is_adopted))},
-                 [&] {
-                   note();
-                   NoteAdopted(host, bridge->name, is_adopted);
-                 });
+  mismatches.Add(
+      {Mismatch::Area::kBridge,
+       bridge->name,
+       Format("bridge '{}' {}", bridge->name, WhatHasChanged(uplinks, is_adopted, recorded))},
+      [&] {
+        note();
+        NoteAdopted(host, bridge->name, is_adopted);
+      });
 }
 
 }  // namespace nomad_bridge::attachment

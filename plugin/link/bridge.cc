@@ -235,9 +235,11 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
     mismatches.AddUnrepairable(
         {.area = Area::kBridge,
          .owner = name,
-         .text = Format("bridge '{}' is gone, which nomad-bridge did not make", name),
-         .fix = Fix::Advice("let the node's network service make it again, with its uplink; then: "
-                            "nomad-bridge reconcile")});
+         .text = Format("bridge '{}', which is its operator's, is gone", name),
+         .fix = Fix::Advice(
+             Format("let the node's network service make it again{}; then: "
+                    "nomad-bridge reconcile",
+                    KnownBridge(host, name).uplinks.empty() ? "" : ", with its uplink"))});
     return bridge;
   }
   mismatches.Add({Area::kBridge, name, Format("bridge '{}' is missing", name)}, [&] {
@@ -257,13 +259,18 @@ state::Checkpoint::Bridge KnownBridge(state::Host& host, const std::string& name
   return checkpoint ? std::move(checkpoint->bridges[name]) : state::Checkpoint::Bridge();
 }
 
+bool IsAbout(const state::Checkpoint::Bridge& known, const rtnl::Link& bridge) {
+  return known.index == bridge.index && (known.made || !IsMadeByUs(bridge));
+}
+
 bool IsAdopted(state::Host& host, const std::string& bridge) {
   const std::optional<rtnl::Link> link = bridge.empty() ? std::nullopt : host.net.FindLink(bridge);
   if (!link || !IsMadeByUs(*link)) {
     return link.has_value();
   }
-  const std::set<std::string> known = KnownBridge(host, bridge).uplinks;
-  return !known.empty() && HasUplink(host.net, *link, known);
+  const state::Checkpoint::Bridge known = KnownBridge(host, bridge);
+  return (!IsAbout(known, *link) || !known.uplinks.empty()) &&
+         HasUplink(host.net, *link, known.uplinks);
 }
 
 bool HasLostMac(state::Host& host, const rtnl::Link& bridge) {

@@ -17,11 +17,11 @@
 namespace nomad_bridge::link {
 
 // The bridge of `record` and, in a VLAN with a gateway, the gateway's link: there, and up. One
-// that is its operator's is not made. The
-// gateway has link.gateways as its addresses (none if the network is no gateway), and the node
-// forwards for their families. Where one of them is missing, other IPv4 addresses and overlapping
-// IPv6 ones are an error, or removed as forceAddress says; those that another live attachment needs
-// stay. Returns the bridge; nullopt if it is missing, and is not to be made.
+// that is its operator's is not made. The gateway has link.gateways as its addresses (none if the
+// network is no gateway), and the node forwards for their families. Where one of them is missing,
+// other IPv4 addresses and overlapping IPv6 ones are an error, or removed as forceAddress says;
+// those that another live attachment needs stay. Returns the bridge; nullopt if it is missing,
+// and is not to be made.
 std::optional<rtnl::Link> CheckBridge(state::Host& host,
                                       const state::Record& record,
                                       Mismatches& mismatches);
@@ -32,8 +32,12 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
 // As the checkpoint has it.
 [[nodiscard]] state::Checkpoint::Bridge KnownBridge(state::Host& host, const std::string& name);
 
-// Whether the bridge is there and was made by somebody else, or has got an uplink since, which a
-// reconcile has noted, and has one now: the node's own to its LAN, perhaps.
+// Whether `known` is about this very bridge, and not one of its name before, or what an earlier
+// release noted.
+[[nodiscard]] bool IsAbout(const state::Checkpoint::Bridge& known, const rtnl::Link& bridge);
+
+// Whether the bridge is there and was made by somebody else, or has an uplink: the node's own to
+// its LAN, perhaps. One of ours without an uplink when it was last noted is not asked again.
 [[nodiscard]] bool IsAdopted(state::Host& host, const std::string& bridge);
 
 // Whether we made it, by the checkpoint, and its MAC was changed since. With an uplink it may have

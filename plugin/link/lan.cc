@@ -13,9 +13,21 @@
 namespace nomad_bridge::link {
 namespace {
 
-std::vector<Cidr> LanAddresses(rtnl::Socket& net, const rtnl::Link& bridge) {
-  std::vector<Cidr> addresses = net.Addresses(bridge);
-  std::erase_if(addresses, [](const Cidr& cidr) { return cidr.address.IsLinkLocal(); });
+std::vector<Cidr> GatewaysOn(state::Host& host, const std::string& bridge) {
+  std::vector<Cidr> gateways;
+  for (const AttachmentId& id : host.records.List("")) {
+    const std::optional<state::Record> record = host.records.Find(id);
+    if (record && record->link.gateway_ifname == bridge) {
+      Append(gateways, record->link.gateways);
+    }
+  }
+  return gateways;
+}
+
+std::vector<Cidr> LanAddresses(std::vector<Cidr> addresses, const std::vector<Cidr>& gateways) {
+  std::erase_if(addresses, [&](const Cidr& cidr) {
+    return cidr.address.IsLinkLocal() || Contains(gateways, cidr);
+  });
   return addresses;
 }
 
@@ -60,10 +72,12 @@ state::Checkpoint::Bridge Observe(state::Host& host,
                                   std::set<std::string> uplinks) {
   std::vector<Cidr> addresses;
   if (!IsMadeByUs(bridge)) {
-    addresses = LanAddresses(host.net, bridge);
+    const std::vector<Cidr> gateways = GatewaysOn(host, bridge.name);
+    addresses = LanAddresses(host.net.Addresses(bridge), gateways);
     uplinks = WithoutTaps(host.net, std::move(uplinks));
     uplinks.merge(Lost(host.net, std::move(known.uplinks), uplinks));
-    Append(addresses, Lost(known.addresses, addresses));
+    Append(addresses, Lost(LanAddresses(known.addresses, gateways), addresses));
+    known.made = known.made && uplinks.empty();
   }
   known.uplinks = std::move(uplinks);
   known.addresses = std::move(addresses);
@@ -149,11 +163,12 @@ std::vector<Mismatch> FindLostAddresses(state::Host& host, const std::string& br
     return {};
   }
   std::vector<Mismatch> mismatches;
-  for (const Cidr& address :
-       Lost(KnownBridge(host, bridge).addresses, LanAddresses(host.net, *link))) {
+  const std::vector<Cidr> gateways = GatewaysOn(host, bridge);
+  for (const Cidr& address : Lost(LanAddresses(KnownBridge(host, bridge).addresses, gateways),
+                                  LanAddresses(host.net.Addresses(*link), gateways))) {
     mismatches.push_back(
         {.owner = bridge,
-         .text = Format("the node has its address {} on bridge '{}' no more", address, bridge),
+         .text = Format("the node has lost its address {} on bridge '{}'", address, bridge),
          .repairable = false,
          .fix = Format("ip address add {} dev {}", address, ShellWord(bridge))});
   }

@@ -18,15 +18,17 @@ namespace nomad_bridge::link {
 
 // `known` with what `bridge` has now, `uplinks` among it. What one that is not known by our MAC has
 // lost stays: an uplink until it is another bridge's or there is another, an address until there is
-// another of its family. The tap of a virtual machine, which may stop, is no uplink here.
+// another of its family. The tap of a virtual machine, which may stop, is no uplink here, and a
+// gateway of our networks no address of the node's. With an uplink it is its operator's, also one
+// that we made.
 [[nodiscard]] state::Checkpoint::Bridge Observe(state::Host& host,
                                                 const rtnl::Link& bridge,
                                                 state::Checkpoint::Bridge known,
                                                 std::set<std::string> uplinks);
 
 // Whether the bridge that `record` is behind, which is missing, is its operator's to make again:
-// somebody else made it, and it led beyond the node, or its network has no gateway of ours. Any
-// other is made anew with all that it had.
+// live attachments are behind it, it was his, and it led beyond the node, or its network has no
+// gateway of ours. Any other is made anew with all that it had.
 [[nodiscard]] bool IsMissingBridgeOperators(state::Host& host, const state::Record& record);
 
 // `host_veths`: names of ports that are no uplinks.

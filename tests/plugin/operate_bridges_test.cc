@@ -76,6 +76,50 @@ TEST_F(Bridges, OfOursAreNoLansForAnAddOnceTheStrayPortIsGone) {
   EXPECT_THAT(Elements("gateways").dump(), HasSubstr("nomad"));
 }
 
+// What was noted of it before is lost, as after an upgrade.
+TEST_F(Bridges, OfOursAreLansForAFirstAddThatKnowsNothingOfThem) {
+  Attach(DualStack());
+  PlugIn();
+  ASSERT_TRUE(fs::remove("/run/nomad-bridge/.generation"));
+  EXPECT_THAT(RunLine("reconcile -n"),
+              Exits(1, Out(HasSubstr("has an uplink, 'card', and its records say it has none"))));
+  Attach(DualStack(), As("first", AddContainer("first")));
+  Attach(DualStack(), As("second", AddContainer("second")));
+  EXPECT_TRUE(AdoptedIn("first"));
+  EXPECT_TRUE(AdoptedIn("second"));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("its records say it has none"))));
+  ASSERT_TRUE(fs::remove("/run/nomad-bridge/.generation"));
+  EXPECT_THAT(RunLine("reconcile -n").out, Not(HasSubstr("uplink")));
+  EXPECT_THAT(RunLine("reconcile").err, Not(HasSubstr("uplink")));
+}
+
+// As a reconcile leaves it that was killed before it had noted the port.
+TEST_F(Bridges, OfOursWhoseUplinkOnlyTheRecordsHaveAreNamedSo) {
+  Attach(DualStack());
+  PlugIn();
+  json record = ReadRecord("alloc-1");
+  record["link"]["adopted"] = true;
+  WriteRecord("alloc-1", record);
+  EXPECT_THAT(RunLine("reconcile"),
+              Exits(0, Err(HasSubstr("has an uplink, 'card', which is not noted"))));
+  host().Must(Words("ip link set card nomaster"));
+  record["link"]["adopted"] = false;
+  WriteRecord("alloc-1", record);
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("has lost its uplink"))));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err("")));
+}
+
+TEST_F(Bridges, OfOursThatTheirOperatorMadeHisAreHisToMakeAgain) {
+  Attach(DualStack());
+  PlugIn();
+  host().Must(Words("ip link set nomad address 02:00:5e:00:00:01"));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("has an uplink"))));
+  host().Must(Words("ip link delete nomad"));
+  EXPECT_THAT(RunLine("reconcile"),
+              Exits(1, Err(HasSubstr("bridge 'nomad', which is its operator's, is gone"))));
+  EXPECT_FALSE(HasInterface(host(), "nomad"));
+}
+
 // As a reconcile leaves them that was killed between two records.
 TEST_F(Bridges, OfOursAreTheSameInAllRecords) {
   Attach(Config());
@@ -112,7 +156,7 @@ class OperatorsBridge : public LanWorld {
 };
 
 TEST_F(OperatorsBridge, ThatIsGoneIsHisToMakeAgain) {
-  const std::string gone = "bridge 'lan' is gone, which nomad-bridge did not make";
+  const std::string gone = "bridge 'lan', which is its operator's, is gone";
   const std::string advice =
       "advice: let the node's network service make it again, with its uplink; then: nomad-bridge "
       "reconcile";
@@ -157,7 +201,7 @@ TEST_F(OperatorsBridge, ThatIsGoneIsNamedOnceForSeveralNetworks) {
   Attach(OnLanBehindTheNode());
   Attach(second, As("second", AddContainer("second")));
   host().Must(Words("ip link delete lan"));
-  const std::string gone = "bridge 'lan' is gone, which nomad-bridge did not make";
+  const std::string gone = "bridge 'lan', which is its operator's, is gone";
   const std::string advice =
       "advice: let the node's network service make it again, with its uplink; then: nomad-bridge "
       "reconcile";
@@ -250,8 +294,7 @@ TEST_F(OperatorsBridge, ThatHasLostTheNodesAddressIsNamed) {
   Attach(OnLan());
   host().Must(Words(Cat("ip address delete ", kHostIp4, "/24 dev lan")));
   EXPECT_THAT(RunLine("reconcile"), Exits(0, Err("")));
-  const std::string lost =
-      Format("the node has its address {}/24 on bridge 'lan' no more", kHostIp4);
+  const std::string lost = Format("the node has lost its address {}/24 on bridge 'lan'", kHostIp4);
   EXPECT_THAT(RunLine("inspect alloc-1"), Exits(1, Out(HasSubstr(lost))));
   host().Must({"sh", "-ec", FixOf("warn", lost)});
   EXPECT_EQ(FixOf("ok", ""), "");
@@ -259,6 +302,27 @@ TEST_F(OperatorsBridge, ThatHasLostTheNodesAddressIsNamed) {
   host().Must(Words(Cat("ip address add 203.0.113.9/24 dev lan")));
   host().Must(Words(Cat("ip address delete ", kHostIp4, "/24 dev lan")));
   EXPECT_EQ(FixOf("ok", ""), "") << "it has another one";
+}
+
+TEST_F(OperatorsBridge, HasNotLostTheAddressOfAGatewayOfOurs) {
+  host().Must(Words("ip address flush dev lan scope global"));
+  const json config = Config({{"name", "behind"}, {"bridge", "lan"}});
+  Attach(config);
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err("")));
+  host().Must(Words("ip -4 address flush dev lan"));
+  EXPECT_EQ(FixOf("ok", ""), "");
+}
+
+TEST_F(OperatorsBridge, ThatIsGoneAndHadNoUplinkIsMadeAgainWithoutOne) {
+  host().Must(Words("ip link add empty type bridge"));
+  Attach(OnLan({{"bridge", "empty"}}));
+  host().Must(Words("ip link delete empty"));
+  EXPECT_THAT(
+      RunLine("reconcile"),
+      Exits(1,
+            Err(HasSubstr("bridge 'empty', which is its operator's, is gone; advice: let the "
+                          "node's network service make it again; then: nomad-bridge "
+                          "reconcile"))));
 }
 
 // ---- a host veth
