@@ -81,6 +81,14 @@ void AwaitReadable(int fd, const std::string& name, Deadline deadline) {
 
 enum class Whose { kOurs, kOperators };
 
+[[noreturn]] void ThrowUnread(const std::string& name, Whose whose) {
+  const int error = errno;
+  const bool is_in_the_way = error == EISDIR && whose == Whose::kOurs;
+  throw Error(Code::kIo,
+              Format("cannot read '{}'", name),
+              Cat(ErrnoText(error), is_in_the_way ? Cat(kMoveItAway, MoveAway(name)) : ""));
+}
+
 std::string ReadToEnd(int fd,
                       const std::string& name,
                       std::size_t max_bytes,
@@ -101,11 +109,7 @@ std::string ReadToEnd(int fd,
       continue;
     }
     if (got < 0) {
-      const int error = errno;
-      const bool is_in_the_way = error == EISDIR && whose == Whose::kOurs;
-      throw Error(Code::kIo,
-                  Format("cannot read '{}'", name),
-                  Cat(ErrnoText(error), is_in_the_way ? Cat(kMoveItAway, MoveAway(name)) : ""));
+      ThrowUnread(name, whose);
     }
     if (got == 0) {
       return content;

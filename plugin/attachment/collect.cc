@@ -114,8 +114,14 @@ class Collector {
     const std::optional<state::Record> record = host_.records.FindOwn(id);
     if (record && (collection_.valid || IsStale(host_, *record))) {
       TakeBack(id, Describe(*record), [&] { return RemoveAll(host_, *record); });
-    } else if (!record &&
-               (collection_.valid ? host_.records.IsVoid(id) : IsRecordAlone(host_, id))) {
+    } else if (!record) {
+      TakeBackVoidRecord(id);
+    }
+  }
+
+  // One that cannot be read. Of an attachment with a link reconcile makes it anew.
+  void TakeBackVoidRecord(const AttachmentId& id) {
+    if (collection_.valid ? host_.records.IsVoid(id) : IsRecordAlone(host_, id)) {
       outcome_.mismatches.Add({Mismatch::Area::kLeftOver,
                                id.container_id,
                                Format("the record of container '{}' of network '{}' cannot be read",

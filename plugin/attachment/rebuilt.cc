@@ -175,6 +175,20 @@ std::optional<state::Record> FindRules(state::Host& host,
   return std::nullopt;
 }
 
+// As the node's other attachments have it. With another bit the chains would be written anew, and
+// its network's next ADD be refused.
+firewall::ForwardHook ForwardHookInForce(state::Host& host) {
+  firewall::ForwardHook hook{.admin_chain = cni::TypeOf("nomad-bridge").defaults.admin_chain};
+  const state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint());
+  if (!checkpoint.admin_chains.empty()) {
+    hook.admin_chain = checkpoint.admin_chains.front();
+  }
+  hook.accept_mark_bit = checkpoint.accept_mark_bit != state::kNoMarkBit
+                             ? checkpoint.accept_mark_bit
+                             : firewall::FindAcceptedBit(host.nft).value_or(hook.accept_mark_bit);
+  return hook;
+}
+
 // Of the attachment `id`, whose host veth `host_veth` is; nullopt if it cannot be told.
 std::optional<state::Record> RebuildRecord(state::Host& host,
                                            const AttachmentId& id,
@@ -216,17 +230,8 @@ std::optional<state::Record> RebuildRecord(state::Host& host,
   if (!record.rules.ports.empty()) {
     record.parts.emplace(Part::kPorts, state::Phase::kLive);
   }
-  const state::Checkpoint checkpoint = host.checkpoint.Find().value_or(state::Checkpoint());
-  // With another bit the chains would be written anew, and its network's next ADD be refused.
-  const int mark_bit =
-      checkpoint.accept_mark_bit != state::kNoMarkBit
-          ? checkpoint.accept_mark_bit
-          : firewall::FindAcceptedBit(host.nft).value_or(firewall::ForwardHook().accept_mark_bit);
-  record.rules.forward_hook = {.admin_chain = checkpoint.admin_chains.empty()
-                                                  ? cni::TypeOf("nomad-bridge").defaults.admin_chain
-                                                  : checkpoint.admin_chains.front(),
-                               .accept_mark_bit = mark_bit,
-                               .ipv6 = record.HasIpv6()};
+  record.rules.forward_hook = ForwardHookInForce(host);
+  record.rules.forward_hook.ipv6 = record.HasIpv6();
   std::optional<state::Record> rebuilt = FindRules(host, record, elements);
   if (rebuilt && rebuilt->link.adopted && !link::IsMadeByUs(*bridge)) {
     rebuilt->link.gateways.clear();  // which of them an ADD has added to it cannot be told

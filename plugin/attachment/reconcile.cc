@@ -98,9 +98,9 @@ class Reconciler {
       CheckAttachment(all[done]);
       progress(done + 1, all.size());
     }
-    for (const auto& [bridge, recorded] : adopted_) {
-      outcome_.Try(Area::kBridge, Format("bridge '{}'", bridge), [&] {
-        CheckAdopted(host_, bridge, recorded, host_veths_, mismatches_);
+    for (const auto& each : adopted_) {
+      outcome_.Try(Area::kBridge, Format("bridge '{}'", each.first), [&] {
+        CheckAdopted(host_, each.first, each.second, host_veths_, mismatches_);
       });
     }
     // Once for all, in one batch, after the links that its elements name.
@@ -161,20 +161,19 @@ class Reconciler {
       adopted_[live.link.bridge].insert(live.link.adopted);
     }
     // What is shared is looked at once, for the first record that needs it.
-    const auto [segment, is_first] = segments_.try_emplace(SegmentKey(live), Segment{live});
-    if (is_first) {
-      segment->second.is_usable =
-          outcome_.Try(Area::kBridge, Format("network '{}'", id.network), [&] {
-            segment->second.bridge = CheckSegment(host_, live, mismatches_);
-          });
+    const auto added = segments_.try_emplace(SegmentKey(live), Segment{live});
+    Segment& segment = added.first->second;
+    if (added.second) {
+      segment.is_usable = outcome_.Try(Area::kBridge, Format("network '{}'", id.network), [&] {
+        segment.bridge = CheckSegment(host_, live, mismatches_);
+      });
     }
-    if (segment->second.is_usable) {
+    if (segment.is_usable) {
       outcome_.Try(Area::kPort, Format("container '{}'", id.container_id), [&] {
         Mismatches first_look(Mode::kLook);
-        const std::optional<rtnl::Link>& bridge = segment->second.bridge;
-        CheckOwn(CheckRenewed(host_, live, first_look), bridge, first_look);
+        CheckOwn(CheckRenewed(host_, live, first_look), segment.bridge, first_look);
         if (!first_look.empty()) {
-          CheckLocked(id, bridge);
+          CheckLocked(id, segment.bridge);
         }
       });
     }

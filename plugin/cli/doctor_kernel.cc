@@ -124,6 +124,31 @@ void CheckBacklog(Examination& node) {
   }
 }
 
+// Published by what has no gateway of ours: for any other reconcile turns it on.
+void CheckForwardingToPorts(Examination& node) {
+  std::map<std::string, std::vector<std::string>> unreached;  // by the setting
+  for (const Attachment* const attachment : node.running) {
+    if (!attachment->record->link.gateways.empty()) {
+      continue;
+    }
+    for (const std::string& setting : rules::FindForwardingOff(*attachment->record)) {
+      unreached[setting].push_back(
+          Format("{} is 0: the published ports of '{}' answer this node alone",
+                 setting,
+                 attachment->Allocation()));
+    }
+  }
+  for (const auto& each : unreached) {
+    const std::string& setting = each.first;
+    const bool is_said = std::ranges::any_of(node.Reconciled().left(), [&](const auto& mismatch) {
+      return mismatch.area == Area::kForwarding && mismatch.part == setting;
+    });
+    if (!is_said) {
+      node.AddAll(Verdict::kFail, each.second, Cat("sysctl -w ", ShellWord(Cat(setting, "=1"))));
+    }
+  }
+}
+
 void CheckForwarding(Examination& node) {
   node.AddMismatches({Area::kForwarding});
   if (!node.gateways.empty() && netlink::IsSysctlOn(link::ForwardingOf(Family::kIpv4))) {
@@ -139,26 +164,7 @@ void CheckForwarding(Examination& node) {
       }
     }
   }
-  std::map<std::string, std::vector<std::string>> unreached;  // by the setting
-  for (const Attachment* const attachment : node.running) {
-    if (!attachment->record->link.gateways.empty()) {
-      continue;  // reconcile turns it on
-    }
-    for (const std::string& setting : rules::FindForwardingOff(*attachment->record)) {
-      unreached[setting].push_back(
-          Format("{} is 0: the published ports of '{}' answer this node alone",
-                 setting,
-                 attachment->Allocation()));
-    }
-  }
-  for (const auto& [setting, lines] : unreached) {
-    const bool is_said = std::ranges::any_of(node.Reconciled().left(), [&](const auto& mismatch) {
-      return mismatch.area == Area::kForwarding && mismatch.part == setting;
-    });
-    if (!is_said) {
-      node.AddAll(Verdict::kFail, lines, Cat("sysctl -w ", ShellWord(Cat(setting, "=1"))));
-    }
-  }
+  CheckForwardingToPorts(node);
 }
 
 // For allocations it forwards; what else it forwards is for a firewall to say.

@@ -239,6 +239,29 @@ void CheckType(Examination& node, const std::string& path, bool is_directory) {
   }
 }
 
+std::set<std::string> NetworksOf(Examination& node) {
+  std::set<std::string> networks;
+  for (const Attachment& attachment : node.inventory.attachments) {
+    networks.insert(attachment.id.network);
+  }
+  for (const ConfigFile& file : node.Configs()) {
+    for (const cni::PluginConfig& plugin : file.plugins) {
+      networks.insert(plugin.request.id.network);
+    }
+  }
+  return networks;
+}
+
+std::set<std::string> DataDirsOf(const Examination& node) {
+  std::set<std::string> data_dirs = {cni::TypeOf(kOwnName).defaults.data_dir};
+  for (const Attachment& attachment : node.inventory.attachments) {
+    if (attachment.record && !attachment.record->ipam.data_dir.empty()) {
+      data_dirs.insert(attachment.record->ipam.data_dir);
+    }
+  }
+  return data_dirs;
+}
+
 // Beside the records and .policy, which checks of their own read.
 void CheckTypes(Examination& node) {
   for (const std::string& name : Entries(state::kStateDirectory)) {
@@ -246,20 +269,8 @@ void CheckTypes(Examination& node) {
       CheckType(node, Cat(state::kStateDirectory, '/', name), name == ".dead");
     }
   }
-  std::set<std::string> networks;
-  std::set<std::string> data_dirs = {cni::TypeOf(kOwnName).defaults.data_dir};
-  for (const Attachment& attachment : node.inventory.attachments) {
-    networks.insert(attachment.id.network);
-    if (attachment.record && !attachment.record->ipam.data_dir.empty()) {
-      data_dirs.insert(attachment.record->ipam.data_dir);
-    }
-  }
-  for (const ConfigFile& file : node.Configs()) {
-    for (const cni::PluginConfig& plugin : file.plugins) {
-      networks.insert(plugin.request.id.network);
-    }
-  }
-  for (const std::string& network : networks) {
+  const std::set<std::string> data_dirs = DataDirsOf(node);
+  for (const std::string& network : NetworksOf(node)) {
     CheckType(node, Cat(state::kStateDirectory, '/', network), true);
     for (const std::string& data_dir : data_dirs) {
       const std::string directory = Cat(data_dir, '/', network);

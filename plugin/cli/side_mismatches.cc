@@ -113,30 +113,34 @@ class Inspection {
       }
       const causes::Journey journey = planner.Plan(port, client_);
       const bool is_meant = IsMeant(port);
-      if (!client_ && !causes::HasDefaultRoute(host_.net, journey.family())) {
-        AddNote(
-            Format("this node has no default route for {}: clients beyond its own networks get "
-                   "no answer",
-                   journey.family() == Family::kIpv4 ? "IPv4" : "IPv6"));
-      }
-      AddNew(sides_.path, causes::FindOnNode(host_, record_, journey), is_meant);
-      AddNew(sides_.path, causes::FindToContainer(host_, record_, journey), is_meant);
-      for (const std::string& command : causes::FindTrafficFilters(host_, record_, journey)) {
-        AddNote(Cat("filters of tc, which may drop what they see: ", command));
-      }
-      AddNew(sides_.path, causes::FindInPolicies(host_, record_, journey), is_meant);
-      if (are_rules_whole_) {
-        AddNew(sides_.path, causes::FindInRules(host_, rules, record_, journey), is_meant);
-        AddNew(sides_.path,
-               causes::FindInOwnRules(rules, record_, journey),
-               is_meant && !journey.uplink);
-      }
+      LookOnTheWay(rules, journey, is_meant);
       AddNew(sides_.container, causes::FindInAnswers(host_, container, record_, journey), is_meant);
       if (!listening.is_redirected) {
         AddNew(sides_.container,
                causes::FindInContainerRules(container, rules_inside, record_, journey),
                is_meant);
       }
+    }
+  }
+
+  void LookOnTheWay(nft::Ruleset& rules, const causes::Journey& journey, bool is_meant) {
+    if (!client_ && !causes::HasDefaultRoute(host_.net, journey.family())) {
+      AddNote(
+          Format("this node has no default route for {}: clients beyond its own networks get "
+                 "no answer",
+                 journey.family() == Family::kIpv4 ? "IPv4" : "IPv6"));
+    }
+    AddNew(sides_.path, causes::FindOnNode(host_, record_, journey), is_meant);
+    AddNew(sides_.path, causes::FindToContainer(host_, record_, journey), is_meant);
+    for (const std::string& command : causes::FindTrafficFilters(host_, record_, journey)) {
+      AddNote(Cat("filters of tc, which may drop what they see: ", command));
+    }
+    AddNew(sides_.path, causes::FindInPolicies(host_, record_, journey), is_meant);
+    if (are_rules_whole_) {
+      AddNew(sides_.path, causes::FindInRules(host_, rules, record_, journey), is_meant);
+      AddNew(sides_.path,
+             causes::FindInOwnRules(rules, record_, journey),
+             is_meant && !journey.uplink);
     }
   }
 
