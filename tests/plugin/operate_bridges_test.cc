@@ -1,6 +1,9 @@
 // Bridges that somebody else than their maker changes: a stray port, another MAC, an uplink or an
 // address that is lost.
+#include <fcntl.h>
+
 #include "tests/plugin/lan_world.h"
+#include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
@@ -323,6 +326,37 @@ TEST_F(OperatorsBridge, ThatIsGoneAndHadNoUplinkIsMadeAgainWithoutOne) {
             Err(HasSubstr("bridge 'empty', which is its operator's, is gone; advice: let the "
                           "node's network service make it again; then: nomad-bridge "
                           "reconcile"))));
+}
+
+TEST_F(OperatorsBridge, KeepsWhatAReconcileNotesWhileAnAddWaitsForTheLock) {
+  constexpr const char* kNoted = "/run/nomad-bridge/.generation";
+  Attach(OnLan());
+  const std::string noted = FindFile(kNoted).value();
+  ASSERT_TRUE(fs::remove(kNoted));
+  host().Must(Words("ip tuntap add vnet0 mode tap"));
+  host().Must(Words("ip link set vnet0 master lan"));
+  host().Must(Words("ip link set uplink nomaster"));
+
+  UniqueFd lock(::open("/run/nomad-bridge/.lock", O_RDWR | O_CLOEXEC));
+  struct flock rules {
+    .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1
+  };
+  ASSERT_EQ(::fcntl(lock.get(), F_OFD_SETLK, &rules), 0);
+  Process add = StartPlugin("ADD", OnLan(), As("other", other_));
+  // One descriptor is for its own attachment's lock, the other one for that of the rules.
+  ASSERT_TRUE(Soon([&] {
+    const fs::directory_iterator fds(Format("/proc/{}/fd", add.pid()));
+    return std::ranges::count_if(fds, [](const fs::directory_entry& fd) {
+             std::error_code gone;
+             return fs::read_symlink(fd, gone) == "/run/nomad-bridge/.lock";
+           }) == 2;
+  }));
+  ReplaceFile(kNoted, noted);
+  lock = UniqueFd();
+
+  EXPECT_THAT(add.Wait(), Exits(0));
+  EXPECT_EQ(json::parse(FindFile(kNoted).value()).at("knownBridges").at("lan").at("uplinks"),
+            json::array({"uplink"}));
 }
 
 // ---- a host veth
