@@ -256,7 +256,8 @@ void PlanPresent(const Tables& tables,
   const auto found = wanted.find(KeyOf(present));
   const nft::Element* const element = found == wanted.end() ? nullptr : found->second.element;
   const bool is_same = element && (IsShared(*element) || present == *element);
-  const bool is_own = element && present.owner() == element->owner();
+  // Without a comment somebody has replaced it by hand.
+  const bool is_own = element && (present.comment.empty() || present.owner() == element->owner());
   if (is_same || (!is_own && desired.is_explained(present))) {
     wanted.erase(KeyOf(present));
     PlanExplained(tables, present, desired, plan);

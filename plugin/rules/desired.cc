@@ -65,14 +65,9 @@ bool DesiredState::IsOfAContainer(const nft::Element& element) const {
 
 // By attachments that have a record, or by one that has lost it.
 bool DesiredState::IsShared(const nft::Element& element) const {
-  if (Contains(shared_, element)) {
-    return true;
-  }
   const std::optional<std::string> ifname = FindIfname(element);
-  if (!ifname) {
-    // Ours has a comment there, unless it is by what we cannot read.
-    return std::ranges::any_of(
-        by_owner_, [](const auto& each) { return each.second.version > state::kRecordVersion; });
+  if (!ifname || Contains(shared_, element)) {
+    return true;
   }
   std::set<std::string> recorded;
   for (const auto& [owner, record] : by_owner_) {
