@@ -1,0 +1,88 @@
+// nomad-bridge inspect of an allocation on a bridge that is the node's way to its LAN.
+#include "tests/plugin/lan_world.h"
+#include "tests/support/soon.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class InspectOnLan : public LanWorld {
+ protected:
+  void SetUp() override {
+    Attach(Publish({Port(8080, 80)}, OnLanBehindTheNode()));
+    Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "hello");
+  }
+};
+
+// The bridge itself has a carrier, by the port of the allocation.
+TEST_F(InspectOnLan, BlamesAnUplinkOfTheBridgeWithoutACarrier) {
+  ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
+  EXPECT_THAT(Output("inspect 8080"), Not(HasSubstr("carrier")));
+  outside().Must(Words("ip link set uplink down"));
+  ASSERT_TRUE(Soon([&] { return LinkOn(host(), "uplink").at("operstate") != "UP"; }));
+  EXPECT_THAT(RunLine("inspect 8080"),
+              Exits(1,
+                    Out(HasSubstr(
+                        "'uplink', by which 'lan' is reached, has no carrier      <- why the port "
+                        "does not answer\n"))));
+}
+
+TEST_F(InspectOnLan, BlamesAnUplinkOfTheBridgeThatIsDown) {
+  host().Must(Words("ip link set uplink down"));
+  ASSERT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080}));
+  const json cause = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis/causes/0");
+  EXPECT_EQ(cause.at("what"), "'uplink', by which 'lan' is reached, is down");
+  host().Must({"sh", "-ec", cause.at("fix").get<std::string>()});
+  EXPECT_TRUE(
+      Soon([&] { return test::Ask(outside(), {.to = kHostIp4, .port = 8080}).has_value(); }));
+}
+
+// The bridge beside works, and the route that the link had is gone with it.
+TEST_F(InspectOnLan, BlamesAnUplinkThatIsDownBesideTheBridge) {
+  Node& beyond = AddBeyond();
+  host().Must(Words("ip route replace default via 203.0.113.2"));
+  host().Must(Words("ip -6 route replace default via 2001:db8:203::2"));
+  host().SetSysctl("net/ipv6/conf/lan/accept_ra", "1");
+  const auto answers = [&] {
+    return test::Ask(beyond, {.to = "203.0.113.1", .port = 8080, .from = "203.0.113.2"})
+        .has_value();
+  };
+  ASSERT_TRUE(answers());
+  EXPECT_THAT(RunLine("inspect 8080"), Exits(0));
+  host().Must(Words("ip link set beyond down"));
+  const json cause = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis/causes/0");
+  EXPECT_EQ(cause.at("what"), "'beyond', by which it is reached, is down");
+  EXPECT_THAT(RunLine("doctor ports.blocked sysctl.accept_ra"),
+              Exits(1,
+                    Out(AllOf(HasSubstr(cause.at("what").get<std::string>()),
+                              HasSubstr("ok    sysctl.accept_ra")))));
+  host().Must({"sh", "-ec", cause.at("fix").get<std::string>()});
+  EXPECT_TRUE(Soon(answers));
+  const std::string note =
+      "this node has no default route for IPv4: clients beyond its own networks get no answer\n";
+  EXPECT_THAT(Output("inspect 8080"), HasSubstr(note));
+  host().Must(Words("ip route replace default via 203.0.113.2"));
+  EXPECT_THAT(Output("inspect 8080"), Not(HasSubstr(note)));
+}
+
+// Where what passes the bridge passes chains of IP, a node that forwards nothing shuts it to its
+// LAN.
+TEST_F(InspectOnLan, BlamesAPolicyThatDropsWhatPassesTheBridge) {
+  const auto answers = [&] {
+    return test::Ask(outside(), {.to = "198.51.100.50", .port = 80}).has_value();
+  };
+  ASSERT_TRUE(answers());
+  SetBridgeNf("1");
+  DropForwarded();
+  EXPECT_TRUE(IsSilent(outside(), {.to = "198.51.100.50", .port = 80}));
+  const json cause = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis/causes/0");
+  EXPECT_EQ(cause.at("what"),
+            "on the node, chain FORWARD of table ip filter (policy drop) drops what comes from the "
+            "LAN for its container");
+  EXPECT_EQ(RunLine("doctor ports.blocked").exit_code, 1);
+  host().Must({"sh", "-ec", cause.at("fix").get<std::string>()});
+  EXPECT_TRUE(answers());
+  EXPECT_THAT(RunLine("inspect 8080"), Exits(0));
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
