@@ -119,15 +119,17 @@ class Collector {
     }
   }
 
-  // One that cannot be read. Of an attachment with a link reconcile makes it anew.
+  // One that is void. Of an attachment with a link reconcile makes it anew.
   void TakeBackVoidRecord(const AttachmentId& id) {
     if (collection_.valid ? host_.records.IsVoid(id) : IsRecordAlone(host_, id)) {
-      outcome_.mismatches.Add({Mismatch::Area::kLeftOver,
-                               id.container_id,
-                               Format("the record of container '{}' of network '{}' cannot be read",
-                                      id.container_id,
-                                      id.network)},
-                              [&] { host_.records.EnsureVoidGone(id); });
+      outcome_.mismatches.Add(
+          {Mismatch::Area::kLeftOver,
+           id.container_id,
+           Format(
+               "the record of container '{}' of network '{}' cannot be read, or is of another boot",
+               id.container_id,
+               id.network)},
+          [&] { host_.records.EnsureVoidGone(id); });
     }
   }
 

@@ -8,7 +8,7 @@
 // Leases   A lease without a record whose address no container has (link/liveness.h) is taken back
 //          if it is from before the last boot; for the operator also if its owner has neither a
 //          link nor, as an attachment of the reference plugins, rules.
-// Records  One that cannot be read, of an attachment without a link, is removed.
+// Records  One that is void (state/record_store.h), of an attachment without a link, is removed.
 // Errors   None: what cannot be removed is in the outcome.
 // Locks    A stale attachment's, by TryLock; for one that is not valid its command's end is
 //          awaited.
@@ -42,7 +42,7 @@ Outcome Collect(
     Mode mode,
     const Progress& progress = [](std::size_t, std::size_t) {});
 
-// Whether nothing but a record that cannot be read is left of `id`.
+// Whether `id` has a void record, and no link.
 [[nodiscard]] bool IsRecordAlone(state::Host& host, const AttachmentId& id);
 
 // Removes all of `id` if it is stale. False if it is alive, unknown, or could not be removed.
