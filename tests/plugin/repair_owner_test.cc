@@ -106,9 +106,9 @@ TEST_F(OwnedPort, OfALiveOwnerBehindAnotherPluginIsKeptAlsoWithoutItsRecord) {
   static_cast<void>(host().Must({BinaryUnderTest(), "reconcile"}));
   {
     const Server page = Server::Start(other, Protocol::kTcp, "::", 80, "other");
-    for (const char* const host_ip : {kHostIp4, kHostIp6}) {
-      EXPECT_EQ(TcpText(outside(), host_ip, 9090), "other");
-    }
+    EXPECT_EQ(TcpText(outside(), kHostIp4, 9090), "other");
+    // The host's end that ptp made asks for nobody as long as its own addresses are tentative.
+    EXPECT_TRUE(Soon([&] { return TcpText(outside(), kHostIp6, 9090) == "other"; }));
   }
   other.Kill();
   ASSERT_TRUE(Soon([&] { return RunPlugin("ADD", config, As("late", *late_)).exit_code == 0; }));
