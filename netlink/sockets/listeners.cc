@@ -15,7 +15,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "netlink/core/message.h"
-#include "netlink/core/request_socket.h"
 
 namespace nomad_bridge::sockets {
 namespace {
@@ -24,18 +23,14 @@ namespace {
 constexpr int kTcpClose = 7;
 constexpr int kTcpListen = 10;
 
-netlink::Message ListRequest(unsigned char family,
-                             Protocol protocol,
-                             std::optional<std::uint16_t> port) {
-  netlink::Message request(
+netlink::Message ListRequest(unsigned char family, Protocol protocol) {
+  return {
       SOCK_DIAG_BY_FAMILY,
       NLM_F_DUMP,
       inet_diag_req_v2{.sdiag_family = family,
                        .sdiag_protocol = static_cast<std::uint8_t>(protocol),
                        .idiag_states = 1U << (protocol == Protocol::kTcp ? kTcpListen : kTcpClose),
-                       .id = {.idiag_sport = htons(port.value_or(0)),
-                              .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}});
-  return request;
+                       .id = {.idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}}};
 }
 
 Listener ReadListener(const inet_diag_msg& head,
@@ -84,14 +79,19 @@ bool Listener::Accepts(const Ip& destination) const {
          (address.IsUnspecified() && (both_families || address.family() == destination.family()));
 }
 
-std::vector<Listener> Listeners(const netlink::Netns& ns,
-                                Protocol protocol,
-                                std::optional<std::uint16_t> port) {
-  netlink::RequestSocket socket = netlink::RequestSocket::In(ns, NETLINK_SOCK_DIAG);
-  std::vector<Listener> listeners;
+ListenerLists ListenerLists::In(const netlink::Netns& ns) {
+  return ListenerLists(netlink::RequestSocket::In(ns, NETLINK_SOCK_DIAG));
+}
+
+const std::vector<Listener>& ListenerLists::Of(Protocol protocol) {
+  const auto [known, is_new] = lists_.try_emplace(protocol);
+  std::vector<Listener>& listeners = known->second;
+  if (!is_new) {
+    return listeners;
+  }
   for (const auto family : std::initializer_list<unsigned char>{AF_INET, AF_INET6}) {
-    const netlink::Reply reply = socket.TransactOrThrow(
-        ListRequest(family, protocol, port), "cannot list the node's sockets", {ENOENT, EINVAL});
+    const netlink::Reply reply = socket_.TransactOrThrow(
+        ListRequest(family, protocol), "cannot list the node's sockets", {ENOENT, EINVAL});
     netlink::ForEachMessage<inet_diag_msg>(
         reply, [&](const inet_diag_msg& head, const netlink::Attributes& attributes) {
           listeners.push_back(ReadListener(head, attributes, protocol));

@@ -2,20 +2,24 @@
 // not connected.
 //
 // Shapes  Ports in host byte order.
-// Cost    A list per protocol and family, of this namespace's such sockets alone: some 20 us each.
-//         FindHolder() reads the descriptors of process after process: some ms.
+// Cost    A list per protocol and family, of this namespace's such sockets alone: some 30 us each,
+//         which the kernel takes to walk its tables. FindHolder() reads the descriptors of process
+//         after process: some ms.
 // Kernel  Without tcp_diag, udp_diag (CONFIG_INET_DIAG) there are none, and that is no error.
 // Errors  kKernel, kTryAgain as in request_socket.h.
 // Source  sock_diag(7), linux/inet_diag.h; proc_pid_fd(5).
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/ip.h"
 #include "netlink/core/netns.h"
+#include "netlink/core/request_socket.h"
 
 namespace nomad_bridge::sockets {
 
@@ -35,10 +39,19 @@ struct Listener {
   [[nodiscard]] bool Accepts(const Ip& destination) const;
 };
 
-// Those of `protocol` in `ns`; `port`: only those on it.
-[[nodiscard]] std::vector<Listener> Listeners(const netlink::Netns& ns,
-                                              Protocol protocol,
-                                              std::optional<std::uint16_t> port);
+// The listeners of a namespace. Each protocol's are listed once, when they are first asked for.
+class ListenerLists {
+ public:
+  [[nodiscard]] static ListenerLists In(const netlink::Netns& ns);
+
+  [[nodiscard]] const std::vector<Listener>& Of(Protocol protocol);
+
+ private:
+  explicit ListenerLists(netlink::RequestSocket socket) : socket_(std::move(socket)) {}
+
+  netlink::RequestSocket socket_;
+  std::map<Protocol, std::vector<Listener>> lists_;
+};
 
 struct Process {
   std::string id;

@@ -105,7 +105,9 @@ Listening FindListenerOn(std::uint16_t number,
     return listening;
   }
   listening.listeners =
-      sockets::Listeners(container, static_cast<sockets::Protocol>(port.protocol), number);
+      sockets::ListenerLists::In(container).Of(static_cast<sockets::Protocol>(port.protocol));
+  std::erase_if(listening.listeners,
+                [&](const sockets::Listener& each) { return each.port != number; });
   listening.has_any = !listening.listeners.empty();
   const auto accepts = [&](const sockets::Listener& each) {
     return each.Accepts(port.container_ip);

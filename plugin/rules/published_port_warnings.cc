@@ -37,32 +37,10 @@ void WarnOfAbsentAddresses(state::Host& host, const state::Record& record) {
   }
 }
 
-// The node's own sockets for ports of `protocol`.
-std::vector<sockets::Listener> ListenersFor(state::Host& host,
-                                            const std::vector<portmap::DnatEntry>& ports,
-                                            sockets::Protocol protocol) {
-  std::set<std::uint16_t> numbers;
-  for (const portmap::DnatEntry& port : ports) {
-    if (static_cast<int>(port.protocol) == static_cast<int>(protocol)) {
-      numbers.insert(port.host_port);
-    }
-  }
-  if (numbers.empty()) {
-    return {};
-  }
-  std::vector<sockets::Listener> listeners = sockets::Listeners(
-      host.netns, protocol, numbers.size() == 1 ? std::optional(*numbers.begin()) : std::nullopt);
-  std::erase_if(listeners, [&](const sockets::Listener& listener) {
-    return !numbers.contains(listener.port);
-  });
-  return listeners;
-}
-
 // Whether the packets of `listener` go to `port` from now on. Not those to ::1: see
 // portmap/rules.cc.
 bool LosesTo(const sockets::Listener& listener, const portmap::DnatEntry& port) {
-  if (static_cast<int>(listener.protocol) != static_cast<int>(port.protocol) ||
-      listener.port != port.host_port) {
+  if (listener.port != port.host_port) {
     return false;
   }
   if (port.host_ip) {
@@ -78,18 +56,19 @@ bool LosesTo(const sockets::Listener& listener, const portmap::DnatEntry& port) 
 std::vector<std::string> FindOwnListeners(state::Host& host, const state::Record& record) {
   std::vector<std::string> found;
   std::set<std::pair<portmap::Protocol, std::uint16_t>> named;
-  for (const sockets::Protocol protocol : {sockets::Protocol::kTcp, sockets::Protocol::kUdp}) {
-    for (const sockets::Listener& listener : ListenersFor(host, record.rules.ports, protocol)) {
-      const auto port = std::ranges::find_if(
-          record.rules.ports,
-          [&](const portmap::DnatEntry& each) { return LosesTo(listener, each); });
-      if (port != record.rules.ports.end() &&
-          named.emplace(port->protocol, port->host_port).second) {
-        found.push_back(Format("host port {} is the node's own, too: {} listens on {}",
-                               portmap::DescribeHostPort(*port),
-                               sockets::HolderOf(listener),
-                               listener.address));
-      }
+  for (const portmap::DnatEntry& port : record.rules.ports) {
+    const auto protocol = static_cast<sockets::Protocol>(port.protocol);
+    if (port.protocol == portmap::Protocol::kSctp) {
+      continue;  // whose sockets are not listed
+    }
+    const std::vector<sockets::Listener>& all = host.Listeners(protocol);
+    const auto listener = std::ranges::find_if(
+        all, [&](const sockets::Listener& each) { return LosesTo(each, port); });
+    if (listener != all.end() && named.emplace(port.protocol, port.host_port).second) {
+      found.push_back(Format("host port {} is the node's own, too: {} listens on {}",
+                             portmap::DescribeHostPort(port),
+                             sockets::HolderOf(*listener),
+                             listener->address));
     }
   }
   return found;

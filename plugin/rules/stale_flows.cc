@@ -67,13 +67,11 @@ class FlowList {
       flows_.push_back(flow);
     }
   }
-  // Both are listed once, when they are first needed.
   [[nodiscard]] bool HasListener(std::uint16_t port) {
-    if (!listeners_) {
-      listeners_ = sockets::Listeners(host_.netns, sockets::Protocol::kUdp, std::nullopt);
-    }
-    return std::ranges::find(*listeners_, port, &sockets::Listener::port) != listeners_->end();
+    const std::vector<sockets::Listener>& all = host_.Listeners(sockets::Protocol::kUdp);
+    return std::ranges::find(all, port, &sockets::Listener::port) != all.end();
   }
+  // Listed once, when they are first needed.
   const std::vector<Ip>& LocalAddresses(Family family) {
     std::optional<std::vector<Ip>>& addresses = local_[family];
     if (!addresses) {
@@ -84,7 +82,6 @@ class FlowList {
 
   state::Host& host_;
   std::vector<conntrack::UdpFlows> flows_;
-  std::optional<std::vector<sockets::Listener>> listeners_;  // the node's, for UDP
   std::map<Family, std::optional<std::vector<Ip>>> local_;
 };
 

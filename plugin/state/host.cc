@@ -28,4 +28,11 @@ std::array<int, 2> Host::NetfilterSockets() {
   return {nft.fd(), conntrack->fd()};
 }
 
+const std::vector<sockets::Listener>& Host::Listeners(sockets::Protocol protocol) {
+  if (!listeners) {
+    listeners = sockets::ListenerLists::In(netns);
+  }
+  return listeners->Of(protocol);
+}
+
 }  // namespace nomad_bridge::state

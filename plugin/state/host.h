@@ -7,11 +7,13 @@
 
 #include <array>
 #include <optional>
+#include <vector>
 
 #include "netlink/conntrack/conntrack.h"
 #include "netlink/core/netns.h"
 #include "netlink/nft/socket.h"
 #include "netlink/rtnl/rtnl.h"
+#include "netlink/sockets/listeners.h"
 #include "plugin/state/policy_file.h"
 #include "plugin/state/record_store.h"
 
@@ -24,13 +26,18 @@ struct Host {
   Records records;
   CheckpointFile checkpoint;
   PolicyFile policy;
-  std::optional<conntrack::Conntrack> conntrack;  // opened when it is first needed
+  // Opened when they are first needed.
+  std::optional<conntrack::Conntrack> conntrack;
+  std::optional<sockets::ListenerLists> listeners;
 
   [[nodiscard]] static Host Open();
 
   // Opens conntrack's, too: the descriptors whose closing waits for what was removed from
   // nf_tables.
   [[nodiscard]] std::array<int, 2> NetfilterSockets();
+
+  // The node's own, as they were when this command first asked for them.
+  [[nodiscard]] const std::vector<sockets::Listener>& Listeners(sockets::Protocol protocol);
 };
 
 }  // namespace nomad_bridge::state
