@@ -67,8 +67,11 @@ std::span<const std::uint8_t> Ip::bytes() const {
 }
 
 std::string Ip::Text() const {
+  if (is_ipv4()) {  // an ADD writes dozens, and inet_ntop() makes them by sprintf()
+    return Cat(int{bytes_[0]}, '.', int{bytes_[1]}, '.', int{bytes_[2]}, '.', int{bytes_[3]});
+  }
   std::array<char, INET6_ADDRSTRLEN> text{};
-  ::inet_ntop(is_ipv4() ? AF_INET : AF_INET6, bytes_.data(), text.data(), text.size());
+  ::inet_ntop(AF_INET6, bytes_.data(), text.data(), text.size());
   return text.data();
 }
 

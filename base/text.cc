@@ -56,6 +56,18 @@ std::string MapCharacters(std::string_view text, std::string_view (*map)(std::st
 
 }  // namespace
 
+std::vector<std::string> Fields(std::string_view text, std::string_view separators) {
+  std::vector<std::string> fields;
+  for (;;) {
+    text.remove_prefix(std::min(text.find_first_not_of(separators), text.size()));
+    if (text.empty()) {
+      return fields;
+    }
+    fields.emplace_back(text.substr(0, text.find_first_of(separators)));
+    text.remove_prefix(fields.back().size());
+  }
+}
+
 std::string Quoted(std::string_view text) {
   return Cat('\'', text, '\'');
 }
@@ -93,6 +105,10 @@ std::string ShellWord(std::string_view text) {
 }
 
 std::string Printable(std::string_view text) {
+  const auto is_plain = [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; };
+  if (std::ranges::all_of(text, is_plain)) {  // nearly always, and each comment of an ADD is asked
+    return std::string(text);
+  }
   return MapCharacters(text, [](std::string_view character) -> std::string_view {
     if (character[0] == '"' || character[0] == '\\') {
       return "'";

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <memory>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include <fcntl.h>
@@ -114,14 +113,11 @@ void ForEachNetns(const std::function<void(const Netns& netns, const std::string
   };
   // proc(5): "36 35 0:4 net:[4026532441] /run/netns/name ..."
   constexpr std::size_t kMaxBytes = 64 << 20;
-  std::istringstream mounts(FindFile("/proc/self/mountinfo", kMaxBytes).value_or(""));
-  for (std::string line; std::getline(mounts, line);) {
-    std::istringstream words(line);
-    std::string skipped;
-    std::string root;
-    std::string path;
-    if (words >> skipped >> skipped >> skipped >> root >> path && root.starts_with("net:[")) {
-      visit(path);
+  const std::string mounts = FindFile("/proc/self/mountinfo", kMaxBytes).value_or("");
+  for (const std::string& line : Fields(mounts, "\n")) {
+    const std::vector<std::string> fields = Fields(line, " ");
+    if (fields.size() > 4 && fields[3].starts_with("net:[")) {
+      visit(fields[4]);
     }
   }
   for (const std::string& name : Entries("/proc")) {

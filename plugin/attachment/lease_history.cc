@@ -1,7 +1,6 @@
 #include "plugin/attachment/lease_history.h"
 
 #include <optional>
-#include <sstream>
 #include <string_view>
 
 #include "base/file.h"
@@ -43,33 +42,28 @@ std::string Describe(state::Host& host,
 }
 
 void Parse(const std::string& text, bool is_own, LeaseHistory& history) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : Fields(text, "\n")) {
     if (line.starts_with(kDirectory)) {
       history.other_data_dirs.insert(line.substr(kDirectory.size()));
       continue;
     }
-    std::istringstream words(line);
-    std::string address;
-    ipam::LeaseOwner owner;
-    words >> address >> owner.container_id >> owner.ifname;
-    if (const std::optional<Ip> ip = is_own ? Ip::Parse(address) : std::nullopt) {
-      history.former.push_back({.address = *ip, .owner = std::move(owner)});
+    std::vector<std::string> words = Fields(line, " ");
+    words.resize(3);
+    if (const std::optional<Ip> ip = is_own ? Ip::Parse(words[0]) : std::nullopt) {
+      history.former.push_back(
+          {.address = *ip,
+           .owner = {.container_id = std::move(words[1]), .ifname = std::move(words[2])}});
     }
   }
 }
 
 // A list that does not say what it is of is another release's, and read by nobody.
 void EnsureGoneIfUnused(state::Host& host, const std::string& path) {
-  std::istringstream lines(FindOwnFile(path, kMaxBytes).value_or(""));
-  std::string network;
-  std::string data_dir;
-  std::getline(lines, network);
-  std::getline(lines, data_dir);
-  std::optional<ipam::Store> store;
-  if (network.starts_with(kNetwork) && data_dir.starts_with(kDirectory)) {
-    network.erase(0, kNetwork.size());
-    store = ipam::Store::OpenIfExists(data_dir.substr(kDirectory.size()), network);
+  const std::vector<std::string> lines = Fields(FindOwnFile(path, kMaxBytes).value_or(""), "\n");
+  if (lines.size() > 1 && lines[0].starts_with(kNetwork) && lines[1].starts_with(kDirectory)) {
+    const std::string network = lines[0].substr(kNetwork.size());
+    const std::optional<ipam::Store> store =
+        ipam::Store::OpenIfExists(lines[1].substr(kDirectory.size()), network);
     if (!host.records.List(network).empty() || (store && !store->Leases().empty())) {
       return;
     }

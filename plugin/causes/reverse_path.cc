@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <sstream>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -48,18 +47,15 @@ Cause StrictReversePath(const rtnl::Link& link, const std::string& source) {
 
 // Pairs of lines, of names and of numbers: proc_pid_net(5), netstat.
 bool HasReversePathDropped() {
-  std::istringstream lines(FindFile("/proc/self/net/netstat").value_or(""));
-  std::string names;
-  std::string numbers;
-  while (std::getline(lines, names) && std::getline(lines, numbers)) {
-    std::istringstream name_words(names);
-    std::istringstream number_words(numbers);
-    std::string name;
-    std::string number;
-    while (name_words >> name && number_words >> number) {
-      if (name == "IPReversePathFilter") {
-        return number != "0";
-      }
+  const std::vector<std::string> lines =
+      Fields(FindFile("/proc/self/net/netstat").value_or(""), "\n");
+  for (std::size_t at = 0; at + 1 < lines.size(); at += 2) {
+    const std::vector<std::string> names = Fields(lines[at], " ");
+    const std::vector<std::string> numbers = Fields(lines[at + 1], " ");
+    const auto found = std::ranges::find(names, "IPReversePathFilter");
+    const auto column = static_cast<std::size_t>(found - names.begin());
+    if (column < std::min(names.size(), numbers.size())) {
+      return numbers[column] != "0";
     }
   }
   return false;

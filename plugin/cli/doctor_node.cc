@@ -1,7 +1,6 @@
 #include <array>
 #include <filesystem>
 #include <set>
-#include <sstream>
 
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -55,8 +54,8 @@ void CheckManager(Examination& node, const LinkManager& manager, const std::stri
     if (!is_ours || !known.contains(std::to_string(link.index))) {
       continue;
     }
-    std::istringstream lines(FindFile(Cat(manager.directory, link.index)).value_or(""));
-    for (std::string line; std::getline(lines, line);) {
+    const std::string text = FindFile(Cat(manager.directory, link.index)).value_or("");
+    for (const std::string& line : Fields(text, "\n")) {
       if (line.starts_with(manager.key) &&
           !Contains(manager.harmless, std::string_view(line).substr(manager.key.size()))) {
         managed.push_back(Format(
@@ -108,13 +107,10 @@ bool HasDns(const config::Config& config) {
 // Whether every name server of the node is on the node itself.
 bool IsStub(const std::string& resolv_conf) {
   bool is_any = false;
-  std::istringstream lines(resolv_conf);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string key;
-    std::string value;
-    words >> key >> value;
-    const std::optional<Ip> address = key == "nameserver" ? Ip::Parse(value) : std::nullopt;
+  for (const std::string& line : Fields(resolv_conf, "\n")) {
+    const std::vector<std::string> words = Fields(line, " \t");
+    const std::optional<Ip> address =
+        words.size() > 1 && words[0] == "nameserver" ? Ip::Parse(words[1]) : std::nullopt;
     if (address && !address->IsLoopback()) {
       return false;
     }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <sstream>
 
 #include "base/file.h"
 #include "base/list.h"
@@ -114,12 +113,7 @@ std::string FindSetting(std::string_view config, std::string_view key) {
 std::vector<std::string> PluginDirectories() {
   const char* const given = ::getenv("CNI_PATH");
   const std::string path = given == nullptr ? NomadSetting("cni_path") : given;
-  std::vector<std::string> directories;
-  std::istringstream words(path.empty() ? "/opt/cni/bin" : path);
-  for (std::string word; std::getline(words, word, ':');) {
-    directories.push_back(word);
-  }
-  return directories;
+  return Fields(path.empty() ? "/opt/cni/bin" : path, ":");
 }
 
 std::vector<std::string> FindNodeConfigFiles() {

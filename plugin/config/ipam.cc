@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <iterator>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -109,16 +108,6 @@ Route ParseOwnRoute(const JsonView& object) {
   return route;
 }
 
-// Printable, as a file may hold bytes that are not UTF-8, and these go into a result.
-std::vector<std::string> Words(const std::string& line) {
-  std::istringstream stream(line);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) {
-    words.push_back(Printable(word));
-  }
-  return words;
-}
-
 void AppendLine(cni::Dns& dns, const std::vector<std::string>& words) {
   const std::string& keyword = words.front();
   if (keyword == "nameserver") {
@@ -143,9 +132,9 @@ cni::Dns ParseResolvConf(const JsonView& ipam) {
     throw ipam.Find("resolvConf").Wrong("the path of a file that exists");
   }
   cni::Dns dns;
-  std::istringstream lines(*file);
-  for (std::string line; std::getline(lines, line);) {
-    const std::vector<std::string> words = Words(line);
+  for (const std::string& line : Fields(*file, "\n")) {
+    // Printable: a file may hold bytes that are not UTF-8, and these go into a result.
+    const std::vector<std::string> words = Fields(Printable(line), " ");
     // A keyword without a value is nothing. Comments begin with no keyword either.
     if (words.size() > 1) {
       AppendLine(dns, words);
