@@ -287,7 +287,8 @@ TEST_F(CauseWithoutFix, IsAnUplinkWithoutIpv6) {
                "-ec",
                "sysctl -w net/ipv6/conf/uplink/disable_ipv6=0; ip -6 address add "
                "2001:db8:100::1/64 dev uplink nodad"});
-  EXPECT_TRUE(Answers(Way::kTcp6));
+  // Its link-local address is tentative at first.
+  EXPECT_TRUE(Soon([&] { return Answers(Way::kTcp6); }));
   EXPECT_EQ(Diagnose(Way::kTcp6).at("cause"), nullptr);
 }
 
