@@ -107,7 +107,14 @@ std::vector<Ip> Socket::LocalAddresses(Family family) {
   return addresses;
 }
 
-void Socket::EnsureAddress(const Link& link, const Cidr& address, bool detect_duplicates) {
+void Socket::EnsureAddress(const Link& link, const Cidr& address) {
+  AssignAddress(link, address, false);
+  if (!address.address.is_ipv4()) {
+    AwaitLocal(link, address.address, FromNow(kTimeout));
+  }
+}
+
+void Socket::AssignAddress(const Link& link, const Cidr& address, bool detect_duplicates) {
   netlink::Message message =
       AddressMessage(RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, link, address);
   if (address.address.is_ipv4() && address.prefix_length <= kMaxPrefixWithBroadcast) {
@@ -125,12 +132,6 @@ void Socket::EnsureAddress(const Link& link, const Cidr& address, bool detect_du
   // For IPv6 the same address with another prefix length is EEXIST too.
   if (reply.error != 0 && std::ranges::count(Addresses(link), address) == 0) {
     throw netlink::NetlinkError(Cat(what, ": it is there with another prefix length"), reply);
-  }
-  if (!address.address.is_ipv4() && !detect_duplicates) {
-    // The kernel lists an IPv6 address at once, but only a worker (addrconf_dad_work, without
-    // detection too) joins its solicited-node group and makes its local route. A packet before that
-    // would be lost.
-    AwaitLocal(link, address.address, FromNow(kTimeout));
   }
 }
 

@@ -284,11 +284,12 @@ class Socket {
   // Those at which this node is reached, of every link outside a VRF. By their routes: for a list
   // of the addresses themselves the kernel asks each link, also host veths, which have none.
   [[nodiscard]] std::vector<Ip> LocalAddresses(Family family);
-  // The address is in use when this returns: packets to it arrive. IPv6 addresses get IFA_F_NODAD
-  // and cost one more round trip, unless `detect_duplicates`: see AwaitAddresses(). IPv4 ones get
-  // their broadcast address where the prefix is shorter than /31. One more round trip if the
-  // address is there already.
-  void EnsureAddress(const Link& link, const Cidr& address, bool detect_duplicates = false);
+  // The address is in use when this returns: packets to it arrive. IPv6 addresses get IFA_F_NODAD.
+  void EnsureAddress(const Link& link, const Cidr& address);
+  // An IPv6 address is in use only once AwaitLocal() has returned; with `detect_duplicates`,
+  // without which it gets IFA_F_NODAD, AwaitAddresses(). IPv4 ones get their broadcast address
+  // where the prefix is shorter than /31. One more round trip if the address is there already.
+  void AssignAddress(const Link& link, const Cidr& address, bool detect_duplicates);
   void EnsureAddressGone(const Link& link, const Cidr& address);
 
   // Other routes to the same destination stay: an identical one is success, one through another
@@ -334,6 +335,11 @@ class Socket {
   // Throws kConflict if another machine has one, and kTryAgain at the deadline, naming the address.
   void AwaitAddresses(const Link& link, Deadline deadline);
 
+  // Waits, in the same way, until packets to an IPv6 address of the link arrive. The kernel lists
+  // one at once, but only a worker (addrconf_dad_work, without detection too) joins its
+  // solicited-node group and makes its local route. A packet before that is lost.
+  void AwaitLocal(const Link& link, const Ip& address, Deadline deadline);
+
   // Whether anything still references the namespace that this one knows under `netns_id` (see
   // Link::peer_netns). A veth whose other end is in a namespace without references is about to
   // disappear.
@@ -345,9 +351,6 @@ class Socket {
     Mac mac;
   };
   NeighbourEntry ReadNeighbour(const Link& link, const Ip& address);
-
-  // Waits until the kernel has finished adding an IPv6 address, in the manner of AwaitOperational.
-  void AwaitLocal(const Link& link, const Ip& address, Deadline deadline);
 
   explicit Socket(netlink::RequestSocket socket) : socket_(std::move(socket)) {}
 

@@ -69,6 +69,12 @@ void AwaitTraffic(state::Host& host,
   }
   if (config.enable_dad) {
     container.net.AwaitAddresses(veth.container, FromNow(kTimeout));
+    return;
+  }
+  for (const Cidr& address : addresses) {
+    if (!address.address.is_ipv4()) {
+      container.net.AwaitLocal(veth.container, address.address, FromNow(kTimeout));
+    }
   }
 }
 
@@ -111,7 +117,8 @@ void ConfigureContainer(state::Host& host,
   }
   PrepareSysctls(container, veth, addresses, config);
   for (const Cidr& address : addresses) {
-    container.net.EnsureAddress(veth.container, address, config.enable_dad);
+    // Not waited for yet: the kernel gets them ready while the link comes up.
+    container.net.AssignAddress(veth.container, address, config.enable_dad);
   }
   container.net.Change(veth.container, {.up = true});
   AddRoutes(container, veth.container, result);

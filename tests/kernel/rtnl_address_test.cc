@@ -55,7 +55,7 @@ class RtnlDuplicateDetection : public RtnlAddress {
   void DetectAfter(const std::string& command) {
     container().SetSysctl("net/ipv6/conf/d0/accept_dad", "1");
     container().Must(Words(command));
-    net_.EnsureAddress(link_, At("2001:db8::5/64"), true);
+    net_.AssignAddress(link_, At("2001:db8::5/64"), true);
   }
 
   [[nodiscard]] Error AwaitFailure(std::chrono::milliseconds timeout) {
@@ -94,7 +94,7 @@ TEST_F(RtnlAddress, OfIpv6IsUsableAtOnce) {
   EXPECT_FALSE(shown.at(0).contains("tentative"));
 }
 
-// The kernel finishes it behind our back: see EnsureAddress. A file, because it is read sooner than
+// The kernel finishes it behind our back: see AwaitLocal. A file, because it is read sooner than
 // a program has started.
 TEST_F(RtnlAddress, OfIpv6HasItsLocalRouteAndItsGroupAtOnce) {
   for (int i = 0x10; i < 0x60; ++i) {
