@@ -25,6 +25,7 @@ enum class TableFamily : std::uint8_t {
   kAny = 0,
   kInet = 1,
   kIp = 2,
+  kArp = 3,
   kNetdev = 5,
   kBridge = 7,
   kIp6 = 10

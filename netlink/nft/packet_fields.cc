@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <arpa/inet.h>  // before the kernel's own in.h, which gives way to it
+#include <linux/if.h>
 #include <linux/if_ether.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
@@ -12,8 +13,8 @@
 #include <linux/netfilter/xt_conntrack.h>
 #include <linux/netfilter/xt_multiport.h>
 #include <linux/netfilter/xt_tcpudp.h>
+#include <linux/netfilter_ipv6/ip6_tables.h>
 #include <linux/rtnetlink.h>
-#include <net/if.h>
 
 #include "netlink/core/handles.h"
 
@@ -68,19 +69,42 @@ void Put(PartialBytes& header, std::size_t offset, std::span<const std::uint8_t>
   std::ranges::copy(known, header.begin() + static_cast<std::ptrdiff_t>(offset));
 }
 
-void PutPort(PartialBytes& header, std::size_t offset, std::optional<std::uint16_t> port) {
-  if (port) {
+void PutU16(PartialBytes& header, std::size_t offset, std::optional<std::uint16_t> number) {
+  if (number) {
     Put(header,
         offset,
-        Bytes{static_cast<std::uint8_t>(*port >> 8), static_cast<std::uint8_t>(*port & 0xff)});
+        Bytes{static_cast<std::uint8_t>(*number >> 8), static_cast<std::uint8_t>(*number & 0xff)});
   }
 }
 
 std::uint16_t EtherTypeOf(const Packet& packet) {
-  return htons(packet.family == Family::kIpv4 ? ETH_P_IP : ETH_P_IPV6);
+  return htons(packet.arp_operation             ? ETH_P_ARP
+               : packet.family == Family::kIpv4 ? ETH_P_IP
+                                                : ETH_P_IPV6);
+}
+
+// About IPv4 on Ethernet.
+PartialBytes ArpHeader(const Packet& packet) {
+  constexpr std::size_t kBytes = 28;
+  constexpr std::size_t kOperation = 6;
+  constexpr std::size_t kSource = 14;
+  constexpr std::size_t kDestination = 24;
+  PartialBytes header = Unknown(kBytes);
+  Put(header, 0, Bytes{0, 1, 8, 0, 6, 4});
+  PutU16(header, kOperation, packet.arp_operation);
+  if (packet.source) {
+    Put(header, kSource, packet.source->bytes());
+  }
+  if (packet.destination) {
+    Put(header, kDestination, packet.destination->bytes());
+  }
+  return header;
 }
 
 PartialBytes NetworkHeader(const Packet& packet) {
+  if (packet.arp_operation) {
+    return ArpHeader(packet);
+  }
   const bool is_ipv4 = packet.family == Family::kIpv4;
   PartialBytes header = Unknown(is_ipv4 ? 20 : 40);
   if (packet.protocol != 0) {
@@ -98,8 +122,11 @@ PartialBytes NetworkHeader(const Packet& packet) {
 PartialBytes TransportHeader(const Packet& packet) {
   constexpr std::size_t kTcpFlags = 13;
   PartialBytes header = Unknown(kTcpFlags + 1);
-  PutPort(header, 0, packet.source_port);
-  PutPort(header, 2, packet.destination_port);
+  PutU16(header, 0, packet.source_port);
+  PutU16(header, 2, packet.destination_port);
+  if (packet.icmp6_type) {
+    Put(header, 0, Bytes{*packet.icmp6_type});
+  }
   if (packet.tcp_flags) {
     Put(header, kTcpFlags, Bytes{*packet.tcp_flags});
   }
@@ -129,6 +156,7 @@ PartialBytes Payload(const Packet& packet, const Expression& expression) {
 std::uint8_t ProtocolFamily(const Packet& packet, TableFamily family) {
   return family == TableFamily::kBridge || family == TableFamily::kNetdev
              ? static_cast<std::uint8_t>(family)
+         : packet.arp_operation           ? std::uint8_t{NFPROTO_ARP}
          : packet.family == Family::kIpv4 ? std::uint8_t{NFPROTO_IPV4}
                                           : std::uint8_t{NFPROTO_IPV6};
 }
@@ -166,10 +194,10 @@ PartialBytes RouteType(const Packet& packet, const Expression& expression) {
   const bool is_of_destination =
       (NumberOf(expression, NFTNL_EXPR_FIB_FLAGS) & NFTA_FIB_F_DADDR) != 0;
   if (NumberOf(expression, NFTNL_EXPR_FIB_RESULT) != NFT_FIB_RESULT_ADDRTYPE ||
-      !is_of_destination) {
+      !is_of_destination || !packet.is_local) {
     return Unknown(kWidest);
   }
-  return Of(std::uint32_t{packet.is_local ? RTN_LOCAL : RTN_UNICAST});
+  return Of(std::uint32_t{*packet.is_local ? RTN_LOCAL : RTN_UNICAST});
 }
 
 // ---- xt matches
@@ -213,6 +241,15 @@ Match MatchUdp(const Packet& packet, const xt_udp& info) {
                            (info.invflags & XT_UDP_INV_DSTPT) != 0));
 }
 
+Match MatchIcmp6(const Packet& packet, const ip6t_icmp& info) {
+  const bool asks_code = info.code[0] != 0 || info.code[1] != 0xff;
+  if (!packet.icmp6_type || asks_code) {
+    return Match::kMaybe;
+  }
+  return Inverted(*packet.icmp6_type == info.type ? Match::kYes : Match::kNo,
+                  (info.invflags & IP6T_ICMP_INV) != 0);
+}
+
 Match MatchMultiport(const Packet& packet, const xt_multiport_v1& info) {
   const bool of_source = info.flags == XT_MULTIPORT_SOURCE;
   if (!of_source && info.flags != XT_MULTIPORT_DESTINATION) {
@@ -248,10 +285,10 @@ Match MatchConntrack(const Packet& packet, const xt_conntrack_mtinfo3& info) {
 // Whether the destination is the node's own, as Docker's rules ask.
 Match MatchAddressType(const Packet& packet, const xt_addrtype_info_v1& info) {
   constexpr std::uint32_t kKnown = XT_ADDRTYPE_INVERT_SOURCE | XT_ADDRTYPE_INVERT_DEST;
-  if (info.source != 0 || (info.flags & ~kKnown) != 0) {
+  if (info.source != 0 || (info.flags & ~kKnown) != 0 || !packet.is_local) {
     return Match::kMaybe;
   }
-  const unsigned type = packet.is_local ? XT_ADDRTYPE_LOCAL : XT_ADDRTYPE_UNICAST;
+  const unsigned type = *packet.is_local ? XT_ADDRTYPE_LOCAL : XT_ADDRTYPE_UNICAST;
   return Inverted(info.dest == 0 || (info.dest & type) != 0 ? Match::kYes : Match::kNo,
                   (info.flags & XT_ADDRTYPE_INVERT_DEST) != 0);
 }
@@ -286,6 +323,15 @@ bool Has(const Expression& expression, std::uint16_t number) {
                              [&](const auto& each) { return each.first == number; });
 }
 
+bool HasField(const Packet& packet, const Expression& expression) {
+  const bool is_of_transport =
+      expression.kind == "payload"
+          ? NumberOf(expression, NFTNL_EXPR_PAYLOAD_BASE) == NFT_PAYLOAD_TRANSPORT_HEADER
+          : expression.kind == "meta" &&
+                NumberOf(expression, NFTNL_EXPR_META_KEY) == NFT_META_L4PROTO;
+  return !packet.arp_operation || !is_of_transport;
+}
+
 PartialBytes FieldOf(const Packet& packet, TableFamily family, const Expression& expression) {
   if (expression.kind == "payload") {
     return Payload(packet, expression);
@@ -308,6 +354,9 @@ Match MatchExtension(const Packet& packet, const Expression& expression) {
   }
   if (name == "udp" && revision == 0) {
     return MatchBy(MatchUdp, packet, expression);
+  }
+  if (name == "icmp6" && revision == 0) {
+    return MatchBy(MatchIcmp6, packet, expression);
   }
   if (name == "multiport" && revision == 1) {
     return MatchBy(MatchMultiport, packet, expression);

@@ -16,13 +16,16 @@ namespace nomad_bridge::nft {
 [[nodiscard]] Bytes BytesOf(const Expression& expression, std::uint16_t number);
 [[nodiscard]] bool Has(const Expression& expression, std::uint16_t number);
 
+// False: the kernel ends the rule there, as for a port of ARP.
+[[nodiscard]] bool HasField(const Packet& packet, const Expression& expression);
+
 // Of `expression`, a meta, payload, ct or fib that loads; in a table of `family`.
 [[nodiscard]] PartialBytes FieldOf(const Packet& packet,
                                    TableFamily family,
                                    const Expression& expression);
 
-// Whether an xt match is met: tcp, udp, multiport, addrtype of destinations, conntrack's
-// state and comment are known.
+// Whether an xt match is met: tcp, udp, icmp6, multiport, addrtype of destinations,
+// conntrack's state and comment are known.
 [[nodiscard]] Match MatchExtension(const Packet& packet, const Expression& expression);
 
 }  // namespace nomad_bridge::nft

@@ -44,10 +44,14 @@ struct Packet {
   int iif = 0;  // index; 0: not known, or none
   int oif = 0;
   KnownBits mark;
-  KnownBits ct_state;                     // kCt...
-  KnownBits ct_status;                    // IPS_*
-  std::optional<std::uint8_t> tcp_flags;  // TH_*
-  bool is_local = false;                  // the destination is an address of this machine
+  KnownBits ct_state;                      // kCt...
+  KnownBits ct_status;                     // IPS_*
+  std::optional<std::uint8_t> tcp_flags;   // TH_*
+  std::optional<std::uint8_t> icmp6_type;  // ICMPv6's
+  // ARP's, ARPOP_*: the addresses are those that it names, and there is no protocol.
+  std::optional<std::uint16_t> arp_operation;
+  // The destination is an address of this machine; nullopt: not known.
+  std::optional<bool> is_local = false;
 };
 
 // What a rule, or a chain's policy, does to a packet that is worth knowing.

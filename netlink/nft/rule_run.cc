@@ -74,6 +74,9 @@ class RuleRun {
   void Narrow(Match match) { result_.match = std::min(result_.match, match); }
 
   void Load(const Expression& step, std::uint16_t into) {
+    if (!HasField(packet_, step)) {
+      return Narrow(Match::kNo);
+    }
     registers_.Store(NumberOf(step, into), FieldOf(packet_, family_, step));
   }
 

@@ -71,9 +71,13 @@ std::string FieldText(Type type, std::span<const std::uint8_t> bytes) {
 
 std::string Text(TableFamily family) {
   using enum TableFamily;
-  return std::string(ValueOf<TableFamily, std::string_view>(
-      family,
-      {{kInet, "inet"}, {kIp, "ip"}, {kIp6, "ip6"}, {kNetdev, "netdev"}, {kBridge, "bridge"}}));
+  return std::string(ValueOf<TableFamily, std::string_view>(family,
+                                                            {{kInet, "inet"},
+                                                             {kIp, "ip"},
+                                                             {kArp, "arp"},
+                                                             {kIp6, "ip6"},
+                                                             {kNetdev, "netdev"},
+                                                             {kBridge, "bridge"}}));
 }
 
 std::string Text(const TableId& table) {

@@ -18,7 +18,7 @@
 
 namespace nomad_bridge::nft {
 
-// "inet", "ip", "ip6", "netdev", "bridge"; empty for kAny.
+// "inet", "ip", "arp", "ip6", "netdev", "bridge"; empty for kAny.
 [[nodiscard]] std::string Text(TableFamily family);
 
 struct TableId {
@@ -66,7 +66,7 @@ struct Set {
 // Where a base chain is attached.
 struct Hook {
   // NF_INET_*, which are the bridge family's, too; of the netdev family kIngress or kEgress; of the
-  // inet family also kInetIngress.
+  // arp family kArpInput or kArpOutput; of the inet family also kInetIngress.
   enum class Point : std::uint8_t {
     kPrerouting,
     kInput,
@@ -75,7 +75,9 @@ struct Hook {
     kPostrouting,
     kInetIngress,
     kIngress = kPrerouting,
-    kEgress = kInput
+    kEgress = kInput,
+    kArpInput = kPrerouting,
+    kArpOutput = kInput
   };
 
   std::string type;  // "filter", "nat"

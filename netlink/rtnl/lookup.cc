@@ -119,6 +119,7 @@ RouteAnswer Socket::LookUpRoute(const RouteQuery& query) {
         answer.error = BlockerOf(&Blocker::route_type, head.rtm_type).empty() ? 0 : EHOSTUNREACH;
         answer.link = attributes.Number<int>(RTA_OIF).value_or(0);
         answer.table = attributes.U32(RTA_TABLE).value_or(head.rtm_table);
+        answer.gateway = attributes.Address(RTA_GATEWAY);
       });
   return answer;
 }

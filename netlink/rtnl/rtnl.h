@@ -91,7 +91,10 @@ struct Link {
   int operstate = 0;  // IF_OPER_...
   // up, with carrier (operstate up, or unknown as lo's is) and a queue that sends
   bool operational = false;
-  bool promiscuous = false;     // IFF_PROMISC was set on it
+  bool promiscuous = false;  // IFF_PROMISC was set on it
+  // It asks who has an address on its network, and answers: no loopback, no IFF_NOARP, ...
+  bool resolves = false;
+  bool no_arp = false;          // IFF_NOARP, of a link of Ethernet
   int master = 0;               // index of the bridge it is a port of
   bool vlan_filtering = false;  // bridge
   int forward_delay = 0;        // bridge with spanning tree: in hundredths of a second; else 0
@@ -171,6 +174,7 @@ struct RouteAnswer {
   int error = 0;
   int link = 0;
   std::uint32_t table = 0;
+  std::optional<Ip> gateway = std::nullopt;
 };
 
 struct BlockingRoute {

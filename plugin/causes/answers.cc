@@ -10,13 +10,6 @@
 namespace nomad_bridge::causes {
 namespace {
 
-// Of the node, in the container's network.
-std::optional<Ip> OwnGateway(const state::Record& record, Family family) {
-  const auto gateway = std::ranges::find_if(
-      record.link.gateways, [&](const Cidr& each) { return each.address.family() == family; });
-  return gateway == record.link.gateways.end() ? std::nullopt : std::optional(gateway->address);
-}
-
 // Its default route leads to an address that does not answer there, and is none of the node's.
 Causes FindAbsentGateway(rtnl::Socket& container,
                          const rtnl::Link& link,

@@ -5,6 +5,7 @@
 
 #include "base/list.h"
 #include "base/text.h"
+#include "plugin/causes/lookups.h"
 #include "plugin/link/container.h"
 #include "plugin/state/kernel_names.h"
 
@@ -61,16 +62,13 @@ void LookAtDefaultRoutes(rtnl::Socket& container,
     if (is_off || HasDefaultRoute(container, family)) {
       continue;
     }
-    const auto gateway = std::ranges::find_if(
-        record.link.gateways, [&](const Cidr& each) { return each.address.family() == family; });
+    const std::optional<Ip> gateway = OwnGateway(record, family);
     causes.push_back(
         {.text = Format("no default route for {}: answers find no way back", FamilyText(family)),
-         .fix =
-             gateway == record.link.gateways.end()
-                 ? Fix::Advice("add the default route in the container's namespace")
-                 : InsideFix(
-                       record,
-                       Format("{} route add default via {}", IpTool(family), gateway->address))});
+         .fix = !gateway
+                    ? Fix::Advice("add the default route in the container's namespace")
+                    : InsideFix(record,
+                                Format("{} route add default via {}", IpTool(family), *gateway))});
   }
 }
 
@@ -80,6 +78,10 @@ void LookAtGateway(rtnl::Socket& container,
                    const state::Record& record,
                    Causes& causes) {
   for (const Cidr& gateway : record.link.gateways) {
+    Causes arp_off = FindArpOff(container, link, gateway.address, InsideFix(record, ""));
+    if (!arp_off.empty()) {
+      return Append(causes, std::move(arp_off));
+    }
     const auto neighbour = container.FindNeighbour(link, gateway.address);
     if (neighbour && neighbour->permanent &&
         neighbour->mac != Mac::ForName(record.link.gateway_ifname)) {

@@ -65,6 +65,9 @@ std::string AddressText(const Ip& address,
 // The ends of the packet, as iptables or nft matches them.
 std::string MatchText(const Station& station, const Journey& journey, bool for_iptables) {
   const nft::Packet& packet = station.packet;
+  if (packet.icmp6_type) {
+    return Format("-p icmpv6 --icmpv6-type {} ", int{*packet.icmp6_type});
+  }
   const auto part = [&](const auto& value, std::string_view iptables, std::string_view nft) {
     return value ? Format("{}{} ", for_iptables ? iptables : nft, *value) : std::string();
   };
@@ -86,6 +89,15 @@ std::string MatchText(const Station& station, const Journey& journey, bool for_i
 // Before the rule, in the same chain: a verdict there ends the base chain.
 std::string FixOf(const Effect& effect, const Station& station, const Journey& journey) {
   const bool is_iptables = IsIptables(effect.table);
+  if (station.direction == Direction::kLookup && !is_iptables) {
+    return Format("nft insert rule {} {} {} {} accept",
+                  nft::Text(effect.table.family),
+                  ShellWord(effect.table.name),
+                  ShellWord(effect.chain),
+                  station.packet.arp_operation
+                      ? "meta protocol arp"
+                      : "icmpv6 type '{ nd-neighbor-solicit, nd-neighbor-advert }'");
+  }
   const std::string match = MatchText(station, journey, is_iptables);
   if (is_iptables) {
     return Format("{} -t {} -I {} {}-j ACCEPT",
@@ -105,6 +117,9 @@ std::string FixOf(const Effect& effect, const Station& station, const Journey& j
 
 // One that is not journey.node is named: others may well answer.
 std::string DoesText(const Effect& effect, const Station& station, const Journey& journey) {
+  if (station.direction == Direction::kLookup) {
+    return Cat("drops ", station.about);
+  }
   constexpr std::array<std::string_view, 4> kWhat = {"what comes for the port",
                                                      "what the port answers",
                                                      "what comes from the LAN for its container",
@@ -140,7 +155,8 @@ bool Ends(nft::Ruleset& rules, const Effect& effect, const Station& station) {
   if (!effect.is_certain || effect.kind == Effect::Kind::kDropped) {
     return effect.is_certain;
   }
-  if (station.point != Point::kPrerouting || station.family != TableFamily::kAny) {
+  if (station.point != Point::kPrerouting || station.family != TableFamily::kAny ||
+      station.direction == Direction::kLookup) {
     return false;
   }
   if (effect.kind == Effect::Kind::kUntracked) {

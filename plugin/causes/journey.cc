@@ -62,6 +62,12 @@ std::string IpTool(Family family) {
   return family == Family::kIpv4 ? "ip" : "ip -6";
 }
 
+std::optional<Ip> OwnGateway(const state::Record& record, Family family) {
+  const auto gateway = std::ranges::find_if(
+      record.link.gateways, [&](const Cidr& each) { return each.address.family() == family; });
+  return gateway == record.link.gateways.end() ? std::nullopt : std::optional(gateway->address);
+}
+
 std::string InsideFix(const state::Record& record, const std::string& command) {
   return Format("nsenter --net={} {}", ShellWord(record.netns_path), command);
 }

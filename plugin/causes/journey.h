@@ -71,6 +71,9 @@ class Planner {
 // "ip", "ip -6"
 [[nodiscard]] std::string IpTool(Family family);
 
+// The node's own address in the container's network.
+[[nodiscard]] std::optional<Ip> OwnGateway(const state::Record& record, Family family);
+
 // `command`, in the container's namespace.
 [[nodiscard]] std::string InsideFix(const state::Record& record, const std::string& command);
 

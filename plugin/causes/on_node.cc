@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
+#include "plugin/causes/lookups.h"
 #include "plugin/causes/reverse_path.h"
 #include "plugin/link/forwarding.h"
 #include "plugin/rules/published_port_warnings.h"
@@ -91,8 +93,11 @@ class NodeLook {
                              ShellWord(Cat(setting, "=0")),
                              uplink->name)));
     }
-    if (!uplink || uplink->operational) {
+    if (!uplink) {
       return;
+    }
+    if (uplink->operational) {
+      return Append(causes_, FindArpOff(host_.net, *uplink, NextHop(host_.net, journey_)));
     }
     const std::optional<rtnl::Link> port =
         uplink->kind == "bridge" && uplink->up ? FindIdlePort(*uplink) : std::nullopt;

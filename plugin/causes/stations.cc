@@ -1,12 +1,12 @@
 #include "plugin/causes/stations.h"
 
-#include <initializer_list>
 #include <utility>
 
 #include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
 #include "plugin/causes/in_container.h"
+#include "plugin/causes/lookups.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::causes {
@@ -17,9 +17,7 @@ using Point = nft::Hook::Point;
 
 // The numbers of conntrack's bits. linux/netfilter/nf_conntrack_common.h
 constexpr std::uint32_t kDnatBit = 1U << 5U;
-constexpr std::uint32_t kAllStates = 0x7f;
 constexpr std::int32_t kOurPriority = -1;  // of chain forward
-constexpr std::int32_t kConntrackPriority = -200;
 constexpr std::int32_t kDnatPriority = -100;
 constexpr std::int32_t kSnatPriority = 100;
 constexpr std::uint8_t kSyn = 0x02;
@@ -144,6 +142,8 @@ std::vector<Station> Forward(const nft::Packet& packet,
            .ours = kOurPriority}};
 }
 
+}  // namespace
+
 std::vector<Station> OnBridge(const nft::Packet& packet,
                               std::initializer_list<Point> points,
                               Direction direction) {
@@ -178,6 +178,8 @@ Station AtEgress(const nft::Packet& packet, Direction direction, const std::stri
           .packet = WithoutConntrack(packet),
           .device = device};
 }
+
+namespace {
 
 // Behind postrouting's translations the answer comes from the port of the node.
 std::vector<Station> Leaving(const nft::Packet& answer, const Journey& journey) {
@@ -224,6 +226,7 @@ std::vector<Station> StationsOnNode(rtnl::Socket& net,
   std::vector<Station> stations;
   const nft::Packet translated = Translated(journey);
   if (journey.uplink) {
+    Append(stations, LookupsOnUplink(net, journey));
     for (const std::optional<Ip>& node : NodesOf(journey)) {
       const nft::Packet arriving = Through(Arriving(journey, node), *journey.uplink, kNone);
       Append(stations, AtIngress(arriving, kRequest, journey.uplink->name));
@@ -231,6 +234,7 @@ std::vector<Station> StationsOnNode(rtnl::Socket& net,
     }
     Append(stations, Forward(Through(translated, *journey.uplink, bridge), record, kRequest));
   }
+  Append(stations, LookupsOnGateway(net, record, journey, bridge, veth.name));
   const nft::Packet entering = Through(translated, kNone, bridge);
   stations.push_back({.point = Point::kPostrouting, .packet = entering});
   stations.push_back(AtEgress(entering, kRequest, bridge.name));
@@ -288,7 +292,8 @@ std::vector<Station> StationsInContainer(rtnl::Socket& container,
   request.is_local = true;
   nft::Packet answer = Through(Answer(journey), kNone, own);
   answer.ct_status.value = 0;
-  std::vector<Station> stations = AtIngress(request, Direction::kRequest, own.name);
+  std::vector<Station> stations = LookupsInside(container, record, journey, own);
+  Append(stations, AtIngress(request, Direction::kRequest, own.name));
   Append(stations, Prerouting(request, request, Direction::kRequest));
   stations.push_back({.point = Point::kInput, .packet = request});
   for (const Point point : {Point::kOutput, Point::kPostrouting}) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <string>
@@ -24,6 +25,7 @@ enum class Direction : std::uint8_t {
   kAnswer,
   kFromLan,   // to the container's own address, by its bridge alone
   kFromNode,  // a request of the node itself
+  kLookup,    // who has an address on a link's network, or the answer
 };
 
 // One packet at one hook.
@@ -33,6 +35,7 @@ struct Station {
   Direction direction = Direction::kRequest;
   nft::Packet packet;
   std::string device = {};                            // of an ingress or egress hook
+  std::string about = {};                             // kLookup: "ARP requests that come by 'eth0'"
   std::optional<int> accept_mark_bit = std::nullopt;  // behind our chain, which has set it
   // The priorities of chains that see it so. `ours`: that of our chain between it and what comes
   // before or behind; of others' chains of this priority those that the kernel asks there.
@@ -49,6 +52,20 @@ struct Station {
 
 // Of what the node itself asks, as far as nothing else passes there.
 [[nodiscard]] std::vector<Station> StationsOfOwn(const Journey& journey);
+
+// Parts of the way of a packet: at the hooks of a link, or between a bridge and its ports.
+[[nodiscard]] std::vector<Station> AtIngress(const nft::Packet& packet,
+                                             Direction direction,
+                                             const std::string& device);
+[[nodiscard]] Station AtEgress(const nft::Packet& packet,
+                               Direction direction,
+                               const std::string& device);
+[[nodiscard]] std::vector<Station> OnBridge(const nft::Packet& packet,
+                                            std::initializer_list<nft::Hook::Point> points,
+                                            Direction direction);
+
+constexpr std::int32_t kConntrackPriority = -200;
+constexpr std::uint32_t kAllStates = 0x7f;  // of conntrack
 
 [[nodiscard]] std::vector<Station> StationsInContainer(rtnl::Socket& container,
                                                        const state::Record& record,

@@ -4,6 +4,7 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/causes/blockers.h"
+#include "plugin/causes/lookups.h"
 #include "plugin/causes/reverse_path.h"
 #include "plugin/link/forwarding.h"
 #include "plugin/state/kernel_names.h"
@@ -139,6 +140,10 @@ class WayLook {
   }
 
   void LookAtNeighbour() {
+    Causes arp_off = FindArpOff(host_.net, *gateway_, address_);
+    if (!arp_off.empty()) {
+      return AddAll(std::move(arp_off));
+    }
     const std::optional<rtnl::Neighbour> neighbour = host_.net.FindNeighbour(*gateway_, address_);
     const Mac expected = record_.ContainerMac();
     if (!neighbour || neighbour->mac == expected || !record_.Has(cni::Part::kLink)) {

@@ -29,6 +29,24 @@ const std::vector<std::string> kHarmless = {
     "@far counter drop; }; }'",
     "nft 'table inet rpf { chain p { type filter hook prerouting priority raw; fib saddr . iif oif "
     "missing drop; }; }'",
+    // by which neighbours find each other, as far as they have to
+    "nft 'table inet strict { chain in { type filter hook input priority 10; policy drop; ct state "
+    "established,related accept; iif lo accept; icmpv6 type { nd-neighbor-solicit, "
+    "nd-neighbor-advert } ip6 hoplimit 255 accept; }; chain o { type filter hook output priority "
+    "0; "
+    "icmpv6 type nd-redirect drop; }; }'",
+    "ip6tables -A INPUT -p icmpv6 --icmpv6-type neighbour-solicitation -m hl --hl-eq 255 -j "
+    "ACCEPT; "
+    "ip6tables -A INPUT -p icmpv6 --icmpv6-type neighbour-advertisement -m hl --hl-eq 255 -j "
+    "ACCEPT; ip6tables -A INPUT -m conntrack --ctstate INVALID -j DROP; ip6tables -P INPUT DROP",
+    "nft 'table arp guard { chain in { type filter hook input priority 0; policy drop; arp "
+    "operation "
+    "{ request, reply } accept; }; chain o { type filter hook output priority 0; arp saddr ip "
+    "192.0.2.10 drop; }; }'",
+    "nft 'table bridge known { chain p { type filter hook prerouting priority 0; policy drop; meta "
+    "protocol { ip, ip6, arp } accept; }; chain o { type filter hook output priority 0; meta "
+    "l4proto "
+    "!= { tcp, udp, icmp, icmpv6 } drop; arp operation reply arp saddr ip 192.0.2.1 drop; }; }'",
     // load
     "nft 'table inet flood { chain f { type filter hook forward priority -5; ct state new limit "
     "rate over 10000/second drop; tcp flags & (fin|syn) == (fin|syn) drop; }; }'",
