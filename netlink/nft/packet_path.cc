@@ -140,8 +140,9 @@ class PacketWalk {
   std::vector<std::string> path_;
 };
 
-Ruleset::Ruleset(Socket& socket) : socket_(socket), chains_(socket.Chains()) {
-  for (const KernelTable& table : socket.Tables()) {
+Ruleset::Ruleset(Socket& socket)
+    : socket_(socket), tables_(socket.Tables()), chains_(socket.Chains()) {
+  for (const KernelTable& table : tables_) {
     if (table.is_dormant) {
       std::erase_if(chains_, [&](const auto& each) { return each.table == table.id; });
     }
@@ -177,6 +178,11 @@ std::vector<Effect> Ruleset::Follow(Packet& packet,
     }
   }
   return effects;
+}
+
+const KernelTable* Ruleset::Find(const TableId& table) const {
+  const auto found = std::ranges::find(tables_, table, &KernelTable::id);
+  return found == tables_.end() ? nullptr : &*found;
 }
 
 const std::vector<KernelRule>& Ruleset::RulesOf(const TableId& table, const std::string& chain) {

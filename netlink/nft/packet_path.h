@@ -79,7 +79,8 @@ struct KnownSet {
 
 class Ruleset {
  public:
-  // Reads the chains that are in force; the rest when it is needed. `socket` must outlive it.
+  // Reads the tables, and the chains that are in force; the rest when it is needed. `socket` must
+  // outlive it.
   explicit Ruleset(Socket& socket);
 
   // The effects on `packet` of the base chains at `point`, in the order of their priorities and
@@ -93,21 +94,23 @@ class Ruleset {
                                            std::optional<TableFamily> family = std::nullopt);
 
   // Whether `one` was made after `other`; both are there.
-  [[nodiscard]] bool IsYounger(const TableId& one, const TableId& other) {
-    const auto table = socket_.FindTable(one);
-    const auto than = socket_.FindTable(other);
-    return table && than && table->handle > than->handle;
+  [[nodiscard]] bool IsYounger(const TableId& one, const TableId& other) const {
+    const KernelTable* const table = Find(one);
+    const KernelTable* const than = Find(other);
+    return table != nullptr && than != nullptr && table->handle > than->handle;
   }
-  [[nodiscard]] bool Has(const TableId& table) { return socket_.FindTable(table).has_value(); }
+  [[nodiscard]] bool Has(const TableId& table) const { return Find(table) != nullptr; }
 
  private:
   friend class PacketWalk;
 
+  [[nodiscard]] const KernelTable* Find(const TableId& table) const;
   [[nodiscard]] const std::vector<KernelRule>& RulesOf(const TableId& table,
                                                        const std::string& chain);
   [[nodiscard]] const KnownSet& SetOf(const TableId& table, const std::string& name);
 
   Socket& socket_;
+  std::vector<KernelTable> tables_;
   std::vector<Socket::TableChain> chains_;
   std::map<std::string, std::map<std::string, std::vector<KernelRule>>> rules_;  // by Text(table)
   std::map<std::string, KnownSet> sets_;                                         // by "table set"

@@ -23,15 +23,14 @@ bool IsByReversePath(rtnl::Socket& net,
                      const rtnl::RouteAnswer& answer,
                      const rtnl::Link& link,
                      const Ip& source) {
-  constexpr long kStrict = 1;
-  if (answer.error == EXDEV) {
-    return true;
-  }
   // Since Linux 6.15 the answer is EINVAL, as to much else.
+  if (answer.error != EINVAL || !source.is_ipv4()) {
+    return answer.error == EXDEV;
+  }
+  constexpr long kStrict = 1;
   const bool is_strict =
       std::max(ReversePathFilterOf("all"), ReversePathFilterOf(link.name)) == kStrict;
-  return answer.error == EINVAL && source.is_ipv4() && is_strict &&
-         net.LookUpRoute({.destination = source}).link != link.index;
+  return is_strict && net.LookUpRoute({.destination = source}).link != link.index;
 }
 
 Cause StrictReversePath(const rtnl::Link& link, const std::string& source) {

@@ -152,13 +152,19 @@ causes::Causes FindBlocked(Examination& node) {
   };
   for (const Attachment* const attachment : node.running) {
     const state::Record& record = *attachment->record;
+    std::map<std::pair<Ip, std::optional<Ip>>, causes::Journey> ways;  // the ports have in common
     for (const portmap::DnatEntry& port : record.rules.ports) {
       if (!record.IsLive(cni::Part::kPorts)) {
         continue;
       }
-      const causes::Journey journey = planner.Plan(port, std::nullopt);
-      add(causes::FindOnNode(node.host, record, journey));
-      add(causes::FindToContainer(node.host, record, journey));
+      const auto way = ways.try_emplace({port.container_ip, port.host_ip});
+      causes::Journey& journey = way.first->second;
+      if (way.second) {
+        journey = planner.Plan(port, std::nullopt);
+        add(causes::FindOnNode(node.host, record, journey));
+        add(causes::FindToContainer(node.host, record, journey));
+      }
+      journey.port = port;
       if (are_rules_whole) {
         add(causes::FindInRules(node.host, rules, record, journey));
       }
