@@ -127,6 +127,19 @@ void ForEachNetns(const std::function<void(const Netns& netns, const std::string
   }
 }
 
+namespace {
+
+bool& IsAway() {
+  static bool is_away = false;
+  return is_away;
+}
+
+}  // namespace
+
+bool IsInAnotherNetns() {
+  return IsAway();
+}
+
 void InNetns(const Netns& ns, const std::function<void()>& act) {
   struct stat here {};
   if (::stat(kCurrent, &here) == 0 &&
@@ -138,10 +151,12 @@ void InNetns(const Netns& ns, const std::function<void()>& act) {
   if (::setns(ns.fd(), CLONE_NEWNET) != 0) {
     throw ErrnoError(Code::kKernel, "cannot enter a network namespace");
   }
-  const auto go_back = [](const Netns* to) {
+  const bool was_away = std::exchange(IsAway(), true);
+  const auto go_back = [&](const Netns* to) {
     if (::setns(to->fd(), CLONE_NEWNET) != 0) {
       std::abort();
     }
+    IsAway() = was_away;
   };
   const std::unique_ptr<const Netns, decltype(go_back)> way_back(&home, go_back);
   act();

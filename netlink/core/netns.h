@@ -68,4 +68,7 @@ void ForEachNetns(const std::function<void(const Netns& netns, const std::string
 // the process aborts, rather than change the wrong namespace.
 void InNetns(const Netns& ns, const std::function<void()>& act);
 
+// Whether `act` of an InNetns() runs now, in a namespace that is not this process's own.
+[[nodiscard]] bool IsInAnotherNetns();
+
 }  // namespace nomad_bridge::netlink

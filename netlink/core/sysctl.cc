@@ -5,19 +5,48 @@
 #include <string_view>
 
 #include <fcntl.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/text.h"
+#include "netlink/core/netns.h"
 
 namespace nomad_bridge::netlink {
 namespace {
 
 enum class Absent { kIsAnError, kIsFine };
 
+// An instance of procfs that is nowhere in the tree; none if the kernel or its policy refuses it.
+UniqueFd MountProc() {
+  const UniqueFd context(::fsopen("proc", FSOPEN_CLOEXEC));
+  if (!context || ::fsconfig(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) {
+    return {};
+  }
+  return UniqueFd(::fsmount(context.get(), FSMOUNT_CLOEXEC, 0));
+}
+
+// Under the node's /proc the kernel keeps net/ipv4 and net/ipv6 once for each namespace in which a
+// setting was opened, under one name, and looks through all of them to open the next, for whoever
+// asks: with 700 containers that have IPv6, an ADD took 11 ms instead of 3. So containers' settings
+// are opened in an instance of our own, which goes with this process.
+int ProcForThisNetns() {
+  if (!IsInAnotherNetns()) {
+    return -1;
+  }
+  static const UniqueFd own = MountProc();
+  return own.get();
+}
+
+UniqueFd Open(const std::string& name, int flags) {
+  const int proc = ProcForThisNetns();
+  return UniqueFd(proc < 0 ? ::open(Cat("/proc/sys/", name).c_str(), flags | O_CLOEXEC)
+                           : ::openat(proc, Cat("sys/", name).c_str(), flags | O_CLOEXEC));
+}
+
 void Set(const std::string& name, const std::string& value, Absent absent) {
-  const UniqueFd fd(::open(("/proc/sys/" + name).c_str(), O_WRONLY | O_CLOEXEC));
+  const UniqueFd fd = Open(name, O_WRONLY);
   if (!fd && errno == ENOENT && absent == Absent::kIsFine) {
     return;
   }
@@ -30,7 +59,7 @@ void Set(const std::string& name, const std::string& value, Absent absent) {
 }  // namespace
 
 std::optional<std::string> FindSysctl(const std::string& name) {
-  const UniqueFd fd(::open(("/proc/sys/" + name).c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd fd = Open(name, O_RDONLY);
   if (!fd && errno == ENOENT) {
     return std::nullopt;
   }

@@ -5,7 +5,9 @@
 //         may hold dots).
 // Shapes  Values are strings, as in the file but without the newline.
 // Errors  kKernel naming the setting and the value.
-// Source  sysctl(8), proc_sys(5).
+// Cost    5 us each on a node of its own; on one where other programs have opened settings in a
+//         thousand namespaces, some 0.2 ms: see sysctl.cc.
+// Source  sysctl(8), proc_sys(5), fsmount(2).
 #pragma once
 
 #include <optional>
@@ -20,9 +22,8 @@ namespace nomad_bridge::netlink {
 // Returns whether it wrote.
 bool EnsureSysctl(const std::string& name, const std::string& value);
 
-// For a new interface, whose settings nobody has made: writes without looking first. Where a
-// thousand namespaces have been entered, finding a file of net/ipv6 takes the kernel 0.4 ms.
-// Nothing if this kernel does not have the setting at all (IPv6 switched off at boot).
+// For a new interface, whose settings nobody has made: writes without looking first. Nothing if
+// this kernel does not have the setting at all (IPv6 switched off at boot).
 void SetSysctlIfPresent(const std::string& name, const std::string& value);
 
 // Whether the setting exists and is neither "0" nor empty.

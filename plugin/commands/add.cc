@@ -150,7 +150,7 @@ void AddInterface(const cni::Request& request, const cni::PluginType& type, int 
     attachment::UndoPublish(host, record, record.All(state::Phase::kLeaving));
   });
   attachment::Publish(host, record, firewall::PlanMode::kAssumeAbsent);
-  link::AnnounceIfNeeded(container, veth, result);
+  link::AnnounceIfNeeded(container, veth, record, config.ipam.requested);
 
   undo.Keep();
 

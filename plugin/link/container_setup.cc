@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
 
@@ -32,8 +33,7 @@ void PrepareSysctls(Container& container,
       // An address that a router advertises would be taken, and preferred, and all that is sent
       // from it dropped. Without an address of ours a route that it advertises is of no use,
       // either. Only beside a LAN: of our own bridges' ports those whose sources are checked may
-      // not advertise (firewall), and each namespace in which a setting of IPv6 was opened makes
-      // opening one take longer on the whole node.
+      // not advertise (firewall).
       const char* const setting = HasFamily(addresses, Family::kIpv6) ? "/autoconf" : "/accept_ra";
       netlink::SetSysctlIfPresent(Cat("net/ipv6/conf/", link.name, setting), "0");
     }
@@ -125,17 +125,28 @@ void ConfigureContainer(state::Host& host,
   AwaitTraffic(host, container, veth, addresses, config);
 }
 
-void AnnounceIfNeeded(Container& container, const VethPair& veth, const cni::Result& result) {
+void AnnounceIfNeeded(Container& container,
+                      const VethPair& veth,
+                      const state::Record& record,
+                      const std::vector<Ip>& requested) {
   const rtnl::Link& link = veth.container;
-  const bool is_derived = std::ranges::all_of(result.ips, [&](const cni::IpConfig& ip) {
-    return link.mac == Mac::For(ip.address.address);
-  });
-  if (is_derived && !veth.is_on_lan) {
+  const auto may_be_known = [&](const Ip& address) {
+    const bool is_new = !record.ipam.delegated && !record.ipam.IsSoonGivenAgain(address) &&
+                        !Contains(requested, address);
+    return veth.is_on_lan || (link.mac != Mac::For(address) && !is_new);
+  };
+  std::vector<Cidr> known = record.ipam.addresses;
+  std::erase_if(known, [&](const Cidr& cidr) { return !may_be_known(cidr.address); });
+  if (known.empty()) {
     return;
   }
   netlink::InNetns(container.netns, [&] {
-    netlink::SetSysctlIfPresent(Cat("net/ipv4/conf/", link.name, "/arp_notify"), "1");
-    netlink::SetSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/ndisc_notify"), "1");
+    if (HasFamily(known, Family::kIpv4)) {
+      netlink::SetSysctlIfPresent(Cat("net/ipv4/conf/", link.name, "/arp_notify"), "1");
+    }
+    if (HasFamily(known, Family::kIpv6)) {
+      netlink::SetSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/ndisc_notify"), "1");
+    }
   });
   // The kernel announces addresses when the MAC is set, even to the same one. What it announced
   // when the link came up was lost: the bridge's port was not forwarding yet.

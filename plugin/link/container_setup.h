@@ -29,10 +29,14 @@ void BringUpBare(state::Host& host,
                  const VethPair& veth,
                  const config::LinkConfig& config);
 
-// Tells the neighbours of the container's end where the addresses of `result` are now, if they may
-// know one of them with another MAC, or, on a LAN, behind another node. Nothing while it is down.
-// After the rules: other firewalls may drop what those do not accept.
-void AnnounceIfNeeded(Container& container, const VethPair& veth, const cni::Result& result);
+// Tells the neighbours of the container's end where the addresses of `record` are now, if they may
+// know one of the family with another MAC, or, on a LAN, behind another node: an announcement goes
+// to all ports of the bridge, which takes the kernel milliseconds where there are hundreds. Nothing
+// while it is down. After the rules: other firewalls may drop what those do not accept.
+void AnnounceIfNeeded(Container& container,
+                      const VethPair& veth,
+                      const state::Record& record,
+                      const std::vector<Ip>& requested);
 
 // Sets lo up; the kernel adds its addresses then.
 void BringUpLoopback(Container& container);

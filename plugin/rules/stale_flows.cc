@@ -85,18 +85,6 @@ class FlowList {
   std::map<Family, std::optional<std::vector<Ip>>> local_;
 };
 
-// Whether a range gives `address` to somebody else within the minutes that a flow lives: IPv6
-// ranges are usually so large that they never come round.
-bool IsSoonGivenAgain(const state::Record& record, const Ip& address) {
-  constexpr std::uint64_t kMany = 1 << 16;
-  return address.is_ipv4() ||
-         std::ranges::any_of(record.ipam.ranges, [&](const ipam::RangeSet& set) {
-           return std::ranges::any_of(set, [&](const ipam::Range& range) {
-             return range.Contains(address) && range.last < range.first.Plus(kMany);
-           });
-         });
-}
-
 }  // namespace
 
 void ForgetFlowsOf(state::Host& host, const Ip& address) {
@@ -112,7 +100,7 @@ void ForgetStaleFlows(state::Host& host, const state::Record& record, const cni:
     flows.AddTowards(record, Which::kAll);
   }
   for (const Ip& address : AddressesOnly(record.ipam.addresses)) {
-    if (parts.contains(cni::Part::kAddress) && IsSoonGivenAgain(record, address)) {
+    if (parts.contains(cni::Part::kAddress) && record.ipam.IsSoonGivenAgain(address)) {
       flows.AddFrom(address, Which::kAll);
       flows.AddAnsweredBy(address);
     }

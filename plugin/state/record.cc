@@ -72,6 +72,15 @@ Mac Record::ContainerMac() const {
                                 : Mac::For(ipam.addresses.front().address);
 }
 
+bool Record::Ipam::IsSoonGivenAgain(const Ip& address) const {
+  constexpr std::uint64_t kMany = 1 << 16;
+  return address.is_ipv4() || std::ranges::any_of(ranges, [&](const ipam::RangeSet& set) {
+           return std::ranges::any_of(set, [&](const ipam::Range& range) {
+             return range.Contains(address) && range.last < range.first.Plus(kMany);
+           });
+         });
+}
+
 Record IntentOf(const cni::Request& request,
                 const cni::PluginType& type,
                 const config::Config& config,

@@ -77,6 +77,10 @@ struct Record {
     std::vector<Cidr> leases;                     // of `addresses`, those leased in data_dir
     std::vector<ipam::RangeSet> ranges;           // that they were chosen from, for people
     std::optional<cni::DelegatedIpam> delegated;  // the IPAM plugin that assigned the others
+
+    // Whether a range gives `address` to somebody else within minutes, in which flows live and
+    // neighbours remember. IPv6 ranges are usually so large that they never come round.
+    [[nodiscard]] bool IsSoonGivenAgain(const Ip& address) const;
   } ipam;
 
   // What the policies of `revision` make of it: its sets and chains, so that what is its own is

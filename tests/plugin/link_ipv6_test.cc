@@ -1,4 +1,5 @@
 // IPv6: usable at once where it is asked for, untouched where it is not.
+#include "tests/support/refusal.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -61,6 +62,40 @@ TEST_F(Ipv6, IsReachableAtOnce) {
   EXPECT_EQ(TentativeOn(host(), "nomad"), json::array());
   EXPECT_TRUE(Ping(container(), "fd00:26::1"));
   EXPECT_TRUE(Ping(host(), "fd00:26::2"));
+}
+
+// Opened there, they would be looked through by whoever opens a setting on the node from then on.
+TEST_F(Ipv6, SettingsOfTheContainerAreNotOpenedUnderTheNodesProc) {
+  const std::string log = "/run/calls";
+  const Command add = PluginCommand("ADD", DualStack().dump(), {});
+  ASSERT_THAT(Execute(UnderStrace(add, log, {"-e", "trace=open,openat"})), Exits(0));
+  EXPECT_THAT(FindFile(log).value(), HasSubstr("\"sys/net/ipv6/conf/eth0/"));
+  EXPECT_THAT(FindFile(log).value(), Not(HasSubstr("/proc/sys/net/ipv6/conf/eth0/")));
+}
+
+// As a security module may have it.
+TEST_F(Ipv6, SettingsOfTheContainerAreMadeWhereNoProcCanBeMounted) {
+  const Command add = PluginCommand("ADD", DualStack().dump(), {});
+  ASSERT_THAT(Execute(UnderStrace(add, "/run/calls", {"-e", "inject=fsopen:error=EPERM"})),
+              Exits(0));
+  EXPECT_EQ(container().Sysctl("net/ipv6/conf/eth0/keep_addr_on_down"), "1");
+}
+
+// Which takes the kernel as long as there are ports.
+TEST_F(Ipv6, NewAddressesAreNotAnnounced) {
+  Attach(DualStack());
+  EXPECT_EQ(container().Sysctl("net/ipv4/conf/eth0/arp_notify"), "0");
+  EXPECT_EQ(container().Sysctl("net/ipv6/conf/eth0/ndisc_notify"), "0");
+}
+
+TEST_F(Ipv6, RequestedAddressesAreAnnounced) {
+  const Node& neighbour = AddContainer("neighbour");
+  Attach(DualStack(), As("neighbour", neighbour));
+  neighbour.Must(Words("ip neigh replace fd00:26::9 lladdr 02:00:00:00:00:99 dev eth0 nud stale"));
+  Attach(DualStack({{"runtimeConfig", {{"ips", {"fd00:26::9"}}}}}));
+  EXPECT_TRUE(Soon([&] {
+    return neighbour.Must(Words("ip neigh")).find("02:00:00:00:00:99") == std::string::npos;
+  })) << neighbour.Must(Words("ip neigh"));
 }
 
 // What the kernel makes for them only when it has noticed their carrier: without the route for
