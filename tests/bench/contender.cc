@@ -68,6 +68,14 @@ void Contender::Round() {
   Time(times_.del, [&] { test::MustDelFrom(network_, attached); });
 }
 
+void Contender::UseBothFamilies() {
+  const json ipam = test::Conflist("nomad_bridge_dual_stack").at("plugins").at(0).at("ipam");
+  json& plugins = network_.list.at("plugins");
+  const auto has_ipam = [](const json& plugin) { return plugin.contains("ipam"); };
+  const auto found = std::ranges::find_if(plugins, has_ipam);
+  (found == plugins.end() ? plugins.at(0) : *found)["ipam"].merge_patch(ipam);
+}
+
 void Contender::ChangeForeignRules() {
   world_.Enter();
   test::Must({.argv = {"nft", "table ip foreign { chain rules { }; }"}});

@@ -53,6 +53,8 @@ class Contender {
   [[nodiscard]] Rates RunParallel(int workers, int each);
   // What one ADD starts and needs.
   [[nodiscard]] Cost CostOfAdd();
+  // Its attachments get an IPv6 address as well. Before the first one.
+  void UseBothFamilies();
   // From now on a foreign rule is replaced before each verb, as other programs of a node do.
   void ChangeForeignRules();
 

@@ -43,6 +43,11 @@ Contenders MakeContenders(const Options& options) {
     contenders.push_back(MakeFloor(options.binary));
     contenders.back()->CompareWith(*contenders[ours]);
   }
+  for (const std::unique_ptr<Contender>& contender : contenders) {
+    if (options.both_families) {
+      contender->UseBothFamilies();
+    }
+  }
   return contenders;
 }
 

@@ -51,6 +51,9 @@ void Apply(Options& options, const std::string& key, const std::string& value) {
     options.subject = Options::Subject::kPolicies;
   } else if (key == "--only" && value == "data-path") {
     options.subject = Options::Subject::kDataPath;
+  } else if (key == "--families" && value == "both") {
+    options.both_families = true;
+    options.with_floor = false;
   } else if (key == "--rounds") {
     options.rounds = ParseNumber(value, 1);
   } else if (key == "--alive") {

@@ -21,8 +21,9 @@ struct Options {
   Subject subject = Subject::kVerbs;
   bool with_reference = true;
   bool with_floor =
-      true;        // beside ours: what the kernel alone takes, and ours after foreign changes
-  int rounds = 0;  // 0: fewer, the more attachments are alive
+      true;  // beside ours: what the kernel alone takes, and ours after foreign changes
+  bool both_families = false;                    // of the allocations' addresses; else IPv4 alone
+  int rounds = 0;                                // 0: fewer, the more attachments are alive
   std::vector<int> alive = {0, 100, 300, 1000};  // ascending: beside the one that is measured
   int leases = 0;    // not 0: measure ADD with that many leases in the data dir instead
   int parallel = 0;  // not 0: so many workers at once, and how many ADDs and DELs a second
@@ -41,6 +42,7 @@ constexpr const char* kUsage =
                     or commands: list, doctor, metrics and reconcile instead of the verbs;
                     or policies: ADD, packets, new connections and policy apply with 0, 20 and 200 of them;
                     or data-path: what packets and connections take through the rules
+  --families both   IPv4 and IPv6, not IPv4 alone; without the floor
   --alive N,N,...   with how many other attachments alive (default: 0,100,300,1000)
   --rounds N        how often each verb is measured (default: 40 up to 100 alive, 30 up to 300, then 20)
   --leases N        measure ADD with N leases in the data dir against an empty one, and nothing else
