@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <span>
 
 #include <linux/fib_rules.h>
 #include <linux/neighbour.h>
@@ -34,6 +37,16 @@ std::string BlockerOf(unsigned char Blocker::*member, unsigned char value) {
     }
   }
   return {};
+}
+
+// Of what an entry's nda_cacheinfo says in hundredths of a second.
+std::chrono::milliseconds AgeIn(std::span<const std::uint8_t> bytes) {
+  constexpr int kMilliseconds = 10;
+  nda_cacheinfo info{};
+  if (bytes.size() >= sizeof info) {
+    std::memcpy(&info, bytes.data(), sizeof info);
+  }
+  return std::chrono::milliseconds(std::int64_t{info.ndm_updated} * kMilliseconds);
 }
 
 // nullopt: any address
@@ -181,7 +194,9 @@ Socket::NeighbourEntry Socket::ReadNeighbour(const Link& link, const Ip& address
       socket_.TransactOrThrow(
           request, Cat("cannot look up the neighbour ", address), {ENOENT, EINVAL, ENODEV}),
       [&](const ndmsg& head, const netlink::Attributes& attributes) {
-        entry = {.state = head.ndm_state, .mac = ReadMac(attributes.Bytes(NDA_LLADDR))};
+        entry = {.state = head.ndm_state,
+                 .mac = ReadMac(attributes.Bytes(NDA_LLADDR)),
+                 .age = AgeIn(attributes.Bytes(NDA_CACHEINFO))};
       });
   return entry;
 }
@@ -213,8 +228,11 @@ std::vector<Neighbour> Socket::Neighbours() {
   return neighbours;
 }
 
-bool Socket::IsUnanswered(const Link& link, const Ip& address) {
-  return (ReadNeighbour(link, address).state & (NUD_INCOMPLETE | NUD_FAILED)) != 0;
+std::optional<std::chrono::milliseconds> Socket::UnansweredFor(const Link& link,
+                                                               const Ip& address) {
+  const NeighbourEntry entry = ReadNeighbour(link, address);
+  return (entry.state & (NUD_INCOMPLETE | NUD_FAILED)) == 0 ? std::nullopt
+                                                            : std::optional(entry.age);
 }
 
 }  // namespace nomad_bridge::rtnl

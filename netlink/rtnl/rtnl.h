@@ -18,6 +18,7 @@
 //         5.10 and later.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -95,6 +96,7 @@ struct Link {
   // It asks who has an address on its network, and answers: no loopback, no IFF_NOARP, ...
   bool resolves = false;
   bool no_arp = false;          // IFF_NOARP, of a link of Ethernet
+  bool discards = false;        // its queue is a blackhole: nothing leaves by it
   int master = 0;               // index of the bridge it is a port of
   bool vlan_filtering = false;  // bridge
   int forward_delay = 0;        // bridge with spanning tree: in hundredths of a second; else 0
@@ -326,8 +328,9 @@ class Socket {
   [[nodiscard]] std::optional<Neighbour> FindNeighbour(const Link& link, const Ip& address);
   // All those, out of any link: one dump.
   [[nodiscard]] std::vector<Neighbour> Neighbours();
-  // Whether it was asked for there, and nobody has answered.
-  [[nodiscard]] bool IsUnanswered(const Link& link, const Ip& address);
+  // Since when it is asked for there, or given up, as nobody answers; nullopt: neither.
+  [[nodiscard]] std::optional<std::chrono::milliseconds> UnansweredFor(const Link& link,
+                                                                       const Ip& address);
 
   // Waits until the link is operational and, if it is a bridge port, forwarding, or held back by
   // spanning tree alone, which takes it half a minute: woken by the kernel's own events, never by a
@@ -353,6 +356,7 @@ class Socket {
   struct NeighbourEntry {
     int state = 0;  // NUD_...; 0: there is none
     Mac mac;
+    std::chrono::milliseconds age{};  // of the state
   };
   NeighbourEntry ReadNeighbour(const Link& link, const Ip& address);
 

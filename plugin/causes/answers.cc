@@ -22,7 +22,7 @@ Causes FindAbsentGateway(rtnl::Socket& container,
   for (const Route& route : container.Routes(link)) {
     if (route.destination.prefix_length != 0 || !route.gateway ||
         route.gateway->family() != family || route.gateway == ours ||
-        !container.IsUnanswered(link, *route.gateway)) {
+        !container.UnansweredFor(link, *route.gateway)) {
       continue;
     }
     return {{.text = Format("its default route leads to {}, which is not there", *route.gateway),

@@ -53,6 +53,14 @@ Causes FindBlockers(rtnl::Socket& net,
   return causes;
 }
 
+Causes FindBlackhole(const rtnl::Link& link, const std::string& prefix) {
+  if (!link.discards) {
+    return {};
+  }
+  return {{.text = Format("'{}' sends nothing: its queue is a blackhole", link.name),
+           .fix = Format("{}tc qdisc del dev {} root", prefix, ShellWord(link.name))}};
+}
+
 bool HasDefaultRoute(rtnl::Socket& net, Family family) {
   return std::ranges::any_of(net.Routes(), [&](const Route& route) {
     return route.destination.prefix_length == 0 && route.destination.address.family() == family;

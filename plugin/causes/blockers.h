@@ -1,4 +1,4 @@
-// Routes, and rules of policy routing, that keep packets from where they are to go.
+// Routes, rules of policy routing and queues that keep packets from where they are to go.
 //
 // Errors   kKernel
 #pragma once
@@ -13,6 +13,9 @@ namespace nomad_bridge::causes {
                                   const rtnl::RouteQuery& query,
                                   const std::string& what,
                                   const std::string& prefix = "");
+
+// Nothing leaves by `link`: its queue is a blackhole.
+[[nodiscard]] Causes FindBlackhole(const rtnl::Link& link, const std::string& prefix = "");
 
 [[nodiscard]] bool HasDefaultRoute(rtnl::Socket& net, Family family);
 

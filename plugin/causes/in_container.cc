@@ -5,6 +5,7 @@
 
 #include "base/list.h"
 #include "base/text.h"
+#include "plugin/causes/blockers.h"
 #include "plugin/causes/lookups.h"
 #include "plugin/link/container.h"
 #include "plugin/state/kernel_names.h"
@@ -165,7 +166,7 @@ Causes FindInContainer(rtnl::Socket& container, const state::Record& record) {
     return {{.text = Format("interface '{}' is down", link->name),
              .fix = InsideFix(record, set_link + "up")}};
   }
-  Causes causes;
+  Causes causes = FindBlackhole(*link, InsideFix(record, ""));
   if (const std::optional<std::string> mismatch = link::FindMacMismatch(*link, record)) {
     causes.push_back(
         {.text = *mismatch,
@@ -175,6 +176,18 @@ Causes FindInContainer(rtnl::Socket& container, const state::Record& record) {
   LookAtDefaultRoutes(container, *link, record, causes);
   LookAtGateway(container, *link, record, causes);
   return causes;
+}
+
+std::vector<std::string> FindTrafficFiltersInside(rtnl::Socket& container,
+                                                  const state::Record& record) {
+  std::vector<std::string> commands;
+  if (const std::optional<rtnl::Link> own = FindOwnLink(container, record)) {
+    for (const std::string& direction : container.FilteredDirections(*own)) {
+      commands.push_back(
+          InsideFix(record, Format("tc filter show dev {} {}", ShellWord(own->name), direction)));
+    }
+  }
+  return commands;
 }
 
 Causes FindInService(const state::Record& record, const Listening& listening) {

@@ -89,11 +89,24 @@ class Planner {
 [[nodiscard]] std::vector<std::string> FindTrafficFilters(state::Host& host,
                                                           const state::Record& record,
                                                           const Journey& journey);
+// The same in the container.
+[[nodiscard]] std::vector<std::string> FindTrafficFiltersInside(rtnl::Socket& container,
+                                                                const state::Record& record);
 
 // From the node to the container and back: addresses, routes, neighbours and the bridge's port.
 [[nodiscard]] Causes FindToContainer(state::Host& host,
                                      const state::Record& record,
                                      const Journey& journey);
+
+// The gateway by which answers leave to clients beyond the node's own networks: it was asked for
+// just now, and nobody has answered. Where something else is wrong on the way that may be why.
+[[nodiscard]] Causes FindSilentGateway(state::Host& host,
+                                       const state::Record& record,
+                                       const Journey& journey);
+// That somebody has put down for good where it is: right or wrong, which cannot be told.
+[[nodiscard]] std::vector<std::string> FindFixedGateway(state::Host& host,
+                                                        const state::Record& record,
+                                                        const Journey& journey);
 
 // The policies in force, for a client that was named: whom they keep out is meant, so anyone is
 // no fault.

@@ -4,6 +4,7 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
+#include "plugin/causes/blockers.h"
 #include "plugin/causes/lookups.h"
 #include "plugin/causes/reverse_path.h"
 #include "plugin/link/forwarding.h"
@@ -96,6 +97,7 @@ class NodeLook {
     if (!uplink) {
       return;
     }
+    Append(causes_, FindBlackhole(*uplink));
     if (uplink->operational) {
       return Append(causes_, FindArpOff(host_.net, *uplink, NextHop(host_.net, journey_)));
     }

@@ -32,6 +32,9 @@ class WayLook {
 
   Causes Run() {
     LookForSameAddress();
+    if (gateway_) {
+      AddAll(FindBlackhole(*gateway_));
+    }
     if (causes_.empty() && IsRoutedHere()) {
       LookAtRoute();
       LookAtNeighbour();
@@ -197,6 +200,7 @@ class WayLook {
     if (!veth || !bridge) {
       return;  // a reconcile says so
     }
+    AddAll(FindBlackhole(*veth));
     if (bridge->up && veth->operational && veth->master == bridge->index && !veth->forwarding) {
       LookAtPortState(*veth, *bridge);
     }

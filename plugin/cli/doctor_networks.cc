@@ -168,6 +168,9 @@ causes::Causes FindBlocked(Examination& node) {
       if (are_rules_whole) {
         add(causes::FindInRules(node.host, rules, record, journey));
       }
+      if (found.empty()) {
+        add(causes::FindSilentGateway(node.host, record, journey));
+      }
     }
   }
   return found;

@@ -92,6 +92,9 @@ class Inspection {
   void LookInside(const netlink::Netns& netns) {
     rtnl::Socket container = rtnl::Socket::In(netns);
     sides_.container = causes::FindInContainer(container, record_);
+    for (const std::string& command : causes::FindTrafficFiltersInside(container, record_)) {
+      AddFilterNote(command);
+    }
     nft::Socket inside = nft::Socket::In(netns);
     nft::Ruleset rules_inside(inside);
     std::vector<Listening> all = causes::FindListeners(netns, container, rules_inside, record_);
@@ -133,7 +136,7 @@ class Inspection {
     AddNew(sides_.path, causes::FindOnNode(host_, record_, journey), is_meant);
     AddNew(sides_.path, causes::FindToContainer(host_, record_, journey), is_meant);
     for (const std::string& command : causes::FindTrafficFilters(host_, record_, journey)) {
-      AddNote(Cat("filters of tc, which may drop what they see: ", command));
+      AddFilterNote(command);
     }
     AddNew(sides_.path, causes::FindInPolicies(host_, record_, journey), is_meant);
     if (are_rules_whole_) {
@@ -141,6 +144,12 @@ class Inspection {
       AddNew(sides_.path,
              causes::FindInOwnRules(rules, record_, journey),
              is_meant && !journey.uplink);
+    }
+    for (const std::string& note : causes::FindFixedGateway(host_, record_, journey)) {
+      AddNote(note);
+    }
+    if (std::ranges::none_of(sides_.path, &Cause::ends)) {
+      AddNew(sides_.path, causes::FindSilentGateway(host_, record_, journey), is_meant);
     }
   }
 
@@ -183,6 +192,10 @@ class Inspection {
       }
     }
     return listened;
+  }
+
+  void AddFilterNote(const std::string& command) {
+    AddNote(Cat("filters of tc, which may drop what they see: ", command));
   }
 
   void AddNote(const std::string& note) {

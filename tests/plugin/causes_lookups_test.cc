@@ -13,6 +13,10 @@ class LookupThatEnds : public CausesWorld {
       node->Must(Words("ip neigh flush all"));
     }
   }
+  void Paste(const std::string& fix) override {
+    CausesWorld::Paste(fix);
+    Forget();
+  }
 };
 
 TEST_P(LookupThatEnds, IsNamedAndItsFixHeals) {
@@ -27,7 +31,6 @@ TEST_P(LookupThatEnds, IsNamedAndItsFixHeals) {
   EXPECT_THAT(said.at("cause").dump(), HasSubstr(Filled(cause.says)));
   EXPECT_TRUE(cause.doctor.empty() || DoctorsChecks().contains(cause.doctor));
   PasteFixes(cause.way);
-  Forget();
   EXPECT_TRUE(Soon([&] { return Answers(cause.way); }));
 }
 

@@ -126,6 +126,18 @@ INSTANTIATE_TEST_SUITE_P(
          "ip link set uplink arp off",
          "'uplink' finds no neighbours, and is found by none: NOARP is set on it",
          "ports.blocked"},
+        {"UplinkBlackhole",
+         "tc qdisc add dev uplink root blackhole",
+         "'uplink' sends nothing: its queue is a blackhole",
+         "ports.blocked"},
+        {"BridgeBlackhole",
+         "tc qdisc add dev nomad root blackhole",
+         "'nomad' sends nothing: its queue is a blackhole",
+         "ports.blocked"},
+        {"PortBlackhole",
+         "tc qdisc add dev VETH root blackhole",
+         "'VETH' sends nothing: its queue is a blackhole",
+         "ports.blocked"},
         {"BridgeWithoutArp",
          "ip link set nomad arp off",
          "'nomad' finds no neighbours, and is found by none: NOARP is set on it",
@@ -197,6 +209,10 @@ INSTANTIATE_TEST_SUITE_P(
          "no default route for IPv4: answers find no way back",
          ""},
         {"ContainerAddress", "ip address flush dev eth0", "interface 'eth0' has lost ADDRESS", ""},
+        {"ContainerBlackholeQueue",
+         "tc qdisc add dev eth0 root blackhole",
+         "'eth0' sends nothing: its queue is a blackhole",
+         ""},
         {"ContainerWithoutArp",
          "ip link set eth0 arp off",
          "'eth0' finds no neighbours, and is found by none: NOARP is set on it",
@@ -247,62 +263,6 @@ INSTANTIATE_TEST_SUITE_P(
          ""},
     }),
     kNameOf);
-
-class CauseWithoutFix : public CausesWorld {};
-
-// Elsewhere it may be at work.
-TEST_F(CauseWithoutFix, IsAPublishedAddressThatTheNodeLacks) {
-  const json cause = CauseAfter("ip address delete 198.51.100.9/24 dev uplink", Way::kSecond);
-  EXPECT_EQ(cause.at("what"), "198.51.100.9, which it is published on, is no address of this node");
-  EXPECT_EQ(cause.at("fix"), "");
-  EXPECT_EQ(cause.at("advice"),
-            "if another node has it now (keepalived), nothing; else: ip address add "
-            "198.51.100.9/32 dev uplink");
-  EXPECT_TRUE(DoctorsChecks().contains("ports.blocked"));
-}
-
-// With a spanning tree every port is so at first, which doctor does not call a fault.
-TEST_F(CauseWithoutFix, IsAPortThatSpanningTreeHoldsBack) {
-  const json cause = CauseAfter(
-      "ip link set nomad type bridge stp_state 1 forward_delay 200; ip link set VETH down; ip link "
-      "set VETH up");
-  EXPECT_EQ(cause.at("what"),
-            Filled("bridge port 'VETH' does not forward: the spanning tree of 'nomad' holds it "
-                   "back"));
-  EXPECT_EQ(cause.at("fix"), "");
-  EXPECT_EQ(cause.at("advice"),
-            "wait 4 seconds, twice the forward delay of 'nomad'; if it stays so, look for a loop "
-            "behind the port");
-  EXPECT_FALSE(DoctorsChecks().contains("ports.blocked"));
-  EXPECT_TRUE(Soon([&] { return Answers(Way::kTcp); }));
-}
-
-// Of two rules that match what is given `ip rule del` takes the first.
-TEST_F(CauseWithoutFix, IsARuleBehindOneThatItsSelectorMatchesToo) {
-  const json cause = CauseAfter(
-      "ip rule add to ADDRESS iif lo fwmark 7 prohibit priority 100; ip rule add to ADDRESS "
-      "prohibit priority 100");
-  EXPECT_EQ(cause.at("what"), Filled("no packet gets to ADDRESS: ip rule 100 says prohibit"));
-  EXPECT_EQ(cause.at("fix"), "");
-  EXPECT_EQ(cause.at("advice"), "delete it; those that are there: ip rule show priority 100");
-}
-
-// The addresses that went with it only the node's own configuration knows.
-TEST_F(CauseWithoutFix, IsAnUplinkWithoutIpv6) {
-  const json cause = CauseAfter("sysctl -w net.ipv6.conf.uplink.disable_ipv6=1", Way::kTcp6);
-  EXPECT_EQ(cause.at("what"),
-            "'uplink', by which it is reached, has IPv6 switched off: "
-            "net/ipv6/conf/uplink/disable_ipv6 is 1");
-  EXPECT_EQ(cause.at("fix"), "");
-  EXPECT_TRUE(DoctorsChecks().contains("ports.blocked"));
-  host().Must({"sh",
-               "-ec",
-               "sysctl -w net/ipv6/conf/uplink/disable_ipv6=0; ip -6 address add "
-               "2001:db8:100::1/64 dev uplink nodad"});
-  // Its link-local address is tentative at first.
-  EXPECT_TRUE(Soon([&] { return Answers(Way::kTcp6); }));
-  EXPECT_EQ(Diagnose(Way::kTcp6).at("cause"), nullptr);
-}
 
 class CauseBetweenBothEnds : public CausesWorld {};
 

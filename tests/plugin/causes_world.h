@@ -83,7 +83,7 @@ class CausesWorld : public CliWorld, public ::testing::WithParamInterface<Cause>
     return diagnosis;
   }
 
-  void Paste(const std::string& fix) {
+  virtual void Paste(const std::string& fix) {
     const std::string binary = Line({}).argv.front();
     const std::string path = Cat("PATH=", binary.substr(0, binary.rfind('/')), ":$PATH; ");
     host().Must({"sh", "-e", "-c", Cat(path, fix)});
