@@ -155,15 +155,18 @@ bool Ends(nft::Ruleset& rules, const Effect& effect, const Station& station) {
   if (!effect.is_certain || effect.kind == Effect::Kind::kDropped) {
     return effect.is_certain;
   }
-  if (station.point != Point::kPrerouting || station.family != TableFamily::kAny ||
+  const bool is_request =
+      station.direction == Direction::kRequest || station.direction == Direction::kFromNode;
+  const bool is_translated =
+      station.point == Point::kPrerouting || (is_request && station.point == Point::kOutput);
+  if (!is_translated || station.family != TableFamily::kAny ||
       station.direction == Direction::kLookup) {
     return false;
   }
   if (effect.kind == Effect::Kind::kUntracked) {
     return rules.Has(firewall::TableId());  // else nothing is translated
   }
-  return station.direction == Direction::kRequest &&
-         (station.IsBeforeOurs() || !rules.Has(firewall::TableId()));
+  return is_request && (station.IsBeforeOurs() || !rules.Has(firewall::TableId()));
 }
 
 std::vector<Effect> EffectsAt(nft::Ruleset& rules, Station& station) {

@@ -251,6 +251,10 @@ std::vector<Station> StationsOnNode(rtnl::Socket& net,
     const nft::Packet leaving = Through(answer, bridge, *journey.uplink);
     Append(stations, Forward(leaving, record, kAnswer));
     Append(stations, Leaving(Through(leaving, kNone, *journey.uplink), journey));
+    if (journey.uplink->index == bridge.index && journey.is_client_named) {
+      Append(stations, OnBridge(delivered, {Point::kForward}, Direction::kFromLan));
+      Append(stations, OnBridge(answer, {Point::kForward}, kAnswer));
+    }
     if (journey.uplink->index == bridge.index && PassesIpChains(bridge, journey.family())) {
       nft::Packet bridged = Through(translated, bridge, bridge);
       bridged.ct_status.value = 0;

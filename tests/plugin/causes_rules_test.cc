@@ -284,46 +284,6 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     kNameOf);
 
-// Nomad's and Consul's checks ask from the node.
-class RuleForTheNode : public CausesWorld {};
-
-TEST_F(RuleForTheNode, IsNamedAndItsFixHeals) {
-  const auto answers = [&] {
-    return test::Ask(host(),
-                     {.to = kHostIp4, .port = 8080, .patience = std::chrono::milliseconds(700)})
-        .has_value();
-  };
-  ASSERT_TRUE(answers());
-  host().Must({"nft",
-               "table inet mine { chain o { type filter hook output priority 0; tcp dport 80 drop; "
-               "}; chain r { type filter hook output priority raw; tcp dport 8080 drop; }; }"});
-  EXPECT_FALSE(answers());
-  EXPECT_TRUE(Answers(Way::kTcp));
-  const std::string says =
-      "on the node, chain r of table inet mine (rule with handle 4) drops what this node itself "
-      "asks the port";
-  EXPECT_EQ(At(Diagnose(Way::kTcp), "/causes/0/what"), says);
-  EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr) << "others are answered";
-  const json own = RunLine(Cat("inspect -json 8080 -from ", kHostIp4)).json;
-  EXPECT_EQ(At(own, "/attachments/0/diagnosis/cause"), says);
-  PasteFixes(Way::kTcp);
-  EXPECT_TRUE(answers());
-}
-
-TEST_F(RuleForTheNode, OfTheOperatorsOwnIsNoFault) {
-  host().Must({"sh",
-               "-ec",
-               "iptables -N ufw-before-output; iptables -N ufw-user-output; iptables -I OUTPUT -j "
-               "ufw-before-output; iptables -A ufw-before-output -j ufw-user-output; iptables -A "
-               "ufw-user-output -p tcp --dport 8080 -j REJECT; iptables -A ufw-user-output -p tcp "
-               "--dport 80 -j REJECT"});
-  const json cause = At(RunLine(Cat("inspect -json 8080 -from ", kHostIp4)).json,
-                        "/attachments/0/diagnosis/causes/0");
-  EXPECT_THAT(cause.at("what").get<std::string>(), HasSubstr("chain ufw-user-output of table"));
-  EXPECT_EQ(cause.at("fix"), "");
-  EXPECT_THAT(cause.at("advice").get<std::string>(), HasSubstr("the operator's own rules"));
-}
-
 // Chains that are there for the operator's own rules: what is in them is meant, and no fault of the
 // node. Each with the rule of its chain that drops.
 class OperatorsRule : public CausesWorld {};

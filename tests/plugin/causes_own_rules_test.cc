@@ -1,0 +1,114 @@
+// Rules of others for what the node itself asks, as Nomad's and Consul's checks do.
+#include "tests/plugin/causes_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class RuleForTheNode : public CausesWorld {};
+
+TEST_F(RuleForTheNode, IsNamedAndItsFixHeals) {
+  const auto answers = [&] {
+    return test::Ask(host(),
+                     {.to = kHostIp4, .port = 8080, .patience = std::chrono::milliseconds(700)})
+        .has_value();
+  };
+  ASSERT_TRUE(answers());
+  host().Must({"nft",
+               "table inet mine { chain o { type filter hook output priority 0; tcp dport 80 drop; "
+               "}; chain r { type filter hook output priority raw; tcp dport 8080 drop; }; }"});
+  EXPECT_FALSE(answers());
+  EXPECT_TRUE(Answers(Way::kTcp));
+  const std::string says =
+      "on the node, chain r of table inet mine (rule with handle 4) drops what this node itself "
+      "asks the port";
+  EXPECT_EQ(At(Diagnose(Way::kTcp), "/causes/0/what"), says);
+  EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr) << "others are answered";
+  const json own = RunLine(Cat("inspect -json 8080 -from ", kHostIp4)).json;
+  EXPECT_EQ(At(own, "/attachments/0/diagnosis/cause"), says);
+  PasteFixes(Way::kTcp);
+  EXPECT_TRUE(answers());
+}
+
+TEST_F(RuleForTheNode, MayTakeItElsewhere) {
+  const auto answers = [&] {
+    return test::Ask(host(),
+                     {.to = kHostIp4, .port = 8080, .patience = std::chrono::milliseconds(700)})
+        .has_value();
+  };
+  ASSERT_TRUE(answers());
+  host().Must({"nft",
+               "table ip mine { chain o { type nat hook output priority -110; tcp dport 8080 "
+               "redirect to :9999; }; }"});
+  EXPECT_FALSE(answers());
+  EXPECT_TRUE(Answers(Way::kTcp));
+  const std::string says =
+      "on the node, chain o of table ip mine (rule with handle 2) redirects what this node itself "
+      "asks the port";
+  EXPECT_EQ(At(Diagnose(Way::kTcp), "/causes/0/what"), says);
+  EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr) << "others are answered";
+  PasteFixes(Way::kTcp);
+  EXPECT_TRUE(answers());
+}
+
+// What translates behind ours does not see it.
+TEST_F(RuleForTheNode, BehindOursIsNoFault) {
+  host().Must(
+      {"nft",
+       "table ip mine { chain o { type nat hook output priority -90; tcp dport { 80, 8080 } "
+       "redirect to :9999; }; }"});
+  EXPECT_EQ(TcpText(host(), kHostIp4, 8080), "hello");
+  EXPECT_EQ(Diagnose(Way::kTcp).at("causes"), json::array());
+}
+
+TEST_F(RuleForTheNode, OfTheOperatorsOwnIsNoFault) {
+  host().Must({"sh",
+               "-ec",
+               "iptables -N ufw-before-output; iptables -N ufw-user-output; iptables -I OUTPUT -j "
+               "ufw-before-output; iptables -A ufw-before-output -j ufw-user-output; iptables -A "
+               "ufw-user-output -p tcp --dport 8080 -j REJECT; iptables -A ufw-user-output -p tcp "
+               "--dport 80 -j REJECT"});
+  const json cause = At(RunLine(Cat("inspect -json 8080 -from ", kHostIp4)).json,
+                        "/attachments/0/diagnosis/causes/0");
+  EXPECT_THAT(cause.at("what").get<std::string>(), HasSubstr("chain ufw-user-output of table"));
+  EXPECT_EQ(cause.at("fix"), "");
+  EXPECT_THAT(cause.at("advice").get<std::string>(), HasSubstr("the operator's own rules"));
+}
+
+// Between two ports of its bridge.
+class RuleForNeighbours : public CausesWorld {};
+
+TEST_F(RuleForNeighbours, IsNamedAndItsFixHeals) {
+  Node& other = AddContainer("other");
+  const std::string neighbour = AddressOf(Attach(DualStack(), As("other", other)));
+  const auto answers = [&] {
+    return test::Ask(other,
+                     {.to = address_, .port = 80, .patience = std::chrono::milliseconds(700)})
+        .has_value();
+  };
+  const std::string inspect = Cat("inspect -json 8080 -from ", neighbour);
+  const auto causes = [&] { return At(RunLine(inspect).json, "/attachments/0/diagnosis/causes"); };
+  ASSERT_TRUE(answers());
+  ASSERT_EQ(causes(), json::array());
+  const std::vector<std::pair<std::string, std::string>> rules = {
+      {Cat("oifname ", veth_, " tcp dport 80"), "comes from the LAN for its container"},
+      {Cat("ip saddr ", address_), "the port answers"}};
+  for (const auto& [rule, what] : rules) {
+    host().Must({"nft",
+                 Cat("table bridge mine { chain f { type filter hook forward priority 0; ",
+                     rule,
+                     " drop; }; }")});
+    EXPECT_FALSE(answers());
+    EXPECT_TRUE(Answers(Way::kTcp)) << "others' way is another";
+    EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr);
+    const json cause = At(causes(), "/0");
+    EXPECT_EQ(
+        cause.at("what"),
+        Cat("on the node, chain f of table bridge mine (rule with handle 2) drops what ", what));
+    Paste(cause.at("fix"));
+    EXPECT_TRUE(answers());
+    host().Must(Words("nft delete table bridge mine"));
+  }
+}
+
+}  // namespace
+}  // namespace nomad_bridge::test
