@@ -35,8 +35,8 @@ int ProcForThisNetns() {
   if (!IsInAnotherNetns()) {
     return -1;
   }
-  static const UniqueFd own = MountProc();
-  return own.get();
+  static const UniqueFd kOwn = MountProc();
+  return kOwn.get();
 }
 
 UniqueFd Open(const std::string& name, int flags) {
