@@ -98,6 +98,21 @@ netlink::Message FilterMessage(const Link& link, std::uint32_t except_mark) {
   return message;
 }
 
+// Whether its qdisc for filters has them for what goes out, too: the older one, "ingress", lists
+// those that it has for both directions. By a list: of one qdisc the kernel tells only listeners.
+bool HasEgress(netlink::RequestSocket& socket, const Link& link) {
+  netlink::Message request(RTM_GETQDISC, NLM_F_DUMP);
+  request.Head(HeadOf(link, 0));
+  bool is_clsact = false;
+  netlink::ForEachMessage<tcmsg>(
+      socket.TransactOrThrow(request, "cannot list the qdiscs", {EOPNOTSUPP}),
+      [&](const tcmsg& head, const netlink::Attributes& attributes) {
+        is_clsact =
+            is_clsact || (head.tcm_ifindex == link.index && attributes.Text(TCA_KIND) == "clsact");
+      });
+  return is_clsact;
+}
+
 }  // namespace
 
 bool Socket::EnsureLocalhostFilter(const Link& link, std::uint32_t except_mark) {
@@ -128,6 +143,9 @@ std::vector<std::string> Socket::FilteredDirections(const Link& link) {
   std::vector<std::string> directions;
   for (const auto& [name, number] :
        {std::pair{"ingress", TC_H_MIN_INGRESS}, std::pair{"egress", TC_H_MIN_EGRESS}}) {
+    if (number == TC_H_MIN_EGRESS && !HasEgress(socket_, link)) {
+      continue;
+    }
     netlink::Message request(RTM_GETTFILTER, NLM_F_DUMP);
     request.Head(HeadOf(link, TC_H_MAKE(TC_H_CLSACT, number)));
     bool has_others = false;
