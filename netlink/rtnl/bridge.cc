@@ -2,6 +2,7 @@
 // source MAC has no FDB entry for that port, and with learning off there are only static entries.
 #include <algorithm>
 #include <cerrno>
+#include <random>
 
 #include <linux/if_bridge.h>
 #include <linux/if_link.h>
@@ -34,6 +35,15 @@ netlink::Message BridgeMessage(const std::string& name,
     message.PutU8(IFLA_BR_VLAN_FILTERING, 1);
   }
   return message;
+}
+
+// Of no vendor's range, as the kernel gives one to a new bridge.
+Mac RandomMac() {
+  std::random_device random;
+  Mac mac;
+  std::ranges::generate(mac.bytes, [&] { return static_cast<std::uint8_t>(random()); });
+  mac.bytes[0] = (mac.bytes[0] & 0xfcU) | 2U;
+  return mac;
 }
 
 // A static FDB entry of `mac`.
@@ -101,8 +111,10 @@ bool Socket::CreateBridge(const std::string& name, const Mac& mac, int mtu, bool
 }
 
 void Socket::FixMac(const Link& bridge) {
-  Change(bridge, {.mac = bridge.mac});
-  if (bridge.has_id) {
+  // One whose last port has left it has none.
+  const bool has_mac = bridge.mac.IsUnicast();
+  Change(bridge, {.mac = has_mac ? bridge.mac : RandomMac()});
+  if (bridge.has_id || !has_mac) {
     return;
   }
   const netlink::Message message = FdbEntryMessage(bridge, NUD_PERMANENT, NTF_SELF, bridge.mac);
