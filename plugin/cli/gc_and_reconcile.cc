@@ -3,6 +3,7 @@
 // Shapes  For people: what a dry run found, a line each, and a last line with numbers, on stdout;
 //         what failed on stderr, as is what was done (base/log.h). -json:
 //         docs/schema/reconcile.json.
+#include <algorithm>
 #include <array>
 
 #include <unistd.h>
@@ -80,7 +81,8 @@ Json ToJson(std::string_view command, const attachment::Outcome& outcome, Rulese
           {"busy", ArrayOf(outcome.busy, id_json)}};
 }
 
-// "3 repaired", "nothing to repair", "3 found wrong, 1 could not be repaired".
+// "3 repaired", "nothing to repair", "3 found wrong, 1 could not be repaired"; of a dry run "2 to
+// repair", "3 found wrong, 1 cannot be repaired".
 std::string SummaryOf(std::string_view command, const attachment::Outcome& outcome) {
   const bool is_gc = command == kGc.name;
   const bool is_repairing = outcome.mismatches.is_repairing();
@@ -97,7 +99,17 @@ std::string SummaryOf(std::string_view command, const attachment::Outcome& outco
   if (found == 0) {
     return Cat("nothing to ", act);
   }
-  return is_repairing ? Cat(found, ' ', done) : Format("{} to {}", found, act);
+  if (is_repairing) {
+    return Cat(found, ' ', done);
+  }
+  const auto& left = outcome.mismatches.left();
+  const auto not_ours = std::ranges::count(left, false, &Mismatch::repairable);
+  return not_ours == 0 ? Format("{} to {}", found, act)
+                       : Format("{} {}, {} cannot be {}",
+                                found,
+                                is_gc ? "found" : "found wrong",
+                                not_ours,
+                                done);
 }
 
 std::string TextOf(std::string_view command,
