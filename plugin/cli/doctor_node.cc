@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <set>
@@ -295,7 +296,23 @@ void CheckRun(Examination& node) {
   }
 }
 
+// Where there are none. What other runtimes run needs none of Nomad's.
+void CheckForAnyConflist(Examination& node) {
+  const std::string directory = ConfigDirectory();
+  const auto nomads = std::ranges::find_if(node.running, [](const Attachment* const attachment) {
+    return !attachment->Label(cni::kJob).empty();
+  });
+  if (node.Configs().empty() && nomads != node.running.end() && FindStatus(directory)) {
+    node.Warn(Format("'{}' has no network config, and allocations of network '{}' run: the next "
+                     "one finds none",
+                     directory,
+                     (*nomads)->id.network),
+              Fix::Advice("put it back"));
+  }
+}
+
 void CheckConflists(Examination& node) {
+  CheckForAnyConflist(node);
   for (const ConfigFile& file : node.Configs()) {
     const Fix fix = Fix::Advice(
         Cat("correct it until this says ok: nomad-bridge config check ", ShellWord(file.path)));

@@ -13,6 +13,7 @@ namespace nomad_bridge::cli {
 namespace {
 
 constexpr const char* kDirectory = "/etc/nomad.d";
+constexpr const char* kUsualConfigDirectory = "/opt/cni/config";
 
 // A name, a text without its quotes, or a single character of any other kind.
 struct Token {
@@ -116,9 +117,15 @@ std::vector<std::string> PluginDirectories() {
   return Fields(path.empty() ? "/opt/cni/bin" : path, ":");
 }
 
-std::vector<std::string> FindNodeConfigFiles() {
+std::string ConfigDirectory() {
   const std::string directory = NomadSetting("cni_config_dir");
-  return directory.empty() ? cni::FindDefaultConfigFiles() : cni::FindConfigFiles(directory);
+  return directory.empty() ? kUsualConfigDirectory : directory;
+}
+
+std::vector<std::string> FindNodeConfigFiles() {
+  const std::string directory = ConfigDirectory();
+  return directory == kUsualConfigDirectory ? cni::FindDefaultConfigFiles()
+                                            : cni::FindConfigFiles(directory);
 }
 
 std::optional<config::Config> FindConfig(const cni::PluginConfig& plugin) {

@@ -22,6 +22,9 @@ namespace nomad_bridge::cli {
 // CNI_PATH, or Nomad's cni_path, or else /opt/cni/bin: at least one.
 [[nodiscard]] std::vector<std::string> PluginDirectories();
 
+// Nomad's cni_config_dir, or else /opt/cni/config.
+[[nodiscard]] std::string ConfigDirectory();
+
 // The network configs in Nomad's cni_config_dir, or where Nomad and other runtimes look.
 [[nodiscard]] std::vector<std::string> FindNodeConfigFiles();
 
