@@ -270,6 +270,7 @@ void PlanPresent(const Tables& tables,
     plan.mismatches.push_back({Area::kLeftOver,
                                std::string(present.owner()),
                                Cat(Name(tables, present), " has no owner")});
+    plan.mismatches.back().part = present.data.empty() ? "" : kLeadsNowhere;
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -14,6 +15,9 @@
 #include "netlink/nft/batch.h"
 
 namespace nomad_bridge::firewall {
+
+// Mismatch::part of an element without an owner that leads packets to another address.
+constexpr std::string_view kLeadsNowhere = "leads nowhere";
 
 struct GoalPlan {
   nft::Batch batch;

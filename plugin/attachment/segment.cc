@@ -197,14 +197,17 @@ void CheckAdopted(state::Host& host,
     }
     return;
   }
-  mismatches.Add(
-      {Mismatch::Area::kBridge,
-       bridge->name,
-       Format("bridge '{}' {}", bridge->name, WhatHasChanged(uplinks, is_adopted, recorded))},
-      [&] {
-        note();
-        NoteAdopted(host, bridge->name, is_adopted);
-      });
+  Mismatch changed{
+      Mismatch::Area::kBridge,
+      bridge->name,
+      Format("bridge '{}' {}", bridge->name, WhatHasChanged(uplinks, is_adopted, recorded))};
+  if (is_made_by_us && !uplinks.empty()) {
+    changed.part = kStrayUplink;
+  }
+  mismatches.Add(std::move(changed), [&] {
+    note();
+    NoteAdopted(host, bridge->name, is_adopted);
+  });
 }
 
 }  // namespace nomad_bridge::attachment

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "base/mismatch.h"
 #include "netlink/rtnl/rtnl.h"
@@ -29,6 +30,9 @@ std::optional<rtnl::Link> CheckSegment(state::Host& host,
 // The same for an attachment that is yet to be made: a bridge or a VLAN's gateway that nobody has
 // used is not repaired, but made.
 void CheckNewSegment(state::Host& host, const state::Record& record, Mismatches& mismatches);
+
+// Mismatch::part, where a bridge of ours has an uplink.
+constexpr std::string_view kStrayUplink = "stray uplink";
 
 // A bridge of ours with an uplink is its operator's way to a LAN, or somebody's mistake: strangers
 // are on it as long as the uplink is, and an ADD, which cannot ask for all its ports, goes by who

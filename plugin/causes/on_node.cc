@@ -8,6 +8,8 @@
 #include "plugin/causes/lookups.h"
 #include "plugin/causes/reverse_path.h"
 #include "plugin/link/forwarding.h"
+#include "plugin/link/lan.h"
+#include "plugin/link/uplink.h"
 #include "plugin/rules/published_port_warnings.h"
 #include "plugin/state/kernel_names.h"
 
@@ -69,16 +71,20 @@ class NodeLook {
     }
   }
 
-  // Of a bridge the port that leads beyond the node.
-  [[nodiscard]] std::optional<rtnl::Link> FindIdlePort(const rtnl::Link& bridge) {
-    std::optional<rtnl::Link> idle;
-    for (const rtnl::Link& each : host_.net.Ports(bridge.index)) {
-      const std::optional<rtnl::Link> port = host_.net.FindLink(each.index);
-      if (port && !port->operational && !state::ParseAlias(port->alias) && (!idle || !port->up)) {
-        idle = port;
-      }
+  // With a link that is set down go its IPv6 addresses, and with a flush all.
+  void LookForAddresses() {
+    if (journey_.is_client_named || journey_.port.host_ip) {
+      return;
     }
-    return idle;
+    const std::vector<rtnl::Link> uplinks = link::Uplinks(host_.net.Links());
+    const auto works = std::ranges::find(uplinks, true, &rtnl::Link::operational);
+    if (works != uplinks.end() && !link::HasAddress(host_.net, Family::kIpv4) &&
+        !link::HasAddress(host_.net, Family::kIpv6)) {
+      Add("this node has no address: nobody beyond it reaches it",
+          Fix::Advice(Format("let the node's network service give '{}' its addresses and routes "
+                             "again",
+                             works->name)));
+    }
   }
 
   void LookAtUplink() {
@@ -95,21 +101,28 @@ class NodeLook {
                              uplink->name)));
     }
     if (!uplink) {
-      return;
+      return LookForAddresses();
     }
     Append(causes_, FindBlackhole(*uplink));
     if (uplink->operational) {
-      return Append(causes_, FindArpOff(host_.net, *uplink, NextHop(host_.net, journey_)));
+      Append(causes_, FindArpOff(host_.net, *uplink, NextHop(host_.net, journey_)));
+    } else {
+      LookAtCarrier(*uplink);
     }
-    const std::optional<rtnl::Link> port =
-        uplink->kind == "bridge" && uplink->up ? FindIdlePort(*uplink) : std::nullopt;
-    const rtnl::Link& idle = port ? *port : *uplink;
-    Add(Format("'{}', by which {} is reached, {}",
-               idle.name,
-               port ? Format("'{}'", uplink->name) : "it",
-               idle.up ? "has no carrier" : "is down"),
-        idle.up ? Fix::Advice(Format("plug in what '{}' stands for", idle.name))
-                : Format("ip link set {} up", ShellWord(idle.name)));
+  }
+
+  void LookAtCarrier(const rtnl::Link& uplink) {
+    const auto idle = link::FindIdleUplinks(host_, uplink.name, {});
+    for (const link::IdleUplink& each : idle) {
+      causes_.push_back({.text = each.text, .fix = each.fix, .is_passing = each.is_passing});
+    }
+    if (idle.empty()) {
+      Add(Format("'{}', by which it is reached, {}",
+                 uplink.name,
+                 uplink.up ? "has no carrier" : "is down"),
+          uplink.up ? Fix::Advice(Format("plug in what '{}' stands for", uplink.name))
+                    : Format("ip link set {} up", ShellWord(uplink.name)));
+    }
   }
 
   void LookAtForwarding() {

@@ -7,14 +7,11 @@
 #include "plugin/causes/lookups.h"
 #include "plugin/causes/reverse_path.h"
 #include "plugin/link/forwarding.h"
+#include "plugin/link/port_state.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::causes {
 namespace {
-
-// BR_STATE_..., linux/if_bridge.h
-constexpr std::uint8_t kListening = 1;
-constexpr std::uint8_t kLearning = 2;
 
 // One look at the way between the node and the container.
 class WayLook {
@@ -216,25 +213,11 @@ class WayLook {
     }
   }
 
-  // Without a spanning tree a port stays in the state that it is in. With one only that decides: a
-  // port that is made to forward may close a loop.
   void LookAtPortState(const rtnl::Link& veth, const rtnl::Link& bridge) {
-    if (bridge.forward_delay == 0) {
-      return Add(Format("bridge port '{}' does not forward", veth.name),
-                 Format("bridge link set dev {} state 3", veth.name));
-    }
-    constexpr int kOfASecond = 100;
-    causes_.push_back(
-        {.text =
-             Format("bridge port '{}' does not forward: the spanning tree of '{}' holds it back",
-                    veth.name,
-                    bridge.name),
-         .fix =
-             Fix::Advice(Format("wait {} seconds, twice the forward delay of '{}'; if it stays so, "
-                                "look for a loop behind the port",
-                                2 * bridge.forward_delay / kOfASecond,
-                                bridge.name)),
-         .is_passing = veth.port_state == kListening || veth.port_state == kLearning});
+    link::HeldPort held = link::DescribeHeldPort(veth, bridge);
+    causes_.push_back({.text = Format("bridge port '{}' {}", veth.name, held.text),
+                       .fix = std::move(held.fix),
+                       .is_passing = held.is_passing});
   }
 
   state::Host& host_;

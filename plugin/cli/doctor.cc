@@ -12,7 +12,9 @@
 #include "base/file.h"
 #include "base/list.h"
 #include "base/text.h"
+#include "firewall/goal_plan.h"
 #include "plugin/attachment/reconcile.h"
+#include "plugin/attachment/segment.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/document.h"
 #include "plugin/cli/nomad_config.h"
@@ -98,6 +100,27 @@ bool IsCalled(const Check& check, std::string_view name) {
   return check.id == name || (check.id.starts_with(name) && check.id[name.size()] == '.');
 }
 
+// To take a stray port out, as bridge.uplink says, comes before a reconcile.
+bool IsOf(const std::vector<Mismatch::Area>& areas, const Mismatch& mismatch) {
+  return Contains(areas, mismatch.area) && mismatch.part != attachment::kStrayUplink;
+}
+
+// What reconcile or gc puts right.
+struct FoundLines {
+  std::vector<std::string> repairable;
+  std::vector<std::string> leads_nowhere;
+  std::vector<std::string> left_over;
+
+  void Add(const Mismatch& mismatch) {
+    std::vector<std::string>& lines = mismatch.area != Mismatch::Area::kLeftOver ? repairable
+                                      : mismatch.part == firewall::kLeadsNowhere ? leads_nowhere
+                                                                                 : left_over;
+    if (!Contains(lines, mismatch.text)) {  // a setting of the node, for several bridges
+      lines.push_back(mismatch.text);
+    }
+  }
+};
+
 // None of a file that cannot be read, which check `config` says.
 std::vector<std::string> IgnoredChecks() {
   try {
@@ -173,24 +196,20 @@ bool Examination::IsRepairable(Mismatch::Area area, const std::string& owner) {
 }
 
 void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
-  std::vector<std::string> repairable;
-  std::vector<std::string> left_over;
+  FoundLines lines;
   for (const Mismatch& mismatch : Reconciled().left()) {
-    if (!Contains(areas, mismatch.area)) {
+    if (!IsOf(areas, mismatch)) {
       continue;
     }
     if (mismatch.repairable) {
-      const bool is_left_over = mismatch.area == Mismatch::Area::kLeftOver;
-      std::vector<std::string>& lines = is_left_over ? left_over : repairable;
-      if (!Contains(lines, mismatch.text)) {  // a setting of the node, for several bridges
-        lines.push_back(mismatch.text);
-      }
+      lines.Add(mismatch);
     } else {
       Fail(mismatch.text, mismatch.fix);
     }
   }
-  AddAll(Verdict::kFail, repairable, "nomad-bridge reconcile");
-  AddAll(Verdict::kWarn, left_over, kGcFix);
+  AddAll(Verdict::kFail, lines.repairable, "nomad-bridge reconcile");
+  AddAll(Verdict::kFail, lines.leads_nowhere, kGcFix);
+  AddAll(Verdict::kWarn, lines.left_over, kGcFix);
   for (const attachment::Outcome::Failure& failure : reconciled_->failed) {
     if (Contains(areas, failure.area)) {
       Fail(failure.text, Fix::Advice("put that right, then: nomad-bridge reconcile"));

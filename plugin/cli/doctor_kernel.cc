@@ -216,7 +216,7 @@ void CheckAdvertisements(Examination& node) {
   for (const rtnl::Link& link : uplinks) {
     const std::string setting = Format("net/ipv6/conf/{}/accept_ra", link.name);
     const bool is_lost = !way && !is_set_down;
-    if (link.up && (is_lost || learnt.contains(link.index)) && link.ipv6 &&
+    if (link.operational && (is_lost || learnt.contains(link.index)) && link.ipv6 &&
         link.ipv6->accept_ra == 1) {
       node.Warn(Format("'{}' takes no router advertisements: {} is 1, and the node forwards IPv6",
                        link.name,

@@ -222,6 +222,28 @@ void CheckBridgePorts(Examination& node) {
   node.AddMismatches({Area::kPort});
 }
 
+void CheckUplinkPorts(Examination& node,
+                      const rtnl::Link& bridge,
+                      const std::set<std::string>& host_veths) {
+  for (const Mismatch& dark : link::FindDarkPorts(node.host, bridge, host_veths)) {
+    node.Fail(dark.text, dark.fix);
+  }
+  // One with a MAC from its operator is his.
+  if (!link::IsMadeByUs(bridge)) {
+    return;
+  }
+  for (const std::string& port : link::FindUplinks(node.host.net, bridge, host_veths)) {
+    const Fix fix = Format("ip link set {} nomaster", ShellWord(port));
+    if (!node.HasFix(fix)) {
+      node.Warn(Format("'{}' is a port of bridge '{}' of ours: what is behind it reaches the "
+                       "allocations there, and other networks count that one as a LAN's",
+                       port,
+                       bridge.name),
+                fix);
+    }
+  }
+}
+
 void CheckUplinks(Examination& node) {
   std::set<std::string> bridges;
   std::set<std::string> host_veths;
@@ -232,26 +254,16 @@ void CheckUplinks(Examination& node) {
     }
   }
   for (const std::string& name : bridges) {
-    for (const Mismatch& lost : link::FindLostUplinks(node.host, name, host_veths)) {
-      node.Fail(lost.text, lost.fix);
+    const auto fail = [&](const Mismatch& lost) { node.Fail(lost.text, lost.fix); };
+    std::ranges::for_each(link::FindLostUplinks(node.host, name, host_veths), fail);
+    for (const link::IdleUplink& idle : link::FindIdleUplinks(node.host, name, host_veths)) {
+      if (!idle.is_passing) {
+        node.Fail(idle.text, idle.fix);
+      }
     }
-    for (const Mismatch& idle : link::FindIdleUplinks(node.host, name)) {
-      node.Fail(idle.text, idle.fix);
-    }
-    for (const Mismatch& lost : link::FindLostAddresses(node.host, name)) {
-      node.Warn(lost.text, lost.fix);
-    }
-    const std::optional<rtnl::Link> bridge = node.host.net.FindLink(name);
-    // One with a MAC from its operator is his.
-    if (!bridge || !link::IsMadeByUs(*bridge)) {
-      continue;
-    }
-    for (const std::string& port : link::FindUplinks(node.host.net, *bridge, host_veths)) {
-      node.Warn(Format("'{}' is a port of bridge '{}' of ours: what is behind it reaches the "
-                       "allocations there, and other networks count that one as a LAN's",
-                       port,
-                       name),
-                Format("ip link set {} nomaster", ShellWord(port)));
+    std::ranges::for_each(link::FindLostAddresses(node.host, name), fail);
+    if (const std::optional<rtnl::Link> bridge = node.host.net.FindLink(name)) {
+      CheckUplinkPorts(node, *bridge, host_veths);
     }
   }
 }
@@ -367,7 +379,6 @@ void CheckDead(Examination& node) {
 constexpr std::array kNetworkTable = {
     Check{"ports.world", Cost::kCheap, CheckWorldPorts},
     Check{"ports.shadowed", Cost::kCheap, CheckShadowedPorts},
-    Check{"ports.blocked", Cost::kDear, CheckBlockedPorts},
     Check{"leases.missing", Cost::kCheap, CheckByReconcile<Area::kLease>},
     Check{"leases.orphan", Cost::kDear, CheckOrphanLeases},
     Check{"leases.exhausted", Cost::kCheap, CheckLeasesLeft},
@@ -377,6 +388,7 @@ constexpr std::array kNetworkTable = {
     Check{"bridge.mac", Cost::kDear, CheckMacs},
     Check{"bridge.mtu", Cost::kCheap, CheckMtu},
     Check{"bridge.subnet_overlap", Cost::kCheap, CheckSubnets},
+    Check{"ports.blocked", Cost::kDear, CheckBlockedPorts},
     Check{"records", Cost::kCheap, CheckRecords},
     Check{"dead", Cost::kCheap, CheckDead},
 };

@@ -299,9 +299,8 @@ void CheckRun(Examination& node) {
 // Where there are none. What other runtimes run needs none of Nomad's.
 void CheckForAnyConflist(Examination& node) {
   const std::string directory = ConfigDirectory();
-  const auto nomads = std::ranges::find_if(node.running, [](const Attachment* const attachment) {
-    return !attachment->Label(cni::kJob).empty();
-  });
+  const auto nomads = std::ranges::find_if(
+      node.running, [](const Attachment* each) { return !each->Label(cni::kJob).empty(); });
   if (node.Configs().empty() && nomads != node.running.end() && FindStatus(directory)) {
     node.Warn(Format("'{}' has no network config, and allocations of network '{}' run: the next "
                      "one finds none",

@@ -12,6 +12,7 @@
 #include "plugin/causes/in_container.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/lan.h"
+#include "plugin/link/uplink.h"
 #include "plugin/rules/policy_tables.h"
 #include "plugin/state/kernel_names.h"
 
@@ -81,12 +82,30 @@ class Inspection {
     are_rules_whole_ = causes::AreRulesWhole(found);
     const std::string& bridge = record_.link.bridge;
     const std::set<std::string> host_veths = state::HostVethNames(host_.records.List(""));
+    const bool ends = IsWayOfPorts(bridge);
     for (const Mismatch& lost : link::FindLostUplinks(host_, bridge, host_veths)) {
-      sides_.host.push_back({.text = lost.text, .fix = lost.fix});
+      sides_.host.push_back({.text = lost.text, .fix = lost.fix, .ends = ends});
+    }
+    for (const link::IdleUplink& idle : link::FindIdleUplinks(host_, bridge, host_veths)) {
+      sides_.host.push_back(
+          {.text = idle.text, .fix = idle.fix, .is_passing = idle.is_passing, .ends = ends});
     }
     for (const Mismatch& lost : link::FindLostAddresses(host_, bridge)) {
       sides_.host.push_back({.text = lost.text, .fix = lost.fix, .ends = false});
     }
+    if (const std::optional<rtnl::Link> link = host_.net.FindLink(bridge)) {
+      for (const Mismatch& dark : link::FindDarkPorts(host_, *link, host_veths)) {
+        sides_.host.push_back({.text = dark.text, .fix = dark.fix, .ends = false});
+      }
+    }
+  }
+
+  // Whether what comes for a published port that was asked for comes by `bridge`.
+  [[nodiscard]] bool IsWayOfPorts(const std::string& bridge) {
+    return std::ranges::any_of(record_.rules.ports, [&](const portmap::DnatEntry& port) {
+      const auto uplink = IsMeant(port) ? planner_.Plan(port, client_).uplink : std::nullopt;
+      return uplink && uplink->name == bridge;
+    });
   }
 
   void LookInside(const netlink::Netns& netns) {
@@ -108,13 +127,12 @@ class Inspection {
       return;
     }
     nft::Ruleset rules(host_.nft);
-    causes::Planner planner(host_);
     for (const Listening& listening : listened) {
       const portmap::DnatEntry& port = listening.port;
       if (client_ && client_->family() != port.container_ip.family()) {
         continue;
       }
-      const causes::Journey journey = planner.Plan(port, client_);
+      const causes::Journey journey = planner_.Plan(port, client_);
       const bool is_meant = IsMeant(port);
       LookOnTheWay(rules, journey, is_meant);
       AddNew(sides_.container, causes::FindInAnswers(host_, container, record_, journey), is_meant);
@@ -127,13 +145,22 @@ class Inspection {
   }
 
   void LookOnTheWay(nft::Ruleset& rules, const causes::Journey& journey, bool is_meant) {
-    if (!client_ && !causes::HasDefaultRoute(host_.net, journey.family())) {
+    const char* const family = journey.family() == Family::kIpv4 ? "IPv4" : "IPv6";
+    const bool is_local = journey.port.host_ip && journey.port.host_ip->IsLoopback();
+    if (!client_ && !is_local && !link::HasAddress(host_.net, journey.family())) {
+      AddNote(Format("this node has no address for {}: nobody beyond it reaches the port there",
+                     family));
+    } else if (!client_ && !causes::HasDefaultRoute(host_.net, journey.family())) {
       AddNote(
           Format("this node has no default route for {}: clients beyond its own networks get "
                  "no answer",
-                 journey.family() == Family::kIpv4 ? "IPv4" : "IPv6"));
+                 family));
     }
-    AddNew(sides_.path, causes::FindOnNode(host_, record_, journey), is_meant);
+    Causes on_node = causes::FindOnNode(host_, record_, journey);
+    std::erase_if(on_node, [&](const Cause& cause) {
+      return std::ranges::find(sides_.host, cause.text, &Cause::text) != sides_.host.end();
+    });
+    AddNew(sides_.path, std::move(on_node), is_meant);
     AddNew(sides_.path, causes::FindToContainer(host_, record_, journey), is_meant);
     for (const std::string& command : causes::FindTrafficFilters(host_, record_, journey)) {
       AddFilterNote(command);
@@ -246,6 +273,7 @@ class Inspection {
   const state::Record& record_;
   const std::optional<Ip>& client_;
   const std::string& name_;
+  causes::Planner planner_{host_};
   bool are_rules_whole_ = true;
   SideMismatches sides_;
 };

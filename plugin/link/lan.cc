@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "plugin/link/bridge.h"
 #include "plugin/link/liveness.h"
+#include "plugin/link/port_state.h"
 #include "plugin/link/uplink.h"
 
 namespace nomad_bridge::link {
@@ -62,6 +63,32 @@ std::set<std::string> Lost(rtnl::Socket& net,
 std::optional<rtnl::Link> FindOperators(state::Host& host, const std::string& name) {
   std::optional<rtnl::Link> bridge = host.net.FindLink(name);
   return bridge && !IsMadeByUs(*bridge) ? std::move(bridge) : std::nullopt;
+}
+
+// An address of `port`, whose neighbours answer to the bridge: what the node sends them by `port`
+// waits for ever. Those that the bridge reaches, too, have a way.
+std::optional<Cidr> FindDark(rtnl::Socket& net,
+                             const rtnl::Link& port,
+                             const std::vector<Cidr>& on_bridge) {
+  for (const Cidr& cidr : net.Addresses(port)) {
+    const bool has_neighbours = cidr.prefix_length < cidr.address.bits();
+    if (has_neighbours && !cidr.address.IsLinkLocal() &&
+        std::ranges::none_of(on_bridge, [&](const Cidr& each) { return each.Overlaps(cidr); })) {
+      return cidr;
+    }
+  }
+  return std::nullopt;
+}
+
+HeldPort WhyIdle(const rtnl::Link& port, const rtnl::Link& bridge) {
+  if (!port.up) {
+    return {.text = "is down", .fix = Format("ip link set {} up", ShellWord(port.name))};
+  }
+  if (!port.operational) {
+    return {.text = "has no carrier",
+            .fix = Fix::Advice(Format("plug in what '{}' stands for", port.name))};
+  }
+  return DescribeHeldPort(port, bridge);
 }
 
 }  // namespace
@@ -124,34 +151,49 @@ std::vector<Mismatch> FindLostUplinks(state::Host& host,
   return mismatches;
 }
 
-std::vector<Mismatch> FindIdleUplinks(state::Host& host, const std::string& bridge) {
+std::vector<IdleUplink> FindIdleUplinks(state::Host& host,
+                                        const std::string& bridge,
+                                        const std::set<std::string>& host_veths) {
   const std::optional<rtnl::Link> link = FindOperators(host, bridge);
-  std::vector<Mismatch> mismatches;
-  for (const std::string& name : KnownBridge(host, bridge).uplinks) {
+  if (!link || !link->up) {
+    return {};
+  }
+  std::vector<IdleUplink> all;
+  for (const std::string& name : WithoutTaps(host.net, FindUplinks(host.net, *link, host_veths))) {
     const std::optional<rtnl::Link> port = host.net.FindLink(name);
-    if (!link || !link->up || !port || port->master != link->index) {
+    if (!port || port->master != link->index) {
       continue;
     }
     if (port->operational && port->forwarding) {
       return {};
     }
-    const auto add = [&](const std::string& what, Fix fix) {
+    HeldPort why = WhyIdle(*port, *link);
+    all.push_back(
+        {.text = Format("'{}', the way of bridge '{}' to its LAN, {}", name, bridge, why.text),
+         .fix = std::move(why.fix),
+         .is_passing = why.is_passing});
+  }
+  return all;
+}
+
+std::vector<Mismatch> FindDarkPorts(state::Host& host,
+                                    const rtnl::Link& bridge,
+                                    const std::set<std::string>& host_veths) {
+  const std::vector<Cidr> on_bridge = host.net.Addresses(bridge);
+  std::vector<Mismatch> mismatches;
+  for (const std::string& name : FindUplinks(host.net, bridge, host_veths)) {
+    const std::optional<rtnl::Link> port = host.net.FindLink(name);
+    const std::optional<Cidr> dark = port ? FindDark(host.net, *port, on_bridge) : std::nullopt;
+    if (port && port->master == bridge.index && dark) {
       mismatches.push_back(
-          {.owner = bridge,
-           .text = Format("'{}', the way of bridge '{}' to its LAN, {}", name, bridge, what),
+          {.owner = bridge.name,
+           .text = Format("'{}', which has the node's address {}, is a port of bridge '{}': "
+                          "nobody is reached by it any more",
+                          name,
+                          *dark,
+                          bridge.name),
            .repairable = false,
-           .fix = std::move(fix)});
-    };
-    if (!port->up) {
-      add("is down", Format("ip link set {} up", ShellWord(name)));
-    } else if (!port->operational) {
-      add("has no carrier", Fix::Advice(Format("plug in what '{}' stands for", name)));
-    } else if (link->forward_delay == 0) {
-      add("does not forward", Format("bridge link set dev {} state 3", ShellWord(name)));
-    } else {
-      add("does not forward",
-          Fix::Advice("the bridge's spanning tree has blocked it, or is still learning: see that "
-                      "another port leads to the LAN"));
+           .fix = Format("ip link set {} nomaster", ShellWord(name))});
     }
   }
   return mismatches;

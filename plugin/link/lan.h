@@ -35,8 +35,22 @@ namespace nomad_bridge::link {
 [[nodiscard]] std::vector<Mismatch> FindLostUplinks(state::Host& host,
                                                     const std::string& bridge,
                                                     const std::set<std::string>& host_veths);
-// Those that are ports still, but carry nothing; none if there is one that does.
-[[nodiscard]] std::vector<Mismatch> FindIdleUplinks(state::Host& host, const std::string& bridge);
+
+struct IdleUplink {
+  std::string text;  // "'eth0', the way of bridge 'lan' to its LAN, is down"
+  Fix fix;
+  bool is_passing = false;  // it goes in its own time
+};
+
+// Ports of it that lead beyond the node, but carry nothing; none if there is one that does.
+[[nodiscard]] std::vector<IdleUplink> FindIdleUplinks(state::Host& host,
+                                                      const std::string& bridge,
+                                                      const std::set<std::string>& host_veths);
+
+// Ports of it that lead beyond the node and have addresses of it, which are dark there.
+[[nodiscard]] std::vector<Mismatch> FindDarkPorts(state::Host& host,
+                                                  const rtnl::Link& bridge,
+                                                  const std::set<std::string>& host_veths);
 [[nodiscard]] std::vector<Mismatch> FindLostAddresses(state::Host& host, const std::string& bridge);
 
 }  // namespace nomad_bridge::link

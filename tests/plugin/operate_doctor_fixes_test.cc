@@ -89,7 +89,12 @@ type: nomad-bridge reconcile
 
 OrphanElement $ nft 'add element inet nomad-bridge port4 {
   tcp . 9999 comment "veth00000000000 id=gone" : 172.26.64.99 . 80 }'
-warn ports.orphan: tcp . 9999 in port4 of veth00000000000 has no owner
+fail ports.orphan: tcp . 9999 in port4 of veth00000000000 has no owner
+fix: nomad-bridge gc
+
+OrphanSource $ nft 'add element inet nomad-bridge alloc4 {
+  172.26.64.99 comment "veth00000000000 id=gone" }'
+warn ports.orphan: of veth00000000000 has no owner
 fix: nomad-bridge gc
 
 OrphanLease $ printf 'gone\r\neth0' >/var/run/cni/nomad/172.26.70.1
@@ -157,6 +162,10 @@ fix: nomad-bridge reconcile
 LostRecord $ rm /run/nomad-bridge/nomad/alloc-1@eth0.json
 fail records: container 'alloc-1' has no readable record
 fix: nomad-bridge reconcile
+
+NoConflist $ rm /opt/cni/config/nomad.conflist
+warn conflist.valid: '/opt/cni/config' has no network config, and allocations of network 'nomad' run
+advice: put it back
 
 OwnDirectory $ mkdir -p /run/lists; echo '{' >/run/lists/broken.conflist
 cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /etc/nomad.d; printf 'client {\n  # cni_config_dir = "/none"\n  cni_config_dir = "/run/lists"\n}\n' >/etc/nomad.d/client.hcl
