@@ -22,6 +22,18 @@ std::string SetFor(std::string_view noun, Family family, std::string_view name) 
   return Cat(SetName(noun, family), '-', name);
 }
 
+// The set that a rule of `step` asks for its peer; empty if it asks none.
+std::string SetAskedBy(const policy::Step& step, Family family) {
+  using PeerIs = policy::Step::PeerIs;
+  if (step.peer == PeerIs::kMember) {
+    return SetFor(kSelected, family, step.peers);
+  }
+  if (step.peer == PeerIs::kAddress) {
+    return SetFor(kPrefixes, family, step.peers);
+  }
+  return step.peer == PeerIs::kOutside ? SetName(firewall::kAlloc, family) : "";
+}
+
 // One step of a chain as nf_tables' rules: one, or one per family if it names addresses.
 class StepRules {
  public:
@@ -53,23 +65,14 @@ class StepRules {
   [[nodiscard]] nft::Rule PeerRule(Family family) const {
     nft::Rule rule;
     rule.Only(family);
-    const auto address_in = [&](const std::string& set) {
-      return is_about_source_ ? rule.SaddrIn(set) : rule.DaddrIn(set);
-    };
-    switch (step_.peer) {
-      case PeerIs::kMember:
-        return address_in(SetFor(kSelected, family, step_.peers));
-      case PeerIs::kAddress:
-        return address_in(SetFor(kPrefixes, family, step_.peers));
-      case PeerIs::kOutside: {
-        const std::string ours = SetName(firewall::kAlloc, family);
-        return is_about_source_ ? rule.SaddrNotIn(ours) : rule.DaddrNotIn(ours).DaddrIsNotLocal();
-      }
-      case PeerIs::kNode:
-      case PeerIs::kAnyone:
-        break;
+    const std::string set = SetAskedBy(step_, family);
+    if (set.empty()) {
+      return rule;
     }
-    return rule;
+    if (step_.peer == PeerIs::kOutside) {
+      return is_about_source_ ? rule.SaddrNotIn(set) : rule.DaddrNotIn(set).DaddrIsNotLocal();
+    }
+    return is_about_source_ ? rule.SaddrIn(set) : rule.DaddrIn(set);
   }
 
   [[nodiscard]] nft::Rule Finished(nft::Rule rule, Family family) const {
@@ -299,12 +302,8 @@ std::vector<std::string> SetsAskedBy(const policy::Chain& chain) {
   std::vector<std::string> sets;
   for (const policy::Step& step : chain.steps) {
     for (const Family family : kFamilies) {
-      if (step.peer == policy::Step::PeerIs::kMember) {
-        sets.push_back(SetFor(kSelected, family, step.peers));
-      } else if (step.peer == policy::Step::PeerIs::kAddress) {
-        sets.push_back(SetFor(kPrefixes, family, step.peers));
-      } else if (step.peer == policy::Step::PeerIs::kOutside) {
-        sets.push_back(SetName(firewall::kAlloc, family));
+      if (std::string set = SetAskedBy(step, family); !set.empty()) {
+        sets.push_back(std::move(set));
       }
     }
   }
