@@ -65,17 +65,12 @@ std::string RuleCounts::Since() const {
 }
 
 std::map<std::string, RuleCounts> CountsByRule(state::Host& host) {
-  const policy::Program& program = host.policy.Program();
-  std::map<std::string, std::string> modes;
-  for (const policy::Policy& each : program.ToPolicies().policies) {
-    modes[each.name] = each.mode == policy::Mode::kAudit ? "audit" : "enforce";
-  }
   const std::map<std::string, Count> counts = ReadCounts(host);
   std::map<std::string, RuleCounts> rules;
-  for (const auto& [name, counter] : program.Counters()) {
+  for (const auto& [name, counter] : host.policy.Program().Counters()) {
     RuleCounts& rule = rules[counter.rule];
     rule.policy = counter.policy;
-    rule.mode = modes[counter.policy];
+    rule.mode = counter.mode == policy::Mode::kAudit ? "audit" : "enforce";
     const auto found = counts.find(name);
     rule.counts.at(static_cast<std::size_t>(counter.what)) =
         found != counts.end() ? found->second : Count{.packets = 0, .since = "not in the kernel"};

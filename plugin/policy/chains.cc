@@ -264,7 +264,7 @@ std::map<std::string, CounterOf> CountersOf(const std::vector<Policy>& policies)
   std::map<std::string, CounterOf> counters;
   for (const Policy& policy : policies) {
     const auto add = [&](const Counted& counted, What what) {
-      counters[counted.counter] = {policy.name, counted.rule, what};
+      counters[counted.counter] = {policy.name, counted.rule, what, policy.mode};
     };
     const What refused = IsAudited(&policy) ? What::kWouldBeRefused : What::kRefused;
     for (std::size_t i = 0; i < policy.allow.size(); ++i) {

@@ -80,6 +80,7 @@ struct CounterOf {
   std::string policy;
   std::string rule;  // "api#0"; "api" for what its default refuses
   What what = What::kAllowed;
+  Mode mode = Mode::kEnforce;  // the policy's
 };
 
 // Is its text, and reads of that what it is asked for, each thing once: an ADD asks for one
