@@ -34,9 +34,13 @@ bool IsName(std::string_view text) {
          });
 }
 
-std::optional<Cidr> ParsePrefix(std::string_view text) {
-  const std::optional<Ip> ip = Ip::Parse(text);
-  return ip ? Cidr::Host(*ip) : Cidr::Parse(text);
+// Without host bits; an address is a prefix of its own.
+std::optional<Cidr> FindPrefix(std::string_view text) {
+  if (const std::optional<Ip> ip = Ip::Parse(text)) {
+    return Cidr::Host(*ip);
+  }
+  const std::optional<Cidr> cidr = Cidr::Parse(text);
+  return cidr ? std::optional(Cidr{cidr->Network(), cidr->prefix_length}) : std::nullopt;
 }
 
 std::optional<std::uint16_t> ParsePort(std::string_view text) {
@@ -163,11 +167,8 @@ class Parser {
     for (const Node& node : list.Elements()) {
       constexpr std::string_view kAllowed =
           "addresses and prefixes, as '10.20.0.1', '10.20.0.0/16' and 'fd00:20::/48'";
-      const std::optional<Cidr> prefix = ParsePrefix(node.String(kAllowed));
-      if (!prefix) {
-        throw node.Wrong(kAllowed);
-      }
-      prefixes.push_back({prefix->Network(), prefix->prefix_length});
+      const std::optional<Cidr> prefix = FindPrefix(node.String(kAllowed));
+      prefixes.push_back(prefix ? *prefix : throw node.Wrong(kAllowed));
     }
     std::string remark = prefixes.empty() ? Format("'{}' is empty", name.text()) : "";
     std::vector<Cidr> merged = Merged(std::move(prefixes), name.text(), remark);
@@ -232,10 +233,9 @@ class Parser {
     if (const std::optional<Peer::Kind> kind = FindNamed<Peer::Kind>(kPeerWords, text)) {
       return {.kind = *kind};
     }
-    if (const std::optional<Cidr> prefix = ParsePrefix(text)) {
-      const Cidr plain{prefix->Network(), prefix->prefix_length};
-      policies_.addresses[plain.Text()] = {plain};
-      return {.kind = Peer::Kind::kAddresses, .addresses = plain.Text()};
+    if (const std::optional<Cidr> prefix = FindPrefix(text)) {
+      policies_.addresses[prefix->Text()] = {*prefix};
+      return {.kind = Peer::Kind::kAddresses, .addresses = prefix->Text()};
     }
     if (!address_places_.contains(text)) {
       std::vector<std::string_view> known(kPeerWords.begin(), kPeerWords.end());

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
 #include "base/list.h"
 #include "base/text.h"
 #include "plugin/policy/chains.h"
@@ -97,12 +96,7 @@ Policies Program::ToPolicies() const {
 }
 
 Program Program::Parse(std::string text) {
-  const Parts parts = Split(text);
-  if (parts.hash != HashText(parts.judged)) {
-    throw Error(Code::kDecode,
-                "the compiled policies are damaged",
-                "they are not what the first line has the hash of");
-  }
+  RequireWhole(text);
   Program program;
   program.text_ = std::move(text);
   return program;

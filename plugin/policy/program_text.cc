@@ -219,11 +219,11 @@ struct Selection {
   bool is_wanted = false;  // the policy that was read last
 };
 
-}  // namespace
-
 std::string HashText(std::string_view judged) {
   return Hex(Checksum(judged), kHashDigits);
 }
+
+}  // namespace
 
 std::string EntryText(const Entry& entry) {
   std::string text;
@@ -275,6 +275,13 @@ Parts Split(std::string_view text) {
         Format("{} bytes, and {} by the first line", rest.size(), judged_bytes + lists_bytes));
   }
   return {.judged = rest.substr(0, judged_bytes), .lists = rest.substr(judged_bytes), .hash = hash};
+}
+
+void RequireWhole(std::string_view text) {
+  const Parts parts = Split(text);
+  if (parts.hash != HashText(parts.judged)) {
+    throw Damaged("they are not what the first line has the hash of");
+  }
 }
 
 Selected Select(std::string_view judged, const cni::Workload* workload) {

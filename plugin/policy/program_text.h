@@ -35,8 +35,8 @@ struct Parts {
   std::string_view hash;  // of `judged`
 };
 [[nodiscard]] Parts Split(std::string_view text);
-// What Parts::hash should be.
-[[nodiscard]] std::string HashText(std::string_view judged);
+// Throws unless the judged part is what the first line has the hash of.
+void RequireWhole(std::string_view text);
 
 struct Selected {
   std::vector<Policy> policies;
