@@ -110,15 +110,11 @@ std::optional<Cidr> Cidr::Parse(std::string_view text) {
     return std::nullopt;
   }
   const std::optional<Ip> ip = Ip::Parse(text.substr(0, slash));
-  const std::string_view digits = text.substr(slash + 1);
-  int length = -1;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), length);
-  const bool is_integer =
-      error == std::errc() && end == digits.data() + digits.size() && digits[0] != '-';
-  if (!ip || !is_integer || length > ip->bits()) {
+  const std::optional<std::uint8_t> length = FindNumber<std::uint8_t>(text.substr(slash + 1));
+  if (!ip || !length || *length > ip->bits()) {
     return std::nullopt;
   }
-  return Cidr{*ip, length};
+  return Cidr{*ip, *length};
 }
 
 Ip Cidr::Network() const {

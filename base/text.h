@@ -7,12 +7,16 @@
 // Source     Unicode 15, table 3-7 (well-formed UTF-8).
 #pragma once
 
+#include <algorithm>
+#include <charconv>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace nomad_bridge {
@@ -86,6 +90,22 @@ template <typename... Parts>
 // the lines, Fields(line, " \t") the words. Not a stream: the first one sets up a locale,
 // some 2 % of what an ADD does in user space.
 [[nodiscard]] std::vector<std::string> Fields(std::string_view text, std::string_view separators);
+
+// What stands before the next `end`, which is taken, too; all of `rest` without one.
+[[nodiscard]] inline std::string_view TakeUntil(char end, std::string_view& rest) {
+  const std::string_view taken = rest.substr(0, rest.find(end));
+  rest.remove_prefix(std::min(taken.size() + 1, rest.size()));
+  return taken;
+}
+
+// All of `text` as a decimal number; nullopt for anything else, and beyond Number's range.
+template <std::integral Number>
+[[nodiscard]] std::optional<Number> FindNumber(std::string_view text) {
+  Number number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_number = error == std::errc() && end == text.data() + text.size();
+  return is_number ? std::optional(number) : std::nullopt;
+}
 
 // The string in quotes, as around every name in our messages.
 [[nodiscard]] std::string Quoted(std::string_view text);

@@ -27,8 +27,7 @@ const std::string& RequireFlag(const Arguments& arguments, std::string_view name
 cni::Workload ParseWorkload(std::string_view text) {
   cni::ShortLabels labels;
   for (std::string_view rest = text; !rest.empty();) {
-    const std::string_view word = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
+    const std::string_view word = TakeUntil(',', rest);
     const std::size_t equals = std::min(word.find('='), word.size());
     const std::string_view key = word.substr(0, equals);
     if (equals == word.size() ||

@@ -55,8 +55,7 @@ std::string FindPlugin(const DelegatedIpam& ipam) {
   std::string tried;
   std::string_view rest = ipam.cni_path;
   while (!rest.empty()) {
-    const std::string_view directory = rest.substr(0, rest.find(':'));
-    rest.remove_prefix(std::min(directory.size() + 1, rest.size()));
+    const std::string_view directory = TakeUntil(':', rest);
     if (directory.empty()) {
       continue;  // to exec(3) it would be the current one
     }

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <set>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 #include "base/append_log.h"
 #include "base/error.h"
@@ -76,13 +74,6 @@ Entry EntryOf(const rtnl::Link& link, const cni::Workload& workload) {
   return {.link = KeyOf(link), .counted = NumbersOf(link), .workload = workload};
 }
 
-std::string_view TakeUntil(std::string_view& text, char end) {
-  const std::size_t at = std::min(text.find(end), text.size());
-  const std::string_view part = text.substr(0, at);
-  text.remove_prefix(std::min(at + 1, text.size()));
-  return part;
-}
-
 // nullopt for a torn line, and for what is between two.
 std::optional<Entry> Parse(std::string_view line) {
   if (std::ranges::count(line, '\t') != kFields || !line.ends_with('\t')) {
@@ -90,10 +81,10 @@ std::optional<Entry> Parse(std::string_view line) {
   }
   Entry entry;
   bool is_valid = true;
-  const auto take_number = [&](auto& number) {
-    const std::string_view digits = TakeUntil(line, '\t');
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    is_valid = is_valid && error == std::errc();
+  const auto take_number = [&]<typename Number>(Number& number) {
+    const std::optional<Number> found = FindNumber<Number>(TakeUntil('\t', line));
+    is_valid = is_valid && found;
+    number = found.value_or(0);
   };
   auto& [name, index] = entry.link;
   take_number(entry.gone_since);
@@ -101,7 +92,7 @@ std::optional<Entry> Parse(std::string_view line) {
   std::ranges::for_each(entry.counted, take_number);
   auto& [nomad_namespace, job, group] = entry.workload;
   for (std::string* const text : {&name, &nomad_namespace, &job, &group}) {
-    *text = TakeUntil(line, '\t');
+    *text = TakeUntil('\t', line);
   }
   return is_valid ? std::optional(entry) : std::nullopt;
 }
@@ -155,7 +146,7 @@ class Known {
 
 void Known::Read(std::string_view lines) {
   while (!lines.empty()) {
-    std::optional<Entry> entry = Parse(TakeUntil(lines, '\n'));
+    std::optional<Entry> entry = Parse(TakeUntil('\n', lines));
     if (!entry) {
       continue;
     }

@@ -1,7 +1,6 @@
 #include "plugin/policy/parse.h"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "base/list.h"
@@ -41,13 +40,6 @@ std::optional<Cidr> FindPrefix(std::string_view text) {
   }
   const std::optional<Cidr> cidr = Cidr::Parse(text);
   return cidr ? std::optional(Cidr{cidr->Network(), cidr->prefix_length}) : std::nullopt;
-}
-
-std::optional<std::uint16_t> ParsePort(std::string_view text) {
-  std::uint16_t port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  const bool is_port = error == std::errc() && end == text.data() + text.size() && port != 0;
-  return is_port ? std::optional(port) : std::nullopt;
 }
 
 Ports ParsePorts(const Node& node) {
@@ -268,10 +260,10 @@ std::optional<Ports> FindPorts(std::string_view text) {
   }
   const std::string_view range = text.substr(slash + 1);
   const std::size_t dash = range.find('-');
-  const std::optional<std::uint16_t> first = ParsePort(range.substr(0, dash));
-  const std::optional<std::uint16_t> last =
-      dash == range.npos ? first : ParsePort(range.substr(dash + 1));
-  if (!first || !last || *first > *last || ports.protocol == Ports::Protocol::kIcmp) {
+  const auto first = FindNumber<std::uint16_t>(range.substr(0, dash));
+  const auto last = dash == range.npos ? first : FindNumber<std::uint16_t>(range.substr(dash + 1));
+  if (!first || !last || *first == 0 || *first > *last ||
+      ports.protocol == Ports::Protocol::kIcmp) {
     return std::nullopt;
   }
   ports.first = *first;

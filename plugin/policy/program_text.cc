@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -38,25 +37,13 @@ Error Damaged(std::string_view why) {
   return {Code::kDecode, "the compiled policies are damaged", std::string(why)};
 }
 
-// What stands before the next `separator`, which is taken, too.
-std::string_view TakeUntil(char separator, std::string_view& rest) {
-  const std::size_t end = std::min(rest.find(separator), rest.size());
-  const std::string_view taken = rest.substr(0, end);
-  rest.remove_prefix(std::min(end + 1, rest.size()));
-  return taken;
-}
-
 std::string_view TakeField(std::string_view& rest) {
   return TakeUntil(kField, rest);
 }
 
 std::size_t Number(std::string_view text) {
-  std::size_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw Damaged("a number is missing");
-  }
-  return number;
+  const std::optional<std::size_t> number = FindNumber<std::size_t>(text);
+  return number ? *number : throw Damaged("a number is missing");
 }
 
 std::string SelectorText(const Selector& selector, char separator) {

@@ -1,9 +1,7 @@
 #include "plugin/state/events.h"
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -41,22 +39,16 @@ void AddLine(Counts& counts, std::string_view line) {
   if (std::ranges::count(line, '\t') != kFields || !line.ends_with('\t')) {
     return;  // torn, or what is between two
   }
-  const std::size_t first = line.find('\t');
-  const std::size_t second = line.find('\t', first + 1);
-  const Kind kind(line.substr(0, first), line.substr(first + 1, second - first - 1));
-  std::uint64_t count = 0;
-  const auto [end, error] =
-      std::from_chars(line.data() + second + 1, line.data() + line.size() - 1, count);
-  if (error == std::errc()) {
-    counts[kind] += count;
+  const std::string_view what = TakeUntil('\t', line);
+  const Kind kind(what, TakeUntil('\t', line));
+  if (const auto count = FindNumber<std::uint64_t>(TakeUntil('\t', line))) {
+    counts[kind] += *count;
   }
 }
 
 void AddLines(Counts& counts, std::string_view lines) {
   while (!lines.empty()) {
-    const std::size_t end = std::min(lines.find('\n'), lines.size() - 1);
-    AddLine(counts, lines.substr(0, end));
-    lines.remove_prefix(end + 1);
+    AddLine(counts, TakeUntil('\n', lines));
   }
 }
 
@@ -71,13 +63,11 @@ std::string TextOf(const Counts& counts) {
 EventTotals TotalsOf(const Counts& counts) {
   EventTotals totals;
   for (const auto& [kind, count] : counts) {
-    int code = 0;
     const auto& [what, name] = kind;
     if (what == kRepaired) {
       totals.repaired[name] = count;
-    } else if (what == kRefused &&
-               std::from_chars(name.data(), name.data() + name.size(), code).ec == std::errc()) {
-      totals.refused_adds[code] = count;
+    } else if (const auto code = FindNumber<int>(name); code && what == kRefused) {
+      totals.refused_adds[*code] = count;
     }
   }
   return totals;

@@ -53,9 +53,7 @@ std::optional<ParsedAlias> ParseAlias(std::string_view alias) {
       return std::nullopt;
     }
     alias.remove_prefix(std::string_view(name).size());
-    const std::size_t end = std::min(alias.find(' '), alias.size());
-    *field = alias.substr(0, end);
-    alias.remove_prefix(std::min(end + 1, alias.size()));
+    *field = TakeUntil(' ', alias);
   }
   parsed.labels = cni::ParseDescribed(alias);
   return parsed;

@@ -32,6 +32,23 @@ TEST(Fields, AreWhatStandsBetweenSeparators) {
   EXPECT_THAT(Fields("", " "), IsEmpty());
 }
 
+TEST(TakeUntil, LeavesWhatStandsBehind) {
+  std::string_view rest = "a,,b";
+  EXPECT_EQ(TakeUntil(',', rest), "a");
+  EXPECT_EQ(TakeUntil(',', rest), "");
+  EXPECT_EQ(TakeUntil(',', rest), "b");
+  EXPECT_EQ(rest, "");
+  EXPECT_EQ(TakeUntil(',', rest), "");
+}
+
+TEST(FindNumber, TakesNothingButANumberInRange) {
+  EXPECT_EQ(FindNumber<std::uint16_t>("65535"), 65535);
+  EXPECT_EQ(FindNumber<int>("-1"), -1);
+  for (const char* const text : {"", "65536", "-1", "+1", " 1", "1 ", "0x1", "1.0"}) {
+    EXPECT_EQ(FindNumber<std::uint16_t>(text), std::nullopt) << text;
+  }
+}
+
 TEST(ShellWord, IsOneWordInWhichAShellExpandsNothing) {
   EXPECT_EQ(ShellWord("/opt/cni/bin"), "/opt/cni/bin");
   EXPECT_EQ(ShellWord(""), "''");
