@@ -208,6 +208,9 @@ std::vector<Mismatch> FindLostAddresses(state::Host& host, const std::string& br
   const std::vector<Cidr> gateways = GatewaysOn(host, bridge);
   for (const Cidr& address : Lost(LanAddresses(KnownBridge(host, bridge).addresses, gateways),
                                   LanAddresses(host.net.Addresses(*link), gateways))) {
+    if (host.net.AllAddresses().contains(address.address)) {
+      continue;  // its operator has moved it
+    }
     mismatches.push_back(
         {.owner = bridge,
          .text = Format("the node has lost its address {} on bridge '{}'", address, bridge),
