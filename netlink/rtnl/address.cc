@@ -90,9 +90,8 @@ std::set<Ip> Socket::AllAddresses() {
 }
 
 std::vector<Ip> Socket::LocalAddresses(Family family) {
-  const auto number = static_cast<unsigned char>(family == Family::kIpv4 ? AF_INET : AF_INET6);
   netlink::Message request(
-      RTM_GETROUTE, NLM_F_DUMP, rtmsg{.rtm_family = number, .rtm_type = RTN_LOCAL});
+      RTM_GETROUTE, NLM_F_DUMP, rtmsg{.rtm_family = NumberOf(family), .rtm_type = RTN_LOCAL});
   request.PutU32(RTA_TABLE, RT_TABLE_LOCAL);
   const netlink::Reply reply =
       socket_.TransactOrThrow(request, "cannot list the node's addresses", {ENOENT});

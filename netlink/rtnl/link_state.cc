@@ -215,11 +215,7 @@ std::string Socket::Settings(const Link& link) {
 }
 
 bool Socket::ForwardsAll(Family family) {
-  netlink::Message request(
-      RTM_GETNETCONF,
-      0,
-      netconfmsg{.ncm_family =
-                     family == Family::kIpv4 ? std::uint8_t{AF_INET} : std::uint8_t{AF_INET6}});
+  netlink::Message request(RTM_GETNETCONF, 0, netconfmsg{.ncm_family = NumberOf(family)});
   request.PutU32(NETCONFA_IFINDEX, static_cast<std::uint32_t>(NETCONFA_IFINDEX_ALL));
   const netlink::Reply reply = socket_.TransactOrThrow(
       request, "cannot read whether this node forwards", {EOPNOTSUPP, EAFNOSUPPORT, ENODEV});

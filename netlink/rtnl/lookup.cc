@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <map>
+#include <set>
 #include <span>
 
 #include <linux/fib_rules.h>
@@ -58,7 +60,8 @@ std::optional<Cidr> PrefixIn(const netlink::Attributes& attributes, int attribut
 
 // A rule of policy routing.
 struct ListedRule {
-  std::string action;  // of one that drops
+  std::string action;       // of one that drops
+  std::uint32_t table = 0;  // of one that looks one up
   std::uint32_t priority = 0;
   std::optional<Cidr> from;
   std::optional<Cidr> to;
@@ -86,7 +89,9 @@ struct ListedRule {
 };
 
 ListedRule ReadRule(const fib_rule_hdr& head, const netlink::Attributes& attributes) {
+  const bool is_lookup = head.action == FR_ACT_TO_TBL;
   ListedRule rule{.action = BlockerOf(&Blocker::rule_action, head.action),
+                  .table = is_lookup ? attributes.U32(FRA_TABLE).value_or(head.table) : 0,
                   .priority = attributes.U32(FRA_PRIORITY).value_or(0),
                   .from = PrefixIn(attributes, FRA_SRC, head.src_len),
                   .to = PrefixIn(attributes, FRA_DST, head.dst_len),
@@ -108,10 +113,84 @@ ListedRule ReadRule(const fib_rule_hdr& head, const netlink::Attributes& attribu
   add(mask != 0, Cat("fwmark ", rule.mark, '/', mask));
   constexpr std::array kMore = {
       FRA_TUN_ID, FRA_L3MDEV, FRA_UID_RANGE, FRA_IP_PROTO, FRA_SPORT_RANGE, FRA_DPORT_RANGE};
-  rule.has_more = head.tos != 0 || std::ranges::any_of(kMore, [&](int attribute) {
-                    return !attributes.Bytes(attribute).empty();
-                  });
+  // The kernel always gives this one, ~0 where it is not asked for.
+  constexpr std::uint32_t kNotSuppressed = ~0U;
+  rule.has_more =
+      head.tos != 0 ||
+      attributes.U32(FRA_SUPPRESS_PREFIXLEN).value_or(kNotSuppressed) != kNotSuppressed ||
+      std::ranges::any_of(kMore,
+                          [&](int attribute) { return !attributes.Bytes(attribute).empty(); });
   return rule;
+}
+
+std::vector<ListedRule> ListRules(netlink::RequestSocket& socket, Family family) {
+  std::vector<ListedRule> rules;
+  const netlink::Message request(RTM_GETRULE, NLM_F_DUMP, fib_rule_hdr{.family = NumberOf(family)});
+  netlink::ForEachMessage<fib_rule_hdr>(
+      socket.TransactOrThrow(request, "cannot list the rules of policy routing"),
+      [&](const fib_rule_hdr& head, const netlink::Attributes& attributes) {
+        rules.push_back(ReadRule(head, attributes));
+      });
+  return rules;
+}
+
+// Those of `all` that the packets of `query` certainly come to, as far as that depends on marks.
+std::vector<ListedRule> RulesOf(const std::vector<ListedRule>& all,
+                                const RouteQuery& query,
+                                const std::string& input) {
+  std::vector<ListedRule> rules;
+  for (const ListedRule& rule : all) {
+    if (rule.mark != 0 && query.may_be_marked) {
+      break;
+    }
+    if (rule.Matches(query, input)) {
+      rules.push_back(rule);
+    }
+  }
+  return rules;
+}
+
+// A route to an address, of any type.
+struct ListedRoute {
+  unsigned char type = RTN_UNSPEC;
+  Cidr destination;
+  std::uint32_t table = 0;
+  std::uint32_t priority = 0;
+
+  // In one table.
+  [[nodiscard]] bool IsBefore(const ListedRoute& other) const {
+    return destination.prefix_length != other.destination.prefix_length
+               ? destination.prefix_length > other.destination.prefix_length
+               : priority < other.priority;
+  }
+};
+
+// Of each table the one that packets to `address` take.
+std::vector<ListedRoute> ListRoutesTo(netlink::RequestSocket& socket, const Ip& address) {
+  std::map<std::uint32_t, ListedRoute> first;
+  const netlink::Message request(RTM_GETROUTE, NLM_F_DUMP, rtmsg{.rtm_family = FamilyOf(address)});
+  netlink::ForEachMessage<rtmsg>(
+      socket.TransactOrThrow(request, "cannot list the routes"),
+      [&](const rtmsg& head, const netlink::Attributes& attributes) {
+        const Cidr everywhere = {.address = address, .prefix_length = 0};
+        const ListedRoute route = {
+            .type = head.rtm_type,
+            .destination = PrefixIn(attributes, RTA_DST, head.rtm_dst_len).value_or(everywhere),
+            .table = attributes.U32(RTA_TABLE).value_or(head.rtm_table),
+            .priority = attributes.U32(RTA_PRIORITY).value_or(0)};
+        if (route.destination.Contains(address)) {
+          const auto [known, is_new] = first.try_emplace(route.table, route);
+          if (!is_new && route.IsBefore(known->second)) {
+            known->second = route;
+          }
+        }
+      });
+  std::vector<ListedRoute> routes;
+  routes.reserve(first.size());
+  for (const auto& [table, route] : first) {
+    routes.push_back(route);
+  }
+  return routes;
 }
 
 }  // namespace
@@ -142,37 +221,51 @@ std::optional<int> Socket::LookupOutputInterface(const Ip& destination) {
   return answer.error == 0 ? std::optional(answer.link) : std::nullopt;
 }
 
-std::vector<BlockingRoute> Socket::BlockingRoutes(const Ip& address) {
+std::vector<BlockingRoute> Socket::BlockingRoutes(const RouteQuery& query) {
+  std::set<std::uint32_t> tables;
+  for (const ListedRule& rule :
+       RulesOf(ListRules(socket_, query.destination.family()), query, InputOf(query))) {
+    tables.insert(rule.table);
+  }
   std::vector<BlockingRoute> routes;
-  const netlink::Message request(RTM_GETROUTE, NLM_F_DUMP, rtmsg{.rtm_family = FamilyOf(address)});
-  netlink::ForEachMessage<rtmsg>(
-      socket_.TransactOrThrow(request, "cannot list the routes"),
-      [&](const rtmsg& head, const netlink::Attributes& attributes) {
-        const std::string type = BlockerOf(&Blocker::route_type, head.rtm_type);
-        const std::optional<Cidr> to = PrefixIn(attributes, RTA_DST, head.rtm_dst_len);
-        if (!type.empty() && (!to || to->Contains(address))) {
-          routes.push_back({.type = type,
-                            .destination = to ? to->Text() : "default",
-                            .table = attributes.U32(RTA_TABLE).value_or(head.rtm_table)});
-        }
-      });
+  for (const ListedRoute& route : ListRoutesTo(socket_, query.destination)) {
+    const std::string type = BlockerOf(&Blocker::route_type, route.type);
+    if (!type.empty() && tables.contains(route.table)) {
+      const bool is_default = route.destination.prefix_length == 0;
+      routes.push_back({.type = type,
+                        .destination = is_default ? "default" : route.destination.Text(),
+                        .table = route.table});
+    }
+  }
   return routes;
 }
 
-std::vector<BlockingRule> Socket::BlockingRules(const RouteQuery& query) {
+std::optional<std::string> Socket::FindLocalRoute(const Ip& address) {
+  for (const ListedRoute& route : ListRoutesTo(socket_, address)) {
+    if (route.type == RTN_LOCAL && route.table == RT_TABLE_LOCAL) {
+      return route.destination.Text();
+    }
+  }
+  return std::nullopt;
+}
+
+bool Socket::IsMainLookedUp(Family family) {
+  return std::ranges::any_of(ListRules(socket_, family), [](const ListedRule& rule) {
+    return rule.table == RT_TABLE_MAIN && rule.words.empty() && !rule.has_more;
+  });
+}
+
+std::string Socket::InputOf(const RouteQuery& query) {
   const std::optional<Link> input =
       query.input_link == 0 ? std::nullopt : FindLink(query.input_link);
-  std::vector<ListedRule> all;
-  const netlink::Message request(
-      RTM_GETRULE, NLM_F_DUMP, fib_rule_hdr{.family = FamilyOf(query.destination)});
-  netlink::ForEachMessage<fib_rule_hdr>(
-      socket_.TransactOrThrow(request, "cannot list the rules of policy routing"),
-      [&](const fib_rule_hdr& head, const netlink::Attributes& attributes) {
-        all.push_back(ReadRule(head, attributes));
-      });
+  return input ? input->name : "lo";
+}
+
+std::vector<BlockingRule> Socket::BlockingRules(const RouteQuery& query) {
+  const std::vector<ListedRule> all = ListRules(socket_, query.destination.family());
   std::vector<BlockingRule> rules;
-  for (const ListedRule& rule : all) {
-    if (rule.action.empty() || !rule.Matches(query, input ? input->name : "lo")) {
+  for (const ListedRule& rule : RulesOf(all, query, InputOf(query))) {
+    if (rule.action.empty()) {
       continue;
     }
     const auto found = std::ranges::find_if(
@@ -180,7 +273,8 @@ std::vector<BlockingRule> Socket::BlockingRules(const RouteQuery& query) {
     rules.push_back({.action = rule.action,
                      .priority = rule.priority,
                      .selector = Joined(rule.words, " "),
-                     .is_alone = !rule.is_inverted && !rule.has_more && &*found == &rule});
+                     .is_alone = !rule.is_inverted && !rule.has_more && !found->has_more &&
+                                 found->words == rule.words});
   }
   return rules;
 }

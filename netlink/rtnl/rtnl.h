@@ -168,6 +168,8 @@ struct RouteQuery {
   Ip destination;
   std::optional<Ip> source = std::nullopt;
   int input_link = 0;  // by which it came; 0: it is this machine's own
+  // It has none when this is looked up; but nothing is told of rules behind one about marks.
+  bool may_be_marked = false;
 };
 
 struct RouteAnswer {
@@ -320,10 +322,14 @@ class Socket {
   [[nodiscard]] std::optional<int> LookupOutputInterface(const Ip& destination);
   // The way of a packet as the kernel would choose it now; nothing is sent.
   [[nodiscard]] RouteAnswer LookUpRoute(const RouteQuery& query);
-  // Routes to `address` of a type that drops, and rules of policy routing that drop what `query`
-  // asks for.
-  [[nodiscard]] std::vector<BlockingRoute> BlockingRoutes(const Ip& address);
+  // Of the tables that the packets of `query` look up, routes by which they are dropped; and rules
+  // of policy routing that drop them.
+  [[nodiscard]] std::vector<BlockingRoute> BlockingRoutes(const RouteQuery& query);
   [[nodiscard]] std::vector<BlockingRule> BlockingRules(const RouteQuery& query);
+  // Whether a rule has all packets of the family look up table main, as the kernel's own one does.
+  [[nodiscard]] bool IsMainLookedUp(Family family);
+  // The destination of the route in table local that makes `address` one of this machine.
+  [[nodiscard]] std::optional<std::string> FindLocalRoute(const Ip& address);
   // Whom packets to `address` out of `link` would be sent to; nullopt if that is not known now.
   [[nodiscard]] std::optional<Neighbour> FindNeighbour(const Link& link, const Ip& address);
   // All those, out of any link: one dump.
@@ -359,6 +365,8 @@ class Socket {
     std::chrono::milliseconds age{};  // of the state
   };
   NeighbourEntry ReadNeighbour(const Link& link, const Ip& address);
+  // The name that rules know it by.
+  [[nodiscard]] std::string InputOf(const RouteQuery& query);
 
   explicit Socket(netlink::RequestSocket socket) : socket_(std::move(socket)) {}
 

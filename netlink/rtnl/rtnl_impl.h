@@ -34,8 +34,11 @@ constexpr const char* kNoVlans =
 [[nodiscard]] ifinfomsg HeadFor(int index, unsigned char family = AF_UNSPEC);
 
 // AF_INET or AF_INET6.
+[[nodiscard]] inline unsigned char NumberOf(Family family) {
+  return family == Family::kIpv4 ? AF_INET : AF_INET6;
+}
 [[nodiscard]] inline unsigned char FamilyOf(const Ip& ip) {
-  return ip.is_ipv4() ? AF_INET : AF_INET6;
+  return NumberOf(ip.family());
 }
 
 // RTM_GETROUTE for the route that packets to `destination` take.

@@ -15,19 +15,23 @@ Causes FindAbsentGateway(rtnl::Socket& container,
                          const rtnl::Link& link,
                          const state::Record& record,
                          Family family) {
-  const std::optional<Ip> ours = OwnGateway(record, family);
-  if (!ours) {
+  const std::optional<Ip> configured = FindGateway(record, family);
+  if (!configured) {
     return {};
   }
   for (const Route& route : container.Routes(link)) {
     if (route.destination.prefix_length != 0 || !route.gateway ||
-        route.gateway->family() != family || route.gateway == ours ||
+        route.gateway->family() != family || route.gateway == OwnGateway(record, family) ||
         !container.UnansweredFor(link, *route.gateway)) {
       continue;
     }
-    return {{.text = Format("its default route leads to {}, which is not there", *route.gateway),
-             .fix = InsideFix(record,
-                              Format("{} route replace default via {}", IpTool(family), *ours))}};
+    return {
+        {.text = Format("its default route leads to {}, which is not there", *route.gateway),
+         .fix = route.gateway == configured
+                    ? Fix::Advice("see what has become of that router of the LAN")
+                    : InsideFix(
+                          record,
+                          Format("{} route replace default via {}", IpTool(family), *configured))}};
   }
   return {};
 }

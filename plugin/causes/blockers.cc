@@ -7,7 +7,11 @@
 namespace nomad_bridge::causes {
 namespace {
 
-constexpr std::uint32_t kLocalTable = 255;
+bool HasMainRoute(rtnl::Socket& net, const Ip& destination) {
+  return std::ranges::any_of(net.Routes(), [&](const Route& route) {
+    return route.table == kMainTable && route.destination.Contains(destination);
+  });
+}
 
 }  // namespace
 
@@ -15,10 +19,10 @@ std::string TableWords(std::uint32_t table) {
   return table == kMainTable || table == 0 ? "" : Cat(" table ", table);
 }
 
-Causes FindBlockers(rtnl::Socket& net,
-                    const rtnl::RouteQuery& query,
-                    const std::string& what,
-                    const std::string& prefix) {
+Causes FindKnownBlockers(rtnl::Socket& net,
+                         const rtnl::RouteQuery& query,
+                         const std::string& what,
+                         const std::string& prefix) {
   Causes causes;
   const std::string tool = Cat(prefix, IpTool(query.destination.family()));
   for (const rtnl::BlockingRule& rule : net.BlockingRules(query)) {
@@ -34,7 +38,7 @@ Causes FindBlockers(rtnl::Socket& net,
                                       tool,
                                       rule.priority))});
   }
-  for (const rtnl::BlockingRoute& route : net.BlockingRoutes(query.destination)) {
+  for (const rtnl::BlockingRoute& route : net.BlockingRoutes(query)) {
     if (route.table != kLocalTable) {  // which is the kernel's own
       causes.push_back(
           {.text = Format("{}: the route to {} is {}", what, route.destination, route.type),
@@ -45,10 +49,25 @@ Causes FindBlockers(rtnl::Socket& net,
                          TableWords(route.table))});
     }
   }
+  if (causes.empty() && HasMainRoute(net, query.destination) &&
+      !net.IsMainLookedUp(query.destination.family())) {
+    causes.push_back(
+        {.text = Cat(what, ": the ip rule by which table main is looked up is missing"),
+         .fix = Cat(tool, " rule add priority 32766 lookup main")});
+  }
+  return causes;
+}
+
+Causes FindBlockers(rtnl::Socket& net,
+                    const rtnl::RouteQuery& query,
+                    const std::string& what,
+                    const std::string& prefix) {
+  Causes causes = FindKnownBlockers(net, query, what, prefix);
   if (causes.empty()) {
-    causes.push_back({.text = Cat(what, ": there is no route"),
-                      .fix = Fix::Advice(
-                          Format("add one; those that are there: {} route show table all", tool))});
+    causes.push_back(
+        {.text = Cat(what, ": there is no route"),
+         .fix = Fix::Advice(Format("add one; those that are there: {} route show table all",
+                                   Cat(prefix, IpTool(query.destination.family()))))});
   }
   return causes;
 }

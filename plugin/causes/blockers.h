@@ -14,12 +14,19 @@ namespace nomad_bridge::causes {
                                   const std::string& what,
                                   const std::string& prefix = "");
 
+// The same, as far as what keeps them is known.
+[[nodiscard]] Causes FindKnownBlockers(rtnl::Socket& net,
+                                       const rtnl::RouteQuery& query,
+                                       const std::string& what,
+                                       const std::string& prefix = "");
+
 // Nothing leaves by `link`: its queue is a blackhole.
 [[nodiscard]] Causes FindBlackhole(const rtnl::Link& link, const std::string& prefix = "");
 
 [[nodiscard]] bool HasDefaultRoute(rtnl::Socket& net, Family family);
 
 constexpr std::uint32_t kMainTable = 254;
+constexpr std::uint32_t kLocalTable = 255;
 
 // " table 77"; nothing for the main one.
 [[nodiscard]] std::string TableWords(std::uint32_t table);

@@ -63,13 +63,18 @@ void LookAtDefaultRoutes(rtnl::Socket& container,
     if (is_off || HasDefaultRoute(container, family)) {
       continue;
     }
-    const std::optional<Ip> gateway = OwnGateway(record, family);
+    const std::optional<Ip> gateway = FindGateway(record, family);
+    // With a prefix of another length, say, the container does not know it as a neighbour.
+    const bool is_neighbour =
+        gateway && container.LookUpRoute({.destination = *gateway}).error == 0;
+    const std::string by = is_neighbour ? "" : Format(" dev {} onlink", ShellWord(link.name));
     causes.push_back(
         {.text = Format("no default route for {}: answers find no way back", FamilyText(family)),
          .fix = !gateway
                     ? Fix::Advice("add the default route in the container's namespace")
-                    : InsideFix(record,
-                                Format("{} route add default via {}", IpTool(family), *gateway))});
+                    : InsideFix(
+                          record,
+                          Format("{} route add default via {}{}", IpTool(family), *gateway, by))});
   }
 }
 
@@ -153,6 +158,22 @@ std::optional<rtnl::Link> FindOwnLink(rtnl::Socket& container, const state::Reco
   std::vector<rtnl::Link> links = container.Links();
   const auto link = std::ranges::find(links, record.ContainerMac(), &rtnl::Link::mac);
   return link == links.end() ? std::nullopt : std::optional(std::move(*link));
+}
+
+std::optional<Ip> FindGateway(const state::Record& record, Family family) {
+  if (const std::optional<Ip> own = OwnGateway(record, family)) {
+    return own;
+  }
+  for (const ipam::RangeSet& set : record.ipam.ranges) {
+    for (const ipam::Range& range : set) {
+      const bool is_its = std::ranges::any_of(
+          record.ipam.addresses, [&](const Cidr& cidr) { return range.Contains(cidr.address); });
+      if (is_its && range.gateway.family() == family) {
+        return range.gateway;
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 Causes FindInContainer(rtnl::Socket& container, const state::Record& record) {

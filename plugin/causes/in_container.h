@@ -30,6 +30,9 @@ struct Listening {
 [[nodiscard]] std::optional<rtnl::Link> FindOwnLink(rtnl::Socket& container,
                                                     const state::Record& record);
 
+// Where its config leads the default route: to the node, or to a LAN's router.
+[[nodiscard]] std::optional<Ip> FindGateway(const state::Record& record, Family family);
+
 // The interface, its addresses, and the routes of answers.
 [[nodiscard]] Causes FindInContainer(rtnl::Socket& container, const state::Record& record);
 

@@ -41,19 +41,24 @@ std::optional<rtnl::Link> FindUplink(const std::vector<rtnl::Link>& uplinks,
   return found;
 }
 
-// A machine beyond `uplink`, or, without a default route there, a neighbour on it.
-std::optional<Ip> AnyoneBeyond(state::Host& host, const rtnl::Link& uplink, Family family) {
+// Machines beyond `uplink` and neighbours on it, without a default route there these alone.
+std::vector<Ip> AnyoneBeyond(state::Host& host, const rtnl::Link& uplink, Family family) {
+  std::vector<Ip> anyone;
   const Ip beyond = link::Beyond(family);
   const rtnl::RouteAnswer way = host.net.LookUpRoute({.destination = beyond});
   if (way.error == 0 && way.link == uplink.index) {
-    return beyond;
+    anyone = {beyond,
+              Ip::Parse(family == Family::kIpv4 ? "1.1.1.1" : "2606:4700:4700::1111").value()};
   }
   const std::optional<Cidr> own = GlobalAddress(host.net, uplink, family);
-  if (!own || own->prefix_length >= own->address.bits() - 1) {
-    return std::nullopt;
+  constexpr int kFew = 3;
+  for (int i = 1; own && own->prefix_length < own->address.bits() - 1 && i <= kFew; ++i) {
+    const Ip neighbour = own->Network().Plus(static_cast<std::uint64_t>(i));
+    if (neighbour != own->address && own->Contains(neighbour)) {
+      anyone.push_back(neighbour);
+    }
   }
-  const Ip first = own->Network().Plus(1);
-  return first == own->address ? first.Plus(1) : first;
+  return anyone;
 }
 
 }  // namespace
@@ -151,7 +156,13 @@ Journey Planner::Plan(const portmap::DnatEntry& port, const std::optional<Ip>& c
     journey.uplink = way.error == 0 ? UplinkOf(way) : UplinkOfAnyone(port);
   } else if (!port.host_ip || !port.host_ip->IsLoopback()) {
     journey.uplink = UplinkOfAnyone(port);
-    journey.client = journey.uplink ? AnyoneBeyond(host_, *journey.uplink, family) : std::nullopt;
+    if (journey.uplink) {
+      journey.others = AnyoneBeyond(host_, *journey.uplink, family);
+    }
+    if (!journey.others.empty()) {
+      journey.client = journey.others.front();
+      journey.others.erase(journey.others.begin());
+    }
   }
   if (journey.uplink && !journey.node) {
     const std::optional<Cidr> own = GlobalAddress(host_.net, *journey.uplink, family);

@@ -36,6 +36,8 @@ struct Journey {
   std::optional<Ip> node;            // the address that is asked; nullopt: any of the node's
   std::optional<rtnl::Link> uplink;  // by which it comes; nullopt: from this node itself
   bool is_client_named = false;
+  // Where none is named, clients elsewhere: what concerns anyone concerns them, too.
+  std::vector<Ip> others = {};
   // Of a port that is published on all addresses: the uplink's other ones, and those of other
   // uplinks.
   std::vector<Ip> also = {};

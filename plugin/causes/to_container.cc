@@ -3,6 +3,7 @@
 
 #include "base/list.h"
 #include "base/text.h"
+#include "netlink/core/sysctl.h"
 #include "plugin/causes/blockers.h"
 #include "plugin/causes/lookups.h"
 #include "plugin/causes/reverse_path.h"
@@ -35,24 +36,33 @@ class WayLook {
     if (causes_.empty() && IsRoutedHere()) {
       LookAtRoute();
       LookAtNeighbour();
-      LookAtAnswers();
+      if (causes_.empty()) {
+        LookAtRequests();
+      }
+      if (causes_.empty()) {
+        LookAtAnswers();
+      }
     }
     LookAtPort();
     return std::move(causes_);
   }
 
  private:
-  // The gateway's address in the network of the container; nullopt if it is not there.
+  // The node's address in the network of the container: of a LAN's bridge whichever it has there.
+  // nullopt if it is not there.
   [[nodiscard]] std::optional<Cidr> FindOwnAddress() const {
     for (const Cidr& cidr : host_.net.Addresses(*gateway_)) {
-      if (Contains(record_.link.gateways, cidr) && cidr.Contains(address_)) {
+      if (cidr.Contains(address_) && (IsLans() || Contains(record_.link.gateways, cidr))) {
         return cidr;
       }
     }
     return std::nullopt;
   }
 
-  // The bridge stands in no VRF and has a gateway of ours. What follows from one that is down,
+  // The bridge is the node's own to its LAN: no address of it is ours.
+  [[nodiscard]] bool IsLans() const { return record_.link.gateways.empty(); }
+
+  // The bridge stands in no VRF and has an address of the node. What follows from one that is down,
   // without its address or does not forward goes with a reconcile, and needs no fix.
   [[nodiscard]] bool IsRoutedHere() const {
     if (!own_ || !gateway_->up || gateway_->master != 0) {
@@ -71,7 +81,8 @@ class WayLook {
   }
 
   void LookForSameAddress() {
-    if (!Contains(host_.net.LocalAddresses(journey_.family()), address_)) {
+    const rtnl::RouteAnswer way = host_.net.LookUpRoute({.destination = address_});
+    if (way.error != 0 || way.link != rtnl::kLoopbackIndex) {
       return;
     }
     for (const rtnl::Link& link : host_.net.Links()) {
@@ -81,6 +92,13 @@ class WayLook {
               Format("{} address del {} dev {}", tool_, own, ShellWord(link.name)));
         }
       }
+    }
+    const std::optional<std::string> route =
+        causes_.empty() ? host_.net.FindLocalRoute(address_) : std::nullopt;
+    if (route) {
+      Add(Format(
+              "the local route to {} has this node itself take what is for {}", *route, address_),
+          Format("{} route del local {}{}", tool_, *route, TableWords(kLocalTable)));
     }
   }
 
@@ -96,9 +114,10 @@ class WayLook {
   }
 
   void LookAtRoute() {
-    const std::vector<Route> by_gateway = host_.net.Routes(*gateway_);
-    if (std::ranges::none_of(
-            by_gateway, [&](const Route& route) { return route.destination.Contains(address_); })) {
+    const auto is_own = [&](const Route& route) {
+      return !route.gateway && route.destination.Contains(address_);
+    };
+    if (std::ranges::none_of(host_.net.Routes(*gateway_), is_own)) {
       return Add(Format("the route to {}/{} by '{}' is missing",
                         own_->Network(),
                         own_->prefix_length,
@@ -110,12 +129,17 @@ class WayLook {
     if (way.error != 0) {
       return AddAll(FindBlockers(host_.net, query, Format("no packet gets to {}", address_)));
     }
+    AddAll(FindDetour(way, Format("the route to {}", address_)));
+  }
+
+  // By another link than the container's; `what` leads there.
+  [[nodiscard]] Causes FindDetour(const rtnl::RouteAnswer& way, const std::string& what) {
     if (way.link == gateway_->index || way.link == rtnl::kLoopbackIndex) {
-      return;  // lo: the node has the address
+      return {};  // lo: the node has the address
     }
     const std::optional<rtnl::Link> wrong = host_.net.FindLink(way.link);
     if (!wrong) {
-      return;
+      return {};
     }
     std::optional<Route> nearest;
     for (const Route& route : host_.net.Routes(*wrong)) {
@@ -127,16 +151,47 @@ class WayLook {
     }
     // What leads elsewhere with more than this network, such as a default route, is needed.
     const bool is_wrong = nearest && nearest->destination.prefix_length >= own_->prefix_length;
-    Add(Format("the route to {} leads out of '{}', not of '{}'",
-               address_,
-               wrong->name,
-               gateway_->name),
-        is_wrong ? Format("{} route del {} dev {}{}",
-                          tool_,
-                          nearest->destination,
-                          ShellWord(wrong->name),
-                          TableWords(way.table))
-                 : AddOwnRoute(way.table));
+    return {{.text = Format("{} leads out of '{}', not of '{}'", what, wrong->name, gateway_->name),
+             .fix = is_wrong ? Format("{} route del {} dev {}{}",
+                                      tool_,
+                                      nearest->destination,
+                                      ShellWord(wrong->name),
+                                      TableWords(way.table))
+                             : AddOwnRoute(way.table)}};
+  }
+
+  // What comes by the uplink is known to rules of policy routing by that, and by its source. What
+  // concerns some clients only concerns no one in particular.
+  void LookAtRequests() {
+    const std::optional<rtnl::Link>& uplink = journey_.uplink;
+    if (!journey_.client || !uplink || !uplink->up || uplink->master != 0 ||
+        (address_.is_ipv4() &&
+         netlink::FindSysctl(Format("net/ipv4/conf/{}/forwarding", uplink->name)) == "0")) {
+      return;
+    }
+    Causes found = FindOfRequest(*uplink, *journey_.client);
+    for (const Ip& other : journey_.others) {
+      if (!found.empty()) {
+        const Causes shared = FindOfRequest(*uplink, other);
+        std::erase_if(found, [&](const Cause& cause) { return !Contains(shared, cause); });
+      }
+    }
+    AddAll(std::move(found));
+  }
+
+  [[nodiscard]] Causes FindOfRequest(const rtnl::Link& uplink, const Ip& client) {
+    const rtnl::RouteQuery query = {.destination = address_,
+                                    .source = client,
+                                    .input_link = uplink.index,
+                                    .may_be_marked = true};
+    const rtnl::RouteAnswer way = host_.net.LookUpRoute(query);
+    const std::string what = Format("what comes by '{}' for {}", uplink.name, address_);
+    if (way.error == 0) {
+      return FindDetour(way, what);
+    }
+    return IsByReversePath(host_.net, way, uplink, client)
+               ? Causes()
+               : FindKnownBlockers(host_.net, query, Cat(what, " does not get there"));
   }
 
   void LookAtNeighbour() {

@@ -76,6 +76,13 @@ const std::vector<std::string> kHarmless = {
     "sysctl -qw net.ipv4.conf.all.rp_filter=1; ip link add admin type veth peer name desk; ip link "
     "set desk up; ip link set admin up; ip address add 10.50.0.1/24 dev admin; ip route add "
     "10.60.0.0/16 via 10.50.0.2",
+    // policy routing: a table for what the node itself sends, with nothing behind it
+    "ip rule add from 198.51.100.1 lookup 200; ip route add default via 198.51.100.2 dev uplink "
+    "table 200; ip route add blackhole default metric 9999 table 200; ip rule add from "
+    "203.0.113.0/24 iif uplink prohibit",
+    // the same as wg-quick has it
+    "ip rule add not fwmark 51820 to 10.40.0.0/16 lookup 51820; ip rule add lookup main "
+    "suppress_prefixlength 0; ip route add unreachable default table 51820",
     // what is not in force, and what sees no packet to a published port as it was sent
     "nft 'table inet asleep { flags dormant; chain f { type filter hook forward priority 0; policy "
     "drop; }; chain p { type filter hook prerouting priority raw; policy drop; }; }'",
