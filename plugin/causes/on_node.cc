@@ -112,7 +112,8 @@ class NodeLook {
   }
 
   void LookAtCarrier(const rtnl::Link& uplink) {
-    const auto idle = link::FindIdleUplinks(host_, uplink.name, {});
+    const auto idle = uplink.kind == "bridge" ? link::FindIdlePorts(host_, uplink, {})
+                                              : std::vector<link::IdleUplink>();
     for (const link::IdleUplink& each : idle) {
       causes_.push_back({.text = each.text, .fix = each.fix, .is_passing = each.is_passing});
     }

@@ -71,13 +71,21 @@ std::optional<Cidr> FindDark(rtnl::Socket& net,
                              const rtnl::Link& port,
                              const std::vector<Cidr>& on_bridge) {
   for (const Cidr& cidr : net.Addresses(port)) {
+    // Not of IPv6, where one that a router advertised stays for days.
     const bool has_neighbours = cidr.prefix_length < cidr.address.bits();
-    if (has_neighbours && !cidr.address.IsLinkLocal() &&
+    if (cidr.address.is_ipv4() && has_neighbours && !cidr.address.IsLinkLocal() &&
         std::ranges::none_of(on_bridge, [&](const Cidr& each) { return each.Overlaps(cidr); })) {
       return cidr;
     }
   }
   return std::nullopt;
+}
+
+// Of a link that is no port of the bridge.
+bool IsElsewhere(rtnl::Socket& net, const rtnl::Link& bridge, const Ip& address) {
+  return std::ranges::any_of(net.Links(), [&](const rtnl::Link& link) {
+    return link.master != bridge.index && Contains(AddressesOnly(net.Addresses(link)), address);
+  });
 }
 
 HeldPort WhyIdle(const rtnl::Link& port, const rtnl::Link& bridge) {
@@ -155,21 +163,27 @@ std::vector<IdleUplink> FindIdleUplinks(state::Host& host,
                                         const std::string& bridge,
                                         const std::set<std::string>& host_veths) {
   const std::optional<rtnl::Link> link = FindOperators(host, bridge);
-  if (!link || !link->up) {
+  return link ? FindIdlePorts(host, *link, host_veths) : std::vector<IdleUplink>();
+}
+
+std::vector<IdleUplink> FindIdlePorts(state::Host& host,
+                                      const rtnl::Link& bridge,
+                                      const std::set<std::string>& host_veths) {
+  if (!bridge.up) {
     return {};
   }
   std::vector<IdleUplink> all;
-  for (const std::string& name : WithoutTaps(host.net, FindUplinks(host.net, *link, host_veths))) {
+  for (const std::string& name : WithoutTaps(host.net, FindUplinks(host.net, bridge, host_veths))) {
     const std::optional<rtnl::Link> port = host.net.FindLink(name);
-    if (!port || port->master != link->index) {
+    if (!port || port->master != bridge.index) {
       continue;
     }
     if (port->operational && port->forwarding) {
       return {};
     }
-    HeldPort why = WhyIdle(*port, *link);
+    HeldPort why = WhyIdle(*port, bridge);
     all.push_back(
-        {.text = Format("'{}', the way of bridge '{}' to its LAN, {}", name, bridge, why.text),
+        {.text = Format("'{}', the way of bridge '{}' to its LAN, {}", name, bridge.name, why.text),
          .fix = std::move(why.fix),
          .is_passing = why.is_passing});
   }
@@ -181,10 +195,17 @@ std::vector<Mismatch> FindDarkPorts(state::Host& host,
                                     const std::set<std::string>& host_veths) {
   const std::vector<Cidr> on_bridge = host.net.Addresses(bridge);
   std::vector<Mismatch> mismatches;
-  for (const std::string& name : FindUplinks(host.net, bridge, host_veths)) {
+  const std::set<std::string> uplinks = FindUplinks(host.net, bridge, host_veths);
+  const bool is_only_way = uplinks.size() == 1;
+  const std::vector<Cidr> of_node = LanAddresses(on_bridge, GatewaysOn(host, bridge.name));
+  if (is_only_way && HasFamily(of_node, Family::kIpv4)) {
+    return mismatches;  // the node is reached by the bridge, whatever else the port still has
+  }
+  for (const std::string& name : uplinks) {
     const std::optional<rtnl::Link> port = host.net.FindLink(name);
     const std::optional<Cidr> dark = port ? FindDark(host.net, *port, on_bridge) : std::nullopt;
     if (port && port->master == bridge.index && dark) {
+      const std::string out = Format("ip link set {} nomaster", ShellWord(name));
       mismatches.push_back(
           {.owner = bridge.name,
            .text = Format("'{}', which has the node's address {}, is a port of bridge '{}': "
@@ -193,7 +214,10 @@ std::vector<Mismatch> FindDarkPorts(state::Host& host,
                           *dark,
                           bridge.name),
            .repairable = false,
-           .fix = Format("ip link set {} nomaster", ShellWord(name))});
+           .fix = is_only_way && !IsMadeByUs(bridge)
+                      ? Fix::Advice(Format(
+                            "give '{}' the address, or take the port out: {}", bridge.name, out))
+                      : Fix(out)});
     }
   }
   return mismatches;
@@ -208,7 +232,7 @@ std::vector<Mismatch> FindLostAddresses(state::Host& host, const std::string& br
   const std::vector<Cidr> gateways = GatewaysOn(host, bridge);
   for (const Cidr& address : Lost(LanAddresses(KnownBridge(host, bridge).addresses, gateways),
                                   LanAddresses(host.net.Addresses(*link), gateways))) {
-    if (host.net.AllAddresses().contains(address.address)) {
+    if (IsElsewhere(host.net, *link, address.address)) {
       continue;  // its operator has moved it
     }
     mismatches.push_back(

@@ -42,12 +42,18 @@ struct IdleUplink {
   bool is_passing = false;  // it goes in its own time
 };
 
-// Ports of it that lead beyond the node, but carry nothing; none if there is one that does.
+// Ports of an operator's bridge that lead beyond the node, but carry nothing; none if there is one
+// that does.
 [[nodiscard]] std::vector<IdleUplink> FindIdleUplinks(state::Host& host,
                                                       const std::string& bridge,
                                                       const std::set<std::string>& host_veths);
+// The same of any bridge.
+[[nodiscard]] std::vector<IdleUplink> FindIdlePorts(state::Host& host,
+                                                    const rtnl::Link& bridge,
+                                                    const std::set<std::string>& host_veths);
 
-// Ports of it that lead beyond the node and have addresses of it, which are dark there.
+// Ports of it that lead beyond the node and have IPv4 addresses of it, which are dark there; not of
+// the only one, by which the node is reached at the bridge's address.
 [[nodiscard]] std::vector<Mismatch> FindDarkPorts(state::Host& host,
                                                   const rtnl::Link& bridge,
                                                   const std::set<std::string>& host_veths);

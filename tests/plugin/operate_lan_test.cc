@@ -174,6 +174,13 @@ TEST_F(OperatorsBridge, ThatHasLostTheNodesAddressIsNamed) {
   EXPECT_EQ(FixOf("ok", ""), "") << "it has another one";
 }
 
+// The bridge has the node's; to take the port out would cut it off.
+TEST_F(OperatorsBridge, MayHaveAnOldAddressOnItsOnlyUplink) {
+  Attach(OnLan());
+  host().Must(Words("ip address add 203.0.113.9/24 dev uplink"));
+  EXPECT_EQ(FixOf("ok", ""), "");
+}
+
 // What answers there answers to the bridge.
 TEST_F(OperatorsBridge, ThatHasTakenACardWithAddressesIsNamed) {
   Node& beyond = AddBeyond();
