@@ -134,7 +134,7 @@ std::vector<ListedRule> ListRules(netlink::RequestSocket& socket, Family family)
   return rules;
 }
 
-// Those of `all` that the packets of `query` certainly come to, as far as that depends on marks.
+// Those of `all` that select the packets of `query`, up to the first one about marks.
 std::vector<ListedRule> RulesOf(const std::vector<ListedRule>& all,
                                 const RouteQuery& query,
                                 const std::string& input) {
@@ -221,23 +221,27 @@ std::optional<int> Socket::LookupOutputInterface(const Ip& destination) {
   return answer.error == 0 ? std::optional(answer.link) : std::nullopt;
 }
 
-std::vector<BlockingRoute> Socket::BlockingRoutes(const RouteQuery& query) {
-  std::set<std::uint32_t> tables;
+std::optional<BlockingRoute> Socket::FindBlockingRoute(const RouteQuery& query) {
+  const std::vector<ListedRoute> routes = ListRoutesTo(socket_, query.destination);
   for (const ListedRule& rule :
        RulesOf(ListRules(socket_, query.destination.family()), query, InputOf(query))) {
-    tables.insert(rule.table);
-  }
-  std::vector<BlockingRoute> routes;
-  for (const ListedRoute& route : ListRoutesTo(socket_, query.destination)) {
-    const std::string type = BlockerOf(&Blocker::route_type, route.type);
-    if (!type.empty() && tables.contains(route.table)) {
-      const bool is_default = route.destination.prefix_length == 0;
-      routes.push_back({.type = type,
-                        .destination = is_default ? "default" : route.destination.Text(),
-                        .table = route.table});
+    const auto route = std::ranges::find(routes, rule.table, &ListedRoute::table);
+    if (!rule.action.empty()) {
+      break;
     }
+    if (rule.has_more || route == routes.end() || route->type == RTN_THROW) {
+      continue;
+    }
+    // The first table that has a route decides.
+    const std::string type = BlockerOf(&Blocker::route_type, route->type);
+    const bool is_default = route->destination.prefix_length == 0;
+    return type.empty() ? std::nullopt
+                        : std::optional(BlockingRoute{
+                              .type = type,
+                              .destination = is_default ? "default" : route->destination.Text(),
+                              .table = route->table});
   }
-  return routes;
+  return std::nullopt;
 }
 
 std::optional<std::string> Socket::FindLocalRoute(const Ip& address) {
@@ -247,6 +251,11 @@ std::optional<std::string> Socket::FindLocalRoute(const Ip& address) {
     }
   }
   return std::nullopt;
+}
+
+bool Socket::HasRulesAboutMarks(Family family) {
+  return std::ranges::any_of(ListRules(socket_, family),
+                             [](const ListedRule& rule) { return rule.mark != 0; });
 }
 
 bool Socket::IsMainLookedUp(Family family) {

@@ -168,7 +168,7 @@ struct RouteQuery {
   Ip destination;
   std::optional<Ip> source = std::nullopt;
   int input_link = 0;  // by which it came; 0: it is this machine's own
-  // It has none when this is looked up; but nothing is told of rules behind one about marks.
+  // Other programs may set a mark on its way: nothing is told of rules behind one about marks.
   bool may_be_marked = false;
 };
 
@@ -322,10 +322,12 @@ class Socket {
   [[nodiscard]] std::optional<int> LookupOutputInterface(const Ip& destination);
   // The way of a packet as the kernel would choose it now; nothing is sent.
   [[nodiscard]] RouteAnswer LookUpRoute(const RouteQuery& query);
-  // Of the tables that the packets of `query` look up, routes by which they are dropped; and rules
-  // of policy routing that drop them.
-  [[nodiscard]] std::vector<BlockingRoute> BlockingRoutes(const RouteQuery& query);
+  // The route by which the packets of `query` are dropped; and rules of policy routing that drop
+  // them.
+  [[nodiscard]] std::optional<BlockingRoute> FindBlockingRoute(const RouteQuery& query);
   [[nodiscard]] std::vector<BlockingRule> BlockingRules(const RouteQuery& query);
+  // Rules that select by mark, which packets may get on their way.
+  [[nodiscard]] bool HasRulesAboutMarks(Family family);
   // Whether a rule has all packets of the family look up table main, as the kernel's own one does.
   [[nodiscard]] bool IsMainLookedUp(Family family);
   // The destination of the route in table local that makes `address` one of this machine.
@@ -334,7 +336,8 @@ class Socket {
   [[nodiscard]] std::optional<Neighbour> FindNeighbour(const Link& link, const Ip& address);
   // All those, out of any link: one dump.
   [[nodiscard]] std::vector<Neighbour> Neighbours();
-  // Since when it is asked for there, or given up, as nobody answers; nullopt: neither.
+  // How long it has been asked for there in vain, or how long ago that was given up; nullopt:
+  // neither.
   [[nodiscard]] std::optional<std::chrono::milliseconds> UnansweredFor(const Link& link,
                                                                        const Ip& address);
 

@@ -21,17 +21,15 @@ Causes FindAbsentGateway(rtnl::Socket& container,
   }
   for (const Route& route : container.Routes(link)) {
     if (route.destination.prefix_length != 0 || !route.gateway ||
-        route.gateway->family() != family || route.gateway == OwnGateway(record, family) ||
+        route.gateway->family() != family || route.gateway == configured ||
         !container.UnansweredFor(link, *route.gateway)) {
       continue;
     }
-    return {
-        {.text = Format("its default route leads to {}, which is not there", *route.gateway),
-         .fix = route.gateway == configured
-                    ? Fix::Advice("see what has become of that router of the LAN")
-                    : InsideFix(
-                          record,
-                          Format("{} route replace default via {}", IpTool(family), *configured))}};
+    return {{.text = Format("its default route leads to {}, which is not there", *route.gateway),
+             .fix = FixByGateway(
+                 record,
+                 *configured,
+                 Format("{} route replace default via {}", IpTool(family), *configured))}};
   }
   return {};
 }

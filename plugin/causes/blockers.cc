@@ -38,19 +38,20 @@ Causes FindKnownBlockers(rtnl::Socket& net,
                                       tool,
                                       rule.priority))});
   }
-  for (const rtnl::BlockingRoute& route : net.BlockingRoutes(query)) {
-    if (route.table != kLocalTable) {  // which is the kernel's own
-      causes.push_back(
-          {.text = Format("{}: the route to {} is {}", what, route.destination, route.type),
-           .fix = Format("{} route del {} {}{}",
-                         tool,
-                         route.type,
-                         route.destination,
-                         TableWords(route.table))});
-    }
+  const std::optional<rtnl::BlockingRoute> route = net.FindBlockingRoute(query);
+  if (route && route->table != kLocalTable) {  // which is the kernel's own
+    causes.push_back(
+        {.text = Format("{}: the route to {} is {}", what, route->destination, route->type),
+         .fix = Format("{} route del {} {}{}",
+                       tool,
+                       route->type,
+                       route->destination,
+                       TableWords(route->table))});
   }
-  if (causes.empty() && HasMainRoute(net, query.destination) &&
-      !net.IsMainLookedUp(query.destination.family())) {
+  const Family family = query.destination.family();
+  const bool may_be_by_mark = query.may_be_marked && net.HasRulesAboutMarks(family);
+  if (causes.empty() && !may_be_by_mark && HasMainRoute(net, query.destination) &&
+      !net.IsMainLookedUp(family)) {
     causes.push_back(
         {.text = Cat(what, ": the ip rule by which table main is looked up is missing"),
          .fix = Cat(tool, " rule add priority 32766 lookup main")});

@@ -72,8 +72,9 @@ void LookAtDefaultRoutes(rtnl::Socket& container,
         {.text = Format("no default route for {}: answers find no way back", FamilyText(family)),
          .fix = !gateway
                     ? Fix::Advice("add the default route in the container's namespace")
-                    : InsideFix(
+                    : FixByGateway(
                           record,
+                          *gateway,
                           Format("{} route add default via {}{}", IpTool(family), *gateway, by))});
   }
 }
@@ -174,6 +175,13 @@ std::optional<Ip> FindGateway(const state::Record& record, Family family) {
     }
   }
   return std::nullopt;
+}
+
+Fix FixByGateway(const state::Record& record, const Ip& gateway, const std::string& command) {
+  const std::string inside = InsideFix(record, command);
+  return OwnGateway(record, gateway.family()) == gateway
+             ? Fix(inside)
+             : Fix::Advice(Format("if {} is the LAN's router: {}", gateway, inside));
 }
 
 Causes FindInContainer(rtnl::Socket& container, const state::Record& record) {

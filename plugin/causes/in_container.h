@@ -30,8 +30,13 @@ struct Listening {
 [[nodiscard]] std::optional<rtnl::Link> FindOwnLink(rtnl::Socket& container,
                                                     const state::Record& record);
 
-// Where its config leads the default route: to the node, or to a LAN's router.
+// Where its default route leads if its config names none: to the node, or to a LAN's router.
 [[nodiscard]] std::optional<Ip> FindGateway(const state::Record& record, Family family);
+// `command`, inside, has it send by `gateway`, of FindGateway(). On a LAN that is advice: its
+// config may name another router.
+[[nodiscard]] Fix FixByGateway(const state::Record& record,
+                               const Ip& gateway,
+                               const std::string& command);
 
 // The interface, its addresses, and the routes of answers.
 [[nodiscard]] Causes FindInContainer(rtnl::Socket& container, const state::Record& record);

@@ -164,7 +164,8 @@ bool Ends(nft::Ruleset& rules, const Effect& effect, const Station& station) {
     return false;
   }
   if (effect.kind == Effect::Kind::kUntracked) {
-    return rules.Has(firewall::TableId());  // else nothing is translated
+    // Behind conntrack it does nothing; without our table nothing is translated.
+    return effect.base.hook->priority <= kConntrackPriority && rules.Has(firewall::TableId());
   }
   return is_request && (station.IsBeforeOurs() || !rules.Has(firewall::TableId()));
 }

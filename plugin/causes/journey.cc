@@ -54,7 +54,7 @@ std::vector<Ip> AnyoneBeyond(state::Host& host, const rtnl::Link& uplink, Family
   constexpr int kFew = 3;
   for (int i = 1; own && own->prefix_length < own->address.bits() - 1 && i <= kFew; ++i) {
     const Ip neighbour = own->Network().Plus(static_cast<std::uint64_t>(i));
-    if (neighbour != own->address && own->Contains(neighbour)) {
+    if (neighbour != own->address && own->Contains(neighbour) && neighbour != own->Last()) {
       anyone.push_back(neighbour);
     }
   }

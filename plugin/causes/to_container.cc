@@ -187,7 +187,7 @@ class WayLook {
     const rtnl::RouteAnswer way = host_.net.LookUpRoute(query);
     const std::string what = Format("what comes by '{}' for {}", uplink.name, address_);
     if (way.error == 0) {
-      return FindDetour(way, what);
+      return host_.net.HasRulesAboutMarks(journey_.family()) ? Causes() : FindDetour(way, what);
     }
     return IsByReversePath(host_.net, way, uplink, client)
                ? Causes()

@@ -21,14 +21,18 @@ class CauseBehindMarks : public CausesWorld {};
 
 // What comes in is marked, and let through by that.
 TEST_F(CauseBehindMarks, IsNone) {
-  host().Must(
-      {"sh",
-       "-ec",
-       "iptables -t mangle -A PREROUTING -i uplink -j MARK --set-mark 7; ip rule add fwmark "
-       "7 lookup main priority 90; ip rule add iif uplink prohibit priority 100"});
-  ASSERT_TRUE(Answers(Way::kTcp));
-  EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr);
-  EXPECT_FALSE(DoctorsChecks().contains("ports.blocked"));
+  host().Must({"sh",
+               "-ec",
+               "iptables -t mangle -A PREROUTING -i uplink -j MARK --set-mark 7; ip rule add "
+               "fwmark 7 lookup main priority 90; ip link add away up type bridge; ip route add "
+               "default dev away table 77"});
+  for (const char* const rule : {"prohibit", "lookup 77"}) {
+    host().Must(Words(Cat("ip rule add iif uplink priority 100 ", rule)));
+    ASSERT_TRUE(Answers(Way::kTcp)) << rule;
+    EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr) << rule;
+    EXPECT_FALSE(DoctorsChecks().contains("ports.blocked")) << rule;
+    host().Must(Words(Cat("ip rule del iif uplink priority 100 ", rule)));
+  }
 }
 
 }  // namespace
