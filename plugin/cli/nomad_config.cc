@@ -114,7 +114,11 @@ std::string FindSetting(std::string_view config, std::string_view key) {
 std::vector<std::string> PluginDirectories() {
   const char* const given = ::getenv("CNI_PATH");
   const std::string path = given == nullptr ? NomadSetting("cni_path") : given;
-  return Fields(path.empty() ? "/opt/cni/bin" : path, ":");
+  std::vector<std::string> directories = Fields(path, ":");
+  if (directories.empty()) {
+    directories = {"/opt/cni/bin"};
+  }
+  return directories;
 }
 
 std::string ConfigDirectory() {
@@ -123,9 +127,8 @@ std::string ConfigDirectory() {
 }
 
 std::vector<std::string> FindNodeConfigFiles() {
-  const std::string directory = ConfigDirectory();
-  return directory == kUsualConfigDirectory ? cni::FindDefaultConfigFiles()
-                                            : cni::FindConfigFiles(directory);
+  const std::string directory = NomadSetting("cni_config_dir");
+  return directory.empty() ? cni::FindDefaultConfigFiles() : cni::FindConfigFiles(directory);
 }
 
 std::optional<config::Config> FindConfig(const cni::PluginConfig& plugin) {

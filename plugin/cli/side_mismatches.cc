@@ -8,6 +8,7 @@
 #include "firewall/foreign_drops.h"
 #include "netlink/core/netns.h"
 #include "plugin/attachment/reconcile.h"
+#include "plugin/attachment/segment.h"
 #include "plugin/causes/blockers.h"
 #include "plugin/causes/in_container.h"
 #include "plugin/link/host_veth.h"
@@ -75,13 +76,15 @@ class Inspection {
     }
     const attachment::Scope scope = {.extent = attachment::Scope::Extent::kOne, .record = &record_};
     const Mismatches found = attachment::Reconcile(host_, scope, Mode::kLook).mismatches;
-    for (const Mismatch& mismatch : found.left()) {
-      sides_.host.push_back(
-          {.text = mismatch.text, .fix = FixOf(mismatch), .ends = Ends(mismatch)});
-    }
-    are_rules_whole_ = causes::AreRulesWhole(found);
     const std::string& bridge = record_.link.bridge;
     const std::set<std::string> host_veths = state::HostVethNames(host_.records.List(""));
+    for (const Mismatch& mismatch : found.left()) {
+      const bool is_stray = mismatch.part == attachment::kStrayUplink;
+      sides_.host.push_back({.text = mismatch.text,
+                             .fix = is_stray ? TakeOutStray(bridge, host_veths) : FixOf(mismatch),
+                             .ends = !is_stray && Ends(mismatch)});
+    }
+    are_rules_whole_ = causes::AreRulesWhole(found);
     const bool ends = IsWayOfPorts(bridge);
     for (const Mismatch& lost : link::FindLostUplinks(host_, bridge, host_veths)) {
       sides_.host.push_back({.text = lost.text, .fix = lost.fix, .ends = ends});
@@ -98,6 +101,16 @@ class Inspection {
         sides_.host.push_back({.text = dark.text, .fix = dark.fix, .ends = false});
       }
     }
+  }
+
+  // A reconcile would take our bridge for a LAN's instead.
+  [[nodiscard]] Fix TakeOutStray(const std::string& bridge,
+                                 const std::set<std::string>& host_veths) {
+    const std::optional<rtnl::Link> link = host_.net.FindLink(bridge);
+    const std::set<std::string> strays =
+        link ? link::FindUplinks(host_.net, *link, host_veths) : std::set<std::string>();
+    return strays.empty() ? Fix::Advice("nomad-bridge reconcile")
+                          : Fix(Format("ip link set {} nomaster", ShellWord(*strays.begin())));
   }
 
   // Whether what comes for a published port that was asked for comes by `bridge`.
