@@ -56,7 +56,7 @@ std::string MapCharacters(std::string_view text, std::string_view (*map)(std::st
 
 }  // namespace
 
-std::vector<std::string> Fields(std::string_view text, std::string_view separators) {
+std::vector<std::string> SplitFields(std::string_view text, std::string_view separators) {
   std::vector<std::string> fields;
   for (;;) {
     text.remove_prefix(std::min(text.find_first_not_of(separators), text.size()));

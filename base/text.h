@@ -86,10 +86,11 @@ template <typename... Parts>
   return text.append(rest);
 }
 
-// What stands between the characters of `separators`, without empty ones: Fields(text, "\n") are
-// the lines, Fields(line, " \t") the words. Not a stream: the first one sets up a locale,
+// What stands between the characters of `separators`, without empty ones: SplitFields(text, "\n")
+// are the lines, SplitFields(line, " \t") the words. Not a stream: the first one sets up a locale,
 // some 2 % of what an ADD does in user space.
-[[nodiscard]] std::vector<std::string> Fields(std::string_view text, std::string_view separators);
+[[nodiscard]] std::vector<std::string> SplitFields(std::string_view text,
+                                                   std::string_view separators);
 
 // What stands before the next `end`, which is taken, too; all of `rest` without one.
 [[nodiscard]] inline std::string_view TakeUntil(char end, std::string_view& rest) {

@@ -114,8 +114,8 @@ void ForEachNetns(const std::function<void(const Netns& netns, const std::string
   // proc(5): "36 35 0:4 net:[4026532441] /run/netns/name ..."
   constexpr std::size_t kMaxBytes = 64 << 20;
   const std::string mounts = FindFile("/proc/self/mountinfo", kMaxBytes).value_or("");
-  for (const std::string& line : Fields(mounts, "\n")) {
-    const std::vector<std::string> fields = Fields(line, " ");
+  for (const std::string& line : SplitFields(mounts, "\n")) {
+    const std::vector<std::string> fields = SplitFields(line, " ");
     if (fields.size() > 4 && fields[3].starts_with("net:[")) {
       visit(fields[4]);
     }

@@ -42,12 +42,12 @@ std::string Describe(state::Host& host,
 }
 
 void Parse(const std::string& text, bool is_own, LeaseHistory& history) {
-  for (const std::string& line : Fields(text, "\n")) {
+  for (const std::string& line : SplitFields(text, "\n")) {
     if (line.starts_with(kDirectory)) {
       history.other_data_dirs.insert(line.substr(kDirectory.size()));
       continue;
     }
-    std::vector<std::string> words = Fields(line, " ");
+    std::vector<std::string> words = SplitFields(line, " ");
     words.resize(3);
     if (const std::optional<Ip> ip = is_own ? Ip::Parse(words[0]) : std::nullopt) {
       history.former.push_back(
@@ -59,7 +59,8 @@ void Parse(const std::string& text, bool is_own, LeaseHistory& history) {
 
 // A list that does not say what it is of is another release's, and read by nobody.
 void EnsureGoneIfUnused(state::Host& host, const std::string& path) {
-  const std::vector<std::string> lines = Fields(FindOwnFile(path, kMaxBytes).value_or(""), "\n");
+  const std::vector<std::string> lines =
+      SplitFields(FindOwnFile(path, kMaxBytes).value_or(""), "\n");
   if (lines.size() > 1 && lines[0].starts_with(kNetwork) && lines[1].starts_with(kDirectory)) {
     const std::string network = lines[0].substr(kNetwork.size());
     const std::optional<ipam::Store> store =

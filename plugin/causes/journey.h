@@ -22,7 +22,7 @@ struct Cause {
   std::string text;
   Fix fix;
   bool is_operators = false;  // by a rule in the operator's own chain: it is meant
-  bool is_passing = false;    // it goes in its own time
+  bool is_passing = false;    // it passes by itself
   bool ends = true;           // the connection; false: what is wrong costs something else
 
   bool operator==(const Cause&) const = default;

@@ -121,7 +121,8 @@ class NodeLook {
       Add(Format("'{}', by which it is reached, {}",
                  uplink.name,
                  uplink.up ? "has no carrier" : "is down"),
-          uplink.up ? Fix::Advice(Format("plug in what '{}' stands for", uplink.name))
+          uplink.up ? Fix::Advice(Format("check the cable of '{}', or what it is connected to",
+                                         uplink.name))
                     : Format("ip link set {} up", ShellWord(uplink.name)));
     }
   }

@@ -47,10 +47,10 @@ Cause StrictReversePath(const rtnl::Link& link, const std::string& source) {
 // Pairs of lines, of names and of numbers: proc_pid_net(5), netstat.
 bool HasReversePathDropped() {
   const std::vector<std::string> lines =
-      Fields(FindFile("/proc/self/net/netstat").value_or(""), "\n");
+      SplitFields(FindFile("/proc/self/net/netstat").value_or(""), "\n");
   for (std::size_t at = 0; at + 1 < lines.size(); at += 2) {
-    const std::vector<std::string> names = Fields(lines[at], " ");
-    const std::vector<std::string> numbers = Fields(lines[at + 1], " ");
+    const std::vector<std::string> names = SplitFields(lines[at], " ");
+    const std::vector<std::string> numbers = SplitFields(lines[at + 1], " ");
     const auto found = std::ranges::find(names, "IPReversePathFilter");
     const auto column = static_cast<std::size_t>(found - names.begin());
     if (column < std::min(names.size(), numbers.size())) {

@@ -56,7 +56,7 @@ void CheckManager(Examination& node, const LinkManager& manager, const std::stri
       continue;
     }
     const std::string text = FindFile(Cat(manager.directory, link.index)).value_or("");
-    for (const std::string& line : Fields(text, "\n")) {
+    for (const std::string& line : SplitFields(text, "\n")) {
       if (line.starts_with(manager.key) &&
           !Contains(manager.harmless, std::string_view(line).substr(manager.key.size()))) {
         managed.push_back(Format(
@@ -108,8 +108,8 @@ bool HasDns(const config::Config& config) {
 // Whether every name server of the node is on the node itself.
 bool IsStub(const std::string& resolv_conf) {
   bool is_any = false;
-  for (const std::string& line : Fields(resolv_conf, "\n")) {
-    const std::vector<std::string> words = Fields(line, " \t");
+  for (const std::string& line : SplitFields(resolv_conf, "\n")) {
+    const std::vector<std::string> words = SplitFields(line, " \t\r");
     const std::optional<Ip> address =
         words.size() > 1 && words[0] == "nameserver" ? Ip::Parse(words[1]) : std::nullopt;
     if (address && !address->IsLoopback()) {
@@ -306,7 +306,8 @@ void CheckForAnyConflist(Examination& node) {
                      "one finds none",
                      directory,
                      (*nomads)->id.network),
-              Fix::Advice("put it back"));
+              Fix::Advice("put its list back; if Nomad reads another directory, name that as "
+                          "cni_config_dir in /etc/nomad.d"));
   }
 }
 

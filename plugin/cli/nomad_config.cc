@@ -114,7 +114,7 @@ std::string FindSetting(std::string_view config, std::string_view key) {
 std::vector<std::string> PluginDirectories() {
   const char* const given = ::getenv("CNI_PATH");
   const std::string path = given == nullptr ? NomadSetting("cni_path") : given;
-  std::vector<std::string> directories = Fields(path, ":");
+  std::vector<std::string> directories = SplitFields(path, ":");
   if (directories.empty()) {
     directories = {"/opt/cni/bin"};
   }

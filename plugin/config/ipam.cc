@@ -132,9 +132,9 @@ cni::Dns ParseResolvConf(const JsonView& ipam) {
     throw ipam.Find("resolvConf").Wrong("the path of a file that exists");
   }
   cni::Dns dns;
-  for (const std::string& line : Fields(*file, "\n")) {
+  for (const std::string& line : SplitFields(*file, "\n")) {
     // Printable: a file may hold bytes that are not UTF-8, and these go into a result.
-    const std::vector<std::string> words = Fields(Printable(line), " ");
+    const std::vector<std::string> words = SplitFields(Printable(line), " ");
     // A keyword without a value is nothing. Comments begin with no keyword either.
     if (words.size() > 1) {
       AppendLine(dns, words);

@@ -94,7 +94,8 @@ HeldPort WhyIdle(const rtnl::Link& port, const rtnl::Link& bridge) {
   }
   if (!port.operational) {
     return {.text = "has no carrier",
-            .fix = Fix::Advice(Format("plug in what '{}' stands for", port.name))};
+            .fix = Fix::Advice(
+                Format("check the cable of '{}', or what it is connected to", port.name))};
   }
   return DescribeHeldPort(port, bridge);
 }

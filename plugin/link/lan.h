@@ -39,7 +39,7 @@ namespace nomad_bridge::link {
 struct IdleUplink {
   std::string text;  // "'eth0', the way of bridge 'lan' to its LAN, is down"
   Fix fix;
-  bool is_passing = false;  // it goes in its own time
+  bool is_passing = false;  // it passes by itself
 };
 
 // Ports of an operator's bridge that lead beyond the node, but carry nothing; none if there is one

@@ -13,7 +13,7 @@ namespace nomad_bridge::link {
 struct HeldPort {
   std::string text;  // "does not forward"
   Fix fix;
-  bool is_passing = false;  // it goes in its own time
+  bool is_passing = false;  // it passes by itself
 };
 
 // REQUIRES: `port`, of `bridge`, is operational, and does not forward.

@@ -25,11 +25,12 @@ TEST(Printable, ReplacesEveryByteOfInvalidUtf8) {
   EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "????");  // beyond U+10FFFF
 }
 
-TEST(Fields, AreWhatStandsBetweenSeparators) {
-  EXPECT_THAT(Fields("one\ntwo three\n", "\n"), ElementsAre("one", "two three"));
-  EXPECT_THAT(Fields("\t nameserver  192.0.2.1", " \t"), ElementsAre("nameserver", "192.0.2.1"));
-  EXPECT_THAT(Fields("\n\n", "\n"), IsEmpty());
-  EXPECT_THAT(Fields("", " "), IsEmpty());
+TEST(SplitFields, AreWhatStandsBetweenSeparators) {
+  EXPECT_THAT(SplitFields("one\ntwo three\n", "\n"), ElementsAre("one", "two three"));
+  EXPECT_THAT(SplitFields("\t nameserver  192.0.2.1", " \t"),
+              ElementsAre("nameserver", "192.0.2.1"));
+  EXPECT_THAT(SplitFields("\n\n", "\n"), IsEmpty());
+  EXPECT_THAT(SplitFields("", " "), IsEmpty());
 }
 
 TEST(TakeUntil, LeavesWhatStandsBehind) {
