@@ -137,39 +137,48 @@ void CheckShadowedPorts(Examination& node) {
                           "it"));
 }
 
-// What keeps the connections of anyone from a published port, as far as no other check says it.
+// What keeps anyone's connections from the ports of one allocation. What they have in common is
+// looked at once.
+causes::Causes FindBlockedOf(state::Host& host,
+                             const state::Record& record,
+                             causes::Planner& planner,
+                             nft::Ruleset* rules) {
+  causes::Causes found;
+  std::map<std::pair<Ip, std::optional<Ip>>, causes::Journey> ways;
+  for (const portmap::DnatEntry& port : record.rules.ports) {
+    const auto way = ways.try_emplace({port.container_ip, port.host_ip});
+    causes::Journey& journey = way.first->second;
+    if (way.second) {
+      journey = planner.Plan(port, std::nullopt);
+      Append(found, causes::FindOnNode(host, record, journey));
+      Append(found, causes::FindToContainer(host, record, journey));
+    }
+    journey.port = port;
+    if (rules != nullptr) {
+      Append(found, causes::FindInRules(host, *rules, record, journey));
+    }
+    if (found.empty()) {
+      found = causes::FindSilentGateway(host, record, journey);
+    }
+  }
+  return found;
+}
+
+// As far as no other check says it.
 causes::Causes FindBlocked(Examination& node) {
   const bool are_rules_whole = causes::AreRulesWhole(node.Reconciled());
   nft::Ruleset rules(node.host.nft);
   causes::Planner planner(node.host);
   causes::Causes found;
-  const auto add = [&](causes::Causes some) {
-    std::erase_if(some, [&](const causes::Cause& cause) {
-      return cause.is_operators || cause.is_passing || node.HasFix(cause.fix) ||
-             Contains(found, cause);
-    });
-    Append(found, std::move(some));
-  };
   for (const Attachment* const attachment : node.running) {
-    const state::Record& record = *attachment->record;
-    std::map<std::pair<Ip, std::optional<Ip>>, causes::Journey> ways;  // the ports have in common
-    for (const portmap::DnatEntry& port : record.rules.ports) {
-      if (!record.IsLive(cni::Part::kPorts)) {
-        continue;
-      }
-      const auto way = ways.try_emplace({port.container_ip, port.host_ip});
-      causes::Journey& journey = way.first->second;
-      if (way.second) {
-        journey = planner.Plan(port, std::nullopt);
-        add(causes::FindOnNode(node.host, record, journey));
-        add(causes::FindToContainer(node.host, record, journey));
-      }
-      journey.port = port;
-      if (are_rules_whole) {
-        add(causes::FindInRules(node.host, rules, record, journey));
-      }
-      if (found.empty()) {
-        add(causes::FindSilentGateway(node.host, record, journey));
+    if (!attachment->record->IsLive(cni::Part::kPorts)) {
+      continue;
+    }
+    for (causes::Cause& cause : FindBlockedOf(
+             node.host, *attachment->record, planner, are_rules_whole ? &rules : nullptr)) {
+      const bool is_said = cause.is_operators || cause.is_passing || node.HasFix(cause.fix);
+      if (!is_said && !Contains(found, cause)) {
+        found.push_back(std::move(cause));
       }
     }
   }
