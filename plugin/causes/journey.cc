@@ -144,6 +144,15 @@ void Planner::AddOtherNodes(Journey& journey) {
   std::erase(journey.also, journey.node);
 }
 
+std::optional<std::string> Planner::BareUplink() {
+  if (!has_address_) {
+    has_address_ =
+        link::HasAddress(host_.net, Family::kIpv4) || link::HasAddress(host_.net, Family::kIpv6);
+  }
+  const auto works = std::ranges::find(Uplinks(), true, &rtnl::Link::operational);
+  return *has_address_ || works == Uplinks().end() ? std::nullopt : std::optional(works->name);
+}
+
 Journey Planner::Plan(const portmap::DnatEntry& port, const std::optional<Ip>& client) {
   Journey journey{.port = port,
                   .client = client,
@@ -168,6 +177,9 @@ Journey Planner::Plan(const portmap::DnatEntry& port, const std::optional<Ip>& c
     const std::optional<Cidr> own = GlobalAddress(host_.net, *journey.uplink, family);
     journey.node = own ? std::optional(own->address) : std::nullopt;
     AddOtherNodes(journey);
+  }
+  if (!journey.uplink && !client && !port.host_ip) {
+    journey.bare_uplink = BareUplink();
   }
   return journey;
 }

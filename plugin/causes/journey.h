@@ -43,6 +43,9 @@ struct Journey {
   std::vector<Ip> also = {};
   std::vector<Ip> elsewhere = {};
 
+  // Where no uplink is known: one that works, of a node that has no address at all.
+  std::optional<std::string> bare_uplink = std::nullopt;
+
   [[nodiscard]] Family family() const { return port.container_ip.family(); }
   [[nodiscard]] std::string Protocol() const;  // "tcp"
   // "10.1.2.3"; "clients beyond the node, such as 198.41.0.4". REQUIRES: client
@@ -65,9 +68,11 @@ class Planner {
   // That `way` leads out of.
   [[nodiscard]] std::optional<rtnl::Link> UplinkOf(const rtnl::RouteAnswer& way);
   void AddOtherNodes(Journey& journey);
+  [[nodiscard]] std::optional<std::string> BareUplink();
 
   state::Host& host_;
   std::optional<std::vector<rtnl::Link>> uplinks_;
+  std::optional<bool> has_address_;
 };
 
 // "ip", "ip -6"

@@ -73,17 +73,11 @@ class NodeLook {
 
   // With a link that is set down go its IPv6 addresses, and with a flush all.
   void LookForAddresses() {
-    if (journey_.is_client_named || journey_.port.host_ip) {
-      return;
-    }
-    const std::vector<rtnl::Link> uplinks = link::Uplinks(host_.net.Links());
-    const auto works = std::ranges::find(uplinks, true, &rtnl::Link::operational);
-    if (works != uplinks.end() && !link::HasAddress(host_.net, Family::kIpv4) &&
-        !link::HasAddress(host_.net, Family::kIpv6)) {
+    if (journey_.bare_uplink) {
       Add("this node has no address: nobody beyond it reaches it",
           Fix::Advice(Format("let the node's network service give '{}' its addresses and routes "
                              "again",
-                             works->name)));
+                             *journey_.bare_uplink)));
     }
   }
 

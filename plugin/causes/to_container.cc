@@ -187,7 +187,9 @@ class WayLook {
     const rtnl::RouteAnswer way = host_.net.LookUpRoute(query);
     const std::string what = Format("what comes by '{}' for {}", uplink.name, address_);
     if (way.error == 0) {
-      return host_.net.HasRulesAboutMarks(journey_.family()) ? Causes() : FindDetour(way, what);
+      Causes detour = FindDetour(way, what);
+      return !detour.empty() && host_.net.HasRulesAboutMarks(journey_.family()) ? Causes()
+                                                                                : std::move(detour);
     }
     return IsByReversePath(host_.net, way, uplink, client)
                ? Causes()
