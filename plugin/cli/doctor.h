@@ -120,6 +120,9 @@ extern const std::span<const Check> kNetworkChecks;
 extern const std::span<const Check> kPolicyChecks;
 extern const std::span<const Check> kNodeChecks;
 
+// `ports.blocked`, of the networks' checks.
+void CheckBlockedPorts(Examination& node);
+
 template <Mismatch::Area... kAreas>
 void CheckByReconcile(Examination& node) {
   node.AddMismatches({kAreas...});

@@ -306,8 +306,7 @@ void CheckForAnyConflist(Examination& node) {
                      "one finds none",
                      directory,
                      (*nomads)->id.network),
-              Fix::Advice("put its list back; if Nomad reads another directory, name that as "
-                          "cni_config_dir in /etc/nomad.d"));
+              Fix::Advice("put it back, or name Nomad's cni_config_dir in /etc/nomad.d"));
   }
 }
 

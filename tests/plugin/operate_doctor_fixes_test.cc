@@ -165,7 +165,7 @@ fix: nomad-bridge reconcile
 
 NoConflist $ rm /opt/cni/config/nomad.conflist
 warn conflist.valid: '/opt/cni/config' has no network config, and allocations of network 'nomad' run
-advice: put its list back; if Nomad reads another directory, name that as cni_config_dir in /etc/nomad.d
+advice: put it back, or name Nomad's cni_config_dir in /etc/nomad.d
 
 OwnDirectory $ mkdir -p /run/lists; echo '{' >/run/lists/broken.conflist
 cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /etc/nomad.d; printf 'client {\n  # cni_config_dir = "/none"\n  cni_config_dir = "/run/lists"\n}\n' >/etc/nomad.d/client.hcl
