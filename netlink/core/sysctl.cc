@@ -28,9 +28,9 @@ UniqueFd MountProc() {
 }
 
 // Under the node's /proc the kernel keeps net/ipv4 and net/ipv6 once for each namespace in which a
-// setting was opened, under one name, and looks through all of them to open the next, for whoever
-// asks: with 700 containers that have IPv6, an ADD took 11 ms instead of 3. So containers' settings
-// are opened in an instance of our own, which goes with this process.
+// setting was opened, under one name, and compares all of them to open the next one, for any
+// program: with 700 containers that have IPv6, an ADD took 11 ms instead of 3. So containers'
+// settings are opened in an instance of our own, which ends with this process.
 int ProcForThisNetns() {
   if (!IsInAnotherNetns()) {
     return -1;

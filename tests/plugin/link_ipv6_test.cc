@@ -64,7 +64,7 @@ TEST_F(Ipv6, IsReachableAtOnce) {
   EXPECT_TRUE(Ping(host(), "fd00:26::2"));
 }
 
-// Opened there, they would be looked through by whoever opens a setting on the node from then on.
+// Opened there, each would make every later opening of a setting on the node slower.
 TEST_F(Ipv6, SettingsOfTheContainerAreNotOpenedUnderTheNodesProc) {
   const std::string log = "/run/calls";
   const Command add = PluginCommand("ADD", DualStack().dump(), {});
