@@ -4,19 +4,21 @@
 namespace nomad_bridge::test {
 namespace {
 
-class RuleForTheNode : public CausesWorld {};
-
-TEST_F(RuleForTheNode, IsNamedAndItsFixHeals) {
-  const auto answers = [&] {
+class RuleForTheNode : public CausesWorld {
+ protected:
+  bool AnswersTheNode() {
     return test::Ask(host(),
                      {.to = kHostIp4, .port = 8080, .patience = std::chrono::milliseconds(700)})
         .has_value();
-  };
-  ASSERT_TRUE(answers());
+  }
+};
+
+TEST_F(RuleForTheNode, IsNamedAndItsFixHeals) {
+  ASSERT_TRUE(AnswersTheNode());
   host().Must({"nft",
                "table inet mine { chain o { type filter hook output priority 0; tcp dport 80 drop; "
                "}; chain r { type filter hook output priority raw; tcp dport 8080 drop; }; }"});
-  EXPECT_FALSE(answers());
+  EXPECT_FALSE(AnswersTheNode());
   EXPECT_TRUE(Answers(Way::kTcp));
   const std::string says =
       "on the node, chain r of table inet mine (rule with handle 4) drops what this node itself "
@@ -26,20 +28,15 @@ TEST_F(RuleForTheNode, IsNamedAndItsFixHeals) {
   const json own = RunLine(Cat("inspect -json 8080 -from ", kHostIp4)).json;
   EXPECT_EQ(At(own, "/attachments/0/diagnosis/cause"), says);
   PasteFixes(Way::kTcp);
-  EXPECT_TRUE(answers());
+  EXPECT_TRUE(AnswersTheNode());
 }
 
 TEST_F(RuleForTheNode, MayTakeItElsewhere) {
-  const auto answers = [&] {
-    return test::Ask(host(),
-                     {.to = kHostIp4, .port = 8080, .patience = std::chrono::milliseconds(700)})
-        .has_value();
-  };
-  ASSERT_TRUE(answers());
+  ASSERT_TRUE(AnswersTheNode());
   host().Must({"nft",
                "table ip mine { chain o { type nat hook output priority -110; tcp dport 8080 "
                "redirect to :9999; }; }"});
-  EXPECT_FALSE(answers());
+  EXPECT_FALSE(AnswersTheNode());
   EXPECT_TRUE(Answers(Way::kTcp));
   const std::string says =
       "on the node, chain o of table ip mine (rule with handle 2) redirects what this node itself "
@@ -47,7 +44,7 @@ TEST_F(RuleForTheNode, MayTakeItElsewhere) {
   EXPECT_EQ(At(Diagnose(Way::kTcp), "/causes/0/what"), says);
   EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr) << "others are answered";
   PasteFixes(Way::kTcp);
-  EXPECT_TRUE(answers());
+  EXPECT_TRUE(AnswersTheNode());
 }
 
 // What translates behind ours does not see it.
