@@ -58,6 +58,14 @@ void Set(const std::string& name, const std::string& value, Absent absent) {
 
 }  // namespace
 
+std::string Ipv4Setting(std::string_view ifname, std::string_view setting) {
+  return Cat("net/ipv4/conf/", ifname, '/', setting);
+}
+
+std::string Ipv6Setting(std::string_view ifname, std::string_view setting) {
+  return Cat("net/ipv6/conf/", ifname, '/', setting);
+}
+
 std::optional<std::string> FindSysctl(const std::string& name) {
   const UniqueFd fd = Open(name, O_RDONLY);
   if (!fd && errno == ENOENT) {

@@ -12,8 +12,14 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace nomad_bridge::netlink {
+
+// The names of what is set for each link: Ipv4Setting("eth0", "rp_filter") is
+// "net/ipv4/conf/eth0/rp_filter". For "default" what new links begin with, for "all" all of them.
+[[nodiscard]] std::string Ipv4Setting(std::string_view ifname, std::string_view setting);
+[[nodiscard]] std::string Ipv6Setting(std::string_view ifname, std::string_view setting);
 
 // The value; nullopt if this kernel has no such setting.
 [[nodiscard]] std::optional<std::string> FindSysctl(const std::string& name);

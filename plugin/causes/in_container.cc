@@ -5,6 +5,7 @@
 
 #include "base/list.h"
 #include "base/text.h"
+#include "netlink/core/sysctl.h"
 #include "plugin/causes/blockers.h"
 #include "plugin/causes/lookups.h"
 #include "plugin/link/container.h"
@@ -31,7 +32,7 @@ void LookAtAddresses(rtnl::Socket& container,
       continue;
     }
     if (!address.address.is_ipv4() && HasIpv6SwitchedOff(link)) {
-      const std::string setting = Format("net/ipv6/conf/{}/disable_ipv6=0", link.name);
+      const std::string setting = Cat(netlink::Ipv6Setting(link.name, "disable_ipv6"), "=0");
       causes.push_back({.text = Format("interface '{}' has IPv6 switched off", link.name),
                         .fix = InsideFix(record, Cat("sysctl -w ", ShellWord(setting)))});
     } else {

@@ -85,7 +85,7 @@ class NodeLook {
     const std::optional<rtnl::Link>& uplink = journey_.uplink;
     if (uplink && uplink->up && uplink->ipv6 && uplink->ipv6->disabled &&
         journey_.family() == Family::kIpv6) {
-      const std::string setting = Format("net/ipv6/conf/{}/disable_ipv6", uplink->name);
+      const std::string setting = netlink::Ipv6Setting(uplink->name, "disable_ipv6");
       Add(Format("'{}', by which it is reached, has IPv6 switched off: {} is 1",
                  uplink->name,
                  setting),
@@ -128,7 +128,7 @@ class NodeLook {
     if (settings.empty() && journey_.family() == Family::kIpv4 &&
         netlink::IsSysctlOn(link::ForwardingOf(Family::kIpv4))) {
       for (const std::optional<rtnl::Link>& link : {journey_.uplink, gateway_}) {
-        const std::string setting = link ? Format("net/ipv4/conf/{}/forwarding", link->name) : "";
+        const std::string setting = link ? netlink::Ipv4Setting(link->name, "forwarding") : "";
         if (link && netlink::FindSysctl(setting) == "0") {
           settings.push_back(setting);
         }

@@ -13,7 +13,7 @@ namespace {
 
 long ReversePathFilterOf(std::string_view name) {
   const std::string value =
-      netlink::FindSysctl(Format("net/ipv4/conf/{}/rp_filter", name)).value_or("0");
+      netlink::FindSysctl(netlink::Ipv4Setting(name, "rp_filter")).value_or("0");
   return std::strtol(value.c_str(), nullptr, 10);
 }
 
@@ -34,7 +34,7 @@ bool IsByReversePath(rtnl::Socket& net,
 }
 
 Cause StrictReversePath(const rtnl::Link& link, const std::string& source) {
-  const std::string own = Format("net/ipv4/conf/{}/rp_filter", link.name);
+  const std::string own = netlink::Ipv4Setting(link.name, "rp_filter");
   // The greater of the two counts: 2 stands for loose.
   return {.text = Format("what comes by '{}' from {} is dropped: the way back is another one, and "
                          "rp_filter is strict ({}, or that of all)",

@@ -166,7 +166,7 @@ class WayLook {
     const std::optional<rtnl::Link>& uplink = journey_.uplink;
     if (!journey_.client || !uplink || !uplink->up || uplink->master != 0 ||
         (address_.is_ipv4() &&
-         netlink::FindSysctl(Format("net/ipv4/conf/{}/forwarding", uplink->name)) == "0")) {
+         netlink::FindSysctl(netlink::Ipv4Setting(uplink->name, "forwarding")) == "0")) {
       return;
     }
     Causes found = FindOfRequest(*uplink, *journey_.client);

@@ -157,7 +157,7 @@ void CheckForwarding(Examination& node) {
       ifnames.push_back(gateway);
     }
     for (const std::string& ifname : ifnames) {
-      const std::string setting = Format("net/ipv4/conf/{}/forwarding", ifname);
+      const std::string setting = netlink::Ipv4Setting(ifname, "forwarding");
       if (netlink::FindSysctl(setting) == "0") {
         node.Fail(Format("{} is 0: what comes by '{}' gets to no allocation", setting, ifname),
                   Cat("sysctl -w ", ShellWord(Cat(setting, "=1"))));
@@ -214,7 +214,7 @@ void CheckAdvertisements(Examination& node) {
     return !link.up && !node.host.net.Addresses(link).empty();
   });
   for (const rtnl::Link& link : uplinks) {
-    const std::string setting = Format("net/ipv6/conf/{}/accept_ra", link.name);
+    const std::string setting = netlink::Ipv6Setting(link.name, "accept_ra");
     const bool is_lost = !way && !is_set_down;
     if (link.operational && (is_lost || learnt.contains(link.index)) && link.ipv6 &&
         link.ipv6->accept_ra == 1) {
@@ -241,12 +241,12 @@ void CheckReversePath(Examination& node) {
     }
   }
   for (const std::string& ifname : shared) {
-    if (std::max(NumberIn("net/ipv4/conf/all/rp_filter"),
-                 NumberIn(Format("net/ipv4/conf/{}/rp_filter", ifname))) == kStrict) {
+    if (std::max(NumberIn(netlink::Ipv4Setting("all", "rp_filter")),
+                 NumberIn(netlink::Ipv4Setting(ifname, "rp_filter"))) == kStrict) {
       node.Warn(Format("rp_filter of '{}' is strict: what allocations in two networks answer is "
                        "dropped",
                        ifname),
-                Cat("sysctl -w ", ShellWord(Format("net/ipv4/conf/{}/rp_filter=2", ifname))));
+                Cat("sysctl -w ", ShellWord(Cat(netlink::Ipv4Setting(ifname, "rp_filter"), "=2"))));
     }
   }
 }

@@ -161,7 +161,7 @@ class GatewayAddresses {
 };
 
 void CheckIpv6IsOn(const rtnl::Link& gateway, Mismatches& mismatches) {
-  const std::string setting = Cat("net/ipv6/conf/", gateway.name, "/disable_ipv6");
+  const std::string setting = netlink::Ipv6Setting(gateway.name, "disable_ipv6");
   if (!gateway.HasIpv6()) {
     mismatches.Add({Area::kBridge, gateway.name, Cat(setting, " is not 0")},
                    [&] { netlink::EnsureSysctl(setting, "0"); });

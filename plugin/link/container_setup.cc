@@ -13,7 +13,7 @@ constexpr int kScopeLink = 253;  // RT_SCOPE_LINK: the destination is on the lin
 
 void EnsureIpv6IsOn(const rtnl::Link& link) {
   if (!link.HasIpv6()) {
-    netlink::EnsureSysctl(Cat("net/ipv6/conf/", link.name, "/disable_ipv6"), "0");
+    netlink::EnsureSysctl(netlink::Ipv6Setting(link.name, "disable_ipv6"), "0");
   }
 }
 
@@ -27,20 +27,20 @@ void PrepareSysctls(Container& container,
       // On lo, too: what the container sends to an address of its own leaves by it.
       EnsureIpv6IsOn(link);
       EnsureIpv6IsOn(container.net.RequireLink("lo"));
-      netlink::SetSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/keep_addr_on_down"), "1");
+      netlink::SetSysctlIfPresent(netlink::Ipv6Setting(link.name, "keep_addr_on_down"), "1");
     }
     if (config.port.source_check && veth.is_on_lan) {
       // An address that a router advertises would be taken, and preferred, and all that is sent
       // from it dropped. Without an address of ours a route that it advertises is of no use,
       // either. Only beside a LAN: of our own bridges' ports those whose sources are checked may
       // not advertise (firewall).
-      const char* const setting = HasFamily(addresses, Family::kIpv6) ? "/autoconf" : "/accept_ra";
-      netlink::SetSysctlIfPresent(Cat("net/ipv6/conf/", link.name, setting), "0");
+      const char* const setting = HasFamily(addresses, Family::kIpv6) ? "autoconf" : "accept_ra";
+      netlink::SetSysctlIfPresent(netlink::Ipv6Setting(link.name, setting), "0");
     }
     if (config.enable_dad) {
       // Enhanced (RFC 7527): with hairpin mode our own solicitation comes back to us.
-      netlink::SetSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/enhanced_dad"), "1");
-      netlink::SetSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/accept_dad"), "1");
+      netlink::SetSysctlIfPresent(netlink::Ipv6Setting(link.name, "enhanced_dad"), "1");
+      netlink::SetSysctlIfPresent(netlink::Ipv6Setting(link.name, "accept_dad"), "1");
     }
   });
 }
@@ -142,10 +142,10 @@ void AnnounceIfNeeded(Container& container,
   }
   netlink::InNetns(container.netns, [&] {
     if (HasFamily(known, Family::kIpv4)) {
-      netlink::SetSysctlIfPresent(Cat("net/ipv4/conf/", link.name, "/arp_notify"), "1");
+      netlink::SetSysctlIfPresent(netlink::Ipv4Setting(link.name, "arp_notify"), "1");
     }
     if (HasFamily(known, Family::kIpv6)) {
-      netlink::SetSysctlIfPresent(Cat("net/ipv6/conf/", link.name, "/ndisc_notify"), "1");
+      netlink::SetSysctlIfPresent(netlink::Ipv6Setting(link.name, "ndisc_notify"), "1");
     }
   });
   // The kernel announces addresses when the MAC is set, even to the same one. What it announced

@@ -12,7 +12,7 @@ namespace nomad_bridge::link {
 namespace {
 
 std::string AcceptRa(const std::string& ifname) {
-  return Format("net/ipv6/conf/{}/accept_ra", ifname);
+  return netlink::Ipv6Setting(ifname, "accept_ra");
 }
 
 // Which must be on. For IPv4 the link decides by which a packet comes in; the node's setting has
@@ -21,7 +21,7 @@ std::vector<std::string> SettingsFor(const std::string& gateway_ifname,
                                      const std::vector<Cidr>& gateways) {
   std::vector<std::string> settings;
   if (HasFamily(gateways, Family::kIpv4)) {
-    settings = {ForwardingOf(Family::kIpv4), Format("net/ipv4/conf/{}/forwarding", gateway_ifname)};
+    settings = {ForwardingOf(Family::kIpv4), netlink::Ipv4Setting(gateway_ifname, "forwarding")};
   }
   if (HasFamily(gateways, Family::kIpv6)) {
     settings.emplace_back(ForwardingOf(Family::kIpv6));
@@ -96,11 +96,11 @@ void CheckForwarding(state::Host& host,
       }
     });
   }
-  constexpr const char* kDefault = "net/ipv4/conf/default/forwarding";
+  const std::string of_new_links = netlink::Ipv4Setting("default", "forwarding");
   if (mismatches.is_repairing() && HasFamily(gateways, Family::kIpv4) &&
-      !netlink::IsSysctlOn(kDefault)) {
+      !netlink::IsSysctlOn(of_new_links)) {
     LogLine("{} is 0: the node does not forward what comes in by interfaces made from now on",
-            kDefault);
+            of_new_links);
   }
 }
 

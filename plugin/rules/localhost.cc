@@ -14,7 +14,7 @@ namespace nomad_bridge::rules {
 namespace {
 
 std::string RouteLocalnet(const std::string& link) {
-  return Cat("net/ipv4/conf/", link, "/route_localnet");
+  return netlink::Ipv4Setting(link, "route_localnet");
 }
 
 // By which answers of published ports to 127.0.0.1 come.
