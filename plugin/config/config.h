@@ -53,6 +53,9 @@ struct PortSpec {
 // Not a number: see link::MtuOf.
 constexpr int kUplinkMtu = -1;
 
+// firewalld's for links that nothing is refused from.
+constexpr const char* kDefaultFirewalldZone = "trusted";
+
 // Bridge and port of an attachment: in its config, and in its record for all that come later.
 struct LinkSpec {
   std::string bridge;  // of which our host veth is a port

@@ -11,6 +11,7 @@
 #include "firewall/foreign_drops.h"
 #include "firewall/static_rules.h"
 #include "firewall/table.h"
+#include "plugin/config/config.h"
 #include "plugin/foreign/tools.h"
 #include "plugin/link/uplink.h"
 
@@ -140,10 +141,12 @@ bool CheckZone(const std::string& link, const std::string& zone, Mismatches& mis
     return true;
   }
   // Its record was rebuilt; firewalld takes no zone for its default one.
-  const std::string add = Format("--zone=trusted --add-interface={}", ShellWord(link));
+  const std::string add =
+      Format("--zone={} --add-interface={}", config::kDefaultFirewalldZone, ShellWord(link));
   mismatch.fix =
-      Fix::Advice(Format("with 'firewalldZone' of its network, which is trusted by "
+      Fix::Advice(Format("with 'firewalldZone' of its network, which is {} by "
                          "default: firewall-cmd {} && firewall-cmd --permanent {}",
+                         config::kDefaultFirewalldZone,
                          add,
                          add));
   mismatches.AddUnrepairable(std::move(mismatch));
