@@ -106,18 +106,18 @@ class NodeLook {
   }
 
   void LookAtCarrier(const rtnl::Link& uplink) {
-    const auto idle = uplink.kind == "bridge" ? link::FindIdlePorts(host_, uplink, {})
-                                              : std::vector<link::IdleUplink>();
-    for (const link::IdleUplink& each : idle) {
-      causes_.push_back({.text = each.text, .fix = each.fix, .is_passing = each.is_passing});
+    std::vector<link::IdleLink> idle;
+    if (uplink.kind == "bridge") {
+      idle = link::FindIdlePorts(host_, uplink, {});
     }
     if (idle.empty()) {
-      Add(Format("'{}', by which it is reached, {}",
-                 uplink.name,
-                 uplink.up ? "has no carrier" : "is down"),
-          uplink.up ? Fix::Advice(Format("check the cable of '{}', or what it is connected to",
-                                         uplink.name))
-                    : Format("ip link set {} up", ShellWord(uplink.name)));
+      idle.push_back(link::DescribeIdle(uplink));
+      idle[0].text = Format("'{}', by which it is reached, {}", uplink.name, idle[0].text);
+    }
+    for (link::IdleLink& each : idle) {
+      causes_.push_back({.text = std::move(each.text),
+                         .fix = std::move(each.fix),
+                         .is_passing = each.is_passing});
     }
   }
 

@@ -8,7 +8,7 @@
 #include "plugin/causes/lookups.h"
 #include "plugin/causes/reverse_path.h"
 #include "plugin/link/forwarding.h"
-#include "plugin/link/port_state.h"
+#include "plugin/link/idle_link.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::causes {
@@ -271,7 +271,7 @@ class WayLook {
   }
 
   void LookAtPortState(const rtnl::Link& veth, const rtnl::Link& bridge) {
-    link::HeldPort held = link::DescribeHeldPort(veth, bridge);
+    link::IdleLink held = link::DescribeHeldPort(veth, bridge);
     causes_.push_back({.text = Format("bridge port '{}' {}", veth.name, held.text),
                        .fix = std::move(held.fix),
                        .is_passing = held.is_passing});

@@ -201,7 +201,7 @@ void CheckUplinks(Examination& node) {
   for (const std::string& name : bridges) {
     const auto fail = [&](const Mismatch& lost) { node.Fail(lost.text, lost.fix); };
     std::ranges::for_each(link::FindLostUplinks(node.host, name, host_veths), fail);
-    for (const link::IdleUplink& idle : link::FindIdleUplinks(node.host, name, host_veths)) {
+    for (const link::IdleLink& idle : link::FindIdleUplinks(node.host, name, host_veths)) {
       if (!idle.is_passing) {
         node.Fail(idle.text, idle.fix);
       }

@@ -89,7 +89,7 @@ class Inspection {
     for (const Mismatch& lost : link::FindLostUplinks(host_, bridge, host_veths)) {
       sides_.host.push_back({.text = lost.text, .fix = lost.fix, .ends = ends});
     }
-    for (const link::IdleUplink& idle : link::FindIdleUplinks(host_, bridge, host_veths)) {
+    for (const link::IdleLink& idle : link::FindIdleUplinks(host_, bridge, host_veths)) {
       sides_.host.push_back(
           {.text = idle.text, .fix = idle.fix, .is_passing = idle.is_passing, .ends = ends});
     }

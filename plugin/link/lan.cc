@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "plugin/link/bridge.h"
 #include "plugin/link/liveness.h"
-#include "plugin/link/port_state.h"
 #include "plugin/link/uplink.h"
 
 namespace nomad_bridge::link {
@@ -88,18 +87,6 @@ bool IsElsewhere(rtnl::Socket& net, const rtnl::Link& bridge, const Ip& address)
   });
 }
 
-HeldPort WhyIdle(const rtnl::Link& port, const rtnl::Link& bridge) {
-  if (!port.up) {
-    return {.text = "is down", .fix = Format("ip link set {} up", ShellWord(port.name))};
-  }
-  if (!port.operational) {
-    return {.text = "has no carrier",
-            .fix = Fix::Advice(
-                Format("check the cable of '{}', or what it is connected to", port.name))};
-  }
-  return DescribeHeldPort(port, bridge);
-}
-
 }  // namespace
 
 state::Checkpoint::Bridge Observe(state::Host& host,
@@ -160,20 +147,20 @@ std::vector<Mismatch> FindLostUplinks(state::Host& host,
   return mismatches;
 }
 
-std::vector<IdleUplink> FindIdleUplinks(state::Host& host,
-                                        const std::string& bridge,
-                                        const std::set<std::string>& host_veths) {
+std::vector<IdleLink> FindIdleUplinks(state::Host& host,
+                                      const std::string& bridge,
+                                      const std::set<std::string>& host_veths) {
   const std::optional<rtnl::Link> link = FindOperators(host, bridge);
-  return link ? FindIdlePorts(host, *link, host_veths) : std::vector<IdleUplink>();
+  return link ? FindIdlePorts(host, *link, host_veths) : std::vector<IdleLink>();
 }
 
-std::vector<IdleUplink> FindIdlePorts(state::Host& host,
-                                      const rtnl::Link& bridge,
-                                      const std::set<std::string>& host_veths) {
+std::vector<IdleLink> FindIdlePorts(state::Host& host,
+                                    const rtnl::Link& bridge,
+                                    const std::set<std::string>& host_veths) {
   if (!bridge.up) {
     return {};
   }
-  std::vector<IdleUplink> all;
+  std::vector<IdleLink> all;
   for (const std::string& name : WithoutTaps(host.net, FindUplinks(host.net, bridge, host_veths))) {
     const std::optional<rtnl::Link> port = host.net.FindLink(name);
     if (!port || port->master != bridge.index) {
@@ -182,11 +169,9 @@ std::vector<IdleUplink> FindIdlePorts(state::Host& host,
     if (port->operational && port->forwarding) {
       return {};
     }
-    HeldPort why = WhyIdle(*port, bridge);
-    all.push_back(
-        {.text = Format("'{}', the way of bridge '{}' to its LAN, {}", name, bridge.name, why.text),
-         .fix = std::move(why.fix),
-         .is_passing = why.is_passing});
+    IdleLink idle = port->operational ? DescribeHeldPort(*port, bridge) : DescribeIdle(*port);
+    idle.text = Format("'{}', the way of bridge '{}' to its LAN, {}", name, bridge.name, idle.text);
+    all.push_back(std::move(idle));
   }
   return all;
 }

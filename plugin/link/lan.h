@@ -11,6 +11,7 @@
 
 #include "base/mismatch.h"
 #include "netlink/rtnl/rtnl.h"
+#include "plugin/link/idle_link.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 
@@ -36,21 +37,15 @@ namespace nomad_bridge::link {
                                                     const std::string& bridge,
                                                     const std::set<std::string>& host_veths);
 
-struct IdleUplink {
-  std::string text;  // "'eth0', the way of bridge 'lan' to its LAN, is down"
-  Fix fix;
-  bool is_passing = false;  // it passes by itself
-};
-
 // Ports of an operator's bridge that lead beyond the node, but carry nothing; none if there is one
-// that does.
-[[nodiscard]] std::vector<IdleUplink> FindIdleUplinks(state::Host& host,
-                                                      const std::string& bridge,
-                                                      const std::set<std::string>& host_veths);
-// The same of any bridge.
-[[nodiscard]] std::vector<IdleUplink> FindIdlePorts(state::Host& host,
-                                                    const rtnl::Link& bridge,
+// that does. "'eth0', the way of bridge 'lan' to its LAN, is down"
+[[nodiscard]] std::vector<IdleLink> FindIdleUplinks(state::Host& host,
+                                                    const std::string& bridge,
                                                     const std::set<std::string>& host_veths);
+// The same of any bridge.
+[[nodiscard]] std::vector<IdleLink> FindIdlePorts(state::Host& host,
+                                                  const rtnl::Link& bridge,
+                                                  const std::set<std::string>& host_veths);
 
 // Ports of it that lead beyond the node and have IPv4 addresses of it, which are dark there; not of
 // the only one, by which the node is reached at the bridge's address.

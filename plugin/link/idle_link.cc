@@ -1,4 +1,4 @@
-#include "plugin/link/port_state.h"
+#include "plugin/link/idle_link.h"
 
 #include <cstdint>
 
@@ -12,9 +12,18 @@ constexpr std::uint8_t kLearning = 2;
 
 }  // namespace
 
+IdleLink DescribeIdle(const rtnl::Link& link) {
+  if (!link.up) {
+    return {.text = "is down", .fix = Format("ip link set {} up", ShellWord(link.name))};
+  }
+  return {
+      .text = "has no carrier",
+      .fix = Fix::Advice(Format("check the cable of '{}', or what it is connected to", link.name))};
+}
+
 // Without a spanning tree a port stays in the state that it is in. With one only that decides: a
 // port that is made to forward may close a loop.
-HeldPort DescribeHeldPort(const rtnl::Link& port, const rtnl::Link& bridge) {
+IdleLink DescribeHeldPort(const rtnl::Link& port, const rtnl::Link& bridge) {
   if (bridge.forward_delay == 0) {
     return {.text = "does not forward",
             .fix = Format("bridge link set dev {} state 3", ShellWord(port.name))};
