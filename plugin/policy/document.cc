@@ -12,8 +12,7 @@
 namespace nomad_bridge::policy {
 namespace {
 
-using Kind = Document::Kind;
-using Value = Document::Value;
+using Kind = Node::Kind;
 
 // What policies need is six.
 constexpr std::size_t kMaxDepth = 32;
@@ -22,10 +21,10 @@ constexpr std::size_t kMaxDepth = 32;
 // beside it: each token begins behind the one before, blanks, comments and separators.
 class Builder {
  public:
-  Builder(const Document& document, std::string_view text)
-      : document_(document), text_(text), next_(text.starts_with("\xef\xbb\xbf") ? 3 : 0) {}
+  explicit Builder(const SourceText& source)
+      : source_(source), text_(source.text), next_(text_.starts_with("\xef\xbb\xbf") ? 3 : 0) {}
 
-  [[nodiscard]] Value TakeRoot() { return std::move(root_); }
+  [[nodiscard]] Node TakeRoot() { return std::move(root_); }
 
   // What nlohmann's parser calls; false ends it, but what is wrong is thrown.
   bool null() { return AddWritten(); }
@@ -35,11 +34,11 @@ class Builder {
   bool number_float(double /*value*/, const std::string& /*text*/) { return AddWritten(); }
   bool binary(nlohmann::json::binary_t& /*value*/) { return false; }  // not in JSON
   bool string(std::string& text) {
-    return Add({.kind = Kind::kString, .at = Take().first, .text = std::move(text)});
+    return Add(Make(KeyOfNext(), Kind::kString, Take().first, std::move(text)));
   }
   bool key(std::string& text) {
-    open_.back().keys.push_back(
-        {.kind = Kind::kString, .at = Take().first, .text = std::move(text)});
+    Node& object = open_.back();
+    object.keys.push_back(Make(object.key, Kind::kString, Take().first, std::move(text)));
     return true;
   }
   bool start_object(std::size_t /*size*/) { return Open(Kind::kObject); }
@@ -56,7 +55,7 @@ class Builder {
       what.remove_prefix(what.find(": ") + 2);
     }
     throw Error(Code::kInvalidConfig,
-                Cat(document_.PlaceOf(position - std::min<std::size_t>(position, 1)), ": no JSON"),
+                Cat(source_.PlaceOf(position - std::min<std::size_t>(position, 1)), ": no JSON"),
                 Excerpt(what));
   }
 
@@ -93,10 +92,30 @@ class Builder {
 
   bool AddWritten() {
     const auto [begin, end] = Take();
-    return Add({.at = begin, .text = std::string(text_.substr(begin, end - begin))});
+    const std::string_view written = text_.substr(begin, end - begin);
+    return Add(Make(KeyOfNext(), Kind::kOther, begin, std::string(written)));
   }
 
-  bool Add(Value value) {
+  // That of the value that comes next.
+  [[nodiscard]] std::string KeyOfNext() const {
+    if (open_.empty()) {
+      return "file";
+    }
+    const Node& around = open_.back();
+    return around.kind == Kind::kObject ? around.keys.back().text : around.key;
+  }
+
+  [[nodiscard]] Node Make(std::string key, Kind kind, std::size_t at, std::string text = {}) const {
+    return {.source = &source_,
+            .key = std::move(key),
+            .kind = kind,
+            .at = at,
+            .text = std::move(text),
+            .elements = {},
+            .keys = {}};
+  }
+
+  bool Add(Node value) {
     if (open_.empty()) {
       root_ = std::move(value);
     } else {
@@ -106,119 +125,100 @@ class Builder {
   }
 
   bool Open(Kind kind) {
-    open_.push_back({.kind = kind, .at = Take().first});
+    open_.push_back(Make(KeyOfNext(), kind, Take().first));
     if (open_.size() > kMaxDepth) {
-      throw Error(Code::kInvalidConfig,
-                  Cat(document_.PlaceOf(open_.back().at), ": nested too deep"),
-                  Cat("allowed: ", kMaxDepth, " levels"));
+      throw open_.back().Refused("nested too deep", Cat("allowed: ", kMaxDepth, " levels"));
     }
     return true;
   }
 
   bool Close() {
     static_cast<void>(Take());
-    Value value = std::move(open_.back());
+    Node value = std::move(open_.back());
     open_.pop_back();
     return Add(std::move(value));
   }
 
-  const Document& document_;
+  const SourceText& source_;
   std::string_view text_;
   std::size_t next_;
-  std::vector<Value> open_;
-  Value root_;
+  std::vector<Node> open_;
+  Node root_;
 };
 
 }  // namespace
 
-Document::Document(std::string file, std::string text)
-    : file_(std::move(file)), text_(std::move(text)) {
-  Builder builder(*this, text_);
-  static_cast<void>(
-      nlohmann::json::sax_parse(text_, &builder, nlohmann::json::input_format_t::json, true, true));
-  root_ = builder.TakeRoot();
+Node ParseDocument(const SourceText& source) {
+  Builder builder(source);
+  static_cast<void>(nlohmann::json::sax_parse(
+      source.text, &builder, nlohmann::json::input_format_t::json, true, true));
+  return builder.TakeRoot();
 }
 
-std::string Document::PlaceOf(std::size_t at) const {
-  const std::string_view before = std::string_view(text_).substr(0, at);
+std::string SourceText::PlaceOf(std::size_t at) const {
+  const std::string_view before = std::string_view(text).substr(0, at);
   const std::string_view in_line = before.substr(before.rfind('\n') + 1);
   return Format("{}:{}:{}",
-                file_,
+                file,
                 std::ranges::count(before, '\n') + 1,
                 std::ranges::count_if(in_line, BeginsCharacter) + 1);
 }
 
 void Node::RequireKeys(std::initializer_list<std::string_view> known) const {
-  if (kind() != Kind::kObject) {
+  if (kind != Kind::kObject) {
     throw Wrong(Cat("an object with ", Joined(known, ", ")));
   }
-  for (auto key = value_->keys.begin(); key != value_->keys.end(); ++key) {
-    const Node node(*document_, *key, key_);
-    if (!Contains(known, key->text)) {
-      throw node.Refused(
-          Format("unknown key '{}'{}", Excerpt(key->text), Suggestion(key->text, known)),
+  for (const Node& name : keys) {
+    if (!Contains(known, name.text)) {
+      throw name.Refused(
+          Format("unknown key '{}'{}", Excerpt(name.text), Suggestion(name.text, known)),
           Cat("allowed: ", Joined(known, ", ")));
     }
-    const auto first = std::ranges::find(value_->keys, key->text, &Value::text);
-    if (first != key) {
-      throw node.Refused(Format("'{}' stands twice", key->text),
-                         Cat("first at ", document_->PlaceOf(first->at)));
+    const Node& first = *std::ranges::find(keys, name.text, &Node::text);
+    if (&first != &name) {
+      throw name.Refused(Format("'{}' stands twice", name.text), Cat("first at ", first.Place()));
     }
   }
 }
 
-std::optional<Node> Node::Find(std::string_view key) const {
-  const auto found = std::ranges::find(value_->keys, key, &Value::text);
-  if (found == value_->keys.end()) {
-    return std::nullopt;
-  }
-  const auto index = static_cast<std::size_t>(found - value_->keys.begin());
-  return Node(*document_, value_->elements[index], key);
+const Node* Node::Find(std::string_view wanted) const {
+  const auto found = std::ranges::find(keys, wanted, &Node::text);
+  return found != keys.end() ? &elements[static_cast<std::size_t>(found - keys.begin())] : nullptr;
 }
 
-Node Node::Require(std::string_view key) const {
-  const std::optional<Node> found = Find(key);
-  return found ? *found : throw Refused(Format("'{}' is missing", key));
+const Node& Node::Require(std::string_view wanted) const {
+  const Node* const found = Find(wanted);
+  return found != nullptr ? *found : throw Refused(Format("'{}' is missing", wanted));
 }
 
-std::vector<Node> Node::UnderThis(const std::vector<Value>& values) const {
-  std::vector<Node> nodes;
-  nodes.reserve(values.size());
-  for (const Value& value : values) {
-    nodes.emplace_back(*document_, value, key_);
-  }
-  return nodes;
+const std::vector<Node>& Node::Keys() const {
+  return kind == Kind::kObject ? keys : throw Wrong("an object");
 }
 
-std::vector<Node> Node::Keys() const {
-  return kind() == Kind::kObject ? UnderThis(value_->keys) : throw Wrong("an object");
+const std::vector<Node>& Node::Elements() const {
+  return kind == Kind::kArray ? elements : throw Wrong("an array");
 }
 
-std::vector<Node> Node::Elements() const {
-  return kind() == Kind::kArray ? UnderThis(value_->elements) : throw Wrong("an array");
-}
-
-std::vector<Node> Node::SomeElements(std::string_view of_what) const {
-  std::vector<Node> elements = Elements();
-  return elements.empty() ? throw Wrong(Cat("an array of at least one ", of_what)) : elements;
+const std::vector<Node>& Node::SomeElements(std::string_view of_what) const {
+  return Elements().empty() ? throw Wrong(Cat("an array of at least one ", of_what)) : elements;
 }
 
 const std::string& Node::String(std::string_view allowed) const {
-  return kind() == Kind::kString ? text() : throw Wrong(allowed);
+  return kind == Kind::kString ? text : throw Wrong(allowed);
 }
 
 bool Node::Bool() const {
-  const bool is_true = kind() == Kind::kOther && text() == "true";
-  return is_true || (kind() == Kind::kOther && text() == "false") ? is_true
-                                                                  : throw Wrong("true or false");
+  const bool is_true = text == "true";
+  const bool is_bool = kind == Kind::kOther && (is_true || text == "false");
+  return is_bool ? is_true : throw Wrong("true or false");
 }
 
 Error Node::Wrong(std::string_view allowed, std::string_view hint) const {
-  const std::string shown = kind() == Kind::kObject  ? "an object"
-                            : kind() == Kind::kArray ? "an array"
-                            : kind() == Kind::kOther ? Excerpt(text())
-                                                     : Quoted(Excerpt(text()));
-  return Refused(Format("invalid '{}': {}{}", key_, shown, hint), Cat("allowed: ", allowed));
+  const std::string shown = kind == Kind::kObject  ? "an object"
+                            : kind == Kind::kArray ? "an array"
+                            : kind == Kind::kOther ? Excerpt(text)
+                                                   : Quoted(Excerpt(text));
+  return Refused(Format("invalid '{}': {}{}", key, shown, hint), Cat("allowed: ", allowed));
 }
 
 Error Node::Refused(std::string_view msg, std::string details) const {

@@ -60,8 +60,8 @@ std::string ParseGlob(const Node& node) {
 Selector ParseSelector(const Node& node) {
   node.RequireKeys({"namespace", "job", "group"});
   const auto glob = [&](std::string_view key) {
-    const std::optional<Node> value = node.Find(key);
-    return value ? ParseGlob(*value) : std::string();
+    const Node* const value = node.Find(key);
+    return value != nullptr ? ParseGlob(*value) : std::string();
   };
   return {.nomad_namespace = ParseGlob(node.Require("namespace")),
           .job = glob("job"),
@@ -69,14 +69,14 @@ Selector ParseSelector(const Node& node) {
 }
 
 template <typename Enum, std::size_t kCount>
-Enum ParseWord(const std::optional<Node>& node, const std::array<std::string_view, kCount>& words) {
-  if (!node) {
+Enum ParseWord(const Node* node, const std::array<std::string_view, kCount>& words) {
+  if (node == nullptr) {
     return Enum{};
   }
   const std::string allowed = Format("'{}' or '{}'", words[0], words[1]);
   const std::optional<Enum> value = FindNamed<Enum>(words, node->String(allowed));
   return value ? *value
-               : throw node->Wrong(allowed, Suggestion(node->text(), {words.begin(), words.end()}));
+               : throw node->Wrong(allowed, Suggestion(node->text, {words.begin(), words.end()}));
 }
 
 // Prefixes without host bits, sorted, none of them within another one.
@@ -101,40 +101,40 @@ class Parser {
 
   void RequireShape(const Node& file) {
     file.RequireKeys({"$schema", "version", "addresses", "policies"});
-    if (const Node version = file.Require("version");
-        version.kind() != Document::Kind::kOther || version.text() != "1") {
+    if (const Node& version = file.Require("version");
+        version.kind != Node::Kind::kOther || version.text != "1") {
       throw version.Wrong("1");
     }
   }
 
   void AddAddresses(const Node& addresses) {
     for (const Node& key : addresses.Keys()) {
-      if (!IsName(key.text()) || Contains(kPeerWords, key.text())) {
+      if (!IsName(key.text) || Contains(kPeerWords, key.text)) {
         throw key.Wrong(Cat(kAllowedNames, "; none of same-namespace, outside, node and any"));
       }
       RequireNew(address_places_, key);
-      policies_.addresses.emplace(key.text(), ParseList(*addresses.Find(key.text()), key));
+      policies_.addresses.emplace(key.text, ParseList(*addresses.Find(key.text), key));
     }
   }
 
   void AddPolicy(const Node& node) {
     node.RequireKeys({"name", "to", "from", "allow", "deny", "only", "mode", "refuse"});
-    const Node name = node.Require("name");
+    const Node& name = node.Require("name");
     if (!IsName(name.String(kAllowedNames))) {
       throw name.Wrong(kAllowedNames);
     }
     RequireNew(policy_places_, name);
-    const std::optional<Node> to = node.Find("to");
-    const std::optional<Node> from = node.Find("from");
-    if (to.has_value() == from.has_value()) {
+    const Node* const to = node.Find("to");
+    const Node* const from = node.Find("from");
+    if ((to == nullptr) == (from == nullptr)) {
       throw node.Refused(Format("policy '{}' has {}",
-                                name.text(),
-                                to ? "both 'to' and 'from'" : "neither 'to' nor 'from'"),
+                                name.text,
+                                to != nullptr ? "both 'to' and 'from'" : "neither 'to' nor 'from'"),
                          "allowed: one of them");
     }
-    Policy policy = {.name = name.text(),
-                     .direction = to ? Direction::kTo : Direction::kFrom,
-                     .selector = ParseSelector(to ? *to : *from),
+    Policy policy = {.name = name.text,
+                     .direction = to != nullptr ? Direction::kTo : Direction::kFrom,
+                     .selector = ParseSelector(to != nullptr ? *to : *from),
                      .mode = ParseWord<Mode>(node.Find("mode"), kModes),
                      .refusal = ParseWord<Refusal>(node.Find("refuse"), kRefusals)};
     AddEntries(node, policy);
@@ -147,9 +147,9 @@ class Parser {
   using Places = std::map<std::string, std::string>;
 
   static void RequireNew(Places& places, const Node& name) {
-    const auto [first, is_new] = places.emplace(name.text(), name.Place());
+    const auto [first, is_new] = places.emplace(name.text, name.Place());
     if (!is_new) {
-      throw name.Refused(Format("'{}' is defined twice", name.text()),
+      throw name.Refused(Format("'{}' is defined twice", name.text),
                          Cat("first at ", first->second));
     }
   }
@@ -162,8 +162,8 @@ class Parser {
       const std::optional<Cidr> prefix = FindPrefix(node.String(kAllowed));
       prefixes.push_back(prefix ? *prefix : throw node.Wrong(kAllowed));
     }
-    std::string remark = prefixes.empty() ? Format("'{}' is empty", name.text()) : "";
-    std::vector<Cidr> merged = Merged(std::move(prefixes), name.text(), remark);
+    std::string remark = prefixes.empty() ? Format("'{}' is empty", name.text) : "";
+    std::vector<Cidr> merged = Merged(std::move(prefixes), name.text, remark);
     if (!remark.empty()) {
       remarks_.push_back(Cat(name.Place(), ": ", remark));
     }
@@ -172,27 +172,35 @@ class Parser {
 
   void AddEntries(const Node& node, Policy& policy) {
     const bool is_to = policy.direction == Direction::kTo;
-    const std::optional<Node> allow = is_to ? node.Require("allow") : node.Find("allow");
-    const std::optional<Node> deny = node.Find("deny");
-    const std::optional<Node> only = node.Find("only");
-    if (is_to && deny) {
+    const Node* const allow = is_to ? &node.Require("allow") : node.Find("allow");
+    const Node* const deny = node.Find("deny");
+    const Node* const only = node.Find("only");
+    if (is_to && deny != nullptr) {
       throw deny->Refused("'deny' goes with 'from'",
                           "what a policy with 'to' does not allow is refused");
     }
-    if (!is_to && only) {
+    if (!is_to && only != nullptr) {
       throw only->Refused("'only' goes with 'to'", "policies with 'from' are all in force");
     }
-    if (!allow && !deny) {
+    if (allow == nullptr && deny == nullptr) {
       throw node.Refused(Format("policy '{}' lacks 'allow' or 'deny'", policy.name));
     }
-    policy.only = only && only->Bool();
-    policy.is_closed = allow.has_value();
-    for (const Node& entry : allow ? allow->Elements() : std::vector<Node>()) {
-      policy.allow.push_back(ParseEntry(entry, policy.direction));
+    policy.only = only != nullptr && only->Bool();
+    policy.is_closed = allow != nullptr;
+    if (allow != nullptr) {
+      policy.allow = ParseEntries(allow->Elements(), policy.direction);
     }
-    for (const Node& entry : deny ? deny->SomeElements("entry") : std::vector<Node>()) {
-      policy.deny.push_back(ParseEntry(entry, policy.direction));
+    if (deny != nullptr) {
+      policy.deny = ParseEntries(deny->SomeElements("entry"), policy.direction);
     }
+  }
+
+  std::vector<Entry> ParseEntries(const std::vector<Node>& nodes, Direction direction) {
+    std::vector<Entry> entries;
+    for (const Node& node : nodes) {
+      entries.push_back(ParseEntry(node, direction));
+    }
+    return entries;
   }
 
   Entry ParseEntry(const Node& node, Direction direction) {
@@ -206,7 +214,7 @@ class Parser {
             Cat(peer.Place(), ": the node always reaches allocations: 'node' changes nothing"));
       }
     }
-    if (const std::optional<Node> ports = node.Find("ports")) {
+    if (const Node* const ports = node.Find("ports")) {
       for (const Node& each : ports->SomeElements("of 'tcp/8080', 'udp', 'icmp'")) {
         entry.ports.push_back(ParsePorts(each));
       }
@@ -215,7 +223,7 @@ class Parser {
   }
 
   Peer ParsePeer(const Node& node) {
-    if (node.kind() == Document::Kind::kObject) {
+    if (node.kind == Node::Kind::kObject) {
       return {.kind = Peer::Kind::kSelector, .selector = ParseSelector(node)};
     }
     constexpr std::string_view kAllowed =
@@ -282,17 +290,20 @@ std::string Text(const Ports& ports) {
   return Cat(protocol, '/', ports.first, ports.first == ports.last ? "" : Cat('-', ports.last));
 }
 
-Policies ParsePolicies(const std::vector<Document>& documents, std::vector<std::string>& remarks) {
+Policies ParsePolicies(const std::vector<SourceText>& sources, std::vector<std::string>& remarks) {
+  std::vector<Node> files;
+  for (const SourceText& source : sources) {
+    files.push_back(ParseDocument(source));
+  }
   Parser parser(remarks);
-  for (const Document& document : documents) {
-    const Node file(document);
+  for (const Node& file : files) {
     parser.RequireShape(file);
-    if (const std::optional<Node> addresses = file.Find("addresses")) {
+    if (const Node* const addresses = file.Find("addresses")) {
       parser.AddAddresses(*addresses);
     }
   }
-  for (const Document& document : documents) {
-    if (const std::optional<Node> policies = Node(document).Find("policies")) {
+  for (const Node& file : files) {
+    if (const Node* const policies = file.Find("policies")) {
       for (const Node& policy : policies->Elements()) {
         parser.AddPolicy(policy);
       }

@@ -1,6 +1,6 @@
-// Documents to policies: which keys there are, and what their values may be.
+// Files to policies: which keys there are, and what their values may be.
 //
-// Errors  kInvalidConfig, at the value's place. Nothing but the documents is looked at.
+// Errors  kInvalidConfig, at the value's place. Nothing but the texts is looked at.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 namespace nomad_bridge::policy {
 
 // All of them together: one may name the addresses of another.
-[[nodiscard]] Policies ParsePolicies(const std::vector<Document>& documents,
+[[nodiscard]] Policies ParsePolicies(const std::vector<SourceText>& sources,
                                      std::vector<std::string>& remarks);
 
 }  // namespace nomad_bridge::policy

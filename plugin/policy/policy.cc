@@ -75,25 +75,20 @@ std::vector<Seen> ListFiles(const std::string& directory, std::vector<std::strin
 }
 
 // Throws kTryAgain if one of them was changed meanwhile: half of a file may be another policy.
-std::vector<Document> ReadFiles(const std::string& directory, std::vector<std::string>& left_out) {
+std::vector<SourceText> ReadFiles(const std::string& directory,
+                                  std::vector<std::string>& left_out) {
   const std::vector<Seen> files = ListFiles(directory, left_out);
-  std::vector<std::pair<std::string, std::string>> texts;
+  std::vector<SourceText> sources;
   for (const Seen& file : files) {
-    std::string path = Cat(directory, '/', file.name);
-    std::string text = FindFile(path).value_or("");
-    texts.emplace_back(std::move(path), std::move(text));
+    const std::string path = Cat(directory, '/', file.name);
+    sources.push_back({.file = path, .text = FindFile(path).value_or("")});
   }
   std::vector<std::string> the_same;
   if (ListFiles(directory, the_same) != files) {
     throw Error(Code::kTryAgain,
                 Format("policies in '{}' were changed while they were read", directory));
   }
-  std::vector<Document> documents;
-  documents.reserve(texts.size());
-  for (auto& [path, text] : texts) {
-    documents.emplace_back(std::move(path), std::move(text));
-  }
-  return documents;
+  return sources;
 }
 
 }  // namespace
