@@ -67,23 +67,10 @@ void CheckInForce(Examination& node) {
 
 void CheckFiles(Examination& node) {
   const FilesNow files = CompareFiles(node.host);
-  const std::string directory = ShellWord(files.directory);
-  if (!files.error.empty()) {
-    node.Fail(
-        files.error,
-        Fix::Advice(Cat("correct them until this says ok: nomad-bridge policy check ", directory)));
-  } else if (files.differ && !FindStatus(files.directory)) {
-    node.Warn(Format("policies are in force, and {} is gone", files.directory),
-              Fix::Advice(Format("bring it back, or go by {}, without policies if that is gone: {}",
-                                 policy::kPolicyDirectory,
-                                 kApplyFix)));
+  if (files.are_wrong) {
+    node.Fail(files.text, files.fix);
   } else if (files.differ) {
-    node.Warn(node.host.policy.IsThere()
-                  ? Format("the files in {} differ from the policies in force", files.directory)
-                  : Format("the policies in {} are not in force: none were applied since the node "
-                           "booted, or what was is lost",
-                           files.directory),
-              Format("{} {}", kApplyFix, directory));
+    node.Warn(files.text, files.fix);
   }
 }
 

@@ -57,7 +57,25 @@ FilesNow CompareFiles(state::Host& host) {
     const policy::Program program(policy::ReadPolicies(now.directory, remarks));
     now.differ = program.Revision() != host.policy.Program().Revision();
   } catch (const Error& error) {
-    now.error = error.what();
+    now.are_wrong = true;
+    now.text = error.what();
+    now.fix = Fix::Advice(Cat("correct them until this says ok: nomad-bridge policy check ",
+                              ShellWord(now.directory)));
+  }
+  if (now.differ && !FindStatus(now.directory)) {
+    now.text = Format("policies are in force, and {} is gone", now.directory);
+    now.fix =
+        Fix::Advice(Format("bring it back, or go by {}, without policies if that is gone: "
+                           "nomad-bridge policy apply",
+                           policy::kPolicyDirectory));
+  } else if (now.differ) {
+    now.text = host.policy.IsThere()
+                   ? Format("the files in {} differ from the policies in force", now.directory)
+                   : Format(
+                         "the policies in {} are not in force: none were applied since the node "
+                         "booted, or what was is lost",
+                         now.directory);
+    now.fix = Cat("nomad-bridge policy apply ", ShellWord(now.directory));
   }
   return now;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fix.h"
 #include "base/mismatch.h"
 #include "plugin/cli/command.h"
 #include "plugin/cni/labels.h"
@@ -32,8 +33,10 @@ void RemarkOnUnseen(const std::vector<Mismatch>& unseen);
 // The files that were applied last, or those of /etc if none were, as they are now.
 struct FilesNow {
   std::string directory;
-  bool differ = false;  // from what is in force
-  std::string error;    // why they cannot be read
+  bool differ = false;     // from what is in force
+  bool are_wrong = false;  // they cannot be read, or have errors
+  std::string text;        // what is the matter; empty if nothing is
+  Fix fix;
 };
 [[nodiscard]] FilesNow CompareFiles(state::Host& host);
 

@@ -26,18 +26,6 @@ std::string ShowCount(const std::optional<Count>& count) {
   return count ? Cat(count->packets) : "-";
 }
 
-void RemarkOnFiles(const FilesNow& now) {
-  if (!now.error.empty()) {
-    LogLine("the files in {} have errors: nomad-bridge policy check {}",
-            now.directory,
-            ShellWord(now.directory));
-  } else if (now.differ) {
-    LogLine("the files in {} differ from what is in force: nomad-bridge policy apply {}",
-            now.directory,
-            ShellWord(now.directory));
-  }
-}
-
 int RunStatus(const Arguments& arguments) {
   RequireRoot("policy status");
   state::Host host = state::Host::Open();
@@ -47,7 +35,7 @@ int RunStatus(const Arguments& arguments) {
   if (arguments.Has("json")) {
     PrintDocument({{"applied", host.policy.IsThere()},
                    {"directory", files.directory},
-                   {"stale", files.error.empty() ? Json(files.differ) : Json()},
+                   {"stale", files.are_wrong ? Json() : Json(files.differ)},
                    {"unseen", ArrayOf(attachment::FindUnseenTraffic(host), &Mismatch::text)},
                    {"rules", ArrayOf(rules, RuleJson)}});
     return kYes;
@@ -66,7 +54,9 @@ int RunStatus(const Arguments& arguments) {
                rule.Since()});
   }
   Print(table.Text());
-  RemarkOnFiles(files);
+  if (!files.text.empty()) {
+    LogLine("{}; {}", files.text, files.fix.Line());
+  }
   RemarkOnUnseen(attachment::FindUnseenTraffic(host));
   return kYes;
 }

@@ -155,6 +155,8 @@ TEST_F(PolicyBridges, DoctorSaysThatFilesDiffer) {
   EXPECT_THAT(RunLine("policy status"), Exits(0, Err(HasSubstr(Cat("the files in ", kDirectory)))));
   ReplaceFile(Cat(kDirectory, "/policies.json"), "{");
   EXPECT_THAT(RunLine("doctor policy"), Exits(1, Out(HasSubstr("FAIL  policy.files"))));
+  EXPECT_THAT(RunLine("policy status"),
+              Exits(0, Err(AllOf(HasSubstr("policies.json:1:"), HasSubstr("policy check")))));
 }
 
 TEST_F(PolicyBridges, DoctorSaysThatTheDirectoryIsGone) {
