@@ -13,6 +13,7 @@
 #include "ipam/store.h"
 #include "plugin/cni/plugin_type.h"
 #include "plugin/link/bridge.h"
+#include "plugin/link/container.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/policy_tables.h"
 #include "plugin/state/kernel_names.h"
@@ -23,30 +24,25 @@ namespace {
 
 using cni::Part;
 
-// The other end of `host_veth`, with the namespace that it is in.
-struct Inside {
+// The other end of a host veth, and a path to the namespace that it is in.
+struct OtherEnd {
   std::string path;
-  netlink::NetnsId netns;
-  rtnl::Link link;
-  std::vector<Cidr> addresses;
+  link::Inside inside;
 };
 
-std::optional<Inside> FindInside(const AttachmentId& id, const rtnl::Link& host_veth) {
-  std::optional<Inside> inside;
+std::optional<OtherEnd> FindOtherEnd(const AttachmentId& id, const rtnl::Link& host_veth) {
+  std::optional<OtherEnd> found;
   netlink::ForEachNetns([&](const netlink::Netns& netns, const std::string& path) {
-    rtnl::Socket container = rtnl::Socket::In(netns);
-    const std::optional<rtnl::Link> link = container.FindLink(id.ifname);
+    const std::optional<rtnl::Link> link = rtnl::Socket::In(netns).FindLink(id.ifname);
     if (!link || link->kind != "veth" || link->peer != host_veth.index ||
         link->index != host_veth.peer) {
       return;
     }
-    inside = {
-        .path = path, .netns = netns.id(), .link = *link, .addresses = container.Addresses(*link)};
-    inside->netns.cookie = container.NetnsCookie();
-    std::erase_if(inside->addresses,
-                  [](const Cidr& address) { return address.address.IsLinkLocal(); });
+    if (std::optional<link::Inside> inside = link::FindInside(netns, id.ifname)) {
+      found = {.path = path, .inside = *std::move(inside)};
+    }
   });
-  return inside;
+  return found;
 }
 
 // Where leases of this network may be: where those of others are, and in the usual place.
@@ -62,19 +58,23 @@ std::set<std::string> DataDirs(state::Host& host) {
   return directories;
 }
 
-bool HasLeases(const std::string& directory, const AttachmentId& id, const Inside& inside) {
+bool HasLeases(const std::string& directory,
+               const AttachmentId& id,
+               const std::vector<Cidr>& addresses) {
   const std::optional<ipam::Store> store = ipam::Store::OpenIfExists(directory, id.network);
-  return store && std::ranges::all_of(inside.addresses, [&](const Cidr& cidr) {
+  return store && std::ranges::all_of(addresses, [&](const Cidr& cidr) {
            const std::optional<ipam::LeaseOwner> owner = store->FindOwner(cidr.address);
            return owner && owner->Matches(ipam::OwnerOf(id));
          });
 }
 
 // Its addresses on the host's side: of the bridge, in the subnets of the container's.
-std::vector<Cidr> GatewaysOf(state::Host& host, const rtnl::Link& bridge, const Inside& inside) {
+std::vector<Cidr> GatewaysOf(state::Host& host,
+                             const rtnl::Link& bridge,
+                             const std::vector<Cidr>& addresses) {
   std::vector<Cidr> gateways = host.net.Addresses(bridge);
   std::erase_if(gateways, [&](const Cidr& gateway) {
-    return std::ranges::none_of(inside.addresses, [&](const Cidr& own) {
+    return std::ranges::none_of(addresses, [&](const Cidr& own) {
       return own.prefix_length == gateway.prefix_length && own.Network() == gateway.Network();
     });
   });
@@ -189,43 +189,67 @@ firewall::ForwardHook ForwardHookInForce(state::Host& host) {
   return hook;
 }
 
-// Of the attachment `id`, whose host veth `host_veth` is; nullopt if it cannot be told.
-std::optional<state::Record> RebuildRecord(state::Host& host,
-                                           const AttachmentId& id,
-                                           const rtnl::Link& host_veth) {
-  const std::optional<rtnl::Link> bridge = host.net.FindLink(host_veth.master);
-  const std::optional<Inside> inside = FindInside(id, host_veth);
-  if (!bridge || bridge->kind != "bridge" || !inside || inside->addresses.empty()) {
-    return std::nullopt;
+// The directory of its leases, if all its addresses have one there.
+std::optional<std::string> FindDataDir(state::Host& host,
+                                       const AttachmentId& id,
+                                       const std::vector<Cidr>& addresses) {
+  for (const std::string& directory : DataDirs(host)) {
+    if (HasLeases(directory, id, addresses)) {
+      return directory;
+    }
   }
-  const std::set<std::string> directories = DataDirs(host);
-  const auto directory = std::ranges::find_if(
-      directories, [&](const std::string& each) { return HasLeases(each, id, *inside); });
-  state::Record record{.id = id, .netns_path = inside->path, .netns = inside->netns};
-  record.link.gateways = GatewaysOf(host, *bridge, *inside);
-  if (directory == directories.end() ||
-      (record.link.gateways.empty() && link::IsMadeByUs(*bridge))) {
-    return std::nullopt;
-  }
-  const std::vector<nft::Element> elements = rules::FindElementsOf(host.nft, host_veth.name);
+  return std::nullopt;
+}
+
+// What links tell of an attachment, and its leases in `data_dir`. Of its rules nothing yet.
+state::Record WithoutRules(state::Host& host,
+                           const AttachmentId& id,
+                           const rtnl::Link& host_veth,
+                           const rtnl::Link& bridge,
+                           const OtherEnd& other_end,
+                           const std::string& data_dir) {
+  const link::Inside& inside = other_end.inside;
+  state::Record record{.id = id, .netns_path = other_end.path, .netns = inside.netns};
   for (const Part part : {Part::kLoopback, Part::kAddress, Part::kLink, Part::kMasquerade}) {
     record.parts.emplace(part, state::Phase::kLive);
   }
   if (const std::optional<state::ParsedAlias> alias = state::ParseAlias(host_veth.alias)) {
     record.labels = cni::LabelsOf(alias->labels);
   }
-  record.link.bridge = bridge->name;
-  record.link.gateway_ifname = bridge->name;
-  record.link.adopted = link::IsAdopted(host, bridge->name);
+  record.link.bridge = bridge.name;
+  record.link.gateway_ifname = bridge.name;
+  record.link.gateways = GatewaysOf(host, bridge, inside.addresses);
+  record.link.adopted = link::IsAdopted(host, bridge.name);
   record.link.port.hairpin = host_veth.port.hairpin;
   record.link.port.isolated = host_veth.port.isolated;
   record.link.port.locked = host_veth.locked;
-  record.ipam.addresses = inside->addresses;
-  record.ipam.leases = inside->addresses;
-  record.ipam.data_dir = *directory;
-  if (inside->link.mac != record.ContainerMac()) {
-    record.link.mac = inside->link.mac;
+  record.ipam.addresses = inside.addresses;
+  record.ipam.leases = inside.addresses;
+  record.ipam.data_dir = data_dir;
+  if (inside.link.mac != record.ContainerMac()) {
+    record.link.mac = inside.link.mac;
   }
+  return record;
+}
+
+// Of the attachment `id`, whose host veth `host_veth` is; nullopt if it cannot be told.
+std::optional<state::Record> RebuildRecord(state::Host& host,
+                                           const AttachmentId& id,
+                                           const rtnl::Link& host_veth) {
+  const std::optional<rtnl::Link> bridge = host.net.FindLink(host_veth.master);
+  const std::optional<OtherEnd> other_end = FindOtherEnd(id, host_veth);
+  if (!bridge || bridge->kind != "bridge" || !other_end || other_end->inside.addresses.empty()) {
+    return std::nullopt;
+  }
+  const std::optional<std::string> data_dir = FindDataDir(host, id, other_end->inside.addresses);
+  if (!data_dir) {
+    return std::nullopt;
+  }
+  state::Record record = WithoutRules(host, id, host_veth, *bridge, *other_end, *data_dir);
+  if (record.link.gateways.empty() && link::IsMadeByUs(*bridge)) {
+    return std::nullopt;
+  }
+  const std::vector<nft::Element> elements = rules::FindElementsOf(host.nft, host_veth.name);
   record.rules.ports = portmap::EntriesOf(elements);
   if (!record.rules.ports.empty()) {
     record.parts.emplace(Part::kPorts, state::Phase::kLive);
