@@ -20,7 +20,7 @@
 namespace nomad_bridge::rules {
 namespace {
 
-// Of sets, chains and counters of `tables` that `others` has not.
+// Of sets, chains and counters of `tables` that `others` lack.
 std::set<std::string> NamesBut(const firewall::Tables& tables, const firewall::Tables& others) {
   const auto names_in = [](const firewall::Tables& all) {
     std::set<std::string> names;
@@ -79,16 +79,10 @@ class Convergence {
     // Both: the generation says that nobody has changed a rule, the rest that what stands there is
     // what this binary and this record want.
     const bool is_quiet = checkpoint_.generation == host_.nft.Generation();
-    const bool has_same_tables = checkpoint_.tables_revision == kTablesRevision &&
-                                 checkpoint_.accept_mark_bit == mark_bit_ &&
-                                 checkpoint_.has_port_filter == has_port_filter_ &&
-                                 checkpoint_.policy_revision == program_.Revision();
-    if (!extent_.is_whole && is_quiet && has_same_tables && !has_new_kind_ &&
-        !goal.new_forward_hook) {
-      return {.checkpoint = std::move(checkpoint_)};
-    }
-    if (!extent_.is_whole && is_quiet && has_same_tables && !goal.new_forward_hook &&
-        AddNewKind()) {
+    const bool has_same_tables = HasSameTables();
+    const bool is_current =
+        !extent_.is_whole && is_quiet && has_same_tables && !goal.new_forward_hook;
+    if (is_current && (!has_new_kind_ || AddNewKind())) {
       return {.checkpoint = std::move(checkpoint_)};
     }
     if (!is_quiet) {
@@ -120,6 +114,14 @@ class Convergence {
       has_new_kind_ = !kind.empty() && !kinds_.contains(kind);
       AddKind(added, kinds_);
     }
+  }
+
+  // As the checkpoint has them, which the kernel has if nobody has changed a rule.
+  [[nodiscard]] bool HasSameTables() const {
+    return checkpoint_.tables_revision == kTablesRevision &&
+           checkpoint_.accept_mark_bit == mark_bit_ &&
+           checkpoint_.has_port_filter == has_port_filter_ &&
+           checkpoint_.policy_revision == program_.Revision();
   }
 
   // To tables that are as they should be, without comparing them: their size depends on the number
