@@ -222,9 +222,7 @@ std::string PolicyMetric(state::Host& host) {
 Traffic ByFamily(const Traffic& traffic) {
   Traffic families;
   for (const auto& [workload, counters] : traffic) {
-    cni::Workload family = workload;
-    family.job = cni::ParentJob(workload.job);
-    families[family] += counters;
+    families[cni::ParentOf(workload)] += counters;
   }
   return families;
 }

@@ -109,12 +109,6 @@ void Add(Numbers& sum, const Numbers& more) {
   }
 }
 
-// Itself, unless its job is a periodic or dispatched one.
-cni::Workload ParentOf(cni::Workload workload) {
-  workload.job = cni::ParentJob(workload.job);
-  return workload;
-}
-
 // What is known of all links.
 class Known {
  public:
@@ -203,11 +197,11 @@ void Known::Age(const std::vector<rtnl::Link>& present, std::set<cni::Workload> 
 
 void Known::Forget(std::set<cni::Workload> workloads) {
   std::set<cni::Workload> parents;
-  std::ranges::transform(workloads, std::inserter(parents, parents.end()), ParentOf);
+  std::ranges::transform(workloads, std::inserter(parents, parents.end()), cni::ParentOf);
   workloads.merge(parents);
   std::vector<Entry> children;
   for (auto at = folded_.begin(); at != folded_.end();) {
-    const bool is_child = ParentOf(at->first) != at->first;
+    const bool is_child = cni::ParentOf(at->first) != at->first;
     const bool is_forgotten =
         IsGone(at->second,
                workloads.contains(at->first),
@@ -218,7 +212,7 @@ void Known::Forget(std::set<cni::Workload> workloads) {
     at = is_forgotten ? folded_.erase(at) : std::next(at);
   }
   for (const Entry& child : children) {
-    Add(Folded(ParentOf(child.workload)).counted, child.counted);
+    Add(Folded(cni::ParentOf(child.workload)).counted, child.counted);
   }
 }
 
