@@ -194,7 +194,9 @@ class Collector {
     for (const rtnl::Link& port : ports) {
       const std::optional<rtnl::Link> link =
           owners.contains(port.name) ? std::nullopt : host_.net.FindLink(port.index);
-      if (link && link->alias.starts_with(Cat("nomad-bridge net=", collection_.network, " id="))) {
+      const std::optional<state::ParsedAlias> alias =
+          link ? state::ParseAlias(link->alias) : std::nullopt;
+      if (alias && alias->id.network == collection_.network) {
         outcome_.mismatches.Add(
             {Mismatch::Area::kLeftOver, link->name, Format("{} has no record", link->name)},
             [&] { link::EnsureStrayLinkGone(host_, *link); });

@@ -16,6 +16,7 @@
 #include "plugin/link/lan.h"
 #include "plugin/link/uplink.h"
 #include "plugin/rules/published_port_warnings.h"
+#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -35,7 +36,7 @@ bool IsPrivate(const Ip& address) {
 }
 
 bool IsOurs(const rtnl::Link& link) {
-  return link.alias.starts_with("nomad-bridge ");
+  return state::ParseAlias(link.alias).has_value();
 }
 
 std::set<Ip> PublicAddresses(const Examination& node) {

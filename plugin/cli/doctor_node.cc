@@ -15,6 +15,7 @@
 #include "plugin/cni/plugin_type.h"
 #include "plugin/config/node_config.h"
 #include "plugin/foreign/tools.h"
+#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -50,8 +51,7 @@ void CheckManager(Examination& node, const LinkManager& manager, const std::stri
   const std::set<std::string> known(entries.begin(), entries.end());
   std::vector<std::string> managed;
   for (const rtnl::Link& link : node.inventory.links) {
-    const bool is_ours =
-        link.alias.starts_with("nomad-bridge ") || node.gateways.contains(link.name);
+    const bool is_ours = state::ParseAlias(link.alias) || node.gateways.contains(link.name);
     if (!is_ours || !known.contains(std::to_string(link.index))) {
       continue;
     }
