@@ -166,10 +166,6 @@ std::string SecondWords(const Line& line) {
   return text;
 }
 
-std::string FilterKeys() {
-  return Joined(kFilterKeys, " ", [](std::string_view key) { return Cat(key, '='); });
-}
-
 std::string BashScript() {
   const std::string first = Joined(FirstWords(), " ", [](const auto& word) { return word.first; });
   std::string flags;
@@ -181,7 +177,7 @@ std::string BashScript() {
   const auto second = [](const Name& name) {
     return Format("    {}) words+=\" {}\" ;;&\n", name.first, name.second);
   };
-  return Format(kBash, first, SecondWords(second), flags, FilterKeys());
+  return Format(kBash, first, SecondWords(second), flags, FilterWords());
 }
 
 // An entry of _describe: a colon ends the word.
@@ -205,11 +201,11 @@ std::string ZshScript() {
   const auto second = [](const Name& name) {
     return Format("    {}) following+=({}) ;|\n", name.first, name.second);
   };
-  return Format(kZsh, first, SecondWords(second), flags, FilterKeys());
+  return Format(kZsh, first, SecondWords(second), flags, FilterWords());
 }
 
 std::string FishScript() {
-  std::string text = Format(kFish, FilterKeys());
+  std::string text = Format(kFish, FilterWords());
   for (const auto& [word, meaning] : FirstWords()) {
     text += Format("complete -c nomad-bridge -n __fish_use_subcommand -a {} -d {}\n",
                    word,

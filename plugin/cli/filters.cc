@@ -46,6 +46,10 @@ void RefuseNonsense(const std::string& key, const std::string& glob) {
 
 }  // namespace
 
+std::string FilterWords() {
+  return Joined(kFilterKeys, " ", [](std::string_view key) { return Cat(key, '='); });
+}
+
 Filters ParseFilters(const std::vector<std::string>& words) {
   Filters filters;
   for (const std::string& word : words) {
@@ -57,9 +61,9 @@ Filters ParseFilters(const std::vector<std::string>& words) {
     const std::string key = word.substr(0, key_end);
     if (!Contains(kFilterKeys, key)) {
       throw UsageError(
-          Format("list has no filter '{}'; allowed: job= ns= group= alloc= net= port= "
-                 "addr= veth= state=, each with a glob; or a job alone",
-                 word));
+          Format("list has no filter '{}'; allowed: {}, each with a glob; or a job alone",
+                 word,
+                 FilterWords()));
     }
     RefuseNonsense(key, word.substr(key_end + 1));
     filters[key].push_back(word.substr(key_end + 1));

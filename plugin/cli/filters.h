@@ -19,6 +19,9 @@ namespace nomad_bridge::cli {
 constexpr std::array<std::string_view, 9> kFilterKeys =
     {"job", "ns", "group", "alloc", "net", "port", "addr", "veth", "state"};
 
+// "job= ns= group= ...", for people
+[[nodiscard]] std::string FilterWords();
+
 // By key: globs, of which one has to match.
 using Filters = std::map<std::string, std::vector<std::string>, std::less<>>;
 

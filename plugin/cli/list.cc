@@ -109,8 +109,7 @@ void Sort(std::vector<Attachment>& attachments, const Arguments& arguments) {
     return static_cast<void>(std::ranges::stable_sort(attachments, std::greater(), created));
   }
   if (!Contains(kFilterKeys, key)) {
-    throw UsageError(
-        Format("-sort '{}'; allowed: age job ns group alloc net port addr veth state", key));
+    throw UsageError(Format("-sort '{}'; allowed: age {}", key, Joined(kFilterKeys, " ")));
   }
   if (key == "addr") {
     const auto address = [](const Attachment& each) {
