@@ -50,10 +50,15 @@ std::vector<std::string> Prepare(state::Host& host, const state::Record& record,
   return mismatches.TextsLeft();
 }
 
-// Returns what was made, one line per network of ours in `file`; if it only looks, what would be,
-// which is also said by `exit`.
-std::string BringUp(state::Host& host, const std::string& file, Mode mode, int& exit) {
+// One line per network of ours in a file: what was made, or, of a look, what would be.
+struct BroughtUp {
   std::string text;
+  bool has_missing = false;  // of a look
+};
+
+BroughtUp BringUp(state::Host& host, const std::string& file, Mode mode) {
+  BroughtUp report;
+  std::string& text = report.text;
   for (const cni::PluginConfig& plugin : cni::ReadPluginConfigs(file)) {
     const std::optional<config::Config> config = FindConfig(plugin);
     if (!config) {
@@ -70,7 +75,7 @@ std::string BringUp(state::Host& host, const std::string& file, Mode mode, int& 
     }
     record.link.adopted = link::IsAdopted(host, record.link.bridge);
     const std::vector<std::string> missing = Prepare(host, record, mode);
-    exit = missing.empty() ? exit : kNo;
+    report.has_missing |= !missing.empty();
     for (const std::string& each : missing) {
       text += Format("network '{}': {}\n", network, each);
     }
@@ -81,27 +86,34 @@ std::string BringUp(state::Host& host, const std::string& file, Mode mode, int& 
                      Joined(record.link.gateways, " "));
     }
   }
-  return text;
+  return report;
+}
+
+// What was typed, or the configs of the node.
+std::vector<std::string> ConfigFilesOf(const Arguments& arguments) {
+  if (arguments.operands.empty()) {
+    return FindNodeConfigFiles();
+  }
+  const std::string& typed = arguments.operands.front();
+  std::vector<std::string> files = cni::FindConfigFiles(typed);
+  if (std::error_code none; !std::filesystem::is_directory(typed, none) &&
+                            (files.empty() || !std::filesystem::exists(typed, none))) {
+    throw CannotTell(
+        Format("'{}' is no directory, and no file *.conflist, *.conf or *.json", typed));
+  }
+  return files;
 }
 
 int RunUp(const Arguments& arguments) {
   RequireRoot("up");
   state::Host host = state::Host::Open();
-  const std::vector<std::string> files = arguments.operands.empty()
-                                             ? FindNodeConfigFiles()
-                                             : cni::FindConfigFiles(arguments.operands.front());
-  if (std::error_code none; !arguments.operands.empty()) {
-    const std::filesystem::path named = arguments.operands.front();
-    if (!std::filesystem::is_directory(named, none) &&
-        (files.empty() || !std::filesystem::exists(named, none))) {
-      throw CannotTell(Format("'{}' is no directory, and no file *.conflist, *.conf or *.json",
-                              arguments.operands.front()));
-    }
-  }
+  const std::vector<std::string> files = ConfigFilesOf(arguments);
   int exit = kYes;
   for (const std::string& file : files) {
     try {
-      Print(BringUp(host, file, ModeOf(arguments), exit));
+      const BroughtUp report = BringUp(host, file, ModeOf(arguments));
+      Print(report.text);
+      exit = report.has_missing ? kNo : exit;
     } catch (const std::exception& error) {
       LogLine("cannot bring up what '{}' configures: {}", file, error.what());
       exit = kNo;
