@@ -27,8 +27,6 @@ bool IsStale(state::Host& host, const state::Record& record) {
 }
 
 std::string Describe(const state::Record& record) {
-  std::string text =
-      Format("container '{}' of network '{}' is stale", record.id.container_id, record.id.network);
   std::vector<std::string> parts;
   for (const Cidr& cidr : record.ipam.addresses) {
     parts.push_back(Cat(cidr.address));
@@ -39,11 +37,10 @@ std::string Describe(const state::Record& record) {
       parts.push_back(std::move(part));
     }
   }
-  const char* separator = ", and has ";
-  for (const std::string& part : parts) {
-    text += Cat(std::exchange(separator, ", "), part);
-  }
-  return text;
+  return Format("container '{}' of network '{}' is stale{}",
+                record.id.container_id,
+                record.id.network,
+                parts.empty() ? "" : Cat(", and has ", Joined(parts, ", ")));
 }
 
 struct LeaseDirectory {

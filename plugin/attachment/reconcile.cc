@@ -150,16 +150,7 @@ class Reconciler {
     }
     ++outcome_.attachments;
     const state::Record live = record->OnlyLive();
-    NoteGateway(live);
-    fingerprint_->AddDataDir(live.ipam.data_dir);
-    fingerprint_->AddSegment(live.link.bridge);
-    fingerprint_->AddSegment(live.link.gateway_ifname);
-    if (IsRenewable(live)) {
-      fingerprint_->AddContainer(Cat(id.ifname, ' ', live.netns_path));
-    }
-    if (live.IsLive(cni::Part::kLink)) {
-      adopted_[live.link.bridge].insert(live.link.adopted);
-    }
+    Note(live);
     // What is shared is looked at once, for the first record that needs it.
     const auto added = segments_.try_emplace(SegmentKey(live), Segment{live});
     Segment& segment = added.first->second;
@@ -176,6 +167,20 @@ class Reconciler {
           CheckLocked(id, segment.bridge);
         }
       });
+    }
+  }
+
+  // What is looked at once for all, after them.
+  void Note(const state::Record& live) {
+    NoteGateway(live);
+    fingerprint_->AddDataDir(live.ipam.data_dir);
+    fingerprint_->AddSegment(live.link.bridge);
+    fingerprint_->AddSegment(live.link.gateway_ifname);
+    if (IsRenewable(live)) {
+      fingerprint_->AddContainer(Cat(live.id.ifname, ' ', live.netns_path));
+    }
+    if (live.IsLive(cni::Part::kLink)) {
+      adopted_[live.link.bridge].insert(live.link.adopted);
     }
   }
 

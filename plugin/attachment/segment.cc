@@ -103,6 +103,17 @@ std::string WhatHasChanged(const std::set<std::string>& uplinks,
                     : "has no uplink, and its records say it has one";
 }
 
+// One of ours that has another MAC now, so that ADDs have taken it for somebody else's meanwhile.
+void AddLostMac(state::Host& host, const rtnl::Link& bridge, Mismatches& mismatches) {
+  mismatches.Add({Mismatch::Area::kBridge,
+                  bridge.name,
+                  Format("the MAC of bridge '{}' was changed", bridge.name)},
+                 [&] {
+                   host.net.Change(bridge, {.mac = Mac::ForName(bridge.name)});
+                   NoteAdopted(host, bridge.name, false);
+                 });
+}
+
 }  // namespace
 
 std::string SegmentKey(const state::Record& record) {
@@ -168,15 +179,7 @@ void CheckAdopted(state::Host& host,
   }
   const std::set<std::string> uplinks = link::FindUplinks(host.net, *bridge, host_veths);
   if (uplinks.empty() && link::HasLostMac(host, *bridge)) {
-    mismatches.Add({Mismatch::Area::kBridge,
-                    bridge->name,
-                    Format("the MAC of bridge '{}' was changed", bridge->name)},
-                   [&] {
-                     host.net.Change(*bridge, {.mac = Mac::ForName(bridge->name)});
-                     // ADDs have taken it for somebody else's meanwhile.
-                     NoteAdopted(host, bridge->name, false);
-                   });
-    return;
+    return AddLostMac(host, *bridge, mismatches);
   }
   const bool is_made_by_us = link::IsMadeByUs(*bridge);
   const bool is_adopted = !uplinks.empty() || !is_made_by_us;

@@ -89,6 +89,30 @@ std::string Summary(const Applied& applied) {
                 applied.cut ? Format("; {} ended", Counted(*applied.cut, "connection")) : "");
 }
 
+// Without its directory an apply takes all policies away, which is not what it is typed for where
+// they cannot even be read.
+void RequireReadOrDirectory(state::Host& host, const std::string& directory) {
+  const std::optional<Error> unread =
+      FindStatus(directory) ? std::nullopt : rules::FindUnreadPolicies(host);
+  if (unread) {
+    throw Error(unread->code(),
+                Format("'{}' does not exist, and the policies in force cannot be read: nothing is "
+                       "changed",
+                       directory),
+                Format("name the directory that was applied: nomad-bridge policy apply DIR; or end "
+                       "all policies: mkdir -p {} && nomad-bridge policy apply",
+                       directory));
+  }
+}
+
+void PrintApplied(const Applied& applied, const std::vector<Mismatch>& unseen) {
+  if (!applied.changed.empty()) {
+    Print(ReachTable(applied));
+  }
+  WriteBestEffort(STDERR_FILENO, Summary(applied));
+  RemarkOnUnseen(unseen);
+}
+
 int RunApply(const Arguments& arguments) {
   RequireRoot("policy apply");
   // Absolute: it is compared with what is in force later, from elsewhere.
@@ -99,18 +123,7 @@ int RunApply(const Arguments& arguments) {
   const policy::Program program(ReadRemarking(directory));
   state::Host host = state::Host::Open();
   Applied applied{.is_dry = ModeOf(arguments) == Mode::kLook, .policies = program.ToPolicies()};
-  const std::optional<Error> unread =
-      FindStatus(directory) ? std::nullopt : rules::FindUnreadPolicies(host);
-  if (unread) {
-    // To take all policies away is not what it is typed for.
-    throw Error(unread->code(),
-                Format("'{}' does not exist, and the policies in force cannot be read: nothing is "
-                       "changed",
-                       directory),
-                Format("name the directory that was applied: nomad-bridge policy apply DIR; or end "
-                       "all policies: mkdir -p {} && nomad-bridge policy apply",
-                       directory));
-  }
+  RequireReadOrDirectory(host, directory);
   if (!FindStatus(directory) && !state::PolicyFile::FindText()) {
     // A node without policies stays without the file that every ADD would read.
     LogLine("there are no policies: '{}' does not exist", directory);
@@ -128,13 +141,9 @@ int RunApply(const Arguments& arguments) {
   }
   if (arguments.Has("json")) {
     PrintDocument(Document(applied));
-    return kYes;
+  } else {
+    PrintApplied(applied, reach.unseen);
   }
-  if (!applied.changed.empty()) {
-    Print(ReachTable(applied));
-  }
-  WriteBestEffort(STDERR_FILENO, Summary(applied));
-  RemarkOnUnseen(reach.unseen);
   return kYes;
 }
 

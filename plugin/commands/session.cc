@@ -15,6 +15,14 @@
 #include "plugin/rules/policy_tables.h"
 
 namespace nomad_bridge::commands {
+namespace {
+
+// Where what cannot be repaired is the operator's to put right.
+constexpr std::array kOperatorsAreas = {Mismatch::Area::kPolicy,
+                                        Mismatch::Area::kBridge,
+                                        Mismatch::Area::kOtherFirewall};
+
+}  // namespace
 
 Session OpenSession(const cni::Request& request, const cni::PluginType& type) {
   const bool is_add = request.verb == cni::Verb::kAdd;
@@ -113,11 +121,8 @@ std::vector<std::string> MismatchesLeft(Session& session, const state::Record& r
   }
   std::vector<std::string> texts;
   for (const Mismatch& mismatch : found.left()) {
-    constexpr std::array kOperators = {
-        Mismatch::Area::kPolicy, Mismatch::Area::kBridge, Mismatch::Area::kOtherFirewall};
-    const bool is_operators = Contains(kOperators, mismatch.area);
-    if (is_operators && !mismatch.repairable) {
-      // What is missing is the operator's: to end the allocation would make nothing better.
+    if (Contains(kOperatorsAreas, mismatch.area) && !mismatch.repairable) {
+      // To end the allocation would make nothing better.
       LogLine("ignoring: {}", mismatch.TextWithFix());
     } else {
       texts.push_back(mismatch.text);

@@ -40,10 +40,10 @@ std::string ChangedSettings(rtnl::Socket& net,
                             const state::Record& record) {
   const config::PortSpec& port = record.link.port;
   const PortFlags wanted = port.Flags();
-  std::string changed;
+  std::vector<std::string_view> changed;
   const auto note = [&](bool is_changed, const char* what) {
     if (is_changed) {
-      changed += Cat(changed.empty() ? "" : ", ", what);
+      changed.emplace_back(what);
     }
   };
   note(veth.port.hairpin != wanted.hairpin, kHairpinMode);
@@ -51,7 +51,7 @@ std::string ChangedSettings(rtnl::Socket& net,
   note(veth.port.forwards_groups != wanted.forwards_groups, "forwarding of link-local groups");
   note(port.vlans && !net.HasPortVlans(veth, *port.vlans), "VLANs");
   note(port.locked && !net.IsPortLocked(veth, record.ContainerMac()), "MAC check");
-  return changed;
+  return Joined(changed, ", ");
 }
 
 }  // namespace
