@@ -220,7 +220,7 @@ std::vector<nft::Element> ElementsIn(nft::Socket& socket,
   return elements;
 }
 
-// One of `desired`, which the kernel has not, or with another value.
+// One of `desired` that the kernel lacks, or has with another value.
 struct WantedElement {
   const nft::Element* element;
   Presence presence = Presence::kMissing;

@@ -21,8 +21,8 @@
 
 namespace nomad_bridge::attachment {
 
-// What `record` has, and `rest` has not as live. The record is written anew, as `rest`; without any
-// part in it it goes.
+// The parts of `record` that are not live in `rest`. The record is written anew, as `rest`; it goes
+// if that has no part.
 [[nodiscard]] std::vector<std::string> Remove(state::Host& host,
                                               const state::Record& record,
                                               const state::Record& rest);

@@ -82,7 +82,7 @@ std::optional<rtnl::Link> FindOtherDefault(rtnl::Socket& container,
   return std::nullopt;
 }
 
-// By the interface of another network, which drops what has not its own address.
+// By the interface of another network, which drops what is not from its own address.
 Causes FindOtherWay(state::Host& host,
                     const rtnl::Link& own,
                     const rtnl::Link& other_way,

@@ -93,7 +93,7 @@ struct Policy {
   Refusal refusal = Refusal::kReject;
   std::vector<Entry> allow;
   std::vector<Entry> deny;  // of `from`
-  bool is_closed = true;    // it has `allow`; with `from` and `deny` alone it has not
+  bool is_closed = true;    // it has `allow`; false with `from` and `deny` alone
 };
 
 // All that its entries name.

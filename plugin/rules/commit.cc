@@ -192,7 +192,7 @@ std::vector<nft::Element> ElementsBut(const state::Record& record, const state::
   return elements;
 }
 
-// All in the kernel that are the attachment's by their comments, for parts that `rest` has not.
+// All in the kernel that are the attachment's by their comments, for parts that `rest` lacks.
 std::vector<nft::Element> FindElementsBut(state::Host& host,
                                           const state::Record& record,
                                           const state::Record& rest) {

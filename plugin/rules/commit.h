@@ -35,8 +35,8 @@ void CheckOtherFirewalls(state::Host& host,
                          const state::Checkpoint& checkpoint,
                          Mismatches& mismatches);
 
-// Removes what `record` has, and `rest`, what stays of it, has not; also what all behind an
-// interface share, if neither `rest` nor another attachment needs it.
+// Removes the elements of `record` that `rest`, which is what stays of it, does not need; also what
+// all behind an interface share, if neither `rest` nor another attachment needs it.
 void RemoveElements(state::Host& host, const state::Record& record, const state::Record& rest);
 // Removes those of `elements` that have an owner and still belong to it. With `gone`, an attachment
 // that is being removed, also those that all behind an interface share, if no other needs them.
