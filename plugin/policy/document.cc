@@ -181,14 +181,14 @@ void Node::RequireKeys(std::initializer_list<std::string_view> known) const {
   }
 }
 
-const Node* Node::Find(std::string_view wanted) const {
-  const auto found = std::ranges::find(keys, wanted, &Node::text);
+const Node* Node::Find(std::string_view name) const {
+  const auto found = std::ranges::find(keys, name, &Node::text);
   return found != keys.end() ? &elements[static_cast<std::size_t>(found - keys.begin())] : nullptr;
 }
 
-const Node& Node::Require(std::string_view wanted) const {
-  const Node* const found = Find(wanted);
-  return found != nullptr ? *found : throw Refused(Format("'{}' is missing", wanted));
+const Node& Node::Require(std::string_view name) const {
+  const Node* const found = Find(name);
+  return found != nullptr ? *found : throw Refused(Format("'{}' is missing", name));
 }
 
 const std::vector<Node>& Node::Keys() const {

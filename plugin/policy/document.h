@@ -45,8 +45,8 @@ struct Node {
   // Throws unless this is an object with no other keys, and each but once.
   void RequireKeys(std::initializer_list<std::string_view> known) const;
   // nullptr if it is not there.
-  [[nodiscard]] const Node* Find(std::string_view key) const;
-  [[nodiscard]] const Node& Require(std::string_view key) const;
+  [[nodiscard]] const Node* Find(std::string_view name) const;
+  [[nodiscard]] const Node& Require(std::string_view name) const;
   // Those of an object; each is under the object's own key.
   [[nodiscard]] const std::vector<Node>& Keys() const;
   // Those of an array.

@@ -197,6 +197,7 @@ class Parser {
 
   std::vector<Entry> ParseEntries(const std::vector<Node>& nodes, Direction direction) {
     std::vector<Entry> entries;
+    entries.reserve(nodes.size());
     for (const Node& node : nodes) {
       entries.push_back(ParseEntry(node, direction));
     }
@@ -292,6 +293,7 @@ std::string Text(const Ports& ports) {
 
 Policies ParsePolicies(const std::vector<SourceText>& sources, std::vector<std::string>& remarks) {
   std::vector<Node> files;
+  files.reserve(sources.size());
   for (const SourceText& source : sources) {
     files.push_back(ParseDocument(source));
   }
