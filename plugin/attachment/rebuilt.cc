@@ -201,13 +201,12 @@ std::optional<std::string> FindDataDir(state::Host& host,
   return std::nullopt;
 }
 
-// What links tell of an attachment, and its leases in `data_dir`. Of its rules nothing yet.
-state::Record WithoutRules(state::Host& host,
-                           const AttachmentId& id,
-                           const rtnl::Link& host_veth,
-                           const rtnl::Link& bridge,
-                           const OtherEnd& other_end,
-                           const std::string& data_dir) {
+// What links tell of an attachment. Of its leases and rules nothing yet.
+state::Record ByLinks(state::Host& host,
+                      const AttachmentId& id,
+                      const rtnl::Link& host_veth,
+                      const rtnl::Link& bridge,
+                      const OtherEnd& other_end) {
   const link::Inside& inside = other_end.inside;
   state::Record record{.id = id, .netns_path = other_end.path, .netns = inside.netns};
   for (const Part part : {Part::kLoopback, Part::kAddress, Part::kLink, Part::kMasquerade}) {
@@ -224,8 +223,6 @@ state::Record WithoutRules(state::Host& host,
   record.link.port.isolated = host_veth.port.isolated;
   record.link.port.locked = host_veth.locked;
   record.ipam.addresses = inside.addresses;
-  record.ipam.leases = inside.addresses;
-  record.ipam.data_dir = data_dir;
   if (inside.link.mac != record.ContainerMac()) {
     record.link.mac = inside.link.mac;
   }
@@ -245,10 +242,12 @@ std::optional<state::Record> RebuildRecord(state::Host& host,
   if (!data_dir) {
     return std::nullopt;
   }
-  state::Record record = WithoutRules(host, id, host_veth, *bridge, *other_end, *data_dir);
+  state::Record record = ByLinks(host, id, host_veth, *bridge, *other_end);
   if (record.link.gateways.empty() && link::IsMadeByUs(*bridge)) {
     return std::nullopt;
   }
+  record.ipam.data_dir = *data_dir;
+  record.ipam.leases = record.ipam.addresses;
   const std::vector<nft::Element> elements = rules::FindElementsOf(host.nft, host_veth.name);
   record.rules.ports = portmap::EntriesOf(elements);
   if (!record.rules.ports.empty()) {
