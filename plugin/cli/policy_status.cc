@@ -83,21 +83,12 @@ std::string PeerText(const policy::Step& step,
   return {};
 }
 
-std::string_view OutcomeText(policy::Step::Outcome outcome) {
-  using Outcome = policy::Step::Outcome;
-  switch (outcome) {
-    case Outcome::kReturn:
-    case Outcome::kGoto:
-      return "allowed";
-    case Outcome::kReject:
-      return "refused";
-    case Outcome::kDrop:
-      return "dropped";
-    case Outcome::kContinue:
-      break;
-  }
-  return "counted";
-}
+// In the order of Step::Outcome.
+constexpr std::array<std::string_view, 5> kOutcomes = {"counted",
+                                                       "allowed",
+                                                       "allowed",
+                                                       "refused",
+                                                       "dropped"};
 
 // A line per step: "api#0  allowed  tcp/8080 from namespace=prod job=lb  12"
 void AddSteps(const policy::Chain& chain,
@@ -109,7 +100,7 @@ void AddSteps(const policy::Chain& chain,
     const auto count = counts.find(step.counter);
     table.Add({is_in ? "in" : "out",
                step.comment,
-               std::string(OutcomeText(step.outcome)),
+               std::string(kOutcomes.at(static_cast<std::size_t>(step.outcome))),
                Cat(step.ports ? Text(*step.ports) : "everything", PeerText(step, sets, is_in)),
                count != counts.end() ? Cat(count->second.packets) : "-"});
   }
@@ -160,8 +151,9 @@ void ShowAttachment(state::Host& host, const Attachment& attachment, const Argum
   }
   const std::map<std::string, Count> counts = ReadCounts(host);
   Table table({"WAY", "RULE", "IS", "WHAT", "COUNT"}, "");
+  const std::map<std::string, std::string> sets = program.SetTexts({workload.nomad_namespace});
   for (const policy::Chain& chain : chains) {
-    AddSteps(chain, program.SetTexts({workload.nomad_namespace}), counts, table);
+    AddSteps(chain, sets, counts, table);
   }
   Print(table.Text());
 }
