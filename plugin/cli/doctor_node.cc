@@ -296,12 +296,12 @@ void CheckRun(Examination& node) {
   }
 }
 
-// Where there are none. What other runtimes run needs none of Nomad's.
+// Where there are none. Other runtimes need none of Nomad's, whose directory has to be known.
 void CheckForAnyConflist(Examination& node) {
   const std::string directory = ConfigDirectory();
   const auto nomads = std::ranges::find_if(
       node.running, [](const Attachment* each) { return !each->Label(cni::kJob).empty(); });
-  if (node.Configs().empty() && nomads != node.running.end() && FindStatus(directory)) {
+  if (nomads != node.running.end() && node.Configs().empty() && IsNomadConfigKnown()) {
     node.Warn(Format("'{}' has no network config, and allocations of network '{}' run: the next "
                      "one finds none",
                      directory,

@@ -80,15 +80,21 @@ class Tokens {
   std::string_view left_;
 };
 
-std::string NomadSetting(std::string_view key) {
-  std::string value;
+// The files that Nomad reads, in its order.
+std::vector<std::string> NomadFiles() {
   std::vector<std::string> names = Entries(kDirectory);
   std::ranges::sort(names);
-  for (const std::string& name : names) {
-    if (name.ends_with(".hcl") || name.ends_with(".json")) {
-      const std::string found = FindSetting(FindFile(Cat(kDirectory, '/', name)).value_or(""), key);
-      value = found.empty() ? value : found;
-    }
+  std::erase_if(names, [](const std::string& name) {
+    return !name.ends_with(".hcl") && !name.ends_with(".json");
+  });
+  return names;
+}
+
+std::string NomadSetting(std::string_view key) {
+  std::string value;
+  for (const std::string& name : NomadFiles()) {
+    const std::string found = FindSetting(FindFile(Cat(kDirectory, '/', name)).value_or(""), key);
+    value = found.empty() ? value : found;
   }
   return value;
 }
@@ -124,6 +130,10 @@ std::vector<std::string> PluginDirectories() {
 std::string ConfigDirectory() {
   const std::string directory = NomadSetting("cni_config_dir");
   return directory.empty() ? kUsualConfigDirectory : directory;
+}
+
+bool IsNomadConfigKnown() {
+  return !NomadFiles().empty();
 }
 
 std::vector<std::string> FindNodeConfigFiles() {

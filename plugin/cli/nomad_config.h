@@ -25,6 +25,10 @@ namespace nomad_bridge::cli {
 // Nomad's cni_config_dir, or else /opt/cni/config.
 [[nodiscard]] std::string ConfigDirectory();
 
+// Whether Nomad's config is where its packages put it: only then the directories above are its own
+// for certain.
+[[nodiscard]] bool IsNomadConfigKnown();
+
 // The network configs in Nomad's cni_config_dir, or where Nomad and other runtimes look.
 [[nodiscard]] std::vector<std::string> FindNodeConfigFiles();
 

@@ -164,6 +164,7 @@ fail records: container 'alloc-1' has no readable record
 fix: nomad-bridge reconcile
 
 NoConflist $ rm /opt/cni/config/nomad.conflist
+cp -a /etc /run/etc; mount --bind /run/etc /etc; mkdir -p /etc/nomad.d; echo 'data_dir = "/opt/nomad"' >/etc/nomad.d/nomad.hcl
 warn conflist.valid: '/opt/cni/config' has no network config, and allocations of network 'nomad' run
 advice: put it back, or name Nomad's cni_config_dir in /etc/nomad.d
 

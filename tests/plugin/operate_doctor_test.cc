@@ -57,6 +57,12 @@ TEST_F(Doctor, FailsOnWarningsIfStrict) {
   EXPECT_EQ(Examine("-strict").exit_code, 1);
 }
 
+// Nomad may have been told of another directory there.
+TEST_F(Doctor, MissesNoConflistOfANomadWhoseConfigIsElsewhere) {
+  host().Must({"rm", "/opt/cni/config/nomad.conflist"});
+  EXPECT_EQ(FindingsOf("conflist.valid").at(0).at("verdict"), "ok");
+}
+
 // What it leaves out is no reason for an ADD or the metrics to fail.
 TEST_F(Doctor, NamesWhatIsWrongWithTheListOfIgnoredChecks) {
   Node& more = AddContainer("more");
