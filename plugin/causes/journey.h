@@ -86,6 +86,10 @@ class Planner {
 
 // ---- where it passes, in this order
 
+// What anyone lacks to reach the port, or to be answered: the node's address of that family, or its
+// default route. Meant on a node that has only the other family.
+[[nodiscard]] std::optional<std::string> FindNoWayBeyond(state::Host& host, const Journey& journey);
+
 // Conntrack, the published address, the uplink and the node's settings.
 [[nodiscard]] Causes FindOnNode(state::Host& host,
                                 const state::Record& record,

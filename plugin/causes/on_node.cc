@@ -35,6 +35,9 @@ class NodeLook {
     LookAtConntrack();
     LookAtPublishedAddress();
     LookAtUplink();
+    if (causes_.empty()) {
+      LookForLostWay();
+    }
     LookAtForwarding();
     LookAtReversePath();
     return std::move(causes_);
@@ -78,6 +81,18 @@ class NodeLook {
           Fix::Advice(Format("let the node's network service give '{}' its addresses and routes "
                              "again",
                              *journey_.bare_uplink)));
+    }
+  }
+
+  // A link that is set down and up again has lost its IPv6 addresses, and all routes by gateways.
+  void LookForLostWay() {
+    const Family family = journey_.family();
+    const std::optional<std::string> lacks = FindNoWayBeyond(host_, journey_);
+    if (lacks && record_.rules.ways.Has(family) && !link::FindWaysBeyond(host_.net).Has(family)) {
+      Add(Cat(*lacks, "; it had one when the port was published"),
+          Fix::Advice(
+              Format("let the node's network service give {} its addresses and routes again",
+                     journey_.uplink ? Cat("'", journey_.uplink->name, "'") : "the node")));
     }
   }
 
@@ -176,6 +191,23 @@ class NodeLook {
 };
 
 }  // namespace
+
+std::optional<std::string> FindNoWayBeyond(state::Host& host, const Journey& journey) {
+  const bool is_local = journey.port.host_ip && journey.port.host_ip->IsLoopback();
+  if (journey.is_client_named || is_local) {
+    return std::nullopt;
+  }
+  const char* const family = journey.family() == Family::kIpv4 ? "IPv4" : "IPv6";
+  if (!link::HasAddress(host.net, journey.family())) {
+    return Format("this node has no address for {}: nobody beyond it reaches the port there",
+                  family);
+  }
+  return HasDefaultRoute(host.net, journey.family())
+             ? std::nullopt
+             : std::optional(Format("this node has no default route for {}: clients beyond its own "
+                                    "networks get no answer",
+                                    family));
+}
 
 Causes FindOnNode(state::Host& host, const state::Record& record, const Journey& journey) {
   return NodeLook(host, record, journey).Run();

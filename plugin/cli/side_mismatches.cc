@@ -9,7 +9,6 @@
 #include "netlink/core/netns.h"
 #include "plugin/attachment/reconcile.h"
 #include "plugin/attachment/segment.h"
-#include "plugin/causes/blockers.h"
 #include "plugin/causes/in_container.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/lan.h"
@@ -157,18 +156,12 @@ class Inspection {
     }
   }
 
-  void LookOnTheWay(nft::Ruleset& rules, const causes::Journey& journey, bool is_meant) {
-    const char* const family = journey.family() == Family::kIpv4 ? "IPv4" : "IPv6";
-    const bool is_local = journey.port.host_ip && journey.port.host_ip->IsLoopback();
-    if (!client_ && !is_local && !link::HasAddress(host_.net, journey.family())) {
-      AddNote(Format("this node has no address for {}: nobody beyond it reaches the port there",
-                     family));
-    } else if (!client_ && !causes::HasDefaultRoute(host_.net, journey.family())) {
-      AddNote(
-          Format("this node has no default route for {}: clients beyond its own networks get "
-                 "no answer",
-                 family));
+    const std::optional<std::string> lacks = causes::FindNoWayBeyond(host_, journey);
+    const auto says_so = [&](const Cause& cause) { return cause.text.starts_with(*lacks); };
+    if (lacks && std::ranges::none_of(on_node, says_so)) {
+      AddNote(*lacks);
     }
+  void LookOnTheWay(nft::Ruleset& rules, const causes::Journey& journey, bool is_meant) {
     Causes on_node = causes::FindOnNode(host_, record_, journey);
     std::erase_if(on_node, [&](const Cause& cause) {
       return std::ranges::find(sides_.host, cause.text, &Cause::text) != sides_.host.end();

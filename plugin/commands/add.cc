@@ -95,6 +95,9 @@ state::Record IntentOf(Session& session) {
       state::IntentOf(session.request, session.type, session.config, session.container.id);
   intent.created = static_cast<std::uint64_t>(::time(nullptr));
   intent.link.adopted = link::IsAdopted(session.host, intent.link.bridge);
+  if (!session.config.rules.ports.empty()) {
+    intent.rules.ways = link::FindWaysBeyond(session.host.net);
+  }
   return rules::Judged(std::move(intent), session.host.policy.Program());
 }
 

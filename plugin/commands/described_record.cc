@@ -174,6 +174,9 @@ state::Record DescribeChained(Session& session, const std::optional<state::Recor
     record.ipam.addresses = link::AddressesIn(result, request);
     record.link = DescribeHostSide(session.host, result, record.ipam.addresses);
   }
+  if (session.type.Provides(cni::Part::kPorts)) {
+    record.rules.ways = link::FindWaysBeyond(session.host.net);
+  }
   return rules::Judged(WithRules(std::move(record), session.type, session.config.rules),
                        session.host.policy.Program());
 }

@@ -131,6 +131,15 @@ Ip Beyond(Family family) {
   return Ip::Parse(family == Family::kIpv4 ? "198.41.0.4" : "2001:503:ba3e::2:30").value();
 }
 
+state::Record::Ways FindWaysBeyond(rtnl::Socket& net) {
+  const auto has = [&](Family family) {
+    const rtnl::RouteAnswer way = net.LookUpRoute({.destination = Beyond(family)});
+    return way.error == 0 && way.link != rtnl::kLoopbackIndex && way.source &&
+           !way.source->IsLinkLocal();
+  };
+  return {.ipv4 = has(Family::kIpv4), .ipv6 = has(Family::kIpv6)};
+}
+
 int MtuOf(rtnl::Socket& net, int wanted) {
   if (wanted != config::kUplinkMtu) {
     return wanted;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "netlink/rtnl/rtnl.h"
+#include "plugin/state/record.h"
 
 namespace nomad_bridge::link {
 
@@ -45,6 +46,9 @@ namespace nomad_bridge::link {
 // An address beyond every node, so that the route to it is the default one: a list of the routes
 // would grow with them, and the kernel takes a query for 0.0.0.0 to mean itself.
 [[nodiscard]] Ip Beyond(Family family);
+
+// A round trip for each family.
+[[nodiscard]] state::Record::Ways FindWaysBeyond(rtnl::Socket& net);
 
 // The MTU in bytes that `wanted`, a config's, stands for; 0 for the kernel's default. For
 // kUplinkMtu it is that of the interface by which packets leave the node, the lesser one if IPv4

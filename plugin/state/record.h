@@ -91,8 +91,18 @@ struct Record {
     bool operator==(const Policy&) const = default;
   };
 
+  // Of which families the node had an address and a way beyond its networks.
+  struct Ways {
+    bool ipv4 = false;
+    bool ipv6 = false;
+
+    [[nodiscard]] bool Has(Family family) const { return family == Family::kIpv4 ? ipv4 : ipv6; }
+    bool operator==(const Ways&) const = default;
+  };
+
   struct Rules : config::RuleSpec {
     std::vector<portmap::DnatEntry> ports;
+    Ways ways;  // when the ports were published: what the node has lost since
     Policy policy;
   } rules;
 

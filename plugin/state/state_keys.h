@@ -90,6 +90,11 @@ void Fields(auto& visit, cni::Workload& workload) {
   visit("group", workload.group);
 }
 
+void Fields(auto& visit, Record::Ways& ways) {
+  visit("ipv4", ways.ipv4);
+  visit("ipv6", ways.ipv6);
+}
+
 void Fields(auto& visit, Record::Rules& rules) {
   visit("ipMasq", rules.ip_masq);
   visit("randomPorts", rules.random_ports);
@@ -101,6 +106,7 @@ void Fields(auto& visit, Record::Rules& rules) {
   visit("inbound", rules.inbound);
   visit("firewalldZone", rules.firewalld_zone);
   visit("ports", rules.ports);
+  visit("ways", rules.ways);
   visit("policy", rules.policy);
 }
 

@@ -173,10 +173,6 @@ INSTANTIATE_TEST_SUITE_P(
          "ip link set nomad arp off",
          "'nomad' finds no neighbours, and is found by none: NOARP is set on it",
          "ports.blocked"},
-        {"UplinkDown",
-         "ip link set uplink down",
-         "'uplink', by which it is reached, is down",
-         "ports.blocked"},
         {"PortState",
          "bridge link set dev VETH state 0",
          "bridge port 'VETH' does not forward",
@@ -327,6 +323,25 @@ TEST_F(CauseBetweenBothEnds, IsHealedAtTheEndThatWasChanged) {
   host().Must(Words(Cat("ip link set ", veth_, " mtu 1400")));
   PasteFixes(Way::kLarge);
   EXPECT_EQ(ends(), (std::vector<json>{1500, 1500}));
+}
+
+class CauseAtUplink : public CausesWorld {};
+
+TEST_F(CauseAtUplink, OutlivesThatItIsUpAgain) {
+  const json down = CauseAfter("ip link set uplink down");
+  EXPECT_EQ(down.at("what"), "'uplink', by which it is reached, is down");
+  EXPECT_TRUE(DoctorsChecks().contains("ports.blocked"));
+  Paste(down.at("fix"));
+  EXPECT_TRUE(Soon([&] { return Answers(Way::kTcp); }));
+  EXPECT_EQ(At(Diagnose(Way::kTcp), "/causes/0/what"),
+            "this node has no default route for IPv4: clients beyond its own networks get no "
+            "answer; it had one when the port was published");
+  host().Must(Words(Cat("ip route add default via ", kOutsideIp4)));
+  EXPECT_THAT(At(Diagnose(Way::kTcp), "/causes/0/what").get<std::string>(),
+              HasSubstr("no address for IPv6"));
+  host().Must(Words(Cat("ip address add ", kHostIp6, "/64 dev uplink nodad")));
+  host().Must(Words(Cat("ip -6 route add default via ", kOutsideIp6, " dev uplink")));
+  EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr);
 }
 
 class CauseOfOnePort : public CausesWorld {};

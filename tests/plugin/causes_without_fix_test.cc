@@ -100,6 +100,7 @@ TEST_F(CauseWithoutFix, IsAnUplinkWithoutIpv6) {
                "-ec",
                "sysctl -w net/ipv6/conf/uplink/disable_ipv6=0; ip -6 address add "
                "2001:db8:100::1/64 dev uplink nodad"});
+  host().Must(Words(Cat("ip -6 route add default via ", kOutsideIp6)));
   // Its link-local address is tentative at first.
   EXPECT_TRUE(Soon([&] { return Answers(Way::kTcp6); }));
   EXPECT_EQ(Diagnose(Way::kTcp6).at("cause"), nullptr);

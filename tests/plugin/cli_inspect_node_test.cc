@@ -13,6 +13,24 @@ class InspectOnNode : public CliWorld {
     ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
     ASSERT_THAT(RunLine("inspect 8080"), Exits(0, Out(Not(HasSubstr("no address")))));
   }
+
+  void SetUplinkDownAndUp() {
+    host().Must(Words("ip link set uplink down"));
+    host().Must(Words("ip link set uplink up"));
+    ASSERT_TRUE(Soon([&] { return LinkOn(host(), "uplink").at("operstate") == "UP"; }));
+  }
+  // As its network service does.
+  void GiveAll() {
+    host().Must(Words(Cat("ip address replace ", kHostIp4, "/24 dev uplink")));
+    host().Must(Words(Cat("ip address replace ", kHostIp6, "/64 dev uplink nodad")));
+    host().Must(Words(Cat("ip route replace default via ", kOutsideIp4)));
+    host().Must(Words(Cat("ip -6 route replace default via ", kOutsideIp6)));
+  }
+
+  const std::string kNoIpv6 =
+      "this node has no address for IPv6: nobody beyond it reaches the port there";
+  const std::string kNoRouteForIpv4 =
+      "this node has no default route for IPv4: clients beyond its own networks get no answer";
 };
 
 // With them go the routes.
@@ -22,19 +40,34 @@ TEST_F(InspectOnNode, BlamesThatItHasNoAddress) {
   EXPECT_EQ(At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis/cause"), says);
   EXPECT_THAT(RunLine("doctor ports.blocked"),
               Exits(1, Out(AllOf(HasSubstr(says), HasSubstr("give 'uplink' its addresses")))));
-  host().Must(Words(Cat("ip address add ", kHostIp4, "/24 dev uplink")));
+  GiveAll();
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
   EXPECT_THAT(RunLine("inspect 8080"), Exits(0));
 }
 
-// A node that has never had one looks the same.
-TEST_F(InspectOnNode, NotesThatAnUplinkSetDownHasLostThoseOfIpv6) {
-  host().Must(Words("ip link set uplink down"));
-  host().Must(Words("ip link set uplink up"));
+// A link that is set down loses them, and all routes by a gateway.
+TEST_F(InspectOnNode, BlamesThatItHasLostItsWayBeyond) {
+  SetUplinkDownAndUp();
   EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp6, .port = 8080}));
-  EXPECT_THAT(
-      RunLine("inspect 8080").out,
-      HasSubstr("this node has no address for IPv6: nobody beyond it reaches the port there\n"));
+  const std::string had = "; it had one when the port was published";
+  const std::string of_ipv4 = Cat(kNoRouteForIpv4, had);
+  const std::string of_ipv6 = Cat(kNoIpv6, had);
+  EXPECT_EQ(At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis/path"),
+            json({of_ipv4, of_ipv6}));
+  EXPECT_THAT(RunLine("doctor ports.blocked"),
+              Exits(1, Out(AllOf(HasSubstr(of_ipv4), HasSubstr(of_ipv6)))));
+  GiveAll();
+  EXPECT_THAT(RunLine("doctor ports.blocked"), Exits(0));
+  EXPECT_THAT(RunLine("inspect 8080"), Exits(0, Out(Not(HasSubstr("this node has no")))));
+}
+
+// As on one that has only the other family.
+TEST_F(InspectOnNode, NotesWhatItLackedBefore) {
+  SetUplinkDownAndUp();
+  Attach(Publish({Port(8080, 80)}, DualStack()));
+  EXPECT_THAT(RunLine("inspect 8080"),
+              Exits(0, Out(AllOf(HasSubstr(kNoRouteForIpv4), HasSubstr(Cat(kNoIpv6, "\n"))))));
+  EXPECT_THAT(RunLine("doctor ports.blocked"), Exits(0));
 }
 
 // The older qdisc has none for what goes out.

@@ -29,6 +29,7 @@ const json kFull = json::parse(R"({
     "ingress": "isolated", "inbound": "published", "firewalldZone": "trusted",
     "ports": [{"protocol": "udp", "hostIp": "192.0.2.7", "hostPort": 8080,
                "containerIp": "10.0.0.2", "containerPort": 80}],
+    "ways": {"ipv4": true, "ipv6": true},
     "policy": {"revision": "9b21", "sets": ["3a1f"], "in": "in-9b21", "out": "out-1c"}},
   "bootId": "f1f2", "hostNetns": {"device": 4, "inode": 4026531840}})");
 
