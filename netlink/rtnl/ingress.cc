@@ -3,6 +3,8 @@
 // bpf(2) nor a tc action; its offsets count from the Ethernet header.
 #include <array>
 #include <cerrno>
+#include <cstring>
+#include <limits>
 #include <utility>
 
 #include <arpa/inet.h>
@@ -160,6 +162,27 @@ std::vector<std::string> Socket::FilteredDirections(const Link& link) {
     }
   }
   return directions;
+}
+
+bool Socket::Discards(const Link& link) {
+  if (link.queue != "netem") {
+    return link.queue == "blackhole";
+  }
+  netlink::Message request(RTM_GETQDISC, NLM_F_DUMP);
+  request.Head(HeadOf(link, 0));
+  bool loses_all = false;
+  netlink::ForEachMessage<tcmsg>(
+      socket_.TransactOrThrow(request, "cannot list the qdiscs", {EOPNOTSUPP}),
+      [&](const tcmsg& head, const netlink::Attributes& attributes) {
+        tc_netem_qopt options{};
+        const auto bytes = attributes.Bytes(TCA_OPTIONS);
+        if (head.tcm_ifindex == link.index && head.tcm_parent == TC_H_ROOT &&
+            bytes.size() >= sizeof options) {
+          std::memcpy(&options, bytes.data(), sizeof options);
+          loses_all = loses_all || options.loss == std::numeric_limits<std::uint32_t>::max();
+        }
+      });
+  return loses_all;
 }
 
 bool Socket::LacksLocalhostFilter(const Link& link) {

@@ -151,9 +151,8 @@ Link ReadLink(const nlmsghdr* message) {
       ReadIpv6Settings(attributes.Inside(IFLA_AF_SPEC).Inside(AF_INET6).Bytes(IFLA_INET6_CONF));
   link.operstate = attributes.U8(IFLA_OPERSTATE).value_or(IF_OPER_UNKNOWN);
   ReadBridging(info, link);
-  const std::string queue = attributes.Text(IFLA_QDISC);
-  link.operational = IsOperational(link, head->ifi_flags, queue);
-  link.discards = queue == "blackhole";
+  link.queue = attributes.Text(IFLA_QDISC);
+  link.operational = IsOperational(link, head->ifi_flags, link.queue);
   return link;
 }
 

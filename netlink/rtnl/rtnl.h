@@ -96,7 +96,7 @@ struct Link {
   // It asks who has an address on its network, and answers: no loopback, no IFF_NOARP, ...
   bool resolves = false;
   bool no_arp = false;          // IFF_NOARP, of a link of Ethernet
-  bool discards = false;        // its queue is a blackhole: nothing leaves by it
+  std::string queue;            // "noqueue", "fq_codel", "netem", ...: what sends, its root qdisc
   int master = 0;               // index of the bridge it is a port of
   bool vlan_filtering = false;  // bridge
   int forward_delay = 0;        // bridge with spanning tree: in hundredths of a second; else 0
@@ -278,6 +278,8 @@ class Socket {
   // Whether it is missing, and this kernel has tc filters. One round trip where it is there.
   [[nodiscard]] bool LacksLocalhostFilter(const Link& link);
 
+  // Nothing leaves by it: its queue is a blackhole, or netem that loses all.
+  [[nodiscard]] bool Discards(const Link& link);
   // Where the link has tc filters other than that one, as tc names it: "ingress", "egress".
   [[nodiscard]] std::vector<std::string> FilteredDirections(const Link& link);
 

@@ -73,12 +73,33 @@ Causes FindBlockers(rtnl::Socket& net,
   return causes;
 }
 
-Causes FindBlackhole(const rtnl::Link& link, const std::string& prefix) {
-  if (!link.discards) {
+Causes FindBlackhole(rtnl::Socket& net, const rtnl::Link& link, const std::string& prefix) {
+  if (!net.Discards(link)) {
     return {};
   }
-  return {{.text = Format("'{}' sends nothing: its queue is a blackhole", link.name),
+  return {{.text = Format("'{}' sends nothing: its queue {}",
+                          link.name,
+                          link.queue == "netem" ? "of kind netem loses all" : "is a blackhole"),
            .fix = Format("{}tc qdisc del dev {} root", prefix, ShellWord(link.name))}};
+}
+
+std::vector<std::string> TrafficControlOf(rtnl::Socket& net,
+                                          const rtnl::Link& link,
+                                          const std::string& prefix) {
+  std::vector<std::string> notes;
+  for (const std::string& direction : net.FilteredDirections(link)) {
+    notes.push_back(
+        Format("filters of tc, which may drop what they see: {}tc filter show dev {} {}",
+               prefix,
+               ShellWord(link.name),
+               direction));
+  }
+  if ((link.queue == "netem" && !net.Discards(link)) || link.queue == "tbf") {
+    notes.push_back(Format("a queue of tc, which may lose what it sends: {}tc -s qdisc show dev {}",
+                           prefix,
+                           ShellWord(link.name)));
+  }
+  return notes;
 }
 
 bool HasDefaultRoute(rtnl::Socket& net, Family family) {

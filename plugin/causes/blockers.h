@@ -20,8 +20,15 @@ namespace nomad_bridge::causes {
                                        const std::string& what,
                                        const std::string& prefix = "");
 
-// Nothing leaves by `link`: its queue is a blackhole.
-[[nodiscard]] Causes FindBlackhole(const rtnl::Link& link, const std::string& prefix = "");
+// Nothing leaves by `link`: its queue loses all.
+[[nodiscard]] Causes FindBlackhole(rtnl::Socket& net,
+                                   const rtnl::Link& link,
+                                   const std::string& prefix = "");
+
+// What of tc on `link` may drop packets: filters, and queues that lose some by chance or by size.
+[[nodiscard]] std::vector<std::string> TrafficControlOf(rtnl::Socket& net,
+                                                        const rtnl::Link& link,
+                                                        const std::string& prefix = "");
 
 [[nodiscard]] bool HasDefaultRoute(rtnl::Socket& net, Family family);
 

@@ -196,7 +196,7 @@ Causes FindInContainer(rtnl::Socket& container, const state::Record& record) {
     return {{.text = Format("interface '{}' is down", link->name),
              .fix = InsideFix(record, set_link + "up")}};
   }
-  Causes causes = FindBlackhole(*link, InsideFix(record, ""));
+  Causes causes = FindBlackhole(container, *link, InsideFix(record, ""));
   if (const std::optional<std::string> mismatch = link::FindMacMismatch(*link, record)) {
     causes.push_back(
         {.text = *mismatch,
@@ -208,16 +208,11 @@ Causes FindInContainer(rtnl::Socket& container, const state::Record& record) {
   return causes;
 }
 
-std::vector<std::string> FindTrafficFiltersInside(rtnl::Socket& container,
+std::vector<std::string> FindTrafficControlInside(rtnl::Socket& container,
                                                   const state::Record& record) {
-  std::vector<std::string> commands;
-  if (const std::optional<rtnl::Link> own = FindOwnLink(container, record)) {
-    for (const std::string& direction : container.FilteredDirections(*own)) {
-      commands.push_back(
-          InsideFix(record, Format("tc filter show dev {} {}", ShellWord(own->name), direction)));
-    }
-  }
-  return commands;
+  const std::optional<rtnl::Link> own = FindOwnLink(container, record);
+  return own ? TrafficControlOf(container, *own, InsideFix(record, ""))
+             : std::vector<std::string>();
 }
 
 Causes FindInService(const state::Record& record, const Listening& listening) {

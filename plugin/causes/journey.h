@@ -95,13 +95,13 @@ class Planner {
                                 const state::Record& record,
                                 const Journey& journey);
 
-// Commands that show the filters of tc which the connection's packets pass on the node: programs of
-// others, of which cannot be told what they drop.
-[[nodiscard]] std::vector<std::string> FindTrafficFilters(state::Host& host,
+// Filters and queues of tc that the connection's packets pass on the node, each with the command
+// that shows it: of others, of which cannot be told what they drop.
+[[nodiscard]] std::vector<std::string> FindTrafficControl(state::Host& host,
                                                           const state::Record& record,
                                                           const Journey& journey);
 // The same in the container.
-[[nodiscard]] std::vector<std::string> FindTrafficFiltersInside(rtnl::Socket& container,
+[[nodiscard]] std::vector<std::string> FindTrafficControlInside(rtnl::Socket& container,
                                                                 const state::Record& record);
 
 // From the node to the container and back: addresses, routes, neighbours and the bridge's port.

@@ -112,7 +112,7 @@ class NodeLook {
     if (!uplink) {
       return LookForAddresses();
     }
-    Append(causes_, FindBlackhole(*uplink));
+    Append(causes_, FindBlackhole(host_.net, *uplink));
     if (uplink->operational) {
       Append(causes_, FindArpOff(host_.net, *uplink, NextHop(host_.net, journey_)));
     } else {
@@ -213,14 +213,13 @@ Causes FindOnNode(state::Host& host, const state::Record& record, const Journey&
   return NodeLook(host, record, journey).Run();
 }
 
-std::vector<std::string> FindTrafficFilters(state::Host& host,
+std::vector<std::string> FindTrafficControl(state::Host& host,
                                             const state::Record& record,
                                             const Journey& journey) {
-  std::vector<std::string> commands;
+  std::vector<std::string> notes;
   const auto look = [&](const std::optional<rtnl::Link>& link) {
-    for (const std::string& direction :
-         link ? host.net.FilteredDirections(*link) : std::vector<std::string>()) {
-      commands.push_back(Format("tc filter show dev {} {}", ShellWord(link->name), direction));
+    if (link) {
+      Append(notes, TrafficControlOf(host.net, *link));
     }
   };
   look(journey.uplink);
@@ -229,7 +228,7 @@ std::vector<std::string> FindTrafficFilters(state::Host& host,
     look(host.net.FindLink(record.link.gateway_ifname));
   }
   look(host.net.FindLink(state::HostVethName(record.id)));
-  return commands;
+  return notes;
 }
 
 }  // namespace nomad_bridge::causes

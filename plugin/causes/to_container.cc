@@ -31,7 +31,7 @@ class WayLook {
   Causes Run() {
     LookForSameAddress();
     if (gateway_) {
-      AddAll(FindBlackhole(*gateway_));
+      AddAll(FindBlackhole(host_.net, *gateway_));
     }
     if (causes_.empty() && IsRoutedHere()) {
       LookAtRoute();
@@ -254,7 +254,7 @@ class WayLook {
     if (!veth || !bridge) {
       return;  // a reconcile says so
     }
-    AddAll(FindBlackhole(*veth));
+    AddAll(FindBlackhole(host_.net, *veth));
     if (bridge->up && veth->operational && veth->master == bridge->index && !veth->forwarding) {
       LookAtPortState(*veth, *bridge);
     }

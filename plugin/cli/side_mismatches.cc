@@ -123,9 +123,7 @@ class Inspection {
   void LookInside(const netlink::Netns& netns) {
     rtnl::Socket container = rtnl::Socket::In(netns);
     sides_.container = causes::FindInContainer(container, record_);
-    for (const std::string& command : causes::FindTrafficFiltersInside(container, record_)) {
-      AddFilterNote(command);
-    }
+    AddNotes(causes::FindTrafficControlInside(container, record_));
     nft::Socket inside = nft::Socket::In(netns);
     nft::Ruleset rules_inside(inside);
     std::vector<Listening> all = causes::FindListeners(netns, container, rules_inside, record_);
@@ -168,9 +166,7 @@ class Inspection {
     });
     AddNew(sides_.path, std::move(on_node), is_meant);
     AddNew(sides_.path, causes::FindToContainer(host_, record_, journey), is_meant);
-    for (const std::string& command : causes::FindTrafficFilters(host_, record_, journey)) {
-      AddFilterNote(command);
-    }
+    AddNotes(causes::FindTrafficControl(host_, record_, journey));
     AddNew(sides_.path, causes::FindInPolicies(host_, record_, journey), is_meant);
     if (are_rules_whole_) {
       AddNew(sides_.path, causes::FindInRules(host_, rules, record_, journey), is_meant);
@@ -178,9 +174,7 @@ class Inspection {
              causes::FindInOwnRules(rules, record_, journey),
              is_meant && !journey.uplink);
     }
-    for (const std::string& note : causes::FindFixedGateway(host_, record_, journey)) {
-      AddNote(note);
-    }
+    AddNotes(causes::FindFixedGateway(host_, record_, journey));
     if (std::ranges::none_of(sides_.path, &Cause::ends)) {
       AddNew(sides_.path, causes::FindSilentGateway(host_, record_, journey), is_meant);
     }
@@ -227,8 +221,10 @@ class Inspection {
     return listened;
   }
 
-  void AddFilterNote(const std::string& command) {
-    AddNote(Cat("filters of tc, which may drop what they see: ", command));
+  void AddNotes(const std::vector<std::string>& notes) {
+    for (const std::string& note : notes) {
+      AddNote(note);
+    }
   }
 
   void AddNote(const std::string& note) {

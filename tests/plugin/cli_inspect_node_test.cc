@@ -81,5 +81,15 @@ TEST_F(InspectOnNode, NotesFiltersOfAnIngressQdiscOnce) {
               AllOf(HasSubstr("tc filter show dev uplink ingress\n"), Not(HasSubstr("egress"))));
 }
 
+// Ports behind one answer, sooner or later.
+TEST_F(InspectOnNode, NotesAQueueThatLosesSome) {
+  host().Must(Words("tc qdisc add dev uplink root tbf rate 1mbit burst 10kb latency 50ms"));
+  EXPECT_THAT(RunLine("inspect 8080"),
+              Exits(0,
+                    Out(HasSubstr("a queue of tc, which may lose what it sends: tc -s qdisc show "
+                                  "dev uplink\n"))));
+  EXPECT_THAT(RunLine("doctor ports.blocked"), Exits(0));
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test
