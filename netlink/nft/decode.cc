@@ -127,6 +127,8 @@ constexpr std::array kReadable = {
     Readable{"lookup", NFTNL_EXPR_LOOKUP_SET, Shape::kText},
     Readable{"lookup", NFTNL_EXPR_LOOKUP_FLAGS, Shape::kNumber},
     Readable{"nat", NFTNL_EXPR_NAT_TYPE, Shape::kNumber},
+    Readable{"nat", NFTNL_EXPR_NAT_REG_ADDR_MIN, Shape::kNumber},
+    Readable{"nat", NFTNL_EXPR_NAT_REG_ADDR_MAX, Shape::kNumber},
     Readable{"redir", NFTNL_EXPR_REDIR_REG_PROTO_MIN, Shape::kNumber},
     Readable{"match", NFTNL_EXPR_MT_NAME, Shape::kText},
     Readable{"match", NFTNL_EXPR_MT_REV, Shape::kNumber},

@@ -117,6 +117,7 @@ class PacketWalk {
     if (result.effect) {
       Note(*result.effect, chain, handle, is_sure);
       effects_.back().port = result.port;
+      effects_.back().source = result.source;
     }
     if (result.mark) {
       packet_.mark = is_sure ? *result.mark : KnownBits();

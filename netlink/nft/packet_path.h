@@ -60,6 +60,7 @@ struct Effect {
     kDropped,
     kTranslated,  // to another destination
     kUntracked,   // conntrack does not see it, so no address is translated
+    kSourced,     // from another address, which is known
   };
 
   Kind kind = Kind::kDropped;
@@ -70,6 +71,7 @@ struct Effect {
   std::uint64_t handle = 0;                          // of the rule; 0: the base chain's policy
   bool is_certain = true;                            // false: for some packets of this description
   std::optional<std::uint16_t> port = std::nullopt;  // of this machine: redirected there, if known
+  std::optional<Ip> source = std::nullopt;           // the only one, of kSourced
 };
 
 struct KnownSet {

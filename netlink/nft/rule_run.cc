@@ -265,8 +265,30 @@ class RuleRun {
     if (NumberOf(step, NFTNL_EXPR_NAT_TYPE) == NFT_NAT_DNAT) {
       TakeRedirect(step);
     } else {
-      TakeMasquerade(step);
+      TakeSource(step);
     }
+  }
+  // To one address: of several the kernel chooses one that is not known.
+  void TakeSource(const Expression& step) {
+    TakeMasquerade(step);
+    const std::size_t size = packet_.family == Family::kIpv4 ? 4 : 16;
+    const bool has_one =
+        Has(step, NFTNL_EXPR_NAT_REG_ADDR_MIN) && (!Has(step, NFTNL_EXPR_NAT_REG_ADDR_MAX) ||
+                                                   NumberOf(step, NFTNL_EXPR_NAT_REG_ADDR_MAX) ==
+                                                       NumberOf(step, NFTNL_EXPR_NAT_REG_ADDR_MIN));
+    const auto address =
+        registers_.At(has_one ? NumberOf(step, NFTNL_EXPR_NAT_REG_ADDR_MIN) : 0U, size);
+    if (has_one && IsKnown(address)) {
+      Bytes bytes;
+      for (const PartialByte& byte : address) {
+        bytes.push_back(byte.value);
+      }
+      SetSource(bytes);
+    }
+  }
+  void SetSource(std::span<const std::uint8_t> address) {
+    result_.effect = Effect::Kind::kSourced;
+    result_.source = Ip(address);
   }
   void TakeMatch(const Expression& step) { Narrow(MatchExtension(packet_, step)); }
 
@@ -288,6 +310,23 @@ class RuleRun {
                                                              : PortIn(info[port], info[port + 1]);
   }
 
+  // Of xt's SNAT, in the same structs.
+  void TakeSourceOfTarget(const Expression& step, std::string_view name) {
+    const bool is_ipv4 = packet_.family == Family::kIpv4;
+    const std::size_t size = is_ipv4 ? 4 : 16;
+    const std::size_t least = is_ipv4 ? offsetof(nf_nat_ipv4_multi_range_compat, range) +
+                                            offsetof(nf_nat_ipv4_range, min_ip)
+                                      : offsetof(nf_nat_range, min_addr);
+    const Bytes info = BytesOf(step, NFTNL_EXPR_TG_INFO);
+    if (name != "SNAT" || info.size() < least + 2 * size) {
+      return;
+    }
+    const std::span<const std::uint8_t> all(info);
+    if (std::ranges::equal(all.subspan(least, size), all.subspan(least + size, size))) {
+      SetSource(all.subspan(least, size));
+    }
+  }
+
   void TakeTarget(const Expression& step) {
     const std::string name = TextOf(step, NFTNL_EXPR_TG_NAME);
     if (name == "REJECT") {
@@ -297,6 +336,7 @@ class RuleRun {
       result_.port = name == "REDIRECT" ? PortOfTarget(step) : std::nullopt;
     } else if (name == "SNAT" || name == "MASQUERADE") {
       TakeMasquerade(step);
+      TakeSourceOfTarget(step, name);
     } else if (name == "MARK" || name == "CONNMARK") {
       result_.mark = KnownBits();
     } else if (name == "CT" || name == "NOTRACK") {

@@ -18,6 +18,7 @@ struct RuleResult {
   std::vector<Verdict> verdicts;  // one of them; none: it goes on to the next rule
   std::optional<Effect::Kind> effect;
   std::optional<std::uint16_t> port;  // see Effect
+  std::optional<Ip> source;           // see Effect
   std::optional<KnownBits> mark;      // that it sets
 };
 

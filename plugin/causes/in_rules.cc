@@ -117,7 +117,7 @@ std::string FixOf(const Effect& effect, const Station& station, const Journey& j
 
 // One that is not journey.node is named: others may well answer.
 std::string DoesText(const Effect& effect, const Station& station, const Journey& journey) {
-  if (station.direction == Direction::kLookup) {
+  if (!station.about.empty()) {
     return Cat("drops ", station.about);
   }
   constexpr std::array<std::string_view, 4> kWhat = {"what comes for the port",
@@ -132,19 +132,22 @@ std::string DoesText(const Effect& effect, const Station& station, const Journey
   return Format("{} {}{}", does, what, !node || node == journey.node ? "" : Cat(" at ", *node));
 }
 
+// "on the node, chain forward of table inet mine (policy drop)"
+std::string RuleText(const Effect& effect, std::string_view place) {
+  return Format("{}, chain {} of table {} ({})",
+                place,
+                effect.chain,
+                nft::Text(effect.table),
+                effect.handle == 0 ? std::string("policy drop")
+                                   : Format("rule with handle {}", effect.handle));
+}
+
 Cause Describe(const Effect& effect,
                std::string_view place,
                const Station& station,
                const Journey& journey,
                const state::Record& record) {
-  const std::string rule = effect.handle == 0 ? std::string("policy drop")
-                                              : Format("rule with handle {}", effect.handle);
-  return {.text = Format("{}, chain {} of table {} ({}) {}",
-                         place,
-                         effect.chain,
-                         nft::Text(effect.table),
-                         rule,
-                         DoesText(effect, station, journey)),
+  return {.text = Cat(RuleText(effect, place), ' ', DoesText(effect, station, journey)),
           .fix = FixOf(effect, station, journey),
           .is_operators = IsOperators(effect, record)};
 }
@@ -233,6 +236,31 @@ Causes FindInRules(state::Host& host,
                    const state::Record& record,
                    const Journey& journey) {
   return FindOnNode(rules, StationsOnNode(host.net, record, journey), journey, record);
+}
+
+std::vector<std::string> FindBesideInRules(state::Host& host,
+                                           nft::Ruleset& rules,
+                                           const state::Record& record,
+                                           const Journey& journey) {
+  std::vector<std::string> notes;
+  for (Station& station : StationsBeside(host.net, record, journey)) {
+    for (const Effect& effect : EffectsAt(rules, station)) {
+      const std::string rule = RuleText(effect, "on the node");
+      if (effect.is_certain && effect.kind == Effect::Kind::kDropped) {
+        notes.push_back(Cat(rule, ' ', DoesText(effect, station, journey)));
+        return notes;  // what is behind that is not known
+      }
+      if (effect.is_certain && effect.source && !host.net.AllAddresses().contains(*effect.source)) {
+        notes.push_back(
+            Format("{} gives {} the source {}, which is no address of this node: "
+                   "answers come only if that is routed here",
+                   rule,
+                   station.about,
+                   *effect.source));
+      }
+    }
+  }
+  return notes;
 }
 
 Causes FindInOwnRules(nft::Ruleset& rules, const state::Record& record, const Journey& journey) {

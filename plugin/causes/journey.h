@@ -139,6 +139,11 @@ class Planner {
 [[nodiscard]] Causes FindInOwnRules(nft::Ruleset& rules,
                                     const state::Record& record,
                                     const Journey& journey);
+// What they do to other packets of the container than those of a connection to its port.
+[[nodiscard]] std::vector<std::string> FindBesideInRules(state::Host& host,
+                                                         nft::Ruleset& rules,
+                                                         const state::Record& record,
+                                                         const Journey& journey);
 // A rule inside the container, such as a sidecar's, that leads the connection to another of its
 // ports.
 [[nodiscard]] std::optional<nft::Effect> FindRedirect(rtnl::Socket& container,

@@ -266,6 +266,34 @@ std::vector<Station> StationsOnNode(rtnl::Socket& net,
   return stations;
 }
 
+std::vector<Station> StationsBeside(rtnl::Socket& net,
+                                    const state::Record& record,
+                                    const Journey& journey) {
+  const rtnl::Link bridge = LinkCalled(net, record.link.bridge);
+  if (journey.is_client_named || bridge.index == 0) {
+    return {};
+  }
+  const rtnl::Link veth = LinkCalled(net, state::HostVethName(record.id));
+  const auto between = [&](const nft::Packet& packet, std::string_view does) {
+    std::vector<Station> stations = OnBridge(packet, {Point::kForward}, Direction::kBeside);
+    stations.front().about = Format("what its neighbours on '{}' {} it", bridge.name, does);
+    return stations;
+  };
+  std::vector<Station> stations = between(Through(Translated(journey), kNone, veth), "send to");
+  Append(stations, between(Through(Answer(journey), veth, kNone), "get from"));
+  if (journey.uplink && journey.uplink->index != bridge.index) {
+    nft::Packet leaving{.family = journey.family(), .source = journey.port.container_ip};
+    leaving.ct_state = {.value = nft::kCtNew, .known = kAllStates};
+    stations.push_back({.point = Point::kPostrouting,
+                        .direction = Direction::kBeside,
+                        .packet = Through(leaving, kNone, *journey.uplink),
+                        .about = "what it sends out",
+                        .last = kSnatPriority,
+                        .ours = kSnatPriority});
+  }
+  return stations;
+}
+
 std::vector<Station> StationsOfOwn(const Journey& journey) {
   nft::Packet translated = Translated(journey);
   translated.source = std::nullopt;

@@ -26,6 +26,7 @@ enum class Direction : std::uint8_t {
   kFromLan,   // to the container's own address, by its bridge alone
   kFromNode,  // a request of the node itself
   kLookup,    // who has an address on a link's network, or the answer
+  kBeside,    // no part of a connection to a published port
 };
 
 // One packet at one hook.
@@ -34,8 +35,9 @@ struct Station {
   nft::Hook::Point point = nft::Hook::Point::kPrerouting;
   Direction direction = Direction::kRequest;
   nft::Packet packet;
-  std::string device = {};                            // of an ingress or egress hook
-  std::string about = {};                             // kLookup: "ARP requests that come by 'eth0'"
+  std::string device = {};  // of an ingress or egress hook
+  // kLookup and kBeside: "ARP requests that come by 'eth0'"
+  std::string about = {};
   std::optional<int> accept_mark_bit = std::nullopt;  // behind our chain, which has set it
   // The priorities of chains that see it so. `ours`: that of our chain between it and what comes
   // before or behind; of others' chains of this priority those that the kernel asks there.
@@ -47,6 +49,12 @@ struct Station {
 };
 
 [[nodiscard]] std::vector<Station> StationsOnNode(rtnl::Socket& net,
+                                                  const state::Record& record,
+                                                  const Journey& journey);
+
+// Of what the container itself sends out, up to our own chain; and of what passes between it and
+// its neighbours on the bridge. Nothing where a client is named: then StationsOnNode() has it.
+[[nodiscard]] std::vector<Station> StationsBeside(rtnl::Socket& net,
                                                   const state::Record& record,
                                                   const Journey& journey);
 

@@ -154,13 +154,13 @@ class Inspection {
     }
   }
 
+  void LookOnTheWay(nft::Ruleset& rules, const causes::Journey& journey, bool is_meant) {
+    Causes on_node = causes::FindOnNode(host_, record_, journey);
     const std::optional<std::string> lacks = causes::FindNoWayBeyond(host_, journey);
     const auto says_so = [&](const Cause& cause) { return cause.text.starts_with(*lacks); };
     if (lacks && std::ranges::none_of(on_node, says_so)) {
       AddNote(*lacks);
     }
-  void LookOnTheWay(nft::Ruleset& rules, const causes::Journey& journey, bool is_meant) {
-    Causes on_node = causes::FindOnNode(host_, record_, journey);
     std::erase_if(on_node, [&](const Cause& cause) {
       return std::ranges::find(sides_.host, cause.text, &Cause::text) != sides_.host.end();
     });
@@ -173,6 +173,7 @@ class Inspection {
       AddNew(sides_.path,
              causes::FindInOwnRules(rules, record_, journey),
              is_meant && !journey.uplink);
+      AddNotes(causes::FindBesideInRules(host_, rules, record_, journey));
     }
     AddNotes(causes::FindFixedGateway(host_, record_, journey));
     if (std::ranges::none_of(sides_.path, &Cause::ends)) {
