@@ -78,8 +78,9 @@ bool HasUnrecordedPort(rtnl::Socket& host,
   const std::vector<rtnl::Link> ports =
       host.Ports(gateway->kind == "vlan" ? gateway->peer : gateway->index);
   return std::ranges::any_of(ports, [&](const rtnl::Link& port) {
-    const std::optional<rtnl::Link> link =
-        recorded.contains(port.name) ? std::nullopt : host.FindLink(port.index);
+    // Only those that may be ours are asked about: other programs' bridges have hundreds.
+    const bool may_be_ours = state::IsHostVethName(port.name) && !recorded.contains(port.name);
+    const std::optional<rtnl::Link> link = may_be_ours ? host.FindLink(port.index) : std::nullopt;
     return link && state::ParseAlias(link->alias);
   });
 }

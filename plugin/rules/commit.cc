@@ -1,5 +1,6 @@
 #include "plugin/rules/commit.h"
 
+#include <map>
 #include <set>
 #include <utility>
 
@@ -72,8 +73,13 @@ std::vector<nft::Element> FindUnneeded(state::Host& host,
     }
     keep_for(other);
   }
+  std::map<std::string, bool> is_used;  // by interface, which several elements are about
   std::erase_if(shared, [&](const nft::Element& element) {
-    return link::HasUnrecordedPort(host.net, FindIfname(element).value(), recorded);
+    const auto [known, is_new] = is_used.try_emplace(FindIfname(element).value());
+    if (is_new) {
+      known->second = link::HasUnrecordedPort(host.net, known->first, recorded);
+    }
+    return known->second;
   });
   return shared;
 }

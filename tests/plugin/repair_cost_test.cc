@@ -107,6 +107,26 @@ TEST_F(Cost, BesideAnUplinkIsTheSameForTheFirstAndTheFiftieth) {
 }
 
 // Each look at one costs a walk past those of every namespace in which somebody has looked.
+// The last attachment behind a bridge, whose interface's elements go unless another one needs them.
+TEST_F(Cost, OfADelIsTheSameBesideStrangersOnItsBridge) {
+  const json config = Publish({Port(8080, 80)});
+  const auto messages_of_del = [&](int strangers) {
+    const json add = Attach(config);
+    for (int i = 0; i < strangers; ++i) {
+      host().Must(
+          Words(Format("ip link add stranger{} master nomad type veth peer name far{}", i, i)));
+    }
+    Calls calls = CallsOf("DEL", WithResult(config, add), {});
+    for (int i = 0; i < strangers; ++i) {
+      host().Must(Words(Format("ip link delete stranger{}", i)));
+    }
+    return calls["sendto"];
+  };
+  const int alone = messages_of_del(0);
+  EXPECT_GT(alone, 0);
+  EXPECT_EQ(messages_of_del(20), alone);
+}
+
 TEST_F(Cost, OfIpv6SettingsIsOneFilePerAdd) {
   const json config = Config();
   Attach(config, As("first", AddContainer("first")));
