@@ -179,9 +179,12 @@ std::vector<IdleLink> FindIdlePorts(state::Host& host,
 std::vector<Mismatch> FindDarkPorts(state::Host& host,
                                     const rtnl::Link& bridge,
                                     const std::set<std::string>& host_veths) {
-  const std::vector<Cidr> on_bridge = host.net.Addresses(bridge);
   std::vector<Mismatch> mismatches;
   const std::set<std::string> uplinks = FindUplinks(host.net, bridge, host_veths);
+  if (uplinks.empty()) {
+    return mismatches;  // which spares reading all records
+  }
+  const std::vector<Cidr> on_bridge = host.net.Addresses(bridge);
   const bool is_only_way = uplinks.size() == 1;
   const std::vector<Cidr> of_node = LanAddresses(on_bridge, GatewaysOn(host, bridge.name));
   if (is_only_way && HasFamily(of_node, Family::kIpv4)) {
