@@ -160,22 +160,24 @@ VethPair PlugIn(state::Host& host, Container& container, const state::Record& re
 
 namespace {
 
-// Somebody may have given it another name. If it is gone, the container has to be started anew.
+// Somebody may have given it another name: the container's interface tells which link it is now. If
+// it is gone, the container has to be started anew.
 Mismatch LostHostVeth(state::Host& host, const state::Record& record) {
   const std::string name = state::HostVethName(record.id);
   Mismatch lost{Mismatch::Area::kPort,
                 record.id.container_id,
                 Format("{} is missing, and the container's interface with it", name)};
   lost.fix = record.RuntimeFix("stop");
-  for (const rtnl::Link& link : host.net.Links()) {
-    if (state::IsAliasOf(link.alias, record.id)) {
-      lost.text = Format("{} was renamed to '{}'", name, link.name);
-      lost.fix = Format("ip link set {} down && ip link set {} name {} && ip link set {} up",
-                        ShellWord(link.name),
-                        ShellWord(link.name),
-                        name,
-                        name);
-    }
+  const std::optional<Inside> inside = FindInside(record.netns_path, record.id.ifname);
+  const std::optional<rtnl::Link> link =
+      inside ? host.net.FindLink(inside->link.peer) : std::nullopt;
+  if (link && IsHostVethOf(*link, record.id, Recorded::kNo)) {
+    lost.text = Format("{} was renamed to '{}'", name, link->name);
+    lost.fix = Format("ip link set {} down && ip link set {} name {} && ip link set {} up",
+                      ShellWord(link->name),
+                      ShellWord(link->name),
+                      name,
+                      name);
   }
   return lost;
 }
