@@ -269,26 +269,24 @@ std::optional<state::Record> RebuildRecord(state::Host& host,
 
 }  // namespace
 
-void CheckLostRecords(state::Host& host, Mismatches& mismatches) {
-  for (const rtnl::Link& link : host.net.Links()) {
-    const auto alias = link.kind == "veth" ? state::ParseAlias(link.alias) : std::nullopt;
-    if (!alias || state::HostVethName(alias->id) != link.name || host.records.Find(alias->id)) {
-      continue;
-    }
-    const AttachmentId& id = alias->id;
-    // Behind the lock it may have been written, or the link be gone.
-    const std::optional<FileLock> lock = host.records.TryLock(id);
-    if (!lock || host.records.Find(id)) {
-      continue;
-    }
-    Mismatch lost = state::LostRecord(id);
-    if (const std::optional<state::Record> rebuilt = RebuildRecord(host, id, link)) {
-      mismatches.Add(std::move(lost), [&] { host.records.Write(*rebuilt); });
-    } else {
-      lost.text += ", and none can be made from what is in force";
-      lost.fix = cni::RuntimeFix("stop", id.container_id, alias->labels);
-      mismatches.AddUnrepairable(std::move(lost));
-    }
+void CheckLostRecord(state::Host& host, const rtnl::Link& link, Mismatches& mismatches) {
+  const auto alias = link.kind == "veth" ? state::ParseAlias(link.alias) : std::nullopt;
+  if (!alias || state::HostVethName(alias->id) != link.name) {
+    return;
+  }
+  const AttachmentId& id = alias->id;
+  // Behind the lock it may have been written, or the link be gone.
+  const std::optional<FileLock> lock = host.records.TryLock(id);
+  if (!lock || host.records.Find(id)) {
+    return;
+  }
+  Mismatch lost = state::LostRecord(id);
+  if (const std::optional<state::Record> rebuilt = RebuildRecord(host, id, link)) {
+    mismatches.Add(std::move(lost), [&] { host.records.Write(*rebuilt); });
+  } else {
+    lost.text += ", and none can be made from what is in force";
+    lost.fix = cni::RuntimeFix("stop", id.container_id, alias->labels);
+    mismatches.AddUnrepairable(std::move(lost));
   }
 }
 

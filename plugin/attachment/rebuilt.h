@@ -14,12 +14,13 @@
 #pragma once
 
 #include "base/mismatch.h"
+#include "netlink/rtnl/rtnl.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::attachment {
 
-// Of all attachments that have a host veth of ours; one that cannot be told is none to repair. One
-// that a command works on is left out.
-void CheckLostRecords(state::Host& host, Mismatches& mismatches);
+// Of the attachment whose host veth `link` is; one that cannot be told is none to repair. Nothing of
+// another link, or if a command works on it or its record can be read.
+void CheckLostRecord(state::Host& host, const rtnl::Link& link, Mismatches& mismatches);
 
 }  // namespace nomad_bridge::attachment

@@ -90,8 +90,7 @@ class Reconciler {
     // Taken before anything is looked at.
     fingerprint_.emplace(host_);
     fingerprint_->AddDataDir(cni::TypeOf("nomad-bridge").defaults.data_dir);
-    outcome_.Try(
-        Area::kRecord, "records that are lost", [&] { CheckLostRecords(host_, mismatches_); });
+    outcome_.Try(Area::kRecord, "records that are lost", [&] { CheckLostRecords(); });
     const std::vector<AttachmentId> all = host_.records.List("");
     host_veths_ = state::HostVethNames(all);
     for (std::size_t done = 0; done < all.size(); ++done) {
@@ -120,6 +119,31 @@ class Reconciler {
     NoteFingerprint();
   }
 
+  // Those without a file. The links are listed first: an ADD makes one after its record.
+  void CheckLostRecords() {
+    const std::vector<rtnl::Link> links = host_.net.Links();
+    const std::set<std::string> recorded = state::HostVethNames(host_.records.List(""));
+    for (const rtnl::Link& link : links) {
+      if (!recorded.contains(link.name)) {
+        CheckLostRecord(host_, link, mismatches_);
+      }
+    }
+  }
+
+  // One whose file cannot be read is made anew, if it is of a running attachment.
+  std::optional<state::Record> FindOrRebuild(const AttachmentId& id) {
+    std::optional<state::Record> record = host_.records.Find(id);
+    const std::optional<rtnl::Link> veth =
+        record ? std::nullopt : link::FindHostVeth(host_.net, id, link::Recorded::kNo);
+    if (veth) {
+      outcome_.Try(Area::kRecord, "records that are lost", [&] {
+        CheckLostRecord(host_, *veth, mismatches_);
+        record = host_.records.Find(id);
+      });
+    }
+    return record;
+  }
+
   // The next reconcile -if-changed goes by it. What was not right is looked at again.
   void NoteFingerprint() {
     if (mismatches_.is_repairing() && outcome_.attachments > 0) {
@@ -135,7 +159,7 @@ class Reconciler {
   // One of all: what cannot be repaired of it is no reason to leave the others. Only one that is
   // not as it should be is locked, so that commands wait for nobody who just looks.
   void CheckAttachment(const AttachmentId& id) {
-    const std::optional<state::Record> record = host_.records.Find(id);
+    const std::optional<state::Record> record = FindOrRebuild(id);
     if (!record) {
       return;
     }
