@@ -90,16 +90,17 @@ class Collector {
  private:
   void LookAtRecord(const AttachmentId& id) {
     ++outcome_.attachments;
-    if (const std::optional<state::Record> record = host_.records.FindOwn(id)) {
+    const std::optional<state::Record> record = host_.records.FindOwn(id);
+    if (record) {
       recorded_.insert(id);
       if (collection_.data_dir.empty()) {
         directories_.insert({record->ipam.data_dir, id.network});  // where it has leases
       }
-      if (collection_.valid ? IsValid(id) : !IsStale(host_, *record)) {
-        return;
-      }
     }
     if (!collection_.attachments || IsValid(id)) {
+      return;
+    }
+    if (record && !collection_.valid && !IsStale(host_, *record)) {
       return;
     }
     const std::optional<FileLock> lock = LockOf(id);
@@ -108,10 +109,10 @@ class Collector {
       return;
     }
     // Read again, as nobody changes it any more.
-    const std::optional<state::Record> record = host_.records.FindOwn(id);
-    if (record && (collection_.valid || IsStale(host_, *record))) {
-      TakeBack(id, Describe(*record), [&] { return RemoveAll(host_, *record); });
-    } else if (!record) {
+    const std::optional<state::Record> locked = host_.records.FindOwn(id);
+    if (locked && (collection_.valid || IsStale(host_, *locked))) {
+      TakeBack(id, Describe(*locked), [&] { return RemoveAll(host_, *locked); });
+    } else if (!locked) {
       TakeBackVoidRecord(id);
     }
   }
