@@ -80,6 +80,15 @@ StoredRecord ParseRecordIn(const std::string& path, std::string_view text) {
   return stored;
 }
 
+// The text of a record of another boot than `boot_id`, or of a damaged one.
+bool IsVoidText(const std::string& path, std::string_view text, const std::string& boot_id) {
+  try {
+    return ParseRecordIn(path, text).origin.boot_id != boot_id;
+  } catch (const std::exception&) {
+    return true;
+  }
+}
+
 // Bytes of the lock file: odd, and even but not the rules' one.
 std::uint64_t LockByte(const AttachmentId& id) {
   return StableHash(Cat(id.network, '/', id.container_id, '@', id.ifname)) | 1;
@@ -162,15 +171,13 @@ void Records::EnsureGone(const AttachmentId& id) const {
 bool Records::IsVoid(const AttachmentId& id) const {
   const std::string path = PathOf(id);
   const std::optional<std::string> text = FindRecordText(path);
-  try {
-    return text && ParseRecordIn(path, *text).origin.boot_id != here_.boot_id;
-  } catch (const std::exception&) {
-    return true;
-  }
+  return text && IsVoidText(path, *text, here_.boot_id);
 }
 
 void Records::EnsureVoidGone(const AttachmentId& id) const {
-  if (IsVoid(id) || !FindRecordText(PathOf(id))) {
+  const std::string path = PathOf(id);
+  const std::optional<std::string> text = FindRecordText(path);
+  if (!text || IsVoidText(path, *text, here_.boot_id)) {
     EnsureGone(id);
   }
 }
