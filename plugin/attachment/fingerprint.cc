@@ -15,20 +15,19 @@ namespace nomad_bridge::attachment {
 namespace {
 
 std::string Describe(const rtnl::Link& link) {
-  const auto digit = [](bool value) { return value ? '1' : '0'; };
-  return Format("{} {} {} {}{}{}{}{}{}{}{}{}\n",
-                link.name,
-                link.index,
-                link.master,
-                digit(link.up),
-                digit(link.promiscuous),
-                digit(link.vlan_filtering),
-                digit(link.port.hairpin),
-                digit(link.port.isolated),
-                digit(link.port.forwards_groups),
-                digit(link.locked),
-                digit(link.nf_call.ipv4),
-                digit(link.nf_call.ipv6));
+  std::string text = Cat(link.name, ' ', link.index, ' ', link.master, ' ');
+  for (const bool flag : {link.up,
+                          link.promiscuous,
+                          link.vlan_filtering,
+                          link.port.hairpin,
+                          link.port.isolated,
+                          link.port.forwards_groups,
+                          link.locked,
+                          link.nf_call.ipv4,
+                          link.nf_call.ipv6}) {
+    text += flag ? '1' : '0';
+  }
+  return text + '\n';
 }
 
 std::string DescribeSegment(state::Host& host, const rtnl::Link& link) {
