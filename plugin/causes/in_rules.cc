@@ -231,26 +231,27 @@ bool AreRulesWhole(const Mismatches& found) {
   });
 }
 
-Causes FindInRules(state::Host& host,
+Causes FindInRules(NodeFacts& facts,
                    nft::Ruleset& rules,
                    const state::Record& record,
                    const Journey& journey) {
-  return FindOnNode(rules, StationsOnNode(host.net, record, journey), journey, record);
+  return FindOnNode(rules, StationsOnNode(facts, record, journey), journey, record);
 }
 
-std::vector<std::string> FindBesideInRules(state::Host& host,
+std::vector<std::string> FindBesideInRules(NodeFacts& facts,
                                            nft::Ruleset& rules,
                                            const state::Record& record,
                                            const Journey& journey) {
   std::vector<std::string> notes;
-  for (Station& station : StationsBeside(host.net, record, journey)) {
+  for (Station& station : StationsBeside(facts, record, journey)) {
     for (const Effect& effect : EffectsAt(rules, station)) {
       const std::string rule = RuleText(effect, "on the node");
       if (effect.is_certain && effect.kind == Effect::Kind::kDropped) {
         notes.push_back(Cat(rule, ' ', DoesText(effect, station, journey)));
         return notes;  // what is behind that is not known
       }
-      if (effect.is_certain && effect.source && !host.net.AllAddresses().contains(*effect.source)) {
+      if (effect.is_certain && effect.source &&
+          !facts.host.net.AllAddresses().contains(*effect.source)) {
         notes.push_back(
             Format("{} gives {} the source {}, which is no address of this node: "
                    "answers come only if that is routed here",

@@ -10,21 +10,21 @@
 namespace nomad_bridge::causes {
 namespace {
 
-std::vector<Cidr> GlobalAddresses(rtnl::Socket& net, const rtnl::Link& link, Family family) {
-  std::vector<Cidr> addresses = net.Addresses(link);
+std::vector<Cidr> GlobalAddresses(NodeFacts& facts, const rtnl::Link& link, Family family) {
+  std::vector<Cidr> addresses = facts.Addresses(link);
   std::erase_if(addresses, [&](const Cidr& cidr) {
     return cidr.address.family() != family || cidr.address.IsLinkLocal();
   });
   return addresses;
 }
 
-std::optional<Cidr> GlobalAddress(rtnl::Socket& net, const rtnl::Link& link, Family family) {
-  const std::vector<Cidr> addresses = GlobalAddresses(net, link, family);
+std::optional<Cidr> GlobalAddress(NodeFacts& facts, const rtnl::Link& link, Family family) {
+  const std::vector<Cidr> addresses = GlobalAddresses(facts, link, family);
   return addresses.empty() ? std::nullopt : std::optional(addresses.front());
 }
 
-bool HasAddress(rtnl::Socket& net, const rtnl::Link& link, const Ip& address) {
-  const std::vector<Ip> all = AddressesOnly(net.Addresses(link));
+bool HasAddress(NodeFacts& facts, const rtnl::Link& link, const Ip& address) {
+  const std::vector<Ip> all = AddressesOnly(facts.Addresses(link));
   return std::ranges::find(all, address) != all.end();
 }
 
@@ -42,15 +42,15 @@ std::optional<rtnl::Link> FindUplink(const std::vector<rtnl::Link>& uplinks,
 }
 
 // Machines beyond `uplink` and neighbours on it, without a default route there these alone.
-std::vector<Ip> AnyoneBeyond(state::Host& host, const rtnl::Link& uplink, Family family) {
+std::vector<Ip> AnyoneBeyond(NodeFacts& facts, const rtnl::Link& uplink, Family family) {
   std::vector<Ip> anyone;
   const Ip beyond = link::Beyond(family);
-  const rtnl::RouteAnswer way = host.net.LookUpRoute({.destination = beyond});
+  const rtnl::RouteAnswer way = facts.host.net.LookUpRoute({.destination = beyond});
   if (way.error == 0 && way.link == uplink.index) {
     anyone = {beyond,
               Ip::Parse(family == Family::kIpv4 ? "1.1.1.1" : "2606:4700:4700::1111").value()};
   }
-  const std::optional<Cidr> own = GlobalAddress(host.net, uplink, family);
+  const std::optional<Cidr> own = GlobalAddress(facts, uplink, family);
   constexpr int kFew = 3;
   for (int i = 1; own && own->prefix_length < own->address.bits() - 1 && i <= kFew; ++i) {
     const Ip neighbour = own->Network().Plus(static_cast<std::uint64_t>(i));
@@ -87,7 +87,7 @@ std::string Journey::ClientText() const {
 
 const std::vector<rtnl::Link>& Planner::Uplinks() {
   if (!uplinks_) {
-    uplinks_ = link::Uplinks(host_.net.Links());
+    uplinks_ = link::Uplinks(facts_.Links());
   }
   return *uplinks_;
 }
@@ -97,12 +97,12 @@ std::optional<rtnl::Link> Planner::UplinkOf(const rtnl::RouteAnswer& way) {
     return std::nullopt;
   }
   const auto uplink = std::ranges::find(Uplinks(), way.link, &rtnl::Link::index);
-  return uplink != Uplinks().end() ? *uplink : host_.net.FindLink(way.link);
+  return uplink != Uplinks().end() ? *uplink : facts_.FindLink(way.link);
 }
 
 bool Planner::HasWayBeyond() {
   return std::ranges::any_of(firewall::kFamilies, [&](Family family) {
-    return UplinkOf(host_.net.LookUpRoute({.destination = link::Beyond(family)})).has_value();
+    return UplinkOf(net_.LookUpRoute({.destination = link::Beyond(family)})).has_value();
   });
 }
 
@@ -110,27 +110,26 @@ std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry& port
   const Family family = port.container_ip.family();
   std::optional<rtnl::Link> uplink;
   if (port.host_ip) {
-    uplink = FindUplink(Uplinks(), [&](const rtnl::Link& link) {
-      return HasAddress(host_.net, link, *port.host_ip);
-    });
+    uplink = FindUplink(
+        Uplinks(), [&](const rtnl::Link& link) { return HasAddress(facts_, link, *port.host_ip); });
   }
   if (!uplink) {
-    uplink = UplinkOf(host_.net.LookUpRoute({.destination = link::Beyond(family)}));
+    uplink = UplinkOf(net_.LookUpRoute({.destination = link::Beyond(family)}));
   }
   if (!uplink && !HasWayBeyond()) {
     // With a link that is set down go its routes, and its IPv6 addresses.
     uplink = FindUplink(Uplinks(), [&](const rtnl::Link& link) {
-      return !link.up && !host_.net.Addresses(link).empty();
+      return !link.up && !facts_.Addresses(link).empty();
     });
   }
   if (!uplink) {
     uplink = FindUplink(Uplinks(), [&](const rtnl::Link& link) {
-      return GlobalAddress(host_.net, link, family).has_value();
+      return GlobalAddress(facts_, link, family).has_value();
     });
   }
   if (!uplink && family == Family::kIpv6) {
     uplink = FindUplink(Uplinks(), [&](const rtnl::Link& link) {
-      return link.ipv6 && link.ipv6->disabled && GlobalAddress(host_.net, link, Family::kIpv4);
+      return link.ipv6 && link.ipv6->disabled && GlobalAddress(facts_, link, Family::kIpv4);
     });
   }
   return uplink;
@@ -139,21 +138,40 @@ std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry& port
 void Planner::AddOtherNodes(Journey& journey) {
   for (const rtnl::Link& link : Uplinks()) {
     std::vector<Ip>& nodes = link.index == journey.uplink->index ? journey.also : journey.elsewhere;
-    Append(nodes, AddressesOnly(GlobalAddresses(host_.net, link, journey.family())));
+    Append(nodes, AddressesOnly(GlobalAddresses(facts_, link, journey.family())));
   }
   std::erase(journey.also, journey.node);
 }
 
 std::optional<std::string> Planner::BareUplink() {
   if (!has_address_) {
-    has_address_ =
-        link::HasAddress(host_.net, Family::kIpv4) || link::HasAddress(host_.net, Family::kIpv6);
+    has_address_ = link::HasAddress(net_, Family::kIpv4) || link::HasAddress(net_, Family::kIpv6);
   }
   const auto works = std::ranges::find(Uplinks(), true, &rtnl::Link::operational);
   return *has_address_ || works == Uplinks().end() ? std::nullopt : std::optional(works->name);
 }
 
+std::optional<Ip> Planner::NextHopOf(const Journey& journey) {
+  const rtnl::RouteAnswer way =
+      journey.client ? net_.LookUpRoute({.destination = *journey.client}) : rtnl::RouteAnswer();
+  if (way.error != 0 || way.link != journey.uplink->index) {
+    return std::nullopt;
+  }
+  return way.gateway ? way.gateway : journey.client;
+}
+
 Journey Planner::Plan(const portmap::DnatEntry& port, const std::optional<Ip>& client) {
+  const auto [known, is_new] =
+      planned_.try_emplace({port.container_ip.family(), port.host_ip, client});
+  if (is_new) {
+    known->second = PlanAnew(port, client);
+  }
+  Journey journey = known->second;
+  journey.port = port;
+  return journey;
+}
+
+Journey Planner::PlanAnew(const portmap::DnatEntry& port, const std::optional<Ip>& client) {
   Journey journey{.port = port,
                   .client = client,
                   .node = port.host_ip,
@@ -161,12 +179,12 @@ Journey Planner::Plan(const portmap::DnatEntry& port, const std::optional<Ip>& c
                   .is_client_named = client.has_value()};
   const Family family = journey.family();
   if (client) {
-    const rtnl::RouteAnswer way = host_.net.LookUpRoute({.destination = *client});
+    const rtnl::RouteAnswer way = net_.LookUpRoute({.destination = *client});
     journey.uplink = way.error == 0 ? UplinkOf(way) : UplinkOfAnyone(port);
   } else if (!port.host_ip || !port.host_ip->IsLoopback()) {
     journey.uplink = UplinkOfAnyone(port);
     if (journey.uplink) {
-      journey.others = AnyoneBeyond(host_, *journey.uplink, family);
+      journey.others = AnyoneBeyond(facts_, *journey.uplink, family);
     }
     if (!journey.others.empty()) {
       journey.client = journey.others.front();
@@ -174,9 +192,12 @@ Journey Planner::Plan(const portmap::DnatEntry& port, const std::optional<Ip>& c
     }
   }
   if (journey.uplink && !journey.node) {
-    const std::optional<Cidr> own = GlobalAddress(host_.net, *journey.uplink, family);
+    const std::optional<Cidr> own = GlobalAddress(facts_, *journey.uplink, family);
     journey.node = own ? std::optional(own->address) : std::nullopt;
     AddOtherNodes(journey);
+  }
+  if (journey.uplink) {
+    journey.next_hop = NextHopOf(journey);
   }
   if (!journey.uplink && !client && !port.host_ip) {
     journey.bare_uplink = BareUplink();

@@ -4,14 +4,17 @@
 // Errors   kKernel
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/fix.h"
 #include "base/mismatch.h"
 #include "netlink/nft/packet_path.h"
 #include "netlink/rtnl/rtnl.h"
+#include "plugin/causes/node_facts.h"
 #include "plugin/state/host.h"
 #include "plugin/state/record.h"
 #include "portmap/mapping.h"
@@ -42,6 +45,8 @@ struct Journey {
   // uplinks.
   std::vector<Ip> also = {};
   std::vector<Ip> elsewhere = {};
+  // Who gets what is for the client on the uplink's network: a gateway, or itself. nullopt: nobody.
+  std::optional<Ip> next_hop = std::nullopt;
 
   // Where no uplink is known: one that works, of a node that has no address at all.
   std::optional<std::string> bare_uplink = std::nullopt;
@@ -52,25 +57,29 @@ struct Journey {
   [[nodiscard]] std::string ClientText() const;
 };
 
-// Lists the node's links once, when they are first needed.
 class Planner {
  public:
-  explicit Planner(state::Host& host) : host_(host) {}
+  explicit Planner(NodeFacts& facts) : facts_(facts), net_(facts.host.net) {}
 
   // From `client`, or from anyone: then by the uplink that the default route leads out of, or where
   // there is none, by one with an address: one that is down, as it may have had that route.
   [[nodiscard]] Journey Plan(const portmap::DnatEntry& port, const std::optional<Ip>& client);
 
  private:
+  [[nodiscard]] Journey PlanAnew(const portmap::DnatEntry& port, const std::optional<Ip>& client);
   [[nodiscard]] const std::vector<rtnl::Link>& Uplinks();
   [[nodiscard]] std::optional<rtnl::Link> UplinkOfAnyone(const portmap::DnatEntry& port);
   [[nodiscard]] bool HasWayBeyond();  // of any family
   // That `way` leads out of.
   [[nodiscard]] std::optional<rtnl::Link> UplinkOf(const rtnl::RouteAnswer& way);
   void AddOtherNodes(Journey& journey);
+  [[nodiscard]] std::optional<Ip> NextHopOf(const Journey& journey);
   [[nodiscard]] std::optional<std::string> BareUplink();
 
-  state::Host& host_;
+  NodeFacts& facts_;
+  rtnl::Socket& net_;
+  // Of any port of that family that is published on that address.
+  std::map<std::tuple<Family, std::optional<Ip>, std::optional<Ip>>, Journey> planned_;
   std::optional<std::vector<rtnl::Link>> uplinks_;
   std::optional<bool> has_address_;
 };
@@ -91,7 +100,7 @@ class Planner {
 [[nodiscard]] std::optional<std::string> FindNoWayBeyond(state::Host& host, const Journey& journey);
 
 // Conntrack, the published address, the uplink and the node's settings.
-[[nodiscard]] Causes FindOnNode(state::Host& host,
+[[nodiscard]] Causes FindOnNode(NodeFacts& facts,
                                 const state::Record& record,
                                 const Journey& journey);
 
@@ -105,17 +114,17 @@ class Planner {
                                                                 const state::Record& record);
 
 // From the node to the container and back: addresses, routes, neighbours and the bridge's port.
-[[nodiscard]] Causes FindToContainer(state::Host& host,
+[[nodiscard]] Causes FindToContainer(NodeFacts& facts,
                                      const state::Record& record,
                                      const Journey& journey);
 
 // The gateway by which answers leave to clients beyond the node's own networks: it was asked for
 // just now, and nobody has answered. Where something else is wrong on the way that may be why.
-[[nodiscard]] Causes FindSilentGateway(state::Host& host,
+[[nodiscard]] Causes FindSilentGateway(NodeFacts& facts,
                                        const state::Record& record,
                                        const Journey& journey);
 // That somebody has put down for good where it is: right or wrong, which cannot be told.
-[[nodiscard]] std::vector<std::string> FindFixedGateway(state::Host& host,
+[[nodiscard]] std::vector<std::string> FindFixedGateway(NodeFacts& facts,
                                                         const state::Record& record,
                                                         const Journey& journey);
 
@@ -131,7 +140,7 @@ class Planner {
 
 // Rules of others, in nf_tables, at every hook that the connection's packets pass: on the node,
 // whose ruleset `rules` is, and in the container.
-[[nodiscard]] Causes FindInRules(state::Host& host,
+[[nodiscard]] Causes FindInRules(NodeFacts& facts,
                                  nft::Ruleset& rules,
                                  const state::Record& record,
                                  const Journey& journey);
@@ -140,7 +149,7 @@ class Planner {
                                     const state::Record& record,
                                     const Journey& journey);
 // What they do to other packets of the container than those of a connection to its port.
-[[nodiscard]] std::vector<std::string> FindBesideInRules(state::Host& host,
+[[nodiscard]] std::vector<std::string> FindBesideInRules(NodeFacts& facts,
                                                          nft::Ruleset& rules,
                                                          const state::Record& record,
                                                          const Journey& journey);

@@ -148,8 +148,7 @@ std::vector<Station> BeingAsked(const Lookup& lookup) {
   return stations;
 }
 
-bool IsKnownForGood(rtnl::Socket& net, const rtnl::Link& link, const Ip& address) {
-  const std::optional<rtnl::Neighbour> neighbour = net.FindNeighbour(link, address);
+bool IsPermanent(const std::optional<rtnl::Neighbour>& neighbour) {
   return neighbour && neighbour->permanent;
 }
 
@@ -169,21 +168,12 @@ bool IsOfEthernet(const rtnl::Link& link) {
 
 }  // namespace
 
-std::optional<Ip> NextHop(rtnl::Socket& net, const Journey& journey) {
-  const rtnl::RouteAnswer way =
-      journey.client ? net.LookUpRoute({.destination = *journey.client}) : rtnl::RouteAnswer();
-  if (way.error != 0 || way.link != journey.uplink->index) {
-    return std::nullopt;
-  }
-  return way.gateway ? way.gateway : journey.client;
-}
-
 // A node without a network of its own there is reached by others' routes.
-std::vector<Station> LookupsOnUplink(rtnl::Socket& net, const Journey& journey) {
+std::vector<Station> LookupsOnUplink(NodeFacts& facts, const Journey& journey) {
   const rtnl::Link& uplink = *journey.uplink;
   const Family family = journey.family();
-  const std::optional<Ip> next = NextHop(net, journey);
-  if (!uplink.resolves || (next && IsKnownForGood(net, uplink, *next))) {
+  const std::optional<Ip>& next = journey.next_hop;
+  if (!uplink.resolves || (next && IsPermanent(facts.FindNeighbour(uplink, *next)))) {
     return {};
   }
   const auto has_network = [&](const Cidr& own) {
@@ -191,7 +181,7 @@ std::vector<Station> LookupsOnUplink(rtnl::Socket& net, const Journey& journey) 
            own.prefix_length < own.address.bits();
   };
   std::vector<Station> stations;
-  if (std::ranges::any_of(net.Addresses(uplink), has_network)) {
+  if (std::ranges::any_of(facts.Addresses(uplink), has_network)) {
     stations = BeingAsked({.link = uplink, .family = family, .asked = std::nullopt});
   }
   if (next) {
@@ -200,7 +190,7 @@ std::vector<Station> LookupsOnUplink(rtnl::Socket& net, const Journey& journey) 
   return stations;
 }
 
-std::vector<Station> LookupsOnGateway(rtnl::Socket& net,
+std::vector<Station> LookupsOnGateway(NodeFacts& facts,
                                       const state::Record& record,
                                       const Journey& journey,
                                       const rtnl::Link& gateway,
@@ -212,7 +202,7 @@ std::vector<Station> LookupsOnGateway(rtnl::Socket& net,
   const Ip& address = journey.port.container_ip;
   Lookup lookup = {.link = gateway, .family = journey.family(), .asked = own, .port = port};
   std::vector<Station> stations = BeingAsked(lookup);
-  if (!IsKnownForGood(net, gateway, address)) {
+  if (!IsPermanent(facts.FindNeighbour(gateway, address))) {
     lookup.asked = address;
     Append(stations, Asking(lookup));
   }
@@ -230,7 +220,7 @@ std::vector<Station> LookupsInside(rtnl::Socket& container,
   Lookup lookup = {
       .link = own, .family = journey.family(), .asked = journey.port.container_ip, .port = {}};
   std::vector<Station> stations = BeingAsked(lookup);
-  if (!IsKnownForGood(container, own, *gateway)) {
+  if (!IsPermanent(container.FindNeighbour(own, *gateway))) {
     lookup.asked = gateway;
     Append(stations, Asking(lookup));
   }
@@ -241,7 +231,7 @@ Causes FindArpOff(rtnl::Socket& net,
                   const rtnl::Link& link,
                   const std::optional<Ip>& next,
                   const std::string& prefix) {
-  if (!link.no_arp || !next || !IsOfEthernet(link) || IsKnownForGood(net, link, *next)) {
+  if (!link.no_arp || !next || !IsOfEthernet(link) || IsPermanent(net.FindNeighbour(link, *next))) {
     return {};
   }
   return {{.text = Format("'{}' finds no neighbours, and is found by none: NOARP is set on it",

@@ -13,17 +13,13 @@
 
 namespace nomad_bridge::causes {
 
-// Who gets what is for the client on the uplink's network: a gateway, or itself. nullopt: nobody.
-// REQUIRES: uplink
-[[nodiscard]] std::optional<Ip> NextHop(rtnl::Socket& net, const Journey& journey);
-
 // ---- the hooks that these packets pass. What differs from one to the next is not described.
 
 // Between the uplink and the next hop. REQUIRES: uplink
-[[nodiscard]] std::vector<Station> LookupsOnUplink(rtnl::Socket& net, const Journey& journey);
+[[nodiscard]] std::vector<Station> LookupsOnUplink(NodeFacts& facts, const Journey& journey);
 
 // Between `gateway` and the container, by `port` where it is a bridge.
-[[nodiscard]] std::vector<Station> LookupsOnGateway(rtnl::Socket& net,
+[[nodiscard]] std::vector<Station> LookupsOnGateway(NodeFacts& facts,
                                                     const state::Record& record,
                                                     const Journey& journey,
                                                     const rtnl::Link& gateway,

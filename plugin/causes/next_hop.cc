@@ -12,33 +12,33 @@ struct Beyond {
 };
 
 // Of answers to a client beyond the networks of the node.
-std::optional<Beyond> FindBeyond(state::Host& host,
+std::optional<Beyond> FindBeyond(NodeFacts& facts,
                                  const state::Record& record,
                                  const Journey& journey) {
   const std::optional<rtnl::Link> network = record.link.gateway_ifname.empty()
                                                 ? std::nullopt
-                                                : host.net.FindLink(record.link.gateway_ifname);
+                                                : facts.FindLink(record.link.gateway_ifname);
   if (!journey.client || !network) {
     return std::nullopt;
   }
-  const rtnl::RouteAnswer way = host.net.LookUpRoute({.destination = *journey.client,
-                                                      .source = journey.port.container_ip,
-                                                      .input_link = network->index});
+  const rtnl::RouteAnswer way = facts.host.net.LookUpRoute({.destination = *journey.client,
+                                                            .source = journey.port.container_ip,
+                                                            .input_link = network->index});
   const std::optional<rtnl::Link> link =
-      way.error == 0 && way.gateway ? host.net.FindLink(way.link) : std::nullopt;
+      way.error == 0 && way.gateway ? facts.FindLink(way.link) : std::nullopt;
   return link && link->operational ? std::optional(Beyond{*link, *way.gateway}) : std::nullopt;
 }
 
 }  // namespace
 
-Causes FindSilentGateway(state::Host& host, const state::Record& record, const Journey& journey) {
+Causes FindSilentGateway(NodeFacts& facts, const state::Record& record, const Journey& journey) {
   using std::chrono::milliseconds;
   // One that is there answers sooner. What failed longer ago may be there again, unasked.
   constexpr milliseconds kPatience{200};
   constexpr milliseconds kMemory{10'000};
-  const std::optional<Beyond> next = FindBeyond(host, record, journey);
+  const std::optional<Beyond> next = FindBeyond(facts, record, journey);
   const std::optional<milliseconds> silent =
-      next ? host.net.UnansweredFor(next->link, next->gateway) : std::nullopt;
+      next ? facts.host.net.UnansweredFor(next->link, next->gateway) : std::nullopt;
   if (!silent || *silent < kPatience || *silent > kMemory) {
     return {};
   }
@@ -52,12 +52,12 @@ Causes FindSilentGateway(state::Host& host, const state::Record& record, const J
                                      ShellWord(next->link.name)))}};
 }
 
-std::vector<std::string> FindFixedGateway(state::Host& host,
+std::vector<std::string> FindFixedGateway(NodeFacts& facts,
                                           const state::Record& record,
                                           const Journey& journey) {
-  const std::optional<Beyond> next = FindBeyond(host, record, journey);
+  const std::optional<Beyond> next = FindBeyond(facts, record, journey);
   const std::optional<rtnl::Neighbour> neighbour =
-      next ? host.net.FindNeighbour(next->link, next->gateway) : std::nullopt;
+      next ? facts.FindNeighbour(next->link, next->gateway) : std::nullopt;
   if (!neighbour || !neighbour->permanent) {
     return {};
   }

@@ -10,7 +10,6 @@
 #include "plugin/link/forwarding.h"
 #include "plugin/link/lan.h"
 #include "plugin/link/uplink.h"
-#include "plugin/rules/published_port_warnings.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::causes {
@@ -23,13 +22,13 @@ Cause SysctlCause(const std::string& setting, const std::string& wanted, const s
 // One look at the node.
 class NodeLook {
  public:
-  NodeLook(state::Host& host, const state::Record& record, const Journey& journey)
-      : host_(host),
+  NodeLook(NodeFacts& facts, const state::Record& record, const Journey& journey)
+      : facts_(facts),
+        host_(facts.host),
         record_(record),
         journey_(journey),
-        gateway_(record.link.gateway_ifname.empty()
-                     ? std::nullopt
-                     : host.net.FindLink(record.link.gateway_ifname)) {}
+        gateway_(record.link.gateway_ifname.empty() ? std::nullopt
+                                                    : facts.FindLink(record.link.gateway_ifname)) {}
 
   Causes Run() {
     LookAtConntrack();
@@ -114,7 +113,7 @@ class NodeLook {
     }
     Append(causes_, FindBlackhole(host_.net, *uplink));
     if (uplink->operational) {
-      Append(causes_, FindArpOff(host_.net, *uplink, NextHop(host_.net, journey_)));
+      Append(causes_, FindArpOff(host_.net, *uplink, journey_.next_hop));
     } else {
       LookAtCarrier(*uplink);
     }
@@ -137,11 +136,13 @@ class NodeLook {
   }
 
   void LookAtForwarding() {
-    const bool is_ours = !record_.link.gateways.empty();  // then a reconcile turns it on
-    std::vector<std::string> settings =
-        is_ours ? std::vector<std::string>() : rules::FindForwardingOff(record_);
-    if (settings.empty() && journey_.family() == Family::kIpv4 &&
-        netlink::IsSysctlOn(link::ForwardingOf(Family::kIpv4))) {
+    const char* const of_all = link::ForwardingOf(journey_.family());
+    std::vector<std::string> settings;
+    if (!netlink::IsSysctlOn(of_all)) {
+      if (record_.link.gateways.empty()) {  // else a reconcile turns it on
+        settings.emplace_back(of_all);
+      }
+    } else if (journey_.family() == Family::kIpv4) {
       for (const std::optional<rtnl::Link>& link : {journey_.uplink, gateway_}) {
         const std::string setting = link ? netlink::Ipv4Setting(link->name, "forwarding") : "";
         if (link && netlink::FindSysctl(setting) == "0") {
@@ -167,7 +168,7 @@ class NodeLook {
     // its packets were dropped is known only where some were.
     const std::optional<rtnl::Link> usual =
         journey_.is_client_named && HasReversePathDropped()
-            ? Planner(host_).Plan(journey_.port, std::nullopt).uplink
+            ? Planner(facts_).Plan(journey_.port, std::nullopt).uplink
             : std::nullopt;
     if (usual && (!journey_.uplink || usual->index != journey_.uplink->index)) {
       LookAtSource(*usual);
@@ -183,6 +184,7 @@ class NodeLook {
     }
   }
 
+  NodeFacts& facts_;
   state::Host& host_;
   const state::Record& record_;
   const Journey& journey_;
@@ -209,8 +211,8 @@ std::optional<std::string> FindNoWayBeyond(state::Host& host, const Journey& jou
                                     family));
 }
 
-Causes FindOnNode(state::Host& host, const state::Record& record, const Journey& journey) {
-  return NodeLook(host, record, journey).Run();
+Causes FindOnNode(NodeFacts& facts, const state::Record& record, const Journey& journey) {
+  return NodeLook(facts, record, journey).Run();
 }
 
 std::vector<std::string> FindTrafficControl(state::Host& host,

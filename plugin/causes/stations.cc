@@ -210,23 +210,23 @@ bool PassesIpChains(const rtnl::Link& bridge, Family family) {
 }
 
 // The one called `name`; only that name if there is none.
-rtnl::Link LinkCalled(rtnl::Socket& net, const std::string& name) {
-  return (name.empty() ? std::nullopt : net.FindLink(name)).value_or(rtnl::Link{.name = name});
+rtnl::Link LinkCalled(NodeFacts& facts, const std::string& name) {
+  return (name.empty() ? std::nullopt : facts.FindLink(name)).value_or(rtnl::Link{.name = name});
 }
 
 }  // namespace
 
-std::vector<Station> StationsOnNode(rtnl::Socket& net,
+std::vector<Station> StationsOnNode(NodeFacts& facts,
                                     const state::Record& record,
                                     const Journey& journey) {
   constexpr Direction kRequest = Direction::kRequest;
   constexpr Direction kAnswer = Direction::kAnswer;
-  const rtnl::Link bridge = LinkCalled(net, record.link.gateway_ifname);
-  const rtnl::Link veth = LinkCalled(net, state::HostVethName(record.id));
+  const rtnl::Link bridge = LinkCalled(facts, record.link.gateway_ifname);
+  const rtnl::Link veth = LinkCalled(facts, state::HostVethName(record.id));
   std::vector<Station> stations;
   const nft::Packet translated = Translated(journey);
   if (journey.uplink) {
-    Append(stations, LookupsOnUplink(net, journey));
+    Append(stations, LookupsOnUplink(facts, journey));
     for (const std::optional<Ip>& node : NodesOf(journey)) {
       const nft::Packet arriving = Through(Arriving(journey, node), *journey.uplink, kNone);
       Append(stations, AtIngress(arriving, kRequest, journey.uplink->name));
@@ -234,7 +234,7 @@ std::vector<Station> StationsOnNode(rtnl::Socket& net,
     }
     Append(stations, Forward(Through(translated, *journey.uplink, bridge), record, kRequest));
   }
-  Append(stations, LookupsOnGateway(net, record, journey, bridge, veth.name));
+  Append(stations, LookupsOnGateway(facts, record, journey, bridge, veth.name));
   const nft::Packet entering = Through(translated, kNone, bridge);
   stations.push_back({.point = Point::kPostrouting, .packet = entering});
   stations.push_back(AtEgress(entering, kRequest, bridge.name));
@@ -266,14 +266,14 @@ std::vector<Station> StationsOnNode(rtnl::Socket& net,
   return stations;
 }
 
-std::vector<Station> StationsBeside(rtnl::Socket& net,
+std::vector<Station> StationsBeside(NodeFacts& facts,
                                     const state::Record& record,
                                     const Journey& journey) {
-  const rtnl::Link bridge = LinkCalled(net, record.link.bridge);
+  const rtnl::Link bridge = LinkCalled(facts, record.link.bridge);
   if (journey.is_client_named || bridge.index == 0) {
     return {};
   }
-  const rtnl::Link veth = LinkCalled(net, state::HostVethName(record.id));
+  const rtnl::Link veth = LinkCalled(facts, state::HostVethName(record.id));
   const auto between = [&](const nft::Packet& packet, std::string_view does) {
     std::vector<Station> stations = OnBridge(packet, {Point::kForward}, Direction::kBeside);
     stations.front().about = Format("what its neighbours on '{}' {} it", bridge.name, does);

@@ -48,13 +48,13 @@ struct Station {
   [[nodiscard]] bool IsBeforeOurs() const { return ours && last <= *ours; }
 };
 
-[[nodiscard]] std::vector<Station> StationsOnNode(rtnl::Socket& net,
+[[nodiscard]] std::vector<Station> StationsOnNode(NodeFacts& facts,
                                                   const state::Record& record,
                                                   const Journey& journey);
 
 // Of what the container itself sends out, up to our own chain; and of what passes between it and
 // its neighbours on the bridge. Nothing where a client is named: then StationsOnNode() has it.
-[[nodiscard]] std::vector<Station> StationsBeside(rtnl::Socket& net,
+[[nodiscard]] std::vector<Station> StationsBeside(NodeFacts& facts,
                                                   const state::Record& record,
                                                   const Journey& journey);
 

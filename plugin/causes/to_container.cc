@@ -17,16 +17,17 @@ namespace {
 // One look at the way between the node and the container.
 class WayLook {
  public:
-  WayLook(state::Host& host, const state::Record& record, const Journey& journey)
-      : host_(host),
+  WayLook(NodeFacts& facts, const state::Record& record, const Journey& journey)
+      : facts_(facts),
+        host_(facts.host),
         record_(record),
         journey_(journey),
         address_(journey.port.container_ip),
         tool_(IpTool(journey.family())),
-        gateway_(record.link.gateway_ifname.empty()
-                     ? std::nullopt
-                     : host.net.FindLink(record.link.gateway_ifname)),
-        own_(gateway_ ? FindOwnAddress() : std::nullopt) {}
+        gateway_(record.link.gateway_ifname.empty() ? std::nullopt
+                                                    : facts.FindLink(record.link.gateway_ifname)),
+        own_(gateway_ ? FindOwnAddress() : std::nullopt),
+        way_(host_.net.LookUpRoute({.destination = address_})) {}
 
   Causes Run() {
     LookForSameAddress();
@@ -51,7 +52,7 @@ class WayLook {
   // The node's address in the network of the container: of a LAN's bridge whichever it has there.
   // nullopt if it is not there.
   [[nodiscard]] std::optional<Cidr> FindOwnAddress() const {
-    for (const Cidr& cidr : host_.net.Addresses(*gateway_)) {
+    for (const Cidr& cidr : facts_.Addresses(*gateway_)) {
       if (cidr.Contains(address_) && (IsLans() || Contains(record_.link.gateways, cidr))) {
         return cidr;
       }
@@ -64,13 +65,8 @@ class WayLook {
 
   // The bridge stands in no VRF and has an address of the node. What follows from one that is down,
   // without its address or does not forward goes with a reconcile, and needs no fix.
-  [[nodiscard]] bool IsRoutedHere() const {
-    if (!own_ || !gateway_->up || gateway_->master != 0) {
-      return false;
-    }
-    Mismatches found(Mode::kLook);
-    link::CheckForwarding(host_, *gateway_, {*own_}, found);
-    return found.empty();
+  [[nodiscard]] bool IsRoutedHere() {
+    return own_ && gateway_->up && gateway_->master == 0 && facts_.Forwards(*gateway_, *own_);
   }
 
   void Add(const std::string& text, Fix fix) { causes_.push_back({text, std::move(fix)}); }
@@ -81,8 +77,7 @@ class WayLook {
   }
 
   void LookForSameAddress() {
-    const rtnl::RouteAnswer way = host_.net.LookUpRoute({.destination = address_});
-    if (way.error != 0 || way.link != rtnl::kLoopbackIndex) {
+    if (way_.error != 0 || way_.link != rtnl::kLoopbackIndex) {
       return;
     }
     for (const rtnl::Link& link : host_.net.Links()) {
@@ -117,19 +112,18 @@ class WayLook {
     const auto is_own = [&](const Route& route) {
       return !route.gateway && route.destination.Contains(address_);
     };
-    if (std::ranges::none_of(host_.net.Routes(*gateway_), is_own)) {
+    if (std::ranges::none_of(facts_.Routes(*gateway_), is_own)) {
       return Add(Format("the route to {}/{} by '{}' is missing",
                         own_->Network(),
                         own_->prefix_length,
                         gateway_->name),
                  AddOwnRoute(kMainTable));
     }
-    const rtnl::RouteQuery query = {.destination = address_};
-    const rtnl::RouteAnswer way = host_.net.LookUpRoute(query);
-    if (way.error != 0) {
-      return AddAll(FindBlockers(host_.net, query, Format("no packet gets to {}", address_)));
+    if (way_.error != 0) {
+      return AddAll(FindBlockers(
+          host_.net, {.destination = address_}, Format("no packet gets to {}", address_)));
     }
-    AddAll(FindDetour(way, Format("the route to {}", address_)));
+    AddAll(FindDetour(way_, Format("the route to {}", address_)));
   }
 
   // By another link than the container's; `what` leads there.
@@ -201,7 +195,7 @@ class WayLook {
     if (!arp_off.empty()) {
       return AddAll(std::move(arp_off));
     }
-    const std::optional<rtnl::Neighbour> neighbour = host_.net.FindNeighbour(*gateway_, address_);
+    const std::optional<rtnl::Neighbour> neighbour = facts_.FindNeighbour(*gateway_, address_);
     const Mac expected = record_.ContainerMac();
     if (!neighbour || neighbour->mac == expected || !record_.Has(cni::Part::kLink)) {
       return;
@@ -249,8 +243,8 @@ class WayLook {
     if (record_.link.bridge.empty() || !record_.IsLive(cni::Part::kLink)) {
       return;
     }
-    const std::optional<rtnl::Link> veth = host_.net.FindLink(state::HostVethName(record_.id));
-    const std::optional<rtnl::Link> bridge = host_.net.FindLink(record_.link.bridge);
+    const std::optional<rtnl::Link> veth = facts_.FindLink(state::HostVethName(record_.id));
+    const std::optional<rtnl::Link> bridge = facts_.FindLink(record_.link.bridge);
     if (!veth || !bridge) {
       return;  // a reconcile says so
     }
@@ -277,6 +271,7 @@ class WayLook {
                        .is_passing = held.is_passing});
   }
 
+  NodeFacts& facts_;
   state::Host& host_;
   const state::Record& record_;
   const Journey& journey_;
@@ -284,13 +279,14 @@ class WayLook {
   std::string tool_;
   std::optional<rtnl::Link> gateway_;
   std::optional<Cidr> own_;
+  rtnl::RouteAnswer way_;  // of packets from this node to the container
   Causes causes_;
 };
 
 }  // namespace
 
-Causes FindToContainer(state::Host& host, const state::Record& record, const Journey& journey) {
-  return WayLook(host, record, journey).Run();
+Causes FindToContainer(NodeFacts& facts, const state::Record& record, const Journey& journey) {
+  return WayLook(facts, record, journey).Run();
 }
 
 }  // namespace nomad_bridge::causes

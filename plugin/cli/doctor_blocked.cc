@@ -1,5 +1,7 @@
 #include <map>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/list.h"
@@ -10,45 +12,66 @@
 namespace nomad_bridge::cli {
 namespace {
 
-// What keeps anyone's connections from the ports of one allocation. What they have in common is
-// looked at once.
-causes::Causes FindBlockedOf(state::Host& host,
-                             const state::Record& record,
-                             causes::Planner& planner,
-                             nft::Ruleset* rules) {
-  causes::Causes found;
-  std::map<std::pair<Ip, std::optional<Ip>>, causes::Journey> ways;
-  for (const portmap::DnatEntry& port : record.rules.ports) {
-    const auto way = ways.try_emplace({port.container_ip, port.host_ip});
-    causes::Journey& journey = way.first->second;
-    if (way.second) {
-      journey = planner.Plan(port, std::nullopt);
-      Append(found, causes::FindOnNode(host, record, journey));
-      Append(found, causes::FindToContainer(host, record, journey));
+// What keeps anyone's connections from the ports of allocations. What they have in common is looked
+// at once.
+class BlockedLook {
+ public:
+  BlockedLook(state::Host& host, bool are_rules_whole)
+      : facts_(host), rules_(host.nft), are_rules_whole_(are_rules_whole) {}
+
+  causes::Causes Of(const state::Record& record) {
+    causes::Causes found;
+    std::map<std::pair<Ip, std::optional<Ip>>, causes::Journey> ways;
+    for (const portmap::DnatEntry& port : record.rules.ports) {
+      const auto way = ways.try_emplace({port.container_ip, port.host_ip});
+      causes::Journey& journey = way.first->second;
+      if (way.second) {
+        journey = planner_.Plan(port, std::nullopt);
+        Append(found, OnNode(record, journey));
+        Append(found, causes::FindToContainer(facts_, record, journey));
+      }
+      journey.port = port;
+      if (are_rules_whole_) {
+        Append(found, causes::FindInRules(facts_, rules_, record, journey));
+      }
+      if (found.empty() && way.second) {
+        found = causes::FindSilentGateway(facts_, record, journey);
+      }
     }
-    journey.port = port;
-    if (rules != nullptr) {
-      Append(found, causes::FindInRules(host, *rules, record, journey));
-    }
-    if (found.empty()) {
-      found = causes::FindSilentGateway(host, record, journey);
-    }
+    return found;
   }
-  return found;
-}
+
+ private:
+  // The same for all that comes for one address, by one gateway, and found the same way beyond.
+  const causes::Causes& OnNode(const state::Record& record, const causes::Journey& journey) {
+    const auto [known, is_new] =
+        on_node_.try_emplace({record.link.gateway_ifname,
+                              record.link.gateways.empty(),
+                              record.rules.ways.Has(journey.family()),
+                              journey.port.host_ip,
+                              journey.node.value_or(journey.port.container_ip)});
+    if (is_new) {
+      known->second = causes::FindOnNode(facts_, record, journey);
+    }
+    return known->second;
+  }
+
+  causes::NodeFacts facts_;
+  causes::Planner planner_{facts_};
+  nft::Ruleset rules_;
+  bool are_rules_whole_;
+  std::map<std::tuple<std::string, bool, bool, std::optional<Ip>, Ip>, causes::Causes> on_node_;
+};
 
 // As far as no other check says it.
 causes::Causes FindBlocked(Examination& node) {
-  const bool are_rules_whole = causes::AreRulesWhole(node.Reconciled());
-  nft::Ruleset rules(node.host.nft);
-  causes::Planner planner(node.host);
+  BlockedLook look(node.host, causes::AreRulesWhole(node.Reconciled()));
   causes::Causes found;
   for (const Attachment* const attachment : node.running) {
     if (!attachment->record->IsLive(cni::Part::kPorts)) {
       continue;
     }
-    for (causes::Cause& cause : FindBlockedOf(
-             node.host, *attachment->record, planner, are_rules_whole ? &rules : nullptr)) {
+    for (causes::Cause& cause : look.Of(*attachment->record)) {
       const bool is_said = cause.is_operators || cause.is_passing || node.HasFix(cause.fix);
       if (!is_said && !Contains(found, cause)) {
         found.push_back(std::move(cause));

@@ -229,8 +229,9 @@ std::optional<causes::Journey> JourneyTo(state::Host& host,
       chosen = &port;
     }
   }
+  causes::NodeFacts facts(host);
   return chosen == nullptr ? std::nullopt
-                           : std::optional(causes::Planner(host).Plan(*chosen, client));
+                           : std::optional(causes::Planner(facts).Plan(*chosen, client));
 }
 
 // -trace; nullopt without it.

@@ -155,7 +155,7 @@ class Inspection {
   }
 
   void LookOnTheWay(nft::Ruleset& rules, const causes::Journey& journey, bool is_meant) {
-    Causes on_node = causes::FindOnNode(host_, record_, journey);
+    Causes on_node = causes::FindOnNode(facts_, record_, journey);
     const std::optional<std::string> lacks = causes::FindNoWayBeyond(host_, journey);
     const auto says_so = [&](const Cause& cause) { return cause.text.starts_with(*lacks); };
     if (lacks && std::ranges::none_of(on_node, says_so)) {
@@ -165,19 +165,19 @@ class Inspection {
       return std::ranges::find(sides_.host, cause.text, &Cause::text) != sides_.host.end();
     });
     AddNew(sides_.path, std::move(on_node), is_meant);
-    AddNew(sides_.path, causes::FindToContainer(host_, record_, journey), is_meant);
+    AddNew(sides_.path, causes::FindToContainer(facts_, record_, journey), is_meant);
     AddNotes(causes::FindTrafficControl(host_, record_, journey));
     AddNew(sides_.path, causes::FindInPolicies(host_, record_, journey), is_meant);
     if (are_rules_whole_) {
-      AddNew(sides_.path, causes::FindInRules(host_, rules, record_, journey), is_meant);
+      AddNew(sides_.path, causes::FindInRules(facts_, rules, record_, journey), is_meant);
       AddNew(sides_.path,
              causes::FindInOwnRules(rules, record_, journey),
              is_meant && !journey.uplink);
-      AddNotes(causes::FindBesideInRules(host_, rules, record_, journey));
+      AddNotes(causes::FindBesideInRules(facts_, rules, record_, journey));
     }
-    AddNotes(causes::FindFixedGateway(host_, record_, journey));
+    AddNotes(causes::FindFixedGateway(facts_, record_, journey));
     if (std::ranges::none_of(sides_.path, &Cause::ends)) {
-      AddNew(sides_.path, causes::FindSilentGateway(host_, record_, journey), is_meant);
+      AddNew(sides_.path, causes::FindSilentGateway(facts_, record_, journey), is_meant);
     }
   }
 
@@ -276,7 +276,8 @@ class Inspection {
   const state::Record& record_;
   const std::optional<Ip>& client_;
   const std::string& name_;
-  causes::Planner planner_{host_};
+  causes::NodeFacts facts_{host_};
+  causes::Planner planner_{facts_};
   bool are_rules_whole_ = true;
   SideMismatches sides_;
 };

@@ -1,0 +1,67 @@
+#include "plugin/causes/node_facts.h"
+
+#include "plugin/link/forwarding.h"
+
+namespace nomad_bridge::causes {
+
+const std::vector<rtnl::Link>& NodeFacts::Links() {
+  if (!links_) {
+    links_ = host.net.Links();
+    for (std::size_t i = 0; i < links_->size(); ++i) {
+      by_name_.emplace((*links_)[i].name, i);
+      by_index_.emplace((*links_)[i].index, i);
+    }
+  }
+  return *links_;
+}
+
+std::optional<rtnl::Link> NodeFacts::FindLink(const std::string& name) {
+  const std::vector<rtnl::Link>& links = Links();
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? std::nullopt : std::optional(links[found->second]);
+}
+
+std::optional<rtnl::Link> NodeFacts::FindLink(int index) {
+  const std::vector<rtnl::Link>& links = Links();
+  const auto found = by_index_.find(index);
+  return found == by_index_.end() ? std::nullopt : std::optional(links[found->second]);
+}
+
+const std::vector<Cidr>& NodeFacts::Addresses(const rtnl::Link& link) {
+  const auto [known, is_new] = addresses_.try_emplace(link.index);
+  if (is_new) {
+    known->second = host.net.Addresses(link);
+  }
+  return known->second;
+}
+
+const std::vector<Route>& NodeFacts::Routes(const rtnl::Link& link) {
+  const auto [known, is_new] = routes_.try_emplace(link.index);
+  if (is_new) {
+    known->second = host.net.Routes(link);
+  }
+  return known->second;
+}
+
+std::optional<rtnl::Neighbour> NodeFacts::FindNeighbour(const rtnl::Link& link, const Ip& address) {
+  if (!neighbours_) {
+    neighbours_.emplace();
+    for (const rtnl::Neighbour& each : host.net.Neighbours()) {
+      neighbours_->emplace(std::pair(each.link, each.address), each);
+    }
+  }
+  const auto found = neighbours_->find({link.index, address});
+  return found == neighbours_->end() ? std::nullopt : std::optional(found->second);
+}
+
+bool NodeFacts::Forwards(const rtnl::Link& gateway, const Cidr& own) {
+  const auto [known, is_new] = forwards_.try_emplace({gateway.index, own});
+  if (is_new) {
+    Mismatches found(Mode::kLook);
+    link::CheckForwarding(host, gateway, {own}, found);
+    known->second = found.empty();
+  }
+  return known->second;
+}
+
+}  // namespace nomad_bridge::causes

@@ -1,0 +1,44 @@
+// What the looks of one command have in common about the node: asked once, when it is first needed,
+// and not again. For commands that change nothing.
+//
+// Errors   kKernel
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "netlink/rtnl/rtnl.h"
+#include "plugin/state/host.h"
+
+namespace nomad_bridge::causes {
+
+class NodeFacts {
+ public:
+  explicit NodeFacts(state::Host& of) : host(of) {}
+
+  state::Host& host;
+
+  [[nodiscard]] const std::vector<rtnl::Link>& Links();
+  [[nodiscard]] std::optional<rtnl::Link> FindLink(const std::string& name);
+  [[nodiscard]] std::optional<rtnl::Link> FindLink(int index);
+  [[nodiscard]] const std::vector<Cidr>& Addresses(const rtnl::Link& link);
+  [[nodiscard]] const std::vector<Route>& Routes(const rtnl::Link& link);
+  [[nodiscard]] std::optional<rtnl::Neighbour> FindNeighbour(const rtnl::Link& link,
+                                                             const Ip& address);
+  // Whether it forwards what comes by `gateway`, which has the address `own`.
+  [[nodiscard]] bool Forwards(const rtnl::Link& gateway, const Cidr& own);
+
+ private:
+  std::optional<std::vector<rtnl::Link>> links_;
+  std::map<std::string, std::size_t> by_name_;
+  std::map<int, std::size_t> by_index_;
+  std::map<int, std::vector<Cidr>> addresses_;  // by link, as all that follow
+  std::map<int, std::vector<Route>> routes_;
+  std::optional<std::map<std::pair<int, Ip>, rtnl::Neighbour>> neighbours_;
+  std::map<std::pair<int, Cidr>, bool> forwards_;
+};
+
+}  // namespace nomad_bridge::causes
