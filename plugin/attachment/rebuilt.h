@@ -19,8 +19,8 @@
 
 namespace nomad_bridge::attachment {
 
-// Of the attachment whose host veth `link` is; one that cannot be told is none to repair. Nothing of
-// another link, or if a command works on it or its record can be read.
+// Of the attachment whose host veth `link` is; one that cannot be told is none to repair. Nothing
+// of another link, or if a command works on it or its record can be read.
 void CheckLostRecord(state::Host& host, const rtnl::Link& link, Mismatches& mismatches);
 
 }  // namespace nomad_bridge::attachment
