@@ -69,6 +69,12 @@ class Collector {
   }
 
   void Run(const Progress& progress) {
+    if (collection_.recorded) {
+      for (const auto& [id, data_dir] : *collection_.recorded) {
+        Note(id, data_dir);
+      }
+      return LookAtLeases();
+    }
     const std::vector<AttachmentId> all = host_.records.List(collection_.network);
     for (std::size_t done = 0; done < all.size(); ++done) {
       outcome_.Try(Mismatch::Area::kLeftOver,
@@ -88,16 +94,21 @@ class Collector {
   }
 
  private:
+  // That `id` has a record, which says where its leases are.
+  void Note(const AttachmentId& id, const std::string& data_dir) {
+    recorded_.insert(id);
+    if (collection_.data_dir.empty()) {
+      directories_.insert({data_dir, id.network});
+    }
+  }
+
   void LookAtRecord(const AttachmentId& id) {
     ++outcome_.attachments;
     const std::optional<state::Record> record = host_.records.FindOwn(id);
     if (record) {
-      recorded_.insert(id);
-      if (collection_.data_dir.empty()) {
-        directories_.insert({record->ipam.data_dir, id.network});  // where it has leases
-      }
+      Note(id, record->ipam.data_dir);
     }
-    if (!collection_.attachments || IsValid(id)) {
+    if (IsValid(id)) {
       return;
     }
     if (record && !collection_.valid && !IsStale(host_, *record)) {

@@ -14,6 +14,7 @@
 //          awaited.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -30,8 +31,9 @@ struct Collection {
   std::string data_dir;  // of the network's leases; empty: where records say, and the usual one
   std::optional<std::set<AttachmentId>> valid = {};  // nullopt: whatever is not stale
   std::string bridge = {};  // whose ports of ours that are not valid go, too
-  bool attachments = true;
   bool leases = true;
+  // Leases alone, beside these records, each with its data directory: they are not read again.
+  std::optional<std::map<AttachmentId, std::string>> recorded = {};
 };
 
 // Attachments and leases: elements, links, leases and records of what is stale.

@@ -224,6 +224,8 @@ std::vector<Station> StationsOnNode(NodeFacts& facts,
   const rtnl::Link bridge = LinkCalled(facts, record.link.gateway_ifname);
   const rtnl::Link veth = LinkCalled(facts, state::HostVethName(record.id));
   std::vector<Station> stations;
+  constexpr std::size_t kUsual = 64;  // not moved each time that some are added
+  stations.reserve(kUsual);
   const nft::Packet translated = Translated(journey);
   if (journey.uplink) {
     Append(stations, LookupsOnUplink(facts, journey));

@@ -140,8 +140,13 @@ void CheckShadowedPorts(Examination& node) {
 }
 
 void CheckOrphanLeases(Examination& node) {
-  const attachment::Outcome leases =
-      attachment::Collect(node.host, {.attachments = false}, Mode::kLook);
+  attachment::Collection collection{.recorded = std::map<AttachmentId, std::string>()};
+  for (const Attachment& attachment : node.inventory.attachments) {
+    if (attachment.record) {
+      collection.recorded->emplace(attachment.id, attachment.record->ipam.data_dir);
+    }
+  }
+  const attachment::Outcome leases = attachment::Collect(node.host, collection, Mode::kLook);
   std::vector<std::string> collectable;
   for (const Mismatch& mismatch : leases.mismatches.left()) {
     if (mismatch.repairable) {
