@@ -152,8 +152,10 @@ std::optional<std::string> Planner::BareUplink() {
 }
 
 std::optional<Ip> Planner::NextHopOf(const Journey& journey) {
-  const rtnl::RouteAnswer way =
-      journey.client ? net_.LookUpRoute({.destination = *journey.client}) : rtnl::RouteAnswer();
+  if (!journey.uplink || !journey.client) {
+    return std::nullopt;
+  }
+  const rtnl::RouteAnswer way = net_.LookUpRoute({.destination = *journey.client});
   if (way.error != 0 || way.link != journey.uplink->index) {
     return std::nullopt;
   }
@@ -196,9 +198,7 @@ Journey Planner::PlanAnew(const portmap::DnatEntry& port, const std::optional<Ip
     journey.node = own ? std::optional(own->address) : std::nullopt;
     AddOtherNodes(journey);
   }
-  if (journey.uplink) {
-    journey.next_hop = NextHopOf(journey);
-  }
+  journey.next_hop = NextHopOf(journey);
   if (!journey.uplink && !client && !port.host_ip) {
     journey.bare_uplink = BareUplink();
   }
