@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "tests/support/mounted.h"
+#include "tests/support/refusal.h"
 #include "tests/support/world.h"
 
 namespace nomad_bridge::test {
@@ -100,7 +101,10 @@ TEST_F(RefusedAdd, ByAContainerWithoutIpv6LeavesNothing) {
   container().SetSysctl("net/ipv6/conf/default/disable_ipv6", "1");
   {
     const Mounted sealed({"-o", "bind,ro", "/proc/sys"}, "/proc/sys");
-    EXPECT_THAT(RunPlugin("ADD", dual),
+    // Else it opens settings in an instance of procfs of its own.
+    const Command add = UnderStrace(
+        PluginCommand("ADD", dual.dump()), "/run/calls", {"-e", "inject=fsopen:error=EPERM"});
+    EXPECT_THAT(Execute(add),
                 Fails(100, MsgAndDetails(AllOf(HasSubstr("disable_ipv6"), HasSubstr("EROFS")))));
   }
   container().SetSysctl("net/ipv6/conf/default/disable_ipv6", "0");
