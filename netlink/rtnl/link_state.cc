@@ -9,6 +9,7 @@
 #include <linux/if_arp.h>
 #include <linux/if_bridge.h>
 #include <linux/if_link.h>
+#include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/netconf.h>
 #include <linux/rtnetlink.h>
@@ -82,6 +83,20 @@ std::optional<LinkCounters> ReadCounters(std::span<const std::uint8_t> bytes) {
       .sent = {.bytes = stats.tx_bytes, .packets = stats.tx_packets, .dropped = stats.tx_dropped}};
 }
 
+// Of an array of numbers by IPV4_DEVCONF_..., which count from 1.
+std::optional<Ipv4Settings> ReadIpv4Settings(std::span<const std::uint8_t> bytes) {
+  const auto is_on = [&](std::size_t number) {
+    std::uint32_t value = 0;
+    std::memcpy(&value, &bytes[(number - 1) * sizeof value], sizeof value);
+    return value != 0;
+  };
+  if (bytes.size() < IPV4_DEVCONF_ROUTE_LOCALNET * sizeof(std::uint32_t)) {
+    return std::nullopt;
+  }
+  return Ipv4Settings{.forwarding = is_on(IPV4_DEVCONF_FORWARDING),
+                      .route_localnet = is_on(IPV4_DEVCONF_ROUTE_LOCALNET)};
+}
+
 // Of an array of numbers by DEVCONF_...
 std::optional<Ipv6Settings> ReadIpv6Settings(std::span<const std::uint8_t> bytes) {
   const auto setting = [&](std::size_t number) {
@@ -101,6 +116,19 @@ netlink::Message GetLinkRequest(int index) {
   netlink::Message request(RTM_GETLINK, 0, HeadFor(index));
   request.PutU32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
   return request;
+}
+
+// `which`: NETCONFA_IFINDEX_..., or the index of a link.
+bool Forwards(netlink::RequestSocket& socket, Family family, int which) {
+  netlink::Message request(RTM_GETNETCONF, 0, netconfmsg{.ncm_family = NumberOf(family)});
+  request.PutU32(NETCONFA_IFINDEX, static_cast<std::uint32_t>(which));
+  const netlink::Reply reply = socket.TransactOrThrow(
+      request, "cannot read whether this node forwards", {EOPNOTSUPP, EAFNOSUPPORT, ENODEV});
+  bool forwards = false;
+  netlink::ForEachMessage<netconfmsg>(reply, [&](const auto&, const auto& attributes) {
+    forwards = attributes.template Number<int>(NETCONFA_FORWARDING).value_or(0) != 0;
+  });
+  return forwards;
 }
 
 std::optional<Link> Find(netlink::RequestSocket& socket,
@@ -147,8 +175,9 @@ Link ReadLink(const nlmsghdr* message) {
   };
   link.peer_netns = attributes.Number<int>(IFLA_LINK_NETNSID);
   link.counters = ReadCounters(attributes.Bytes(IFLA_STATS64));
-  link.ipv6 =
-      ReadIpv6Settings(attributes.Inside(IFLA_AF_SPEC).Inside(AF_INET6).Bytes(IFLA_INET6_CONF));
+  const netlink::Attributes families = attributes.Inside(IFLA_AF_SPEC);
+  link.ipv4 = ReadIpv4Settings(families.Inside(AF_INET).Bytes(IFLA_INET_CONF));
+  link.ipv6 = ReadIpv6Settings(families.Inside(AF_INET6).Bytes(IFLA_INET6_CONF));
   link.operstate = attributes.U8(IFLA_OPERSTATE).value_or(IF_OPER_UNKNOWN);
   ReadBridging(info, link);
   link.queue = attributes.Text(IFLA_QDISC);
@@ -214,15 +243,11 @@ std::string Socket::Settings(const Link& link) {
 }
 
 bool Socket::ForwardsAll(Family family) {
-  netlink::Message request(RTM_GETNETCONF, 0, netconfmsg{.ncm_family = NumberOf(family)});
-  request.PutU32(NETCONFA_IFINDEX, static_cast<std::uint32_t>(NETCONFA_IFINDEX_ALL));
-  const netlink::Reply reply = socket_.TransactOrThrow(
-      request, "cannot read whether this node forwards", {EOPNOTSUPP, EAFNOSUPPORT, ENODEV});
-  bool forwards = false;
-  netlink::ForEachMessage<netconfmsg>(reply, [&](const auto&, const auto& attributes) {
-    forwards = attributes.template Number<int>(NETCONFA_FORWARDING).value_or(0) != 0;
-  });
-  return forwards;
+  return Forwards(socket_, family, NETCONFA_IFINDEX_ALL);
+}
+
+bool Socket::ForwardsByDefault(Family family) {
+  return Forwards(socket_, family, NETCONFA_IFINDEX_DEFAULT);
 }
 
 Link Socket::RequireLink(const std::string& name) {

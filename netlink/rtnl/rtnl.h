@@ -75,7 +75,13 @@ struct NfCall {
   bool operator==(const NfCall&) const = default;
 };
 
-// A link's settings under net/ipv6/conf, which the kernel tells with the link.
+// A link's settings under net/ipv4/conf, which the kernel tells with the link.
+struct Ipv4Settings {
+  bool forwarding = false;
+  bool route_localnet = false;
+};
+
+// The same under net/ipv6/conf.
 struct Ipv6Settings {
   int accept_ra = 0;  // 2: also where it forwards
   bool disabled = false;
@@ -112,8 +118,11 @@ struct Link {
   // veth: id of the other end's namespace as this one numbers it; nullopt: here
   std::optional<int> peer_netns;
   std::optional<LinkCounters> counters;
+  std::optional<Ipv4Settings> ipv4;  // nullopt: not for so small an MTU
   std::optional<Ipv6Settings> ipv6;  // nullopt: the kernel has no IPv6, or not for so small an MTU
 
+  // IPv4 packets that come in by it are forwarded.
+  [[nodiscard]] bool ForwardsIpv4() const { return ipv4 && ipv4->forwarding; }
   [[nodiscard]] bool HasIpv6() const { return ipv6 && !ipv6->disabled; }
 };
 
@@ -266,8 +275,10 @@ class Socket {
   // compared with what they were. A tenth of the time that the files under /proc/sys take on a node
   // with a thousand namespaces, whose settings are all in one hash chain.
   [[nodiscard]] std::string Settings(const Link& link);
-  // net/<family>/conf/all/forwarding; false if this kernel has no such family.
+  // net/<family>/conf/all/forwarding, and conf/default/forwarding, which links get that come later;
+  // false if this kernel has no such family.
   [[nodiscard]] bool ForwardsAll(Family family);
+  [[nodiscard]] bool ForwardsByDefault(Family family);
 
   // From now on IPv4 packets from or to 127.0.0.0/8 that come in by `link` are dropped before rules
   // of any kind see them, but for those to it with the mark `except_mark`. Stays until the link

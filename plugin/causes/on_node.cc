@@ -138,15 +138,14 @@ class NodeLook {
   void LookAtForwarding() {
     const char* const of_all = link::ForwardingOf(journey_.family());
     std::vector<std::string> settings;
-    if (!netlink::IsSysctlOn(of_all)) {
+    if (!host_.net.ForwardsAll(journey_.family())) {
       if (record_.link.gateways.empty()) {  // else a reconcile turns it on
         settings.emplace_back(of_all);
       }
     } else if (journey_.family() == Family::kIpv4) {
       for (const std::optional<rtnl::Link>& link : {journey_.uplink, gateway_}) {
-        const std::string setting = link ? netlink::Ipv4Setting(link->name, "forwarding") : "";
-        if (link && netlink::FindSysctl(setting) == "0") {
-          settings.push_back(setting);
+        if (link && link->ipv4 && !link->ipv4->forwarding) {
+          settings.push_back(netlink::Ipv4Setting(link->name, "forwarding"));
         }
       }
     }

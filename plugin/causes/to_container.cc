@@ -3,7 +3,6 @@
 
 #include "base/list.h"
 #include "base/text.h"
-#include "netlink/core/sysctl.h"
 #include "plugin/causes/blockers.h"
 #include "plugin/causes/lookups.h"
 #include "plugin/causes/reverse_path.h"
@@ -159,8 +158,7 @@ class WayLook {
   void LookAtRequests() {
     const std::optional<rtnl::Link>& uplink = journey_.uplink;
     if (!journey_.client || !uplink || !uplink->up || uplink->master != 0 ||
-        (address_.is_ipv4() &&
-         netlink::FindSysctl(netlink::Ipv4Setting(uplink->name, "forwarding")) == "0")) {
+        (address_.is_ipv4() && !uplink->ForwardsIpv4())) {
       return;
     }
     Causes found = FindOfRequest(*uplink, *journey_.client);

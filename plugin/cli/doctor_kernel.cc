@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "firewall/foreign_drops.h"
 #include "firewall/table.h"
@@ -128,10 +129,7 @@ void CheckBacklog(Examination& node) {
 void CheckForwardingToPorts(Examination& node) {
   std::map<std::string, std::vector<std::string>> unreached;  // by the setting
   for (const Attachment* const attachment : node.running) {
-    if (!attachment->record->link.gateways.empty()) {
-      continue;
-    }
-    for (const std::string& setting : rules::FindForwardingOff(*attachment->record)) {
+    for (const std::string& setting : rules::FindForwardingOff(node.host, *attachment->record)) {
       unreached[setting].push_back(
           Format("{} is 0: the published ports of '{}' answer this node alone",
                  setting,
@@ -151,15 +149,15 @@ void CheckForwardingToPorts(Examination& node) {
 
 void CheckForwarding(Examination& node) {
   node.AddMismatches({Area::kForwarding});
-  if (!node.gateways.empty() && netlink::IsSysctlOn(link::ForwardingOf(Family::kIpv4))) {
+  if (!node.gateways.empty() && node.host.net.ForwardsAll(Family::kIpv4)) {
     std::vector<std::string> ifnames = link::RoutedUplinks(node.host, node.inventory.links);
     for (const auto& [gateway, record] : node.gateways) {
       ifnames.push_back(gateway);
     }
-    for (const std::string& ifname : ifnames) {
-      const std::string setting = netlink::Ipv4Setting(ifname, "forwarding");
-      if (netlink::FindSysctl(setting) == "0") {
-        node.Fail(Format("{} is 0: what comes by '{}' gets to no allocation", setting, ifname),
+    for (const rtnl::Link& link : node.inventory.links) {
+      if (Contains(ifnames, link.name) && link.ipv4 && !link.ipv4->forwarding) {
+        const std::string setting = netlink::Ipv4Setting(link.name, "forwarding");
+        node.Fail(Format("{} is 0: what comes by '{}' gets to no allocation", setting, link.name),
                   Cat("sysctl -w ", ShellWord(Cat(setting, "=1"))));
       }
     }
@@ -172,8 +170,7 @@ void CheckRouting(Examination& node) {
   std::vector<std::string> uplinks = link::RoutedUplinks(node.host, node.inventory.links);
   // A bridge of allocations that has a port beyond the node is one, too: they are to pass.
   std::erase_if(uplinks, [&](const std::string& name) { return node.gateways.contains(name); });
-  if (node.gateways.empty() || uplinks.size() < 2 ||
-      !netlink::IsSysctlOn(link::ForwardingOf(Family::kIpv4))) {
+  if (node.gateways.empty() || uplinks.size() < 2 || !node.host.net.ForwardsAll(Family::kIpv4)) {
     return;
   }
   const auto is_between = [&](const nft::Socket::TableChain& each) {
@@ -200,7 +197,7 @@ void CheckRouting(Examination& node) {
 // The node's way beyond is lost, or will be once what it learnt expires. One that was configured
 // needs no advertisements.
 void CheckAdvertisements(Examination& node) {
-  if (!netlink::IsSysctlOn(link::ForwardingOf(Family::kIpv6))) {
+  if (!node.host.net.ForwardsAll(Family::kIpv6)) {
     return;
   }
   const std::optional<int> way = node.host.net.LookupOutputInterface(link::Beyond(Family::kIpv6));

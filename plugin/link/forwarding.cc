@@ -15,18 +15,23 @@ std::string AcceptRa(const std::string& ifname) {
   return netlink::Ipv6Setting(ifname, "accept_ra");
 }
 
-// Which must be on. For IPv4 the link decides by which a packet comes in; the node's setting has
-// reached those links that were there when it was made.
-std::vector<std::string> SettingsFor(const std::string& gateway_ifname,
-                                     const std::vector<Cidr>& gateways) {
-  std::vector<std::string> settings;
+// Which of what must be on is off. For IPv4 the link decides by which a packet comes in; the node's
+// setting, when it is made, reaches all links that are there.
+std::vector<std::string> FindOff(state::Host& host,
+                                 const rtnl::Link& gateway,
+                                 const std::vector<Cidr>& gateways) {
+  std::vector<std::string> off;
   if (HasFamily(gateways, Family::kIpv4)) {
-    settings = {ForwardingOf(Family::kIpv4), netlink::Ipv4Setting(gateway_ifname, "forwarding")};
+    if (!host.net.ForwardsAll(Family::kIpv4)) {
+      off.emplace_back(ForwardingOf(Family::kIpv4));
+    } else if (!gateway.ForwardsIpv4()) {
+      off.push_back(netlink::Ipv4Setting(gateway.name, "forwarding"));
+    }
   }
-  if (HasFamily(gateways, Family::kIpv6)) {
-    settings.emplace_back(ForwardingOf(Family::kIpv6));
+  if (HasFamily(gateways, Family::kIpv6) && !host.net.ForwardsAll(Family::kIpv6)) {
+    off.emplace_back(ForwardingOf(Family::kIpv6));
   }
-  return settings;
+  return off;
 }
 
 // Once it forwards, the kernel deletes default routes by router advertisements, and takes no more
@@ -80,10 +85,7 @@ void CheckForwarding(state::Host& host,
                      const rtnl::Link& gateway,
                      const std::vector<Cidr>& gateways,
                      Mismatches& mismatches) {
-  for (const std::string& setting : SettingsFor(gateway.name, gateways)) {
-    if (netlink::IsSysctlOn(setting)) {
-      continue;
-    }
+  for (const std::string& setting : FindOff(host, gateway, gateways)) {
     Mismatch off{Mismatch::Area::kForwarding, gateway.name, Cat(setting, " is 0")};
     off.part = setting;
     mismatches.Add(std::move(off), [&] {
@@ -98,7 +100,7 @@ void CheckForwarding(state::Host& host,
   }
   const std::string of_new_links = netlink::Ipv4Setting("default", "forwarding");
   if (mismatches.is_repairing() && HasFamily(gateways, Family::kIpv4) &&
-      !netlink::IsSysctlOn(of_new_links)) {
+      !host.net.ForwardsByDefault(Family::kIpv4)) {
     LogLine("{} is 0: the node does not forward what comes in by interfaces made from now on",
             of_new_links);
   }

@@ -13,7 +13,8 @@
 
 namespace nomad_bridge::link {
 
-// The node's setting for a family, as netlink::FindSysctl() names it.
+// The node's setting for a family, as netlink::EnsureSysctl() names it; rtnl::Socket::ForwardsAll()
+// has its value.
 [[nodiscard]] const char* ForwardingOf(Family family);
 
 // Of `links`, all of the node, the uplinks between which it routes once it forwards IPv4. Asks for

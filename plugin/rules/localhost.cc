@@ -64,7 +64,7 @@ void CheckLocalhost(state::Host& host, const state::Record& record, Mismatches& 
                   name)},
           [&] { EnsureFilter(host, *link); });
     }
-    if (!netlink::IsSysctlOn(RouteLocalnet(name))) {
+    if (!link->ipv4 || !link->ipv4->route_localnet) {
       mismatches.Add({Mismatch::Area::kLocalhost, name, Cat(RouteLocalnet(name), " is 0")}, [&] {
         EnsureFilter(host, *link);  // says so if this kernel has none
         netlink::EnsureSysctl(RouteLocalnet(name), "1");

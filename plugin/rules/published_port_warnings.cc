@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "firewall/table.h"
-#include "netlink/core/sysctl.h"
 #include "netlink/sockets/listeners.h"
 #include "plugin/link/forwarding.h"
 
@@ -74,13 +73,16 @@ std::vector<std::string> FindOwnListeners(state::Host& host, const state::Record
   return found;
 }
 
-std::vector<std::string> FindForwardingOff(const state::Record& record) {
+std::vector<std::string> FindForwardingOff(state::Host& host, const state::Record& record) {
+  if (!record.link.gateways.empty()) {
+    return {};
+  }
   std::vector<std::string> settings;
   for (const Family family : firewall::kFamilies) {
     const bool has_port = std::ranges::any_of(
         record.rules.ports,
         [&](const portmap::DnatEntry& port) { return port.container_ip.family() == family; });
-    if (has_port && !netlink::IsSysctlOn(link::ForwardingOf(family))) {
+    if (has_port && !host.net.ForwardsAll(family)) {
       settings.emplace_back(link::ForwardingOf(family));
     }
   }
@@ -88,7 +90,7 @@ std::vector<std::string> FindForwardingOff(const state::Record& record) {
 }
 
 void WarnOfPorts(state::Host& host, const state::Record& record) {
-  for (const std::string& setting : FindForwardingOff(record)) {
+  for (const std::string& setting : FindForwardingOff(host, record)) {
     LogLine("{} is 0: published ports answer this node alone", setting);
   }
   WarnOfAbsentAddresses(host, record);

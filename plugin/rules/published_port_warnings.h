@@ -26,7 +26,9 @@ void WarnOfPorts(state::Host& host, const state::Record& record);
 [[nodiscard]] std::vector<std::string> FindOwnListeners(state::Host& host,
                                                         const state::Record& record);
 
-// The third: "net/ipv4/ip_forward", and that for IPv6.
-[[nodiscard]] std::vector<std::string> FindForwardingOff(const state::Record& record);
+// The third: "net/ipv4/ip_forward", and that for IPv6. None behind a gateway of ours, for which they
+// are turned on.
+[[nodiscard]] std::vector<std::string> FindForwardingOff(state::Host& host,
+                                                         const state::Record& record);
 
 }  // namespace nomad_bridge::rules

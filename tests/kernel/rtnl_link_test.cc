@@ -102,6 +102,39 @@ TEST_F(RtnlLink, HasItsSettingsOfIpv6) {
   EXPECT_TRUE(on.HasIpv6());
 }
 
+TEST_F(RtnlLink, HasItsSettingsOfIpv4) {
+  const auto set = [](const char* value) {
+    for (const char* const setting : {"forwarding", "route_localnet"}) {
+      Must({.argv = {"sysctl", "-qw", Format("net.ipv4.conf.lo.{}={}", setting, value)}});
+    }
+  };
+  set("1");
+  const rtnl::Link on = net_.FindLink("lo").value();
+  EXPECT_TRUE(on.ForwardsIpv4());
+  EXPECT_TRUE(on.ipv4.value().route_localnet);
+
+  set("0");
+  const rtnl::Link off = net_.FindLink("lo").value();
+  EXPECT_FALSE(off.ForwardsIpv4());
+  EXPECT_FALSE(off.ipv4.value().route_localnet);
+}
+
+TEST_F(RtnlLink, OfTheNodeAndOfNewOnesMayForward) {
+  for (const auto& [family, name] : {std::pair(Family::kIpv4, "ipv4"), {Family::kIpv6, "ipv6"}}) {
+    const auto set = [&name = name](const char* which, const char* value) {
+      Must({.argv = {"sysctl", "-qw", Format("net.{}.conf.{}.forwarding={}", name, which, value)}});
+    };
+    set("all", "1");  // for IPv4 it reaches "default", too
+    set("default", "0");
+    EXPECT_TRUE(net_.ForwardsAll(family));
+    EXPECT_FALSE(net_.ForwardsByDefault(family));
+    set("all", "0");
+    set("default", "1");
+    EXPECT_FALSE(net_.ForwardsAll(family));
+    EXPECT_TRUE(net_.ForwardsByDefault(family));
+  }
+}
+
 TEST_F(RtnlLink, LoIsOperationalAndOfNoKind) {
   const rtnl::Link lo = net_.FindLink("lo").value();
   EXPECT_EQ(lo.kind, "");
