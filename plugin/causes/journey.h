@@ -84,6 +84,11 @@ class Planner {
   std::optional<bool> has_address_;
 };
 
+// Of a network in which others are, too.
+[[nodiscard]] inline Fix AnotherSubnet() {
+  return Fix::Advice("another subnet in the conflist, then start its allocations anew");
+}
+
 // "ip", "ip -6"
 [[nodiscard]] std::string IpTool(Family family);
 

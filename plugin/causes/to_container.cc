@@ -142,15 +142,25 @@ class WayLook {
         nearest = route;
       }
     }
-    // What leads elsewhere with more than this network, such as a default route, is needed.
-    const bool is_wrong = nearest && nearest->destination.prefix_length >= own_->prefix_length;
     return {{.text = Format("{} leads out of '{}', not of '{}'", what, wrong->name, gateway_->name),
-             .fix = is_wrong ? Format("{} route del {} dev {}{}",
-                                      tool_,
-                                      nearest->destination,
-                                      ShellWord(wrong->name),
-                                      TableWords(way.table))
-                             : AddOwnRoute(way.table)}};
+             .fix = FixOfDetour(way, *wrong, nearest)}};
+  }
+
+  // What leads elsewhere with more than this network, such as a default route, is needed; so may be
+  // what leads to a part of it, with others in it.
+  [[nodiscard]] Fix FixOfDetour(const rtnl::RouteAnswer& way,
+                                const rtnl::Link& wrong,
+                                const std::optional<Route>& nearest) const {
+    if (!nearest || nearest->destination.prefix_length < own_->prefix_length) {
+      return AddOwnRoute(way.table);
+    }
+    return nearest->destination.prefix_length < address_.bits()
+               ? AnotherSubnet()
+               : Fix(Format("{} route del {} dev {}{}",
+                            tool_,
+                            nearest->destination,
+                            ShellWord(wrong.name),
+                            TableWords(way.table)));
   }
 
   // What comes by the uplink is known to rules of policy routing by that, and by its source. What

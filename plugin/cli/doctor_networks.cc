@@ -264,9 +264,7 @@ void CheckSubnets(Examination& node) {
       overlaps.merge(OverlapsWith(node, route, link.name));
     }
   }
-  node.AddAll(Verdict::kFail,
-              {overlaps.begin(), overlaps.end()},
-              Fix::Advice("another subnet in the conflist, then start its allocations anew"));
+  node.AddAll(Verdict::kFail, {overlaps.begin(), overlaps.end()}, causes::AnotherSubnet());
 }
 
 // Attachments without a record that can be read: those that a reconcile rebuilds, and others.

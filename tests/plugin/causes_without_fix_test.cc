@@ -88,6 +88,37 @@ TEST_F(CauseWithoutFix, IsARuleBehindOneThatItsSelectorMatchesToo) {
   EXPECT_EQ(cause.at("advice"), "delete it; those that are there: ip rule show priority 100");
 }
 
+// The command that opened the port would cut the others off.
+TEST_F(CauseWithoutFix, IsANetworkOfOthersWithinTheSubnet) {
+  Node& site = AddContainer("site");
+  host().Must({"sh",
+               "-ec",
+               Cat("ip link add d0 type veth peer name eth0 netns ",
+                   site.name(),
+                   "; ip link set d0 up; ip address add 172.26.64.70/24 dev d0")});
+  site.Must({"sh", "-ec", "ip link set eth0 up; ip address add 172.26.64.77/24 dev eth0"});
+  EXPECT_FALSE(Answers(Way::kTcp, std::chrono::milliseconds(250)));
+  const json cause = At(Diagnose(Way::kTcp), "/causes/0");
+  EXPECT_EQ(cause.at("what"), Filled("the route to ADDRESS leads out of 'd0', not of 'nomad'"));
+  EXPECT_EQ(cause.at("fix"), "");
+  EXPECT_EQ(cause.at("advice"), "another subnet in the conflist, then start its allocations anew");
+  EXPECT_FALSE(DoctorsChecks().contains("ports.blocked")) << "bridge.subnet_overlap says so";
+}
+
+// A container whose VPN leaves out those that its port is for.
+TEST_F(CauseWithoutFix, IsNoVpnThatLeavesOutTheNodesNetwork) {
+  container().Must({"sh",
+                    "-ec",
+                    "ip route add 198.51.100.0/24 via 172.26.64.1; ip link add tun0 type veth peer "
+                    "name far; ip link set tun0 up; ip link set far up; ip address add 10.8.0.2/24 "
+                    "dev tun0; ip route replace default via 10.8.0.1"});
+  EXPECT_TRUE(Answers(Way::kTcp));
+  EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr);
+  EXPECT_FALSE(Answers(Way::kFar, std::chrono::milliseconds(250)));
+  EXPECT_EQ(Diagnose(Way::kFar).at("cause"),
+            "answers leave by 'tun0', not by 'eth0': those to 203.0.113.5");
+}
+
 // The addresses that went with it only the node's own configuration knows.
 TEST_F(CauseWithoutFix, IsAnUplinkWithoutIpv6) {
   const json cause = CauseAfter("sysctl -w net.ipv6.conf.uplink.disable_ipv6=1", Way::kTcp6);
