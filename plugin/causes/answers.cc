@@ -82,6 +82,55 @@ std::optional<rtnl::Link> FindOtherDefault(rtnl::Socket& container,
   return std::nullopt;
 }
 
+// To the node, or another container: what is sent there may well come back.
+bool LeadsToAnother(const rtnl::Link& link) {
+  return link.kind == "veth" && link.peer_netns;
+}
+
+// By a table of its own what has `address` leaves by `own`, whatever the other routes are.
+Fix FixByOwnTable(const rtnl::Link& own, const state::Record& record, const Ip& address) {
+  const std::optional<Ip> gateway = OwnGateway(record, address.family());
+  if (!gateway) {
+    return Fix::Advice(
+        Format("have what has the address {} leave by '{}' there", address, own.name));
+  }
+  constexpr int kFirstTable = 100;
+  const int table = kFirstTable + own.index;
+  const std::string tool = IpTool(address.family());
+  return InsideFix(record,
+                   Format("sh -c '{} rule add from {} lookup {} && {} route add default via {} "
+                          "table {}'",
+                          tool,
+                          address,
+                          table,
+                          tool,
+                          *gateway,
+                          table));
+}
+
+// Such as that of a VPN: what comes back to the client by another way than the node has not the
+// port's address. A client that is not named stands for all.
+Causes FindStrayWay(rtnl::Socket& container,
+                    const rtnl::Link& own,
+                    const rtnl::Link& other_way,
+                    const state::Record& record,
+                    const Journey& journey) {
+  const Ip& address = journey.port.container_ip;
+  const auto leaves_by_own = [&](const Ip& client) {
+    const rtnl::RouteAnswer way = container.LookUpRoute({.destination = client, .source = address});
+    return way.error == 0 && way.link == own.index;
+  };
+  const bool is_of_all = own.master == 0 && other_way.index != rtnl::kLoopbackIndex &&
+                         !leaves_by_own(*journey.client) &&
+                         std::ranges::none_of(journey.others, leaves_by_own);
+  return is_of_all ? Causes{{.text = Format("answers leave by '{}', not by '{}': those to {}",
+                                            other_way.name,
+                                            own.name,
+                                            journey.ClientText()),
+                             .fix = FixByOwnTable(own, record, address)}}
+                   : Causes();
+}
+
 // By the interface of another network, which drops what is not from its own address.
 Causes FindOtherWay(state::Host& host,
                     const rtnl::Link& own,
@@ -89,34 +138,21 @@ Causes FindOtherWay(state::Host& host,
                     const state::Record& record,
                     const Ip& address) {
   const std::optional<rtnl::Link> outside =
-      other_way.kind == "veth" ? host.net.FindLink(other_way.peer) : std::nullopt;
+      LeadsToAnother(other_way) ? host.net.FindLink(other_way.peer) : std::nullopt;
   const std::optional<state::Record> other =
       outside ? host.records.FindOwner(outside->name) : std::nullopt;
   if (!other || !other->link.port.source_check || other->id == record.id ||
       other->netns != record.netns) {
     return {};
   }
-  const std::optional<Ip> gateway = OwnGateway(record, address.family());
-  const std::string tool = IpTool(address.family());
-  // A table of its own for each of the container's interfaces.
-  constexpr int kFirstTable = 100;
-  const int table = kFirstTable + own.index;
   return {{.text = Format("what it answers from {} leaves by '{}', and sourceCheck of network '{}' "
                           "drops it",
                           address,
                           other_way.name,
                           other->id.network),
-           .fix = !gateway
-                      ? Fix::Advice(Cat("publish the port in network ", other->id.network))
-                      : InsideFix(record,
-                                  Format("sh -c '{} rule add from {} lookup {} && {} route add "
-                                         "default via {} table {}'",
-                                         tool,
-                                         address,
-                                         table,
-                                         tool,
-                                         *gateway,
-                                         table))}};
+           .fix = OwnGateway(record, address.family())
+                      ? FixByOwnTable(own, record, address)
+                      : Fix::Advice(Cat("publish the port in network ", other->id.network))}};
 }
 
 }  // namespace
@@ -147,7 +183,8 @@ Causes FindInAnswers(state::Host& host,
       : way.table == kMainTable ? FindOtherDefault(container, *own, address.family())
                                 : std::nullopt;
   if (other_way) {
-    return FindOtherWay(host, *own, *other_way, record, address);
+    return LeadsToAnother(*other_way) ? FindOtherWay(host, *own, *other_way, record, address)
+                                      : FindStrayWay(container, *own, *other_way, record, journey);
   }
   Causes causes = FindAbsentGateway(container, *own, record, address.family());
   Append(causes, FindSmallerEnd(host, *own, record));

@@ -258,6 +258,13 @@ INSTANTIATE_TEST_SUITE_P(
          "ip link set eth0 arp off",
          "'eth0' finds no neighbours, and is found by none: NOARP is set on it",
          ""},
+        {"ContainerVpn",
+         "ip link add tun0 type veth peer name far; ip link set tun0 up; ip link set far up; ip "
+         "address add 10.8.0.2/24 dev tun0; ip route add 0.0.0.0/1 via 10.8.0.1; ip route add "
+         "128.0.0.0/1 via 10.8.0.1",
+         "answers leave by 'tun0', not by 'eth0': those to clients beyond the node, such as "
+         "198.41.0.4",
+         ""},
         {"ContainerDown", "ip link set eth0 down", "interface 'eth0' is down", ""},
         {"ContainerMac",
          "ip link set eth0 down; ip link set eth0 address 02:00:00:00:00:77 up; ip route add "
