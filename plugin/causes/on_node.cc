@@ -34,6 +34,7 @@ class NodeLook {
     LookAtConntrack();
     LookAtPublishedAddress();
     LookAtUplink();
+    LookAtLocalRoutes();
     if (causes_.empty()) {
       LookForLostWay();
     }
@@ -80,6 +81,27 @@ class NodeLook {
           Fix::Advice(Format("let the node's network service give '{}' its addresses and routes "
                              "again",
                              *journey_.bare_uplink)));
+    }
+  }
+
+  // Without it nobody's packets for that address are taken. One of IPv6 gets it late, once it is
+  // known to be the only one.
+  void LookAtLocalRoutes() {
+    const std::optional<rtnl::Link>& uplink = journey_.uplink;
+    if (!uplink || !uplink->operational || uplink->master != 0 || !journey_.node ||
+        !journey_.node->is_ipv4()) {
+      return;
+    }
+    std::vector<Ip> nodes = {*journey_.node};
+    Append(nodes, journey_.also);
+    for (const Ip& node : nodes) {
+      const bool is_taken =
+          host_.net.LookUpRoute({.destination = node}).link == rtnl::kLoopbackIndex;
+      if (!is_taken && Contains(AddressesOnly(host_.net.Addresses(*uplink)), node) &&
+          !host_.net.FindLocalRoute(node)) {
+        Add(Format("table local has no route for {}: this node takes nothing that is for it", node),
+            Format("ip route add local {} dev {} table local", node, ShellWord(uplink->name)));
+      }
     }
   }
 
