@@ -26,8 +26,8 @@ void WarnOfPorts(state::Host& host, const state::Record& record);
 [[nodiscard]] std::vector<std::string> FindOwnListeners(state::Host& host,
                                                         const state::Record& record);
 
-// The third: "net/ipv4/ip_forward", and that for IPv6. None behind a gateway of ours, for which they
-// are turned on.
+// The third: "net/ipv4/ip_forward", and that for IPv6. None behind a gateway of ours, for which
+// they are turned on.
 [[nodiscard]] std::vector<std::string> FindForwardingOff(state::Host& host,
                                                          const state::Record& record);
 
