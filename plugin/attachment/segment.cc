@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file_lock.h"
+#include "plugin/link/announcement.h"
 #include "plugin/link/bridge.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/lan.h"
@@ -109,7 +110,9 @@ void AddLostMac(state::Host& host, const rtnl::Link& bridge, Mismatches& mismatc
                   bridge.name,
                   Format("the MAC of bridge '{}' was changed", bridge.name)},
                  [&] {
-                   host.net.Change(bridge, {.mac = Mac::ForName(bridge.name)});
+                   // Running allocations know their gateway by the other one.
+                   link::SetMacAndAnnounce(
+                       host.net, bridge, Mac::ForName(bridge.name), host.net.Addresses(bridge));
                    NoteAdopted(host, bridge.name, false);
                  });
 }

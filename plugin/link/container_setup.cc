@@ -5,6 +5,7 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
+#include "plugin/link/announcement.h"
 
 namespace nomad_bridge::link {
 namespace {
@@ -140,17 +141,10 @@ void AnnounceIfNeeded(Container& container,
   if (known.empty()) {
     return;
   }
-  netlink::InNetns(container.netns, [&] {
-    if (HasFamily(known, Family::kIpv4)) {
-      netlink::SetSysctlIfPresent(netlink::Ipv4Setting(link.name, "arp_notify"), "1");
-    }
-    if (HasFamily(known, Family::kIpv6)) {
-      netlink::SetSysctlIfPresent(netlink::Ipv6Setting(link.name, "ndisc_notify"), "1");
-    }
-  });
-  // The kernel announces addresses when the MAC is set, even to the same one. What it announced
-  // when the link came up was lost: the bridge's port was not forwarding yet.
-  container.net.Change(link, {.mac = link.mac});
+  // What the kernel announced when the link came up was lost: the bridge's port was not forwarding
+  // yet.
+  netlink::InNetns(container.netns,
+                   [&] { SetMacAndAnnounce(container.net, link, link.mac, known); });
 }
 
 void BringUpLoopback(Container& container) {
