@@ -80,6 +80,45 @@ std::optional<Cidr> FindDark(rtnl::Socket& net,
   return std::nullopt;
 }
 
+// The node's addresses that the bridge, an operator's, had.
+std::vector<Cidr> LostAddresses(state::Host& host, const rtnl::Link& bridge) {
+  const std::vector<Cidr> gateways = GatewaysOn(host, bridge.name);
+  return Lost(LanAddresses(KnownBridge(host, bridge.name).addresses, gateways),
+              LanAddresses(host.net.Addresses(bridge), gateways));
+}
+
+std::optional<rtnl::Link> FindPortWith(rtnl::Socket& net,
+                                       const rtnl::Link& bridge,
+                                       const Cidr& address) {
+  for (const rtnl::Link& link : net.Links()) {
+    if (link.master == bridge.index && Contains(net.Addresses(link), address)) {
+      return link;
+    }
+  }
+  return std::nullopt;
+}
+
+// From `port` to `bridge`, with the default route, which the kernel takes away with the last
+// address.
+Fix MoveAddress(rtnl::Socket& net,
+                const rtnl::Link& port,
+                const rtnl::Link& bridge,
+                const Cidr& address) {
+  const rtnl::RouteAnswer way = net.LookUpRoute({.destination = Beyond(address.address.family())});
+  std::string command = Format("ip address del {} dev {} && ip address add {} dev {}",
+                               address,
+                               ShellWord(port.name),
+                               address,
+                               ShellWord(bridge.name));
+  if (way.error == 0 && way.link == port.index && way.gateway) {
+    command += Format(" && ip {}route replace default via {} dev {}",
+                      way.gateway->is_ipv4() ? "" : "-6 ",
+                      *way.gateway,
+                      ShellWord(bridge.name));
+  }
+  return Fix(command);
+}
+
 // Of a link that is no port of the bridge.
 bool IsElsewhere(rtnl::Socket& net, const rtnl::Link& bridge, const Ip& address) {
   return std::ranges::any_of(net.Links(), [&](const rtnl::Link& link) {
@@ -185,15 +224,17 @@ std::vector<Mismatch> FindDarkPorts(state::Host& host,
     return mismatches;  // which spares reading all records
   }
   const std::vector<Cidr> on_bridge = host.net.Addresses(bridge);
-  const bool is_only_way = uplinks.size() == 1;
   const std::vector<Cidr> of_node = LanAddresses(on_bridge, GatewaysOn(host, bridge.name));
-  if (is_only_way && HasFamily(of_node, Family::kIpv4)) {
-    return mismatches;  // the node is reached by the bridge, whatever else the port still has
+  const bool is_node_reached = HasFamily(of_node, Family::kIpv4);
+  if (uplinks.size() == 1 && is_node_reached) {
+    return mismatches;  // by the bridge, whatever else the port still has
   }
+  const std::vector<Cidr> lost =
+      IsMadeByUs(bridge) ? std::vector<Cidr>() : LostAddresses(host, bridge);
   for (const std::string& name : uplinks) {
     const std::optional<rtnl::Link> port = host.net.FindLink(name);
     const std::optional<Cidr> dark = port ? FindDark(host.net, *port, on_bridge) : std::nullopt;
-    if (port && port->master == bridge.index && dark) {
+    if (port && port->master == bridge.index && dark && !Contains(lost, *dark)) {
       const std::string out = Format("ip link set {} nomaster", ShellWord(name));
       mismatches.push_back(
           {.owner = bridge.name,
@@ -203,7 +244,7 @@ std::vector<Mismatch> FindDarkPorts(state::Host& host,
                           *dark,
                           bridge.name),
            .repairable = false,
-           .fix = is_only_way && !IsMadeByUs(bridge)
+           .fix = !is_node_reached && !IsMadeByUs(bridge)
                       ? Fix::Advice(Format(
                             "give '{}' the address, or take the port out: {}", bridge.name, out))
                       : Fix(out)});
@@ -218,17 +259,22 @@ std::vector<Mismatch> FindLostAddresses(state::Host& host, const std::string& br
     return {};
   }
   std::vector<Mismatch> mismatches;
-  const std::vector<Cidr> gateways = GatewaysOn(host, bridge);
-  for (const Cidr& address : Lost(LanAddresses(KnownBridge(host, bridge).addresses, gateways),
-                                  LanAddresses(host.net.Addresses(*link), gateways))) {
+  for (const Cidr& address : LostAddresses(host, *link)) {
     if (IsElsewhere(host.net, *link, address.address)) {
       continue;  // its operator has moved it
     }
+    const std::optional<rtnl::Link> port = FindPortWith(host.net, *link, address);
     mismatches.push_back(
         {.owner = bridge,
-         .text = Format("the node has lost its address {} on bridge '{}'", address, bridge),
+         .text = port ? Format("the node's address {} is on '{}', not on bridge '{}', whose port "
+                               "that is: nobody is reached by it any more",
+                               address,
+                               port->name,
+                               bridge)
+                      : Format("the node has lost its address {} on bridge '{}'", address, bridge),
          .repairable = false,
-         .fix = Format("ip address add {} dev {}", address, ShellWord(bridge))});
+         .fix = port ? MoveAddress(host.net, *port, *link, address)
+                     : Fix(Format("ip address add {} dev {}", address, ShellWord(bridge)))});
   }
   return mismatches;
 }

@@ -174,6 +174,45 @@ TEST_F(OperatorsBridge, ThatHasLostTheNodesAddressIsNamed) {
   EXPECT_EQ(FixOf("ok", ""), "") << "it has another one";
 }
 
+// To take the port out, or to add the address, would leave the LAN dark.
+TEST_F(OperatorsBridge, WhoseAddressIsOnItsPortGetsItBack) {
+  AddMachine();
+  const std::string address = AddressOf(Attach(OnLan()));
+  Serve(container(), Protocol::kTcp, {address}, kPort, "container");
+  Serve(host(), Protocol::kTcp, {"0.0.0.0"}, kPort, "host");
+  const std::string beyond = "203.0.113.9";
+  const auto is_reached = [&] {
+    return test::Ask(outside(), {.to = kHostIp4, .port = kPort}) &&
+           test::Ask(outside(), {.to = address, .port = kPort}) &&
+           test::Ask(host(), {.to = "198.51.100.77", .port = kPort}) &&
+           test::Ask(host(), {.to = beyond, .port = kPort});
+  };
+  outside().Must(Words(Cat("ip address add ", beyond, "/32 dev lo")));
+  Serve(outside(), Protocol::kTcp, {beyond}, kPort, "outside");
+  ASSERT_TRUE(is_reached());
+  host().Must({"sh",
+               "-ec",
+               Cat("ip address del ",
+                   kHostIp4,
+                   "/24 dev lan; ip address add ",
+                   kHostIp4,
+                   "/24 dev uplink; ip route replace default via ",
+                   kOutsideIp4)});
+  ASSERT_FALSE(test::Ask(outside(), {.to = kHostIp4, .port = kPort}));
+
+  const std::string lost = Format(
+      "the node's address {}/24 is on 'uplink', not on bridge 'lan', whose port that is: nobody is "
+      "reached by it any more",
+      kHostIp4);
+  EXPECT_THAT(RunLine("inspect alloc-1"),
+              Exits(1, Out(AllOf(HasSubstr(lost), Not(HasSubstr("nomaster"))))));
+  EXPECT_THAT(RunLine("doctor bridge.uplink"), Exits(1, Out(HasSubstr("1 failure"))));
+  host().Must({"sh", "-ec", FixOf("fail", lost)});
+  EXPECT_EQ(FixOf("ok", ""), "");
+  EXPECT_TRUE(Soon(is_reached));
+  EXPECT_THAT(RunLine("doctor -quiet ports.blocked"), Exits(0));
+}
+
 // The bridge has the node's; to take the port out would cut it off.
 TEST_F(OperatorsBridge, MayHaveAnOldAddressOnItsOnlyUplink) {
   Attach(OnLan());
