@@ -250,7 +250,8 @@ void EnsureDirectory(const std::string& path) {
   }
   throw Error(Code::kIo,
               Format("cannot create the directory '{}'", path),
-              error == EEXIST ? "it exists and is not a directory" : ErrnoText(error));
+              error == EEXIST ? Cat("it exists and is not a directory", kMoveItAway, MoveAway(path))
+                              : ErrnoText(error));
 }
 
 std::vector<std::string> Entries(const std::string& directory) {

@@ -195,6 +195,13 @@ bool Examination::IsRepairable(Mismatch::Area area, const std::string& owner) {
   });
 }
 
+const std::string* Examination::FindObstacle(Mismatch::Area area) {
+  Reconciled();
+  const auto failed =
+      std::ranges::find(reconciled_->failed, area, &attachment::Outcome::Failure::area);
+  return failed != reconciled_->failed.end() ? &failed->cause : nullptr;
+}
+
 void Examination::AddMismatches(const std::vector<Mismatch::Area>& areas) {
   FoundLines lines;
   for (const Mismatch& mismatch : Reconciled().left()) {

@@ -267,9 +267,12 @@ void CheckSubnets(Examination& node) {
   node.AddAll(Verdict::kFail, {overlaps.begin(), overlaps.end()}, causes::AnotherSubnet());
 }
 
-// Attachments without a record that can be read: those that a reconcile rebuilds, and others.
+// Attachments without a record that can be read: those that a reconcile rebuilds, also where
+// something else keeps it from that now, and others.
 void CheckLostRecords(Examination& node) {
   std::vector<std::string> rebuilt;
+  std::vector<std::string> hindered;
+  const std::string* const obstacle = node.FindObstacle(Area::kRecord);
   for (const Attachment& attachment : node.inventory.attachments) {
     const std::string& id = attachment.id.container_id;
     if (attachment.state == State::kUnreadable || attachment.state == State::kUnrecorded) {
@@ -281,6 +284,8 @@ void CheckLostRecords(Examination& node) {
         node.Fail(what, MoveAway(attachment.path));
       } else if (node.IsRepairable(Area::kRecord, id)) {
         rebuilt.push_back(what);
+      } else if (obstacle != nullptr) {
+        hindered.push_back(what);
       } else if (attachment::IsRecordAlone(node.host, attachment.id)) {
         node.Fail(what, kGcFix);
       } else {
@@ -289,6 +294,11 @@ void CheckLostRecords(Examination& node) {
     }
   }
   node.AddAll(Verdict::kFail, rebuilt, "nomad-bridge reconcile");
+  if (obstacle != nullptr) {
+    node.AddAll(Verdict::kFail,
+                hindered,
+                Fix::Advice(Cat("nomad-bridge reconcile, once this is put right: ", *obstacle)));
+  }
 }
 
 // Also those that no command works on, and that are neither live nor dead.

@@ -261,6 +261,7 @@ std::set<std::string> DataDirsOf(const Examination& node) {
 
 // Beside the records and .policy, which checks of their own read.
 void CheckTypes(Examination& node) {
+  CheckType(node, state::kStateDirectory, true);
   for (const std::string& name : Entries(state::kStateDirectory)) {
     if (name.starts_with('.') && name != ".policy") {
       CheckType(node, Cat(state::kStateDirectory, '/', name), name == ".dead");
@@ -290,8 +291,7 @@ void CheckRun(Examination& node) {
     node.Fail("/run is read-only: no ADD can write its record", "mount -o remount,rw /run");
   } else if (room.f_bavail == 0 || (room.f_files != 0 && room.f_favail == 0)) {
     node.Fail(
-        "/run is full: no ADD can write its record; du -xh /run | sort -h | tail says what fills "
-        "it",
+        "/run is full: no ADD can write its record; what fills it: du -xh /run | sort -h | tail",
         "mount -o remount,size=20%,nr_inodes=0 /run");
   }
 }

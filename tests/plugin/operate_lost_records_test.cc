@@ -101,6 +101,29 @@ TEST_F(LostRecords, ThatCannotBeRebuiltNeedWhatTheirRuntimeDoes) {
   EXPECT_THAT(RunLine("reconcile"), Exits(1, Err(HasSubstr("; fix: nomad alloc stop alloc-1\n"))));
 }
 
+// To stop an allocation that is well helps nobody.
+TEST_F(LostRecords, WaitForWhatIsInTheWayOfTheDirectory) {
+  const json add = Attach(Publish({Port(8080, 80)}));
+  Serve(container(), Protocol::kTcp, {AddressOf(add)}, 80, "container");
+  const json ports = ReadRecord("alloc-1").at("rules").at("ports");
+  host().Must({"sh", "-ec", "rm -r /run/nomad-bridge; echo x >/run/nomad-bridge"});
+  ASSERT_TRUE(test::Ask(outside(), {.to = kHostIp4, .port = 8080}));
+
+  const std::string fix = "mv --backup=numbered /run/nomad-bridge /var/tmp/";
+  EXPECT_THAT(RunLine("doctor -quiet"),
+              Exits(1,
+                    Out(AllOf(HasSubstr("'/run/nomad-bridge' is no directory"),
+                              HasSubstr(Cat("\n      fix: ", fix, '\n')),
+                              HasSubstr("container 'alloc-1' has no readable record"),
+                              Not(HasSubstr("stop"))))));
+  EXPECT_THAT(RunLine("inspect 8080"), Exits(Ne(0), Out(Not(HasSubstr("stop")))));
+  host().Must({"sh", "-ec", fix});
+  EXPECT_THAT(RunLine("reconcile"), Exits(0));
+  EXPECT_EQ(ReadRecord("alloc-1").at("rules").at("ports"), ports);
+  EXPECT_THAT(RunLine("doctor -quiet run records table"), Exits(0));
+  EXPECT_TRUE(test::Ask(outside(), {.to = kHostIp4, .port = 8080}));
+}
+
 // Made anew by us, it is ours.
 TEST_F(LostRecords, AreRebuiltOfABridgeThatWasSomebodyElses) {
   host().Must(Words("ip link add nomad up type bridge"));
