@@ -58,13 +58,13 @@ netlink::Message FdbEntryMessage(const Link& port, int state, int flags, const M
   return message;
 }
 
-netlink::Message LockMessage(const Link& port) {
+netlink::Message LockMessage(const Link& port, bool is_locked) {
   netlink::Message message(RTM_SETLINK, kAck, HeadFor(port.index, AF_BRIDGE));
   const netlink::Nest info(message, IFLA_PROTINFO);
   // Even a locked port learns from frames to link-local groups, by which a container could redirect
   // a neighbour's traffic to itself.
-  message.PutU8(IFLA_BRPORT_LEARNING, 0);
-  message.PutU8(IFLA_BRPORT_LOCKED, 1);
+  message.PutU8(IFLA_BRPORT_LEARNING, is_locked ? 0 : 1);
+  message.PutU8(IFLA_BRPORT_LOCKED, is_locked ? 1 : 0);
   // Entries learned so far would be accepted, too.
   message.PutU8(IFLA_BRPORT_FLUSH, 1);
   return message;
@@ -143,7 +143,7 @@ void Socket::LockPort(const Link& port, const Mac& mac) {
   // entry there. Without a VLAN the kernel adds it for each that the port has, and for frames
   // outside of any.
   socket_.TransactOrThrow(FdbEntryMessage(port, NUD_NOARP, NTF_MASTER | NTF_STICKY, mac), what);
-  socket_.TransactOrThrow(LockMessage(port), what);
+  socket_.TransactOrThrow(LockMessage(port, true), what);
   // An older kernel ignores the attribute.
   if (const std::optional<Link> now = FindLink(port.index); !now || !now->locked) {
     throw Error(Code::kKernel,
@@ -153,13 +153,18 @@ void Socket::LockPort(const Link& port, const Mac& mac) {
   }
 }
 
+void Socket::UnlockPort(const Link& port) {
+  socket_.TransactOrThrow(LockMessage(port, false),
+                          Format("cannot unlock bridge port '{}'", port.name));
+}
+
 std::vector<FdbEntry> Socket::AllFdbEntries() {
   return ListFdb(socket_, 0, "cannot list the MACs behind bridge ports");
 }
 
 bool Socket::IsPortLocked(const Link& port, const Mac& mac) {
   const std::optional<Link> now = FindLink(port.index);
-  if (!now || !now->locked) {
+  if (!now || !now->locked || now->learns) {
     return false;
   }
   const std::vector<FdbEntry> entries = ListFdb(

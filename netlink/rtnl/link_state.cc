@@ -45,7 +45,8 @@ void ReadPort(const netlink::Attributes& port, Link& link) {
   link.port.hairpin = IsSet(port, IFLA_BRPORT_MODE);
   link.port.isolated = IsSet(port, IFLA_BRPORT_ISOLATED);
   link.port.forwards_groups = port.U16(IFLA_BRPORT_GROUP_FWD_MASK) == kAllGroups;
-  link.locked = IsSet(port, IFLA_BRPORT_LOCKED) && !IsSet(port, IFLA_BRPORT_LEARNING);
+  link.locked = IsSet(port, IFLA_BRPORT_LOCKED);
+  link.learns = IsSet(port, IFLA_BRPORT_LEARNING);
 }
 
 // The attributes of bridges, bridge ports and VLAN links.

@@ -110,6 +110,7 @@ struct Link {
   bool has_id = false;          // bridge: its id holds a MAC, that of a port or one that was set
   PortFlags port;               // bridge port
   bool locked = false;          // bridge port: see LockPort()
+  bool learns = false;          // bridge port: MACs from what it sends
   std::optional<std::uint8_t> port_state;  // bridge port: BR_STATE_...
   bool forwarding = true;                  // bridge port: spanning tree lets its frames pass
   std::uint16_t vlan = 0;                  // VLAN link: its id
@@ -266,6 +267,7 @@ class Socket {
   // From now on the bridge drops frames from this port with another source MAC, in all VLANs that
   // the port has by now. Idempotent, repairs. Throws kKernel before Linux 5.18.
   void LockPort(const Link& port, const Mac& mac);
+  void UnlockPort(const Link& port);
   [[nodiscard]] bool IsPortLocked(const Link& port, const Mac& mac);
   // Of all ports, as the kernel lists them: one dump each. None on a kernel without VLANs.
   [[nodiscard]] std::vector<PortVlan> AllVlans();

@@ -23,6 +23,7 @@ std::string Describe(const rtnl::Link& link) {
                           link.port.isolated,
                           link.port.forwards_groups,
                           link.locked,
+                          link.learns,
                           link.nf_call.ipv4,
                           link.nf_call.ipv6}) {
     text += flag ? '1' : '0';

@@ -221,7 +221,7 @@ state::Record ByLinks(state::Host& host,
   record.link.adopted = link::IsAdopted(host, bridge.name);
   record.link.port.hairpin = host_veth.port.hairpin;
   record.link.port.isolated = host_veth.port.isolated;
-  record.link.port.locked = host_veth.locked;
+  record.link.port.locked = host_veth.locked && !host_veth.learns;
   record.ipam.addresses = inside.addresses;
   if (inside.link.mac != record.ContainerMac()) {
     record.link.mac = inside.link.mac;

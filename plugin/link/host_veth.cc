@@ -31,6 +31,8 @@ void SetPort(rtnl::Socket& net,
   // After the VLANs: the lock covers those that the port is a member of by then.
   if (port.locked) {
     net.LockPort(veth, record.ContainerMac());
+  } else if (veth.locked) {
+    net.UnlockPort(veth);
   }
 }
 
@@ -50,7 +52,7 @@ std::string ChangedSettings(rtnl::Socket& net,
   note(veth.port.isolated != wanted.isolated, "isolation");
   note(veth.port.forwards_groups != wanted.forwards_groups, "forwarding of link-local groups");
   note(port.vlans && !net.HasPortVlans(veth, *port.vlans), "VLANs");
-  note(port.locked && !net.IsPortLocked(veth, record.ContainerMac()), "MAC check");
+  note(port.locked ? !net.IsPortLocked(veth, record.ContainerMac()) : veth.locked, "MAC check");
   return Joined(changed, ", ");
 }
 
