@@ -10,6 +10,7 @@
 #include <linux/fib_rules.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
+#include <netinet/in.h>
 
 #include "base/list.h"
 #include "base/text.h"
@@ -58,6 +59,21 @@ std::optional<Cidr> PrefixIn(const netlink::Attributes& attributes, int attribut
                  : std::nullopt;
 }
 
+// Of ports. nullopt: any port
+std::optional<fib_rule_port_range> PortsIn(const netlink::Attributes& attributes, int attribute) {
+  return attributes.Number<fib_rule_port_range>(attribute);
+}
+
+bool HasPort(const std::optional<fib_rule_port_range>& ports, std::uint16_t port) {
+  return !ports || (ports->start <= port && port <= ports->end);
+}
+
+// As ip(8) takes it: "sport 80", "dport 8000-8080".
+std::string PortWords(std::string_view what, const fib_rule_port_range& ports) {
+  return ports.start == ports.end ? Format("{} {}", what, ports.start)
+                                  : Format("{} {}-{}", what, ports.start, ports.end);
+}
+
 // A rule of policy routing.
 struct ListedRule {
   std::string action;       // of one that drops
@@ -67,6 +83,9 @@ struct ListedRule {
   std::optional<Cidr> to;
   std::string iifname;
   std::string oifname;
+  std::uint8_t protocol = 0;  // 0: any
+  std::optional<fib_rule_port_range> source_ports;
+  std::optional<fib_rule_port_range> destination_ports;
   std::uint32_t mark = 0;
   bool is_inverted = false;        // it holds for all that its selector does not match
   bool has_more = false;           // asks for more than `words` say
@@ -76,8 +95,19 @@ struct ListedRule {
   [[nodiscard]] bool Matches(const RouteQuery& query, const std::string& input) const {
     const bool is_selected = (!to || to->Contains(query.destination)) &&
                              (!from || (query.source && from->Contains(*query.source))) &&
-                             (iifname.empty() || iifname == input) && oifname.empty() && mark == 0;
+                             (iifname.empty() || iifname == input) && oifname.empty() &&
+                             MatchesFlow(query.flow.value_or(Flow())) && mark == 0;
     return is_selected != is_inverted;
+  }
+
+  [[nodiscard]] bool IsAboutFlow() const {
+    return protocol != 0 || source_ports || destination_ports;
+  }
+
+  [[nodiscard]] bool MatchesFlow(const Flow& flow) const {
+    return (protocol == 0 || protocol == flow.protocol) &&
+           HasPort(source_ports, flow.source_port) &&
+           HasPort(destination_ports, flow.destination_port);
   }
 
   // By action, priority and selector, of which the kernel compares what is given.
@@ -97,6 +127,9 @@ ListedRule ReadRule(const fib_rule_hdr& head, const netlink::Attributes& attribu
                   .to = PrefixIn(attributes, FRA_DST, head.dst_len),
                   .iifname = attributes.Text(FRA_IIFNAME),
                   .oifname = attributes.Text(FRA_OIFNAME),
+                  .protocol = attributes.Number<std::uint8_t>(FRA_IP_PROTO).value_or(0),
+                  .source_ports = PortsIn(attributes, FRA_SPORT_RANGE),
+                  .destination_ports = PortsIn(attributes, FRA_DPORT_RANGE),
                   .mark = attributes.U32(FRA_FWMARK).value_or(0),
                   .is_inverted = (head.flags & FIB_RULE_INVERT) != 0};
   const std::uint32_t mask = attributes.U32(FRA_FWMASK).value_or(0);
@@ -111,8 +144,12 @@ ListedRule ReadRule(const fib_rule_hdr& head, const netlink::Attributes& attribu
   add(!rule.iifname.empty(), Cat("iif ", ShellWord(rule.iifname)));
   add(!rule.oifname.empty(), Cat("oif ", ShellWord(rule.oifname)));
   add(mask != 0, Cat("fwmark ", rule.mark, '/', mask));
-  constexpr std::array kMore = {
-      FRA_TUN_ID, FRA_L3MDEV, FRA_UID_RANGE, FRA_IP_PROTO, FRA_SPORT_RANGE, FRA_DPORT_RANGE};
+  add(rule.protocol != 0, Cat("ipproto ", int{rule.protocol}));
+  add(rule.source_ports.has_value(),
+      rule.source_ports ? PortWords("sport", *rule.source_ports) : "");
+  add(rule.destination_ports.has_value(),
+      rule.destination_ports ? PortWords("dport", *rule.destination_ports) : "");
+  constexpr std::array kMore = {FRA_TUN_ID, FRA_L3MDEV, FRA_UID_RANGE};
   // The kernel always gives this one, ~0 where it is not asked for.
   constexpr std::uint32_t kNotSuppressed = ~0U;
   rule.has_more =
@@ -193,6 +230,16 @@ std::vector<ListedRoute> ListRoutesTo(netlink::RequestSocket& socket, const Ip& 
   return routes;
 }
 
+// The kernel takes no flow of another protocol.
+void PutFlow(netlink::Message& request, const std::optional<Flow>& flow) {
+  if (!flow || (flow->protocol != IPPROTO_TCP && flow->protocol != IPPROTO_UDP)) {
+    return;
+  }
+  request.PutU8(RTA_IP_PROTO, flow->protocol);
+  request.PutU16(RTA_SPORT, htons(flow->source_port));
+  request.PutU16(RTA_DPORT, htons(flow->destination_port));
+}
+
 }  // namespace
 
 RouteAnswer Socket::LookUpRoute(const RouteQuery& query) {
@@ -200,6 +247,7 @@ RouteAnswer Socket::LookUpRoute(const RouteQuery& query) {
   if (query.input_link != 0) {
     request.PutU32(RTA_IIF, static_cast<std::uint32_t>(query.input_link));
   }
+  PutFlow(request, query.flow);
   const netlink::Reply reply = socket_.TransactOrThrow(
       request,
       Cat("cannot look up the route to ", query.destination),
@@ -257,6 +305,11 @@ std::optional<std::string> Socket::FindLocalRoute(const Ip& address) {
 bool Socket::HasRulesAboutMarks(Family family) {
   return std::ranges::any_of(ListRules(socket_, family),
                              [](const ListedRule& rule) { return rule.mark != 0; });
+}
+
+bool Socket::HasRulesAboutPorts(Family family) {
+  return std::ranges::any_of(ListRules(socket_, family),
+                             [](const ListedRule& rule) { return rule.IsAboutFlow(); });
 }
 
 bool Socket::IsMainLookedUp(Family family) {

@@ -174,9 +174,16 @@ struct VethSpec {
   int mtu = 0;  // 0 = the kernel's default
 };
 
+struct Flow {
+  std::uint8_t protocol = 0;  // IPPROTO_*
+  std::uint16_t source_port = 0;
+  std::uint16_t destination_port = 0;
+};
+
 struct RouteQuery {
   Ip destination;
   std::optional<Ip> source = std::nullopt;
+  std::optional<Flow> flow = std::nullopt;
   int input_link = 0;  // by which it came; 0: it is this machine's own
   // Other programs may set a mark on its way: nothing is told of rules behind one about marks.
   bool may_be_marked = false;
@@ -325,25 +332,23 @@ class Socket {
   [[nodiscard]] std::vector<Route> Routes(const Link& link);
   // The same out of any link.
   [[nodiscard]] std::vector<Route> Routes();
-  // Routes that the kernel has learnt from router advertisements, each with the link it leads out
-  // of.
+  // Routes learnt from router advertisements, each with the link that it leads out of.
   struct LearntRoute {
     int link = 0;
     Route route;
   };
   [[nodiscard]] std::vector<LearntRoute> LearntRoutes();
   void EnsureGone(const LearntRoute& learnt);
-  // Index of the link by which packets from here to `destination` leave; nullopt if there is no
-  // route. For an address of this machine it is lo.
+  // By which packets from here to `destination` leave: lo for an address of this machine.
   [[nodiscard]] std::optional<int> LookupOutputInterface(const Ip& destination);
   // The way of a packet as the kernel would choose it now; nothing is sent.
   [[nodiscard]] RouteAnswer LookUpRoute(const RouteQuery& query);
-  // The route by which the packets of `query` are dropped; and rules of policy routing that drop
-  // them.
+  // The route by which packets of `query` are dropped; and rules of policy routing that drop them.
   [[nodiscard]] std::optional<BlockingRoute> FindBlockingRoute(const RouteQuery& query);
   [[nodiscard]] std::vector<BlockingRule> BlockingRules(const RouteQuery& query);
   // Rules that select by mark, which packets may get on their way.
   [[nodiscard]] bool HasRulesAboutMarks(Family family);
+  [[nodiscard]] bool HasRulesAboutPorts(Family family);  // or about protocols
   // Whether a rule has all packets of the family look up table main, as the kernel's own one does.
   [[nodiscard]] bool IsMainLookedUp(Family family);
   // The destination of the route in table local that makes `address` one of this machine.

@@ -166,8 +166,7 @@ Causes FindInAnswers(state::Host& host,
   if (!journey.client || !own || !Contains(AddressesOnly(container.Addresses(*own)), address)) {
     return {};
   }
-  const Ip& client = *journey.client;
-  const rtnl::RouteQuery query = {.destination = client, .source = address};
+  const rtnl::RouteQuery query = AnswersTo(*journey.client, journey, 0);
   const rtnl::RouteAnswer way = container.LookUpRoute(query);
   if (way.error != 0 && !HasDefaultRoute(container, address.family())) {
     return {};  // FindInContainer() says so

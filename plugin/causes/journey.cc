@@ -77,6 +77,15 @@ std::string InsideFix(const state::Record& record, const std::string& command) {
   return Format("nsenter --net={} {}", ShellWord(record.netns_path), command);
 }
 
+rtnl::RouteQuery AnswersTo(const Ip& client, const Journey& journey, int input_link) {
+  return {.destination = client,
+          .source = journey.port.container_ip,
+          .flow = rtnl::Flow{.protocol = static_cast<std::uint8_t>(journey.port.protocol),
+                             .source_port = journey.port.container_port,
+                             .destination_port = kClientPort},
+          .input_link = input_link};
+}
+
 std::string Journey::Protocol() const {
   return std::string(portmap::Text(port.protocol));
 }

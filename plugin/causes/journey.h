@@ -33,6 +33,9 @@ struct Cause {
 
 using Causes = std::vector<Cause>;
 
+// Of a client, as the kernel chooses one: not what a rule should name.
+constexpr std::uint16_t kClientPort = 49152;
+
 struct Journey {
   portmap::DnatEntry port;
   std::optional<Ip> client;          // as `inspect -from` named it, or anyone beyond the node
@@ -91,6 +94,10 @@ class Planner {
 
 // "ip", "ip -6"
 [[nodiscard]] std::string IpTool(Family family);
+
+// Of the port's answers to `client`: behind prerouting they are no longer for the node, and before
+// postrouting they come from the container. `input_link`: by which they came; 0: where they begin.
+[[nodiscard]] rtnl::RouteQuery AnswersTo(const Ip& client, const Journey& journey, int input_link);
 
 // The node's own address in the container's network.
 [[nodiscard]] std::optional<Ip> OwnGateway(const state::Record& record, Family family);

@@ -21,9 +21,8 @@ std::optional<Beyond> FindBeyond(NodeFacts& facts,
   if (!journey.client || !network) {
     return std::nullopt;
   }
-  const rtnl::RouteAnswer way = facts.host.net.LookUpRoute({.destination = *journey.client,
-                                                            .source = journey.port.container_ip,
-                                                            .input_link = network->index});
+  const rtnl::RouteAnswer way =
+      facts.host.net.LookUpRoute(AnswersTo(*journey.client, journey, network->index));
   const std::optional<rtnl::Link> link =
       way.error == 0 && way.gateway ? facts.FindLink(way.link) : std::nullopt;
   return link && link->operational ? std::optional(Beyond{*link, *way.gateway}) : std::nullopt;

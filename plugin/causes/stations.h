@@ -17,9 +17,6 @@
 
 namespace nomad_bridge::causes {
 
-// Of a client, as the kernel chooses one: not what a rule should name.
-constexpr std::uint16_t kClientPort = 49152;
-
 enum class Direction : std::uint8_t {
   kRequest,
   kAnswer,

@@ -182,10 +182,14 @@ class WayLook {
   }
 
   [[nodiscard]] Causes FindOfRequest(const rtnl::Link& uplink, const Ip& client) {
-    const rtnl::RouteQuery query = {.destination = address_,
-                                    .source = client,
-                                    .input_link = uplink.index,
-                                    .may_be_marked = true};
+    const rtnl::RouteQuery query = {
+        .destination = address_,
+        .source = client,
+        .flow = rtnl::Flow{.protocol = static_cast<std::uint8_t>(journey_.port.protocol),
+                           .source_port = kClientPort,
+                           .destination_port = journey_.port.container_port},
+        .input_link = uplink.index,
+        .may_be_marked = true};
     const rtnl::RouteAnswer way = host_.net.LookUpRoute(query);
     const std::string what = Format("what comes by '{}' for {}", uplink.name, address_);
     if (way.error == 0) {
@@ -235,9 +239,7 @@ class WayLook {
     if (!journey_.client || !journey_.uplink || !journey_.uplink->up) {
       return;
     }
-    const Ip& client = *journey_.client;
-    const rtnl::RouteQuery query = {
-        .destination = client, .source = address_, .input_link = gateway_->index};
+    const rtnl::RouteQuery query = AnswersTo(*journey_.client, journey_, gateway_->index);
     const rtnl::RouteAnswer back = host_.net.LookUpRoute(query);
     if (IsByReversePath(host_.net, back, *gateway_, address_)) {
       causes_.push_back(StrictReversePath(*gateway_, address_.Text()));

@@ -21,9 +21,13 @@ class BlockedLook {
 
   causes::Causes Of(const state::Record& record) {
     causes::Causes found;
-    std::map<std::pair<Ip, std::optional<Ip>>, causes::Journey> ways;
+    std::map<std::tuple<Ip, std::optional<Ip>, int, int>, causes::Journey> ways;
     for (const portmap::DnatEntry& port : record.rules.ports) {
-      const auto way = ways.try_emplace({port.container_ip, port.host_ip});
+      const bool is_alone = HasRulesAboutPorts(port.container_ip.family());
+      const auto way = ways.try_emplace({port.container_ip,
+                                         port.host_ip,
+                                         is_alone ? static_cast<int>(port.protocol) : 0,
+                                         is_alone ? port.container_port : 0});
       causes::Journey& journey = way.first->second;
       if (way.second) {
         journey = planner_.Plan(port, std::nullopt);
@@ -42,6 +46,14 @@ class BlockedLook {
   }
 
  private:
+  [[nodiscard]] bool HasRulesAboutPorts(Family family) {
+    const auto [known, is_new] = has_rules_about_ports_.try_emplace(family);
+    if (is_new) {
+      known->second = facts_.host.net.HasRulesAboutPorts(family);
+    }
+    return known->second;
+  }
+
   // The same for all that comes for one address, by one gateway, and found the same way beyond.
   const causes::Causes& OnNode(const state::Record& record, const causes::Journey& journey) {
     const auto [known, is_new] =
@@ -60,6 +72,7 @@ class BlockedLook {
   causes::Planner planner_{facts_};
   nft::Ruleset rules_;
   bool are_rules_whole_;
+  std::map<Family, bool> has_rules_about_ports_;
   std::map<std::tuple<std::string, bool, bool, std::optional<Ip>, Ip>, causes::Causes> on_node_;
 };
 

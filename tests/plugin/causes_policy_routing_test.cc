@@ -1,8 +1,72 @@
-// Rules of policy routing on nodes whose published ports answer: none of them is a cause.
+// Rules of policy routing by what only some packets have, such as a port or a mark: those that end
+// a connection to a published port, and those on nodes whose ports answer, which are no cause.
 #include "tests/plugin/causes_world.h"
 
 namespace nomad_bridge::test {
 namespace {
+
+class CauseByPort : public CausesWorld {};
+
+TEST_P(CauseByPort, IsNamedAndItsFixHeals) {
+  BreakAndHeal(GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules,
+    CauseByPort,
+    ::testing::ValuesIn(std::vector<Cause>{
+        {"TableForAnswers",
+         "ip rule add priority 50 ipproto tcp sport 80 lookup 77; ip route add unreachable default "
+         "table 77",
+         "the route to default is unreachable",
+         "ports.blocked"},
+        {"TableForAnswersToNamed",
+         "ip rule add priority 50 ipproto tcp sport 80 lookup 77; ip route add unreachable default "
+         "table 77",
+         "answers do not get to 203.0.113.5: the route to default is unreachable",
+         "",
+         Way::kFar},
+        {"Answers",
+         "ip rule add priority 50 ipproto tcp sport 79-81 prohibit",
+         "ip rule 50 says prohibit",
+         "ports.blocked"},
+        {"Answers6",
+         "ip -6 rule add priority 50 ipproto tcp sport 80 prohibit",
+         "ip rule 50 says prohibit",
+         "ports.blocked",
+         Way::kTcp6},
+        {"AnswersOfUdp",
+         "ip rule add priority 50 ipproto udp sport 80 prohibit",
+         "ip rule 50 says prohibit",
+         "ports.blocked",
+         Way::kLarge},
+        {"Requests",
+         "ip rule add priority 50 iif uplink ipproto tcp dport 80 prohibit",
+         "what comes by 'uplink' for ADDRESS does not get there: ip rule 50 says prohibit",
+         "ports.blocked"},
+        {"ContainerAnswers",
+         "ip rule add priority 50 ipproto tcp sport 80 prohibit",
+         "ip rule 50 says prohibit",
+         ""},
+    }),
+    kNameOf);
+
+class CauseOfOtherPort : public CausesWorld {};
+
+TEST_F(CauseOfOtherPort, IsNoneOfThisOne) {
+  for (const char* const rule : {"ipproto tcp sport 81-90",
+                                 "ipproto tcp dport 80 iif nomad",
+                                 "ipproto sctp sport 80",
+                                 "sport 8080",
+                                 "iif lo ipproto tcp dport 80"}) {
+    const std::string words = Cat(rule, " prohibit priority 50");
+    host().Must(Words(Cat("ip rule add ", words)));
+    ASSERT_TRUE(Answers(Way::kTcp)) << rule;
+    EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr) << rule;
+    EXPECT_FALSE(DoctorsChecks().contains("ports.blocked")) << rule;
+    host().Must(Words(Cat("ip rule del ", words)));
+  }
+}
 
 class CauseOfOneClient : public CausesWorld {};
 
