@@ -296,38 +296,6 @@ void CheckRun(Examination& node) {
   }
 }
 
-// Where there are none. Other runtimes need none of Nomad's, whose directory has to be known.
-void CheckForAnyConflist(Examination& node) {
-  const std::string directory = ConfigDirectory();
-  const auto nomads = std::ranges::find_if(
-      node.running, [](const Attachment* each) { return !each->Label(cni::kJob).empty(); });
-  if (nomads != node.running.end() && node.Configs().empty() && IsNomadConfigKnown()) {
-    node.Warn(Format("'{}' has no network config, and allocations of network '{}' run: the next "
-                     "one finds none",
-                     directory,
-                     (*nomads)->id.network),
-              Fix::Advice("put it back, or name Nomad's cni_config_dir in /etc/nomad.d"));
-  }
-}
-
-void CheckConflists(Examination& node) {
-  CheckForAnyConflist(node);
-  for (const ConfigFile& file : node.Configs()) {
-    const Fix fix = Fix::Advice(
-        Cat("correct it until this says ok: nomad-bridge config check ", ShellWord(file.path)));
-    if (!file.error.empty()) {
-      node.Fail(file.error, fix);
-    }
-    for (const cni::PluginConfig& plugin : file.plugins) {
-      try {
-        static_cast<void>(FindConfig(plugin));
-      } catch (const std::exception& error) {
-        node.Fail(Format("{}: {}", file.path, error.what()), fix);
-      }
-    }
-  }
-}
-
 void CheckIptables(Examination& node) {
   if (!foreign::FindTool("iptables")) {
     node.Warn("there is no iptables, which Nomad runs for its own bridge mode",
@@ -389,6 +357,7 @@ constexpr std::array kNodeTable = {
     Check{"config", Cost::kCheap, CheckNodeConfig},
     Check{"run", Cost::kCheap, CheckRun},
     Check{"conflist.valid", Cost::kCheap, CheckConflists},
+    Check{"conflist.bridge", Cost::kCheap, CheckConflistBridges},
     Check{"iptables.missing", Cost::kCheap, CheckIptables},
     Check{"dns.stub", Cost::kCheap, CheckDnsStub},
 };

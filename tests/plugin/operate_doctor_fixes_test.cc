@@ -138,6 +138,10 @@ Conflist $ echo '{"cniVersion": "1.1.0", "name": "bad", "plugins": [
 fail conflist.valid: /opt/cni/config/bad.conflist: invalid 'mtu': 1
 advice: nomad-bridge config check /opt/cni/config/bad.conflist
 
+ConflistBridge $ sed -i 's/"nomad-bridge"/"nomad-bridge", "bridge": "other0"/' /opt/cni/config/nomad.conflist
+warn conflist.bridge: /opt/cni/config/nomad.conflist names bridge 'other0', and 1 running attachment of network 'nomad' is on 'nomad'
+advice: let it name 'nomad' until
+
 DnsStub $ echo 'nameserver 127.0.0.53' >/run/resolv.conf
 mkdir -p /run/systemd/resolve; echo 'nameserver 203.0.113.53' >/run/systemd/resolve/resolv.conf
 warn dns.stub: allocations of network 'nomad' cannot reach
