@@ -154,10 +154,14 @@ std::optional<rtnl::Link> CheckSegment(state::Host& host,
 void CheckNewSegment(state::Host& host, const state::Record& record, Mismatches& mismatches) {
   Mismatches found(mismatches.mode());
   const std::optional<rtnl::Link> bridge = CheckSegment(host, record, found);
-  if (!bridge && mismatches.is_repairing()) {
-    const auto gone = std::ranges::find(found.left(), record.link.bridge, &Mismatch::owner);
-    if (gone != found.left().end()) {
-      throw Error(Code::kConflict, gone->text, gone->fix.advice);
+  if (mismatches.is_repairing()) {
+    const auto left = std::ranges::find_if(found.left(), [&](const Mismatch& mismatch) {
+      return mismatch.area == Mismatch::Area::kBridge && mismatch.owner == record.link.bridge;
+    });
+    if (left != found.left().end()) {
+      throw Error(Code::kConflict,
+                  left->text,
+                  left->fix.command.empty() ? left->fix.advice : left->fix.Line());
     }
   }
   for (const std::string& ifname : {record.link.bridge, record.link.gateway_ifname}) {

@@ -16,8 +16,6 @@
 namespace nomad_bridge::config {
 namespace {
 
-constexpr int kMinIpv6Mtu = 1280;  // RFC 8200, section 5
-
 // The CNI conventions' own labels win over CNI_ARGS: they are the newer way.
 cni::Labels ParseLabels(const Sources& sources) {
   constexpr std::string_view kShape = "an object with the strings 'key' and 'value'";

@@ -89,6 +89,11 @@ bool MayRemoveAddresses(state::Host& host,
   return true;
 }
 
+// The kernel then takes all of IPv6 from a link.
+bool IsTooSmallForIpv6(const rtnl::Link& link) {
+  return link.mtu < config::kMinIpv6Mtu;
+}
+
 // The addresses of the gateway, compared with those it is to have.
 class GatewayAddresses {
  public:
@@ -123,6 +128,9 @@ class GatewayAddresses {
   // carrier, and then runs duplicate address detection on it.
   [[nodiscard]] std::vector<Cidr> Wanted() const {
     std::vector<Cidr> wanted = link_.gateways;
+    if (IsTooSmallForIpv6(segment_.gateway)) {
+      std::erase_if(wanted, [](const Cidr& cidr) { return !cidr.address.is_ipv4(); });
+    }
     if (HasFamily(wanted, Family::kIpv6) && IsMadeByUs(segment_.bridge)) {
       wanted.push_back({segment_.gateway.mac.LinkLocal(), kLinkLocalPrefixBits});
     }
@@ -159,6 +167,18 @@ class GatewayAddresses {
   LiveAttachments others_;  // read only if an address is in the way
   std::vector<Cidr> present_;
 };
+
+Mismatch TooSmallForIpv6(const rtnl::Link& bridge, const rtnl::Link& gateway) {
+  constexpr int kOfEthernet = 1500;
+  const rtnl::Link& small = IsTooSmallForIpv6(bridge) ? bridge : gateway;
+  return {
+      .area = Area::kBridge,
+      .owner = bridge.name,
+      .text = Format(
+          "the MTU of '{}' is {}, and IPv6 needs {}", small.name, small.mtu, config::kMinIpv6Mtu),
+      .fix = Format(
+          "ip link set {} mtu {} && nomad-bridge reconcile", ShellWord(small.name), kOfEthernet)};
+}
 
 void CheckIpv6IsOn(const rtnl::Link& gateway, Mismatches& mismatches) {
   const std::string setting = netlink::Ipv6Setting(gateway.name, "disable_ipv6");
@@ -201,9 +221,11 @@ void CheckSegment(state::Host& host,
       link.GatewayVlan() ? CheckVlanGateway(host, bridge, link, mismatches) : bridge;
   if (gateway) {
     Mismatches found(mismatches.mode());
-    // No IPv6 address can be added before.
-    if (HasFamily(link.gateways, Family::kIpv6)) {
-      CheckIpv6IsOn(*gateway, found);
+    const bool has_ipv6 = HasFamily(link.gateways, Family::kIpv6);
+    if (has_ipv6 && IsTooSmallForIpv6(*gateway)) {
+      mismatches.AddUnrepairable(TooSmallForIpv6(bridge, *gateway));
+    } else if (has_ipv6) {
+      CheckIpv6IsOn(*gateway, found);  // no IPv6 address can be added before
     }
     GatewayAddresses(host, {.bridge = bridge, .gateway = *gateway}, link, record.id).Check(found);
     CheckForwarding(host, *gateway, link.gateways, found);
@@ -246,6 +268,9 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
     Mismatches implied(Mode::kRepair);  // a new one lacks all the rest as well
     bridge = CreateBridge(host, record.link);
     CheckSegment(host, *bridge, record, Bridge::kNew, implied);
+    for (const Mismatch& left : implied.left()) {
+      mismatches.AddUnrepairable(left);
+    }
   });
   return bridge;
 }

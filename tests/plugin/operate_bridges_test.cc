@@ -142,6 +142,26 @@ TEST_F(Bridges, WithAnotherMacAreNamedOnceForSeveralNetworks) {
   EXPECT_EQ(Count(RunLine("reconcile").err, changed), 1U);
 }
 
+// The kernel takes IPv6 from such a link. IPv4 goes on, so that no allocation is to end for it.
+TEST_F(Bridges, WithAnMtuBelowIpv6sAreForTheirOperator) {
+  const json add = Attach(DualStack());
+  host().Must(Words("ip link set nomad mtu 1200"));
+  const std::string small = "the MTU of 'nomad' is 1200, and IPv6 needs 1280";
+  const std::string fix = "ip link set nomad mtu 1500 && nomad-bridge reconcile";
+
+  EXPECT_THAT(RunPlugin("CHECK", WithResult(DualStack(), add)),
+              Exits(0, Err(HasSubstr(Cat("ignoring: ", small)))));
+  EXPECT_THAT(RunLine("reconcile"), Exits(1, Err(HasSubstr(small))));
+  EXPECT_THAT(RunLine("doctor"), Exits(1, Out(AllOf(HasSubstr(small), HasSubstr(fix)))));
+  EXPECT_THAT(RunPlugin("ADD", DualStack(), As("later", AddContainer("later"))),
+              Fails(102, MsgAndDetails(AllOf(HasSubstr(small), HasSubstr(fix)))));
+  EXPECT_TRUE(Ping(container(), kBridgeIp4));
+
+  host().Must(Words("ip link set nomad mtu 1500"));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0));
+  EXPECT_TRUE(Soon([&] { return Ping(container(), kBridgeIp6); }));
+}
+
 // ---- a host veth
 
 TEST_F(Bridges, KnowWhosePortItIsAgainByItsAlias) {
