@@ -275,7 +275,7 @@ void CheckLostRecords(Examination& node) {
   const std::string* const obstacle = node.FindObstacle(Area::kRecord);
   for (const Attachment& attachment : node.inventory.attachments) {
     const std::string& id = attachment.id.container_id;
-    if (attachment.state == State::kUnreadable || attachment.state == State::kUnrecorded) {
+    if (attachment.IsRecordLost()) {
       const std::string what = Cat(state::LostRecord(attachment.id).text,
                                    attachment.problem.empty() ? "" : ": ",
                                    attachment.problem);

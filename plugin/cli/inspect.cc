@@ -94,9 +94,12 @@ std::string UnderHead(std::string_view title, const std::vector<std::string>& li
 }
 
 // Each with its fix below; the arrow is behind the first of all that ends a connection.
-std::string ShowSide(std::string_view title, const Causes& causes, const Cause* first) {
+std::string ShowSide(std::string_view title,
+                     const Causes& causes,
+                     const Cause* first,
+                     bool is_known = true) {
   if (causes.empty()) {
-    return Cat(Head(title), Coloured("ok", Colour::kGood), '\n');
+    return Cat(Head(title), is_known ? Coloured("ok", Colour::kGood) : "?", '\n');
   }
   std::string text;
   for (const Cause& cause : causes) {
@@ -117,11 +120,12 @@ struct Inspected {
   std::optional<SideMismatches> sides;
 
   [[nodiscard]] bool IsWell() const {
-    return attachment->state != State::kDead && !IsRecordLost() && (!sides || sides->IsWell());
+    return attachment->state != State::kDead && !attachment->IsRecordLost() &&
+           (!sides || sides->IsWell());
   }
-  [[nodiscard]] bool IsRecordLost() const {
-    return attachment->state == State::kUnrecorded || attachment->state == State::kUnreadable;
-  }
+  [[nodiscard]] bool IsUnknown() const { return sides && !sides->unknown.empty(); }
+  // What keeps it from them is among what is unknown.
+  [[nodiscard]] bool CanReadPolicies() const { return sides && !IsUnknown(); }
 };
 
 Inspected InspectOne(state::Host& host,
@@ -146,19 +150,20 @@ std::string ShowAttachment(state::Host& host,
   text += Cat(Head("Address"), ShowAddresses(attachment, Extent::kAll), '\n');
   text += ShowInterface(attachment, inventory);
   const Cell state = ShowState(attachment);
-  if (inspected.sides) {
+  if (inspected.CanReadPolicies()) {
     text += UnderHead("Policies", ShowPolicies(host, attachment));
   }
   text += Cat(Head("State"), Coloured(state.text, state.colour), '\n');
-  if (inspected.IsRecordLost()) {
+  if (attachment.IsRecordLost()) {
     text += Cat(Head(""), "fix: nomad-bridge reconcile\n");
   }
   if (inspected.sides) {
     const SideMismatches& sides = *inspected.sides;
     const Cause* const cause = attachment.record->rules.ports.empty() ? nullptr : sides.FindCause();
-    text += Cat(ShowSide("Host side", sides.host, cause),
+    text += Cat(ShowSide("Host side", sides.host, cause, sides.is_host_known),
                 sides.path.empty() ? "" : ShowSide("Path", sides.path, cause),
-                ShowSide("Container", sides.container, cause),
+                ShowSide("Container", sides.container, cause, sides.is_container_known),
+                UnderHead("Unknown", sides.unknown),
                 UnderHead("Note", sides.notes));
   }
   return text;
@@ -183,6 +188,7 @@ Json SidesJson(state::Host& host, const Inspected& inspected) {
           {"guest", inside},  // as the first release called it
           {"container", inside},
           {"notes", sides.notes},
+          {"unknown", sides.unknown},
           {"cause", first != nullptr ? Json(first->text) : Json()},
           {"causes", all},
           {"connections", CountConnections(host, *inspected.attachment->record)}};
@@ -191,7 +197,8 @@ Json SidesJson(state::Host& host, const Inspected& inspected) {
 Json AttachmentJson(state::Host& host, const Inspected& inspected, const Inventory& inventory) {
   Json json = ToJson(*inspected.attachment, inventory);
   json["diagnosis"] = SidesJson(host, inspected);
-  json["policies"] = inspected.sides ? PoliciesJson(host, *inspected.attachment) : Json();
+  json["policies"] =
+      inspected.CanReadPolicies() ? PoliciesJson(host, *inspected.attachment) : Json();
   return json;
 }
 
@@ -291,8 +298,10 @@ int RunInspect(const Arguments& arguments) {
   if (!inventory.is_complete) {
     return kUnknown;
   }
-  const bool is_dropped = traced && traced->is_dropped;
-  return !is_dropped && std::ranges::all_of(all, &Inspected::IsWell) ? kYes : kNo;
+  if ((traced && traced->is_dropped) || !std::ranges::all_of(all, &Inspected::IsWell)) {
+    return kNo;
+  }
+  return std::ranges::any_of(all, &Inspected::IsUnknown) ? kUnknown : kYes;
 }
 
 constexpr std::array kInspectFlags = {
@@ -317,7 +326,8 @@ rules on the node; then, inside the allocation's namespace, its interface, its r
 who listens on the published ports. A rule that asks for a client's address counts with -from.
 -trace: what nf_tables does with one connection, rule by rule: the next from -from's ADDRESS, or one
 that the node itself sends.
-Exit 1 if something is wrong, or if nothing, or more than one, has that name; without root 2.
+Exit 1 if something is wrong, or if nothing, or more than one, has that name; 2 if that cannot be
+told: without root, or where something cannot be read.
 )",
     .flags = kInspectFlags,
     .run = RunInspect};

@@ -46,6 +46,9 @@ struct Attachment {
   // When `metrics` first saw it dead: at the latest since then.
   std::optional<std::chrono::system_clock::time_point> dead_since;
 
+  [[nodiscard]] bool IsRecordLost() const {
+    return state == State::kUnrecorded || state == State::kUnreadable;
+  }
   // The allocation's id, or the container's.
   [[nodiscard]] const std::string& Allocation() const;
   // Empty if it has none.

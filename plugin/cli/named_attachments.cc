@@ -90,6 +90,14 @@ Attachments FindOne(const Inventory& inventory, const std::string& word) {
     if (!inventory.is_complete) {
       throw CannotTell(Format("whether anything here has '{}' cannot be told without root", word));
     }
+    const auto lost = std::ranges::count_if(inventory.attachments, &Attachment::IsRecordLost);
+    if (lost != 0) {
+      throw CannotTell(
+          Format("whether anything here has '{}' cannot be told: {} without a readable record; "
+                 "what to type: nomad-bridge doctor records",
+                 word,
+                 Counted(static_cast<std::size_t>(lost), "attachment")));
+    }
     LogLine(
         "nothing here has '{}' as its allocation, job, group, interface, address or published port",
         word);

@@ -3,7 +3,8 @@
 // Names    a published port, an address, the name of a job or a group, JOB/GROUP, an id, an
 //          interface on the host; of an id, a job, a group or an interface also a beginning of two
 //          characters
-// Errors   UsageError for a beginning that is too short; CannotTell if it names none, and not root.
+// Errors   UsageError for a beginning that is too short; CannotTell if it names none, and we are
+//         not root, or records are lost.
 // Owner    the attachments are the inventory's.
 #pragma once
 

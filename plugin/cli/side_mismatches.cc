@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "base/list.h"
 #include "base/text.h"
 #include "firewall/foreign_drops.h"
@@ -47,7 +48,8 @@ class Inspection {
 
   // The namespace may go at any moment.
   SideMismatches Run() {
-    CompareHostSide();
+    sides_.is_host_known = Try([&] { CompareHostSide(); });
+    are_rules_whole_ = are_rules_whole_ && sides_.is_host_known;
     const std::optional<netlink::Netns> netns = netlink::Netns::Find(record_.netns_path);
     if (attachment_.state == State::kDead) {
       sides_.container = {{.text = "its namespace is gone", .fix = "nomad-bridge gc"}};
@@ -56,13 +58,27 @@ class Inspection {
           {.text = Format("its namespace is not to be seen at '{}'", record_.netns_path),
            .fix = Fix::Advice("look from where the runtime's mounts are seen")}};
     } else {
-      LookInside(*netns);
+      sides_.is_container_known = Try([&] { LookInside(*netns); });
     }
-    LookForDrops();
+    Try([&] { LookForDrops(); });
     return std::move(sides_);
   }
 
  private:
+  // What cannot be read says nothing of the rest.
+  template <typename Look>
+  bool Try(Look look) {
+    try {
+      look();
+      return true;
+    } catch (const Error& error) {
+      if (!Contains(sides_.unknown, error.what())) {
+        sides_.unknown.emplace_back(error.what());
+      }
+      return false;
+    }
+  }
+
   void CompareHostSide() {
     if (attachment_.state == State::kMaking || attachment_.state == State::kLeaving) {
       sides_.host = {{.text = Format("an attachment that is {}", Text(attachment_.state)),
@@ -167,7 +183,7 @@ class Inspection {
     AddNew(sides_.path, std::move(on_node), is_meant);
     AddNew(sides_.path, causes::FindToContainer(facts_, record_, journey), is_meant);
     AddNotes(causes::FindTrafficControl(host_, record_, journey));
-    AddNew(sides_.path, causes::FindInPolicies(host_, record_, journey), is_meant);
+    Try([&] { AddNew(sides_.path, causes::FindInPolicies(host_, record_, journey), is_meant); });
     if (are_rules_whole_) {
       AddNew(sides_.path, causes::FindInRules(facts_, rules, record_, journey), is_meant);
       AddNew(sides_.path,

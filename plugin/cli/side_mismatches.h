@@ -24,6 +24,9 @@ struct SideMismatches {
   causes::Causes host;
   causes::Causes path;
   causes::Causes container;
+  bool is_host_known = true;  // false: looking at it ended early
+  bool is_container_known = true;
+  std::vector<std::string> unknown;  // what could not be looked at, and why: each once
   std::vector<std::string> notes;
 
   // Why a packet does not arrive, or its answer does not; nullptr if that was not found.

@@ -145,6 +145,27 @@ TEST_F(Inspect, SaysThatARecordIsLostUntilItIsRebuilt) {
   EXPECT_THAT(Output("inspect billing"), HasSubstr("State        ok\n"));
 }
 
+TEST_F(Inspect, CannotTellWhoseAPortIsWhileARecordIsLost) {
+  Serve();
+  host().Must(Words("rm -r /run/nomad-bridge"));
+  ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
+  EXPECT_THAT(RunLine("inspect 8080"),
+              Exits(2, Out(""), Err(HasSubstr("1 attachment without a readable record"))));
+}
+
+// A directory in the way of the lock.
+TEST_F(Inspect, ShowsTheRestOfWhatCannotBeRead) {
+  Serve();
+  host().Must({"sh", "-ec", "rm /run/nomad-bridge/.lock; mkdir /run/nomad-bridge/.lock"});
+  const std::string unknown =
+      "\nHost side    ?\nContainer    ok\nUnknown      cannot open the lock";
+  EXPECT_THAT(RunLine("inspect 8080"), Exits(2, Out(HasSubstr(unknown))));
+  EXPECT_THAT(Output("metrics"), HasSubstr("check=\"table.intact\",verdict=\"fail\"} 0"));
+  container().Must(Words("ip route del default"));
+  EXPECT_THAT(RunLine("inspect 8080"),
+              Exits(1, Out(AllOf(HasSubstr("no default route"), HasSubstr("\nUnknown ")))));
+}
+
 TEST_F(Inspect, ShowsANamespaceThatIsGone) {
   KillContainer(container());
   EXPECT_THAT(
