@@ -41,15 +41,6 @@ long NumberIn(const std::string& sysctl) {
   return std::strtol(netlink::FindSysctl(sysctl).value_or("0").c_str(), nullptr, 10);
 }
 
-// Of those outside of net/ipv4 and net/ipv6, which cost no more in the node's own /proc.
-std::optional<std::string> FindNodeSetting(const std::string& sysctl) {
-  return FindFile(Cat("/proc/sys/", sysctl));
-}
-
-long NodeNumberIn(const std::string& sysctl) {
-  return std::strtol(FindNodeSetting(sysctl).value_or("0").c_str(), nullptr, 10);
-}
-
 // A rule of the operator's about packets from one interface to one.
 bool IsBetweenInterfaces(const nft::KernelRule& rule) {
   const auto names = [&](std::string_view word) {
@@ -76,7 +67,7 @@ void CheckBridgeModule(Examination& node) {
 
 void CheckConntrack(Examination& node) {
   CheckModule(
-      node, "nf_conntrack", FindNodeSetting("net/netfilter/nf_conntrack_count").has_value());
+      node, "nf_conntrack", netlink::FindSysctl("net/netfilter/nf_conntrack_count").has_value());
 }
 
 // What neighbours on a bridge send each other passes table ip filter only with it.
@@ -105,8 +96,8 @@ void CheckBrNetfilter(Examination& node) {
 
 void CheckConntrackRoom(Examination& node) {
   constexpr long kMaxPercent = 90;
-  const long count = NodeNumberIn("net/netfilter/nf_conntrack_count");
-  const long most = NodeNumberIn("net/netfilter/nf_conntrack_max");
+  const long count = NumberIn("net/netfilter/nf_conntrack_count");
+  const long most = NumberIn("net/netfilter/nf_conntrack_max");
   const std::string what = Format("{} of {} connections", count, most);
   if (most == 0 || count * 100 < most * kMaxPercent) {
     return node.Ok(most == 0 ? "" : what);
@@ -120,7 +111,7 @@ void CheckConntrackRoom(Examination& node) {
 // behind them. What finds the queue full is dropped, at every attempt: the last ports' allocations
 // find neither their neighbours nor the gateway.
 void CheckBacklog(Examination& node) {
-  const auto room = static_cast<std::uint64_t>(NodeNumberIn("net/core/netdev_max_backlog"));
+  const auto room = static_cast<std::uint64_t>(NumberIn("net/core/netdev_max_backlog"));
   for (const Network& network : node.inventory.networks) {
     if (room != 0 && network.ports && network.ports->used > room) {
       node.Fail(
