@@ -45,6 +45,7 @@ Listener ReadListener(const inet_diag_msg& head,
           .both_families = head.idiag_family == AF_INET6 && address.IsUnspecified() &&
                            attributes.U8(INET_DIAG_SKV6ONLY) == 0,
           .port = ntohs(head.id.idiag_sport),
+          .link = static_cast<int>(head.id.idiag_if),
           .inode = head.idiag_inode,
           .waiting = head.idiag_rqueue,
           .backlog = head.idiag_wqueue};

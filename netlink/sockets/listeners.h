@@ -30,6 +30,7 @@ struct Listener {
   Ip address;
   bool both_families = false;  // on "::", and not IPV6_V6ONLY
   std::uint16_t port = 0;
+  int link = 0;  // it is bound to; 0: none
   std::uint32_t inode = 0;
   // TCP: connections that wait to be accepted, and how many may; one more is dropped.
   std::uint32_t waiting = 0;

@@ -105,9 +105,33 @@ void LookAtGateway(rtnl::Socket& container,
   }
 }
 
+// `own` is what packets come by.
+bool IsBoundElsewhere(const sockets::Listener& listener, const std::optional<rtnl::Link>& own) {
+  return listener.link != 0 && own && listener.link != own->index && listener.link != own->master;
+}
+
+// Of one whom nobody reaches on `listening.where`.
+std::string MismatchOf(const Listening& listening, rtnl::Socket& net) {
+  if (!listening.has_any) {
+    return Cat("no listener on ", listening.where);
+  }
+  const sockets::Listener& first = listening.listeners.front();
+  const std::optional<rtnl::Link> link = first.link == 0 ? std::nullopt : net.FindLink(first.link);
+  return link && first.Accepts(listening.port.container_ip)
+             ? Format(
+                   "the listener on {} takes only what comes by '{}'", listening.where, link->name)
+             : Format("the listener on {} is on {}:{}, not on {}",
+                      listening.where,
+                      Bracketed(first.address),
+                      first.port,
+                      listening.port.container_ip);
+}
+
 // On `number`, a port of the container.
 Listening FindListenerOn(std::uint16_t number,
                          const netlink::Netns& container,
+                         rtnl::Socket& net,
+                         const std::optional<rtnl::Link>& own,
                          const portmap::DnatEntry& port) {
   Listening listening{.port = port, .where = Cat(portmap::Text(port.protocol), '/', number)};
   if (port.protocol == portmap::Protocol::kSctp) {
@@ -120,15 +144,10 @@ Listening FindListenerOn(std::uint16_t number,
                 [&](const sockets::Listener& each) { return each.port != number; });
   listening.has_any = !listening.listeners.empty();
   const auto accepts = [&](const sockets::Listener& each) {
-    return each.Accepts(port.container_ip);
+    return each.Accepts(port.container_ip) && !IsBoundElsewhere(each, own);
   };
   listening.is_answered = std::ranges::any_of(listening.listeners, accepts);
-  listening.mismatch = listening.has_any ? Format("the listener on {} is on {}:{}, not on {}",
-                                                  listening.where,
-                                                  Bracketed(listening.listeners.front().address),
-                                                  number,
-                                                  port.container_ip)
-                                         : Cat("no listener on ", listening.where);
+  listening.mismatch = MismatchOf(listening, net);
   std::erase_if(listening.listeners, [&](const sockets::Listener& each) { return !accepts(each); });
   return listening;
 }
@@ -139,15 +158,16 @@ std::vector<Listening> FindListeners(const netlink::Netns& container,
                                      rtnl::Socket& net,
                                      nft::Ruleset& rules,
                                      const state::Record& record) {
+  const std::optional<rtnl::Link> own = FindOwnLink(net, record);
   std::vector<Listening> all;
   for (const portmap::DnatEntry& port : record.rules.ports) {
     const std::optional<nft::Effect> redirect = FindRedirect(net, rules, record, {.port = port});
     Listening listening =
-        FindListenerOn(redirect ? *redirect->port : port.container_port, container, port);
+        FindListenerOn(redirect ? *redirect->port : port.container_port, container, net, own, port);
     listening.is_redirected = redirect && listening.is_answered;
     // A redirect that leads to nobody is a cause itself.
     all.push_back(redirect && !listening.is_answered
-                      ? FindListenerOn(port.container_port, container, port)
+                      ? FindListenerOn(port.container_port, container, net, own, port)
                       : listening);
   }
   return all;

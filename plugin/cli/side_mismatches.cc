@@ -206,13 +206,15 @@ class Inspection {
   }
 
   // The ports that are looked at: those that somebody listens on. What is published for several
-  // protocols or families is a fault only where none of them is listened on.
+  // protocols or families is a fault only where none of them is listened on: of the families that
+  // of the client, where one is named.
   std::vector<Listening> TakeListened(const std::vector<Listening>& all) {
     std::vector<Listening> listened;
     for (const Listening& listening : all) {
       const auto other_that = [&](bool Listening::*is) {
         return std::ranges::find_if(all, [&](const Listening& each) {
-          return each.*is && each.port.container_port == listening.port.container_port;
+          return each.*is && each.port.container_port == listening.port.container_port &&
+                 (!client_ || client_->family() == each.port.container_ip.family());
         });
       };
       const auto answered = other_that(&Listening::is_answered);
