@@ -141,7 +141,7 @@ std::string FaultMetric(state::Host& host, const Inventory& inventory) {
   Metric metric("faults", "gauge", "What doctor finds wrong, by its check and verdict.");
   std::map<std::string, std::map<Verdict, std::uint64_t>> counts;
   for (const CheckResult& result : RunChecks(host, inventory, Cost::kCheap)) {
-    counts[std::string(result.check)][result.verdict] += result.is_said ? 0 : 1;
+    ++counts[std::string(result.check)][result.verdict];
   }
   for (auto& [check, by_verdict] : counts) {
     metric.Add({{"check", check}, {"verdict", "fail"}}, by_verdict[Verdict::kFail]);
