@@ -339,7 +339,7 @@ class Socket {
   };
   [[nodiscard]] std::vector<LearntRoute> LearntRoutes();
   void EnsureGone(const LearntRoute& learnt);
-  // By which packets from here to `destination` leave: lo for an address of this machine.
+  // The link by which packets from here to `destination` leave, if any; lo for an address of here.
   [[nodiscard]] std::optional<int> LookupOutputInterface(const Ip& destination);
   // The way of a packet as the kernel would choose it now; nothing is sent.
   [[nodiscard]] RouteAnswer LookUpRoute(const RouteQuery& query);
