@@ -260,7 +260,6 @@ RouteAnswer Socket::LookUpRoute(const RouteQuery& query) {
         answer.link = attributes.Number<int>(RTA_OIF).value_or(0);
         answer.table = attributes.U32(RTA_TABLE).value_or(head.rtm_table);
         answer.gateway = attributes.Address(RTA_GATEWAY);
-        answer.source = attributes.Address(RTA_PREFSRC);
       });
   return answer;
 }

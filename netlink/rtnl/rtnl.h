@@ -196,7 +196,6 @@ struct RouteAnswer {
   int link = 0;
   std::uint32_t table = 0;
   std::optional<Ip> gateway = std::nullopt;
-  std::optional<Ip> source = std::nullopt;  // of what this machine itself sends
 };
 
 struct BlockingRoute {

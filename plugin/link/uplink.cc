@@ -133,9 +133,11 @@ Ip Beyond(Family family) {
 
 state::Record::Ways FindWaysBeyond(rtnl::Socket& net) {
   const auto has = [&](Family family) {
-    const rtnl::RouteAnswer way = net.LookUpRoute({.destination = Beyond(family)});
-    return way.error == 0 && way.link != rtnl::kLoopbackIndex && way.source &&
-           !way.source->IsLinkLocal();
+    // For IPv6 as if it came by lo: else the kernel looks for an address to send from on all links.
+    const rtnl::RouteAnswer way =
+        net.LookUpRoute({.destination = Beyond(family),
+                         .input_link = family == Family::kIpv6 ? rtnl::kLoopbackIndex : 0});
+    return way.error == 0 && way.link != rtnl::kLoopbackIndex;
   };
   return {.ipv4 = has(Family::kIpv4), .ipv6 = has(Family::kIpv6)};
 }

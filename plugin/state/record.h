@@ -91,7 +91,7 @@ struct Record {
     bool operator==(const Policy&) const = default;
   };
 
-  // Of which families the node had an address and a way beyond its networks.
+  // For which families the node had a way beyond its networks.
   struct Ways {
     bool ipv4 = false;
     bool ipv6 = false;
