@@ -54,6 +54,10 @@ TEST_P(ExampleList, GivesAnAllocationANetwork) {
 
   const std::string address = AddressesIn(allocation.result).front();
   EXPECT_THAT(AddressesOn(container(), "eth0"), Contains(address));
+  const std::string family = address.find(':') == std::string::npos ? "-4" : "-6";
+  EXPECT_EQ(container().Must({"ip", family, "route", "show", "default"}).empty(),
+            GetParam() == "second")
+      << "the default route is the first network's";
   MustCheckIn(network, allocation);
   MustDelFrom(network, allocation);
   EXPECT_FALSE(HasInterface(container(), "eth0"));
