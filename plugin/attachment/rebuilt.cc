@@ -14,6 +14,7 @@
 #include "plugin/cni/plugin_type.h"
 #include "plugin/link/bridge.h"
 #include "plugin/link/container.h"
+#include "plugin/link/uplink.h"
 #include "plugin/rules/elements.h"
 #include "plugin/rules/policy_tables.h"
 #include "plugin/state/kernel_names.h"
@@ -252,6 +253,7 @@ std::optional<state::Record> RebuildRecord(state::Host& host,
   record.rules.ports = portmap::EntriesOf(elements);
   if (!record.rules.ports.empty()) {
     record.parts.emplace(Part::kPorts, state::Phase::kLive);
+    record.rules.ways = link::FindWaysBeyond(host.net);
   }
   record.rules.forward_hook = ForwardHookInForce(host);
   record.rules.forward_hook.ipv6 = record.HasIpv6();

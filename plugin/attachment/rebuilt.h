@@ -5,7 +5,7 @@
 //           the links; addresses by its interface, where its leases have them; rules and ports by
 //           its elements.
 // Untold    its age, labels that no alias has, the ranges of its network, mtu, forceAddress,
-//           promiscMode and firewalldZone; what ways beyond the node had when it was published.
+//           promiscMode and firewalldZone.
 // Left out  what would be guessed: an attachment without a lease of its own (another IPAM plugin
 //           knows of it), behind a gateway that is not its bridge, or whose elements are not all
 //           there.

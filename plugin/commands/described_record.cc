@@ -204,6 +204,9 @@ std::optional<state::Record> RebuildInterface(Session& session, Mismatches& mism
           config)
           .record;
   record.link.adopted = link::IsAdopted(session.host, record.link.bridge);
+  if (!record.rules.ports.empty()) {
+    record.rules.ways = link::FindWaysBeyond(session.host.net);
+  }
   record.ipam.delegated = cni::FindDelegatedIpam(request, config.ipam.type);
   if (record.ipam.delegated && !record.link.mac) {
     record.link.mac = link::MacIn(*config.prev_result, request);  // not derived from an address

@@ -124,7 +124,8 @@ TEST_F(Install, RefusesAFileInPlaceOfTheDirectory) {
   EXPECT_THAT(RunLine("install -p /run/file"),
               Exits(1,
                     Err("nomad-bridge: cannot create the directory '/run/file': it exists and is "
-                        "not a directory\n")));
+                        "not a directory; move it away: mv --backup=numbered /run/file "
+                        "/var/tmp/\n")));
 }
 
 TEST_F(Install, ReportsThatItMayNotWrite) {
