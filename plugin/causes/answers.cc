@@ -117,7 +117,7 @@ Causes FindStrayWay(rtnl::Socket& container,
                     const Journey& journey) {
   const Ip& address = journey.port.container_ip;
   const auto leaves_by_own = [&](const Ip& client) {
-    const rtnl::RouteAnswer way = container.LookUpRoute({.destination = client, .source = address});
+    const rtnl::RouteAnswer way = container.LookUpRoute(AnswersTo(client, journey, 0));
     return way.error == 0 && way.link == own.index;
   };
   const bool is_of_all = own.master == 0 && other_way.index != rtnl::kLoopbackIndex &&

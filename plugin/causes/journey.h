@@ -110,6 +110,11 @@ class Planner {
 // What anyone lacks to reach the port, or to be answered: the node's address of that family, or its
 // default route. Meant on a node that has only the other family.
 [[nodiscard]] std::optional<std::string> FindNoWayBeyond(state::Host& host, const Journey& journey);
+// Not meant: the node had one when the port was published. FindOnNode() says so, unless there is
+// another cause.
+[[nodiscard]] bool HasLostWayBeyond(state::Host& host,
+                                    const state::Record& record,
+                                    const Journey& journey);
 
 // Conntrack, the published address, the uplink and the node's settings.
 [[nodiscard]] Causes FindOnNode(NodeFacts& facts,

@@ -107,9 +107,8 @@ class NodeLook {
 
   // A link that is set down and up again has lost its IPv6 addresses, and all routes by gateways.
   void LookForLostWay() {
-    const Family family = journey_.family();
     const std::optional<std::string> lacks = FindNoWayBeyond(host_, journey_);
-    if (lacks && record_.rules.ways.Has(family) && !link::FindWaysBeyond(host_.net).Has(family)) {
+    if (lacks && HasLostWayBeyond(host_, record_, journey_)) {
       Add(Cat(*lacks, "; it had one when the port was published"),
           Fix::Advice(
               Format("let the node's network service give {} its addresses and routes again",
@@ -214,6 +213,11 @@ class NodeLook {
 };
 
 }  // namespace
+
+bool HasLostWayBeyond(state::Host& host, const state::Record& record, const Journey& journey) {
+  const Family family = journey.family();
+  return record.rules.ways.Has(family) && !link::FindWaysBeyond(host.net).Has(family);
+}
 
 std::optional<std::string> FindNoWayBeyond(state::Host& host, const Journey& journey) {
   const bool is_local = journey.port.host_ip && journey.port.host_ip->IsLoopback();

@@ -173,8 +173,7 @@ class Inspection {
   void LookOnTheWay(nft::Ruleset& rules, const causes::Journey& journey, bool is_meant) {
     Causes on_node = causes::FindOnNode(facts_, record_, journey);
     const std::optional<std::string> lacks = causes::FindNoWayBeyond(host_, journey);
-    const auto says_so = [&](const Cause& cause) { return cause.text.starts_with(*lacks); };
-    if (lacks && std::ranges::none_of(on_node, says_so)) {
+    if (lacks && !causes::HasLostWayBeyond(host_, record_, journey)) {
       AddNote(*lacks);
     }
     std::erase_if(on_node, [&](const Cause& cause) {
