@@ -5,9 +5,9 @@
 //         may hold dots).
 // Shapes  Values are strings, as in the file but without the newline.
 // Errors  kKernel naming the setting and the value.
-// Cost    12 us each, and 40 to 75 us more for the first one of a container or of a new interface;
-//         the node's own 0.1 to 0.6 ms where others have opened settings in hundreds of namespaces:
-//         sysctl.cc.
+// Cost    The node's 5 us each, or 0.1 to 0.6 ms where others have opened settings in hundreds of
+//         namespaces; 12 us each in a container or of a new interface anywhere, and 40 to 75 us
+//         more for the first of these: see sysctl.cc.
 // Source  sysctl(8), proc_sys(5), fsmount(2).
 #pragma once
 

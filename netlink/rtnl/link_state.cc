@@ -119,7 +119,7 @@ netlink::Message GetLinkRequest(int index) {
   return request;
 }
 
-// `which`: NETCONFA_IFINDEX_..., or the index of a link.
+// `which`: NETCONFA_IFINDEX_...
 bool Forwards(netlink::RequestSocket& socket, Family family, int which) {
   netlink::Message request(RTM_GETNETCONF, 0, netconfmsg{.ncm_family = NumberOf(family)});
   request.PutU32(NETCONFA_IFINDEX, static_cast<std::uint32_t>(which));

@@ -174,7 +174,7 @@ state::Record DescribeChained(Session& session, const std::optional<state::Recor
     record.ipam.addresses = link::AddressesIn(result, request);
     record.link = DescribeHostSide(session.host, result, record.ipam.addresses);
   }
-  if (session.type.Provides(cni::Part::kPorts)) {
+  if (session.type.Provides(cni::Part::kPorts) && !session.config.rules.ports.empty()) {
     record.rules.ways = link::FindWaysBeyond(session.host.net);
   }
   return rules::Judged(WithRules(std::move(record), session.type, session.config.rules),

@@ -55,6 +55,7 @@ constexpr int kUplinkMtu = -1;
 
 // firewalld's for links that nothing is refused from.
 constexpr const char* kDefaultFirewalldZone = "trusted";
+
 constexpr int kMinIpv6Mtu = 1280;  // of a link that has IPv6: RFC 8200, section 5
 
 // Bridge and port of an attachment: in its config, and in its record for all that come later.
