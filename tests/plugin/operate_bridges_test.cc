@@ -142,6 +142,20 @@ TEST_F(Bridges, WithAnotherMacAreNamedOnceForSeveralNetworks) {
   EXPECT_EQ(Count(RunLine("reconcile").err, changed), 1U);
 }
 
+// A neighbour entry may stand for half a minute before anybody asks again.
+TEST_F(Bridges, TellAllocationsTheMacThatTheyHaveBack) {
+  Attach(DualStack());
+  EXPECT_THAT(RunLine("reconcile"), Exits(0));
+  host().Must(Words("ip link set nomad address 02:00:5e:00:00:01"));
+  for (const char* const gateway : {kBridgeIp4, kBridgeIp6}) {
+    EXPECT_TRUE(Soon([&] { return Ping(container(), gateway); })) << gateway;
+  }
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("the MAC of bridge 'nomad'"))));
+  for (const char* const gateway : {kBridgeIp4, kBridgeIp6}) {
+    EXPECT_TRUE(Ping(container(), gateway)) << gateway;
+  }
+}
+
 // The kernel takes IPv6 from such a link. IPv4 goes on, so that no allocation is to end for it.
 TEST_F(Bridges, WithAnMtuBelowIpv6sAreForTheirOperator) {
   const json add = Attach(DualStack());

@@ -192,20 +192,6 @@ TEST_F(Reconcile, GivesABridgeOfOursItsMacBack) {
   ExpectServes();
 }
 
-// A neighbour entry may stand for half a minute before anybody asks again.
-TEST_F(Reconcile, TellsAllocationsTheMacThatABridgeOfOursHasBack) {
-  Attach(DualStack());
-  EXPECT_THAT(RunLine("reconcile"), Exits(0));
-  host().Must(Words("ip link set nomad address 02:00:5e:00:00:01"));
-  for (const char* const gateway : {kBridgeIp4, kBridgeIp6}) {
-    EXPECT_TRUE(Soon([&] { return Ping(container(), gateway); })) << gateway;
-  }
-  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr("the MAC of bridge 'nomad'"))));
-  for (const char* const gateway : {kBridgeIp4, kBridgeIp6}) {
-    EXPECT_TRUE(Ping(container(), gateway)) << gateway;
-  }
-}
-
 // As ADD and CHECK do.
 TEST_F(Reconcile, LeavesItsMacToABridgeOfOursWithAnUplink) {
   AttachAll();
