@@ -271,7 +271,8 @@ Match MatchMultiport(const Packet& packet, const xt_multiport_v1& info) {
 // Of what `-m conntrack` and `-m state` ask for, the states: numbered as nf_tables'.
 Match MatchConntrack(const Packet& packet, const xt_conntrack_mtinfo3& info) {
   constexpr std::uint32_t kStates = 0x7f;
-  if (info.match_flags != XT_CONNTRACK_STATE || (info.state_mask & ~kStates) != 0) {
+  constexpr unsigned kSpelled = XT_CONNTRACK_STATE_ALIAS;  // as -m state: it asks for nothing
+  if ((info.match_flags & ~kSpelled) != XT_CONNTRACK_STATE || (info.state_mask & ~kStates) != 0) {
     return Match::kMaybe;
   }
   const bool may = (info.state_mask & (packet.ct_state.value | ~packet.ct_state.known)) != 0;
