@@ -149,7 +149,12 @@ VethPair PlugIn(state::Host& host, Container& container, const state::Record& re
   const rtnl::Link host_end = host.net.RequireLink(state::HostVethName(record.id));
   // A bridge's port has no use for the addresses and routes that the kernel gives every link that
   // comes up, and each link that comes or goes later is compared with all of them.
-  netlink::SetSysctlIfPresent(netlink::Ipv6Setting(host_end.name, "disable_ipv6"), "1");
+  const std::string disable_ipv6 = netlink::Ipv6Setting(host_end.name, "disable_ipv6");
+  if (record.HasIpv6()) {  // whose container's settings are made in our own procfs, too
+    netlink::SetSysctlIfPresent(disable_ipv6, "1");
+  } else {
+    netlink::SetOneSysctlIfPresent(disable_ipv6, "1");
+  }
   // Up only after the lookup: asked for a link that is up without a carrier, the kernel waits.
   SetPort(host.net,
           host_end,
