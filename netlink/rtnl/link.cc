@@ -163,6 +163,16 @@ void Socket::Change(const Link& link, const LinkChange& change) {
   }
 }
 
+void Socket::Rename(const Link& link, const std::string& name) {
+  netlink::Message message(RTM_NEWLINK, kAck, HeadFor(link.index));
+  message.PutText(IFLA_IFNAME, name);
+  const std::string what = Format("cannot rename '{}' to '{}'", link.name, name);
+  if (socket_.TransactOrThrow(message, what, {EBUSY}).error == EBUSY) {
+    Change(link, {.up = false});
+    socket_.TransactOrThrow(message, what);
+  }
+}
+
 void Socket::EnsureLinkGone(const std::string& name) {
   netlink::Message message(RTM_DELLINK, kAck, HeadFor(0));
   message.PutText(IFLA_IFNAME, name);

@@ -78,22 +78,24 @@ void CheckUsage(Examination& node,
 }
 
 // The gateways' subnets that `route`, out of another link, takes addresses of. A wider one takes
-// none: the subnet's own is more specific. Nor does one to the gateway itself: that is local.
+// none: the subnet's own is more specific. Nor does one to the gateway itself: that is local. A
+// gateway that was renamed is no other link.
 std::set<std::string> OverlapsWith(const Examination& node,
                                    const Route& route,
-                                   const std::string& ifname) {
+                                   const rtnl::Link& link) {
   std::set<std::string> overlaps;
   for (const auto& [gateway_ifname, record] : node.gateways) {
     for (const Cidr& gateway : record->link.gateways) {
       const bool is_to_gateway = route.destination == Cidr{gateway.address, gateway.address.bits()};
-      if (gateway_ifname != ifname && gateway.Contains(route.destination.address) &&
+      const bool is_other = gateway_ifname != link.name && link.mac != Mac::ForName(gateway_ifname);
+      if (is_other && gateway.Contains(route.destination.address) &&
           route.destination.prefix_length >= gateway.prefix_length && !is_to_gateway) {
         overlaps.insert(Format("{}/{} of '{}' overlaps with {} by '{}'",
                                gateway.Network(),
                                gateway.prefix_length,
                                gateway_ifname,
                                route.destination,
-                               ifname));
+                               link.name));
       }
     }
   }
@@ -261,7 +263,7 @@ void CheckSubnets(Examination& node) {
       continue;
     }
     for (const Route& route : node.host.net.Routes(link)) {
-      overlaps.merge(OverlapsWith(node, route, link.name));
+      overlaps.merge(OverlapsWith(node, route, link));
     }
   }
   node.AddAll(Verdict::kFail, {overlaps.begin(), overlaps.end()}, causes::AnotherSubnet());

@@ -1,6 +1,7 @@
 #include "plugin/link/bridge.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -13,6 +14,7 @@
 #include "plugin/link/liveness.h"
 #include "plugin/link/uplink.h"
 #include "plugin/link/vlan_gateway.h"
+#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::link {
 namespace {
@@ -242,6 +244,53 @@ void CheckSegment(state::Host& host,
   }
 }
 
+// Whether ports of attachments that name the bridge `name` are on `bridge`.
+bool HasPortsOf(state::Host& host, const rtnl::Link& bridge, const std::string& name) {
+  std::set<std::string> ports;
+  for (rtnl::Link& port : host.net.Ports(bridge.index)) {
+    ports.insert(std::move(port.name));
+  }
+  return std::ranges::any_of(host.records.List(""), [&](const AttachmentId& id) {
+    const std::optional<state::Record> record =
+        ports.contains(state::HostVethName(id)) ? host.records.Find(id) : std::nullopt;
+    return record && record->link.bridge == name;
+  });
+}
+
+// The bridge of `record`, under a name that somebody else gave it: a second one beside it would
+// have the gateway's addresses too, and the node's routes to one of them.
+std::optional<rtnl::Link> FindRenamed(state::Host& host, const state::Record& record) {
+  const std::string& name = record.link.bridge;
+  const state::Checkpoint::Bridge known = KnownBridge(host, name);
+  for (const rtnl::Link& link : host.net.Links()) {
+    const bool is_it = link.mac == Mac::ForName(name) || link.index == known.index;
+    if (link.kind == "bridge" && is_it && HasPortsOf(host, link, name)) {
+      return link;
+    }
+  }
+  return std::nullopt;
+}
+
+// One of ours gets its name back. Where it leads to a LAN, the node's own routes go by it. Returns
+// the bridge of that name, if there is one now.
+std::optional<rtnl::Link> CheckName(state::Host& host,
+                                    const rtnl::Link& renamed,
+                                    const std::string& name,
+                                    Mismatches& mismatches) {
+  Mismatch mismatch{
+      Area::kBridge, name, Format("bridge '{}' was renamed to '{}'", name, renamed.name)};
+  const bool is_ours = renamed.mac == Mac::ForName(name) || KnownBridge(host, name).made;
+  if (is_ours && !HasUplink(host.net, renamed)) {
+    mismatches.Add(std::move(mismatch), [&] { host.net.Rename(renamed, name); });
+  } else {
+    mismatch.fix = Fix::Advice(
+        "let the node's network service give it its name back; then: "
+        "nomad-bridge reconcile");
+    mismatches.AddUnrepairable(std::move(mismatch));
+  }
+  return host.net.FindLink(name);
+}
+
 }  // namespace
 
 std::optional<rtnl::Link> CheckBridge(state::Host& host,
@@ -249,8 +298,14 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
                                       Mismatches& mismatches) {
   const std::string& name = record.link.bridge;
   std::optional<rtnl::Link> bridge = host.net.FindLink(name);
+  const std::optional<rtnl::Link> renamed = bridge ? std::nullopt : FindRenamed(host, record);
+  if (renamed) {
+    bridge = CheckName(host, *renamed, name, mismatches);
+  }
   if (bridge) {
     CheckSegment(host, *bridge, record, Bridge::kPresent, mismatches);
+  }
+  if (bridge || renamed) {
     return bridge;
   }
   if (IsMissingBridgeOperators(host, record)) {

@@ -156,6 +156,39 @@ TEST_F(Bridges, TellAllocationsTheMacThatTheyHaveBack) {
   }
 }
 
+// A second one beside it would not be reached: the node's routes go by the first.
+TEST_F(Bridges, OfOursThatWereRenamedGetTheirNameBack) {
+  const json config = Publish({Port(8080, 80)}, DualStack());
+  const json add = Attach(config);
+  Serve(container(), Protocol::kTcp, {"172.26.64.2", "fd00:26::2"}, 80, "web");
+  const auto is_answered = [&] {
+    return TcpText(outside(), kHostIp4, 8080) == "web" &&
+           TcpText(outside(), kHostIp6, 8080) == "web";
+  };
+  const std::string renamed = "bridge 'nomad' was renamed to 'old'";
+  const auto rename = [&] {
+    host().Must(Words("ip link set nomad down"));
+    host().Must(Words("ip link set nomad name old"));
+    host().Must(Words("ip link set old up"));
+  };
+  rename();
+  EXPECT_THAT(RunLine("reconcile -n"), Exits(1, Out(HasSubstr(renamed))));
+  EXPECT_THAT(RunLine("doctor -quiet bridge"),
+              Exits(1, Out(AllOf(HasSubstr(renamed), Not(HasSubstr("overlaps"))))));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0, Err(HasSubstr(Cat("repaired: ", renamed)))));
+  EXPECT_TRUE(Soon(is_answered));
+  EXPECT_FALSE(HasInterface(host(), "old"));
+
+  rename();
+  EXPECT_THAT(MustCheck(config, add), Err(HasSubstr(renamed)));
+  EXPECT_TRUE(Soon(is_answered));
+
+  rename();
+  EXPECT_THAT(RunPlugin("ADD", DualStack(), As("later", AddContainer("later"))),
+              Exits(0, Err(HasSubstr(renamed))));
+  EXPECT_TRUE(Soon(is_answered));
+}
+
 // The kernel takes IPv6 from such a link. IPv4 goes on, so that no allocation is to end for it.
 TEST_F(Bridges, WithAnMtuBelowIpv6sAreForTheirOperator) {
   const json add = Attach(DualStack());

@@ -56,6 +56,23 @@ TEST_F(OperatorsBridge, ThatIsGoneIsHisToMakeAgain) {
   }
 }
 
+TEST_F(OperatorsBridge, ThatWasRenamedIsHisToRenameBack) {
+  const std::string renamed = "bridge 'lan' was renamed to 'br0'";
+  const json add = Attach(Publish({Port(8080, 80)}, OnLan()));
+  EXPECT_THAT(RunLine("reconcile"), Exits(0));
+  host().Must({"sh",
+               "-ec",
+               "ip link set lan name br0 || { ip link set lan down; "
+               "ip link set lan name br0; ip link set br0 up; }"});
+
+  EXPECT_THAT(
+      RunLine("reconcile"),
+      Exits(1, Err(HasSubstr(Cat(renamed, "; advice: let the node's network service give")))));
+  EXPECT_THAT(MustCheck(Publish({Port(8080, 80)}, OnLan()), add), Err(HasSubstr(renamed)));
+  EXPECT_THAT(MustRefuse(102, OnLan(), As("other", other_)), Msg(renamed));
+  EXPECT_FALSE(HasInterface(host(), "lan"));
+}
+
 // Each line as a whole.
 TEST_F(OperatorsBridge, ThatIsGoneIsNamedOnceForSeveralNetworks) {
   json second = OnLan({{"name", "second"}});
