@@ -176,6 +176,13 @@ Endpoint ReadAnswerer(const netlink::Attributes& entry) {
           .port = protocol.U16Be(CTA_PROTO_SRC_PORT).value_or(0)};
 }
 
+std::uint8_t TcpStateOf(const netlink::Attributes& entry) {
+  return entry.Inside(CTA_PROTOINFO)
+      .Inside(CTA_PROTOINFO_TCP)
+      .U8(CTA_PROTOINFO_TCP_STATE)
+      .value_or(TCP_CONNTRACK_NONE);
+}
+
 // Every entry of the family.
 void ForEachEntry(netlink::RequestSocket& socket,
                   Family family,
@@ -197,10 +204,7 @@ std::vector<std::size_t> Conntrack::CountAnsweredBy(const std::vector<Endpoint>&
   std::vector<std::size_t> counts(endpoints.size());
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
     ForEachEntry(socket_, family, [&](const netlink::Attributes& entry) {
-      const std::uint8_t tcp_state = entry.Inside(CTA_PROTOINFO)
-                                         .Inside(CTA_PROTOINFO_TCP)
-                                         .U8(CTA_PROTOINFO_TCP_STATE)
-                                         .value_or(0);
+      const std::uint8_t tcp_state = TcpStateOf(entry);
       if (tcp_state == TCP_CONNTRACK_TIME_WAIT || tcp_state == TCP_CONNTRACK_CLOSE) {
         return;  // over
       }
@@ -211,6 +215,21 @@ std::vector<std::size_t> Conntrack::CountAnsweredBy(const std::vector<Endpoint>&
     });
   }
   return counts;
+}
+
+std::optional<bool> Conntrack::IsEstablished(const Ip& client, std::uint16_t port) {
+  std::optional<bool> is_established;
+  ForEachEntry(socket_, client.family(), [&](const netlink::Attributes& entry) {
+    const netlink::Attributes tuple = entry.Inside(CTA_TUPLE_ORIG);
+    const netlink::Attributes protocol = tuple.Inside(CTA_TUPLE_PROTO);
+    if (protocol.U8(CTA_PROTO_NUM) == IPPROTO_TCP && protocol.U16Be(CTA_PROTO_SRC_PORT) == port &&
+        ReadAddress(tuple.Inside(CTA_TUPLE_IP), CTA_IP_V4_SRC, CTA_IP_V6_SRC) == client) {
+      const std::uint8_t state = TcpStateOf(entry);
+      is_established = is_established.value_or(false) ||
+                       (state >= TCP_CONNTRACK_ESTABLISHED && state != TCP_CONNTRACK_SYN_SENT2);
+    }
+  });
+  return is_established;
 }
 
 std::size_t Conntrack::Cut(const std::function<bool(const Connection&)>& is_cut) {

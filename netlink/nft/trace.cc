@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include <sys/socket.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "netlink/core/message.h"
 #include "netlink/nft/batch.h"
 
@@ -30,6 +32,8 @@ TableId TraceTable() {
   return {.family = TableFamily::kInet, .name = "nomad-bridge-trace"};
 }
 
+constexpr std::string_view kEndPrefix = "last_";
+
 Batch TableBatch(const std::vector<Rule>& choices, std::uint32_t flags) {
   constexpr std::int32_t kBeforeAll = -500;
   Batch batch;
@@ -42,6 +46,14 @@ Batch TableBatch(const std::vector<Rule>& choices, std::uint32_t flags) {
     for (Rule choice : choices) {
       batch.AppendRule(TraceTable(), name, choice.SetTrace());
     }
+  }
+  for (const auto& [name, point] :
+       {std::pair{"in", Hook::Point::kInput}, std::pair{"out", Hook::Point::kPostrouting}}) {
+    batch.AddChain(TraceTable(),
+                   {.name = Cat(kEndPrefix, name),
+                    .hook = Hook{.type = "filter",
+                                 .point = point,
+                                 .priority = std::numeric_limits<std::int32_t>::max()}});
   }
   return batch;
 }
@@ -70,8 +82,10 @@ std::string TextOf(const nftnl_trace& trace, std::uint16_t attribute) {
   return text == nullptr ? "" : text;
 }
 
-// With the first step of a base chain alone; 0 else.
-std::pair<std::uint16_t, std::uint16_t> PortsOf(const nftnl_trace& trace) {
+using Ports = std::pair<std::uint16_t, std::uint16_t>;
+
+// With the first message of a base chain alone, which may be no step; 0 else.
+Ports PortsOf(const nftnl_trace& trace) {
   std::uint32_t size = 0;
   const void* const header = nftnl_trace_is_set(&trace, NFTNL_TRACE_TRANSPORT_HEADER)
                                  ? nftnl_trace_get_data(&trace, NFTNL_TRACE_TRANSPORT_HEADER, &size)
@@ -83,35 +97,51 @@ std::pair<std::uint16_t, std::uint16_t> PortsOf(const nftnl_trace& trace) {
   return {ntohs(ports[0]), ntohs(ports[1])};
 }
 
-// nullopt for what is no step: a message of another kind, the end of a chain, and one that starts a
-// packet's trace.
-std::optional<TraceStep> ReadStep(const nlmsghdr& message) {
-  const NftnlTrace trace(nftnl_trace_alloc());
-  if (NFNL_MSG_TYPE(message.nlmsg_type) != NFT_MSG_TRACE ||
-      nftnl_trace_nlmsg_parse(&message, trace.get()) != 0) {
-    return std::nullopt;
+// Of a rule or policy of the table that chooses packets.
+std::optional<TraceStep::At> MarkOf(const std::string& chain, bool is_policy) {
+  if (chain.starts_with(kEndPrefix)) {
+    return TraceStep::At::kEnd;
   }
-  const std::uint32_t type = nftnl_trace_get_u32(trace.get(), NFTNL_TRACE_TYPE);
+  return is_policy ? std::nullopt : std::optional(TraceStep::At::kStart);
+}
+
+// nullptr for a message of another kind.
+NftnlTrace ParseTrace(const nlmsghdr& message) {
+  NftnlTrace trace(nftnl_trace_alloc());
+  const bool is_trace = NFNL_MSG_TYPE(message.nlmsg_type) == NFT_MSG_TRACE &&
+                        nftnl_trace_nlmsg_parse(&message, trace.get()) == 0;
+  return is_trace ? std::move(trace) : nullptr;
+}
+
+// nullopt for what is no step: the end of a chain, and what starts a packet's trace.
+std::optional<TraceStep> ReadStep(const nftnl_trace& trace, const Ports& ports) {
+  const std::uint32_t type = nftnl_trace_get_u32(&trace, NFTNL_TRACE_TYPE);
   const bool is_policy = type == NFT_TRACETYPE_POLICY;
   const std::uint16_t attribute = is_policy ? NFTNL_TRACE_POLICY : NFTNL_TRACE_VERDICT;
   const bool is_rule =
-      type == NFT_TRACETYPE_RULE && nftnl_trace_is_set(trace.get(), NFTNL_TRACE_RULE_HANDLE);
-  if (!(is_policy || is_rule) || !nftnl_trace_is_set(trace.get(), attribute)) {
+      type == NFT_TRACETYPE_RULE && nftnl_trace_is_set(&trace, NFTNL_TRACE_RULE_HANDLE);
+  if (!(is_policy || is_rule) || !nftnl_trace_is_set(&trace, attribute)) {
     return std::nullopt;
   }
-  const auto code = static_cast<std::int32_t>(nftnl_trace_get_u32(trace.get(), attribute));
-  const auto [source_port, destination_port] = PortsOf(*trace);
-  return TraceStep{
-      .packet = nftnl_trace_get_u32(trace.get(), NFTNL_TRACE_ID),
-      .source_port = source_port,
-      .destination_port = destination_port,
-      .table = {.family =
-                    static_cast<TableFamily>(nftnl_trace_get_u32(trace.get(), NFTNL_TRACE_FAMILY)),
-                .name = TextOf(*trace, NFTNL_TRACE_TABLE)},
-      .chain = TextOf(*trace, NFTNL_TRACE_CHAIN),
-      .handle = is_policy ? 0 : nftnl_trace_get_u64(trace.get(), NFTNL_TRACE_RULE_HANDLE),
-      .verdict = {.code = static_cast<Verdict::Code>(code),
-                  .chain = TextOf(*trace, NFTNL_TRACE_JUMP_TARGET)}};
+  const auto code = static_cast<std::int32_t>(nftnl_trace_get_u32(&trace, attribute));
+  const TableId table = {
+      .family = static_cast<TableFamily>(nftnl_trace_get_u32(&trace, NFTNL_TRACE_FAMILY)),
+      .name = TextOf(trace, NFTNL_TRACE_TABLE)};
+  const std::string chain = TextOf(trace, NFTNL_TRACE_CHAIN);
+  const std::optional<TraceStep::At> at =
+      table == TraceTable() ? MarkOf(chain, is_policy) : TraceStep::At::kRule;
+  if (!at) {
+    return std::nullopt;
+  }
+  return TraceStep{.at = *at,
+                   .packet = nftnl_trace_get_u32(&trace, NFTNL_TRACE_ID),
+                   .source_port = ports.first,
+                   .destination_port = ports.second,
+                   .table = table,
+                   .chain = chain,
+                   .handle = is_policy ? 0 : nftnl_trace_get_u64(&trace, NFTNL_TRACE_RULE_HANDLE),
+                   .verdict = {.code = static_cast<Verdict::Code>(code),
+                               .chain = TextOf(trace, NFTNL_TRACE_JUMP_TARGET)}};
 }
 
 // False if none have come until then.
@@ -170,24 +200,25 @@ Trace::~Trace() {
 void Trace::Read(Deadline deadline, const std::function<bool(const TraceStep&)>& is_last) {
   std::vector<char> buffer(kMaxMessage);
   constexpr std::chrono::seconds kMore{1};
-  std::map<std::uint32_t, TraceStep> first_steps;  // of each packet
+  std::map<std::uint32_t, Ports> ports;  // of each packet, as it came
   bool has_begun = false;
   bool is_over = false;
   while (!is_over && AwaitEvents(events_.get(), deadline)) {
     const ssize_t got = ReadEvents(events_.get(), buffer);
     netlink::ForEachIn(buffer.data(), got, [&](const nlmsghdr& message) {
-      std::optional<TraceStep> step = ReadStep(message);
+      const NftnlTrace trace = ParseTrace(message);
+      if (trace == nullptr) {
+        return;
+      }
+      const std::uint32_t packet = nftnl_trace_get_u32(trace.get(), NFTNL_TRACE_ID);
+      const Ports& came = ports.try_emplace(packet, PortsOf(*trace)).first->second;
+      const std::optional<TraceStep> step = ReadStep(*trace, came);
       if (!step) {
         return;
       }
-      const TraceStep& came = first_steps.try_emplace(step->packet, *step).first->second;
-      step->source_port = came.source_port;
-      step->destination_port = came.destination_port;
-      if (step->table != TraceTable()) {
-        deadline = has_begun ? deadline : std::min(deadline, FromNow(kMore));
-        has_begun = true;
-        is_over = is_over || is_last(*step);
-      }
+      deadline = has_begun ? deadline : std::min(deadline, FromNow(kMore));
+      has_begun = true;
+      is_over = is_over || is_last(*step);
     });
   }
 }

@@ -2,7 +2,8 @@
 // decides.
 //
 // Shapes  A step is one rule that applied, or a chain's policy, in the order in which the packet
-//         came by. Steps of one packet have the same number.
+//         came by. Steps of one packet have the same number as long as the kernel has no reason to
+//         give it another one: it may, when it is routed.
 // Owner   The table with the rules that choose packets belongs to this process (NFT_TABLE_F_OWNER):
 //         it goes with it, however that ends. Before Linux 5.12 it goes with the object alone.
 // Errors  kKernel.
@@ -21,6 +22,13 @@
 namespace nomad_bridge::nft {
 
 struct TraceStep {
+  enum class At : std::uint8_t {
+    kRule,
+    kStart,  // where packets are chosen: no rule of others has seen it
+    kEnd,    // behind all rules at input or postrouting: they have let it through
+  };
+
+  At at = At::kRule;
   std::uint32_t packet = 0;
   std::uint16_t source_port = 0;  // both as the packet came; 0: not known
   std::uint16_t destination_port = 0;
@@ -41,8 +49,8 @@ class Trace {
   Trace& operator=(const Trace&) = delete;
   ~Trace();
 
-  // Each step that comes goes to `is_last`, until that says so, or until the deadline; once
-  // something has come, for a second more at most.
+  // Each step that comes goes to `is_last`, until that says so, or until the deadline; once a
+  // packet has come, for a second more at most.
   void Read(Deadline deadline, const std::function<bool(const TraceStep&)>& is_last);
 
  private:

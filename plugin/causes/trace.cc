@@ -1,15 +1,18 @@
 #include "plugin/causes/trace.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/text.h"
+#include "netlink/conntrack/conntrack.h"
 #include "netlink/nft/trace.h"
 
 namespace nomad_bridge::causes {
@@ -123,31 +126,157 @@ std::string LineOf(const nft::TraceStep& step) {
       VerdictText(step.verdict));
 }
 
-// Which packets are shown: the first that came for the port, and the first that comes back to it.
-class Shown {
+// One packet's way through the node's hooks.
+class Passage {
  public:
-  explicit Shown(std::uint16_t port) : port_(port) {}
+  enum class Stage : std::uint8_t { kNotSeen, kOnItsWay, kLost, kDropped, kPassed };
 
-  enum class As : std::uint8_t { kNothing, kRequest, kAnswer };
-
-  As Take(const nft::TraceStep& step) {
-    if (!request_ && step.destination_port == port_) {
-      request_ = step;
+  // Whether `step` is a rule of this packet, not of one that follows it.
+  bool Take(const nft::TraceStep& step) {
+    if (stage_ > Stage::kOnItsWay) {
+      return false;
     }
-    if (!request_ || step.packet == request_->packet) {
-      return request_ ? As::kRequest : As::kNothing;
+    const bool is_rule = step.at == nft::TraceStep::At::kRule;
+    if (step.at == nft::TraceStep::At::kStart) {
+      stage_ = stage_ == Stage::kNotSeen ? Stage::kOnItsWay : Stage::kLost;
+    } else if (!is_rule) {
+      stage_ = Stage::kPassed;
+    } else {
+      last_ = step;
+      stage_ = step.verdict.code == nft::Verdict::Code::kDrop ? Stage::kDropped : Stage::kOnItsWay;
     }
-    if (!answer_ && step.destination_port == request_->source_port) {
-      answer_ = step;
-    }
-    return answer_ && step.packet == answer_->packet ? As::kAnswer : As::kNothing;
+    return is_rule;
   }
 
+  [[nodiscard]] Stage stage() const { return stage_; }
+  [[nodiscard]] bool IsDropped() const { return stage_ == Stage::kDropped; }
+  [[nodiscard]] bool IsLost() const { return stage_ == Stage::kOnItsWay || stage_ == Stage::kLost; }
+  [[nodiscard]] const std::optional<nft::TraceStep>& last() const { return last_; }
+
  private:
-  std::uint16_t port_;
-  std::optional<nft::TraceStep> request_;
-  std::optional<nft::TraceStep> answer_;
+  Stage stage_ = Stage::kNotSeen;
+  std::optional<nft::TraceStep> last_;
 };
+
+// The first packet that came for the port, and the first that comes back to it. The client's port
+// tells them from others, and is known by all that shows.
+class Connection {
+ public:
+  explicit Connection(std::uint16_t port) : port_(port) {}
+
+  void Take(const nft::TraceStep& step) {
+    if (client_port_ == 0 && step.destination_port == port_) {
+      client_port_ = step.source_port;
+    }
+    if (client_port_ == 0) {
+      return;
+    }
+    if (step.destination_port == client_port_ && step.source_port != client_port_) {
+      Add("answer: ", answer, step);
+    } else if (step.source_port == client_port_) {
+      Add("", request, step);
+    }
+  }
+
+  [[nodiscard]] bool IsDropped() const { return request.IsDropped() || answer.IsDropped(); }
+  [[nodiscard]] std::uint16_t client_port() const { return client_port_; }
+
+  std::vector<std::string> lines;
+  Passage request;
+  Passage answer;
+
+ private:
+  void Add(std::string_view prefix, Passage& passage, const nft::TraceStep& step) {
+    if (passage.Take(step)) {
+      lines.push_back(Cat(prefix, LineOf(step)));
+    }
+  }
+
+  std::uint16_t port_;
+  std::uint16_t client_port_ = 0;
+};
+
+// Whether the kernel has completed a connection of the node's own.
+bool IsConnected(const OwnEnd& own) {
+  constexpr int kMomentMs = 100;
+  pollfd waiting{.fd = own.socket.get(), .events = POLLOUT, .revents = 0};
+  int error = 0;
+  socklen_t size = sizeof error;
+  return ::poll(&waiting, 1, kMomentMs) > 0 &&
+         ::getsockopt(own.socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+}
+
+// Of TCP; nullopt: not known.
+std::optional<bool> IsEstablished(state::Host& host,
+                                  const Journey& journey,
+                                  const OwnEnd& own,
+                                  std::uint16_t client_port) {
+  if (journey.port.protocol != portmap::Protocol::kTcp) {
+    return std::nullopt;
+  }
+  if (own.port != 0) {
+    return IsConnected(own);
+  }
+  return client_port == 0 || !journey.is_client_named
+             ? std::nullopt
+             : conntrack::Conntrack::In(host.netns).IsEstablished(*journey.client, client_port);
+}
+
+// Of the answers of a published port those to the node itself alone pass there.
+bool IsAtInput(state::Host& host, const Passage& answer) {
+  const std::vector<nft::Socket::TableChain> chains = host.nft.Chains();
+  return std::ranges::any_of(chains, [&](const nft::Socket::TableChain& each) {
+    return each.chain.hook && each.chain.hook->point == nft::Hook::Point::kInput && answer.last() &&
+           each.table == answer.last()->table && each.chain.name == answer.last()->chain;
+  });
+}
+
+// What the last rule does not say.
+std::string RemarkOn(state::Host& host,
+                     const Connection& seen,
+                     std::optional<bool> is_established,
+                     bool is_own) {
+  constexpr std::string_view kNoRule =
+      "gets no further, and no rule that is seen says so: a queue without a program, "
+      "iptables-legacy, or a route";
+  using Stage = Passage::Stage;
+  if (seen.request.IsLost()) {
+    return Cat("it ", kNoRule);
+  }
+  if (seen.answer.stage() == Stage::kDropped) {
+    return is_own && IsAtInput(host, seen.answer)
+               ? "what others are answered does not come there: only this node itself is not"
+               : "";
+  }
+  if (seen.answer.IsLost()) {
+    return Cat("answer: it ", kNoRule);
+  }
+  if (seen.request.stage() != Stage::kPassed || is_established.value_or(true)) {
+    return "";
+  }
+  return seen.answer.stage() == Stage::kPassed
+             ? "answer: it refuses, or the client does not take it for an answer"
+             : "nothing has come back from the container";
+}
+
+Traced::Outcome OutcomeOf(const Connection& seen,
+                          std::optional<bool> is_established,
+                          portmap::Protocol protocol) {
+  using Outcome = Traced::Outcome;
+  using Stage = Passage::Stage;
+  if (seen.IsDropped()) {
+    return Outcome::kUnanswered;
+  }
+  if (is_established) {
+    return *is_established ? Outcome::kAnswered : Outcome::kUnanswered;
+  }
+  if (seen.request.IsLost() || seen.answer.IsLost()) {
+    return Outcome::kUnanswered;
+  }
+  const bool needs_answer = protocol != portmap::Protocol::kUdp;
+  return (needs_answer ? seen.answer : seen.request).stage() == Stage::kPassed ? Outcome::kAnswered
+                                                                               : Outcome::kUnknown;
+}
 
 }  // namespace
 
@@ -157,17 +286,21 @@ Traced TraceConnection(state::Host& host, const Journey& journey, Deadline deadl
   if (own.port != 0) {
     SendFrom(own, journey);
   }
-  Traced traced;
-  Shown shown(journey.port.host_port);
-  const auto take = [&](const nft::TraceStep& step) {
-    const Shown::As as = shown.Take(step);
-    if (as != Shown::As::kNothing) {
-      traced.lines.push_back(Cat(as == Shown::As::kRequest ? "" : "answer: ", LineOf(step)));
-      traced.is_dropped = step.verdict.code == nft::Verdict::Code::kDrop;
-    }
-    return traced.is_dropped;
-  };
-  trace.Read(deadline, take);
+  Connection seen(journey.port.host_port);
+  trace.Read(deadline, [&](const nft::TraceStep& step) {
+    seen.Take(step);
+    // What another client sends then shows whether it has taken the answer for one.
+    return seen.IsDropped() || (own.port != 0 && seen.answer.stage() == Passage::Stage::kPassed);
+  });
+  const std::optional<bool> is_established = IsEstablished(host, journey, own, seen.client_port());
+  Traced traced = {.lines = seen.lines,
+                   .outcome = OutcomeOf(seen, is_established, journey.port.protocol)};
+  const std::string remark = traced.outcome == Traced::Outcome::kUnanswered
+                                 ? RemarkOn(host, seen, is_established, own.port != 0)
+                                 : "";
+  if (!remark.empty()) {
+    traced.lines.push_back(remark);
+  }
   return traced;
 }
 

@@ -7,6 +7,7 @@
 // Errors   kKernel
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,10 +17,14 @@
 namespace nomad_bridge::causes {
 
 struct Traced {
+  enum class Outcome : std::uint8_t { kAnswered, kUnanswered, kUnknown };
+
   // "inet mine, chain early, rule with handle 2: drop", hook by hook; "answer: " in front of what
-  // comes back.
+  // comes back. Where no rule says why there is no answer, the last one says that.
   std::vector<std::string> lines;
-  bool is_dropped = false;  // by the last of them
+  // Of TCP as its two ends see it. UDP is answered if nothing that was seen has been lost: a
+  // service need not answer.
+  Outcome outcome = Outcome::kUnknown;
 };
 
 // Of a connection that the node itself begins, or, with a client that was named, of the first that

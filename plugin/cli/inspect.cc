@@ -298,10 +298,14 @@ int RunInspect(const Arguments& arguments) {
   if (!inventory.is_complete) {
     return kUnknown;
   }
-  if ((traced && traced->is_dropped) || !std::ranges::all_of(all, &Inspected::IsWell)) {
+  using Outcome = causes::Traced::Outcome;
+  const Outcome outcome = traced ? traced->outcome : Outcome::kAnswered;
+  if (outcome == Outcome::kUnanswered || !std::ranges::all_of(all, &Inspected::IsWell)) {
     return kNo;
   }
-  return std::ranges::any_of(all, &Inspected::IsUnknown) ? kUnknown : kYes;
+  const bool is_unknown =
+      outcome == Outcome::kUnknown || std::ranges::any_of(all, &Inspected::IsUnknown);
+  return is_unknown ? kUnknown : kYes;
 }
 
 constexpr std::array kInspectFlags = {
@@ -326,8 +330,9 @@ rules on the node; then, inside the allocation's namespace, its interface, its r
 who listens on the published ports. A rule that asks for a client's address counts with -from.
 -trace: what nf_tables does with one connection, rule by rule: the next from -from's ADDRESS, or one
 that the node itself sends.
-Exit 1 if something is wrong, or if nothing, or more than one, has that name; 2 if that cannot be
-told: without root, or where something cannot be read.
+Exit 1 if something is wrong, if the connection that is traced gets no answer, or if nothing, or
+more than one, has that name; 2 if that cannot be told: without root, or where something cannot be
+read.
 )",
     .flags = kInspectFlags,
     .run = RunInspect};

@@ -12,10 +12,11 @@ class Traced : public CliWorld {
   void SetUp() override {
     const json result = Attach(Publish({Port(8080, 80)}));
     veth_ = HostVethOf(result);
+    address_ = AddressOf(result);
     Serve(container(), Protocol::kTcp, {"0.0.0.0"}, 80, "hello");
     host().Must({"nft",
                  Cat("table ip mine { chain f { type filter hook forward priority 5; ip daddr ",
-                     AddressOf(result),
+                     address_,
                      " meta length 60-64 drop; }; }")});
   }
   [[nodiscard]] bool HasTable() {
@@ -29,7 +30,20 @@ class Traced : public CliWorld {
     return inspect;
   }
 
+  // Once `damage` is done on the node, in the place of the rule of the others.
+  void Do(const std::string& damage) {
+    host().Must({"sh", "-ec", Cat("nft flush table ip mine; ", damage)});
+  }
+  // Of a trace while a client asks, which is answered or not.
+  [[nodiscard]] Outcome TraceOfClient(bool is_answered) {
+    Process inspect = StartTrace();
+    const Call call = {.to = kHostIp4, .port = 8080, .patience = std::chrono::milliseconds(700)};
+    EXPECT_EQ(Ask(outside(), call).has_value(), is_answered);
+    return inspect.Wait();
+  }
+
   std::string veth_;
+  std::string address_;
 };
 
 TEST_F(Traced, NamesTheRuleThatEndedAClientsConnection) {
@@ -69,9 +83,54 @@ TEST_F(Traced, IsOverSoonAfterTheClientsConnection) {
 }
 
 TEST_F(Traced, WithoutAClientTellsNothingOfOthers) {
+  host().Must({"nft",
+               Cat("table bridge mine { chain o { type filter hook output priority 0; ip saddr ",
+                   kHostIp4,
+                   " drop; }; }")});  // so that it waits
   Process inspect = StartTrace({});
   EXPECT_TRUE(IsSilent(outside(), {.to = kHostIp4, .port = 8080}));
-  EXPECT_THAT(inspect.Wait(), Exits(0, Out(Not(HasSubstr(": drop\n")))));
+  EXPECT_THAT(inspect.Wait(), Exits(1, Out(Not(HasSubstr(": drop\n")))));
+}
+
+// Health checks of the node's own agents get no answer; clients elsewhere do.
+TEST_F(Traced, NamesTheInputThatDropsTheAnswerOfItsOwn) {
+  Do("iptables -A INPUT -i lo -j ACCEPT; iptables -P INPUT DROP");
+  EXPECT_THAT(RunLine("inspect 8080"), Exits(0, Out(Not(HasSubstr("fix:")))));
+  EXPECT_THAT(
+      RunLine("inspect 8080 -trace"),
+      Exits(1,
+            Out(AllOf(
+                Not(HasSubstr("fix:")),
+                EndsWith("answer: ip filter, chain INPUT, policy: drop\n             what others "
+                         "are answered does not come there: only this node itself is not\n")))));
+  EXPECT_THAT(TraceOfClient(true), Exits(0));
+}
+
+// A queue that no program reads.
+TEST_F(Traced, IsNoSuccessWhereItsWayEndsWithoutADrop) {
+  Do("iptables -I FORWARD -p tcp --dport 80 -m length --length 60:64 -j NFQUEUE --queue-num 3");
+  EXPECT_THAT(TraceOfClient(false), Exits(1, Out(HasSubstr("\n             it gets no further"))));
+}
+
+TEST_F(Traced, IsNoSuccessWhereAnswersEndWithoutADrop) {
+  Do("iptables -I FORWARD -p tcp --sport 80 -m length --length 60:64 -j NFQUEUE --queue-num 3");
+  EXPECT_THAT(TraceOfClient(false),
+              Exits(1, Out(HasSubstr("\n             answer: it gets no further"))));
+}
+
+TEST_F(Traced, IsNoSuccessWithoutAnAnswer) {
+  Do("nft 'table bridge mine { chain o { type filter hook output priority 0; tcp dport 80 meta "
+     "length 60-64 drop; }; }'");
+  const auto says = Exits(1, Out(EndsWith(" nothing has come back from the container\n")));
+  EXPECT_THAT(RunLine("inspect 8080 -trace"), says);
+  EXPECT_THAT(TraceOfClient(false), says);
+}
+
+// What the container answers goes to the node then, as far as it knows.
+TEST_F(Traced, IsASuccessBehindAnothersSource) {
+  Do("iptables -t nat -A POSTROUTING -j MASQUERADE");
+  EXPECT_THAT(TraceOfClient(true), Exits(0));
+  EXPECT_THAT(RunLine("inspect 8080 -trace"), Exits(0));
 }
 
 // The table is its process's own.
