@@ -22,7 +22,21 @@ constexpr std::uint64_t kBridgePorts = 1023;
 
 const std::string kEmpty;
 
-using LinksByName = std::map<std::string_view, const rtnl::Link*>;
+using LinksByName = std::map<std::string, const rtnl::Link*, std::less<>>;
+
+// A host veth that was renamed also by the name that it is to have.
+LinksByName ByName(const std::vector<rtnl::Link>& all) {
+  LinksByName links;
+  for (const rtnl::Link& link : all) {
+    links.emplace(link.name, &link);
+  }
+  for (const rtnl::Link& link : all) {
+    if (const auto alias = link.kind == "veth" ? state::ParseAlias(link.alias) : std::nullopt) {
+      links.emplace(state::HostVethName(alias->id), &link);
+    }
+  }
+  return links;
+}
 
 bool IsPluggedIn(const Attachment& attachment, const LinksByName& links) {
   if (!attachment.record->Has(cni::Part::kLink)) {
@@ -67,12 +81,14 @@ Attachment AttachmentOf(state::Host& host,
   }
   if (attachment.record) {
     attachment.labels = cni::Shorten(attachment.record->labels);
-    attachment.host_veth = attachment.record->Has(cni::Part::kLink) ? name : "";
+    if (attachment.record->Has(cni::Part::kLink)) {
+      attachment.host_veth = attachment.link ? attachment.link->name : name;
+    }
     attachment.state = StateOf(host, attachment, links);
   } else {
     const auto alias = state::ParseAlias(attachment.link ? attachment.link->alias : "");
     attachment.labels = alias ? alias->labels : cni::ShortLabels();
-    attachment.host_veth = attachment.link ? name : "";
+    attachment.host_veth = attachment.link ? attachment.link->name : "";
     attachment.state = reading.is_denied ? State::kUnknown : State::kUnreadable;
   }
   return attachment;
@@ -82,7 +98,7 @@ Attachment AttachmentOf(state::Host& host,
 void AddUnrecorded(state::Host& host, const LinksByName& links, Inventory& inventory) {
   std::set<std::string> known;
   for (const Attachment& attachment : inventory.attachments) {
-    known.insert(state::HostVethName(attachment.id));
+    known.insert(attachment.link ? attachment.link->name : state::HostVethName(attachment.id));
   }
   for (const rtnl::Link& link : inventory.links) {
     std::optional<state::ParsedAlias> alias =
@@ -226,10 +242,7 @@ Inventory TakeInventory(state::Host& host) {
   // one whose record we have read had its link before, unless it is being made.
   std::vector<state::Records::Reading> readings = host.records.ReadAll();
   inventory.links = host.net.Links();
-  LinksByName links;
-  for (const rtnl::Link& link : inventory.links) {
-    links.emplace(link.name, &link);
-  }
+  const LinksByName links = ByName(inventory.links);
   for (state::Records::Reading& reading : readings) {
     inventory.is_complete = inventory.is_complete && !reading.is_denied;
     inventory.attachments.push_back(AttachmentOf(host, std::move(reading), links));

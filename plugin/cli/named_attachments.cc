@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/cli/command.h"
+#include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::cli {
 namespace {
@@ -64,6 +65,9 @@ Attachments FindNamed(const Inventory& inventory, const std::string& word) {
   return Select(inventory, [&](const Attachment& each) {
     std::vector<std::string> names = JobNames(each);
     Append(names, {each.Allocation(), each.id.container_id, each.host_veth});
+    if (each.link) {
+      names.push_back(state::HostVethName(each.id));  // also if it was renamed
+    }
     return std::ranges::any_of(names,
                                [&](const std::string& name) { return name.starts_with(word); });
   });

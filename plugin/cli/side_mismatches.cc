@@ -260,9 +260,10 @@ class Inspection {
       return IsMeant(port) &&
              mismatch.family.value_or(port.container_ip.family()) == port.container_ip.family();
     };
-    // What comes back to whom it was sent by is one of many connections.
-    const bool is_hairpin = mismatch.area == Area::kPort && mismatch.part == link::kHairpinMode;
-    return !Contains(kOthers, mismatch.area) && !is_hairpin && !IsOfOtherPolicies(mismatch) &&
+    // What comes back to whom it was sent by is one of many connections. Packets go by no names.
+    constexpr std::array kPassing = {link::kHairpinMode, link::kLinkName};
+    return !Contains(kOthers, mismatch.area) && !Contains(kPassing, mismatch.part) &&
+           !IsOfOtherPolicies(mismatch) &&
            (record_.rules.ports.empty() || std::ranges::any_of(record_.rules.ports, is_of_family));
   }
 

@@ -279,6 +279,7 @@ std::optional<rtnl::Link> CheckName(state::Host& host,
                                     Mismatches& mismatches) {
   Mismatch mismatch{
       Area::kBridge, name, Format("bridge '{}' was renamed to '{}'", name, renamed.name)};
+  mismatch.part = kLinkName;
   const bool is_ours = renamed.mac == Mac::ForName(name) || KnownBridge(host, name).made;
   if (is_ours && !HasUplink(host.net, renamed)) {
     mismatches.Add(std::move(mismatch), [&] { host.net.Rename(renamed, name); });

@@ -167,26 +167,35 @@ VethPair PlugIn(state::Host& host, Container& container, const state::Record& re
 
 namespace {
 
-// Somebody may have given it another name: the container's interface tells which link it is now. If
-// it is gone, the container has to be started anew.
-Mismatch LostHostVeth(state::Host& host, const state::Record& record) {
-  const std::string name = state::HostVethName(record.id);
-  Mismatch lost{Mismatch::Area::kPort,
-                record.id.container_id,
-                Format("{} is missing, and the container's interface with it", name)};
-  lost.fix = record.RuntimeFix("stop");
+// The container's interface tells which link it is now, if somebody has given it another name.
+std::optional<rtnl::Link> FindRenamedVeth(state::Host& host, const state::Record& record) {
   const std::optional<Inside> inside = FindInside(record.netns_path, record.id.ifname);
   const std::optional<rtnl::Link> link =
       inside ? host.net.FindLink(inside->link.peer) : std::nullopt;
-  if (link && IsHostVethOf(*link, record.id, Recorded::kNo)) {
-    lost.text = Format("{} was renamed to '{}'", name, link->name);
-    lost.fix = Format("ip link set {} down && ip link set {} name {} && ip link set {} up",
-                      ShellWord(link->name),
-                      ShellWord(link->name),
-                      name,
-                      name);
+  return link && IsHostVethOf(*link, record.id, Recorded::kNo) ? link : std::nullopt;
+}
+
+// The host veth, also under another name if that is not put right; nullopt if it is missing: then
+// the container has to be started anew.
+std::optional<rtnl::Link> CheckVethName(state::Host& host,
+                                        const state::Record& record,
+                                        Mismatches& mismatches) {
+  if (std::optional<rtnl::Link> veth = FindHostVeth(host.net, record.id, Recorded::kYes)) {
+    return veth;
   }
-  return lost;
+  const std::string name = state::HostVethName(record.id);
+  Mismatch lost{.area = Mismatch::Area::kPort, .owner = record.id.container_id};
+  const std::optional<rtnl::Link> renamed = FindRenamedVeth(host, record);
+  if (!renamed) {
+    lost.text = Format("{} is missing, and the container's interface with it", name);
+    lost.fix = record.RuntimeFix("stop");
+    mismatches.AddUnrepairable(std::move(lost));
+    return std::nullopt;
+  }
+  lost.text = Format("{} was renamed to '{}'", name, renamed->name);
+  lost.part = kLinkName;
+  mismatches.Add(std::move(lost), [&] { host.net.Rename(*renamed, name); });
+  return host.net.FindLink(renamed->index);
 }
 
 }  // namespace
@@ -198,9 +207,9 @@ void CheckHostVeth(state::Host& host,
   const auto of_port = [&](std::string text) {
     return Mismatch{Mismatch::Area::kPort, record.id.container_id, std::move(text)};
   };
-  const std::optional<rtnl::Link> veth = FindHostVeth(host.net, record.id, Recorded::kYes);
+  const std::optional<rtnl::Link> veth = CheckVethName(host, record, mismatches);
   if (!veth) {
-    return mismatches.AddUnrepairable(LostHostVeth(host, record));
+    return;
   }
   if (veth->alias.empty()) {
     // By it people without root know whose it is, and a reconcile if the record is lost.

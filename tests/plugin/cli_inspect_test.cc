@@ -343,6 +343,8 @@ TEST_F(Inspect, MarksNothingThatDoesNotConcernThePort) {
         << damage;
     EXPECT_EQ(RunLine("reconcile").exit_code, 0);
   };
+  expect_unmarked(Cat("ip link set ", veth_, " down name web0; ip link set web0 up"),
+                  "was renamed to 'web0'\n");
   expect_unmarked("ip6tables -F CNI-FORWARD", "is missing in table ip6 filter\n");
   expect_unmarked("nft flush set bridge nomad-bridge source6", "in source6 of");
   expect_unmarked(Cat("bridge link set dev ", veth_, " hairpin off"), "the hairpin mode of");

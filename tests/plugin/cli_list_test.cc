@@ -254,6 +254,21 @@ TEST_F(List, WideHasWholeIdsLinksAndTraffic) {
 }
 
 // script(1)'s terminal has the size that stty gives it.
+TEST_F(List, ShowsAnAllocationOnceWhoseHostVethWasRenamed) {
+  AttachTwo();
+  const std::string veth = At(ListJson("job=billing"), "/attachments/0/hostVeth");
+  host().Must(Words(Cat("ip link set ", veth, " down name web0")));
+  host().Must(Words("ip link set web0 up"));
+
+  const json attachments = ListJson().at("attachments");
+  ASSERT_EQ(attachments.size(), 2U);
+  EXPECT_EQ(At(attachments, "/0/state"), "ok");
+  EXPECT_EQ(At(attachments, "/0/hostVeth"), "web0");
+  for (const std::string& name : {veth, std::string("web0")}) {
+    EXPECT_THAT(RunLine(Cat("inspect ", name)), Out(HasSubstr(kAllocation))) << name;
+  }
+}
+
 TEST_F(List, CutsTheJobAloneOnANarrowTerminalAndIsColouredThere) {
   const std::string job = "a-job-with-a-name-of-forty-characters-...";
   Attach(Config(), As(kAllocation, container(), NomadArgs(job, kAllocation)));

@@ -23,7 +23,7 @@ fix: nomad alloc stop alloc-1
 
 RenamedLink $ ip link set $VETH down; ip link set $VETH name foo0; ip link set foo0 up
 fail bridge.ports: was renamed to 'foo0'
-fix: ip link set foo0 down && ip link set foo0 name veth
+fix: nomad-bridge reconcile
 
 Mac $ ip -n container link set eth0 address 02:00:00:00:00:77
 fail bridge.mac: interface 'eth0' has the MAC 02:00:00:00:00:77, and sourceCheck drops
