@@ -94,19 +94,12 @@ std::string Journey::ClientText() const {
   return Cat(is_client_named ? "" : "clients beyond the node, such as ", *client);
 }
 
-const std::vector<rtnl::Link>& Planner::Uplinks() {
-  if (!uplinks_) {
-    uplinks_ = link::Uplinks(facts_.Links());
-  }
-  return *uplinks_;
-}
-
 std::optional<rtnl::Link> Planner::UplinkOf(const rtnl::RouteAnswer& way) {
   if (way.error != 0 || way.link == 0 || way.link == rtnl::kLoopbackIndex) {
     return std::nullopt;
   }
-  const auto uplink = std::ranges::find(Uplinks(), way.link, &rtnl::Link::index);
-  return uplink != Uplinks().end() ? *uplink : facts_.FindLink(way.link);
+  const auto uplink = std::ranges::find(facts_.Uplinks(), way.link, &rtnl::Link::index);
+  return uplink != facts_.Uplinks().end() ? *uplink : facts_.FindLink(way.link);
 }
 
 bool Planner::HasWayBeyond() {
@@ -119,25 +112,26 @@ std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry& port
   const Family family = port.container_ip.family();
   std::optional<rtnl::Link> uplink;
   if (port.host_ip) {
-    uplink = FindUplink(
-        Uplinks(), [&](const rtnl::Link& link) { return HasAddress(facts_, link, *port.host_ip); });
+    uplink = FindUplink(facts_.Uplinks(), [&](const rtnl::Link& link) {
+      return HasAddress(facts_, link, *port.host_ip);
+    });
   }
   if (!uplink) {
     uplink = UplinkOf(net_.LookUpRoute({.destination = link::Beyond(family)}));
   }
   if (!uplink && !HasWayBeyond()) {
     // With a link that is set down go its routes, and its IPv6 addresses.
-    uplink = FindUplink(Uplinks(), [&](const rtnl::Link& link) {
+    uplink = FindUplink(facts_.Uplinks(), [&](const rtnl::Link& link) {
       return !link.up && !facts_.Addresses(link).empty();
     });
   }
   if (!uplink) {
-    uplink = FindUplink(Uplinks(), [&](const rtnl::Link& link) {
+    uplink = FindUplink(facts_.Uplinks(), [&](const rtnl::Link& link) {
       return GlobalAddress(facts_, link, family).has_value();
     });
   }
   if (!uplink && family == Family::kIpv6) {
-    uplink = FindUplink(Uplinks(), [&](const rtnl::Link& link) {
+    uplink = FindUplink(facts_.Uplinks(), [&](const rtnl::Link& link) {
       return link.ipv6 && link.ipv6->disabled && GlobalAddress(facts_, link, Family::kIpv4);
     });
   }
@@ -145,7 +139,7 @@ std::optional<rtnl::Link> Planner::UplinkOfAnyone(const portmap::DnatEntry& port
 }
 
 void Planner::AddOtherNodes(Journey& journey) {
-  for (const rtnl::Link& link : Uplinks()) {
+  for (const rtnl::Link& link : facts_.Uplinks()) {
     std::vector<Ip>& nodes = link.index == journey.uplink->index ? journey.also : journey.elsewhere;
     Append(nodes, AddressesOnly(GlobalAddresses(facts_, link, journey.family())));
   }
@@ -153,11 +147,9 @@ void Planner::AddOtherNodes(Journey& journey) {
 }
 
 std::optional<std::string> Planner::BareUplink() {
-  if (!has_address_) {
-    has_address_ = link::HasAddress(net_, Family::kIpv4) || link::HasAddress(net_, Family::kIpv6);
-  }
-  const auto works = std::ranges::find(Uplinks(), true, &rtnl::Link::operational);
-  return *has_address_ || works == Uplinks().end() ? std::nullopt : std::optional(works->name);
+  const bool has_address = facts_.HasAddress(Family::kIpv4) || facts_.HasAddress(Family::kIpv6);
+  const auto works = std::ranges::find(facts_.Uplinks(), true, &rtnl::Link::operational);
+  return has_address || works == facts_.Uplinks().end() ? std::nullopt : std::optional(works->name);
 }
 
 std::optional<Ip> Planner::NextHopOf(const Journey& journey) {

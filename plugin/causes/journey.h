@@ -70,7 +70,6 @@ class Planner {
 
  private:
   [[nodiscard]] Journey PlanAnew(const portmap::DnatEntry& port, const std::optional<Ip>& client);
-  [[nodiscard]] const std::vector<rtnl::Link>& Uplinks();
   [[nodiscard]] std::optional<rtnl::Link> UplinkOfAnyone(const portmap::DnatEntry& port);
   [[nodiscard]] bool HasWayBeyond();  // of any family
   // That `way` leads out of.
@@ -83,8 +82,6 @@ class Planner {
   rtnl::Socket& net_;
   // Of any port of that family that is published on that address.
   std::map<std::tuple<Family, std::optional<Ip>, std::optional<Ip>>, Journey> planned_;
-  std::optional<std::vector<rtnl::Link>> uplinks_;
-  std::optional<bool> has_address_;
 };
 
 // Of a network in which others are, too.
@@ -109,10 +106,10 @@ class Planner {
 
 // What anyone lacks to reach the port, or to be answered: the node's address of that family, or its
 // default route. Meant on a node that has only the other family.
-[[nodiscard]] std::optional<std::string> FindNoWayBeyond(state::Host& host, const Journey& journey);
+[[nodiscard]] std::optional<std::string> FindNoWayBeyond(NodeFacts& facts, const Journey& journey);
 // Not meant: the node had one when the port was published. FindOnNode() says so, unless there is
 // another cause.
-[[nodiscard]] bool HasLostWayBeyond(state::Host& host,
+[[nodiscard]] bool HasLostWayBeyond(NodeFacts& facts,
                                     const state::Record& record,
                                     const Journey& journey);
 

@@ -1,6 +1,10 @@
 #include "plugin/causes/node_facts.h"
 
+#include <algorithm>
+
+#include "plugin/causes/blockers.h"
 #include "plugin/link/forwarding.h"
+#include "plugin/link/uplink.h"
 
 namespace nomad_bridge::causes {
 
@@ -25,6 +29,13 @@ std::optional<rtnl::Link> NodeFacts::FindLink(int index) {
   const std::vector<rtnl::Link>& links = Links();
   const auto found = by_index_.find(index);
   return found == by_index_.end() ? std::nullopt : std::optional(links[found->second]);
+}
+
+const std::vector<rtnl::Link>& NodeFacts::Uplinks() {
+  if (!uplinks_) {
+    uplinks_ = link::Uplinks(Links());
+  }
+  return *uplinks_;
 }
 
 const std::vector<Cidr>& NodeFacts::Addresses(const rtnl::Link& link) {
@@ -52,6 +63,39 @@ std::optional<rtnl::Neighbour> NodeFacts::FindNeighbour(const rtnl::Link& link, 
   }
   const auto found = neighbours_->find({link.index, address});
   return found == neighbours_->end() ? std::nullopt : std::optional(found->second);
+}
+
+bool NodeFacts::HasAddress(Family family) {
+  const auto [known, is_new] = has_address_.try_emplace(family);
+  if (is_new) {
+    const auto has = [&](const rtnl::Link& link) {
+      return std::ranges::any_of(Addresses(link), [&](const Cidr& cidr) {
+        return cidr.address.family() == family && !cidr.address.IsLoopback() &&
+               !cidr.address.IsLinkLocal();
+      });
+    };
+    known->second =
+        std::ranges::any_of(Uplinks(), has) ||
+        std::ranges::any_of(Links(), [&](const rtnl::Link& link) {
+          return (link.index == rtnl::kLoopbackIndex || link.kind == "dummy") && has(link);
+        });
+  }
+  return known->second;
+}
+
+bool NodeFacts::HasDefaultRoute(Family family) {
+  const auto [known, is_new] = has_default_route_.try_emplace(family);
+  if (is_new) {
+    known->second = causes::HasDefaultRoute(host.net, family);
+  }
+  return known->second;
+}
+
+const state::Record::Ways& NodeFacts::WaysBeyond() {
+  if (!ways_) {
+    ways_ = link::FindWaysBeyond(host.net);
+  }
+  return *ways_;
 }
 
 bool NodeFacts::Forwards(const rtnl::Link& gateway, const Cidr& own) {

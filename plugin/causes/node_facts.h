@@ -24,10 +24,17 @@ class NodeFacts {
   [[nodiscard]] const std::vector<rtnl::Link>& Links();
   [[nodiscard]] std::optional<rtnl::Link> FindLink(const std::string& name);
   [[nodiscard]] std::optional<rtnl::Link> FindLink(int index);
+  // By which it is reached (link/uplink.h).
+  [[nodiscard]] const std::vector<rtnl::Link>& Uplinks();
   [[nodiscard]] const std::vector<Cidr>& Addresses(const rtnl::Link& link);
   [[nodiscard]] const std::vector<Route>& Routes(const rtnl::Link& link);
   [[nodiscard]] std::optional<rtnl::Neighbour> FindNeighbour(const rtnl::Link& link,
                                                              const Ip& address);
+  // Whether it has an address of `family` on one of these, or on a link that stands for none, such
+  // as lo.
+  [[nodiscard]] bool HasAddress(Family family);
+  [[nodiscard]] bool HasDefaultRoute(Family family);
+  [[nodiscard]] const state::Record::Ways& WaysBeyond();
   // Whether it forwards what comes by `gateway`, which has the address `own`.
   [[nodiscard]] bool Forwards(const rtnl::Link& gateway, const Cidr& own);
 
@@ -38,6 +45,10 @@ class NodeFacts {
   std::map<int, std::vector<Cidr>> addresses_;  // by link, as all that follow
   std::map<int, std::vector<Route>> routes_;
   std::optional<std::map<std::pair<int, Ip>, rtnl::Neighbour>> neighbours_;
+  std::optional<std::vector<rtnl::Link>> uplinks_;
+  std::map<Family, bool> has_address_;
+  std::map<Family, bool> has_default_route_;
+  std::optional<state::Record::Ways> ways_;
   std::map<std::pair<int, Cidr>, bool> forwards_;
 };
 

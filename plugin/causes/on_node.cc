@@ -107,8 +107,8 @@ class NodeLook {
 
   // A link that is set down and up again has lost its IPv6 addresses, and all routes by gateways.
   void LookForLostWay() {
-    const std::optional<std::string> lacks = FindNoWayBeyond(host_, journey_);
-    if (lacks && HasLostWayBeyond(host_, record_, journey_)) {
+    const std::optional<std::string> lacks = FindNoWayBeyond(facts_, journey_);
+    if (lacks && HasLostWayBeyond(facts_, record_, journey_)) {
       Add(Cat(*lacks, "; it had one when the port was published"),
           Fix::Advice(
               Format("let the node's network service give {} its addresses and routes again",
@@ -214,22 +214,22 @@ class NodeLook {
 
 }  // namespace
 
-bool HasLostWayBeyond(state::Host& host, const state::Record& record, const Journey& journey) {
+bool HasLostWayBeyond(NodeFacts& facts, const state::Record& record, const Journey& journey) {
   const Family family = journey.family();
-  return record.rules.ways.Has(family) && !link::FindWaysBeyond(host.net).Has(family);
+  return record.rules.ways.Has(family) && !facts.WaysBeyond().Has(family);
 }
 
-std::optional<std::string> FindNoWayBeyond(state::Host& host, const Journey& journey) {
+std::optional<std::string> FindNoWayBeyond(NodeFacts& facts, const Journey& journey) {
   const bool is_local = journey.port.host_ip && journey.port.host_ip->IsLoopback();
   if (journey.is_client_named || is_local) {
     return std::nullopt;
   }
   const char* const family = journey.family() == Family::kIpv4 ? "IPv4" : "IPv6";
-  if (!link::HasAddress(host.net, journey.family())) {
+  if (!facts.HasAddress(journey.family())) {
     return Format("this node has no address for {}: nobody beyond it reaches the port there",
                   family);
   }
-  return HasDefaultRoute(host.net, journey.family())
+  return facts.HasDefaultRoute(journey.family())
              ? std::nullopt
              : std::optional(Format("this node has no default route for {}: clients beyond its own "
                                     "networks get no answer",

@@ -172,8 +172,8 @@ class Inspection {
 
   void LookOnTheWay(nft::Ruleset& rules, const causes::Journey& journey, bool is_meant) {
     Causes on_node = causes::FindOnNode(facts_, record_, journey);
-    const std::optional<std::string> lacks = causes::FindNoWayBeyond(host_, journey);
-    if (lacks && !causes::HasLostWayBeyond(host_, record_, journey)) {
+    const std::optional<std::string> lacks = causes::FindNoWayBeyond(facts_, journey);
+    if (lacks && !causes::HasLostWayBeyond(facts_, record_, journey)) {
       AddNote(*lacks);
     }
     std::erase_if(on_node, [&](const Cause& cause) {

@@ -110,22 +110,6 @@ std::vector<rtnl::Link> Uplinks(std::vector<rtnl::Link> links) {
   return links;
 }
 
-bool HasAddress(rtnl::Socket& net, Family family) {
-  const std::vector<rtnl::Link> links = net.Links();
-  std::set<int> uplinks;
-  for (const rtnl::Link& link : Uplinks(links)) {
-    uplinks.insert(link.index);
-  }
-  return std::ranges::any_of(links, [&](const rtnl::Link& link) {
-    const bool is_nodes =
-        link.index == rtnl::kLoopbackIndex || link.kind == "dummy" || uplinks.contains(link.index);
-    return is_nodes && std::ranges::any_of(net.Addresses(link), [&](const Cidr& cidr) {
-             return cidr.address.family() == family && !cidr.address.IsLoopback() &&
-                    !cidr.address.IsLinkLocal();
-           });
-  });
-}
-
 // a.root-servers.net
 Ip Beyond(Family family) {
   return Ip::Parse(family == Family::kIpv4 ? "198.41.0.4" : "2001:503:ba3e::2:30").value();

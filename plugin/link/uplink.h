@@ -39,10 +39,6 @@ namespace nomad_bridge::link {
 // bridges with an uplink, which are operational by that alone.
 [[nodiscard]] std::vector<rtnl::Link> Uplinks(std::vector<rtnl::Link> links);
 
-// Whether the node has an address of `family` on one of them, or on a link that stands for none,
-// such as lo. One dump of all links.
-[[nodiscard]] bool HasAddress(rtnl::Socket& net, Family family);
-
 // An address beyond every node, so that the route to it is the default one: a list of the routes
 // would grow with them, and the kernel takes a query for 0.0.0.0 to mean itself.
 [[nodiscard]] Ip Beyond(Family family);
