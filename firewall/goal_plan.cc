@@ -323,8 +323,9 @@ GoalPlan PlanAll(nft::Socket& socket, const Goal& goal, const DesiredElements& d
   for (const nft::Table& table : goal.tables) {
     if (plan.is_new.contains(table.id.family) &&
         std::ranges::count(desired.elements, table.id.family, &nft::Element::family) != 0) {
+      const std::string what = Cat("table ", nft::Text(table.id));
       plan.mismatches.push_back(
-          {Area::kTable, "", Format("table {} is missing", nft::Text(table.id))});
+          {.area = Area::kTable, .text = Cat(what, " is missing"), .part = what});
     }
   }
   PlanElements(socket, goal.tables, desired, plan);

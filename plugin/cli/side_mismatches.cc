@@ -7,6 +7,7 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "firewall/foreign_drops.h"
+#include "firewall/table.h"
 #include "netlink/core/netns.h"
 #include "plugin/attachment/reconcile.h"
 #include "plugin/attachment/segment.h"
@@ -56,7 +57,8 @@ class Inspection {
     } else if (!netns || netns->id() != record_.netns) {
       sides_.container = {
           {.text = Format("its namespace is not to be seen at '{}'", record_.netns_path),
-           .fix = Fix::Advice("look from where the runtime's mounts are seen")}};
+           .fix = Fix::Advice("look from where the runtime's mounts are seen"),
+           .ends = false}};
     } else {
       sides_.is_container_known = Try([&] { LookInside(*netns); });
     }
@@ -91,6 +93,10 @@ class Inspection {
     }
     const attachment::Scope scope = {.extent = attachment::Scope::Extent::kOne, .record = &record_};
     const Mismatches found = attachment::Reconcile(host_, scope, Mode::kLook).mismatches;
+    are_rules_whole_ = causes::AreRulesWhole(found);
+    is_table_whole_ = std::ranges::all_of(found.left(), [](const Mismatch& each) {
+      return each.area != Mismatch::Area::kTable && each.area != Mismatch::Area::kElement;
+    });
     const std::string& bridge = record_.link.bridge;
     const std::set<std::string> host_veths = state::HostVethNames(host_.records.List(""));
     for (const Mismatch& mismatch : found.left()) {
@@ -99,7 +105,6 @@ class Inspection {
                              .fix = is_stray ? TakeOutStray(bridge, host_veths) : FixOf(mismatch),
                              .ends = !is_stray && Ends(mismatch)});
     }
-    are_rules_whole_ = causes::AreRulesWhole(found);
     const bool ends = IsWayOfPorts(bridge);
     for (const Mismatch& lost : link::FindLostUplinks(host_, bridge, host_veths)) {
       sides_.host.push_back({.text = lost.text, .fix = lost.fix, .ends = ends});
@@ -252,19 +257,40 @@ class Inspection {
   }
 
   // Whether what differs keeps the packets of a port that was asked for from their way.
-  [[nodiscard]] bool Ends(const Mismatch& mismatch) const {
+  [[nodiscard]] bool Ends(const Mismatch& mismatch) {
+    const auto is_concerned = [&](const portmap::DnatEntry& port) {
+      const Family family = port.container_ip.family();
+      return IsMeant(port) && mismatch.family.value_or(family) == family &&
+             (!IsOfIptables(mismatch) || IsDroppedOnNode(port));
+    };
+    return !IsPassing(mismatch) && !IsOfOtherPolicies(mismatch) &&
+           (record_.rules.ports.empty() || std::ranges::any_of(record_.rules.ports, is_concerned));
+  }
+
+  // Packets go by no names, and without the filter of a port more of them pass. What comes back to
+  // whom it was sent by is one of many connections.
+  static bool IsPassing(const Mismatch& mismatch) {
     using Area = Mismatch::Area;
     constexpr std::array kOthers = {
         Area::kLease, Area::kRecord, Area::kLeftOver, Area::kPolicy, Area::kLocalhost};
-    const auto is_of_family = [&](const portmap::DnatEntry& port) {
-      return IsMeant(port) &&
-             mismatch.family.value_or(port.container_ip.family()) == port.container_ip.family();
-    };
-    // What comes back to whom it was sent by is one of many connections. Packets go by no names.
-    constexpr std::array kPassing = {link::kHairpinMode, link::kLinkName};
-    return !Contains(kOthers, mismatch.area) && !Contains(kPassing, mismatch.part) &&
-           !IsOfOtherPolicies(mismatch) &&
-           (record_.rules.ports.empty() || std::ranges::any_of(record_.rules.ports, is_of_family));
+    const std::array<std::string, 3> passing = {
+        link::kHairpinMode,
+        link::kLinkName,
+        Cat("table ", nft::Text(firewall::TableId(nft::TableFamily::kBridge)))};
+    return Contains(kOthers, mismatch.area) || Contains(passing, mismatch.part);
+  }
+
+  // Ours in iptables' tables in nf_tables; iptables-legacy's name their chain.
+  static bool IsOfIptables(const Mismatch& mismatch) {
+    return mismatch.area == Mismatch::Area::kStaticRules && mismatch.owner.empty();
+  }
+
+  // They are needed only where something drops what they would accept. Without our table nobody
+  // would mark that.
+  [[nodiscard]] bool IsDroppedOnNode(const portmap::DnatEntry& port) {
+    nft::Ruleset rules(host_.nft);
+    return !is_table_whole_ ||
+           !causes::FindInRules(facts_, rules, record_, planner_.Plan(port, client_)).empty();
   }
 
   // A chain of policies that does not judge what comes for this allocation.
@@ -297,6 +323,7 @@ class Inspection {
   causes::NodeFacts facts_{host_};
   causes::Planner planner_{facts_};
   bool are_rules_whole_ = true;
+  bool is_table_whole_ = true;  // of these, ours
   SideMismatches sides_;
 };
 

@@ -91,5 +91,27 @@ TEST_F(InspectOnNode, NotesAQueueThatLosesSome) {
   EXPECT_THAT(RunLine("doctor ports.blocked"), Exits(0));
 }
 
+TEST_F(InspectOnNode, BlamesAFullTableOfConnections) {
+  std::ofstream("/run/count") << "100\n";
+  std::ofstream("/run/max") << "100\n";
+  const Mounted count({"--bind", "/run/count"}, "/proc/sys/net/netfilter/nf_conntrack_count");
+  const Mounted max({"--bind", "/run/max"}, "/proc/sys/net/netfilter/nf_conntrack_max");
+  const json diagnosis = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis");
+  EXPECT_EQ(diagnosis.at("cause"), "conntrack is full, 100 of 100: new connections are dropped");
+  host().Must({"sh", "-ec", At(diagnosis, "/causes/0/fix").get<std::string>()});
+  EXPECT_THAT(RunLine("inspect 8080").out, Not(HasSubstr("fix:")));
+}
+
+// Somebody has unmounted it, or it is in another mount namespace.
+TEST_F(InspectOnNode, BlamesNoPathOfANamespaceThatIsNotThere) {
+  json record = ReadRecord("alloc-1");
+  record["netnsPath"] = "/run/netns/elsewhere";
+  WriteRecord("alloc-1", record);
+  EXPECT_THAT(RunLine("inspect 8080"),
+              Exits(1,
+                    Out(AllOf(HasSubstr("its namespace is not to be seen at"),
+                              Not(HasSubstr("why the port"))))));
+}
+
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -261,18 +261,6 @@ TEST_F(Inspect, BlamesNoOtherNameOfTheContainersInterface) {
   EXPECT_EQ(Cause(), "interface 'lan0' is down");
 }
 
-TEST_F(Inspect, BlamesAFullTableOfConnections) {
-  Serve();
-  std::ofstream("/run/count") << "100\n";
-  std::ofstream("/run/max") << "100\n";
-  const Mounted count({"--bind", "/run/count"}, "/proc/sys/net/netfilter/nf_conntrack_count");
-  const Mounted max({"--bind", "/run/max"}, "/proc/sys/net/netfilter/nf_conntrack_max");
-  const json diagnosis = At(RunLine("inspect -json 8080").json, "/attachments/0/diagnosis");
-  EXPECT_EQ(diagnosis.at("cause"), "conntrack is full, 100 of 100: new connections are dropped");
-  host().Must({"sh", "-ec", At(diagnosis, "/causes/0/fix").get<std::string>()});
-  EXPECT_THAT(Output("inspect 8080"), Not(HasSubstr("fix:")));
-}
-
 // docs/troubleshooting.md: "A port published in an allocation's second network does not answer"
 TEST_F(Inspect, BlamesAnswersThatLeaveByAnotherNetwork) {
   Serve();
@@ -345,6 +333,10 @@ TEST_F(Inspect, MarksNothingThatDoesNotConcernThePort) {
   };
   expect_unmarked(Cat("ip link set ", veth_, " down name web0; ip link set web0 up"),
                   "was renamed to 'web0'\n");
+  expect_unmarked("iptables -F CNI-FORWARD", "is missing in table ip filter\n");
+  expect_unmarked("iptables -P FORWARD DROP; iptables -D CNI-FORWARD 1",
+                  "the jump from CNI-FORWARD to NOMAD-ADMIN is missing");
+  expect_unmarked("nft delete table bridge nomad-bridge", "table bridge nomad-bridge is missing\n");
   expect_unmarked("ip6tables -F CNI-FORWARD", "is missing in table ip6 filter\n");
   expect_unmarked("nft flush set bridge nomad-bridge source6", "in source6 of");
   expect_unmarked(Cat("bridge link set dev ", veth_, " hairpin off"), "the hairpin mode of");
