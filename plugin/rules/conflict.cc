@@ -66,6 +66,10 @@ std::optional<StaleOwner> RequireStale(state::Host& host,
   const std::string owner_key(conflict.present.owner());
   std::optional<state::Record> owner = host.records.FindOwner(owner_key);
   if (!owner) {
+    // Without a comment it is nobody's of ours. What is live has had its key before: overwritten.
+    if (owner_key.empty() && !record.IsAny(state::Phase::kMaking)) {
+      return std::nullopt;
+    }
     // No link has its name where another plugin made the link.
     if (owner_key.empty() || host.net.FindLink(owner_key) ||
         IsHeld(host, record, conflict.present)) {

@@ -43,6 +43,12 @@ std::vector<Damage> Damages() {
        "tcp . 8080 in port4 of VETH is missing",
        kTableOfOurs,
        kNot},
+      {"OverwritePort",
+       "nft delete element $table port4 '{ tcp . 8080 }'; "
+       "nft add element $table port4 '{ tcp . 8080 : 172.26.64.77 . 90 }'",
+       "tcp . 8080 in port4 of VETH was changed",
+       kTableOfOurs,
+       kNot},
       {"DeleteAddress",
        "nft delete element $table alloc4 \"{ $address }\"",
        "ADDRESS in alloc4 of VETH is missing",
