@@ -118,6 +118,11 @@ ConfigDocument ReadConfigDocument(const std::string& path) {
   if (!text) {
     throw Error(Code::kIo, Format("'{}' does not exist", path));
   }
+  if (text->starts_with("\xEF\xBB\xBF")) {
+    throw Error(Code::kDecode,
+                Format("cannot decode {} as JSON", path),
+                "it begins with a byte order mark, which runtimes refuse");
+  }
   JsonPtr document = ParseJson(*text, path);
   std::vector<PluginConfig> plugins = ParseFile(*document, path);
   return {std::move(document), std::move(plugins)};

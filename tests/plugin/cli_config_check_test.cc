@@ -53,6 +53,14 @@ TEST_F(ConfigCheck, NamesFileKeyAndRange) {
   }
 }
 
+// Our parser takes it for white space, and Go's does not.
+TEST_F(ConfigCheck, RefusesAByteOrderMark) {
+  const std::string path = "/run/x.conflist";
+  std::ofstream(path) << "\xEF\xBB\xBF" << List({{{"type", "nomad-bridge"}}}).dump();
+  EXPECT_THAT(RunLine(Cat("config check ", path)),
+              Exits(1, Out(""), Err(HasSubstr("begins with a byte order mark"))));
+}
+
 TEST_F(ConfigCheck, SaysTheSameAsAnAdd) {
   const json config = Config(R"({"hairpinMode": true, "promiscMode": true})");
   const Outcome add = RunPlugin("ADD", config);
