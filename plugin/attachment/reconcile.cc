@@ -92,14 +92,13 @@ class Reconciler {
     fingerprint_->AddDataDir(cni::TypeOf("nomad-bridge").defaults.data_dir);
     outcome_.Try(Area::kRecord, "records that are lost", [&] { CheckLostRecords(); });
     const std::vector<AttachmentId> all = host_.records.List("");
-    host_veths_ = state::HostVethNames(all);
     for (std::size_t done = 0; done < all.size(); ++done) {
       CheckAttachment(all[done]);
       progress(done + 1, all.size());
     }
     for (const auto& each : adopted_) {
       outcome_.Try(Area::kBridge, Format("bridge '{}'", each.first), [&] {
-        CheckAdopted(host_, each.first, each.second, host_veths_, mismatches_);
+        CheckAdopted(host_, each.first, each.second, mismatches_);
       });
     }
     // Once for all, in one batch, after the links that its elements name.
@@ -279,7 +278,6 @@ class Reconciler {
   state::RepairLog log_;
   state::Checkpoint checkpoint_;  // as the rules were compared last
   std::map<std::string, Segment> segments_;
-  std::set<std::string> host_veths_;               // of all records
   std::map<std::string, std::set<bool>> adopted_;  // by bridge: what its records say
   std::map<std::string, state::Record> gateways_;  // a record behind each
   std::optional<Fingerprint> fingerprint_;         // of all

@@ -78,13 +78,12 @@ void CheckNewBridge(state::Host& host, const rtnl::Link& bridge, Mismatches& mis
     Mismatches implied(Mode::kRepair);
     rules::CheckLocalhost(host, record, implied);
   }
-  const std::set<std::string> host_veths = state::HostVethNames(host.records.List(""));
   // Looked at under the lock: what others note meanwhile stays.
   rules::UpdateCheckpoint(host, [&](state::Checkpoint& now) {
     state::Checkpoint::Bridge& noted = now.bridges[bridge.name];
     noted.index = bridge.index;
     noted.made = link::IsMadeByUs(bridge);
-    noted = link::Observe(host, bridge, noted, link::FindUplinks(host.net, bridge, host_veths));
+    noted = link::Observe(host, bridge, noted, link::FindUplinks(host.net, bridge));
   });
 }
 
@@ -178,13 +177,12 @@ void CheckNewSegment(state::Host& host, const state::Record& record, Mismatches&
 void CheckAdopted(state::Host& host,
                   const std::string& bridge_name,
                   const std::set<bool>& recorded,
-                  const std::set<std::string>& host_veths,
                   Mismatches& mismatches) {
   const std::optional<rtnl::Link> bridge = host.net.FindLink(bridge_name);
   if (!bridge) {
     return;
   }
-  const std::set<std::string> uplinks = link::FindUplinks(host.net, *bridge, host_veths);
+  const std::set<std::string> uplinks = link::FindUplinks(host.net, *bridge);
   if (uplinks.empty() && link::HasLostMac(host, *bridge)) {
     return AddLostMac(host, *bridge, mismatches);
   }

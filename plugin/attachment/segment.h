@@ -37,11 +37,10 @@ constexpr std::string_view kStrayUplink = "stray uplink";
 // A bridge of ours with an uplink is its operator's way to a LAN, or somebody's mistake: strangers
 // are on it as long as the uplink is, and an ADD, which cannot ask for all its ports, goes by who
 // made it. One without an uplink gets its MAC back, by which an ADD knows that. `recorded`: whether
-// it is adopted, as its records have it; `host_veths` are those of all records.
+// it is adopted, as its records have it.
 void CheckAdopted(state::Host& host,
                   const std::string& bridge_name,
                   const std::set<bool>& recorded,
-                  const std::set<std::string>& host_veths,
                   Mismatches& mismatches);
 
 }  // namespace nomad_bridge::attachment

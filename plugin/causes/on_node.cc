@@ -143,7 +143,7 @@ class NodeLook {
   void LookAtCarrier(const rtnl::Link& uplink) {
     std::vector<link::IdleLink> idle;
     if (uplink.kind == "bridge") {
-      idle = link::FindIdlePorts(host_, uplink, {});
+      idle = link::FindIdlePorts(host_, uplink);
     }
     if (idle.empty()) {
       idle.push_back(link::DescribeIdle(uplink));

@@ -175,17 +175,15 @@ void CheckBridgePorts(Examination& node) {
   node.AddMismatches({Area::kPort});
 }
 
-void CheckUplinkPorts(Examination& node,
-                      const rtnl::Link& bridge,
-                      const std::set<std::string>& host_veths) {
-  for (const Mismatch& dark : link::FindDarkPorts(node.host, bridge, host_veths)) {
+void CheckUplinkPorts(Examination& node, const rtnl::Link& bridge) {
+  for (const Mismatch& dark : link::FindDarkPorts(node.host, bridge)) {
     node.Fail(dark.text, dark.fix);
   }
   // One with a MAC from its operator is his.
   if (!link::IsMadeByUs(bridge)) {
     return;
   }
-  for (const std::string& port : link::FindUplinks(node.host.net, bridge, host_veths)) {
+  for (const std::string& port : link::FindUplinks(node.host.net, bridge)) {
     const Fix fix = Format("ip link set {} nomaster", ShellWord(port));
     if (!node.HasFix(fix)) {
       node.Warn(Format("'{}' is a port of bridge '{}' of ours: what is behind it reaches the "
@@ -199,24 +197,22 @@ void CheckUplinkPorts(Examination& node,
 
 void CheckUplinks(Examination& node) {
   std::set<std::string> bridges;
-  std::set<std::string> host_veths;
   for (const Attachment* const attachment : node.running) {
     if (attachment->record->IsLive(cni::Part::kLink)) {
       bridges.insert(attachment->record->link.bridge);
-      host_veths.insert(attachment->host_veth);
     }
   }
   for (const std::string& name : bridges) {
     const auto fail = [&](const Mismatch& lost) { node.Fail(lost.text, lost.fix); };
-    std::ranges::for_each(link::FindLostUplinks(node.host, name, host_veths), fail);
-    for (const link::IdleLink& idle : link::FindIdleUplinks(node.host, name, host_veths)) {
+    std::ranges::for_each(link::FindLostUplinks(node.host, name), fail);
+    for (const link::IdleLink& idle : link::FindIdleUplinks(node.host, name)) {
       if (!idle.is_passing) {
         node.Fail(idle.text, idle.fix);
       }
     }
     std::ranges::for_each(link::FindLostAddresses(node.host, name), fail);
     if (const std::optional<rtnl::Link> bridge = node.host.net.FindLink(name)) {
-      CheckUplinkPorts(node, *bridge, host_veths);
+      CheckUplinkPorts(node, *bridge);
     }
   }
 }

@@ -98,18 +98,17 @@ class Inspection {
       return each.area != Mismatch::Area::kTable && each.area != Mismatch::Area::kElement;
     });
     const std::string& bridge = record_.link.bridge;
-    const std::set<std::string> host_veths = state::HostVethNames(host_.records.List(""));
     for (const Mismatch& mismatch : found.left()) {
       const bool is_stray = mismatch.part == attachment::kStrayUplink;
       sides_.host.push_back({.text = mismatch.text,
-                             .fix = is_stray ? TakeOutStray(bridge, host_veths) : FixOf(mismatch),
+                             .fix = is_stray ? TakeOutStray(bridge) : FixOf(mismatch),
                              .ends = !is_stray && Ends(mismatch)});
     }
     const bool ends = IsWayOfPorts(bridge);
-    for (const Mismatch& lost : link::FindLostUplinks(host_, bridge, host_veths)) {
+    for (const Mismatch& lost : link::FindLostUplinks(host_, bridge)) {
       sides_.host.push_back({.text = lost.text, .fix = lost.fix, .ends = ends});
     }
-    for (const link::IdleLink& idle : link::FindIdleUplinks(host_, bridge, host_veths)) {
+    for (const link::IdleLink& idle : link::FindIdleUplinks(host_, bridge)) {
       sides_.host.push_back(
           {.text = idle.text, .fix = idle.fix, .is_passing = idle.is_passing, .ends = ends});
     }
@@ -117,18 +116,17 @@ class Inspection {
       sides_.host.push_back({.text = lost.text, .fix = lost.fix, .ends = false});
     }
     if (const std::optional<rtnl::Link> link = host_.net.FindLink(bridge)) {
-      for (const Mismatch& dark : link::FindDarkPorts(host_, *link, host_veths)) {
+      for (const Mismatch& dark : link::FindDarkPorts(host_, *link)) {
         sides_.host.push_back({.text = dark.text, .fix = dark.fix, .ends = false});
       }
     }
   }
 
   // A reconcile would take our bridge for a LAN's instead.
-  [[nodiscard]] Fix TakeOutStray(const std::string& bridge,
-                                 const std::set<std::string>& host_veths) {
+  [[nodiscard]] Fix TakeOutStray(const std::string& bridge) {
     const std::optional<rtnl::Link> link = host_.net.FindLink(bridge);
     const std::set<std::string> strays =
-        link ? link::FindUplinks(host_.net, *link, host_veths) : std::set<std::string>();
+        link ? link::FindUplinks(host_.net, *link) : std::set<std::string>();
     return strays.empty() ? Fix::Advice("nomad-bridge reconcile")
                           : Fix(Format("ip link set {} nomaster", ShellWord(*strays.begin())));
   }

@@ -161,16 +161,13 @@ bool IsMissingBridgeOperators(state::Host& host, const state::Record& record) {
          (known.index != 0 && std::ranges::any_of(others.records(), is_operators));
 }
 
-std::vector<Mismatch> FindLostUplinks(state::Host& host,
-                                      const std::string& bridge,
-                                      const std::set<std::string>& host_veths) {
+std::vector<Mismatch> FindLostUplinks(state::Host& host, const std::string& bridge) {
   const std::optional<rtnl::Link> link = FindOperators(host, bridge);
   if (!link) {
     return {};
   }
   std::vector<Mismatch> mismatches;
-  const std::set<std::string> present =
-      WithoutTaps(host.net, FindUplinks(host.net, *link, host_veths));
+  const std::set<std::string> present = WithoutTaps(host.net, FindUplinks(host.net, *link));
   for (const std::string& name : Lost(host.net, KnownBridge(host, bridge).uplinks, present)) {
     const bool is_there = host.net.FindLink(name).has_value();
     mismatches.push_back(
@@ -186,21 +183,17 @@ std::vector<Mismatch> FindLostUplinks(state::Host& host,
   return mismatches;
 }
 
-std::vector<IdleLink> FindIdleUplinks(state::Host& host,
-                                      const std::string& bridge,
-                                      const std::set<std::string>& host_veths) {
+std::vector<IdleLink> FindIdleUplinks(state::Host& host, const std::string& bridge) {
   const std::optional<rtnl::Link> link = FindOperators(host, bridge);
-  return link ? FindIdlePorts(host, *link, host_veths) : std::vector<IdleLink>();
+  return link ? FindIdlePorts(host, *link) : std::vector<IdleLink>();
 }
 
-std::vector<IdleLink> FindIdlePorts(state::Host& host,
-                                    const rtnl::Link& bridge,
-                                    const std::set<std::string>& host_veths) {
+std::vector<IdleLink> FindIdlePorts(state::Host& host, const rtnl::Link& bridge) {
   if (!bridge.up) {
     return {};
   }
   std::vector<IdleLink> all;
-  for (const std::string& name : WithoutTaps(host.net, FindUplinks(host.net, bridge, host_veths))) {
+  for (const std::string& name : WithoutTaps(host.net, FindUplinks(host.net, bridge))) {
     const std::optional<rtnl::Link> port = host.net.FindLink(name);
     if (!port || port->master != bridge.index) {
       continue;
@@ -215,11 +208,9 @@ std::vector<IdleLink> FindIdlePorts(state::Host& host,
   return all;
 }
 
-std::vector<Mismatch> FindDarkPorts(state::Host& host,
-                                    const rtnl::Link& bridge,
-                                    const std::set<std::string>& host_veths) {
+std::vector<Mismatch> FindDarkPorts(state::Host& host, const rtnl::Link& bridge) {
   std::vector<Mismatch> mismatches;
-  const std::set<std::string> uplinks = FindUplinks(host.net, bridge, host_veths);
+  const std::set<std::string> uplinks = FindUplinks(host.net, bridge);
   if (uplinks.empty()) {
     return mismatches;  // which spares reading all records
   }

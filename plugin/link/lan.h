@@ -32,27 +32,18 @@ namespace nomad_bridge::link {
 // gateway of ours. Any other is made anew with all that it had.
 [[nodiscard]] bool IsMissingBridgeOperators(state::Host& host, const state::Record& record);
 
-// `host_veths`: names of ports that are no uplinks.
-[[nodiscard]] std::vector<Mismatch> FindLostUplinks(state::Host& host,
-                                                    const std::string& bridge,
-                                                    const std::set<std::string>& host_veths);
+[[nodiscard]] std::vector<Mismatch> FindLostUplinks(state::Host& host, const std::string& bridge);
 
 // Ports of an operator's bridge that lead beyond the node, but carry nothing; none if there is one
 // that does. "'eth0', the way of bridge 'lan' to its LAN, is down"
-[[nodiscard]] std::vector<IdleLink> FindIdleUplinks(state::Host& host,
-                                                    const std::string& bridge,
-                                                    const std::set<std::string>& host_veths);
+[[nodiscard]] std::vector<IdleLink> FindIdleUplinks(state::Host& host, const std::string& bridge);
 // The same of any bridge.
-[[nodiscard]] std::vector<IdleLink> FindIdlePorts(state::Host& host,
-                                                  const rtnl::Link& bridge,
-                                                  const std::set<std::string>& host_veths);
+[[nodiscard]] std::vector<IdleLink> FindIdlePorts(state::Host& host, const rtnl::Link& bridge);
 
 // Ports of it that lead beyond the node and have IPv4 addresses of it, which are dark there; not of
 // the only one, by which the node is reached at the bridge's address, nor what FindLostAddresses
 // says.
-[[nodiscard]] std::vector<Mismatch> FindDarkPorts(state::Host& host,
-                                                  const rtnl::Link& bridge,
-                                                  const std::set<std::string>& host_veths);
+[[nodiscard]] std::vector<Mismatch> FindDarkPorts(state::Host& host, const rtnl::Link& bridge);
 // Addresses that the bridge, an operator's, had; one that is on a port of it now is moved back.
 [[nodiscard]] std::vector<Mismatch> FindLostAddresses(state::Host& host, const std::string& bridge);
 

@@ -4,8 +4,8 @@
 // Uplink  Any port but a container's host end: a veth whose other end is in another namespace, and
 //         whose name begins with "veth", or with "vb-", as systemd-nspawn has it. (In a node that
 //         is a container itself an uplink is such a veth, too, but not of those names.)
-// Costs   One dump of all bridge ports, and a round trip for each that may be a container's: for
-//         what is rare.
+// Costs   One dump of all bridge ports, and a round trip for each that has no name as runtimes
+//         generate it.
 // Errors  kKernel.
 #pragma once
 
@@ -19,10 +19,7 @@
 
 namespace nomad_bridge::link {
 
-// `containers`: names of host ends that need not be asked about.
-[[nodiscard]] std::set<std::string> FindUplinks(rtnl::Socket& net,
-                                                const rtnl::Link& bridge,
-                                                const std::set<std::string>& containers);
+[[nodiscard]] std::set<std::string> FindUplinks(rtnl::Socket& net, const rtnl::Link& bridge);
 // `likely`: which to ask for first. With one of them an ADD does not pay for all ports.
 [[nodiscard]] bool HasUplink(rtnl::Socket& net,
                              const rtnl::Link& bridge,

@@ -1,4 +1,5 @@
 // Ours and the reference plugins in one list: each does its part on what the other has made.
+#include "tests/support/refusal.h"
 #include "tests/support/runtime.h"
 #include "tests/support/world.h"
 
@@ -126,6 +127,29 @@ TEST_F(BehindTheirPtp, KeepsItsPortsWhereRecordsWereLost) {
 
   EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "c1");
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
+}
+
+// Whether their bridge leads to a LAN is not asked of every container's port.
+TEST_F(MixedWorld, OursCostTheSameBesideManyPortsOfTheirBridge) {
+  const Network network = MixOf({"Bridge", {"firewall", "portmap"}});
+  const Attached attached = MustAdd(network, Container("c1", container(), 8080));
+  const auto requests = [&](std::size_t plugin) {
+    const std::string log = "/run/requests";
+    const Command again = EntryCommand("ADD", network, plugin, attached, attached.result);
+    EXPECT_THAT(Execute(UnderStrace(again, log, {"-e", "trace=sendto"})), Exits(0));
+    return Lines(FindFile(log, 64 << 20).value()).size();
+  };
+  const std::size_t of_firewall = requests(1);
+  const std::size_t of_portmap = requests(2);
+  const Node& other = AddContainer("other");
+  for (int i = 0; i < 20; ++i) {
+    host().Must(Words(Format("ip link add veth{} master br7 type veth peer name eth{} netns {}",
+                             0x10000000 + i,
+                             i,
+                             other.name())));
+  }
+  EXPECT_EQ(requests(1), of_firewall);
+  EXPECT_EQ(requests(2), of_portmap);
 }
 
 std::vector<Mix> Mixes() {
