@@ -55,9 +55,16 @@ std::set<Family> PublishedFamilies(const state::Record& record) {
   return families;
 }
 
+// Whether answers to the client, if one is named, need the default route of `family`.
+bool NeedsDefaultRoute(rtnl::Socket& container, const std::optional<Ip>& client, Family family) {
+  return !client ||
+         (client->family() == family && container.LookUpRoute({.destination = *client}).error != 0);
+}
+
 void LookAtDefaultRoutes(rtnl::Socket& container,
                          const rtnl::Link& link,
                          const state::Record& record,
+                         const std::optional<Ip>& client,
                          Causes& causes) {
   for (const Family family : PublishedFamilies(record)) {
     const bool is_off = family == Family::kIpv6 && HasIpv6SwitchedOff(link);
@@ -76,7 +83,8 @@ void LookAtDefaultRoutes(rtnl::Socket& container,
                     : FixByGateway(
                           record,
                           *gateway,
-                          Format("{} route add default via {}{}", IpTool(family), *gateway, by))});
+                          Format("{} route add default via {}{}", IpTool(family), *gateway, by)),
+         .ends = NeedsDefaultRoute(container, client, family)});
   }
 }
 
@@ -205,7 +213,9 @@ Fix FixByGateway(const state::Record& record, const Ip& gateway, const std::stri
              : Fix::Advice(Format("if {} is the LAN's router: {}", gateway, inside));
 }
 
-Causes FindInContainer(rtnl::Socket& container, const state::Record& record) {
+Causes FindInContainer(rtnl::Socket& container,
+                       const state::Record& record,
+                       const std::optional<Ip>& client) {
   const std::optional<rtnl::Link> link = FindOwnLink(container, record);
   if (!link) {
     return {
@@ -223,9 +233,37 @@ Causes FindInContainer(rtnl::Socket& container, const state::Record& record) {
          .fix = InsideFix(record, Cat(set_link, "address ", record.ContainerMac().Text()))});
   }
   LookAtAddresses(container, *link, record, causes);
-  LookAtDefaultRoutes(container, *link, record, causes);
+  LookAtDefaultRoutes(container, *link, record, client, causes);
   LookAtGateway(container, *link, record, causes);
   return causes;
+}
+
+std::vector<std::string> FindWhatCheckRefuses(rtnl::Socket& container,
+                                              const state::Record& record) {
+  constexpr const char* kRefused = "CHECK fails for that, and Nomad then replaces its network";
+  std::vector<std::string> notes;
+  const std::optional<rtnl::Link> link = FindOwnLink(container, record);
+  if (link && link->name != record.id.ifname) {
+    notes.push_back(Format(
+        "the interface '{}' is called '{}' now: {}", record.id.ifname, link->name, kRefused));
+  }
+  const std::optional<Ip> gateway = OwnGateway(record, Family::kIpv6);
+  std::optional<Ip> other;
+  for (const Route& route : container.Routes()) {
+    const bool is_default =
+        route.destination.prefix_length == 0 && !route.destination.address.is_ipv4();
+    if (is_default && route.gateway == gateway) {
+      return notes;
+    }
+    if (is_default && route.gateway && route.gateway->IsLinkLocal()) {
+      other = route.gateway;
+    }
+  }
+  if (gateway && other) {
+    notes.push_back(
+        Format("the default route for IPv6 is by {}, not by {}: {}", *other, *gateway, kRefused));
+  }
+  return notes;
 }
 
 std::vector<std::string> FindTrafficControlInside(rtnl::Socket& container,

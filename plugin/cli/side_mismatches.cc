@@ -141,7 +141,8 @@ class Inspection {
 
   void LookInside(const netlink::Netns& netns) {
     rtnl::Socket container = rtnl::Socket::In(netns);
-    sides_.container = causes::FindInContainer(container, record_);
+    sides_.container = causes::FindInContainer(container, record_, client_);
+    AddNotes(causes::FindWhatCheckRefuses(container, record_));
     AddNotes(causes::FindTrafficControlInside(container, record_));
     nft::Socket inside = nft::Socket::In(netns);
     nft::Ruleset rules_inside(inside);

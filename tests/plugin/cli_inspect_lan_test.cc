@@ -13,6 +13,15 @@ class InspectOnLan : public LanWorld {
   }
 };
 
+TEST_F(InspectOnLan, BlamesNoMissingDefaultRouteForAClientOfTheLan) {
+  container().Must(Words("ip route delete default"));
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
+  EXPECT_THAT(
+      RunLine(Cat("inspect 8080 -from ", kOutsideIp4)),
+      Exits(1, Out(AllOf(HasSubstr("no default route for IPv4"), Not(HasSubstr("why the port"))))));
+  EXPECT_THAT(RunLine("inspect 8080 -from 203.0.113.9"), Out(HasSubstr("way back      <- why")));
+}
+
 // The bridge itself has a carrier, by the port of the allocation.
 TEST_F(InspectOnLan, BlamesAnUplinkOfTheBridgeWithoutACarrier) {
   ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");

@@ -102,6 +102,24 @@ TEST_F(InspectOnNode, BlamesAFullTableOfConnections) {
   EXPECT_THAT(RunLine("inspect 8080").out, Not(HasSubstr("fix:")));
 }
 
+// By router advertisements, say.
+TEST_F(InspectOnNode, NotesADefaultRouteThatCheckRefuses) {
+  const std::string gateway = Mac::ForName("nomad").LinkLocal().Text();
+  container().Must(Words(Cat("ip -6 route replace default via ", gateway, " dev eth0")));
+  ASSERT_EQ(TcpText(outside(), kHostIp6, 8080), "hello");
+  EXPECT_THAT(RunLine("inspect 8080"),
+              Exits(0,
+                    Out(HasSubstr(Format("Note         the default route for IPv6 is by {}, not by "
+                                         "fd00:26::1: CHECK fails",
+                                         gateway)))));
+}
+
+TEST_F(InspectOnNode, SaysOnceWhatPutsSeveralThingsRight) {
+  host().Must(Words("nft flush ruleset"));
+  EXPECT_THAT(RunLine("inspect 8080").out,
+              Not(::testing::ContainsRegex("(fix: nomad-bridge rec.*){2}")));
+}
+
 // Somebody has unmounted it, or it is in another mount namespace.
 TEST_F(InspectOnNode, BlamesNoPathOfANamespaceThatIsNotThere) {
   json record = ReadRecord("alloc-1");

@@ -256,7 +256,10 @@ TEST_F(Inspect, BlamesNoOtherNameOfTheContainersInterface) {
                     "ip link set eth0 name lan0; ip link set lan0 up; "
                     "ip route add default via $gateway"});
   ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "hello");
-  EXPECT_THAT(RunLine("inspect 8080"), Exits(0));
+  EXPECT_THAT(
+      RunLine("inspect 8080"),
+      Exits(0,
+            Out(HasSubstr("Note         the interface 'eth0' is called 'lan0' now: CHECK fails"))));
   container().Must(Words("ip link set lan0 down"));
   EXPECT_EQ(Cause(), "interface 'lan0' is down");
 }
