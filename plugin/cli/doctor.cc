@@ -51,6 +51,10 @@ std::string TextOf(const std::vector<CheckResult>& all, bool is_quiet) {
     if (const std::string fix = result.fix.Line(); !fix.empty()) {
       text += Format("      {}\n", fix);
     }
+    if (result.all.size() > 1) {
+      text +=
+          Format("      all {}: nomad-bridge doctor -json {}\n", result.all.size(), result.check);
+    }
   }
   return text;
 }

@@ -93,7 +93,8 @@ std::string UnderHead(std::string_view title, const std::vector<std::string>& li
   return text;
 }
 
-// Each with its fix below; the arrow is behind the first of all that ends a connection.
+// Each with its fix below, those in a row with the same one once; the arrow is behind the first of
+// all that ends a connection.
 std::string ShowSide(std::string_view title,
                      const Causes& causes,
                      const Cause* first,
@@ -102,13 +103,14 @@ std::string ShowSide(std::string_view title,
     return Cat(Head(title), is_known ? Coloured("ok", Colour::kGood) : "?", '\n');
   }
   std::string text;
-  for (const Cause& cause : causes) {
-    text += Format("{}{}{}\n{}{}\n",
+  for (auto cause = causes.begin(); cause != causes.end(); ++cause) {
+    text += Format("{}{}{}\n",
                    Head(text.empty() ? title : ""),
-                   Coloured(Printable(cause.text), Colour::kBad),
-                   &cause == first ? "      <- why the port does not answer" : "",
-                   Head(""),
-                   Printable(cause.fix.Line()));
+                   Coloured(Printable(cause->text), Colour::kBad),
+                   &*cause == first ? "      <- why the port does not answer" : "");
+    if (std::next(cause) == causes.end() || std::next(cause)->fix != cause->fix) {
+      text += Cat(Head(""), Printable(cause->fix.Line()), '\n');
+    }
   }
   return text;
 }

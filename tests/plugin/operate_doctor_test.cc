@@ -140,6 +140,8 @@ TEST_F(Doctor, NamesOnceWhatKeepsSeveralPortsBlocked) {
   EXPECT_THAT(found.at(0).at("what"), HasSubstr("drops what comes for the port (and 1 more)"));
   EXPECT_THAT(found.at(0).at("fix"), HasSubstr("--dport 90 -j ACCEPT"));
   EXPECT_THAT(found.at(0).at("all").at(1), HasSubstr("--dport 91 -j ACCEPT"));
+  EXPECT_THAT(RunLine("doctor").out,
+              HasSubstr("\n      all 2: nomad-bridge doctor -json ports.blocked\n"));
 }
 
 TEST_F(Doctor, OpensNoPortThatTheOperatorsOwnChainShuts) {
