@@ -51,8 +51,9 @@ void CheckManager(Examination& node, const LinkManager& manager, const std::stri
   const std::set<std::string> known(entries.begin(), entries.end());
   std::vector<std::string> managed;
   for (const rtnl::Link& link : node.inventory.links) {
-    const bool is_ours = state::ParseAlias(link.alias) || node.gateways.contains(link.name);
-    if (!is_ours || !known.contains(std::to_string(link.index))) {
+    const bool is_ours = known.contains(std::to_string(link.index)) &&
+                         (state::ParseAlias(link.alias) || node.gateways.contains(link.name));
+    if (!is_ours) {
       continue;
     }
     const std::string text = FindFile(Cat(manager.directory, link.index)).value_or("");

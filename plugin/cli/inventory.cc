@@ -31,7 +31,8 @@ LinksByName ByName(const std::vector<rtnl::Link>& all) {
     links.emplace(link.name, &link);
   }
   for (const rtnl::Link& link : all) {
-    if (const auto alias = link.kind == "veth" ? state::ParseAlias(link.alias) : std::nullopt) {
+    const bool may_be_renamed = link.kind == "veth" && !state::IsHostVethName(link.name);
+    if (const auto alias = may_be_renamed ? state::ParseAlias(link.alias) : std::nullopt) {
       links.emplace(state::HostVethName(alias->id), &link);
     }
   }
