@@ -18,14 +18,15 @@ class PacketWalk {
 
   void Run() {
     const Way way = Through(base_.chain.name, true);
-    if (way != Way::kEnds && base_.chain.hook->drops) {
+    if (way <= Way::kMayEnd && base_.chain.hook->drops) {
       Note(Effect::Kind::kDropped, base_.chain.name, 0, way == Way::kGoesOn);
     }
   }
 
  private:
-  // Whether the packet comes to the end of a chain, or is accepted or dropped before.
-  enum class Way : std::uint8_t { kGoesOn, kMayEnd, kEnds };
+  // Whether the packet comes to the end of a chain, or is accepted or dropped before. Some that are
+  // dropped change nothing for the rest: if that is dropped, too, all are.
+  enum class Way : std::uint8_t { kGoesOn, kMayEnd, kEnds, kDropped };
 
   struct Decision {
     Way way;      // of a packet that gets this verdict
@@ -34,7 +35,7 @@ class PacketWalk {
 
   // How far packets of this description have come in one chain.
   struct Progress {
-    bool is_reached;         // the rule that is next: by all of them
+    bool is_reached;         // the rule that is next: by all of them that have not been dropped
     Way way = Way::kGoesOn;  // of those that have left it
     bool is_whole = true;    // none has left it for where it came from
   };
@@ -75,8 +76,11 @@ class PacketWalk {
     TakeEffect(result, chain, handle, is_sure);
     for (const Verdict& verdict : result.verdicts) {
       const Decision decision = Decide(verdict, chain, handle, is_sure);
-      if (is_for_all && (decision.leaves || decision.way == Way::kEnds)) {
+      if (is_for_all && (decision.leaves || decision.way >= Way::kEnds)) {
         return EndOf(progress, decision.way);
+      }
+      if (decision.way == Way::kDropped) {
+        continue;
       }
       progress.is_whole = progress.is_whole && !decision.leaves;
       progress.is_reached = progress.is_reached && !decision.leaves && decision.way == Way::kGoesOn;
@@ -87,7 +91,10 @@ class PacketWalk {
 
   // Of a chain in which the rest of the packets get to a rule that decides so for all of them.
   [[nodiscard]] static Way EndOf(const Progress& progress, Way decided) {
-    const Way end = decided == Way::kEnds ? Way::kEnds : std::max(progress.way, decided);
+    if (decided == Way::kDropped && (progress.way == Way::kGoesOn || !progress.is_whole)) {
+      return progress.is_whole ? Way::kDropped : progress.way;
+    }
+    const Way end = decided >= Way::kEnds ? Way::kEnds : std::max(progress.way, decided);
     return progress.is_whole ? end : std::min(end, Way::kMayEnd);
   }
 
@@ -98,7 +105,7 @@ class PacketWalk {
     switch (verdict.code) {
       case Verdict::Code::kDrop:
         Note(Effect::Kind::kDropped, chain, handle, is_sure);
-        return {.way = Way::kEnds, .leaves = true};
+        return {.way = Way::kDropped, .leaves = true};
       case Verdict::Code::kAccept:
         return {.way = Way::kEnds, .leaves = true};
       case Verdict::Code::kJump:

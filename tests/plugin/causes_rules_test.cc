@@ -73,6 +73,16 @@ INSTANTIATE_TEST_SUITE_P(
          "chain FORWARD of table ip filter (rule with handle",
          "",
          Way::kFar},
+        {"BehindADropThatIsNotKnown",
+         "iptables -I FORWARD -p tcp --dport 80 -j DROP; iptables -I FORWARD -p tcp -m hashlimit "
+         "--hashlimit-above 1000/sec --hashlimit-name a -j DROP",
+         "chain FORWARD of table ip filter (rule with handle",
+         "ports.blocked"},
+        {"PolicyBehindADropThatIsNotKnown",
+         "nft 'table inet mine { chain no { drop; }; chain f { type filter hook forward priority "
+         "5; policy drop; limit rate over 900/second jump no; }; }'",
+         "chain f of table inet mine (policy drop) drops what comes for the port",
+         "forward.foreign"},
         {"IptablesAnswers",
          "iptables -I FORWARD -s ADDRESS -j DROP",
          "drops what the port answers",
