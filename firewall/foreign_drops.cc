@@ -87,7 +87,7 @@ std::string AcceptMarkCommand(const nft::TableId& table,
 
 std::vector<ForeignDrop> FindForeignDrops(nft::Socket& socket, int accept_mark_bit) {
   const std::uint32_t mark = std::uint32_t{1} << accept_mark_bit;
-  nft::Ruleset rules(socket);
+  nft::Ruleset rules(socket, nft::ReadQueues());
   std::vector<ForeignDrop> found;
   const auto look = [&](const std::string& bridge, nft::Packet packet, bool is_before) {
     packet.mark = {.value = is_before ? 0 : mark, .known = mark};

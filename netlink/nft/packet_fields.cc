@@ -11,6 +11,7 @@
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/xt_addrtype.h>
 #include <linux/netfilter/xt_conntrack.h>
+#include <linux/netfilter/xt_devgroup.h>
 #include <linux/netfilter/xt_multiport.h>
 #include <linux/netfilter/xt_tcpudp.h>
 #include <linux/netfilter_ipv6/ip6_tables.h>
@@ -62,6 +63,10 @@ PartialBytes OfName(const std::string& name) {
 
 PartialBytes OfIndex(int index) {
   return index == 0 ? Unknown(sizeof index) : Of(index);
+}
+
+PartialBytes OfGroup(std::optional<std::uint32_t> group) {
+  return group ? Of(*group) : Unknown(sizeof *group);
 }
 
 void Put(PartialBytes& header, std::size_t offset, std::span<const std::uint8_t> bytes) {
@@ -179,6 +184,10 @@ PartialBytes Meta(const Packet& packet, TableFamily family, std::uint32_t key) {
       return OfIndex(packet.iif);
     case NFT_META_OIF:
       return OfIndex(packet.oif);
+    case NFT_META_IIFGROUP:
+      return OfGroup(packet.iif_group);
+    case NFT_META_OIFGROUP:
+      return OfGroup(packet.oif_group);
     default:
       return Unknown(kWidest);
   }
@@ -294,6 +303,20 @@ Match MatchAddressType(const Packet& packet, const xt_addrtype_info_v1& info) {
                   (info.flags & XT_ADDRTYPE_INVERT_DEST) != 0);
 }
 
+Match IsInGroup(std::optional<std::uint32_t> group, std::uint32_t wanted, std::uint32_t mask) {
+  return !group ? Match::kMaybe : (*group & mask) == wanted ? Match::kYes : Match::kNo;
+}
+
+Match MatchGroups(const Packet& packet, const xt_devgroup_info& info) {
+  const auto asks = [&](unsigned flag) { return (info.flags & flag) != 0; };
+  const Match in = Inverted(IsInGroup(packet.iif_group, info.src_group, info.src_mask),
+                            asks(XT_DEVGROUP_INVERT_SRC));
+  const Match out = Inverted(IsInGroup(packet.oif_group, info.dst_group, info.dst_mask),
+                             asks(XT_DEVGROUP_INVERT_DST));
+  return std::min(asks(XT_DEVGROUP_MATCH_SRC) ? in : Match::kYes,
+                  asks(XT_DEVGROUP_MATCH_DST) ? out : Match::kYes);
+}
+
 template <typename Info>
 Match MatchBy(Match (*function)(const Packet&, const Info&),
               const Packet& packet,
@@ -364,6 +387,9 @@ Match MatchExtension(const Packet& packet, const Expression& expression) {
   }
   if (name == "addrtype" && revision == 1) {
     return MatchBy(MatchAddressType, packet, expression);
+  }
+  if (name == "devgroup" && revision == 0) {
+    return MatchBy(MatchGroups, packet, expression);
   }
   return name == "conntrack" && revision == 3 ? MatchBy(MatchConntrack, packet, expression)
                                               : Match::kMaybe;

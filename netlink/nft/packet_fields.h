@@ -24,7 +24,7 @@ namespace nomad_bridge::nft {
                                    TableFamily family,
                                    const Expression& expression);
 
-// Whether an xt match is met: tcp, udp, icmp6, multiport, addrtype of destinations,
+// Whether an xt match is met: tcp, udp, icmp6, multiport, addrtype of destinations, devgroup,
 // conntrack's state and comment are known.
 [[nodiscard]] Match MatchExtension(const Packet& packet, const Expression& expression);
 

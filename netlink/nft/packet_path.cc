@@ -1,7 +1,10 @@
 #include "netlink/nft/packet_path.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <utility>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "netlink/nft/rule_run.h"
 
@@ -148,8 +151,21 @@ class PacketWalk {
   std::vector<std::string> path_;
 };
 
-Ruleset::Ruleset(Socket& socket)
-    : socket_(socket), tables_(socket.Tables()), chains_(socket.Chains()) {
+// A line for each: its number, and whose it is. proc_pid_net(5)
+std::vector<std::uint16_t> ReadQueues() {
+  std::vector<std::uint16_t> queues;
+  const std::string all = FindFile("/proc/self/net/netfilter/nfnetlink_queue").value_or("");
+  for (const std::string& line : SplitFields(all, "\n")) {
+    queues.push_back(static_cast<std::uint16_t>(std::strtoul(line.c_str(), nullptr, 10)));
+  }
+  return queues;
+}
+
+Ruleset::Ruleset(Socket& socket, std::vector<std::uint16_t> read_queues)
+    : socket_(socket),
+      read_queues_(std::move(read_queues)),
+      tables_(socket.Tables()),
+      chains_(socket.Chains()) {
   for (const KernelTable& table : tables_) {
     if (table.is_dormant) {
       std::erase_if(chains_, [&](const auto& each) { return each.table == table.id; });
@@ -175,6 +191,7 @@ std::vector<Effect> Ruleset::Follow(Packet& packet,
   std::ranges::reverse(bases);
   std::ranges::stable_sort(
       bases, {}, [](const Socket::TableChain* each) { return each->chain.hook->priority; });
+  packet.read_queues = read_queues_;
   std::vector<Effect> effects;
   const auto is_end = [](const Effect& effect) {
     return effect.is_certain && effect.kind == Effect::Kind::kDropped;

@@ -43,6 +43,8 @@ struct Packet {
   std::string oifname;
   int iif = 0;  // index; 0: not known, or none
   int oif = 0;
+  std::optional<std::uint32_t> iif_group;  // of the link; nullopt: not known, or none
+  std::optional<std::uint32_t> oif_group;
   KnownBits mark;
   KnownBits ct_state;                      // kCt...
   KnownBits ct_status;                     // IPS_*
@@ -52,7 +54,12 @@ struct Packet {
   std::optional<std::uint16_t> arp_operation;
   // The destination is an address of this machine; nullopt: not known.
   std::optional<bool> is_local = false;
+  // Queues that a program reads: what goes to another one is dropped. nullopt: not known
+  std::optional<std::vector<std::uint16_t>> read_queues = std::nullopt;
 };
+
+// Those of the namespace that this process is in.
+[[nodiscard]] std::vector<std::uint16_t> ReadQueues();
 
 // What a rule, or a chain's policy, does to a packet that is worth knowing.
 struct Effect {
@@ -82,8 +89,8 @@ struct KnownSet {
 class Ruleset {
  public:
   // Reads the tables, and the chains that are in force; the rest when it is needed. `socket` must
-  // outlive it.
-  explicit Ruleset(Socket& socket);
+  // outlive it. `read_queues`: see Packet.
+  Ruleset(Socket& socket, std::vector<std::uint16_t> read_queues);
 
   // The effects on `packet` of the base chains at `point`, in the order of their priorities and
   // ages, that `concerns` is true of: of families inet and the packet's own, or, with `family`, of
@@ -112,6 +119,7 @@ class Ruleset {
   [[nodiscard]] const KnownSet& SetOf(const TableId& table, const std::string& name);
 
   Socket& socket_;
+  std::vector<std::uint16_t> read_queues_;
   std::vector<KernelTable> tables_;
   std::vector<Socket::TableChain> chains_;
   std::map<std::string, std::map<std::string, std::vector<KernelRule>>> rules_;  // by Text(table)

@@ -9,6 +9,7 @@
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_nat.h>
 #include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/xt_NFQUEUE.h>
 
 #include "base/list.h"
 #include "netlink/core/handles.h"
@@ -57,6 +58,7 @@ class RuleRun {
                                           Kind{"masq", &RuleRun::TakeMasquerade},
                                           Kind{"reject", &RuleRun::TakeReject},
                                           Kind{"notrack", &RuleRun::TakeNotrack},
+                                          Kind{"queue", &RuleRun::TakeQueue},
                                           Kind{"match", &RuleRun::TakeMatch},
                                           Kind{"target", &RuleRun::TakeTarget},
                                           Kind{"counter", nullptr},
@@ -290,6 +292,35 @@ class RuleRun {
     result_.effect = Effect::Kind::kSourced;
     result_.source = Ip(address);
   }
+  // A program accepts or drops it, which ends the chain; without one the kernel does.
+  void EndInQueue(std::uint32_t first, std::uint32_t count, bool is_bypassed) {
+    const bool may_be_read =
+        !packet_.read_queues || std::ranges::any_of(*packet_.read_queues, [&](std::uint16_t each) {
+          return each >= first && each < first + count;
+        });
+    End(!may_be_read && is_bypassed ? Verdict::Code::kAccept : Verdict::Code::kDrop);
+    if (may_be_read) {
+      result_.verdicts.push_back({.code = Verdict::Code::kAccept, .chain = {}});
+    }
+  }
+  void TakeQueue(const Expression& step) {
+    const bool is_any = Has(step, NFTNL_EXPR_QUEUE_SREG_QNUM);  // by its register
+    constexpr std::uint32_t kAll = 1U << 16U;
+    EndInQueue(is_any ? 0 : NumberOf(step, NFTNL_EXPR_QUEUE_NUM),
+               is_any ? kAll : std::max(NumberOf(step, NFTNL_EXPR_QUEUE_TOTAL), 1U),
+               (NumberOf(step, NFTNL_EXPR_QUEUE_FLAGS) & NFT_QUEUE_FLAG_BYPASS) != 0);
+  }
+  // Of each revision's struct the beginning of the third one's.
+  void TakeQueueOfTarget(const Expression& step) {
+    Bytes bytes = BytesOf(step, NFTNL_EXPR_TG_INFO);
+    xt_NFQ_info_v3 info{};
+    bytes.resize(sizeof info);
+    std::memcpy(&info, bytes.data(), sizeof info);
+    const std::uint32_t revision = NumberOf(step, NFTNL_EXPR_TG_REV);
+    EndInQueue(info.queuenum,
+               revision == 0 ? 1U : info.queues_total,
+               revision >= 2 && (info.flags & NFQ_FLAG_BYPASS) != 0);
+  }
   void TakeMatch(const Expression& step) { Narrow(MatchExtension(packet_, step)); }
 
   static std::optional<std::uint16_t> PortIn(std::uint8_t high, std::uint8_t low) {
@@ -337,6 +368,8 @@ class RuleRun {
     } else if (name == "SNAT" || name == "MASQUERADE") {
       TakeMasquerade(step);
       TakeSourceOfTarget(step, name);
+    } else if (name == "NFQUEUE") {
+      TakeQueueOfTarget(step);
     } else if (name == "MARK" || name == "CONNMARK") {
       result_.mark = KnownBits();
     } else if (name == "CT" || name == "NOTRACK") {

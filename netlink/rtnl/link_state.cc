@@ -167,6 +167,7 @@ Link ReadLink(const nlmsghdr* message) {
       .alias = attributes.Text(IFLA_IFALIAS),
       .mac = ReadMac(attributes.Bytes(IFLA_ADDRESS)),
       .mtu = attributes.Number<int>(IFLA_MTU).value_or(0),
+      .group = attributes.U32(IFLA_GROUP).value_or(0),
       .up = (head->ifi_flags & IFF_UP) != 0,
       .promiscuous = (head->ifi_flags & IFF_PROMISC) != 0,
       .resolves = (head->ifi_flags & (IFF_NOARP | IFF_LOOPBACK | IFF_POINTOPOINT)) == 0,

@@ -94,6 +94,7 @@ struct Link {
   std::string alias;
   Mac mac;
   int mtu = 0;
+  std::uint32_t group = 0;
   bool up = false;    // IFF_UP: administratively up
   int operstate = 0;  // IF_OPER_...
   // up, with carrier (operstate up, or unknown as lo's is) and a queue that sends
@@ -357,8 +358,7 @@ class Socket {
   [[nodiscard]] std::optional<Neighbour> FindNeighbour(const Link& link, const Ip& address);
   // All those, out of any link: one dump.
   [[nodiscard]] std::vector<Neighbour> Neighbours();
-  // How long it has been asked for there in vain, or how long ago that was given up; nullopt:
-  // neither.
+  // For how long it has been asked for in vain there, or has been given up; nullopt: neither.
   [[nodiscard]] std::optional<std::chrono::milliseconds> UnansweredFor(const Link& link,
                                                                        const Ip& address);
 

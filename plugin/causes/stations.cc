@@ -78,8 +78,10 @@ nft::Packet Answer(const Journey& journey) {
 nft::Packet Through(nft::Packet packet, const rtnl::Link& in, const rtnl::Link& out) {
   packet.iifname = in.name;
   packet.iif = in.index;
+  packet.iif_group = in.index == 0 ? std::nullopt : std::optional(in.group);
   packet.oifname = out.name;
   packet.oif = out.index;
+  packet.oif_group = out.index == 0 ? std::nullopt : std::optional(out.group);
   return packet;
 }
 

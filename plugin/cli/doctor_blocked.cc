@@ -17,7 +17,7 @@ namespace {
 class BlockedLook {
  public:
   BlockedLook(state::Host& host, bool are_rules_whole)
-      : facts_(host), rules_(host.nft), are_rules_whole_(are_rules_whole) {}
+      : facts_(host), rules_(host.nft, nft::ReadQueues()), are_rules_whole_(are_rules_whole) {}
 
   causes::Causes Of(const state::Record& record) {
     causes::Causes found;

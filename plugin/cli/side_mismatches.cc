@@ -145,7 +145,9 @@ class Inspection {
     AddNotes(causes::FindWhatCheckRefuses(container, record_));
     AddNotes(causes::FindTrafficControlInside(container, record_));
     nft::Socket inside = nft::Socket::In(netns);
-    nft::Ruleset rules_inside(inside);
+    std::vector<std::uint16_t> queues;
+    netlink::InNetns(netns, [&] { queues = nft::ReadQueues(); });
+    nft::Ruleset rules_inside(inside, std::move(queues));
     std::vector<Listening> all = causes::FindListeners(netns, container, rules_inside, record_);
     std::stable_partition(
         all.begin(), all.end(), [&](const Listening& each) { return IsMeant(each.port); });
@@ -156,7 +158,7 @@ class Inspection {
     if (listened.empty()) {
       return;
     }
-    nft::Ruleset rules(host_.nft);
+    nft::Ruleset rules(host_.nft, nft::ReadQueues());
     for (const Listening& listening : listened) {
       const portmap::DnatEntry& port = listening.port;
       if (client_ && client_->family() != port.container_ip.family()) {
@@ -287,7 +289,7 @@ class Inspection {
   // They are needed only where something drops what they would accept. Without our table nobody
   // would mark that.
   [[nodiscard]] bool IsDroppedOnNode(const portmap::DnatEntry& port) {
-    nft::Ruleset rules(host_.nft);
+    nft::Ruleset rules(host_.nft, nft::ReadQueues());
     return !is_table_whole_ ||
            !causes::FindInRules(facts_, rules, record_, planner_.Plan(port, client_)).empty();
   }

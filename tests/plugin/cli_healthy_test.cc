@@ -47,7 +47,12 @@ const std::vector<std::string> kHarmless = {
     "protocol { ip, ip6, arp } accept; }; chain o { type filter hook output priority 0; meta "
     "l4proto "
     "!= { tcp, udp, icmp, icmpv6 } drop; arp operation reply arp saddr ip 192.0.2.1 drop; }; }'",
+    // a program that looks into packets, and does not run; links of a group that is none here
+    "iptables -I FORWARD -p tcp -j NFQUEUE --queue-num 7 --queue-bypass",
+    "ip link set uplink group 5; nft 'table inet groups { chain f { type filter hook forward "
+    "priority 0; iifgroup { 6, 7 } drop; oifgroup 5 iifgroup 8 drop; }; }'",
     // load
+    "iptables -I FORWARD -p tcp -m hashlimit --hashlimit-above 9000/sec --hashlimit-name a -j DROP",
     "nft 'table inet flood { chain f { type filter hook forward priority -5; ct state new limit "
     "rate over 10000/second drop; tcp flags & (fin|syn) == (fin|syn) drop; }; }'",
     "iptables -t mangle -A PREROUTING -m limit --limit 3/minute -j LOG; iptables -t mangle -A "
