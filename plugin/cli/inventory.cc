@@ -80,16 +80,17 @@ Attachment AttachmentOf(state::Host& host,
       link::IsHostVethOf(*found->second, attachment.id, link::Recorded::kYes)) {
     attachment.link = *found->second;
   }
+  const bool has_veth =
+      attachment.record ? attachment.record->Has(cni::Part::kLink) : attachment.link.has_value();
+  if (has_veth) {
+    attachment.host_veth = attachment.link ? attachment.link->name : name;
+  }
   if (attachment.record) {
     attachment.labels = cni::Shorten(attachment.record->labels);
-    if (attachment.record->Has(cni::Part::kLink)) {
-      attachment.host_veth = attachment.link ? attachment.link->name : name;
-    }
     attachment.state = StateOf(host, attachment, links);
   } else {
     const auto alias = state::ParseAlias(attachment.link ? attachment.link->alias : "");
     attachment.labels = alias ? alias->labels : cni::ShortLabels();
-    attachment.host_veth = attachment.link ? attachment.link->name : "";
     attachment.state = reading.is_denied ? State::kUnknown : State::kUnreadable;
   }
   return attachment;
