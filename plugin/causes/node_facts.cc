@@ -54,6 +54,16 @@ const std::vector<Route>& NodeFacts::Routes(const rtnl::Link& link) {
   return known->second;
 }
 
+const std::vector<rtnl::FdbEntry>& NodeFacts::OwnMacs() {
+  if (!own_macs_) {
+    own_macs_ = host.net.AllFdbEntries();
+    std::erase_if(*own_macs_, [](const rtnl::FdbEntry& entry) {
+      return entry.kind != rtnl::FdbEntry::Kind::kOwn;
+    });
+  }
+  return *own_macs_;
+}
+
 std::optional<rtnl::Neighbour> NodeFacts::FindNeighbour(const rtnl::Link& link, const Ip& address) {
   if (!neighbours_) {
     neighbours_.emplace();

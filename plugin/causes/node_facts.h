@@ -30,6 +30,8 @@ class NodeFacts {
   [[nodiscard]] const std::vector<Route>& Routes(const rtnl::Link& link);
   [[nodiscard]] std::optional<rtnl::Neighbour> FindNeighbour(const rtnl::Link& link,
                                                              const Ip& address);
+  // The MACs that bridges hand to the node, at whatever port they are.
+  [[nodiscard]] const std::vector<rtnl::FdbEntry>& OwnMacs();
   // Whether it has an address of `family` on one of these, or on a link that stands for none, such
   // as lo.
   [[nodiscard]] bool HasAddress(Family family);
@@ -45,6 +47,7 @@ class NodeFacts {
   std::map<int, std::vector<Cidr>> addresses_;  // by link, as all that follow
   std::map<int, std::vector<Route>> routes_;
   std::optional<std::map<std::pair<int, Ip>, rtnl::Neighbour>> neighbours_;
+  std::optional<std::vector<rtnl::FdbEntry>> own_macs_;
   std::optional<std::vector<rtnl::Link>> uplinks_;
   std::map<Family, bool> has_address_;
   std::map<Family, bool> has_default_route_;

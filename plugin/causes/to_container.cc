@@ -259,6 +259,7 @@ class WayLook {
       return;  // a reconcile says so
     }
     AddAll(FindBlackhole(host_.net, *veth));
+    LookAtMac(*veth, *bridge);
     if (bridge->up && veth->operational && veth->master == bridge->index && !veth->forwarding) {
       LookAtPortState(*veth, *bridge);
     }
@@ -271,6 +272,26 @@ class WayLook {
                           bridge->mtu),
            .fix = Format("ip link set {} mtu {}", veth->name, bridge->mtu),
            .ends = false});
+    }
+  }
+
+  // The bridge learns no other place for it. At the right one, what the node sends arrives. With
+  // VLANs the entry may be of another one.
+  void LookAtMac(const rtnl::Link& veth, const rtnl::Link& bridge) {
+    const Mac mac = record_.ContainerMac();
+    for (const rtnl::FdbEntry& entry : facts_.OwnMacs()) {
+      const bool is_its = entry.mac == mac && entry.port != veth.index && !bridge.vlan_filtering;
+      const std::optional<rtnl::Link> port = is_its ? facts_.FindLink(entry.port) : std::nullopt;
+      if (port && (port->index == bridge.index || port->master == bridge.index)) {
+        Add(Format("bridge '{}' takes the container's MAC {} for the node's own, at '{}'",
+                   bridge.name,
+                   mac.Text(),
+                   port->name),
+            Format("bridge fdb del {} dev {} {}",
+                   mac.Text(),
+                   ShellWord(port->name),
+                   port->index == bridge.index ? "self" : "master"));
+      }
     }
   }
 

@@ -11,6 +11,9 @@ const std::string kOtherWay =
     "ip link add other type veth peer name back netns outside; ip -n outside link set back up; "
     "ip link set other up; ip route add 203.0.113.0/24 dev other; ";
 
+const std::string kMac =
+    R"(mac=$(ip -n container -o link show eth0 | sed 's/.*ether \([^ ]*\).*/\1/'); )";
+
 class CauseOf : public CausesWorld {};
 
 TEST_P(CauseOf, IsNamedAndItsFixHeals) {
@@ -81,6 +84,15 @@ INSTANTIATE_TEST_SUITE_P(
          "ip link add other type veth peer name far; ip link set far up; ip link set other up; ip "
          "route add ADDRESS/32 dev other",
          "the route to ADDRESS leads out of 'other', not of 'nomad'",
+         "ports.blocked"},
+        {"MacOfTheBridge",
+         kMac + "bridge fdb replace $mac dev nomad self permanent",
+         "for the node's own, at 'nomad'",
+         "ports.blocked"},
+        {"MacOfAPort",
+         kMac + "ip link add vethother type veth peer name x netns outside; ip link set vethother "
+                "up master nomad; bridge fdb replace $mac dev vethother master permanent",
+         "for the node's own, at 'vethother'",
          "ports.blocked"},
         {"NetworkRoute",
          "ip route del 172.26.64.0/20 dev nomad",
