@@ -196,6 +196,7 @@ PartialBytes Meta(const Packet& packet, TableFamily family, std::uint32_t key) {
 PartialBytes Conntrack(const Packet& packet, std::uint32_t key) {
   return key == NFT_CT_STATE    ? Of(packet.ct_state)
          : key == NFT_CT_STATUS ? Of(packet.ct_status)
+         : key == NFT_CT_MARK   ? Of(packet.ct_mark)
                                 : Unknown(kWidest);
 }
 

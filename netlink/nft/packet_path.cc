@@ -129,9 +129,11 @@ class PacketWalk {
       effects_.back().port = result.port;
       effects_.back().source = result.source;
     }
-    if (result.mark) {
-      packet_.mark = is_sure ? *result.mark : KnownBits();
-    }
+    const auto set = [&](KnownBits& mark, const std::optional<KnownBits>& to) {
+      mark = !to ? mark : is_sure ? *to : Shared(mark, *to);
+    };
+    set(packet_.mark, result.marks.packet);
+    set(packet_.ct_mark, result.marks.connection);
   }
 
   void Note(Effect::Kind kind, const std::string& chain, std::uint64_t handle, bool is_sure) {

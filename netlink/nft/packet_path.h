@@ -46,6 +46,7 @@ struct Packet {
   std::optional<std::uint32_t> iif_group;  // of the link; nullopt: not known, or none
   std::optional<std::uint32_t> oif_group;
   KnownBits mark;
+  KnownBits ct_mark;                       // of its connection
   KnownBits ct_state;                      // kCt...
   KnownBits ct_status;                     // IPS_*
   std::optional<std::uint8_t> tcp_flags;   // TH_*

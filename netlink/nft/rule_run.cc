@@ -82,22 +82,16 @@ class RuleRun {
     registers_.Store(NumberOf(step, into), FieldOf(packet_, family_, step));
   }
 
+  [[nodiscard]] KnownBits BitsOf(std::uint32_t source) const {
+    return BitsIn(registers_.At(source, sizeof KnownBits::value));
+  }
+
   void TakeMeta(const Expression& step) {
     if (Has(step, NFTNL_EXPR_META_DREG)) {
       return Load(step, NFTNL_EXPR_META_DREG);
     }
     if (NumberOf(step, NFTNL_EXPR_META_KEY) == NFT_META_MARK) {
-      KnownBits mark;
-      const auto bytes = registers_.At(NumberOf(step, NFTNL_EXPR_META_SREG), sizeof mark.value);
-      std::array<std::uint8_t, sizeof mark.value> value{};
-      std::array<std::uint8_t, sizeof mark.known> known{};
-      for (std::size_t i = 0; i < bytes.size(); ++i) {
-        value.at(i) = bytes[i].value;
-        known.at(i) = bytes[i].known;
-      }
-      std::memcpy(&mark.value, value.data(), value.size());
-      std::memcpy(&mark.known, known.data(), known.size());
-      result_.mark = mark;
+      result_.marks.packet = BitsOf(NumberOf(step, NFTNL_EXPR_META_SREG));
     }
   }
 
@@ -110,6 +104,8 @@ class RuleRun {
   void TakeConntrack(const Expression& step) {
     if (Has(step, NFTNL_EXPR_CT_DREG)) {
       Load(step, NFTNL_EXPR_CT_DREG);
+    } else if (NumberOf(step, NFTNL_EXPR_CT_KEY) == NFT_CT_MARK) {
+      result_.marks.connection = BitsOf(NumberOf(step, NFTNL_EXPR_CT_SREG));
     }
   }
 
@@ -321,7 +317,10 @@ class RuleRun {
                revision == 0 ? 1U : info.queues_total,
                revision >= 2 && (info.flags & NFQ_FLAG_BYPASS) != 0);
   }
-  void TakeMatch(const Expression& step) { Narrow(MatchExtension(packet_, step)); }
+  void TakeMatch(const Expression& step) {
+    const std::optional<Match> by_mark = MatchMark(packet_, step);
+    Narrow(by_mark ? *by_mark : MatchExtension(packet_, step));
+  }
 
   static std::optional<std::uint16_t> PortIn(std::uint8_t high, std::uint8_t low) {
     return static_cast<std::uint16_t>(high << 8 | low);
@@ -371,7 +370,7 @@ class RuleRun {
     } else if (name == "NFQUEUE") {
       TakeQueueOfTarget(step);
     } else if (name == "MARK" || name == "CONNMARK") {
-      result_.mark = KnownBits();
+      result_.marks = MarksOfTarget(packet_, name, step);
     } else if (name == "CT" || name == "NOTRACK") {
       // struct xt_ct_target_info begins with its flags, whose first bit is XT_CT_NOTRACK.
       const Bytes info = BytesOf(step, NFTNL_EXPR_TG_INFO);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "netlink/nft/marks.h"
 #include "netlink/nft/packet_path.h"
 #include "netlink/nft/registers.h"
 
@@ -19,7 +20,7 @@ struct RuleResult {
   std::optional<Effect::Kind> effect;
   std::optional<std::uint16_t> port;  // see Effect
   std::optional<Ip> source;           // see Effect
-  std::optional<KnownBits> mark;      // that it sets
+  Marks marks;                        // that it sets
 };
 
 // The set of the rule's table that is called so; an empty one if there is none.

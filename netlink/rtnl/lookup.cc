@@ -87,16 +87,18 @@ struct ListedRule {
   std::optional<fib_rule_port_range> source_ports;
   std::optional<fib_rule_port_range> destination_ports;
   std::uint32_t mark = 0;
+  std::uint32_t mark_mask = 0;     // 0: it does not ask for one
   bool is_inverted = false;        // it holds for all that its selector does not match
   bool has_more = false;           // asks for more than `words` say
   std::vector<std::string> words;  // its selector
 
-  // What is looked up has no mark and no output link yet.
+  // What is looked up has no output link yet.
   [[nodiscard]] bool Matches(const RouteQuery& query, const std::string& input) const {
     const bool is_selected = (!to || to->Contains(query.destination)) &&
                              (!from || (query.source && from->Contains(*query.source))) &&
                              (iifname.empty() || iifname == input) && oifname.empty() &&
-                             MatchesFlow(query.flow.value_or(Flow())) && mark == 0;
+                             MatchesFlow(query.flow.value_or(Flow())) &&
+                             (query.mark.value_or(0) & mark_mask) == mark;
     return is_selected != is_inverted;
   }
 
@@ -131,8 +133,8 @@ ListedRule ReadRule(const fib_rule_hdr& head, const netlink::Attributes& attribu
                   .source_ports = PortsIn(attributes, FRA_SPORT_RANGE),
                   .destination_ports = PortsIn(attributes, FRA_DPORT_RANGE),
                   .mark = attributes.U32(FRA_FWMARK).value_or(0),
+                  .mark_mask = attributes.U32(FRA_FWMASK).value_or(0),
                   .is_inverted = (head.flags & FIB_RULE_INVERT) != 0};
-  const std::uint32_t mask = attributes.U32(FRA_FWMASK).value_or(0);
   const auto add = [&](bool is_given, const std::string& word) {
     if (is_given) {
       rule.words.push_back(word);
@@ -143,7 +145,7 @@ ListedRule ReadRule(const fib_rule_hdr& head, const netlink::Attributes& attribu
   add(rule.to.has_value(), rule.to ? Cat("to ", *rule.to) : "");
   add(!rule.iifname.empty(), Cat("iif ", ShellWord(rule.iifname)));
   add(!rule.oifname.empty(), Cat("oif ", ShellWord(rule.oifname)));
-  add(mask != 0, Cat("fwmark ", rule.mark, '/', mask));
+  add(rule.mark_mask != 0, Cat("fwmark ", rule.mark, '/', rule.mark_mask));
   add(rule.protocol != 0, Cat("ipproto ", int{rule.protocol}));
   add(rule.source_ports.has_value(),
       rule.source_ports ? PortWords("sport", *rule.source_ports) : "");
@@ -177,7 +179,7 @@ std::vector<ListedRule> RulesOf(const std::vector<ListedRule>& all,
                                 const std::string& input) {
   std::vector<ListedRule> rules;
   for (const ListedRule& rule : all) {
-    if (rule.mark != 0 && query.may_be_marked) {
+    if (rule.mark_mask != 0 && !query.mark) {
       break;
     }
     if (rule.Matches(query, input)) {
@@ -247,6 +249,9 @@ RouteAnswer Socket::LookUpRoute(const RouteQuery& query) {
   if (query.input_link != 0) {
     request.PutU32(RTA_IIF, static_cast<std::uint32_t>(query.input_link));
   }
+  if (query.mark.value_or(0) != 0) {
+    request.PutU32(RTA_MARK, *query.mark);
+  }
   PutFlow(request, query.flow);
   const netlink::Reply reply = socket_.TransactOrThrow(
       request,
@@ -303,7 +308,7 @@ std::optional<std::string> Socket::FindLocalRoute(const Ip& address) {
 
 bool Socket::HasRulesAboutMarks(Family family) {
   return std::ranges::any_of(ListRules(socket_, family),
-                             [](const ListedRule& rule) { return rule.mark != 0; });
+                             [](const ListedRule& rule) { return rule.mark_mask != 0; });
 }
 
 bool Socket::HasRulesAboutPorts(Family family) {

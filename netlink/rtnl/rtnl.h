@@ -186,8 +186,8 @@ struct RouteQuery {
   std::optional<Ip> source = std::nullopt;
   std::optional<Flow> flow = std::nullopt;
   int input_link = 0;  // by which it came; 0: it is this machine's own
-  // Other programs may set a mark on its way: nothing is told of rules behind one about marks.
-  bool may_be_marked = false;
+  // nullopt: other programs may set one: nothing is told of rules behind one about marks.
+  std::optional<std::uint32_t> mark = 0;
 };
 
 struct RouteAnswer {

@@ -49,7 +49,7 @@ Causes FindKnownBlockers(rtnl::Socket& net,
                        TableWords(route->table))});
   }
   const Family family = query.destination.family();
-  const bool may_be_by_mark = query.may_be_marked && net.HasRulesAboutMarks(family);
+  const bool may_be_by_mark = !query.mark && net.HasRulesAboutMarks(family);
   if (causes.empty() && !may_be_by_mark && HasMainRoute(net, query.destination) &&
       !net.IsMainLookedUp(family)) {
     causes.push_back(

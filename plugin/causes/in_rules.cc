@@ -173,23 +173,6 @@ bool Ends(nft::Ruleset& rules, const Effect& effect, const Station& station) {
   return is_request && (station.IsBeforeOurs() || !rules.Has(firewall::TableId()));
 }
 
-std::vector<Effect> EffectsAt(nft::Ruleset& rules, Station& station) {
-  const auto concerns = [&](const TableChain& base) {
-    const nft::Hook& hook = *base.chain.hook;
-    // Of one priority the kernel asks the younger first. Which that is, the tables tell.
-    if (hook.priority == station.ours &&
-        rules.IsYounger(base.table, firewall::TableId()) != station.IsBeforeOurs()) {
-      return false;
-    }
-    return base.table.name != firewall::TableId().name && hook.priority >= station.first &&
-           hook.priority <= station.last &&
-           (station.device.empty() || Contains(hook.devices, station.device));
-  };
-  const std::optional<TableFamily> family =
-      station.family == TableFamily::kAny ? std::nullopt : std::optional(station.family);
-  return rules.Follow(station.packet, station.point, concerns, family);
-}
-
 // The first thing on the way that ends it; what is behind that is not known.
 Causes FindFirst(nft::Ruleset& rules,
                  std::vector<Station> stations,
@@ -222,6 +205,23 @@ Causes FindOnNode(nft::Ruleset& rules,
 }
 
 }  // namespace
+
+std::vector<Effect> EffectsAt(nft::Ruleset& rules, Station& station) {
+  const auto concerns = [&](const TableChain& base) {
+    const nft::Hook& hook = *base.chain.hook;
+    // Of one priority the kernel asks the younger first. Which that is, the tables tell.
+    if (hook.priority == station.ours &&
+        rules.IsYounger(base.table, firewall::TableId()) != station.IsBeforeOurs()) {
+      return false;
+    }
+    return base.table.name != firewall::TableId().name && hook.priority >= station.first &&
+           hook.priority <= station.last &&
+           (station.device.empty() || Contains(hook.devices, station.device));
+  };
+  const std::optional<TableFamily> family =
+      station.family == TableFamily::kAny ? std::nullopt : std::optional(station.family);
+  return rules.Follow(station.packet, station.point, concerns, family);
+}
 
 bool AreRulesWhole(const Mismatches& found) {
   using Area = Mismatch::Area;

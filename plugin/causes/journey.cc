@@ -83,7 +83,8 @@ rtnl::RouteQuery AnswersTo(const Ip& client, const Journey& journey, int input_l
           .flow = rtnl::Flow{.protocol = static_cast<std::uint8_t>(journey.port.protocol),
                              .source_port = journey.port.container_port,
                              .destination_port = kClientPort},
-          .input_link = input_link};
+          .input_link = input_link,
+          .mark = input_link == 0 ? 0 : journey.marks.answer};
 }
 
 std::string Journey::Protocol() const {

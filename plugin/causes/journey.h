@@ -4,6 +4,7 @@
 // Errors   kKernel
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -36,6 +37,13 @@ using Causes = std::vector<Cause>;
 // Of a client, as the kernel chooses one: not what a rule should name.
 constexpr std::uint16_t kClientPort = 49152;
 
+// With which what is asked and what is answered is routed on the node: those that rules of others
+// set. nullopt: not known
+struct Marks {
+  std::optional<std::uint32_t> request = 0;
+  std::optional<std::uint32_t> answer = 0;
+};
+
 struct Journey {
   portmap::DnatEntry port;
   std::optional<Ip> client;          // as `inspect -from` named it, or anyone beyond the node
@@ -50,6 +58,8 @@ struct Journey {
   std::vector<Ip> elsewhere = {};
   // Who gets what is for the client on the uplink's network: a gateway, or itself. nullopt: nobody.
   std::optional<Ip> next_hop = std::nullopt;
+
+  Marks marks = {};  // see FindMarks()
 
   // Where no uplink is known: one that works, of a node that has no address at all.
   std::optional<std::string> bare_uplink = std::nullopt;
@@ -93,7 +103,8 @@ class Planner {
 [[nodiscard]] std::string IpTool(Family family);
 
 // Of the port's answers to `client`: behind prerouting they are no longer for the node, and before
-// postrouting they come from the container. `input_link`: by which they came; 0: where they begin.
+// postrouting they come from the container. `input_link`: by which they came; 0: where they begin,
+// without a mark.
 [[nodiscard]] rtnl::RouteQuery AnswersTo(const Ip& client, const Journey& journey, int input_link);
 
 // The node's own address in the container's network.
@@ -151,6 +162,12 @@ class Planner {
 // Whether a reconcile that has found this finds our own rules in force. If not, what a chain of
 // others drops may be what ours no longer accept, and is looked for after the repair.
 [[nodiscard]] bool AreRulesWhole(const Mismatches& found);
+
+// Zero where no rule of policy routing asks for one.
+[[nodiscard]] Marks FindMarks(NodeFacts& facts,
+                              nft::Ruleset& rules,
+                              const state::Record& record,
+                              const Journey& journey);
 
 // Rules of others, in nf_tables, at every hook that the connection's packets pass: on the node,
 // whose ruleset `rules` is, and in the container.

@@ -118,4 +118,12 @@ bool NodeFacts::Forwards(const rtnl::Link& gateway, const Cidr& own) {
   return known->second;
 }
 
+bool NodeFacts::HasRulesAboutMarks(Family family) {
+  const auto [known, is_new] = has_rules_about_marks_.try_emplace(family);
+  if (is_new) {
+    known->second = host.net.HasRulesAboutMarks(family);
+  }
+  return known->second;
+}
+
 }  // namespace nomad_bridge::causes

@@ -39,6 +39,8 @@ class NodeFacts {
   [[nodiscard]] const state::Record::Ways& WaysBeyond();
   // Whether it forwards what comes by `gateway`, which has the address `own`.
   [[nodiscard]] bool Forwards(const rtnl::Link& gateway, const Cidr& own);
+  // See rtnl::Socket.
+  [[nodiscard]] bool HasRulesAboutMarks(Family family);
 
  private:
   std::optional<std::vector<rtnl::Link>> links_;
@@ -53,6 +55,7 @@ class NodeFacts {
   std::map<Family, bool> has_default_route_;
   std::optional<state::Record::Ways> ways_;
   std::map<std::pair<int, Cidr>, bool> forwards_;
+  std::map<Family, bool> has_rules_about_marks_;
 };
 
 }  // namespace nomad_bridge::causes

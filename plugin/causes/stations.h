@@ -55,6 +55,9 @@ struct Station {
                                                   const state::Record& record,
                                                   const Journey& journey);
 
+// What rules of others do there. They may set marks of its packet.
+[[nodiscard]] std::vector<nft::Effect> EffectsAt(nft::Ruleset& rules, Station& station);
+
 // Of what the node itself asks, as far as nothing else passes there.
 [[nodiscard]] std::vector<Station> StationsOfOwn(const Journey& journey);
 

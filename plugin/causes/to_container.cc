@@ -189,17 +189,20 @@ class WayLook {
                            .source_port = kClientPort,
                            .destination_port = journey_.port.container_port},
         .input_link = uplink.index,
-        .may_be_marked = true};
+        .mark = journey_.marks.request};
     const rtnl::RouteAnswer way = host_.net.LookUpRoute(query);
     const std::string what = Format("what comes by '{}' for {}", uplink.name, address_);
     if (way.error == 0) {
       Causes detour = FindDetour(way, what);
-      return !detour.empty() && host_.net.HasRulesAboutMarks(journey_.family()) ? Causes()
-                                                                                : std::move(detour);
+      return !query.mark && HasRulesAboutMarks() ? Causes() : std::move(detour);
     }
     return IsByReversePath(host_.net, way, uplink, client)
                ? Causes()
                : FindKnownBlockers(host_.net, query, Cat(what, " does not get there"));
+  }
+
+  [[nodiscard]] bool HasRulesAboutMarks() {
+    return host_.net.HasRulesAboutMarks(journey_.family());
   }
 
   void LookAtNeighbour() {
@@ -244,8 +247,8 @@ class WayLook {
     if (IsByReversePath(host_.net, back, *gateway_, address_)) {
       causes_.push_back(StrictReversePath(*gateway_, address_.Text()));
     } else if (back.error != 0) {
-      AddAll(FindBlockers(
-          host_.net, query, Format("answers do not get to {}", journey_.ClientText())));
+      const auto find = !query.mark && HasRulesAboutMarks() ? FindKnownBlockers : FindBlockers;
+      AddAll(find(host_.net, query, Format("answers do not get to {}", journey_.ClientText()), ""));
     }
   }
 

@@ -23,7 +23,8 @@ class BlockedLook {
     causes::Causes found;
     std::map<std::tuple<Ip, std::optional<Ip>, int, int>, causes::Journey> ways;
     for (const portmap::DnatEntry& port : record.rules.ports) {
-      const bool is_alone = HasRulesAboutPorts(port.container_ip.family());
+      const Family family = port.container_ip.family();
+      const bool is_alone = HasRulesAboutPorts(family) || facts_.HasRulesAboutMarks(family);
       const auto way = ways.try_emplace({port.container_ip,
                                          port.host_ip,
                                          is_alone ? static_cast<int>(port.protocol) : 0,
@@ -31,6 +32,7 @@ class BlockedLook {
       causes::Journey& journey = way.first->second;
       if (way.second) {
         journey = planner_.Plan(port, std::nullopt);
+        journey.marks = causes::FindMarks(facts_, rules_, record, journey);
         Append(found, OnNode(record, journey));
         Append(found, causes::FindToContainer(facts_, record, journey));
       }

@@ -164,7 +164,8 @@ class Inspection {
       if (client_ && client_->family() != port.container_ip.family()) {
         continue;
       }
-      const causes::Journey journey = planner_.Plan(port, client_);
+      causes::Journey journey = planner_.Plan(port, client_);
+      journey.marks = causes::FindMarks(facts_, rules, record_, journey);
       const bool is_meant = IsMeant(port);
       LookOnTheWay(rules, journey, is_meant);
       AddNew(sides_.container, causes::FindInAnswers(host_, container, record_, journey), is_meant);

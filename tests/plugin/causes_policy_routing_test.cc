@@ -44,6 +44,24 @@ INSTANTIATE_TEST_SUITE_P(
          "ip rule add priority 50 iif uplink ipproto tcp dport 80 prohibit",
          "what comes by 'uplink' for ADDRESS does not get there: ip rule 50 says prohibit",
          "ports.blocked"},
+        {"MarkedAnswers",
+         "iptables -t mangle -A PREROUTING -i nomad -j MARK --set-mark 5; ip rule add fwmark 5 "
+         "lookup 99; ip route add blackhole default table 99",
+         "the route to default is blackhole",
+         "ports.blocked"},
+        {"MarkedAnswersToNamed",
+         "nft 'table inet mine { chain p { type filter hook prerouting priority mangle; iifname "
+         "nomad meta mark set meta mark | 0x500; }; }'; ip rule add fwmark 0x500/0xf00 prohibit "
+         "priority 60",
+         "ip rule 60 says prohibit",
+         "",
+         Way::kFar},
+        {"MarkedConnection",
+         "iptables -t mangle -A PREROUTING -i uplink -m conntrack --ctstate NEW -j CONNMARK "
+         "--set-mark 7; iptables -t mangle -A PREROUTING -i nomad -j CONNMARK --restore-mark; ip "
+         "rule add fwmark 7 lookup 99; ip route add unreachable default table 99",
+         "the route to default is unreachable",
+         "ports.blocked"},
         {"ContainerAnswers",
          "ip rule add priority 50 ipproto tcp sport 80 prohibit",
          "ip rule 50 says prohibit",
@@ -97,6 +115,19 @@ TEST_F(CauseBehindMarks, IsNone) {
     EXPECT_FALSE(DoctorsChecks().contains("ports.blocked")) << rule;
     host().Must(Words(Cat("ip rule del iif uplink priority 100 ", rule)));
   }
+}
+
+// The same, of what is answered.
+TEST_F(CauseBehindMarks, OfAnswersIsNone) {
+  host().Must({"sh",
+               "-ec",
+               "iptables -t mangle -A PREROUTING -i uplink -m conntrack --ctstate NEW -j CONNMARK "
+               "--set-mark 7; iptables -t mangle -A PREROUTING -i nomad -m connmark --mark 7 -j "
+               "MARK --set-mark 7; ip rule add fwmark 7 lookup main priority 90; ip rule add iif "
+               "nomad prohibit priority 100; ip rule add fwmark 8 prohibit priority 80"});
+  ASSERT_TRUE(Answers(Way::kTcp));
+  EXPECT_EQ(Diagnose(Way::kTcp).at("cause"), nullptr);
+  EXPECT_FALSE(DoctorsChecks().contains("ports.blocked"));
 }
 
 }  // namespace
