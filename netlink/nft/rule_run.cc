@@ -357,6 +357,11 @@ class RuleRun {
     }
   }
 
+  // struct xt_ct_target_info begins with its flags, whose first bit is XT_CT_NOTRACK.
+  static bool IsNotrack(const Expression& step, std::string_view name) {
+    const Bytes info = BytesOf(step, NFTNL_EXPR_TG_INFO);
+    return name == "NOTRACK" || (name == "CT" && !info.empty() && (info.front() & 1) != 0);
+  }
   void TakeTarget(const Expression& step) {
     const std::string name = TextOf(step, NFTNL_EXPR_TG_NAME);
     if (name == "REJECT") {
@@ -371,12 +376,8 @@ class RuleRun {
       TakeQueueOfTarget(step);
     } else if (name == "MARK" || name == "CONNMARK") {
       result_.marks = MarksOfTarget(packet_, name, step);
-    } else if (name == "CT" || name == "NOTRACK") {
-      // struct xt_ct_target_info begins with its flags, whose first bit is XT_CT_NOTRACK.
-      const Bytes info = BytesOf(step, NFTNL_EXPR_TG_INFO);
-      if (name == "NOTRACK" || (!info.empty() && (info.front() & 1) != 0)) {
-        result_.effect = Effect::Kind::kUntracked;
-      }
+    } else if (IsNotrack(step, name)) {
+      result_.effect = Effect::Kind::kUntracked;
     }
   }
 
