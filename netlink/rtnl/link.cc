@@ -169,7 +169,12 @@ void Socket::Rename(const Link& link, const std::string& name) {
   const std::string what = Format("cannot rename '{}' to '{}'", link.name, name);
   if (socket_.TransactOrThrow(message, what, {EBUSY}).error == EBUSY) {
     Change(link, {.up = false});
-    socket_.TransactOrThrow(message, what);
+    try {
+      socket_.TransactOrThrow(message, what);
+    } catch (...) {
+      Change(link, {.up = true});  // of another one that has the name it says so only now
+      throw;
+    }
   }
 }
 
