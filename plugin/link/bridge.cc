@@ -257,18 +257,12 @@ bool HasPortsOf(state::Host& host, const rtnl::Link& bridge, const std::string& 
   });
 }
 
-// The bridge of `record`, under a name that somebody else gave it: a second one beside it would
+// The bridge called `name`, under a name that somebody else gave it: a second one beside it would
 // have the gateway's addresses too, and the node's routes to one of them.
-std::optional<rtnl::Link> FindRenamed(state::Host& host, const state::Record& record) {
-  const std::string& name = record.link.bridge;
-  const state::Checkpoint::Bridge known = KnownBridge(host, name);
-  for (const rtnl::Link& link : host.net.Links()) {
-    const bool is_it = link.mac == Mac::ForName(name) || link.index == known.index;
-    if (link.kind == "bridge" && is_it && HasPortsOf(host, link, name)) {
-      return link;
-    }
-  }
-  return std::nullopt;
+std::optional<rtnl::Link> FindRenamed(state::Host& host, const std::string& name) {
+  const int index = KnownBridge(host, name).index;
+  std::optional<rtnl::Link> link = index != 0 ? host.net.FindLink(index) : std::nullopt;
+  return link && link->kind == "bridge" && HasPortsOf(host, *link, name) ? link : std::nullopt;
 }
 
 // One of ours gets its name back. Where it leads to a LAN, the node's own routes go by it. Returns
@@ -299,7 +293,7 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
                                       Mismatches& mismatches) {
   const std::string& name = record.link.bridge;
   std::optional<rtnl::Link> bridge = host.net.FindLink(name);
-  const std::optional<rtnl::Link> renamed = bridge ? std::nullopt : FindRenamed(host, record);
+  const std::optional<rtnl::Link> renamed = bridge ? std::nullopt : FindRenamed(host, name);
   if (renamed) {
     bridge = CheckName(host, *renamed, name, mismatches);
   }

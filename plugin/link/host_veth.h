@@ -75,6 +75,7 @@ void CreateVeth(state::Host& host,
 
 // Mismatch::part where that flag of the host end alone was changed.
 constexpr const char* kHairpinMode = "hairpin mode";
+// And where somebody has given it, or the bridge, another name.
 constexpr const char* kLinkName = "name";
 
 // The host end is there, up, a port of `bridge`, its record's if there is one, and with the flags
