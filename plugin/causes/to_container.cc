@@ -201,9 +201,7 @@ class WayLook {
                : FindKnownBlockers(host_.net, query, Cat(what, " does not get there"));
   }
 
-  [[nodiscard]] bool HasRulesAboutMarks() {
-    return host_.net.HasRulesAboutMarks(journey_.family());
-  }
+  [[nodiscard]] bool HasRulesAboutMarks() { return facts_.HasRulesAboutMarks(journey_.family()); }
 
   void LookAtNeighbour() {
     Causes arp_off = FindArpOff(host_.net, *gateway_, address_);

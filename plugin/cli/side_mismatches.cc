@@ -158,7 +158,7 @@ class Inspection {
     if (listened.empty()) {
       return;
     }
-    nft::Ruleset rules(host_.nft, nft::ReadQueues());
+    nft::Ruleset& rules = Rules();
     for (const Listening& listening : listened) {
       const portmap::DnatEntry& port = listening.port;
       if (client_ && client_->family() != port.container_ip.family()) {
@@ -287,12 +287,14 @@ class Inspection {
     return mismatch.area == Mismatch::Area::kStaticRules && mismatch.owner.empty();
   }
 
+  // The node's, read once.
+  nft::Ruleset& Rules() { return rules_ ? *rules_ : rules_.emplace(host_.nft, nft::ReadQueues()); }
+
   // They are needed only where something drops what they would accept. Without our table nobody
   // would mark that.
   [[nodiscard]] bool IsDroppedOnNode(const portmap::DnatEntry& port) {
-    nft::Ruleset rules(host_.nft, nft::ReadQueues());
     return !is_table_whole_ ||
-           !causes::FindInRules(facts_, rules, record_, planner_.Plan(port, client_)).empty();
+           !causes::FindInRules(facts_, Rules(), record_, planner_.Plan(port, client_)).empty();
   }
 
   // A chain of policies that does not judge what comes for this allocation.
@@ -324,6 +326,7 @@ class Inspection {
   const std::string& name_;
   causes::NodeFacts facts_{host_};
   causes::Planner planner_{facts_};
+  std::optional<nft::Ruleset> rules_;
   bool are_rules_whole_ = true;
   bool is_table_whole_ = true;  // of these, ours
   SideMismatches sides_;
