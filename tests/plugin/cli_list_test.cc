@@ -253,7 +253,6 @@ TEST_F(List, WideHasWholeIdsLinksAndTraffic) {
   EXPECT_THAT(lines.at(1), HasSubstr("172.26.64.2 fd00:26::2"));
 }
 
-// script(1)'s terminal has the size that stty gives it.
 TEST_F(List, ShowsAnAllocationOnceWhoseHostVethWasRenamed) {
   AttachTwo();
   const std::string veth = At(ListJson("job=billing"), "/attachments/0/hostVeth");
@@ -269,6 +268,7 @@ TEST_F(List, ShowsAnAllocationOnceWhoseHostVethWasRenamed) {
   }
 }
 
+// script(1)'s terminal has the size that stty gives it.
 TEST_F(List, CutsTheJobAloneOnANarrowTerminalAndIsColouredThere) {
   const std::string job = "a-job-with-a-name-of-forty-characters-...";
   Attach(Config(), As(kAllocation, container(), NomadArgs(job, kAllocation)));
