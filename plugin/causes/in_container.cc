@@ -222,7 +222,8 @@ Causes FindInContainer(rtnl::Socket& container,
         {.text = Format("no interface '{}'", record.id.ifname), .fix = record.RuntimeFix("stop")}};
   }
   const std::string set_link = Format("ip link set {} ", ShellWord(link->name));
-  if (!link->up) {
+  const bool may_be_down = record.ipam.addresses.empty();  // disableContainerInterface
+  if (!link->up && !may_be_down) {
     return {{.text = Format("interface '{}' is down", link->name),
              .fix = InsideFix(record, set_link + "up")}};
   }
@@ -236,34 +237,6 @@ Causes FindInContainer(rtnl::Socket& container,
   LookAtDefaultRoutes(container, *link, record, client, causes);
   LookAtGateway(container, *link, record, causes);
   return causes;
-}
-
-std::vector<std::string> FindWhatCheckRefuses(rtnl::Socket& container,
-                                              const state::Record& record) {
-  constexpr const char* kRefused = "CHECK fails for that, and Nomad then replaces its network";
-  std::vector<std::string> notes;
-  const std::optional<rtnl::Link> link = FindOwnLink(container, record);
-  if (link && link->name != record.id.ifname) {
-    notes.push_back(Format(
-        "the interface '{}' is called '{}' now: {}", record.id.ifname, link->name, kRefused));
-  }
-  const std::optional<Ip> gateway = OwnGateway(record, Family::kIpv6);
-  std::optional<Ip> other;
-  for (const Route& route : container.Routes()) {
-    const bool is_default =
-        route.destination.prefix_length == 0 && !route.destination.address.is_ipv4();
-    if (is_default && route.gateway == gateway) {
-      return notes;
-    }
-    if (is_default && route.gateway && route.gateway->IsLinkLocal()) {
-      other = route.gateway;
-    }
-  }
-  if (gateway && other) {
-    notes.push_back(
-        Format("the default route for IPv6 is by {}, not by {}: {}", *other, *gateway, kRefused));
-  }
-  return notes;
 }
 
 std::vector<std::string> FindTrafficControlInside(rtnl::Socket& container,

@@ -42,9 +42,8 @@ struct Listening {
 [[nodiscard]] Causes FindInContainer(rtnl::Socket& container,
                                      const state::Record& record,
                                      const std::optional<Ip>& client);
-// What carries packets, but is not as ADD has answered.
-[[nodiscard]] std::vector<std::string> FindWhatCheckRefuses(rtnl::Socket& container,
-                                                            const state::Record& record);
+// What carries packets, but is not as ADD has answered: CHECK fails for it.
+[[nodiscard]] Causes FindWhatCheckRefuses(rtnl::Socket& container, const state::Record& record);
 
 // Where what answers a connection goes: nowhere, to a gateway that is not there, or out of another
 // interface, whose network lets no other address out.

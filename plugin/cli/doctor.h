@@ -125,6 +125,10 @@ extern const std::span<const Check> kNodeChecks;
 // `ports.blocked`, of the networks' checks.
 void CheckBlockedPorts(Examination& node);
 
+// `bridge.mac` and `containers`, of the networks' checks.
+void CheckMacs(Examination& node);
+void CheckContainers(Examination& node);
+
 // `conflist.valid` and `conflist.bridge`, of the node's.
 void CheckConflists(Examination& node);
 void CheckConflistBridges(Examination& node);

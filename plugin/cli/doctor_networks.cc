@@ -12,7 +12,6 @@
 #include "plugin/cli/terminal.h"
 #include "plugin/config/node_config.h"
 #include "plugin/link/bridge.h"
-#include "plugin/link/container.h"
 #include "plugin/link/lan.h"
 #include "plugin/link/uplink.h"
 #include "plugin/rules/published_port_warnings.h"
@@ -217,22 +216,6 @@ void CheckUplinks(Examination& node) {
   }
 }
 
-void CheckMacs(Examination& node) {
-  for (const Attachment* const attachment : node.running) {
-    const state::Record& record = *attachment->record;
-    const auto inside = link::FindInside(record.netns_path, record.id.ifname);
-    if (inside && record.IsLive(cni::Part::kLink) && inside->netns == record.netns) {
-      if (const auto mismatch = link::FindMacMismatch(inside->link, record)) {
-        node.Fail(Format("container '{}': {}", record.id.container_id, *mismatch),
-                  causes::InsideFix(record,
-                                    Format("ip link set {} address {}",
-                                           ShellWord(record.id.ifname),
-                                           record.ContainerMac().Text())));
-      }
-    }
-  }
-}
-
 void CheckMtu(Examination& node) {
   const int uplink = link::MtuOf(node.host.net, config::kUplinkMtu);
   std::map<std::string, int> most;  // by network
@@ -345,6 +328,7 @@ constexpr std::array kNetworkTable = {
     Check{"bridge.mac", Cost::kDear, CheckMacs},
     Check{"bridge.mtu", Cost::kCheap, CheckMtu},
     Check{"bridge.subnet_overlap", Cost::kCheap, CheckSubnets},
+    Check{"containers", Cost::kDear, CheckContainers},
     Check{"ports.blocked", Cost::kDear, CheckBlockedPorts},
     Check{"records", Cost::kCheap, CheckRecords},
     Check{"dead", Cost::kCheap, CheckDead},

@@ -142,7 +142,9 @@ class Inspection {
   void LookInside(const netlink::Netns& netns) {
     rtnl::Socket container = rtnl::Socket::In(netns);
     sides_.container = causes::FindInContainer(container, record_, client_);
-    AddNotes(causes::FindWhatCheckRefuses(container, record_));
+    for (const Cause& refused : causes::FindWhatCheckRefuses(container, record_)) {
+      AddNote(refused.text);
+    }
     AddNotes(causes::FindTrafficControlInside(container, record_));
     nft::Socket inside = nft::Socket::In(netns);
     std::vector<std::uint16_t> queues;

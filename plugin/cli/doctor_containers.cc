@@ -1,0 +1,56 @@
+#include "base/text.h"
+#include "netlink/core/netns.h"
+#include "plugin/causes/in_container.h"
+#include "plugin/cli/doctor.h"
+#include "plugin/link/container.h"
+
+namespace nomad_bridge::cli {
+namespace {
+
+// What is wrong, and what a CHECK would refuse. A namespace may go at any moment; one that is not
+// to be seen from here is no fault of the allocation.
+void CheckInside(Examination& node, const Attachment& attachment) {
+  const state::Record& record = *attachment.record;
+  const std::optional<netlink::Netns> netns = netlink::Netns::Find(record.netns_path);
+  if (!netns || netns->id() != record.netns) {
+    return;
+  }
+  const auto text = [&](const causes::Cause& cause) {
+    return Format("allocation '{}': {}", attachment.Allocation(), cause.text);
+  };
+  rtnl::Socket container = rtnl::Socket::In(*netns);
+  for (const causes::Cause& cause : causes::FindInContainer(container, record, std::nullopt)) {
+    if (!node.HasFix(cause.fix)) {  // of bridge.mac
+      node.Fail(text(cause), cause.fix);
+    }
+  }
+  for (const causes::Cause& refused : causes::FindWhatCheckRefuses(container, record)) {
+    node.Warn(text(refused), refused.fix);
+  }
+}
+
+}  // namespace
+
+void CheckMacs(Examination& node) {
+  for (const Attachment* const attachment : node.running) {
+    const state::Record& record = *attachment->record;
+    const auto inside = link::FindInside(record.netns_path, record.id.ifname);
+    if (inside && record.IsLive(cni::Part::kLink) && inside->netns == record.netns) {
+      if (const auto mismatch = link::FindMacMismatch(inside->link, record)) {
+        node.Fail(Format("container '{}': {}", record.id.container_id, *mismatch),
+                  causes::InsideFix(record,
+                                    Format("ip link set {} address {}",
+                                           ShellWord(record.id.ifname),
+                                           record.ContainerMac().Text())));
+      }
+    }
+  }
+}
+
+void CheckContainers(Examination& node) {
+  for (const Attachment* const attachment : node.running) {
+    CheckInside(node, *attachment);
+  }
+}
+
+}  // namespace nomad_bridge::cli
