@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/state/kernel_names.h"
-#include "plugin/state/state_json.h"
 
 namespace nomad_bridge::state {
 namespace {
@@ -69,26 +68,6 @@ std::optional<AttachmentId> FindId(const std::string& network, const std::string
                : std::nullopt;
 }
 
-// Damaged, too: a copy of another attachment's. Who goes by it takes away what the other one has.
-StoredRecord ParseRecordIn(const std::string& path, std::string_view text) {
-  StoredRecord stored = ParseRecord(text);
-  if (PathOf(stored.record.id) != path) {
-    throw std::invalid_argument(Format("it is the record of container '{}' of network '{}'",
-                                       stored.record.id.container_id,
-                                       stored.record.id.network));
-  }
-  return stored;
-}
-
-// The text of a record of another boot than `boot_id`, or of a damaged one.
-bool IsVoidText(const std::string& path, std::string_view text, const std::string& boot_id) {
-  try {
-    return ParseRecordIn(path, text).origin.boot_id != boot_id;
-  } catch (const std::exception&) {
-    return true;
-  }
-}
-
 // Bytes of the lock file: odd, and even but not the rules' one.
 std::uint64_t LockByte(const AttachmentId& id) {
   return StableHash(Cat(id.network, '/', id.container_id, '@', id.ifname)) | 1;
@@ -99,6 +78,21 @@ std::uint64_t PoolByte(const std::string& network) {
 }
 
 }  // namespace
+
+const StoredRecord& Records::Parse(const std::string& path, const std::string& text) const {
+  const auto known = parsed_.find(path);
+  if (known != parsed_.end() && known->second.record.text == text) {
+    return known->second;
+  }
+  StoredRecord stored = ParseRecord(text);
+  // Damaged, too: a copy of another attachment's. Who goes by it takes away what the other one has.
+  if (PathOf(stored.record.id) != path) {
+    throw std::invalid_argument(Format("it is the record of container '{}' of network '{}'",
+                                       stored.record.id.container_id,
+                                       stored.record.id.network));
+  }
+  return parsed_.insert_or_assign(path, std::move(stored)).first->second;
+}
 
 std::optional<Record> Records::Find(const AttachmentId& id) const {
   try {
@@ -116,8 +110,8 @@ std::optional<Record> Records::FindOwn(const AttachmentId& id) const {
     return std::nullopt;
   }
   try {
-    StoredRecord stored = ParseRecordIn(path, *text);
-    return stored.origin == here_ ? std::optional(std::move(stored.record)) : std::nullopt;
+    const StoredRecord& stored = Parse(path, *text);
+    return stored.origin == here_ ? std::optional(stored.record) : std::nullopt;
   } catch (const std::exception& error) {
     Log(id, Format("cannot read the record '{}', ignoring it: {}", path, error.what()));
     return std::nullopt;
@@ -171,13 +165,21 @@ void Records::EnsureGone(const AttachmentId& id) const {
 bool Records::IsVoid(const AttachmentId& id) const {
   const std::string path = PathOf(id);
   const std::optional<std::string> text = FindRecordText(path);
-  return text && IsVoidText(path, *text, here_.boot_id);
+  return text && IsVoidText(path, *text);
+}
+
+bool Records::IsVoidText(const std::string& path, const std::string& text) const {
+  try {
+    return Parse(path, text).origin.boot_id != here_.boot_id;
+  } catch (const std::exception&) {
+    return true;
+  }
 }
 
 void Records::EnsureVoidGone(const AttachmentId& id) const {
   const std::string path = PathOf(id);
   const std::optional<std::string> text = FindRecordText(path);
-  if (!text || IsVoidText(path, *text, here_.boot_id)) {
+  if (!text || IsVoidText(path, *text)) {
     EnsureGone(id);
   }
 }
@@ -236,9 +238,9 @@ bool Records::Read(Reading& reading) const {
     if (!text) {
       return false;  // removed meanwhile
     }
-    StoredRecord stored = ParseRecordIn(reading.path, *text);
+    const StoredRecord& stored = Parse(reading.path, *text);
     reading.id = stored.record.id;
-    reading.record = std::move(stored.record);
+    reading.record = stored.record;
     return stored.origin == here_;
   } catch (const std::exception& error) {
     reading.problem = error.what();

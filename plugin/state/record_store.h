@@ -14,6 +14,7 @@
 //         is logged.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -25,6 +26,7 @@
 #include "base/mismatch.h"
 #include "plugin/state/checkpoint.h"
 #include "plugin/state/record.h"
+#include "plugin/state/state_json.h"
 
 namespace nomad_bridge::state {
 
@@ -82,11 +84,18 @@ class Records {
   // False if it is gone, or somebody else's.
   [[nodiscard]] bool Read(Reading& reading) const;
 
+  // What `text`, that of the file at `path`, says; throws if it is damaged.
+  [[nodiscard]] const StoredRecord& Parse(const std::string& path, const std::string& text) const;
+  [[nodiscard]] bool IsVoidText(const std::string& path, const std::string& text) const;
+
   // Said once, however often a command reads it.
   void Log(const AttachmentId& id, const std::string& what) const;
 
   Origin here_;
   mutable std::set<AttachmentId> logged_;
+  // By path, what was read last: a command asks several times, and parsing takes ten times as long
+  // as reading.
+  mutable std::map<std::string, StoredRecord> parsed_;
 };
 
 // That a live attachment's record is missing, or damaged.
