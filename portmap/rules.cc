@@ -14,6 +14,7 @@ namespace {
 
 using firewall::kBridges;
 using firewall::kFamilies;
+using firewall::kGateways;
 using firewall::Prefix;
 using firewall::SetName;
 using Point = nft::Hook::Point;
@@ -91,9 +92,14 @@ void AppendWayBack(std::vector<nft::Rule>& rules, Family family) {
     rules.push_back(rule.OifnameIn(kBridges).Masquerade());
   };
   const std::string snat = SetName(firewall::kSnat, family);
-  // ct status dnat ip daddr @snat4 iifname @bridges oifname @bridges masquerade
   // Hairpin, and neighbours that use the node's port: replies would go straight over the bridge.
-  masquerade(Published(family).DaddrIn(snat).IifnameIn(kBridges));
+  // ct status dnat ip daddr @snat4 iifname @gateways oifname @bridges masquerade
+  masquerade(Published(family).DaddrIn(snat).IifnameIn(kGateways));
+  // ct status dnat ip daddr @snat4 iifname @bridges oifname != @gateways oifname @bridges
+  // masquerade
+  // So do those of an allocation on the node's own LAN bridge. What comes from that LAN to an
+  // allocation elsewhere keeps its source: the reply passes the node.
+  masquerade(Published(family).DaddrIn(snat).IifnameIn(kBridges).OifnameNotIn(kGateways));
   // ct status dnat ip saddr @alloc4 ip daddr @snat4 oifname @bridges masquerade
   // With br_netfilter the same packets are bridged, not routed, and have no input interface here,
   // so neighbours are recognised by their addresses.
