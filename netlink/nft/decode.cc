@@ -103,6 +103,7 @@ constexpr std::array kReadable = {
     Readable{"ct", NFTNL_EXPR_CT_KEY, Shape::kNumber},
     Readable{"ct", NFTNL_EXPR_CT_DREG, Shape::kNumber},
     Readable{"ct", NFTNL_EXPR_CT_SREG, Shape::kNumber},
+    Readable{"ct", NFTNL_EXPR_CT_DIR, Shape::kBytes},
     Readable{"fib", NFTNL_EXPR_FIB_DREG, Shape::kNumber},
     Readable{"fib", NFTNL_EXPR_FIB_RESULT, Shape::kNumber},
     Readable{"fib", NFTNL_EXPR_FIB_FLAGS, Shape::kNumber},

@@ -128,6 +128,7 @@ class PacketWalk {
       Note(*result.effect, chain, handle, is_sure);
       effects_.back().port = result.port;
       effects_.back().source = result.source;
+      effects_.back().zone = result.zone;
     }
     const auto set = [&](KnownBits& mark, const std::optional<KnownBits>& to) {
       mark = !to ? mark : is_sure ? *to : Shared(mark, *to);

@@ -69,6 +69,7 @@ struct Effect {
     kTranslated,  // to another destination
     kUntracked,   // conntrack does not see it, so no address is translated
     kSourced,     // from another address, which is known
+    kZoned,       // into a zone of conntrack; the first rule that does so counts
   };
 
   Kind kind = Kind::kDropped;
@@ -80,6 +81,8 @@ struct Effect {
   bool is_certain = true;                            // false: for some packets of this description
   std::optional<std::uint16_t> port = std::nullopt;  // of this machine: redirected there, if known
   std::optional<Ip> source = std::nullopt;           // the only one, of kSourced
+  // Of kZoned: in which what it answers is looked for; nullopt: not known
+  std::optional<std::uint16_t> zone = std::nullopt;
 };
 
 struct KnownSet {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include <linux/netfilter.h>
-#include <linux/netfilter/nf_nat.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/xt_NFQUEUE.h>
 
@@ -15,6 +14,8 @@
 #include "netlink/core/handles.h"
 #include "netlink/nft/packet_fields.h"
 #include "netlink/nft/registers.h"
+#include "netlink/nft/xt_nat.h"
+#include "netlink/nft/zones.h"
 
 namespace nomad_bridge::nft {
 namespace {
@@ -106,7 +107,13 @@ class RuleRun {
       Load(step, NFTNL_EXPR_CT_DREG);
     } else if (NumberOf(step, NFTNL_EXPR_CT_KEY) == NFT_CT_MARK) {
       result_.marks.connection = BitsOf(NumberOf(step, NFTNL_EXPR_CT_SREG));
+    } else if (NumberOf(step, NFTNL_EXPR_CT_KEY) == NFT_CT_ZONE) {
+      SetZone(AnswersZone(step, registers_.At(NumberOf(step, NFTNL_EXPR_CT_SREG), 2)));
     }
+  }
+  void SetZone(std::optional<std::uint16_t> zone) {
+    result_.effect = Effect::Kind::kZoned;
+    result_.zone = zone;
   }
 
   void TakeFib(const Expression& step) { Load(step, NFTNL_EXPR_FIB_DREG); }
@@ -253,7 +260,8 @@ class RuleRun {
     result_.port = packet_.destination_port;
     if (Has(step, NFTNL_EXPR_REDIR_REG_PROTO_MIN)) {
       const auto port = registers_.At(NumberOf(step, NFTNL_EXPR_REDIR_REG_PROTO_MIN), 2);
-      result_.port = IsKnown(port) ? PortIn(port[0].value, port[1].value) : std::nullopt;
+      result_.port =
+          IsKnown(port) ? std::optional(PortIn(port[0].value, port[1].value)) : std::nullopt;
     }
   }
   void TakeMasquerade(const Expression& /*step*/) { End(Verdict::Code::kAccept); }
@@ -281,12 +289,14 @@ class RuleRun {
       for (const PartialByte& byte : address) {
         bytes.push_back(byte.value);
       }
-      SetSource(bytes);
+      SetSource(Ip(bytes));
     }
   }
-  void SetSource(std::span<const std::uint8_t> address) {
-    result_.effect = Effect::Kind::kSourced;
-    result_.source = Ip(address);
+  void SetSource(const std::optional<Ip>& address) {
+    if (address) {
+      result_.effect = Effect::Kind::kSourced;
+      result_.source = address;
+    }
   }
   // A program accepts or drops it, which ends the chain; without one the kernel does.
   void EndInQueue(std::uint32_t first, std::uint32_t count, bool is_bypassed) {
@@ -322,62 +332,24 @@ class RuleRun {
     Narrow(by_mark ? *by_mark : MatchExtension(packet_, step));
   }
 
-  static std::optional<std::uint16_t> PortIn(std::uint8_t high, std::uint8_t low) {
-    return static_cast<std::uint16_t>(high << 8 | low);
-  }
-
-  // Of xt's REDIRECT, whose struct each family has its own.
-  [[nodiscard]] std::optional<std::uint16_t> PortOfTarget(const Expression& step) const {
-    const bool is_ipv4 = packet_.family == Family::kIpv4;
-    const std::size_t flags = is_ipv4 ? offsetof(nf_nat_ipv4_multi_range_compat, range) : 0;
-    const std::size_t port =
-        is_ipv4 ? flags + offsetof(nf_nat_ipv4_range, min) : offsetof(nf_nat_range, min_proto);
-    const Bytes info = BytesOf(step, NFTNL_EXPR_TG_INFO);
-    if (info.size() < port + 2) {
-      return std::nullopt;
-    }
-    return (info[flags] & NF_NAT_RANGE_PROTO_SPECIFIED) == 0 ? packet_.destination_port
-                                                             : PortIn(info[port], info[port + 1]);
-  }
-
-  // Of xt's SNAT, in the same structs.
-  void TakeSourceOfTarget(const Expression& step, std::string_view name) {
-    const bool is_ipv4 = packet_.family == Family::kIpv4;
-    const std::size_t size = is_ipv4 ? 4 : 16;
-    const std::size_t least = is_ipv4 ? offsetof(nf_nat_ipv4_multi_range_compat, range) +
-                                            offsetof(nf_nat_ipv4_range, min_ip)
-                                      : offsetof(nf_nat_range, min_addr);
-    const Bytes info = BytesOf(step, NFTNL_EXPR_TG_INFO);
-    if (name != "SNAT" || info.size() < least + 2 * size) {
-      return;
-    }
-    const std::span<const std::uint8_t> all(info);
-    if (std::ranges::equal(all.subspan(least, size), all.subspan(least + size, size))) {
-      SetSource(all.subspan(least, size));
-    }
-  }
-
-  // struct xt_ct_target_info begins with its flags, whose first bit is XT_CT_NOTRACK.
-  static bool IsNotrack(const Expression& step, std::string_view name) {
-    const Bytes info = BytesOf(step, NFTNL_EXPR_TG_INFO);
-    return name == "NOTRACK" || (name == "CT" && !info.empty() && (info.front() & 1) != 0);
-  }
   void TakeTarget(const Expression& step) {
     const std::string name = TextOf(step, NFTNL_EXPR_TG_NAME);
     if (name == "REJECT") {
       TakeReject(step);
     } else if (name == "DNAT" || name == "REDIRECT" || name == "NETMAP" || name == "TPROXY") {
       TakeRedirect(step);
-      result_.port = name == "REDIRECT" ? PortOfTarget(step) : std::nullopt;
+      result_.port = name == "REDIRECT" ? PortOfRedirect(packet_, step) : std::nullopt;
     } else if (name == "SNAT" || name == "MASQUERADE") {
       TakeMasquerade(step);
-      TakeSourceOfTarget(step, name);
+      SetSource(name == "SNAT" ? SourceOfSnat(packet_, step) : std::nullopt);
     } else if (name == "NFQUEUE") {
       TakeQueueOfTarget(step);
     } else if (name == "MARK" || name == "CONNMARK") {
       result_.marks = MarksOfTarget(packet_, name, step);
-    } else if (IsNotrack(step, name)) {
-      result_.effect = Effect::Kind::kUntracked;
+    } else if (IsNotrack(step)) {
+      TakeNotrack(step);
+    } else if (name == "CT") {
+      SetZone(AnswersZoneOfTarget(step));
     }
   }
 

@@ -20,6 +20,7 @@ struct RuleResult {
   std::optional<Effect::Kind> effect;
   std::optional<std::uint16_t> port;  // see Effect
   std::optional<Ip> source;           // see Effect
+  std::optional<std::uint16_t> zone;  // see Effect
   Marks marks;                        // that it sets
 };
 

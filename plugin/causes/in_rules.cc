@@ -161,7 +161,8 @@ bool Ends(nft::Ruleset& rules, const Effect& effect, const Station& station) {
   const bool is_request =
       station.direction == Direction::kRequest || station.direction == Direction::kFromNode;
   const bool is_translated =
-      station.point == Point::kPrerouting || (is_request && station.point == Point::kOutput);
+      effect.kind != Effect::Kind::kZoned &&
+      (station.point == Point::kPrerouting || (is_request && station.point == Point::kOutput));
   if (!is_translated || station.family != TableFamily::kAny ||
       station.direction == Direction::kLookup) {
     return false;
@@ -175,7 +176,7 @@ bool Ends(nft::Ruleset& rules, const Effect& effect, const Station& station) {
 
 // The first thing on the way that ends it; what is behind that is not known.
 Causes FindFirst(nft::Ruleset& rules,
-                 std::vector<Station> stations,
+                 std::vector<Station>& stations,
                  std::string_view place,
                  const Journey& journey,
                  const state::Record& record) {
@@ -189,11 +190,70 @@ Causes FindFirst(nft::Ruleset& rules,
   return {};
 }
 
+// In which conntrack looks for what belongs to a packet; nullopt: not known.
+struct Zone {
+  std::optional<std::uint16_t> number = 0;
+  std::optional<Effect> by = std::nullopt;
+};
+
+Zone ZoneAt(nft::Ruleset& rules, Station& station) {
+  for (Effect& effect : EffectsAt(rules, station)) {
+    if (effect.kind == Effect::Kind::kZoned) {
+      const auto number = effect.is_certain ? effect.zone : std::nullopt;
+      return {.number = number, .by = std::move(effect)};
+    }
+  }
+  return {};
+}
+
+// What is answered in another zone than that of its request belongs to no connection there, so it
+// is not translated back.
+Causes FindInZones(nft::Ruleset& rules,
+                   std::vector<Station>& stations,
+                   const Journey& journey,
+                   const state::Record& record) {
+  const auto is_before_conntrack = [](const Station& each, Direction direction) {
+    return each.family == TableFamily::kAny && each.point == Point::kPrerouting &&
+           each.last == kConntrackPriority && each.direction == direction;
+  };
+  const auto answer = std::ranges::find_if(
+      stations, [&](const Station& each) { return is_before_conntrack(each, Direction::kAnswer); });
+  if (answer == stations.end() || !rules.Has(firewall::TableId())) {
+    return {};
+  }
+  const Zone of_answer = ZoneAt(rules, *answer);
+  for (Station& station : stations) {
+    if (!is_before_conntrack(station, Direction::kRequest)) {
+      continue;
+    }
+    const Zone of_request = ZoneAt(rules, station);
+    if (!of_request.number || !of_answer.number || of_request.number == of_answer.number) {
+      continue;
+    }
+    const bool is_answers = of_answer.number != 0;
+    const Effect& by = is_answers ? *of_answer.by : *of_request.by;
+    return {
+        {.text = Format("{} has conntrack look for {} in zone {}, and for {} in zone {}: answers "
+                        "are not translated back",
+                        RuleText(by, "on the node"),
+                        is_answers ? "what the port answers" : "what comes for the port",
+                        is_answers ? *of_answer.number : *of_request.number,
+                        is_answers ? "what comes for it" : "what it answers",
+                        is_answers ? *of_request.number : *of_answer.number),
+         .fix = FixOf(by, is_answers ? *answer : station, journey),
+         .is_operators = IsOperators(by, record)}};
+  }
+  return {};
+}
+
 Causes FindOnNode(nft::Ruleset& rules,
                   std::vector<Station> stations,
                   const Journey& journey,
                   const state::Record& record) {
-  Causes causes = FindFirst(rules, std::move(stations), "on the node", journey, record);
+  Causes causes = FindFirst(rules, stations, "on the node", journey, record);
+  if (causes.empty()) {
+    causes = FindInZones(rules, stations, journey, record);
+  }
   for (Cause& cause : causes) {
     if (cause.is_operators) {
       cause.fix =
@@ -286,8 +346,8 @@ Causes FindInContainerRules(rtnl::Socket& container,
                             nft::Ruleset& rules,
                             const state::Record& record,
                             const Journey& journey) {
-  Causes causes = FindFirst(
-      rules, StationsInContainer(container, record, journey), "in the container", journey, record);
+  std::vector<Station> stations = StationsInContainer(container, record, journey);
+  Causes causes = FindFirst(rules, stations, "in the container", journey, record);
   for (Cause& cause : causes) {
     if (!cause.fix.command.empty()) {
       cause.fix.command = InsideFix(record, cause.fix.command);
