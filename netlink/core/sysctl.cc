@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <string_view>
 
 #include <fcntl.h>
@@ -99,6 +100,10 @@ void SetSysctlIfPresent(const std::string& name, const std::string& value) {
 
 void SetOneSysctlIfPresent(const std::string& name, const std::string& value) {
   Set(kNodesProc, name, value, Absent::kIsFine);
+}
+
+long SysctlNumber(const std::string& name) {
+  return std::strtol(FindSysctl(name).value_or("0").c_str(), nullptr, 10);
 }
 
 bool IsSysctlOn(const std::string& name) {

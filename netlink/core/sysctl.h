@@ -36,6 +36,9 @@ void SetSysctlIfPresent(const std::string& name, const std::string& value);
 // The same in the node's namespace, where the command sets no other: one alone costs less there.
 void SetOneSysctlIfPresent(const std::string& name, const std::string& value);
 
+// The value as a number; 0 if it is none, and if this kernel has no such setting.
+[[nodiscard]] long SysctlNumber(const std::string& name);
+
 // Whether the setting exists and is neither "0" nor empty.
 [[nodiscard]] bool IsSysctlOn(const std::string& name);
 

@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <cstdlib>
 
 #include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
 #include "plugin/causes/blockers.h"
+#include "plugin/causes/conntrack_room.h"
 #include "plugin/causes/lookups.h"
 #include "plugin/causes/reverse_path.h"
 #include "plugin/link/forwarding.h"
@@ -14,10 +14,6 @@
 
 namespace nomad_bridge::causes {
 namespace {
-
-Cause SysctlCause(const std::string& setting, const std::string& wanted, const std::string& text) {
-  return {.text = text, .fix = Cat("sysctl -w ", ShellWord(Cat(setting, '=', wanted)))};
-}
 
 // One look at the node.
 class NodeLook {
@@ -47,16 +43,10 @@ class NodeLook {
   void Add(const std::string& text, Fix fix) { causes_.push_back({text, std::move(fix)}); }
 
   void LookAtConntrack() {
-    const auto number = [](const char* setting) {
-      return std::strtol(netlink::FindSysctl(setting).value_or("0").c_str(), nullptr, 10);
-    };
-    const long count = number("net/netfilter/nf_conntrack_count");
-    const long most = number("net/netfilter/nf_conntrack_max");
-    if (most != 0 && count >= most) {
-      causes_.push_back(SysctlCause(
-          "net/netfilter/nf_conntrack_max",
-          std::to_string(std::max(count, most) * 2),
-          Format("conntrack is full, {} of {}: new connections are dropped", count, most)));
+    const ConntrackRoom room = FindConntrackRoom();
+    if (room.IsFull()) {
+      Add(Format("conntrack is full, {} of {}: new connections are dropped", room.used, room.most),
+          room.Enlarge());
     }
   }
 
@@ -171,8 +161,8 @@ class NodeLook {
       }
     }
     for (const std::string& setting : settings) {
-      causes_.push_back(SysctlCause(
-          setting, "1", Format("{} is 0: what comes for containers is not forwarded", setting)));
+      Add(Format("{} is 0: what comes for containers is not forwarded", setting),
+          Cat("sysctl -w ", ShellWord(Cat(setting, "=1"))));
     }
   }
 

@@ -2,22 +2,21 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 
 #include "base/file.h"
 #include "base/text.h"
 #include "netlink/core/sysctl.h"
 
 namespace nomad_bridge::causes {
-namespace {
-
-long ReversePathFilterOf(std::string_view name) {
-  const std::string value =
-      netlink::FindSysctl(netlink::Ipv4Setting(name, "rp_filter")).value_or("0");
-  return std::strtol(value.c_str(), nullptr, 10);
+bool IsReversePathStrict(std::string_view ifname) {
+  constexpr long kStrict = 1;
+  return std::max(netlink::SysctlNumber(netlink::Ipv4Setting("all", "rp_filter")),
+                  netlink::SysctlNumber(netlink::Ipv4Setting(ifname, "rp_filter"))) == kStrict;
 }
 
-}  // namespace
+Fix LoosenReversePath(std::string_view ifname) {
+  return Cat("sysctl -w ", ShellWord(Cat(netlink::Ipv4Setting(ifname, "rp_filter"), "=2")));
+}
 
 bool IsByReversePath(rtnl::Socket& net,
                      const rtnl::RouteAnswer& answer,
@@ -27,21 +26,17 @@ bool IsByReversePath(rtnl::Socket& net,
   if (answer.error != EINVAL || !source.is_ipv4()) {
     return answer.error == EXDEV;
   }
-  constexpr long kStrict = 1;
-  const bool is_strict =
-      std::max(ReversePathFilterOf("all"), ReversePathFilterOf(link.name)) == kStrict;
-  return is_strict && net.LookUpRoute({.destination = source}).link != link.index;
+  return IsReversePathStrict(link.name) &&
+         net.LookUpRoute({.destination = source}).link != link.index;
 }
 
 Cause StrictReversePath(const rtnl::Link& link, const std::string& source) {
-  const std::string own = netlink::Ipv4Setting(link.name, "rp_filter");
-  // The greater of the two counts: 2 stands for loose.
   return {.text = Format("what comes by '{}' from {} is dropped: the way back is another one, and "
                          "rp_filter is strict ({}, or that of all)",
                          link.name,
                          source,
-                         own),
-          .fix = Cat("sysctl -w ", ShellWord(Cat(own, "=2")))};
+                         netlink::Ipv4Setting(link.name, "rp_filter")),
+          .fix = LoosenReversePath(link.name)};
 }
 
 // Pairs of lines, of names and of numbers: proc_pid_net(5), netstat.

@@ -1,9 +1,16 @@
 // rp_filter: the kernel drops what comes by another link than the way back to its source.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "plugin/causes/journey.h"
 
 namespace nomad_bridge::causes {
+
+// The link's own setting or that of all, the greater one: 1 is strict, 2 loose.
+[[nodiscard]] bool IsReversePathStrict(std::string_view ifname);
+[[nodiscard]] Fix LoosenReversePath(std::string_view ifname);
 
 // Whether `answer`, to a query about what comes by `link` from `source`, is that of rp_filter.
 [[nodiscard]] bool IsByReversePath(rtnl::Socket& net,

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <set>
 
 #include "base/file.h"
@@ -9,6 +8,8 @@
 #include "firewall/foreign_drops.h"
 #include "firewall/table.h"
 #include "netlink/core/sysctl.h"
+#include "plugin/causes/conntrack_room.h"
+#include "plugin/causes/reverse_path.h"
 #include "plugin/cli/doctor.h"
 #include "plugin/link/forwarding.h"
 #include "plugin/link/uplink.h"
@@ -35,10 +36,6 @@ void CheckModule(Examination& node, const std::string& name, bool is_seen) {
               Fix::Advice(Format(
                   "boot a kernel that has it, or install its modules; then: modprobe {}", name)));
   }
-}
-
-long NumberIn(const std::string& sysctl) {
-  return std::strtol(netlink::FindSysctl(sysctl).value_or("0").c_str(), nullptr, 10);
 }
 
 // A rule of the operator's about packets from one interface to one.
@@ -96,22 +93,22 @@ void CheckBrNetfilter(Examination& node) {
 
 void CheckConntrackRoom(Examination& node) {
   constexpr long kMaxPercent = 90;
-  const long count = NumberIn("net/netfilter/nf_conntrack_count");
-  const long most = NumberIn("net/netfilter/nf_conntrack_max");
-  const std::string what = Format("{} of {} connections", count, most);
-  if (most == 0 || count * 100 < most * kMaxPercent) {
-    return node.Ok(most == 0 ? "" : what);
+  const causes::ConntrackRoom room = causes::FindConntrackRoom();
+  const std::string what = Format("{} of {} connections", room.used, room.most);
+  if (room.most == 0 || room.used * 100 < room.most * kMaxPercent) {
+    return node.Ok(room.most == 0 ? "" : what);
   }
-  node.Add(count >= most ? Verdict::kFail : Verdict::kWarn,
+  node.Add(room.IsFull() ? Verdict::kFail : Verdict::kWarn,
            Cat(what, ": new ones are dropped when it is full"),
-           Cat("sysctl -w net/netfilter/nf_conntrack_max=", most * 2));
+           room.Enlarge());
 }
 
 // A broadcast waits once for each port of the bridge, all in one queue, and the node's answer
 // behind them. What finds the queue full is dropped, at every attempt: the last ports' allocations
 // find neither their neighbours nor the gateway.
 void CheckBacklog(Examination& node) {
-  const auto room = static_cast<std::uint64_t>(NumberIn("net/core/netdev_max_backlog"));
+  const auto room =
+      static_cast<std::uint64_t>(netlink::SysctlNumber("net/core/netdev_max_backlog"));
   for (const Network& network : node.inventory.networks) {
     if (room != 0 && network.ports && network.ports->used > room) {
       node.Fail(
@@ -226,7 +223,6 @@ void CheckAdvertisements(Examination& node) {
 // An allocation in two networks answers by the default route through one, also from its address in
 // the other.
 void CheckReversePath(Examination& node) {
-  constexpr long kStrict = 1;
   std::map<std::string, std::set<std::string>> gateways_of;  // by container
   for (const Attachment* const attachment : node.running) {
     gateways_of[attachment->id.container_id].insert(attachment->record->link.gateway_ifname);
@@ -238,12 +234,11 @@ void CheckReversePath(Examination& node) {
     }
   }
   for (const std::string& ifname : shared) {
-    if (std::max(NumberIn(netlink::Ipv4Setting("all", "rp_filter")),
-                 NumberIn(netlink::Ipv4Setting(ifname, "rp_filter"))) == kStrict) {
+    if (causes::IsReversePathStrict(ifname)) {
       node.Warn(Format("rp_filter of '{}' is strict: what allocations in two networks answer is "
                        "dropped",
                        ifname),
-                Cat("sysctl -w ", ShellWord(Cat(netlink::Ipv4Setting(ifname, "rp_filter"), "=2"))));
+                causes::LoosenReversePath(ifname));
     }
   }
 }
