@@ -328,4 +328,8 @@ Rule& Rule::RejectAdminProhibited() {
                {NFTNL_EXPR_REJECT_CODE, Bytes{NFT_REJECT_ICMPX_ADMIN_PROHIBITED}}}});
 }
 
+Rule& Rule::RejectTcpReset() {
+  return Add({"reject", {{NFTNL_EXPR_REJECT_TYPE, std::uint32_t{NFT_REJECT_TCP_RST}}}});
+}
+
 }  // namespace nomad_bridge::nft

@@ -160,6 +160,8 @@ class Rule {
   Rule& Return() { return Decide({Verdict::Code::kReturn, {}}); }
   // reject with icmpx admin-prohibited
   Rule& RejectAdminProhibited();
+  // reject with tcp reset: of TCP alone
+  Rule& RejectTcpReset();
   // comment "text": at most 128 bytes, kept as the rule's user data, where nft and iptables-nft
   // read it.
   Rule& Comment(const std::string& text) {

@@ -34,11 +34,22 @@ std::string SetAskedBy(const policy::Step& step, Family family) {
   return step.peer == PeerIs::kOutside ? SetName(firewall::kAlloc, family) : "";
 }
 
-// One step of a chain as nf_tables' rules: one, or one per family if it names addresses.
+// How a refusal is told. TCP gets a reset where that finds its way: ICMP's error comes back while a
+// connect(2) still holds its socket, which hears of it only with the next SYN, a second later. To
+// the port of a bridge the kernel sends resets past what would translate their source back.
+enum class Answer { kIcmp, kTcpReset };
+
+bool RefusesTcp(const policy::Step& step) {
+  return step.outcome == policy::Step::Outcome::kReject &&
+         (!step.ports || step.ports->protocol == policy::Ports::Protocol::kTcp);
+}
+
+// One step of a chain as nf_tables' rules: one, or one per family if it names addresses. With
+// kTcpReset those of its connections that a reset reaches.
 class StepRules {
  public:
-  StepRules(const policy::Step& step, bool is_about_source)
-      : step_(step), is_about_source_(is_about_source) {}
+  StepRules(const policy::Step& step, bool is_about_source, Answer answer)
+      : step_(step), is_about_source_(is_about_source), answer_(answer) {}
 
   [[nodiscard]] std::vector<nft::Rule> All() const {
     std::vector<nft::Rule> rules;
@@ -87,6 +98,11 @@ class StepRules {
       if (step_.ports->first != 0 || step_.ports->last != kMaxPort) {
         rule.Dport(step_.ports->first, step_.ports->last);
       }
+    } else if (answer_ == Answer::kTcpReset) {
+      rule.L4Proto(IPPROTO_TCP);
+    }
+    if (answer_ == Answer::kTcpReset) {
+      rule.CtStatusNotDnat();
     }
     if (!step_.counter.empty()) {
       rule.CountIn(step_.counter);
@@ -102,7 +118,7 @@ class StepRules {
       case Outcome::kGoto:
         return rule.Goto(step_.next);
       case Outcome::kReject:
-        return rule.RejectAdminProhibited();
+        return answer_ == Answer::kTcpReset ? rule.RejectTcpReset() : rule.RejectAdminProhibited();
       case Outcome::kDrop:
         return rule.Drop();
       case Outcome::kContinue:
@@ -115,12 +131,17 @@ class StepRules {
 
   const policy::Step& step_;
   bool is_about_source_;
+  Answer answer_;
 };
 
 nft::Chain ChainFor(const policy::Chain& chain) {
   nft::Chain made = {.name = chain.name};
+  const bool is_about_source = chain.name.starts_with(Cat(kPolicyIn, '-'));
   for (const policy::Step& step : chain.steps) {
-    Append(made.rules, StepRules(step, chain.name.starts_with(Cat(kPolicyIn, '-'))).All());
+    if (RefusesTcp(step)) {
+      Append(made.rules, StepRules(step, is_about_source, Answer::kTcpReset).All());
+    }
+    Append(made.rules, StepRules(step, is_about_source, Answer::kIcmp).All());
   }
   return made;
 }

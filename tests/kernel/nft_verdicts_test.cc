@@ -39,6 +39,7 @@ constexpr const char* kText = R"(table inet verdicts {
 	chain in-9b21 {
 		ip saddr @adr4-office tcp dport 9090-9199 counter return comment "api#0"
 		udp dport 53 drop
+		tcp dport 80 reject with tcp reset
 		counter reject with icmpx admin-prohibited
 	}
 
@@ -108,6 +109,7 @@ class Verdicts : public World {
                                 .Comment("api#0");
     batch.AppendRule(kTable, "in-9b21", allow);
     batch.AppendRule(kTable, "in-9b21", nft::Rule().L4Proto(17).Dport(53, 53).Drop());
+    batch.AppendRule(kTable, "in-9b21", nft::Rule().L4Proto(6).Dport(80, 80).RejectTcpReset());
     batch.AppendRule(kTable, "in-9b21", nft::Rule().Counter().RejectAdminProhibited());
     batch.AppendRule(kTable, "admit", nft::Rule().Ipv4().DaddrVmap(kIn.name));
     batch.AppendRule(kTable, "admit", nft::Rule().Ipv6().SaddrVmap(kOut.name));

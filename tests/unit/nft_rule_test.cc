@@ -122,6 +122,8 @@ TEST(NftRule, LetsAMapDecide) {
 TEST(NftRule, RejectsInTheWordsOfEitherFamily) {
   EXPECT_THAT(nft::ExpressionTexts(nft::Rule().Counter().RejectAdminProhibited()),
               ElementsAre("[ counter pkts 0 bytes 0 ]", "[ reject type 2 code 3 ]"));
+  EXPECT_THAT(nft::ExpressionTexts(nft::Rule().RejectTcpReset()),
+              ElementsAre("[ reject type 1 code 0 ]"));
 }
 
 TEST(NftRule, SetsAndReadsOneBitOfTheMark) {

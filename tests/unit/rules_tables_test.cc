@@ -70,10 +70,11 @@ std::string Described(const firewall::Tables& tables) {
 }
 
 TEST(TablesRevision, IsTheHashOfTheTables) {
-  // With a policy, for the chains and maps that all policies have.
+  // With a policy, for the chains and maps that all policies have, and an allocation, for the rules
+  // that steps become.
   const policy::Program program(
       {.policies = {{.name = "closed", .selector = {.nomad_namespace = "*"}}}});
-  const Kinds kinds;
+  const Kinds kinds = {{"closed", {.nomad_namespace = "prod"}}};
   const std::string text = Described(NodeTables(
       firewall::ForwardHook().accept_mark_bit, true, {.program = program, .kinds = kinds}));
   EXPECT_EQ(kTablesRevision, Hex(StableHash(text), 16))
