@@ -13,9 +13,9 @@
 namespace nomad_bridge::link {
 namespace {
 
-// Whether the recorded path leads to the recorded namespace.
-bool IsInPlace(const state::Record& record) {
-  const std::optional<netlink::Netns> netns = netlink::Netns::Find(record.netns_path);
+// Whether `path` leads to the recorded namespace.
+bool IsAt(const std::string& path, const state::Record& record) {
+  const std::optional<netlink::Netns> netns = netlink::Netns::Find(path);
   if (!netns || netns->id() != record.netns) {
     return false;
   }
@@ -24,6 +24,16 @@ bool IsInPlace(const state::Record& record) {
     return !record.Has(cni::Part::kLink);  // its host veth would be there
   }
   return !cookie || cookie == rtnl::Socket::In(*netns).NetnsCookie();
+}
+
+// Of another plugin's link no end may be known: a macvlan has none, and an IPAM plugin is asked
+// before there is one. Without the recorded path a process may hold the namespace nevertheless.
+bool IsWithoutALinkAndHeld(state::Host& host, const state::Record& record) {
+  if (record.Has(cni::Part::kLink) || !record.link.foreign_host_ifnames.empty()) {
+    return false;
+  }
+  const std::optional<std::string> path = host.FindNetnsPath(record.netns.inode);
+  return path && IsAt(*path, record);
 }
 
 std::string StaleDirectory() {
@@ -45,7 +55,7 @@ bool IsAlive(state::Host& host, const state::Record& record) {
          std::ranges::any_of(
              record.link.foreign_host_ifnames,
              [&](const std::string& name) { return has_live_peer(host.net.FindLink(name)); }) ||
-         IsInPlace(record);
+         IsAt(record.netns_path, record) || IsWithoutALinkAndHeld(host, record);
 }
 
 bool HeldAddresses::Contains(const Ip& address) {

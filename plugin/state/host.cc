@@ -35,4 +35,15 @@ const std::vector<sockets::Listener>& Host::Listeners(sockets::Protocol protocol
   return listeners->Of(protocol);
 }
 
+std::optional<std::string> Host::FindNetnsPath(std::uint64_t inode) {
+  if (!namespaces) {
+    namespaces.emplace();
+    netlink::ForEachNetns([&](const netlink::Netns& found, const std::string& path) {
+      namespaces->emplace(found.id().inode, path);
+    });
+  }
+  const auto found = namespaces->find(inode);
+  return found == namespaces->end() ? std::nullopt : std::optional(found->second);
+}
+
 }  // namespace nomad_bridge::state

@@ -6,7 +6,10 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "netlink/conntrack/conntrack.h"
@@ -29,6 +32,7 @@ struct Host {
   // Opened when they are first needed.
   std::optional<conntrack::Conntrack> conntrack;
   std::optional<sockets::ListenerLists> listeners;
+  std::optional<std::map<std::uint64_t, std::string>> namespaces;  // paths by inodes
 
   [[nodiscard]] static Host Open();
 
@@ -38,6 +42,10 @@ struct Host {
 
   // The node's own, as they were when this command first asked for them.
   [[nodiscard]] const std::vector<sockets::Listener>& Listeners(sockets::Protocol protocol);
+
+  // A path to the network namespace of this inode, if a process or a mount held it when this
+  // command first asked for one.
+  [[nodiscard]] std::optional<std::string> FindNetnsPath(std::uint64_t inode);
 };
 
 }  // namespace nomad_bridge::state

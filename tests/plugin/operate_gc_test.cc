@@ -154,6 +154,44 @@ INSTANTIATE_TEST_SUITE_P(Plugins,
                              {{"Macvlan"}, {{"type", "macvlan"}, {"master", "uplink"}}}}),
                          kNameOf);
 
+// With our host-local there is a record; but of their link it has nothing, and the path of a
+// namespace is a name, which may go before the container does.
+class GcOfRecorded : public GcLine, public ::testing::WithParamInterface<Living> {};
+
+TEST_P(GcOfRecorded, KeepsWhatALivingContainerHasWithoutAPath) {
+  UseAll();
+  Node& other = AddContainer("other");
+  json plugin = GetParam().plugin;
+  plugin["ipam"] = {
+      {"type", "host-local"}, {"subnet", "172.26.70.0/30"}, {"dataDir", "/var/run/cni"}};
+  const Network network{.list = ListOf({plugin}, "nomad"), .path = MixedPath({"host-local"})};
+  const std::string lease =
+      AddressOf(MustAdd(network, {.container_id = "living", .netns = other.path()}).result);
+  ASSERT_TRUE(HasRecord("living"));
+  std::optional<Process> inside;
+  other.Do([&] {
+    inside.emplace(Process::Start({.argv = {"sleep", "60"}, .input = "", .variables = {}}));
+  });
+  other.Kill();
+
+  EXPECT_THAT(Output("gc"), HasSubstr("; nothing to take back\n"));
+  EXPECT_THAT(Output("doctor -quiet records leases"), HasSubstr("0 warnings"));
+  Attached late{.container_id = "late", .netns = AddContainer("late").path()};
+  EXPECT_THAT(AddTo(network, late), Fails(101)) << "its range has one address";
+
+  inside.reset();
+  EXPECT_THAT(RunLine("gc"), Exits(0));
+  EXPECT_FALSE(Leased().contains(lease));
+}
+
+INSTANTIATE_TEST_SUITE_P(Plugins,
+                         GcOfRecorded,
+                         ::testing::ValuesIn(std::vector<Living>{
+                             {{"Bridge"}, {{"type", "bridge"}, {"bridge", "theirs"}}, {}},
+                             {{"Ptp"}, {{"type", "ptp"}}, {}},
+                             {{"Macvlan"}, {{"type", "macvlan"}, {"master", "uplink"}}, {}}}),
+                         kNameOf);
+
 // Of a virtual machine behind a tap there is no namespace to be seen; here its own is held by a
 // descriptor alone.
 class GcOfMachine : public GcLine {
