@@ -57,19 +57,12 @@ void CheckBridges(state::Host& host, const std::vector<state::Record>& records) 
   }
 }
 
-// The records say what each has, so that its DEL finds that. One that a command works on is left to
-// it.
+// The records say what each has, so that its DEL finds that.
 void NoteJudgements(state::Host& host, const policy::Program& program) {
-  for (const AttachmentId& id : host.records.List("")) {
-    const std::optional<FileLock> lock = host.records.TryLock(id);
-    const std::optional<state::Record> record = lock ? host.records.Find(id) : std::nullopt;
-    if (record) {
-      const state::Record judged = rules::Judged(*record, program);
-      if (judged.rules.policy != record->rules.policy) {
-        host.records.Write(judged);
-      }
-    }
-  }
+  host.records.Update([&](state::Record& record) {
+    const state::Record former = std::exchange(record, rules::Judged(record, program));
+    return record.rules.policy != former.rules.policy;
+  });
 }
 
 void PutInForce(state::Host& host,

@@ -51,16 +51,12 @@ std::vector<state::Record> CheckPortsOfNewBridge(state::Host& host,
   return moved;
 }
 
-// In the records of `bridge`. Those that a command works on are left to the next reconcile.
+// In the records of `bridge`.
 void NoteAdopted(state::Host& host, const std::string& bridge, bool is_adopted) {
-  for (const AttachmentId& id : host.records.List("")) {
-    const std::optional<FileLock> lock = host.records.TryLock(id);
-    std::optional<state::Record> record = lock ? host.records.Find(id) : std::nullopt;
-    if (record && record->link.bridge == bridge && record->link.adopted != is_adopted) {
-      record->link.adopted = is_adopted;
-      host.records.Write(*record);
-    }
-  }
+  host.records.Update([&](state::Record& record) {
+    return record.link.bridge == bridge &&
+           std::exchange(record.link.adopted, is_adopted) != is_adopted;
+  });
 }
 
 // Its cost grows with the attachments, and comes once per bridge that was made anew.

@@ -150,6 +150,16 @@ void Records::Write(const Record& record) const {
   }
 }
 
+void Records::Update(const std::function<bool(Record&)>& change) const {
+  for (const AttachmentId& id : List("")) {
+    const std::optional<FileLock> lock = TryLock(id);
+    std::optional<Record> record = lock ? Find(id) : std::nullopt;
+    if (record && change(*record)) {
+      Write(*record);
+    }
+  }
+}
+
 bool Records::IsAsWritten(const Record& record) const {
   return record.netns == netlink::NetnsId{} ||
          FindRecordText(PathOf(record.id)) == FormatRecord(record, here_);

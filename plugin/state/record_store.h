@@ -14,6 +14,7 @@
 //         is logged.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -41,6 +42,9 @@ class Records {
   [[nodiscard]] std::optional<Record> FindOwn(const AttachmentId& id) const;
   // Does nothing if record.netns is unknown: it could not be told whether the attachment is alive.
   void Write(const Record& record) const;
+  // Writes every record that `change` changes, which says whether it did. One that another command
+  // works on is left to that, and to the next reconcile.
+  void Update(const std::function<bool(Record&)>& change) const;
   // Whether nobody has changed it since it was written so.
   [[nodiscard]] bool IsAsWritten(const Record& record) const;
   void EnsureGone(const AttachmentId& id) const;
