@@ -6,13 +6,10 @@
 
 #include "base/error.h"
 #include "base/list.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "firewall/address_policy.h"
 #include "firewall/table.h"
 #include "netlink/nft/socket.h"
-#include "plugin/foreign/other_firewalls.h"
-#include "plugin/foreign/tools.h"
 #include "plugin/link/host_veth.h"
 #include "plugin/link/liveness.h"
 #include "plugin/rules/converge.h"
@@ -244,38 +241,6 @@ Committed Commit(state::Host& host, const state::Record& record, firewall::PlanM
                           transaction.generation(),
                           [&](std::uint32_t generation) { return transaction.Try(generation); });
   return transaction.TakeCommitted();
-}
-
-void CheckOtherFirewalls(state::Host& host,
-                         const state::Record& record,
-                         const state::Checkpoint& checkpoint,
-                         Mismatches& mismatches) {
-  if (!HasForwardHook(record)) {
-    return;
-  }
-  foreign::Drops drops{.basis = checkpoint.foreign_basis, .lines = checkpoint.foreign_drops};
-  const bool is_known = Contains(checkpoint.opened_ifnames, record.link.gateway_ifname) &&
-                        checkpoint.legacy_filter == foreign::FilterFingerprint();
-  const bool is_told = !is_known && foreign::CheckOtherFirewalls(host, record, mismatches);
-  if (!is_known && mismatches.is_repairing()) {
-    drops =
-        foreign::DropsOfOthers(host, record.rules.forward_hook.accept_mark_bit, std::move(drops));
-  }
-  if (is_told && mismatches.is_repairing()) {
-    UpdateCheckpoint(host, [&](state::Checkpoint& now) {
-      // Another ADD may have added it meanwhile.
-      std::erase(now.opened_ifnames, record.link.gateway_ifname);
-      now.opened_ifnames.push_back(record.link.gateway_ifname);
-      now.legacy_filter = foreign::FilterFingerprint();
-      now.foreign_basis = drops.basis;
-      now.foreign_drops = drops.lines;
-    });
-  }
-  if (mismatches.is_repairing()) {
-    for (const std::string& line : drops.lines) {
-      LogLine("{}", line);
-    }
-  }
 }
 
 void RemoveElements(state::Host& host, const state::Record& record, const state::Record& rest) {

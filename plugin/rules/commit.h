@@ -27,14 +27,6 @@ struct Committed {
                                const state::Record& record,
                                firewall::PlanMode mode);
 
-// Other firewalls let packets of `record` pass. Looked at once until the ruleset is changed again.
-// In mode kRepair what only the operator can do is logged, each time. Must be called without the
-// rules' lock: other programs' tools take their time.
-void CheckOtherFirewalls(state::Host& host,
-                         const state::Record& record,
-                         const state::Checkpoint& checkpoint,
-                         Mismatches& mismatches);
-
 // Removes the elements of `record` that `rest`, which is what stays of it, does not need; also what
 // all behind an interface share, if neither `rest` nor another attachment needs it.
 void RemoveElements(state::Host& host, const state::Record& record, const state::Record& rest);

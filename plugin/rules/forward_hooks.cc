@@ -5,7 +5,11 @@
 
 #include "base/error.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/text.h"
+#include "plugin/foreign/other_firewalls.h"
+#include "plugin/foreign/tools.h"
+#include "plugin/rules/converge.h"
 
 namespace nomad_bridge::rules {
 namespace {
@@ -113,6 +117,38 @@ std::optional<ForwardHook> FindNewHook(const state::Record& record,
     return hook.admin_chain == own.admin_chain && (hook.ipv6 || !own.ipv6);
   });
   return HasForwardHook(record) && !is_known ? std::optional(own) : std::nullopt;
+}
+
+void CheckOtherFirewalls(state::Host& host,
+                         const state::Record& record,
+                         const state::Checkpoint& checkpoint,
+                         Mismatches& mismatches) {
+  if (!HasForwardHook(record)) {
+    return;
+  }
+  foreign::Drops drops{.basis = checkpoint.foreign_basis, .lines = checkpoint.foreign_drops};
+  const bool is_known = Contains(checkpoint.opened_ifnames, record.link.gateway_ifname) &&
+                        checkpoint.legacy_filter == foreign::FilterFingerprint();
+  const bool is_told = !is_known && foreign::CheckOtherFirewalls(host, record, mismatches);
+  if (!is_known && mismatches.is_repairing()) {
+    drops =
+        foreign::DropsOfOthers(host, record.rules.forward_hook.accept_mark_bit, std::move(drops));
+  }
+  if (is_told && mismatches.is_repairing()) {
+    UpdateCheckpoint(host, [&](state::Checkpoint& now) {
+      // Another ADD may have added it meanwhile.
+      std::erase(now.opened_ifnames, record.link.gateway_ifname);
+      now.opened_ifnames.push_back(record.link.gateway_ifname);
+      now.legacy_filter = foreign::FilterFingerprint();
+      now.foreign_basis = drops.basis;
+      now.foreign_drops = drops.lines;
+    });
+  }
+  if (mismatches.is_repairing()) {
+    for (const std::string& line : drops.lines) {
+      LogLine("{}", line);
+    }
+  }
 }
 
 }  // namespace nomad_bridge::rules
