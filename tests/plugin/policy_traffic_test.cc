@@ -1,15 +1,25 @@
 // What policies make of real connections: to neighbours, by published ports, to and from outside,
 // and to the node; with and without the sysctls of br_netfilter.
 #include "tests/plugin/policy_world.h"
+#include "tests/support/named.h"
 #include "tests/support/soon.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-// The parameter: bridge-nf-call-iptables.
-class PolicyTraffic : public PolicyWorld, public ::testing::WithParamInterface<const char*> {
+struct Setting : Named {
+  const char* bridge_nf_call;
+  bool drops_forwarded;  // iptables' chains FORWARD, unless a rule lets it pass
+};
+
+class PolicyTraffic : public PolicyWorld, public ::testing::WithParamInterface<Setting> {
  protected:
-  PolicyTraffic() { SetBridgeNf(GetParam()); }
+  PolicyTraffic() {
+    SetBridgeNf(GetParam().bridge_nf_call);
+    if (GetParam().drops_forwarded) {
+      DropForwarded();
+    }
+  }
 
   // By ten connect(2) in a row that wait for their answer. None waits for its second SYN, which
   // is sent after a second.
@@ -65,21 +75,27 @@ TEST_P(PolicyTraffic, ThePublishedPortIsTreatedAsTheDirectWay) {
     EXPECT_TRUE(IsSilent(dev, {.to = host_ip, .port = 8080}));
     EXPECT_TRUE(IsSilent(dev, {.protocol = Protocol::kUdp, .to = host_ip, .port = 8080}));
     EXPECT_EQ(TcpText(api, host_ip, 8080), "api") << "hairpin: its own label";
+    EXPECT_EQ(UdpText(api, host_ip, 8080), "api");
     EXPECT_TRUE(IsSilent(outside(), {.to = host_ip, .port = 8080})) << "no peer is 'outside'";
+    EXPECT_TRUE(IsSilent(outside(), {.protocol = Protocol::kUdp, .to = host_ip, .port = 8080}));
     EXPECT_EQ(TcpText(host(), host_ip, 8080), "api") << "the node always reaches it";
+    EXPECT_EQ(UdpText(host(), host_ip, 8080), "api");
   }
   EXPECT_EQ(TcpText(host(), AddressOfNode(api), 80), "api");
 }
 
 TEST_P(PolicyTraffic, OutsideIsAPeerOfItsOwn) {
-  Node& api = Start("prod", "api", Publish({Port(8080, 80)}, DualStack()));
+  Node& api = Start("prod", "api", Publish({Port(8080, 80), Port(8080, 80, "udp")}, DualStack()));
   Node& dev = Start("dev", "test");
   Apply({{{"name", "api"},
           {"to", {{"namespace", "prod"}, {"job", "api"}}},
-          {"allow", {{{"from", {"outside"}}, {"ports", {"tcp/80"}}}}}}});
+          {"allow", {{{"from", {"outside"}}, {"ports", {"tcp/80", "udp/80"}}}}}}});
   for (const char* const host_ip : {kHostIp4, kHostIp6}) {
     EXPECT_EQ(TcpText(outside(), host_ip, 8080), "api");
+    EXPECT_EQ(UdpText(outside(), host_ip, 8080), "api");
     EXPECT_TRUE(IsSilent(dev, {.to = host_ip, .port = 8080}));
+    EXPECT_TRUE(IsSilent(api, {.to = host_ip, .port = 8080})) << "hairpin: itself is not outside";
+    EXPECT_TRUE(IsSilent(api, {.protocol = Protocol::kUdp, .to = host_ip, .port = 8080}));
   }
   EXPECT_FALSE(Reaches(dev, api));
 }
@@ -146,18 +162,6 @@ TEST_P(PolicyTraffic, EgressIsJudgedAfterTranslationAndToTheNodeToo) {
   EXPECT_EQ(TcpText(job, kOutsideIp6, 80), "metadata") << "neighbour discovery passes";
 }
 
-TEST_P(PolicyTraffic, HoldsUnderAForwardPolicyOfDrop) {
-  Node& lb = Start("prod", "lb");
-  Node& api = Start("prod", "api", Publish({Port(8080, 80)}, DualStack()));
-  Node& dev = Start("dev", "test");
-  DropForwarded();
-  Apply({kNamespaces});
-  EXPECT_TRUE(Reaches(lb, api));
-  EXPECT_FALSE(Reaches(dev, api));
-  EXPECT_EQ(TcpText(lb, kHostIp4, 8080), "api");
-  EXPECT_TRUE(IsSilent(dev, {.to = kHostIp4, .port = 8080}));
-}
-
 TEST_P(PolicyTraffic, LinkLocalAddressesAreNoWayRoundIt) {
   Node& api = Start("prod", "api");
   Node& dev = Start("dev", "test");
@@ -169,15 +173,23 @@ TEST_P(PolicyTraffic, LinkLocalAddressesAreNoWayRoundIt) {
     }
   }
   const std::string zoned = Cat(link_local, "%eth0");
-  // Its own may still be looked for by duplicate address detection.
-  EXPECT_TRUE(Soon([&] {
-    return dev.Run({"ping", "-c", "1", "-W", "2", zoned}).exit_code == 0;
-  })) << "before any policy";
+  if (!GetParam().drops_forwarded) {
+    // Its own may still be looked for by duplicate address detection.
+    EXPECT_TRUE(Soon([&] {
+      return dev.Run({"ping", "-c", "1", "-W", "2", zoned}).exit_code == 0;
+    })) << "before any policy";
+  }
   Apply({kNamespaces});
   EXPECT_NE(dev.Run({"ping", "-c", "1", "-W", "2", zoned}).exit_code, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(BridgeNfCall, PolicyTraffic, ::testing::Values("0", "1"), kNameOfText);
+INSTANTIATE_TEST_SUITE_P(Of,
+                         PolicyTraffic,
+                         ::testing::Values(Setting{{"BridgeNfCallOff"}, "0", false},
+                                           Setting{{"BridgeNfCallOn"}, "1", false},
+                                           Setting{{"BridgeNfCallOffForwardDrops"}, "0", true},
+                                           Setting{{"BridgeNfCallOnForwardDrops"}, "1", true}),
+                         kNameOf);
 
 }  // namespace
 }  // namespace nomad_bridge::test
