@@ -27,23 +27,30 @@ std::vector<policy::Selector> SelectorsOf(const policy::Policy& policy) {
   return all;
 }
 
+// `selector` with the labels of `workload` where it does not match them.
+std::string NearTo(const cni::Workload& workload, policy::Selector selector) {
+  if (!policy::Selects({.nomad_namespace = selector.nomad_namespace}, workload)) {
+    selector.nomad_namespace = workload.nomad_namespace;
+  }
+  if (!policy::Selects({.nomad_namespace = "*", .job = selector.job}, workload)) {
+    selector.job = cni::ParentJob(workload.job);
+  }
+  if (!policy::Selects({.nomad_namespace = "*", .group = selector.group}, workload)) {
+    selector.group = workload.group;
+  }
+  return policy::Text(selector);
+}
+
 // A job that is not running yet is no mistake, so this is no error.
 void WarnOfNoMatch(const policy::Policy& policy,
                    const policy::Selector& selector,
                    const std::set<cni::Workload>& workloads) {
-  // What is no glob may be a wrong name.
-  const auto named = [](const std::string& glob, const std::string& label) {
-    return glob.empty() || glob.find_first_of("*?") != glob.npos ? glob : label;
-  };
   std::vector<std::string> texts;
   for (const cni::Workload& workload : workloads) {
     if (policy::Selects(selector, workload)) {
       return;
     }
-    texts.push_back(
-        policy::Text({.nomad_namespace = named(selector.nomad_namespace, workload.nomad_namespace),
-                      .job = named(selector.job, cni::ParentJob(workload.job)),
-                      .group = named(selector.group, workload.group)}));
+    texts.push_back(NearTo(workload, selector));
   }
   LogLine("policy '{}': '{}' matches no allocation on this node{}",
           policy.name,
@@ -51,7 +58,7 @@ void WarnOfNoMatch(const policy::Policy& policy,
           Suggestion(policy::Text(selector), {texts.begin(), texts.end()}));
 }
 
-// Those on this node; none if its records cannot be read.
+// Those on this node that some selector may match; none if its records cannot be read.
 std::set<cni::Workload> FindWorkloads() {
   std::set<cni::Workload> workloads;
   if (::geteuid() != 0) {
@@ -61,6 +68,7 @@ std::set<cni::Workload> FindWorkloads() {
   for (const Attachment& attachment : TakeInventory(host).attachments) {
     workloads.insert(cni::WorkloadOf(attachment.labels));
   }
+  std::erase_if(workloads, [](const cni::Workload& each) { return each.nomad_namespace.empty(); });
   return workloads;
 }
 

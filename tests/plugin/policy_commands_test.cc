@@ -149,10 +149,14 @@ TEST_F(PolicyFilesCommand, MisunderstandsOtherEnds) {
 
 TEST_F(PolicyFilesCommand, WarnsOfWhatMatchesNoAllocation) {
   Attach(Config(), As("5f3c1a2b", container(), NomadArgs("billing", "5f3c1a2b")));
+  Attach(Config(), As("podman", AddContainer("podman")));
   fs::create_directory("/run/policy.d");
   std::ofstream("/run/policy.d/a.json")
       << R"({"version": 1, "policies": [{"name": "a", "to": {"namespace": "*", "job": "biling"},
-             "allow": []}, {"name": "b", "to": {"namespace": "*", "job": "bill*"}, "allow": []}]})";
+             "allow": []}, {"name": "b", "to": {"namespace": "*", "job": "bill*"}, "allow": []},
+             {"name": "c", "to": {"namespace": "*", "job": "bling*"}, "allow": []},
+             {"name": "d", "to": {"namespace": "x"}, "allow": []},
+             {"name": "e", "to": {"namespace": "zz-*"}, "allow": []}]})";
   EXPECT_THAT(
       RunLine("policy check /run/policy.d"),
       Exits(0,
@@ -161,7 +165,11 @@ TEST_F(PolicyFilesCommand, WarnsOfWhatMatchesNoAllocation) {
                 HasSubstr(
                     "policy 'a': 'namespace=* job=biling' matches no allocation on this node; did "
                     "you mean 'namespace=* job=billing'?"),
-                Not(HasSubstr("policy 'b'"))))));
+                Not(HasSubstr("policy 'b'")),
+                HasSubstr("'namespace=* job=bling*' matches no allocation on this node; did you "
+                          "mean 'namespace=* job=billing'?"),
+                HasSubstr("'namespace=x' matches no allocation on this node\n"),
+                HasSubstr("'namespace=zz-*' matches no allocation on this node\n")))));
 }
 
 }  // namespace
