@@ -205,10 +205,10 @@ std::string PolicyMetric(state::Host& host) {
     }
     for (const auto& [name, rule] : CountsByRule(host)) {
       for (std::size_t i = 0; i < kVerdicts.size(); ++i) {
-        if (const std::optional<Count>& count = rule.counts.at(i)) {
+        if (const std::optional<nft::Counter>& counter = rule.counters.at(i)) {
           metric.Add(
               {{"policy", rule.policy}, {"rule", name}, {"verdict", std::string(kVerdicts.at(i))}},
-              count->packets);
+              counter->packets);
         }
       }
     }

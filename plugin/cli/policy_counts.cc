@@ -1,5 +1,6 @@
 #include "plugin/cli/policy_counts.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -45,42 +46,41 @@ std::optional<Judges> FindJudges(state::Host& host, const Attachment& attachment
 
 }  // namespace
 
-std::map<std::string, Count> ReadCounts(state::Host& host) {
-  std::map<std::string, Count> counts;
+std::map<std::string, nft::Counter> ReadCounters(state::Host& host) {
+  std::map<std::string, nft::Counter> counters;
   for (const nft::Counter& counter : host.nft.Counters(firewall::TableId())) {
-    counts[counter.name] = {.packets = counter.packets, .since = counter.comment};
+    counters[counter.name] = counter;
   }
-  return counts;
+  return counters;
 }
 
 std::string RuleCounts::Since() const {
   constexpr std::string_view kWord = "since ";
   std::string since;
-  for (const std::optional<Count>& count : counts) {
-    if (count && count->since > since) {
-      since = count->since;
-    }
+  for (const std::optional<nft::Counter>& counter : counters) {
+    since = std::max(since, counter ? counter->comment : "");
   }
   return since.starts_with(kWord) ? since.substr(kWord.size()) : since;
 }
 
 std::map<std::string, RuleCounts> CountsByRule(state::Host& host) {
-  const std::map<std::string, Count> counts = ReadCounts(host);
+  const std::map<std::string, nft::Counter> counters = ReadCounters(host);
   std::map<std::string, RuleCounts> rules;
-  for (const auto& [name, counter] : host.policy.Program().Counters()) {
-    RuleCounts& rule = rules[counter.rule];
-    rule.policy = counter.policy;
-    rule.mode = counter.mode == policy::Mode::kAudit ? "audit" : "enforce";
-    const auto found = counts.find(name);
-    rule.counts.at(static_cast<std::size_t>(counter.what)) =
-        found != counts.end() ? found->second : Count{.packets = 0, .since = "not in the kernel"};
+  for (const auto& [name, counted] : host.policy.Program().Counters()) {
+    RuleCounts& rule = rules[counted.rule];
+    rule.policy = counted.policy;
+    rule.mode = counted.mode == policy::Mode::kAudit ? "audit" : "enforce";
+    const auto found = counters.find(name);
+    rule.counters.at(static_cast<std::size_t>(counted.what)) =
+        found != counters.end() ? found->second
+                                : nft::Counter{.name = name, .comment = "not in the kernel"};
   }
   return rules;
 }
 
 Json RuleJson(const std::pair<const std::string, RuleCounts>& named) {
   const auto& [name, rule] = named;
-  const auto count = [](const std::optional<Count>& found) {
+  const auto count = [](const std::optional<nft::Counter>& found) {
     return found ? Json(found->packets) : Json();
   };
   return {{"rule", name},
@@ -100,8 +100,8 @@ std::vector<std::string> ShowPolicies(state::Host& host, const Attachment& attac
   std::vector<std::string> lines = {
       Format("reached by {}; reaches by {}", judges->reach.in, judges->reach.out)};
   for (const auto& [name, rule] : judges->refusals) {
-    const std::optional<Count>& refused = rule.Of(What::kRefused);
-    const std::optional<Count>& audited = rule.Of(What::kWouldBeRefused);
+    const std::optional<nft::Counter>& refused = rule.Of(What::kRefused);
+    const std::optional<nft::Counter>& audited = rule.Of(What::kWouldBeRefused);
     const std::uint64_t count = refused ? refused->packets : audited->packets;
     if (count != 0) {
       lines.push_back(Format("{}: {} {} since {}, of all allocations that it is about",

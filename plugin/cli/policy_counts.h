@@ -4,35 +4,30 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "netlink/nft/table.h"
 #include "plugin/cli/attachment_view.h"
 #include "plugin/policy/program.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::cli {
 
-struct Count {
-  std::uint64_t packets = 0;
-  std::string since;  // the counter's comment
-};
-
-// By counter, as the kernel has them.
-[[nodiscard]] std::map<std::string, Count> ReadCounts(state::Host& host);
+// By name, as the kernel has them: the comment of each is "since 2026-11-24T06:40:00Z".
+[[nodiscard]] std::map<std::string, nft::Counter> ReadCounters(state::Host& host);
 
 // Of one policy.
 struct RuleCounts {
   std::string policy;
   std::string mode;
-  std::array<std::optional<Count>, 3> counts;  // in the order of CounterOf::What
+  std::array<std::optional<nft::Counter>, 3> counters;  // in the order of CounterOf::What
 
-  [[nodiscard]] const std::optional<Count>& Of(policy::CounterOf::What what) const {
-    return counts.at(static_cast<std::size_t>(what));
+  [[nodiscard]] const std::optional<nft::Counter>& Of(policy::CounterOf::What what) const {
+    return counters.at(static_cast<std::size_t>(what));
   }
   // "2026-11-24T06:40:00Z", of the counter that began last.
   [[nodiscard]] std::string Since() const;

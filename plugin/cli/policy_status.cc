@@ -22,8 +22,8 @@ constexpr std::array kShowFlags = {
     Flag{"nft", nullptr, "the nft commands that print its chains and sets"}};
 constexpr std::array kStatusFlags = {kJsonFlag};
 
-std::string ShowCount(const std::optional<Count>& count) {
-  return count ? Cat(count->packets) : "-";
+std::string ShowCount(const std::optional<nft::Counter>& counter) {
+  return counter ? Cat(counter->packets) : "-";
 }
 
 int RunStatus(const Arguments& arguments) {
@@ -48,9 +48,9 @@ int RunStatus(const Arguments& arguments) {
   for (const auto& [name, rule] : rules) {
     table.Add({name,
                rule.mode,
-               ShowCount(rule.counts[0]),
-               ShowCount(rule.counts[1]),
-               ShowCount(rule.counts[2]),
+               ShowCount(rule.counters[0]),
+               ShowCount(rule.counters[1]),
+               ShowCount(rule.counters[2]),
                rule.Since()});
   }
   Print(table.Text());
@@ -93,16 +93,16 @@ constexpr std::array<std::string_view, 5> kOutcomes = {"counted",
 // A line per step: "api#0  allowed  tcp/8080 from namespace=prod job=lb  12"
 void AddSteps(const policy::Chain& chain,
               const std::map<std::string, std::string>& sets,
-              const std::map<std::string, Count>& counts,
+              const std::map<std::string, nft::Counter>& counters,
               Table& table) {
   const bool is_in = chain.name.starts_with("in-");
   for (const policy::Step& step : chain.steps) {
-    const auto count = counts.find(step.counter);
+    const auto counter = counters.find(step.counter);
     table.Add({is_in ? "in" : "out",
                step.comment,
                std::string(kOutcomes.at(static_cast<std::size_t>(step.outcome))),
                Cat(step.ports ? Text(*step.ports) : "everything", PeerText(step, sets, is_in)),
-               count != counts.end() ? Cat(count->second.packets) : "-"});
+               counter != counters.end() ? Cat(counter->second.packets) : "-"});
   }
 }
 
@@ -149,11 +149,11 @@ void ShowAttachment(state::Host& host, const Attachment& attachment, const Argum
   if (chains.empty()) {
     return;
   }
-  const std::map<std::string, Count> counts = ReadCounts(host);
+  const std::map<std::string, nft::Counter> counters = ReadCounters(host);
   Table table({"WAY", "RULE", "IS", "WHAT", "COUNT"}, "");
   const std::map<std::string, std::string> sets = program.SetTexts({workload.nomad_namespace});
   for (const policy::Chain& chain : chains) {
-    AddSteps(chain, sets, counts, table);
+    AddSteps(chain, sets, counters, table);
   }
   Print(table.Text());
 }
