@@ -1,7 +1,6 @@
 #include "plugin/policy/chains.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "base/list.h"
@@ -60,21 +59,19 @@ Counted DefaultOf(const Policy& policy) {
           policy.name};
 }
 
-PolicyList Consider(const PolicyList& selected, Direction direction, bool with_audited) {
-  PolicyList considered;
-  std::ranges::copy_if(selected, std::back_inserter(considered), [&](const Policy* policy) {
-    return policy->direction == direction && (with_audited || policy->mode == Mode::kEnforce);
+PolicyList Consider(PolicyList policies, Direction direction, bool with_audited) {
+  std::erase_if(policies, [&](const Policy* policy) {
+    return policy->direction != direction || (IsAudited(policy) && !with_audited);
   });
-  if (std::ranges::any_of(considered, &Policy::only)) {
-    std::erase_if(considered, [](const Policy* policy) { return !policy->only; });
+  if (std::ranges::any_of(policies, &Policy::only)) {
+    std::erase_if(policies, [](const Policy* policy) { return !policy->only; });
   }
-  return considered;
+  return policies;
 }
 
-PolicyList Closed(const PolicyList& considered) {
-  PolicyList closed;
-  std::ranges::copy_if(considered, std::back_inserter(closed), &Policy::is_closed);
-  return closed;
+PolicyList Closed(PolicyList policies) {
+  std::erase_if(policies, [](const Policy* policy) { return !policy->is_closed; });
+  return policies;
 }
 
 class Maker {
