@@ -1,7 +1,5 @@
 #include "plugin/state/policy_file.h"
 
-#include <algorithm>
-
 #include "base/file.h"
 #include "base/text.h"
 
@@ -78,28 +76,27 @@ void PolicyFile::Read() {
   program_ = {};
   directory_.clear();
   status_ = FindStatus(kFile);  // first: of a file that is replaced meanwhile Refresh() is told
-  const std::optional<std::string> text = FindText();
-  const std::string head = text ? text->substr(0, text->find('\n')) : "";
-  const std::size_t space = std::min(head.find(' '), head.size());
-  const std::string boot = head.substr(0, space);
-  if (text && boot != boot_id_) {
-    // What it refused must not be let in because its first line is lost.
-    if (!IsBootId(boot)) {
-      throw Damaged("it does not say of which boot it is");
-    }
-    is_read_ = true;
-    return;
+  if (const std::optional<std::string> text = FindText()) {
+    ReadText(*text);
   }
-  if (text) {
+  is_read_ = true;
+}
+
+void PolicyFile::ReadText(std::string_view text) {
+  std::string_view head = TakeUntil('\n', text);
+  const std::string_view boot = TakeUntil(' ', head);
+  if (boot == boot_id_) {
     try {
-      program_ = policy::Program::Parse(text->substr(std::min(head.size() + 1, text->size())));
-      directory_ = head.substr(std::min(space + 1, head.size()));
+      program_ = policy::Program::Parse(std::string(text));
     } catch (const Error& error) {
       throw Damaged(error.what());
     }
+    directory_ = head;
+    is_there_ = true;
+  } else if (!IsBootId(boot)) {
+    // What it refused must not be let in because its first line is lost.
+    throw Damaged("it does not say of which boot it is");
   }
-  is_there_ = text.has_value();
-  is_read_ = true;
 }
 
 }  // namespace nomad_bridge::state

@@ -44,6 +44,7 @@ class PolicyFile {
 
  private:
   void Read();
+  void ReadText(std::string_view text);
 
   std::string boot_id_;
   std::optional<struct stat> status_;  // of the file that was read
