@@ -11,21 +11,23 @@ class Egress : public World {};
 // Peers of a game, STUN or DTLS know the port, and a flow goes on that the kernel has forgotten:
 // after an uplink that went down and up, say.
 TEST_F(Egress, KeepsTheSourcePort) {
-  const Server udp = Server::Start(outside(), Protocol::kUdp, "0.0.0.0", kPort, "udp");
-  const Server tcp = Server::Start(outside(), Protocol::kTcp, "0.0.0.0", kPort, "tcp");
+  const Server udp = Server::Start(outside(), Protocol::kUdp, "::", kPort, "udp");
+  const Server tcp = Server::Start(outside(), Protocol::kTcp, "::", kPort, "tcp");
   Attach(DualStack());
 
-  ASSERT_TRUE(
-      Ask(container(),
-          {.protocol = Protocol::kUdp, .to = kOutsideIp4, .port = kPort, .from_port = 27015}));
-  EXPECT_THAT(host().Must(Words("conntrack -L -p udp --src 172.26.64.2")),
-              HasSubstr(Cat("src=", kOutsideIp4, " dst=", kHostIp4, " sport=7000 dport=27015")));
+  for (const auto& [to, source, node] : {std::tuple(kOutsideIp4, "172.26.64.2", kHostIp4),
+                                         std::tuple(kOutsideIp6, "fd00:26::2", kHostIp6)}) {
+    const char* const family = to == kOutsideIp4 ? "ipv4" : "ipv6";
+    ASSERT_TRUE(Ask(container(),
+                    {.protocol = Protocol::kUdp, .to = to, .port = kPort, .from_port = 27015}));
+    EXPECT_THAT(host().Must(Words(Cat("conntrack -L -p udp -f ", family, " --src ", source))),
+                HasSubstr(Cat("src=", to, " dst=", node, " sport=7000 dport=27015")));
 
-  std::optional<Connection> connection =
-      Connection::Open(container(), {.to = kOutsideIp4, .port = kPort});
-  ASSERT_TRUE(connection);
-  host().Must(Words("conntrack -F"));
-  EXPECT_TRUE(connection->Echoes("still there"));
+    std::optional<Connection> connection = Connection::Open(container(), {.to = to, .port = kPort});
+    ASSERT_TRUE(connection);
+    host().Must(Words("conntrack -F"));
+    EXPECT_TRUE(connection->Echoes("still there")) << to;
+  }
 }
 
 TEST_F(Egress, ChoosesSourcePortsAtRandomIfAskedTo) {
@@ -49,14 +51,18 @@ TEST_F(Egress, ChoosesSourcePortsAtRandomIfAskedTo) {
 // Of both protocols, from the same ports, all at once. What a processor's backlog drops, which all
 // namespaces of the machine share (net.core.netdev_max_backlog), is sent again; conntrack counts
 // what is dropped because two flows were given one port.
-TEST_F(Egress, LosesNothingOfManyFlowsThatBeginTogether) {
+class ManyFlows : public Egress, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(ManyFlows, LoseNothingWhenTheyBeginTogether) {
   constexpr const char* kServer = R"(
-import selectors, socket
+import selectors, socket, sys
+to = sys.argv[1]
+family = socket.AF_INET6 if ":" in to else socket.AF_INET
 ready = selectors.DefaultSelector()
-tcp = socket.create_server(("198.51.100.2", 7000), backlog=4096)
-udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+tcp = socket.create_server((to, 7000), family=family, backlog=4096)
+udp = socket.socket(family, socket.SOCK_DGRAM)
 udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
-udp.bind(("198.51.100.2", 7000))
+udp.bind((to, 7000))
 open("/run/serving", "w").close()
 for listener in tcp, udp:
     ready.register(listener, selectors.EVENT_READ)
@@ -68,15 +74,17 @@ while True:
             tcp.accept()[0].sendall(b"x")
 )";
   constexpr const char* kClient = R"(
-import selectors, socket
+import selectors, socket, sys
+to = sys.argv[1]
+family = socket.AF_INET6 if ":" in to else socket.AF_INET
 ready = selectors.DefaultSelector()
 for number in range(500):
     for kind in socket.SOCK_STREAM, socket.SOCK_DGRAM:
-        flow = socket.socket(socket.AF_INET, kind)
+        flow = socket.socket(family, kind)
         flow.setblocking(False)
-        flow.bind(("0.0.0.0", 20000 + number))
+        flow.bind(("", 20000 + number))
         ready.register(flow, selectors.EVENT_READ)
-        flow.connect_ex(("198.51.100.2", 7000))
+        flow.connect_ex((to, 7000))
         if kind == socket.SOCK_DGRAM:
             flow.send(b"x")
 answered = 0
@@ -95,7 +103,7 @@ print(answered)
   Attach(DualStack(), As("neighbour", neighbour));
   const auto python = [](const Node& where, const char* program) {
     return Process::Start(
-        {.argv = {"nsenter", Cat("--net=", where.path()), "python3", "-c", program}});
+        {.argv = {"nsenter", Cat("--net=", where.path()), "python3", "-c", program, GetParam()}});
   };
   Process server = python(outside(), kServer);
   ASSERT_TRUE(Soon([] { return std::filesystem::exists("/run/serving"); }));
@@ -108,6 +116,11 @@ print(answered)
   EXPECT_THAT(host().Must(Words("conntrack -S")),
               Not(::testing::ContainsRegex(" (insert_failed|drop)=[1-9]")));
 }
+
+INSTANTIATE_TEST_SUITE_P(Families,
+                         ManyFlows,
+                         ::testing::Values(kOutsideIp4, kOutsideIp6),
+                         [](const auto& each) { return each.index == 0 ? "Ipv4" : "Ipv6"; });
 
 }  // namespace
 }  // namespace nomad_bridge::test

@@ -1,12 +1,12 @@
 // The node as a router: what is turned on for allocations, and what the node itself has learnt from
 // routers before.
+#include "tests/plugin/cli_world.h"
 #include "tests/support/router_advertisement.h"
-#include "tests/support/world.h"
 
 namespace nomad_bridge::test {
 namespace {
 
-class NodeAsRouter : public World {
+class NodeAsRouter : public CliWorld {
  protected:
   [[nodiscard]] bool HasAdvertisedRoute(const std::string& link) {
     return !host().Json(Words(Cat("ip -j -6 route show default proto ra dev ", link))).empty();
@@ -61,13 +61,25 @@ TEST_F(NodeAsRouter, GoesOnHearingTheRouterItLivesOn) {
   EXPECT_TRUE(Hears(outside(), "uplink", "uplink"));
 }
 
-// As after a boot, where `up` runs before the network's routers have been heard.
 TEST_F(NodeAsRouter, HearsARouterThatComesAfterItBeganToForward) {
   host().SetSysctl("net/ipv6/conf/uplink/accept_ra", "1");
   host().Must(Words("ip -6 route delete default"));
 
   Attach(DualStack());
 
+  EXPECT_TRUE(Hears(outside(), "uplink", "uplink"));
+}
+
+// As at boot, before the network's routers have been heard.
+TEST_F(NodeAsRouter, HearsARouterThatComesAfterUp) {
+  host().SetSysctl("net/ipv6/conf/uplink/accept_ra", "1");
+  host().Must(Words("ip -6 route delete default"));
+  std::ofstream("/run/nomad.conflist")
+      << json{{"cniVersion", "1.0.0"}, {"name", "nomad"}, {"plugins", {DualStack()}}};
+
+  EXPECT_THAT(RunLine("up /run/nomad.conflist"), Exits(0));
+
+  EXPECT_EQ(host().Sysctl("net/ipv6/conf/all/forwarding"), "1");
   EXPECT_TRUE(Hears(outside(), "uplink", "uplink"));
 }
 

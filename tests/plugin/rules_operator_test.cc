@@ -274,14 +274,41 @@ TEST_F(Operator, FindsSctpInTheMap) {
 
 // Two uplinks, and answers go out by the one that the question came in by: the usual recipe.
 TEST_F(Operator, SavesHisOwnMarksOfConnectionsAlone) {
-  host().Must(Words("iptables -t mangle -A PREROUTING -j CONNMARK --restore-mark"));
-  host().Must(
-      Words("iptables -t mangle -A PREROUTING -i uplink -m mark --mark 0 -j MARK "
-            "--set-mark 2"));
-  host().Must(Words("iptables -t mangle -A POSTROUTING -j CONNMARK --save-mark"));
+  Node& second = AddContainer("second");
+  host().Must({"sh", "-ec", R"(
+ip link add second index 71 type veth peer name eth0 netns second
+sysctl -qw net.ipv6.conf.second.accept_dad=0
+ip address add 192.0.2.1/24 dev second
+ip address add 2001:db8:200::1/64 dev second nodad
+ip link set second up
+sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.second.rp_filter=0
+for family in -4 -6; do
+  ip $family rule add pref 10 lookup main suppress_prefixlength 0
+  ip $family rule add pref 20 fwmark 2 lookup 200
+done
+ip route add default via 192.0.2.2 table 200
+ip -6 route add default via 2001:db8:200::2 table 200
+for tables in iptables ip6tables; do
+  $tables -t mangle -A PREROUTING -j CONNMARK --restore-mark
+  $tables -t mangle -A PREROUTING -i second -m mark --mark 0 -j MARK --set-mark 2
+  $tables -t mangle -A POSTROUTING -j CONNMARK --save-mark
+done
+)"});
+  second.Must({"sh", "-ec", R"(
+sysctl -qw net.ipv6.conf.eth0.accept_dad=0
+ip address add 192.0.2.2/24 dev eth0
+ip address add 2001:db8:200::2/64 dev eth0 nodad
+ip address add 203.0.113.9/32 dev lo
+ip address add 2001:db8:9::9/128 dev lo nodad
+ip link set eth0 up
+)"});
   AddWeb();
-  ASSERT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
-  EXPECT_THAT(host().Must(Words("conntrack -L -p tcp --orig-port-dst 8080")), HasSubstr("mark=2 "));
+  for (const auto& [host_ip, far] :
+       {std::pair("192.0.2.1", "203.0.113.9"), std::pair("2001:db8:200::1", "2001:db8:9::9")}) {
+    EXPECT_EQ(Ask(second, {.to = host_ip, .port = 8080, .from = far}), (Reply{"web", far}));
+  }
+  EXPECT_EQ(TcpText(outside(), kHostIp4, 8080), "web");
+  EXPECT_THAT(host().Must(Words("conntrack -L -p tcp --orig-dst 192.0.2.1")), HasSubstr("mark=2 "));
 }
 
 // As the filters that come after ours see it, whatever else is in the mark.
