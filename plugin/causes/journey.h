@@ -159,6 +159,12 @@ class Planner {
                                     const state::Record& record,
                                     const Journey& journey);
 
+// The policies of IPsec, on the node, and in the container.
+[[nodiscard]] Causes FindInXfrm(NodeFacts& facts, const Journey& journey);
+[[nodiscard]] Causes FindInXfrmInside(const rtnl::XfrmPolicies& inside,
+                                      const state::Record& record,
+                                      const Journey& journey);
+
 // Whether a reconcile that has found this finds our own rules in force. If not, what a chain of
 // others drops may be what ours no longer accept, and is looked for after the repair.
 [[nodiscard]] bool AreRulesWhole(const Mismatches& found);

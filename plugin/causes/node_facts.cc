@@ -126,4 +126,8 @@ bool NodeFacts::HasRulesAboutMarks(Family family) {
   return known->second;
 }
 
+const rtnl::XfrmPolicies& NodeFacts::Xfrm() {
+  return xfrm_ ? *xfrm_ : xfrm_.emplace(rtnl::XfrmPolicies::In(host.netns));
+}
+
 }  // namespace nomad_bridge::causes

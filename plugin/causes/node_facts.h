@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "netlink/rtnl/rtnl.h"
+#include "netlink/rtnl/xfrm.h"
 #include "plugin/state/host.h"
 
 namespace nomad_bridge::causes {
@@ -41,6 +42,7 @@ class NodeFacts {
   [[nodiscard]] bool Forwards(const rtnl::Link& gateway, const Cidr& own);
   // See rtnl::Socket.
   [[nodiscard]] bool HasRulesAboutMarks(Family family);
+  [[nodiscard]] const rtnl::XfrmPolicies& Xfrm();
 
  private:
   std::optional<std::vector<rtnl::Link>> links_;
@@ -56,6 +58,7 @@ class NodeFacts {
   std::optional<state::Record::Ways> ways_;
   std::map<std::pair<int, Cidr>, bool> forwards_;
   std::map<Family, bool> has_rules_about_marks_;
+  std::optional<rtnl::XfrmPolicies> xfrm_;
 };
 
 }  // namespace nomad_bridge::causes

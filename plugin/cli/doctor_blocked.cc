@@ -40,6 +40,7 @@ class BlockedLook {
       if (are_rules_whole_) {
         Append(found, causes::FindInRules(facts_, rules_, record, journey));
       }
+      Append(found, causes::FindInXfrm(facts_, journey));
       if (found.empty() && way.second) {
         found = causes::FindSilentGateway(facts_, record, journey);
       }

@@ -161,6 +161,7 @@ class Inspection {
       return;
     }
     nft::Ruleset& rules = Rules();
+    const auto xfrm_inside = rtnl::XfrmPolicies::In(netns);
     for (const Listening& listening : listened) {
       const portmap::DnatEntry& port = listening.port;
       if (client_ && client_->family() != port.container_ip.family()) {
@@ -171,6 +172,7 @@ class Inspection {
       const bool is_meant = IsMeant(port);
       LookOnTheWay(rules, journey, is_meant);
       AddNew(sides_.container, causes::FindInAnswers(host_, container, record_, journey), is_meant);
+      AddNew(sides_.container, causes::FindInXfrmInside(xfrm_inside, record_, journey), is_meant);
       if (!listening.is_redirected) {
         AddNew(sides_.container,
                causes::FindInContainerRules(container, rules_inside, record_, journey),
@@ -199,6 +201,7 @@ class Inspection {
              is_meant && !journey.uplink);
       AddNotes(causes::FindBesideInRules(facts_, rules, record_, journey));
     }
+    AddNew(sides_.path, causes::FindInXfrm(facts_, journey), is_meant);
     AddNotes(causes::FindFixedGateway(facts_, record_, journey));
     if (std::ranges::none_of(sides_.path, &Cause::ends)) {
       AddNew(sides_.path, causes::FindSilentGateway(facts_, record_, journey), is_meant);

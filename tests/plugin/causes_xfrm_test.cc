@@ -1,0 +1,121 @@
+// Policies of IPsec that end what a published port gets or answers, and those that do not.
+#include "tests/plugin/causes_world.h"
+
+namespace nomad_bridge::test {
+namespace {
+
+class XfrmThatEnds : public CausesWorld {};
+
+TEST_P(XfrmThatEnds, IsNamedAndItsFixHeals) {
+  BreakAndHeal(GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Policies,
+    XfrmThatEnds,
+    ::testing::ValuesIn(std::vector<Cause>{
+        {"Forward",
+         "ip xfrm policy add src 0.0.0.0/0 dst 0.0.0.0/0 dir fwd priority 9 action block",
+         "on the node, the IPsec policy 'src 0.0.0.0/0 dst 0.0.0.0/0 dir fwd' blocks what comes "
+         "for the port",
+         "ports.blocked"},
+        {"ForwardToTheNode",
+         "ip xfrm policy add src 0.0.0.0/0 dst 198.51.100.1 proto tcp dport 8080 dir fwd priority "
+         "9 action block",
+         "blocks what comes for the port",
+         "ports.blocked"},
+        {"Out",
+         "ip xfrm policy add src 0.0.0.0/0 dst ADDRESS proto tcp dport 80 dir out priority 9 "
+         "action block",
+         "blocks what comes for the port",
+         "ports.blocked"},
+        {"AnswersForward",
+         "ip xfrm policy add src ADDRESS dst 0.0.0.0/0 dir fwd priority 9 action block",
+         "blocks what the port answers",
+         "ports.blocked"},
+        {"AnswersOut",
+         "ip xfrm policy add src 198.51.100.1 dst 0.0.0.0/0 proto tcp sport 8080 dir out priority "
+         "9 action block",
+         "blocks what the port answers",
+         "ports.blocked"},
+        {"Ipv6",
+         "ip xfrm policy add src ::/0 dst ::/0 dir fwd priority 9 action block",
+         "blocks what comes for the port",
+         "ports.blocked",
+         Way::kTcp6},
+        {"OfNamed",
+         "ip xfrm policy add src 203.0.113.0/24 dst 0.0.0.0/0 dir fwd priority 9 action block",
+         "the IPsec policy 'src 203.0.113.0/24 dst 0.0.0.0/0 dir fwd' blocks what comes",
+         "",
+         Way::kFar},
+        {"ContainerIn",
+         "ip xfrm policy add src 0.0.0.0/0 dst 0.0.0.0/0 dir in priority 9 action block",
+         "in the container, the IPsec policy 'src 0.0.0.0/0 dst 0.0.0.0/0 dir in' blocks what "
+         "comes",
+         ""}}),
+    kNameOf);
+
+// They have no fix that can be pasted.
+class XfrmOfTunnels : public CausesWorld {};
+
+TEST_F(XfrmOfTunnels, IsNamedWhereNoneIsUp) {
+  const json cause = CauseAfter(
+      "ip xfrm policy add src 0.0.0.0/0 dst 0.0.0.0/0 dir out tmpl src 198.51.100.1 dst "
+      "203.0.113.1 proto esp mode tunnel; ip xfrm policy add src 0.0.0.0/0 dst ADDRESS dir out "
+      "priority 0");
+  EXPECT_THAT(cause.at("what"), HasSubstr("asks for a tunnel that is not up: it drops what"));
+  EXPECT_EQ(cause.at("advice"), "bring up the tunnel that it asks for");
+  EXPECT_EQ(cause.at("fix"), "");
+  EXPECT_TRUE(DoctorsChecks().contains("ports.blocked"));
+}
+
+TEST_F(XfrmOfTunnels, FirstOfAllHasAnAdvice) {
+  const json cause =
+      CauseAfter("ip xfrm policy add src 0.0.0.0/0 dst 0.0.0.0/0 dir fwd action block");
+  EXPECT_EQ(cause.at("advice"),
+            "if it is not meant: ip xfrm policy delete src 0.0.0.0/0 dst 0.0.0.0/0 dir fwd");
+}
+
+class XfrmThatEndsNothing : public CausesWorld {};
+
+TEST_P(XfrmThatEndsNothing, IsNotNamed) {
+  host().Must({"sh", "-e", "-c", Filled(GetParam().damage)});
+  ASSERT_TRUE(Answers(Way::kTcp));
+  EXPECT_EQ(Diagnose(Way::kTcp).at("causes"), json::array());
+  EXPECT_THAT(DoctorsChecks(), Not(Contains("ports.blocked")));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Policies,
+    XfrmThatEndsNothing,
+    ::testing::ValuesIn(std::vector<Cause>{
+        {"OfOthers",
+         "ip xfrm policy add src 203.0.113.0/24 dst 0.0.0.0/0 dir fwd action block; ip xfrm policy "
+         "add src 0.0.0.0/0 dst 10.9.0.0/16 dir out tmpl src 198.51.100.1 dst 203.0.113.1 proto "
+         "esp mode tunnel; ip xfrm policy add src 10.9.0.0/16 dst 0.0.0.0/0 dir fwd tmpl src "
+         "203.0.113.1 dst 198.51.100.1 proto esp mode tunnel",
+         "",
+         ""},
+        {"BehindAnotherThatAllows",
+         "ip xfrm policy add src 0.0.0.0/0 dst 0.0.0.0/0 dir fwd priority 9 action block; ip xfrm "
+         "policy add src 0.0.0.0/0 dst 198.51.100.0/24 dir fwd priority 3; ip xfrm policy add src "
+         "ADDRESS dst 0.0.0.0/0 dir fwd priority 3",
+         "",
+         ""},
+        {"OfAnotherPort",
+         "ip xfrm policy add src 0.0.0.0/0 dst 0.0.0.0/0 proto tcp dport 443 dir fwd action block",
+         "",
+         ""},
+        {"Optional",
+         "ip xfrm policy add src 0.0.0.0/0 dst 0.0.0.0/0 dir fwd tmpl src 203.0.113.1 dst "
+         "198.51.100.1 proto esp mode tunnel level use",
+         "",
+         ""},
+        {"WhatTheNodeGets",
+         "ip xfrm policy add src 0.0.0.0/0 dst 0.0.0.0/0 dir in action block",
+         "",
+         ""}}),
+    kNameOf);
+
+}  // namespace
+}  // namespace nomad_bridge::test
