@@ -198,7 +198,9 @@ TEST_F(PolicyLife, ConnectionsGoOnUnlessTheyAreCut) {
   EXPECT_FALSE(Reaches(dev, api));
   const Outcome outcome = Run({"policy", "apply", "-cut", kDirectory});
   EXPECT_THAT(outcome, Exits(0, Err(HasSubstr("connection"))));
+  const auto begun = std::chrono::steady_clock::now();
   EXPECT_FALSE(connection->Echoes("and now"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, Call().patience / 2) << "it was told nothing";
 }
 
 TEST_F(PolicyLife, AnAuditedPolicyCountsAndLetsPass) {
