@@ -73,7 +73,25 @@ bool DesiredState::IsShared(const nft::Element& element) const {
   for (const auto& [owner, record] : by_owner_) {
     recorded.insert(owner);
   }
-  return link::HasUnrecordedPort(host_.net, *ifname, recorded);
+  return link::HasUnrecordedPort(host_.net, *ifname, recorded) || LeadsToUnrecorded(*ifname);
+}
+
+// To a container that another plugin attached, whose record was lost.
+bool DesiredState::LeadsToUnrecorded(const std::string& ifname) const {
+  const std::optional<rtnl::Link> link = host_.net.FindLink(ifname);
+  if (!link) {
+    return false;
+  }
+  std::set<Ip> addresses;
+  for (const nft::Element& element : firewall::OwnedElements(host_.nft)) {
+    const std::optional<Ip> address = AddressOf(element);
+    if (address && !by_owner_.contains(std::string(element.owner())) && IsExplained(element)) {
+      addresses.insert(*address);
+    }
+  }
+  return std::ranges::any_of(addresses, [&](const Ip& address) {
+    return host_.net.LookUpRoute({.destination = address}).link == link->index;
+  });
 }
 
 // Elements of a part that is being made or removed belong to the command that does so, or to the

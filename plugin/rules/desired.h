@@ -35,6 +35,7 @@ class DesiredState {
   [[nodiscard]] bool IsAnothersAddress(const nft::Element& element) const;
   [[nodiscard]] bool IsOfAContainer(const nft::Element& element) const;
   [[nodiscard]] bool IsShared(const nft::Element& element) const;
+  [[nodiscard]] bool LeadsToUnrecorded(const std::string& ifname) const;
 
   state::Host& host_;
   std::set<std::string> kept_owners_;

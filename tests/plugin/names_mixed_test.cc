@@ -129,6 +129,34 @@ TEST_F(BehindTheirPtp, KeepsItsPortsWhereRecordsWereLost) {
   EXPECT_TRUE(Ping(container(), kOutsideIp4));
 }
 
+// What the ports of their bridge have in common stays, too, under a firewall that drops the rest.
+TEST_F(MixedWorld, BehindTheirBridgeAPortIsKeptWhereRecordsWereLost) {
+  DropForwarded();
+  const json bridge = {
+      {"type", "bridge"}, {"bridge", "theirs"}, {"isGateway", true}, {"ipMasq", true}};
+  MustAdd(MixOf({"bridge", {"firewall", "portmap"}, "1.0.0", bridge, "open"}),
+          Container("c1", container(), 8080));
+  {
+    const Server page = Server::Start(container(), Protocol::kTcp, "::", 80, "c1");
+    const auto is_reached = [&](const std::string& host_ip) {
+      return TcpText(outside(), host_ip, 8080) == "c1";
+    };
+    ASSERT_TRUE(is_reached(kHostIp4));
+    ASSERT_TRUE(Soon([&] { return is_reached(kHostIp6); }));
+    fs::remove_all("/run/nomad-bridge");
+
+    Attach(DualStack(), As("ours", AddContainer("ours")));
+
+    EXPECT_TRUE(is_reached(kHostIp4));
+    EXPECT_TRUE(is_reached(kHostIp6));
+    EXPECT_TRUE(Ping(container(), kOutsideIp4));
+  }
+
+  KillContainer(container());
+  MustRun("GC", WithValid({}), kNoContainer);
+  EXPECT_THAT(Elements("bridges").dump(), Not(HasSubstr("theirs")));
+}
+
 // Whether their bridge leads to a LAN is not asked of every container's port.
 TEST_F(MixedWorld, OursCostTheSameBesideManyPortsOfTheirBridge) {
   const Network network = MixOf({"Bridge", {"firewall", "portmap"}});
