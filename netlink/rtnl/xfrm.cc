@@ -1,8 +1,10 @@
 #include "netlink/rtnl/xfrm.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include <arpa/inet.h>
 #include <linux/netlink.h>
@@ -30,17 +32,28 @@ struct State {
   }
 };
 
-// The kernel's own socket for this protocol is in the list. proc_pid_net(5)
-bool HasXfrm(const netlink::Netns& ns) {
-  bool has = false;
+// What /proc says of the sockets of this protocol: the kernel's own one is among them, and so is
+// that of a daemon that the kernel tells of packets which wait for a tunnel. proc_pid_net(5)
+struct Sockets {
+  bool any = false;
+  bool daemons = false;
+};
+
+Sockets FindSockets(const netlink::Netns& ns) {
+  constexpr unsigned long kAcquire = 1U << (XFRMNLGRP_ACQUIRE - 1);
+  Sockets sockets;
   netlink::InNetns(ns, [&] {
     const std::string all = FindFile("/proc/self/net/netlink").value_or("");
-    has = std::ranges::any_of(SplitFields(all, "\n"), [](const std::string& line) {
+    for (const std::string& line : SplitFields(all, "\n")) {
+      // sk, protocol, port, groups
       const std::vector<std::string> fields = SplitFields(line, " ");
-      return fields.size() > 1 && fields[1] == std::to_string(NETLINK_XFRM);
-    });
+      if (fields.size() > 3 && fields[1] == std::to_string(NETLINK_XFRM)) {
+        sockets.any = true;
+        sockets.daemons |= (std::strtoul(fields[3].c_str(), nullptr, 16) & kAcquire) != 0;
+      }
+    }
   });
-  return has;
+  return sockets;
 }
 
 Ip AddressIn(const xfrm_address_t& address, Family family) {
@@ -150,7 +163,8 @@ std::string XfrmPolicy::Text() const {
 
 XfrmPolicies XfrmPolicies::In(const netlink::Netns& ns) {
   XfrmPolicies all;
-  if (!HasXfrm(ns)) {
+  const Sockets sockets = FindSockets(ns);
+  if (!sockets.any) {
     return all;
   }
   netlink::RequestSocket socket = netlink::RequestSocket::In(ns, NETLINK_XFRM);
@@ -162,8 +176,9 @@ XfrmPolicies XfrmPolicies::In(const netlink::Netns& ns) {
   const std::vector<State> states = ListStates(socket);
   netlink::ForEachMessage<xfrm_userpolicy_info>(
       reply, [&](const xfrm_userpolicy_info& info, const netlink::Attributes& more) {
-        if (const std::optional<XfrmPolicy> policy = ReadPolicy(info, more, states)) {
-          all.policies_.push_back(*policy);
+        if (std::optional<XfrmPolicy> policy = ReadPolicy(info, more, states)) {
+          policy->lacks_state &= !sockets.daemons;  // it brings the tunnel up for the first packet
+          all.policies_.push_back(*std::move(policy));
         }
       });
   // Of one priority the kernel asks the older first. It lists the younger first.

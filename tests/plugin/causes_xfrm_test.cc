@@ -69,6 +69,27 @@ TEST_F(XfrmOfTunnels, IsNamedWhereNoneIsUp) {
   EXPECT_TRUE(DoctorsChecks().contains("ports.blocked"));
 }
 
+// As IKE daemons do: the kernel tells them of the first packet that needs the tunnel.
+TEST_F(XfrmOfTunnels, IsNotNamedWhereADaemonBringsItUp) {
+  const auto is_listening = [&] {
+    return host()
+               .Run({"grep", "-qE", "^[0-9a-f]+ +6 +[0-9]+ +0*1 ", "/proc/net/netlink"})
+               .exit_code == 0;
+  };
+  const Process daemon = Process::Start(
+      {.argv = {"ip", "xfrm", "monitor", "acquire"}, .in_child = [&] { host().Enter(); }});
+  ASSERT_TRUE(Soon(is_listening));
+  host().Must({"sh",
+               "-e",
+               "-c",
+               Filled("ip xfrm policy add src 0.0.0.0/0 dst 0.0.0.0/0 dir out tmpl src "
+                      "198.51.100.1 dst 203.0.113.1 "
+                      "proto esp mode tunnel; ip xfrm policy add src 0.0.0.0/0 dst ADDRESS dir out "
+                      "priority 0")});
+  EXPECT_EQ(Diagnose(Way::kTcp).at("causes"), json::array());
+  EXPECT_THAT(DoctorsChecks(), Not(Contains("ports.blocked")));
+}
+
 TEST_F(XfrmOfTunnels, FirstOfAllHasAnAdvice) {
   const json cause =
       CauseAfter("ip xfrm policy add src 0.0.0.0/0 dst 0.0.0.0/0 dir fwd action block");
