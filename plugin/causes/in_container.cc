@@ -239,6 +239,30 @@ Causes FindInContainer(rtnl::Socket& container,
   return causes;
 }
 
+Causes FindHopLimit(const netlink::Netns& netns,
+                    rtnl::Socket& container,
+                    const state::Record& record) {
+  Causes causes;
+  const std::optional<rtnl::Link> link = FindOwnLink(container, record);
+  for (const Family family : PublishedFamilies(record)) {
+    const bool is_ipv4 = family == Family::kIpv4;
+    if (!link || !OwnGateway(record, family)) {
+      continue;
+    }
+    const std::string setting =
+        is_ipv4 ? "net/ipv4/ip_default_ttl" : netlink::Ipv6Setting(link->name, "hop_limit");
+    std::optional<std::string> hops;
+    netlink::InNetns(netns, [&] { hops = netlink::FindSysctl(setting); });
+    if (hops == "1") {
+      causes.push_back(
+          {.text =
+               Format("{} is 1: its answers to clients beyond the node end on the node", setting),
+           .fix = InsideFix(record, Cat("sysctl -w ", ShellWord(Cat(setting, "=64"))))});
+    }
+  }
+  return causes;
+}
+
 std::vector<std::string> FindTrafficControlInside(rtnl::Socket& container,
                                                   const state::Record& record) {
   const std::optional<rtnl::Link> own = FindOwnLink(container, record);

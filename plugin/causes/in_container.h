@@ -42,6 +42,10 @@ struct Listening {
 [[nodiscard]] Causes FindInContainer(rtnl::Socket& container,
                                      const state::Record& record,
                                      const std::optional<Ip>& client);
+// Of a network that the node routes: the node takes the last hop of what the container sends.
+[[nodiscard]] Causes FindHopLimit(const netlink::Netns& netns,
+                                  rtnl::Socket& container,
+                                  const state::Record& record);
 // What carries packets, but is not as ADD has answered: CHECK fails for it.
 [[nodiscard]] Causes FindWhatCheckRefuses(rtnl::Socket& container, const state::Record& record);
 

@@ -142,6 +142,10 @@ class Inspection {
   void LookInside(const netlink::Netns& netns) {
     rtnl::Socket container = rtnl::Socket::In(netns);
     sides_.container = causes::FindInContainer(container, record_, client_);
+    for (Cause& cause : causes::FindHopLimit(netns, container, record_)) {
+      cause.ends = !client_ || !host_.net.AllAddresses().contains(*client_);
+      sides_.container.push_back(std::move(cause));
+    }
     for (const Cause& refused : causes::FindWhatCheckRefuses(container, record_)) {
       AddNote(refused.text);
     }
