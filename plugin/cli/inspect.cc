@@ -84,6 +84,11 @@ std::string ShowInterface(const Attachment& attachment, const Inventory& invento
   return Cat(text, '\n');
 }
 
+// A command's words are quoted where they have to be, and stay as they are to be pasted.
+std::string ShowFix(const Fix& fix) {
+  return fix.command.empty() ? Printable(fix.Line()) : fix.Line();
+}
+
 // Under one head; nothing without lines.
 std::string UnderHead(std::string_view title, const std::vector<std::string>& lines) {
   std::string text;
@@ -109,7 +114,7 @@ std::string ShowSide(std::string_view title,
                    Coloured(Printable(cause->text), Colour::kBad),
                    &*cause == first ? "      <- why the port does not answer" : "");
     if (std::next(cause) == causes.end() || std::next(cause)->fix != cause->fix) {
-      text += Cat(Head(""), Printable(cause->fix.Line()), '\n');
+      text += Cat(Head(""), ShowFix(cause->fix), '\n');
     }
   }
   return text;

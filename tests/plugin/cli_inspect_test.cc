@@ -264,6 +264,11 @@ TEST_F(Inspect, BlamesNoOtherNameOfTheContainersInterface) {
   EXPECT_EQ(Cause(), "interface 'lan0' is down");
 }
 
+TEST_F(Inspect, PrintsFixesToPasteWhateverALinkIsCalled) {
+  container().Must({"sh", "-ec", R"(ip link set eth0 down; ip link set eth0 name "it's\\a\"b")"});
+  EXPECT_THAT(RunLine("inspect 8080").out, HasSubstr("ip link set 'it'\\''s\\a\"b' up\n"));
+}
+
 // docs/troubleshooting.md: "A port published in an allocation's second network does not answer"
 TEST_F(Inspect, BlamesAnswersThatLeaveByAnotherNetwork) {
   Serve();
