@@ -4,9 +4,9 @@
 
 #include "base/list.h"
 #include "base/text.h"
-#include "netlink/core/sysctl.h"
 #include "plugin/causes/in_container.h"
 #include "plugin/causes/lookups.h"
+#include "plugin/link/bridge.h"
 #include "plugin/state/kernel_names.h"
 
 namespace nomad_bridge::causes {
@@ -204,13 +204,6 @@ std::vector<Station> Leaving(const nft::Packet& answer, const Journey& journey) 
   return stations;
 }
 
-// Whether what passes between ports of `bridge` passes chains of IP, too.
-bool PassesIpChains(const rtnl::Link& bridge, Family family) {
-  const bool is_ipv4 = family == Family::kIpv4;
-  return (is_ipv4 ? bridge.nf_call.ipv4 : bridge.nf_call.ipv6) ||
-         netlink::IsSysctlOn(Cat("net/bridge/bridge-nf-call-", is_ipv4 ? "iptables" : "ip6tables"));
-}
-
 // The one called `name`; only that name if there is none.
 rtnl::Link LinkCalled(NodeFacts& facts, const std::string& name) {
   return (name.empty() ? std::nullopt : facts.FindLink(name)).value_or(rtnl::Link{.name = name});
@@ -259,7 +252,7 @@ std::vector<Station> StationsOnNode(NodeFacts& facts,
       Append(stations, OnBridge(delivered, {Point::kForward}, Direction::kFromLan));
       Append(stations, OnBridge(answer, {Point::kForward}, kAnswer));
     }
-    if (journey.uplink->index == bridge.index && PassesIpChains(bridge, journey.family())) {
+    if (journey.uplink->index == bridge.index && link::PassesIpChains(bridge, journey.family())) {
       nft::Packet bridged = Through(translated, bridge, bridge);
       bridged.ct_status.value = 0;
       stations.push_back({.point = Point::kForward,

@@ -329,6 +329,12 @@ bool IsMadeByUs(const rtnl::Link& bridge) {
   return bridge.mac == Mac::ForName(bridge.name);
 }
 
+bool PassesIpChains(const rtnl::Link& bridge, Family family) {
+  const bool is_ipv4 = family == Family::kIpv4;
+  return (is_ipv4 ? bridge.nf_call.ipv4 : bridge.nf_call.ipv6) ||
+         netlink::IsSysctlOn(Cat("net/bridge/bridge-nf-call-", is_ipv4 ? "iptables" : "ip6tables"));
+}
+
 state::Checkpoint::Bridge KnownBridge(state::Host& host, const std::string& name) {
   std::optional<state::Checkpoint> checkpoint = host.checkpoint.Find();
   return checkpoint ? std::move(checkpoint->bridges[name]) : state::Checkpoint::Bridge();

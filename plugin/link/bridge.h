@@ -29,6 +29,10 @@ std::optional<rtnl::Link> CheckBridge(state::Host& host,
 // Recognised by the MAC we give it.
 [[nodiscard]] bool IsMadeByUs(const rtnl::Link& bridge);
 
+// Whether what passes between its ports passes the chains of IP, too: by its own setting, or by
+// br_netfilter's for all bridges.
+[[nodiscard]] bool PassesIpChains(const rtnl::Link& bridge, Family family);
+
 // As the checkpoint has it.
 [[nodiscard]] state::Checkpoint::Bridge KnownBridge(state::Host& host, const std::string& name);
 

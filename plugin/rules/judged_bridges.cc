@@ -17,10 +17,7 @@ namespace {
 constexpr rtnl::NfCall kBoth = {.ipv4 = true, .ipv6 = true};
 
 bool HandsOver(const rtnl::Link& bridge) {
-  const auto is_on = [](const char* name) {
-    return netlink::IsSysctlOn(Cat("net/bridge/bridge-nf-call-", name));
-  };
-  return (bridge.nf_call.ipv4 || is_on("iptables")) && (bridge.nf_call.ipv6 || is_on("ip6tables"));
+  return link::PassesIpChains(bridge, Family::kIpv4) && link::PassesIpChains(bridge, Family::kIpv6);
 }
 
 // If nobody but the operator can change that policies do not see the traffic of `bridge`.
