@@ -190,20 +190,43 @@ Causes FindFirst(nft::Ruleset& rules,
   return {};
 }
 
-// In which conntrack looks for what belongs to a packet; nullopt: not known.
+// In which conntrack looks for what belongs to the packets of `station`.
 struct Zone {
-  std::optional<std::uint16_t> number = 0;
-  std::optional<Effect> by = std::nullopt;
+  const Station* station;
+  std::optional<std::uint16_t> number = 0;  // nullopt: not known
+  std::optional<Effect> by = std::nullopt;  // what puts them there, if that is not 0
 };
 
 Zone ZoneAt(nft::Ruleset& rules, Station& station) {
   for (Effect& effect : EffectsAt(rules, station)) {
     if (effect.kind == Effect::Kind::kZoned) {
       const auto number = effect.is_certain ? effect.zone : std::nullopt;
-      return {.number = number, .by = std::move(effect)};
+      return {.station = &station, .number = number, .by = std::move(effect)};
     }
   }
-  return {};
+  return {.station = &station};
+}
+
+bool IsBeforeConntrack(const Station& station, Direction direction) {
+  return station.family == TableFamily::kAny && station.point == Point::kPrerouting &&
+         station.last == kConntrackPriority && station.direction == direction;
+}
+
+// What goes the other way than the packets of `zone` is looked for in `other`.
+Cause CauseOf(const Zone& zone,
+              const Zone& other,
+              const Journey& journey,
+              const state::Record& record) {
+  const bool is_answers = zone.station->direction == Direction::kAnswer;
+  return {.text = Format("{} has conntrack look for {} in zone {}, and for {} in zone {}: answers "
+                         "are not translated back",
+                         RuleText(*zone.by, "on the node"),
+                         is_answers ? "what the port answers" : "what comes for the port",
+                         *zone.number,
+                         is_answers ? "what comes for it" : "what it answers",
+                         *other.number),
+          .fix = FixOf(*zone.by, *zone.station, journey),
+          .is_operators = IsOperators(*zone.by, record)};
 }
 
 // What is answered in another zone than that of its request belongs to no connection there, so it
@@ -212,36 +235,21 @@ Causes FindInZones(nft::Ruleset& rules,
                    std::vector<Station>& stations,
                    const Journey& journey,
                    const state::Record& record) {
-  const auto is_before_conntrack = [](const Station& each, Direction direction) {
-    return each.family == TableFamily::kAny && each.point == Point::kPrerouting &&
-           each.last == kConntrackPriority && each.direction == direction;
-  };
   const auto answer = std::ranges::find_if(
-      stations, [&](const Station& each) { return is_before_conntrack(each, Direction::kAnswer); });
+      stations, [](const Station& each) { return IsBeforeConntrack(each, Direction::kAnswer); });
   if (answer == stations.end() || !rules.Has(firewall::TableId())) {
     return {};
   }
   const Zone of_answer = ZoneAt(rules, *answer);
   for (Station& station : stations) {
-    if (!is_before_conntrack(station, Direction::kRequest)) {
+    if (!IsBeforeConntrack(station, Direction::kRequest)) {
       continue;
     }
     const Zone of_request = ZoneAt(rules, station);
-    if (!of_request.number || !of_answer.number || of_request.number == of_answer.number) {
-      continue;
+    if (of_request.number && of_answer.number && of_request.number != of_answer.number) {
+      return {of_answer.number != 0 ? CauseOf(of_answer, of_request, journey, record)
+                                    : CauseOf(of_request, of_answer, journey, record)};
     }
-    const bool is_answers = of_answer.number != 0;
-    const Effect& by = is_answers ? *of_answer.by : *of_request.by;
-    return {
-        {.text = Format("{} has conntrack look for {} in zone {}, and for {} in zone {}: answers "
-                        "are not translated back",
-                        RuleText(by, "on the node"),
-                        is_answers ? "what the port answers" : "what comes for the port",
-                        is_answers ? *of_answer.number : *of_request.number,
-                        is_answers ? "what comes for it" : "what it answers",
-                        is_answers ? *of_request.number : *of_answer.number),
-         .fix = FixOf(by, is_answers ? *answer : station, journey),
-         .is_operators = IsOperators(by, record)}};
   }
   return {};
 }
