@@ -28,7 +28,7 @@ struct State {
   [[nodiscard]] bool Serves(const xfrm_user_tmpl& wanted) const {
     const bool is_tunnel = wanted.mode == XFRM_MODE_TUNNEL;
     return protocol == wanted.id.proto && (wanted.reqid == 0 || wanted.reqid == request) &&
-           (!is_tunnel || std::memcmp(&destination, &wanted.id.daddr, sizeof destination) == 0);
+           (!is_tunnel || std::ranges::equal(destination.a6, wanted.id.daddr.a6));
   }
 };
 
@@ -178,7 +178,7 @@ XfrmPolicies XfrmPolicies::In(const netlink::Netns& ns) {
       reply, [&](const xfrm_userpolicy_info& info, const netlink::Attributes& more) {
         if (std::optional<XfrmPolicy> policy = ReadPolicy(info, more, states)) {
           policy->lacks_state &= !sockets.daemons;  // it brings the tunnel up for the first packet
-          all.policies_.push_back(*std::move(policy));
+          all.policies_.push_back(*policy);
         }
       });
   // Of one priority the kernel asks the older first. It lists the younger first.
