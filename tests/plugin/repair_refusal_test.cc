@@ -67,12 +67,13 @@ TEST_F(RefusedRequest, OfAnAddLeavesNothing) {
 }
 
 TEST_F(RefusedRequest, OfAnAddWithMoreToDoLeavesNothing) {
-  ExpectAFailedAddLeavesNothing(
-      Publish({Port(8080, 80)},
-              DualStack({{"portIsolation", true},
-                         {"ingressPolicy", "isolated"},
-                         {"runtimeConfig", {{"mac", "02:42:ac:1a:40:02"}}},
-                         {"ipam", {{"routes", {{{"dst", "10.0.0.0/8"}}}}}}})));
+  ExpectAFailedAddLeavesNothing(Publish(
+      {Port(8080, 80)},
+      DualStack({{"portIsolation", true},
+                 {"ingressPolicy", "isolated"},
+                 // Announced: the LAN may know the address with another MAC.
+                 {"runtimeConfig", {{"mac", "02:42:ac:1a:40:02"}, {"ips", {"172.26.64.9"}}}},
+                 {"ipam", {{"routes", {{{"dst", "10.0.0.0/8"}}}}}}})));
 }
 
 TEST_F(RefusedRequest, OfADelIsReportedAndTheNextDelFinishesIt) {
