@@ -42,7 +42,9 @@ struct Listening {
 [[nodiscard]] Causes FindInContainer(rtnl::Socket& container,
                                      const state::Record& record,
                                      const std::optional<Ip>& client);
-// Of a network that the node routes: the node takes the last hop of what the container sends.
+// Of a network that the node routes: the node takes the last hop of what the container sends. Not
+// for many containers: /proc's settings of each cost as much as those of all before
+// (netlink/core/sysctl.h).
 [[nodiscard]] Causes FindHopLimit(const netlink::Netns& netns,
                                   rtnl::Socket& container,
                                   const state::Record& record);

@@ -1,4 +1,3 @@
-#include "base/list.h"
 #include "base/text.h"
 #include "netlink/core/netns.h"
 #include "plugin/causes/in_container.h"
@@ -20,9 +19,7 @@ void CheckInside(Examination& node, const Attachment& attachment) {
     return Format("allocation '{}': {}", attachment.Allocation(), cause.text);
   };
   rtnl::Socket container = rtnl::Socket::In(*netns);
-  causes::Causes found = causes::FindInContainer(container, record, std::nullopt);
-  Append(found, causes::FindHopLimit(*netns, container, record));
-  for (const causes::Cause& cause : found) {
+  for (const causes::Cause& cause : causes::FindInContainer(container, record, std::nullopt)) {
     if (!node.HasFix(cause.fix)) {  // of bridge.mac
       node.Fail(text(cause), cause.fix);
     }

@@ -17,11 +17,11 @@ INSTANTIATE_TEST_SUITE_P(
         {"Container",
          "sysctl -qw net.ipv4.ip_default_ttl=1",
          "net/ipv4/ip_default_ttl is 1: its answers to clients beyond the node end on the node",
-         "containers"},
+         ""},
         {"Container6",
          "sysctl -qw net.ipv6.conf.eth0.hop_limit=1",
          "net/ipv6/conf/eth0/hop_limit is 1: its answers to clients beyond the node",
-         "containers",
+         "",
          Way::kTcp6}}),
     kNameOf);
 
