@@ -182,7 +182,8 @@ void Examination::Add(Verdict verdict, const std::string& what, const Fix& fix) 
 }
 
 bool Examination::HasFix(const Fix& fix) const {
-  return std::ranges::any_of(results, [&](const auto& result) { return result.fix == fix; });
+  return fix != Fix() &&
+         std::ranges::any_of(results, [&](const auto& result) { return result.fix == fix; });
 }
 
 void Examination::AddAll(Verdict verdict, const std::vector<std::string>& lines, const Fix& fix) {

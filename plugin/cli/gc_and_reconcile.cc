@@ -17,6 +17,7 @@
 #include "plugin/attachment/reconcile.h"
 #include "plugin/cli/command.h"
 #include "plugin/cli/document.h"
+#include "plugin/cli/terminal.h"
 #include "plugin/rules/converge.h"
 #include "plugin/state/host.h"
 
@@ -121,7 +122,8 @@ std::string TextOf(std::string_view command,
   std::string text;
   if (!outcome.mismatches.is_repairing()) {
     for (const Mismatch& mismatch : outcome.mismatches.left()) {
-      text += Cat(Printable(mismatch.TextWithFix()), '\n');
+      const std::string fix = ShowFix(mismatch.fix);
+      text += Cat(Printable(mismatch.text), fix.empty() ? "" : "; ", fix, '\n');
     }
   }
   text += Cat(state == RulesetState::kOthersChanged ? "only other tables have changed"

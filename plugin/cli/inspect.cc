@@ -10,6 +10,7 @@
 #include "plugin/cli/named_attachments.h"
 #include "plugin/cli/policy_counts.h"
 #include "plugin/cli/side_mismatches.h"
+#include "plugin/cli/terminal.h"
 #include "portmap/mapping.h"
 
 namespace nomad_bridge::cli {
@@ -82,11 +83,6 @@ std::string ShowInterface(const Attachment& attachment, const Inventory& invento
                    received.dropped + sent.dropped);
   }
   return Cat(text, '\n');
-}
-
-// A command's words are quoted where they have to be, and stay as they are to be pasted.
-std::string ShowFix(const Fix& fix) {
-  return fix.command.empty() ? Printable(fix.Line()) : fix.Line();
 }
 
 // Under one head; nothing without lines.

@@ -17,6 +17,8 @@
 
 #include <termios.h>
 
+#include "base/fix.h"
+
 namespace nomad_bridge::cli {
 
 // To stdout.
@@ -42,6 +44,10 @@ class KeyMode {
 };
 
 enum class Colour { kNone, kGood, kDoubtful, kBad };
+
+// "fix: nomad-bridge gc": a command's words are quoted where they have to be, and stay as they are
+// to be pasted.
+[[nodiscard]] std::string ShowFix(const Fix& fix);
 
 // With the colour's codes around it where stdout shows colours.
 [[nodiscard]] std::string Coloured(std::string_view text, Colour colour);
