@@ -140,6 +140,18 @@ class CausesWorld : public CliWorld, public ::testing::WithParamInterface<Cause>
     return checks;
   }
 
+  void ExpectNoCause() {
+    EXPECT_EQ(Diagnose(Way::kTcp).at("causes"), json::array());
+    EXPECT_FALSE(DoctorsChecks().contains("ports.blocked"));
+  }
+
+  // What is done on the node, and connections pass.
+  void ExpectNoCauseAfter(const std::string& harmless) {
+    host().Must({"sh", "-e", "-c", Filled(harmless)});
+    ASSERT_TRUE(Answers(Way::kTcp));
+    ExpectNoCause();
+  }
+
   void BreakAndHeal(const Cause& cause) {
     ASSERT_TRUE(Answers(cause.way));
     ASSERT_EQ(Diagnose(cause.way).at("cause"), nullptr);

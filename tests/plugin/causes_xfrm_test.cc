@@ -55,14 +55,16 @@ INSTANTIATE_TEST_SUITE_P(
          ""}}),
     kNameOf);
 
+// Of what goes beyond the node.
+constexpr const char* kTunnel =
+    "ip xfrm policy add src 0.0.0.0/0 dst 0.0.0.0/0 dir out tmpl src 198.51.100.1 dst 203.0.113.1 "
+    "proto esp mode tunnel; ip xfrm policy add src 0.0.0.0/0 dst ADDRESS dir out priority 0";
+
 // They have no fix that can be pasted.
 class XfrmOfTunnels : public CausesWorld {};
 
 TEST_F(XfrmOfTunnels, IsNamedWhereNoneIsUp) {
-  const json cause = CauseAfter(
-      "ip xfrm policy add src 0.0.0.0/0 dst 0.0.0.0/0 dir out tmpl src 198.51.100.1 dst "
-      "203.0.113.1 proto esp mode tunnel; ip xfrm policy add src 0.0.0.0/0 dst ADDRESS dir out "
-      "priority 0");
+  const json cause = CauseAfter(kTunnel);
   EXPECT_THAT(cause.at("what"), HasSubstr("asks for a tunnel that is not up: it drops what"));
   EXPECT_EQ(cause.at("advice"), "bring up the tunnel that it asks for");
   EXPECT_EQ(cause.at("fix"), "");
@@ -79,15 +81,8 @@ TEST_F(XfrmOfTunnels, IsNotNamedWhereADaemonBringsItUp) {
   const Process daemon = Process::Start(
       {.argv = {"ip", "xfrm", "monitor", "acquire"}, .in_child = [&] { host().Enter(); }});
   ASSERT_TRUE(Soon(is_listening));
-  host().Must({"sh",
-               "-e",
-               "-c",
-               Filled("ip xfrm policy add src 0.0.0.0/0 dst 0.0.0.0/0 dir out tmpl src "
-                      "198.51.100.1 dst 203.0.113.1 "
-                      "proto esp mode tunnel; ip xfrm policy add src 0.0.0.0/0 dst ADDRESS dir out "
-                      "priority 0")});
-  EXPECT_EQ(Diagnose(Way::kTcp).at("causes"), json::array());
-  EXPECT_THAT(DoctorsChecks(), Not(Contains("ports.blocked")));
+  host().Must({"sh", "-e", "-c", Filled(kTunnel)});
+  ExpectNoCause();
 }
 
 TEST_F(XfrmOfTunnels, FirstOfAllHasAnAdvice) {
@@ -100,10 +95,7 @@ TEST_F(XfrmOfTunnels, FirstOfAllHasAnAdvice) {
 class XfrmThatEndsNothing : public CausesWorld {};
 
 TEST_P(XfrmThatEndsNothing, IsNotNamed) {
-  host().Must({"sh", "-e", "-c", Filled(GetParam().damage)});
-  ASSERT_TRUE(Answers(Way::kTcp));
-  EXPECT_EQ(Diagnose(Way::kTcp).at("causes"), json::array());
-  EXPECT_THAT(DoctorsChecks(), Not(Contains("ports.blocked")));
+  ExpectNoCauseAfter(GetParam().damage);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -53,10 +53,7 @@ INSTANTIATE_TEST_SUITE_P(
 class ZoneThatEndsNothing : public CausesWorld {};
 
 TEST_P(ZoneThatEndsNothing, IsNotNamed) {
-  host().Must({"sh", "-e", "-c", GetParam().damage});
-  ASSERT_TRUE(Answers(Way::kTcp));
-  EXPECT_EQ(Diagnose(Way::kTcp).at("causes"), json::array());
-  EXPECT_THAT(DoctorsChecks(), Not(Contains("ports.blocked")));
+  ExpectNoCauseAfter(GetParam().damage);
 }
 
 INSTANTIATE_TEST_SUITE_P(
